@@ -1,0 +1,552 @@
+/* SPDX-License-Identifier: GPL-2.0 WITH Linux-syscall-note */
+/*
+ * User space interface of the software GPU, /dev/zernel-sim.
+ *
+ * Conventions
+ *
+ * - Every structure has a fixed layout without padding. Fields named
+ *   "reserved" and bits without a name must be zero, else -EINVAL.
+ * - Structures are versioned by size. The kernel dispatches on the type and
+ *   the number of a command and takes the size of the caller's structure from
+ *   _IOC_SIZE(cmd). A shorter structure is completed with zeroes and only its
+ *   size is written back. A longer one must hold zeroes in the part that the
+ *   kernel does not know, else -E2BIG; that part is not written.
+ * - "in" fields are read, "out" fields are written on success only. Values of
+ *   "out" fields passed in are ignored.
+ * - Times are CLOCK_MONOTONIC nanoseconds; durations are nanoseconds. Time
+ *   slices are microseconds, as on the hardware.
+ * - An error changes nothing.
+ *
+ * Errors common to all commands
+ *
+ * -EFAULT   the structure, or memory that it points to, is not accessible
+ * -E2BIG    a longer structure with something in its unknown part
+ * -EINVAL   a reserved field or bit is set, a value is out of range, or the
+ *           structure is too short to hold the first version's "in" fields
+ * -ENOENT   no such GPU, context, channel or TSG
+ * -ENOTTY   no such command
+ *
+ * Objects
+ *
+ * A file owns contexts. A context is one TSG (time slice group) with 1 to 16
+ * channels on one engine of one GPU and a page of semaphore words. Contexts
+ * die with their file. TSG handles are unique over all GPUs and never reused
+ * while the module is loaded; context ids are unique within a file and never
+ * reused.
+ *
+ * Items of one channel run one after the other. Channels of one TSG run side
+ * by side and share the engine by demand. TSGs of one engine take turns.
+ *
+ * Quotas
+ *
+ * Contexts and queued items are limited per user id (see struct
+ * zernel_sim_version); CAP_SYS_RESOURCE in the initial user namespace lifts
+ * the limits per user, not those of a GPU or of a channel.
+ */
+#ifndef _UAPI_LINUX_ZERNEL_SIM_H
+#define _UAPI_LINUX_ZERNEL_SIM_H
+
+#include <linux/ioctl.h>
+#include <linux/types.h>
+
+#define ZERNEL_SIM_ABI_VERSION		1
+#define ZERNEL_SIM_DEVICE_PATH		"/dev/zernel-sim"
+
+/* ioctl type of all commands. */
+#define ZERNEL_SIM_IOC_TYPE		0xE7
+
+#define ZERNEL_SIM_NAME_LEN		32
+#define ZERNEL_SIM_LABEL_LEN		16
+
+/* Engine types. Engine 0 of a GPU computes, engines 1..n copy. */
+#define ZERNEL_SIM_ENGINE_COMPUTE	0
+#define ZERNEL_SIM_ENGINE_COPY		1
+
+/* Any engine of the asked type: the one with the fewest TSGs. */
+#define ZERNEL_SIM_ENGINE_ANY		0xffffffffu
+
+/*
+ * struct zernel_sim_version - version, capabilities and limits
+ *
+ * ZERNEL_SIM_IOC_VERSION. Needs no privilege.
+ */
+struct zernel_sim_version {
+	__u32 abi_version;		/* out: ZERNEL_SIM_ABI_VERSION */
+	__u32 nr_gpus;			/* out: GPUs are numbered from 0 */
+	__u64 capabilities;		/* out: ZERNEL_SIM_CAP_* */
+	__u32 max_channels;		/* out: channels of a context */
+	__u32 max_items;		/* out: queued items of a channel */
+	__u32 max_submit;		/* out: items of one submission */
+	__u32 nr_words;			/* out: semaphore words of a context */
+	__u32 user_contexts;		/* out: contexts of a user id */
+	__u32 user_items;		/* out: queued items of a user id */
+	__u64 min_work_ns;		/* out: shortest work item */
+	__u64 max_work_ns;		/* out: longest work item or hold */
+	__u64 word_poll_ns;		/* out: see ZERNEL_SIM_IOC_DOORBELL */
+	__u32 completion_ring;		/* out: completions kept per file */
+	__u32 reserved;			/* out: 0 */
+};
+
+#define ZERNEL_SIM_CAP_TRACE		(1ull << 0)	/* execution trace */
+#define ZERNEL_SIM_CAP_FAULTS		(1ull << 1)	/* fault injection */
+#define ZERNEL_SIM_CAP_PROVIDER		(1ull << 2)	/* provider of zernel.ko */
+
+/*
+ * struct zernel_sim_gpu_info - describe one GPU
+ *
+ * ZERNEL_SIM_IOC_GPU_INFO. Needs no privilege. -ENOENT: no such GPU.
+ */
+struct zernel_sim_gpu_info {
+	__u32 gpu;			/* in */
+	__u32 nr_engines;		/* out: 1 + copy engines */
+	__u32 nr_copy_engines;		/* out */
+	__u32 nr_sms;			/* out: of the preset */
+	__u32 max_tsgs;			/* out */
+	__u32 nr_tsgs;			/* out: alive now */
+	__u32 default_timeslice_us;	/* out */
+	__u32 suspended;		/* out: 0 or 1 */
+	__u64 context_bytes;		/* out: saved and restored by a switch */
+	__u64 bandwidth;		/* out: bytes per second */
+	__u64 save_ns;			/* out: leaving a compute context */
+	__u64 restore_ns;		/* out: entering a compute context */
+	__u64 copy_switch_ns;		/* out: the same, each way, copy engines */
+	__u64 preempt_op_ns;		/* out: cost of the preempt operation */
+	__u64 enable_op_ns;		/* out: cost of enable and disable */
+	__u64 slice_op_ns;		/* out: cost of slice and interleave */
+	__u8 preset[ZERNEL_SIM_NAME_LEN];	/* out: name, NUL padded */
+};
+
+/* The new context uses the semaphore page of @share_context. */
+#define ZERNEL_SIM_CONTEXT_SHARE_WORDS	(1u << 0)
+
+/*
+ * struct zernel_sim_context_create - create a context: a TSG with channels
+ *
+ * ZERNEL_SIM_IOC_CONTEXT_CREATE. The TSG belongs to the calling process and
+ * thread and to the file's user id. It starts enabled, with the default time
+ * slice and interleave level 0. The semaphore page is mapped with
+ * mmap(NULL, page size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, mmap_offset);
+ * all words are 0 at first. The mapping is not inherited by fork. mmap fails
+ * with -EINVAL for another length, another offset or a private mapping.
+ *
+ * -ENOENT   no such GPU, engine or @share_context
+ * -EINVAL   @nr_channels is 0 or above max_channels
+ * -ENOSPC   the GPU has max_tsgs TSGs
+ * -EDQUOT   the user has user_contexts contexts
+ * -ENOMEM
+ */
+struct zernel_sim_context_create {
+	__u32 gpu;			/* in */
+	__u32 engine_type;		/* in: ZERNEL_SIM_ENGINE_{COMPUTE,COPY} */
+	__u32 engine;			/* in: index, or ZERNEL_SIM_ENGINE_ANY;
+					 * out: index chosen
+					 */
+	__u32 nr_channels;		/* in */
+	__u32 flags;			/* in: ZERNEL_SIM_CONTEXT_* */
+	__u32 share_context;		/* in: with SHARE_WORDS, else 0 */
+	__u8 label[ZERNEL_SIM_LABEL_LEN];	/* in: for people; any bytes */
+	__u32 context;			/* out: id, never 0 */
+	__u32 reserved;			/* in: 0 */
+	__u64 tsg;			/* out: handle, as zernel reports it */
+	__u64 mmap_offset;		/* out: of the semaphore page */
+};
+
+/*
+ * struct zernel_sim_context_destroy - end a context now
+ *
+ * ZERNEL_SIM_IOC_CONTEXT_DESTROY. Queued items are dropped without a
+ * completion; waiters get -ENOENT. Mappings stay valid and lose their effect.
+ */
+struct zernel_sim_context_destroy {
+	__u32 context;			/* in */
+	__u32 reserved;			/* in: 0 */
+};
+
+/* Kinds of items; which fields each one uses is told below. */
+#define ZERNEL_SIM_ITEM_WORK		1
+#define ZERNEL_SIM_ITEM_WAIT		2
+#define ZERNEL_SIM_ITEM_RELEASE		3
+#define ZERNEL_SIM_ITEM_HOLD		4
+#define ZERNEL_SIM_ITEM_FENCE		5
+
+/* Conditions on a semaphore word. GE is cyclic: (__s32)(word - value) >= 0. */
+#define ZERNEL_SIM_COND_EQ		0
+#define ZERNEL_SIM_COND_GE		1
+#define ZERNEL_SIM_COND_NE		2
+
+/* Where a work item may lose the engine. */
+#define ZERNEL_SIM_GRANULARITY_INSTRUCTION	0
+#define ZERNEL_SIM_GRANULARITY_BLOCK		1
+
+/*
+ * The completion is reported: the file becomes readable, the channel's
+ * eventfd is signalled and a completion is queued. Without it the item only
+ * moves the channel's sequence number, which ZERNEL_SIM_IOC_WAIT can see.
+ */
+#define ZERNEL_SIM_ITEM_NOTIFY		(1u << 0)
+
+/*
+ * struct zernel_sim_item - one item of a channel
+ *
+ * WORK     runs for @duration_ns (min_work_ns to max_work_ns) when alone; uses
+ *          @demand_permille (1 to 1000) of the engine. Channels of the TSG
+ *          whose demands sum up to 1000 or less run at full speed, else each
+ *          at 1000 / sum. With GRANULARITY_BLOCK the engine is given away only
+ *          at multiples of @block_ns (min_work_ns to @duration_ns) of progress.
+ * WAIT     the channel is not runnable until @word meets @condition @value.
+ *          A switch to the TSG is not needed for a WAIT to end.
+ * RELEASE  stores @value in @word when everything before it has finished.
+ * HOLD     a spinning kernel: uses @demand_permille of the engine until @word
+ *          meets @condition @value, or @duration_ns (1 to max_work_ns) after
+ *          it first ran, whether or not the TSG had the engine all the time.
+ * FENCE    nothing; completes when everything before it has.
+ *
+ * Fields that a kind does not use must be zero.
+ */
+struct zernel_sim_item {
+	__u32 kind;			/* ZERNEL_SIM_ITEM_<kind> */
+	__u32 flags;			/* ZERNEL_SIM_ITEM_NOTIFY */
+	__u64 duration_ns;		/* WORK, HOLD */
+	__u64 block_ns;			/* WORK with GRANULARITY_BLOCK */
+	__u32 demand_permille;		/* WORK, HOLD */
+	__u32 granularity;		/* WORK */
+	__u32 word;			/* WAIT, RELEASE, HOLD: 0 to nr_words - 1 */
+	__u32 value;			/* WAIT, RELEASE, HOLD */
+	__u32 condition;		/* WAIT, HOLD: ZERNEL_SIM_COND_* */
+	__u32 reserved;			/* 0 */
+	__u64 tag;			/* returned in the completion */
+};
+
+/*
+ * struct zernel_sim_submit - queue items in a channel
+ *
+ * ZERNEL_SIM_IOC_SUBMIT. All of the items or none. Items of a channel are
+ * numbered from 1; the first item of this call is number
+ * @last_seq - @nr_items + 1.
+ *
+ * -EINVAL   @nr_items is 0 or above max_submit, or an item is not valid
+ * -EAGAIN   the channel has no room now: wait for completions
+ * -EDQUOT   the user has user_items items queued
+ */
+struct zernel_sim_submit {
+	__u32 context;			/* in */
+	__u32 channel;			/* in: from 0 */
+	__u32 nr_items;			/* in */
+	__u32 flags;			/* in: 0 */
+	__u64 items;			/* in: pointer to struct zernel_sim_item[] */
+	__u64 last_seq;			/* out */
+	__u64 submitted_ns;		/* out: when the engine saw the items */
+};
+
+/*
+ * struct zernel_sim_wait - wait until an item of a channel has completed
+ *
+ * ZERNEL_SIM_IOC_WAIT. @deadline_ns is an absolute CLOCK_MONOTONIC time, so
+ * that an interrupted call can be restarted: 0 does not wait, ~0 waits
+ * forever. A deadline can be missed by one scheduler tick.
+ *
+ * -ETIME    not completed at the deadline
+ * -EINTR    a signal (the call is restarted if the handler asks for it)
+ * -EINVAL   @seq is above the last submitted item
+ * -ENOENT   the context was destroyed meanwhile
+ */
+struct zernel_sim_wait {
+	__u32 context;			/* in */
+	__u32 channel;			/* in */
+	__u64 seq;			/* in: 0 is always complete */
+	__u64 deadline_ns;		/* in */
+	__u64 completed_seq;		/* out: highest completed */
+	__u64 completed_ns;		/* out: when that one completed */
+};
+
+/*
+ * struct zernel_sim_eventfd - signal an eventfd for a channel
+ *
+ * ZERNEL_SIM_IOC_EVENTFD. Adds 1 for every completed item that has
+ * ZERNEL_SIM_ITEM_NOTIFY. Replaces the eventfd set before; -1 removes it.
+ *
+ * -EBADF    @fd is not open
+ * -EINVAL   @fd is not an eventfd
+ */
+struct zernel_sim_eventfd {
+	__u32 context;			/* in */
+	__u32 channel;			/* in */
+	__s32 fd;			/* in */
+	__u32 reserved;			/* in: 0 */
+};
+
+/*
+ * struct zernel_sim_doorbell - look at the semaphore words now
+ *
+ * ZERNEL_SIM_IOC_DOORBELL. A store to a mapped word is seen by the engine
+ *
+ * - at once, after this call;
+ * - at the latest after word_poll_ns of struct zernel_sim_version without it,
+ *   as long as a channel waits or holds on a word. At most 64 waiting channels
+ *   of a GPU are looked at in one interval, in turn, so that with w of them
+ *   the bound is word_poll_ns * ceil(w / 64).
+ *
+ * A RELEASE of the engine itself is seen at once, in every context that
+ * shares the page.
+ */
+struct zernel_sim_doorbell {
+	__u32 context;			/* in */
+	__u32 reserved;			/* in: 0 */
+};
+
+/* Status of a completion. */
+#define ZERNEL_SIM_STATUS_OK		0
+#define ZERNEL_SIM_STATUS_HOLD_EXPIRED	1	/* HOLD ended by its bound */
+
+/* struct zernel_sim_completion - one completed item with NOTIFY */
+struct zernel_sim_completion {
+	__u32 context;
+	__u32 channel;
+	__u64 seq;
+	__u64 tag;			/* of the item */
+	__u64 queued_ns;		/* submitted */
+	__u64 start_ns;			/* first ran; completed, for others */
+	__u64 end_ns;			/* completed */
+	__u32 status;			/* ZERNEL_SIM_STATUS_* */
+	__u32 reserved;			/* 0 */
+};
+
+/*
+ * struct zernel_sim_completions - take completions of all contexts of the file
+ *
+ * ZERNEL_SIM_IOC_COMPLETIONS. Never waits: @count can be 0. poll() reports
+ * POLLIN | POLLRDNORM while there is one to take. The file keeps
+ * completion_ring of them; when it is full, new ones are counted in @dropped
+ * (and still move the sequence number and signal the eventfd).
+ *
+ * -EINVAL   @capacity is 0
+ */
+struct zernel_sim_completions {
+	__u64 buffer;			/* in: struct zernel_sim_completion[] */
+	__u32 capacity;			/* in: elements of @buffer */
+	__u32 count;			/* out: elements written */
+	__u64 dropped;			/* out: since the file was opened */
+};
+
+/*
+ * struct zernel_sim_tsg_stats - statistics of a TSG
+ *
+ * ZERNEL_SIM_IOC_TSG_STATS. Names the TSG either by @context, of this file, or
+ * by @tsg (then @context is 0), which needs CAP_PERFMON unless the TSG belongs
+ * to the caller's user id. Exact at @now_ns:
+ * busy_ns + switch_ns + wait_ns + inactive_ns = now_ns - created_ns.
+ *
+ * -EPERM    TSG of another user
+ */
+struct zernel_sim_tsg_stats {
+	__u32 context;			/* in */
+	__u32 reserved;			/* in: 0 */
+	__u64 tsg;			/* in: if @context is 0; out */
+	__u64 now_ns;			/* out */
+	__u64 created_ns;		/* out */
+	__u64 busy_ns;			/* out: had the engine and ran */
+	__u64 switch_ns;		/* out: was saved or restored */
+	__u64 wait_ns;			/* out: could run, had not the engine */
+	__u64 inactive_ns;		/* out: had nothing to run, or disabled */
+	__u64 switches;			/* out: times it was restored */
+	__u64 preemptions;		/* out: times it lost the engine unfinished */
+	__u64 waits;			/* out: times it began to wait */
+	__u64 max_wait_ns;		/* out: longest wait that has ended */
+	__u64 completed;		/* out: items */
+	__u64 queued;			/* out: items */
+	__u64 slice_changes;		/* out: set time slice operations applied */
+	__u64 slice_changed_ns;		/* out: when the last one was, or 0 */
+	__u32 timeslice_us;		/* out */
+	__u32 interleave;		/* out: 0 to 2 */
+	__u32 enabled;			/* out: 0 or 1 */
+	__u32 on_engine;		/* out: 1 while it has the engine */
+	__u32 gpu;			/* out */
+	__u32 engine;			/* out */
+	__s32 pid;			/* out: process, in the caller's namespace */
+	__s32 tid;			/* out: thread, same; 0 if gone */
+};
+
+/*
+ * struct zernel_sim_engine_stats - statistics of an engine
+ *
+ * ZERNEL_SIM_IOC_ENGINE_STATS. Needs no privilege. Exact at @now_ns:
+ * busy_ns + switch_ns + idle_ns = now_ns - created_ns.
+ */
+struct zernel_sim_engine_stats {
+	__u32 gpu;			/* in */
+	__u32 engine;			/* in */
+	__u64 now_ns;			/* out */
+	__u64 created_ns;		/* out */
+	__u64 busy_ns;			/* out */
+	__u64 switch_ns;		/* out */
+	__u64 idle_ns;			/* out */
+	__u64 switches;			/* out: contexts restored */
+	__u64 rearms;			/* out: slices that ended with nobody else */
+	__u64 completed;		/* out: items */
+	__u32 nr_tsgs;			/* out */
+	__u32 nr_runnable;		/* out: TSGs that could run now */
+};
+
+/* Kinds of trace records. */
+#define ZERNEL_SIM_TRACE_RUN		1
+#define ZERNEL_SIM_TRACE_SAVE		2
+#define ZERNEL_SIM_TRACE_RESTORE	3
+#define ZERNEL_SIM_TRACE_IDLE		4
+
+/*
+ * struct zernel_sim_trace_record - who had an engine from when to when
+ *
+ * Records of one engine do not overlap and leave no gap (but for dropped
+ * ones); they come in the order of their end.
+ */
+struct zernel_sim_trace_record {
+	__u64 start_ns;
+	__u64 end_ns;
+	__u64 tsg;			/* handle; 0 for IDLE */
+	__u32 engine;
+	__u32 kind;			/* ZERNEL_SIM_TRACE_<kind> */
+	__u32 context;			/* id in its file; 0 for IDLE */
+	__s32 pid;			/* process, initial namespace; 0 for IDLE */
+};
+
+/*
+ * struct zernel_sim_trace_start - record what the engines of a GPU do
+ *
+ * ZERNEL_SIM_IOC_TRACE_START. Needs CAP_PERFMON. The ring belongs to this file
+ * and ends with it or with @capacity 0. When the ring is full, new records are
+ * counted as dropped.
+ *
+ * -EPERM    no CAP_PERFMON
+ * -EBUSY    the GPU is traced, by this file or another one
+ * -EINVAL   @capacity is above 1048576
+ * -ENOMEM
+ */
+struct zernel_sim_trace_start {
+	__u32 gpu;			/* in */
+	__u32 capacity;			/* in: records; 0 stops */
+};
+
+/*
+ * struct zernel_sim_trace_read - take records
+ *
+ * ZERNEL_SIM_IOC_TRACE_READ. Never waits.
+ *
+ * -EINVAL   @capacity is 0
+ * -EPERM    this file did not start the trace of the GPU
+ */
+struct zernel_sim_trace_read {
+	__u32 gpu;			/* in */
+	__u32 capacity;			/* in: elements of @buffer */
+	__u64 buffer;			/* in: struct zernel_sim_trace_record[] */
+	__u32 count;			/* out: elements written */
+	__u32 reserved;			/* in: 0 */
+	__u64 dropped;			/* out: since the start */
+};
+
+/* Provider operations that a fault can hit. */
+#define ZERNEL_SIM_OP_SET_TIMESLICE	1
+#define ZERNEL_SIM_OP_GET_TIMESLICE	2
+#define ZERNEL_SIM_OP_PREEMPT		3
+#define ZERNEL_SIM_OP_SET_ENABLED	4
+#define ZERNEL_SIM_OP_SET_INTERLEAVE	5
+#define ZERNEL_SIM_OP_QUERY_LOAD	6
+
+/* Do not inject: only report @injected. */
+#define ZERNEL_SIM_FAULT_QUERY		(1u << 0)
+
+/*
+ * struct zernel_sim_fault - make provider operations fail or take longer
+ *
+ * ZERNEL_SIM_IOC_FAULT. Needs CAP_SYS_ADMIN in the initial user namespace. One
+ * fault per GPU and operation; a new one replaces it. The next @count calls
+ * (~0: all) that name @tsg (0: any) sleep for @delay_ns and then return @error
+ * without doing anything, or do their work if @error is 0. Ends when used up,
+ * or with @count 0.
+ *
+ * -EPERM    no CAP_SYS_ADMIN
+ * -EINVAL   no such operation, @error is not in -4095..0 or is one that no
+ *           user may see (-512..-530), @delay_ns is above 10 s
+ */
+struct zernel_sim_fault {
+	__u32 gpu;			/* in */
+	__u32 op;			/* in: ZERNEL_SIM_OP_* */
+	__u32 flags;			/* in: ZERNEL_SIM_FAULT_QUERY */
+	__u32 count;			/* in; out: calls left */
+	__s32 error;			/* in: 0 or a negative errno */
+	__u32 reserved;			/* in: 0 */
+	__u64 delay_ns;			/* in */
+	__u64 tsg;			/* in */
+	__u64 injected;			/* out: calls hit since the module was loaded */
+};
+
+/*
+ * struct zernel_sim_suspend - stop or continue a GPU
+ *
+ * ZERNEL_SIM_IOC_SUSPEND. Needs CAP_SYS_ADMIN in the initial user namespace. A
+ * suspended GPU runs nothing and keeps everything: its engines are idle, the
+ * loaded contexts are lost (so that each TSG is restored before it runs again),
+ * and provider operations fail with -EAGAIN. Suspending twice changes nothing.
+ *
+ * -EPERM    no CAP_SYS_ADMIN
+ * -EINVAL   @suspend is neither 0 nor 1
+ */
+struct zernel_sim_suspend {
+	__u32 gpu;			/* in */
+	__u32 suspend;			/* in: 1 stops, 0 continues */
+};
+
+/* Numbers of the commands. */
+#define ZERNEL_SIM_NR_VERSION		0x00
+#define ZERNEL_SIM_NR_GPU_INFO		0x01
+#define ZERNEL_SIM_NR_CONTEXT_CREATE	0x02
+#define ZERNEL_SIM_NR_CONTEXT_DESTROY	0x03
+#define ZERNEL_SIM_NR_SUBMIT		0x04
+#define ZERNEL_SIM_NR_WAIT		0x05
+#define ZERNEL_SIM_NR_EVENTFD		0x06
+#define ZERNEL_SIM_NR_DOORBELL		0x07
+#define ZERNEL_SIM_NR_COMPLETIONS	0x08
+#define ZERNEL_SIM_NR_TSG_STATS		0x09
+#define ZERNEL_SIM_NR_ENGINE_STATS	0x0a
+#define ZERNEL_SIM_NR_TRACE_START	0x0b
+#define ZERNEL_SIM_NR_TRACE_READ	0x0c
+#define ZERNEL_SIM_NR_FAULT		0x0d
+#define ZERNEL_SIM_NR_SUSPEND		0x0e
+
+#define ZERNEL_SIM_IOC_VERSION \
+	_IOR(ZERNEL_SIM_IOC_TYPE, ZERNEL_SIM_NR_VERSION, struct zernel_sim_version)
+#define ZERNEL_SIM_IOC_GPU_INFO \
+	_IOWR(ZERNEL_SIM_IOC_TYPE, ZERNEL_SIM_NR_GPU_INFO, struct zernel_sim_gpu_info)
+#define ZERNEL_SIM_IOC_CONTEXT_CREATE \
+	_IOWR(ZERNEL_SIM_IOC_TYPE, ZERNEL_SIM_NR_CONTEXT_CREATE, \
+	      struct zernel_sim_context_create)
+#define ZERNEL_SIM_IOC_CONTEXT_DESTROY \
+	_IOW(ZERNEL_SIM_IOC_TYPE, ZERNEL_SIM_NR_CONTEXT_DESTROY, \
+	     struct zernel_sim_context_destroy)
+#define ZERNEL_SIM_IOC_SUBMIT \
+	_IOWR(ZERNEL_SIM_IOC_TYPE, ZERNEL_SIM_NR_SUBMIT, struct zernel_sim_submit)
+#define ZERNEL_SIM_IOC_WAIT \
+	_IOWR(ZERNEL_SIM_IOC_TYPE, ZERNEL_SIM_NR_WAIT, struct zernel_sim_wait)
+#define ZERNEL_SIM_IOC_EVENTFD \
+	_IOW(ZERNEL_SIM_IOC_TYPE, ZERNEL_SIM_NR_EVENTFD, struct zernel_sim_eventfd)
+#define ZERNEL_SIM_IOC_DOORBELL \
+	_IOW(ZERNEL_SIM_IOC_TYPE, ZERNEL_SIM_NR_DOORBELL, struct zernel_sim_doorbell)
+#define ZERNEL_SIM_IOC_COMPLETIONS \
+	_IOWR(ZERNEL_SIM_IOC_TYPE, ZERNEL_SIM_NR_COMPLETIONS, \
+	      struct zernel_sim_completions)
+#define ZERNEL_SIM_IOC_TSG_STATS \
+	_IOWR(ZERNEL_SIM_IOC_TYPE, ZERNEL_SIM_NR_TSG_STATS, struct zernel_sim_tsg_stats)
+#define ZERNEL_SIM_IOC_ENGINE_STATS \
+	_IOWR(ZERNEL_SIM_IOC_TYPE, ZERNEL_SIM_NR_ENGINE_STATS, \
+	      struct zernel_sim_engine_stats)
+#define ZERNEL_SIM_IOC_TRACE_START \
+	_IOW(ZERNEL_SIM_IOC_TYPE, ZERNEL_SIM_NR_TRACE_START, \
+	     struct zernel_sim_trace_start)
+#define ZERNEL_SIM_IOC_TRACE_READ \
+	_IOWR(ZERNEL_SIM_IOC_TYPE, ZERNEL_SIM_NR_TRACE_READ, \
+	      struct zernel_sim_trace_read)
+#define ZERNEL_SIM_IOC_FAULT \
+	_IOWR(ZERNEL_SIM_IOC_TYPE, ZERNEL_SIM_NR_FAULT, struct zernel_sim_fault)
+#define ZERNEL_SIM_IOC_SUSPEND \
+	_IOW(ZERNEL_SIM_IOC_TYPE, ZERNEL_SIM_NR_SUSPEND, struct zernel_sim_suspend)
+
+#endif /* _UAPI_LINUX_ZERNEL_SIM_H */
