@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Provider ABI of zernel.ko: how a GPU driver reports its GPUs and channel
+ * groups (TSGs) and lets zernel set their time slices.
+ *
+ * Versioning: every structure begins with its size. Fields are only ever
+ * appended; zernel takes a missing tail as zero. ZERNEL_PROVIDER_ABI grows when
+ * the meaning of something that exists changes; another value is refused.
+ *
+ * Context: every function here and every operation runs in process context and
+ * may sleep. zernel calls operations from the worker of the GPU alone, one at a
+ * time per GPU, holding no lock of its own, so a provider may call
+ * zernel_tsg_added() and its like under its own mutexes even when its
+ * operations take them too.
+ *
+ * Lifetime: handles are the provider's own numbers. A call may be under way
+ * while zernel_tsg_removed() returns, so the provider looks the handle up at
+ * each call, answers -ENOENT when it is gone, and never uses a handle again.
+ */
+#ifndef _LINUX_ZERNEL_PROVIDER_H
+#define _LINUX_ZERNEL_PROVIDER_H
+
+#include <linux/types.h>
+
+struct module;
+struct pid;
+struct zernel_provider;
+
+#define ZERNEL_PROVIDER_ABI	1
+
+/* Interleave levels, as in NVA06C_CTRL_INTERLEAVE_LEVEL_*. */
+#define ZERNEL_INTERLEAVE_LOW		0
+#define ZERNEL_INTERLEAVE_MEDIUM	1
+#define ZERNEL_INTERLEAVE_HIGH		2
+
+/* Flags of struct zernel_tsg_desc. */
+#define ZERNEL_TSG_DESC_COMPUTE		(1U << 0)	/* on a compute engine */
+
+/**
+ * struct zernel_gpu_load - how busy a GPU is
+ * @size: sizeof(struct zernel_gpu_load), set by zernel
+ * @reserved: zero
+ * @busy_ns: time since the GPU was added in which a compute engine was busy
+ * @elapsed_ns: time since the GPU was added
+ */
+struct zernel_gpu_load {
+	u32 size;
+	u32 reserved;
+	u64 busy_ns;
+	u64 elapsed_ns;
+};
+
+/**
+ * struct zernel_provider_ops - operations of a provider
+ * @size: sizeof(struct zernel_provider_ops)
+ * @abi: ZERNEL_PROVIDER_ABI
+ * @owner: THIS_MODULE; pinned while a worker has work on one of its GPUs
+ * @name: at most 15 bytes
+ * @replay: report every GPU and TSG that exists already; called once by
+ *          zernel_provider_register() before it returns. May be NULL.
+ * @set_timeslice: give the TSG a time slice of @us microseconds
+ * @get_timeslice: read the time slice that the driver holds
+ * @set_interleave: ZERNEL_INTERLEAVE_*. May be NULL.
+ * @get_interleave: the interleave level that the driver holds. Present if and
+ *                  only if @set_interleave is.
+ * @preempt: take the engine away from the TSG; waits at most @timeout_us
+ *           (1 to 1,000,000). May be NULL.
+ * @set_enabled: let the TSG be scheduled or not. May be NULL.
+ * @query_load: fill in @load. May be NULL.
+ *
+ * @priv is the pointer given at registration; @gpu and @tsg are the provider's
+ * handles.
+ *
+ * Every operation returns 0 or
+ *
+ * -ENOENT	the TSG or GPU is gone; zernel drops it and never calls again
+ * -EAGAIN	not now (suspended, say); zernel calls again with back-off
+ * -EINVAL	the hardware cannot do this value; reported, not repeated
+ * -ETIMEDOUT	the GPU did not answer in time; reported, not repeated
+ * -EIO		the GPU or its driver failed; reported, not repeated
+ *
+ * Any other negative errno is treated like -EIO.
+ */
+struct zernel_provider_ops {
+	u32 size;
+	u32 abi;
+	struct module *owner;
+	const char *name;
+	int (*replay)(void *priv, struct zernel_provider *provider);
+	int (*set_timeslice)(void *priv, u64 gpu, u64 tsg, u32 us);
+	int (*get_timeslice)(void *priv, u64 gpu, u64 tsg, u32 *us);
+	int (*set_interleave)(void *priv, u64 gpu, u64 tsg, u32 level);
+	int (*get_interleave)(void *priv, u64 gpu, u64 tsg, u32 *level);
+	int (*preempt)(void *priv, u64 gpu, u64 tsg, u32 timeout_us);
+	int (*set_enabled)(void *priv, u64 gpu, u64 tsg, bool enabled);
+	int (*query_load)(void *priv, u64 gpu, struct zernel_gpu_load *load);
+};
+
+/**
+ * struct zernel_gpu_desc - a GPU, as its provider describes it
+ * @size: sizeof(struct zernel_gpu_desc)
+ * @min_timeslice_us: shortest time slice the hardware takes; 0: no bound
+ * @max_timeslice_us: longest one; 0: no bound
+ * @reserved: zero
+ * @handle: the provider's handle, its own choice but unique per provider
+ * @name: product, for people
+ * @bus: bus address or instance
+ *
+ * Both strings are cut after 31 bytes and copied.
+ */
+struct zernel_gpu_desc {
+	u32 size;
+	u32 min_timeslice_us;
+	u32 max_timeslice_us;
+	u32 reserved;
+	u64 handle;
+	const char *name;
+	const char *bus;
+};
+
+/**
+ * struct zernel_tsg_desc - a channel group, as its provider describes it
+ * @size: sizeof(struct zernel_tsg_desc)
+ * @flags: ZERNEL_TSG_DESC_*
+ * @handle: the provider's handle; unique per GPU and never used again
+ * @hw_tsg: number in the hardware or driver, for people
+ * @engine: engine type as the driver numbers it
+ * @runlist: number of its run list
+ * @channels: number of channels now
+ * @process: owner, PIDTYPE_TGID; zernel takes its own reference
+ * @thread: thread that made it, PIDTYPE_PID; zernel takes its own reference
+ */
+struct zernel_tsg_desc {
+	u32 size;
+	u32 flags;
+	u64 handle;
+	u32 hw_tsg;
+	u32 engine;
+	u32 runlist;
+	u32 channels;
+	struct pid *process;
+	struct pid *thread;
+};
+
+/**
+ * zernel_provider_register() - make a provider known
+ * @ops: operations; must stay valid until zernel_provider_unregister()
+ * @priv: handed to every operation
+ *
+ * Calls @ops->replay before it returns; GPUs and TSGs may be reported from
+ * other threads as soon as replay runs, with the pointer that replay gets.
+ *
+ * Return: the provider, or an ERR_PTR: -EINVAL @ops lacks something or its
+ * size, name or time slice operations are missing, -EPROTO another @abi,
+ * -ENOMEM, or what @ops->replay returned (everything it reported is then
+ * gone again).
+ */
+struct zernel_provider *zernel_provider_register(const struct zernel_provider_ops *ops,
+						 void *priv);
+
+/**
+ * zernel_provider_unregister() - forget a provider
+ * @provider: from zernel_provider_register()
+ *
+ * Gives every TSG back the settings it had, then forgets all GPUs and TSGs of
+ * the provider, and returns when no call into it is under way or will come.
+ * The caller must hold no lock that its operations take, and must report
+ * nothing more.
+ */
+void zernel_provider_unregister(struct zernel_provider *provider);
+
+/**
+ * zernel_gpu_added() - report a GPU
+ * @provider: from zernel_provider_register() or replay
+ * @desc: the GPU
+ *
+ * Return: 0, -EINVAL malformed @desc or min above max, -EEXIST the handle is
+ * in use, -ENOSPC 64 GPUs are there, -ENOMEM.
+ */
+int zernel_gpu_added(struct zernel_provider *provider, const struct zernel_gpu_desc *desc);
+
+/**
+ * zernel_gpu_removed() - report that a GPU is gone, with all its TSGs
+ * @provider: from zernel_provider_register() or replay
+ * @gpu: the provider's handle of the GPU
+ *
+ * Nothing is restored: the hardware is taken as gone. Returns when no call for
+ * this GPU is under way or will come, so the caller must hold no lock that its
+ * operations take. An unknown handle is ignored.
+ */
+void zernel_gpu_removed(struct zernel_provider *provider, u64 gpu);
+
+/**
+ * zernel_tsg_added() - report a channel group
+ * @provider: from zernel_provider_register() or replay
+ * @gpu: the provider's handle of the GPU
+ * @desc: the channel group
+ *
+ * Return: 0, -EINVAL malformed @desc, -ENODEV no such GPU, -EEXIST the handle
+ * is in use, -ENOSPC 4,096 TSGs are on the GPU, -ENOMEM. After an error the TSG
+ * is simply not managed: the driver goes on.
+ */
+int zernel_tsg_added(struct zernel_provider *provider, u64 gpu,
+		     const struct zernel_tsg_desc *desc);
+
+/**
+ * zernel_tsg_removed() - report that a channel group is gone
+ * @provider: from zernel_provider_register() or replay
+ * @gpu: the provider's handle of the GPU
+ * @tsg: the provider's handle of the TSG
+ *
+ * Does not wait for a call that is under way, see above. An unknown handle is
+ * ignored.
+ */
+void zernel_tsg_removed(struct zernel_provider *provider, u64 gpu, u64 tsg);
+
+#endif /* _LINUX_ZERNEL_PROVIDER_H */
