@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Which assignment is in force for a TSG.
+
+use super::level::Level;
+
+/// What kind of target an assignment names, the most specific last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Source {
+    /// Nothing applies.
+    None = 0,
+    /// The tunable `default_class`.
+    Default = 1,
+    /// A cgroup, for every process in it or below it.
+    Cgroup = 2,
+    /// A process, for all of its threads.
+    Process = 3,
+    /// A thread.
+    Thread = 4,
+    /// One TSG.
+    Tsg = 5,
+}
+
+/// The class that somebody gave to one target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Assignment {
+    /// The level.
+    pub(crate) level: Level,
+    /// Whether it was made with privilege; without, it can only lower.
+    pub(crate) privileged: bool,
+}
+
+/// What is in force for a target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Effective {
+    /// The level, `None` when not classed.
+    pub(crate) level: Option<Level>,
+    /// Where it comes from.
+    pub(crate) source: Source,
+}
+
+impl Effective {
+    /// Not classed: the driver's own settings.
+    pub(crate) const NONE: Self = Self {
+        level: None,
+        source: Source::None,
+    };
+
+    /// What the tunable `default_class` gives.
+    pub(crate) fn default_class(level: Option<Level>) -> Self {
+        match level {
+            Some(_) => Self {
+                level,
+                source: Source::Default,
+            },
+            None => Self::NONE,
+        }
+    }
+
+    /// The level to compare with: a target without a class ranks as [`Level::DEFAULT`].
+    pub(crate) fn rank(self) -> Level {
+        self.level.unwrap_or(Level::DEFAULT)
+    }
+
+    /// Puts a more specific assignment, if there is one, on top of `self`.
+    ///
+    /// The more specific one wins. One that was made without privilege is held down to what lies
+    /// beneath it, so that nobody escapes a class by having lowered himself before.
+    pub(crate) fn over(self, source: Source, assignment: Option<Assignment>) -> Self {
+        match assignment {
+            None => self,
+            Some(a) if a.privileged => Self {
+                level: Some(a.level),
+                source,
+            },
+            Some(a) if a.level.is_above(self.rank()) => match self.level {
+                // Held down: what lies beneath decides.
+                Some(_) => self,
+                None => Self {
+                    level: Some(Level::DEFAULT),
+                    source,
+                },
+            },
+            Some(a) => Self {
+                level: Some(a.level),
+                source,
+            },
+        }
+    }
+}
+
+#[cfg(any(test, zernel_kunit))]
+#[cfg_attr(not(test), kernel::macros::kunit_tests(zernel_policy_class))]
+mod tests {
+    use super::*;
+
+    fn by_admin(level: Level) -> Option<Assignment> {
+        Some(Assignment {
+            level,
+            privileged: true,
+        })
+    }
+
+    fn by_user(level: Level) -> Option<Assignment> {
+        Some(Assignment {
+            level,
+            privileged: false,
+        })
+    }
+
+    fn at(number: u32) -> Level {
+        Level::new(number).unwrap_or(Level::BE)
+    }
+
+    #[test]
+    fn nothing_is_not_classed() {
+        let e = Effective::NONE.over(Source::Process, None);
+        assert_eq!(e, Effective::NONE);
+        assert_eq!(e.rank(), Level::DEFAULT);
+    }
+
+    #[test]
+    fn default_class_is_beneath_everything() {
+        let e = Effective::default_class(Some(Level::BE));
+        assert_eq!(e.source, Source::Default);
+        let e = e.over(Source::Cgroup, by_admin(at(3)));
+        assert_eq!(e.level, Some(at(3)));
+        assert_eq!(e.source, Source::Cgroup);
+        assert_eq!(Effective::default_class(None), Effective::NONE);
+    }
+
+    #[test]
+    fn most_specific_wins() {
+        let e = Effective::NONE
+            .over(Source::Cgroup, by_admin(at(1)))
+            .over(Source::Process, by_admin(at(5)))
+            .over(Source::Thread, by_admin(at(2)))
+            .over(Source::Tsg, by_admin(at(4)));
+        assert_eq!(e.level, Some(at(4)));
+        assert_eq!(e.source, Source::Tsg);
+    }
+
+    #[test]
+    fn gaps_are_skipped() {
+        let e = Effective::NONE
+            .over(Source::Cgroup, by_admin(at(1)))
+            .over(Source::Process, None)
+            .over(Source::Thread, None);
+        assert_eq!(e.source, Source::Cgroup);
+    }
+
+    #[test]
+    fn user_may_lower() {
+        let e = Effective::NONE
+            .over(Source::Process, by_admin(Level::LC))
+            .over(Source::Thread, by_user(at(3)));
+        assert_eq!(e.level, Some(at(3)));
+        assert_eq!(e.source, Source::Thread);
+    }
+
+    #[test]
+    fn user_cannot_escape_a_later_class() {
+        let e = Effective::NONE
+            .over(Source::Cgroup, by_admin(Level::BE))
+            .over(Source::Process, by_user(Level::DEFAULT));
+        assert_eq!(e.level, Some(Level::BE));
+        assert_eq!(e.source, Source::Cgroup);
+    }
+
+    #[test]
+    fn user_is_held_to_default_when_nothing_is_beneath() {
+        let e = Effective::NONE.over(Source::Thread, by_user(at(3)));
+        assert_eq!(e.level, Some(Level::DEFAULT));
+        assert_eq!(e.source, Source::Thread);
+    }
+
+    #[test]
+    fn no_chain_of_users_rises() {
+        for beneath in Level::ALL {
+            for first in Level::ALL {
+                for second in Level::ALL {
+                    let base = Effective::NONE.over(Source::Cgroup, by_admin(beneath));
+                    let e = base
+                        .over(Source::Process, by_user(first))
+                        .over(Source::Thread, by_user(second));
+                    assert!(!e.rank().is_above(beneath));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn sources_order_by_specificity() {
+        assert!(Source::None < Source::Default);
+        assert!(Source::Default < Source::Cgroup);
+        assert!(Source::Cgroup < Source::Process);
+        assert!(Source::Process < Source::Thread);
+        assert!(Source::Thread < Source::Tsg);
+    }
+}

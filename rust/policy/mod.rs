@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Pure decisions of zernel: no kernel types, no allocation, no floats, nothing but `core`.
+//!
+//! The same files are compiled into `zernel.ko` and into the host crate `zernel-policy`.
+
+pub(crate) mod backoff;
+pub(crate) mod class;
+pub(crate) mod level;
+pub(crate) mod permit;
+pub(crate) mod ring;
+pub(crate) mod tunables;
+pub(crate) mod units;

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Who may give or take which class.
+
+use super::{
+    class::{
+        Assignment,
+        Effective, //
+    },
+    level::Level,
+};
+
+/// What the kernel says about the caller of one request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Caller {
+    /// The target belongs to the caller.
+    pub(crate) owner: bool,
+    /// The caller has `CAP_SYS_NICE`.
+    pub(crate) capable: bool,
+    /// The caller is a member of the group `lc_gid`.
+    pub(crate) member: bool,
+}
+
+/// What a user holds already, and how much it may hold.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Quota {
+    /// Assignments of the user, the one that is replaced not counted.
+    pub(crate) held: u32,
+    /// Most assignments of a user without `CAP_SYS_NICE`.
+    pub(crate) most: u32,
+    /// Raised assignments of all members together, the one that is replaced not counted.
+    pub(crate) raised: u32,
+    /// The tunable `lc_admission`: most of those.
+    pub(crate) admission: u32,
+}
+
+/// Why a request is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Denied {
+    /// It raises, or names another user's target, without privilege.
+    NotPermitted,
+    /// It is over the caller's quota or the admission budget.
+    OverQuota,
+}
+
+/// How an assignment is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Grant {
+    /// The assignment to store.
+    pub(crate) assignment: Assignment,
+    /// Whether it counts towards the admission budget.
+    pub(crate) raised: bool,
+}
+
+/// Decides a request to give `level` to a target for which `now` is in force.
+///
+/// Lowering one's own target, or keeping its level, is free. Everything else needs `CAP_SYS_NICE`
+/// or membership. Members are bound by the admission budget as far as they raise above
+/// [`Level::DEFAULT`].
+pub(crate) fn set(
+    caller: Caller,
+    now: Effective,
+    level: Level,
+    quota: Quota,
+) -> Result<Grant, Denied> {
+    let privileged = caller.capable || caller.member;
+    if !privileged && (!caller.owner || level.is_above(now.rank())) {
+        return Err(Denied::NotPermitted);
+    }
+    let raised = !caller.capable && caller.member && level.is_above(Level::DEFAULT);
+    if !caller.capable && quota.held >= quota.most {
+        return Err(Denied::OverQuota);
+    }
+    if raised && quota.raised >= quota.admission {
+        return Err(Denied::OverQuota);
+    }
+    Ok(Grant {
+        assignment: Assignment { level, privileged },
+        raised,
+    })
+}
+
+/// Decides a request to clear an assignment: `now` is in force, `then` would be afterwards.
+pub(crate) fn clear(caller: Caller, now: Effective, then: Effective) -> Result<(), Denied> {
+    if caller.capable || caller.member {
+        return Ok(());
+    }
+    if !caller.owner || then.rank().is_above(now.rank()) {
+        return Err(Denied::NotPermitted);
+    }
+    Ok(())
+}
+
+#[cfg(any(test, zernel_kunit))]
+#[cfg_attr(not(test), kernel::macros::kunit_tests(zernel_policy_permit))]
+mod tests {
+    use super::*;
+    use crate::policy::class::Source;
+
+    const FREE: Quota = Quota {
+        held: 0,
+        most: 10,
+        raised: 0,
+        admission: 2,
+    };
+    const STRANGER: Caller = Caller {
+        owner: false,
+        capable: false,
+        member: false,
+    };
+    const OWNER: Caller = Caller {
+        owner: true,
+        ..STRANGER
+    };
+    const ADMIN: Caller = Caller {
+        capable: true,
+        ..STRANGER
+    };
+    const MEMBER: Caller = Caller {
+        member: true,
+        ..STRANGER
+    };
+
+    fn in_force(level: Level) -> Effective {
+        Effective {
+            level: Some(level),
+            source: Source::Process,
+        }
+    }
+
+    #[test]
+    fn owner_may_lower_or_keep() {
+        for now in Level::ALL {
+            for level in Level::ALL {
+                let r = set(OWNER, in_force(now), level, FREE);
+                assert_eq!(r.is_ok(), !level.is_above(now));
+            }
+        }
+    }
+
+    #[test]
+    fn owner_without_class_ranks_as_default() {
+        assert!(set(OWNER, Effective::NONE, Level::BE, FREE).is_ok());
+        assert!(set(OWNER, Effective::NONE, Level::DEFAULT, FREE).is_ok());
+        assert_eq!(
+            set(OWNER, Effective::NONE, Level::LC, FREE),
+            Err(Denied::NotPermitted)
+        );
+    }
+
+    #[test]
+    fn owner_assignment_is_unprivileged() {
+        let r = set(OWNER, Effective::NONE, Level::BE, FREE);
+        assert_eq!(
+            r.map(|g| (g.assignment.privileged, g.raised)),
+            Ok((false, false))
+        );
+    }
+
+    #[test]
+    fn stranger_may_nothing() {
+        for level in Level::ALL {
+            assert_eq!(
+                set(STRANGER, in_force(Level::LC), level, FREE),
+                Err(Denied::NotPermitted)
+            );
+        }
+        assert_eq!(
+            clear(STRANGER, in_force(Level::BE), Effective::NONE),
+            Err(Denied::NotPermitted)
+        );
+    }
+
+    #[test]
+    fn admin_may_everything_without_quota() {
+        let full = Quota {
+            held: 10,
+            raised: 2,
+            ..FREE
+        };
+        for level in Level::ALL {
+            let r = set(ADMIN, in_force(Level::BE), level, full);
+            assert_eq!(
+                r.map(|g| (g.assignment.privileged, g.raised)),
+                Ok((true, false))
+            );
+        }
+    }
+
+    #[test]
+    fn member_raises_within_the_budget() {
+        let r = set(MEMBER, Effective::NONE, Level::LC, FREE);
+        assert_eq!(
+            r.map(|g| (g.assignment.privileged, g.raised)),
+            Ok((true, true))
+        );
+        let used = Quota { raised: 2, ..FREE };
+        assert_eq!(
+            set(MEMBER, Effective::NONE, Level::LC, used),
+            Err(Denied::OverQuota)
+        );
+        assert!(set(MEMBER, Effective::NONE, Level::BE, used).is_ok());
+    }
+
+    #[test]
+    fn budget_of_zero_admits_nobody() {
+        let none = Quota {
+            admission: 0,
+            ..FREE
+        };
+        assert_eq!(
+            set(MEMBER, Effective::NONE, Level::LC, none),
+            Err(Denied::OverQuota)
+        );
+    }
+
+    #[test]
+    fn quota_binds_owner_and_member() {
+        let full = Quota { held: 10, ..FREE };
+        assert_eq!(
+            set(OWNER, Effective::NONE, Level::BE, full),
+            Err(Denied::OverQuota)
+        );
+        assert_eq!(
+            set(MEMBER, Effective::NONE, Level::BE, full),
+            Err(Denied::OverQuota)
+        );
+    }
+
+    #[test]
+    fn permission_is_told_before_quota() {
+        let full = Quota { held: 10, ..FREE };
+        assert_eq!(
+            set(OWNER, Effective::NONE, Level::LC, full),
+            Err(Denied::NotPermitted)
+        );
+    }
+
+    #[test]
+    fn owner_clears_only_what_does_not_raise() {
+        assert_eq!(
+            clear(OWNER, in_force(Level::BE), Effective::NONE),
+            Err(Denied::NotPermitted)
+        );
+        assert!(clear(OWNER, in_force(Level::LC), Effective::NONE).is_ok());
+        assert!(clear(OWNER, in_force(Level::BE), in_force(Level::BE)).is_ok());
+        assert!(clear(MEMBER, in_force(Level::BE), Effective::NONE).is_ok());
+        assert!(clear(ADMIN, in_force(Level::BE), Effective::NONE).is_ok());
+    }
+}

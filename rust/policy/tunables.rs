@@ -1,0 +1,335 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What an administrator can tune, and the settings that follow for a TSG.
+
+use super::{
+    class::Effective,
+    level::{
+        self,
+        Interleave,
+        Level, //
+    },
+    units::Us,
+};
+
+/// What a TSG should have on the GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Settings {
+    /// Its time slice.
+    pub(crate) timeslice: Us,
+    /// Its place in the run list.
+    pub(crate) interleave: Interleave,
+}
+
+/// Bounds of a GPU's hardware; a maximum of 0 means none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Bounds {
+    /// Shortest time slice.
+    pub(crate) min: Us,
+    /// Longest time slice.
+    pub(crate) max: Us,
+}
+
+/// Why a value is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// It lies outside the range that is documented for it.
+    OutOfRange,
+}
+
+/// The tunables.
+///
+/// # Invariants
+///
+/// `min_timeslice <= max_timeslice`, both within [`Tunables::SLICE_RANGE`]; every level's slice
+/// lies within that range; `ring_size` lies within [`Tunables::RING_RANGE`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tunables {
+    enabled: bool,
+    default_class: Option<Level>,
+    timeslices: [Us; level::COUNT],
+    min_timeslice: Us,
+    max_timeslice: Us,
+    lc_gid: Option<u32>,
+    lc_admission: u32,
+    ring_size: u32,
+}
+
+impl Tunables {
+    /// Time slices that can be asked for: 10 µs (below it an A100 spends its time in context
+    /// switches, about 80 µs each) to 10 s (twice GPreempt's LC slice).
+    pub(crate) const SLICE_RANGE: (Us, Us) = (Us(10), Us(10_000_000));
+    /// Events in the ring of a stream.
+    pub(crate) const RING_RANGE: (u32, u32) = (16, 65_536);
+    /// Most raised assignments that members of `lc_gid` can be allowed.
+    pub(crate) const ADMISSION_MAX: u32 = 100_000;
+
+    /// The values before anybody tunes.
+    pub(crate) fn new() -> Self {
+        // INVARIANT: The defaults lie within their ranges.
+        Self {
+            enabled: true,
+            default_class: None,
+            timeslices: Level::ALL.map(Level::default_timeslice),
+            min_timeslice: Us(100),
+            max_timeslice: Us(5_000_000),
+            lc_gid: None,
+            lc_admission: 64,
+            ring_size: 1024,
+        }
+    }
+
+    /// Whether classes are applied at all.
+    pub(crate) fn enabled(&self) -> bool {
+        self.enabled
+    }
+
+    /// Switches the application of classes on or off.
+    pub(crate) fn set_enabled(&mut self, on: bool) {
+        self.enabled = on;
+    }
+
+    /// The class of a TSG that no assignment names.
+    pub(crate) fn default_class(&self) -> Option<Level> {
+        self.default_class
+    }
+
+    /// Changes [`Self::default_class`].
+    pub(crate) fn set_default_class(&mut self, level: Option<Level>) {
+        self.default_class = level;
+    }
+
+    /// The group whose members may raise.
+    pub(crate) fn lc_gid(&self) -> Option<u32> {
+        self.lc_gid
+    }
+
+    /// Changes [`Self::lc_gid`].
+    pub(crate) fn set_lc_gid(&mut self, gid: Option<u32>) {
+        self.lc_gid = gid;
+    }
+
+    /// Most raised assignments of the members of [`Self::lc_gid`] together.
+    pub(crate) fn lc_admission(&self) -> u32 {
+        self.lc_admission
+    }
+
+    /// Changes [`Self::lc_admission`].
+    pub(crate) fn set_lc_admission(&mut self, most: u32) -> Result<(), Refused> {
+        if most > Self::ADMISSION_MAX {
+            return Err(Refused::OutOfRange);
+        }
+        self.lc_admission = most;
+        Ok(())
+    }
+
+    /// Events in the ring of a stream that starts now.
+    pub(crate) fn ring_size(&self) -> u32 {
+        self.ring_size
+    }
+
+    /// Changes [`Self::ring_size`].
+    pub(crate) fn set_ring_size(&mut self, events: u32) -> Result<(), Refused> {
+        if !(Self::RING_RANGE.0..=Self::RING_RANGE.1).contains(&events) {
+            return Err(Refused::OutOfRange);
+        }
+        // INVARIANT: Just checked.
+        self.ring_size = events;
+        Ok(())
+    }
+
+    /// The time slice of a level before it is clamped.
+    pub(crate) fn timeslice(&self, level: Level) -> Us {
+        self.timeslices
+            .get(level.number() as usize)
+            .copied()
+            .unwrap_or(level.default_timeslice())
+    }
+
+    /// Changes the time slice of a level.
+    pub(crate) fn set_timeslice(&mut self, level: Level, slice: Us) -> Result<(), Refused> {
+        let slice = in_slice_range(slice)?;
+        if let Some(slot) = self.timeslices.get_mut(level.number() as usize) {
+            // INVARIANT: Just checked.
+            *slot = slice;
+        }
+        Ok(())
+    }
+
+    /// The shortest time slice that is ever asked for.
+    pub(crate) fn min_timeslice(&self) -> Us {
+        self.min_timeslice
+    }
+
+    /// Changes [`Self::min_timeslice`]; it cannot pass the maximum.
+    pub(crate) fn set_min_timeslice(&mut self, slice: Us) -> Result<(), Refused> {
+        let slice = in_slice_range(slice)?;
+        if slice > self.max_timeslice {
+            return Err(Refused::OutOfRange);
+        }
+        // INVARIANT: Just checked.
+        self.min_timeslice = slice;
+        Ok(())
+    }
+
+    /// The longest time slice that is ever asked for.
+    pub(crate) fn max_timeslice(&self) -> Us {
+        self.max_timeslice
+    }
+
+    /// Changes [`Self::max_timeslice`]; it cannot pass the minimum.
+    pub(crate) fn set_max_timeslice(&mut self, slice: Us) -> Result<(), Refused> {
+        let slice = in_slice_range(slice)?;
+        if slice < self.min_timeslice {
+            return Err(Refused::OutOfRange);
+        }
+        // INVARIANT: Just checked.
+        self.max_timeslice = slice;
+        Ok(())
+    }
+
+    /// What the GPU is asked to give a TSG for which `effective` is in force.
+    ///
+    /// `None` means: what it had before zernel. The hardware's bounds win over the tunables.
+    pub(crate) fn settings(&self, effective: Effective, bounds: Bounds) -> Option<Settings> {
+        let level = effective.level.filter(|_| self.enabled)?;
+        let max = match bounds.max {
+            Us(0) => Us(u32::MAX),
+            max => max,
+        };
+        let timeslice = self
+            .timeslice(level)
+            .max(self.min_timeslice)
+            .min(self.max_timeslice)
+            .max(bounds.min)
+            .min(max);
+        Some(Settings {
+            timeslice,
+            interleave: level.interleave(),
+        })
+    }
+}
+
+fn in_slice_range(slice: Us) -> Result<Us, Refused> {
+    let (min, max) = Tunables::SLICE_RANGE;
+    if slice < min || slice > max {
+        return Err(Refused::OutOfRange);
+    }
+    Ok(slice)
+}
+
+#[cfg(any(test, zernel_kunit))]
+#[cfg_attr(not(test), kernel::macros::kunit_tests(zernel_policy_tunables))]
+mod tests {
+    use super::*;
+    use crate::policy::class::Source;
+
+    const UNBOUND: Bounds = Bounds {
+        min: Us(0),
+        max: Us(0),
+    };
+
+    fn in_force(level: Level) -> Effective {
+        Effective {
+            level: Some(level),
+            source: Source::Process,
+        }
+    }
+
+    fn slice(t: &Tunables, level: Level, bounds: Bounds) -> Option<Us> {
+        t.settings(in_force(level), bounds).map(|s| s.timeslice)
+    }
+
+    #[test]
+    fn classes_have_their_slices() {
+        let t = Tunables::new();
+        assert_eq!(slice(&t, Level::LC, UNBOUND), Some(Us(5_000_000)));
+        assert_eq!(slice(&t, Level::BE, UNBOUND), Some(Us(200)));
+    }
+
+    #[test]
+    fn unclassed_and_disabled_leave_the_driver_alone() {
+        let mut t = Tunables::new();
+        assert_eq!(t.settings(Effective::NONE, UNBOUND), None);
+        t.set_enabled(false);
+        assert!(!t.enabled());
+        assert_eq!(t.settings(in_force(Level::LC), UNBOUND), None);
+    }
+
+    #[test]
+    fn slices_are_clamped_by_tunables() {
+        let mut t = Tunables::new();
+        assert!(t.set_min_timeslice(Us(500)).is_ok());
+        assert!(t.set_max_timeslice(Us(1000)).is_ok());
+        assert_eq!(slice(&t, Level::LC, UNBOUND), Some(Us(1000)));
+        assert_eq!(slice(&t, Level::BE, UNBOUND), Some(Us(500)));
+    }
+
+    #[test]
+    fn hardware_bounds_win() {
+        let t = Tunables::new();
+        let bounds = Bounds {
+            min: Us(300),
+            max: Us(2000),
+        };
+        assert_eq!(slice(&t, Level::LC, bounds), Some(Us(2000)));
+        assert_eq!(slice(&t, Level::BE, bounds), Some(Us(300)));
+    }
+
+    #[test]
+    fn minimum_and_maximum_never_cross() {
+        let mut t = Tunables::new();
+        assert!(t.set_max_timeslice(Us(1000)).is_ok());
+        assert_eq!(t.set_min_timeslice(Us(1001)), Err(Refused::OutOfRange));
+        assert!(t.set_min_timeslice(Us(1000)).is_ok());
+        assert_eq!(t.set_max_timeslice(Us(999)), Err(Refused::OutOfRange));
+        assert_eq!(t.min_timeslice(), Us(1000));
+        assert_eq!(t.max_timeslice(), Us(1000));
+    }
+
+    #[test]
+    fn out_of_range_changes_nothing() {
+        let mut t = Tunables::new();
+        for bad in [Us(0), Us(9), Us(10_000_001), Us(u32::MAX)] {
+            assert_eq!(t.set_timeslice(Level::BE, bad), Err(Refused::OutOfRange));
+            assert_eq!(t.set_min_timeslice(bad), Err(Refused::OutOfRange));
+            assert_eq!(t.set_max_timeslice(bad), Err(Refused::OutOfRange));
+        }
+        assert_eq!(t.timeslice(Level::BE), Us(200));
+        assert_eq!(t.set_ring_size(15), Err(Refused::OutOfRange));
+        assert_eq!(t.set_ring_size(65_537), Err(Refused::OutOfRange));
+        assert_eq!(t.ring_size(), 1024);
+        assert_eq!(t.set_lc_admission(100_001), Err(Refused::OutOfRange));
+        assert_eq!(t.lc_admission(), 64);
+    }
+
+    #[test]
+    fn each_level_is_tuned_alone() {
+        let mut t = Tunables::new();
+        for level in Level::ALL {
+            assert!(t.set_timeslice(level, Us(1000 + level.number())).is_ok());
+        }
+        for level in Level::ALL {
+            assert_eq!(t.timeslice(level), Us(1000 + level.number()));
+        }
+    }
+
+    #[test]
+    fn the_rest_is_kept_as_given() {
+        let mut t = Tunables::new();
+        t.set_default_class(Some(Level::BE));
+        t.set_lc_gid(Some(44));
+        assert_eq!(t.default_class(), Some(Level::BE));
+        assert_eq!(t.lc_gid(), Some(44));
+        assert!(t.set_lc_admission(0).is_ok());
+        assert!(t.set_ring_size(16).is_ok());
+        assert_eq!(t.lc_admission(), 0);
+        assert_eq!(t.ring_size(), 16);
+    }
+
+    #[test]
+    fn interleave_follows_the_level() {
+        let t = Tunables::new();
+        let s = t.settings(in_force(Level::LC), UNBOUND);
+        assert_eq!(s.map(|s| s.interleave), Some(Interleave::High));
+    }
+}

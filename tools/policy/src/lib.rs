@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The pure decisions of `zernel.ko` on the host: the same files, the same tests, and more of them.
+#![cfg_attr(not(test), no_std)]
+#![forbid(unsafe_code)]
+#![expect(dead_code, reason = "the kernel module is the user of these files")]
+
+#[path = "../../../rust/policy/mod.rs"]
+pub(crate) mod policy;
+
+#[cfg(test)]
+mod properties;
