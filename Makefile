@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: GPL-2.0
+# The commands of zernel: modules for a kernel, and a lab that builds and tests them in QEMU.
+
+SHELL := /bin/bash
+KVER ?=
+KSRC ?=
+KDIR ?= /lib/modules/$(shell uname -r)/build
+DESTDIR ?=
+PREFIX ?= /usr/local
+# A KDIR that was given is also the kernel that the lab boots.
+LAB_KDIR := $(if $(filter command line environment,$(origin KDIR)),$(KDIR))
+export KVER KSRC LAB_KDIR
+
+.DEFAULT_GOAL := modules
+.PHONY: modules tools install demo test check bench shell setup kernels update clean distclean help
+
+modules: ## build the modules against KDIR (default: the running kernel's build folder)
+	@scripts/modules "$(KDIR)"
+
+tools: ## build zernelctl and zernel-load
+	@scripts/tools
+
+install: ## install the modules for KDIR's kernel, and the tools below PREFIX
+	@scripts/install "$(KDIR)" "$(DESTDIR)" "$(PREFIX)"
+
+demo: ## boot a kernel in QEMU and show what zernel does for two programs on one GPU
+	@scripts/demo
+
+test: ## run every check and test; the last line is 'N passed, N failed'
+	@scripts/test
+
+check: ## formatting, lints, licences, ABI and documentation checks
+	@scripts/check
+
+bench: ## print what each operation costs, in guest instructions
+	@scripts/bench
+
+shell: ## a shell in QEMU with the modules loaded and the tools on PATH
+	@scripts/shell
+
+setup: ## install what the lab needs on this machine
+	@scripts/setup
+
+kernels: setup ## build both test kernels
+	@scripts/kernel base
+	@scripts/kernel debug
+
+update: ## look for a newer point release of the kernel at the next build
+	@scripts/update
+
+clean: ## remove what was built in this tree
+	@scripts/clean
+
+distclean: clean ## remove the cache of kernels and sources as well
+	@scripts/clean cache
+
+help: ## this list
+	@echo 'zernel: one GPU for latency-critical and best-effort work together'
+	@echo
+	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1	\2/p' Makefile | expand -t 20
+	@echo
+	@echo 'Variables:'
+	@echo '  KVER=7.3|7.2     kernel series of the lab (default: the newest that can be had)'
+	@echo '  KSRC=DIR         own kernel source tree for the lab'
+	@echo '  KDIR=DIR         kernel build folder for make, make install and the lab'
+	@echo '  DESTDIR= PREFIX= where make install puts things (default PREFIX: /usr/local)'

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Builds what a QEMU guest starts from: its initramfs and its command line."""
+
+import secrets
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from initramfs import Initramfs
+
+HERE = Path(__file__).resolve().parent
+BUSYBOX = ("/bin/busybox", "/usr/bin/busybox")
+USERS = (("root", 0), ("alice", 1000), ("bob", 1001), ("nobody", 65534))
+DIRECTORIES = ("proc", "sys", "dev", "run", "mnt", "root", "etc", "sbin", "usr/bin", "usr/sbin",
+               "lib/modules", "zernel/bin", "var/tmp")
+
+
+class GuestError(Exception):
+    """Something that a guest needs is not on the host; the text says what to do."""
+
+
+@dataclass
+class Guest:
+    """What one run is made of."""
+
+    kernel: Path
+    command: str = ""
+    mode: str = "normal"
+    smp: int = 0
+    mem: int = 1024
+    deadline: float = 300
+    out: Path | None = None
+    add: list[str] = field(default_factory=list)
+    append: str = ""
+    interactive: bool = False
+    hostroot: bool = False
+    token: str = field(default_factory=lambda: secrets.token_hex(4))
+
+    def check(self) -> None:
+        """Raises GuestError when the run cannot start."""
+        if not self.image().is_file():
+            raise GuestError(f"{self.kernel} is not a kernel build directory; "
+                             "build one with scripts/kernel base")
+        if self.mode not in ("normal", "icount"):
+            raise GuestError(f"there is no mode {self.mode}; choose normal or icount")
+
+    def image(self) -> Path:
+        """The kernel image that QEMU starts."""
+        return self.kernel / "arch/x86/boot/bzImage"
+
+    def pack(self, path: Path) -> None:
+        """Writes the initramfs."""
+        busybox = next((Path(name) for name in BUSYBOX if Path(name).is_file()), None)
+        if busybox is None:
+            raise GuestError("busybox is missing; install the package busybox-static")
+        image = Initramfs()
+        for name in DIRECTORIES:
+            image.directory(name)
+        image.directory("tmp", 0o1777)
+        image.device("dev/console", 5, 1)
+        image.device("dev/ttyS1", 4, 65)
+        image.device("dev/null", 1, 3, 0o666)
+        image.file("bin/busybox", busybox.read_bytes(), 0o755)
+        image.file("init", (HERE / "init").read_bytes(), 0o755)
+        image.file("zernel/command", self.command.encode() + b"\n", 0o755)
+        image.file("etc/passwd", "".join(
+            f"{name}:x:{uid}:{uid}:{name}:/root:/bin/sh\n" for name, uid in USERS).encode())
+        image.file("etc/group", "".join(f"{name}:x:{uid}:\n" for name, uid in USERS).encode())
+        for entry in self.add:
+            host, _, guest = entry.partition(":")
+            try:
+                image.add(Path(host), guest or "/")
+            except FileNotFoundError as error:
+                raise GuestError(f"cannot add to the guest: {error}") from error
+        image.write(path)
+
+    def cmdline(self) -> str:
+        """The kernel's command line."""
+        words = ["console=ttyS0", "panic=-1", "oops=panic", f"zernel.token={self.token}"]
+        if self.mode == "icount":
+            # Nothing that differs from run to run: no address randomisation, one clock.
+            words += ["nokaslr", "norandmaps", "tsc=reliable", "clocksource=tsc"]
+        if self.out:
+            words.append("zernel.out=1")
+        if self.interactive:
+            words += ["zernel.interactive=1", "quiet"]
+        if self.hostroot:
+            words.append("zernel.hostroot=1")
+        return " ".join([*words, self.append]).strip()
+
+    def qemu(self, initrd: Path, serial: list[str]) -> list[str]:
+        """QEMU's command line; `serial` names the guest's two serial lines."""
+        icount = self.mode == "icount"
+        smp = self.smp or (1 if icount else 2)
+        line = ["qemu-system-x86_64", "-nodefaults", "-no-user-config", "-display", "none",
+                "-no-reboot", "-M", "q35", "-cpu", "max", "-smp", str(smp), "-m", str(self.mem),
+                "-kernel", str(self.image()), "-initrd", str(initrd), "-append", self.cmdline()]
+        if icount:
+            line += ["-accel", "tcg,thread=single", "-icount", "shift=0,sleep=off",
+                     "-rtc", "base=2026-01-01,clock=vm", "-seed", "1"]
+        else:
+            line += ["-accel", "tcg,thread=multi"]
+        for name in serial:
+            line += ["-serial", name]
+        if self.interactive or self.hostroot:
+            line += ["-virtfs", "local,path=/,mount_tag=root,security_model=none,readonly=on,"
+                                "multidevs=remap"]
+        if self.out:
+            line += ["-virtfs", f"local,path={self.out},mount_tag=out,security_model=none"]
+        return line

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: GPL-2.0
+# Shared by the scripts of the lab: messages, the cache layout and the toolchain; to be sourced.
+
+set -euo pipefail
+
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+CACHE=${XDG_CACHE_HOME:-$HOME/.cache}/zernel
+SUPPORTED_SERIES=(7.3 7.2)
+BINDGEN_VERSION=0.72.1
+MAKE_JOBS=${MAKE_JOBS:-$(nproc)}
+
+say() { printf '==> %s\n' "$*" >&2; }
+die() {
+	printf 'zernel: %s\n' "$*" >&2
+	exit 1
+}
+
+# Debian's toolchain alone, whatever else is first in the user's PATH: kernel, modules and tools
+# must come from the same rustc. /usr/sbin is where modprobe and friends are.
+export PATH=/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin
+export RUSTC=/usr/bin/rustc CARGO=/usr/bin/cargo LC_ALL=C
+unset RUSTUP_TOOLCHAIN RUSTFLAGS MAKEFLAGS MFLAGS MAKEOVERRIDES ARCH CROSS_COMPILE LLVM CC
+
+# bindgen on Debian 12 is built once per rustc, later Debians package a new enough one.
+bindgen_root() {
+	local rustc
+	rustc=$("$RUSTC" --version | sha256sum | cut -c1-12)
+	echo "$CACHE/tools/bindgen-$BINDGEN_VERSION-$rustc"
+}
+
+bindgen_path() {
+	local own
+	own=$(bindgen_root)/bin/bindgen
+	if [ -x "$own" ]; then echo "$own"; else command -v bindgen || true; fi
+}
+
+libclang_path() {
+	local dirs=(/usr/lib/llvm-*/lib)
+	printf '%s\n' "${dirs[@]}" | sort -V | while read -r dir; do
+		if compgen -G "$dir/libclang*.so*" >/dev/null; then echo "$dir"; fi
+	done | tail -1
+}
+
+# The variables that every make line for a kernel or a module needs.
+kernel_make_vars() {
+	echo "RUSTC=$RUSTC"
+	echo "RUSTFMT=/usr/bin/rustfmt"
+	echo "CLIPPY_DRIVER=/usr/bin/clippy-driver"
+	echo "BINDGEN=$(bindgen_path)"
+	echo "HOSTRUSTC=$RUSTC"
+	echo "RUST_LIB_SRC=$(rust_lib_src)"
+}
+
+rust_lib_src() {
+	local dir
+	for dir in "$("$RUSTC" --print sysroot)/lib/rustlib/src/rust/library" \
+		/usr/lib/rustlib/src/rust/library /usr/share/cargo/registry/rust-src/library; do
+		if [ -d "$dir" ]; then
+			echo "$dir"
+			return
+		fi
+	done
+	dir=$(compgen -G '/usr/src/rustc-*/library' | sort -V | tail -1 || true)
+	[ -n "$dir" ] || die "the source of Rust's core library is missing; run scripts/setup"
+	echo "$dir"
+}
+
+toolchain_id() {
+	"$RUSTC" --version --verbose
+	gcc --version | head -1
+	ld --version | head -1
+	"$(bindgen_path)" --version
+	libclang_path
+}
