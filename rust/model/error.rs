@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What the model refuses, and why.
+
+/// Why an operation on the model was refused. Nothing has changed then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Error {
+    /// The handle names no TSG that is alive.
+    NoTsg,
+    /// No such engine.
+    NoEngine,
+    /// No such channel in the TSG.
+    NoChannel,
+    /// The pool of TSGs or channels is used up.
+    Full,
+    /// The channel or the pool of items has no room for all of the items.
+    NoRoom,
+    /// Too many TSGs share the semaphore words.
+    TooManySharers,
+    /// A value is out of range.
+    Invalid,
+}

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What the model reports while it advances.
+
+use super::{
+    tsg::Handle,
+    units::Ns, //
+};
+
+/// How an item ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Status {
+    /// As ordered.
+    Done,
+    /// A hold reached its bound.
+    Expired,
+}
+
+/// An item has completed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Completion {
+    /// Number of the channel in its TSG.
+    pub(crate) channel: u32,
+    /// Number of the item in its channel.
+    pub(crate) seq: u64,
+    /// As ordered.
+    pub(crate) tag: u64,
+    /// As ordered.
+    pub(crate) notify: bool,
+    /// When it was submitted.
+    pub(crate) queued: Ns,
+    /// When it first ran; when it completed, for what does not run.
+    pub(crate) start: Ns,
+    /// When it completed.
+    pub(crate) end: Ns,
+    /// How it ended.
+    pub(crate) status: Status,
+}
+
+/// What an engine did for a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Activity {
+    /// Ran a TSG.
+    Run,
+    /// Saved the context of a TSG.
+    Save,
+    /// Restored the context of a TSG.
+    Restore,
+    /// Nothing.
+    Idle,
+}
+
+/// A stretch of time of an engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Record {
+    /// Number of the engine.
+    pub(crate) engine: u32,
+    /// What it did.
+    pub(crate) activity: Activity,
+    /// For which TSG; [`Handle::NONE`] for [`Activity::Idle`].
+    pub(crate) tsg: Handle,
+    /// From when.
+    pub(crate) start: Ns,
+    /// Until when.
+    pub(crate) end: Ns,
+}
+
+/// Takes the reports. Called in the order of model time.
+pub(crate) trait Sink<C> {
+    /// An item of a TSG of `context` has completed.
+    fn completed(&mut self, context: &C, completion: &Completion);
+    /// An engine has begun to do something else. `context` is that of the TSG.
+    fn recorded(&mut self, _context: Option<&C>, _record: &Record) {}
+}

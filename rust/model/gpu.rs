@@ -1,0 +1,479 @@
+// SPDX-License-Identifier: GPL-2.0
+//! A GPU: its engines, TSGs and channels, and the operations on them.
+//!
+//! Time goes on only through [`Gpu::advance`], which every operation does first. Between two
+//! events nothing is stored, so that the result does not depend on how often anybody looks.
+
+use super::{
+    arena::{
+        Arena,
+        Index,
+        Pool, //
+    },
+    channel::{
+        Channel,
+        ChannelIx,
+        Head,
+        PENDING,
+        WATCHERS, //
+    },
+    engine::{
+        Engine,
+        EngineIx,
+        Phase, //
+    },
+    error::Error,
+    event::Sink,
+    list::List,
+    tsg::{
+        Context,
+        Handle,
+        Interleave,
+        Place,
+        Tsg,
+        TsgIx, //
+    },
+    units::{
+        Ns,
+        Us, //
+    },
+    work::{
+        Item,
+        Order, //
+    }, //
+};
+
+/// Most channels of a TSG. Bounds the work of everything that looks at all channels of a TSG.
+pub(crate) const MAX_CHANNELS: u32 = 16;
+/// Most TSGs that share semaphore words. Bounds the work of a release.
+pub(crate) const MAX_SHARERS: u32 = 8;
+/// Most waiting channels that one [`Gpu::poll`] looks at.
+pub(crate) const POLL_BATCH: u32 = 64;
+/// Most events that an operation handles itself; [`Gpu::advance`] does the rest.
+const OPERATION_BUDGET: u32 = 64;
+
+/// Where the parts of a GPU are stored.
+pub(crate) trait Store<C> {
+    /// Engines.
+    type Engines: Pool<Engine>;
+    /// TSGs; those above [`Handle::TSGS`] are not used.
+    type Tsgs: Pool<Tsg<C>>;
+    /// Channels of all TSGs.
+    type Channels: Pool<Channel>;
+    /// Items of all channels.
+    type Items: Pool<Item>;
+}
+
+/// What does not change over the life of a GPU.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Config {
+    /// Number of the GPU, below [`Handle::GPUS`].
+    pub(crate) number: u32,
+    /// Time of a save, and of a restore, of the compute engine (number 0).
+    pub(crate) compute_switch: Ns,
+    /// The same for the copy engines (all others).
+    pub(crate) copy_switch: Ns,
+    /// Most items that wait in a channel.
+    pub(crate) channel_items: u32,
+}
+
+/// A GPU.
+pub(crate) struct Gpu<C: Context, S: Store<C>> {
+    pub(super) config: Config,
+    /// Model time: everything before it has happened.
+    pub(super) clock: Ns,
+    pub(super) created: Ns,
+    pub(super) suspended: bool,
+    pub(super) engines: Arena<Engine, S::Engines>,
+    pub(super) tsgs: Arena<Tsg<C>, S::Tsgs>,
+    pub(super) channels: Arena<Channel, S::Channels>,
+    pub(super) items: Arena<Item, S::Items>,
+    pub(super) watchers: List<WATCHERS, ChannelIx>,
+    pub(super) pending: List<PENDING, ChannelIx>,
+}
+
+impl<C: Context, S: Store<C>> Gpu<C, S> {
+    /// A GPU with as many engines as there is room for, at `now`.
+    pub(crate) fn new(
+        config: Config,
+        engines: S::Engines,
+        tsgs: S::Tsgs,
+        channels: S::Channels,
+        items: S::Items,
+        now: Ns,
+    ) -> Self {
+        let mut engines = Arena::new(engines);
+        let mut cost = config.compute_switch;
+        while let Some(ix) = engines.take() {
+            *engines.get_mut(ix) = Engine::new(cost, now);
+            cost = config.copy_switch;
+        }
+        Self {
+            config,
+            clock: now,
+            created: now,
+            suspended: false,
+            engines,
+            tsgs: Arena::new(tsgs),
+            channels: Arena::new(channels),
+            items: Arena::new(items),
+            watchers: List::new(),
+            pending: List::new(),
+        }
+    }
+
+    /// The places for channels, to let them grow.
+    pub(crate) fn channel_pool(&mut self) -> &mut S::Channels {
+        self.channels.pool_mut()
+    }
+
+    /// The places for items, to let them grow.
+    pub(crate) fn item_pool(&mut self) -> &mut S::Items {
+        self.items.pool_mut()
+    }
+
+    /// Channels that can still be made.
+    pub(crate) fn channel_room(&self) -> u32 {
+        self.channels.room()
+    }
+
+    /// Items that can still be queued.
+    pub(crate) fn item_room(&self) -> u32 {
+        self.items.room()
+    }
+
+    /// Number of engines.
+    pub(crate) fn nr_engines(&self) -> u32 {
+        self.engines.used()
+    }
+
+    /// Number of TSGs.
+    pub(crate) fn nr_tsgs(&self) -> u32 {
+        self.tsgs.used()
+    }
+
+    /// Whether the GPU is suspended.
+    pub(crate) fn suspended(&self) -> bool {
+        self.suspended
+    }
+
+    /// Model time.
+    pub(crate) fn clock(&self) -> Ns {
+        self.clock
+    }
+
+    /// The TSG that `handle` names.
+    pub(super) fn find(&self, handle: Handle) -> Result<TsgIx, Error> {
+        let ix = handle.ix();
+        if handle == Handle::NONE || ix.raw() >= self.tsgs.size() {
+            return Err(Error::NoTsg);
+        }
+        let tsg = self.tsgs.get(ix);
+        if tsg.handle == handle && tsg.context.is_some() {
+            Ok(ix)
+        } else {
+            Err(Error::NoTsg)
+        }
+    }
+
+    /// The channel of a TSG with number `number`.
+    pub(super) fn find_channel(&self, tsg: TsgIx, number: u32) -> Result<ChannelIx, Error> {
+        let mut at = self.tsgs.get(tsg).channels;
+        while !at.is_nil() {
+            let channel = self.channels.get(at);
+            if channel.number == number {
+                return Ok(at);
+            }
+            at = channel.next;
+        }
+        Err(Error::NoChannel)
+    }
+
+    /// The engine with number `number`.
+    pub(super) fn find_engine(&self, number: u32) -> Result<EngineIx, Error> {
+        (number < self.nr_engines()).then(|| EngineIx::new(number)).ok_or(Error::NoEngine)
+    }
+
+    /// The data of the owner of a TSG.
+    pub(crate) fn context(&self, handle: Handle) -> Result<&C, Error> {
+        let ix = self.find(handle)?;
+        self.tsgs.get(ix).context.as_ref().ok_or(Error::NoTsg)
+    }
+
+    /// The engine of a number range with the fewest TSGs: the compute engine, or a copy engine.
+    pub(crate) fn least_used(&self, copy: bool) -> Result<u32, Error> {
+        let range = if copy { 1..self.nr_engines() } else { 0..1 };
+        range
+            .min_by_key(|number| self.engines.get(EngineIx::new(*number)).nr_tsgs)
+            .ok_or(Error::NoEngine)
+    }
+
+    /// Makes a TSG with `nr_channels` (1 to [`MAX_CHANNELS`]) channels on an engine, which uses the
+    /// same semaphore words as `sharer` if there is one. `serial` is above all those used before.
+    ///
+    /// Gives `context` back on error.
+    pub(crate) fn create(
+        &mut self,
+        now: Ns,
+        serial: u64,
+        context: C,
+        engine: u32,
+        nr_channels: u32,
+        sharer: Option<Handle>,
+        sink: &mut impl Sink<C>,
+    ) -> Result<Handle, (Error, C)> {
+        self.advance(now, OPERATION_BUDGET, sink);
+        if nr_channels == 0 || nr_channels > MAX_CHANNELS {
+            return Err((Error::Invalid, context));
+        }
+        let (engine_ix, sharer) = match self.creation(engine, nr_channels, sharer) {
+            Ok(found) => found,
+            Err(error) => return Err((error, context)),
+        };
+        let Some(ix) = self.tsgs.take() else {
+            return Err((Error::Full, context));
+        };
+        let handle = Handle::new(serial, self.config.number, ix);
+        let mut tsg = Tsg::new(handle, Some(context), engine, self.clock);
+        tsg.nr_channels = nr_channels;
+        for number in (0..nr_channels).rev() {
+            // Cannot fail: the room was looked at.
+            if let Some(channel_ix) = self.channels.take() {
+                let mut channel = Channel::new(ix, number);
+                channel.next = tsg.channels;
+                tsg.channels = channel_ix;
+                *self.channels.get_mut(channel_ix) = channel;
+            }
+        }
+        tsg.sharer = match sharer {
+            Some(other) => core::mem::replace(&mut self.tsgs.get_mut(other).sharer, ix),
+            None => ix,
+        };
+        *self.tsgs.get_mut(ix) = tsg;
+        let engine = self.engines.get_mut(engine_ix);
+        engine.nr_tsgs = engine.nr_tsgs.saturating_add(1);
+        Ok(handle)
+    }
+
+    fn creation(
+        &self,
+        engine: u32,
+        nr_channels: u32,
+        sharer: Option<Handle>,
+    ) -> Result<(EngineIx, Option<TsgIx>), Error> {
+        let engine = self.find_engine(engine)?;
+        let sharer = match sharer {
+            Some(handle) => Some(self.find(handle)?),
+            None => None,
+        };
+        if let Some(first) = sharer {
+            let mut count = 1u32;
+            let mut at = self.tsgs.get(first).sharer;
+            while at != first && count < MAX_SHARERS {
+                count = count.saturating_add(1);
+                at = self.tsgs.get(at).sharer;
+            }
+            if count >= MAX_SHARERS {
+                return Err(Error::TooManySharers);
+            }
+        }
+        if self.channels.room() < nr_channels || self.tsgs.used() >= Handle::TSGS {
+            return Err(Error::Full);
+        }
+        Ok((engine, sharer))
+    }
+
+    /// Ends a TSG. Returns its owner's data and the number of items dropped.
+    pub(crate) fn destroy(
+        &mut self,
+        now: Ns,
+        handle: Handle,
+        sink: &mut impl Sink<C>,
+    ) -> Result<(Option<C>, u32), Error> {
+        self.advance(now, OPERATION_BUDGET, sink);
+        let ix = self.find(handle)?;
+        self.evict(ix, sink);
+        let mut dropped = 0u32;
+        let mut at = self.tsgs.get(ix).channels;
+        while !at.is_nil() {
+            self.set_head(at, Head::None);
+            self.pending.remove(&mut self.channels, at);
+            let channel = self.channels.get_mut(at);
+            let next = channel.next;
+            dropped = dropped.saturating_add(channel.clear(&mut self.items));
+            self.channels.put(at);
+            at = next;
+        }
+        // Close the ring of sharers behind it.
+        let mut before = ix;
+        for _ in 0..MAX_SHARERS {
+            let next = self.tsgs.get(before).sharer;
+            if next == ix {
+                break;
+            }
+            before = next;
+        }
+        let after = self.tsgs.get(ix).sharer;
+        self.tsgs.get_mut(before).sharer = after;
+        let engine_ix = EngineIx::new(self.tsgs.get(ix).engine);
+        let engine = self.engines.get_mut(engine_ix);
+        engine.nr_tsgs = engine.nr_tsgs.saturating_sub(1);
+        engine.dirty = true;
+        let tsg = self.tsgs.get_mut(ix);
+        tsg.handle = Handle::NONE;
+        let context = tsg.context.take();
+        self.tsgs.put(ix);
+        let clock = self.clock;
+        self.advance(clock, OPERATION_BUDGET, sink);
+        Ok((context, dropped))
+    }
+
+    /// Appends items to a channel: all of them or none. Returns the number of the last one and
+    /// the model time.
+    pub(crate) fn submit(
+        &mut self,
+        now: Ns,
+        handle: Handle,
+        channel: u32,
+        orders: &[Order],
+        sink: &mut impl Sink<C>,
+    ) -> Result<(u64, Ns), Error> {
+        self.advance(now, OPERATION_BUDGET, sink);
+        let ix = self.find(handle)?;
+        let at = self.find_channel(ix, channel)?;
+        let count = u32::try_from(orders.len()).map_err(|_| Error::Invalid)?;
+        if count == 0 || !orders.iter().all(|order| order.work.is_valid()) {
+            return Err(Error::Invalid);
+        }
+        let channel = self.channels.get_mut(at);
+        let room = self.config.channel_items.saturating_sub(channel.queued());
+        if count > room || count > self.items.room() {
+            return Err(Error::NoRoom);
+        }
+        let idle = channel.first().is_none();
+        for order in orders {
+            channel.push(&mut self.items, *order, self.clock);
+        }
+        let last = channel.submitted();
+        let tsg = self.tsgs.get_mut(ix);
+        tsg.queued = tsg.queued.saturating_add(count);
+        if idle {
+            self.pending.push(&mut self.channels, at);
+        }
+        let seen = self.clock;
+        self.advance(seen, OPERATION_BUDGET, sink);
+        Ok((last, seen))
+    }
+
+    /// Gives a TSG another time slice, from its next slice on. A shorter one also cuts the slice
+    /// under way, which ends at once if it has lasted that long.
+    pub(crate) fn set_timeslice(
+        &mut self,
+        now: Ns,
+        handle: Handle,
+        timeslice: Us,
+        sink: &mut impl Sink<C>,
+    ) -> Result<(), Error> {
+        self.advance(now, OPERATION_BUDGET, sink);
+        let ix = self.find(handle)?;
+        if timeslice == Us(0) {
+            return Err(Error::Invalid);
+        }
+        let clock = self.clock;
+        let tsg = self.tsgs.get_mut(ix);
+        let old = core::mem::replace(&mut tsg.timeslice, timeslice);
+        tsg.slice_changes = tsg.slice_changes.saturating_add(1);
+        tsg.slice_changed = clock;
+        if tsg.place == Place::On {
+            let engine = self.engines.get_mut(EngineIx::new(tsg.engine));
+            engine.change_slice(old, timeslice, clock);
+            engine.dirty = true;
+        }
+        self.advance(clock, OPERATION_BUDGET, sink);
+        Ok(())
+    }
+
+    /// Changes how often a TSG has its turn.
+    pub(crate) fn set_interleave(
+        &mut self,
+        now: Ns,
+        handle: Handle,
+        interleave: Interleave,
+        sink: &mut impl Sink<C>,
+    ) -> Result<(), Error> {
+        self.advance(now, OPERATION_BUDGET, sink);
+        let ix = self.find(handle)?;
+        let (place, engine) = {
+            let tsg = self.tsgs.get(ix);
+            (tsg.place, EngineIx::new(tsg.engine))
+        };
+        let runlist = &mut self.engines.get_mut(engine).runlist;
+        runlist.set_level(&mut self.tsgs, ix, interleave, place);
+        Ok(())
+    }
+
+    /// Lets a TSG run, or not. A disabled one gives the engine away at the next point where it
+    /// can; it keeps what it has to do.
+    pub(crate) fn set_enabled(
+        &mut self,
+        now: Ns,
+        handle: Handle,
+        enabled: bool,
+        sink: &mut impl Sink<C>,
+    ) -> Result<(), Error> {
+        self.advance(now, OPERATION_BUDGET, sink);
+        let ix = self.find(handle)?;
+        self.tsgs.get_mut(ix).enabled = enabled;
+        self.place(ix);
+        let clock = self.clock;
+        self.advance(clock, OPERATION_BUDGET, sink);
+        Ok(())
+    }
+
+    /// Takes the engine away from a TSG at the next point where it can be, if another one could
+    /// run. Nothing happens if it has not the engine.
+    pub(crate) fn preempt(
+        &mut self,
+        now: Ns,
+        handle: Handle,
+        sink: &mut impl Sink<C>,
+    ) -> Result<(), Error> {
+        self.advance(now, OPERATION_BUDGET, sink);
+        let ix = self.find(handle)?;
+        let tsg = self.tsgs.get(ix);
+        if tsg.place == Place::On {
+            let at = EngineIx::new(tsg.engine);
+            if !self.engines.get(at).runlist.is_empty() {
+                self.begin_drain(at, sink);
+            }
+        }
+        let clock = self.clock;
+        self.advance(clock, OPERATION_BUDGET, sink);
+        Ok(())
+    }
+
+    /// Stops all engines, which lose their contexts, or lets them go on.
+    pub(crate) fn set_suspended(&mut self, now: Ns, suspended: bool, sink: &mut impl Sink<C>) {
+        self.advance(now, OPERATION_BUDGET, sink);
+        if suspended == self.suspended {
+            return;
+        }
+        self.suspended = suspended;
+        for number in 0..self.nr_engines() {
+            let at = EngineIx::new(number);
+            if suspended {
+                self.halt(at, sink);
+            }
+            self.engines.get_mut(at).dirty = true;
+        }
+        let clock = self.clock;
+        self.advance(clock, OPERATION_BUDGET, sink);
+    }
+
+    /// Whether a TSG has the engine, and it runs.
+    pub(super) fn runs(&self, ix: TsgIx) -> bool {
+        let tsg = self.tsgs.get(ix);
+        tsg.place == Place::On
+            && self.engines.get(EngineIx::new(tsg.engine)).phase() == Phase::Running
+    }
+}

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: GPL-2.0
+//! A GPU that time-slices, as integer arithmetic: runlists, TSGs, channels, context switches.
+//!
+//! Pure: no clock, no memory of its own, no threads. The caller hands in the storage and the
+//! time, calls [`gpu::Gpu::advance`] when [`gpu::Gpu::next_event`] says so, and is told through an
+//! [`event::Sink`] what happened. The result does not depend on how often it is called.
+//!
+//! Every operation takes at most the time of 64 events; an event looks at the channels of one TSG
+//! (16), or of those that share its semaphore words (8 times 16), whatever the number of TSGs.
+
+pub(crate) mod account;
+pub(crate) mod arena;
+pub(crate) mod channel;
+pub(crate) mod engine;
+pub(crate) mod error;
+pub(crate) mod event;
+pub(crate) mod gpu;
+pub(crate) mod list;
+pub(crate) mod preset;
+mod run;
+pub(crate) mod runlist;
+mod schedule;
+pub(crate) mod stats;
+pub(crate) mod tsg;
+pub(crate) mod units;
+pub(crate) mod work;
+
+#[cfg(any(test, zernel_kunit))]
+mod fixture;
+#[cfg(any(test, zernel_kunit))]
+mod scenarios;

@@ -1,0 +1,370 @@
+// SPDX-License-Identifier: GPL-2.0
+//! How time goes on: progress of items, semaphores, and the order of events.
+
+use super::{
+    arena::Index,
+    channel::{
+        ChannelIx,
+        Head, //
+    },
+    engine::{
+        EngineIx,
+        Phase, //
+    },
+    error::Error,
+    event::{
+        Completion,
+        Sink,
+        Status, //
+    },
+    gpu::{
+        Gpu,
+        Store,
+        MAX_SHARERS,
+        POLL_BATCH, //
+    },
+    schedule::is_block,
+    tsg::{
+        Context,
+        Handle,
+        TsgIx, //
+    },
+    units::{
+        Ns,
+        Permille,
+        Ps, //
+    },
+    work::Work, //
+};
+
+impl<C: Context, S: Store<C>> Gpu<C, S> {
+    /// Lets time go on up to `now`, in at most `budget` events: an event looks at the channels of
+    /// one TSG, or of those that share its semaphore words. Returns whether it got there; if not,
+    /// model time is behind and the next call goes on from there.
+    pub(crate) fn advance(&mut self, now: Ns, budget: u32, sink: &mut impl Sink<C>) -> bool {
+        let mut left = budget;
+        loop {
+            let (at, event) = if self.pending.is_empty() {
+                self.check_dirty(sink);
+                self.earliest()
+            } else {
+                (EngineIx::NIL, self.clock)
+            };
+            if self.pending.is_empty() && event > now {
+                self.clock = self.clock.max(now);
+                return true;
+            }
+            if left == 0 {
+                return false;
+            }
+            left = left.saturating_sub(1);
+            if let Some(channel) = self.pending.pop(&mut self.channels) {
+                self.step(channel, sink);
+                continue;
+            }
+            self.clock = self.clock.max(event);
+            match self.engines.get(at).phase() {
+                Phase::Idle => {}
+                Phase::Saving => self.saved(at, sink),
+                Phase::Restoring => self.restored(at, sink),
+                Phase::Running => self.engines.get_mut(at).dirty = true,
+            }
+        }
+    }
+
+    /// When [`Gpu::advance`] has something to do, if nobody intervenes.
+    pub(crate) fn next_event(&self) -> Option<Ns> {
+        let dirty = (0..self.nr_engines()).any(|n| self.engines.get(EngineIx::new(n)).dirty);
+        if dirty || !self.pending.is_empty() {
+            return Some(self.clock);
+        }
+        match self.earliest() {
+            (_, Ns::NEVER) => None,
+            (_, event) => Some(event),
+        }
+    }
+
+    /// Whether a channel waits for a semaphore word, or spins on one: stores from outside are
+    /// seen through [`Gpu::poll`] or [`Gpu::doorbell`] only.
+    pub(crate) fn watching(&self) -> bool {
+        !self.watchers.is_empty()
+    }
+
+    /// Looks at the words of up to [`POLL_BATCH`] waiting channels, in turn.
+    pub(crate) fn poll(&mut self, now: Ns, budget: u32, sink: &mut impl Sink<C>) -> bool {
+        if !self.advance(now, budget, sink) {
+            return false;
+        }
+        for _ in 0..POLL_BATCH.min(self.watchers.len()) {
+            if let Some(channel) = self.watchers.pop(&mut self.channels) {
+                self.watchers.push(&mut self.channels, channel);
+                self.look(channel, sink);
+            }
+        }
+        self.advance(now, budget, sink)
+    }
+
+    /// Looks at the words of a TSG and of those that share them.
+    pub(crate) fn doorbell(
+        &mut self,
+        now: Ns,
+        handle: Handle,
+        budget: u32,
+        sink: &mut impl Sink<C>,
+    ) -> Result<(), Error> {
+        self.advance(now, budget, sink);
+        let ix = self.find(handle)?;
+        self.words_changed(ix, sink);
+        let clock = self.clock;
+        self.advance(clock, budget, sink);
+        Ok(())
+    }
+
+    fn check_dirty(&mut self, sink: &mut impl Sink<C>) {
+        for number in 0..self.nr_engines() {
+            let at = EngineIx::new(number);
+            // Starting a TSG needs another look; completions come first.
+            while self.engines.get(at).dirty && self.pending.is_empty() {
+                self.check(at, sink);
+            }
+        }
+    }
+
+    /// The engine whose event comes first, the lowest number if several do.
+    fn earliest(&self) -> (EngineIx, Ns) {
+        (0..self.nr_engines())
+            .map(|number| {
+                let at = EngineIx::new(number);
+                (at, self.engines.get(at).event)
+            })
+            .min_by_key(|(_, event)| *event)
+            .unwrap_or((EngineIx::NIL, Ns::NEVER))
+    }
+
+    /// Does the first item of a channel if it needs no engine, else makes the channel wait.
+    fn step(&mut self, at: ChannelIx, sink: &mut impl Sink<C>) {
+        let channel = self.channels.get(at);
+        let ix = channel.tsg;
+        let Some(first) = channel.first() else {
+            return;
+        };
+        match self.items.get(first).order.work {
+            Work::Fence => self.complete(at, Status::Done, sink),
+            Work::Wait(expect) => {
+                if self.tsgs.get(ix).met(&expect) {
+                    self.complete(at, Status::Done, sink);
+                } else {
+                    self.set_head(at, Head::Blocked);
+                }
+            }
+            Work::Release { word, value } => {
+                if let Some(context) = self.tsgs.get(ix).context.as_ref() {
+                    context.store(word, value);
+                }
+                self.complete(at, Status::Done, sink);
+                self.words_changed(ix, sink);
+            }
+            Work::Run { .. } | Work::Hold { .. } => {
+                self.set_head(at, Head::Ready);
+                self.place(ix);
+            }
+        }
+    }
+
+    /// Changes what the first item makes of a channel.
+    pub(super) fn set_head(&mut self, at: ChannelIx, head: Head) {
+        let channel = self.channels.get_mut(at);
+        let before = core::mem::replace(&mut channel.head, head);
+        channel.active = false;
+        let tsg = self.tsgs.get_mut(channel.tsg);
+        if before == Head::Ready {
+            tsg.ready = tsg.ready.saturating_sub(1);
+        }
+        match head {
+            Head::None => self.watchers.remove(&mut self.channels, at),
+            Head::Blocked => self.watchers.push(&mut self.channels, at),
+            Head::Ready => tsg.ready = tsg.ready.saturating_add(1),
+        }
+    }
+
+    /// Ends the first item of a channel.
+    fn complete(&mut self, at: ChannelIx, status: Status, sink: &mut impl Sink<C>) {
+        self.set_head(at, Head::None);
+        let channel = self.channels.get_mut(at);
+        let Some(place) = channel.pop(&self.items, self.clock) else {
+            return;
+        };
+        let item = self.items.get(place);
+        let completion = Completion {
+            channel: channel.number,
+            seq: item.seq,
+            tag: item.order.tag,
+            notify: item.order.notify,
+            queued: item.queued,
+            start: item.started.min(self.clock),
+            end: self.clock,
+            status,
+        };
+        let more = channel.first().is_some();
+        let ix = channel.tsg;
+        self.items.put(place);
+        if more {
+            self.pending.push(&mut self.channels, at);
+        }
+        let tsg = self.tsgs.get_mut(ix);
+        tsg.completed = tsg.completed.saturating_add(1);
+        tsg.queued = tsg.queued.saturating_sub(1);
+        let engine = self.engines.get_mut(EngineIx::new(tsg.engine));
+        engine.completed = engine.completed.saturating_add(1);
+        engine.dirty = true;
+        if let Some(context) = tsg.context.as_ref() {
+            sink.completed(context, &completion);
+        }
+    }
+
+    /// A word of a TSG may have changed.
+    fn words_changed(&mut self, first: TsgIx, sink: &mut impl Sink<C>) {
+        let mut ix = first;
+        for _ in 0..MAX_SHARERS {
+            let mut at = self.tsgs.get(ix).channels;
+            while !at.is_nil() {
+                self.look(at, sink);
+                at = self.channels.get(at).next;
+            }
+            ix = self.tsgs.get(ix).sharer;
+            if ix == first {
+                break;
+            }
+        }
+    }
+
+    /// Ends the first item of a channel if it waits for a word, or spins on one, that is now as
+    /// expected.
+    fn look(&mut self, at: ChannelIx, sink: &mut impl Sink<C>) {
+        let channel = self.channels.get(at);
+        let ix = channel.tsg;
+        if channel.active {
+            let engine = EngineIx::new(self.tsgs.get(ix).engine);
+            self.sync(engine, sink);
+        }
+        let channel = self.channels.get(at);
+        let Some(first) = channel.first() else {
+            return;
+        };
+        let met = match self.items.get(first).order.work {
+            Work::Wait(expect) => channel.head == Head::Blocked && self.tsgs.get(ix).met(&expect),
+            Work::Hold { expect, .. } => channel.active && self.tsgs.get(ix).met(&expect),
+            _ => false,
+        };
+        if met {
+            self.complete(at, Status::Done, sink);
+        }
+    }
+
+    /// Demand of the items that run on an engine.
+    fn demand(&self, at: EngineIx) -> Permille {
+        let mut total = Permille(0);
+        let mut ch = self.tsgs.get(self.engines.get(at).loaded).channels;
+        while !ch.is_nil() {
+            let channel = self.channels.get(ch);
+            if let (true, Some(first)) = (channel.active, channel.first()) {
+                total = total.plus(self.items.get(first).order.work.demand());
+            }
+            ch = channel.next;
+        }
+        total
+    }
+
+    /// Credits the running items of an engine with the time since the last call, and ends those
+    /// that are done.
+    pub(super) fn sync(&mut self, at: EngineIx, sink: &mut impl Sink<C>) {
+        let engine = self.engines.get_mut(at);
+        let passed = self.clock.since(engine.synced);
+        if engine.phase() != Phase::Running || passed == Ns::ZERO {
+            return;
+        }
+        engine.synced = self.clock;
+        let (ix, draining) = (engine.loaded, engine.draining);
+        let done = Ps::done_in(passed, self.demand(at));
+        let mut ch = self.tsgs.get(ix).channels;
+        while !ch.is_nil() {
+            let channel = self.channels.get_mut(ch);
+            let next = channel.next;
+            if let (true, Some(first)) = (channel.active, channel.first()) {
+                let item = self.items.get_mut(first);
+                match item.order.work {
+                    Work::Hold { bound, .. } => {
+                        if self.clock >= item.started.plus(bound) {
+                            self.complete(ch, Status::Expired, sink);
+                        }
+                    }
+                    work => {
+                        item.left = item.left.less(done);
+                        if draining && is_block(&work) {
+                            item.left = item.left.max(channel.stop);
+                            channel.active = item.left > channel.stop;
+                        }
+                        if item.left == Ps::ZERO {
+                            self.complete(ch, Status::Done, sink);
+                        }
+                    }
+                }
+            }
+            ch = next;
+        }
+    }
+
+    /// Lets everything run that the running TSG has to run. Returns whether a hold ended at once.
+    pub(super) fn activate(&mut self, ix: TsgIx, sink: &mut impl Sink<C>) -> bool {
+        let mut ended = false;
+        let mut ch = self.tsgs.get(ix).channels;
+        while !ch.is_nil() {
+            let channel = self.channels.get_mut(ch);
+            let next = channel.next;
+            if let (Head::Ready, false, Some(first)) =
+                (channel.head, channel.active, channel.first())
+            {
+                channel.active = true;
+                let item = self.items.get_mut(first);
+                item.started = item.started.min(self.clock);
+                if let Work::Hold { expect, bound, .. } = item.order.work {
+                    let expired = self.clock >= item.started.plus(bound);
+                    self.watchers.push(&mut self.channels, ch);
+                    if self.tsgs.get(ix).met(&expect) {
+                        self.complete(ch, Status::Done, sink);
+                        ended = true;
+                    } else if expired {
+                        self.complete(ch, Status::Expired, sink);
+                        ended = true;
+                    }
+                }
+            }
+            ch = next;
+        }
+        ended
+    }
+
+    /// When the first of the running items ends, or stops for another TSG.
+    pub(super) fn running_event(&self, at: EngineIx) -> Ns {
+        let engine = self.engines.get(at);
+        let total = self.demand(at);
+        let mut event = Ns::NEVER;
+        let mut ch = self.tsgs.get(engine.loaded).channels;
+        while !ch.is_nil() {
+            let channel = self.channels.get(ch);
+            if let (true, Some(first)) = (channel.active, channel.first()) {
+                let item = self.items.get(first);
+                let end = match item.order.work {
+                    Work::Hold { bound, .. } => item.started.plus(bound),
+                    work if engine.draining && is_block(&work) => {
+                        self.clock.plus(item.left.less(channel.stop).time_at(total))
+                    }
+                    _ => self.clock.plus(item.left.time_at(total)),
+                };
+                event = event.min(end);
+            }
+            ch = channel.next;
+        }
+        event
+    }
+}
