@@ -75,10 +75,15 @@ class Guest:
 
     def cmdline(self) -> str:
         """The kernel's command line."""
-        words = ["console=ttyS0", "panic=-1", "oops=panic", f"zernel.token={self.token}"]
+        words = ["console=ttyS0", "panic=-1", "oops=panic", "kunit.enable=1", "kunit.autorun=1",
+                 "kunit.filter_glob=zernel*",
+                 f"zernel.token={self.token}"]
         if self.mode == "icount":
-            # Nothing that differs from run to run: no address randomisation, one clock.
-            words += ["nokaslr", "norandmaps", "tsc=reliable", "clocksource=tsc"]
+            # Nothing that differs from run to run: no address randomisation, one clock, which
+            # counts instructions. Calibrating the local APIC timer means many million exits from
+            # translated code; the HPET needs none.
+            words += ["nokaslr", "norandmaps", "tsc=reliable", "tsc_early_khz=1000000",
+                      "clocksource=tsc", "nolapic_timer"]
         if self.out:
             words.append("zernel.out=1")
         if self.interactive:

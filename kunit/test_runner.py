@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Tests of the log scanner, the initramfs and the verdict, without QEMU."""
+
+import tempfile
+import unittest
+from pathlib import Path
+
+from console import Scanner
+from guest import Guest, GuestError
+from initramfs import Initramfs
+from ktap import Summary
+from run import Stream, clean
+from verdict import Verdict
+
+FAULTS = (
+    "[    3.1] WARNING: CPU: 0 PID: 1 at kernel/fork.c:1 x+0x1/0x2",
+    "[    3.1] BUG: kernel NULL pointer dereference, address: 0",
+    "[    3.1] Oops: 0000 [#1] SMP",
+    "[    3.1] kernel BUG at mm/slub.c:1!",
+    "[    3.1] Kernel panic - not syncing: Fatal exception",
+    "[    3.1] rust_kernel: panicked at rust/x.rs:1:1:",
+    "[    3.1] WARNING: possible recursive locking detected",
+    "[    3.1] WARNING: suspicious RCU usage",
+    "[    3.1] BUG: scheduling while atomic: x/1/0x2",
+    "[    3.1] BUG: sleeping function called from invalid context at x.c:1",
+    "[    3.1] INFO: task x:1 blocked for more than 120 seconds.",
+    "unreferenced object 0xffff888003a4d000 (size 64):",
+    "[    3.1] kmemleak: 2 new suspected memory leaks (see /sys/kernel/debug/kmemleak)",
+    "[    3.1] ODEBUG: free active (active state 0) object: 0 object type: timer_list",
+    "[    3.1] refcount_t: underflow; use-after-free.",
+    "[    3.1] list_del corruption. prev->next should be x",
+    "[    3.1] rcu: INFO: rcu_preempt self-detected stall on CPU",
+    "[    3.1] watchdog: BUG: soft lockup - CPU#0 stuck for 22s!",
+    "[    3.1] zernel: Unknown symbol zernel_helper_x (err -2)",
+)
+CLEAN = (
+    "[    0.1] zernel: loading out-of-tree module taints kernel.",
+    "[    0.1] Linux version 7.3.4-zernel-debug",
+    "[    0.1] RETBleed: WARNING: Spectre v2 mitigation leaves CPU vulnerable",
+    "[    0.1] rcu: Preemptible hierarchical RCU implementation.",
+    "a program's own debug output",
+)
+
+
+def verdict(**changes) -> Verdict:
+    """The verdict on a good run with some facts changed."""
+    facts = {"name": "t", "wants_ktap": True, "status": 0, "timed_out": False, "deadline": 5,
+             "seconds": 1.0, "last_line": "x", "faults": [],
+             "summaries": [Summary(passed=["a"])]}
+    return Verdict.of(**{**facts, **changes})
+
+
+class Console(unittest.TestCase):
+    """What the scanner reports."""
+
+    def test_each_fault_is_found(self):
+        for line in FAULTS:
+            with self.subTest(line):
+                scanner = Scanner()
+                scanner.feed(line)
+                self.assertEqual(scanner.faults, [line])
+
+    def test_clean_lines_are_not(self):
+        scanner = Scanner()
+        for line in CLEAN:
+            scanner.feed(line)
+        self.assertEqual(scanner.faults, [])
+
+    def test_allowed_lines_are_not(self):
+        scanner = Scanner("kernel/fork.c")
+        scanner.feed(FAULTS[0])
+        self.assertEqual(scanner.faults, [])
+
+    def test_lines_are_cut_across_reads(self):
+        stream = Stream("x")
+        self.assertEqual(stream.lines(b"one\r\ntw"), ["one"])
+        self.assertEqual(stream.lines(b"o\nthree"), ["two"])
+        self.assertEqual(stream.tail(), ["three"])
+
+    def test_terminal_controls_are_removed(self):
+        self.assertEqual(clean(b"\x1bc\x1b[?7l\x1b[2Jok\r"), "ok")
+
+
+class Judgement(unittest.TestCase):
+    """When a run is good."""
+
+    def test_good_run(self):
+        self.assertTrue(verdict().ok)
+
+    def test_bad_runs(self):
+        bad = ({"status": 1}, {"status": None}, {"status": None, "timed_out": True},
+               {"faults": [FAULTS[0]]}, {"summaries": []},
+               {"summaries": [Summary(passed=["a"], failed=["b"])]})
+        for changes in bad:
+            with self.subTest(changes):
+                self.assertFalse(verdict(**changes).ok)
+
+    def test_without_ktap_silence_is_fine(self):
+        self.assertTrue(verdict(wants_ktap=False, summaries=[]).ok)
+
+    def test_reason_names_the_deadline(self):
+        self.assertIn("deadline of 5 s", verdict(status=None, timed_out=True).text())
+
+
+class Pack(unittest.TestCase):
+    """The initramfs and QEMU's command line."""
+
+    def test_archive_has_parents_and_files(self):
+        image = Initramfs()
+        image.file("/lib/modules/a.ko", b"abc")
+        image.symlink("etc/mtab", "/proc/mounts")
+        with tempfile.TemporaryDirectory() as work:
+            path = Path(work) / "x.cpio"
+            image.write(path)
+            data = path.read_bytes()
+        self.assertEqual(len(data) % 4, 0)
+        for name in (b"lib\0", b"lib/modules\0", b"lib/modules/a.ko\0", b"TRAILER!!!\0"):
+            self.assertIn(name, data)
+        self.assertEqual(data.count(b"lib/modules\0"), 1)
+
+    def test_missing_file_is_a_sentence(self):
+        with tempfile.TemporaryDirectory() as work:
+            guest = Guest(Path(work), add=["/nowhere/at/all:/x"])
+            with self.assertRaises(GuestError) as caught:
+                guest.pack(Path(work) / "i.cpio")
+        self.assertIn("/nowhere/at/all", str(caught.exception))
+
+    def test_missing_kernel_is_a_sentence(self):
+        with self.assertRaises(GuestError):
+            Guest(Path("/nowhere")).check()
+
+    def test_icount_is_deterministic_by_construction(self):
+        line = Guest(Path("/k"), mode="icount").qemu(Path("i"), ["a", "b"])
+        self.assertIn("shift=0,sleep=off", line)
+        self.assertEqual(line[line.index("-smp") + 1], "1")
+
+
+if __name__ == "__main__":
+    unittest.main()
