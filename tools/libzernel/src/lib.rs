@@ -1,2 +1,45 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Placeholder.
+//! Safe wrapper of zernel's two interfaces: `/dev/zernel`, which classes the work of GPUs, and
+//! `/dev/zernel-sim`, the software GPU.
+//!
+//! Layouts and call numbers come from the C headers at build time. `unsafe` is confined to
+//! [`sys`]; everything above it is safe.
+//!
+//! ```no_run
+//! use libzernel::{Level, Target, Zernel};
+//!
+//! let zernel = Zernel::open()?;
+//! zernel.set_class(&Target::current_process(), Level::LC)?;
+//! for tsg in zernel.tsgs() {
+//!     let tsg = tsg?;
+//!     println!("{} of process {}: {} us", tsg.id, tsg.pid, tsg.timeslice_us);
+//! }
+//! # Ok::<(), libzernel::Error>(())
+//! ```
+#![deny(missing_docs)]
+
+pub mod class;
+pub mod device;
+mod error;
+pub mod event;
+pub mod gpu;
+mod level;
+pub mod sim;
+mod stats;
+pub mod sys;
+mod target;
+mod text;
+mod time;
+pub mod tsg;
+pub mod tunable;
+
+pub use class::Class;
+pub use device::{Version, Zernel};
+pub use error::{Call, Cause, Error, Result};
+pub use event::{Event, EventStream};
+pub use gpu::Gpu;
+pub use level::{Level, ParseLevelError};
+pub use stats::Stats;
+pub use target::{Source, Target};
+pub use time::Timestamp;
+pub use tsg::Tsg;

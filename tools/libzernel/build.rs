@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Generates the raw layouts from the C headers, so that they have one truth.
+
+use std::env;
+use std::error::Error;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use bindgen::callbacks::{DeriveInfo, ParseCallbacks, TypeKind};
+
+const HEADERS: [&str; 2] = ["linux/zernel.h", "linux/zernel_sim.h"];
+
+/// Makes every structure plain old data, which holds only without padding.
+#[derive(Debug)]
+struct PlainData;
+
+impl ParseCallbacks for PlainData {
+    fn add_derives(&self, info: &DeriveInfo<'_>) -> Vec<String> {
+        match info.kind {
+            TypeKind::Struct => vec!["bytemuck::Pod".into(), "bytemuck::Zeroable".into()],
+            _ => Vec::new(),
+        }
+    }
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let root = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?);
+    let wrapper = root.join("abi.h");
+    let uapi = root.join("../../include/uapi").canonicalize()?;
+    let out = PathBuf::from(env::var("OUT_DIR")?).join("abi.rs");
+
+    println!("cargo::rerun-if-env-changed=LIBCLANG_PATH");
+    println!("cargo::rerun-if-changed={}", wrapper.display());
+    for header in HEADERS {
+        println!("cargo::rerun-if-changed={}", uapi.join(header).display());
+    }
+    if env::var_os("LIBCLANG_PATH").is_none() {
+        if let Some(dir) = newest_libclang(Path::new("/usr/lib")) {
+            env::set_var("LIBCLANG_PATH", dir);
+        }
+    }
+
+    bindgen::builder()
+        .header(wrapper.to_string_lossy())
+        .clang_arg(format!("-I{}", uapi.display()))
+        .allowlist_type("zernel_.*")
+        .allowlist_var("ZERNEL_.*|LIBZERNEL_.*")
+        .prepend_enum_name(false)
+        .generate_comments(false)
+        .derive_default(false)
+        .layout_tests(true)
+        .formatter(bindgen::Formatter::None)
+        .parse_callbacks(Box::new(PlainData))
+        .generate()?
+        .write_to_file(out)?;
+    Ok(())
+}
+
+/// Debian keeps libclang in a folder per version, out of the loader's path.
+fn newest_libclang(lib: &Path) -> Option<PathBuf> {
+    fs::read_dir(lib)
+        .ok()?
+        .flatten()
+        .filter_map(|entry| {
+            let name = entry.file_name();
+            let version: u32 = name.to_str()?.strip_prefix("llvm-")?.parse().ok()?;
+            let dir = entry.path().join("lib");
+            let found = fs::read_dir(&dir).ok()?.flatten().any(|file| {
+                let name = file.file_name();
+                let name = name.to_string_lossy();
+                name.starts_with("libclang.so")
+                    || (name.starts_with("libclang-")
+                        && name.contains(".so")
+                        && !name.contains("cpp"))
+            });
+            found.then_some((version, dir))
+        })
+        .max()
+        .map(|(_, dir)| dir)
+}

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: GPL-2.0
+//! An open `/dev/zernel`.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use bytemuck::Zeroable;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use serde::Serialize;
+
+use crate::sys::{abi, zernel as calls};
+use crate::{class, Call, Class, Error, EventStream, Gpu, Level, Result, Stats, Target, Tsg};
+
+/// Most entries that one call of an enumeration fills.
+const PAGE: usize = 64;
+
+/// An open `/dev/zernel`.
+#[derive(Debug)]
+pub struct Zernel {
+    fd: OwnedFd,
+    path: PathBuf,
+}
+
+/// What the loaded module is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Version {
+    /// Version of its ABI.
+    pub abi: u32,
+    /// Number of levels.
+    pub levels: u32,
+    /// It has classes.
+    pub classes: bool,
+    /// It has an event stream.
+    pub events: bool,
+    /// Classes are applied; otherwise they are switched off through sysfs.
+    pub enabled: bool,
+    /// Most GPUs at a time.
+    pub max_gpus: u32,
+    /// Most TSGs of one GPU at a time.
+    pub max_tsgs_per_gpu: u32,
+    /// Most assignments at a time.
+    pub max_assignments: u32,
+}
+
+impl Zernel {
+    /// Where the device node is.
+    pub const PATH: &'static str = "/dev/zernel";
+
+    /// Opens the device.
+    ///
+    /// Errors: [`Error::Open`]; its cause is [`NoDevice`](crate::Cause::NoDevice) when the module
+    /// is not loaded.
+    pub fn open() -> Result<Self> {
+        Self::open_at(Self::PATH)
+    }
+
+    /// Opens the device node at `path`.
+    pub fn open_at(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref().to_owned();
+        let fd = open_node(&path, OFlags::empty())?;
+        Ok(Self { fd, path })
+    }
+
+    /// What the loaded module is.
+    pub fn version(&self) -> Result<Version> {
+        let mut raw = abi::zernel_version::zeroed();
+        calls::version(self.as_fd(), &mut raw).map_err(Error::call(Call::Version))?;
+        let has = |cap: u32| raw.caps & u64::from(cap) != 0;
+        Ok(Version {
+            abi: raw.abi,
+            levels: raw.levels,
+            classes: has(abi::ZERNEL_CAP_CLASSES),
+            events: has(abi::ZERNEL_CAP_EVENTS),
+            enabled: raw.enabled != 0,
+            max_gpus: raw.max_gpus,
+            max_tsgs_per_gpu: raw.max_tsgs_per_gpu,
+            max_assignments: raw.max_assignments,
+        })
+    }
+
+    /// All GPUs in the order of their ids.
+    ///
+    /// One that is there from the first call to the last is seen exactly once.
+    pub fn gpus(&self) -> impl Iterator<Item = Result<Gpu>> + use<'_> {
+        Pages::new(Call::ListGpus, |cursor, page| {
+            calls::list_gpus(self.as_fd(), cursor, page)
+        })
+        .map(|raw| raw.map(|raw| Gpu::from(&raw)))
+    }
+
+    /// All TSGs that the caller may see, in the order of their ids.
+    ///
+    /// One that is there from the first call to the last is seen exactly once.
+    pub fn tsgs(&self) -> impl Iterator<Item = Result<Tsg>> + use<'_> {
+        Pages::new(Call::ListTsgs, |cursor, page| {
+            calls::list_tsgs(self.as_fd(), cursor, page)
+        })
+        .map(|raw| Tsg::try_from(&raw?))
+    }
+
+    /// Gives `target` a class. It lives as long as the target, not as long as this file.
+    ///
+    /// Errors: [`Error::Call`] with `EPERM`, `EDQUOT`, `ENOSPC`, `ENOENT`, `ESRCH` or `EBADF`.
+    pub fn set_class(&self, target: &Target, level: Level) -> Result<Class> {
+        let mut raw = class::request(target, Some(level));
+        calls::class_set(self.as_fd(), &mut raw).map_err(Error::call(Call::ClassSet))?;
+        class::answer(&raw)
+    }
+
+    /// The class of `target`: its own and the one in force.
+    ///
+    /// Errors: [`Error::Call`] with `EPERM`, `ENOENT`, `ESRCH` or `EBADF`.
+    pub fn class(&self, target: &Target) -> Result<Class> {
+        let mut raw = class::request(target, None);
+        calls::class_get(self.as_fd(), &mut raw).map_err(Error::call(Call::ClassGet))?;
+        class::answer(&raw)
+    }
+
+    /// Takes `target`'s own class away; less specific ones apply again.
+    ///
+    /// Errors: [`Error::Call`] with `ENODATA` when it has none, `EPERM`, `ENOENT`, `ESRCH` or
+    /// `EBADF`.
+    pub fn clear_class(&self, target: &Target) -> Result<Class> {
+        let mut raw = class::request(target, None);
+        calls::class_clear(self.as_fd(), &mut raw).map_err(Error::call(Call::ClassClear))?;
+        // The call takes the level as "must be zero" and so leaves it.
+        raw.level = abi::ZERNEL_LEVEL_NONE;
+        class::answer(&raw)
+    }
+
+    /// The module's counters.
+    pub fn stats(&self) -> Result<Stats> {
+        let mut raw = abi::zernel_stats::zeroed();
+        calls::stats(self.as_fd(), &mut raw).map_err(Error::call(Call::Stats))?;
+        Ok(Stats::from(&raw))
+    }
+
+    /// Starts a new stream of events, from now on.
+    pub fn events(&self) -> Result<EventStream> {
+        EventStream::open_at(&self.path)
+    }
+}
+
+impl AsFd for Zernel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// Opens a device node for reading and writing.
+pub(crate) fn open_node(path: &Path, flags: OFlags) -> Result<OwnedFd> {
+    rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC | flags, Mode::empty()).map_err(|errno| {
+        Error::Open {
+            path: path.to_owned(),
+            errno,
+        }
+    })
+}
+
+/// An enumeration that is read a page at a time; it ends after the first error.
+struct Pages<T, F> {
+    call: Call,
+    read: F,
+    cursor: u64,
+    page: Vec<T>,
+    next: usize,
+    filled: usize,
+    done: bool,
+}
+
+impl<T: Zeroable + Copy, F> Pages<T, F>
+where
+    F: FnMut(&mut u64, &mut [T]) -> std::result::Result<usize, Errno>,
+{
+    fn new(call: Call, read: F) -> Self {
+        Self {
+            call,
+            read,
+            cursor: 0,
+            page: vec![T::zeroed(); PAGE],
+            next: 0,
+            filled: 0,
+            done: false,
+        }
+    }
+}
+
+impl<T: Zeroable + Copy, F> Iterator for Pages<T, F>
+where
+    F: FnMut(&mut u64, &mut [T]) -> std::result::Result<usize, Errno>,
+{
+    type Item = Result<T>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.next == self.filled && !self.done {
+            self.next = 0;
+            self.filled = match (self.read)(&mut self.cursor, &mut self.page) {
+                Ok(filled) => filled,
+                Err(errno) => {
+                    self.done = true;
+                    self.filled = 0;
+                    return Some(Err(Error::call(self.call)(errno)));
+                }
+            };
+            self.done = self.filled == 0;
+        }
+        let entry = *self.page[..self.filled].get(self.next)?;
+        self.next += 1;
+        Some(Ok(entry))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Cause;
+    use proptest::prelude::*;
+
+    #[test]
+    fn no_device_says_so() {
+        let error = Zernel::open_at("/nonexistent/zernel").unwrap_err();
+        assert_eq!(error.cause(), Cause::NoDevice);
+    }
+
+    #[test]
+    fn another_file_is_no_zernel() {
+        let zernel = Zernel::open_at("/dev/null").unwrap();
+        assert_eq!(zernel.version().unwrap_err().cause(), Cause::Unsupported);
+        assert_eq!(zernel.tsgs().count(), 1, "one error, then the end");
+    }
+
+    proptest! {
+        #[test]
+        fn pages_join_without_gap_or_repeat(ids in prop::collection::btree_set(1u64.., 0..300)) {
+            let ids: Vec<u64> = ids.into_iter().collect();
+            let read = |cursor: &mut u64, page: &mut [u64]| {
+                let seen = *cursor;
+                let rest = ids.iter().filter(|&&id| id > seen);
+                let mut count = 0;
+                for (slot, &id) in page.iter_mut().zip(rest) {
+                    (*slot, *cursor, count) = (id, id, count + 1);
+                }
+                Ok(count)
+            };
+            let seen: Result<Vec<u64>> = Pages::new(Call::ListTsgs, read).collect();
+            prop_assert_eq!(seen.unwrap(), ids.clone());
+        }
+    }
+
+    #[test]
+    fn an_error_in_the_middle_ends_the_enumeration() {
+        let mut calls = 0;
+        let read = |_: &mut u64, page: &mut [u64]| {
+            calls += 1;
+            if calls == 1 {
+                page[0] = 7;
+                Ok(1)
+            } else {
+                Err(Errno::INTR)
+            }
+        };
+        let seen: Vec<_> = Pages::new(Call::ListGpus, read).collect();
+        assert_eq!(seen.len(), 2);
+        assert_eq!(seen[0], Ok(7));
+        assert_eq!(seen[1].as_ref().unwrap_err().cause(), Cause::Interrupted);
+    }
+}

@@ -1,0 +1,393 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What can go wrong, in words: every error number of every call has a cause and a sentence.
+
+use std::path::PathBuf;
+
+use rustix::io::Errno;
+
+/// Result of every operation of this crate.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// A failed operation.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A device node or an attribute could not be opened.
+    #[error("{}: {}", path.display(), open_sentence(*errno))]
+    Open {
+        /// What was opened.
+        path: PathBuf,
+        /// Why not.
+        errno: Errno,
+    },
+    /// A path that should name a cgroup could not be opened.
+    #[error("{}: not a cgroup directory that you can open: {}", path.display(), system_text(*errno))]
+    Cgroup {
+        /// The path.
+        path: PathBuf,
+        /// Why not.
+        errno: Errno,
+    },
+    /// A call failed.
+    #[error("{call}: {} ({})", sentence(*call, *errno), name(*errno))]
+    Call {
+        /// Which one.
+        call: Call,
+        /// What the kernel answered.
+        errno: Errno,
+    },
+    /// The kernel wrote something that the headers do not allow.
+    #[error("the kernel wrote {0}: the module and this program do not fit together")]
+    Malformed(&'static str),
+    /// An attribute does not take this value.
+    #[error("{attribute}: {why}")]
+    Tunable {
+        /// Name of the attribute.
+        attribute: String,
+        /// What is wrong, as a sentence.
+        why: String,
+        /// What the kernel answered, if it was asked.
+        errno: Option<Errno>,
+    },
+}
+
+/// Why an operation failed, for programs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Cause {
+    /// The module is not loaded, or has no such device or attribute.
+    NoDevice,
+    /// The caller may not do this.
+    NotPermitted,
+    /// No such GPU, TSG, thread, process, cgroup or context.
+    NoSuchTarget,
+    /// The target has no assignment of its own.
+    NotAssigned,
+    /// A quota, an admission budget or a bound of the module is used up.
+    Exhausted,
+    /// The time given was over.
+    TimedOut,
+    /// Not now; later it may work.
+    TryAgain,
+    /// A signal came first.
+    Interrupted,
+    /// Something else holds what is needed.
+    Busy,
+    /// The module is older than this program.
+    Unsupported,
+    /// A value is out of range.
+    Invalid,
+    /// Anything else.
+    Other,
+}
+
+macro_rules! calls {
+    ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {
+        /// A call of one of the devices.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum Call {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl Call {
+            /// Every call.
+            pub const ALL: &'static [Call] = &[$(Call::$name,)*];
+        }
+
+        impl std::fmt::Display for Call {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(match self {
+                    $(Self::$name => $text,)*
+                })
+            }
+        }
+    };
+}
+
+calls! {
+    /// `ZERNEL_IOC_VERSION`.
+    Version = "query version",
+    /// `ZERNEL_IOC_LIST_GPUS`.
+    ListGpus = "list GPUs",
+    /// `ZERNEL_IOC_LIST_TSGS`.
+    ListTsgs = "list TSGs",
+    /// `ZERNEL_IOC_CLASS_SET`.
+    ClassSet = "set class",
+    /// `ZERNEL_IOC_CLASS_GET`.
+    ClassGet = "get class",
+    /// `ZERNEL_IOC_CLASS_CLEAR`.
+    ClassClear = "clear class",
+    /// `ZERNEL_IOC_STATS`.
+    Stats = "read statistics",
+    /// `read()` and `poll()` of the event stream.
+    Events = "read events",
+    /// `pidfd_open()`.
+    Pidfd = "open pidfd",
+    /// `ZERNEL_SIM_IOC_VERSION`.
+    SimVersion = "query software GPU",
+    /// `ZERNEL_SIM_IOC_GPU_INFO`.
+    SimGpuInfo = "describe software GPU",
+    /// `ZERNEL_SIM_IOC_CONTEXT_CREATE`.
+    SimContextCreate = "create context",
+    /// `ZERNEL_SIM_IOC_CONTEXT_DESTROY`.
+    SimContextDestroy = "destroy context",
+    /// `ZERNEL_SIM_IOC_SUBMIT`.
+    SimSubmit = "submit work",
+    /// `ZERNEL_SIM_IOC_WAIT`.
+    SimWait = "wait for work",
+    /// `ZERNEL_SIM_IOC_EVENTFD`.
+    SimEventfd = "set eventfd",
+    /// `ZERNEL_SIM_IOC_DOORBELL`.
+    SimDoorbell = "ring doorbell",
+    /// `ZERNEL_SIM_IOC_COMPLETIONS`.
+    SimCompletions = "take completions",
+    /// `ZERNEL_SIM_IOC_TSG_STATS`.
+    SimTsgStats = "read statistics of a TSG",
+    /// `ZERNEL_SIM_IOC_ENGINE_STATS`.
+    SimEngineStats = "read statistics of an engine",
+    /// `ZERNEL_SIM_IOC_TRACE_START`.
+    SimTraceStart = "start trace",
+    /// `ZERNEL_SIM_IOC_TRACE_READ`.
+    SimTraceRead = "read trace",
+    /// `ZERNEL_SIM_IOC_FAULT`.
+    SimFault = "inject fault",
+    /// `ZERNEL_SIM_IOC_SUSPEND`.
+    SimSuspend = "suspend software GPU",
+    /// `mmap()` of the semaphore words.
+    SimWords = "map semaphore words",
+}
+
+impl Error {
+    /// Makes the error of `call` from what the kernel answered.
+    pub fn call(call: Call) -> impl Fn(Errno) -> Self {
+        move |errno| Self::Call { call, errno }
+    }
+
+    /// What the kernel answered, unless the error is of our own making.
+    pub fn errno(&self) -> Option<Errno> {
+        match self {
+            Self::Open { errno, .. } | Self::Cgroup { errno, .. } | Self::Call { errno, .. } => {
+                Some(*errno)
+            }
+            Self::Tunable { errno, .. } => *errno,
+            Self::Malformed(_) => None,
+        }
+    }
+
+    /// Why it failed, for programs.
+    pub fn cause(&self) -> Cause {
+        match self {
+            Self::Open { errno, .. } => match *errno {
+                Errno::NOENT | Errno::NODEV | Errno::NXIO | Errno::NOTDIR => Cause::NoDevice,
+                errno => general_cause(errno),
+            },
+            Self::Cgroup { errno, .. } => match *errno {
+                Errno::NOENT | Errno::NOTDIR => Cause::NoSuchTarget,
+                errno => general_cause(errno),
+            },
+            Self::Call { call, errno } => call_cause(*call, *errno),
+            Self::Malformed(_) => Cause::Unsupported,
+            Self::Tunable { errno, .. } => match *errno {
+                Some(Errno::NOENT) => Cause::NoSuchTarget,
+                Some(errno) => general_cause(errno),
+                None => Cause::Invalid,
+            },
+        }
+    }
+}
+
+fn call_cause(call: Call, errno: Errno) -> Cause {
+    match (call, errno) {
+        (Call::ClassClear, Errno::NODATA) => Cause::NotAssigned,
+        (Call::ClassSet | Call::ClassGet | Call::ClassClear, Errno::BADF) => Cause::NoSuchTarget,
+        (_, Errno::NOENT | Errno::SRCH) => Cause::NoSuchTarget,
+        (_, errno) => general_cause(errno),
+    }
+}
+
+fn general_cause(errno: Errno) -> Cause {
+    match errno {
+        Errno::PERM | Errno::ACCESS => Cause::NotPermitted,
+        Errno::DQUOT | Errno::NOSPC | Errno::NOMEM | Errno::MFILE | Errno::NFILE => {
+            Cause::Exhausted
+        }
+        Errno::TIME | Errno::TIMEDOUT => Cause::TimedOut,
+        Errno::AGAIN => Cause::TryAgain,
+        Errno::INTR => Cause::Interrupted,
+        Errno::BUSY => Cause::Busy,
+        Errno::NOTTY | Errno::TOOBIG => Cause::Unsupported,
+        Errno::INVAL | Errno::FAULT | Errno::BADF | Errno::RANGE => Cause::Invalid,
+        Errno::NODEV | Errno::NXIO => Cause::NoDevice,
+        _ => Cause::Other,
+    }
+}
+
+fn open_sentence(errno: Errno) -> String {
+    match errno {
+        Errno::NOENT | Errno::NODEV | Errno::NXIO => "not there; is the module loaded?".to_owned(),
+        Errno::ACCESS | Errno::PERM => "you may not open it".to_owned(),
+        errno => system_text(errno),
+    }
+}
+
+/// What `errno` means as the answer to `call`: the headers' lists as sentences.
+fn sentence(call: Call, errno: Errno) -> String {
+    use Call::*;
+    let text = match (call, errno) {
+        (ClassSet | ClassClear, Errno::PERM) => {
+            "raising a class, or naming another user's target, needs CAP_SYS_NICE or membership \
+             of the group in the tunable lc_gid"
+        }
+        (ClassGet, Errno::PERM) => "the target belongs to another user",
+        (ClassSet, Errno::DQUOT) => "your quota of assignments, or lc_admission, is used up",
+        (ClassSet, Errno::NOSPC) => "as many assignments as the module takes are in use",
+        (ClassClear, Errno::NODATA) => "the target has no class of its own",
+        (ClassSet | ClassGet | ClassClear, Errno::NOENT) => {
+            "there is no such TSG, or you may not see it"
+        }
+        (ClassSet | ClassGet | ClassClear, Errno::SRCH) => "there is no such thread or process",
+        (ClassSet | ClassGet | ClassClear, Errno::BADF) => {
+            "that is neither a pidfd nor a cgroup v2 directory"
+        }
+        (Pidfd, Errno::SRCH) => "there is no such process",
+        (Events, Errno::DQUOT) => "you have as many event streams as one user may have",
+        (SimContextCreate, Errno::NOSPC) => "the GPU has as many TSGs as it takes",
+        (SimContextCreate, Errno::DQUOT) => "you have as many contexts as one user may have",
+        (SimContextCreate, Errno::NOENT) => "there is no such GPU, engine or context to share with",
+        (SimGpuInfo | SimEngineStats | SimSuspend | SimFault | SimTraceStart, Errno::NOENT) => {
+            "there is no such GPU or engine"
+        }
+        (SimTsgStats, Errno::NOENT) => "there is no such TSG",
+        (SimTsgStats, Errno::PERM) => "the TSG belongs to another user",
+        (SimSubmit, Errno::AGAIN) => "the channel has no room now",
+        (SimSubmit, Errno::DQUOT) => "you have as many items queued as one user may have",
+        (SimWait, Errno::TIME) => "not completed at the deadline",
+        (SimWait, Errno::NOENT) => "the context was destroyed",
+        (SimWait, Errno::INVAL) => "no item of that number was submitted",
+        (SimEventfd, Errno::BADF) => "the eventfd is not open",
+        (SimEventfd, Errno::INVAL) => "that is not an eventfd",
+        (SimTraceStart, Errno::PERM) => "tracing needs CAP_PERFMON",
+        (SimTraceStart, Errno::BUSY) => "the GPU is being traced already",
+        (SimTraceRead, Errno::PERM) => "the trace was not started through this file",
+        (SimFault | SimSuspend, Errno::PERM) => "that needs CAP_SYS_ADMIN",
+        (_, Errno::NOENT) => "there is no such GPU, context, channel or TSG",
+        (_, Errno::INVAL) => "a value is out of range",
+        (_, Errno::TOOBIG | Errno::NOTTY) => "the loaded module is older and does not know this",
+        (_, Errno::NOMEM) => "the kernel is out of memory",
+        (_, Errno::INTR) => "a signal came first",
+        (_, Errno::PERM | Errno::ACCESS) => "you may not do this",
+        (_, errno) => return system_text(errno),
+    };
+    text.to_owned()
+}
+
+fn system_text(errno: Errno) -> String {
+    std::io::Error::from(errno).to_string()
+}
+
+/// The symbolic name of the error numbers that the headers speak of.
+fn name(errno: Errno) -> String {
+    let name = match errno {
+        Errno::ACCESS => "EACCES",
+        Errno::AGAIN => "EAGAIN",
+        Errno::BADF => "EBADF",
+        Errno::BUSY => "EBUSY",
+        Errno::DQUOT => "EDQUOT",
+        Errno::FAULT => "EFAULT",
+        Errno::INTR => "EINTR",
+        Errno::INVAL => "EINVAL",
+        Errno::IO => "EIO",
+        Errno::NODATA => "ENODATA",
+        Errno::NODEV => "ENODEV",
+        Errno::NOENT => "ENOENT",
+        Errno::NOMEM => "ENOMEM",
+        Errno::NOSPC => "ENOSPC",
+        Errno::NOTTY => "ENOTTY",
+        Errno::PERM => "EPERM",
+        Errno::SRCH => "ESRCH",
+        Errno::TIME => "ETIME",
+        Errno::TIMEDOUT => "ETIMEDOUT",
+        Errno::TOOBIG => "E2BIG",
+        errno => return format!("errno {}", errno.raw_os_error()),
+    };
+    name.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn call(call: Call, errno: Errno) -> Error {
+        Error::Call { call, errno }
+    }
+
+    #[test]
+    fn same_errno_means_different_things_to_different_calls() {
+        let clear = call(Call::ClassClear, Errno::NODATA);
+        assert_eq!(clear.cause(), Cause::NotAssigned);
+        assert_eq!(
+            clear.to_string(),
+            "clear class: the target has no class of its own (ENODATA)"
+        );
+        assert_eq!(call(Call::Events, Errno::NODATA).cause(), Cause::Other);
+
+        let quota = call(Call::ClassSet, Errno::DQUOT).to_string();
+        assert!(quota.contains("lc_admission"), "{quota}");
+        let quota = call(Call::SimSubmit, Errno::DQUOT).to_string();
+        assert!(quota.contains("items queued"), "{quota}");
+    }
+
+    #[test]
+    fn every_documented_error_of_a_class_call_has_its_cause() {
+        for (errno, cause) in [
+            (Errno::PERM, Cause::NotPermitted),
+            (Errno::DQUOT, Cause::Exhausted),
+            (Errno::NOSPC, Cause::Exhausted),
+            (Errno::NOENT, Cause::NoSuchTarget),
+            (Errno::SRCH, Cause::NoSuchTarget),
+            (Errno::BADF, Cause::NoSuchTarget),
+            (Errno::INVAL, Cause::Invalid),
+            (Errno::TOOBIG, Cause::Unsupported),
+            (Errno::NOTTY, Cause::Unsupported),
+            (Errno::NOMEM, Cause::Exhausted),
+            (Errno::INTR, Cause::Interrupted),
+        ] {
+            let error = call(Call::ClassSet, errno);
+            assert_eq!(error.cause(), cause, "{error}");
+            assert_eq!(error.errno(), Some(errno));
+        }
+    }
+
+    #[test]
+    fn missing_device_is_its_own_cause() {
+        for errno in [Errno::NOENT, Errno::NODEV, Errno::NXIO] {
+            let error = Error::Open {
+                path: "/dev/zernel".into(),
+                errno,
+            };
+            assert_eq!(error.cause(), Cause::NoDevice);
+            assert_eq!(
+                error.to_string(),
+                "/dev/zernel: not there; is the module loaded?"
+            );
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_errno_of_every_call_has_a_sentence_and_is_kept(
+            which in 0..Call::ALL.len(),
+            raw in 1..134i32,
+        ) {
+            let errno = Errno::from_raw_os_error(raw);
+            let error = Error::call(Call::ALL[which])(errno);
+            let text = error.to_string();
+            prop_assert!(text.starts_with(&Call::ALL[which].to_string()));
+            prop_assert!(text.len() > Call::ALL[which].to_string().len() + 10, "{}", text);
+            prop_assert!(!text.contains('\n'));
+            prop_assert_eq!(error.errno(), Some(errno));
+        }
+    }
+}

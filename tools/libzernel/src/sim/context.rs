@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Contexts of the software GPU: a TSG, its channels and its semaphore words.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::Arc;
+
+use bytemuck::Zeroable;
+
+use super::{Item, TsgStats};
+use crate::sys::{abi, sim as calls};
+use crate::{text, Call, Error, Result, Timestamp};
+
+/// Which engine a context runs on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EngineChoice {
+    /// The compute engine.
+    Compute,
+    /// The copy engine with the fewest TSGs.
+    AnyCopy,
+    /// The copy engine of this number, from 1.
+    Copy(u32),
+}
+
+/// What context to create.
+#[derive(Debug, Clone, Copy)]
+pub struct ContextSpec<'a> {
+    /// GPU, from 0.
+    pub gpu: u32,
+    /// Engine.
+    pub engine: EngineChoice,
+    /// Channels, from 1.
+    pub channels: u32,
+    /// Label for people, cut after 16 bytes.
+    pub label: &'a str,
+    /// Use the semaphore words of this context, of the same file.
+    pub share_words: Option<&'a Context>,
+}
+
+impl<'a> ContextSpec<'a> {
+    /// One channel on the compute engine of GPU 0.
+    pub fn compute(label: &'a str) -> Self {
+        Self {
+            gpu: 0,
+            engine: EngineChoice::Compute,
+            channels: 1,
+            label,
+            share_words: None,
+        }
+    }
+
+    /// One channel on a copy engine of GPU 0.
+    pub fn copy(label: &'a str) -> Self {
+        Self {
+            engine: EngineChoice::AnyCopy,
+            ..Self::compute(label)
+        }
+    }
+}
+
+/// A context. Dropping it ends it; queued items are then dropped without a completion.
+#[derive(Debug)]
+pub struct Context {
+    fd: Arc<OwnedFd>,
+    id: u32,
+    engine: u32,
+    tsg: u64,
+    mmap_offset: u64,
+}
+
+/// What a submission became.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Submission {
+    /// Sequence number of its last item.
+    pub last_seq: u64,
+    /// When the engine saw it.
+    pub at: Timestamp,
+}
+
+/// What a wait found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Waited {
+    /// Highest completed item of the channel.
+    pub completed_seq: u64,
+    /// When that one completed.
+    pub at: Timestamp,
+}
+
+impl Context {
+    pub(super) fn create(fd: Arc<OwnedFd>, spec: &ContextSpec<'_>) -> Result<Self> {
+        let mut raw = encode(spec);
+        calls::context_create(fd.as_fd(), &mut raw).map_err(Error::call(Call::SimContextCreate))?;
+        Ok(Self {
+            fd,
+            id: raw.context,
+            engine: raw.engine,
+            tsg: raw.tsg,
+            mmap_offset: raw.mmap_offset,
+        })
+    }
+
+    /// Its id, unique within its file.
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// The handle of its TSG, as zernel reports it.
+    pub fn tsg(&self) -> u64 {
+        self.tsg
+    }
+
+    /// The engine that it runs on.
+    pub fn engine(&self) -> u32 {
+        self.engine
+    }
+
+    /// Queues `items` in `channel`: all of them or none.
+    ///
+    /// Errors: [`Error::Call`] with `EAGAIN` when the channel is full, `EDQUOT`, `EINVAL` or
+    /// `ENOENT`.
+    pub fn submit(&self, channel: u32, items: &[Item]) -> Result<Submission> {
+        let (last_seq, at) = calls::submit(self.fd(), self.id, channel, Item::raw_slice(items))
+            .map_err(Error::call(Call::SimSubmit))?;
+        Ok(Submission {
+            last_seq,
+            at: Timestamp::from_ns(at),
+        })
+    }
+
+    /// Waits until item `seq` of `channel` has completed.
+    ///
+    /// Errors: [`Error::Call`] with `ETIME` at the deadline, `EINTR`, `EINVAL` or `ENOENT`.
+    pub fn wait(&self, channel: u32, seq: u64, deadline: Timestamp) -> Result<Waited> {
+        let mut raw = abi::zernel_sim_wait {
+            context: self.id,
+            channel,
+            seq,
+            deadline_ns: deadline.as_ns(),
+            ..abi::zernel_sim_wait::zeroed()
+        };
+        calls::wait(self.fd(), &mut raw).map_err(Error::call(Call::SimWait))?;
+        Ok(Waited {
+            completed_seq: raw.completed_seq,
+            at: Timestamp::from_ns(raw.completed_ns),
+        })
+    }
+
+    /// Signals `eventfd` for every completed item of `channel` with NOTIFY; `None` stops that.
+    ///
+    /// Errors: [`Error::Call`] with `EBADF`, `EINVAL` or `ENOENT`.
+    pub fn set_eventfd(&self, channel: u32, eventfd: Option<BorrowedFd<'_>>) -> Result<()> {
+        let mut raw = abi::zernel_sim_eventfd {
+            context: self.id,
+            channel,
+            fd: eventfd.map_or(-1, |fd| fd.as_raw_fd()),
+            reserved: 0,
+        };
+        calls::eventfd(self.fd(), &mut raw).map_err(Error::call(Call::SimEventfd))
+    }
+
+    /// Makes the engine look at the semaphore words now.
+    pub fn doorbell(&self) -> Result<()> {
+        let mut raw = abi::zernel_sim_doorbell {
+            context: self.id,
+            reserved: 0,
+        };
+        calls::doorbell(self.fd(), &mut raw).map_err(Error::call(Call::SimDoorbell))
+    }
+
+    /// Maps the semaphore words; `count` of them can be used.
+    pub fn words(&self, count: u32) -> Result<Words> {
+        calls::WordPage::map(self.fd(), self.mmap_offset, count as usize)
+            .map(Words)
+            .map_err(Error::call(Call::SimWords))
+    }
+
+    /// Statistics of its TSG.
+    pub fn stats(&self) -> Result<TsgStats> {
+        TsgStats::read(self.fd(), self.id, 0)
+    }
+
+    /// Ends it now, and tells if that failed.
+    pub fn destroy(self) -> Result<()> {
+        self.end().map_err(Error::call(Call::SimContextDestroy))
+    }
+
+    fn end(&self) -> std::result::Result<(), rustix::io::Errno> {
+        let mut raw = abi::zernel_sim_context_destroy {
+            context: self.id,
+            reserved: 0,
+        };
+        calls::context_destroy(self.fd(), &mut raw)
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        // After destroy() there is none of this id any more, and ids are never used again.
+        let _ = self.end();
+    }
+}
+
+/// The semaphore words of a context, shared with the engine.
+#[derive(Debug)]
+pub struct Words(calls::WordPage);
+
+impl Words {
+    /// Stores `value` in `word`; all earlier writes are visible to who sees it.
+    ///
+    /// # Panics
+    ///
+    /// When there is no such word.
+    pub fn store(&self, word: u32, value: u32) {
+        self.word(word).store(value, Ordering::Release);
+    }
+
+    /// Loads `word`.
+    ///
+    /// # Panics
+    ///
+    /// When there is no such word.
+    pub fn load(&self, word: u32) -> u32 {
+        self.word(word).load(Ordering::Acquire)
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.0.words().len()
+    }
+
+    fn word(&self, word: u32) -> &AtomicU32 {
+        &self.0.words()[word as usize]
+    }
+}
+
+fn encode(spec: &ContextSpec<'_>) -> abi::zernel_sim_context_create {
+    let (engine_type, engine) = match spec.engine {
+        EngineChoice::Compute => (abi::ZERNEL_SIM_ENGINE_COMPUTE, abi::ZERNEL_SIM_ENGINE_ANY),
+        EngineChoice::AnyCopy => (abi::ZERNEL_SIM_ENGINE_COPY, abi::ZERNEL_SIM_ENGINE_ANY),
+        EngineChoice::Copy(engine) => (abi::ZERNEL_SIM_ENGINE_COPY, engine),
+    };
+    abi::zernel_sim_context_create {
+        gpu: spec.gpu,
+        engine_type,
+        engine,
+        nr_channels: spec.channels,
+        flags: match spec.share_words {
+            Some(_) => abi::ZERNEL_SIM_CONTEXT_SHARE_WORDS,
+            None => 0,
+        },
+        share_context: spec.share_words.map_or(0, Context::id),
+        label: text::to_bytes(spec.label),
+        ..abi::zernel_sim_context_create::zeroed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn specs_encode_engine_and_label() {
+        let raw = encode(&ContextSpec::compute("vgg"));
+        assert_eq!((raw.engine_type, raw.engine), (0, u32::MAX));
+        assert_eq!((raw.nr_channels, raw.flags, raw.share_context), (1, 0, 0));
+        assert_eq!(&raw.label[..4], b"vgg\0");
+
+        let raw = encode(&ContextSpec {
+            engine: EngineChoice::Copy(2),
+            ..ContextSpec::copy("a label that is far too long")
+        });
+        assert_eq!((raw.engine_type, raw.engine), (1, 2));
+        assert_eq!(&raw.label, b"a label that is ");
+    }
+
+    #[test]
+    fn output_fields_start_as_zero() {
+        let raw = encode(&ContextSpec::copy(""));
+        assert_eq!((raw.context, raw.reserved), (0, 0));
+        assert_eq!((raw.tsg, raw.mmap_offset), (0, 0));
+    }
+}

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What a class is given to, and which assignment decides.
+
+use std::fmt;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::process::{pidfd_open, Pid, PidfdFlags};
+use serde::Serialize;
+
+use crate::sys::abi;
+use crate::{tsg, Call, Error, Result};
+
+/// What a class is given to, the most specific first.
+#[derive(Debug)]
+pub enum Target {
+    /// One channel group.
+    Tsg(tsg::Id),
+    /// A thread by its tid; 0 is the calling thread.
+    Thread(u32),
+    /// A process by its pid; 0 is the calling process.
+    Process(u32),
+    /// A process by a pidfd, which cannot come to mean another process.
+    Pidfd(OwnedFd),
+    /// A cgroup v2 directory: every process in it and below.
+    Cgroup(OwnedFd),
+}
+
+impl Target {
+    /// The calling process.
+    pub const fn current_process() -> Self {
+        Self::Process(0)
+    }
+
+    /// The calling thread.
+    pub const fn current_thread() -> Self {
+        Self::Thread(0)
+    }
+
+    /// The process that has `pid` now.
+    ///
+    /// Errors: [`Error::Call`] with `ESRCH` when there is none.
+    pub fn pidfd(pid: u32) -> Result<Self> {
+        let error = Error::call(Call::Pidfd);
+        let pid = i32::try_from(pid)
+            .ok()
+            .and_then(Pid::from_raw)
+            .ok_or_else(|| error(rustix::io::Errno::SRCH))?;
+        pidfd_open(pid, PidfdFlags::empty())
+            .map(Self::Pidfd)
+            .map_err(error)
+    }
+
+    /// The cgroup of this directory.
+    ///
+    /// Errors: [`Error::Cgroup`] when it cannot be opened. Whether it is a cgroup is for the module
+    /// to say.
+    pub fn cgroup(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        rustix::fs::open(
+            path,
+            OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
+            Mode::empty(),
+        )
+        .map(Self::Cgroup)
+        .map_err(|errno| Error::Cgroup {
+            path: path.to_owned(),
+            errno,
+        })
+    }
+
+    /// Kind, flags and id as the ABI has them.
+    pub(crate) fn encode(&self) -> (u32, u32, u64) {
+        let fd_id = |fd: &OwnedFd| fd.as_raw_fd() as u64;
+        match self {
+            Self::Tsg(id) => (abi::ZERNEL_TARGET_TSG, 0, id.as_u64()),
+            Self::Thread(tid) => (abi::ZERNEL_TARGET_THREAD, 0, u64::from(*tid)),
+            Self::Process(pid) => (abi::ZERNEL_TARGET_PROCESS, 0, u64::from(*pid)),
+            Self::Pidfd(fd) => (
+                abi::ZERNEL_TARGET_PROCESS,
+                abi::ZERNEL_CLASS_PIDFD,
+                fd_id(fd),
+            ),
+            Self::Cgroup(fd) => (abi::ZERNEL_TARGET_CGROUP, 0, fd_id(fd)),
+        }
+    }
+}
+
+/// Which kind of assignment decides the level in force.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Source {
+    /// None: the target is not classed.
+    None,
+    /// The tunable `default_class`.
+    Default,
+    /// The nearest cgroup that has one.
+    Cgroup,
+    /// The process.
+    Process,
+    /// The thread.
+    Thread,
+    /// The TSG itself.
+    Tsg,
+    /// A kind that this crate does not know.
+    Unknown,
+}
+
+impl Source {
+    pub(crate) fn from_abi(raw: u32) -> Self {
+        match raw {
+            abi::ZERNEL_TARGET_NONE => Self::None,
+            abi::ZERNEL_TARGET_DEFAULT => Self::Default,
+            abi::ZERNEL_TARGET_CGROUP => Self::Cgroup,
+            abi::ZERNEL_TARGET_PROCESS => Self::Process,
+            abi::ZERNEL_TARGET_THREAD => Self::Thread,
+            abi::ZERNEL_TARGET_TSG => Self::Tsg,
+            _ => Self::Unknown,
+        }
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::None => "none",
+            Self::Default => "default",
+            Self::Cgroup => "cgroup",
+            Self::Process => "process",
+            Self::Thread => "thread",
+            Self::Tsg => "tsg",
+            Self::Unknown => "unknown",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_encode_as_the_header_says() {
+        assert_eq!(Target::Tsg(tsg::Id::new(9)).encode(), (5, 0, 9));
+        assert_eq!(Target::current_thread().encode(), (4, 0, 0));
+        assert_eq!(Target::Process(12).encode(), (3, 0, 12));
+        let cgroup = Target::cgroup("/").unwrap();
+        let (kind, flags, id) = cgroup.encode();
+        assert_eq!((kind, flags), (2, 0));
+        assert!(id < 1 << 20, "an fd, not a sign-extended number");
+    }
+
+    #[test]
+    fn pidfd_names_a_live_process() {
+        let (kind, flags, _) = Target::pidfd(std::process::id()).unwrap().encode();
+        assert_eq!((kind, flags), (3, 1));
+        for pid in [0, u32::MAX, i32::MAX as u32] {
+            let error = Target::pidfd(pid).unwrap_err();
+            assert_eq!(error.cause(), crate::Cause::NoSuchTarget, "{error}");
+        }
+    }
+
+    #[test]
+    fn missing_cgroup_names_its_path() {
+        let error = Target::cgroup("/nonexistent/group").unwrap_err();
+        assert!(error.to_string().starts_with("/nonexistent/group: "));
+        assert_eq!(error.cause(), crate::Cause::NoSuchTarget);
+    }
+
+    #[test]
+    fn unknown_sources_are_kept_apart() {
+        assert_eq!(Source::from_abi(0), Source::None);
+        assert_eq!(Source::from_abi(5), Source::Tsg);
+        assert_eq!(Source::from_abi(6), Source::Unknown);
+    }
+}
