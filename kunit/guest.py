@@ -35,6 +35,11 @@ class Guest:
     hostroot: bool = False
     token: str = field(default_factory=lambda: secrets.token_hex(4))
 
+    def __post_init__(self) -> None:
+        if self.mode == "icount":
+            # The kernel stirs its command line into its random numbers.
+            self.token = "icount"
+
     def check(self) -> None:
         """Raises GuestError when the run cannot start."""
         if not self.image().is_file():

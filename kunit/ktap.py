@@ -9,7 +9,7 @@ VERSION = re.compile(r"^(KTAP version 1|TAP version 1[34])\s*$")
 PLAN = re.compile(r"^1\.\.(\d+)\b")
 RESULT = re.compile(
     r"^(?P<not>not )?ok (?P<number>\d+)(?: (?:- )?(?P<name>.*?))?"
-    r"(?:\s*# (?P<directive>SKIP|TODO|XFAIL|TIMEOUT|ERROR)\b.*)?$"
+    r"(?:\s*# (?P<directive>[A-Z]+)\b.*)?$"
 )
 INDENT = 4
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # Shared by the scripts of the lab: messages, the cache layout and the toolchain; to be sourced.
 
+# shellcheck disable=SC2034 # the variables are for the scripts that source this
 set -euo pipefail
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -71,4 +72,26 @@ toolchain_id() {
 	ld --version | head -1
 	"$(bindgen_path)" --version
 	libclang_path
+}
+
+# The kernel that the lab boots: the one given with KDIR=, or the lab's own.
+lab_kernel() {
+	if [ -n "${LAB_KDIR:-}" ]; then realpath "$LAB_KDIR"; else "$ROOT/scripts/kernel" "$1"; fi
+}
+
+# What every guest with zernel gets: modules and tools, as arguments for kunit/vm.py.
+guest_arguments() {
+	local kdir=$1 modules=$2 tools=$3 path
+	echo "--kernel"
+	echo "$kdir"
+	for path in "$modules"/*.ko; do
+		echo "--add"
+		echo "$path:/lib/modules/zernel/"
+	done
+	for path in "$tools"/*; do
+		if [ -f "$path" ] && [ -x "$path" ]; then
+			echo "--add"
+			echo "$path:/zernel/bin/"
+		fi
+	done
 }
