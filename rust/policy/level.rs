@@ -47,11 +47,6 @@ impl Level {
         self.0 as u32
     }
 
-    /// The less urgent of two.
-    pub(crate) fn lower(self, other: Self) -> Self {
-        self.max(other)
-    }
-
     /// Whether this is more urgent than `other`.
     pub(crate) fn is_above(self, other: Self) -> bool {
         self < other
@@ -133,8 +128,6 @@ mod tests {
     fn smaller_is_more_urgent() {
         assert!(Level::LC.is_above(Level::BE));
         assert!(!Level::BE.is_above(Level::BE));
-        assert_eq!(Level::LC.lower(Level::BE), Level::BE);
-        assert_eq!(Level::BE.lower(Level::LC), Level::BE);
     }
 
     #[test]

@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Who a task is, what the caller may do, and how much a viewer sees.
+
+use core::ptr::NonNull;
+use kernel::{
+    bindings,
+    prelude::*, //
+};
+
+extern "C" {
+    fn zernel_helper_get_pid(pid: *mut bindings::pid);
+    fn zernel_helper_current_pid(process: bool) -> *mut bindings::pid;
+    fn zernel_helper_process_of(thread: *mut bindings::pid) -> *mut bindings::pid;
+    fn zernel_helper_pid_from_fd(fd: c_int) -> *mut bindings::pid;
+    fn zernel_helper_pid_alive(pid: *mut bindings::pid, process: bool) -> bool;
+    fn zernel_helper_task_of(
+        pid: *mut bindings::pid,
+        process: bool,
+        uid: *mut u32,
+        comm: *mut c_char,
+    ) -> c_int;
+    fn zernel_helper_same_owner(pid: *mut bindings::pid, process: bool) -> bool;
+    fn zernel_helper_get_pid_ns() -> *mut bindings::pid_namespace;
+    fn zernel_helper_get_cred() -> *const bindings::cred;
+    fn zernel_helper_put_cred(cred: *const bindings::cred);
+    fn zernel_helper_uid_seen(cred: *const bindings::cred, uid: u32) -> u32;
+    fn zernel_helper_euid() -> u32;
+    fn zernel_helper_perfmon_capable() -> bool;
+    fn zernel_helper_nice_capable() -> bool;
+    fn zernel_helper_in_group(gid: u32) -> bool;
+}
+
+/// Whether a [`Pid`] is taken for the whole process or for one thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// The thread group.
+    Process,
+    /// The thread.
+    Thread,
+}
+
+impl Scope {
+    fn is_process(self) -> bool {
+        self == Self::Process
+    }
+}
+
+/// A user in the initial user namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Uid(pub(crate) u32);
+
+/// Length of [`Owner::comm`], `TASK_COMM_LEN`.
+pub(crate) const COMM_LEN: usize = bindings::TASK_COMM_LEN as usize;
+
+/// Who a task belonged to when it was looked at.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Owner {
+    /// Its real user.
+    pub(crate) uid: Uid,
+    /// Its name, NUL-padded.
+    pub(crate) comm: [u8; COMM_LEN],
+}
+
+/// A reference to a `struct pid`: names one task or process for ever, unlike a number.
+///
+/// # Invariants
+///
+/// Holds a reference.
+pub(crate) struct Pid(NonNull<bindings::pid>);
+
+// SAFETY: `struct pid` is reference-counted and has its own locks.
+unsafe impl Send for Pid {}
+// SAFETY: As above.
+unsafe impl Sync for Pid {}
+
+impl Pid {
+    /// Takes over a reference; null is `None`.
+    ///
+    /// # Safety
+    ///
+    /// `pid` is null or comes with a reference.
+    unsafe fn adopt(pid: *mut bindings::pid) -> Option<Self> {
+        // INVARIANT: By the caller.
+        NonNull::new(pid).map(Self)
+    }
+
+    /// Takes a reference of its own; null is `None`.
+    ///
+    /// # Safety
+    ///
+    /// `pid` is null or valid during this call.
+    pub(super) unsafe fn share(pid: *mut bindings::pid) -> Option<Self> {
+        // SAFETY: By the caller; the helper ignores null.
+        unsafe { zernel_helper_get_pid(pid) };
+        // SAFETY: Just taken.
+        unsafe { Self::adopt(pid) }
+    }
+
+    /// The calling thread or its process.
+    pub(crate) fn current(scope: Scope) -> Result<Self> {
+        // SAFETY: FFI; the helper takes a reference.
+        unsafe { Self::adopt(zernel_helper_current_pid(scope.is_process())) }.ok_or(ESRCH)
+    }
+
+    /// The task with this number in the caller's pid namespace.
+    ///
+    /// # Errors
+    ///
+    /// `ESRCH` there is none.
+    pub(crate) fn find(number: u64) -> Result<Self> {
+        let number = c_int::try_from(number).map_err(|_| ESRCH)?;
+        // SAFETY: FFI; a reference is taken if there is such a pid.
+        unsafe { Self::adopt(bindings::find_get_pid(number)) }.ok_or(ESRCH)
+    }
+
+    /// The task that a pidfd names.
+    ///
+    /// # Errors
+    ///
+    /// `EBADF` it is not a pidfd.
+    pub(crate) fn from_fd(fd: u64) -> Result<Self> {
+        let fd = c_int::try_from(fd).map_err(|_| EBADF)?;
+        // SAFETY: FFI; a reference is taken if it is a pidfd.
+        unsafe { Self::adopt(zernel_helper_pid_from_fd(fd)) }.ok_or(EBADF)
+    }
+
+    /// The process of this thread, while it is not reaped.
+    pub(crate) fn process(&self) -> Option<Self> {
+        // SAFETY: Valid by the type invariant; the helper takes a reference.
+        unsafe { Self::adopt(zernel_helper_process_of(self.as_raw())) }
+    }
+
+    /// Whether it has not exited.
+    pub(crate) fn is_alive(&self, scope: Scope) -> bool {
+        // SAFETY: Valid by the type invariant.
+        unsafe { zernel_helper_pid_alive(self.as_raw(), scope.is_process()) }
+    }
+
+    /// Its owner, while it is not reaped.
+    pub(crate) fn owner(&self, scope: Scope) -> Result<Owner> {
+        let mut owner = Owner {
+            uid: Uid(0),
+            comm: [0; COMM_LEN],
+        };
+        // SAFETY: Valid by the type invariant; `comm` has the length that the helper fills.
+        kernel::error::to_result(unsafe {
+            zernel_helper_task_of(
+                self.as_raw(),
+                scope.is_process(),
+                &mut owner.uid.0,
+                owner.comm.as_mut_ptr().cast(),
+            )
+        })?;
+        Ok(owner)
+    }
+
+    /// Whether the caller owns it, by the rule of `sched_setscheduler(2)`.
+    pub(crate) fn is_callers(&self, scope: Scope) -> bool {
+        // SAFETY: Valid by the type invariant.
+        unsafe { zernel_helper_same_owner(self.as_raw(), scope.is_process()) }
+    }
+
+    /// A number that no other task has as long as this reference is held.
+    pub(crate) fn key(&self) -> usize {
+        self.0.as_ptr() as usize
+    }
+
+    /// Its number in the initial pid namespace, for traces.
+    pub(crate) fn global_number(&self) -> i32 {
+        // SAFETY: Valid by the type invariant; the initial namespace always is.
+        unsafe { bindings::pid_nr_ns(self.as_raw(), core::ptr::addr_of_mut!(bindings::init_pid_ns)) }
+    }
+
+    pub(super) fn as_raw(&self) -> *mut bindings::pid {
+        self.0.as_ptr()
+    }
+}
+
+impl Clone for Pid {
+    fn clone(&self) -> Self {
+        // SAFETY: Valid by the type invariant.
+        unsafe { zernel_helper_get_pid(self.as_raw()) };
+        // INVARIANT: Just taken.
+        Self(self.0)
+    }
+}
+
+impl Drop for Pid {
+    fn drop(&mut self) {
+        // SAFETY: Held by the type invariant.
+        unsafe { bindings::put_pid(self.as_raw()) };
+    }
+}
+
+/// Through whose eyes tasks and users are seen: namespaces and capability, as they were when it
+/// was made.
+///
+/// # Invariants
+///
+/// Holds a reference to both pointers.
+pub(crate) struct Viewer {
+    cred: *const bindings::cred,
+    pid_ns: *mut bindings::pid_namespace,
+    uid: Uid,
+    perfmon: bool,
+}
+
+// SAFETY: Credentials are immutable and reference-counted, pid namespaces reference-counted.
+unsafe impl Send for Viewer {}
+// SAFETY: As above.
+unsafe impl Sync for Viewer {}
+
+impl Viewer {
+    /// The caller.
+    pub(crate) fn current() -> Self {
+        // INVARIANT: The helpers take references.
+        // SAFETY: FFI.
+        unsafe {
+            Self {
+                cred: zernel_helper_get_cred(),
+                pid_ns: zernel_helper_get_pid_ns(),
+                uid: caller_uid(),
+                perfmon: zernel_helper_perfmon_capable(),
+            }
+        }
+    }
+
+    /// Its effective user.
+    pub(crate) fn uid(&self) -> Uid {
+        self.uid
+    }
+
+    /// Whether it sees every user's TSGs (`CAP_PERFMON`).
+    pub(crate) fn sees_all(&self) -> bool {
+        self.perfmon
+    }
+
+    /// Whether it sees what belongs to `uid`.
+    pub(crate) fn sees(&self, uid: Uid) -> bool {
+        self.perfmon || self.uid == uid
+    }
+
+    /// The number of a task in its pid namespace, 0 if it is not visible there.
+    pub(crate) fn number_of(&self, pid: &Pid) -> u32 {
+        // SAFETY: Both are valid by the type invariants.
+        let number = unsafe { bindings::pid_nr_ns(pid.as_raw(), self.pid_ns) };
+        u32::try_from(number).unwrap_or(0)
+    }
+
+    /// The number of a user in its user namespace.
+    pub(crate) fn number_of_user(&self, uid: Uid) -> u32 {
+        // SAFETY: Valid by the type invariant.
+        unsafe { zernel_helper_uid_seen(self.cred, uid.0) }
+    }
+}
+
+impl Drop for Viewer {
+    fn drop(&mut self) {
+        // SAFETY: Both are held by the type invariant.
+        unsafe {
+            zernel_helper_put_cred(self.cred);
+            bindings::put_pid_ns(self.pid_ns);
+        }
+    }
+}
+
+/// The caller's effective user.
+pub(crate) fn caller_uid() -> Uid {
+    // SAFETY: FFI.
+    Uid(unsafe { zernel_helper_euid() })
+}
+
+/// Whether the caller has `CAP_SYS_NICE`.
+pub(crate) fn caller_is_capable() -> bool {
+    // SAFETY: FFI.
+    unsafe { zernel_helper_nice_capable() }
+}
+
+/// Whether the caller is a member of this group of the initial user namespace.
+pub(crate) fn caller_is_in_group(gid: u32) -> bool {
+    // SAFETY: FFI.
+    unsafe { zernel_helper_in_group(gid) }
+}

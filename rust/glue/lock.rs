@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The one global lock of `zernel.ko`: C calls the provider ABI without a pointer to anything.
+
+use crate::registry::Registry;
+use kernel::{
+    prelude::*,
+    sync::{
+        global_lock,
+        GlobalLock, //
+    },
+};
+
+global_lock! {
+    // SAFETY: `init` comes before everything that locks it.
+    pub(crate) unsafe(uninit) static REGISTRY: Mutex<Option<KBox<Registry>>> = None;
+}
+
+/// The lock of the registry.
+pub(crate) fn get() -> &'static GlobalLock<REGISTRY> {
+    &REGISTRY
+}
+
+/// Makes the lock usable.
+///
+/// # Safety
+///
+/// Called once, when the module is loaded, before anything can call [`get`].
+unsafe fn init() {
+    // SAFETY: By the caller.
+    unsafe { REGISTRY.init() };
+}
+
+/// The module's type, whose initialisation comes before everything else.
+pub(crate) struct Root<T>(T);
+
+impl<T: kernel::Module> kernel::Module for Root<T> {
+    fn init(module: &'static ThisModule) -> Result<Self> {
+        // SAFETY: The kernel calls this once, and nothing of the module is registered yet.
+        unsafe { init() };
+        Ok(Self(T::init(module)?))
+    }
+}

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Kernel glue: the only place with `unsafe` and `bindings`.
+//!
+//! Both modules are built from these files; what only one of them uses is behind the cfg of its
+//! crate, `zernel_core` or `zernel_sim`.
+#![allow(
+    improper_ctypes,
+    reason = "bindgen has empty structs for kernel options that are off, behind pointers"
+)]
+
+pub(crate) mod abi;
+pub(crate) mod miscdev;
+pub(crate) mod module;
+pub(crate) mod time;
+
+#[cfg(zernel_core)]
+pub(crate) mod cgroup;
+#[cfg(zernel_core)]
+pub(crate) mod debugfs;
+#[cfg(zernel_core)]
+pub(crate) mod identity;
+#[cfg(zernel_core)]
+pub(crate) mod lock;
+#[cfg(zernel_core)]
+pub(crate) mod provider;
+#[cfg(zernel_core)]
+pub(crate) mod sysfs;
+#[cfg(zernel_core)]
+pub(crate) mod trace;
+#[cfg(zernel_core)]
+pub(crate) mod uapi;
+#[cfg(zernel_core)]
+pub(crate) mod watch;
+#[cfg(zernel_core)]
+pub(crate) mod work;
+
+#[cfg(zernel_sim)]
+pub(crate) mod sim_eventfd;
+#[cfg(zernel_sim)]
+pub(crate) mod sim_irqlock;
+#[cfg(zernel_sim)]
+pub(crate) mod sim_params;
+#[cfg(zernel_sim)]
+pub(crate) mod sim_provider;
+#[cfg(zernel_sim)]
+pub(crate) mod sim_task;
+#[cfg(zernel_sim)]
+pub(crate) mod sim_timer;
+#[cfg(zernel_sim)]
+pub(crate) mod sim_words;
+
+/// Makes a C table usable in a `static`.
+#[repr(transparent)]
+pub(crate) struct AssertSync<T>(pub(crate) T);
+
+// SAFETY: Only used for tables that are never written after construction.
+unsafe impl<T> Sync for AssertSync<T> {}

@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The C side of the provider ABI: `include/linux/zernel_provider.h`.
+
+use super::{
+    identity::{
+        Pid,
+        Scope, //
+    },
+    module::Reference,
+};
+use crate::{
+    policy::units::Us,
+    provider::{
+        self,
+        GpuDescription,
+        Provider,
+        TsgDescription, //
+    },
+    registry::{
+        gpu,
+        tsg::Hardware, //
+    },
+};
+use kernel::{
+    error::{
+        from_result,
+        to_result, //
+    },
+    prelude::*,
+    str::CStr,
+    sync::{
+        Arc,
+        ArcBorrow, //
+    },
+};
+
+#[allow(dead_code, missing_docs, non_camel_case_types, unreachable_pub, clippy::all)]
+mod raw {
+    include!(env!("ZERNEL_PROVIDER_RS"));
+}
+
+/// Length of a provider's name with its NUL, as user space sees it.
+pub(crate) const NAME_LEN: usize = 16;
+
+/// The operations of a provider, checked at registration.
+///
+/// # Invariants
+///
+/// The pointers are valid until the provider is unregistered, which waits until no call is under
+/// way. The time slice operations are there; the interleave operations both or none.
+pub(crate) struct Ops {
+    ops: raw::zernel_provider_ops,
+    private: *mut c_void,
+}
+
+// SAFETY: Operations may be called from any thread in process context, by the ABI.
+unsafe impl Send for Ops {}
+// SAFETY: As above.
+unsafe impl Sync for Ops {}
+
+impl Ops {
+    /// Checks and copies what a provider registers; a shorter structure is zero-extended.
+    ///
+    /// # Safety
+    ///
+    /// `ops` is null or points to `size` bytes, and is valid until the provider is unregistered.
+    unsafe fn new(ops: *const raw::zernel_provider_ops, private: *mut c_void) -> Result<Self> {
+        // The part of the structure that the first version has.
+        const FIRST_SIZE: usize = 88;
+        static_assert!(size_of::<raw::zernel_provider_ops>() == FIRST_SIZE);
+        if ops.is_null() {
+            return Err(EINVAL);
+        }
+        // SAFETY: Not null; the size comes first in every version.
+        let size = unsafe { (*ops).size } as usize;
+        if size < FIRST_SIZE {
+            return Err(EINVAL);
+        }
+        // SAFETY: At least as long, by the check.
+        let ops = unsafe { *ops };
+        if ops.abi != raw::ZERNEL_PROVIDER_ABI {
+            return Err(EPROTO);
+        }
+        if ops.name.is_null()
+            || ops.set_timeslice.is_none()
+            || ops.get_timeslice.is_none()
+            || ops.set_interleave.is_some() != ops.get_interleave.is_some()
+        {
+            return Err(EINVAL);
+        }
+        // INVARIANT: Just checked, and valid by the caller.
+        Ok(Self { ops, private })
+    }
+
+    /// Its name.
+    pub(crate) fn name(&self) -> &[u8] {
+        // SAFETY: Valid and terminated by the ABI.
+        unsafe { CStr::from_char_ptr(self.ops.name) }.to_bytes()
+    }
+
+    /// What the provider can do.
+    pub(crate) fn abilities(&self) -> gpu::Abilities {
+        gpu::Abilities {
+            interleave: self.ops.set_interleave.is_some(),
+            preempt: self.ops.preempt.is_some(),
+            enable: self.ops.set_enabled.is_some(),
+            load: self.ops.query_load.is_some(),
+        }
+    }
+
+    /// Pins the provider's module, unless it is being unloaded.
+    pub(crate) fn pin(&self) -> Option<Reference> {
+        // SAFETY: The module is there until it has unregistered.
+        unsafe { Reference::try_get(self.ops.owner.cast()) }
+    }
+
+    /// Reads what the driver holds for a TSG.
+    pub(crate) fn get(&self, gpu: gpu::Handle, tsg: u64) -> Result<Hardware> {
+        let mut us = 0;
+        let get = self.ops.get_timeslice.ok_or(EINVAL)?;
+        // SAFETY: Valid by the type invariant.
+        to_result(unsafe { get(self.private, gpu.0, tsg, &mut us) })?;
+        let interleave = match self.ops.get_interleave {
+            None => None,
+            Some(get) => {
+                let mut level = 0;
+                // SAFETY: Valid by the type invariant.
+                to_result(unsafe { get(self.private, gpu.0, tsg, &mut level) })?;
+                Some(level)
+            }
+        };
+        Ok(Hardware {
+            timeslice: Us(us),
+            interleave,
+        })
+    }
+
+    /// Gives a TSG a time slice.
+    pub(crate) fn set_timeslice(&self, gpu: gpu::Handle, tsg: u64, slice: Us) -> Result {
+        let set = self.ops.set_timeslice.ok_or(EINVAL)?;
+        // SAFETY: Valid by the type invariant.
+        to_result(unsafe { set(self.private, gpu.0, tsg, slice.0) })
+    }
+
+    /// Gives a TSG an interleave level.
+    pub(crate) fn set_interleave(&self, gpu: gpu::Handle, tsg: u64, level: u32) -> Result {
+        let set = self.ops.set_interleave.ok_or(EINVAL)?;
+        // SAFETY: Valid by the type invariant.
+        to_result(unsafe { set(self.private, gpu.0, tsg, level) })
+    }
+
+    /// How long the GPU was busy, and since when that is counted, in ns.
+    pub(crate) fn load(&self, gpu: gpu::Handle) -> Result<(u64, u64)> {
+        let query = self.ops.query_load.ok_or(EOPNOTSUPP)?;
+        let mut load = raw::zernel_gpu_load {
+            size: size_of::<raw::zernel_gpu_load>() as u32,
+            ..Default::default()
+        };
+        // SAFETY: Valid by the type invariant.
+        to_result(unsafe { query(self.private, gpu.0, &mut load) })?;
+        Ok((load.busy_ns, load.elapsed_ns))
+    }
+
+    /// Has the provider report everything that exists already.
+    fn replay(&self, provider: *const Provider) -> Result {
+        match self.ops.replay {
+            None => Ok(()),
+            // SAFETY: Valid by the type invariant.
+            Some(replay) => to_result(unsafe { replay(self.private, provider.cast_mut().cast()) }),
+        }
+    }
+}
+
+fn error_pointer(error: Error) -> *mut raw::zernel_provider {
+    error.to_errno() as isize as *mut raw::zernel_provider
+}
+
+/// # Safety
+///
+/// `provider` comes from [`zernel_provider_register`] or from the replay, and is not unregistered.
+unsafe fn borrow<'a>(provider: *mut raw::zernel_provider) -> ArcBorrow<'a, Provider> {
+    // SAFETY: By the caller it is an `Arc<Provider>` that the registration holds.
+    unsafe { ArcBorrow::from_raw(provider.cast::<Provider>()) }
+}
+
+/// See the header.
+///
+/// # Safety
+///
+/// As the header says: `ops` is valid until the provider is unregistered.
+#[no_mangle]
+unsafe extern "C" fn zernel_provider_register(
+    ops: *const raw::zernel_provider_ops,
+    private: *mut c_void,
+) -> *mut raw::zernel_provider {
+    // SAFETY: By the caller.
+    let provider = unsafe { Ops::new(ops, private) }.and_then(Provider::new);
+    let provider = match provider {
+        Ok(provider) => provider,
+        Err(e) => return error_pointer(e),
+    };
+    if let Err(e) = provider.ops().replay(&*provider) {
+        provider::restore(&provider);
+        provider::forget(&provider);
+        return error_pointer(e);
+    }
+    Arc::into_raw(provider).cast_mut().cast()
+}
+
+/// See the header.
+///
+/// # Safety
+///
+/// `provider` comes from [`zernel_provider_register`], and nobody uses it any more.
+#[no_mangle]
+unsafe extern "C" fn zernel_provider_unregister(provider: *mut raw::zernel_provider) {
+    // SAFETY: By the caller: the reference that the registration holds.
+    let provider = unsafe { Arc::from_raw(provider.cast::<Provider>()) };
+    provider::restore(&provider);
+    provider::forget(&provider);
+}
+
+/// # Safety
+///
+/// `text` is null or terminated.
+unsafe fn bytes<'a>(text: *const c_char) -> &'a [u8] {
+    if text.is_null() {
+        return &[];
+    }
+    // SAFETY: By the caller.
+    unsafe { CStr::from_char_ptr(text) }.to_bytes()
+}
+
+/// See the header.
+///
+/// # Safety
+///
+/// `provider` is registered and `desc` is null or points to `size` bytes.
+#[no_mangle]
+unsafe extern "C" fn zernel_gpu_added(
+    provider: *mut raw::zernel_provider,
+    desc: *const raw::zernel_gpu_desc,
+) -> c_int {
+    from_result(|| {
+        const FIRST_SIZE: usize = 40;
+        static_assert!(size_of::<raw::zernel_gpu_desc>() == FIRST_SIZE);
+        // SAFETY: By the caller.
+        if desc.is_null() || (unsafe { (*desc).size } as usize) < FIRST_SIZE {
+            return Err(EINVAL);
+        }
+        // SAFETY: At least as long, by the check.
+        let desc = unsafe { *desc };
+        if desc.reserved != 0 {
+            return Err(EINVAL);
+        }
+        let description = GpuDescription {
+            handle: gpu::Handle(desc.handle),
+            min: Us(desc.min_timeslice_us),
+            max: Us(desc.max_timeslice_us),
+            // SAFETY: By the caller.
+            name: unsafe { bytes(desc.name) },
+            // SAFETY: By the caller.
+            bus: unsafe { bytes(desc.bus) },
+        };
+        // SAFETY: By the caller.
+        provider::gpu_added(unsafe { borrow(provider) }, &description)?;
+        Ok(0)
+    })
+}
+
+/// See the header.
+///
+/// # Safety
+///
+/// `provider` is registered.
+#[no_mangle]
+unsafe extern "C" fn zernel_gpu_removed(provider: *mut raw::zernel_provider, gpu: u64) {
+    // SAFETY: By the caller.
+    let provider = unsafe { borrow(provider) };
+    provider::gpu_removed(&provider, gpu::Handle(gpu));
+}
+
+/// See the header.
+///
+/// # Safety
+///
+/// `provider` is registered, `desc` is null or points to `size` bytes, and its pids are valid.
+#[no_mangle]
+unsafe extern "C" fn zernel_tsg_added(
+    provider: *mut raw::zernel_provider,
+    gpu: u64,
+    desc: *const raw::zernel_tsg_desc,
+) -> c_int {
+    from_result(|| {
+        const FIRST_SIZE: usize = 48;
+        static_assert!(size_of::<raw::zernel_tsg_desc>() == FIRST_SIZE);
+        // SAFETY: By the caller.
+        if desc.is_null() || (unsafe { (*desc).size } as usize) < FIRST_SIZE {
+            return Err(EINVAL);
+        }
+        // SAFETY: At least as long, by the check.
+        let desc = unsafe { *desc };
+        if desc.flags & !raw::ZERNEL_TSG_DESC_COMPUTE != 0 {
+            return Err(EINVAL);
+        }
+        // SAFETY: By the caller.
+        let process = unsafe { Pid::share(desc.process.cast()) }.ok_or(EINVAL)?;
+        // SAFETY: By the caller.
+        let thread = unsafe { Pid::share(desc.thread.cast()) }.ok_or(EINVAL)?;
+        let owner = process
+            .owner(Scope::Process)
+            .or_else(|_| thread.owner(Scope::Thread))
+            .map_err(|_| EINVAL)?;
+        let comm = thread.owner(Scope::Thread).map_or(owner.comm, |o| o.comm);
+        let description = TsgDescription {
+            handle: desc.handle,
+            compute: desc.flags & raw::ZERNEL_TSG_DESC_COMPUTE != 0,
+            hw_tsg: desc.hw_tsg,
+            engine: desc.engine,
+            runlist: desc.runlist,
+            channels: desc.channels,
+            process,
+            thread,
+            uid: owner.uid,
+            comm,
+        };
+        // SAFETY: By the caller.
+        let provider = unsafe { borrow(provider) };
+        provider::tsg_added(&provider, gpu::Handle(gpu), description)?;
+        Ok(0)
+    })
+}
+
+/// See the header.
+///
+/// # Safety
+///
+/// `provider` is registered.
+#[no_mangle]
+unsafe extern "C" fn zernel_tsg_removed(provider: *mut raw::zernel_provider, gpu: u64, tsg: u64) {
+    // SAFETY: By the caller.
+    let provider = unsafe { borrow(provider) };
+    provider::tsg_removed(&provider, gpu::Handle(gpu), tsg);
+}

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Module parameters.
+
+use kernel::{
+    prelude::*,
+    str::CStr, //
+};
+
+/// As the C side has them.
+#[repr(C)]
+struct Raw {
+    preset: *const c_char,
+    gpus: c_uint,
+    copy_engines: c_uint,
+    max_tsgs: c_uint,
+    word_poll_us: c_uint,
+    user_contexts: c_uint,
+    user_items: c_uint,
+    operation_percent: c_uint,
+}
+
+extern "C" {
+    fn zernel_sim_helper_params(params: *mut Raw);
+}
+
+/// The parameters as given; not checked.
+pub(crate) struct Params {
+    /// Name of what the GPUs are like.
+    pub(crate) preset: &'static str,
+    /// GPUs.
+    pub(crate) gpus: u32,
+    /// Copy engines of each.
+    pub(crate) copy_engines: u32,
+    /// TSGs of each.
+    pub(crate) max_tsgs: u32,
+    /// Interval at which words are looked at, in µs.
+    pub(crate) word_poll_us: u32,
+    /// Contexts of a user.
+    pub(crate) user_contexts: u32,
+    /// Queued items of a user.
+    pub(crate) user_items: u32,
+    /// Cost of provider operations, in percent.
+    pub(crate) operation_percent: u32,
+}
+
+impl Params {
+    /// Reads them.
+    pub(crate) fn get() -> Result<Self> {
+        let mut raw = Raw {
+            preset: core::ptr::null(),
+            gpus: 0,
+            copy_engines: 0,
+            max_tsgs: 0,
+            word_poll_us: 0,
+            user_contexts: 0,
+            user_items: 0,
+            operation_percent: 0,
+        };
+        // SAFETY: `raw` has the layout that the C side writes.
+        unsafe { zernel_sim_helper_params(&mut raw) };
+        if raw.preset.is_null() {
+            return Err(EINVAL);
+        }
+        // SAFETY: Terminated, and never changed after the module was loaded: the file in sysfs is
+        // read-only.
+        let preset = unsafe { CStr::from_char_ptr(raw.preset) };
+        Ok(Self {
+            preset: preset.to_str().map_err(|_| EINVAL)?.trim(),
+            gpus: raw.gpus,
+            copy_engines: raw.copy_engines,
+            max_tsgs: raw.max_tsgs,
+            word_poll_us: raw.word_poll_us,
+            user_contexts: raw.user_contexts,
+            user_items: raw.user_items,
+            operation_percent: raw.operation_percent,
+        })
+    }
+}

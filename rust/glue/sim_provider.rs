@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The provider ABI of `zernel.ko`, from the side of a provider.
+
+use super::{
+    module::this_module,
+    sim_task::Pid, //
+};
+use kernel::{
+    error::{
+        from_err_ptr,
+        from_result,
+        to_result, //
+    },
+    prelude::*,
+    sync::Arc, //
+};
+
+#[allow(dead_code, missing_docs, non_camel_case_types, non_upper_case_globals, clippy::all)]
+mod raw {
+    include!(env!("ZERNEL_PROVIDER_RS"));
+}
+
+extern "C" {
+    fn zernel_provider_register(
+        ops: *const raw::zernel_provider_ops,
+        private: *mut c_void,
+    ) -> *mut raw::zernel_provider;
+    fn zernel_provider_unregister(provider: *mut raw::zernel_provider);
+    fn zernel_gpu_added(
+        provider: *mut raw::zernel_provider,
+        desc: *const raw::zernel_gpu_desc,
+    ) -> c_int;
+    fn zernel_tsg_added(
+        provider: *mut raw::zernel_provider,
+        gpu: u64,
+        desc: *const raw::zernel_tsg_desc,
+    ) -> c_int;
+    fn zernel_tsg_removed(provider: *mut raw::zernel_provider, gpu: u64, tsg: u64);
+}
+
+/// What `zernel.ko` asks of a provider. Errors as in the header.
+pub(crate) trait Provider: Send + Sync + 'static {
+    /// Name, at most 15 bytes.
+    const NAME: &'static CStr;
+    /// Gives a TSG a time slice in µs.
+    fn set_timeslice(&self, gpu: u64, tsg: u64, us: u32) -> Result;
+    /// The time slice of a TSG in µs.
+    fn timeslice(&self, gpu: u64, tsg: u64) -> Result<u32>;
+    /// Gives a TSG an interleave level, 0 to 2.
+    fn set_interleave(&self, gpu: u64, tsg: u64, level: u32) -> Result;
+    /// The interleave level of a TSG.
+    fn interleave(&self, gpu: u64, tsg: u64) -> Result<u32>;
+    /// Takes the engine away from a TSG.
+    fn preempt(&self, gpu: u64, tsg: u64, timeout_us: u32) -> Result;
+    /// Lets a TSG run, or not.
+    fn set_enabled(&self, gpu: u64, tsg: u64, enabled: bool) -> Result;
+    /// For how long the compute engine was busy, and since when the GPU has been there, in ns.
+    fn load(&self, gpu: u64) -> Result<(u64, u64)>;
+}
+
+/// A GPU, to be reported.
+pub(crate) struct Gpu<'a> {
+    /// Handle.
+    pub(crate) handle: u64,
+    /// Shortest time slice in µs.
+    pub(crate) min_us: u32,
+    /// Longest time slice in µs.
+    pub(crate) max_us: u32,
+    /// Product.
+    pub(crate) name: &'a CStr,
+    /// Address.
+    pub(crate) bus: &'a CStr,
+}
+
+/// A TSG, to be reported.
+pub(crate) struct Tsg<'a> {
+    /// Handle.
+    pub(crate) handle: u64,
+    /// Whether it computes.
+    pub(crate) compute: bool,
+    /// Place on the GPU, for people.
+    pub(crate) place: u32,
+    /// Engine type.
+    pub(crate) engine_type: u32,
+    /// Engine number.
+    pub(crate) engine: u32,
+    /// Channels.
+    pub(crate) channels: u32,
+    /// Owner.
+    pub(crate) process: &'a Pid,
+    /// Thread that made it.
+    pub(crate) thread: &'a Pid,
+}
+
+/// The C functions of `P`.
+struct Table<P>(core::marker::PhantomData<P>);
+
+/// Calls `f` with the provider behind `private`.
+///
+/// # Safety
+///
+/// `private` is what was registered, and the provider is still registered.
+unsafe fn call<P: Provider>(private: *mut c_void, f: impl FnOnce(&P) -> Result) -> c_int {
+    // SAFETY: By the caller: the registration holds an `Arc`.
+    let provider = unsafe { &*private.cast::<P>() };
+    from_result(|| f(provider).map(|()| 0))
+}
+
+impl<P: Provider> Table<P> {
+    const OPS: raw::zernel_provider_ops = raw::zernel_provider_ops {
+        size: size_of::<raw::zernel_provider_ops>() as u32,
+        abi: raw::ZERNEL_PROVIDER_ABI,
+        owner: this_module().cast(),
+        name: kernel::str::as_char_ptr_in_const_context(P::NAME).cast(),
+        replay: None,
+        set_timeslice: Some(Self::set_timeslice),
+        get_timeslice: Some(Self::get_timeslice),
+        set_interleave: Some(Self::set_interleave),
+        get_interleave: Some(Self::get_interleave),
+        preempt: Some(Self::preempt),
+        set_enabled: Some(Self::set_enabled),
+        query_load: Some(Self::query_load),
+    };
+
+    /// # Safety
+    ///
+    /// As [`call`].
+    unsafe extern "C" fn set_timeslice(private: *mut c_void, gpu: u64, tsg: u64, us: u32) -> c_int {
+        // SAFETY: By the caller.
+        unsafe { call(private, |provider: &P| provider.set_timeslice(gpu, tsg, us)) }
+    }
+
+    /// # Safety
+    ///
+    /// As [`call`]; `us` is valid for writes.
+    unsafe extern "C" fn get_timeslice(
+        private: *mut c_void,
+        gpu: u64,
+        tsg: u64,
+        us: *mut u32,
+    ) -> c_int {
+        // SAFETY: By the caller.
+        unsafe {
+            call(private, |provider: &P| {
+                us.write(provider.timeslice(gpu, tsg)?);
+                Ok(())
+            })
+        }
+    }
+
+    /// # Safety
+    ///
+    /// As [`call`].
+    unsafe extern "C" fn set_interleave(
+        private: *mut c_void,
+        gpu: u64,
+        tsg: u64,
+        level: u32,
+    ) -> c_int {
+        // SAFETY: By the caller.
+        unsafe { call(private, |provider: &P| provider.set_interleave(gpu, tsg, level)) }
+    }
+
+    /// # Safety
+    ///
+    /// As [`call`]; `level` is valid for writes.
+    unsafe extern "C" fn get_interleave(
+        private: *mut c_void,
+        gpu: u64,
+        tsg: u64,
+        level: *mut u32,
+    ) -> c_int {
+        // SAFETY: By the caller.
+        unsafe {
+            call(private, |provider: &P| {
+                level.write(provider.interleave(gpu, tsg)?);
+                Ok(())
+            })
+        }
+    }
+
+    /// # Safety
+    ///
+    /// As [`call`].
+    unsafe extern "C" fn preempt(
+        private: *mut c_void,
+        gpu: u64,
+        tsg: u64,
+        timeout_us: u32,
+    ) -> c_int {
+        // SAFETY: By the caller.
+        unsafe { call(private, |provider: &P| provider.preempt(gpu, tsg, timeout_us)) }
+    }
+
+    /// # Safety
+    ///
+    /// As [`call`].
+    unsafe extern "C" fn set_enabled(
+        private: *mut c_void,
+        gpu: u64,
+        tsg: u64,
+        enabled: bool,
+    ) -> c_int {
+        // SAFETY: By the caller.
+        unsafe { call(private, |provider: &P| provider.set_enabled(gpu, tsg, enabled)) }
+    }
+
+    /// # Safety
+    ///
+    /// As [`call`]; `load` is valid and tells its size.
+    unsafe extern "C" fn query_load(
+        private: *mut c_void,
+        gpu: u64,
+        load: *mut raw::zernel_gpu_load,
+    ) -> c_int {
+        // SAFETY: By the caller.
+        unsafe {
+            call(private, |provider: &P| {
+                if ((*load).size as usize) < size_of::<raw::zernel_gpu_load>() {
+                    return Err(EINVAL);
+                }
+                let (busy, elapsed) = provider.load(gpu)?;
+                (*load).busy_ns = busy;
+                (*load).elapsed_ns = elapsed;
+                Ok(())
+            })
+        }
+    }
+}
+
+/// A provider that `zernel.ko` knows.
+///
+/// # Invariants
+///
+/// `provider` is registered until this is dropped, with `inner` as its private data.
+pub(crate) struct Registration<P: Provider> {
+    provider: *mut raw::zernel_provider,
+    inner: Arc<P>,
+}
+
+// SAFETY: The functions of `zernel.ko` may be called from any thread in process context.
+unsafe impl<P: Provider> Send for Registration<P> {}
+// SAFETY: As above.
+unsafe impl<P: Provider> Sync for Registration<P> {}
+
+impl<P: Provider> Registration<P> {
+    /// Registers a provider without GPUs.
+    pub(crate) fn new(inner: Arc<P>) -> Result<Self> {
+        let private = core::ptr::from_ref::<P>(&inner).cast_mut().cast();
+        // SAFETY: The table is static; `inner` stays until the provider is unregistered.
+        let provider =
+            from_err_ptr(unsafe { zernel_provider_register(const { &Table::<P>::OPS }, private) })?;
+        // INVARIANT: Just registered.
+        Ok(Self { provider, inner })
+    }
+
+    /// The provider.
+    pub(crate) fn inner(&self) -> &Arc<P> {
+        &self.inner
+    }
+
+    /// Reports a GPU.
+    pub(crate) fn gpu_added(&self, gpu: &Gpu<'_>) -> Result {
+        let desc = raw::zernel_gpu_desc {
+            size: size_of::<raw::zernel_gpu_desc>() as u32,
+            min_timeslice_us: gpu.min_us,
+            max_timeslice_us: gpu.max_us,
+            reserved: 0,
+            handle: gpu.handle,
+            name: gpu.name.as_char_ptr().cast(),
+            bus: gpu.bus.as_char_ptr().cast(),
+        };
+        // SAFETY: Registered by the type invariant.
+        to_result(unsafe { zernel_gpu_added(self.provider, &desc) })
+    }
+
+    /// Reports a TSG.
+    pub(crate) fn tsg_added(&self, gpu: u64, tsg: &Tsg<'_>) -> Result {
+        let desc = raw::zernel_tsg_desc {
+            size: size_of::<raw::zernel_tsg_desc>() as u32,
+            flags: if tsg.compute { raw::ZERNEL_TSG_DESC_COMPUTE } else { 0 },
+            handle: tsg.handle,
+            hw_tsg: tsg.place,
+            engine: tsg.engine_type,
+            runlist: tsg.engine,
+            channels: tsg.channels,
+            process: tsg.process.as_ptr().cast(),
+            thread: tsg.thread.as_ptr().cast(),
+        };
+        // SAFETY: Registered by the type invariant; the pids are valid while borrowed.
+        to_result(unsafe { zernel_tsg_added(self.provider, gpu, &desc) })
+    }
+
+    /// Reports that a TSG is gone.
+    pub(crate) fn tsg_removed(&self, gpu: u64, tsg: u64) {
+        // SAFETY: Registered by the type invariant.
+        unsafe { zernel_tsg_removed(self.provider, gpu, tsg) };
+    }
+}
+
+impl<P: Provider> Drop for Registration<P> {
+    fn drop(&mut self) {
+        // SAFETY: Registered by the type invariant; nobody reports through a registration that
+        // is being dropped.
+        unsafe { zernel_provider_unregister(self.provider) };
+    }
+}

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Tracepoints, declared in `rust/helpers/zernel_trace.h`.
+//!
+//! `kernel::tracepoint::declare_trace!` looks in `kernel::bindings`, which a module outside the
+//! tree cannot extend, so the two symbols of each tracepoint are declared here.
+
+use kernel::{
+    bindings,
+    macros::paste,
+    prelude::*, //
+};
+
+macro_rules! tracepoints {
+    ($($(#[$doc:meta])* fn $name:ident($($argument:ident: $type:ty),*);)*) => {$(
+        paste! {
+            extern "C" {
+                static [<__tracepoint_ $name>]: bindings::tracepoint;
+                fn [<rust_do_trace_ $name>]($($argument: $type),*);
+            }
+
+            $(#[$doc])*
+            #[inline]
+            pub(crate) fn $name($($argument: $type),*) {
+                // SAFETY: The key is defined by rust/helpers/zernel.c.
+                let on = unsafe {
+                    kernel::jump_label::static_branch_unlikely!(
+                        [<__tracepoint_ $name>],
+                        bindings::tracepoint,
+                        key
+                    )
+                };
+                if on {
+                    // SAFETY: Takes plain values, from any context.
+                    unsafe { [<rust_do_trace_ $name>]($($argument),*) };
+                }
+            }
+        }
+    )*};
+}
+
+tracepoints! {
+    /// A provider reported a GPU.
+    fn gpu_added(gpu: u64);
+    /// A GPU is gone.
+    fn gpu_removed(gpu: u64);
+    /// A provider reported a TSG.
+    fn tsg_added(gpu: u64, tsg: u64, pid: c_int);
+    /// A TSG is gone.
+    fn tsg_removed(gpu: u64, tsg: u64, pid: c_int);
+    /// A request to set a class was decided.
+    fn class_set(target: u32, id: u64, level: c_int, error: c_int);
+    /// A request to clear a class was decided.
+    fn class_cleared(target: u32, id: u64, level: c_int, error: c_int);
+    /// An assignment ended with its target.
+    fn class_expired(target: u32, id: u64, level: c_int, error: c_int);
+    /// The level in force of a TSG changed.
+    fn class_changed(tsg: u64, level: c_int, source: u32);
+    /// A provider took the settings of a TSG.
+    fn slice_applied(gpu: u64, tsg: u64, timeslice_us: u32, error: c_int);
+    /// A provider asked to be called again.
+    fn slice_retried(gpu: u64, tsg: u64, timeslice_us: u32, error: c_int);
+    /// A provider refused the settings of a TSG for good.
+    fn slice_failed(gpu: u64, tsg: u64, timeslice_us: u32, error: c_int);
+}

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Mirror of `include/uapi/linux/zernel.h`, made from it by bindgen at build time.
+
+#[allow(dead_code, missing_docs, non_camel_case_types, unreachable_pub, clippy::all)]
+mod raw {
+    include!(env!("ZERNEL_UAPI_RS"));
+}
+pub(crate) use raw::*;
+
+super::abi::abi! {
+    zernel_version = 32;
+    zernel_list = 32;
+    zernel_gpu_info = 128;
+    zernel_tsg_info = 120;
+    zernel_class = 32;
+    zernel_stats = 120;
+    zernel_event = 72;
+}

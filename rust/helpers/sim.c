@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: GPL-2.0
+/* C side of zernel_sim.ko: module parameters and helpers of rust/glue/sim_*.rs. */
+
+#include <linux/eventfd.h>
+#include <linux/hrtimer.h>
+#include <linux/module.h>
+#include <linux/perf_event.h>
+#include <linux/pid.h>
+#include <linux/sched.h>
+#include <linux/spinlock.h>
+
+#include "sim_helpers.h"
+
+static unsigned int gpus = 1;
+module_param(gpus, uint, 0444);
+MODULE_PARM_DESC(gpus, "Number of GPUs, 1 to 64 (default 1)");
+
+static char *preset = "a100";
+module_param(preset, charp, 0444);
+MODULE_PARM_DESC(preset, "What the GPUs are like: a100, h100, h200, l4, rtx4090 (default a100)");
+
+static unsigned int copy_engines = 2;
+module_param(copy_engines, uint, 0444);
+MODULE_PARM_DESC(copy_engines, "Copy engines of each GPU, 0 to 8 (default 2)");
+
+static unsigned int max_tsgs = 1024;
+module_param(max_tsgs, uint, 0444);
+MODULE_PARM_DESC(max_tsgs, "TSGs of each GPU at once, 1 to 4096 (default 1024)");
+
+static unsigned int word_poll_us = 20;
+module_param(word_poll_us, uint, 0444);
+MODULE_PARM_DESC(word_poll_us,
+		 "Interval in us at which stores to semaphore words are noticed, 1 to 1000000 (default 20)");
+
+static unsigned int user_contexts = 256;
+module_param(user_contexts, uint, 0444);
+MODULE_PARM_DESC(user_contexts, "Contexts of one user, 1 to 262144 (default 256)");
+
+static unsigned int user_items = 16384;
+module_param(user_items, uint, 0444);
+MODULE_PARM_DESC(user_items, "Queued items of one user, 1 to 16777216 (default 16384)");
+
+static unsigned int operation_percent = 100;
+module_param(operation_percent, uint, 0444);
+MODULE_PARM_DESC(operation_percent,
+		 "Cost of provider operations in percent of the published one, 0 to 10000 (default 100)");
+
+void zernel_sim_helper_params(struct zernel_sim_params *params)
+{
+	params->preset = preset;
+	params->gpus = gpus;
+	params->copy_engines = copy_engines;
+	params->max_tsgs = max_tsgs;
+	params->word_poll_us = word_poll_us;
+	params->user_contexts = user_contexts;
+	params->user_items = user_items;
+	params->operation_percent = operation_percent;
+}
+
+void zernel_sim_helper_lock_init(spinlock_t *lock, const char *name, struct lock_class_key *key)
+{
+#ifdef CONFIG_DEBUG_SPINLOCK
+	__raw_spin_lock_init(spinlock_check(lock), name, key, LD_WAIT_CONFIG);
+#else
+	spin_lock_init(lock);
+#endif
+}
+
+unsigned long zernel_sim_helper_lock(spinlock_t *lock)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(lock, flags);
+	return flags;
+}
+
+bool zernel_sim_helper_trylock(spinlock_t *lock, unsigned long *flags)
+{
+	return spin_trylock_irqsave(lock, *flags);
+}
+
+void zernel_sim_helper_unlock(spinlock_t *lock, unsigned long flags)
+{
+	spin_unlock_irqrestore(lock, flags);
+}
+
+void zernel_sim_helper_assert_held(spinlock_t *lock)
+{
+	lockdep_assert_held(lock);
+}
+
+struct pid *zernel_sim_helper_current_pid(bool process)
+{
+	return get_task_pid(current, process ? PIDTYPE_TGID : PIDTYPE_PID);
+}
+
+pid_t zernel_sim_helper_pid_global(struct pid *pid)
+{
+	return pid_nr(pid);
+}
+
+bool zernel_sim_helper_pid_alive(struct pid *pid, bool process)
+{
+	return pid_has_task(pid, process ? PIDTYPE_TGID : PIDTYPE_PID);
+}
+
+bool zernel_sim_helper_perfmon_capable(void)
+{
+	return perfmon_capable();
+}

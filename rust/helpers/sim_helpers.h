@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* C side of rust/glue/sim_*.rs: what Rust cannot reach. */
+#ifndef ZERNEL_SIM_HELPERS_H
+#define ZERNEL_SIM_HELPERS_H
+
+#include <linux/spinlock_types.h>
+#include <linux/types.h>
+
+struct lock_class_key;
+struct pid;
+
+/* As given; not checked. */
+struct zernel_sim_params {
+	const char *preset;
+	unsigned int gpus;
+	unsigned int copy_engines;
+	unsigned int max_tsgs;
+	unsigned int word_poll_us;
+	unsigned int user_contexts;
+	unsigned int user_items;
+	unsigned int operation_percent;
+};
+
+void zernel_sim_helper_params(struct zernel_sim_params *params);
+
+/* A spinlock that keeps interrupts off while it is held. */
+void zernel_sim_helper_lock_init(spinlock_t *lock, const char *name, struct lock_class_key *key);
+unsigned long zernel_sim_helper_lock(spinlock_t *lock);
+bool zernel_sim_helper_trylock(spinlock_t *lock, unsigned long *flags);
+void zernel_sim_helper_unlock(spinlock_t *lock, unsigned long flags);
+void zernel_sim_helper_assert_held(spinlock_t *lock);
+
+/* The caller. */
+struct pid *zernel_sim_helper_current_pid(bool process);
+pid_t zernel_sim_helper_pid_global(struct pid *pid);
+bool zernel_sim_helper_pid_alive(struct pid *pid, bool process);
+bool zernel_sim_helper_perfmon_capable(void);
+
+#endif /* ZERNEL_SIM_HELPERS_H */

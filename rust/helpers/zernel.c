@@ -1,0 +1,346 @@
+// SPDX-License-Identifier: GPL-2.0
+/* C side of zernel.ko: exports, tracepoints and helpers of rust/glue/. */
+
+#include <linux/cgroup.h>
+#include <linux/cred.h>
+#include <linux/file.h>
+#include <linux/fs.h>
+#include <linux/magic.h>
+#include <linux/module.h>
+#include <linux/perf_event.h>
+#include <linux/pid.h>
+#include <linux/pid_namespace.h>
+#include <linux/sched/signal.h>
+#include <linux/sched/task.h>
+#include <linux/tracepoint.h>
+#include <linux/uidgid.h>
+#include <linux/user_namespace.h>
+#include <linux/zernel_provider.h>
+#include <trace/events/cgroup.h>
+
+#include "zernel_helpers.h"
+
+#define CREATE_TRACE_POINTS
+#define CREATE_RUST_TRACE_POINTS
+#include "zernel_trace.h"
+
+/* Defined in rust/glue/provider.rs. */
+EXPORT_SYMBOL_GPL(zernel_provider_register);
+EXPORT_SYMBOL_GPL(zernel_provider_unregister);
+EXPORT_SYMBOL_GPL(zernel_gpu_added);
+EXPORT_SYMBOL_GPL(zernel_gpu_removed);
+EXPORT_SYMBOL_GPL(zernel_tsg_added);
+EXPORT_SYMBOL_GPL(zernel_tsg_removed);
+
+static enum pid_type pid_type(bool process)
+{
+	return process ? PIDTYPE_TGID : PIDTYPE_PID;
+}
+
+void zernel_helper_get_pid(struct pid *pid)
+{
+	get_pid(pid);
+}
+
+struct pid *zernel_helper_current_pid(bool process)
+{
+	return get_task_pid(current, pid_type(process));
+}
+
+struct pid *zernel_helper_process_of(struct pid *thread)
+{
+	struct task_struct *task;
+	struct pid *process = NULL;
+
+	rcu_read_lock();
+	task = pid_task(thread, PIDTYPE_PID);
+	if (task)
+		process = get_pid(task_tgid(task));
+	rcu_read_unlock();
+	return process;
+}
+
+/*
+ * pidfd_pid() is not exported; this is what it does, told by the magic number
+ * of the file system instead of by its file operations.
+ */
+struct pid *zernel_helper_pid_from_fd(int fd)
+{
+	struct file *file = fget(fd);
+	struct pid *pid = NULL;
+
+	if (!file)
+		return NULL;
+	if (file_inode(file)->i_sb->s_magic == PID_FS_MAGIC)
+		pid = get_pid(file_inode(file)->i_private);
+	fput(file);
+	return pid;
+}
+
+/* As pidfd_poll() tells it: a leader lives on while other threads do. */
+bool zernel_helper_pid_alive(struct pid *pid, bool process)
+{
+	struct task_struct *task;
+	bool alive;
+
+	rcu_read_lock();
+	task = pid_task(pid, pid_type(process));
+	alive = task && (!READ_ONCE(task->exit_state) || delay_group_leader(task));
+	rcu_read_unlock();
+	return alive;
+}
+
+int zernel_helper_task_of(struct pid *pid, bool process, u32 *uid, char *comm)
+{
+	struct task_struct *task;
+	int ret = -ESRCH;
+
+	rcu_read_lock();
+	task = pid_task(pid, pid_type(process));
+	if (task) {
+		*uid = __kuid_val(task_uid(task));
+		strscpy_pad(comm, task->comm, TASK_COMM_LEN);
+		ret = 0;
+	}
+	rcu_read_unlock();
+	return ret;
+}
+
+/* The rule of sched_setscheduler(2). */
+bool zernel_helper_same_owner(struct pid *pid, bool process)
+{
+	const struct cred *cred = current_cred(), *theirs;
+	struct task_struct *task;
+	bool same = false;
+
+	rcu_read_lock();
+	task = pid_task(pid, pid_type(process));
+	if (task) {
+		theirs = __task_cred(task);
+		same = uid_eq(cred->euid, theirs->euid) || uid_eq(cred->euid, theirs->uid);
+	}
+	rcu_read_unlock();
+	return same;
+}
+
+struct pid_namespace *zernel_helper_get_pid_ns(void)
+{
+	return get_pid_ns(task_active_pid_ns(current));
+}
+
+const struct cred *zernel_helper_get_cred(void)
+{
+	return get_current_cred();
+}
+
+void zernel_helper_put_cred(const struct cred *cred)
+{
+	put_cred(cred);
+}
+
+u32 zernel_helper_uid_seen(const struct cred *cred, u32 uid)
+{
+	return from_kuid_munged(cred->user_ns, KUIDT_INIT(uid));
+}
+
+u32 zernel_helper_euid(void)
+{
+	return __kuid_val(current_euid());
+}
+
+bool zernel_helper_perfmon_capable(void)
+{
+	return perfmon_capable();
+}
+
+bool zernel_helper_nice_capable(void)
+{
+	return capable(CAP_SYS_NICE);
+}
+
+bool zernel_helper_in_group(u32 gid)
+{
+	return in_egroup_p(KGIDT_INIT(gid));
+}
+
+void zernel_helper_watch_init(struct wait_queue_entry *entry, wait_queue_func_t func)
+{
+	init_waitqueue_func_entry(entry, func);
+}
+
+void zernel_helper_watch_add(struct pid *pid, struct wait_queue_entry *entry)
+{
+	add_wait_queue(&pid->wait_pidfd, entry);
+}
+
+void zernel_helper_watch_del(struct pid *pid, struct wait_queue_entry *entry)
+{
+	remove_wait_queue(&pid->wait_pidfd, entry);
+}
+
+struct workqueue_struct *zernel_helper_wq_create(void)
+{
+	return alloc_workqueue("zernel", WQ_UNBOUND | WQ_HIGHPRI | WQ_MEM_RECLAIM, 0);
+}
+
+void zernel_helper_work_init(struct delayed_work *work, work_func_t func)
+{
+	INIT_DELAYED_WORK(work, func);
+}
+
+#ifdef CONFIG_CGROUPS
+struct cgroup *zernel_helper_cgroup_from_fd(int fd, u32 *owner)
+{
+	struct cgroup *cgrp = cgroup_get_from_fd(fd);
+	struct file *file;
+
+	if (IS_ERR(cgrp))
+		return cgrp;
+	/* The directory's owner is who the cgroup is delegated to. */
+	file = fget_raw(fd);
+	if (!file) {
+		cgroup_put(cgrp);
+		return ERR_PTR(-EBADF);
+	}
+	*owner = __kuid_val(file_inode(file)->i_uid);
+	fput(file);
+	return cgrp;
+}
+
+struct cgroup *zernel_helper_cgroup_of(struct pid *process)
+{
+	struct task_struct *task;
+	struct cgroup *cgrp = NULL;
+
+	rcu_read_lock();
+	task = pid_task(process, PIDTYPE_TGID);
+	if (task) {
+		do {
+			cgrp = task_dfl_cgroup(task);
+		} while (!cgroup_tryget(cgrp));
+	}
+	rcu_read_unlock();
+	return cgrp;
+}
+
+struct cgroup *zernel_helper_cgroup_parent(struct cgroup *cgrp)
+{
+	return cgroup_parent(cgrp);
+}
+
+u64 zernel_helper_cgroup_id(struct cgroup *cgrp)
+{
+	return cgroup_id(cgrp);
+}
+
+bool zernel_helper_cgroup_dead(struct cgroup *cgrp)
+{
+	return cgroup_is_dead(cgrp);
+}
+
+void zernel_helper_cgroup_put(struct cgroup *cgrp)
+{
+	cgroup_put(cgrp);
+}
+
+static void probe_attach(void *data, struct cgroup *dst, const char *path,
+			 struct task_struct *task, bool threadgroup)
+{
+	zernel_rust_cgroup_changed(data);
+}
+
+static void probe_rmdir(void *data, struct cgroup *cgrp, const char *path)
+{
+	zernel_rust_cgroup_changed(data);
+}
+
+static struct {
+	const char *name;
+	void *probe;
+	struct tracepoint *tp;
+} cgroup_hooks[] = {
+	{ "cgroup_attach_task", probe_attach },
+	{ "cgroup_transfer_tasks", probe_attach },
+	{ "cgroup_rmdir", probe_rmdir },
+};
+
+static void *cgroup_hook_data;
+
+static void find_cgroup_hook(struct tracepoint *tp, void *priv)
+{
+	for (int i = 0; i < ARRAY_SIZE(cgroup_hooks); i++)
+		if (!strcmp(tp->name, cgroup_hooks[i].name))
+			cgroup_hooks[i].tp = tp;
+}
+
+int zernel_helper_cgroup_hooks_add(void *data)
+{
+	int i, ret;
+
+	cgroup_hook_data = data;
+	check_trace_callback_type_cgroup_attach_task(probe_attach);
+	check_trace_callback_type_cgroup_transfer_tasks(probe_attach);
+	check_trace_callback_type_cgroup_rmdir(probe_rmdir);
+	for_each_kernel_tracepoint(find_cgroup_hook, NULL);
+	for (i = 0; i < ARRAY_SIZE(cgroup_hooks); i++) {
+		ret = -ENOENT;
+		if (cgroup_hooks[i].tp)
+			ret = tracepoint_probe_register(cgroup_hooks[i].tp,
+							cgroup_hooks[i].probe, cgroup_hook_data);
+		if (ret)
+			goto undo;
+	}
+	return 0;
+
+undo:
+	while (i--)
+		tracepoint_probe_unregister(cgroup_hooks[i].tp, cgroup_hooks[i].probe, cgroup_hook_data);
+	tracepoint_synchronize_unregister();
+	return ret;
+}
+
+void zernel_helper_cgroup_hooks_del(void)
+{
+	for (int i = 0; i < ARRAY_SIZE(cgroup_hooks); i++)
+		tracepoint_probe_unregister(cgroup_hooks[i].tp, cgroup_hooks[i].probe, cgroup_hook_data);
+	tracepoint_synchronize_unregister();
+}
+#else
+struct cgroup *zernel_helper_cgroup_from_fd(int fd, u32 *owner)
+{
+	return ERR_PTR(-EBADF);
+}
+
+struct cgroup *zernel_helper_cgroup_of(struct pid *process)
+{
+	return NULL;
+}
+
+struct cgroup *zernel_helper_cgroup_parent(struct cgroup *cgrp)
+{
+	return NULL;
+}
+
+u64 zernel_helper_cgroup_id(struct cgroup *cgrp)
+{
+	return 0;
+}
+
+bool zernel_helper_cgroup_dead(struct cgroup *cgrp)
+{
+	return true;
+}
+
+void zernel_helper_cgroup_put(struct cgroup *cgrp)
+{
+}
+
+int zernel_helper_cgroup_hooks_add(void *data)
+{
+	return 0;
+}
+
+void zernel_helper_cgroup_hooks_del(void)
+{
+}
+#endif /* CONFIG_CGROUPS */

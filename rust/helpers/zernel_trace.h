@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Tracepoints of zernel.ko: one per decision. */
+#undef TRACE_SYSTEM
+#define TRACE_SYSTEM zernel
+#undef TRACE_INCLUDE_PATH
+#define TRACE_INCLUDE_PATH .
+#undef TRACE_INCLUDE_FILE
+#define TRACE_INCLUDE_FILE zernel_trace
+
+#if !defined(_ZERNEL_TRACE_H) || defined(TRACE_HEADER_MULTI_READ)
+#define _ZERNEL_TRACE_H
+
+#include <linux/tracepoint.h>
+
+#define zernel_show_target(target)			\
+	__print_symbolic(target,			\
+			 { 0, "none" },			\
+			 { 1, "default" },		\
+			 { 2, "cgroup" },		\
+			 { 3, "process" },		\
+			 { 4, "thread" },		\
+			 { 5, "tsg" })
+
+DECLARE_EVENT_CLASS(zernel_gpu,
+	TP_PROTO(u64 gpu),
+	TP_ARGS(gpu),
+	TP_STRUCT__entry(__field(u64, gpu)),
+	TP_fast_assign(__entry->gpu = gpu;),
+	TP_printk("gpu=%llu", __entry->gpu)
+);
+
+DEFINE_EVENT(zernel_gpu, gpu_added, TP_PROTO(u64 gpu), TP_ARGS(gpu));
+DEFINE_EVENT(zernel_gpu, gpu_removed, TP_PROTO(u64 gpu), TP_ARGS(gpu));
+
+DECLARE_EVENT_CLASS(zernel_tsg,
+	TP_PROTO(u64 gpu, u64 tsg, int pid),
+	TP_ARGS(gpu, tsg, pid),
+	TP_STRUCT__entry(
+		__field(u64, gpu)
+		__field(u64, tsg)
+		__field(int, pid)
+	),
+	TP_fast_assign(
+		__entry->gpu = gpu;
+		__entry->tsg = tsg;
+		__entry->pid = pid;
+	),
+	TP_printk("gpu=%llu tsg=%llu pid=%d", __entry->gpu, __entry->tsg, __entry->pid)
+);
+
+DEFINE_EVENT(zernel_tsg, tsg_added,
+	TP_PROTO(u64 gpu, u64 tsg, int pid), TP_ARGS(gpu, tsg, pid));
+DEFINE_EVENT(zernel_tsg, tsg_removed,
+	TP_PROTO(u64 gpu, u64 tsg, int pid), TP_ARGS(gpu, tsg, pid));
+
+/* A request, granted or not: level is -1 for a clear. */
+DECLARE_EVENT_CLASS(zernel_request,
+	TP_PROTO(u32 target, u64 id, int level, int error),
+	TP_ARGS(target, id, level, error),
+	TP_STRUCT__entry(
+		__field(u32, target)
+		__field(u64, id)
+		__field(int, level)
+		__field(int, error)
+	),
+	TP_fast_assign(
+		__entry->target = target;
+		__entry->id = id;
+		__entry->level = level;
+		__entry->error = error;
+	),
+	TP_printk("target=%s id=%llu level=%d error=%d", zernel_show_target(__entry->target),
+		  __entry->id, __entry->level, __entry->error)
+);
+
+DEFINE_EVENT(zernel_request, class_set,
+	TP_PROTO(u32 target, u64 id, int level, int error), TP_ARGS(target, id, level, error));
+DEFINE_EVENT(zernel_request, class_cleared,
+	TP_PROTO(u32 target, u64 id, int level, int error), TP_ARGS(target, id, level, error));
+DEFINE_EVENT(zernel_request, class_expired,
+	TP_PROTO(u32 target, u64 id, int level, int error), TP_ARGS(target, id, level, error));
+
+/* The level in force of a TSG changed: level is -1 when it is not classed. */
+TRACE_EVENT(class_changed,
+	TP_PROTO(u64 tsg, int level, u32 source),
+	TP_ARGS(tsg, level, source),
+	TP_STRUCT__entry(
+		__field(u64, tsg)
+		__field(int, level)
+		__field(u32, source)
+	),
+	TP_fast_assign(
+		__entry->tsg = tsg;
+		__entry->level = level;
+		__entry->source = source;
+	),
+	TP_printk("tsg=%llu level=%d source=%s", __entry->tsg, __entry->level,
+		  zernel_show_target(__entry->source))
+);
+
+/* What a provider answered to the settings of a TSG. */
+DECLARE_EVENT_CLASS(zernel_slice,
+	TP_PROTO(u64 gpu, u64 tsg, u32 timeslice_us, int error),
+	TP_ARGS(gpu, tsg, timeslice_us, error),
+	TP_STRUCT__entry(
+		__field(u64, gpu)
+		__field(u64, tsg)
+		__field(u32, timeslice_us)
+		__field(int, error)
+	),
+	TP_fast_assign(
+		__entry->gpu = gpu;
+		__entry->tsg = tsg;
+		__entry->timeslice_us = timeslice_us;
+		__entry->error = error;
+	),
+	TP_printk("gpu=%llu tsg=%llu timeslice_us=%u error=%d", __entry->gpu, __entry->tsg,
+		  __entry->timeslice_us, __entry->error)
+);
+
+DEFINE_EVENT(zernel_slice, slice_applied,
+	TP_PROTO(u64 gpu, u64 tsg, u32 timeslice_us, int error),
+	TP_ARGS(gpu, tsg, timeslice_us, error));
+DEFINE_EVENT(zernel_slice, slice_retried,
+	TP_PROTO(u64 gpu, u64 tsg, u32 timeslice_us, int error),
+	TP_ARGS(gpu, tsg, timeslice_us, error));
+DEFINE_EVENT(zernel_slice, slice_failed,
+	TP_PROTO(u64 gpu, u64 tsg, u32 timeslice_us, int error),
+	TP_ARGS(gpu, tsg, timeslice_us, error));
+
+#endif /* _ZERNEL_TRACE_H */
+
+#include <trace/define_trace.h>

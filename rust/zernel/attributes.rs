@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The tunables as files under `/sys/class/misc/zernel/`.
+//!
+//! `EINVAL`: not a value of this kind; `ERANGE`: outside its range. Nothing has changed then.
+
+use crate::{
+    error::refused,
+    glue::sysfs::{
+        self,
+        Attribute, //
+    },
+    policy::{
+        level::Level,
+        tunables::{
+            Refused,
+            Tunables, //
+        },
+        units::Us,
+    },
+    registry,
+};
+use kernel::{
+    fmt::Write as _,
+    prelude::*,
+    str::Formatter, //
+};
+
+/// Level, time slice and count are shown as plain numbers, what is absent as this word.
+const NONE: &str = "none";
+
+fn read<T>(get: impl FnOnce(&Tunables) -> T) -> Result<T> {
+    registry::with(|r| get(r.tunables()))
+}
+
+fn tune(change: impl FnOnce(&mut Tunables) -> Result<(), Refused>) -> Result {
+    registry::with(|r| r.tune(change))?.map_err(refused)
+}
+
+fn number(text: &str) -> Result<u32> {
+    match text.parse::<u32>() {
+        Ok(n) => Ok(n),
+        Err(e) => Err(match e.kind() {
+            core::num::IntErrorKind::PosOverflow => ERANGE,
+            _ => EINVAL,
+        }),
+    }
+}
+
+fn show_number(out: &mut Formatter<'_>, n: u32) -> Result {
+    out.write_fmt(fmt!("{}", n))?;
+    Ok(())
+}
+
+fn show_option(out: &mut Formatter<'_>, n: Option<u32>) -> Result {
+    match n {
+        Some(n) => show_number(out, n),
+        None => {
+            out.write_str(NONE)?;
+            Ok(())
+        }
+    }
+}
+
+struct Enabled;
+
+impl Attribute for Enabled {
+    const NAME: &'static CStr = c"enabled";
+
+    fn show(out: &mut Formatter<'_>) -> Result {
+        show_number(out, read(Tunables::enabled)?.into())
+    }
+
+    fn store(text: &str) -> Result {
+        let on = match text {
+            "0" => false,
+            "1" => true,
+            _ => return Err(EINVAL),
+        };
+        tune(|t| {
+            t.set_enabled(on);
+            Ok(())
+        })
+    }
+}
+
+struct DefaultClass;
+
+impl Attribute for DefaultClass {
+    const NAME: &'static CStr = c"default_class";
+
+    fn show(out: &mut Formatter<'_>) -> Result {
+        show_option(out, read(Tunables::default_class)?.map(Level::number))
+    }
+
+    fn store(text: &str) -> Result {
+        let level = match text {
+            NONE => None,
+            "lc" => Some(Level::LC),
+            "be" => Some(Level::BE),
+            _ => Some(Level::new(number(text)?).ok_or(ERANGE)?),
+        };
+        tune(|t| {
+            t.set_default_class(level);
+            Ok(())
+        })
+    }
+}
+
+struct Timeslice<const LEVEL: usize>;
+
+impl<const LEVEL: usize> Attribute for Timeslice<LEVEL> {
+    const NAME: &'static CStr = [
+        c"level0_timeslice_us",
+        c"level1_timeslice_us",
+        c"level2_timeslice_us",
+        c"level3_timeslice_us",
+        c"level4_timeslice_us",
+        c"level5_timeslice_us",
+        c"level6_timeslice_us",
+        c"level7_timeslice_us",
+    ][LEVEL];
+
+    fn show(out: &mut Formatter<'_>) -> Result {
+        show_number(out, read(|t| t.timeslice(Level::ALL[LEVEL]))?.0)
+    }
+
+    fn store(text: &str) -> Result {
+        let slice = Us(number(text)?);
+        tune(|t| t.set_timeslice(Level::ALL[LEVEL], slice))
+    }
+}
+
+struct MinTimeslice;
+
+impl Attribute for MinTimeslice {
+    const NAME: &'static CStr = c"min_timeslice_us";
+
+    fn show(out: &mut Formatter<'_>) -> Result {
+        show_number(out, read(Tunables::min_timeslice)?.0)
+    }
+
+    fn store(text: &str) -> Result {
+        let slice = Us(number(text)?);
+        tune(|t| t.set_min_timeslice(slice))
+    }
+}
+
+struct MaxTimeslice;
+
+impl Attribute for MaxTimeslice {
+    const NAME: &'static CStr = c"max_timeslice_us";
+
+    fn show(out: &mut Formatter<'_>) -> Result {
+        show_number(out, read(Tunables::max_timeslice)?.0)
+    }
+
+    fn store(text: &str) -> Result {
+        let slice = Us(number(text)?);
+        tune(|t| t.set_max_timeslice(slice))
+    }
+}
+
+struct LcGid;
+
+impl Attribute for LcGid {
+    const NAME: &'static CStr = c"lc_gid";
+
+    fn show(out: &mut Formatter<'_>) -> Result {
+        show_option(out, read(Tunables::lc_gid)?)
+    }
+
+    fn store(text: &str) -> Result {
+        let gid = match text {
+            NONE => None,
+            // The highest number is no group: it says "unchanged" to chown(2).
+            _ => Some(number(text)?).filter(|&gid| gid != u32::MAX),
+        };
+        if gid.is_none() && text != NONE {
+            return Err(ERANGE);
+        }
+        tune(|t| {
+            t.set_lc_gid(gid);
+            Ok(())
+        })
+    }
+}
+
+struct LcAdmission;
+
+impl Attribute for LcAdmission {
+    const NAME: &'static CStr = c"lc_admission";
+
+    fn show(out: &mut Formatter<'_>) -> Result {
+        show_number(out, read(Tunables::lc_admission)?)
+    }
+
+    fn store(text: &str) -> Result {
+        let most = number(text)?;
+        tune(|t| t.set_lc_admission(most))
+    }
+}
+
+struct EventRingSize;
+
+impl Attribute for EventRingSize {
+    const NAME: &'static CStr = c"event_ring_size";
+
+    fn show(out: &mut Formatter<'_>) -> Result {
+        show_number(out, read(Tunables::ring_size)?)
+    }
+
+    fn store(text: &str) -> Result {
+        let events = number(text)?;
+        tune(|t| t.set_ring_size(events))
+    }
+}
+
+sysfs::groups! {
+    pub(crate) fn groups:
+    Enabled,
+    DefaultClass,
+    Timeslice<0>,
+    Timeslice<1>,
+    Timeslice<2>,
+    Timeslice<3>,
+    Timeslice<4>,
+    Timeslice<5>,
+    Timeslice<6>,
+    Timeslice<7>,
+    MinTimeslice,
+    MaxTimeslice,
+    LcGid,
+    LcAdmission,
+    EventRingSize,
+}

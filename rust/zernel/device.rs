@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: GPL-2.0
+//! `/dev/zernel`: open files and their calls.
+
+mod class;
+mod list;
+
+use crate::{
+    attributes,
+    glue::{
+        abi,
+        identity::Viewer,
+        miscdev::{
+            self,
+            Readiness, //
+        },
+        uapi, //
+    },
+    registry::{
+        self,
+        assignments,
+        gpu,
+        tsg, //
+    },
+    stream::Stream,
+};
+use kernel::{
+    bindings,
+    fs::{
+        File,
+        Kiocb, //
+    },
+    ioctl::{
+        _IOC_NR,
+        _IOC_SIZE,
+        _IOC_TYPE, //
+    },
+    iov::IovIterDest,
+    miscdevice::{
+        MiscDevice,
+        MiscDeviceRegistration, //
+    },
+    new_mutex,
+    prelude::*,
+    sync::{
+        poll::PollTable,
+        Arc,
+        Mutex, //
+    },
+};
+
+/// An open file.
+#[pin_data(PinnedDrop)]
+pub(crate) struct Client {
+    /// Who opened it: its stream shows what he sees.
+    viewer: Arc<Viewer>,
+    #[pin]
+    stream: Mutex<Option<Arc<Stream>>>,
+}
+
+impl Client {
+    /// The stream, which the first use starts.
+    fn stream(&self) -> Result<Arc<Stream>> {
+        let mut slot = self.stream.lock();
+        if let Some(stream) = &*slot {
+            return Ok(stream.clone());
+        }
+        let viewer = self.viewer.clone();
+        let stream = registry::with(|r| {
+            let size = r.tunables().ring_size() as usize;
+            r.streams().start(viewer, size)
+        })??;
+        *slot = Some(stream.clone());
+        Ok(stream)
+    }
+}
+
+#[pinned_drop]
+impl PinnedDrop for Client {
+    fn drop(self: Pin<&mut Self>) {
+        if let Some(stream) = self.stream.lock().take() {
+            // Without a registry there are no streams.
+            let _ = registry::with(|r| r.streams().end(&stream));
+        }
+    }
+}
+
+#[vtable]
+impl MiscDevice for Client {
+    type Ptr = Pin<KBox<Self>>;
+
+    fn open(_file: &File, _misc: &MiscDeviceRegistration<Self>) -> Result<Self::Ptr> {
+        let viewer = Arc::new(Viewer::current(), GFP_KERNEL)?;
+        KBox::pin_init(
+            pin_init!(Self {
+                viewer,
+                stream <- new_mutex!(None),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    fn read_iter(kiocb: Kiocb<'_, Self::Ptr>, iov: &mut IovIterDest<'_>) -> Result<usize> {
+        let wait = !miscdev::is_nonblocking(&kiocb);
+        kiocb.file().stream()?.read(iov, wait)
+    }
+
+    fn ioctl(_me: Pin<&Self>, _file: &File, cmd: u32, arg: usize) -> Result<isize> {
+        if _IOC_TYPE(cmd) != uapi::ZERNEL_IOC_MAGIC {
+            return Err(ENOTTY);
+        }
+        let size = _IOC_SIZE(cmd);
+        match _IOC_NR(cmd) {
+            uapi::ZERNEL_NR_VERSION => abi::write(arg, size, &version()?)?,
+            uapi::ZERNEL_NR_LIST_GPUS => list::gpus(arg, size)?,
+            uapi::ZERNEL_NR_LIST_TSGS => list::tsgs(arg, size)?,
+            uapi::ZERNEL_NR_CLASS_SET => class::set(arg, size)?,
+            uapi::ZERNEL_NR_CLASS_GET => class::get(arg, size)?,
+            uapi::ZERNEL_NR_CLASS_CLEAR => class::clear(arg, size)?,
+            uapi::ZERNEL_NR_STATS => abi::write(arg, size, &stats()?)?,
+            _ => return Err(ENOTTY),
+        }
+        Ok(0)
+    }
+}
+
+impl miscdev::Device for Client {
+    const NAME: &'static CStr = c"zernel";
+    // Everybody may lower himself; what else is allowed is decided call by call.
+    const MODE: u16 = 0o666;
+
+    fn groups() -> *mut *const bindings::attribute_group {
+        attributes::groups()
+    }
+
+    fn poll(me: Pin<&Self>, file: &File, table: PollTable<'_>) -> Readiness {
+        let Ok(stream) = me.stream() else {
+            return Readiness::Failed;
+        };
+        table.register_wait(file, stream.ready());
+        if stream.is_empty() {
+            Readiness::Idle
+        } else {
+            Readiness::Readable
+        }
+    }
+}
+
+fn version() -> Result<uapi::zernel_version> {
+    Ok(uapi::zernel_version {
+        abi: uapi::ZERNEL_ABI_VERSION,
+        levels: uapi::ZERNEL_NR_LEVELS,
+        caps: u64::from(uapi::ZERNEL_CAP_CLASSES | uapi::ZERNEL_CAP_EVENTS),
+        max_gpus: gpu::MAX,
+        max_tsgs_per_gpu: tsg::MAX_PER_GPU,
+        max_assignments: assignments::MAX,
+        enabled: registry::with(|r| r.tunables().enabled())?.into(),
+    })
+}
+
+fn stats() -> Result<uapi::zernel_stats> {
+    registry::with(|r| {
+        let counters = r.counters();
+        let (gpus, tsgs, assignments) = r.population();
+        uapi::zernel_stats {
+            tsgs_added: counters.tsgs_added,
+            tsgs_removed: counters.tsgs_removed,
+            classes_set: counters.classes_set,
+            classes_cleared: counters.classes_cleared,
+            classes_expired: counters.classes_expired,
+            denied: counters.denied,
+            coalesced: counters.coalesced,
+            applied: counters.applied,
+            retries: counters.retries,
+            errors: counters.errors,
+            dead: counters.dead,
+            events: counters.events,
+            events_dropped: counters.events_dropped,
+            gpus,
+            tsgs,
+            assignments,
+            streams: r.streams().count(),
+        }
+    })
+}

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The class of a target: set, get, clear.
+
+use crate::{
+    glue::{
+        abi,
+        cgroup::Cgroup,
+        identity::{
+            self,
+            Pid,
+            Scope,
+            Uid, //
+        },
+        uapi, //
+    },
+    policy::{
+        level::Level,
+        permit::Caller,
+        tunables::Bounds,
+        units::Us, //
+    },
+    registry::{
+        self,
+        class::{
+            Answer,
+            Asker,
+            Named, //
+        },
+        tsg,
+        Registry, //
+    },
+};
+use kernel::prelude::*;
+
+/// Gives a target a class.
+pub(super) fn set(arg: usize, size: usize) -> Result {
+    let mut class = read(arg, size)?;
+    let level = Level::new(class.level).ok_or(EINVAL)?;
+    let (named, asker) = resolve(&class)?;
+    let answer = registry::with(|r| -> Result<_> {
+        let answer = r.set_class(asker, named, level)?;
+        fill(&mut class, r, answer);
+        Ok(answer)
+    })??;
+    // The request was level `level`; what is in force may be lower.
+    class.level = answer.own.map_or(level, |own| own.level).number();
+    abi::write(arg, size, &class)
+}
+
+/// Tells the class of a target.
+pub(super) fn get(arg: usize, size: usize) -> Result {
+    let mut class = read(arg, size)?;
+    if class.level != 0 {
+        return Err(EINVAL);
+    }
+    let (named, asker) = resolve(&class)?;
+    registry::with(|r| -> Result {
+        let answer = r.get_class(asker, &named)?;
+        fill(&mut class, r, answer);
+        Ok(())
+    })??;
+    abi::write(arg, size, &class)
+}
+
+/// Takes the class of a target away.
+pub(super) fn clear(arg: usize, size: usize) -> Result {
+    let mut class = read(arg, size)?;
+    if class.level != 0 {
+        return Err(EINVAL);
+    }
+    let (named, asker) = resolve(&class)?;
+    registry::with(|r| -> Result {
+        let answer = r.clear_class(asker, &named)?;
+        fill(&mut class, r, answer);
+        Ok(())
+    })??;
+    abi::write(arg, size, &class)
+}
+
+fn read(arg: usize, size: usize) -> Result<uapi::zernel_class> {
+    let class: uapi::zernel_class = abi::read(arg, size)?;
+    let takes_pidfd = matches!(
+        class.target,
+        uapi::ZERNEL_TARGET_PROCESS | uapi::ZERNEL_TARGET_THREAD
+    );
+    let known = if takes_pidfd {
+        uapi::ZERNEL_CLASS_PIDFD
+    } else {
+        0
+    };
+    let outputs = class.effective | class.source | class.timeslice_us;
+    if class.flags & !known != 0 || outputs != 0 {
+        return Err(EINVAL);
+    }
+    Ok(class)
+}
+
+/// Finds the target and what the kernel says about the caller.
+fn resolve(class: &uapi::zernel_class) -> Result<(Named, Asker)> {
+    let uid = identity::caller_uid();
+    let (named, owner) = match class.target {
+        uapi::ZERNEL_TARGET_TSG => (Named::Tsg(tsg::Id(class.id)), false),
+        uapi::ZERNEL_TARGET_THREAD => {
+            let thread = task(class, Scope::Thread)?;
+            let process = thread.process().ok_or(ESRCH)?;
+            let owner = thread.is_callers(Scope::Thread);
+            let chain = chain_of(&process)?;
+            let named = Named::Thread {
+                thread,
+                process,
+                chain,
+            };
+            (named, owner)
+        }
+        uapi::ZERNEL_TARGET_PROCESS => {
+            let process = task(class, Scope::Process)?;
+            let owner = process.is_callers(Scope::Process);
+            let chain = chain_of(&process)?;
+            (Named::Process { process, chain }, owner)
+        }
+        uapi::ZERNEL_TARGET_CGROUP => {
+            let (cgroup, owner) = Cgroup::from_fd(class.id)?;
+            let chain = cgroup.ancestry()?;
+            let named = Named::Cgroup {
+                cgroup: Some(cgroup),
+                chain,
+            };
+            (named, owner == uid)
+        }
+        _ => return Err(EINVAL),
+    };
+    Ok((named, asker(uid, owner)?))
+}
+
+fn asker(uid: Uid, owner: bool) -> Result<Asker> {
+    let gid = registry::with(|r| r.tunables().lc_gid())?;
+    Ok(Asker {
+        uid,
+        caller: Caller {
+            owner,
+            capable: identity::caller_is_capable(),
+            member: gid.is_some_and(identity::caller_is_in_group),
+        },
+        perfmon: identity::Viewer::current().sees_all(),
+    })
+}
+
+/// The thread or process that a request names.
+fn task(class: &uapi::zernel_class, scope: Scope) -> Result<Pid> {
+    let pid = if class.flags & uapi::ZERNEL_CLASS_PIDFD != 0 {
+        Pid::from_fd(class.id)?
+    } else if class.id == 0 {
+        Pid::current(scope)?
+    } else {
+        Pid::find(class.id)?
+    };
+    if !pid.is_alive(scope) {
+        return Err(ESRCH);
+    }
+    Ok(pid)
+}
+
+fn chain_of(process: &Pid) -> Result<KVec<u64>> {
+    match Cgroup::of(process) {
+        Some(cgroup) => cgroup.ancestry(),
+        None => Ok(KVec::new()),
+    }
+}
+
+fn fill(class: &mut uapi::zernel_class, registry: &Registry, answer: Answer) {
+    const UNBOUND: Bounds = Bounds {
+        min: Us(0),
+        max: Us(0),
+    };
+    let number = |level: Option<Level>| level.map_or(uapi::ZERNEL_LEVEL_NONE, Level::number);
+    class.level = number(answer.own.map(|own| own.level));
+    if answer.own.is_some_and(|own| own.privileged) {
+        class.flags |= uapi::ZERNEL_CLASS_PRIVILEGED;
+    }
+    class.effective = number(answer.effective.level);
+    class.source = answer.effective.source as u32;
+    class.timeslice_us = registry
+        .tunables()
+        .settings(answer.effective, UNBOUND)
+        .map_or(0, |settings| settings.timeslice.0);
+}

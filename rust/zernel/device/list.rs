@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Enumeration of GPUs and TSGs, a page at a time.
+
+use crate::{
+    glue::{
+        abi::{
+            self,
+            Abi, //
+        },
+        identity::Viewer,
+        uapi, //
+    },
+    registry::{
+        self,
+        gpu::{
+            self,
+            Gpu, //
+        },
+        tsg::{
+            self,
+            Tsg, //
+        },
+        Registry, //
+    },
+};
+use kernel::prelude::*;
+
+/// Most entries of a page.
+const PAGE: usize = 64;
+
+/// Longest entry that a program may know.
+const MAX_ENTRY: usize = 4096;
+
+/// Fills a page with GPUs.
+pub(super) fn gpus(arg: usize, size: usize) -> Result {
+    page(arg, size, |registry, from| {
+        let (id, gpu) = registry.gpu_from(gpu::Id(from))?;
+        let info = gpu_info(id, gpu);
+        registry.want_load(id);
+        Some((id.0, info))
+    })
+}
+
+/// Fills a page with the TSGs that the caller may see.
+pub(super) fn tsgs(arg: usize, size: usize) -> Result {
+    let viewer = Viewer::current();
+    page(arg, size, |registry, from| {
+        let (id, tsg) = registry.tsg_from(tsg::Id(from), &viewer)?;
+        Some((id.0, tsg_info(id, tsg, &viewer)))
+    })
+}
+
+/// Fills a page with what `next` finds: the first entry with an id of at least its argument.
+fn page<T: Abi>(
+    arg: usize,
+    size: usize,
+    next: impl Fn(&mut Registry, u64) -> Option<(u64, T)>,
+) -> Result {
+    let mut list: uapi::zernel_list = abi::read(arg, size)?;
+    let stride = list.entry_size as usize;
+    if list.flags != 0
+        || list.reserved != 0
+        || list.count == 0
+        || !(T::FIRST_SIZE..=MAX_ENTRY).contains(&stride)
+    {
+        return Err(EINVAL);
+    }
+    let most = PAGE.min(list.count as usize);
+    let mut entries = KVec::with_capacity(most, GFP_KERNEL)?;
+    registry::with(|registry| -> Result {
+        while entries.len() < most {
+            let Some(from) = list.cursor.checked_add(1) else {
+                break;
+            };
+            let Some((id, entry)) = next(registry, from) else {
+                break;
+            };
+            // Never fails: the capacity was allocated.
+            entries.push(entry, GFP_NOWAIT)?;
+            list.cursor = id;
+        }
+        Ok(())
+    })??;
+    let address = usize::try_from(list.entries).map_err(|_| EFAULT)?;
+    abi::write_array(address, stride, &entries)?;
+    list.count = entries.len() as u32;
+    abi::write(arg, size, &list)
+}
+
+fn gpu_info(id: gpu::Id, gpu: &Gpu) -> uapi::zernel_gpu_info {
+    let flags = [
+        (true, uapi::ZERNEL_GPU_TIMESLICE),
+        (gpu.abilities.interleave, uapi::ZERNEL_GPU_INTERLEAVE),
+        (gpu.abilities.preempt, uapi::ZERNEL_GPU_PREEMPT),
+        (gpu.abilities.enable, uapi::ZERNEL_GPU_ENABLE),
+        (gpu.abilities.load, uapi::ZERNEL_GPU_LOAD),
+        (gpu.suspended, uapi::ZERNEL_GPU_SUSPENDED),
+    ];
+    uapi::zernel_gpu_info {
+        id: id.0,
+        flags: combine(&flags),
+        tsgs: gpu.tsgs,
+        pending: gpu.pending,
+        busy_permille: gpu.load.share.map_or(0, |share| share.0),
+        applied: gpu.applied,
+        retries: gpu.retries,
+        errors: gpu.errors,
+        name: gpu.names.name,
+        bus: gpu.names.bus,
+        provider: gpu.names.provider,
+    }
+}
+
+fn tsg_info(id: tsg::Id, tsg: &Tsg, viewer: &Viewer) -> uapi::zernel_tsg_info {
+    let flags = [
+        (tsg.compute, uapi::ZERNEL_TSG_COMPUTE),
+        (tsg.queued.is_some(), uapi::ZERNEL_TSG_PENDING),
+        (tsg.failed, uapi::ZERNEL_TSG_FAILED),
+    ];
+    uapi::zernel_tsg_info {
+        id: id.0,
+        gpu: tsg.gpu.0,
+        cgroup: tsg.cgroup,
+        added_ns: tsg.added_ns,
+        applied: tsg.applied,
+        errors: tsg.errors,
+        flags: combine(&flags),
+        hw_tsg: tsg.hw_tsg,
+        engine: tsg.engine,
+        runlist: tsg.runlist,
+        channels: tsg.channels,
+        pid: viewer.number_of(&tsg.process),
+        tid: viewer.number_of(&tsg.thread),
+        uid: viewer.number_of_user(tsg.uid),
+        level: tsg
+            .effective
+            .level
+            .map_or(uapi::ZERNEL_LEVEL_NONE, |l| l.number()),
+        source: tsg.effective.source as u32,
+        timeslice_us: tsg.current.map_or(0, |hw| hw.timeslice.0),
+        default_timeslice_us: tsg.original.map_or(0, |hw| hw.timeslice.0),
+        interleave: tsg.current.and_then(|hw| hw.interleave).unwrap_or(0),
+        reserved: 0,
+        comm: tsg.comm,
+    }
+}
+
+fn combine(flags: &[(bool, u32)]) -> u32 {
+    flags
+        .iter()
+        .fold(0, |all, &(on, flag)| all | if on { flag } else { 0 })
+}

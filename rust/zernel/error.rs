@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Why a request fails, and the errno that user space gets: the one place that maps them.
+
+use crate::policy::{
+    permit::Denied,
+    tunables::Refused, //
+};
+use kernel::prelude::*;
+
+/// Why a request fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// It raises, or names another user's target, without privilege.
+    NotPermitted,
+    /// It is over the caller's quota or the admission budget.
+    OverQuota,
+    /// There is no room for one more assignment.
+    TableFull,
+    /// The target has no assignment.
+    NotAssigned,
+    /// No such TSG, or not one that the caller may see.
+    NoTsg,
+    /// What the kernel said.
+    Kernel(Error),
+}
+
+impl Failure {
+    /// The errno for user space.
+    pub(crate) fn errno(self) -> Error {
+        match self {
+            Self::NotPermitted => EPERM,
+            Self::OverQuota => EDQUOT,
+            Self::TableFull => ENOSPC,
+            Self::NotAssigned => ENODATA,
+            Self::NoTsg => ENOENT,
+            Self::Kernel(error) => error,
+        }
+    }
+}
+
+impl From<Denied> for Failure {
+    fn from(denied: Denied) -> Self {
+        match denied {
+            Denied::NotPermitted => Self::NotPermitted,
+            Denied::OverQuota => Self::OverQuota,
+        }
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Kernel(error)
+    }
+}
+
+impl From<Failure> for Error {
+    fn from(failure: Failure) -> Self {
+        failure.errno()
+    }
+}
+
+impl From<kernel::alloc::AllocError> for Failure {
+    fn from(error: kernel::alloc::AllocError) -> Self {
+        Self::Kernel(error.into())
+    }
+}
+
+/// The errno for a tunable's value that is refused.
+pub(crate) fn refused(refused: Refused) -> Error {
+    match refused {
+        Refused::OutOfRange => ERANGE,
+    }
+}

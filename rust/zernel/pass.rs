@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The worker of a GPU: brings the driver in line with the registry, one TSG at a time.
+
+use crate::{
+    glue::{
+        provider::Ops,
+        work::{
+            Job,
+            Worker, //
+        },
+    },
+    provider::Provider,
+    registry::{
+        self,
+        gpu,
+        queue,
+        steps::Next,
+        tsg::{
+            self,
+            Hardware, //
+        },
+    },
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+
+/// What has to be done for one TSG.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Step {
+    /// Its GPU.
+    pub(crate) gpu: gpu::Id,
+    /// The TSG.
+    pub(crate) tsg: tsg::Id,
+    /// The place in the queue that it was taken from.
+    pub(crate) place: queue::Place,
+    /// The provider's number of the TSG.
+    pub(crate) handle: u64,
+    /// What the driver should hold; `None`: what it held before.
+    pub(crate) want: Option<Hardware>,
+    /// `original` is what it gets back.
+    pub(crate) managed: bool,
+    /// What the driver held before, as far as known.
+    pub(crate) original: Option<Hardware>,
+    /// What it holds now, as far as known.
+    pub(crate) current: Option<Hardware>,
+}
+
+/// What came of a step.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Outcome {
+    /// What the driver held before.
+    pub(crate) original: Option<Hardware>,
+    /// What it holds now.
+    pub(crate) current: Option<Hardware>,
+    /// Whether there is something to give back.
+    pub(crate) managed: bool,
+    /// Whether the driver was changed.
+    pub(crate) touched: bool,
+    /// What it answered.
+    pub(crate) result: Result,
+}
+
+/// The calls of a step; a trait so that tests can be the driver.
+pub(crate) trait Driver {
+    /// Reads what the driver holds.
+    fn get(&self, tsg: u64) -> Result<Hardware>;
+    /// Sets the time slice.
+    fn set_timeslice(&self, tsg: u64, hardware: Hardware) -> Result;
+    /// Sets the interleave level.
+    fn set_interleave(&self, tsg: u64, level: u32) -> Result;
+}
+
+/// The driver behind a provider, for one GPU.
+pub(crate) struct Real<'a> {
+    /// Its operations.
+    pub(crate) ops: &'a Ops,
+    /// The GPU.
+    pub(crate) gpu: gpu::Handle,
+}
+
+impl Driver for Real<'_> {
+    fn get(&self, tsg: u64) -> Result<Hardware> {
+        self.ops.get(self.gpu, tsg)
+    }
+
+    fn set_timeslice(&self, tsg: u64, hardware: Hardware) -> Result {
+        self.ops.set_timeslice(self.gpu, tsg, hardware.timeslice)
+    }
+
+    fn set_interleave(&self, tsg: u64, level: u32) -> Result {
+        self.ops.set_interleave(self.gpu, tsg, level)
+    }
+}
+
+impl Step {
+    /// Does it. What the driver held before is read before it is changed for the first time, and
+    /// again when it was given back in between: the owner may have changed it himself.
+    pub(crate) fn perform(&self, driver: &impl Driver) -> Outcome {
+        let mut outcome = Outcome {
+            original: self.original,
+            current: self.current,
+            managed: self.managed,
+            touched: false,
+            result: Ok(()),
+        };
+        outcome.result = self.try_perform(driver, &mut outcome);
+        outcome
+    }
+
+    fn try_perform(&self, driver: &impl Driver, outcome: &mut Outcome) -> Result {
+        if !self.managed {
+            let held = driver.get(self.handle)?;
+            outcome.original = Some(held);
+            outcome.current = Some(held);
+        }
+        let (Some(goal), Some(mut now)) = (self.want.or(outcome.original), outcome.current) else {
+            return Ok(());
+        };
+        // Even if a call below fails half-way, the rest is given back later.
+        outcome.managed = true;
+        if now.timeslice != goal.timeslice {
+            driver.set_timeslice(self.handle, goal)?;
+            now.timeslice = goal.timeslice;
+            outcome.current = Some(now);
+            outcome.touched = true;
+        }
+        if let Some(level) = goal.interleave.filter(|_| now.interleave != goal.interleave) {
+            driver.set_interleave(self.handle, level)?;
+            now.interleave = Some(level);
+            outcome.current = Some(now);
+            outcome.touched = true;
+        }
+        outcome.managed = self.want.is_some();
+        Ok(())
+    }
+}
+
+/// The job of a GPU's worker.
+pub(crate) struct Pass {
+    /// The GPU.
+    pub(crate) gpu: gpu::Id,
+    /// Its number at the provider.
+    pub(crate) handle: gpu::Handle,
+    /// Whom to call.
+    pub(crate) provider: Arc<Provider>,
+}
+
+impl Pass {
+    /// Takes steps until nothing is left or the provider wants to be left alone for a while.
+    pub(crate) fn run_steps(&self) -> Next {
+        let driver = Real {
+            ops: self.provider.ops(),
+            gpu: self.handle,
+        };
+        while let Ok(Some(step)) = registry::with(|r| r.next_step(self.gpu)) {
+            let outcome = step.perform(&driver);
+            match registry::with(|r| r.complete(&step, &outcome)) {
+                Ok(Next::Wait(delay)) => return Next::Wait(delay),
+                Ok(Next::Go) | Err(_) => {}
+            }
+        }
+        Next::Go
+    }
+
+    fn read_load(&self) {
+        if let Ok(true) = registry::with(|r| r.wants_load(self.gpu)) {
+            let load = self.provider.ops().load(self.handle).ok();
+            // Without a registry there is nobody to tell.
+            let _ = registry::with(|r| r.set_load(self.gpu, load));
+        }
+    }
+}
+
+impl Job for Pass {
+    fn run(worker: &Worker<Self>) {
+        // A provider that is being unloaded unregisters, and what is left is done there.
+        let Some(_pin) = worker.provider.ops().pin() else {
+            return;
+        };
+        match worker.run_steps() {
+            Next::Wait(delay) => worker.kick_after(delay.0),
+            Next::Go => worker.read_load(),
+        }
+    }
+}

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Providers: what they report, and how they leave.
+
+use crate::{
+    glue::{
+        identity::{
+            Pid,
+            Uid,
+            COMM_LEN, //
+        },
+        provider::{
+            Ops,
+            NAME_LEN, //
+        },
+        time::sleep_ms,
+        work::Worker,
+    },
+    pass::Pass,
+    policy::{
+        backoff::Backoff,
+        tunables::Bounds,
+        units::Us, //
+    },
+    registry::{
+        self,
+        gpu::{
+            self,
+            Gpu, //
+        },
+        steps::Next,
+    },
+};
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::{
+            ordering::Relaxed,
+            Atomic, //
+        },
+        Arc,
+        ArcBorrow, //
+    },
+};
+
+/// Calls answered `EAGAIN` in a row before a leaving provider's TSGs are given up: about 2 s.
+const PATIENCE: u32 = 11;
+
+static LAST_ID: Atomic<u64> = Atomic::new(0);
+
+/// A registered provider.
+pub(crate) struct Provider {
+    id: u64,
+    ops: Ops,
+}
+
+impl Provider {
+    /// A provider with these operations.
+    pub(crate) fn new(ops: Ops) -> Result<Arc<Self>> {
+        let id = LAST_ID.fetch_add(1, Relaxed);
+        Ok(Arc::new(Self { id, ops }, GFP_KERNEL)?)
+    }
+
+    /// Its operations.
+    pub(crate) fn ops(&self) -> &Ops {
+        &self.ops
+    }
+}
+
+/// A GPU, as its provider describes it.
+pub(crate) struct GpuDescription<'a> {
+    /// The provider's number.
+    pub(crate) handle: gpu::Handle,
+    /// Shortest time slice, 0: no bound.
+    pub(crate) min: Us,
+    /// Longest time slice, 0: no bound.
+    pub(crate) max: Us,
+    /// Product.
+    pub(crate) name: &'a [u8],
+    /// Bus address.
+    pub(crate) bus: &'a [u8],
+}
+
+/// A TSG, as its provider describes it, and its owner.
+pub(crate) struct TsgDescription {
+    /// The provider's number.
+    pub(crate) handle: u64,
+    /// Whether it runs on a compute engine.
+    pub(crate) compute: bool,
+    /// Number in the hardware.
+    pub(crate) hw_tsg: u32,
+    /// Engine type.
+    pub(crate) engine: u32,
+    /// Run list.
+    pub(crate) runlist: u32,
+    /// Channels.
+    pub(crate) channels: u32,
+    /// Owner.
+    pub(crate) process: Pid,
+    /// Who made it.
+    pub(crate) thread: Pid,
+    /// Owner's user.
+    pub(crate) uid: Uid,
+    /// Name of who made it.
+    pub(crate) comm: [u8; COMM_LEN],
+}
+
+/// Copies a name, cut so that at least one NUL ends it.
+fn name<const N: usize>(bytes: &[u8]) -> [u8; N] {
+    let mut name = [0; N];
+    for (to, from) in name.iter_mut().take(N - 1).zip(bytes) {
+        *to = *from;
+    }
+    name
+}
+
+/// A provider reports a GPU.
+pub(crate) fn gpu_added(provider: ArcBorrow<'_, Provider>, description: &GpuDescription<'_>) -> Result {
+    if description.max != Us(0) && description.min > description.max {
+        return Err(EINVAL);
+    }
+    let id = registry::with(|r| r.reserve_gpu_id())?;
+    let worker = Arc::pin_init(
+        Worker::new(Pass {
+            gpu: id,
+            handle: description.handle,
+            provider: provider.into(),
+        }),
+        GFP_KERNEL,
+    )?;
+    let gpu = Gpu {
+        provider: provider.id,
+        handle: description.handle,
+        names: gpu::Names {
+            name: name(description.name),
+            bus: name(description.bus),
+            provider: name::<NAME_LEN>(provider.ops.name()),
+        },
+        bounds: Bounds {
+            min: description.min,
+            max: description.max,
+        },
+        abilities: provider.ops.abilities(),
+        tsgs: 0,
+        pending: 0,
+        applied: 0,
+        retries: 0,
+        errors: 0,
+        suspended: false,
+        backoff: Backoff::default(),
+        load: gpu::Load::default(),
+        closing: false,
+        worker: Some(worker),
+    };
+    registry::with(|r| r.add_gpu(id, gpu))?
+}
+
+/// A provider reports that a GPU is gone.
+pub(crate) fn gpu_removed(provider: &Provider, handle: gpu::Handle) {
+    if let Ok(Some(id)) = registry::with(|r| r.find_gpu(provider.id, handle)) {
+        close(id);
+        remove(id);
+    }
+}
+
+/// A provider reports a TSG.
+pub(crate) fn tsg_added(
+    provider: &Provider,
+    gpu: gpu::Handle,
+    description: TsgDescription,
+) -> Result {
+    registry::with(|r| {
+        let id = r.find_gpu(provider.id, gpu).ok_or(ENODEV)?;
+        r.add_tsg(id, description).map(|_| ())
+    })?
+}
+
+/// A provider reports that a TSG is gone.
+pub(crate) fn tsg_removed(provider: &Provider, gpu: gpu::Handle, tsg: u64) {
+    // Without a registry there is nothing to remove.
+    let _ = registry::with(|r| {
+        if let Some(id) = r
+            .find_gpu(provider.id, gpu)
+            .and_then(|gpu| r.find_tsg(gpu, tsg))
+        {
+            r.remove_tsg(id);
+        }
+    });
+}
+
+/// Gives every TSG of a leaving provider its own settings back.
+pub(crate) fn restore(provider: &Provider) {
+    let mut after = gpu::Id(0);
+    while let Ok(Some(id)) = registry::with(|r| r.next_gpu_of(provider.id, after)) {
+        after = id;
+        let Some(worker) = close(id) else {
+            continue;
+        };
+        // The worker is not there any more, so its steps are taken here.
+        let _ = registry::with(|r| r.queue_restore(id));
+        let mut tries = 0;
+        while let Next::Wait(delay) = worker.run_steps() {
+            tries += 1;
+            if tries > PATIENCE {
+                pr_warn!("a leaving provider did not take back the settings of its TSGs\n");
+                break;
+            }
+            sleep_ms(delay.0);
+        }
+    }
+}
+
+/// Forgets everything that a provider reported.
+pub(crate) fn forget(provider: &Provider) {
+    while let Ok(Some(id)) = registry::with(|r| r.next_gpu_of(provider.id, gpu::Id(0))) {
+        close(id);
+        remove(id);
+    }
+}
+
+/// Stops the worker of a GPU for good. Waits for a call that is under way.
+fn close(id: gpu::Id) -> Option<Arc<Worker<Pass>>> {
+    let worker = registry::with(|r| {
+        r.close_gpu(id);
+        r.gpu(id).and_then(|gpu| gpu.worker.clone())
+    })
+    .ok()??;
+    worker.cancel_sync();
+    Some(worker)
+}
+
+/// Removes a closed GPU with its TSGs.
+fn remove(id: gpu::Id) {
+    while let Ok(true) = registry::with(|r| r.remove_any_tsg(id)) {}
+    let gpu = registry::with(|r| r.remove_gpu(id));
+    // Dropped without the lock: the worker goes with it.
+    drop(gpu);
+}

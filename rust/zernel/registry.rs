@@ -1,0 +1,330 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The registry: which GPUs and TSGs there are, which class is in force for each TSG, and what
+//! waits for the workers.
+//!
+//! # Locking
+//!
+//! One mutex protects all of it. Order: provider's locks → registry → ring of a stream. Nothing
+//! that may wait for a provider or for user memory happens under it: workers take a [`pass::Step`],
+//! drop the lock, call, and take the lock again; the device copies before and after.
+//!
+//! [`pass::Step`]: crate::pass::Step
+
+pub(crate) mod assignments;
+pub(crate) mod class;
+pub(crate) mod gpu;
+pub(crate) mod groups;
+pub(crate) mod population;
+pub(crate) mod queue;
+pub(crate) mod steps;
+#[cfg(zernel_kunit)]
+mod tests;
+pub(crate) mod tsg;
+pub(crate) mod tuning;
+
+use crate::{
+    glue::{
+        identity::{
+            Pid,
+            Uid,
+            Viewer, //
+        },
+        lock,
+        time::now_ns,
+        trace,
+        work::Worker,
+    },
+    janitor::Janitor,
+    policy::{
+        class::{
+            Effective,
+            Source, //
+        },
+        tunables::Tunables,
+    },
+    stream::{
+        self,
+        Streams, //
+    },
+};
+use assignments::{
+    Assignments,
+    Target, //
+};
+use gpu::Gpu;
+use groups::Groups;
+use kernel::{
+    prelude::*,
+    rbtree::RBTree,
+    sync::Arc, //
+};
+use queue::Queue;
+use tsg::{
+    Hardware,
+    Tsg, //
+};
+
+/// Counters since the module was loaded; see `struct zernel_stats`.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) tsgs_added: u64,
+    pub(crate) tsgs_removed: u64,
+    pub(crate) classes_set: u64,
+    pub(crate) classes_cleared: u64,
+    pub(crate) classes_expired: u64,
+    pub(crate) denied: u64,
+    pub(crate) coalesced: u64,
+    pub(crate) applied: u64,
+    pub(crate) retries: u64,
+    pub(crate) errors: u64,
+    pub(crate) dead: u64,
+    pub(crate) events: u64,
+    pub(crate) events_dropped: u64,
+}
+
+/// The registry.
+///
+/// # Invariants
+///
+/// `handles`, `users` and `members` hold exactly one entry per TSG and key: its GPU and handle,
+/// its user, its thread, its process and, if known, its cgroup (which is then a node of `groups`).
+pub(crate) struct Registry {
+    tunables: Tunables,
+    counters: Counters,
+    last_id: u64,
+    gpus: RBTree<gpu::Id, Gpu>,
+    gpu_count: u32,
+    tsgs: RBTree<tsg::Id, Tsg>,
+    tsg_count: u32,
+    handles: RBTree<(gpu::Id, u64), tsg::Id>,
+    users: RBTree<(Uid, tsg::Id), ()>,
+    members: RBTree<(Target, tsg::Id), ()>,
+    assignments: Assignments,
+    groups: Groups,
+    queue: Queue,
+    streams: Streams,
+    /// Clears up after targets that end; `None` in tests.
+    janitor: Option<Arc<Worker<Janitor>>>,
+}
+
+/// Keeps the registry there; it is emptied when this is dropped.
+pub(crate) struct Installed(());
+
+impl Installed {
+    /// Makes the registry usable; called once, when the module is loaded.
+    pub(crate) fn new(janitor: Arc<Worker<Janitor>>) -> Result<Self> {
+        let registry = KBox::new(Registry::new(now_ns() / 1000, Some(janitor)), GFP_KERNEL)?;
+        *lock::get().lock() = Some(registry);
+        Ok(Self(()))
+    }
+}
+
+impl Drop for Installed {
+    fn drop(&mut self) {
+        let registry = lock::get().lock().take();
+        // Dropped without the lock.
+        drop(registry);
+    }
+}
+
+/// Calls `f` with the registry locked.
+///
+/// # Errors
+///
+/// `ENODEV` the module is on its way out.
+pub(crate) fn with<T>(f: impl FnOnce(&mut Registry) -> T) -> Result<T> {
+    let mut guard = lock::get().lock();
+    let registry = guard.as_mut().ok_or(ENODEV)?;
+    Ok(f(registry))
+}
+
+impl Registry {
+    /// An empty registry whose ids begin after `last_id`.
+    ///
+    /// The time in µs is a good choice: ids are handed out more slowly than that, so that no id
+    /// ever comes again when the module is loaded once more.
+    pub(crate) fn new(last_id: u64, janitor: Option<Arc<Worker<Janitor>>>) -> Self {
+        Self {
+            tunables: Tunables::new(),
+            counters: Counters::default(),
+            last_id,
+            gpus: RBTree::new(),
+            gpu_count: 0,
+            tsgs: RBTree::new(),
+            tsg_count: 0,
+            handles: RBTree::new(),
+            users: RBTree::new(),
+            members: RBTree::new(),
+            assignments: Assignments::new(),
+            groups: Groups::new(),
+            queue: Queue::new(),
+            streams: Streams::new(),
+            janitor,
+        }
+    }
+
+    fn new_id(&mut self) -> u64 {
+        self.last_id += 1;
+        self.last_id
+    }
+
+    /// The counters.
+    pub(crate) fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// GPUs, TSGs and assignments now.
+    pub(crate) fn population(&self) -> (u32, u32, u32) {
+        (self.gpu_count, self.tsg_count, self.assignments.count())
+    }
+
+    /// The tunables.
+    pub(crate) fn tunables(&self) -> &Tunables {
+        &self.tunables
+    }
+
+    /// The streams of events.
+    pub(crate) fn streams(&mut self) -> &mut Streams {
+        &mut self.streams
+    }
+
+    /// The first GPU with an id of at least `from`.
+    pub(crate) fn gpu_from(&self, from: gpu::Id) -> Option<(gpu::Id, &Gpu)> {
+        let cursor = self.gpus.cursor_lower_bound(&from)?;
+        let (&id, _) = cursor.current();
+        Some((id, self.gpus.get(&id)?))
+    }
+
+    /// The first TSG with an id of at least `from` that `viewer` may see.
+    pub(crate) fn tsg_from(&self, from: tsg::Id, viewer: &Viewer) -> Option<(tsg::Id, &Tsg)> {
+        let id = if viewer.sees_all() {
+            let cursor = self.tsgs.cursor_lower_bound(&from)?;
+            *cursor.current().0
+        } else {
+            let cursor = self.users.cursor_lower_bound(&(viewer.uid(), from))?;
+            let (&(uid, id), ()) = cursor.current();
+            if uid != viewer.uid() {
+                return None;
+            }
+            id
+        };
+        Some((id, self.tsgs.get(&id)?))
+    }
+
+    /// A GPU.
+    pub(crate) fn gpu(&self, id: gpu::Id) -> Option<&Gpu> {
+        self.gpus.get(&id)
+    }
+
+    /// Asks the worker of a GPU how busy it is.
+    pub(crate) fn want_load(&mut self, id: gpu::Id) {
+        if let Some(gpu) = self.gpus.get_mut(&id) {
+            if gpu.abilities.load && !gpu.load.wanted {
+                gpu.load.wanted = true;
+                gpu.kick();
+            }
+        }
+    }
+
+    /// The class in force for a TSG.
+    fn resolve(&self, id: tsg::Id, tsg: &Tsg) -> Effective {
+        let own = self.assignments.get(Target::Tsg(id));
+        self.beneath(tsg).over(Source::Tsg, own)
+    }
+
+    /// The class in force for a TSG but for its own assignment.
+    ///
+    /// Only compute TSGs are classed unless they are named themselves.
+    fn beneath(&self, tsg: &Tsg) -> Effective {
+        if !tsg.compute {
+            return Effective::NONE;
+        }
+        let process = self.assignments.get(Target::Process(tsg.process.key()));
+        let thread = self.assignments.get(Target::Thread(tsg.thread.key()));
+        self.groups
+            .effective(&[tsg.cgroup])
+            .over(Source::Process, process)
+            .over(Source::Thread, thread)
+    }
+
+    /// Brings a TSG in line with what is assigned and tuned now.
+    fn refresh(&mut self, id: tsg::Id) {
+        let Some(tsg) = self.tsgs.get(&id) else {
+            return;
+        };
+        let effective = self.resolve(id, tsg);
+        let Some(tsg) = self.tsgs.get_mut(&id) else {
+            return;
+        };
+        let Some(gpu) = self.gpus.get_mut(&tsg.gpu) else {
+            return;
+        };
+        let changed = tsg.effective != effective;
+        tsg.effective = effective;
+        if changed {
+            let level = effective.level.map_or(-1, |l| l.number() as i32);
+            trace::class_changed(id.0, level, effective.source as u32);
+            self.streams
+                .push(stream::Kind::ClassChanged, id, tsg, 0, &mut self.counters);
+        }
+        if gpu.closing {
+            return;
+        }
+        let want = self
+            .tunables
+            .settings(effective, gpu.bounds)
+            .map(|settings| Hardware::new(settings, gpu.abilities));
+        if tsg.want != want {
+            tsg.want = want;
+            tsg.failed = false;
+            if self.queue.push(id, tsg) {
+                gpu.pending += 1;
+            } else {
+                self.counters.coalesced += 1;
+            }
+            gpu.kick();
+        }
+    }
+
+    /// Brings every TSG in line.
+    fn refresh_all(&mut self) {
+        let mut from = tsg::Id::FIRST;
+        while let Some(cursor) = self.tsgs.cursor_lower_bound(&from) {
+            let id = *cursor.current().0;
+            self.refresh(id);
+            from = id.after();
+        }
+    }
+
+    /// Brings every TSG in line that a target names.
+    fn refresh_target(&mut self, target: Target) {
+        match target {
+            Target::Tsg(id) => self.refresh(id),
+            Target::Process(_) | Target::Thread(_) => self.refresh_members(target),
+            Target::Cgroup(top) => {
+                let mut next = Some(top);
+                while let Some(id) = next {
+                    self.refresh_members(Target::Cgroup(id));
+                    next = self.groups.after(top, id);
+                }
+            }
+        }
+    }
+
+    fn refresh_members(&mut self, target: Target) {
+        let mut from = tsg::Id::FIRST;
+        while let Some(cursor) = self.members.cursor_lower_bound(&(target, from)) {
+            let (&(owner, id), ()) = cursor.current();
+            if owner != target {
+                return;
+            }
+            self.refresh(id);
+            from = id.after();
+        }
+    }
+}
+
+/// The number of a TSG's owner in the initial pid namespace, for traces.
+fn trace_pid(process: &Pid) -> i32 {
+    process.global_number()
+}

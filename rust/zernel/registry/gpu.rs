@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: GPL-2.0
+//! A GPU in the registry.
+
+use crate::{
+    glue::work::Worker,
+    pass::Pass,
+    policy::{
+        backoff::Backoff,
+        tunables::Bounds,
+        units::Permille, //
+    },
+};
+use kernel::sync::Arc;
+
+/// Most GPUs at a time.
+pub(crate) const MAX: u32 = 64;
+
+/// Id of a GPU: never used again, not even after a reload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Id(pub(crate) u64);
+
+/// The provider's own number of a GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Handle(pub(crate) u64);
+
+/// What a provider can do beyond time slices.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Abilities {
+    /// Set the interleave level.
+    pub(crate) interleave: bool,
+    /// Take the engine away from a TSG.
+    pub(crate) preempt: bool,
+    /// Enable and disable a TSG.
+    pub(crate) enable: bool,
+    /// Tell how busy the GPU is.
+    pub(crate) load: bool,
+}
+
+/// Names of a GPU, NUL-padded and NUL-terminated.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Names {
+    /// Product.
+    pub(crate) name: [u8; 32],
+    /// Bus address.
+    pub(crate) bus: [u8; 32],
+    /// Provider.
+    pub(crate) provider: [u8; 16],
+}
+
+/// How busy a GPU is, from one question to the next.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Load {
+    busy_ns: u64,
+    elapsed_ns: u64,
+    /// Share of the interval between the last two answers.
+    pub(crate) share: Option<Permille>,
+    /// Somebody wants a new answer.
+    pub(crate) wanted: bool,
+}
+
+impl Load {
+    /// Takes an answer of the provider.
+    pub(crate) fn update(&mut self, busy_ns: u64, elapsed_ns: u64) {
+        self.share = Some(Permille::of(
+            busy_ns.saturating_sub(self.busy_ns),
+            elapsed_ns.saturating_sub(self.elapsed_ns),
+        ));
+        self.busy_ns = busy_ns;
+        self.elapsed_ns = elapsed_ns;
+        self.wanted = false;
+    }
+}
+
+/// A GPU.
+pub(crate) struct Gpu {
+    /// Which provider it belongs to.
+    pub(crate) provider: u64,
+    /// Its number there.
+    pub(crate) handle: Handle,
+    /// What people call it.
+    pub(crate) names: Names,
+    /// What its hardware takes.
+    pub(crate) bounds: Bounds,
+    /// What its provider can do.
+    pub(crate) abilities: Abilities,
+    /// TSGs on it.
+    pub(crate) tsgs: u32,
+    /// TSGs in the queue of its worker.
+    pub(crate) pending: u32,
+    /// Settings the provider took.
+    pub(crate) applied: u64,
+    /// Calls answered `EAGAIN`.
+    pub(crate) retries: u64,
+    /// Calls that failed for good.
+    pub(crate) errors: u64,
+    /// The last call was answered `EAGAIN`.
+    pub(crate) suspended: bool,
+    /// Delay before the next call after `EAGAIN`.
+    pub(crate) backoff: Backoff,
+    /// How busy it is.
+    pub(crate) load: Load,
+    /// Its provider is leaving or it is gone: nothing is queued any more.
+    pub(crate) closing: bool,
+    /// Calls the provider; `None` in tests, which call the passes themselves.
+    pub(crate) worker: Option<Arc<Worker<Pass>>>,
+}
+
+impl Gpu {
+    /// Has the worker look at the queue.
+    pub(crate) fn kick(&self) {
+        if self.closing {
+            return;
+        }
+        if let Some(worker) = &self.worker {
+            worker.kick();
+        }
+    }
+}

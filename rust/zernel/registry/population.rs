@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: GPL-2.0
+//! GPUs and TSGs come and go.
+
+use super::{
+    assignments::Target,
+    gpu::{
+        self,
+        Gpu, //
+    },
+    queue::Queue,
+    trace_pid,
+    tsg::{
+        self,
+        Tsg, //
+    },
+    Registry, //
+};
+use crate::{
+    glue::{
+        cgroup::Cgroup,
+        identity::Scope,
+        time::now_ns,
+        trace, //
+    },
+    policy::class::Effective,
+    provider::TsgDescription,
+    stream,
+};
+use kernel::{
+    prelude::*,
+    rbtree::RBTreeNode, //
+};
+
+impl Registry {
+    /// An id for a GPU that is about to be added.
+    pub(crate) fn reserve_gpu_id(&mut self) -> gpu::Id {
+        gpu::Id(self.new_id())
+    }
+
+    /// Adds a GPU.
+    ///
+    /// # Errors
+    ///
+    /// `EEXIST` the provider has one with this handle, `ENOSPC` [`gpu::MAX`] are there, `ENOMEM`.
+    pub(crate) fn add_gpu(&mut self, id: gpu::Id, gpu: Gpu) -> Result {
+        if self.find_gpu(gpu.provider, gpu.handle).is_some() {
+            return Err(EEXIST);
+        }
+        if self.gpu_count >= gpu::MAX {
+            return Err(ENOSPC);
+        }
+        self.gpus.try_create_and_insert(id, gpu, GFP_KERNEL)?;
+        self.gpu_count += 1;
+        trace::gpu_added(id.0);
+        Ok(())
+    }
+
+    /// The GPU of a provider with this handle. There are at most [`gpu::MAX`].
+    pub(crate) fn find_gpu(&self, provider: u64, handle: gpu::Handle) -> Option<gpu::Id> {
+        self.gpus
+            .iter()
+            .find(|(_, gpu)| gpu.provider == provider && gpu.handle == handle)
+            .map(|(&id, _)| id)
+    }
+
+    /// The next GPU of a provider after `after`.
+    pub(crate) fn next_gpu_of(&self, provider: u64, after: gpu::Id) -> Option<gpu::Id> {
+        self.gpus
+            .iter()
+            .find(|(&id, gpu)| id > after && gpu.provider == provider)
+            .map(|(&id, _)| id)
+    }
+
+    /// Lets nothing be queued for a GPU any more.
+    pub(crate) fn close_gpu(&mut self, id: gpu::Id) {
+        if let Some(gpu) = self.gpus.get_mut(&id) {
+            gpu.closing = true;
+        }
+    }
+
+    /// Queues every TSG of a closed GPU that has to get its own settings back.
+    pub(crate) fn queue_restore(&mut self, gpu: gpu::Id) {
+        let mut from = 0;
+        while let Some(cursor) = self.handles.cursor_lower_bound(&(gpu, from)) {
+            let (&(owner, handle), &id) = cursor.current();
+            if owner != gpu {
+                return;
+            }
+            if let (Some(tsg), Some(gpu)) = (self.tsgs.get_mut(&id), self.gpus.get_mut(&gpu)) {
+                tsg.want = None;
+                if tsg.managed {
+                    if self.queue.push(id, tsg) {
+                        gpu.pending += 1;
+                    }
+                } else if self.queue.remove(tsg) {
+                    gpu.pending -= 1;
+                }
+            }
+            match handle.checked_add(1) {
+                Some(next) => from = next,
+                None => return,
+            }
+        }
+    }
+
+    /// Removes some TSG of a GPU; false when there is none.
+    pub(crate) fn remove_any_tsg(&mut self, gpu: gpu::Id) -> bool {
+        let first = self
+            .handles
+            .cursor_lower_bound(&(gpu, 0))
+            .map(|cursor| (cursor.current().0 .0, *cursor.current().1));
+        match first {
+            Some((owner, id)) if owner == gpu => self.remove_tsg(id),
+            _ => false,
+        }
+    }
+
+    /// Removes a GPU without TSGs. What is returned must be dropped without the lock.
+    pub(crate) fn remove_gpu(&mut self, id: gpu::Id) -> Option<Gpu> {
+        let gpu = self.gpus.remove(&id)?;
+        self.gpu_count -= 1;
+        trace::gpu_removed(id.0);
+        Some(gpu)
+    }
+
+    /// Adds a TSG and queues it for its worker.
+    ///
+    /// # Errors
+    ///
+    /// `ENODEV` no such GPU or it is closing, `EEXIST` the handle is in use, `ENOSPC`
+    /// [`tsg::MAX_PER_GPU`] are there, `ENOMEM`; nothing has changed.
+    pub(crate) fn add_tsg(
+        &mut self,
+        gpu_id: gpu::Id,
+        description: TsgDescription,
+    ) -> Result<tsg::Id> {
+        let gpu = self.gpus.get(&gpu_id).ok_or(ENODEV)?;
+        if gpu.closing {
+            return Err(ENODEV);
+        }
+        if self.handles.get(&(gpu_id, description.handle)).is_some() {
+            return Err(EEXIST);
+        }
+        if gpu.tsgs >= tsg::MAX_PER_GPU {
+            return Err(ENOSPC);
+        }
+        let id = tsg::Id(self.last_id + 1);
+        // Read under the lock: a move to another cgroup that comes later finds the TSG here.
+        let chain = match Cgroup::of(&description.process) {
+            Some(cgroup) => cgroup.ancestry()?,
+            None => KVec::new(),
+        };
+        let cgroup = chain.first().copied().unwrap_or(0);
+        let process = Target::Process(description.process.key());
+        let thread = Target::Thread(description.thread.key());
+        // Everything is allocated before anything changes.
+        let handle = RBTreeNode::new((gpu_id, description.handle), id, GFP_KERNEL)?;
+        let user = RBTreeNode::new((description.uid, id), (), GFP_KERNEL)?;
+        let of_process = RBTreeNode::new((process, id), (), GFP_KERNEL)?;
+        let of_thread = RBTreeNode::new((thread, id), (), GFP_KERNEL)?;
+        let of_cgroup = RBTreeNode::new((Target::Cgroup(cgroup), id), (), GFP_KERNEL)?;
+        // INVARIANT: (of `Tsg`) Not queued, so the node is at hand.
+        let node = RBTreeNode::new(
+            id,
+            Tsg {
+                gpu: gpu_id,
+                handle: description.handle,
+                compute: description.compute,
+                hw_tsg: description.hw_tsg,
+                engine: description.engine,
+                runlist: description.runlist,
+                channels: description.channels,
+                process: description.process,
+                thread: description.thread,
+                uid: description.uid,
+                comm: description.comm,
+                cgroup,
+                added_ns: now_ns(),
+                effective: Effective::NONE,
+                want: None,
+                original: None,
+                current: None,
+                managed: false,
+                failed: false,
+                applied: 0,
+                errors: 0,
+                queued: None,
+                spare: Some(Queue::reserve()?),
+            },
+            GFP_KERNEL,
+        )?;
+        self.groups.hold(&chain)?;
+
+        self.last_id = id.0;
+        // INVARIANT: One entry per key.
+        self.handles.insert(handle);
+        self.users.insert(user);
+        self.members.insert(of_process);
+        self.members.insert(of_thread);
+        if cgroup != 0 {
+            self.members.insert(of_cgroup);
+        }
+        self.tsgs.insert(node);
+        self.tsg_count += 1;
+        self.counters.tsgs_added += 1;
+        if let (Some(tsg), Some(gpu)) = (self.tsgs.get_mut(&id), self.gpus.get_mut(&gpu_id)) {
+            trace::tsg_added(gpu_id.0, id.0, trace_pid(&tsg.process));
+            gpu.tsgs += 1;
+            self.streams
+                .push(stream::Kind::TsgAdded, id, tsg, 0, &mut self.counters);
+        }
+        self.refresh(id);
+        if let (Some(tsg), Some(gpu)) = (self.tsgs.get_mut(&id), self.gpus.get_mut(&gpu_id)) {
+            // Queued even without a class: the worker learns what the driver gave it.
+            if self.queue.push(id, tsg) {
+                gpu.pending += 1;
+            }
+            gpu.kick();
+        }
+        Ok(id)
+    }
+
+    /// The TSG of a GPU with this handle.
+    pub(crate) fn find_tsg(&self, gpu: gpu::Id, handle: u64) -> Option<tsg::Id> {
+        self.handles.get(&(gpu, handle)).copied()
+    }
+
+    /// Removes a TSG and everything that names it; false when there is none.
+    pub(crate) fn remove_tsg(&mut self, id: tsg::Id) -> bool {
+        let Some(mut tsg) = self.tsgs.remove(&id) else {
+            return false;
+        };
+        self.assignments.take(Target::Tsg(id));
+        self.handles.remove(&(tsg.gpu, tsg.handle));
+        self.users.remove(&(tsg.uid, id));
+        self.members
+            .remove(&(Target::Process(tsg.process.key()), id));
+        self.members.remove(&(Target::Thread(tsg.thread.key()), id));
+        if tsg.cgroup != 0 {
+            self.members.remove(&(Target::Cgroup(tsg.cgroup), id));
+            self.groups.release(tsg.cgroup);
+        }
+        let was_queued = self.queue.remove(&mut tsg);
+        if let Some(gpu) = self.gpus.get_mut(&tsg.gpu) {
+            gpu.tsgs -= 1;
+            gpu.pending -= u32::from(was_queued);
+        }
+        self.tsg_count -= 1;
+        self.counters.tsgs_removed += 1;
+        trace::tsg_removed(tsg.gpu.0, id.0, trace_pid(&tsg.process));
+        self.streams
+            .push(stream::Kind::TsgRemoved, id, &tsg, 0, &mut self.counters);
+        true
+    }
+
+    /// Looks whether the owners of up to `most` TSGs from `from` on moved to another cgroup.
+    ///
+    /// Returns where to go on, or `None` at the end.
+    pub(crate) fn follow_cgroups(&mut self, from: tsg::Id, most: usize) -> Result<Option<tsg::Id>> {
+        let mut from = from;
+        for _ in 0..most {
+            let Some(cursor) = self.tsgs.cursor_lower_bound(&from) else {
+                return Ok(None);
+            };
+            let (&id, tsg) = cursor.current();
+            from = id.after();
+            let Some(cgroup) = Cgroup::of(&tsg.process) else {
+                continue;
+            };
+            // A process that is about to be reaped keeps the cgroup that it had.
+            if cgroup.id() == tsg.cgroup || !tsg.process.is_alive(Scope::Process) {
+                continue;
+            }
+            let (new, old) = (cgroup.id(), tsg.cgroup);
+            let chain = cgroup.ancestry()?;
+            let member = RBTreeNode::new((Target::Cgroup(new), id), (), GFP_KERNEL)?;
+            self.groups.hold(&chain)?;
+            self.members.insert(member);
+            if old != 0 {
+                self.members.remove(&(Target::Cgroup(old), id));
+                self.groups.release(old);
+            }
+            if let Some(tsg) = self.tsgs.get_mut(&id) {
+                tsg.cgroup = new;
+            }
+            self.refresh(id);
+        }
+        Ok(Some(from))
+    }
+}

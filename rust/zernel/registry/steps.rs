@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What the workers take from the registry and bring back.
+
+use super::{
+    gpu,
+    Registry, //
+};
+use crate::{
+    glue::trace,
+    pass::{
+        Outcome,
+        Step, //
+    },
+    policy::units::Ms,
+    stream,
+};
+use kernel::prelude::*;
+
+/// What a worker does after a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// It goes on.
+    Go,
+    /// It comes back after a delay.
+    Wait(Ms),
+}
+
+impl Registry {
+    /// Takes the first TSG from the queue of a GPU.
+    pub(crate) fn next_step(&mut self, gpu_id: gpu::Id) -> Option<Step> {
+        let (place, id) = self.queue.first(gpu_id)?;
+        let tsg = self.tsgs.get_mut(&id)?;
+        self.queue.remove(tsg);
+        if let Some(gpu) = self.gpus.get_mut(&gpu_id) {
+            gpu.pending -= 1;
+        }
+        Some(Step {
+            gpu: gpu_id,
+            tsg: id,
+            place,
+            handle: tsg.handle,
+            want: tsg.want,
+            managed: tsg.managed,
+            original: tsg.original,
+            current: tsg.current,
+        })
+    }
+
+    /// Takes in what came of a step.
+    pub(crate) fn complete(&mut self, step: &Step, outcome: &Outcome) -> Next {
+        let id = step.tsg;
+        let (Some(tsg), Some(gpu)) = (self.tsgs.get_mut(&id), self.gpus.get_mut(&step.gpu)) else {
+            // It went away meanwhile.
+            return Next::Go;
+        };
+        tsg.original = outcome.original;
+        tsg.current = outcome.current;
+        tsg.managed = outcome.managed;
+        let slice = tsg.current.map_or(0, |hw| hw.timeslice.0);
+        let error = outcome.result.err().map_or(0, Error::to_errno);
+        gpu.suspended = outcome.result == Err(EAGAIN);
+        match outcome.result {
+            Ok(()) => {
+                gpu.backoff.reset();
+                tsg.failed = false;
+                if outcome.touched {
+                    tsg.applied += 1;
+                    gpu.applied += 1;
+                    self.counters.applied += 1;
+                    trace::slice_applied(step.gpu.0, id.0, slice, 0);
+                    self.streams
+                        .push(stream::Kind::SliceApplied, id, tsg, 0, &mut self.counters);
+                }
+            }
+            Err(EAGAIN) => {
+                gpu.retries += 1;
+                self.counters.retries += 1;
+                trace::slice_retried(step.gpu.0, id.0, slice, error);
+                if self.queue.put_back(step.place, id, tsg) {
+                    gpu.pending += 1;
+                }
+                return Next::Wait(gpu.backoff.next());
+            }
+            Err(ENOENT) => {
+                gpu.backoff.reset();
+                self.counters.dead += 1;
+                trace::slice_failed(step.gpu.0, id.0, slice, error);
+                self.remove_tsg(id);
+            }
+            Err(_) => {
+                gpu.backoff.reset();
+                tsg.failed = true;
+                tsg.errors += 1;
+                gpu.errors += 1;
+                self.counters.errors += 1;
+                trace::slice_failed(step.gpu.0, id.0, slice, error);
+                self.streams.push(
+                    stream::Kind::ProviderError,
+                    id,
+                    tsg,
+                    error,
+                    &mut self.counters,
+                );
+            }
+        }
+        Next::Go
+    }
+
+    /// Whether somebody asked how busy a GPU is.
+    pub(crate) fn wants_load(&self, id: gpu::Id) -> bool {
+        self.gpus.get(&id).is_some_and(|gpu| gpu.load.wanted)
+    }
+
+    /// Takes in how busy a GPU is; `None` if it cannot be told now.
+    pub(crate) fn set_load(&mut self, id: gpu::Id, load: Option<(u64, u64)>) {
+        if let Some(gpu) = self.gpus.get_mut(&id) {
+            match load {
+                Some((busy_ns, elapsed_ns)) => gpu.load.update(busy_ns, elapsed_ns),
+                None => gpu.load.wanted = false,
+            }
+        }
+    }
+}

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: GPL-2.0
+//! A channel group in the registry.
+
+use super::{
+    gpu,
+    queue, //
+};
+use crate::{
+    glue::identity::{
+        Pid,
+        Uid,
+        COMM_LEN, //
+    },
+    policy::{
+        class::Effective,
+        tunables::Settings,
+        units::Us, //
+    },
+};
+
+/// Most TSGs of a GPU at a time.
+pub(crate) const MAX_PER_GPU: u32 = 4096;
+
+/// Id of a TSG: never used again, not even after a reload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Id(pub(crate) u64);
+
+impl Id {
+    /// Before every id.
+    pub(crate) const FIRST: Self = Self(0);
+
+    /// The next possible id.
+    pub(crate) fn after(self) -> Self {
+        Self(self.0.saturating_add(1))
+    }
+}
+
+/// What the driver holds for a TSG, or should.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Hardware {
+    /// Its time slice.
+    pub(crate) timeslice: Us,
+    /// Its interleave level, if the provider can set it.
+    pub(crate) interleave: Option<u32>,
+}
+
+impl Hardware {
+    /// What `settings` mean on a GPU with these abilities.
+    pub(crate) fn new(settings: Settings, abilities: gpu::Abilities) -> Self {
+        Self {
+            timeslice: settings.timeslice,
+            interleave: abilities
+                .interleave
+                .then_some(settings.interleave.number()),
+        }
+    }
+}
+
+/// A channel group.
+///
+/// # Invariants
+///
+/// Exactly one of `queued` and `spare` is set: the node of the queue is either in use or at hand,
+/// so that queueing never allocates.
+pub(crate) struct Tsg {
+    /// Its GPU.
+    pub(crate) gpu: gpu::Id,
+    /// The provider's number.
+    pub(crate) handle: u64,
+    /// Whether it runs on a compute engine.
+    pub(crate) compute: bool,
+    /// Number in the hardware.
+    pub(crate) hw_tsg: u32,
+    /// Engine type.
+    pub(crate) engine: u32,
+    /// Run list.
+    pub(crate) runlist: u32,
+    /// Channels when it was added.
+    pub(crate) channels: u32,
+    /// Owner.
+    pub(crate) process: Pid,
+    /// Who made it.
+    pub(crate) thread: Pid,
+    /// Owner's user.
+    pub(crate) uid: Uid,
+    /// Name of who made it.
+    pub(crate) comm: [u8; COMM_LEN],
+    /// Cgroup of the owner, 0 if unknown.
+    pub(crate) cgroup: u64,
+    /// `CLOCK_MONOTONIC` time of its arrival, ns.
+    pub(crate) added_ns: u64,
+    /// The class in force.
+    pub(crate) effective: Effective,
+    /// What the driver should hold; `None`: what it held before.
+    pub(crate) want: Option<Hardware>,
+    /// What the driver held before zernel changed it, as far as known.
+    pub(crate) original: Option<Hardware>,
+    /// What the driver holds, as far as known.
+    pub(crate) current: Option<Hardware>,
+    /// zernel changed it, or is about to: `original` is what it gets back.
+    pub(crate) managed: bool,
+    /// The last change failed for good.
+    pub(crate) failed: bool,
+    /// Settings the provider took.
+    pub(crate) applied: u64,
+    /// Settings it refused for good.
+    pub(crate) errors: u64,
+    /// Its place in the queue of the worker.
+    pub(crate) queued: Option<queue::Place>,
+    /// The node for its next place.
+    pub(crate) spare: Option<queue::Reservation>,
+}

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: GPL-2.0
+//! A change of a tunable reaches every TSG that it concerns.
+
+use super::Registry;
+use crate::policy::{
+    class::Effective,
+    tunables::{
+        Refused,
+        Tunables, //
+    },
+};
+
+impl Registry {
+    /// Changes the tunables, and brings everything in line with them.
+    ///
+    /// # Errors
+    ///
+    /// What `change` refuses; nothing has changed then.
+    pub(crate) fn tune(
+        &mut self,
+        change: impl FnOnce(&mut Tunables) -> Result<(), Refused>,
+    ) -> Result<(), Refused> {
+        let mut tunables = self.tunables;
+        change(&mut tunables)?;
+        let default_changed = tunables.default_class() != self.tunables.default_class();
+        self.tunables = tunables;
+        if default_changed {
+            self.groups
+                .set_default(Effective::default_class(tunables.default_class()));
+        }
+        self.refresh_all();
+        Ok(())
+    }
+}

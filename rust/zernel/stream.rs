@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Streams of events: one ring per reader, which never waits for him.
+
+use crate::{
+    glue::{
+        abi::Abi,
+        identity::{
+            Uid,
+            Viewer, //
+        },
+        time::now_ns,
+        uapi, //
+    },
+    policy::ring::Ring,
+    registry::{
+        tsg::{
+            self,
+            Tsg, //
+        },
+        Counters, //
+    },
+};
+use kernel::{
+    iov::IovIterDest,
+    new_mutex,
+    new_poll_condvar,
+    prelude::*,
+    rbtree::RBTree,
+    sync::{
+        poll::PollCondVar,
+        Arc,
+        Mutex, //
+    },
+};
+
+/// Most streams of a user without `CAP_PERFMON`.
+const MAX_PER_USER: usize = 64;
+
+/// Events handed to user space at a time.
+const BATCH: usize = 32;
+
+/// What happened to a TSG.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Kind {
+    /// It came.
+    TsgAdded = uapi::ZERNEL_EVENT_TSG_ADDED as isize,
+    /// It went.
+    TsgRemoved = uapi::ZERNEL_EVENT_TSG_REMOVED as isize,
+    /// Another class is in force for it.
+    ClassChanged = uapi::ZERNEL_EVENT_CLASS_CHANGED as isize,
+    /// The provider took its settings.
+    SliceApplied = uapi::ZERNEL_EVENT_SLICE_APPLIED as isize,
+    /// The provider refused them for good.
+    ProviderError = uapi::ZERNEL_EVENT_PROVIDER_ERROR as isize,
+}
+
+/// The ring of a stream.
+///
+/// # Invariants
+///
+/// `slots` is as long as `positions` has slots.
+struct Events {
+    positions: Ring,
+    slots: KVVec<uapi::zernel_event>,
+}
+
+/// A stream of events for one open file.
+#[pin_data]
+pub(crate) struct Stream {
+    viewer: Arc<Viewer>,
+    id: u64,
+    #[pin]
+    events: Mutex<Events>,
+    #[pin]
+    ready: PollCondVar,
+}
+
+impl Stream {
+    fn new(viewer: Arc<Viewer>, id: u64, size: usize) -> Result<Arc<Self>> {
+        let positions = Ring::new(size);
+        let slots = KVVec::from_elem(
+            uapi::zernel_event::default(),
+            size.max(1),
+            GFP_KERNEL_ACCOUNT,
+        )?;
+        // INVARIANT: Both have `size` slots.
+        Arc::pin_init(
+            pin_init!(Self {
+                viewer,
+                id,
+                events <- new_mutex!(Events { positions, slots }),
+                ready <- new_poll_condvar!(),
+            }),
+            GFP_KERNEL_ACCOUNT,
+        )
+    }
+
+    /// Returns whether an event was lost for it.
+    fn push(&self, mut event: uapi::zernel_event, tsg: &Tsg) -> bool {
+        event.pid = self.viewer.number_of(&tsg.process);
+        event.uid = self.viewer.number_of_user(tsg.uid);
+        let mut events = self.events.lock();
+        let place = events.positions.push();
+        event.seq = place.seq;
+        if let Some(slot) = events.slots.get_mut(place.slot) {
+            *slot = event;
+        }
+        drop(events);
+        self.ready.notify_all();
+        place.overwrote
+    }
+
+    /// What `poll` waits on.
+    pub(crate) fn ready(&self) -> &PollCondVar {
+        &self.ready
+    }
+
+    /// Whether there is nothing to read.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.events.lock().positions.is_empty()
+    }
+
+    /// Moves whole events to user space, as many as fit; waits for the first unless told not to.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` no room for one, `EAGAIN` none there and not to wait, `ERESTARTSYS` a signal,
+    /// `EFAULT` (the events that could not be copied count as dropped), `ENOMEM`.
+    pub(crate) fn read(&self, iov: &mut IovIterDest<'_>, wait: bool) -> Result<usize> {
+        const SIZE: usize = size_of::<uapi::zernel_event>();
+        if iov.len() < SIZE {
+            return Err(EINVAL);
+        }
+        let mut batch = KVec::with_capacity(BATCH, GFP_KERNEL)?;
+        let mut written = 0;
+        while iov.len() >= SIZE {
+            self.take(&mut batch, iov.len() / SIZE, wait && written == 0)?;
+            if batch.is_empty() {
+                break;
+            }
+            for (i, event) in batch.iter().enumerate() {
+                if iov.copy_to_iter(event.bytes()) < SIZE {
+                    let lost = (batch.len() - i) as u64;
+                    self.events.lock().positions.lose(lost);
+                    return if written > 0 { Ok(written) } else { Err(EFAULT) };
+                }
+                written += SIZE;
+            }
+            batch.clear();
+        }
+        match written {
+            0 => Err(EAGAIN),
+            n => Ok(n),
+        }
+    }
+
+    fn take(&self, batch: &mut KVec<uapi::zernel_event>, most: usize, wait: bool) -> Result {
+        let mut events = self.events.lock();
+        while wait && events.positions.is_empty() {
+            if self.ready.wait_interruptible(&mut events) {
+                return Err(ERESTARTSYS);
+            }
+        }
+        let dropped = events.positions.lost();
+        while batch.len() < most.min(BATCH) {
+            let Some(slot) = events.positions.pop() else {
+                break;
+            };
+            if let Some(event) = events.slots.get(slot) {
+                let event = uapi::zernel_event { dropped, ..*event };
+                // Never fails: the capacity was allocated.
+                batch.push(event, GFP_NOWAIT)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// All streams, by user.
+pub(crate) struct Streams {
+    streams: RBTree<(Uid, u64), Arc<Stream>>,
+    count: u32,
+    last: u64,
+}
+
+impl Streams {
+    /// None.
+    pub(crate) fn new() -> Self {
+        Self {
+            streams: RBTree::new(),
+            count: 0,
+            last: 0,
+        }
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// Starts a stream with room for `size` events.
+    ///
+    /// # Errors
+    ///
+    /// `EDQUOT` the user has [`MAX_PER_USER`], `ENOMEM`.
+    pub(crate) fn start(&mut self, viewer: Arc<Viewer>, size: usize) -> Result<Arc<Stream>> {
+        let uid = viewer.uid();
+        if !viewer.sees_all() && self.count_of(uid) >= MAX_PER_USER {
+            return Err(EDQUOT);
+        }
+        self.last += 1;
+        let stream = Stream::new(viewer, self.last, size)?;
+        self.streams
+            .try_create_and_insert((uid, self.last), stream.clone(), GFP_KERNEL)?;
+        self.count += 1;
+        Ok(stream)
+    }
+
+    /// Ends a stream.
+    pub(crate) fn end(&mut self, stream: &Stream) {
+        let key = (stream.viewer.uid(), stream.id);
+        if self.streams.remove(&key).is_some() {
+            self.count -= 1;
+        }
+    }
+
+    /// Streams of a user, counted up to [`MAX_PER_USER`].
+    fn count_of(&self, uid: Uid) -> usize {
+        let mut count = 0;
+        let mut from = 0;
+        while let Some(cursor) = self.streams.cursor_lower_bound(&(uid, from)) {
+            let (&(owner, id), _) = cursor.current();
+            if owner != uid || count >= MAX_PER_USER {
+                break;
+            }
+            count += 1;
+            from = id + 1;
+        }
+        count
+    }
+
+    /// Tells every stream that may see the TSG what happened to it.
+    pub(crate) fn push(
+        &self,
+        kind: Kind,
+        id: tsg::Id,
+        tsg: &Tsg,
+        error: i32,
+        counters: &mut Counters,
+    ) {
+        if self.count == 0 {
+            return;
+        }
+        let event = uapi::zernel_event {
+            size: size_of::<uapi::zernel_event>() as u32,
+            type_: kind as u32,
+            time_ns: now_ns(),
+            tsg: id.0,
+            gpu: tsg.gpu.0,
+            level: tsg
+                .effective
+                .level
+                .map_or(uapi::ZERNEL_LEVEL_NONE, |l| l.number()),
+            source: tsg.effective.source as u32,
+            timeslice_us: tsg.current.map_or(0, |hw| hw.timeslice.0),
+            error,
+            ..Default::default()
+        };
+        for stream in self.streams.values() {
+            if stream.viewer.sees(tsg.uid) {
+                counters.events += 1;
+                counters.events_dropped += u64::from(stream.push(event, tsg));
+            }
+        }
+    }
+}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: GPL-2.0
+//! `zernel.ko`: latency-critical and best-effort work on one GPU.
+//!
+//! Data flows one way: device → registry → policy → registry → worker → provider.
+
+mod attributes;
+mod device;
+mod dump;
+mod error;
+#[path = "../glue/mod.rs"]
+mod glue;
+mod janitor;
+mod pass;
+#[path = "../policy/mod.rs"]
+mod policy;
+mod provider;
+mod registry;
+mod stream;
+
+use glue::{
+    cgroup,
+    debugfs,
+    lock,
+    miscdev,
+    watch,
+    work, //
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+
+module! {
+    type: lock::Root<Zernel>,
+    name: "zernel",
+    authors: ["zernel contributors"],
+    description: "Shares a GPU between latency-critical and best-effort work",
+    license: "GPL",
+}
+
+/// Everything that is registered.
+///
+/// Dropped in this order: user space goes first, then what calls into the registry, then the
+/// registry with the watches in it, then the janitor that the watches kick, then the workqueue.
+struct Zernel {
+    _device: Pin<KBox<miscdev::Registration<device::Client>>>,
+    _debugfs: debugfs::Directory,
+    _cgroups: Option<cgroup::Hooks>,
+    _registry: registry::Installed,
+    _janitor: Retired,
+    _queue: work::Queue,
+}
+
+/// The janitor, which stops for good when this is dropped.
+struct Retired(Arc<work::Worker<janitor::Janitor>>);
+
+impl Drop for Retired {
+    fn drop(&mut self) {
+        self.0.cancel_sync();
+        // Watches that fired in the meantime: their targets are nobody's any more.
+        watch::take_fired(|_, _| ());
+    }
+}
+
+impl kernel::Module for Zernel {
+    fn init(_module: &'static ThisModule) -> Result<Self> {
+        let queue = work::Queue::new()?;
+        let janitor = Arc::pin_init(work::Worker::new(janitor::Janitor::new()), GFP_KERNEL)?;
+        let retired = Retired(janitor.clone());
+        let registry = registry::Installed::new(janitor.clone())?;
+        let cgroups = cgroup::Hooks::new(janitor)
+            .inspect_err(|_| pr_warn!("no cgroup tracepoints: moves are not followed\n"))
+            .ok();
+        let debugfs = debugfs::Directory::new::<dump::State>(c"zernel", c"state");
+        let device = KBox::pin_init(miscdev::Registration::new(), GFP_KERNEL)?;
+        pr_info!("ready: no GPU yet, waiting for a provider\n");
+        Ok(Self {
+            _device: device,
+            _debugfs: debugfs,
+            _cgroups: cgroups,
+            _registry: registry,
+            _janitor: retired,
+            _queue: queue,
+        })
+    }
+}
