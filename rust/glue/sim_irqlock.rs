@@ -11,8 +11,6 @@ use kernel::{
     }, //
 };
 
-// `struct lock_class_key` has no fields without lockdep; only its address matters.
-#[allow(improper_ctypes)]
 extern "C" {
     fn zernel_sim_helper_lock_init(
         lock: *mut bindings::spinlock_t,

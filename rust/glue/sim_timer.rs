@@ -10,11 +10,10 @@ use kernel::{
     types::Opaque, //
 };
 
-/// `CLOCK_MONOTONIC`, in ns.
-pub(crate) fn now() -> u64 {
-    // SAFETY: Always safe to call.
-    unsafe { bindings::ktime_get() as u64 }
-}
+#[cfg(not(zernel_linux_7_2))]
+const NO_RESTART: bindings::hrtimer_restart = bindings::hrtimer_restart::HRTIMER_NORESTART;
+#[cfg(zernel_linux_7_2)]
+const NO_RESTART: bindings::hrtimer_restart = bindings::hrtimer_restart_HRTIMER_NORESTART;
 
 /// Something that a timer drives.
 pub(crate) trait Timed: Send + Sync + Sized {
@@ -84,7 +83,7 @@ impl<T: Timed> Driven<T> {
         // SAFETY: By the type invariant; `drop` waits for the callback.
         let this = unsafe { &*container_of!(timer, Self, timer) };
         T::expired(this);
-        bindings::hrtimer_restart::HRTIMER_NORESTART
+        NO_RESTART
     }
 }
 

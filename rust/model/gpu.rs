@@ -158,6 +158,7 @@ impl<C: Context, S: Store<C>> Gpu<C, S> {
     }
 
     /// Model time.
+    #[cfg(any(test, zernel_kunit))]
     pub(crate) fn clock(&self) -> Ns {
         self.clock
     }

@@ -20,11 +20,6 @@ impl<I: Index> Links<I> {
     pub(crate) const fn new() -> Self {
         Self { prev: I::NIL, next: I::NIL, listed: false }
     }
-
-    /// Whether the node is in a list.
-    pub(crate) fn listed(&self) -> bool {
-        self.listed
-    }
 }
 
 /// A node that can be in one list of kind `K`.

@@ -1,0 +1,339 @@
+// SPDX-License-Identifier: GPL-2.0
+//! One GPU: the model under a lock, driven by a timer.
+//!
+//! Lock order: `faults` (may sleep) is never held with `state`; `state`, then the locks of
+//! contexts and inboxes. Nothing is allocated or freed under `state`, and no time slice that ends
+//! with nobody waiting needs the timer.
+
+use super::{
+    context::Context,
+    fault::Faults,
+    report::{
+        Reporter,
+        Trace, //
+    },
+    settings::Settings,
+    store::{
+        Chunk,
+        Chunks,
+        Pools,
+        Table, //
+    }, //
+};
+use crate::{
+    glue::{
+        sim_irqlock::{
+            new_irq_lock,
+            IrqLock, //
+        },
+        sim_timer::{
+            Driven,
+            Timed, //
+        },
+        time::now_ns, //
+    },
+    model::{
+        gpu::{
+            Config,
+            Gpu, //
+        },
+        preset::Preset,
+        stats::ChannelStats,
+        tsg::Handle,
+        units::Ns,
+        work::Order, //
+    }, //
+};
+use kernel::{
+    error::code::{
+        ERESTARTSYS,
+        ETIME, //
+    },
+    new_mutex,
+    prelude::*,
+    sync::{
+        Arc,
+        CondVarTimeoutResult,
+        Mutex, //
+    },
+    time::msecs_to_jiffies, //
+};
+
+/// The model with its storage.
+pub(crate) type Model = Gpu<Arc<Context>, Pools>;
+
+/// Most events of one timer interrupt.
+const INTERRUPT_BUDGET: u32 = 256;
+/// Most events of one system call, beyond those of the operation itself.
+pub(crate) const CALL_BUDGET: u32 = 256;
+/// Shortest pause after an interrupt that did not get through, in ns.
+const MIN_PAUSE: u64 = 20_000;
+/// The timer is not armed.
+const NOT_ARMED: u64 = u64::MAX;
+/// Queued items of a channel.
+pub(crate) const CHANNEL_ITEMS: u32 = 1024;
+
+/// What the lock of a GPU protects.
+pub(crate) struct State {
+    model: Model,
+    trace: Option<Trace>,
+    /// What the timer is armed for.
+    armed: u64,
+    /// When the words are to be looked at next.
+    poll_at: u64,
+    /// The timer does not expire before this, so that users keep the CPU.
+    not_before: u64,
+}
+
+/// A GPU.
+#[pin_data]
+pub(crate) struct Device {
+    /// Number.
+    pub(crate) number: u32,
+    /// What it is like.
+    pub(crate) preset: &'static Preset,
+    /// Interval at which words are looked at, in ns.
+    word_poll: u64,
+    /// Faults of the provider's operations.
+    #[pin]
+    pub(crate) faults: Mutex<Faults>,
+    #[pin]
+    state: IrqLock<State>,
+}
+
+/// A GPU with its timer.
+pub(crate) type Card = Driven<Device>;
+
+impl Device {
+    /// A GPU that does nothing.
+    pub(crate) fn new(number: u32, settings: &Settings) -> Result<Arc<Card>> {
+        let config = Config {
+            number,
+            compute_switch: settings.preset.switch_cost(),
+            copy_switch: Preset::COPY_SWITCH_COST,
+            channel_items: CHANNEL_ITEMS,
+        };
+        let engines = Table::new(settings.copy_engines.saturating_add(1))?;
+        let tsgs = Table::new(settings.max_tsgs)?;
+        let (channels, items) = (Chunks::new()?, Chunks::new()?);
+        let now = Ns(now_ns());
+        let (preset, word_poll) = (settings.preset, settings.word_poll.0);
+        let state = State {
+            model: Gpu::new(config, engines, tsgs, channels, items, now),
+            trace: None,
+            armed: NOT_ARMED,
+            poll_at: 0,
+            not_before: 0,
+        };
+        let device = try_pin_init!(Self {
+            number,
+            preset,
+            word_poll,
+            faults <- new_mutex!(Faults::new(), "zernel_sim_faults"),
+            state <- new_irq_lock!(state, c"zernel_sim_gpu"),
+        });
+        Arc::pin_init(Driven::new(device), GFP_KERNEL)
+    }
+}
+
+impl State {
+    /// The parts that a call of the model needs.
+    fn parts(&mut self) -> (&mut Model, Reporter<'_>) {
+        (&mut self.model, Reporter { trace: self.trace.as_mut() })
+    }
+}
+
+impl Card {
+    /// Calls `f` with the model and the time, and arms the timer for what follows.
+    pub(crate) fn with<R>(
+        &self,
+        f: impl FnOnce(&mut Model, Ns, &mut Reporter<'_>) -> R,
+    ) -> R {
+        let mut state = self.lock_state();
+        let now = now_ns();
+        let (model, mut reporter) = state.parts();
+        let result = f(model, Ns(now), &mut reporter);
+        self.arm_next(&mut state, now);
+        result
+    }
+
+    /// Calls `f` with the model as of now.
+    pub(crate) fn at_present<R>(&self, f: impl FnOnce(&mut Model) -> R) -> R {
+        self.with(|model, now, sink| {
+            model.advance(now, CALL_BUDGET, sink);
+            f(model)
+        })
+    }
+
+    /// Calls `f` with the place of the trace.
+    pub(crate) fn with_trace<R>(&self, f: impl FnOnce(&mut Option<Trace>) -> R) -> R {
+        f(&mut self.lock_state().trace)
+    }
+
+    fn lock_state(&self) -> kernel::sync::lock::Guard<'_, State, crate::glue::sim_irqlock::IrqBackend> {
+        self.state.lock()
+    }
+
+    /// Arms the timer for what the model, or a word, needs next.
+    fn arm_next(&self, state: &mut State, now: u64) {
+        let mut next = state.model.next_event().map_or(NOT_ARMED, |event| event.0);
+        if state.model.watching() {
+            if state.poll_at <= now {
+                // On a grid, so that looking is not pushed back by whoever calls often.
+                let passed = now.checked_rem(self.word_poll).unwrap_or(0);
+                state.poll_at = now.saturating_sub(passed).saturating_add(self.word_poll);
+            }
+            next = next.min(state.poll_at);
+        }
+        if next == NOT_ARMED {
+            // One that is armed for something that will not be expires for nothing, once.
+            return;
+        }
+        let next = next.max(state.not_before);
+        if next != state.armed {
+            state.armed = next;
+            self.arm(next);
+        }
+    }
+
+    /// Appends items to a channel. Returns the number of the last one, and when the engine saw
+    /// them.
+    pub(crate) fn submit(
+        &self,
+        tsg: Handle,
+        channel: u32,
+        orders: &[Order],
+    ) -> Result<(u64, u64)> {
+        let count = orders.len() as u32;
+        let mut spare = None;
+        loop {
+            let chunk = spare.take();
+            let (grown, done) = self.with(|model, now, sink| {
+                let left = chunk.and_then(|chunk| model.item_pool().add(chunk).err());
+                if model.item_room() < count && left.is_none() {
+                    return (left, None);
+                }
+                (left, Some(model.submit(now, tsg, channel, orders, sink)))
+            });
+            // A chunk that did not fit is freed here, where that may be done.
+            drop(grown);
+            if let Some(result) = done {
+                let (last, at) = result?;
+                return Ok((last, at.0));
+            }
+            spare = Some(Chunk::new()?);
+        }
+    }
+
+    /// Makes a TSG. Returns its handle and its engine; `engine` none means the least used one.
+    pub(crate) fn create(
+        &self,
+        serial: u64,
+        context: &Arc<Context>,
+        copy: bool,
+        engine: Option<u32>,
+        nr_channels: u32,
+        sharer: Option<Handle>,
+    ) -> Result<(Handle, u32)> {
+        let mut spare = None;
+        loop {
+            let chunk = spare.take();
+            let context = context.clone();
+            let (grown, unused, done) = self.with(|model, now, sink| {
+                let left = chunk.and_then(|chunk| model.channel_pool().add(chunk).err());
+                if model.channel_room() < nr_channels && left.is_none() {
+                    return (left, Some(context), None);
+                }
+                let number = match engine.map_or_else(|| model.least_used(copy), Ok) {
+                    Ok(number) => number,
+                    Err(error) => return (left, Some(context), Some(Err(error))),
+                };
+                match model.create(now, serial, context, number, nr_channels, sharer, sink) {
+                    Ok(handle) => (left, None, Some(Ok((handle, number)))),
+                    Err((error, context)) => (left, Some(context), Some(Err(error))),
+                }
+            });
+            drop((grown, unused));
+            if let Some(result) = done {
+                return Ok(result?);
+            }
+            spare = Some(Chunk::new()?);
+        }
+    }
+
+    /// Ends a TSG: its items are dropped, and those who wait for them are woken.
+    pub(crate) fn destroy(&self, tsg: Handle) {
+        let destroyed = self.with(|model, now, sink| model.destroy(now, tsg, sink));
+        if let Ok((Some(context), dropped)) = destroyed {
+            context.user.items.release(dropped);
+            context.waiters.notify_all();
+        }
+    }
+
+    /// Waits until item `seq` of a channel has completed.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` not submitted, `ETIME`, `ERESTARTSYS`, `ENOENT` the TSG is gone.
+    pub(crate) fn wait(
+        &self,
+        tsg: Handle,
+        context: &Context,
+        channel: u32,
+        seq: u64,
+        deadline: u64,
+    ) -> Result<ChannelStats> {
+        let mut state = self.lock_state();
+        loop {
+            let now = now_ns();
+            let (model, mut reporter) = state.parts();
+            model.advance(Ns(now), CALL_BUDGET, &mut reporter);
+            let stats = model.channel_stats(tsg, channel)?;
+            self.arm_next(&mut state, now);
+            if seq > stats.submitted {
+                return Err(EINVAL);
+            }
+            if seq <= stats.completed {
+                return Ok(stats);
+            }
+            if now >= deadline {
+                return Err(ETIME);
+            }
+            context.will_wait(channel, seq);
+            let jiffies = match deadline {
+                u64::MAX => kernel::time::Jiffies::MAX,
+                _ => {
+                    // Longer waits go round again.
+                    let ms = deadline.saturating_sub(now).div_ceil(1_000_000).min(3_600_000);
+                    msecs_to_jiffies(ms as u32).max(1)
+                }
+            };
+            let woken = context.waiters.wait_interruptible_timeout(&mut state, jiffies);
+            if let CondVarTimeoutResult::Signal { .. } = woken {
+                return Err(ERESTARTSYS);
+            }
+        }
+    }
+}
+
+impl Timed for Device {
+    fn expired(card: &Card) {
+        let mut state = card.lock_state();
+        let start = now_ns();
+        state.armed = NOT_ARMED;
+        let poll = start >= state.poll_at;
+        let (model, mut reporter) = state.parts();
+        let caught_up = if poll && model.watching() {
+            model.poll(Ns(start), INTERRUPT_BUDGET, &mut reporter)
+        } else {
+            model.advance(Ns(start), INTERRUPT_BUDGET, &mut reporter)
+        };
+        let end = now_ns();
+        if !caught_up {
+            // At most half of the CPU, whatever users have queued.
+            let pause = end.saturating_sub(start).max(MIN_PAUSE);
+            state.not_before = end.saturating_add(pause);
+        }
+        card.arm_next(&mut state, start);
+    }
+}

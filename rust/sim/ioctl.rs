@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The commands of `/dev/zernel-sim`, by type and number.
+
+mod context;
+mod query;
+mod submit;
+mod test;
+pub(super) mod trace;
+
+use super::{
+    file::File,
+    uapi::*, //
+};
+use crate::glue::abi::{
+    self,
+    Abi, //
+};
+use kernel::{
+    ioctl::{
+        _IOC_NR,
+        _IOC_SIZE,
+        _IOC_TYPE, //
+    },
+    prelude::*, //
+};
+
+/// The caller's structure.
+#[derive(Clone, Copy)]
+struct Arg {
+    address: usize,
+    size: usize,
+}
+
+impl Arg {
+    /// Reads it.
+    fn read<T: Abi>(self) -> Result<T> {
+        abi::read(self.address, self.size)
+    }
+
+    /// Writes it back.
+    fn write<T: Abi>(self, value: &T) -> Result {
+        abi::write(self.address, self.size, value)
+    }
+
+    /// Reads it, lets `f` change it, writes it back.
+    fn update<T: Abi>(self, f: impl FnOnce(&mut T) -> Result) -> Result {
+        let mut value = self.read()?;
+        f(&mut value)?;
+        self.write(&value)
+    }
+}
+
+/// Refuses what is not zero.
+fn must_be_zero(values: &[u32]) -> Result {
+    if values.iter().any(|value| *value != 0) {
+        return Err(EINVAL);
+    }
+    Ok(())
+}
+
+/// Does a command.
+pub(super) fn dispatch(file: &File, cmd: u32, address: usize) -> Result {
+    if _IOC_TYPE(cmd) != ZERNEL_SIM_IOC_TYPE {
+        return Err(ENOTTY);
+    }
+    let arg = Arg { address, size: _IOC_SIZE(cmd) };
+    match _IOC_NR(cmd) {
+        ZERNEL_SIM_NR_VERSION => arg.update(|out| query::version(file, out)),
+        ZERNEL_SIM_NR_GPU_INFO => arg.update(|io| query::gpu_info(file, io)),
+        ZERNEL_SIM_NR_CONTEXT_CREATE => context::create(file, arg),
+        ZERNEL_SIM_NR_CONTEXT_DESTROY => context::destroy(file, &arg.read()?),
+        ZERNEL_SIM_NR_SUBMIT => submit::submit(file, arg),
+        ZERNEL_SIM_NR_WAIT => arg.update(|io| submit::wait(file, io)),
+        ZERNEL_SIM_NR_EVENTFD => context::eventfd(file, &arg.read()?),
+        ZERNEL_SIM_NR_DOORBELL => submit::doorbell(file, &arg.read()?),
+        ZERNEL_SIM_NR_COMPLETIONS => submit::completions(file, arg),
+        ZERNEL_SIM_NR_TSG_STATS => arg.update(|io| query::tsg_stats(file, io)),
+        ZERNEL_SIM_NR_ENGINE_STATS => arg.update(|io| query::engine_stats(file, io)),
+        ZERNEL_SIM_NR_TRACE_START => trace::start(file, &arg.read()?),
+        ZERNEL_SIM_NR_TRACE_READ => trace::read(file, arg),
+        ZERNEL_SIM_NR_FAULT => arg.update(|io| test::fault(file, io)),
+        ZERNEL_SIM_NR_SUSPEND => test::suspend(file, &arg.read()?),
+        _ => Err(ENOTTY),
+    }
+}

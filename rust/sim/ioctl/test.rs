@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What tests may do to a GPU: faults of the provider, suspend.
+
+use super::must_be_zero;
+use crate::{
+    file::File,
+    glue::sim_task,
+    uapi::*, //
+};
+use kernel::prelude::*;
+
+/// Longest delay of a fault: 10 s.
+const MAX_DELAY: u64 = 10_000_000_000;
+
+/// Makes provider operations fail or take longer.
+pub(super) fn fault(file: &File, io: &mut zernel_sim_fault) -> Result {
+    if !sim_task::may_administrate() {
+        return Err(EPERM);
+    }
+    must_be_zero(&[io.flags & !ZERNEL_SIM_FAULT_QUERY, io.reserved])?;
+    let card = file.card(io.gpu)?;
+    let mut faults = card.faults.lock();
+    let fault = faults.of(io.op)?;
+    if io.flags & ZERNEL_SIM_FAULT_QUERY == 0 {
+        // -512 to -530 are for the kernel alone.
+        let refused = !(-4095..=0).contains(&io.error) || (-530..=-512).contains(&io.error);
+        if refused || io.delay_ns > MAX_DELAY {
+            return Err(EINVAL);
+        }
+        fault.count = io.count;
+        fault.error = io.error;
+        fault.delay = io.delay_ns;
+        fault.tsg = io.tsg;
+    }
+    io.count = fault.count;
+    io.injected = fault.injected;
+    Ok(())
+}
+
+/// Stops a GPU, or lets it go on.
+pub(super) fn suspend(file: &File, io: &zernel_sim_suspend) -> Result {
+    if !sim_task::may_administrate() {
+        return Err(EPERM);
+    }
+    let card = file.card(io.gpu)?;
+    let suspended = match io.suspend {
+        0 => false,
+        1 => true,
+        _ => return Err(EINVAL),
+    };
+    card.with(|model, now, sink| model.set_suspended(now, suspended, sink));
+    Ok(())
+}

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The software GPUs as a provider of `zernel.ko`.
+
+use super::{
+    device::Card,
+    settings::Settings,
+    uapi::*,
+    user::Users, //
+};
+use crate::{
+    glue::sim_provider::{
+        self,
+        Registration, //
+    },
+    model::{
+        tsg::{
+            Handle,
+            Interleave, //
+        },
+        units::{
+            Ns,
+            Us, //
+        }, //
+    }, //
+};
+use kernel::{
+    prelude::*,
+    str::CString,
+    sync::{
+        atomic::{
+            ordering::Relaxed,
+            Atomic, //
+        },
+        Arc, //
+    },
+    time::{
+        delay::fsleep,
+        Delta, //
+    }, //
+};
+
+/// All software GPUs.
+#[pin_data]
+pub(crate) struct Sim {
+    /// The module parameters.
+    pub(crate) settings: Settings,
+    cards: KVec<Arc<Card>>,
+    /// Who has the device open.
+    #[pin]
+    pub(crate) users: Users,
+    serial: Atomic<u64>,
+    files: Atomic<u64>,
+}
+
+/// The software GPUs, known to `zernel.ko`.
+pub(crate) type Hub = Registration<Sim>;
+
+impl Sim {
+    /// Makes the GPUs.
+    fn new(settings: Settings) -> Result<Arc<Self>> {
+        let mut cards = KVec::with_capacity(settings.gpus as usize, GFP_KERNEL)?;
+        for number in 0..settings.gpus {
+            cards.push(super::device::Device::new(number, &settings)?, GFP_KERNEL)?;
+        }
+        Arc::pin_init(
+            pin_init!(Self {
+                settings,
+                cards,
+                users <- Users::new(),
+                serial: Atomic::new(0),
+                files: Atomic::new(0),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// The GPU with number `number`.
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT`
+    pub(crate) fn card(&self, number: u32) -> Result<&Arc<Card>> {
+        self.cards.get(number as usize).ok_or(ENOENT)
+    }
+
+    /// A serial number for a TSG, from 1.
+    pub(crate) fn next_serial(&self) -> u64 {
+        self.serial.fetch_add(1, Relaxed).wrapping_add(1)
+    }
+
+    /// A number for a file, from 1.
+    pub(crate) fn next_file(&self) -> u64 {
+        self.files.fetch_add(1, Relaxed).wrapping_add(1)
+    }
+
+    /// The GPU and the TSG of a call, after the faults that were asked for.
+    fn begin(&self, op: u32, gpu: u64, tsg: u64) -> Result<(&Arc<Card>, Handle)> {
+        let card = self.card(u32::try_from(gpu).map_err(|_| ENOENT)?)?;
+        let injection = card.faults.lock().take(op, tsg);
+        if let Some(injection) = injection {
+            sleep(Ns(injection.delay));
+            if injection.error != 0 {
+                return Err(Error::from_errno(injection.error));
+            }
+        }
+        if card.at_present(|model| model.suspended()) {
+            return Err(EAGAIN);
+        }
+        Ok((card, Handle(tsg)))
+    }
+}
+
+fn sleep(time: Ns) {
+    if time > Ns::ZERO {
+        fsleep(Delta::from_nanos(time.0 as i64));
+    }
+}
+
+/// Makes the GPUs and reports them to `zernel.ko`.
+pub(crate) fn register(settings: Settings) -> Result<Arc<Hub>> {
+    let hub = Arc::new(Registration::new(Sim::new(settings)?)?, GFP_KERNEL)?;
+    for card in &hub.inner().cards {
+        let bus = CString::try_from_fmt(fmt!("sim:{}", card.number))?;
+        let name = CString::try_from_fmt(fmt!("software {}", card.preset.name))?;
+        hub.gpu_added(&sim_provider::Gpu {
+            handle: u64::from(card.number),
+            min_us: 1,
+            max_us: 0,
+            name: &name,
+            bus: &bus,
+        })?;
+    }
+    Ok(hub)
+}
+
+impl sim_provider::Provider for Sim {
+    const NAME: &'static CStr = c"sim";
+
+    fn set_timeslice(&self, gpu: u64, tsg: u64, us: u32) -> Result {
+        let (card, tsg) = self.begin(ZERNEL_SIM_OP_SET_TIMESLICE, gpu, tsg)?;
+        sleep(self.settings.costs.slice);
+        card.with(|model, now, sink| model.set_timeslice(now, tsg, Us(us), sink))?;
+        Ok(())
+    }
+
+    fn timeslice(&self, gpu: u64, tsg: u64) -> Result<u32> {
+        let (card, tsg) = self.begin(ZERNEL_SIM_OP_GET_TIMESLICE, gpu, tsg)?;
+        Ok(card.at_present(|model| model.tsg_stats(tsg))?.timeslice.0)
+    }
+
+    fn set_interleave(&self, gpu: u64, tsg: u64, level: u32) -> Result {
+        let (card, tsg) = self.begin(ZERNEL_SIM_OP_SET_INTERLEAVE, gpu, tsg)?;
+        let level = Interleave::new(level).ok_or(EINVAL)?;
+        sleep(self.settings.costs.slice);
+        card.with(|model, now, sink| model.set_interleave(now, tsg, level, sink))?;
+        Ok(())
+    }
+
+    fn interleave(&self, gpu: u64, tsg: u64) -> Result<u32> {
+        let (card, tsg) = self.begin(ZERNEL_SIM_OP_GET_TIMESLICE, gpu, tsg)?;
+        Ok(card.at_present(|model| model.tsg_stats(tsg))?.interleave.level())
+    }
+
+    fn preempt(&self, gpu: u64, tsg: u64, timeout_us: u32) -> Result {
+        let (card, tsg) = self.begin(ZERNEL_SIM_OP_PREEMPT, gpu, tsg)?;
+        let (cost, timeout) = (self.settings.costs.preempt, Us(timeout_us).ns());
+        sleep(cost.min(timeout));
+        if cost > timeout {
+            return Err(ETIMEDOUT);
+        }
+        card.with(|model, now, sink| model.preempt(now, tsg, sink))?;
+        Ok(())
+    }
+
+    fn set_enabled(&self, gpu: u64, tsg: u64, enabled: bool) -> Result {
+        let (card, tsg) = self.begin(ZERNEL_SIM_OP_SET_ENABLED, gpu, tsg)?;
+        sleep(self.settings.costs.enable);
+        card.with(|model, now, sink| model.set_enabled(now, tsg, enabled, sink))?;
+        Ok(())
+    }
+
+    fn load(&self, gpu: u64) -> Result<(u64, u64)> {
+        let (card, _) = self.begin(ZERNEL_SIM_OP_QUERY_LOAD, gpu, 0)?;
+        let stats = card.at_present(|model| model.engine_stats(0))?;
+        Ok((stats.times.busy.0, stats.now.since(stats.created).0))
+    }
+}
