@@ -6,10 +6,7 @@ use core::marker::PhantomData;
 use kernel::{
     bindings,
     error::to_result,
-    fs::{
-        File,
-        Kiocb, //
-    },
+    fs::File,
     miscdevice::{
         MiscDevice,
         MiscDeviceOptions, //
@@ -30,6 +27,7 @@ pub(crate) enum Readiness {
     /// Something to read.
     Readable,
     /// The file is of no use.
+    #[cfg(zernel_core)]
     Failed,
 }
 
@@ -38,6 +36,7 @@ impl Readiness {
         match self {
             Self::Idle => 0,
             Self::Readable => bindings::POLLIN | bindings::POLLRDNORM,
+            #[cfg(zernel_core)]
             Self::Failed => bindings::POLLERR,
         }
     }
@@ -95,7 +94,7 @@ impl<T: Device> VTable<T> {
 
 /// Whether a read must not wait. (`RWF_NOWAIT` is refused by the VFS for such files.)
 #[cfg(zernel_core)]
-pub(crate) fn is_nonblocking<T: ForeignOwnable>(kiocb: &Kiocb<'_, T>) -> bool {
+pub(crate) fn is_nonblocking<T: ForeignOwnable>(kiocb: &kernel::fs::Kiocb<'_, T>) -> bool {
     // SAFETY: The kiocb and its file are valid while we have the `Kiocb`.
     unsafe { (*(*kiocb.as_raw()).ki_filp).f_flags & bindings::O_NONBLOCK != 0 }
 }

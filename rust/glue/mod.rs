@@ -50,8 +50,10 @@ pub(crate) mod sim_timer;
 pub(crate) mod sim_words;
 
 /// Makes a C table usable in a `static`.
+#[cfg(zernel_core)]
 #[repr(transparent)]
 pub(crate) struct AssertSync<T>(pub(crate) T);
 
 // SAFETY: Only used for tables that are never written after construction.
+#[cfg(zernel_core)]
 unsafe impl<T> Sync for AssertSync<T> {}
