@@ -1,3 +1,41 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Placeholder.
-fn main() {}
+//! Load generator for zernel's software GPU: latency-critical and best-effort clients, each a
+//! process of its own, and the figures, tables and plots of what became of them.
+
+mod bench;
+mod cli;
+mod client;
+mod demo;
+mod network;
+mod outcome;
+mod report;
+mod run;
+mod schedule;
+mod stats;
+mod table;
+#[cfg(test)]
+mod testdata;
+mod worker;
+mod workload;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    match cli::run(cli::Args::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("zernel-load: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Whoever read the output has seen enough.
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error
+        .downcast_ref::<std::io::Error>()
+        .is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+}

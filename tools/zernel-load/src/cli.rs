@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The command line.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::{Args as ClapArgs, Parser, Subcommand};
+use libzernel::{Level, Timestamp};
+
+use crate::network::Network;
+use crate::outcome::{Comparison, Mode};
+use crate::run::Options;
+use crate::schedule::Schedule;
+use crate::stats::Latencies;
+use crate::worker::{Device, Order};
+use crate::workload::{Arrival, ClientSpec, Role, Workload};
+use crate::{bench, demo, report, run, table, worker};
+
+/// Load generator for zernel's software GPU.
+///
+/// Clients follow one loop: prepare the data on the CPU, copy it to the GPU, infer, copy the
+/// result back. Each is a process with its own TSG. A request that arrives while another waits
+/// takes its place. Latency counts from the start of the preparation.
+///
+/// All random numbers are seeded: under QEMU's icount every run gives the same figures.
+#[derive(Debug, Parser)]
+#[command(version, max_term_width = 100)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run one client and print its latencies.
+    Client(ClientArgs),
+    /// Run a workload: a built-in one (A, B, B0 to B4, C, D, E) or a YAML file.
+    ///
+    /// A file looks like this:
+    ///
+    ///   name: mine
+    ///   seconds: 5
+    ///   clients:
+    ///     - {role: lc, network: vgg, arrival: {periodic: 150}}
+    ///     - {role: be, network: bert, arrival: {poisson: 80}, prepare_us: 100}
+    ///     - {role: be, network: resnet152, arrival: closed}
+    #[command(verbatim_doc_comment)]
+    Run(RunArgs),
+    /// Run workloads A, B1 and C alone, with default slices and with zernel's classes.
+    ///
+    /// Prints a table per workload and writes WORKLOAD-MODE.json and summary.json to DIR, from
+    /// which `zernel-load report DIR` draws plots.
+    Demo(DemoArgs),
+    /// Print the tables of results in DIR and draw their plots there, as SVG and PNG.
+    Report(ReportArgs),
+    /// Measure what each call costs, next to getpid, and how long a class change takes.
+    ///
+    /// Meant for QEMU's icount, under which a nanosecond is an instruction.
+    Bench(BenchArgs),
+    /// A client process of `run` or `demo`.
+    #[command(hide = true)]
+    Worker {
+        /// What it is told, as JSON.
+        order: String,
+    },
+}
+
+#[derive(Debug, ClapArgs)]
+struct ClientArgs {
+    /// Class to take: lc, be or a number from 0 to 7. Without it the class stays as it is.
+    #[arg(long, value_name = "LEVEL")]
+    class: Option<Level>,
+    /// What to serve.
+    #[arg(long, value_enum, default_value_t = Network::Vgg)]
+    network: Network,
+    /// Requests per second, evenly spaced. Without a rate the next starts when the last is done.
+    #[arg(long, value_name = "RATE", conflicts_with = "poisson")]
+    periodic: Option<f64>,
+    /// Requests per second on average, at random.
+    #[arg(long, value_name = "RATE")]
+    poisson: Option<f64>,
+    /// Time to prepare the data, in microseconds.
+    #[arg(long, value_name = "US", default_value_t = 200)]
+    prepare_us: u64,
+    /// How long to run.
+    #[arg(long, default_value_t = 5.0)]
+    seconds: f64,
+    /// Seed of the random numbers.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Print every request and the histogram as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+struct RunArgs {
+    /// Name of a built-in workload, or path of a YAML file.
+    workload: String,
+    /// Who runs, and with which slices; several can be given.
+    #[arg(long, value_enum, default_values_t = Mode::ALL)]
+    mode: Vec<Mode>,
+    /// How long to run each, instead of the workload's own time.
+    #[arg(long)]
+    seconds: Option<f64>,
+    /// Seed of the random numbers.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Write WORKLOAD-MODE.json files to this folder.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Print the figures as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+struct DemoArgs {
+    /// Where to write the results.
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// Run this many times as long; below 1 for a quick look.
+    #[arg(long, default_value_t = 1.0)]
+    scale: f64,
+}
+
+#[derive(Debug, ClapArgs)]
+struct ReportArgs {
+    /// Folder with the results of `demo` or `run --out`.
+    dir: PathBuf,
+    /// Print the figures as JSON.
+    #[arg(long)]
+    json: bool,
+    /// Draw no plots.
+    #[arg(long)]
+    no_plots: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+struct BenchArgs {
+    /// How often to repeat each measurement.
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    repeat: u32,
+    /// Print the figures as JSON.
+    #[arg(long)]
+    json: bool,
+    /// Also write the figures as JSON to this file.
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+/// Does what the command line says.
+pub fn run(args: Args) -> Result<()> {
+    match args.command {
+        Command::Client(args) => client(&args),
+        Command::Run(args) => workload(&args),
+        Command::Demo(args) => demo::run(&args.out, args.scale),
+        Command::Report(args) => report(&args),
+        Command::Bench(args) => bench(&args),
+        Command::Worker { order } => {
+            let order: Order = serde_json::from_str(&order).context("the order is not sound")?;
+            worker::run(&order)
+        }
+    }
+}
+
+fn client(args: &ClientArgs) -> Result<()> {
+    let arrival = match (args.periodic, args.poisson) {
+        (Some(rate), _) => Arrival::Periodic(rate),
+        (None, Some(rate)) => Arrival::Poisson(rate),
+        (None, None) => Arrival::Closed,
+    };
+    let spec = ClientSpec {
+        role: Role::Lc,
+        network: args.network,
+        arrival,
+        prepare_us: args.prepare_us,
+    };
+    let checked = Workload::new("client", args.seconds, vec![spec.clone()])?;
+    let mut device = Device::open(&spec, args.class)?;
+    device.warm_up(&spec)?;
+    let schedule = Schedule::new(arrival, Duration::ZERO, args.seed);
+    let requests = device.serve(&spec, schedule, Timestamp::now(), checked.duration())?;
+    let latencies = Latencies::new(requests.iter().map(|request| request.latency()));
+    let summary = latencies.summary();
+    let mut out = io::stdout().lock();
+    if args.json {
+        let value = serde_json::json!({
+            "summary": summary,
+            "histogram": latencies.buckets(),
+            "requests": requests,
+        });
+        serde_json::to_writer(&mut out, &value)?;
+        return Ok(writeln!(out)?);
+    }
+    let ms = |ns: f64| ns / 1e6;
+    writeln!(
+        out,
+        "{} requests ({} dropped) in {} s; latency in ms: mean {:.3}, p50 {:.3}, p99 {:.3}, \
+         p99.9 {:.3}, max {:.3}",
+        summary.count,
+        requests.dropped,
+        args.seconds,
+        ms(summary.mean_ns),
+        ms(summary.p50_ns as f64),
+        ms(summary.p99_ns as f64),
+        ms(summary.p999_ns as f64),
+        ms(summary.max_ns as f64),
+    )?;
+    Ok(())
+}
+
+fn workload(args: &RunArgs) -> Result<()> {
+    let mut workload = Workload::load(&args.workload)?;
+    if let Some(seconds) = args.seconds {
+        workload = Workload::new(&workload.name, seconds, workload.clients)?;
+    }
+    if let Some(dir) = &args.out {
+        std::fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+    }
+    let mut comparison = Comparison {
+        workload: workload.name.clone(),
+        runs: Vec::new(),
+    };
+    for &mode in &args.mode {
+        let options = Options {
+            mode,
+            seed: args.seed,
+            trace: args.out.is_some(),
+        };
+        let outcome = run::run(&workload, options, &mut |_| {})?;
+        if let Some(dir) = &args.out {
+            outcome.save(dir)?;
+        }
+        comparison.runs.push(outcome);
+    }
+    print(&[comparison], args.json)
+}
+
+fn report(args: &ReportArgs) -> Result<()> {
+    let all = Comparison::load_all(&args.dir)?;
+    print(&all, args.json)?;
+    if !args.no_plots {
+        for path in report::draw(&all, &args.dir)? {
+            // Paths are no part of the JSON that a program reads.
+            if !args.json {
+                println!("{}", path.display());
+            }
+        }
+    }
+    Ok(())
+}
+
+fn print(all: &[Comparison], json: bool) -> Result<()> {
+    let mut out = io::stdout().lock();
+    if json {
+        let rows: Vec<_> = all.iter().flat_map(table::rows).collect();
+        serde_json::to_writer_pretty(&mut out, &rows)?;
+        return Ok(writeln!(out)?);
+    }
+    for comparison in all {
+        writeln!(out, "{}", table::render(comparison))?;
+    }
+    Ok(out.write_all(table::LEGEND.as_bytes())?)
+}
+
+fn bench(args: &BenchArgs) -> Result<()> {
+    let figures = bench::run(args.repeat)?;
+    let json = serde_json::to_string_pretty(&figures)?;
+    if let Some(path) = &args.out {
+        std::fs::write(path, format!("{json}\n"))
+            .with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    let mut out = io::stdout().lock();
+    if args.json {
+        return Ok(writeln!(out, "{json}")?);
+    }
+    Ok(write!(out, "{}", bench::render(&figures))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Args::command().debug_assert();
+    }
+}

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The demo: three workloads, each alone, with default slices and with zernel's classes.
+
+use std::fs;
+use std::io::{self, IsTerminal, Write};
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+
+use crate::outcome::{Comparison, Mode};
+use crate::run::{self, Options};
+use crate::table;
+use crate::workload::Workload;
+
+/// The workloads, and how many seconds of each are run.
+const WORKLOADS: [(&str, f64); 3] = [("A", 20.0), ("B1", 5.0), ("C", 20.0)];
+
+/// Seed of all random numbers.
+const SEED: u64 = 1;
+
+/// The figures of the whole demo, as they are written to `summary.json`.
+#[derive(Debug, Serialize)]
+struct Summary {
+    rows: Vec<table::Row>,
+}
+
+/// Runs the demo, writes its results to `dir` and prints its tables.
+pub fn run(dir: &Path, scale: f64) -> Result<()> {
+    fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+    let mut line = ProgressLine::new(WORKLOADS.len() * Mode::ALL.len());
+    let mut rows = Vec::new();
+    for (name, seconds) in WORKLOADS {
+        let mut workload = Workload::built_in(name).context("the demo's workload is built in")?;
+        workload.seconds = seconds * scale;
+        let mut comparison = Comparison {
+            workload: name.to_owned(),
+            runs: Vec::new(),
+        };
+        for mode in Mode::ALL {
+            line.next(name, mode);
+            let options = Options {
+                mode,
+                seed: SEED,
+                trace: true,
+            };
+            let outcome = run::run(&workload, options, &mut |passed| {
+                line.show(passed, workload.duration());
+            })
+            .with_context(|| format!("workload {name}, {mode}"))?;
+            line.show(workload.duration(), workload.duration());
+            outcome.save(dir)?;
+            comparison.runs.push(outcome);
+        }
+        line.clear();
+        rows.extend(table::rows(&comparison));
+        println!("{}", table::render(&comparison));
+    }
+    print!("{}", table::LEGEND);
+    let path = dir.join("summary.json");
+    fs::write(&path, serde_json::to_vec_pretty(&Summary { rows })?)
+        .with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// A line that tells how far the demo is: redrawn in place on a terminal, else one per run.
+struct ProgressLine {
+    steps: usize,
+    step: usize,
+    what: String,
+    terminal: bool,
+}
+
+impl ProgressLine {
+    fn new(steps: usize) -> Self {
+        Self {
+            steps,
+            step: 0,
+            what: String::new(),
+            terminal: io::stdout().is_terminal(),
+        }
+    }
+
+    fn next(&mut self, workload: &str, mode: Mode) {
+        self.step += 1;
+        self.what = format!("[{}/{}] workload {workload}: {mode}", self.step, self.steps);
+        if self.terminal {
+            self.show(Duration::ZERO, Duration::ZERO);
+        } else {
+            println!("{}", self.what);
+        }
+    }
+
+    fn show(&self, passed: Duration, all: Duration) {
+        if self.terminal {
+            print!(
+                "\r\x1b[K{}, {} of {} s",
+                self.what,
+                passed.as_secs(),
+                all.as_secs()
+            );
+            // What cannot be shown is not worth stopping for.
+            let _ = io::stdout().flush();
+        }
+    }
+
+    fn clear(&self) {
+        if self.terminal {
+            print!("\r\x1b[K");
+        }
+    }
+}

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What a run came to, as it is written to and read from JSON.
+
+use std::fmt;
+use std::fs::{self, File};
+use std::io::{BufReader, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use libzernel::sim::{Activity, GpuInfo};
+use serde::{Deserialize, Serialize};
+
+use crate::client::Requests;
+use crate::stats::{Buckets, Latencies, Summary};
+use crate::workload::{ClientSpec, Role};
+
+/// Who runs, and with which time slices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, clap::ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// Latency-critical clients alone.
+    Alone,
+    /// All clients, with the driver's default slices.
+    Default,
+    /// All clients, each with the class of its role.
+    Zernel,
+}
+
+impl Mode {
+    /// All of them in the order in which they are compared.
+    pub const ALL: [Self; 3] = [Self::Alone, Self::Default, Self::Zernel];
+
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Alone => "alone",
+            Self::Default => "default",
+            Self::Zernel => "zernel",
+        }
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// What the compute engine did during a run, in nanoseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EngineUse {
+    /// Ran work.
+    pub busy_ns: u64,
+    /// Saved or restored contexts.
+    pub switch_ns: u64,
+    /// Had nothing to do.
+    pub idle_ns: u64,
+    /// Contexts restored.
+    pub switches: u64,
+}
+
+impl EngineUse {
+    /// Share of `part` in all of it, in percent.
+    pub fn percent(&self, part: u64) -> f64 {
+        let all = self.busy_ns + self.switch_ns + self.idle_ns;
+        100.0 * part as f64 / all.max(1) as f64
+    }
+}
+
+/// A client and what became of its requests.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ClientOutcome {
+    /// What it was told.
+    pub spec: ClientSpec,
+    /// Time slice of its TSG, in microseconds.
+    pub timeslice_us: u32,
+    /// Its requests.
+    pub requests: Requests,
+    /// Histogram of their latencies.
+    pub histogram: Buckets,
+}
+
+/// What the compute engine did from when to when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Span {
+    /// From, in nanoseconds since the start of the run.
+    pub start_ns: u64,
+    /// Until.
+    pub end_ns: u64,
+    /// For which client, by its place in the list.
+    pub client: Option<usize>,
+    /// What.
+    pub activity: Activity,
+}
+
+/// A window of the compute engine's execution trace.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TraceWindow {
+    /// From, in nanoseconds since the start of the run.
+    pub start_ns: u64,
+    /// Until.
+    pub end_ns: u64,
+    /// What it did, in order.
+    pub spans: Vec<Span>,
+    /// Records lost.
+    pub dropped: u64,
+}
+
+/// What a run came to.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// Name of the workload.
+    pub workload: String,
+    /// Who ran, and with which slices.
+    pub mode: Mode,
+    /// How long, in seconds.
+    pub seconds: f64,
+    /// The GPU.
+    pub gpu: GpuInfo,
+    /// What its compute engine did.
+    pub engine: EngineUse,
+    /// The clients.
+    pub clients: Vec<ClientOutcome>,
+    /// A window of its execution.
+    pub trace: TraceWindow,
+}
+
+impl Outcome {
+    /// Requests of all clients of a role.
+    fn of_role(&self, role: Role) -> impl Iterator<Item = &ClientOutcome> {
+        self.clients
+            .iter()
+            .filter(move |client| client.spec.role == role)
+    }
+
+    /// Latencies of a role from the start of the preparation.
+    pub fn latency(&self, role: Role) -> Summary {
+        let requests = self.of_role(role).flat_map(|client| client.requests.iter());
+        Latencies::new(requests.map(|request| request.latency())).summary()
+    }
+
+    /// Latencies of a role from the arrival.
+    pub fn latency_with_queue(&self, role: Role) -> Summary {
+        let requests = self.of_role(role).flat_map(|client| client.requests.iter());
+        Latencies::new(requests.map(|request| request.latency_with_queue())).summary()
+    }
+
+    /// All latencies of a role in order, in nanoseconds.
+    pub fn sorted_latencies(&self, role: Role) -> Vec<u64> {
+        let mut all: Vec<u64> = self
+            .of_role(role)
+            .flat_map(|client| client.requests.latency_ns.iter().copied())
+            .collect();
+        all.sort_unstable();
+        all
+    }
+
+    /// Requests of a role that were done within the run, per second.
+    pub fn rate(&self, role: Role) -> f64 {
+        let end = Duration::from_secs_f64(self.seconds);
+        let done = self
+            .of_role(role)
+            .flat_map(|client| client.requests.iter())
+            .filter(|request| request.end <= end)
+            .count();
+        done as f64 / self.seconds
+    }
+
+    /// Requests of a role that a newer one took the place of.
+    pub fn dropped(&self, role: Role) -> u64 {
+        self.of_role(role)
+            .map(|client| client.requests.dropped)
+            .sum()
+    }
+
+    /// The file of this outcome in `dir`.
+    pub fn path(dir: &Path, workload: &str, mode: Mode) -> PathBuf {
+        dir.join(format!("{workload}-{mode}.json"))
+    }
+
+    /// Writes it to its file in `dir`.
+    pub fn save(&self, dir: &Path) -> Result<()> {
+        let path = Self::path(dir, &self.workload, self.mode);
+        let write = || -> Result<()> {
+            let mut file = BufWriter::new(File::create(&path)?);
+            serde_json::to_writer(&mut file, self)?;
+            file.write_all(b"\n")?;
+            Ok(file.flush()?)
+        };
+        write().with_context(|| format!("cannot write {}", path.display()))
+    }
+
+    /// Reads it from `path`.
+    pub fn load(path: &Path) -> Result<Self> {
+        let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+        serde_json::from_reader(BufReader::new(file))
+            .with_context(|| format!("{} is not the result of a run", path.display()))
+    }
+}
+
+/// The runs of one workload that can be compared.
+#[derive(Debug, Default)]
+pub struct Comparison {
+    /// Name of the workload.
+    pub workload: String,
+    /// Runs in the order of their modes.
+    pub runs: Vec<Outcome>,
+}
+
+impl Comparison {
+    /// The run of this mode.
+    pub fn run(&self, mode: Mode) -> Option<&Outcome> {
+        self.runs.iter().find(|run| run.mode == mode)
+    }
+
+    /// Reads all results in `dir`, workloads by name.
+    pub fn load_all(dir: &Path) -> Result<Vec<Self>> {
+        let mut all: Vec<Self> = Vec::new();
+        let entries =
+            fs::read_dir(dir).with_context(|| format!("cannot read {}", dir.display()))?;
+        for entry in entries {
+            let path = entry?.path();
+            let stem = path
+                .file_stem()
+                .and_then(|stem| stem.to_str())
+                .unwrap_or("");
+            let modes = Mode::ALL.map(|mode| format!("-{mode}"));
+            let json = path
+                .extension()
+                .is_some_and(|extension| extension == "json");
+            if !json || !modes.iter().any(|mode| stem.ends_with(mode)) {
+                continue;
+            }
+            let run = Outcome::load(&path)?;
+            match all.iter_mut().find(|one| one.workload == run.workload) {
+                Some(one) => one.runs.push(run),
+                None => all.push(Self {
+                    workload: run.workload.clone(),
+                    runs: vec![run],
+                }),
+            }
+        }
+        anyhow::ensure!(!all.is_empty(), "{} holds no results", dir.display());
+        all.sort_by(|a, b| a.workload.cmp(&b.workload));
+        for one in &mut all {
+            one.runs.sort_by_key(|run| run.mode as u8);
+        }
+        Ok(all)
+    }
+}

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Plots of results: latency distributions, and who holds the GPU.
+
+mod latency;
+mod timeline;
+
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use anyhow::{anyhow, Result};
+use plotters::coord::Shift;
+use plotters::prelude::*;
+use plotters::style::{register_font, FontStyle};
+
+use crate::outcome::{Comparison, Mode};
+
+/// Name of the font, as SVG viewers may know it; the crate brings its own copy for measuring
+/// and for PNG.
+const FONT: &str = "DejaVu Sans";
+
+/// Okabe and Ito's palette: the colours stay apart for colour-blind readers.
+mod palette {
+    use plotters::style::RGBColor;
+
+    pub(super) const INK: RGBColor = RGBColor(34, 34, 34);
+    pub(super) const FAINT_INK: RGBColor = RGBColor(110, 110, 110);
+    pub(super) const GRID: RGBColor = RGBColor(225, 225, 225);
+    pub(super) const BLUE: RGBColor = RGBColor(0, 114, 178);
+    pub(super) const SKY: RGBColor = RGBColor(86, 180, 233);
+    pub(super) const ORANGE: RGBColor = RGBColor(230, 159, 0);
+    pub(super) const VERMILION: RGBColor = RGBColor(213, 94, 0);
+    pub(super) const IDLE: RGBColor = RGBColor(240, 240, 240);
+}
+
+/// Colour of a mode.
+fn colour(mode: Mode) -> RGBColor {
+    match mode {
+        Mode::Alone => palette::INK,
+        Mode::Default => palette::VERMILION,
+        Mode::Zernel => palette::BLUE,
+    }
+}
+
+/// What a mode is called in plots.
+fn label(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Alone => "LC alone",
+        Mode::Default => "default slices",
+        Mode::Zernel => "zernel classes",
+    }
+}
+
+/// An area of a picture.
+type Area<DB> = DrawingArea<DB, Shift>;
+
+/// Draws every plot as SVG and PNG into `dir`; returns the files.
+pub fn draw(all: &[Comparison], dir: &Path) -> Result<Vec<PathBuf>> {
+    register()?;
+    let mut files = Vec::new();
+    let size = latency::size(all.len());
+    let (svg, png) = paths(dir, "latency");
+    latency::draw(&svg_area(&svg, size), all).map_err(|error| failed(&svg, &error))?;
+    latency::draw(&png_area(&png, size), all).map_err(|error| failed(&png, &error))?;
+    files.extend([svg, png]);
+    for comparison in all {
+        let Some(view) = timeline::View::new(comparison) else {
+            continue;
+        };
+        let size = view.size();
+        let (svg, png) = paths(dir, &format!("timeline-{}", comparison.workload));
+        view.draw(&svg_area(&svg, size))
+            .map_err(|error| failed(&svg, &error))?;
+        view.draw(&png_area(&png, size))
+            .map_err(|error| failed(&png, &error))?;
+        files.extend([svg, png]);
+    }
+    Ok(files)
+}
+
+fn paths(dir: &Path, name: &str) -> (PathBuf, PathBuf) {
+    (
+        dir.join(format!("{name}.svg")),
+        dir.join(format!("{name}.png")),
+    )
+}
+
+fn svg_area(path: &Path, size: (u32, u32)) -> Area<SVGBackend<'_>> {
+    SVGBackend::new(path, size).into_drawing_area()
+}
+
+fn png_area(path: &Path, size: (u32, u32)) -> Area<BitMapBackend<'_>> {
+    BitMapBackend::new(path, size).into_drawing_area()
+}
+
+fn failed(path: &Path, error: &impl std::fmt::Display) -> anyhow::Error {
+    anyhow!("cannot draw {}: {error}", path.display())
+}
+
+/// Makes the embedded font known to the plotting library, once.
+fn register() -> Result<()> {
+    static DONE: OnceLock<bool> = OnceLock::new();
+    let done = DONE.get_or_init(|| {
+        register_font(FONT, FontStyle::Normal, dejavu::sans::regular()).is_ok()
+            && register_font(FONT, FontStyle::Bold, dejavu::sans::bold()).is_ok()
+    });
+    anyhow::ensure!(*done, "the embedded font is not sound");
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testdata;
+
+    #[test]
+    fn every_plot_is_a_picture() {
+        let dir = tempfile::tempdir().unwrap();
+        let all = ["A", "B1", "C"].map(testdata::comparison);
+        let files = draw(&all, dir.path()).unwrap();
+        assert_eq!(files.len(), 8);
+        for file in files {
+            let bytes = std::fs::read(&file).unwrap();
+            let head: &[u8] = match file.extension().unwrap().to_str().unwrap() {
+                "svg" => b"<svg ",
+                _ => b"\x89PNG",
+            };
+            assert!(bytes.starts_with(head), "{}", file.display());
+        }
+    }
+
+    #[test]
+    fn a_single_run_is_drawn_too() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut one = testdata::comparison("B1");
+        one.runs.truncate(1);
+        assert_eq!(draw(&[one], dir.path()).unwrap().len(), 2, "no timeline");
+    }
+}

@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Who holds the GPU around some LC requests: the same moments with and without classes.
+
+use libzernel::sim::Activity;
+use plotters::coord::types::RangedCoordf64;
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+
+use super::{label, palette, Area, FONT};
+use crate::outcome::{Comparison, Mode, Outcome, Span};
+use crate::table;
+use crate::workload::Role;
+
+const WIDTH: u32 = 1500;
+const TITLE: u32 = 58;
+const PANEL: u32 = 200;
+const KEY: u32 = 52;
+const LEFT: u32 = 150;
+/// What is shown of the trace.
+const VIEW_MS: f64 = 22.0;
+/// Time before the first request that is shown.
+const LEAD_MS: f64 = 1.0;
+
+/// Lanes of a panel, bottom and top.
+const GPU_LANE: (f64, f64) = (0.08, 0.50);
+const REQUEST_LANE: (f64, f64) = (0.62, 0.78);
+const REQUEST_TEXT: f64 = 0.90;
+
+type Drawn<DB> = Result<(), DrawingAreaErrorKind<<DB as DrawingBackend>::ErrorType>>;
+type Chart<'a, DB> = ChartContext<'a, DB, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
+
+/// What is shown of a workload.
+pub(super) struct View<'a> {
+    comparison: &'a Comparison,
+    runs: Vec<&'a Outcome>,
+    start_ns: u64,
+    length_ms: f64,
+}
+
+impl<'a> View<'a> {
+    /// The same moments of the runs that share the GPU; `None` without a trace of both.
+    pub(super) fn new(comparison: &'a Comparison) -> Option<Self> {
+        let traced = |mode| {
+            let run = comparison.run(mode)?;
+            (!run.trace.spans.is_empty()).then_some(run)
+        };
+        let (default, zernel) = (traced(Mode::Default)?, traced(Mode::Zernel)?);
+        let window = &default.trace;
+        let lead_ns = (LEAD_MS * 1e6) as u64;
+        let first = requests(default)
+            .map(|(start, _)| start)
+            .find(|&start| (window.start_ns + lead_ns..window.end_ns).contains(&start));
+        let start_ns = first.map_or(window.start_ns, |start| start - lead_ns);
+        let left_ms = (window.end_ns.min(zernel.trace.end_ns) - start_ns) as f64 / 1e6;
+        Some(Self {
+            comparison,
+            runs: vec![default, zernel],
+            start_ns,
+            length_ms: left_ms.min(VIEW_MS),
+        })
+    }
+
+    /// Size of the picture.
+    pub(super) fn size(&self) -> (u32, u32) {
+        (WIDTH, TITLE + PANEL * self.runs.len() as u32 + KEY + 44)
+    }
+
+    /// Draws the picture.
+    pub(super) fn draw<DB: DrawingBackend>(&self, area: &Area<DB>) -> Drawn<DB> {
+        area.fill(&WHITE)?;
+        let (head, rest) = area.split_vertically(TITLE);
+        let (body, key) = rest.split_vertically(self.size().1 - TITLE - KEY);
+        self.draw_title(&head)?;
+        let (first, last) = body.split_vertically(PANEL);
+        for (panel, (index, run)) in [first, last].iter().zip(self.runs.iter().enumerate()) {
+            self.draw_panel(panel, run, index + 1 == self.runs.len())?;
+        }
+        draw_key(&key)?;
+        area.present()
+    }
+
+    fn draw_title<DB: DrawingBackend>(&self, area: &Area<DB>) -> Drawn<DB> {
+        let title = table::title(self.comparison);
+        let clients = title
+            .rsplit_once(" · ")
+            .map_or(title.as_str(), |(head, _)| head);
+        area.draw(&Text::new(
+            format!("Who holds the GPU · {clients}"),
+            (WIDTH as i32 / 2, TITLE as i32 / 2 + 4),
+            TextStyle::from((FONT, 21).into_font().style(FontStyle::Bold))
+                .color(&palette::INK)
+                .pos(Pos::new(HPos::Center, VPos::Center)),
+        ))
+    }
+
+    fn draw_panel<DB: DrawingBackend>(
+        &self,
+        area: &Area<DB>,
+        run: &Outcome,
+        axis: bool,
+    ) -> Drawn<DB> {
+        let mut chart = ChartBuilder::on(area)
+            .margin_right(30)
+            .margin_top(6)
+            .x_label_area_size(if axis { 50 } else { 6 })
+            .y_label_area_size(LEFT)
+            .build_cartesian_2d(0.0..self.length_ms, 0.0..1.0)?;
+        chart
+            .configure_mesh()
+            .disable_y_mesh()
+            .disable_y_axis()
+            .light_line_style(TRANSPARENT)
+            .bold_line_style(palette::GRID)
+            .axis_style(palette::FAINT_INK)
+            .label_style((FONT, 16).into_font().color(&palette::INK))
+            .axis_desc_style((FONT, 17).into_font().color(&palette::INK))
+            .x_labels(if axis { self.length_ms as usize + 1 } else { 0 })
+            .x_label_formatter(&|ms| format!("{ms:.0}"))
+            .x_desc(if axis { "time, ms" } else { "" })
+            .draw()?;
+        self.draw_labels(area, &chart, run)?;
+        self.draw_spans(&mut chart, run)?;
+        self.draw_requests(&mut chart, run)
+    }
+
+    fn draw_labels<DB: DrawingBackend>(
+        &self,
+        area: &Area<DB>,
+        chart: &Chart<'_, DB>,
+        run: &Outcome,
+    ) -> Drawn<DB> {
+        // Where a height of the chart is in this area.
+        let origin = area.get_base_pixel().1;
+        let row = |y: f64| chart.backend_coord(&(0.0, y)).1 - origin;
+        let text = |size: u32, style| {
+            TextStyle::from((FONT, size).into_font().style(style))
+                .color(&palette::INK)
+                .pos(Pos::new(HPos::Right, VPos::Center))
+        };
+        let x = LEFT as i32 - 12;
+        let middle = |lane: (f64, f64)| row((lane.0 + lane.1) / 2.0);
+        let lines = [
+            (
+                label(run.mode),
+                row(REQUEST_TEXT),
+                text(16, FontStyle::Bold),
+            ),
+            (
+                "LC requests",
+                middle(REQUEST_LANE),
+                text(15, FontStyle::Normal),
+            ),
+            ("GPU", middle(GPU_LANE), text(15, FontStyle::Normal)),
+        ];
+        for (line, y, style) in lines {
+            area.draw(&Text::new(line, (x, y), style))?;
+        }
+        Ok(())
+    }
+
+    fn draw_spans<DB: DrawingBackend>(
+        &self,
+        chart: &mut Chart<'_, DB>,
+        run: &Outcome,
+    ) -> Drawn<DB> {
+        let spans = run.trace.spans.iter().filter_map(|span| {
+            let (from, until) = self.visible(span.start_ns, span.end_ns)?;
+            Some(Rectangle::new(
+                [(from, GPU_LANE.0), (until, GPU_LANE.1)],
+                self.colour(run, span).filled(),
+            ))
+        });
+        chart.draw_series(spans)?;
+        Ok(())
+    }
+
+    fn draw_requests<DB: DrawingBackend>(
+        &self,
+        chart: &mut Chart<'_, DB>,
+        run: &Outcome,
+    ) -> Drawn<DB> {
+        let style = TextStyle::from((FONT, 15).into_font())
+            .color(&palette::BLUE)
+            .pos(Pos::new(HPos::Left, VPos::Center));
+        for (start, end) in requests(run) {
+            let Some((from, until)) = self.visible(start, end) else {
+                continue;
+            };
+            let [bottom, top] = [REQUEST_LANE.0, REQUEST_LANE.1];
+            let bar = [(from, bottom), (until, top)];
+            chart.draw_series([
+                Rectangle::new(bar, palette::SKY.mix(0.45).filled()),
+                Rectangle::new(bar, palette::BLUE.stroke_width(1)),
+            ])?;
+            // A request that goes on beyond the view has its text only if there is room.
+            if self.length_ms - from > 1.5 {
+                chart.draw_series([Text::new(
+                    format!("{:.2} ms", (end - start) as f64 / 1e6),
+                    (from, REQUEST_TEXT),
+                    style.clone(),
+                )])?;
+            }
+        }
+        Ok(())
+    }
+
+    fn colour(&self, run: &Outcome, span: &Span) -> RGBColor {
+        let client = span.client.and_then(|client| run.clients.get(client));
+        match (span.activity, client.map(|client| client.spec.role)) {
+            (Activity::Idle, _) => palette::IDLE,
+            (Activity::Save | Activity::Restore, _) => palette::INK,
+            (_, Some(Role::Lc)) => palette::BLUE,
+            (_, _) => palette::ORANGE,
+        }
+    }
+
+    /// The part of a time that the view shows, in milliseconds from its beginning.
+    fn visible(&self, start_ns: u64, end_ns: u64) -> Option<(f64, f64)> {
+        let ms = |ns: u64| (ns as f64 - self.start_ns as f64) / 1e6;
+        let (from, until) = (ms(start_ns).max(0.0), ms(end_ns).min(self.length_ms));
+        (from < until).then_some((from, until))
+    }
+}
+
+/// Start and end of every LC request, in nanoseconds, in order.
+fn requests(run: &Outcome) -> impl Iterator<Item = (u64, u64)> {
+    let mut all: Vec<_> = run
+        .clients
+        .iter()
+        .filter(|client| client.spec.role == Role::Lc)
+        .flat_map(|client| client.requests.iter())
+        .map(|request| {
+            (
+                request.start.as_nanos() as u64,
+                request.end.as_nanos() as u64,
+            )
+        })
+        .collect();
+    all.sort_unstable();
+    all.into_iter()
+}
+
+fn draw_key<DB: DrawingBackend>(area: &Area<DB>) -> Drawn<DB> {
+    let entries = [
+        ("LC runs", palette::BLUE.to_rgba()),
+        ("BE runs", palette::ORANGE.to_rgba()),
+        ("context switch", palette::INK.to_rgba()),
+        ("idle", palette::IDLE.to_rgba()),
+        ("LC request, preparation to result", palette::SKY.mix(0.45)),
+    ];
+    let y = KEY as i32 / 2 - 4;
+    let mut x = LEFT as i32;
+    for (text, colour) in entries {
+        let swatch = [(x, y - 9), (x + 26, y + 9)];
+        area.draw(&Rectangle::new(swatch, colour.filled()))?;
+        area.draw(&Rectangle::new(swatch, palette::FAINT_INK.stroke_width(1)))?;
+        let style = TextStyle::from((FONT, 16).into_font())
+            .color(&palette::INK)
+            .pos(Pos::new(HPos::Left, VPos::Center));
+        let (width, _) = area.estimate_text_size(text, &style)?;
+        area.draw(&Text::new(text, (x + 34, y), style))?;
+        x += width as i32 + 34 + 40;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testdata;
+
+    #[test]
+    fn a_view_begins_just_before_a_request_and_stays_in_the_window() {
+        let comparison = testdata::comparison("B1");
+        let view = View::new(&comparison).unwrap();
+        let window = &comparison.run(Mode::Default).unwrap().trace;
+        let end = view.start_ns + (view.length_ms * 1e6) as u64;
+        assert!(view.start_ns >= window.start_ns && end <= window.end_ns);
+        let request = view.start_ns + (LEAD_MS * 1e6) as u64;
+        let run = comparison.run(Mode::Default).unwrap();
+        assert!(requests(run).any(|(start, _)| start == request));
+    }
+
+    #[test]
+    fn without_a_trace_there_is_no_view() {
+        let mut comparison = testdata::comparison("B1");
+        comparison.runs[2].trace.spans.clear();
+        assert!(View::new(&comparison).is_none());
+    }
+}

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The table that compares the runs of a workload.
+
+use std::fmt::Write;
+
+use comfy_table::presets::UTF8_FULL_CONDENSED;
+use comfy_table::{CellAlignment, ContentArrangement, Table};
+use serde::Serialize;
+
+use crate::outcome::{Comparison, Mode, Outcome};
+use crate::stats::Summary;
+use crate::workload::{Arrival, Role};
+
+/// One run's figures.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Row {
+    /// Workload.
+    pub workload: String,
+    /// Who ran, and with which slices.
+    pub mode: Mode,
+    /// Latency-critical latencies from the start of the preparation.
+    pub lc: Summary,
+    /// Mean of the same from the arrival.
+    pub lc_mean_with_queue_ns: f64,
+    /// Mean less the mean alone, in microseconds.
+    pub lc_added_us: Option<f64>,
+    /// Latency-critical requests per second.
+    pub lc_rate: f64,
+    /// Latency-critical requests dropped.
+    pub lc_dropped: u64,
+    /// Best-effort requests per second.
+    pub be_rate: f64,
+    /// Share of the best-effort rate with default slices, in percent.
+    pub be_kept_percent: Option<f64>,
+    /// GPU running work, in percent.
+    pub gpu_busy_percent: f64,
+    /// GPU switching contexts, in percent.
+    pub gpu_switch_percent: f64,
+    /// GPU idle, in percent.
+    pub gpu_idle_percent: f64,
+}
+
+/// The figures of every run of a workload.
+pub fn rows(comparison: &Comparison) -> Vec<Row> {
+    let alone = comparison
+        .run(Mode::Alone)
+        .map(|run| run.latency(Role::Lc).mean_ns);
+    let default = comparison
+        .run(Mode::Default)
+        .map(|run| run.rate(Role::Be))
+        .filter(|&rate| rate > 0.0);
+    let row = |run: &Outcome| {
+        let lc = run.latency(Role::Lc);
+        let shared = run.mode != Mode::Alone;
+        let be_rate = run.rate(Role::Be);
+        Row {
+            workload: run.workload.clone(),
+            mode: run.mode,
+            lc,
+            lc_mean_with_queue_ns: run.latency_with_queue(Role::Lc).mean_ns,
+            lc_added_us: alone
+                .filter(|_| shared)
+                .map(|alone| (lc.mean_ns - alone) / 1e3),
+            lc_rate: run.rate(Role::Lc),
+            lc_dropped: run.dropped(Role::Lc),
+            be_rate,
+            be_kept_percent: default
+                .filter(|_| shared)
+                .map(|default| 100.0 * be_rate / default),
+            gpu_busy_percent: run.engine.percent(run.engine.busy_ns),
+            gpu_switch_percent: run.engine.percent(run.engine.switch_ns),
+            gpu_idle_percent: run.engine.percent(run.engine.idle_ns),
+        }
+    };
+    comparison.runs.iter().map(row).collect()
+}
+
+/// The workload in words: who runs how often.
+pub fn title(comparison: &Comparison) -> String {
+    let mut title = format!("Workload {}", comparison.workload);
+    let Some(run) = comparison.runs.iter().max_by_key(|run| run.clients.len()) else {
+        return title;
+    };
+    for (role, name) in [(Role::Lc, "LC"), (Role::Be, "BE")] {
+        let clients: Vec<_> = run
+            .clients
+            .iter()
+            .filter(|client| client.spec.role == role)
+            .map(|client| {
+                let network = client.spec.network.name();
+                match client.spec.arrival {
+                    Arrival::Closed => format!("{network} closed loop"),
+                    Arrival::Periodic(rate) => format!("{network} {rate}/s"),
+                    Arrival::Poisson(rate) => format!("{network} Poisson {rate}/s"),
+                }
+            })
+            .collect();
+        if !clients.is_empty() {
+            // Writing to a string cannot fail.
+            let _ = write!(title, " · {name} {}", clients.join(", "));
+        }
+    }
+    let _ = write!(title, " · {} s on {}", run.seconds, run.gpu.preset);
+    title
+}
+
+/// The table with its title.
+pub fn render(comparison: &Comparison) -> String {
+    let mut table = Table::new();
+    table
+        .load_preset(UTF8_FULL_CONDENSED)
+        .set_content_arrangement(ContentArrangement::Disabled)
+        .set_header([
+            "",
+            "LC mean\nms",
+            "added\nµs",
+            "p50\nms",
+            "p99\nms",
+            "p99.9\nms",
+            "max\nms",
+            "+queue\nmean ms",
+            "LC\nreq/s",
+            "BE\nreq/s",
+            "BE\nkept %",
+            "GPU\nbusy %",
+            "\nswitch %",
+            "\nidle %",
+        ]);
+    for row in rows(comparison) {
+        let ms = |ns: f64| format!("{:.3}", ns / 1e6);
+        let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+        table.add_row([
+            row.mode.to_string(),
+            ms(row.lc.mean_ns),
+            or_dash(row.lc_added_us.map(|us| format!("{us:.0}"))),
+            ms(row.lc.p50_ns as f64),
+            ms(row.lc.p99_ns as f64),
+            ms(row.lc.p999_ns as f64),
+            ms(row.lc.max_ns as f64),
+            ms(row.lc_mean_with_queue_ns),
+            format!("{:.1}", row.lc_rate),
+            match row.mode {
+                Mode::Alone => "-".to_owned(),
+                _ => format!("{:.1}", row.be_rate),
+            },
+            or_dash(row.be_kept_percent.map(|percent| format!("{percent:.1}"))),
+            format!("{:.1}", row.gpu_busy_percent),
+            format!("{:.1}", row.gpu_switch_percent),
+            format!("{:.1}", row.gpu_idle_percent),
+        ]);
+    }
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    format!("{}\n{table}\n", title(comparison))
+}
+
+/// What the columns mean.
+pub const LEGEND: &str = "\
+LC latency counts from the start of data preparation; '+queue' counts from the arrival.
+'added' is the mean less the mean alone. 'kept' is the BE rate against the default slices.
+";
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::testdata;
+
+    #[test]
+    fn added_and_kept_compare_with_the_right_runs() {
+        let rows = rows(&testdata::comparison("B1"));
+        assert_eq!(rows.len(), 3);
+        assert_eq!((rows[0].lc_added_us, rows[0].be_kept_percent), (None, None));
+        assert_eq!(rows[1].be_kept_percent, Some(100.0));
+        let added = rows[1].lc_added_us.unwrap();
+        assert!((added - (rows[1].lc.mean_ns - rows[0].lc.mean_ns) / 1e3).abs() < 1e-6);
+        assert!(rows[2].lc_added_us.unwrap() < added);
+        let sum = rows[2].gpu_busy_percent + rows[2].gpu_switch_percent + rows[2].gpu_idle_percent;
+        assert!((sum - 100.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_missing_run_leaves_dashes() {
+        let mut comparison = testdata::comparison("B1");
+        comparison.runs.remove(0);
+        let rows = rows(&comparison);
+        assert!(rows.iter().all(|row| row.lc_added_us.is_none()));
+        assert!(render(&comparison).contains('-'));
+    }
+
+    #[test]
+    fn table_lines_are_equally_wide_and_fit_a_wide_terminal() {
+        let text = render(&testdata::comparison("B1"));
+        let widths: Vec<_> = text
+            .lines()
+            .skip(1)
+            .map(|line| line.chars().count())
+            .collect();
+        assert!(widths
+            .iter()
+            .all(|&width| width == widths[0] && width <= 132));
+        assert!(text.starts_with("Workload B1 · LC vgg 150/s · BE resnet152 closed loop · 5 s"));
+    }
+}

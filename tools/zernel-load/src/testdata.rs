@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Made-up outcomes for tests of tables and plots.
+
+use libzernel::sim::{Activity, GpuInfo};
+
+use crate::client::Requests;
+use crate::outcome::{ClientOutcome, Comparison, EngineUse, Mode, Outcome, Span, TraceWindow};
+use crate::stats::{Buckets, Latencies};
+use crate::workload::{Role, Workload};
+
+/// All three runs of a built-in workload.
+pub(crate) fn comparison(name: &str) -> Comparison {
+    Comparison {
+        workload: name.to_owned(),
+        runs: Mode::ALL.map(|mode| outcome(name, mode)).to_vec(),
+    }
+}
+
+/// A run whose latencies grow evenly from those alone.
+pub(crate) fn outcome(name: &str, mode: Mode) -> Outcome {
+    let workload = Workload::built_in(name).expect("a built-in workload");
+    let added_us = match mode {
+        Mode::Alone => 1,
+        Mode::Default => 3_000,
+        Mode::Zernel => 200,
+    };
+    let clients = workload
+        .clients
+        .into_iter()
+        .filter(|spec| mode != Mode::Alone || spec.role == Role::Lc)
+        .map(|spec| {
+            let alone = spec.latency_alone().as_nanos() as u64;
+            let count = 300u64;
+            let step = workload.seconds * 1e9 / count as f64;
+            let requests = Requests {
+                dropped: 3,
+                start_ns: (0..count).map(|i| (i as f64 * step) as u64).collect(),
+                queued_ns: vec![0; count as usize],
+                latency_ns: (0..count)
+                    .map(|i| alone + added_us * 1_000 * i / count)
+                    .collect(),
+            };
+            let histogram = Latencies::new(requests.iter().map(|one| one.latency())).buckets();
+            ClientOutcome {
+                spec,
+                timeslice_us: 1024,
+                requests,
+                histogram: Buckets { ..histogram },
+            }
+        })
+        .collect::<Vec<_>>();
+    let trace = trace(clients.len());
+    Outcome {
+        workload: name.to_owned(),
+        mode,
+        seconds: workload.seconds,
+        gpu: gpu(),
+        engine: EngineUse {
+            busy_ns: 700,
+            switch_ns: 50,
+            idle_ns: 250,
+            switches: 2,
+        },
+        clients,
+        trace,
+    }
+}
+
+fn gpu() -> GpuInfo {
+    GpuInfo {
+        gpu: 0,
+        preset: "A100".to_owned(),
+        copy_engines: 2,
+        sms: 108,
+        max_tsgs: 4096,
+        tsgs: 0,
+        default_timeslice_us: 1024,
+        suspended: false,
+        context_bytes: 44_300_000,
+        bandwidth: 1_100_000_000_000,
+        save_ns: 40_000,
+        restore_ns: 40_000,
+        copy_switch_ns: 0,
+        preempt_op_ns: 0,
+        enable_op_ns: 0,
+        slice_op_ns: 0,
+    }
+}
+
+fn trace(clients: usize) -> TraceWindow {
+    let (start_ns, end_ns) = (1_000_000_000, 1_040_000_000);
+    let mut spans = Vec::new();
+    let mut now = start_ns;
+    for turn in 0.. {
+        for (client, activity, ns) in [
+            (Some(turn % clients), Activity::Restore, 40_000),
+            (Some(turn % clients), Activity::Run, 1_024_000),
+            (Some(turn % clients), Activity::Save, 40_000),
+            (None, Activity::Idle, 100_000),
+        ] {
+            if now >= end_ns {
+                return TraceWindow {
+                    start_ns,
+                    end_ns,
+                    spans,
+                    dropped: 0,
+                };
+            }
+            spans.push(Span {
+                start_ns: now,
+                end_ns: (now + ns).min(end_ns),
+                client,
+                activity,
+            });
+            now += ns;
+        }
+    }
+    unreachable!("the loop ends at the end of the window")
+}
