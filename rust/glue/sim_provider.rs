@@ -15,7 +15,13 @@ use kernel::{
     sync::Arc, //
 };
 
-#[allow(dead_code, missing_docs, non_camel_case_types, non_upper_case_globals, clippy::all)]
+#[allow(
+    dead_code,
+    missing_docs,
+    non_camel_case_types,
+    unreachable_pub,
+    clippy::all
+)]
 mod raw {
     include!(env!("ZERNEL_PROVIDER_RS"));
 }

@@ -3,7 +3,13 @@
 
 use crate::glue::abi::abi;
 
-#[allow(dead_code, missing_docs, non_camel_case_types, non_upper_case_globals, clippy::all)]
+#[allow(
+    dead_code,
+    missing_docs,
+    non_camel_case_types,
+    unreachable_pub,
+    clippy::all
+)]
 mod raw {
     include!(env!("ZERNEL_SIM_UAPI_RS"));
 }
