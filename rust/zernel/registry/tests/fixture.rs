@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: GPL-2.0
+//! A registry with one GPU, and a driver that remembers what it was told.
+
+use crate::{
+    glue::identity::{
+        Pid,
+        Uid,
+        COMM_LEN, //
+    },
+    pass::Driver,
+    policy::{
+        backoff::Backoff,
+        level::Level,
+        permit::Caller,
+        tunables::Bounds,
+        units::Us, //
+    },
+    provider::TsgDescription,
+    registry::{
+        class::{
+            Asker,
+            Named, //
+        },
+        gpu::{
+            self,
+            Gpu, //
+        },
+        steps::Next,
+        tsg::{
+            self,
+            Hardware, //
+        },
+        Registry, //
+    },
+};
+use core::cell::Cell;
+use kernel::prelude::*;
+
+/// The user that owns the TSGs of a test.
+pub(super) const OWNER: Uid = Uid(1000);
+
+/// Time slice that the driver gives a new TSG.
+pub(super) const DEFAULT_US: u32 = 1024;
+
+/// A registry with one GPU.
+pub(super) fn registry() -> Result<(Registry, gpu::Id)> {
+    let mut registry = Registry::new(1000, None);
+    let id = registry.reserve_gpu_id();
+    registry.add_gpu(id, gpu(7))?;
+    Ok((registry, id))
+}
+
+/// A GPU with this handle.
+pub(super) fn gpu(handle: u64) -> Gpu {
+    Gpu {
+        provider: 1,
+        handle: gpu::Handle(handle),
+        names: gpu::Names::default(),
+        bounds: Bounds {
+            min: Us(0),
+            max: Us(0),
+        },
+        abilities: gpu::Abilities {
+            interleave: true,
+            ..gpu::Abilities::default()
+        },
+        tsgs: 0,
+        pending: 0,
+        applied: 0,
+        retries: 0,
+        errors: 0,
+        suspended: false,
+        backoff: Backoff::default(),
+        load: gpu::Load::default(),
+        closing: false,
+        worker: None,
+    }
+}
+
+/// A compute TSG of the first process and its main thread.
+pub(super) fn tsg(handle: u64) -> Result<TsgDescription> {
+    Ok(TsgDescription {
+        handle,
+        compute: true,
+        hw_tsg: 0,
+        engine: 1,
+        runlist: 0,
+        channels: 1,
+        process: Pid::find(1)?,
+        thread: Pid::find(2)?,
+        uid: OWNER,
+        comm: [0; COMM_LEN],
+    })
+}
+
+/// Root.
+pub(super) fn admin() -> Asker {
+    asker(Uid(0), true, false)
+}
+
+/// The owner of the TSGs, without any privilege.
+pub(super) fn owner() -> Asker {
+    let mut asker = asker(OWNER, false, false);
+    asker.caller.owner = true;
+    asker
+}
+
+/// Somebody with these rights who owns nothing.
+pub(super) fn asker(uid: Uid, capable: bool, member: bool) -> Asker {
+    Asker {
+        uid,
+        caller: Caller {
+            owner: false,
+            capable,
+            member,
+        },
+        perfmon: false,
+    }
+}
+
+/// The process of [`tsg`].
+pub(super) fn process() -> Result<Named> {
+    Ok(Named::Process {
+        process: Pid::find(1)?,
+        chain: KVec::new(),
+    })
+}
+
+/// The thread of [`tsg`].
+pub(super) fn thread() -> Result<Named> {
+    Ok(Named::Thread {
+        thread: Pid::find(2)?,
+        process: Pid::find(1)?,
+        chain: KVec::new(),
+    })
+}
+
+/// The level with this number.
+pub(super) fn level(number: u32) -> Level {
+    Level::new(number).unwrap_or(Level::BE)
+}
+
+/// The level in force for a TSG.
+pub(super) fn in_force(registry: &Registry, id: tsg::Id) -> Option<Level> {
+    registry.tsgs.get(&id).and_then(|tsg| tsg.effective.level)
+}
+
+/// What the registry believes that the driver holds, in µs.
+pub(super) fn slice(registry: &Registry, id: tsg::Id) -> Option<u32> {
+    let tsg = registry.tsgs.get(&id)?;
+    tsg.current.map(|hw| hw.timeslice.0)
+}
+
+/// A driver with one TSG's worth of memory.
+pub(super) struct FakeDriver {
+    /// What it holds.
+    pub(super) held: Cell<Hardware>,
+    /// Calls of any kind.
+    pub(super) calls: Cell<u32>,
+    /// Handles of the time slice calls, as decimal digits in order.
+    pub(super) order: Cell<u64>,
+    /// What it answers to a time slice.
+    pub(super) slice_error: Cell<Option<Error>>,
+    /// What it answers to an interleave level.
+    pub(super) interleave_error: Cell<Option<Error>>,
+}
+
+impl FakeDriver {
+    /// As it is after a reset.
+    pub(super) fn new() -> Self {
+        Self {
+            held: Cell::new(Hardware {
+                timeslice: Us(DEFAULT_US),
+                interleave: Some(1),
+            }),
+            calls: Cell::new(0),
+            order: Cell::new(0),
+            slice_error: Cell::new(None),
+            interleave_error: Cell::new(None),
+        }
+    }
+
+    /// The slice it holds, in µs.
+    pub(super) fn slice(&self) -> u32 {
+        self.held.get().timeslice.0
+    }
+
+    fn count(&self) {
+        self.calls.set(self.calls.get() + 1);
+    }
+}
+
+impl Driver for FakeDriver {
+    fn get(&self, _tsg: u64) -> Result<Hardware> {
+        self.count();
+        Ok(self.held.get())
+    }
+
+    fn set_timeslice(&self, tsg: u64, hardware: Hardware) -> Result {
+        self.count();
+        if let Some(error) = self.slice_error.get() {
+            return Err(error);
+        }
+        self.order.set(self.order.get() * 10 + tsg);
+        self.held.set(Hardware {
+            timeslice: hardware.timeslice,
+            ..self.held.get()
+        });
+        Ok(())
+    }
+
+    fn set_interleave(&self, _tsg: u64, level: u32) -> Result {
+        self.count();
+        if let Some(error) = self.interleave_error.get() {
+            return Err(error);
+        }
+        self.held.set(Hardware {
+            interleave: Some(level),
+            ..self.held.get()
+        });
+        Ok(())
+    }
+}
+
+/// Does what a worker does.
+pub(super) fn work(registry: &mut Registry, gpu: gpu::Id, driver: &FakeDriver) -> Next {
+    while let Some(step) = registry.next_step(gpu) {
+        let outcome = step.perform(driver);
+        if let Next::Wait(delay) = registry.complete(&step, &outcome) {
+            return Next::Wait(delay);
+        }
+    }
+    Next::Go
+}

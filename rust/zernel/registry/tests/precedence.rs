@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Which class a TSG gets, from whom, and when it ends.
+
+use super::fixture::{
+    self,
+    admin,
+    asker,
+    in_force,
+    level,
+    owner,
+    process,
+    thread, //
+};
+use crate::{
+    error::Failure,
+    glue::{
+        cgroup::Cgroup,
+        identity::{
+            Pid,
+            Uid, //
+        },
+    },
+    policy::level::Level,
+    registry::{
+        assignments::Target,
+        class::Named, //
+    },
+};
+use kernel::prelude::*;
+
+/// The cgroup of the TSGs of a test.
+fn cgroup() -> Result<Named> {
+    let cgroup = Cgroup::of(&Pid::find(1)?).ok_or(ESRCH)?;
+    Ok(Named::Cgroup {
+        cgroup: None,
+        chain: cgroup.ancestry()?,
+    })
+}
+
+#[kernel::macros::kunit_tests(zernel_precedence)]
+mod cases {
+    use super::*;
+
+    #[test]
+    fn the_most_specific_wins_and_clearing_uncovers() -> Result {
+        let (mut r, gpu) = fixture::registry()?;
+        let id = r.add_tsg(gpu, fixture::tsg(1)?)?;
+        r.set_class(admin(), cgroup()?, level(1))?;
+        assert_eq!(in_force(&r, id), Some(level(1)));
+        r.set_class(admin(), process()?, level(2))?;
+        assert_eq!(in_force(&r, id), Some(level(2)));
+        r.set_class(admin(), thread()?, level(3))?;
+        assert_eq!(in_force(&r, id), Some(level(3)));
+        r.set_class(admin(), Named::Tsg(id), level(4))?;
+        assert_eq!(in_force(&r, id), Some(level(4)));
+        r.clear_class(admin(), &Named::Tsg(id))?;
+        assert_eq!(in_force(&r, id), Some(level(3)));
+        r.clear_class(admin(), &thread()?)?;
+        assert_eq!(in_force(&r, id), Some(level(2)));
+        r.clear_class(admin(), &process()?)?;
+        assert_eq!(in_force(&r, id), Some(level(1)));
+        r.clear_class(admin(), &cgroup()?)?;
+        assert_eq!(in_force(&r, id), None);
+        assert_eq!(r.assignments.count(), 0);
+        Ok(())
+    }
+
+    #[test]
+    fn later_tsgs_get_the_class_too() -> Result {
+        let (mut r, gpu) = fixture::registry()?;
+        r.set_class(admin(), process()?, Level::LC)?;
+        let id = r.add_tsg(gpu, fixture::tsg(1)?)?;
+        assert_eq!(in_force(&r, id), Some(Level::LC));
+        r.clear_class(admin(), &process()?)?;
+        r.set_class(admin(), cgroup()?, Level::BE)?;
+        let later = r.add_tsg(gpu, fixture::tsg(2)?)?;
+        assert_eq!(in_force(&r, later), Some(Level::BE));
+        Ok(())
+    }
+
+    #[test]
+    fn copy_tsgs_are_classed_by_name_alone() -> Result {
+        let (mut r, gpu) = fixture::registry()?;
+        let mut description = fixture::tsg(1)?;
+        description.compute = false;
+        let id = r.add_tsg(gpu, description)?;
+        r.set_class(admin(), process()?, Level::LC)?;
+        r.tune(|t| {
+            t.set_default_class(Some(Level::BE));
+            Ok(())
+        })
+        .map_err(|_| EINVAL)?;
+        assert_eq!(in_force(&r, id), None);
+        r.set_class(admin(), Named::Tsg(id), level(3))?;
+        assert_eq!(in_force(&r, id), Some(level(3)));
+        Ok(())
+    }
+
+    #[test]
+    fn the_default_class_is_beneath() -> Result {
+        let (mut r, gpu) = fixture::registry()?;
+        let id = r.add_tsg(gpu, fixture::tsg(1)?)?;
+        r.tune(|t| {
+            t.set_default_class(Some(Level::BE));
+            Ok(())
+        })
+        .map_err(|_| EINVAL)?;
+        assert_eq!(in_force(&r, id), Some(Level::BE));
+        r.set_class(admin(), process()?, level(2))?;
+        assert_eq!(in_force(&r, id), Some(level(2)));
+        Ok(())
+    }
+
+    #[test]
+    fn an_owner_lowers_but_does_not_raise() -> Result {
+        let (mut r, gpu) = fixture::registry()?;
+        let id = r.add_tsg(gpu, fixture::tsg(1)?)?;
+        assert!(r.set_class(owner(), Named::Tsg(id), Level::BE).is_ok());
+        let raise = r.set_class(owner(), Named::Tsg(id), level(6));
+        assert_eq!(raise.err(), Some(Failure::NotPermitted));
+        let clear = r.clear_class(owner(), &Named::Tsg(id));
+        assert_eq!(clear.err(), Some(Failure::NotPermitted));
+        assert_eq!(in_force(&r, id), Some(Level::BE));
+        assert_eq!(r.counters().denied, 2);
+        Ok(())
+    }
+
+    #[test]
+    fn an_owner_cannot_escape_his_cgroup() -> Result {
+        let (mut r, gpu) = fixture::registry()?;
+        let id = r.add_tsg(gpu, fixture::tsg(1)?)?;
+        r.set_class(owner(), process()?, level(6))?;
+        r.set_class(admin(), cgroup()?, Level::BE)?;
+        assert_eq!(in_force(&r, id), Some(Level::BE));
+        Ok(())
+    }
+
+    #[test]
+    fn strangers_do_not_see_tsgs() -> Result {
+        let (mut r, gpu) = fixture::registry()?;
+        let id = r.add_tsg(gpu, fixture::tsg(1)?)?;
+        let stranger = asker(Uid(1001), false, false);
+        let set = r.set_class(stranger, Named::Tsg(id), Level::BE);
+        assert_eq!(set.err(), Some(Failure::NoTsg));
+        let get = r.get_class(stranger, &Named::Tsg(id));
+        assert_eq!(get.err(), Some(Failure::NoTsg));
+        let process = r.get_class(stranger, &process()?);
+        assert_eq!(process.err(), Some(Failure::NotPermitted));
+        Ok(())
+    }
+
+    #[test]
+    fn members_are_admitted_until_the_budget_is_spent() -> Result {
+        let (mut r, gpu) = fixture::registry()?;
+        r.tune(|t| t.set_lc_admission(1)).map_err(|_| EINVAL)?;
+        let first = r.add_tsg(gpu, fixture::tsg(1)?)?;
+        let second = r.add_tsg(gpu, fixture::tsg(2)?)?;
+        let member = asker(Uid(1001), false, true);
+        r.set_class(member, Named::Tsg(first), Level::LC)?;
+        let over = r.set_class(member, Named::Tsg(second), Level::LC);
+        assert_eq!(over.err(), Some(Failure::OverQuota));
+        // Changing what one holds is no second one.
+        r.set_class(member, Named::Tsg(first), level(1))?;
+        // The end of a target gives its share back.
+        r.remove_tsg(first);
+        r.set_class(member, Named::Tsg(second), Level::LC)?;
+        assert_eq!(in_force(&r, second), Some(Level::LC));
+        Ok(())
+    }
+
+    #[test]
+    fn a_user_holds_at_most_its_quota() -> Result {
+        let (mut r, gpu) = fixture::registry()?;
+        let second = r.reserve_gpu_id();
+        r.add_gpu(second, fixture::gpu(8))?;
+        for handle in 0..4096 {
+            let id = r.add_tsg(gpu, fixture::tsg(handle)?)?;
+            r.set_class(owner(), Named::Tsg(id), Level::BE)?;
+        }
+        let id = r.add_tsg(second, fixture::tsg(1)?)?;
+        let over = r.set_class(owner(), Named::Tsg(id), Level::BE);
+        assert_eq!(over.err(), Some(Failure::OverQuota));
+        r.set_class(admin(), Named::Tsg(id), Level::BE)?;
+        r.remove_any_tsg(gpu);
+        r.clear_class(admin(), &Named::Tsg(id))?;
+        r.set_class(owner(), Named::Tsg(id), Level::BE)?;
+        Ok(())
+    }
+
+    #[test]
+    fn what_is_not_assigned_cannot_be_cleared() -> Result {
+        let (mut r, gpu) = fixture::registry()?;
+        let id = r.add_tsg(gpu, fixture::tsg(1)?)?;
+        let clear = r.clear_class(admin(), &Named::Tsg(id));
+        assert_eq!(clear.err(), Some(Failure::NotAssigned));
+        r.remove_tsg(id);
+        let clear = r.clear_class(admin(), &Named::Tsg(id));
+        assert_eq!(clear.err(), Some(Failure::NoTsg));
+        Ok(())
+    }
+
+    #[test]
+    fn the_end_of_a_target_ends_its_class() -> Result {
+        let (mut r, gpu) = fixture::registry()?;
+        let id = r.add_tsg(gpu, fixture::tsg(1)?)?;
+        let pid = Pid::find(1)?;
+        r.set_class(admin(), process()?, Level::BE)?;
+        r.expire(Target::Process(pid.key()), 1);
+        assert_eq!(in_force(&r, id), None);
+        assert_eq!(r.counters().classes_expired, 1);
+        // Twice is once.
+        r.expire(Target::Process(pid.key()), 1);
+        assert_eq!(r.counters().classes_expired, 1);
+        Ok(())
+    }
+
+    #[test]
+    fn an_answer_tells_own_and_effective() -> Result {
+        let (mut r, gpu) = fixture::registry()?;
+        let id = r.add_tsg(gpu, fixture::tsg(1)?)?;
+        r.set_class(admin(), process()?, level(2))?;
+        let answer = r.get_class(owner(), &Named::Tsg(id))?;
+        assert!(answer.own.is_none());
+        assert_eq!(answer.effective.level, Some(level(2)));
+        let answer = r.get_class(owner(), &process()?)?;
+        assert_eq!(answer.own.map(|a| a.level), Some(level(2)));
+        Ok(())
+    }
+}
