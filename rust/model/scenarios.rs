@@ -58,7 +58,10 @@ mod tests {
         gpu.submit(Ns(7_000_000), a, 0, &[run(2, 1_000, 1_000)], &mut log)?;
         assert!(gpu.advance(Ns(8_000_000), BUDGET, &mut log));
         assert_eq!(log.end(2), Some(Ns(7_001_000)));
-        assert_eq!(gpu.engine_stats(0)?.switches, 1);
+        let stats = gpu.engine_stats(0)?;
+        assert_eq!(stats.switches, 1);
+        // 5 ms in slices of 1024 µs.
+        assert_eq!(stats.rearms, 4);
         Ok(())
     }
 

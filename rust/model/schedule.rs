@@ -244,9 +244,13 @@ impl<C: Context, S: Store<C>> Gpu<C, S> {
             }
             ch = next;
         }
+        let tsg = self.tsgs.get_mut(ix);
+        tsg.place = Place::Out;
+        let engine = self.engines.get_mut(at);
+        engine.draining = false;
+        // Counts the slices that ran on by themselves.
+        engine.slice_end(tsg.timeslice, self.clock);
         self.enter(at, Phase::Idle, sink);
-        self.engines.get_mut(at).draining = false;
-        self.tsgs.get_mut(ix).place = Place::Out;
         self.place(ix);
         ix
     }

@@ -130,7 +130,9 @@ struct zernel_sim_gpu_info {
  * with -EINVAL for another length, another offset or a private mapping.
  *
  * -ENOENT   no such GPU, engine or @share_context
- * -EINVAL   @nr_channels is 0 or above max_channels
+ * -EINVAL   @nr_channels is 0 or above max_channels, or @share_context is on
+ *           another GPU
+ * -EMLINK   8 TSGs use the semaphore page of @share_context
  * -ENOSPC   the GPU has max_tsgs TSGs
  * -EDQUOT   the user has user_contexts contexts
  * -ENOMEM
