@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What the suites share: the modules, the devices, contexts, waiting for a condition.
+
+use std::ffi::CString;
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{bail, Context as _, Result};
+use libzernel::sim::{Context, ContextSpec, Sim};
+use libzernel::{Stats, Tsg, Zernel};
+
+/// How long something may take that happens on its own, on a slow machine.
+pub const SOON: Duration = Duration::from_secs(10);
+
+/// Folder of the modules.
+const MODULES: &str = "/lib/modules/zernel";
+
+/// Fails with both values unless they are equal.
+#[macro_export]
+macro_rules! check_eq {
+    ($left:expr, $right:expr $(,)?) => {
+        $crate::check_eq!($left, $right, "{}", stringify!($left))
+    };
+    ($left:expr, $right:expr, $($what:tt)+) => {{
+        let (left, right) = ($left, $right);
+        if left != right {
+            anyhow::bail!("{}: {left:?}, expected {right:?}", format_args!($($what)+));
+        }
+    }};
+}
+
+/// Whether a module is loaded.
+pub fn is_loaded(name: &str) -> bool {
+    Path::new("/sys/module")
+        .join(name)
+        .join("initstate")
+        .exists()
+}
+
+/// Loads a module with parameters such as `gpus=2`.
+pub fn load(name: &str, parameters: &str) -> Result<()> {
+    let file = fs::File::open(format!("{MODULES}/{name}.ko"))?;
+    let parameters = CString::new(parameters)?;
+    rustix::system::finit_module(&file, &parameters, 0).with_context(|| format!("load {name}"))
+}
+
+/// Unloads a module.
+pub fn unload(name: &str) -> Result<()> {
+    Ok(try_unload(name)?)
+}
+
+/// Unloads a module; the error is the kernel's.
+pub fn try_unload(name: &str) -> rustix::io::Result<()> {
+    let name = CString::new(name).map_err(|_| rustix::io::Errno::INVAL)?;
+    rustix::system::delete_module(&name, libc::O_NONBLOCK)
+}
+
+/// Loads the modules that are not loaded; the software GPU has 2 GPUs.
+pub fn load_all() -> Result<()> {
+    if !is_loaded("zernel") {
+        load("zernel", "")?;
+    }
+    if !is_loaded("zernel_sim") {
+        load("zernel_sim", "gpus=2")?;
+    }
+    Ok(())
+}
+
+/// Unloads the modules that are loaded.
+pub fn unload_all() -> Result<()> {
+    for name in ["zernel_sim", "zernel"] {
+        if is_loaded(name) {
+            wait_until(&format!("{name} can be unloaded"), || {
+                Ok(try_unload(name).is_ok())
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// Puts the tunables back and waits until nothing is left of a case.
+pub fn settle() -> Result<()> {
+    // First out of the way, so that the maximum can be put back.
+    fs::write(tunable_path("min_timeslice_us"), "10")?;
+    for (name, value) in crate::tunables::DEFAULTS {
+        let path = tunable_path(name);
+        if fs::read_to_string(&path)?.trim_end() != *value {
+            tune(name, value)?;
+        }
+    }
+    let zernel = Zernel::open()?;
+    let mut last = None;
+    wait_until("nothing is left of the case", || {
+        let stats = zernel.stats()?;
+        last = Some(stats);
+        Ok(stats.tsgs == 0 && stats.assignments == 0 && stats.streams == 0)
+    })
+    .with_context(|| format!("{last:?}"))
+}
+
+/// The file of a tunable.
+pub fn tunable_path(name: &str) -> String {
+    format!("{}/{name}", libzernel::tunable::Tunables::PATH)
+}
+
+/// Sets a tunable.
+pub fn tune(name: &str, value: impl std::fmt::Display) -> Result<()> {
+    fs::write(tunable_path(name), value.to_string()).with_context(|| format!("{name}={value}"))
+}
+
+/// Asks until the answer is yes, or for [`SOON`].
+pub fn wait_until(what: &str, ask: impl FnMut() -> Result<bool>) -> Result<()> {
+    wait_until_within(SOON, what, ask)
+}
+
+/// Asks until the answer is yes, or for that long.
+pub fn wait_until_within(
+    patience: Duration,
+    what: &str,
+    mut ask: impl FnMut() -> Result<bool>,
+) -> Result<()> {
+    let end = Instant::now() + patience;
+    let mut pause = Duration::from_micros(200);
+    while !ask().with_context(|| format!("while waiting: {what}"))? {
+        if Instant::now() > end {
+            bail!("not within {patience:?}: {what}");
+        }
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
+/// Both devices, open.
+pub struct Lab {
+    /// zernel.
+    pub zernel: Zernel,
+    /// The software GPU.
+    pub sim: Sim,
+}
+
+impl Lab {
+    /// Opens both.
+    pub fn open() -> Result<Self> {
+        Ok(Self {
+            zernel: Zernel::open()?,
+            sim: Sim::open()?,
+        })
+    }
+
+    /// A new compute context on GPU 0, and its TSG as zernel knows it.
+    pub fn compute(&self) -> Result<(Context, Tsg)> {
+        self.context(&ContextSpec::compute("test"))
+    }
+
+    /// A new context, and its TSG as zernel knows it.
+    pub fn context(&self, spec: &ContextSpec<'_>) -> Result<(Context, Tsg)> {
+        let last = self.newest()?;
+        let context = self.sim.create_context(spec)?;
+        for tsg in self.zernel.tsgs() {
+            let tsg = tsg?;
+            if tsg.id.as_u64() > last && u64::from(tsg.tid) == tid() {
+                return Ok((context, tsg));
+            }
+        }
+        bail!("zernel does not list the TSG of a new context");
+    }
+
+    fn newest(&self) -> Result<u64> {
+        let mut last = 0;
+        for tsg in self.zernel.tsgs() {
+            last = tsg?.id.as_u64();
+        }
+        Ok(last)
+    }
+
+    /// A TSG that is listed.
+    pub fn tsg(&self, id: libzernel::tsg::Id) -> Result<Tsg> {
+        for tsg in self.zernel.tsgs() {
+            let tsg = tsg?;
+            if tsg.id == id {
+                return Ok(tsg);
+            }
+        }
+        bail!("TSG {id} is not listed");
+    }
+
+    /// The counters.
+    pub fn stats(&self) -> Result<Stats> {
+        Ok(self.zernel.stats()?)
+    }
+
+    /// Waits until the software GPU gives `context` a time slice.
+    pub fn wait_slice(&self, context: &Context, slice_us: u32) -> Result<()> {
+        let mut seen = 0;
+        wait_until(&format!("a time slice of {slice_us} us"), || {
+            seen = context.stats()?.timeslice_us;
+            Ok(seen == slice_us)
+        })
+        .with_context(|| format!("the time slice is {seen} us"))
+    }
+}
+
+/// The calling thread's number.
+pub fn tid() -> u64 {
+    rustix::thread::gettid().as_raw_nonzero().get() as u64
+}

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Tests of the loaded modules, from user space: runs the cases and reports them as KTAP.
+
+mod abi;
+mod cgroup;
+mod child;
+mod class;
+mod common;
+mod events;
+mod harness;
+mod life;
+mod list;
+mod permit;
+mod scale;
+mod sim;
+mod stress;
+mod sys;
+mod target;
+mod trace;
+mod tunables;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use harness::Suite;
+
+/// Every suite, in the order in which they run.
+const SUITES: &[Suite] = &[
+    abi::SUITE,
+    list::SUITE,
+    class::SUITE,
+    permit::SUITE,
+    target::SUITE,
+    cgroup::SUITE,
+    tunables::SUITE,
+    trace::SUITE,
+    events::SUITE,
+    sim::SUITE,
+    scale::SUITE,
+    stress::SUITE,
+    life::SUITE,
+];
+
+/// Tests the modules in /lib/modules/zernel; needs root and a machine to spare.
+#[derive(Parser)]
+struct Options {
+    /// Print the names of the cases and do nothing.
+    #[arg(long)]
+    list: bool,
+    /// Run only the cases whose SUITE.CASE contains this; may be given several times.
+    #[arg(long, value_name = "PATTERN")]
+    only: Vec<String>,
+}
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    let chosen = |name: &str| {
+        options.only.is_empty() || options.only.iter().any(|pattern| name.contains(pattern))
+    };
+    if options.list {
+        harness::list(SUITES, chosen);
+        return ExitCode::SUCCESS;
+    }
+    match harness::run(SUITES, chosen) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("zernel-selftest: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
