@@ -10,6 +10,7 @@ use std::sync::OnceLock;
 use anyhow::{anyhow, Result};
 use plotters::coord::Shift;
 use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
 use plotters::style::{register_font, FontStyle};
 
 use crate::outcome::{Comparison, Mode};
@@ -53,24 +54,64 @@ fn label(mode: Mode) -> &'static str {
 /// An area of a picture.
 type Area<DB> = DrawingArea<DB, Shift>;
 
+/// What drawing in an area of this kind comes to.
+type Drawn<DB> = Result<(), DrawingAreaErrorKind<<DB as DrawingBackend>::ErrorType>>;
+
+/// Pixels per unit of length. SVG scales by itself; PNG has two pixels for one, for sharp text.
+#[derive(Debug, Clone, Copy)]
+struct Scale(u32);
+
+impl Scale {
+    const SVG: Self = Self(1);
+    const PNG: Self = Self(2);
+
+    /// That many units in pixels.
+    fn px(self, units: u32) -> u32 {
+        self.0 * units
+    }
+
+    /// The same for coordinates.
+    fn at(self, units: i32) -> i32 {
+        self.0 as i32 * units
+    }
+
+    /// A point in pixels.
+    fn point(self, x: i32, y: i32) -> (i32, i32) {
+        (self.at(x), self.at(y))
+    }
+
+    /// A size in pixels.
+    fn size(self, (width, height): (u32, u32)) -> (u32, u32) {
+        (self.px(width), self.px(height))
+    }
+
+    /// Text of this height, placed by its middle line.
+    fn text(self, height: u32, colour: RGBColor, at: HPos) -> TextStyle<'static> {
+        TextStyle {
+            font: (FONT, self.px(height)).into_font(),
+            color: colour.to_backend_color(),
+            pos: Pos::new(at, VPos::Center),
+        }
+    }
+}
+
 /// Draws every plot as SVG and PNG into `dir`; returns the files.
 pub fn draw(all: &[Comparison], dir: &Path) -> Result<Vec<PathBuf>> {
     register()?;
     let mut files = Vec::new();
     let size = latency::size(all.len());
     let (svg, png) = paths(dir, "latency");
-    latency::draw(&svg_area(&svg, size), all).map_err(|error| failed(&svg, &error))?;
-    latency::draw(&png_area(&png, size), all).map_err(|error| failed(&png, &error))?;
+    latency::draw(&svg_area(&svg, size), Scale::SVG, all).map_err(|error| failed(&svg, &error))?;
+    latency::draw(&png_area(&png, size), Scale::PNG, all).map_err(|error| failed(&png, &error))?;
     files.extend([svg, png]);
     for comparison in all {
         let Some(view) = timeline::View::new(comparison) else {
             continue;
         };
-        let size = view.size();
         let (svg, png) = paths(dir, &format!("timeline-{}", comparison.workload));
-        view.draw(&svg_area(&svg, size))
+        view.draw(&svg_area(&svg, timeline::SIZE), Scale::SVG)
             .map_err(|error| failed(&svg, &error))?;
-        view.draw(&png_area(&png, size))
+        view.draw(&png_area(&png, timeline::SIZE), Scale::PNG)
             .map_err(|error| failed(&png, &error))?;
         files.extend([svg, png]);
     }
@@ -85,11 +126,11 @@ fn paths(dir: &Path, name: &str) -> (PathBuf, PathBuf) {
 }
 
 fn svg_area(path: &Path, size: (u32, u32)) -> Area<SVGBackend<'_>> {
-    SVGBackend::new(path, size).into_drawing_area()
+    SVGBackend::new(path, Scale::SVG.size(size)).into_drawing_area()
 }
 
 fn png_area(path: &Path, size: (u32, u32)) -> Area<BitMapBackend<'_>> {
-    BitMapBackend::new(path, size).into_drawing_area()
+    BitMapBackend::new(path, Scale::PNG.size(size)).into_drawing_area()
 }
 
 fn failed(path: &Path, error: &impl std::fmt::Display) -> anyhow::Error {
@@ -99,10 +140,8 @@ fn failed(path: &Path, error: &impl std::fmt::Display) -> anyhow::Error {
 /// Makes the embedded font known to the plotting library, once.
 fn register() -> Result<()> {
     static DONE: OnceLock<bool> = OnceLock::new();
-    let done = DONE.get_or_init(|| {
-        register_font(FONT, FontStyle::Normal, dejavu::sans::regular()).is_ok()
-            && register_font(FONT, FontStyle::Bold, dejavu::sans::bold()).is_ok()
-    });
+    let done = DONE
+        .get_or_init(|| register_font(FONT, FontStyle::Normal, dejavu::sans::regular()).is_ok());
     anyhow::ensure!(*done, "the embedded font is not sound");
     Ok(())
 }

@@ -2,9 +2,9 @@
 //! Distribution of LC latencies: a panel per workload, a curve per mode.
 
 use plotters::prelude::*;
-use plotters::style::text_anchor::{HPos, Pos, VPos};
+use plotters::style::text_anchor::HPos;
 
-use super::{colour, label, palette, Area, FONT};
+use super::{colour, label, palette, Area, Drawn, Scale, FONT};
 use crate::outcome::{Comparison, Mode, Outcome};
 use crate::table;
 use crate::workload::Role;
@@ -21,37 +21,41 @@ const LABELS: [f64; 14] = [
     0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0, 10.0, 15.0, 20.0, 30.0, 50.0,
 ];
 
-type Drawn<DB> = Result<(), DrawingAreaErrorKind<<DB as DrawingBackend>::ErrorType>>;
-
-/// Size of the picture with this many panels.
+/// Size of the picture with this many panels, in units of length.
 pub(super) fn size(panels: usize) -> (u32, u32) {
     (PANEL.0 * panels.max(1) as u32, PANEL.1 + TITLE)
 }
 
 /// Draws the picture.
-pub(super) fn draw<DB: DrawingBackend>(area: &Area<DB>, all: &[Comparison]) -> Drawn<DB> {
+pub(super) fn draw<DB: DrawingBackend>(
+    area: &Area<DB>,
+    scale: Scale,
+    all: &[Comparison],
+) -> Drawn<DB> {
     area.fill(&WHITE)?;
-    let (head, body) = area.split_vertically(TITLE);
-    let style = (FONT, 24).into_font().style(FontStyle::Bold);
-    let middle = Pos::new(HPos::Center, VPos::Center);
-    let (width, _) = head.dim_in_pixel();
+    let (head, body) = area.split_vertically(scale.px(TITLE));
     let title = if all.len() > 1 {
         "Latency of latency-critical requests: share of requests answered within a time"
     } else {
         "Latency of latency-critical requests"
     };
+    let middle = size(all.len()).0 as i32 / 2;
     head.draw(&Text::new(
         title,
-        (width as i32 / 2, TITLE as i32 / 2 + 4),
-        TextStyle::from(style).color(&palette::INK).pos(middle),
+        scale.point(middle, TITLE as i32 / 2 + 4),
+        scale.text(24, palette::INK, HPos::Center),
     ))?;
     for (panel, comparison) in body.split_evenly((1, all.len().max(1))).iter().zip(all) {
-        draw_panel(panel, comparison)?;
+        draw_panel(panel, scale, comparison)?;
     }
     area.present()
 }
 
-fn draw_panel<DB: DrawingBackend>(area: &Area<DB>, comparison: &Comparison) -> Drawn<DB> {
+fn draw_panel<DB: DrawingBackend>(
+    area: &Area<DB>,
+    scale: Scale,
+    comparison: &Comparison,
+) -> Drawn<DB> {
     let runs: Vec<(&Outcome, Vec<u64>)> = comparison
         .runs
         .iter()
@@ -68,26 +72,23 @@ fn draw_panel<DB: DrawingBackend>(area: &Area<DB>, comparison: &Comparison) -> D
 
     // The key has the lower part of the panel for itself, so that it hides no curve.
     let key_height = KEY_LINE * (runs.len() as i32 + 1);
-    let height = area.dim_in_pixel().1 as i32 - key_height;
-    let (plot, key) = area.split_vertically(height);
+    let (plot, key) = area.split_vertically(scale.at(PANEL.1 as i32 - key_height));
+    let font = |height| (FONT, scale.px(height)).into_font().color(&palette::INK);
 
     let mut chart = ChartBuilder::on(&plot)
-        .margin(12)
-        .margin_right(28)
-        .caption(
-            short_title(comparison),
-            (FONT, 18).into_font().color(&palette::INK),
-        )
-        .x_label_area_size(58)
-        .y_label_area_size(72)
+        .margin(scale.px(12))
+        .margin_right(scale.px(28))
+        .caption(short_title(comparison), font(18))
+        .x_label_area_size(scale.px(58))
+        .y_label_area_size(scale.px(72))
         .build_cartesian_2d((low..high).log_scale().with_key_points(labels), 0.0..100.0)?;
     chart
         .configure_mesh()
         .light_line_style(TRANSPARENT)
-        .bold_line_style(palette::GRID)
-        .axis_style(palette::FAINT_INK)
-        .label_style((FONT, 16).into_font().color(&palette::INK))
-        .axis_desc_style((FONT, 17).into_font().color(&palette::INK))
+        .bold_line_style(palette::GRID.stroke_width(scale.px(1)))
+        .axis_style(palette::FAINT_INK.stroke_width(scale.px(1)))
+        .label_style(font(16))
+        .axis_desc_style(font(17))
         .x_desc("latency, ms (logarithmic)")
         .y_desc("requests within that time, %")
         .y_labels(6)
@@ -95,21 +96,22 @@ fn draw_panel<DB: DrawingBackend>(area: &Area<DB>, comparison: &Comparison) -> D
         .y_label_formatter(&|percent| format!("{percent:.0}"))
         .draw()?;
     for (run, latencies) in &runs {
-        let style = colour(run.mode).stroke_width(match run.mode {
+        let style = colour(run.mode).stroke_width(scale.px(match run.mode {
             Mode::Alone => 2,
             _ => 3,
-        });
+        }));
         chart.draw_series(LineSeries::new(curve(latencies, low), style))?;
     }
     for (line, (run, _)) in runs.iter().enumerate() {
         let y = KEY_LINE / 2 + KEY_LINE * line as i32;
-        draw_key(&key, comparison, run, y)?;
+        draw_key(&key, scale, comparison, run, y)?;
     }
     Ok(())
 }
 
 fn draw_key<DB: DrawingBackend>(
     area: &Area<DB>,
+    scale: Scale,
     comparison: &Comparison,
     run: &Outcome,
     y: i32,
@@ -118,14 +120,16 @@ fn draw_key<DB: DrawingBackend>(
     let Some(row) = rows.iter().find(|row| row.mode == run.mode) else {
         return Ok(());
     };
-    let style = TextStyle::from((FONT, 15).into_font())
-        .color(&palette::INK)
-        .pos(Pos::new(HPos::Left, VPos::Center));
+    let style = scale.text(16, palette::INK, HPos::Left);
     area.draw(&PathElement::new(
-        vec![(84, y), (116, y)],
-        colour(run.mode).stroke_width(4),
+        [scale.point(84, y), scale.point(116, y)],
+        colour(run.mode).stroke_width(scale.px(4)),
     ))?;
-    area.draw(&Text::new(label(run.mode), (126, y), style.clone()))?;
+    area.draw(&Text::new(
+        label(run.mode),
+        scale.point(126, y),
+        style.clone(),
+    ))?;
     let figures = [
         (275, format!("mean {:.2} ms", row.lc.mean_ns / 1e6)),
         (405, format!("p99 {:.2} ms", row.lc.p99_ns as f64 / 1e6)),
@@ -137,7 +141,7 @@ fn draw_key<DB: DrawingBackend>(
         ),
     ];
     for (x, text) in figures {
-        area.draw(&Text::new(text, (x, y), style.clone()))?;
+        area.draw(&Text::new(text, scale.point(x, y), style.clone()))?;
     }
     Ok(())
 }

@@ -4,16 +4,19 @@
 use libzernel::sim::Activity;
 use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
-use plotters::style::text_anchor::{HPos, Pos, VPos};
+use plotters::style::text_anchor::HPos;
 
-use super::{label, palette, Area, FONT};
+use super::{colour, label, palette, Area, Drawn, Scale, FONT};
 use crate::outcome::{Comparison, Mode, Outcome, Span};
 use crate::table;
 use crate::workload::Role;
 
-const WIDTH: u32 = 1500;
+/// Size of the picture in units of length.
+pub(super) const SIZE: (u32, u32) = (1500, TITLE + 2 * PANEL + AXIS + KEY);
+
 const TITLE: u32 = 58;
 const PANEL: u32 = 200;
+const AXIS: u32 = 44;
 const KEY: u32 = 52;
 const LEFT: u32 = 150;
 /// What is shown of the trace.
@@ -26,7 +29,6 @@ const GPU_LANE: (f64, f64) = (0.08, 0.50);
 const REQUEST_LANE: (f64, f64) = (0.62, 0.78);
 const REQUEST_TEXT: f64 = 0.90;
 
-type Drawn<DB> = Result<(), DrawingAreaErrorKind<<DB as DrawingBackend>::ErrorType>>;
 type Chart<'a, DB> = ChartContext<'a, DB, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
 
 /// What is shown of a workload.
@@ -60,100 +62,86 @@ impl<'a> View<'a> {
         })
     }
 
-    /// Size of the picture.
-    pub(super) fn size(&self) -> (u32, u32) {
-        (WIDTH, TITLE + PANEL * self.runs.len() as u32 + KEY + 44)
-    }
-
     /// Draws the picture.
-    pub(super) fn draw<DB: DrawingBackend>(&self, area: &Area<DB>) -> Drawn<DB> {
+    pub(super) fn draw<DB: DrawingBackend>(&self, area: &Area<DB>, scale: Scale) -> Drawn<DB> {
         area.fill(&WHITE)?;
-        let (head, rest) = area.split_vertically(TITLE);
-        let (body, key) = rest.split_vertically(self.size().1 - TITLE - KEY);
-        self.draw_title(&head)?;
-        let (first, last) = body.split_vertically(PANEL);
+        let (head, rest) = area.split_vertically(scale.px(TITLE));
+        let (body, key) = rest.split_vertically(scale.px(2 * PANEL + AXIS));
+        self.draw_title(&head, scale)?;
+        let (first, last) = body.split_vertically(scale.px(PANEL));
         for (panel, (index, run)) in [first, last].iter().zip(self.runs.iter().enumerate()) {
-            self.draw_panel(panel, run, index + 1 == self.runs.len())?;
+            self.draw_panel(panel, scale, run, index + 1 == self.runs.len())?;
         }
-        draw_key(&key)?;
+        draw_key(&key, scale)?;
         area.present()
     }
 
-    fn draw_title<DB: DrawingBackend>(&self, area: &Area<DB>) -> Drawn<DB> {
+    fn draw_title<DB: DrawingBackend>(&self, area: &Area<DB>, scale: Scale) -> Drawn<DB> {
         let title = table::title(self.comparison);
         let clients = title
             .rsplit_once(" · ")
             .map_or(title.as_str(), |(head, _)| head);
         area.draw(&Text::new(
             format!("Who holds the GPU · {clients}"),
-            (WIDTH as i32 / 2, TITLE as i32 / 2 + 4),
-            TextStyle::from((FONT, 21).into_font().style(FontStyle::Bold))
-                .color(&palette::INK)
-                .pos(Pos::new(HPos::Center, VPos::Center)),
+            scale.point(SIZE.0 as i32 / 2, TITLE as i32 / 2 + 4),
+            scale.text(20, palette::INK, HPos::Center),
         ))
     }
 
     fn draw_panel<DB: DrawingBackend>(
         &self,
         area: &Area<DB>,
+        scale: Scale,
         run: &Outcome,
         axis: bool,
     ) -> Drawn<DB> {
+        let font = |height| (FONT, scale.px(height)).into_font().color(&palette::INK);
         let mut chart = ChartBuilder::on(area)
-            .margin_right(30)
-            .margin_top(6)
-            .x_label_area_size(if axis { 50 } else { 6 })
-            .y_label_area_size(LEFT)
+            .margin_right(scale.px(30))
+            .margin_top(scale.px(6))
+            .x_label_area_size(scale.px(if axis { 6 + AXIS } else { 6 }))
+            .y_label_area_size(scale.px(LEFT))
             .build_cartesian_2d(0.0..self.length_ms, 0.0..1.0)?;
+        let number = |ms: &f64| format!("{ms:.0}");
+        let nothing = |_: &f64| String::new();
         chart
             .configure_mesh()
             .disable_y_mesh()
             .disable_y_axis()
             .light_line_style(TRANSPARENT)
-            .bold_line_style(palette::GRID)
-            .axis_style(palette::FAINT_INK)
-            .label_style((FONT, 16).into_font().color(&palette::INK))
-            .axis_desc_style((FONT, 17).into_font().color(&palette::INK))
-            .x_labels(if axis { self.length_ms as usize + 1 } else { 0 })
-            .x_label_formatter(&|ms| format!("{ms:.0}"))
+            .bold_line_style(palette::GRID.stroke_width(scale.px(1)))
+            .axis_style(palette::FAINT_INK.stroke_width(scale.px(1)))
+            .label_style(font(16))
+            .axis_desc_style(font(17))
+            .x_labels(self.length_ms as usize + 1)
+            .x_label_formatter(if axis { &number } else { &nothing })
             .x_desc(if axis { "time, ms" } else { "" })
             .draw()?;
-        self.draw_labels(area, &chart, run)?;
+        self.draw_labels(area, scale, &chart, run)?;
         self.draw_spans(&mut chart, run)?;
-        self.draw_requests(&mut chart, run)
+        self.draw_requests(&mut chart, scale, run)
     }
 
     fn draw_labels<DB: DrawingBackend>(
         &self,
         area: &Area<DB>,
+        scale: Scale,
         chart: &Chart<'_, DB>,
         run: &Outcome,
     ) -> Drawn<DB> {
         // Where a height of the chart is in this area.
         let origin = area.get_base_pixel().1;
         let row = |y: f64| chart.backend_coord(&(0.0, y)).1 - origin;
-        let text = |size: u32, style| {
-            TextStyle::from((FONT, size).into_font().style(style))
-                .color(&palette::INK)
-                .pos(Pos::new(HPos::Right, VPos::Center))
-        };
-        let x = LEFT as i32 - 12;
         let middle = |lane: (f64, f64)| row((lane.0 + lane.1) / 2.0);
+        let mode = scale.text(18, colour(run.mode), HPos::Right);
+        let lane = scale.text(15, palette::INK, HPos::Right);
         let lines = [
-            (
-                label(run.mode),
-                row(REQUEST_TEXT),
-                text(16, FontStyle::Bold),
-            ),
-            (
-                "LC requests",
-                middle(REQUEST_LANE),
-                text(15, FontStyle::Normal),
-            ),
-            ("GPU", middle(GPU_LANE), text(15, FontStyle::Normal)),
+            (label(run.mode), row(REQUEST_TEXT), mode),
+            ("LC requests", middle(REQUEST_LANE), lane.clone()),
+            ("GPU", middle(GPU_LANE), lane),
         ];
         for (line, y, style) in lines {
-            area.draw(&Text::new(line, (x, y), style))?;
+            area.draw(&Text::new(line, (scale.at(LEFT as i32 - 12), y), style))?;
         }
         Ok(())
     }
@@ -177,11 +165,10 @@ impl<'a> View<'a> {
     fn draw_requests<DB: DrawingBackend>(
         &self,
         chart: &mut Chart<'_, DB>,
+        scale: Scale,
         run: &Outcome,
     ) -> Drawn<DB> {
-        let style = TextStyle::from((FONT, 15).into_font())
-            .color(&palette::BLUE)
-            .pos(Pos::new(HPos::Left, VPos::Center));
+        let style = scale.text(15, palette::BLUE, HPos::Left);
         for (start, end) in requests(run) {
             let Some((from, until)) = self.visible(start, end) else {
                 continue;
@@ -190,7 +177,7 @@ impl<'a> View<'a> {
             let bar = [(from, bottom), (until, top)];
             chart.draw_series([
                 Rectangle::new(bar, palette::SKY.mix(0.45).filled()),
-                Rectangle::new(bar, palette::BLUE.stroke_width(1)),
+                Rectangle::new(bar, palette::BLUE.stroke_width(scale.px(1))),
             ])?;
             // A request that goes on beyond the view has its text only if there is room.
             if self.length_ms - from > 1.5 {
@@ -240,7 +227,7 @@ fn requests(run: &Outcome) -> impl Iterator<Item = (u64, u64)> {
     all.into_iter()
 }
 
-fn draw_key<DB: DrawingBackend>(area: &Area<DB>) -> Drawn<DB> {
+fn draw_key<DB: DrawingBackend>(area: &Area<DB>, scale: Scale) -> Drawn<DB> {
     let entries = [
         ("LC runs", palette::BLUE.to_rgba()),
         ("BE runs", palette::ORANGE.to_rgba()),
@@ -248,18 +235,17 @@ fn draw_key<DB: DrawingBackend>(area: &Area<DB>) -> Drawn<DB> {
         ("idle", palette::IDLE.to_rgba()),
         ("LC request, preparation to result", palette::SKY.mix(0.45)),
     ];
-    let y = KEY as i32 / 2 - 4;
-    let mut x = LEFT as i32;
+    let style = scale.text(16, palette::INK, HPos::Left);
+    let outline = palette::FAINT_INK.stroke_width(scale.px(1));
+    let y = scale.at(KEY as i32 / 2 - 4);
+    let mut x = scale.at(LEFT as i32);
     for (text, colour) in entries {
-        let swatch = [(x, y - 9), (x + 26, y + 9)];
+        let swatch = [(x, y - scale.at(9)), (x + scale.at(26), y + scale.at(9))];
         area.draw(&Rectangle::new(swatch, colour.filled()))?;
-        area.draw(&Rectangle::new(swatch, palette::FAINT_INK.stroke_width(1)))?;
-        let style = TextStyle::from((FONT, 16).into_font())
-            .color(&palette::INK)
-            .pos(Pos::new(HPos::Left, VPos::Center));
+        area.draw(&Rectangle::new(swatch, outline))?;
+        area.draw(&Text::new(text, (x + scale.at(34), y), style.clone()))?;
         let (width, _) = area.estimate_text_size(text, &style)?;
-        area.draw(&Text::new(text, (x + 34, y), style))?;
-        x += width as i32 + 34 + 40;
+        x += width as i32 + scale.at(74);
     }
     Ok(())
 }
