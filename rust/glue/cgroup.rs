@@ -133,6 +133,5 @@ impl Drop for Hooks {
 unsafe extern "C" fn zernel_rust_cgroup_changed(data: *mut c_void) {
     // SAFETY: By the caller.
     let janitor = unsafe { &*data.cast::<Worker<Janitor>>() };
-    janitor.cgroups_changed();
-    janitor.kick_after(Janitor::CGROUP_DELAY_MS);
+    janitor.kick_after(janitor.cgroups_changed().0);
 }

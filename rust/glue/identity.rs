@@ -220,7 +220,7 @@ impl Viewer {
                 cred: zernel_helper_get_cred(),
                 pid_ns: zernel_helper_get_pid_ns(),
                 uid: caller_uid(),
-                perfmon: zernel_helper_perfmon_capable(),
+                perfmon: caller_sees_all(),
             }
         }
     }
@@ -268,6 +268,12 @@ impl Drop for Viewer {
 pub(crate) fn caller_uid() -> Uid {
     // SAFETY: FFI.
     Uid(unsafe { zernel_helper_euid() })
+}
+
+/// Whether the caller sees every user's TSGs (`CAP_PERFMON`).
+pub(crate) fn caller_sees_all() -> bool {
+    // SAFETY: FFI.
+    unsafe { zernel_helper_perfmon_capable() }
 }
 
 /// Whether the caller has `CAP_SYS_NICE`.

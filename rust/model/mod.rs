@@ -26,6 +26,6 @@ pub(crate) mod units;
 pub(crate) mod work;
 
 #[cfg(any(test, zernel_kunit))]
-mod fixture;
+pub(crate) mod fixture;
 #[cfg(any(test, zernel_kunit))]
 mod scenarios;

@@ -4,12 +4,14 @@
 use crate::{
     glue::{
         identity::Scope,
+        time::now_ns,
         watch,
         work::{
             Job,
             Worker, //
         },
     },
+    policy::units::Ms,
     registry::{
         self,
         assignments::Target,
@@ -19,6 +21,7 @@ use crate::{
 use kernel::sync::atomic::{
     ordering::{
         Acquire,
+        Relaxed,
         Release, //
     },
     Atomic,
@@ -30,22 +33,29 @@ const BATCH: usize = 128;
 /// The job of the janitor.
 pub(crate) struct Janitor {
     cgroups_changed: Atomic<bool>,
+    /// How long the last look at all TSGs took, in µs.
+    look_us: Atomic<u32>,
 }
 
 impl Janitor {
-    /// Delay between a move and its effect, so that many moves cost one look at all TSGs.
-    pub(crate) const CGROUP_DELAY_MS: u32 = 2;
+    /// Shortest delay between a move and its effect, so that many moves cost one look.
+    const DELAY: Ms = Ms(2);
+    /// A look is followed by a pause of so many times its length: whoever moves processes all the
+    /// time takes a bounded share of a CPU.
+    const PAUSE: u32 = 10;
 
     /// With nothing to do.
     pub(crate) fn new() -> Self {
         Self {
             cgroups_changed: Atomic::new(false),
+            look_us: Atomic::new(0),
         }
     }
 
-    /// A process moved or a cgroup was removed. Callable from any context.
-    pub(crate) fn cgroups_changed(&self) {
+    /// A process moved or a cgroup was removed: returns when to look. Callable from any context.
+    pub(crate) fn cgroups_changed(&self) -> Ms {
         self.cgroups_changed.store(true, Release);
+        Self::DELAY.max(Ms(self.look_us.load(Relaxed) / (1000 / Self::PAUSE)))
     }
 }
 
@@ -59,10 +69,18 @@ impl Job for Janitor {
             // Without a registry there is nothing to expire.
             let _ = registry::with(|r| r.expire(target, pid.global_number() as u64));
         });
-        if worker.cgroups_changed.xchg(false, Acquire) && !follow_cgroups() {
-            // Out of memory: again later.
-            worker.cgroups_changed();
-            worker.kick_after(1000);
+        if worker.cgroups_changed.xchg(false, Acquire) {
+            let begin = now_ns();
+            let done = follow_cgroups();
+            let look_us = now_ns().saturating_sub(begin) / 1000;
+            worker
+                .look_us
+                .store(u32::try_from(look_us).unwrap_or(u32::MAX), Relaxed);
+            if !done {
+                // Out of memory: again later.
+                worker.cgroups_changed();
+                worker.kick_after(1000);
+            }
         }
     }
 }

@@ -219,8 +219,7 @@ impl Registry {
     /// Asks the worker of a GPU how busy it is.
     pub(crate) fn want_load(&mut self, id: gpu::Id) {
         if let Some(gpu) = self.gpus.get_mut(&id) {
-            if gpu.abilities.load && !gpu.load.wanted {
-                gpu.load.wanted = true;
+            if gpu.abilities.load && gpu.load.ask(now_ns()) {
                 gpu.kick();
             }
         }

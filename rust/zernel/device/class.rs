@@ -37,6 +37,7 @@ pub(super) fn set(arg: usize, size: usize) -> Result {
     let mut class = read(arg, size)?;
     let level = Level::new(class.level).ok_or(EINVAL)?;
     let (named, asker) = resolve(&class)?;
+    probe(arg, size, &class)?;
     let answer = registry::with(|r| -> Result<_> {
         let answer = r.set_class(asker, named, level)?;
         fill(&mut class, r, answer);
@@ -69,12 +70,18 @@ pub(super) fn clear(arg: usize, size: usize) -> Result {
         return Err(EINVAL);
     }
     let (named, asker) = resolve(&class)?;
+    probe(arg, size, &class)?;
     registry::with(|r| -> Result {
         let answer = r.clear_class(asker, &named)?;
         fill(&mut class, r, answer);
         Ok(())
     })??;
     abi::write(arg, size, &class)
+}
+
+/// Makes sure that the answer can be written, before anything changes.
+fn probe(arg: usize, size: usize, class: &uapi::zernel_class) -> Result {
+    abi::write(arg, size, class)
 }
 
 fn read(arg: usize, size: usize) -> Result<uapi::zernel_class> {
@@ -141,7 +148,7 @@ fn asker(uid: Uid, owner: bool) -> Result<Asker> {
             capable: identity::caller_is_capable(),
             member: gid.is_some_and(identity::caller_is_in_group),
         },
-        perfmon: identity::Viewer::current().sees_all(),
+        perfmon: identity::caller_sees_all(),
     })
 }
 

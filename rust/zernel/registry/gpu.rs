@@ -56,9 +56,23 @@ pub(crate) struct Load {
     pub(crate) share: Option<Permille>,
     /// Somebody wants a new answer.
     pub(crate) wanted: bool,
+    asked_ns: u64,
 }
 
 impl Load {
+    /// Shortest time between two questions, so that nobody keeps the driver busy with them.
+    pub(crate) const INTERVAL_NS: u64 = 100_000_000;
+
+    /// Asks for a new answer if the last question is long enough ago.
+    pub(crate) fn ask(&mut self, now_ns: u64) -> bool {
+        if self.wanted || now_ns.saturating_sub(self.asked_ns) < Self::INTERVAL_NS {
+            return false;
+        }
+        self.asked_ns = now_ns;
+        self.wanted = true;
+        true
+    }
+
     /// Takes an answer of the provider.
     pub(crate) fn update(&mut self, busy_ns: u64, elapsed_ns: u64) {
         self.share = Some(Permille::of(

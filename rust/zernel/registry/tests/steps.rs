@@ -20,6 +20,7 @@ use crate::{
     },
     registry::{
         class::Named,
+        gpu::Load,
         steps::Next, //
     },
 };
@@ -308,6 +309,12 @@ mod cases {
         r.set_load(gpu, Some((50, 100)));
         assert_eq!(r.gpu(gpu).and_then(|g| g.load.share).map(|s| s.0), Some(500));
         r.set_load(gpu, Some((50, 200)));
+        let mut load = Load::default();
+        assert!(load.ask(Load::INTERVAL_NS));
+        assert!(!load.ask(Load::INTERVAL_NS + 1));
+        load.update(0, 0);
+        assert!(!load.ask(Load::INTERVAL_NS + 1));
+        assert!(load.ask(2 * Load::INTERVAL_NS));
         assert_eq!(r.gpu(gpu).and_then(|g| g.load.share).map(|s| s.0), Some(0));
         Ok(())
     }
