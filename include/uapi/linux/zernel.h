@@ -134,8 +134,10 @@ struct zernel_list {
  * @flags: ZERNEL_GPU_*
  * @tsgs: TSGs on it now
  * @pending: TSGs that wait for the worker
- * @busy_permille: share of the last load interval in which a compute engine was
- *                 busy; 0 without ZERNEL_GPU_LOAD
+ * @busy_permille: share of the last interval in which a compute engine was busy;
+ *                 0 without ZERNEL_GPU_LOAD. An enumeration asks for a new value
+ *                 if the last one is older than 100 ms: the interval lies between
+ *                 two such questions, and the answer is there a moment later
  * @applied: settings the provider took
  * @retries: calls answered -EAGAIN
  * @errors: calls that failed for good
@@ -232,7 +234,7 @@ struct zernel_tsg_info {
  * ENOSPC	set: max_assignments are in use
  * ENODATA	clear: the target has no assignment of its own
  * ENOENT	no such TSG, or not one that the caller may see
- * ESRCH	no such thread or process
+ * ESRCH	no such thread or process, or the cgroup was removed
  * EBADF	the fd is not a pidfd, or not a cgroup v2 directory
  */
 struct zernel_class {
