@@ -1,3 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Placeholder.
-fn main() {}
+//! Shows what zernel knows about GPUs and their work, and sets classes and tunables.
+
+mod cgroup;
+mod class;
+mod cli;
+mod exit;
+mod list;
+mod output;
+mod run;
+mod status;
+mod tune;
+mod watch;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    let args = cli::Args::parse();
+    match args.run() {
+        Ok(code) => code,
+        Err(error) => exit::report(&error),
+    }
+}

@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The command line.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Args as ClapArgs, Parser, Subcommand};
+use libzernel::tunable::Tunables;
+use libzernel::{tsg, Level, Target, Zernel};
+
+use crate::{class, exit, list, run, status, tune, watch};
+
+/// Show and set the classes of GPU work.
+///
+/// zernel shares a GPU between latency-critical (LC) and best-effort (BE) work. A class is a level
+/// from 0 (lc, most urgent) to 7 (be). A target is a TSG (channel group), a thread, a process or a
+/// cgroup; the most specific class wins. A class applies at once and lives as long as its target.
+///
+/// Lowering your own targets is free. Raising them, or naming another user's, needs CAP_SYS_NICE
+/// or membership of the group in the tunable lc_gid.
+#[derive(Debug, Parser)]
+#[command(version, max_term_width = 100, after_help = exit::HELP)]
+pub struct Args {
+    /// Print JSON instead of tables.
+    #[arg(long, global = true)]
+    json: bool,
+    /// Device node of zernel.
+    #[arg(long, global = true, value_name = "PATH", default_value = Zernel::PATH)]
+    device: PathBuf,
+    /// Folder of the tunables.
+    #[arg(long, global = true, value_name = "DIR", default_value = Tunables::PATH)]
+    sysfs: PathBuf,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Show the module, its GPUs and how much work of which level they have.
+    Status,
+    /// GPUs.
+    #[command(subcommand)]
+    Gpu(GpuCommand),
+    /// TSGs (channel groups), the unit that a GPU schedules.
+    #[command(subcommand)]
+    Tsg(TsgCommand),
+    /// Classes of targets.
+    #[command(subcommand)]
+    Class(ClassCommand),
+    /// Run a command with a class.
+    ///
+    /// The class is set for the process, which then becomes the command. It does not reach the
+    /// command's children, unless --cgroup makes a cgroup for all of them.
+    Run(RunArgs),
+    /// Print events as they happen, until interrupted.
+    ///
+    /// Shows your own TSGs, or all with CAP_PERFMON. Events that were lost because they were not
+    /// read in time are counted on standard error.
+    Watch(WatchArgs),
+    /// Tunables of the module.
+    #[command(subcommand)]
+    Tune(TuneCommand),
+    /// Show the module's counters.
+    Stats,
+}
+
+#[derive(Debug, Subcommand)]
+enum GpuCommand {
+    /// List all GPUs.
+    List,
+}
+
+#[derive(Debug, Subcommand)]
+enum TsgCommand {
+    /// List your TSGs, or all with CAP_PERFMON.
+    List(TsgListArgs),
+}
+
+#[derive(Debug, ClapArgs)]
+struct TsgListArgs {
+    /// Only those of this process.
+    #[arg(long)]
+    pid: Option<u32>,
+    /// Only those of this level: lc, be or a number from 0 to 7.
+    #[arg(long)]
+    level: Option<Level>,
+    /// Those of copy and other engines, too.
+    #[arg(long)]
+    all: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum ClassCommand {
+    /// Give a target a class.
+    Set {
+        /// lc, be or a number from 0 (most urgent) to 7.
+        level: Level,
+        #[command(flatten)]
+        target: TargetArgs,
+    },
+    /// Show a target's class: its own and the one in force.
+    Get {
+        #[command(flatten)]
+        target: TargetArgs,
+    },
+    /// Take a target's own class away.
+    Clear {
+        #[command(flatten)]
+        target: TargetArgs,
+    },
+}
+
+#[derive(Debug, ClapArgs)]
+#[group(required = true, multiple = false)]
+struct TargetArgs {
+    /// A TSG by its id, as `tsg list` shows it.
+    #[arg(long, value_name = "ID")]
+    tsg: Option<tsg::Id>,
+    /// A thread.
+    #[arg(long, value_name = "TID", value_parser = clap::value_parser!(u32).range(1..))]
+    tid: Option<u32>,
+    /// A process.
+    #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
+    pid: Option<u32>,
+    /// A cgroup v2 directory: every process in it and below.
+    #[arg(long, value_name = "PATH")]
+    cgroup: Option<PathBuf>,
+}
+
+impl TargetArgs {
+    fn target(&self) -> libzernel::Result<Target> {
+        if let Some(id) = self.tsg {
+            return Ok(Target::Tsg(id));
+        }
+        if let Some(tid) = self.tid {
+            return Ok(Target::Thread(tid));
+        }
+        if let Some(path) = &self.cgroup {
+            return Target::cgroup(path);
+        }
+        // One of the four is there, as clap has checked. A pidfd cannot come to mean another
+        // process between here and the call.
+        Target::pidfd(self.pid.unwrap_or(0))
+    }
+}
+
+#[derive(Debug, ClapArgs)]
+struct RunArgs {
+    /// lc, be or a number from 0 (most urgent) to 7.
+    #[arg(long, value_name = "LEVEL")]
+    class: Level,
+    /// Make a child cgroup with the class and run the command in it, so that its children are
+    /// covered, too. The cgroup is removed at the end.
+    #[arg(long)]
+    cgroup: bool,
+    /// The command and its arguments.
+    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+#[derive(Debug, ClapArgs)]
+struct WatchArgs {
+    /// Stop after this many events.
+    #[arg(long, value_name = "N")]
+    count: Option<u64>,
+    /// Stop when nothing happens for this many seconds.
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    timeout: Option<std::time::Duration>,
+    /// Only events of this process.
+    #[arg(long)]
+    pid: Option<u32>,
+}
+
+fn seconds(text: &str) -> Result<std::time::Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
+    std::time::Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
+}
+
+#[derive(Debug, Subcommand)]
+enum TuneCommand {
+    /// List all tunables and their values.
+    List,
+    /// Show one tunable.
+    Get {
+        /// Its name.
+        name: String,
+    },
+    /// Set one tunable.
+    Set {
+        /// Its name.
+        name: String,
+        /// Its new value.
+        value: String,
+    },
+}
+
+impl Args {
+    /// Does what the command line says.
+    pub fn run(self) -> Result<ExitCode> {
+        let json = self.json;
+        let zernel = || Zernel::open_at(&self.device);
+        let tunables = || Tunables::open_at(&self.sysfs);
+        match self.command {
+            Command::Status => status::status(&zernel()?, json)?,
+            Command::Stats => status::stats(&zernel()?, json)?,
+            Command::Gpu(GpuCommand::List) => list::gpus(&zernel()?, json)?,
+            Command::Tsg(TsgCommand::List(args)) => {
+                let filter = list::Filter {
+                    pid: args.pid,
+                    level: args.level,
+                    all: args.all,
+                };
+                list::tsgs(&zernel()?, &filter, json)?;
+            }
+            Command::Class(ClassCommand::Set { level, target }) => {
+                class::set(&zernel()?, &target.target()?, level, json)?;
+            }
+            Command::Class(ClassCommand::Get { target }) => {
+                class::get(&zernel()?, &target.target()?, json)?;
+            }
+            Command::Class(ClassCommand::Clear { target }) => {
+                class::clear(&zernel()?, &target.target()?, json)?;
+            }
+            Command::Run(args) if args.cgroup => {
+                return run::in_cgroup(&zernel()?, args.class, &args.command);
+            }
+            Command::Run(args) => {
+                return run::become_command(&zernel()?, args.class, &args.command)
+            }
+            Command::Watch(args) => {
+                let options = watch::Options {
+                    count: args.count,
+                    timeout: args.timeout,
+                    pid: args.pid,
+                };
+                watch::watch(&zernel()?, &options, json)?;
+            }
+            Command::Tune(TuneCommand::List) => tune::list(&tunables()?, json)?,
+            Command::Tune(TuneCommand::Get { name }) => tune::get(&tunables()?, &name, json)?,
+            Command::Tune(TuneCommand::Set { name, value }) => {
+                tune::set(&tunables()?, &name, &value, json)?;
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Args::command().debug_assert();
+    }
+}

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Exit codes: a distinct, constant number per cause.
+
+use std::io;
+use std::process::ExitCode;
+
+use libzernel::Cause;
+
+/// Something failed for which there is no other code.
+const FAILED: u8 = 1;
+/// The command line is not sound; clap uses the same number.
+const USAGE: u8 = 2;
+/// There is no such target or tunable.
+const NO_TARGET: u8 = 3;
+/// The caller may not do this.
+const NOT_PERMITTED: u8 = 4;
+/// There is no zernel device.
+const NO_DEVICE: u8 = 5;
+/// A quota or a bound is used up.
+const EXHAUSTED: u8 = 6;
+/// The target has no class of its own.
+const NOT_CLASSED: u8 = 7;
+/// `run`: the command was found but could not be started.
+pub const NOT_EXECUTABLE: u8 = 126;
+/// `run`: there is no such command.
+pub const NOT_FOUND: u8 = 127;
+
+/// The codes as help text.
+pub const HELP: &str = "\
+Exit codes:
+  0    done
+  1    failed
+  2    the command line is not sound, or a value is not one that is taken
+  3    no such TSG, thread, process, cgroup or tunable
+  4    not permitted
+  5    no zernel device: the module is not loaded
+  6    a quota, the admission budget or a bound of the module is used up
+  7    class clear: the target has no class of its own
+  126  run: the command cannot be started
+  127  run: there is no such command
+  run with --cgroup exits with the command's own code, or 128 + the signal that ended it";
+
+/// Tells what went wrong, and returns the code that goes with it.
+pub fn report(error: &anyhow::Error) -> ExitCode {
+    if is_broken_pipe(error) {
+        // Whoever read the output has seen enough.
+        return ExitCode::SUCCESS;
+    }
+    eprintln!("zernelctl: {error:#}");
+    ExitCode::from(code(error))
+}
+
+fn code(error: &anyhow::Error) -> u8 {
+    let Some(error) = error.downcast_ref::<libzernel::Error>() else {
+        return FAILED;
+    };
+    match error.cause() {
+        Cause::NoDevice => NO_DEVICE,
+        Cause::NotPermitted => NOT_PERMITTED,
+        Cause::NoSuchTarget => NO_TARGET,
+        Cause::NotAssigned => NOT_CLASSED,
+        Cause::Exhausted => EXHAUSTED,
+        Cause::Invalid => USAGE,
+        _ => FAILED,
+    }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let kind = match error.downcast_ref::<io::Error>() {
+        Some(error) => Some(error.kind()),
+        None => error
+            .downcast_ref::<serde_json::Error>()
+            .and_then(serde_json::Error::io_error_kind),
+    };
+    kind == Some(io::ErrorKind::BrokenPipe)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::{anyhow, Context};
+    use libzernel::{Call, Error};
+
+    fn code_of(errno: i32) -> u8 {
+        let io = io::Error::from_raw_os_error(errno);
+        let errno = rustix::io::Errno::from_io_error(&io).unwrap();
+        let result: Result<(), Error> = Err(Error::call(Call::ClassClear)(errno));
+        // Context must not hide the cause.
+        code(&result.context("while testing").unwrap_err())
+    }
+
+    #[test]
+    fn every_cause_has_its_code() {
+        for (errno, expected) in [
+            (1, NOT_PERMITTED),
+            (2, NO_TARGET),
+            (3, NO_TARGET),
+            (5, FAILED),
+            (9, NO_TARGET),
+            (19, NO_DEVICE),
+            (22, USAGE),
+            (61, NOT_CLASSED),
+            (122, EXHAUSTED),
+        ] {
+            assert_eq!(code_of(errno), expected, "errno {errno}");
+        }
+        assert_eq!(code(&anyhow!("anything")), FAILED);
+    }
+
+    #[test]
+    fn a_closed_pipe_is_no_failure() {
+        let pipe = || io::Error::from(io::ErrorKind::BrokenPipe);
+        assert!(is_broken_pipe(&pipe().into()));
+        assert!(is_broken_pipe(&serde_json::Error::io(pipe()).into()));
+        assert!(!is_broken_pipe(&io::Error::other("else").into()));
+    }
+
+    #[test]
+    fn help_lists_every_code() {
+        for code in [0, 1, 2, 3, 4, 5, 6, 7, NOT_EXECUTABLE, NOT_FOUND] {
+            let line = format!("\n  {code} ");
+            assert!(HELP.contains(&line), "{code}");
+        }
+    }
+}

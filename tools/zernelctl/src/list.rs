@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: GPL-2.0
+//! `gpu list` and `tsg list`.
+
+use anyhow::Result;
+use libzernel::{Gpu, Level, Tsg, Zernel};
+
+use crate::output;
+
+/// Which TSGs to list.
+#[derive(Debug, Default)]
+pub struct Filter {
+    /// Those of this process.
+    pub pid: Option<u32>,
+    /// Those of this level.
+    pub level: Option<Level>,
+    /// Those that do not compute, too.
+    pub all: bool,
+}
+
+impl Filter {
+    fn takes(&self, tsg: &Tsg) -> bool {
+        (self.all || tsg.compute)
+            && self.pid.is_none_or(|pid| tsg.pid == pid)
+            && self.level.is_none_or(|level| tsg.level == Some(level))
+    }
+}
+
+/// Lists GPUs.
+pub fn gpus(zernel: &Zernel, json: bool) -> Result<()> {
+    let gpus = zernel.gpus().collect::<libzernel::Result<Vec<_>>>()?;
+    if json {
+        return output::json(&gpus);
+    }
+    output::text(&gpu_table(&gpus))
+}
+
+/// Lists TSGs.
+pub fn tsgs(zernel: &Zernel, filter: &Filter, json: bool) -> Result<()> {
+    let tsgs: Vec<_> = zernel
+        .tsgs()
+        .filter(|tsg| tsg.as_ref().map_or(true, |tsg| filter.takes(tsg)))
+        .collect::<libzernel::Result<_>>()?;
+    if json {
+        return output::json(&tsgs);
+    }
+    output::text(&tsg_table(&tsgs))
+}
+
+/// GPUs as a table, or a sentence if there is none.
+pub fn gpu_table(gpus: &[Gpu]) -> String {
+    if gpus.is_empty() {
+        return "No GPU: no provider has reported one.".to_owned();
+    }
+    let rows = gpus.iter().map(|gpu| {
+        let can = gpu.can;
+        let can: Vec<_> = [
+            (can.timeslice, "slice"),
+            (can.interleave, "interleave"),
+            (can.preempt, "preempt"),
+            (can.enable, "enable"),
+            (can.load, "load"),
+        ]
+        .into_iter()
+        .filter_map(|(can, name)| can.then_some(name))
+        .collect();
+        vec![
+            gpu.id.to_string(),
+            gpu.name.clone(),
+            gpu.bus.clone(),
+            gpu.provider.clone(),
+            if gpu.suspended { "suspended" } else { "ready" }.to_owned(),
+            gpu.tsgs.to_string(),
+            gpu.pending.to_string(),
+            if gpu.can.load {
+                format!("{}.{} %", gpu.busy_permille / 10, gpu.busy_permille % 10)
+            } else {
+                "-".to_owned()
+            },
+            gpu.errors.to_string(),
+            can.join(","),
+        ]
+    });
+    output::table(
+        [
+            "ID", "NAME", "BUS", "PROVIDER", "STATE", "TSGS", "PENDING", "BUSY", "ERRORS", "CAN",
+        ],
+        |name| ["ID", "TSGS", "PENDING", "BUSY", "ERRORS"].contains(&name),
+        rows,
+    )
+}
+
+/// TSGs as a table, or a sentence if there is none.
+fn tsg_table(tsgs: &[Tsg]) -> String {
+    if tsgs.is_empty() {
+        return "No TSG to show.".to_owned();
+    }
+    let rows = tsgs.iter().map(|tsg| {
+        let state = match (tsg.failed, tsg.pending) {
+            (true, _) => "failed",
+            (_, true) => "pending",
+            _ => "applied",
+        };
+        vec![
+            tsg.id.to_string(),
+            tsg.gpu.to_string(),
+            tsg.pid.to_string(),
+            tsg.uid.to_string(),
+            tsg.comm.clone(),
+            if tsg.compute { "compute" } else { "other" }.to_owned(),
+            output::level(tsg.level),
+            tsg.source.to_string(),
+            output::microseconds(tsg.timeslice_us),
+            output::microseconds(tsg.default_timeslice_us),
+            match tsg.level {
+                Some(_) => state.to_owned(),
+                None if tsg.pending || tsg.failed => state.to_owned(),
+                None => "-".to_owned(),
+            },
+        ]
+    });
+    output::table(
+        [
+            "ID", "GPU", "PID", "UID", "COMMAND", "ENGINE", "LEVEL", "FROM", "SLICE", "DEFAULT",
+            "STATE",
+        ],
+        |name| ["ID", "GPU", "PID", "UID", "SLICE", "DEFAULT"].contains(&name),
+        rows,
+    )
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use libzernel::sys::abi;
+
+    pub(crate) fn tsg(id: u64, level: Option<Level>) -> Tsg {
+        let mut raw: abi::zernel_tsg_info = bytemuck::Zeroable::zeroed();
+        raw.id = id;
+        raw.gpu = 1;
+        raw.pid = 100 + id as u32;
+        raw.flags = abi::ZERNEL_TSG_COMPUTE;
+        raw.level = level.map_or(abi::ZERNEL_LEVEL_NONE, |level| level.number().into());
+        raw.source = if level.is_some() { 3 } else { 0 };
+        raw.timeslice_us = 200;
+        raw.default_timeslice_us = 1024;
+        for (to, from) in raw.comm.iter_mut().zip(b"train") {
+            *to = *from as _;
+        }
+        Tsg::try_from(&raw).unwrap()
+    }
+
+    #[test]
+    fn tsgs_line_up_under_their_header() {
+        let text = tsg_table(&[tsg(9, Some(Level::BE)), tsg(10, None)]);
+        let lines: Vec<_> = text.lines().collect();
+        assert!(
+            lines[0].starts_with("ID  GPU  PID  UID  COMMAND  ENGINE"),
+            "{text}"
+        );
+        assert!(
+            lines[1].contains("be     process  200 us  1024 us  applied"),
+            "{text}"
+        );
+        assert!(lines[2].contains("-      none"), "{text}");
+        assert!(lines[2].ends_with('-'), "{text}");
+    }
+
+    #[test]
+    fn filters_take_what_they_say() {
+        let filter = Filter {
+            pid: Some(109),
+            level: Some(Level::BE),
+            all: false,
+        };
+        assert!(filter.takes(&tsg(9, Some(Level::BE))));
+        assert!(!filter.takes(&tsg(9, Some(Level::LC))));
+        assert!(!filter.takes(&tsg(10, Some(Level::BE))));
+        let copy = Tsg {
+            compute: false,
+            ..tsg(9, None)
+        };
+        assert!(!Filter::default().takes(&copy));
+    }
+
+    #[test]
+    fn json_has_the_documented_names() {
+        let json = serde_json::to_value([tsg(9, Some(Level::BE))]).unwrap();
+        assert_eq!(json[0]["level"], 7);
+        assert_eq!(json[0]["source"], "process");
+        assert_eq!(json[0]["comm"], "train");
+        assert_eq!(json[0]["timeslice_us"], 200);
+    }
+
+    #[test]
+    fn nothing_is_said_in_words() {
+        assert!(gpu_table(&[]).contains("no provider"));
+        assert_eq!(tsg_table(&[]), "No TSG to show.");
+    }
+}

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: GPL-2.0
+//! `run`: a command with a class.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child as Process, Command, ExitCode, ExitStatus};
+use std::thread;
+
+use anyhow::{Context, Result};
+use libzernel::{Level, Target, Zernel};
+use rustix::process::{kill_process, Pid, Signal};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::{cgroup, exit};
+
+/// Gives this process the class and becomes the command.
+pub fn become_command(zernel: &Zernel, level: Level, command: &[OsString]) -> Result<ExitCode> {
+    zernel.set_class(&Target::current_process(), level)?;
+    // Returns only when it fails.
+    let error = to_command(command)?.exec();
+    Ok(cannot_start(command, &error))
+}
+
+/// Runs the command in a cgroup that has the class; returns the code it exits with.
+pub fn in_cgroup(zernel: &Zernel, level: Level, command: &[OsString]) -> Result<ExitCode> {
+    let group = cgroup::Child::create()?;
+    zernel.set_class(&Target::cgroup(group.path())?, level)?;
+    let mut signals = Signals::new([SIGINT, SIGQUIT, SIGTERM, SIGHUP])
+        .context("cannot set up signal handling")?;
+
+    group.enter()?;
+    let started = to_command(command)?.spawn();
+    group.leave()?;
+    let mut process = match started {
+        Ok(process) => process,
+        Err(error) => return Ok(cannot_start(command, &error)),
+    };
+
+    let pid = pid(&process);
+    let handle = signals.handle();
+    let forwarder = thread::spawn(move || {
+        for signal in signals.forever() {
+            forward(signal, pid);
+        }
+    });
+    let status = process.wait();
+    handle.close();
+    // It ends once its signals are closed, and has nothing to tell.
+    let _ = forwarder.join();
+    Ok(ExitCode::from(code(status.context("cannot wait")?)))
+}
+
+fn to_command(command: &[OsString]) -> Result<Command> {
+    let (program, args) = command.split_first().context("no command is given")?;
+    let mut command = Command::new(program);
+    command.args(args);
+    Ok(command)
+}
+
+fn cannot_start(command: &[OsString], error: &io::Error) -> ExitCode {
+    let name = command.first().map(|name| name.to_string_lossy());
+    eprintln!("zernelctl: {}: {error}", name.unwrap_or_default());
+    ExitCode::from(match error.kind() {
+        io::ErrorKind::NotFound => exit::NOT_FOUND,
+        _ => exit::NOT_EXECUTABLE,
+    })
+}
+
+fn pid(process: &Process) -> Option<Pid> {
+    i32::try_from(process.id()).ok().and_then(Pid::from_raw)
+}
+
+/// Passes a signal on. The terminal sends SIGINT and SIGQUIT to the command by itself.
+fn forward(signal: i32, pid: Option<Pid>) {
+    let signal = match signal {
+        SIGTERM => Signal::TERM,
+        SIGHUP => Signal::HUP,
+        _ => return,
+    };
+    if let Some(pid) = pid {
+        // A process that has ended needs no signal.
+        let _ = kill_process(pid, signal);
+    }
+}
+
+fn code(status: ExitStatus) -> u8 {
+    let code = match (status.code(), status.signal()) {
+        (Some(code), _) => code,
+        (None, Some(signal)) => 128 + signal,
+        (None, None) => 1,
+    };
+    u8::try_from(code).unwrap_or(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_and_signals_are_passed_on() {
+        assert_eq!(code(ExitStatus::from_raw(3 << 8)), 3);
+        assert_eq!(code(ExitStatus::from_raw(15)), 143);
+        assert_eq!(code(ExitStatus::from_raw(0)), 0);
+    }
+}

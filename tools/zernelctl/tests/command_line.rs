@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The program from outside, on a machine without zernel.
+
+use std::fs;
+
+use assert_cmd::Command;
+use predicates::prelude::*;
+
+/// The program, told to use a device that is not there.
+fn zernelctl(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_zernelctl"));
+    command
+        .args(["--device", "/nonexistent/zernel"])
+        .args(["--sysfs", "/nonexistent/sysfs"])
+        .args(args);
+    command
+}
+
+#[test]
+fn help_tells_the_exit_codes() {
+    let shown = predicate::str::contains("Exit codes:")
+        .and(predicate::str::contains("5    no zernel device"))
+        .and(predicate::str::contains("CAP_SYS_NICE"));
+    zernelctl(&["--help"]).assert().code(0).stdout(shown);
+}
+
+#[test]
+fn every_command_has_help() {
+    for command in [
+        &["status"][..],
+        &["stats"],
+        &["gpu", "list"],
+        &["tsg", "list"],
+        &["class", "set"],
+        &["class", "get"],
+        &["class", "clear"],
+        &["run"],
+        &["watch"],
+        &["tune", "list"],
+        &["tune", "get"],
+        &["tune", "set"],
+    ] {
+        let shown = predicate::str::contains("Usage:").and(predicate::str::contains("--json"));
+        zernelctl(&[command, &["--help"]].concat())
+            .assert()
+            .code(0)
+            .stdout(shown);
+    }
+}
+
+#[test]
+fn unsound_command_lines_are_usage_errors() {
+    for args in [
+        &[][..],
+        &["frobnicate"],
+        &["class", "set", "lc"],
+        &["class", "set", "8", "--pid", "1"],
+        &["class", "set", "vip", "--pid", "1"],
+        &["class", "set", "lc", "--pid", "1", "--tid", "2"],
+        &["class", "get", "--pid", "0"],
+        &["class", "get", "--tsg", "-1"],
+        &["run", "--class", "lc"],
+        &["run", "true"],
+        &["watch", "--timeout", "never"],
+        &["tune", "set", "enabled"],
+    ] {
+        zernelctl(args)
+            .assert()
+            .code(2)
+            .stdout("")
+            .stderr(predicate::str::is_empty().not());
+    }
+}
+
+#[test]
+fn without_a_device_every_command_says_so() {
+    for args in [
+        &["status"][..],
+        &["stats"],
+        &["gpu", "list"],
+        &["tsg", "list", "--level", "be"],
+        &["class", "set", "be", "--tsg", "1"],
+        &["class", "get", "--tid", "1"],
+        &["class", "clear", "--cgroup", "/"],
+        &["run", "--class", "be", "--", "true"],
+        &["run", "--class", "be", "--cgroup", "--", "true"],
+        &["watch", "--count", "1"],
+        &["tune", "list"],
+        &["tune", "get", "enabled"],
+        &["--json", "status"],
+    ] {
+        let said = predicate::str::contains("is the module loaded?");
+        zernelctl(args).assert().code(5).stdout("").stderr(said);
+    }
+}
+
+#[test]
+fn another_file_is_not_taken_for_the_device() {
+    Command::new(env!("CARGO_BIN_EXE_zernelctl"))
+        .args(["--device", "/dev/null", "status"])
+        .assert()
+        .code(1)
+        .stderr(predicate::str::contains("ENOTTY"));
+}
+
+#[test]
+fn tunables_are_listed_read_and_set() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let path = dir.path().to_str().expect("its path is text");
+    fs::write(dir.path().join("enabled"), "1\n").expect("a tunable");
+    fs::write(dir.path().join("default_class"), "none\n").expect("a tunable");
+    let tune = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_zernelctl"));
+        command.args(["--sysfs", path, "tune"]).args(args);
+        command.assert()
+    };
+
+    tune(&["list"])
+        .code(0)
+        .stdout("TUNABLE        VALUE\ndefault_class  none\nenabled        1\n");
+    tune(&["list", "--json"])
+        .code(0)
+        .stdout("{\n  \"default_class\": \"none\",\n  \"enabled\": \"1\"\n}\n");
+    tune(&["get", "enabled"]).code(0).stdout("1\n");
+    tune(&["set", "enabled", "0"]).code(0).stdout("0\n");
+    assert_eq!(
+        fs::read_to_string(dir.path().join("enabled")).expect("it is still there"),
+        "0\n"
+    );
+    tune(&["get", "nothing"]).code(3);
+    tune(&["set", "../enabled", "1"]).code(3);
+}
