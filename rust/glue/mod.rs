@@ -37,6 +37,8 @@ pub(crate) mod work;
 #[cfg(zernel_sim)]
 pub(crate) mod sim_eventfd;
 #[cfg(zernel_sim)]
+pub(crate) mod sim_hub;
+#[cfg(zernel_sim)]
 pub(crate) mod sim_irqlock;
 #[cfg(zernel_sim)]
 pub(crate) mod sim_params;

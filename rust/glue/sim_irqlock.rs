@@ -34,11 +34,7 @@ unsafe impl Backend for IrqBackend {
     type State = bindings::spinlock_t;
     type GuardState = c_ulong;
 
-    unsafe fn init(
-        ptr: *mut Self::State,
-        name: *const c_char,
-        key: *mut bindings::lock_class_key,
-    ) {
+    unsafe fn init(ptr: *mut Self::State, name: *const c_char, key: *mut bindings::lock_class_key) {
         // SAFETY: By the caller.
         unsafe { zernel_sim_helper_lock_init(ptr, name, key) }
     }
@@ -68,11 +64,7 @@ unsafe impl Backend for IrqBackend {
 /// Makes an [`IrqLock`] with a lock class of its own; `name` is a C string.
 macro_rules! new_irq_lock {
     ($inner:expr, $name:literal) => {
-        $crate::glue::sim_irqlock::IrqLock::new(
-            $inner,
-            $name,
-            kernel::static_lock_class!(),
-        )
+        $crate::glue::sim_irqlock::IrqLock::new($inner, $name, kernel::static_lock_class!())
     };
 }
 pub(crate) use new_irq_lock;

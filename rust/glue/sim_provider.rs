@@ -20,7 +20,8 @@ use kernel::{
     missing_docs,
     non_camel_case_types,
     unreachable_pub,
-    clippy::all
+    clippy::all,
+    clippy::undocumented_unsafe_blocks
 )]
 mod raw {
     include!(env!("ZERNEL_PROVIDER_RS"));
@@ -164,7 +165,11 @@ impl<P: Provider> Table<P> {
         level: u32,
     ) -> c_int {
         // SAFETY: By the caller.
-        unsafe { call(private, |provider: &P| provider.set_interleave(gpu, tsg, level)) }
+        unsafe {
+            call(private, |provider: &P| {
+                provider.set_interleave(gpu, tsg, level)
+            })
+        }
     }
 
     /// # Safety
@@ -195,7 +200,11 @@ impl<P: Provider> Table<P> {
         timeout_us: u32,
     ) -> c_int {
         // SAFETY: By the caller.
-        unsafe { call(private, |provider: &P| provider.preempt(gpu, tsg, timeout_us)) }
+        unsafe {
+            call(private, |provider: &P| {
+                provider.preempt(gpu, tsg, timeout_us)
+            })
+        }
     }
 
     /// # Safety
@@ -208,7 +217,11 @@ impl<P: Provider> Table<P> {
         enabled: bool,
     ) -> c_int {
         // SAFETY: By the caller.
-        unsafe { call(private, |provider: &P| provider.set_enabled(gpu, tsg, enabled)) }
+        unsafe {
+            call(private, |provider: &P| {
+                provider.set_enabled(gpu, tsg, enabled)
+            })
+        }
     }
 
     /// # Safety
@@ -284,7 +297,11 @@ impl<P: Provider> Registration<P> {
     pub(crate) fn tsg_added(&self, gpu: u64, tsg: &Tsg<'_>) -> Result {
         let desc = raw::zernel_tsg_desc {
             size: size_of::<raw::zernel_tsg_desc>() as u32,
-            flags: if tsg.compute { raw::ZERNEL_TSG_DESC_COMPUTE } else { 0 },
+            flags: if tsg.compute {
+                raw::ZERNEL_TSG_DESC_COMPUTE
+            } else {
+                0
+            },
             handle: tsg.handle,
             hw_tsg: tsg.place,
             engine: tsg.engine_type,

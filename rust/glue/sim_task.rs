@@ -34,7 +34,10 @@ impl Pid {
         // SAFETY: Called by a task.
         let pid = unsafe { zernel_sim_helper_current_pid(process) };
         // INVARIANT: The helper takes a reference.
-        Ok(Self { pid: NonNull::new(pid).ok_or(ESRCH)?, process })
+        Ok(Self {
+            pid: NonNull::new(pid).ok_or(ESRCH)?,
+            process,
+        })
     }
 
     /// The calling process.

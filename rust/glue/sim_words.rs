@@ -42,7 +42,10 @@ impl Words {
 
     /// Reads a word; 0 if there is no such word.
     pub(crate) fn load(&self, word: u16) -> u32 {
-        self.0 .0.get(usize::from(word)).map_or(0, |word| word.load(Acquire))
+        self.0
+             .0
+            .get(usize::from(word))
+            .map_or(0, |word| word.load(Acquire))
     }
 
     /// Writes a word; nothing happens if there is no such word.

@@ -65,8 +65,16 @@ pub(crate) struct EngineAccount {
 impl EngineAccount {
     /// Starts idle at `now`.
     pub(crate) const fn new(now: Ns) -> Self {
-        let times = EngineTimes { busy: Ns::ZERO, switch: Ns::ZERO, idle: Ns::ZERO };
-        Self { state: EngineState::Idle, since: now, times }
+        let times = EngineTimes {
+            busy: Ns::ZERO,
+            switch: Ns::ZERO,
+            idle: Ns::ZERO,
+        };
+        Self {
+            state: EngineState::Idle,
+            since: now,
+            times,
+        }
     }
 
     /// Changes the state at `now`.
@@ -155,7 +163,14 @@ mod tests {
         account.enter(EngineState::Switch, Ns(130));
         account.enter(EngineState::Busy, Ns(150));
         let times = account.at(Ns(220));
-        assert_eq!(times, EngineTimes { busy: Ns(70), switch: Ns(20), idle: Ns(30) });
+        assert_eq!(
+            times,
+            EngineTimes {
+                busy: Ns(70),
+                switch: Ns(20),
+                idle: Ns(30)
+            }
+        );
     }
 
     #[test]

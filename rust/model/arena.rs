@@ -71,7 +71,13 @@ pub(crate) struct Arena<T: Node, P: Pool<T>> {
 impl<T: Node, P: Pool<T>> Arena<T, P> {
     /// An arena of free nodes.
     pub(crate) fn new(pool: P) -> Self {
-        Self { pool, spare: T::blank(), free: T::Ix::NIL, fresh: 0, used: 0 }
+        Self {
+            pool,
+            spare: T::blank(),
+            free: T::Ix::NIL,
+            fresh: 0,
+            used: 0,
+        }
     }
 
     /// The pool, to let it grow.

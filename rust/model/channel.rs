@@ -156,11 +156,7 @@ impl Channel {
 
     /// Completes the first item at `now`: takes it out and returns its place, which the caller
     /// gives back.
-    pub(crate) fn pop<P: Pool<Item>>(
-        &mut self,
-        items: &Arena<Item, P>,
-        now: Ns,
-    ) -> Option<ItemIx> {
+    pub(crate) fn pop<P: Pool<Item>>(&mut self, items: &Arena<Item, P>, now: Ns) -> Option<ItemIx> {
         let ix = self.first()?;
         let item = items.get(ix);
         self.completed = item.seq;
@@ -204,7 +200,11 @@ mod tests {
         }
     }
 
-    const FENCE: Order = Order { work: Work::Fence, notify: false, tag: 9 };
+    const FENCE: Order = Order {
+        work: Work::Fence,
+        notify: false,
+        tag: 9,
+    };
 
     #[test]
     fn items_complete_in_order_and_numbers_rise() {

@@ -21,6 +21,7 @@ use super::{
     gpu::{
         Config,
         Gpu,
+        NewTsg,
         Store, //
     },
     tsg::{
@@ -67,7 +68,9 @@ impl<T: Node> Heap<T> {
             #[cfg(test)]
             buffer.push(T::blank());
             #[cfg(not(test))]
-            buffer.push(T::blank(), kernel::alloc::flags::GFP_KERNEL).map_err(|_| Error::Full)?;
+            buffer
+                .push(T::blank(), kernel::alloc::flags::GFP_KERNEL)
+                .map_err(|_| Error::Full)?;
         }
         Ok(Self(buffer))
     }
@@ -111,10 +114,21 @@ pub(crate) type TestGpu<'a> = Gpu<&'a Words, Heaps>;
 /// A GPU with one compute and one copy engine and room for 8 TSGs, 24 channels and 128 items.
 /// A save or restore takes `switch`; a channel takes 64 items.
 pub(crate) fn gpu<'a>(switch: Ns) -> Result<TestGpu<'a>, Error> {
-    let config =
-        Config { number: 0, compute_switch: switch, copy_switch: Ns(10), channel_items: 64 };
+    let config = Config {
+        number: 0,
+        compute_switch: switch,
+        copy_switch: Ns(10),
+        channel_items: 64,
+    };
     let (engines, tsgs) = (Heap::new(2)?, Heap::new(8)?);
-    Ok(Gpu::new(config, engines, tsgs, Heap::new(24)?, Heap::new(128)?, Ns::ZERO))
+    Ok(Gpu::new(
+        config,
+        engines,
+        tsgs,
+        Heap::new(24)?,
+        Heap::new(128)?,
+        Ns::ZERO,
+    ))
 }
 
 /// Keeps the last few reports.
@@ -138,7 +152,11 @@ pub(crate) struct Log {
 impl Log {
     /// When the item with this tag completed; the last 8 are kept.
     pub(crate) fn end(&self, tag: u64) -> Option<Ns> {
-        self.last.iter().flatten().find(|(known, _)| *known == tag).map(|(_, end)| *end)
+        self.last
+            .iter()
+            .flatten()
+            .find(|(known, _)| *known == tag)
+            .map(|(_, end)| *end)
     }
 }
 
@@ -173,12 +191,40 @@ pub(crate) fn run(tag: u64, alone: u64, demand: u32) -> Order {
         demand: Permille(demand),
         granularity: Granularity::Instruction,
     };
-    Order { work, notify: false, tag }
+    Order {
+        work,
+        notify: false,
+        tag,
+    }
 }
 
 /// Anything else.
 pub(crate) fn order(tag: u64, work: Work) -> Order {
-    Order { work, notify: false, tag }
+    Order {
+        work,
+        notify: false,
+        tag,
+    }
+}
+
+/// Makes a TSG at the model time.
+pub(crate) fn create<'a>(
+    gpu: &mut TestGpu<'a>,
+    serial: u64,
+    words: &'a Words,
+    (engine, nr_channels): (u32, u32),
+    sharer: Option<Handle>,
+    sink: &mut impl Sink<&'a Words>,
+) -> Result<Handle, Error> {
+    let new = NewTsg {
+        serial,
+        context: words,
+        engine,
+        nr_channels,
+        sharer,
+    };
+    gpu.create(gpu.clock(), new, sink)
+        .map_err(|(error, _)| error)
 }
 
 /// Makes a TSG with 2 channels on the compute engine.
@@ -188,5 +234,5 @@ pub(crate) fn tsg<'a>(
     words: &'a Words,
     log: &mut Log,
 ) -> Result<Handle, Error> {
-    gpu.create(gpu.clock(), serial, words, 0, 2, None, log).map_err(|(error, _)| error)
+    create(gpu, serial, words, (0, 2), None, log)
 }

@@ -28,19 +28,12 @@ use super::{
     tsg::{
         Context,
         Handle,
-        Interleave,
         Place,
         Tsg,
         TsgIx, //
     },
-    units::{
-        Ns,
-        Us, //
-    },
-    work::{
-        Item,
-        Order, //
-    }, //
+    units::Ns,
+    work::Item, //
 };
 
 /// Most channels of a TSG. Bounds the work of everything that looks at all channels of a TSG.
@@ -50,7 +43,7 @@ pub(crate) const MAX_SHARERS: u32 = 8;
 /// Most waiting channels that one [`Gpu::poll`] looks at.
 pub(crate) const POLL_BATCH: u32 = 64;
 /// Most events that an operation handles itself; [`Gpu::advance`] does the rest.
-const OPERATION_BUDGET: u32 = 64;
+pub(super) const OPERATION_BUDGET: u32 = 64;
 
 /// Where the parts of a GPU are stored.
 pub(crate) trait Store<C> {
@@ -75,6 +68,20 @@ pub(crate) struct Config {
     pub(crate) copy_switch: Ns,
     /// Most items that wait in a channel.
     pub(crate) channel_items: u32,
+}
+
+/// A TSG to be made.
+pub(crate) struct NewTsg<C> {
+    /// Above all those used before.
+    pub(crate) serial: u64,
+    /// Its owner's data.
+    pub(crate) context: C,
+    /// Its engine.
+    pub(crate) engine: u32,
+    /// Its channels: 1 to [`MAX_CHANNELS`].
+    pub(crate) nr_channels: u32,
+    /// Another TSG whose semaphore words it uses.
+    pub(crate) sharer: Option<Handle>,
 }
 
 /// A GPU.
@@ -192,7 +199,9 @@ impl<C: Context, S: Store<C>> Gpu<C, S> {
 
     /// The engine with number `number`.
     pub(super) fn find_engine(&self, number: u32) -> Result<EngineIx, Error> {
-        (number < self.nr_engines()).then(|| EngineIx::new(number)).ok_or(Error::NoEngine)
+        (number < self.nr_engines())
+            .then(|| EngineIx::new(number))
+            .ok_or(Error::NoEngine)
     }
 
     /// The data of the owner of a TSG.
@@ -209,35 +218,24 @@ impl<C: Context, S: Store<C>> Gpu<C, S> {
             .ok_or(Error::NoEngine)
     }
 
-    /// Makes a TSG with `nr_channels` (1 to [`MAX_CHANNELS`]) channels on an engine, which uses the
-    /// same semaphore words as `sharer` if there is one. `serial` is above all those used before.
-    ///
-    /// Gives `context` back on error.
+    /// Makes a TSG. Gives the owner's data back on error.
     pub(crate) fn create(
         &mut self,
         now: Ns,
-        serial: u64,
-        context: C,
-        engine: u32,
-        nr_channels: u32,
-        sharer: Option<Handle>,
+        new: NewTsg<C>,
         sink: &mut impl Sink<C>,
     ) -> Result<Handle, (Error, C)> {
         self.advance(now, OPERATION_BUDGET, sink);
-        if nr_channels == 0 || nr_channels > MAX_CHANNELS {
-            return Err((Error::Invalid, context));
-        }
-        let (engine_ix, sharer) = match self.creation(engine, nr_channels, sharer) {
+        let (engine_ix, sharer) = match self.creation(&new) {
             Ok(found) => found,
-            Err(error) => return Err((error, context)),
+            Err(error) => return Err((error, new.context)),
         };
         let Some(ix) = self.tsgs.take() else {
-            return Err((Error::Full, context));
+            return Err((Error::Full, new.context));
         };
-        let handle = Handle::new(serial, self.config.number, ix);
-        let mut tsg = Tsg::new(handle, Some(context), engine, self.clock);
-        tsg.nr_channels = nr_channels;
-        for number in (0..nr_channels).rev() {
+        let handle = Handle::new(new.serial, self.config.number, ix);
+        let mut tsg = Tsg::new(handle, Some(new.context), new.engine, self.clock);
+        for number in (0..new.nr_channels).rev() {
             // Cannot fail: the room was looked at.
             if let Some(channel_ix) = self.channels.take() {
                 let mut channel = Channel::new(ix, number);
@@ -256,14 +254,12 @@ impl<C: Context, S: Store<C>> Gpu<C, S> {
         Ok(handle)
     }
 
-    fn creation(
-        &self,
-        engine: u32,
-        nr_channels: u32,
-        sharer: Option<Handle>,
-    ) -> Result<(EngineIx, Option<TsgIx>), Error> {
-        let engine = self.find_engine(engine)?;
-        let sharer = match sharer {
+    fn creation(&self, new: &NewTsg<C>) -> Result<(EngineIx, Option<TsgIx>), Error> {
+        if new.nr_channels == 0 || new.nr_channels > MAX_CHANNELS {
+            return Err(Error::Invalid);
+        }
+        let engine = self.find_engine(new.engine)?;
+        let sharer = match new.sharer {
             Some(handle) => Some(self.find(handle)?),
             None => None,
         };
@@ -278,7 +274,7 @@ impl<C: Context, S: Store<C>> Gpu<C, S> {
                 return Err(Error::TooManySharers);
             }
         }
-        if self.channels.room() < nr_channels || self.tsgs.used() >= Handle::TSGS {
+        if self.channels.room() < new.nr_channels || self.tsgs.used() >= Handle::TSGS {
             return Err(Error::Full);
         }
         Ok((engine, sharer))
@@ -327,148 +323,6 @@ impl<C: Context, S: Store<C>> Gpu<C, S> {
         let clock = self.clock;
         self.advance(clock, OPERATION_BUDGET, sink);
         Ok((context, dropped))
-    }
-
-    /// Appends items to a channel: all of them or none. Returns the number of the last one and
-    /// the model time.
-    pub(crate) fn submit(
-        &mut self,
-        now: Ns,
-        handle: Handle,
-        channel: u32,
-        orders: &[Order],
-        sink: &mut impl Sink<C>,
-    ) -> Result<(u64, Ns), Error> {
-        self.advance(now, OPERATION_BUDGET, sink);
-        let ix = self.find(handle)?;
-        let at = self.find_channel(ix, channel)?;
-        let count = u32::try_from(orders.len()).map_err(|_| Error::Invalid)?;
-        if count == 0 || !orders.iter().all(|order| order.work.is_valid()) {
-            return Err(Error::Invalid);
-        }
-        let channel = self.channels.get_mut(at);
-        let room = self.config.channel_items.saturating_sub(channel.queued());
-        if count > room || count > self.items.room() {
-            return Err(Error::NoRoom);
-        }
-        let idle = channel.first().is_none();
-        for order in orders {
-            channel.push(&mut self.items, *order, self.clock);
-        }
-        let last = channel.submitted();
-        let tsg = self.tsgs.get_mut(ix);
-        tsg.queued = tsg.queued.saturating_add(count);
-        if idle {
-            self.pending.push(&mut self.channels, at);
-        }
-        let seen = self.clock;
-        self.advance(seen, OPERATION_BUDGET, sink);
-        Ok((last, seen))
-    }
-
-    /// Gives a TSG another time slice, from its next slice on. A shorter one also cuts the slice
-    /// under way, which ends at once if it has lasted that long.
-    pub(crate) fn set_timeslice(
-        &mut self,
-        now: Ns,
-        handle: Handle,
-        timeslice: Us,
-        sink: &mut impl Sink<C>,
-    ) -> Result<(), Error> {
-        self.advance(now, OPERATION_BUDGET, sink);
-        let ix = self.find(handle)?;
-        if timeslice == Us(0) {
-            return Err(Error::Invalid);
-        }
-        let clock = self.clock;
-        let tsg = self.tsgs.get_mut(ix);
-        let old = core::mem::replace(&mut tsg.timeslice, timeslice);
-        tsg.slice_changes = tsg.slice_changes.saturating_add(1);
-        tsg.slice_changed = clock;
-        if tsg.place == Place::On {
-            let engine = self.engines.get_mut(EngineIx::new(tsg.engine));
-            engine.change_slice(old, timeslice, clock);
-            engine.dirty = true;
-        }
-        self.advance(clock, OPERATION_BUDGET, sink);
-        Ok(())
-    }
-
-    /// Changes how often a TSG has its turn.
-    pub(crate) fn set_interleave(
-        &mut self,
-        now: Ns,
-        handle: Handle,
-        interleave: Interleave,
-        sink: &mut impl Sink<C>,
-    ) -> Result<(), Error> {
-        self.advance(now, OPERATION_BUDGET, sink);
-        let ix = self.find(handle)?;
-        let (place, engine) = {
-            let tsg = self.tsgs.get(ix);
-            (tsg.place, EngineIx::new(tsg.engine))
-        };
-        let runlist = &mut self.engines.get_mut(engine).runlist;
-        runlist.set_level(&mut self.tsgs, ix, interleave, place);
-        Ok(())
-    }
-
-    /// Lets a TSG run, or not. A disabled one gives the engine away at the next point where it
-    /// can; it keeps what it has to do.
-    pub(crate) fn set_enabled(
-        &mut self,
-        now: Ns,
-        handle: Handle,
-        enabled: bool,
-        sink: &mut impl Sink<C>,
-    ) -> Result<(), Error> {
-        self.advance(now, OPERATION_BUDGET, sink);
-        let ix = self.find(handle)?;
-        self.tsgs.get_mut(ix).enabled = enabled;
-        self.place(ix);
-        let clock = self.clock;
-        self.advance(clock, OPERATION_BUDGET, sink);
-        Ok(())
-    }
-
-    /// Takes the engine away from a TSG at the next point where it can be, if another one could
-    /// run. Nothing happens if it has not the engine.
-    pub(crate) fn preempt(
-        &mut self,
-        now: Ns,
-        handle: Handle,
-        sink: &mut impl Sink<C>,
-    ) -> Result<(), Error> {
-        self.advance(now, OPERATION_BUDGET, sink);
-        let ix = self.find(handle)?;
-        let tsg = self.tsgs.get(ix);
-        if tsg.place == Place::On {
-            let at = EngineIx::new(tsg.engine);
-            if !self.engines.get(at).runlist.is_empty() {
-                self.begin_drain(at, sink);
-            }
-        }
-        let clock = self.clock;
-        self.advance(clock, OPERATION_BUDGET, sink);
-        Ok(())
-    }
-
-    /// Stops all engines, which lose their contexts, or lets them go on.
-    pub(crate) fn set_suspended(&mut self, now: Ns, suspended: bool, sink: &mut impl Sink<C>) {
-        self.advance(now, OPERATION_BUDGET, sink);
-        if suspended == self.suspended {
-            return;
-        }
-        self.suspended = suspended;
-        for number in 0..self.nr_engines() {
-            let at = EngineIx::new(number);
-            if suspended {
-                self.halt(at, sink);
-            }
-            self.engines.get_mut(at).dirty = true;
-        }
-        let clock = self.clock;
-        self.advance(clock, OPERATION_BUDGET, sink);
     }
 
     /// Whether a TSG has the engine, and it runs.

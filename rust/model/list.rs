@@ -18,7 +18,11 @@ pub(crate) struct Links<I> {
 impl<I: Index> Links<I> {
     /// Of a node that is in no list.
     pub(crate) const fn new() -> Self {
-        Self { prev: I::NIL, next: I::NIL, listed: false }
+        Self {
+            prev: I::NIL,
+            next: I::NIL,
+            listed: false,
+        }
     }
 }
 
@@ -42,7 +46,11 @@ pub(crate) struct List<const K: u8, I> {
 impl<const K: u8, I: Index> List<K, I> {
     /// An empty list.
     pub(crate) const fn new() -> Self {
-        Self { head: I::NIL, tail: I::NIL, len: 0 }
+        Self {
+            head: I::NIL,
+            tail: I::NIL,
+            len: 0,
+        }
     }
 
     /// Nodes in the list.
@@ -66,7 +74,11 @@ impl<const K: u8, I: Index> List<K, I> {
         if links.listed {
             return;
         }
-        *links = Links { prev: tail, next: I::NIL, listed: true };
+        *links = Links {
+            prev: tail,
+            next: I::NIL,
+            listed: true,
+        };
         if tail.is_nil() {
             self.head = ix;
         } else {
@@ -135,7 +147,10 @@ mod tests {
     impl Node for Item {
         type Ix = Ix;
         fn blank() -> Self {
-            Self { links: Links::new(), free: Ix::NIL }
+            Self {
+                links: Links::new(),
+                free: Ix::NIL,
+            }
         }
         fn next_free(&mut self) -> &mut Ix {
             &mut self.free

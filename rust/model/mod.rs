@@ -16,6 +16,7 @@ pub(crate) mod error;
 pub(crate) mod event;
 pub(crate) mod gpu;
 pub(crate) mod list;
+mod operate;
 pub(crate) mod preset;
 mod run;
 pub(crate) mod runlist;

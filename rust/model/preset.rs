@@ -34,34 +34,56 @@ impl Preset {
     /// NVIDIA A100: 108 SMs, 164 KiB shared memory (compute capability 8.0), so 420 KiB per SM
     /// and 44.3 MiB in all. 1,555 GB/s nominal (NVIDIA A100 datasheet, 40 GB), 1.1 TB/s reached
     /// by a context switch (GPreempt, USENIX ATC'25): 71 %, taken for the others too.
-    pub(crate) const A100: Self =
-        Self { name: "a100", sms: 108, sm_kib: REGISTERS + 164, mb_per_s: 1_100_000 };
+    pub(crate) const A100: Self = Self {
+        name: "a100",
+        sms: 108,
+        sm_kib: REGISTERS + 164,
+        mb_per_s: 1_100_000,
+    };
     /// NVIDIA H100 SXM5: 132 SMs, 228 KiB (9.0), 3.35 TB/s nominal (NVIDIA H100 datasheet).
-    pub(crate) const H100: Self =
-        Self { name: "h100", sms: 132, sm_kib: REGISTERS + 228, mb_per_s: 2_378_000 };
+    pub(crate) const H100: Self = Self {
+        name: "h100",
+        sms: 132,
+        sm_kib: REGISTERS + 228,
+        mb_per_s: 2_378_000,
+    };
     /// NVIDIA H200: the SMs of the H100, 4.8 TB/s nominal (NVIDIA H200 datasheet).
-    pub(crate) const H200: Self =
-        Self { name: "h200", sms: 132, sm_kib: REGISTERS + 228, mb_per_s: 3_408_000 };
+    pub(crate) const H200: Self = Self {
+        name: "h200",
+        sms: 132,
+        sm_kib: REGISTERS + 228,
+        mb_per_s: 3_408_000,
+    };
     /// NVIDIA L4: 58 SMs, 100 KiB (8.9), 300 GB/s nominal (NVIDIA L4 datasheet).
-    pub(crate) const L4: Self =
-        Self { name: "l4", sms: 58, sm_kib: REGISTERS + 100, mb_per_s: 213_000 };
+    pub(crate) const L4: Self = Self {
+        name: "l4",
+        sms: 58,
+        sm_kib: REGISTERS + 100,
+        mb_per_s: 213_000,
+    };
     /// GeForce RTX 4090: 128 SMs, 100 KiB (8.9), 1,008 GB/s nominal (NVIDIA Ada whitepaper).
-    pub(crate) const RTX4090: Self =
-        Self { name: "rtx4090", sms: 128, sm_kib: REGISTERS + 100, mb_per_s: 715_000 };
+    pub(crate) const RTX4090: Self = Self {
+        name: "rtx4090",
+        sms: 128,
+        sm_kib: REGISTERS + 100,
+        mb_per_s: 715_000,
+    };
 
     /// All presets; the first one is the default.
-    pub(crate) const ALL: [Self; 5] =
-        [Self::A100, Self::H100, Self::H200, Self::L4, Self::RTX4090];
+    pub(crate) const ALL: [Self; 5] = [Self::A100, Self::H100, Self::H200, Self::L4, Self::RTX4090];
 
     /// The preset called `name`, whatever its case.
     pub(crate) fn named(name: &str) -> Option<&'static Self> {
         const ALL: &[Preset] = &Preset::ALL;
-        ALL.iter().find(|preset| preset.name.eq_ignore_ascii_case(name))
+        ALL.iter()
+            .find(|preset| preset.name.eq_ignore_ascii_case(name))
     }
 
     /// Bytes saved or restored by a switch of the compute engine.
     pub(crate) const fn context_bytes(&self) -> u64 {
-        (self.sms as u64).saturating_mul(self.sm_kib as u64).saturating_mul(1_024)
+        (self.sms as u64)
+            .saturating_mul(self.sm_kib as u64)
+            .saturating_mul(1_024)
     }
 
     /// Bandwidth in bytes per second.
@@ -72,10 +94,16 @@ impl Preset {
     /// Time of one save or one restore of a compute context; both move the same bytes.
     pub(crate) const fn switch_cost(&self) -> Ns {
         // bytes / (MB/s) = µs, so bytes * 1000 / (MB/s) = ns.
-        Ns(match self.context_bytes().saturating_mul(1_000).checked_div(self.mb_per_s) {
-            Some(ns) => ns,
-            None => 0,
-        })
+        Ns(
+            match self
+                .context_bytes()
+                .saturating_mul(1_000)
+                .checked_div(self.mb_per_s)
+            {
+                Some(ns) => ns,
+                None => 0,
+            },
+        )
     }
 
     /// Time of one save or restore of a copy engine: it holds no SM state, only the position in
@@ -99,8 +127,11 @@ pub(crate) struct OpCost {
 
 impl OpCost {
     /// The published figures.
-    pub(crate) const PUBLISHED: Self =
-        Self { preempt: Ns(300_000), enable: Ns(250_000), slice: Ns(20_000) };
+    pub(crate) const PUBLISHED: Self = Self {
+        preempt: Ns(300_000),
+        enable: Ns(250_000),
+        slice: Ns(20_000),
+    };
 }
 
 #[cfg(any(test, zernel_kunit))]

@@ -35,7 +35,11 @@ struct Level {
 
 impl Level {
     const fn new() -> Self {
-        Self { due: List::new(), served: List::new(), pass: 1 }
+        Self {
+            due: List::new(),
+            served: List::new(),
+            pass: 1,
+        }
     }
 
     /// Starts a pass. INVARIANT: callers do so only when nothing is due, and no TSG has been
@@ -63,14 +67,21 @@ pub(crate) struct Runlist {
 impl Runlist {
     /// An empty runlist.
     pub(crate) const fn new() -> Self {
-        Self { low: Level::new(), medium: Level::new(), high: Level::new() }
+        Self {
+            low: Level::new(),
+            medium: Level::new(),
+            high: Level::new(),
+        }
     }
 
     /// Number of TSGs.
     pub(crate) fn len(&self) -> u32 {
-        [&self.low, &self.medium, &self.high].iter().fold(0u32, |sum, level| {
-            sum.saturating_add(level.due.len()).saturating_add(level.served.len())
-        })
+        [&self.low, &self.medium, &self.high]
+            .iter()
+            .fold(0u32, |sum, level| {
+                sum.saturating_add(level.due.len())
+                    .saturating_add(level.served.len())
+            })
     }
 
     /// Whether no TSG is in it.
@@ -186,8 +197,13 @@ mod tests {
 
     /// A runlist of TSGs 0, 1, ... with these levels.
     fn runlist(levels: &[Interleave]) -> (Arena<Tsg<()>, Few>, Runlist) {
-        let mut tsgs =
-            Arena::new([Tsg::blank(), Tsg::blank(), Tsg::blank(), Tsg::blank(), Tsg::blank()]);
+        let mut tsgs = Arena::new([
+            Tsg::blank(),
+            Tsg::blank(),
+            Tsg::blank(),
+            Tsg::blank(),
+            Tsg::blank(),
+        ]);
         let mut list = Runlist::new();
         for (at, interleave) in levels.iter().enumerate() {
             let ix = TsgIx::new(at as u32);
@@ -237,7 +253,11 @@ mod tests {
     #[test]
     fn three_levels_nest() {
         let (mut tsgs, mut list) = runlist(&[Low, Low, Medium, High]);
-        assert!(turns(&mut tsgs, &mut list, &[3, 2, 3, 0, 3, 2, 3, 1, 3, 2, 3, 0]));
+        assert!(turns(
+            &mut tsgs,
+            &mut list,
+            &[3, 2, 3, 0, 3, 2, 3, 1, 3, 2, 3, 0]
+        ));
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod tests {
     use crate::model::{
         error::Error,
         fixture::{
+            create,
             gpu,
             order,
             run,
@@ -34,7 +35,11 @@ mod tests {
     const BUDGET: u32 = 10_000;
 
     fn expect(word: u16, value: u32) -> Expect {
-        Expect { word, value, condition: Condition::AtLeast }
+        Expect {
+            word,
+            value,
+            condition: Condition::AtLeast,
+        }
     }
 
     #[test]
@@ -116,7 +121,10 @@ mod tests {
         gpu.submit(Ns(10_000), a, 0, &[run(3, 1_000, 1_000)], &mut log)?;
         gpu.submit(Ns(10_000), a, 1, &[run(4, 2_000, 1_000)], &mut log)?;
         assert!(gpu.advance(Ns(20_000), BUDGET, &mut log));
-        assert_eq!((log.end(3), log.end(4)), (Some(Ns(12_000)), Some(Ns(13_000))));
+        assert_eq!(
+            (log.end(3), log.end(4)),
+            (Some(Ns(12_000)), Some(Ns(13_000)))
+        );
         Ok(())
     }
 
@@ -146,13 +154,15 @@ mod tests {
         let (words, mut log) = (Words::default(), Log::default());
         let mut gpu = gpu(Ns(0))?;
         let a = tsg(&mut gpu, 1, &words, &mut log)?;
-        let shared = gpu.create(Ns(0), 2, &words, 1, 1, Some(a), &mut log);
-        let copy = shared.map_err(|(error, _)| error)?;
+        let copy = create(&mut gpu, 2, &words, (1, 1), Some(a), &mut log)?;
         let waits = [order(1, Work::Wait(expect(0, 1))), run(2, 500, 1_000)];
         gpu.submit(Ns(0), a, 0, &waits, &mut log)?;
         assert!(gpu.watching());
         assert_eq!(gpu.next_event(), None);
-        let release = [run(3, 2_000, 1_000), order(4, Work::Release { word: 0, value: 1 })];
+        let release = [
+            run(3, 2_000, 1_000),
+            order(4, Work::Release { word: 0, value: 1 }),
+        ];
         gpu.submit(Ns(0), copy, 0, &release, &mut log)?;
         assert!(gpu.advance(Ns(10_000), BUDGET, &mut log));
         // The restore of the copy engine takes 10.
@@ -167,7 +177,10 @@ mod tests {
         let (words, mut log) = (Words::default(), Log::default());
         let mut gpu = gpu(Ns(0))?;
         let a = tsg(&mut gpu, 1, &words, &mut log)?;
-        let waits = [order(1, Work::Wait(expect(0, 1))), order(2, Work::Wait(expect(0, 2)))];
+        let waits = [
+            order(1, Work::Wait(expect(0, 1))),
+            order(2, Work::Wait(expect(0, 2))),
+        ];
         gpu.submit(Ns(0), a, 0, &waits, &mut log)?;
         words.set(0, 1);
         assert!(gpu.advance(Ns(100), BUDGET, &mut log));
@@ -187,9 +200,22 @@ mod tests {
         let a = tsg(&mut gpu, 1, &words, &mut log)?;
         let hold = |tag, bound| {
             let demand = Permille(10);
-            order(tag, Work::Hold { expect: expect(1, 1), bound: Ns(bound), demand })
+            order(
+                tag,
+                Work::Hold {
+                    expect: expect(1, 1),
+                    bound: Ns(bound),
+                    demand,
+                },
+            )
         };
-        gpu.submit(Ns(0), a, 0, &[hold(1, 5_000), hold(2, 5_000), run(3, 10, 1_000)], &mut log)?;
+        gpu.submit(
+            Ns(0),
+            a,
+            0,
+            &[hold(1, 5_000), hold(2, 5_000), run(3, 10, 1_000)],
+            &mut log,
+        )?;
         assert!(gpu.advance(Ns(6_000), BUDGET, &mut log));
         assert_eq!(log.end(1), Some(Ns(5_000)));
         words.set(1, 1);
@@ -251,12 +277,21 @@ mod tests {
         let mut gpu = gpu(Ns(1_000))?;
         let a = tsg(&mut gpu, 1, &words, &mut log)?;
         let b = tsg(&mut gpu, 2, &words, &mut log)?;
-        gpu.submit(Ns(0), a, 0, &[run(1, 10_000, 1_000), run(2, 1, 1)], &mut log)?;
+        gpu.submit(
+            Ns(0),
+            a,
+            0,
+            &[run(1, 10_000, 1_000), run(2, 1, 1)],
+            &mut log,
+        )?;
         gpu.submit(Ns(0), b, 0, &[run(3, 10_000, 1_000)], &mut log)?;
         let (context, dropped) = gpu.destroy(Ns(5_000), a, &mut log)?;
         assert!(context.is_some());
         assert_eq!(dropped, 2);
-        assert_eq!(gpu.set_timeslice(Ns(5_000), a, Us(1), &mut log), Err(Error::NoTsg));
+        assert_eq!(
+            gpu.set_timeslice(Ns(5_000), a, Us(1), &mut log),
+            Err(Error::NoTsg)
+        );
         assert_eq!(gpu.tsg_stats(Handle::NONE), Err(Error::NoTsg));
         let c = tsg(&mut gpu, 3, &words, &mut log)?;
         assert!(c > b);
@@ -276,20 +311,35 @@ mod tests {
         let a = tsg(&mut gpu, 1, &words, &mut log)?;
         let wait = order(0, Work::Wait(expect(0, 1)));
         gpu.submit(Ns(0), a, 0, &[wait; 60], &mut log)?;
-        assert_eq!(gpu.submit(Ns(0), a, 0, &[wait; 5], &mut log), Err(Error::NoRoom));
-        assert_eq!(gpu.submit(Ns(0), a, 2, &[wait], &mut log), Err(Error::NoChannel));
+        assert_eq!(
+            gpu.submit(Ns(0), a, 0, &[wait; 5], &mut log),
+            Err(Error::NoRoom)
+        );
+        assert_eq!(
+            gpu.submit(Ns(0), a, 2, &[wait], &mut log),
+            Err(Error::NoChannel)
+        );
         assert_eq!(gpu.submit(Ns(0), a, 0, &[], &mut log), Err(Error::Invalid));
-        assert_eq!(gpu.submit(Ns(0), a, 0, &[run(0, 0, 1)], &mut log), Err(Error::Invalid));
+        assert_eq!(
+            gpu.submit(Ns(0), a, 0, &[run(0, 0, 1)], &mut log),
+            Err(Error::Invalid)
+        );
         assert_eq!(gpu.channel_stats(a, 0)?.submitted, 60);
-        assert_eq!(gpu.set_timeslice(Ns(0), a, Us(0), &mut log), Err(Error::Invalid));
+        assert_eq!(
+            gpu.set_timeslice(Ns(0), a, Us(0), &mut log),
+            Err(Error::Invalid)
+        );
         for serial in 2..9 {
-            let made = gpu.create(Ns(0), serial, &words, 0, 1, Some(a), &mut log);
-            assert!(made.is_ok());
+            create(&mut gpu, serial, &words, (0, 1), Some(a), &mut log)?;
         }
-        let ninth = gpu.create(Ns(0), 9, &words, 0, 1, Some(a), &mut log).err();
-        assert_eq!(ninth.map(|(error, _)| error), Some(Error::TooManySharers));
-        let full = gpu.create(Ns(0), 9, &words, 0, 1, None, &mut log).err();
-        assert_eq!(full.map(|(error, _)| error), Some(Error::Full));
+        let ninth = create(&mut gpu, 9, &words, (0, 1), Some(a), &mut log);
+        assert_eq!(ninth, Err(Error::TooManySharers));
+        let full = create(&mut gpu, 9, &words, (0, 1), None, &mut log);
+        assert_eq!(full, Err(Error::Full));
+        let none = create(&mut gpu, 9, &words, (0, 17), None, &mut log);
+        assert_eq!(none, Err(Error::Invalid));
+        let none = create(&mut gpu, 9, &words, (2, 1), None, &mut log);
+        assert_eq!(none, Err(Error::NoEngine));
         Ok(())
     }
 

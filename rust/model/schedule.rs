@@ -94,7 +94,13 @@ impl<C: Context, S: Store<C>> Gpu<C, S> {
                 (tsg.handle, tsg.context.as_ref())
             }
         };
-        let record = Record { engine: at.raw(), activity, tsg, start, end: self.clock };
+        let record = Record {
+            engine: at.raw(),
+            activity,
+            tsg,
+            start,
+            end: self.clock,
+        };
         sink.recorded(context, &record);
     }
 
@@ -380,5 +386,11 @@ fn engine_idle(engine: &mut super::engine::Engine) {
 
 /// Whether work can only be interrupted between blocks.
 pub(super) fn is_block(work: &Work) -> bool {
-    matches!(work, Work::Run { granularity: Granularity::Block(_), .. })
+    matches!(
+        work,
+        Work::Run {
+            granularity: Granularity::Block(_),
+            ..
+        }
+    )
 }

@@ -129,8 +129,6 @@ pub(crate) struct Tsg<C> {
     pub(crate) engine: u32,
     /// First of its channels.
     pub(crate) channels: ChannelIx,
-    /// Number of its channels.
-    pub(crate) nr_channels: u32,
     /// Channels that need the engine.
     pub(crate) ready: u32,
     /// The next TSG, in a ring, that uses the same semaphore words.
@@ -191,7 +189,6 @@ impl<C> Tsg<C> {
             context,
             engine,
             channels: ChannelIx::NIL,
-            nr_channels: 0,
             ready: 0,
             sharer: TsgIx::NIL,
             timeslice: DEFAULT_TIMESLICE,
@@ -222,7 +219,9 @@ impl<C> Tsg<C> {
     where
         C: Context,
     {
-        self.context.as_ref().is_some_and(|context| expect.met(context.load(expect.word)))
+        self.context
+            .as_ref()
+            .is_some_and(|context| expect.met(context.load(expect.word)))
     }
 }
 

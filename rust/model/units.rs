@@ -75,10 +75,12 @@ impl Ps {
         if total.0 <= Permille::FULL.0 {
             return Self::of(time);
         }
-        Self(match time.0.saturating_mul(1_000_000).checked_div(total.0 as u64) {
-            Some(ps) => ps,
-            None => 0,
-        })
+        Self(
+            match time.0.saturating_mul(1_000_000).checked_div(total.0 as u64) {
+                Some(ps) => ps,
+                None => 0,
+            },
+        )
     }
 
     /// Time until this work is done while demands sum up to `total`, rounded up, so that
@@ -133,6 +135,9 @@ mod tests {
         assert_eq!(Ns(1).since(Ns(2)), Ns::ZERO);
         assert_eq!(Us(u32::MAX).ns(), Ns(4_294_967_295_000));
         assert_eq!(Ps(5).next_multiple(Ps(0)), Ps(5));
-        assert_eq!(Ps(u64::MAX).time_at(Permille(16_000)), Ns(18_446_744_073_710));
+        assert_eq!(
+            Ps(u64::MAX).time_at(Permille(16_000)),
+            Ns(18_446_744_073_710)
+        );
     }
 }

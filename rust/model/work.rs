@@ -105,7 +105,11 @@ impl Work {
         let duration_ok = |d: Ns| d > Ns::ZERO && d <= Self::MAX;
         let demand_ok = |d: Permille| d > Permille(0) && d <= Permille::FULL;
         match *self {
-            Self::Run { alone, demand, granularity } => {
+            Self::Run {
+                alone,
+                demand,
+                granularity,
+            } => {
                 duration_ok(alone)
                     && demand_ok(demand)
                     && match granularity {
@@ -158,7 +162,15 @@ impl Node for Item {
     type Ix = ItemIx;
 
     fn blank() -> Self {
-        Self::new(Order { work: Work::Fence, notify: false, tag: 0 }, 0, Ns::ZERO)
+        Self::new(
+            Order {
+                work: Work::Fence,
+                notify: false,
+                tag: 0,
+            },
+            0,
+            Ns::ZERO,
+        )
     }
 
     fn next_free(&mut self) -> &mut ItemIx {
@@ -173,14 +185,25 @@ impl Item {
             Work::Run { alone, .. } => Ps::of(alone),
             _ => Ps::ZERO,
         };
-        Self { order, seq, queued: now, started: Ns::NEVER, left, next: ItemIx::NIL }
+        Self {
+            order,
+            seq,
+            queued: now,
+            started: Ns::NEVER,
+            left,
+            next: ItemIx::NIL,
+        }
     }
 
     /// What may be left when work with block granularity next reaches the end of a block; all
     /// that is left if it stands at one.
     pub(crate) fn left_at_boundary(&self) -> Ps {
         match self.order.work {
-            Work::Run { alone, granularity: Granularity::Block(block), .. } => {
+            Work::Run {
+                alone,
+                granularity: Granularity::Block(block),
+                ..
+            } => {
                 let all = Ps::of(alone);
                 let done = all.less(self.left);
                 all.less(done.next_multiple(Ps::of(block)))
@@ -196,11 +219,19 @@ mod tests {
     use super::*;
 
     fn expect(condition: Condition, value: u32) -> Expect {
-        Expect { word: 0, value, condition }
+        Expect {
+            word: 0,
+            value,
+            condition,
+        }
     }
 
     fn run(alone: u64, demand: u32, granularity: Granularity) -> Work {
-        Work::Run { alone: Ns(alone), demand: Permille(demand), granularity }
+        Work::Run {
+            alone: Ns(alone),
+            demand: Permille(demand),
+            granularity,
+        }
     }
 
     #[test]
@@ -230,7 +261,11 @@ mod tests {
 
     #[test]
     fn blocks_end_at_multiples_and_at_the_end_of_the_work() {
-        let order = |work| Order { work, notify: false, tag: 0 };
+        let order = |work| Order {
+            work,
+            notify: false,
+            tag: 0,
+        };
         let mut item = Item::new(order(run(25, 1_000, Granularity::Block(Ns(10)))), 1, Ns(0));
         assert_eq!(item.left_at_boundary(), Ps::of(Ns(25)));
         item.left = Ps::of(Ns(24));

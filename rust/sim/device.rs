@@ -35,7 +35,8 @@ use crate::{
     model::{
         gpu::{
             Config,
-            Gpu, //
+            Gpu,
+            NewTsg, //
         },
         preset::Preset,
         stats::ChannelStats,
@@ -139,16 +140,18 @@ impl Device {
 impl State {
     /// The parts that a call of the model needs.
     fn parts(&mut self) -> (&mut Model, Reporter<'_>) {
-        (&mut self.model, Reporter { trace: self.trace.as_mut() })
+        (
+            &mut self.model,
+            Reporter {
+                trace: self.trace.as_mut(),
+            },
+        )
     }
 }
 
 impl Card {
     /// Calls `f` with the model and the time, and arms the timer for what follows.
-    pub(crate) fn with<R>(
-        &self,
-        f: impl FnOnce(&mut Model, Ns, &mut Reporter<'_>) -> R,
-    ) -> R {
+    pub(crate) fn with<R>(&self, f: impl FnOnce(&mut Model, Ns, &mut Reporter<'_>) -> R) -> R {
         let mut state = self.lock_state();
         let now = now_ns();
         let (model, mut reporter) = state.parts();
@@ -170,7 +173,9 @@ impl Card {
         f(&mut self.lock_state().trace)
     }
 
-    fn lock_state(&self) -> kernel::sync::lock::Guard<'_, State, crate::glue::sim_irqlock::IrqBackend> {
+    fn lock_state(
+        &self,
+    ) -> kernel::sync::lock::Guard<'_, State, crate::glue::sim_irqlock::IrqBackend> {
         self.state.lock()
     }
 
@@ -198,12 +203,7 @@ impl Card {
 
     /// Appends items to a channel. Returns the number of the last one, and when the engine saw
     /// them.
-    pub(crate) fn submit(
-        &self,
-        tsg: Handle,
-        channel: u32,
-        orders: &[Order],
-    ) -> Result<(u64, u64)> {
+    pub(crate) fn submit(&self, tsg: Handle, channel: u32, orders: &[Order]) -> Result<(u64, u64)> {
         let count = orders.len() as u32;
         let mut spare = None;
         loop {
@@ -248,7 +248,14 @@ impl Card {
                     Ok(number) => number,
                     Err(error) => return (left, Some(context), Some(Err(error))),
                 };
-                match model.create(now, serial, context, number, nr_channels, sharer, sink) {
+                let new = NewTsg {
+                    serial,
+                    context,
+                    engine: number,
+                    nr_channels,
+                    sharer,
+                };
+                match model.create(now, new, sink) {
                     Ok(handle) => (left, None, Some(Ok((handle, number)))),
                     Err((error, context)) => (left, Some(context), Some(Err(error))),
                 }
@@ -304,11 +311,16 @@ impl Card {
                 u64::MAX => kernel::time::Jiffies::MAX,
                 _ => {
                     // Longer waits go round again.
-                    let ms = deadline.saturating_sub(now).div_ceil(1_000_000).min(3_600_000);
+                    let ms = deadline
+                        .saturating_sub(now)
+                        .div_ceil(1_000_000)
+                        .min(3_600_000);
                     msecs_to_jiffies(ms as u32).max(1)
                 }
             };
-            let woken = context.waiters.wait_interruptible_timeout(&mut state, jiffies);
+            let woken = context
+                .waiters
+                .wait_interruptible_timeout(&mut state, jiffies);
             if let CondVarTimeoutResult::Signal { .. } = woken {
                 return Err(ERESTARTSYS);
             }

@@ -36,7 +36,13 @@ pub(crate) struct Injection {
 impl Faults {
     /// None.
     pub(crate) const fn new() -> Self {
-        let none = Fault { count: 0, error: 0, delay: 0, tsg: 0, injected: 0 };
+        let none = Fault {
+            count: 0,
+            error: 0,
+            delay: 0,
+            tsg: 0,
+            injected: 0,
+        };
         Self([none; OPERATIONS])
     }
 
@@ -60,7 +66,10 @@ impl Faults {
             fault.count -= 1;
         }
         fault.injected = fault.injected.saturating_add(1);
-        Some(Injection { error: fault.error, delay: fault.delay })
+        Some(Injection {
+            error: fault.error,
+            delay: fault.delay,
+        })
     }
 }
 
@@ -80,7 +89,10 @@ mod tests {
         fault.tsg = 77;
         assert!(faults.take(ZERNEL_SIM_OP_PREEMPT, 76).is_none());
         assert!(faults.take(ZERNEL_SIM_OP_SET_TIMESLICE, 77).is_none());
-        assert_eq!(faults.take(ZERNEL_SIM_OP_PREEMPT, 77).map(|hit| hit.error), Some(-5));
+        assert_eq!(
+            faults.take(ZERNEL_SIM_OP_PREEMPT, 77).map(|hit| hit.error),
+            Some(-5)
+        );
         assert!(faults.take(ZERNEL_SIM_OP_PREEMPT, 77).is_some());
         assert!(faults.take(ZERNEL_SIM_OP_PREEMPT, 77).is_none());
         assert_eq!(faults.of(ZERNEL_SIM_OP_PREEMPT)?.injected, 2);

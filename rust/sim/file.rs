@@ -18,6 +18,7 @@ use crate::{
             self,
             Readiness, //
         },
+        sim_hub,
         sim_words, //
     },
     model::tsg::Handle, //
@@ -100,7 +101,9 @@ impl File {
         let id = contexts.last.checked_add(1).ok_or(ENOSPC)?;
         let owned = make(id)?;
         contexts.last = id;
-        contexts.tree.insert(reservation.into_node(id, owned.clone()));
+        contexts
+            .tree
+            .insert(reservation.into_node(id, owned.clone()));
         Ok(owned)
     }
 
@@ -147,7 +150,7 @@ impl MiscDevice for File {
     type Ptr = Pin<KBox<Self>>;
 
     fn open(_file: &VfsFile, _misc: &MiscDeviceRegistration<Self>) -> Result<Self::Ptr> {
-        let hub = crate::hub()?;
+        let hub = sim_hub::get()?;
         let inbox = Inbox::new()?;
         let user = hub.inner().users.enter()?;
         let number = hub.inner().next_file();
@@ -172,14 +175,14 @@ impl MiscDevice for File {
         file
     }
 
-    fn mmap(file: Pin<&Self>, _file: &VfsFile, vma: &VmaNew) -> Result {
+    fn mmap(file: Pin<&Self>, _vfs: &VfsFile, vma: &VmaNew) -> Result {
         let offset = sim_words::offset(vma);
         let id = u32::try_from(offset / PAGE_SIZE as u64).map_err(|_| EINVAL)?;
         let owned = file.context(id).map_err(|_| EINVAL)?;
         owned.context.words.map(vma)
     }
 
-    fn ioctl(file: Pin<&Self>, _file: &VfsFile, cmd: u32, arg: usize) -> Result<isize> {
+    fn ioctl(file: Pin<&Self>, _vfs: &VfsFile, cmd: u32, arg: usize) -> Result<isize> {
         ioctl::dispatch(&file, cmd, arg).map(|()| 0)
     }
 }

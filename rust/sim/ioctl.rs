@@ -63,7 +63,10 @@ pub(super) fn dispatch(file: &File, cmd: u32, address: usize) -> Result {
     if _IOC_TYPE(cmd) != ZERNEL_SIM_IOC_TYPE {
         return Err(ENOTTY);
     }
-    let arg = Arg { address, size: _IOC_SIZE(cmd) };
+    let arg = Arg {
+        address,
+        size: _IOC_SIZE(cmd),
+    };
     match _IOC_NR(cmd) {
         ZERNEL_SIM_NR_VERSION => arg.update(|out| query::version(file, out)),
         ZERNEL_SIM_NR_GPU_INFO => arg.update(|io| query::gpu_info(file, io)),

@@ -158,7 +158,10 @@ impl sim_provider::Provider for Sim {
 
     fn interleave(&self, gpu: u64, tsg: u64) -> Result<u32> {
         let (card, tsg) = self.begin(ZERNEL_SIM_OP_GET_TIMESLICE, gpu, tsg)?;
-        Ok(card.at_present(|model| model.tsg_stats(tsg))?.interleave.level())
+        Ok(card
+            .at_present(|model| model.tsg_stats(tsg))?
+            .interleave
+            .level())
     }
 
     fn preempt(&self, gpu: u64, tsg: u64, timeout_us: u32) -> Result {

@@ -14,12 +14,20 @@ pub(crate) struct Ring<T> {
 impl<T: Copy> Ring<T> {
     /// A ring in which nothing fits.
     pub(crate) const fn new() -> Self {
-        Self { records: KVVec::new(), first: 0, len: 0, dropped: 0 }
+        Self {
+            records: KVVec::new(),
+            first: 0,
+            len: 0,
+            dropped: 0,
+        }
     }
 
     /// A ring for `capacity` records. `blank` fills it.
     pub(crate) fn with_capacity(capacity: usize, blank: T) -> Result<Self> {
-        Ok(Self { records: KVVec::from_elem(blank, capacity, GFP_KERNEL_ACCOUNT)?, ..Self::new() })
+        Ok(Self {
+            records: KVVec::from_elem(blank, capacity, GFP_KERNEL_ACCOUNT)?,
+            ..Self::new()
+        })
     }
 
     /// Whether nothing fits.

@@ -49,14 +49,21 @@ impl Settings {
             pr_err!("no preset {}\n", params.preset);
             return Err(EINVAL);
         };
-        let percent = u64::from(within("operation_percent", params.operation_percent, 0, 10_000)?);
+        let percent = u64::from(within(
+            "operation_percent",
+            params.operation_percent,
+            0,
+            10_000,
+        )?);
         let cost = |published: Ns| Ns(published.0.saturating_mul(percent) / 100);
         Ok(Self {
             gpus: within("gpus", params.gpus, 1, tsg::Handle::GPUS)?,
             preset,
             copy_engines: within("copy_engines", params.copy_engines, 0, 8)?,
             max_tsgs: within("max_tsgs", params.max_tsgs, 1, tsg::Handle::TSGS)?,
-            word_poll: Ns(u64::from(within("word_poll_us", params.word_poll_us, 1, 1_000_000)?) * 1_000),
+            word_poll: Ns(
+                u64::from(within("word_poll_us", params.word_poll_us, 1, 1_000_000)?) * 1_000,
+            ),
             user_contexts: within("user_contexts", params.user_contexts, 1, 1 << 18)?,
             user_items: within("user_items", params.user_items, 1, 1 << 24)?,
             costs: OpCost {

@@ -96,17 +96,23 @@ impl<T: Node> Chunks<T> {
         if self.0.len() >= CHUNKS {
             return Err(chunk);
         }
-        self.0.push_within_capacity(chunk.0).map_err(|error| Chunk(error.0))
+        self.0
+            .push_within_capacity(chunk.0)
+            .map_err(|error| Chunk(error.0))
     }
 }
 
 impl<T> Pool<T> for Chunks<T> {
     fn at(&self, at: u32) -> Option<&T> {
-        self.0.get((at / CHUNK) as usize)?.get((at % CHUNK) as usize)
+        self.0
+            .get((at / CHUNK) as usize)?
+            .get((at % CHUNK) as usize)
     }
 
     fn at_mut(&mut self, at: u32) -> Option<&mut T> {
-        self.0.get_mut((at / CHUNK) as usize)?.get_mut((at % CHUNK) as usize)
+        self.0
+            .get_mut((at / CHUNK) as usize)?
+            .get_mut((at % CHUNK) as usize)
     }
 
     fn size(&self) -> u32 {

@@ -8,7 +8,8 @@ use crate::glue::abi::abi;
     missing_docs,
     non_camel_case_types,
     unreachable_pub,
-    clippy::all
+    clippy::all,
+    clippy::undocumented_unsafe_blocks
 )]
 mod raw {
     include!(env!("ZERNEL_SIM_UAPI_RS"));

@@ -77,8 +77,18 @@ impl Users {
             return Ok(entry.user.clone());
         }
         let (contexts, items) = (Quota(Atomic::new(0)), Quota(Atomic::new(0)));
-        let user = Arc::new(User { uid, contexts, items }, GFP_KERNEL)?;
-        let entry = Entry { user: user.clone(), files: 1 };
+        let user = Arc::new(
+            User {
+                uid,
+                contexts,
+                items,
+            },
+            GFP_KERNEL,
+        )?;
+        let entry = Entry {
+            user: user.clone(),
+            files: 1,
+        };
         users.try_create_and_insert(uid, entry, GFP_KERNEL)?;
         Ok(user)
     }

@@ -24,14 +24,15 @@ mod user;
 use file::File;
 use glue::{
     miscdev,
+    sim_hub::{
+        self,
+        Published, //
+    },
     sim_params::Params, //
 };
 use kernel::{
     prelude::*,
-    sync::{
-        global_lock,
-        Arc, //
-    }, //
+    sync::Arc, //
 };
 use provider::Hub;
 
@@ -41,38 +42,6 @@ module! {
     authors: ["zernel"],
     description: "Software GPU for zernel",
     license: "GPL",
-}
-
-global_lock! {
-    // SAFETY: Initialised in the module's init function, before the device exists.
-    unsafe(uninit) static HUB: Mutex<Option<Arc<Hub>>> = None;
-}
-
-/// The GPUs, for a file that is being opened.
-fn hub() -> Result<Arc<Hub>> {
-    HUB.lock().clone().ok_or(ENODEV)
-}
-
-/// Lets files find the GPUs while it lives.
-///
-/// # Invariants
-///
-/// Holds what [`HUB`] holds: there is one of these at most.
-struct Published(());
-
-impl Published {
-    fn new(hub: Arc<Hub>) -> Self {
-        *HUB.lock() = Some(hub);
-        // INVARIANT: The module's init function makes the only one.
-        Self(())
-    }
-}
-
-impl Drop for Published {
-    fn drop(&mut self) {
-        let hub = HUB.lock().take();
-        drop(hub);
-    }
 }
 
 /// The module. Fields are dropped in this order: first nobody can open the device any more, then
@@ -85,21 +54,19 @@ struct ZernelSim {
 }
 
 impl kernel::InPlaceModule for ZernelSim {
-    fn init(_module: &'static ThisModule) -> impl PinInit<Self, Error> {
-        // SAFETY: Called once, before any use.
-        unsafe { HUB.init() };
+    fn init(module: &'static ThisModule) -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
-            _hub: start()?,
+            _hub: sim_hub::publish(module, start)?,
             _device <- miscdev::Registration::new(),
         })
     }
 }
 
-/// Makes the GPUs and lets files find them.
-fn start() -> Result<Published> {
+/// Makes the GPUs and reports them to `zernel.ko`.
+fn start() -> Result<Arc<Hub>> {
     let settings = settings::Settings::new(&Params::get()?)?;
     let (gpus, preset) = (settings.gpus, settings.preset.name);
-    let hub = Published::new(provider::register(settings)?);
+    let hub = provider::register(settings)?;
     pr_info!("{} software GPU(s) like {}\n", gpus, preset);
     Ok(hub)
 }

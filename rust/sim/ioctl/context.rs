@@ -104,7 +104,11 @@ fn make(
         let serial = sim.next_serial();
         let (tsg, engine) = card.create(serial, &context, copy, engine, io.nr_channels, sharer)?;
         io.engine = engine;
-        Ok(Owned { gpu: io.gpu, tsg, context })
+        Ok(Owned {
+            gpu: io.gpu,
+            tsg,
+            context,
+        })
     });
     if made.is_err() {
         user.contexts.release(1);
@@ -122,7 +126,8 @@ pub(super) fn destroy(file: &File, io: &zernel_sim_context_destroy) -> Result {
 pub(super) fn eventfd(file: &File, io: &zernel_sim_eventfd) -> Result {
     must_be_zero(&[io.reserved])?;
     let owned = file.context(io.context)?;
-    file.card(owned.gpu)?.at_present(|model| model.channel_stats(owned.tsg, io.channel))?;
+    file.card(owned.gpu)?
+        .at_present(|model| model.channel_stats(owned.tsg, io.channel))?;
     let fd = match io.fd {
         -1 => None,
         fd => Some(EventFd::get(fd)?),

@@ -35,9 +35,13 @@ pub(super) fn version(file: &File, out: &mut zernel_sim_version) -> Result {
     *out = zernel_sim_version {
         abi_version: ZERNEL_SIM_ABI_VERSION,
         nr_gpus: settings.gpus,
-        capabilities: [ZERNEL_SIM_CAP_TRACE, ZERNEL_SIM_CAP_FAULTS, ZERNEL_SIM_CAP_PROVIDER]
-            .iter()
-            .fold(0, |all, cap| all | u64::from(*cap)),
+        capabilities: [
+            ZERNEL_SIM_CAP_TRACE,
+            ZERNEL_SIM_CAP_FAULTS,
+            ZERNEL_SIM_CAP_PROVIDER,
+        ]
+        .iter()
+        .fold(0, |all, cap| all | u64::from(*cap)),
         max_channels: MAX_CHANNELS,
         max_items: CHANNEL_ITEMS,
         max_submit: MAX_SUBMIT,
@@ -134,7 +138,9 @@ pub(super) fn tsg_stats(file: &File, io: &mut zernel_sim_tsg_stats) -> Result {
 
 /// Figures of an engine.
 pub(super) fn engine_stats(file: &File, io: &mut zernel_sim_engine_stats) -> Result {
-    let stats = file.card(io.gpu)?.at_present(|model| model.engine_stats(io.engine))?;
+    let stats = file
+        .card(io.gpu)?
+        .at_present(|model| model.engine_stats(io.engine))?;
     *io = zernel_sim_engine_stats {
         gpu: io.gpu,
         engine: io.engine,

@@ -53,7 +53,11 @@ fn expect(item: &zernel_sim_item) -> Result<Expect> {
         ZERNEL_SIM_COND_NE => Condition::NotEqual,
         _ => return Err(EINVAL),
     };
-    Ok(Expect { word: word(item)?, value: item.value, condition })
+    Ok(Expect {
+        word: word(item)?,
+        value: item.value,
+        condition,
+    })
 }
 
 /// What an item means. A field that its kind does not use must be zero.
@@ -69,15 +73,17 @@ fn order(item: &zernel_sim_item) -> Result<Order> {
             must_be_zero(&no_word)?;
             let granularity = match (item.granularity, item.block_ns) {
                 (ZERNEL_SIM_GRANULARITY_INSTRUCTION, 0) => Granularity::Instruction,
-                (ZERNEL_SIM_GRANULARITY_BLOCK, MIN_WORK..) => {
-                    Granularity::Block(Ns(item.block_ns))
-                }
+                (ZERNEL_SIM_GRANULARITY_BLOCK, MIN_WORK..) => Granularity::Block(Ns(item.block_ns)),
                 _ => return Err(EINVAL),
             };
             if item.duration_ns < MIN_WORK {
                 return Err(EINVAL);
             }
-            Work::Run { alone: duration, demand, granularity }
+            Work::Run {
+                alone: duration,
+                demand,
+                granularity,
+            }
         }
         ZERNEL_SIM_ITEM_WAIT if no_time => {
             must_be_zero(&no_run)?;
@@ -86,11 +92,18 @@ fn order(item: &zernel_sim_item) -> Result<Order> {
         ZERNEL_SIM_ITEM_RELEASE if no_time => {
             must_be_zero(&no_run)?;
             must_be_zero(&[item.condition])?;
-            Work::Release { word: word(item)?, value: item.value }
+            Work::Release {
+                word: word(item)?,
+                value: item.value,
+            }
         }
         ZERNEL_SIM_ITEM_HOLD if item.block_ns == 0 => {
             must_be_zero(&[item.granularity])?;
-            Work::Hold { expect: expect(item)?, bound: duration, demand }
+            Work::Hold {
+                expect: expect(item)?,
+                bound: duration,
+                demand,
+            }
         }
         ZERNEL_SIM_ITEM_FENCE if no_time => {
             must_be_zero(&no_run)?;
@@ -102,7 +115,11 @@ fn order(item: &zernel_sim_item) -> Result<Order> {
     if item.duration_ns > MAX_WORK || !work.is_valid() {
         return Err(EINVAL);
     }
-    Ok(Order { work, notify: item.flags & ZERNEL_SIM_ITEM_NOTIFY != 0, tag: item.tag })
+    Ok(Order {
+        work,
+        notify: item.flags & ZERNEL_SIM_ITEM_NOTIFY != 0,
+        tag: item.tag,
+    })
 }
 
 /// Queues items.
@@ -122,7 +139,9 @@ pub(super) fn submit(file: &File, arg: Arg) -> Result {
     }
     // What is submitted cannot be taken back: see that the answer can be written.
     arg.write(&io)?;
-    file.user.items.charge(io.nr_items, file.hub.inner().settings.user_items)?;
+    file.user
+        .items
+        .charge(io.nr_items, file.hub.inner().settings.user_items)?;
     let submitted = file.card(owned.gpu)?.submit(owned.tsg, io.channel, &orders);
     if submitted.is_err() {
         file.user.items.release(io.nr_items);
@@ -135,7 +154,13 @@ pub(super) fn submit(file: &File, arg: Arg) -> Result {
 pub(super) fn wait(file: &File, io: &mut zernel_sim_wait) -> Result {
     let owned = file.context(io.context)?;
     let card = file.card(owned.gpu)?;
-    let stats = card.wait(owned.tsg, &owned.context, io.channel, io.seq, io.deadline_ns)?;
+    let stats = card.wait(
+        owned.tsg,
+        &owned.context,
+        io.channel,
+        io.seq,
+        io.deadline_ns,
+    )?;
     io.completed_seq = stats.completed;
     io.completed_ns = stats.completed_at.0;
     Ok(())
@@ -169,7 +194,9 @@ pub(super) fn completions(file: &File, arg: Arg) -> Result {
             break;
         }
         for completion in slots.iter().take(count) {
-            let address = taken.checked_mul(size).and_then(|offset| first.checked_add(offset));
+            let address = taken
+                .checked_mul(size)
+                .and_then(|offset| first.checked_add(offset));
             abi::write(address.ok_or(EFAULT)?, size, completion)?;
             taken += 1;
         }
@@ -187,11 +214,18 @@ mod tests {
     use super::*;
 
     fn item(kind: u32) -> zernel_sim_item {
-        zernel_sim_item { kind, ..Default::default() }
+        zernel_sim_item {
+            kind,
+            ..Default::default()
+        }
     }
 
     fn work() -> zernel_sim_item {
-        zernel_sim_item { duration_ns: 5_000, demand_permille: 1, ..item(ZERNEL_SIM_ITEM_WORK) }
+        zernel_sim_item {
+            duration_ns: 5_000,
+            demand_permille: 1,
+            ..item(ZERNEL_SIM_ITEM_WORK)
+        }
     }
 
     #[test]
@@ -203,9 +237,18 @@ mod tests {
             ..work()
         };
         assert!(order(&block).is_ok());
-        let hold = zernel_sim_item { kind: ZERNEL_SIM_ITEM_HOLD, word: 1_023, value: 7, ..work() };
+        let hold = zernel_sim_item {
+            kind: ZERNEL_SIM_ITEM_HOLD,
+            word: 1_023,
+            value: 7,
+            ..work()
+        };
         assert!(order(&hold).is_ok());
-        for kind in [ZERNEL_SIM_ITEM_WAIT, ZERNEL_SIM_ITEM_RELEASE, ZERNEL_SIM_ITEM_FENCE] {
+        for kind in [
+            ZERNEL_SIM_ITEM_WAIT,
+            ZERNEL_SIM_ITEM_RELEASE,
+            ZERNEL_SIM_ITEM_FENCE,
+        ] {
             assert!(order(&item(kind)).is_ok());
         }
     }
@@ -216,15 +259,36 @@ mod tests {
             item(0),
             item(6),
             zernel_sim_item { flags: 2, ..work() },
-            zernel_sim_item { reserved: 1, ..work() },
+            zernel_sim_item {
+                reserved: 1,
+                ..work()
+            },
             zernel_sim_item { word: 1, ..work() },
             zernel_sim_item { value: 1, ..work() },
-            zernel_sim_item { condition: 1, ..work() },
-            zernel_sim_item { kind: ZERNEL_SIM_ITEM_WAIT, ..work() },
-            zernel_sim_item { kind: ZERNEL_SIM_ITEM_FENCE, ..work() },
-            zernel_sim_item { condition: 1, ..item(ZERNEL_SIM_ITEM_RELEASE) },
-            zernel_sim_item { value: 1, ..item(ZERNEL_SIM_ITEM_FENCE) },
-            zernel_sim_item { block_ns: 1_000, ..work() },
+            zernel_sim_item {
+                condition: 1,
+                ..work()
+            },
+            zernel_sim_item {
+                kind: ZERNEL_SIM_ITEM_WAIT,
+                ..work()
+            },
+            zernel_sim_item {
+                kind: ZERNEL_SIM_ITEM_FENCE,
+                ..work()
+            },
+            zernel_sim_item {
+                condition: 1,
+                ..item(ZERNEL_SIM_ITEM_RELEASE)
+            },
+            zernel_sim_item {
+                value: 1,
+                ..item(ZERNEL_SIM_ITEM_FENCE)
+            },
+            zernel_sim_item {
+                block_ns: 1_000,
+                ..work()
+            },
         ];
         for item in &bad {
             assert_eq!(order(item).err(), Some(EINVAL));
@@ -234,15 +298,44 @@ mod tests {
     #[test]
     fn values_out_of_range_are_refused() {
         let bad = [
-            zernel_sim_item { duration_ns: MIN_WORK - 1, ..work() },
-            zernel_sim_item { duration_ns: MAX_WORK + 1, ..work() },
-            zernel_sim_item { demand_permille: 0, ..work() },
-            zernel_sim_item { demand_permille: 1_001, ..work() },
-            zernel_sim_item { granularity: 2, ..work() },
-            zernel_sim_item { granularity: 1, block_ns: 999, ..work() },
-            zernel_sim_item { granularity: 1, block_ns: 5_001, ..work() },
-            zernel_sim_item { word: 1_024, ..item(ZERNEL_SIM_ITEM_WAIT) },
-            zernel_sim_item { condition: 3, ..item(ZERNEL_SIM_ITEM_WAIT) },
+            zernel_sim_item {
+                duration_ns: MIN_WORK - 1,
+                ..work()
+            },
+            zernel_sim_item {
+                duration_ns: MAX_WORK + 1,
+                ..work()
+            },
+            zernel_sim_item {
+                demand_permille: 0,
+                ..work()
+            },
+            zernel_sim_item {
+                demand_permille: 1_001,
+                ..work()
+            },
+            zernel_sim_item {
+                granularity: 2,
+                ..work()
+            },
+            zernel_sim_item {
+                granularity: 1,
+                block_ns: 999,
+                ..work()
+            },
+            zernel_sim_item {
+                granularity: 1,
+                block_ns: 5_001,
+                ..work()
+            },
+            zernel_sim_item {
+                word: 1_024,
+                ..item(ZERNEL_SIM_ITEM_WAIT)
+            },
+            zernel_sim_item {
+                condition: 3,
+                ..item(ZERNEL_SIM_ITEM_WAIT)
+            },
         ];
         for item in &bad {
             assert_eq!(order(item).err(), Some(EINVAL));

@@ -35,7 +35,10 @@ pub(super) fn start(file: &File, io: &zernel_sim_trace_start) -> Result {
         0 => None,
         capacity => {
             let ring = Ring::with_capacity(capacity as usize, zernel_sim_trace_record::default())?;
-            Some(Trace { file: file.number, ring })
+            Some(Trace {
+                file: file.number,
+                ring,
+            })
         }
     };
     // Both sides of the change happen at a time that the model has reached.
@@ -85,7 +88,9 @@ pub(super) fn read(file: &File, arg: Arg) -> Result {
             break;
         }
         for record in slots.iter().take(count) {
-            let address = taken.checked_mul(size).and_then(|offset| first.checked_add(offset));
+            let address = taken
+                .checked_mul(size)
+                .and_then(|offset| first.checked_add(offset));
             abi::write(address.ok_or(EFAULT)?, size, record)?;
             taken += 1;
         }
@@ -101,7 +106,9 @@ pub(crate) fn stop(file: &File) {
     let mut number = 0;
     while let Ok(card) = file.card(number) {
         let ended = card.with_trace(|current| {
-            let mine = current.as_ref().is_some_and(|trace| trace.file == file.number);
+            let mine = current
+                .as_ref()
+                .is_some_and(|trace| trace.file == file.number);
             if mine {
                 current.take()
             } else {
