@@ -1,7 +1,586 @@
 // SPDX-License-Identifier: GPL-2.0
-//! To be written.
+//! How calls of `/dev/zernel` are taken or refused: memory, sizes, numbers, reserved fields.
+//!
+//! Calls of 32-bit programs are not among these: the layouts are the same for them, so that the
+//! kernel's `compat_ptr_ioctl` is all there is to it, and the test kernels have no
+//! `CONFIG_IA32_EMULATION` to make such a call with.
 
-use crate::harness::{suite, Suite};
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+
+use anyhow::{Context as _, Result};
+use bytemuck::{bytes_of, bytes_of_mut, Pod, Zeroable};
+use libzernel::sys::abi;
+use libzernel::{Level, Stats, Target, Zernel};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::check_eq;
+use crate::common::Lab;
+use crate::harness::{case, suite, Outcome, Suite};
+use crate::sys::{self, Area, Wild};
 
 /// The suite.
-pub const SUITE: Suite = suite("abi", &[]);
+pub const SUITE: Suite = suite(
+    "abi",
+    &[
+        case("every_call_works", every_call_works),
+        case("wild_pointers", wild_pointers),
+        case("structure_over_the_edge", structure_over_the_edge),
+        case("read_only_structure", read_only_structure),
+        case("entries_out_of_reach", entries_out_of_reach),
+        case("short_structures", short_structures),
+        case("longer_structures", longer_structures),
+        case("longer_with_unknown_content", longer_with_unknown_content),
+        case("foreign_numbers", foreign_numbers),
+        case("direction_is_not_looked_at", direction_is_not_looked_at),
+        case("class_fields", class_fields),
+        case("class_levels", class_levels),
+        case("class_targets", class_targets),
+        case("list_fields", list_fields),
+        case("read_needs_room", read_needs_room),
+        case("write_and_mmap_are_refused", write_and_mmap_are_refused),
+        case("other_files", other_files),
+    ],
+);
+
+/// A call, with a structure that it takes.
+pub struct Call {
+    /// Its name.
+    pub name: &'static str,
+    /// Its number.
+    pub number: u32,
+    /// What to hand it.
+    pub request: Vec<u8>,
+    /// It reads what it is handed.
+    pub reads: bool,
+}
+
+impl Call {
+    fn new<T: Pod>(name: &'static str, number: u32, request: &T) -> Self {
+        Self {
+            name,
+            number,
+            request: bytes_of(request).to_vec(),
+            reads: number >> 30 == 3,
+        }
+    }
+
+    fn size(&self) -> usize {
+        self.request.len()
+    }
+
+    /// The number with another size in it.
+    fn sized(&self, size: usize) -> u32 {
+        self.number & !(0x3fff << 16) | (size as u32) << 16
+    }
+}
+
+/// The calling process as a target.
+pub fn own_class(level: u32) -> abi::zernel_class {
+    abi::zernel_class {
+        target: abi::ZERNEL_TARGET_PROCESS,
+        level,
+        ..abi::zernel_class::zeroed()
+    }
+}
+
+/// Every call; the lists write into `area`. All of them succeed once in this order.
+fn calls(area: &Area) -> Vec<Call> {
+    let list = |entry_size: usize| abi::zernel_list {
+        entries: area.address(0),
+        count: 1,
+        entry_size: entry_size as u32,
+        ..abi::zernel_list::zeroed()
+    };
+    let gpus = list(size_of::<abi::zernel_gpu_info>());
+    let tsgs = list(size_of::<abi::zernel_tsg_info>());
+    let (version, stats) = (abi::zernel_version::zeroed(), abi::zernel_stats::zeroed());
+    let (set, plain) = (own_class(3), own_class(0));
+    vec![
+        Call::new("VERSION", abi::LIBZERNEL_IOC_VERSION, &version),
+        Call::new("STATS", abi::LIBZERNEL_IOC_STATS, &stats),
+        Call::new("LIST_GPUS", abi::LIBZERNEL_IOC_LIST_GPUS, &gpus),
+        Call::new("LIST_TSGS", abi::LIBZERNEL_IOC_LIST_TSGS, &tsgs),
+        Call::new("CLASS_SET", abi::LIBZERNEL_IOC_CLASS_SET, &set),
+        Call::new("CLASS_GET", abi::LIBZERNEL_IOC_CLASS_GET, &plain),
+        Call::new("CLASS_CLEAR", abi::LIBZERNEL_IOC_CLASS_CLEAR, &plain),
+    ]
+}
+
+/// Runs `f` and fails if anything but the count of refusals is different afterwards.
+pub fn unchanged<T>(zernel: &Zernel, f: impl FnOnce() -> Result<T>) -> Result<T> {
+    let look = || -> Result<(Stats, _)> {
+        let stats = Stats {
+            denied: 0,
+            ..zernel.stats()?
+        };
+        Ok((stats, zernel.class(&Target::current_process())?))
+    };
+    let before = look()?;
+    let result = f()?;
+    check_eq!(look()?, before, "a call that failed changed something");
+    Ok(result)
+}
+
+/// Makes a call on a structure and hands back both.
+pub fn call<T: Pod>(fd: BorrowedFd<'_>, number: u32, value: &T) -> (Result<i32, Errno>, T) {
+    let mut value = *value;
+    let result = sys::ioctl_bytes(fd, number, bytes_of_mut(&mut value));
+    (result, value)
+}
+
+fn every_call_works() -> Outcome {
+    let lab = Lab::open()?;
+    let mut area = Area::new()?;
+    for call in calls(&area) {
+        area.put(512, &call.request);
+        area.ioctl(lab.zernel.as_fd(), call.number, 512)
+            .context(call.name)?;
+    }
+    let version = lab.zernel.version()?;
+    check_eq!((version.abi, version.levels), (1, 8));
+    check_eq!(
+        (version.classes, version.events, version.enabled),
+        (true, true, true)
+    );
+    check_eq!(
+        (
+            version.max_gpus,
+            version.max_tsgs_per_gpu,
+            version.max_assignments
+        ),
+        (64, 4096, 100_000)
+    );
+    check_eq!(lab.zernel.gpus().count(), 2);
+    check_eq!(lab.stats()?.gpus, 2);
+    let own = lab.zernel.class(&Target::current_process())?;
+    check_eq!(own.level, None);
+    Ok(())
+}
+
+fn wild_pointers() -> Outcome {
+    let lab = Lab::open()?;
+    let area = Area::new()?;
+    for call in calls(&area) {
+        for wild in Wild::ALL {
+            let result = unchanged(&lab.zernel, || {
+                Ok(wild.ioctl(lab.zernel.as_fd(), call.number))
+            })?;
+            check_eq!(result, Err(Errno::FAULT), "{} at {wild:?}", call.name);
+        }
+    }
+    Ok(())
+}
+
+fn structure_over_the_edge() -> Outcome {
+    let lab = Lab::open()?;
+    let mut area = Area::new()?;
+    for call in calls(&area) {
+        for missing in [1, call.size() / 2, call.size()] {
+            let offset = Area::PAGE - call.size() + missing;
+            area.put(offset, &call.request[..call.size() - missing]);
+            let result = unchanged(&lab.zernel, || {
+                Ok(area.ioctl(lab.zernel.as_fd(), call.number, offset))
+            })?;
+            check_eq!(result, Err(Errno::FAULT), "{} less {missing}", call.name);
+        }
+        // The last byte that is there is good enough.
+        let offset = Area::PAGE - call.size();
+        area.put(offset, &call.request);
+        area.ioctl(lab.zernel.as_fd(), call.number, offset)
+            .with_context(|| format!("{} at the end of a page", call.name))?;
+    }
+    Ok(())
+}
+
+fn read_only_structure() -> Outcome {
+    let lab = Lab::open()?;
+    let me = Target::current_process();
+    lab.zernel.set_class(&me, Level::BE)?;
+    let entries = Area::new()?;
+    for call in calls(&entries) {
+        let mut area = Area::new()?;
+        area.put(0, &call.request);
+        area.freeze()?;
+        let result = unchanged(&lab.zernel, || {
+            Ok(area.ioctl(lab.zernel.as_fd(), call.number, 0))
+        })
+        .context(call.name)?;
+        check_eq!(result, Err(Errno::FAULT), "{}", call.name);
+    }
+    check_eq!(lab.zernel.clear_class(&me)?.level, None);
+    Ok(())
+}
+
+fn entries_out_of_reach() -> Outcome {
+    let lab = Lab::open()?;
+    let (_context, _) = lab.compute()?;
+    let area = Area::new()?;
+    for call in calls(&area)
+        .iter()
+        .filter(|call| call.name.starts_with("LIST"))
+    {
+        let good: abi::zernel_list = bytemuck::pod_read_unaligned(&call.request);
+        let over = area.address(Area::PAGE - good.entry_size as usize + 1);
+        let wild = Wild::ALL.map(Wild::address);
+        for entries in wild.into_iter().chain([over, u64::MAX - 8]) {
+            let request = abi::zernel_list { entries, ..good };
+            let (result, after) = self::call(lab.zernel.as_fd(), call.number, &request);
+            check_eq!(result, Err(Errno::FAULT), "{} to {entries:#x}", call.name);
+            check_eq!((after.cursor, after.count), (0, 1), "{}", call.name);
+        }
+        // At the end of the list nothing is written, so that no address is looked at.
+        let request = abi::zernel_list {
+            cursor: u64::MAX,
+            entries: 0,
+            ..good
+        };
+        let (result, after) = self::call(lab.zernel.as_fd(), call.number, &request);
+        check_eq!(
+            (result, after.count),
+            (Ok(0), 0),
+            "{} at the end",
+            call.name
+        );
+    }
+    Ok(())
+}
+
+fn short_structures() -> Outcome {
+    let lab = Lab::open()?;
+    let mut area = Area::new()?;
+    for call in calls(&area) {
+        for size in 0..call.size() {
+            area.put(512, &call.request);
+            let result = unchanged(&lab.zernel, || {
+                Ok(area.ioctl(lab.zernel.as_fd(), call.sized(size), 512))
+            })?;
+            check_eq!(result, Err(Errno::INVAL), "{} of {size} bytes", call.name);
+            check_eq!(
+                area.get(512, call.size()) == call.request,
+                true,
+                "{}",
+                call.name
+            );
+        }
+    }
+    Ok(())
+}
+
+fn longer_structures() -> Outcome {
+    let lab = Lab::open()?;
+    let entries = Area::new()?;
+    for call in calls(&entries) {
+        for size in [call.size() + 1, call.size() + 8, 4096, 16383] {
+            let mut bytes = vec![0; size + 8];
+            bytes[..call.size()].copy_from_slice(&call.request);
+            bytes[size..].fill(0xa5);
+            if call.name == "CLASS_CLEAR" {
+                lab.zernel
+                    .set_class(&Target::current_process(), Level::BE)?;
+            }
+            sys::ioctl_bytes(lab.zernel.as_fd(), call.sized(size), &mut bytes)
+                .with_context(|| format!("{} of {size} bytes", call.name))?;
+            check_eq!(bytes[call.size()..size].iter().any(|&b| b != 0), false);
+            check_eq!(&bytes[size..], [0xa5; 8], "{} past {size} bytes", call.name);
+        }
+    }
+    Ok(())
+}
+
+fn longer_with_unknown_content() -> Outcome {
+    let lab = Lab::open()?;
+    let entries = Area::new()?;
+    for call in calls(&entries).iter().filter(|call| call.reads) {
+        let known = call.size();
+        for (size, position) in [
+            (known + 1, known),
+            (known + 200, known + 70),
+            (16383, known),
+            (16383, 16382),
+        ] {
+            let mut bytes = vec![0; size];
+            bytes[..known].copy_from_slice(&call.request);
+            bytes[position] = 1;
+            let before = bytes.clone();
+            let result = unchanged(&lab.zernel, || {
+                let number = call.sized(size);
+                Ok(sys::ioctl_bytes(lab.zernel.as_fd(), number, &mut bytes))
+            })?;
+            check_eq!(
+                result,
+                Err(Errno::TOOBIG),
+                "{} of {size} bytes with byte {position} set",
+                call.name
+            );
+            check_eq!(bytes == before, true, "{} wrote something", call.name);
+        }
+    }
+    Ok(())
+}
+
+fn foreign_numbers() -> Outcome {
+    let lab = Lab::open()?;
+    let fd = lab.zernel.as_fd();
+    let mut bytes = vec![0; 16384];
+    let class = abi::LIBZERNEL_IOC_CLASS_GET;
+    unchanged(&lab.zernel, || {
+        for number in 7..=255 {
+            let number = class & !0xff | number;
+            let result = sys::ioctl_bytes(fd, number, &mut bytes);
+            check_eq!(result, Err(Errno::NOTTY), "number {number:#x}");
+        }
+        for magic in (0..=255).filter(|&magic| magic != abi::ZERNEL_IOC_MAGIC) {
+            // The VFS keeps some numbers of these for itself: none of them is number 0x7b.
+            let number = class & !0xffff | magic << 8 | 0x7b;
+            let result = sys::ioctl_bytes(fd, number, &mut bytes);
+            check_eq!(result, Err(Errno::NOTTY), "number {number:#x}");
+        }
+        Ok(())
+    })?;
+    check_eq!(bytes.iter().any(|&byte| byte != 0), false);
+    Ok(())
+}
+
+/// The header says: type and number alone decide.
+fn direction_is_not_looked_at() -> Outcome {
+    let lab = Lab::open()?;
+    for direction in 0..4u32 {
+        let number = abi::LIBZERNEL_IOC_CLASS_GET & !(3 << 30) | direction << 30;
+        let (result, class) = call(lab.zernel.as_fd(), number, &own_class(0));
+        result?;
+        check_eq!(class.level, abi::ZERNEL_LEVEL_NONE, "direction {direction}");
+    }
+    Ok(())
+}
+
+/// The calls that take a class, and a request that they take.
+fn class_calls() -> [(&'static str, u32, abi::zernel_class); 3] {
+    [
+        ("set", abi::LIBZERNEL_IOC_CLASS_SET, own_class(7)),
+        ("get", abi::LIBZERNEL_IOC_CLASS_GET, own_class(0)),
+        ("clear", abi::LIBZERNEL_IOC_CLASS_CLEAR, own_class(0)),
+    ]
+}
+
+/// Makes a call that must fail and change neither anything nor its structure.
+fn refused<T: Pod>(lab: &Lab, number: u32, request: &T, errno: Errno, what: &str) -> Outcome {
+    let (result, after) = unchanged(&lab.zernel, || {
+        Ok(call(lab.zernel.as_fd(), number, request))
+    })?;
+    check_eq!(result, Err(errno), "{what}");
+    check_eq!(bytes_of(&after) == bytes_of(request), true, "{what} wrote");
+    Ok(())
+}
+
+fn class_fields() -> Outcome {
+    let lab = Lab::open()?;
+    lab.zernel
+        .set_class(&Target::current_process(), Level::BE)?;
+    for (name, number, good) in class_calls() {
+        for bit in 1..32 {
+            let flags = 1 << bit;
+            let request = abi::zernel_class { flags, ..good };
+            refused(
+                &lab,
+                number,
+                &request,
+                Errno::INVAL,
+                &format!("{name} with flag {bit}"),
+            )?;
+        }
+        let wrong = [
+            abi::zernel_class {
+                effective: 1,
+                ..good
+            },
+            abi::zernel_class { source: 1, ..good },
+            abi::zernel_class {
+                timeslice_us: 1,
+                ..good
+            },
+            abi::zernel_class {
+                effective: u32::MAX,
+                ..good
+            },
+        ];
+        for (field, request) in wrong.iter().enumerate() {
+            refused(
+                &lab,
+                number,
+                request,
+                Errno::INVAL,
+                &format!("{name} with output {field}"),
+            )?;
+        }
+    }
+    Ok(())
+}
+
+fn class_levels() -> Outcome {
+    let lab = Lab::open()?;
+    for (name, number, good) in class_calls() {
+        let bad: &[u32] = match name {
+            "set" => &[8, 9, 255, 256, 0x8000_0000, u32::MAX],
+            _ => &[1, 7, 8, u32::MAX],
+        };
+        for &level in bad {
+            let request = abi::zernel_class { level, ..good };
+            refused(
+                &lab,
+                number,
+                &request,
+                Errno::INVAL,
+                &format!("{name} level {level}"),
+            )?;
+        }
+    }
+    for level in 0..8 {
+        let (result, class) = call(
+            lab.zernel.as_fd(),
+            abi::LIBZERNEL_IOC_CLASS_SET,
+            &own_class(level),
+        );
+        result.with_context(|| format!("level {level}"))?;
+        check_eq!((class.level, class.effective), (level, level));
+        check_eq!(class.flags, abi::ZERNEL_CLASS_PRIVILEGED);
+        check_eq!(class.source, abi::ZERNEL_TARGET_PROCESS);
+    }
+    Ok(())
+}
+
+fn class_targets() -> Outcome {
+    let lab = Lab::open()?;
+    for (name, number, good) in class_calls() {
+        for target in [0, 1, 6, 7, 255, 256, u32::MAX] {
+            let request = abi::zernel_class { target, ..good };
+            refused(
+                &lab,
+                number,
+                &request,
+                Errno::INVAL,
+                &format!("{name} target {target}"),
+            )?;
+        }
+        for target in [abi::ZERNEL_TARGET_CGROUP, abi::ZERNEL_TARGET_TSG] {
+            let request = abi::zernel_class {
+                target,
+                flags: abi::ZERNEL_CLASS_PIDFD,
+                ..good
+            };
+            refused(
+                &lab,
+                number,
+                &request,
+                Errno::INVAL,
+                &format!("{name} pidfd as {target}"),
+            )?;
+        }
+    }
+    Ok(())
+}
+
+fn list_fields() -> Outcome {
+    let lab = Lab::open()?;
+    let area = Area::new()?;
+    for call in calls(&area)
+        .iter()
+        .filter(|call| call.name.starts_with("LIST"))
+    {
+        let good: abi::zernel_list = bytemuck::pod_read_unaligned(&call.request);
+        let short = good.entry_size - 1;
+        let mut wrong = vec![
+            abi::zernel_list { count: 0, ..good },
+            abi::zernel_list {
+                reserved: 1,
+                ..good
+            },
+            abi::zernel_list {
+                entry_size: 0,
+                ..good
+            },
+            abi::zernel_list {
+                entry_size: short,
+                ..good
+            },
+            abi::zernel_list {
+                entry_size: 4097,
+                ..good
+            },
+            abi::zernel_list {
+                entry_size: u32::MAX,
+                ..good
+            },
+        ];
+        wrong.extend((0..32).map(|bit| abi::zernel_list {
+            flags: 1 << bit,
+            ..good
+        }));
+        for (index, request) in wrong.iter().enumerate() {
+            let what = format!("{} request {index}", call.name);
+            refused(&lab, call.number, request, Errno::INVAL, &what)?;
+        }
+        let largest = abi::zernel_list {
+            entry_size: 4096,
+            count: u32::MAX,
+            cursor: u64::MAX,
+            ..good
+        };
+        self::call(lab.zernel.as_fd(), call.number, &largest).0?;
+    }
+    Ok(())
+}
+
+fn read_needs_room() -> Outcome {
+    let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let mut file = File::from(rustix::fs::open(Zernel::PATH, flags, Mode::empty())?);
+    let event = size_of::<abi::zernel_event>();
+    let mut buffer = vec![0; event];
+    for room in 1..event {
+        let error = file.read(&mut buffer[..room]).err().map(|e| e.kind());
+        check_eq!(
+            error,
+            Some(std::io::ErrorKind::InvalidInput),
+            "{room} bytes"
+        );
+    }
+    let error = file.read(&mut buffer).err().map(|error| error.kind());
+    check_eq!(error, Some(std::io::ErrorKind::WouldBlock));
+    Ok(())
+}
+
+fn write_and_mmap_are_refused() -> Outcome {
+    let lab = Lab::open()?;
+    unchanged(&lab.zernel, || {
+        let result = rustix::io::write(lab.zernel.as_fd(), &[0; 64]);
+        check_eq!(result, Err(Errno::INVAL));
+        check_eq!(sys::map_shared(lab.zernel.as_fd(), 4096), Err(Errno::NODEV));
+        Ok(())
+    })
+}
+
+fn other_files() -> Outcome {
+    let lab = Lab::open()?;
+    let null = File::options().read(true).write(true).open("/dev/null")?;
+    let (reader, mut writer) = std::io::pipe()?;
+    writer.write_all(b"x")?;
+    let regular = File::open("/proc/self/exe")?;
+    let place = rustix::fs::open(Zernel::PATH, OFlags::PATH, Mode::empty())?;
+    let mut area = Area::new()?;
+    for call in calls(&area) {
+        area.put(512, &call.request);
+        for (what, fd, errno) in [
+            ("/dev/null", null.as_fd(), Errno::NOTTY),
+            ("a pipe", reader.as_fd(), Errno::NOTTY),
+            ("a file", regular.as_fd(), Errno::NOTTY),
+            ("the software GPU", lab.sim.as_fd(), Errno::NOTTY),
+            ("a path", place.as_fd(), Errno::BADF),
+        ] {
+            let result = area.ioctl(fd, call.number, 512);
+            check_eq!(result, Err(errno), "{} on {what}", call.name);
+        }
+    }
+    Ok(())
+}

@@ -81,26 +81,177 @@ pub fn set_capabilities(mask: u64) -> io::Result<()> {
     check(i32::try_from(result).unwrap_or(-1))
 }
 
-/// Any ioctl, for calls that are wrong on purpose.
+/// An address that no program may use.
+#[derive(Debug, Clone, Copy)]
+pub enum Wild {
+    /// Null.
+    Null,
+    /// The first address of the kernel's half.
+    Kernel,
+    /// Between the halves.
+    NonCanonical,
+    /// The last byte of all.
+    Last,
+}
+
+impl Wild {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Null, Self::Kernel, Self::NonCanonical, Self::Last];
+
+    /// The number.
+    pub fn address(self) -> u64 {
+        match self {
+            Self::Null => 0,
+            Self::Kernel => 0xffff_8000_0000_0000,
+            Self::NonCanonical => 0x8000_0000_0000_0000,
+            Self::Last => u64::MAX,
+        }
+    }
+
+    /// An ioctl at this address.
+    pub fn ioctl(self, fd: BorrowedFd<'_>, number: u32) -> Result<i32, Errno> {
+        // SAFETY: The kernel cannot read or write anything of ours there.
+        unsafe { ioctl(fd, number, self.address() as usize) }
+    }
+}
+
+/// Memory that ends: a page that can be used, and nothing after it for longer than any structure.
+///
+/// # Invariants
+///
+/// `base` is a mapping of [`Area::LEN`] bytes of which the first page alone is accessible.
+pub struct Area {
+    base: usize,
+}
+
+impl Area {
+    /// Length of what can be used.
+    pub const PAGE: usize = 4096;
+    /// Longer than a page, the longest structure of an ioctl and a page of entries.
+    const LEN: usize = Self::PAGE * 128;
+
+    /// Maps it.
+    pub fn new() -> io::Result<Self> {
+        // SAFETY: A new mapping where there is none.
+        let base = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                Self::LEN,
+                libc::PROT_NONE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                -1,
+                0,
+            )
+        };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let area = Self {
+            base: base as usize,
+        };
+        area.protect(libc::PROT_READ | libc::PROT_WRITE)?;
+        Ok(area)
+    }
+
+    fn protect(&self, protection: libc::c_int) -> io::Result<()> {
+        // SAFETY: By the invariants the page is ours; bytes of it are copied, never borrowed.
+        check(unsafe { libc::mprotect(self.base as *mut _, Self::PAGE, protection) })
+    }
+
+    /// Makes the page read-only.
+    pub fn freeze(&mut self) -> io::Result<()> {
+        self.protect(libc::PROT_READ)
+    }
+
+    /// The address of a byte.
+    pub fn address(&self, offset: usize) -> u64 {
+        (self.base + offset) as u64
+    }
+
+    /// Fills the page from `offset` on.
+    pub fn put(&mut self, offset: usize, bytes: &[u8]) {
+        assert!(offset + bytes.len() <= Self::PAGE);
+        // SAFETY: Within the page, by the assertion; not the same memory as a slice of the caller.
+        unsafe {
+            std::ptr::copy_nonoverlapping(
+                bytes.as_ptr(),
+                (self.base + offset) as *mut u8,
+                bytes.len(),
+            );
+        }
+    }
+
+    /// Copies from the page.
+    pub fn get(&self, offset: usize, length: usize) -> Vec<u8> {
+        assert!(offset + length <= Self::PAGE);
+        let mut bytes = vec![0; length];
+        // SAFETY: Within the page, by the assertion.
+        unsafe {
+            std::ptr::copy_nonoverlapping(
+                (self.base + offset) as *const u8,
+                bytes.as_mut_ptr(),
+                length,
+            );
+        }
+        bytes
+    }
+
+    /// An ioctl whose structure is at `offset`, which may reach past the end.
+    pub fn ioctl(&mut self, fd: BorrowedFd<'_>, number: u32, offset: usize) -> Result<i32, Errno> {
+        assert!(offset <= Self::PAGE);
+        // SAFETY: The mapping is longer than any structure, so that nothing else is reached.
+        unsafe { ioctl(fd, number, self.base + offset) }
+    }
+}
+
+impl Drop for Area {
+    fn drop(&mut self) {
+        // SAFETY: The mapping is ours by the invariants.
+        unsafe { libc::munmap(self.base as *mut _, Self::LEN) };
+    }
+}
+
+/// Any ioctl.
 ///
 /// # Safety
 ///
 /// If the kernel takes the call, `address` is valid for what it reads and writes there.
 pub unsafe fn ioctl(fd: BorrowedFd<'_>, number: u32, address: usize) -> Result<i32, Errno> {
     // SAFETY: By the caller.
-    let result = unsafe { libc::ioctl(fd.as_raw_fd(), number.into(), address) };
-    if result < 0 {
-        Err(last_errno())
-    } else {
-        Ok(result)
+    match unsafe { libc::ioctl(fd.as_raw_fd(), number.into(), address) } {
+        -1 => Err(last_errno()),
+        result => Ok(result),
     }
 }
 
 /// An ioctl on a buffer that is as long as the number says or longer.
+///
+/// What the bytes hold as an address is an [`Area`] or memory of the caller.
 pub fn ioctl_bytes(fd: BorrowedFd<'_>, number: u32, bytes: &mut [u8]) -> Result<i32, Errno> {
     assert!(bytes.len() >= (number >> 16 & 0x3fff) as usize);
     // SAFETY: The kernel reads and writes as many bytes as the number says.
     unsafe { ioctl(fd, number, bytes.as_mut_ptr() as usize) }
+}
+
+/// Tries to map a file, shared; says only whether that went well.
+pub fn map_shared(fd: BorrowedFd<'_>, length: usize) -> Result<(), Errno> {
+    let (protection, flags) = (libc::PROT_READ, libc::MAP_SHARED);
+    // SAFETY: A new mapping where there is none, and unmapped at once.
+    unsafe {
+        let base = libc::mmap(
+            std::ptr::null_mut(),
+            length,
+            protection,
+            flags,
+            fd.as_raw_fd(),
+            0,
+        );
+        if base == libc::MAP_FAILED {
+            return Err(last_errno());
+        }
+        libc::munmap(base, length);
+    }
+    Ok(())
 }
 
 fn last_errno() -> Errno {
