@@ -12,7 +12,7 @@ LAB_KDIR := $(if $(filter command line environment,$(origin KDIR)),$(KDIR))
 export KVER KSRC LAB_KDIR
 
 .DEFAULT_GOAL := modules
-.PHONY: modules tools install demo test check bench shell setup kernels update clean distclean help
+.PHONY: modules tools install demo test check format bench shell setup kernels update clean distclean help
 
 modules: ## build the modules against KDIR (default: the running kernel's build folder)
 	@scripts/modules "$(KDIR)"
@@ -31,6 +31,9 @@ test: ## run every check and test; the last line is 'N passed, N failed'
 
 check: ## formatting, lints, licences, ABI and documentation checks
 	@scripts/check
+
+format: ## put every Rust source into its format
+	@scripts/format
 
 bench: ## print what each operation costs, in guest instructions
 	@scripts/bench
