@@ -30,7 +30,9 @@ pub(crate) unsafe trait Abi: Copy + Default {
     /// Its bytes, to be written.
     fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: No padding and no invalid bit pattern, by the contract of the trait.
-        unsafe { core::slice::from_raw_parts_mut(core::ptr::from_mut(self).cast(), size_of::<Self>()) }
+        unsafe {
+            core::slice::from_raw_parts_mut(core::ptr::from_mut(self).cast(), size_of::<Self>())
+        }
     }
 }
 

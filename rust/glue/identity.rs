@@ -168,7 +168,12 @@ impl Pid {
     /// Its number in the initial pid namespace, for traces.
     pub(crate) fn global_number(&self) -> i32 {
         // SAFETY: Valid by the type invariant; the initial namespace always is.
-        unsafe { bindings::pid_nr_ns(self.as_raw(), core::ptr::addr_of_mut!(bindings::init_pid_ns)) }
+        unsafe {
+            bindings::pid_nr_ns(
+                self.as_raw(),
+                core::ptr::addr_of_mut!(bindings::init_pid_ns),
+            )
+        }
     }
 
     pub(super) fn as_raw(&self) -> *mut bindings::pid {

@@ -34,7 +34,13 @@ use kernel::{
     },
 };
 
-#[allow(dead_code, missing_docs, non_camel_case_types, unreachable_pub, clippy::all)]
+#[allow(
+    dead_code,
+    missing_docs,
+    non_camel_case_types,
+    unreachable_pub,
+    clippy::all
+)]
 mod raw {
     include!(env!("ZERNEL_PROVIDER_RS"));
 }

@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Mirror of `include/uapi/linux/zernel.h`, made from it by bindgen at build time.
 
-#[allow(dead_code, missing_docs, non_camel_case_types, unreachable_pub, clippy::all)]
+#[allow(
+    dead_code,
+    missing_docs,
+    non_camel_case_types,
+    unreachable_pub,
+    clippy::all
+)]
 mod raw {
     include!(env!("ZERNEL_UAPI_RS"));
 }

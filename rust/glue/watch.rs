@@ -18,8 +18,7 @@ use core::{
     marker::PhantomPinned, //
 };
 use kernel::{
-    bindings,
-    container_of,
+    bindings, container_of,
     prelude::*,
     sync::{
         atomic::{
@@ -130,7 +129,11 @@ impl Watch {
     ) -> c_int {
         // SAFETY: By the caller; `UnsafeCell` is transparent.
         let watch = unsafe {
-            &*container_of!(entry.cast::<UnsafeCell<bindings::wait_queue_entry>>(), Watch, entry)
+            &*container_of!(
+                entry.cast::<UnsafeCell<bindings::wait_queue_entry>>(),
+                Watch,
+                entry
+            )
         };
         if !watch.listed.xchg(true, Full) {
             // SAFETY: `watch` lies in an `Arc`, and `Armed` holds a reference until the entry is

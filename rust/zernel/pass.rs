@@ -11,9 +11,7 @@ use crate::{
     },
     provider::Provider,
     registry::{
-        self,
-        gpu,
-        queue,
+        self, gpu, queue,
         steps::Next,
         tsg::{
             self,
@@ -126,7 +124,10 @@ impl Step {
             outcome.current = Some(now);
             outcome.touched = true;
         }
-        if let Some(level) = goal.interleave.filter(|_| now.interleave != goal.interleave) {
+        if let Some(level) = goal
+            .interleave
+            .filter(|_| now.interleave != goal.interleave)
+        {
             driver.set_interleave(self.handle, level)?;
             now.interleave = Some(level);
             outcome.current = Some(now);

@@ -114,7 +114,10 @@ fn name<const N: usize>(bytes: &[u8]) -> [u8; N] {
 }
 
 /// A provider reports a GPU.
-pub(crate) fn gpu_added(provider: ArcBorrow<'_, Provider>, description: &GpuDescription<'_>) -> Result {
+pub(crate) fn gpu_added(
+    provider: ArcBorrow<'_, Provider>,
+    description: &GpuDescription<'_>,
+) -> Result {
     if description.max != Us(0) && description.min > description.max {
         return Err(EINVAL);
     }

@@ -22,8 +22,7 @@ use crate::{
 };
 use kernel::{
     iov::IovIterDest,
-    new_mutex,
-    new_poll_condvar,
+    new_mutex, new_poll_condvar,
     prelude::*,
     rbtree::RBTree,
     sync::{
@@ -142,7 +141,11 @@ impl Stream {
                 if iov.copy_to_iter(event.bytes()) < SIZE {
                     let lost = (batch.len() - i) as u64;
                     self.events.lock().positions.lose(lost);
-                    return if written > 0 { Ok(written) } else { Err(EFAULT) };
+                    return if written > 0 {
+                        Ok(written)
+                    } else {
+                        Err(EFAULT)
+                    };
                 }
                 written += SIZE;
             }

@@ -286,10 +286,7 @@ impl Registry {
     }
 
     fn count_denied<T>(&mut self, result: &Result<T, Failure>) {
-        if matches!(
-            result,
-            Err(Failure::NotPermitted | Failure::OverQuota)
-        ) {
+        if matches!(result, Err(Failure::NotPermitted | Failure::OverQuota)) {
             self.counters.denied += 1;
         }
     }

@@ -84,7 +84,10 @@ impl Queue {
             return false;
         };
         // INVARIANT: (of `Tsg`) The node is at hand again.
-        tsg.spare = self.places.remove_node(&place).map(|n| n.into_reservation());
+        tsg.spare = self
+            .places
+            .remove_node(&place)
+            .map(|n| n.into_reservation());
         true
     }
 }

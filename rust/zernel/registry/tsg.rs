@@ -49,9 +49,7 @@ impl Hardware {
     pub(crate) fn new(settings: Settings, abilities: gpu::Abilities) -> Self {
         Self {
             timeslice: settings.timeslice,
-            interleave: abilities
-                .interleave
-                .then_some(settings.interleave.number()),
+            interleave: abilities.interleave.then_some(settings.interleave.number()),
         }
     }
 }

@@ -149,12 +149,18 @@ mod cases {
         assert_eq!(work(&mut r, gpu, &d), Next::Wait(Ms(1)));
         assert_eq!(work(&mut r, gpu, &d), Next::Wait(Ms(2)));
         assert_eq!(work(&mut r, gpu, &d), Next::Wait(Ms(4)));
-        assert_eq!(r.gpu(gpu).map(|g| (g.pending, g.suspended)), Some((2, true)));
+        assert_eq!(
+            r.gpu(gpu).map(|g| (g.pending, g.suspended)),
+            Some((2, true))
+        );
         assert_eq!(r.counters().retries, 3);
         d.slice_error.set(None);
         assert_eq!(work(&mut r, gpu, &d), Next::Go);
         assert_eq!(d.order.get(), 12);
-        assert_eq!(r.gpu(gpu).map(|g| (g.pending, g.suspended)), Some((0, false)));
+        assert_eq!(
+            r.gpu(gpu).map(|g| (g.pending, g.suspended)),
+            Some((0, false))
+        );
         Ok(())
     }
 
@@ -307,7 +313,10 @@ mod cases {
     fn load_is_the_share_between_two_answers() -> Result {
         let (mut r, gpu) = fixture::registry()?;
         r.set_load(gpu, Some((50, 100)));
-        assert_eq!(r.gpu(gpu).and_then(|g| g.load.share).map(|s| s.0), Some(500));
+        assert_eq!(
+            r.gpu(gpu).and_then(|g| g.load.share).map(|s| s.0),
+            Some(500)
+        );
         r.set_load(gpu, Some((50, 200)));
         let mut load = Load::default();
         assert!(load.ask(Load::INTERVAL_NS));
