@@ -39,7 +39,8 @@ use kernel::{
     missing_docs,
     non_camel_case_types,
     unreachable_pub,
-    clippy::all
+    clippy::all,
+    clippy::undocumented_unsafe_blocks
 )]
 mod raw {
     include!(env!("ZERNEL_PROVIDER_RS"));
