@@ -165,7 +165,6 @@ impl<C: Context, S: Store<C>> Gpu<C, S> {
     }
 
     /// Model time.
-    #[cfg(any(test, zernel_kunit))]
     pub(crate) fn clock(&self) -> Ns {
         self.clock
     }

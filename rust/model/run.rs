@@ -21,6 +21,7 @@ use super::{
         Gpu,
         Store,
         MAX_SHARERS,
+        OPERATION_BUDGET,
         POLL_BATCH, //
     },
     schedule::is_block,
@@ -109,14 +110,13 @@ impl<C: Context, S: Store<C>> Gpu<C, S> {
         &mut self,
         now: Ns,
         handle: Handle,
-        budget: u32,
         sink: &mut impl Sink<C>,
     ) -> Result<(), Error> {
-        self.advance(now, budget, sink);
+        self.advance(now, OPERATION_BUDGET, sink);
         let ix = self.find(handle)?;
         self.words_changed(ix, sink);
         let clock = self.clock;
-        self.advance(clock, budget, sink);
+        self.advance(clock, OPERATION_BUDGET, sink);
         Ok(())
     }
 

@@ -188,7 +188,7 @@ mod tests {
         assert!(gpu.poll(Ns(200), BUDGET, &mut log));
         assert_eq!(log.end(1), Some(Ns(200)));
         words.set(0, 2);
-        gpu.doorbell(Ns(300), a, BUDGET, &mut log)?;
+        gpu.doorbell(Ns(300), a, &mut log)?;
         assert_eq!(log.end(2), Some(Ns(300)));
         Ok(())
     }
@@ -219,7 +219,7 @@ mod tests {
         assert!(gpu.advance(Ns(6_000), BUDGET, &mut log));
         assert_eq!(log.end(1), Some(Ns(5_000)));
         words.set(1, 1);
-        gpu.doorbell(Ns(7_000), a, BUDGET, &mut log)?;
+        gpu.doorbell(Ns(7_000), a, &mut log)?;
         assert!(gpu.advance(Ns(8_000), BUDGET, &mut log));
         assert_eq!((log.end(2), log.end(3)), (Some(Ns(7_000)), Some(Ns(7_010))));
         assert_eq!(gpu.tsg_stats(a)?.times.busy, Ns(7_010));

@@ -27,6 +27,7 @@ use crate::{
             IrqLock, //
         },
         sim_timer::{
+            self,
             Driven,
             Timed, //
         },
@@ -63,12 +64,14 @@ use kernel::{
 /// The model with its storage.
 pub(crate) type Model = Gpu<Arc<Context>, Pools>;
 
-/// Most events of one timer interrupt.
-const INTERRUPT_BUDGET: u32 = 256;
-/// Most events of one system call, beyond those of the operation itself.
-pub(crate) const CALL_BUDGET: u32 = 256;
-/// Shortest pause after an interrupt that did not get through, in ns.
-const MIN_PAUSE: u64 = 20_000;
+/// Events between two looks at the clock.
+const BATCH: u32 = 16;
+/// Longest that a call or an interrupt lets model time go on, in ns; interrupts are off meanwhile.
+const LONGEST: u64 = 100_000;
+/// Interrupts of all GPUs together get at most half of the CPUs' time, over so long, in ns.
+const WINDOW: u64 = 10_000_000;
+/// Least that one GPU gets of a window, in ns.
+const MIN_SHARE: u64 = 100_000;
 /// The timer is not armed.
 const NOT_ARMED: u64 = u64::MAX;
 /// Queued items of a channel.
@@ -84,6 +87,9 @@ pub(crate) struct State {
     poll_at: u64,
     /// The timer does not expire before this, so that users keep the CPU.
     not_before: u64,
+    /// When the window began, and the time spent in interrupts since then.
+    window: u64,
+    spent: u64,
 }
 
 /// A GPU.
@@ -95,6 +101,8 @@ pub(crate) struct Device {
     pub(crate) preset: &'static Preset,
     /// Interval at which words are looked at, in ns.
     word_poll: u64,
+    /// Most of a window that interrupts of this GPU get, in ns.
+    share: u64,
     /// Faults of the provider's operations.
     #[pin]
     pub(crate) faults: Mutex<Faults>,
@@ -119,17 +127,24 @@ impl Device {
         let (channels, items) = (Chunks::new()?, Chunks::new()?);
         let now = Ns(now_ns());
         let (preset, word_poll) = (settings.preset, settings.word_poll.0);
+        let half = (WINDOW / 2).saturating_mul(u64::from(sim_timer::cpus()));
+        let share = half
+            .checked_div(u64::from(settings.gpus))
+            .map_or(MIN_SHARE, |share| share.clamp(MIN_SHARE, WINDOW / 2));
         let state = State {
             model: Gpu::new(config, engines, tsgs, channels, items, now),
             trace: None,
             armed: NOT_ARMED,
             poll_at: 0,
             not_before: 0,
+            window: 0,
+            spent: 0,
         };
         let device = try_pin_init!(Self {
             number,
             preset,
             word_poll,
+            share,
             faults <- new_mutex!(Faults::new(), "zernel_sim_faults"),
             state <- new_irq_lock!(state, c"zernel_sim_gpu"),
         });
@@ -147,25 +162,34 @@ impl State {
             },
         )
     }
+
+    /// Lets model time go on up to `now`, or for [`LONGEST`]. Returns how far it came.
+    fn catch_up(&mut self, now: u64) -> Ns {
+        let (model, mut sink) = self.parts();
+        while !model.advance(Ns(now), BATCH, &mut sink) {
+            if now_ns().saturating_sub(now) > LONGEST {
+                return model.clock();
+            }
+        }
+        Ns(now)
+    }
 }
 
 impl Card {
-    /// Calls `f` with the model and the time, and arms the timer for what follows.
+    /// Calls `f` with the model and its time, and arms the timer for what follows.
     pub(crate) fn with<R>(&self, f: impl FnOnce(&mut Model, Ns, &mut Reporter<'_>) -> R) -> R {
         let mut state = self.lock_state();
         let now = now_ns();
-        let (model, mut reporter) = state.parts();
-        let result = f(model, Ns(now), &mut reporter);
+        let at = state.catch_up(now);
+        let (model, mut sink) = state.parts();
+        let result = f(model, at, &mut sink);
         self.arm_next(&mut state, now);
         result
     }
 
     /// Calls `f` with the model as of now.
     pub(crate) fn at_present<R>(&self, f: impl FnOnce(&mut Model) -> R) -> R {
-        self.with(|model, now, sink| {
-            model.advance(now, CALL_BUDGET, sink);
-            f(model)
-        })
+        self.with(|model, _, _| f(model))
     }
 
     /// Calls `f` with the place of the trace.
@@ -293,9 +317,8 @@ impl Card {
         let mut state = self.lock_state();
         loop {
             let now = now_ns();
-            let (model, mut reporter) = state.parts();
-            model.advance(Ns(now), CALL_BUDGET, &mut reporter);
-            let stats = model.channel_stats(tsg, channel)?;
+            state.catch_up(now);
+            let stats = state.model.channel_stats(tsg, channel)?;
             self.arm_next(&mut state, now);
             if seq > stats.submitted {
                 return Err(EINVAL);
@@ -333,18 +356,20 @@ impl Timed for Device {
         let mut state = card.lock_state();
         let start = now_ns();
         state.armed = NOT_ARMED;
-        let poll = start >= state.poll_at;
-        let (model, mut reporter) = state.parts();
-        let caught_up = if poll && model.watching() {
-            model.poll(Ns(start), INTERRUPT_BUDGET, &mut reporter)
-        } else {
-            model.advance(Ns(start), INTERRUPT_BUDGET, &mut reporter)
-        };
+        let at = state.catch_up(start);
+        if start >= state.poll_at && state.model.watching() {
+            let (model, mut sink) = state.parts();
+            model.poll(at, BATCH, &mut sink);
+        }
         let end = now_ns();
-        if !caught_up {
-            // At most half of the CPU, whatever users have queued.
-            let pause = end.saturating_sub(start).max(MIN_PAUSE);
-            state.not_before = end.saturating_add(pause);
+        if end.saturating_sub(state.window) >= WINDOW {
+            state.window = start;
+            state.spent = 0;
+        }
+        state.spent = state.spent.saturating_add(end.saturating_sub(start));
+        if state.spent > card.share {
+            // Model time falls behind and catches up later.
+            state.not_before = state.window.saturating_add(WINDOW);
         }
         card.arm_next(&mut state, start);
     }

@@ -6,7 +6,6 @@ use super::{
     Arg, //
 };
 use crate::{
-    device::CALL_BUDGET,
     file::File,
     glue::{
         abi,
@@ -171,7 +170,7 @@ pub(super) fn doorbell(file: &File, io: &zernel_sim_doorbell) -> Result {
     must_be_zero(&[io.reserved])?;
     let owned = file.context(io.context)?;
     file.card(owned.gpu)?
-        .with(|model, now, sink| model.doorbell(now, owned.tsg, CALL_BUDGET, sink))?;
+        .with(|model, now, sink| model.doorbell(now, owned.tsg, sink))?;
     Ok(())
 }
 

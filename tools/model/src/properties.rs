@@ -104,6 +104,24 @@ fn ops(count: Range<usize>) -> impl Strategy<Value = Vec<(u64, Op)>> {
     prop::collection::vec((0u64..4_000, op()), count)
 }
 
+/// The same with a word per TSG: which of two TSGs comes first that a release lets run in the same
+/// nanosecond is not defined, so the reference cannot be asked.
+fn with_own_words(mut ops: Vec<(u64, Op)>) -> Vec<(u64, Op)> {
+    for (_, op) in &mut ops {
+        let Op::Submit(tsg, _, works) = op else {
+            continue;
+        };
+        for work in works {
+            match work {
+                Work::Wait(expect) | Work::Hold { expect, .. } => expect.word = *tsg as u16,
+                Work::Release { word, .. } => *word = *tsg as u16,
+                Work::Run { .. } | Work::Fence => {}
+            }
+        }
+    }
+    ops
+}
+
 /// The TSGs of a scenario, which share their words.
 fn tsgs<'a>(gpu: &mut TestGpu<'a>, words: &'a Words, log: &mut Log) -> Vec<Handle> {
     let mut all: Vec<Handle> = Vec::new();
@@ -136,7 +154,7 @@ fn apply(gpu: &mut TestGpu<'_>, words: &Words, all: &[Handle], at: Ns, op: &Op, 
             // The word changes when the model has come to this time.
             assert!(gpu.advance(at, BUDGET, log));
             words.set(*word, *value);
-            gpu.doorbell(at, all[0], BUDGET, log)
+            gpu.doorbell(at, all[0], log)
         }
     };
     assert_eq!(result, Ok(()));
@@ -237,7 +255,7 @@ fn finish(gpu: &mut TestGpu<'_>, words: &Words, all: &[Handle], at: Ns, log: &mu
         assert!(gpu.advance(now, BUDGET, log));
         words.set(0, 9);
         words.set(1, 9);
-        assert_eq!(gpu.doorbell(now, all[0], BUDGET, log), Ok(()));
+        assert_eq!(gpu.doorbell(now, all[0], log), Ok(()));
         if gpu.next_event().is_none() && !gpu.watching() {
             return;
         }
@@ -400,7 +418,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 80, ..ProptestConfig::default() })]
 
     #[test]
-    fn agrees_with_the_reference(ops in ops(1..16), cost in 1u64..700) {
+    fn agrees_with_the_reference(ops in ops(1..16).prop_map(with_own_words), cost in 1u64..700) {
         let (words, mut log) = (Words::default(), Log::default());
         let mut gpu = gpu(Ns(cost)).unwrap();
         let all = tsgs(&mut gpu, &words, &mut log);
