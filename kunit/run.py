@@ -38,9 +38,15 @@ class Stream:
         return [clean(rest)] if rest else []
 
 
+    def progress(self) -> str:
+        """What a program wrote over its unfinished line last, if it does such a thing."""
+        return clean(self.rest) if b"\r" in self.rest else ""
+
+
 def clean(line: bytes) -> str:
-    """A console line without carriage returns and terminal controls."""
-    return ESCAPES.sub("", line.decode("utf-8", "replace")).rstrip("\r")
+    """A console line as a terminal shows it in the end, without controls."""
+    text = ESCAPES.sub("", line.decode("utf-8", "replace")).rstrip("\r")
+    return text.rsplit("\r", 1)[-1]
 
 
 class Run:
@@ -81,9 +87,12 @@ class Run:
             streams = {kernel_read: self.kernel, command_read: self.command}
             try:
                 self._pump(streams, started + self.guest.deadline)
+                if not self.timed_out:
+                    process.wait(GRACE)
+            except subprocess.TimeoutExpired:
+                pass
             finally:
-                if process.poll() is None and (self.timed_out or self.status is not None):
-                    process.kill()
+                process.kill()
         for stream in (self.kernel, self.command):
             self._take(stream, stream.tail())
         for descriptor in (kernel_read, command_read):
@@ -108,6 +117,7 @@ class Run:
                     if not data:
                         selector.unregister(key.fd)
                     self._take(key.data, key.data.lines(data))
+                    self._progress(key.data)
                 if self.status is not None:
                     deadline = min(deadline, time.monotonic() + GRACE)
 
@@ -122,7 +132,13 @@ class Run:
             if self.log:
                 self.log.write(line + "\n")
             if stream is self.command or not self.quiet:
-                print(line, file=self.show, flush=True)
+                erase = "\x1b[K" if self.show.isatty() else ""
+                print(erase + line, file=self.show, flush=True)
+
+    def _progress(self, stream: Stream) -> None:
+        """A live line, for a person who watches and nobody else."""
+        if stream is self.command and self.show.isatty() and (text := stream.progress()):
+            print(f"\r\x1b[K{text}\r", end="", file=self.show, flush=True)
 
     def verdict(self, ktap: str | None) -> Verdict:
         """Judges the run."""

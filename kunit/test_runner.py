@@ -77,6 +77,11 @@ class Console(unittest.TestCase):
         self.assertEqual(stream.lines(b"o\nthree"), ["two"])
         self.assertEqual(stream.tail(), ["three"])
 
+    def test_a_line_written_over_keeps_its_last_text(self):
+        stream = Stream("x")
+        self.assertEqual(stream.lines(b"1 of 2\r2 of 2\r\x1b[Kdone\r\n3 of 4\r4 o"), ["done"])
+        self.assertEqual(stream.progress(), "4 o")
+
     def test_terminal_controls_are_removed(self):
         self.assertEqual(clean(b"\x1bc\x1b[?7l\x1b[2Jok\r"), "ok")
 

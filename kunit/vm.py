@@ -8,6 +8,7 @@ not; 2 when the guest could not be started.
 
 import argparse
 import json
+import signal
 import subprocess
 import sys
 import tempfile
@@ -44,6 +45,8 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 def main(arguments: list[str]) -> int:
     """Runs the guest; returns the exit status."""
     args = parse(arguments)
+    # A runner that is told to stop takes its guest along.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     guest = Guest(
         kernel=args.kernel.resolve(), command=" ".join(args.command), mode=args.mode,
         smp=args.smp, mem=args.mem, deadline=args.deadline,
