@@ -35,6 +35,8 @@ pub(crate) mod watch;
 pub(crate) mod work;
 
 #[cfg(zernel_sim)]
+pub(crate) mod sim_errno;
+#[cfg(zernel_sim)]
 pub(crate) mod sim_eventfd;
 #[cfg(zernel_sim)]
 pub(crate) mod sim_hub;

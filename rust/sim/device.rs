@@ -22,6 +22,7 @@ use super::{
 };
 use crate::{
     glue::{
+        sim_errno,
         sim_irqlock::{
             new_irq_lock,
             IrqLock, //
@@ -47,10 +48,7 @@ use crate::{
     }, //
 };
 use kernel::{
-    error::code::{
-        ERESTARTSYS,
-        ETIME, //
-    },
+    error::code::ERESTARTSYS,
     new_mutex,
     prelude::*,
     sync::{
@@ -327,7 +325,7 @@ impl Card {
                 return Ok(stats);
             }
             if now >= deadline {
-                return Err(ETIME);
+                return Err(sim_errno::timed_out());
             }
             context.will_wait(channel, seq);
             let jiffies = match deadline {

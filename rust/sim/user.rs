@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Quotas: what the files of one user id have taken together.
 
-use crate::glue::sim_task;
+use crate::glue::{
+    sim_errno,
+    sim_task, //
+};
 use kernel::{
     new_mutex,
     prelude::*,
@@ -31,7 +34,7 @@ impl Quota {
             return Ok(());
         }
         self.release(count);
-        Err(EDQUOT)
+        Err(sim_errno::over_quota())
     }
 
     /// Gives `count` back.
