@@ -7,7 +7,7 @@ use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
 use crate::schedule::Schedule;
-use crate::workload::ClientSpec;
+use crate::workload::{Arrival, ClientSpec};
 
 /// What a client needs: a clock that starts with the run, and a GPU.
 pub trait Machine {
@@ -60,10 +60,16 @@ pub struct Requests {
 }
 
 impl Requests {
-    fn with_capacity(capacity: usize) -> Self {
-        // Zeroing touches the memory, so that no request pays for its first use.
+    /// None yet, with room for those of a run of `duration`.
+    pub fn for_run(spec: &ClientSpec, duration: Duration) -> Self {
+        let served = duration.as_secs_f64() / spec.latency_alone().as_secs_f64();
+        let arriving = match spec.arrival {
+            Arrival::Closed => served,
+            Arrival::Periodic(rate) | Arrival::Poisson(rate) => rate * duration.as_secs_f64(),
+        };
+        // Writing to the memory makes the kernel give it now, so that no request pays for that.
         let column = || {
-            let mut column = vec![1; capacity];
+            let mut column = vec![1; served.min(arriving) as usize + 16];
             column.clear();
             column
         };
@@ -97,15 +103,14 @@ impl Requests {
     }
 }
 
-/// Serves requests until `until`; one that has begun is finished.
+/// Serves requests until `until` and adds them to `requests`; one that has begun is finished.
 pub fn serve(
     spec: &ClientSpec,
     mut schedule: Schedule,
     machine: &mut impl Machine,
     until: Duration,
+    mut requests: Requests,
 ) -> Result<Requests> {
-    let capacity = (until.as_secs_f64() / spec.latency_alone().as_secs_f64()) as usize;
-    let mut requests = Requests::with_capacity(capacity + 16);
     let mut now = machine.now();
     loop {
         let next = schedule.next(now);
@@ -142,7 +147,7 @@ pub fn request(spec: &ClientSpec, machine: &mut impl Machine, start: Duration) -
 mod tests {
     use super::*;
     use crate::network::Network;
-    use crate::workload::{Arrival, Role};
+    use crate::workload::Role;
 
     /// A machine on which everything takes exactly its time.
     struct Ideal {
@@ -169,7 +174,8 @@ mod tests {
         fn serve(&mut self, until: Duration) -> Requests {
             let spec = self.spec.clone();
             let schedule = Schedule::new(spec.arrival, Duration::ZERO, 1);
-            serve(&spec, schedule, self, until).unwrap()
+            let requests = Requests::for_run(&spec, until);
+            serve(&spec, schedule, self, until, requests).unwrap()
         }
 
         fn step(&mut self, name: &'static str, time: Duration) -> Result<()> {
@@ -239,7 +245,7 @@ mod tests {
             start: Duration::from_nanos(9),
             end: Duration::from_nanos(30),
         };
-        let mut requests = Requests::with_capacity(4);
+        let mut requests = Requests::default();
         requests.push(request);
         assert_eq!(requests.iter().collect::<Vec<_>>(), [request]);
         assert_eq!(request.latency().as_nanos(), 21);

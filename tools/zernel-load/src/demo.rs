@@ -14,8 +14,9 @@ use crate::run::{self, Options};
 use crate::table;
 use crate::workload::Workload;
 
-/// The workloads, and how many seconds of each are run.
-const WORKLOADS: [(&str, f64); 3] = [("A", 20.0), ("B1", 5.0), ("C", 20.0)];
+/// The workloads, and how many seconds of each are run: of A and C half of the published time,
+/// which changes no figure, as they are periodic.
+const WORKLOADS: [(&str, f64); 3] = [("A", 30.0), ("B1", 5.0), ("C", 30.0)];
 
 /// Seed of all random numbers.
 const SEED: u64 = 1;
@@ -85,20 +86,20 @@ impl ProgressLine {
         self.step += 1;
         self.what = format!("[{}/{}] workload {workload}: {mode}", self.step, self.steps);
         if self.terminal {
-            self.show(Duration::ZERO, Duration::ZERO);
+            self.draw(", starting");
         } else {
             println!("{}", self.what);
         }
     }
 
     fn show(&self, passed: Duration, all: Duration) {
+        let (passed, all) = (passed.as_secs_f64(), all.as_secs_f64());
+        self.draw(&format!(", {passed:.1} of {all:.1} s"));
+    }
+
+    fn draw(&self, more: &str) {
         if self.terminal {
-            print!(
-                "\r\x1b[K{}, {} of {} s",
-                self.what,
-                passed.as_secs(),
-                all.as_secs()
-            );
+            print!("\r\x1b[K{}{more}", self.what);
             // What cannot be shown is not worth stopping for.
             let _ = io::stdout().flush();
         }

@@ -177,6 +177,9 @@ fn aligned(time: Timestamp) -> Timestamp {
     Timestamp::from_ns(time.as_ns().next_multiple_of(ALIGN_NS))
 }
 
+/// How often progress is told in a run.
+const PROGRESS_STEPS: u32 = 10;
+
 /// Something to do during a run.
 #[derive(Debug, PartialEq, Eq)]
 enum Step {
@@ -186,34 +189,33 @@ enum Step {
     Trace(Duration),
 }
 
-/// What to do during a run, in order: progress every second, the trace once.
+/// What to do during a run, in order: progress now and then, the trace once.
 #[derive(Debug)]
 struct Plan {
     duration: Duration,
-    second: u64,
+    told: u32,
     trace: Option<Duration>,
 }
 
 impl Plan {
     fn new(duration: Duration, trace: bool) -> Self {
-        // Late enough that queues have filled, and clear of the progress on full seconds.
-        let at = (duration / 2).as_secs_f64().floor() + 0.3;
-        let at = Duration::from_secs_f64(at);
-        let fits = trace && at + WINDOW + WINDOW_LEAD < duration;
+        // Late enough that queues have filled, and clear of the progress.
+        let at = duration.mul_f64(0.55);
+        let fits = trace && at + 2 * WINDOW_LEAD + WINDOW < duration.mul_f64(0.6);
         Self {
             duration,
-            second: 1,
+            told: 0,
             trace: fits.then_some(at),
         }
     }
 
     fn next(&mut self) -> Option<Step> {
-        let second = Duration::from_secs(self.second);
-        if self.trace.is_some_and(|at| at < second) {
+        let time = self.duration * (self.told + 1) / PROGRESS_STEPS;
+        if self.trace.is_some_and(|at| at < time) {
             return self.trace.take().map(Step::Trace);
         }
-        self.second += 1;
-        (second < self.duration).then_some(Step::Progress(second))
+        self.told += 1;
+        (self.told < PROGRESS_STEPS).then_some(Step::Progress(time))
     }
 }
 
@@ -304,15 +306,18 @@ mod tests {
     }
 
     #[test]
-    fn the_plan_traces_once_between_the_seconds() {
+    fn the_plan_traces_once_between_the_steps() {
         let mut plan = Plan::new(Duration::from_secs(5), true);
         let steps: Vec<_> = std::iter::from_fn(|| plan.next()).collect();
-        let second = |second| Step::Progress(Duration::from_secs(second));
-        let trace = Step::Trace(Duration::from_millis(2_300));
-        assert_eq!(steps, [second(1), second(2), trace, second(3), second(4)]);
+        let told = |step: u64| Step::Progress(Duration::from_millis(500 * step));
+        assert_eq!(steps.len(), 10);
+        assert_eq!(steps[..5], [1, 2, 3, 4, 5].map(told));
+        assert_eq!(steps[5], Step::Trace(Duration::from_millis(2_750)));
+        assert_eq!(steps[6..], [6, 7, 8, 9].map(told));
 
         let mut short = Plan::new(Duration::from_millis(200), true);
-        assert_eq!(short.next(), None, "no window fits");
+        let steps = std::iter::from_fn(|| short.next()).count();
+        assert_eq!(steps, 9, "no window fits");
     }
 
     #[test]

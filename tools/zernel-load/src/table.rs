@@ -100,7 +100,12 @@ pub fn title(comparison: &Comparison) -> String {
             let _ = write!(title, " · {name} {}", clients.join(", "));
         }
     }
-    let _ = write!(title, " · {} s on {}", run.seconds, run.gpu.preset);
+    let _ = write!(
+        title,
+        " · {} s on {}",
+        run.seconds,
+        run.gpu.preset.to_uppercase()
+    );
     title
 }
 

@@ -107,8 +107,9 @@ impl Device {
         duration: Duration,
     ) -> Result<Requests> {
         self.start = start;
+        let requests = Requests::for_run(spec, duration);
         sleep_until(start)?;
-        client::serve(spec, schedule, self, duration)
+        client::serve(spec, schedule, self, duration, requests)
     }
 
     /// Submits `items` and waits until they are done.
