@@ -9,6 +9,7 @@
 )]
 
 pub(crate) mod abi;
+pub(crate) mod errno;
 pub(crate) mod miscdev;
 pub(crate) mod module;
 pub(crate) mod time;
@@ -34,8 +35,6 @@ pub(crate) mod watch;
 #[cfg(zernel_core)]
 pub(crate) mod work;
 
-#[cfg(zernel_sim)]
-pub(crate) mod sim_errno;
 #[cfg(zernel_sim)]
 pub(crate) mod sim_eventfd;
 #[cfg(zernel_sim)]

@@ -2,6 +2,7 @@
 //! The C side of the provider ABI: `include/linux/zernel_provider.h`.
 
 use super::{
+    errno,
     identity::{
         Pid,
         Scope, //
@@ -86,7 +87,7 @@ impl Ops {
         // SAFETY: At least as long, by the check.
         let ops = unsafe { *ops };
         if ops.abi != raw::ZERNEL_PROVIDER_ABI {
-            return Err(EPROTO);
+            return Err(errno::protocol());
         }
         if ops.name.is_null()
             || ops.set_timeslice.is_none()
@@ -158,7 +159,7 @@ impl Ops {
 
     /// How long the GPU was busy, and since when that is counted, in ns.
     pub(crate) fn load(&self, gpu: gpu::Handle) -> Result<(u64, u64)> {
-        let query = self.ops.query_load.ok_or(EOPNOTSUPP)?;
+        let query = self.ops.query_load.ok_or_else(errno::unsupported)?;
         let mut load = raw::zernel_gpu_load {
             size: size_of::<raw::zernel_gpu_load>() as u32,
             ..Default::default()

@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     glue::{
-        sim_errno,
+        errno,
         sim_irqlock::{
             new_irq_lock,
             IrqLock, //
@@ -325,7 +325,7 @@ impl Card {
                 return Ok(stats);
             }
             if now >= deadline {
-                return Err(sim_errno::timed_out());
+                return Err(errno::timed_out());
             }
             context.will_wait(channel, seq);
             let jiffies = match deadline {

@@ -2,7 +2,7 @@
 //! Quotas: what the files of one user id have taken together.
 
 use crate::glue::{
-    sim_errno,
+    errno,
     sim_task, //
 };
 use kernel::{
@@ -34,7 +34,7 @@ impl Quota {
             return Ok(());
         }
         self.release(count);
-        Err(sim_errno::over_quota())
+        Err(errno::over_quota())
     }
 
     /// Gives `count` back.

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Why a request fails, and the errno that user space gets: the one place that maps them.
 
-use crate::policy::{
-    permit::Denied,
-    tunables::Refused, //
+use crate::{
+    glue::errno,
+    policy::{
+        permit::Denied,
+        tunables::Refused, //
+    },
 };
 use kernel::prelude::*;
 
@@ -29,9 +32,9 @@ impl Failure {
     pub(crate) fn errno(self) -> Error {
         match self {
             Self::NotPermitted => EPERM,
-            Self::OverQuota => EDQUOT,
+            Self::OverQuota => errno::over_quota(),
             Self::TableFull => ENOSPC,
-            Self::NotAssigned => ENODATA,
+            Self::NotAssigned => errno::no_data(),
             Self::NoTsg => ENOENT,
             Self::Kernel(error) => error,
         }

@@ -4,6 +4,7 @@
 use crate::{
     glue::{
         abi::Abi,
+        errno,
         identity::{
             Uid,
             Viewer, //
@@ -209,7 +210,7 @@ impl Streams {
     pub(crate) fn start(&mut self, viewer: Arc<Viewer>, size: usize) -> Result<Arc<Stream>> {
         let uid = viewer.uid();
         if !viewer.sees_all() && self.count_of(uid) >= MAX_PER_USER {
-            return Err(EDQUOT);
+            return Err(errno::over_quota());
         }
         self.last += 1;
         let stream = Stream::new(viewer, self.last, size)?;

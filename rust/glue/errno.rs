@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Error codes that the `kernel` crate of the older series lacks.
+
+use kernel::{
+    bindings,
+    prelude::*, //
+};
+
+/// `EDQUOT`: the user has as much as it may have.
+pub(crate) fn over_quota() -> Error {
+    Error::from_errno(-(bindings::EDQUOT as c_int))
+}
+
+/// `ETIME`: the deadline has passed.
+#[cfg(zernel_sim)]
+pub(crate) fn timed_out() -> Error {
+    Error::from_errno(-(bindings::ETIME as c_int))
+}
+
+/// `ENODATA`: there is nothing of the kind.
+#[cfg(zernel_core)]
+pub(crate) fn no_data() -> Error {
+    Error::from_errno(-(bindings::ENODATA as c_int))
+}
+
+/// `EPROTO`: another version of an interface.
+#[cfg(zernel_core)]
+pub(crate) fn protocol() -> Error {
+    Error::from_errno(-(bindings::EPROTO as c_int))
+}
+
+/// `EOPNOTSUPP`: the provider cannot do this.
+#[cfg(zernel_core)]
+pub(crate) fn unsupported() -> Error {
+    Error::from_errno(-(bindings::EOPNOTSUPP as c_int))
+}
