@@ -208,14 +208,19 @@ impl Registry {
     /// Ends the assignment of a target that is gone.
     pub(crate) fn expire(&mut self, target: Target, number: u64) {
         if let Some(assignment) = self.drop_assignment(target) {
-            self.counters.classes_expired += 1;
-            trace::class_expired(
-                target.source() as u32,
-                number,
-                assignment.level.number() as i32,
-                0,
-            );
+            self.count_expired(target, number, assignment);
         }
+    }
+
+    /// An assignment ended with its target.
+    pub(super) fn count_expired(&mut self, target: Target, number: u64, assignment: Assignment) {
+        self.counters.classes_expired += 1;
+        trace::class_expired(
+            target.source() as u32,
+            number,
+            assignment.level.number() as i32,
+            0,
+        );
     }
 
     /// Ends the assignments of removed cgroups, looking at up to `most` from `from` on.

@@ -230,7 +230,9 @@ impl Registry {
         let Some(mut tsg) = self.tsgs.remove(&id) else {
             return false;
         };
-        self.assignments.take(Target::Tsg(id));
+        if let Some(assignment) = self.assignments.take(Target::Tsg(id)) {
+            self.count_expired(Target::Tsg(id), id.0, assignment);
+        }
         self.handles.remove(&(tsg.gpu, tsg.handle));
         self.users.remove(&(tsg.uid, id));
         self.members

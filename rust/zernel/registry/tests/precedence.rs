@@ -163,6 +163,7 @@ mod cases {
         r.set_class(member, Named::Tsg(first), level(1))?;
         // The end of a target gives its share back.
         r.remove_tsg(first);
+        assert_eq!(r.counters().classes_expired, 1);
         r.set_class(member, Named::Tsg(second), Level::LC)?;
         assert_eq!(in_force(&r, second), Some(Level::LC));
         Ok(())
