@@ -42,6 +42,10 @@
  * Contexts and queued items are limited per user id (see struct
  * zernel_sim_version); CAP_SYS_RESOURCE in the initial user namespace lifts
  * the limits per user, not those of a GPU or of a channel.
+ *
+ * The interrupts of all GPUs together take at most half of the CPUs. When users
+ * queue more than that can simulate, the time of a GPU falls behind: what it
+ * reports stays exact in its own time, and it catches up later.
  */
 #ifndef _UAPI_LINUX_ZERNEL_SIM_H
 #define _UAPI_LINUX_ZERNEL_SIM_H
@@ -445,7 +449,10 @@ struct zernel_sim_trace_read {
 	__u64 dropped;			/* out: since the start */
 };
 
-/* Provider operations that a fault can hit. */
+/*
+ * Provider operations that a fault can hit. GET_TIMESLICE stands for reading
+ * the interleave level too. QUERY_LOAD names no TSG.
+ */
 #define ZERNEL_SIM_OP_SET_TIMESLICE	1
 #define ZERNEL_SIM_OP_GET_TIMESLICE	2
 #define ZERNEL_SIM_OP_PREEMPT		3
