@@ -584,3 +584,39 @@ fn other_files() -> Outcome {
     }
     Ok(())
 }
+
+/// Fails unless every call on a target with this descriptor answers `EBADF`.
+pub fn descriptor_is_bad(lab: &Lab, target: u32, flags: u32, id: u64) -> Outcome {
+    for (name, number, good) in class_calls() {
+        let request = abi::zernel_class {
+            target,
+            flags,
+            id,
+            ..good
+        };
+        let what = format!("{name} of descriptor {id:#x} as {target}");
+        refused(lab, number, &request, Errno::BADF, &what)?;
+    }
+    Ok(())
+}
+
+/// How many TSGs the first page through this file has.
+pub fn count_tsgs(fd: BorrowedFd<'_>) -> Result<usize> {
+    let mut page = [abi::zernel_tsg_info::zeroed(); 64];
+    Ok(libzernel::sys::zernel::list_tsgs(fd, &mut 0, &mut page)?)
+}
+
+/// Sets a class through a file that is no [`Zernel`]; the target is a TSG or a process.
+pub fn set_through(fd: BorrowedFd<'_>, target: &Target, level: u32) -> Result<(), Errno> {
+    let (target, id) = match target {
+        Target::Tsg(id) => (abi::ZERNEL_TARGET_TSG, id.as_u64()),
+        Target::Process(pid) => (abi::ZERNEL_TARGET_PROCESS, u64::from(*pid)),
+        other => panic!("{other:?} is not asked for"),
+    };
+    let request = abi::zernel_class {
+        target,
+        id,
+        ..own_class(level)
+    };
+    call(fd, abi::LIBZERNEL_IOC_CLASS_SET, &request).0.map(drop)
+}

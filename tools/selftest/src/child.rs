@@ -47,13 +47,32 @@ impl Child {
         Self::fork(true, run)
     }
 
+    /// Forks a process of this number, which sleeps until it is killed.
+    pub fn numbered(pid: u32) -> Result<Self> {
+        Self::fork_with(
+            || sys::fork_numbered(pid),
+            || loop {
+                std::thread::sleep(PATIENCE);
+            },
+        )
+        .with_context(|| format!("fork a process of number {pid}"))
+    }
+
     fn fork(session: bool, run: impl FnOnce() -> Result<()>) -> Result<Self> {
-        let mut report = File::from(rustix::fs::memfd_create("report", MemfdFlags::CLOEXEC)?);
-        let Some(pid) = sys::fork()? else {
+        Self::fork_with(sys::fork, || {
             if session {
-                // Cannot fail: the process is new, so no group has its number.
-                let _ = rustix::process::setsid();
+                rustix::process::setsid()?;
             }
+            run()
+        })
+    }
+
+    fn fork_with(
+        fork: impl FnOnce() -> std::io::Result<Option<Pid>>,
+        run: impl FnOnce() -> Result<()>,
+    ) -> Result<Self> {
+        let mut report = File::from(rustix::fs::memfd_create("report", MemfdFlags::CLOEXEC)?);
+        let Some(pid) = fork()? else {
             let result = catch_unwind(AssertUnwindSafe(run));
             let (mark, text) = match result {
                 Ok(Ok(())) => ("ok", String::new()),

@@ -1,7 +1,489 @@
 // SPDX-License-Identifier: GPL-2.0
-//! To be written.
+//! Classes of TSGs, threads, processes and cgroups: which one is in force and what it does.
 
-use crate::harness::{suite, Suite};
+use std::fs::File;
+use std::sync::mpsc;
+
+use anyhow::{anyhow, Context as _, Result};
+use libzernel::sim::ContextSpec;
+use libzernel::tsg::Interleave;
+use libzernel::{tsg, Class, Source, Target};
+use rustix::io::Errno;
+
+use crate::check_eq;
+use crate::child::Child;
+use crate::common::{self, errno, level, slice_of, tid, tune, Lab};
+use crate::group::{self, Group};
+use crate::harness::{case, suite, Outcome, Suite};
 
 /// The suite.
-pub const SUITE: Suite = suite("class", &[]);
+pub const SUITE: Suite = suite(
+    "class",
+    &[
+        case("set_get_clear_of_each_kind", set_get_clear_of_each_kind),
+        case("precedence_of_all_combinations", precedence),
+        case("every_level_has_its_slice", every_level_has_its_slice),
+        case("existing_and_later_tsgs", existing_and_later_tsgs),
+        case("clear_gives_back_the_slice", clear_gives_back_the_slice),
+        case("copy_engines_only_by_name", copy_engines_only_by_name),
+        case("thread_is_not_its_process", thread_is_not_its_process),
+        case("other_processes_are_left_alone", other_processes),
+        case("both_gpus", both_gpus),
+        case("setting_again_replaces", setting_again_replaces),
+        case("nothing_to_clear", nothing_to_clear),
+        case("no_such_tsg", no_such_tsg),
+        case("no_such_task", no_such_task),
+        case("wrong_descriptors", wrong_descriptors),
+    ],
+);
+
+/// The slice of a TSG that zernel leaves alone.
+const DRIVER_SLICE: u32 = 1024;
+
+/// A target of each kind, made anew for each use: all name the caller or what belongs to it.
+fn targets(id: tsg::Id, group: &Group) -> Result<Vec<(&'static str, Target, Source)>> {
+    let pid = std::process::id();
+    Ok(vec![
+        ("TSG", Target::Tsg(id), Source::Tsg),
+        ("thread 0", Target::Thread(0), Source::Thread),
+        ("thread by tid", Target::Thread(tid()), Source::Thread),
+        ("process 0", Target::Process(0), Source::Process),
+        ("process by pid", Target::Process(pid), Source::Process),
+        ("process by pidfd", Target::pidfd(pid)?, Source::Process),
+        ("cgroup", group.target()?, Source::Cgroup),
+    ])
+}
+
+fn set_get_clear_of_each_kind() -> Outcome {
+    let lab = Lab::open()?;
+    let group = Group::new("kinds")?;
+    group.enter(0)?;
+    let (context, tsg) = lab.compute()?;
+    for (name, target, source) in targets(tsg.id, &group)? {
+        let expected = Class {
+            level: Some(level(3)),
+            effective: Some(level(3)),
+            source,
+            timeslice_us: slice_of(3),
+            privileged: true,
+        };
+        let none = Class {
+            level: None,
+            effective: None,
+            source: Source::None,
+            timeslice_us: 0,
+            privileged: false,
+        };
+        let before = lab.stats()?;
+        check_eq!(lab.zernel.class(&target)?, none, "{name} at first");
+        check_eq!(lab.zernel.set_class(&target, level(3))?, expected, "{name}");
+        check_eq!(lab.zernel.class(&target)?, expected, "{name} when asked");
+        check_eq!(lab.stats()?.assignments, before.assignments + 1, "{name}");
+        lab.wait_slice(&context, slice_of(3)).context(name)?;
+        let listed = lab.tsg(tsg.id)?;
+        check_eq!(
+            (listed.level, listed.source),
+            (Some(level(3)), source),
+            "{name}"
+        );
+        check_eq!(lab.zernel.clear_class(&target)?, none, "{name} cleared");
+        check_eq!(lab.zernel.class(&target)?, none, "{name} after that");
+        lab.wait_slice(&context, DRIVER_SLICE).context(name)?;
+        let after = lab.stats()?;
+        check_eq!(after.assignments, before.assignments, "{name}");
+        check_eq!(after.classes_set, before.classes_set + 1, "{name}");
+        check_eq!(after.classes_cleared, before.classes_cleared + 1, "{name}");
+        check_eq!(after.classes_expired, before.classes_expired, "{name}");
+    }
+    Ok(())
+}
+
+/// Walks through all 64 combinations, one change at a time (a Gray code), and compares the class
+/// of the TSG, its time slice and what each target is told.
+fn precedence() -> Outcome {
+    let lab = Lab::open()?;
+    let outer = Group::new("outer")?;
+    let inner = outer.below("inner")?;
+    inner.enter(0)?;
+    let (context, tsg) = lab.compute()?;
+    // The most specific first, each with a level of its own that is not in order of urgency.
+    let targets = [
+        (Some(Target::Tsg(tsg.id)), Source::Tsg, 4),
+        (Some(Target::Thread(0)), Source::Thread, 1),
+        (Some(Target::Process(0)), Source::Process, 7),
+        (Some(inner.target()?), Source::Cgroup, 2),
+        (Some(outer.target()?), Source::Cgroup, 5),
+        (None, Source::Default, 3),
+    ];
+    let mut on = [false; 6];
+    for step in 1..=64u32 {
+        let change = (step.trailing_zeros() as usize).min(5);
+        on[change] = !on[change];
+        match (&targets[change], on[change]) {
+            ((Some(target), _, number), true) => {
+                lab.zernel.set_class(target, level(*number))?;
+            }
+            ((Some(target), ..), false) => {
+                lab.zernel.clear_class(target)?;
+            }
+            ((None, _, number), true) => tune("default_class", number)?,
+            ((None, ..), false) => tune("default_class", "none")?,
+        }
+        // What is in force for each target: the first that is on, from itself downwards.
+        for (index, (target, ..)) in targets.iter().enumerate() {
+            let winner = (index..6).find(|&i| on[i]).map(|i| &targets[i]);
+            let (effective, source) = match winner {
+                Some((_, source, number)) => (Some(level(*number)), *source),
+                None => (None, Source::None),
+            };
+            if index == 0 {
+                let listed = lab.tsg(tsg.id)?;
+                check_eq!(
+                    (listed.level, listed.source),
+                    (effective, source),
+                    "with {on:?}"
+                );
+                let slice = winner.map_or(DRIVER_SLICE, |(_, _, number)| slice_of(*number));
+                lab.wait_slice(&context, slice)
+                    .with_context(|| format!("with {on:?}"))?;
+            }
+            if let Some(target) = target {
+                let class = lab.zernel.class(target)?;
+                let told = (class.effective, class.source);
+                check_eq!(told, (effective, source), "{target:?} with {on:?}");
+                let own = on[index].then(|| level(targets[index].2));
+                check_eq!(class.level, own, "{target:?} with {on:?}");
+            }
+        }
+    }
+    check_eq!(on, [false; 6]);
+    group::leave()
+}
+
+fn every_level_has_its_slice() -> Outcome {
+    let lab = Lab::open()?;
+    let (context, tsg) = lab.compute()?;
+    for number in 0..8u8 {
+        let class = lab.zernel.set_class(&Target::Tsg(tsg.id), level(number))?;
+        check_eq!(class.timeslice_us, slice_of(number), "level {number}");
+        lab.wait_slice(&context, slice_of(number))?;
+        let (raw, interleave) = match number {
+            0 | 1 => (2, Interleave::High),
+            2..=5 => (1, Interleave::Medium),
+            _ => (0, Interleave::Low),
+        };
+        common::wait_until(&format!("interleave {raw} for level {number}"), || {
+            Ok(context.stats()?.interleave == raw)
+        })?;
+        common::wait_until("zernel knows of it", || {
+            let tsg = lab.tsg(tsg.id)?;
+            Ok(
+                (tsg.timeslice_us, tsg.interleave) == (slice_of(number), interleave)
+                    && !tsg.pending
+                    && !tsg.failed
+                    && tsg.default_timeslice_us == DRIVER_SLICE,
+            )
+        })?;
+    }
+    Ok(())
+}
+
+fn existing_and_later_tsgs() -> Outcome {
+    let lab = Lab::open()?;
+    let (first, _) = lab.compute()?;
+    let (second, _) = lab.compute()?;
+    lab.zernel.set_class(&Target::Process(0), level(7))?;
+    lab.wait_slice(&first, slice_of(7))?;
+    lab.wait_slice(&second, slice_of(7))?;
+    let (third, tsg) = lab.compute()?;
+    check_eq!((tsg.level, tsg.source), (Some(level(7)), Source::Process));
+    lab.wait_slice(&third, slice_of(7))?;
+    lab.zernel.clear_class(&Target::Process(0))?;
+    for context in [&first, &second, &third] {
+        lab.wait_slice(context, DRIVER_SLICE)?;
+    }
+    let (fourth, tsg) = lab.compute()?;
+    check_eq!((tsg.level, tsg.source), (None, Source::None));
+    check_eq!(fourth.stats()?.timeslice_us, DRIVER_SLICE);
+    Ok(())
+}
+
+fn clear_gives_back_the_slice() -> Outcome {
+    let lab = Lab::open()?;
+    let (context, tsg) = lab.compute()?;
+    check_eq!(context.stats()?.timeslice_us, DRIVER_SLICE);
+    for numbers in [&[0][..], &[7, 0, 3], &[1, 1, 6, 2, 0, 7]] {
+        for &number in numbers {
+            lab.zernel.set_class(&Target::Tsg(tsg.id), level(number))?;
+        }
+        let last = *numbers.last().ok_or_else(|| anyhow!("no level"))?;
+        lab.wait_slice(&context, slice_of(last))?;
+        lab.zernel.clear_class(&Target::Tsg(tsg.id))?;
+        lab.wait_slice(&context, DRIVER_SLICE)?;
+        common::wait_until("the interleave level is back", || {
+            Ok(context.stats()?.interleave == 0)
+        })?;
+    }
+    Ok(())
+}
+
+fn copy_engines_only_by_name() -> Outcome {
+    let lab = Lab::open()?;
+    let (copy, tsg) = lab.context(&ContextSpec::copy("copy"))?;
+    let (compute, other) = lab.compute()?;
+    check_eq!((tsg.compute, other.compute), (false, true));
+    let slice = copy.stats()?.timeslice_us;
+    lab.zernel.set_class(&Target::Process(0), level(7))?;
+    lab.zernel.set_class(&Target::Thread(0), level(7))?;
+    tune("default_class", 7)?;
+    lab.wait_slice(&compute, slice_of(7))?;
+    let (later, later_tsg) = lab.context(&ContextSpec::copy("later"))?;
+    for (context, id) in [(&copy, tsg.id), (&later, later_tsg.id)] {
+        let listed = lab.tsg(id)?;
+        check_eq!((listed.level, listed.source), (None, Source::None));
+        let class = lab.zernel.class(&Target::Tsg(id))?;
+        check_eq!((class.effective, class.source), (None, Source::None));
+        check_eq!(context.stats()?.slice_changes, 0);
+    }
+    let class = lab.zernel.set_class(&Target::Tsg(tsg.id), level(2))?;
+    check_eq!(
+        (class.effective, class.source),
+        (Some(level(2)), Source::Tsg)
+    );
+    lab.wait_slice(&copy, slice_of(2))?;
+    lab.zernel.clear_class(&Target::Tsg(tsg.id))?;
+    lab.wait_slice(&copy, slice)?;
+    check_eq!(later.stats()?.slice_changes, 0);
+    Ok(())
+}
+
+fn thread_is_not_its_process() -> Outcome {
+    let lab = Lab::open()?;
+    let (mine, my_tsg) = lab.compute()?;
+    let (send, receive) = mpsc::channel();
+    let (quit, wait) = mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        let lab = &lab;
+        let thread = scope.spawn(move || -> Result<()> {
+            let (context, tsg) = lab.compute()?;
+            send.send((tid(), context, tsg))?;
+            // Ends when the other side is dropped.
+            let _ = wait.recv();
+            Ok(())
+        });
+        let checked = (|| {
+            let (tid, context, tsg) = receive.recv()?;
+            check_eq!(tsg.tid, tid);
+            check_eq!(tsg.pid, my_tsg.pid);
+            lab.zernel.set_class(&Target::Thread(tid), level(1))?;
+            lab.wait_slice(&context, slice_of(1))?;
+            check_eq!(lab.tsg(my_tsg.id)?.level, None);
+            check_eq!(mine.stats()?.slice_changes, 0);
+            lab.zernel.set_class(&Target::Process(0), level(7))?;
+            lab.wait_slice(&mine, slice_of(7))?;
+            check_eq!(context.stats()?.timeslice_us, slice_of(1));
+            check_eq!(
+                lab.zernel.class(&Target::Thread(0))?.source,
+                Source::Process
+            );
+            lab.zernel.clear_class(&Target::Thread(tid))?;
+            lab.wait_slice(&context, slice_of(7))
+        })();
+        drop(quit);
+        let ended = thread.join().map_err(|_| anyhow!("the thread panicked"))?;
+        checked.and(ended)
+    })
+}
+
+fn other_processes() -> Outcome {
+    let lab = Lab::open()?;
+    let (_context, mine) = lab.compute()?;
+    let (theirs, their_tsg) = lab.compute()?;
+    let child = Child::spawn(|| {
+        let lab = Lab::open()?;
+        let (context, _) = lab.compute()?;
+        lab.zernel.set_class(&Target::Process(0), level(7))?;
+        lab.wait_slice(&context, slice_of(7))?;
+        check_eq!(lab.tsg(mine.id)?.level, None);
+        check_eq!(lab.tsg(their_tsg.id)?.level, None);
+        Ok(())
+    })?;
+    child.join()?;
+    check_eq!(theirs.stats()?.slice_changes, 0);
+    Ok(())
+}
+
+fn both_gpus() -> Outcome {
+    let lab = Lab::open()?;
+    let spec = ContextSpec {
+        gpu: 1,
+        ..ContextSpec::compute("second")
+    };
+    let (first, first_tsg) = lab.compute()?;
+    let (second, second_tsg) = lab.context(&spec)?;
+    check_eq!(first_tsg.gpu == second_tsg.gpu, false);
+    lab.zernel.set_class(&Target::Process(0), level(0))?;
+    lab.wait_slice(&first, slice_of(0))?;
+    lab.wait_slice(&second, slice_of(0))?;
+    Ok(())
+}
+
+fn setting_again_replaces() -> Outcome {
+    let lab = Lab::open()?;
+    let group = Group::new("again")?;
+    group.enter(0)?;
+    let (context, tsg) = lab.compute()?;
+    for (name, target, _) in targets(tsg.id, &group)? {
+        for number in [7, 0, 0, 5] {
+            lab.zernel.set_class(&target, level(number))?;
+            check_eq!(
+                lab.zernel.class(&target)?.level,
+                Some(level(number)),
+                "{name}"
+            );
+            check_eq!(lab.stats()?.assignments, 1, "{name}");
+        }
+        lab.wait_slice(&context, slice_of(5)).context(name)?;
+        lab.zernel.clear_class(&target)?;
+        check_eq!(lab.stats()?.assignments, 0, "{name}");
+    }
+    Ok(())
+}
+
+fn nothing_to_clear() -> Outcome {
+    let lab = Lab::open()?;
+    let group = Group::new("nothing")?;
+    group.enter(0)?;
+    let (_context, tsg) = lab.compute()?;
+    tune("default_class", 7)?;
+    let before = lab.stats()?;
+    for (name, target, _) in targets(tsg.id, &group)? {
+        let answer = errno(lab.zernel.clear_class(&target));
+        check_eq!(answer, Some(Errno::NODATA), "{name}");
+    }
+    // What is in force from elsewhere is not the target's own.
+    lab.zernel.set_class(&group.target()?, level(3))?;
+    for target in [Target::Tsg(tsg.id), Target::Thread(0), Target::Process(0)] {
+        let answer = errno(lab.zernel.clear_class(&target));
+        check_eq!(answer, Some(Errno::NODATA), "{target:?}");
+    }
+    check_eq!(lab.stats()?.classes_cleared, before.classes_cleared);
+    check_eq!(lab.stats()?.denied, before.denied);
+    Ok(())
+}
+
+/// Fails unless set, get and clear of `target` all answer `expected` and change nothing.
+fn all_fail(lab: &Lab, target: &Target, expected: Errno, what: &str) -> Outcome {
+    crate::abi::unchanged(&lab.zernel, || {
+        let set = errno(lab.zernel.set_class(target, level(7)));
+        let get = errno(lab.zernel.class(target));
+        let clear = errno(lab.zernel.clear_class(target));
+        check_eq!([set, get, clear], [Some(expected); 3], "{what}");
+        Ok(())
+    })
+}
+
+fn no_such_tsg() -> Outcome {
+    let lab = Lab::open()?;
+    let (context, tsg) = lab.compute()?;
+    let gpu = tsg.gpu.as_u64();
+    lab.zernel.set_class(&Target::Tsg(tsg.id), level(7))?;
+    drop(context);
+    common::wait_until("the TSG is gone", || Ok(lab.stats()?.tsgs == 0))?;
+    check_eq!(lab.stats()?.assignments, 0);
+    let (_context, other) = lab.compute()?;
+    let stale = tsg.id.as_u64();
+    for id in [
+        0,
+        1,
+        stale,
+        stale - 1,
+        other.id.as_u64() + 1,
+        gpu,
+        u64::MAX,
+        1 << 63,
+    ] {
+        let target = Target::Tsg(tsg::Id::new(id));
+        all_fail(&lab, &target, Errno::NOENT, &format!("TSG {id}"))?;
+    }
+    Ok(())
+}
+
+fn no_such_task() -> Outcome {
+    let lab = Lab::open()?;
+    let child = Child::spawn(|| Ok(()))?;
+    let (pid, pidfd) = (child.pid(), Target::pidfd(child.pid())?);
+    child.wait_ended(common::SOON)?;
+    // A zombie has exited.
+    all_fail(&lab, &Target::Process(pid), Errno::SRCH, "a zombie")?;
+    all_fail(&lab, &Target::Thread(pid), Errno::SRCH, "a zombie thread")?;
+    all_fail(&lab, &pidfd, Errno::SRCH, "a zombie's pidfd")?;
+    child.join()?;
+    all_fail(&lab, &Target::Process(pid), Errno::SRCH, "a reaped process")?;
+    all_fail(&lab, &Target::Thread(pid), Errno::SRCH, "a reaped thread")?;
+    all_fail(&lab, &pidfd, Errno::SRCH, "a reaped process's pidfd")?;
+    for number in [0x7fff_ffff, 0x8000_0000, u32::MAX] {
+        all_fail(&lab, &Target::Process(number), Errno::SRCH, "no process")?;
+        all_fail(&lab, &Target::Thread(number), Errno::SRCH, "no thread")?;
+    }
+    // A thread that leads no process is no process.
+    let (quit, wait) = mpsc::channel::<()>();
+    let (send, receive) = mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        let sent = send.send(tid());
+        let _ = wait.recv();
+        sent
+    });
+    let other = Target::Process(receive.recv()?);
+    let result = all_fail(&lab, &other, Errno::SRCH, "a thread as a process");
+    drop(quit);
+    thread
+        .join()
+        .map_err(|_| anyhow!("the thread panicked"))??;
+    result
+}
+
+fn wrong_descriptors() -> Outcome {
+    let lab = Lab::open()?;
+    for path in [
+        "/dev/null",
+        "/proc/self/exe",
+        "/proc/self",
+        "/sys/fs/cgroup",
+    ] {
+        let file = File::open(path)?;
+        all_fail(&lab, &Target::Pidfd(file.into()), Errno::BADF, path)?;
+    }
+    for path in [
+        "/dev/null",
+        "/proc/self",
+        "/sys",
+        "/tmp",
+        "/sys/fs/cgroup/cgroup.procs",
+    ] {
+        let file = File::open(path)?;
+        all_fail(&lab, &Target::Cgroup(file.into()), Errno::BADF, path)?;
+    }
+    let pidfd = rustix::process::pidfd_open(
+        rustix::process::getpid(),
+        rustix::process::PidfdFlags::empty(),
+    )?;
+    all_fail(
+        &lab,
+        &Target::Cgroup(pidfd),
+        Errno::BADF,
+        "a pidfd as a cgroup",
+    )?;
+    for id in [4000, 0x7fff_ffff, 0xffff_ffff, u64::MAX] {
+        for (target, flags) in [
+            (libzernel::sys::abi::ZERNEL_TARGET_CGROUP, 0),
+            (
+                libzernel::sys::abi::ZERNEL_TARGET_PROCESS,
+                libzernel::sys::abi::ZERNEL_CLASS_PIDFD,
+            ),
+        ] {
+            crate::abi::descriptor_is_bad(&lab, target, flags, id)?;
+        }
+    }
+    Ok(())
+}

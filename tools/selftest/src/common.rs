@@ -8,7 +8,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{bail, Context as _, Result};
 use libzernel::sim::{Context, ContextSpec, Sim};
-use libzernel::{Stats, Tsg, Zernel};
+use libzernel::{Level, Stats, Tsg, Zernel};
+use rustix::io::Errno;
+
+use crate::group::Group;
 
 /// How long something may take that happens on its own, on a slow machine.
 pub const SOON: Duration = Duration::from_secs(10);
@@ -23,9 +26,10 @@ macro_rules! check_eq {
         $crate::check_eq!($left, $right, "{}", stringify!($left))
     };
     ($left:expr, $right:expr, $($what:tt)+) => {{
-        let (left, right) = ($left, $right);
-        if left != right {
-            anyhow::bail!("{}: {left:?}, expected {right:?}", format_args!($($what)+));
+        match (&$left, &$right) {
+            (left, right) => if *left != *right {
+                anyhow::bail!("{}: {left:?}, expected {right:?}", format_args!($($what)+));
+            },
         }
     }};
 }
@@ -89,6 +93,7 @@ pub fn settle() -> Result<()> {
             tune(name, value)?;
         }
     }
+    Group::remove_all()?;
     let zernel = Zernel::open()?;
     let mut last = None;
     wait_until("nothing is left of the case", || {
@@ -160,7 +165,7 @@ impl Lab {
         let context = self.sim.create_context(spec)?;
         for tsg in self.zernel.tsgs() {
             let tsg = tsg?;
-            if tsg.id.as_u64() > last && u64::from(tsg.tid) == tid() {
+            if tsg.id.as_u64() > last && tsg.tid == tid() {
                 return Ok((context, tsg));
             }
         }
@@ -202,7 +207,29 @@ impl Lab {
     }
 }
 
+/// The level of a number.
+pub fn level(number: u8) -> Level {
+    Level::new(number).expect("a level from 0 to 7")
+}
+
+/// The time slice of a level in a module that was just loaded.
+pub fn slice_of(number: u8) -> u32 {
+    let name = format!("level{number}_timeslice_us");
+    let default = crate::tunables::DEFAULTS.iter().find(|(n, _)| *n == name);
+    default
+        .and_then(|(_, value)| value.parse().ok())
+        .expect("every level has a time slice")
+}
+
+/// What a call answered, if it failed.
+pub fn errno<T>(result: libzernel::Result<T>) -> Option<Errno> {
+    result.err().and_then(|error| error.errno())
+}
+
 /// The calling thread's number.
-pub fn tid() -> u64 {
-    rustix::thread::gettid().as_raw_nonzero().get() as u64
+pub fn tid() -> u32 {
+    rustix::thread::gettid()
+        .as_raw_nonzero()
+        .get()
+        .unsigned_abs()
 }

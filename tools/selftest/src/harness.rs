@@ -2,12 +2,15 @@
 //! Runs suites of cases, each case in a process of its own, and reports them as KTAP.
 
 use std::io::Write;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{bail, Result};
 
 use crate::child::Child;
 use crate::{common, sys};
+
+/// A case that takes longer says so.
+const SLOW: Duration = Duration::from_secs(5);
 
 /// What a case comes to; an error is a failure, unless it is a [`Skip`].
 pub type Outcome = Result<()>;
@@ -154,8 +157,13 @@ fn run_case(suite: &Suite, case: &Case) -> Outcome {
     } else {
         common::unload_all()?;
     }
+    let begin = Instant::now();
     let child = Child::session(case.run)?;
     let outcome = child.join_within(case.deadline);
+    let took = begin.elapsed();
+    if took > SLOW {
+        say(format_args!("    # {}: took {took:.1?}", case.name));
+    }
     sys::reap_all();
     if suite.loaded {
         // A case that failed already is not blamed for what it left.

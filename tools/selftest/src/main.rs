@@ -7,12 +7,15 @@ mod child;
 mod class;
 mod common;
 mod events;
+mod group;
 mod harness;
 mod life;
 mod list;
 mod permit;
+mod quota;
 mod scale;
 mod sim;
+mod socket;
 mod stress;
 mod sys;
 mod target;
@@ -30,6 +33,7 @@ const SUITES: &[Suite] = &[
     list::SUITE,
     class::SUITE,
     permit::SUITE,
+    quota::SUITE,
     target::SUITE,
     cgroup::SUITE,
     tunables::SUITE,

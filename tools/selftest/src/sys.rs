@@ -20,10 +20,57 @@ pub fn fork() -> io::Result<Option<Pid>> {
     }
 }
 
+/// As [`fork`], with the number that the new process is to have.
+pub fn fork_numbered(pid: u32) -> io::Result<Option<Pid>> {
+    /// `struct clone_args` up to `set_tid_size`.
+    #[repr(C)]
+    #[derive(Default)]
+    struct Arguments {
+        flags: u64,
+        pidfd: u64,
+        child_tid: u64,
+        parent_tid: u64,
+        exit_signal: u64,
+        stack: u64,
+        stack_size: u64,
+        tls: u64,
+        set_tid: u64,
+        set_tid_size: u64,
+    }
+    let set_tid = [pid];
+    let arguments = Arguments {
+        exit_signal: libc::SIGCHLD as u64,
+        set_tid: set_tid.as_ptr() as u64,
+        set_tid_size: 1,
+        ..Arguments::default()
+    };
+    let size = size_of::<Arguments>();
+    // SAFETY: As `fork`: no memory is shared and the stack is copied.
+    match unsafe { libc::syscall(libc::SYS_clone3, &arguments, size) } {
+        -1 => Err(io::Error::last_os_error()),
+        pid => Ok(i32::try_from(pid).ok().and_then(Pid::from_raw)),
+    }
+}
+
 /// Ends the process at once, without running what was registered for its end.
 pub fn exit(status: i32) -> ! {
     // SAFETY: Ends the process.
     unsafe { libc::_exit(status) }
+}
+
+/// Ends the calling thread alone, even if it is the first one.
+pub fn exit_thread() -> ! {
+    // SAFETY: Nothing of the thread's stack is used any more: the process ends without unwinding.
+    unsafe {
+        libc::syscall(libc::SYS_exit, 0);
+    }
+    unreachable!("a thread that has exited")
+}
+
+/// Runs `sleep 600` instead of this program; returns only if it cannot.
+pub fn exec_sleep() -> io::Result<()> {
+    use std::os::unix::process::CommandExt;
+    Err(std::process::Command::new("/bin/sleep").arg("600").exec())
 }
 
 /// Orphans below this process become its children.
@@ -68,6 +115,12 @@ pub fn become_user_with(uid: u32, gid: u32, capability: u32) -> io::Result<()> {
 pub fn set_users(real: u32, effective: u32, saved: u32) -> io::Result<()> {
     // SAFETY: Takes plain numbers.
     check(unsafe { libc::setresuid(real, effective, saved) })
+}
+
+/// Leaves the namespaces of these `CLONE_NEW` flags.
+pub fn unshare(flags: libc::c_int) -> io::Result<()> {
+    // SAFETY: Takes a plain number; none of the flags touches memory.
+    check(unsafe { libc::unshare(flags) })
 }
 
 /// Makes `mask` the permitted and effective capabilities, and nothing inheritable.

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: GPL-2.0
+//! How much one may assign: the admission budget of `lc_gid` and the quota of a user.
+
+use std::sync::Barrier;
+
+use anyhow::{anyhow, Result};
+use libzernel::{Target, Zernel};
+use rustix::io::Errno;
+
+use crate::check_eq;
+use crate::child::{in_child, Child};
+use crate::common::{errno, level, tid, tune, wait_until, Lab};
+use crate::harness::{case, suite, Outcome, Suite};
+use crate::permit::{ALICE, BOB, GROUP, NICE};
+use crate::sys;
+
+/// The suite.
+pub const SUITE: Suite = suite(
+    "quota",
+    &[
+        case("admission_is_a_budget", admission_is_a_budget),
+        case("admission_of_nobody", admission_of_nobody),
+        case("what_admission_leaves_alone", what_admission_leaves_alone),
+        case("assignments_of_a_user", assignments_of_a_user).within(120),
+    ],
+);
+
+/// Most assignments of a user without `CAP_SYS_NICE`.
+const MOST: usize = 4096;
+
+/// A process to be classed.
+fn sleeper() -> Result<Child> {
+    Child::spawn(|| {
+        std::thread::sleep(std::time::Duration::from_secs(600));
+        Ok(())
+    })
+}
+
+/// Sets a class as a member of the group and compares the answer.
+fn as_member(uid: u32, target: &Target, number: u8, want: Option<Errno>) -> Outcome {
+    in_child(|| {
+        sys::become_user(uid, uid, &[GROUP])?;
+        let answer = errno(Zernel::open()?.set_class(target, level(number)));
+        check_eq!(answer, want, "user {uid} sets {target:?} to {number}");
+        Ok(())
+    })
+}
+
+fn admission_is_a_budget() -> Outcome {
+    let lab = Lab::open()?;
+    tune("lc_gid", GROUP)?;
+    tune("lc_admission", 2)?;
+    let children: Vec<_> = (0..4).map(|_| sleeper()).collect::<Result<_>>()?;
+    let process = |index: usize| Target::Process(children[index].pid());
+    let full = Some(Errno::DQUOT);
+    // All members share it.
+    as_member(ALICE, &process(0), 0, None)?;
+    as_member(BOB, &process(1), 5, None)?;
+    let before = lab.stats()?;
+    for (uid, number) in [(ALICE, 0), (BOB, 0), (ALICE, 5), (BOB, 3)] {
+        as_member(uid, &process(2), number, full)?;
+    }
+    let after = lab.stats()?;
+    check_eq!(after.denied, before.denied + 4);
+    check_eq!(after.assignments, 2);
+    check_eq!(lab.zernel.class(&process(2))?.level, None);
+    // What replaces a raised one takes its place; what lowers is free and makes room.
+    as_member(BOB, &process(0), 1, None)?;
+    as_member(ALICE, &process(2), 7, None)?;
+    as_member(ALICE, &process(2), 0, full)?;
+    check_eq!(lab.zernel.class(&process(2))?.level, Some(level(7)));
+    as_member(ALICE, &process(1), 6, None)?;
+    as_member(ALICE, &process(2), 0, None)?;
+    as_member(ALICE, &process(3), 0, full)?;
+    // A cleared one makes room.
+    lab.zernel.clear_class(&process(0))?;
+    as_member(ALICE, &process(3), 0, None)?;
+    as_member(ALICE, &process(0), 0, full)?;
+    // So does one whose target has ended.
+    children[3].kill()?;
+    wait_until("the class has ended", || Ok(lab.stats()?.assignments == 2))?;
+    as_member(BOB, &process(0), 0, None)?;
+    as_member(BOB, &process(1), 0, full)?;
+    // And one that root takes over.
+    lab.zernel.set_class(&process(0), level(0))?;
+    as_member(BOB, &process(1), 0, None)
+}
+
+fn admission_of_nobody() -> Outcome {
+    let lab = Lab::open()?;
+    tune("lc_gid", GROUP)?;
+    let (first, second) = (sleeper()?, sleeper()?);
+    let (first, second) = (Target::Process(first.pid()), Target::Process(second.pid()));
+    as_member(ALICE, &first, 0, None)?;
+    tune("lc_admission", 0)?;
+    for number in 0..6 {
+        as_member(ALICE, &second, number, Some(Errno::DQUOT))?;
+    }
+    as_member(ALICE, &second, 6, None)?;
+    // What was admitted before stays; it just cannot be renewed.
+    check_eq!(lab.zernel.class(&first)?.effective, Some(level(0)));
+    as_member(ALICE, &first, 0, Some(Errno::DQUOT))?;
+    check_eq!(lab.zernel.class(&first)?.effective, Some(level(0)));
+    tune("lc_admission", 1)?;
+    as_member(ALICE, &first, 0, None)
+}
+
+/// Root, `CAP_SYS_NICE` and what is not raised do not count.
+fn what_admission_leaves_alone() -> Outcome {
+    let lab = Lab::open()?;
+    tune("lc_gid", GROUP)?;
+    tune("lc_admission", 1)?;
+    let children: Vec<_> = (0..4).map(|_| sleeper()).collect::<Result<_>>()?;
+    let process = |index: usize| Target::Process(children[index].pid());
+    lab.zernel.set_class(&process(0), level(0))?;
+    for index in [1, 2] {
+        in_child(|| {
+            sys::become_user_with(BOB, GROUP, NICE)?;
+            Zernel::open()?.set_class(&process(index), level(0))?;
+            Ok(())
+        })?;
+    }
+    as_member(ALICE, &process(3), 0, None)?;
+    as_member(ALICE, &process(3), 0, None)?;
+    // Replacing what was made with the capability is a raise like any other.
+    as_member(ALICE, &process(1), 0, Some(Errno::DQUOT))?;
+    as_member(ALICE, &process(1), 6, None)
+}
+
+/// A process with one thread more than a user may give classes to.
+fn assignments_of_a_user() -> Outcome {
+    let lab = Lab::open()?;
+    let child = Child::spawn(|| {
+        sys::become_user(ALICE, ALICE, &[])?;
+        let lab = Lab::open()?;
+        let (ready, done) = (Barrier::new(MOST + 1), Barrier::new(MOST + 1));
+        std::thread::scope(|scope| {
+            let lab = &lab;
+            let classed = (0..MOST).map(|index| {
+                let (ready, done) = (&ready, &done);
+                std::thread::Builder::new()
+                    .stack_size(64 << 10)
+                    .spawn_scoped(scope, move || {
+                        let result = lab.zernel.set_class(&Target::Thread(0), level(7));
+                        ready.wait();
+                        done.wait();
+                        (index, tid(), result)
+                    })
+            });
+            // A thread that cannot be made would leave the others waiting: this ends them all.
+            let classed = classed
+                .collect::<std::io::Result<Vec<_>>>()
+                .unwrap_or_else(|error| panic!("not enough threads: {error}"));
+            ready.wait();
+            let checked = full_quota(lab);
+            done.wait();
+            for thread in classed {
+                let ended = thread.join().map_err(|_| anyhow!("a thread panicked"))?;
+                ended.2?;
+            }
+            checked
+        })?;
+        // Their end makes room again.
+        wait_until("the classes have ended", || {
+            Ok(lab.stats()?.assignments == 0)
+        })?;
+        lab.zernel.set_class(&Target::Process(0), level(7))?;
+        Ok(())
+    })?;
+    child.join_within(std::time::Duration::from_secs(100))?;
+    wait_until("nothing is left", || Ok(lab.stats()?.assignments == 0))
+}
+
+/// The caller has as many assignments as it may have, but none for itself.
+fn full_quota(lab: &Lab) -> Outcome {
+    check_eq!(lab.stats()?.assignments as usize, MOST);
+    let before = lab.stats()?;
+    for target in [Target::Thread(0), Target::Process(0)] {
+        let answer = errno(lab.zernel.set_class(&target, level(7)));
+        check_eq!(answer, Some(Errno::DQUOT), "{target:?}");
+    }
+    // What is not allowed at all is told first.
+    let answer = errno(lab.zernel.set_class(&Target::Process(0), level(0)));
+    check_eq!(answer, Some(Errno::PERM));
+    check_eq!(lab.stats()?.denied, before.denied + 3);
+    check_eq!(lab.stats()?.assignments, before.assignments);
+    Ok(())
+}
