@@ -197,7 +197,13 @@ impl Registry {
     /// # Errors
     ///
     /// `NotPermitted` another user's target without `CAP_PERFMON`, `NoTsg`.
-    pub(crate) fn get_class(&self, asker: Asker, named: &Named) -> Result<Answer, Failure> {
+    pub(crate) fn get_class(&mut self, asker: Asker, named: &Named) -> Result<Answer, Failure> {
+        let result = self.try_get_class(asker, named);
+        self.count_denied(&result);
+        result
+    }
+
+    fn try_get_class(&self, asker: Asker, named: &Named) -> Result<Answer, Failure> {
         let caller = self.caller(asker, named)?;
         if !(caller.owner || caller.capable || caller.member || asker.perfmon) {
             return Err(Failure::NotPermitted);
