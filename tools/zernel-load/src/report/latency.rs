@@ -98,7 +98,9 @@ fn draw_panel<DB: DrawingBackend>(
     for (run, latencies) in &runs {
         let style = colour(run.mode).stroke_width(scale.px(match run.mode {
             Mode::Alone => 2,
-            _ => 3,
+            // Where both are the same, the wider one shows on both sides of the other.
+            Mode::Default => 6,
+            Mode::Zernel => 3,
         }));
         chart.draw_series(LineSeries::new(curve(latencies, low), style))?;
     }

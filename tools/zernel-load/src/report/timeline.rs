@@ -24,6 +24,9 @@ const VIEW_MS: f64 = 22.0;
 /// Time before the first request that is shown.
 const LEAD_MS: f64 = 1.0;
 
+/// Room that the text of a request takes.
+const TEXT_MS: f64 = 1.3;
+
 /// Lanes of a panel, bottom and top.
 const GPU_LANE: (f64, f64) = (0.08, 0.50);
 const REQUEST_LANE: (f64, f64) = (0.62, 0.78);
@@ -49,7 +52,8 @@ impl<'a> View<'a> {
         let (default, zernel) = (traced(Mode::Default)?, traced(Mode::Zernel)?);
         let window = &default.trace;
         let lead_ns = (LEAD_MS * 1e6) as u64;
-        let first = requests(default)
+        // With classes requests start when they arrive, which is the same moment in every run.
+        let first = requests(zernel)
             .map(|(start, _)| start)
             .find(|&start| (window.start_ns + lead_ns..window.end_ns).contains(&start));
         let start_ns = first.map_or(window.start_ns, |start| start - lead_ns);
@@ -169,6 +173,7 @@ impl<'a> View<'a> {
         run: &Outcome,
     ) -> Drawn<DB> {
         let style = scale.text(15, palette::BLUE, HPos::Left);
+        let mut free = 0.0;
         for (start, end) in requests(run) {
             let Some((from, until)) = self.visible(start, end) else {
                 continue;
@@ -179,8 +184,11 @@ impl<'a> View<'a> {
                 Rectangle::new(bar, palette::SKY.mix(0.45).filled()),
                 Rectangle::new(bar, palette::BLUE.stroke_width(scale.px(1))),
             ])?;
-            // A request that goes on beyond the view has its text only if there is room.
-            if self.length_ms - from > 1.5 {
+            // A text never runs into another one or out of the picture; a bar that is cut to less
+            // than its text has none.
+            let cut = start < self.start_ns && until - from < TEXT_MS;
+            if !cut && from >= free && from + TEXT_MS <= self.length_ms {
+                free = from + TEXT_MS;
                 chart.draw_series([Text::new(
                     format!("{:.2} ms", (end - start) as f64 / 1e6),
                     (from, REQUEST_TEXT),
