@@ -22,7 +22,7 @@
  * -EFAULT   the structure, or memory that it points to, is not accessible
  * -E2BIG    a longer structure with something in its unknown part
  * -EINVAL   a reserved field or bit is set, a value is out of range, or the
- *           structure is too short to hold the first version's "in" fields
+ *           structure is shorter than its first version
  * -ENOENT   no such GPU, context, channel or TSG
  * -ENOTTY   no such command
  *
