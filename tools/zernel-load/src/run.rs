@@ -142,6 +142,10 @@ pub fn run(
             })
         })
         .collect::<Result<Vec<_>>>()?;
+    let applied = |client: &ClientOutcome| client.timeslice_us != gpu.default_timeslice_us;
+    if options.mode == Mode::Zernel && !clients.iter().any(applied) {
+        bail!("no class was applied: is the tunable 'enabled' 0?");
+    }
     Ok(Outcome {
         workload: workload.name.clone(),
         mode: options.mode,

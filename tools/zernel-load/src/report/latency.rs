@@ -99,10 +99,10 @@ fn draw_panel<DB: DrawingBackend>(
         let style = colour(run.mode).stroke_width(scale.px(match run.mode {
             Mode::Alone => 2,
             // Where both are the same, the wider one shows on both sides of the other.
-            Mode::Default => 6,
+            Mode::Default => 5,
             Mode::Zernel => 3,
         }));
-        chart.draw_series(LineSeries::new(curve(latencies, low), style))?;
+        chart.draw_series(LineSeries::new(curve(latencies), style))?;
     }
     for (line, (run, _)) in runs.iter().enumerate() {
         let y = KEY_LINE / 2 + KEY_LINE * line as i32;
@@ -182,11 +182,11 @@ fn range<'a>(runs: impl Iterator<Item = &'a [u64]>) -> Option<(f64, f64)> {
     Some((low.max(0.001), high.max(low * 2.0)))
 }
 
-/// The share of latencies up to each, from the axis's left end on.
-fn curve(sorted_ns: &[u64], low_ms: f64) -> Vec<(f64, f64)> {
+/// The share of latencies up to each.
+fn curve(sorted_ns: &[u64]) -> Vec<(f64, f64)> {
     let step = sorted_ns.len().div_ceil(POINTS).max(1);
     let last = sorted_ns.len() - 1;
-    let mut points = vec![(low_ms, 0.0)];
+    let mut points = Vec::new();
     let mut share = 0.0;
     for index in (0..sorted_ns.len()).step_by(step).chain([last]) {
         let ms = sorted_ns[index] as f64 / 1e6;
@@ -204,9 +204,9 @@ mod tests {
     #[test]
     fn curves_rise_from_nothing_to_all() {
         let sorted: Vec<u64> = (1..=10_000).map(|i| i * 1_000_000).collect();
-        let points = curve(&sorted, 0.5);
-        assert!(points.len() <= 2 * POINTS + 5);
-        assert_eq!(points[0], (0.5, 0.0));
+        let points = curve(&sorted);
+        assert!(points.len() <= 2 * POINTS + 4);
+        assert_eq!(points[0], (1.0, 0.0));
         assert_eq!(*points.last().unwrap(), (10_000.0, 100.0));
         assert!(points
             .windows(2)
