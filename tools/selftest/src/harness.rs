@@ -41,7 +41,7 @@ pub const fn case(name: &'static str, run: fn() -> Outcome) -> Case {
     Case {
         name,
         run,
-        deadline: Duration::from_secs(60),
+        deadline: Duration::from_secs(120),
     }
 }
 

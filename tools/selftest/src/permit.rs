@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Who may set, clear and ask for the class of what.
 
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use libzernel::sim::{ContextSpec, Sim};
-use libzernel::{Level, Source, Target, Zernel};
+use libzernel::{Source, Target, Zernel};
 use rustix::io::Errno;
 
 use crate::check_eq;
 use crate::child::{in_child, Child};
-use crate::common::{errno, level, tune, wait_until, Lab};
+use crate::common::{errno, level, tune, wait_until, Lab, SOON};
 use crate::group::Group;
 use crate::harness::{case, suite, Outcome, Suite};
 use crate::list::PERFMON;
@@ -144,9 +146,12 @@ fn matrix(actor: Actor) -> Outcome {
         ("delegated cgroup", delegated.target()?, true),
         ("root's cgroup", foreign.target()?, false),
     ];
-    let set = (0..8).map(Request::Set);
-    let requests: Vec<_> = set.chain([Request::Clear, Request::Get]).collect();
-    for (name, target, is_alices) in &targets {
+    let requests: Vec<_> = (0..8)
+        .map(Request::Set)
+        .chain([Request::Clear, Request::Get])
+        .collect();
+    let puppet = Puppet::new(actor, &targets.each_ref().map(|(_, target, _)| target))?;
+    for (index, (name, target, is_alices)) in targets.iter().enumerate() {
         for given in [None, Some(3), Some(6), Some(7)] {
             for &request in &requests {
                 if let Some(given) = given {
@@ -154,9 +159,10 @@ fn matrix(actor: Actor) -> Outcome {
                 }
                 let is_tsg = matches!(target, Target::Tsg(_));
                 let want = expected(actor, is_tsg, *is_alices, given, request);
-                let what = format!("{request:?} of the {name} with {given:?}");
-                one(&lab, actor, target, request, want).context(what)?;
-                // A call that cannot be made clears what there is.
+                let ask = || puppet.ask(index, request);
+                one(&lab, actor, target, request, want, ask)
+                    .with_context(|| format!("{request:?} of the {name} with {given:?}"))?;
+                // There may be nothing to clear.
                 let _ = lab.zernel.clear_class(target);
             }
         }
@@ -164,49 +170,79 @@ fn matrix(actor: Actor) -> Outcome {
     Ok(())
 }
 
-/// Makes one request as `actor` and looks at the answer and at what it did.
-fn one(lab: &Lab, actor: Actor, target: &Target, request: Request, want: Option<Errno>) -> Outcome {
-    let before = (lab.zernel.class(target)?, lab.stats()?);
-    in_child(|| {
-        actor.become_it()?;
-        let zernel = Zernel::open()?;
-        let (answer, change) = match request {
-            Request::Set(number) => {
-                let result = zernel.set_class(target, level(number));
-                (errno(result), true)
+/// A process that makes requests as an actor.
+struct Puppet {
+    stream: UnixStream,
+    _child: Child,
+}
+
+impl Puppet {
+    fn new(actor: Actor, targets: &[&Target]) -> Result<Self> {
+        let (stream, theirs) = UnixStream::pair()?;
+        stream.set_read_timeout(Some(SOON))?;
+        let child = Child::spawn(|| {
+            actor.become_it()?;
+            let zernel = Zernel::open()?;
+            let mut command = [0; 2];
+            loop {
+                (&theirs).read_exact(&mut command)?;
+                let target = targets[usize::from(command[0])];
+                let answer = match command[1] {
+                    8 => errno(zernel.clear_class(target)),
+                    9 => errno(zernel.class(target)),
+                    number => errno(zernel.set_class(target, level(number))),
+                };
+                let answer = answer.map_or(0, Errno::raw_os_error);
+                (&theirs).write_all(&answer.to_ne_bytes())?;
             }
-            Request::Clear => (errno(zernel.clear_class(target)), true),
-            Request::Get => (errno(zernel.class(target)), false),
+        })?;
+        Ok(Self {
+            stream,
+            _child: child,
+        })
+    }
+
+    fn ask(&self, target: usize, request: Request) -> Result<Option<Errno>> {
+        let request = match request {
+            Request::Set(number) => number,
+            Request::Clear => 8,
+            Request::Get => 9,
         };
-        check_eq!(
-            answer,
-            want,
-            "{}",
-            if change { "a change" } else { "a question" }
-        );
-        Ok(())
-    })?;
+        (&self.stream).write_all(&[u8::try_from(target)?, request])?;
+        let mut answer = [0; 4];
+        (&self.stream).read_exact(&mut answer)?;
+        let errno = i32::from_ne_bytes(answer);
+        Ok((errno != 0).then(|| Errno::from_raw_os_error(errno)))
+    }
+}
+
+/// Makes one request and looks at the answer and at what it did.
+fn one(
+    lab: &Lab,
+    actor: Actor,
+    target: &Target,
+    request: Request,
+    want: Option<Errno>,
+    ask: impl FnOnce() -> Result<Option<Errno>>,
+) -> Outcome {
+    let before = (lab.zernel.class(target)?, lab.stats()?);
+    check_eq!(ask()?, want, "the answer");
     let after = (lab.zernel.class(target)?, lab.stats()?);
-    let own = |level: Option<Level>| {
-        let privileged = level.is_some() && actor.is_privileged();
-        (level, privileged)
-    };
+    let (mut sets, mut clears) = (0, 0);
     match (request, want) {
         (Request::Set(number), None) => {
-            let got = (after.0.level, after.0.privileged);
-            check_eq!(got, own(Some(level(number))));
-            check_eq!(after.1.classes_set, before.1.classes_set + 1);
+            let own = (Some(level(number)), actor.is_privileged());
+            check_eq!((after.0.level, after.0.privileged), own);
+            sets = 1;
         }
         (Request::Clear, None) => {
-            check_eq!(after.0.level, None);
-            check_eq!(after.1.classes_cleared, before.1.classes_cleared + 1);
+            check_eq!((after.0.level, after.0.privileged), (None, false));
+            clears = 1;
         }
-        _ => {
-            check_eq!(after.0, before.0, "the class");
-            check_eq!(after.1.classes_set, before.1.classes_set);
-            check_eq!(after.1.classes_cleared, before.1.classes_cleared);
-        }
+        _ => check_eq!(after.0, before.0, "the class"),
     }
+    check_eq!(after.1.classes_set, before.1.classes_set + sets);
+    check_eq!(after.1.classes_cleared, before.1.classes_cleared + clears);
     let refused = u64::from(want == Some(Errno::PERM));
     check_eq!(after.1.denied, before.1.denied + refused, "calls refused");
     Ok(())

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 //! How much one may assign: the admission budget of `lc_gid` and the quota of a user.
 
-use std::sync::Barrier;
+use std::time::Duration;
 
-use anyhow::{anyhow, Result};
+use anyhow::{Context as _, Result};
+use libzernel::sim::ContextSpec;
 use libzernel::{Target, Zernel};
 use rustix::io::Errno;
 
 use crate::check_eq;
 use crate::child::{in_child, Child};
-use crate::common::{errno, level, tid, tune, wait_until, Lab};
+use crate::common::{self, errno, level, tune, wait_until, Lab};
 use crate::harness::{case, suite, Outcome, Suite};
 use crate::permit::{ALICE, BOB, GROUP, NICE};
 use crate::sys;
@@ -21,7 +22,7 @@ pub const SUITE: Suite = suite(
         case("admission_is_a_budget", admission_is_a_budget),
         case("admission_of_nobody", admission_of_nobody),
         case("what_admission_leaves_alone", what_admission_leaves_alone),
-        case("assignments_of_a_user", assignments_of_a_user).within(120),
+        case("assignments_of_a_user", assignments_of_a_user).within(240),
     ],
 );
 
@@ -31,7 +32,7 @@ const MOST: usize = 4096;
 /// A process to be classed.
 fn sleeper() -> Result<Child> {
     Child::spawn(|| {
-        std::thread::sleep(std::time::Duration::from_secs(600));
+        std::thread::sleep(Duration::from_secs(600));
         Ok(())
     })
 }
@@ -127,48 +128,49 @@ fn what_admission_leaves_alone() -> Outcome {
     as_member(ALICE, &process(1), 6, None)
 }
 
-/// A process with one thread more than a user may give classes to.
+/// A user with as many TSGs as it may give classes to.
 fn assignments_of_a_user() -> Outcome {
-    let lab = Lab::open()?;
+    common::unload("zernel_sim")?;
+    let room = MOST.div_ceil(2);
+    common::load(
+        "zernel_sim",
+        &format!("gpus=2 max_tsgs={room} user_contexts={MOST}"),
+    )?;
     let child = Child::spawn(|| {
         sys::become_user(ALICE, ALICE, &[])?;
         let lab = Lab::open()?;
-        let (ready, done) = (Barrier::new(MOST + 1), Barrier::new(MOST + 1));
-        std::thread::scope(|scope| {
-            let lab = &lab;
-            let classed = (0..MOST).map(|index| {
-                let (ready, done) = (&ready, &done);
-                std::thread::Builder::new()
-                    .stack_size(64 << 10)
-                    .spawn_scoped(scope, move || {
-                        let result = lab.zernel.set_class(&Target::Thread(0), level(7));
-                        ready.wait();
-                        done.wait();
-                        (index, tid(), result)
-                    })
-            });
-            // A thread that cannot be made would leave the others waiting: this ends them all.
-            let classed = classed
-                .collect::<std::io::Result<Vec<_>>>()
-                .unwrap_or_else(|error| panic!("not enough threads: {error}"));
-            ready.wait();
-            let checked = full_quota(lab);
-            done.wait();
-            for thread in classed {
-                let ended = thread.join().map_err(|_| anyhow!("a thread panicked"))?;
-                ended.2?;
-            }
-            checked
-        })?;
-        // Their end makes room again.
-        wait_until("the classes have ended", || {
-            Ok(lab.stats()?.assignments == 0)
-        })?;
+        let mut contexts = Vec::new();
+        for index in 0..MOST {
+            let spec = ContextSpec {
+                gpu: u32::try_from(index % 2)?,
+                ..ContextSpec::compute("many")
+            };
+            contexts.push(lab.sim.create_context(&spec)?);
+        }
+        for tsg in lab.zernel.tsgs() {
+            lab.zernel.set_class(&Target::Tsg(tsg?.id), level(7))?;
+        }
+        full_quota(&lab)?;
+        // Another one of its own does not count twice, and the end of a target makes room.
+        let newest = lab.zernel.tsgs().last().context("no TSG")??;
+        lab.zernel.set_class(&Target::Tsg(newest.id), level(7))?;
+        drop(contexts.pop());
         lab.zernel.set_class(&Target::Process(0), level(7))?;
+        let answer = errno(lab.zernel.set_class(&Target::Thread(0), level(7)));
+        check_eq!(answer, Some(Errno::DQUOT));
+        check_eq!(lab.stats()?.assignments as usize, MOST);
         Ok(())
     })?;
-    child.join_within(std::time::Duration::from_secs(100))?;
-    wait_until("nothing is left", || Ok(lab.stats()?.assignments == 0))
+    let full = child.join_within(Duration::from_secs(200));
+    let lab = Lab::open()?;
+    wait_until("nothing is left", || {
+        let stats = lab.stats()?;
+        Ok((stats.assignments, stats.tsgs) == (0, 0))
+    })?;
+    drop(lab);
+    common::unload_all()?;
+    common::load_all()?;
+    full
 }
 
 /// The caller has as many assignments as it may have, but none for itself.

@@ -1,10 +1,42 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The files under `/sys/class/misc/zernel`: values, errors, modes and what they change at once.
 
-use crate::harness::{suite, Suite};
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use libzernel::tunable::Tunables;
+use libzernel::{EventStream, Source, Target};
+use rustix::io::Errno;
+
+use crate::check_eq;
+use crate::child::in_child;
+use crate::common::{level, slice_of, tunable_path, tune, Lab};
+use crate::harness::{case, suite, Outcome, Suite};
+use crate::sys;
 
 /// The suite.
-pub const SUITE: Suite = suite("tunables", &[]);
+pub const SUITE: Suite = suite(
+    "tunables",
+    &[
+        case("all_have_their_defaults", all_have_their_defaults),
+        case("only_root_writes", only_root_writes),
+        case("good_values", good_values),
+        case("no_values", no_values),
+        case("out_of_range", out_of_range),
+        case("minimum_and_maximum", minimum_and_maximum),
+        case("slices_change_at_once", slices_change_at_once),
+        case("bounds_change_at_once", bounds_change_at_once),
+        case("default_class_at_once", default_class_at_once),
+        case("switching_off_and_on", switching_off_and_on),
+        case("changes_while_off", changes_while_off),
+        case("ring_size_of_new_streams", ring_size_of_new_streams),
+    ],
+);
+
+/// A slice that zernel left alone.
+const DRIVER_SLICE: u32 = 1024;
 
 /// Every tunable and its value in a module that was just loaded, in an order in which they can be
 /// put back.
@@ -25,3 +57,315 @@ pub const DEFAULTS: &[(&str, &str)] = &[
     ("lc_admission", "64"),
     ("event_ring_size", "1024"),
 ];
+
+fn read(name: &str) -> Result<String> {
+    let text = fs::read_to_string(tunable_path(name))?;
+    let value = text.strip_suffix('\n').context("no newline at the end")?;
+    Ok(value.to_owned())
+}
+
+/// What a write is answered, if it fails.
+fn answer(name: &str, value: &[u8]) -> Option<Errno> {
+    let error = fs::write(tunable_path(name), value).err()?;
+    Errno::from_io_error(&error)
+}
+
+fn all_have_their_defaults() -> Outcome {
+    let listed: Vec<_> = Tunables::open()?
+        .list()?
+        .into_iter()
+        .map(|tunable| (tunable.name, tunable.value, tunable.writable))
+        .collect();
+    let mut known: Vec<_> = DEFAULTS
+        .iter()
+        .map(|(name, value)| (name.to_string(), value.to_string(), true))
+        .collect();
+    known.sort();
+    check_eq!(listed, known);
+    Ok(())
+}
+
+fn only_root_writes() -> Outcome {
+    for (name, value) in DEFAULTS {
+        let meta = fs::metadata(tunable_path(name))?;
+        check_eq!(meta.permissions().mode() & 0o7777, 0o644, "{name}");
+        check_eq!((meta.uid(), meta.gid()), (0, 0), "{name}");
+        in_child(|| {
+            sys::become_user(1000, 1000, &[])?;
+            check_eq!(read(name)?, *value, "{name}");
+            check_eq!(
+                answer(name, value.as_bytes()),
+                Some(Errno::ACCESS),
+                "{name}"
+            );
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+fn good_values() -> Outcome {
+    let slices = ["10", "10000000", "777"].map(|value| (value, value));
+    let counts = [("0", "0"), ("1", "1"), ("100000", "100000")];
+    for (name, default) in DEFAULTS {
+        let values: &[(&str, &str)] = match *name {
+            "enabled" => &[("0", "0"), ("1", "1"), ("1\n", "1"), (" 0 ", "0")],
+            "default_class" => &[
+                ("lc", "0"),
+                ("be", "7"),
+                ("0", "0"),
+                ("7", "7"),
+                ("3\n", "3"),
+                ("none", "none"),
+            ],
+            "lc_gid" => &[
+                ("0", "0"),
+                ("1000", "1000"),
+                ("4294967294", "4294967294"),
+                ("none", "none"),
+            ],
+            "lc_admission" => &counts,
+            "event_ring_size" => &[("16", "16"), ("65536", "65536"), ("1000", "1000")],
+            "min_timeslice_us" => &[("10", "10"), ("5000000", "5000000"), ("11\n", "11")],
+            "max_timeslice_us" => &[("100", "100"), ("10000000", "10000000")],
+            _ => &slices,
+        };
+        for (written, shown) in values {
+            check_eq!(answer(name, written.as_bytes()), None, "{name} {written:?}");
+            check_eq!(read(name)?, *shown, "{name} {written:?}");
+        }
+        tune(name, default)?;
+    }
+    Ok(())
+}
+
+fn refused(name: &str, value: &[u8], errno: Errno) -> Outcome {
+    let before = read(name)?;
+    let text = String::from_utf8_lossy(value).into_owned();
+    check_eq!(answer(name, value), Some(errno), "{name} {text:?}");
+    check_eq!(read(name)?, before, "{name} after {text:?}");
+    Ok(())
+}
+
+fn no_values() -> Outcome {
+    let long = "x".repeat(4000);
+    for (name, _) in DEFAULTS {
+        for value in [
+            " ", "\n", "x", "-", "-1", "1.5", "0x10", "1 2", "1,2", "yes", "NONE", "1\0", "\0",
+            "LC", &long,
+        ] {
+            refused(name, value.as_bytes(), Errno::INVAL)?;
+        }
+        refused(name, b"\xff\xfe", Errno::INVAL)?;
+        if !matches!(*name, "default_class" | "lc_gid") {
+            refused(name, b"none", Errno::INVAL)?;
+        }
+    }
+    for value in ["2", "10", "true"] {
+        refused("enabled", value.as_bytes(), Errno::INVAL)?;
+    }
+    Ok(())
+}
+
+fn out_of_range() -> Outcome {
+    let huge = "4294967296";
+    let huger = "99999999999999999999999999";
+    for (name, _) in DEFAULTS {
+        let values: &[&str] = match *name {
+            "enabled" => continue,
+            "default_class" => &["8", "255", huge, huger],
+            "lc_gid" => &["4294967295", huge, huger],
+            "lc_admission" => &["100001", "4294967295", huge],
+            "event_ring_size" => &["0", "15", "65537", huge],
+            _ => &["0", "9", "10000001", "4294967295", huge, huger],
+        };
+        for value in values {
+            refused(name, value.as_bytes(), Errno::RANGE)?;
+        }
+    }
+    Ok(())
+}
+
+fn minimum_and_maximum() -> Outcome {
+    tune("max_timeslice_us", 1000)?;
+    refused("min_timeslice_us", b"1001", Errno::RANGE)?;
+    tune("min_timeslice_us", 1000)?;
+    refused("max_timeslice_us", b"999", Errno::RANGE)?;
+    tune("max_timeslice_us", 10_000_000)?;
+    tune("min_timeslice_us", 10_000_000)?;
+    refused("max_timeslice_us", b"9999999", Errno::RANGE)?;
+    Ok(())
+}
+
+fn slices_change_at_once() -> Outcome {
+    let lab = Lab::open()?;
+    let (one, one_tsg) = lab.compute()?;
+    let (two, two_tsg) = lab.compute()?;
+    let (plain, _) = lab.compute()?;
+    lab.zernel.set_class(&Target::Tsg(one_tsg.id), level(7))?;
+    lab.zernel.set_class(&Target::Tsg(two_tsg.id), level(2))?;
+    lab.wait_slice(&two, slice_of(2))?;
+    for slice in [300, 301, 4000, 200] {
+        tune("level7_timeslice_us", slice)?;
+        lab.wait_slice(&one, slice)?;
+        let class = lab.zernel.class(&Target::Tsg(one_tsg.id))?;
+        check_eq!(class.timeslice_us, slice);
+    }
+    for number in 0..8 {
+        lab.zernel
+            .set_class(&Target::Tsg(one_tsg.id), level(number))?;
+        tune(
+            &format!("level{number}_timeslice_us"),
+            5000 + u32::from(number),
+        )?;
+        lab.wait_slice(&one, 5000 + u32::from(number))?;
+    }
+    lab.wait_slice(&two, 5002)?;
+    check_eq!(plain.stats()?.slice_changes, 0);
+    Ok(())
+}
+
+fn bounds_change_at_once() -> Outcome {
+    let lab = Lab::open()?;
+    let (low, low_tsg) = lab.compute()?;
+    let (high, high_tsg) = lab.compute()?;
+    let (plain, _) = lab.compute()?;
+    lab.zernel.set_class(&Target::Tsg(low_tsg.id), level(7))?;
+    lab.zernel.set_class(&Target::Tsg(high_tsg.id), level(0))?;
+    tune("min_timeslice_us", 3000)?;
+    tune("max_timeslice_us", 4000)?;
+    lab.wait_slice(&low, 3000)?;
+    lab.wait_slice(&high, 4000)?;
+    let told = |id| -> Result<u32> { Ok(lab.zernel.class(&Target::Tsg(id))?.timeslice_us) };
+    check_eq!((told(low_tsg.id)?, told(high_tsg.id)?), (3000, 4000));
+    tune("min_timeslice_us", 10)?;
+    tune("max_timeslice_us", 10_000_000)?;
+    lab.wait_slice(&low, slice_of(7))?;
+    lab.wait_slice(&high, slice_of(0))?;
+    check_eq!(plain.stats()?.slice_changes, 0, "a TSG without a class");
+    Ok(())
+}
+
+fn default_class_at_once() -> Outcome {
+    let lab = Lab::open()?;
+    let (plain, plain_tsg) = lab.compute()?;
+    let (classed, classed_tsg) = lab.compute()?;
+    lab.zernel
+        .set_class(&Target::Tsg(classed_tsg.id), level(2))?;
+    lab.wait_slice(&classed, slice_of(2))?;
+    for number in [7, 0, 5] {
+        tune("default_class", number)?;
+        lab.wait_slice(&plain, slice_of(number))?;
+        let listed = lab.tsg(plain_tsg.id)?;
+        check_eq!(
+            (listed.level, listed.source),
+            (Some(level(number)), Source::Default)
+        );
+        let class = lab.zernel.class(&Target::Process(0))?;
+        check_eq!((class.level, class.effective), (None, Some(level(number))));
+        check_eq!(class.source, Source::Default);
+    }
+    let (later, _) = lab.compute()?;
+    lab.wait_slice(&later, slice_of(5))?;
+    tune("default_class", "none")?;
+    lab.wait_slice(&plain, DRIVER_SLICE)?;
+    lab.wait_slice(&later, DRIVER_SLICE)?;
+    check_eq!(classed.stats()?.slice_changes, 1);
+    check_eq!(lab.stats()?.assignments, 1);
+    Ok(())
+}
+
+fn switching_off_and_on() -> Outcome {
+    let lab = Lab::open()?;
+    let (one, one_tsg) = lab.compute()?;
+    let (two, _) = lab.compute()?;
+    lab.zernel.set_class(&Target::Process(0), level(7))?;
+    lab.zernel.set_class(&Target::Tsg(one_tsg.id), level(1))?;
+    for _ in 0..3 {
+        lab.wait_slice(&one, slice_of(1))?;
+        lab.wait_slice(&two, slice_of(7))?;
+        tune("enabled", 0)?;
+        lab.wait_slice(&one, DRIVER_SLICE)?;
+        lab.wait_slice(&two, DRIVER_SLICE)?;
+        crate::common::wait_until("the interleave level is back", || {
+            Ok(one.stats()?.interleave == 0)
+        })?;
+        check_eq!(lab.zernel.version()?.enabled, false);
+        // The class is still there; it just asks for nothing.
+        let class = lab.zernel.class(&Target::Tsg(one_tsg.id))?;
+        check_eq!((class.effective, class.timeslice_us), (Some(level(1)), 0));
+        tune("enabled", 1)?;
+        check_eq!(lab.zernel.version()?.enabled, true);
+    }
+    lab.wait_slice(&one, slice_of(1))?;
+    lab.wait_slice(&two, slice_of(7))
+}
+
+fn changes_while_off() -> Outcome {
+    let lab = Lab::open()?;
+    tune("enabled", 0)?;
+    let (one, _) = lab.compute()?;
+    lab.zernel.set_class(&Target::Process(0), level(7))?;
+    tune("level7_timeslice_us", 400)?;
+    let (two, two_tsg) = lab.compute()?;
+    lab.zernel.set_class(&Target::Tsg(two_tsg.id), level(2))?;
+    lab.zernel.clear_class(&Target::Tsg(two_tsg.id))?;
+    lab.zernel.set_class(&Target::Tsg(two_tsg.id), level(3))?;
+    crate::common::wait_until("the workers are done", || {
+        Ok(lab
+            .zernel
+            .gpus()
+            .all(|gpu| gpu.is_ok_and(|gpu| gpu.pending == 0)))
+    })?;
+    check_eq!(
+        [one.stats()?.slice_changes, two.stats()?.slice_changes],
+        [0; 2]
+    );
+    tune("enabled", 1)?;
+    lab.wait_slice(&one, 400)?;
+    lab.wait_slice(&two, slice_of(3))
+}
+
+/// Makes `count` events that a stream of root sees.
+fn make_events(lab: &Lab, count: usize) -> Outcome {
+    let (_context, tsg) = lab.compute()?;
+    tune("enabled", 0)?;
+    for index in 0..count {
+        let number = if index % 2 == 0 { 7 } else { 3 };
+        lab.zernel.set_class(&Target::Tsg(tsg.id), level(number))?;
+    }
+    tune("enabled", 1)
+}
+
+/// Reads all there is: how many events, and how many were dropped before the first.
+fn drain(stream: &mut EventStream) -> Result<(u64, u64)> {
+    let (mut count, mut first) = (0, 0);
+    while let Some(event) = stream.next_within(Some(Duration::ZERO))? {
+        if count == 0 {
+            first = event.seq - 1;
+            check_eq!(event.dropped, first, "what the first event tells");
+        }
+        count += 1;
+        check_eq!(event.seq, first + count, "no gap after the first");
+    }
+    Ok((count, first))
+}
+
+fn ring_size_of_new_streams() -> Outcome {
+    let lab = Lab::open()?;
+    tune("event_ring_size", 64)?;
+    let mut older = EventStream::open()?;
+    tune("event_ring_size", 16)?;
+    let mut small = EventStream::open()?;
+    tune("event_ring_size", 1000)?;
+    let mut large = EventStream::open()?;
+    make_events(&lab, 200)?;
+    crate::common::wait_until("the TSG is gone", || Ok(lab.stats()?.tsgs == 0))?;
+    let (all, dropped) = drain(&mut large)?;
+    check_eq!(dropped, 0);
+    // Each class, the TSG's arrival and its end.
+    check_eq!(all >= 202, true, "{all} events");
+    check_eq!(drain(&mut small)?, (16, all - 16));
+    check_eq!(drain(&mut older)?, (64, all - 64));
+    Ok(())
+}
