@@ -6,7 +6,7 @@ mod calls;
 mod items;
 mod owners;
 pub(crate) mod passing;
-mod raw;
+pub(crate) mod raw;
 mod refusals;
 pub(crate) mod turns;
 mod words;

@@ -19,29 +19,50 @@ pub(crate) fn pair() -> Result<(OwnedFd, OwnedFd)> {
 
 /// Passes a descriptor on.
 pub(crate) fn send(socket: &OwnedFd, fd: BorrowedFd<'_>) -> Result<()> {
+    send_with(socket, fd, SendFlags::empty())
+}
+
+/// Passes a descriptor on, if there is room for it.
+pub(crate) fn send_now(socket: &OwnedFd, fd: BorrowedFd<'_>) -> Result<()> {
+    send_with(socket, fd, SendFlags::DONTWAIT)
+}
+
+fn send_with(socket: &OwnedFd, fd: BorrowedFd<'_>, flags: SendFlags) -> Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut message = SendAncillaryBuffer::new(&mut space);
     let fds = [fd];
     ensure!(message.push(SendAncillaryMessage::ScmRights(&fds)), "no room for a descriptor");
-    sendmsg(socket, &[IoSlice::new(b"f")], &mut message, SendFlags::empty())?;
+    sendmsg(socket, &[IoSlice::new(b"f")], &mut message, flags)?;
     Ok(())
 }
 
 /// Takes a descriptor.
 pub(crate) fn receive(socket: &OwnedFd) -> Result<OwnedFd> {
+    match receive_with(socket, RecvFlags::empty())? {
+        Some(fd) => Ok(fd),
+        None => bail!("a message without a descriptor"),
+    }
+}
+
+/// Takes a descriptor, if there is one.
+pub(crate) fn receive_now(socket: &OwnedFd) -> Result<Option<OwnedFd>> {
+    receive_with(socket, RecvFlags::DONTWAIT)
+}
+
+fn receive_with(socket: &OwnedFd, flags: RecvFlags) -> Result<Option<OwnedFd>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut message = RecvAncillaryBuffer::new(&mut space);
     let mut byte = [0];
     let mut data = [IoSliceMut::new(&mut byte)];
-    recvmsg(socket, &mut data, &mut message, RecvFlags::CMSG_CLOEXEC)?;
+    recvmsg(socket, &mut data, &mut message, RecvFlags::CMSG_CLOEXEC | flags)?;
     for part in message.drain() {
         if let RecvAncillaryMessage::ScmRights(mut fds) = part {
             if let Some(fd) = fds.next() {
-                return Ok(fd);
+                return Ok(Some(fd));
             }
         }
     }
-    bail!("a message without a descriptor")
+    Ok(None)
 }
 
 /// Passes a number on.
