@@ -66,6 +66,13 @@ unsafe impl Send for Ops {}
 // SAFETY: As above.
 unsafe impl Sync for Ops {}
 
+/// What an operation answered; a code that no user may see is `EIO`.
+fn answer(errno: c_int) -> Result {
+    // From here on codes are the kernel's own.
+    const FIRST_INTERNAL: c_int = 512;
+    to_result(errno).map_err(|e| if e.to_errno() <= -FIRST_INTERNAL { EIO } else { e })
+}
+
 impl Ops {
     /// Checks and copies what a provider registers; a shorter structure is zero-extended.
     ///
@@ -127,13 +134,13 @@ impl Ops {
         let mut us = 0;
         let get = self.ops.get_timeslice.ok_or(EINVAL)?;
         // SAFETY: Valid by the type invariant.
-        to_result(unsafe { get(self.private, gpu.0, tsg, &mut us) })?;
+        answer(unsafe { get(self.private, gpu.0, tsg, &mut us) })?;
         let interleave = match self.ops.get_interleave {
             None => None,
             Some(get) => {
                 let mut level = 0;
                 // SAFETY: Valid by the type invariant.
-                to_result(unsafe { get(self.private, gpu.0, tsg, &mut level) })?;
+                answer(unsafe { get(self.private, gpu.0, tsg, &mut level) })?;
                 Some(level)
             }
         };
@@ -147,14 +154,14 @@ impl Ops {
     pub(crate) fn set_timeslice(&self, gpu: gpu::Handle, tsg: u64, slice: Us) -> Result {
         let set = self.ops.set_timeslice.ok_or(EINVAL)?;
         // SAFETY: Valid by the type invariant.
-        to_result(unsafe { set(self.private, gpu.0, tsg, slice.0) })
+        answer(unsafe { set(self.private, gpu.0, tsg, slice.0) })
     }
 
     /// Gives a TSG an interleave level.
     pub(crate) fn set_interleave(&self, gpu: gpu::Handle, tsg: u64, level: u32) -> Result {
         let set = self.ops.set_interleave.ok_or(EINVAL)?;
         // SAFETY: Valid by the type invariant.
-        to_result(unsafe { set(self.private, gpu.0, tsg, level) })
+        answer(unsafe { set(self.private, gpu.0, tsg, level) })
     }
 
     /// How long the GPU was busy, and since when that is counted, in ns.
@@ -165,7 +172,7 @@ impl Ops {
             ..Default::default()
         };
         // SAFETY: Valid by the type invariant.
-        to_result(unsafe { query(self.private, gpu.0, &mut load) })?;
+        answer(unsafe { query(self.private, gpu.0, &mut load) })?;
         Ok((load.busy_ns, load.elapsed_ns))
     }
 
@@ -174,7 +181,7 @@ impl Ops {
         match self.ops.replay {
             None => Ok(()),
             // SAFETY: Valid by the type invariant.
-            Some(replay) => to_result(unsafe { replay(self.private, provider.cast_mut().cast()) }),
+            Some(replay) => answer(unsafe { replay(self.private, provider.cast_mut().cast()) }),
         }
     }
 }

@@ -94,7 +94,7 @@ impl Armed {
                 next: Atomic::new(0),
                 _pin: PhantomPinned,
             }),
-            GFP_KERNEL,
+            GFP_KERNEL_ACCOUNT,
         )?;
         // SAFETY: The entry is pinned in the `Arc` and taken off in `drop`, before it is freed.
         unsafe {

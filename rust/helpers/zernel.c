@@ -209,12 +209,19 @@ struct cgroup *zernel_helper_cgroup_from_fd(int fd, u32 *owner)
 
 struct cgroup *zernel_helper_cgroup_of(struct pid *process)
 {
-	struct task_struct *task;
+	struct task_struct *task, *thread;
 	struct cgroup *cgrp = NULL;
 
 	rcu_read_lock();
 	task = pid_task(process, PIDTYPE_TGID);
 	if (task) {
+		/* A leader that has exited is left behind when its process moves. */
+		for_each_thread(task, thread) {
+			if (!(READ_ONCE(thread->flags) & PF_EXITING)) {
+				task = thread;
+				break;
+			}
+		}
 		do {
 			cgrp = task_dfl_cgroup(task);
 		} while (!cgroup_tryget(cgrp));

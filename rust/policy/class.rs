@@ -25,8 +25,16 @@ pub(crate) enum Source {
 pub(crate) struct Assignment {
     /// The level.
     pub(crate) level: Level,
-    /// Whether it was made with privilege; without, it can only lower.
-    pub(crate) privileged: bool,
+    /// The most urgent level that privilege has allowed here, which is never less urgent than
+    /// `level`; without, the assignment can only lower.
+    pub(crate) allowed: Option<Level>,
+}
+
+impl Assignment {
+    /// Whether it rests on privilege.
+    pub(crate) fn is_privileged(self) -> bool {
+        self.allowed.is_some()
+    }
 }
 
 /// What is in force for a target.
@@ -68,7 +76,7 @@ impl Effective {
     pub(crate) fn over(self, source: Source, assignment: Option<Assignment>) -> Self {
         match assignment {
             None => self,
-            Some(a) if a.privileged => Self {
+            Some(a) if a.is_privileged() => Self {
                 level: Some(a.level),
                 source,
             },
@@ -96,14 +104,14 @@ mod tests {
     fn by_admin(level: Level) -> Option<Assignment> {
         Some(Assignment {
             level,
-            privileged: true,
+            allowed: Some(level),
         })
     }
 
     fn by_user(level: Level) -> Option<Assignment> {
         Some(Assignment {
             level,
-            privileged: false,
+            allowed: None,
         })
     }
 
@@ -155,6 +163,16 @@ mod tests {
             .over(Source::Thread, by_user(at(3)));
         assert_eq!(e.level, Some(at(3)));
         assert_eq!(e.source, Source::Thread);
+    }
+
+    #[test]
+    fn user_may_lower_what_privilege_gave_him() {
+        let lowered = Some(Assignment {
+            level: at(3),
+            allowed: Some(Level::LC),
+        });
+        let e = Effective::NONE.over(Source::Process, lowered);
+        assert_eq!(e.level, Some(at(3)));
     }
 
     #[test]

@@ -51,14 +51,16 @@ pub(crate) struct Grant {
     pub(crate) raised: bool,
 }
 
-/// Decides a request to give `level` to a target for which `now` is in force.
+/// Decides a request to give `level` to a target for which `now` is in force and which has the
+/// assignment `replaced`.
 ///
-/// Lowering one's own target, or keeping its level, is free. Everything else needs `CAP_SYS_NICE`
-/// or membership. Members are bound by the admission budget as far as they raise above
-/// [`Level::DEFAULT`].
+/// Lowering one's own target, or keeping its level, is free, and keeps what privilege has allowed
+/// there. Everything else needs `CAP_SYS_NICE` or membership. Members are bound by the admission
+/// budget as far as they raise above [`Level::DEFAULT`].
 pub(crate) fn set(
     caller: Caller,
     now: Effective,
+    replaced: Option<Grant>,
     level: Level,
     quota: Quota,
 ) -> Result<Grant, Denied> {
@@ -66,6 +68,7 @@ pub(crate) fn set(
     if !privileged && (!caller.owner || level.is_above(now.rank())) {
         return Err(Denied::NotPermitted);
     }
+    let was_raised = replaced.is_some_and(|grant| grant.raised);
     let raised = !caller.capable && caller.member && level.is_above(Level::DEFAULT);
     if !caller.capable && quota.held >= quota.most {
         return Err(Denied::OverQuota);
@@ -73,9 +76,18 @@ pub(crate) fn set(
     if raised && quota.raised >= quota.admission {
         return Err(Denied::OverQuota);
     }
+    let allowed = if privileged {
+        Some(level)
+    } else {
+        // Only what allows the level at all: one that was less urgent allows nothing here.
+        replaced
+            .and_then(|grant| grant.assignment.allowed)
+            .filter(|allowed| !level.is_above(*allowed))
+    };
     Ok(Grant {
-        assignment: Assignment { level, privileged },
-        raised,
+        assignment: Assignment { level, allowed },
+        // A share of the budget is held as long as the level is above the default.
+        raised: raised || (!privileged && was_raised && level.is_above(Level::DEFAULT)),
     })
 }
 
@@ -131,7 +143,7 @@ mod tests {
     fn owner_may_lower_or_keep() {
         for now in Level::ALL {
             for level in Level::ALL {
-                let r = set(OWNER, in_force(now), level, FREE);
+                let r = set(OWNER, in_force(now), None, level, FREE);
                 assert_eq!(r.is_ok(), !level.is_above(now));
             }
         }
@@ -139,20 +151,35 @@ mod tests {
 
     #[test]
     fn owner_without_class_ranks_as_default() {
-        assert!(set(OWNER, Effective::NONE, Level::BE, FREE).is_ok());
-        assert!(set(OWNER, Effective::NONE, Level::DEFAULT, FREE).is_ok());
+        assert!(set(OWNER, Effective::NONE, None, Level::BE, FREE).is_ok());
+        assert!(set(OWNER, Effective::NONE, None, Level::DEFAULT, FREE).is_ok());
         assert_eq!(
-            set(OWNER, Effective::NONE, Level::LC, FREE),
+            set(OWNER, Effective::NONE, None, Level::LC, FREE),
             Err(Denied::NotPermitted)
         );
     }
 
     #[test]
     fn owner_assignment_is_unprivileged() {
-        let r = set(OWNER, Effective::NONE, Level::BE, FREE);
+        let r = set(OWNER, Effective::NONE, None, Level::BE, FREE);
         assert_eq!(
-            r.map(|g| (g.assignment.privileged, g.raised)),
+            r.map(|g| (g.assignment.is_privileged(), g.raised)),
             Ok((false, false))
+        );
+    }
+
+    #[test]
+    fn owner_keeps_what_privilege_allowed() {
+        let granted = set(MEMBER, Effective::NONE, None, Level::LC, FREE).ok();
+        let lowered = set(OWNER, in_force(Level::LC), granted, Level::ALL[3], FREE);
+        assert_eq!(
+            lowered.map(|g| (g.assignment.allowed, g.raised)),
+            Ok((Some(Level::LC), true))
+        );
+        let lowest = set(OWNER, in_force(Level::LC), lowered.ok(), Level::BE, FREE);
+        assert_eq!(
+            lowest.map(|g| (g.assignment.allowed, g.raised)),
+            Ok((Some(Level::LC), false))
         );
     }
 
@@ -160,7 +187,7 @@ mod tests {
     fn stranger_may_nothing() {
         for level in Level::ALL {
             assert_eq!(
-                set(STRANGER, in_force(Level::LC), level, FREE),
+                set(STRANGER, in_force(Level::LC), None, level, FREE),
                 Err(Denied::NotPermitted)
             );
         }
@@ -178,9 +205,9 @@ mod tests {
             ..FREE
         };
         for level in Level::ALL {
-            let r = set(ADMIN, in_force(Level::BE), level, full);
+            let r = set(ADMIN, in_force(Level::BE), None, level, full);
             assert_eq!(
-                r.map(|g| (g.assignment.privileged, g.raised)),
+                r.map(|g| (g.assignment.is_privileged(), g.raised)),
                 Ok((true, false))
             );
         }
@@ -188,17 +215,17 @@ mod tests {
 
     #[test]
     fn member_raises_within_the_budget() {
-        let r = set(MEMBER, Effective::NONE, Level::LC, FREE);
+        let r = set(MEMBER, Effective::NONE, None, Level::LC, FREE);
         assert_eq!(
-            r.map(|g| (g.assignment.privileged, g.raised)),
+            r.map(|g| (g.assignment.is_privileged(), g.raised)),
             Ok((true, true))
         );
         let used = Quota { raised: 2, ..FREE };
         assert_eq!(
-            set(MEMBER, Effective::NONE, Level::LC, used),
+            set(MEMBER, Effective::NONE, None, Level::LC, used),
             Err(Denied::OverQuota)
         );
-        assert!(set(MEMBER, Effective::NONE, Level::BE, used).is_ok());
+        assert!(set(MEMBER, Effective::NONE, None, Level::BE, used).is_ok());
     }
 
     #[test]
@@ -208,7 +235,7 @@ mod tests {
             ..FREE
         };
         assert_eq!(
-            set(MEMBER, Effective::NONE, Level::LC, none),
+            set(MEMBER, Effective::NONE, None, Level::LC, none),
             Err(Denied::OverQuota)
         );
     }
@@ -217,11 +244,11 @@ mod tests {
     fn quota_binds_owner_and_member() {
         let full = Quota { held: 10, ..FREE };
         assert_eq!(
-            set(OWNER, Effective::NONE, Level::BE, full),
+            set(OWNER, Effective::NONE, None, Level::BE, full),
             Err(Denied::OverQuota)
         );
         assert_eq!(
-            set(MEMBER, Effective::NONE, Level::BE, full),
+            set(MEMBER, Effective::NONE, None, Level::BE, full),
             Err(Denied::OverQuota)
         );
     }
@@ -230,7 +257,7 @@ mod tests {
     fn permission_is_told_before_quota() {
         let full = Quota { held: 10, ..FREE };
         assert_eq!(
-            set(OWNER, Effective::NONE, Level::LC, full),
+            set(OWNER, Effective::NONE, None, Level::LC, full),
             Err(Denied::NotPermitted)
         );
     }

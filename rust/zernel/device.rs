@@ -64,11 +64,9 @@ impl Client {
         if let Some(stream) = &*slot {
             return Ok(stream.clone());
         }
-        let viewer = self.viewer.clone();
-        let stream = registry::with(|r| {
-            let size = r.tunables().ring_size() as usize;
-            r.streams().start(viewer, size)
-        })??;
+        let size = registry::with(|r| r.tunables().ring_size() as usize)?;
+        let stream = Stream::new(self.viewer.clone(), size)?;
+        registry::with(|r| r.streams().start(stream.clone()))??;
         *slot = Some(stream.clone());
         Ok(stream)
     }

@@ -27,6 +27,10 @@ use kernel::{
     prelude::*,
     rbtree::RBTree,
     sync::{
+        atomic::{
+            ordering::Relaxed,
+            Atomic, //
+        },
         poll::PollCondVar,
         Arc,
         Mutex, //
@@ -35,6 +39,8 @@ use kernel::{
 
 /// Most streams of a user without `CAP_PERFMON`.
 const MAX_PER_USER: usize = 64;
+
+static LAST_ID: Atomic<u64> = Atomic::new(0);
 
 /// Events handed to user space at a time.
 const BATCH: usize = 32;
@@ -76,13 +82,19 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    fn new(viewer: Arc<Viewer>, id: u64, size: usize) -> Result<Arc<Self>> {
+    /// A stream with room for `size` events, which sees nothing until it is started.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn new(viewer: Arc<Viewer>, size: usize) -> Result<Arc<Self>> {
         let positions = Ring::new(size);
         let slots = KVVec::from_elem(
             uapi::zernel_event::default(),
             size.max(1),
             GFP_KERNEL_ACCOUNT,
         )?;
+        let id = LAST_ID.fetch_add(1, Relaxed);
         // INVARIANT: Both have `size` slots.
         Arc::pin_init(
             pin_init!(Self {
@@ -184,7 +196,6 @@ impl Stream {
 pub(crate) struct Streams {
     streams: RBTree<(Uid, u64), Arc<Stream>>,
     count: u32,
-    last: u64,
 }
 
 impl Streams {
@@ -193,7 +204,6 @@ impl Streams {
         Self {
             streams: RBTree::new(),
             count: 0,
-            last: 0,
         }
     }
 
@@ -202,22 +212,21 @@ impl Streams {
         self.count
     }
 
-    /// Starts a stream with room for `size` events.
+    /// Starts a stream.
     ///
     /// # Errors
     ///
     /// `EDQUOT` the user has [`MAX_PER_USER`], `ENOMEM`.
-    pub(crate) fn start(&mut self, viewer: Arc<Viewer>, size: usize) -> Result<Arc<Stream>> {
-        let uid = viewer.uid();
-        if !viewer.sees_all() && self.count_of(uid) >= MAX_PER_USER {
+    pub(crate) fn start(&mut self, stream: Arc<Stream>) -> Result {
+        let uid = stream.viewer.uid();
+        if !stream.viewer.sees_all() && self.count_of(uid) >= MAX_PER_USER {
             return Err(errno::over_quota());
         }
-        self.last += 1;
-        let stream = Stream::new(viewer, self.last, size)?;
+        let key = (uid, stream.id);
         self.streams
-            .try_create_and_insert((uid, self.last), stream.clone(), GFP_KERNEL)?;
+            .try_create_and_insert(key, stream, GFP_KERNEL_ACCOUNT)?;
         self.count += 1;
-        Ok(stream)
+        Ok(())
     }
 
     /// Ends a stream.

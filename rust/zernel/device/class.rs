@@ -38,13 +38,11 @@ pub(super) fn set(arg: usize, size: usize) -> Result {
     let level = Level::new(class.level).ok_or(EINVAL)?;
     let (named, asker) = resolve(&class)?;
     probe(arg, size, &class)?;
-    let answer = registry::with(|r| -> Result<_> {
+    registry::with(|r| -> Result {
         let answer = r.set_class(asker, named, level)?;
         fill(&mut class, r, answer);
-        Ok(answer)
+        Ok(())
     })??;
-    // The request was level `level`; what is in force may be lower.
-    class.level = answer.own.map_or(level, |own| own.level).number();
     abi::write(arg, size, &class)
 }
 
@@ -181,7 +179,7 @@ fn fill(class: &mut uapi::zernel_class, registry: &Registry, answer: Answer) {
     };
     let number = |level: Option<Level>| level.map_or(uapi::ZERNEL_LEVEL_NONE, Level::number);
     class.level = number(answer.own.map(|own| own.level));
-    if answer.own.is_some_and(|own| own.privileged) {
+    if answer.own.is_some_and(|own| own.is_privileged()) {
         class.flags |= uapi::ZERNEL_CLASS_PRIVILEGED;
     }
     class.effective = number(answer.effective.level);

@@ -84,8 +84,8 @@ impl Reservation {
     /// Allocates it.
     pub(crate) fn new() -> Result<Self> {
         Ok(Self {
-            held: RBTreeNodeReservation::new(GFP_KERNEL)?,
-            user: RBTreeNodeReservation::new(GFP_KERNEL)?,
+            held: RBTreeNodeReservation::new(GFP_KERNEL_ACCOUNT)?,
+            user: RBTreeNodeReservation::new(GFP_KERNEL_ACCOUNT)?,
         })
     }
 }
@@ -122,6 +122,11 @@ impl Assignments {
     /// The assignment of a target.
     pub(crate) fn get(&self, target: Target) -> Option<Assignment> {
         self.held.get(&target).map(|held| held.grant.assignment)
+    }
+
+    /// How the assignment of a target was made.
+    pub(crate) fn grant(&self, target: Target) -> Option<Grant> {
+        self.held.get(&target).map(|held| held.grant)
     }
 
     /// What counts against a new assignment of `by` to `target`.

@@ -133,9 +133,10 @@ impl Registry {
         let quota = self
             .assignments
             .quota(target, asker.uid, self.tunables.lc_admission());
-        let grant = permit::set(caller, self.in_force(named, true), level, quota)?;
-        let is_new = self.assignments.get(target).is_none();
-        if is_new && self.assignments.is_full() {
+        let replaced = self.assignments.grant(target);
+        let now = self.in_force(named, true);
+        let grant = permit::set(caller, now, replaced, level, quota)?;
+        if replaced.is_none() && self.assignments.is_full() {
             return Err(Failure::TableFull);
         }
         let janitor = self.janitor.clone();

@@ -58,11 +58,11 @@ impl Groups {
             .position(|id| self.nodes.get(id).is_some())
             .unwrap_or(chain.len());
         // Everything is allocated before anything changes.
-        let mut memory = KVec::with_capacity(missing, GFP_KERNEL)?;
+        let mut memory = KVec::with_capacity(missing, GFP_KERNEL_ACCOUNT)?;
         for _ in 0..missing {
-            let node = RBTreeNodeReservation::new(GFP_KERNEL)?;
-            let child = RBTreeNodeReservation::new(GFP_KERNEL)?;
-            memory.push((node, child), GFP_KERNEL)?;
+            let node = RBTreeNodeReservation::new(GFP_KERNEL_ACCOUNT)?;
+            let child = RBTreeNodeReservation::new(GFP_KERNEL_ACCOUNT)?;
+            memory.push((node, child), GFP_KERNEL_ACCOUNT)?;
         }
         // From the top down, so that a parent is always there first.
         for (depth, &id) in chain.iter().enumerate().take(missing).rev() {
@@ -209,11 +209,11 @@ mod tests {
 
     const LC: Option<Assignment> = Some(Assignment {
         level: Level::LC,
-        privileged: true,
+        allowed: Some(Level::LC),
     });
     const BE: Option<Assignment> = Some(Assignment {
         level: Level::BE,
-        privileged: true,
+        allowed: Some(Level::BE),
     });
 
     fn level(groups: &Groups, chain: &[u64]) -> Option<Level> {

@@ -49,7 +49,7 @@ impl Registry {
         if self.gpu_count >= gpu::MAX {
             return Err(ENOSPC);
         }
-        self.gpus.try_create_and_insert(id, gpu, GFP_KERNEL)?;
+        self.gpus.try_create_and_insert(id, gpu, GFP_KERNEL_ACCOUNT)?;
         self.gpu_count += 1;
         trace::gpu_added(id.0);
         Ok(())
@@ -154,11 +154,11 @@ impl Registry {
         let process = Target::Process(description.process.key());
         let thread = Target::Thread(description.thread.key());
         // Everything is allocated before anything changes.
-        let handle = RBTreeNode::new((gpu_id, description.handle), id, GFP_KERNEL)?;
-        let user = RBTreeNode::new((description.uid, id), (), GFP_KERNEL)?;
-        let of_process = RBTreeNode::new((process, id), (), GFP_KERNEL)?;
-        let of_thread = RBTreeNode::new((thread, id), (), GFP_KERNEL)?;
-        let of_cgroup = RBTreeNode::new((Target::Cgroup(cgroup), id), (), GFP_KERNEL)?;
+        let handle = RBTreeNode::new((gpu_id, description.handle), id, GFP_KERNEL_ACCOUNT)?;
+        let user = RBTreeNode::new((description.uid, id), (), GFP_KERNEL_ACCOUNT)?;
+        let of_process = RBTreeNode::new((process, id), (), GFP_KERNEL_ACCOUNT)?;
+        let of_thread = RBTreeNode::new((thread, id), (), GFP_KERNEL_ACCOUNT)?;
+        let of_cgroup = RBTreeNode::new((Target::Cgroup(cgroup), id), (), GFP_KERNEL_ACCOUNT)?;
         // INVARIANT: (of `Tsg`) Not queued, so the node is at hand.
         let node = RBTreeNode::new(
             id,
@@ -246,6 +246,11 @@ impl Registry {
         if let Some(gpu) = self.gpus.get_mut(&tsg.gpu) {
             gpu.tsgs -= 1;
             gpu.pending -= u32::from(was_queued);
+            if gpu.pending == 0 {
+                // Nobody is left who could find out that the GPU is back.
+                gpu.suspended = false;
+                gpu.backoff.reset();
+            }
         }
         self.tsg_count -= 1;
         self.counters.tsgs_removed += 1;
@@ -275,7 +280,7 @@ impl Registry {
             }
             let (new, old) = (cgroup.id(), tsg.cgroup);
             let chain = cgroup.ancestry()?;
-            let member = RBTreeNode::new((Target::Cgroup(new), id), (), GFP_KERNEL)?;
+            let member = RBTreeNode::new((Target::Cgroup(new), id), (), GFP_KERNEL_ACCOUNT)?;
             self.groups.hold(&chain)?;
             self.members.insert(member);
             if old != 0 {

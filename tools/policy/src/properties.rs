@@ -5,7 +5,7 @@ use crate::policy::{
     backoff::Backoff,
     class::{Assignment, Effective, Source},
     level::Level,
-    permit::{self, Caller, Quota},
+    permit::{self, Caller, Grant, Quota},
     ring::Ring,
     tunables::{Bounds, Tunables},
     units::{Permille, Us},
@@ -19,7 +19,10 @@ fn level() -> impl Strategy<Value = Level> {
 
 fn assignment() -> impl Strategy<Value = Option<Assignment>> {
     proptest::option::of(
-        (level(), any::<bool>()).prop_map(|(level, privileged)| Assignment { level, privileged }),
+        (level(), any::<bool>()).prop_map(|(level, privileged)| Assignment {
+            level,
+            allowed: privileged.then_some(level),
+        }),
     )
 }
 
@@ -43,7 +46,7 @@ proptest! {
         proptest::option::of(level()), proptest::option::of(level()),
         proptest::option::of(level()), proptest::option::of(level()),
     ]) {
-        let chain = levels.map(|l| l.map(|level| Assignment { level, privileged: true }));
+        let chain = levels.map(|l| l.map(|level| Assignment { level, allowed: Some(level) }));
         let expected = levels.iter().rev().find_map(|l| *l).or(default);
         prop_assert_eq!(resolve(default, &chain).level, expected);
     }
@@ -52,7 +55,7 @@ proptest! {
     #[test]
     fn unprivileged_never_raises(default in proptest::option::of(level()), chain in chain()) {
         let with = resolve(default, &chain);
-        let without = resolve(default, &chain.map(|a| a.filter(|a| a.privileged)));
+        let without = resolve(default, &chain.map(|a| a.filter(|a| a.is_privileged())));
         prop_assert!(!with.rank().is_above(without.rank()));
     }
 
@@ -78,7 +81,8 @@ proptest! {
             prefix[slot + 1..].fill(None);
             resolve(None, &prefix)
         };
-        if let Ok(grant) = permit::set(caller, target(&chain), wish, quota) {
+        let replaced = chain[slot].map(|assignment| Grant { assignment, raised: false });
+        if let Ok(grant) = permit::set(caller, target(&chain), replaced, wish, quota) {
             let mut after = chain;
             after[slot] = Some(grant.assignment);
             prop_assert!(!target(&after).rank().is_above(target(&chain).rank()));
