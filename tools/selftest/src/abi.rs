@@ -5,8 +5,10 @@
 //! kernel's `compat_ptr_ioctl` is all there is to it, and the test kernels have no
 //! `CONFIG_IA32_EMULATION` to make such a call with.
 
+mod fields;
+
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use anyhow::{Context as _, Result};
@@ -20,6 +22,8 @@ use crate::check_eq;
 use crate::common::Lab;
 use crate::harness::{case, suite, Outcome, Suite};
 use crate::sys::{self, Area, Wild};
+
+pub use fields::descriptor_is_bad;
 
 /// The suite.
 pub const SUITE: Suite = suite(
@@ -35,10 +39,10 @@ pub const SUITE: Suite = suite(
         case("longer_with_unknown_content", longer_with_unknown_content),
         case("foreign_numbers", foreign_numbers),
         case("direction_is_not_looked_at", direction_is_not_looked_at),
-        case("class_fields", class_fields),
-        case("class_levels", class_levels),
-        case("class_targets", class_targets),
-        case("list_fields", list_fields),
+        case("class_fields", fields::class_fields),
+        case("class_levels", fields::class_levels),
+        case("class_targets", fields::class_targets),
+        case("list_fields", fields::list_fields),
         case("read_needs_room", read_needs_room),
         case("write_and_mmap_are_refused", write_and_mmap_are_refused),
         case("other_files", other_files),
@@ -356,183 +360,6 @@ fn direction_is_not_looked_at() -> Outcome {
     Ok(())
 }
 
-/// The calls that take a class, and a request that they take.
-fn class_calls() -> [(&'static str, u32, abi::zernel_class); 3] {
-    [
-        ("set", abi::LIBZERNEL_IOC_CLASS_SET, own_class(7)),
-        ("get", abi::LIBZERNEL_IOC_CLASS_GET, own_class(0)),
-        ("clear", abi::LIBZERNEL_IOC_CLASS_CLEAR, own_class(0)),
-    ]
-}
-
-/// Makes a call that must fail and change neither anything nor its structure.
-fn refused<T: Pod>(lab: &Lab, number: u32, request: &T, errno: Errno, what: &str) -> Outcome {
-    let (result, after) = unchanged(&lab.zernel, || {
-        Ok(call(lab.zernel.as_fd(), number, request))
-    })?;
-    check_eq!(result, Err(errno), "{what}");
-    check_eq!(bytes_of(&after) == bytes_of(request), true, "{what} wrote");
-    Ok(())
-}
-
-fn class_fields() -> Outcome {
-    let lab = Lab::open()?;
-    lab.zernel
-        .set_class(&Target::current_process(), Level::BE)?;
-    for (name, number, good) in class_calls() {
-        for bit in 1..32 {
-            let flags = 1 << bit;
-            let request = abi::zernel_class { flags, ..good };
-            refused(
-                &lab,
-                number,
-                &request,
-                Errno::INVAL,
-                &format!("{name} with flag {bit}"),
-            )?;
-        }
-        let wrong = [
-            abi::zernel_class {
-                effective: 1,
-                ..good
-            },
-            abi::zernel_class { source: 1, ..good },
-            abi::zernel_class {
-                timeslice_us: 1,
-                ..good
-            },
-            abi::zernel_class {
-                effective: u32::MAX,
-                ..good
-            },
-        ];
-        for (field, request) in wrong.iter().enumerate() {
-            refused(
-                &lab,
-                number,
-                request,
-                Errno::INVAL,
-                &format!("{name} with output {field}"),
-            )?;
-        }
-    }
-    Ok(())
-}
-
-fn class_levels() -> Outcome {
-    let lab = Lab::open()?;
-    for (name, number, good) in class_calls() {
-        let bad: &[u32] = match name {
-            "set" => &[8, 9, 255, 256, 0x8000_0000, u32::MAX],
-            _ => &[1, 7, 8, u32::MAX],
-        };
-        for &level in bad {
-            let request = abi::zernel_class { level, ..good };
-            refused(
-                &lab,
-                number,
-                &request,
-                Errno::INVAL,
-                &format!("{name} level {level}"),
-            )?;
-        }
-    }
-    for level in 0..8 {
-        let (result, class) = call(
-            lab.zernel.as_fd(),
-            abi::LIBZERNEL_IOC_CLASS_SET,
-            &own_class(level),
-        );
-        result.with_context(|| format!("level {level}"))?;
-        check_eq!((class.level, class.effective), (level, level));
-        check_eq!(class.flags, abi::ZERNEL_CLASS_PRIVILEGED);
-        check_eq!(class.source, abi::ZERNEL_TARGET_PROCESS);
-    }
-    Ok(())
-}
-
-fn class_targets() -> Outcome {
-    let lab = Lab::open()?;
-    for (name, number, good) in class_calls() {
-        for target in [0, 1, 6, 7, 255, 256, u32::MAX] {
-            let request = abi::zernel_class { target, ..good };
-            refused(
-                &lab,
-                number,
-                &request,
-                Errno::INVAL,
-                &format!("{name} target {target}"),
-            )?;
-        }
-        for target in [abi::ZERNEL_TARGET_CGROUP, abi::ZERNEL_TARGET_TSG] {
-            let request = abi::zernel_class {
-                target,
-                flags: abi::ZERNEL_CLASS_PIDFD,
-                ..good
-            };
-            refused(
-                &lab,
-                number,
-                &request,
-                Errno::INVAL,
-                &format!("{name} pidfd as {target}"),
-            )?;
-        }
-    }
-    Ok(())
-}
-
-fn list_fields() -> Outcome {
-    let lab = Lab::open()?;
-    let area = Area::new()?;
-    for call in calls(&area)
-        .iter()
-        .filter(|call| call.name.starts_with("LIST"))
-    {
-        let good: abi::zernel_list = bytemuck::pod_read_unaligned(&call.request);
-        let short = good.entry_size - 1;
-        let mut wrong = vec![
-            abi::zernel_list { count: 0, ..good },
-            abi::zernel_list {
-                reserved: 1,
-                ..good
-            },
-            abi::zernel_list {
-                entry_size: 0,
-                ..good
-            },
-            abi::zernel_list {
-                entry_size: short,
-                ..good
-            },
-            abi::zernel_list {
-                entry_size: 4097,
-                ..good
-            },
-            abi::zernel_list {
-                entry_size: u32::MAX,
-                ..good
-            },
-        ];
-        wrong.extend((0..32).map(|bit| abi::zernel_list {
-            flags: 1 << bit,
-            ..good
-        }));
-        for (index, request) in wrong.iter().enumerate() {
-            let what = format!("{} request {index}", call.name);
-            refused(&lab, call.number, request, Errno::INVAL, &what)?;
-        }
-        let largest = abi::zernel_list {
-            entry_size: 4096,
-            count: u32::MAX,
-            cursor: u64::MAX,
-            ..good
-        };
-        self::call(lab.zernel.as_fd(), call.number, &largest).0?;
-    }
-    Ok(())
-}
-
 fn read_needs_room() -> Outcome {
     let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let mut file = File::from(rustix::fs::open(Zernel::PATH, flags, Mode::empty())?);
@@ -564,8 +391,7 @@ fn write_and_mmap_are_refused() -> Outcome {
 fn other_files() -> Outcome {
     let lab = Lab::open()?;
     let null = File::options().read(true).write(true).open("/dev/null")?;
-    let (reader, mut writer) = std::io::pipe()?;
-    writer.write_all(b"x")?;
+    let (reader, _writer) = rustix::pipe::pipe()?;
     let regular = File::open("/proc/self/exe")?;
     let place = rustix::fs::open(Zernel::PATH, OFlags::PATH, Mode::empty())?;
     let mut area = Area::new()?;
@@ -581,21 +407,6 @@ fn other_files() -> Outcome {
             let result = area.ioctl(fd, call.number, 512);
             check_eq!(result, Err(errno), "{} on {what}", call.name);
         }
-    }
-    Ok(())
-}
-
-/// Fails unless every call on a target with this descriptor answers `EBADF`.
-pub fn descriptor_is_bad(lab: &Lab, target: u32, flags: u32, id: u64) -> Outcome {
-    for (name, number, good) in class_calls() {
-        let request = abi::zernel_class {
-            target,
-            flags,
-            id,
-            ..good
-        };
-        let what = format!("{name} of descriptor {id:#x} as {target}");
-        refused(lab, number, &request, Errno::BADF, &what)?;
     }
     Ok(())
 }

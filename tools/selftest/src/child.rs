@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::io::{Read, Seek, Write};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::time::{Duration, Instant};
 
@@ -97,12 +97,6 @@ impl Child {
     /// Its number.
     pub fn pid(&self) -> u32 {
         self.pid.as_raw_nonzero().get().unsigned_abs()
-    }
-
-    /// A descriptor of it.
-    #[expect(dead_code, reason = "kept next to pid()")]
-    pub fn pidfd(&self) -> BorrowedFd<'_> {
-        self.pidfd.as_fd()
     }
 
     /// Kills it; it stays a zombie until it is joined.

@@ -56,7 +56,7 @@ pub fn unload(name: &str) -> Result<()> {
 
 /// Unloads a module; the error is the kernel's.
 pub fn try_unload(name: &str) -> rustix::io::Result<()> {
-    let name = CString::new(name).map_err(|_| rustix::io::Errno::INVAL)?;
+    let name = CString::new(name).map_err(|_| Errno::INVAL)?;
     rustix::system::delete_module(&name, libc::O_NONBLOCK)
 }
 

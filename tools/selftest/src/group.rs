@@ -35,11 +35,6 @@ impl Group {
         Ok(Self(path))
     }
 
-    /// Its directory.
-    pub fn path(&self) -> &Path {
-        &self.0
-    }
-
     /// Its id.
     pub fn id(&self) -> Result<u64> {
         Ok(fs::metadata(&self.0)?.ino())

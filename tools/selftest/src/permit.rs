@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Who may set, clear and ask for the class of what.
 
-use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
+mod matrix;
+
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -12,11 +12,11 @@ use rustix::io::Errno;
 
 use crate::check_eq;
 use crate::child::{in_child, Child};
-use crate::common::{errno, level, tune, wait_until, Lab, SOON};
+use crate::common::{errno, level, tune, wait_until, Lab};
 use crate::group::Group;
 use crate::harness::{case, suite, Outcome, Suite};
-use crate::list::PERFMON;
 use crate::sys;
+use matrix::{matrix, Actor};
 
 /// The suite.
 pub const SUITE: Suite = suite(
@@ -46,73 +46,6 @@ pub const BOB: u32 = 1001;
 /// The group in `lc_gid`.
 pub const GROUP: u32 = 2000;
 
-/// Who asks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Actor {
-    Root,
-    /// The user that the targets belong to.
-    Owner,
-    Stranger,
-    /// A stranger in the group `lc_gid`.
-    Member,
-    /// A stranger with `CAP_SYS_NICE` alone.
-    Nice,
-    /// A stranger with `CAP_PERFMON` alone.
-    Perfmon,
-}
-
-impl Actor {
-    fn become_it(self) -> Result<()> {
-        match self {
-            Self::Root => {}
-            Self::Owner => sys::become_user(ALICE, ALICE, &[])?,
-            Self::Stranger => sys::become_user(BOB, BOB, &[])?,
-            Self::Member => sys::become_user(BOB, BOB, &[GROUP])?,
-            Self::Nice => sys::become_user_with(BOB, BOB, NICE)?,
-            Self::Perfmon => sys::become_user_with(BOB, BOB, PERFMON)?,
-        }
-        Ok(())
-    }
-
-    fn is_privileged(self) -> bool {
-        matches!(self, Self::Root | Self::Member | Self::Nice)
-    }
-}
-
-/// What is asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Request {
-    Set(u8),
-    Clear,
-    Get,
-}
-
-/// What the header says: `rank` is the number of the level in force before, 6 without one.
-fn expected(
-    actor: Actor,
-    is_tsg: bool,
-    is_alices: bool,
-    given: Option<u8>,
-    request: Request,
-) -> Option<Errno> {
-    let owner = actor == Actor::Owner && is_alices;
-    let rank = given.unwrap_or(6);
-    if !owner && !actor.is_privileged() && actor != Actor::Perfmon {
-        return Some(if is_tsg { Errno::NOENT } else { Errno::PERM });
-    }
-    let may_change = owner || actor.is_privileged();
-    match request {
-        Request::Get => None,
-        _ if !may_change => Some(Errno::PERM),
-        Request::Set(number) if number >= rank || actor.is_privileged() => None,
-        Request::Set(_) => Some(Errno::PERM),
-        Request::Clear if given.is_none() => Some(Errno::NODATA),
-        // Without its own level, the target would rank as level 6.
-        Request::Clear if rank <= 6 || actor.is_privileged() => None,
-        Request::Clear => Some(Errno::PERM),
-    }
-}
-
 /// A process of a user, with one TSG, that lives until this is dropped.
 pub fn owner_process(uid: u32) -> Result<Child> {
     let lab = Lab::open()?;
@@ -128,124 +61,6 @@ pub fn owner_process(uid: u32) -> Result<Child> {
         Ok(lab.stats()?.tsgs == before + 1)
     })?;
     Ok(child)
-}
-
-fn matrix(actor: Actor) -> Outcome {
-    let lab = Lab::open()?;
-    tune("lc_gid", GROUP)?;
-    let owner = owner_process(ALICE)?;
-    let tsg = lab.zernel.tsgs().next().context("no TSG")??;
-    check_eq!(tsg.uid, ALICE);
-    let (delegated, foreign) = (Group::new("delegated")?, Group::new("foreign")?);
-    delegated.delegate(ALICE)?;
-    let targets = [
-        ("TSG", Target::Tsg(tsg.id), true),
-        ("thread", Target::Thread(owner.pid()), true),
-        ("process", Target::Process(owner.pid()), true),
-        ("pidfd", Target::pidfd(owner.pid())?, true),
-        ("delegated cgroup", delegated.target()?, true),
-        ("root's cgroup", foreign.target()?, false),
-    ];
-    let requests: Vec<_> = (0..8)
-        .map(Request::Set)
-        .chain([Request::Clear, Request::Get])
-        .collect();
-    let puppet = Puppet::new(actor, &targets.each_ref().map(|(_, target, _)| target))?;
-    for (index, (name, target, is_alices)) in targets.iter().enumerate() {
-        for given in [None, Some(3), Some(6), Some(7)] {
-            for &request in &requests {
-                if let Some(given) = given {
-                    lab.zernel.set_class(target, level(given))?;
-                }
-                let is_tsg = matches!(target, Target::Tsg(_));
-                let want = expected(actor, is_tsg, *is_alices, given, request);
-                let ask = || puppet.ask(index, request);
-                one(&lab, actor, target, request, want, ask)
-                    .with_context(|| format!("{request:?} of the {name} with {given:?}"))?;
-                // There may be nothing to clear.
-                let _ = lab.zernel.clear_class(target);
-            }
-        }
-    }
-    Ok(())
-}
-
-/// A process that makes requests as an actor.
-struct Puppet {
-    stream: UnixStream,
-    _child: Child,
-}
-
-impl Puppet {
-    fn new(actor: Actor, targets: &[&Target]) -> Result<Self> {
-        let (stream, theirs) = UnixStream::pair()?;
-        stream.set_read_timeout(Some(SOON))?;
-        let child = Child::spawn(|| {
-            actor.become_it()?;
-            let zernel = Zernel::open()?;
-            let mut command = [0; 2];
-            loop {
-                (&theirs).read_exact(&mut command)?;
-                let target = targets[usize::from(command[0])];
-                let answer = match command[1] {
-                    8 => errno(zernel.clear_class(target)),
-                    9 => errno(zernel.class(target)),
-                    number => errno(zernel.set_class(target, level(number))),
-                };
-                let answer = answer.map_or(0, Errno::raw_os_error);
-                (&theirs).write_all(&answer.to_ne_bytes())?;
-            }
-        })?;
-        Ok(Self {
-            stream,
-            _child: child,
-        })
-    }
-
-    fn ask(&self, target: usize, request: Request) -> Result<Option<Errno>> {
-        let request = match request {
-            Request::Set(number) => number,
-            Request::Clear => 8,
-            Request::Get => 9,
-        };
-        (&self.stream).write_all(&[u8::try_from(target)?, request])?;
-        let mut answer = [0; 4];
-        (&self.stream).read_exact(&mut answer)?;
-        let errno = i32::from_ne_bytes(answer);
-        Ok((errno != 0).then(|| Errno::from_raw_os_error(errno)))
-    }
-}
-
-/// Makes one request and looks at the answer and at what it did.
-fn one(
-    lab: &Lab,
-    actor: Actor,
-    target: &Target,
-    request: Request,
-    want: Option<Errno>,
-    ask: impl FnOnce() -> Result<Option<Errno>>,
-) -> Outcome {
-    let before = (lab.zernel.class(target)?, lab.stats()?);
-    check_eq!(ask()?, want, "the answer");
-    let after = (lab.zernel.class(target)?, lab.stats()?);
-    let (mut sets, mut clears) = (0, 0);
-    match (request, want) {
-        (Request::Set(number), None) => {
-            let own = (Some(level(number)), actor.is_privileged());
-            check_eq!((after.0.level, after.0.privileged), own);
-            sets = 1;
-        }
-        (Request::Clear, None) => {
-            check_eq!((after.0.level, after.0.privileged), (None, false));
-            clears = 1;
-        }
-        _ => check_eq!(after.0, before.0, "the class"),
-    }
-    check_eq!(after.1.classes_set, before.1.classes_set + sets);
-    check_eq!(after.1.classes_cleared, before.1.classes_cleared + clears);
-    let refused = u64::from(want == Some(Errno::PERM));
-    check_eq!(after.1.denied, before.1.denied + refused, "calls refused");
-    Ok(())
 }
 
 fn lowering_cannot_be_undone() -> Outcome {
@@ -347,50 +162,27 @@ fn held_down_to_the_default() -> Outcome {
     Ok(())
 }
 
-/// Whether a user with this group and these further groups may raise itself.
-fn may_raise(gid: u32, groups: &[u32]) -> Result<bool> {
-    let mut allowed = false;
-    for (want, is_allowed) in [(None, true), (Some(Errno::PERM), false)] {
-        let done = in_child(|| {
-            sys::become_user(ALICE, gid, groups)?;
-            let answer = errno(Zernel::open()?.set_class(&Target::Process(0), level(0)));
-            check_eq!(answer, want);
-            Ok(())
-        });
-        if done.is_ok() {
-            allowed = is_allowed;
-        } else if !is_allowed {
-            // Neither allowed nor EPERM in one of the two tries.
-            check_eq!(allowed, true, "an answer of another kind");
-        }
-    }
-    Ok(allowed)
+/// Fails unless a user with this group and these further groups may raise itself, or may not.
+fn may_raise(gid: u32, groups: &[u32], may: bool, what: &str) -> Outcome {
+    in_child(|| {
+        sys::become_user(ALICE, gid, groups)?;
+        let answer = errno(Zernel::open()?.set_class(&Target::Process(0), level(0)));
+        check_eq!(answer, (!may).then_some(Errno::PERM), "{what}");
+        Ok(())
+    })
 }
 
 fn membership() -> Outcome {
-    check_eq!(may_raise(GROUP, &[GROUP])?, false, "lc_gid none");
+    may_raise(GROUP, &[GROUP], false, "lc_gid none")?;
     tune("lc_gid", GROUP)?;
-    check_eq!(may_raise(ALICE, &[])?, false, "no member");
-    check_eq!(may_raise(GROUP, &[])?, true, "by its own group");
-    check_eq!(
-        may_raise(ALICE, &[7, GROUP, 9])?,
-        true,
-        "by a further group"
-    );
-    check_eq!(
-        may_raise(ALICE, &[GROUP - 1, GROUP + 1])?,
-        false,
-        "of neighbours"
-    );
+    may_raise(ALICE, &[], false, "no member")?;
+    may_raise(GROUP, &[], true, "by its own group")?;
+    may_raise(ALICE, &[7, GROUP, 9], true, "by a further group")?;
+    may_raise(ALICE, &[GROUP - 1, GROUP + 1], false, "of neighbours")?;
     tune("lc_gid", GROUP + 1)?;
-    check_eq!(may_raise(ALICE, &[GROUP])?, false, "of the group before");
+    may_raise(ALICE, &[GROUP], false, "of the group before")?;
     tune("lc_gid", "none")?;
-    check_eq!(
-        may_raise(ALICE, &[GROUP, u32::MAX - 1])?,
-        false,
-        "lc_gid none again"
-    );
-    Ok(())
+    may_raise(ALICE, &[GROUP, u32::MAX - 1], false, "lc_gid none again")
 }
 
 /// The rule of `sched_setscheduler(2)`: the caller's effective user is the target's real or

@@ -138,7 +138,7 @@ fn tsgs_come_and_go() -> Outcome {
     let tracer = Tracer::new()?;
     let (context, tsg) = lab.compute()?;
     let told = format!("gpu={} tsg={} pid={}", tsg.gpu, tsg.id, std::process::id());
-    tracer.wait("tsg_added", &[told.clone()])?;
+    tracer.wait("tsg_added", std::slice::from_ref(&told))?;
     tracer.wait("tsg_removed", &[])?;
     drop(context);
     tracer.wait("tsg_removed", &[told])
