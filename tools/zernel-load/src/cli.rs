@@ -18,6 +18,13 @@ use crate::worker::{Device, Order};
 use crate::workload::{Arrival, ClientSpec, Role, Workload};
 use crate::{bench, demo, report, run, table, worker};
 
+/// The codes as help text.
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  done
+  1  failed
+  2  the command line is not sound";
+
 /// Load generator for zernel's software GPU.
 ///
 /// Clients follow one loop: prepare the data on the CPU, copy it to the GPU, infer, copy the
@@ -26,7 +33,7 @@ use crate::{bench, demo, report, run, table, worker};
 ///
 /// All random numbers are seeded: under QEMU's icount every run gives the same figures.
 #[derive(Debug, Parser)]
-#[command(version, max_term_width = 100)]
+#[command(version, max_term_width = 100, after_help = EXIT_CODES)]
 pub struct Args {
     #[command(subcommand)]
     command: Command,
@@ -36,7 +43,7 @@ pub struct Args {
 enum Command {
     /// Run one client and print its latencies.
     Client(ClientArgs),
-    /// Run a workload: a built-in one (A, B, B0 to B4, C, D, E) or a YAML file.
+    /// Run a workload: a built-in one (A, B, B0 to B4, C, D, E) or a YAML file
     ///
     /// A file looks like this:
     ///

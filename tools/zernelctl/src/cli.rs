@@ -12,6 +12,18 @@ use libzernel::{tsg, Level, Target, Zernel};
 
 use crate::{class, exit, list, run, status, tune, watch};
 
+/// What it is good for.
+const EXAMPLES: &str = "\
+Examples:
+  zernelctl run --class lc -- ./serve --port 8000     serve with low latency
+  zernelctl run --class be --cgroup -- make train     train in what is left, children too
+  zernelctl class set be --pid 4711                   a process that runs already
+  zernelctl class set 3 --cgroup /sys/fs/cgroup/batch everything in a cgroup
+  zernelctl watch --json | jq .kind                   follow what happens";
+
+/// Heading of the options that every command has.
+const COMMON: &str = "Common options";
+
 /// Show and set the classes of GPU work.
 ///
 /// zernel shares a GPU between latency-critical (LC) and best-effort (BE) work. A class is a level
@@ -21,16 +33,16 @@ use crate::{class, exit, list, run, status, tune, watch};
 /// Lowering your own targets is free. Raising them, or naming another user's, needs CAP_SYS_NICE
 /// or membership of the group in the tunable lc_gid.
 #[derive(Debug, Parser)]
-#[command(version, max_term_width = 100, after_help = exit::HELP)]
+#[command(version, max_term_width = 100, after_help = exit::HELP, after_long_help = format!("{EXAMPLES}\n\n{}", exit::HELP))]
 pub struct Args {
     /// Print JSON instead of tables.
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = COMMON)]
     json: bool,
     /// Device node of zernel.
-    #[arg(long, global = true, value_name = "PATH", default_value = Zernel::PATH)]
+    #[arg(long, global = true, help_heading = COMMON, value_name = "PATH", default_value = Zernel::PATH)]
     device: PathBuf,
     /// Folder of the tunables.
-    #[arg(long, global = true, value_name = "DIR", default_value = Tunables::PATH)]
+    #[arg(long, global = true, help_heading = COMMON, value_name = "DIR", default_value = Tunables::PATH)]
     sysfs: PathBuf,
     #[command(subcommand)]
     command: Command,
