@@ -12,7 +12,7 @@ use crate::check_eq;
 use crate::child::{in_child, Child};
 use crate::common::{self, errno, level, tune, wait_until, Lab};
 use crate::harness::{case, suite, Outcome, Suite};
-use crate::permit::{ALICE, BOB, GROUP, NICE};
+use crate::permit::{owner_process, ALICE, BOB, GROUP, NICE};
 use crate::sys;
 
 /// The suite.
@@ -21,6 +21,7 @@ pub const SUITE: Suite = suite(
     &[
         case("admission_is_a_budget", admission_is_a_budget),
         case("admission_of_nobody", admission_of_nobody),
+        case("owner_lowers_what_was_raised", owner_lowers_what_was_raised),
         case("what_admission_leaves_alone", what_admission_leaves_alone),
         case("assignments_of_a_user", assignments_of_a_user).within(240),
     ],
@@ -104,6 +105,35 @@ fn admission_of_nobody() -> Outcome {
     check_eq!(lab.zernel.class(&first)?.effective, Some(level(0)));
     tune("lc_admission", 1)?;
     as_member(ALICE, &first, 0, None)
+}
+
+/// A user who lowers what a member gave it keeps the member's share of the budget until it is no
+/// longer above the default, and is not held down to the default.
+fn owner_lowers_what_was_raised() -> Outcome {
+    let lab = Lab::open()?;
+    tune("lc_gid", GROUP)?;
+    tune("lc_admission", 1)?;
+    let (owner, other) = (owner_process(ALICE)?, sleeper()?);
+    let (mine, other) = (Target::Process(owner.pid()), Target::Process(other.pid()));
+    as_member(BOB, &mine, 0, None)?;
+    for (number, room) in [(3, false), (5, false), (6, true)] {
+        in_child(|| {
+            sys::become_user(ALICE, ALICE, &[])?;
+            let zernel = Zernel::open()?;
+            let class = zernel.set_class(&mine, level(number))?;
+            check_eq!(
+                (class.effective, class.privileged),
+                (Some(level(number)), true)
+            );
+            let answer = errno(zernel.set_class(&mine, level(number - 1)));
+            check_eq!(answer, Some(Errno::PERM), "back to {}", number - 1);
+            Ok(())
+        })?;
+        let tsg = lab.zernel.tsgs().next().context("no TSG")??;
+        check_eq!(tsg.level, Some(level(number)));
+        as_member(BOB, &other, 0, (!room).then_some(Errno::DQUOT))?;
+    }
+    Ok(())
 }
 
 /// Root, `CAP_SYS_NICE` and what is not raised do not count.
