@@ -1,7 +1,104 @@
 // SPDX-License-Identifier: GPL-2.0
-//! To be written.
+//! Modules that come and go: alone, in use, under load, two hundred times.
 
-use crate::harness::{suite, Suite};
+mod alone;
+mod busy;
+mod rounds;
+
+use std::path::Path;
+
+use anyhow::{ensure, Context as _, Result};
+use rustix::io::Errno;
+
+use crate::check_eq;
+use crate::common::{is_loaded, try_unload, wait_until};
+use crate::harness::{case, suite, Suite};
 
 /// The suite.
-pub const SUITE: Suite = suite("life", &[]).bare();
+pub const SUITE: Suite = suite(
+    "life",
+    &[
+        case("zernel_alone", alone::zernel_alone),
+        case("bad_parameters", alone::bad_parameters),
+        case("provider_keeps_zernel", busy::provider_keeps_zernel),
+        case("open_files_keep_modules", busy::open_files_keep_modules),
+        case(
+            "attributes_keep_nothing_broken",
+            busy::attributes_keep_nothing_broken,
+        ),
+        case(
+            "mapped_words_keep_the_provider",
+            busy::mapped_words_keep_the_provider,
+        ),
+        case("busy_provider", busy::busy_provider),
+        case(
+            "provider_leaves_during_a_call",
+            busy::provider_leaves_during_a_call,
+        ),
+        case(
+            "classes_outlive_the_provider",
+            busy::classes_outlive_the_provider,
+        ),
+        case("ids_are_not_used_again", busy::ids_are_not_used_again),
+        case("rounds_under_load", rounds::rounds_under_load).within(240),
+    ],
+)
+.bare();
+
+/// What zernel.ko puts into the file system.
+const TRACES: [&str; 4] = [
+    "/dev/zernel",
+    "/sys/class/misc/zernel",
+    "/sys/kernel/debug/zernel",
+    "/sys/kernel/tracing/events/zernel",
+];
+
+/// Fails unless a module that is gone left nothing.
+fn nothing_left() -> Result<()> {
+    for path in TRACES
+        .iter()
+        .chain(&["/dev/zernel-sim", "/sys/class/misc/zernel-sim"])
+    {
+        ensure!(!Path::new(path).exists(), "{path} is still there");
+    }
+    for name in ["zernel", "zernel_sim"] {
+        ensure!(!is_loaded(name), "{name} is still loaded");
+        ensure!(
+            !Path::new("/sys/module").join(name).exists(),
+            "/sys/module/{name} is left"
+        );
+    }
+    let modules = std::fs::read_to_string("/proc/modules")?;
+    ensure!(!modules.contains("zernel"), "{modules}");
+    Ok(())
+}
+
+/// Fails unless the module is in use.
+fn in_use(name: &str, by: &str) -> Result<()> {
+    check_eq!(
+        try_unload(name),
+        Err(Errno::AGAIN),
+        "unload {name} with {by}"
+    );
+    ensure!(is_loaded(name), "{name} is gone in spite of {by}");
+    Ok(())
+}
+
+/// Unloads a module as soon as nobody uses it: for a moment, that may be a client that has it
+/// open, or the worker of one of its GPUs.
+fn unload_soon(name: &str) -> Result<()> {
+    wait_until(&format!("{name} can be unloaded"), || {
+        match try_unload(name) {
+            Ok(()) => Ok(true),
+            Err(Errno::AGAIN) => Ok(false),
+            Err(error) => Err(error).with_context(|| format!("unload {name}")),
+        }
+    })
+}
+
+/// The kernel's log.
+fn log() -> Result<String> {
+    let output = std::process::Command::new("dmesg").output()?;
+    ensure!(output.status.success(), "dmesg: {}", output.status);
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Two hundred rounds of loading and unloading while other processes use what is there.
+
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use anyhow::{bail, ensure, Context as _, Result};
+use libzernel::sim::{ContextSpec, Item, Sim};
+use libzernel::{Level, Target, Timestamp, Zernel};
+use rustix::io::Errno;
+
+use super::{nothing_left, unload_soon};
+use crate::child::Child;
+use crate::common::{is_loaded, load, try_unload, unload_all};
+use crate::harness::Outcome;
+use crate::sim::passing;
+use crate::sys;
+
+/// Rounds, each of which loads and unloads both modules.
+const ROUNDS: u32 = 200;
+
+/// Errors of a client whose device comes and goes.
+fn is_away(error: &anyhow::Error) -> bool {
+    let errno = match error.downcast_ref::<libzernel::Error>() {
+        Some(error) => error.errno(),
+        None => error.downcast_ref::<Errno>().copied(),
+    };
+    // Not there, on its way out, no driver for the node yet or any more; or a node that devtmpfs
+    // has made but not yet given its mode.
+    matches!(
+        errno,
+        Some(Errno::NOENT | Errno::NODEV | Errno::NXIO | Errno::ACCESS)
+    )
+}
+
+/// One visit of a client; only root may raise and clear.
+fn visit(number: u64, root: bool) -> Result<()> {
+    let zernel = Zernel::open()?;
+    zernel.stats()?;
+    let me = Target::current_process();
+    zernel.set_class(
+        &me,
+        if root && number % 2 == 0 {
+            Level::LC
+        } else {
+            Level::BE
+        },
+    )?;
+    let _events = zernel.events()?;
+    let sim = Sim::open()?;
+    let context = sim.create_context(&ContextSpec::compute("visit"))?;
+    let submitted = context.submit(0, &[Item::work(Duration::from_micros(20)); 4])?;
+    if number % 3 != 0 {
+        context.wait(0, submitted.last_seq, Timestamp::NEVER)?;
+    }
+    if root && number % 5 == 0 {
+        zernel.clear_class(&me)?;
+    }
+    Ok(())
+}
+
+/// Visits until it is killed; reports every visit that found both devices.
+fn client(socket: &OwnedFd, root: bool) -> Result<()> {
+    for number in 0.. {
+        match visit(number, root) {
+            Ok(()) => passing::send_number(socket, number)?,
+            Err(error) if is_away(&error) => {}
+            Err(error) => return Err(error),
+        }
+        // Now and then nobody is there, so that the modules can go.
+        std::thread::sleep(Duration::from_millis(5 + number * 7 % 30));
+    }
+    bail!("the numbers are used up")
+}
+
+/// Synchronous waits for a grace period would be most of the time.
+struct Expedited(String);
+
+impl Expedited {
+    const PATH: &'static str = "/sys/kernel/rcu_expedited";
+
+    fn new() -> Result<Self> {
+        let before = std::fs::read_to_string(Self::PATH)?;
+        std::fs::write(Self::PATH, "1")?;
+        Ok(Self(before))
+    }
+}
+
+impl Drop for Expedited {
+    fn drop(&mut self) {
+        // It only costs time if this fails.
+        let _ = std::fs::write(Self::PATH, &self.0);
+    }
+}
+
+pub(super) fn rounds_under_load() -> Outcome {
+    let _expedited = Expedited::new()?;
+    let (ours, its) = passing::pair()?;
+    rustix::io::ioctl_fionbio(&ours, true)?;
+    let mut clients = Vec::new();
+    for uid in [0, 1000] {
+        let its = its.try_clone()?;
+        clients.push(Child::spawn(move || {
+            sys::become_user(uid, uid, &[])?;
+            client(&its, uid == 0)
+        })?);
+    }
+    let mut visits = 0u32;
+    for round in 0..ROUNDS {
+        load("zernel", "")?;
+        match round % 4 {
+            // zernel alone, then its provider, then both go.
+            0 => {
+                load("zernel_sim", "gpus=2")?;
+                unload_soon("zernel_sim")?;
+                unload_soon("zernel")?;
+            }
+            // The provider comes back to the same zernel, at times.
+            1 => {
+                load("zernel_sim", "")?;
+                unload_soon("zernel_sim")?;
+                if round % 20 == 1 {
+                    load("zernel_sim", "gpus=3")?;
+                    ensure!(
+                        try_unload("zernel").is_err(),
+                        "zernel went before its provider"
+                    );
+                    unload_soon("zernel_sim")?;
+                }
+                unload_soon("zernel")?;
+            }
+            // With some time for the clients.
+            2 => {
+                load("zernel_sim", "gpus=1")?;
+                std::thread::sleep(Duration::from_millis(15));
+                unload_soon("zernel_sim")?;
+                unload_soon("zernel")?;
+            }
+            // At once; the one that is in use stays.
+            _ => {
+                load("zernel_sim", "gpus=4")?;
+                for name in ["zernel", "zernel_sim", "zernel"] {
+                    // Whether it goes depends on the clients.
+                    let _ = try_unload(name);
+                }
+                for name in ["zernel_sim", "zernel"] {
+                    if is_loaded(name) {
+                        unload_soon(name)?;
+                    }
+                }
+            }
+        }
+        nothing_left().with_context(|| format!("after round {round}"))?;
+        let mut bytes = [0; 8];
+        while rustix::io::read(&ours, &mut bytes).is_ok_and(|read| read == bytes.len()) {
+            visits += 1;
+        }
+        if let Some(ended) = clients
+            .iter()
+            .position(|c| c.wait_ended(Duration::ZERO).is_ok())
+        {
+            let why = clients.swap_remove(ended).join();
+            bail!("client {ended} ended in round {round}: {why:?}");
+        }
+    }
+    for client in clients {
+        client.kill()?;
+        client.end()?;
+    }
+    println!("    # {visits} visits of clients found the devices in {ROUNDS} rounds");
+    ensure!(visits > 0, "no client found the devices");
+    unload_all()?;
+    nothing_left()
+}
