@@ -1,7 +1,340 @@
 // SPDX-License-Identifier: GPL-2.0
-//! To be written.
+//! As many GPUs, TSGs and assignments as there can be, and what each operation costs then.
 
-use crate::harness::{suite, Suite};
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use anyhow::{bail, ensure, Result};
+use bytemuck::Zeroable;
+use libzernel::sim::{Context, ContextSpec, Sim};
+use libzernel::sys::{abi, zernel as calls};
+use libzernel::{Level, Target, Zernel};
+use rustix::io::Errno;
+use rustix::time::{clock_gettime, ClockId};
+
+use crate::check_eq;
+use crate::child::Child;
+use crate::common::{load, unload, wait_until_within};
+use crate::harness::{case, suite, Outcome, Suite};
 
 /// The suite.
-pub const SUITE: Suite = suite("scale", &[]);
+pub const SUITE: Suite = suite(
+    "scale",
+    &[case(
+        "a_hundred_thousand_assignments",
+        a_hundred_thousand_assignments,
+    )
+    .within(240)],
+)
+.bare();
+
+/// GPUs.
+const GPUS: u32 = 64;
+/// TSGs of one GPU.
+const FULL: u32 = 4096;
+/// Assignments.
+const MOST: u32 = 100_000;
+/// As many as a debug kernel makes within a minute: each of its allocations takes many times as
+/// long.
+const MOST_DEBUG: u32 = 16_000;
+/// When the costs are looked at: among these, and among half of all.
+const FEW: u32 = 100;
+/// How much more an operation may cost among many than among [`FEW`]: trees are up to three times
+/// as deep, and less of them is in the cache. Walking through all would cost at least 80 times as
+/// much.
+const RATIO: u64 = 8;
+/// Times that each operation is measured; the shortest counts.
+const TRIES: u32 = 60;
+/// Contexts that share a page of words, to save memory.
+const SHARERS: usize = 8;
+
+/// Assignments that this kernel is asked for.
+fn most() -> u32 {
+    match std::path::Path::new("/proc/lockdep").exists() {
+        true => MOST_DEBUG,
+        false => MOST,
+    }
+}
+
+/// CPU time of this thread in ns.
+fn cpu_time() -> u64 {
+    let now = clock_gettime(ClockId::ThreadCPUTime);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// The CPU time of the fastest of many calls.
+fn fastest(mut call: impl FnMut() -> Result<()>) -> Result<u64> {
+    let mut best = u64::MAX;
+    for _ in 0..TRIES {
+        let began = cpu_time();
+        call()?;
+        best = best.min(cpu_time() - began);
+    }
+    Ok(best)
+}
+
+/// A growing crowd of TSGs, each with a class of its own.
+struct Crowd {
+    zernel: Zernel,
+    sim: Sim,
+    contexts: Vec<Context>,
+    /// The last id listed.
+    last: u64,
+    /// Ids of all TSGs.
+    ids: Vec<u64>,
+}
+
+impl Crowd {
+    fn spec(gpu: u32) -> ContextSpec<'static> {
+        ContextSpec {
+            gpu,
+            ..ContextSpec::compute("crowd")
+        }
+    }
+
+    /// Adds TSGs to a GPU and gives each a class.
+    fn grow(&mut self, gpu: u32, count: u32) -> Result<()> {
+        let first = self.contexts.len();
+        for number in 0..count as usize {
+            let leader = first + number - number % SHARERS;
+            let sharer = (number % SHARERS != 0).then(|| &self.contexts[leader]);
+            let spec = ContextSpec {
+                share_words: sharer,
+                ..Self::spec(gpu)
+            };
+            let context = self.sim.create_context(&spec)?;
+            self.contexts.push(context);
+        }
+        let known = self.ids.len();
+        self.list()?;
+        check_eq!(
+            self.ids.len() - known,
+            count as usize,
+            "TSGs that were added"
+        );
+        for &id in &self.ids[known..] {
+            self.zernel.set_class(&tsg(id), Level::BE)?;
+        }
+        Ok(())
+    }
+
+    /// Lists what is new.
+    fn list(&mut self) -> Result<()> {
+        let mut page = vec![abi::zernel_tsg_info::zeroed(); 64];
+        loop {
+            let count = calls::list_tsgs(self.zernel.as_fd(), &mut self.last, &mut page)?;
+            if count == 0 {
+                return Ok(());
+            }
+            for info in &page[..count] {
+                ensure!(
+                    Some(&info.id) > self.ids.last(),
+                    "TSG {} out of order",
+                    info.id
+                );
+                self.ids.push(info.id);
+            }
+        }
+    }
+
+    /// Waits until the workers have nothing to do.
+    fn settle(&self) -> Result<()> {
+        wait_until_within(Duration::from_secs(120), "the workers are done", || {
+            for gpu in self.zernel.gpus() {
+                if gpu?.pending != 0 {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        })
+    }
+
+    /// What the operations cost now.
+    fn costs(&mut self) -> Result<Vec<(&'static str, u64)>> {
+        self.settle()?;
+        let middle = tsg(self.ids[self.ids.len() / 2]);
+        let zernel = &self.zernel;
+        let get = fastest(|| {
+            zernel.class(&middle)?;
+            Ok(())
+        })?;
+        let mut number = 0;
+        let set = fastest(|| {
+            number += 1;
+            let level = Level::new(number % 8).unwrap_or(Level::BE);
+            zernel.set_class(&middle, level)?;
+            Ok(())
+        })?;
+        let clear = fastest(|| {
+            zernel.set_class(&middle, Level::BE)?;
+            zernel.clear_class(&middle)?;
+            Ok(())
+        })?;
+        zernel.set_class(&middle, Level::BE)?;
+        let mut page = vec![abi::zernel_tsg_info::zeroed(); 32];
+        let from = self.ids[self.ids.len() / 2];
+        let list = fastest(|| {
+            let mut cursor = from;
+            check_eq!(
+                calls::list_tsgs(zernel.as_fd(), &mut cursor, &mut page)?,
+                32
+            );
+            Ok(())
+        })?;
+        let (mut attach, mut detach) = (u64::MAX, u64::MAX);
+        for _ in 0..TRIES {
+            let began = cpu_time();
+            let context = self.sim.create_context(&Self::spec(GPUS - 1))?;
+            let between = cpu_time();
+            drop(context);
+            attach = attach.min(between - began);
+            detach = detach.min(cpu_time() - between);
+        }
+        // The TSGs that came and went are behind it.
+        self.last = *self.ids.last().unwrap_or(&0);
+        Ok(vec![
+            ("get", get),
+            ("set", set),
+            ("set and clear", clear),
+            ("list", list),
+            ("attach", attach),
+            ("detach", detach),
+        ])
+    }
+}
+
+fn tsg(id: u64) -> Target {
+    Target::Tsg(libzernel::tsg::Id::new(id))
+}
+
+fn errno<T>(result: libzernel::Result<T>) -> Option<Errno> {
+    result.err().and_then(|error| error.errno())
+}
+
+fn a_hundred_thousand_assignments() -> Outcome {
+    load("zernel", "")?;
+    load(
+        "zernel_sim",
+        "gpus=64 max_tsgs=4096 copy_engines=0 operation_percent=0",
+    )?;
+    Child::spawn(fill)?.join_within(Duration::from_secs(220))?;
+    // Everything was given back when the one file was closed.
+    let stats = Zernel::open()?.stats()?;
+    check_eq!(
+        (stats.gpus, stats.tsgs, stats.assignments),
+        (GPUS, 0, 0),
+        "population"
+    );
+    check_eq!(stats.tsgs_added, stats.tsgs_removed);
+    check_eq!(stats.errors + stats.dead, 0, "calls that failed");
+    unload("zernel_sim")?;
+    unload("zernel")
+}
+
+/// Makes all that there can be, and leaves it to the end of the process.
+fn fill() -> Result<()> {
+    let (zernel, sim) = (Zernel::open()?, Sim::open()?);
+    check_eq!(zernel.version()?.max_assignments, MOST);
+    check_eq!(zernel.gpus().count(), GPUS as usize, "GPUs");
+    let mut crowd = Crowd {
+        zernel,
+        sim,
+        contexts: Vec::new(),
+        last: 0,
+        ids: Vec::new(),
+    };
+    let began = Instant::now();
+    crowd.grow(0, FEW)?;
+    let few = crowd.costs()?;
+    // One GPU with all that it can have.
+    crowd.grow(0, FULL - FEW)?;
+    check_eq!(crowd.zernel.stats()?.tsgs, FULL);
+    println!("    # {FULL} TSGs after {:?}", began.elapsed());
+    check_eq!(
+        errno(crowd.sim.create_context(&Crowd::spec(0))),
+        Some(Errno::NOSPC),
+        "a TSG more"
+    );
+    let (mut gpu, most) = (1, most());
+    let share = (most - FULL) / (GPUS - 1);
+    while (crowd.ids.len() as u32) < most / 2 {
+        crowd.grow(gpu, share)?;
+        gpu += 1;
+    }
+    let many = crowd.costs()?;
+    for ((what, few), (_, many)) in few.iter().zip(&many) {
+        println!(
+            "    # {what}: {few} ns of CPU time, {many} ns among {} TSGs",
+            most / 2
+        );
+    }
+    while gpu < GPUS {
+        crowd.grow(gpu, share)?;
+        gpu += 1;
+    }
+    let left = most - crowd.ids.len() as u32;
+    crowd.grow(GPUS - 1, left)?;
+    let stats = crowd.zernel.stats()?;
+    check_eq!(
+        (stats.gpus, stats.tsgs, stats.assignments),
+        (GPUS, most, most),
+        "population"
+    );
+    println!("    # {most} assignments after {:?}", began.elapsed());
+
+    if most == MOST {
+        full(&mut crowd)?;
+    }
+    crowd.settle()?;
+    for number in [0, FULL - 1, FULL, most / 2, most - 1] {
+        let slice = crowd.contexts[number as usize].stats()?.timeslice_us;
+        check_eq!(slice, 200, "time slice of TSG {number}");
+    }
+    // All in one listing, each once; the rest of the checks are those of `list`.
+    (crowd.last, crowd.ids) = (0, Vec::new());
+    crowd.list()?;
+    check_eq!(
+        crowd.ids.len() as u32,
+        crowd.zernel.stats()?.tsgs,
+        "TSGs listed"
+    );
+    std::mem::forget(crowd);
+    for ((what, few), (_, many)) in few.into_iter().zip(many) {
+        ensure!(
+            many < RATIO * few,
+            "{what}: {few} ns among {FEW}, {many} ns among many"
+        );
+    }
+    Ok(())
+}
+
+/// With all assignments in use, a new one of any kind is refused; one that is there can be changed.
+fn full(crowd: &mut Crowd) -> Result<()> {
+    let one_more = crowd.sim.create_context(&Crowd::spec(GPUS - 1))?;
+    crowd.contexts.push(one_more);
+    crowd.list()?;
+    let Some(&new) = crowd.ids.last() else {
+        bail!("no TSG");
+    };
+    let old = tsg(crowd.ids[77_777]);
+    for target in [
+        tsg(new),
+        Target::current_process(),
+        Target::current_thread(),
+    ] {
+        let result = crowd.zernel.set_class(&target, Level::BE);
+        check_eq!(errno(result), Some(Errno::NOSPC), "{target:?}");
+    }
+    crowd.zernel.set_class(&old, Level::LC)?;
+    crowd.zernel.clear_class(&old)?;
+    crowd.zernel.set_class(&tsg(new), Level::BE)?;
+    check_eq!(
+        errno(crowd.zernel.set_class(&old, Level::BE)),
+        Some(Errno::NOSPC),
+        "full again"
+    );
+    // As it was.
+    crowd.zernel.clear_class(&tsg(new))?;
+    crowd.zernel.set_class(&old, Level::BE)?;
+    Ok(())
+}
