@@ -59,7 +59,11 @@ pub(super) fn read_sizes() -> Outcome {
     let mut bytes = [0; 4 * SIZE];
     let mut read = |length: usize| rustix::io::read(&fd, &mut bytes[..length]);
     check_eq!(read(SIZE), Err(Errno::AGAIN), "the first read");
-    check_eq!(ready(fd.as_fd())?, PollFlags::empty(), "ready with nothing there");
+    check_eq!(
+        ready(fd.as_fd())?,
+        PollFlags::empty(),
+        "ready with nothing there"
+    );
     change(&lab, &tsg, 7)?;
     check_eq!(ready(fd.as_fd())?, PollFlags::IN, "ready with events there");
     check_eq!(read(0), Err(Errno::INVAL), "no room");
@@ -69,7 +73,11 @@ pub(super) fn read_sizes() -> Outcome {
     check_eq!(read(3 * SIZE + 7), Ok(3 * SIZE), "room for three");
     check_eq!(read(4 * SIZE), Ok(2 * SIZE), "what is left");
     check_eq!(read(4 * SIZE), Err(Errno::AGAIN), "nothing left");
-    check_eq!(ready(fd.as_fd())?, PollFlags::empty(), "ready with nothing left");
+    check_eq!(
+        ready(fd.as_fd())?,
+        PollFlags::empty(),
+        "ready with nothing left"
+    );
     // The records themselves.
     change(&lab, &tsg, 3)?;
     let read = rustix::io::read(&fd, &mut bytes)?;
@@ -92,19 +100,39 @@ pub(super) fn read_to_bad_address() -> Outcome {
     tune("enabled", 0)?;
     let fd = open(OFlags::NONBLOCK)?;
     let page = Guarded::new()?;
-    check_eq!(read_at(fd.as_fd(), page.end(), SIZE), Err(Errno::AGAIN), "with nothing there");
+    check_eq!(
+        read_at(fd.as_fd(), page.end(), SIZE),
+        Err(Errno::AGAIN),
+        "with nothing there"
+    );
     change(&lab, &tsg, 5)?;
     // Room for two and a half of three: the third is lost, two are still there.
     let start = page.end() - 2 * SIZE - SIZE / 2;
-    check_eq!(read_at(fd.as_fd(), start, 3 * SIZE), Ok(2 * SIZE), "a page that ends");
+    check_eq!(
+        read_at(fd.as_fd(), start, 3 * SIZE),
+        Ok(2 * SIZE),
+        "a page that ends"
+    );
     let next = read_event(&fd)?;
     check_eq!((next.seq, next.dropped), (4, 1), "after one was lost");
-    check_eq!(read_at(fd.as_fd(), page.end(), 8 * SIZE), Err(Errno::FAULT), "no memory");
-    check_eq!(read_at(fd.as_fd(), page.end(), 8 * SIZE), Err(Errno::AGAIN), "once more");
+    check_eq!(
+        read_at(fd.as_fd(), page.end(), 8 * SIZE),
+        Err(Errno::FAULT),
+        "no memory"
+    );
+    check_eq!(
+        read_at(fd.as_fd(), page.end(), 8 * SIZE),
+        Err(Errno::AGAIN),
+        "once more"
+    );
     change(&lab, &tsg, 2)?;
     for (seq, dropped) in [(6, 2), (7, 2)] {
         let event = read_event(&fd)?;
-        check_eq!((event.seq, event.dropped), (seq, dropped), "after the last one was lost");
+        check_eq!(
+            (event.seq, event.dropped),
+            (seq, dropped),
+            "after the last one was lost"
+        );
     }
     ensure!(page.end() % PAGE == 0, "the guard is not a page");
     Ok(())
@@ -151,7 +179,7 @@ pub(super) fn poll_wakes() -> Outcome {
 }
 
 fn interrupt(child: &Child) -> Result<()> {
-    let pid = rustix::process::Pid::from_raw(child.pid().cast_signed());
+    let pid = rustix::process::Pid::from_raw(child.pid() as i32);
     match pid {
         Some(pid) => Ok(rustix::process::kill_process(pid, Signal::USR1)?),
         None => bail!("a child without a number"),
@@ -163,7 +191,11 @@ pub(super) fn signal_ends_a_read() -> Outcome {
     let child = blocked(&lab, || {
         catch_usr1(false);
         let fd = open(OFlags::empty())?;
-        check_eq!(rustix::io::read(&fd, &mut [0; SIZE]), Err(Errno::INTR), "read");
+        check_eq!(
+            rustix::io::read(&fd, &mut [0; SIZE]),
+            Err(Errno::INTR),
+            "read"
+        );
         Ok(())
     })?;
     interrupt(&child)?;
