@@ -8,7 +8,7 @@ use super::{
     },
     work::Worker,
 };
-use crate::janitor::Janitor;
+use crate::janitor::Follower;
 use core::ptr::NonNull;
 use kernel::{
     bindings,
@@ -100,8 +100,8 @@ impl Drop for Cgroup {
     }
 }
 
-/// Tells a janitor when a process moved to another cgroup or a cgroup was removed.
-pub(crate) struct Hooks(#[expect(dead_code, reason = "the probes use it")] Arc<Worker<Janitor>>);
+/// Kicks a follower when a process moved to another cgroup or a cgroup was removed.
+pub(crate) struct Hooks(#[expect(dead_code, reason = "the probes use it")] Arc<Worker<Follower>>);
 
 impl Hooks {
     /// Hooks into the cgroup tracepoints.
@@ -109,11 +109,11 @@ impl Hooks {
     /// # Errors
     ///
     /// `ENOENT` the kernel has no such tracepoints.
-    pub(crate) fn new(janitor: Arc<Worker<Janitor>>) -> Result<Self> {
-        let data = core::ptr::from_ref(&*janitor).cast_mut().cast();
-        // SAFETY: The janitor lives until `drop` has removed the probes.
+    pub(crate) fn new(follower: Arc<Worker<Follower>>) -> Result<Self> {
+        let data = core::ptr::from_ref(&*follower).cast_mut().cast();
+        // SAFETY: The follower lives until `drop` has removed the probes.
         to_result(unsafe { zernel_helper_cgroup_hooks_add(data) })?;
-        Ok(Self(janitor))
+        Ok(Self(follower))
     }
 }
 
@@ -132,6 +132,6 @@ impl Drop for Hooks {
 #[no_mangle]
 unsafe extern "C" fn zernel_rust_cgroup_changed(data: *mut c_void) {
     // SAFETY: By the caller.
-    let janitor = unsafe { &*data.cast::<Worker<Janitor>>() };
-    janitor.kick_after(janitor.cgroups_changed().0);
+    let follower = unsafe { &*data.cast::<Worker<Follower>>() };
+    follower.kick_after(follower.delay().0);
 }

@@ -99,6 +99,7 @@ impl Directory {
     pub(crate) fn new<S: Show>(directory: &'static CStr, file: &'static CStr) -> Self {
         // SAFETY: The names are static; debugfs takes error pointers as parents; the file
         // operations are static.
+        #[cfg(CONFIG_DEBUG_FS)]
         unsafe {
             let parent =
                 bindings::debugfs_create_dir(directory.as_char_ptr(), core::ptr::null_mut());
@@ -112,12 +113,20 @@ impl Directory {
             );
             Self(parent)
         }
+        #[cfg(not(CONFIG_DEBUG_FS))]
+        {
+            let _ = (directory, file, &VTable::<S>::FOPS);
+            Self(core::ptr::null_mut())
+        }
     }
 }
 
 impl Drop for Directory {
     fn drop(&mut self) {
+        #[cfg(CONFIG_DEBUG_FS)]
         // SAFETY: From `debugfs_create_dir`; error pointers are ignored.
-        unsafe { bindings::debugfs_remove(self.0) };
+        unsafe {
+            bindings::debugfs_remove(self.0)
+        };
     }
 }

@@ -12,6 +12,8 @@ extern "C" {
     fn zernel_helper_current_pid(process: bool) -> *mut bindings::pid;
     fn zernel_helper_process_of(thread: *mut bindings::pid) -> *mut bindings::pid;
     fn zernel_helper_pid_from_fd(fd: c_int) -> *mut bindings::pid;
+    fn zernel_helper_pid_number(pid: *mut bindings::pid, ns: *mut bindings::pid_namespace)
+        -> c_int;
     fn zernel_helper_pid_alive(pid: *mut bindings::pid, process: bool) -> bool;
     fn zernel_helper_task_of(
         pid: *mut bindings::pid,
@@ -240,15 +242,10 @@ impl Viewer {
         self.perfmon
     }
 
-    /// Whether it sees what belongs to `uid`.
-    pub(crate) fn sees(&self, uid: Uid) -> bool {
-        self.perfmon || self.uid == uid
-    }
-
-    /// The number of a task in its pid namespace, 0 if it is not visible there.
+    /// The number of a task in its pid namespace, 0 if it is not visible there or was reaped.
     pub(crate) fn number_of(&self, pid: &Pid) -> u32 {
         // SAFETY: Both are valid by the type invariants.
-        let number = unsafe { bindings::pid_nr_ns(pid.as_raw(), self.pid_ns) };
+        let number = unsafe { zernel_helper_pid_number(pid.as_raw(), self.pid_ns) };
         u32::try_from(number).unwrap_or(0)
     }
 

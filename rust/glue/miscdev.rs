@@ -43,6 +43,9 @@ impl Readiness {
     }
 }
 
+/// Attribute groups, null-terminated, or null.
+pub(crate) type Groups = *mut *const bindings::attribute_group;
+
 /// A [`MiscDevice`] with what that trait lacks.
 pub(crate) trait Device: MiscDevice {
     /// Name of the node.
@@ -51,7 +54,7 @@ pub(crate) trait Device: MiscDevice {
     const MODE: u16;
 
     /// Attribute groups of the device, null-terminated, or null.
-    fn groups() -> *mut *const bindings::attribute_group {
+    fn groups() -> Groups {
         core::ptr::null_mut()
     }
 

@@ -70,7 +70,13 @@ unsafe impl Sync for Ops {}
 fn answer(errno: c_int) -> Result {
     // From here on codes are the kernel's own.
     const FIRST_INTERNAL: c_int = 512;
-    to_result(errno).map_err(|e| if e.to_errno() <= -FIRST_INTERNAL { EIO } else { e })
+    to_result(errno).map_err(|e| {
+        if e.to_errno() <= -FIRST_INTERNAL {
+            EIO
+        } else {
+            e
+        }
+    })
 }
 
 impl Ops {
@@ -325,7 +331,7 @@ unsafe extern "C" fn zernel_tsg_added(
         let owner = process
             .owner(Scope::Process)
             .or_else(|_| thread.owner(Scope::Thread))
-            .map_err(|_| EINVAL)?;
+            .map_err(|_| ESRCH)?;
         let comm = thread.owner(Scope::Thread).map_or(owner.comm, |o| o.comm);
         let description = TsgDescription {
             handle: desc.handle,

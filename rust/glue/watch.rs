@@ -12,7 +12,7 @@ use super::{
     },
     work::Worker,
 };
-use crate::janitor::Janitor;
+use crate::janitor::Reaper;
 use core::{
     cell::UnsafeCell,
     marker::PhantomPinned, //
@@ -62,7 +62,7 @@ pub(crate) struct Watch {
     entry: UnsafeCell<bindings::wait_queue_entry>,
     pid: Pid,
     scope: Scope,
-    janitor: Arc<Worker<Janitor>>,
+    reaper: Arc<Worker<Reaper>>,
     listed: Atomic<bool>,
     next: Atomic<usize>,
     #[pin]
@@ -78,23 +78,23 @@ unsafe impl Sync for Watch {}
 pub(crate) struct Armed(Arc<Watch>);
 
 impl Armed {
-    /// Watches `pid` and kicks `janitor` when it exits.
+    /// Watches `pid` and kicks `reaper` when it exits.
     ///
     /// # Errors
     ///
     /// `ESRCH` it has exited already, `ENOMEM`.
-    pub(crate) fn new(pid: Pid, scope: Scope, janitor: Arc<Worker<Janitor>>) -> Result<Self> {
+    pub(crate) fn new(pid: Pid, scope: Scope, reaper: Arc<Worker<Reaper>>) -> Result<Self> {
         let watch = Arc::pin_init(
             pin_init!(Watch {
                 entry: UnsafeCell::new(pin_init::zeroed()),
                 pid,
                 scope,
-                janitor,
+                reaper,
                 listed: Atomic::new(false),
                 next: Atomic::new(0),
                 _pin: PhantomPinned,
             }),
-            GFP_KERNEL_ACCOUNT,
+            GFP_KERNEL,
         )?;
         // SAFETY: The entry is pinned in the `Arc` and taken off in `drop`, before it is freed.
         unsafe {
@@ -150,7 +150,7 @@ impl Watch {
                     Err(now) => head = now,
                 }
             }
-            watch.janitor.kick();
+            watch.reaper.kick();
         }
         0
     }
@@ -168,7 +168,7 @@ pub(crate) fn take_fired(mut gone: impl FnMut(&Pid, Scope)) {
         pointer = watch.next.load(Relaxed);
         // INVARIANT: Cleared after `next` was read: from here on it may be listed again, so an
         // exit after the question below is not lost.
-        watch.listed.store(false, Release);
+        watch.listed.xchg(false, Full);
         if !watch.pid.is_alive(watch.scope) {
             gone(&watch.pid, watch.scope);
         }

@@ -7,7 +7,6 @@
 #include <linux/fs.h>
 #include <linux/magic.h>
 #include <linux/module.h>
-#include <linux/perf_event.h>
 #include <linux/pid.h>
 #include <linux/pid_namespace.h>
 #include <linux/sched/signal.h>
@@ -16,7 +15,9 @@
 #include <linux/uidgid.h>
 #include <linux/user_namespace.h>
 #include <linux/zernel_provider.h>
+#ifdef CONFIG_CGROUPS
 #include <trace/events/cgroup.h>
+#endif
 
 #include "zernel_helpers.h"
 
@@ -75,6 +76,12 @@ struct pid *zernel_helper_pid_from_fd(int fd)
 		pid = get_pid(file_inode(file)->i_private);
 	fput(file);
 	return pid;
+}
+
+/* A number without a task may be somebody else's by now. */
+int zernel_helper_pid_number(struct pid *pid, struct pid_namespace *ns)
+{
+	return pid_has_task(pid, PIDTYPE_PID) ? pid_nr_ns(pid, ns) : 0;
 }
 
 /* As pidfd_poll() tells it: a leader lives on while other threads do. */
@@ -148,14 +155,19 @@ u32 zernel_helper_euid(void)
 	return __kuid_val(current_euid());
 }
 
+/*
+ * Not audited: these are asked for every caller, also where the answer only
+ * tells how much he sees.
+ */
 bool zernel_helper_perfmon_capable(void)
 {
-	return perfmon_capable();
+	return ns_capable_noaudit(&init_user_ns, CAP_PERFMON) ||
+	       ns_capable_noaudit(&init_user_ns, CAP_SYS_ADMIN);
 }
 
 bool zernel_helper_nice_capable(void)
 {
-	return capable(CAP_SYS_NICE);
+	return ns_capable_noaudit(&init_user_ns, CAP_SYS_NICE);
 }
 
 bool zernel_helper_in_group(u32 gid)
@@ -180,7 +192,7 @@ void zernel_helper_watch_del(struct pid *pid, struct wait_queue_entry *entry)
 
 struct workqueue_struct *zernel_helper_wq_create(void)
 {
-	return alloc_workqueue("zernel", WQ_UNBOUND | WQ_HIGHPRI | WQ_MEM_RECLAIM, 0);
+	return alloc_workqueue("zernel", WQ_UNBOUND | WQ_HIGHPRI, 0);
 }
 
 void zernel_helper_work_init(struct delayed_work *work, work_func_t func)
@@ -191,18 +203,20 @@ void zernel_helper_work_init(struct delayed_work *work, work_func_t func)
 #ifdef CONFIG_CGROUPS
 struct cgroup *zernel_helper_cgroup_from_fd(int fd, u32 *owner)
 {
-	struct cgroup *cgrp = cgroup_get_from_fd(fd);
-	struct file *file;
+	struct file *file = fget_raw(fd);
+	struct cgroup *cgrp;
 
-	if (IS_ERR(cgrp))
-		return cgrp;
-	/* The directory's owner is who the cgroup is delegated to. */
-	file = fget_raw(fd);
-	if (!file) {
-		cgroup_put(cgrp);
+	if (!file)
 		return ERR_PTR(-EBADF);
+	cgrp = cgroup_get_from_fd(fd);
+	/* The fd may have been replaced in between: both must be the same directory. */
+	if (!IS_ERR(cgrp) && file_inode(file)->i_private != cgrp->kn) {
+		cgroup_put(cgrp);
+		cgrp = ERR_PTR(-EBADF);
 	}
-	*owner = __kuid_val(file_inode(file)->i_uid);
+	/* The directory's owner is who the cgroup is delegated to. */
+	if (!IS_ERR(cgrp))
+		*owner = __kuid_val(file_inode(file)->i_uid);
 	fput(file);
 	return cgrp;
 }

@@ -31,6 +31,12 @@ pub(crate) struct Assignment {
 }
 
 impl Assignment {
+    /// The least that anybody could give.
+    pub(crate) const NOTHING: Self = Self {
+        level: Level::BE,
+        allowed: None,
+    };
+
     /// Whether it rests on privilege.
     pub(crate) fn is_privileged(self) -> bool {
         self.allowed.is_some()
@@ -71,8 +77,9 @@ impl Effective {
 
     /// Puts a more specific assignment, if there is one, on top of `self`.
     ///
-    /// The more specific one wins. One that was made without privilege is held down to what lies
-    /// beneath it, so that nobody escapes a class by having lowered himself before.
+    /// The more specific one wins. One that was made without privilege counts only where it is less
+    /// urgent than what lies beneath it, so that nobody escapes a class by having lowered himself
+    /// before.
     pub(crate) fn over(self, source: Source, assignment: Option<Assignment>) -> Self {
         match assignment {
             None => self,
@@ -80,14 +87,9 @@ impl Effective {
                 level: Some(a.level),
                 source,
             },
-            Some(a) if a.level.is_above(self.rank()) => match self.level {
-                // Held down: what lies beneath decides.
-                Some(_) => self,
-                None => Self {
-                    level: Some(Level::DEFAULT),
-                    source,
-                },
-            },
+            // Not lower than what lies beneath, which decides: a level's settings need not be those
+            // that the driver gives, so that even the same rank could be a rise.
+            Some(a) if !self.rank().is_above(a.level) => self,
             Some(a) => Self {
                 level: Some(a.level),
                 source,
@@ -185,9 +187,12 @@ mod tests {
     }
 
     #[test]
-    fn user_is_held_to_default_when_nothing_is_beneath() {
-        let e = Effective::NONE.over(Source::Thread, by_user(at(3)));
-        assert_eq!(e.level, Some(Level::DEFAULT));
+    fn user_has_no_effect_where_he_does_not_lower() {
+        for number in 0..7 {
+            let e = Effective::NONE.over(Source::Thread, by_user(at(number)));
+            assert_eq!(e, Effective::NONE);
+        }
+        let e = Effective::NONE.over(Source::Thread, by_user(Level::BE));
         assert_eq!(e.source, Source::Thread);
     }
 

@@ -91,12 +91,20 @@ pub(crate) fn set(
     })
 }
 
-/// Decides a request to clear an assignment: `now` is in force, `then` would be afterwards.
-pub(crate) fn clear(caller: Caller, now: Effective, then: Effective) -> Result<(), Denied> {
+/// Decides a request to clear `own`: `now` is in force, `then` would be afterwards.
+///
+/// What privilege has made, only privilege takes away: what lies beneath may be the owner's own,
+/// and end when he likes.
+pub(crate) fn clear(
+    caller: Caller,
+    own: Assignment,
+    now: Effective,
+    then: Effective,
+) -> Result<(), Denied> {
     if caller.capable || caller.member {
         return Ok(());
     }
-    if !caller.owner || then.rank().is_above(now.rank()) {
+    if !caller.owner || own.is_privileged() || then.rank().is_above(now.rank()) {
         return Err(Denied::NotPermitted);
     }
     Ok(())
@@ -113,6 +121,10 @@ mod tests {
         most: 10,
         raised: 0,
         admission: 2,
+    };
+    const BY_USER: Assignment = Assignment {
+        level: Level::BE,
+        allowed: None,
     };
     const STRANGER: Caller = Caller {
         owner: false,
@@ -192,7 +204,7 @@ mod tests {
             );
         }
         assert_eq!(
-            clear(STRANGER, in_force(Level::BE), Effective::NONE),
+            clear(STRANGER, BY_USER, in_force(Level::BE), Effective::NONE),
             Err(Denied::NotPermitted)
         );
     }
@@ -265,12 +277,24 @@ mod tests {
     #[test]
     fn owner_clears_only_what_does_not_raise() {
         assert_eq!(
-            clear(OWNER, in_force(Level::BE), Effective::NONE),
+            clear(OWNER, BY_USER, in_force(Level::BE), Effective::NONE),
             Err(Denied::NotPermitted)
         );
-        assert!(clear(OWNER, in_force(Level::LC), Effective::NONE).is_ok());
-        assert!(clear(OWNER, in_force(Level::BE), in_force(Level::BE)).is_ok());
-        assert!(clear(MEMBER, in_force(Level::BE), Effective::NONE).is_ok());
-        assert!(clear(ADMIN, in_force(Level::BE), Effective::NONE).is_ok());
+        assert!(clear(OWNER, BY_USER, in_force(Level::BE), in_force(Level::BE)).is_ok());
+        assert!(clear(MEMBER, BY_USER, in_force(Level::BE), Effective::NONE).is_ok());
+        assert!(clear(ADMIN, BY_USER, in_force(Level::BE), Effective::NONE).is_ok());
+    }
+
+    #[test]
+    fn owner_does_not_clear_what_privilege_made() {
+        let by_admin = Assignment {
+            level: Level::BE,
+            allowed: Some(Level::BE),
+        };
+        assert_eq!(
+            clear(OWNER, by_admin, in_force(Level::BE), in_force(Level::BE)),
+            Err(Denied::NotPermitted)
+        );
+        assert!(clear(ADMIN, by_admin, in_force(Level::BE), Effective::NONE).is_ok());
     }
 }

@@ -187,6 +187,21 @@ impl Tunables {
         Ok(())
     }
 
+    /// Whether a class means other settings than it does with `other`.
+    pub(crate) fn gives_other_settings(&self, other: &Self) -> bool {
+        (
+            self.enabled,
+            self.timeslices,
+            self.min_timeslice,
+            self.max_timeslice,
+        ) != (
+            other.enabled,
+            other.timeslices,
+            other.min_timeslice,
+            other.max_timeslice,
+        )
+    }
+
     /// What the GPU is asked to give a TSG for which `effective` is in force.
     ///
     /// `None` means: what it had before zernel. The hardware's bounds win over the tunables.
@@ -324,6 +339,18 @@ mod tests {
         assert!(t.set_ring_size(16).is_ok());
         assert_eq!(t.lc_admission(), 0);
         assert_eq!(t.ring_size(), 16);
+    }
+
+    #[test]
+    fn only_some_tunables_give_other_settings() {
+        let old = Tunables::new();
+        let mut t = old;
+        t.set_lc_gid(Some(1));
+        assert!(t.set_lc_admission(1).is_ok());
+        assert!(t.set_ring_size(16).is_ok());
+        assert!(!t.gives_other_settings(&old));
+        assert!(t.set_timeslice(Level::BE, Us(300)).is_ok());
+        assert!(t.gives_other_settings(&old));
     }
 
     #[test]

@@ -24,7 +24,6 @@ use crate::{
     stream::Stream,
 };
 use kernel::{
-    bindings,
     fs::{
         File,
         Kiocb, //
@@ -126,7 +125,7 @@ impl miscdev::Device for Client {
     // Everybody may lower himself; what else is allowed is decided call by call.
     const MODE: u16 = 0o666;
 
-    fn groups() -> *mut *const bindings::attribute_group {
+    fn groups() -> miscdev::Groups {
         attributes::groups()
     }
 

@@ -41,7 +41,7 @@ pub(crate) struct Step {
     pub(crate) managed: bool,
     /// What the driver held before, as far as known.
     pub(crate) original: Option<Hardware>,
-    /// What it holds now, as far as known.
+    /// What it holds now, if that is certain.
     pub(crate) current: Option<Hardware>,
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct Step {
 pub(crate) struct Outcome {
     /// What the driver held before.
     pub(crate) original: Option<Hardware>,
-    /// What it holds now.
+    /// What it holds now, if that is certain.
     pub(crate) current: Option<Hardware>,
     /// Whether there is something to give back.
     pub(crate) managed: bool,
@@ -92,6 +92,17 @@ impl Driver for Real<'_> {
     }
 }
 
+impl Outcome {
+    /// Passes on what a call answered. One that failed may have had its effect all the same, unless
+    /// its error says otherwise: what the driver holds is not known then.
+    fn judge(&mut self, result: Result) -> Result {
+        if !matches!(result, Ok(()) | Err(EAGAIN | ENOENT | EINVAL)) {
+            self.current = None;
+        }
+        result
+    }
+}
+
 impl Step {
     /// Does it. What the driver held before is read before it is changed for the first time, and
     /// again when it was given back in between: the owner may have changed it himself.
@@ -113,24 +124,26 @@ impl Step {
             outcome.original = Some(held);
             outcome.current = Some(held);
         }
-        let (Some(goal), Some(mut now)) = (self.want.or(outcome.original), outcome.current) else {
+        let Some(goal) = self.want.or(outcome.original) else {
             return Ok(());
         };
-        // Even if a call below fails half-way, the rest is given back later.
+        // Even if a call below fails half-way, what it may have done is given back later.
         outcome.managed = true;
-        if now.timeslice != goal.timeslice {
-            driver.set_timeslice(self.handle, goal)?;
-            now.timeslice = goal.timeslice;
-            outcome.current = Some(now);
+        let held = outcome.current;
+        if held.map(|hw| hw.timeslice) != Some(goal.timeslice) {
+            let result = driver.set_timeslice(self.handle, goal);
+            outcome.judge(result)?;
+            outcome.current = Some(Hardware {
+                timeslice: goal.timeslice,
+                interleave: held.and_then(|hw| hw.interleave),
+            });
             outcome.touched = true;
         }
-        if let Some(level) = goal
-            .interleave
-            .filter(|_| now.interleave != goal.interleave)
-        {
-            driver.set_interleave(self.handle, level)?;
-            now.interleave = Some(level);
-            outcome.current = Some(now);
+        let held = outcome.current.and_then(|hw| hw.interleave);
+        if let Some(level) = goal.interleave.filter(|level| held != Some(*level)) {
+            let result = driver.set_interleave(self.handle, level);
+            outcome.judge(result)?;
+            outcome.current = Some(goal);
             outcome.touched = true;
         }
         outcome.managed = self.want.is_some();
@@ -150,19 +163,22 @@ pub(crate) struct Pass {
 
 impl Pass {
     /// Takes steps until nothing is left or the provider wants to be left alone for a while.
-    pub(crate) fn run_steps(&self) -> Next {
+    ///
+    /// Tells also whether any step was completed.
+    pub(crate) fn run_steps(&self) -> (Next, bool) {
         let driver = Real {
             ops: self.provider.ops(),
             gpu: self.handle,
         };
+        let mut progress = false;
         while let Ok(Some(step)) = registry::with(|r| r.next_step(self.gpu)) {
             let outcome = step.perform(&driver);
             match registry::with(|r| r.complete(&step, &outcome)) {
-                Ok(Next::Wait(delay)) => return Next::Wait(delay),
-                Ok(Next::Go) | Err(_) => {}
+                Ok(Next::Wait(delay)) => return (Next::Wait(delay), progress),
+                Ok(Next::Go) | Err(_) => progress = true,
             }
         }
-        Next::Go
+        (Next::Go, progress)
     }
 
     fn read_load(&self) {
@@ -180,7 +196,7 @@ impl Job for Pass {
         let Some(_pin) = worker.provider.ops().pin() else {
             return;
         };
-        match worker.run_steps() {
+        match worker.run_steps().0 {
             Next::Wait(delay) => worker.kick_after(delay.0),
             Next::Go => worker.read_load(),
         }

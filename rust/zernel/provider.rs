@@ -201,8 +201,8 @@ pub(crate) fn restore(provider: &Provider) {
         // The worker is not there any more, so its steps are taken here.
         let _ = registry::with(|r| r.queue_restore(id));
         let mut tries = 0;
-        while let Next::Wait(delay) = worker.run_steps() {
-            tries += 1;
+        while let (Next::Wait(delay), progress) = worker.run_steps() {
+            tries = if progress { 1 } else { tries + 1 };
             if tries > PATIENCE {
                 pr_warn!("a leaving provider did not take back the settings of its TSGs\n");
                 break;

@@ -25,7 +25,6 @@ pub(crate) mod tuning;
 use crate::{
     glue::{
         identity::{
-            Pid,
             Uid,
             Viewer, //
         },
@@ -34,7 +33,7 @@ use crate::{
         trace,
         work::Worker,
     },
-    janitor::Janitor,
+    janitor::Reaper,
     policy::{
         class::{
             Effective,
@@ -103,8 +102,8 @@ pub(crate) struct Registry {
     groups: Groups,
     queue: Queue,
     streams: Streams,
-    /// Clears up after targets that end; `None` in tests.
-    janitor: Option<Arc<Worker<Janitor>>>,
+    /// Clears up after tasks that exit; `None` in tests.
+    reaper: Option<Arc<Worker<Reaper>>>,
 }
 
 /// Keeps the registry there; it is emptied when this is dropped.
@@ -112,8 +111,8 @@ pub(crate) struct Installed(());
 
 impl Installed {
     /// Makes the registry usable; called once, when the module is loaded.
-    pub(crate) fn new(janitor: Arc<Worker<Janitor>>) -> Result<Self> {
-        let registry = KBox::new(Registry::new(now_ns() / 1000, Some(janitor)), GFP_KERNEL)?;
+    pub(crate) fn new(reaper: Arc<Worker<Reaper>>) -> Result<Self> {
+        let registry = KBox::new(Registry::new(now_ns() / 1000, Some(reaper)), GFP_KERNEL)?;
         *lock::get().lock() = Some(registry);
         Ok(Self(()))
     }
@@ -143,7 +142,7 @@ impl Registry {
     ///
     /// The time in µs is a good choice: ids are handed out more slowly than that, so that no id
     /// ever comes again when the module is loaded once more.
-    pub(crate) fn new(last_id: u64, janitor: Option<Arc<Worker<Janitor>>>) -> Self {
+    pub(crate) fn new(last_id: u64, reaper: Option<Arc<Worker<Reaper>>>) -> Self {
         Self {
             tunables: Tunables::new(),
             counters: Counters::default(),
@@ -159,7 +158,7 @@ impl Registry {
             groups: Groups::new(),
             queue: Queue::new(),
             streams: Streams::new(),
-            janitor,
+            reaper,
         }
     }
 
@@ -273,13 +272,15 @@ impl Registry {
             .tunables
             .settings(effective, gpu.bounds)
             .map(|settings| Hardware::new(settings, gpu.abilities));
-        if tsg.want != want {
+        if tsg.want != want || tsg.failed {
+            // A TSG that only waits to be read for the first time has nothing to be replaced.
+            let replaces = tsg.want.is_some() || tsg.managed;
             tsg.want = want;
             tsg.failed = false;
             if self.queue.push(id, tsg) {
                 gpu.pending += 1;
             } else {
-                self.counters.coalesced += 1;
+                self.counters.coalesced += u64::from(replaces);
             }
             gpu.kick();
         }
@@ -303,8 +304,11 @@ impl Registry {
             Target::Cgroup(top) => {
                 let mut next = Some(top);
                 while let Some(id) = next {
-                    self.refresh_members(Target::Cgroup(id));
-                    next = self.groups.after(top, id);
+                    let (changed, after) = self.groups.update(top, id);
+                    if changed {
+                        self.refresh_members(Target::Cgroup(id));
+                    }
+                    next = after;
                 }
             }
         }
@@ -321,9 +325,4 @@ impl Registry {
             from = id.after();
         }
     }
-}
-
-/// The number of a TSG's owner in the initial pid namespace, for traces.
-fn trace_pid(process: &Pid) -> i32 {
-    process.global_number()
 }

@@ -107,6 +107,14 @@ impl Stream {
         )
     }
 
+    fn audience(&self) -> Audience {
+        if self.viewer.sees_all() {
+            Audience::All
+        } else {
+            Audience::User(self.viewer.uid())
+        }
+    }
+
     /// Returns whether an event was lost for it.
     fn push(&self, mut event: uapi::zernel_event, tsg: &Tsg) -> bool {
         event.pid = self.viewer.number_of(&tsg.process);
@@ -192,9 +200,18 @@ impl Stream {
     }
 }
 
-/// All streams, by user.
+/// What a stream shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Audience {
+    /// Every TSG.
+    All,
+    /// The TSGs of a user.
+    User(Uid),
+}
+
+/// All streams, by what they show: an event costs what its audience is, not what all streams are.
 pub(crate) struct Streams {
-    streams: RBTree<(Uid, u64), Arc<Stream>>,
+    streams: RBTree<(Audience, u64), Arc<Stream>>,
     count: u32,
 }
 
@@ -218,38 +235,46 @@ impl Streams {
     ///
     /// `EDQUOT` the user has [`MAX_PER_USER`], `ENOMEM`.
     pub(crate) fn start(&mut self, stream: Arc<Stream>) -> Result {
-        let uid = stream.viewer.uid();
-        if !stream.viewer.sees_all() && self.count_of(uid) >= MAX_PER_USER {
+        let audience = stream.audience();
+        if audience != Audience::All && self.count_of(audience) >= MAX_PER_USER {
             return Err(errno::over_quota());
         }
-        let key = (uid, stream.id);
         self.streams
-            .try_create_and_insert(key, stream, GFP_KERNEL_ACCOUNT)?;
+            .try_create_and_insert((audience, stream.id), stream, GFP_KERNEL)?;
         self.count += 1;
         Ok(())
     }
 
     /// Ends a stream.
     pub(crate) fn end(&mut self, stream: &Stream) {
-        let key = (stream.viewer.uid(), stream.id);
+        let key = (stream.audience(), stream.id);
         if self.streams.remove(&key).is_some() {
             self.count -= 1;
         }
     }
 
-    /// Streams of a user, counted up to [`MAX_PER_USER`].
-    fn count_of(&self, uid: Uid) -> usize {
+    /// Streams with this audience, counted up to [`MAX_PER_USER`].
+    fn count_of(&self, audience: Audience) -> usize {
         let mut count = 0;
         let mut from = 0;
-        while let Some(cursor) = self.streams.cursor_lower_bound(&(uid, from)) {
-            let (&(owner, id), _) = cursor.current();
-            if owner != uid || count >= MAX_PER_USER {
+        while let Some((id, _)) = self.from(audience, from) {
+            count += 1;
+            if count >= MAX_PER_USER {
                 break;
             }
-            count += 1;
             from = id + 1;
         }
         count
+    }
+
+    /// The first stream with this audience and an id of at least `from`.
+    fn from(&self, audience: Audience, from: u64) -> Option<(u64, &Arc<Stream>)> {
+        let cursor = self.streams.cursor_lower_bound(&(audience, from))?;
+        let &(found, id) = cursor.current().0;
+        if found != audience {
+            return None;
+        }
+        Some((id, self.streams.get(&(audience, id))?))
     }
 
     /// Tells every stream that may see the TSG what happened to it.
@@ -279,10 +304,12 @@ impl Streams {
             error,
             ..Default::default()
         };
-        for stream in self.streams.values() {
-            if stream.viewer.sees(tsg.uid) {
+        for audience in [Audience::All, Audience::User(tsg.uid)] {
+            let mut from = 0;
+            while let Some((id, stream)) = self.from(audience, from) {
                 counters.events += 1;
                 counters.events_dropped += u64::from(stream.push(event, tsg));
+                from = id + 1;
             }
         }
     }

@@ -41,18 +41,18 @@ module! {
 /// Everything that is registered.
 ///
 /// Dropped in this order: user space goes first, then what calls into the registry, then the
-/// registry with the watches in it, then the janitor that the watches kick, then the workqueue.
+/// registry with the watches in it, then the reaper that the watches kick, then the workqueue.
 struct Zernel {
     _device: Pin<KBox<miscdev::Registration<device::Client>>>,
     _debugfs: debugfs::Directory,
-    _cgroups: Option<cgroup::Hooks>,
+    _cgroups: cgroup::Hooks,
     _registry: registry::Installed,
-    _janitor: Retired,
+    _reaper: Retired,
     _queue: work::Queue,
 }
 
-/// The janitor, which stops for good when this is dropped.
-struct Retired(Arc<work::Worker<janitor::Janitor>>);
+/// The reaper, which stops for good when this is dropped.
+struct Retired(Arc<work::Worker<janitor::Reaper>>);
 
 impl Drop for Retired {
     fn drop(&mut self) {
@@ -65,12 +65,12 @@ impl Drop for Retired {
 impl kernel::Module for Zernel {
     fn init(_module: &'static ThisModule) -> Result<Self> {
         let queue = work::Queue::new()?;
-        let janitor = Arc::pin_init(work::Worker::new(janitor::Janitor::new()), GFP_KERNEL)?;
-        let retired = Retired(janitor.clone());
-        let registry = registry::Installed::new(janitor.clone())?;
-        let cgroups = cgroup::Hooks::new(janitor)
-            .inspect_err(|_| pr_warn!("no cgroup tracepoints: moves are not followed\n"))
-            .ok();
+        let reaper = Arc::pin_init(work::Worker::new(janitor::Reaper), GFP_KERNEL)?;
+        let retired = Retired(reaper.clone());
+        let registry = registry::Installed::new(reaper)?;
+        let follower = Arc::pin_init(work::Worker::new(janitor::Follower::new()), GFP_KERNEL)?;
+        let cgroups = cgroup::Hooks::new(follower)
+            .inspect_err(|_| pr_err!("this kernel has no tracepoints for cgroups\n"))?;
         let debugfs = debugfs::Directory::new::<dump::State>(c"zernel", c"state");
         let device = KBox::pin_init(miscdev::Registration::new(), GFP_KERNEL)?;
         pr_info!("ready: no GPU yet, waiting for a provider\n");
@@ -79,7 +79,7 @@ impl kernel::Module for Zernel {
             _debugfs: debugfs,
             _cgroups: cgroups,
             _registry: registry,
-            _janitor: retired,
+            _reaper: retired,
             _queue: queue,
         })
     }

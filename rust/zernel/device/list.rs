@@ -114,7 +114,7 @@ fn gpu_info(id: gpu::Id, gpu: &Gpu) -> uapi::zernel_gpu_info {
 fn tsg_info(id: tsg::Id, tsg: &Tsg, viewer: &Viewer) -> uapi::zernel_tsg_info {
     let flags = [
         (tsg.compute, uapi::ZERNEL_TSG_COMPUTE),
-        (tsg.queued.is_some(), uapi::ZERNEL_TSG_PENDING),
+        (tsg.queued.is_some() || tsg.busy, uapi::ZERNEL_TSG_PENDING),
         (tsg.failed, uapi::ZERNEL_TSG_FAILED),
     ];
     uapi::zernel_tsg_info {

@@ -84,8 +84,8 @@ impl Reservation {
     /// Allocates it.
     pub(crate) fn new() -> Result<Self> {
         Ok(Self {
-            held: RBTreeNodeReservation::new(GFP_KERNEL_ACCOUNT)?,
-            user: RBTreeNodeReservation::new(GFP_KERNEL_ACCOUNT)?,
+            held: RBTreeNodeReservation::new(GFP_KERNEL)?,
+            user: RBTreeNodeReservation::new(GFP_KERNEL)?,
         })
     }
 }

@@ -139,11 +139,16 @@ impl Registry {
         if replaced.is_none() && self.assignments.is_full() {
             return Err(Failure::TableFull);
         }
-        let janitor = self.janitor.clone();
+        if replaced == Some(grant) && matches!(target, Target::Cgroup(_)) {
+            // Nothing that a walk through everything below would find.
+            self.counters.classes_set += 1;
+            return Ok(self.answer(named));
+        }
+        let reaper = self.reaper.clone();
         let groups = &mut self.groups;
         self.assignments.put(target, grant, asker.uid, || {
-            let watch = |pid: &Pid, scope| match janitor {
-                Some(janitor) => Armed::new(pid.clone(), scope, janitor).map(Keep::Task),
+            let watch = |pid: &Pid, scope| match reaper {
+                Some(reaper) => Armed::new(pid.clone(), scope, reaper).map(Keep::Task),
                 None => Ok(Keep::Tsg),
             };
             match named {
@@ -183,11 +188,12 @@ impl Registry {
     fn try_clear_class(&mut self, asker: Asker, named: &Named) -> Result<Answer, Failure> {
         let caller = self.caller(asker, named)?;
         let now = self.in_force(named, true);
-        permit::clear(caller, now, now)?;
-        if self.assignments.get(named.target()).is_none() {
+        let Some(own) = self.assignments.get(named.target()) else {
+            // Who may not even ask does not learn that there is nothing.
+            permit::clear(caller, Assignment::NOTHING, now, now)?;
             return Err(Failure::NotAssigned);
-        }
-        permit::clear(caller, now, self.in_force(named, false))?;
+        };
+        permit::clear(caller, own, now, self.in_force(named, false))?;
         self.drop_assignment(named.target());
         self.counters.classes_cleared += 1;
         Ok(self.answer(named))

@@ -58,11 +58,11 @@ impl Groups {
             .position(|id| self.nodes.get(id).is_some())
             .unwrap_or(chain.len());
         // Everything is allocated before anything changes.
-        let mut memory = KVec::with_capacity(missing, GFP_KERNEL_ACCOUNT)?;
+        let mut memory = KVec::with_capacity(missing, GFP_KERNEL)?;
         for _ in 0..missing {
-            let node = RBTreeNodeReservation::new(GFP_KERNEL_ACCOUNT)?;
-            let child = RBTreeNodeReservation::new(GFP_KERNEL_ACCOUNT)?;
-            memory.push((node, child), GFP_KERNEL_ACCOUNT)?;
+            let node = RBTreeNodeReservation::new(GFP_KERNEL)?;
+            let child = RBTreeNodeReservation::new(GFP_KERNEL)?;
+            memory.push((node, child), GFP_KERNEL)?;
         }
         // From the top down, so that a parent is always there first.
         for (depth, &id) in chain.iter().enumerate().take(missing).rev() {
@@ -128,11 +128,11 @@ impl Groups {
         self.effective(chain.get(1..).unwrap_or_default())
     }
 
-    /// Gives a node an assignment or takes it away, for itself and all below it.
+    /// Gives a node an assignment or takes it away. What is in force changes with
+    /// [`Self::update`], from this node on.
     pub(crate) fn assign(&mut self, id: u64, own: Option<Assignment>) {
         if let Some(node) = self.nodes.get_mut(&id) {
             node.own = own;
-            self.update(id);
         }
     }
 
@@ -143,7 +143,10 @@ impl Groups {
         // Every root; a hierarchy has one.
         while let Some((id, is_root)) = self.node_from(after) {
             if is_root {
-                self.update(id);
+                let mut next = Some(id);
+                while let Some(at) = next {
+                    next = self.update(id, at).1;
+                }
             }
             match id.checked_add(1) {
                 Some(next) => after = next,
@@ -158,22 +161,26 @@ impl Groups {
         Some((id, node.parent.is_none()))
     }
 
-    fn update(&mut self, top: u64) {
-        let mut next = Some(top);
-        while let Some(id) = next {
-            let parent = self.nodes.get(&id).and_then(|node| node.parent);
-            let above = parent.map_or(self.default, |parent| self.effective(&[parent]));
-            if let Some(node) = self.nodes.get_mut(&id) {
-                // INVARIANT: Parents come before children in this walk.
-                node.effective = above.over(Source::Cgroup, node.own);
-            }
-            next = self.after(top, id);
+    /// Works out what is in force for a node: one step of a walk from `top` downwards, which a
+    /// caller begins at `top`. Tells whether it changed, and where the walk goes on: not below a
+    /// node that did not change, for nothing changes there.
+    pub(crate) fn update(&mut self, top: u64, id: u64) -> (bool, Option<u64>) {
+        let parent = self.nodes.get(&id).and_then(|node| node.parent);
+        let above = parent.map_or(self.default, |parent| self.effective(&[parent]));
+        let mut differs = false;
+        if let Some(node) = self.nodes.get_mut(&id) {
+            // INVARIANT: Parents come before children in this walk.
+            let effective = above.over(Source::Cgroup, node.own);
+            differs = effective != node.effective;
+            node.effective = effective;
         }
+        (differs, self.after(top, id, differs))
     }
 
-    /// The node after `id` in a walk from `top` downwards, parents first; it needs no memory.
-    pub(crate) fn after(&self, top: u64, id: u64) -> Option<u64> {
-        if let Some(child) = self.child(id, 0) {
+    /// The node after `id` in a walk from `top` downwards, parents first, with or without what is
+    /// below `id`; it needs no memory.
+    fn after(&self, top: u64, id: u64, below: bool) -> Option<u64> {
+        if let Some(child) = self.child(id, 0).filter(|_| below) {
             return Some(child);
         }
         let mut id = id;
@@ -216,6 +223,25 @@ mod tests {
         allowed: Some(Level::BE),
     });
 
+    fn set(groups: &mut Groups, id: u64, own: Option<Assignment>) {
+        groups.assign(id, own);
+        walk(groups, id);
+    }
+
+    /// Updates from `top` on; returns the ids that changed as decimal digits.
+    fn walk(groups: &mut Groups, top: u64) -> u64 {
+        let mut changed = 0u64;
+        let mut next = Some(top);
+        while let Some(id) = next {
+            let (differs, after) = groups.update(top, id);
+            if differs {
+                changed = changed.wrapping_mul(10).wrapping_add(id);
+            }
+            next = after;
+        }
+        changed
+    }
+
     fn level(groups: &Groups, chain: &[u64]) -> Option<Level> {
         groups.effective(chain).level
     }
@@ -239,13 +265,13 @@ mod tests {
         let mut g = Groups::new();
         g.hold(&[5, 3, 1])?;
         g.hold(&[3, 1])?;
-        g.assign(3, LC);
+        set(&mut g, 3, LC);
         assert_eq!(level(&g, &[5, 3, 1]), Some(Level::LC));
         assert_eq!(level(&g, &[1]), None);
         g.hold(&[5, 3, 1])?;
-        g.assign(5, BE);
+        set(&mut g, 5, BE);
         assert_eq!(level(&g, &[5, 3, 1]), Some(Level::BE));
-        g.assign(5, None);
+        set(&mut g, 5, None);
         assert_eq!(level(&g, &[5, 3, 1]), Some(Level::LC));
         Ok(())
     }
@@ -254,7 +280,7 @@ mod tests {
     fn a_cgroup_without_node_has_its_ancestors_class() -> Result {
         let mut g = Groups::new();
         g.hold(&[3, 1])?;
-        g.assign(3, BE);
+        set(&mut g, 3, BE);
         assert_eq!(level(&g, &[9, 8, 3, 1]), Some(Level::BE));
         assert_eq!(level(&g, &[9, 8, 1]), None);
         Ok(())
@@ -264,10 +290,24 @@ mod tests {
     fn a_node_made_later_inherits() -> Result {
         let mut g = Groups::new();
         g.hold(&[3, 1])?;
-        g.assign(3, BE);
+        set(&mut g, 3, BE);
         g.hold(&[7, 4, 3, 1])?;
         assert_eq!(level(&g, &[7]), Some(Level::BE));
         assert_eq!(level(&g, &[4]), Some(Level::BE));
+        Ok(())
+    }
+
+    #[test]
+    fn an_update_tells_what_changed_and_skips_the_rest() -> Result {
+        let mut g = Groups::new();
+        g.hold(&[4, 2, 1])?;
+        g.hold(&[5, 3, 1])?;
+        set(&mut g, 3, BE);
+        g.assign(1, LC);
+        // 3 has its own class, so neither it nor 5 below it changes.
+        assert_eq!(walk(&mut g, 1), 124);
+        g.assign(1, LC);
+        assert_eq!(walk(&mut g, 1), 0);
         Ok(())
     }
 
@@ -285,7 +325,7 @@ mod tests {
                 *slot = id;
             }
             count += 1;
-            next = g.after(2, id);
+            next = g.after(2, id, true);
         }
         assert_eq!(count, 3);
         assert!(seen.starts_with(&[2, 4, 5]));
@@ -297,7 +337,7 @@ mod tests {
         let mut g = Groups::new();
         g.hold(&[4, 2, 1])?;
         g.hold(&[5, 2, 1])?;
-        g.assign(4, LC);
+        set(&mut g, 4, LC);
         g.set_default(Effective::default_class(Some(Level::BE)));
         assert_eq!(level(&g, &[5]), Some(Level::BE));
         assert_eq!(level(&g, &[4]), Some(Level::LC));
@@ -316,7 +356,7 @@ mod tests {
         }
         g.hold(&chain)?;
         g.hold(chain.get(1999..).unwrap_or_default())?;
-        g.assign(1, LC);
+        set(&mut g, 1, LC);
         assert_eq!(level(&g, &[2000]), Some(Level::LC));
         g.release(2000);
         g.release(1);

@@ -8,7 +8,6 @@ use super::{
         Gpu, //
     },
     queue::Queue,
-    trace_pid,
     tsg::{
         self,
         Tsg, //
@@ -49,7 +48,7 @@ impl Registry {
         if self.gpu_count >= gpu::MAX {
             return Err(ENOSPC);
         }
-        self.gpus.try_create_and_insert(id, gpu, GFP_KERNEL_ACCOUNT)?;
+        self.gpus.try_create_and_insert(id, gpu, GFP_KERNEL)?;
         self.gpu_count += 1;
         trace::gpu_added(id.0);
         Ok(())
@@ -75,6 +74,7 @@ impl Registry {
     pub(crate) fn close_gpu(&mut self, id: gpu::Id) {
         if let Some(gpu) = self.gpus.get_mut(&id) {
             gpu.closing = true;
+            gpu.backoff.reset();
         }
     }
 
@@ -154,11 +154,11 @@ impl Registry {
         let process = Target::Process(description.process.key());
         let thread = Target::Thread(description.thread.key());
         // Everything is allocated before anything changes.
-        let handle = RBTreeNode::new((gpu_id, description.handle), id, GFP_KERNEL_ACCOUNT)?;
-        let user = RBTreeNode::new((description.uid, id), (), GFP_KERNEL_ACCOUNT)?;
-        let of_process = RBTreeNode::new((process, id), (), GFP_KERNEL_ACCOUNT)?;
-        let of_thread = RBTreeNode::new((thread, id), (), GFP_KERNEL_ACCOUNT)?;
-        let of_cgroup = RBTreeNode::new((Target::Cgroup(cgroup), id), (), GFP_KERNEL_ACCOUNT)?;
+        let handle = RBTreeNode::new((gpu_id, description.handle), id, GFP_KERNEL)?;
+        let user = RBTreeNode::new((description.uid, id), (), GFP_KERNEL)?;
+        let of_process = RBTreeNode::new((process, id), (), GFP_KERNEL)?;
+        let of_thread = RBTreeNode::new((thread, id), (), GFP_KERNEL)?;
+        let of_cgroup = RBTreeNode::new((Target::Cgroup(cgroup), id), (), GFP_KERNEL)?;
         // INVARIANT: (of `Tsg`) Not queued, so the node is at hand.
         let node = RBTreeNode::new(
             id,
@@ -180,6 +180,8 @@ impl Registry {
                 want: None,
                 original: None,
                 current: None,
+                sure: false,
+                busy: false,
                 managed: false,
                 failed: false,
                 applied: 0,
@@ -204,7 +206,7 @@ impl Registry {
         self.tsg_count += 1;
         self.counters.tsgs_added += 1;
         if let (Some(tsg), Some(gpu)) = (self.tsgs.get_mut(&id), self.gpus.get_mut(&gpu_id)) {
-            trace::tsg_added(gpu_id.0, id.0, trace_pid(&tsg.process));
+            trace::tsg_added(gpu_id.0, id.0, tsg.process.global_number());
             gpu.tsgs += 1;
             self.streams
                 .push(stream::Kind::TsgAdded, id, tsg, 0, &mut self.counters);
@@ -254,7 +256,7 @@ impl Registry {
         }
         self.tsg_count -= 1;
         self.counters.tsgs_removed += 1;
-        trace::tsg_removed(tsg.gpu.0, id.0, trace_pid(&tsg.process));
+        trace::tsg_removed(tsg.gpu.0, id.0, tsg.process.global_number());
         self.streams
             .push(stream::Kind::TsgRemoved, id, &tsg, 0, &mut self.counters);
         true
@@ -280,7 +282,7 @@ impl Registry {
             }
             let (new, old) = (cgroup.id(), tsg.cgroup);
             let chain = cgroup.ancestry()?;
-            let member = RBTreeNode::new((Target::Cgroup(new), id), (), GFP_KERNEL_ACCOUNT)?;
+            let member = RBTreeNode::new((Target::Cgroup(new), id), (), GFP_KERNEL)?;
             self.groups.hold(&chain)?;
             self.members.insert(member);
             if old != 0 {

@@ -43,7 +43,7 @@ impl Queue {
 
     /// Memory for one TSG.
     pub(crate) fn reserve() -> Result<Reservation> {
-        RBTreeNodeReservation::new(GFP_KERNEL_ACCOUNT)
+        RBTreeNodeReservation::new(GFP_KERNEL)
     }
 
     /// Puts a TSG at the end. Returns false if it is in the queue already, where it stays.

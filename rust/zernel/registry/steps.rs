@@ -31,6 +31,7 @@ impl Registry {
         let (place, id) = self.queue.first(gpu_id)?;
         let tsg = self.tsgs.get_mut(&id)?;
         self.queue.remove(tsg);
+        tsg.busy = true;
         if let Some(gpu) = self.gpus.get_mut(&gpu_id) {
             gpu.pending -= 1;
         }
@@ -42,7 +43,7 @@ impl Registry {
             want: tsg.want,
             managed: tsg.managed,
             original: tsg.original,
-            current: tsg.current,
+            current: tsg.current.filter(|_| tsg.sure),
         })
     }
 
@@ -53,8 +54,10 @@ impl Registry {
             // It went away meanwhile.
             return Next::Go;
         };
+        tsg.busy = false;
         tsg.original = outcome.original;
-        tsg.current = outcome.current;
+        tsg.sure = outcome.current.is_some();
+        tsg.current = outcome.current.or(tsg.current);
         tsg.managed = outcome.managed;
         let slice = tsg.current.map_or(0, |hw| hw.timeslice.0);
         let error = outcome.result.err().map_or(0, Error::to_errno);

@@ -95,6 +95,10 @@ pub(crate) struct Tsg {
     pub(crate) original: Option<Hardware>,
     /// What the driver holds, as far as known.
     pub(crate) current: Option<Hardware>,
+    /// `current` is certain; not so after a call that failed and may have had its effect.
+    pub(crate) sure: bool,
+    /// A provider's call for it is under way.
+    pub(crate) busy: bool,
     /// zernel changed it, or is about to: `original` is what it gets back.
     pub(crate) managed: bool,
     /// The last change failed for good.

@@ -23,12 +23,15 @@ impl Registry {
         let mut tunables = self.tunables;
         change(&mut tunables)?;
         let default_changed = tunables.default_class() != self.tunables.default_class();
+        let settings_changed = tunables.gives_other_settings(&self.tunables);
         self.tunables = tunables;
         if default_changed {
             self.groups
                 .set_default(Effective::default_class(tunables.default_class()));
         }
-        self.refresh_all();
+        if default_changed || settings_changed {
+            self.refresh_all();
+        }
         Ok(())
     }
 }

@@ -36,7 +36,9 @@ fn resolve(default: Option<Level>, chain: &[Option<Assignment>; 4]) -> Effective
     SOURCES
         .iter()
         .zip(chain)
-        .fold(Effective::default_class(default), |e, (&s, &a)| e.over(s, a))
+        .fold(Effective::default_class(default), |e, (&s, &a)| {
+            e.over(s, a)
+        })
 }
 
 proptest! {

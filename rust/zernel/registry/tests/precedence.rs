@@ -126,6 +126,22 @@ mod cases {
     }
 
     #[test]
+    fn an_owner_does_not_clear_what_an_admin_gave() -> Result {
+        let (mut r, gpu) = fixture::registry()?;
+        let id = r.add_tsg(gpu, fixture::tsg(1)?)?;
+        r.set_class(admin(), Named::Tsg(id), Level::BE)?;
+        // With this beneath, clearing would not raise at once, but when the thread ends.
+        r.set_class(owner(), thread()?, Level::BE)?;
+        let clear = r.clear_class(owner(), &Named::Tsg(id));
+        assert_eq!(clear.err(), Some(Failure::NotPermitted));
+        // Nor does saying the same himself make it his own.
+        r.set_class(owner(), Named::Tsg(id), Level::BE)?;
+        let clear = r.clear_class(owner(), &Named::Tsg(id));
+        assert_eq!(clear.err(), Some(Failure::NotPermitted));
+        Ok(())
+    }
+
+    #[test]
     fn an_owner_cannot_escape_his_cgroup() -> Result {
         let (mut r, gpu) = fixture::registry()?;
         let id = r.add_tsg(gpu, fixture::tsg(1)?)?;

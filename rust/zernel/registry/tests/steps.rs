@@ -205,6 +205,40 @@ mod cases {
     }
 
     #[test]
+    fn a_failure_that_had_its_effect_is_given_back() -> Result {
+        let (mut r, gpu) = fixture::registry()?;
+        let d = FakeDriver::new();
+        let before = d.held.get();
+        let id = r.add_tsg(gpu, fixture::tsg(1)?)?;
+        d.slice_error.set(Some(ETIMEDOUT));
+        d.acts_anyway.set(true);
+        r.set_class(admin(), process()?, Level::BE)?;
+        work(&mut r, gpu, &d);
+        assert_eq!(d.slice(), 200);
+        assert_eq!(r.tsgs.get(&id).map(|t| t.failed), Some(true));
+        d.slice_error.set(None);
+        r.clear_class(admin(), &process()?)?;
+        work(&mut r, gpu, &d);
+        assert_eq!(d.held.get(), before);
+        Ok(())
+    }
+
+    #[test]
+    fn asking_again_tries_again() -> Result {
+        let (mut r, gpu) = fixture::registry()?;
+        let d = FakeDriver::new();
+        r.add_tsg(gpu, fixture::tsg(1)?)?;
+        d.slice_error.set(Some(EIO));
+        r.set_class(admin(), process()?, Level::BE)?;
+        work(&mut r, gpu, &d);
+        d.slice_error.set(None);
+        r.set_class(admin(), process()?, Level::BE)?;
+        work(&mut r, gpu, &d);
+        assert_eq!(d.slice(), 200);
+        Ok(())
+    }
+
+    #[test]
     fn a_half_done_step_is_given_back() -> Result {
         let (mut r, gpu) = fixture::registry()?;
         let d = FakeDriver::new();
