@@ -81,8 +81,9 @@ pub(crate) struct State {
     trace: Option<Trace>,
     /// What the timer is armed for.
     armed: u64,
-    /// When the words are to be looked at next.
-    poll_at: u64,
+    /// When the words are to be looked at next, if a channel waits for one. Stays in the past until
+    /// the timer has looked.
+    poll_at: Option<u64>,
     /// The timer does not expire before this, so that users keep the CPU.
     not_before: u64,
     /// When the window began, and the time spent in interrupts since then.
@@ -133,7 +134,7 @@ impl Device {
             model: Gpu::new(config, engines, tsgs, channels, items, now),
             trace: None,
             armed: NOT_ARMED,
-            poll_at: 0,
+            poll_at: None,
             not_before: 0,
             window: 0,
             spent: 0,
@@ -201,16 +202,22 @@ impl Card {
         self.state.lock()
     }
 
-    /// Arms the timer for what the model, or a word, needs next.
+    /// When words are looked at after `now`: on a grid, so that whoever starts to wait often does
+    /// not push it back.
+    fn next_poll(&self, now: u64) -> u64 {
+        let passed = now.checked_rem(self.word_poll).unwrap_or(0);
+        now.saturating_sub(passed).saturating_add(self.word_poll)
+    }
+
+    /// Arms the timer for what the model, or a word, needs next. Only the timer looks at words, so
+    /// a look that is due stays due, however often this is called.
     fn arm_next(&self, state: &mut State, now: u64) {
         let mut next = state.model.next_event().map_or(NOT_ARMED, |event| event.0);
         if state.model.watching() {
-            if state.poll_at <= now {
-                // On a grid, so that looking is not pushed back by whoever calls often.
-                let passed = now.checked_rem(self.word_poll).unwrap_or(0);
-                state.poll_at = now.saturating_sub(passed).saturating_add(self.word_poll);
-            }
-            next = next.min(state.poll_at);
+            let poll_at = *state.poll_at.get_or_insert_with(|| self.next_poll(now));
+            next = next.min(poll_at);
+        } else {
+            state.poll_at = None;
         }
         if next == NOT_ARMED {
             // One that is armed for something that will not be expires for nothing, once.
@@ -355,9 +362,11 @@ impl Timed for Device {
         let start = now_ns();
         state.armed = NOT_ARMED;
         let at = state.catch_up(start);
-        if start >= state.poll_at && state.model.watching() {
+        if state.poll_at.is_some_and(|poll_at| start >= poll_at) {
             let (model, mut sink) = state.parts();
-            model.poll(at, BATCH, &mut sink);
+            if model.poll(at, BATCH, &mut sink) {
+                state.poll_at = Some(card.next_poll(start));
+            }
         }
         let end = now_ns();
         if end.saturating_sub(state.window) >= WINDOW {
