@@ -15,16 +15,6 @@ const NO_RESTART: bindings::hrtimer_restart = bindings::hrtimer_restart::HRTIMER
 #[cfg(zernel_linux_7_2)]
 const NO_RESTART: bindings::hrtimer_restart = bindings::hrtimer_restart_HRTIMER_NORESTART;
 
-extern "C" {
-    fn zernel_sim_helper_cpus() -> c_uint;
-}
-
-/// CPUs that are online, at least 1.
-pub(crate) fn cpus() -> u32 {
-    // SAFETY: Always safe to call.
-    unsafe { zernel_sim_helper_cpus() }.max(1)
-}
-
 /// Something that a timer drives.
 pub(crate) trait Timed: Send + Sync + Sized {
     /// The time has come. In interrupt context: must not sleep.

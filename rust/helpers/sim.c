@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* C side of zernel_sim.ko: module parameters and helpers of rust/glue/sim_*.rs. */
 
-#include <linux/cpumask.h>
 #include <linux/eventfd.h>
 #include <linux/hrtimer.h>
 #include <linux/module.h>
@@ -103,11 +102,6 @@ pid_t zernel_sim_helper_pid_global(struct pid *pid)
 bool zernel_sim_helper_pid_alive(struct pid *pid, bool process)
 {
 	return pid_has_task(pid, process ? PIDTYPE_TGID : PIDTYPE_PID);
-}
-
-unsigned int zernel_sim_helper_cpus(void)
-{
-	return num_online_cpus();
 }
 
 bool zernel_sim_helper_perfmon_capable(void)

@@ -30,9 +30,6 @@ bool zernel_sim_helper_trylock(spinlock_t *lock, unsigned long *flags);
 void zernel_sim_helper_unlock(spinlock_t *lock, unsigned long flags);
 void zernel_sim_helper_assert_held(spinlock_t *lock);
 
-/* CPUs that are online now. */
-unsigned int zernel_sim_helper_cpus(void);
-
 /* The caller. */
 struct pid *zernel_sim_helper_current_pid(bool process);
 pid_t zernel_sim_helper_pid_global(struct pid *pid);

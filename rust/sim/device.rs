@@ -6,6 +6,7 @@
 //! with nobody waiting needs the timer.
 
 use super::{
+    budget::Budget,
     context::Context,
     fault::Faults,
     report::{
@@ -28,7 +29,6 @@ use crate::{
             IrqLock, //
         },
         sim_timer::{
-            self,
             Driven,
             Timed, //
         },
@@ -66,10 +66,6 @@ pub(crate) type Model = Gpu<Arc<Context>, Pools>;
 const BATCH: u32 = 16;
 /// Longest that a call or an interrupt lets model time go on, in ns; interrupts are off meanwhile.
 const LONGEST: u64 = 100_000;
-/// Interrupts of all GPUs together get at most half of the CPUs' time, over so long, in ns.
-const WINDOW: u64 = 10_000_000;
-/// Least that one GPU gets of a window, in ns.
-const MIN_SHARE: u64 = 100_000;
 /// The timer is not armed.
 const NOT_ARMED: u64 = u64::MAX;
 /// Queued items of a channel.
@@ -86,9 +82,7 @@ pub(crate) struct State {
     poll_at: Option<u64>,
     /// The timer does not expire before this, so that users keep the CPU.
     not_before: u64,
-    /// When the window began, and the time spent in interrupts since then.
-    window: u64,
-    spent: u64,
+    budget: Budget,
 }
 
 /// A GPU.
@@ -100,8 +94,6 @@ pub(crate) struct Device {
     pub(crate) preset: &'static Preset,
     /// Interval at which words are looked at, in ns.
     word_poll: u64,
-    /// Most of a window that interrupts of this GPU get, in ns.
-    share: u64,
     /// Faults of the provider's operations.
     #[pin]
     pub(crate) faults: Mutex<Faults>,
@@ -126,24 +118,18 @@ impl Device {
         let (channels, items) = (Chunks::new()?, Chunks::new()?);
         let now = Ns(now_ns());
         let (preset, word_poll) = (settings.preset, settings.word_poll.0);
-        let half = (WINDOW / 2).saturating_mul(u64::from(sim_timer::cpus()));
-        let share = half
-            .checked_div(u64::from(settings.gpus))
-            .map_or(MIN_SHARE, |share| share.clamp(MIN_SHARE, WINDOW / 2));
         let state = State {
             model: Gpu::new(config, engines, tsgs, channels, items, now),
             trace: None,
             armed: NOT_ARMED,
             poll_at: None,
             not_before: 0,
-            window: 0,
-            spent: 0,
+            budget: Budget::new(settings.gpus),
         };
         let device = try_pin_init!(Self {
             number,
             preset,
             word_poll,
-            share,
             faults <- new_mutex!(Faults::new(), "zernel_sim_faults"),
             state <- new_irq_lock!(state, c"zernel_sim_gpu"),
         });
@@ -358,6 +344,8 @@ impl Card {
 
 impl Timed for Device {
     fn expired(card: &Card) {
+        // Waiting for the lock counts too.
+        let began = now_ns();
         let mut state = card.lock_state();
         let start = now_ns();
         state.armed = NOT_ARMED;
@@ -368,15 +356,9 @@ impl Timed for Device {
                 state.poll_at = Some(card.next_poll(start));
             }
         }
-        let end = now_ns();
-        if end.saturating_sub(state.window) >= WINDOW {
-            state.window = start;
-            state.spent = 0;
-        }
-        state.spent = state.spent.saturating_add(end.saturating_sub(start));
-        if state.spent > card.share {
+        if let Some(next) = state.budget.charge(began, now_ns()) {
             // Model time falls behind and catches up later.
-            state.not_before = state.window.saturating_add(WINDOW);
+            state.not_before = next;
         }
         card.arm_next(&mut state, start);
     }

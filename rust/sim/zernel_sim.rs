@@ -2,6 +2,7 @@
 //! The software GPU: a provider of zernel whose TSGs share simulated engines.
 #![crate_name = "zernel_sim"]
 
+mod budget;
 mod context;
 mod device;
 mod errno;

@@ -43,9 +43,11 @@
  * zernel_sim_version); CAP_SYS_RESOURCE in the initial user namespace lifts
  * the limits per user, not those of a GPU or of a channel.
  *
- * The interrupts of all GPUs together take at most half of the CPUs. When users
- * queue more than that can simulate, the time of a GPU falls behind: what it
- * reports stays exact in its own time, and it catches up later.
+ * The interrupts of all GPUs together take at most half of one CPU, counted over
+ * some tens of ms, of which each GPU has an equal share. When users queue more
+ * than that can simulate, the time of a GPU falls behind, and it looks at words
+ * less often: what it reports stays exact in its own time, and it catches up
+ * later.
  */
 #ifndef _UAPI_LINUX_ZERNEL_SIM_H
 #define _UAPI_LINUX_ZERNEL_SIM_H

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What the interrupts of a GPU may take of a CPU.
+//!
+//! All of them may come to the same CPU, that of a user who is bound to it: the shares of all GPUs
+//! together are half of one CPU, however many there are.
+
+/// Budgets are counted over so long, in ns.
+const WINDOW: u64 = 10_000_000;
+/// What an interrupt costs beside what it does, in ns: being taken, and arming the timer again.
+const OVERHEAD: u64 = 1_000;
+/// Most that one interrupt counts for, in ns: beyond that the machine itself stood still.
+const LONGEST: u64 = 1_000_000;
+
+/// The budget of one GPU.
+pub(super) struct Budget {
+    /// What it gets of a window, in ns.
+    share: u64,
+    /// When the window began.
+    window: u64,
+    /// What was taken and is not yet covered by shares of past windows.
+    spent: u64,
+}
+
+impl Budget {
+    /// The budget of one of `gpus` GPUs.
+    pub(super) fn new(gpus: u32) -> Self {
+        Self {
+            share: (WINDOW / 2)
+                .checked_div(u64::from(gpus))
+                .unwrap_or(0)
+                .max(1),
+            window: 0,
+            spent: 0,
+        }
+    }
+
+    /// An interrupt lasted from `start` to `end`. Returns when the next one may come, if not at any
+    /// time: what goes beyond the share of this window is taken from those that follow.
+    pub(super) fn charge(&mut self, start: u64, end: u64) -> Option<u64> {
+        let passed = end.saturating_sub(self.window) / WINDOW;
+        self.window = self.window.saturating_add(passed.saturating_mul(WINDOW));
+        self.spent = self.spent.saturating_sub(passed.saturating_mul(self.share));
+        let cost = end.saturating_sub(start).min(LONGEST);
+        self.spent = self.spent.saturating_add(cost).saturating_add(OVERHEAD);
+        let ahead = self.spent.saturating_sub(1).checked_div(self.share)?;
+        (ahead > 0).then(|| self.window.saturating_add(ahead.saturating_mul(WINDOW)))
+    }
+}
+
+#[cfg(zernel_kunit)]
+#[kernel::macros::kunit_tests(zernel_sim_budget)]
+mod tests {
+    use super::*;
+
+    /// Interrupts that take `length`, one upon the other for as long as they may, for `windows`
+    /// windows. Returns the time that they took.
+    fn greedy(gpus: u32, length: u64, windows: u64) -> u64 {
+        let mut budget = Budget::new(gpus);
+        let (mut now, mut taken) = (0, 0);
+        while now < windows * WINDOW {
+            let end = now + length;
+            taken += length + OVERHEAD;
+            let next = budget.charge(now, end).unwrap_or(0);
+            now = next.max(end + OVERHEAD);
+        }
+        taken
+    }
+
+    #[test]
+    fn all_gpus_together_take_half_of_a_cpu() {
+        const WINDOWS: u64 = 200;
+        for gpus in [1, 2, 3, 8, 64] {
+            for length in [1, 500, 20_000, 150_000, 900_000] {
+                let taken = greedy(gpus, length, WINDOWS) * u64::from(gpus);
+                let most = WINDOWS * WINDOW / 2 + u64::from(gpus) * (length + OVERHEAD);
+                assert!(taken <= most);
+                // And no less than that, but for what is left over in the end.
+                assert!(taken >= WINDOWS * WINDOW / 2 / 100 * 95);
+            }
+        }
+    }
+
+    #[test]
+    fn who_takes_little_never_waits() {
+        let mut budget = Budget::new(2);
+        for round in 0..10_000 {
+            let now = round * 20_000;
+            assert_eq!(budget.charge(now, now + 3_000), None);
+        }
+    }
+
+    #[test]
+    fn a_machine_that_stood_still_is_not_held_against_it() {
+        let mut budget = Budget::new(64);
+        let end = 3_600_000_000_000;
+        let next = budget.charge(0, end).unwrap_or(0);
+        assert!(next > end);
+        assert!(next <= end + 20 * WINDOW);
+    }
+}
