@@ -10,9 +10,9 @@ pub(crate) enum Error {
     NoEngine,
     /// No such channel in the TSG.
     NoChannel,
-    /// The pool of TSGs or channels is used up.
+    /// The pool of TSGs, channels or items is used up.
     Full,
-    /// The channel or the pool of items has no room for all of the items.
+    /// The channel has no room for all of the items.
     NoRoom,
     /// Too many TSGs share the semaphore words.
     TooManySharers,

@@ -44,8 +44,11 @@ impl<C: Context, S: Store<C>> Gpu<C, S> {
         }
         let channel = self.channels.get_mut(at);
         let room = self.config.channel_items.saturating_sub(channel.queued());
-        if count > room || count > self.items.room() {
+        if count > room {
             return Err(Error::NoRoom);
+        }
+        if count > self.items.room() {
+            return Err(Error::Full);
         }
         let idle = channel.first().is_none();
         for order in orders {

@@ -344,6 +344,27 @@ mod tests {
     }
 
     #[test]
+    fn a_full_channel_and_a_full_gpu_are_told_apart() -> Result<(), Error> {
+        let (words, mut log) = (Words::default(), Log::default());
+        let mut gpu = gpu(Ns(0))?;
+        let wait = order(0, Work::Wait(expect(0, 1)));
+        let a = tsg(&mut gpu, 1, &words, &mut log)?;
+        let b = tsg(&mut gpu, 2, &words, &mut log)?;
+        for channel in 0..2 {
+            gpu.submit(Ns(0), a, channel, &[wait; 64], &mut log)?;
+        }
+        // The places of the GPU are used up, by others.
+        assert_eq!(gpu.item_room(), 0);
+        let full = gpu.submit(Ns(0), b, 0, &[wait], &mut log);
+        assert_eq!(full, Err(Error::Full));
+        let no_room = gpu.submit(Ns(0), a, 0, &[wait], &mut log);
+        assert_eq!(no_room, Err(Error::NoRoom));
+        gpu.destroy(Ns(0), a, &mut log)?;
+        gpu.submit(Ns(0), b, 0, &[wait; 64], &mut log)?;
+        Ok(())
+    }
+
+    #[test]
     fn a_suspended_gpu_keeps_everything_and_restores_again() -> Result<(), Error> {
         let (words, mut log) = (Words::default(), Log::default());
         let mut gpu = gpu(Ns(1_000))?;

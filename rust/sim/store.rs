@@ -2,7 +2,8 @@
 //! Storage of the model: tables of a fixed size, and pools that grow by chunks.
 //!
 //! Chunks are made where memory can be waited for and handed over under the lock of the GPU, so
-//! that nothing is allocated while interrupts are off.
+//! that nothing is allocated while interrupts are off. They count against the memory cgroup of the
+//! caller who needed them, and stay when its objects are gone.
 
 use super::context::Context;
 use crate::model::{
@@ -70,9 +71,9 @@ pub(crate) struct Chunk<T>(KVec<T>);
 impl<T: Node> Chunk<T> {
     /// A chunk of blank nodes.
     pub(crate) fn new() -> Result<Self> {
-        let mut nodes = KVec::with_capacity(CHUNK as usize, GFP_KERNEL)?;
+        let mut nodes = KVec::with_capacity(CHUNK as usize, GFP_KERNEL_ACCOUNT)?;
         for _ in 0..CHUNK {
-            nodes.push(T::blank(), GFP_KERNEL)?;
+            nodes.push(T::blank(), GFP_KERNEL_ACCOUNT)?;
         }
         Ok(Self(nodes))
     }

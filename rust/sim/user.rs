@@ -86,13 +86,13 @@ impl Users {
                 contexts,
                 items,
             },
-            GFP_KERNEL,
+            GFP_KERNEL_ACCOUNT,
         )?;
         let entry = Entry {
             user: user.clone(),
             files: 1,
         };
-        users.try_create_and_insert(uid, entry, GFP_KERNEL)?;
+        users.try_create_and_insert(uid, entry, GFP_KERNEL_ACCOUNT)?;
         Ok(user)
     }
 

@@ -41,7 +41,8 @@
  *
  * Contexts and queued items are limited per user id (see struct
  * zernel_sim_version); CAP_SYS_RESOURCE in the initial user namespace lifts
- * the limits per user, not those of a GPU or of a channel.
+ * the limits per user, not those of a GPU or of a channel. Memory that a call
+ * takes counts against the memory cgroup of the caller.
  *
  * The interrupts of all GPUs together take at most half of one CPU, counted over
  * some tens of ms, of which each GPU has an equal share. When users queue more
@@ -139,7 +140,7 @@ struct zernel_sim_gpu_info {
  * -EINVAL   @nr_channels is 0 or above max_channels, or @share_context is on
  *           another GPU
  * -EMLINK   8 TSGs use the semaphore page of @share_context
- * -ENOSPC   the GPU has max_tsgs TSGs
+ * -ENOSPC   the GPU has max_tsgs TSGs, or 65536 channels
  * -EDQUOT   the user has user_contexts contexts
  * -ENOMEM
  */
@@ -233,8 +234,11 @@ struct zernel_sim_item {
  * @last_seq - @nr_items + 1.
  *
  * -EINVAL   @nr_items is 0 or above max_submit, or an item is not valid
- * -EAGAIN   the channel has no room now: wait for completions
+ * -EAGAIN   the channel has no room now: wait for its completions
+ * -ENOSPC   the GPU holds 65536 items, of all users together, and has no room
+ *           now: completions of any channel of the GPU make room
  * -EDQUOT   the user has user_items items queued
+ * -ENOMEM
  */
 struct zernel_sim_submit {
 	__u32 context;			/* in */

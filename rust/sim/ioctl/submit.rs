@@ -131,10 +131,10 @@ pub(super) fn submit(file: &File, arg: Arg) -> Result {
     let owned = file.context(io.context)?;
     let size = size_of::<zernel_sim_item>();
     let first = usize::try_from(io.items).map_err(|_| EFAULT)?;
-    let mut orders = KVec::with_capacity(io.nr_items as usize, GFP_KERNEL)?;
+    let mut orders = KVec::with_capacity(io.nr_items as usize, GFP_KERNEL_ACCOUNT)?;
     for number in 0..io.nr_items as usize {
         let address = first.checked_add(number * size).ok_or(EFAULT)?;
-        orders.push(order(&abi::read(address, size)?)?, GFP_KERNEL)?;
+        orders.push(order(&abi::read(address, size)?)?, GFP_KERNEL_ACCOUNT)?;
     }
     // What is submitted cannot be taken back: see that the answer can be written.
     arg.write(&io)?;
@@ -182,7 +182,7 @@ pub(super) fn completions(file: &File, arg: Arg) -> Result {
     }
     let size = size_of::<zernel_sim_completion>();
     let first = usize::try_from(io.buffer).map_err(|_| EFAULT)?;
-    let mut batch = KVec::from_elem(zernel_sim_completion::default(), BATCH, GFP_KERNEL)?;
+    let mut batch = KVec::from_elem(zernel_sim_completion::default(), BATCH, GFP_KERNEL_ACCOUNT)?;
     let _reader = file.reader.lock();
     let mut taken = 0usize;
     while taken < io.capacity as usize {

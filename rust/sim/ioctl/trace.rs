@@ -66,7 +66,11 @@ pub(super) fn read(file: &File, arg: Arg) -> Result {
     }
     let size = size_of::<zernel_sim_trace_record>();
     let first = usize::try_from(io.buffer).map_err(|_| EFAULT)?;
-    let mut batch = KVec::from_elem(zernel_sim_trace_record::default(), BATCH, GFP_KERNEL)?;
+    let mut batch = KVec::from_elem(
+        zernel_sim_trace_record::default(),
+        BATCH,
+        GFP_KERNEL_ACCOUNT,
+    )?;
     let _reader = file.reader.lock();
     card.at_present(|_| ());
     let with_ring = |f: &mut dyn FnMut(&mut Ring<zernel_sim_trace_record>)| {
