@@ -30,7 +30,14 @@ pub const SUITE: Suite = suite(
         case("cap_perfmon", || matrix(Actor::Perfmon)),
         case("lowering_cannot_be_undone", lowering_cannot_be_undone),
         case("no_escape_from_a_later_class", no_escape_from_a_later_class),
-        case("held_down_to_the_default", held_down_to_the_default),
+        case(
+            "lowering_ends_with_what_it_lowers",
+            lowering_ends_with_what_it_lowers,
+        ),
+        case(
+            "privilege_is_not_cleared_away",
+            privilege_is_not_cleared_away,
+        ),
         case("membership", membership),
         case("real_and_effective_users", real_and_effective_users),
         case("root_of_a_user_namespace", root_of_a_user_namespace),
@@ -103,7 +110,8 @@ fn no_escape_from_a_later_class() -> Outcome {
         }
         Ok(())
     })?;
-    check_eq!(root.tsg(tsg)?.level, Some(level(6)));
+    // Level 6 is the rank of no class at all: it does not lower, so it does nothing.
+    check_eq!(root.tsg(tsg)?.level, None);
     root.zernel.set_class(&group.target()?, level(7))?;
     for target in &own {
         let class = root.zernel.class(target)?;
@@ -126,7 +134,7 @@ fn no_escape_from_a_later_class() -> Outcome {
 }
 
 /// What a user took from a class that was given to it does not outlive that class.
-fn held_down_to_the_default() -> Outcome {
+fn lowering_ends_with_what_it_lowers() -> Outcome {
     let root = Lab::open()?;
     let owner = owner_process(ALICE)?;
     let tsg = root.zernel.tsgs().next().context("no TSG")??.id;
@@ -150,15 +158,30 @@ fn held_down_to_the_default() -> Outcome {
     check_eq!(root.tsg(tsg)?.level, Some(level(3)));
     root.zernel.clear_class(&process)?;
     let class = root.zernel.class(&thread)?;
-    check_eq!(
-        (class.level, class.effective),
-        (Some(level(3)), Some(level(6)))
-    );
+    check_eq!((class.level, class.effective), (Some(level(3)), None));
     let listed = root.tsg(tsg)?;
-    check_eq!(
-        (listed.level, listed.source),
-        (Some(level(6)), Source::Thread)
-    );
+    check_eq!((listed.level, listed.source), (None, Source::None));
+    Ok(())
+}
+
+/// A class of the owner's own beneath does not help him to get rid of an administrator's.
+fn privilege_is_not_cleared_away() -> Outcome {
+    let root = Lab::open()?;
+    let owner = owner_process(ALICE)?;
+    let tsg = root.zernel.tsgs().next().context("no TSG")??.id;
+    let given = Target::Tsg(tsg);
+    root.zernel.set_class(&given, level(7))?;
+    in_child(|| {
+        sys::become_user(ALICE, ALICE, &[])?;
+        let zernel = Zernel::open()?;
+        zernel.set_class(&Target::Thread(owner.pid()), level(7))?;
+        check_eq!(errno(zernel.clear_class(&given)), Some(Errno::PERM));
+        zernel.set_class(&given, level(7))?;
+        check_eq!(errno(zernel.clear_class(&given)), Some(Errno::PERM));
+        Ok(())
+    })?;
+    let listed = root.tsg(tsg)?;
+    check_eq!((listed.level, listed.source), (Some(level(7)), Source::Tsg));
     Ok(())
 }
 
