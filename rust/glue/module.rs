@@ -29,7 +29,7 @@ impl Reference {
     /// `module` is null (built in) or stays valid during this call.
     pub(super) unsafe fn try_get(module: *mut bindings::module) -> Option<Self> {
         // SAFETY: By the caller; null is taken as built in.
-        unsafe { bindings::try_module_get(module) }.then_some(Self(module))
+        unsafe { bindings::try_module_get(module) }.then(|| Self(module))
     }
 }
 
