@@ -59,10 +59,12 @@ void zernel_sim_helper_params(struct zernel_sim_params *params)
 
 void zernel_sim_helper_lock_init(spinlock_t *lock, const char *name, struct lock_class_key *key)
 {
-#ifdef CONFIG_DEBUG_SPINLOCK
-	__raw_spin_lock_init(spinlock_check(lock), name, key, LD_WAIT_CONFIG);
-#else
+#if !defined(CONFIG_DEBUG_SPINLOCK)
 	spin_lock_init(lock);
+#elif defined(CONFIG_PREEMPT_RT)
+	__spin_lock_init(lock, name, key, false);
+#else
+	__raw_spin_lock_init(spinlock_check(lock), name, key, LD_WAIT_CONFIG);
 #endif
 }
 
