@@ -25,14 +25,23 @@ pub const SUITE: Suite = suite(
     "events",
     &[
         case("every_field", records::every_field),
-        case("change_comes_before_slice", records::change_comes_before_slice),
+        case(
+            "change_comes_before_slice",
+            records::change_comes_before_slice,
+        ),
         case("changes_coalesce", records::changes_coalesce),
-        case("own_changes_follow_the_call", records::own_changes_follow_the_call),
+        case(
+            "own_changes_follow_the_call",
+            records::own_changes_follow_the_call,
+        ),
         case("ring_overflows_exactly", rings::ring_overflows_exactly),
         case("ring_keeps_its_size", rings::ring_keeps_its_size),
         case("readers_are_complete", rings::readers_are_complete),
         case("unread_streams_count", rings::unread_streams_count),
-        case("four_writers_lose_nothing", rings::four_writers_lose_nothing),
+        case(
+            "four_writers_lose_nothing",
+            rings::four_writers_lose_nothing,
+        ),
         case("read_sizes", reading::read_sizes),
         case("read_to_bad_address", reading::read_to_bad_address),
         case("blocked_read_wakes", reading::blocked_read_wakes),
@@ -45,18 +54,30 @@ pub const SUITE: Suite = suite(
         case("stream_quota", viewers::stream_quota),
         case("not_now_is_retried", failures::not_now_is_retried),
         case("not_now_keeps_the_order", failures::not_now_keeps_the_order),
-        case("hard_errors_are_told_once", failures::hard_errors_are_told_once),
+        case(
+            "hard_errors_are_told_once",
+            failures::hard_errors_are_told_once,
+        ),
         case("half_a_change", failures::half_a_change),
         case("unreadable_slice", failures::unreadable_slice),
         case("gone_tsg_is_dropped", failures::gone_tsg_is_dropped),
-        case("suspended_gpu_gets_its_changes", failures::suspended_gpu_gets_its_changes),
+        case(
+            "suspended_gpu_gets_its_changes",
+            failures::suspended_gpu_gets_its_changes,
+        ),
         case("destroyed_during_a_call", going::destroyed_during_a_call),
         case("closed_during_a_call", going::closed_during_a_call),
         case("killed_during_a_call", going::killed_during_a_call),
         case("cleared_during_a_call", going::cleared_during_a_call),
         case("restored_when_cleared", going::restored_when_cleared),
-        case("restored_when_the_owner_ends", going::restored_when_the_owner_ends),
-        case("restored_when_switched_off", going::restored_when_switched_off),
+        case(
+            "restored_when_the_owner_ends",
+            going::restored_when_the_owner_ends,
+        ),
+        case(
+            "restored_when_switched_off",
+            going::restored_when_switched_off,
+        ),
     ],
 );
 
@@ -177,7 +198,14 @@ impl<'a> Broken<'a> {
     /// Every call to set a time slice fails.
     fn slices(sim: &'a Sim, context: Option<&Context>, error: Errno) -> Result<Self> {
         let none = Duration::ZERO;
-        Self::new(sim, Operation::SetTimeslice, context, u32::MAX, Some(error), none)
+        Self::new(
+            sim,
+            Operation::SetTimeslice,
+            context,
+            u32::MAX,
+            Some(error),
+            none,
+        )
     }
 
     /// The next call to set a time slice takes this long.
@@ -192,7 +220,10 @@ impl<'a> Broken<'a> {
 
     /// Waits until that many calls were hit.
     fn wait_hits(&self, hits: u64) -> Result<()> {
-        wait_until(&format!("{hits} calls are hit"), || Ok(self.hits()? >= hits))
+        wait_until(
+            &format!("{hits} calls are hit"),
+            || Ok(self.hits()? >= hits),
+        )
     }
 }
 

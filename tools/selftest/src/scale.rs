@@ -34,13 +34,13 @@ const GPUS: u32 = 64;
 const FULL: u32 = 4096;
 /// Assignments.
 const MOST: u32 = 100_000;
-/// As many as a debug kernel makes within a minute: each of its allocations takes many times as
+/// As many as a debug kernel makes within half a minute: each of its allocations takes many times as
 /// long.
-const MOST_DEBUG: u32 = 16_000;
+const MOST_DEBUG: u32 = 8_192;
 /// When the costs are looked at: among these, and among half of all.
 const FEW: u32 = 100;
 /// How much more an operation may cost among many than among [`FEW`]: trees are up to three times
-/// as deep, and less of them is in the cache. Walking through all would cost at least 80 times as
+/// as deep, and less of them is in the cache. Walking through all would cost at least 40 times as
 /// much.
 const RATIO: u64 = 8;
 /// Times that each operation is measured; the shortest counts.

@@ -25,7 +25,10 @@ use crate::sys;
 use hostile::Client;
 
 /// The suite.
-pub const SUITE: Suite = suite("stress", &[case("hostile_clients", hostile_clients).within(120)]);
+pub const SUITE: Suite = suite(
+    "stress",
+    &[case("hostile_clients", hostile_clients).within(120)],
+);
 
 /// How long the clients go on.
 const LENGTH: Duration = Duration::from_secs(60);
@@ -49,7 +52,12 @@ impl Delegated {
     fn new(uid: u32) -> Result<Self> {
         let path = PathBuf::from(format!("/sys/fs/cgroup/stress-{uid}"));
         fs::create_dir(&path).with_context(|| path.display().to_string())?;
-        for name in ["", "cgroup.procs", "cgroup.threads", "cgroup.subtree_control"] {
+        for name in [
+            "",
+            "cgroup.procs",
+            "cgroup.threads",
+            "cgroup.subtree_control",
+        ] {
             chown(path.join(name), Some(uid), Some(uid))?;
         }
         Ok(Self(path))
@@ -114,10 +122,17 @@ fn hostile_clients() -> Outcome {
     })
     .with_context(|| format!("TSGs, assignments and streams: {left:?}"))?;
     let stats = lab.stats()?;
-    check_eq!(stats.tsgs_added - stats.tsgs_removed, 0, "TSGs added and not removed");
+    check_eq!(
+        stats.tsgs_added - stats.tsgs_removed,
+        0,
+        "TSGs added and not removed"
+    );
     ensure!(stats.tsgs_added > before.tsgs_added, "no TSG was made");
     ensure!(stats.denied > before.denied, "nothing was denied");
-    ensure!(stats.classes_expired > before.classes_expired, "no class expired");
+    ensure!(
+        stats.classes_expired > before.classes_expired,
+        "no class expired"
+    );
     check_eq!(stats.errors - before.errors, 0, "errors of the provider");
     check_eq!(stats.gpus, 2);
     for gpu in 0..2 {
@@ -125,7 +140,11 @@ fn hostile_clients() -> Outcome {
         for engine in 0..3 {
             let stats = lab.sim.engine_stats(gpu, engine)?;
             let sum = stats.busy_ns + stats.switch_ns + stats.idle_ns;
-            check_eq!(sum, stats.now_ns.as_ns() - stats.created_ns.as_ns(), "engine {engine}");
+            check_eq!(
+                sum,
+                stats.now_ns.as_ns() - stats.created_ns.as_ns(),
+                "engine {engine}"
+            );
         }
     }
     for gpu in lab.zernel.gpus() {
@@ -151,7 +170,9 @@ fn serve(lab: &Lab, clients: &[Child]) -> Result<(u32, Duration)> {
             .with_context(|| format!("request {served}"))?;
         longest = longest.max(began.elapsed());
         served += 1;
-        let ended = clients.iter().any(|client| client.wait_ended(Duration::ZERO).is_ok());
+        let ended = clients
+            .iter()
+            .any(|client| client.wait_ended(Duration::ZERO).is_ok());
         ensure!(!ended, "a hostile client ended on its own");
         std::thread::sleep(Duration::from_millis(10));
     }
@@ -174,7 +195,9 @@ fn quotas_are_back() -> Result<()> {
             for number in 0..version.user_items / 256 {
                 contexts[number as usize / 4].submit(0, &blocked)?;
             }
-            let more = contexts[255].submit(0, &blocked[..1]).map_err(|error| error.errno());
+            let more = contexts[255]
+                .submit(0, &blocked[..1])
+                .map_err(|error| error.errno());
             check_eq!(more, Err(Some(Errno::DQUOT)), "an item more than all");
             Ok(())
         })

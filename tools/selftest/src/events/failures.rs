@@ -9,9 +9,7 @@ use libzernel::sim::Operation;
 use libzernel::{Gpu, Level, Target};
 use rustix::io::Errno;
 
-use super::{
-    clear, classify, grown, known, level, Broken, Reader, BE_US, DEFAULT_US, LC_US,
-};
+use super::{classify, clear, grown, known, level, Broken, Reader, BE_US, DEFAULT_US, LC_US};
 use crate::check_eq;
 use crate::common::{wait_until, Lab};
 use crate::harness::Outcome;
@@ -47,8 +45,16 @@ pub(super) fn not_now_is_retried() -> Outcome {
     wait_until("the mark is gone", || Ok(!first_gpu(&lab)?.suspended))?;
     let hits = lab.sim.injected(0, operation)? - base;
     let after = first_gpu(&lab)?;
-    check_eq!(after.retries - gpu.retries, hits, "answers counted by the GPU");
-    check_eq!(grown(&lab, &before, |s| s.retries)?, hits, "answers counted");
+    check_eq!(
+        after.retries - gpu.retries,
+        hits,
+        "answers counted by the GPU"
+    );
+    check_eq!(
+        grown(&lab, &before, |s| s.retries)?,
+        hits,
+        "answers counted"
+    );
     let done = (after.errors - gpu.errors, after.applied - gpu.applied);
     check_eq!(done, (0, 1), "errors, settings");
     reader.expect(Kind::ClassChanged)?;
@@ -81,7 +87,13 @@ pub(super) fn not_now_keeps_the_order() -> Outcome {
 
 /// Any other error: told, counted, not repeated, tried again with the next change.
 pub(super) fn hard_errors_are_told_once() -> Outcome {
-    for errno in [Errno::IO, Errno::INVAL, Errno::TIMEDOUT, Errno::NOSYS, Errno::NODEV] {
+    for errno in [
+        Errno::IO,
+        Errno::INVAL,
+        Errno::TIMEDOUT,
+        Errno::NOSYS,
+        Errno::NODEV,
+    ] {
         let lab = Lab::open()?;
         let (context, tsg) = known(&lab)?;
         let (other, other_tsg) = known(&lab)?;
@@ -92,11 +104,23 @@ pub(super) fn hard_errors_are_told_once() -> Outcome {
             classify(&lab, &tsg, level)?;
             reader.expect(Kind::ClassChanged)?;
             let event = reader.expect(Kind::ProviderError)?;
-            check_eq!((event.error, event.tsg), (-errno.raw_os_error(), tsg.id), "event");
-            check_eq!((event.level, event.timeslice_us), (Some(level), DEFAULT_US), "event");
+            check_eq!(
+                (event.error, event.tsg),
+                (-errno.raw_os_error(), tsg.id),
+                "event"
+            );
+            check_eq!(
+                (event.level, event.timeslice_us),
+                (Some(level), DEFAULT_US),
+                "event"
+            );
             let failed = lab.tsg(tsg.id)?;
             ensure!(failed.failed && !failed.pending, "{failed:?}");
-            check_eq!((failed.errors, failed.applied), (attempt, 0), "errors, settings");
+            check_eq!(
+                (failed.errors, failed.applied),
+                (attempt, 0),
+                "errors, settings"
+            );
             // The same class once more is no change.
             classify(&lab, &tsg, level)?;
             check_eq!(broken.hits()?, attempt, "calls");
@@ -127,7 +151,11 @@ pub(super) fn half_a_change() -> Outcome {
     classify(&lab, &tsg, Level::LC)?;
     reader.expect(Kind::ClassChanged)?;
     let event = reader.expect(Kind::ProviderError)?;
-    check_eq!((event.error, event.timeslice_us), (-5, LC_US), "what was done");
+    check_eq!(
+        (event.error, event.timeslice_us),
+        (-5, LC_US),
+        "what was done"
+    );
     check_eq!(context.stats()?.timeslice_us, LC_US);
     clear(&lab, &tsg)?;
     lab.wait_slice(&context, DEFAULT_US)?;
@@ -181,20 +209,34 @@ pub(super) fn gone_tsg_is_dropped() -> Outcome {
     ensure!(lab.tsg(tsg.id).is_err(), "still listed");
     check_eq!(grown(&lab, &before, |s| s.dead)?, 1, "TSGs found dead");
     check_eq!(grown(&lab, &before, |s| s.tsgs_removed)?, 1, "TSGs removed");
-    check_eq!(grown(&lab, &before, |s| s.errors + s.retries)?, 0, "other failures");
+    check_eq!(
+        grown(&lab, &before, |s| s.errors + s.retries)?,
+        0,
+        "other failures"
+    );
     check_eq!(lab.stats()?.assignments, 0, "its assignment");
     let unknown = lab.zernel.set_class(&Target::Tsg(tsg.id), Level::LC);
-    check_eq!(unknown.map_err(|e| e.errno()), Err(Some(Errno::NOENT)), "its id");
+    check_eq!(
+        unknown.map_err(|e| e.errno()),
+        Err(Some(Errno::NOENT)),
+        "its id"
+    );
     // What names it in other ways does not reach it.
     for number in 0..8 {
-        let class = lab.zernel.set_class(&Target::current_process(), level(number))?;
+        let class = lab
+            .zernel
+            .set_class(&Target::current_process(), level(number))?;
         lab.wait_slice(&other, class.timeslice_us)?;
     }
     check_eq!(broken.hits()?, 1, "calls");
     lab.zernel.clear_class(&Target::current_process())?;
     // Its end is no news.
     drop(context);
-    check_eq!(grown(&lab, &before, |s| s.tsgs_removed)?, 1, "TSGs removed in the end");
+    check_eq!(
+        grown(&lab, &before, |s| s.tsgs_removed)?,
+        1,
+        "TSGs removed in the end"
+    );
     check_eq!(lab.tsg(other_tsg.id)?.id, other_tsg.id);
     Ok(())
 }
@@ -222,13 +264,24 @@ pub(super) fn suspended_gpu_gets_its_changes() -> Outcome {
     drop(suspended);
     for (number, (context, tsg)) in tsgs[..2].iter().enumerate() {
         let class = lab.zernel.class(&Target::Tsg(tsg.id))?;
-        check_eq!(class.level, Some(level(4 + number)), "class of TSG {number}");
+        check_eq!(
+            class.level,
+            Some(level(4 + number)),
+            "class of TSG {number}"
+        );
         lab.wait_slice(context, class.timeslice_us)?;
     }
     lab.wait_slice(&late, LC_US)?;
     wait_until("nothing waits", || Ok(first_gpu(&lab)?.pending == 0))?;
-    check_eq!(tsgs[2].0.stats()?.timeslice_us, DEFAULT_US, "slice of the cleared one");
-    ensure!(grown(&lab, &before, |s| s.retries)? > 0, "nothing was retried");
+    check_eq!(
+        tsgs[2].0.stats()?.timeslice_us,
+        DEFAULT_US,
+        "slice of the cleared one"
+    );
+    ensure!(
+        grown(&lab, &before, |s| s.retries)? > 0,
+        "nothing was retried"
+    );
     check_eq!(grown(&lab, &before, |s| s.errors)?, 0, "errors");
     Ok(())
 }

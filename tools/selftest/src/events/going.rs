@@ -70,7 +70,11 @@ pub(super) fn killed_during_a_call() -> Outcome {
     wait_until("the call is under way", || Ok(injected()? > base))?;
     child.kill()?;
     child.wait_ended(SOON)?;
-    check_eq!((lab.stats()?.tsgs, lab.sim.gpu_info(0)?.tsgs), (0, 0), "TSGs");
+    check_eq!(
+        (lab.stats()?.tsgs, lab.sim.gpu_info(0)?.tsgs),
+        (0, 0),
+        "TSGs"
+    );
     still_serves(&lab)
 }
 
@@ -83,10 +87,18 @@ pub(super) fn cleared_during_a_call() -> Outcome {
         anyhow::bail!("no TSG");
     };
     clear(&lab, &tsg)?;
-    check_eq!(context.stats()?.slice_changes, 0, "changes before the call has ended");
-    wait_until("both calls are made", || Ok(context.stats()?.slice_changes == 2))?;
+    check_eq!(
+        context.stats()?.slice_changes,
+        0,
+        "changes before the call has ended"
+    );
+    wait_until("both calls are made", || {
+        Ok(context.stats()?.slice_changes == 2)
+    })?;
     check_eq!(context.stats()?.timeslice_us, DEFAULT_US);
-    wait_until("zernel knows", || Ok(lab.tsg(tsg.id)?.timeslice_us == DEFAULT_US))
+    wait_until("zernel knows", || {
+        Ok(lab.tsg(tsg.id)?.timeslice_us == DEFAULT_US)
+    })
 }
 
 /// Level by level and back, on all kinds of TSGs, also one that was never changed.
@@ -95,8 +107,14 @@ pub(super) fn restored_when_cleared() -> Outcome {
     let (untouched, _) = known(&lab)?;
     for spec in [
         ContextSpec::compute("clear"),
-        ContextSpec { gpu: 1, ..ContextSpec::compute("clear") },
-        ContextSpec { engine: EngineChoice::AnyCopy, ..ContextSpec::compute("clear") },
+        ContextSpec {
+            gpu: 1,
+            ..ContextSpec::compute("clear")
+        },
+        ContextSpec {
+            engine: EngineChoice::AnyCopy,
+            ..ContextSpec::compute("clear")
+        },
     ] {
         let (context, tsg) = lab.context(&spec)?;
         for level in Level::all() {
@@ -109,7 +127,11 @@ pub(super) fn restored_when_cleared() -> Outcome {
             })?;
         }
     }
-    check_eq!(untouched.stats()?.slice_changes, 0, "changes of a TSG without a class");
+    check_eq!(
+        untouched.stats()?.slice_changes,
+        0,
+        "changes of a TSG without a class"
+    );
     Ok(())
 }
 
@@ -122,7 +144,9 @@ pub(super) fn restored_when_the_owner_ends() -> Outcome {
         zernel.set_class(&Target::current_process(), Level::LC)?;
         // In the file that the parent keeps open.
         let context = sim.create_context(&ContextSpec::compute("owner"))?;
-        wait_until("it is applied", || Ok(context.stats()?.timeslice_us == LC_US))?;
+        wait_until("it is applied", || {
+            Ok(context.stats()?.timeslice_us == LC_US)
+        })?;
         std::mem::forget(context);
         loop {
             std::thread::sleep(SLOW);
@@ -130,13 +154,17 @@ pub(super) fn restored_when_the_owner_ends() -> Outcome {
     })?;
     let handle = || -> Result<Option<u64>> {
         let state = std::fs::read_to_string("/sys/kernel/debug/zernel/state")?;
-        let line = state.lines().find(|line| line.contains(" timeslice_us 5000000 default_us"));
+        let line = state
+            .lines()
+            .find(|line| line.contains(" timeslice_us 5000000 default_us"));
         let handle = line.and_then(|line| line.split(" handle ").nth(1)?.split(' ').next());
         Ok(handle.map(str::parse).transpose()?)
     };
     wait_until("the child has its slice", || {
         Ok(handle()?.is_some_and(|tsg| {
-            lab.sim.tsg_stats(tsg).is_ok_and(|stats| stats.timeslice_us == LC_US)
+            lab.sim
+                .tsg_stats(tsg)
+                .is_ok_and(|stats| stats.timeslice_us == LC_US)
         }))
     })?;
     let Some(tsg) = handle()? else {
@@ -148,7 +176,11 @@ pub(super) fn restored_when_the_owner_ends() -> Outcome {
     wait_until("the slice is given back", || {
         Ok(lab.sim.tsg_stats(tsg)?.timeslice_us == DEFAULT_US)
     })?;
-    check_eq!((lab.stats()?.tsgs, lab.stats()?.assignments), (1, 0), "TSGs, assignments");
+    check_eq!(
+        (lab.stats()?.tsgs, lab.stats()?.assignments),
+        (1, 0),
+        "TSGs, assignments"
+    );
     drop(sim);
     Ok(())
 }
@@ -158,7 +190,8 @@ pub(super) fn restored_when_switched_off() -> Outcome {
     let (context, tsg) = known(&lab)?;
     let (other, _) = known(&lab)?;
     classify(&lab, &tsg, Level::BE)?;
-    lab.zernel.set_class(&Target::current_process(), Level::LC)?;
+    lab.zernel
+        .set_class(&Target::current_process(), Level::LC)?;
     for _ in 0..3 {
         lab.wait_slice(&context, BE_US)?;
         lab.wait_slice(&other, LC_US)?;
@@ -168,7 +201,11 @@ pub(super) fn restored_when_switched_off() -> Outcome {
         // Classes can still be given; they have no effect yet.
         classify(&lab, &tsg, Level::LC)?;
         classify(&lab, &tsg, Level::BE)?;
-        check_eq!(context.stats()?.timeslice_us, DEFAULT_US, "while switched off");
+        check_eq!(
+            context.stats()?.timeslice_us,
+            DEFAULT_US,
+            "while switched off"
+        );
         tune("enabled", 1)?;
     }
     Ok(())

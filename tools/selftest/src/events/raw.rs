@@ -11,9 +11,8 @@ use rustix::io::Errno;
 pub fn read_at(fd: BorrowedFd<'_>, address: usize, length: usize) -> Result<usize, Errno> {
     // SAFETY: What the kernel can write to belongs to a page that nothing else uses.
     let read = unsafe { libc::read(fd.as_raw_fd(), address as *mut _, length) };
-    usize::try_from(read).map_err(|_| {
-        Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
-    })
+    usize::try_from(read)
+        .map_err(|_| Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO))
 }
 
 extern "C" fn nothing(_: libc::c_int) {}

@@ -8,7 +8,7 @@ use libzernel::event::Kind;
 use libzernel::{Event, Level, Source, Timestamp};
 use rustix::io::Errno;
 
-use super::{clear, classify, grown, known, level, Broken, Reader, BE_US, DEFAULT_US, LC_US};
+use super::{classify, clear, grown, known, level, Broken, Reader, BE_US, DEFAULT_US, LC_US};
 use crate::check_eq;
 use crate::common::{wait_until, Lab};
 use crate::harness::Outcome;
@@ -28,10 +28,25 @@ pub(super) fn every_field() -> Outcome {
      -> Result<()> {
         check_eq!(event.kind, kind, "kind of {event:?}");
         check_eq!((event.level, event.source), class, "class in {event:?}");
-        check_eq!((event.timeslice_us, event.error), (slice, error), "outcome in {event:?}");
-        check_eq!((event.tsg, event.gpu), (tsg.id, tsg.gpu), "TSG in {event:?}");
-        check_eq!((event.pid, event.uid), (std::process::id(), 0), "owner in {event:?}");
-        ensure!(event.time_ns >= last && event.time_ns <= Timestamp::now(), "time: {event:?}");
+        check_eq!(
+            (event.timeslice_us, event.error),
+            (slice, error),
+            "outcome in {event:?}"
+        );
+        check_eq!(
+            (event.tsg, event.gpu),
+            (tsg.id, tsg.gpu),
+            "TSG in {event:?}"
+        );
+        check_eq!(
+            (event.pid, event.uid),
+            (std::process::id(), 0),
+            "owner in {event:?}"
+        );
+        ensure!(
+            event.time_ns >= last && event.time_ns <= Timestamp::now(),
+            "time: {event:?}"
+        );
         last = event.time_ns;
         Ok(())
     };
@@ -85,10 +100,26 @@ pub(super) fn change_comes_before_slice() -> Outcome {
     check_eq!(reader.drain()?.len(), 0, "more events");
     let changes = (ROUNDS * tsgs.len()) as u64;
     check_eq!(reader.total(), 2 * changes, "events");
-    check_eq!(grown(&lab, &before, |s| s.events)?, 2 * changes, "events counted");
-    check_eq!(grown(&lab, &before, |s| s.applied)?, changes, "settings applied");
-    check_eq!(grown(&lab, &before, |s| s.classes_set)?, changes, "classes set");
-    check_eq!(grown(&lab, &before, |s| s.coalesced)?, 0, "changes coalesced");
+    check_eq!(
+        grown(&lab, &before, |s| s.events)?,
+        2 * changes,
+        "events counted"
+    );
+    check_eq!(
+        grown(&lab, &before, |s| s.applied)?,
+        changes,
+        "settings applied"
+    );
+    check_eq!(
+        grown(&lab, &before, |s| s.classes_set)?,
+        changes,
+        "classes set"
+    );
+    check_eq!(
+        grown(&lab, &before, |s| s.coalesced)?,
+        0,
+        "changes coalesced"
+    );
     Ok(())
 }
 
@@ -107,8 +138,15 @@ pub(super) fn changes_coalesce() -> Outcome {
         classify(&lab, &tsg, level(change))?;
     }
     let waiting = lab.tsg(tsg.id)?;
-    ensure!(waiting.pending && waiting.applied == 0, "the worker came too early: {waiting:?}");
-    check_eq!(grown(&lab, &before, |s| s.coalesced)?, CHANGES as u64 - 1, "changes coalesced");
+    ensure!(
+        waiting.pending && waiting.applied == 0,
+        "the worker came too early: {waiting:?}"
+    );
+    check_eq!(
+        grown(&lab, &before, |s| s.coalesced)?,
+        CHANGES as u64 - 1,
+        "changes coalesced"
+    );
     let last = lab.zernel.class(&libzernel::Target::Tsg(tsg.id))?;
     lab.wait_slice(&context, last.timeslice_us)?;
     wait_until("the change is applied", || Ok(lab.tsg(tsg.id)?.applied > 0))?;
@@ -122,7 +160,11 @@ pub(super) fn changes_coalesce() -> Outcome {
     check_eq!(of(Kind::SliceApplied).count(), 1, "settings applied");
     check_eq!(lab.tsg(tsg.id)?.applied, 1);
     check_eq!(context.stats()?.slice_changes, 1, "calls that the GPU saw");
-    check_eq!(grown(&lab, &before, |s| s.applied)?, 2, "settings applied in all");
+    check_eq!(
+        grown(&lab, &before, |s| s.applied)?,
+        2,
+        "settings applied in all"
+    );
     Ok(())
 }
 
@@ -138,9 +180,15 @@ pub(super) fn own_changes_follow_the_call() -> Outcome {
     }
     classify(&lab, &tsg, Level::LC)?;
     lab.wait_slice(&context, LC_US)?;
-    wait_until("both changes are applied", || Ok(lab.tsg(tsg.id)?.applied == 2))?;
+    wait_until("both changes are applied", || {
+        Ok(lab.tsg(tsg.id)?.applied == 2)
+    })?;
     let tsg = lab.tsg(tsg.id)?;
-    check_eq!((tsg.timeslice_us, tsg.default_timeslice_us), (LC_US, DEFAULT_US), "slices");
+    check_eq!(
+        (tsg.timeslice_us, tsg.default_timeslice_us),
+        (LC_US, DEFAULT_US),
+        "slices"
+    );
     check_eq!(context.stats()?.slice_changes, 2, "calls that the GPU saw");
     Ok(())
 }

@@ -16,7 +16,10 @@ use crate::harness::Outcome;
 fn make_events(lab: &Lab, tsg: &Tsg, count: usize) -> Result<()> {
     for number in 0..count {
         // Another level than the one before, whatever came before.
-        let now = lab.tsg(tsg.id)?.level.map_or(0, |level| level.number().into());
+        let now = lab
+            .tsg(tsg.id)?
+            .level
+            .map_or(0, |level| level.number().into());
         classify(lab, tsg, level(now + 1 + number % 7))?;
     }
     Ok(())
@@ -37,12 +40,23 @@ pub(super) fn ring_overflows_exactly() -> Outcome {
             make_events(&lab, &tsg, count)?;
             made += count as u64;
             let read = reader.drain()?;
-            check_eq!(read.len(), count.min(size), "events read of {count}, ring of {size}");
+            check_eq!(
+                read.len(),
+                count.min(size),
+                "events read of {count}, ring of {size}"
+            );
             check_eq!(reader.total(), made, "read and dropped, ring of {size}");
-            ensure!(read.iter().all(|e| e.kind == Kind::ClassChanged), "{read:?}");
+            ensure!(
+                read.iter().all(|e| e.kind == Kind::ClassChanged),
+                "{read:?}"
+            );
         }
         check_eq!(grown(&lab, &before, |s| s.events)?, made, "events counted");
-        check_eq!(grown(&lab, &before, |s| s.events_dropped)?, reader.dropped, "dropped");
+        check_eq!(
+            grown(&lab, &before, |s| s.events_dropped)?,
+            reader.dropped,
+            "dropped"
+        );
     }
     Ok(())
 }
@@ -61,7 +75,11 @@ pub(super) fn ring_keeps_its_size() -> Outcome {
     check_eq!(small.drain()?.len(), 16, "events in the small ring");
     check_eq!(large.drain()?.len(), 40, "events in the large ring");
     check_eq!((small.total(), large.total()), (40, 40), "events of each");
-    check_eq!(lab.stats()?.streams, 2, "an open file without a read is no stream");
+    check_eq!(
+        lab.stats()?.streams,
+        2,
+        "an open file without a read is no stream"
+    );
     drop(unstarted);
     drop(small);
     check_eq!(lab.stats()?.streams, 1);
@@ -88,11 +106,17 @@ pub(super) fn readers_are_complete() -> Outcome {
                 ensure!(Some(event.level) != last, "twice the same: {event:?}");
                 last = Some(event.level);
             }
-            check_eq!((reader.total(), reader.dropped), (EVENTS as u64, 0), "events");
+            check_eq!(
+                (reader.total(), reader.dropped),
+                (EVENTS as u64, 0),
+                "events"
+            );
             Ok(())
         })?);
     }
-    wait_until("the children listen", || Ok(lab.stats()?.streams == base + 2))?;
+    wait_until("the children listen", || {
+        Ok(lab.stats()?.streams == base + 2)
+    })?;
     make_events(&lab, &tsg, EVENTS)?;
     let first = readers[0].drain()?;
     check_eq!(first.len(), EVENTS);
@@ -117,8 +141,16 @@ pub(super) fn unread_streams_count() -> Outcome {
     let before = lab.stats()?;
     make_events(&lab, &tsg, 200)?;
     check_eq!(reader.drain()?.len(), 200);
-    check_eq!(grown(&lab, &before, |s| s.events)?, 4 * 200, "events counted");
-    check_eq!(grown(&lab, &before, |s| s.events_dropped)?, 3 * (200 - 16), "dropped");
+    check_eq!(
+        grown(&lab, &before, |s| s.events)?,
+        4 * 200,
+        "events counted"
+    );
+    check_eq!(
+        grown(&lab, &before, |s| s.events_dropped)?,
+        3 * (200 - 16),
+        "dropped"
+    );
     drop(idle);
     check_eq!(lab.stats()?.streams, 1);
     Ok(())
@@ -140,7 +172,9 @@ pub(super) fn four_writers_lose_nothing() -> Outcome {
                     gpu: (change % 2) as u32,
                     ..ContextSpec::compute("writer")
                 };
-                let _context = (change % 5 == 0).then(|| sim.create_context(&spec)).transpose()?;
+                let _context = (change % 5 == 0)
+                    .then(|| sim.create_context(&spec))
+                    .transpose()?;
                 let target = libzernel::Target::current_process();
                 zernel.set_class(&target, level(change + writer))?;
                 if change % 3 == 0 {
@@ -158,7 +192,10 @@ pub(super) fn four_writers_lose_nothing() -> Outcome {
         Ok(())
     };
     for writer in writers {
-        while writer.wait_ended(std::time::Duration::from_millis(2)).is_err() {
+        while writer
+            .wait_ended(std::time::Duration::from_millis(2))
+            .is_err()
+        {
             count(&mut reader)?;
         }
         writer.join()?;
@@ -171,14 +208,34 @@ pub(super) fn four_writers_lose_nothing() -> Outcome {
     // The last read told of everything that was dropped before it.
     let made = grown(&lab, &before, |s| s.events)?;
     check_eq!(reader.total(), made, "read and dropped");
-    check_eq!(grown(&lab, &before, |s| s.events_dropped)?, reader.dropped, "dropped");
+    check_eq!(
+        grown(&lab, &before, |s| s.events_dropped)?,
+        reader.dropped,
+        "dropped"
+    );
     let added = 4 * (CHANGES as u64).div_ceil(5);
     check_eq!(grown(&lab, &before, |s| s.tsgs_added)?, added, "TSGs added");
-    check_eq!(grown(&lab, &before, |s| s.tsgs_removed)?, added, "TSGs removed");
-    check_eq!(grown(&lab, &before, |s| s.classes_set)?, 4 * CHANGES as u64, "classes set");
+    check_eq!(
+        grown(&lab, &before, |s| s.tsgs_removed)?,
+        added,
+        "TSGs removed"
+    );
+    check_eq!(
+        grown(&lab, &before, |s| s.classes_set)?,
+        4 * CHANGES as u64,
+        "classes set"
+    );
     if reader.dropped == 0 {
-        check_eq!(kinds.get(&Kind::TsgAdded).copied(), Some(added), "additions told");
-        check_eq!(kinds.get(&Kind::TsgRemoved).copied(), Some(added), "removals told");
+        check_eq!(
+            kinds.get(&Kind::TsgAdded).copied(),
+            Some(added),
+            "additions told"
+        );
+        check_eq!(
+            kinds.get(&Kind::TsgRemoved).copied(),
+            Some(added),
+            "removals told"
+        );
     }
     ensure!(reader.read > 0, "nothing was read");
     Ok(())

@@ -67,7 +67,9 @@ fn watcher(
         check_eq!(users(&mut reader)?, expected, "owners of the TSGs");
         Ok(())
     })?;
-    wait_until("the watcher is there", || Ok(lab.stats()?.streams == streams + 1))?;
+    wait_until("the watcher is there", || {
+        Ok(lab.stats()?.streams == streams + 1)
+    })?;
     Ok((child, ours))
 }
 
@@ -151,11 +153,19 @@ pub(super) fn stream_quota() -> Outcome {
         check_eq!(lab.stats()?.streams, QUOTA as u32, "streams");
         check_eq!(first_read(&more), Err(Errno::DQUOT), "over the quota");
         let mut fds = [PollFd::from_borrowed_fd(more.as_fd(), PollFlags::IN)];
-        check_eq!(poll(&mut fds, Some(&Timespec::default()))?, 1, "files that are ready");
+        check_eq!(
+            poll(&mut fds, Some(&Timespec::default()))?,
+            1,
+            "files that are ready"
+        );
         check_eq!(fds[0].revents(), PollFlags::ERR, "poll over the quota");
         in_child(|| {
             // Not in another process either.
-            check_eq!(first_read(&open()?), Err(Errno::DQUOT), "a child of the same user");
+            check_eq!(
+                first_read(&open()?),
+                Err(Errno::DQUOT),
+                "a child of the same user"
+            );
             Ok(())
         })?;
         streams.pop();
@@ -163,7 +173,11 @@ pub(super) fn stream_quota() -> Outcome {
         check_eq!(first_read(&open()?), Err(Errno::DQUOT), "full again");
         Ok(())
     })?;
-    check_eq!(lab.stats()?.streams, 0, "streams of a process that has ended");
+    check_eq!(
+        lab.stats()?.streams,
+        0,
+        "streams of a process that has ended"
+    );
     in_child(|| {
         let mut streams = Vec::new();
         for _ in 0..QUOTA + 6 {

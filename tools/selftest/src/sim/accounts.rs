@@ -88,7 +88,10 @@ pub(super) fn engine_time_is_conserved() -> Outcome {
     // An engine that leaves a context of an earlier owner is charged for it, too.
     let cost = lab.sim.gpu_info(0)?.save_ns;
     let switched = after.switch_ns - before.switch_ns;
-    ensure!(switched == switch || switched == switch + cost, "{switched} ns, TSGs {switch} ns");
+    ensure!(
+        switched == switch || switched == switch + cost,
+        "{switched} ns, TSGs {switch} ns"
+    );
     check_eq!((after.tsgs, after.runnable), (3, 0), "TSGs");
     Ok(())
 }
@@ -107,12 +110,20 @@ pub(super) fn tsg_times_add_up() -> Outcome {
         context.wait(0, 24, Timestamp::NEVER)?;
         let stats = context.stats()?;
         ensure!(is_whole_tsg(&stats), "{stats:?}");
-        check_eq!((stats.completed, stats.queued), (24, 0), "items of TSG {number}");
+        check_eq!(
+            (stats.completed, stats.queued),
+            (24, 0),
+            "items of TSG {number}"
+        );
         // Work and holds are all that makes a TSG busy; a hold here ends by its bound, and had
         // the engine for at most that long.
         let work = 3 * (300 + 170 * number as u64 + 500 + 900) * 1_000;
         let most = work + 3 * 400_000;
-        ensure!((work..=most).contains(&stats.busy_ns), "{} of {work} ns", stats.busy_ns);
+        ensure!(
+            (work..=most).contains(&stats.busy_ns),
+            "{} of {work} ns",
+            stats.busy_ns
+        );
         ensure!(stats.max_wait_ns <= stats.wait_ns, "{stats:?}");
     }
     let idle = contexts[0].stats()?;
@@ -137,7 +148,9 @@ pub(super) fn trace_has_no_gap() -> Outcome {
     let contexts = contexts(&lab.sim, 3)?;
     let copy = lab.sim.create_context(&ContextSpec::copy("trace"))?;
     let trace = lab.sim.trace(0, 1 << 16)?;
-    let engines: Vec<_> = (0..3).map(|e| lab.sim.engine_stats(0, e)).collect::<Result<_, _>>()?;
+    let engines: Vec<_> = (0..3)
+        .map(|e| lab.sim.engine_stats(0, e))
+        .collect::<Result<_, _>>()?;
     mix(&contexts)?;
     mix(std::slice::from_ref(&copy))?;
     for context in contexts.iter().chain([&copy]) {
@@ -145,7 +158,11 @@ pub(super) fn trace_has_no_gap() -> Outcome {
     }
     // What goes on now is recorded when it ends, so give every engine an end.
     let mut last = Vec::new();
-    for spec in [ContextSpec::compute("end"), ContextSpec::copy("end"), ContextSpec::copy("end")] {
+    for spec in [
+        ContextSpec::compute("end"),
+        ContextSpec::copy("end"),
+        ContextSpec::copy("end"),
+    ] {
         let context = lab.sim.create_context(&spec)?;
         super::run(&context, &[Item::work(us(10))])?;
         // Kept, so that the next one gets another engine.
@@ -157,13 +174,21 @@ pub(super) fn trace_has_no_gap() -> Outcome {
     for engine in 0..3 {
         let of: Vec<_> = records.iter().filter(|r| r.engine == engine).collect();
         ensure!(!of.is_empty(), "no record of engine {engine}");
-        ensure!(of[0].start_ns <= engines[engine as usize].now_ns, "late start: {:?}", of[0]);
+        ensure!(
+            of[0].start_ns <= engines[engine as usize].now_ns,
+            "late start: {:?}",
+            of[0]
+        );
         for pair in of.windows(2) {
             check_eq!(pair[1].start_ns, pair[0].end_ns, "gap or overlap: {pair:?}");
         }
         for record in of {
             ensure!(record.end_ns > record.start_ns, "empty record: {record:?}");
-            check_eq!(record.tsg == 0, record.activity == Activity::Idle, "{record:?}");
+            check_eq!(
+                record.tsg == 0,
+                record.activity == Activity::Idle,
+                "{record:?}"
+            );
             if record.activity == Activity::Run {
                 *busy.entry(record.tsg).or_insert(0) +=
                     record.end_ns.as_ns() - record.start_ns.as_ns();
@@ -172,7 +197,11 @@ pub(super) fn trace_has_no_gap() -> Outcome {
     }
     for context in contexts.iter().chain([&copy]) {
         let stats = context.stats()?;
-        check_eq!(busy.get(&stats.tsg), Some(&stats.busy_ns), "traced time of a TSG");
+        check_eq!(
+            busy.get(&stats.tsg),
+            Some(&stats.busy_ns),
+            "traced time of a TSG"
+        );
     }
     Ok(())
 }
@@ -189,9 +218,16 @@ pub(super) fn trace_drops_exactly() -> Outcome {
     }
     // Alone on its engine: the idle time before each run, and the run.
     let (records, dropped) = trace.read()?;
-    check_eq!((records.len(), dropped), (ROOM as usize, (2 * RUNS) as u64 - u64::from(ROOM)));
+    check_eq!(
+        (records.len(), dropped),
+        (ROOM as usize, (2 * RUNS) as u64 - u64::from(ROOM))
+    );
     let (records, again) = trace.read()?;
-    check_eq!((records.len(), again), (0, dropped), "after everything was taken");
+    check_eq!(
+        (records.len(), again),
+        (0, dropped),
+        "after everything was taken"
+    );
     super::run(&context, &[Item::work(us(10))])?;
     let (records, again) = trace.read()?;
     check_eq!((records.len(), again), (2, dropped), "with room again");

@@ -176,7 +176,12 @@ pub(super) fn no_such_call() -> Outcome {
         for group in [0, abi::ZERNEL_IOC_MAGIC, 0xff] {
             let number = raw::typed(group, call.nr, call.bytes.len());
             let result = sys::ioctl_bytes(lab.sim.as_fd(), number, &mut call.bytes);
-            check_eq!(result, Err(Errno::NOTTY), "{} of type {group:#x}", call.name);
+            check_eq!(
+                result,
+                Err(Errno::NOTTY),
+                "{} of type {group:#x}",
+                call.name
+            );
         }
     }
     Ok(())
@@ -250,13 +255,22 @@ pub(super) fn no_answer_no_effect() -> Outcome {
         page.protect()?;
         let number = raw::number(call.nr, call.bytes.len());
         let result = raw::call_at(lab.sim.as_fd(), number, address);
-        check_eq!(result, Err(Errno::FAULT), "{} into a read-only page", call.name);
+        check_eq!(
+            result,
+            Err(Errno::FAULT),
+            "{} into a read-only page",
+            call.name
+        );
     }
     check_eq!(lab.sim.gpu_info(0)?.tsgs, tsgs);
     check_eq!(lab.stats()?.tsgs, zernel);
     let stats = context.stats()?;
     check_eq!((stats.completed, stats.queued), (1, 0), "items");
-    check_eq!(lab.sim.completions(16)?.0.len(), 1, "completions are not lost");
+    check_eq!(
+        lab.sim.completions(16)?.0.len(),
+        1,
+        "completions are not lost"
+    );
     Ok(())
 }
 
@@ -271,14 +285,33 @@ pub(super) fn bad_sizes() -> Outcome {
         };
         for short in [0, 1, size / 2, size - 1] {
             let mut bytes = call.bytes.clone();
-            check_eq!(on(short, &mut bytes), Err(Errno::INVAL), "{} of {short}", call.name);
-            check_eq!(&bytes, &call.bytes, "{} of {short}: the structure", call.name);
+            check_eq!(
+                on(short, &mut bytes),
+                Err(Errno::INVAL),
+                "{} of {short}",
+                call.name
+            );
+            check_eq!(
+                &bytes,
+                &call.bytes,
+                "{} of {short}: the structure",
+                call.name
+            );
         }
-        for (length, at) in [(size + 1, size), (size + 8, size + 7), (LONGEST, LONGEST - 1)] {
+        for (length, at) in [
+            (size + 1, size),
+            (size + 8, size + 7),
+            (LONGEST, LONGEST - 1),
+        ] {
             let mut bytes = call.bytes.clone();
             bytes.resize(length, 0);
             bytes[at] = 1;
-            check_eq!(on(length, &mut bytes), Err(Errno::TOOBIG), "{} of {length}", call.name);
+            check_eq!(
+                on(length, &mut bytes),
+                Err(Errno::TOOBIG),
+                "{} of {length}",
+                call.name
+            );
         }
     }
     check_eq!(context.stats()?.completed, 0, "nothing was submitted");
@@ -321,13 +354,20 @@ pub(super) fn version_and_gpus() -> Outcome {
     let version = sim.version()?;
     check_eq!(version.abi, abi::ZERNEL_SIM_ABI_VERSION);
     check_eq!(version.gpus, 2);
-    ensure!(version.trace && version.faults && version.provider, "{version:?}");
+    ensure!(
+        version.trace && version.faults && version.provider,
+        "{version:?}"
+    );
     check_eq!(version.words as usize * size_of::<u32>(), raw::PAGE);
     ensure!(version.min_work < version.max_work, "{version:?}");
     for gpu in 0..version.gpus {
         let info = sim.gpu_info(gpu)?;
         check_eq!(info.preset.as_str(), "a100");
-        check_eq!((info.copy_engines, info.tsgs, info.suspended), (2, 0, false), "GPU {gpu}");
+        check_eq!(
+            (info.copy_engines, info.tsgs, info.suspended),
+            (2, 0, false),
+            "GPU {gpu}"
+        );
         let ns = u128::from(info.context_bytes) * 1_000_000_000 / u128::from(info.bandwidth);
         check_eq!(u128::from(info.save_ns), ns, "time of a save");
         check_eq!(info.restore_ns, info.save_ns);
@@ -335,4 +375,3 @@ pub(super) fn version_and_gpus() -> Outcome {
     super::refused("a GPU too many", sim.gpu_info(version.gpus), Errno::NOENT)?;
     super::refused("a GPU far off", sim.gpu_info(u32::MAX), Errno::NOENT)
 }
-

@@ -43,7 +43,11 @@ pub(super) fn work_takes_its_time() -> Outcome {
         }
         let stats = context.stats()?;
         check_eq!(stats.busy_ns, (1 + 50 + 1_000 + 7_777) * 1_000);
-        check_eq!((stats.switches, stats.switch_ns, stats.completed), (1, restore, 4), "switches");
+        check_eq!(
+            (stats.switches, stats.switch_ns, stats.completed),
+            (1, restore, 4),
+            "switches"
+        );
     }
     Ok(())
 }
@@ -62,7 +66,10 @@ pub(super) fn completions_tell_everything() -> Outcome {
     let submitted = context.submit(0, &items)?;
     check_eq!(submitted.last_seq, 4);
     let waited = context.wait(0, 4, Timestamp::NEVER)?;
-    ensure!(is_readable(&lab.sim)?, "not readable although items completed");
+    ensure!(
+        is_readable(&lab.sim)?,
+        "not readable although items completed"
+    );
     let (taken, dropped) = lab.sim.completions(2)?;
     check_eq!((taken.len(), dropped), (2, 0), "the first page");
     ensure!(is_readable(&lab.sim)?, "not readable although one is left");
@@ -79,9 +86,17 @@ pub(super) fn completions_tell_everything() -> Outcome {
     ];
     for (completion, (seq, tag, start, end)) in taken.iter().chain(&rest).zip(expected) {
         check_eq!((completion.seq, completion.tag), (seq, tag), "item");
-        check_eq!((completion.start, completion.end), (start, end), "times of item {seq}");
+        check_eq!(
+            (completion.start, completion.end),
+            (start, end),
+            "times of item {seq}"
+        );
         check_eq!(completion.queued, submitted.at, "submission of item {seq}");
-        check_eq!((completion.context, completion.channel), (context.id(), 0), "origin");
+        check_eq!(
+            (completion.context, completion.channel),
+            (context.id(), 0),
+            "origin"
+        );
         check_eq!(completion.status, Status::Done);
     }
     check_eq!((waited.completed_seq, waited.at), (4, at(60_000)), "wait");
@@ -107,7 +122,11 @@ pub(super) fn completion_ring_drops_exactly() -> Outcome {
     }
     check_eq!(seq, (room + MORE) as u64);
     let (taken, dropped) = lab.sim.completions(2 * room)?;
-    check_eq!((taken.len(), dropped), (room, MORE as u64), "taken and dropped");
+    check_eq!(
+        (taken.len(), dropped),
+        (room, MORE as u64),
+        "taken and dropped"
+    );
     // What came when the ring was full is what was dropped.
     for (completion, seq) in taken.iter().zip(1..) {
         check_eq!((completion.seq, completion.channel), (seq, 1), "completion");
@@ -115,7 +134,11 @@ pub(super) fn completion_ring_drops_exactly() -> Outcome {
     context.submit(1, &fences(1))?;
     context.wait(1, seq + 1, Timestamp::NEVER)?;
     let (taken, dropped) = lab.sim.completions(16)?;
-    check_eq!((taken.len(), dropped), (1, MORE as u64), "after the ring was emptied");
+    check_eq!(
+        (taken.len(), dropped),
+        (1, MORE as u64),
+        "after the ring was emptied"
+    );
     check_eq!(taken[0].seq, seq + 1);
     Ok(())
 }
@@ -150,7 +173,11 @@ pub(super) fn eventfd_counts() -> Outcome {
     context.set_eventfd(1, Some(second.as_fd()))?;
     submit(0, &[loud])?;
     submit(1, &[loud])?;
-    check_eq!((count(&first)?, count(&second)?), (0, 2), "after it was replaced");
+    check_eq!(
+        (count(&first)?, count(&second)?),
+        (0, 2),
+        "after it was replaced"
+    );
     context.set_eventfd(0, None)?;
     submit(0, &[loud])?;
     submit(1, &[loud])?;

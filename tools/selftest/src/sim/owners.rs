@@ -40,7 +40,13 @@ pub(super) fn destroyed_context() -> Outcome {
     let (context, _) = lab.compute()?;
     let counter = eventfd(0, EventfdFlags::NONBLOCK)?;
     context.set_eventfd(0, Some(counter.as_fd()))?;
-    context.submit(0, &[Item::wait(0, Condition::Equal, 1).notify(), Item::fence().notify()])?;
+    context.submit(
+        0,
+        &[
+            Item::wait(0, Condition::Equal, 1).notify(),
+            Item::fence().notify(),
+        ],
+    )?;
     let (fd, id) = (lab.sim.clone(), context.id());
     let waiter = Child::spawn(move || {
         let mut wait = context_of(id);
@@ -86,7 +92,11 @@ pub(super) fn close_ends_contexts() -> Outcome {
         let sim = Sim::open()?;
         busy(&sim)?;
         check_eq!(population(&lab)?, (4, 4), "while the file is open");
-        check_eq!(Sim::open()?.engine_stats(0, 0)?.runnable, 1, "TSGs that can run");
+        check_eq!(
+            Sim::open()?.engine_stats(0, 0)?.runnable,
+            1,
+            "TSGs that can run"
+        );
         Ok(())
     })?;
     check_eq!(population(&lab)?, (0, 0), "after the process has ended");
@@ -94,7 +104,11 @@ pub(super) fn close_ends_contexts() -> Outcome {
     // The engines are free at once, but for the switch away from what was there.
     let (from, to) = super::run(&context, &[Item::work(us(100))])?;
     let most = 100_000 + 2 * lab.sim.gpu_info(0)?.save_ns;
-    ensure!(to.as_ns() - from.as_ns() <= most, "{} ns", to.as_ns() - from.as_ns());
+    ensure!(
+        to.as_ns() - from.as_ns() <= most,
+        "{} ns",
+        to.as_ns() - from.as_ns()
+    );
     Ok(())
 }
 
@@ -161,7 +175,11 @@ pub(super) fn fork_shares_the_file() -> Outcome {
     check_eq!(population(&lab)?, (1, 1), "after its maker has ended");
     check_eq!(submit_fence(shared.as_fd(), 1)?, 1);
     let stats = stats_of(shared.as_fd(), 1)?;
-    check_eq!((stats.completed, stats.pid, stats.tid), (1, 0, 0), "items, maker");
+    check_eq!(
+        (stats.completed, stats.pid, stats.tid),
+        (1, 0, 0),
+        "items, maker"
+    );
 
     let inherited = shared.clone();
     let heir = Child::spawn(move || {
@@ -174,7 +192,11 @@ pub(super) fn fork_shares_the_file() -> Outcome {
         Ok(stats_of(shared.as_fd(), 1)?.completed == 2)
     })?;
     drop(shared);
-    check_eq!(population(&lab)?, (1, 1), "while the heir has the file open");
+    check_eq!(
+        population(&lab)?,
+        (1, 1),
+        "while the heir has the file open"
+    );
     heir.kill()?;
     heir.wait_ended(SOON)?;
     check_eq!(population(&lab)?, (0, 0), "after the heir was killed");
@@ -203,9 +225,16 @@ pub(super) fn passed_file_works() -> Outcome {
         nr_channels: 1,
         ..Zeroable::zeroed()
     };
-    raw::call(passed.as_fd(), abi::ZERNEL_SIM_NR_CONTEXT_CREATE, &mut create)?;
+    raw::call(
+        passed.as_fd(),
+        abi::ZERNEL_SIM_NR_CONTEXT_CREATE,
+        &mut create,
+    )?;
     check_eq!(create.context, 2, "the second context of the file");
-    check_eq!(stats_of(passed.as_fd(), 2)?.pid.unsigned_abs(), std::process::id());
+    check_eq!(
+        stats_of(passed.as_fd(), 2)?.pid.unsigned_abs(),
+        std::process::id()
+    );
     passing::send_number(&to_alice, create.tsg)?;
     alice.join()?;
     check_eq!(population(&lab)?, (2, 2), "while the passed file is open");
@@ -220,13 +249,22 @@ pub(super) fn handles_match_zernel() -> Outcome {
     let gpus = lab.zernel.gpus().collect::<Result<Vec<_>, _>>()?;
     check_eq!(gpus.len(), 2);
     for (number, gpu) in gpus.iter().enumerate() {
-        check_eq!((gpu.bus.as_str(), gpu.provider.as_str()), (&*format!("sim:{number}"), "sim"));
+        check_eq!(
+            (gpu.bus.as_str(), gpu.provider.as_str()),
+            (&*format!("sim:{number}"), "sim")
+        );
         check_eq!(gpu.name.as_str(), "software a100");
     }
     for (gpu, spec) in [
         (0, ContextSpec::compute("match")),
         (1, ContextSpec::copy("match")),
-        (1, ContextSpec { channels: 16, ..ContextSpec::compute("match") }),
+        (
+            1,
+            ContextSpec {
+                channels: 16,
+                ..ContextSpec::compute("match")
+            },
+        ),
     ] {
         let spec = ContextSpec { gpu, ..spec };
         let (context, tsg) = lab.context(&spec)?;
@@ -236,7 +274,11 @@ pub(super) fn handles_match_zernel() -> Outcome {
         check_eq!((tsg.pid, tsg.tid), (std::process::id(), tid()), "owner");
         check_eq!(tsg.uid, 0);
         let stats = context.stats()?;
-        check_eq!((stats.pid.unsigned_abs(), stats.tsg), (tsg.pid, context.tsg()), "the GPU's");
+        check_eq!(
+            (stats.pid.unsigned_abs(), stats.tsg),
+            (tsg.pid, context.tsg()),
+            "the GPU's"
+        );
         check_eq!((stats.gpu, stats.engine), (gpu, context.engine()), "place");
         let state = fs::read_to_string("/sys/kernel/debug/zernel/state")?;
         let line = format!("tsg {} gpu {} handle {} ", tsg.id, tsg.gpu, context.tsg());

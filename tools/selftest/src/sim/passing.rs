@@ -14,7 +14,12 @@ use rustix::net::{
 /// Both ends of a socket that keeps messages apart.
 pub(crate) fn pair() -> Result<(OwnedFd, OwnedFd)> {
     let flags = SocketFlags::CLOEXEC;
-    Ok(socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?)
+    Ok(socketpair(
+        AddressFamily::UNIX,
+        SocketType::SEQPACKET,
+        flags,
+        None,
+    )?)
 }
 
 /// Passes a descriptor on.
@@ -31,7 +36,10 @@ fn send_with(socket: &OwnedFd, fd: BorrowedFd<'_>, flags: SendFlags) -> Result<(
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut message = SendAncillaryBuffer::new(&mut space);
     let fds = [fd];
-    ensure!(message.push(SendAncillaryMessage::ScmRights(&fds)), "no room for a descriptor");
+    ensure!(
+        message.push(SendAncillaryMessage::ScmRights(&fds)),
+        "no room for a descriptor"
+    );
     sendmsg(socket, &[IoSlice::new(b"f")], &mut message, flags)?;
     Ok(())
 }
@@ -54,7 +62,12 @@ fn receive_with(socket: &OwnedFd, flags: RecvFlags) -> Result<Option<OwnedFd>> {
     let mut message = RecvAncillaryBuffer::new(&mut space);
     let mut byte = [0];
     let mut data = [IoSliceMut::new(&mut byte)];
-    recvmsg(socket, &mut data, &mut message, RecvFlags::CMSG_CLOEXEC | flags)?;
+    recvmsg(
+        socket,
+        &mut data,
+        &mut message,
+        RecvFlags::CMSG_CLOEXEC | flags,
+    )?;
     for part in message.drain() {
         if let RecvAncillaryMessage::ScmRights(mut fds) = part {
             if let Some(fd) = fds.next() {

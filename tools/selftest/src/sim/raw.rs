@@ -8,7 +8,9 @@ use std::ptr;
 use bytemuck::Pod;
 use libzernel::sys::abi;
 use rustix::io::Errno;
-use rustix::mm::{mmap, mmap_anonymous, mprotect, munmap, MapFlags, MprotectFlags, ProtFlags};
+use rustix::mm::{
+    madvise, mmap, mmap_anonymous, mprotect, munmap, Advice, MapFlags, MprotectFlags, ProtFlags,
+};
 
 use crate::sys;
 
@@ -116,5 +118,18 @@ pub fn try_map(fd: BorrowedFd<'_>, what: Mapping) -> Result<(), Errno> {
     unsafe {
         let base = mmap(ptr::null_mut(), what.length, access, flags, fd, what.offset)?;
         munmap(base, what.length)
+    }
+}
+
+/// Maps as it should be, asks that a fork copies the mapping, and unmaps again. Returns what the
+/// kernel said to that.
+pub fn try_do_fork(fd: BorrowedFd<'_>, offset: u64) -> Result<(), Errno> {
+    let access = ProtFlags::READ | ProtFlags::WRITE;
+    // SAFETY: A new mapping replaces no other; nobody uses it.
+    unsafe {
+        let base = mmap(ptr::null_mut(), PAGE, access, MapFlags::SHARED, fd, offset)?;
+        let asked = madvise(base, PAGE, Advice::LinuxDoFork);
+        munmap(base, PAGE)?;
+        asked
     }
 }

@@ -51,13 +51,33 @@ pub(super) fn contexts() -> Outcome {
     const COPY: u32 = abi::ZERNEL_SIM_ENGINE_COPY;
     let (inval, noent) = (Errno::INVAL, Errno::NOENT);
     check_eq!(create(sim, |c| c.nr_channels = 0), inval, "no channels");
-    check_eq!(create(sim, |c| c.nr_channels = max + 1), inval, "too many channels");
-    check_eq!(create(sim, |c| c.nr_channels = u32::MAX), inval, "very many channels");
-    check_eq!(create(sim, |c| c.engine_type = COPY + 1), inval, "type of engine");
+    check_eq!(
+        create(sim, |c| c.nr_channels = max + 1),
+        inval,
+        "too many channels"
+    );
+    check_eq!(
+        create(sim, |c| c.nr_channels = u32::MAX),
+        inval,
+        "very many channels"
+    );
+    check_eq!(
+        create(sim, |c| c.engine_type = COPY + 1),
+        inval,
+        "type of engine"
+    );
     check_eq!(create(sim, |c| c.flags = SHARE << 1), inval, "unknown flag");
-    check_eq!(create(sim, |c| c.share_context = id), inval, "sharer without flag");
+    check_eq!(
+        create(sim, |c| c.share_context = id),
+        inval,
+        "sharer without flag"
+    );
     check_eq!(create(sim, |c| c.gpu = gpus), noent, "GPU");
-    check_eq!(create(sim, |c| c.engine = 1), noent, "copy engine as compute engine");
+    check_eq!(
+        create(sim, |c| c.engine = 1),
+        noent,
+        "copy engine as compute engine"
+    );
     let wrong = |engine| {
         create(sim, |c| {
             c.engine_type = COPY;
@@ -84,12 +104,28 @@ pub(super) fn contexts() -> Outcome {
         reserved: 0,
     };
     let nr = abi::ZERNEL_SIM_NR_CONTEXT_DESTROY;
-    check_eq!(raw::call(sim.as_fd(), nr, &mut destroy), Err(noent), "unknown context");
+    check_eq!(
+        raw::call(sim.as_fd(), nr, &mut destroy),
+        Err(noent),
+        "unknown context"
+    );
     destroy.context = id;
     let other = Sim::open()?;
-    check_eq!(raw::call(other.as_fd(), nr, &mut destroy), Err(noent), "other file");
-    check_eq!(raw::call(sim.as_fd(), nr, &mut destroy), Ok(()), "the context");
-    check_eq!(raw::call(sim.as_fd(), nr, &mut destroy), Err(noent), "once more");
+    check_eq!(
+        raw::call(other.as_fd(), nr, &mut destroy),
+        Err(noent),
+        "other file"
+    );
+    check_eq!(
+        raw::call(sim.as_fd(), nr, &mut destroy),
+        Ok(()),
+        "the context"
+    );
+    check_eq!(
+        raw::call(sim.as_fd(), nr, &mut destroy),
+        Err(noent),
+        "once more"
+    );
     let (next, _) = lab.compute()?;
     ensure!(next.id() > id, "id {} after {id}: used again", next.id());
     Ok(())
@@ -127,8 +163,12 @@ pub(super) fn items() -> Outcome {
         (WORK, "more than all", |i| i.demand_permille = 1001),
         (WORK, "granularity", |i| i.granularity = 2),
         (WORK, "block of 0", |i| i.granularity = 1),
-        (WORK, "short block", |i| (i.granularity, i.block_ns) = (1, 999)),
-        (WORK, "block longer than work", |i| (i.granularity, i.block_ns) = (1, 2_001)),
+        (WORK, "short block", |i| {
+            (i.granularity, i.block_ns) = (1, 999)
+        }),
+        (WORK, "block longer than work", |i| {
+            (i.granularity, i.block_ns) = (1, 2_001)
+        }),
         (WORK, "block without granularity", |i| i.block_ns = 1_000),
         (WORK, "word", |i| i.word = 1),
         (WORK, "value", |i| i.value = 1),
@@ -176,9 +216,17 @@ pub(super) fn items() -> Outcome {
     let most = lab.sim.version()?.max_submit as usize;
     let many = vec![item(FENCE); most + 1];
     check_eq!(submit(&many, 0, 0), Err(Errno::INVAL), "no items");
-    check_eq!(submit(&many, most + 1, 0), Err(Errno::INVAL), "too many items");
+    check_eq!(
+        submit(&many, most + 1, 0),
+        Err(Errno::INVAL),
+        "too many items"
+    );
     check_eq!(submit(&many, 1, 1), Err(Errno::NOENT), "channel 1 of 1");
-    check_eq!(submit(&many, 1, u32::MAX), Err(Errno::NOENT), "channel far off");
+    check_eq!(
+        submit(&many, 1, u32::MAX),
+        Err(Errno::NOENT),
+        "channel far off"
+    );
     let stats = context.stats()?;
     check_eq!((stats.completed, stats.queued), (0, 0), "items queued");
     check_eq!(submit(&many, most, 0), Ok(()), "as many as allowed");
@@ -218,7 +266,11 @@ pub(super) fn eventfds() -> Outcome {
     let null = std::fs::File::open("/dev/null")?;
     check_eq!(set(id, 0, 1000), Err(Errno::BADF), "closed");
     check_eq!(set(id, 0, -2), Err(Errno::BADF), "negative");
-    check_eq!(set(id, 0, null.as_raw_fd()), Err(Errno::INVAL), "no eventfd");
+    check_eq!(
+        set(id, 0, null.as_raw_fd()),
+        Err(Errno::INVAL),
+        "no eventfd"
+    );
     check_eq!(set(id, 1, -1), Err(Errno::NOENT), "no channel");
     check_eq!(set(id + 1, 0, -1), Err(Errno::NOENT), "no context");
     check_eq!(set(id, 0, -1), Ok(()), "none");
@@ -240,15 +292,31 @@ pub(super) fn traces() -> Outcome {
         ..Zeroable::zeroed()
     };
     let nr = abi::ZERNEL_SIM_NR_TRACE_READ;
-    check_eq!(raw::call(other.as_fd(), nr, &mut read), Err(Errno::PERM), "another reader");
+    check_eq!(
+        raw::call(other.as_fd(), nr, &mut read),
+        Err(Errno::PERM),
+        "another reader"
+    );
     read.capacity = 0;
-    check_eq!(raw::call(lab.sim.as_fd(), nr, &mut read), Err(Errno::INVAL), "no room");
+    check_eq!(
+        raw::call(lab.sim.as_fd(), nr, &mut read),
+        Err(Errno::INVAL),
+        "no room"
+    );
     let mut stop: abi::zernel_sim_trace_start = Zeroable::zeroed();
     let start = abi::ZERNEL_SIM_NR_TRACE_START;
-    check_eq!(raw::call(other.as_fd(), start, &mut stop), Err(Errno::BUSY), "another stops");
+    check_eq!(
+        raw::call(other.as_fd(), start, &mut stop),
+        Err(Errno::BUSY),
+        "another stops"
+    );
     drop(trace);
     read.capacity = 1;
-    check_eq!(raw::call(lab.sim.as_fd(), nr, &mut read), Err(Errno::PERM), "after its end");
+    check_eq!(
+        raw::call(lab.sim.as_fd(), nr, &mut read),
+        Err(Errno::PERM),
+        "after its end"
+    );
     // The file is closed by the end of the process, with the trace on.
     std::mem::forget(other.trace(0, 16)?);
     as_alice(|| refused("alice", Sim::open()?.trace(1, 16), Errno::PERM))
@@ -284,7 +352,11 @@ pub(super) fn tests() -> Outcome {
     as_alice(|| {
         let sim = Sim::open()?;
         refused("suspend", sim.suspend(0, true), Errno::PERM)?;
-        refused("look", sim.injected(0, Operation::SetTimeslice), Errno::PERM)?;
+        refused(
+            "look",
+            sim.injected(0, Operation::SetTimeslice),
+            Errno::PERM,
+        )?;
         let fault = Fault {
             gpu: 0,
             operation: Operation::SetTimeslice,
@@ -314,7 +386,11 @@ pub(super) fn stats() -> Outcome {
         refused("root's TSG", alice.tsg_stats(tsg), Errno::PERM)?;
         let own = alice.create_context(&ContextSpec::compute("alice"))?;
         check_eq!(alice.tsg_stats(own.tsg())?.tsg, own.tsg());
-        check_eq!(Sim::open()?.tsg_stats(own.tsg())?.tsg, own.tsg(), "by another file");
+        check_eq!(
+            Sim::open()?.tsg_stats(own.tsg())?.tsg,
+            own.tsg(),
+            "by another file"
+        );
         Ok(())
     })?;
     drop(context);

@@ -59,9 +59,13 @@ pub(super) fn slices_are_respected() -> Outcome {
     let (first, first_tsg) = lab.compute()?;
     let (second, _) = lab.compute()?;
     // Equal levels would hide a mix-up, so one has another slice.
-    lab.zernel.set_class(&Target::Tsg(first_tsg.id), Level::BE)?;
+    lab.zernel
+        .set_class(&Target::Tsg(first_tsg.id), Level::BE)?;
     lab.wait_slice(&first, 200)?;
-    let slices = [(&first, 200_000), (&second, u64::from(second.stats()?.timeslice_us) * 1_000)];
+    let slices = [
+        (&first, 200_000),
+        (&second, u64::from(second.stats()?.timeslice_us) * 1_000),
+    ];
     let trace = lab.sim.trace(0, 1 << 16)?;
     let (began, total) = (Timestamp::now(), 12 * MS);
     start_together(&lab, &[&first, &second], &[Item::work(us(total / 1_000))])?;
@@ -73,8 +77,16 @@ pub(super) fn slices_are_respected() -> Outcome {
     let mut both = 0;
     for (context, slice) in slices {
         let own: Vec<_> = runs.iter().filter(|r| r.tsg == context.tsg()).collect();
-        check_eq!(own.iter().map(|r| length(r)).sum::<u64>(), total, "work done");
-        let other_done = runs.iter().filter(|r| r.tsg != context.tsg()).map(|r| r.end_ns).max();
+        check_eq!(
+            own.iter().map(|r| length(r)).sum::<u64>(),
+            total,
+            "work done"
+        );
+        let other_done = runs
+            .iter()
+            .filter(|r| r.tsg != context.tsg())
+            .map(|r| r.end_ns)
+            .max();
         for run in &own {
             // While the other one has work, a turn is one slice, but for the last.
             let is_last = Some(run.end_ns) == own.last().map(|r| r.end_ns);
@@ -97,19 +109,32 @@ pub(super) fn no_idle_while_work_waits() -> Outcome {
     let all: Vec<_> = contexts.iter().collect();
     start_together(&lab, &all, &[Item::work(us(4_000)), Item::work(us(1_500))])?;
     let after = lab.sim.engine_stats(0, 0)?;
-    let records: Vec<_> = take_all(&trace)?.into_iter().filter(|r| r.engine == 0).collect();
+    let records: Vec<_> = take_all(&trace)?
+        .into_iter()
+        .filter(|r| r.engine == 0)
+        .collect();
     let first = records.iter().position(|r| r.activity != Activity::Idle);
     let last = records.iter().rposition(|r| r.activity != Activity::Idle);
     let (Some(first), Some(last)) = (first, last) else {
         anyhow::bail!("nothing ran");
     };
     for record in &records[first..=last] {
-        ensure!(record.activity != Activity::Idle, "idle in between: {record:?}");
+        ensure!(
+            record.activity != Activity::Idle,
+            "idle in between: {record:?}"
+        );
     }
     check_eq!(after.busy_ns - before.busy_ns, 3 * 5_500_000, "busy time");
     // Each switch but the first saves one context and restores another.
-    let (switches, cost) = (after.switches - before.switches, lab.sim.gpu_info(0)?.save_ns);
-    check_eq!(after.switch_ns - before.switch_ns, (2 * switches - 1) * cost, "switch time");
+    let (switches, cost) = (
+        after.switches - before.switches,
+        lab.sim.gpu_info(0)?.save_ns,
+    );
+    check_eq!(
+        after.switch_ns - before.switch_ns,
+        (2 * switches - 1) * cost,
+        "switch time"
+    );
     let restored: u64 = contexts
         .iter()
         .map(Context::stats)
@@ -127,7 +152,10 @@ pub(super) fn engines_are_independent() -> Outcome {
         lab.sim.create_context(&ContextSpec::copy("a"))?,
         lab.sim.create_context(&ContextSpec::copy("b"))?,
     ];
-    ensure!(copies[0].engine() != copies[1].engine(), "both on one copy engine");
+    ensure!(
+        copies[0].engine() != copies[1].engine(),
+        "both on one copy engine"
+    );
     let other = lab.sim.create_context(&ContextSpec {
         gpu: 1,
         ..ContextSpec::compute("other GPU")
@@ -181,9 +209,15 @@ pub(super) fn suspended_gpu_keeps_its_work() -> Outcome {
     super::run(&other, &[Item::work(us(5_000))])?;
     let after = context.stats()?;
     check_eq!(done(&after), done(&before), "work done while suspended");
-    check_eq!((after.on_engine, after.queued, after.switches), (false, 1, 1), "its work");
+    check_eq!(
+        (after.on_engine, after.queued, after.switches),
+        (false, 1, 1),
+        "its work"
+    );
     drop(suspended);
-    wait_until("it goes on", || Ok(context.stats()?.busy_ns > before.busy_ns))?;
+    wait_until("it goes on", || {
+        Ok(context.stats()?.busy_ns > before.busy_ns)
+    })?;
     check_eq!(context.stats()?.switches, 2, "times it was restored");
     Ok(())
 }

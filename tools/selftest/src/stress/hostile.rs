@@ -48,7 +48,9 @@ impl Client {
             }
             let seed = self.random.next();
             let (group, sockets) = (self.group.clone(), &self.sockets);
-            workers.push(Child::spawn(|| Worker::new(seed, group, sockets)?.misbehave())?);
+            workers.push(Child::spawn(|| {
+                Worker::new(seed, group, sockets)?.misbehave()
+            })?);
             std::thread::sleep(Duration::from_micros(1_000 + self.random.below(150_000)));
         }
     }
