@@ -8,10 +8,13 @@
  * the meaning of something that exists changes; another value is refused.
  *
  * Context: every function here and every operation runs in process context and
- * may sleep. zernel calls operations from the worker of the GPU alone, one at a
- * time per GPU, holding no lock of its own, so a provider may call
- * zernel_tsg_added() and its like under its own mutexes even when its
- * operations take them too.
+ * may sleep. zernel calls operations from the worker of the GPU (and, for a
+ * provider that leaves, from zernel_provider_unregister() itself), one at a time
+ * per GPU, holding no lock of its own, so a provider may call
+ * zernel_tsg_added() and zernel_tsg_removed() under its own mutexes even when
+ * its operations take them too. zernel_gpu_removed() and
+ * zernel_provider_unregister() wait for operations and must not be called from
+ * one.
  *
  * Lifetime: handles are the provider's own numbers. A call may be under way
  * while zernel_tsg_removed() returns, so the provider looks the handle up at
@@ -74,12 +77,16 @@ struct zernel_gpu_load {
  * Every operation returns 0 or
  *
  * -ENOENT	the TSG or GPU is gone; zernel drops it and never calls again
- * -EAGAIN	not now (suspended, say); zernel calls again with back-off
- * -EINVAL	the hardware cannot do this value; reported, not repeated
+ * -EAGAIN	not now (suspended, say); zernel calls again with back-off, and
+ *		until then nothing else on that GPU
+ * -EINVAL	the hardware cannot do this value and keeps what it has;
+ *		reported, not repeated
  * -ETIMEDOUT	the GPU did not answer in time; reported, not repeated
  * -EIO		the GPU or its driver failed; reported, not repeated
  *
- * Any other negative errno is treated like -EIO.
+ * After -ETIMEDOUT and -EIO zernel does not know what the driver holds and
+ * sets it again before it believes so. Any other negative errno is treated like
+ * -EIO.
  */
 struct zernel_provider_ops {
 	u32 size;
@@ -196,9 +203,9 @@ void zernel_gpu_removed(struct zernel_provider *provider, u64 gpu);
  * @gpu: the provider's handle of the GPU
  * @desc: the channel group
  *
- * Return: 0, -EINVAL malformed @desc, -ENODEV no such GPU, -EEXIST the handle
- * is in use, -ENOSPC 4,096 TSGs are on the GPU, -ENOMEM. After an error the TSG
- * is simply not managed: the driver goes on.
+ * Return: 0, -EINVAL malformed @desc, -ESRCH the owner was reaped, -ENODEV no
+ * such GPU, -EEXIST the handle is in use, -ENOSPC 4,096 TSGs are on the GPU,
+ * -ENOMEM. After an error the TSG is simply not managed: the driver goes on.
  */
 int zernel_tsg_added(struct zernel_provider *provider, u64 gpu,
 		     const struct zernel_tsg_desc *desc);

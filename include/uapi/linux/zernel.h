@@ -11,7 +11,8 @@
  *   A shorter structure than the module knows is taken as zero-extended and
  *   only its own length is written back. A longer one is accepted if every
  *   byte the module does not know is zero; those bytes are left alone.
- * - Reserved fields and, on input, output fields must be zero.
+ * - Reserved fields and, on input, output fields must be zero. Calls that only
+ *   return something (_IOR) read nothing.
  * - A call that fails changes nothing.
  *
  * Errors of every ioctl
@@ -23,7 +24,6 @@
  *		bytes are not all zero
  * ENOTTY	no such ioctl
  * ENOMEM	out of memory
- * EINTR	a fatal signal arrived
  *
  * Further errors are listed with each call.
  */
@@ -74,7 +74,7 @@
 #define ZERNEL_EVENT_TSG_ADDED		1
 #define ZERNEL_EVENT_TSG_REMOVED	2
 #define ZERNEL_EVENT_CLASS_CHANGED	3	/* the level in force of a TSG changed */
-#define ZERNEL_EVENT_SLICE_APPLIED	4	/* the provider took the TSG's settings */
+#define ZERNEL_EVENT_SLICE_APPLIED	4	/* the driver took other settings */
 #define ZERNEL_EVENT_PROVIDER_ERROR	5	/* the provider refused them for good */
 
 /* Capabilities of the module; caps of struct zernel_version. */
@@ -112,9 +112,10 @@ struct zernel_version {
  * @flags: must be zero
  * @reserved: must be zero
  *
- * Ids grow and are never used again, and an enumeration is in their order: an
- * entry that is there from the first call to the last is seen exactly once,
- * whatever comes and goes meanwhile. One call fills at most 64 entries.
+ * Ids grow and are never used again before the machine restarts, and an
+ * enumeration is in their order: an entry that is there from the first call to
+ * the last is seen exactly once, whatever comes and goes meanwhile. One call
+ * fills at most 64 entries.
  *
  * Errors: EINVAL also when count is zero or entry_size is shorter than the
  * entry's first version or longer than 4096 bytes.
@@ -172,7 +173,8 @@ struct zernel_gpu_info {
  * @engine: engine type as the driver numbers it
  * @runlist: number of its run list
  * @channels: number of channels when it was added
- * @pid: owner process in the caller's pid namespace, 0 if not visible there
+ * @pid: owner process in the caller's pid namespace, 0 if not visible there or
+ *       reaped
  * @tid: thread that made it, likewise
  * @uid: owner in the caller's user namespace
  * @level: level in force, or ZERNEL_LEVEL_NONE
@@ -216,16 +218,22 @@ struct zernel_tsg_info {
  *         ZERNEL_LEVEL_NONE. clear: must be zero
  * @effective: out: level in force for the target, or ZERNEL_LEVEL_NONE
  * @source: out: ZERNEL_TARGET_* of the assignment that decides it
- * @timeslice_us: out: time slice of that level, 0 when not classed
+ * @timeslice_us: out: time slice of that level before the bounds of a GPU, 0
+ *                when not classed or while the tunable enabled is 0
  *
  * The most specific assignment wins: TSG, thread, process, nearest cgroup,
  * tunable default_class. It applies at once to TSGs that exist and to later
- * ones, and lives as long as its target. An assignment that was made without
- * privilege can lower what the less specific ones give, never raise it.
+ * ones, and lives as long as its target. Only TSGs on compute engines are
+ * classed, and any TSG that is named itself. An assignment that was made
+ * without privilege counts only where it is less urgent than what the less
+ * specific ones give (no class ranks as ZERNEL_LEVEL_DEFAULT).
  *
- * Lowering one's own target is free. Raising it, or naming another user's
- * target, needs CAP_SYS_NICE or membership of the group in the tunable lc_gid;
- * members of that group are bound by the tunable lc_admission.
+ * Lowering one's own target is free, and keeps what privilege has allowed
+ * there. Raising it, clearing what privilege has made, or naming another
+ * user's target needs CAP_SYS_NICE or membership of the group in the tunable
+ * lc_gid; members of that group are bound by the tunable lc_admission. To get
+ * the class of another user's target CAP_PERFMON is enough. A user without
+ * CAP_SYS_NICE holds at most 4,096 assignments.
  *
  * Errors
  *
@@ -292,7 +300,7 @@ struct zernel_stats {
  * @size: size of this record in bytes: where the next one begins
  * @type: ZERNEL_EVENT_*
  * @seq: number of the event in this stream, from 1; counts dropped ones too
- * @dropped: events of this stream that were dropped so far
+ * @dropped: events of this stream that were dropped before this read()
  * @time_ns: CLOCK_MONOTONIC
  * @tsg: id of the TSG
  * @gpu: id of its GPU
@@ -310,7 +318,8 @@ struct zernel_stats {
  * its own TSGs, or all with CAP_PERFMON.
  *
  * Errors of read(): EINVAL the buffer is shorter than one record; EAGAIN
- * nothing to read and O_NONBLOCK; EINTR; EDQUOT the opener has 64 streams
+ * nothing to read and O_NONBLOCK; EINTR; EFAULT the buffer is not accessible
+ * (what was taken for it counts as dropped); EDQUOT the opener has 64 streams
  * already (CAP_PERFMON: no bound); ENOMEM. poll() reports EPOLLERR instead.
  */
 struct zernel_event {

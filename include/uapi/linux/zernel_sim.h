@@ -133,8 +133,9 @@ struct zernel_sim_gpu_info {
  * thread and to the file's user id. It starts enabled, with the default time
  * slice and interleave level 0. The semaphore page is mapped with
  * mmap(NULL, page size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, mmap_offset);
- * all words are 0 at first. The mapping is not inherited by fork. mmap fails
- * with -EINVAL for another length, another offset or a private mapping.
+ * all words are 0 at first. The mapping is not inherited by fork, and
+ * madvise(MADV_DOFORK) on it fails with -EINVAL. mmap fails with -EINVAL for
+ * another length, another offset or a private mapping.
  *
  * -ENOENT   no such GPU, engine or @share_context
  * -EINVAL   @nr_channels is 0 or above max_channels, or @share_context is on
