@@ -66,6 +66,7 @@ impl Words {
             return Err(EINVAL);
         }
         vma.try_clear_mayexec()?;
+        // A fixed size makes the mapping special: madvise(MADV_DOFORK) is refused then.
         vma.set_dontcopy();
         vma.set_dontexpand();
         vma.set_dontdump();
