@@ -57,7 +57,7 @@ pub(crate) type Hub = Registration<Sim>;
 
 impl Sim {
     /// Makes the GPUs.
-    fn new(settings: Settings) -> Result<Arc<Self>> {
+    pub(crate) fn new(settings: Settings) -> Result<Arc<Self>> {
         let mut cards = KVec::with_capacity(settings.gpus as usize, GFP_KERNEL)?;
         for number in 0..settings.gpus {
             cards.push(super::device::Device::new(number, &settings)?, GFP_KERNEL)?;

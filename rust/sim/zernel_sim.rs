@@ -14,6 +14,8 @@ mod inbox;
 mod ioctl;
 #[path = "../model/mod.rs"]
 mod model;
+#[cfg(zernel_kunit)]
+mod operations;
 mod provider;
 mod report;
 mod ring;
