@@ -18,7 +18,7 @@ pub struct Class {
     pub source: Source,
     /// Time slice of that level in microseconds, 0 when not classed.
     pub timeslice_us: u32,
-    /// The assignment was made with privilege.
+    /// The assignment rests on privilege: it was made with it, or lowers what was.
     pub privileged: bool,
 }
 

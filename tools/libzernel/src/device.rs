@@ -124,8 +124,6 @@ impl Zernel {
     pub fn clear_class(&self, target: &Target) -> Result<Class> {
         let mut raw = class::request(target, None);
         calls::class_clear(self.as_fd(), &mut raw).map_err(Error::call(Call::ClassClear))?;
-        // The call takes the level as "must be zero" and so leaves it.
-        raw.level = abi::ZERNEL_LEVEL_NONE;
         class::answer(&raw)
     }
 

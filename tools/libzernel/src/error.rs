@@ -209,7 +209,7 @@ fn call_cause(call: Call, errno: Errno) -> Cause {
 fn general_cause(errno: Errno) -> Cause {
     match errno {
         Errno::PERM | Errno::ACCESS => Cause::NotPermitted,
-        Errno::DQUOT | Errno::NOSPC | Errno::NOMEM | Errno::MFILE | Errno::NFILE => {
+        Errno::DQUOT | Errno::NOSPC | Errno::NOMEM | Errno::MFILE | Errno::NFILE | Errno::MLINK => {
             Cause::Exhausted
         }
         Errno::TIME | Errno::TIMEDOUT => Cause::TimedOut,
@@ -235,18 +235,27 @@ fn open_sentence(errno: Errno) -> String {
 fn sentence(call: Call, errno: Errno) -> String {
     use Call::*;
     let text = match (call, errno) {
-        (ClassSet | ClassClear, Errno::PERM) => {
+        (ClassSet, Errno::PERM) => {
             "raising a class, or naming another user's target, needs CAP_SYS_NICE or membership \
              of the group in the tunable lc_gid"
         }
-        (ClassGet, Errno::PERM) => "the target belongs to another user",
+        (ClassClear, Errno::PERM) => {
+            "clearing what privilege has made, what would raise, or another user's target needs \
+             CAP_SYS_NICE or membership of the group in the tunable lc_gid"
+        }
+        (ClassGet, Errno::PERM) => {
+            "the target belongs to another user: that needs CAP_PERFMON, CAP_SYS_NICE or \
+             membership of the group in the tunable lc_gid"
+        }
         (ClassSet, Errno::DQUOT) => "your quota of assignments, or lc_admission, is used up",
         (ClassSet, Errno::NOSPC) => "as many assignments as the module takes are in use",
         (ClassClear, Errno::NODATA) => "the target has no class of its own",
         (ClassSet | ClassGet | ClassClear, Errno::NOENT) => {
             "there is no such TSG, or you may not see it"
         }
-        (ClassSet | ClassGet | ClassClear, Errno::SRCH) => "there is no such thread or process",
+        (ClassSet | ClassGet | ClassClear, Errno::SRCH) => {
+            "there is no such thread or process, or the cgroup was removed"
+        }
         (ClassSet | ClassGet | ClassClear, Errno::BADF) => {
             "that is neither a pidfd nor a cgroup v2 directory"
         }
@@ -254,6 +263,9 @@ fn sentence(call: Call, errno: Errno) -> String {
         (Events, Errno::DQUOT) => "you have as many event streams as one user may have",
         (SimContextCreate, Errno::NOSPC) => "the GPU has as many TSGs as it takes",
         (SimContextCreate, Errno::DQUOT) => "you have as many contexts as one user may have",
+        (SimContextCreate, Errno::MLINK) => {
+            "as many contexts as can share semaphore words share those"
+        }
         (SimContextCreate, Errno::NOENT) => "there is no such GPU, engine or context to share with",
         (SimGpuInfo | SimEngineStats | SimSuspend | SimFault | SimTraceStart, Errno::NOENT) => {
             "there is no such GPU or engine"
@@ -298,6 +310,7 @@ fn name(errno: Errno) -> String {
         Errno::INTR => "EINTR",
         Errno::INVAL => "EINVAL",
         Errno::IO => "EIO",
+        Errno::MLINK => "EMLINK",
         Errno::NODATA => "ENODATA",
         Errno::NODEV => "ENODEV",
         Errno::NOENT => "ENOENT",
@@ -337,6 +350,10 @@ mod tests {
         assert!(quota.contains("lc_admission"), "{quota}");
         let quota = call(Call::SimSubmit, Errno::DQUOT).to_string();
         assert!(quota.contains("items queued"), "{quota}");
+
+        let sharers = call(Call::SimContextCreate, Errno::MLINK);
+        assert_eq!(sharers.cause(), Cause::Exhausted);
+        assert!(sharers.to_string().ends_with("(EMLINK)"), "{sharers}");
     }
 
     #[test]

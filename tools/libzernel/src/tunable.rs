@@ -10,8 +10,8 @@ use serde::Serialize;
 
 use crate::{Error, Result};
 
-/// Attributes that every misc device has and that tune nothing.
-const FOREIGN: [&str; 2] = ["dev", "uevent"];
+/// Attributes that devices have anyway and that tune nothing.
+const FOREIGN: [&str; 3] = ["dev", "uevent", "waiting_for_supplier"];
 
 /// The folder of attributes.
 #[derive(Debug, Clone)]
@@ -101,14 +101,9 @@ impl Tunables {
         }
         fs::write(path, format!("{value}\n")).map_err(|error| {
             let errno = errno_of(&error);
-            let why = match errno {
-                Errno::INVAL | Errno::RANGE => format!("'{value}' is not a value that it takes"),
-                Errno::ACCESS | Errno::PERM => "setting it needs root".to_owned(),
-                _ => format!("could not be set to '{value}': {error}"),
-            };
             Error::Tunable {
                 attribute: name.to_owned(),
-                why,
+                why: refusal(value, errno),
                 errno: Some(errno),
             }
         })
@@ -128,6 +123,16 @@ fn unknown(name: &str) -> Error {
         attribute: name.to_owned(),
         why: "there is no such tunable".to_owned(),
         errno: Some(Errno::NOENT),
+    }
+}
+
+/// Why the kernel does not take `value`.
+fn refusal(value: &str, errno: Errno) -> String {
+    match errno {
+        Errno::INVAL => format!("'{value}' is not a value of this kind"),
+        Errno::RANGE => format!("'{value}' is out of range"),
+        Errno::ACCESS | Errno::PERM => "setting it needs root".to_owned(),
+        _ => format!("could not be set to '{value}': {}", io::Error::from(errno)),
     }
 }
 
@@ -158,6 +163,7 @@ mod tests {
             ("level0_timeslice_us", "5000000\n"),
             ("default_class", "none\n"),
             ("uevent", "MAJOR=10\n"),
+            ("waiting_for_supplier", "0\n"),
         ] {
             fs::write(dir.path().join(name), value).unwrap();
         }
@@ -180,12 +186,25 @@ mod tests {
         let (dir, tunables) = folder();
         tunables.set("enabled", "0").unwrap();
         assert_eq!(tunables.get("enabled").unwrap().value, "0");
-        for name in ["nothing", "../enabled", "", "uevent"] {
+        for name in [
+            "nothing",
+            "../enabled",
+            "",
+            "uevent",
+            "waiting_for_supplier",
+        ] {
             let error = tunables.set(name, "1").unwrap_err();
             assert!(error.to_string().contains("no such tunable"), "{error}");
             assert_eq!(error.cause(), Cause::NoSuchTarget);
         }
         assert!(!dir.path().join("nothing").exists());
+    }
+
+    #[test]
+    fn a_wrong_kind_and_a_wrong_range_are_told_apart() {
+        let kind = refusal("fast", Errno::INVAL);
+        assert_eq!(kind, "'fast' is not a value of this kind");
+        assert_eq!(refusal("9", Errno::RANGE), "'9' is out of range");
     }
 
     #[test]

@@ -113,6 +113,8 @@ enum ClassCommand {
         target: TargetArgs,
     },
     /// Show a target's class: its own and the one in force.
+    ///
+    /// Another user's target needs CAP_PERFMON, CAP_SYS_NICE or membership of the group lc_gid.
     Get {
         #[command(flatten)]
         target: TargetArgs,

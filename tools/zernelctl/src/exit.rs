@@ -52,7 +52,12 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
 
 fn code(error: &anyhow::Error) -> u8 {
     let Some(error) = error.downcast_ref::<libzernel::Error>() else {
-        return FAILED;
+        // Making a cgroup, say, is no call of the library.
+        let io = error.downcast_ref::<io::Error>().map(io::Error::kind);
+        return match io {
+            Some(io::ErrorKind::PermissionDenied) => NOT_PERMITTED,
+            _ => FAILED,
+        };
     };
     match error.cause() {
         Cause::NoDevice => NO_DEVICE,
@@ -105,6 +110,15 @@ mod tests {
             assert_eq!(code_of(errno), expected, "errno {errno}");
         }
         assert_eq!(code(&anyhow!("anything")), FAILED);
+    }
+
+    #[test]
+    fn what_the_system_does_not_permit_is_not_permitted() {
+        for (errno, expected) in [(1, NOT_PERMITTED), (13, NOT_PERMITTED), (28, FAILED)] {
+            let result: Result<(), _> = Err(io::Error::from_raw_os_error(errno));
+            let error = result.context("cannot make cgroup").unwrap_err();
+            assert_eq!(code(&error), expected, "errno {errno}");
+        }
     }
 
     #[test]
