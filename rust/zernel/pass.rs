@@ -41,8 +41,10 @@ pub(crate) struct Step {
     pub(crate) managed: bool,
     /// What the driver held before, as far as known.
     pub(crate) original: Option<Hardware>,
-    /// What it holds now, if that is certain.
+    /// What it holds now, as far as known.
     pub(crate) current: Option<Hardware>,
+    /// Whether that is certain.
+    pub(crate) sure: bool,
 }
 
 /// What came of a step.
@@ -50,8 +52,10 @@ pub(crate) struct Step {
 pub(crate) struct Outcome {
     /// What the driver held before.
     pub(crate) original: Option<Hardware>,
-    /// What it holds now, if that is certain.
+    /// What it holds now, as far as known.
     pub(crate) current: Option<Hardware>,
+    /// Whether that is certain.
+    pub(crate) sure: bool,
     /// Whether there is something to give back.
     pub(crate) managed: bool,
     /// Whether the driver was changed.
@@ -97,7 +101,7 @@ impl Outcome {
     /// its error says otherwise: what the driver holds is not known then.
     fn judge(&mut self, result: Result) -> Result {
         if !matches!(result, Ok(()) | Err(EAGAIN | ENOENT | EINVAL)) {
-            self.current = None;
+            self.sure = false;
         }
         result
     }
@@ -110,6 +114,7 @@ impl Step {
         let mut outcome = Outcome {
             original: self.original,
             current: self.current,
+            sure: self.sure,
             managed: self.managed,
             touched: false,
             result: Ok(()),
@@ -123,29 +128,31 @@ impl Step {
             let held = driver.get(self.handle)?;
             outcome.original = Some(held);
             outcome.current = Some(held);
+            outcome.sure = true;
         }
-        let Some(goal) = self.want.or(outcome.original) else {
+        let (Some(goal), Some(mut held)) = (self.want.or(outcome.original), outcome.current) else {
             return Ok(());
         };
         // Even if a call below fails half-way, what it may have done is given back later.
         outcome.managed = true;
-        let held = outcome.current;
-        if held.map(|hw| hw.timeslice) != Some(goal.timeslice) {
+        let all = !outcome.sure;
+        if all || held.timeslice != goal.timeslice {
             let result = driver.set_timeslice(self.handle, goal);
             outcome.judge(result)?;
-            outcome.current = Some(Hardware {
-                timeslice: goal.timeslice,
-                interleave: held.and_then(|hw| hw.interleave),
-            });
+            held.timeslice = goal.timeslice;
+            outcome.current = Some(held);
             outcome.touched = true;
         }
-        let held = outcome.current.and_then(|hw| hw.interleave);
-        if let Some(level) = goal.interleave.filter(|level| held != Some(*level)) {
+        if let Some(level) = goal
+            .interleave
+            .filter(|_| all || held.interleave != goal.interleave)
+        {
             let result = driver.set_interleave(self.handle, level);
             outcome.judge(result)?;
             outcome.current = Some(goal);
             outcome.touched = true;
         }
+        outcome.sure = true;
         outcome.managed = self.want.is_some();
         Ok(())
     }

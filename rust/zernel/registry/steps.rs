@@ -43,7 +43,8 @@ impl Registry {
             want: tsg.want,
             managed: tsg.managed,
             original: tsg.original,
-            current: tsg.current.filter(|_| tsg.sure),
+            current: tsg.current,
+            sure: tsg.sure,
         })
     }
 
@@ -56,8 +57,8 @@ impl Registry {
         };
         tsg.busy = false;
         tsg.original = outcome.original;
-        tsg.sure = outcome.current.is_some();
-        tsg.current = outcome.current.or(tsg.current);
+        tsg.current = outcome.current;
+        tsg.sure = outcome.sure;
         tsg.managed = outcome.managed;
         let slice = tsg.current.map_or(0, |hw| hw.timeslice.0);
         let error = outcome.result.err().map_or(0, Error::to_errno);

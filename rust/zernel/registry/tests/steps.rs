@@ -243,11 +243,12 @@ mod cases {
         let (mut r, gpu) = fixture::registry()?;
         let d = FakeDriver::new();
         let before = d.held.get();
-        r.add_tsg(gpu, fixture::tsg(1)?)?;
+        let id = r.add_tsg(gpu, fixture::tsg(1)?)?;
         d.interleave_error.set(Some(EIO));
         r.set_class(admin(), process()?, Level::BE)?;
         work(&mut r, gpu, &d);
         assert_eq!(d.slice(), 200);
+        assert_eq!(slice(&r, id), Some(200));
         d.interleave_error.set(None);
         r.clear_class(admin(), &process()?)?;
         work(&mut r, gpu, &d);
