@@ -261,7 +261,7 @@ fn sentence(call: Call, errno: Errno) -> String {
         }
         (Pidfd, Errno::SRCH) => "there is no such process",
         (Events, Errno::DQUOT) => "you have as many event streams as one user may have",
-        (SimContextCreate, Errno::NOSPC) => "the GPU has as many TSGs as it takes",
+        (SimContextCreate, Errno::NOSPC) => "the GPU has as many TSGs or channels as it takes",
         (SimContextCreate, Errno::DQUOT) => "you have as many contexts as one user may have",
         (SimContextCreate, Errno::MLINK) => {
             "as many contexts as can share semaphore words share those"
@@ -272,6 +272,7 @@ fn sentence(call: Call, errno: Errno) -> String {
         }
         (SimTsgStats, Errno::NOENT) => "there is no such TSG",
         (SimTsgStats, Errno::PERM) => "the TSG belongs to another user",
+        (SimSubmit, Errno::NOSPC) => "the GPU has as many items queued as it takes, of all users",
         (SimSubmit, Errno::AGAIN) => "the channel has no room now",
         (SimSubmit, Errno::DQUOT) => "you have as many items queued as one user may have",
         (SimWait, Errno::TIME) => "not completed at the deadline",
