@@ -477,3 +477,32 @@ pub(super) fn full() -> Outcome {
     check_eq!(submitted.last_seq, u64::from(room) + 1);
     Ok(())
 }
+
+/// The GPU holds so many items; a channel that is empty gets none of them when others have them.
+pub(super) fn full_of_items() -> Outcome {
+    const ITEMS: u32 = 65_536;
+    let sim = Sim::open()?;
+    let version = sim.version()?;
+    let spec = ContextSpec {
+        channels: version.max_channels,
+        ..ContextSpec::compute("full")
+    };
+    let blocked = [Item::wait(0, Condition::Equal, 1); 256];
+    let victim = sim.create_context(&spec)?;
+    let mut contexts = Vec::new();
+    for _ in 0..ITEMS / (version.max_channels * version.max_items) {
+        let context = sim.create_context(&spec)?;
+        for channel in 0..version.max_channels {
+            for _ in 0..version.max_items / 256 {
+                context.submit(channel, &blocked)?;
+            }
+        }
+        contexts.push(context);
+    }
+    let fence = [Item::fence()];
+    refused("a full GPU", victim.submit(0, &fence), Errno::NOSPC)?;
+    refused("a full channel", contexts[0].submit(0, &fence), Errno::AGAIN)?;
+    contexts.pop();
+    super::run(&victim, &fence)?;
+    Ok(())
+}

@@ -2,9 +2,10 @@
 //! Semaphore words: waits, releases, holds, stores by the program, mappings.
 
 use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::ensure;
-use libzernel::sim::{Condition, Context, ContextSpec, Item, Status};
+use libzernel::sim::{Condition, Context, ContextSpec, Item, Sim, Status};
 use libzernel::Timestamp;
 use rustix::io::Errno;
 
@@ -42,7 +43,10 @@ pub(super) fn release_ends_a_wait() -> Outcome {
     let ends: Vec<_> = lab.sim.completions(16)?.0.iter().map(|c| c.end).collect();
     check_eq!(ends.len(), 2, "completions");
     check_eq!(ends[0], ends[1], "release and end of the wait");
-    ensure!(!is_done(&stranger, 1)?, "a release reached words that are not shared");
+    ensure!(
+        !is_done(&stranger, 1)?,
+        "a release reached words that are not shared"
+    );
     check_eq!(first.words(8)?.load(7), 5);
     check_eq!(shared.words(8)?.load(7), 5);
     check_eq!(stranger.words(8)?.load(7), 0);
@@ -74,7 +78,11 @@ pub(super) fn conditions() -> Outcome {
         context.words(1)?.store(0, word);
         context.submit(0, &[Item::wait(0, condition, value)])?;
         context.doorbell()?;
-        check_eq!(is_done(&context, 1)?, met, "{word:#x} {condition:?} {value:#x}");
+        check_eq!(
+            is_done(&context, 1)?,
+            met,
+            "{word:#x} {condition:?} {value:#x}"
+        );
     }
     Ok(())
 }
@@ -99,6 +107,42 @@ pub(super) fn store_is_seen() -> Outcome {
     Ok(())
 }
 
+/// Calls of other programs do not keep the engine from looking at words.
+pub(super) fn store_is_seen_among_calls() -> Outcome {
+    const CALLERS: usize = 2;
+    const ROUNDS: u32 = 20;
+    let lab = Lab::open()?;
+    let (context, _) = lab.compute()?;
+    let words = context.words(1)?;
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let mut callers = Vec::new();
+        for _ in 0..CALLERS {
+            callers.push(scope.spawn(|| -> anyhow::Result<()> {
+                let sim = Sim::open()?;
+                while !over.load(Ordering::Relaxed) {
+                    sim.gpu_info(0)?;
+                }
+                Ok(())
+            }));
+        }
+        let seen = (1..=ROUNDS).try_for_each(|round| {
+            let wait = context.submit(0, &[Item::wait(0, EQ, round)])?;
+            words.store(0, round);
+            context.wait(0, wait.last_seq, Timestamp::now() + crate::common::SOON)?;
+            anyhow::Ok(())
+        });
+        over.store(true, Ordering::Relaxed);
+        for caller in callers {
+            caller
+                .join()
+                .map_err(|_| anyhow::anyhow!("a caller panicked"))??;
+        }
+        seen
+    })?;
+    Ok(())
+}
+
 pub(super) fn hold_ends_with_its_word() -> Outcome {
     let lab = Lab::open()?;
     let (context, _) = lab.compute()?;
@@ -113,8 +157,15 @@ pub(super) fn hold_ends_with_its_word() -> Outcome {
     context.doorbell()?;
     ensure!(is_done(&context, 2)?, "the hold goes on");
     let (taken, _) = lab.sim.completions(16)?;
-    check_eq!((taken.len(), taken[0].status), (1, Status::Done), "completion");
-    check_eq!(context.stats()?.busy_ns, taken[0].end.as_ns() - taken[0].start.as_ns());
+    check_eq!(
+        (taken.len(), taken[0].status),
+        (1, Status::Done),
+        "completion"
+    );
+    check_eq!(
+        context.stats()?.busy_ns,
+        taken[0].end.as_ns() - taken[0].start.as_ns()
+    );
     Ok(())
 }
 
@@ -130,14 +181,25 @@ pub(super) fn hold_has_a_bound() -> Outcome {
     holder.wait(0, 1, Timestamp::NEVER)?;
     other.wait(0, work.last_seq, Timestamp::NEVER)?;
     let (taken, _) = lab.sim.completions(16)?;
-    check_eq!((taken.len(), taken[0].status), (1, Status::HoldExpired), "completion");
+    check_eq!(
+        (taken.len(), taken[0].status),
+        (1, Status::HoldExpired),
+        "completion"
+    );
     check_eq!(taken[0].end.as_ns() - taken[0].start.as_ns(), BOUND * 1_000);
-    ensure!(holder.stats()?.busy_ns < BOUND * 1_000, "it had the engine all the time");
+    ensure!(
+        holder.stats()?.busy_ns < BOUND * 1_000,
+        "it had the engine all the time"
+    );
     // One whose word is right already ends at once.
     holder.words(1)?.store(0, 1);
     let (from, to) = super::run(&holder, &[hold])?;
     let most = 2 * lab.sim.gpu_info(0)?.restore_ns;
-    ensure!(to.as_ns() - from.as_ns() <= most, "{} ns", to.as_ns() - from.as_ns());
+    ensure!(
+        to.as_ns() - from.as_ns() <= most,
+        "{} ns",
+        to.as_ns() - from.as_ns()
+    );
     check_eq!(lab.sim.completions(16)?.0[0].status, Status::Done);
     Ok(())
 }
@@ -158,23 +220,41 @@ pub(super) fn mappings() -> Outcome {
     let fd = lab.sim.as_fd();
     check_eq!(raw::try_map(fd, good), Ok(()), "as it should be");
     let bad = [
-        Mapping { length: 2 * PAGE, ..good },
-        Mapping { shared: false, ..good },
+        Mapping {
+            length: 2 * PAGE,
+            ..good
+        },
+        Mapping {
+            shared: false,
+            ..good
+        },
         Mapping { exec: true, ..good },
         Mapping { offset: 0, ..good },
-        Mapping { offset: offset(&contexts[2]) + PAGE as u64, ..good },
-        Mapping { offset: 1 << 50, ..good },
+        Mapping {
+            offset: offset(&contexts[2]) + PAGE as u64,
+            ..good
+        },
+        Mapping {
+            offset: 1 << 50,
+            ..good
+        },
     ];
     for what in bad {
         check_eq!(raw::try_map(fd, what), Err(Errno::INVAL), "{what:?}");
     }
     let id = contexts.remove(1).id();
-    check_eq!(raw::try_map(fd, good), Err(Errno::INVAL), "context {id} after its end");
+    check_eq!(
+        raw::try_map(fd, good),
+        Err(Errno::INVAL),
+        "context {id} after its end"
+    );
     // A mapping is no way to the words of another context.
     contexts[0].words(1)?.store(0, 77);
     check_eq!(contexts[1].words(1)?.load(0), 0);
 
-    // fork does not hand it on.
+    // fork does not hand it on, and nobody can make it.
+    let asked = raw::try_do_fork(fd, offset(&contexts[0]));
+    check_eq!(asked, Err(Errno::INVAL), "MADV_DOFORK");
     let words = contexts[0].words(1)?;
     check_eq!(mapped()?, 1, "mappings");
     crate::child::in_child(|| {
@@ -188,7 +268,10 @@ pub(super) fn mappings() -> Outcome {
 /// Mappings of the device that this process has.
 fn mapped() -> anyhow::Result<usize> {
     let maps = std::fs::read_to_string("/proc/self/maps")?;
-    Ok(maps.lines().filter(|line| line.ends_with("/dev/zernel-sim")).count())
+    Ok(maps
+        .lines()
+        .filter(|line| line.ends_with("/dev/zernel-sim"))
+        .count())
 }
 
 /// A mapping stays, and does nothing any more.
@@ -204,7 +287,10 @@ pub(super) fn words_outlive_their_context() -> Outcome {
     next.submit(0, &[Item::wait(0, EQ, 1)])?;
     words.store(0, 1);
     next.doorbell()?;
-    ensure!(!is_done(&next, 1)?, "words of a context that is gone have an effect");
+    ensure!(
+        !is_done(&next, 1)?,
+        "words of a context that is gone have an effect"
+    );
     check_eq!(words.load(1), 9);
     drop((next, lab));
     // The file is closed; the page is still there.
