@@ -143,8 +143,10 @@ pub(super) fn hard_errors_are_told_once() -> Outcome {
         drop(broken);
         classify(&lab, &tsg, Level::BE)?;
         lab.wait_slice(&context, BE_US)?;
-        wait_until("the mark is gone", || Ok(!lab.tsg(tsg.id)?.failed))?;
-        check_eq!(lab.tsg(tsg.id)?.applied, 1, "settings applied");
+        wait_until("zernel knows that it is applied", || {
+            let tsg = lab.tsg(tsg.id)?;
+            Ok(tsg.applied == 1 && !tsg.failed)
+        })?;
     }
     Ok(())
 }
