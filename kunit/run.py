@@ -17,6 +17,8 @@ from verdict import Verdict
 
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1bc")
 GRACE = 5.0  # seconds between the end of the command and the power-off
+BOOT = 180.0  # seconds from power-on to init: a guest takes 3, or 40 on a host with much to do
+BOOTED = "Run /init as init process"
 
 
 class Stream:
@@ -69,6 +71,7 @@ class Run:
         self.marker = re.compile(rf"^zernel-guest {guest.token} exit (\d+)$")
         self.status: int | None = None
         self.timed_out = False
+        self.booted = False
         self.last_line = ""
         self.seconds = 0.0
 
@@ -86,7 +89,7 @@ class Run:
             os.close(command_write)
             streams = {kernel_read: self.kernel, command_read: self.command}
             try:
-                self._pump(streams, started + self.guest.deadline)
+                self._pump(streams, started)
                 if not self.timed_out:
                     process.wait(GRACE)
             except subprocess.TimeoutExpired:
@@ -102,12 +105,14 @@ class Run:
             self.log.close()
         return self
 
-    def _pump(self, streams: dict[int, Stream], deadline: float) -> None:
+    def _pump(self, streams: dict[int, Stream], started: float) -> None:
+        deadline = started + self.guest.deadline
         with selectors.DefaultSelector() as selector:
             for descriptor, stream in streams.items():
                 selector.register(descriptor, selectors.EVENT_READ, stream)
             while selector.get_map():
-                left = deadline - time.monotonic()
+                limit = deadline if self.booted else min(deadline, started + BOOT)
+                left = limit - time.monotonic()
                 if left <= 0:
                     # Having said its status, a guest that does not power off has still finished.
                     self.timed_out = self.status is None
@@ -127,6 +132,7 @@ class Run:
                 self.status = int(match.group(1))
                 continue
             self.last_line = line or self.last_line
+            self.booted = self.booted or BOOTED in line
             self.scanner.feed(line)
             stream.reader.feed(line)
             if self.log:

@@ -57,7 +57,10 @@ pub const SUITE: Suite = suite(
         case("release_ends_a_wait", words::release_ends_a_wait),
         case("conditions", words::conditions),
         case("store_is_seen", words::store_is_seen),
-        case("store_is_seen_among_calls", words::store_is_seen_among_calls),
+        case(
+            "store_is_seen_among_calls",
+            words::store_is_seen_among_calls,
+        ),
         case("hold_ends_with_its_word", words::hold_ends_with_its_word),
         case("hold_has_a_bound", words::hold_has_a_bound),
         case("mappings", words::mappings),

@@ -501,7 +501,11 @@ pub(super) fn full_of_items() -> Outcome {
     }
     let fence = [Item::fence()];
     refused("a full GPU", victim.submit(0, &fence), Errno::NOSPC)?;
-    refused("a full channel", contexts[0].submit(0, &fence), Errno::AGAIN)?;
+    refused(
+        "a full channel",
+        contexts[0].submit(0, &fence),
+        Errno::AGAIN,
+    )?;
     contexts.pop();
     super::run(&victim, &fence)?;
     Ok(())
