@@ -126,10 +126,14 @@ fn no_escape_from_a_later_class() -> Outcome {
         (listed.level, listed.source),
         (Some(level(7)), Source::Cgroup)
     );
-    // A more urgent class from above does not raise who lowered himself.
+    // A more urgent class from above does not raise who lowered himself: his process does, and what
+    // says the same above it lowers nothing more.
     root.zernel.set_class(&group.target()?, level(1))?;
     let listed = root.tsg(tsg)?;
-    check_eq!((listed.level, listed.source), (Some(level(6)), Source::Tsg));
+    check_eq!(
+        (listed.level, listed.source),
+        (Some(level(6)), Source::Process)
+    );
     Ok(())
 }
 
