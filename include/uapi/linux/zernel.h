@@ -55,7 +55,7 @@
 
 /* Flags of struct zernel_class. */
 #define ZERNEL_CLASS_PIDFD		(1U << 0)	/* in: id is a pidfd */
-#define ZERNEL_CLASS_PRIVILEGED		(1U << 1)	/* out: made with privilege */
+#define ZERNEL_CLASS_PRIVILEGED		(1U << 1)	/* out: rests on privilege */
 
 /* Flags of struct zernel_tsg_info. */
 #define ZERNEL_TSG_COMPUTE		(1U << 0)	/* runs on a compute engine */
@@ -73,7 +73,7 @@
 /* Types of struct zernel_event. */
 #define ZERNEL_EVENT_TSG_ADDED		1
 #define ZERNEL_EVENT_TSG_REMOVED	2
-#define ZERNEL_EVENT_CLASS_CHANGED	3	/* the level in force of a TSG changed */
+#define ZERNEL_EVENT_CLASS_CHANGED	3	/* another level, or source of it, is in force */
 #define ZERNEL_EVENT_SLICE_APPLIED	4	/* the driver took other settings */
 #define ZERNEL_EVENT_PROVIDER_ERROR	5	/* the provider refused them for good */
 
@@ -214,8 +214,8 @@ struct zernel_tsg_info {
  * @target: in: ZERNEL_TARGET_CGROUP to ZERNEL_TARGET_TSG
  * @flags: in: 0 or ZERNEL_CLASS_PIDFD; out: also ZERNEL_CLASS_PRIVILEGED
  * @id: in: which one, see ZERNEL_TARGET_*
- * @level: set: in, 0 to 7. get: out, the target's own assignment or
- *         ZERNEL_LEVEL_NONE. clear: must be zero
+ * @level: in: set: 0 to 7; get, clear: zero. out: the target's own assignment
+ *         after the call, or ZERNEL_LEVEL_NONE
  * @effective: out: level in force for the target, or ZERNEL_LEVEL_NONE
  * @source: out: ZERNEL_TARGET_* of the assignment that decides it
  * @timeslice_us: out: time slice of that level before the bounds of a GPU, 0
@@ -225,8 +225,8 @@ struct zernel_tsg_info {
  * tunable default_class. It applies at once to TSGs that exist and to later
  * ones, and lives as long as its target. Only TSGs on compute engines are
  * classed, and any TSG that is named itself. An assignment that was made
- * without privilege counts only where it is less urgent than what the less
- * specific ones give (no class ranks as ZERNEL_LEVEL_DEFAULT).
+ * without privilege has effect only where it is less urgent than what would
+ * otherwise be in force (no class ranks as ZERNEL_LEVEL_DEFAULT).
  *
  * Lowering one's own target is free, and keeps what privilege has allowed
  * there. Raising it, clearing what privilege has made, or naming another
@@ -242,7 +242,8 @@ struct zernel_tsg_info {
  * ENOSPC	set: max_assignments are in use
  * ENODATA	clear: the target has no assignment of its own
  * ENOENT	no such TSG, or not one that the caller may see
- * ESRCH	no such thread or process, or the cgroup was removed
+ * ESRCH	no such thread or process, a tid that is not a process, or the
+ *		cgroup was removed
  * EBADF	the fd is not a pidfd, or not a cgroup v2 directory
  */
 struct zernel_class {
