@@ -286,7 +286,10 @@ fn sentence(call: Call, errno: Errno) -> String {
         (SimFault | SimSuspend, Errno::PERM) => "that needs CAP_SYS_ADMIN",
         (_, Errno::NOENT) => "there is no such GPU, context, channel or TSG",
         (_, Errno::INVAL) => "a value is out of range",
-        (_, Errno::TOOBIG | Errno::NOTTY) => "the loaded module is older and does not know this",
+        (_, Errno::TOOBIG) => "the loaded module is older and does not know this",
+        (_, Errno::NOTTY) => {
+            "this is no zernel device, or the loaded module is older and does not know this"
+        }
         (_, Errno::NOMEM) => "the kernel is out of memory",
         (_, Errno::INTR) => "a signal came first",
         (_, Errno::PERM | Errno::ACCESS) => "you may not do this",

@@ -2,13 +2,17 @@
 //! TSGs (channel groups) as zernel knows them.
 
 use std::fmt;
-use std::num::ParseIntError;
 use std::str::FromStr;
 
 use serde::Serialize;
 
 use crate::sys::abi;
 use crate::{gpu, text, Level, Result, Source, Timestamp};
+
+/// Text that is no id of a TSG.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' is not a TSG id: it takes a decimal number")]
+pub struct ParseIdError(String);
 
 /// Id of a TSG: never used again, not even after a reload of the module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -34,10 +38,12 @@ impl fmt::Display for Id {
 }
 
 impl FromStr for Id {
-    type Err = ParseIntError;
+    type Err = ParseIdError;
 
     fn from_str(text: &str) -> std::result::Result<Self, Self::Err> {
-        text.parse().map(Self)
+        text.parse()
+            .map(Self)
+            .map_err(|_| ParseIdError(text.to_owned()))
     }
 }
 
