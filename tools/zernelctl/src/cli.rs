@@ -93,7 +93,7 @@ enum TsgCommand {
 #[derive(Debug, ClapArgs)]
 struct TsgListArgs {
     /// Only those of this process.
-    #[arg(long)]
+    #[arg(long, value_parser = process)]
     pid: Option<u32>,
     /// Only those of this level: lc, be or a number from 0 to 7.
     #[arg(long)]
@@ -133,10 +133,10 @@ struct TargetArgs {
     #[arg(long, value_name = "ID")]
     tsg: Option<tsg::Id>,
     /// A thread.
-    #[arg(long, value_name = "TID", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "TID", value_parser = thread)]
     tid: Option<u32>,
     /// A process.
-    #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "PID", value_parser = process)]
     pid: Option<u32>,
     /// A cgroup v2 directory: every process in it and below.
     #[arg(long, value_name = "PATH")]
@@ -177,18 +177,42 @@ struct RunArgs {
 #[derive(Debug, ClapArgs)]
 struct WatchArgs {
     /// Stop after this many events.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = count)]
     count: Option<u64>,
     /// Stop when nothing happens for this many seconds.
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     timeout: Option<std::time::Duration>,
     /// Only events of this process.
-    #[arg(long)]
+    #[arg(long, value_parser = process)]
     pid: Option<u32>,
 }
 
+fn process(text: &str) -> Result<u32, String> {
+    task(text, "a process id")
+}
+
+fn thread(text: &str) -> Result<u32, String> {
+    task(text, "a thread id")
+}
+
+fn task(text: &str, what: &str) -> Result<u32, String> {
+    match text.parse() {
+        Ok(0) | Err(_) => Err(format!(
+            "'{text}' is not {what}: it takes a decimal number from 1"
+        )),
+        Ok(id) => Ok(id),
+    }
+}
+
+fn count(text: &str) -> Result<u64, String> {
+    text.parse()
+        .map_err(|_| format!("'{text}' is not a count: it takes a decimal number"))
+}
+
 fn seconds(text: &str) -> Result<std::time::Duration, String> {
-    let seconds: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
+    let seconds: f64 = text
+        .parse()
+        .map_err(|_| format!("'{text}' is not a number of seconds"))?;
     std::time::Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
 }
 

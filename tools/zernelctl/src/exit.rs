@@ -55,7 +55,9 @@ fn code(error: &anyhow::Error) -> u8 {
         // Making a cgroup, say, is no call of the library.
         let io = error.downcast_ref::<io::Error>().map(io::Error::kind);
         return match io {
-            Some(io::ErrorKind::PermissionDenied) => NOT_PERMITTED,
+            Some(io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem) => {
+                NOT_PERMITTED
+            }
             _ => FAILED,
         };
     };
@@ -114,7 +116,12 @@ mod tests {
 
     #[test]
     fn what_the_system_does_not_permit_is_not_permitted() {
-        for (errno, expected) in [(1, NOT_PERMITTED), (13, NOT_PERMITTED), (28, FAILED)] {
+        for (errno, expected) in [
+            (1, NOT_PERMITTED),
+            (13, NOT_PERMITTED),
+            (30, NOT_PERMITTED),
+            (28, FAILED),
+        ] {
             let result: Result<(), _> = Err(io::Error::from_raw_os_error(errno));
             let error = result.context("cannot make cgroup").unwrap_err();
             assert_eq!(code(&error), expected, "errno {errno}");

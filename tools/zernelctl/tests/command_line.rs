@@ -73,6 +73,27 @@ fn unsound_command_lines_are_usage_errors() {
 }
 
 #[test]
+fn bad_numbers_are_told_in_a_sentence() {
+    for (args, said) in [
+        (
+            ["class", "get", "--tsg", "0x10"],
+            "'0x10' is not a TSG id: it takes a decimal number",
+        ),
+        (
+            ["class", "get", "--pid", "0"],
+            "'0' is not a process id: it takes a decimal number from 1",
+        ),
+        (
+            ["class", "get", "--tid", "me"],
+            "'me' is not a thread id: it takes a decimal number from 1",
+        ),
+    ] {
+        let said = predicate::str::contains(said);
+        zernelctl(&args).assert().code(2).stdout("").stderr(said);
+    }
+}
+
+#[test]
 fn without_a_device_every_command_says_so() {
     for args in [
         &["status"][..],
@@ -100,6 +121,7 @@ fn another_file_is_not_taken_for_the_device() {
         .args(["--device", "/dev/null", "status"])
         .assert()
         .code(1)
+        .stderr(predicate::str::contains("this is no zernel device"))
         .stderr(predicate::str::contains("ENOTTY"));
 }
 
