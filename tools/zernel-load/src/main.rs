@@ -28,8 +28,16 @@ fn main() -> ExitCode {
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("zernel-load: {error:#}");
-            ExitCode::FAILURE
+            ExitCode::from(code(&error))
         }
+    }
+}
+
+/// The exit code that goes with an error; `cli::EXIT_CODES` tells them.
+fn code(error: &anyhow::Error) -> u8 {
+    match error.downcast_ref().map(libzernel::Error::cause) {
+        Some(libzernel::Cause::NoDevice) => 5,
+        _ => 1,
     }
 }
 

@@ -30,7 +30,7 @@ mod palette {
     pub(super) const SKY: RGBColor = RGBColor(86, 180, 233);
     pub(super) const ORANGE: RGBColor = RGBColor(230, 159, 0);
     pub(super) const VERMILION: RGBColor = RGBColor(213, 94, 0);
-    pub(super) const IDLE: RGBColor = RGBColor(240, 240, 240);
+    pub(super) const IDLE: RGBColor = RGBColor(205, 205, 205);
 }
 
 /// Colour of a mode.

@@ -2,9 +2,10 @@
 //! Workloads: which clients run, how often and for how long.
 
 use std::collections::HashMap;
+use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{bail, ensure, Context, Result};
+use anyhow::{anyhow, bail, ensure, Context, Result};
 use libzernel::Level;
 use serde::{Deserialize, Serialize};
 
@@ -49,7 +50,7 @@ pub enum Arrival {
     Poisson(f64),
 }
 
-/// One client: a process with its own TSG.
+/// One client: a process with a TSG on the compute engine and one on a copy engine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClientSpec {
@@ -101,10 +102,7 @@ impl ClientSpec {
 
     fn check(&self) -> Result<()> {
         if let Arrival::Periodic(rate) | Arrival::Poisson(rate) = self.arrival {
-            ensure!(
-                rate.is_finite() && (0.001..=100_000.0).contains(&rate),
-                "a rate of {rate} requests/s is out of range (0.001 to 100000)"
-            );
+            check_rate(rate)?;
         }
         ensure!(
             self.prepare_us <= 1_000_000,
@@ -113,6 +111,24 @@ impl ClientSpec {
         );
         Ok(())
     }
+}
+
+/// Whether so many requests per second can be made.
+pub fn check_rate(rate: f64) -> Result<()> {
+    ensure!(
+        (0.001..=100_000.0).contains(&rate),
+        "a rate of {rate} requests/s is out of range (0.001 to 100000)"
+    );
+    Ok(())
+}
+
+/// Whether a workload can run for so long.
+pub fn check_seconds(seconds: f64) -> Result<()> {
+    ensure!(
+        (0.01..=3600.0).contains(&seconds),
+        "a duration of {seconds} s is out of range (0.01 to 3600)"
+    );
+    Ok(())
 }
 
 /// Clients that run together.
@@ -187,13 +203,39 @@ impl Workload {
         if let Some(workload) = Self::built_in(name_or_path) {
             return Ok(workload);
         }
-        let text = std::fs::read_to_string(name_or_path).with_context(|| {
-            format!(
-                "'{name_or_path}' is neither a built-in workload ({}) nor a readable file",
-                Self::BUILT_IN.join(", ")
-            )
-        })?;
-        Self::from_yaml(&text).with_context(|| format!("in {name_or_path}"))
+        let text = std::fs::read_to_string(name_or_path)
+            .with_context(|| format!("cannot read {name_or_path}"))?;
+        Self::from_yaml(&text).map_err(|error| {
+            let why = match serde_yaml_ng::from_str(&text) {
+                // serde shows what it found, which would be the whole file.
+                Ok(other) if !Self::is_meant(&other) => String::new(),
+                Ok(_) => format!(": {error:#}"),
+                Err(syntax) => format!(": {syntax}"),
+            };
+            anyhow!("{name_or_path} is not a workload{why}; see zernel-load run --help")
+        })
+    }
+
+    /// Whether somebody who wrote this had a workload in mind.
+    fn is_meant(value: &serde_yaml_ng::Value) -> bool {
+        ["name", "seconds", "clients"]
+            .iter()
+            .any(|key| value.get(key).is_some())
+    }
+
+    /// Whether this is the name of a built-in workload or of a file.
+    pub fn check_name(name_or_path: &str) -> Result<()> {
+        let is_file = || {
+            Path::new(name_or_path)
+                .metadata()
+                .is_ok_and(|found| !found.is_dir())
+        };
+        ensure!(
+            Self::built_in(name_or_path).is_some() || is_file(),
+            "neither a built-in workload ({}) nor a file",
+            Self::BUILT_IN.join(", ")
+        );
+        Ok(())
     }
 
     /// From YAML.
@@ -204,11 +246,7 @@ impl Workload {
     }
 
     fn check(&self) -> Result<()> {
-        ensure!(
-            self.seconds.is_finite() && (0.01..=3600.0).contains(&self.seconds),
-            "a duration of {} s is out of range (0.01 to 3600)",
-            self.seconds
-        );
+        check_seconds(self.seconds)?;
         if self.clients.is_empty() {
             bail!("it has no clients");
         }

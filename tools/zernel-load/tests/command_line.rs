@@ -80,20 +80,43 @@ fn unsound_command_lines_are_usage_errors() {
 
 #[test]
 fn unsound_values_are_told_in_a_sentence() {
-    for (args, said) in [
-        (&["client", "--periodic", "0"][..], "out of range"),
-        (&["client", "--seconds", "0"], "out of range"),
-        (&["run", "nothing"], "neither a built-in workload (A, B, B0"),
-        (&["run", "A", "--seconds", "1e9"], "out of range"),
-        (&["worker", "{}"], "the order is not sound"),
-        (&["report", "/nonexistent"], "cannot read /nonexistent"),
+    for (args, code, said) in [
+        (&["client", "--periodic", "0"][..], 2, "out of range"),
+        (&["client", "--seconds", "0"], 2, "out of range"),
+        (&["client", "--seconds", "nan"], 2, "out of range"),
+        (&["client", "--seconds", "long"], 2, "not a number"),
+        (
+            &["run", "nothing"],
+            2,
+            "neither a built-in workload (A, B, B0",
+        ),
+        (&["run", "A", "--seconds", "1e9"], 2, "out of range"),
+        (&["demo", "--out", "x", "--scale", "nan"], 2, "out of range"),
+        (&["worker", "{}"], 1, "the order is not sound"),
+        (&["report", "/nonexistent"], 1, "cannot read /nonexistent"),
     ] {
         zernel_load(args)
             .assert()
-            .code(1)
+            .code(code)
             .stdout("")
             .stderr(predicate::str::contains(said));
     }
+}
+
+#[test]
+fn a_file_that_is_no_workload_is_named_and_not_printed() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let path = dir.path().join("mine");
+    let path = path.to_str().expect("its path is text");
+    let run = |text: &str| {
+        fs::write(path, text).expect("a file");
+        zernel_load(&["run", path]).assert().code(1).stdout("")
+    };
+    run("any other\ntext\n").stderr(format!(
+        "zernel-load: {path} is not a workload; see zernel-load run --help\n"
+    ));
+    run("name: mine\nseconds: 1\nclient: []\n")
+        .stderr(predicate::str::contains("unknown field `client`"));
 }
 
 #[test]
