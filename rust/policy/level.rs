@@ -73,8 +73,8 @@ impl Level {
     /// The run-list interleave of a level.
     ///
     /// The run list gives every runnable TSG of a higher interleave its turn between any two of
-    /// a lower one. It is what bounds the wait of LC by one BE slice however many BE TSGs there
-    /// are.
+    /// a lower one. It bounds the wait of LC by one BE slice, and the switches around it, however
+    /// many BE TSGs there are.
     pub(crate) const fn interleave(self) -> Interleave {
         match self.0 {
             0 | 1 => Interleave::High,
