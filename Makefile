@@ -23,7 +23,7 @@ tools: ## build zernelctl and zernel-load
 install: ## install the modules for KDIR's kernel, and the tools below PREFIX
 	@scripts/install "$(KDIR)" "$(DESTDIR)" "$(PREFIX)"
 
-demo: ## boot a kernel in QEMU and show what zernel does for two programs on one GPU
+demo: ## boot a kernel in QEMU and show what zernel does for programs that share a GPU
 	@scripts/demo
 
 test: ## run every check and test; the last line is 'N passed, N failed'
@@ -54,7 +54,7 @@ update: ## look for a newer point release of the kernel at the next build
 clean: ## remove what was built in this tree
 	@scripts/clean
 
-distclean: clean ## remove the cache of kernels and sources as well
+distclean: clean ## remove the cache of kernels and sources too; packages and cargo's cache stay
 	@scripts/clean cache
 
 help: ## this list
