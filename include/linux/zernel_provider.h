@@ -38,6 +38,16 @@ struct zernel_provider;
 
 /* Flags of struct zernel_tsg_desc. */
 #define ZERNEL_TSG_DESC_COMPUTE		(1U << 0)	/* on a compute engine */
+#define ZERNEL_TSG_DESC_SHARED		(1U << 1)	/* carries work of several processes; never classed */
+
+/* What a process asked the driver to change on its own TSG. */
+#define ZERNEL_USER_TIMESLICE		1
+#define ZERNEL_USER_INTERLEAVE		2
+
+/* The answer of zernel_tsg_user_control(). */
+#define ZERNEL_USER_ALLOW		0	/* the driver does it */
+#define ZERNEL_USER_DENY		1	/* the driver refuses it */
+#define ZERNEL_USER_REAPPLY		2	/* the driver does it, then zernel_tsg_refresh() */
 
 /**
  * struct zernel_gpu_load - how busy a GPU is
@@ -220,5 +230,55 @@ int zernel_tsg_added(struct zernel_provider *provider, u64 gpu,
  * ignored.
  */
 void zernel_tsg_removed(struct zernel_provider *provider, u64 gpu, u64 tsg);
+
+/**
+ * zernel_tsg_changed() - report that a channel group is described otherwise now
+ * @provider: from zernel_provider_register() or replay
+ * @gpu: the provider's handle of the GPU
+ * @desc: the channel group; @process and @thread are not read
+ *
+ * Takes over flags, hw_tsg, engine, runlist and channels; a class that applies
+ * now, or does not any more, follows.
+ *
+ * Return: 0, -EINVAL malformed @desc, -ENOENT no such TSG.
+ */
+int zernel_tsg_changed(struct zernel_provider *provider, u64 gpu,
+		       const struct zernel_tsg_desc *desc);
+
+/**
+ * zernel_tsg_user_control() - may a process change its own channel group
+ * @provider: from zernel_provider_register() or replay
+ * @gpu: the provider's handle of the GPU
+ * @tsg: the provider's handle of the TSG
+ * @what: ZERNEL_USER_TIMESLICE or ZERNEL_USER_INTERLEAVE
+ *
+ * A TSG without a class, or an unknown one, is its owner's to change; of one
+ * that has a class the tunable user_control decides. What is denied or to be
+ * re-applied is counted and traced. Asked in the context of the process.
+ *
+ * Return: ZERNEL_USER_ALLOW, ZERNEL_USER_DENY or ZERNEL_USER_REAPPLY.
+ */
+u32 zernel_tsg_user_control(struct zernel_provider *provider, u64 gpu, u64 tsg, u32 what);
+
+/**
+ * zernel_tsg_refresh() - what the driver holds for a TSG is no longer known
+ * @provider: from zernel_provider_register() or replay
+ * @gpu: the provider's handle of the GPU
+ * @tsg: the provider's handle of the TSG
+ *
+ * Whatever zernel had set is set again; an unclassed TSG is left alone. An
+ * unknown handle is ignored.
+ */
+void zernel_tsg_refresh(struct zernel_provider *provider, u64 gpu, u64 tsg);
+
+/**
+ * zernel_gpu_refresh() - what the driver holds for every TSG is no longer known
+ * @provider: from zernel_provider_register() or replay
+ * @gpu: the provider's handle of the GPU
+ *
+ * For a GPU that comes back from suspend or reset: also ends the waiting after
+ * -EAGAIN. An unknown handle is ignored.
+ */
+void zernel_gpu_refresh(struct zernel_provider *provider, u64 gpu);
 
 #endif /* _LINUX_ZERNEL_PROVIDER_H */

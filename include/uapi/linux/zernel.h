@@ -34,7 +34,7 @@
 #include <linux/types.h>
 
 /* Version of this ABI: grows when structures or calls are added. */
-#define ZERNEL_ABI_VERSION		1
+#define ZERNEL_ABI_VERSION		2
 
 #define ZERNEL_IOC_MAGIC		0xBE
 
@@ -61,6 +61,7 @@
 #define ZERNEL_TSG_COMPUTE		(1U << 0)	/* runs on a compute engine */
 #define ZERNEL_TSG_PENDING		(1U << 1)	/* a change waits for the worker */
 #define ZERNEL_TSG_FAILED		(1U << 2)	/* the last change failed for good */
+#define ZERNEL_TSG_SHARED		(1U << 3)	/* carries several processes' work (MPS): never classed */
 
 /* What the provider of a GPU can do; flags of struct zernel_gpu_info. */
 #define ZERNEL_GPU_TIMESLICE		(1U << 0)
@@ -172,7 +173,7 @@ struct zernel_gpu_info {
  * @hw_tsg: number the hardware or driver gives it
  * @engine: engine type as the driver numbers it
  * @runlist: number of its run list
- * @channels: number of channels when it was added
+ * @channels: number of channels
  * @pid: owner process in the caller's pid namespace, 0 if not visible there or
  *       reaped
  * @tid: thread that made it, likewise
@@ -244,6 +245,8 @@ struct zernel_tsg_info {
  * ENOENT	no such TSG, or not one that the caller may see
  * ESRCH	no such thread or process, a tid that is not a process, or the
  *		cgroup was removed
+ * EOPNOTSUPP	set: the TSG is ZERNEL_TSG_SHARED, so one class would be given to
+ *		the work of several processes
  * EBADF	the fd is not a pidfd, or not a cgroup v2 directory
  */
 struct zernel_class {
@@ -275,6 +278,10 @@ struct zernel_class {
  * @tsgs: TSGs now
  * @assignments: assignments now
  * @streams: event streams now
+ * @controls_denied: attempts of a process to change the time slice or interleave
+ *                   level of its own classed TSG through the driver that were
+ *                   refused
+ * @controls_reapplied: such attempts that were let through and put right
  */
 struct zernel_stats {
 	__u64 tsgs_added;
@@ -294,6 +301,8 @@ struct zernel_stats {
 	__u32 tsgs;
 	__u32 assignments;
 	__u32 streams;
+	__u64 controls_denied;
+	__u64 controls_reapplied;
 };
 
 /**

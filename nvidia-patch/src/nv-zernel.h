@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * What a patched nvidia.ko tells zernel, and what it lets zernel do.
+ *
+ * nvidia.ko keeps a table of the clients, devices, subdevices, channel groups
+ * (TSGs) and channels that user space makes, from its load on. zernel_nvidia.ko
+ * registers here, is told what is there, and then follows changes.
+ *
+ * Versioning: every structure begins with its size; fields are only appended;
+ * NV_ZERNEL_ABI grows when the meaning of something changes.
+ *
+ * Context: every function and every callback runs in process context and may
+ * sleep. tsg_added, tsg_changed and tsg_removed come one at a time and in order,
+ * under a mutex of the table, which nv_zernel_tsg_control() takes for a moment
+ * too: they must not wait for a control that is under way. gpu_added,
+ * gpu_removed, suspended and resumed come one at a time as well, under another
+ * mutex that no control takes, so they may wait.
+ */
+#ifndef NV_ZERNEL_H
+#define NV_ZERNEL_H
+
+#include <linux/types.h>
+
+struct module;
+struct pid;
+
+#define NV_ZERNEL_ABI		1
+
+/* Flags of struct nv_zernel_tsg. */
+#define NV_ZERNEL_TSG_COMPUTE	(1U << 0)	/* a compute or 3D object was made on it, or its engine type says so */
+#define NV_ZERNEL_TSG_MPS	(1U << 1)	/* made through a file that serves MPS clients */
+
+/* What is known of a TSG only if it could be learned. */
+#define NV_ZERNEL_UNKNOWN	0xffffffffU
+
+/* Controls of TSGs that nv_zernel_tsg_control() lets through, with the size of their parameters. */
+#define NV_ZERNEL_CTRL_SET_TIMESLICE	0xa06c0103U	/* 8 bytes: u64 microseconds */
+#define NV_ZERNEL_CTRL_GET_TIMESLICE	0xa06c0104U	/* 8 bytes: u64 microseconds */
+#define NV_ZERNEL_CTRL_PREEMPT		0xa06c0105U	/* 8 bytes: u8 wait, u8 manual timeout, u16 zero, u32 microseconds */
+#define NV_ZERNEL_CTRL_GET_INFO		0xa06c0106U	/* 4 bytes: u32 number of the TSG */
+#define NV_ZERNEL_CTRL_SET_INTERLEAVE	0xa06c0107U	/* 4 bytes: u32 level, 0 to 2 */
+#define NV_ZERNEL_CTRL_GET_INTERLEAVE	0xa06c0108U	/* 4 bytes: u32 level */
+
+/* What the answer to a user's control of its own TSG is. */
+#define NV_ZERNEL_ALLOW		0	/* hand it to the driver */
+#define NV_ZERNEL_DENY		1	/* NV_ERR_INSUFFICIENT_PERMISSIONS */
+#define NV_ZERNEL_OBSERVE	2	/* hand it to the driver, then call user_controlled */
+
+/**
+ * struct nv_zernel_gpu - a GPU
+ * @size: sizeof(struct nv_zernel_gpu)
+ * @gpu_id: the driver's number of it, as in NV2080_CTRL_CMD_GPU_GET_ID
+ * @name: product, for people
+ * @bus: PCI address
+ */
+struct nv_zernel_gpu {
+	u32 size;
+	u32 gpu_id;
+	char name[64];
+	char bus[20];
+};
+
+/**
+ * struct nv_zernel_tsg - a channel group that user space made
+ * @size: sizeof(struct nv_zernel_tsg)
+ * @gpu_id: its GPU
+ * @id: number of it in the table; never used again while nvidia.ko is loaded
+ * @flags: NV_ZERNEL_TSG_*
+ * @hw_tsg: the driver's number, or NV_ZERNEL_UNKNOWN
+ * @engine: NV2080_ENGINE_TYPE_* that it was made for, or NV_ZERNEL_UNKNOWN; local to
+ *          the MIG instance if there is one
+ * @mig: MIG instance (swizzId) that its client subscribed to, or NV_ZERNEL_UNKNOWN
+ * @channels: number of channels now
+ * @reserved: zero
+ * @process: who made it, PIDTYPE_TGID; valid during the callback
+ * @thread: who made it, PIDTYPE_PID; valid during the callback
+ */
+struct nv_zernel_tsg {
+	u32 size;
+	u32 gpu_id;
+	u64 id;
+	u32 flags;
+	u32 hw_tsg;
+	u32 engine;
+	u32 mig;
+	u32 channels;
+	u32 reserved;
+	struct pid *process;
+	struct pid *thread;
+};
+
+/**
+ * struct nv_zernel_counts - what the table holds now
+ * @size: sizeof(struct nv_zernel_counts)
+ * @files: control files with at least one client
+ * @clients: clients
+ * @devices: devices
+ * @subdevices: subdevices
+ * @tsg_handles: handles of TSGs; a duplicated TSG has several
+ * @tsgs: TSGs
+ * @channels: channels
+ * @gpus: GPUs
+ * @forgotten: objects that could not be recorded for want of memory, since load
+ */
+struct nv_zernel_counts {
+	u32 size;
+	u32 files;
+	u32 clients;
+	u32 devices;
+	u32 subdevices;
+	u32 tsg_handles;
+	u32 tsgs;
+	u32 channels;
+	u32 gpus;
+	u32 forgotten;
+};
+
+/**
+ * struct nv_zernel_ops - who is told
+ * @size: sizeof(struct nv_zernel_ops)
+ * @abi: NV_ZERNEL_ABI
+ * @owner: THIS_MODULE
+ * @gpu_added: a GPU was bound to the driver
+ * @gpu_removed: the driver lets it go
+ * @tsg_added: user space made a TSG
+ * @tsg_changed: number of channels or flags changed
+ * @tsg_removed: the last handle of the TSG is gone
+ * @user_control: a process asks to change the time slice or interleave level
+ *                of its own TSG; @cmd is the control's number. Returns
+ *                NV_ZERNEL_ALLOW, _DENY or _OBSERVE. Under no mutex of the table.
+ * @user_controlled: the driver has carried an observed control out
+ * @suspended: the driver answers no control from now on
+ * @resumed: it does again
+ *
+ * All are present. @priv is the pointer given at registration.
+ */
+struct nv_zernel_ops {
+	u32 size;
+	u32 abi;
+	struct module *owner;
+	void (*gpu_added)(void *priv, const struct nv_zernel_gpu *gpu);
+	void (*gpu_removed)(void *priv, u32 gpu_id);
+	void (*tsg_added)(void *priv, const struct nv_zernel_tsg *tsg);
+	void (*tsg_changed)(void *priv, const struct nv_zernel_tsg *tsg);
+	void (*tsg_removed)(void *priv, u32 gpu_id, u64 tsg);
+	u32 (*user_control)(void *priv, u32 gpu_id, u64 tsg, u32 cmd);
+	void (*user_controlled)(void *priv, u32 gpu_id, u64 tsg, u32 cmd);
+	void (*suspended)(void *priv);
+	void (*resumed)(void *priv);
+};
+
+/**
+ * nv_zernel_register() - be told of GPUs and TSGs
+ * @ops: must stay valid until nv_zernel_unregister() has returned
+ * @priv: handed to every callback
+ *
+ * Tells of everything that is there before it returns, GPUs first.
+ *
+ * Return: 0, -EINVAL @ops lacks something, -EPROTO another @abi, -EBUSY
+ * somebody is registered.
+ */
+int nv_zernel_register(const struct nv_zernel_ops *ops, void *priv);
+
+/**
+ * nv_zernel_unregister() - be told no more
+ * @ops: from nv_zernel_register(); another one is ignored
+ *
+ * Returns when no callback is under way or will come. Must not be called from
+ * one.
+ */
+void nv_zernel_unregister(const struct nv_zernel_ops *ops);
+
+/**
+ * nv_zernel_tsg_control() - control a TSG with the driver's own privilege
+ * @tsg: number in the table
+ * @cmd: NV_ZERNEL_CTRL_*
+ * @params: kernel memory, read and written by the driver
+ * @size: the size that belongs to @cmd
+ * @status: NV_STATUS of the driver, when 0 is returned
+ *
+ * Works whether or not anybody is registered. While it runs, the handle that
+ * it uses cannot be freed. May wait for the driver's own locks.
+ *
+ * Return: 0 when the driver answered, -EOPNOTSUPP another @cmd, -EINVAL another
+ * @size, -ENOENT no such TSG, -EAGAIN the driver is suspended, -ENOMEM.
+ */
+int nv_zernel_tsg_control(u64 tsg, u32 cmd, void *params, u32 size, u32 *status);
+
+/**
+ * nv_zernel_tsg_enable() - let the channels of a TSG be scheduled, or not
+ * @tsg: number in the table
+ * @enable: whether they may run
+ * @status: NV_STATUS of the driver, when 0 is returned
+ *
+ * NV2080_CTRL_CMD_FIFO_DISABLE_CHANNELS for all channels that the TSG has now;
+ * needs a subdevice of the client that made it.
+ *
+ * Return: 0 when the driver answered, -EOPNOTSUPP the client has no subdevice,
+ * and as nv_zernel_tsg_control().
+ */
+int nv_zernel_tsg_enable(u64 tsg, bool enable, u32 *status);
+
+/**
+ * nv_zernel_runlists_interleave() - have the run lists of a GPU heed interleave levels
+ * @gpu_id: the GPU
+ * @on: set the policy with a client of zernel's own, or free that client, which
+ *      gives the run lists their policy back
+ * @status: NV_STATUS of the driver, when 0 is returned
+ *
+ * The policy goes with the client that set it. That client is also freed before
+ * the GPU is stopped, and when the one who is registered leaves.
+ *
+ * Return: 0 when the driver answered, -ENOENT no such GPU or it is not started,
+ * -EAGAIN the driver is suspended, -ENOMEM.
+ */
+int nv_zernel_runlists_interleave(u32 gpu_id, bool on, u32 *status);
+
+/**
+ * nv_zernel_count() - count what the table holds
+ * @counts: filled in
+ */
+void nv_zernel_count(struct nv_zernel_counts *counts);
+
+#ifdef _NV_LINUX_H_
+/* The places in the interface layer that the hooks are put into. */
+NV_STATUS nv_zernel_rm_ioctl(nvidia_stack_t *sp, nv_state_t *nv, nv_file_private_t *nvfp,
+			     NvU32 cmd, void *data, NvU32 size);
+void nv_zernel_file_close(nv_file_private_t *nvfp);
+void nv_zernel_gpu_added(nv_state_t *nv);
+void nv_zernel_gpu_removed(nv_state_t *nv);
+void nv_zernel_gpu_started(nv_state_t *nv);
+void nv_zernel_gpu_stopped(nv_state_t *nv);
+void nv_zernel_suspended(void);
+void nv_zernel_resumed(void);
+#endif
+
+#endif /* NV_ZERNEL_H */
