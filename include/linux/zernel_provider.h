@@ -10,11 +10,10 @@
  * Context: every function here and every operation runs in process context and
  * may sleep. zernel calls operations from the worker of the GPU (and, for a
  * provider that leaves, from zernel_provider_unregister() itself), one at a time
- * per GPU, holding no lock of its own, so a provider may call
- * zernel_tsg_added() and zernel_tsg_removed() under its own mutexes even when
- * its operations take them too. zernel_gpu_removed() and
- * zernel_provider_unregister() wait for operations and must not be called from
- * one.
+ * per GPU, holding no lock of its own, so a provider may call every function here
+ * under its own mutexes even when its operations take them too, except
+ * zernel_gpu_removed() and zernel_provider_unregister(), which wait for operations
+ * and must not be called from one.
  *
  * Lifetime: handles are the provider's own numbers. A call may be under way
  * while zernel_tsg_removed() returns, so the provider looks the handle up at
@@ -238,7 +237,8 @@ void zernel_tsg_removed(struct zernel_provider *provider, u64 gpu, u64 tsg);
  * @desc: the channel group; @process and @thread are not read
  *
  * Takes over flags, hw_tsg, engine, runlist and channels; a class that applies
- * now, or does not any more, follows.
+ * now, or does not any more, follows: the worker gives the TSG its settings, or
+ * those back that it had.
  *
  * Return: 0, -EINVAL malformed @desc, -ENOENT no such TSG.
  */
@@ -252,9 +252,17 @@ int zernel_tsg_changed(struct zernel_provider *provider, u64 gpu,
  * @tsg: the provider's handle of the TSG
  * @what: ZERNEL_USER_TIMESLICE or ZERNEL_USER_INTERLEAVE
  *
- * A TSG without a class, or an unknown one, is its owner's to change; of one
- * that has a class the tunable user_control decides. What is denied or to be
- * re-applied is counted and traced. Asked in the context of the process.
+ * A TSG that zernel has no settings in force on, or does not know, is its owner's
+ * to change; of one that it has, or is about to, the tunable user_control decides.
+ * What is denied or to be re-applied of those is counted and traced.
+ *
+ * A class may come between the answer and the driver's act. So ZERNEL_USER_REAPPLY
+ * is also the answer, uncounted, for an unclassed TSG: zernel_tsg_refresh() then
+ * does nothing unless a class has come. ZERNEL_USER_ALLOW is for unknown TSGs and
+ * for the tunable's value "allow".
+ *
+ * Asked in the context of the process, before the driver acts; takes the time of
+ * a few look-ups.
  *
  * Return: ZERNEL_USER_ALLOW, ZERNEL_USER_DENY or ZERNEL_USER_REAPPLY.
  */
@@ -266,8 +274,9 @@ u32 zernel_tsg_user_control(struct zernel_provider *provider, u64 gpu, u64 tsg, 
  * @gpu: the provider's handle of the GPU
  * @tsg: the provider's handle of the TSG
  *
- * Whatever zernel had set is set again; an unclassed TSG is left alone. An
- * unknown handle is ignored.
+ * Whatever zernel had set is set again by the worker; what the TSG gets back one
+ * day stays what it had before. An unclassed TSG is left alone. An unknown handle
+ * is ignored.
  */
 void zernel_tsg_refresh(struct zernel_provider *provider, u64 gpu, u64 tsg);
 
@@ -276,8 +285,9 @@ void zernel_tsg_refresh(struct zernel_provider *provider, u64 gpu, u64 tsg);
  * @provider: from zernel_provider_register() or replay
  * @gpu: the provider's handle of the GPU
  *
- * For a GPU that comes back from suspend or reset: also ends the waiting after
- * -EAGAIN. An unknown handle is ignored.
+ * As zernel_tsg_refresh() for each of them. For a GPU that comes back from suspend
+ * or reset: also ends the waiting after -EAGAIN at once. An unknown handle is
+ * ignored.
  */
 void zernel_gpu_refresh(struct zernel_provider *provider, u64 gpu);
 

@@ -36,15 +36,18 @@ pub(crate) unsafe trait Abi: Copy + Default {
     }
 }
 
-/// Declares structures of a user ABI with the size that the header gives them.
+/// Declares structures of a user ABI with the size that the header gives them, and the size of
+/// their first version where that is another.
 macro_rules! abi {
-    ($($type:ty = $size:expr;)*) => {$(
+    (@first $size:expr) => { $size };
+    (@first $size:expr, $first:expr) => { $first };
+    ($($type:ty = $size:expr $(, first $first:expr)?;)*) => {$(
         // Bindgen made the type from the C header: the size tells that both agree, and that the
         // fields leave no room for padding is told by `make check` (`-Wpadded`).
         kernel::prelude::static_assert!(size_of::<$type>() == $size);
         // SAFETY: Integers and arrays of integers alone, without padding, see above.
         unsafe impl $crate::glue::abi::Abi for $type {
-            const FIRST_SIZE: usize = $size;
+            const FIRST_SIZE: usize = $crate::glue::abi::abi!(@first $size $(, $first)?);
         }
     )*};
 }

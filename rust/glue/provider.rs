@@ -10,7 +10,10 @@ use super::{
     module::Reference,
 };
 use crate::{
-    policy::units::Us,
+    policy::{
+        control::Verdict,
+        units::Us, //
+    },
     provider::{
         self,
         GpuDescription,
@@ -19,7 +22,10 @@ use crate::{
     },
     registry::{
         gpu,
-        tsg::Hardware, //
+        tsg::{
+            self,
+            Hardware, //
+        },
     },
 };
 use kernel::{
@@ -301,6 +307,38 @@ unsafe extern "C" fn zernel_gpu_removed(provider: *mut raw::zernel_provider, gpu
     provider::gpu_removed(&provider, gpu::Handle(gpu));
 }
 
+/// Checks and copies the description of a TSG.
+///
+/// # Safety
+///
+/// `desc` is null or points to `size` bytes.
+unsafe fn tsg_desc(desc: *const raw::zernel_tsg_desc) -> Result<raw::zernel_tsg_desc> {
+    const FIRST_SIZE: usize = 48;
+    const FLAGS: u32 = raw::ZERNEL_TSG_DESC_COMPUTE | raw::ZERNEL_TSG_DESC_SHARED;
+    static_assert!(size_of::<raw::zernel_tsg_desc>() == FIRST_SIZE);
+    // SAFETY: By the caller.
+    if desc.is_null() || (unsafe { (*desc).size } as usize) < FIRST_SIZE {
+        return Err(EINVAL);
+    }
+    // SAFETY: At least as long, by the check.
+    let desc = unsafe { *desc };
+    if desc.flags & !FLAGS != 0 {
+        return Err(EINVAL);
+    }
+    Ok(desc)
+}
+
+fn traits(desc: &raw::zernel_tsg_desc) -> tsg::Traits {
+    tsg::Traits {
+        compute: desc.flags & raw::ZERNEL_TSG_DESC_COMPUTE != 0,
+        shared: desc.flags & raw::ZERNEL_TSG_DESC_SHARED != 0,
+        hw_tsg: desc.hw_tsg,
+        engine: desc.engine,
+        runlist: desc.runlist,
+        channels: desc.channels,
+    }
+}
+
 /// See the header.
 ///
 /// # Safety
@@ -313,17 +351,8 @@ unsafe extern "C" fn zernel_tsg_added(
     desc: *const raw::zernel_tsg_desc,
 ) -> c_int {
     from_result(|| {
-        const FIRST_SIZE: usize = 48;
-        static_assert!(size_of::<raw::zernel_tsg_desc>() == FIRST_SIZE);
         // SAFETY: By the caller.
-        if desc.is_null() || (unsafe { (*desc).size } as usize) < FIRST_SIZE {
-            return Err(EINVAL);
-        }
-        // SAFETY: At least as long, by the check.
-        let desc = unsafe { *desc };
-        if desc.flags & !raw::ZERNEL_TSG_DESC_COMPUTE != 0 {
-            return Err(EINVAL);
-        }
+        let desc = unsafe { tsg_desc(desc) }?;
         // SAFETY: By the caller.
         let process = unsafe { Pid::share(desc.process.cast()) }.ok_or(EINVAL)?;
         // SAFETY: By the caller.
@@ -335,15 +364,13 @@ unsafe extern "C" fn zernel_tsg_added(
         let comm = thread.owner(Scope::Thread).map_or(owner.comm, |o| o.comm);
         let description = TsgDescription {
             handle: desc.handle,
-            compute: desc.flags & raw::ZERNEL_TSG_DESC_COMPUTE != 0,
-            hw_tsg: desc.hw_tsg,
-            engine: desc.engine,
-            runlist: desc.runlist,
-            channels: desc.channels,
-            process,
-            thread,
-            uid: owner.uid,
-            comm,
+            traits: traits(&desc),
+            owner: tsg::Owner {
+                process,
+                thread,
+                uid: owner.uid,
+                comm,
+            },
         };
         // SAFETY: By the caller.
         let provider = unsafe { borrow(provider) };
@@ -362,4 +389,80 @@ unsafe extern "C" fn zernel_tsg_removed(provider: *mut raw::zernel_provider, gpu
     // SAFETY: By the caller.
     let provider = unsafe { borrow(provider) };
     provider::tsg_removed(&provider, gpu::Handle(gpu), tsg);
+}
+
+/// See the header.
+///
+/// # Safety
+///
+/// `provider` is registered and `desc` is null or points to `size` bytes.
+#[no_mangle]
+unsafe extern "C" fn zernel_tsg_changed(
+    provider: *mut raw::zernel_provider,
+    gpu: u64,
+    desc: *const raw::zernel_tsg_desc,
+) -> c_int {
+    from_result(|| {
+        // SAFETY: By the caller.
+        let desc = unsafe { tsg_desc(desc) }?;
+        // SAFETY: By the caller.
+        let provider = unsafe { borrow(provider) };
+        provider::tsg_changed(&provider, gpu::Handle(gpu), desc.handle, traits(&desc))?;
+        Ok(0)
+    })
+}
+
+/// The number of an answer in the header.
+pub(crate) fn answer_number(verdict: Verdict) -> u32 {
+    match verdict {
+        Verdict::Allow => raw::ZERNEL_USER_ALLOW,
+        Verdict::Deny => raw::ZERNEL_USER_DENY,
+        Verdict::Watch | Verdict::Reapply => raw::ZERNEL_USER_REAPPLY,
+    }
+}
+
+/// See the header.
+///
+/// # Safety
+///
+/// `provider` is registered.
+#[no_mangle]
+unsafe extern "C" fn zernel_tsg_user_control(
+    provider: *mut raw::zernel_provider,
+    gpu: u64,
+    tsg: u64,
+    what: u32,
+) -> u32 {
+    // SAFETY: By the caller.
+    let provider = unsafe { borrow(provider) };
+    answer_number(provider::user_control(
+        &provider,
+        gpu::Handle(gpu),
+        tsg,
+        what,
+    ))
+}
+
+/// See the header.
+///
+/// # Safety
+///
+/// `provider` is registered.
+#[no_mangle]
+unsafe extern "C" fn zernel_tsg_refresh(provider: *mut raw::zernel_provider, gpu: u64, tsg: u64) {
+    // SAFETY: By the caller.
+    let provider = unsafe { borrow(provider) };
+    provider::tsg_refresh(&provider, gpu::Handle(gpu), tsg);
+}
+
+/// See the header.
+///
+/// # Safety
+///
+/// `provider` is registered.
+#[no_mangle]
+unsafe extern "C" fn zernel_gpu_refresh(provider: *mut raw::zernel_provider, gpu: u64) {
+    // SAFETY: By the caller.
+    let provider = unsafe { borrow(provider) };
+    provider::gpu_refresh(&provider, gpu::Handle(gpu));
 }

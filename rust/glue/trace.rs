@@ -47,6 +47,10 @@ tracepoints! {
     fn tsg_added(gpu: u64, tsg: u64, pid: c_int);
     /// A TSG is gone.
     fn tsg_removed(gpu: u64, tsg: u64, pid: c_int);
+    /// A provider describes a TSG otherwise.
+    fn tsg_changed(gpu: u64, tsg: u64, pid: c_int);
+    /// A process asked to change its own TSG, which zernel has settings of.
+    fn tsg_user_control(gpu: u64, tsg: u64, pid: c_int, what: u32, answer: u32);
     /// A request to set a class was decided.
     fn class_set(target: u32, id: u64, level: c_int, error: c_int);
     /// A request to clear a class was decided.

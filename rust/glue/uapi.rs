@@ -20,6 +20,6 @@ super::abi::abi! {
     zernel_gpu_info = 128;
     zernel_tsg_info = 120;
     zernel_class = 32;
-    zernel_stats = 120;
+    zernel_stats = 136, first 120;
     zernel_event = 72;
 }

@@ -112,6 +112,23 @@ impl<J: Job> Worker<J> {
         self.kick_after(0);
     }
 
+    /// Runs the job as soon as possible, even if it is waiting for a delay.
+    pub(crate) fn kick_now(&self) {
+        let queue = QUEUE.load(Acquire) as *mut bindings::workqueue_struct;
+        if queue.is_null() {
+            return;
+        }
+        // SAFETY: The queue outlives all workers; the work was initialised in `new`.
+        unsafe {
+            bindings::mod_delayed_work_on(
+                bindings::wq_misc_consts_WORK_CPU_UNBOUND as c_int,
+                queue,
+                self.work.get(),
+                0,
+            );
+        }
+    }
+
     /// Runs the job in `ms` milliseconds, unless it is waiting already.
     pub(crate) fn kick_after(&self, ms: u32) {
         let queue = QUEUE.load(Acquire) as *mut bindings::workqueue_struct;

@@ -32,6 +32,10 @@ EXPORT_SYMBOL_GPL(zernel_gpu_added);
 EXPORT_SYMBOL_GPL(zernel_gpu_removed);
 EXPORT_SYMBOL_GPL(zernel_tsg_added);
 EXPORT_SYMBOL_GPL(zernel_tsg_removed);
+EXPORT_SYMBOL_GPL(zernel_tsg_changed);
+EXPORT_SYMBOL_GPL(zernel_tsg_user_control);
+EXPORT_SYMBOL_GPL(zernel_tsg_refresh);
+EXPORT_SYMBOL_GPL(zernel_gpu_refresh);
 
 static enum pid_type pid_type(bool process)
 {

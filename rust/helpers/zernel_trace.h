@@ -21,6 +21,18 @@
 			 { 4, "thread" },		\
 			 { 5, "tsg" })
 
+/* ZERNEL_USER_* of zernel_provider.h */
+#define zernel_show_control(what)			\
+	__print_symbolic(what,				\
+			 { 1, "timeslice" },		\
+			 { 2, "interleave" })
+
+#define zernel_show_answer(answer)			\
+	__print_symbolic(answer,			\
+			 { 0, "allow" },		\
+			 { 1, "deny" },			\
+			 { 2, "reapply" })
+
 DECLARE_EVENT_CLASS(zernel_gpu,
 	TP_PROTO(u64 gpu),
 	TP_ARGS(gpu),
@@ -52,6 +64,32 @@ DEFINE_EVENT(zernel_tsg, tsg_added,
 	TP_PROTO(u64 gpu, u64 tsg, int pid), TP_ARGS(gpu, tsg, pid));
 DEFINE_EVENT(zernel_tsg, tsg_removed,
 	TP_PROTO(u64 gpu, u64 tsg, int pid), TP_ARGS(gpu, tsg, pid));
+
+DEFINE_EVENT(zernel_tsg, tsg_changed,
+	TP_PROTO(u64 gpu, u64 tsg, int pid), TP_ARGS(gpu, tsg, pid));
+
+/* A process asked its driver to change its own TSG, of which zernel holds settings. */
+TRACE_EVENT(tsg_user_control,
+	TP_PROTO(u64 gpu, u64 tsg, int pid, u32 what, u32 answer),
+	TP_ARGS(gpu, tsg, pid, what, answer),
+	TP_STRUCT__entry(
+		__field(u64, gpu)
+		__field(u64, tsg)
+		__field(int, pid)
+		__field(u32, what)
+		__field(u32, answer)
+	),
+	TP_fast_assign(
+		__entry->gpu = gpu;
+		__entry->tsg = tsg;
+		__entry->pid = pid;
+		__entry->what = what;
+		__entry->answer = answer;
+	),
+	TP_printk("gpu=%llu tsg=%llu pid=%d what=%s answer=%s", __entry->gpu, __entry->tsg,
+		  __entry->pid, zernel_show_control(__entry->what),
+		  zernel_show_answer(__entry->answer))
+);
 
 /* A request, granted or not: level is -1 for a clear. */
 DECLARE_EVENT_CLASS(zernel_request,

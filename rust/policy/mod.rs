@@ -5,6 +5,7 @@
 
 pub(crate) mod backoff;
 pub(crate) mod class;
+pub(crate) mod control;
 pub(crate) mod level;
 pub(crate) mod permit;
 pub(crate) mod ring;

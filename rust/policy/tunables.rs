@@ -3,6 +3,7 @@
 
 use super::{
     class::Effective,
+    control,
     level::{
         self,
         Interleave,
@@ -52,6 +53,7 @@ pub(crate) struct Tunables {
     lc_gid: Option<u32>,
     lc_admission: u32,
     ring_size: u32,
+    user_control: control::Policy,
 }
 
 impl Tunables {
@@ -75,6 +77,7 @@ impl Tunables {
             lc_gid: None,
             lc_admission: 64,
             ring_size: 1024,
+            user_control: control::Policy::default(),
         }
     }
 
@@ -135,6 +138,16 @@ impl Tunables {
         // INVARIANT: Just checked.
         self.ring_size = events;
         Ok(())
+    }
+
+    /// What becomes of a process' own change of its classed TSG.
+    pub(crate) fn user_control(&self) -> control::Policy {
+        self.user_control
+    }
+
+    /// Changes [`Self::user_control`].
+    pub(crate) fn set_user_control(&mut self, policy: control::Policy) {
+        self.user_control = policy;
     }
 
     /// The time slice of a level before it is clamped.
@@ -339,6 +352,9 @@ mod tests {
         assert!(t.set_ring_size(16).is_ok());
         assert_eq!(t.lc_admission(), 0);
         assert_eq!(t.ring_size(), 16);
+        assert_eq!(t.user_control(), control::Policy::Deny);
+        t.set_user_control(control::Policy::Reapply);
+        assert_eq!(t.user_control(), control::Policy::Reapply);
     }
 
     #[test]
@@ -348,6 +364,7 @@ mod tests {
         t.set_lc_gid(Some(1));
         assert!(t.set_lc_admission(1).is_ok());
         assert!(t.set_ring_size(16).is_ok());
+        t.set_user_control(control::Policy::Allow);
         assert!(!t.gives_other_settings(&old));
         assert!(t.set_timeslice(Level::BE, Us(300)).is_ok());
         assert!(t.gives_other_settings(&old));

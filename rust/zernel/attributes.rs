@@ -10,6 +10,7 @@ use crate::{
         Attribute, //
     },
     policy::{
+        control,
         level::Level,
         tunables::{
             Refused,
@@ -215,6 +216,25 @@ impl Attribute for EventRingSize {
     }
 }
 
+struct UserControl;
+
+impl Attribute for UserControl {
+    const NAME: &'static CStr = c"user_control";
+
+    fn show(out: &mut Formatter<'_>) -> Result {
+        out.write_str(read(Tunables::user_control)?.name())?;
+        Ok(())
+    }
+
+    fn store(text: &str) -> Result {
+        let policy = control::Policy::named(text).ok_or(EINVAL)?;
+        tune(|t| {
+            t.set_user_control(policy);
+            Ok(())
+        })
+    }
+}
+
 sysfs::groups! {
     pub(crate) fn groups:
     Enabled,
@@ -232,4 +252,5 @@ sysfs::groups! {
     LcGid,
     LcAdmission,
     EventRingSize,
+    UserControl,
 }

@@ -176,6 +176,8 @@ fn stats() -> Result<uapi::zernel_stats> {
             tsgs,
             assignments,
             streams: r.streams().count(),
+            controls_denied: counters.controls_denied,
+            controls_reapplied: counters.controls_reapplied,
         }
     })
 }

@@ -44,8 +44,9 @@ fn head(registry: &Registry, out: &mut Text) -> Result {
     let (gpus, tsgs, assignments) = registry.population();
     let t = registry.tunables();
     out.write_fmt(fmt!(
-        "enabled {} gpus {} tsgs {} assignments {}\n",
+        "enabled {} user_control {} gpus {} tsgs {} assignments {}\n",
         u8::from(t.enabled()),
+        t.user_control().name(),
         gpus,
         tsgs,
         assignments
@@ -90,14 +91,15 @@ fn tsgs(
         };
         let level = tsg.effective.level.map_or(-1, |l| l.number() as i32);
         out.write_fmt(fmt!(
-            "tsg {} gpu {} handle {} pid {} uid {} compute {} level {} source {} \
+            "tsg {} gpu {} handle {} pid {} uid {} compute {} shared {} level {} source {} \
              timeslice_us {} default_us {} managed {} queued {} failed {}\n",
             id.0,
             tsg.gpu.0,
             tsg.handle,
-            viewer.number_of(&tsg.process),
-            tsg.uid.0,
-            u8::from(tsg.compute),
+            viewer.number_of(&tsg.owner.process),
+            tsg.owner.uid.0,
+            u8::from(tsg.traits.compute),
+            u8::from(tsg.traits.shared),
             level,
             tsg.effective.source as u32,
             tsg.current.map_or(0, |hw| hw.timeslice.0),

@@ -21,6 +21,8 @@ pub(crate) enum Failure {
     TableFull,
     /// The target has no assignment.
     NotAssigned,
+    /// The TSG carries the work of several processes.
+    SharedTsg,
     /// No such TSG, or not one that the caller may see.
     NoTsg,
     /// What the kernel said.
@@ -35,6 +37,7 @@ impl Failure {
             Self::OverQuota => errno::over_quota(),
             Self::TableFull => ENOSPC,
             Self::NotAssigned => errno::no_data(),
+            Self::SharedTsg => errno::unsupported(),
             Self::NoTsg => ENOENT,
             Self::Kernel(error) => error,
         }

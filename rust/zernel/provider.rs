@@ -3,11 +3,6 @@
 
 use crate::{
     glue::{
-        identity::{
-            Pid,
-            Uid,
-            COMM_LEN, //
-        },
         provider::{
             Ops,
             NAME_LEN, //
@@ -18,6 +13,7 @@ use crate::{
     pass::Pass,
     policy::{
         backoff::Backoff,
+        control::Verdict,
         tunables::Bounds,
         units::Us, //
     },
@@ -28,6 +24,7 @@ use crate::{
             Gpu, //
         },
         steps::Next,
+        tsg, //
     },
 };
 use kernel::{
@@ -84,24 +81,10 @@ pub(crate) struct GpuDescription<'a> {
 pub(crate) struct TsgDescription {
     /// The provider's number.
     pub(crate) handle: u64,
-    /// Whether it runs on a compute engine.
-    pub(crate) compute: bool,
-    /// Number in the hardware.
-    pub(crate) hw_tsg: u32,
-    /// Engine type.
-    pub(crate) engine: u32,
-    /// Run list.
-    pub(crate) runlist: u32,
-    /// Channels.
-    pub(crate) channels: u32,
-    /// Owner.
-    pub(crate) process: Pid,
-    /// Who made it.
-    pub(crate) thread: Pid,
-    /// Owner's user.
-    pub(crate) uid: Uid,
-    /// Name of who made it.
-    pub(crate) comm: [u8; COMM_LEN],
+    /// What it is.
+    pub(crate) traits: tsg::Traits,
+    /// Whose it is.
+    pub(crate) owner: tsg::Owner,
 }
 
 /// Copies a name, cut so that at least one NUL ends it.
@@ -181,11 +164,53 @@ pub(crate) fn tsg_added(
 pub(crate) fn tsg_removed(provider: &Provider, gpu: gpu::Handle, tsg: u64) {
     // Without a registry there is nothing to remove.
     let _ = registry::with(|r| {
-        if let Some(id) = r
-            .find_gpu(provider.id, gpu)
-            .and_then(|gpu| r.find_tsg(gpu, tsg))
-        {
+        if let Some(id) = r.find(provider.id, gpu, tsg) {
             r.remove_tsg(id);
+        }
+    });
+}
+
+/// A provider describes a TSG otherwise.
+pub(crate) fn tsg_changed(
+    provider: &Provider,
+    gpu: gpu::Handle,
+    tsg: u64,
+    traits: tsg::Traits,
+) -> Result {
+    registry::with(|r| {
+        let id = r.find(provider.id, gpu, tsg).ok_or(ENOENT)?;
+        r.change_tsg(id, traits);
+        Ok(())
+    })?
+}
+
+/// A process asks a provider's driver to change its own TSG.
+pub(crate) fn user_control(provider: &Provider, gpu: gpu::Handle, tsg: u64, what: u32) -> Verdict {
+    registry::with(|r| {
+        let id = r.find(provider.id, gpu, tsg)?;
+        r.judge_control(id, what)
+    })
+    .ok()
+    .flatten()
+    .unwrap_or(Verdict::Allow)
+}
+
+/// A provider does not know any more what its driver holds for a TSG.
+pub(crate) fn tsg_refresh(provider: &Provider, gpu: gpu::Handle, tsg: u64) {
+    // Without a registry there is nothing to set.
+    let _ = registry::with(|r| {
+        if let Some(id) = r.find(provider.id, gpu, tsg) {
+            r.doubt_tsg(id);
+        }
+    });
+}
+
+/// A provider does not know any more what its driver holds for the TSGs of a GPU.
+pub(crate) fn gpu_refresh(provider: &Provider, gpu: gpu::Handle) {
+    // Without a registry there is nothing to set.
+    let _ = registry::with(|r| {
+        if let Some(id) = r.find_gpu(provider.id, gpu) {
+            r.doubt_gpu(id);
         }
     });
 }

@@ -12,6 +12,7 @@
 
 pub(crate) mod assignments;
 pub(crate) mod class;
+pub(crate) mod control;
 pub(crate) mod gpu;
 pub(crate) mod groups;
 pub(crate) mod population;
@@ -36,6 +37,7 @@ use crate::{
     janitor::Reaper,
     policy::{
         class::{
+            Assignment,
             Effective,
             Source, //
         },
@@ -79,6 +81,8 @@ pub(crate) struct Counters {
     pub(crate) dead: u64,
     pub(crate) events: u64,
     pub(crate) events_dropped: u64,
+    pub(crate) controls_denied: u64,
+    pub(crate) controls_reapplied: u64,
 }
 
 /// The registry.
@@ -224,21 +228,24 @@ impl Registry {
         }
     }
 
-    /// The class in force for a TSG.
-    fn resolve(&self, id: tsg::Id, tsg: &Tsg) -> Effective {
-        let own = self.assignments.get(Target::Tsg(id));
+    /// The class in force for a TSG with this assignment of its own.
+    ///
+    /// Only compute TSGs are classed unless they are named themselves. None that several processes
+    /// share is: it would give the class of one of them to the others.
+    fn resolve(&self, tsg: &Tsg, own: Option<Assignment>) -> Effective {
+        if tsg.traits.shared {
+            return Effective::NONE;
+        }
         self.beneath(tsg).over(Source::Tsg, own)
     }
 
-    /// The class in force for a TSG but for its own assignment.
-    ///
-    /// Only compute TSGs are classed unless they are named themselves.
     fn beneath(&self, tsg: &Tsg) -> Effective {
-        if !tsg.compute {
+        if !tsg.traits.compute {
             return Effective::NONE;
         }
-        let process = self.assignments.get(Target::Process(tsg.process.key()));
-        let thread = self.assignments.get(Target::Thread(tsg.thread.key()));
+        let owner = &tsg.owner;
+        let process = self.assignments.get(Target::Process(owner.process.key()));
+        let thread = self.assignments.get(Target::Thread(owner.thread.key()));
         self.groups
             .effective(&[tsg.cgroup])
             .over(Source::Process, process)
@@ -250,7 +257,7 @@ impl Registry {
         let Some(tsg) = self.tsgs.get(&id) else {
             return;
         };
-        let effective = self.resolve(id, tsg);
+        let effective = self.resolve(tsg, self.assignments.get(Target::Tsg(id)));
         let Some(tsg) = self.tsgs.get_mut(&id) else {
             return;
         };

@@ -117,8 +117,8 @@ impl Stream {
 
     /// Returns whether an event was lost for it.
     fn push(&self, mut event: uapi::zernel_event, tsg: &Tsg) -> bool {
-        event.pid = self.viewer.number_of(&tsg.process);
-        event.uid = self.viewer.number_of_user(tsg.uid);
+        event.pid = self.viewer.number_of(&tsg.owner.process);
+        event.uid = self.viewer.number_of_user(tsg.owner.uid);
         let mut events = self.events.lock();
         let place = events.positions.push();
         event.seq = place.seq;
@@ -304,7 +304,7 @@ impl Streams {
             error,
             ..Default::default()
         };
-        for audience in [Audience::All, Audience::User(tsg.uid)] {
+        for audience in [Audience::All, Audience::User(tsg.owner.uid)] {
             let mut from = 0;
             while let Some((id, stream)) = self.from(audience, from) {
                 counters.events += 1;

@@ -113,9 +113,10 @@ fn gpu_info(id: gpu::Id, gpu: &Gpu) -> uapi::zernel_gpu_info {
 
 fn tsg_info(id: tsg::Id, tsg: &Tsg, viewer: &Viewer) -> uapi::zernel_tsg_info {
     let flags = [
-        (tsg.compute, uapi::ZERNEL_TSG_COMPUTE),
+        (tsg.traits.compute, uapi::ZERNEL_TSG_COMPUTE),
         (tsg.queued.is_some() || tsg.busy, uapi::ZERNEL_TSG_PENDING),
         (tsg.failed, uapi::ZERNEL_TSG_FAILED),
+        (tsg.traits.shared, uapi::ZERNEL_TSG_SHARED),
     ];
     uapi::zernel_tsg_info {
         id: id.0,
@@ -125,13 +126,13 @@ fn tsg_info(id: tsg::Id, tsg: &Tsg, viewer: &Viewer) -> uapi::zernel_tsg_info {
         applied: tsg.applied,
         errors: tsg.errors,
         flags: combine(&flags),
-        hw_tsg: tsg.hw_tsg,
-        engine: tsg.engine,
-        runlist: tsg.runlist,
-        channels: tsg.channels,
-        pid: viewer.number_of(&tsg.process),
-        tid: viewer.number_of(&tsg.thread),
-        uid: viewer.number_of_user(tsg.uid),
+        hw_tsg: tsg.traits.hw_tsg,
+        engine: tsg.traits.engine,
+        runlist: tsg.traits.runlist,
+        channels: tsg.traits.channels,
+        pid: viewer.number_of(&tsg.owner.process),
+        tid: viewer.number_of(&tsg.owner.thread),
+        uid: viewer.number_of_user(tsg.owner.uid),
         level: tsg
             .effective
             .level
@@ -141,7 +142,7 @@ fn tsg_info(id: tsg::Id, tsg: &Tsg, viewer: &Viewer) -> uapi::zernel_tsg_info {
         default_timeslice_us: tsg.original.map_or(0, |hw| hw.timeslice.0),
         interleave: tsg.current.and_then(|hw| hw.interleave).unwrap_or(0),
         reserved: 0,
-        comm: tsg.comm,
+        comm: tsg.owner.comm,
     }
 }
 

@@ -130,6 +130,9 @@ impl Registry {
     ) -> Result<Answer, Failure> {
         let caller = self.caller(asker, named)?;
         let target = named.target();
+        if matches!(named, Named::Tsg(id) if self.is_shared(*id)) {
+            return Err(Failure::SharedTsg);
+        }
         let quota = self
             .assignments
             .quota(target, asker.uid, self.tunables.lc_admission());
@@ -268,7 +271,7 @@ impl Registry {
         let mut caller = asker.caller;
         if let Named::Tsg(id) = named {
             let tsg = self.tsgs.get(id).ok_or(Failure::NoTsg)?;
-            caller.owner = tsg.uid == asker.uid;
+            caller.owner = tsg.owner.uid == asker.uid;
             // To a stranger it is as if it were not there.
             if !(caller.owner || caller.capable || caller.member || asker.perfmon) {
                 return Err(Failure::NoTsg);
@@ -282,10 +285,12 @@ impl Registry {
         let target = named.target();
         let own = self.assignments.get(target).filter(|_| with_own);
         let beneath = match named {
-            Named::Tsg(id) => self
-                .tsgs
-                .get(id)
-                .map_or(Effective::NONE, |tsg| self.beneath(tsg)),
+            Named::Tsg(id) => {
+                return self
+                    .tsgs
+                    .get(id)
+                    .map_or(Effective::NONE, |tsg| self.resolve(tsg, own))
+            }
             Named::Thread { process, chain, .. } => self.groups.effective(chain).over(
                 Source::Process,
                 self.assignments.get(Target::Process(process.key())),
@@ -294,6 +299,10 @@ impl Registry {
             Named::Cgroup { chain, .. } => self.groups.effective_above(chain),
         };
         beneath.over(target.source(), own)
+    }
+
+    fn is_shared(&self, id: tsg::Id) -> bool {
+        self.tsgs.get(&id).is_some_and(|tsg| tsg.traits.shared)
     }
 
     fn answer(&self, named: &Named) -> Answer {

@@ -122,11 +122,21 @@ pub(crate) struct Gpu {
 impl Gpu {
     /// Has the worker look at the queue.
     pub(crate) fn kick(&self) {
-        if self.closing {
-            return;
-        }
-        if let Some(worker) = &self.worker {
+        if let Some(worker) = self.open_worker() {
             worker.kick();
         }
+    }
+
+    /// Ends the waiting after `EAGAIN`.
+    pub(crate) fn wake(&mut self) {
+        self.suspended = false;
+        self.backoff.reset();
+        if let Some(worker) = self.open_worker() {
+            worker.kick_now();
+        }
+    }
+
+    fn open_worker(&self) -> Option<&Worker<Pass>> {
+        self.worker.as_deref().filter(|_| !self.closing)
     }
 }

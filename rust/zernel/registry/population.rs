@@ -146,16 +146,16 @@ impl Registry {
         }
         let id = tsg::Id(self.last_id + 1);
         // Read under the lock: a move to another cgroup that comes later finds the TSG here.
-        let chain = match Cgroup::of(&description.process) {
+        let chain = match Cgroup::of(&description.owner.process) {
             Some(cgroup) => cgroup.ancestry()?,
             None => KVec::new(),
         };
         let cgroup = chain.first().copied().unwrap_or(0);
-        let process = Target::Process(description.process.key());
-        let thread = Target::Thread(description.thread.key());
+        let process = Target::Process(description.owner.process.key());
+        let thread = Target::Thread(description.owner.thread.key());
         // Everything is allocated before anything changes.
         let handle = RBTreeNode::new((gpu_id, description.handle), id, GFP_KERNEL)?;
-        let user = RBTreeNode::new((description.uid, id), (), GFP_KERNEL)?;
+        let user = RBTreeNode::new((description.owner.uid, id), (), GFP_KERNEL)?;
         let of_process = RBTreeNode::new((process, id), (), GFP_KERNEL)?;
         let of_thread = RBTreeNode::new((thread, id), (), GFP_KERNEL)?;
         let of_cgroup = RBTreeNode::new((Target::Cgroup(cgroup), id), (), GFP_KERNEL)?;
@@ -165,15 +165,8 @@ impl Registry {
             Tsg {
                 gpu: gpu_id,
                 handle: description.handle,
-                compute: description.compute,
-                hw_tsg: description.hw_tsg,
-                engine: description.engine,
-                runlist: description.runlist,
-                channels: description.channels,
-                process: description.process,
-                thread: description.thread,
-                uid: description.uid,
-                comm: description.comm,
+                traits: description.traits,
+                owner: description.owner,
                 cgroup,
                 added_ns: now_ns(),
                 effective: Effective::NONE,
@@ -181,6 +174,8 @@ impl Registry {
                 original: None,
                 current: None,
                 sure: false,
+                doubted: false,
+                loose: false,
                 busy: false,
                 managed: false,
                 failed: false,
@@ -206,7 +201,7 @@ impl Registry {
         self.tsg_count += 1;
         self.counters.tsgs_added += 1;
         if let (Some(tsg), Some(gpu)) = (self.tsgs.get_mut(&id), self.gpus.get_mut(&gpu_id)) {
-            trace::tsg_added(gpu_id.0, id.0, tsg.process.global_number());
+            trace::tsg_added(gpu_id.0, id.0, tsg.owner.process.global_number());
             gpu.tsgs += 1;
             self.streams
                 .push(stream::Kind::TsgAdded, id, tsg, 0, &mut self.counters);
@@ -222,9 +217,23 @@ impl Registry {
         Ok(id)
     }
 
-    /// The TSG of a GPU with this handle.
-    pub(crate) fn find_tsg(&self, gpu: gpu::Id, handle: u64) -> Option<tsg::Id> {
+    /// The TSG with this handle on the GPU of a provider with that one.
+    pub(crate) fn find(&self, provider: u64, gpu: gpu::Handle, handle: u64) -> Option<tsg::Id> {
+        let gpu = self.find_gpu(provider, gpu)?;
         self.handles.get(&(gpu, handle)).copied()
+    }
+
+    /// Takes over what a TSG is now; a class that applies now, or does not any more, follows.
+    pub(crate) fn change_tsg(&mut self, id: tsg::Id, traits: tsg::Traits) {
+        let Some(tsg) = self.tsgs.get_mut(&id) else {
+            return;
+        };
+        if tsg.traits == traits {
+            return;
+        }
+        tsg.traits = traits;
+        trace::tsg_changed(tsg.gpu.0, id.0, tsg.owner.process.global_number());
+        self.refresh(id);
     }
 
     /// Removes a TSG and everything that names it; false when there is none.
@@ -236,10 +245,11 @@ impl Registry {
             self.count_expired(Target::Tsg(id), id.0, assignment);
         }
         self.handles.remove(&(tsg.gpu, tsg.handle));
-        self.users.remove(&(tsg.uid, id));
+        self.users.remove(&(tsg.owner.uid, id));
         self.members
-            .remove(&(Target::Process(tsg.process.key()), id));
-        self.members.remove(&(Target::Thread(tsg.thread.key()), id));
+            .remove(&(Target::Process(tsg.owner.process.key()), id));
+        self.members
+            .remove(&(Target::Thread(tsg.owner.thread.key()), id));
         if tsg.cgroup != 0 {
             self.members.remove(&(Target::Cgroup(tsg.cgroup), id));
             self.groups.release(tsg.cgroup);
@@ -256,7 +266,7 @@ impl Registry {
         }
         self.tsg_count -= 1;
         self.counters.tsgs_removed += 1;
-        trace::tsg_removed(tsg.gpu.0, id.0, tsg.process.global_number());
+        trace::tsg_removed(tsg.gpu.0, id.0, tsg.owner.process.global_number());
         self.streams
             .push(stream::Kind::TsgRemoved, id, &tsg, 0, &mut self.counters);
         true
@@ -273,11 +283,11 @@ impl Registry {
             };
             let (&id, tsg) = cursor.current();
             from = id.after();
-            let Some(cgroup) = Cgroup::of(&tsg.process) else {
+            let Some(cgroup) = Cgroup::of(&tsg.owner.process) else {
                 continue;
             };
             // A process that is about to be reaped keeps the cgroup that it had.
-            if cgroup.id() == tsg.cgroup || !tsg.process.is_alive(Scope::Process) {
+            if cgroup.id() == tsg.cgroup || !tsg.owner.process.is_alive(Scope::Process) {
                 continue;
             }
             let (new, old) = (cgroup.id(), tsg.cgroup);

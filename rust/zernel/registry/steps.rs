@@ -32,6 +32,7 @@ impl Registry {
         let tsg = self.tsgs.get_mut(&id)?;
         self.queue.remove(tsg);
         tsg.busy = true;
+        tsg.doubted = false;
         if let Some(gpu) = self.gpus.get_mut(&gpu_id) {
             gpu.pending -= 1;
         }
@@ -44,7 +45,7 @@ impl Registry {
             managed: tsg.managed,
             original: tsg.original,
             current: tsg.current,
-            sure: tsg.sure,
+            sure: tsg.sure && !tsg.loose,
         })
     }
 
@@ -58,7 +59,7 @@ impl Registry {
         tsg.busy = false;
         tsg.original = outcome.original;
         tsg.current = outcome.current;
-        tsg.sure = outcome.sure;
+        tsg.sure = outcome.sure && !tsg.doubted;
         tsg.managed = outcome.managed;
         let slice = tsg.current.map_or(0, |hw| hw.timeslice.0);
         let error = outcome.result.err().map_or(0, Error::to_errno);

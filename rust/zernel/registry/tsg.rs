@@ -54,6 +54,35 @@ impl Hardware {
     }
 }
 
+/// What a provider says about a TSG, and may say otherwise later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Traits {
+    /// Whether it runs on a compute engine.
+    pub(crate) compute: bool,
+    /// Whether it carries the work of several processes: then no class fits it.
+    pub(crate) shared: bool,
+    /// Number in the hardware.
+    pub(crate) hw_tsg: u32,
+    /// Engine type.
+    pub(crate) engine: u32,
+    /// Run list.
+    pub(crate) runlist: u32,
+    /// Channels now.
+    pub(crate) channels: u32,
+}
+
+/// Whose a TSG is.
+pub(crate) struct Owner {
+    /// The process.
+    pub(crate) process: Pid,
+    /// The thread that made it.
+    pub(crate) thread: Pid,
+    /// The user.
+    pub(crate) uid: Uid,
+    /// Name of the thread.
+    pub(crate) comm: [u8; COMM_LEN],
+}
+
 /// A channel group.
 ///
 /// # Invariants
@@ -65,24 +94,10 @@ pub(crate) struct Tsg {
     pub(crate) gpu: gpu::Id,
     /// The provider's number.
     pub(crate) handle: u64,
-    /// Whether it runs on a compute engine.
-    pub(crate) compute: bool,
-    /// Number in the hardware.
-    pub(crate) hw_tsg: u32,
-    /// Engine type.
-    pub(crate) engine: u32,
-    /// Run list.
-    pub(crate) runlist: u32,
-    /// Channels when it was added.
-    pub(crate) channels: u32,
-    /// Owner.
-    pub(crate) process: Pid,
-    /// Who made it.
-    pub(crate) thread: Pid,
-    /// Owner's user.
-    pub(crate) uid: Uid,
-    /// Name of who made it.
-    pub(crate) comm: [u8; COMM_LEN],
+    /// What the provider says about it.
+    pub(crate) traits: Traits,
+    /// Whose it is.
+    pub(crate) owner: Owner,
     /// Cgroup of the owner, 0 if unknown.
     pub(crate) cgroup: u64,
     /// `CLOCK_MONOTONIC` time of its arrival, ns.
@@ -95,8 +110,14 @@ pub(crate) struct Tsg {
     pub(crate) original: Option<Hardware>,
     /// What the driver holds, as far as known.
     pub(crate) current: Option<Hardware>,
-    /// `current` is certain; not so after a call that failed and may have had its effect.
+    /// `current` is certain; not so after a call that failed and may have had its effect, nor
+    /// after a refresh.
     pub(crate) sure: bool,
+    /// A refresh came since the last step was taken, so that what comes of it makes nothing certain.
+    pub(crate) doubted: bool,
+    /// Its owner was let through once without being followed: nothing is certain any more, except
+    /// what was just read.
+    pub(crate) loose: bool,
     /// A provider's call for it is under way.
     pub(crate) busy: bool,
     /// zernel changed it, or is about to: `original` is what it gets back.
@@ -111,4 +132,12 @@ pub(crate) struct Tsg {
     pub(crate) queued: Option<queue::Place>,
     /// The node for its next place.
     pub(crate) spare: Option<queue::Reservation>,
+}
+
+impl Tsg {
+    /// Whether zernel has settings in force on it or is about to: from the moment a class applies
+    /// until its own settings are back. A TSG that refused to take them back is its owner's again.
+    pub(crate) fn is_held(&self) -> bool {
+        self.want.is_some() || (self.managed && !self.failed)
+    }
 }

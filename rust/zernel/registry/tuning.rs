@@ -24,6 +24,10 @@ impl Registry {
         change(&mut tunables)?;
         let default_changed = tunables.default_class() != self.tunables.default_class();
         let settings_changed = tunables.gives_other_settings(&self.tunables);
+        let tightened = self
+            .tunables
+            .user_control()
+            .is_tightened_by(tunables.user_control());
         self.tunables = tunables;
         if default_changed {
             self.groups
@@ -31,6 +35,9 @@ impl Registry {
         }
         if default_changed || settings_changed {
             self.refresh_all();
+        }
+        if tightened {
+            self.doubt_loose();
         }
         Ok(())
     }

@@ -81,15 +81,20 @@ pub(super) fn gpu(handle: u64) -> Gpu {
 pub(super) fn tsg(handle: u64) -> Result<TsgDescription> {
     Ok(TsgDescription {
         handle,
-        compute: true,
-        hw_tsg: 0,
-        engine: 1,
-        runlist: 0,
-        channels: 1,
-        process: Pid::find(1)?,
-        thread: Pid::find(2)?,
-        uid: OWNER,
-        comm: [0; COMM_LEN],
+        traits: tsg::Traits {
+            compute: true,
+            shared: false,
+            hw_tsg: 0,
+            engine: 1,
+            runlist: 0,
+            channels: 1,
+        },
+        owner: tsg::Owner {
+            process: Pid::find(1)?,
+            thread: Pid::find(2)?,
+            uid: OWNER,
+            comm: [0; COMM_LEN],
+        },
     })
 }
 

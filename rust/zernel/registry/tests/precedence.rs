@@ -82,7 +82,7 @@ mod cases {
     fn copy_tsgs_are_classed_by_name_alone() -> Result {
         let (mut r, gpu) = fixture::registry()?;
         let mut description = fixture::tsg(1)?;
-        description.compute = false;
+        description.traits.compute = false;
         let id = r.add_tsg(gpu, description)?;
         r.set_class(admin(), process()?, Level::LC)?;
         r.tune(|t| {

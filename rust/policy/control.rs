@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: GPL-2.0
+//! May a process change the settings of its own TSG through its driver?
+//!
+//! Drivers let it, without any privilege, so that a class would last only as long as its owner
+//! pleases.
+
+/// What becomes of a change of a TSG that zernel holds settings of: the tunable `user_control`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Policy {
+    /// The driver refuses it.
+    #[default]
+    Deny,
+    /// It takes place and is put right afterwards.
+    Reapply,
+    /// It takes place and stays until zernel sets something the next time.
+    Allow,
+}
+
+impl Policy {
+    /// All of them.
+    pub(crate) const ALL: [Self; 3] = [Self::Deny, Self::Reapply, Self::Allow];
+
+    /// Its name for people and programs.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Deny => "deny",
+            Self::Reapply => "reapply",
+            Self::Allow => "allow",
+        }
+    }
+
+    /// The policy of this name.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|policy| policy.name() == name)
+    }
+
+    /// Decides about a change. `held`: zernel has settings in force on the TSG, or is about to.
+    pub(crate) fn decide(self, held: bool) -> Verdict {
+        match (self, held) {
+            (Self::Allow, _) => Verdict::Allow,
+            (_, false) => Verdict::Watch,
+            (Self::Reapply, true) => Verdict::Reapply,
+            (Self::Deny, true) => Verdict::Deny,
+        }
+    }
+
+    /// Whether what was let through under `self` has to be put right when `next` takes over.
+    pub(crate) fn is_tightened_by(self, next: Self) -> bool {
+        self == Self::Allow && next != Self::Allow
+    }
+}
+
+/// What is decided about one change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It takes place.
+    Allow,
+    /// It takes place. Should a class come between this answer and the driver's act, it is put
+    /// right.
+    Watch,
+    /// It takes place and is put right.
+    Reapply,
+    /// It does not take place.
+    Deny,
+}
+
+impl Verdict {
+    /// Whether zernel has to set what it wants once more when the driver has done the change.
+    pub(crate) fn is_followed(self) -> bool {
+        matches!(self, Self::Watch | Self::Reapply)
+    }
+}
+
+#[cfg(any(test, zernel_kunit))]
+#[cfg_attr(not(test), kernel::macros::kunit_tests(zernel_policy_control))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_else_is_decided() {
+        let expected = [
+            (Policy::Deny, Verdict::Watch, Verdict::Deny),
+            (Policy::Reapply, Verdict::Watch, Verdict::Reapply),
+            (Policy::Allow, Verdict::Allow, Verdict::Allow),
+        ];
+        for (policy, free, held) in expected {
+            assert_eq!(policy.decide(false), free);
+            assert_eq!(policy.decide(true), held);
+        }
+    }
+
+    #[test]
+    fn denied_unless_tuned() {
+        assert_eq!(Policy::default(), Policy::Deny);
+    }
+
+    #[test]
+    fn what_may_undo_a_class_is_followed() {
+        for policy in [Policy::Deny, Policy::Reapply] {
+            for held in [false, true] {
+                let verdict = policy.decide(held);
+                assert!(verdict == Verdict::Deny || verdict.is_followed());
+            }
+        }
+        assert!(!Verdict::Allow.is_followed());
+        assert!(!Verdict::Deny.is_followed());
+    }
+
+    #[test]
+    fn names_lead_back() {
+        for policy in Policy::ALL {
+            assert_eq!(Policy::named(policy.name()), Some(policy));
+        }
+        for bad in ["", "Deny", "deny ", "den", "denyx", "0", "none"] {
+            assert_eq!(Policy::named(bad), None);
+        }
+    }
+
+    #[test]
+    fn only_the_end_of_allow_tightens() {
+        for old in Policy::ALL {
+            for new in Policy::ALL {
+                let expected = old == Policy::Allow && new != Policy::Allow;
+                assert_eq!(old.is_tightened_by(new), expected);
+            }
+        }
+    }
+}

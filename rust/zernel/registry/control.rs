@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What else changes a TSG's settings: its owner, through the driver, and a GPU that forgets.
+
+use super::{
+    gpu,
+    tsg::{
+        self,
+        Tsg, //
+    },
+    Registry, //
+};
+use crate::{
+    glue::{
+        provider::answer_number,
+        trace, //
+    },
+    policy::control::Verdict,
+};
+
+impl Registry {
+    /// Decides whether the owner of a TSG may change it through its driver; `None` when there is
+    /// no such TSG. `what` is a number for traces.
+    pub(crate) fn judge_control(&mut self, id: tsg::Id, what: u32) -> Option<Verdict> {
+        let tsg = self.tsgs.get_mut(&id)?;
+        let held = tsg.is_held();
+        let verdict = self.tunables.user_control().decide(held);
+        match verdict {
+            Verdict::Deny => self.counters.controls_denied += 1,
+            Verdict::Reapply => self.counters.controls_reapplied += 1,
+            Verdict::Allow => tsg.loose = true,
+            Verdict::Watch => {}
+        }
+        if held {
+            let pid = tsg.owner.process.global_number();
+            trace::tsg_user_control(tsg.gpu.0, id.0, pid, what, answer_number(verdict));
+        }
+        Some(verdict)
+    }
+
+    /// Has the worker set once more what a TSG should have: the driver may hold anything.
+    pub(crate) fn doubt_tsg(&mut self, id: tsg::Id) {
+        self.doubt(id, Tsg::is_held);
+    }
+
+    /// Has the worker set once more what the TSGs of a GPU should have, without waiting.
+    pub(crate) fn doubt_gpu(&mut self, gpu: gpu::Id) {
+        let mut from = 0;
+        while let Some(cursor) = self.handles.cursor_lower_bound(&(gpu, from)) {
+            let (&(owner, handle), &id) = cursor.current();
+            if owner != gpu {
+                break;
+            }
+            // A GPU that was away may take back now what it refused to take back before.
+            self.doubt(id, |tsg| tsg.want.is_some() || tsg.managed);
+            match handle.checked_add(1) {
+                Some(next) => from = next,
+                None => break,
+            }
+        }
+        if let Some(gpu) = self.gpus.get_mut(&gpu) {
+            gpu.wake();
+        }
+    }
+
+    /// Has the workers put right what owners were allowed to change.
+    pub(super) fn doubt_loose(&mut self) {
+        let mut from = tsg::Id::FIRST;
+        while let Some(cursor) = self.tsgs.cursor_lower_bound(&from) {
+            let id = *cursor.current().0;
+            self.doubt(id, |tsg| tsg.loose && tsg.is_held());
+            from = id.after();
+        }
+    }
+
+    fn doubt(&mut self, id: tsg::Id, concerns: impl FnOnce(&Tsg) -> bool) {
+        let Some(tsg) = self.tsgs.get_mut(&id).filter(|tsg| concerns(tsg)) else {
+            return;
+        };
+        tsg.sure = false;
+        tsg.doubted = true;
+        let Some(gpu) = self.gpus.get_mut(&tsg.gpu).filter(|gpu| !gpu.closing) else {
+            return;
+        };
+        tsg.failed = false;
+        if self.queue.push(id, tsg) {
+            gpu.pending += 1;
+        }
+        gpu.kick();
+    }
+}
