@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What an `NV_STATUS` of NVIDIA's driver means to zernel.
+//!
+//! The numbers are those of the driver's public `nvstatuscodes.h`; those that are named here mean
+//! the same in 550 and 595. The user is `zernel_nvidia.ko`.
+
+/// What the driver answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Status(pub(crate) u32);
+
+/// What an answer means for what was asked of a TSG.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Meaning {
+    /// It is done.
+    Done,
+    /// The TSG is gone; asking again would only fill the log.
+    Gone,
+    /// Nothing was done, and later it may be.
+    NotNow,
+    /// Nothing was done, and the same will never be.
+    Refused,
+    /// The GPU did not answer in time; it may be done or not.
+    TimedOut,
+    /// The GPU or the driver failed; it may be done or not.
+    Failed,
+}
+
+impl Status {
+    /// Success.
+    pub(crate) const OK: Self = Self(0x00);
+    /// System is busy.
+    pub(crate) const BUSY_RETRY: Self = Self(0x03);
+    /// The GPU is being reset.
+    pub(crate) const GPU_IN_FULLCHIP_RESET: Self = Self(0x10);
+    /// The GPU is in a state of low power.
+    pub(crate) const GPU_NOT_FULL_POWER: Self = Self(0x11);
+    /// Something that is needed is in use.
+    pub(crate) const IN_USE: Self = Self(0x17);
+    /// The caller may not; a kernel caller may everything that the driver supports at all.
+    pub(crate) const INSUFFICIENT_PERMISSIONS: Self = Self(0x1b);
+    /// Malformed or refused parameters; also the wrong size of them.
+    pub(crate) const INVALID_ARGUMENT: Self = Self(0x1f);
+    /// No such client.
+    pub(crate) const INVALID_CLIENT: Self = Self(0x23);
+    /// No such control.
+    pub(crate) const INVALID_COMMAND: Self = Self(0x24);
+    /// No such device of the client.
+    pub(crate) const INVALID_DEVICE: Self = Self(0x26);
+    /// A number beyond what is possible.
+    pub(crate) const INVALID_LIMIT: Self = Self(0x2e);
+    /// The object has lost what it stands for.
+    pub(crate) const INVALID_OBJECT: Self = Self(0x31);
+    /// No such handle.
+    pub(crate) const INVALID_OBJECT_HANDLE: Self = Self(0x33);
+    /// Nothing of this kind above the object.
+    pub(crate) const INVALID_OBJECT_PARENT: Self = Self(0x36);
+    /// Malformed parameters.
+    pub(crate) const INVALID_PARAM_STRUCT: Self = Self(0x3a);
+    /// A refused parameter.
+    pub(crate) const INVALID_PARAMETER: Self = Self(0x3b);
+    /// Something is not ready yet.
+    pub(crate) const NOT_READY: Self = Self(0x55);
+    /// This GPU, or an object of this class, has no such control.
+    pub(crate) const NOT_SUPPORTED: Self = Self(0x56);
+    /// No such object.
+    pub(crate) const OBJECT_NOT_FOUND: Self = Self(0x57);
+    /// A value beyond what is possible.
+    pub(crate) const OUT_OF_RANGE: Self = Self(0x5b);
+    /// A state is in use.
+    pub(crate) const STATE_IN_USE: Self = Self(0x63);
+    /// The GPU did not answer in time.
+    pub(crate) const TIMEOUT: Self = Self(0x65);
+    /// The GPU did not answer in time, but is expected to be all right.
+    pub(crate) const TIMEOUT_RETRY: Self = Self(0x66);
+    /// A feature that is off.
+    pub(crate) const FEATURE_NOT_ENABLED: Self = Self(0x6d);
+    /// What the object stands for was destroyed.
+    pub(crate) const RESOURCE_LOST: Self = Self(0x6e);
+    /// Keys of a confidential GPU are being exchanged.
+    pub(crate) const KEY_ROTATION_IN_PROGRESS: Self = Self(0x7d);
+    /// No answer: what a status holds before the driver has written it.
+    pub(crate) const NONE: Self = Self(0xffff);
+    /// Nothing had to be done.
+    pub(crate) const NOTHING_TO_DO: Self = Self(0x1_0006);
+
+    /// What it means.
+    ///
+    /// Whatever is not listed (a lost GPU, 0x0f, one that must be reset, 0x62, a wrong state, 0x40)
+    /// may have happened half-way, so it is a failure: the driver is not believed to hold anything
+    /// then. Want of memory in the driver, 0x51 and 0x1a, is one too: asking again and again would
+    /// keep the other TSGs of the GPU waiting.
+    pub(crate) fn meaning(self) -> Meaning {
+        match self {
+            Self::OK | Self::NOTHING_TO_DO => Meaning::Done,
+            Self::INVALID_CLIENT
+            | Self::INVALID_DEVICE
+            | Self::INVALID_OBJECT
+            | Self::INVALID_OBJECT_HANDLE
+            | Self::INVALID_OBJECT_PARENT
+            | Self::OBJECT_NOT_FOUND
+            | Self::RESOURCE_LOST => Meaning::Gone,
+            Self::BUSY_RETRY
+            | Self::GPU_IN_FULLCHIP_RESET
+            | Self::GPU_NOT_FULL_POWER
+            | Self::IN_USE
+            | Self::NOT_READY
+            | Self::STATE_IN_USE
+            | Self::KEY_ROTATION_IN_PROGRESS => Meaning::NotNow,
+            Self::INSUFFICIENT_PERMISSIONS
+            | Self::INVALID_ARGUMENT
+            | Self::INVALID_COMMAND
+            | Self::INVALID_LIMIT
+            | Self::INVALID_PARAM_STRUCT
+            | Self::INVALID_PARAMETER
+            | Self::NOT_SUPPORTED
+            | Self::OUT_OF_RANGE
+            | Self::FEATURE_NOT_ENABLED => Meaning::Refused,
+            Self::TIMEOUT | Self::TIMEOUT_RETRY => Meaning::TimedOut,
+            _ => Meaning::Failed,
+        }
+    }
+}
+
+#[cfg(any(test, zernel_kunit))]
+#[cfg_attr(not(test), kernel::macros::kunit_tests(zernel_policy_nvstatus))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_matters_is_told_apart() {
+        let expected = [
+            (0x00, Meaning::Done),
+            (0x23, Meaning::Gone),
+            (0x33, Meaning::Gone),
+            (0x57, Meaning::Gone),
+            (0x03, Meaning::NotNow),
+            (0x11, Meaning::NotNow),
+            (0x1f, Meaning::Refused),
+            (0x56, Meaning::Refused),
+            (0x5b, Meaning::Refused),
+            (0x65, Meaning::TimedOut),
+            (0x66, Meaning::TimedOut),
+            (0x0f, Meaning::Failed),
+            (0x40, Meaning::Failed),
+            (0x51, Meaning::Failed),
+            (0x62, Meaning::Failed),
+            (0xffff, Meaning::Failed),
+        ];
+        for (number, meaning) in expected {
+            assert_eq!(Status(number).meaning(), meaning);
+        }
+    }
+
+    #[test]
+    fn only_success_is_success() {
+        let mut done = 0;
+        for number in 0..0x2_0000 {
+            if Status(number).meaning() == Meaning::Done {
+                assert!(number == 0 || number == 0x1_0006);
+                done += 1;
+            }
+        }
+        assert_eq!(done, 2);
+        assert_eq!(Status(u32::MAX).meaning(), Meaning::Failed);
+    }
+
+    #[test]
+    fn no_answer_is_none() {
+        assert_eq!(Status::NONE.meaning(), Meaning::Failed);
+    }
+}
