@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Who the caller is and what it may do.
 
+use super::provider_side::Task;
 use core::ptr::NonNull;
 use kernel::{
     bindings,
@@ -68,9 +69,10 @@ impl Pid {
         }
     }
 
-    /// For C.
-    pub(super) fn as_ptr(&self) -> *mut bindings::pid {
-        self.pid.as_ptr()
+    /// For a description of a TSG.
+    pub(crate) fn task(&self) -> Task<'_> {
+        // SAFETY: Valid by the type invariant while `self` is borrowed.
+        unsafe { Task::from_raw(self.pid.as_ptr()) }
     }
 }
 

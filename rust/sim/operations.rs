@@ -9,8 +9,8 @@ mod tests {
         device::Card,
         glue::{
             errno,
+            provider_side::Provider,
             sim_params::Params,
-            sim_provider::Provider,
             sim_words::Words,
             time::now_ns, //
         },

@@ -8,11 +8,12 @@ use super::{
     user::Users, //
 };
 use crate::{
-    glue::sim_provider::{
+    glue::provider_side::{
         self,
         Registration, //
     },
     model::{
+        preset::DEFAULT_TIMESLICE,
         tsg::{
             Handle,
             Interleave, //
@@ -38,6 +39,15 @@ use kernel::{
         Delta, //
     }, //
 };
+
+/// A setting that the owner of a TSG wants.
+#[derive(Clone, Copy)]
+pub(crate) enum Change {
+    /// Another time slice.
+    Timeslice(Us),
+    /// Another interleave level.
+    Interleave(Interleave),
+}
 
 /// All software GPUs.
 #[pin_data]
@@ -93,6 +103,31 @@ impl Sim {
         self.files.fetch_add(1, Relaxed).wrapping_add(1)
     }
 
+    /// Changes a TSG for its owner, which `zernel.ko` was asked about.
+    pub(crate) fn change(&self, gpu: u64, tsg: u64, change: Change) -> Result {
+        let (card, tsg) = self.begin(ZERNEL_SIM_OP_USER_CONTROL, gpu, tsg)?;
+        card.with(|model, now, sink| match change {
+            Change::Timeslice(slice) => model.set_timeslice(now, tsg, slice, sink),
+            Change::Interleave(level) => model.set_interleave(now, tsg, level, sink),
+        })?;
+        Ok(())
+    }
+
+    /// Has a GPU lose the settings of its TSGs, which then are those of a new one.
+    pub(crate) fn forget(&self, card: &Card) -> Result {
+        for place in 0..self.settings.max_tsgs {
+            // Interrupts are off only as long as one TSG takes.
+            card.with(|model, now, sink| {
+                let Some(tsg) = model.handle_at(place) else {
+                    return Ok(());
+                };
+                model.set_timeslice(now, tsg, DEFAULT_TIMESLICE, sink)?;
+                model.set_interleave(now, tsg, Interleave::Low, sink)
+            })?;
+        }
+        Ok(())
+    }
+
     /// The GPU and the TSG of a call, after the faults that were asked for.
     fn begin(&self, op: u32, gpu: u64, tsg: u64) -> Result<(&Arc<Card>, Handle)> {
         let card = self.card(u32::try_from(gpu).map_err(|_| ENOENT)?)?;
@@ -122,7 +157,7 @@ pub(crate) fn register(settings: Settings) -> Result<Arc<Hub>> {
     for card in &hub.inner().cards {
         let bus = CString::try_from_fmt(fmt!("sim:{}", card.number))?;
         let name = CString::try_from_fmt(fmt!("software {}", card.preset.name))?;
-        hub.gpu_added(&sim_provider::Gpu {
+        hub.gpu_added(&provider_side::Gpu {
             handle: u64::from(card.number),
             min_us: 1,
             max_us: 0,
@@ -133,7 +168,8 @@ pub(crate) fn register(settings: Settings) -> Result<Arc<Hub>> {
     Ok(hub)
 }
 
-impl sim_provider::Provider for Sim {
+#[vtable]
+impl provider_side::Provider for Sim {
     const NAME: &'static CStr = c"sim";
 
     fn set_timeslice(&self, gpu: u64, tsg: u64, us: u32) -> Result {

@@ -13,14 +13,21 @@ use crate::{
         Owned, //
     },
     glue::{
+        provider_side::{
+            Setting,
+            Tsg,
+            Verdict, //
+        },
         sim_eventfd::EventFd,
-        sim_provider::Tsg,
         sim_words::Words, //
     },
     model::{
         arena::Index,
-        gpu::MAX_CHANNELS, //
+        gpu::MAX_CHANNELS,
+        tsg::Interleave,
+        units::Us, //
     },
+    provider::Change,
     uapi::*, //
 };
 use kernel::{
@@ -57,16 +64,7 @@ pub(super) fn create(file: &File, arg: Arg) -> Result {
     file.inbox.prepare()?;
     let owned = file.add(|id| {
         let owned = make(file, &mut io, id, copy, engine, sharer.as_ref())?;
-        let tsg = Tsg {
-            handle: owned.tsg.0,
-            compute: !copy,
-            place: owned.tsg.ix().raw(),
-            engine_type: io.engine_type,
-            engine: io.engine,
-            channels: io.nr_channels,
-            process: &owned.context.process,
-            thread: &owned.context.thread,
-        };
+        let tsg = description(&owned, io.engine_type, io.engine, io.nr_channels);
         // One that zernel cannot take is not managed; it works all the same.
         let _ = file.hub.tsg_added(u64::from(io.gpu), &tsg);
         Ok(owned)
@@ -80,6 +78,21 @@ pub(super) fn create(file: &File, arg: Arg) -> Result {
         let _ = file.remove(owned.context.id);
     }
     written
+}
+
+/// What `zernel.ko` is told of a TSG.
+pub(super) fn description(owned: &Owned, engine_type: u32, engine: u32, channels: u32) -> Tsg<'_> {
+    Tsg {
+        handle: owned.tsg.0,
+        compute: engine_type == ZERNEL_SIM_ENGINE_COMPUTE,
+        shared: false,
+        place: owned.tsg.ix().raw(),
+        engine_type,
+        runlist: engine,
+        channels,
+        process: owned.context.process.task(),
+        thread: owned.context.thread.task(),
+    }
 }
 
 /// Makes the TSG of a context.
@@ -134,4 +147,30 @@ pub(super) fn eventfd(file: &File, io: &zernel_sim_eventfd) -> Result {
     };
     drop(owned.context.set_eventfd(io.channel, fd));
     Ok(())
+}
+
+/// Changes a setting of the caller's own TSG, if `zernel.ko` does not mind.
+pub(super) fn control(file: &File, io: &zernel_sim_tsg_control) -> Result {
+    must_be_zero(&[io.reserved])?;
+    let (setting, change) = match io.setting {
+        ZERNEL_SIM_SETTING_TIMESLICE if io.value != 0 => {
+            (Setting::Timeslice, Change::Timeslice(Us(io.value)))
+        }
+        ZERNEL_SIM_SETTING_INTERLEAVE => {
+            let level = Interleave::new(io.value).ok_or(EINVAL)?;
+            (Setting::Interleave, Change::Interleave(level))
+        }
+        _ => return Err(EINVAL),
+    };
+    let owned = file.context(io.context)?;
+    let (gpu, tsg) = (u64::from(owned.gpu), owned.tsg.0);
+    let verdict = file.hub.user_control(gpu, tsg, setting);
+    if verdict == Verdict::Deny {
+        return Err(EPERM);
+    }
+    let changed = file.hub.inner().change(gpu, tsg, change);
+    if verdict == Verdict::Reapply {
+        file.hub.refresh(gpu, tsg);
+    }
+    changed
 }

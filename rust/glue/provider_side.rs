@@ -3,9 +3,11 @@
 
 use super::{
     module::this_module,
-    sim_task::Pid, //
+    provider_abi as raw, //
 };
+use core::marker::PhantomData;
 use kernel::{
+    bindings,
     error::{
         from_err_ptr,
         from_result,
@@ -14,18 +16,6 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
-
-#[allow(
-    dead_code,
-    missing_docs,
-    non_camel_case_types,
-    unreachable_pub,
-    clippy::all,
-    clippy::undocumented_unsafe_blocks
-)]
-mod raw {
-    include!(env!("ZERNEL_PROVIDER_RS"));
-}
 
 extern "C" {
     fn zernel_provider_register(
@@ -45,7 +35,26 @@ extern "C" {
     fn zernel_tsg_removed(provider: *mut raw::zernel_provider, gpu: u64, tsg: u64);
 }
 
+#[cfg(zernel_nvidia)]
+extern "C" {
+    fn zernel_gpu_removed(provider: *mut raw::zernel_provider, gpu: u64);
+    fn zernel_gpu_refresh(provider: *mut raw::zernel_provider, gpu: u64);
+    fn zernel_tsg_changed(
+        provider: *mut raw::zernel_provider,
+        gpu: u64,
+        desc: *const raw::zernel_tsg_desc,
+    ) -> c_int;
+    fn zernel_tsg_user_control(
+        provider: *mut raw::zernel_provider,
+        gpu: u64,
+        tsg: u64,
+        what: u32,
+    ) -> u32;
+    fn zernel_tsg_refresh(provider: *mut raw::zernel_provider, gpu: u64, tsg: u64);
+}
+
 /// What `zernel.ko` asks of a provider. Errors as in the header.
+#[vtable]
 pub(crate) trait Provider: Send + Sync + 'static {
     /// Name, at most 15 bytes.
     const NAME: &'static CStr;
@@ -61,8 +70,26 @@ pub(crate) trait Provider: Send + Sync + 'static {
     fn preempt(&self, gpu: u64, tsg: u64, timeout_us: u32) -> Result;
     /// Lets a TSG run, or not.
     fn set_enabled(&self, gpu: u64, tsg: u64, enabled: bool) -> Result;
-    /// For how long the compute engine was busy, and since when the GPU has been there, in ns.
-    fn load(&self, gpu: u64) -> Result<(u64, u64)>;
+    /// For how long the compute engine was busy, and since when the GPU has been there, in ns. Not
+    /// every driver can tell.
+    fn load(&self, _gpu: u64) -> Result<(u64, u64)> {
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
+}
+
+/// A process or thread, for as long as it is borrowed.
+#[derive(Clone, Copy)]
+pub(crate) struct Task<'a>(*mut bindings::pid, PhantomData<&'a ()>);
+
+impl Task<'_> {
+    /// A process or thread from C.
+    ///
+    /// # Safety
+    ///
+    /// `pid` is null or stays valid while this is used; null is refused by `zernel.ko`.
+    pub(super) unsafe fn from_raw(pid: *mut bindings::pid) -> Self {
+        Self(pid, PhantomData)
+    }
 }
 
 /// A GPU, to be reported.
@@ -85,22 +112,42 @@ pub(crate) struct Tsg<'a> {
     pub(crate) handle: u64,
     /// Whether it computes.
     pub(crate) compute: bool,
+    /// Whether it carries work of several processes.
+    pub(crate) shared: bool,
     /// Place on the GPU, for people.
     pub(crate) place: u32,
     /// Engine type.
     pub(crate) engine_type: u32,
-    /// Engine number.
-    pub(crate) engine: u32,
+    /// Run list.
+    pub(crate) runlist: u32,
     /// Channels.
     pub(crate) channels: u32,
     /// Owner.
-    pub(crate) process: &'a Pid,
+    pub(crate) process: Task<'a>,
     /// Thread that made it.
-    pub(crate) thread: &'a Pid,
+    pub(crate) thread: Task<'a>,
+}
+
+impl Tsg<'_> {
+    fn desc(&self) -> raw::zernel_tsg_desc {
+        let flag = |on, flag| if on { flag } else { 0 };
+        raw::zernel_tsg_desc {
+            size: size_of::<raw::zernel_tsg_desc>() as u32,
+            flags: flag(self.compute, raw::ZERNEL_TSG_DESC_COMPUTE)
+                | flag(self.shared, raw::ZERNEL_TSG_DESC_SHARED),
+            handle: self.handle,
+            hw_tsg: self.place,
+            engine: self.engine_type,
+            runlist: self.runlist,
+            channels: self.channels,
+            process: self.process.0.cast(),
+            thread: self.thread.0.cast(),
+        }
+    }
 }
 
 /// The C functions of `P`.
-struct Table<P>(core::marker::PhantomData<P>);
+struct Table<P>(PhantomData<P>);
 
 /// Calls `f` with the provider behind `private`.
 ///
@@ -126,7 +173,11 @@ impl<P: Provider> Table<P> {
         get_interleave: Some(Self::get_interleave),
         preempt: Some(Self::preempt),
         set_enabled: Some(Self::set_enabled),
-        query_load: Some(Self::query_load),
+        query_load: if P::HAS_LOAD {
+            Some(Self::query_load)
+        } else {
+            None
+        },
     };
 
     /// # Safety
@@ -295,21 +346,7 @@ impl<P: Provider> Registration<P> {
 
     /// Reports a TSG.
     pub(crate) fn tsg_added(&self, gpu: u64, tsg: &Tsg<'_>) -> Result {
-        let desc = raw::zernel_tsg_desc {
-            size: size_of::<raw::zernel_tsg_desc>() as u32,
-            flags: if tsg.compute {
-                raw::ZERNEL_TSG_DESC_COMPUTE
-            } else {
-                0
-            },
-            handle: tsg.handle,
-            hw_tsg: tsg.place,
-            engine: tsg.engine_type,
-            runlist: tsg.engine,
-            channels: tsg.channels,
-            process: tsg.process.as_ptr().cast(),
-            thread: tsg.thread.as_ptr().cast(),
-        };
+        let desc = tsg.desc();
         // SAFETY: Registered by the type invariant; the pids are valid while borrowed.
         to_result(unsafe { zernel_tsg_added(self.provider, gpu, &desc) })
     }
@@ -318,6 +355,70 @@ impl<P: Provider> Registration<P> {
     pub(crate) fn tsg_removed(&self, gpu: u64, tsg: u64) {
         // SAFETY: Registered by the type invariant.
         unsafe { zernel_tsg_removed(self.provider, gpu, tsg) };
+    }
+}
+
+/// What a process asked the driver to change on its own TSG.
+#[cfg(zernel_nvidia)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Setting {
+    /// The time slice.
+    Timeslice,
+    /// The interleave level.
+    Interleave,
+}
+
+/// What the driver answers.
+#[cfg(zernel_nvidia)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It does it.
+    Allow,
+    /// It refuses.
+    Deny,
+    /// It does it, and then [`Registration::refresh`] is called.
+    Reapply,
+}
+
+#[cfg(zernel_nvidia)]
+impl<P: Provider> Registration<P> {
+    /// Reports that a GPU is gone. Waits for operations of that GPU.
+    pub(crate) fn gpu_removed(&self, gpu: u64) {
+        // SAFETY: Registered by the type invariant.
+        unsafe { zernel_gpu_removed(self.provider, gpu) };
+    }
+
+    /// Reports that the driver may hold anything for the TSGs of a GPU.
+    pub(crate) fn gpu_refresh(&self, gpu: u64) {
+        // SAFETY: Registered by the type invariant.
+        unsafe { zernel_gpu_refresh(self.provider, gpu) };
+    }
+
+    /// Reports that a TSG is described otherwise now; its owner stays.
+    pub(crate) fn tsg_changed(&self, gpu: u64, tsg: &Tsg<'_>) -> Result {
+        let desc = tsg.desc();
+        // SAFETY: Registered by the type invariant.
+        to_result(unsafe { zernel_tsg_changed(self.provider, gpu, &desc) })
+    }
+
+    /// Asks whether a process may change its own TSG.
+    pub(crate) fn user_control(&self, gpu: u64, tsg: u64, setting: Setting) -> Verdict {
+        let what = match setting {
+            Setting::Timeslice => raw::ZERNEL_USER_TIMESLICE,
+            Setting::Interleave => raw::ZERNEL_USER_INTERLEAVE,
+        };
+        // SAFETY: Registered by the type invariant.
+        match unsafe { zernel_tsg_user_control(self.provider, gpu, tsg, what) } {
+            raw::ZERNEL_USER_ALLOW => Verdict::Allow,
+            raw::ZERNEL_USER_REAPPLY => Verdict::Reapply,
+            _ => Verdict::Deny,
+        }
+    }
+
+    /// Reports that the driver may hold anything for a TSG.
+    pub(crate) fn refresh(&self, gpu: u64, tsg: u64) {
+        // SAFETY: Registered by the type invariant.
+        unsafe { zernel_tsg_refresh(self.provider, gpu, tsg) };
     }
 }
 
