@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: GPL-2.0
+// One operation maps memory and what is not memory.
+//
+// Versions: 550.163.01
+// Expect: nvidia/nv-dma.c nv_dma_use_map_resource 1 ops->map_resource != NULL => nv_zernel_maps_resources(ops)
+
+@map_resource@
+expression ops;
+@@
+- ops->map_resource != NULL
++ nv_zernel_maps_resources(ops)

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * What newer kernels took away or changed, for the interface layer of drivers
+ * that were published before them. Right for older kernels too, so that a patched
+ * tree still builds for every kernel that the driver itself supports.
+ */
+#ifndef NV_ZERNEL_COMPAT_H
+#define NV_ZERNEL_COMPAT_H
+
+#include <linux/preempt.h>
+#include <linux/types.h>
+#include <linux/version.h>
+
+/* Older kernels have it under the name in_irq() only. */
+#ifdef in_hardirq
+#define nv_zernel_in_hardirq()	in_hardirq()
+#else
+#define nv_zernel_in_hardirq()	in_irq()
+#endif
+
+/*
+ * The C library's strncpy(), to the letter: pads with zeros, and leaves the end
+ * open when @src has @count characters or more. Its callers count on both.
+ */
+static inline char *nv_zernel_strncpy(char *dest, const char *src, size_t count)
+{
+	size_t i;
+
+	for (i = 0; i < count && src[i] != '\0'; i++)
+		dest[i] = src[i];
+	for (; i < count; i++)
+		dest[i] = '\0';
+	return dest;
+}
+
+/*
+ * A fourth parameter names BARs that must stay where they are. Told by the type,
+ * because distributions take changes back to older kernels.
+ */
+typedef int (*nv_zernel_resize_resource_3)(struct pci_dev *dev, int bar, int size);
+typedef int (*nv_zernel_resize_resource_4)(struct pci_dev *dev, int bar, int size, int exclude);
+#define nv_zernel_pci_resize_resource(dev, bar, size)					\
+	__builtin_choose_expr(__builtin_types_compatible_p(				\
+			typeof(&pci_resize_resource), nv_zernel_resize_resource_4),	\
+		((nv_zernel_resize_resource_4)(void *)pci_resize_resource)(dev, bar, size, 0),	\
+		((nv_zernel_resize_resource_3)(void *)pci_resize_resource)(dev, bar, size))
+
+/* Whether DMA operations can map what is not memory. */
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 19, 0)
+#define nv_zernel_maps_resources(ops)	((ops)->map_phys != NULL)
+#else
+#define nv_zernel_maps_resources(ops)	((ops)->map_resource != NULL)
+#endif
+
+/* A header for GPIO numbers, which kernels without them do not have. */
+#if defined(__has_include)
+#if __has_include(<linux/of_gpio.h>)
+#include <linux/of_gpio.h>
+#endif
+#else
+#include <linux/of_gpio.h>
+#endif
+
+#endif /* NV_ZERNEL_COMPAT_H */

@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Works out, on a copy, what a patched tree looks like, and refuses what is not as expected."""
+
+import hashlib
+import shutil
+import subprocess
+import tempfile
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from . import Refused
+from .layer import Layer
+from .rules import Expectation, Patch, read_all
+from .source import Edit, edits, find, functions
+
+SOURCES = "nvidia/nvidia-sources.Kbuild"
+SOURCES_ANCHOR = "NVIDIA_SOURCES += nvidia/nv.c"
+TIMEOUT_S = 300
+
+
+@dataclass
+class Plan:
+    """What patching would write: the content of each file, and what to tell about it."""
+
+    files: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    hooks: int = 0
+
+
+def patch_id(home: Path) -> str:
+    """A name of everything that the result of patching depends on, besides the tree."""
+    parts = [home / "apply"]
+    for folder in ("patcher", "hooks", "compat", "src"):
+        parts += [path for path in sorted((home / folder).glob("*.*")) if path.is_file()]
+    total = hashlib.sha256()
+    for path in parts:
+        total.update(f"{path.relative_to(home)}\0".encode())
+        total.update(hashlib.sha256(path.read_bytes()).digest())
+    return total.hexdigest()[:12]
+
+
+def plan(layer: Layer, home: Path, originals: dict[str, str] | None = None) -> Plan:
+    """The files of a patched tree.
+
+    `originals` are what files were before an earlier patch; others are read from the tree.
+    """
+    tree = _Tree(layer, originals or {})
+    result = Plan()
+    hooks = [(patch, patch.expectations) for patch in read_all(home / "hooks")]
+    active = hooks + _select(layer, tree, read_all(home / "compat"), result.notes)
+    paths = sorted({e.path for _, expectations in active for e in expectations})
+    olds = {path: tree.read(path) for path in paths}
+    result.files.update(_run_all(olds, active))
+    problems: list[str] = []
+    for path in paths:
+        expected = [e for _, expectations in active for e in expectations if e.path == path]
+        problems += check(path, olds[path], result.files[path], expected)
+    if problems:
+        raise Refused("the hooks do not fit this driver; nothing was changed.\n" +
+                      "\n".join(problems))
+    _add_own(layer, tree, home, result)
+    result.files = {path: text for path, text in result.files.items()
+                    if path not in olds or text != olds[path]}
+    result.hooks = sum(1 for patch, _ in hooks for _ in patch.expectations)
+    return result
+
+
+class _Tree:
+    """The unpatched tree, whatever state it is in on disk."""
+
+    def __init__(self, layer: Layer, originals: dict[str, str]):
+        self.layer, self.originals = layer, originals
+        self.seen: dict[str, str] = {}
+
+    def has(self, path: str) -> bool:
+        """True when the unpatched tree has the file."""
+        return path in self.originals or (self.layer.root / path).is_file()
+
+    def read(self, path: str) -> str:
+        """An unpatched file."""
+        if path not in self.seen:
+            own = self.originals.get(path)
+            self.seen[path] = self.layer.read(path) if own is None else own
+        return self.seen[path]
+
+
+def _select(layer: Layer, tree: _Tree, patches: list[Patch],
+            notes: list[str]) -> list[tuple[Patch, tuple[Expectation, ...]]]:
+    """The compatibility patches that this tree needs, each with what is to be expected of it."""
+    chosen = []
+    for patch in patches:
+        if layer.tried and layer.version not in patch.versions:
+            continue
+        needed, stray = [], False
+        for expectation in patch.expectations:
+            if not tree.has(expectation.path):
+                continue
+            text = tree.read(expectation.path)
+            where = functions(text)
+            hits = [where[line] for line in find(text, expectation.anchor)]
+            own = {name for e in patch.expectations if e.path == expectation.path
+                   for name in e.functions}
+            stray = stray or any(name not in own for name in hits)
+            if any(name in expectation.functions for name in hits):
+                needed.append(expectation)
+        if stray and not layer.tried:
+            notes.append(f"{patch.name} is left out: this driver has been changed there; "
+                         "it may not build for the newest kernels")
+        elif needed:
+            chosen.append((patch, tuple(needed)))
+    return chosen
+
+
+def _run_all(olds: dict[str, str],
+             active: list[tuple[Patch, tuple[Expectation, ...]]]) -> dict[str, str]:
+    spatch = shutil.which("spatch")
+    if not spatch:
+        raise Refused("spatch is missing; install Coccinelle (apt-get install coccinelle)")
+    with tempfile.TemporaryDirectory(prefix="zernel-patch-") as folder:
+        def run(path: str) -> str:
+            work = Path(folder) / path.replace("/", "_")
+            rules = work.with_suffix(".cocci")
+            work.write_bytes(olds[path].encode("utf-8", "surrogateescape"))
+            rules.write_text("\n".join(patch.text for patch, expectations in active
+                                       if any(e.path == path for e in expectations)),
+                             encoding="utf-8")
+            _spatch(spatch, rules, work, path)
+            return work.read_bytes().decode("utf-8", "surrogateescape")
+
+        with ThreadPoolExecutor() as pool:
+            return dict(zip(olds, pool.map(run, olds)))
+
+
+def _spatch(spatch: str, rules: Path, work: Path, path: str) -> None:
+    command = [spatch, "--very-quiet", "--no-includes", "--no-show-diff", "--in-place",
+               "--sp-file", str(rules), str(work)]
+    try:
+        done = subprocess.run(command, cwd=rules.parent, capture_output=True, text=True,
+                              timeout=TIMEOUT_S, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise Refused(f"spatch did not finish {path} in {TIMEOUT_S} s; try again on a machine "
+                      "that is less busy") from error
+    if done.returncode != 0:
+        last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+        raise Refused(f"spatch failed on {path}: {last}")
+
+
+def check(path: str, old: str, new: str, expected: list[Expectation]) -> list[str]:
+    """What differs between what was done to a file and what was expected; empty when nothing."""
+    try:
+        changes = list(edits(old, new))
+    except ValueError:
+        return [f"  {path}: changed beyond recognition"]
+    old_where, new_where = functions(old), functions(new)
+    counts: Counter[Expectation] = Counter()
+    problems = []
+    for change in changes:
+        for removed, added, function, line in _pairs(change, expected, old_where, new_where):
+            reason = next((e for e in expected if e.explains(removed, added, function)), None)
+            if reason:
+                counts[reason] += 1
+            else:
+                problems.append(_unexpected(path, removed, added, function, line, expected))
+    for expectation in expected:
+        hits = find(old, expectation.anchor)
+        count = counts[expectation]
+        if count not in expectation.counts or (count == 0 and hits):
+            problems.append(_missed(expectation, count, hits, old_where))
+    return problems
+
+
+def _pairs(change: Edit, expected: list[Expectation], old_where: list[str],
+           new_where: list[str]) -> list[tuple[str | None, str | None, str, int]]:
+    """The changes in an edit: lines that became others, that went and that came."""
+    added = dict(enumerate(change.added))
+    result: list[tuple[str | None, str | None, str, int]] = []
+    for offset, line in enumerate(change.removed):
+        number = change.old_line + offset
+        where = old_where[number]
+        partner = next((key for key, new in added.items()
+                        if any(e.replaces and e.explains(line, new, where) for e in expected)), None)
+        new = added.pop(partner) if partner is not None else None
+        result.append((line, new, where, number))
+    for offset, line in added.items():
+        number = change.new_line + offset
+        result.append((None, line, new_where[number], number))
+    return result
+
+
+def _in(function: str) -> str:
+    return f"in {function}()" if function else "outside functions"
+
+
+def _unexpected(path: str, removed: str | None, added: str | None, function: str, line: int,
+                expected: list[Expectation]) -> str:
+    text = (added if added is not None else removed or "").strip()
+    what = f"'{text}' came" if added is not None else f"'{text}' went"
+    for e in expected:
+        if any(e.explains(removed, added, name) for name in e.functions):
+            return (f"  {e.patch}: matched at {path}:{line + 1} {_in(function)}, "
+                    f"but is expected at {e.place()}")
+    return f"  {path}:{line + 1} {_in(function)}: {what}, which no hook asks for"
+
+
+def _missed(expectation: Expectation, count: int, hits: list[int], where: list[str]) -> str:
+    found = ", ".join(f"line {hit + 1} {_in(where[hit])}" for hit in hits) or "nowhere"
+    return (f"  {expectation.patch}: expected {expectation.change()} at {expectation.place()}; "
+            f"it was {count} time(s). The code it goes by, '{expectation.anchor}', is {found}")
+
+
+def _add_own(layer: Layer, tree: _Tree, home: Path, result: Plan) -> None:
+    """The hook file, its headers, and their lines in the list of sources."""
+    sources = sorted((home / "src").glob("*.c"))
+    headers = sorted((home / "src").glob("*.h")) + sorted((home / "compat").glob("*.h"))
+    if not sources or not headers:
+        raise Refused(f"{home / 'src'} lacks the hook file; restore it")
+    for source in sources:
+        result.files[f"nvidia/{source.name}"] = source.read_text(encoding="utf-8")
+    for header in headers:
+        result.files[f"common/inc/{header.name}"] = header.read_text(encoding="utf-8")
+    for own in (f"nvidia/{s.name}" for s in sources):
+        if tree.originals.get(own) is None and own not in tree.originals \
+                and (layer.root / own).exists():
+            raise Refused(f"{layer.root / own} is there, but was not put there by this program; "
+                          "give an unchanged source tree")
+    listing = tree.read(SOURCES)
+    lines = [" ".join(line.split()) for line in listing.split("\n")]
+    if lines.count(SOURCES_ANCHOR) != 1:
+        raise Refused(f"{layer.root / SOURCES} has {lines.count(SOURCES_ANCHOR)} lines "
+                      f"'{SOURCES_ANCHOR}' instead of one; give an unchanged source tree")
+    if not listing.endswith("\n"):
+        listing += "\n"
+    result.files[SOURCES] = listing + "".join(
+        f"NVIDIA_SOURCES += nvidia/{source.name}\n" for source in sources)
