@@ -44,7 +44,7 @@ struct pid;
 /* What the answer to a user's control of its own TSG is. */
 #define NV_ZERNEL_ALLOW		0	/* hand it to the driver */
 #define NV_ZERNEL_DENY		1	/* NV_ERR_INSUFFICIENT_PERMISSIONS */
-#define NV_ZERNEL_OBSERVE	2	/* hand it to the driver, then call user_controlled */
+#define NV_ZERNEL_OBSERVE	2	/* hand it to the driver, but see user_controlled */
 
 /**
  * struct nv_zernel_gpu - a GPU
@@ -128,7 +128,8 @@ struct nv_zernel_counts {
  * @user_control: a process asks to change the time slice or interleave level
  *                of its own TSG; @cmd is the control's number. Returns
  *                NV_ZERNEL_ALLOW, _DENY or _OBSERVE. Under no mutex of the table.
- * @user_controlled: the driver has carried an observed control out
+ * @user_controlled: the driver has carried such a control out; also after
+ *                   NV_ZERNEL_ALLOW, because the answer may have been old by then
  * @suspended: the driver answers no control from now on
  * @resumed: it does again
  *

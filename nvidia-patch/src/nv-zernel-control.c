@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+/*
+ * What zernel may ask of the core about a TSG: a short list of controls, each with
+ * the size that its parameters must have, on whatever handle of the TSG lives.
+ */
+#include "nv-zernel-private.h"
+
+#include <linux/slab.h>
+
+#define NVZ_DISABLE_MAX		64
+
+struct nvz_disable_channels {
+	u8 disable, pad[3];
+	u32 count;
+	u8 only_scheduling, rewind, pad2[6];
+	u64 event;
+	u32 clients[NVZ_DISABLE_MAX];
+	u32 channels[NVZ_DISABLE_MAX];
+};
+
+/**
+ * struct nvz_handle - a handle that is pinned
+ * @client: pinned
+ * @object: handle of the TSG in it
+ */
+struct nvz_handle {
+	struct nvz_client *client;
+	u32 object;
+};
+
+static u32 nvz_control_size(u32 cmd)
+{
+	switch (cmd) {
+	case NV_ZERNEL_CTRL_SET_TIMESLICE:
+	case NV_ZERNEL_CTRL_GET_TIMESLICE:
+	case NV_ZERNEL_CTRL_PREEMPT:
+		return 8;
+	case NV_ZERNEL_CTRL_GET_INFO:
+	case NV_ZERNEL_CTRL_SET_INTERLEAVE:
+	case NV_ZERNEL_CTRL_GET_INTERLEAVE:
+		return 4;
+	}
+	return 0;
+}
+
+/* 0, or -ENOENT. Waits while every handle of the TSG may be about to go. */
+static int nvz_tsg_pin(u64 id, struct nvz_handle *handle)
+{
+	struct nvz_object *object;
+	struct nvz_tsg *tsg;
+
+	mutex_lock(&nvz_table_lock);
+	while ((tsg = nvz_tsg_find(id))) {
+		list_for_each_entry(object, &tsg->handles, in_tsg) {
+			if (!nvz_pin(object->client))
+				continue;
+			handle->client = object->client;
+			handle->object = object->handle;
+			mutex_unlock(&nvz_table_lock);
+			nvz_pinned();
+			return 0;
+		}
+		nvz_wait_outcome(false);
+	}
+	mutex_unlock(&nvz_table_lock);
+	return -ENOENT;
+}
+
+/* @gone: the core has no such handle any more, by a way that the hook does not see. */
+static void nvz_tsg_unpin(u64 id, const struct nvz_handle *handle, bool gone)
+{
+	struct nvz_object *object;
+
+	mutex_lock(&nvz_table_lock);
+	object = nvz_object_find(handle->client, handle->object);
+	if (gone && object && object->kind == NVZ_TSG && object->tsg->id == id)
+		nvz_object_drop(object);
+	nvz_tell();
+	nvz_unpin(handle->client);
+	mutex_unlock(&nvz_table_lock);
+	nvz_unpinned();
+}
+
+/* Whether a status can mean that the handle is dead. */
+static bool nvz_status_dead(u32 status)
+{
+	return status == NV_ERR_INVALID_CLIENT || status == NV_ERR_INVALID_OBJECT ||
+	       status == NV_ERR_INVALID_OBJECT_HANDLE || status == NV_ERR_OBJECT_NOT_FOUND;
+}
+
+int nv_zernel_tsg_control(u64 tsg, u32 cmd, void *params, u32 size, u32 *status)
+{
+	u32 expected = nvz_control_size(cmd);
+	struct nvz_handle handle;
+	nvidia_stack_t *sp;
+	bool gone;
+	int ret;
+
+	might_sleep();
+	if (!expected)
+		return -EOPNOTSUPP;
+	if (size != expected)
+		return -EINVAL;
+
+	do {
+		ret = nvz_tsg_pin(tsg, &handle);
+		if (ret)
+			return ret;
+		gone = false;
+		ret = nvz_rm_enter(&sp);
+		if (!ret) {
+			*status = nvz_rm_control(sp, handle.client->handle, handle.object, cmd,
+						 params, size);
+			gone = nvz_status_dead(*status) &&
+			       nvz_rm_gone(sp, handle.client->handle, handle.object,
+					   NVZ_CLASS_TSG);
+			nvz_rm_leave(sp);
+		}
+		nvz_tsg_unpin(tsg, &handle, gone);
+		/* Never again on a dead handle, but a duplicate may live. */
+	} while (gone);
+	return ret;
+}
+EXPORT_SYMBOL_GPL(nv_zernel_tsg_control);
+
+/**
+ * struct nvz_channels - the channels of a TSG, pinned
+ * @client: in which @subdevice is
+ * @subdevice: of the TSG's GPU
+ * @count: of channels
+ * @room: for channels
+ * @of: client and channel of each
+ */
+struct nvz_channels {
+	u32 client;
+	u32 subdevice;
+	u32 count;
+	u32 room;
+	struct nvz_handle of[] __counted_by(room);
+};
+
+/* A subdevice beside one of the handles of the TSG, for a control of its GPU. */
+static struct nvz_object *nvz_tsg_subdevice(struct nvz_tsg *tsg)
+{
+	struct nvz_object *handle, *object;
+
+	list_for_each_entry(handle, &tsg->handles, in_tsg) {
+		if (!handle->parent)
+			continue;
+		list_for_each_entry(object, &handle->parent->children, sibling) {
+			if (object->kind == NVZ_SUBDEVICE)
+				return object;
+		}
+	}
+	return NULL;
+}
+
+static bool nvz_tsg_freeing(struct nvz_tsg *tsg)
+{
+	struct nvz_object *object;
+
+	list_for_each_entry(object, &tsg->handles, in_tsg) {
+		if (object->client->freeing)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * All channels at once or none: whoever waited for a free with a pin in hand could
+ * wait for itself.
+ */
+static int nvz_channels_pin(u64 id, struct nvz_channels **pinned)
+{
+	struct nvz_channels *channels = NULL;
+	struct nvz_object *object, *subdevice;
+	struct nvz_tsg *tsg;
+	u32 room = 0;
+	int ret;
+
+again:
+	if (room) {
+		kvfree(channels);
+		channels = kvzalloc(struct_size(channels, of, room), GFP_KERNEL);
+		if (!channels)
+			return -ENOMEM;
+		channels->room = room;
+	}
+	mutex_lock(&nvz_table_lock);
+	while ((tsg = nvz_tsg_find(id)) && nvz_tsg_freeing(tsg))
+		nvz_wait_outcome(false);
+	ret = -ENOENT;
+	if (!tsg)
+		goto fail;
+	subdevice = nvz_tsg_subdevice(tsg);
+	ret = -EOPNOTSUPP;
+	if (!subdevice)
+		goto fail;
+	/* One more, for the client of the subdevice. */
+	if (tsg->channel_count + 1 > room) {
+		room = tsg->channel_count + 1;
+		mutex_unlock(&nvz_table_lock);
+		goto again;
+	}
+	list_for_each_entry(object, &tsg->channels, in_tsg) {
+		nvz_pin(object->client);
+		channels->of[channels->count++] = (struct nvz_handle) {
+			.client = object->client,
+			.object = object->handle,
+		};
+	}
+	nvz_pin(subdevice->client);
+	channels->of[channels->count].client = subdevice->client;
+	channels->client = subdevice->client->handle;
+	channels->subdevice = subdevice->handle;
+	mutex_unlock(&nvz_table_lock);
+	nvz_pinned();
+	*pinned = channels;
+	return 0;
+
+fail:
+	mutex_unlock(&nvz_table_lock);
+	kvfree(channels);
+	return ret;
+}
+
+static void nvz_channels_unpin(struct nvz_channels *channels)
+{
+	u32 i;
+
+	mutex_lock(&nvz_table_lock);
+	for (i = 0; i <= channels->count; i++)
+		nvz_unpin(channels->of[i].client);
+	mutex_unlock(&nvz_table_lock);
+	nvz_unpinned();
+	kvfree(channels);
+}
+
+int nv_zernel_tsg_enable(u64 tsg, bool enable, u32 *status)
+{
+	struct nvz_disable_channels *params;
+	struct nvz_channels *channels;
+	nvidia_stack_t *sp;
+	u32 i, done;
+	int ret;
+
+	might_sleep();
+	params = kzalloc(sizeof(*params), GFP_KERNEL);
+	if (!params)
+		return -ENOMEM;
+	ret = nvz_channels_pin(tsg, &channels);
+	if (ret)
+		goto out;
+	ret = nvz_rm_enter(&sp);
+	if (ret)
+		goto unpin;
+	*status = NV_OK;
+	for (done = 0; done < channels->count && *status == NV_OK; done += params->count) {
+		memset(params, 0, sizeof(*params));
+		params->disable = !enable;
+		params->count = min_t(u32, channels->count - done, NVZ_DISABLE_MAX);
+		for (i = 0; i < params->count; i++) {
+			params->clients[i] = channels->of[done + i].client->handle;
+			params->channels[i] = channels->of[done + i].object;
+		}
+		*status = nvz_rm_control(sp, channels->client, channels->subdevice,
+					 NVZ_CTRL_DISABLE_CHANNELS, params, sizeof(*params));
+	}
+	nvz_rm_leave(sp);
+unpin:
+	nvz_channels_unpin(channels);
+out:
+	kfree(params);
+	return ret;
+}
+EXPORT_SYMBOL_GPL(nv_zernel_tsg_enable);

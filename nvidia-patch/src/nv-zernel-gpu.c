@@ -1,0 +1,386 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+/*
+ * Who is registered, which GPUs the driver has, and zernel's own client on them.
+ *
+ * The list of GPUs changes under the GPU, policy and table locks, so each of them
+ * is enough to read it. gpu_added and gpu_removed are called under the GPU lock
+ * alone, because who is registered may wait there for its own controls, which
+ * take the other two.
+ */
+#include "nv-zernel-private.h"
+
+#include <linux/slab.h>
+#include <linux/srcu.h>
+
+/**
+ * struct nvz_gpu - a GPU that the driver has
+ * @list: in the list of GPUs
+ * @desc: as told
+ * @started: the core drives it; policy lock
+ * @client: of zernel, that holds the run lists' policy; 0: none; policy lock
+ */
+struct nvz_gpu {
+	struct list_head list;
+	struct nv_zernel_gpu desc;
+	bool started;
+	u32 client;
+};
+
+static DEFINE_MUTEX(nvz_register_lock);
+static DEFINE_MUTEX(nvz_gpu_lock);
+static DEFINE_MUTEX(nvz_policy_lock);
+static LIST_HEAD(nvz_gpus);
+
+/* Handles in the client of zernel, which has nothing else. */
+#define NVZ_OWN_DEVICE		0x7a650080U
+#define NVZ_OWN_SUBDEVICE	0x7a652080U
+
+#define NVZ_POLICY_INTERLEAVED	1
+
+struct nvz_gpu_id_info {
+	u32 gpu_id, flags, device_instance, subdevice_instance, sli, board, gpu_instance, numa;
+};
+
+struct nvz_device_params {
+	u32 device, client_share, target_client, target_device, flags, pad;
+	u64 va_size, va_start, va_limit;
+	u32 va_mode, pad2;
+};
+
+struct nvz_subdevice_params {
+	u32 subdevice;
+};
+
+struct nvz_runlist_policy {
+	u32 flags, policy;
+};
+
+/*
+ * Changes under the GPU lock and the table lock, and while nobody is in the
+ * SRCU section of user_control.
+ */
+struct nvz_listener nvz_listener;
+static struct nvz_listener __rcu *nvz_listening;
+DEFINE_STATIC_SRCU(nvz_srcu);
+
+static struct nvz_gpu *nvz_gpu_find(u32 gpu_id)
+{
+	struct nvz_gpu *gpu;
+
+	list_for_each_entry(gpu, &nvz_gpus, list) {
+		if (gpu->desc.gpu_id == gpu_id)
+			return gpu;
+	}
+	return NULL;
+}
+
+bool nvz_gpu_known(u32 gpu_id)
+{
+	lockdep_assert_held(&nvz_table_lock);
+	return nvz_gpu_find(gpu_id);
+}
+
+/* How many there are; @ids gets the first @max of them. */
+u32 nvz_gpu_ids(u32 *ids, u32 max)
+{
+	struct nvz_gpu *gpu;
+	u32 count = 0;
+
+	lockdep_assert_held(&nvz_table_lock);
+	list_for_each_entry(gpu, &nvz_gpus, list) {
+		if (count < max)
+			ids[count] = gpu->desc.gpu_id;
+		count++;
+	}
+	return count;
+}
+
+/* The GPU is in the driver's list: it was bound, or kept although it was to go. */
+void nv_zernel_gpu_added(nv_state_t *nv)
+{
+	nv_linux_state_t *nvl = NV_GET_NVL_FROM_NV_STATE(nv);
+	struct nvz_gpu *gpu;
+	const char *name;
+
+	gpu = kzalloc(sizeof(*gpu), GFP_KERNEL);
+	mutex_lock(&nvz_gpu_lock);
+	if (!gpu || nvz_gpu_find(nv->gpu_id)) {
+		if (!gpu)
+			nv_printf(NV_DBG_ERRORS, "NVRM: zernel cannot follow GPU 0x%x: no memory\n",
+				  nv->gpu_id);
+		kfree(gpu);
+		mutex_unlock(&nvz_gpu_lock);
+		return;
+	}
+	gpu->desc.size = sizeof(gpu->desc);
+	gpu->desc.gpu_id = nv->gpu_id;
+	name = rm_get_device_name(nv->pci_info.device_id, nv->subsystem_vendor, nv->subsystem_id);
+	strscpy(gpu->desc.name, name ? name : "NVIDIA GPU");
+	strscpy(gpu->desc.bus, nvl->dev ? dev_name(nvl->dev) : "");
+	if (nvz_listener.ops)
+		nvz_listener.ops->gpu_added(nvz_listener.priv, &gpu->desc);
+	mutex_lock(&nvz_policy_lock);
+	gpu->started = nv->flags & NV_FLAG_INITIALIZED;
+	mutex_lock(&nvz_table_lock);
+	list_add_tail(&gpu->list, &nvz_gpus);
+	nvz_gpu_announce(gpu->desc.gpu_id);
+	mutex_unlock(&nvz_table_lock);
+	mutex_unlock(&nvz_policy_lock);
+	mutex_unlock(&nvz_gpu_lock);
+}
+
+/*
+ * Frees zernel's client on the GPU; the run lists get their policy back. The
+ * caller is in a call of the driver that keeps suspends away as far as that is
+ * needed, or holds the power lock.
+ */
+static void nvz_policy_drop(struct nvz_gpu *gpu)
+{
+	nvidia_stack_t *sp = NULL;
+
+	lockdep_assert_held(&nvz_policy_lock);
+	if (!gpu->client)
+		return;
+	if (nv_kmem_cache_alloc_stack(&sp)) {
+		nv_printf(NV_DBG_ERRORS, "NVRM: zernel's client 0x%x is left over: no memory\n",
+			  gpu->client);
+	} else {
+		nvz_rm_free(sp, gpu->client, gpu->client);
+		nv_kmem_cache_free_stack(sp);
+	}
+	gpu->client = 0;
+}
+
+static void nvz_policy_drop_all(void)
+{
+	struct nvz_gpu *gpu;
+
+	down_read(&nv_system_pm_lock);
+	mutex_lock(&nvz_policy_lock);
+	list_for_each_entry(gpu, &nvz_gpus, list)
+		nvz_policy_drop(gpu);
+	mutex_unlock(&nvz_policy_lock);
+	up_read(&nv_system_pm_lock);
+}
+
+/*
+ * What user space has on it stays in the table until it is freed or the GPU is
+ * stopped, because the driver may keep the GPU after all.
+ */
+void nv_zernel_gpu_removed(nv_state_t *nv)
+{
+	struct nvz_gpu *gpu;
+
+	mutex_lock(&nvz_gpu_lock);
+	gpu = nvz_gpu_find(nv->gpu_id);
+	if (gpu) {
+		mutex_lock(&nvz_policy_lock);
+		nvz_policy_drop(gpu);
+		mutex_lock(&nvz_table_lock);
+		list_del(&gpu->list);
+		nvz_gpu_withdraw(nv->gpu_id);
+		mutex_unlock(&nvz_table_lock);
+		mutex_unlock(&nvz_policy_lock);
+		if (nvz_listener.ops)
+			nvz_listener.ops->gpu_removed(nvz_listener.priv, nv->gpu_id);
+		kfree(gpu);
+	}
+	mutex_unlock(&nvz_gpu_lock);
+}
+
+void nv_zernel_gpu_started(nv_state_t *nv)
+{
+	struct nvz_gpu *gpu;
+
+	mutex_lock(&nvz_policy_lock);
+	gpu = nvz_gpu_find(nv->gpu_id);
+	if (gpu)
+		gpu->started = true;
+	mutex_unlock(&nvz_policy_lock);
+}
+
+/*
+ * The core is about to forget the GPU, with whatever user space still has on it.
+ * The device's locks are held, so this waits for no control: one that is under
+ * way gets the core's own error.
+ */
+void nv_zernel_gpu_stopped(nv_state_t *nv)
+{
+	struct nvz_gpu *gpu;
+
+	mutex_lock(&nvz_policy_lock);
+	gpu = nvz_gpu_find(nv->gpu_id);
+	if (gpu) {
+		gpu->started = false;
+		nvz_policy_drop(gpu);
+	}
+	mutex_unlock(&nvz_policy_lock);
+
+	mutex_lock(&nvz_table_lock);
+	nvz_gpu_drop_devices(nv->gpu_id);
+	nvz_tell();
+	mutex_unlock(&nvz_table_lock);
+}
+
+/* Sets the policy with a new client; its handle is 0 when that fails. */
+static u32 nvz_policy_set(nvidia_stack_t *sp, struct nvz_gpu *gpu)
+{
+	struct nvz_runlist_policy policy = { .policy = NVZ_POLICY_INTERLEAVED };
+	struct nvz_gpu_id_info info = { .gpu_id = gpu->desc.gpu_id };
+	u32 device = NVZ_OWN_DEVICE, subdevice = NVZ_OWN_SUBDEVICE;
+	struct nvz_subdevice_params subdevice_params = {};
+	struct nvz_device_params device_params = {};
+	u32 client = 0, made = 0, status;
+
+	status = nvz_rm_alloc(sp, 0, 0, &client, NVZ_CLASS_ROOT, &made);
+	if (status != NV_OK)
+		return status;
+	if (!client)
+		client = made;
+	status = nvz_rm_control(sp, client, client, NVZ_CTRL_GPU_ID_INFO, &info, sizeof(info));
+	if (status != NV_OK)
+		goto fail;
+	device_params.device = info.device_instance;
+	device_params.client_share = client;
+	status = nvz_rm_alloc(sp, client, client, &device, NVZ_CLASS_DEVICE, &device_params);
+	if (status != NV_OK)
+		goto fail;
+	subdevice_params.subdevice = info.subdevice_instance;
+	status = nvz_rm_alloc(sp, client, device, &subdevice, NVZ_CLASS_SUBDEVICE,
+			      &subdevice_params);
+	if (status != NV_OK)
+		goto fail;
+	status = nvz_rm_control(sp, client, subdevice, NVZ_CTRL_RUNLIST_POLICY, &policy,
+				sizeof(policy));
+	if (status != NV_OK)
+		goto fail;
+	gpu->client = client;
+	return NV_OK;
+
+fail:
+	nvz_rm_free(sp, client, client);
+	return status;
+}
+
+int nv_zernel_runlists_interleave(u32 gpu_id, bool on, u32 *status)
+{
+	struct nvz_gpu *gpu;
+	nvidia_stack_t *sp;
+	int ret;
+
+	ret = nvz_rm_enter(&sp);
+	if (ret)
+		return ret;
+	mutex_lock(&nvz_policy_lock);
+	gpu = nvz_gpu_find(gpu_id);
+	if (!gpu || !gpu->started) {
+		ret = -ENOENT;
+	} else if (!on) {
+		nvz_policy_drop(gpu);
+		*status = NV_OK;
+	} else {
+		*status = gpu->client ? NV_OK : nvz_policy_set(sp, gpu);
+	}
+	mutex_unlock(&nvz_policy_lock);
+	nvz_rm_leave(sp);
+	return ret;
+}
+EXPORT_SYMBOL_GPL(nv_zernel_runlists_interleave);
+
+void nv_zernel_suspended(void)
+{
+	mutex_lock(&nvz_gpu_lock);
+	if (nvz_listener.ops)
+		nvz_listener.ops->suspended(nvz_listener.priv);
+	mutex_unlock(&nvz_gpu_lock);
+}
+
+void nv_zernel_resumed(void)
+{
+	mutex_lock(&nvz_gpu_lock);
+	if (nvz_listener.ops)
+		nvz_listener.ops->resumed(nvz_listener.priv);
+	mutex_unlock(&nvz_gpu_lock);
+}
+
+bool nvz_listening_now(void)
+{
+	return rcu_access_pointer(nvz_listening);
+}
+
+/* False: nobody is registered. True: who is stays until nvz_listener_leave(@cookie). */
+bool nvz_listener_enter(struct nvz_listener *listener, int *cookie)
+{
+	const struct nvz_listener *now;
+
+	*cookie = srcu_read_lock(&nvz_srcu);
+	now = srcu_dereference(nvz_listening, &nvz_srcu);
+	if (now) {
+		*listener = *now;
+		return true;
+	}
+	srcu_read_unlock(&nvz_srcu, *cookie);
+	return false;
+}
+
+void nvz_listener_leave(int cookie)
+{
+	srcu_read_unlock(&nvz_srcu, cookie);
+}
+
+static bool nvz_ops_complete(const struct nv_zernel_ops *ops)
+{
+	return ops->size >= sizeof(*ops) && ops->gpu_added && ops->gpu_removed &&
+	       ops->tsg_added && ops->tsg_changed && ops->tsg_removed && ops->user_control &&
+	       ops->user_controlled && ops->suspended && ops->resumed;
+}
+
+int nv_zernel_register(const struct nv_zernel_ops *ops, void *priv)
+{
+	struct nvz_gpu *gpu;
+	int ret = -EBUSY;
+
+	if (!ops || ops->size < offsetofend(struct nv_zernel_ops, abi))
+		return -EINVAL;
+	if (ops->abi != NV_ZERNEL_ABI)
+		return -EPROTO;
+	if (!nvz_ops_complete(ops))
+		return -EINVAL;
+
+	mutex_lock(&nvz_register_lock);
+	mutex_lock(&nvz_gpu_lock);
+	if (!nvz_listener.ops) {
+		list_for_each_entry(gpu, &nvz_gpus, list)
+			ops->gpu_added(priv, &gpu->desc);
+		mutex_lock(&nvz_table_lock);
+		nvz_listener.ops = ops;
+		nvz_listener.priv = priv;
+		rcu_assign_pointer(nvz_listening, &nvz_listener);
+		nvz_tsg_announce_all();
+		mutex_unlock(&nvz_table_lock);
+		ret = 0;
+	}
+	mutex_unlock(&nvz_gpu_lock);
+	mutex_unlock(&nvz_register_lock);
+	return ret;
+}
+EXPORT_SYMBOL_GPL(nv_zernel_register);
+
+void nv_zernel_unregister(const struct nv_zernel_ops *ops)
+{
+	mutex_lock(&nvz_register_lock);
+	if (ops && nvz_listener.ops == ops) {
+		rcu_assign_pointer(nvz_listening, NULL);
+		synchronize_srcu(&nvz_srcu);
+		mutex_lock(&nvz_gpu_lock);
+		mutex_lock(&nvz_table_lock);
+		nvz_listener.ops = NULL;
+		nvz_listener.priv = NULL;
+		nvz_tsg_withdraw_all();
+		mutex_unlock(&nvz_table_lock);
+		mutex_unlock(&nvz_gpu_lock);
+		nvz_policy_drop_all();
+	}
+	mutex_unlock(&nvz_register_lock);
+}
+EXPORT_SYMBOL_GPL(nv_zernel_unregister);

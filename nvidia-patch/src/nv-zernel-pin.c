@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+/*
+ * Keeps handles alive while somebody else than their file uses them.
+ *
+ * A control of zernel, or a duplication by another file, pins the client. A free
+ * first marks the client, so that no new pin is given, then waits for the pins
+ * there are, then asks the core. Whoever wants a pin meanwhile waits for the
+ * outcome. Both waits end as soon as the core answers a call whose parameters are
+ * in kernel memory, so a tenant cannot draw them out. That the core serialises
+ * these calls anyway makes the pins cost no concurrency.
+ */
+#include "nv-zernel-private.h"
+
+static DECLARE_WAIT_QUEUE_HEAD(nvz_wait);
+static unsigned long nvz_outcomes;
+
+#ifdef CONFIG_LOCKDEP
+/* Two locks that do not look like any, for lockdep: readers hold a pin, a free waits for them. */
+static struct lockdep_map nvz_free_map = STATIC_LOCKDEP_MAP_INIT("nv_zernel_free", &nvz_free_map);
+static struct lockdep_map nvz_pin_map = STATIC_LOCKDEP_MAP_INIT("nv_zernel_pin", &nvz_pin_map);
+#endif
+
+/* False while a free is under way: then nvz_wait_outcome() and look the client up again. */
+bool nvz_pin(struct nvz_client *client)
+{
+	lockdep_assert_held(&nvz_table_lock);
+	if (client->freeing)
+		return false;
+	WRITE_ONCE(client->busy, client->busy + 1);
+	return true;
+}
+
+/* The table lock was given back; the handles are about to be used. */
+void nvz_pinned(void)
+{
+	lock_map_acquire_read(&nvz_pin_map);
+}
+
+void nvz_unpin(struct nvz_client *client)
+{
+	lockdep_assert_held(&nvz_table_lock);
+	WRITE_ONCE(client->busy, client->busy - 1);
+	if (!client->busy && client->freeing)
+		wake_up_all(&nvz_wait);
+}
+
+/* All handles are done with and the table lock was given back. */
+void nvz_unpinned(void)
+{
+	lock_map_release(&nvz_pin_map);
+}
+
+/* 0, or -EINTR when @killable and the caller was killed. */
+int nvz_wait_outcome(bool killable)
+{
+	unsigned long seen = nvz_outcomes;
+	int ret = 0;
+
+	mutex_unlock(&nvz_table_lock);
+	lock_map_acquire_read(&nvz_free_map);
+	lock_map_release(&nvz_free_map);
+	if (killable)
+		ret = wait_event_killable(nvz_wait, READ_ONCE(nvz_outcomes) != seen);
+	else
+		wait_event(nvz_wait, READ_ONCE(nvz_outcomes) != seen);
+	mutex_lock(&nvz_table_lock);
+	return ret ? -EINTR : 0;
+}
+
+/*
+ * The caller has marked clients of @file as freeing. Only the file's own calls
+ * change its list of clients, one at a time, and this is one of them, so the list
+ * stays as it is while this waits without the table lock.
+ */
+void nvz_free_begin(struct nvz_file *file)
+{
+	struct nvz_client *client;
+
+	mutex_unlock(&nvz_table_lock);
+	lock_map_acquire(&nvz_free_map);
+	lock_map_acquire(&nvz_pin_map);
+	list_for_each_entry(client, &file->clients, in_file) {
+		if (client->freeing)
+			wait_event(nvz_wait, !READ_ONCE(client->busy));
+	}
+	lock_map_release(&nvz_pin_map);
+	mutex_lock(&nvz_table_lock);
+}
+
+/* What is left of the clients may be used again. */
+void nvz_free_end(struct nvz_file *file)
+{
+	struct nvz_client *client;
+
+	lockdep_assert_held(&nvz_table_lock);
+	lock_map_release(&nvz_free_map);
+	list_for_each_entry(client, &file->clients, in_file)
+		client->freeing = false;
+	WRITE_ONCE(nvz_outcomes, nvz_outcomes + 1);
+	wake_up_all(&nvz_wait);
+}

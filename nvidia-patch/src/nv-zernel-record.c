@@ -1,0 +1,411 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+/*
+ * What the core did is recorded in the table. The caller holds the file lock, so
+ * no object of the file comes or goes meanwhile but by a stop of its GPU.
+ *
+ * The parameters of an allocation are in the tenant's memory, which it can change
+ * while the core reads it: what is taken from there is a hint. Wrong hints may
+ * cost the tenant attribution. They must not hide a TSG, nor make one look less
+ * like compute.
+ */
+#include "nv-zernel-private.h"
+
+#include <linux/slab.h>
+#include <linux/uaccess.h>
+
+/* Where the hints are in the parameters. */
+#define NVZ_DEVICE_INSTANCE_AT	0
+#define NVZ_MIG_INSTANCE_AT	8
+#define NVZ_TSG_ENGINE_AT	12
+#define NVZ_CHANNEL_USERD_AT	32
+
+#define NVZ_GPUS_MAX		32
+
+struct nvz_gpu_id_info {
+	u32 gpu_id, flags, device_instance, subdevice_instance, sli, board, gpu_instance, numa;
+};
+
+/* Makes room for whatever may have to be recorded, before the core is asked. */
+int nvz_made_prepare(struct nvz_made *made, bool tsg)
+{
+	made->client = kzalloc(sizeof(*made->client), GFP_KERNEL_ACCOUNT);
+	made->object = kzalloc(sizeof(*made->object), GFP_KERNEL_ACCOUNT);
+	made->tsg = tsg ? nvz_tsg_new() : NULL;
+	if (made->client && made->object && (made->tsg || !tsg))
+		return 0;
+	nvz_made_discard(made);
+	return -ENOMEM;
+}
+
+/* What was not used. */
+void nvz_made_discard(struct nvz_made *made)
+{
+	kfree(made->client);
+	kfree(made->object);
+	nvz_tsg_discard(made->tsg);
+}
+
+static u32 nvz_hint(const struct nvz_alloc *alloc, u32 at)
+{
+	u32 value;
+
+	if (!alloc->params || alloc->serialized ||
+	    copy_from_user(&value, (void __user *)(unsigned long)(alloc->params + at),
+			   sizeof(value)))
+		return NV_ZERNEL_UNKNOWN;
+	return value;
+}
+
+/* Before the core reads the parameters; may sleep for as long as the tenant likes. */
+void nvz_hints_read(struct nvz_alloc *alloc)
+{
+	switch (alloc->kind) {
+	case NVZ_DEVICE:
+		alloc->hint = nvz_hint(alloc, NVZ_DEVICE_INSTANCE_AT);
+		break;
+	case NVZ_MIG:
+		alloc->hint = nvz_hint(alloc, NVZ_MIG_INSTANCE_AT);
+		break;
+	case NVZ_TSG:
+		alloc->hint = nvz_hint(alloc, NVZ_TSG_ENGINE_AT);
+		break;
+	case NVZ_CHANNEL:
+		alloc->hint = nvz_hint(alloc, NVZ_CHANNEL_USERD_AT);
+		break;
+	default:
+		alloc->hint = NV_ZERNEL_UNKNOWN;
+	}
+}
+
+/* The client, recorded now if it is not; NULL: it is another file's. */
+static struct nvz_client *nvz_client_of(struct nvz_file *file, u32 handle, struct nvz_made *made)
+{
+	struct nvz_client *client = nvz_client_find(handle);
+
+	if (!client) {
+		client = made->client;
+		made->client = NULL;
+		nvz_client_add(client, file, handle);
+	}
+	return client->file == file ? client : NULL;
+}
+
+static struct nvz_object *nvz_lookup(u32 client_handle, u32 handle)
+{
+	struct nvz_client *client = nvz_client_find(client_handle);
+
+	return client ? nvz_object_find(client, handle) : NULL;
+}
+
+/* What a free, which the core has carried out, took away for certain. */
+void nvz_forget(u32 client_handle, u32 handle)
+{
+	struct nvz_client *client;
+	struct nvz_object *object;
+
+	mutex_lock(&nvz_table_lock);
+	client = nvz_client_find(client_handle);
+	if (client && handle == client_handle) {
+		nvz_client_drop(client);
+	} else if (client) {
+		object = nvz_object_find(client, handle);
+		if (object)
+			nvz_object_drop(object);
+	}
+	nvz_tell();
+	mutex_unlock(&nvz_table_lock);
+}
+
+/*
+ * The core frees what depends on an address space, a context share or the memory
+ * of a channel along with it. It is asked about each object that can, because
+ * what depends on what was only hinted at.
+ */
+void nvz_verify(nvidia_stack_t *sp, u32 client_handle)
+{
+	struct nvz_client *client;
+	struct nvz_object *object;
+	u32 handle, class, kind;
+	u64 next = 0;
+
+	while (next <= U32_MAX) {
+		mutex_lock(&nvz_table_lock);
+		client = nvz_client_find(client_handle);
+		object = client ? nvz_object_next(client, next) : NULL;
+		if (object) {
+			handle = object->handle;
+			class = object->class;
+			kind = object->kind;
+		}
+		mutex_unlock(&nvz_table_lock);
+		if (!object)
+			return;
+		next = (u64)handle + 1;
+		if (kind != NVZ_TSG && kind != NVZ_CHANNEL && kind != NVZ_SUPPORT)
+			continue;
+		if (nvz_rm_gone(sp, client_handle, handle, class))
+			nvz_forget(client_handle, handle);
+	}
+}
+
+/* Which GPU a device object is of, learned for certain from a subdevice of it. */
+static void nvz_learn_gpu(nvidia_stack_t *sp, u32 client, u32 device, u32 subdevice)
+{
+	u32 gpu_id = NV_ZERNEL_UNKNOWN;
+	struct nvz_object *object;
+
+	if (nvz_rm_control(sp, client, subdevice, NVZ_CTRL_GPU_ID, &gpu_id, sizeof(gpu_id)) !=
+	    NV_OK)
+		return;
+	mutex_lock(&nvz_table_lock);
+	object = nvz_lookup(client, device);
+	if (object && object->kind == NVZ_DEVICE)
+		object->gpu_id = gpu_id;
+	mutex_unlock(&nvz_table_lock);
+}
+
+/*
+ * The GPU of a device that has no subdevice: by the instance it was asked for,
+ * else the first one there is. A TSG must not stay out of sight because its
+ * client avoids subdevices.
+ */
+static u32 nvz_guess_gpu(nvidia_stack_t *sp, u32 client, u32 instance)
+{
+	u32 ids[NVZ_GPUS_MAX], count, i;
+
+	mutex_lock(&nvz_table_lock);
+	count = min_t(u32, nvz_gpu_ids(ids, NVZ_GPUS_MAX), NVZ_GPUS_MAX);
+	mutex_unlock(&nvz_table_lock);
+	for (i = 0; count > 1 && i < count; i++) {
+		struct nvz_gpu_id_info info = { .gpu_id = ids[i] };
+
+		if (nvz_rm_control(sp, client, client, NVZ_CTRL_GPU_ID_INFO, &info,
+				   sizeof(info)) == NV_OK && info.device_instance == instance)
+			return ids[i];
+	}
+	return count ? ids[0] : NV_ZERNEL_UNKNOWN;
+}
+
+/* Fills in what can be learned of a TSG, except for its engine. */
+static void nvz_learn_tsg(nvidia_stack_t *sp, u32 client, u32 parent, u32 handle,
+			  struct nvz_tsg *tsg)
+{
+	u32 instance = NV_ZERNEL_UNKNOWN, number = NV_ZERNEL_UNKNOWN;
+	struct nvz_object *device;
+
+	mutex_lock(&nvz_table_lock);
+	device = nvz_lookup(client, parent);
+	if (device && device->kind == NVZ_DEVICE) {
+		tsg->gpu_id = device->gpu_id;
+		tsg->mig = device->mig;
+		instance = device->instance;
+	}
+	mutex_unlock(&nvz_table_lock);
+	if (tsg->gpu_id == NV_ZERNEL_UNKNOWN)
+		tsg->gpu_id = nvz_guess_gpu(sp, client, instance);
+	if (nvz_rm_control(sp, client, handle, NV_ZERNEL_CTRL_GET_INFO, &number,
+			   sizeof(number)) == NV_OK)
+		tsg->hw_tsg = number;
+}
+
+/* The engine is believed only if it read the same before and after the core read it. */
+static void nvz_learn_engine(const struct nvz_alloc *alloc, struct nvz_tsg *tsg)
+{
+	u32 engine = alloc->hint;
+
+	if (engine == NV_ZERNEL_UNKNOWN || nvz_hint(alloc, NVZ_TSG_ENGINE_AT) != engine) {
+		tsg->flags |= NV_ZERNEL_TSG_COMPUTE;
+		return;
+	}
+	tsg->engine = engine;
+	if (engine >= NVZ_ENGINE_GR_FIRST && engine <= NVZ_ENGINE_GR_LAST)
+		tsg->flags |= NV_ZERNEL_TSG_COMPUTE;
+}
+
+/*
+ * A failed copy back to the tenant's memory makes the core report an error for
+ * what it has made.
+ */
+static bool nvz_was_made(nvidia_stack_t *sp, const struct nvz_alloc *alloc)
+{
+	u32 client = alloc->kind == NVZ_CLIENT ? *alloc->object : *alloc->client;
+	u32 class;
+	bool known;
+
+	if (*alloc->status == NV_OK)
+		return true;
+	if (*alloc->status != NV_ERR_INVALID_ADDRESS)
+		return false;
+	mutex_lock(&nvz_table_lock);
+	known = alloc->kind == NVZ_CLIENT ? !!nvz_client_find(client) :
+					    !!nvz_lookup(client, *alloc->object);
+	mutex_unlock(&nvz_table_lock);
+	return !known && nvz_rm_class(sp, client, *alloc->object, &class) == NV_OK &&
+	       nvz_kind_of(class) == alloc->kind;
+}
+
+/* NULL: the client is another file's. */
+static struct nvz_object *nvz_record_object(struct nvz_file *file, u32 client_handle,
+					    u32 parent, u32 handle, u32 class, u32 hint,
+					    struct nvz_made *made, struct nvz_tsg *tsg)
+{
+	struct nvz_object *object = made->object;
+	struct nvz_client *client;
+
+	client = nvz_client_of(file, client_handle, made);
+	if (!client) {
+		nvz_forgotten++;
+		return NULL;
+	}
+	made->object = NULL;
+	object->handle = handle;
+	object->class = class;
+	object->kind = nvz_kind_of(class);
+	object->gpu_id = NV_ZERNEL_UNKNOWN;
+	object->mig = NV_ZERNEL_UNKNOWN;
+	object->instance = hint;
+	if (object->kind == NVZ_CHANNEL && hint != NV_ZERNEL_UNKNOWN)
+		object->userd = hint;
+	nvz_object_add(object, client, parent, tsg);
+	if (tsg && tsg == made->tsg)
+		made->tsg = NULL;
+	return object;
+}
+
+/* What is not an object of the table but tells something about one. */
+static void nvz_record_remark(struct nvz_file *file, const struct nvz_alloc *alloc)
+{
+	struct nvz_object *parent = nvz_lookup(*alloc->client, *alloc->parent);
+
+	switch (alloc->kind) {
+	case NVZ_COMPUTE:
+		if (parent && parent->tsg)
+			nvz_tsg_flag(parent->tsg, NV_ZERNEL_TSG_COMPUTE);
+		break;
+	case NVZ_MPS:
+		nvz_file_flag_mps(file);
+		break;
+	case NVZ_MIG:
+		if (parent && parent->kind == NVZ_SUBDEVICE && parent->parent)
+			parent->parent->mig = alloc->hint;
+		break;
+	default:
+		break;
+	}
+}
+
+void nvz_record_alloc(nvidia_stack_t *sp, struct nvz_file *file, const struct nvz_alloc *alloc,
+		      struct nvz_made *made)
+{
+	if (!nvz_was_made(sp, alloc))
+		return;
+	if (alloc->kind == NVZ_TSG) {
+		nvz_learn_engine(alloc, made->tsg);
+		nvz_learn_tsg(sp, *alloc->client, *alloc->parent, *alloc->object, made->tsg);
+	} else if (alloc->kind == NVZ_CHANNEL) {
+		nvz_adopt(sp, file, *alloc->client, *alloc->parent);
+	} else if (alloc->kind == NVZ_SUBDEVICE) {
+		nvz_learn_gpu(sp, *alloc->client, *alloc->parent, *alloc->object);
+	}
+
+	mutex_lock(&nvz_table_lock);
+	switch (alloc->kind) {
+	case NVZ_CLIENT:
+		nvz_client_of(file, *alloc->object, made);
+		break;
+	case NVZ_DEVICE:
+	case NVZ_SUBDEVICE:
+	case NVZ_TSG:
+	case NVZ_CHANNEL:
+	case NVZ_SUPPORT:
+		nvz_record_object(file, *alloc->client, *alloc->parent, *alloc->object,
+				  alloc->class, alloc->hint, made,
+				  alloc->kind == NVZ_TSG ? made->tsg : NULL);
+		break;
+	default:
+		nvz_record_remark(file, alloc);
+	}
+	nvz_tell();
+	mutex_unlock(&nvz_table_lock);
+}
+
+void nvz_record_dup(nvidia_stack_t *sp, struct nvz_file *file, const struct nvz_esc_dup *dup,
+		    struct nvz_made *made)
+{
+	struct nvz_object like = {
+		.gpu_id = NV_ZERNEL_UNKNOWN,
+		.mig = NV_ZERNEL_UNKNOWN,
+		.instance = NV_ZERNEL_UNKNOWN,
+	};
+	struct nvz_object *source, *object;
+	u32 class = NVZ_CLASS_ROOT;
+	bool known;
+
+	mutex_lock(&nvz_table_lock);
+	known = nvz_lookup(dup->source_client, dup->source);
+	mutex_unlock(&nvz_table_lock);
+	if (!known) {
+		/* Of something that is not followed, or that was got by a way unseen. */
+		if (nvz_rm_class(sp, dup->client, dup->object, &class) != NV_OK ||
+		    nvz_kind_of(class) == NVZ_OTHER)
+			return;
+		made->tsg->flags |= NV_ZERNEL_TSG_COMPUTE;
+		made->tsg->adopted = true;
+		if (class == NVZ_CLASS_TSG)
+			nvz_learn_tsg(sp, dup->client, dup->parent, dup->object, made->tsg);
+	}
+
+	mutex_lock(&nvz_table_lock);
+	source = nvz_lookup(dup->source_client, dup->source);
+	if (source)
+		like = *source;
+	else if (class == NVZ_CLASS_TSG)
+		like.tsg = made->tsg;
+	/* Else its GPU was stopped meanwhile, and that took the duplicate along. */
+	if (source || !known) {
+		if (source)
+			class = like.class;
+		object = nvz_record_object(file, dup->client, dup->parent, dup->object, class,
+					   like.instance, made,
+					   class == NVZ_CLASS_TSG ? like.tsg : NULL);
+		if (object) {
+			object->gpu_id = like.gpu_id;
+			object->mig = like.mig;
+		}
+		nvz_tell();
+	}
+	mutex_unlock(&nvz_table_lock);
+}
+
+/*
+ * A TSG whose handle came by a way that the hook does not see (an import from
+ * a file) is recorded as one of its own when something is done with it.
+ */
+bool nvz_adopt(nvidia_stack_t *sp, struct nvz_file *file, u32 client, u32 handle)
+{
+	struct nvz_made made;
+	u32 class, parent;
+	bool known;
+
+	mutex_lock(&nvz_table_lock);
+	known = nvz_lookup(client, handle);
+	mutex_unlock(&nvz_table_lock);
+	if (known || nvz_rm_class(sp, client, handle, &class) != NV_OK || class != NVZ_CLASS_TSG ||
+	    nvz_rm_parent(sp, client, handle, &parent) != NV_OK)
+		return false;
+	if (nvz_made_prepare(&made, true)) {
+		mutex_lock(&nvz_table_lock);
+		nvz_forgotten++;
+		mutex_unlock(&nvz_table_lock);
+		return false;
+	}
+	made.tsg->flags |= NV_ZERNEL_TSG_COMPUTE;
+	made.tsg->adopted = true;
+	nvz_learn_tsg(sp, client, parent, handle, made.tsg);
+	mutex_lock(&nvz_table_lock);
+	nvz_record_object(file, client, parent, handle, class, NV_ZERNEL_UNKNOWN, &made, made.tsg);
+	nvz_tell();
+	mutex_unlock(&nvz_table_lock);
+	nvz_made_discard(&made);
+	return true;
+}

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+/*
+ * Calls of the driver's core with the privilege of the kernel.
+ *
+ * The core takes semaphores and may sleep for long, so none of this is done
+ * under the table lock. In an ioctl the caller's stack is used and the system's
+ * power lock is held already: taking it again could deadlock with a suspend that
+ * waits for it.
+ */
+#include "nv-zernel-private.h"
+
+/* Operations of rm_kernel_rmapi_op(). */
+#define NVZ_OP_FREE		0x00
+#define NVZ_OP_ALLOC		0x15
+#define NVZ_OP_CONTROL		0x36
+
+struct nvz_op {
+	u32 op, pad;
+	union {
+		struct nvz_esc_free free;
+		struct nvz_esc_alloc alloc;
+		struct nvz_esc_alloc_rights alloc_rights;
+		struct nvz_esc_control control;
+	};
+};
+
+/* What no core returns: tells whether it filled in a field. */
+#define NVZ_UNTOUCHED		0x7a65726eU
+
+/* What can be asked about a handle. */
+#define NVZ_INFO_PARENT		1
+#define NVZ_INFO_CLASS		2
+
+struct nvz_handle_info {
+	u32 object, index;
+	u64 result;
+};
+
+/* Status of the core. */
+u32 nvz_rm_control(nvidia_stack_t *sp, u32 client, u32 object, u32 cmd, void *params, u32 size)
+{
+	struct nvz_op op = {
+		.op = NVZ_OP_CONTROL,
+		.control = {
+			.client = client,
+			.object = object,
+			.cmd = cmd,
+			.params = (unsigned long)params,
+			.size = size,
+			.status = NV_ERR_GENERIC,
+		},
+	};
+
+	might_sleep();
+	rm_kernel_rmapi_op(sp, &op);
+	return op.control.status;
+}
+
+/*
+ * @object: wished for, or 0; then the one that was given. The size is left to
+ * the class.
+ *
+ * 550 takes the short layout here and 595 the long one. With no rights asked for
+ * and no size given they only differ in where the status comes back.
+ */
+u32 nvz_rm_alloc(nvidia_stack_t *sp, u32 client, u32 parent, u32 *object, u32 class,
+		 void *params)
+{
+	struct nvz_op op = {
+		.op = NVZ_OP_ALLOC,
+		.alloc_rights = {
+			.client = client,
+			.parent = parent,
+			.object = *object,
+			.class = class,
+			.params = (unsigned long)params,
+			.status = NVZ_UNTOUCHED,
+		},
+	};
+
+	might_sleep();
+	rm_kernel_rmapi_op(sp, &op);
+	*object = op.alloc.object;
+	return op.alloc_rights.status == NVZ_UNTOUCHED ? op.alloc.status : op.alloc_rights.status;
+}
+
+void nvz_rm_free(nvidia_stack_t *sp, u32 client, u32 object)
+{
+	struct nvz_op op = {
+		.op = NVZ_OP_FREE,
+		.free = { .client = client, .object = object },
+	};
+
+	might_sleep();
+	rm_kernel_rmapi_op(sp, &op);
+}
+
+static u32 nvz_rm_info(nvidia_stack_t *sp, u32 client, u32 object, u32 index, u32 *result)
+{
+	struct nvz_handle_info info = { .object = object, .index = index };
+	u32 status = nvz_rm_control(sp, client, client, NVZ_CTRL_HANDLE_INFO, &info, sizeof(info));
+
+	if (status == NV_OK)
+		*result = info.result;
+	return status;
+}
+
+/* The handle of what an object belongs to. */
+u32 nvz_rm_parent(nvidia_stack_t *sp, u32 client, u32 object, u32 *parent)
+{
+	return nvz_rm_info(sp, client, object, NVZ_INFO_PARENT, parent);
+}
+
+/* The class of an object. */
+u32 nvz_rm_class(nvidia_stack_t *sp, u32 client, u32 object, u32 *class)
+{
+	return nvz_rm_info(sp, client, object, NVZ_INFO_CLASS, class);
+}
+
+/* Whether the core says clearly that there is no such object of that class. */
+bool nvz_rm_gone(nvidia_stack_t *sp, u32 client, u32 object, u32 class)
+{
+	u32 found;
+
+	switch (nvz_rm_class(sp, client, object, &found)) {
+	case NV_OK:
+		return found != class;
+	case NV_ERR_INVALID_CLIENT:
+	case NV_ERR_INVALID_OBJECT:
+	case NV_ERR_INVALID_OBJECT_HANDLE:
+	case NV_ERR_OBJECT_NOT_FOUND:
+		return true;
+	default:
+		return false;
+	}
+}
+
+/*
+ * For callers that are in no ioctl: 0, -ENOMEM, or -EAGAIN while the driver is
+ * suspended or about to be.
+ */
+int nvz_rm_enter(nvidia_stack_t **sp)
+{
+	might_sleep();
+	if (nv_kmem_cache_alloc_stack(sp))
+		return -ENOMEM;
+	if (down_read_trylock(&nv_system_pm_lock))
+		return 0;
+	nv_kmem_cache_free_stack(*sp);
+	return -EAGAIN;
+}
+
+void nvz_rm_leave(nvidia_stack_t *sp)
+{
+	up_read(&nv_system_pm_lock);
+	nv_kmem_cache_free_stack(sp);
+}

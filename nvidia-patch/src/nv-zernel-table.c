@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+/*
+ * The table of files, clients and objects. It asks the core nothing; what the
+ * core did is put in by nv-zernel-record.c.
+ */
+#include "nv-zernel-private.h"
+
+#include <linux/slab.h>
+
+DEFINE_MUTEX(nvz_table_lock);
+u32 nvz_forgotten;
+
+static struct rb_root nvz_files = RB_ROOT;
+static struct rb_root nvz_clients = RB_ROOT;
+static u32 nvz_held[NVZ_KINDS];	/* how many of each kind; of NVZ_TSG: handles */
+
+enum nvz_kind nvz_kind_of(u32 class)
+{
+	switch (class) {
+	case NVZ_CLASS_ROOT:
+	case NVZ_CLASS_ROOT_NON_PRIV:
+	case NVZ_CLASS_ROOT_CLIENT:
+		return NVZ_CLIENT;
+	case NVZ_CLASS_DEVICE:
+		return NVZ_DEVICE;
+	case NVZ_CLASS_SUBDEVICE:
+		return NVZ_SUBDEVICE;
+	case NVZ_CLASS_TSG:
+		return NVZ_TSG;
+	case NVZ_CLASS_CONTEXT_SHARE:
+	case NVZ_CLASS_VA_SPACE:
+		return NVZ_SUPPORT;
+	case NVZ_CLASS_MPS:
+		return NVZ_MPS;
+	case NVZ_CLASS_MIG_INSTANCE:
+		return NVZ_MIG;
+	}
+	if (class < 0x5000 || class > 0xffff)
+		return NVZ_OTHER;
+	switch (class & 0xff) {
+	case 0x6f:
+		return NVZ_CHANNEL;
+	case 0x97:
+	case 0xc0:
+		return NVZ_COMPUTE;
+	}
+	return NVZ_OTHER;
+}
+
+/* Files */
+
+static int nvz_file_order(const void *owner, const struct rb_node *node)
+{
+	return nvz_order((unsigned long)owner,
+			 (unsigned long)rb_entry(node, struct nvz_file, node)->owner);
+}
+
+static bool nvz_file_less(struct rb_node *a, const struct rb_node *b)
+{
+	return nvz_file_order(rb_entry(a, struct nvz_file, node)->owner, b) < 0;
+}
+
+struct nvz_file *nvz_file_find(nv_file_private_t *owner)
+{
+	struct rb_node *node = rb_find(owner, &nvz_files, nvz_file_order);
+
+	return node ? rb_entry(node, struct nvz_file, node) : NULL;
+}
+
+void nvz_file_add(struct nvz_file *file)
+{
+	rb_add(&file->node, &nvz_files, nvz_file_less);
+}
+
+void nvz_file_drop(struct nvz_file *file)
+{
+	while (!list_empty(&file->clients))
+		nvz_client_drop(list_first_entry(&file->clients, struct nvz_client, in_file));
+	rb_erase(&file->node, &nvz_files);
+}
+
+/* Marks what the file has made, and what it will make. */
+void nvz_file_flag_mps(struct nvz_file *file)
+{
+	struct nvz_client *client;
+	struct nvz_object *object;
+	struct rb_node *node;
+
+	file->mps = true;
+	list_for_each_entry(client, &file->clients, in_file) {
+		for (node = rb_first(&client->objects); node; node = rb_next(node)) {
+			object = rb_entry(node, struct nvz_object, node);
+			if (object->kind == NVZ_TSG)
+				nvz_tsg_flag(object->tsg, NV_ZERNEL_TSG_MPS);
+		}
+	}
+}
+
+/* Clients */
+
+static int nvz_client_order(const void *handle, const struct rb_node *node)
+{
+	return nvz_order(*(const u32 *)handle, rb_entry(node, struct nvz_client, node)->handle);
+}
+
+static bool nvz_client_less(struct rb_node *a, const struct rb_node *b)
+{
+	return nvz_client_order(&rb_entry(a, struct nvz_client, node)->handle, b) < 0;
+}
+
+struct nvz_client *nvz_client_find(u32 handle)
+{
+	struct rb_node *node = rb_find(&handle, &nvz_clients, nvz_client_order);
+
+	return node ? rb_entry(node, struct nvz_client, node) : NULL;
+}
+
+void nvz_client_add(struct nvz_client *client, struct nvz_file *file, u32 handle)
+{
+	client->file = file;
+	client->handle = handle;
+	client->objects = RB_ROOT;
+	client->userd = RB_ROOT;
+	list_add_tail(&client->in_file, &file->clients);
+	rb_add(&client->node, &nvz_clients, nvz_client_less);
+	nvz_held[NVZ_CLIENT]++;
+}
+
+void nvz_client_drop(struct nvz_client *client)
+{
+	struct rb_node *node;
+
+	WARN_ON_ONCE(client->busy);
+	while ((node = rb_first(&client->objects)))
+		nvz_object_drop(rb_entry(node, struct nvz_object, node));
+	rb_erase(&client->node, &nvz_clients);
+	list_del(&client->in_file);
+	nvz_held[NVZ_CLIENT]--;
+	kfree(client);
+}
+
+/* Objects */
+
+static int nvz_object_order(const void *handle, const struct rb_node *node)
+{
+	return nvz_order(*(const u32 *)handle, rb_entry(node, struct nvz_object, node)->handle);
+}
+
+static bool nvz_object_less(struct rb_node *a, const struct rb_node *b)
+{
+	return nvz_object_order(&rb_entry(a, struct nvz_object, node)->handle, b) < 0;
+}
+
+static int nvz_userd_order(const void *handle, const struct rb_node *node)
+{
+	return nvz_order(*(const u32 *)handle,
+			 rb_entry(node, struct nvz_object, userd_node)->userd);
+}
+
+static bool nvz_userd_less(struct rb_node *a, const struct rb_node *b)
+{
+	return nvz_userd_order(&rb_entry(a, struct nvz_object, userd_node)->userd, b) < 0;
+}
+
+struct nvz_object *nvz_object_find(struct nvz_client *client, u32 handle)
+{
+	struct rb_node *node = rb_find(&handle, &client->objects, nvz_object_order);
+
+	return node ? rb_entry(node, struct nvz_object, node) : NULL;
+}
+
+/* The object with the smallest handle that is not below @from. */
+struct nvz_object *nvz_object_next(struct nvz_client *client, u32 from)
+{
+	struct rb_node *node = client->objects.rb_node;
+	struct nvz_object *best = NULL;
+
+	while (node) {
+		struct nvz_object *object = rb_entry(node, struct nvz_object, node);
+
+		if (object->handle >= from) {
+			best = object;
+			node = node->rb_left;
+		} else {
+			node = node->rb_right;
+		}
+	}
+	return best;
+}
+
+/* Whether a channel said that it needs this memory object. */
+bool nvz_userd_hint(struct nvz_client *client, u32 handle)
+{
+	return rb_find(&handle, &client->userd, nvz_userd_order);
+}
+
+/* @tsg: of a new handle; a channel takes that of its parent. */
+void nvz_object_add(struct nvz_object *object, struct nvz_client *client, u32 parent,
+		    struct nvz_tsg *tsg)
+{
+	struct nvz_object *old = nvz_object_find(client, object->handle);
+
+	/* The core gives no handle twice: what had this one has gone by a way unseen. */
+	if (old)
+		nvz_object_drop(old);
+	object->client = client;
+	object->parent = nvz_object_find(client, parent);
+	INIT_LIST_HEAD(&object->children);
+	if (object->parent)
+		list_add_tail(&object->sibling, &object->parent->children);
+	else
+		INIT_LIST_HEAD(&object->sibling);
+	rb_add(&object->node, &client->objects, nvz_object_less);
+	nvz_held[object->kind]++;
+
+	if (object->kind == NVZ_CHANNEL) {
+		if (object->userd)
+			rb_add(&object->userd_node, &client->userd, nvz_userd_less);
+		if (object->parent && object->parent->kind == NVZ_TSG) {
+			object->tsg = object->parent->tsg;
+			object->tsg->channel_count++;
+			list_add_tail(&object->in_tsg, &object->tsg->channels);
+			nvz_tsg_touch(object->tsg);
+		}
+	} else if (object->kind == NVZ_TSG) {
+		object->tsg = tsg;
+		list_add_tail(&object->in_tsg, &tsg->handles);
+		if (client->file->mps)
+			tsg->flags |= NV_ZERNEL_TSG_MPS;
+		nvz_tsg_touch(tsg);
+	}
+}
+
+static void nvz_object_remove(struct nvz_object *object)
+{
+	struct nvz_client *client = object->client;
+
+	list_del(&object->sibling);
+	rb_erase(&object->node, &client->objects);
+	if (object->kind == NVZ_CHANNEL && object->userd)
+		rb_erase(&object->userd_node, &client->userd);
+	if (object->tsg) {
+		list_del(&object->in_tsg);
+		if (object->kind == NVZ_CHANNEL)
+			object->tsg->channel_count--;
+		nvz_tsg_touch(object->tsg);
+	}
+	nvz_held[object->kind]--;
+	kfree(object);
+}
+
+/* With everything under it. */
+void nvz_object_drop(struct nvz_object *top)
+{
+	struct nvz_object *object = top;
+	bool last;
+
+	do {
+		struct nvz_object *parent = object->parent;
+
+		if (!list_empty(&object->children)) {
+			object = list_first_entry(&object->children, struct nvz_object, sibling);
+			last = false;
+			continue;
+		}
+		last = object == top;
+		nvz_object_remove(object);
+		object = parent;
+	} while (!last);
+}
+
+void nvz_gpu_drop_devices(u32 gpu_id)
+{
+	struct rb_node *node, *next;
+	struct nvz_object *object;
+	struct nvz_client *client;
+
+	for (node = rb_first(&nvz_clients); node; node = rb_next(node)) {
+		client = rb_entry(node, struct nvz_client, node);
+		next = rb_first(&client->objects);
+		while (next) {
+			object = rb_entry(next, struct nvz_object, node);
+			if (object->kind == NVZ_DEVICE && object->gpu_id == gpu_id) {
+				nvz_object_drop(object);
+				/* That may have taken the neighbours along. */
+				next = rb_first(&client->objects);
+			} else {
+				next = rb_next(next);
+			}
+		}
+	}
+}
+
+void nv_zernel_count(struct nv_zernel_counts *counts)
+{
+	struct rb_node *node;
+	u32 files = 0;
+
+	mutex_lock(&nvz_table_lock);
+	for (node = rb_first(&nvz_files); node; node = rb_next(node))
+		files += !list_empty(&rb_entry(node, struct nvz_file, node)->clients);
+	*counts = (struct nv_zernel_counts) {
+		.size = sizeof(*counts),
+		.files = files,
+		.clients = nvz_held[NVZ_CLIENT],
+		.devices = nvz_held[NVZ_DEVICE],
+		.subdevices = nvz_held[NVZ_SUBDEVICE],
+		.tsg_handles = nvz_held[NVZ_TSG],
+		.tsgs = nvz_tsg_count(),
+		.channels = nvz_held[NVZ_CHANNEL],
+		.gpus = nvz_gpu_ids(NULL, 0),
+		.forgotten = nvz_forgotten,
+	};
+	mutex_unlock(&nvz_table_lock);
+}
+EXPORT_SYMBOL_GPL(nv_zernel_count);

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+/*
+ * TSGs, and telling who is registered what becomes of them.
+ *
+ * All under the table lock. A TSG that changes is put in a list, and told of once
+ * when everything that belongs to the change has been done.
+ */
+#include "nv-zernel-private.h"
+
+#include <linux/pid.h>
+#include <linux/sched.h>
+#include <linux/slab.h>
+
+static struct rb_root nvz_tsgs = RB_ROOT;
+static LIST_HEAD(nvz_changed);
+static u64 nvz_last_tsg;
+static u32 nvz_tsgs_held;
+static u32 nvz_adoptions;	/* TSGs that were adopted */
+
+static int nvz_tsg_order(const void *id, const struct rb_node *node)
+{
+	return nvz_order(*(const u64 *)id, rb_entry(node, struct nvz_tsg, node)->id);
+}
+
+static bool nvz_tsg_less(struct rb_node *a, const struct rb_node *b)
+{
+	return nvz_tsg_order(&rb_entry(a, struct nvz_tsg, node)->id, b) < 0;
+}
+
+/* A TSG that belongs to the caller's process; in the table when it gets a handle. */
+struct nvz_tsg *nvz_tsg_new(void)
+{
+	struct nvz_tsg *tsg = kzalloc(sizeof(*tsg), GFP_KERNEL_ACCOUNT);
+
+	if (!tsg)
+		return NULL;
+	INIT_LIST_HEAD(&tsg->handles);
+	INIT_LIST_HEAD(&tsg->channels);
+	INIT_LIST_HEAD(&tsg->changed);
+	tsg->process = get_task_pid(current, PIDTYPE_TGID);
+	tsg->thread = get_task_pid(current, PIDTYPE_PID);
+	tsg->gpu_id = NV_ZERNEL_UNKNOWN;
+	tsg->hw_tsg = NV_ZERNEL_UNKNOWN;
+	tsg->engine = NV_ZERNEL_UNKNOWN;
+	tsg->mig = NV_ZERNEL_UNKNOWN;
+	return tsg;
+}
+
+void nvz_tsg_discard(struct nvz_tsg *tsg)
+{
+	if (!tsg)
+		return;
+	put_pid(tsg->process);
+	put_pid(tsg->thread);
+	kfree(tsg);
+}
+
+struct nvz_tsg *nvz_tsg_find(u64 id)
+{
+	struct rb_node *node = rb_find(&id, &nvz_tsgs, nvz_tsg_order);
+
+	return node ? rb_entry(node, struct nvz_tsg, node) : NULL;
+}
+
+/*
+ * The first TSG numbered above @after that may be the same one of the core as @of:
+ * one of the two was adopted, and GPU and number agree. Numbers may repeat from one
+ * run list to another, so it may be a different one, too.
+ */
+struct nvz_tsg *nvz_tsg_twin(u64 of, u64 after)
+{
+	struct nvz_tsg *tsg = nvz_tsg_find(of), *twin;
+	struct rb_node *node;
+
+	if (!tsg || !nvz_adoptions || tsg->hw_tsg == NV_ZERNEL_UNKNOWN)
+		return NULL;
+	for (node = rb_first(&nvz_tsgs); node; node = rb_next(node)) {
+		twin = rb_entry(node, struct nvz_tsg, node);
+		if (twin->id > after && twin != tsg && (twin->adopted || tsg->adopted) &&
+		    twin->gpu_id == tsg->gpu_id && twin->hw_tsg == tsg->hw_tsg)
+			return twin;
+	}
+	return NULL;
+}
+
+void nvz_tsg_touch(struct nvz_tsg *tsg)
+{
+	if (list_empty(&tsg->changed))
+		list_add_tail(&tsg->changed, &nvz_changed);
+}
+
+void nvz_tsg_flag(struct nvz_tsg *tsg, u32 flags)
+{
+	if ((tsg->flags & flags) == flags)
+		return;
+	tsg->flags |= flags;
+	nvz_tsg_touch(tsg);
+}
+
+static void nvz_tsg_tell(struct nvz_tsg *tsg)
+{
+	struct nv_zernel_tsg desc = {
+		.size = sizeof(desc),
+		.gpu_id = tsg->gpu_id,
+		.id = tsg->id,
+		.flags = tsg->flags,
+		.hw_tsg = tsg->hw_tsg,
+		.engine = tsg->engine,
+		.mig = tsg->mig,
+		.channels = tsg->channel_count,
+		.process = tsg->process,
+		.thread = tsg->thread,
+	};
+
+	if (!nvz_listener.ops || !nvz_gpu_known(tsg->gpu_id))
+		return;
+	if (tsg->announced)
+		nvz_listener.ops->tsg_changed(nvz_listener.priv, &desc);
+	else
+		nvz_listener.ops->tsg_added(nvz_listener.priv, &desc);
+	tsg->announced = true;
+}
+
+/*
+ * Tells of every TSG that changed since the table lock was taken: once each,
+ * however much of it changed. Must come before the lock is given back.
+ */
+void nvz_tell(void)
+{
+	struct nvz_tsg *tsg, *next;
+
+	lockdep_assert_held(&nvz_table_lock);
+	list_for_each_entry_safe(tsg, next, &nvz_changed, changed) {
+		list_del_init(&tsg->changed);
+		if (!list_empty(&tsg->handles)) {
+			if (!tsg->id) {
+				tsg->id = ++nvz_last_tsg;
+				rb_add(&tsg->node, &nvz_tsgs, nvz_tsg_less);
+				nvz_tsgs_held++;
+				nvz_adoptions += tsg->adopted;
+			}
+			nvz_tsg_tell(tsg);
+			continue;
+		}
+		/* Channels are children of handles, so they are gone too. */
+		WARN_ON_ONCE(!list_empty(&tsg->channels));
+		if (tsg->announced)
+			nvz_listener.ops->tsg_removed(nvz_listener.priv, tsg->gpu_id, tsg->id);
+		if (tsg->id) {
+			rb_erase(&tsg->node, &nvz_tsgs);
+			nvz_tsgs_held--;
+			nvz_adoptions -= tsg->adopted;
+		}
+		nvz_tsg_discard(tsg);
+	}
+}
+
+/* The GPU was told as added: now its TSGs are. */
+void nvz_gpu_announce(u32 gpu_id)
+{
+	struct rb_node *node;
+
+	for (node = rb_first(&nvz_tsgs); node; node = rb_next(node)) {
+		struct nvz_tsg *tsg = rb_entry(node, struct nvz_tsg, node);
+
+		if (tsg->gpu_id == gpu_id)
+			nvz_tsg_touch(tsg);
+	}
+	nvz_tell();
+}
+
+/* The GPU will be told as removed, which says the same of its TSGs. */
+void nvz_gpu_withdraw(u32 gpu_id)
+{
+	struct rb_node *node;
+
+	for (node = rb_first(&nvz_tsgs); node; node = rb_next(node)) {
+		struct nvz_tsg *tsg = rb_entry(node, struct nvz_tsg, node);
+
+		if (tsg->gpu_id == gpu_id)
+			tsg->announced = false;
+	}
+}
+
+void nvz_tsg_announce_all(void)
+{
+	struct rb_node *node;
+
+	for (node = rb_first(&nvz_tsgs); node; node = rb_next(node))
+		nvz_tsg_touch(rb_entry(node, struct nvz_tsg, node));
+	nvz_tell();
+}
+
+void nvz_tsg_withdraw_all(void)
+{
+	struct rb_node *node;
+
+	for (node = rb_first(&nvz_tsgs); node; node = rb_next(node))
+		rb_entry(node, struct nvz_tsg, node)->announced = false;
+}
+
+u32 nvz_tsg_count(void)
+{
+	return nvz_tsgs_held;
+}

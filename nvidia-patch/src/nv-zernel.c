@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+/*
+ * Where what user space asks of the driver's core passes by.
+ *
+ * Everything that can change the table is handed to the core under the file lock
+ * and recorded before that is given back, so the table changes in the order in
+ * which the core's objects do. All else goes straight on after one switch.
+ */
+#include "nv-zernel-private.h"
+
+#include <linux/slab.h>
+
+/* What was asked for by a call that cannot be carried out, told as the core tells it. */
+static NV_STATUS nvz_refuse(u32 *status, u32 why)
+{
+	*status = why;
+	return NV_OK;
+}
+
+/* The file that the core takes a call to come from. */
+nv_file_private_t *nvz_owner(nv_file_private_t *nvfp)
+{
+	nv_file_private_t *ctl = READ_ONCE(nvfp->ctl_nvfp);
+
+	return ctl ? ctl : nvfp;
+}
+
+static struct nvz_file *nvz_file_get(nv_file_private_t *owner)
+{
+	struct nvz_file *file, *fresh;
+
+	mutex_lock(&nvz_table_lock);
+	file = nvz_file_find(owner);
+	mutex_unlock(&nvz_table_lock);
+	if (file)
+		return file;
+	fresh = kzalloc(sizeof(*fresh), GFP_KERNEL_ACCOUNT);
+	if (!fresh)
+		return ERR_PTR(-ENOMEM);
+	fresh->owner = owner;
+	mutex_init(&fresh->lock);
+	INIT_LIST_HEAD(&fresh->clients);
+	mutex_lock(&nvz_table_lock);
+	file = nvz_file_find(owner);
+	if (!file) {
+		nvz_file_add(fresh);
+		file = fresh;
+		fresh = NULL;
+	}
+	mutex_unlock(&nvz_table_lock);
+	if (fresh) {
+		mutex_destroy(&fresh->lock);
+		kfree(fresh);
+	}
+	return file;
+}
+
+/*
+ * Takes the file lock. A file can be linked to another one once (REGISTER_FD), and
+ * its calls then count as that one's. That happens under the lock of the first, so
+ * who holds it knows who the core will take the caller for.
+ */
+struct nvz_file *nvz_file_lock(nv_file_private_t *nvfp)
+{
+	nv_file_private_t *owner;
+	struct nvz_file *file;
+
+	for (;;) {
+		owner = nvz_owner(nvfp);
+		file = nvz_file_get(owner);
+		if (IS_ERR(file))
+			return file;
+		if (mutex_lock_killable(&file->lock))
+			return ERR_PTR(-EINTR);
+		if (nvz_owner(nvfp) == owner)
+			return file;
+		mutex_unlock(&file->lock);
+	}
+}
+
+/* A file lock could not be had: the core is not asked. */
+static NV_STATUS nvz_not_locked(struct nvz_file *file, u32 *status)
+{
+	if (PTR_ERR(file) == -EINTR)
+		return NV_ERR_GENERIC;	/* the caller is being killed */
+	return nvz_refuse(status, NV_ERR_NO_MEMORY);
+}
+
+static NV_STATUS nvz_free(nvidia_stack_t *sp, nv_state_t *nv, nv_file_private_t *nvfp,
+			  u32 escape, struct nvz_esc_free *params, u32 size)
+{
+	struct nvz_client *client;
+	struct nvz_object *object;
+	bool whole, mine, verify;
+	struct nvz_file *file;
+	NV_STATUS ret;
+
+	file = nvz_file_lock(nvfp);
+	if (IS_ERR(file))
+		return nvz_not_locked(file, &params->status);
+
+	mutex_lock(&nvz_table_lock);
+	whole = params->object == params->client;
+	verify = false;
+	client = nvz_client_find(params->client);
+	mine = client && client->file == file;
+	if (mine && !whole) {
+		object = nvz_object_find(client, params->object);
+		verify = object ? object->kind == NVZ_SUPPORT :
+				  nvz_userd_hint(client, params->object);
+		mine = object || verify;
+	}
+	if (mine) {
+		client->freeing = true;
+		nvz_free_begin(file);
+	}
+	mutex_unlock(&nvz_table_lock);
+
+	ret = rm_ioctl(sp, nv, nvfp, escape, params, size);
+
+	/* The core is the judge, also of whose client it is if it was told to be lax. */
+	if (ret != NV_OK || params->status != NV_OK)
+		verify = false;
+	else
+		nvz_forget(params->client, params->object);
+	if (verify)
+		nvz_verify(sp, params->client);
+	if (mine) {
+		mutex_lock(&nvz_table_lock);
+		nvz_free_end(file);
+		mutex_unlock(&nvz_table_lock);
+	}
+	mutex_unlock(&file->lock);
+	return ret;
+}
+
+/*
+ * A duplicate is another handle of the same object. The source may be another
+ * file's, whose lock is not taken: a pin keeps the source alive, and the core
+ * decides whether it may be had.
+ */
+static NV_STATUS nvz_dup(nvidia_stack_t *sp, nv_state_t *nv, nv_file_private_t *nvfp,
+			 u32 escape, struct nvz_esc_dup *params, u32 size)
+{
+	struct nvz_client *source;
+	struct nvz_file *file;
+	struct nvz_made made;
+	NV_STATUS ret;
+
+	file = nvz_file_lock(nvfp);
+	if (IS_ERR(file))
+		return nvz_not_locked(file, &params->status);
+	if (nvz_made_prepare(&made, true)) {
+		ret = nvz_refuse(&params->status, NV_ERR_NO_MEMORY);
+		goto unlock;
+	}
+
+	mutex_lock(&nvz_table_lock);
+	while ((source = nvz_client_find(params->source_client)) && source->file != file) {
+		if (nvz_pin(source))
+			break;
+		if (nvz_wait_outcome(true)) {
+			mutex_unlock(&nvz_table_lock);
+			ret = NV_ERR_GENERIC;
+			goto discard;
+		}
+	}
+	if (source && source->file == file)
+		source = NULL;
+	mutex_unlock(&nvz_table_lock);
+	if (source)
+		nvz_pinned();
+
+	ret = rm_ioctl(sp, nv, nvfp, escape, params, size);
+	if (ret == NV_OK && params->status == NV_OK)
+		nvz_record_dup(sp, file, params, &made);
+
+	if (source) {
+		mutex_lock(&nvz_table_lock);
+		nvz_unpin(source);
+		mutex_unlock(&nvz_table_lock);
+		nvz_unpinned();
+	}
+discard:
+	nvz_made_discard(&made);
+unlock:
+	mutex_unlock(&file->lock);
+	return ret;
+}
+
+static NV_STATUS nvz_register_fd(nvidia_stack_t *sp, nv_state_t *nv, nv_file_private_t *nvfp,
+				 u32 escape, void *params, u32 size)
+{
+	struct nvz_file *file;
+	NV_STATUS ret;
+
+	file = nvz_file_lock(nvfp);
+	if (IS_ERR(file))
+		return PTR_ERR(file) == -EINTR ? NV_ERR_GENERIC : NV_ERR_NO_MEMORY;
+	ret = rm_ioctl(sp, nv, nvfp, escape, params, size);
+	mutex_unlock(&file->lock);
+	return ret;
+}
+
+/* The three layouts that ask for an object. */
+static bool nvz_parse(u32 escape, void *data, u32 size, struct nvz_alloc *alloc)
+{
+	struct nvz_esc_alloc *plain = data;
+	struct nvz_esc_alloc_rights *rights = data;
+	struct nvz_esc_alloc_object *bare = data;
+
+	memset(alloc, 0, sizeof(*alloc));
+	if (escape == NVZ_ESC_ALLOC_OBJECT) {
+		if (size != sizeof(*bare))
+			return false;
+		alloc->status = &bare->status;
+	} else if (size == sizeof(*plain)) {
+		alloc->status = &plain->status;
+		alloc->params = plain->params;
+	} else if (size == sizeof(*rights)) {
+		alloc->status = &rights->status;
+		alloc->params = rights->params;
+		alloc->serialized = rights->flags & NVZ_ALLOC_SERIALIZED;
+	} else {
+		return false;
+	}
+	/* These are at the same place in all of them. */
+	alloc->client = &bare->client;
+	alloc->parent = &bare->parent;
+	alloc->object = &bare->object;
+	alloc->class = bare->class;
+	alloc->kind = nvz_kind_of(alloc->class);
+	return true;
+}
+
+static NV_STATUS nvz_alloc(nvidia_stack_t *sp, nv_state_t *nv, nv_file_private_t *nvfp,
+			   u32 escape, void *data, u32 size)
+{
+	struct nvz_alloc alloc;
+	struct nvz_file *file;
+	struct nvz_made made;
+	NV_STATUS ret;
+
+	if (!nvz_parse(escape, data, size, &alloc) || alloc.kind == NVZ_OTHER)
+		return rm_ioctl(sp, nv, nvfp, escape, data, size);
+
+	nvz_hints_read(&alloc);
+	file = nvz_file_lock(nvfp);
+	if (IS_ERR(file))
+		return nvz_not_locked(file, alloc.status);
+	if (nvz_made_prepare(&made, alloc.kind == NVZ_TSG)) {
+		ret = nvz_refuse(alloc.status, NV_ERR_NO_MEMORY);
+	} else {
+		ret = rm_ioctl(sp, nv, nvfp, escape, data, size);
+		if (ret == NV_OK)
+			nvz_record_alloc(sp, file, &alloc, &made);
+		nvz_made_discard(&made);
+	}
+	mutex_unlock(&file->lock);
+	return ret;
+}
+
+/*
+ * An old way to make context DMA objects, which takes any class: nothing honest
+ * makes anything that is followed with it.
+ */
+static NV_STATUS nvz_alloc_context_dma(nvidia_stack_t *sp, nv_state_t *nv,
+				       nv_file_private_t *nvfp, u32 escape,
+				       struct nvz_esc_alloc_context_dma *params, u32 size)
+{
+	if (size == sizeof(*params) && nvz_kind_of(params->class) != NVZ_OTHER)
+		return nvz_refuse(&params->status, NV_ERR_INVALID_CLASS);
+	return rm_ioctl(sp, nv, nvfp, escape, params, size);
+}
+
+/* In place of rm_ioctl() in the ioctl of the driver. */
+NV_STATUS nv_zernel_rm_ioctl(nvidia_stack_t *sp, nv_state_t *nv, nv_file_private_t *nvfp,
+			     NvU32 cmd, void *data, NvU32 size)
+{
+	/* The core takes these from control files only. */
+	if (!(nv->flags & NV_FLAG_CONTROL))
+		return rm_ioctl(sp, nv, nvfp, cmd, data, size);
+
+	switch (cmd) {
+	case NVZ_ESC_CONTROL:
+		if (size != sizeof(struct nvz_esc_control))
+			break;
+		return nvz_user_control(sp, nv, nvfp, cmd, data, size);
+	case NVZ_ESC_ALLOC:
+	case NVZ_ESC_ALLOC_OBJECT:
+		return nvz_alloc(sp, nv, nvfp, cmd, data, size);
+	case NVZ_ESC_FREE:
+		if (size != sizeof(struct nvz_esc_free))
+			break;
+		return nvz_free(sp, nv, nvfp, cmd, data, size);
+	case NVZ_ESC_DUP:
+		if (size != sizeof(struct nvz_esc_dup))
+			break;
+		return nvz_dup(sp, nv, nvfp, cmd, data, size);
+	case NVZ_ESC_ALLOC_CONTEXT_DMA:
+		return nvz_alloc_context_dma(sp, nv, nvfp, cmd, data, size);
+	case NVZ_ESC_REGISTER_FD:
+		return nvz_register_fd(sp, nv, nvfp, cmd, data, size);
+	}
+	return rm_ioctl(sp, nv, nvfp, cmd, data, size);
+}
+
+/*
+ * The core is about to free the clients of the file, some of them perhaps later.
+ * No call on the file is under way, nor will be, so its lock is not needed.
+ */
+void nv_zernel_file_close(nv_file_private_t *nvfp)
+{
+	struct nvz_client *client;
+	struct nvz_file *file;
+
+	mutex_lock(&nvz_table_lock);
+	file = nvz_file_find(nvfp);
+	if (!file) {
+		mutex_unlock(&nvz_table_lock);
+		return;
+	}
+	list_for_each_entry(client, &file->clients, in_file)
+		client->freeing = true;
+	nvz_free_begin(file);
+	nvz_file_drop(file);
+	nvz_tell();
+	nvz_free_end(file);
+	mutex_unlock(&nvz_table_lock);
+	mutex_destroy(&file->lock);
+	kfree(file);
+}
