@@ -7,6 +7,7 @@ use kernel::{
 };
 
 /// `EDQUOT`: the user has as much as it may have.
+#[cfg(any(zernel_core, zernel_sim))]
 pub(crate) fn over_quota() -> Error {
     Error::from_errno(-(bindings::EDQUOT as c_int))
 }
@@ -29,8 +30,8 @@ pub(crate) fn protocol() -> Error {
     Error::from_errno(-(bindings::EPROTO as c_int))
 }
 
-/// `EOPNOTSUPP`: the provider cannot do this.
-#[cfg(zernel_core)]
+/// `EOPNOTSUPP`: the provider or the driver cannot do this.
+#[cfg(any(zernel_core, zernel_nvidia))]
 pub(crate) fn unsupported() -> Error {
     Error::from_errno(-(bindings::EOPNOTSUPP as c_int))
 }

@@ -1,23 +1,30 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Kernel glue: the only place with `unsafe` and `bindings`.
 //!
-//! Both modules are built from these files; what only one of them uses is behind the cfg of its
-//! crate, `zernel_core` or `zernel_sim`.
+//! All modules are built from these files; what not all of them use is behind the cfgs of their
+//! crates, `zernel_core`, `zernel_sim` and `zernel_nvidia`.
 #![allow(
     improper_ctypes,
     reason = "bindgen has empty structs for kernel options that are off, behind pointers"
 )]
 
-pub(crate) mod abi;
 pub(crate) mod errno;
-pub(crate) mod miscdev;
 pub(crate) mod module;
+mod provider_abi;
+
+#[cfg(any(zernel_core, zernel_sim))]
+pub(crate) mod abi;
+#[cfg(any(zernel_core, zernel_nvidia))]
+pub(crate) mod debugfs;
+#[cfg(any(zernel_core, zernel_sim))]
+pub(crate) mod miscdev;
+#[cfg(any(zernel_sim, zernel_nvidia))]
+pub(crate) mod provider_side;
+#[cfg(any(zernel_core, zernel_sim))]
 pub(crate) mod time;
 
 #[cfg(zernel_core)]
 pub(crate) mod cgroup;
-#[cfg(zernel_core)]
-pub(crate) mod debugfs;
 #[cfg(zernel_core)]
 pub(crate) mod identity;
 #[cfg(zernel_core)]
@@ -35,6 +42,13 @@ pub(crate) mod watch;
 #[cfg(zernel_core)]
 pub(crate) mod work;
 
+#[cfg(zernel_nvidia)]
+pub(crate) mod nv_control;
+#[cfg(zernel_nvidia)]
+pub(crate) mod nv_events;
+#[cfg(zernel_nvidia)]
+mod nv_raw;
+
 #[cfg(zernel_sim)]
 pub(crate) mod sim_eventfd;
 #[cfg(zernel_sim)]
@@ -43,8 +57,6 @@ pub(crate) mod sim_hub;
 pub(crate) mod sim_irqlock;
 #[cfg(zernel_sim)]
 pub(crate) mod sim_params;
-#[cfg(zernel_sim)]
-pub(crate) mod sim_provider;
 #[cfg(zernel_sim)]
 pub(crate) mod sim_task;
 #[cfg(zernel_sim)]

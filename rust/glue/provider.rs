@@ -8,6 +8,7 @@ use super::{
         Scope, //
     },
     module::Reference,
+    provider_abi as raw, //
 };
 use crate::{
     policy::{
@@ -40,18 +41,6 @@ use kernel::{
         ArcBorrow, //
     },
 };
-
-#[allow(
-    dead_code,
-    missing_docs,
-    non_camel_case_types,
-    unreachable_pub,
-    clippy::all,
-    clippy::undocumented_unsafe_blocks
-)]
-mod raw {
-    include!(env!("ZERNEL_PROVIDER_RS"));
-}
 
 /// Length of a provider's name with its NUL, as user space sees it.
 pub(crate) const NAME_LEN: usize = 16;

@@ -7,6 +7,9 @@ pub(crate) mod backoff;
 pub(crate) mod class;
 pub(crate) mod control;
 pub(crate) mod level;
+// The user is `zernel_nvidia.ko`; here for its tests, which need no driver.
+#[cfg(any(test, zernel_kunit))]
+pub(crate) mod nvstatus;
 pub(crate) mod permit;
 pub(crate) mod ring;
 pub(crate) mod tunables;

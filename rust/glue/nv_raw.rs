@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Mirror of `nvidia-patch/src/nv-zernel.h`, made from it by bindgen at build time, and the
+//! functions that it declares.
+
+use kernel::prelude::*;
+
+#[allow(
+    dead_code,
+    missing_docs,
+    non_camel_case_types,
+    unreachable_pub,
+    clippy::all,
+    clippy::undocumented_unsafe_blocks
+)]
+mod mirror {
+    include!(env!("NV_ZERNEL_RS"));
+}
+pub(super) use mirror::*;
+
+extern "C" {
+    pub(super) fn nv_zernel_register(ops: *const nv_zernel_ops, private: *mut c_void) -> c_int;
+    pub(super) fn nv_zernel_unregister(ops: *const nv_zernel_ops);
+    pub(super) fn nv_zernel_tsg_control(
+        tsg: u64,
+        cmd: u32,
+        params: *mut c_void,
+        size: u32,
+        status: *mut u32,
+    ) -> c_int;
+    pub(super) fn nv_zernel_tsg_enable(tsg: u64, enable: bool, status: *mut u32) -> c_int;
+    pub(super) fn nv_zernel_runlists_interleave(gpu: u32, on: bool, status: *mut u32) -> c_int;
+    pub(super) fn nv_zernel_count(counts: *mut nv_zernel_counts);
+}
+
+// The first version of each structure: nvidia.ko may know a longer one, never a shorter one.
+static_assert!(size_of::<nv_zernel_gpu>() == 92);
+static_assert!(size_of::<nv_zernel_tsg>() == 56);
+static_assert!(size_of::<nv_zernel_counts>() == 40);
+static_assert!(size_of::<nv_zernel_ops>() == 88);

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Tests of the operations, with a driver that answers as it is told.
+
+use crate::{
+    glue::provider_side::Provider,
+    nvstatus::Status,
+    operations::{
+        Driver,
+        Nvidia, //
+    }, //
+};
+use kernel::{
+    new_mutex,
+    prelude::*,
+    sync::{
+        Arc,
+        Mutex, //
+    }, //
+};
+
+/// A GPU and a TSG.
+const GPU: u32 = 0x4200;
+const TSG: u64 = 5;
+
+/// A call of the driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Call {
+    SetTimeslice(u64, u64),
+    Timeslice(u64),
+    SetInterleave(u64, u32),
+    Interleave(u64),
+    Preempt(u64, u32),
+    Enable(u64, bool),
+    Heed(u32, bool),
+}
+
+/// What the driver answers, and what it was asked.
+struct Script {
+    answer: Result<Status>,
+    heed: Result<Status>,
+    value: u64,
+    calls: KVec<Call>,
+}
+
+/// The driver.
+#[pin_data]
+struct Fake {
+    #[pin]
+    script: Mutex<Script>,
+}
+
+impl Fake {
+    fn new() -> Result<Arc<Self>> {
+        let script = Script {
+            answer: Ok(Status::OK),
+            heed: Ok(Status::OK),
+            value: 0,
+            calls: KVec::new(),
+        };
+        Arc::pin_init(
+            pin_init!(Self { script <- new_mutex!(script, "zernel_nvidia_fake") }),
+            GFP_KERNEL,
+        )
+    }
+
+    fn answer(&self, answer: Result<Status>) {
+        self.script.lock().answer = answer;
+    }
+
+    fn heed(&self, answer: Result<Status>) {
+        self.script.lock().heed = answer;
+    }
+
+    fn call(&self, call: Call) -> Result<Status> {
+        let mut script = self.script.lock();
+        script.calls.push(call, GFP_KERNEL)?;
+        if matches!(call, Call::Heed(..)) {
+            script.heed
+        } else {
+            script.answer
+        }
+    }
+
+    /// Whether these were the calls since the last look.
+    fn called(&self, expected: &[Call]) -> bool {
+        let calls = core::mem::take(&mut self.script.lock().calls);
+        calls[..] == *expected
+    }
+}
+
+impl Driver for Arc<Fake> {
+    fn set_timeslice(&self, tsg: u64, us: u64) -> Result<Status> {
+        self.call(Call::SetTimeslice(tsg, us))
+    }
+
+    fn timeslice(&self, tsg: u64) -> Result<(Status, u64)> {
+        let status = self.call(Call::Timeslice(tsg))?;
+        Ok((status, self.script.lock().value))
+    }
+
+    fn set_interleave(&self, tsg: u64, level: u32) -> Result<Status> {
+        self.call(Call::SetInterleave(tsg, level))
+    }
+
+    fn interleave(&self, tsg: u64) -> Result<(Status, u32)> {
+        let status = self.call(Call::Interleave(tsg))?;
+        Ok((status, self.script.lock().value as u32))
+    }
+
+    fn preempt(&self, tsg: u64, timeout_us: u32) -> Result<Status> {
+        self.call(Call::Preempt(tsg, timeout_us))
+    }
+
+    fn enable(&self, tsg: u64, enable: bool) -> Result<Status> {
+        self.call(Call::Enable(tsg, enable))
+    }
+
+    fn heed_interleave(&self, gpu: u32, on: bool) -> Result<Status> {
+        self.call(Call::Heed(gpu, on))
+    }
+}
+
+/// The provider of [`Fake`].
+type Faked = Nvidia<Arc<Fake>>;
+
+/// A provider with one GPU, and its driver.
+fn provider() -> Result<(Arc<Faked>, Arc<Fake>)> {
+    let fake = Fake::new()?;
+    let nvidia = Nvidia::new(fake.clone())?;
+    nvidia.gpus().lock().add(GPU)?;
+    Ok((nvidia, fake))
+}
+
+#[kernel::macros::kunit_tests(zernel_nvidia_operations)]
+mod operations {
+    use super::*;
+
+    #[test]
+    fn every_answer_has_an_errno_of_the_abi() -> Result {
+        let (nvidia, fake) = provider()?;
+        let unsupported = crate::glue::errno::unsupported();
+        let cases = [
+            (Ok(Status::OK), Ok(())),
+            (Ok(Status::NOTHING_TO_DO), Ok(())),
+            (Ok(Status(0x23)), Err(ENOENT)),
+            (Ok(Status(0x57)), Err(ENOENT)),
+            (Ok(Status(0x03)), Err(EAGAIN)),
+            (Ok(Status(0x11)), Err(EAGAIN)),
+            (Ok(Status(0x1f)), Err(EINVAL)),
+            (Ok(Status(0x56)), Err(EINVAL)),
+            (Ok(Status(0x65)), Err(ETIMEDOUT)),
+            (Ok(Status(0x0f)), Err(EIO)),
+            (Ok(Status(0x62)), Err(EIO)),
+            (Ok(Status::NONE), Err(EIO)),
+            (Err(ENOENT), Err(ENOENT)),
+            (Err(EAGAIN), Err(EAGAIN)),
+            (Err(ENOMEM), Err(EAGAIN)),
+            (Err(unsupported), Err(EINVAL)),
+            (Err(EINVAL), Err(EIO)),
+        ];
+        for (answer, expected) in cases {
+            fake.answer(answer);
+            assert_eq!(nvidia.set_timeslice(GPU.into(), TSG, 200), expected);
+            assert_eq!(nvidia.timeslice(GPU.into(), TSG).map(|_| ()), expected);
+            assert_eq!(nvidia.set_interleave(GPU.into(), TSG, 2), expected);
+            assert_eq!(nvidia.interleave(GPU.into(), TSG).map(|_| ()), expected);
+            assert_eq!(nvidia.preempt(GPU.into(), TSG, 10), expected);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn values_reach_the_driver_and_come_back() -> Result {
+        let (nvidia, fake) = provider()?;
+        nvidia.set_timeslice(GPU.into(), TSG, 5_000_000)?;
+        nvidia.set_enabled(GPU.into(), TSG, false)?;
+        for timeout in [0, 1, 250, 1_000_000, u32::MAX] {
+            nvidia.preempt(GPU.into(), TSG, timeout)?;
+        }
+        assert!(fake.called(&[
+            Call::SetTimeslice(TSG, 5_000_000),
+            Call::Enable(TSG, false),
+            Call::Preempt(TSG, 1),
+            Call::Preempt(TSG, 1),
+            Call::Preempt(TSG, 250),
+            Call::Preempt(TSG, 1_000_000),
+            Call::Preempt(TSG, 1_000_000),
+        ]));
+        fake.script.lock().value = 1024;
+        assert_eq!(nvidia.timeslice(GPU.into(), TSG), Ok(1024));
+        fake.script.lock().value = u64::MAX;
+        assert_eq!(nvidia.timeslice(GPU.into(), TSG), Ok(u32::MAX));
+        fake.script.lock().value = 2;
+        assert_eq!(nvidia.interleave(GPU.into(), TSG), Ok(2));
+        Ok(())
+    }
+
+    #[test]
+    fn run_lists_are_asked_before_each_level() -> Result {
+        let (nvidia, fake) = provider()?;
+        nvidia.set_interleave(GPU.into(), TSG, 2)?;
+        nvidia.set_interleave(GPU.into(), TSG, 0)?;
+        assert!(fake.called(&[
+            Call::Heed(GPU, true),
+            Call::SetInterleave(TSG, 2),
+            Call::Heed(GPU, true),
+            Call::SetInterleave(TSG, 0),
+        ]));
+        drop(nvidia);
+        assert!(fake.called(&[Call::Heed(GPU, false)]));
+        Ok(())
+    }
+
+    #[test]
+    fn run_lists_that_refuse_are_asked_once() -> Result {
+        for refusal in [0x56, 0x40, 0x65] {
+            let (nvidia, fake) = provider()?;
+            fake.heed(Ok(Status(refusal)));
+            nvidia.set_interleave(GPU.into(), TSG, 2)?;
+            nvidia.set_interleave(GPU.into(), TSG, 1)?;
+            assert!(fake.called(&[
+                Call::Heed(GPU, true),
+                Call::SetInterleave(TSG, 2),
+                Call::SetInterleave(TSG, 1),
+            ]));
+            nvidia.gpus().lock().restart();
+            nvidia.set_interleave(GPU.into(), TSG, 2)?;
+            assert!(fake.called(&[Call::Heed(GPU, true), Call::SetInterleave(TSG, 2)]));
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn a_driver_that_is_suspended_is_left_alone() -> Result {
+        let (nvidia, fake) = provider()?;
+        fake.heed(Err(EAGAIN));
+        assert_eq!(nvidia.set_interleave(GPU.into(), TSG, 2), Err(EAGAIN));
+        assert!(fake.called(&[Call::Heed(GPU, true)]));
+        fake.heed(Ok(Status::OK));
+        nvidia.set_interleave(GPU.into(), TSG, 2)?;
+        assert!(fake.called(&[Call::Heed(GPU, true), Call::SetInterleave(TSG, 2)]));
+        Ok(())
+    }
+
+    #[test]
+    fn a_channel_that_is_gone_is_not_the_tsg() -> Result {
+        let (nvidia, fake) = provider()?;
+        fake.answer(Ok(Status(0x57)));
+        assert_eq!(nvidia.set_enabled(GPU.into(), TSG, true), Err(EIO));
+        fake.answer(Err(ENOENT));
+        assert_eq!(nvidia.set_enabled(GPU.into(), TSG, true), Err(ENOENT));
+        Ok(())
+    }
+}

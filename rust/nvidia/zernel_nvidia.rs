@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The patched NVIDIA open driver as a provider of zernel.
+//!
+//! # Coming and going
+//!
+//! The driver becomes a provider of `zernel.ko` first, without any GPU, and is told by the hook in
+//! `nvidia.ko` of what there is next: so every event finds the provider. On the way out the hook is
+//! left first, so that no event comes to a provider that is going, and then `zernel.ko` gives every
+//! TSG its settings back, through controls that need nobody who is told. What the hook's table
+//! learns in between (a TSG that is freed, a GPU that is let go) makes those controls answer
+//! `ENOENT`. Last, when no operation can come any more, the run lists get their policy back.
+//!
+//! # Locking
+//!
+//! Order: mutexes of the hook → the list of GPUs → zernel's registry. Events about TSGs come under
+//! the mutex of the hook's table, which controls take for a moment, and wait for no operation.
+//! Operations come from a worker of `zernel.ko`, which holds no lock; they hold the list of GPUs
+//! for a look alone, never while the driver is called. A GPU that goes waits for the operations on
+//! it, under a mutex of the hook that no operation takes.
+#![crate_name = "zernel_nvidia"]
+
+mod counters;
+mod events;
+#[path = "../glue/mod.rs"]
+mod glue;
+mod gpus;
+#[path = "../policy/nvstatus.rs"]
+mod nvstatus;
+mod operations;
+mod runlist;
+#[cfg(zernel_kunit)]
+mod tests;
+
+use glue::{
+    debugfs,
+    nv_control,
+    nv_events,
+    provider_side, //
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+
+module! {
+    type: ZernelNvidia,
+    name: "zernel_nvidia",
+    authors: ["zernel contributors"],
+    description: "NVIDIA's open driver as a provider of zernel",
+    license: "GPL",
+}
+
+/// The module. Dropped in this order: the file of the counters, then the hook is left, and with it
+/// goes who is told, and with that the provider.
+struct ZernelNvidia {
+    _debugfs: debugfs::Directory,
+    _events: nv_events::Registration<events::Events>,
+}
+
+impl kernel::Module for ZernelNvidia {
+    fn init(_module: &'static ThisModule) -> Result<Self> {
+        let provider =
+            provider_side::Registration::new(operations::Nvidia::new(operations::Hook)?)?;
+        let events = events::Events::new(Arc::new(provider, GFP_KERNEL)?)?;
+        let events = nv_events::Registration::new(events).inspect_err(|e| {
+            pr_err!("nvidia.ko does not tell of its TSGs: {:?}\n", e);
+        })?;
+        let (gpus, tsgs) = nv_control::population();
+        pr_info!("{} GPU(s), {} TSG(s) there already\n", gpus, tsgs);
+        Ok(Self {
+            _debugfs: debugfs::Directory::new::<counters::Counts>(c"zernel_nvidia", c"counts"),
+            _events: events,
+        })
+    }
+}
