@@ -275,8 +275,9 @@ u32 zernel_tsg_user_control(struct zernel_provider *provider, u64 gpu, u64 tsg, 
  * @tsg: the provider's handle of the TSG
  *
  * Whatever zernel had set is set again by the worker; what the TSG gets back one
- * day stays what it had before. An unclassed TSG is left alone. An unknown handle
- * is ignored.
+ * day stays what it had before. An unclassed TSG is left alone, and so is every TSG
+ * while the tunable user_control is "allow": a provider may call this after each
+ * change by an owner, whatever the answer to it was. An unknown handle is ignored.
  */
 void zernel_tsg_refresh(struct zernel_provider *provider, u64 gpu, u64 tsg);
 
@@ -285,7 +286,7 @@ void zernel_tsg_refresh(struct zernel_provider *provider, u64 gpu, u64 tsg);
  * @provider: from zernel_provider_register() or replay
  * @gpu: the provider's handle of the GPU
  *
- * As zernel_tsg_refresh() for each of them. For a GPU that comes back from suspend
+ * As zernel_tsg_refresh() for each of them, with any user_control. For a GPU that comes back from suspend
  * or reset: also ends the waiting after -EAGAIN at once. An unknown handle is
  * ignored.
  */

@@ -14,7 +14,10 @@ use crate::{
         provider::answer_number,
         trace, //
     },
-    policy::control::Verdict,
+    policy::control::{
+        Policy,
+        Verdict, //
+    },
 };
 
 impl Registry {
@@ -37,9 +40,14 @@ impl Registry {
         Some(verdict)
     }
 
-    /// Has the worker set once more what a TSG should have: the driver may hold anything.
+    /// Has the worker set once more what a TSG should have: the owner may have set anything. Unless
+    /// owners may: then it stays, however late the driver did it.
     pub(crate) fn doubt_tsg(&mut self, id: tsg::Id) {
-        self.doubt(id, Tsg::is_held);
+        if self.tunables.user_control() != Policy::Allow {
+            self.doubt(id, Tsg::is_held);
+        } else if let Some(tsg) = self.tsgs.get_mut(&id) {
+            tsg.loose = true;
+        }
     }
 
     /// Has the worker set once more what the TSGs of a GPU should have, without waiting.
