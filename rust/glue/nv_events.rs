@@ -67,7 +67,7 @@ pub(crate) trait Observer: Send + Sync + 'static {
     fn tsg_removed(&self, gpu: u32, tsg: u64);
     /// A process wants to change its own TSG.
     fn user_control(&self, gpu: u32, tsg: u64, setting: Setting) -> Verdict;
-    /// The driver has carried out what was answered with [`Verdict::Reapply`].
+    /// The driver has carried such a change out, whatever the answer to it was.
     fn user_controlled(&self, gpu: u32, tsg: u64);
     /// The driver answers no control from now on.
     fn suspended(&self);

@@ -123,6 +123,7 @@ impl Observer for Events {
     }
 
     fn user_controlled(&self, gpu: u32, tsg: u64) {
+        // Whatever was answered: the class may be younger than the answer.
         self.provider.refresh(gpu.into(), tsg);
     }
 
