@@ -43,6 +43,18 @@ static u32 nvz_control_size(u32 cmd)
 	return 0;
 }
 
+/* A client that may be about to lose a handle of the TSG. */
+static struct nvz_client *nvz_tsg_freeing(struct nvz_tsg *tsg)
+{
+	struct nvz_object *object;
+
+	list_for_each_entry(object, &tsg->handles, in_tsg) {
+		if (object->client->freeing)
+			return object->client;
+	}
+	return NULL;
+}
+
 /* 0, or -ENOENT. Waits while every handle of the TSG may be about to go. */
 static int nvz_tsg_pin(u64 id, struct nvz_handle *handle)
 {
@@ -60,7 +72,7 @@ static int nvz_tsg_pin(u64 id, struct nvz_handle *handle)
 			nvz_pinned();
 			return 0;
 		}
-		nvz_wait_outcome(false);
+		nvz_wait_outcome(nvz_tsg_freeing(tsg), false);
 	}
 	mutex_unlock(&nvz_table_lock);
 	return -ENOENT;
@@ -155,17 +167,6 @@ static struct nvz_object *nvz_tsg_subdevice(struct nvz_tsg *tsg)
 	return NULL;
 }
 
-static bool nvz_tsg_freeing(struct nvz_tsg *tsg)
-{
-	struct nvz_object *object;
-
-	list_for_each_entry(object, &tsg->handles, in_tsg) {
-		if (object->client->freeing)
-			return true;
-	}
-	return false;
-}
-
 /*
  * All channels at once or none: whoever waited for a free with a pin in hand could
  * wait for itself.
@@ -174,6 +175,7 @@ static int nvz_channels_pin(u64 id, struct nvz_channels **pinned)
 {
 	struct nvz_channels *channels = NULL;
 	struct nvz_object *object, *subdevice;
+	struct nvz_client *client;
 	struct nvz_tsg *tsg;
 	u32 room = 0;
 	int ret;
@@ -187,8 +189,8 @@ again:
 		channels->room = room;
 	}
 	mutex_lock(&nvz_table_lock);
-	while ((tsg = nvz_tsg_find(id)) && nvz_tsg_freeing(tsg))
-		nvz_wait_outcome(false);
+	while ((tsg = nvz_tsg_find(id)) && (client = nvz_tsg_freeing(tsg)))
+		nvz_wait_outcome(client, false);
 	ret = -ENOENT;
 	if (!tsg)
 		goto fail;

@@ -11,6 +11,9 @@
  */
 #include "nv-zernel-private.h"
 
+/* For how long a free yields at most: enough for whoever is waiting to be scheduled. */
+#define NVZ_YIELD	(HZ / 10)
+
 static DECLARE_WAIT_QUEUE_HEAD(nvz_wait);
 static unsigned long nvz_outcomes;
 
@@ -50,12 +53,17 @@ void nvz_unpinned(void)
 	lock_map_release(&nvz_pin_map);
 }
 
-/* 0, or -EINTR when @killable and the caller was killed. */
-int nvz_wait_outcome(bool killable)
+/*
+ * Waits for the outcome of a free that @client is marked for; it may be gone then.
+ * 0, or -EINTR when @killable and the caller was killed.
+ */
+int nvz_wait_outcome(struct nvz_client *client, bool killable)
 {
 	unsigned long seen = nvz_outcomes;
+	u32 handle = client->handle;
 	int ret = 0;
 
+	WRITE_ONCE(client->wanted, client->wanted + 1);
 	mutex_unlock(&nvz_table_lock);
 	lock_map_acquire_read(&nvz_free_map);
 	lock_map_release(&nvz_free_map);
@@ -64,6 +72,12 @@ int nvz_wait_outcome(bool killable)
 	else
 		wait_event(nvz_wait, READ_ONCE(nvz_outcomes) != seen);
 	mutex_lock(&nvz_table_lock);
+	/* Another client of the same handle only loses its turn. */
+	client = nvz_client_find(handle);
+	if (client && client->wanted) {
+		WRITE_ONCE(client->wanted, client->wanted - 1);
+		wake_up_all(&nvz_wait);
+	}
 	return ret ? -EINTR : 0;
 }
 
@@ -98,4 +112,17 @@ void nvz_free_end(struct nvz_file *file)
 		client->freeing = false;
 	WRITE_ONCE(nvz_outcomes, nvz_outcomes + 1);
 	wake_up_all(&nvz_wait);
+}
+
+/*
+ * Lets those take their turn who waited for the outcome, lest a file that frees one
+ * object after the other keeps a control waiting. The caller holds the file lock, so
+ * the clients stay.
+ */
+void nvz_free_yield(struct nvz_file *file)
+{
+	struct nvz_client *client;
+
+	list_for_each_entry(client, &file->clients, in_file)
+		wait_event_timeout(nvz_wait, !READ_ONCE(client->wanted), NVZ_YIELD);
 }

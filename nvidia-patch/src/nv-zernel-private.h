@@ -152,6 +152,7 @@ struct nvz_file {
  * @userd: tree of its channels, by nvz_object.userd
  * @handle: of the client
  * @busy: how many calls of the core use handles of it, not being calls of its file
+ * @wanted: how many wait for the outcome of a free
  * @freeing: a free is under way that may take handles of it away
  */
 struct nvz_client {
@@ -162,6 +163,7 @@ struct nvz_client {
 	struct rb_root userd;
 	u32 handle;
 	u32 busy;
+	u32 wanted;
 	bool freeing;
 };
 
@@ -283,6 +285,12 @@ struct nvz_made {
 	struct nvz_tsg *tsg;
 };
 
+/* Whether objects of this kind are in the table. */
+static inline bool nvz_kind_recorded(enum nvz_kind kind)
+{
+	return kind >= NVZ_DEVICE && kind <= NVZ_SUPPORT;
+}
+
 static inline int nvz_order(u64 a, u64 b)
 {
 	return a < b ? -1 : a > b;
@@ -327,9 +335,10 @@ bool nvz_pin(struct nvz_client *client);
 void nvz_pinned(void);	/* no lock */
 void nvz_unpin(struct nvz_client *client);
 void nvz_unpinned(void);	/* no lock */
-int nvz_wait_outcome(bool killable);	/* gives the lock back for a while */
+int nvz_wait_outcome(struct nvz_client *client, bool killable);	/* gives the lock back for a while */
 void nvz_free_begin(struct nvz_file *file);	/* gives the lock back for a while */
 void nvz_free_end(struct nvz_file *file);
+void nvz_free_yield(struct nvz_file *file);	/* file lock only */
 
 /* nv-zernel-rm.c: not under the table lock */
 u32 nvz_rm_control(nvidia_stack_t *sp, u32 client, u32 object, u32 cmd, void *params, u32 size);
@@ -360,8 +369,8 @@ void nvz_record_alloc(nvidia_stack_t *sp, struct nvz_file *file, const struct nv
 void nvz_record_dup(nvidia_stack_t *sp, struct nvz_file *file, const struct nvz_esc_dup *dup,
 		    struct nvz_made *made);
 bool nvz_adopt(nvidia_stack_t *sp, struct nvz_file *file, u32 client, u32 handle);
-void nvz_forget(u32 client, u32 object);
-void nvz_verify(nvidia_stack_t *sp, u32 client);
+void nvz_forget(struct nvz_file *file, u32 client, u32 object);
+void nvz_verify(nvidia_stack_t *sp, struct nvz_file *file, u32 client);
 
 /* nv-zernel-user.c: no lock */
 NV_STATUS nvz_user_control(nvidia_stack_t *sp, nv_state_t *nv, nv_file_private_t *nvfp,

@@ -97,14 +97,20 @@ static struct nvz_object *nvz_lookup(u32 client_handle, u32 handle)
 	return client ? nvz_object_find(client, handle) : NULL;
 }
 
-/* What a free, which the core has carried out, took away for certain. */
-void nvz_forget(u32 client_handle, u32 handle)
+/*
+ * What a free, which the core has carried out, took away for certain. A driver that
+ * was told to be lax lets one file free what is another's: that is left to be found
+ * out, because the other file's lock would be needed.
+ */
+void nvz_forget(struct nvz_file *file, u32 client_handle, u32 handle)
 {
 	struct nvz_client *client;
 	struct nvz_object *object;
 
 	mutex_lock(&nvz_table_lock);
 	client = nvz_client_find(client_handle);
+	if (client && client->file != file)
+		client = NULL;
 	if (client && handle == client_handle) {
 		nvz_client_drop(client);
 	} else if (client) {
@@ -121,7 +127,7 @@ void nvz_forget(u32 client_handle, u32 handle)
  * of a channel along with it. It is asked about each object that can, because
  * what depends on what was only hinted at.
  */
-void nvz_verify(nvidia_stack_t *sp, u32 client_handle)
+void nvz_verify(nvidia_stack_t *sp, struct nvz_file *file, u32 client_handle)
 {
 	struct nvz_client *client;
 	struct nvz_object *object;
@@ -144,7 +150,7 @@ void nvz_verify(nvidia_stack_t *sp, u32 client_handle)
 		if (kind != NVZ_TSG && kind != NVZ_CHANNEL && kind != NVZ_SUPPORT)
 			continue;
 		if (nvz_rm_gone(sp, client_handle, handle, class))
-			nvz_forget(client_handle, handle);
+			nvz_forget(file, client_handle, handle);
 	}
 }
 
@@ -234,7 +240,7 @@ static bool nvz_was_made(nvidia_stack_t *sp, const struct nvz_alloc *alloc)
 
 	if (*alloc->status == NV_OK)
 		return true;
-	if (*alloc->status != NV_ERR_INVALID_ADDRESS)
+	if (*alloc->status != NV_ERR_INVALID_ADDRESS || !*alloc->object)
 		return false;
 	mutex_lock(&nvz_table_lock);
 	known = alloc->kind == NVZ_CLIENT ? !!nvz_client_find(client) :
@@ -309,22 +315,14 @@ void nvz_record_alloc(nvidia_stack_t *sp, struct nvz_file *file, const struct nv
 	}
 
 	mutex_lock(&nvz_table_lock);
-	switch (alloc->kind) {
-	case NVZ_CLIENT:
+	if (alloc->kind == NVZ_CLIENT)
 		nvz_client_of(file, *alloc->object, made);
-		break;
-	case NVZ_DEVICE:
-	case NVZ_SUBDEVICE:
-	case NVZ_TSG:
-	case NVZ_CHANNEL:
-	case NVZ_SUPPORT:
+	else if (nvz_kind_recorded(alloc->kind))
 		nvz_record_object(file, *alloc->client, *alloc->parent, *alloc->object,
 				  alloc->class, alloc->hint, made,
 				  alloc->kind == NVZ_TSG ? made->tsg : NULL);
-		break;
-	default:
+	else
 		nvz_record_remark(file, alloc);
-	}
 	nvz_tell();
 	mutex_unlock(&nvz_table_lock);
 }
@@ -347,7 +345,7 @@ void nvz_record_dup(nvidia_stack_t *sp, struct nvz_file *file, const struct nvz_
 	if (!known) {
 		/* Of something that is not followed, or that was got by a way unseen. */
 		if (nvz_rm_class(sp, dup->client, dup->object, &class) != NV_OK ||
-		    nvz_kind_of(class) == NVZ_OTHER)
+		    !nvz_kind_recorded(nvz_kind_of(class)))
 			return;
 		made->tsg->flags |= NV_ZERNEL_TSG_COMPUTE;
 		made->tsg->adopted = true;

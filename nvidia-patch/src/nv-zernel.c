@@ -118,17 +118,16 @@ static NV_STATUS nvz_free(nvidia_stack_t *sp, nv_state_t *nv, nv_file_private_t 
 
 	ret = rm_ioctl(sp, nv, nvfp, escape, params, size);
 
-	/* The core is the judge, also of whose client it is if it was told to be lax. */
-	if (ret != NV_OK || params->status != NV_OK)
-		verify = false;
-	else
-		nvz_forget(params->client, params->object);
-	if (verify)
-		nvz_verify(sp, params->client);
+	if (mine && ret == NV_OK && params->status == NV_OK) {
+		nvz_forget(file, params->client, params->object);
+		if (verify)
+			nvz_verify(sp, file, params->client);
+	}
 	if (mine) {
 		mutex_lock(&nvz_table_lock);
 		nvz_free_end(file);
 		mutex_unlock(&nvz_table_lock);
+		nvz_free_yield(file);
 	}
 	mutex_unlock(&file->lock);
 	return ret;
@@ -159,7 +158,7 @@ static NV_STATUS nvz_dup(nvidia_stack_t *sp, nv_state_t *nv, nv_file_private_t *
 	while ((source = nvz_client_find(params->source_client)) && source->file != file) {
 		if (nvz_pin(source))
 			break;
-		if (nvz_wait_outcome(true)) {
+		if (nvz_wait_outcome(source, true)) {
 			mutex_unlock(&nvz_table_lock);
 			ret = NV_ERR_GENERIC;
 			goto discard;
