@@ -4,6 +4,7 @@
 SHELL := /bin/bash
 KVER ?=
 KSRC ?=
+NVIDIA_SRC ?=
 KDIR ?= /lib/modules/$(shell uname -r)/build
 DESTDIR ?=
 PREFIX ?= /usr/local
@@ -12,10 +13,13 @@ LAB_KDIR := $(if $(filter command line environment,$(origin KDIR)),$(KDIR))
 export KVER KSRC LAB_KDIR
 
 .DEFAULT_GOAL := modules
-.PHONY: modules tools install demo test check format bench shell setup kernels update clean distclean help
+.PHONY: modules nvidia tools install demo test check format bench shell setup kernels update clean distclean help
 
 modules: ## build the modules against KDIR (default: the running kernel's build folder)
 	@scripts/modules "$(KDIR)"
+
+nvidia: ## build NVIDIA's open driver with zernel's hooks, and zernel_nvidia.ko, for the lab's kernel
+	@scripts/nvidia-all "$(NVIDIA_SRC)"
 
 tools: ## build zernelctl and zernel-load
 	@scripts/tools
@@ -48,7 +52,7 @@ kernels: setup ## build both test kernels
 	@scripts/kernel base
 	@scripts/kernel debug
 
-update: ## look for a newer point release of the kernel at the next build
+update: ## look for newer releases of the kernel and the driver at the next build
 	@scripts/update
 
 clean: ## remove what was built in this tree
@@ -65,5 +69,6 @@ help: ## this list
 	@echo 'Variables:'
 	@echo '  KVER=7.3|7.2     kernel series of the lab (default: the newest that can be had)'
 	@echo '  KSRC=DIR         own kernel source tree for the lab'
-	@echo '  KDIR=DIR         kernel build folder for make, make install and the lab'
+	@echo '  KDIR=DIR         kernel build folder for make, make install, make nvidia and the lab'
+	@echo "  NVIDIA_SRC=DIR   source tree of NVIDIA's open driver (default: Debian's package)"
 	@echo '  DESTDIR= PREFIX= where make install puts things (default PREFIX: /usr/local)'
