@@ -286,9 +286,9 @@ void zernel_tsg_refresh(struct zernel_provider *provider, u64 gpu, u64 tsg);
  * @provider: from zernel_provider_register() or replay
  * @gpu: the provider's handle of the GPU
  *
- * As zernel_tsg_refresh() for each of them, with any user_control. For a GPU that comes back from suspend
- * or reset: also ends the waiting after -EAGAIN at once. An unknown handle is
- * ignored.
+ * As zernel_tsg_refresh() for each of them, whatever user_control says. For a GPU
+ * that comes back from suspend or reset: also ends the waiting after -EAGAIN at
+ * once. An unknown handle is ignored.
  */
 void zernel_gpu_refresh(struct zernel_provider *provider, u64 gpu);
 

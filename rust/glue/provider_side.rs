@@ -11,7 +11,8 @@ use kernel::{
     error::{
         from_err_ptr,
         from_result,
-        to_result, //
+        to_result,
+        VTABLE_DEFAULT_ERROR, //
     },
     prelude::*,
     sync::Arc, //
@@ -33,10 +34,7 @@ extern "C" {
         desc: *const raw::zernel_tsg_desc,
     ) -> c_int;
     fn zernel_tsg_removed(provider: *mut raw::zernel_provider, gpu: u64, tsg: u64);
-}
-
-#[cfg(zernel_nvidia)]
-extern "C" {
+    #[cfg(zernel_nvidia)]
     fn zernel_gpu_removed(provider: *mut raw::zernel_provider, gpu: u64);
     fn zernel_gpu_refresh(provider: *mut raw::zernel_provider, gpu: u64);
     fn zernel_tsg_changed(
@@ -359,7 +357,6 @@ impl<P: Provider> Registration<P> {
 }
 
 /// What a process asked the driver to change on its own TSG.
-#[cfg(zernel_nvidia)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Setting {
     /// The time slice.
@@ -369,7 +366,6 @@ pub(crate) enum Setting {
 }
 
 /// What the driver answers.
-#[cfg(zernel_nvidia)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// It does it.
@@ -380,9 +376,9 @@ pub(crate) enum Verdict {
     Reapply,
 }
 
-#[cfg(zernel_nvidia)]
 impl<P: Provider> Registration<P> {
     /// Reports that a GPU is gone. Waits for operations of that GPU.
+    #[cfg(zernel_nvidia)]
     pub(crate) fn gpu_removed(&self, gpu: u64) {
         // SAFETY: Registered by the type invariant.
         unsafe { zernel_gpu_removed(self.provider, gpu) };

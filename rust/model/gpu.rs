@@ -183,6 +183,15 @@ impl<C: Context, S: Store<C>> Gpu<C, S> {
         }
     }
 
+    /// The TSG at a place.
+    pub(crate) fn handle_at(&self, place: u32) -> Option<Handle> {
+        if place >= self.tsgs.size() {
+            return None;
+        }
+        let tsg = self.tsgs.get(TsgIx::new(place));
+        tsg.context.is_some().then_some(tsg.handle)
+    }
+
     /// The channel of a TSG with number `number`.
     pub(super) fn find_channel(&self, tsg: TsgIx, number: u32) -> Result<ChannelIx, Error> {
         let mut at = self.tsgs.get(tsg).channels;

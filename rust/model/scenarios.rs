@@ -5,6 +5,7 @@
 #[cfg_attr(not(test), kernel::macros::kunit_tests(zernel_model_gpu))]
 mod tests {
     use crate::model::{
+        arena::Index,
         error::Error,
         fixture::{
             create,
@@ -379,6 +380,21 @@ mod tests {
         let times = gpu.engine_stats(0)?.times;
         assert_eq!(times.busy.plus(times.switch).plus(times.idle), Ns(200_000));
         assert_eq!(times.busy, Ns(10_000));
+        Ok(())
+    }
+
+    #[test]
+    fn a_place_names_the_tsg_that_has_it() -> Result<(), Error> {
+        let (words, mut log) = (Words::default(), Log::default());
+        let mut gpu = gpu(Ns(1_000))?;
+        let a = tsg(&mut gpu, 1, &words, &mut log)?;
+        let b = tsg(&mut gpu, 2, &words, &mut log)?;
+        assert_eq!(gpu.handle_at(a.ix().raw()), Some(a));
+        assert_eq!(gpu.handle_at(b.ix().raw()), Some(b));
+        gpu.destroy(Ns(0), a, &mut log)?;
+        assert_eq!(gpu.handle_at(a.ix().raw()), None);
+        assert_eq!(gpu.handle_at(b.ix().raw()), Some(b));
+        assert_eq!(gpu.handle_at(u32::MAX), None);
         Ok(())
     }
 

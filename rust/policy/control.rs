@@ -64,13 +64,6 @@ pub(crate) enum Verdict {
     Deny,
 }
 
-impl Verdict {
-    /// Whether zernel has to set what it wants once more when the driver has done the change.
-    pub(crate) fn is_followed(self) -> bool {
-        matches!(self, Self::Watch | Self::Reapply)
-    }
-}
-
 #[cfg(any(test, zernel_kunit))]
 #[cfg_attr(not(test), kernel::macros::kunit_tests(zernel_policy_control))]
 mod tests {
@@ -92,18 +85,6 @@ mod tests {
     #[test]
     fn denied_unless_tuned() {
         assert_eq!(Policy::default(), Policy::Deny);
-    }
-
-    #[test]
-    fn what_may_undo_a_class_is_followed() {
-        for policy in [Policy::Deny, Policy::Reapply] {
-            for held in [false, true] {
-                let verdict = policy.decide(held);
-                assert!(verdict == Verdict::Deny || verdict.is_followed());
-            }
-        }
-        assert!(!Verdict::Allow.is_followed());
-        assert!(!Verdict::Deny.is_followed());
     }
 
     #[test]

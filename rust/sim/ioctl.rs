@@ -83,6 +83,8 @@ pub(super) fn dispatch(file: &File, cmd: u32, address: usize) -> Result {
         ZERNEL_SIM_NR_TRACE_READ => trace::read(file, arg),
         ZERNEL_SIM_NR_FAULT => arg.update(|io| test::fault(file, io)),
         ZERNEL_SIM_NR_SUSPEND => test::suspend(file, &arg.read()?),
+        ZERNEL_SIM_NR_TSG_CONTROL => context::control(file, &arg.read()?),
+        ZERNEL_SIM_NR_TSG_DESCRIBE => test::describe(file, &arg.read()?),
         _ => Err(ENOTTY),
     }
 }

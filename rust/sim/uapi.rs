@@ -35,4 +35,6 @@ abi! {
     zernel_sim_trace_read = 32;
     zernel_sim_fault = 48;
     zernel_sim_suspend = 8;
+    zernel_sim_tsg_control = 16;
+    zernel_sim_tsg_describe = 16;
 }

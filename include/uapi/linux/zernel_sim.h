@@ -56,7 +56,7 @@
 #include <linux/ioctl.h>
 #include <linux/types.h>
 
-#define ZERNEL_SIM_ABI_VERSION		1
+#define ZERNEL_SIM_ABI_VERSION		2
 #define ZERNEL_SIM_DEVICE_PATH		"/dev/zernel-sim"
 
 /* ioctl type of all commands. */
@@ -97,6 +97,7 @@ struct zernel_sim_version {
 #define ZERNEL_SIM_CAP_TRACE		(1ull << 0)	/* execution trace */
 #define ZERNEL_SIM_CAP_FAULTS		(1ull << 1)	/* fault injection */
 #define ZERNEL_SIM_CAP_PROVIDER		(1ull << 2)	/* provider of zernel.ko */
+#define ZERNEL_SIM_CAP_CONTROL		(1ull << 3)	/* TSG_CONTROL and TSG_DESCRIBE */
 
 /*
  * struct zernel_sim_gpu_info - describe one GPU
@@ -456,9 +457,53 @@ struct zernel_sim_trace_read {
 	__u64 dropped;			/* out: since the start */
 };
 
+/* What the owner of a TSG can change. */
+#define ZERNEL_SIM_SETTING_TIMESLICE	1	/* value: us, from 1 */
+#define ZERNEL_SIM_SETTING_INTERLEAVE	2	/* value: 0 low, 1 medium, 2 high */
+
+/*
+ * struct zernel_sim_tsg_control - change a setting of one's own TSG
+ *
+ * ZERNEL_SIM_IOC_TSG_CONTROL. Needs no privilege, as with drivers of real GPUs;
+ * it is zernel.ko that keeps a process from undoing its class so, or puts it
+ * right afterwards (its tunable user_control).
+ *
+ * -EPERM    zernel.ko has settings in force on the TSG and does not allow it
+ * -EAGAIN   the GPU is suspended
+ * -EINVAL   no such setting, or not a value of it
+ */
+struct zernel_sim_tsg_control {
+	__u32 context;			/* in */
+	__u32 setting;			/* in: ZERNEL_SIM_SETTING_* */
+	__u32 value;			/* in */
+	__u32 reserved;			/* in: 0 */
+};
+
+/* How a TSG is described to zernel.ko. */
+#define ZERNEL_SIM_TSG_COMPUTE		(1u << 0)	/* on a compute engine */
+#define ZERNEL_SIM_TSG_SHARED		(1u << 1)	/* of several processes */
+
+/*
+ * struct zernel_sim_tsg_describe - tell zernel.ko that a TSG has become another
+ *
+ * ZERNEL_SIM_IOC_TSG_DESCRIBE. Needs CAP_SYS_ADMIN in the initial user
+ * namespace. What the GPU does stays the same; zernel.ko takes over what it is
+ * told, as if channels or objects had been made on the TSG.
+ *
+ * -EPERM    no CAP_SYS_ADMIN
+ * -ENOENT   no such context, or zernel.ko does not know its TSG (any more)
+ */
+struct zernel_sim_tsg_describe {
+	__u32 context;			/* in */
+	__u32 flags;			/* in: ZERNEL_SIM_TSG_* */
+	__u32 channels;			/* in */
+	__u32 reserved;			/* in: 0 */
+};
+
 /*
  * Provider operations that a fault can hit. GET_TIMESLICE stands for reading
- * the interleave level too. QUERY_LOAD names no TSG.
+ * the interleave level too. QUERY_LOAD names no TSG. USER_CONTROL is what
+ * ZERNEL_SIM_IOC_TSG_CONTROL does after zernel.ko has allowed it.
  */
 #define ZERNEL_SIM_OP_SET_TIMESLICE	1
 #define ZERNEL_SIM_OP_GET_TIMESLICE	2
@@ -466,6 +511,7 @@ struct zernel_sim_trace_read {
 #define ZERNEL_SIM_OP_SET_ENABLED	4
 #define ZERNEL_SIM_OP_SET_INTERLEAVE	5
 #define ZERNEL_SIM_OP_QUERY_LOAD	6
+#define ZERNEL_SIM_OP_USER_CONTROL	7
 
 /* Do not inject: only report @injected. */
 #define ZERNEL_SIM_FAULT_QUERY		(1u << 0)
@@ -502,14 +548,20 @@ struct zernel_sim_fault {
  * suspended GPU runs nothing and keeps everything: its engines are idle, the
  * loaded contexts are lost (so that each TSG is restored before it runs again),
  * and provider operations fail with -EAGAIN. Suspending twice changes nothing.
+ * zernel.ko is told when the GPU continues, and sets again what it had set.
  *
  * -EPERM    no CAP_SYS_ADMIN
- * -EINVAL   @suspend is neither 0 nor 1
+ * -EINVAL   @suspend is none of ZERNEL_SIM_CONTINUE, _SUSPEND and _FORGET
  */
 struct zernel_sim_suspend {
 	__u32 gpu;			/* in */
-	__u32 suspend;			/* in: 1 stops, 0 continues */
+	__u32 suspend;			/* in */
 };
+
+#define ZERNEL_SIM_CONTINUE		0
+#define ZERNEL_SIM_SUSPEND		1
+/* Continues, or stays at work, having lost the time slices and levels of all TSGs. */
+#define ZERNEL_SIM_FORGET		2
 
 /* Numbers of the commands. */
 #define ZERNEL_SIM_NR_VERSION		0x00
@@ -527,6 +579,8 @@ struct zernel_sim_suspend {
 #define ZERNEL_SIM_NR_TRACE_READ	0x0c
 #define ZERNEL_SIM_NR_FAULT		0x0d
 #define ZERNEL_SIM_NR_SUSPEND		0x0e
+#define ZERNEL_SIM_NR_TSG_CONTROL	0x0f
+#define ZERNEL_SIM_NR_TSG_DESCRIBE	0x10
 
 #define ZERNEL_SIM_IOC_VERSION \
 	_IOR(ZERNEL_SIM_IOC_TYPE, ZERNEL_SIM_NR_VERSION, struct zernel_sim_version)
@@ -564,5 +618,11 @@ struct zernel_sim_suspend {
 	_IOWR(ZERNEL_SIM_IOC_TYPE, ZERNEL_SIM_NR_FAULT, struct zernel_sim_fault)
 #define ZERNEL_SIM_IOC_SUSPEND \
 	_IOW(ZERNEL_SIM_IOC_TYPE, ZERNEL_SIM_NR_SUSPEND, struct zernel_sim_suspend)
+#define ZERNEL_SIM_IOC_TSG_CONTROL \
+	_IOW(ZERNEL_SIM_IOC_TYPE, ZERNEL_SIM_NR_TSG_CONTROL, \
+	     struct zernel_sim_tsg_control)
+#define ZERNEL_SIM_IOC_TSG_DESCRIBE \
+	_IOW(ZERNEL_SIM_IOC_TYPE, ZERNEL_SIM_NR_TSG_DESCRIBE, \
+	     struct zernel_sim_tsg_describe)
 
 #endif /* _UAPI_LINUX_ZERNEL_SIM_H */

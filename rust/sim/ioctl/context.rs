@@ -164,13 +164,11 @@ pub(super) fn control(file: &File, io: &zernel_sim_tsg_control) -> Result {
     };
     let owned = file.context(io.context)?;
     let (gpu, tsg) = (u64::from(owned.gpu), owned.tsg.0);
-    let verdict = file.hub.user_control(gpu, tsg, setting);
-    if verdict == Verdict::Deny {
+    if file.hub.user_control(gpu, tsg, setting) == Verdict::Deny {
         return Err(EPERM);
     }
     let changed = file.hub.inner().change(gpu, tsg, change);
-    if verdict == Verdict::Reapply {
-        file.hub.refresh(gpu, tsg);
-    }
+    // Whatever the answer was: it may be too old by now.
+    file.hub.refresh(gpu, tsg);
     changed
 }

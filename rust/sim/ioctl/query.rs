@@ -39,6 +39,7 @@ pub(super) fn version(file: &File, out: &mut zernel_sim_version) -> Result {
             ZERNEL_SIM_CAP_TRACE,
             ZERNEL_SIM_CAP_FAULTS,
             ZERNEL_SIM_CAP_PROVIDER,
+            ZERNEL_SIM_CAP_CONTROL,
         ]
         .iter()
         .fold(0, |all, cap| all | u64::from(*cap)),

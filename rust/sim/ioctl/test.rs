@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What tests may do to a GPU: faults of the provider, suspend.
+//! What tests may do to a GPU: faults of the provider, suspend, TSGs that become others.
 
-use super::must_be_zero;
+use super::{
+    context::description,
+    must_be_zero, //
+};
 use crate::{
     file::File,
     glue::sim_task,
@@ -44,10 +47,38 @@ pub(super) fn suspend(file: &File, io: &zernel_sim_suspend) -> Result {
     }
     let card = file.card(io.gpu)?;
     let suspended = match io.suspend {
-        0 => false,
-        1 => true,
+        ZERNEL_SIM_CONTINUE => false,
+        ZERNEL_SIM_SUSPEND => true,
+        ZERNEL_SIM_FORGET => {
+            file.hub.inner().forget(card)?;
+            false
+        }
         _ => return Err(EINVAL),
     };
     card.with(|model, now, sink| model.set_suspended(now, suspended, sink));
+    if !suspended {
+        file.hub.gpu_refresh(u64::from(io.gpu));
+    }
     Ok(())
+}
+
+/// Tells `zernel.ko` that a TSG is described otherwise now.
+pub(super) fn describe(file: &File, io: &zernel_sim_tsg_describe) -> Result {
+    if !sim_task::may_administrate() {
+        return Err(EPERM);
+    }
+    let known = ZERNEL_SIM_TSG_COMPUTE | ZERNEL_SIM_TSG_SHARED;
+    must_be_zero(&[io.flags & !known, io.reserved])?;
+    let owned = file.context(io.context)?;
+    let stats = file
+        .card(owned.gpu)?
+        .at_present(|model| model.tsg_stats(owned.tsg))?;
+    let engine_type = match stats.engine {
+        0 => ZERNEL_SIM_ENGINE_COMPUTE,
+        _ => ZERNEL_SIM_ENGINE_COPY,
+    };
+    let mut tsg = description(&owned, engine_type, stats.engine, io.channels);
+    tsg.compute = io.flags & ZERNEL_SIM_TSG_COMPUTE != 0;
+    tsg.shared = io.flags & ZERNEL_SIM_TSG_SHARED != 0;
+    file.hub.tsg_changed(u64::from(owned.gpu), &tsg)
 }
