@@ -328,6 +328,26 @@ mod cases {
     }
 
     #[test]
+    fn what_is_allowed_stays_however_late_it_happens() -> Result {
+        let (mut r, gpu, id, d) = lab()?;
+        r.set_class(admin(), process()?, Level::BE)?;
+        work(&mut r, gpu, &d);
+        tune(&mut r, Policy::Allow)?;
+        for next in [Policy::Allow, Policy::Deny] {
+            assert_eq!(r.judge_control(id, WHAT), Some(Verdict::Allow));
+            tune(&mut r, next)?;
+            work(&mut r, gpu, &d);
+            // The driver acts when the tunable may be another one, and the provider says so.
+            act(&d, 8_000);
+            r.doubt_tsg(id);
+            work(&mut r, gpu, &d);
+            let allowed = next == Policy::Allow;
+            assert_eq!(d.slice(), if allowed { 8_000 } else { 200 });
+        }
+        Ok(())
+    }
+
+    #[test]
     fn a_refresh_sets_again_and_keeps_what_to_give_back() -> Result {
         let (mut r, gpu, id, d) = lab()?;
         let before = d.held.get();
