@@ -457,16 +457,14 @@ struct zernel_sim_trace_read {
 	__u64 dropped;			/* out: since the start */
 };
 
-/* What the owner of a TSG can change. */
 #define ZERNEL_SIM_SETTING_TIMESLICE	1	/* value: us, from 1 */
 #define ZERNEL_SIM_SETTING_INTERLEAVE	2	/* value: 0 low, 1 medium, 2 high */
 
 /*
  * struct zernel_sim_tsg_control - change a setting of one's own TSG
  *
- * ZERNEL_SIM_IOC_TSG_CONTROL. Needs no privilege, as with drivers of real GPUs;
- * it is zernel.ko that keeps a process from undoing its class so, or puts it
- * right afterwards (its tunable user_control).
+ * ZERNEL_SIM_IOC_TSG_CONTROL. Needs no privilege, as on real GPUs; it is zernel.ko
+ * that keeps a process from undoing its class so (its tunable user_control).
  *
  * -EPERM    zernel.ko has settings in force on the TSG and does not allow it
  * -EAGAIN   the GPU is suspended
@@ -479,7 +477,6 @@ struct zernel_sim_tsg_control {
 	__u32 reserved;			/* in: 0 */
 };
 
-/* How a TSG is described to zernel.ko. */
 #define ZERNEL_SIM_TSG_COMPUTE		(1u << 0)	/* on a compute engine */
 #define ZERNEL_SIM_TSG_SHARED		(1u << 1)	/* of several processes */
 
@@ -487,11 +484,10 @@ struct zernel_sim_tsg_control {
  * struct zernel_sim_tsg_describe - tell zernel.ko that a TSG has become another
  *
  * ZERNEL_SIM_IOC_TSG_DESCRIBE. Needs CAP_SYS_ADMIN in the initial user
- * namespace. What the GPU does stays the same; zernel.ko takes over what it is
- * told, as if channels or objects had been made on the TSG.
+ * namespace. What the GPU does stays the same.
  *
  * -EPERM    no CAP_SYS_ADMIN
- * -ENOENT   no such context, or zernel.ko does not know its TSG (any more)
+ * -ENOENT   no such context, or zernel.ko does not know its TSG
  */
 struct zernel_sim_tsg_describe {
 	__u32 context;			/* in */
@@ -502,8 +498,8 @@ struct zernel_sim_tsg_describe {
 
 /*
  * Provider operations that a fault can hit. GET_TIMESLICE stands for reading
- * the interleave level too. QUERY_LOAD names no TSG. USER_CONTROL is what
- * ZERNEL_SIM_IOC_TSG_CONTROL does after zernel.ko has allowed it.
+ * the interleave level too. QUERY_LOAD names no TSG. USER_CONTROL is what TSG_CONTROL
+ * does after zernel.ko has allowed it.
  */
 #define ZERNEL_SIM_OP_SET_TIMESLICE	1
 #define ZERNEL_SIM_OP_GET_TIMESLICE	2
@@ -551,7 +547,7 @@ struct zernel_sim_fault {
  * zernel.ko is told when the GPU continues, and sets again what it had set.
  *
  * -EPERM    no CAP_SYS_ADMIN
- * -EINVAL   @suspend is none of ZERNEL_SIM_CONTINUE, _SUSPEND and _FORGET
+ * -EINVAL   @suspend is none of those below
  */
 struct zernel_sim_suspend {
 	__u32 gpu;			/* in */
@@ -560,8 +556,7 @@ struct zernel_sim_suspend {
 
 #define ZERNEL_SIM_CONTINUE		0
 #define ZERNEL_SIM_SUSPEND		1
-/* Continues, or stays at work, having lost the time slices and levels of all TSGs. */
-#define ZERNEL_SIM_FORGET		2
+#define ZERNEL_SIM_FORGET		2	/* continue without all slices and levels */
 
 /* Numbers of the commands. */
 #define ZERNEL_SIM_NR_VERSION		0x00
@@ -582,47 +577,24 @@ struct zernel_sim_suspend {
 #define ZERNEL_SIM_NR_TSG_CONTROL	0x0f
 #define ZERNEL_SIM_NR_TSG_DESCRIBE	0x10
 
-#define ZERNEL_SIM_IOC_VERSION \
-	_IOR(ZERNEL_SIM_IOC_TYPE, ZERNEL_SIM_NR_VERSION, struct zernel_sim_version)
-#define ZERNEL_SIM_IOC_GPU_INFO \
-	_IOWR(ZERNEL_SIM_IOC_TYPE, ZERNEL_SIM_NR_GPU_INFO, struct zernel_sim_gpu_info)
-#define ZERNEL_SIM_IOC_CONTEXT_CREATE \
-	_IOWR(ZERNEL_SIM_IOC_TYPE, ZERNEL_SIM_NR_CONTEXT_CREATE, \
-	      struct zernel_sim_context_create)
-#define ZERNEL_SIM_IOC_CONTEXT_DESTROY \
-	_IOW(ZERNEL_SIM_IOC_TYPE, ZERNEL_SIM_NR_CONTEXT_DESTROY, \
-	     struct zernel_sim_context_destroy)
-#define ZERNEL_SIM_IOC_SUBMIT \
-	_IOWR(ZERNEL_SIM_IOC_TYPE, ZERNEL_SIM_NR_SUBMIT, struct zernel_sim_submit)
-#define ZERNEL_SIM_IOC_WAIT \
-	_IOWR(ZERNEL_SIM_IOC_TYPE, ZERNEL_SIM_NR_WAIT, struct zernel_sim_wait)
-#define ZERNEL_SIM_IOC_EVENTFD \
-	_IOW(ZERNEL_SIM_IOC_TYPE, ZERNEL_SIM_NR_EVENTFD, struct zernel_sim_eventfd)
-#define ZERNEL_SIM_IOC_DOORBELL \
-	_IOW(ZERNEL_SIM_IOC_TYPE, ZERNEL_SIM_NR_DOORBELL, struct zernel_sim_doorbell)
-#define ZERNEL_SIM_IOC_COMPLETIONS \
-	_IOWR(ZERNEL_SIM_IOC_TYPE, ZERNEL_SIM_NR_COMPLETIONS, \
-	      struct zernel_sim_completions)
-#define ZERNEL_SIM_IOC_TSG_STATS \
-	_IOWR(ZERNEL_SIM_IOC_TYPE, ZERNEL_SIM_NR_TSG_STATS, struct zernel_sim_tsg_stats)
-#define ZERNEL_SIM_IOC_ENGINE_STATS \
-	_IOWR(ZERNEL_SIM_IOC_TYPE, ZERNEL_SIM_NR_ENGINE_STATS, \
-	      struct zernel_sim_engine_stats)
-#define ZERNEL_SIM_IOC_TRACE_START \
-	_IOW(ZERNEL_SIM_IOC_TYPE, ZERNEL_SIM_NR_TRACE_START, \
-	     struct zernel_sim_trace_start)
-#define ZERNEL_SIM_IOC_TRACE_READ \
-	_IOWR(ZERNEL_SIM_IOC_TYPE, ZERNEL_SIM_NR_TRACE_READ, \
-	      struct zernel_sim_trace_read)
-#define ZERNEL_SIM_IOC_FAULT \
-	_IOWR(ZERNEL_SIM_IOC_TYPE, ZERNEL_SIM_NR_FAULT, struct zernel_sim_fault)
-#define ZERNEL_SIM_IOC_SUSPEND \
-	_IOW(ZERNEL_SIM_IOC_TYPE, ZERNEL_SIM_NR_SUSPEND, struct zernel_sim_suspend)
-#define ZERNEL_SIM_IOC_TSG_CONTROL \
-	_IOW(ZERNEL_SIM_IOC_TYPE, ZERNEL_SIM_NR_TSG_CONTROL, \
-	     struct zernel_sim_tsg_control)
-#define ZERNEL_SIM_IOC_TSG_DESCRIBE \
-	_IOW(ZERNEL_SIM_IOC_TYPE, ZERNEL_SIM_NR_TSG_DESCRIBE, \
-	     struct zernel_sim_tsg_describe)
+#define ZERNEL_SIM_CALL_(dir, nr, name) \
+	_IO##dir(ZERNEL_SIM_IOC_TYPE, ZERNEL_SIM_NR_##nr, struct zernel_sim_##name)
+#define ZERNEL_SIM_IOC_VERSION		ZERNEL_SIM_CALL_(R, VERSION, version)
+#define ZERNEL_SIM_IOC_GPU_INFO		ZERNEL_SIM_CALL_(WR, GPU_INFO, gpu_info)
+#define ZERNEL_SIM_IOC_CONTEXT_CREATE	ZERNEL_SIM_CALL_(WR, CONTEXT_CREATE, context_create)
+#define ZERNEL_SIM_IOC_CONTEXT_DESTROY	ZERNEL_SIM_CALL_(W, CONTEXT_DESTROY, context_destroy)
+#define ZERNEL_SIM_IOC_SUBMIT		ZERNEL_SIM_CALL_(WR, SUBMIT, submit)
+#define ZERNEL_SIM_IOC_WAIT		ZERNEL_SIM_CALL_(WR, WAIT, wait)
+#define ZERNEL_SIM_IOC_EVENTFD		ZERNEL_SIM_CALL_(W, EVENTFD, eventfd)
+#define ZERNEL_SIM_IOC_DOORBELL		ZERNEL_SIM_CALL_(W, DOORBELL, doorbell)
+#define ZERNEL_SIM_IOC_COMPLETIONS	ZERNEL_SIM_CALL_(WR, COMPLETIONS, completions)
+#define ZERNEL_SIM_IOC_TSG_STATS	ZERNEL_SIM_CALL_(WR, TSG_STATS, tsg_stats)
+#define ZERNEL_SIM_IOC_ENGINE_STATS	ZERNEL_SIM_CALL_(WR, ENGINE_STATS, engine_stats)
+#define ZERNEL_SIM_IOC_TRACE_START	ZERNEL_SIM_CALL_(W, TRACE_START, trace_start)
+#define ZERNEL_SIM_IOC_TRACE_READ	ZERNEL_SIM_CALL_(WR, TRACE_READ, trace_read)
+#define ZERNEL_SIM_IOC_FAULT		ZERNEL_SIM_CALL_(WR, FAULT, fault)
+#define ZERNEL_SIM_IOC_SUSPEND		ZERNEL_SIM_CALL_(W, SUSPEND, suspend)
+#define ZERNEL_SIM_IOC_TSG_CONTROL	ZERNEL_SIM_CALL_(W, TSG_CONTROL, tsg_control)
+#define ZERNEL_SIM_IOC_TSG_DESCRIBE	ZERNEL_SIM_CALL_(W, TSG_DESCRIBE, tsg_describe)
 
 #endif /* _UAPI_LINUX_ZERNEL_SIM_H */
