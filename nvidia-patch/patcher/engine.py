@@ -26,7 +26,7 @@ class Plan:
 
     files: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-    hooks: int = 0
+    places: int = 0
 
 
 def patch_id(home: Path) -> str:
@@ -41,14 +41,15 @@ def patch_id(home: Path) -> str:
     return total.hexdigest()[:12]
 
 
-def plan(layer: Layer, home: Path, originals: dict[str, str] | None = None) -> Plan:
-    """The files of a patched tree.
+def plan(layer: Layer, home: Path, earlier: dict[str, str | None], hooked: bool = True) -> Plan:
+    """The files of a patched tree; without hooks only what newer kernels need.
 
-    `originals` are what files were before an earlier patch; others are read from the tree.
+    `earlier` are the files that an earlier patch changed, as they were before it, None for those
+    that it brought; others are read from the tree.
     """
-    tree = _Tree(layer, originals or {})
+    tree = _Tree(layer, earlier)
     result = Plan()
-    hooks = [(patch, patch.expectations) for patch in read_all(home / "hooks")]
+    hooks = [(patch, patch.expectations) for patch in read_all(home / "hooks")] if hooked else []
     active = hooks + _select(layer, tree, read_all(home / "compat"), result.notes)
     paths = sorted({e.path for _, expectations in active for e in expectations})
     olds = {path: tree.read(path) for path in paths}
@@ -56,34 +57,33 @@ def plan(layer: Layer, home: Path, originals: dict[str, str] | None = None) -> P
     problems: list[str] = []
     for path in paths:
         expected = [e for _, expectations in active for e in expectations if e.path == path]
-        problems += check(path, olds[path], result.files[path], expected)
+        count, found = check(path, olds[path], result.files[path], expected)
+        problems += found
+        result.places += count
     if problems:
         raise Refused("the hooks do not fit this driver; nothing was changed.\n" +
                       "\n".join(problems))
-    _add_own(layer, tree, home, result)
-    result.files = {path: text for path, text in result.files.items()
-                    if path not in olds or text != olds[path]}
-    result.hooks = sum(1 for patch, _ in hooks for _ in patch.expectations)
+    result.files = {path: text for path, text in result.files.items() if text != olds[path]}
+    _add_own(tree, home, result, hooked)
     return result
 
 
 class _Tree:
     """The unpatched tree, whatever state it is in on disk."""
 
-    def __init__(self, layer: Layer, originals: dict[str, str]):
-        self.layer, self.originals = layer, originals
-        self.seen: dict[str, str] = {}
+    def __init__(self, layer: Layer, earlier: dict[str, str | None]):
+        self.layer, self.earlier = layer, earlier
 
     def has(self, path: str) -> bool:
         """True when the unpatched tree has the file."""
-        return path in self.originals or (self.layer.root / path).is_file()
+        if path in self.earlier:
+            return self.earlier[path] is not None
+        return (self.layer.root / path).exists()
 
     def read(self, path: str) -> str:
         """An unpatched file."""
-        if path not in self.seen:
-            own = self.originals.get(path)
-            self.seen[path] = self.layer.read(path) if own is None else own
-        return self.seen[path]
+        own = self.earlier.get(path)
+        return self.layer.read(path) if own is None else own
 
 
 def _select(layer: Layer, tree: _Tree, patches: list[Patch],
@@ -147,12 +147,12 @@ def _spatch(spatch: str, rules: Path, work: Path, path: str) -> None:
         raise Refused(f"spatch failed on {path}: {last}")
 
 
-def check(path: str, old: str, new: str, expected: list[Expectation]) -> list[str]:
-    """What differs between what was done to a file and what was expected; empty when nothing."""
+def check(path: str, old: str, new: str, expected: list[Expectation]) -> tuple[int, list[str]]:
+    """How many places of a file changed as expected, and what is not as expected."""
     try:
         changes = list(edits(old, new))
     except ValueError:
-        return [f"  {path}: changed beyond recognition"]
+        return 0, [f"  {path}: changed beyond recognition"]
     old_where, new_where = functions(old), functions(new)
     counts: Counter[Expectation] = Counter()
     problems = []
@@ -168,7 +168,7 @@ def check(path: str, old: str, new: str, expected: list[Expectation]) -> list[st
         count = counts[expectation]
         if count not in expectation.counts or (count == 0 and hits):
             problems.append(_missed(expectation, count, hits, old_where))
-    return problems
+    return counts.total(), problems
 
 
 def _pairs(change: Edit, expected: list[Expectation], old_where: list[str],
@@ -210,26 +210,29 @@ def _missed(expectation: Expectation, count: int, hits: list[int], where: list[s
             f"it was {count} time(s). The code it goes by, '{expectation.anchor}', is {found}")
 
 
-def _add_own(layer: Layer, tree: _Tree, home: Path, result: Plan) -> None:
+def _add_own(tree: _Tree, home: Path, result: Plan, hooked: bool) -> None:
     """The hook file, its headers, and their lines in the list of sources."""
-    sources = sorted((home / "src").glob("*.c"))
-    headers = sorted((home / "src").glob("*.h")) + sorted((home / "compat").glob("*.h"))
-    if not sources or not headers:
-        raise Refused(f"{home / 'src'} lacks the hook file; restore it")
-    for source in sources:
-        result.files[f"nvidia/{source.name}"] = source.read_text(encoding="utf-8")
-    for header in headers:
-        result.files[f"common/inc/{header.name}"] = header.read_text(encoding="utf-8")
-    for own in (f"nvidia/{s.name}" for s in sources):
-        if tree.originals.get(own) is None and own not in tree.originals \
-                and (layer.root / own).exists():
-            raise Refused(f"{layer.root / own} is there, but was not put there by this program; "
-                          "give an unchanged source tree")
+    headers = sorted((home / "compat").glob("*.h"))
+    sources = []
+    if hooked:
+        sources = sorted((home / "src").glob("*.c"))
+        headers += sorted((home / "src").glob("*.h"))
+        if not sources:
+            raise Refused(f"{home / 'src'} lacks the hook file; restore it")
+    own = {f"nvidia/{source.name}": source for source in sources}
+    own |= {f"common/inc/{header.name}": header for header in headers}
+    for path, source in own.items():
+        if tree.has(path):
+            raise Refused(f"{tree.layer.root / path} is there already, but was not put there by "
+                          "this program; give an unchanged source tree")
+        result.files[path] = source.read_text(encoding="utf-8")
+    if not sources:
+        return
     listing = tree.read(SOURCES)
-    lines = [" ".join(line.split()) for line in listing.split("\n")]
-    if lines.count(SOURCES_ANCHOR) != 1:
-        raise Refused(f"{layer.root / SOURCES} has {lines.count(SOURCES_ANCHOR)} lines "
-                      f"'{SOURCES_ANCHOR}' instead of one; give an unchanged source tree")
+    count = [" ".join(line.split()) for line in listing.split("\n")].count(SOURCES_ANCHOR)
+    if count != 1:
+        raise Refused(f"{tree.layer.root / SOURCES} has {count} lines '{SOURCES_ANCHOR}' instead "
+                      "of one; give an unchanged source tree")
     if not listing.endswith("\n"):
         listing += "\n"
     result.files[SOURCES] = listing + "".join(

@@ -98,14 +98,18 @@ class Journal:
         """Files that are no longer what the patch made of them."""
         return [e.path for e in manifest.files if digest(self.root / e.path) != e.after]
 
-    def originals(self, manifest: Manifest) -> dict[str, str]:
-        """The files as they were; those that the patch brought are not among them."""
-        found = {}
-        for entry in manifest.files:
-            if entry.before is not None:
-                data = (self.folder / "original" / entry.path).read_bytes()
-                found[entry.path] = data.decode("utf-8", "surrogateescape")
-        return found
+    def originals(self, manifest: Manifest) -> dict[str, str | None]:
+        """The files as they were; None for those that the patch brought."""
+        return {e.path: None if e.before is None
+                else self._original(e).decode("utf-8", "surrogateescape")
+                for e in manifest.files}
+
+    def _original(self, entry: Entry) -> bytes:
+        path = self.folder / "original" / entry.path
+        data = path.read_bytes() if path.is_file() else b""
+        if hashlib.sha256(data).hexdigest() != entry.before:
+            raise Refused(f"{path} was edited or removed; unpack the driver's source anew")
+        return data
 
     def recover(self) -> bool:
         """Puts back what a run that was killed left behind; True when there was something."""
@@ -154,22 +158,20 @@ class Journal:
         self._set_state(manifest, "applied")
 
     def revert(self, manifest: Manifest) -> None:
-        """Puts the originals back."""
+        """Puts the originals back; refuses, with nothing changed, when they are not whole."""
+        self.originals(manifest)
         self._set_state(manifest, "reverting")
         self._restore(manifest)
 
     def _restore(self, manifest: Manifest) -> None:
+        originals = {e.path: self._original(e) for e in manifest.files if e.before is not None}
         for entry in manifest.files:
             target = self.root / entry.path
             target.with_name(target.name + SUFFIX).unlink(missing_ok=True)
             if entry.before is None:
                 target.unlink(missing_ok=True)
             elif digest(target) != entry.before:
-                data = (self.folder / "original" / entry.path).read_bytes()
-                if hashlib.sha256(data).hexdigest() != entry.before:
-                    raise Refused(f"the original of {entry.path} under {self.folder} was edited; "
-                                  "unpack the driver's source anew")
-                self._replace(entry.path, data, entry.mode)
+                self._replace(entry.path, originals[entry.path], entry.mode)
         os.rename(self.folder, self.root / GOING)
         shutil.rmtree(self.root / GOING)
         _sync_folder(self.root)

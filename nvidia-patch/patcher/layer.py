@@ -10,6 +10,7 @@ from . import Refused
 # Where trees have it: the layer itself, NVIDIA's repository, Debian's source package.
 PLACES = (".", "kernel-open", "modules/nvidia-open-kernel")
 LANDMARKS = ("Kbuild", "nvidia/nv.c", "nvidia/nvidia-sources.Kbuild", "common/inc/nv.h")
+OPEN = re.compile(r'MODULE_LICENSE\(\s*"Dual MIT/GPL"\s*\)')
 VERSION = re.compile(r'^\s*ccflags-y\s*\+=\s*-DNV_VERSION_STRING=\\"([0-9.]+)\\"', re.MULTILINE)
 # Drivers that hooks and compatibility patches were tried with.
 TRIED = ("550.163.01", "595.45.04")
@@ -42,7 +43,11 @@ def find(tree: Path) -> Layer:
     for place in PLACES:
         root = tree / place
         if all((root / landmark).is_file() for landmark in LANDMARKS):
-            return Layer(root.resolve(), _version(root))
+            layer = Layer(root.resolve(), _version(root))
+            if not OPEN.search(layer.read("nvidia/nv.c")):
+                raise Refused(f"{tree} is the closed flavour of NVIDIA's driver, whose licence "
+                              "does not allow the hooks; install the open flavour")
+            return layer
     wanted = ", ".join(LANDMARKS)
     raise Refused(
         f"{tree} is no source tree of NVIDIA's open driver: neither it nor its "
