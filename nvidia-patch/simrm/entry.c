@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The entrances: escapes of control files, operations of other kernel modules,
+ * and files that are closed.
+ */
+#include <linux/capability.h>
+#include <linux/kernel.h>
+
+#include "os-interface.h"
+#include "nv.h"
+
+#include "simrm.h"
+
+static struct simrm_caller user(const nv_file_private_t *file)
+{
+	const nv_file_private_t *control = READ_ONCE(file->ctl_nvfp);
+
+	return (struct simrm_caller) {
+		.file = control ?: file,
+		.admin = os_is_administrator(),
+		.nice = capable(CAP_SYS_NICE),
+	};
+}
+
+static const struct simrm_caller kernel = { .kernel = true, .admin = true, .nice = true };
+
+static bool right_size(NvU32 cmd, NvU32 size)
+{
+	switch (cmd) {
+	case RM_ESC_FREE:
+		return size == sizeof(struct rm_free);
+	case RM_ESC_CONTROL:
+		return size == sizeof(struct rm_control);
+	case RM_ESC_ALLOC:
+		return size == sizeof(struct rm_alloc) || size == sizeof(struct rm_alloc_access);
+	case RM_ESC_DUP:
+		return size == sizeof(struct rm_dup);
+	case RM_ESC_SHARE:
+		return size == sizeof(struct rm_share);
+	default:
+		return size == sizeof(struct rm_register_fd);
+	}
+}
+
+static void alloc_escape(nv_file_private_t *file, void *data, NvU32 size)
+{
+	struct simrm_caller who = user(file);
+	struct rm_alloc_access *longer = data;
+	struct rm_alloc *shorter = data;
+	bool serialized = false;
+	u32 status;
+
+	if (shorter->class <= 1)
+		shorter->class = 0x41;
+	if (size == sizeof(*longer))
+		serialized = longer->flags & RM_ALLOC_SERIALIZED;
+	if (shorter->class == 0x41)
+		file->bCleanupRmapi = NV_TRUE;
+	status = simrm_alloc(&who, shorter->root, shorter->parent, &shorter->object,
+			     shorter->class, shorter->params, serialized);
+	if (size == sizeof(*longer))
+		longer->status = status;
+	else
+		shorter->status = status;
+}
+
+/* What is asked of @file is done for the control file, from now until it is closed. */
+static NV_STATUS register_fd(nv_file_private_t *file, const struct rm_register_fd *params)
+{
+	nv_file_private_t *control;
+	NV_STATUS status = RM_OK;
+	void *hold;
+
+	down_write(&simrm_api);
+	if (file->ctl_nvfp) {
+		status = RM_INVALID_STATE;
+		goto out;
+	}
+	control = nv_get_file_private(params->control, NV_TRUE, &hold);
+	if (!control) {
+		status = RM_INVALID_ARGUMENT;
+		goto out;
+	}
+	if (control == file || control->ctl_nvfp) {
+		nv_put_file_private(hold);
+		status = RM_INVALID_ARGUMENT;
+		goto out;
+	}
+	file->ctl_nvfp_priv = hold;
+	WRITE_ONCE(file->ctl_nvfp, control);
+out:
+	up_write(&simrm_api);
+	return status;
+}
+
+NV_STATUS NV_API_CALL rm_ioctl(nvidia_stack_t *sp, nv_state_t *nv, nv_file_private_t *file,
+			       NvU32 cmd, void *data, NvU32 size)
+{
+	struct simrm_caller who = user(file);
+	struct rm_control *control = data;
+	struct rm_share *share = data;
+	struct rm_free *free = data;
+	struct rm_dup *dup = data;
+
+	might_sleep();
+	switch (cmd) {
+	case RM_ESC_FREE:
+	case RM_ESC_CONTROL:
+	case RM_ESC_ALLOC:
+	case RM_ESC_DUP:
+	case RM_ESC_SHARE:
+		if (!(nv->flags & NV_FLAG_CONTROL))
+			return RM_INVALID_ARGUMENT;
+		break;
+	case RM_ESC_REGISTER_FD:
+		break;
+	default:
+		return RM_INVALID_COMMAND;
+	}
+	if (!right_size(cmd, size))
+		return RM_INVALID_ARGUMENT;
+	switch (cmd) {
+	case RM_ESC_FREE:
+		free->status = simrm_free(&who, free->root, free->object);
+		return RM_OK;
+	case RM_ESC_CONTROL:
+		control->status = simrm_control(&who, control);
+		return RM_OK;
+	case RM_ESC_ALLOC:
+		alloc_escape(file, data, size);
+		return RM_OK;
+	case RM_ESC_DUP:
+		dup->status = simrm_dup(&who, dup);
+		return RM_OK;
+	case RM_ESC_SHARE:
+		share->status = simrm_share(&who, share);
+		return RM_OK;
+	default:
+		return register_fd(file, data);
+	}
+}
+
+void NV_API_CALL rm_kernel_rmapi_op(nvidia_stack_t *sp, void *data)
+{
+	struct rm_kernel_op *op = data;
+	struct rm_alloc_access *alloc = &op->alloc;
+
+	might_sleep();
+	switch (op->op) {
+	case RM_KOP_FREE:
+		op->free.status = simrm_free(&kernel, op->free.root, op->free.object);
+		break;
+	case RM_KOP_ALLOC:
+		alloc->status = simrm_alloc(&kernel, alloc->root, alloc->parent, &alloc->object,
+					    alloc->class, alloc->params,
+					    alloc->flags & RM_ALLOC_SERIALIZED);
+		break;
+	case RM_KOP_CONTROL:
+		op->control.status = simrm_control(&kernel, &op->control);
+		break;
+	case RM_KOP_DUP:
+		op->dup.status = simrm_dup(&kernel, &op->dup);
+		break;
+	case RM_KOP_SHARE:
+		op->share.status = simrm_share(&kernel, &op->share);
+		break;
+	default:
+		WARN_ONCE(1, "simrm: no operation %#x\n", op->op);
+	}
+}
+
+void NV_API_CALL rm_cleanup_file_private(nvidia_stack_t *sp, nv_state_t *nv,
+					 nv_file_private_t *file)
+{
+	if (file->bCleanupRmapi)
+		simrm_clients_of_file_close(file);
+	if (file->ctl_nvfp) {
+		nv_put_file_private(file->ctl_nvfp_priv);
+		file->ctl_nvfp = NULL;
+		file->ctl_nvfp_priv = NULL;
+	}
+}
