@@ -310,6 +310,7 @@ void nvz_client_drop(struct nvz_client *client);
 struct nvz_object *nvz_object_find(struct nvz_client *client, u32 handle);
 struct nvz_object *nvz_object_next(struct nvz_client *client, u32 from);
 bool nvz_userd_hint(struct nvz_client *client, u32 handle);
+bool nvz_object_supports(struct nvz_object *object);
 void nvz_object_add(struct nvz_object *object, struct nvz_client *client, u32 parent,
 		    struct nvz_tsg *tsg);
 void nvz_object_drop(struct nvz_object *object);

@@ -249,6 +249,24 @@ static void nvz_object_remove(struct nvz_object *object)
 	kfree(object);
 }
 
+/*
+ * Whether the core may free objects outside of the object's subtree with it: what
+ * depends on an address space, a context share (which belongs to a TSG, but to any
+ * handle of it) or memory (which belongs to a device, and is not recorded).
+ */
+bool nvz_object_supports(struct nvz_object *object)
+{
+	struct nvz_object *child;
+
+	if (object->kind == NVZ_DEVICE || object->kind == NVZ_SUPPORT)
+		return true;
+	list_for_each_entry(child, &object->children, sibling) {
+		if (child->kind == NVZ_SUPPORT)
+			return true;
+	}
+	return false;
+}
+
 /* With everything under it. */
 void nvz_object_drop(struct nvz_object *top)
 {

@@ -106,7 +106,7 @@ static NV_STATUS nvz_free(nvidia_stack_t *sp, nv_state_t *nv, nv_file_private_t 
 	mine = client && client->file == file;
 	if (mine && !whole) {
 		object = nvz_object_find(client, params->object);
-		verify = object ? object->kind == NVZ_SUPPORT :
+		verify = object ? nvz_object_supports(object) :
 				  nvz_userd_hint(client, params->object);
 		mine = object || verify;
 	}
