@@ -18,7 +18,7 @@ export KVER KSRC LAB_KDIR
 modules: ## build the modules against KDIR (default: the running kernel's build folder)
 	@scripts/modules "$(KDIR)"
 
-nvidia: ## build NVIDIA's open driver with zernel's hooks, and zernel_nvidia.ko, for the lab's kernel
+nvidia: ## build NVIDIA's driver with zernel's hooks, and zernel_nvidia.ko, for the lab's kernel
 	@scripts/nvidia-all "$(NVIDIA_SRC)"
 
 tools: ## build zernelctl and zernel-load
