@@ -63,6 +63,8 @@ pub enum Cause {
     NoSuchTarget,
     /// The target has no assignment of its own.
     NotAssigned,
+    /// The TSG carries the work of several processes, which no class would fit.
+    SharedTsg,
     /// A quota, an admission budget or a bound of the module is used up.
     Exhausted,
     /// The time given was over.
@@ -154,6 +156,10 @@ calls! {
     SimFault = "inject fault",
     /// `ZERNEL_SIM_IOC_SUSPEND`.
     SimSuspend = "suspend software GPU",
+    /// `ZERNEL_SIM_IOC_TSG_CONTROL`.
+    SimTsgControl = "change TSG",
+    /// `ZERNEL_SIM_IOC_TSG_DESCRIBE`.
+    SimTsgDescribe = "describe TSG",
     /// `mmap()` of the semaphore words.
     SimWords = "map semaphore words",
 }
@@ -200,6 +206,7 @@ impl Error {
 fn call_cause(call: Call, errno: Errno) -> Cause {
     match (call, errno) {
         (Call::ClassClear, Errno::NODATA) => Cause::NotAssigned,
+        (Call::ClassSet, Errno::OPNOTSUPP) => Cause::SharedTsg,
         (Call::ClassSet | Call::ClassGet | Call::ClassClear, Errno::BADF) => Cause::NoSuchTarget,
         (_, Errno::NOENT | Errno::SRCH) => Cause::NoSuchTarget,
         (_, errno) => general_cause(errno),
@@ -250,6 +257,10 @@ fn sentence(call: Call, errno: Errno) -> String {
         (ClassSet, Errno::DQUOT) => "your quota of assignments, or lc_admission, is used up",
         (ClassSet, Errno::NOSPC) => "as many assignments as the module takes are in use",
         (ClassClear, Errno::NODATA) => "the target has no class of its own",
+        (ClassSet, Errno::OPNOTSUPP) => {
+            "the TSG carries the work of several processes (MPS), so one class would be given to \
+             all of them; set the class of a process that does not use MPS"
+        }
         (ClassSet | ClassGet | ClassClear, Errno::NOENT) => {
             "there is no such TSG, or you may not see it"
         }
@@ -283,7 +294,12 @@ fn sentence(call: Call, errno: Errno) -> String {
         (SimTraceStart, Errno::PERM) => "tracing needs CAP_PERFMON",
         (SimTraceStart, Errno::BUSY) => "the GPU is being traced already",
         (SimTraceRead, Errno::PERM) => "the trace was not started through this file",
-        (SimFault | SimSuspend, Errno::PERM) => "that needs CAP_SYS_ADMIN",
+        (SimFault | SimSuspend | SimTsgDescribe, Errno::PERM) => "that needs CAP_SYS_ADMIN",
+        (SimTsgControl, Errno::PERM) => {
+            "the TSG has a class, and the tunable user_control does not let its owner change it"
+        }
+        (SimTsgControl, Errno::AGAIN) => "the GPU is suspended",
+        (SimTsgDescribe, Errno::NOENT) => "there is no such context, or zernel does not know it",
         (_, Errno::NOENT) => "there is no such GPU, context, channel or TSG",
         (_, Errno::INVAL) => "a value is out of range",
         (_, Errno::TOOBIG) => "the loaded module is older and does not know this",
@@ -321,6 +337,7 @@ fn name(errno: Errno) -> String {
         Errno::NOMEM => "ENOMEM",
         Errno::NOSPC => "ENOSPC",
         Errno::NOTTY => "ENOTTY",
+        Errno::OPNOTSUPP => "EOPNOTSUPP",
         Errno::PERM => "EPERM",
         Errno::SRCH => "ESRCH",
         Errno::TIME => "ETIME",
@@ -368,6 +385,7 @@ mod tests {
             (Errno::NOSPC, Cause::Exhausted),
             (Errno::NOENT, Cause::NoSuchTarget),
             (Errno::SRCH, Cause::NoSuchTarget),
+            (Errno::OPNOTSUPP, Cause::SharedTsg),
             (Errno::BADF, Cause::NoSuchTarget),
             (Errno::INVAL, Cause::Invalid),
             (Errno::TOOBIG, Cause::Unsupported),

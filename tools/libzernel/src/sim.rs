@@ -22,7 +22,7 @@ use crate::device::open_node;
 use crate::sys::{abi, sim as calls};
 use crate::{text, Call, Error, Result};
 
-pub use context::{Context, ContextSpec, EngineChoice, Submission, Waited, Words};
+pub use context::{Context, ContextSpec, Description, EngineChoice, Submission, Waited, Words};
 pub use fault::{Fault, Operation};
 pub use item::{Completion, Condition, Item, Status};
 pub use stats::{EngineStats, TsgStats};
@@ -50,6 +50,8 @@ pub struct Version {
     pub faults: bool,
     /// It is a provider of zernel.
     pub provider: bool,
+    /// It lets owners change their TSGs, and tests describe them.
+    pub control: bool,
     /// Channels of a context.
     pub max_channels: u32,
     /// Queued items of a channel.
@@ -135,6 +137,7 @@ impl Sim {
             trace: has(abi::ZERNEL_SIM_CAP_TRACE),
             faults: has(abi::ZERNEL_SIM_CAP_FAULTS),
             provider: has(abi::ZERNEL_SIM_CAP_PROVIDER),
+            control: has(abi::ZERNEL_SIM_CAP_CONTROL),
             max_channels: raw.max_channels,
             max_items: raw.max_items,
             max_submit: raw.max_submit,
@@ -225,10 +228,24 @@ impl Sim {
     ///
     /// Errors: [`Error::Call`] with `EPERM` or `ENOENT`.
     pub fn suspend(&self, gpu: u32, suspend: bool) -> Result<()> {
-        let mut raw = abi::zernel_sim_suspend {
+        self.set_suspend(
             gpu,
-            suspend: suspend.into(),
-        };
+            match suspend {
+                true => abi::ZERNEL_SIM_SUSPEND,
+                false => abi::ZERNEL_SIM_CONTINUE,
+            },
+        )
+    }
+
+    /// Lets a GPU go on that has lost the time slices and interleave levels of its TSGs.
+    ///
+    /// Errors: [`Error::Call`] with `EPERM` or `ENOENT`.
+    pub fn forget(&self, gpu: u32) -> Result<()> {
+        self.set_suspend(gpu, abi::ZERNEL_SIM_FORGET)
+    }
+
+    fn set_suspend(&self, gpu: u32, suspend: u32) -> Result<()> {
+        let mut raw = abi::zernel_sim_suspend { gpu, suspend };
         calls::suspend(self.as_fd(), &mut raw).map_err(Error::call(Call::SimSuspend))
     }
 }

@@ -65,6 +65,10 @@ stats! {
     assignments: u32,
     /// Event streams now.
     streams: u32,
+    /// Attempts of a process to change its own classed TSG through the driver that were refused.
+    controls_denied: u64,
+    /// Such attempts that were let through and put right.
+    controls_reapplied: u64,
 }
 
 #[cfg(test)]
@@ -77,9 +81,11 @@ mod tests {
         let mut raw = abi::zernel_stats::zeroed();
         raw.tsgs_added = 5;
         raw.streams = 2;
+        raw.controls_reapplied = 3;
         let entries: Vec<_> = Stats::from(&raw).entries().collect();
         assert_eq!(entries.first(), Some(&("tsgs_added", 5)));
-        assert_eq!(entries.last(), Some(&("streams", 2)));
-        assert_eq!(entries.len(), 17);
+        assert_eq!(entries.last(), Some(&("controls_reapplied", 3)));
+        assert_eq!(entries[16], ("streams", 2));
+        assert_eq!(entries.len(), 19);
     }
 }

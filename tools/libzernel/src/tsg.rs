@@ -92,6 +92,8 @@ pub struct Tsg {
     pub cgroup: u64,
     /// Runs on a compute engine.
     pub compute: bool,
+    /// Carries the work of several processes, so that it is never classed.
+    pub shared: bool,
     /// Level in force.
     pub level: Option<Level>,
     /// What decides the level.
@@ -112,7 +114,7 @@ pub struct Tsg {
     pub engine: u32,
     /// Number of its run list.
     pub runlist: u32,
-    /// Channels it had when it was added.
+    /// Channels it has.
     pub channels: u32,
     /// When it was added.
     pub added_ns: Timestamp,
@@ -136,6 +138,7 @@ impl TryFrom<&abi::zernel_tsg_info> for Tsg {
             comm: text::from_chars(&raw.comm),
             cgroup: raw.cgroup,
             compute: has(abi::ZERNEL_TSG_COMPUTE),
+            shared: has(abi::ZERNEL_TSG_SHARED),
             level: Level::from_abi(raw.level)?,
             source: Source::from_abi(raw.source),
             timeslice_us: raw.timeslice_us,
@@ -166,7 +169,9 @@ mod tests {
         raw.flags = abi::ZERNEL_TSG_COMPUTE | abi::ZERNEL_TSG_FAILED;
         let tsg = Tsg::try_from(&raw).unwrap();
         assert_eq!((tsg.level, tsg.source), (None, Source::None));
-        assert!(tsg.compute && tsg.failed && !tsg.pending);
+        assert!(tsg.compute && tsg.failed && !tsg.pending && !tsg.shared);
+        raw.flags = abi::ZERNEL_TSG_SHARED;
+        assert!(Tsg::try_from(&raw).unwrap().shared);
     }
 
     #[test]

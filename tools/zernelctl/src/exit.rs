@@ -20,6 +20,8 @@ const NO_DEVICE: u8 = 5;
 const EXHAUSTED: u8 = 6;
 /// The target has no class of its own.
 const NOT_CLASSED: u8 = 7;
+/// The TSG carries the work of several processes.
+const SHARED: u8 = 8;
 /// `run`: the command was found but could not be started.
 pub const NOT_EXECUTABLE: u8 = 126;
 /// `run`: there is no such command.
@@ -36,6 +38,7 @@ Exit codes:
   5    no zernel device: the module is not loaded
   6    a quota, the admission budget or a bound of the module is used up
   7    class clear: the target has no class of its own
+  8    class set: the TSG carries the work of several processes (MPS)
   126  run: the command cannot be started
   127  run: there is no such command
   run with --cgroup exits with the command's own code, or 128 + the signal that ended it";
@@ -66,6 +69,7 @@ fn code(error: &anyhow::Error) -> u8 {
         Cause::NotPermitted => NOT_PERMITTED,
         Cause::NoSuchTarget => NO_TARGET,
         Cause::NotAssigned => NOT_CLASSED,
+        Cause::SharedTsg => SHARED,
         Cause::Exhausted => EXHAUSTED,
         Cause::Invalid => USAGE,
         _ => FAILED,
@@ -111,6 +115,8 @@ mod tests {
         ] {
             assert_eq!(code_of(errno), expected, "errno {errno}");
         }
+        let shared = Error::call(Call::ClassSet)(rustix::io::Errno::OPNOTSUPP);
+        assert_eq!(code(&shared.into()), SHARED);
         assert_eq!(code(&anyhow!("anything")), FAILED);
     }
 
@@ -138,7 +144,7 @@ mod tests {
 
     #[test]
     fn help_lists_every_code() {
-        for code in [0, 1, 2, 3, 4, 5, 6, 7, NOT_EXECUTABLE, NOT_FOUND] {
+        for code in [0, 1, 2, 3, 4, 5, 6, 7, 8, NOT_EXECUTABLE, NOT_FOUND] {
             let line = format!("\n  {code} ");
             assert!(HELP.contains(&line), "{code}");
         }

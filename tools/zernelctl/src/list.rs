@@ -95,9 +95,10 @@ fn tsg_table(tsgs: &[Tsg]) -> String {
         return "No TSG to show.".to_owned();
     }
     let rows = tsgs.iter().map(|tsg| {
-        let state = match (tsg.failed, tsg.pending) {
-            (true, _) => "failed",
-            (_, true) => "pending",
+        let state = match (tsg.failed, tsg.pending, tsg.shared) {
+            (true, _, _) => "failed",
+            (_, true, _) => "pending",
+            (_, _, true) => "shared",
             _ => "applied",
         };
         vec![
@@ -113,7 +114,7 @@ fn tsg_table(tsgs: &[Tsg]) -> String {
             output::microseconds(tsg.default_timeslice_us),
             match tsg.level {
                 Some(_) => state.to_owned(),
-                None if tsg.pending || tsg.failed => state.to_owned(),
+                None if tsg.pending || tsg.failed || tsg.shared => state.to_owned(),
                 None => "-".to_owned(),
             },
         ]
@@ -163,6 +164,22 @@ pub(crate) mod tests {
         );
         assert!(lines[2].contains("-      none"), "{text}");
         assert!(lines[2].ends_with('-'), "{text}");
+    }
+
+    #[test]
+    fn a_shared_tsg_says_so() {
+        let shared = Tsg {
+            shared: true,
+            ..tsg(9, None)
+        };
+        let text = tsg_table(std::slice::from_ref(&shared));
+        assert!(text.trim_end().ends_with("shared"), "{text}");
+        let restored = Tsg {
+            pending: true,
+            ..shared
+        };
+        let text = tsg_table(&[restored]);
+        assert!(text.trim_end().ends_with("pending"), "{text}");
     }
 
     #[test]

@@ -68,6 +68,17 @@ pub struct Context {
     mmap_offset: u64,
 }
 
+/// What zernel is told of a TSG.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Description {
+    /// On a compute engine.
+    pub compute: bool,
+    /// Carries the work of several processes.
+    pub shared: bool,
+    /// Channels now.
+    pub channels: u32,
+}
+
 /// What a submission became.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Submission {
@@ -172,6 +183,46 @@ impl Context {
         calls::WordPage::map(self.fd(), self.mmap_offset, count as usize)
             .map(Words)
             .map_err(Error::call(Call::SimWords))
+    }
+
+    /// Changes its time slice in microseconds, as a program does through a driver.
+    ///
+    /// Errors: [`Error::Call`] with `EPERM` when zernel does not let it, `EAGAIN` while the GPU is
+    /// suspended, `EINVAL` or `ENOENT`.
+    pub fn set_timeslice(&self, us: u32) -> Result<()> {
+        self.control(abi::ZERNEL_SIM_SETTING_TIMESLICE, us)
+    }
+
+    /// Changes its interleave level, 0 to 2, as a program does through a driver.
+    ///
+    /// Errors: as [`Self::set_timeslice`].
+    pub fn set_interleave(&self, level: u32) -> Result<()> {
+        self.control(abi::ZERNEL_SIM_SETTING_INTERLEAVE, level)
+    }
+
+    fn control(&self, setting: u32, value: u32) -> Result<()> {
+        let mut raw = abi::zernel_sim_tsg_control {
+            context: self.id,
+            setting,
+            value,
+            reserved: 0,
+        };
+        calls::tsg_control(self.fd(), &mut raw).map_err(Error::call(Call::SimTsgControl))
+    }
+
+    /// Tells zernel that its TSG has become another one.
+    ///
+    /// Errors: [`Error::Call`] with `EPERM`, or `ENOENT` when zernel does not know it.
+    pub fn describe(&self, description: &Description) -> Result<()> {
+        let flag = |on, flag| if on { flag } else { 0 };
+        let mut raw = abi::zernel_sim_tsg_describe {
+            context: self.id,
+            flags: flag(description.compute, abi::ZERNEL_SIM_TSG_COMPUTE)
+                | flag(description.shared, abi::ZERNEL_SIM_TSG_SHARED),
+            channels: description.channels,
+            reserved: 0,
+        };
+        calls::tsg_describe(self.fd(), &mut raw).map_err(Error::call(Call::SimTsgDescribe))
     }
 
     /// Statistics of its TSG.

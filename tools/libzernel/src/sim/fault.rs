@@ -26,6 +26,8 @@ pub enum Operation {
     SetInterleave,
     /// Tell the load.
     QueryLoad,
+    /// What the owner of a TSG has changed after zernel has allowed it.
+    UserControl,
 }
 
 impl Operation {
@@ -37,6 +39,7 @@ impl Operation {
             Self::SetEnabled => abi::ZERNEL_SIM_OP_SET_ENABLED,
             Self::SetInterleave => abi::ZERNEL_SIM_OP_SET_INTERLEAVE,
             Self::QueryLoad => abi::ZERNEL_SIM_OP_QUERY_LOAD,
+            Self::UserControl => abi::ZERNEL_SIM_OP_USER_CONTROL,
         }
     }
 }

@@ -72,6 +72,16 @@ sim_call!(
     /// `ZERNEL_SIM_IOC_SUSPEND`.
     suspend, write, ZERNEL_SIM_NR_SUSPEND, LIBZERNEL_SIM_IOC_SUSPEND, zernel_sim_suspend
 );
+sim_call!(
+    /// `ZERNEL_SIM_IOC_TSG_CONTROL`.
+    tsg_control, write, ZERNEL_SIM_NR_TSG_CONTROL, LIBZERNEL_SIM_IOC_TSG_CONTROL,
+    zernel_sim_tsg_control
+);
+sim_call!(
+    /// `ZERNEL_SIM_IOC_TSG_DESCRIBE`.
+    tsg_describe, write, ZERNEL_SIM_NR_TSG_DESCRIBE, LIBZERNEL_SIM_IOC_TSG_DESCRIBE,
+    zernel_sim_tsg_describe
+);
 
 /// `ZERNEL_SIM_IOC_SUBMIT`: queues `items`; returns the last sequence number and the time.
 pub fn submit(
