@@ -39,6 +39,11 @@
 #include <linux/rbtree.h>
 #include <linux/wait.h>
 
+/* That the GPU is started, as 550 and older drivers name it. */
+#ifndef NV_FLAG_INITIALIZED
+#define NV_FLAG_INITIALIZED	NV_FLAG_OPEN
+#endif
+
 /* Escapes that the hook looks at, with the layouts of their parameters. */
 #define NVZ_ESC_ALLOC_OBJECT		0x28
 #define NVZ_ESC_FREE			0x29
