@@ -1,64 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 //! What the suites share: the modules, the devices, contexts, waiting for a condition.
 
-use std::ffi::CString;
 use std::fs;
-use std::path::Path;
-use std::time::{Duration, Instant};
 
 use anyhow::{bail, Context as _, Result};
 use libzernel::sim::{Context, ContextSpec, Sim};
 use libzernel::{Level, Stats, Tsg, Zernel};
 use rustix::io::Errno;
+use testkit::module::unload_each;
+pub use testkit::module::{is_loaded, load, try_unload, unload};
+pub use testkit::{wait_until, wait_until_within, SOON};
 
 use crate::group::Group;
-
-/// How long something may take that happens on its own, on a slow machine.
-pub const SOON: Duration = Duration::from_secs(10);
-
-/// Folder of the modules.
-const MODULES: &str = "/lib/modules/zernel";
-
-/// Fails with both values unless they are equal.
-#[macro_export]
-macro_rules! check_eq {
-    ($left:expr, $right:expr $(,)?) => {
-        $crate::check_eq!($left, $right, "{}", stringify!($left))
-    };
-    ($left:expr, $right:expr, $($what:tt)+) => {{
-        match (&$left, &$right) {
-            (left, right) => if *left != *right {
-                anyhow::bail!("{}: {left:?}, expected {right:?}", format_args!($($what)+));
-            },
-        }
-    }};
-}
-
-/// Whether a module is loaded.
-pub fn is_loaded(name: &str) -> bool {
-    Path::new("/sys/module")
-        .join(name)
-        .join("initstate")
-        .exists()
-}
-
-/// Loads a module with parameters such as `gpus=2`.
-pub fn load(name: &str, parameters: &str) -> Result<()> {
-    let file = fs::File::open(format!("{MODULES}/{name}.ko"))?;
-    let parameters = CString::new(parameters)?;
-    rustix::system::finit_module(&file, &parameters, 0).with_context(|| format!("load {name}"))
-}
-
-/// Unloads a module.
-pub fn unload(name: &str) -> Result<()> {
-    Ok(try_unload(name)?)
-}
-
-/// Unloads a module; the error is the kernel's.
-pub fn try_unload(name: &str) -> rustix::io::Result<()> {
-    let name = CString::new(name).map_err(|_| Errno::INVAL)?;
-    rustix::system::delete_module(&name, libc::O_NONBLOCK)
-}
 
 /// Loads the modules that are not loaded; the software GPU has 2 GPUs.
 pub fn load_all() -> Result<()> {
@@ -73,14 +26,7 @@ pub fn load_all() -> Result<()> {
 
 /// Unloads the modules that are loaded.
 pub fn unload_all() -> Result<()> {
-    for name in ["zernel_sim", "zernel"] {
-        if is_loaded(name) {
-            wait_until(&format!("{name} can be unloaded"), || {
-                Ok(try_unload(name).is_ok())
-            })?;
-        }
-    }
-    Ok(())
+    unload_each(&["zernel_sim", "zernel"])
 }
 
 /// Puts the tunables back and waits until nothing is left of a case.
@@ -112,29 +58,6 @@ pub fn tunable_path(name: &str) -> String {
 /// Sets a tunable.
 pub fn tune(name: &str, value: impl std::fmt::Display) -> Result<()> {
     fs::write(tunable_path(name), value.to_string()).with_context(|| format!("{name}={value}"))
-}
-
-/// Asks until the answer is yes, or for [`SOON`].
-pub fn wait_until(what: &str, ask: impl FnMut() -> Result<bool>) -> Result<()> {
-    wait_until_within(SOON, what, ask)
-}
-
-/// Asks until the answer is yes, or for that long.
-pub fn wait_until_within(
-    patience: Duration,
-    what: &str,
-    mut ask: impl FnMut() -> Result<bool>,
-) -> Result<()> {
-    let end = Instant::now() + patience;
-    let mut pause = Duration::from_micros(200);
-    while !ask().with_context(|| format!("while waiting: {what}"))? {
-        if Instant::now() > end {
-            bail!("not within {patience:?}: {what}");
-        }
-        std::thread::sleep(pause);
-        pause = (pause * 2).min(Duration::from_millis(20));
-    }
-    Ok(())
 }
 
 /// Both devices, open.

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 use crate::check_eq;
 use crate::common::{is_loaded, try_unload, wait_until};
-use crate::harness::{case, suite, Suite};
+use crate::harness::{case, suite, Suite, BARE};
 
 /// The suite.
 pub const SUITE: Suite = suite(
@@ -43,7 +43,7 @@ pub const SUITE: Suite = suite(
         case("rounds_under_load", rounds::rounds_under_load).within(240),
     ],
 )
-.bare();
+.surrounded_by(BARE);
 
 /// What zernel.ko puts into the file system.
 const TRACES: [&str; 4] = [

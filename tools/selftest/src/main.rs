@@ -3,7 +3,6 @@
 
 mod abi;
 mod cgroup;
-mod child;
 mod class;
 mod common;
 mod events;
@@ -17,7 +16,6 @@ mod scale;
 mod sim;
 mod socket;
 mod stress;
-mod sys;
 mod target;
 mod trace;
 mod tunables;
@@ -26,6 +24,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use harness::Suite;
+use testkit::{check_eq, child, sys};
 
 /// Every suite, in the order in which they run.
 const SUITES: &[Suite] = &[

@@ -15,7 +15,7 @@ use rustix::time::{clock_gettime, ClockId};
 use crate::check_eq;
 use crate::child::Child;
 use crate::common::{load, unload, wait_until_within};
-use crate::harness::{case, suite, Outcome, Suite};
+use crate::harness::{case, suite, Outcome, Suite, BARE};
 
 /// The suite.
 pub const SUITE: Suite = suite(
@@ -26,7 +26,7 @@ pub const SUITE: Suite = suite(
     )
     .within(240)],
 )
-.bare();
+.surrounded_by(BARE);
 
 /// GPUs.
 const GPUS: u32 = 64;

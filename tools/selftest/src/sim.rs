@@ -5,7 +5,6 @@ mod accounts;
 mod calls;
 mod items;
 mod owners;
-pub(crate) mod passing;
 pub(crate) mod raw;
 mod refusals;
 pub(crate) mod turns;

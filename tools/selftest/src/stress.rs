@@ -2,7 +2,6 @@
 //! Hostile clients for a minute: afterwards everything works, and nothing was lost or leaked.
 
 mod hostile;
-mod random;
 mod raw;
 
 use std::fs;
@@ -20,9 +19,9 @@ use crate::check_eq;
 use crate::child::{in_child, Child};
 use crate::common::{wait_until, Lab, SOON};
 use crate::harness::{case, suite, Outcome, Suite};
-use crate::sim::passing;
 use crate::sys;
 use hostile::Client;
+use testkit::passing;
 
 /// The suite.
 pub const SUITE: Suite = suite(

@@ -16,8 +16,8 @@ use crate::check_eq;
 use crate::child::{in_child, Child};
 use crate::common::{wait_until, Lab};
 use crate::harness::Outcome;
-use crate::sim::passing;
 use crate::sys;
+use testkit::passing;
 
 const ALICE: u32 = 1000;
 const BOB: u32 = 1001;

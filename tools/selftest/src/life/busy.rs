@@ -16,7 +16,7 @@ use crate::check_eq;
 use crate::child::Child;
 use crate::common::{load, unload, unload_all, wait_until, Lab};
 use crate::harness::Outcome;
-use crate::sim::passing;
+use testkit::passing;
 
 fn load_both() -> Result<()> {
     load("zernel", "")?;

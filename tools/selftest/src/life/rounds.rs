@@ -13,8 +13,8 @@ use super::{nothing_left, unload_soon};
 use crate::child::Child;
 use crate::common::{is_loaded, load, try_unload, unload_all};
 use crate::harness::Outcome;
-use crate::sim::passing;
 use crate::sys;
+use testkit::passing;
 
 /// Rounds, each of which loads and unloads both modules.
 const ROUNDS: u32 = 200;

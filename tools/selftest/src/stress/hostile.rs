@@ -12,11 +12,11 @@ use libzernel::sim::{Condition, Context, ContextSpec, EngineChoice, Item, Sim};
 use libzernel::sys::abi;
 use libzernel::{EventStream, Level, Target, Timestamp, Zernel};
 
-use super::random::Random;
 use super::raw::{self, Arena, ARENA};
 use super::throw;
 use crate::child::Child;
-use crate::sim::passing;
+use testkit::passing;
+use testkit::random::Random;
 
 /// Processes of a client at a time.
 const WORKERS: usize = 3;

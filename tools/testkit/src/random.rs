@@ -2,15 +2,15 @@
 //! Numbers that look random and are the same for the same seed.
 
 /// A generator (xorshift64*).
-pub(super) struct Random(u64);
+pub struct Random(u64);
 
 impl Random {
-    pub(super) fn new(seed: u64) -> Self {
+    pub fn new(seed: u64) -> Self {
         // Zero would stay zero.
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
-    pub(super) fn next(&mut self) -> u64 {
+    pub fn next(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
@@ -18,17 +18,17 @@ impl Random {
     }
 
     /// Below `end`.
-    pub(super) fn below(&mut self, end: u64) -> u64 {
+    pub fn below(&mut self, end: u64) -> u64 {
         (self.next() >> 16) % end
     }
 
     /// One time in `times`.
-    pub(super) fn one_in(&mut self, times: u64) -> bool {
+    pub fn one_in(&mut self, times: u64) -> bool {
         self.below(times) == 0
     }
 
     /// A number that is likely to hit an edge.
-    pub(super) fn edge(&mut self) -> u64 {
+    pub fn edge(&mut self) -> u64 {
         match self.below(8) {
             0 => 0,
             1 => u64::MAX,

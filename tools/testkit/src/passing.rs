@@ -12,7 +12,7 @@ use rustix::net::{
 };
 
 /// Both ends of a socket that keeps messages apart.
-pub(crate) fn pair() -> Result<(OwnedFd, OwnedFd)> {
+pub fn pair() -> Result<(OwnedFd, OwnedFd)> {
     let flags = SocketFlags::CLOEXEC;
     Ok(socketpair(
         AddressFamily::UNIX,
@@ -23,12 +23,12 @@ pub(crate) fn pair() -> Result<(OwnedFd, OwnedFd)> {
 }
 
 /// Passes a descriptor on.
-pub(crate) fn send(socket: &OwnedFd, fd: BorrowedFd<'_>) -> Result<()> {
+pub fn send(socket: &OwnedFd, fd: BorrowedFd<'_>) -> Result<()> {
     send_with(socket, fd, SendFlags::empty())
 }
 
 /// Passes a descriptor on, if there is room for it.
-pub(crate) fn send_now(socket: &OwnedFd, fd: BorrowedFd<'_>) -> Result<()> {
+pub fn send_now(socket: &OwnedFd, fd: BorrowedFd<'_>) -> Result<()> {
     send_with(socket, fd, SendFlags::DONTWAIT)
 }
 
@@ -45,7 +45,7 @@ fn send_with(socket: &OwnedFd, fd: BorrowedFd<'_>, flags: SendFlags) -> Result<(
 }
 
 /// Takes a descriptor.
-pub(crate) fn receive(socket: &OwnedFd) -> Result<OwnedFd> {
+pub fn receive(socket: &OwnedFd) -> Result<OwnedFd> {
     match receive_with(socket, RecvFlags::empty())? {
         Some(fd) => Ok(fd),
         None => bail!("a message without a descriptor"),
@@ -53,7 +53,7 @@ pub(crate) fn receive(socket: &OwnedFd) -> Result<OwnedFd> {
 }
 
 /// Takes a descriptor, if there is one.
-pub(crate) fn receive_now(socket: &OwnedFd) -> Result<Option<OwnedFd>> {
+pub fn receive_now(socket: &OwnedFd) -> Result<Option<OwnedFd>> {
     receive_with(socket, RecvFlags::DONTWAIT)
 }
 
@@ -79,13 +79,13 @@ fn receive_with(socket: &OwnedFd, flags: RecvFlags) -> Result<Option<OwnedFd>> {
 }
 
 /// Passes a number on.
-pub(crate) fn send_number(socket: &OwnedFd, number: u64) -> Result<()> {
+pub fn send_number(socket: &OwnedFd, number: u64) -> Result<()> {
     rustix::io::write(socket, &number.to_ne_bytes())?;
     Ok(())
 }
 
 /// Takes a number.
-pub(crate) fn receive_number(socket: &OwnedFd) -> Result<u64> {
+pub fn receive_number(socket: &OwnedFd) -> Result<u64> {
     let mut bytes = [0; 8];
     check_length(rustix::io::read(socket, &mut bytes)?)?;
     Ok(u64::from_ne_bytes(bytes))

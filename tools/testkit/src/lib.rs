@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What test programs for a guest share: cases in processes of their own, KTAP, modules that come
+//! and go, raw calls.
+
+pub mod child;
+pub mod harness;
+pub mod module;
+pub mod passing;
+pub mod random;
+pub mod sys;
+mod wait;
+
+pub use wait::{wait_until, wait_until_within, SOON};
+
+/// Fails with both values unless they are equal.
+#[macro_export]
+macro_rules! check_eq {
+    ($left:expr, $right:expr $(,)?) => {
+        $crate::check_eq!($left, $right, "{}", stringify!($left))
+    };
+    ($left:expr, $right:expr, $($what:tt)+) => {{
+        match (&$left, &$right) {
+            (left, right) => if *left != *right {
+                anyhow::bail!("{}: {left:?}, expected {right:?}", format_args!($($what)+));
+            },
+        }
+    }};
+}

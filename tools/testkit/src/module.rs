@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Kernel modules that come and go.
+
+use std::ffi::CString;
+use std::fs::File;
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+use rustix::io::Errno;
+
+use crate::wait_until;
+
+/// Folder of the modules.
+pub const FOLDER: &str = "/lib/modules/zernel";
+
+/// Whether a module is loaded.
+pub fn is_loaded(name: &str) -> bool {
+    Path::new("/sys/module")
+        .join(name)
+        .join("initstate")
+        .exists()
+}
+
+/// Loads a module with parameters such as `gpus=2`.
+pub fn load(name: &str, parameters: &str) -> Result<()> {
+    let file = File::open(format!("{FOLDER}/{name}.ko"))?;
+    let parameters = CString::new(parameters)?;
+    rustix::system::finit_module(&file, &parameters, 0).with_context(|| format!("load {name}"))
+}
+
+/// Unloads a module.
+pub fn unload(name: &str) -> Result<()> {
+    Ok(try_unload(name)?)
+}
+
+/// Unloads a module; the error is the kernel's.
+pub fn try_unload(name: &str) -> rustix::io::Result<()> {
+    let name = CString::new(name).map_err(|_| Errno::INVAL)?;
+    rustix::system::delete_module(&name, libc::O_NONBLOCK)
+}
+
+/// Unloads those of the modules that are loaded, in this order, each as soon as it can be.
+pub fn unload_each(names: &[&str]) -> Result<()> {
+    for name in names {
+        if is_loaded(name) {
+            wait_until(&format!("{name} can be unloaded"), || {
+                Ok(try_unload(name).is_ok())
+            })?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Waiting for what happens on its own.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{bail, Context as _, Result};
+
+/// How long something may take that happens on its own, on a slow machine.
+pub const SOON: Duration = Duration::from_secs(10);
+
+/// Asks until the answer is yes, or for [`SOON`].
+pub fn wait_until(what: &str, ask: impl FnMut() -> Result<bool>) -> Result<()> {
+    wait_until_within(SOON, what, ask)
+}
+
+/// Asks until the answer is yes, or for that long.
+pub fn wait_until_within(
+    patience: Duration,
+    what: &str,
+    mut ask: impl FnMut() -> Result<bool>,
+) -> Result<()> {
+    let end = Instant::now() + patience;
+    let mut pause = Duration::from_micros(200);
+    while !ask().with_context(|| format!("while waiting: {what}"))? {
+        if Instant::now() > end {
+            bail!("not within {patience:?}: {what}");
+        }
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(20));
+    }
+    Ok(())
+}
