@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Tests of the patched NVIDIA driver and of its provider, from user space: runs the cases and
+//! reports them as KTAP.
+
+mod bench;
+mod fakegpu;
+mod lab;
+mod options;
+mod rm;
+mod simrm;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use testkit::harness::{self, Suite};
+
+use options::{Action, Options};
+
+/// Every suite, in the order in which they run.
+const SUITES: &[Suite] = &[
+    simrm::list::SUITE,
+    simrm::class::SUITE,
+    simrm::control::SUITE,
+    simrm::control::WITHOUT,
+    simrm::failure::SUITE,
+    simrm::sharing::SUITE,
+    simrm::hostile::SUITE,
+    simrm::life::SUITE,
+    simrm::life::ORDERS,
+    simrm::suspend::SUITE,
+    simrm::race::SUITE,
+    fakegpu::SUITE,
+];
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    let outcome = match &options.action {
+        Some(Action::Bench(what)) => bench::run(what).map(|()| true),
+        Some(Action::Table(files)) => bench::table(files).map(|()| true),
+        None => run(&options),
+    };
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("zernel-nvtest: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(options: &Options) -> anyhow::Result<bool> {
+    let chosen = |name: &str| {
+        options.only.is_empty() || options.only.iter().any(|pattern| name.contains(pattern))
+    };
+    if options.list {
+        harness::list(SUITES, chosen);
+        return Ok(true);
+    }
+    options::keep(options);
+    harness::run(SUITES, chosen)
+}

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The driver's interface layer, our hooks and zernel, on the software resource manager.
+
+pub mod class;
+pub mod control;
+pub mod failure;
+pub mod hostile;
+pub mod life;
+pub mod list;
+pub mod race;
+pub mod sharing;
+pub mod suspend;

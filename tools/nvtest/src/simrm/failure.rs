@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Controls that fail: what the user is told, and what is tried again.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use anyhow::{bail, ensure, Context as _, Result};
+use libzernel::event::{Event, Kind};
+use libzernel::{EventStream, Level, Target};
+use rustix::io::Errno;
+use testkit::harness::{case, Outcome, Suite};
+use testkit::{check_eq, wait_until};
+
+use crate::lab::{self, faults, set_faults, wait_slice, Lab, LOADED, ORIGINAL_US};
+use crate::rm::abi::control;
+use crate::rm::{truth, Runtime, Status};
+
+/// The suite.
+pub const SUITE: Suite = Suite::new(
+    "simrm.failure",
+    &[
+        case("each_status_has_its_errno", each_status_has_its_errno).within(180),
+        case("not_now_is_tried_again", not_now_is_tried_again),
+        case("slow_controls_delay_nobody", slow_controls_delay_nobody),
+        case("gone_is_dropped_at_once", gone_is_dropped_at_once),
+        case("dead_handles_make_no_noise", dead_handles_make_no_noise),
+        case("failed_once_works_again", failed_once_works_again),
+    ],
+    LOADED,
+);
+
+/// Statuses of which nothing becomes, and the error that the user sees.
+const FINAL: [(Status, Errno); 14] = [
+    (Status::TIMEOUT, Errno::TIMEDOUT),
+    (Status(0x66), Errno::TIMEDOUT),
+    (Status::INVALID_ARGUMENT, Errno::INVAL),
+    (Status::OUT_OF_RANGE, Errno::INVAL),
+    (Status::NOT_SUPPORTED, Errno::INVAL),
+    (Status::INVALID_COMMAND, Errno::INVAL),
+    (Status::INSUFFICIENT_PERMISSIONS, Errno::INVAL),
+    (Status::GPU_IS_LOST, Errno::IO),
+    (Status::RESET_REQUIRED, Errno::IO),
+    (Status::INVALID_STATE, Errno::IO),
+    (Status::NO_MEMORY, Errno::IO),
+    (Status::INSUFFICIENT_RESOURCES, Errno::IO),
+    (Status::GENERIC, Errno::IO),
+    (Status(0xdead_beef), Errno::IO),
+];
+
+/// Statuses that pass.
+const PASSING: [Status; 7] = [
+    Status::BUSY_RETRY,
+    Status(0x10),
+    Status(0x11),
+    Status::IN_USE,
+    Status::NOT_READY,
+    Status::STATE_IN_USE,
+    Status(0x7d),
+];
+
+/// Statuses of what is not there any more.
+const GONE: [Status; 5] = [
+    Status::INVALID_CLIENT,
+    Status::INVALID_OBJECT_HANDLE,
+    Status::INVALID_OBJECT_PARENT,
+    Status::OBJECT_NOT_FOUND,
+    Status::RESOURCE_LOST,
+];
+
+const SET_SLICE: &str = "control:0xa06c0103";
+
+/// A value of the provider's file of counters.
+fn counter(name: &str) -> Result<u64> {
+    let text = fs::read_to_string("/sys/kernel/debug/zernel_nvidia/counts")?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    Ok(line
+        .with_context(|| format!("no counter {name}"))?
+        .parse()?)
+}
+
+/// The next event of that kind.
+fn next(events: &mut EventStream, kind: Kind) -> Result<Event> {
+    let end = Instant::now() + testkit::SOON;
+    while Instant::now() < end {
+        if let Some(event) = events.next_within(Some(Duration::from_secs(1)))? {
+            if event.kind == kind {
+                return Ok(event);
+            }
+        }
+    }
+    bail!("no event {kind:?}")
+}
+
+fn each_status_has_its_errno() -> Outcome {
+    let lab = Lab::open()?;
+    let mut events = lab.zernel.events()?;
+    for (status, errno) in FINAL {
+        let what = format!("{status:?}");
+        let runtime = Runtime::open()?;
+        let tsg = runtime.compute()?;
+        let before = lab.stats()?;
+        set_faults(&format!("{SET_SLICE} status={:#x} kernel", status.0))?;
+        let listed = lab.class(&runtime, tsg, Level::BE)?;
+        let event = next(&mut events, Kind::ProviderError).context(what.clone())?;
+        check_eq!(event.error, -errno.raw_os_error(), "{what}");
+        check_eq!(event.tsg, listed.id, "{what}");
+        check_eq!(faults()?, "", "faults left after {what}");
+        lab.quiet()?;
+        let now = lab.tsg(&runtime, tsg)?;
+        ensure!(now.failed && !now.pending, "{what}: {now:?}");
+        check_eq!((now.level, now.errors), (Some(Level::BE), 1), "{what}");
+        let after = lab.stats()?;
+        check_eq!(after.errors - before.errors, 1, "{what}");
+        check_eq!(after.retries - before.retries, 0, "{what}");
+        check_eq!(
+            truth::tsg(runtime.client, tsg)?.slice_us,
+            ORIGINAL_US,
+            "{what}"
+        );
+        // Everybody is asked again when something else is wanted, and then it works.
+        lab.zernel.set_class(&Target::Tsg(now.id), Level::LC)?;
+        wait_slice(&runtime, tsg, 5_000_000).with_context(|| what.clone())?;
+        lab.quiet()?;
+        ensure!(!lab.tsg(&runtime, tsg)?.failed, "{what}: still failed");
+        lab.zernel.clear_class(&Target::Tsg(now.id))?;
+        wait_slice(&runtime, tsg, ORIGINAL_US).with_context(|| what.clone())?;
+    }
+    Ok(())
+}
+
+fn not_now_is_tried_again() -> Outcome {
+    const TIMES: u64 = 3;
+    let lab = Lab::open()?;
+    let runtime = Runtime::open()?;
+    let tsg = runtime.compute()?;
+    for (status, level) in PASSING
+        .into_iter()
+        .zip([Level::BE, Level::LC].iter().cycle())
+    {
+        let before = lab.stats()?;
+        set_faults(&format!(
+            "{SET_SLICE} status={:#x} kernel times={TIMES}",
+            status.0
+        ))?;
+        lab.class(&runtime, tsg, *level)?;
+        let slice = if *level == Level::BE { 200 } else { 5_000_000 };
+        wait_slice(&runtime, tsg, slice).with_context(|| format!("{status:?}"))?;
+        lab.quiet()?;
+        let after = lab.stats()?;
+        check_eq!(after.retries - before.retries, TIMES, "{status:?}");
+        check_eq!(after.errors - before.errors, 0, "{status:?}");
+        ensure!(
+            !lab.gpu(&runtime.bus())?.suspended,
+            "{status:?}: still suspended"
+        );
+    }
+    // For as long as it takes, with pauses that grow: never a storm.
+    let before = lab.stats()?;
+    set_faults(&format!("{SET_SLICE} status=0x3 kernel forever"))?;
+    lab.class(&runtime, tsg, Level::BE)?;
+    wait_until("the GPU counts as suspended", || {
+        Ok(lab.gpu(&runtime.bus())?.suspended)
+    })?;
+    std::thread::sleep(Duration::from_secs(2));
+    let retries = lab.stats()?.retries - before.retries;
+    ensure!((2..200).contains(&retries), "{retries} attempts in 2 s");
+    ensure!(lab.tsg(&runtime, tsg)?.pending, "nothing is pending");
+    set_faults("none")?;
+    wait_slice(&runtime, tsg, 200)
+}
+
+/// A control that takes its time keeps neither this call nor another GPU waiting.
+fn slow_controls_delay_nobody() -> Outcome {
+    const SLOW_US: u32 = 2_000_000;
+    let lab = Lab::open()?;
+    let runtime = Runtime::open()?;
+    let tsg = runtime.compute()?;
+    let id = lab.tsg(&runtime, tsg)?.id;
+    set_faults(&format!("{SET_SLICE} us={SLOW_US} kernel"))?;
+    let begin = Instant::now();
+    lab.zernel.set_class(&Target::Tsg(id), Level::BE)?;
+    let returned = begin.elapsed();
+    ensure!(
+        returned < Duration::from_secs(1),
+        "CLASS_SET took {returned:?}"
+    );
+    lab.zernel.stats()?;
+    let listed = lab.tsgs()?.len();
+    check_eq!(listed, 1);
+    let begun = begin.elapsed();
+    ensure!(begun < Duration::from_secs(1), "listing took {begun:?}");
+    wait_slice(&runtime, tsg, 200)
+}
+
+/// What the driver says is gone is dropped, although the driver told of no end.
+fn gone_is_dropped_at_once() -> Outcome {
+    let lab = Lab::open()?;
+    for status in GONE {
+        let runtime = Runtime::open()?;
+        let tsg = runtime.compute()?;
+        let set = control::SET_TIMESLICE;
+        let (before, gone) = (lab.stats()?, counter("controls_gone")?);
+        let asked = truth::kernel_calls(set)?;
+        set_faults(&format!(
+            "{SET_SLICE} status={:#x} kernel forever",
+            status.0
+        ))?;
+        lab.class(&runtime, tsg, Level::BE)?;
+        wait_until("zernel drops the TSG", || Ok(lab.tsgs()?.is_empty()))
+            .with_context(|| format!("{status:?}"))?;
+        // Nobody asks for it any more.
+        lab.zernel
+            .set_class(&Target::current_process(), Level::LC)?;
+        lab.quiet()?;
+        lab.zernel.clear_class(&Target::current_process())?;
+        lab.quiet()?;
+        let after = lab.stats()?;
+        check_eq!(after.dead - before.dead, 1, "{status:?}");
+        check_eq!(after.errors - before.errors, 0, "{status:?}");
+        check_eq!(after.retries - before.retries, 0, "{status:?}");
+        check_eq!(
+            counter("controls_gone")? - gone,
+            1,
+            "{status:?}: asked again"
+        );
+        check_eq!(
+            truth::kernel_calls(set)? - asked,
+            1,
+            "{status:?}: asked again"
+        );
+        set_faults("none")?;
+        drop(runtime);
+    }
+    Ok(())
+}
+
+/// Hundreds of TSGs end while their classes change: no control of theirs fills the log.
+fn dead_handles_make_no_noise() -> Outcome {
+    const ROUNDS: u32 = 40;
+    const TSGS: usize = 20;
+    let lab = Lab::open()?;
+    let lines = lab::log()?.lines().count();
+    let (before, dead) = (lab.stats()?, truth::dead_calls()?);
+    for round in 0..ROUNDS {
+        let runtime = Runtime::open()?;
+        let tsgs: Vec<_> = (0..TSGS)
+            .map(|_| runtime.compute())
+            .collect::<Result<_, _>>()?;
+        let level = if round % 2 == 0 { Level::BE } else { Level::LC };
+        lab.zernel.set_class(&Target::current_process(), level)?;
+        match round % 4 {
+            0 => drop(runtime),
+            1 => runtime.free(runtime.client)?,
+            2 => runtime.free(runtime.device)?,
+            _ => tsgs.iter().try_for_each(|tsg| runtime.free(*tsg))?,
+        }
+    }
+    lab.zernel.clear_class(&Target::current_process())?;
+    wait_until("all TSGs are gone", || Ok(lab.tsgs()?.is_empty()))?;
+    let after = lab.stats()?;
+    check_eq!(after.errors - before.errors, 0, "errors");
+    check_eq!(
+        after.tsgs_added - before.tsgs_added,
+        u64::from(ROUNDS) * TSGS as u64
+    );
+    // The hook keeps handles alive while they are used: none was dead.
+    check_eq!(truth::dead_calls()? - dead, 0, "controls of dead handles");
+    let now = lab::log()?.lines().count();
+    ensure!(
+        now - lines < 20,
+        "{} lines in the kernel's log",
+        now - lines
+    );
+    Ok(())
+}
+
+fn failed_once_works_again() -> Outcome {
+    let lab = Lab::open()?;
+    let runtime = Runtime::open()?;
+    let tsg = runtime.compute()?;
+    // What cannot be read cannot be given back: asked again with the next class.
+    set_faults("control:0xa06c0104 timeout kernel")?;
+    lab.class(&runtime, tsg, Level::BE)?;
+    lab.quiet()?;
+    let first = lab.tsg(&runtime, tsg)?;
+    lab.zernel.set_class(&Target::Tsg(first.id), Level::LC)?;
+    lab.quiet()?;
+    wait_slice(&runtime, tsg, 5_000_000)?;
+    lab.zernel.clear_class(&Target::Tsg(first.id))?;
+    wait_slice(&runtime, tsg, ORIGINAL_US)
+}

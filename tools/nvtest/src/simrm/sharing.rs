@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: GPL-2.0
+//! TSGs that outlive or exceed their maker: passed files, forks, MPS servers, parts of a GPU.
+
+use std::os::fd::AsFd;
+
+use anyhow::{ensure, Context as _, Result};
+use bytemuck::{bytes_of_mut, Zeroable};
+use libzernel::{Level, Target};
+use rustix::io::Errno;
+use testkit::child::{Child, End};
+use testkit::harness::{case, Outcome, Suite};
+use testkit::{check_eq, passing, wait_until};
+
+use crate::lab::{agree, wait_slice, Lab, LOADED, ORIGINAL_US};
+use crate::rm::abi::{class, engine, MigParams};
+use crate::rm::truth::Counts;
+use crate::rm::{ControlFile, Handle, Runtime};
+
+/// The suite.
+pub const SUITE: Suite = Suite::new(
+    "simrm.sharing",
+    &[
+        case("passed_file_keeps_the_tsg", passed_file_keeps_the_tsg),
+        case("forked_file_keeps_the_tsg", forked_file_keeps_the_tsg),
+        case(
+            "killed_process_leaves_nothing",
+            killed_process_leaves_nothing,
+        ),
+        case("late_clean_up_is_followed", late_clean_up_is_followed),
+        case("aliases_in_a_chain", aliases_in_a_chain),
+        case("mps_server_is_shared", mps_server_is_shared),
+        case("parts_of_a_gpu_have_their_run_lists", parts_of_a_gpu),
+    ],
+    LOADED,
+);
+
+/// A process that makes a TSG in a file of its own, hands the file over and then does as told.
+fn maker(end: impl FnOnce() -> Result<()>) -> Result<(ControlFile, Handle, Handle, Child)> {
+    let (ours, its) = passing::pair()?;
+    let child = Child::spawn(move || {
+        let runtime = Runtime::open()?;
+        let tsg = runtime.compute()?;
+        runtime.channel(tsg)?;
+        passing::send(&its, runtime.file.as_fd())?;
+        passing::send_number(&its, u64::from(runtime.client.0))?;
+        passing::send_number(&its, u64::from(tsg.0))?;
+        end()
+    })?;
+    let file = ControlFile::from_fd(passing::receive(&ours)?);
+    let client = Handle(u32::try_from(passing::receive_number(&ours)?)?);
+    let tsg = Handle(u32::try_from(passing::receive_number(&ours)?)?);
+    Ok((file, client, tsg, child))
+}
+
+fn passed_file_keeps_the_tsg() -> Outcome {
+    let lab = Lab::open()?;
+    let (file, client, tsg, child) = maker(|| Ok(()))?;
+    check_eq!(child.end()?, End::Exit(0));
+    // Its maker is gone; the file, and so the TSG, is not.
+    let listed = lab.tsgs()?;
+    check_eq!(listed.len(), 1);
+    check_eq!(listed[0].pid, 0, "a process that was reaped");
+    agree()?;
+    lab.zernel
+        .set_class(&Target::Tsg(listed[0].id), Level::BE)?;
+    lab.quiet()?;
+    let mut slice = 0u64;
+    let get = crate::rm::abi::control::GET_TIMESLICE;
+    file.control(client, tsg, get, 0, &mut slice)?;
+    check_eq!(slice, 200);
+    drop(file);
+    wait_until("the TSG is gone with its file", || {
+        Ok(lab.tsgs()?.is_empty())
+    })?;
+    agree()
+}
+
+fn forked_file_keeps_the_tsg() -> Outcome {
+    let lab = Lab::open()?;
+    let (ours, its) = passing::pair()?;
+    let child = Child::spawn(move || {
+        let runtime = Runtime::open()?;
+        runtime.compute()?;
+        // Lives until the other end is closed.
+        let grandchild = Child::spawn(|| {
+            let _ = passing::receive_number(&its);
+            drop(runtime);
+            Ok(())
+        })?;
+        std::mem::forget(grandchild);
+        Ok(())
+    })?;
+    check_eq!(child.end()?, End::Exit(0));
+    check_eq!(lab.tsgs()?.len(), 1, "after its maker's end");
+    agree()?;
+    passing::send_number(&ours, 1)?;
+    wait_until("the last descriptor is closed", || {
+        Ok(lab.tsgs()?.is_empty())
+    })?;
+    agree()
+}
+
+fn killed_process_leaves_nothing() -> Outcome {
+    let lab = Lab::open()?;
+    for _ in 0..10 {
+        let (ours, its) = passing::pair()?;
+        let child = Child::spawn(move || {
+            let runtimes: Vec<_> = (0..4).map(|_| Runtime::open()).collect::<Result<_>>()?;
+            for runtime in runtimes.iter().cycle() {
+                let tsg = runtime.compute()?;
+                runtime.channel(tsg)?;
+                if lab_is_full(runtime)? {
+                    break;
+                }
+            }
+            passing::send_number(&its, 1)?;
+            loop {
+                let tsg = runtimes[0].compute()?;
+                runtimes[0].free(tsg)?;
+            }
+        })?;
+        passing::receive_number(&ours)?;
+        ensure!(lab.tsgs()?.len() >= 40, "too few TSGs");
+        child.kill()?;
+        check_eq!(child.end()?, End::Signal(9));
+        wait_until("its TSGs are gone", || Ok(lab.tsgs()?.is_empty()))?;
+        agree()?;
+    }
+    Ok(())
+}
+
+fn lab_is_full(runtime: &Runtime) -> Result<bool> {
+    let listed = Lab::open()?;
+    Ok(listed.gpu(&runtime.bus())?.tsgs >= 40)
+}
+
+/// The driver may free what a closed file leaves later, when the handles are somebody else's.
+fn late_clean_up_is_followed() -> Outcome {
+    let path = "/sys/module/nvidia/parameters/simrm_deferred_ms";
+    std::fs::write(path, "300")?;
+    let outcome = (|| {
+        let lab = Lab::open()?;
+        let runtime = Runtime::open()?;
+        let tsg = runtime.compute()?;
+        lab.class(&runtime, tsg, Level::BE)?;
+        drop(runtime);
+        wait_until("zernel forgets it with the file", || {
+            Ok(lab.tsgs()?.is_empty())
+        })?;
+        Counts::of_table()?.nothing()?;
+        let dying = Counts::of_rm()?.get("dying_clients")?;
+        ensure!(dying == 1, "{dying} clients wait for their end");
+        // What comes next has the same numbers, perhaps.
+        let next = Runtime::open()?;
+        let other = next.compute()?;
+        lab.tsg(&next, other)?;
+        wait_until("the driver has cleaned up", || {
+            Ok(Counts::of_rm()?.get("dying_clients")? == 0)
+        })?;
+        lab.tsg(&next, other)?;
+        agree()
+    })();
+    std::fs::write(path, "0")?;
+    outcome
+}
+
+/// A TSG passed on from client to client: it lives as long as the last handle.
+fn aliases_in_a_chain() -> Outcome {
+    const LINKS: usize = 8;
+    let lab = Lab::open()?;
+    let mut runtime = Runtime::open()?;
+    let mut tsg = runtime.compute()?;
+    let listed = lab.tsg(&runtime, tsg)?;
+    for link in 0..LINKS {
+        let next = Runtime::open()?;
+        let none = Handle::NONE;
+        let alias = next
+            .file
+            .dup(next.client, next.device, none, runtime.client, tsg)?;
+        check_eq!(lab.tsgs()?.len(), 1, "link {link}");
+        match link % 4 {
+            0 => runtime.free(tsg)?,
+            1 => runtime.free(runtime.device)?,
+            2 => runtime.free(runtime.client)?,
+            _ => {}
+        }
+        drop(std::mem::replace(&mut runtime, next));
+        tsg = alias;
+        wait_until("the table has only the last handle", || {
+            let table = Counts::of_table()?;
+            Ok(table.get("tsg_handles")? == 1 && table.get("clients")? == 1)
+        })?;
+        agree()?;
+        let now = lab.tsg(&runtime, tsg)?;
+        check_eq!(now.id, listed.id, "link {link}");
+    }
+    // A channel below a later handle counts as well.
+    runtime.channel(tsg)?;
+    check_eq!(lab.tsg(&runtime, tsg)?.channels, 1);
+    runtime.free(tsg)?;
+    check_eq!(lab.tsgs()?, []);
+    agree()
+}
+
+fn mps_server_is_shared() -> Outcome {
+    let lab = Lab::open()?;
+    let runtime = Runtime::open()?;
+    let early = runtime.compute()?;
+    runtime.make(runtime.client, class::MPS, &mut [])?;
+    let late = runtime.compute()?;
+    let bystander = Runtime::open()?;
+    let other = bystander.compute()?;
+    for (tsg, what) in [(early, "before"), (late, "after")] {
+        let listed = lab.tsg(&runtime, tsg)?;
+        ensure!(listed.shared, "a TSG that was made {what} is not shared");
+        let refused = lab.zernel.set_class(&Target::Tsg(listed.id), Level::BE);
+        let errno = refused.err().and_then(|error| error.errno());
+        check_eq!(errno, Some(Errno::OPNOTSUPP), "made {what}");
+    }
+    // A class of the process passes them by.
+    lab.zernel
+        .set_class(&Target::current_process(), Level::BE)?;
+    wait_slice(&bystander, other, 200)?;
+    lab.quiet()?;
+    for tsg in [early, late] {
+        check_eq!(runtime.timeslice(tsg)?, ORIGINAL_US);
+        check_eq!(lab.tsg(&runtime, tsg)?.level, None);
+    }
+    Ok(())
+}
+
+fn parts_of_a_gpu() -> Outcome {
+    let lab = Lab::open()?;
+    let whole = Runtime::open()?;
+    let whole_tsg = whole.compute()?;
+    let mut lists = vec![lab.tsg(&whole, whole_tsg)?.runlist];
+    let mut runtimes = Vec::new();
+    for id in [3, 5] {
+        let runtime = Runtime::open()?;
+        let mut params = MigParams {
+            id,
+            ..MigParams::zeroed()
+        };
+        let subdevice = runtime.subdevice.context("a subdevice")?;
+        runtime
+            .make(subdevice, class::MIG_GPU, bytes_of_mut(&mut params))
+            .context("take part of the GPU")?;
+        let before = lab.tsgs()?;
+        let tsg = runtime.compute()?;
+        let listed: Vec<_> = lab
+            .tsgs()?
+            .into_iter()
+            .filter(|tsg| !before.contains(tsg))
+            .collect();
+        check_eq!(listed.len(), 1, "instance {id}");
+        check_eq!(listed[0].engine, engine::GR0, "instance {id}");
+        ensure!(listed[0].compute, "instance {id} does not compute");
+        ensure!(
+            !lists.contains(&listed[0].runlist),
+            "instance {id} shares run list {}: {lists:?}",
+            listed[0].runlist
+        );
+        lists.push(listed[0].runlist);
+        lab.zernel
+            .set_class(&Target::Tsg(listed[0].id), Level::BE)?;
+        lab.quiet()?;
+        check_eq!(runtime.timeslice(tsg)?, 200, "instance {id}");
+        runtimes.push(runtime);
+    }
+    check_eq!(whole.timeslice(whole_tsg)?, ORIGINAL_US);
+    agree()
+}

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The driver is suspended and comes back.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{ensure, Context as _, Result};
+use libzernel::event::Kind;
+use libzernel::{Level, Target};
+use testkit::harness::{case, Outcome, Skip, Suite};
+use testkit::{check_eq, wait_until};
+
+use crate::lab::{self, wait_slice, Lab, LOADED, ORIGINAL_US};
+use crate::rm::{truth, Handle, Runtime};
+
+/// The suite.
+pub const SUITE: Suite = Suite::new(
+    "simrm.suspend",
+    &[
+        case("classes_wait_for_the_driver", classes_wait_for_the_driver),
+        case("settings_are_applied_again", settings_are_applied_again),
+        case("file_closed_meanwhile", file_closed_meanwhile),
+        case("many_rounds", many_rounds),
+    ],
+    LOADED,
+);
+
+/// The driver, suspended. Dropped, it resumes.
+struct Suspended;
+
+impl Suspended {
+    const PATH: &'static str = "/proc/driver/nvidia/suspend";
+
+    fn now() -> Result<Self> {
+        // The driver itself keeps a lock from one system call to another.
+        if Path::new("/proc/lockdep").exists() {
+            return Err(Skip("the driver's own way to suspend upsets lockdep").into());
+        }
+        fs::write(Self::PATH, "suspend").context("suspend the driver")?;
+        Ok(Self)
+    }
+
+    fn resume(self) {
+        drop(self);
+    }
+}
+
+impl Drop for Suspended {
+    fn drop(&mut self) {
+        fs::write(Self::PATH, "resume").expect("the driver resumes");
+    }
+}
+
+fn slice(runtime: &Runtime, tsg: Handle) -> Result<u64> {
+    Ok(truth::tsg(runtime.client, tsg)?.slice_us)
+}
+
+fn classes_wait_for_the_driver() -> Outcome {
+    let lab = Lab::open()?;
+    let mut events = lab.zernel.events()?;
+    let runtime = Runtime::open()?;
+    let tsg = runtime.compute()?;
+    let listed = lab.tsg(&runtime, tsg)?;
+    let bus = runtime.bus();
+    let before = lab.stats()?;
+    let lines = lab::log()?.lines().count();
+    let suspended = Suspended::now()?;
+    lab.zernel.set_class(&Target::Tsg(listed.id), Level::BE)?;
+    wait_until("the GPU counts as suspended", || {
+        Ok(lab.gpu(&bus)?.suspended)
+    })?;
+    std::thread::sleep(Duration::from_secs(2));
+    check_eq!(slice(&runtime, tsg)?, ORIGINAL_US, "while suspended");
+    let pending = lab.gpu(&bus)?.pending;
+    check_eq!(pending, 1);
+    let during = lab.stats()?;
+    let retries = during.retries - before.retries;
+    ensure!((1..200).contains(&retries), "{retries} attempts in 2 s");
+    check_eq!(during.errors - before.errors, 0);
+    suspended.resume();
+    wait_slice(&runtime, tsg, 200)?;
+    wait_until("the GPU works again", || Ok(!lab.gpu(&bus)?.suspended))?;
+    while let Some(event) = events.next_within(Some(Duration::from_millis(50)))? {
+        ensure!(event.kind != Kind::ProviderError, "{event:?}");
+    }
+    let more = lab::log()?.lines().count() - lines;
+    ensure!(more < 20, "{more} lines in the kernel's log");
+    Ok(())
+}
+
+/// What the hardware holds after a resume nobody knows: zernel sets it once more.
+fn settings_are_applied_again() -> Outcome {
+    let lab = Lab::open()?;
+    let runtime = Runtime::open()?;
+    let classed = runtime.compute()?;
+    let plain = runtime.compute()?;
+    let id = lab.class(&runtime, classed, Level::BE)?.id;
+    wait_slice(&runtime, classed, 200)?;
+    lab.quiet()?;
+    let before = lab.tsg(&runtime, classed)?.applied;
+    Suspended::now()?.resume();
+    wait_until("the settings are applied again", || {
+        Ok(lab.tsg(&runtime, classed)?.applied > before)
+    })?;
+    lab.quiet()?;
+    check_eq!(slice(&runtime, classed)?, 200);
+    check_eq!(slice(&runtime, plain)?, ORIGINAL_US);
+    check_eq!(lab.tsg(&runtime, plain)?.applied, 0, "of an unclassed TSG");
+    lab.zernel.clear_class(&Target::Tsg(id))?;
+    wait_slice(&runtime, classed, ORIGINAL_US)
+}
+
+/// A runtime that goes while the driver is suspended is gone when it resumes.
+fn file_closed_meanwhile() -> Outcome {
+    let lab = Lab::open()?;
+    let runtime = Runtime::open()?;
+    let tsg = runtime.compute()?;
+    lab.class(&runtime, tsg, Level::BE)?;
+    wait_slice(&runtime, tsg, 200)?;
+    let suspended = Suspended::now()?;
+    let closing = std::thread::spawn(move || drop(runtime));
+    std::thread::sleep(Duration::from_millis(300));
+    suspended.resume();
+    closing.join().expect("a thread that does not panic");
+    wait_until("it is gone", || Ok(lab.tsgs()?.is_empty()))?;
+    lab::agree()
+}
+
+fn many_rounds() -> Outcome {
+    let lab = Lab::open()?;
+    let runtime = Runtime::open()?;
+    let tsg = runtime.compute()?;
+    for round in 0..30 {
+        let level = if round % 2 == 0 { Level::BE } else { Level::LC };
+        let id = lab.tsg(&runtime, tsg)?.id;
+        let suspended = Suspended::now()?;
+        lab.zernel.set_class(&Target::Tsg(id), level)?;
+        std::thread::sleep(Duration::from_millis(round * 3 % 50));
+        suspended.resume();
+        let slice = if level == Level::BE { 200 } else { 5_000_000 };
+        wait_slice(&runtime, tsg, slice).with_context(|| format!("round {round}"))?;
+    }
+    check_eq!(lab.stats()?.errors, 0);
+    Ok(())
+}
