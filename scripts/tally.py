@@ -60,6 +60,14 @@ def count_unittest(path: Path) -> Count:
     return _outcomes(path, UNITTEST, 1, 2, "ok")
 
 
+def count_build(path: Path) -> Count:
+    """A build script, which says last where its result is: one check that it is there."""
+    said = lines(path)
+    if said and said[-1].startswith("/") and Path(said[-1]).is_dir():
+        return Count(passed=1)
+    return Count(0, 1, ["nothing was built"])
+
+
 def count_vm(path: Path) -> Count:
     """The JSON that kunit/vm.py leaves: each problem of the run counts as one failure."""
     if not path.exists():

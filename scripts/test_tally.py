@@ -41,6 +41,12 @@ class Tally(unittest.TestCase):
         text = json.dumps({"passed": ["a"], "failed": ["b"], "problems": ["WARNING"]})
         self.assertEqual(self.counted(tally.count_vm, text), (1, 2))
 
+    def test_build_is_one_check(self):
+        text = f"==> building\n{self.log.parent}\n"
+        self.assertEqual(self.counted(tally.count_build, text), (1, 0))
+        self.assertEqual(self.counted(tally.count_build, "zernel: no driver\n"), (0, 1))
+        self.assertEqual(self.counted(tally.count_build, ""), (0, 1))
+
     def test_missing_result_is_a_failure(self):
         self.assertEqual(tally.count_vm(self.log).failed, 1)
 
