@@ -205,7 +205,7 @@ NvBool NV_API_CALL rm_is_msix_allowed(nvidia_stack_t *sp, nv_state_t *nv)
 	return NV_FALSE;
 }
 
-char *NV_API_CALL rm_get_gpu_uuid(nvidia_stack_t *sp, nv_state_t *nv)
+char * NV_API_CALL rm_get_gpu_uuid(nvidia_stack_t *sp, nv_state_t *nv)
 {
 	const struct simrm_gpu *gpu = simrm_gpu_of(nv);
 	void *text;
@@ -216,12 +216,12 @@ char *NV_API_CALL rm_get_gpu_uuid(nvidia_stack_t *sp, nv_state_t *nv)
 	return text;
 }
 
-const NvU8 *NV_API_CALL rm_get_gpu_uuid_raw(nvidia_stack_t *sp, nv_state_t *nv)
+const NvU8 * NV_API_CALL rm_get_gpu_uuid_raw(nvidia_stack_t *sp, nv_state_t *nv)
 {
 	return NULL;
 }
 
-const char *NV_API_CALL rm_get_device_name(NvU16 device, NvU16 vendor, NvU16 subdevice)
+const char * NV_API_CALL rm_get_device_name(NvU16 device, NvU16 vendor, NvU16 subdevice)
 {
 	return "zernel test GPU";
 }
@@ -268,7 +268,7 @@ void NV_API_CALL rm_parse_option_string(nvidia_stack_t *sp, const char *options)
 {
 }
 
-char *NV_API_CALL rm_remove_spaces(const char *text)
+char * NV_API_CALL rm_remove_spaces(const char *text)
 {
 	void *copy;
 	char *to;
