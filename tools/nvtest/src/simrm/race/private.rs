@@ -229,7 +229,7 @@ impl Private {
         let client = *client;
         let mut must = self.tree.may_add(client, parent, wish, Kind::Tsg);
         if must == Status::OK {
-            must = self.tree.may_use(client, vaspace, engine);
+            must = self.tree.may_use(client, wish, vaspace, engine);
         }
         let made = runtime::tsg(file, form, client, parent, wish, vaspace, engine);
         if let Some(object) = check("make a TSG", made, must)? {

@@ -101,7 +101,7 @@ impl Tree {
             (Kind::Device, Kind::Root)
                 | (Kind::Subdevice | Kind::Vaspace | Kind::Tsg, Kind::Device)
                 | (Kind::Vaspace, Kind::Subdevice)
-                | (Kind::Channel, Kind::Tsg)
+                | (Kind::Channel, Kind::Tsg | Kind::Device)
                 | (Kind::Engine, Kind::Channel)
         );
         if !fits {
@@ -113,16 +113,24 @@ impl Tree {
         if wish != Handle::NONE && self.get(client, wish).is_some() {
             return Status::INSERT_DUPLICATE_NAME;
         }
+        // A channel without a group needs an engine, and none is ever named here.
+        if kind == Kind::Channel && above.kind == Kind::Device {
+            return Status::INVALID_ARGUMENT;
+        }
         OK
     }
 
-    /// What a TSG must be answered that is to use this address space and engine.
-    pub fn may_use(&self, client: Handle, vaspace: Handle, engine: u32) -> Status {
+    /// What a TSG of handle `wish` must be answered that is to use this address space and engine.
+    pub fn may_use(&self, client: Handle, wish: Handle, vaspace: Handle, engine: u32) -> Status {
         if !matches!(engine, engine::GR0 | engine::COPY0) {
             return Status::INVALID_ARGUMENT;
         }
         if vaspace == Handle::NONE {
             return OK;
+        }
+        if vaspace == wish {
+            // It has its handle already when it looks for the address space.
+            return Status::INVALID_OBJECT_HANDLE;
         }
         match self.get(client, vaspace) {
             None => Status::OBJECT_NOT_FOUND,
@@ -411,11 +419,11 @@ mod tests {
         let answer = tree.may_add(CLIENT, DEVICE, SPACE, Kind::Tsg);
         assert_eq!(answer, Status::INSERT_DUPLICATE_NAME);
         assert_eq!(
-            tree.may_use(CLIENT, CHANNEL, 1),
+            tree.may_use(CLIENT, Handle(50), CHANNEL, 1),
             Status::INVALID_OBJECT_HANDLE
         );
         assert_eq!(
-            tree.may_use(CLIENT, Handle(77), 1),
+            tree.may_use(CLIENT, Handle(50), Handle(77), 1),
             Status::OBJECT_NOT_FOUND
         );
     }
