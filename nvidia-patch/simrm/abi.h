@@ -217,6 +217,18 @@ struct rm_id_info_v2 {
 	s32 node;
 };
 
+struct rm_handle_info {
+	u32 object;
+	u32 index;
+	union {
+		u32 handle;
+		u64 number;
+	};
+};
+
+#define RM_HANDLE_PARENT	1
+#define RM_HANDLE_CLASS		2
+
 struct rm_preempt {
 	u8 wait;
 	u8 manual;
@@ -258,6 +270,7 @@ static_assert(sizeof(struct rm_tsg_params) == 20);
 static_assert(offsetof(struct rm_tsg_params, engine) == 12);
 static_assert(offsetof(struct rm_channel_params, engine) == 128);
 static_assert(sizeof(struct rm_id_info) == 40);
+static_assert(sizeof(struct rm_handle_info) == 16);
 static_assert(sizeof(struct rm_preempt) == 8);
 static_assert(sizeof(struct rm_disable_channels) == 536);
 

@@ -19,6 +19,25 @@ struct command {
 	u32 (*run)(struct simrm_object *object, const struct simrm_caller *who, void *params);
 };
 
+/* What an object hangs on and is. One that is lost is told of like any other. */
+static u32 handle_info(struct simrm_object *root, const struct simrm_caller *who, void *params)
+{
+	struct rm_handle_info *info = params;
+	const struct simrm_object *object = simrm_object_find(root->client, info->object);
+
+	if (!object)
+		return RM_OBJECT_NOT_FOUND;
+	switch (info->index) {
+	case RM_HANDLE_PARENT:
+		info->handle = object->parent ? object->parent->handle : 0;
+		return RM_OK;
+	case RM_HANDLE_CLASS:
+		info->number = object->class;
+		return RM_OK;
+	}
+	return RM_INVALID_ARGUMENT;
+}
+
 /*
  * NVA06C_CTRL_CMD_GET_INTERLEAVE_LEVEL is not here: neither 550.163.01 nor
  * 595.45.04 offers it.
@@ -28,6 +47,7 @@ static const struct command commands[] = {
 	{ 0x00000202, SIMRM_ROOT, sizeof(struct rm_id_info), 0, SHARED, simrm_gpu_info },
 	{ 0x00000205, SIMRM_ROOT, sizeof(struct rm_id_info_v2), 0, SHARED, simrm_gpu_info_v2 },
 	{ 0x00000214, SIMRM_ROOT, 384, 256, SHARED, simrm_gpu_probed },
+	{ 0x00000d02, SIMRM_ROOT, sizeof(struct rm_handle_info), 0, SHARED, handle_info },
 	{ 0x20800142, SIMRM_SUBDEVICE, 4, 0, SHARED, simrm_gpu_id },
 	{ 0x2080110b, SIMRM_SUBDEVICE, sizeof(struct rm_disable_channels), 0, 0,
 	  simrm_gpu_disable_channels },
