@@ -93,13 +93,6 @@ static void nvz_tsg_unpin(u64 id, const struct nvz_handle *handle, bool gone)
 	nvz_unpinned();
 }
 
-/* Whether a status can mean that the handle is dead. */
-static bool nvz_status_dead(u32 status)
-{
-	return status == NV_ERR_INVALID_CLIENT || status == NV_ERR_INVALID_OBJECT ||
-	       status == NV_ERR_INVALID_OBJECT_HANDLE || status == NV_ERR_OBJECT_NOT_FOUND;
-}
-
 int nv_zernel_tsg_control(u64 tsg, u32 cmd, void *params, u32 size, u32 *status)
 {
 	u32 expected = nvz_control_size(cmd);
@@ -124,8 +117,7 @@ int nv_zernel_tsg_control(u64 tsg, u32 cmd, void *params, u32 size, u32 *status)
 			*status = nvz_rm_control(sp, handle.client->handle, handle.object, cmd,
 						 params, size);
 			gone = nvz_status_dead(*status) &&
-			       nvz_rm_gone(sp, handle.client->handle, handle.object,
-					   NVZ_CLASS_TSG);
+			       nvz_rm_gone(sp, handle.client->handle, handle.object);
 			nvz_rm_leave(sp);
 		}
 		nvz_tsg_unpin(tsg, &handle, gone);

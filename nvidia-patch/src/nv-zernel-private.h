@@ -353,7 +353,8 @@ u32 nvz_rm_alloc(nvidia_stack_t *sp, u32 client, u32 parent, u32 *object, u32 cl
 void nvz_rm_free(nvidia_stack_t *sp, u32 client, u32 object);
 u32 nvz_rm_class(nvidia_stack_t *sp, u32 client, u32 object, u32 *class);
 u32 nvz_rm_parent(nvidia_stack_t *sp, u32 client, u32 object, u32 *parent);
-bool nvz_rm_gone(nvidia_stack_t *sp, u32 client, u32 object, u32 class);
+bool nvz_status_dead(u32 status);
+bool nvz_rm_gone(nvidia_stack_t *sp, u32 client, u32 object);
 int nvz_rm_enter(nvidia_stack_t **sp);
 void nvz_rm_leave(nvidia_stack_t *sp);
 
@@ -374,7 +375,7 @@ void nvz_record_alloc(nvidia_stack_t *sp, struct nvz_file *file, const struct nv
 		      struct nvz_made *made);
 void nvz_record_dup(nvidia_stack_t *sp, struct nvz_file *file, const struct nvz_esc_dup *dup,
 		    struct nvz_made *made);
-bool nvz_adopt(nvidia_stack_t *sp, struct nvz_file *file, u32 client, u32 handle);
+void nvz_adopt(nvidia_stack_t *sp, struct nvz_file *file, u32 client, u32 handle);
 void nvz_forget(struct nvz_file *file, u32 client, u32 object);
 void nvz_verify(nvidia_stack_t *sp, struct nvz_file *file, u32 client);
 

@@ -123,15 +123,15 @@ void nvz_forget(struct nvz_file *file, u32 client_handle, u32 handle)
 }
 
 /*
- * The core frees what depends on an address space, a context share or the memory
- * of a channel along with it. It is asked about each object that can, because
- * what depends on what was only hinted at.
+ * With an address space, a context share or the memory of a channel the core ends
+ * what depends on it. It is asked about each object that can, because what depends
+ * on what is known from hints only.
  */
 void nvz_verify(nvidia_stack_t *sp, struct nvz_file *file, u32 client_handle)
 {
 	struct nvz_client *client;
 	struct nvz_object *object;
-	u32 handle, class, kind;
+	u32 handle, kind;
 	u64 next = 0;
 
 	while (next <= U32_MAX) {
@@ -140,7 +140,6 @@ void nvz_verify(nvidia_stack_t *sp, struct nvz_file *file, u32 client_handle)
 		object = client ? nvz_object_next(client, next) : NULL;
 		if (object) {
 			handle = object->handle;
-			class = object->class;
 			kind = object->kind;
 		}
 		mutex_unlock(&nvz_table_lock);
@@ -149,7 +148,7 @@ void nvz_verify(nvidia_stack_t *sp, struct nvz_file *file, u32 client_handle)
 		next = (u64)handle + 1;
 		if (kind != NVZ_TSG && kind != NVZ_CHANNEL && kind != NVZ_SUPPORT)
 			continue;
-		if (nvz_rm_gone(sp, client_handle, handle, class))
+		if (nvz_rm_gone(sp, client_handle, handle))
 			nvz_forget(file, client_handle, handle);
 	}
 }
@@ -379,7 +378,7 @@ void nvz_record_dup(nvidia_stack_t *sp, struct nvz_file *file, const struct nvz_
  * A TSG whose handle came by a way that the hook does not see (an import from
  * a file) is recorded as one of its own when something is done with it.
  */
-bool nvz_adopt(nvidia_stack_t *sp, struct nvz_file *file, u32 client, u32 handle)
+void nvz_adopt(nvidia_stack_t *sp, struct nvz_file *file, u32 client, u32 handle)
 {
 	struct nvz_made made;
 	u32 class, parent;
@@ -390,20 +389,24 @@ bool nvz_adopt(nvidia_stack_t *sp, struct nvz_file *file, u32 client, u32 handle
 	mutex_unlock(&nvz_table_lock);
 	if (known || nvz_rm_class(sp, client, handle, &class) != NV_OK || class != NVZ_CLASS_TSG ||
 	    nvz_rm_parent(sp, client, handle, &parent) != NV_OK)
-		return false;
+		return;
 	if (nvz_made_prepare(&made, true)) {
 		mutex_lock(&nvz_table_lock);
 		nvz_forgotten++;
 		mutex_unlock(&nvz_table_lock);
-		return false;
+		return;
 	}
 	made.tsg->flags |= NV_ZERNEL_TSG_COMPUTE;
 	made.tsg->adopted = true;
 	nvz_learn_tsg(sp, client, parent, handle, made.tsg);
-	mutex_lock(&nvz_table_lock);
-	nvz_record_object(file, client, parent, handle, class, NV_ZERNEL_UNKNOWN, &made, made.tsg);
-	nvz_tell();
-	mutex_unlock(&nvz_table_lock);
+	/* A handle can outlive its TSG. */
+	known = made.tsg->hw_tsg != NV_ZERNEL_UNKNOWN;
+	if (known) {
+		mutex_lock(&nvz_table_lock);
+		nvz_record_object(file, client, parent, handle, class, NV_ZERNEL_UNKNOWN, &made,
+				  made.tsg);
+		nvz_tell();
+		mutex_unlock(&nvz_table_lock);
+	}
 	nvz_made_discard(&made);
-	return true;
 }

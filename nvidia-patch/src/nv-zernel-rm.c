@@ -24,12 +24,28 @@ struct nvz_op {
 	};
 };
 
-/* What no core returns: tells whether it filled in a field. */
-#define NVZ_UNTOUCHED		0x7a65726eU
-
 /* What can be asked about a handle. */
 #define NVZ_INFO_PARENT		1
 #define NVZ_INFO_CLASS		2
+
+/* What no core returns: tells whether it filled in a field. */
+#define NVZ_UNTOUCHED		0x7a65726eU
+
+/* Whether a status can mean that the object that was named is no more. */
+bool nvz_status_dead(u32 status)
+{
+	switch (status) {
+	case NV_ERR_INVALID_CLIENT:
+	case NV_ERR_INVALID_OBJECT:
+	case NV_ERR_INVALID_OBJECT_HANDLE:
+	case NV_ERR_OBJECT_NOT_FOUND:
+	case NV_ERR_RESOURCE_LOST:
+		return true;
+	default:
+		return false;
+	}
+}
+
 
 struct nvz_handle_info {
 	u32 object, index;
@@ -117,22 +133,18 @@ u32 nvz_rm_class(nvidia_stack_t *sp, u32 client, u32 object, u32 *class)
 	return nvz_rm_info(sp, client, object, NVZ_INFO_CLASS, class);
 }
 
-/* Whether the core says clearly that there is no such object of that class. */
-bool nvz_rm_gone(nvidia_stack_t *sp, u32 client, u32 object, u32 class)
+/*
+ * Whether the core says clearly that an object is no more. What depended on
+ * something that was freed keeps its handle, and even its class can be asked for;
+ * but a control, one of TSGs as good as any, finds that it is lost before it finds
+ * out whether the object has that control.
+ */
+bool nvz_rm_gone(nvidia_stack_t *sp, u32 client, u32 object)
 {
-	u32 found;
+	u32 number = 0;
 
-	switch (nvz_rm_class(sp, client, object, &found)) {
-	case NV_OK:
-		return found != class;
-	case NV_ERR_INVALID_CLIENT:
-	case NV_ERR_INVALID_OBJECT:
-	case NV_ERR_INVALID_OBJECT_HANDLE:
-	case NV_ERR_OBJECT_NOT_FOUND:
-		return true;
-	default:
-		return false;
-	}
+	return nvz_status_dead(nvz_rm_control(sp, client, object, NV_ZERNEL_CTRL_GET_INFO, &number,
+					      sizeof(number)));
 }
 
 /*
