@@ -83,7 +83,10 @@ class Guest:
         words = ["console=ttyS0", "panic=-1", "oops=panic", "kunit.enable=1", "kunit.autorun=1",
                  "kunit.filter_glob=zernel*", f"zernel.token={self.token}",
                  # The check counts in a busy loop, which a loaded host makes fail.
-                 "no_timer_check"]
+                 "no_timer_check",
+                 # A host that does not run the emulator for a while looks like a stall in the
+                 # guest; one that is real still ends at the deadline.
+                 "rcupdate.rcu_cpu_stall_timeout=300", "watchdog_thresh=60"]
         if self.mode == "icount":
             # Nothing that differs from run to run: no address randomisation, one clock, which
             # counts instructions. Calibrating the local APIC timer means many million exits from
