@@ -106,6 +106,7 @@ struct nvz_esc_alloc_context_dma {
 /* Controls that the hook uses or looks at, beside those of nv-zernel.h. */
 #define NVZ_CTRL_GPU_ID_INFO		0x00000205U
 #define NVZ_CTRL_HANDLE_INFO		0x00000d02U
+#define NVZ_CTRL_CHANNEL_PROPERTIES	0x0080170fU
 #define NVZ_CTRL_GPU_ID			0x20800142U
 #define NVZ_CTRL_DISABLE_CHANNELS	0x2080110bU
 #define NVZ_CTRL_RUNLIST_POLICY		0x20801115U

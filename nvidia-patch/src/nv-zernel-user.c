@@ -23,11 +23,15 @@ struct nvz_target {
 	u32 gpu_id;
 };
 
-/* As which of the two controls of a TSG a control counts, or 0. */
+/*
+ * As which of the two controls of a TSG a control counts, or 0. Those of channels
+ * and devices have the same effect by another way.
+ */
 static u32 nvz_user_cmd(u32 cmd)
 {
 	switch (cmd) {
 	case NV_ZERNEL_CTRL_SET_TIMESLICE:
+	case NVZ_CTRL_CHANNEL_PROPERTIES:
 		return NV_ZERNEL_CTRL_SET_TIMESLICE;
 	case NV_ZERNEL_CTRL_SET_INTERLEAVE:
 	case NVZ_CTRL_CHANNEL_INTERLEAVE:
@@ -37,45 +41,82 @@ static u32 nvz_user_cmd(u32 cmd)
 	return 0;
 }
 
-/* The TSG that an object of the caller's own client is, or is a channel of. */
-static struct nvz_target nvz_find_target(nv_file_private_t *nvfp, u32 client_handle, u32 handle,
-					 bool *unknown)
+/* What such a control must name, lest the core refuses it. */
+static enum nvz_kind nvz_user_kind(u32 cmd)
 {
-	struct nvz_target target = {};
-	struct nvz_client *client;
-	struct nvz_object *object;
+	switch (cmd) {
+	case NVZ_CTRL_CHANNEL_PROPERTIES:
+		return NVZ_DEVICE;
+	case NVZ_CTRL_CHANNEL_INTERLEAVE:
+		return NVZ_CHANNEL;
+	}
+	return NVZ_TSG;
+}
 
-	*unknown = false;
+/* The first TSG numbered above @after that a control of the object can change. */
+static struct nvz_tsg *nvz_changeable(struct nvz_object *object, u32 cmd, u64 after)
+{
+	struct nvz_tsg *first = NULL;
+	struct nvz_object *child;
+
+	if (object->kind != nvz_user_kind(cmd))
+		return NULL;
+	if (object->kind != NVZ_DEVICE)
+		return object->tsg && object->tsg->id > after ? object->tsg : NULL;
+	/* Which channel is meant is said in the tenant's memory, so it may be any. */
+	list_for_each_entry(child, &object->children, sibling) {
+		if (child->kind == NVZ_TSG && child->tsg->id > after &&
+		    (!first || child->tsg->id < first->id))
+			first = child->tsg;
+	}
+	return first;
+}
+
+/*
+ * The next TSG after @target, which becomes it, that a control of an object in the
+ * caller's own client can change. What is another's is for the core to refuse.
+ */
+static bool nvz_next_target(nv_file_private_t *nvfp, const struct nvz_esc_control *control,
+			    struct nvz_target *target, bool *unknown)
+{
+	struct nvz_object *object = NULL;
+	struct nvz_tsg *tsg = NULL;
+	struct nvz_client *client;
+
 	mutex_lock(&nvz_table_lock);
-	client = nvz_client_find(client_handle);
+	client = nvz_client_find(control->client);
 	if (client && client->file->owner == nvz_owner(nvfp)) {
-		object = nvz_object_find(client, handle);
-		*unknown = !object;
-		if (object && object->tsg) {
-			target.id = object->tsg->id;
-			target.gpu_id = object->tsg->gpu_id;
+		object = nvz_object_find(client, control->object);
+		*unknown = !object && control->object != control->client;
+		if (object)
+			tsg = nvz_changeable(object, control->cmd, target->id);
+		if (tsg) {
+			target->id = tsg->id;
+			target->gpu_id = tsg->gpu_id;
 		}
 	}
 	mutex_unlock(&nvz_table_lock);
-	return target;
+	return tsg;
 }
 
-static struct nvz_target nvz_target(nvidia_stack_t *sp, nv_file_private_t *nvfp,
-				    const struct nvz_esc_control *control)
+/* The first one; an object that is not known is looked at more closely. */
+static bool nvz_first_target(nvidia_stack_t *sp, nv_file_private_t *nvfp,
+			     const struct nvz_esc_control *control, struct nvz_target *target)
 {
-	struct nvz_target target;
+	bool unknown = false;
 	struct nvz_file *file;
-	bool unknown;
 
-	target = nvz_find_target(nvfp, control->client, control->object, &unknown);
-	if (!unknown || control->object == control->client)
-		return target;
+	target->id = 0;
+	if (nvz_next_target(nvfp, control, target, &unknown))
+		return true;
+	if (!unknown)
+		return false;
 	file = nvz_file_lock(nvfp);
 	if (IS_ERR(file))
-		return target;
+		return false;
 	nvz_adopt(sp, file, control->client, control->object);
 	mutex_unlock(&file->lock);
-	return nvz_find_target(nvfp, control->client, control->object, &unknown);
+	return nvz_next_target(nvfp, control, target, &unknown);
 }
 
 /*
@@ -132,25 +173,30 @@ NV_STATUS nvz_user_control(nvidia_stack_t *sp, nv_state_t *nv, nv_file_private_t
 			   u32 escape, struct nvz_esc_control *control, u32 size)
 {
 	u32 cmd = nvz_user_cmd(control->cmd);
-	struct nvz_target before = {}, after;
+	struct nvz_target before = {}, target;
+	bool more, unknown;
 	NV_STATUS ret;
 
 	if (likely(!cmd))
 		return rm_ioctl(sp, nv, nvfp, escape, control, size);
 
 	if (nvz_listening_now()) {
-		before = nvz_target(sp, nvfp, control);
-		if (nvz_ask(&before, cmd) == NV_ZERNEL_DENY) {
-			control->status = NV_ERR_INSUFFICIENT_PERMISSIONS;
-			return NV_OK;
+		more = nvz_first_target(sp, nvfp, control, &target);
+		before = target;
+		for (; more; more = nvz_next_target(nvfp, control, &target, &unknown)) {
+			if (nvz_ask(&target, cmd) == NV_ZERNEL_DENY) {
+				control->status = NV_ERR_INSUFFICIENT_PERMISSIONS;
+				return NV_OK;
+			}
 		}
 	}
 	ret = rm_ioctl(sp, nv, nvfp, escape, control, size);
 	if (ret == NV_OK && control->status == NV_OK && nvz_listening_now()) {
-		after = nvz_target(sp, nvfp, control);
-		nvz_tell_controlled(&after, cmd);
-		if (before.id != after.id)
+		more = nvz_first_target(sp, nvfp, control, &target);
+		if (before.id != target.id)
 			nvz_tell_controlled(&before, cmd);
+		for (; more; more = nvz_next_target(nvfp, control, &target, &unknown))
+			nvz_tell_controlled(&target, cmd);
 	}
 	return ret;
 }
