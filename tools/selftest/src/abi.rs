@@ -35,6 +35,7 @@ pub const SUITE: Suite = suite(
         case("read_only_structure", read_only_structure),
         case("entries_out_of_reach", entries_out_of_reach),
         case("short_structures", short_structures),
+        case("older_structures", older_structures),
         case("longer_structures", longer_structures),
         case("longer_with_unknown_content", longer_with_unknown_content),
         case("foreign_numbers", foreign_numbers),
@@ -59,6 +60,8 @@ pub struct Call {
     pub request: Vec<u8>,
     /// It reads what it is handed.
     pub reads: bool,
+    /// Size of the structure's first version.
+    pub first: usize,
 }
 
 impl Call {
@@ -68,7 +71,13 @@ impl Call {
             number,
             request: bytes_of(request).to_vec(),
             reads: number >> 30 == 3,
+            first: size_of::<T>(),
         }
+    }
+
+    /// The same call, whose structure was that long at first.
+    fn grown_from(self, first: usize) -> Self {
+        Self { first, ..self }
     }
 
     fn size(&self) -> usize {
@@ -104,7 +113,7 @@ fn calls(area: &Area) -> Vec<Call> {
     let (set, plain) = (own_class(3), own_class(0));
     vec![
         Call::new("VERSION", abi::LIBZERNEL_IOC_VERSION, &version),
-        Call::new("STATS", abi::LIBZERNEL_IOC_STATS, &stats),
+        Call::new("STATS", abi::LIBZERNEL_IOC_STATS, &stats).grown_from(120),
         Call::new("LIST_GPUS", abi::LIBZERNEL_IOC_LIST_GPUS, &gpus),
         Call::new("LIST_TSGS", abi::LIBZERNEL_IOC_LIST_TSGS, &tsgs),
         Call::new("CLASS_SET", abi::LIBZERNEL_IOC_CLASS_SET, &set),
@@ -144,7 +153,7 @@ fn every_call_works() -> Outcome {
             .context(call.name)?;
     }
     let version = lab.zernel.version()?;
-    check_eq!((version.abi, version.levels), (1, 8));
+    check_eq!((version.abi, version.levels), (2, 8));
     check_eq!(
         (version.classes, version.events, version.enabled),
         (true, true, true)
@@ -256,7 +265,7 @@ fn short_structures() -> Outcome {
     let lab = Lab::open()?;
     let mut area = Area::new()?;
     for call in calls(&area) {
-        for size in 0..call.size() {
+        for size in 0..call.first {
             area.put(512, &call.request);
             let result = unchanged(&lab.zernel, || {
                 Ok(area.ioctl(lab.zernel.as_fd(), call.sized(size), 512))
@@ -270,6 +279,35 @@ fn short_structures() -> Outcome {
             );
         }
     }
+    Ok(())
+}
+
+/// A program that knows an older version gets just what it knows.
+fn older_structures() -> Outcome {
+    let lab = Lab::open()?;
+    let area = Area::new()?;
+    let mut tried = 0;
+    for call in calls(&area) {
+        for size in call.first..call.size() {
+            let mut bytes = vec![0xa5; call.size()];
+            sys::ioctl_bytes(lab.zernel.as_fd(), call.sized(size), &mut bytes)
+                .with_context(|| format!("{} of {size} bytes", call.name))?;
+            check_eq!(
+                bytes[size..].iter().all(|&byte| byte == 0xa5),
+                true,
+                "{} past {size} bytes",
+                call.name
+            );
+            check_eq!(
+                bytes[..size].iter().all(|&byte| byte == 0xa5),
+                false,
+                "{} of {size} bytes",
+                call.name
+            );
+            tried += 1;
+        }
+    }
+    check_eq!(tried, 16, "sizes between two versions");
     Ok(())
 }
 

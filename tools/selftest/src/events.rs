@@ -166,7 +166,7 @@ impl Reader {
 }
 
 /// A fault of a provider operation; dropped, it ends.
-struct Broken<'a> {
+pub(crate) struct Broken<'a> {
     sim: &'a Sim,
     fault: Fault,
     before: u64,
@@ -174,7 +174,7 @@ struct Broken<'a> {
 
 impl<'a> Broken<'a> {
     /// Breaks `operation` on GPU 0 for the TSG of `context`, or for all.
-    fn new(
+    pub(crate) fn new(
         sim: &'a Sim,
         operation: Operation,
         context: Option<&Context>,
@@ -196,7 +196,7 @@ impl<'a> Broken<'a> {
     }
 
     /// Every call to set a time slice fails.
-    fn slices(sim: &'a Sim, context: Option<&Context>, error: Errno) -> Result<Self> {
+    pub(crate) fn slices(sim: &'a Sim, context: Option<&Context>, error: Errno) -> Result<Self> {
         let none = Duration::ZERO;
         Self::new(
             sim,
@@ -214,12 +214,12 @@ impl<'a> Broken<'a> {
     }
 
     /// Calls hit so far.
-    fn hits(&self) -> Result<u64> {
+    pub(crate) fn hits(&self) -> Result<u64> {
         Ok(self.sim.injected(0, self.fault.operation)? - self.before)
     }
 
     /// Waits until that many calls were hit.
-    fn wait_hits(&self, hits: u64) -> Result<()> {
+    pub(crate) fn wait_hits(&self, hits: u64) -> Result<()> {
         wait_until(
             &format!("{hits} calls are hit"),
             || Ok(self.hits()? >= hits),

@@ -5,6 +5,7 @@ mod abi;
 mod cgroup;
 mod class;
 mod common;
+mod control;
 mod events;
 mod group;
 mod harness;
@@ -38,6 +39,7 @@ const SUITES: &[Suite] = &[
     tunables::SUITE,
     trace::SUITE,
     events::SUITE,
+    control::SUITE,
     sim::SUITE,
     scale::SUITE,
     stress::SUITE,

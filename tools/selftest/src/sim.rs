@@ -7,6 +7,7 @@ mod items;
 mod owners;
 pub(crate) mod raw;
 mod refusals;
+mod settings;
 pub(crate) mod turns;
 mod words;
 
@@ -36,6 +37,7 @@ pub const SUITE: Suite = suite(
         case("eventfd_refusals", refusals::eventfds),
         case("trace_refusals", refusals::traces),
         case("fault_and_suspend_refusals", refusals::tests),
+        case("setting_refusals", settings::refusals),
         case("stats_refusals", refusals::stats),
         case("context_quota", refusals::context_quota),
         case("item_quota", refusals::item_quota),

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use libzernel::sim::{Fault, Operation};
+use libzernel::sim::{Description, Fault, Operation};
 use libzernel::{Target, Zernel};
 use rustix::io::Errno;
 
@@ -26,6 +26,8 @@ pub const SUITE: Suite = suite(
         case("every_event_is_there", every_event_is_there),
         case("gpus_come_and_go", gpus_come_and_go),
         case("tsgs_come_and_go", tsgs_come_and_go),
+        case("tsgs_become_others", tsgs_become_others),
+        case("owners_ask_their_driver", owners_ask_their_driver),
         case("requests_granted_and_refused", requests),
         case("classes_in_force", classes_in_force),
         case("classes_expire", classes_expire),
@@ -40,11 +42,13 @@ const TRACEFS: &str = "/sys/kernel/tracing";
 const STATE: &str = "/sys/kernel/debug/zernel/state";
 
 /// Every tracepoint.
-const EVENTS: [&str; 11] = [
+const EVENTS: [&str; 13] = [
     "gpu_added",
     "gpu_removed",
     "tsg_added",
     "tsg_removed",
+    "tsg_changed",
+    "tsg_user_control",
     "class_set",
     "class_cleared",
     "class_expired",
@@ -142,6 +146,49 @@ fn tsgs_come_and_go() -> Outcome {
     tracer.wait("tsg_removed", &[])?;
     drop(context);
     tracer.wait("tsg_removed", &[told])
+}
+
+fn tsgs_become_others() -> Outcome {
+    let lab = Lab::open()?;
+    let (context, tsg) = lab.compute()?;
+    let tracer = Tracer::new()?;
+    let told = format!("gpu={} tsg={} pid={}", tsg.gpu, tsg.id, std::process::id());
+    let mut description = Description {
+        compute: true,
+        shared: false,
+        channels: tsg.channels,
+    };
+    // Nothing new is nothing to tell.
+    context.describe(&description)?;
+    description.channels += 1;
+    context.describe(&description)?;
+    description.shared = true;
+    context.describe(&description)?;
+    context.describe(&description)?;
+    tracer.wait("tsg_changed", &[told.clone(), told])
+}
+
+fn owners_ask_their_driver() -> Outcome {
+    let lab = Lab::open()?;
+    let (context, tsg) = lab.compute()?;
+    let tracer = Tracer::new()?;
+    let whose = format!("gpu={} tsg={} pid={}", tsg.gpu, tsg.id, std::process::id());
+    // Of a TSG without a class nothing is told.
+    context.set_timeslice(3_000)?;
+    lab.zernel.set_class(&Target::Tsg(tsg.id), level(7))?;
+    let mut told = Vec::new();
+    for policy in ["deny", "reapply", "allow"] {
+        common::tune("user_control", policy)?;
+        for what in ["timeslice", "interleave"] {
+            let answer = match what {
+                "timeslice" => errno(context.set_timeslice(4_000)),
+                _ => errno(context.set_interleave(1)),
+            };
+            check_eq!(answer.is_some(), policy == "deny", "{policy} {what}");
+            told.push(format!("{whose} what={what} answer={policy}"));
+        }
+    }
+    tracer.wait("tsg_user_control", &told)
 }
 
 fn requests() -> Outcome {
@@ -379,6 +426,7 @@ fn state_agrees_with_the_lists() -> Outcome {
             ("pid", tsg.pid.to_string()),
             ("uid", "0".to_owned()),
             ("compute", "1".to_owned()),
+            ("shared", "0".to_owned()),
             ("level", if is_classed { "7" } else { "-1" }.to_owned()),
             ("source", if is_classed { "5" } else { "0" }.to_owned()),
             ("timeslice_us", tsg.timeslice_us.to_string()),

@@ -56,6 +56,7 @@ pub const DEFAULTS: &[(&str, &str)] = &[
     ("lc_gid", "none"),
     ("lc_admission", "64"),
     ("event_ring_size", "1024"),
+    ("user_control", "deny"),
 ];
 
 fn read(name: &str) -> Result<String> {
@@ -125,6 +126,11 @@ fn good_values() -> Outcome {
                 ("none", "none"),
             ],
             "lc_admission" => &counts,
+            "user_control" => &[
+                ("allow", "allow"),
+                ("reapply\n", "reapply"),
+                (" deny ", "deny"),
+            ],
             "event_ring_size" => &[("16", "16"), ("65536", "65536"), ("1000", "1000")],
             "min_timeslice_us" => &[("10", "10"), ("5000000", "5000000"), ("11\n", "11")],
             "max_timeslice_us" => &[("100", "100"), ("10000000", "10000000")],
@@ -164,6 +170,9 @@ fn no_values() -> Outcome {
     for value in ["2", "10", "true"] {
         refused("enabled", value.as_bytes(), Errno::INVAL)?;
     }
+    for value in ["0", "1", "Deny", "den", "denyy", "deny allow", "re-apply"] {
+        refused("user_control", value.as_bytes(), Errno::INVAL)?;
+    }
     Ok(())
 }
 
@@ -172,7 +181,7 @@ fn out_of_range() -> Outcome {
     let huger = "99999999999999999999999999";
     for (name, _) in DEFAULTS {
         let values: &[&str] = match *name {
-            "enabled" => continue,
+            "enabled" | "user_control" => continue,
             "default_class" => &["8", "255", huge, huger],
             "lc_gid" => &["4294967295", huge, huger],
             "lc_admission" => &["100001", "4294967295", huge],

@@ -113,6 +113,18 @@ fn calls(context: u32, memory: &Memory) -> Vec<Call> {
         ..Zeroable::zeroed()
     };
     let suspend: abi::zernel_sim_suspend = Zeroable::zeroed();
+    let control = abi::zernel_sim_tsg_control {
+        context,
+        setting: abi::ZERNEL_SIM_SETTING_TIMESLICE,
+        value: 1_000,
+        ..Zeroable::zeroed()
+    };
+    let describe = abi::zernel_sim_tsg_describe {
+        context,
+        flags: abi::ZERNEL_SIM_TSG_COMPUTE,
+        channels: 1,
+        ..Zeroable::zeroed()
+    };
     let stop: abi::zernel_sim_trace_start = Zeroable::zeroed();
     let destroy = abi::zernel_sim_context_destroy {
         context,
@@ -132,6 +144,8 @@ fn calls(context: u32, memory: &Memory) -> Vec<Call> {
         call!(ZERNEL_SIM_NR_TRACE_READ, true, Some(20), read),
         call!(ZERNEL_SIM_NR_FAULT, true, Some(20), fault),
         call!(ZERNEL_SIM_NR_SUSPEND, false, None, suspend),
+        call!(ZERNEL_SIM_NR_TSG_CONTROL, false, Some(12), control),
+        call!(ZERNEL_SIM_NR_TSG_DESCRIBE, false, Some(12), describe),
         // These two end what the others need.
         call!(ZERNEL_SIM_NR_TRACE_START, false, None, stop),
         call!(ZERNEL_SIM_NR_CONTEXT_DESTROY, false, Some(4), destroy),
@@ -168,7 +182,7 @@ pub(super) fn no_such_call() -> Outcome {
     let (lab, memory) = (Lab::open()?, Memory::new());
     let (_context, calls) = prepare(&lab, &memory)?;
     let mut bytes = [0u8; 256];
-    for nr in abi::ZERNEL_SIM_NR_SUSPEND + 1..=0xff {
+    for nr in abi::ZERNEL_SIM_NR_TSG_DESCRIBE + 1..=0xff {
         let result = sys::ioctl_bytes(lab.sim.as_fd(), raw::number(nr, 64), &mut bytes);
         check_eq!(result, Err(Errno::NOTTY), "call {nr:#x}");
     }

@@ -336,7 +336,7 @@ pub(super) fn tests() -> Outcome {
     };
     let inval = Err(Errno::INVAL);
     check_eq!(fault(0, 0, 0, 0), inval, "operation 0");
-    check_eq!(fault(7, 0, 0, 0), inval, "operation 7");
+    check_eq!(fault(8, 0, 0, 0), inval, "operation 8");
     check_eq!(fault(1, 1, 0, 0), inval, "positive error");
     check_eq!(fault(1, -4096, 0, 0), inval, "error too low");
     check_eq!(fault(1, -512, 0, 0), inval, "an error for the kernel alone");
@@ -346,12 +346,13 @@ pub(super) fn tests() -> Outcome {
         let mut suspend = abi::zernel_sim_suspend { gpu, suspend };
         raw::call(sim.as_fd(), abi::ZERNEL_SIM_NR_SUSPEND, &mut suspend)
     };
-    check_eq!(suspend(2, 0), inval, "neither 0 nor 1");
+    check_eq!(suspend(3, 0), inval, "neither 0, 1 nor 2");
     check_eq!(suspend(1, 2), Err(Errno::NOENT), "no GPU");
     ensure!(!sim.gpu_info(0)?.suspended, "suspended by a refused call");
     as_alice(|| {
         let sim = Sim::open()?;
         refused("suspend", sim.suspend(0, true), Errno::PERM)?;
+        refused("forget", sim.forget(0), Errno::PERM)?;
         refused(
             "look",
             sim.injected(0, Operation::SetTimeslice),
