@@ -11,6 +11,8 @@
 #include <linux/types.h>
 #include <linux/version.h>
 
+struct pci_dev;
+
 /* Older kernels have it under the name in_irq() only. */
 #ifdef in_hardirq
 #define nv_zernel_in_hardirq()	in_hardirq()
@@ -44,6 +46,18 @@ typedef int (*nv_zernel_resize_resource_4)(struct pci_dev *dev, int bar, int siz
 			typeof(&pci_resize_resource), nv_zernel_resize_resource_4),	\
 		((nv_zernel_resize_resource_4)(void *)pci_resize_resource)(dev, bar, size, 0),	\
 		((nv_zernel_resize_resource_3)(void *)pci_resize_resource)(dev, bar, size))
+
+/*
+ * Flags of a mapping change through functions since 6.3, which the driver tells by
+ * a member of the structure that newer kernels name otherwise.
+ */
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 3, 0)
+#define nv_zernel_vm_flags_set(vma, flags)	vm_flags_set(vma, flags)
+#define nv_zernel_vm_flags_clear(vma, flags)	vm_flags_clear(vma, flags)
+#else
+#define nv_zernel_vm_flags_set(vma, flags)	((vma)->vm_flags |= (flags))
+#define nv_zernel_vm_flags_clear(vma, flags)	((vma)->vm_flags &= ~(flags))
+#endif
 
 /* Whether DMA operations can map what is not memory. */
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 19, 0)

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 COMMENT = re.compile(
     r""""(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])+'|/\*.*?\*/|//[^\n]*""", re.DOTALL)
 NAME_BEFORE_PARENTHESIS = re.compile(r"(\w+)\s*\(")
+# A function whose brace is on the line of its last parameter.
+HEAD_WITH_BRACE = re.compile(r"\)\s*\{\s*$")
 # Lines of context that must agree for two versions of a file to be in step again.
 CONTEXT = 3
 FARTHEST = 40
@@ -25,7 +27,7 @@ def without_comments(text: str) -> str:
 def functions(text: str) -> list[str]:
     """For each line the function it is in, or an empty string.
 
-    Goes by braces in the first column, which is how the driver and the kernel are written.
+    Goes by closing braces in the first column, which is how the driver and the kernel are written.
     """
     lines = without_comments(text).split("\n")
     inside, head, start, macro = "", [], 0, False
@@ -43,6 +45,9 @@ def functions(text: str) -> list[str]:
             inside, head = "", []
         elif line.startswith("#") or not line.strip():
             continue
+        elif not inside and HEAD_WITH_BRACE.search(line):
+            match = NAME_BEFORE_PARENTHESIS.search(" ".join([*head, line]))
+            inside, start = (match.group(1) if match else ""), number
         elif not inside:
             head = [] if line.rstrip().endswith(";") else head + [line]
     return result
