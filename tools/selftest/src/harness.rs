@@ -2,7 +2,7 @@
 //! The suites' surroundings: both modules loaded, or none.
 
 use testkit::harness::Surroundings;
-pub use testkit::harness::{case, list, run, Case, Outcome, Skip, Suite};
+pub use testkit::harness::{case, list, run, Case, Outcome, Suite};
 
 use crate::common;
 

@@ -11,8 +11,9 @@ use libzernel::sys::abi;
 use libzernel::Timestamp;
 use rustix::event::{eventfd, EventfdFlags};
 use rustix::io::Errno;
+use testkit::passing;
 
-use super::{passing, raw, us};
+use super::{raw, us};
 use crate::check_eq;
 use crate::child::{in_child, Child};
 use crate::common::{tid, wait_until, Lab, SOON};
