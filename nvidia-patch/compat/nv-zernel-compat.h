@@ -39,13 +39,24 @@ static inline char *nv_zernel_strncpy(char *dest, const char *src, size_t count)
  * A fourth parameter names BARs that must stay where they are. Told by the type,
  * because distributions take changes back to older kernels.
  */
-typedef int (*nv_zernel_resize_resource_3)(struct pci_dev *dev, int bar, int size);
-typedef int (*nv_zernel_resize_resource_4)(struct pci_dev *dev, int bar, int size, int exclude);
-#define nv_zernel_pci_resize_resource(dev, bar, size)					\
-	__builtin_choose_expr(__builtin_types_compatible_p(				\
-			typeof(&pci_resize_resource), nv_zernel_resize_resource_4),	\
-		((nv_zernel_resize_resource_4)(void *)pci_resize_resource)(dev, bar, size, 0),	\
-		((nv_zernel_resize_resource_3)(void *)pci_resize_resource)(dev, bar, size))
+typedef int (*nv_zernel_resize_3)(struct pci_dev *dev, int bar, int size);
+typedef int (*nv_zernel_resize_4)(struct pci_dev *dev, int bar, int size, int exclude);
+
+static inline int nv_zernel_call_resize_3(void *resize, struct pci_dev *dev, int bar, int size)
+{
+	return ((nv_zernel_resize_3)resize)(dev, bar, size);
+}
+
+static inline int nv_zernel_call_resize_4(void *resize, struct pci_dev *dev, int bar, int size)
+{
+	return ((nv_zernel_resize_4)resize)(dev, bar, size, 0);
+}
+
+#define nv_zernel_pci_resize_resource(dev, bar, size)			\
+	_Generic(&pci_resize_resource,					\
+		 nv_zernel_resize_4: nv_zernel_call_resize_4,		\
+		 nv_zernel_resize_3: nv_zernel_call_resize_3)		\
+		(pci_resize_resource, dev, bar, size)
 
 /*
  * Flags of a mapping change through functions since 6.3, which the driver tells by
