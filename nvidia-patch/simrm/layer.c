@@ -10,6 +10,8 @@
 
 #include "os-interface.h"
 #include "nv.h"
+#include "nvlink_export.h"
+#include "nv-hypervisor.h"
 
 #include "simrm.h"
 
@@ -41,6 +43,26 @@ void NV_API_CALL rm_shutdown_rm(nvidia_stack_t *sp)
 			WARN_ON(!ida_is_empty(&simrm_gpus[gpu].tsgs[engine]));
 	}
 	WARN_ON(!list_empty(&simrm_tsgs));
+}
+
+NvBool NV_API_CALL rm_is_altstack_in_use(void)
+{
+	return NV_FALSE;
+}
+
+HYPERVISOR_TYPE NV_API_CALL nv_get_hypervisor_type(void)
+{
+	return OS_HYPERVISOR_UNKNOWN;
+}
+
+NvlStatus nvlink_lib_initialize(void)
+{
+	return NVL_SUCCESS;
+}
+
+NvlStatus nvlink_lib_unload(void)
+{
+	return NVL_SUCCESS;
 }
 
 NvBool NV_API_CALL rm_is_supported_pci_device(NvU8 class, NvU8 subclass, NvU16 vendor,
