@@ -183,7 +183,6 @@ u32 simrm_tsg_get_slice(struct simrm_object *object, const struct simrm_caller *
 u32 simrm_tsg_preempt(struct simrm_object *object, const struct simrm_caller *who, void *params);
 u32 simrm_tsg_info(struct simrm_object *object, const struct simrm_caller *who, void *params);
 u32 simrm_tsg_set_level(struct simrm_object *object, const struct simrm_caller *who, void *params);
-u32 simrm_tsg_get_level(struct simrm_object *object, const struct simrm_caller *who, void *params);
 
 /* alloc.c, dup.c, control.c: the operations themselves */
 u32 simrm_alloc(const struct simrm_caller *who, u32 root, u32 parent, u32 *object, u32 class,

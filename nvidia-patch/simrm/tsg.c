@@ -159,11 +159,3 @@ u32 simrm_tsg_set_level(struct simrm_object *object, const struct simrm_caller *
 	mutex_unlock(&object->tsg->lock);
 	return RM_OK;
 }
-
-u32 simrm_tsg_get_level(struct simrm_object *object, const struct simrm_caller *who, void *params)
-{
-	mutex_lock(&object->tsg->lock);
-	*(u32 *)params = object->tsg->interleave;
-	mutex_unlock(&object->tsg->lock);
-	return RM_OK;
-}

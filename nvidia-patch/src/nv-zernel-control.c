@@ -37,7 +37,6 @@ static u32 nvz_control_size(u32 cmd)
 		return 8;
 	case NV_ZERNEL_CTRL_GET_INFO:
 	case NV_ZERNEL_CTRL_SET_INTERLEAVE:
-	case NV_ZERNEL_CTRL_GET_INTERLEAVE:
 		return 4;
 	}
 	return 0;
@@ -123,6 +122,8 @@ int nv_zernel_tsg_control(u64 tsg, u32 cmd, void *params, u32 size, u32 *status)
 		nvz_tsg_unpin(tsg, &handle, gone);
 		/* Never again on a dead handle, but a duplicate may live. */
 	} while (gone);
+	if (!ret && *status == NV_OK && cmd == NV_ZERNEL_CTRL_SET_INTERLEAVE)
+		nvz_tsg_set_level(tsg, *(u32 *)params);
 	return ret;
 }
 EXPORT_SYMBOL_GPL(nv_zernel_tsg_control);

@@ -113,6 +113,10 @@ struct nvz_esc_alloc_context_dma {
 #define NVZ_CTRL_CHANNEL_INTERLEAVE	0xa06f0109U
 #define NVZ_CTRL_MAKE_REALTIME		0xa06c0110U
 
+/* Interleave levels: what the core gives to a new TSG, and the highest. */
+#define NVZ_LEVEL_DEFAULT	1
+#define NVZ_LEVEL_MAX		2
+
 /* Engine types of graphics and compute; 1 is the first. */
 #define NVZ_ENGINE_GR_FIRST		1
 #define NVZ_ENGINE_GR_LAST		8
@@ -224,6 +228,7 @@ struct nvz_object {
  * @engine: see struct nv_zernel_tsg
  * @mig: see struct nv_zernel_tsg
  * @channel_count: length of @channels
+ * @level: interleave level that it was last given
  * @announced: who is registered knows it
  * @adopted: it may be the same TSG of the core as another one
  */
@@ -241,6 +246,7 @@ struct nvz_tsg {
 	u32 engine;
 	u32 mig;
 	u32 channel_count;
+	u32 level;
 	bool announced;
 	bool adopted;
 };
@@ -328,6 +334,7 @@ struct nvz_tsg *nvz_tsg_new(void);	/* no lock */
 void nvz_tsg_discard(struct nvz_tsg *tsg);	/* no lock */
 struct nvz_tsg *nvz_tsg_find(u64 id);
 struct nvz_tsg *nvz_tsg_twin(u64 of, u64 after);
+void nvz_tsg_set_level(u64 id, u32 level);	/* takes the lock */
 void nvz_tsg_touch(struct nvz_tsg *tsg);
 void nvz_tsg_flag(struct nvz_tsg *tsg, u32 flags);
 void nvz_gpu_announce(u32 gpu_id);

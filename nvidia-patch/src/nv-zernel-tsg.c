@@ -43,6 +43,7 @@ struct nvz_tsg *nvz_tsg_new(void)
 	tsg->hw_tsg = NV_ZERNEL_UNKNOWN;
 	tsg->engine = NV_ZERNEL_UNKNOWN;
 	tsg->mig = NV_ZERNEL_UNKNOWN;
+	tsg->level = NVZ_LEVEL_DEFAULT;
 	return tsg;
 }
 
@@ -82,6 +83,32 @@ struct nvz_tsg *nvz_tsg_twin(u64 of, u64 after)
 	}
 	return NULL;
 }
+
+void nvz_tsg_set_level(u64 id, u32 level)
+{
+	struct nvz_tsg *tsg;
+
+	mutex_lock(&nvz_table_lock);
+	tsg = nvz_tsg_find(id);
+	if (tsg)
+		tsg->level = level;
+	for (tsg = nvz_tsg_twin(id, 0); tsg; tsg = nvz_tsg_twin(id, tsg->id))
+		tsg->level = level;
+	mutex_unlock(&nvz_table_lock);
+}
+
+int nv_zernel_tsg_interleave(u64 id, u32 *level)
+{
+	struct nvz_tsg *tsg;
+
+	mutex_lock(&nvz_table_lock);
+	tsg = nvz_tsg_find(id);
+	if (tsg)
+		*level = tsg->level;
+	mutex_unlock(&nvz_table_lock);
+	return tsg ? 0 : -ENOENT;
+}
+EXPORT_SYMBOL_GPL(nv_zernel_tsg_interleave);
 
 void nvz_tsg_touch(struct nvz_tsg *tsg)
 {

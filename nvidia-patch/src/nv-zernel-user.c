@@ -13,6 +13,11 @@
  */
 #include "nv-zernel-private.h"
 
+#include <linux/uaccess.h>
+
+/* Of a control that sets no interleave level. */
+#define NVZ_NO_LEVEL	0xffffffffU
+
 /**
  * struct nvz_target - a TSG of the caller
  * @id: number in the table; 0: none
@@ -154,6 +159,31 @@ static u32 nvz_ask(const struct nvz_target *target, u32 cmd)
 	return answer;
 }
 
+/*
+ * The interleave level that a control which went through has set. By now its
+ * parameters may say something else; a process that may set any level only lies
+ * about what it gets back when a class of it ends.
+ */
+static u32 nvz_level_set(const struct nvz_esc_control *control)
+{
+	void __user *params = (void __user *)(unsigned long)control->params;
+	u32 level;
+	u8 realtime;
+
+	switch (control->cmd) {
+	case NV_ZERNEL_CTRL_SET_INTERLEAVE:
+	case NVZ_CTRL_CHANNEL_INTERLEAVE:
+		if (get_user(level, (u32 __user *)params))
+			return NVZ_NO_LEVEL;
+		return min_t(u32, level, NVZ_LEVEL_MAX);
+	case NVZ_CTRL_MAKE_REALTIME:
+		if (get_user(realtime, (u8 __user *)params))
+			return NVZ_NO_LEVEL;
+		return realtime ? NVZ_LEVEL_MAX : NVZ_LEVEL_DEFAULT;
+	}
+	return NVZ_NO_LEVEL;
+}
+
 static void nvz_tell_controlled(const struct nvz_target *target, u32 cmd)
 {
 	struct nvz_target each = *target;
@@ -176,6 +206,7 @@ NV_STATUS nvz_user_control(nvidia_stack_t *sp, nv_state_t *nv, nv_file_private_t
 	struct nvz_target before = {}, target;
 	bool more, unknown;
 	NV_STATUS ret;
+	u32 level;
 
 	if (likely(!cmd))
 		return rm_ioctl(sp, nv, nvfp, escape, control, size);
@@ -191,12 +222,18 @@ NV_STATUS nvz_user_control(nvidia_stack_t *sp, nv_state_t *nv, nv_file_private_t
 		}
 	}
 	ret = rm_ioctl(sp, nv, nvfp, escape, control, size);
-	if (ret == NV_OK && control->status == NV_OK && nvz_listening_now()) {
-		more = nvz_first_target(sp, nvfp, control, &target);
-		if (before.id != target.id)
-			nvz_tell_controlled(&before, cmd);
-		for (; more; more = nvz_next_target(nvfp, control, &target, &unknown))
-			nvz_tell_controlled(&target, cmd);
+	if (ret != NV_OK || control->status != NV_OK)
+		return ret;
+	level = nvz_level_set(control);
+	if (level == NVZ_NO_LEVEL && !nvz_listening_now())
+		return ret;
+	more = nvz_first_target(sp, nvfp, control, &target);
+	if (before.id != target.id)
+		nvz_tell_controlled(&before, cmd);
+	for (; more; more = nvz_next_target(nvfp, control, &target, &unknown)) {
+		if (level != NVZ_NO_LEVEL)
+			nvz_tsg_set_level(target.id, level);
+		nvz_tell_controlled(&target, cmd);
 	}
 	return ret;
 }

@@ -39,7 +39,6 @@ struct pid;
 #define NV_ZERNEL_CTRL_PREEMPT		0xa06c0105U	/* 8 bytes: u8 wait, u8 manual timeout, u16 zero, u32 microseconds */
 #define NV_ZERNEL_CTRL_GET_INFO		0xa06c0106U	/* 4 bytes: u32 number of the TSG */
 #define NV_ZERNEL_CTRL_SET_INTERLEAVE	0xa06c0107U	/* 4 bytes: u32 level, 0 to 2 */
-#define NV_ZERNEL_CTRL_GET_INTERLEAVE	0xa06c0108U	/* 4 bytes: u32 level */
 
 /* What the answer to a user's control of its own TSG is. */
 #define NV_ZERNEL_ALLOW		0	/* hand it to the driver */
@@ -186,6 +185,18 @@ void nv_zernel_unregister(const struct nv_zernel_ops *ops);
  * @size, -ENOENT no such TSG, -EAGAIN the driver is suspended, -ENOMEM.
  */
 int nv_zernel_tsg_control(u64 tsg, u32 cmd, void *params, u32 size, u32 *status);
+
+/**
+ * nv_zernel_tsg_interleave() - the interleave level that was last given to a TSG
+ * @tsg: number in the table
+ * @level: 0 to 2, when 0 is returned
+ *
+ * No version of the driver can be asked for it. What a process with the privilege
+ * for it gave its own TSG is as that process said.
+ *
+ * Return: 0, -ENOENT no such TSG.
+ */
+int nv_zernel_tsg_interleave(u64 tsg, u32 *level);
 
 /**
  * nv_zernel_tsg_enable() - let the channels of a TSG be scheduled, or not

@@ -17,7 +17,7 @@ struct Timeslice {
     us: u64,
 }
 
-/// Parameters of the interleave controls.
+/// Parameters of the interleave control.
 #[repr(C)]
 struct Interleave {
     level: u32,
@@ -87,11 +87,12 @@ pub(crate) fn set_interleave(tsg: u64, level: u32) -> Result<Status> {
     )
 }
 
-/// The interleave level of a TSG.
-pub(crate) fn interleave(tsg: u64) -> Result<(Status, u32)> {
-    let mut params = Interleave { level: 0 };
-    let status = control(tsg, raw::NV_ZERNEL_CTRL_GET_INTERLEAVE, &mut params)?;
-    Ok((status, params.level))
+/// The interleave level that was last given to a TSG.
+pub(crate) fn interleave(tsg: u64) -> Result<u32> {
+    let mut level = 0;
+    // SAFETY: FFI; `level` is valid for writes.
+    to_result(unsafe { raw::nv_zernel_tsg_interleave(tsg, &mut level) })?;
+    Ok(level)
 }
 
 /// Takes the engine away from a TSG and waits for that, `timeout_us` µs at most.

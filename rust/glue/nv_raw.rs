@@ -27,6 +27,7 @@ extern "C" {
         size: u32,
         status: *mut u32,
     ) -> c_int;
+    pub(super) fn nv_zernel_tsg_interleave(tsg: u64, level: *mut u32) -> c_int;
     pub(super) fn nv_zernel_tsg_enable(tsg: u64, enable: bool, status: *mut u32) -> c_int;
     pub(super) fn nv_zernel_runlists_interleave(gpu: u32, on: bool, status: *mut u32) -> c_int;
     pub(super) fn nv_zernel_count(counts: *mut nv_zernel_counts);

@@ -49,8 +49,8 @@ pub(crate) trait Driver: Send + Sync + 'static {
     fn timeslice(&self, tsg: u64) -> Result<(Status, u64)>;
     /// Gives a TSG an interleave level.
     fn set_interleave(&self, tsg: u64, level: u32) -> Result<Status>;
-    /// The interleave level of a TSG.
-    fn interleave(&self, tsg: u64) -> Result<(Status, u32)>;
+    /// The interleave level of a TSG; the driver cannot be asked, but the hook remembers.
+    fn interleave(&self, tsg: u64) -> Result<u32>;
     /// Takes the engine away from a TSG.
     fn preempt(&self, tsg: u64, timeout_us: u32) -> Result<Status>;
     /// Lets the channels of a TSG run, or not.
@@ -75,7 +75,7 @@ impl Driver for Hook {
         nv_control::set_interleave(tsg, level)
     }
 
-    fn interleave(&self, tsg: u64) -> Result<(Status, u32)> {
+    fn interleave(&self, tsg: u64) -> Result<u32> {
         nv_control::interleave(tsg)
     }
 
@@ -216,7 +216,7 @@ impl<D: Driver> Provider for Nvidia<D> {
     }
 
     fn interleave(&self, _gpu: u64, tsg: u64) -> Result<u32> {
-        judge_value(self.driver.interleave(tsg))
+        judge_value(self.driver.interleave(tsg).map(|level| (Status::OK, level)))
     }
 
     fn preempt(&self, _gpu: u64, tsg: u64, timeout_us: u32) -> Result {

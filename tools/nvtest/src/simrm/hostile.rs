@@ -12,7 +12,7 @@ use testkit::module::{load, unload_each};
 use testkit::random::Random;
 use testkit::{check_eq, sys, wait_until};
 
-use crate::lab::{agree, buses, same_tsgs, set_faults, Lab, LOADED};
+use crate::lab::{agree, buses, same_tsgs, set_faults, Lab, GPUS, LOADED};
 use crate::options;
 use crate::rm::abi::{class, engine, escape, TsgParams};
 use crate::rm::file::number;
@@ -279,6 +279,11 @@ fn killed_at_random() -> Outcome {
     let mut random = Random::new(options::seed());
     println!("    # killed at random: seed {}", options::seed());
     let gpus = buses(&ControlFile::open()?)?;
+    // The GPUs stay started: a process that is killed while it starts one meets a path of the
+    // driver that forgets its interrupt.
+    let _started: Vec<_> = (0..GPUS as usize)
+        .map(|gpu| Runtime::with(Spec::on(gpu)))
+        .collect::<Result<_, _>>()?;
     let mut added = lab.stats()?.tsgs_added;
     for round in 0..ROUNDS {
         let children: Vec<_> = (0..PROCESSES)

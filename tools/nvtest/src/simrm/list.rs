@@ -7,11 +7,11 @@ use std::sync::Barrier;
 
 use anyhow::{ensure, Context as _, Result};
 use libzernel::Tsg;
-use testkit::child::in_child;
+use testkit::child::{in_child, Child, End};
 use testkit::harness::{case, Outcome, Suite};
 use testkit::{check_eq, sys, wait_until};
 
-use crate::lab::{agree, Lab, GPUS, LOADED, ORIGINAL_US};
+use crate::lab::{agree, Lab, GPUS, LOADED};
 use crate::rm::abi::{class, engine};
 use crate::rm::truth::{self, Counts};
 use crate::rm::{ControlFile, Form, Handle, Runtime, Spec};
@@ -57,8 +57,8 @@ fn tsg_is_described() -> Outcome {
     ensure!(listed.compute, "not on a compute engine");
     check_eq!(listed.channels, 0);
     check_eq!(listed.level, None);
-    check_eq!(u64::from(listed.timeslice_us), ORIGINAL_US);
-    check_eq!(u64::from(listed.default_timeslice_us), ORIGINAL_US);
+    // Nobody has asked the driver for it yet.
+    check_eq!((listed.timeslice_us, listed.default_timeslice_us), (0, 0));
     check_eq!(lab.tsgs()?.len(), 1);
     agree()?;
     runtime.free(tsg)?;
@@ -174,19 +174,27 @@ fn without_a_subdevice() -> Outcome {
 
 fn another_user() -> Outcome {
     let lab = Lab::open()?;
-    in_child(|| {
+    let owner = Child::spawn(|| {
         sys::become_user(1000, 1000, &[])?;
         let runtime = Runtime::open()?;
-        let _tsg = runtime.compute()?;
-        let listed = lab.tsgs()?;
-        check_eq!(listed.len(), 1);
-        check_eq!((listed[0].uid, listed[0].pid), (1000, std::process::id()));
+        runtime.compute()?;
+        loop {
+            std::thread::park();
+        }
+    })?;
+    wait_until("the owner's TSG is listed", || Ok(lab.tsgs()?.len() == 1))?;
+    let listed = lab.tsgs()?;
+    check_eq!((listed[0].uid, listed[0].pid), (1000, owner.pid()));
+    for (user, sees) in [(1000, 1), (1001, 0)] {
         in_child(|| {
-            sys::become_user(1001, 1001, &[])?;
-            check_eq!(Lab::open()?.tsgs()?, [], "what another user sees");
+            sys::become_user(user, user, &[])?;
+            check_eq!(Lab::open()?.tsgs()?.len(), sees, "what user {user} sees");
             Ok(())
-        })
-    })
+        })?;
+    }
+    owner.kill()?;
+    check_eq!(owner.end()?, End::Signal(9));
+    Ok(())
 }
 
 fn each_gpu() -> Outcome {
@@ -216,9 +224,10 @@ fn threads_and_contexts() -> Outcome {
     const CONTEXTS: usize = 3;
     let lab = Lab::open()?;
     let barrier = Barrier::new(THREADS);
+    let (made, looked) = (Barrier::new(THREADS + 1), Barrier::new(THREADS + 1));
     let work = || -> Result<Vec<(Runtime, Vec<Handle>)>> {
         barrier.wait();
-        (0..CONTEXTS)
+        let runtimes = (0..CONTEXTS)
             .map(|context| {
                 let runtime = Runtime::with(Spec::on(context % GPUS as usize))?;
                 let tsgs = [engine::GR0, engine::COPY0, engine::COPY0 + 1]
@@ -233,16 +242,24 @@ fn threads_and_contexts() -> Outcome {
                     .collect::<Result<_>>()?;
                 Ok((runtime, tsgs))
             })
-            .collect()
+            .collect();
+        // A thread that has ended has no number any more.
+        made.wait();
+        looked.wait();
+        runtimes
     };
-    let runtimes = std::thread::scope(|scope| -> Result<Vec<_>> {
+    let (listed, runtimes) = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(work)).collect();
-        threads
+        made.wait();
+        let listed = lab.tsgs();
+        looked.wait();
+        let runtimes: Result<Vec<_>> = threads
             .into_iter()
             .map(|thread| thread.join().expect("a thread that does not panic"))
-            .collect()
-    })?;
-    let listed = lab.tsgs()?;
+            .collect();
+        (listed, runtimes)
+    });
+    let (listed, runtimes) = (listed?, runtimes?);
     check_eq!(listed.len(), THREADS * CONTEXTS * 3);
     let threads: BTreeSet<_> = listed.iter().map(|tsg| tsg.tid).collect();
     check_eq!(threads.len(), THREADS, "threads that made them");
@@ -341,7 +358,6 @@ fn command_line() -> Outcome {
         ("channels", 3),
         ("pid", u64::from(std::process::id())),
         ("uid", 0),
-        ("timeslice_us", ORIGINAL_US),
         ("hw_tsg", u64::from(runtime.number(tsg)?)),
     ] {
         check_eq!(listed[0][name], value, "{name}");
