@@ -11,6 +11,7 @@
 #define GENERATED_BASE	0xcaf00000U
 #define GENERATED_COUNT	0x00080000U
 
+/* Of user space: what the kernel's own clients have is nobody's to follow. */
 atomic_t simrm_alive[SIMRM_KINDS];
 
 struct simrm_object *simrm_object_find(struct simrm_client *client, u32 handle)
@@ -71,7 +72,8 @@ u32 simrm_object_new(struct simrm_client *client, struct simrm_object *parent, u
 	}
 	if (parent)
 		list_add_tail(&object->sibling, &parent->children);
-	atomic_inc(&simrm_alive[object->kind]);
+	if (client->file)
+		atomic_inc(&simrm_alive[object->kind]);
 	*made = object;
 	return RM_OK;
 }
@@ -104,7 +106,8 @@ static void lose(struct simrm_object *object)
 		list_del_init(&object->deps[i].node);
 	list_for_each_entry_safe(dep, next, &object->dependants, node)
 		list_del_init(&dep->node);
-	atomic_dec(&simrm_alive[object->kind]);
+	if (object->client->file)
+		atomic_dec(&simrm_alive[object->kind]);
 }
 
 /* Take an object without children out of the tree. */

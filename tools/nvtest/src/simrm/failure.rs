@@ -157,6 +157,9 @@ fn not_now_is_tried_again() -> Outcome {
         );
     }
     // For as long as it takes, with pauses that grow: never a storm.
+    let id = lab.tsg(&runtime, tsg)?.id;
+    lab.zernel.clear_class(&Target::Tsg(id))?;
+    wait_slice(&runtime, tsg, ORIGINAL_US)?;
     let before = lab.stats()?;
     set_faults(&format!("{SET_SLICE} status=0x3 kernel forever"))?;
     lab.class(&runtime, tsg, Level::BE)?;
