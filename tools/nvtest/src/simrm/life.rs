@@ -17,6 +17,7 @@ use crate::lab::{
     ORIGINAL_LEVEL, ORIGINAL_US,
 };
 use crate::rm::abi::engine;
+use crate::rm::file::open_node;
 use crate::rm::truth::{self, Counts};
 use crate::rm::{ControlFile, Handle, Runtime, Spec};
 
@@ -131,6 +132,8 @@ fn earlier_owners_are_known() -> Outcome {
 /// Its maker is gone, its file is here: whose work it carries, nobody can say.
 fn unowned_tsgs_are_left_alone() -> Outcome {
     use std::os::fd::AsFd;
+    // A GPU that nobody has open stops, and all that is on it ends.
+    let _started = open_node("/dev/nvidia0")?;
     let (ours, its) = passing::pair()?;
     let child = Child::spawn(move || {
         let runtime = Runtime::open()?;

@@ -13,8 +13,9 @@ use testkit::{check_eq, passing, wait_until};
 
 use crate::lab::{agree, wait_slice, Lab, LOADED, ORIGINAL_US};
 use crate::rm::abi::{class, engine, MigParams};
+use crate::rm::file::open_node;
 use crate::rm::truth::Counts;
-use crate::rm::{ControlFile, Handle, Runtime};
+use crate::rm::{status_of, ControlFile, Handle, Runtime, Status};
 
 /// The suite.
 pub const SUITE: Suite = Suite::new(
@@ -29,6 +30,7 @@ pub const SUITE: Suite = Suite::new(
         case("late_clean_up_is_followed", late_clean_up_is_followed),
         case("aliases_in_a_chain", aliases_in_a_chain),
         case("mps_server_is_shared", mps_server_is_shared),
+        case("mps_sheds_no_class", mps_sheds_no_class),
         case("parts_of_a_gpu_have_their_run_lists", parts_of_a_gpu),
     ],
     LOADED,
@@ -54,6 +56,8 @@ fn maker(end: impl FnOnce() -> Result<()>) -> Result<(ControlFile, Handle, Handl
 
 fn passed_file_keeps_the_tsg() -> Outcome {
     let lab = Lab::open()?;
+    // A GPU that nobody has open stops, and all that is on it ends.
+    let _started = open_node("/dev/nvidia0")?;
     let (file, client, tsg, child) = maker(|| Ok(()))?;
     check_eq!(child.end()?, End::Exit(0));
     // Its maker is gone; the file, and so the TSG, is not.
@@ -213,19 +217,49 @@ fn mps_server_is_shared() -> Outcome {
     for (tsg, what) in [(early, "before"), (late, "after")] {
         let listed = lab.tsg(&runtime, tsg)?;
         ensure!(listed.shared, "a TSG that was made {what} is not shared");
-        let refused = lab.zernel.set_class(&Target::Tsg(listed.id), Level::BE);
+        let refused = lab.zernel.set_class(&Target::Tsg(listed.id), Level::LC);
         let errno = refused.err().and_then(|error| error.errno());
         check_eq!(errno, Some(Errno::OPNOTSUPP), "made {what}");
     }
-    // A class of the process passes them by.
+    // A class of the process that raises passes them by; one that holds down does not.
     lab.zernel
-        .set_class(&Target::current_process(), Level::BE)?;
-    wait_slice(&bystander, other, 200)?;
+        .set_class(&Target::current_process(), Level::LC)?;
+    wait_slice(&bystander, other, 5_000_000)?;
     lab.quiet()?;
     for tsg in [early, late] {
         check_eq!(runtime.timeslice(tsg)?, ORIGINAL_US);
         check_eq!(lab.tsg(&runtime, tsg)?.level, None);
     }
+    lab.zernel
+        .set_class(&Target::current_process(), Level::BE)?;
+    for tsg in [early, late] {
+        wait_slice(&runtime, tsg, 200)?;
+        check_eq!(lab.tsg(&runtime, tsg)?.level, Some(Level::BE));
+    }
+    Ok(())
+}
+
+/// Any program can say that it serves MPS clients. Its class stays, and is not its to undo.
+fn mps_sheds_no_class() -> Outcome {
+    let lab = Lab::open()?;
+    let runtime = Runtime::open()?;
+    let tsg = runtime.compute()?;
+    lab.class(&runtime, tsg, Level::BE)?;
+    lab.quiet()?;
+    let before = lab.stats()?;
+    runtime.make(runtime.client, class::MPS, &mut [])?;
+    ensure!(lab.tsg(&runtime, tsg)?.shared, "not shared");
+    let late = runtime.compute()?;
+    lab.class(&runtime, late, Level::BE)?;
+    lab.quiet()?;
+    for tsg in [tsg, late] {
+        let status = status_of(runtime.set_timeslice(tsg, 10_000_000))?;
+        check_eq!(status, Status::INSUFFICIENT_PERMISSIONS);
+        lab.quiet()?;
+        check_eq!(runtime.timeslice(tsg)?, 200);
+        check_eq!(lab.tsg(&runtime, tsg)?.level, Some(Level::BE));
+    }
+    check_eq!(lab.stats()?.controls_denied, before.controls_denied + 2);
     Ok(())
 }
 
