@@ -37,7 +37,7 @@ struct zernel_provider;
 
 /* Flags of struct zernel_tsg_desc. */
 #define ZERNEL_TSG_DESC_COMPUTE		(1U << 0)	/* on a compute engine */
-#define ZERNEL_TSG_DESC_SHARED		(1U << 1)	/* carries work of several processes; never classed */
+#define ZERNEL_TSG_DESC_SHARED		(1U << 1)	/* carries work of several processes; not raised */
 
 /* What a process asked the driver to change on its own TSG. */
 #define ZERNEL_USER_TIMESLICE		1
@@ -213,8 +213,9 @@ void zernel_gpu_removed(struct zernel_provider *provider, u64 gpu);
  * @desc: the channel group
  *
  * Return: 0, -EINVAL malformed @desc, -ESRCH the owner was reaped, -ENODEV no
- * such GPU, -EEXIST the handle is in use, -ENOSPC 4,096 TSGs are on the GPU,
- * -ENOMEM. After an error the TSG is simply not managed: the driver goes on.
+ * such GPU, -EEXIST the handle is in use, -ENOSPC 4,096 TSGs are on the GPU
+ * or 1,024 of the same owner, unless that is root, -ENOMEM. After an error the
+ * TSG is simply not managed: the driver goes on.
  */
 int zernel_tsg_added(struct zernel_provider *provider, u64 gpu,
 		     const struct zernel_tsg_desc *desc);
@@ -254,7 +255,9 @@ int zernel_tsg_changed(struct zernel_provider *provider, u64 gpu,
  *
  * A TSG that zernel has no settings in force on, or does not know, is its owner's
  * to change; of one that it has, or is about to, the tunable user_control decides.
- * What is denied or to be re-applied of those is counted and traced.
+ * Where zernel_tsg_added() has answered -ENOSPC or -ENOMEM for the GPU, one that
+ * zernel does not know is denied unless user_control is "allow". What is denied or
+ * to be re-applied of those is counted and traced.
  *
  * A class may come between the answer and the driver's act. So ZERNEL_USER_REAPPLY
  * is also the answer, uncounted, for an unclassed TSG: zernel_tsg_refresh() then
@@ -276,8 +279,9 @@ u32 zernel_tsg_user_control(struct zernel_provider *provider, u64 gpu, u64 tsg, 
  *
  * Whatever zernel had set is set again by the worker; what the TSG gets back one
  * day stays what it had before. An unclassed TSG is left alone, and so is every TSG
- * while the tunable user_control is "allow": a provider may call this after each
- * change by an owner, whatever the answer to it was. An unknown handle is ignored.
+ * while the tunable user_control is "allow": a provider calls this after each
+ * change by an owner, whatever the answer to it was and whatever became of it. An
+ * unknown handle is ignored.
  */
 void zernel_tsg_refresh(struct zernel_provider *provider, u64 gpu, u64 tsg);
 

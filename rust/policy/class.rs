@@ -75,6 +75,19 @@ impl Effective {
         self.level.unwrap_or(Level::DEFAULT)
     }
 
+    /// What is left of it for a TSG that carries the work of several processes.
+    ///
+    /// A class that raises would raise strangers, so there is none. One that does not stays, or
+    /// whoever is held down would only have to say that he works for others too. That goes for
+    /// [`Level::DEFAULT`] as well: it keeps its owner from settings of his own.
+    pub(crate) fn of_shared(self) -> Self {
+        if self.rank().is_above(Level::DEFAULT) {
+            Self::NONE
+        } else {
+            self
+        }
+    }
+
     /// Puts a more specific assignment, if there is one, on top of `self`.
     ///
     /// The more specific one wins. One that was made without privilege counts only where it is less
@@ -208,6 +221,18 @@ mod tests {
                     assert!(!e.rank().is_above(beneath));
                 }
             }
+        }
+    }
+
+    #[test]
+    fn sharing_sheds_no_class_that_does_not_raise() {
+        assert_eq!(Effective::NONE.of_shared(), Effective::NONE);
+        for level in Level::ALL {
+            let class = Effective::NONE.over(Source::Cgroup, by_admin(level));
+            let left = class.of_shared();
+            let raises = level.is_above(Level::DEFAULT);
+            assert_eq!(left, if raises { Effective::NONE } else { class });
+            assert!(!left.rank().is_above(class.rank()));
         }
     }
 

@@ -44,6 +44,16 @@ impl Policy {
         }
     }
 
+    /// Decides about a change of a TSG that zernel does not know. `turned_away`: some of its GPU
+    /// were not taken, so that it may be one that a class should hold down, and nobody could put
+    /// it right.
+    pub(crate) fn decide_unknown(self, turned_away: bool) -> Verdict {
+        match self {
+            Self::Deny | Self::Reapply if turned_away => Verdict::Deny,
+            _ => Verdict::Allow,
+        }
+    }
+
     /// Whether what was let through under `self` has to be put right when `next` takes over.
     pub(crate) fn is_tightened_by(self, next: Self) -> bool {
         self == Self::Allow && next != Self::Allow
@@ -79,6 +89,19 @@ mod tests {
         for (policy, free, held) in expected {
             assert_eq!(policy.decide(false), free);
             assert_eq!(policy.decide(true), held);
+        }
+    }
+
+    #[test]
+    fn what_was_turned_away_is_not_free() {
+        let expected = [
+            (Policy::Deny, Verdict::Deny),
+            (Policy::Reapply, Verdict::Deny),
+            (Policy::Allow, Verdict::Allow),
+        ];
+        for (policy, turned_away) in expected {
+            assert_eq!(policy.decide_unknown(false), Verdict::Allow);
+            assert_eq!(policy.decide_unknown(true), turned_away);
         }
     }
 

@@ -21,7 +21,7 @@ pub(crate) enum Failure {
     TableFull,
     /// The target has no assignment.
     NotAssigned,
-    /// The TSG carries the work of several processes.
+    /// The TSG carries the work of several processes, which the class would raise together.
     SharedTsg,
     /// No such TSG, or not one that the caller may see.
     NoTsg,

@@ -134,6 +134,7 @@ pub(crate) fn gpu_added(
         suspended: false,
         backoff: Backoff::default(),
         load: gpu::Load::default(),
+        turned_away: false,
         closing: false,
         worker: Some(worker),
     };
@@ -187,8 +188,8 @@ pub(crate) fn tsg_changed(
 /// A process asks a provider's driver to change its own TSG.
 pub(crate) fn user_control(provider: &Provider, gpu: gpu::Handle, tsg: u64, what: u32) -> Verdict {
     registry::with(|r| {
-        let id = r.find(provider.id, gpu, tsg)?;
-        r.judge_control(id, what)
+        let gpu = r.find_gpu(provider.id, gpu)?;
+        Some(r.judge_owner(gpu, tsg, what))
     })
     .ok()
     .flatten()

@@ -17,6 +17,7 @@ pub(crate) mod gpu;
 pub(crate) mod groups;
 pub(crate) mod population;
 pub(crate) mod queue;
+pub(crate) mod shares;
 pub(crate) mod steps;
 #[cfg(zernel_kunit)]
 mod tests;
@@ -60,6 +61,7 @@ use kernel::{
     sync::Arc, //
 };
 use queue::Queue;
+use shares::Shares;
 use tsg::{
     Hardware,
     Tsg, //
@@ -91,6 +93,7 @@ pub(crate) struct Counters {
 ///
 /// `handles`, `users` and `members` hold exactly one entry per TSG and key: its GPU and handle,
 /// its user, its thread, its process and, if known, its cgroup (which is then a node of `groups`).
+/// `shares` counts each once.
 pub(crate) struct Registry {
     tunables: Tunables,
     counters: Counters,
@@ -102,6 +105,7 @@ pub(crate) struct Registry {
     handles: RBTree<(gpu::Id, u64), tsg::Id>,
     users: RBTree<(Uid, tsg::Id), ()>,
     members: RBTree<(Target, tsg::Id), ()>,
+    shares: Shares,
     assignments: Assignments,
     groups: Groups,
     queue: Queue,
@@ -158,6 +162,7 @@ impl Registry {
             handles: RBTree::new(),
             users: RBTree::new(),
             members: RBTree::new(),
+            shares: Shares::new(),
             assignments: Assignments::new(),
             groups: Groups::new(),
             queue: Queue::new(),
@@ -231,12 +236,14 @@ impl Registry {
     /// The class in force for a TSG with this assignment of its own.
     ///
     /// Only compute TSGs are classed unless they are named themselves. None that several processes
-    /// share is: it would give the class of one of them to the others.
+    /// share is raised: it would raise all of them for one.
     fn resolve(&self, tsg: &Tsg, own: Option<Assignment>) -> Effective {
+        let effective = self.beneath(tsg).over(Source::Tsg, own);
         if tsg.traits.shared {
-            return Effective::NONE;
+            effective.of_shared()
+        } else {
+            effective
         }
-        self.beneath(tsg).over(Source::Tsg, own)
     }
 
     fn beneath(&self, tsg: &Tsg) -> Effective {
@@ -290,6 +297,17 @@ impl Registry {
                 self.counters.coalesced += u64::from(replaces);
             }
             gpu.kick();
+        }
+    }
+
+    /// Brings a TSG in line if another class is in force for it now. What else is new about it is
+    /// no reason to try again what the provider refused: its owner decides how often that happens.
+    fn reclass(&mut self, id: tsg::Id) {
+        let Some(tsg) = self.tsgs.get(&id) else {
+            return;
+        };
+        if self.resolve(tsg, self.assignments.get(Target::Tsg(id))) != tsg.effective {
+            self.refresh(id);
         }
     }
 

@@ -61,7 +61,7 @@
 #define ZERNEL_TSG_COMPUTE		(1U << 0)	/* runs on a compute engine */
 #define ZERNEL_TSG_PENDING		(1U << 1)	/* a change waits for the worker */
 #define ZERNEL_TSG_FAILED		(1U << 2)	/* the last change failed for good */
-#define ZERNEL_TSG_SHARED		(1U << 3)	/* carries several processes' work (MPS): never classed */
+#define ZERNEL_TSG_SHARED		(1U << 3)	/* carries several processes' work (MPS): not raised */
 
 /* What the provider of a GPU can do; flags of struct zernel_gpu_info. */
 #define ZERNEL_GPU_TIMESLICE		(1U << 0)
@@ -245,8 +245,8 @@ struct zernel_tsg_info {
  * ENOENT	no such TSG, or not one that the caller may see
  * ESRCH	no such thread or process, a tid that is not a process, or the
  *		cgroup was removed
- * EOPNOTSUPP	set: the TSG is ZERNEL_TSG_SHARED, so one class would be given to
- *		the work of several processes
+ * EOPNOTSUPP	set: the TSG is ZERNEL_TSG_SHARED, and the level, which is above
+ *		ZERNEL_LEVEL_DEFAULT, would raise the work of several processes
  * EBADF	the fd is not a pidfd, or not a cgroup v2 directory
  */
 struct zernel_class {
@@ -279,8 +279,8 @@ struct zernel_class {
  * @assignments: assignments now
  * @streams: event streams now
  * @controls_denied: attempts of a process to change the time slice or interleave
- *                   level of its own classed TSG through the driver that were
- *                   refused
+ *                   level of its own classed TSG, or of one that was not taken,
+ *                   through the driver that were refused, each once
  * @controls_reapplied: such attempts that were let through and put right
  */
 struct zernel_stats {

@@ -21,8 +21,28 @@ use crate::{
 };
 
 impl Registry {
-    /// Decides whether the owner of a TSG may change it through its driver; `None` when there is
-    /// no such TSG. `what` is a number for traces.
+    /// Decides whether the owner of the TSG with this handle may change it through its driver.
+    /// `what` is a number for traces.
+    pub(crate) fn judge_owner(&mut self, gpu: gpu::Id, handle: u64, what: u32) -> Verdict {
+        let known = self.handles.get(&(gpu, handle)).copied();
+        known
+            .and_then(|id| self.judge_control(id, what))
+            .unwrap_or_else(|| self.judge_unknown(gpu, what))
+    }
+
+    /// As [`Self::judge_owner`] for a TSG that is not there: what has it there cannot be told, nor
+    /// put right.
+    fn judge_unknown(&mut self, gpu: gpu::Id, what: u32) -> Verdict {
+        let turned_away = self.gpus.get(&gpu).is_some_and(|gpu| gpu.turned_away);
+        let verdict = self.tunables.user_control().decide_unknown(turned_away);
+        if verdict == Verdict::Deny {
+            self.counters.controls_denied += 1;
+            trace::tsg_user_control(gpu.0, 0, 0, what, answer_number(verdict));
+        }
+        verdict
+    }
+
+    /// As [`Self::judge_owner`]; `None` when there is no such TSG.
     pub(crate) fn judge_control(&mut self, id: tsg::Id, what: u32) -> Option<Verdict> {
         let tsg = self.tsgs.get_mut(&id)?;
         let held = tsg.is_held();

@@ -113,6 +113,9 @@ pub(crate) struct Gpu {
     pub(crate) backoff: Backoff,
     /// How busy it is.
     pub(crate) load: Load,
+    /// Some TSG of it was not taken, for want of places or memory: one that is not known may be
+    /// that one.
+    pub(crate) turned_away: bool,
     /// Its provider is leaving or it is gone: nothing is queued any more.
     pub(crate) closing: bool,
     /// Calls the provider; `None` in tests, which call the passes themselves.

@@ -8,6 +8,7 @@ use super::{
         Gpu, //
     },
     queue::Queue,
+    shares::Shares,
     tsg::{
         self,
         Tsg, //
@@ -128,12 +129,23 @@ impl Registry {
     /// # Errors
     ///
     /// `ENODEV` no such GPU or it is closing, `EEXIST` the handle is in use, `ENOSPC`
-    /// [`tsg::MAX_PER_GPU`] are there, `ENOMEM`; nothing has changed.
+    /// [`tsg::MAX_PER_GPU`] are there or the user has [`shares::MAX_PER_USER`] of them, `ENOMEM`;
+    /// nothing has changed, but that the GPU knows of the last two.
+    ///
+    /// [`shares::MAX_PER_USER`]: super::shares::MAX_PER_USER
     pub(crate) fn add_tsg(
         &mut self,
         gpu_id: gpu::Id,
         description: TsgDescription,
     ) -> Result<tsg::Id> {
+        let result = self.try_add_tsg(gpu_id, description);
+        if let (Err(ENOSPC | ENOMEM), Some(gpu)) = (&result, self.gpus.get_mut(&gpu_id)) {
+            gpu.turned_away = true;
+        }
+        result
+    }
+
+    fn try_add_tsg(&mut self, gpu_id: gpu::Id, description: TsgDescription) -> Result<tsg::Id> {
         let gpu = self.gpus.get(&gpu_id).ok_or(ENODEV)?;
         if gpu.closing {
             return Err(ENODEV);
@@ -141,7 +153,8 @@ impl Registry {
         if self.handles.get(&(gpu_id, description.handle)).is_some() {
             return Err(EEXIST);
         }
-        if gpu.tsgs >= tsg::MAX_PER_GPU {
+        let uid = description.owner.uid;
+        if gpu.tsgs >= tsg::MAX_PER_GPU || self.shares.is_used_up(gpu_id, uid) {
             return Err(ENOSPC);
         }
         let id = tsg::Id(self.last_id + 1);
@@ -155,7 +168,8 @@ impl Registry {
         let thread = Target::Thread(description.owner.thread.key());
         // Everything is allocated before anything changes.
         let handle = RBTreeNode::new((gpu_id, description.handle), id, GFP_KERNEL)?;
-        let user = RBTreeNode::new((description.owner.uid, id), (), GFP_KERNEL)?;
+        let user = RBTreeNode::new((uid, id), (), GFP_KERNEL)?;
+        let share = Shares::reserve()?;
         let of_process = RBTreeNode::new((process, id), (), GFP_KERNEL)?;
         let of_thread = RBTreeNode::new((thread, id), (), GFP_KERNEL)?;
         let of_cgroup = RBTreeNode::new((Target::Cgroup(cgroup), id), (), GFP_KERNEL)?;
@@ -192,6 +206,7 @@ impl Registry {
         // INVARIANT: One entry per key.
         self.handles.insert(handle);
         self.users.insert(user);
+        self.shares.take(gpu_id, uid, share);
         self.members.insert(of_process);
         self.members.insert(of_thread);
         if cgroup != 0 {
@@ -233,7 +248,7 @@ impl Registry {
         }
         tsg.traits = traits;
         trace::tsg_changed(tsg.gpu.0, id.0, tsg.owner.process.global_number());
-        self.refresh(id);
+        self.reclass(id);
     }
 
     /// Removes a TSG and everything that names it; false when there is none.
@@ -246,6 +261,7 @@ impl Registry {
         }
         self.handles.remove(&(tsg.gpu, tsg.handle));
         self.users.remove(&(tsg.owner.uid, id));
+        self.shares.give_back(tsg.gpu, tsg.owner.uid);
         self.members
             .remove(&(Target::Process(tsg.owner.process.key()), id));
         self.members
@@ -302,7 +318,7 @@ impl Registry {
             if let Some(tsg) = self.tsgs.get_mut(&id) {
                 tsg.cgroup = new;
             }
-            self.refresh(id);
+            self.reclass(id);
         }
         Ok(Some(from))
     }

@@ -59,7 +59,7 @@ impl Hardware {
 pub(crate) struct Traits {
     /// Whether it runs on a compute engine.
     pub(crate) compute: bool,
-    /// Whether it carries the work of several processes: then no class fits it.
+    /// Whether it carries the work of several processes: then no class raises it.
     pub(crate) shared: bool,
     /// Number in the hardware.
     pub(crate) hw_tsg: u32,

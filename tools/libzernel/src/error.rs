@@ -63,7 +63,7 @@ pub enum Cause {
     NoSuchTarget,
     /// The target has no assignment of its own.
     NotAssigned,
-    /// The TSG carries the work of several processes, which no class would fit.
+    /// The TSG carries the work of several processes, which the class would raise together.
     SharedTsg,
     /// A quota, an admission budget or a bound of the module is used up.
     Exhausted,
@@ -258,7 +258,7 @@ fn sentence(call: Call, errno: Errno) -> String {
         (ClassSet, Errno::NOSPC) => "as many assignments as the module takes are in use",
         (ClassClear, Errno::NODATA) => "the target has no class of its own",
         (ClassSet, Errno::OPNOTSUPP) => {
-            "the TSG carries the work of several processes (MPS), so one class would be given to \
+            "the TSG carries the work of several processes (MPS), and a level from 0 to 5 would raise \
              all of them; set the class of a process that does not use MPS"
         }
         (ClassSet | ClassGet | ClassClear, Errno::NOENT) => {

@@ -29,6 +29,8 @@ pub const SUITE: Suite = suite(
 
 /// Most assignments of a user without `CAP_SYS_NICE`.
 const MOST: usize = 4096;
+/// GPUs on which a user can have so many TSGs.
+const GPUS: usize = 4;
 
 /// A process to be classed.
 fn sleeper() -> Result<Child> {
@@ -161,10 +163,10 @@ fn what_admission_leaves_alone() -> Outcome {
 /// A user with as many TSGs as it may give classes to.
 fn assignments_of_a_user() -> Outcome {
     common::unload("zernel_sim")?;
-    let room = MOST.div_ceil(2);
+    let user_contexts = MOST + 1;
     common::load(
         "zernel_sim",
-        &format!("gpus=2 max_tsgs={room} user_contexts={MOST}"),
+        &format!("gpus={GPUS} max_tsgs=2048 user_contexts={user_contexts}"),
     )?;
     let child = Child::spawn(|| {
         sys::become_user(ALICE, ALICE, &[])?;
@@ -172,7 +174,7 @@ fn assignments_of_a_user() -> Outcome {
         let mut contexts = Vec::new();
         for index in 0..MOST {
             let spec = ContextSpec {
-                gpu: u32::try_from(index % 2)?,
+                gpu: u32::try_from(index % GPUS)?,
                 ..ContextSpec::compute("many")
             };
             contexts.push(lab.sim.create_context(&spec)?);
@@ -181,6 +183,7 @@ fn assignments_of_a_user() -> Outcome {
             lab.zernel.set_class(&Target::Tsg(tsg?.id), level(7))?;
         }
         full_quota(&lab)?;
+        one_too_many(&lab)?;
         // Another one of its own does not count twice, and the end of a target makes room.
         let newest = lab.zernel.tsgs().last().context("no TSG")??;
         lab.zernel.set_class(&Target::Tsg(newest.id), level(7))?;
@@ -201,6 +204,18 @@ fn assignments_of_a_user() -> Outcome {
     common::unload_all()?;
     common::load_all()?;
     full
+}
+
+/// The caller has its share of each GPU. What it makes beyond that is not zernel's, and not its own
+/// to change either.
+fn one_too_many(lab: &Lab) -> Outcome {
+    let before = lab.stats()?;
+    let context = lab.sim.create_context(&ContextSpec::compute("many"))?;
+    check_eq!(lab.stats()?.tsgs, before.tsgs, "TSGs that zernel took");
+    check_eq!(errno(context.set_timeslice(9_000)), Some(Errno::PERM));
+    check_eq!(context.stats()?.slice_changes, 0);
+    check_eq!(lab.stats()?.controls_denied, before.controls_denied + 1);
+    Ok(())
 }
 
 /// The caller has as many assignments as it may have, but none for itself.

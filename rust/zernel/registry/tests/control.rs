@@ -139,27 +139,70 @@ mod cases {
     }
 
     #[test]
-    fn a_shared_tsg_has_no_class_whoever_gives_it() -> Result {
+    fn no_class_raises_a_shared_tsg_whoever_gives_it() -> Result {
         let (mut r, gpu) = fixture::registry()?;
         let d = FakeDriver::new();
         let mut description = fixture::tsg(1)?;
         description.traits.shared = true;
         let id = r.add_tsg(gpu, description)?;
         let before = r.counters();
-        let refused = r.set_class(admin(), Named::Tsg(id), Level::BE);
-        assert_eq!(refused.err(), Some(Failure::SharedTsg));
-        assert_eq!(r.assignments.count(), 0);
-        assert_eq!(r.counters().classes_set, before.classes_set);
+        for level in Level::ALL
+            .into_iter()
+            .filter(|l| l.is_above(Level::DEFAULT))
+        {
+            let refused = r.set_class(admin(), Named::Tsg(id), level);
+            assert_eq!(refused.err(), Some(Failure::SharedTsg));
+            assert_eq!(r.assignments.count(), 0);
+            assert_eq!(r.counters().classes_set, before.classes_set);
+        }
         r.set_class(admin(), process()?, Level::LC)?;
+        assert_eq!(in_force(&r, id), None);
+        r.set_class(admin(), fixture::thread()?, fixture::level(5))?;
+        assert_eq!(in_force(&r, id), None);
+        work(&mut r, gpu, &d);
+        assert_eq!(d.slice(), DEFAULT_US);
+        // One that holds down does, wherever it comes from.
         r.set_class(admin(), fixture::thread()?, Level::BE)?;
+        work(&mut r, gpu, &d);
+        assert_eq!((in_force(&r, id), d.slice()), (Some(Level::BE), 200));
+        r.set_class(admin(), Named::Tsg(id), Level::DEFAULT)?;
+        assert_eq!(in_force(&r, id), Some(Level::DEFAULT));
+        Ok(())
+    }
+
+    #[test]
+    fn sharing_sheds_no_class_that_holds_down() -> Result {
+        for named in [true, false] {
+            for level in [Level::DEFAULT, Level::BE] {
+                let (mut r, gpu, id, d) = lab()?;
+                let target = if named { Named::Tsg(id) } else { process()? };
+                r.set_class(admin(), target, level)?;
+                work(&mut r, gpu, &d);
+                let held = d.held.get();
+                let mut now = traits(&r, id)?;
+                now.shared = true;
+                r.change_tsg(id, now);
+                assert_eq!(in_force(&r, id), Some(level));
+                assert_eq!(owner_sets(&mut r, id, &d, 9_000), Some(Verdict::Deny));
+                work(&mut r, gpu, &d);
+                assert_eq!(d.held.get(), held);
+                assert_eq!(controls(&r), (1, 0));
+            }
+        }
+        // The same where everything is held down from the start.
+        let (mut r, gpu) = fixture::registry()?;
+        let d = FakeDriver::new();
         r.tune(|t| {
             t.set_default_class(Some(Level::BE));
             Ok(())
         })
         .map_err(|_| EINVAL)?;
-        assert_eq!(in_force(&r, id), None);
+        let mut description = fixture::tsg(1)?;
+        description.traits.shared = true;
+        let id = r.add_tsg(gpu, description)?;
         work(&mut r, gpu, &d);
-        assert_eq!(d.slice(), DEFAULT_US);
+        assert_eq!(owner_sets(&mut r, id, &d, 9_000), Some(Verdict::Deny));
+        assert_eq!(d.slice(), 200);
         Ok(())
     }
 
@@ -186,6 +229,55 @@ mod cases {
         r.change_tsg(id, now);
         work(&mut r, gpu, &d);
         assert_eq!(d.slice(), 200);
+        Ok(())
+    }
+
+    #[test]
+    fn what_failed_is_not_tried_again_for_a_channel() -> Result {
+        let (mut r, gpu, id, d) = lab()?;
+        r.set_class(admin(), process()?, Level::BE)?;
+        d.slice_error.set(Some(EIO));
+        work(&mut r, gpu, &d);
+        let calls = d.calls.get();
+        let mut now = traits(&r, id)?;
+        for channels in 2..10 {
+            now.channels = channels;
+            r.change_tsg(id, now);
+        }
+        // Nor for a trait that leaves the class as it is.
+        now.shared = true;
+        r.change_tsg(id, now);
+        assert!(r.queue.first(gpu).is_none());
+        assert_eq!(r.tsgs.get(&id).map(|tsg| tsg.failed), Some(true));
+        work(&mut r, gpu, &d);
+        assert_eq!((d.calls.get(), r.counters().errors), (calls, 1));
+        Ok(())
+    }
+
+    #[test]
+    fn an_unknown_tsg_is_its_owners_where_none_was_turned_away() -> Result {
+        let (mut r, gpu, _, _) = lab()?;
+        for policy in Policy::ALL {
+            tune(&mut r, policy)?;
+            assert_eq!(r.judge_owner(gpu, 77, WHAT), Verdict::Allow);
+        }
+        assert_eq!(controls(&r), (0, 0));
+        r.gpus.get_mut(&gpu).ok_or(ENODEV)?.turned_away = true;
+        for (policy, verdict, denied) in [
+            (Policy::Deny, Verdict::Deny, 1),
+            (Policy::Reapply, Verdict::Deny, 2),
+            (Policy::Allow, Verdict::Allow, 2),
+        ] {
+            tune(&mut r, policy)?;
+            assert_eq!(r.judge_owner(gpu, 77, WHAT), verdict);
+            assert_eq!(controls(&r), (denied, 0));
+        }
+        // One that is known is judged by what it has.
+        tune(&mut r, Policy::Deny)?;
+        assert_eq!(r.judge_owner(gpu, 1, WHAT), Verdict::Watch);
+        r.set_class(admin(), process()?, Level::BE)?;
+        assert_eq!(r.judge_owner(gpu, 1, WHAT), Verdict::Deny);
+        assert_eq!(controls(&r), (3, 0));
         Ok(())
     }
 

@@ -72,6 +72,7 @@ pub(super) fn gpu(handle: u64) -> Gpu {
         suspended: false,
         backoff: Backoff::default(),
         load: gpu::Load::default(),
+        turned_away: false,
         closing: false,
         worker: None,
     }
@@ -79,6 +80,11 @@ pub(super) fn gpu(handle: u64) -> Gpu {
 
 /// A compute TSG of the first process and its main thread.
 pub(super) fn tsg(handle: u64) -> Result<TsgDescription> {
+    tsg_of(handle, OWNER)
+}
+
+/// The same of another user.
+pub(super) fn tsg_of(handle: u64, uid: Uid) -> Result<TsgDescription> {
     Ok(TsgDescription {
         handle,
         traits: tsg::Traits {
@@ -92,7 +98,7 @@ pub(super) fn tsg(handle: u64) -> Result<TsgDescription> {
         owner: tsg::Owner {
             process: Pid::find(1)?,
             thread: Pid::find(2)?,
-            uid: OWNER,
+            uid,
             comm: [0; COMM_LEN],
         },
     })

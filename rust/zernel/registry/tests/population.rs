@@ -2,17 +2,27 @@
 //! GPUs and TSGs come and go, and leave nothing behind.
 
 use super::fixture;
-use crate::registry::{
-    gpu,
-    tsg,
-    Registry, //
+use crate::{
+    glue::identity::Uid,
+    registry::{
+        gpu,
+        tsg,
+        Registry, //
+    },
 };
 use kernel::prelude::*;
+
+const ROOT: Uid = Uid(0);
+
+fn turned_away(registry: &Registry, gpu: gpu::Id) -> Option<bool> {
+    registry.gpu(gpu).map(|gpu| gpu.turned_away)
+}
 
 fn is_empty(registry: &Registry) -> bool {
     registry.tsgs.is_empty()
         && registry.handles.is_empty()
         && registry.users.is_empty()
+        && registry.shares.is_empty()
         && registry.members.is_empty()
         && registry.groups.is_empty()
         && registry.tsg_count == 0
@@ -91,12 +101,46 @@ mod cases {
     fn there_are_at_most_4096_tsgs_per_gpu() -> Result {
         let (mut r, gpu) = fixture::registry()?;
         for handle in 0..4096 {
-            r.add_tsg(gpu, fixture::tsg(handle)?)?;
+            r.add_tsg(gpu, fixture::tsg_of(handle, ROOT)?)?;
         }
-        assert_eq!(r.add_tsg(gpu, fixture::tsg(5000)?).err(), Some(ENOSPC));
+        assert_eq!(turned_away(&r, gpu), Some(false));
+        for uid in [ROOT, fixture::OWNER] {
+            let more = r.add_tsg(gpu, fixture::tsg_of(5000, uid)?);
+            assert_eq!(more.err(), Some(ENOSPC));
+        }
+        assert_eq!(turned_away(&r, gpu), Some(true));
         while r.remove_any_tsg(gpu) {}
         assert!(is_empty(&r));
         assert_eq!(r.counters().tsgs_removed, 4096);
+        Ok(())
+    }
+
+    #[test]
+    fn a_user_has_at_most_a_quarter_of_a_gpu() -> Result {
+        let (mut r, gpu) = fixture::registry()?;
+        let second = r.reserve_gpu_id();
+        r.add_gpu(second, fixture::gpu(8))?;
+        let mut last = None;
+        for handle in 0..1024 {
+            last = Some(r.add_tsg(gpu, fixture::tsg(handle)?)?);
+        }
+        assert_eq!(r.add_tsg(gpu, fixture::tsg(1)?).err(), Some(EEXIST));
+        assert_eq!(turned_away(&r, gpu), Some(false));
+        assert_eq!(r.add_tsg(gpu, fixture::tsg(5000)?).err(), Some(ENOSPC));
+        assert_eq!(turned_away(&r, gpu), Some(true));
+        // It takes nothing from others, nor from itself elsewhere.
+        r.add_tsg(gpu, fixture::tsg_of(6000, Uid(fixture::OWNER.0 + 1))?)?;
+        for handle in 7000..8025 {
+            r.add_tsg(gpu, fixture::tsg_of(handle, ROOT)?)?;
+        }
+        r.add_tsg(second, fixture::tsg(1)?)?;
+        assert_eq!(turned_away(&r, second), Some(false));
+        // What goes makes room, once.
+        assert!(last.is_some_and(|id| r.remove_tsg(id)));
+        r.add_tsg(gpu, fixture::tsg(5000)?)?;
+        assert_eq!(r.add_tsg(gpu, fixture::tsg(5001)?).err(), Some(ENOSPC));
+        while r.remove_any_tsg(gpu) || r.remove_any_tsg(second) {}
+        assert!(is_empty(&r));
         Ok(())
     }
 

@@ -188,13 +188,17 @@ mod cases {
     #[test]
     fn a_user_holds_at_most_its_quota() -> Result {
         let (mut r, gpu) = fixture::registry()?;
-        let second = r.reserve_gpu_id();
-        r.add_gpu(second, fixture::gpu(8))?;
-        for handle in 0..4096 {
-            let id = r.add_tsg(gpu, fixture::tsg(handle)?)?;
-            r.set_class(owner(), Named::Tsg(id), Level::BE)?;
+        // As many TSGs as a user can have on four GPUs.
+        let mut next = gpu;
+        for number in 0..4 {
+            for handle in 0..1024 {
+                let id = r.add_tsg(next, fixture::tsg(handle)?)?;
+                r.set_class(owner(), Named::Tsg(id), Level::BE)?;
+            }
+            next = r.reserve_gpu_id();
+            r.add_gpu(next, fixture::gpu(8 + number))?;
         }
-        let id = r.add_tsg(second, fixture::tsg(1)?)?;
+        let id = r.add_tsg(next, fixture::tsg(1)?)?;
         let over = r.set_class(owner(), Named::Tsg(id), Level::BE);
         assert_eq!(over.err(), Some(Failure::OverQuota));
         r.set_class(admin(), Named::Tsg(id), Level::BE)?;

@@ -77,14 +77,15 @@ pub(super) fn more_channels() -> Outcome {
     Ok(())
 }
 
-/// Whoever is classed, a shared TSG is not; to name it is refused.
-pub(super) fn shared_is_never_classed() -> Outcome {
+/// No class raises a shared TSG, whoever gives it; to name it is refused. One that does not raise
+/// counts as ever.
+pub(super) fn shared_is_never_raised() -> Outcome {
     let lab = Lab::open()?;
     let (context, tsg) = known(&lab)?;
     let (other, _) = known(&lab)?;
     context.describe(&SHARED)?;
     check_eq!(lab.tsg(tsg.id)?.shared, true);
-    for number in 0..8 {
+    for number in 0..6 {
         let refused = unchanged(&lab.zernel, || {
             Ok(errno(
                 lab.zernel.set_class(&Target::Tsg(tsg.id), level(number)),
@@ -102,14 +103,16 @@ pub(super) fn shared_is_never_classed() -> Outcome {
         check_eq!(lab.tsg(tsg.id)?.level, None, "{target:?}");
         lab.zernel.clear_class(target)?;
     }
+    calm(&lab, &tsg)?;
+    check_eq!(held(&context)?.0, DEFAULT_US);
+    check_eq!(context.stats()?.slice_changes, 0, "slices set");
     tune("default_class", "be")?;
     lab.wait_slice(&other, slice_of(7))?;
-    calm(&lab, &tsg)?;
-    check_eq!(
-        (held(&context)?.0, lab.tsg(tsg.id)?.level),
-        (DEFAULT_US, None)
-    );
-    check_eq!(context.stats()?.slice_changes, 0, "slices set");
+    lab.wait_slice(&context, slice_of(7))?;
+    check_eq!(lab.tsg(tsg.id)?.level, Some(Level::BE));
+    lab.zernel.set_class(&Target::Tsg(tsg.id), level(6))?;
+    lab.wait_slice(&context, slice_of(6))?;
+    check_eq!(lab.tsg(tsg.id)?.level, Some(level(6)));
     group::leave()
 }
 
@@ -150,11 +153,32 @@ pub(super) fn becomes_shared() -> Outcome {
     Ok(())
 }
 
-/// A shared TSG has no class that its owner could undo.
+/// Who is held down stays so by becoming shared, and cannot undo it.
+pub(super) fn sharing_sheds_no_class() -> Outcome {
+    let lab = Lab::open()?;
+    for number in [6, 7] {
+        let (context, tsg) = known(&lab)?;
+        classify(&lab, &context, &tsg, number)?;
+        let class = held(&context)?;
+        let changes = context.stats()?.slice_changes;
+        let (denied, reapplied) = counts(&lab)?;
+        context.describe(&SHARED)?;
+        let listed = lab.tsg(tsg.id)?;
+        check_eq!((listed.shared, listed.level), (true, Some(level(number))));
+        check_eq!(try_both(&context)?, Some(Errno::PERM), "level {number}");
+        calm(&lab, &tsg)?;
+        check_eq!(held(&context)?, class, "level {number}");
+        check_eq!(context.stats()?.slice_changes, changes, "level {number}");
+        check_eq!(counts(&lab)?, (denied + 2, reapplied), "level {number}");
+    }
+    Ok(())
+}
+
+/// A shared TSG has no class that raises, and then it is its owner's.
 pub(super) fn shared_is_its_owners() -> Outcome {
     let lab = Lab::open()?;
     let (context, tsg) = known(&lab)?;
-    classify(&lab, &context, &tsg, 7)?;
+    classify(&lab, &context, &tsg, 0)?;
     context.describe(&SHARED)?;
     lab.wait_slice(&context, DEFAULT_US)?;
     calm(&lab, &tsg)?;
