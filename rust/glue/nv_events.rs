@@ -67,7 +67,8 @@ pub(crate) trait Observer: Send + Sync + 'static {
     fn tsg_removed(&self, gpu: u32, tsg: u64);
     /// A process wants to change its own TSG.
     fn user_control(&self, gpu: u32, tsg: u64, setting: Setting) -> Verdict;
-    /// The driver has carried such a change out, whatever the answer to it was.
+    /// Such a change has come back from the driver, whatever was answered before and whatever
+    /// became of it.
     fn user_controlled(&self, gpu: u32, tsg: u64);
     /// The driver answers no control from now on.
     fn suspended(&self);
@@ -253,10 +254,19 @@ impl<O: Observer> Table<O> {
 ///
 /// # Invariants
 ///
-/// The table of `O` is registered with a pointer to the observer, which `_observer` keeps.
+/// `ops` is a table of `O` that is always there; it is registered with a pointer to the observer,
+/// which `_observer` keeps.
 pub(crate) struct Registration<O: Observer> {
+    /// Who is told is known by the address of the table, and a constant may have several.
+    ops: *const raw::nv_zernel_ops,
     _observer: Arc<O>,
 }
+
+// SAFETY: The table is constant, so that its address may go anywhere, and an `Arc<O>` may as an
+// observer is `Send` and `Sync`. It can be unregistered from any thread.
+unsafe impl<O: Observer> Send for Registration<O> {}
+// SAFETY: As above; nothing can be done by a shared reference.
+unsafe impl<O: Observer> Sync for Registration<O> {}
 
 impl<O: Observer> Registration<O> {
     /// Has `observer` told of everything, beginning with what is there already.
@@ -267,10 +277,12 @@ impl<O: Observer> Registration<O> {
     /// told.
     pub(crate) fn new(observer: Arc<O>) -> Result<Self> {
         let private = core::ptr::from_ref::<O>(&observer).cast_mut().cast();
+        let ops: &'static raw::nv_zernel_ops = const { &Table::<O>::OPS };
         // SAFETY: The table is static; the observer stays until it is unregistered.
-        to_result(unsafe { raw::nv_zernel_register(const { &Table::<O>::OPS }, private) })?;
+        to_result(unsafe { raw::nv_zernel_register(ops, private) })?;
         // INVARIANT: Just registered.
         Ok(Self {
+            ops,
             _observer: observer,
         })
     }
@@ -280,6 +292,6 @@ impl<O: Observer> Drop for Registration<O> {
     fn drop(&mut self) {
         // SAFETY: Registered by the type invariant; nobody drops this from a callback, since the
         // observer does not have it. No callback runs or comes when it returns.
-        unsafe { raw::nv_zernel_unregister(const { &Table::<O>::OPS }) };
+        unsafe { raw::nv_zernel_unregister(self.ops) };
     }
 }

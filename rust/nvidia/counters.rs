@@ -40,7 +40,7 @@ impl Counter {
 pub(crate) static UNOWNED: Counter = Counter::new();
 /// TSGs that zernel does not manage for another reason: there are too many, or memory is short.
 pub(crate) static UNMANAGED: Counter = Counter::new();
-/// TSGs that serve several processes (MPS), which zernel gives no class.
+/// TSGs that serve several processes (MPS), which no class raises.
 pub(crate) static SHARED: Counter = Counter::new();
 /// Attempts of processes to change their own TSGs that were refused.
 pub(crate) static DENIED: Counter = Counter::new();

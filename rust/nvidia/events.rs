@@ -21,22 +21,42 @@ use crate::{
         MAX_TIMESLICE_US,
         MIN_TIMESLICE_US, //
     },
-    runlist, //
+    runlist,
+    shared::Shared, //
 };
 use kernel::{
+    new_mutex,
     prelude::*,
-    sync::Arc, //
+    sync::{
+        Arc,
+        Mutex, //
+    }, //
 };
 
 /// Hands events on.
+#[pin_data]
 pub(crate) struct Events {
     provider: Arc<Registration<Nvidia>>,
+    #[pin]
+    shared: Mutex<Shared>,
 }
 
 impl Events {
     /// Hands events on to `zernel.ko` as those of this provider.
     pub(crate) fn new(provider: Arc<Registration<Nvidia>>) -> Result<Arc<Self>> {
-        Ok(Arc::new(Self { provider }, GFP_KERNEL)?)
+        Arc::pin_init(
+            pin_init!(Self {
+                provider,
+                shared <- new_mutex!(Shared::new(), "zernel_nvidia_shared"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    fn note_shared(&self, tsg: &Tsg<'_>) {
+        if tsg.mps {
+            self.shared.lock().note(tsg.id);
+        }
     }
 
     fn add_gpu(&self, gpu: &Gpu<'_>) -> Result {
@@ -85,12 +105,7 @@ impl Observer for Events {
 
     fn tsg_added(&self, tsg: &Tsg<'_>) {
         match self.provider.tsg_added(tsg.gpu.into(), &describe(tsg)) {
-            Ok(()) if tsg.mps => {
-                if counters::SHARED.count() {
-                    pr_info!("MPS is in use: what it runs belongs to several processes and gets no class\n");
-                }
-            }
-            Ok(()) => (),
+            Ok(()) => self.note_shared(tsg),
             // Its file lives on in another process; whose work it carries, nobody knows.
             Err(ESRCH) => {
                 counters::UNOWNED.count();
@@ -105,11 +120,14 @@ impl Observer for Events {
 
     fn tsg_changed(&self, tsg: &Tsg<'_>) {
         // One that zernel did not take is not its to follow.
-        let _ = self.provider.tsg_changed(tsg.gpu.into(), &describe(tsg));
+        if let Ok(()) = self.provider.tsg_changed(tsg.gpu.into(), &describe(tsg)) {
+            self.note_shared(tsg);
+        }
     }
 
     fn tsg_removed(&self, gpu: u32, tsg: u64) {
         self.provider.tsg_removed(gpu.into(), tsg);
+        self.shared.lock().forget(tsg);
     }
 
     fn user_control(&self, gpu: u32, tsg: u64, setting: Setting) -> Verdict {
@@ -123,7 +141,8 @@ impl Observer for Events {
     }
 
     fn user_controlled(&self, gpu: u32, tsg: u64) {
-        // Whatever was answered: the class may be younger than the answer.
+        // Whatever was answered, and whatever became of it: the class may be younger than the
+        // answer, and a control that failed may have had its effect.
         self.provider.refresh(gpu.into(), tsg);
     }
 

@@ -128,11 +128,14 @@ impl<D: Driver> Nvidia<D> {
         if !self.gpus.lock().may_heed(gpu) {
             return Ok(());
         }
-        match meaning(self.driver.heed_interleave(gpu, true)) {
-            // The TSG is gone too then, and its own control tells.
-            Meaning::Done | Meaning::Gone => Ok(()),
+        let answer = self.driver.heed_interleave(gpu, true);
+        match meaning(answer) {
+            Meaning::Done => Ok(()),
+            // The hook has no such GPU: the TSG is gone too then, and its own control tells.
+            Meaning::Gone if answer.is_err() => Ok(()),
             Meaning::NotNow => Err(EAGAIN),
-            Meaning::Refused | Meaning::TimedOut | Meaning::Failed => {
+            // A status that says so is of the hook's client for run lists, not of the TSG.
+            Meaning::Gone | Meaning::Refused | Meaning::TimedOut | Meaning::Failed => {
                 if self.gpus.lock().set_unheeding(gpu) {
                     counters::UNHEEDED.count();
                     pr_warn!("GPU 0x{gpu:x}: the driver does not let run lists heed interleave levels; time slices work\n");
@@ -216,7 +219,11 @@ impl<D: Driver> Provider for Nvidia<D> {
     }
 
     fn interleave(&self, _gpu: u64, tsg: u64) -> Result<u32> {
-        judge_value(self.driver.interleave(tsg).map(|level| (Status::OK, level)))
+        // The hook looks it up: only one that fails is a control.
+        match self.driver.interleave(tsg) {
+            Ok(level) => Ok(level),
+            Err(e) => judge_value(Err(e)),
+        }
     }
 
     fn preempt(&self, _gpu: u64, tsg: u64, timeout_us: u32) -> Result {

@@ -2,6 +2,7 @@
 //! Tests of the operations, with a driver that answers as it is told.
 
 use crate::{
+    counters,
     glue::provider_side::Provider,
     nvstatus::Status,
     operations::{
@@ -150,6 +151,7 @@ mod operations {
             (Ok(Status(0x56)), Err(EINVAL)),
             (Ok(Status(0x65)), Err(ETIMEDOUT)),
             (Ok(Status(0x0f)), Err(EIO)),
+            (Ok(Status(0x55)), Err(EIO)),
             (Ok(Status(0x62)), Err(EIO)),
             (Ok(Status::NONE), Err(EIO)),
             (Err(ENOENT), Err(ENOENT)),
@@ -215,7 +217,7 @@ mod operations {
 
     #[test]
     fn run_lists_that_refuse_are_asked_once() -> Result {
-        for refusal in [0x56, 0x40, 0x65] {
+        for refusal in [0x56, 0x40, 0x65, 0x26, 0x57] {
             let (nvidia, fake) = provider()?;
             fake.heed(Ok(Status(refusal)));
             nvidia.set_interleave(GPU.into(), TSG, 2)?;
@@ -229,6 +231,33 @@ mod operations {
             nvidia.set_interleave(GPU.into(), TSG, 2)?;
             assert!(fake.called(&[Call::Heed(GPU, true), Call::SetInterleave(TSG, 2)]));
         }
+        Ok(())
+    }
+
+    #[test]
+    fn a_gpu_that_has_stopped_is_asked_again() -> Result {
+        let (nvidia, fake) = provider()?;
+        fake.heed(Err(ENOENT));
+        nvidia.set_interleave(GPU.into(), TSG, 2)?;
+        nvidia.set_interleave(GPU.into(), TSG, 1)?;
+        assert!(fake.called(&[
+            Call::Heed(GPU, true),
+            Call::SetInterleave(TSG, 2),
+            Call::Heed(GPU, true),
+            Call::SetInterleave(TSG, 1),
+        ]));
+        Ok(())
+    }
+
+    #[test]
+    fn what_the_hook_remembers_is_no_control() -> Result {
+        let (nvidia, fake) = provider()?;
+        let (controls, gone) = (counters::CONTROLS.value(), counters::GONE.value());
+        nvidia.interleave(GPU.into(), TSG)?;
+        assert_eq!(counters::CONTROLS.value(), controls);
+        fake.answer(Err(ENOENT));
+        assert_eq!(nvidia.interleave(GPU.into(), TSG), Err(ENOENT));
+        assert_eq!(counters::GONE.value(), gone + 1);
         Ok(())
     }
 

@@ -15,7 +15,8 @@
 //! Order: mutexes of the hook → the list of GPUs → zernel's registry. Events about TSGs come under
 //! the mutex of the hook's table, which controls take for a moment, and wait for no operation.
 //! Operations come from a worker of `zernel.ko`, which holds no lock; they hold the list of GPUs
-//! for a look alone, never while the driver is called. A GPU that goes waits for the operations on
+//! for a look alone, never while the driver is called. The set of shared TSGs is for events alone,
+//! and held while nothing else is taken. A GPU that goes waits for the operations on
 //! it, under a mutex of the hook that no operation takes.
 #![crate_name = "zernel_nvidia"]
 
@@ -28,6 +29,7 @@ mod gpus;
 mod nvstatus;
 mod operations;
 mod runlist;
+mod shared;
 #[cfg(zernel_kunit)]
 mod tests;
 
