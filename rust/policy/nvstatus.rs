@@ -34,8 +34,6 @@ impl Status {
     pub(crate) const GPU_IN_FULLCHIP_RESET: Self = Self(0x10);
     /// The GPU is in a state of low power.
     pub(crate) const GPU_NOT_FULL_POWER: Self = Self(0x11);
-    /// Something that is needed is in use.
-    pub(crate) const IN_USE: Self = Self(0x17);
     /// The caller may not; a kernel caller may everything that the driver supports at all.
     pub(crate) const INSUFFICIENT_PERMISSIONS: Self = Self(0x1b);
     /// Malformed or refused parameters; also the wrong size of them.
@@ -58,16 +56,12 @@ impl Status {
     pub(crate) const INVALID_PARAM_STRUCT: Self = Self(0x3a);
     /// A refused parameter.
     pub(crate) const INVALID_PARAMETER: Self = Self(0x3b);
-    /// Something is not ready yet.
-    pub(crate) const NOT_READY: Self = Self(0x55);
     /// This GPU, or an object of this class, has no such control.
     pub(crate) const NOT_SUPPORTED: Self = Self(0x56);
     /// No such object.
     pub(crate) const OBJECT_NOT_FOUND: Self = Self(0x57);
     /// A value beyond what is possible.
     pub(crate) const OUT_OF_RANGE: Self = Self(0x5b);
-    /// A state is in use.
-    pub(crate) const STATE_IN_USE: Self = Self(0x63);
     /// The GPU did not answer in time.
     pub(crate) const TIMEOUT: Self = Self(0x65);
     /// The GPU did not answer in time, but is expected to be all right.
@@ -88,7 +82,9 @@ impl Status {
     /// Whatever is not listed (a lost GPU, 0x0f, one that must be reset, 0x62, a wrong state, 0x40)
     /// may have happened half-way, so it is a failure: the driver is not believed to hold anything
     /// then. Want of memory in the driver, 0x51 and 0x1a, is one too: asking again and again would
-    /// keep the other TSGs of the GPU waiting.
+    /// keep the other TSGs of the GPU waiting. So are 0x17, 0x55 and 0x63, which say that an object
+    /// is in use or not ready: nothing tells that it ever will be otherwise. What is asked again
+    /// concerns the whole GPU, and passes.
     pub(crate) fn meaning(self) -> Meaning {
         match self {
             Self::OK | Self::NOTHING_TO_DO => Meaning::Done,
@@ -102,9 +98,6 @@ impl Status {
             Self::BUSY_RETRY
             | Self::GPU_IN_FULLCHIP_RESET
             | Self::GPU_NOT_FULL_POWER
-            | Self::IN_USE
-            | Self::NOT_READY
-            | Self::STATE_IN_USE
             | Self::KEY_ROTATION_IN_PROGRESS => Meaning::NotNow,
             Self::INSUFFICIENT_PERMISSIONS
             | Self::INVALID_ARGUMENT
@@ -134,16 +127,21 @@ mod tests {
             (0x33, Meaning::Gone),
             (0x57, Meaning::Gone),
             (0x03, Meaning::NotNow),
+            (0x10, Meaning::NotNow),
             (0x11, Meaning::NotNow),
+            (0x7d, Meaning::NotNow),
             (0x1f, Meaning::Refused),
             (0x56, Meaning::Refused),
             (0x5b, Meaning::Refused),
             (0x65, Meaning::TimedOut),
             (0x66, Meaning::TimedOut),
             (0x0f, Meaning::Failed),
+            (0x17, Meaning::Failed),
             (0x40, Meaning::Failed),
             (0x51, Meaning::Failed),
+            (0x55, Meaning::Failed),
             (0x62, Meaning::Failed),
+            (0x63, Meaning::Failed),
             (0xffff, Meaning::Failed),
         ];
         for (number, meaning) in expected {

@@ -30,7 +30,7 @@ pub const SUITE: Suite = Suite::new(
 );
 
 /// Statuses of which nothing becomes, and the error that the user sees.
-const FINAL: [(Status, Errno); 14] = [
+const FINAL: [(Status, Errno); 17] = [
     (Status::TIMEOUT, Errno::TIMEDOUT),
     (Status(0x66), Errno::TIMEDOUT),
     (Status::INVALID_ARGUMENT, Errno::INVAL),
@@ -41,6 +41,9 @@ const FINAL: [(Status, Errno); 14] = [
     (Status::GPU_IS_LOST, Errno::IO),
     (Status::RESET_REQUIRED, Errno::IO),
     (Status::INVALID_STATE, Errno::IO),
+    (Status::IN_USE, Errno::IO),
+    (Status::NOT_READY, Errno::IO),
+    (Status::STATE_IN_USE, Errno::IO),
     (Status::NO_MEMORY, Errno::IO),
     (Status::INSUFFICIENT_RESOURCES, Errno::IO),
     (Status::GENERIC, Errno::IO),
@@ -48,15 +51,7 @@ const FINAL: [(Status, Errno); 14] = [
 ];
 
 /// Statuses that pass.
-const PASSING: [Status; 7] = [
-    Status::BUSY_RETRY,
-    Status(0x10),
-    Status(0x11),
-    Status::IN_USE,
-    Status::NOT_READY,
-    Status::STATE_IN_USE,
-    Status(0x7d),
-];
+const PASSING: [Status; 4] = [Status::BUSY_RETRY, Status(0x10), Status(0x11), Status(0x7d)];
 
 /// Statuses of what is not there any more.
 const GONE: [Status; 5] = [
