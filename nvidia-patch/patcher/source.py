@@ -4,6 +4,7 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 
 COMMENT = re.compile(
     r""""(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])+'|/\*.*?\*/|//[^\n]*""", re.DOTALL)
@@ -89,7 +90,12 @@ def edits(old: str, new: str) -> Iterator[Edit]:
             i, j = i + 1, j + 1
             continue
         skip_a, skip_b = _resync(a[i:i + FARTHEST + CONTEXT], b[j:j + FARTHEST + CONTEXT])
-        yield Edit(i, j, tuple(a[i:i + skip_a]), tuple(b[j:j + skip_b]))
+        # Between two changes that are close to each other, lines can be as they were.
+        matcher = SequenceMatcher(None, a[i:i + skip_a], b[j:j + skip_b], autojunk=False)
+        for tag, from_a, to_a, from_b, to_b in matcher.get_opcodes():
+            if tag != "equal":
+                yield Edit(i + from_a, j + from_b, tuple(a[i + from_a:i + to_a]),
+                           tuple(b[j + from_b:j + to_b]))
         i, j = i + skip_a, j + skip_b
 
 

@@ -231,12 +231,29 @@ static void nvz_channels_unpin(struct nvz_channels *channels)
 	kvfree(channels);
 }
 
+/* Those from @from on, as many as one control takes. Status of the core. */
+static u32 nvz_channels_switch(nvidia_stack_t *sp, const struct nvz_channels *channels, u32 from,
+			       bool enable, struct nvz_disable_channels *params)
+{
+	u32 i;
+
+	memset(params, 0, sizeof(*params));
+	params->disable = !enable;
+	params->count = min_t(u32, channels->count - from, NVZ_DISABLE_MAX);
+	for (i = 0; i < params->count; i++) {
+		params->clients[i] = channels->of[from + i].client->handle;
+		params->channels[i] = channels->of[from + i].object;
+	}
+	return nvz_rm_control(sp, channels->client, channels->subdevice, NVZ_CTRL_DISABLE_CHANNELS,
+			      params, sizeof(*params));
+}
+
 int nv_zernel_tsg_enable(u64 tsg, bool enable, u32 *status)
 {
 	struct nvz_disable_channels *params;
 	struct nvz_channels *channels;
 	nvidia_stack_t *sp;
-	u32 i, done;
+	u32 done;
 	int ret;
 
 	might_sleep();
@@ -250,16 +267,15 @@ int nv_zernel_tsg_enable(u64 tsg, bool enable, u32 *status)
 	if (ret)
 		goto unpin;
 	*status = NV_OK;
-	for (done = 0; done < channels->count && *status == NV_OK; done += params->count) {
-		memset(params, 0, sizeof(*params));
-		params->disable = !enable;
-		params->count = min_t(u32, channels->count - done, NVZ_DISABLE_MAX);
-		for (i = 0; i < params->count; i++) {
-			params->clients[i] = channels->of[done + i].client->handle;
-			params->channels[i] = channels->of[done + i].object;
-		}
-		*status = nvz_rm_control(sp, channels->client, channels->subdevice,
-					 NVZ_CTRL_DISABLE_CHANNELS, params, sizeof(*params));
+	for (done = 0; done < channels->count; done += NVZ_DISABLE_MAX) {
+		*status = nvz_channels_switch(sp, channels, done, enable, params);
+		if (*status != NV_OK)
+			break;
+	}
+	/* A TSG of which a part runs is what nobody asked for. */
+	while (*status != NV_OK && done) {
+		done -= NVZ_DISABLE_MAX;
+		nvz_channels_switch(sp, channels, done, !enable, params);
 	}
 	nvz_rm_leave(sp);
 unpin:

@@ -15,13 +15,17 @@
 /**
  * struct nvz_gpu - a GPU that the driver has
  * @list: in the list of GPUs
+ * @nv: the driver's; a GPU that was plugged in anew has the same number, but another one
  * @desc: as told
+ * @asleep: how often the PM core has suspended it; GPU lock
  * @started: the core drives it; policy lock
  * @client: of zernel, that holds the run lists' policy; 0: none; policy lock
  */
 struct nvz_gpu {
 	struct list_head list;
+	nv_state_t *nv;
 	struct nv_zernel_gpu desc;
+	u32 asleep;
 	bool started;
 	u32 client;
 };
@@ -60,6 +64,7 @@ struct nvz_runlist_policy {
  * SRCU section of user_control.
  */
 struct nvz_listener nvz_listener;
+static u32 nvz_suspends;	/* why the driver answers no control; GPU lock */
 static struct nvz_listener __rcu *nvz_listening;
 DEFINE_STATIC_SRCU(nvz_srcu);
 
@@ -69,6 +74,17 @@ static struct nvz_gpu *nvz_gpu_find(u32 gpu_id)
 
 	list_for_each_entry(gpu, &nvz_gpus, list) {
 		if (gpu->desc.gpu_id == gpu_id)
+			return gpu;
+	}
+	return NULL;
+}
+
+static struct nvz_gpu *nvz_gpu_of(const nv_state_t *nv)
+{
+	struct nvz_gpu *gpu;
+
+	list_for_each_entry(gpu, &nvz_gpus, list) {
+		if (gpu->nv == nv)
 			return gpu;
 	}
 	return NULL;
@@ -112,6 +128,7 @@ void nv_zernel_gpu_added(nv_state_t *nv)
 		mutex_unlock(&nvz_gpu_lock);
 		return;
 	}
+	gpu->nv = nv;
 	gpu->desc.size = sizeof(gpu->desc);
 	gpu->desc.gpu_id = nv->gpu_id;
 	name = rm_get_device_name(nv->pci_info.device_id, nv->subsystem_vendor, nv->subsystem_id);
@@ -155,12 +172,37 @@ static void nvz_policy_drop_all(void)
 {
 	struct nvz_gpu *gpu;
 
-	down_read(&nv_system_pm_lock);
+	nvz_rm_hold();
 	mutex_lock(&nvz_policy_lock);
 	list_for_each_entry(gpu, &nvz_gpus, list)
 		nvz_policy_drop(gpu);
 	mutex_unlock(&nvz_policy_lock);
-	up_read(&nv_system_pm_lock);
+	nvz_rm_release();
+}
+
+/* The driver answers no control from now on; told for the first reason. */
+static void nvz_tell_suspended(void)
+{
+	lockdep_assert_held(&nvz_gpu_lock);
+	if (!nvz_suspends++ && nvz_listener.ops)
+		nvz_listener.ops->suspended(nvz_listener.priv);
+}
+
+/* It does again, when the last reason is gone. */
+static void nvz_tell_resumed(void)
+{
+	lockdep_assert_held(&nvz_gpu_lock);
+	if (!--nvz_suspends && nvz_listener.ops)
+		nvz_listener.ops->resumed(nvz_listener.priv);
+}
+
+static void nvz_gpu_wake(struct nvz_gpu *gpu)
+{
+	if (!gpu->asleep)
+		return;
+	gpu->asleep--;
+	nvz_rm_wake();
+	nvz_tell_resumed();
 }
 
 /*
@@ -172,7 +214,7 @@ void nv_zernel_gpu_removed(nv_state_t *nv)
 	struct nvz_gpu *gpu;
 
 	mutex_lock(&nvz_gpu_lock);
-	gpu = nvz_gpu_find(nv->gpu_id);
+	gpu = nvz_gpu_of(nv);
 	if (gpu) {
 		mutex_lock(&nvz_policy_lock);
 		nvz_policy_drop(gpu);
@@ -183,6 +225,9 @@ void nv_zernel_gpu_removed(nv_state_t *nv)
 		mutex_unlock(&nvz_policy_lock);
 		if (nvz_listener.ops)
 			nvz_listener.ops->gpu_removed(nvz_listener.priv, nv->gpu_id);
+		/* One that went while the machine slept will not come back. */
+		while (gpu->asleep)
+			nvz_gpu_wake(gpu);
 		kfree(gpu);
 	}
 	mutex_unlock(&nvz_gpu_lock);
@@ -193,7 +238,7 @@ void nv_zernel_gpu_started(nv_state_t *nv)
 	struct nvz_gpu *gpu;
 
 	mutex_lock(&nvz_policy_lock);
-	gpu = nvz_gpu_find(nv->gpu_id);
+	gpu = nvz_gpu_of(nv);
 	if (gpu)
 		gpu->started = true;
 	mutex_unlock(&nvz_policy_lock);
@@ -203,18 +248,26 @@ void nv_zernel_gpu_started(nv_state_t *nv)
  * The core is about to forget the GPU, with whatever user space still has on it.
  * The device's locks are held, so this waits for no control: one that is under
  * way gets the core's own error.
+ *
+ * One that was pulled out is stopped when its last user leaves. By then another one may
+ * be in its place, with its number, and what is in the table under that number may be
+ * the other one's: what was not shows as dead when it is used.
  */
 void nv_zernel_gpu_stopped(nv_state_t *nv)
 {
 	struct nvz_gpu *gpu;
+	bool replaced;
 
 	mutex_lock(&nvz_policy_lock);
-	gpu = nvz_gpu_find(nv->gpu_id);
+	gpu = nvz_gpu_of(nv);
+	replaced = !gpu && nvz_gpu_find(nv->gpu_id);
 	if (gpu) {
 		gpu->started = false;
 		nvz_policy_drop(gpu);
 	}
 	mutex_unlock(&nvz_policy_lock);
+	if (replaced)
+		return;
 
 	mutex_lock(&nvz_table_lock);
 	nvz_gpu_drop_devices(nv->gpu_id);
@@ -262,25 +315,43 @@ fail:
 	return status;
 }
 
+/* What was set is given back for certain, or it would outlive who asked for it. */
+static int nvz_policy_off(u32 gpu_id, u32 *status)
+{
+	struct nvz_gpu *gpu;
+
+	nvz_rm_hold();
+	mutex_lock(&nvz_policy_lock);
+	gpu = nvz_gpu_find(gpu_id);
+	if (gpu && gpu->started) {
+		nvz_policy_drop(gpu);
+		*status = NV_OK;
+	} else {
+		gpu = NULL;
+	}
+	mutex_unlock(&nvz_policy_lock);
+	nvz_rm_release();
+	return gpu ? 0 : -ENOENT;
+}
+
 int nv_zernel_runlists_interleave(u32 gpu_id, bool on, u32 *status)
 {
 	struct nvz_gpu *gpu;
 	nvidia_stack_t *sp;
 	int ret;
 
+	might_sleep();
+	if (!on)
+		return nvz_policy_off(gpu_id, status);
 	ret = nvz_rm_enter(&sp);
 	if (ret)
 		return ret;
 	mutex_lock(&nvz_policy_lock);
 	gpu = nvz_gpu_find(gpu_id);
-	if (!gpu || !gpu->started) {
-		ret = -ENOENT;
-	} else if (!on) {
-		nvz_policy_drop(gpu);
-		*status = NV_OK;
-	} else {
+	if (gpu && gpu->started)
 		*status = gpu->client ? NV_OK : nvz_policy_set(sp, gpu);
-	}
+	else
+		ret = -ENOENT;
 	mutex_unlock(&nvz_policy_lock);
 	nvz_rm_leave(sp);
 	return ret;
@@ -290,17 +361,67 @@ EXPORT_SYMBOL_GPL(nv_zernel_runlists_interleave);
 void nv_zernel_suspended(void)
 {
 	mutex_lock(&nvz_gpu_lock);
-	if (nvz_listener.ops)
-		nvz_listener.ops->suspended(nvz_listener.priv);
+	nvz_tell_suspended();
 	mutex_unlock(&nvz_gpu_lock);
 }
 
 void nv_zernel_resumed(void)
 {
 	mutex_lock(&nvz_gpu_lock);
-	if (nvz_listener.ops)
-		nvz_listener.ops->resumed(nvz_listener.priv);
+	nvz_tell_resumed();
 	mutex_unlock(&nvz_gpu_lock);
+}
+
+static struct nvz_gpu *nvz_gpu_of_device(struct device *dev)
+{
+	nv_linux_state_t *nvl = dev_get_drvdata(dev);
+
+	return nvl ? nvz_gpu_of(NV_STATE_PTR(nvl)) : NULL;
+}
+
+/*
+ * The PM core suspends a device, perhaps in the middle of a suspend that was asked for
+ * through /proc/driver/nvidia/suspend: then both must be over again. Newer drivers leave
+ * a device whose suspend failed as suspended, and resume it at once.
+ */
+NV_STATUS nv_zernel_device_suspend(NV_STATUS (*suspend)(struct device *, nv_pm_action_t, NvBool),
+				   struct device *dev, nv_pm_action_t action, NvBool procfs)
+{
+	struct nvz_gpu *gpu;
+	NV_STATUS status;
+
+	mutex_lock(&nvz_gpu_lock);
+	gpu = nvz_gpu_of_device(dev);
+	if (gpu) {
+		gpu->asleep++;
+		nvz_tell_suspended();
+		nvz_rm_sleep();
+	}
+	mutex_unlock(&nvz_gpu_lock);
+
+	status = suspend(dev, action, procfs);
+
+	mutex_lock(&nvz_gpu_lock);
+	gpu = nvz_gpu_of_device(dev);
+	if (gpu && status != NV_OK && !(gpu->nv->flags & NV_FLAG_SUSPENDED))
+		nvz_gpu_wake(gpu);
+	mutex_unlock(&nvz_gpu_lock);
+	return status;
+}
+
+/* A device whose resume failed stays asleep until it is removed. */
+NV_STATUS nv_zernel_device_resume(NV_STATUS (*resume)(struct device *, nv_pm_action_t),
+				  struct device *dev, nv_pm_action_t action)
+{
+	NV_STATUS status = resume(dev, action);
+	struct nvz_gpu *gpu;
+
+	mutex_lock(&nvz_gpu_lock);
+	gpu = nvz_gpu_of_device(dev);
+	if (gpu && status == NV_OK)
+		nvz_gpu_wake(gpu);
+	mutex_unlock(&nvz_gpu_lock);
+	return status;
 }
 
 bool nvz_listening_now(void)

@@ -55,7 +55,8 @@ void nvz_unpinned(void)
 
 /*
  * Waits for the outcome of a free that @client is marked for; it may be gone then.
- * 0, or -EINTR when @killable and the caller was killed.
+ * @killable: for a call of user space; otherwise the file's next free lets the caller
+ * have its turn. 0, or -EINTR when @killable and the caller was killed.
  */
 int nvz_wait_outcome(struct nvz_client *client, bool killable)
 {
@@ -63,7 +64,9 @@ int nvz_wait_outcome(struct nvz_client *client, bool killable)
 	u32 handle = client->handle;
 	int ret = 0;
 
-	WRITE_ONCE(client->wanted, client->wanted + 1);
+	/* What a tenant may wait for as often as it likes must not delay another one's frees. */
+	if (!killable)
+		WRITE_ONCE(client->wanted, client->wanted + 1);
 	mutex_unlock(&nvz_table_lock);
 	lock_map_acquire_read(&nvz_free_map);
 	lock_map_release(&nvz_free_map);
@@ -73,7 +76,7 @@ int nvz_wait_outcome(struct nvz_client *client, bool killable)
 		wait_event(nvz_wait, READ_ONCE(nvz_outcomes) != seen);
 	mutex_lock(&nvz_table_lock);
 	/* Another client of the same handle only loses its turn. */
-	client = nvz_client_find(handle);
+	client = killable ? NULL : nvz_client_find(handle);
 	if (client && client->wanted) {
 		WRITE_ONCE(client->wanted, client->wanted - 1);
 		wake_up_all(&nvz_wait);
@@ -115,9 +118,9 @@ void nvz_free_end(struct nvz_file *file)
 }
 
 /*
- * Lets those take their turn who waited for the outcome, lest a file that frees one
- * object after the other keeps a control waiting. The caller holds the file lock, so
- * the clients stay.
+ * Lets the controls of zernel take their turn that waited for the outcome, lest a file
+ * that frees one object after the other keeps them waiting. The caller holds the file
+ * lock, so the clients stay.
  */
 void nvz_free_yield(struct nvz_file *file)
 {

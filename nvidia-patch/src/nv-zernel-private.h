@@ -11,14 +11,16 @@
  *				table follows: the table changes in the core's order
  *   "freeing" of a client	a free is under way, its outcome is waited for
  *   "busy" of a client		handles in use by a control; a free waits for them
+ *   power locks		the driver's, and "awake" for what suspends without that one
  *   policy lock		zernel's own client on each GPU
  *   table lock			everything in the table; tsg_* are called under it
  *
  * A tenant can stop the core for as long as it likes in the middle of an
- * allocation, because the core reads the parameters from the tenant's memory
- * (userfaultfd, FUSE). Its own file lock is then held. So nobody waits for a
- * file lock but calls on that same file: no control, no registration, no other
- * tenant. The core never touches user memory under "freeing" or "busy", so these
+ * allocation or a control, because the core reads the parameters from the tenant's
+ * memory (userfaultfd, FUSE). Its own file lock is then held. So nobody waits for a
+ * file lock but calls on that same file: no control of zernel, no registration, no
+ * other tenant. Who is registered is asked under the caller's file lock, and so must
+ * not wait for one. The core never touches user memory under "freeing" or "busy", so these
  * are held for as long as the core needs and no longer. The core is never called
  * under the table lock.
  *
@@ -50,6 +52,7 @@
 #define NVZ_ESC_CONTROL			0x2a
 #define NVZ_ESC_ALLOC			0x2b
 #define NVZ_ESC_DUP			0x34
+#define NVZ_ESC_HEAP_CONTROL		0x4a
 #define NVZ_ESC_ALLOC_CONTEXT_DMA	0x54
 #define NVZ_ESC_REGISTER_FD		0xc9
 
@@ -83,6 +86,19 @@ struct nvz_esc_dup {
 	u32 client, parent, object, source_client, source, flags, status;
 };
 
+struct nvz_esc_heap_control {
+	u32 client, parent, function, va_space, heap, status;
+	u64 total, free;
+	union {
+		struct {
+			u32 owner, object, flags;
+		} of_free;
+		struct {
+			u32 object, flags;
+		} of_hw_free;
+	};
+};
+
 struct nvz_esc_alloc_context_dma {
 	u32 client, subdevice, object, class, flags, selector, memory, pad;
 	u64 offset, limit;
@@ -90,6 +106,11 @@ struct nvz_esc_alloc_context_dma {
 };
 
 #define NVZ_ALLOC_SERIALIZED		0x1	/* flags of nvz_esc_alloc_rights */
+#define NVZ_CONTROL_SERIALIZED		0x4	/* flags of nvz_esc_control */
+
+/* Functions of nvz_esc_heap_control that free an object, of whatever class. */
+#define NVZ_HEAP_FREE			3
+#define NVZ_HEAP_HW_FREE		20
 
 /* Classes that are followed; channels, compute and 3D classes are known by their low byte. */
 #define NVZ_CLASS_ROOT			0x0000
@@ -140,7 +161,8 @@ enum nvz_kind {
  * @node: in the tree of files, by @owner
  * @owner: the driver's private data of the file
  * @lock: file lock
- * @clients: of this file
+ * @clients: of this file, buried ones too
+ * @buried: how many of @clients are
  * @mps: it serves MPS clients
  *
  * Lives until the file is closed. Whoever uses it holds a reference to the file.
@@ -150,19 +172,20 @@ struct nvz_file {
 	nv_file_private_t *owner;
 	struct mutex lock;
 	struct list_head clients;
+	u32 buried;
 	bool mps;
 };
 
 /**
  * struct nvz_client - a client of the core that user space made
- * @node: in the tree of clients, by @handle
+ * @node: in the tree of clients, by @handle; empty: the client is buried
  * @in_file: in nvz_file.clients
  * @file: to which it belongs
  * @objects: tree of its objects, by handle
  * @userd: tree of its channels, by nvz_object.userd
  * @handle: of the client
  * @busy: how many calls of the core use handles of it, not being calls of its file
- * @wanted: how many wait for the outcome of a free
+ * @wanted: how many controls of zernel wait for the outcome of a free
  * @freeing: a free is under way that may take handles of it away
  */
 struct nvz_client {
@@ -319,6 +342,8 @@ void nvz_file_drop(struct nvz_file *file);
 struct nvz_client *nvz_client_find(u32 handle);
 void nvz_client_add(struct nvz_client *client, struct nvz_file *file, u32 handle);
 void nvz_client_drop(struct nvz_client *client);
+void nvz_client_bury(struct nvz_client *client);
+void nvz_file_sweep(struct nvz_file *file);	/* file lock, too */
 struct nvz_object *nvz_object_find(struct nvz_client *client, u32 handle);
 struct nvz_object *nvz_object_next(struct nvz_client *client, u32 from);
 bool nvz_userd_hint(struct nvz_client *client, u32 handle);
@@ -333,6 +358,7 @@ void nvz_gpu_drop_devices(u32 gpu_id);
 struct nvz_tsg *nvz_tsg_new(void);	/* no lock */
 void nvz_tsg_discard(struct nvz_tsg *tsg);	/* no lock */
 struct nvz_tsg *nvz_tsg_find(u64 id);
+struct nvz_tsg *nvz_tsg_next(u64 after);
 struct nvz_tsg *nvz_tsg_twin(u64 of, u64 after);
 void nvz_tsg_set_level(u64 id, u32 level);	/* takes the lock */
 void nvz_tsg_touch(struct nvz_tsg *tsg);
@@ -365,6 +391,10 @@ bool nvz_status_dead(u32 status);
 bool nvz_rm_gone(nvidia_stack_t *sp, u32 client, u32 object);
 int nvz_rm_enter(nvidia_stack_t **sp);
 void nvz_rm_leave(nvidia_stack_t *sp);
+void nvz_rm_hold(void);
+void nvz_rm_release(void);
+void nvz_rm_sleep(void);
+void nvz_rm_wake(void);
 
 /* nv-zernel-gpu.c */
 extern struct nvz_listener nvz_listener;
@@ -394,5 +424,6 @@ NV_STATUS nvz_user_control(nvidia_stack_t *sp, nv_state_t *nv, nv_file_private_t
 /* nv-zernel.c: no lock */
 nv_file_private_t *nvz_owner(nv_file_private_t *nvfp);
 struct nvz_file *nvz_file_lock(nv_file_private_t *nvfp);
+NV_STATUS nvz_not_locked(struct nvz_file *file, u32 *status);
 
 #endif /* NV_ZERNEL_PRIVATE_H */

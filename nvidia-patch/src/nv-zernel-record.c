@@ -125,7 +125,8 @@ void nvz_forget(struct nvz_file *file, u32 client_handle, u32 handle)
 /*
  * With an address space, a context share or the memory of a channel the core ends
  * what depends on it. It is asked about each object that can, because what depends
- * on what is known from hints only.
+ * on what is known from hints only. That can be many calls of the core, so nobody is
+ * kept waiting for them but calls on the same file.
  */
 void nvz_verify(nvidia_stack_t *sp, struct nvz_file *file, u32 client_handle)
 {
@@ -249,6 +250,22 @@ static bool nvz_was_made(nvidia_stack_t *sp, const struct nvz_alloc *alloc)
 	       nvz_kind_of(class) == alloc->kind;
 }
 
+/*
+ * The core gives no handle twice, so a client that had this one has gone by a way
+ * unseen, or its free is about to be recorded. Only a success proves that: beside an
+ * error the handle is what the tenant says.
+ */
+static void nvz_record_client(struct nvz_file *file, const struct nvz_alloc *alloc,
+			      struct nvz_made *made)
+{
+	struct nvz_client *old = nvz_client_find(*alloc->object);
+
+	if (old && *alloc->status == NV_OK)
+		nvz_client_bury(old);
+	nvz_file_sweep(file);
+	nvz_client_of(file, *alloc->object, made);
+}
+
 /* NULL: the client is another file's. */
 static struct nvz_object *nvz_record_object(struct nvz_file *file, u32 client_handle,
 					    u32 parent, u32 handle, u32 class, u32 hint,
@@ -315,7 +332,7 @@ void nvz_record_alloc(nvidia_stack_t *sp, struct nvz_file *file, const struct nv
 
 	mutex_lock(&nvz_table_lock);
 	if (alloc->kind == NVZ_CLIENT)
-		nvz_client_of(file, *alloc->object, made);
+		nvz_record_client(file, alloc, made);
 	else if (nvz_kind_recorded(alloc->kind))
 		nvz_record_object(file, *alloc->client, *alloc->parent, *alloc->object,
 				  alloc->class, alloc->hint, made,
@@ -377,6 +394,9 @@ void nvz_record_dup(nvidia_stack_t *sp, struct nvz_file *file, const struct nvz_
 /*
  * A TSG whose handle came by a way that the hook does not see (an import from
  * a file) is recorded as one of its own when something is done with it.
+ *
+ * An import that fails half-way frees what it has made, unseen as well. Such an entry
+ * goes when a control finds its handle dead, or when the handle is given anew.
  */
 void nvz_adopt(nvidia_stack_t *sp, struct nvz_file *file, u32 client, u32 handle)
 {

@@ -28,6 +28,13 @@ struct nvz_op {
 #define NVZ_INFO_PARENT		1
 #define NVZ_INFO_CLASS		2
 
+/*
+ * The PM core suspends devices without the driver's power lock, which may even be held
+ * across that by a suspend through /proc/driver/nvidia/suspend.
+ */
+static DECLARE_RWSEM(nvz_awake);
+static u32 nvz_asleep;	/* devices, by suspends; under nvz_awake */
+
 /* What no core returns: tells whether it filled in a field. */
 #define NVZ_UNTOUCHED		0x7a65726eU
 
@@ -45,7 +52,6 @@ bool nvz_status_dead(u32 status)
 		return false;
 	}
 }
-
 
 struct nvz_handle_info {
 	u32 object, index;
@@ -137,7 +143,8 @@ u32 nvz_rm_class(nvidia_stack_t *sp, u32 client, u32 object, u32 *class)
  * Whether the core says clearly that an object is no more. What depended on
  * something that was freed keeps its handle, and even its class can be asked for;
  * but a control, one of TSGs as good as any, finds that it is lost before it finds
- * out whether the object has that control.
+ * out whether the object has that control. So this serves for clients and devices, too:
+ * those that live answer that they have no such control.
  */
 bool nvz_rm_gone(nvidia_stack_t *sp, u32 client, u32 object)
 {
@@ -156,14 +163,55 @@ int nvz_rm_enter(nvidia_stack_t **sp)
 	might_sleep();
 	if (nv_kmem_cache_alloc_stack(sp))
 		return -ENOMEM;
-	if (down_read_trylock(&nv_system_pm_lock))
+	if (!down_read_trylock(&nv_system_pm_lock))
+		goto free;
+	if (!down_read_trylock(&nvz_awake))
+		goto unlock;
+	if (!nvz_asleep)
 		return 0;
+	up_read(&nvz_awake);
+unlock:
+	up_read(&nv_system_pm_lock);
+free:
 	nv_kmem_cache_free_stack(*sp);
 	return -EAGAIN;
 }
 
 void nvz_rm_leave(nvidia_stack_t *sp)
 {
-	up_read(&nv_system_pm_lock);
+	nvz_rm_release();
 	nv_kmem_cache_free_stack(sp);
+}
+
+/*
+ * For what cannot be put off until later: waits while the driver is suspended. A
+ * device that the PM core has suspended is not waited for: user space is frozen then,
+ * so nobody comes here, unless its resume failed, and then it would be for ever.
+ */
+void nvz_rm_hold(void)
+{
+	down_read(&nv_system_pm_lock);
+	down_read(&nvz_awake);
+}
+
+void nvz_rm_release(void)
+{
+	up_read(&nvz_awake);
+	up_read(&nv_system_pm_lock);
+}
+
+/* A device is about to be suspended; no control is under way any more. */
+void nvz_rm_sleep(void)
+{
+	down_write(&nvz_awake);
+	nvz_asleep++;
+	up_write(&nvz_awake);
+}
+
+/* One that was suspended is back. */
+void nvz_rm_wake(void)
+{
+	down_write(&nvz_awake);
+	nvz_asleep--;
+	up_write(&nvz_awake);
 }

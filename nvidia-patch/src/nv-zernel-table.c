@@ -126,17 +126,59 @@ void nvz_client_add(struct nvz_client *client, struct nvz_file *file, u32 handle
 	nvz_held[NVZ_CLIENT]++;
 }
 
-void nvz_client_drop(struct nvz_client *client)
+static bool nvz_client_buried(const struct nvz_client *client)
+{
+	return RB_EMPTY_NODE(&client->node);
+}
+
+/* With its objects, so that nobody finds it any more. */
+static void nvz_client_unlink(struct nvz_client *client)
 {
 	struct rb_node *node;
 
-	WARN_ON_ONCE(client->busy);
 	while ((node = rb_first(&client->objects)))
 		nvz_object_drop(rb_entry(node, struct nvz_object, node));
 	rb_erase(&client->node, &nvz_clients);
-	list_del(&client->in_file);
+	RB_CLEAR_NODE(&client->node);
 	nvz_held[NVZ_CLIENT]--;
+}
+
+void nvz_client_drop(struct nvz_client *client)
+{
+	WARN_ON_ONCE(client->busy);
+	if (nvz_client_buried(client))
+		client->file->buried--;
+	else
+		nvz_client_unlink(client);
+	list_del(&client->in_file);
 	kfree(client);
+}
+
+/*
+ * The core has this client no more, as shown by its handle being another one's. The
+ * client's file may be any, and its lock is not held: what goes through the list of
+ * its clients, and who holds a pin, still meets the entry.
+ */
+void nvz_client_bury(struct nvz_client *client)
+{
+	nvz_client_unlink(client);
+	/* Who waited looks the handle up, and finds the other client. */
+	WRITE_ONCE(client->wanted, 0);
+	client->file->buried++;
+}
+
+/* Lets go of the buried clients, lest a file gathers them. */
+void nvz_file_sweep(struct nvz_file *file)
+{
+	struct nvz_client *client, *next;
+
+	lockdep_assert_held(&file->lock);
+	if (!file->buried)
+		return;
+	list_for_each_entry_safe(client, next, &file->clients, in_file) {
+		if (nvz_client_buried(client) && !client->busy)
+			nvz_client_drop(client);
+	}
 }
 
 /* Objects */
@@ -289,24 +331,35 @@ void nvz_object_drop(struct nvz_object *top)
 
 void nvz_gpu_drop_devices(u32 gpu_id)
 {
-	struct rb_node *node, *next;
 	struct nvz_object *object;
 	struct nvz_client *client;
+	struct rb_node *node;
+	u64 next;
 
 	for (node = rb_first(&nvz_clients); node; node = rb_next(node)) {
 		client = rb_entry(node, struct nvz_client, node);
-		next = rb_first(&client->objects);
-		while (next) {
-			object = rb_entry(next, struct nvz_object, node);
-			if (object->kind == NVZ_DEVICE && object->gpu_id == gpu_id) {
+		/* By handle, because a device takes neighbours along. */
+		for (next = 0; next <= U32_MAX; ) {
+			object = nvz_object_next(client, next);
+			if (!object)
+				break;
+			next = (u64)object->handle + 1;
+			if (object->kind == NVZ_DEVICE && object->gpu_id == gpu_id)
 				nvz_object_drop(object);
-				/* That may have taken the neighbours along. */
-				next = rb_first(&client->objects);
-			} else {
-				next = rb_next(next);
-			}
 		}
 	}
+}
+
+/* Whether it has a client that the core has, too. */
+static bool nvz_file_lives(const struct nvz_file *file)
+{
+	const struct nvz_client *client;
+
+	list_for_each_entry(client, &file->clients, in_file) {
+		if (!nvz_client_buried(client))
+			return true;
+	}
+	return false;
 }
 
 void nv_zernel_count(struct nv_zernel_counts *counts)
@@ -316,7 +369,7 @@ void nv_zernel_count(struct nv_zernel_counts *counts)
 
 	mutex_lock(&nvz_table_lock);
 	for (node = rb_first(&nvz_files); node; node = rb_next(node))
-		files += !list_empty(&rb_entry(node, struct nvz_file, node)->clients);
+		files += nvz_file_lives(rb_entry(node, struct nvz_file, node));
 	*counts = (struct nv_zernel_counts) {
 		.size = sizeof(*counts),
 		.files = files,

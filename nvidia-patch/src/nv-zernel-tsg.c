@@ -63,6 +63,25 @@ struct nvz_tsg *nvz_tsg_find(u64 id)
 	return node ? rb_entry(node, struct nvz_tsg, node) : NULL;
 }
 
+/* The first TSG numbered above @after. */
+struct nvz_tsg *nvz_tsg_next(u64 after)
+{
+	struct rb_node *node = nvz_tsgs.rb_node;
+	struct nvz_tsg *best = NULL;
+
+	while (node) {
+		struct nvz_tsg *tsg = rb_entry(node, struct nvz_tsg, node);
+
+		if (tsg->id > after) {
+			best = tsg;
+			node = node->rb_left;
+		} else {
+			node = node->rb_right;
+		}
+	}
+	return best;
+}
+
 /*
  * The first TSG numbered above @after that may be the same one of the core as @of:
  * one of the two was adopted, and GPU and number agree. Numbers may repeat from one
@@ -84,6 +103,10 @@ struct nvz_tsg *nvz_tsg_twin(u64 of, u64 after)
 	return NULL;
 }
 
+/*
+ * Twins keep theirs: which engine an adopted TSG is on is not known, so a twin may be
+ * a different TSG of another tenant.
+ */
 void nvz_tsg_set_level(u64 id, u32 level)
 {
 	struct nvz_tsg *tsg;
@@ -91,8 +114,6 @@ void nvz_tsg_set_level(u64 id, u32 level)
 	mutex_lock(&nvz_table_lock);
 	tsg = nvz_tsg_find(id);
 	if (tsg)
-		tsg->level = level;
-	for (tsg = nvz_tsg_twin(id, 0); tsg; tsg = nvz_tsg_twin(id, tsg->id))
 		tsg->level = level;
 	mutex_unlock(&nvz_table_lock);
 }

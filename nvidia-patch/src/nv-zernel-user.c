@@ -6,10 +6,16 @@
  * undo what zernel has set. Who is registered decides. All other controls go
  * straight to the core.
  *
- * No lock is held while the core works: it reads the parameters from the tenant's
- * memory and may be kept there. So the answer may be old when the core acts on
- * it, and the handle may even be another TSG's by then. That is why the one who is
- * registered is told of every control that went through, whatever it answered.
+ * The question, the control and its report are one under the lock of the caller's file,
+ * so the handle is the same TSG's all along: handles come and go under that lock. The
+ * core reads the parameters from the tenant's memory and may be kept there for as long
+ * as the tenant likes. Then calls on the same file wait, and nobody else does.
+ *
+ * The answer may be old when the core acts on it, because the TSG can get a class
+ * meanwhile; an import from a file can even give the handle meanwhile. That is why the
+ * one who is registered is told of every control that the core was asked for, whatever
+ * both answered: one that fails for its parameters could not be written back, or that
+ * took too long, has had its effect.
  */
 #include "nv-zernel-private.h"
 
@@ -78,10 +84,10 @@ static struct nvz_tsg *nvz_changeable(struct nvz_object *object, u32 cmd, u64 af
 }
 
 /*
- * The next TSG after @target, which becomes it, that a control of an object in the
- * caller's own client can change. What is another's is for the core to refuse.
+ * The next TSG after @target, which becomes it, that a control of an object in a
+ * client of the caller's file can change. What is another's is for the core to refuse.
  */
-static bool nvz_next_target(nv_file_private_t *nvfp, const struct nvz_esc_control *control,
+static bool nvz_next_target(struct nvz_file *file, const struct nvz_esc_control *control,
 			    struct nvz_target *target, bool *unknown)
 {
 	struct nvz_object *object = NULL;
@@ -90,7 +96,7 @@ static bool nvz_next_target(nv_file_private_t *nvfp, const struct nvz_esc_contro
 
 	mutex_lock(&nvz_table_lock);
 	client = nvz_client_find(control->client);
-	if (client && client->file->owner == nvz_owner(nvfp)) {
+	if (client && client->file == file) {
 		object = nvz_object_find(client, control->object);
 		*unknown = !object && control->object != control->client;
 		if (object)
@@ -105,23 +111,18 @@ static bool nvz_next_target(nv_file_private_t *nvfp, const struct nvz_esc_contro
 }
 
 /* The first one; an object that is not known is looked at more closely. */
-static bool nvz_first_target(nvidia_stack_t *sp, nv_file_private_t *nvfp,
+static bool nvz_first_target(nvidia_stack_t *sp, struct nvz_file *file,
 			     const struct nvz_esc_control *control, struct nvz_target *target)
 {
 	bool unknown = false;
-	struct nvz_file *file;
 
 	target->id = 0;
-	if (nvz_next_target(nvfp, control, target, &unknown))
+	if (nvz_next_target(file, control, target, &unknown))
 		return true;
 	if (!unknown)
 		return false;
-	file = nvz_file_lock(nvfp);
-	if (IS_ERR(file))
-		return false;
 	nvz_adopt(sp, file, control->client, control->object);
-	mutex_unlock(&file->lock);
-	return nvz_next_target(nvfp, control, target, &unknown);
+	return nvz_next_target(file, control, target, &unknown);
 }
 
 /*
@@ -149,7 +150,7 @@ static u32 nvz_ask(const struct nvz_target *target, u32 cmd)
 	u32 answer;
 	int cookie;
 
-	if (!target->id || !nvz_listener_enter(&listener, &cookie))
+	if (!nvz_listener_enter(&listener, &cookie))
 		return NV_ZERNEL_ALLOW;
 	answer = listener.ops->user_control(listener.priv, each.gpu_id, each.id, cmd);
 	each.id = 0;
@@ -170,6 +171,9 @@ static u32 nvz_level_set(const struct nvz_esc_control *control)
 	u32 level;
 	u8 realtime;
 
+	/* In another layout, which is not read. */
+	if (control->flags & NVZ_CONTROL_SERIALIZED)
+		return NVZ_NO_LEVEL;
 	switch (control->cmd) {
 	case NV_ZERNEL_CTRL_SET_INTERLEAVE:
 	case NVZ_CTRL_CHANNEL_INTERLEAVE:
@@ -190,7 +194,7 @@ static void nvz_tell_controlled(const struct nvz_target *target, u32 cmd)
 	struct nvz_listener listener;
 	int cookie;
 
-	if (!target->id || !nvz_listener_enter(&listener, &cookie))
+	if (!nvz_listener_enter(&listener, &cookie))
 		return;
 	listener.ops->user_controlled(listener.priv, each.gpu_id, each.id, cmd);
 	each.id = 0;
@@ -199,22 +203,48 @@ static void nvz_tell_controlled(const struct nvz_target *target, u32 cmd)
 	nvz_listener_leave(cookie);
 }
 
-NV_STATUS nvz_user_control(nvidia_stack_t *sp, nv_state_t *nv, nv_file_private_t *nvfp,
-			   u32 escape, struct nvz_esc_control *control, u32 size)
+/*
+ * Somebody registered while the core worked on a control that no lock was held for: by
+ * now its handle may be another TSG's, so it may have been any.
+ */
+static void nvz_tell_all_controlled(u32 cmd)
 {
-	u32 cmd = nvz_user_cmd(control->cmd);
-	struct nvz_target before = {}, target;
+	struct nvz_listener listener;
+	struct nvz_tsg *tsg;
+	u32 gpu_id = 0;
+	u64 id = 0;
+	int cookie;
+
+	if (!nvz_listener_enter(&listener, &cookie))
+		return;
+	for (;;) {
+		mutex_lock(&nvz_table_lock);
+		tsg = nvz_tsg_next(id);
+		if (tsg) {
+			id = tsg->id;
+			gpu_id = tsg->gpu_id;
+		}
+		mutex_unlock(&nvz_table_lock);
+		if (!tsg)
+			break;
+		listener.ops->user_controlled(listener.priv, gpu_id, id, cmd);
+	}
+	nvz_listener_leave(cookie);
+}
+
+/* Under the lock of the caller's file. */
+static NV_STATUS nvz_control(nvidia_stack_t *sp, nv_state_t *nv, nv_file_private_t *nvfp,
+			     struct nvz_file *file, u32 escape, struct nvz_esc_control *control,
+			     u32 size, u32 cmd)
+{
+	u32 level = NVZ_NO_LEVEL;
+	struct nvz_target target;
 	bool more, unknown;
 	NV_STATUS ret;
-	u32 level;
-
-	if (likely(!cmd))
-		return rm_ioctl(sp, nv, nvfp, escape, control, size);
 
 	if (nvz_listening_now()) {
-		more = nvz_first_target(sp, nvfp, control, &target);
-		before = target;
-		for (; more; more = nvz_next_target(nvfp, control, &target, &unknown)) {
+		more = nvz_first_target(sp, file, control, &target);
+		for (; more; more = nvz_next_target(file, control, &target, &unknown)) {
 			if (nvz_ask(&target, cmd) == NV_ZERNEL_DENY) {
 				control->status = NV_ERR_INSUFFICIENT_PERMISSIONS;
 				return NV_OK;
@@ -222,18 +252,40 @@ NV_STATUS nvz_user_control(nvidia_stack_t *sp, nv_state_t *nv, nv_file_private_t
 		}
 	}
 	ret = rm_ioctl(sp, nv, nvfp, escape, control, size);
-	if (ret != NV_OK || control->status != NV_OK)
-		return ret;
-	level = nvz_level_set(control);
+	if (ret == NV_OK && control->status == NV_OK)
+		level = nvz_level_set(control);
 	if (level == NVZ_NO_LEVEL && !nvz_listening_now())
 		return ret;
-	more = nvz_first_target(sp, nvfp, control, &target);
-	if (before.id != target.id)
-		nvz_tell_controlled(&before, cmd);
-	for (; more; more = nvz_next_target(nvfp, control, &target, &unknown)) {
+	more = nvz_first_target(sp, file, control, &target);
+	for (; more; more = nvz_next_target(file, control, &target, &unknown)) {
 		if (level != NVZ_NO_LEVEL)
 			nvz_tsg_set_level(target.id, level);
 		nvz_tell_controlled(&target, cmd);
 	}
+	return ret;
+}
+
+NV_STATUS nvz_user_control(nvidia_stack_t *sp, nv_state_t *nv, nv_file_private_t *nvfp,
+			   u32 escape, struct nvz_esc_control *control, u32 size)
+{
+	u32 cmd = nvz_user_cmd(control->cmd);
+	struct nvz_file *file;
+	NV_STATUS ret;
+
+	if (likely(!cmd))
+		return rm_ioctl(sp, nv, nvfp, escape, control, size);
+
+	/* A time slice is nobody's business then; a level is to be remembered. */
+	if (cmd == NV_ZERNEL_CTRL_SET_TIMESLICE && !nvz_listening_now()) {
+		ret = rm_ioctl(sp, nv, nvfp, escape, control, size);
+		if (nvz_listening_now())
+			nvz_tell_all_controlled(cmd);
+		return ret;
+	}
+	file = nvz_file_lock(nvfp);
+	if (IS_ERR(file))
+		return nvz_not_locked(file, &control->status);
+	ret = nvz_control(sp, nv, nvfp, file, escape, control, size, cmd);
+	mutex_unlock(&file->lock);
 	return ret;
 }

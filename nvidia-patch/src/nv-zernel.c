@@ -79,35 +79,84 @@ struct nvz_file *nvz_file_lock(nv_file_private_t *nvfp)
 }
 
 /* A file lock could not be had: the core is not asked. */
-static NV_STATUS nvz_not_locked(struct nvz_file *file, u32 *status)
+NV_STATUS nvz_not_locked(struct nvz_file *file, u32 *status)
 {
 	if (PTR_ERR(file) == -EINTR)
 		return NV_ERR_GENERIC;	/* the caller is being killed */
 	return nvz_refuse(status, NV_ERR_NO_MEMORY);
 }
 
+/**
+ * struct nvz_free - a free that is asked for
+ * @client: in which the object is
+ * @object: the object, or @client for the client itself
+ * @status: in the escape's parameters; valid when the core has answered
+ */
+struct nvz_free {
+	u32 client;
+	u32 object;
+	u32 *status;
+};
+
+/*
+ * The calls that free an object, told by their numbers or functions. Those of memory
+ * take the handle of any object. False: it is none.
+ */
+static bool nvz_parse_free(u32 escape, void *data, u32 size, struct nvz_free *free)
+{
+	struct nvz_esc_heap_control *heap = data;
+	struct nvz_esc_free *plain = data;
+
+	if (escape == NVZ_ESC_FREE) {
+		free->client = plain->client;
+		free->object = plain->object;
+		free->status = &plain->status;
+		return size == sizeof(*plain);
+	}
+	if (size < sizeof(*heap))
+		return false;
+	free->client = heap->client;
+	free->status = &heap->status;
+	switch (heap->function) {
+	case NVZ_HEAP_FREE:
+		free->object = heap->of_free.object;
+		return true;
+	case NVZ_HEAP_HW_FREE:
+		free->object = heap->of_hw_free.object;
+		return true;
+	}
+	return false;
+}
+
+/*
+ * A free that reports an error may have freed after all, and what the core has ended by
+ * itself (with a GPU that was stopped) shows as an error.
+ */
 static NV_STATUS nvz_free(nvidia_stack_t *sp, nv_state_t *nv, nv_file_private_t *nvfp,
-			  u32 escape, struct nvz_esc_free *params, u32 size)
+			  u32 escape, void *data, u32 size)
 {
 	struct nvz_client *client;
 	struct nvz_object *object;
-	bool whole, mine, verify;
+	bool mine, verify, freed;
 	struct nvz_file *file;
+	struct nvz_free free;
 	NV_STATUS ret;
+
+	if (!nvz_parse_free(escape, data, size, &free))
+		return rm_ioctl(sp, nv, nvfp, escape, data, size);
 
 	file = nvz_file_lock(nvfp);
 	if (IS_ERR(file))
-		return nvz_not_locked(file, &params->status);
+		return nvz_not_locked(file, free.status);
 
 	mutex_lock(&nvz_table_lock);
-	whole = params->object == params->client;
 	verify = false;
-	client = nvz_client_find(params->client);
+	client = nvz_client_find(free.client);
 	mine = client && client->file == file;
-	if (mine && !whole) {
-		object = nvz_object_find(client, params->object);
+	if (mine && free.object != free.client) {
+		object = nvz_object_find(client, free.object);
 		verify = object ? nvz_object_supports(object) :
-				  nvz_userd_hint(client, params->object);
+				  nvz_userd_hint(client, free.object);
 		mine = object || verify;
 	}
 	if (mine) {
@@ -116,18 +165,19 @@ static NV_STATUS nvz_free(nvidia_stack_t *sp, nv_state_t *nv, nv_file_private_t 
 	}
 	mutex_unlock(&nvz_table_lock);
 
-	ret = rm_ioctl(sp, nv, nvfp, escape, params, size);
+	ret = rm_ioctl(sp, nv, nvfp, escape, data, size);
 
-	if (mine && ret == NV_OK && params->status == NV_OK) {
-		nvz_forget(file, params->client, params->object);
-		if (verify)
-			nvz_verify(sp, file, params->client);
-	}
 	if (mine) {
+		freed = (ret == NV_OK && *free.status == NV_OK) ||
+			nvz_rm_gone(sp, free.client, free.object);
+		if (freed)
+			nvz_forget(file, free.client, free.object);
 		mutex_lock(&nvz_table_lock);
 		nvz_free_end(file);
 		mutex_unlock(&nvz_table_lock);
 		nvz_free_yield(file);
+		if (freed && verify)
+			nvz_verify(sp, file, free.client);
 	}
 	mutex_unlock(&file->lock);
 	return ret;
@@ -260,16 +310,47 @@ static NV_STATUS nvz_alloc(nvidia_stack_t *sp, nv_state_t *nv, nv_file_private_t
 }
 
 /*
- * An old way to make context DMA objects, which takes any class: nothing honest
- * makes anything that is followed with it.
+ * An old way to make context DMA objects, which takes any class. The object hangs on
+ * what the memory that is named hangs on, and its parameters are not the class's own, so
+ * there are no hints.
  */
 static NV_STATUS nvz_alloc_context_dma(nvidia_stack_t *sp, nv_state_t *nv,
 				       nv_file_private_t *nvfp, u32 escape,
 				       struct nvz_esc_alloc_context_dma *params, u32 size)
 {
-	if (size == sizeof(*params) && nvz_kind_of(params->class) != NVZ_OTHER)
-		return nvz_refuse(&params->status, NV_ERR_INVALID_CLASS);
-	return rm_ioctl(sp, nv, nvfp, escape, params, size);
+	u32 client = params->client, parent;
+	struct nvz_alloc alloc = {
+		.client = &client,
+		.parent = &parent,
+		.object = &params->object,
+		.status = &params->status,
+		.class = params->class,
+		.kind = nvz_kind_of(params->class),
+		.hint = NV_ZERNEL_UNKNOWN,
+	};
+	struct nvz_file *file;
+	struct nvz_made made;
+	NV_STATUS ret;
+
+	if (alloc.kind == NVZ_OTHER)
+		return rm_ioctl(sp, nv, nvfp, escape, params, size);
+
+	file = nvz_file_lock(nvfp);
+	if (IS_ERR(file))
+		return nvz_not_locked(file, &params->status);
+	if (nvz_made_prepare(&made, alloc.kind == NVZ_TSG)) {
+		ret = nvz_refuse(&params->status, NV_ERR_NO_MEMORY);
+	} else {
+		ret = rm_ioctl(sp, nv, nvfp, escape, params, size);
+		if (ret == NV_OK && params->status == NV_OK) {
+			if (nvz_rm_parent(sp, client, params->object, &parent) != NV_OK)
+				parent = 0;
+			nvz_record_alloc(sp, file, &alloc, &made);
+		}
+		nvz_made_discard(&made);
+	}
+	mutex_unlock(&file->lock);
+	return ret;
 }
 
 /* In place of rm_ioctl() in the ioctl of the driver. */
@@ -289,14 +370,15 @@ NV_STATUS nv_zernel_rm_ioctl(nvidia_stack_t *sp, nv_state_t *nv, nv_file_private
 	case NVZ_ESC_ALLOC_OBJECT:
 		return nvz_alloc(sp, nv, nvfp, cmd, data, size);
 	case NVZ_ESC_FREE:
-		if (size != sizeof(struct nvz_esc_free))
-			break;
+	case NVZ_ESC_HEAP_CONTROL:
 		return nvz_free(sp, nv, nvfp, cmd, data, size);
 	case NVZ_ESC_DUP:
 		if (size != sizeof(struct nvz_esc_dup))
 			break;
 		return nvz_dup(sp, nv, nvfp, cmd, data, size);
 	case NVZ_ESC_ALLOC_CONTEXT_DMA:
+		if (size != sizeof(struct nvz_esc_alloc_context_dma))
+			break;
 		return nvz_alloc_context_dma(sp, nv, nvfp, cmd, data, size);
 	case NVZ_ESC_REGISTER_FD:
 		return nvz_register_fd(sp, nv, nvfp, cmd, data, size);

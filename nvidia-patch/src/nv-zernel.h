@@ -126,9 +126,13 @@ struct nv_zernel_counts {
  * @tsg_removed: the last handle of the TSG is gone
  * @user_control: a process asks to change the time slice or interleave level
  *                of its own TSG; @cmd is the control's number. Returns
- *                NV_ZERNEL_ALLOW, _DENY or _OBSERVE. Under no mutex of the table.
- * @user_controlled: the driver has carried such a control out; also after
- *                   NV_ZERNEL_ALLOW, because the answer may have been old by then
+ *                NV_ZERNEL_ALLOW, _DENY or _OBSERVE. Under no mutex of the table,
+ *                but under the lock of the caller's control file, which nobody else
+ *                waits for.
+ * @user_controlled: the driver was asked for such a control, and may have carried it
+ *                   out, also if it reported an error; also after NV_ZERNEL_ALLOW,
+ *                   because the answer may have been old by then. Called as
+ *                   @user_control is.
  * @suspended: the driver answers no control from now on
  * @resumed: it does again
  *
@@ -205,7 +209,8 @@ int nv_zernel_tsg_interleave(u64 tsg, u32 *level);
  * @status: NV_STATUS of the driver, when 0 is returned
  *
  * NV2080_CTRL_CMD_FIFO_DISABLE_CHANNELS for all channels that the TSG has now;
- * needs a subdevice of the client that made it.
+ * needs a subdevice of the client that made it. The driver takes 64 channels at once;
+ * when it refuses a later lot, the earlier ones are put back.
  *
  * Return: 0 when the driver answered, -EOPNOTSUPP the client has no subdevice,
  * and as nv_zernel_tsg_control().
@@ -220,10 +225,11 @@ int nv_zernel_tsg_enable(u64 tsg, bool enable, u32 *status);
  * @status: NV_STATUS of the driver, when 0 is returned
  *
  * The policy goes with the client that set it. That client is also freed before
- * the GPU is stopped, and when the one who is registered leaves.
+ * the GPU is stopped, and when the one who is registered leaves. To free it, this waits
+ * while the driver is suspended, so that it cannot outlive the caller.
  *
- * Return: 0 when the driver answered, -ENOENT no such GPU or it is not started,
- * -EAGAIN the driver is suspended, -ENOMEM.
+ * Return: 0 when the driver answered, -ENOENT no such GPU or it is not started; with
+ * @on also -EAGAIN the driver is suspended, -ENOMEM.
  */
 int nv_zernel_runlists_interleave(u32 gpu_id, bool on, u32 *status);
 
@@ -244,6 +250,15 @@ void nv_zernel_gpu_started(nv_state_t *nv);
 void nv_zernel_gpu_stopped(nv_state_t *nv);
 void nv_zernel_suspended(void);
 void nv_zernel_resumed(void);
+NV_STATUS nv_zernel_device_suspend(NV_STATUS (*suspend)(struct device *, nv_pm_action_t, NvBool),
+				   struct device *dev, nv_pm_action_t action, NvBool procfs);
+NV_STATUS nv_zernel_device_resume(NV_STATUS (*resume)(struct device *, nv_pm_action_t),
+				  struct device *dev, nv_pm_action_t action);
+
+/* In place of the driver's own functions, which only its nv.c knows. */
+#define nv_zernel_suspend(dev, action, procfs) \
+	nv_zernel_device_suspend(nvidia_suspend, dev, action, procfs)
+#define nv_zernel_resume(dev, action)	nv_zernel_device_resume(nvidia_resume, dev, action)
 #endif
 
 #endif /* NV_ZERNEL_H */

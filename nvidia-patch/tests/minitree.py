@@ -86,6 +86,25 @@ nv_set_system_power_state(int power_state)
     }
     return status;
 }
+
+int nv_pmops_suspend(struct device *dev)
+{
+    NV_STATUS status = nvidia_suspend(dev, NV_PM_ACTION_STANDBY, NV_FALSE);
+
+    if (status != NV_OK)
+        nvidia_resume(dev, NV_PM_ACTION_RESUME);
+    return status;
+}
+
+int nv_pmops_freeze(struct device *dev)
+{
+    return nvidia_suspend(dev, NV_PM_ACTION_HIBERNATE, NV_FALSE);
+}
+
+int nv_pmops_resume(struct device *dev)
+{
+    return nvidia_resume(dev, NV_PM_ACTION_RESUME);
+}
 """
 
 REMOVE_OLD = """\

@@ -55,6 +55,11 @@ class Source(unittest.TestCase):
         self.assertEqual(find(text, "rm_ioctl("), [1])
         self.assertEqual(find("a  !=  NULL\n", "a != NULL"), [0])
 
+    def test_edits_close_to_each_other(self):
+        found = list(edits("a\nb\nc\nd\ne\nf\n", "a\nB\nc\nD\ne\nf\n"))
+        self.assertEqual([(edit.removed, edit.added) for edit in found],
+                         [(("b",), ("B",)), (("d",), ("D",))])
+
     def test_edits(self):
         old = "a\nb\nc\nd\ne\nf\n"
         found = list(edits(old, "a\nb\nB\nc\nd\ne\nf\n"))
