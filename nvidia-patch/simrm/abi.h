@@ -42,6 +42,7 @@ enum simrm_status {
 #define RM_ESC_ALLOC		0x2b
 #define RM_ESC_DUP		0x34
 #define RM_ESC_SHARE		0x35
+#define RM_ESC_HEAP_CONTROL	0x4a
 #define RM_ESC_REGISTER_FD	201
 
 /* Operations that other kernel modules ask for. */
@@ -57,6 +58,35 @@ struct rm_free {
 	u32 object;
 	u32 status;
 };
+
+/* Of memory; of its functions only those that free are carried out. */
+struct rm_heap_control {
+	u32 root;
+	u32 parent;
+	u32 function;
+	u32 vaspace;
+	s16 heap;
+	u16 pad;
+	u32 status;
+	u64 total;
+	u64 free;
+	union {
+		struct {
+			u32 owner;
+			u32 object;
+			u32 flags;
+		} of_free;
+		struct {
+			u32 object;
+			u32 flags;
+		} of_hw_free;
+		u8 room[144];
+	};
+};
+
+#define RM_HEAP_FREE		3
+#define RM_HEAP_HW_FREE		20
+#define RM_HEAP_FREE_HANDLE	0x1U	/* flags of of_free: the handle is given */
 
 struct rm_alloc {		/* the short form of ALLOC */
 	u32 root;
@@ -261,6 +291,9 @@ struct rm_policy {
 #define RM_POLICY_MAX		2
 
 static_assert(sizeof(struct rm_free) == 16);
+static_assert(offsetof(struct rm_heap_control, status) == 20);
+static_assert(offsetof(struct rm_heap_control, of_free) == 40);
+static_assert(sizeof(struct rm_heap_control) == 184);
 static_assert(sizeof(struct rm_alloc) == 32);
 static_assert(sizeof(struct rm_alloc_access) == 48);
 static_assert(sizeof(struct rm_control) == 32);

@@ -171,12 +171,17 @@ static u32 carry_out(const struct simrm_caller *who, const struct command *comma
 		copy = kvzalloc(control->size, GFP_KERNEL);
 		if (!copy)
 			return RM_INSUFFICIENT_RESOURCES;
+		status = simrm_fault(SIMRM_ON_COPY, control->cmd, false);
+		if (status != RM_OK)
+			goto out;
 		if (copy_from_user(copy, u64_to_user_ptr(control->params), control->size)) {
 			status = RM_INVALID_ADDRESS;
 			goto out;
 		}
 	}
 	status = locked(who, command, control, copy);
+	if (status == RM_OK && copy)
+		status = simrm_fault(SIMRM_ON_COPY, control->cmd, false);
 	if (status == RM_OK && copy &&
 	    copy_to_user(u64_to_user_ptr(control->params), copy, control->size))
 		status = RM_INVALID_ADDRESS;

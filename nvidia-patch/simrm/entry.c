@@ -37,6 +37,8 @@ static bool right_size(NvU32 cmd, NvU32 size)
 		return size == sizeof(struct rm_dup);
 	case RM_ESC_SHARE:
 		return size == sizeof(struct rm_share);
+	case RM_ESC_HEAP_CONTROL:
+		return size == sizeof(struct rm_heap_control);
 	default:
 		return size == sizeof(struct rm_register_fd);
 	}
@@ -62,6 +64,23 @@ static void alloc_escape(nv_file_private_t *file, void *data, NvU32 size)
 		longer->status = status;
 	else
 		shorter->status = status;
+}
+
+/* Two of its functions free an object, of whatever class it is. */
+static u32 heap_control(const struct simrm_caller *who, const struct rm_heap_control *heap)
+{
+	/* Of another machine's memory. */
+	if (heap->heap > 0)
+		return RM_NOT_SUPPORTED;
+	switch (heap->function) {
+	case RM_HEAP_FREE:
+		if (!(heap->of_free.flags & RM_HEAP_FREE_HANDLE))
+			return RM_INVALID_ARGUMENT;
+		return simrm_free(who, heap->root, heap->of_free.object);
+	case RM_HEAP_HW_FREE:
+		return simrm_free(who, heap->root, heap->of_hw_free.object);
+	}
+	return RM_INVALID_ARGUMENT;
 }
 
 /* What is asked of @file is done for the control file, from now until it is closed. */
@@ -97,6 +116,7 @@ NV_STATUS NV_API_CALL rm_ioctl(nvidia_stack_t *sp, nv_state_t *nv, nv_file_priva
 			       NvU32 cmd, void *data, NvU32 size)
 {
 	struct simrm_caller who = user(file);
+	struct rm_heap_control *heap = data;
 	struct rm_control *control = data;
 	struct rm_share *share = data;
 	struct rm_free *free = data;
@@ -109,6 +129,7 @@ NV_STATUS NV_API_CALL rm_ioctl(nvidia_stack_t *sp, nv_state_t *nv, nv_file_priva
 	case RM_ESC_ALLOC:
 	case RM_ESC_DUP:
 	case RM_ESC_SHARE:
+	case RM_ESC_HEAP_CONTROL:
 		if (!(nv->flags & NV_FLAG_CONTROL))
 			return RM_INVALID_ARGUMENT;
 		break;
@@ -122,6 +143,9 @@ NV_STATUS NV_API_CALL rm_ioctl(nvidia_stack_t *sp, nv_state_t *nv, nv_file_priva
 	switch (cmd) {
 	case RM_ESC_FREE:
 		free->status = simrm_free(&who, free->root, free->object);
+		return RM_OK;
+	case RM_ESC_HEAP_CONTROL:
+		heap->status = heap_control(&who, heap);
 		return RM_OK;
 	case RM_ESC_CONTROL:
 		control->status = simrm_control(&who, control);

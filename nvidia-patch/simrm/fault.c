@@ -25,7 +25,7 @@ struct fault {
 };
 
 static const char * const names[] = {
-	[SIMRM_ON_CONTROL] = "control", [SIMRM_ON_ALLOC] = "alloc",
+	[SIMRM_ON_CONTROL] = "control", [SIMRM_ON_COPY] = "copy", [SIMRM_ON_ALLOC] = "alloc",
 	[SIMRM_ON_FREE] = "free", [SIMRM_ON_DUP] = "dup",
 };
 

@@ -208,7 +208,7 @@ void simrm_gpu_policy_drop(struct simrm_gpu *gpu);
 void simrm_gpu_free_objects(struct simrm_gpu *gpu);
 
 /* fault.c */
-enum simrm_what { SIMRM_ON_CONTROL, SIMRM_ON_ALLOC, SIMRM_ON_FREE, SIMRM_ON_DUP };
+enum simrm_what { SIMRM_ON_CONTROL, SIMRM_ON_COPY, SIMRM_ON_ALLOC, SIMRM_ON_FREE, SIMRM_ON_DUP };
 u32 simrm_fault(enum simrm_what what, u32 number, bool kernel);
 
 /* truth.c */
