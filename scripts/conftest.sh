@@ -7,33 +7,37 @@
 conftest_cache() {
 	local key
 	key=$({
-		cat "$2/Module.symvers" "$2/.config" "$1/conftest.sh" "$1/Kbuild"
+		kernel_id "$2"
+		cat "$1/conftest.sh" "$1/Kbuild"
 		toolchain_id
 	} | sha256sum | cut -c1-12)
 	echo "$CACHE/nvidia/conftest-$key"
 }
 
-# conftest_restore TREE KDIR: make takes what is newer than the tests as done.
-conftest_restore() {
-	local cache
+# conftest_restore TREE KDIR: make takes what is newer than the tests as done. The tree must be one
+# that is thrown away if this is interrupted.
+conftest_restore() (
 	cache=$(conftest_cache "$1" "$2")
+	exec 5>>"$CACHE/nvidia/conftest.lock"
+	flock -s 5
 	if [ -d "$cache" ] && [ ! -e "$1/conftest" ]; then
-		cp -a "$cache" "$1/conftest" || rm -rf "$1/conftest"
+		cp -a "$cache" "$1/conftest" || discard "$1/conftest"
 		touch -d 2000-01-01 "$1/conftest.sh"
 	fi
-}
+)
 
 # conftest_save TREE KDIR: keeps the answers unless there are more already; other modules of the
-# driver ask for more of them.
-conftest_save() {
-	local cache partial
+# driver ask for more of them. To be called after a build that succeeded: an answer is wrong where
+# a compilation was stopped.
+conftest_save() (
 	cache=$(conftest_cache "$1" "$2")
-	partial=$cache.partial.$$
+	exec 5>>"$CACHE/nvidia/conftest.lock"
+	flock 5
 	if [ "$(find "$cache" -type f 2>/dev/null | wc -l)" -ge "$(find "$1/conftest" -type f | wc -l)" ]; then
 		return
 	fi
-	rm -rf "$partial"
-	cp -a "$1/conftest" "$partial"
-	rm -rf "$cache"
-	mv -T "$partial" "$cache" 2>/dev/null || rm -rf "$partial"
-}
+	discard "$cache.partial"
+	cp -a "$1/conftest" "$cache.partial"
+	discard "$cache"
+	mv -T "$cache.partial" "$cache"
+)

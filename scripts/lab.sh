@@ -16,6 +16,15 @@ die() {
 	exit 1
 }
 
+# discard PATH...: removes, read-only copies of sources too, whose folders only their mode protects.
+discard() {
+	local path
+	for path in "$@"; do
+		if [ -d "$path" ] && [ ! -L "$path" ]; then chmod -R u+w "$path"; fi
+	done
+	rm -rf "$@"
+}
+
 # Debian's toolchain alone, whatever else is first in the user's PATH: kernel, modules and tools
 # must come from the same rustc. /usr/sbin is where modprobe and friends are.
 export PATH=/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin
@@ -72,6 +81,23 @@ toolchain_id() {
 	ld --version | head -1
 	"$(bindgen_path)" --version
 	libclang_path
+}
+
+# kernel_id KDIR: what tells two builds of a kernel apart for those who build against it.
+kernel_id() {
+	cat "$1/Module.symvers" "$1/.config" "$1/include/config/kernel.release"
+	stat -L -c '%s %Y' "$1/vmlinux" 2>/dev/null || true
+}
+
+# Where cargo builds: what the tools depend on is the same for every checkout.
+cargo_target() {
+	local key
+	key=$({
+		"$RUSTC" --version --verbose
+		cat "$ROOT/tools/Cargo.lock"
+	} | sha256sum | cut -c1-12)
+	mkdir -p "$CACHE/cargo-$key"
+	echo "$CACHE/cargo-$key"
 }
 
 # The kernel that the lab boots: the one given with KDIR=, or the lab's own.
