@@ -73,6 +73,9 @@ class Journal:
     def check_writable(self, paths: list[str]) -> None:
         """Refuses when a file could not be replaced."""
         for folder in sorted({(self.root / path).parent for path in paths} | {self.root}):
+            if os.statvfs(folder).f_flag & os.ST_RDONLY:
+                raise Refused(f"{folder} is on a file system that cannot be written to; give a "
+                              "copy of the tree")
             if not os.access(folder, os.W_OK | os.X_OK):
                 raise Refused(f"cannot write to {folder}; run this as its owner")
         for path in paths:
@@ -151,10 +154,13 @@ class Journal:
             entries.append(Entry(path, before, hashlib.sha256(data).hexdigest(), mode))
         manifest = Manifest("applying", patch, version, tuple(entries))
         _write_manifest(coming, manifest)
+        for folder, _, _ in os.walk(coming):
+            _sync_folder(Path(folder))
         os.rename(coming, self.folder)
         _sync_folder(self.root)
         for entry in entries:
             self._replace(entry.path, contents[entry.path], entry.mode)
+        self._sync_folders(manifest)
         self._set_state(manifest, "applied")
 
     def revert(self, manifest: Manifest) -> None:
@@ -172,7 +178,9 @@ class Journal:
                 target.unlink(missing_ok=True)
             elif digest(target) != entry.before:
                 self._replace(entry.path, originals[entry.path], entry.mode)
+        self._sync_folders(manifest)
         os.rename(self.folder, self.root / GOING)
+        _sync_folder(self.root)
         shutil.rmtree(self.root / GOING)
         _sync_folder(self.root)
 
@@ -181,6 +189,11 @@ class Journal:
         coming = target.with_name(target.name + SUFFIX)
         _write(coming, data, mode)
         os.replace(coming, target)
+
+    def _sync_folders(self, manifest: Manifest) -> None:
+        """The names of the files reach the disk before the record says that they did."""
+        for folder in sorted({(self.root / entry.path).parent for entry in manifest.files}):
+            _sync_folder(folder)
 
     def _set_state(self, manifest: Manifest, state: str) -> None:
         _write_manifest(self.folder, Manifest(state, manifest.patch, manifest.version,

@@ -1,7 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0
 """Tests of nvidia-patch/apply as its users call it, on made-up trees."""
 
+import contextlib
 import ctypes
+import errno
+import importlib.machinery
+import importlib.util
+import io
 import os
 import shutil
 import subprocess
@@ -9,6 +14,7 @@ import sys
 import tempfile
 import unittest
 from pathlib import Path
+from unittest import mock
 
 HOME = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(HOME), str(Path(__file__).resolve().parent)]
@@ -251,6 +257,34 @@ class Apply(unittest.TestCase):
         (self.tree / "nvidia").chmod(0o555)
         self.addCleanup((self.tree / "nvidia").chmod, 0o755)
         self.assert_refused(before, "cannot write to", "/nvidia", obey=True)
+
+    def run_main(self, error: BaseException) -> tuple[int, str]:
+        """The program's main() where the system refuses the first change."""
+        spec = importlib.util.spec_from_loader(
+            "apply", importlib.machinery.SourceFileLoader("apply", str(HOME / "apply")))
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        said = io.StringIO()
+        with (mock.patch.object(sys, "argv", ["apply", "--compat-only", str(self.tree)]),
+              mock.patch.object(Journal, "apply", side_effect=error),
+              contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(said)):
+            return module.main(), said.getvalue()
+
+    def test_what_the_system_refuses(self):
+        self.make()
+        for number, words in ((errno.ENOSPC, "No space left on device at /full; correct that"),
+                              (errno.EROFS, "/full is on a file system that cannot be written to"),
+                              (errno.EACCES, "cannot write to /full; run this as its owner")):
+            with self.subTest(words):
+                code, said = self.run_main(OSError(number, os.strerror(number), "/full"))
+                self.assertEqual(code, 1)
+                self.assertIn(words, said)
+
+    def test_interrupted(self):
+        self.make()
+        code, said = self.run_main(KeyboardInterrupt())
+        self.assertEqual(code, 130)
+        self.assertIn("interrupted", said)
 
     def test_link(self):
         self.make()
