@@ -19,10 +19,10 @@
  * allocation or a control, because the core reads the parameters from the tenant's
  * memory (userfaultfd, FUSE). Its own file lock is then held. So nobody waits for a
  * file lock but calls on that same file: no control of zernel, no registration, no
- * other tenant. Who is registered is asked under the caller's file lock, and so must
- * not wait for one. The core never touches user memory under "freeing" or "busy", so these
- * are held for as long as the core needs and no longer. The core is never called
- * under the table lock.
+ * other tenant. Who is registered is asked under the caller's file lock, and must not
+ * wait for one. The core never touches user memory under "freeing" or "busy", so
+ * these are held for as long as the core needs and no longer. The core is never
+ * called under the table lock.
  *
  * What a tenant can make the table hold is bounded by what the core lets it
  * have: an entry of some hundred bytes stands for an object of the core that
