@@ -25,6 +25,7 @@ const SUITES: &[Suite] = &[
     simrm::failure::SUITE,
     simrm::sharing::SUITE,
     simrm::hostile::SUITE,
+    simrm::evade::SUITE,
     simrm::life::SUITE,
     simrm::life::ORDERS,
     simrm::suspend::SUITE,

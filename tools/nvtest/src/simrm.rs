@@ -3,6 +3,7 @@
 
 pub mod class;
 pub mod control;
+pub mod evade;
 pub mod failure;
 pub mod hostile;
 pub mod life;
