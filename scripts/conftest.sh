@@ -23,6 +23,9 @@ conftest_restore() (
 	if [ -d "$cache" ] && [ ! -e "$1/conftest" ]; then
 		cp -a "$cache" "$1/conftest" || discard "$1/conftest"
 		touch -d 2000-01-01 "$1/conftest.sh"
+		# The lists are put together again: another module has more in them, and make does not
+		# miss a part of a list that is there.
+		rm -f "$1"/conftest/{functions,generic,macros,symbols,types}.h
 	fi
 )
 
