@@ -54,7 +54,7 @@ echo "hook nv_zernel_register compat" >>"$tree/nvidia/nv.c"
 """
 
 MODULES = """#!/bin/bash
-if [ -e "$ZERNEL_DESTDIR/fail-zernel" ]; then echo 'error: no luck'; exit 1; fi
+if [ -e "$ZERNEL_DESTDIR/fail-zernel" ]; then echo 'error: no luck' >&2; exit 1; fi
 mkdir -p out
 names=(zernel zernel_sim)
 if [ "$2" = nvidia ]; then grep -q nv_zernel_register "$ZERNEL_NVIDIA_SYMVERS" || exit 1; names+=(zernel_nvidia); fi
