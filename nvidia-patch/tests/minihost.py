@@ -7,6 +7,7 @@ Everything is below one folder. The driver is a text and its make a script; `app
 
 import os
 import shutil
+import signal
 import subprocess
 from pathlib import Path
 
@@ -75,6 +76,12 @@ def put(path: Path, text: str, mode: int = 0o644) -> None:
     path.chmod(mode)
 
 
+def default_signals() -> None:
+    """In a child, before exec: a shell cannot catch what was ignored when it began."""
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
+
+
 class Host:
     """The folder that is the host's root, and what is done on the host."""
 
@@ -132,7 +139,7 @@ class Host:
     def run(self, script: Path, *arguments: str) -> subprocess.CompletedProcess:
         """The recipe's run."""
         return subprocess.run([str(script), *arguments], env=self.env, capture_output=True,
-                              text=True, check=False)
+                              text=True, check=False, preexec_fn=default_signals)
 
     def install(self, kernel: str = NEW) -> subprocess.CompletedProcess:
         """What a user does to get zernel."""
