@@ -65,6 +65,8 @@ struct Race {
     shared: Shared,
     barrier: Barrier,
     running: AtomicUsize,
+    /// The provider came and went in this phase, if it is to: no thread ends before.
+    reloaded: AtomicBool,
     stop: AtomicBool,
     failure: Mutex<Option<anyhow::Error>>,
     /// Calls of each thread in a phase.
@@ -103,7 +105,9 @@ impl Race {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         let (private, random) = &mut *own;
-        for call in 0..self.calls {
+        let mut call = 0;
+        while call < self.calls || !self.reloaded.load(SeqCst) {
+            call += 1;
             if random.one_in(2) {
                 private
                     .step()
@@ -142,6 +146,7 @@ fn race(operations: u64, beside: Beside) -> Outcome {
         shared: Shared::new()?,
         barrier: Barrier::new(THREADS + 1),
         running: AtomicUsize::new(0),
+        reloaded: AtomicBool::new(true),
         stop: AtomicBool::new(false),
         failure: Mutex::new(None),
         calls: operations.div_ceil(THREADS as u64 * PHASES),
@@ -187,6 +192,7 @@ fn lead(race: &Race, beside: Beside, victims: Option<&Victims>) -> Result<()> {
             break;
         }
         race.running.store(THREADS, SeqCst);
+        race.reloaded.store(victims.is_some(), SeqCst);
         race.barrier.wait();
         if let Some(victims) = victims {
             outcome = victims.go();
@@ -228,14 +234,12 @@ fn prepare(race: &Race, lab: &Lab, classed: bool) -> Result<()> {
 }
 
 fn reload(race: &Race) -> Result<()> {
-    let mut times = 0;
-    while race.running.load(SeqCst) > 0 {
-        unload_each(&["zernel_nvidia"])?;
-        load("zernel_nvidia", "")?;
-        times += 1;
+    let mut outcome = Ok(());
+    while outcome.is_ok() && race.running.load(SeqCst) > 0 {
+        outcome = unload_each(&["zernel_nvidia"]).and_then(|()| load("zernel_nvidia", ""));
+        race.reloaded.store(true, SeqCst);
     }
-    ensure!(times > 0, "the provider never came and went");
-    Ok(())
+    outcome
 }
 
 /// Nothing is under way: everybody must know the same.
