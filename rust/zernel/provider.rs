@@ -128,6 +128,7 @@ pub(crate) fn gpu_added(
         abilities: provider.ops.abilities(),
         tsgs: 0,
         pending: 0,
+        working: false,
         applied: 0,
         retries: 0,
         errors: 0,

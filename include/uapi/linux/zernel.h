@@ -135,7 +135,7 @@ struct zernel_list {
  * @id: id of the GPU; never used again, not even after a reload
  * @flags: ZERNEL_GPU_*
  * @tsgs: TSGs on it now
- * @pending: TSGs that wait for the worker
+ * @pending: TSGs with a change that is not in force yet
  * @busy_permille: share of the last interval in which a compute engine was busy;
  *                 0 without ZERNEL_GPU_LOAD. An enumeration asks for a new value
  *                 if the last one is older than 100 ms: the interval lies between

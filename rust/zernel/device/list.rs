@@ -100,7 +100,7 @@ fn gpu_info(id: gpu::Id, gpu: &Gpu) -> uapi::zernel_gpu_info {
         id: id.0,
         flags: combine(&flags),
         tsgs: gpu.tsgs,
-        pending: gpu.pending,
+        pending: gpu.pending + u32::from(gpu.working),
         busy_permille: gpu.load.share.map_or(0, |share| share.0),
         applied: gpu.applied,
         retries: gpu.retries,

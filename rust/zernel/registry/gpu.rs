@@ -101,6 +101,8 @@ pub(crate) struct Gpu {
     pub(crate) tsgs: u32,
     /// TSGs in the queue of its worker.
     pub(crate) pending: u32,
+    /// Whether its worker is at a TSG.
+    pub(crate) working: bool,
     /// Settings the provider took.
     pub(crate) applied: u64,
     /// Calls answered `EAGAIN`.

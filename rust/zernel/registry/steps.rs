@@ -35,6 +35,7 @@ impl Registry {
         tsg.doubted = false;
         if let Some(gpu) = self.gpus.get_mut(&gpu_id) {
             gpu.pending -= 1;
+            gpu.working = true;
         }
         Some(Step {
             gpu: gpu_id,
@@ -52,6 +53,9 @@ impl Registry {
     /// Takes in what came of a step.
     pub(crate) fn complete(&mut self, step: &Step, outcome: &Outcome) -> Next {
         let id = step.tsg;
+        if let Some(gpu) = self.gpus.get_mut(&step.gpu) {
+            gpu.working = false;
+        }
         let (Some(tsg), Some(gpu)) = (self.tsgs.get_mut(&id), self.gpus.get_mut(&step.gpu)) else {
             // It went away meanwhile.
             return Next::Go;

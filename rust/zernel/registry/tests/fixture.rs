@@ -66,6 +66,7 @@ pub(super) fn gpu(handle: u64) -> Gpu {
         },
         tsgs: 0,
         pending: 0,
+        working: false,
         applied: 0,
         retries: 0,
         errors: 0,

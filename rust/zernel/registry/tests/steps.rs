@@ -21,7 +21,8 @@ use crate::{
     registry::{
         class::Named,
         gpu::Load,
-        steps::Next, //
+        steps::Next,
+        Registry, //
     },
 };
 use kernel::prelude::*;
@@ -133,6 +134,21 @@ mod cases {
         }
         work(&mut r, gpu, &d);
         assert_eq!(d.order.get(), 3142);
+        Ok(())
+    }
+
+    #[test]
+    fn a_step_under_way_counts_until_it_is_complete() -> Result {
+        let (mut r, gpu) = fixture::registry()?;
+        let d = FakeDriver::new();
+        r.add_tsg(gpu, fixture::tsg(1)?)?;
+        let counts = |r: &Registry| r.gpu(gpu).map(|g| (g.pending, g.working));
+        assert_eq!(counts(&r), Some((1, false)));
+        let step = r.next_step(gpu).ok_or(ENOENT)?;
+        assert_eq!(counts(&r), Some((0, true)));
+        let outcome = step.perform(&d);
+        r.complete(&step, &outcome);
+        assert_eq!(counts(&r), Some((0, false)));
         Ok(())
     }
 
