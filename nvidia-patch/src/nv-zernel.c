@@ -108,10 +108,12 @@ static bool nvz_parse_free(u32 escape, void *data, u32 size, struct nvz_free *fr
 	struct nvz_esc_free *plain = data;
 
 	if (escape == NVZ_ESC_FREE) {
+		if (size != sizeof(*plain))
+			return false;
 		free->client = plain->client;
 		free->object = plain->object;
 		free->status = &plain->status;
-		return size == sizeof(*plain);
+		return true;
 	}
 	if (size < sizeof(*heap))
 		return false;
