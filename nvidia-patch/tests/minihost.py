@@ -90,7 +90,7 @@ class Host:
         self.checkout = top / "checkout"
         self.source = self.top / f"usr/src/{DRIVER}-{DRIVER_VERSION}"
         self.override = self.top / f"etc/dkms/{DRIVER}.conf"
-        self.library = self.top / "usr/local/lib/zernel/nvidia-patch"
+        self.installed = self.top / "usr/local/lib/zernel/nvidia-patch"
         self.env = dict(os.environ) | {"ZERNEL_DESTDIR": str(self.top)}
         self.make_commands()
         self.make_kernels()

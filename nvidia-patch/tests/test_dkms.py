@@ -234,7 +234,7 @@ class Update(Recipe):
         self.assertEqual(self.rebuild(), 10)
 
     def test_library_gone(self):
-        shutil.rmtree(self.host.library)
+        shutil.rmtree(self.host.installed)
         self.assertEqual(self.host.dkms("install", DRIVER, DRIVER_VERSION, OLD).returncode, 0)
         self.assertEqual(self.host.module(kernel=OLD), PLAIN)
 
@@ -262,7 +262,7 @@ class Remove(Recipe):
     def test_without_a_checkout(self):
         self.assert_done(self.host.install())
         shutil.rmtree(self.host.checkout)
-        self.assert_done(self.host.remove(self.host.library / "dkms/remove"))
+        self.assert_done(self.host.remove(self.host.installed / "dkms/remove"))
         self.assert_zernel(None, None)
 
     def test_driver_that_does_not_build_on_its_own(self):
@@ -271,11 +271,11 @@ class Remove(Recipe):
         for _ in range(2):
             self.assert_done(self.host.remove(), "these stay")
             self.assertEqual(self.host.module(), COMPAT)
-            self.assertTrue(self.host.library.exists())
+            self.assertTrue(self.host.installed.exists())
         put(self.host.source / "nvidia/nv.c", "newer driver with compat\n")
         self.assert_done(self.host.remove())
         self.assertEqual(self.host.module(), "newer driver with compat\n")
-        self.assertFalse(self.host.library.exists() or self.host.override.exists())
+        self.assertFalse(self.host.installed.exists() or self.host.override.exists())
 
     def test_interrupted(self):
         self.assert_done(self.host.install(OLD))
