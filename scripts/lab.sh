@@ -89,15 +89,26 @@ kernel_id() {
 	stat -L -c '%s %Y' "$1/vmlinux" 2>/dev/null || true
 }
 
-# Where cargo builds: what the tools depend on is the same for every checkout.
-cargo_target() {
-	local key
+# on_tools PROGRAM SUBCOMMAND [ARGUMENT...]: runs cargo, or what calls it, on the tools. It builds in
+# the cache, and from a copy there in which only files that differ are written: what was compiled
+# for one checkout is not compiled again for the next. The copy is this script's own until it ends.
+# Sets tools_target to where the results are.
+on_tools() {
+	local program=$1 subcommand=$2 key
+	shift 2
+	[ -f "$ROOT/tools/Cargo.toml" ] || die "tools/Cargo.toml is missing; check out the whole repository"
 	key=$({
 		"$RUSTC" --version --verbose
 		cat "$ROOT/tools/Cargo.lock"
 	} | sha256sum | cut -c1-12)
-	mkdir -p "$CACHE/cargo-$key"
-	echo "$CACHE/cargo-$key"
+	tools_target=$CACHE/cargo-$key
+	mkdir -p "$tools_target/workspace"
+	exec 5>"$tools_target/.zernel-lock"
+	flock 5
+	(cd "$ROOT" && rsync -rlc --delete --exclude /tools/target \
+		tools rust include "$tools_target/workspace")
+	LIBCLANG_PATH=$(libclang_path) "$program" "$subcommand" --target-dir "$tools_target" --locked \
+		--manifest-path "$tools_target/workspace/tools/Cargo.toml" "$@"
 }
 
 # The kernel that the lab boots: the one given with KDIR=, or the lab's own.

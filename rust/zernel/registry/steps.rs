@@ -53,10 +53,11 @@ impl Registry {
     /// Takes in what came of a step.
     pub(crate) fn complete(&mut self, step: &Step, outcome: &Outcome) -> Next {
         let id = step.tsg;
-        if let Some(gpu) = self.gpus.get_mut(&step.gpu) {
-            gpu.working = false;
-        }
-        let (Some(tsg), Some(gpu)) = (self.tsgs.get_mut(&id), self.gpus.get_mut(&step.gpu)) else {
+        let Some(gpu) = self.gpus.get_mut(&step.gpu) else {
+            return Next::Go;
+        };
+        gpu.working = false;
+        let Some(tsg) = self.tsgs.get_mut(&id) else {
             // It went away meanwhile.
             return Next::Go;
         };
