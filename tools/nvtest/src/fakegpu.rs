@@ -23,7 +23,7 @@ pub const SUITE: Suite = Suite::new(
     "fakegpu",
     &[
         case("gpu_is_listed", gpu_is_listed),
-        case("clients_are_followed", clients_are_followed).within(240),
+        case("clients_are_followed", clients_are_followed),
         case("earlier_clients_are_replayed", earlier_clients_are_replayed),
         case("files_live_on_elsewhere", files_live_on_elsewhere),
         case("driver_refuses_strangers", driver_refuses_strangers),
@@ -32,7 +32,7 @@ pub const SUITE: Suite = Suite::new(
             nothing_is_recorded_of_what_fails,
         ),
         case("bound_driver_stays", bound_driver_stays),
-        case("loads_and_unloads", loads_and_unloads).within(600),
+        case("loads_and_unloads", loads_and_unloads),
     ],
     BARE,
 );

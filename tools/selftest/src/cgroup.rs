@@ -33,7 +33,7 @@ pub const SUITE: Suite = suite(
         case("rmdir_ends_the_class", rmdir_ends_the_class),
         case("removed_cgroup", removed_cgroup),
         case("version_1_is_refused", version_1_is_refused),
-        case("deep_nesting", deep_nesting).within(240),
+        case("deep_nesting", deep_nesting),
     ],
 );
 

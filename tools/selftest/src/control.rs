@@ -47,7 +47,7 @@ pub const SUITE: Suite = suite(
         ),
         case("overtaken_by_a_class", racing::overtaken_by_a_class),
         case("allowed_and_overtaken", racing::allowed_and_overtaken),
-        case("everybody_at_once", racing::everybody_at_once).within(180),
+        case("everybody_at_once", racing::everybody_at_once),
     ],
 );
 

@@ -40,7 +40,7 @@ pub const SUITE: Suite = suite(
             busy::classes_outlive_the_provider,
         ),
         case("ids_are_not_used_again", busy::ids_are_not_used_again),
-        case("rounds_under_load", rounds::rounds_under_load).within(240),
+        case("rounds_under_load", rounds::rounds_under_load),
     ],
 )
 .surrounded_by(BARE);

@@ -23,7 +23,7 @@ pub const SUITE: Suite = suite(
         case("admission_of_nobody", admission_of_nobody),
         case("owner_lowers_what_was_raised", owner_lowers_what_was_raised),
         case("what_admission_leaves_alone", what_admission_leaves_alone),
-        case("assignments_of_a_user", assignments_of_a_user).within(240),
+        case("assignments_of_a_user", assignments_of_a_user),
     ],
 );
 

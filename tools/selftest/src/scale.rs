@@ -23,8 +23,7 @@ pub const SUITE: Suite = suite(
     &[case(
         "a_hundred_thousand_assignments",
         a_hundred_thousand_assignments,
-    )
-    .within(240)],
+    )],
 )
 .surrounded_by(BARE);
 

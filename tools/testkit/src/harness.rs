@@ -12,6 +12,9 @@ use crate::sys;
 /// A case that takes longer says so.
 const SLOW: Duration = Duration::from_secs(5);
 
+/// A case that takes longer hangs, however slow the machine.
+const DEADLINE: Duration = Duration::from_secs(1200);
+
 /// What a case comes to; an error is a failure, unless it is a [`Skip`].
 pub type Outcome = Result<()>;
 
@@ -33,26 +36,11 @@ impl std::error::Error for Skip {}
 pub struct Case {
     name: &'static str,
     run: fn() -> Outcome,
-    deadline: Duration,
 }
 
-/// A case with the usual deadline.
+/// A case.
 pub const fn case(name: &'static str, run: fn() -> Outcome) -> Case {
-    Case {
-        name,
-        run,
-        deadline: Duration::from_secs(120),
-    }
-}
-
-impl Case {
-    /// The same case with a deadline in seconds of its own.
-    pub const fn within(self, seconds: u64) -> Self {
-        Self {
-            deadline: Duration::from_secs(seconds),
-            ..self
-        }
-    }
+    Case { name, run }
 }
 
 /// What surrounds each case of a suite.
@@ -168,12 +156,12 @@ fn run_case(suite: &Suite, case: &Case) -> Outcome {
     (suite.surroundings.prepare)()?;
     let begin = Instant::now();
     let child = Child::session(case.run)?;
-    let outcome = child.join_within(case.deadline);
+    let outcome = child.join_within(DEADLINE);
     let took = begin.elapsed();
     if took > SLOW {
         say(format_args!("    # {}: took {took:.1?}", case.name));
     }
-    sys::reap_all();
+    sys::end_all();
     let settled = (suite.surroundings.settle)();
     outcome.and(settled)
 }

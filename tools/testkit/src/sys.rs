@@ -79,14 +79,31 @@ pub fn become_subreaper() -> io::Result<()> {
     check(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) })
 }
 
-/// Reaps every child; those that still run after a while stay.
-pub fn reap_all() {
-    let end = Instant::now() + Duration::from_secs(5);
+/// Kills and reaps every child, also those that became one because their parent ended; those that
+/// still run after a while stay.
+pub fn end_all() {
+    let end = Instant::now() + Duration::from_secs(30);
     loop {
         match rustix::process::wait(WaitOptions::NOHANG) {
             Ok(Some(_)) => {}
-            Ok(None) if Instant::now() < end => std::thread::sleep(Duration::from_millis(5)),
+            Ok(None) if Instant::now() < end => {
+                kill_children();
+                std::thread::sleep(Duration::from_millis(5));
+            }
             Ok(None) | Err(_) => return,
+        }
+    }
+}
+
+fn kill_children() {
+    let children = std::fs::read_to_string("/proc/thread-self/children").unwrap_or_default();
+    for pid in children
+        .split_whitespace()
+        .filter_map(|pid| pid.parse().ok())
+    {
+        if let Some(pid) = Pid::from_raw(pid) {
+            // It may have ended meanwhile.
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
         }
     }
 }

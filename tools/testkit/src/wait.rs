@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{bail, Context as _, Result};
 
 /// How long something may take that happens on its own, on a slow machine.
-pub const SOON: Duration = Duration::from_secs(10);
+pub const SOON: Duration = Duration::from_secs(30);
 
 /// Asks until the answer is yes, or for [`SOON`].
 pub fn wait_until(what: &str, ask: impl FnMut() -> Result<bool>) -> Result<()> {

