@@ -25,6 +25,14 @@ discard() {
 	rm -rf "$@"
 }
 
+# prune FOLDER [PATTERN]: removes results that were not asked for in two weeks.
+prune() {
+	local old
+	while IFS= read -r -d '' old; do
+		discard "$old"
+	done < <(find "$1" -mindepth 1 -maxdepth 1 -name "${2:-*}" -mtime +14 -print0)
+}
+
 # Debian's toolchain alone, whatever else is first in the user's PATH: kernel, modules and tools
 # must come from the same rustc. /usr/sbin is where modprobe and friends are.
 export PATH=/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin
