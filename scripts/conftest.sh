@@ -14,13 +14,14 @@ conftest_cache() {
 	echo "$CACHE/nvidia/conftest-$key"
 }
 
-# conftest_restore TREE KDIR: make takes what is newer than the tests as done. The tree must be one
-# that is thrown away if this is interrupted.
+# conftest_restore TREE KDIR: make takes what is newer than the tests as done. What a build that was
+# stopped has left is not trusted, and neither is what this leaves if it is interrupted.
 conftest_restore() (
 	cache=$(conftest_cache "$1" "$2")
 	exec 5>>"$CACHE/nvidia/conftest.lock"
 	flock -s 5
-	if [ -d "$cache" ] && [ ! -e "$1/conftest" ]; then
+	discard "$1/conftest"
+	if [ -d "$cache" ]; then
 		cp -a "$cache" "$1/conftest" || discard "$1/conftest"
 		touch -d 2000-01-01 "$1/conftest.sh"
 		# The lists are put together again: another module has more in them, and make does not
@@ -40,7 +41,10 @@ conftest_save() (
 		return
 	fi
 	discard "$cache.partial"
-	cp -a "$1/conftest" "$cache.partial"
-	discard "$cache"
-	mv -T "$cache.partial" "$cache"
+	if cp -a "$1/conftest" "$cache.partial"; then
+		discard "$cache"
+		mv -T "$cache.partial" "$cache"
+	else
+		discard "$cache.partial"
+	fi
 )

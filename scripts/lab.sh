@@ -25,11 +25,12 @@ discard() {
 	rm -rf "$@"
 }
 
-# prune FOLDER [PATTERN]: removes results that were not asked for in two weeks.
+# prune FOLDER [PATTERN]: removes results that were not asked for in two weeks, each at once.
 prune() {
-	local old
+	local old gone
 	while IFS= read -r -d '' old; do
-		discard "$old"
+		gone=$1/.gone-$$-${old##*/}
+		if mv -T "$old" "$gone" 2>/dev/null; then discard "$gone" || true; fi
 	done < <(find "$1" -mindepth 1 -maxdepth 1 -name "${2:-*}" -mtime +14 -print0)
 }
 
@@ -110,18 +111,21 @@ on_tools() {
 		cat "$ROOT/tools/Cargo.lock"
 	} | sha256sum | cut -c1-12)
 	tools_target=$CACHE/cargo-$key
-	mkdir -p "$tools_target/workspace"
-	exec 5>"$tools_target/.zernel-lock"
-	flock 5
-	(cd "$ROOT" && rsync -rlc --delete --exclude /tools/target \
-		tools rust include "$tools_target/workspace")
+	{
+		mkdir -p "$tools_target/workspace" &&
+			exec 5>"$tools_target/.zernel-lock" && flock 5 && cd "$ROOT" &&
+			rsync -rlc --delete --exclude /tools/target tools rust include "$tools_target/workspace"
+	} || {
+		say "the sources of the tools could not be copied to $tools_target"
+		return 1
+	}
 	LIBCLANG_PATH=$(libclang_path) "$program" "$subcommand" --target-dir "$tools_target" --locked \
 		--manifest-path "$tools_target/workspace/tools/Cargo.toml" "$@"
 }
 
 # The kernel that the lab boots: the one given with KDIR=, or the lab's own.
 lab_kernel() {
-	if [ -n "${LAB_KDIR:-}" ]; then realpath "$LAB_KDIR"; else "$ROOT/scripts/kernel" "$1"; fi
+	if [ -n "${LAB_KDIR:-}" ]; then realpath -m "$LAB_KDIR"; else "$ROOT/scripts/kernel" "$1"; fi
 }
 
 # What every guest with zernel gets: modules and tools, as arguments for kunit/vm.py.
