@@ -17,7 +17,7 @@ from verdict import Verdict
 
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1bc")
 GRACE = 5.0  # seconds between the end of the command and the power-off
-BOOT = 180.0  # seconds from power-on to init: a guest takes 3, or 40 on a host with much to do
+BOOT = 600.0  # seconds from power-on to init: a guest takes 3, or 90 on a host with much to do
 BOOTED = "Run /init as init process"
 
 
@@ -148,9 +148,10 @@ class Run:
 
     def verdict(self, ktap: str | None) -> Verdict:
         """Judges the run."""
+        deadline = self.guest.deadline if self.booted else min(self.guest.deadline, BOOT)
         return Verdict.of(
             name=ktap, wants_ktap=ktap is not None, status=self.status, timed_out=self.timed_out,
-            deadline=self.guest.deadline, seconds=self.seconds, last_line=self.last_line,
+            deadline=deadline, seconds=self.seconds, last_line=self.last_line,
             faults=self.scanner.faults,
             summaries=[self.kernel.reader.summary(), self.command.reader.summary()],
         )

@@ -382,7 +382,8 @@ static struct nvz_gpu *nvz_gpu_of_device(struct device *dev)
 /*
  * The PM core suspends a device, perhaps in the middle of a suspend that was asked for
  * through /proc/driver/nvidia/suspend: then both must be over again. Newer drivers leave
- * a device whose suspend failed as suspended, and resume it at once.
+ * a device whose suspend failed as suspended, and resume it at once. One that nobody has
+ * open is not suspended at all, and may not be resumed either.
  */
 NV_STATUS nv_zernel_device_suspend(NV_STATUS (*suspend)(struct device *, nv_pm_action_t, NvBool),
 				   struct device *dev, nv_pm_action_t action, NvBool procfs)
@@ -403,7 +404,7 @@ NV_STATUS nv_zernel_device_suspend(NV_STATUS (*suspend)(struct device *, nv_pm_a
 
 	mutex_lock(&nvz_gpu_lock);
 	gpu = nvz_gpu_of_device(dev);
-	if (gpu && status != NV_OK && !(gpu->nv->flags & NV_FLAG_SUSPENDED))
+	if (gpu && !(gpu->nv->flags & NV_FLAG_SUSPENDED))
 		nvz_gpu_wake(gpu);
 	mutex_unlock(&nvz_gpu_lock);
 	return status;

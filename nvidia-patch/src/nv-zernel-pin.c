@@ -107,12 +107,11 @@ void nvz_free_begin(struct nvz_file *file)
 /* What is left of the clients may be used again. */
 void nvz_free_end(struct nvz_file *file)
 {
-	struct nvz_client *client;
-
 	lockdep_assert_held(&nvz_table_lock);
 	lock_map_release(&nvz_free_map);
-	list_for_each_entry(client, &file->clients, in_file)
-		client->freeing = false;
+	if (file->freeing)
+		file->freeing->freeing = false;
+	file->freeing = NULL;
 	WRITE_ONCE(nvz_outcomes, nvz_outcomes + 1);
 	wake_up_all(&nvz_wait);
 }

@@ -162,6 +162,7 @@ enum nvz_kind {
  * @owner: the driver's private data of the file
  * @lock: file lock
  * @clients: of this file, buried ones too
+ * @freeing: of @clients, the one that a free is under way in
  * @buried: how many of @clients are
  * @mps: it serves MPS clients
  *
@@ -172,6 +173,7 @@ struct nvz_file {
 	nv_file_private_t *owner;
 	struct mutex lock;
 	struct list_head clients;
+	struct nvz_client *freeing;
 	u32 buried;
 	bool mps;
 };
@@ -254,6 +256,7 @@ struct nvz_object {
  * @level: interleave level that it was last given
  * @announced: who is registered knows it
  * @adopted: it may be the same TSG of the core as another one
+ * @guessed: @gpu_id may be wrong
  */
 struct nvz_tsg {
 	struct rb_node node;
@@ -272,6 +275,7 @@ struct nvz_tsg {
 	u32 level;
 	bool announced;
 	bool adopted;
+	bool guessed;
 };
 
 /**
@@ -287,10 +291,11 @@ struct nvz_listener {
 /**
  * struct nvz_alloc - an allocation that is asked for
  * @client: in the escape's parameters
- * @parent: in the escape's parameters
+ * @parent: in the escape's parameters, or @real_parent
  * @object: in the escape's parameters; valid when the core has answered
  * @status: in the escape's parameters; valid when the core has answered
  * @params: of the class, in the caller's memory
+ * @real_parent: as the core says, where the caller may have lied
  * @class: asked for
  * @kind: of @class
  * @hint: read from @params before the core did
@@ -302,6 +307,7 @@ struct nvz_alloc {
 	u32 *object;
 	u32 *status;
 	u64 params;
+	u32 real_parent;
 	u32 class;
 	u32 kind;
 	u32 hint;
@@ -389,6 +395,7 @@ u32 nvz_rm_class(nvidia_stack_t *sp, u32 client, u32 object, u32 *class);
 u32 nvz_rm_parent(nvidia_stack_t *sp, u32 client, u32 object, u32 *parent);
 bool nvz_status_dead(u32 status);
 bool nvz_rm_gone(nvidia_stack_t *sp, u32 client, u32 object);
+bool nvz_rm_owner(nvidia_stack_t *sp, nv_state_t *nv, nv_file_private_t *nvfp, u32 client);
 int nvz_rm_enter(nvidia_stack_t **sp);
 void nvz_rm_leave(nvidia_stack_t *sp);
 void nvz_rm_hold(void);
@@ -409,8 +416,8 @@ void nvz_listener_leave(int cookie);	/* no lock */
 int nvz_made_prepare(struct nvz_made *made, bool tsg);
 void nvz_made_discard(struct nvz_made *made);
 void nvz_hints_read(struct nvz_alloc *alloc);	/* no lock */
-void nvz_record_alloc(nvidia_stack_t *sp, struct nvz_file *file, const struct nvz_alloc *alloc,
-		      struct nvz_made *made);
+void nvz_record_alloc(nvidia_stack_t *sp, nv_state_t *nv, nv_file_private_t *nvfp,
+		      struct nvz_file *file, struct nvz_alloc *alloc, struct nvz_made *made);
 void nvz_record_dup(nvidia_stack_t *sp, struct nvz_file *file, const struct nvz_esc_dup *dup,
 		    struct nvz_made *made);
 void nvz_adopt(nvidia_stack_t *sp, struct nvz_file *file, u32 client, u32 handle);

@@ -207,7 +207,8 @@ static void nvz_learn_tsg(nvidia_stack_t *sp, u32 client, u32 parent, u32 handle
 		instance = device->instance;
 	}
 	mutex_unlock(&nvz_table_lock);
-	if (tsg->gpu_id == NV_ZERNEL_UNKNOWN)
+	tsg->guessed = tsg->gpu_id == NV_ZERNEL_UNKNOWN;
+	if (tsg->guessed)
 		tsg->gpu_id = nvz_guess_gpu(sp, client, instance);
 	if (nvz_rm_control(sp, client, handle, NV_ZERNEL_CTRL_GET_INFO, &number,
 			   sizeof(number)) == NV_OK)
@@ -229,25 +230,38 @@ static void nvz_learn_engine(const struct nvz_alloc *alloc, struct nvz_tsg *tsg)
 }
 
 /*
- * A failed copy back to the tenant's memory makes the core report an error for
- * what it has made.
+ * A failed copy back to the tenant's memory makes the core report an error for what it
+ * has made. So does a failed copy from there, before the core looks at what the call
+ * names: that can be anybody's, and made long ago. So the client must be the caller's
+ * own, and the core is asked where the object hangs.
  */
-static bool nvz_was_made(nvidia_stack_t *sp, const struct nvz_alloc *alloc)
+static bool nvz_was_made(nvidia_stack_t *sp, nv_state_t *nv, nv_file_private_t *nvfp,
+			 struct nvz_file *file, struct nvz_alloc *alloc)
 {
-	u32 client = alloc->kind == NVZ_CLIENT ? *alloc->object : *alloc->client;
+	u32 handle = alloc->kind == NVZ_CLIENT ? *alloc->object : *alloc->client;
+	struct nvz_client *client;
+	bool known, own;
 	u32 class;
-	bool known;
 
 	if (*alloc->status == NV_OK)
 		return true;
 	if (*alloc->status != NV_ERR_INVALID_ADDRESS || !*alloc->object)
 		return false;
 	mutex_lock(&nvz_table_lock);
-	known = alloc->kind == NVZ_CLIENT ? !!nvz_client_find(client) :
-					    !!nvz_lookup(client, *alloc->object);
+	client = nvz_client_find(handle);
+	own = client && client->file == file;
+	known = client && (!own || alloc->kind == NVZ_CLIENT ||
+			   nvz_object_find(client, *alloc->object));
 	mutex_unlock(&nvz_table_lock);
-	return !known && nvz_rm_class(sp, client, *alloc->object, &class) == NV_OK &&
-	       nvz_kind_of(class) == alloc->kind;
+	if (known || nvz_rm_class(sp, handle, *alloc->object, &class) != NV_OK ||
+	    nvz_kind_of(class) != alloc->kind)
+		return false;
+	if (!own && !nvz_rm_owner(sp, nv, nvfp, handle))
+		return false;
+	if (alloc->kind == NVZ_CLIENT)
+		return true;
+	alloc->parent = &alloc->real_parent;
+	return nvz_rm_parent(sp, handle, *alloc->object, alloc->parent) == NV_OK;
 }
 
 /*
@@ -299,6 +313,8 @@ static void nvz_record_remark(struct nvz_file *file, const struct nvz_alloc *all
 {
 	struct nvz_object *parent = nvz_lookup(*alloc->client, *alloc->parent);
 
+	if (parent && parent->client->file != file)
+		return;
 	switch (alloc->kind) {
 	case NVZ_COMPUTE:
 		if (parent && parent->tsg)
@@ -316,13 +332,18 @@ static void nvz_record_remark(struct nvz_file *file, const struct nvz_alloc *all
 	}
 }
 
-void nvz_record_alloc(nvidia_stack_t *sp, struct nvz_file *file, const struct nvz_alloc *alloc,
-		      struct nvz_made *made)
+void nvz_record_alloc(nvidia_stack_t *sp, nv_state_t *nv, nv_file_private_t *nvfp,
+		      struct nvz_file *file, struct nvz_alloc *alloc, struct nvz_made *made)
 {
-	if (!nvz_was_made(sp, alloc))
+	if (!nvz_was_made(sp, nv, nvfp, file, alloc))
 		return;
 	if (alloc->kind == NVZ_TSG) {
-		nvz_learn_engine(alloc, made->tsg);
+		/* Beside an error it may as well be one that was imported. */
+		made->tsg->adopted = *alloc->status != NV_OK;
+		if (made->tsg->adopted)
+			made->tsg->flags |= NV_ZERNEL_TSG_COMPUTE;
+		else
+			nvz_learn_engine(alloc, made->tsg);
 		nvz_learn_tsg(sp, *alloc->client, *alloc->parent, *alloc->object, made->tsg);
 	} else if (alloc->kind == NVZ_CHANNEL) {
 		nvz_adopt(sp, file, *alloc->client, *alloc->parent);

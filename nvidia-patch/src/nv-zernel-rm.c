@@ -155,6 +155,22 @@ bool nvz_rm_gone(nvidia_stack_t *sp, u32 client, u32 object)
 }
 
 /*
+ * Whether the core takes the caller for the owner of a client: nobody else may free
+ * anything in it, not even what is not there.
+ */
+bool nvz_rm_owner(nvidia_stack_t *sp, nv_state_t *nv, nv_file_private_t *nvfp, u32 client)
+{
+	struct nvz_esc_free nothing = { .client = client, .object = NVZ_UNTOUCHED };
+	u32 class;
+
+	while (nvz_rm_class(sp, client, nothing.object, &class) == NV_OK)
+		nothing.object++;
+	nothing.status = NV_ERR_GENERIC;
+	return rm_ioctl(sp, nv, nvfp, NVZ_ESC_FREE, &nothing, sizeof(nothing)) == NV_OK &&
+	       nothing.status == NV_OK;
+}
+
+/*
  * For callers that are in no ioctl: 0, -ENOMEM, or -EAGAIN while the driver is
  * suspended or about to be.
  */

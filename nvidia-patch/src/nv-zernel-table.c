@@ -86,6 +86,8 @@ void nvz_file_flag_mps(struct nvz_file *file)
 	struct nvz_object *object;
 	struct rb_node *node;
 
+	if (file->mps)
+		return;
 	file->mps = true;
 	list_for_each_entry(client, &file->clients, in_file) {
 		for (node = rb_first(&client->objects); node; node = rb_next(node)) {
@@ -150,6 +152,8 @@ void nvz_client_drop(struct nvz_client *client)
 		client->file->buried--;
 	else
 		nvz_client_unlink(client);
+	if (client->file->freeing == client)
+		client->file->freeing = NULL;
 	list_del(&client->in_file);
 	kfree(client);
 }

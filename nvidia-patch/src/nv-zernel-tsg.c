@@ -84,7 +84,7 @@ struct nvz_tsg *nvz_tsg_next(u64 after)
 
 /*
  * The first TSG numbered above @after that may be the same one of the core as @of:
- * one of the two was adopted, and GPU and number agree. Numbers may repeat from one
+ * one of the two was adopted, and GPU and number agree, as far as known. Numbers may repeat from one
  * run list to another, so it may be a different one, too.
  */
 struct nvz_tsg *nvz_tsg_twin(u64 of, u64 after)
@@ -97,7 +97,8 @@ struct nvz_tsg *nvz_tsg_twin(u64 of, u64 after)
 	for (node = rb_first(&nvz_tsgs); node; node = rb_next(node)) {
 		twin = rb_entry(node, struct nvz_tsg, node);
 		if (twin->id > after && twin != tsg && (twin->adopted || tsg->adopted) &&
-		    twin->gpu_id == tsg->gpu_id && twin->hw_tsg == tsg->hw_tsg)
+		    (twin->gpu_id == tsg->gpu_id || twin->guessed || tsg->guessed) &&
+		    twin->hw_tsg == tsg->hw_tsg)
 			return twin;
 	}
 	return NULL;

@@ -24,14 +24,21 @@
 /* Of a control that sets no interleave level. */
 #define NVZ_NO_LEVEL	0xffffffffU
 
+/* Objects that are looked at in one hold of the table lock. */
+#define NVZ_BATCH	64
+
 /**
  * struct nvz_target - a TSG of the caller
  * @id: number in the table; 0: none
+ * @next: handle from which on the client's objects are yet to be looked at
  * @gpu_id: its GPU
+ * @bare: not a TSG, but a channel without one that is known
  */
 struct nvz_target {
 	u64 id;
+	u64 next;
 	u32 gpu_id;
+	bool bare;
 };
 
 /*
@@ -64,23 +71,43 @@ static enum nvz_kind nvz_user_kind(u32 cmd)
 	return NVZ_TSG;
 }
 
-/* The first TSG numbered above @after that a control of the object can change. */
-static struct nvz_tsg *nvz_changeable(struct nvz_object *object, u32 cmd, u64 after)
+static bool nvz_is_target(const struct nvz_object *object, struct nvz_target *target)
 {
-	struct nvz_tsg *first = NULL;
-	struct nvz_object *child;
+	if (object->kind != NVZ_TSG && (object->kind != NVZ_CHANNEL || object->tsg))
+		return false;
+	target->bare = !object->tsg;
+	target->id = target->bare ? 0 : object->tsg->id;
+	target->gpu_id = target->bare ? NV_ZERNEL_UNKNOWN : object->tsg->gpu_id;
+	return true;
+}
 
-	if (object->kind != nvz_user_kind(cmd))
-		return NULL;
-	if (object->kind != NVZ_DEVICE)
-		return object->tsg && object->tsg->id > after ? object->tsg : NULL;
-	/* Which channel is meant is said in the tenant's memory, so it may be any. */
-	list_for_each_entry(child, &object->children, sibling) {
-		if (child->kind == NVZ_TSG && child->tsg->id > after &&
-		    (!first || child->tsg->id < first->id))
-			first = child->tsg;
-	}
-	return first;
+/*
+ * The next TSG that a control of a device can change. Which channel is meant is said in
+ * the tenant's memory, so it may be in any TSG of the client. For a channel below the
+ * device itself the core makes a TSG that the hook does not see.
+ */
+static bool nvz_next_of_client(struct nvz_file *file, u32 handle, struct nvz_target *target)
+{
+	struct nvz_object *object;
+	struct nvz_client *client;
+	bool found = false;
+	u32 i;
+
+	do {
+		mutex_lock(&nvz_table_lock);
+		client = nvz_client_find(handle);
+		for (i = 0; i < NVZ_BATCH && !found; i++) {
+			object = NULL;
+			if (client && client->file == file && target->next <= U32_MAX)
+				object = nvz_object_next(client, target->next);
+			if (!object)
+				break;
+			target->next = (u64)object->handle + 1;
+			found = nvz_is_target(object, target);
+		}
+		mutex_unlock(&nvz_table_lock);
+	} while (object && !found);
+	return found;
 }
 
 /*
@@ -90,21 +117,25 @@ static struct nvz_tsg *nvz_changeable(struct nvz_object *object, u32 cmd, u64 af
 static bool nvz_next_target(struct nvz_file *file, const struct nvz_esc_control *control,
 			    struct nvz_target *target, bool *unknown)
 {
+	enum nvz_kind kind = nvz_user_kind(control->cmd);
 	struct nvz_object *object = NULL;
 	struct nvz_tsg *tsg = NULL;
 	struct nvz_client *client;
+
+	if (kind == NVZ_DEVICE)
+		return nvz_next_of_client(file, control->client, target);
 
 	mutex_lock(&nvz_table_lock);
 	client = nvz_client_find(control->client);
 	if (client && client->file == file) {
 		object = nvz_object_find(client, control->object);
 		*unknown = !object && control->object != control->client;
-		if (object)
-			tsg = nvz_changeable(object, control->cmd, target->id);
-		if (tsg) {
-			target->id = tsg->id;
-			target->gpu_id = tsg->gpu_id;
-		}
+	}
+	if (object && object->kind == kind && !target->id)
+		tsg = object->tsg;
+	if (tsg) {
+		target->id = tsg->id;
+		target->gpu_id = tsg->gpu_id;
 	}
 	mutex_unlock(&nvz_table_lock);
 	return tsg;
@@ -116,7 +147,7 @@ static bool nvz_first_target(nvidia_stack_t *sp, struct nvz_file *file,
 {
 	bool unknown = false;
 
-	target->id = 0;
+	*target = (struct nvz_target) { 0 };
 	if (nvz_next_target(file, control, target, &unknown))
 		return true;
 	if (!unknown)
@@ -245,7 +276,7 @@ static NV_STATUS nvz_control(nvidia_stack_t *sp, nv_state_t *nv, nv_file_private
 	if (nvz_listening_now()) {
 		more = nvz_first_target(sp, file, control, &target);
 		for (; more; more = nvz_next_target(file, control, &target, &unknown)) {
-			if (nvz_ask(&target, cmd) == NV_ZERNEL_DENY) {
+			if (target.bare || nvz_ask(&target, cmd) == NV_ZERNEL_DENY) {
 				control->status = NV_ERR_INSUFFICIENT_PERMISSIONS;
 				return NV_OK;
 			}
@@ -258,6 +289,8 @@ static NV_STATUS nvz_control(nvidia_stack_t *sp, nv_state_t *nv, nv_file_private
 		return ret;
 	more = nvz_first_target(sp, file, control, &target);
 	for (; more; more = nvz_next_target(file, control, &target, &unknown)) {
+		if (target.bare)
+			continue;
 		if (level != NVZ_NO_LEVEL)
 			nvz_tsg_set_level(target.id, level);
 		nvz_tell_controlled(&target, cmd);

@@ -163,6 +163,7 @@ static NV_STATUS nvz_free(nvidia_stack_t *sp, nv_state_t *nv, nv_file_private_t 
 	}
 	if (mine) {
 		client->freeing = true;
+		file->freeing = client;
 		nvz_free_begin(file);
 	}
 	mutex_unlock(&nvz_table_lock);
@@ -304,7 +305,7 @@ static NV_STATUS nvz_alloc(nvidia_stack_t *sp, nv_state_t *nv, nv_file_private_t
 	} else {
 		ret = rm_ioctl(sp, nv, nvfp, escape, data, size);
 		if (ret == NV_OK)
-			nvz_record_alloc(sp, file, &alloc, &made);
+			nvz_record_alloc(sp, nv, nvfp, file, &alloc, &made);
 		nvz_made_discard(&made);
 	}
 	mutex_unlock(&file->lock);
@@ -347,7 +348,7 @@ static NV_STATUS nvz_alloc_context_dma(nvidia_stack_t *sp, nv_state_t *nv,
 		if (ret == NV_OK && params->status == NV_OK) {
 			if (nvz_rm_parent(sp, client, params->object, &parent) != NV_OK)
 				parent = 0;
-			nvz_record_alloc(sp, file, &alloc, &made);
+			nvz_record_alloc(sp, nv, nvfp, file, &alloc, &made);
 		}
 		nvz_made_discard(&made);
 	}

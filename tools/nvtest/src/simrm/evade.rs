@@ -26,6 +26,7 @@ pub const SUITE: Suite = Suite::new(
         case("client_handle_goes_to_another_file", handle_goes_on),
         case("client_handle_in_a_race", handle_in_a_race),
         case("read_only_parameters", read_only_parameters),
+        case("unreadable_parameters_claim_nothing", unreadable_parameters),
         case("handle_moves_during_its_control", moving_handle),
     ],
     LOADED,
@@ -231,6 +232,34 @@ fn read_only_parameters() -> Outcome {
         wait_slice(&runtime, classed, 200)?;
     }
     Ok(())
+}
+
+/// Calls whose parameters cannot be read, and which name as their own what others have made, the
+/// kernel among them.
+fn unreadable_parameters() -> Outcome {
+    const UNREADABLE: u64 = 8;
+    const NEAR: u32 = 32;
+    let lab = Lab::open()?;
+    let runtime = Runtime::open()?;
+    let tsg = runtime.compute()?;
+    // From the first level that is set on there is a client of the hook's own.
+    lab.class(&runtime, tsg, Level::BE)?;
+    lab.quiet()?;
+    let file = ControlFile::open()?;
+    let claim = |client: Handle, parent: Handle, object: Handle, class: u32| -> Result<()> {
+        let form = Form::USUAL;
+        let answer = file.alloc_at(form, client, parent, object, class, UNREADABLE, 24);
+        check_eq!(status_of(answer)?, INVALID_ADDRESS, "{object:?}");
+        Ok(())
+    };
+    let none = Handle::NONE;
+    for handle in runtime.client.0 - NEAR..runtime.client.0 + NEAR {
+        claim(none, none, Handle(handle), class::ROOT)?;
+    }
+    claim(runtime.client, runtime.device, tsg, class::TSG)?;
+    agree()?;
+    check_eq!(truth::Counts::of_table()?.get("forgotten")?, 0);
+    wait_slice(&runtime, tsg, 200)
 }
 
 /// A handle is that of a TSG without a class when zernel is asked and when it is told, and that
