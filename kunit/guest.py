@@ -82,8 +82,8 @@ class Guest:
         """The kernel's command line."""
         words = ["console=ttyS0", "panic=-1", "oops=panic", "kunit.enable=1", "kunit.autorun=1",
                  "kunit.filter_glob=zernel*", f"zernel.token={self.token}",
-                 # The check counts in a busy loop, which a loaded host makes fail.
-                 "no_timer_check",
+                 # These checks compare two clocks in a busy loop, which a loaded host makes fail.
+                 "no_timer_check", "tsc=reliable",
                  # A host that does not run the emulator for a while looks like a stall in the
                  # guest; one that is real still ends at the deadline.
                  "rcupdate.rcu_cpu_stall_timeout=300", "watchdog_thresh=60"]
@@ -91,7 +91,7 @@ class Guest:
             # Nothing that differs from run to run: no address randomisation, one clock, which
             # counts instructions. Calibrating the local APIC timer means many million exits from
             # translated code; the HPET needs none.
-            words += ["nokaslr", "norandmaps", "tsc=reliable", "tsc_early_khz=1000000",
+            words += ["nokaslr", "norandmaps", "tsc_early_khz=1000000",
                       "clocksource=tsc", "nolapic_timer"]
         if self.out:
             words.append("zernel.out=1")
