@@ -13,7 +13,7 @@ use crate::sys;
 const SLOW: Duration = Duration::from_secs(5);
 
 /// A case that takes longer hangs, however slow the machine.
-const DEADLINE: Duration = Duration::from_secs(1200);
+const DEADLINE: Duration = Duration::from_secs(3000);
 
 /// What a case comes to; an error is a failure, unless it is a [`Skip`].
 pub type Outcome = Result<()>;
