@@ -29,7 +29,7 @@ discard() {
 prune() {
 	local old gone
 	while IFS= read -r -d '' old; do
-		gone=$1/.gone-$$-${old##*/}
+		gone=$old.gone-$$
 		if mv -T "$old" "$gone" 2>/dev/null; then discard "$gone" || true; fi
 	done < <(find "$1" -mindepth 1 -maxdepth 1 -name "${2:-*}" -mtime +14 -print0)
 }

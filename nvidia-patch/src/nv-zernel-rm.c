@@ -9,6 +9,8 @@
  */
 #include "nv-zernel-private.h"
 
+#include <linux/random.h>
+
 /* Operations of rm_kernel_rmapi_op(). */
 #define NVZ_OP_FREE		0x00
 #define NVZ_OP_ALLOC		0x15
@@ -160,12 +162,13 @@ bool nvz_rm_gone(nvidia_stack_t *sp, u32 client, u32 object)
  */
 bool nvz_rm_owner(nvidia_stack_t *sp, nv_state_t *nv, nv_file_private_t *nvfp, u32 client)
 {
-	struct nvz_esc_free nothing = { .client = client, .object = NVZ_UNTOUCHED };
+	struct nvz_esc_free nothing = { .client = client, .status = NV_ERR_GENERIC };
 	u32 class;
 
-	while (nvz_rm_class(sp, client, nothing.object, &class) == NV_OK)
-		nothing.object++;
-	nothing.status = NV_ERR_GENERIC;
+	/* No tenant can have handles wherever this may look. */
+	do {
+		nothing.object = get_random_u32();
+	} while (nvz_rm_class(sp, client, nothing.object, &class) == NV_OK);
 	return rm_ioctl(sp, nv, nvfp, NVZ_ESC_FREE, &nothing, sizeof(nothing)) == NV_OK &&
 	       nothing.status == NV_OK;
 }

@@ -84,8 +84,8 @@ struct nvz_tsg *nvz_tsg_next(u64 after)
 
 /*
  * The first TSG numbered above @after that may be the same one of the core as @of:
- * one of the two was adopted, and GPU and number agree, as far as known. Numbers may repeat from one
- * run list to another, so it may be a different one, too.
+ * one of the two was adopted, and GPU and number agree, as far as known. Numbers may
+ * repeat from one run list to another, so it may be a different one, too.
  */
 struct nvz_tsg *nvz_tsg_twin(u64 of, u64 after)
 {
