@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The real resource manager on GPUs that are none: everything up to the allocation of a device.
 
-use std::time::Instant;
-
 use anyhow::{ensure, Context as _, Result};
 use bytemuck::bytes_of_mut;
 use rustix::io::Errno;
 use testkit::child::{in_child, Child, End};
 use testkit::harness::{case, Outcome, Suite};
-use testkit::module::{is_loaded, load, try_unload, unload_each};
+use testkit::module::{is_loaded, load, try_unload, unload_each, Expedited};
 use testkit::random::Random;
-use testkit::{check_eq, passing, sys, wait_until};
+use testkit::{check_eq, passing, sys, wait_until, Repeat};
 
 use crate::lab::{make_nodes, Lab, ALL, BARE};
 use crate::options;
@@ -38,9 +36,9 @@ pub const SUITE: Suite = Suite::new(
 );
 
 /// Rounds of opening, allocating and closing.
-const ROUNDS: u32 = 1_000;
+const ROUNDS: u64 = 1_000;
 /// Rounds of loading and unloading.
-const LOADS: u32 = 100;
+const LOADS: u64 = 100;
 
 fn load_all() -> Result<()> {
     for name in ["fakegpu", "nvidia", "zernel", "zernel_nvidia"] {
@@ -94,10 +92,10 @@ fn clients_are_followed() -> Outcome {
     let seed = options::seed();
     println!("    # --seed {seed}");
     let mut random = Random::new(seed);
-    let begin = Instant::now();
+    let mut rounds = Repeat::new(ROUNDS, "rounds");
     let mut files: Vec<(ControlFile, Vec<Handle>)> = Vec::new();
     let mut made = 0;
-    for round in 0..ROUNDS {
+    for round in &mut rounds {
         let file = ControlFile::open()?;
         let mut clients = Vec::new();
         for _ in 0..=random.below(3) {
@@ -123,7 +121,7 @@ fn clients_are_followed() -> Outcome {
     }
     drop(files);
     wait_until("the table is empty", || Ok(table()? == (0, 0)))?;
-    println!("    # {made} clients in {:.1?}", begin.elapsed());
+    println!("    # {made} clients in {}", rounds.report());
     Ok(())
 }
 
@@ -279,8 +277,9 @@ fn bound_driver_stays() -> Outcome {
 
 /// The four modules in every order in which they can come and go.
 fn loads_and_unloads() -> Outcome {
-    let begin = Instant::now();
-    for round in 0..LOADS {
+    let _expedited = Expedited::new()?;
+    let mut rounds = Repeat::new(LOADS, "rounds");
+    for round in &mut rounds {
         let order: [&str; 4] = match round % 3 {
             0 => ["zernel", "fakegpu", "nvidia", "zernel_nvidia"],
             1 => ["fakegpu", "nvidia", "zernel", "zernel_nvidia"],
@@ -312,6 +311,6 @@ fn loads_and_unloads() -> Outcome {
             _ => unload_each(&ALL)?,
         }
     }
-    println!("    # {LOADS} rounds in {:.0?}", begin.elapsed());
+    println!("    # {}", rounds.report());
     Ok(())
 }

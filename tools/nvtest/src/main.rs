@@ -59,5 +59,8 @@ fn run(options: &Options) -> anyhow::Result<bool> {
         return Ok(true);
     }
     options::keep(options);
+    if options.all {
+        testkit::repeat_all();
+    }
     harness::run(SUITES, chosen)
 }

@@ -55,6 +55,9 @@ struct Options {
     /// Run only the cases whose SUITE.CASE contains this; may be given several times.
     #[arg(long, value_name = "PATTERN")]
     only: Vec<String>,
+    /// Repeat what is repeated as often as it says, even if that takes hours.
+    #[arg(long)]
+    all: bool,
 }
 
 fn main() -> ExitCode {
@@ -65,6 +68,9 @@ fn main() -> ExitCode {
     if options.list {
         harness::list(SUITES, chosen);
         return ExitCode::SUCCESS;
+    }
+    if options.all {
+        testkit::repeat_all();
     }
     match harness::run(SUITES, chosen) {
         Ok(true) => ExitCode::SUCCESS,

@@ -7,9 +7,11 @@ pub mod harness;
 pub mod module;
 pub mod passing;
 pub mod random;
+mod repeat;
 pub mod sys;
 mod wait;
 
+pub use repeat::{repeat_all, Repeat};
 pub use wait::{wait_until, wait_until_within, SOON};
 
 /// Fails with both values unless they are equal.

@@ -10,7 +10,7 @@ use libzernel::{Level, Target};
 use testkit::child::in_child;
 use testkit::harness::{case, Outcome, Suite};
 use testkit::sys::{self, Area};
-use testkit::{check_eq, wait_until};
+use testkit::{check_eq, wait_until, Repeat};
 
 use crate::lab::{agree, faults, set_faults, tune, wait_slice, Lab, LOADED};
 use crate::rm::abi::{class, control, engine, escape, Control};
@@ -165,13 +165,17 @@ fn take(file: &ControlFile, wish: Handle) -> Result<Handle> {
 
 /// A file takes the handle of a client at the very moment at which another one frees it.
 fn handle_in_a_race() -> Outcome {
-    const ROUNDS: usize = 300;
+    const ROUNDS: u64 = 300;
     let lab = Lab::open()?;
     let _started = Runtime::open()?;
     let files = [ControlFile::open()?, ControlFile::open()?];
     let client = files[0].client()?;
-    for round in 0..ROUNDS {
-        let (from, to) = (&files[round % 2], &files[(round + 1) % 2]);
+    for round in Repeat::new(ROUNDS, "rounds") {
+        let (from, to) = if round % 2 == 0 {
+            (&files[0], &files[1])
+        } else {
+            (&files[1], &files[0])
+        };
         let function = if round % 4 < 2 {
             HEAP_FREE
         } else {
@@ -186,7 +190,7 @@ fn handle_in_a_race() -> Outcome {
         })
         .with_context(|| format!("round {round}"))?;
         agree().with_context(|| format!("round {round}"))?;
-        if round % 100 == 99 {
+        if round % 10 == 9 {
             is_under_control(&lab, to, client, tsg)?;
         }
     }

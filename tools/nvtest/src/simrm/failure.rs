@@ -9,7 +9,7 @@ use libzernel::event::{Event, Kind};
 use libzernel::{EventStream, Level, Target};
 use rustix::io::Errno;
 use testkit::harness::{case, Outcome, Suite};
-use testkit::{check_eq, wait_until};
+use testkit::{check_eq, wait_until, Repeat};
 
 use crate::lab::{self, faults, set_faults, wait_slice, Lab, LOADED, ORIGINAL_US};
 use crate::rm::abi::control;
@@ -236,12 +236,13 @@ fn gone_is_dropped_at_once() -> Outcome {
 
 /// Hundreds of TSGs end while their classes change: no control of theirs fills the log.
 fn dead_handles_make_no_noise() -> Outcome {
-    const ROUNDS: u32 = 40;
+    const ROUNDS: u64 = 40;
     const TSGS: usize = 20;
     let lab = Lab::open()?;
     let lines = lab::log()?.lines().count();
     let (before, dead) = (lab.stats()?, truth::dead_calls()?);
-    for round in 0..ROUNDS {
+    let mut rounds = Repeat::new(ROUNDS, "rounds");
+    for round in &mut rounds {
         let runtime = Runtime::open()?;
         let tsgs: Vec<_> = (0..TSGS)
             .map(|_| runtime.compute())
@@ -261,7 +262,7 @@ fn dead_handles_make_no_noise() -> Outcome {
     check_eq!(after.errors - before.errors, 0, "errors");
     check_eq!(
         after.tsgs_added - before.tsgs_added,
-        u64::from(ROUNDS) * TSGS as u64
+        rounds.done() * TSGS as u64
     );
     // The hook keeps handles alive while they are used: none was dead.
     check_eq!(truth::dead_calls()? - dead, 0, "controls of dead handles");

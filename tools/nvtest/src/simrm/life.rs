@@ -6,11 +6,10 @@ use std::time::Duration;
 use anyhow::{ensure, Result};
 use libzernel::{Level, Target};
 use rustix::io::Errno;
-use testkit::check_eq;
 use testkit::child::Child;
 use testkit::harness::{case, Outcome, Suite};
-use testkit::module::{is_loaded, load, try_unload, unload_each};
-use testkit::passing;
+use testkit::module::{is_loaded, load, try_unload, unload_each, Expedited};
+use testkit::{check_eq, passing, Repeat};
 
 use crate::lab::{
     agree, buses, load_driver, load_zernel, same_tsgs, wait_slice, Lab, ALL, BARE, DRIVER, GPUS,
@@ -218,14 +217,15 @@ fn provider_keeps_the_driver() -> Outcome {
 
 /// Loads and unloads in every order that is possible, with a client now and then.
 fn every_order() -> Outcome {
-    const ROUNDS: usize = 24;
+    const ROUNDS: u64 = 24;
     let loads: [&[&str]; 3] = [
         &["zernel", "fakegpu", "nvidia", "zernel_nvidia"],
         &["fakegpu", "zernel", "nvidia", "zernel_nvidia"],
         &["fakegpu", "nvidia", "zernel", "zernel_nvidia"],
     ];
-    for round in 0..ROUNDS {
-        for name in loads[round % loads.len()] {
+    let _expedited = Expedited::new()?;
+    for round in Repeat::new(ROUNDS, "rounds") {
+        for name in loads[round as usize % loads.len()] {
             let parameters = if *name == "fakegpu" { "gpus=2" } else { "" };
             load(name, parameters)?;
         }

@@ -9,7 +9,7 @@ mod tree;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Barrier, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{bail, ensure, Context as _, Result};
 use libzernel::{Level, Target};
@@ -18,7 +18,7 @@ use testkit::harness::{case, Outcome, Suite};
 use testkit::module::{load, unload_each};
 use testkit::passing;
 use testkit::random::Random;
-use testkit::{check_eq, wait_until};
+use testkit::{check_eq, wait_until, Repeat};
 
 use crate::lab::{agree, buses, same_tsgs, Lab, LOADED};
 use crate::options;
@@ -86,7 +86,7 @@ impl Race {
 
     /// A thread: a phase, a pause, and so on until it is told to stop.
     fn work(&self, number: usize) {
-        for phase in 0..PHASES {
+        for phase in 0.. {
             self.barrier.wait();
             if self.stop.load(SeqCst) {
                 return;
@@ -151,13 +151,13 @@ fn race(operations: u64, beside: Beside) -> Outcome {
         failure: Mutex::new(None),
         calls: operations.div_ceil(THREADS as u64 * PHASES),
     };
-    let begin = Instant::now();
+    let mut phases = Repeat::new(PHASES, "phases");
     std::thread::scope(|scope| {
         for number in 0..THREADS {
             let race = &race;
             scope.spawn(move || race.work(number));
         }
-        if let Err(error) = lead(&race, beside, victims.as_ref()) {
+        if let Err(error) = lead(&race, &mut phases, beside, victims.as_ref()) {
             race.fail(error);
         }
     });
@@ -165,30 +165,25 @@ fn race(operations: u64, beside: Beside) -> Outcome {
     if let Some(error) = &*failure {
         bail!("{error:#}");
     }
-    println!(
-        "    # {} calls in {:.0?}",
-        race.calls * PHASES * THREADS as u64,
-        begin.elapsed()
-    );
+    let calls = race.calls * THREADS as u64;
+    println!("    # {}, of {calls} calls each", phases.report());
     Ok(())
 }
 
 /// Starts each phase, and looks when it is over. Always stops the threads in the end.
-fn lead(race: &Race, beside: Beside, victims: Option<&Victims>) -> Result<()> {
+fn lead(race: &Race, phases: &mut Repeat, beside: Beside, victims: Option<&Victims>) -> Result<()> {
     let mut outcome = Ok(());
     let mut lab = None;
     let gpus = ControlFile::open()
         .map_err(Into::into)
         .and_then(|file| buses(&file));
-    for phase in 0..PHASES {
+    for phase in phases {
         let classed = beside == Beside::ClassesAndVictims && phase % 2 == 1;
         outcome = outcome.and_then(|()| {
             let lab = lab.get_or_insert(Lab::open()?);
             prepare(race, lab, classed)
         });
         if outcome.is_err() || race.failed() {
-            race.stop.store(true, SeqCst);
-            race.barrier.wait();
             break;
         }
         race.running.store(THREADS, SeqCst);
@@ -214,7 +209,8 @@ fn lead(race: &Race, beside: Beside, victims: Option<&Victims>) -> Result<()> {
             look(race, lab, gpus).with_context(|| format!("after phase {phase}"))
         });
     }
-    // Threads that have done all their phases wait for nobody.
+    race.stop.store(true, SeqCst);
+    race.barrier.wait();
     outcome
 }
 

@@ -9,7 +9,7 @@ use libzernel::{Level, Target};
 use rustix::io::Errno;
 use testkit::child::{Child, End};
 use testkit::harness::{case, Outcome, Suite};
-use testkit::{check_eq, passing, wait_until};
+use testkit::{check_eq, passing, wait_until, Repeat};
 
 use crate::lab::{agree, wait_slice, Lab, LOADED, ORIGINAL_US};
 use crate::rm::abi::{class, engine, MigParams};
@@ -106,7 +106,7 @@ fn forked_file_keeps_the_tsg() -> Outcome {
 
 fn killed_process_leaves_nothing() -> Outcome {
     let lab = Lab::open()?;
-    for _ in 0..10 {
+    for _ in Repeat::new(10u64, "processes") {
         let (ours, its) = passing::pair()?;
         let child = Child::spawn(move || {
             let runtimes: Vec<_> = (0..4).map(|_| Runtime::open()).collect::<Result<_>>()?;

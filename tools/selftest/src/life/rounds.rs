@@ -14,10 +14,11 @@ use crate::child::Child;
 use crate::common::{is_loaded, load, try_unload, unload_all};
 use crate::harness::Outcome;
 use crate::sys;
-use testkit::passing;
+use testkit::module::Expedited;
+use testkit::{passing, Repeat};
 
 /// Rounds, each of which loads and unloads both modules.
-const ROUNDS: u32 = 200;
+const ROUNDS: u64 = 200;
 
 /// Errors of a client whose device comes and goes.
 fn is_away(error: &anyhow::Error) -> bool {
@@ -76,26 +77,6 @@ fn client(socket: &OwnedFd, root: bool) -> Result<()> {
     bail!("the numbers are used up")
 }
 
-/// Synchronous waits for a grace period would be most of the time.
-struct Expedited(String);
-
-impl Expedited {
-    const PATH: &'static str = "/sys/kernel/rcu_expedited";
-
-    fn new() -> Result<Self> {
-        let before = std::fs::read_to_string(Self::PATH)?;
-        std::fs::write(Self::PATH, "1")?;
-        Ok(Self(before))
-    }
-}
-
-impl Drop for Expedited {
-    fn drop(&mut self) {
-        // It only costs time if this fails.
-        let _ = std::fs::write(Self::PATH, &self.0);
-    }
-}
-
 pub(super) fn rounds_under_load() -> Outcome {
     let _expedited = Expedited::new()?;
     let (ours, its) = passing::pair()?;
@@ -109,7 +90,8 @@ pub(super) fn rounds_under_load() -> Outcome {
         })?);
     }
     let mut visits = 0u32;
-    for round in 0..ROUNDS {
+    let mut rounds = Repeat::new(ROUNDS, "rounds");
+    for round in &mut rounds {
         load("zernel", "")?;
         match round % 4 {
             // zernel alone, then its provider, then both go.
@@ -170,7 +152,10 @@ pub(super) fn rounds_under_load() -> Outcome {
         client.kill()?;
         client.end()?;
     }
-    println!("    # {visits} visits of clients found the devices in {ROUNDS} rounds");
+    println!(
+        "    # {visits} visits of clients found the devices in {} rounds",
+        rounds.done()
+    );
     ensure!(visits > 0, "no client found the devices");
     unload_all()?;
     nothing_left()

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Repeating something often, but on a slow machine not for hours.
+
+use std::fmt::Display;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+/// After this long no more is repeated than what must be.
+const ENOUGH: Duration = Duration::from_secs(240);
+/// What must be, as a part of what is wanted.
+const LEAST: u64 = 20;
+
+static ALL: AtomicBool = AtomicBool::new(false);
+
+/// From now on everything is repeated as often as it says, however long that takes.
+pub fn repeat_all() {
+    ALL.store(true, Relaxed);
+}
+
+/// Counts from 0 to a number. After some minutes it ends, if a twentieth was done, and says so.
+pub struct Repeat {
+    what: &'static str,
+    times: u64,
+    done: u64,
+    begin: Instant,
+    enough: Duration,
+}
+
+impl Repeat {
+    /// So many times; `what` is counted.
+    pub fn new(times: impl Into<u64>, what: &'static str) -> Self {
+        let enough = if ALL.load(Relaxed) {
+            Duration::MAX
+        } else {
+            ENOUGH
+        };
+        Self {
+            what,
+            times: times.into(),
+            done: 0,
+            begin: Instant::now(),
+            enough,
+        }
+    }
+
+    /// How often the beginning of a round was passed.
+    pub fn done(&self) -> u64 {
+        self.done
+    }
+
+    /// What a run of so many came to.
+    pub fn report(&self) -> impl Display {
+        format!(
+            "{} {} in {:.0?}",
+            self.done,
+            self.what,
+            self.begin.elapsed()
+        )
+    }
+}
+
+impl Iterator for Repeat {
+    type Item = u64;
+
+    fn next(&mut self) -> Option<u64> {
+        if self.done == self.times {
+            return None;
+        }
+        if self.begin.elapsed() >= self.enough && self.done >= self.times.div_ceil(LEAST) {
+            println!(
+                "    # cut short: {} of {} {}",
+                self.done, self.times, self.what
+            );
+            return None;
+        }
+        self.done += 1;
+        Some(self.done - 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_of_it_where_there_is_time() {
+        let mut repeat = Repeat::new(40u64, "rounds");
+        assert!((&mut repeat).eq(0..40));
+        assert_eq!(repeat.done(), 40);
+        assert_eq!(repeat.next(), None);
+    }
+
+    #[test]
+    fn a_twentieth_at_least() {
+        let mut repeat = Repeat::new(41u64, "rounds");
+        repeat.enough = Duration::ZERO;
+        assert!((&mut repeat).eq(0..3));
+        assert_eq!(repeat.next(), None);
+    }
+}
