@@ -5,12 +5,14 @@
 pub struct Random(u64);
 
 impl Random {
+    /// The numbers of a seed.
     pub fn new(seed: u64) -> Self {
         // Zero would stay zero.
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
-    pub fn next(&mut self) -> u64 {
+    /// The next number.
+    pub fn draw(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
@@ -19,7 +21,7 @@ impl Random {
 
     /// Below `end`.
     pub fn below(&mut self, end: u64) -> u64 {
-        (self.next() >> 16) % end
+        (self.draw() >> 16) % end
     }
 
     /// One time in `times`.
@@ -35,7 +37,7 @@ impl Random {
             2 => u64::from(u32::MAX),
             3 => 1 << self.below(64),
             4 => (1u64 << self.below(64)).wrapping_sub(1),
-            5 => self.next(),
+            5 => self.draw(),
             _ => self.below(20),
         }
     }

@@ -274,7 +274,7 @@ fn killed_at_random() -> Outcome {
     for round in Repeat::new(ROUNDS, "rounds") {
         let children: Vec<_> = (0..PROCESSES)
             .map(|_| {
-                let seed = random.next();
+                let seed = random.draw();
                 Child::session(move || churn(seed))
             })
             .collect::<Result<_>>()?;

@@ -133,14 +133,14 @@ fn race(operations: u64, beside: Beside) -> Outcome {
     println!("    # {operations} operations of {THREADS} threads: --seed {seed}");
     let mut seeds = Random::new(seed);
     let victims = match beside {
-        Beside::ClassesAndVictims => Some(Victims::new(seeds.next())?),
+        Beside::ClassesAndVictims => Some(Victims::new(seeds.draw())?),
         Beside::Reloads => None,
     };
     let race = Race {
         threads: (0..THREADS)
             .map(|_| {
-                let own = Private::new(seeds.next())?;
-                Ok(Mutex::new((own, Random::new(seeds.next()))))
+                let own = Private::new(seeds.draw())?;
+                Ok(Mutex::new((own, Random::new(seeds.draw()))))
             })
             .collect::<Result<_>>()?,
         shared: Shared::new()?,
@@ -344,7 +344,7 @@ impl Victims {
 fn kill_some(random: &mut Random) -> Result<()> {
     let victims: Vec<_> = (0..2)
         .map(|_| {
-            let seed = random.next();
+            let seed = random.draw();
             Child::spawn(move || {
                 let mut private = Private::new(seed)?;
                 loop {

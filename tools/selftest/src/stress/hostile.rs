@@ -46,7 +46,7 @@ impl Client {
                 // Killed and reaped.
                 drop_one(workers.swap_remove(victim))?;
             }
-            let seed = self.random.next();
+            let seed = self.random.draw();
             let (group, sockets) = (self.group.clone(), &self.sockets);
             workers.push(Child::spawn(|| {
                 Worker::new(seed, group, sockets)?.misbehave()
