@@ -295,10 +295,14 @@ static int __init fakegpu_init(void)
 
 static void __exit fakegpu_exit(void)
 {
+	struct pci_host_bridge *bridge = to_pci_host_bridge(bus->bridge);
+
 	pci_lock_rescan_remove();
 	pci_stop_root_bus(bus);
 	pci_remove_root_bus(bus);
 	pci_unlock_rescan_remove();
+	/* Its maker's reference is left. */
+	pci_free_host_bridge(bridge);
 	release_resource(&window);
 }
 
