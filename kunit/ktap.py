@@ -22,6 +22,7 @@ class Test:
     status: str  # passed, failed or skipped
     subtests: "Block | None" = None
     problem: str = ""
+    why: str = ""  # what a failed test says first
 
 
 @dataclass
@@ -71,6 +72,7 @@ class Reader:
     def __init__(self) -> None:
         self.documents: list[Block] = []
         self.stack: list[Block] = []
+        self.notes: list[str] = []  # since the last result
 
     def feed(self, raw: str) -> None:
         """Takes one line, with or without the kernel's time stamp."""
@@ -87,6 +89,9 @@ class Reader:
             self._plan(depth, int(match.group(1)))
         elif match := RESULT.match(text):
             self._result(depth, match)
+            self.notes = []
+        elif text.startswith("# "):
+            self.notes.append(text.removeprefix("# "))
 
     def _open(self, depth: int) -> None:
         block = Block(depth)
@@ -133,7 +138,9 @@ class Reader:
         if match.group("directive") == "SKIP":
             status = "skipped"
         name = (match.group("name") or match.group("number")).strip()
-        test = Test(name, status, block.pending)
+        said = (note.removeprefix(f"{name}: ") for note in self.notes
+                if note.startswith(f"{name}: "))
+        test = Test(name, status, block.pending, why=next(said, ""))
         if int(match.group("number")) != len(block.tests) + 1:
             test.status = "failed"
             test.problem = f"number {match.group('number')} out of sequence"
@@ -170,6 +177,8 @@ def _count_tests(block: Block, prefix: str, result: Summary) -> None:
             # A failed parent with passing children failed in its own right.
             if test.status == "failed" and len(result.failed) == before and not test.problem:
                 result.failed.append(name)
+        elif test.status == "failed" and test.why and not test.problem:
+            result.failed.append(f"{name}: {test.why}")
         elif not test.problem:
             getattr(result, test.status).append(name)
 

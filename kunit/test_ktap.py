@@ -44,6 +44,12 @@ class Ktap(unittest.TestCase):
         self.assertEqual(result.failed, ["zernel_level.highest"])
         self.assertEqual(result.passed, ["zernel_level.lowest"])
 
+    def test_failed_test_says_why(self):
+        result = summary("KTAP version 1\n1..2\n# a: good\nok 1 a\n# other\n"
+                         "# took 6 s: b\n# b: not within 30s: an end\n# b: more\nnot ok 2 b")
+        self.assertEqual(result.failed, ["b: not within 30s: an end"])
+        self.assertEqual(result.passed, ["a"])
+
     def test_failed_parent_of_passing_children_fails(self):
         result = summary(GOOD.replace("] ok 1 zernel_level", "] not ok 1 zernel_level"))
         self.assertEqual(result.failed, ["zernel_level"])

@@ -159,7 +159,7 @@ fn run_case(suite: &Suite, case: &Case) -> Outcome {
     let outcome = child.join_within(DEADLINE);
     let took = begin.elapsed();
     if took > SLOW {
-        say(format_args!("    # {}: took {took:.1?}", case.name));
+        say(format_args!("    # took {took:.1?}: {}", case.name));
     }
     sys::end_all();
     let settled = (suite.surroundings.settle)();
