@@ -242,9 +242,10 @@ class Update(Recipe):
         self.assertEqual(self.host.dkms("install", DRIVER, DRIVER_VERSION, OLD).returncode, 0)
         self.assertEqual(self.host.dkms("install", "zernel", "0.1", OLD).returncode, 77)
         for kernel, wanted in ((OLD, ""), (NEW, "yes")):
-            # As autoinstall does: the kernel in question is the caller's, the inner one another.
-            script = (f'f() {{ local kernelver=; . "{self.host.top}/usr/src/zernel-0.1/dkms.conf"'
-                      f'; echo "$AUTOINSTALL"; }}; kernelver={kernel}; f')
+            # As autoinstall does: the kernel in question is that of the outermost function, the
+            # middle one has another, and the innermost reads the file.
+            script = (f'f() {{ . "{self.host.top}/usr/src/zernel-0.1/dkms.conf"'
+                      f'; echo "$AUTOINSTALL"; }}; g() {{ local kernelver=; f; }}; kernelver={kernel}; g')
             done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
             self.assertEqual(done.stdout.split("\n")[-2], wanted, kernel)
 
