@@ -59,8 +59,8 @@ fn run(options: &Options) -> anyhow::Result<bool> {
         return Ok(true);
     }
     options::keep(options);
-    if options.all {
-        testkit::repeat_all();
+    if options.short {
+        testkit::run_short();
     }
     harness::run(SUITES, chosen)
 }

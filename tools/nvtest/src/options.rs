@@ -19,9 +19,9 @@ pub struct Options {
     /// Run only the cases whose SUITE.CASE contains this; may be given several times.
     #[arg(long, value_name = "PATTERN")]
     pub only: Vec<String>,
-    /// Repeat what is repeated as often as it says, even if that takes hours.
+    /// Repeat nothing for more than four minutes, for a slow machine.
     #[arg(long)]
-    pub all: bool,
+    pub short: bool,
     /// First number of what is random; each run prints the one it uses.
     #[arg(long)]
     pub seed: Option<u64>,

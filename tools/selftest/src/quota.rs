@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use crate::check_eq;
 use crate::child::{in_child, Child};
-use crate::common::{self, errno, level, tune, wait_until, Lab};
+use crate::common::{self, errno, level, tune, wait_until, Lab, SOON};
 use crate::harness::{case, suite, Outcome, Suite};
 use crate::permit::{owner_process, ALICE, BOB, GROUP, NICE};
 use crate::sys;
@@ -194,7 +194,7 @@ fn assignments_of_a_user() -> Outcome {
         check_eq!(lab.stats()?.assignments as usize, MOST);
         Ok(())
     })?;
-    let full = child.join_within(Duration::from_secs(200));
+    let full = child.join_within(10 * SOON);
     let lab = Lab::open()?;
     wait_until("nothing is left", || {
         let stats = lab.stats()?;

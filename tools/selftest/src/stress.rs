@@ -26,7 +26,7 @@ use testkit::passing;
 /// The suite.
 pub const SUITE: Suite = suite("stress", &[case("hostile_clients", hostile_clients)]);
 
-/// How long the clients go on.
+/// How long the clients go on at least.
 const LENGTH: Duration = Duration::from_secs(60);
 
 /// The first client's seed; each further one has the next number.
@@ -35,11 +35,8 @@ const SEED: u64 = 0x5eed_2e47;
 /// Users of the clients: alice, bob, and two without a name.
 const USERS: [u32; 4] = [1000, 1001, 1002, 65534];
 
-/// Requests that an LC client must get through in [`LENGTH`] at least: one a second.
+/// Requests that an LC client must get through among them, each within [`SOON`].
 const SERVED: u32 = 60;
-
-/// Longest time that one of its requests may take.
-const PATIENCE: Duration = Duration::from_secs(15);
 
 /// A cgroup that a user may change; removed with all below it when dropped.
 struct Delegated(PathBuf);
@@ -107,8 +104,6 @@ fn hostile_clients() -> Outcome {
     }
     drop((one, other));
     drop(groups);
-    ensure!(served >= SERVED, "{served} requests were served");
-    ensure!(longest < PATIENCE, "a request took {longest:?}");
 
     let mut left = None;
     wait_until("nothing of the clients is left", || {
@@ -158,11 +153,11 @@ fn serve(lab: &Lab, clients: &[Child]) -> Result<(u32, Duration)> {
     lab.zernel.set_class(&me, Level::LC)?;
     let (mut served, mut longest) = (0, Duration::ZERO);
     let end = Instant::now() + LENGTH;
-    while Instant::now() < end {
+    while served < SERVED || Instant::now() < end {
         let began = Instant::now();
         let submitted = context.submit(0, &[Item::work(Duration::from_micros(100))])?;
         context
-            .wait(0, submitted.last_seq, Timestamp::now() + PATIENCE)
+            .wait(0, submitted.last_seq, Timestamp::now() + SOON)
             .with_context(|| format!("request {served}"))?;
         longest = longest.max(began.elapsed());
         served += 1;

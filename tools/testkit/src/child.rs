@@ -14,10 +14,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions};
 
 use crate::harness::Skip;
-use crate::sys;
-
-/// How long [`Child::join`] waits.
-const PATIENCE: Duration = Duration::from_secs(30);
+use crate::{sys, SOON};
 
 /// A forked process. Dropped, it is killed and reaped.
 pub struct Child {
@@ -52,7 +49,7 @@ impl Child {
         Self::fork_with(
             || sys::fork_numbered(pid),
             || loop {
-                std::thread::sleep(PATIENCE);
+                std::thread::sleep(SOON);
             },
         )
         .with_context(|| format!("fork a process of number {pid}"))
@@ -124,7 +121,7 @@ impl Child {
 
     /// Waits for it and reaps it; says how it ended.
     pub fn end(mut self) -> Result<End> {
-        self.wait_ended(PATIENCE)?;
+        self.wait_ended(SOON)?;
         self.reap()
     }
 
@@ -139,9 +136,9 @@ impl Child {
         }
     }
 
-    /// Waits for it and hands back what its closure came to.
+    /// Waits for it, for [`SOON`], and hands back what its closure came to.
     pub fn join(self) -> Result<()> {
-        self.join_within(PATIENCE)
+        self.join_within(SOON)
     }
 
     /// As [`Self::join`], with a deadline.

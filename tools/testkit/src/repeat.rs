@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Repeating something often, but on a slow machine not for hours.
+//! Repeating something often, and less often where that was asked for.
 
-use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// After this long no more is repeated than what must be.
+/// In a short run no more is repeated after this long than what must be.
 const ENOUGH: Duration = Duration::from_secs(240);
 /// What must be, as a part of what is wanted.
 const LEAST: u64 = 20;
 
-static ALL: AtomicBool = AtomicBool::new(false);
+static SHORT: AtomicBool = AtomicBool::new(false);
 
-/// From now on everything is repeated as often as it says, however long that takes.
-pub fn repeat_all() {
-    ALL.store(true, Relaxed);
+/// This run is a short one.
+pub fn run_short() {
+    SHORT.store(true, Relaxed);
 }
 
-/// Counts from 0 to a number. After some minutes it ends, if a twentieth was done, and says so.
+/// Counts from 0 to a number. In a short run it ends after some minutes, if a twentieth was done,
+/// and says so.
 pub struct Repeat {
     what: &'static str,
     times: u64,
@@ -28,15 +28,15 @@ pub struct Repeat {
 
 impl Repeat {
     /// So many times; `what` is counted.
-    pub fn new(times: impl Into<u64>, what: &'static str) -> Self {
-        let enough = if ALL.load(Relaxed) {
-            Duration::MAX
-        } else {
+    pub fn new(times: u64, what: &'static str) -> Self {
+        let enough = if SHORT.load(Relaxed) {
             ENOUGH
+        } else {
+            Duration::MAX
         };
         Self {
             what,
-            times: times.into(),
+            times,
             done: 0,
             begin: Instant::now(),
             enough,
@@ -49,7 +49,7 @@ impl Repeat {
     }
 
     /// What a run of so many came to.
-    pub fn report(&self) -> impl Display {
+    pub fn report(&self) -> String {
         format!(
             "{} {} in {:.0?}",
             self.done,
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn all_of_it_where_there_is_time() {
-        let mut repeat = Repeat::new(40u64, "rounds");
+        let mut repeat = Repeat::new(40, "rounds");
         assert!((&mut repeat).eq(0..40));
         assert_eq!(repeat.done(), 40);
         assert_eq!(repeat.next(), None);
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn a_twentieth_at_least() {
-        let mut repeat = Repeat::new(41u64, "rounds");
+        let mut repeat = Repeat::new(41, "rounds");
         repeat.enough = Duration::ZERO;
         assert!((&mut repeat).eq(0..3));
         assert_eq!(repeat.next(), None);

@@ -82,7 +82,7 @@ pub fn become_subreaper() -> io::Result<()> {
 /// Kills and reaps every child, also those that became one because their parent ended; those that
 /// still run after a while stay.
 pub fn end_all() {
-    let end = Instant::now() + Duration::from_secs(30);
+    let end = Instant::now() + crate::SOON;
     loop {
         match rustix::process::wait(WaitOptions::NOHANG) {
             Ok(Some(_)) => {}

@@ -10,7 +10,7 @@ use libzernel::{Level, Target};
 use testkit::child::in_child;
 use testkit::harness::{case, Outcome, Suite};
 use testkit::sys::{self, Area};
-use testkit::{check_eq, wait_until, Repeat};
+use testkit::{check_eq, wait_until, Repeat, SOON};
 
 use crate::lab::{agree, faults, set_faults, tune, wait_slice, Lab, LOADED};
 use crate::rm::abi::{class, control, engine, escape, Control};
@@ -153,14 +153,13 @@ fn handle_goes_on() -> Outcome {
 
 /// As [`client_with_tsg`], as soon as the handle is free.
 fn take(file: &ControlFile, wish: Handle) -> Result<Handle> {
-    const PATIENCE: Duration = Duration::from_secs(20);
     let begin = Instant::now();
-    while begin.elapsed() < PATIENCE {
+    while begin.elapsed() < SOON {
         if let Some(tsg) = client_with_tsg(file, wish)? {
             return Ok(tsg);
         }
     }
-    bail!("{wish:?} is not free after {PATIENCE:?}")
+    bail!("{wish:?} is not free after {SOON:?}")
 }
 
 /// A file takes the handle of a client at the very moment at which another one frees it.
@@ -269,7 +268,7 @@ fn unreadable_parameters() -> Outcome {
 /// A handle is that of a TSG without a class when zernel is asked and when it is told, and that
 /// of one with a class in between, while the driver reads and writes the parameters.
 fn moving_handle() -> Outcome {
-    const STALL: Duration = Duration::from_millis(1_500);
+    const STALL: Duration = Duration::from_secs(4);
     let lab = Lab::open()?;
     let runtime = Runtime::open()?;
     let classed = runtime.compute()?;

@@ -106,7 +106,7 @@ fn forked_file_keeps_the_tsg() -> Outcome {
 
 fn killed_process_leaves_nothing() -> Outcome {
     let lab = Lab::open()?;
-    for _ in Repeat::new(10u64, "processes") {
+    for _ in Repeat::new(10, "processes") {
         let (ours, its) = passing::pair()?;
         let child = Child::spawn(move || {
             let runtimes: Vec<_> = (0..4).map(|_| Runtime::open()).collect::<Result<_>>()?;

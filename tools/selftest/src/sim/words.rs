@@ -172,14 +172,16 @@ pub(super) fn hold_ends_with_its_word() -> Outcome {
 /// The bound counts from the first run, whether or not the TSG has the engine.
 pub(super) fn hold_has_a_bound() -> Outcome {
     const BOUND: u64 = 5_000;
+    const LONG: u64 = 60_000_000;
     let lab = Lab::open()?;
     let (holder, _) = lab.compute()?;
     let (other, _) = lab.compute()?;
-    let work = other.submit(0, &[Item::work(us(20_000))])?;
+    // Has work until it is dropped.
+    other.submit(0, &[Item::work(us(LONG))])?;
     let hold = Item::hold(0, EQ, 1, us(BOUND)).notify();
     holder.submit(0, &[hold])?;
     holder.wait(0, 1, Timestamp::NEVER)?;
-    other.wait(0, work.last_seq, Timestamp::NEVER)?;
+    drop(other);
     let (taken, _) = lab.sim.completions(16)?;
     check_eq!(
         (taken.len(), taken[0].status),
