@@ -28,13 +28,8 @@ pub const SUITE: Suite = suite(
 
 /// GPUs.
 const GPUS: u32 = 64;
-/// TSGs of one GPU.
-const FULL: u32 = 4096;
-/// Assignments.
+/// Assignments that zernel holds at most.
 const MOST: u32 = 100_000;
-/// As many as a debug kernel makes within half a minute: each of its allocations takes many times as
-/// long.
-const MOST_DEBUG: u32 = 8_192;
 /// When the costs are looked at: among these, and among half of all.
 const FEW: u32 = 100;
 /// How much more an operation may cost among many than among [`FEW`]: trees are up to three times
@@ -46,11 +41,29 @@ const TRIES: u32 = 60;
 /// Contexts that share a page of words, to save memory.
 const SHARERS: usize = 8;
 
-/// Assignments that this kernel is asked for.
-fn most() -> u32 {
-    match std::path::Path::new("/proc/lockdep").exists() {
-        true => MOST_DEBUG,
-        false => MOST,
+/// How many of what there are.
+#[derive(Clone, Copy)]
+struct Size {
+    /// TSGs of one GPU, which are all that it takes.
+    full: u32,
+    /// Assignments.
+    most: u32,
+}
+
+impl Size {
+    /// A debug kernel takes twenty times as long for each.
+    fn for_this_kernel() -> Self {
+        if std::path::Path::new("/proc/lockdep").exists() {
+            Self {
+                full: 512,
+                most: 1_024,
+            }
+        } else {
+            Self {
+                full: 4096,
+                most: MOST,
+            }
+        }
     }
 }
 
@@ -204,12 +217,14 @@ fn errno<T>(result: libzernel::Result<T>) -> Option<Errno> {
 }
 
 fn a_hundred_thousand_assignments() -> Outcome {
+    let size = Size::for_this_kernel();
     load("zernel", "")?;
-    load(
-        "zernel_sim",
-        "gpus=64 max_tsgs=4096 copy_engines=0 operation_percent=0",
-    )?;
-    Child::spawn(fill)?.join_within(20 * SOON)?;
+    let parameters = format!(
+        "gpus={GPUS} max_tsgs={} copy_engines=0 operation_percent=0",
+        size.full
+    );
+    load("zernel_sim", &parameters)?;
+    Child::spawn(move || fill(size))?.join_within(20 * SOON)?;
     // Everything was given back when the one file was closed.
     let stats = Zernel::open()?.stats()?;
     check_eq!(
@@ -224,7 +239,8 @@ fn a_hundred_thousand_assignments() -> Outcome {
 }
 
 /// Makes all that there can be, and leaves it to the end of the process.
-fn fill() -> Result<()> {
+fn fill(size: Size) -> Result<()> {
+    let Size { full, most } = size;
     let (zernel, sim) = (Zernel::open()?, Sim::open()?);
     check_eq!(zernel.version()?.max_assignments, MOST);
     check_eq!(zernel.gpus().count(), GPUS as usize, "GPUs");
@@ -239,16 +255,16 @@ fn fill() -> Result<()> {
     crowd.grow(0, FEW)?;
     let few = crowd.costs()?;
     // One GPU with all that it can have.
-    crowd.grow(0, FULL - FEW)?;
-    check_eq!(crowd.zernel.stats()?.tsgs, FULL);
-    println!("    # {FULL} TSGs after {:?}", began.elapsed());
+    crowd.grow(0, full - FEW)?;
+    check_eq!(crowd.zernel.stats()?.tsgs, full);
+    println!("    # {full} TSGs after {:?}", began.elapsed());
     check_eq!(
         errno(crowd.sim.create_context(&Crowd::spec(0))),
         Some(Errno::NOSPC),
         "a TSG more"
     );
-    let (mut gpu, most) = (1, most());
-    let share = (most - FULL) / (GPUS - 1);
+    let mut gpu = 1;
+    let share = (most - full) / (GPUS - 1);
     while (crowd.ids.len() as u32) < most / 2 {
         crowd.grow(gpu, share)?;
         gpu += 1;
@@ -272,10 +288,10 @@ fn fill() -> Result<()> {
     println!("    # {most} assignments after {:?}", began.elapsed());
 
     if most == MOST {
-        full(&mut crowd)?;
+        none_more(&mut crowd)?;
     }
     crowd.settle()?;
-    for number in [0, FULL - 1, FULL, most / 2, most - 1] {
+    for number in [0, full - 1, full, most / 2, most - 1] {
         let slice = crowd.contexts[number as usize].stats()?.timeslice_us;
         check_eq!(slice, 200, "time slice of TSG {number}");
     }
@@ -298,7 +314,7 @@ fn fill() -> Result<()> {
 }
 
 /// With all assignments in use, a new one of any kind is refused; one that is there can be changed.
-fn full(crowd: &mut Crowd) -> Result<()> {
+fn none_more(crowd: &mut Crowd) -> Result<()> {
     let one_more = crowd.sim.create_context(&Crowd::spec(GPUS - 1))?;
     crowd.contexts.push(one_more);
     crowd.list()?;
