@@ -22,7 +22,7 @@ class Test:
     status: str  # passed, failed or skipped
     subtests: "Block | None" = None
     problem: str = ""
-    why: str = ""  # what a failed test says first
+    why: str = ""  # its name and what it said first
 
 
 @dataclass
@@ -138,9 +138,8 @@ class Reader:
         if match.group("directive") == "SKIP":
             status = "skipped"
         name = (match.group("name") or match.group("number")).strip()
-        said = (note.removeprefix(f"{name}: ") for note in self.notes
-                if note.startswith(f"{name}: "))
-        test = Test(name, status, block.pending, why=next(said, ""))
+        said = (note for note in self.notes if note.startswith(f"{name}: "))
+        test = Test(name, status, block.pending, why=next(said, name))
         if int(match.group("number")) != len(block.tests) + 1:
             test.status = "failed"
             test.problem = f"number {match.group('number')} out of sequence"
@@ -177,10 +176,9 @@ def _count_tests(block: Block, prefix: str, result: Summary) -> None:
             # A failed parent with passing children failed in its own right.
             if test.status == "failed" and len(result.failed) == before and not test.problem:
                 result.failed.append(name)
-        elif test.status == "failed" and test.why and not test.problem:
-            result.failed.append(f"{name}: {test.why}")
         elif not test.problem:
-            getattr(result, test.status).append(name)
+            said = prefix + test.why if test.status == "failed" else name
+            getattr(result, test.status).append(said)
 
 
 def read(lines) -> Summary:

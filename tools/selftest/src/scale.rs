@@ -30,11 +30,9 @@ pub const SUITE: Suite = suite(
 const GPUS: u32 = 64;
 /// Assignments that zernel holds at most.
 const MOST: u32 = 100_000;
-/// When the costs are looked at: among these, and among half of all.
-const FEW: u32 = 100;
-/// How much more an operation may cost among many than among [`FEW`]: trees are up to three times
-/// as deep, and less of them is in the cache. Walking through all would cost at least 40 times as
-/// much.
+/// How much more an operation may cost among half of all than among few: trees are up to three
+/// times as deep, and less of them is in the cache. Walking through all would cost at least 40 times
+/// as much.
 const RATIO: u32 = 8;
 /// Times that each operation is measured; the shortest counts.
 const TRIES: u32 = 60;
@@ -44,6 +42,8 @@ const SHARERS: usize = 8;
 /// How many of what there are.
 #[derive(Clone, Copy)]
 struct Size {
+    /// When the costs are looked at: among these, and among half of all.
+    few: u32,
     /// TSGs of one GPU, which are all that it takes.
     full: u32,
     /// Assignments.
@@ -51,19 +51,15 @@ struct Size {
 }
 
 impl Size {
-    /// A debug kernel takes twenty times as long for each.
+    /// A debug kernel takes many times as long for each.
     fn for_this_kernel() -> Self {
-        if std::path::Path::new("/proc/lockdep").exists() {
-            Self {
-                full: 512,
-                most: 1_024,
-            }
-        } else {
-            Self {
-                full: 4096,
-                most: MOST,
-            }
-        }
+        let debug = std::path::Path::new("/proc/lockdep").exists();
+        let (few, full, most) = match (debug, testkit::is_short()) {
+            (false, _) => (100, 4096, MOST),
+            (true, false) => (100, 4096, 8_192),
+            (true, true) => (12, 512, 1_024),
+        };
+        Self { few, full, most }
     }
 }
 
@@ -240,7 +236,7 @@ fn a_hundred_thousand_assignments() -> Outcome {
 
 /// Makes all that there can be, and leaves it to the end of the process.
 fn fill(size: Size) -> Result<()> {
-    let Size { full, most } = size;
+    let Size { few, full, most } = size;
     let (zernel, sim) = (Zernel::open()?, Sim::open()?);
     check_eq!(zernel.version()?.max_assignments, MOST);
     check_eq!(zernel.gpus().count(), GPUS as usize, "GPUs");
@@ -252,10 +248,10 @@ fn fill(size: Size) -> Result<()> {
         ids: Vec::new(),
     };
     let began = Instant::now();
-    crowd.grow(0, FEW)?;
-    let few = crowd.costs()?;
+    crowd.grow(0, few)?;
+    let before = crowd.costs()?;
     // One GPU with all that it can have.
-    crowd.grow(0, full - FEW)?;
+    crowd.grow(0, full - few)?;
     check_eq!(crowd.zernel.stats()?.tsgs, full);
     println!("    # {full} TSGs after {:?}", began.elapsed());
     check_eq!(
@@ -269,9 +265,12 @@ fn fill(size: Size) -> Result<()> {
         crowd.grow(gpu, share)?;
         gpu += 1;
     }
-    let many = crowd.costs()?;
-    for ((what, few), (_, many)) in few.iter().zip(&many) {
-        println!("    # {what}: {few:?}, {many:?} among {} TSGs", most / 2);
+    let after = crowd.costs()?;
+    for ((what, before), (_, after)) in before.iter().zip(&after) {
+        println!(
+            "    # {what}: {before:?}, {after:?} among {} TSGs",
+            most / 2
+        );
     }
     while gpu < GPUS {
         crowd.grow(gpu, share)?;
@@ -304,10 +303,10 @@ fn fill(size: Size) -> Result<()> {
         "TSGs listed"
     );
     std::mem::forget(crowd);
-    for ((what, few), (_, many)) in few.into_iter().zip(many) {
+    for ((what, before), (_, after)) in before.into_iter().zip(after) {
         ensure!(
-            many < few * RATIO,
-            "{what}: {few:?} among {FEW}, {many:?} among many"
+            after < before * RATIO,
+            "{what}: {before:?} among {few}, {after:?} among many"
         );
     }
     Ok(())

@@ -11,7 +11,7 @@ mod repeat;
 pub mod sys;
 mod wait;
 
-pub use repeat::{run_short, Repeat};
+pub use repeat::{is_short, run_short, Repeat};
 pub use wait::{wait_until, wait_until_within, SOON};
 
 /// Fails with both values unless they are equal.

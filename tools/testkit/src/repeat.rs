@@ -16,6 +16,11 @@ pub fn run_short() {
     SHORT.store(true, Relaxed);
 }
 
+/// Whether this run is a short one.
+pub fn is_short() -> bool {
+    SHORT.load(Relaxed)
+}
+
 /// Counts from 0 to a number. In a short run it ends after some minutes, if a twentieth was done,
 /// and says so.
 pub struct Repeat {
@@ -29,11 +34,7 @@ pub struct Repeat {
 impl Repeat {
     /// So many times; `what` is counted.
     pub fn new(times: u64, what: &'static str) -> Self {
-        let enough = if SHORT.load(Relaxed) {
-            ENOUGH
-        } else {
-            Duration::MAX
-        };
+        let enough = if is_short() { ENOUGH } else { Duration::MAX };
         Self {
             what,
             times,

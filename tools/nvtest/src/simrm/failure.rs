@@ -171,8 +171,7 @@ fn not_now_is_tried_again() -> Outcome {
 
 /// A control that takes its time keeps neither this call nor another GPU waiting.
 fn slow_controls_delay_nobody() -> Outcome {
-    const SLOW_US: u32 = 6_000_000;
-    const HALF: Duration = Duration::from_secs(3);
+    const SLOW_US: u32 = 2_000_000;
     let lab = Lab::open()?;
     let runtime = Runtime::open()?;
     let tsg = runtime.compute()?;
@@ -181,12 +180,15 @@ fn slow_controls_delay_nobody() -> Outcome {
     let begin = Instant::now();
     lab.zernel.set_class(&Target::Tsg(id), Level::BE)?;
     let returned = begin.elapsed();
-    ensure!(returned < HALF, "CLASS_SET took {returned:?}");
+    ensure!(
+        returned < Duration::from_secs(1),
+        "CLASS_SET took {returned:?}"
+    );
     lab.zernel.stats()?;
     let listed = lab.tsgs()?.len();
     check_eq!(listed, 1);
     let begun = begin.elapsed();
-    ensure!(begun < HALF, "listing took {begun:?}");
+    ensure!(begun < Duration::from_secs(1), "listing took {begun:?}");
     wait_slice(&runtime, tsg, 200)
 }
 
