@@ -57,7 +57,7 @@ impl Size {
         let (few, full, most) = match (debug, testkit::is_short()) {
             (false, _) => (100, 4096, MOST),
             (true, false) => (100, 4096, 8_192),
-            (true, true) => (12, 512, 1_024),
+            (true, true) => (100, 512, 1_024),
         };
         Self { few, full, most }
     }

@@ -268,7 +268,7 @@ fn unreadable_parameters() -> Outcome {
 /// A handle is that of a TSG without a class when zernel is asked and when it is told, and that
 /// of one with a class in between, while the driver reads and writes the parameters.
 fn moving_handle() -> Outcome {
-    const STALL: Duration = Duration::from_secs(4);
+    const STALL: Duration = Duration::from_secs(10);
     let lab = Lab::open()?;
     let runtime = Runtime::open()?;
     let classed = runtime.compute()?;

@@ -141,7 +141,7 @@ fn lab_is_full(runtime: &Runtime) -> Result<bool> {
 /// The driver may free what a closed file leaves later, when the handles are somebody else's.
 fn late_clean_up_is_followed() -> Outcome {
     let path = "/sys/module/nvidia/parameters/simrm_deferred_ms";
-    std::fs::write(path, "300")?;
+    std::fs::write(path, "10000")?;
     let outcome = (|| {
         let lab = Lab::open()?;
         let runtime = Runtime::open()?;

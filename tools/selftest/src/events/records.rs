@@ -129,7 +129,7 @@ pub(super) fn changes_coalesce() -> Outcome {
     let lab = Lab::open()?;
     let (blocker, blocking) = known(&lab)?;
     let (context, tsg) = known(&lab)?;
-    let slow = Broken::slow(&lab.sim, &blocker, Duration::from_secs(2))?;
+    let slow = Broken::slow(&lab.sim, &blocker, Duration::from_secs(10))?;
     classify(&lab, &blocking, Level::BE)?;
     slow.wait_hits(1)?;
     let mut reader = Reader::new(&lab)?;
@@ -172,7 +172,7 @@ pub(super) fn changes_coalesce() -> Outcome {
 pub(super) fn own_changes_follow_the_call() -> Outcome {
     let lab = Lab::open()?;
     let (context, tsg) = known(&lab)?;
-    let slow = Broken::slow(&lab.sim, &context, Duration::from_secs(1))?;
+    let slow = Broken::slow(&lab.sim, &context, Duration::from_secs(5))?;
     classify(&lab, &tsg, Level::BE)?;
     slow.wait_hits(1)?;
     for change in 0..10 {
