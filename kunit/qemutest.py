@@ -22,7 +22,7 @@ class Guests(unittest.TestCase):
         """The runner's exit status and output."""
         done = subprocess.run(
             [sys.executable, str(HERE / "vm.py"), "--kernel", os.environ["ZERNEL_KERNEL"],
-             "--deadline", "60", *more, "--", command],
+             "--deadline", "600", *more, "--", command],
             capture_output=True, text=True, check=False)
         return done.returncode, done.stdout + done.stderr
 
