@@ -100,6 +100,10 @@ fn no_escape_from_a_later_class() -> Outcome {
     let owner = owner_process(ALICE)?;
     group.enter(owner.pid())?;
     let tsg = root.zernel.tsgs().next().context("no TSG")??.id;
+    let inside = group.id()?;
+    wait_until("its TSG has followed", || {
+        Ok(root.tsg(tsg)?.cgroup == inside)
+    })?;
     let process = Target::Process(owner.pid());
     let own = [Target::Tsg(tsg), Target::Thread(owner.pid()), process];
     in_child(|| {
