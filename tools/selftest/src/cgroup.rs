@@ -153,7 +153,8 @@ fn children_are_born_into_it() -> Outcome {
 }
 
 /// Waits until a TSG has the class and the slice of a cgroup.
-fn wait_moved(lab: &Lab, id: libzernel::tsg::Id, group: u64, number: Option<u8>) -> Outcome {
+/// Waits until a TSG has followed its process to a cgroup, where it has a level.
+pub fn wait_moved(lab: &Lab, id: libzernel::tsg::Id, group: u64, number: Option<u8>) -> Outcome {
     let slice = number.map_or(DRIVER_SLICE, slice_of);
     wait_until(&format!("the TSG has level {number:?}"), || {
         let tsg = lab.tsg(id)?;

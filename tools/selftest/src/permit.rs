@@ -10,6 +10,7 @@ use libzernel::sim::{ContextSpec, Sim};
 use libzernel::{Source, Target, Zernel};
 use rustix::io::Errno;
 
+use crate::cgroup::wait_moved;
 use crate::check_eq;
 use crate::child::{in_child, Child};
 use crate::common::{errno, level, tune, wait_until, Lab};
@@ -100,10 +101,7 @@ fn no_escape_from_a_later_class() -> Outcome {
     let owner = owner_process(ALICE)?;
     group.enter(owner.pid())?;
     let tsg = root.zernel.tsgs().next().context("no TSG")??.id;
-    let inside = group.id()?;
-    wait_until("its TSG has followed", || {
-        Ok(root.tsg(tsg)?.cgroup == inside)
-    })?;
+    wait_moved(&root, tsg, group.id()?, None)?;
     let process = Target::Process(owner.pid());
     let own = [Target::Tsg(tsg), Target::Thread(owner.pid()), process];
     in_child(|| {

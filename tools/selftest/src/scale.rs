@@ -57,7 +57,7 @@ impl Size {
         let (few, full, most) = match (debug, testkit::is_short()) {
             (false, _) => (100, 4096, MOST),
             (true, false) => (100, 4096, 8_192),
-            (true, true) => (100, 512, 1_024),
+            (true, true) => (12, 512, 1_024),
         };
         Self { few, full, most }
     }
@@ -151,7 +151,7 @@ impl Crowd {
     }
 
     /// What the operations cost now.
-    fn costs(&mut self) -> Result<Vec<(&'static str, Duration)>> {
+    fn costs(&mut self, size: Size) -> Result<Vec<(&'static str, Duration)>> {
         self.settle()?;
         let middle = tsg(self.ids[self.ids.len() / 2]);
         let zernel = &self.zernel;
@@ -172,13 +172,15 @@ impl Crowd {
             Ok(())
         })?;
         zernel.set_class(&middle, Level::BE)?;
-        let mut page = vec![abi::zernel_tsg_info::zeroed(); 32];
+        // As many as there are behind the middle of the few.
+        let listed = (size.few as usize / 3).min(32);
+        let mut page = vec![abi::zernel_tsg_info::zeroed(); listed];
         let from = self.ids[self.ids.len() / 2];
         let list = fastest(|| {
             let mut cursor = from;
             check_eq!(
                 calls::list_tsgs(zernel.as_fd(), &mut cursor, &mut page)?,
-                32
+                listed
             );
             Ok(())
         })?;
@@ -249,7 +251,7 @@ fn fill(size: Size) -> Result<()> {
     };
     let began = Instant::now();
     crowd.grow(0, few)?;
-    let before = crowd.costs()?;
+    let before = crowd.costs(size)?;
     // One GPU with all that it can have.
     crowd.grow(0, full - few)?;
     check_eq!(crowd.zernel.stats()?.tsgs, full);
@@ -265,7 +267,7 @@ fn fill(size: Size) -> Result<()> {
         crowd.grow(gpu, share)?;
         gpu += 1;
     }
-    let after = crowd.costs()?;
+    let after = crowd.costs(size)?;
     for ((what, before), (_, after)) in before.iter().zip(&after) {
         println!(
             "    # {what}: {before:?}, {after:?} among {} TSGs",

@@ -12,7 +12,7 @@ pub mod sys;
 mod wait;
 
 pub use repeat::{is_short, run_short, Repeat};
-pub use wait::{wait_until, wait_until_within, SOON};
+pub use wait::{at_once, wait_until, wait_until_within, SOON};
 
 /// Fails with both values unless they are equal.
 #[macro_export]
