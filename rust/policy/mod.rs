@@ -4,13 +4,25 @@
 //! The same files are compiled into `zernel.ko` and into the host crate `zernel-policy`.
 
 pub(crate) mod backoff;
+// Its user comes with the bandwidth server of the worker.
+#[cfg(any(test, zernel_kunit))]
+pub(crate) mod budget;
+pub(crate) mod buckets;
 pub(crate) mod class;
 pub(crate) mod control;
+pub(crate) mod histogram;
 pub(crate) mod level;
 // The user is `zernel_nvidia.ko`; here for its tests, which need no driver.
 #[cfg(any(test, zernel_kunit))]
 pub(crate) mod nvstatus;
 pub(crate) mod permit;
+pub(crate) mod predict;
+pub(crate) mod request;
 pub(crate) mod ring;
+// Its user comes with the rotation of the worker.
+#[cfg(any(test, zernel_kunit))]
+pub(crate) mod rotation;
+pub(crate) mod switch_cost;
+pub(crate) mod tally;
 pub(crate) mod tunables;
 pub(crate) mod units;

@@ -1,0 +1,383 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The next preparation is one more draw from those observed lately: the critical fractile of them.
+//!
+//! # Memory
+//!
+//! Observations fade: one that is n others old has the weight (32/33)^n, about e^(-n/33). All
+//! weights together are worth (sum w)^2 / sum w^2 = 65 equal ones, so the share below the told time
+//! is wrong by sqrt(F (1 - F) / 65): by 3.7 % for F = 10 %. After a change the old ones keep
+//! (32/33)^50 = 21 % of the weight 50 requests later. For the default F that is enough unless
+//! nearly half of them lie below the new fractile; such changes, and every one that needs less
+//! time, are told by two tests on the ranks of the newest observations. These need no assumption
+//! about the distribution. Let an unchanged one have n observations:
+//!
+//! - 3 in a row are all beyond the longest (or the shortest) known before: by chance in
+//!   6 / ((n+1)(n+2)(n+3)), 1 in 50,000 for n = 65.
+//! - 12 in a row are all above (or below) the median known before: by chance in 1 of 4,096.
+//!
+//! Then everything but these 3 or 12 is forgotten.
+//!
+//! # Form
+//!
+//! Weights are kept per bucket: four per octave, 256 ns to 17 s. A bucket also has the mean of
+//! what fell into it and twice the mean deviation from it, both smoothed by weight; its
+//! observations count as spread evenly over mean ± that, which is exact for an even spread and for
+//! a constant.
+
+mod bucket;
+
+use super::{
+    Costs,
+    Predictor, //
+};
+use crate::policy::units::{
+    Ns,
+    Ppm, //
+};
+use bucket::{
+    Bucket,
+    Place,
+    BUCKETS, //
+};
+use core::cmp::Ordering;
+
+/// The weight of the first observation.
+const FIRST: u16 = 960;
+/// Where weights are halved. All of them in one bucket are 33 * 1920 = 63,360 at most: 16 bits.
+const MOST: u16 = 2 * FIRST;
+/// Every observation weighs 1/32 more than the one before it.
+const GROWTH_BITS: u32 = 5;
+
+/// In a row beyond everything known: what was known is no longer true.
+const OUTSIDE: u8 = 3;
+/// In a row on one side of the median: the same.
+const RUN: u8 = 12;
+const RECENT: usize = RUN as usize;
+
+/// What was known before the current run of observations on one side of the median.
+#[derive(Clone, Copy, Debug)]
+struct Reference {
+    shortest: Place,
+    median: Place,
+    longest: Place,
+}
+
+/// Decayed buckets of one key, and what it takes to notice that they are no longer true.
+///
+/// # Invariants
+///
+/// - `total` is the sum of the weights.
+/// - No bucket outside `first..=last` has weight.
+#[derive(Debug)]
+pub(crate) struct Quantile {
+    buckets: [Bucket; BUCKETS],
+    total: u32,
+    /// What the next observation weighs.
+    weight: u16,
+    first: u8,
+    last: u8,
+    reference: Reference,
+    /// On which side of the median the run is; `Equal` if there is none.
+    side: Ordering,
+    /// Observations in the run.
+    run: u8,
+    /// The newest of them that are beyond everything known, in a row.
+    outside: u8,
+    /// The newest observations, the newest first.
+    recent: [Place; RECENT],
+}
+
+impl Quantile {
+    /// Nothing is known.
+    // INVARIANT: There is no weight anywhere.
+    pub(crate) const NEW: Self = Self {
+        buckets: [Bucket::EMPTY; BUCKETS],
+        total: 0,
+        weight: FIRST,
+        first: u8::MAX,
+        last: 0,
+        reference: Reference {
+            shortest: Place::FIRST,
+            median: Place::FIRST,
+            longest: Place::FIRST,
+        },
+        side: Ordering::Equal,
+        run: 0,
+        outside: 0,
+        recent: [Place::FIRST; RECENT],
+    };
+
+    /// Whether the newest observation makes clear that the older ones are no longer true, and how
+    /// many of the newest still are.
+    fn changed(&mut self, place: Place) -> Option<u8> {
+        let side = place.cmp(&self.reference.median);
+        if side != self.side || self.run == 0 {
+            self.reference = self.reference_now();
+            self.side = place.cmp(&self.reference.median);
+            self.run = 0;
+            self.outside = 0;
+        }
+        self.run = match self.side {
+            Ordering::Equal => 0,
+            _ => self.run.saturating_add(1),
+        };
+        let known = self.reference.shortest..=self.reference.longest;
+        self.outside = match known.contains(&place) {
+            true => 0,
+            false => self.outside.saturating_add(1),
+        };
+        if self.outside >= OUTSIDE {
+            Some(OUTSIDE)
+        } else if self.run >= RUN {
+            Some(RUN)
+        } else {
+            None
+        }
+    }
+
+    /// What is known now.
+    fn reference_now(&self) -> Reference {
+        let bucket = |index: u8| self.buckets.get(usize::from(index));
+        Reference {
+            shortest: Place {
+                bucket: self.first,
+                offset: bucket(self.first).map_or(0, Bucket::shortest),
+            },
+            median: self.at(self.total / 2),
+            longest: Place {
+                bucket: self.last,
+                offset: bucket(self.last).map_or(0, Bucket::longest),
+            },
+        }
+    }
+
+    /// Adds an observation to its bucket.
+    fn add(&mut self, place: Place) {
+        if self.weight >= MOST {
+            self.halve();
+        }
+        if let Some(bucket) = self.buckets.get_mut(usize::from(place.bucket)) {
+            bucket.add(place.offset, self.weight);
+            // INVARIANT: As much as in the bucket, which cannot be full: see `MOST`.
+            self.total = self.total.saturating_add(self.weight.into());
+            self.first = self.first.min(place.bucket);
+            self.last = self.last.max(place.bucket);
+        }
+        self.weight = self.weight.saturating_add(self.weight >> GROWTH_BITS);
+    }
+
+    /// Halves every weight, which changes nothing between them, and forgets the faintest.
+    fn halve(&mut self) {
+        self.weight /= 2;
+        self.total = 0;
+        let (mut first, mut last) = (u8::MAX, 0);
+        for (index, bucket) in (0u8..).zip(&mut self.buckets) {
+            bucket.weight /= 2;
+            if bucket.weight > 0 {
+                self.total = self.total.saturating_add(bucket.weight.into());
+                first = first.min(index);
+                last = index;
+            }
+        }
+        // INVARIANT: All buckets were looked at.
+        (self.first, self.last) = (first, last);
+    }
+
+    /// Forgets all but the newest observations.
+    fn keep(&mut self, newest: u8) {
+        self.buckets.fill(Bucket::EMPTY);
+        // INVARIANT: There is no weight anywhere.
+        self.total = 0;
+        (self.first, self.last) = (u8::MAX, 0);
+        self.weight = FIRST;
+        self.run = 0;
+        let recent = self.recent;
+        for place in recent.iter().take(newest.into()).rev() {
+            self.add(*place);
+        }
+    }
+
+    /// The place that `part` of all the weight lies below.
+    fn at(&self, part: u32) -> Place {
+        let mut left = part;
+        let mut place = Place::FIRST;
+        let end = usize::from(self.last).saturating_add(1);
+        for (index, bucket) in (0u8..).zip(&self.buckets).take(end).skip(self.first.into()) {
+            if bucket.weight == 0 {
+                continue;
+            }
+            place = Place {
+                bucket: index,
+                offset: bucket.offset(left),
+            };
+            if left < bucket.weight.into() {
+                break;
+            }
+            left = left.saturating_sub(bucket.weight.into());
+        }
+        place
+    }
+}
+
+impl Predictor for Quantile {
+    fn observe(&mut self, took: Ns) {
+        let place = Place::of(took);
+        self.recent.rotate_right(1);
+        if let Some(newest) = self.recent.first_mut() {
+            *newest = place;
+        }
+        if self.total == 0 {
+            return self.add(place);
+        }
+        match self.changed(place) {
+            Some(newest) => self.keep(newest),
+            None => self.add(place),
+        }
+    }
+
+    /// The time that `early / (early + late)` of the observations lie below.
+    ///
+    /// Half an observation is taken off. The i-th shortest of n is not reached by the next one
+    /// with probability i / (n + 1), and its own weight lies around i - 1/2: with F n - 1/2 that is
+    /// F n / (n + 1), below F the more the fewer there are. So little knowledge errs towards being
+    /// early, and of few observations the shortest is told.
+    fn predict(&self, costs: Costs) -> Option<Ns> {
+        if self.total == 0 {
+            return None;
+        }
+        let share = u64::from(self.total).saturating_mul(costs.fractile().0.into());
+        let share = share.checked_div(Ppm::ONE.0.into()).unwrap_or(0);
+        let share = u32::try_from(share).unwrap_or(u32::MAX);
+        Some(
+            self.at(share.saturating_sub(u32::from(self.weight / 2)))
+                .time(),
+        )
+    }
+}
+
+#[cfg(any(test, zernel_kunit))]
+#[cfg_attr(not(test), kernel::macros::kunit_tests(zernel_policy_predict_quantile))]
+mod tests {
+    use super::*;
+    use crate::policy::predict::LONGEST;
+
+    const MEDIAN: Costs = Costs { early: 1, late: 1 };
+    const LONG: Costs = Costs { early: 9, late: 1 };
+
+    fn told(quantile: &Quantile, costs: Costs) -> Ns {
+        quantile.predict(costs).unwrap_or_default()
+    }
+
+    /// Whether `t` is `exact`, or shorter by less than a thousandth.
+    fn is_just_below(t: Ns, exact: Ns) -> bool {
+        t <= exact && exact.saturating_sub(t) <= Ns(exact.0 / 1000 + 1)
+    }
+
+    #[test]
+    fn nothing_is_known_at_first() {
+        assert_eq!(Quantile::NEW.predict(MEDIAN), None);
+    }
+
+    #[test]
+    fn one_observation_is_all_there_is() {
+        let mut quantile = Quantile::NEW;
+        quantile.observe(Ns(200_000));
+        for costs in [Costs::default(), MEDIAN, LONG] {
+            assert!(is_just_below(told(&quantile, costs), Ns(200_000)));
+        }
+    }
+
+    #[test]
+    fn of_few_the_shortest_is_told() {
+        let mut quantile = Quantile::NEW;
+        quantile.observe(Ns(400_000));
+        for took in [80_000, 390_000] {
+            quantile.observe(Ns(took));
+            assert!(is_just_below(told(&quantile, Costs::default()), Ns(80_000)));
+        }
+        assert!(told(&quantile, LONG) >= Ns(380_000));
+    }
+
+    #[test]
+    fn constant_is_told() {
+        for took in [0, 1, 999, 12_345, 196_608, 229_375, 1_000_000_000] {
+            let mut quantile = Quantile::NEW;
+            for _ in 0..200 {
+                quantile.observe(Ns(took));
+            }
+            for costs in [Costs::default(), MEDIAN, LONG] {
+                assert!(is_just_below(told(&quantile, costs), Ns(took)));
+            }
+        }
+    }
+
+    #[test]
+    fn each_of_two_modes_is_told_exactly() {
+        let mut quantile = Quantile::NEW;
+        for n in 0..200 {
+            quantile.observe(Ns([80_000, 400_000][n % 2]));
+        }
+        assert!(is_just_below(told(&quantile, Costs::default()), Ns(80_000)));
+        assert!(is_just_below(told(&quantile, LONG), Ns(400_000)));
+    }
+
+    #[test]
+    fn step_is_noticed_after_three() {
+        let mut quantile = Quantile::NEW;
+        for (from, to) in [(100_000, 400_000), (400_000, 90_000)] {
+            for _ in 0..100 {
+                quantile.observe(Ns(from));
+            }
+            for _ in 0..3 {
+                quantile.observe(Ns(to));
+            }
+            assert!(is_just_below(told(&quantile, Costs::default()), Ns(to)));
+            assert!(is_just_below(told(&quantile, LONG), Ns(to)));
+        }
+    }
+
+    #[test]
+    fn settling_within_what_is_known_is_noticed_after_twelve() {
+        let mut quantile = Quantile::NEW;
+        for n in 0..200 {
+            quantile.observe(Ns(50_000 + n * 61 % 450 * 1_000));
+        }
+        for _ in 0..12 {
+            quantile.observe(Ns(350_000));
+        }
+        assert!(is_just_below(
+            told(&quantile, Costs::default()),
+            Ns(350_000)
+        ));
+    }
+
+    #[test]
+    fn outlier_changes_little() {
+        let mut quantile = Quantile::NEW;
+        for _ in 0..200 {
+            quantile.observe(Ns(200_000));
+        }
+        quantile.observe(Ns(5_000_000_000));
+        quantile.observe(Ns(1));
+        assert!(is_just_below(
+            told(&quantile, Costs::default()),
+            Ns(200_000)
+        ));
+        assert!(is_just_below(told(&quantile, MEDIAN), Ns(200_000)));
+    }
+
+    #[test]
+    fn any_input_is_bounded() {
+        let mut quantile = Quantile::NEW;
+        for n in 0u32..500 {
+            quantile.observe(Ns(
+                [0, u64::MAX, 1 << (n % 64), u64::from(n)][n as usize * 7 % 4]
+            ));
+            for costs in [Costs::default(), MEDIAN, LONG] {
+                assert!(told(&quantile, costs) <= LONGEST);
+            }
+            let weights = quantile.buckets.iter().map(|b| u32::from(b.weight));
+            assert_eq!(quantile.total, weights.sum::<u32>());
+        }
+    }
+}

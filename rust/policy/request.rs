@@ -1,0 +1,385 @@
+// SPDX-License-Identifier: GPL-2.0
+//! One request for the GPU: when it is taken from best-effort work, and when it is given back.
+//!
+//! The stream of request `n` waits on the GPU until the trigger word has reached `n`, holds the GPU
+//! until the release word has (or the holder's own bound is over), and then runs its kernels. A
+//! [`Slot`] decides which of these words zernel stores, and when its one timer fires. Both are
+//! *reached* as soon as the request is over, whatever ended it, so no stream waits for ever.
+//!
+//! The words lie in memory that the process writes at will. Nothing is read back from them except
+//! what the process may decide: that a request was triggered, ready or done. What zernel has stored
+//! it never reads, and stores at most once per request. A process that takes back what it or zernel
+//! stored makes its own stream wait or hold; the holder's own bound ends that.
+
+pub(crate) mod record;
+pub(crate) mod words;
+
+#[cfg(any(test, zernel_kunit))]
+mod scenarios;
+
+use self::{
+    record::{
+        Cause,
+        Record, //
+    },
+    words::{
+        Number,
+        Observed, //
+    }, //
+};
+use super::{
+    switch_cost::Switched,
+    units::Ns, //
+};
+
+/// What is wanted of a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Plan {
+    /// When the GPU is to be taken; at once if that has passed.
+    pub(crate) trigger_at: Ns,
+    /// Longest time from the trigger to ready.
+    pub(crate) lease: Ns,
+    /// The preparation time that `trigger_at` was made from, for the record.
+    pub(crate) predicted: Ns,
+    /// What the switch of the GPU was thought to take.
+    pub(crate) cost: Ns,
+    /// Longest latency that is no violation.
+    pub(crate) slo: Option<Ns>,
+    /// A holder waits in the stream; else lower TSGs are kept off the GPU while [`Slot::holds`].
+    pub(crate) holder: bool,
+    /// Look, `cost` after the trigger, whether the holder has run.
+    pub(crate) sample: bool,
+}
+
+/// Where a request is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) enum State {
+    /// There is none: the last one is over.
+    #[default]
+    Idle,
+    /// It prepares its data, and the GPU runs what it likes.
+    Armed,
+    /// It still prepares, and the GPU is held for it.
+    Taken {
+        /// Since when. What the process triggered itself counts from its begin.
+        trigger: Ns,
+        /// Whether the switch is still to be looked at.
+        sample: bool,
+    },
+    /// Its kernels run.
+    Running {
+        /// When it was triggered.
+        trigger: Ns,
+        /// When its data was ready.
+        ready: Ns,
+    },
+}
+
+/// What is to be done after an event, in the order of the fields.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Actions {
+    /// Store this to the release word: before the trigger, so that what was given up never holds.
+    pub(crate) release: Option<Number>,
+    /// Store this to the trigger word.
+    pub(crate) trigger: Option<Number>,
+    /// When the timer is to fire, in place of what it was set to; `None`: not at all.
+    pub(crate) alarm: Option<Ns>,
+    /// What the switch looked like, for [`super::switch_cost::Cost::learn`].
+    pub(crate) sample: Option<Switched>,
+    /// The request that is over now.
+    pub(crate) over: Option<Record>,
+}
+
+/// Why a call is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Error {
+    /// The request is over, or was never begun.
+    Stale,
+}
+
+/// The requests of one slot, one at a time.
+///
+/// Every event is given the time and what the words hold, and first takes up what the process has
+/// stored since the last one. Time may stand still or jump; should it go back, records lose
+/// precision and deadlines stay where they are.
+///
+/// # Invariants
+///
+/// In any state but [`State::Idle`] there is a `number`. The trigger word has been stored, by
+/// zernel or the process, exactly if `state` is past [`State::Armed`], the release word exactly if
+/// it is past [`State::Taken`]. A request leaves its state only forward.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Slot {
+    number: Option<Number>,
+    state: State,
+    begin: Ns,
+    plan: Plan,
+}
+
+impl Slot {
+    /// A late sample says nothing: it may be late by this part of the cost, 1/8.
+    const LATE_SAMPLE: u32 = 3;
+
+    /// A slot without a request.
+    pub(crate) const fn new() -> Self {
+        // INVARIANT: Idle.
+        Self {
+            number: None,
+            state: State::Idle,
+            begin: Ns::ZERO,
+            plan: Plan {
+                trigger_at: Ns::ZERO,
+                lease: Ns::ZERO,
+                predicted: Ns::ZERO,
+                cost: Ns::ZERO,
+                slo: None,
+                holder: false,
+                sample: false,
+            },
+        }
+    }
+
+    /// Where its request is.
+    pub(crate) fn state(&self) -> State {
+        self.state
+    }
+
+    /// The request that is not over.
+    pub(crate) fn active(&self) -> Option<Number> {
+        self.number.filter(|_| self.state != State::Idle)
+    }
+
+    /// Whether lower TSGs are to be kept off the GPU: from the trigger of a request without a
+    /// holder to ready, or to the end of its lease.
+    pub(crate) fn holds(&self) -> bool {
+        !self.plan.holder && matches!(self.state, State::Taken { .. })
+    }
+
+    /// A request begins. The one before it is over: done if it was ready.
+    pub(crate) fn begin(&mut self, now: Ns, seen: &Observed, plan: Plan) -> (Number, Actions) {
+        let mut actions = self.look(now, seen);
+        match self.state {
+            State::Idle => {}
+            State::Running { .. } => self.finish(now, Cause::Done, None, &mut actions),
+            State::Armed | State::Taken { .. } => {
+                self.withdraw(now, Cause::Superseded, &mut actions);
+            }
+        }
+        let number = match self.number {
+            Some(last) => last.next(),
+            None => Number::first(seen),
+        };
+        // INVARIANT: Neither word has been stored for this number.
+        self.number = Some(number);
+        self.state = State::Armed;
+        self.begin = now;
+        self.plan = plan;
+        self.take_if_due(now, &mut actions);
+        (number, self.with_alarm(actions))
+    }
+
+    /// The timer fired, be it due or stale, or somebody wants to know where the request is.
+    pub(crate) fn poll(&mut self, now: Ns, seen: &Observed) -> Actions {
+        let mut actions = self.look(now, seen);
+        self.take_if_due(now, &mut actions);
+        self.sample_if_due(now, seen, &mut actions);
+        if let State::Taken { trigger, .. } = self.state {
+            if now >= trigger.saturating_add(self.plan.lease) {
+                self.withdraw(now, Cause::Expired, &mut actions);
+            }
+        }
+        self.with_alarm(actions)
+    }
+
+    /// The process says that its data is ready.
+    pub(crate) fn ready(
+        &mut self,
+        number: Number,
+        now: Ns,
+        seen: &Observed,
+    ) -> Result<Actions, Error> {
+        self.expect(number)?;
+        let mut actions = self.look(now, seen);
+        self.set_ready(now, now, seen, &mut actions);
+        Ok(self.with_alarm(actions))
+    }
+
+    /// The process says that its request is done. If it was not ready, it is now.
+    pub(crate) fn done(
+        &mut self,
+        number: Number,
+        now: Ns,
+        seen: &Observed,
+    ) -> Result<Actions, Error> {
+        self.expect(number)?;
+        let mut actions = self.look(now, seen);
+        self.set_ready(now, now, seen, &mut actions);
+        self.finish(now, Cause::Done, Some(now), &mut actions);
+        Ok(self.with_alarm(actions))
+    }
+
+    /// The process gives its request up.
+    pub(crate) fn cancel(
+        &mut self,
+        number: Number,
+        now: Ns,
+        seen: &Observed,
+    ) -> Result<Actions, Error> {
+        self.expect(number)?;
+        Ok(self.end(now, seen, Cause::Cancelled))
+    }
+
+    /// What the request needs is gone, as `cause` says: the GPU is given back at once.
+    pub(crate) fn end(&mut self, now: Ns, seen: &Observed, cause: Cause) -> Actions {
+        let mut actions = self.look(now, seen);
+        self.withdraw(now, cause, &mut actions);
+        self.with_alarm(actions)
+    }
+
+    fn expect(&self, number: Number) -> Result<(), Error> {
+        if self.active() == Some(number) {
+            Ok(())
+        } else {
+            Err(Error::Stale)
+        }
+    }
+
+    fn with_alarm(&self, mut actions: Actions) -> Actions {
+        actions.alarm = match self.state {
+            State::Idle | State::Running { .. } => None,
+            State::Armed => Some(self.plan.trigger_at),
+            State::Taken { trigger, sample } => {
+                let end = trigger.saturating_add(self.plan.lease);
+                let switched = trigger.saturating_add(self.plan.cost);
+                Some(if sample { end.min(switched) } else { end })
+            }
+        };
+        actions
+    }
+
+    /// Takes up what the process has stored.
+    fn look(&mut self, now: Ns, seen: &Observed) -> Actions {
+        let mut actions = Actions::default();
+        let Some(number) = self.active() else {
+            return actions;
+        };
+        let claimed_done = seen.done_ns.min(now).max(self.begin);
+        if number.is(seen.release) {
+            let ready = seen.ready_ns.min(now).max(self.begin);
+            self.set_ready(now, ready, seen, &mut actions);
+        } else if number.is(seen.done) {
+            self.set_ready(now, claimed_done, seen, &mut actions);
+        } else if number.is(seen.trigger) && self.state == State::Armed {
+            // When is unknown; the lease must not be longer for it.
+            self.state = State::Taken {
+                trigger: self.begin,
+                sample: false,
+            };
+        }
+        if number.is(seen.done) {
+            self.finish(now, Cause::Done, Some(claimed_done), &mut actions);
+        }
+        actions
+    }
+
+    fn take_if_due(&mut self, now: Ns, actions: &mut Actions) {
+        if self.state == State::Armed && now >= self.plan.trigger_at {
+            // INVARIANT: Armed, so this is the only time; it is stored with this.
+            actions.trigger = self.number;
+            self.state = State::Taken {
+                trigger: now,
+                sample: self.plan.holder && self.plan.sample,
+            };
+        }
+    }
+
+    fn sample_if_due(&mut self, now: Ns, seen: &Observed, actions: &mut Actions) {
+        let (State::Taken { trigger, sample }, Some(number)) = (&mut self.state, self.number)
+        else {
+            return;
+        };
+        let due = trigger.saturating_add(self.plan.cost);
+        if !*sample || now < due {
+            return;
+        }
+        *sample = false;
+        if now.saturating_sub(due) <= Ns(self.plan.cost.0 >> Self::LATE_SAMPLE) {
+            actions.sample = Some(if number.is(seen.held) {
+                Switched::InTime
+            } else {
+                Switched::NotYet
+            });
+        }
+    }
+
+    /// Lets the kernels run, if they do not yet, of a request that was ready at `ready`.
+    fn set_ready(&mut self, now: Ns, ready: Ns, seen: &Observed, actions: &mut Actions) {
+        let Some(number) = self.active() else {
+            return;
+        };
+        let trigger = match self.state {
+            State::Idle | State::Running { .. } => return,
+            State::Taken { trigger, .. } => trigger,
+            // The process triggers it as it is ready.
+            State::Armed if number.is(seen.trigger) => ready,
+            State::Armed => {
+                actions.trigger = Some(number);
+                now
+            }
+        };
+        if !number.is(seen.release) {
+            actions.release = Some(number);
+        }
+        // INVARIANT: Both words are stored with this, as far as they were not.
+        self.state = State::Running { trigger, ready };
+    }
+
+    /// Gives the GPU back, and is over.
+    fn withdraw(&mut self, now: Ns, cause: Cause, actions: &mut Actions) {
+        match self.state {
+            State::Idle | State::Running { .. } => {}
+            State::Armed => {
+                // INVARIANT: Both words are stored with this.
+                actions.trigger = self.number;
+                actions.release = self.number;
+            }
+            State::Taken { .. } => actions.release = self.number,
+        }
+        self.finish(now, cause, None, actions);
+    }
+
+    /// Is over. A request that is done at an unknown time is so now.
+    fn finish(&mut self, now: Ns, cause: Cause, done: Option<Ns>, actions: &mut Actions) {
+        let Some(number) = self.active() else {
+            return;
+        };
+        let (trigger, ready) = match self.state {
+            State::Idle | State::Armed => (None, None),
+            State::Taken { trigger, .. } => (Some(trigger), None),
+            State::Running { trigger, ready } => (Some(trigger), Some(ready)),
+        };
+        let end = now.max(self.begin);
+        let is_done = cause == Cause::Done;
+        let switched = trigger.map(|trigger| trigger.saturating_add(self.plan.cost));
+        let free = ready.unwrap_or(end);
+        actions.over = Some(Record {
+            number,
+            cause,
+            begin: self.begin,
+            trigger,
+            ready,
+            done: is_done.then(|| done.unwrap_or(end).max(ready.unwrap_or(self.begin))),
+            implied: is_done && done.is_none(),
+            end,
+            predicted: self.plan.predicted,
+            early: switched.map_or(Ns::ZERO, |switched| free.saturating_sub(switched)),
+            late: match (switched, ready) {
+                (Some(switched), Some(ready)) => switched.saturating_sub(ready),
+                _ => Ns::ZERO,
+            },
+            slo: self.plan.slo,
+        });
+        // INVARIANT: Whoever called this has stored what was not.
+        self.state = State::Idle;
+    }
+}

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What became of a request, for the statistics and for the next prediction.
+
+use super::words::Number;
+use crate::policy::units::Ns;
+
+/// What ended a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Cause {
+    /// Its work is done.
+    Done,
+    /// The process gave it up.
+    Cancelled,
+    /// The next one began before it was ready.
+    Superseded,
+    /// Its data did not come within the lease.
+    Expired,
+    /// The process died.
+    OwnerDied,
+    /// The file that it belongs to was closed.
+    Closed,
+    /// Its page was unregistered.
+    Unregistered,
+    /// The TSG was freed, or its GPU went away.
+    TsgGone,
+    /// The GPU was suspended.
+    Suspended,
+    /// zernel was unloaded.
+    Unloaded,
+}
+
+/// What became of a request. Times are on `CLOCK_MONOTONIC`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Record {
+    /// Which one.
+    pub(crate) number: Number,
+    /// What ended it.
+    pub(crate) cause: Cause,
+    /// When preparation began.
+    pub(crate) begin: Ns,
+    /// When the GPU was taken, if it was.
+    pub(crate) trigger: Option<Ns>,
+    /// When the data was ready, if it was.
+    pub(crate) ready: Option<Ns>,
+    /// When it was done, for [`Cause::Done`]; if that is `implied`, when the next one began.
+    pub(crate) done: Option<Ns>,
+    /// The process did not say that it was done.
+    pub(crate) implied: bool,
+    /// When zernel learned that it is over.
+    pub(crate) end: Ns,
+    /// The preparation time that was predicted.
+    pub(crate) predicted: Ns,
+    /// How long the GPU had switched and waited for the data.
+    pub(crate) early: Ns,
+    /// How long the data waited for the GPU to switch.
+    pub(crate) late: Ns,
+    /// Longest latency that is no violation.
+    pub(crate) slo: Option<Ns>,
+}
+
+impl Record {
+    /// How long preparation took, if the data was ready. Never less than 0 nor beyond the end.
+    pub(crate) fn preparation(&self) -> Option<Ns> {
+        self.ready.map(|ready| ready.saturating_sub(self.begin))
+    }
+
+    /// From begin to done; the longest it can have been if that is `implied`.
+    pub(crate) fn latency(&self) -> Option<Ns> {
+        self.done.map(|done| done.saturating_sub(self.begin))
+    }
+
+    /// Whether it took longer than was asked for.
+    pub(crate) fn violates_slo(&self) -> bool {
+        match (self.latency(), self.slo) {
+            (Some(latency), Some(slo)) => latency > slo,
+            _ => false,
+        }
+    }
+}
+
+#[cfg(any(test, zernel_kunit))]
+#[cfg_attr(not(test), kernel::macros::kunit_tests(zernel_policy_request_record))]
+mod tests {
+    use super::*;
+
+    const RECORD: Record = Record {
+        number: Number::ONE,
+        cause: Cause::Done,
+        begin: Ns(100),
+        trigger: Some(Ns(150)),
+        ready: Some(Ns(300)),
+        done: Some(Ns(1_100)),
+        implied: false,
+        end: Ns(1_200),
+        predicted: Ns(150),
+        early: Ns::ZERO,
+        late: Ns::ZERO,
+        slo: None,
+    };
+
+    #[test]
+    fn durations_count_from_begin() {
+        assert_eq!(RECORD.preparation(), Some(Ns(200)));
+        assert_eq!(RECORD.latency(), Some(Ns(1_000)));
+    }
+
+    #[test]
+    fn what_did_not_happen_has_no_duration() {
+        let expired = Record {
+            cause: Cause::Expired,
+            ready: None,
+            done: None,
+            slo: Some(Ns(1)),
+            ..RECORD
+        };
+        assert_eq!(expired.preparation(), None);
+        assert_eq!(expired.latency(), None);
+        assert!(!expired.violates_slo());
+    }
+
+    #[test]
+    fn as_long_as_allowed_is_no_violation() {
+        for (slo, violated) in [
+            (None, false),
+            (Some(Ns(999)), true),
+            (Some(Ns(1_000)), false),
+        ] {
+            assert_eq!(Record { slo, ..RECORD }.violates_slo(), violated);
+        }
+    }
+}

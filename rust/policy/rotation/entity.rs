@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What a TSG carries for the rotation: its weight, its accounts and its state.
+
+use super::{
+    super::{
+        backoff::Backoff,
+        units::Ns, //
+    },
+    Weight,
+};
+
+/// What is known of a TSG now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sample {
+    /// GPU time that it had since it was made.
+    pub(crate) ran: Ns,
+    /// Whether it has something to run, be it enabled or not.
+    pub(crate) runnable: bool,
+}
+
+/// A TSG in the rotation.
+///
+/// The accounts of every discipline are kept all the time, so that a change of the discipline
+/// starts from what everybody had.
+#[derive(Clone, Debug)]
+pub(crate) struct Entity {
+    pub(super) weight: Weight,
+    /// Virtual run time in ns; wraps.
+    pub(super) vruntime: u64,
+    /// Credit in ns at the beginning of `round`.
+    pub(super) credit: i64,
+    /// The round up to which credit was granted.
+    pub(super) round: u64,
+    /// Place in the queue: the smaller, the nearer to its head.
+    pub(super) place: u64,
+    /// GPU time at the last sample.
+    pub(super) seen: Option<Ns>,
+    /// GPU time since it got something to run.
+    pub(super) burst: Ns,
+    /// The usual length of a burst.
+    pub(super) mean_burst: Option<Ns>,
+    pub(super) runnable: bool,
+    /// Whether it is known to be enabled.
+    pub(super) enabled: bool,
+    /// Whether it takes no turns because it could not be enabled or disabled.
+    pub(super) aside: bool,
+    /// When to try again to enable it.
+    pub(super) retry: Ns,
+    pub(super) backoff: Backoff,
+}
+
+impl Entity {
+    /// A TSG that is enabled, as a driver makes it, and idle.
+    pub(crate) fn new(weight: Weight) -> Self {
+        Self {
+            weight,
+            vruntime: 0,
+            credit: 0,
+            round: 0,
+            place: 0,
+            seen: None,
+            burst: Ns::ZERO,
+            mean_burst: None,
+            runnable: false,
+            enabled: true,
+            aside: false,
+            retry: Ns::ZERO,
+            backoff: Backoff::default(),
+        }
+    }
+
+    /// Its weight.
+    pub(crate) fn weight(&self) -> Weight {
+        self.weight
+    }
+
+    /// Whether it is known to be enabled.
+    pub(crate) fn is_enabled(&self) -> bool {
+        self.enabled
+    }
+
+    /// Whether it had something to run at its last sample.
+    pub(crate) fn is_runnable(&self) -> bool {
+        self.runnable
+    }
+
+    /// Whether it is left enabled, in slices, because a call for it failed.
+    pub(crate) fn is_aside(&self) -> bool {
+        self.aside
+    }
+
+    /// Says how much GPU time it usually has from when it gets something to run until it goes idle.
+    ///
+    /// `None`: unknown, or it hardly ever goes idle. The successor of a TSG with a mean is enabled
+    /// ahead of the end of a usual burst, so that the GPU is not idle for the time of the call; the
+    /// turn then ends, even if the burst does not.
+    pub(crate) fn set_mean_burst(&mut self, mean: Option<Ns>) {
+        self.mean_burst = mean;
+    }
+
+    /// GPU time until a usual burst is over; `None` if nothing is known, or if this one has become
+    /// longer than usual by more than `tolerance`.
+    pub(super) fn burst_left(&self, tolerance: Ns) -> Option<Ns> {
+        let mean = self.mean_burst?;
+        (self.burst <= mean.saturating_add(tolerance)).then(|| mean.saturating_sub(self.burst))
+    }
+
+    /// Whether it could run in a turn now.
+    pub(super) fn contends(&self) -> bool {
+        self.runnable && !self.aside
+    }
+
+    /// Takes in a sample's GPU time; returns what came since the last.
+    pub(super) fn see(&mut self, ran: Ns) -> Ns {
+        // A counter that starts again says nothing about the time before.
+        let new = ran.saturating_sub(self.seen.unwrap_or(ran));
+        self.seen = Some(ran);
+        self.burst = self.burst.saturating_add(new);
+        new
+    }
+}
+
+#[cfg(any(test, zernel_kunit))]
+#[cfg_attr(not(test), kernel::macros::kunit_tests(zernel_policy_rotation_entity))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_new_counts() {
+        let mut e = Entity::new(Weight::DEFAULT);
+        for (ran, new) in [(500, 0), (700, 200), (700, 0), (10, 0), (15, 5)] {
+            assert_eq!(e.see(Ns(ran)), Ns(new));
+        }
+        assert_eq!(e.burst, Ns(205));
+    }
+
+    #[test]
+    fn a_burst_is_predicted_until_it_is_unusual() {
+        let mut e = Entity::new(Weight::DEFAULT);
+        assert_eq!(e.burst_left(Ns(10)), None);
+        e.set_mean_burst(Some(Ns(100)));
+        for (burst, left) in [
+            (0, Some(100)),
+            (60, Some(40)),
+            (110, Some(0)),
+            (111, None),
+            (u64::MAX, None),
+        ] {
+            e.burst = Ns(burst);
+            assert_eq!(e.burst_left(Ns(10)), left.map(Ns));
+        }
+    }
+
+    #[test]
+    fn it_begins_enabled_and_idle() {
+        let e = Entity::new(Weight::DEFAULT);
+        assert!(e.is_enabled() && !e.is_runnable() && !e.is_aside() && !e.contends());
+        assert_eq!(e.weight(), Weight::DEFAULT);
+    }
+}

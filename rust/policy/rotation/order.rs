@@ -1,0 +1,387 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Who is next: the accounts of the TSGs of a run list, and how they are compared.
+
+use super::{
+    super::units::Ns,
+    entity::Entity,
+    group::Group,
+    Discipline,
+    Quantum,
+    Weight, //
+};
+
+/// Quanta that are charged for one sample at most. A longer stretch is one alone on the GPU, or of a
+/// worker that slept; neither is to be paid back for minutes.
+const LONGEST_CHARGE: u64 = 4;
+
+/// Farther ahead in virtual time than any charge can bring a TSG: 4 s at weight 1 are 2^42 ns. What
+/// looks farther ahead is behind, so much that the difference wrapped.
+const FARTHEST_AHEAD: u64 = 1 << 44;
+
+/// Where a TSG stands; the smallest is next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Rank {
+    /// It had its share, or is out of credit.
+    later: bool,
+    /// Virtual time, relative to the order's own.
+    key: i64,
+    /// Place in the queue.
+    place: u64,
+}
+
+/// The state of a run list that all of its TSGs are compared with.
+#[derive(Clone, Debug)]
+pub(super) struct Order {
+    discipline: Discipline,
+    quantum: Quantum,
+    /// Virtual time: the mean of the runnable TSGs, by weight. Whoever is behind it is owed GPU
+    /// time. Wraps.
+    now: u64,
+    /// Rounds of credit that were granted.
+    round: u64,
+    /// The next place in the queue.
+    tail: u64,
+}
+
+impl Order {
+    pub(super) fn new(discipline: Discipline, quantum: Quantum) -> Self {
+        Self {
+            discipline,
+            quantum,
+            now: 0,
+            round: 0,
+            tail: 0,
+        }
+    }
+
+    pub(super) fn tune(&mut self, discipline: Discipline, quantum: Quantum) {
+        self.discipline = discipline;
+        self.quantum = quantum;
+    }
+
+    pub(super) fn quantum(&self) -> Ns {
+        self.quantum.length()
+    }
+
+    /// Takes a TSG in as one that is owed nothing, at the end of the queue.
+    pub(super) fn join(&mut self, e: &mut Entity) {
+        e.vruntime = self.now;
+        e.credit = self.grant(e);
+        e.round = self.round;
+        self.requeue(e);
+    }
+
+    /// Changes a weight; what a TSG is ahead or behind in GPU time stays.
+    pub(super) fn set_weight(&self, e: &mut Entity, weight: Weight) {
+        let old = i64::from(e.weight.number());
+        let lead = self.lead(e).saturating_mul(old);
+        let lead = lead.checked_div(i64::from(weight.number())).unwrap_or(0);
+        e.vruntime = self.now.wrapping_add_signed(lead);
+        e.credit = self.credit(e);
+        e.round = self.round;
+        e.weight = weight;
+    }
+
+    /// Places a TSG that got something to run: at the end of the queue, and in virtual time where it
+    /// was, but no more than half a quantum of its own behind.
+    ///
+    /// So a short sleeper is soon served, nobody saves up a long sleep, and who sleeps to be served
+    /// soon gains nothing: in any stretch he gets at most his share and a quantum and a half.
+    pub(super) fn wake(&mut self, e: &mut Entity) {
+        let half = Ns(self.quantum().0 / 2);
+        let floor = self.now.wrapping_sub(e.weight.slow_down(half));
+        if e.vruntime.wrapping_sub(floor) > FARTHEST_AHEAD {
+            e.vruntime = floor;
+        }
+        self.requeue(e);
+    }
+
+    /// Puts a TSG at the end of the queue: its turn is over.
+    pub(super) fn requeue(&mut self, e: &mut Entity) {
+        e.place = self.tail;
+        self.tail = self.tail.saturating_add(1);
+    }
+
+    /// Charges GPU time.
+    pub(super) fn charge(&self, e: &mut Entity, ran: Ns) {
+        let most = Ns(self.quantum().0.saturating_mul(LONGEST_CHARGE));
+        let ran = ran.min(most);
+        e.vruntime = e.vruntime.wrapping_add(e.weight.slow_down(ran));
+        let debt = i64::try_from(most.0).unwrap_or(i64::MAX).saturating_neg();
+        let ran = i64::try_from(ran.0).unwrap_or(i64::MAX);
+        e.credit = self.credit(e).saturating_sub(ran).max(debt);
+        e.round = self.round;
+    }
+
+    /// Lets virtual time and rounds follow what was charged.
+    pub(super) fn advance(&mut self, group: &impl Group) {
+        let mut weights = 0i64;
+        let mut moment = 0i64;
+        let mut rounds = None;
+        group.each(|_, e| {
+            if e.contends() {
+                let weight = i64::from(e.weight.number());
+                weights = weights.saturating_add(weight);
+                moment = moment.saturating_add(self.lead(e).saturating_mul(weight));
+                let needed = self.rounds_needed(e);
+                rounds = Some(rounds.map_or(needed, |r: u64| r.min(needed)));
+            }
+        });
+        // Rounded down, so that somebody is always eligible.
+        if let Some(mean) = moment.checked_div_euclid(weights) {
+            self.now = self.now.wrapping_add_signed(mean);
+        }
+        self.round = self.round.saturating_add(rounds.unwrap_or(0));
+    }
+
+    /// Where a TSG stands.
+    pub(super) fn rank(&self, e: &Entity) -> Rank {
+        let (later, key) = match self.discipline {
+            Discipline::Fair => {
+                let lead = self.lead(e);
+                let quantum = i64::try_from(e.weight.slow_down(self.quantum()));
+                if lead > 0 {
+                    (true, lead)
+                } else {
+                    (false, lead.saturating_add(quantum.unwrap_or(i64::MAX)))
+                }
+            }
+            Discipline::Credit => (self.credit(e) <= 0, 0),
+            Discipline::RoundRobin => (false, 0),
+        };
+        Rank {
+            later,
+            key,
+            place: e.place,
+        }
+    }
+
+    /// The next of those for which `wanted` holds.
+    pub(super) fn first<G: Group>(
+        &self,
+        group: &G,
+        wanted: impl Fn(G::Id, &Entity) -> bool,
+    ) -> Option<(Rank, G::Id)> {
+        let mut first: Option<(Rank, G::Id)> = None;
+        group.each(|id, e| {
+            if wanted(id, e) {
+                let rank = self.rank(e);
+                if first.is_none_or(|(best, _)| rank < best) {
+                    first = Some((rank, id));
+                }
+            }
+        });
+        first
+    }
+
+    /// How far a TSG is ahead of virtual time.
+    fn lead(&self, e: &Entity) -> i64 {
+        e.vruntime.wrapping_sub(self.now) as i64
+    }
+
+    fn grant(&self, e: &Entity) -> i64 {
+        let grant = e.weight.grant(self.quantum());
+        i64::try_from(grant.0).unwrap_or(i64::MAX)
+    }
+
+    /// The credit of a TSG now: what it had, and the grants since. No more than one is saved.
+    fn credit(&self, e: &Entity) -> i64 {
+        let grant = self.grant(e);
+        let rounds = self.round.saturating_sub(e.round);
+        let rounds = i64::try_from(rounds).unwrap_or(i64::MAX);
+        e.credit
+            .saturating_add(rounds.saturating_mul(grant))
+            .min(grant)
+    }
+
+    /// Rounds until a TSG has credit.
+    fn rounds_needed(&self, e: &Entity) -> u64 {
+        let credit = self.credit(e);
+        if credit > 0 {
+            return 0;
+        }
+        let debt = credit.unsigned_abs();
+        let grant = self.grant(e).unsigned_abs();
+        debt.checked_div(grant).unwrap_or(0).saturating_add(1)
+    }
+}
+
+#[cfg(any(test, zernel_kunit))]
+#[cfg_attr(not(test), kernel::macros::kunit_tests(zernel_policy_rotation_order))]
+mod tests {
+    use super::*;
+
+    const MS: Ns = Ns(1_000_000);
+
+    struct Pair([Entity; 2]);
+
+    impl Group for Pair {
+        type Id = usize;
+
+        fn get(&self, id: usize) -> Option<&Entity> {
+            self.0.get(id)
+        }
+
+        fn get_mut(&mut self, id: usize) -> Option<&mut Entity> {
+            self.0.get_mut(id)
+        }
+
+        fn each(&self, mut visit: impl FnMut(usize, &Entity)) {
+            for (id, e) in self.0.iter().enumerate() {
+                visit(id, e);
+            }
+        }
+    }
+
+    fn order(discipline: Discipline) -> Order {
+        let mut order = Order::new(discipline, Quantum::DEFAULT);
+        if let Ok(quantum) = Quantum::new(MS) {
+            order.tune(discipline, quantum);
+        }
+        order
+    }
+
+    fn entity(order: &mut Order, weight: u32) -> Entity {
+        let mut e = Entity::new(Weight::new(weight).unwrap_or(Weight::DEFAULT));
+        order.join(&mut e);
+        e.runnable = true;
+        e
+    }
+
+    fn pair(order: &mut Order, weights: [u32; 2]) -> Pair {
+        Pair(weights.map(|w| entity(order, w)))
+    }
+
+    /// Lets the first run for a quantum; says who it was.
+    fn turn(order: &mut Order, group: &mut Pair) -> Option<usize> {
+        order.advance(group);
+        let (_, id) = order.first(group, |_, e| e.contends())?;
+        let e = group.get_mut(id)?;
+        order.charge(e, MS);
+        order.requeue(e);
+        Some(id)
+    }
+
+    fn turns_of_first(discipline: Discipline, weights: [u32; 2], turns: usize) -> usize {
+        let mut order = order(discipline);
+        let mut group = pair(&mut order, weights);
+        (0..turns)
+            .filter(|_| turn(&mut order, &mut group) == Some(0))
+            .count()
+    }
+
+    #[test]
+    fn turns_follow_the_weights() {
+        for discipline in [Discipline::Fair, Discipline::Credit] {
+            assert_eq!(turns_of_first(discipline, [1024, 1024], 400), 200);
+            assert_eq!(turns_of_first(discipline, [3072, 1024], 400), 300);
+            assert_eq!(turns_of_first(discipline, [1, 1], 400), 200);
+        }
+        assert_eq!(turns_of_first(Discipline::Fair, [10_000, 2_500], 400), 320);
+        assert_eq!(turns_of_first(Discipline::RoundRobin, [10_000, 1], 400), 200);
+    }
+
+    #[test]
+    fn the_heavy_one_does_not_run_in_one_stretch() {
+        let mut order = order(Discipline::Fair);
+        let mut group = pair(&mut order, [3072, 1024]);
+        let mut last = [0; 2];
+        for n in 1..100 {
+            if let Some(at) = turn(&mut order, &mut group).and_then(|id| last.get_mut(id)) {
+                assert!(n - *at <= 5);
+                *at = n;
+            }
+        }
+    }
+
+    #[test]
+    fn sleep_is_not_saved_up() {
+        let mut order = order(Discipline::Fair);
+        let mut group = pair(&mut order, [1024, 1024]);
+        let [sleeper, _] = &mut group.0;
+        sleeper.runnable = false;
+        for _ in 0..1000 {
+            assert_eq!(turn(&mut order, &mut group), Some(1));
+        }
+        order.advance(&group);
+        let [sleeper, _] = &mut group.0;
+        order.wake(sleeper);
+        sleeper.runnable = true;
+        // Half a quantum in advance, and equal from there.
+        assert_eq!(turn(&mut order, &mut group), Some(0));
+        let of_sleeper = (0..100)
+            .filter(|_| turn(&mut order, &mut group) == Some(0))
+            .count();
+        assert!((49..=51).contains(&of_sleeper));
+    }
+
+    #[test]
+    fn a_nap_does_not_forgive() {
+        let mut order = order(Discipline::Fair);
+        let mut group = pair(&mut order, [1024, 1024]);
+        let [napper, _] = &mut group.0;
+        order.charge(napper, MS);
+        let before = napper.vruntime;
+        order.wake(napper);
+        assert_eq!(napper.vruntime, before);
+    }
+
+    #[test]
+    fn virtual_time_wraps() {
+        let mut order = order(Discipline::Fair);
+        order.now = u64::MAX - 3;
+        let mut group = pair(&mut order, [1024, 1024]);
+        for n in 0..100 {
+            assert_eq!(turn(&mut order, &mut group), Some(n % 2));
+        }
+        assert!(order.now < u64::MAX / 2);
+        // Asleep for so long that the difference looks like a lead.
+        let [old, _] = &mut group.0;
+        old.vruntime = order.now.wrapping_add(1 << 63);
+        order.wake(old);
+        assert!(order.lead(old) < 0);
+    }
+
+    #[test]
+    fn a_stretch_alone_is_not_paid_back() {
+        let mut order = order(Discipline::Credit);
+        let mut e = entity(&mut order, 1024);
+        order.charge(&mut e, Ns(u64::MAX));
+        assert_eq!(order.lead(&e), 4_000_000);
+        assert_eq!(order.credit(&e), -3_000_000);
+        order.charge(&mut e, Ns(u64::MAX));
+        assert_eq!(order.credit(&e), -4_000_000);
+    }
+
+    #[test]
+    fn credit_is_not_hoarded() {
+        let mut order = order(Discipline::Credit);
+        let e = entity(&mut order, 2048);
+        assert_eq!(order.credit(&e), 2_000_000);
+        order.round = u64::MAX;
+        assert_eq!(order.credit(&e), 2_000_000);
+        assert_eq!(order.rounds_needed(&e), 0);
+    }
+
+    #[test]
+    fn another_weight_keeps_the_lead_in_gpu_time() {
+        let mut order = order(Discipline::Fair);
+        let mut e = entity(&mut order, 1024);
+        order.charge(&mut e, MS);
+        if let Ok(heavy) = Weight::new(2048) {
+            order.set_weight(&mut e, heavy);
+        }
+        assert_eq!(order.lead(&e), 500_000);
+        assert_eq!(e.weight().number(), 2048);
+    }
+
+    #[test]
+    fn nobody_is_next_of_nobody() {
+        let mut order = order(Discipline::Fair);
+        let mut group = pair(&mut order, [1, 1]);
+        for e in &mut group.0 {
+            e.runnable = false;
+        }
+        assert_eq!(turn(&mut order, &mut group), None);
+    }
+}

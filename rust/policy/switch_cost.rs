@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: GPL-2.0
+//! How long the GPU takes from a trigger until it runs the TSG, learned from one bit per request.
+
+use super::units::{
+    Ns,
+    Permille, //
+};
+
+/// What is seen when the GPU should have switched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Switched {
+    /// The holder had run.
+    InTime,
+    /// It had not.
+    NotYet,
+}
+
+/// A high quantile of the time that a switch takes.
+///
+/// Nobody tells when the GPU has switched, but whether it has by a given time can be read from a
+/// word. So the estimate is tried on each request and moves by one bit, after Robbins and Monro
+/// (1951): up by `step * quantile` if the GPU was not ready, else down by `step * (1 - quantile)`,
+/// which balances where the GPU is ready in time in `quantile` of all cases. Steps are in
+/// proportion to the estimate, since costs of different GPUs are decades apart. The step shrinks
+/// whenever the direction turns, as Kesten's does (1958), and grows again in runs too long for
+/// chance; it never falls below a bound, so that a change is always followed.
+///
+/// # Invariants
+///
+/// `scaled` lies within [`Cost::RANGE`], scaled; `shift` within [`Cost::STEPS`]; `quantile` within
+/// [`Cost::QUANTILES`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cost {
+    /// The estimate in `2^-FRACTION` ns.
+    scaled: u64,
+    /// The step is the estimate divided by two to this.
+    shift: u32,
+    /// Length of the run of equal bits that goes on.
+    run: u32,
+    last: Switched,
+    quantile: Permille,
+}
+
+impl Cost {
+    /// What a switch can cost: an idle GPU starts a kernel in some microseconds; the longest
+    /// slice of BE that makes sense with latency-critical work is some milliseconds.
+    pub(crate) const RANGE: (Ns, Ns) = (Ns(1_000), Ns(10_000_000));
+    /// What can be asked for: below a half the median would be early more often than late.
+    pub(crate) const QUANTILES: (Permille, Permille) = (Permille(500), Permille(990));
+    /// Shifts of the largest and the smallest step: a quarter while nothing is known, and 1/32,
+    /// at which the wobble of an estimate stays at about 3 %.
+    const STEPS: (u32, u32) = (2, 5);
+    /// The smallest step down of the smallest estimate is 1000 ns / 32 / 100: less than one.
+    const FRACTION: u32 = 8;
+
+    /// Starts from what a switch is thought to cost. What lies out of range is brought into it.
+    pub(crate) fn new(prior: Ns, quantile: Permille) -> Self {
+        let (min, max) = Self::QUANTILES;
+        // INVARIANT: Clamped, and the largest step.
+        Self {
+            scaled: Self::in_range(prior.0.saturating_mul(1 << Self::FRACTION)),
+            shift: Self::STEPS.0,
+            run: 0,
+            last: Switched::InTime,
+            quantile: quantile.clamp(min, max),
+        }
+    }
+
+    /// The time after a trigger by which the GPU has switched in [`Self::quantile`] of all cases.
+    pub(crate) fn estimate(&self) -> Ns {
+        Ns(self.scaled >> Self::FRACTION)
+    }
+
+    /// The share of switches that take no longer than [`Self::estimate`].
+    pub(crate) fn quantile(&self) -> Permille {
+        self.quantile
+    }
+
+    /// Changes [`Self::quantile`]; the estimate moves there with what is learned from now on.
+    pub(crate) fn set_quantile(&mut self, quantile: Permille) {
+        let (min, max) = Self::QUANTILES;
+        // INVARIANT: Clamped.
+        self.quantile = quantile.clamp(min, max);
+    }
+
+    /// Learns from what was seen [`Self::estimate`] after a trigger.
+    pub(crate) fn learn(&mut self, seen: Switched) {
+        self.adapt(seen);
+        let step = self.scaled >> self.shift;
+        let up = u64::from(self.quantile.0);
+        // INVARIANT: Clamped.
+        self.scaled = Self::in_range(match seen {
+            Switched::NotYet => self.scaled.saturating_add(step.saturating_mul(up) / 1_000),
+            Switched::InTime => self
+                .scaled
+                .saturating_sub(step.saturating_mul(1_000u64.saturating_sub(up)) / 1_000),
+        });
+    }
+
+    /// Chooses the next step.
+    fn adapt(&mut self, seen: Switched) {
+        let turned = seen != self.last;
+        self.run = if turned {
+            1
+        } else {
+            self.run.saturating_add(1)
+        };
+        self.last = seen;
+        let (largest, smallest) = Self::STEPS;
+        // INVARIANT: Both moves stop at a bound.
+        if turned && seen == Switched::NotYet {
+            self.shift = self.shift.saturating_add(1).min(smallest);
+        } else if self.is_unlikely() {
+            self.shift = self.shift.saturating_sub(1).max(largest);
+        }
+    }
+
+    /// Whether a run of this length shows that the estimate is wrong.
+    ///
+    /// Late twice in a row has a probability of `(1 - quantile)^2`. In time `k` times in a row
+    /// has `quantile^k`, about a fifth at `k = 1.6 / (1 - quantile)`; that is asked again each half
+    /// of such a run.
+    fn is_unlikely(&self) -> bool {
+        match self.last {
+            Switched::NotYet => self.run >= 2,
+            Switched::InTime => {
+                let late = 1_000u32.saturating_sub(self.quantile.0).max(1);
+                let long = 1_600 / late;
+                let again = (long / 2).max(1);
+                self.run >= long && self.run.saturating_sub(long) % again == 0
+            }
+        }
+    }
+
+    fn in_range(scaled: u64) -> u64 {
+        let (min, max) = Self::RANGE;
+        scaled.clamp(min.0 << Self::FRACTION, max.0 << Self::FRACTION)
+    }
+}
+
+#[cfg(any(test, zernel_kunit))]
+#[cfg_attr(not(test), kernel::macros::kunit_tests(zernel_policy_switch_cost))]
+mod tests {
+    use super::*;
+
+    const HIGH: Permille = Permille(900);
+
+    /// Costs that are uniform within 20 % around a middle, by Marsaglia's xorshift64.
+    struct Gpu {
+        middle: u64,
+        random: u64,
+    }
+
+    impl Gpu {
+        fn new(middle: Ns) -> Self {
+            Self {
+                middle: middle.0,
+                random: 0x9e37_79b9_7f4a_7c15,
+            }
+        }
+
+        fn cost(&mut self) -> u64 {
+            self.random ^= self.random << 13;
+            self.random ^= self.random >> 7;
+            self.random ^= self.random << 17;
+            // From 80 % to 120 % of the middle.
+            (self.middle / 1_000).saturating_mul(800 + self.random % 401)
+        }
+
+        /// The 90 % quantile: 80 % + 0.9 * 40 %.
+        fn truth(&self) -> u64 {
+            self.middle * 116 / 100
+        }
+
+        fn teach(&mut self, cost: &mut Cost, samples: usize) -> u32 {
+            let mut late = 0;
+            for _ in 0..samples {
+                let seen = if self.cost() <= cost.estimate().0 {
+                    Switched::InTime
+                } else {
+                    late += 1;
+                    Switched::NotYet
+                };
+                cost.learn(seen);
+            }
+            late
+        }
+
+        fn is_known_to(&self, cost: &Cost) -> bool {
+            let (told, truth) = (cost.estimate().0, self.truth());
+            (truth * 85 / 100..=truth * 115 / 100).contains(&told)
+        }
+    }
+
+    #[test]
+    fn converges_within_200_samples() {
+        for middle in [30_000, 60_000, 100_000, 200_000, 400_000] {
+            let mut gpu = Gpu::new(Ns(middle));
+            let mut cost = Cost::new(Ns(100_000), HIGH);
+            gpu.teach(&mut cost, 200);
+            assert!(gpu.is_known_to(&cost));
+        }
+    }
+
+    #[test]
+    fn stays_where_it_should_be() {
+        for middle in [30_000, 100_000, 400_000] {
+            let mut gpu = Gpu::new(Ns(middle));
+            let mut cost = Cost::new(Ns(100_000), HIGH);
+            gpu.teach(&mut cost, 200);
+            let mut late = 0;
+            for _ in 0..200 {
+                late += gpu.teach(&mut cost, 10);
+                assert!(gpu.is_known_to(&cost));
+            }
+            // A tenth of 2000, within four standard deviations.
+            assert!((147..254).contains(&late));
+        }
+    }
+
+    #[test]
+    fn follows_a_step() {
+        for (before, after) in [(30_000, 400_000), (400_000, 30_000)] {
+            let mut cost = Cost::new(Ns(100_000), HIGH);
+            Gpu::new(Ns(before)).teach(&mut cost, 1_000);
+            let mut gpu = Gpu::new(Ns(after));
+            gpu.teach(&mut cost, 200);
+            assert!(gpu.is_known_to(&cost));
+        }
+    }
+
+    #[test]
+    fn rises_fast_when_late() {
+        let mut cost = Cost::new(Ns(100_000), HIGH);
+        for _ in 0..10 {
+            cost.learn(Switched::NotYet);
+        }
+        assert!(cost.estimate() > Ns(400_000));
+    }
+
+    #[test]
+    fn stays_in_range() {
+        assert_eq!(Cost::new(Ns(0), HIGH).estimate(), Ns(1_000));
+        assert_eq!(Cost::new(Ns(u64::MAX), HIGH).estimate(), Ns(10_000_000));
+        let mut cost = Cost::new(Ns(100_000), HIGH);
+        for _ in 0..2_000 {
+            cost.learn(Switched::InTime);
+        }
+        assert_eq!(cost.estimate(), Ns(1_000));
+        for _ in 0..2_000 {
+            cost.learn(Switched::NotYet);
+        }
+        assert_eq!(cost.estimate(), Ns(10_000_000));
+    }
+
+    #[test]
+    fn leaves_its_bounds_again() {
+        let mut cost = Cost::new(Ns(0), Permille(1_000));
+        cost.learn(Switched::InTime);
+        cost.learn(Switched::NotYet);
+        assert!(cost.estimate() > Ns(1_000));
+        let mut cost = Cost::new(Ns(u64::MAX), Permille(1_000));
+        cost.learn(Switched::NotYet);
+        cost.learn(Switched::InTime);
+        assert!(cost.estimate() < Ns(10_000_000));
+    }
+
+    #[test]
+    fn quantile_is_clamped() {
+        let mut cost = Cost::new(Ns(100_000), Permille(0));
+        assert_eq!(cost.quantile(), Permille(500));
+        cost.set_quantile(Permille(1_000));
+        assert_eq!(cost.quantile(), Permille(990));
+    }
+}

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What is counted of requests: how each ended, how long it took, and what being wrong cost.
+
+use super::{
+    histogram::Latencies,
+    request::record::{
+        Cause,
+        Record, //
+    },
+    units::Ns,
+};
+
+/// Counters of requests, which only grow.
+///
+/// # Invariants
+///
+/// - All-zero bytes are a tally of nothing, so that one may be made in zeroed memory without ever
+///   lying on a stack.
+/// - `begun` is not less than the sum of how requests ended.
+#[derive(Debug)]
+pub(crate) struct Tally {
+    /// Requests that began.
+    pub(crate) begun: u64,
+    /// Triggers that zernel stored.
+    pub(crate) triggers: u64,
+    /// Done.
+    pub(crate) done: u64,
+    /// Given up, or not ready when the next one began.
+    pub(crate) cancelled: u64,
+    /// Not ready within the lease.
+    pub(crate) expired: u64,
+    /// Ended by the end of their page, file or process, or of the module.
+    pub(crate) closed: u64,
+    /// Ended by the end of their TSG.
+    pub(crate) gone: u64,
+    /// Ended by the suspend of the GPU.
+    pub(crate) suspended: u64,
+    /// The GPU waited for the data.
+    pub(crate) early: u64,
+    /// For so long in all.
+    pub(crate) early_time: Ns,
+    /// The data waited for the GPU.
+    pub(crate) late: u64,
+    /// For so long in all.
+    pub(crate) late_time: Ns,
+    /// Took longer than was asked for.
+    pub(crate) slo_violations: u64,
+    /// From begin to done, of what is done.
+    pub(crate) latency: Latencies,
+}
+
+impl Tally {
+    /// A tally of nothing.
+    // INVARIANT: Every byte is 0.
+    pub(crate) const EMPTY: Self = Self {
+        begun: 0,
+        triggers: 0,
+        done: 0,
+        cancelled: 0,
+        expired: 0,
+        closed: 0,
+        gone: 0,
+        suspended: 0,
+        early: 0,
+        early_time: Ns::ZERO,
+        late: 0,
+        late_time: Ns::ZERO,
+        slo_violations: 0,
+        latency: Latencies::EMPTY,
+    };
+
+    /// A request began.
+    pub(crate) fn begin(&mut self) {
+        self.begun = self.begun.saturating_add(1);
+    }
+
+    /// zernel stored a trigger.
+    pub(crate) fn trigger(&mut self) {
+        self.triggers = self.triggers.saturating_add(1);
+    }
+
+    /// A request is over.
+    pub(crate) fn end(&mut self, record: &Record) {
+        // INVARIANT: It began.
+        let ended = match record.cause {
+            Cause::Done => &mut self.done,
+            Cause::Cancelled | Cause::Superseded => &mut self.cancelled,
+            Cause::Expired => &mut self.expired,
+            Cause::OwnerDied | Cause::Closed | Cause::Unregistered | Cause::Unloaded => {
+                &mut self.closed
+            }
+            Cause::TsgGone => &mut self.gone,
+            Cause::Suspended => &mut self.suspended,
+        };
+        *ended = ended.saturating_add(1);
+        self.early = self
+            .early
+            .saturating_add(u64::from(record.early > Ns::ZERO));
+        self.early_time = self.early_time.saturating_add(record.early);
+        self.late = self.late.saturating_add(u64::from(record.late > Ns::ZERO));
+        self.late_time = self.late_time.saturating_add(record.late);
+        self.slo_violations = self
+            .slo_violations
+            .saturating_add(u64::from(record.violates_slo()));
+        if let Some(latency) = record.latency() {
+            self.latency.record(latency);
+        }
+    }
+
+    /// Requests that are not over.
+    pub(crate) fn in_flight(&self) -> u64 {
+        let ended = [
+            self.done,
+            self.cancelled,
+            self.expired,
+            self.closed,
+            self.gone,
+            self.suspended,
+        ];
+        ended
+            .into_iter()
+            .fold(self.begun, |left, ended| left.saturating_sub(ended))
+    }
+
+    /// Counts everything that `other` counted.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        let pairs = [
+            (&mut self.begun, other.begun),
+            (&mut self.triggers, other.triggers),
+            (&mut self.done, other.done),
+            (&mut self.cancelled, other.cancelled),
+            (&mut self.expired, other.expired),
+            (&mut self.closed, other.closed),
+            (&mut self.gone, other.gone),
+            (&mut self.suspended, other.suspended),
+            (&mut self.early, other.early),
+            (&mut self.early_time.0, other.early_time.0),
+            (&mut self.late, other.late),
+            (&mut self.late_time.0, other.late_time.0),
+            (&mut self.slo_violations, other.slo_violations),
+        ];
+        for (mine, theirs) in pairs {
+            *mine = mine.saturating_add(theirs);
+        }
+        self.latency.merge(&other.latency);
+    }
+}
+
+// Too large for the stack of a KUnit case.
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::request::words::Number;
+
+    fn record(cause: Cause) -> Record {
+        Record {
+            number: Number::FIRST,
+            cause,
+            begin: Ns(1_000),
+            trigger: None,
+            ready: None,
+            done: (cause == Cause::Done).then_some(Ns(501_000)),
+            implied: false,
+            end: Ns(501_000),
+            predicted: Ns::ZERO,
+            early: Ns::ZERO,
+            late: Ns::ZERO,
+            slo: None,
+        }
+    }
+
+    #[test]
+    fn every_cause_is_counted_once() {
+        let mut t = Tally::EMPTY;
+        let causes = [
+            Cause::Done,
+            Cause::Cancelled,
+            Cause::Superseded,
+            Cause::Expired,
+            Cause::OwnerDied,
+            Cause::Closed,
+            Cause::Unregistered,
+            Cause::TsgGone,
+            Cause::Suspended,
+            Cause::Unloaded,
+        ];
+        for (left, cause) in causes.into_iter().enumerate() {
+            t.begin();
+            assert_eq!(t.in_flight(), 1, "{cause:?}");
+            t.end(&record(cause));
+            assert_eq!(t.in_flight(), 0, "{left}");
+        }
+        assert_eq!((t.begun, t.done, t.cancelled, t.expired), (10, 1, 2, 1));
+        assert_eq!((t.closed, t.gone, t.suspended), (4, 1, 1));
+        assert_eq!(t.latency.count(), 1);
+        assert_eq!(t.latency.max(), Some(Ns(500_000)));
+    }
+
+    #[test]
+    fn being_wrong_is_counted_with_its_cost() {
+        let mut t = Tally::EMPTY;
+        t.end(&Record {
+            early: Ns(7),
+            ..record(Cause::Done)
+        });
+        t.end(&Record {
+            late: Ns(11),
+            slo: Some(Ns(499_999)),
+            ..record(Cause::Done)
+        });
+        t.end(&Record {
+            slo: Some(Ns(500_000)),
+            ..record(Cause::Done)
+        });
+        assert_eq!((t.early, t.early_time), (1, Ns(7)));
+        assert_eq!((t.late, t.late_time), (1, Ns(11)));
+        assert_eq!(t.slo_violations, 1);
+    }
+
+    #[test]
+    fn merging_adds_everything() {
+        let mut t = Tally::EMPTY;
+        t.begin();
+        t.trigger();
+        t.end(&record(Cause::Done));
+        t.begin();
+        let mut sum = Tally::EMPTY;
+        sum.merge(&t);
+        sum.merge(&t);
+        assert_eq!((sum.begun, sum.triggers, sum.done), (4, 2, 2));
+        assert_eq!(sum.in_flight(), 2);
+        assert_eq!(sum.latency.count(), 2);
+    }
+}
