@@ -93,6 +93,21 @@ pub(crate) fn write<T: Abi>(address: usize, size: usize, value: &T) -> Result {
         .write_slice(value.bytes().get(..known).ok_or(EINVAL)?)
 }
 
+/// Writes an array of numbers to user space.
+///
+/// # Errors
+///
+/// `EFAULT`, also for an address range that wraps.
+#[cfg(zernel_core)]
+pub(crate) fn write_words(address: usize, words: &[u64]) -> Result {
+    let length = size_of_val(words);
+    // SAFETY: Any bytes of integers may be read.
+    let bytes = unsafe { core::slice::from_raw_parts(words.as_ptr().cast::<u8>(), length) };
+    UserSlice::new(UserPtr::from_addr(address), length)
+        .writer()
+        .write_slice(bytes)
+}
+
 /// Writes an array of structures to user space, each in `stride` bytes: cut or zero-extended.
 ///
 /// # Errors

@@ -35,3 +35,9 @@ pub(crate) fn protocol() -> Error {
 pub(crate) fn unsupported() -> Error {
     Error::from_errno(-(bindings::EOPNOTSUPP as c_int))
 }
+
+/// `ESTALE`: what is named is over.
+#[cfg(zernel_core)]
+pub(crate) fn stale() -> Error {
+    Error::from_errno(-(bindings::ESTALE as c_int))
+}

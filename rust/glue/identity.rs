@@ -29,6 +29,7 @@ extern "C" {
     fn zernel_helper_euid() -> u32;
     fn zernel_helper_perfmon_capable() -> bool;
     fn zernel_helper_nice_capable() -> bool;
+    fn zernel_helper_resource_capable() -> bool;
     fn zernel_helper_in_group(gid: u32) -> bool;
 }
 
@@ -282,6 +283,12 @@ pub(crate) fn caller_sees_all() -> bool {
 pub(crate) fn caller_is_capable() -> bool {
     // SAFETY: FFI.
     unsafe { zernel_helper_nice_capable() }
+}
+
+/// Whether quotas do not bind the caller (`CAP_SYS_RESOURCE`).
+pub(crate) fn caller_is_unbound() -> bool {
+    // SAFETY: FFI.
+    unsafe { zernel_helper_resource_capable() }
 }
 
 /// Whether the caller is a member of this group of the initial user namespace.

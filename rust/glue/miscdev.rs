@@ -37,7 +37,6 @@ impl Readiness {
             Self::Idle => 0,
             Self::Readable => bindings::POLLIN | bindings::POLLRDNORM,
             #[cfg(zernel_core)]
-            #[cfg(zernel_core)]
             Self::Failed => bindings::POLLERR,
         }
     }

@@ -17,11 +17,15 @@ pub(crate) mod abi;
 #[cfg(any(zernel_core, zernel_nvidia))]
 pub(crate) mod debugfs;
 #[cfg(any(zernel_core, zernel_sim))]
+pub(crate) mod irqlock;
+#[cfg(any(zernel_core, zernel_sim))]
 pub(crate) mod miscdev;
 #[cfg(any(zernel_sim, zernel_nvidia))]
 pub(crate) mod provider_side;
 #[cfg(any(zernel_core, zernel_sim))]
 pub(crate) mod time;
+#[cfg(any(zernel_core, zernel_sim))]
+pub(crate) mod timer;
 
 #[cfg(zernel_core)]
 pub(crate) mod cgroup;
@@ -29,6 +33,8 @@ pub(crate) mod cgroup;
 pub(crate) mod identity;
 #[cfg(zernel_core)]
 pub(crate) mod lock;
+#[cfg(zernel_core)]
+pub(crate) mod pinned;
 #[cfg(zernel_core)]
 pub(crate) mod provider;
 #[cfg(zernel_core)]
@@ -41,6 +47,8 @@ pub(crate) mod uapi;
 pub(crate) mod watch;
 #[cfg(zernel_core)]
 pub(crate) mod work;
+#[cfg(zernel_core)]
+mod zeroed;
 
 #[cfg(zernel_nvidia)]
 pub(crate) mod nv_control;
@@ -54,13 +62,9 @@ pub(crate) mod sim_eventfd;
 #[cfg(zernel_sim)]
 pub(crate) mod sim_hub;
 #[cfg(zernel_sim)]
-pub(crate) mod sim_irqlock;
-#[cfg(zernel_sim)]
 pub(crate) mod sim_params;
 #[cfg(zernel_sim)]
 pub(crate) mod sim_task;
-#[cfg(zernel_sim)]
-pub(crate) mod sim_timer;
 #[cfg(zernel_sim)]
 pub(crate) mod sim_words;
 

@@ -165,6 +165,13 @@ impl Ops {
         answer(unsafe { set(self.private, gpu.0, tsg, level) })
     }
 
+    /// Lets a TSG be scheduled, or not.
+    pub(crate) fn set_enabled(&self, gpu: gpu::Handle, tsg: u64, enabled: bool) -> Result {
+        let set = self.ops.set_enabled.ok_or_else(errno::unsupported)?;
+        // SAFETY: Valid by the type invariant.
+        answer(unsafe { set(self.private, gpu.0, tsg, enabled) })
+    }
+
     /// How long the GPU was busy, and since when that is counted, in ns.
     pub(crate) fn load(&self, gpu: gpu::Handle) -> Result<(u64, u64)> {
         let query = self.ops.query_load.ok_or_else(errno::unsupported)?;

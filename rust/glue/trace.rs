@@ -63,6 +63,13 @@ tracepoints! {
     fn slice_applied(gpu: u64, tsg: u64, timeslice_us: u32, error: c_int);
     /// A provider asked to be called again.
     fn slice_retried(gpu: u64, tsg: u64, timeslice_us: u32, error: c_int);
+    /// A request began.
+    fn request_begin(tsg: u64, request: u32, predicted_ns: u64, trigger_at: u64);
+    /// zernel stored the trigger word of a request.
+    fn request_trigger(tsg: u64, request: u32);
+    /// A request is over.
+    fn request_end(tsg: u64, request: u32, cause: u32, latency_ns: u64, early_ns: u64,
+        late_ns: u64);
     /// A provider refused the settings of a TSG for good.
     fn slice_failed(gpu: u64, tsg: u64, timeslice_us: u32, error: c_int);
 }

@@ -22,4 +22,8 @@ super::abi::abi! {
     zernel_class = 32;
     zernel_stats = 136, first 120;
     zernel_event = 72;
+    zernel_page = 16;
+    zernel_begin = 72;
+    zernel_request = 16;
+    zernel_request_stats = 192;
 }

@@ -7,8 +7,8 @@
 #include <linux/perf_event.h>
 #include <linux/pid.h>
 #include <linux/sched.h>
-#include <linux/spinlock.h>
 
+#include "irqlock.c"
 #include "sim_helpers.h"
 
 static unsigned int gpus = 1;
@@ -55,40 +55,6 @@ void zernel_sim_helper_params(struct zernel_sim_params *params)
 	params->user_contexts = user_contexts;
 	params->user_items = user_items;
 	params->operation_percent = operation_percent;
-}
-
-void zernel_sim_helper_lock_init(spinlock_t *lock, const char *name, struct lock_class_key *key)
-{
-#if !defined(CONFIG_DEBUG_SPINLOCK)
-	spin_lock_init(lock);
-#elif defined(CONFIG_PREEMPT_RT)
-	__spin_lock_init(lock, name, key, false);
-#else
-	__raw_spin_lock_init(spinlock_check(lock), name, key, LD_WAIT_CONFIG);
-#endif
-}
-
-unsigned long zernel_sim_helper_lock(spinlock_t *lock)
-{
-	unsigned long flags;
-
-	spin_lock_irqsave(lock, flags);
-	return flags;
-}
-
-bool zernel_sim_helper_trylock(spinlock_t *lock, unsigned long *flags)
-{
-	return spin_trylock_irqsave(lock, *flags);
-}
-
-void zernel_sim_helper_unlock(spinlock_t *lock, unsigned long flags)
-{
-	spin_unlock_irqrestore(lock, flags);
-}
-
-void zernel_sim_helper_assert_held(spinlock_t *lock)
-{
-	lockdep_assert_held(lock);
 }
 
 struct pid *zernel_sim_helper_current_pid(bool process)

@@ -3,10 +3,8 @@
 #ifndef ZERNEL_SIM_HELPERS_H
 #define ZERNEL_SIM_HELPERS_H
 
-#include <linux/spinlock_types.h>
 #include <linux/types.h>
 
-struct lock_class_key;
 struct pid;
 
 /* As given; not checked. */
@@ -22,13 +20,6 @@ struct zernel_sim_params {
 };
 
 void zernel_sim_helper_params(struct zernel_sim_params *params);
-
-/* A spinlock that keeps interrupts off while it is held. */
-void zernel_sim_helper_lock_init(spinlock_t *lock, const char *name, struct lock_class_key *key);
-unsigned long zernel_sim_helper_lock(spinlock_t *lock);
-bool zernel_sim_helper_trylock(spinlock_t *lock, unsigned long *flags);
-void zernel_sim_helper_unlock(spinlock_t *lock, unsigned long flags);
-void zernel_sim_helper_assert_held(spinlock_t *lock);
 
 /* The caller. */
 struct pid *zernel_sim_helper_current_pid(bool process);

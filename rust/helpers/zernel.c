@@ -6,9 +6,11 @@
 #include <linux/file.h>
 #include <linux/fs.h>
 #include <linux/magic.h>
+#include <linux/mm.h>
 #include <linux/module.h>
 #include <linux/pid.h>
 #include <linux/pid_namespace.h>
+#include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/sched/task.h>
 #include <linux/tracepoint.h>
@@ -19,6 +21,7 @@
 #include <trace/events/cgroup.h>
 #endif
 
+#include "irqlock.c"
 #include "zernel_helpers.h"
 
 #define CREATE_TRACE_POINTS
@@ -174,6 +177,11 @@ bool zernel_helper_nice_capable(void)
 	return ns_capable_noaudit(&init_user_ns, CAP_SYS_NICE);
 }
 
+bool zernel_helper_resource_capable(void)
+{
+	return ns_capable_noaudit(&init_user_ns, CAP_SYS_RESOURCE);
+}
+
 bool zernel_helper_in_group(u32 gid)
 {
 	return in_egroup_p(KGIDT_INIT(gid));
@@ -192,6 +200,37 @@ void zernel_helper_watch_add(struct pid *pid, struct wait_queue_entry *entry)
 void zernel_helper_watch_del(struct pid *pid, struct wait_queue_entry *entry)
 {
 	remove_wait_queue(&pid->wait_pidfd, entry);
+}
+
+int zernel_helper_pin(unsigned long address, struct zernel_pinned *pinned)
+{
+	struct mm_struct *mm = current->mm;
+	struct page *page;
+	int ret;
+
+	if (!mm)
+		return -EFAULT;
+	ret = account_locked_vm(mm, 1, true);
+	if (ret)
+		return ret;
+	ret = pin_user_pages_fast(address, 1, FOLL_WRITE | FOLL_LONGTERM, &page);
+	if (ret != 1) {
+		account_locked_vm(mm, 1, false);
+		return ret < 0 ? ret : -EFAULT;
+	}
+	mmgrab(mm);
+	pinned->mm = mm;
+	pinned->page = page;
+	pinned->address = page_address(page);
+	return 0;
+}
+
+/* The memory map may be without users by now, as it is when a process that dies closes its files. */
+void zernel_helper_unpin(struct zernel_pinned *pinned)
+{
+	unpin_user_pages_dirty_lock(&pinned->page, 1, true);
+	account_locked_vm(pinned->mm, 1, false);
+	mmdrop(pinned->mm);
 }
 
 struct workqueue_struct *zernel_helper_wq_create(void)

@@ -13,6 +13,8 @@
 struct cgroup;
 struct cred;
 struct file;
+struct mm_struct;
+struct page;
 struct pid;
 struct pid_namespace;
 
@@ -32,6 +34,7 @@ u32 zernel_helper_uid_seen(const struct cred *cred, u32 uid);
 u32 zernel_helper_euid(void);
 bool zernel_helper_perfmon_capable(void);
 bool zernel_helper_nice_capable(void);
+bool zernel_helper_resource_capable(void);
 bool zernel_helper_in_group(u32 gid);
 
 /* Exit of a task. */
@@ -49,6 +52,16 @@ void zernel_helper_cgroup_put(struct cgroup *cgrp);
 int zernel_helper_cgroup_hooks_add(void *data);
 void zernel_helper_cgroup_hooks_del(void);
 void zernel_rust_cgroup_changed(void *data);
+
+/* A page of the caller, pinned, and the memory map that it is accounted to. */
+struct zernel_pinned {
+	void *address;
+	struct page *page;
+	struct mm_struct *mm;
+};
+
+int zernel_helper_pin(unsigned long address, struct zernel_pinned *pinned);
+void zernel_helper_unpin(struct zernel_pinned *pinned);
 
 /* Workers. */
 struct workqueue_struct *zernel_helper_wq_create(void);

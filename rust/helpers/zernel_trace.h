@@ -33,6 +33,20 @@
 			 { 1, "deny" },			\
 			 { 2, "reapply" })
 
+/* What ended a request: Cause of rust/policy/request.rs */
+#define zernel_show_cause(cause)			\
+	__print_symbolic(cause,				\
+			 { 0, "done" },			\
+			 { 1, "cancelled" },		\
+			 { 2, "superseded" },		\
+			 { 3, "expired" },		\
+			 { 4, "owner_died" },		\
+			 { 5, "closed" },		\
+			 { 6, "unregistered" },		\
+			 { 7, "tsg_gone" },		\
+			 { 8, "suspended" },		\
+			 { 9, "unloaded" })
+
 DECLARE_EVENT_CLASS(zernel_gpu,
 	TP_PROTO(u64 gpu),
 	TP_ARGS(gpu),
@@ -165,6 +179,66 @@ DEFINE_EVENT(zernel_slice, slice_retried,
 DEFINE_EVENT(zernel_slice, slice_failed,
 	TP_PROTO(u64 gpu, u64 tsg, u32 timeslice_us, int error),
 	TP_ARGS(gpu, tsg, timeslice_us, error));
+
+/* A request began: the trigger comes at trigger_at, CLOCK_MONOTONIC. */
+TRACE_EVENT(request_begin,
+	TP_PROTO(u64 tsg, u32 request, u64 predicted_ns, u64 trigger_at),
+	TP_ARGS(tsg, request, predicted_ns, trigger_at),
+	TP_STRUCT__entry(
+		__field(u64, tsg)
+		__field(u64, predicted_ns)
+		__field(u64, trigger_at)
+		__field(u32, request)
+	),
+	TP_fast_assign(
+		__entry->tsg = tsg;
+		__entry->predicted_ns = predicted_ns;
+		__entry->trigger_at = trigger_at;
+		__entry->request = request;
+	),
+	TP_printk("tsg=%llu request=%u predicted_ns=%llu trigger_at=%llu", __entry->tsg,
+		  __entry->request, __entry->predicted_ns, __entry->trigger_at)
+);
+
+/* zernel stored the trigger word. */
+TRACE_EVENT(request_trigger,
+	TP_PROTO(u64 tsg, u32 request),
+	TP_ARGS(tsg, request),
+	TP_STRUCT__entry(
+		__field(u64, tsg)
+		__field(u32, request)
+	),
+	TP_fast_assign(
+		__entry->tsg = tsg;
+		__entry->request = request;
+	),
+	TP_printk("tsg=%llu request=%u", __entry->tsg, __entry->request)
+);
+
+/* A request is over; latency_ns is 0 unless it is done. */
+TRACE_EVENT(request_end,
+	TP_PROTO(u64 tsg, u32 request, u32 cause, u64 latency_ns, u64 early_ns, u64 late_ns),
+	TP_ARGS(tsg, request, cause, latency_ns, early_ns, late_ns),
+	TP_STRUCT__entry(
+		__field(u64, tsg)
+		__field(u64, latency_ns)
+		__field(u64, early_ns)
+		__field(u64, late_ns)
+		__field(u32, request)
+		__field(u32, cause)
+	),
+	TP_fast_assign(
+		__entry->tsg = tsg;
+		__entry->latency_ns = latency_ns;
+		__entry->early_ns = early_ns;
+		__entry->late_ns = late_ns;
+		__entry->request = request;
+		__entry->cause = cause;
+	),
+	TP_printk("tsg=%llu request=%u cause=%s latency_ns=%llu early_ns=%llu late_ns=%llu",
+		  __entry->tsg, __entry->request, zernel_show_cause(__entry->cause),
+		  __entry->latency_ns, __entry->early_ns, __entry->late_ns)
+);
 
 #endif /* _ZERNEL_TRACE_H */
 

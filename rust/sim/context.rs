@@ -8,7 +8,7 @@ use super::{
 use crate::{
     glue::{
         sim_eventfd::EventFd,
-        sim_irqlock::{
+        irqlock::{
             new_irq_lock,
             IrqLock, //
         },

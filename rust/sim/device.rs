@@ -24,11 +24,11 @@ use super::{
 use crate::{
     glue::{
         errno,
-        sim_irqlock::{
+        irqlock::{
             new_irq_lock,
             IrqLock, //
         },
-        sim_timer::{
+        timer::{
             Driven,
             Timed, //
         },
@@ -184,7 +184,7 @@ impl Card {
 
     fn lock_state(
         &self,
-    ) -> kernel::sync::lock::Guard<'_, State, crate::glue::sim_irqlock::IrqBackend> {
+    ) -> kernel::sync::lock::Guard<'_, State, crate::glue::irqlock::IrqBackend> {
         self.state.lock()
     }
 

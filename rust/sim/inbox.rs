@@ -10,7 +10,7 @@ use super::{
     }, //
 };
 use crate::{
-    glue::sim_irqlock::{
+    glue::irqlock::{
         new_irq_lock,
         IrqLock, //
     },

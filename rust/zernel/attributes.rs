@@ -12,6 +12,7 @@ use crate::{
     policy::{
         control,
         level::Level,
+        predict::Kind,
         tunables::{
             Refused,
             Tunables, //
@@ -235,6 +236,70 @@ impl Attribute for UserControl {
     }
 }
 
+struct Lease;
+
+impl Attribute for Lease {
+    const NAME: &'static CStr = c"lease_us";
+
+    fn show(out: &mut Formatter<'_>) -> Result {
+        show_number(out, read(|t| t.requests().lease())?.0)
+    }
+
+    fn store(text: &str) -> Result {
+        let lease = Us(number(text)?);
+        tune(|t| t.requests_mut().set_lease(lease))
+    }
+}
+
+struct Predictor;
+
+impl Attribute for Predictor {
+    const NAME: &'static CStr = c"predictor";
+
+    fn show(out: &mut Formatter<'_>) -> Result {
+        out.write_str(read(|t| t.requests().predictor())?.name())?;
+        Ok(())
+    }
+
+    fn store(text: &str) -> Result {
+        let kind = Kind::named(text).ok_or(EINVAL)?;
+        tune(|t| {
+            t.requests_mut().set_predictor(kind);
+            Ok(())
+        })
+    }
+}
+
+struct EarlyCost;
+
+impl Attribute for EarlyCost {
+    const NAME: &'static CStr = c"early_cost";
+
+    fn show(out: &mut Formatter<'_>) -> Result {
+        show_number(out, read(|t| t.requests().costs().early)?)
+    }
+
+    fn store(text: &str) -> Result {
+        let cost = number(text)?;
+        tune(|t| t.requests_mut().set_early_cost(cost))
+    }
+}
+
+struct LateCost;
+
+impl Attribute for LateCost {
+    const NAME: &'static CStr = c"late_cost";
+
+    fn show(out: &mut Formatter<'_>) -> Result {
+        show_number(out, read(|t| t.requests().costs().late)?)
+    }
+
+    fn store(text: &str) -> Result {
+        let cost = number(text)?;
+        tune(|t| t.requests_mut().set_late_cost(cost))
+    }
+}
+
 sysfs::groups! {
     pub(crate) fn groups:
     Enabled,
@@ -253,4 +318,8 @@ sysfs::groups! {
     LcAdmission,
     EventRingSize,
     UserControl,
+    Lease,
+    Predictor,
+    EarlyCost,
+    LateCost,
 }

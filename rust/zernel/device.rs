@@ -3,6 +3,7 @@
 
 mod class;
 mod list;
+mod request;
 
 use crate::{
     attributes,
@@ -21,6 +22,7 @@ use crate::{
         gpu,
         tsg, //
     },
+    request::pages::Pages,
     stream::Stream,
 };
 use kernel::{
@@ -54,6 +56,8 @@ pub(crate) struct Client {
     viewer: Arc<Viewer>,
     #[pin]
     stream: Mutex<Option<Arc<Stream>>>,
+    #[pin]
+    pages: Mutex<Pages>,
 }
 
 impl Client {
@@ -91,6 +95,7 @@ impl MiscDevice for Client {
             pin_init!(Self {
                 viewer,
                 stream <- new_mutex!(None),
+                pages <- new_mutex!(Pages::new()),
             }),
             GFP_KERNEL,
         )
@@ -101,7 +106,7 @@ impl MiscDevice for Client {
         kiocb.file().stream()?.read(iov, wait)
     }
 
-    fn ioctl(_me: Pin<&Self>, _file: &File, cmd: u32, arg: usize) -> Result<isize> {
+    fn ioctl(me: Pin<&Self>, _file: &File, cmd: u32, arg: usize) -> Result<isize> {
         if _IOC_TYPE(cmd) != uapi::ZERNEL_IOC_MAGIC {
             return Err(ENOTTY);
         }
@@ -114,6 +119,13 @@ impl MiscDevice for Client {
             uapi::ZERNEL_NR_CLASS_GET => class::get(arg, size)?,
             uapi::ZERNEL_NR_CLASS_CLEAR => class::clear(arg, size)?,
             uapi::ZERNEL_NR_STATS => abi::write(arg, size, &stats()?)?,
+            uapi::ZERNEL_NR_PAGE_REGISTER => request::register(&me, arg, size)?,
+            uapi::ZERNEL_NR_PAGE_UNREGISTER => request::unregister(&me, arg, size)?,
+            uapi::ZERNEL_NR_BEGIN => request::begin(&me, arg, size)?,
+            uapi::ZERNEL_NR_READY => request::ready(&me, arg, size)?,
+            uapi::ZERNEL_NR_DONE => request::done(&me, arg, size)?,
+            uapi::ZERNEL_NR_CANCEL => request::cancel(&me, arg, size)?,
+            uapi::ZERNEL_NR_REQUEST_STATS => request::stats(&me, arg, size)?,
             _ => return Err(ENOTTY),
         }
         Ok(0)
@@ -146,7 +158,7 @@ fn version() -> Result<uapi::zernel_version> {
     Ok(uapi::zernel_version {
         abi: uapi::ZERNEL_ABI_VERSION,
         levels: uapi::ZERNEL_NR_LEVELS,
-        caps: u64::from(uapi::ZERNEL_CAP_CLASSES | uapi::ZERNEL_CAP_EVENTS),
+        caps: u64::from(uapi::ZERNEL_CAP_CLASSES | uapi::ZERNEL_CAP_EVENTS | uapi::ZERNEL_CAP_REQUESTS),
         max_gpus: gpu::MAX,
         max_tsgs_per_gpu: tsg::MAX_PER_GPU,
         max_assignments: assignments::MAX,

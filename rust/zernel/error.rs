@@ -25,6 +25,8 @@ pub(crate) enum Failure {
     SharedTsg,
     /// No such TSG, or not one that the caller may see.
     NoTsg,
+    /// The request is over, or was never begun.
+    Stale,
     /// What the kernel said.
     Kernel(Error),
 }
@@ -39,6 +41,7 @@ impl Failure {
             Self::NotAssigned => errno::no_data(),
             Self::SharedTsg => errno::unsupported(),
             Self::NoTsg => ENOENT,
+            Self::Stale => errno::stale(),
             Self::Kernel(error) => error,
         }
     }

@@ -45,6 +45,10 @@ pub(crate) struct Step {
     pub(crate) current: Option<Hardware>,
     /// Whether that is certain.
     pub(crate) sure: bool,
+    /// Whether the TSG is not to be scheduled.
+    pub(crate) park: bool,
+    /// Whether it is not, as far as known.
+    pub(crate) parked: Option<bool>,
 }
 
 /// What came of a step.
@@ -58,8 +62,10 @@ pub(crate) struct Outcome {
     pub(crate) sure: bool,
     /// Whether there is something to give back.
     pub(crate) managed: bool,
-    /// Whether the driver was changed.
+    /// Whether other settings reached the driver.
     pub(crate) touched: bool,
+    /// Whether the TSG is not scheduled now, as far as known.
+    pub(crate) parked: Option<bool>,
     /// What it answered.
     pub(crate) result: Result,
 }
@@ -72,6 +78,8 @@ pub(crate) trait Driver {
     fn set_timeslice(&self, tsg: u64, hardware: Hardware) -> Result;
     /// Sets the interleave level.
     fn set_interleave(&self, tsg: u64, level: u32) -> Result;
+    /// Lets the TSG be scheduled, or not.
+    fn set_enabled(&self, tsg: u64, enabled: bool) -> Result;
 }
 
 /// The driver behind a provider, for one GPU.
@@ -93,6 +101,10 @@ impl Driver for Real<'_> {
 
     fn set_interleave(&self, tsg: u64, level: u32) -> Result {
         self.ops.set_interleave(self.gpu, tsg, level)
+    }
+
+    fn set_enabled(&self, tsg: u64, enabled: bool) -> Result {
+        self.ops.set_enabled(self.gpu, tsg, enabled)
     }
 }
 
@@ -117,6 +129,7 @@ impl Step {
             sure: self.sure,
             managed: self.managed,
             touched: false,
+            parked: self.parked,
             result: Ok(()),
         };
         outcome.result = self.try_perform(driver, &mut outcome);
@@ -124,6 +137,32 @@ impl Step {
     }
 
     fn try_perform(&self, driver: &impl Driver, outcome: &mut Outcome) -> Result {
+        if self.park {
+            Self::switch(self.handle, driver, outcome, true)?;
+            return self.apply(driver, outcome);
+        }
+        // One that is to run again does so with the settings that it should have by then, and
+        // whatever became of those.
+        let applied = self.apply(driver, outcome);
+        let switched = Self::switch(self.handle, driver, outcome, false);
+        applied.and(switched)
+    }
+
+    fn switch(tsg: u64, driver: &impl Driver, outcome: &mut Outcome, park: bool) -> Result {
+        if outcome.parked == Some(park) {
+            return Ok(());
+        }
+        let result = driver.set_enabled(tsg, !park);
+        outcome.parked = match result {
+            Ok(()) => Some(park),
+            // These keep what the driver held.
+            Err(EAGAIN | ENOENT | EINVAL) => outcome.parked,
+            Err(_) => None,
+        };
+        result
+    }
+
+    fn apply(&self, driver: &impl Driver, outcome: &mut Outcome) -> Result {
         if !self.managed {
             let held = driver.get(self.handle)?;
             outcome.original = Some(held);

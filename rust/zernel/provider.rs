@@ -17,6 +17,7 @@ use crate::{
         tunables::Bounds,
         units::Us, //
     },
+    request::group::Device,
     registry::{
         self,
         gpu::{
@@ -133,6 +134,7 @@ pub(crate) fn gpu_added(
         retries: 0,
         errors: 0,
         suspended: false,
+        requests: Device::new()?,
         backoff: Backoff::default(),
         load: gpu::Load::default(),
         turned_away: false,

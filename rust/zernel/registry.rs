@@ -17,6 +17,7 @@ pub(crate) mod gpu;
 pub(crate) mod groups;
 pub(crate) mod population;
 pub(crate) mod queue;
+pub(crate) mod requests;
 pub(crate) mod shares;
 pub(crate) mod steps;
 #[cfg(zernel_kunit)]
@@ -36,6 +37,11 @@ use crate::{
         work::Worker,
     },
     janitor::Reaper,
+    request::{
+        keys::Keys,
+        settings,
+        stats::Totals, //
+    },
     policy::{
         class::{
             Assignment,
@@ -110,6 +116,10 @@ pub(crate) struct Registry {
     groups: Groups,
     queue: Queue,
     streams: Streams,
+    /// Pages of slots per user.
+    pages: RBTree<Uid, u32>,
+    keys: Keys,
+    totals: Arc<Totals>,
     /// Clears up after tasks that exit; `None` in tests.
     reaper: Option<Arc<Worker<Reaper>>>,
 }
@@ -120,7 +130,9 @@ pub(crate) struct Installed(());
 impl Installed {
     /// Makes the registry usable; called once, when the module is loaded.
     pub(crate) fn new(reaper: Arc<Worker<Reaper>>) -> Result<Self> {
-        let registry = KBox::new(Registry::new(now_ns() / 1000, Some(reaper)), GFP_KERNEL)?;
+        let registry = Registry::new(now_ns() / 1000, Some(reaper))?;
+        settings::publish(registry.tunables.requests());
+        let registry = KBox::new(registry, GFP_KERNEL)?;
         *lock::get().lock() = Some(registry);
         Ok(Self(()))
     }
@@ -150,8 +162,12 @@ impl Registry {
     ///
     /// The time in µs is a good choice: ids are handed out more slowly than that, so that no id
     /// ever comes again when the module is loaded once more.
-    pub(crate) fn new(last_id: u64, reaper: Option<Arc<Worker<Reaper>>>) -> Self {
-        Self {
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn new(last_id: u64, reaper: Option<Arc<Worker<Reaper>>>) -> Result<Self> {
+        Ok(Self {
             tunables: Tunables::new(),
             counters: Counters::default(),
             last_id,
@@ -167,8 +183,11 @@ impl Registry {
             groups: Groups::new(),
             queue: Queue::new(),
             streams: Streams::new(),
+            pages: RBTree::new(),
+            keys: Keys::new(),
+            totals: Totals::new()?,
             reaper,
-        }
+        })
     }
 
     fn new_id(&mut self) -> u64 {
@@ -276,6 +295,9 @@ impl Registry {
         if changed {
             let level = effective.level.map_or(-1, |l| l.number() as i32);
             trace::class_changed(id.0, level, effective.source as u32);
+            if let Some(group) = &tsg.requests {
+                group.set_level(effective.level);
+            }
             self.streams
                 .push(stream::Kind::ClassChanged, id, tsg, 0, &mut self.counters);
         }

@@ -15,6 +15,7 @@ mod pass;
 mod policy;
 mod provider;
 mod registry;
+mod request;
 mod stream;
 
 use glue::{

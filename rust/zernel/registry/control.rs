@@ -79,7 +79,7 @@ impl Registry {
                 break;
             }
             // A GPU that was away may take back now what it refused to take back before.
-            self.doubt(id, |tsg| tsg.want.is_some() || tsg.managed);
+            self.doubt(id, |tsg| tsg.want.is_some() || tsg.is_changed());
             match handle.checked_add(1) {
                 Some(next) => from = next,
                 None => break,
@@ -106,6 +106,9 @@ impl Registry {
         };
         tsg.sure = false;
         tsg.doubted = true;
+        if tsg.park || tsg.parked != Some(false) {
+            tsg.parked = None;
+        }
         let Some(gpu) = self.gpus.get_mut(&tsg.gpu).filter(|gpu| !gpu.closing) else {
             return;
         };

@@ -4,6 +4,7 @@
 use crate::{
     glue::work::Worker,
     pass::Pass,
+    request::group::Device,
     policy::{
         backoff::Backoff,
         tunables::Bounds,
@@ -111,6 +112,8 @@ pub(crate) struct Gpu {
     pub(crate) errors: u64,
     /// The last call was answered `EAGAIN`.
     pub(crate) suspended: bool,
+    /// What requests on it have in common.
+    pub(crate) requests: Arc<Device>,
     /// Delay before the next call after `EAGAIN`.
     pub(crate) backoff: Backoff,
     /// How busy it is.
@@ -135,6 +138,7 @@ impl Gpu {
     /// Ends the waiting after `EAGAIN`.
     pub(crate) fn wake(&mut self) {
         self.suspended = false;
+        self.requests.set_suspended(false);
         self.backoff.reset();
         if let Some(worker) = self.open_worker() {
             worker.kick_now();

@@ -89,7 +89,8 @@ impl Registry {
             }
             if let (Some(tsg), Some(gpu)) = (self.tsgs.get_mut(&id), self.gpus.get_mut(&gpu)) {
                 tsg.want = None;
-                if tsg.managed {
+                tsg.park = false;
+                if tsg.is_changed() {
                     if self.queue.push(id, tsg) {
                         gpu.pending += 1;
                     }
@@ -192,6 +193,9 @@ impl Registry {
                 loose: false,
                 busy: false,
                 managed: false,
+                park: false,
+                parked: Some(false),
+                requests: None,
                 failed: false,
                 applied: 0,
                 errors: 0,
@@ -256,6 +260,9 @@ impl Registry {
         let Some(mut tsg) = self.tsgs.remove(&id) else {
             return false;
         };
+        if let Some(group) = tsg.requests.take() {
+            group.end();
+        }
         if let Some(assignment) = self.assignments.take(Target::Tsg(id)) {
             self.count_expired(Target::Tsg(id), id.0, assignment);
         }
@@ -277,6 +284,7 @@ impl Registry {
             if gpu.pending == 0 {
                 // Nobody is left who could find out that the GPU is back.
                 gpu.suspended = false;
+                gpu.requests.set_suspended(false);
                 gpu.backoff.reset();
             }
         }

@@ -47,6 +47,8 @@ impl Registry {
             original: tsg.original,
             current: tsg.current,
             sure: tsg.sure && !tsg.loose,
+            park: tsg.park,
+            parked: tsg.parked,
         })
     }
 
@@ -57,6 +59,13 @@ impl Registry {
             return Next::Go;
         };
         gpu.working = false;
+        let suspended = outcome.result == Err(EAGAIN);
+        if suspended != gpu.suspended {
+            self.set_suspended(step.gpu, suspended);
+        }
+        let Some(gpu) = self.gpus.get_mut(&step.gpu) else {
+            return Next::Go;
+        };
         let Some(tsg) = self.tsgs.get_mut(&id) else {
             // It went away meanwhile.
             return Next::Go;
@@ -66,9 +75,9 @@ impl Registry {
         tsg.current = outcome.current;
         tsg.sure = outcome.sure && !tsg.doubted;
         tsg.managed = outcome.managed;
+        tsg.parked = outcome.parked;
         let slice = tsg.current.map_or(0, |hw| hw.timeslice.0);
         let error = outcome.result.err().map_or(0, Error::to_errno);
-        gpu.suspended = outcome.result == Err(EAGAIN);
         match outcome.result {
             Ok(()) => {
                 gpu.backoff.reset();

@@ -16,7 +16,9 @@ use crate::{
         tunables::Settings,
         units::Us, //
     },
+    request::group::Group,
 };
+use kernel::sync::Arc;
 
 /// Most TSGs of a GPU at a time.
 pub(crate) const MAX_PER_GPU: u32 = 4096;
@@ -122,8 +124,14 @@ pub(crate) struct Tsg {
     pub(crate) busy: bool,
     /// zernel changed it, or is about to: `original` is what it gets back.
     pub(crate) managed: bool,
+    /// It is not to be scheduled for now.
+    pub(crate) park: bool,
+    /// Whether it is not, as far as known: not known after a call that failed.
+    pub(crate) parked: Option<bool>,
     /// The last change failed for good.
     pub(crate) failed: bool,
+    /// Its requests, once it had one.
+    pub(crate) requests: Option<Arc<Group>>,
     /// Settings the provider took.
     pub(crate) applied: u64,
     /// Settings it refused for good.
@@ -139,5 +147,10 @@ impl Tsg {
     /// until its own settings are back. A TSG that refused to take them back is its owner's again.
     pub(crate) fn is_held(&self) -> bool {
         self.want.is_some() || (self.managed && !self.failed)
+    }
+
+    /// Whether the driver has, or may have, something of it that is to be given back.
+    pub(crate) fn is_changed(&self) -> bool {
+        self.managed || self.parked != Some(false)
     }
 }

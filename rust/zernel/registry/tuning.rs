@@ -9,6 +9,7 @@ use crate::policy::{
         Tunables, //
     },
 };
+use crate::request::settings;
 
 impl Registry {
     /// Changes the tunables, and brings everything in line with them.
@@ -29,6 +30,7 @@ impl Registry {
             .user_control()
             .is_tightened_by(tunables.user_control());
         self.tunables = tunables;
+        settings::publish(tunables.requests());
         if default_changed {
             self.groups
                 .set_default(Effective::default_class(tunables.default_class()));

@@ -16,6 +16,7 @@ use crate::{
         units::Us, //
     },
     provider::TsgDescription,
+    request::group::Device,
     registry::{
         class::{
             Asker,
@@ -44,15 +45,15 @@ pub(super) const DEFAULT_US: u32 = 1024;
 
 /// A registry with one GPU.
 pub(super) fn registry() -> Result<(Registry, gpu::Id)> {
-    let mut registry = Registry::new(1000, None);
+    let mut registry = Registry::new(1000, None)?;
     let id = registry.reserve_gpu_id();
-    registry.add_gpu(id, gpu(7))?;
+    registry.add_gpu(id, gpu(7)?)?;
     Ok((registry, id))
 }
 
 /// A GPU with this handle.
-pub(super) fn gpu(handle: u64) -> Gpu {
-    Gpu {
+pub(super) fn gpu(handle: u64) -> Result<Gpu> {
+    Ok(Gpu {
         provider: 1,
         handle: gpu::Handle(handle),
         names: gpu::Names::default(),
@@ -71,12 +72,13 @@ pub(super) fn gpu(handle: u64) -> Gpu {
         retries: 0,
         errors: 0,
         suspended: false,
+        requests: Device::new()?,
         backoff: Backoff::default(),
         load: gpu::Load::default(),
         turned_away: false,
         closing: false,
         worker: None,
-    }
+    })
 }
 
 /// A compute TSG of the first process and its main thread.
@@ -177,6 +179,10 @@ pub(super) struct FakeDriver {
     pub(super) acts_anyway: Cell<bool>,
     /// What it answers to an interleave level.
     pub(super) interleave_error: Cell<Option<Error>>,
+    /// Whether TSGs are scheduled.
+    pub(super) enabled: Cell<bool>,
+    /// What it answers when TSGs are to be scheduled, or not.
+    pub(super) enable_error: Cell<Option<Error>>,
 }
 
 impl FakeDriver {
@@ -192,6 +198,8 @@ impl FakeDriver {
             slice_error: Cell::new(None),
             acts_anyway: Cell::new(false),
             interleave_error: Cell::new(None),
+            enabled: Cell::new(true),
+            enable_error: Cell::new(None),
         }
     }
 
@@ -234,6 +242,15 @@ impl Driver for FakeDriver {
             ..self.held.get()
         });
         Ok(())
+    }
+
+    fn set_enabled(&self, _tsg: u64, enabled: bool) -> Result {
+        self.count();
+        let error = self.enable_error.get();
+        if error.is_none() || self.acts_anyway.get() {
+            self.enabled.set(enabled);
+        }
+        error.map_or(Ok(()), Err)
     }
 }
 

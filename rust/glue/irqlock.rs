@@ -12,15 +12,15 @@ use kernel::{
 };
 
 extern "C" {
-    fn zernel_sim_helper_lock_init(
+    fn zernel_helper_irqlock_init(
         lock: *mut bindings::spinlock_t,
         name: *const c_char,
         key: *mut bindings::lock_class_key,
     );
-    fn zernel_sim_helper_lock(lock: *mut bindings::spinlock_t) -> c_ulong;
-    fn zernel_sim_helper_trylock(lock: *mut bindings::spinlock_t, flags: *mut c_ulong) -> bool;
-    fn zernel_sim_helper_unlock(lock: *mut bindings::spinlock_t, flags: c_ulong);
-    fn zernel_sim_helper_assert_held(lock: *mut bindings::spinlock_t);
+    fn zernel_helper_irqlock_lock(lock: *mut bindings::spinlock_t) -> c_ulong;
+    fn zernel_helper_irqlock_trylock(lock: *mut bindings::spinlock_t, flags: *mut c_ulong) -> bool;
+    fn zernel_helper_irqlock_unlock(lock: *mut bindings::spinlock_t, flags: c_ulong);
+    fn zernel_helper_irqlock_assert_held(lock: *mut bindings::spinlock_t);
 }
 
 /// Backend of [`IrqLock`].
@@ -36,35 +36,35 @@ unsafe impl Backend for IrqBackend {
 
     unsafe fn init(ptr: *mut Self::State, name: *const c_char, key: *mut bindings::lock_class_key) {
         // SAFETY: By the caller.
-        unsafe { zernel_sim_helper_lock_init(ptr, name, key) }
+        unsafe { zernel_helper_irqlock_init(ptr, name, key) }
     }
 
     unsafe fn lock(ptr: *mut Self::State) -> Self::GuardState {
         // SAFETY: By the caller.
-        unsafe { zernel_sim_helper_lock(ptr) }
+        unsafe { zernel_helper_irqlock_lock(ptr) }
     }
 
     unsafe fn try_lock(ptr: *mut Self::State) -> Option<Self::GuardState> {
         let mut flags = 0;
         // SAFETY: By the caller.
-        unsafe { zernel_sim_helper_trylock(ptr, &mut flags) }.then_some(flags)
+        unsafe { zernel_helper_irqlock_trylock(ptr, &mut flags) }.then_some(flags)
     }
 
     unsafe fn unlock(ptr: *mut Self::State, guard_state: &Self::GuardState) {
         // SAFETY: By the caller.
-        unsafe { zernel_sim_helper_unlock(ptr, *guard_state) }
+        unsafe { zernel_helper_irqlock_unlock(ptr, *guard_state) }
     }
 
     unsafe fn assert_is_held(ptr: *mut Self::State) {
         // SAFETY: By the caller.
-        unsafe { zernel_sim_helper_assert_held(ptr) }
+        unsafe { zernel_helper_irqlock_assert_held(ptr) }
     }
 }
 
 /// Makes an [`IrqLock`] with a lock class of its own; `name` is a C string.
 macro_rules! new_irq_lock {
     ($inner:expr, $name:literal) => {
-        $crate::glue::sim_irqlock::IrqLock::new($inner, $name, kernel::static_lock_class!())
+        $crate::glue::irqlock::IrqLock::new($inner, $name, kernel::static_lock_class!())
     };
 }
 pub(crate) use new_irq_lock;

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Helpers of rust/glue/irqlock.rs, a spinlock that keeps interrupts off. Included by the C side of
+ * each module that has such locks: an object file belongs to one module only.
+ */
+
+#include <linux/spinlock.h>
+
+void zernel_helper_irqlock_init(spinlock_t *lock, const char *name, struct lock_class_key *key);
+unsigned long zernel_helper_irqlock_lock(spinlock_t *lock);
+bool zernel_helper_irqlock_trylock(spinlock_t *lock, unsigned long *flags);
+void zernel_helper_irqlock_unlock(spinlock_t *lock, unsigned long flags);
+void zernel_helper_irqlock_assert_held(spinlock_t *lock);
+
+void zernel_helper_irqlock_init(spinlock_t *lock, const char *name, struct lock_class_key *key)
+{
+#if !defined(CONFIG_DEBUG_SPINLOCK)
+	spin_lock_init(lock);
+#elif defined(CONFIG_PREEMPT_RT)
+	__spin_lock_init(lock, name, key, false);
+#else
+	__raw_spin_lock_init(spinlock_check(lock), name, key, LD_WAIT_CONFIG);
+#endif
+}
+
+unsigned long zernel_helper_irqlock_lock(spinlock_t *lock)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(lock, flags);
+	return flags;
+}
+
+bool zernel_helper_irqlock_trylock(spinlock_t *lock, unsigned long *flags)
+{
+	return spin_trylock_irqsave(lock, *flags);
+}
+
+void zernel_helper_irqlock_unlock(spinlock_t *lock, unsigned long flags)
+{
+	spin_unlock_irqrestore(lock, flags);
+}
+
+void zernel_helper_irqlock_assert_held(spinlock_t *lock)
+{
+	lockdep_assert_held(lock);
+}

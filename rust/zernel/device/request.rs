@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Requests: pages of slots, begin, ready, done, cancel, statistics.
+
+use super::Client;
+use crate::{
+    error::Failure,
+    glue::{
+        abi::{
+            self,
+            Abi as _, //
+        },
+        identity,
+        uapi, //
+    },
+    policy::{
+        level::Level,
+        predict::Kind,
+        tally::Tally,
+        units::{
+            Ns,
+            Ppm, //
+        }, //
+    },
+    registry::{
+        self,
+        tsg, //
+    },
+    request::{
+        pages::Page,
+        slot::{
+            Begin,
+            Slot, //
+        }, //
+    },
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+
+/// Registers a page of slots.
+pub(super) fn register(client: &Client, arg: usize, size: usize) -> Result {
+    let mut page: uapi::zernel_page = abi::read(arg, size)?;
+    if page.page != 0 || page.flags != 0 {
+        return Err(EINVAL);
+    }
+    abi::write(arg, size, &page)?;
+    let new = Page::new(page.address)?;
+    page.page = client.pages.lock().add(new)?;
+    abi::write(arg, size, &page)
+}
+
+/// Ends the requests of a page and forgets it.
+pub(super) fn unregister(client: &Client, arg: usize, size: usize) -> Result {
+    let page: uapi::zernel_page = abi::read(arg, size)?;
+    if page.address != 0 || page.flags != 0 {
+        return Err(EINVAL);
+    }
+    let page = client.pages.lock().remove(page.page)?;
+    // Dropped without the lock.
+    drop(page);
+    Ok(())
+}
+
+/// Begins a request.
+pub(super) fn begin(client: &Client, arg: usize, size: usize) -> Result {
+    let mut begin: uapi::zernel_begin = abi::read(arg, size)?;
+    let outputs = begin.predicted_ns | begin.trigger_ns | u64::from(begin.request);
+    if begin.flags & !uapi::ZERNEL_BEGIN_MARGIN != 0 || begin.reserved != 0 || outputs != 0 {
+        return Err(EINVAL);
+    }
+    let kind = match begin.predictor {
+        uapi::ZERNEL_PREDICT_DEFAULT => None,
+        number => Some(Kind::new(number - 1).ok_or(EINVAL)?),
+    };
+    let mut pages = client.pages.lock();
+    let slot = pages.slot(begin.page, begin.slot)?;
+    let (tsg, key) = (tsg::Id(begin.tsg), begin.key);
+    if !slot.is_bound(tsg, key) {
+        bind(client, &slot, tsg, key)?;
+    }
+    let begun = slot.begin(&Begin {
+        kind,
+        margin: begin.flags & uapi::ZERNEL_BEGIN_MARGIN != 0,
+        expected: Ns(begin.expected_ns),
+        slo: Ns(begin.slo_ns),
+    })?;
+    drop(pages);
+    begin.request = begun.request;
+    begin.predicted_ns = begun.predicted.map_or(0, |time| time.0);
+    begin.trigger_ns = begun.trigger_at.0;
+    abi::write(arg, size, &begin).inspect_err(|_| {
+        // Nobody knows its number.
+        let _ = slot.cancel(begun.request);
+    })
+}
+
+/// Looks up what a slot's requests are about from now on.
+fn bind(client: &Client, slot: &Arc<Slot>, id: tsg::Id, key: u64) -> Result {
+    let may_all = identity::caller_is_capable();
+    let uid = identity::caller_uid();
+    let (group, key_state) = registry::with(|r| -> Result<_, Failure> {
+        let group = r.group(id, &client.viewer, uid, may_all)?;
+        Ok((group, r.key(uid, key)?))
+    })??;
+    slot.bind(&group, key, key_state)
+}
+
+/// The slot that a call names, and the request in it.
+fn named(client: &Client, arg: usize, size: usize) -> Result<(Arc<Slot>, u32)> {
+    let named: uapi::zernel_request = abi::read(arg, size)?;
+    if named.flags != 0 {
+        return Err(EINVAL);
+    }
+    let slot = client.pages.lock().slot(named.page, named.slot)?;
+    Ok((slot, named.request))
+}
+
+/// The data of a request is ready.
+pub(super) fn ready(client: &Client, arg: usize, size: usize) -> Result {
+    let (slot, request) = named(client, arg, size)?;
+    slot.ready(request)
+}
+
+/// A request is done.
+pub(super) fn done(client: &Client, arg: usize, size: usize) -> Result {
+    let (slot, request) = named(client, arg, size)?;
+    slot.done(request)
+}
+
+/// A request is given up.
+pub(super) fn cancel(client: &Client, arg: usize, size: usize) -> Result {
+    let (slot, request) = named(client, arg, size)?;
+    slot.cancel(request)
+}
+
+/// Tells what became of requests.
+pub(super) fn stats(client: &Client, arg: usize, size: usize) -> Result {
+    let asked: uapi::zernel_request_stats = abi::read(arg, size)?;
+    let level = match (asked.tsg, asked.level) {
+        (0, uapi::ZERNEL_LEVEL_NONE) => None,
+        (0, number) => Some(Level::new(number).ok_or(EINVAL)?),
+        (_, 0) => None,
+        _ => return Err(EINVAL),
+    };
+    // Everything else is told.
+    let mut answer = uapi::zernel_request_stats {
+        tsg: asked.tsg,
+        level: asked.level,
+        nr_buckets: asked.nr_buckets,
+        buckets: asked.buckets,
+        ..Default::default()
+    };
+    if answer.bytes() != asked.bytes() {
+        return Err(EINVAL);
+    }
+    let mut tally = KBox::<Tally>::zeroed(GFP_KERNEL)?;
+    if asked.tsg != 0 {
+        let group = registry::with(|r| r.known_group(tsg::Id(asked.tsg), &client.viewer))??;
+        if let Some(group) = group {
+            group.poll();
+            group.stats.add_to(&mut tally);
+            answer.switch_ns = group.gpu.switch.lock().estimate().0;
+        }
+    } else {
+        if !identity::caller_sees_all() {
+            return Err(EPERM);
+        }
+        let totals = registry::with(|r| r.totals().clone())?;
+        totals.add_to(level, &mut tally);
+    }
+    fill(&mut answer, &tally);
+    answer.nr_buckets = match asked.buckets {
+        0 => 0,
+        address => buckets(address, asked.nr_buckets, &tally)?,
+    };
+    abi::write(arg, size, &answer)
+}
+
+/// Writes the first `room` buckets of the histogram. Returns how many there were.
+fn buckets(address: u64, room: u32, tally: &Tally) -> Result<u32> {
+    let address = usize::try_from(address).map_err(|_| EFAULT)?;
+    let counts = tally.latency.counts();
+    let counts = counts.get(..room as usize).unwrap_or(counts);
+    abi::write_words(address, counts)?;
+    Ok(counts.len() as u32)
+}
+
+fn fill(answer: &mut uapi::zernel_request_stats, tally: &Tally) {
+    let latency = &tally.latency;
+    let quantile = |share| latency.quantile(share).unwrap_or_default().0;
+    answer.requests = tally.begun;
+    answer.done = tally.done;
+    answer.cancelled = tally.cancelled;
+    answer.expired = tally.expired;
+    answer.closed = tally.closed;
+    answer.gone = tally.gone;
+    answer.suspended = tally.suspended;
+    answer.triggers = tally.triggers;
+    answer.early = tally.early;
+    answer.early_ns = tally.early_time.0;
+    answer.late = tally.late;
+    answer.late_ns = tally.late_time.0;
+    answer.slo_violations = tally.slo_violations;
+    answer.latency_ns = latency.sum().0;
+    answer.min_ns = latency.min().unwrap_or_default().0;
+    answer.max_ns = latency.max().unwrap_or_default().0;
+    answer.p50_ns = quantile(Ppm(500_000));
+    answer.p99_ns = quantile(Ppm(990_000));
+    answer.p999_ns = quantile(Ppm(999_000));
+    answer.in_flight = tally.in_flight();
+}

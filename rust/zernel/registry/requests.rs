@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What the registry has to do with requests: whose they are, and what they end with.
+
+use super::{
+    gpu,
+    tsg,
+    Registry, //
+};
+use crate::{
+    error::Failure,
+    glue::identity::{
+        Uid,
+        Viewer, //
+    },
+    request::{
+        group::Group,
+        keys::Key,
+        pages,
+        stats::Totals, //
+    },
+};
+use kernel::{
+    prelude::*,
+    rbtree::RBTreeNode,
+    sync::Arc, //
+};
+
+impl Registry {
+    /// Counts one more page of a user.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure::OverQuota`] he has [`pages::MAX_PER_USER`] and is bound by that, `ENOMEM`.
+    pub(crate) fn charge_page(&mut self, user: Uid, unbound: bool) -> Result<(), Failure> {
+        match self.pages.get_mut(&user) {
+            Some(count) if *count >= pages::MAX_PER_USER && !unbound => {
+                return Err(Failure::OverQuota);
+            }
+            Some(count) => *count += 1,
+            None => {
+                let node = RBTreeNode::new(user, 1, GFP_KERNEL_ACCOUNT)?;
+                self.pages.insert(node);
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts one page less.
+    pub(crate) fn uncharge_page(&mut self, user: Uid) {
+        let mut left = 0;
+        if let Some(count) = self.pages.get_mut(&user) {
+            *count -= 1;
+            left = *count;
+        }
+        if left == 0 {
+            self.pages.remove(&user);
+        }
+    }
+
+    /// The history of a user's key.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn key(&mut self, user: Uid, name: u64) -> Result<Arc<Key>, Failure> {
+        Ok(self.keys.get(user, name)?)
+    }
+
+    /// The statistics of all requests.
+    pub(crate) fn totals(&self) -> &Arc<Totals> {
+        &self.totals
+    }
+
+    /// The requests of a TSG, for one that a caller begins. `may_all`: also on other users' TSGs.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure::NoTsg`], [`Failure::NotPermitted`], `ENOMEM`.
+    pub(crate) fn group(
+        &mut self,
+        id: tsg::Id,
+        viewer: &Viewer,
+        user: Uid,
+        may_all: bool,
+    ) -> Result<Arc<Group>, Failure> {
+        let tsg = self.tsgs.get_mut(&id).ok_or(Failure::NoTsg)?;
+        let owns = tsg.owner.uid == user;
+        if !owns && !may_all {
+            return Err(match viewer.sees_all() {
+                true => Failure::NotPermitted,
+                false => Failure::NoTsg,
+            });
+        }
+        if let Some(group) = &tsg.requests {
+            return Ok(group.clone());
+        }
+        let gpu = self.gpus.get(&tsg.gpu).ok_or(Failure::NoTsg)?;
+        let group = Group::new(
+            id,
+            gpu.requests.clone(),
+            self.totals.clone(),
+            tsg.effective.level,
+        )?;
+        tsg.requests = Some(group.clone());
+        Ok(group)
+    }
+
+    /// The requests of a TSG that `viewer` sees, if it ever had some.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure::NoTsg`].
+    pub(crate) fn known_group(
+        &self,
+        id: tsg::Id,
+        viewer: &Viewer,
+    ) -> Result<Option<Arc<Group>>, Failure> {
+        self.tsgs
+            .get(&id)
+            .filter(|tsg| viewer.sees_all() || tsg.owner.uid == viewer.uid())
+            .map(|tsg| tsg.requests.clone())
+            .ok_or(Failure::NoTsg)
+    }
+
+    /// A GPU is suspended, which ends the requests on it, or is back.
+    pub(crate) fn set_suspended(&mut self, id: gpu::Id, suspended: bool) {
+        let Some(gpu) = self.gpus.get_mut(&id) else {
+            return;
+        };
+        gpu.suspended = suspended;
+        if gpu.requests.set_suspended(suspended) || !suspended {
+            return;
+        }
+        let mut from = 0;
+        while let Some(cursor) = self.handles.cursor_lower_bound(&(id, from)) {
+            let (&(owner, handle), tsg) = cursor.current();
+            if owner != id {
+                break;
+            }
+            if let Some(group) = self.tsgs.get(tsg).and_then(|tsg| tsg.requests.as_ref()) {
+                group.suspend();
+            }
+            match handle.checked_add(1) {
+                Some(next) => from = next,
+                None => break,
+            }
+        }
+    }
+}

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Pre-preemption: requests that tell ahead when they will need the GPU.
+//!
+//! # Locking
+//!
+//! `pages` of a file → registry → members of a [`group::Group`] → state of a [`slot::Slot`] → what
+//! a request feeds: predictor, switch cost, statistics. From the state of a slot on they are
+//! spinlocks that keep interrupts off, which timers take too; nothing is allocated, freed or
+//! looked up under them.
+
+pub(crate) mod group;
+pub(crate) mod keys;
+pub(crate) mod pages;
+pub(crate) mod settings;
+pub(crate) mod slot;
+pub(crate) mod stats;

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The requests of one TSG: their statistics, and what ends them with it.
+
+use super::{
+    slot::Slot,
+    stats::{
+        Shared,
+        Totals, //
+    },
+};
+use crate::{
+    glue::irqlock::{
+        new_irq_lock,
+        IrqLock, //
+    },
+    policy::{
+        level::Level,
+        request::record::Cause,
+        switch_cost::Cost,
+        units::{
+            Ns,
+            Permille, //
+        }, //
+    },
+    registry::tsg,
+};
+use kernel::{
+    new_mutex,
+    prelude::*,
+    rbtree::{
+        RBTree,
+        RBTreeNode, //
+    },
+    sync::{
+        atomic::{
+            ordering::Relaxed,
+            Atomic, //
+        },
+        Arc,
+        Mutex, //
+    }, //
+};
+
+/// What the requests of a GPU have in common.
+#[pin_data]
+pub(crate) struct Device {
+    /// What a switch takes, learned from requests.
+    #[pin]
+    pub(crate) switch: IrqLock<Cost>,
+    suspended: Atomic<bool>,
+}
+
+impl Device {
+    /// What a switch is taken to cost before anything is learned: the constant of GPreempt.
+    const PRIOR: Ns = Ns(100_000);
+    /// In how many of 1,000 cases the GPU has switched in time when it is as early as is learned.
+    const IN_TIME: Permille = Permille(900);
+
+    /// Of a new GPU.
+    pub(crate) fn new() -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                switch <- new_irq_lock!(Cost::new(Self::PRIOR, Self::IN_TIME), c"zernel_switch"),
+                suspended: Atomic::new(false),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Whether no request can begin.
+    pub(crate) fn is_suspended(&self) -> bool {
+        self.suspended.load(Relaxed)
+    }
+
+    /// The GPU is suspended, or is back. Returns whether it was suspended.
+    pub(crate) fn set_suspended(&self, suspended: bool) -> bool {
+        self.suspended.xchg(suspended, Relaxed)
+    }
+}
+
+/// The requests of a TSG.
+///
+/// Members and group hold each other, until the member's page goes.
+#[pin_data]
+pub(crate) struct Group {
+    /// The TSG.
+    pub(crate) tsg: tsg::Id,
+    /// Its GPU.
+    pub(crate) gpu: Arc<Device>,
+    /// Statistics of the TSG.
+    pub(crate) stats: Arc<Shared>,
+    /// Statistics of all.
+    pub(crate) totals: Arc<Totals>,
+    /// The level in force, [`NO_LEVEL`] if there is none.
+    level: Atomic<u32>,
+    /// The TSG is gone. Set with `members` locked.
+    gone: Atomic<bool>,
+    /// Slots whose requests are the TSG's, by address.
+    #[pin]
+    members: Mutex<RBTree<usize, Arc<Slot>>>,
+}
+
+const NO_LEVEL: u32 = u32::MAX;
+
+fn number(level: Option<Level>) -> u32 {
+    level.map_or(NO_LEVEL, Level::number)
+}
+
+impl Group {
+    /// A TSG without requests.
+    pub(crate) fn new(
+        tsg: tsg::Id,
+        gpu: Arc<Device>,
+        totals: Arc<Totals>,
+        level: Option<Level>,
+    ) -> Result<Arc<Self>> {
+        let stats = Shared::new()?;
+        Arc::pin_init(
+            pin_init!(Self {
+                tsg,
+                gpu,
+                stats,
+                totals,
+                level: Atomic::new(number(level)),
+                gone: Atomic::new(false),
+                members <- new_mutex!(RBTree::new(), "zernel_request_group"),
+            }),
+            GFP_KERNEL_ACCOUNT,
+        )
+    }
+
+    /// The level in force.
+    pub(super) fn level(&self) -> Option<Level> {
+        Level::new(self.level.load(Relaxed))
+    }
+
+    /// Another level is in force.
+    pub(crate) fn set_level(&self, level: Option<Level>) {
+        self.level.store(number(level), Relaxed);
+    }
+
+    /// Whether the TSG is gone.
+    pub(super) fn is_gone(&self) -> bool {
+        self.gone.load(Relaxed)
+    }
+
+    /// Has the requests of `slot` be the TSG's. Returns the other group that they were of.
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT` the TSG is gone, `ENOMEM`.
+    pub(super) fn attach(self: &Arc<Self>, slot: &Arc<Slot>) -> Result<Option<Arc<Self>>> {
+        let node = RBTreeNode::new(address(slot), slot.clone(), GFP_KERNEL_ACCOUNT)?;
+        let mut members = self.members.lock();
+        if self.is_gone() {
+            return Err(ENOENT);
+        }
+        let member = members.insert(node);
+        let old = slot.set_group(self.clone());
+        drop(members);
+        // Dropped without the lock.
+        drop(member);
+        Ok(old.filter(|old| !core::ptr::eq::<Self>(&**old, &**self)))
+    }
+
+    /// The requests of `slot` are not the TSG's any more.
+    pub(super) fn detach(&self, slot: &Arc<Slot>) {
+        let member = self.members.lock().remove(&address(slot));
+        // Dropped without the lock.
+        drop(member);
+    }
+
+    /// The TSG is gone: ends its requests, and lets none begin.
+    pub(crate) fn end(&self) {
+        let members = self.members.lock();
+        self.gone.store(true, Relaxed);
+        for (_, slot) in members.iter() {
+            slot.end(Cause::TsgGone);
+        }
+    }
+
+    /// Ends the requests of a GPU that was suspended.
+    pub(crate) fn suspend(&self) {
+        for (_, slot) in self.members.lock().iter() {
+            slot.end(Cause::Suspended);
+        }
+    }
+
+    /// Takes up what processes have stored about their requests.
+    pub(crate) fn poll(&self) {
+        for (_, slot) in self.members.lock().iter() {
+            slot.poll();
+        }
+    }
+}
+
+fn address(slot: &Arc<Slot>) -> usize {
+    core::ptr::from_ref::<Slot>(slot) as usize
+}

@@ -1,0 +1,373 @@
+// SPDX-License-Identifier: GPL-2.0
+//! A slot: carries out what [`policy::request`](crate::policy::request) decides about its requests.
+
+use super::{
+    group::Group,
+    keys::Key,
+    settings,
+    stats::Shared, //
+};
+use crate::{
+    error::Failure,
+    glue::{
+        irqlock::{
+            new_irq_lock,
+            IrqLock, //
+        },
+        pinned::{
+            PinnedPage,
+            Words, //
+        },
+        time::now_ns,
+        timer::{
+            Driven,
+            Timed, //
+        },
+        trace, //
+    },
+    policy::{
+        level::Level,
+        predict::{
+            fixed::Fixed,
+            Choice,
+            Kind, //
+        },
+        request::{
+            self,
+            record::{
+                Cause,
+                Record, //
+            },
+            words::{
+                Number,
+                Observed, //
+            },
+            Actions,
+            Plan, //
+        },
+        units::Ns, //
+    },
+    registry::tsg,
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+
+/// The timer is not armed.
+const NOT_ARMED: u64 = u64::MAX;
+
+/// What is wanted of a request that begins.
+pub(crate) struct Begin {
+    /// How its preparation time is predicted; `None`: as tuned.
+    pub(crate) kind: Option<Kind>,
+    /// Whether the classic margin is added.
+    pub(crate) margin: bool,
+    /// What the process expects; 0: nothing.
+    pub(crate) expected: Ns,
+    /// Longest latency that is no violation; 0: any.
+    pub(crate) slo: Ns,
+}
+
+/// A request that has begun.
+pub(crate) struct Begun {
+    /// Its number.
+    pub(crate) request: u32,
+    /// Its predicted preparation time, if there is a prediction.
+    pub(crate) predicted: Option<Ns>,
+    /// When the GPU is taken for it.
+    pub(crate) trigger_at: Ns,
+}
+
+/// What the lock of a slot protects.
+struct State {
+    request: request::Slot,
+    /// What the timer is armed for.
+    armed: u64,
+    /// The TSG, while it is there.
+    group: Option<Arc<Group>>,
+    /// The key of the requests, and what is known of it.
+    key: Option<(u64, Arc<Key>)>,
+    /// Level under which the request that is not over is counted.
+    level: Option<Level>,
+    /// What [`Kind::Fixed`] told about it.
+    fixed: Fixed,
+}
+
+/// A slot of a page.
+#[pin_data]
+pub(crate) struct Inner {
+    page: Arc<PinnedPage>,
+    number: u32,
+    #[pin]
+    state: IrqLock<State>,
+}
+
+/// A slot with its timer.
+pub(crate) type Slot = Driven<Inner>;
+
+impl Inner {
+    /// What the process and zernel share.
+    fn words(&self) -> Option<&Words> {
+        self.page.slot(self.number)
+    }
+
+    fn observe(&self) -> Observed {
+        self.words().map(Words::observe).unwrap_or_default()
+    }
+}
+
+impl State {
+    /// Both statistics that the request counts in.
+    fn count(&self, f: impl Fn(&mut crate::policy::tally::Tally)) {
+        if let Some(group) = &self.group {
+            group.stats.count(&f);
+            if let Some(level) = group.totals.of(self.level) {
+                Shared::count(level, &f);
+            }
+        }
+    }
+
+    fn over(&mut self, record: &Record) {
+        self.count(|tally| tally.end(record));
+        if let (Some(took), Some((_, key))) = (record.preparation(), &self.key) {
+            key.history.lock().observe(took, self.fixed);
+        }
+        if let Some(group) = &self.group {
+            trace::request_end(
+                group.tsg.0,
+                record.number.get(),
+                record.cause as u32,
+                record.latency().unwrap_or_default().0,
+                record.early.0,
+                record.late.0,
+            );
+        }
+    }
+}
+
+impl Slot {
+    /// A slot without a request.
+    pub(crate) fn make(page: Arc<PinnedPage>, number: u32) -> Result<Arc<Self>> {
+        let state = State {
+            request: request::Slot::new(),
+            armed: NOT_ARMED,
+            group: None,
+            key: None,
+            level: None,
+            fixed: Fixed::default(),
+        };
+        let inner = try_pin_init!(Inner {
+            page,
+            number,
+            state <- new_irq_lock!(state, c"zernel_slot"),
+        });
+        Arc::pin_init(Driven::new(inner), GFP_KERNEL_ACCOUNT)
+    }
+
+    /// Whether its requests are about this TSG and key already.
+    pub(crate) fn is_bound(&self, tsg: tsg::Id, key: u64) -> bool {
+        let state = self.state.lock();
+        let group = state.group.as_ref();
+        group.is_some_and(|group| group.tsg == tsg && !group.is_gone()) && state.key.as_ref().is_some_and(|(name, _)| *name == key)
+    }
+
+    /// Has its requests be about this TSG and key. The request that it has is over.
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT` the TSG is gone, `ENOMEM`.
+    pub(crate) fn bind(self: &Arc<Self>, group: &Arc<Group>, key: u64, known: Arc<Key>) -> Result {
+        self.finish();
+        if let Some(old) = group.attach(self)? {
+            old.detach(self);
+        }
+        let unused = self.state.lock().key.replace((key, known));
+        // Dropped without the lock.
+        drop(unused);
+        Ok(())
+    }
+
+    /// Has its requests be a TSG's. Returns whose they were.
+    pub(super) fn set_group(&self, group: Arc<Group>) -> Option<Arc<Group>> {
+        self.state.lock().group.replace(group)
+    }
+
+    /// A request begins; the one before it is over.
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT` the TSG is gone, `EAGAIN` its GPU is suspended.
+    pub(crate) fn begin(&self, ask: &Begin) -> Result<Begun> {
+        let settings = settings::get();
+        let choice = Choice {
+            kind: ask.kind.unwrap_or(settings.predictor),
+            costs: settings.costs,
+            fixed: match ask.expected {
+                Ns::ZERO => Fixed::default(),
+                expected => Fixed(expected),
+            },
+            margin: ask.margin,
+        };
+        let mut state = self.state.lock();
+        let (Some(group), Some((_, key))) = (&state.group, &state.key) else {
+            return Err(ENOENT);
+        };
+        if group.is_gone() {
+            return Err(ENOENT);
+        }
+        if group.gpu.is_suspended() {
+            return Err(EAGAIN);
+        }
+        let predicted = key
+            .predict(choice)
+            .or((ask.expected > Ns::ZERO).then_some(ask.expected));
+        let cost = group.gpu.switch.lock().estimate();
+        let level = group.level();
+        let tsg = group.tsg.0;
+        let now = Ns(now_ns());
+        let trigger_at = predicted.map_or(now, |time| {
+            now.saturating_add(time).saturating_sub(cost).max(now)
+        });
+        let plan = Plan {
+            trigger_at,
+            lease: settings.lease.into(),
+            predicted: predicted.unwrap_or_default(),
+            cost,
+            slo: (ask.slo > Ns::ZERO).then_some(ask.slo),
+            holder: true,
+            sample: true,
+        };
+        let (number, actions) = state.request.begin(now, &self.observe(), plan);
+        // The one before counts where it began.
+        let trigger = actions.trigger;
+        self.apply(&mut state, Actions { trigger: None, ..actions });
+        state.level = level;
+        state.fixed = choice.fixed;
+        state.count(|tally| tally.begin());
+        trace::request_begin(tsg, number.get(), predicted.unwrap_or_default().0, trigger_at.0);
+        if let Some(number) = trigger {
+            self.trigger(&state, number);
+        }
+        Ok(Begun {
+            request: number.get(),
+            predicted,
+            trigger_at,
+        })
+    }
+
+    /// The data of a request is ready.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure::Stale`].
+    pub(crate) fn ready(&self, request: u32) -> Result {
+        self.call(request, request::Slot::ready)
+    }
+
+    /// A request is done.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure::Stale`].
+    pub(crate) fn done(&self, request: u32) -> Result {
+        self.call(request, request::Slot::done)
+    }
+
+    /// A request is given up.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure::Stale`].
+    pub(crate) fn cancel(&self, request: u32) -> Result {
+        self.call(request, request::Slot::cancel)
+    }
+
+    /// Takes up what the process has stored.
+    pub(super) fn poll(&self) {
+        let mut state = self.state.lock();
+        let actions = state.request.poll(Ns(now_ns()), &self.observe());
+        self.apply(&mut state, actions);
+    }
+
+    /// Ends the request that is not over.
+    pub(super) fn end(&self, cause: Cause) {
+        let mut state = self.state.lock();
+        let actions = state.request.end(Ns(now_ns()), &self.observe(), cause);
+        self.apply(&mut state, actions);
+    }
+
+    /// Ends the request that is not over, and is nobody's any more.
+    pub(super) fn close(self: &Arc<Self>, cause: Cause) {
+        self.end(cause);
+        let group = self.state.lock().group.take();
+        if let Some(group) = group {
+            group.detach(self);
+        }
+    }
+
+    /// Ends the request that is not over as the next begin would.
+    fn finish(&self) {
+        let mut state = self.state.lock();
+        let (now, seen) = (Ns(now_ns()), self.observe());
+        let actions = state.request.poll(now, &seen);
+        self.apply(&mut state, actions);
+        let running = matches!(state.request.state(), request::State::Running { .. });
+        let actions = match state.request.active().filter(|_| running) {
+            Some(number) => state.request.done(number, now, &seen).unwrap_or_default(),
+            None => state.request.end(now, &seen, Cause::Superseded),
+        };
+        self.apply(&mut state, actions);
+    }
+
+    fn call(
+        &self,
+        request: u32,
+        event: impl FnOnce(&mut request::Slot, Number, Ns, &Observed) -> Result<Actions, request::Error>,
+    ) -> Result {
+        let number = Number::new(request).ok_or(Failure::Stale)?;
+        let mut state = self.state.lock();
+        let actions = event(&mut state.request, number, Ns(now_ns()), &self.observe())
+            .map_err(|request::Error::Stale| Failure::Stale)?;
+        self.apply(&mut state, actions);
+        Ok(())
+    }
+
+    fn apply(&self, state: &mut State, actions: Actions) {
+        if let (Some(number), Some(words)) = (actions.release, self.words()) {
+            words.release(number.get());
+        }
+        if let Some(number) = actions.trigger {
+            self.trigger(state, number);
+        }
+        if let Some(at) = actions.alarm.filter(|at| at.0 != state.armed) {
+            state.armed = at.0;
+            self.arm(at.0);
+        }
+        if let (Some(seen), Some(group)) = (actions.sample, &state.group) {
+            group.gpu.switch.lock().learn(seen);
+        }
+        if let Some(record) = actions.over {
+            state.over(&record);
+        }
+    }
+
+    fn trigger(&self, state: &State, number: Number) {
+        if let Some(words) = self.words() {
+            words.trigger(number.get());
+        }
+        state.count(|tally| tally.trigger());
+        if let Some(group) = &state.group {
+            trace::request_trigger(group.tsg.0, number.get());
+        }
+    }
+}
+
+impl Timed for Inner {
+    fn expired(slot: &Slot) {
+        let mut state = slot.state.lock();
+        state.armed = NOT_ARMED;
+        let actions = state.request.poll(Ns(now_ns()), &slot.observe());
+        slot.apply(&mut state, actions);
+    }
+}
