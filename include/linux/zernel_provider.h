@@ -7,8 +7,8 @@
  * appended; zernel takes a missing tail as zero. ZERNEL_PROVIDER_ABI grows when
  * the meaning of something that exists changes; another value is refused.
  *
- * Context: every function here and every operation runs in process context and
- * may sleep. zernel calls operations from the worker of the GPU (and, for a
+ * Context: every function here but zernel_gpu_activity(), and every operation, runs in
+ * process context and may sleep. zernel calls operations from the worker of the GPU (and, for a
  * provider that leaves, from zernel_provider_unregister() itself), one at a time
  * per GPU, holding no lock of its own, so a provider may call every function here
  * under its own mutexes even when its operations take them too, except
@@ -62,6 +62,21 @@ struct zernel_gpu_load {
 	u64 elapsed_ns;
 };
 
+/* Flags of struct zernel_tsg_load. */
+#define ZERNEL_TSG_LOAD_RUNNABLE	(1U << 0)	/* has something to run, enabled or not */
+
+/**
+ * struct zernel_tsg_load - what a TSG does with the GPU
+ * @size: sizeof(struct zernel_tsg_load), set by zernel
+ * @flags: ZERNEL_TSG_LOAD_*
+ * @ran_ns: time that it had the engine and ran, since it was added; never decreases
+ */
+struct zernel_tsg_load {
+	u32 size;
+	u32 flags;
+	u64 ran_ns;
+};
+
 /**
  * struct zernel_provider_ops - operations of a provider
  * @size: sizeof(struct zernel_provider_ops)
@@ -79,6 +94,9 @@ struct zernel_gpu_load {
  *           (1 to 1,000,000). May be NULL.
  * @set_enabled: let the TSG be scheduled or not. May be NULL.
  * @query_load: fill in @load. May be NULL.
+ * @query_tsg: fill in @load of a TSG; takes microseconds at most. A provider that has
+ *             this and @set_enabled calls zernel_gpu_activity(), and best-effort TSGs
+ *             take turns on its GPUs. May be NULL.
  *
  * @priv is the pointer given at registration; @gpu and @tsg are the provider's
  * handles.
@@ -110,6 +128,7 @@ struct zernel_provider_ops {
 	int (*preempt)(void *priv, u64 gpu, u64 tsg, u32 timeout_us);
 	int (*set_enabled)(void *priv, u64 gpu, u64 tsg, bool enabled);
 	int (*query_load)(void *priv, u64 gpu, struct zernel_gpu_load *load);
+	int (*query_tsg)(void *priv, u64 gpu, u64 tsg, struct zernel_tsg_load *load);
 };
 
 /**
@@ -295,5 +314,26 @@ void zernel_tsg_refresh(struct zernel_provider *provider, u64 gpu, u64 tsg);
  * once. An unknown handle is ignored.
  */
 void zernel_gpu_refresh(struct zernel_provider *provider, u64 gpu);
+
+/**
+ * zernel_gpu_suspended() - a GPU is suspended
+ * @provider: from zernel_provider_register() or replay
+ * @gpu: the provider's handle of the GPU
+ *
+ * Ends the requests that hold the GPU or are about to, and lets none begin until
+ * zernel_gpu_refresh(), or until an operation succeeds. An unknown handle is ignored.
+ */
+void zernel_gpu_suspended(struct zernel_provider *provider, u64 gpu);
+
+/**
+ * zernel_gpu_activity() - a TSG of a GPU has got something to run, or has run out of it
+ * @provider: from zernel_provider_register() or replay
+ * @gpu: the provider's handle of the GPU
+ *
+ * Has the worker of the GPU look, by query_tsg, whose turn it is. The one function here
+ * that may be called in any context, also with interrupts off; but not once
+ * zernel_provider_unregister() was called. An unknown handle is ignored.
+ */
+void zernel_gpu_activity(struct zernel_provider *provider, u64 gpu);
 
 #endif /* _LINUX_ZERNEL_PROVIDER_H */

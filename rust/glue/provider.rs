@@ -13,7 +13,11 @@ use super::{
 use crate::{
     policy::{
         control::Verdict,
-        units::Us, //
+        rotation::entity::Sample,
+        units::{
+            Ns,
+            Us, //
+        }, //
     },
     provider::{
         self,
@@ -83,7 +87,7 @@ impl Ops {
     unsafe fn new(ops: *const raw::zernel_provider_ops, private: *mut c_void) -> Result<Self> {
         // The part of the structure that the first version has.
         const FIRST_SIZE: usize = 88;
-        static_assert!(size_of::<raw::zernel_provider_ops>() == FIRST_SIZE);
+        static_assert!(size_of::<raw::zernel_provider_ops>() == FIRST_SIZE + 8);
         if ops.is_null() {
             return Err(EINVAL);
         }
@@ -92,8 +96,17 @@ impl Ops {
         if size < FIRST_SIZE {
             return Err(EINVAL);
         }
-        // SAFETY: At least as long, by the check.
-        let ops = unsafe { *ops };
+        let known = size.min(size_of::<raw::zernel_provider_ops>());
+        let mut copy = raw::zernel_provider_ops::default();
+        // SAFETY: Both are that long, by the check. Operations that are missing are null.
+        unsafe {
+            core::ptr::copy_nonoverlapping(
+                ops.cast::<u8>(),
+                core::ptr::from_mut(&mut copy).cast::<u8>(),
+                known,
+            );
+        }
+        let ops = copy;
         if ops.abi != raw::ZERNEL_PROVIDER_ABI {
             return Err(errno::protocol());
         }
@@ -121,6 +134,7 @@ impl Ops {
             preempt: self.ops.preempt.is_some(),
             enable: self.ops.set_enabled.is_some(),
             load: self.ops.query_load.is_some(),
+            turns: self.ops.set_enabled.is_some() && self.ops.query_tsg.is_some(),
         }
     }
 
@@ -170,6 +184,21 @@ impl Ops {
         let set = self.ops.set_enabled.ok_or_else(errno::unsupported)?;
         // SAFETY: Valid by the type invariant.
         answer(unsafe { set(self.private, gpu.0, tsg, enabled) })
+    }
+
+    /// What a TSG does with the GPU.
+    pub(crate) fn tsg_load(&self, gpu: gpu::Handle, tsg: u64) -> Result<Sample> {
+        let query = self.ops.query_tsg.ok_or_else(errno::unsupported)?;
+        let mut load = raw::zernel_tsg_load {
+            size: size_of::<raw::zernel_tsg_load>() as u32,
+            ..Default::default()
+        };
+        // SAFETY: Valid by the type invariant.
+        answer(unsafe { query(self.private, gpu.0, tsg, &mut load) })?;
+        Ok(Sample {
+            ran: Ns(load.ran_ns),
+            runnable: load.flags & raw::ZERNEL_TSG_LOAD_RUNNABLE != 0,
+        })
     }
 
     /// How long the GPU was busy, and since when that is counted, in ns.
@@ -461,4 +490,28 @@ unsafe extern "C" fn zernel_gpu_refresh(provider: *mut raw::zernel_provider, gpu
     // SAFETY: By the caller.
     let provider = unsafe { borrow(provider) };
     provider::gpu_refresh(&provider, gpu::Handle(gpu));
+}
+
+/// See the header.
+///
+/// # Safety
+///
+/// `provider` is registered.
+#[no_mangle]
+unsafe extern "C" fn zernel_gpu_suspended(provider: *mut raw::zernel_provider, gpu: u64) {
+    // SAFETY: By the caller.
+    let provider = unsafe { borrow(provider) };
+    provider::gpu_suspended(&provider, gpu::Handle(gpu));
+}
+
+/// See the header.
+///
+/// # Safety
+///
+/// `provider` is registered.
+#[no_mangle]
+unsafe extern "C" fn zernel_gpu_activity(provider: *mut raw::zernel_provider, gpu: u64) {
+    // SAFETY: By the caller.
+    let provider = unsafe { borrow(provider) };
+    provider.activity(gpu::Handle(gpu));
 }

@@ -5,7 +5,14 @@ use super::{
     module::this_module,
     provider_abi as raw, //
 };
+#[cfg(zernel_sim)]
+use super::irqlock::{
+    new_irq_lock,
+    IrqLock, //
+};
 use core::marker::PhantomData;
+#[cfg(zernel_sim)]
+use core::ptr::NonNull;
 use kernel::{
     bindings,
     error::{
@@ -37,6 +44,9 @@ extern "C" {
     #[cfg(zernel_nvidia)]
     fn zernel_gpu_removed(provider: *mut raw::zernel_provider, gpu: u64);
     fn zernel_gpu_refresh(provider: *mut raw::zernel_provider, gpu: u64);
+    fn zernel_gpu_suspended(provider: *mut raw::zernel_provider, gpu: u64);
+    #[cfg(zernel_sim)]
+    fn zernel_gpu_activity(provider: *mut raw::zernel_provider, gpu: u64);
     fn zernel_tsg_changed(
         provider: *mut raw::zernel_provider,
         gpu: u64,
@@ -71,6 +81,11 @@ pub(crate) trait Provider: Send + Sync + 'static {
     /// For how long the compute engine was busy, and since when the GPU has been there, in ns. Not
     /// every driver can tell.
     fn load(&self, _gpu: u64) -> Result<(u64, u64)> {
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
+    /// For how long a TSG had the engine, in ns, and whether it has something to run. Not every
+    /// driver can tell.
+    fn tsg_load(&self, _gpu: u64, _tsg: u64) -> Result<(u64, bool)> {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 }
@@ -173,6 +188,11 @@ impl<P: Provider> Table<P> {
         set_enabled: Some(Self::set_enabled),
         query_load: if P::HAS_LOAD {
             Some(Self::query_load)
+        } else {
+            None
+        },
+        query_tsg: if P::HAS_TSG_LOAD {
+            Some(Self::query_tsg)
         } else {
             None
         },
@@ -294,6 +314,32 @@ impl<P: Provider> Table<P> {
             })
         }
     }
+
+    /// # Safety
+    ///
+    /// As [`call`]; `load` is valid and tells its size.
+    unsafe extern "C" fn query_tsg(
+        private: *mut c_void,
+        gpu: u64,
+        tsg: u64,
+        load: *mut raw::zernel_tsg_load,
+    ) -> c_int {
+        // SAFETY: By the caller.
+        unsafe {
+            call(private, |provider: &P| {
+                if ((*load).size as usize) < size_of::<raw::zernel_tsg_load>() {
+                    return Err(EINVAL);
+                }
+                let (ran, runnable) = provider.tsg_load(gpu, tsg)?;
+                (*load).ran_ns = ran;
+                (*load).flags = match runnable {
+                    true => raw::ZERNEL_TSG_LOAD_RUNNABLE,
+                    false => 0,
+                };
+                Ok(())
+            })
+        }
+    }
 }
 
 /// A provider that `zernel.ko` knows.
@@ -304,6 +350,8 @@ impl<P: Provider> Table<P> {
 pub(crate) struct Registration<P: Provider> {
     provider: *mut raw::zernel_provider,
     inner: Arc<P>,
+    #[cfg(zernel_sim)]
+    rope: Arc<Rope>,
 }
 
 // SAFETY: The functions of `zernel.ko` may be called from any thread in process context.
@@ -319,7 +367,12 @@ impl<P: Provider> Registration<P> {
         let provider =
             from_err_ptr(unsafe { zernel_provider_register(const { &Table::<P>::OPS }, private) })?;
         // INVARIANT: Just registered.
-        Ok(Self { provider, inner })
+        Ok(Self {
+            provider,
+            inner,
+            #[cfg(zernel_sim)]
+            rope: Rope::new(provider)?,
+        })
     }
 
     /// The provider.
@@ -384,6 +437,21 @@ impl<P: Provider> Registration<P> {
         unsafe { zernel_gpu_removed(self.provider, gpu) };
     }
 
+    /// Reports that a GPU is suspended; [`Self::gpu_refresh`] tells that it is back.
+    pub(crate) fn gpu_suspended(&self, gpu: u64) {
+        // SAFETY: Registered by the type invariant.
+        unsafe { zernel_gpu_suspended(self.provider, gpu) };
+    }
+
+    /// What rings when a TSG of a GPU gets something to run, or runs out of it.
+    #[cfg(zernel_sim)]
+    pub(crate) fn bell(&self, gpu: u64) -> Bell {
+        Bell {
+            rope: self.rope.clone(),
+            gpu,
+        }
+    }
+
     /// Reports that the driver may hold anything for the TSGs of a GPU.
     pub(crate) fn gpu_refresh(&self, gpu: u64) {
         // SAFETY: Registered by the type invariant.
@@ -420,8 +488,66 @@ impl<P: Provider> Registration<P> {
 
 impl<P: Provider> Drop for Registration<P> {
     fn drop(&mut self) {
+        #[cfg(zernel_sim)]
+        self.rope.cut();
         // SAFETY: Registered by the type invariant; nobody reports through a registration that
         // is being dropped.
         unsafe { zernel_provider_unregister(self.provider) };
+    }
+}
+
+/// What the bells of a provider hang on.
+///
+/// # Invariants
+///
+/// The pointer is one of a registered provider.
+#[cfg(zernel_sim)]
+#[pin_data]
+struct Rope {
+    #[pin]
+    provider: IrqLock<Option<NonNull<raw::zernel_provider>>>,
+}
+
+// SAFETY: The pointer is only handed to a function that may be called in any context.
+#[cfg(zernel_sim)]
+unsafe impl Send for Rope {}
+// SAFETY: As above.
+#[cfg(zernel_sim)]
+unsafe impl Sync for Rope {}
+
+#[cfg(zernel_sim)]
+impl Rope {
+    /// Of a provider that was just registered.
+    fn new(provider: *mut raw::zernel_provider) -> Result<Arc<Self>> {
+        // INVARIANT: By the caller, who cuts it.
+        Arc::pin_init(
+            pin_init!(Self {
+                provider <- new_irq_lock!(NonNull::new(provider), c"zernel_bell"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Has no bell ring any more, and waits for one that does.
+    fn cut(&self) {
+        self.provider.lock().take();
+    }
+}
+
+/// Rings when a TSG of a GPU gets something to run, or runs out of it. In any context.
+#[cfg(zernel_sim)]
+pub(crate) struct Bell {
+    rope: Arc<Rope>,
+    gpu: u64,
+}
+
+#[cfg(zernel_sim)]
+impl Bell {
+    /// Has `zernel.ko` look.
+    pub(crate) fn ring(&self) {
+        if let Some(provider) = *self.rope.provider.lock() {
+            // SAFETY: Registered by the type invariant, as long as the lock is held.
+            unsafe { zernel_gpu_activity(provider.as_ptr(), self.gpu) };
+        }
     }
 }

@@ -75,6 +75,13 @@ impl<T: Timed> Driven<T> {
         };
     }
 
+    /// Takes the timer off, and waits for its callback. Not from there.
+    #[cfg(zernel_core)]
+    pub(crate) fn disarm(&self) {
+        // SAFETY: Set up by the type invariant.
+        unsafe { bindings::hrtimer_cancel(self.timer.get()) };
+    }
+
     /// # Safety
     ///
     /// Called by the timer core with the timer of a [`Driven`].

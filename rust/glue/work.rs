@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Work that runs on zernel's own workqueue, one instance at a time.
 
+use super::timer::{
+    Driven,
+    Timed, //
+};
+use crate::policy::units::Ns;
+use core::marker::PhantomData;
 use kernel::{
     bindings,
     prelude::*,
@@ -66,7 +72,21 @@ pub(crate) trait Job: Send + Sync {
 pub(crate) struct Worker<J: Job> {
     #[pin]
     work: Opaque<bindings::delayed_work>,
+    #[pin]
+    alarm: Driven<Alarm<J>>,
     job: J,
+}
+
+/// Kicks the worker that it is a part of.
+struct Alarm<J>(PhantomData<J>);
+
+impl<J: Job> Timed for Alarm<J> {
+    fn expired(this: &Driven<Self>) {
+        let this = core::ptr::from_ref(this);
+        // SAFETY: An alarm is a part of a worker, and its timer is cancelled before that goes.
+        let worker = unsafe { &*kernel::container_of!(this, Worker<J>, alarm) };
+        worker.kick();
+    }
 }
 
 // SAFETY: The workqueue synchronises its own state; the job is `Send + Sync`.
@@ -84,12 +104,13 @@ impl<J: Job> core::ops::Deref for Worker<J> {
 
 impl<J: Job> Worker<J> {
     /// A worker that waits to be kicked.
-    pub(crate) fn new(job: J) -> impl PinInit<Self> {
-        pin_init!(Self {
+    pub(crate) fn new(job: J) -> impl PinInit<Self, Error> {
+        try_pin_init!(Self {
             work <- Opaque::ffi_init(|slot: *mut bindings::delayed_work| {
                 // SAFETY: `slot` is valid for writes and pinned.
                 unsafe { zernel_helper_work_init(slot, Self::callback) }
             }),
+            alarm <- Driven::new(Ok(Alarm(PhantomData))),
             job,
         })
     }
@@ -147,10 +168,19 @@ impl<J: Job> Worker<J> {
         }
     }
 
+    /// Runs the job at this time on `CLOCK_MONOTONIC`, instead of the one that was asked for last.
+    pub(crate) fn kick_at(&self, at: Ns) {
+        self.alarm.arm(at.0);
+    }
+
     /// Cancels a run that waits and waits for one that is under way. May sleep.
     pub(crate) fn cancel_sync(&self) {
-        // SAFETY: Initialised in `new`.
-        unsafe { bindings::cancel_delayed_work_sync(self.work.get()) };
+        // The first run that is waited for may have asked for another.
+        for _ in 0..2 {
+            self.alarm.disarm();
+            // SAFETY: Initialised in `new`.
+            unsafe { bindings::cancel_delayed_work_sync(self.work.get()) };
+        }
     }
 }
 

@@ -39,6 +39,8 @@ EXPORT_SYMBOL_GPL(zernel_tsg_changed);
 EXPORT_SYMBOL_GPL(zernel_tsg_user_control);
 EXPORT_SYMBOL_GPL(zernel_tsg_refresh);
 EXPORT_SYMBOL_GPL(zernel_gpu_refresh);
+EXPORT_SYMBOL_GPL(zernel_gpu_suspended);
+EXPORT_SYMBOL_GPL(zernel_gpu_activity);
 
 static enum pid_type pid_type(bool process)
 {

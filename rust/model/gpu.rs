@@ -91,6 +91,8 @@ pub(crate) struct Gpu<C: Context, S: Store<C>> {
     pub(super) clock: Ns,
     pub(super) created: Ns,
     pub(super) suspended: bool,
+    /// A TSG has got something to run, or has run out of it.
+    pub(super) stirred: bool,
     pub(super) engines: Arena<Engine, S::Engines>,
     pub(super) tsgs: Arena<Tsg<C>, S::Tsgs>,
     pub(super) channels: Arena<Channel, S::Channels>,
@@ -120,6 +122,7 @@ impl<C: Context, S: Store<C>> Gpu<C, S> {
             clock: now,
             created: now,
             suspended: false,
+            stirred: false,
             engines,
             tsgs: Arena::new(tsgs),
             channels: Arena::new(channels),
@@ -157,6 +160,11 @@ impl<C: Context, S: Store<C>> Gpu<C, S> {
     /// Number of TSGs.
     pub(crate) fn nr_tsgs(&self) -> u32 {
         self.tsgs.used()
+    }
+
+    /// Whether a TSG has got something to run, or has run out of it, since this was last asked.
+    pub(crate) fn take_stirred(&mut self) -> bool {
+        core::mem::replace(&mut self.stirred, false)
     }
 
     /// Whether the GPU is suspended.

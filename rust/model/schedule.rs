@@ -34,6 +34,11 @@ impl<C: Context, S: Store<C>> Gpu<C, S> {
     /// Puts a TSG where it belongs after its eligibility may have changed.
     pub(super) fn place(&mut self, ix: TsgIx) {
         let tsg = self.tsgs.get_mut(ix);
+        let demand = tsg.ready > 0;
+        if tsg.place != Place::On && tsg.demand != demand {
+            tsg.demand = demand;
+            self.stirred = true;
+        }
         let engine = self.engines.get_mut(EngineIx::new(tsg.engine));
         engine.dirty = true;
         match (tsg.place, tsg.eligible()) {

@@ -63,6 +63,8 @@ pub(crate) struct TsgStats {
     pub(crate) completed: u64,
     /// Items that have not completed.
     pub(crate) queued: u32,
+    /// Whether it has something to run, enabled or not.
+    pub(crate) demand: bool,
     /// Time slice changes.
     pub(crate) slice_changes: u64,
     /// When the last one was; zero if there was none.
@@ -125,6 +127,7 @@ impl<C: Context, S: Store<C>> Gpu<C, S> {
             preemptions: tsg.preemptions,
             completed: tsg.completed,
             queued: tsg.queued,
+            demand: tsg.ready > 0,
             slice_changes: tsg.slice_changes,
             slice_changed: tsg.slice_changed,
             timeslice: tsg.timeslice,

@@ -131,6 +131,8 @@ pub(crate) struct Tsg<C> {
     pub(crate) channels: ChannelIx,
     /// Channels that need the engine.
     pub(crate) ready: u32,
+    /// Whether it had something to run when it was last looked at outside its turns.
+    pub(crate) demand: bool,
     /// The next TSG, in a ring, that uses the same semaphore words.
     pub(crate) sharer: TsgIx,
     /// Time slice.
@@ -190,6 +192,7 @@ impl<C> Tsg<C> {
             engine,
             channels: ChannelIx::NIL,
             ready: 0,
+            demand: false,
             sharer: TsgIx::NIL,
             timeslice: DEFAULT_TIMESLICE,
             interleave: Interleave::Low,

@@ -148,6 +148,10 @@ impl Observer for Events {
 
     fn suspended(&self) {
         // The hook answers every control with `EAGAIN` by itself.
+        let gpus = self.provider.inner().gpus().lock();
+        for gpu in gpus.ids() {
+            self.provider.gpu_suspended(gpu.into());
+        }
     }
 
     fn resumed(&self) {

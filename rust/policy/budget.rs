@@ -210,7 +210,9 @@ impl Server {
         } else {
             1
         };
-        let mut used = self.pending().fold(0u64, |sum, p| sum.saturating_add(p.ran));
+        let mut used = self
+            .pending()
+            .fold(0u64, |sum, p| sum.saturating_add(p.ran));
         let mut at = now.0;
         for piece in self.pending() {
             let back = piece.begin.saturating_add(period.0);

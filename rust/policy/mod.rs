@@ -19,8 +19,6 @@ pub(crate) mod permit;
 pub(crate) mod predict;
 pub(crate) mod request;
 pub(crate) mod ring;
-// Its user comes with the rotation of the worker.
-#[cfg(any(test, zernel_kunit))]
 pub(crate) mod rotation;
 pub(crate) mod switch_cost;
 pub(crate) mod tally;

@@ -16,6 +16,8 @@
 pub(crate) mod entity;
 pub(crate) mod group;
 pub(crate) mod order;
+#[cfg(any(test, zernel_kunit))]
+mod scenarios;
 pub(crate) mod turn;
 
 use super::{
@@ -225,7 +227,8 @@ mod tests {
     #[test]
     fn the_longest_wait_follows_the_formula() {
         let ms = Ns(1_000_000);
-        let wait = |d: Discipline, own| d.longest_wait(ms, ms, own, [Weight::DEFAULT; 3].into_iter());
+        let wait =
+            |d: Discipline, own| d.longest_wait(ms, ms, own, [Weight::DEFAULT; 3].into_iter());
         let equal = Weight::DEFAULT;
         assert_eq!(wait(Discipline::RoundRobin, equal), Ns(6_000_000));
         assert_eq!(wait(Discipline::Fair, equal), Ns(30_000_000));

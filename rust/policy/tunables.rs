@@ -13,7 +13,14 @@ use super::{
         Costs,
         Kind, //
     },
-    units::Us, //
+    rotation::{
+        Discipline,
+        Quantum, //
+    },
+    units::{
+        Ns,
+        Us, //
+    }, //
 };
 
 /// What a TSG should have on the GPU.
@@ -59,6 +66,67 @@ pub(crate) struct Tunables {
     ring_size: u32,
     user_control: control::Policy,
     requests: Requests,
+    turns: Turns,
+}
+
+/// What is tunable about best-effort TSGs that take turns.
+///
+/// # Invariants
+///
+/// `timeslice` lies within [`Tunables::SLICE_RANGE`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Turns {
+    discipline: Option<Discipline>,
+    quantum: Quantum,
+    timeslice: Us,
+}
+
+impl Turns {
+    /// The values before anybody tunes.
+    ///
+    /// The slice is that of the one whose turn it is: it bounds how long LC waits, and costs nothing
+    /// as long as nobody else wants the GPU.
+    pub(crate) fn new() -> Self {
+        // INVARIANT: 10 <= 50 <= 10,000,000.
+        Self {
+            discipline: Some(Discipline::default()),
+            quantum: Quantum::DEFAULT,
+            timeslice: Us(50),
+        }
+    }
+
+    /// Who is next; `None`: nobody takes turns, all run in slices.
+    pub(crate) fn discipline(&self) -> Option<Discipline> {
+        self.discipline
+    }
+
+    /// How long a turn is.
+    pub(crate) fn quantum(&self) -> Quantum {
+        self.quantum
+    }
+
+    /// The longest time slice of a TSG that takes turns.
+    pub(crate) fn timeslice(&self) -> Us {
+        self.timeslice
+    }
+
+    /// Changes [`Self::discipline`].
+    pub(crate) fn set_discipline(&mut self, discipline: Option<Discipline>) {
+        self.discipline = discipline;
+    }
+
+    /// Changes [`Self::quantum`].
+    pub(crate) fn set_quantum(&mut self, quantum: Us) -> Result<(), Refused> {
+        self.quantum = Quantum::new(Ns::from(quantum))?;
+        Ok(())
+    }
+
+    /// Changes [`Self::timeslice`].
+    pub(crate) fn set_timeslice(&mut self, slice: Us) -> Result<(), Refused> {
+        // INVARIANT: Checked.
+        self.timeslice = in_slice_range(slice)?;
+        Ok(())
+    }
 }
 
 /// What is tunable about requests.
@@ -156,14 +224,25 @@ impl Tunables {
             enabled: true,
             default_class: None,
             timeslices: Level::ALL.map(Level::default_timeslice),
-            min_timeslice: Us(100),
+            min_timeslice: Us(50),
             max_timeslice: Us(5_000_000),
             lc_gid: None,
             lc_admission: 64,
             ring_size: 1024,
             user_control: control::Policy::default(),
             requests: Requests::new(),
+            turns: Turns::new(),
         }
+    }
+
+    /// What is tunable about turns.
+    pub(crate) fn turns(&self) -> &Turns {
+        &self.turns
+    }
+
+    /// Changes [`Self::turns`].
+    pub(crate) fn turns_mut(&mut self) -> &mut Turns {
+        &mut self.turns
     }
 
     /// What is tunable about requests.
@@ -302,25 +381,38 @@ impl Tunables {
             self.timeslices,
             self.min_timeslice,
             self.max_timeslice,
+            self.turns.discipline.is_some(),
+            self.turns.timeslice,
         ) != (
             other.enabled,
             other.timeslices,
             other.min_timeslice,
             other.max_timeslice,
+            other.turns.discipline.is_some(),
+            other.turns.timeslice,
         )
     }
 
     /// What the GPU is asked to give a TSG for which `effective` is in force.
     ///
-    /// `None` means: what it had before zernel. The hardware's bounds win over the tunables.
-    pub(crate) fn settings(&self, effective: Effective, bounds: Bounds) -> Option<Settings> {
+    /// `None` means: what it had before zernel. The hardware's bounds win over the tunables. `turns`:
+    /// best-effort TSGs of the GPU can take turns.
+    pub(crate) fn settings(
+        &self,
+        effective: Effective,
+        bounds: Bounds,
+        turns: bool,
+    ) -> Option<Settings> {
         let level = effective.level.filter(|_| self.enabled)?;
         let max = match bounds.max {
             Us(0) => Us(u32::MAX),
             max => max,
         };
-        let timeslice = self
-            .timeslice(level)
+        let mut timeslice = self.timeslice(level);
+        if turns && level == Level::BE && self.turns.discipline.is_some() {
+            timeslice = timeslice.min(self.turns.timeslice);
+        }
+        let timeslice = timeslice
             .max(self.min_timeslice)
             .min(self.max_timeslice)
             .max(bounds.min)
@@ -359,7 +451,8 @@ mod tests {
     }
 
     fn slice(t: &Tunables, level: Level, bounds: Bounds) -> Option<Us> {
-        t.settings(in_force(level), bounds).map(|s| s.timeslice)
+        t.settings(in_force(level), bounds, false)
+            .map(|s| s.timeslice)
     }
 
     #[test]
@@ -372,10 +465,10 @@ mod tests {
     #[test]
     fn unclassed_and_disabled_leave_the_driver_alone() {
         let mut t = Tunables::new();
-        assert_eq!(t.settings(Effective::NONE, UNBOUND), None);
+        assert_eq!(t.settings(Effective::NONE, UNBOUND, true), None);
         t.set_enabled(false);
         assert!(!t.enabled());
-        assert_eq!(t.settings(in_force(Level::LC), UNBOUND), None);
+        assert_eq!(t.settings(in_force(Level::LC), UNBOUND, false), None);
     }
 
     #[test]
@@ -423,6 +516,33 @@ mod tests {
         assert_eq!(t.ring_size(), 1024);
         assert_eq!(t.set_lc_admission(100_001), Err(Refused::OutOfRange));
         assert_eq!(t.lc_admission(), 64);
+    }
+
+    #[test]
+    fn best_effort_has_a_short_slice_where_it_takes_turns() {
+        let mut t = Tunables::new();
+        let slice = |t: &Tunables, level, turns| {
+            let settings = t.settings(in_force(level), UNBOUND, turns);
+            settings.map(|s| s.timeslice)
+        };
+        assert_eq!(slice(&t, Level::BE, true), Some(Us(50)));
+        assert_eq!(slice(&t, Level::BE, false), Some(Us(200)));
+        assert_eq!(slice(&t, Level::LC, true), Some(Us(5_000_000)));
+        let old = t;
+        assert!(t.turns_mut().set_timeslice(Us(80)).is_ok());
+        assert!(t.gives_other_settings(&old));
+        assert_eq!(slice(&t, Level::BE, true), Some(Us(80)));
+        assert!(t.turns_mut().set_timeslice(Us(500)).is_ok());
+        assert_eq!(slice(&t, Level::BE, true), Some(Us(200)));
+        t.turns_mut().set_discipline(None);
+        assert_eq!(slice(&t, Level::BE, true), Some(Us(200)));
+        let old = *t.turns();
+        for bad in [Us(0), Us(499), Us(1_000_001), Us(u32::MAX)] {
+            assert_eq!(t.turns_mut().set_quantum(bad), Err(Refused::OutOfRange));
+        }
+        assert_eq!(t.turns_mut().set_timeslice(Us(9)), Err(Refused::OutOfRange));
+        assert_eq!(*t.turns(), old);
+        assert!(t.turns_mut().set_quantum(Us(500)).is_ok());
     }
 
     #[test]
@@ -492,7 +612,7 @@ mod tests {
     #[test]
     fn interleave_follows_the_level() {
         let t = Tunables::new();
-        let s = t.settings(in_force(Level::LC), UNBOUND);
+        let s = t.settings(in_force(Level::LC), UNBOUND, false);
         assert_eq!(s.map(|s| s.interleave), Some(Interleave::High));
     }
 }

@@ -2,7 +2,7 @@
 //! One GPU: the model under a lock, driven by a timer.
 //!
 //! Lock order: `faults` (may sleep) is never held with `state`; `state`, then the locks of
-//! contexts and inboxes. Nothing is allocated or freed under `state`, and no time slice that ends
+//! contexts, inboxes and the bell. Nothing is allocated or freed under `state`, and no time slice that ends
 //! with nobody waiting needs the timer.
 
 use super::{
@@ -28,6 +28,7 @@ use crate::{
             new_irq_lock,
             IrqLock, //
         },
+        provider_side::Bell,
         timer::{
             Driven,
             Timed, //
@@ -54,7 +55,8 @@ use kernel::{
     sync::{
         Arc,
         CondVarTimeoutResult,
-        Mutex, //
+        Mutex,
+        SetOnce, //
     },
     time::msecs_to_jiffies, //
 };
@@ -92,6 +94,9 @@ pub(crate) struct Device {
     pub(crate) number: u32,
     /// What it is like.
     pub(crate) preset: &'static Preset,
+    /// Rings when a TSG gets something to run, or runs out of it; there once `zernel.ko` knows the
+    /// GPU.
+    pub(crate) bell: SetOnce<Bell>,
     /// Interval at which words are looked at, in ns.
     word_poll: u64,
     /// Faults of the provider's operations.
@@ -129,6 +134,7 @@ impl Device {
         let device = try_pin_init!(Self {
             number,
             preset,
+            bell: SetOnce::new(),
             word_poll,
             faults <- new_mutex!(Faults::new(), "zernel_sim_faults"),
             state <- new_irq_lock!(state, c"zernel_sim_gpu"),
@@ -198,6 +204,11 @@ impl Card {
     /// Arms the timer for what the model, or a word, needs next. Only the timer looks at words, so
     /// a look that is due stays due, however often this is called.
     fn arm_next(&self, state: &mut State, now: u64) {
+        if state.model.take_stirred() {
+            if let Some(bell) = self.bell.as_ref() {
+                bell.ring();
+            }
+        }
         let mut next = state.model.next_event().map_or(NOT_ARMED, |event| event.0);
         if state.model.watching() {
             let poll_at = *state.poll_at.get_or_insert_with(|| self.next_poll(now));

@@ -164,6 +164,7 @@ pub(crate) fn register(settings: Settings) -> Result<Arc<Hub>> {
             name: &name,
             bus: &bus,
         })?;
+        card.bell.populate(hub.bell(u64::from(card.number)));
     }
     Ok(hub)
 }
@@ -216,6 +217,12 @@ impl provider_side::Provider for Sim {
         sleep(self.settings.costs.enable);
         card.with(|model, now, sink| model.set_enabled(now, tsg, enabled, sink))?;
         Ok(())
+    }
+
+    fn tsg_load(&self, gpu: u64, tsg: u64) -> Result<(u64, bool)> {
+        let card = self.card(u32::try_from(gpu).map_err(|_| ENOENT)?)?;
+        let stats = card.at_present(|model| model.tsg_stats(Handle(tsg)))?;
+        Ok((stats.times.busy.0, stats.demand))
     }
 
     fn load(&self, gpu: u64) -> Result<(u64, u64)> {

@@ -13,6 +13,7 @@ use crate::{
         control,
         level::Level,
         predict::Kind,
+        rotation::Discipline,
         tunables::{
             Refused,
             Tunables, //
@@ -300,6 +301,60 @@ impl Attribute for LateCost {
     }
 }
 
+struct Rotation;
+
+impl Attribute for Rotation {
+    const NAME: &'static CStr = c"rotation";
+
+    fn show(out: &mut Formatter<'_>) -> Result {
+        let discipline = read(|t| t.turns().discipline())?;
+        out.write_str(discipline.map_or(NONE, Discipline::name))?;
+        Ok(())
+    }
+
+    fn store(text: &str) -> Result {
+        let discipline = match text {
+            NONE => None,
+            name => Some(Discipline::named(name).ok_or(EINVAL)?),
+        };
+        tune(|t| {
+            t.turns_mut().set_discipline(discipline);
+            Ok(())
+        })
+    }
+}
+
+struct RotationQuantum;
+
+impl Attribute for RotationQuantum {
+    const NAME: &'static CStr = c"rotation_quantum_us";
+
+    fn show(out: &mut Formatter<'_>) -> Result {
+        let quantum = read(|t| t.turns().quantum().length())?.0 / 1000;
+        show_number(out, u32::try_from(quantum).unwrap_or(u32::MAX))
+    }
+
+    fn store(text: &str) -> Result {
+        let quantum = Us(number(text)?);
+        tune(|t| t.turns_mut().set_quantum(quantum))
+    }
+}
+
+struct RotationTimeslice;
+
+impl Attribute for RotationTimeslice {
+    const NAME: &'static CStr = c"rotation_timeslice_us";
+
+    fn show(out: &mut Formatter<'_>) -> Result {
+        show_number(out, read(|t| t.turns().timeslice())?.0)
+    }
+
+    fn store(text: &str) -> Result {
+        let slice = Us(number(text)?);
+        tune(|t| t.turns_mut().set_timeslice(slice))
+    }
+}
+
 sysfs::groups! {
     pub(crate) fn groups:
     Enabled,
@@ -322,4 +377,7 @@ sysfs::groups! {
     Predictor,
     EarlyCost,
     LateCost,
+    Rotation,
+    RotationQuantum,
+    RotationTimeslice,
 }

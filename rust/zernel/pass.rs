@@ -18,10 +18,22 @@ use crate::{
             Hardware, //
         },
     },
+    rotation::{
+        self,
+        Rotation, //
+    },
 };
 use kernel::{
+    new_mutex,
     prelude::*,
-    sync::Arc, //
+    sync::{
+        atomic::{
+            ordering::Relaxed,
+            Atomic, //
+        },
+        Arc,
+        Mutex, //
+    }, //
 };
 
 /// What has to be done for one TSG.
@@ -205,6 +217,10 @@ pub(crate) struct Pass {
     pub(crate) handle: gpu::Handle,
     /// Whom to call.
     pub(crate) provider: Arc<Provider>,
+    /// Whose turn it is.
+    rotation: Pin<KBox<Mutex<Rotation>>>,
+    /// Somebody takes turns, so that it matters what TSGs do.
+    listening: Atomic<bool>,
 }
 
 impl Pass {
@@ -227,6 +243,43 @@ impl Pass {
         (Next::Go, progress)
     }
 
+    /// A worker's job for a GPU.
+    pub(crate) fn new(
+        gpu: gpu::Id,
+        handle: gpu::Handle,
+        provider: Arc<Provider>,
+    ) -> Result<Self> {
+        Ok(Self {
+            gpu,
+            handle,
+            provider,
+            rotation: KBox::pin_init(new_mutex!(Rotation::new()), GFP_KERNEL)?,
+            listening: Atomic::new(false),
+        })
+    }
+
+    /// Whether it matters what TSGs do.
+    pub(crate) fn is_listening(&self) -> bool {
+        self.listening.load(Relaxed)
+    }
+
+    /// Does one thing about turns. Returns what comes next.
+    fn rotate(&self) -> rotation::Next {
+        if !self.provider.ops().abilities().turns {
+            return rotation::Next::Idle;
+        }
+        let driver = rotation::Driver {
+            ops: self.provider.ops(),
+            gpu: self.gpu,
+            handle: self.handle,
+        };
+        let mut rotation = self.rotation.lock();
+        // Out of memory: who takes turns is looked at again with the next change.
+        let next = rotation.step(&driver).unwrap_or(rotation::Next::Idle);
+        self.listening.store(!rotation.is_empty(), Relaxed);
+        next
+    }
+
     fn read_load(&self) {
         if let Ok(true) = registry::with(|r| r.wants_load(self.gpu)) {
             let load = self.provider.ops().load(self.handle).ok();
@@ -242,9 +295,20 @@ impl Job for Pass {
         let Some(_pin) = worker.provider.ops().pin() else {
             return;
         };
-        match worker.run_steps().0 {
-            Next::Wait(delay) => worker.kick_after(delay.0),
-            Next::Go => worker.read_load(),
+        loop {
+            if let Next::Wait(delay) = worker.run_steps().0 {
+                worker.kick_after(delay.0);
+                return;
+            }
+            match worker.rotate() {
+                rotation::Next::Again => {}
+                rotation::Next::At(at) => {
+                    worker.kick_at(at);
+                    break;
+                }
+                rotation::Next::Idle => break,
+            }
         }
+        worker.read_load();
     }
 }

@@ -3,6 +3,10 @@
 
 use crate::{
     glue::{
+        irqlock::{
+            new_irq_lock,
+            IrqLock, //
+        },
         provider::{
             Ops,
             NAME_LEN, //
@@ -46,16 +50,57 @@ const PATIENCE: u32 = 11;
 static LAST_ID: Atomic<u64> = Atomic::new(0);
 
 /// A registered provider.
+#[pin_data]
 pub(crate) struct Provider {
     id: u64,
     ops: Ops,
+    /// Whom activity on a GPU concerns. There is room for every GPU.
+    #[pin]
+    listeners: IrqLock<KVec<(gpu::Handle, Arc<Worker<Pass>>)>>,
 }
 
 impl Provider {
     /// A provider with these operations.
     pub(crate) fn new(ops: Ops) -> Result<Arc<Self>> {
         let id = LAST_ID.fetch_add(1, Relaxed);
-        Ok(Arc::new(Self { id, ops }, GFP_KERNEL)?)
+        let listeners = KVec::with_capacity(gpu::MAX as usize, GFP_KERNEL)?;
+        Arc::pin_init(
+            pin_init!(Self {
+                id,
+                ops,
+                listeners <- new_irq_lock!(listeners, c"zernel_activity"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// TSGs of a GPU have got something to run, or have run out of it. In any context.
+    pub(crate) fn activity(&self, gpu: gpu::Handle) {
+        let listeners = self.listeners.lock();
+        if let Some((_, worker)) = listeners.iter().find(|(handle, _)| *handle == gpu) {
+            if worker.is_listening() {
+                worker.kick();
+            }
+        }
+    }
+
+    fn listen(&self, gpu: gpu::Handle, worker: Arc<Worker<Pass>>) {
+        // There is room: the registry takes no more GPUs.
+        let _ = self
+            .listeners
+            .lock()
+            .push_within_capacity((gpu, worker));
+    }
+
+    fn ignore(&self, worker: &Arc<Worker<Pass>>) {
+        let mut listeners = self.listeners.lock();
+        let at = listeners
+            .iter()
+            .position(|(_, other)| core::ptr::eq::<Worker<Pass>>(&**other, &**worker));
+        let listener = at.and_then(|at| listeners.remove(at).ok());
+        drop(listeners);
+        // Dropped without the lock.
+        drop(listener);
     }
 
     /// Its operations.
@@ -107,13 +152,10 @@ pub(crate) fn gpu_added(
     }
     let id = registry::with(|r| r.reserve_gpu_id())?;
     let worker = Arc::pin_init(
-        Worker::new(Pass {
-            gpu: id,
-            handle: description.handle,
-            provider: provider.into(),
-        }),
+        Worker::new(Pass::new(id, description.handle, provider.into())?),
         GFP_KERNEL,
     )?;
+    let bell = worker.clone();
     let gpu = Gpu {
         provider: provider.id,
         handle: description.handle,
@@ -130,6 +172,7 @@ pub(crate) fn gpu_added(
         tsgs: 0,
         pending: 0,
         working: false,
+        generation: 1,
         applied: 0,
         retries: 0,
         errors: 0,
@@ -141,7 +184,19 @@ pub(crate) fn gpu_added(
         closing: false,
         worker: Some(worker),
     };
-    registry::with(|r| r.add_gpu(id, gpu))?
+    registry::with(|r| r.add_gpu(id, gpu))??;
+    provider.listen(description.handle, bell);
+    Ok(())
+}
+
+/// A provider reports that a GPU is suspended.
+pub(crate) fn gpu_suspended(provider: &Provider, gpu: gpu::Handle) {
+    // Without a registry there is nothing to end.
+    let _ = registry::with(|r| {
+        if let Some(id) = r.find_gpu(provider.id, gpu) {
+            r.set_suspended(id, true);
+        }
+    });
 }
 
 /// A provider reports that a GPU is gone.
@@ -256,6 +311,7 @@ fn close(id: gpu::Id) -> Option<Arc<Worker<Pass>>> {
         r.gpu(id).and_then(|gpu| gpu.worker.clone())
     })
     .ok()??;
+    worker.provider.ignore(&worker);
     worker.cancel_sync();
     Some(worker)
 }

@@ -24,6 +24,7 @@ pub(crate) mod steps;
 mod tests;
 pub(crate) mod tsg;
 pub(crate) mod tuning;
+pub(crate) mod turns;
 
 use crate::{
     glue::{
@@ -91,6 +92,7 @@ pub(crate) struct Counters {
     pub(crate) events_dropped: u64,
     pub(crate) controls_denied: u64,
     pub(crate) controls_reapplied: u64,
+    pub(crate) turns: u64,
 }
 
 /// The registry.
@@ -291,6 +293,9 @@ impl Registry {
             return;
         };
         let changed = tsg.effective != effective;
+        if changed {
+            gpu.generation += 1;
+        }
         tsg.effective = effective;
         if changed {
             let level = effective.level.map_or(-1, |l| l.number() as i32);
@@ -306,7 +311,7 @@ impl Registry {
         }
         let want = self
             .tunables
-            .settings(effective, gpu.bounds)
+            .settings(effective, gpu.bounds, gpu.abilities.turns)
             .map(|settings| Hardware::new(settings, gpu.abilities));
         if tsg.want != want || tsg.failed {
             // A TSG that only waits to be read for the first time has nothing to be replaced.

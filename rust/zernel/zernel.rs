@@ -16,6 +16,7 @@ mod policy;
 mod provider;
 mod registry;
 mod request;
+mod rotation;
 mod stream;
 
 use glue::{

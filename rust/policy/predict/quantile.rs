@@ -6,16 +6,9 @@
 //! Observations fade: one that is n others old has the weight (32/33)^n, about e^(-n/33). All
 //! weights together are worth (sum w)^2 / sum w^2 = 65 equal ones, so the share below the told time
 //! is wrong by sqrt(F (1 - F) / 65): by 3.7 % for F = 10 %. After a change the old ones keep
-//! (32/33)^50 = 21 % of the weight 50 requests later. For the default F that is enough unless
-//! nearly half of them lie below the new fractile; such changes, and every one that needs less
-//! time, are told by two tests on the ranks of the newest observations. These need no assumption
-//! about the distribution. Let an unchanged one have n observations:
-//!
-//! - 3 in a row are all beyond the longest (or the shortest) known before: by chance in
-//!   6 / ((n+1)(n+2)(n+3)), 1 in 50,000 for n = 65.
-//! - 12 in a row are all above (or below) the median known before: by chance in 1 of 4,096.
-//!
-//! Then everything but these 3 or 12 is forgotten.
+//! (32/33)^50 = 21 % of the weight 50 requests later, which is enough for the default F unless
+//! nearly half of them lie below the new fractile. Such changes, and most others much sooner, are
+//! told by [`change`]; then only the newest observations are kept.
 //!
 //! # Form
 //!
@@ -25,6 +18,7 @@
 //! a constant.
 
 mod bucket;
+mod change;
 
 use super::{
     Costs,
@@ -39,7 +33,10 @@ use bucket::{
     Place,
     BUCKETS, //
 };
-use core::cmp::Ordering;
+use change::{
+    Known,
+    Watch, //
+};
 
 /// The weight of the first observation.
 const FIRST: u16 = 960;
@@ -48,19 +45,9 @@ const MOST: u16 = 2 * FIRST;
 /// Every observation weighs 1/32 more than the one before it.
 const GROWTH_BITS: u32 = 5;
 
-/// In a row beyond everything known: what was known is no longer true.
-const OUTSIDE: u8 = 3;
-/// In a row on one side of the median: the same.
-const RUN: u8 = 12;
-const RECENT: usize = RUN as usize;
-
-/// What was known before the current run of observations on one side of the median.
-#[derive(Clone, Copy, Debug)]
-struct Reference {
-    shortest: Place,
-    median: Place,
-    longest: Place,
-}
+/// How many of the newest observations can outlive a change: what settles on the less even of two
+/// equal sides is told by 12.
+const RECENT: usize = 12;
 
 /// Decayed buckets of one key, and what it takes to notice that they are no longer true.
 ///
@@ -76,13 +63,7 @@ pub(crate) struct Quantile {
     weight: u16,
     first: u8,
     last: u8,
-    reference: Reference,
-    /// On which side of the median the run is; `Equal` if there is none.
-    side: Ordering,
-    /// Observations in the run.
-    run: u8,
-    /// The newest of them that are beyond everything known, in a row.
-    outside: u8,
+    watch: Watch,
     /// The newest observations, the newest first.
     recent: [Place; RECENT],
 }
@@ -96,60 +77,9 @@ impl Quantile {
         weight: FIRST,
         first: u8::MAX,
         last: 0,
-        reference: Reference {
-            shortest: Place::FIRST,
-            median: Place::FIRST,
-            longest: Place::FIRST,
-        },
-        side: Ordering::Equal,
-        run: 0,
-        outside: 0,
+        watch: Watch::NONE,
         recent: [Place::FIRST; RECENT],
     };
-
-    /// Whether the newest observation makes clear that the older ones are no longer true, and how
-    /// many of the newest still are.
-    fn changed(&mut self, place: Place) -> Option<u8> {
-        let side = place.cmp(&self.reference.median);
-        if side != self.side || self.run == 0 {
-            self.reference = self.reference_now();
-            self.side = place.cmp(&self.reference.median);
-            self.run = 0;
-            self.outside = 0;
-        }
-        self.run = match self.side {
-            Ordering::Equal => 0,
-            _ => self.run.saturating_add(1),
-        };
-        let known = self.reference.shortest..=self.reference.longest;
-        self.outside = match known.contains(&place) {
-            true => 0,
-            false => self.outside.saturating_add(1),
-        };
-        if self.outside >= OUTSIDE {
-            Some(OUTSIDE)
-        } else if self.run >= RUN {
-            Some(RUN)
-        } else {
-            None
-        }
-    }
-
-    /// What is known now.
-    fn reference_now(&self) -> Reference {
-        let bucket = |index: u8| self.buckets.get(usize::from(index));
-        Reference {
-            shortest: Place {
-                bucket: self.first,
-                offset: bucket(self.first).map_or(0, Bucket::shortest),
-            },
-            median: self.at(self.total / 2),
-            longest: Place {
-                bucket: self.last,
-                offset: bucket(self.last).map_or(0, Bucket::longest),
-            },
-        }
-    }
 
     /// Adds an observation to its bucket.
     fn add(&mut self, place: Place) {
@@ -190,46 +120,67 @@ impl Quantile {
         self.total = 0;
         (self.first, self.last) = (u8::MAX, 0);
         self.weight = FIRST;
-        self.run = 0;
         let recent = self.recent;
         for place in recent.iter().take(newest.into()).rev() {
             self.add(*place);
         }
     }
 
+    /// The buckets from the first to the last with weight; none if there is none.
+    fn weighty(&self) -> &[Bucket] {
+        let range = usize::from(self.first)..=usize::from(self.last);
+        self.buckets.get(range).unwrap_or_default()
+    }
+
+    /// What is known now.
+    fn known(&self) -> Known {
+        let buckets = self.weighty();
+        let shortest = Place {
+            bucket: self.first,
+            offset: buckets.first().map_or(0, Bucket::shortest),
+        };
+        let longest = Place {
+            bucket: self.last,
+            offset: buckets.last().map_or(0, Bucket::longest),
+        };
+        let weights = buckets.iter().map(|bucket| bucket.weight);
+        Known::new(shortest, longest, weights, self.total)
+    }
+
     /// The place that `part` of all the weight lies below.
     fn at(&self, part: u32) -> Place {
         let mut left = part;
-        let mut place = Place::FIRST;
-        let end = usize::from(self.last).saturating_add(1);
-        for (index, bucket) in (0u8..).zip(&self.buckets).take(end).skip(self.first.into()) {
-            if bucket.weight == 0 {
-                continue;
+        let mut index = self.first;
+        for bucket in self.weighty() {
+            let weight = u32::from(bucket.weight);
+            // The last one has weight, and takes whatever is left.
+            if left < weight || index >= self.last {
+                return Place {
+                    bucket: index,
+                    offset: bucket.offset(left),
+                };
             }
-            place = Place {
-                bucket: index,
-                offset: bucket.offset(left),
-            };
-            if left < bucket.weight.into() {
-                break;
-            }
-            left = left.saturating_sub(bucket.weight.into());
+            left = left.saturating_sub(weight);
+            index = index.saturating_add(1);
         }
-        place
+        Place::FIRST
     }
 }
 
 impl Predictor for Quantile {
     fn observe(&mut self, took: Ns) {
         let place = Place::of(took);
-        self.recent.rotate_right(1);
+        self.recent.copy_within(..RECENT - 1, 1);
         if let Some(newest) = self.recent.first_mut() {
             *newest = place;
         }
         if self.total == 0 {
             return self.add(place);
         }
-        match self.changed(place) {
+        if self.watch.ends_with(place) {
+            self.watch = Watch::new(place, self.known());
+        }
+        match self.watch.observe(place) {
             Some(newest) => self.keep(newest),
             None => self.add(place),
         }

@@ -278,7 +278,10 @@ mod tests {
             assert_eq!(turns_of_first(discipline, [1, 1], 400), 200);
         }
         assert_eq!(turns_of_first(Discipline::Fair, [10_000, 2_500], 400), 320);
-        assert_eq!(turns_of_first(Discipline::RoundRobin, [10_000, 1], 400), 200);
+        assert_eq!(
+            turns_of_first(Discipline::RoundRobin, [10_000, 1], 400),
+            200
+        );
     }
 
     #[test]

@@ -56,7 +56,9 @@ pub(super) fn suspend(file: &File, io: &zernel_sim_suspend) -> Result {
         _ => return Err(EINVAL),
     };
     card.with(|model, now, sink| model.set_suspended(now, suspended, sink));
-    if !suspended {
+    if suspended {
+        file.hub.gpu_suspended(u64::from(io.gpu));
+    } else {
         file.hub.gpu_refresh(u64::from(io.gpu));
     }
     Ok(())

@@ -186,6 +186,6 @@ fn fill(class: &mut uapi::zernel_class, registry: &Registry, answer: Answer) {
     class.source = answer.effective.source as u32;
     class.timeslice_us = registry
         .tunables()
-        .settings(answer.effective, UNBOUND)
+        .settings(answer.effective, UNBOUND, false)
         .map_or(0, |settings| settings.timeslice.0);
 }

@@ -35,6 +35,8 @@ pub(crate) struct Abilities {
     pub(crate) enable: bool,
     /// Tell how busy the GPU is.
     pub(crate) load: bool,
+    /// Enable and disable a TSG, and tell what it does: best-effort TSGs can take turns.
+    pub(crate) turns: bool,
 }
 
 /// Names of a GPU, NUL-padded and NUL-terminated.
@@ -104,6 +106,8 @@ pub(crate) struct Gpu {
     pub(crate) pending: u32,
     /// Whether its worker is at a TSG.
     pub(crate) working: bool,
+    /// Counted up when other TSGs may take turns than before.
+    pub(crate) generation: u64,
     /// Settings the provider took.
     pub(crate) applied: u64,
     /// Calls answered `EAGAIN`.

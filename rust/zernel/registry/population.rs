@@ -251,6 +251,9 @@ impl Registry {
             return;
         }
         tsg.traits = traits;
+        if let Some(gpu) = self.gpus.get_mut(&tsg.gpu) {
+            gpu.generation += 1;
+        }
         trace::tsg_changed(tsg.gpu.0, id.0, tsg.owner.process.global_number());
         self.reclass(id);
     }
@@ -280,6 +283,8 @@ impl Registry {
         let was_queued = self.queue.remove(&mut tsg);
         if let Some(gpu) = self.gpus.get_mut(&tsg.gpu) {
             gpu.tsgs -= 1;
+            gpu.generation += 1;
+            gpu.kick();
             gpu.pending -= u32::from(was_queued);
             if gpu.pending == 0 {
                 // Nobody is left who could find out that the GPU is back.

@@ -29,6 +29,8 @@ impl Registry {
             .tunables
             .user_control()
             .is_tightened_by(tunables.user_control());
+        let turns_changed = tunables.turns() != self.tunables.turns()
+            || tunables.enabled() != self.tunables.enabled();
         self.tunables = tunables;
         settings::publish(tunables.requests());
         if default_changed {
@@ -37,6 +39,9 @@ impl Registry {
         }
         if default_changed || settings_changed {
             self.refresh_all();
+        }
+        if turns_changed {
+            self.change_turns();
         }
         if tightened {
             self.doubt_loose();

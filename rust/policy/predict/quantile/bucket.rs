@@ -163,7 +163,7 @@ mod tests {
         let mut bucket = Bucket::EMPTY;
         for n in 0..60u8 {
             // 40 to 100, in an order without a trend.
-            bucket.add(40 + n * 23 % 61, 1000);
+            bucket.add(40 + (u16::from(n) * 23 % 61) as u8, 1000);
         }
         let at = |tenths: u32| i32::from(bucket.offset(6_000 * tenths));
         assert!((at(1) - 46).abs() < 8);

@@ -68,6 +68,7 @@ pub(super) fn gpu(handle: u64) -> Result<Gpu> {
         tsgs: 0,
         pending: 0,
         working: false,
+        generation: 1,
         applied: 0,
         retries: 0,
         errors: 0,

@@ -62,7 +62,7 @@ mod cases {
     fn handles_are_unique_per_gpu() -> Result {
         let (mut r, gpu) = fixture::registry()?;
         let second = r.reserve_gpu_id();
-        r.add_gpu(second, fixture::gpu(8))?;
+        r.add_gpu(second, fixture::gpu(8)?)?;
         r.add_tsg(gpu, fixture::tsg(1)?)?;
         assert_eq!(r.add_tsg(gpu, fixture::tsg(1)?).err(), Some(EEXIST));
         r.add_tsg(second, fixture::tsg(1)?)?;
@@ -77,7 +77,7 @@ mod cases {
         assert_eq!(r.add_tsg(gpu::Id(1), fixture::tsg(1)?).err(), Some(ENODEV));
         assert_eq!(r.last_id, last);
         assert!(is_empty(&r));
-        assert_eq!(r.add_gpu(gpu::Id(2), fixture::gpu(7)).err(), Some(EEXIST));
+        assert_eq!(r.add_gpu(gpu::Id(2), fixture::gpu(7)?).err(), Some(EEXIST));
         assert_eq!(r.gpu_count, 1);
         r.close_gpu(gpu);
         assert_eq!(r.add_tsg(gpu, fixture::tsg(1)?).err(), Some(ENODEV));
@@ -89,10 +89,10 @@ mod cases {
         let (mut r, _) = fixture::registry()?;
         for handle in 100..163 {
             let id = r.reserve_gpu_id();
-            r.add_gpu(id, fixture::gpu(handle))?;
+            r.add_gpu(id, fixture::gpu(handle)?)?;
         }
         let id = r.reserve_gpu_id();
-        assert_eq!(r.add_gpu(id, fixture::gpu(163)).err(), Some(ENOSPC));
+        assert_eq!(r.add_gpu(id, fixture::gpu(163)?).err(), Some(ENOSPC));
         assert_eq!(r.gpu_count, gpu::MAX);
         Ok(())
     }
@@ -119,7 +119,7 @@ mod cases {
     fn a_user_has_at_most_a_quarter_of_a_gpu() -> Result {
         let (mut r, gpu) = fixture::registry()?;
         let second = r.reserve_gpu_id();
-        r.add_gpu(second, fixture::gpu(8))?;
+        r.add_gpu(second, fixture::gpu(8)?)?;
         let mut last = None;
         for handle in 0..1024 {
             last = Some(r.add_tsg(gpu, fixture::tsg(handle)?)?);
@@ -162,7 +162,7 @@ mod cases {
     fn providers_do_not_share_handles() -> Result {
         let (mut r, first) = fixture::registry()?;
         let second = r.reserve_gpu_id();
-        let mut gpu = fixture::gpu(7);
+        let mut gpu = fixture::gpu(7)?;
         gpu.provider = 2;
         r.add_gpu(second, gpu)?;
         assert_eq!(r.find_gpu(1, gpu::Handle(7)), Some(first));

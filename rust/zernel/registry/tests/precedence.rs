@@ -196,7 +196,7 @@ mod cases {
                 r.set_class(owner(), Named::Tsg(id), Level::BE)?;
             }
             next = r.reserve_gpu_id();
-            r.add_gpu(next, fixture::gpu(8 + number))?;
+            r.add_gpu(next, fixture::gpu(8 + number)?)?;
         }
         let id = r.add_tsg(next, fixture::tsg(1)?)?;
         let over = r.set_class(owner(), Named::Tsg(id), Level::BE);

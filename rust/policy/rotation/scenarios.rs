@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Tests of the whole rotation, by hand: each one is a small story of one run list.
+
+#[cfg_attr(not(test), kernel::macros::kunit_tests(zernel_policy_rotation_turn))]
+mod tests {
+    use crate::policy::{
+        rotation::{
+            entity::{
+                Entity,
+                Sample, //
+            },
+            group::Group,
+            turn::{
+                Action,
+                Outcome,
+                Turn, //
+            },
+            Discipline,
+            Quantum,
+            Weight, //
+        },
+        units::Ns,
+    };
+
+    const US: u64 = 1_000;
+    const MS: u64 = 1_000_000;
+
+    struct Slots([Option<Entity>; 3]);
+
+    impl Group for Slots {
+        type Id = usize;
+
+        fn get(&self, id: usize) -> Option<&Entity> {
+            self.0.get(id)?.as_ref()
+        }
+
+        fn get_mut(&mut self, id: usize) -> Option<&mut Entity> {
+            self.0.get_mut(id)?.as_mut()
+        }
+
+        fn each(&self, mut visit: impl FnMut(usize, &Entity)) {
+            for (id, e) in self.0.iter().enumerate() {
+                if let Some(e) = e {
+                    visit(id, e);
+                }
+            }
+        }
+    }
+
+    fn idle(turn: &mut Turn<usize>, count: usize) -> Slots {
+        turn.set_on(true);
+        let mut group = Slots([None, None, None]);
+        for slot in group.0.iter_mut().take(count) {
+            let mut e = Entity::new(Weight::DEFAULT);
+            turn.join(&mut e);
+            *slot = Some(e);
+        }
+        group
+    }
+
+    fn rr() -> Turn<usize> {
+        Turn::new(Discipline::RoundRobin, Quantum::DEFAULT)
+    }
+
+    /// Several that are runnable, the first of them enabled.
+    fn busy(turn: &mut Turn<usize>, count: usize) -> Slots {
+        let mut group = idle(turn, count);
+        for id in 0..count {
+            see(turn, &mut group, id, 0, true);
+        }
+        for id in 1..count {
+            assert_eq!(turn.next(&mut group, Ns(0)), Action::Disable(id));
+            assert_eq!(done(turn, &mut group, 0), None);
+        }
+        assert_eq!(turn.current(), Some(0));
+        group
+    }
+
+    fn see(turn: &mut Turn<usize>, group: &mut Slots, id: usize, ran: u64, runnable: bool) {
+        let ran = Ns(ran);
+        turn.observe(group, id, Sample { ran, runnable });
+    }
+
+    fn done(turn: &mut Turn<usize>, group: &mut Slots, now: u64) -> Option<usize> {
+        turn.finished(group, Ns(now), Outcome::Done)
+    }
+
+    fn failed(turn: &mut Turn<usize>, group: &mut Slots, now: u64) -> Option<usize> {
+        turn.finished(group, Ns(now), Outcome::Failed)
+    }
+
+    #[test]
+    fn the_next_is_enabled_before_the_last_is_disabled() {
+        let mut turn = rr();
+        let mut group = busy(&mut turn, 3);
+        assert_eq!(turn.next(&mut group, Ns(0)), Action::WaitUntil(Ns(5 * MS)));
+        let mut now = 0;
+        for (from, to) in [(0, 1), (1, 2), (2, 0), (0, 1)] {
+            now += 5 * MS;
+            let ran = group.get(from).map_or(0, |e| e.seen.map_or(0, |Ns(n)| n));
+            see(&mut turn, &mut group, from, ran + 5 * MS, true);
+            assert_eq!(turn.next(&mut group, Ns(now)), Action::Enable(to));
+            assert_eq!(turn.next(&mut group, Ns(now)), Action::Nothing);
+            done(&mut turn, &mut group, now);
+            assert_eq!(turn.next(&mut group, Ns(now)), Action::Disable(from));
+            done(&mut turn, &mut group, now);
+            assert_eq!(turn.current(), Some(to));
+            let end = Ns(now + 5 * MS);
+            assert_eq!(turn.next(&mut group, Ns(now)), Action::WaitUntil(end));
+        }
+    }
+
+    #[test]
+    fn only_gpu_time_counts() {
+        let mut turn = rr();
+        let mut group = busy(&mut turn, 2);
+        // LC had 3 of the 5 ms.
+        see(&mut turn, &mut group, 0, 2 * MS, true);
+        let later = Action::WaitUntil(Ns(8 * MS));
+        assert_eq!(turn.next(&mut group, Ns(5 * MS)), later);
+        turn.set_lc(true);
+        let later = Action::WaitUntil(Ns(13 * MS));
+        assert_eq!(turn.next(&mut group, Ns(8 * MS)), later);
+        turn.set_lc(false);
+        see(&mut turn, &mut group, 0, 5 * MS, true);
+        assert_eq!(turn.next(&mut group, Ns(9 * MS)), Action::Enable(1));
+    }
+
+    #[test]
+    fn what_is_nearly_over_is_not_watched_closely() {
+        let mut turn = rr();
+        let mut group = busy(&mut turn, 2);
+        see(&mut turn, &mut group, 0, 5 * MS - 1, true);
+        let later = Action::WaitUntil(Ns(5 * MS + 5 * MS / Turn::<usize>::STEP));
+        assert_eq!(turn.next(&mut group, Ns(5 * MS)), later);
+    }
+
+    #[test]
+    fn idleness_ends_a_turn() {
+        let mut turn = rr();
+        let mut group = busy(&mut turn, 2);
+        see(&mut turn, &mut group, 0, MS, false);
+        assert_eq!(turn.next(&mut group, Ns(MS)), Action::Enable(1));
+        done(&mut turn, &mut group, MS);
+        assert_eq!(turn.next(&mut group, Ns(MS)), Action::Disable(0));
+        done(&mut turn, &mut group, MS);
+        // Alone, however long.
+        assert_eq!(turn.next(&mut group, Ns(MS)), Action::Nothing);
+        see(&mut turn, &mut group, 1, 100 * MS, false);
+        assert_eq!(turn.next(&mut group, Ns(101 * MS)), Action::Nothing);
+        turn.set_poll(Some(Ns(MS)));
+        let later = Action::WaitUntil(Ns(102 * MS));
+        assert_eq!(turn.next(&mut group, Ns(101 * MS)), later);
+        see(&mut turn, &mut group, 0, MS, true);
+        assert_eq!(turn.next(&mut group, Ns(102 * MS)), Action::Enable(0));
+    }
+
+    #[test]
+    fn the_next_is_enabled_ahead_of_idleness() {
+        let mut turn = rr();
+        let mut group = busy(&mut turn, 2);
+        if let Some(e) = group.get_mut(0) {
+            e.set_mean_burst(Some(Ns(2 * MS)));
+        }
+        // A call takes 250 us.
+        let ahead = Ns(1_750 * US);
+        assert_eq!(turn.next(&mut group, Ns(0)), Action::WaitUntil(ahead));
+        see(&mut turn, &mut group, 0, ahead.0, true);
+        assert_eq!(turn.next(&mut group, ahead), Action::Enable(1));
+        done(&mut turn, &mut group, 2 * MS);
+        // Half a millisecond more, if it does not go idle.
+        see(&mut turn, &mut group, 0, 1_900 * US, true);
+        let later = Action::WaitUntil(Ns(2_350 * US));
+        assert_eq!(turn.next(&mut group, Ns(2 * MS)), later);
+        see(&mut turn, &mut group, 0, 2 * MS, false);
+        assert_eq!(turn.next(&mut group, Ns(2_100 * US)), Action::Disable(0));
+        done(&mut turn, &mut group, 2_200 * US);
+        assert_eq!(turn.current(), Some(1));
+    }
+
+    #[test]
+    fn a_wrong_prediction_ends_the_turn() {
+        let mut turn = rr();
+        let mut group = busy(&mut turn, 2);
+        if let Some(e) = group.get_mut(0) {
+            e.set_mean_burst(Some(Ns(100 * US)));
+        }
+        assert_eq!(turn.next(&mut group, Ns(0)), Action::Enable(1));
+        done(&mut turn, &mut group, 250 * US);
+        see(&mut turn, &mut group, 0, 500 * US, true);
+        assert_eq!(turn.next(&mut group, Ns(MS)), Action::Disable(0));
+    }
+
+    #[test]
+    fn a_hand_over_to_nobody_is_called_off() {
+        let mut turn = rr();
+        let mut group = busy(&mut turn, 2);
+        see(&mut turn, &mut group, 0, 5 * MS, true);
+        assert_eq!(turn.next(&mut group, Ns(5 * MS)), Action::Enable(1));
+        done(&mut turn, &mut group, 5 * MS);
+        see(&mut turn, &mut group, 1, 0, false);
+        assert_eq!(turn.next(&mut group, Ns(5 * MS)), Action::Disable(1));
+        done(&mut turn, &mut group, 5 * MS);
+        assert_eq!(turn.current(), Some(0));
+        assert_eq!(turn.next(&mut group, Ns(5 * MS)), Action::Nothing);
+    }
+
+    #[test]
+    fn what_cannot_be_disabled_stays_enabled_aside() {
+        let mut turn = rr();
+        let mut group = idle(&mut turn, 3);
+        for id in 0..3 {
+            see(&mut turn, &mut group, id, 0, true);
+        }
+        assert_eq!(turn.next(&mut group, Ns(0)), Action::Disable(1));
+        assert_eq!(failed(&mut turn, &mut group, 0), Some(1));
+        // It may have been disabled all the same.
+        assert_eq!(turn.next(&mut group, Ns(0)), Action::Enable(1));
+        done(&mut turn, &mut group, 0);
+        assert!(group.get(1).is_some_and(|e| e.is_aside() && e.is_enabled()));
+        assert_eq!(turn.next(&mut group, Ns(0)), Action::Disable(2));
+        done(&mut turn, &mut group, 0);
+        see(&mut turn, &mut group, 0, 5 * MS, true);
+        assert_eq!(turn.next(&mut group, Ns(5 * MS)), Action::Enable(2));
+        done(&mut turn, &mut group, 5 * MS);
+        if let Some(e) = group.get_mut(1) {
+            turn.readmit(e);
+        }
+        assert_eq!(turn.next(&mut group, Ns(5 * MS)), Action::Disable(1));
+    }
+
+    #[test]
+    fn what_cannot_be_enabled_is_tried_again() {
+        let mut turn = rr();
+        let mut group = busy(&mut turn, 3);
+        see(&mut turn, &mut group, 0, 5 * MS, true);
+        assert_eq!(turn.next(&mut group, Ns(5 * MS)), Action::Enable(1));
+        assert_eq!(failed(&mut turn, &mut group, 5 * MS), Some(1));
+        assert_eq!(turn.next(&mut group, Ns(5 * MS)), Action::Enable(2));
+        done(&mut turn, &mut group, 5 * MS);
+        assert_eq!(turn.next(&mut group, Ns(6 * MS)), Action::Enable(1));
+        // Reported once.
+        assert_eq!(failed(&mut turn, &mut group, 6 * MS), None);
+        assert_eq!(turn.next(&mut group, Ns(6 * MS)), Action::Disable(0));
+        done(&mut turn, &mut group, 6 * MS);
+        let retry = Action::WaitUntil(Ns(8 * MS));
+        assert_eq!(turn.next(&mut group, Ns(6 * MS)), retry);
+    }
+
+    #[test]
+    fn later_is_said_again() {
+        let mut turn = rr();
+        let mut group = busy(&mut turn, 2);
+        see(&mut turn, &mut group, 0, 5 * MS, true);
+        for _ in 0..3 {
+            assert_eq!(turn.next(&mut group, Ns(5 * MS)), Action::Enable(1));
+            let outcome = turn.finished(&mut group, Ns(5 * MS), Outcome::Later);
+            assert_eq!(outcome, None);
+        }
+    }
+
+    #[test]
+    fn in_the_end_all_are_enabled() {
+        let mut turn = rr();
+        let mut group = busy(&mut turn, 3);
+        turn.set_on(false);
+        for id in 1..3 {
+            assert_eq!(turn.next(&mut group, Ns(0)), Action::Enable(id));
+            done(&mut turn, &mut group, 0);
+        }
+        assert_eq!(turn.next(&mut group, Ns(0)), Action::Nothing);
+        assert_eq!(turn.current(), None);
+    }
+
+    #[test]
+    fn the_last_one_is_enabled() {
+        let mut turn = rr();
+        let mut group = busy(&mut turn, 2);
+        group.0[0] = None;
+        turn.leave(0);
+        assert_eq!(turn.next(&mut group, Ns(0)), Action::Enable(1));
+        done(&mut turn, &mut group, 0);
+        assert_eq!(turn.next(&mut group, Ns(0)), Action::Nothing);
+    }
+
+    #[test]
+    fn who_leaves_is_replaced() {
+        let mut turn = rr();
+        let mut group = busy(&mut turn, 3);
+        see(&mut turn, &mut group, 0, 5 * MS, true);
+        assert_eq!(turn.next(&mut group, Ns(0)), Action::Enable(1));
+        group.0[0] = None;
+        turn.leave(0);
+        assert_eq!(turn.next(&mut group, Ns(0)), Action::Nothing);
+        done(&mut turn, &mut group, 0);
+        let wait = Action::WaitUntil(Ns(5 * MS));
+        assert_eq!(turn.next(&mut group, Ns(0)), wait);
+        assert_eq!(turn.current(), Some(1));
+        group.0[1] = None;
+        turn.leave(1);
+        assert_eq!(turn.next(&mut group, Ns(0)), Action::Enable(2));
+        // Even its own answer comes when it is gone.
+        group.0[2] = None;
+        turn.leave(2);
+        assert_eq!(done(&mut turn, &mut group, 0), None);
+        assert_eq!(turn.next(&mut group, Ns(0)), Action::Nothing);
+    }
+
+    #[test]
+    fn a_new_one_waits_for_its_turn() {
+        let mut turn = rr();
+        let mut group = busy(&mut turn, 2);
+        let mut e = Entity::new(Weight::DEFAULT);
+        turn.join(&mut e);
+        if let Ok(heavy) = Weight::new(2_048) {
+            turn.set_weight(&mut e, heavy);
+        }
+        group.0[2] = Some(e);
+        assert_eq!(turn.next(&mut group, Ns(0)), Action::Disable(2));
+        turn.tune(Discipline::Fair, Quantum::DEFAULT);
+    }
+}

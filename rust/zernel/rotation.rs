@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Best-effort TSGs take turns: carries out what [`policy::rotation`](crate::policy::rotation)
+//! decides, from the worker of a GPU.
+
+use crate::{
+    glue::{
+        provider::Ops,
+        time::now_ns, //
+    },
+    policy::{
+        predict::{
+            ema::Ema,
+            Costs,
+            Predictor as _, //
+        },
+        rotation::{
+            entity::{
+                Entity,
+                Sample, //
+            },
+            group::Group,
+            turn::{
+                Action,
+                Outcome,
+                Turn, //
+            },
+            Weight, //
+        },
+        tunables::Turns,
+        units::Ns, //
+    },
+    registry::{
+        self,
+        gpu,
+        tsg, //
+    },
+};
+use kernel::prelude::*;
+
+/// A TSG that takes turns, as the registry knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Candidate {
+    /// Its run list.
+    pub(crate) runlist: u32,
+    /// The TSG.
+    pub(crate) id: tsg::Id,
+    /// The provider's number of it.
+    pub(crate) handle: u64,
+}
+
+/// Who takes turns, and how.
+pub(crate) struct Setup {
+    /// What is tuned.
+    pub(crate) turns: Turns,
+    /// By the provider's number.
+    pub(crate) candidates: KVec<Candidate>,
+    /// Tells this from later ones.
+    pub(crate) generation: u64,
+}
+
+/// A TSG that takes turns.
+struct Member {
+    id: tsg::Id,
+    handle: u64,
+    entity: Entity,
+    /// GPU time that it had when it got something to run.
+    began: Option<Ns>,
+    /// How much it usually has until it goes idle.
+    bursts: Ema,
+}
+
+impl Member {
+    fn new(candidate: &Candidate) -> Self {
+        Self {
+            id: candidate.id,
+            handle: candidate.handle,
+            entity: Entity::new(Weight::DEFAULT),
+            began: None,
+            bursts: Ema::new(Ema::ALPHA),
+        }
+    }
+
+    /// Learns how long bursts are.
+    fn learn(&mut self, sample: Sample) {
+        if sample.runnable {
+            self.began.get_or_insert(sample.ran);
+        } else if let Some(began) = self.began.take() {
+            self.bursts.observe(sample.ran.saturating_sub(began));
+            self.entity
+                .set_mean_burst(self.bursts.predict(Costs::default()));
+        }
+    }
+}
+
+/// The TSGs of a run list, by the provider's number.
+struct Members(KVec<Member>);
+
+impl Members {
+    fn find(&self, handle: u64) -> Option<usize> {
+        self.0
+            .binary_search_by_key(&handle, |member| member.handle)
+            .ok()
+    }
+}
+
+impl Group for Members {
+    type Id = u64;
+
+    fn get(&self, handle: u64) -> Option<&Entity> {
+        self.0.get(self.find(handle)?).map(|member| &member.entity)
+    }
+
+    fn get_mut(&mut self, handle: u64) -> Option<&mut Entity> {
+        let at = self.find(handle)?;
+        self.0.get_mut(at).map(|member| &mut member.entity)
+    }
+
+    fn each(&self, mut visit: impl FnMut(u64, &Entity)) {
+        for member in &self.0 {
+            visit(member.handle, &member.entity);
+        }
+    }
+}
+
+/// The rotation of a run list.
+struct List {
+    runlist: u32,
+    members: Members,
+    turn: Turn<u64>,
+}
+
+/// The rotations of a GPU.
+pub(crate) struct Rotation {
+    lists: KVec<List>,
+    generation: u64,
+}
+
+/// The GPU, as the rotation needs it.
+pub(crate) struct Driver<'a> {
+    /// The operations.
+    pub(crate) ops: &'a Ops,
+    /// The GPU.
+    pub(crate) gpu: gpu::Id,
+    /// The provider's number of it.
+    pub(crate) handle: gpu::Handle,
+}
+
+/// What comes next.
+pub(crate) enum Next {
+    /// Something was changed: look again.
+    Again,
+    /// Look again at this time, or when something happens.
+    At(Ns),
+    /// Look again when something happens.
+    Idle,
+}
+
+impl Rotation {
+    /// Nobody takes turns.
+    pub(crate) fn new() -> Self {
+        Self {
+            lists: KVec::new(),
+            generation: 0,
+        }
+    }
+
+    /// Whether anybody takes turns.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lists.is_empty()
+    }
+
+    /// Does one thing.
+    pub(crate) fn step(&mut self, driver: &Driver<'_>) -> Result<Next> {
+        if let Some(setup) = registry::with(|r| r.rotation_setup(driver.gpu, self.generation))?? {
+            self.set_up(setup)?;
+        }
+        let mut next = Next::Idle;
+        for list in &mut self.lists {
+            list.observe(driver);
+            match list.turn.next(&mut list.members, Ns(now_ns())) {
+                Action::Enable(handle) => {
+                    list.switch(driver, handle, true);
+                    return Ok(Next::Again);
+                }
+                Action::Disable(handle) => {
+                    list.switch(driver, handle, false);
+                    return Ok(Next::Again);
+                }
+                Action::WaitUntil(at) => {
+                    next = match next {
+                        Next::At(earlier) => Next::At(earlier.min(at)),
+                        _ => Next::At(at),
+                    }
+                }
+                Action::Nothing => {}
+            }
+        }
+        Ok(next)
+    }
+
+    /// Takes over who takes turns now. Those who do not any more are enabled by the registry.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`; everything is as before then.
+    fn set_up(&mut self, setup: Setup) -> Result {
+        let (discipline, quantum) = (setup.turns.discipline(), setup.turns.quantum());
+        let mut lists = KVec::<List>::new();
+        for candidate in &setup.candidates {
+            let known = lists
+                .iter()
+                .position(|list| list.runlist == candidate.runlist);
+            let at = match known {
+                Some(at) => at,
+                None => {
+                    let list = List {
+                        runlist: candidate.runlist,
+                        members: Members(KVec::new()),
+                        turn: Turn::new(discipline.unwrap_or_default(), quantum),
+                    };
+                    lists.push(list, GFP_KERNEL)?;
+                    lists.len() - 1
+                }
+            };
+            if let Some(list) = lists.get_mut(at) {
+                list.members.0.push(Member::new(candidate), GFP_KERNEL)?;
+            }
+        }
+        for list in &mut lists {
+            let old = self.lists.iter_mut().find(|old| old.runlist == list.runlist);
+            list.inherit(old, &setup.turns);
+            list.turn.set_on(discipline.is_some());
+        }
+        self.lists = lists;
+        self.generation = setup.generation;
+        Ok(())
+    }
+}
+
+impl List {
+    /// Takes over turn and accounts of the list that this one replaces.
+    fn inherit(&mut self, old: Option<&mut Self>, turns: &Turns) {
+        let Some(old) = old else {
+            for member in &mut self.members.0 {
+                self.turn.join(&mut member.entity);
+            }
+            return;
+        };
+        core::mem::swap(&mut self.turn, &mut old.turn);
+        self.turn
+            .tune(turns.discipline().unwrap_or_default(), turns.quantum());
+        for member in &old.members.0 {
+            if self.members.find(member.handle).is_none() {
+                self.turn.leave(member.handle);
+            }
+        }
+        for member in &mut self.members.0 {
+            match old.members.find(member.handle).and_then(|at| old.members.0.get_mut(at)) {
+                Some(known) => core::mem::swap(member, known),
+                None => self.turn.join(&mut member.entity),
+            }
+        }
+    }
+
+    /// Looks at every TSG, the one whose turn it is first.
+    fn observe(&mut self, driver: &Driver<'_>) {
+        let current = self.turn.current().and_then(|handle| self.members.find(handle));
+        if let Some(at) = current {
+            self.observe_one(driver, at);
+        }
+        for at in 0..self.members.0.len() {
+            if Some(at) != current {
+                self.observe_one(driver, at);
+            }
+        }
+    }
+
+    fn observe_one(&mut self, driver: &Driver<'_>, at: usize) {
+        let Some(member) = self.members.0.get_mut(at) else {
+            return;
+        };
+        // One that is gone is about to be removed.
+        if let Ok(sample) = driver.ops.tsg_load(driver.handle, member.handle) {
+            member.learn(sample);
+            let handle = member.handle;
+            self.turn.observe(&mut self.members, handle, sample);
+        }
+    }
+
+    fn switch(&mut self, driver: &Driver<'_>, handle: u64, enable: bool) {
+        let id = self
+            .members
+            .find(handle)
+            .and_then(|at| self.members.0.get(at))
+            .map(|member| member.id);
+        let may = |id: &tsg::Id| registry::with(|r| r.will_park(*id, !enable)).unwrap_or(false);
+        let outcome = match id.filter(may) {
+            Some(id) => {
+                let result = driver.ops.set_enabled(driver.handle, handle, enable);
+                // Without a registry there is nothing to remember.
+                let _ = registry::with(|r| r.was_parked(id, !enable, result));
+                match result {
+                    Ok(()) => Outcome::Done,
+                    Err(EAGAIN | ENOENT) => Outcome::Later,
+                    Err(_) => Outcome::Failed,
+                }
+            }
+            None => Outcome::Later,
+        };
+        self.turn
+            .finished(&mut self.members, Ns(now_ns()), outcome);
+    }
+}
