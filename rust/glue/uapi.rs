@@ -25,5 +25,5 @@ super::abi::abi! {
     zernel_page = 16;
     zernel_begin = 72;
     zernel_request = 16;
-    zernel_request_stats = 192;
+    zernel_request_stats = 200;
 }

@@ -180,6 +180,23 @@ DEFINE_EVENT(zernel_slice, slice_failed,
 	TP_PROTO(u64 gpu, u64 tsg, u32 timeslice_us, int error),
 	TP_ARGS(gpu, tsg, timeslice_us, error));
 
+/* The budget of a level is spent on a GPU, or is back. */
+TRACE_EVENT(level_throttled,
+	TP_PROTO(u64 gpu, u32 level, bool on),
+	TP_ARGS(gpu, level, on),
+	TP_STRUCT__entry(
+		__field(u64, gpu)
+		__field(u32, level)
+		__field(bool, on)
+	),
+	TP_fast_assign(
+		__entry->gpu = gpu;
+		__entry->level = level;
+		__entry->on = on;
+	),
+	TP_printk("gpu=%llu level=%u on=%d", __entry->gpu, __entry->level, __entry->on)
+);
+
 /* A request began: the trigger comes at trigger_at, CLOCK_MONOTONIC. */
 TRACE_EVENT(request_begin,
 	TP_PROTO(u64 tsg, u32 request, u64 predicted_ns, u64 trigger_at),

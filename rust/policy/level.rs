@@ -84,6 +84,39 @@ impl Level {
     }
 }
 
+/// A set of levels.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Set(u8);
+
+impl Set {
+    /// None.
+    pub(crate) const NONE: Self = Self(0);
+
+    /// Whether `level` is in it.
+    pub(crate) fn contains(self, level: Level) -> bool {
+        self.0 & Self::bit(level) != 0
+    }
+
+    /// Puts `level` in, or takes it out.
+    pub(crate) fn put(&mut self, level: Level, is_in: bool) {
+        if is_in {
+            self.0 |= Self::bit(level);
+        } else {
+            self.0 &= !Self::bit(level);
+        }
+    }
+
+    /// The levels that are in one of the two only.
+    pub(crate) fn difference(self, other: Self) -> Self {
+        Self(self.0 ^ other.0)
+    }
+
+    fn bit(level: Level) -> u8 {
+        // By its invariant a level is below 8.
+        1u8.checked_shl(level.number()).unwrap_or(0)
+    }
+}
+
 /// How often a TSG appears in the run list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Interleave {
@@ -144,6 +177,21 @@ mod tests {
         assert_eq!(Level::LC.default_timeslice(), Us(5_000_000));
         assert_eq!(Level::DEFAULT.default_timeslice(), Us(1_024));
         assert_eq!(Level::BE.default_timeslice(), Us(200));
+    }
+
+    #[test]
+    fn a_set_holds_what_was_put_in() {
+        let mut set = Set::default();
+        for level in Level::ALL {
+            assert!(!set.contains(level));
+            set.put(level, true);
+            assert!(set.contains(level));
+        }
+        let all = set;
+        set.put(Level::LC, false);
+        assert!(!set.contains(Level::LC) && set.contains(Level::BE));
+        assert!(set.difference(all).contains(Level::LC));
+        assert!(!set.difference(all).contains(Level::BE));
     }
 
     #[test]

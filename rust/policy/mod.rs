@@ -4,8 +4,6 @@
 //! The same files are compiled into `zernel.ko` and into the host crate `zernel-policy`.
 
 pub(crate) mod backoff;
-// Its user comes with the bandwidth server of the worker.
-#[cfg(any(test, zernel_kunit))]
 pub(crate) mod budget;
 pub(crate) mod buckets;
 pub(crate) mod class;

@@ -157,14 +157,7 @@ impl Slot {
 
     /// A request begins. The one before it is over: done if it was ready.
     pub(crate) fn begin(&mut self, now: Ns, seen: &Observed, plan: Plan) -> (Number, Actions) {
-        let mut actions = self.look(now, seen);
-        match self.state {
-            State::Idle => {}
-            State::Running { .. } => self.finish(now, Cause::Done, None, &mut actions),
-            State::Armed | State::Taken { .. } => {
-                self.withdraw(now, Cause::Superseded, &mut actions);
-            }
-        }
+        let mut actions = self.retire(now, seen);
         let number = match self.number {
             Some(last) => last.next(),
             None => Number::first(seen),
@@ -176,6 +169,19 @@ impl Slot {
         self.plan = plan;
         self.take_if_due(now, &mut actions);
         (number, self.with_alarm(actions))
+    }
+
+    /// Has the request over as the next [`Self::begin`] would: done if it was ready.
+    pub(crate) fn retire(&mut self, now: Ns, seen: &Observed) -> Actions {
+        let mut actions = self.look(now, seen);
+        match self.state {
+            State::Idle => {}
+            State::Running { .. } => self.finish(now, Cause::Done, None, &mut actions),
+            State::Armed | State::Taken { .. } => {
+                self.withdraw(now, Cause::Superseded, &mut actions);
+            }
+        }
+        self.with_alarm(actions)
     }
 
     /// The timer fired, be it due or stale, or somebody wants to know where the request is.
@@ -263,9 +269,9 @@ impl Slot {
         let Some(number) = self.active() else {
             return actions;
         };
-        let claimed_done = seen.done_ns.min(now).max(self.begin);
+        let claimed_done = seen.done_ns.min(now);
         if number.is(seen.release) {
-            let ready = seen.ready_ns.min(now).max(self.begin);
+            let ready = seen.ready_ns.min(now);
             self.set_ready(now, ready, seen, &mut actions);
         } else if number.is(seen.done) {
             self.set_ready(now, claimed_done, seen, &mut actions);
@@ -331,7 +337,10 @@ impl Slot {
             actions.release = Some(number);
         }
         // INVARIANT: Both words are stored with this, as far as they were not.
-        self.state = State::Running { trigger, ready };
+        self.state = State::Running {
+            trigger,
+            ready: ready.max(self.begin),
+        };
     }
 
     /// Gives the GPU back, and is over.
@@ -358,7 +367,8 @@ impl Slot {
             State::Taken { trigger, .. } => (Some(trigger), None),
             State::Running { trigger, ready } => (Some(trigger), Some(ready)),
         };
-        let end = now.max(self.begin);
+        let earliest = ready.unwrap_or(self.begin);
+        let end = now.max(earliest);
         let is_done = cause == Cause::Done;
         let switched = trigger.map(|trigger| trigger.saturating_add(self.plan.cost));
         let free = ready.unwrap_or(end);
@@ -368,7 +378,7 @@ impl Slot {
             begin: self.begin,
             trigger,
             ready,
-            done: is_done.then(|| done.unwrap_or(end).max(ready.unwrap_or(self.begin))),
+            done: is_done.then(|| done.map_or(end, |done| done.max(earliest))),
             implied: is_done && done.is_none(),
             end,
             predicted: self.plan.predicted,

@@ -45,8 +45,8 @@ impl Cost {
     /// What a switch can cost: an idle GPU starts a kernel in some microseconds; the longest
     /// slice of BE that makes sense with latency-critical work is some milliseconds.
     pub(crate) const RANGE: (Ns, Ns) = (Ns(1_000), Ns(10_000_000));
-    /// What can be asked for: below a half the median would be early more often than late.
-    pub(crate) const QUANTILES: (Permille, Permille) = (Permille(500), Permille(990));
+    /// What can be asked for. Lower ones need other rules for what is an unlikely run.
+    pub(crate) const QUANTILES: (Permille, Permille) = (Permille(800), Permille(990));
     /// Shifts of the largest and the smallest step: a quarter while nothing is known, and 1/32,
     /// at which the wobble of an estimate stays at about 3 %.
     const STEPS: (u32, u32) = (2, 5);
@@ -66,21 +66,9 @@ impl Cost {
         }
     }
 
-    /// The time after a trigger by which the GPU has switched in [`Self::quantile`] of all cases.
+    /// The time after a trigger by which the GPU has switched in `quantile` of all cases.
     pub(crate) fn estimate(&self) -> Ns {
         Ns(self.scaled >> Self::FRACTION)
-    }
-
-    /// The share of switches that take no longer than [`Self::estimate`].
-    pub(crate) fn quantile(&self) -> Permille {
-        self.quantile
-    }
-
-    /// Changes [`Self::quantile`]; the estimate moves there with what is learned from now on.
-    pub(crate) fn set_quantile(&mut self, quantile: Permille) {
-        let (min, max) = Self::QUANTILES;
-        // INVARIANT: Clamped.
-        self.quantile = quantile.clamp(min, max);
     }
 
     /// Learns from what was seen [`Self::estimate`] after a trigger.
@@ -117,7 +105,7 @@ impl Cost {
 
     /// Whether a run of this length shows that the estimate is wrong.
     ///
-    /// Late twice in a row has a probability of `(1 - quantile)^2`. In time `k` times in a row
+    /// Late twice in a row has a probability of `(1 - quantile)^2`, at most 4 %. In time `k` times in a row
     /// has `quantile^k`, about a fifth at `k = 1.6 / (1 - quantile)`; that is asked again each half
     /// of such a run.
     fn is_unlikely(&self) -> bool {
@@ -267,9 +255,9 @@ mod tests {
 
     #[test]
     fn quantile_is_clamped() {
-        let mut cost = Cost::new(Ns(100_000), Permille(0));
-        assert_eq!(cost.quantile(), Permille(500));
-        cost.set_quantile(Permille(1_000));
-        assert_eq!(cost.quantile(), Permille(990));
+        let prior = Ns(100_000);
+        let (min, max) = Cost::QUANTILES;
+        assert_eq!(Cost::new(prior, Permille(0)), Cost::new(prior, min));
+        assert_eq!(Cost::new(prior, Permille(1_000)), Cost::new(prior, max));
     }
 }

@@ -45,6 +45,8 @@ pub(crate) struct Tally {
     pub(crate) late_time: Ns,
     /// Took longer than was asked for.
     pub(crate) slo_violations: u64,
+    /// Times that the level's budget was spent.
+    pub(crate) throttles: u64,
     /// From begin to done, of what is done.
     pub(crate) latency: Latencies,
 }
@@ -66,6 +68,7 @@ impl Tally {
         late: 0,
         late_time: Ns::ZERO,
         slo_violations: 0,
+        throttles: 0,
         latency: Latencies::EMPTY,
     };
 
@@ -77,6 +80,11 @@ impl Tally {
     /// zernel stored a trigger.
     pub(crate) fn trigger(&mut self) {
         self.triggers = self.triggers.saturating_add(1);
+    }
+
+    /// The level's budget is spent.
+    pub(crate) fn throttle(&mut self) {
+        self.throttles = self.throttles.saturating_add(1);
     }
 
     /// A request is over.
@@ -138,6 +146,7 @@ impl Tally {
             (&mut self.late, other.late),
             (&mut self.late_time.0, other.late_time.0),
             (&mut self.slo_violations, other.slo_violations),
+            (&mut self.throttles, other.throttles),
         ];
         for (mine, theirs) in pairs {
             *mine = mine.saturating_add(theirs);

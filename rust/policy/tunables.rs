@@ -2,6 +2,7 @@
 //! What an administrator can tune, and the settings that follow for a TSG.
 
 use super::{
+    budget,
     class::Effective,
     control,
     level::{
@@ -41,6 +42,29 @@ pub(crate) struct Bounds {
     pub(crate) max: Us,
 }
 
+/// What a GPU makes of a class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Conditions {
+    /// Bounds of its hardware.
+    pub(crate) bounds: Bounds,
+    /// Best-effort TSGs can take turns.
+    pub(crate) turns: bool,
+    /// Levels whose budget is spent: they are treated like BE.
+    pub(crate) throttled: level::Set,
+}
+
+impl Conditions {
+    /// Of no GPU in particular.
+    pub(crate) const NONE: Self = Self {
+        bounds: Bounds {
+            min: Us(0),
+            max: Us(0),
+        },
+        turns: false,
+        throttled: level::Set::NONE,
+    };
+}
+
 /// Why a value is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
@@ -67,6 +91,7 @@ pub(crate) struct Tunables {
     user_control: control::Policy,
     requests: Requests,
     turns: Turns,
+    budgets: [Option<budget::Params>; level::COUNT],
 }
 
 /// What is tunable about best-effort TSGs that take turns.
@@ -232,7 +257,30 @@ impl Tunables {
             user_control: control::Policy::default(),
             requests: Requests::new(),
             turns: Turns::new(),
+            budgets: Level::ALL.map(budget::Params::default_of),
         }
+    }
+
+    /// How much of the GPU a level may have; `None`: as much as it gets, as BE does.
+    pub(crate) fn budget(&self, level: Level) -> Option<budget::Params> {
+        self.budgets.get(level.number() as usize).copied().flatten()
+    }
+
+    /// Changes [`Self::budget`] of a level above BE.
+    pub(crate) fn set_budget(&mut self, level: Level, budget: Ns, period: Ns) -> Result<(), Refused> {
+        let params = budget::Params::new(budget, period)?;
+        if level == Level::BE {
+            return Err(Refused::OutOfRange);
+        }
+        if let Some(slot) = self.budgets.get_mut(level.number() as usize) {
+            *slot = Some(params);
+        }
+        Ok(())
+    }
+
+    /// Whether some level may have another share of the GPU than with `other`.
+    pub(crate) fn gives_other_budgets(&self, other: &Self) -> bool {
+        self.budgets != other.budgets
     }
 
     /// What is tunable about turns.
@@ -395,21 +443,21 @@ impl Tunables {
 
     /// What the GPU is asked to give a TSG for which `effective` is in force.
     ///
-    /// `None` means: what it had before zernel. The hardware's bounds win over the tunables. `turns`:
-    /// best-effort TSGs of the GPU can take turns.
-    pub(crate) fn settings(
-        &self,
-        effective: Effective,
-        bounds: Bounds,
-        turns: bool,
-    ) -> Option<Settings> {
+    /// `None` means: what it had before zernel. The hardware's bounds win over the tunables.
+    pub(crate) fn settings(&self, effective: Effective, on: Conditions) -> Option<Settings> {
         let level = effective.level.filter(|_| self.enabled)?;
+        let level = if on.throttled.contains(level) {
+            Level::BE
+        } else {
+            level
+        };
+        let bounds = on.bounds;
         let max = match bounds.max {
             Us(0) => Us(u32::MAX),
             max => max,
         };
         let mut timeslice = self.timeslice(level);
-        if turns && level == Level::BE && self.turns.discipline.is_some() {
+        if on.turns && level == Level::BE && self.turns.discipline.is_some() {
             timeslice = timeslice.min(self.turns.timeslice);
         }
         let timeslice = timeslice
@@ -450,9 +498,16 @@ mod tests {
         }
     }
 
+    fn level(number: u32) -> Level {
+        Level::new(number).unwrap_or(Level::BE)
+    }
+
     fn slice(t: &Tunables, level: Level, bounds: Bounds) -> Option<Us> {
-        t.settings(in_force(level), bounds, false)
-            .map(|s| s.timeslice)
+        let on = Conditions {
+            bounds,
+            ..Conditions::NONE
+        };
+        t.settings(in_force(level), on).map(|s| s.timeslice)
     }
 
     #[test]
@@ -465,10 +520,10 @@ mod tests {
     #[test]
     fn unclassed_and_disabled_leave_the_driver_alone() {
         let mut t = Tunables::new();
-        assert_eq!(t.settings(Effective::NONE, UNBOUND, true), None);
+        assert_eq!(t.settings(Effective::NONE, Conditions::NONE), None);
         t.set_enabled(false);
         assert!(!t.enabled());
-        assert_eq!(t.settings(in_force(Level::LC), UNBOUND, false), None);
+        assert_eq!(t.settings(in_force(Level::LC), Conditions::NONE), None);
     }
 
     #[test]
@@ -522,7 +577,11 @@ mod tests {
     fn best_effort_has_a_short_slice_where_it_takes_turns() {
         let mut t = Tunables::new();
         let slice = |t: &Tunables, level, turns| {
-            let settings = t.settings(in_force(level), UNBOUND, turns);
+            let on = Conditions {
+                turns,
+                ..Conditions::NONE
+            };
+            let settings = t.settings(in_force(level), on);
             settings.map(|s| s.timeslice)
         };
         assert_eq!(slice(&t, Level::BE, true), Some(Us(50)));
@@ -543,6 +602,33 @@ mod tests {
         assert_eq!(t.turns_mut().set_timeslice(Us(9)), Err(Refused::OutOfRange));
         assert_eq!(*t.turns(), old);
         assert!(t.turns_mut().set_quantum(Us(500)).is_ok());
+    }
+
+    #[test]
+    fn a_throttled_level_is_treated_like_best_effort() {
+        let t = Tunables::new();
+        let mut on = Conditions::NONE;
+        on.throttled.put(Level::LC, true);
+        let lc = t.settings(in_force(Level::LC), on);
+        assert_eq!(lc, t.settings(in_force(Level::BE), Conditions::NONE));
+        let other = t.settings(in_force(level(1)), on);
+        assert_eq!(other, t.settings(in_force(level(1)), Conditions::NONE));
+    }
+
+    #[test]
+    fn budgets_are_of_the_levels_above_best_effort() {
+        let mut t = Tunables::new();
+        let old = t;
+        let (ms, period) = (Ns(1_000_000), Ns(100_000_000));
+        assert_eq!(t.budget(Level::BE), None);
+        assert_eq!(t.set_budget(Level::BE, ms, period), Err(Refused::OutOfRange));
+        assert_eq!(t.set_budget(Level::LC, Ns(1), period), Err(Refused::OutOfRange));
+        assert_eq!(t.set_budget(Level::LC, period, ms), Err(Refused::OutOfRange));
+        assert!(!t.gives_other_budgets(&old));
+        assert!(t.set_budget(Level::LC, ms, period).is_ok());
+        assert!(t.gives_other_budgets(&old));
+        assert_eq!(t.budget(Level::LC).map(|b| b.budget()), Some(ms));
+        assert_eq!(t.budget(level(1)), old.budget(level(1)));
     }
 
     #[test]
@@ -612,7 +698,7 @@ mod tests {
     #[test]
     fn interleave_follows_the_level() {
         let t = Tunables::new();
-        let s = t.settings(in_force(Level::LC), UNBOUND, false);
+        let s = t.settings(in_force(Level::LC), Conditions::NONE);
         assert_eq!(s.map(|s| s.interleave), Some(Interleave::High));
     }
 }

@@ -18,7 +18,10 @@ use crate::{
             Refused,
             Tunables, //
         },
-        units::Us,
+        units::{
+            Ns,
+            Us, //
+        },
     },
     registry,
 };
@@ -355,6 +358,51 @@ impl Attribute for RotationTimeslice {
     }
 }
 
+/// The budget of a level, or its period.
+struct Budget<const LEVEL: usize, const PERIOD: bool>;
+
+impl<const LEVEL: usize, const PERIOD: bool> Attribute for Budget<LEVEL, PERIOD> {
+    const NAME: &'static CStr = if PERIOD {
+        [
+            c"level0_period_us",
+            c"level1_period_us",
+            c"level2_period_us",
+            c"level3_period_us",
+            c"level4_period_us",
+            c"level5_period_us",
+            c"level6_period_us",
+        ][LEVEL]
+    } else {
+        [
+            c"level0_budget_us",
+            c"level1_budget_us",
+            c"level2_budget_us",
+            c"level3_budget_us",
+            c"level4_budget_us",
+            c"level5_budget_us",
+            c"level6_budget_us",
+        ][LEVEL]
+    };
+
+    fn show(out: &mut Formatter<'_>) -> Result {
+        let params = read(|t| t.budget(Level::ALL[LEVEL]))?.ok_or(EINVAL)?;
+        let time = if PERIOD { params.period() } else { params.budget() };
+        show_number(out, u32::try_from(time.0 / 1000).unwrap_or(u32::MAX))
+    }
+
+    fn store(text: &str) -> Result {
+        let time = Ns::from(Us(number(text)?));
+        tune(|t| {
+            let params = t.budget(Level::ALL[LEVEL]).ok_or(Refused::OutOfRange)?;
+            let (budget, period) = match PERIOD {
+                true => (params.budget(), time),
+                false => (time, params.period()),
+            };
+            t.set_budget(Level::ALL[LEVEL], budget, period)
+        })
+    }
+}
+
 sysfs::groups! {
     pub(crate) fn groups:
     Enabled,
@@ -380,4 +428,18 @@ sysfs::groups! {
     Rotation,
     RotationQuantum,
     RotationTimeslice,
+    Budget<0, false>,
+    Budget<0, true>,
+    Budget<1, false>,
+    Budget<1, true>,
+    Budget<2, false>,
+    Budget<2, true>,
+    Budget<3, false>,
+    Budget<3, true>,
+    Budget<4, false>,
+    Budget<4, true>,
+    Budget<5, false>,
+    Budget<5, true>,
+    Budget<6, false>,
+    Budget<6, true>,
 }

@@ -2,6 +2,7 @@
 //! The worker of a GPU: brings the driver in line with the registry, one TSG at a time.
 
 use crate::{
+    bandwidth::Bandwidth,
     glue::{
         provider::Ops,
         work::{
@@ -219,6 +220,8 @@ pub(crate) struct Pass {
     pub(crate) provider: Arc<Provider>,
     /// Whose turn it is.
     rotation: Pin<KBox<Mutex<Rotation>>>,
+    /// Who had how much.
+    bandwidth: Pin<KBox<Mutex<Bandwidth>>>,
     /// Somebody takes turns, so that it matters what TSGs do.
     listening: Atomic<bool>,
 }
@@ -254,6 +257,7 @@ impl Pass {
             handle,
             provider,
             rotation: KBox::pin_init(new_mutex!(Rotation::new()), GFP_KERNEL)?,
+            bandwidth: KBox::pin_init(new_mutex!(Bandwidth::new()), GFP_KERNEL)?,
             listening: Atomic::new(false),
         })
     }
@@ -263,7 +267,7 @@ impl Pass {
         self.listening.load(Relaxed)
     }
 
-    /// Does one thing about turns. Returns what comes next.
+    /// Does one thing about turns and budgets. Returns what comes next.
     fn rotate(&self) -> rotation::Next {
         if !self.provider.ops().abilities().turns {
             return rotation::Next::Idle;
@@ -274,10 +278,17 @@ impl Pass {
             handle: self.handle,
         };
         let mut rotation = self.rotation.lock();
-        // Out of memory: who takes turns is looked at again with the next change.
+        let mut bandwidth = self.bandwidth.lock();
+        // Out of memory: who takes turns, and is watched, is looked at again with the next change.
         let next = rotation.step(&driver).unwrap_or(rotation::Next::Idle);
-        self.listening.store(!rotation.is_empty(), Relaxed);
-        next
+        let charge = bandwidth.step(&driver).unwrap_or(None);
+        let watches = !rotation.is_empty() || !bandwidth.is_empty();
+        self.listening.store(watches, Relaxed);
+        match (next, charge) {
+            (rotation::Next::At(at), Some(other)) => rotation::Next::At(at.min(other)),
+            (rotation::Next::Idle, Some(at)) => rotation::Next::At(at),
+            (next, _) => next,
+        }
     }
 
     fn read_load(&self) {

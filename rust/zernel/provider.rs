@@ -18,6 +18,7 @@ use crate::{
     policy::{
         backoff::Backoff,
         control::Verdict,
+        level,
         tunables::Bounds,
         units::Us, //
     },
@@ -173,6 +174,7 @@ pub(crate) fn gpu_added(
         pending: 0,
         working: false,
         generation: 1,
+        throttled: level::Set::NONE,
         applied: 0,
         retries: 0,
         errors: 0,

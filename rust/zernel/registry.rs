@@ -311,7 +311,7 @@ impl Registry {
         }
         let want = self
             .tunables
-            .settings(effective, gpu.bounds, gpu.abilities.turns)
+            .settings(effective, gpu.conditions())
             .map(|settings| Hardware::new(settings, gpu.abilities));
         if tsg.want != want || tsg.failed {
             // A TSG that only waits to be read for the first time has nothing to be replaced.

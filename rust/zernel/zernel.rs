@@ -4,6 +4,7 @@
 //! Data flows one way: device → registry → policy → registry → worker → provider.
 
 mod attributes;
+mod bandwidth;
 mod device;
 mod dump;
 mod error;

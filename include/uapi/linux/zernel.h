@@ -520,6 +520,7 @@ struct zernel_request {
  * @switch_ns: what zernel has learned that a switch to the TSG takes on its GPU; 0
  *             with @tsg 0
  * @in_flight: begun and not over
+ * @throttles: times that the budget of the level was spent on a GPU; 0 for a TSG
  *
  * requests = done + cancelled + expired + closed + gone + suspended + in_flight.
  * A request counts under the level that was in force when it began;
@@ -556,6 +557,7 @@ struct zernel_request_stats {
 	__u64 p999_ns;
 	__u64 switch_ns;
 	__u64 in_flight;
+	__u64 throttles;
 };
 
 /* Numbers of the calls, and the calls. */

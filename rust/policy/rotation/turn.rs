@@ -60,8 +60,9 @@ pub(crate) enum Outcome {
 enum End {
     /// At once.
     Now,
-    /// When it goes idle, as predicted; when its burst reaches `burst`, or at `deadline`, if not.
-    Idle { burst: Ns, deadline: Ns },
+    /// When it goes idle, as predicted. If it does not: when its burst has become this long, or when
+    /// the successor had a quantum.
+    Idle { burst: Ns },
 }
 
 /// The rotation of one run list. `I` names a TSG.

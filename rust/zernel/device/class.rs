@@ -16,8 +16,7 @@ use crate::{
     policy::{
         level::Level,
         permit::Caller,
-        tunables::Bounds,
-        units::Us, //
+        tunables::Conditions, //
     },
     registry::{
         self,
@@ -173,10 +172,6 @@ fn chain_of(process: &Pid) -> Result<KVec<u64>> {
 }
 
 fn fill(class: &mut uapi::zernel_class, registry: &Registry, answer: Answer) {
-    const UNBOUND: Bounds = Bounds {
-        min: Us(0),
-        max: Us(0),
-    };
     let number = |level: Option<Level>| level.map_or(uapi::ZERNEL_LEVEL_NONE, Level::number);
     class.level = number(answer.own.map(|own| own.level));
     if answer.own.is_some_and(|own| own.is_privileged()) {
@@ -186,6 +181,6 @@ fn fill(class: &mut uapi::zernel_class, registry: &Registry, answer: Answer) {
     class.source = answer.effective.source as u32;
     class.timeslice_us = registry
         .tunables()
-        .settings(answer.effective, UNBOUND, false)
+        .settings(answer.effective, Conditions::NONE)
         .map_or(0, |settings| settings.timeslice.0);
 }

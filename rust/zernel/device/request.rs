@@ -209,4 +209,5 @@ fn fill(answer: &mut uapi::zernel_request_stats, tally: &Tally) {
     answer.p99_ns = quantile(Ppm(990_000));
     answer.p999_ns = quantile(Ppm(999_000));
     answer.in_flight = tally.in_flight();
+    answer.throttles = tally.throttles;
 }

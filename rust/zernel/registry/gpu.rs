@@ -7,7 +7,11 @@ use crate::{
     request::group::Device,
     policy::{
         backoff::Backoff,
-        tunables::Bounds,
+        level,
+        tunables::{
+            Bounds,
+            Conditions, //
+        },
         units::Permille, //
     },
 };
@@ -108,6 +112,8 @@ pub(crate) struct Gpu {
     pub(crate) working: bool,
     /// Counted up when other TSGs may take turns than before.
     pub(crate) generation: u64,
+    /// Levels whose budget is spent.
+    pub(crate) throttled: level::Set,
     /// Settings the provider took.
     pub(crate) applied: u64,
     /// Calls answered `EAGAIN`.
@@ -132,6 +138,15 @@ pub(crate) struct Gpu {
 }
 
 impl Gpu {
+    /// What it makes of a class.
+    pub(crate) fn conditions(&self) -> Conditions {
+        Conditions {
+            bounds: self.bounds,
+            turns: self.abilities.turns,
+            throttled: self.throttled,
+        }
+    }
+
     /// Has the worker look at the queue.
     pub(crate) fn kick(&self) {
         if let Some(worker) = self.open_worker() {

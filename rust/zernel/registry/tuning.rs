@@ -30,7 +30,8 @@ impl Registry {
             .user_control()
             .is_tightened_by(tunables.user_control());
         let turns_changed = tunables.turns() != self.tunables.turns()
-            || tunables.enabled() != self.tunables.enabled();
+            || tunables.enabled() != self.tunables.enabled()
+            || tunables.gives_other_budgets(&self.tunables);
         self.tunables = tunables;
         settings::publish(tunables.requests());
         if default_changed {

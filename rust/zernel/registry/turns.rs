@@ -10,8 +10,13 @@ use super::{
     Registry, //
 };
 use crate::{
+    bandwidth,
+    glue::trace,
     policy::{
-        level::Level,
+        level::{
+            self,
+            Level, //
+        },
         tunables::Tunables, //
     },
     rotation::{
@@ -78,6 +83,80 @@ impl Registry {
         }
         self.unpark_others(id);
         Ok(Some(setup))
+    }
+
+    /// Whose GPU time is bounded on a GPU, if that is not what it was in `generation`.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`; nothing has changed then.
+    pub(crate) fn budget_setup(
+        &self,
+        id: gpu::Id,
+        generation: u64,
+    ) -> Result<Option<bandwidth::Setup>> {
+        let Some(gpu) = self.gpus.get(&id) else {
+            return Ok(None);
+        };
+        if gpu.generation == generation || gpu.closing {
+            return Ok(None);
+        }
+        let mut setup = bandwidth::Setup {
+            candidates: KVec::new(),
+            budgets: Level::ALL.map(|level| self.tunables.budget(level)),
+            generation: gpu.generation,
+        };
+        let mut from = 0;
+        while let Some(cursor) = self.handles.cursor_lower_bound(&(id, from)) {
+            let (&(owner, handle), tsg) = cursor.current();
+            if owner != id {
+                break;
+            }
+            let level = self.tsgs.get(tsg).and_then(|tsg| tsg.effective.level);
+            if let Some(level) = level.filter(|&l| self.tunables.enabled() && l != Level::BE) {
+                setup
+                    .candidates
+                    .push(bandwidth::Candidate { handle, level }, GFP_KERNEL)?;
+            }
+            match handle.checked_add(1) {
+                Some(next) => from = next,
+                None => break,
+            }
+        }
+        Ok(Some(setup))
+    }
+
+    /// The budgets of these levels are spent on a GPU, and no others'.
+    pub(crate) fn set_throttled(&mut self, id: gpu::Id, throttled: level::Set) {
+        let Some(gpu) = self.gpus.get_mut(&id) else {
+            return;
+        };
+        let changed = throttled.difference(gpu.throttled);
+        gpu.throttled = throttled;
+        for level in Level::ALL {
+            if changed.contains(level) {
+                let on = throttled.contains(level);
+                trace::level_throttled(id.0, level.number(), on);
+                if on {
+                    self.totals.throttled(level);
+                }
+            }
+        }
+        let mut from = 0;
+        while let Some(cursor) = self.handles.cursor_lower_bound(&(id, from)) {
+            let (&(owner, handle), &tsg) = cursor.current();
+            if owner != id {
+                break;
+            }
+            let level = self.tsgs.get(&tsg).and_then(|tsg| tsg.effective.level);
+            if level.is_some_and(|level| changed.contains(level)) {
+                self.refresh(tsg);
+            }
+            match handle.checked_add(1) {
+                Some(next) => from = next,
+                None => break,
+            }
+        }
     }
 
     /// Has every worker look who takes turns now.

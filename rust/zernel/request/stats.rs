@@ -71,6 +71,13 @@ impl Totals {
         self.levels.get(index).map(|shared| &**shared)
     }
 
+    /// The budget of a level is spent.
+    pub(crate) fn throttled(&self, level: Level) {
+        if let Some(shared) = self.of(Some(level)) {
+            shared.count(Tally::throttle);
+        }
+    }
+
     /// Adds what was counted of a level, or of all, to `sum`.
     pub(crate) fn add_to(&self, level: Option<Level>, sum: &mut Tally) {
         match level {

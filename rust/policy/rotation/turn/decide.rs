@@ -122,6 +122,7 @@ impl<I: Copy + Eq> Turn<I> {
         let (Some(from), Some(to)) = (group.get(current), group.get(successor)) else {
             return Action::Nothing;
         };
+        let quantum = self.order.quantum();
         match (to.enabled, to.runnable, end) {
             // His work is gone, so that there is nothing to hand over for.
             (false, false, _) => {
@@ -130,14 +131,13 @@ impl<I: Copy + Eq> Turn<I> {
             }
             (true, false, _) if from.runnable => Action::Disable(successor),
             (false, true, _) => Action::Enable(successor),
-            (true, _, End::Idle { burst, deadline })
+            (true, _, End::Idle { burst })
                 if from.runnable
                     && from.burst < burst
-                    && now < deadline
-                    && self.used < self.order.quantum() =>
+                    && self.used.max(self.used_ahead) < quantum =>
             {
                 let left = burst.saturating_sub(from.burst);
-                self.look_again(now, left.min(deadline.saturating_sub(now)))
+                self.look_again(now, left.min(quantum.saturating_sub(self.used_ahead)))
             }
             (true, _, _) => Action::Disable(current),
         }
@@ -176,10 +176,8 @@ impl<I: Copy + Eq> Turn<I> {
         let mut left = quantum.saturating_sub(self.used);
         if let Some(burst_left) = e.burst_left(cost) {
             if burst_left <= cost {
-                end = end.or(Some(End::Idle {
-                    burst: e.burst.saturating_add(cost).saturating_add(cost),
-                    deadline: now.saturating_add(quantum),
-                }));
+                let burst = e.burst.saturating_add(cost).saturating_add(cost);
+                end = end.or(Some(End::Idle { burst }));
             }
             left = left.min(burst_left.saturating_sub(cost));
         }

@@ -10,7 +10,10 @@ use crate::{
     pass::Driver,
     policy::{
         backoff::Backoff,
-        level::Level,
+        level::{
+            self,
+            Level, //
+        },
         permit::Caller,
         tunables::Bounds,
         units::Us, //
@@ -69,6 +72,7 @@ pub(super) fn gpu(handle: u64) -> Result<Gpu> {
         pending: 0,
         working: false,
         generation: 1,
+        throttled: level::Set::NONE,
         applied: 0,
         retries: 0,
         errors: 0,
