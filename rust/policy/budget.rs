@@ -5,12 +5,11 @@
 //! one of POSIX' `SCHED_SPORADIC`): what a level ran is taken from its budget, and comes back one
 //! period after it was begun. In any window of one period a level then runs for at most
 //!
-//! > budget + what one charge takes beyond what was left,
+//! > budget + the longest time between two charges
 //!
-//! which is the time from the charge that finds the budget spent back to the one before, and until
-//! the slice is lowered. The engine keeps the first part small by charging again when what is
-//! [`State::Free`] has passed. BE waits for no more than that. A level that needs no more than its
-//! budget in any window of 16/15 periods is never throttled.
+//! and, before BE gets its turn, until its slice is lowered: BE waits for no more than that. The
+//! engine keeps it small by charging again when what is [`State::Free`] has passed. A level that
+//! needs less than its budget in any window of 16/15 periods is never throttled.
 //!
 //! What a throttled level means is the engine's: its slice drops to that of BE until the budget is
 //! back. What runs in such a slice takes its turn like BE, so that it is not charged. For a bound

@@ -163,7 +163,7 @@ mod tests {
 
     fn record(cause: Cause) -> Record {
         Record {
-            number: Number::FIRST,
+            number: Number::ONE,
             cause,
             begin: Ns(1_000),
             trigger: None,

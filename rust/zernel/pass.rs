@@ -313,6 +313,10 @@ impl Job for Pass {
             }
             match worker.rotate() {
                 rotation::Next::Again => {}
+                rotation::Next::Wait(delay) => {
+                    worker.kick_after(delay.0);
+                    return;
+                }
                 rotation::Next::At(at) => {
                     worker.kick_at(at);
                     break;

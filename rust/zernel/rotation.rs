@@ -27,7 +27,10 @@ use crate::{
             Weight, //
         },
         tunables::Turns,
-        units::Ns, //
+        units::{
+            Ms,
+            Ns, //
+        }, //
     },
     registry::{
         self,
@@ -149,6 +152,8 @@ pub(crate) struct Driver<'a> {
 pub(crate) enum Next {
     /// Something was changed: look again.
     Again,
+    /// The provider cannot be called now: come back after a delay.
+    Wait(Ms),
     /// Look again at this time, or when something happens.
     At(Ns),
     /// Look again when something happens.
@@ -178,14 +183,8 @@ impl Rotation {
         for list in &mut self.lists {
             list.observe(driver);
             match list.turn.next(&mut list.members, Ns(now_ns())) {
-                Action::Enable(handle) => {
-                    list.switch(driver, handle, true);
-                    return Ok(Next::Again);
-                }
-                Action::Disable(handle) => {
-                    list.switch(driver, handle, false);
-                    return Ok(Next::Again);
-                }
+                Action::Enable(handle) => return Ok(list.switch(driver, handle, true)),
+                Action::Disable(handle) => return Ok(list.switch(driver, handle, false)),
                 Action::WaitUntil(at) => {
                     next = match next {
                         Next::At(earlier) => Next::At(earlier.min(at)),
@@ -287,27 +286,30 @@ impl List {
         }
     }
 
-    fn switch(&mut self, driver: &Driver<'_>, handle: u64, enable: bool) {
+    fn switch(&mut self, driver: &Driver<'_>, handle: u64, enable: bool) -> Next {
         let id = self
             .members
             .find(handle)
             .and_then(|at| self.members.0.get(at))
             .map(|member| member.id);
         let may = |id: &tsg::Id| registry::with(|r| r.will_park(*id, !enable)).unwrap_or(false);
-        let outcome = match id.filter(may) {
+        let (outcome, next) = match id.filter(may) {
             Some(id) => {
                 let result = driver.ops.set_enabled(driver.handle, handle, enable);
-                // Without a registry there is nothing to remember.
-                let _ = registry::with(|r| r.was_parked(id, !enable, result));
-                match result {
-                    Ok(()) => Outcome::Done,
-                    Err(EAGAIN | ENOENT) => Outcome::Later,
-                    Err(_) => Outcome::Failed,
+                let delay = registry::with(|r| r.was_parked(id, !enable, result));
+                match (result, delay) {
+                    (Ok(()), _) => (Outcome::Done, Next::Again),
+                    (Err(EAGAIN), Ok(Some(delay))) => (Outcome::Later, Next::Wait(delay)),
+                    // Nobody is there any more, or somebody looks when that is known.
+                    (Err(EAGAIN | ENOENT), _) => (Outcome::Later, Next::Idle),
+                    (Err(_), _) => (Outcome::Failed, Next::Again),
                 }
             }
-            None => Outcome::Later,
+            // Whoever changed who takes turns kicks the worker.
+            None => (Outcome::Later, Next::Idle),
         };
         self.turn
             .finished(&mut self.members, Ns(now_ns()), outcome);
+        next
     }
 }

@@ -10,8 +10,8 @@ use super::{
     Weight, //
 };
 
-/// Quanta that are charged for one sample at most. A longer stretch is one alone on the GPU, or of a
-/// worker that slept; neither is to be paid back for minutes.
+/// Quanta that are charged for one sample at most. A longer stretch is one alone on the GPU, or of
+/// a worker that slept; neither is to be paid back for minutes.
 const LONGEST_CHARGE: u64 = 4;
 
 /// Farther ahead in virtual time than any charge can bring a TSG: 4 s at weight 1 are 2^42 ns. What
@@ -82,8 +82,8 @@ impl Order {
         e.weight = weight;
     }
 
-    /// Places a TSG that got something to run: at the end of the queue, and in virtual time where it
-    /// was, but no more than half a quantum of its own behind.
+    /// Places a TSG that got something to run: at the end of the queue, and in virtual time where
+    /// it was, but no more than half a quantum of its own behind.
     ///
     /// So a short sleeper is soon served, nobody saves up a long sleep, and who sleeps to be served
     /// soon gains nothing: in any stretch he gets at most his share and a quantum and a half.

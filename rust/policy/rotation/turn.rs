@@ -2,9 +2,9 @@
 //! What to do next for the best-effort TSGs of a run list: whom to enable or disable, when to look
 //! again.
 //!
-//! The caller, a worker, tells what it sees ([`Turn::observe`], the one that is enabled first), asks
-//! what to do ([`Turn::next`]), does it, and tells what came of it ([`Turn::finished`]). What it sees
-//! meanwhile it may tell at once; there is one call under way at a time.
+//! The caller, a worker, tells what it sees ([`Turn::observe`], the one that is enabled first),
+//! asks what to do ([`Turn::next`]), does it, and tells what came of it ([`Turn::finished`]). What
+//! it sees meanwhile it may tell at once; there is one call under way at a time.
 //!
 //! While the rotation is on and at least two TSGs take part:
 //!
@@ -49,7 +49,8 @@ pub(crate) enum Action<I> {
 pub(crate) enum Outcome {
     /// It is done.
     Done,
-    /// It is not done, and cannot be done now. What to do instead is said by [`Turn::next`].
+    /// It is not done, and cannot be done now. [`Turn::next`] says what to do instead, most often
+    /// the same: whoever asks waits a while first.
     Later,
     /// It failed; it may have had its effect all the same.
     Failed,
@@ -60,8 +61,8 @@ pub(crate) enum Outcome {
 enum End {
     /// At once.
     Now,
-    /// When it goes idle, as predicted. If it does not: when its burst has become this long, or when
-    /// the successor had a quantum.
+    /// When it goes idle, as predicted. If it does not: when its burst has become this long, or
+    /// when the successor had a quantum.
     Idle { burst: Ns },
 }
 
@@ -132,8 +133,8 @@ impl<I: Copy + Eq> Turn<I> {
         self.poll = interval;
     }
 
-    /// Says whether LC is using the GPU. Nobody's turn goes on then, so that it need not be watched;
-    /// ask again when LC is done.
+    /// Says whether LC is using the GPU. Nobody's turn goes on then, so that it need not be
+    /// watched; ask again when LC is done.
     pub(crate) fn set_lc(&mut self, busy: bool) {
         self.lc = busy;
     }

@@ -17,7 +17,8 @@ use crate::{
             self,
             Level, //
         },
-        tunables::Tunables, //
+        tunables::Tunables,
+        units::Ms, //
     },
     rotation::{
         Candidate,
@@ -211,11 +212,9 @@ impl Registry {
         true
     }
 
-    /// What the provider answered to that.
-    pub(crate) fn was_parked(&mut self, id: tsg::Id, park: bool, result: Result) {
-        let Some(tsg) = self.tsgs.get_mut(&id) else {
-            return;
-        };
+    /// What the provider answered to that. Returns when to come back if that was "not now".
+    pub(crate) fn was_parked(&mut self, id: tsg::Id, park: bool, result: Result) -> Option<Ms> {
+        let tsg = self.tsgs.get_mut(&id)?;
         let gpu_id = tsg.gpu;
         match result {
             Ok(()) => {
@@ -225,23 +224,35 @@ impl Registry {
             Err(ENOENT) => {
                 self.counters.dead += 1;
                 self.remove_tsg(id);
-                return;
             }
-            Err(EAGAIN | EINVAL) => {}
+            Err(EAGAIN) => self.counters.retries += 1,
             Err(error) => {
-                tsg.parked = None;
+                if error != EINVAL {
+                    tsg.parked = None;
+                }
                 tsg.errors += 1;
                 self.counters.errors += 1;
                 let (kind, counters) = (stream::Kind::ProviderError, &mut self.counters);
                 self.streams.push(kind, id, tsg, error.to_errno(), counters);
-                if let Some(gpu) = self.gpus.get_mut(&gpu_id) {
-                    gpu.errors += 1;
-                }
             }
         }
         let suspended = result == Err(EAGAIN);
-        if self.gpus.get(&gpu_id).is_some_and(|gpu| gpu.suspended != suspended) {
+        let gpu = self.gpus.get_mut(&gpu_id)?;
+        let was_suspended = gpu.suspended;
+        let delay = match result {
+            Err(EAGAIN) => {
+                gpu.retries += 1;
+                Some(gpu.backoff.next())
+            }
+            _ => {
+                gpu.backoff.reset();
+                gpu.errors += u64::from(!matches!(result, Ok(()) | Err(ENOENT)));
+                None
+            }
+        };
+        if was_suspended != suspended {
             self.set_suspended(gpu_id, suspended);
         }
+        delay
     }
 }

@@ -8,4 +8,14 @@
 pub(crate) mod policy;
 
 #[cfg(test)]
+mod budget_properties;
+#[cfg(test)]
+mod exhaustive;
+#[cfg(test)]
+mod predict_properties;
+#[cfg(test)]
 mod properties;
+#[cfg(test)]
+mod requests;
+#[cfg(test)]
+mod rotation_properties;

@@ -4,10 +4,10 @@
 use crate::policy::{
     backoff::Backoff,
     class::{Assignment, Effective, Source},
-    level::Level,
+    level::{self, Level},
     permit::{self, Caller, Grant, Quota},
     ring::Ring,
-    tunables::{Bounds, Tunables},
+    tunables::{Bounds, Conditions, Tunables},
     units::{Permille, Us},
 };
 use proptest::prelude::*;
@@ -95,7 +95,8 @@ proptest! {
     /// Settings lie within every bound, or the hardware's where the two disagree.
     #[test]
     fn settings_are_bounded(l in level(), min in 10u32..10_000_000, max in 10u32..10_000_000,
-                            hw_min in 0u32..1000, hw_max in 1000u32..20_000_000) {
+                            hw_min in 0u32..1000, hw_max in 1000u32..20_000_000,
+                            turns: bool, spent: bool) {
         let mut t = Tunables::new();
         let (min, max) = (min.min(max), min.max(max));
         // Widened first, so that neither order is refused.
@@ -104,7 +105,9 @@ proptest! {
         t.set_min_timeslice(Us(min)).unwrap();
         let bounds = Bounds { min: Us(hw_min), max: Us(hw_max) };
         let e = Effective { level: Some(l), source: Source::Tsg };
-        let s = t.settings(e, bounds).unwrap().timeslice.0;
+        let mut throttled = level::Set::NONE;
+        throttled.put(l, spent);
+        let s = t.settings(e, Conditions { bounds, turns, throttled }).unwrap().timeslice.0;
         prop_assert!(s >= hw_min && s <= hw_max);
         prop_assert!(s >= min || s == hw_max);
         prop_assert!(s <= max || s == hw_min);

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What must hold for the rotation of best-effort TSGs: on a simulated GPU, and for any order of
+//! events.
+
+mod bench;
+mod events;
+mod waits;
+
+use crate::policy::{
+    rotation::{entity::Entity, group::Group, Quantum, Weight},
+    units::Ns,
+};
+
+const US: u64 = 1_000;
+const MS: u64 = 1_000 * US;
+
+/// A group in a vector; who left is `None`.
+#[derive(Default)]
+struct Members(Vec<Option<Entity>>);
+
+impl Group for Members {
+    type Id = usize;
+
+    fn get(&self, id: usize) -> Option<&Entity> {
+        self.0.get(id)?.as_ref()
+    }
+
+    fn get_mut(&mut self, id: usize) -> Option<&mut Entity> {
+        self.0.get_mut(id)?.as_mut()
+    }
+
+    fn each(&self, mut visit: impl FnMut(usize, &Entity)) {
+        for (id, e) in self.0.iter().enumerate() {
+            if let Some(e) = e {
+                visit(id, e);
+            }
+        }
+    }
+}
+
+fn weight(number: u32) -> Weight {
+    Weight::new(number).unwrap()
+}
+
+fn quantum(length: u64) -> Quantum {
+    Quantum::new(Ns(length)).unwrap()
+}

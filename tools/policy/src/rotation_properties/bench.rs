@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: GPL-2.0
+//! A run list, a worker and a provider in steps of [`STEP`].
+
+use super::{Members, MS, US};
+use crate::policy::{
+    rotation::{
+        entity::{Entity, Sample},
+        turn::{Action, Outcome, Turn},
+        Discipline, Quantum, Weight,
+    },
+    units::Ns,
+};
+
+/// The resolution of time.
+pub(super) const STEP: u64 = 10 * US;
+
+/// How long a call takes at most.
+pub(super) const CALL: u64 = 250 * US;
+
+/// A generator of numbers that are random enough (xorshift64*).
+pub(super) struct Random(pub(super) u64);
+
+impl Random {
+    pub(super) fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 16) % bound.max(1)
+    }
+}
+
+/// What a TSG does.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Load {
+    /// Never idle.
+    Busy,
+    /// Idle for up to twice `sleep` after each burst of up to twice `burst`.
+    Bursts { burst: u64, sleep: u64 },
+    /// As long as it may have the GPU it has; sleeps for `sleep` as soon as it had `burst`.
+    Naps { burst: u64, sleep: u64 },
+}
+
+/// A TSG of the simulation.
+pub(super) struct Tsg {
+    pub(super) weight: u32,
+    load: Load,
+    pub(super) enabled: bool,
+    /// GPU time, as the provider counts it.
+    ran: u64,
+    /// The same when measuring began.
+    before: u64,
+    /// Work that is left of a burst.
+    left: u64,
+    wake_at: u64,
+    /// Time that it has waited with something to run.
+    waited: u64,
+    pub(super) longest_wait: u64,
+    reported: bool,
+}
+
+impl Tsg {
+    /// GPU time since measuring began.
+    pub(super) fn served(&self) -> u64 {
+        self.ran - self.before
+    }
+
+    fn is_runnable(&self) -> bool {
+        self.left > 0
+    }
+}
+
+/// How the machine around the rotation behaves.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Machine {
+    pub(super) discipline: Discipline,
+    pub(super) quantum: Quantum,
+    /// `None`: the provider tells of idleness and work.
+    pub(super) poll: Option<u64>,
+    /// LC takes the first `.0` of every `.1`.
+    pub(super) lc: Option<(u64, u64)>,
+    /// Whether the mean of bursts is known.
+    pub(super) predict: bool,
+}
+
+pub(super) struct Bench {
+    machine: Machine,
+    pub(super) tsgs: Vec<Tsg>,
+    members: Members,
+    turn: Turn<usize>,
+    random: Random,
+    now: u64,
+    call: Option<(Action<usize>, u64)>,
+    wait_until: Option<u64>,
+    /// Who had the last slice.
+    last: usize,
+    idle: u64,
+    pub(super) longest_idle: u64,
+    pub(super) total_idle: u64,
+    pub(super) calls: u64,
+    had_lc: bool,
+    settled: bool,
+}
+
+impl Bench {
+    pub(super) fn new(machine: Machine, tsgs: &[(u32, Load)], seed: u64) -> Self {
+        let mut turn = Turn::new(machine.discipline, machine.quantum);
+        turn.set_on(true);
+        turn.set_poll(machine.poll.map(Ns));
+        let mut members = Members::default();
+        for &(weight, load) in tsgs {
+            let mut e = Entity::new(Weight::new(weight).unwrap());
+            turn.join(&mut e);
+            if let (true, Load::Bursts { burst, .. } | Load::Naps { burst, .. }) =
+                (machine.predict, load)
+            {
+                e.set_mean_burst(Some(Ns(burst)));
+            }
+            members.0.push(Some(e));
+        }
+        let tsgs = tsgs
+            .iter()
+            .map(|&(weight, load)| Tsg {
+                weight,
+                load,
+                enabled: true,
+                ran: 0,
+                before: 0,
+                left: 0,
+                wake_at: 0,
+                waited: 0,
+                longest_wait: 0,
+                reported: false,
+            })
+            .collect();
+        Self {
+            machine,
+            tsgs,
+            members,
+            turn,
+            random: Random(seed | 1),
+            now: 0,
+            call: None,
+            wait_until: Some(0),
+            last: 0,
+            idle: 0,
+            longest_idle: 0,
+            total_idle: 0,
+            calls: 0,
+            had_lc: false,
+            settled: false,
+        }
+    }
+
+    /// Runs until only one is enabled, and forgets what was measured.
+    pub(super) fn settle(&mut self) {
+        while self.tsgs.iter().filter(|t| t.enabled).count() > 1 || self.call.is_some() {
+            self.step();
+        }
+        self.settled = true;
+        self.calls = 0;
+        (self.longest_idle, self.total_idle) = (0, 0);
+        for tsg in &mut self.tsgs {
+            tsg.before = tsg.ran;
+            (tsg.waited, tsg.longest_wait) = (0, 0);
+        }
+    }
+
+    pub(super) fn run(&mut self, time: u64) {
+        let end = self.now + time;
+        while self.now < end {
+            self.step();
+        }
+    }
+
+    pub(super) fn total(&self) -> u64 {
+        self.tsgs.iter().map(Tsg::served).sum()
+    }
+
+    fn lc(&self) -> bool {
+        self.machine
+            .lc
+            .is_some_and(|(busy, period)| self.now % period < busy)
+    }
+
+    fn step(&mut self) {
+        let lc = self.lc();
+        self.turn.set_lc(lc);
+        let mut changed = self.wake() || self.had_lc && !lc;
+        self.had_lc = lc;
+        if let Some((action, _)) = self.call.filter(|&(_, end)| end <= self.now) {
+            self.call = None;
+            match action {
+                Action::Enable(id) => self.tsgs[id].enabled = true,
+                Action::Disable(id) => self.tsgs[id].enabled = false,
+                _ => unreachable!(),
+            }
+            self.observe(|_| true);
+            let aside = self
+                .turn
+                .finished(&mut self.members, Ns(self.now), Outcome::Done);
+            assert_eq!(aside, None);
+            changed = true;
+        }
+        if changed || self.wait_until.is_some_and(|at| at <= self.now) {
+            self.ask();
+        }
+        self.check();
+        if !lc {
+            self.run_one();
+        }
+        self.now += STEP;
+    }
+
+    /// Lets sleepers wake; says whether the provider tells of it.
+    fn wake(&mut self) -> bool {
+        let mut changed = false;
+        for tsg in &mut self.tsgs {
+            if tsg.left == 0 && tsg.wake_at <= self.now {
+                tsg.left = match tsg.load {
+                    Load::Busy => u64::MAX,
+                    Load::Bursts { burst, .. } => STEP + self.random.below(2 * burst),
+                    Load::Naps { burst, .. } => burst,
+                };
+            }
+            changed |= tsg.is_runnable() != tsg.reported;
+        }
+        changed && self.machine.poll.is_none()
+    }
+
+    fn observe(&mut self, which: impl Fn(usize) -> bool) {
+        let first = self.turn.current();
+        let order = first.into_iter().chain(0..self.tsgs.len());
+        for id in order.filter(|&id| which(id)) {
+            let tsg = &mut self.tsgs[id];
+            tsg.reported = tsg.is_runnable();
+            let sample = Sample {
+                ran: Ns(tsg.ran),
+                runnable: tsg.reported,
+            };
+            self.turn.observe(&mut self.members, id, sample);
+        }
+    }
+
+    fn ask(&mut self) {
+        self.observe(|_| true);
+        self.wait_until = None;
+        match self.turn.next(&mut self.members, Ns(self.now)) {
+            Action::WaitUntil(at) => {
+                assert!(at.0 > self.now);
+                self.wait_until = Some(at.0);
+            }
+            Action::Nothing => {}
+            action => {
+                self.calls += 1;
+                let takes = 20 * US + self.random.below(CALL - 20 * US - STEP);
+                self.call = Some((action, self.now + takes));
+            }
+        }
+    }
+
+    fn check(&mut self) {
+        if self.settled {
+            let enabled = self.tsgs.iter().filter(|t| t.enabled).count();
+            assert!((1..=2).contains(&enabled), "{enabled} enabled");
+            assert!(enabled == 1 || self.call.is_some() || self.wait_until.is_some());
+        }
+    }
+
+    /// The hardware runs one slice.
+    fn run_one(&mut self) {
+        let count = self.tsgs.len();
+        let next = (1..=count)
+            .map(|n| (self.last + n) % count)
+            .find(|&id| self.tsgs[id].enabled && self.tsgs[id].is_runnable());
+        for (id, tsg) in self.tsgs.iter_mut().enumerate() {
+            if Some(id) == next || !tsg.is_runnable() {
+                tsg.waited = 0;
+            } else {
+                tsg.waited += STEP;
+                tsg.longest_wait = tsg.longest_wait.max(tsg.waited);
+            }
+        }
+        let Some(id) = next else {
+            let wasted = self.tsgs.iter().any(Tsg::is_runnable);
+            self.idle = if wasted { self.idle + STEP } else { 0 };
+            self.total_idle += u64::from(wasted) * STEP;
+            self.longest_idle = self.longest_idle.max(self.idle);
+            return;
+        };
+        self.idle = 0;
+        self.last = id;
+        let tsg = &mut self.tsgs[id];
+        tsg.ran += STEP;
+        if !matches!(tsg.load, Load::Busy) {
+            tsg.left = tsg.left.saturating_sub(STEP);
+        }
+        if tsg.left == 0 {
+            let sleep = match tsg.load {
+                Load::Busy => 0,
+                Load::Bursts { sleep, .. } => self.random.below(2 * sleep),
+                Load::Naps { sleep, .. } => sleep,
+            };
+            tsg.wake_at = self.now + STEP + sleep.max(STEP);
+        }
+    }
+}
+
+/// By how much a turn lasts longer than its quantum at most.
+pub(super) fn overrun(machine: &Machine) -> u64 {
+    let slack = machine.quantum.length().0 / Turn::<usize>::STEP;
+    3 * CALL + slack + machine.poll.unwrap_or(0) + 4 * STEP + MS / 10
+}

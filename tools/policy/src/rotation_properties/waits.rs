@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Shares, waits and idle time on a simulated GPU.
+
+use super::bench::{overrun, Bench, Load, Machine, CALL, STEP};
+use super::{quantum, weight, MS, US};
+use crate::policy::{
+    rotation::{Discipline, Quantum},
+    units::Ns,
+};
+use proptest::prelude::*;
+
+const SECOND: u64 = 1_000 * MS;
+
+fn fair() -> Machine {
+    Machine {
+        discipline: Discipline::Fair,
+        quantum: Quantum::DEFAULT,
+        poll: None,
+        lc: None,
+        predict: false,
+    }
+}
+
+/// The farthest that the share of one is from its weight's, in millionths of the whole.
+fn deviation(bench: &Bench) -> u64 {
+    let weights: u64 = bench.tsgs.iter().map(|t| u64::from(t.weight)).sum();
+    let total = bench.total();
+    let share = |part: u64, whole: u64| part * 1_000_000 / whole;
+    bench
+        .tsgs
+        .iter()
+        .map(|t| share(t.served(), total).abs_diff(share(u64::from(t.weight), weights)))
+        .max()
+        .unwrap()
+}
+
+fn busy(machine: Machine, weights: &[u32], seed: u64) -> Bench {
+    let tsgs: Vec<_> = weights.iter().map(|&w| (w, Load::Busy)).collect();
+    let mut bench = Bench::new(machine, &tsgs, seed);
+    bench.settle();
+    bench.run(SECOND);
+    bench
+}
+
+fn bound(machine: &Machine, bench: &Bench, id: usize) -> u64 {
+    let others = bench.tsgs.iter().enumerate().filter(|(n, _)| *n != id);
+    machine
+        .discipline
+        .longest_wait(
+            machine.quantum.length(),
+            Ns(overrun(machine)),
+            weight(bench.tsgs[id].weight),
+            others.map(|(_, t)| weight(t.weight)),
+        )
+        .0
+}
+
+fn check_waits(machine: &Machine, bench: &Bench) {
+    for (id, tsg) in bench.tsgs.iter().enumerate() {
+        let bound = bound(machine, bench, id);
+        assert!(
+            tsg.longest_wait <= bound,
+            "{id} of weight {} waited {} us, bound {} us",
+            tsg.weight,
+            tsg.longest_wait / US,
+            bound / US
+        );
+    }
+}
+
+/// The GPU waits for a call under way and the one that follows, and for being looked at.
+fn longest_idle(machine: &Machine) -> u64 {
+    2 * CALL + machine.poll.unwrap_or(0) + 4 * STEP
+}
+
+fn load() -> impl Strategy<Value = Load> {
+    let span = |most: u64| (1..=most).prop_map(|n| n * STEP);
+    prop_oneof![
+        2 => Just(Load::Busy),
+        3 => (span(1_000), span(2_000)).prop_map(|(burst, sleep)| Load::Bursts { burst, sleep }),
+        2 => (span(700), span(50)).prop_map(|(burst, sleep)| Load::Naps { burst, sleep }),
+    ]
+}
+
+fn any_weight() -> impl Strategy<Value = u32> {
+    prop_oneof![Just(1024), 1u32..=10_000, 1u32..=20, Just(1), Just(10_000)]
+}
+
+fn machine() -> impl Strategy<Value = Machine> {
+    (
+        prop::sample::select(Discipline::ALL.to_vec()),
+        prop::sample::select(vec![500 * US, MS, 5 * MS, 20 * MS]),
+        prop::option::of(Just(200 * US)),
+        prop::option::of(Just((2_200 * US, 10 * MS))),
+        any::<bool>(),
+    )
+        .prop_map(|(discipline, length, poll, lc, predict)| Machine {
+            discipline,
+            quantum: quantum(length),
+            poll,
+            lc,
+            predict,
+        })
+}
+
+#[test]
+fn three_to_one() {
+    for discipline in [Discipline::Fair, Discipline::Credit] {
+        let machine = Machine {
+            discipline,
+            ..fair()
+        };
+        for weights in [&[3072, 1024][..], &[3072, 3072, 1024, 1024], &[3, 1]] {
+            let bench = busy(machine, weights, 1);
+            assert!(deviation(&bench) < 10_000, "{discipline:?} {weights:?}");
+            check_waits(&machine, &bench);
+        }
+    }
+}
+
+#[test]
+fn equal_weights_from_two_to_sixteen() {
+    for discipline in Discipline::ALL {
+        let machine = Machine {
+            discipline,
+            ..fair()
+        };
+        for count in 2..=16 {
+            let bench = busy(machine, &vec![1024; count], count as u64);
+            assert!(deviation(&bench) < 10_000, "{discipline:?} {count}");
+            // Two calls for each turn, and the GPU is never without one to run.
+            assert!(bench.calls <= 2 * SECOND / (5 * MS));
+            assert_eq!(bench.total_idle, 0);
+        }
+    }
+}
+
+/// What LC takes is nobody's loss in particular.
+#[test]
+fn shares_hold_beside_lc() {
+    let machine = Machine {
+        lc: Some((2_200 * US, 10 * MS)),
+        ..fair()
+    };
+    let bench = busy(machine, &[3072, 1024, 1024], 7);
+    assert!(deviation(&bench) < 15_000);
+}
+
+/// Whoever sleeps a little after each burst, to be placed in front again, gets no more than his
+/// share.
+#[test]
+fn napping_pays_nothing() {
+    for discipline in [Discipline::Fair, Discipline::Credit] {
+        for (burst, sleep) in [
+            (4_900, 10),
+            (2_000, 20),
+            (500, 10),
+            (5_100, 2_600),
+            (100, 10),
+        ] {
+            let machine = Machine {
+                discipline,
+                ..fair()
+            };
+            let nap = Load::Naps {
+                burst: burst * US,
+                sleep: sleep * US,
+            };
+            let tsgs = [(1024, nap), (1024, nap), (1024, nap), (1024, Load::Busy)];
+            let mut bench = Bench::new(machine, &tsgs, 3);
+            bench.settle();
+            bench.run(2 * SECOND);
+            let honest = bench.tsgs[3].served();
+            assert!(
+                honest >= 2 * SECOND * 24 / 100,
+                "{discipline:?} {burst} {sleep}: {honest}"
+            );
+            check_waits(&machine, &bench);
+        }
+    }
+}
+
+/// With the mean of bursts known, most of the time that hand-overs by idleness cost is saved.
+#[test]
+fn enabling_ahead_saves_idle_time() {
+    let tsgs = [(
+        1024,
+        Load::Naps {
+            burst: 2 * MS,
+            sleep: 3 * MS,
+        },
+    ); 4];
+    let [without, with] = [false, true].map(|predict| {
+        let mut bench = Bench::new(Machine { predict, ..fair() }, &tsgs, 5);
+        bench.settle();
+        bench.run(SECOND);
+        bench.total_idle
+    });
+    assert!(without > SECOND / 25, "{without}");
+    assert!(with < without / 3, "{with} {without}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// Within 2 % of the GPU over a second, whatever the weights.
+    #[test]
+    fn shares_follow_any_weights(
+        weights in prop::collection::vec(any_weight(), 2..=16),
+        poll in prop::option::of(Just(500 * US)),
+        seed: u64,
+    ) {
+        let bench = busy(Machine { poll, ..fair() }, &weights, seed);
+        prop_assert!(deviation(&bench) < 20_000, "{}", deviation(&bench));
+        prop_assert_eq!(bench.total_idle, 0);
+    }
+
+    /// Nobody waits longer than documented, and the GPU is idle no longer than calls take.
+    #[test]
+    fn waits_and_idle_time_are_bounded(
+        machine in machine(),
+        tsgs in prop::collection::vec((any_weight(), load()), 2..=8),
+        seed: u64,
+    ) {
+        let mut bench = Bench::new(machine, &tsgs, seed);
+        bench.settle();
+        bench.run(SECOND);
+        check_waits(&machine, &bench);
+        prop_assert!(bench.longest_idle <= longest_idle(&machine), "{} us", bench.longest_idle / US);
+    }
+}
