@@ -19,7 +19,7 @@ super::abi::abi! {
     zernel_list = 32;
     zernel_gpu_info = 128;
     zernel_tsg_info = 120;
-    zernel_class = 32;
+    zernel_class = 40, first 32;
     zernel_stats = 136, first 120;
     zernel_event = 72;
     zernel_page = 16;

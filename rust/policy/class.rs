@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Which assignment is in force for a TSG.
 
-use super::level::Level;
+use super::{
+    level::Level,
+    rotation::Weight, //
+};
 
 /// What kind of target an assignment names, the most specific last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,6 +31,8 @@ pub(crate) struct Assignment {
     /// The most urgent level that privilege has allowed here, which is never less urgent than
     /// `level`; without, the assignment can only lower.
     pub(crate) allowed: Option<Level>,
+    /// How much its TSGs get where best-effort TSGs take turns.
+    pub(crate) weight: Weight,
 }
 
 impl Assignment {
@@ -35,6 +40,7 @@ impl Assignment {
     pub(crate) const NOTHING: Self = Self {
         level: Level::BE,
         allowed: None,
+        weight: Weight::DEFAULT,
     };
 
     /// Whether it rests on privilege.
@@ -50,6 +56,8 @@ pub(crate) struct Effective {
     pub(crate) level: Option<Level>,
     /// Where it comes from.
     pub(crate) source: Source,
+    /// How much its TSGs get where best-effort TSGs take turns.
+    pub(crate) weight: Weight,
 }
 
 impl Effective {
@@ -57,6 +65,7 @@ impl Effective {
     pub(crate) const NONE: Self = Self {
         level: None,
         source: Source::None,
+        weight: Weight::DEFAULT,
     };
 
     /// What the tunable `default_class` gives.
@@ -65,6 +74,7 @@ impl Effective {
             Some(_) => Self {
                 level,
                 source: Source::Default,
+                weight: Weight::DEFAULT,
             },
             None => Self::NONE,
         }
@@ -96,17 +106,19 @@ impl Effective {
     pub(crate) fn over(self, source: Source, assignment: Option<Assignment>) -> Self {
         match assignment {
             None => self,
-            Some(a) if a.is_privileged() => Self {
-                level: Some(a.level),
-                source,
-            },
+            Some(a) if a.is_privileged() => Self::of(source, a),
             // Not lower than what lies beneath, which decides: a level's settings need not be those
             // that the driver gives, so that even the same rank could be a rise.
             Some(a) if !self.rank().is_above(a.level) => self,
-            Some(a) => Self {
-                level: Some(a.level),
-                source,
-            },
+            Some(a) => Self::of(source, a),
+        }
+    }
+
+    fn of(source: Source, assignment: Assignment) -> Self {
+        Self {
+            level: Some(assignment.level),
+            source,
+            weight: assignment.weight,
         }
     }
 }
@@ -120,6 +132,7 @@ mod tests {
         Some(Assignment {
             level,
             allowed: Some(level),
+            weight: Weight::DEFAULT,
         })
     }
 
@@ -127,6 +140,7 @@ mod tests {
         Some(Assignment {
             level,
             allowed: None,
+            weight: Weight::DEFAULT,
         })
     }
 
@@ -185,6 +199,7 @@ mod tests {
         let lowered = Some(Assignment {
             level: at(3),
             allowed: Some(Level::LC),
+            weight: Weight::DEFAULT,
         });
         let e = Effective::NONE.over(Source::Process, lowered);
         assert_eq!(e.level, Some(at(3)));

@@ -7,6 +7,7 @@ use super::{
         Effective, //
     },
     level::Level,
+    rotation::Weight, //
 };
 
 /// What the kernel says about the caller of one request.
@@ -51,20 +52,51 @@ pub(crate) struct Grant {
     pub(crate) raised: bool,
 }
 
-/// Decides a request to give `level` to a target for which `now` is in force and which has the
+/// What a request asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Wish {
+    /// The level.
+    pub(crate) level: Level,
+    /// The weight; `None`: the one that the target has, or [`Weight::DEFAULT`].
+    pub(crate) weight: Option<Weight>,
+}
+
+impl From<Level> for Wish {
+    fn from(level: Level) -> Self {
+        Self {
+            level,
+            weight: None,
+        }
+    }
+}
+
+/// Decides a request to give `wish` to a target for which `now` is in force and which has the
 /// assignment `replaced`.
 ///
 /// Lowering one's own target, or keeping its level, is free, and keeps what privilege has allowed
-/// there. Everything else needs `CAP_SYS_NICE` or membership. Members are bound by the admission
+/// there; so is a weight up to what privilege has given there, or else [`Weight::DEFAULT`]. No
+/// weight means the one that it had. Everything else needs `CAP_SYS_NICE` or membership. Members are bound by the admission
 /// budget as far as they raise above [`Level::DEFAULT`].
 pub(crate) fn set(
     caller: Caller,
     now: Effective,
     replaced: Option<Grant>,
-    level: Level,
+    wish: Wish,
     quota: Quota,
 ) -> Result<Grant, Denied> {
+    let level = wish.level;
     let privileged = caller.capable || caller.member;
+    let old = replaced.map(|grant| grant.assignment);
+    let weight = wish
+        .weight
+        .or(old.map(|old| old.weight))
+        .unwrap_or(Weight::DEFAULT);
+    let free = old
+        .filter(|old| old.is_privileged())
+        .map_or(Weight::DEFAULT, |old| old.weight);
+    if !privileged && weight > free {
+        return Err(Denied::NotPermitted);
+    }
     if !privileged && (!caller.owner || level.is_above(now.rank())) {
         return Err(Denied::NotPermitted);
     }
@@ -85,7 +117,11 @@ pub(crate) fn set(
             .filter(|allowed| !level.is_above(*allowed))
     };
     Ok(Grant {
-        assignment: Assignment { level, allowed },
+        assignment: Assignment {
+            level,
+            allowed,
+            weight,
+        },
         // A share of the budget is held as long as the level is above the default.
         raised: raised || (!privileged && was_raised && level.is_above(Level::DEFAULT)),
     })
@@ -125,6 +161,7 @@ mod tests {
     const BY_USER: Assignment = Assignment {
         level: Level::BE,
         allowed: None,
+        weight: Weight::DEFAULT,
     };
     const STRANGER: Caller = Caller {
         owner: false,
@@ -144,11 +181,46 @@ mod tests {
         ..STRANGER
     };
 
+    /// A request that names no weight.
+    fn set(
+        caller: Caller,
+        now: Effective,
+        replaced: Option<Grant>,
+        level: Level,
+        quota: Quota,
+    ) -> Result<Grant, Denied> {
+        super::set(caller, now, replaced, level.into(), quota)
+    }
+
     fn in_force(level: Level) -> Effective {
         Effective {
             level: Some(level),
             source: Source::Process,
+            weight: Weight::DEFAULT,
         }
+    }
+
+    #[test]
+    fn only_privilege_gives_more_than_the_usual_weight() {
+        let be = |number| Wish {
+            level: Level::BE,
+            weight: Weight::new(number).ok(),
+        };
+        let set = |caller, replaced, wish| {
+            super::set(caller, Effective::NONE, replaced, wish, FREE)
+                .map(|grant| grant.assignment.weight.number())
+        };
+        assert_eq!(set(OWNER, None, be(1024)), Ok(1024));
+        assert_eq!(set(OWNER, None, be(1)), Ok(1));
+        assert_eq!(set(OWNER, None, be(1025)), Err(Denied::NotPermitted));
+        assert_eq!(set(MEMBER, None, be(10_000)), Ok(10_000));
+        let held_down = super::set(ADMIN, Effective::NONE, None, be(100), FREE).ok();
+        assert_eq!(set(OWNER, held_down, be(101)), Err(Denied::NotPermitted));
+        assert_eq!(set(OWNER, held_down, be(99)), Ok(99));
+        assert_eq!(set(OWNER, held_down, Level::BE.into()), Ok(100));
+        let preferred = super::set(ADMIN, Effective::NONE, None, be(5000), FREE).ok();
+        assert_eq!(set(OWNER, preferred, be(5000)), Ok(5000));
+        assert_eq!(set(OWNER, preferred, be(5001)), Err(Denied::NotPermitted));
     }
 
     #[test]
@@ -290,6 +362,7 @@ mod tests {
         let by_admin = Assignment {
             level: Level::BE,
             allowed: Some(Level::BE),
+            weight: Weight::DEFAULT,
         };
         assert_eq!(
             clear(OWNER, by_admin, in_force(Level::BE), in_force(Level::BE)),

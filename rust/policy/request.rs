@@ -174,13 +174,14 @@ impl Slot {
     /// Has the request over as the next [`Self::begin`] would: done if it was ready.
     pub(crate) fn retire(&mut self, now: Ns, seen: &Observed) -> Actions {
         let mut actions = self.look(now, seen);
-        match self.state {
-            State::Idle => {}
-            State::Running { .. } => self.finish(now, Cause::Done, None, &mut actions),
-            State::Armed | State::Taken { .. } => {
-                self.withdraw(now, Cause::Superseded, &mut actions);
-            }
-        }
+        self.pass(now, &mut actions);
+        self.with_alarm(actions)
+    }
+
+    /// The request is over as the next begin would have it: done if it was ready.
+    pub(crate) fn supersede(&mut self, now: Ns, seen: &Observed) -> Actions {
+        let mut actions = self.look(now, seen);
+        self.pass(now, &mut actions);
         self.with_alarm(actions)
     }
 
@@ -204,7 +205,7 @@ impl Slot {
         now: Ns,
         seen: &Observed,
     ) -> Result<Actions, Error> {
-        self.expect(number)?;
+        self.check(number)?;
         let mut actions = self.look(now, seen);
         self.set_ready(now, now, seen, &mut actions);
         Ok(self.with_alarm(actions))
@@ -217,7 +218,7 @@ impl Slot {
         now: Ns,
         seen: &Observed,
     ) -> Result<Actions, Error> {
-        self.expect(number)?;
+        self.check(number)?;
         let mut actions = self.look(now, seen);
         self.set_ready(now, now, seen, &mut actions);
         self.finish(now, Cause::Done, Some(now), &mut actions);
@@ -231,7 +232,7 @@ impl Slot {
         now: Ns,
         seen: &Observed,
     ) -> Result<Actions, Error> {
-        self.expect(number)?;
+        self.check(number)?;
         Ok(self.end(now, seen, Cause::Cancelled))
     }
 
@@ -242,7 +243,17 @@ impl Slot {
         self.with_alarm(actions)
     }
 
-    fn expect(&self, number: Number) -> Result<(), Error> {
+    fn pass(&mut self, now: Ns, actions: &mut Actions) {
+        match self.state {
+            State::Idle => {}
+            State::Running { .. } => self.finish(now, Cause::Done, None, actions),
+            State::Armed | State::Taken { .. } => {
+                self.withdraw(now, Cause::Superseded, actions);
+            }
+        }
+    }
+
+    fn check(&self, number: Number) -> Result<(), Error> {
         if self.active() == Some(number) {
             Ok(())
         } else {

@@ -115,7 +115,7 @@ impl Cost {
                 let late = 1_000u32.saturating_sub(self.quantile.0).max(1);
                 let long = 1_600 / late;
                 let again = (long / 2).max(1);
-                self.run >= long && self.run.saturating_sub(long) % again == 0
+                self.run >= long && self.run.saturating_sub(long).checked_rem(again) == Some(0)
             }
         }
     }

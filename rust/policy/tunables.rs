@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 //! What an administrator can tune, and the settings that follow for a TSG.
 
+pub(crate) mod requests;
+pub(crate) mod turns;
+
 use super::{
     budget,
     class::Effective,
@@ -10,19 +13,13 @@ use super::{
         Interleave,
         Level, //
     },
-    predict::{
-        Costs,
-        Kind, //
-    },
-    rotation::{
-        Discipline,
-        Quantum, //
-    },
     units::{
         Ns,
         Us, //
     }, //
 };
+use requests::Requests;
+use turns::Turns;
 
 /// What a TSG should have on the GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,145 +89,6 @@ pub(crate) struct Tunables {
     requests: Requests,
     turns: Turns,
     budgets: [Option<budget::Params>; level::COUNT],
-}
-
-/// What is tunable about best-effort TSGs that take turns.
-///
-/// # Invariants
-///
-/// `timeslice` lies within [`Tunables::SLICE_RANGE`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Turns {
-    discipline: Option<Discipline>,
-    quantum: Quantum,
-    timeslice: Us,
-}
-
-impl Turns {
-    /// The values before anybody tunes.
-    ///
-    /// The slice is that of the one whose turn it is: it bounds how long LC waits, and costs nothing
-    /// as long as nobody else wants the GPU.
-    pub(crate) fn new() -> Self {
-        // INVARIANT: 10 <= 50 <= 10,000,000.
-        Self {
-            discipline: Some(Discipline::default()),
-            quantum: Quantum::DEFAULT,
-            timeslice: Us(50),
-        }
-    }
-
-    /// Who is next; `None`: nobody takes turns, all run in slices.
-    pub(crate) fn discipline(&self) -> Option<Discipline> {
-        self.discipline
-    }
-
-    /// How long a turn is.
-    pub(crate) fn quantum(&self) -> Quantum {
-        self.quantum
-    }
-
-    /// The longest time slice of a TSG that takes turns.
-    pub(crate) fn timeslice(&self) -> Us {
-        self.timeslice
-    }
-
-    /// Changes [`Self::discipline`].
-    pub(crate) fn set_discipline(&mut self, discipline: Option<Discipline>) {
-        self.discipline = discipline;
-    }
-
-    /// Changes [`Self::quantum`].
-    pub(crate) fn set_quantum(&mut self, quantum: Us) -> Result<(), Refused> {
-        self.quantum = Quantum::new(Ns::from(quantum))?;
-        Ok(())
-    }
-
-    /// Changes [`Self::timeslice`].
-    pub(crate) fn set_timeslice(&mut self, slice: Us) -> Result<(), Refused> {
-        // INVARIANT: Checked.
-        self.timeslice = in_slice_range(slice)?;
-        Ok(())
-    }
-}
-
-/// What is tunable about requests.
-///
-/// # Invariants
-///
-/// `lease` lies within [`Requests::LEASE_RANGE`], no cost is above [`Requests::COST_MAX`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Requests {
-    lease: Us,
-    predictor: Kind,
-    costs: Costs,
-}
-
-impl Requests {
-    /// How long the GPU may be kept for a request: 100 µs, about one switch, to 10 s.
-    pub(crate) const LEASE_RANGE: (Us, Us) = (Us(100), Us(10_000_000));
-    /// Highest cost.
-    pub(crate) const COST_MAX: u32 = 1_000_000;
-
-    /// The values before anybody tunes.
-    pub(crate) fn new() -> Self {
-        // INVARIANT: The defaults lie within their ranges.
-        Self {
-            lease: Us(10_000),
-            predictor: Kind::default(),
-            costs: Costs::default(),
-        }
-    }
-
-    /// Longest time from the trigger to ready.
-    pub(crate) fn lease(&self) -> Us {
-        self.lease
-    }
-
-    /// How preparation times are predicted unless a request says otherwise.
-    pub(crate) fn predictor(&self) -> Kind {
-        self.predictor
-    }
-
-    /// What being early and late costs, relative to each other.
-    pub(crate) fn costs(&self) -> Costs {
-        self.costs
-    }
-
-    /// Changes [`Self::lease`].
-    pub(crate) fn set_lease(&mut self, lease: Us) -> Result<(), Refused> {
-        let (min, max) = Self::LEASE_RANGE;
-        if lease < min || lease > max {
-            return Err(Refused::OutOfRange);
-        }
-        // INVARIANT: Just checked.
-        self.lease = lease;
-        Ok(())
-    }
-
-    /// Changes [`Self::predictor`].
-    pub(crate) fn set_predictor(&mut self, kind: Kind) {
-        self.predictor = kind;
-    }
-
-    /// Changes what being early costs.
-    pub(crate) fn set_early_cost(&mut self, cost: u32) -> Result<(), Refused> {
-        self.costs.early = in_cost_range(cost)?;
-        Ok(())
-    }
-
-    /// Changes what being late costs.
-    pub(crate) fn set_late_cost(&mut self, cost: u32) -> Result<(), Refused> {
-        self.costs.late = in_cost_range(cost)?;
-        Ok(())
-    }
-}
-
-fn in_cost_range(cost: u32) -> Result<u32, Refused> {
-    if cost > Requests::COST_MAX {
-        return Err(Refused::OutOfRange);
-    }
-    Ok(cost)
 }
 
 impl Tunables {
@@ -429,15 +287,15 @@ impl Tunables {
             self.timeslices,
             self.min_timeslice,
             self.max_timeslice,
-            self.turns.discipline.is_some(),
-            self.turns.timeslice,
+            self.turns.discipline().is_some(),
+            self.turns.timeslice(),
         ) != (
             other.enabled,
             other.timeslices,
             other.min_timeslice,
             other.max_timeslice,
-            other.turns.discipline.is_some(),
-            other.turns.timeslice,
+            other.turns.discipline().is_some(),
+            other.turns.timeslice(),
         )
     }
 
@@ -457,8 +315,8 @@ impl Tunables {
             max => max,
         };
         let mut timeslice = self.timeslice(level);
-        if on.turns && level == Level::BE && self.turns.discipline.is_some() {
-            timeslice = timeslice.min(self.turns.timeslice);
+        if on.turns && level == Level::BE && self.turns.discipline().is_some() {
+            timeslice = timeslice.min(self.turns.timeslice());
         }
         let timeslice = timeslice
             .max(self.min_timeslice)
@@ -484,7 +342,10 @@ fn in_slice_range(slice: Us) -> Result<Us, Refused> {
 #[cfg_attr(not(test), kernel::macros::kunit_tests(zernel_policy_tunables))]
 mod tests {
     use super::*;
-    use crate::policy::class::Source;
+    use crate::policy::{
+        class::Source,
+        rotation::Weight, //
+    };
 
     const UNBOUND: Bounds = Bounds {
         min: Us(0),
@@ -495,6 +356,7 @@ mod tests {
         Effective {
             level: Some(level),
             source: Source::Process,
+            weight: Weight::DEFAULT,
         }
     }
 
@@ -629,30 +491,6 @@ mod tests {
         assert!(t.gives_other_budgets(&old));
         assert_eq!(t.budget(Level::LC).map(|b| b.budget()), Some(ms));
         assert_eq!(t.budget(level(1)), old.budget(level(1)));
-    }
-
-    #[test]
-    fn requests_are_tuned_within_their_ranges() {
-        let mut t = Tunables::new();
-        let old = *t.requests();
-        assert_eq!(old.lease(), Us(10_000));
-        assert_eq!(old.predictor(), Kind::Quantile);
-        assert_eq!((old.costs().early, old.costs().late), (1, 9));
-        let r = t.requests_mut();
-        for bad in [Us(0), Us(99), Us(10_000_001), Us(u32::MAX)] {
-            assert_eq!(r.set_lease(bad), Err(Refused::OutOfRange));
-        }
-        assert_eq!(r.set_early_cost(1_000_001), Err(Refused::OutOfRange));
-        assert_eq!(r.set_late_cost(u32::MAX), Err(Refused::OutOfRange));
-        assert_eq!(*r, old);
-        assert!(r.set_lease(Us(100)).is_ok());
-        assert!(r.set_early_cost(1_000_000).is_ok());
-        assert!(r.set_late_cost(0).is_ok());
-        r.set_predictor(Kind::Ema);
-        assert_eq!(t.requests().lease(), Us(100));
-        assert_eq!(t.requests().predictor(), Kind::Ema);
-        assert_eq!(t.requests().costs().early, 1_000_000);
-        assert_eq!(t.requests().costs().late, 0);
     }
 
     #[test]

@@ -125,7 +125,7 @@ impl MiscDevice for Client {
             uapi::ZERNEL_NR_READY => request::ready(&me, arg, size)?,
             uapi::ZERNEL_NR_DONE => request::done(&me, arg, size)?,
             uapi::ZERNEL_NR_CANCEL => request::cancel(&me, arg, size)?,
-            uapi::ZERNEL_NR_REQUEST_STATS => request::stats(&me, arg, size)?,
+            uapi::ZERNEL_NR_REQUEST_STATS => request::stats(arg, size)?,
             _ => return Err(ENOTTY),
         }
         Ok(0)

@@ -26,7 +26,7 @@ use crate::{
             },
             Weight, //
         },
-        tunables::Turns,
+        tunables::turns::Turns,
         units::{
             Ms,
             Ns, //
@@ -49,6 +49,8 @@ pub(crate) struct Candidate {
     pub(crate) id: tsg::Id,
     /// The provider's number of it.
     pub(crate) handle: u64,
+    /// How much it gets.
+    pub(crate) weight: Weight,
 }
 
 /// Who takes turns, and how.
@@ -77,7 +79,7 @@ impl Member {
         Self {
             id: candidate.id,
             handle: candidate.handle,
-            entity: Entity::new(Weight::DEFAULT),
+            entity: Entity::new(candidate.weight),
             began: None,
             bursts: Ema::new(Ema::ALPHA),
         }
@@ -255,7 +257,11 @@ impl List {
         }
         for member in &mut self.members.0 {
             match old.members.find(member.handle).and_then(|at| old.members.0.get_mut(at)) {
-                Some(known) => core::mem::swap(member, known),
+                Some(known) => {
+                    let weight = member.entity.weight();
+                    core::mem::swap(member, known);
+                    self.turn.set_weight(&mut member.entity, weight);
+                }
                 None => self.turn.join(&mut member.entity),
             }
         }

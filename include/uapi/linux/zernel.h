@@ -45,6 +45,11 @@
 #define ZERNEL_NR_LEVELS		8
 #define ZERNEL_LEVEL_NONE		0xffffffffU	/* not classed */
 
+/* Weights of best-effort TSGs that take turns. */
+#define ZERNEL_WEIGHT_MIN		1
+#define ZERNEL_WEIGHT_DEFAULT		1024
+#define ZERNEL_WEIGHT_MAX		10000
+
 /* Kinds of target, the most specific last. */
 #define ZERNEL_TARGET_NONE		0	/* source: nothing applies */
 #define ZERNEL_TARGET_DEFAULT		1	/* source: tunable default_class */
@@ -222,6 +227,11 @@ struct zernel_tsg_info {
  * @source: out: ZERNEL_TARGET_* of the assignment that decides it
  * @timeslice_us: out: time slice of that level before the bounds of a GPU, 0
  *                when not classed or while the tunable enabled is 0
+ * @weight: in: set: how much the target's TSGs get where best-effort TSGs take
+ *          turns, relative to others, ZERNEL_WEIGHT_MIN to ZERNEL_WEIGHT_MAX, or 0:
+ *          what the target has, or ZERNEL_WEIGHT_DEFAULT; get, clear: zero. out: that
+ *          of the target's own assignment, or 0
+ * @effective_weight: out: weight in force for the target
  *
  * The most specific assignment wins: TSG, thread, process, nearest cgroup,
  * tunable default_class. It applies at once to TSGs that exist and to later
@@ -231,7 +241,8 @@ struct zernel_tsg_info {
  * otherwise be in force (no class ranks as ZERNEL_LEVEL_DEFAULT).
  *
  * Lowering one's own target is free, and keeps what privilege has allowed
- * there. Raising it, clearing what privilege has made, or naming another
+ * there. So is a weight up to the one that privilege has given there, or else up to
+ * ZERNEL_WEIGHT_DEFAULT. A larger one, raising the target, clearing what privilege has made, or naming another
  * user's target needs CAP_SYS_NICE or membership of the group in the tunable
  * lc_gid; members of that group are bound by the tunable lc_admission. To get
  * the class of another user's target CAP_PERFMON is enough. A user without
@@ -258,6 +269,8 @@ struct zernel_class {
 	__u32 effective;
 	__u32 source;
 	__u32 timeslice_us;
+	__u32 weight;
+	__u32 effective_weight;
 };
 
 /**

@@ -15,7 +15,11 @@ use crate::{
     },
     policy::{
         level::Level,
-        permit::Caller,
+        permit::{
+            Caller,
+            Wish, //
+        },
+        rotation::Weight,
         tunables::Conditions, //
     },
     registry::{
@@ -35,10 +39,15 @@ use kernel::prelude::*;
 pub(super) fn set(arg: usize, size: usize) -> Result {
     let mut class = read(arg, size)?;
     let level = Level::new(class.level).ok_or(EINVAL)?;
+    let weight = match class.weight {
+        0 => None,
+        number => Some(Weight::new(number).map_err(|_| EINVAL)?),
+    };
+    let wish = Wish { level, weight };
     let (named, asker) = resolve(&class)?;
     probe(arg, size, &class)?;
     registry::with(|r| -> Result {
-        let answer = r.set_class(asker, named, level)?;
+        let answer = r.set_class(asker, named, wish)?;
         fill(&mut class, r, answer);
         Ok(())
     })??;
@@ -48,7 +57,7 @@ pub(super) fn set(arg: usize, size: usize) -> Result {
 /// Tells the class of a target.
 pub(super) fn get(arg: usize, size: usize) -> Result {
     let mut class = read(arg, size)?;
-    if class.level != 0 {
+    if class.level != 0 || class.weight != 0 {
         return Err(EINVAL);
     }
     let (named, asker) = resolve(&class)?;
@@ -63,7 +72,7 @@ pub(super) fn get(arg: usize, size: usize) -> Result {
 /// Takes the class of a target away.
 pub(super) fn clear(arg: usize, size: usize) -> Result {
     let mut class = read(arg, size)?;
-    if class.level != 0 {
+    if class.level != 0 || class.weight != 0 {
         return Err(EINVAL);
     }
     let (named, asker) = resolve(&class)?;
@@ -92,7 +101,7 @@ fn read(arg: usize, size: usize) -> Result<uapi::zernel_class> {
     } else {
         0
     };
-    let outputs = class.effective | class.source | class.timeslice_us;
+    let outputs = class.effective | class.source | class.timeslice_us | class.effective_weight;
     if class.flags & !known != 0 || outputs != 0 {
         return Err(EINVAL);
     }
@@ -177,6 +186,8 @@ fn fill(class: &mut uapi::zernel_class, registry: &Registry, answer: Answer) {
     if answer.own.is_some_and(|own| own.is_privileged()) {
         class.flags |= uapi::ZERNEL_CLASS_PRIVILEGED;
     }
+    class.weight = answer.own.map_or(0, |own| own.weight.number());
+    class.effective_weight = answer.effective.weight.number();
     class.effective = number(answer.effective.level);
     class.source = answer.effective.source as u32;
     class.timeslice_us = registry

@@ -9,7 +9,11 @@ use crate::{
             self,
             Abi as _, //
         },
-        identity,
+        identity::{
+            self,
+            Uid,
+            Viewer, //
+        },
         uapi, //
     },
     policy::{
@@ -69,6 +73,8 @@ pub(super) fn begin(client: &Client, arg: usize, size: usize) -> Result {
     if begin.flags & !uapi::ZERNEL_BEGIN_MARGIN != 0 || begin.reserved != 0 || outputs != 0 {
         return Err(EINVAL);
     }
+    // Makes sure that the answer can be written, before anything changes.
+    abi::write(arg, size, &begin)?;
     let kind = match begin.predictor {
         uapi::ZERNEL_PREDICT_DEFAULT => None,
         number => Some(Kind::new(number - 1).ok_or(EINVAL)?),
@@ -76,8 +82,9 @@ pub(super) fn begin(client: &Client, arg: usize, size: usize) -> Result {
     let mut pages = client.pages.lock();
     let slot = pages.slot(begin.page, begin.slot)?;
     let (tsg, key) = (tsg::Id(begin.tsg), begin.key);
-    if !slot.is_bound(tsg, key) {
-        bind(client, &slot, tsg, key)?;
+    let uid = identity::caller_uid();
+    if !slot.is_bound(tsg, key, uid) {
+        bind(&slot, tsg, key, uid)?;
     }
     let begun = slot.begin(&Begin {
         kind,
@@ -96,14 +103,13 @@ pub(super) fn begin(client: &Client, arg: usize, size: usize) -> Result {
 }
 
 /// Looks up what a slot's requests are about from now on.
-fn bind(client: &Client, slot: &Arc<Slot>, id: tsg::Id, key: u64) -> Result {
-    let may_all = identity::caller_is_capable();
-    let uid = identity::caller_uid();
-    let (group, key_state) = registry::with(|r| -> Result<_, Failure> {
-        let group = r.group(id, &client.viewer, uid, may_all)?;
+fn bind(slot: &Arc<Slot>, id: tsg::Id, key: u64, uid: Uid) -> Result {
+    let (sees_all, may_all) = (identity::caller_sees_all(), identity::caller_is_capable());
+    let (group, known) = registry::with(|r| -> Result<_, Failure> {
+        let group = r.group(id, uid, sees_all, may_all)?;
         Ok((group, r.key(uid, key)?))
     })??;
-    slot.bind(&group, key, key_state)
+    slot.bind(&group, (key, uid), known)
 }
 
 /// The slot that a call names, and the request in it.
@@ -135,7 +141,7 @@ pub(super) fn cancel(client: &Client, arg: usize, size: usize) -> Result {
 }
 
 /// Tells what became of requests.
-pub(super) fn stats(client: &Client, arg: usize, size: usize) -> Result {
+pub(super) fn stats(arg: usize, size: usize) -> Result {
     let asked: uapi::zernel_request_stats = abi::read(arg, size)?;
     let level = match (asked.tsg, asked.level) {
         (0, uapi::ZERNEL_LEVEL_NONE) => None,
@@ -156,7 +162,8 @@ pub(super) fn stats(client: &Client, arg: usize, size: usize) -> Result {
     }
     let mut tally = KBox::<Tally>::zeroed(GFP_KERNEL)?;
     if asked.tsg != 0 {
-        let group = registry::with(|r| r.known_group(tsg::Id(asked.tsg), &client.viewer))??;
+        let viewer = Viewer::current();
+        let group = registry::with(|r| r.known_group(tsg::Id(asked.tsg), &viewer))??;
         if let Some(group) = group {
             group.poll();
             group.stats.add_to(&mut tally);

@@ -30,7 +30,8 @@ use crate::{
         level::Level,
         permit::{
             self,
-            Caller, //
+            Caller,
+            Wish, //
         },
     },
 };
@@ -108,9 +109,11 @@ impl Registry {
         &mut self,
         asker: Asker,
         mut named: Named,
-        level: Level,
+        wish: impl Into<Wish>,
     ) -> Result<Answer, Failure> {
-        let result = self.try_set_class(asker, &mut named, level);
+        let wish = wish.into();
+        let level = wish.level;
+        let result = self.try_set_class(asker, &mut named, wish);
         self.count_denied(&result);
         let error = result.as_ref().err().map_or(0, |e| e.errno().to_errno());
         trace::class_set(
@@ -126,8 +129,9 @@ impl Registry {
         &mut self,
         asker: Asker,
         named: &mut Named,
-        level: Level,
+        wish: Wish,
     ) -> Result<Answer, Failure> {
+        let level = wish.level;
         let caller = self.caller(asker, named)?;
         let target = named.target();
         let raises = level.is_above(Level::DEFAULT);
@@ -139,7 +143,7 @@ impl Registry {
             .quota(target, asker.uid, self.tunables.lc_admission());
         let replaced = self.assignments.grant(target);
         let now = self.in_force(named, true);
-        let grant = permit::set(caller, now, replaced, level, quota)?;
+        let grant = permit::set(caller, now, replaced, wish, quota)?;
         if replaced.is_none() && self.assignments.is_full() {
             return Err(Failure::TableFull);
         }

@@ -212,15 +212,18 @@ impl Groups {
 #[kernel::macros::kunit_tests(zernel_groups)]
 mod tests {
     use super::*;
+    use crate::policy::rotation::Weight;
     use crate::policy::level::Level;
 
     const LC: Option<Assignment> = Some(Assignment {
         level: Level::LC,
         allowed: Some(Level::LC),
+        weight: Weight::DEFAULT,
     });
     const BE: Option<Assignment> = Some(Assignment {
         level: Level::BE,
         allowed: Some(Level::BE),
+        weight: Weight::DEFAULT,
     });
 
     fn set(groups: &mut Groups, id: u64, own: Option<Assignment>) {

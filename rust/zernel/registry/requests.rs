@@ -71,7 +71,8 @@ impl Registry {
         &self.totals
     }
 
-    /// The requests of a TSG, for one that a caller begins. `may_all`: also on other users' TSGs.
+    /// The requests of a TSG, for one that `user` begins. `sees_all`, `may_all`: he sees, and may
+    /// begin some on, other users' TSGs.
     ///
     /// # Errors
     ///
@@ -79,14 +80,14 @@ impl Registry {
     pub(crate) fn group(
         &mut self,
         id: tsg::Id,
-        viewer: &Viewer,
         user: Uid,
+        sees_all: bool,
         may_all: bool,
     ) -> Result<Arc<Group>, Failure> {
         let tsg = self.tsgs.get_mut(&id).ok_or(Failure::NoTsg)?;
         let owns = tsg.owner.uid == user;
         if !owns && !may_all {
-            return Err(match viewer.sees_all() {
+            return Err(match sees_all {
                 true => Failure::NotPermitted,
                 false => Failure::NoTsg,
             });

@@ -72,6 +72,7 @@ impl Registry {
                             runlist: tsg.traits.runlist,
                             id: tsg_id,
                             handle,
+                            weight: tsg.effective.weight,
                         },
                         GFP_KERNEL,
                     )?;

@@ -100,6 +100,9 @@ pub(crate) struct Group {
     members: Mutex<RBTree<usize, Arc<Slot>>>,
 }
 
+/// A place among the members of a group.
+pub(super) type Member = RBTreeNode<usize, Arc<Slot>>;
+
 const NO_LEVEL: u32 = u32::MAX;
 
 fn number(level: Option<Level>) -> u32 {
@@ -144,18 +147,41 @@ impl Group {
         self.gone.load(Relaxed)
     }
 
+    /// Whether a request can begin.
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT` the TSG is gone, `EAGAIN` its GPU is suspended.
+    pub(super) fn check(&self) -> Result {
+        if self.is_gone() {
+            return Err(ENOENT);
+        }
+        if self.gpu.is_suspended() {
+            return Err(EAGAIN);
+        }
+        Ok(())
+    }
+
+    /// Memory for [`Self::attach`].
+    pub(super) fn reserve(&self, slot: &Arc<Slot>) -> Result<Member> {
+        RBTreeNode::new(address(slot), slot.clone(), GFP_KERNEL_ACCOUNT)
+    }
+
     /// Has the requests of `slot` be the TSG's. Returns the other group that they were of.
     ///
     /// # Errors
     ///
-    /// `ENOENT` the TSG is gone, `ENOMEM`.
-    pub(super) fn attach(self: &Arc<Self>, slot: &Arc<Slot>) -> Result<Option<Arc<Self>>> {
-        let node = RBTreeNode::new(address(slot), slot.clone(), GFP_KERNEL_ACCOUNT)?;
+    /// `ENOENT` the TSG is gone.
+    pub(super) fn attach(
+        self: &Arc<Self>,
+        slot: &Arc<Slot>,
+        member: Member,
+    ) -> Result<Option<Arc<Self>>> {
         let mut members = self.members.lock();
         if self.is_gone() {
             return Err(ENOENT);
         }
-        let member = members.insert(node);
+        let member = members.insert(member);
         let old = slot.set_group(self.clone());
         drop(members);
         // Dropped without the lock.

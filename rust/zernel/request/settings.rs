@@ -6,7 +6,7 @@ use crate::policy::{
         Costs,
         Kind, //
     },
-    tunables::Requests,
+    tunables::requests::Requests,
     units::Us, //
 };
 use kernel::sync::atomic::{

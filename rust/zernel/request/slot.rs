@@ -10,6 +10,7 @@ use super::{
 use crate::{
     error::Failure,
     glue::{
+        identity::Uid,
         irqlock::{
             new_irq_lock,
             IrqLock, //
@@ -86,8 +87,8 @@ struct State {
     armed: u64,
     /// The TSG, while it is there.
     group: Option<Arc<Group>>,
-    /// The key of the requests, and what is known of it.
-    key: Option<(u64, Arc<Key>)>,
+    /// The key of the requests and whose it is, and what is known of it.
+    key: Option<((u64, Uid), Arc<Key>)>,
     /// Level under which the request that is not over is counted.
     level: Option<Level>,
     /// What [`Kind::Fixed`] told about it.
@@ -165,21 +166,30 @@ impl Slot {
         Arc::pin_init(Driven::new(inner), GFP_KERNEL_ACCOUNT)
     }
 
-    /// Whether its requests are about this TSG and key already.
-    pub(crate) fn is_bound(&self, tsg: tsg::Id, key: u64) -> bool {
+    /// Whether its requests are about this TSG and user's key already.
+    pub(crate) fn is_bound(&self, tsg: tsg::Id, key: u64, user: Uid) -> bool {
         let state = self.state.lock();
         let group = state.group.as_ref();
-        group.is_some_and(|group| group.tsg == tsg && !group.is_gone()) && state.key.as_ref().is_some_and(|(name, _)| *name == key)
+        group.is_some_and(|group| group.tsg == tsg && !group.is_gone()) && state.key.as_ref().is_some_and(|(name, _)| *name == (key, user))
     }
 
-    /// Has its requests be about this TSG and key. The request that it has is over.
+    /// Has its requests be about this TSG and user's key. The request that it has is over.
     ///
     /// # Errors
     ///
-    /// `ENOENT` the TSG is gone, `ENOMEM`.
-    pub(crate) fn bind(self: &Arc<Self>, group: &Arc<Group>, key: u64, known: Arc<Key>) -> Result {
-        self.finish();
-        if let Some(old) = group.attach(self)? {
+    /// `ENOENT` the TSG is gone, `EAGAIN` its GPU is suspended, `ENOMEM`; nothing has changed then.
+    pub(crate) fn bind(
+        self: &Arc<Self>,
+        group: &Arc<Group>,
+        key: (u64, Uid),
+        known: Arc<Key>,
+    ) -> Result {
+        group.check()?;
+        let member = group.reserve(self)?;
+        let mut state = self.state.lock();
+        self.finish(&mut state);
+        drop(state);
+        if let Some(old) = group.attach(self, member)? {
             old.detach(self);
         }
         let unused = self.state.lock().key.replace((key, known));
@@ -213,12 +223,10 @@ impl Slot {
         let (Some(group), Some((_, key))) = (&state.group, &state.key) else {
             return Err(ENOENT);
         };
-        if group.is_gone() {
-            return Err(ENOENT);
-        }
-        if group.gpu.is_suspended() {
-            return Err(EAGAIN);
-        }
+        group.check()?;
+        let (group, key) = (group.clone(), key.clone());
+        // What it has learned from the one before counts for this one.
+        self.finish(&mut state);
         let predicted = key
             .predict(choice)
             .or((ask.expected > Ns::ZERO).then_some(ask.expected));
@@ -239,16 +247,14 @@ impl Slot {
             sample: true,
         };
         let (number, actions) = state.request.begin(now, &self.observe(), plan);
-        // The one before counts where it began.
-        let trigger = actions.trigger;
-        self.apply(&mut state, Actions { trigger: None, ..actions });
         state.level = level;
         state.fixed = choice.fixed;
         state.count(|tally| tally.begin());
         trace::request_begin(tsg, number.get(), predicted.unwrap_or_default().0, trigger_at.0);
-        if let Some(number) = trigger {
-            self.trigger(&state, number);
-        }
+        self.apply(&mut state, actions);
+        drop(state);
+        // Dropped without the lock.
+        drop((group, key));
         Ok(Begun {
             request: number.get(),
             predicted,
@@ -306,18 +312,13 @@ impl Slot {
         }
     }
 
-    /// Ends the request that is not over as the next begin would.
-    fn finish(&self) {
-        let mut state = self.state.lock();
-        let (now, seen) = (Ns(now_ns()), self.observe());
-        let actions = state.request.poll(now, &seen);
-        self.apply(&mut state, actions);
-        let running = matches!(state.request.state(), request::State::Running { .. });
-        let actions = match state.request.active().filter(|_| running) {
-            Some(number) => state.request.done(number, now, &seen).unwrap_or_default(),
-            None => state.request.end(now, &seen, Cause::Superseded),
-        };
-        self.apply(&mut state, actions);
+    /// Ends the request that is not over as the next begin does.
+    fn finish(&self, state: &mut State) {
+        if state.request.active().is_none() {
+            return;
+        }
+        let actions = state.request.supersede(Ns(now_ns()), &self.observe());
+        self.apply(state, actions);
     }
 
     fn call(

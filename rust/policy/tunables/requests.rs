@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What an administrator can tune about requests.
+
+use super::Refused;
+use crate::policy::{
+    predict::{
+        Costs,
+        Kind, //
+    },
+    units::Us, //
+};
+
+/// What is tunable about requests.
+///
+/// # Invariants
+///
+/// `lease` lies within [`Requests::LEASE_RANGE`], no cost is above [`Requests::COST_MAX`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Requests {
+    lease: Us,
+    predictor: Kind,
+    costs: Costs,
+}
+
+impl Requests {
+    /// How long the GPU may be kept for a request: 100 µs, about one switch, to 10 s.
+    pub(crate) const LEASE_RANGE: (Us, Us) = (Us(100), Us(10_000_000));
+    /// Highest cost.
+    pub(crate) const COST_MAX: u32 = 1_000_000;
+
+    /// The values before anybody tunes.
+    pub(crate) fn new() -> Self {
+        // INVARIANT: The defaults lie within their ranges.
+        Self {
+            lease: Us(10_000),
+            predictor: Kind::default(),
+            costs: Costs::default(),
+        }
+    }
+
+    /// Longest time from the trigger to ready.
+    pub(crate) fn lease(&self) -> Us {
+        self.lease
+    }
+
+    /// How preparation times are predicted unless a request says otherwise.
+    pub(crate) fn predictor(&self) -> Kind {
+        self.predictor
+    }
+
+    /// What being early and late costs, relative to each other.
+    pub(crate) fn costs(&self) -> Costs {
+        self.costs
+    }
+
+    /// Changes [`Self::lease`].
+    pub(crate) fn set_lease(&mut self, lease: Us) -> Result<(), Refused> {
+        let (min, max) = Self::LEASE_RANGE;
+        if lease < min || lease > max {
+            return Err(Refused::OutOfRange);
+        }
+        // INVARIANT: Just checked.
+        self.lease = lease;
+        Ok(())
+    }
+
+    /// Changes [`Self::predictor`].
+    pub(crate) fn set_predictor(&mut self, kind: Kind) {
+        self.predictor = kind;
+    }
+
+    /// Changes what being early costs.
+    pub(crate) fn set_early_cost(&mut self, cost: u32) -> Result<(), Refused> {
+        self.costs.early = in_cost_range(cost)?;
+        Ok(())
+    }
+
+    /// Changes what being late costs.
+    pub(crate) fn set_late_cost(&mut self, cost: u32) -> Result<(), Refused> {
+        self.costs.late = in_cost_range(cost)?;
+        Ok(())
+    }
+}
+
+fn in_cost_range(cost: u32) -> Result<u32, Refused> {
+    if cost > Requests::COST_MAX {
+        return Err(Refused::OutOfRange);
+    }
+    Ok(cost)
+}
+
+#[cfg(any(test, zernel_kunit))]
+#[cfg_attr(not(test), kernel::macros::kunit_tests(zernel_policy_tunables_requests))]
+mod tests {
+    use super::*;
+    use crate::policy::tunables::Tunables;
+
+    #[test]
+    fn requests_are_tuned_within_their_ranges() {
+        let mut t = Tunables::new();
+        let old = *t.requests();
+        assert_eq!(old.lease(), Us(10_000));
+        assert_eq!(old.predictor(), Kind::Quantile);
+        assert_eq!((old.costs().early, old.costs().late), (1, 9));
+        let r = t.requests_mut();
+        for bad in [Us(0), Us(99), Us(10_000_001), Us(u32::MAX)] {
+            assert_eq!(r.set_lease(bad), Err(Refused::OutOfRange));
+        }
+        assert_eq!(r.set_early_cost(1_000_001), Err(Refused::OutOfRange));
+        assert_eq!(r.set_late_cost(u32::MAX), Err(Refused::OutOfRange));
+        assert_eq!(*r, old);
+        assert!(r.set_lease(Us(100)).is_ok());
+        assert!(r.set_early_cost(1_000_000).is_ok());
+        assert!(r.set_late_cost(0).is_ok());
+        r.set_predictor(Kind::Ema);
+        assert_eq!(t.requests().lease(), Us(100));
+        assert_eq!(t.requests().predictor(), Kind::Ema);
+        assert_eq!(t.requests().costs().early, 1_000_000);
+        assert_eq!(t.requests().costs().late, 0);
+    }
+}

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What an administrator can tune about best-effort TSGs that take turns.
+
+use super::{
+    in_slice_range,
+    Refused, //
+};
+use crate::policy::{
+    rotation::{
+        Discipline,
+        Quantum, //
+    },
+    units::{
+        Ns,
+        Us, //
+    }, //
+};
+
+/// What is tunable about best-effort TSGs that take turns.
+///
+/// # Invariants
+///
+/// `timeslice` lies within [`Tunables::SLICE_RANGE`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Turns {
+    discipline: Option<Discipline>,
+    quantum: Quantum,
+    timeslice: Us,
+}
+
+impl Turns {
+    /// The values before anybody tunes.
+    ///
+    /// The slice is that of the one whose turn it is: it bounds how long LC waits, and costs nothing
+    /// as long as nobody else wants the GPU.
+    pub(crate) fn new() -> Self {
+        // INVARIANT: 10 <= 50 <= 10,000,000.
+        Self {
+            discipline: Some(Discipline::default()),
+            quantum: Quantum::DEFAULT,
+            timeslice: Us(50),
+        }
+    }
+
+    /// Who is next; `None`: nobody takes turns, all run in slices.
+    pub(crate) fn discipline(&self) -> Option<Discipline> {
+        self.discipline
+    }
+
+    /// How long a turn is.
+    pub(crate) fn quantum(&self) -> Quantum {
+        self.quantum
+    }
+
+    /// The longest time slice of a TSG that takes turns.
+    pub(crate) fn timeslice(&self) -> Us {
+        self.timeslice
+    }
+
+    /// Changes [`Self::discipline`].
+    pub(crate) fn set_discipline(&mut self, discipline: Option<Discipline>) {
+        self.discipline = discipline;
+    }
+
+    /// Changes [`Self::quantum`].
+    pub(crate) fn set_quantum(&mut self, quantum: Us) -> Result<(), Refused> {
+        self.quantum = Quantum::new(Ns::from(quantum))?;
+        Ok(())
+    }
+
+    /// Changes [`Self::timeslice`].
+    pub(crate) fn set_timeslice(&mut self, slice: Us) -> Result<(), Refused> {
+        // INVARIANT: Checked.
+        self.timeslice = in_slice_range(slice)?;
+        Ok(())
+    }
+}
