@@ -8,14 +8,14 @@ use std::time::Duration;
 use anyhow::{anyhow, ensure, Context, Result};
 use clap::{Args as ClapArgs, Parser, Subcommand};
 use libzernel::{Level, Timestamp};
+use zernel_workload::{
+    check_rate, check_seconds, Arrival, ClientSpec, Network, Preparation, Role, Schedule, Workload,
+};
 
-use crate::network::Network;
 use crate::outcome::{Comparison, Mode};
 use crate::run::Options;
-use crate::schedule::Schedule;
 use crate::stats::Latencies;
 use crate::worker::{Device, Order};
-use crate::workload::{check_rate, check_seconds, Arrival, ClientSpec, Role, Workload};
 use crate::{bench, demo, report, run, table, worker};
 
 /// The codes as help text.
@@ -46,7 +46,7 @@ pub struct Args {
 enum Command {
     /// Run one client and print its latencies.
     Client(ClientArgs),
-    /// Run a workload: a built-in one (A, B, B0 to B4, C, D, E) or a YAML file
+    /// Run a workload: a built-in one (A, B, B0 to B4, C, D, E, Y, Z, J-...) or a YAML file
     ///
     /// A file looks like this:
     ///
@@ -56,6 +56,13 @@ enum Command {
     ///     - {role: lc, network: vgg, arrival: {periodic: 150}}
     ///     - {role: be, network: bert, arrival: {poisson: 80}, prepare_us: 100}
     ///     - {role: be, network: resnet152, arrival: closed}
+    ///     - role: be
+    ///       network: {name: own, service_us: 900, kernels: 3}
+    ///       arrival: {periodic: 20}
+    ///       prepare_us: {uniform: {low: 50, high: 500}}
+    ///
+    /// Other preparations: {bimodal: {low: 80, high: 400}}, {log-normal: {median: 200, sigma: 0.5}},
+    /// {drift: {from: 100, to: 400, seconds: 10}}, {step: {before: 150, after: 400, seconds: 15}}.
     #[command(verbatim_doc_comment)]
     Run(RunArgs),
     /// Run workloads A, B1 and C alone, with default slices and with zernel's classes.
@@ -108,8 +115,12 @@ struct ClientArgs {
 #[derive(Debug, ClapArgs)]
 struct RunArgs {
     /// Name of a built-in workload, or path of a YAML file.
-    #[arg(value_parser = workload_name)]
-    workload: String,
+    #[arg(value_parser = workload_name, required_unless_present = "file")]
+    workload: Option<String>,
+    /// The same, as an option.
+    #[arg(long = "workload", value_name = "FILE", value_parser = workload_name,
+          conflicts_with = "workload")]
+    file: Option<String>,
     /// Who runs, and with which slices; several can be given.
     #[arg(long, value_enum, default_values_t = Mode::ALL)]
     mode: Vec<Mode>,
@@ -212,16 +223,20 @@ fn client(args: &ClientArgs) -> Result<()> {
         (None, None) => Arrival::Closed,
     };
     let spec = ClientSpec {
-        role: Role::Lc,
-        network: args.network,
-        arrival,
-        prepare_us: args.prepare_us,
+        prepare_us: Preparation::Constant(args.prepare_us),
+        ..ClientSpec::new(Role::Lc, args.network, arrival)
     };
     let checked = Workload::new("client", args.seconds, vec![spec.clone()])?;
     let mut device = Device::open(&spec, args.class)?;
-    device.warm_up(&spec)?;
+    device.warm_up(&spec, args.seed)?;
     let schedule = Schedule::new(arrival, Duration::ZERO, args.seed);
-    let requests = device.serve(&spec, schedule, Timestamp::now(), checked.duration())?;
+    let requests = device.serve(
+        &spec,
+        schedule,
+        args.seed,
+        Timestamp::now(),
+        checked.duration(),
+    )?;
     let latencies = Latencies::new(requests.iter().map(|request| request.latency()));
     let summary = latencies.summary();
     let mut out = io::stdout().lock();
@@ -252,9 +267,10 @@ fn client(args: &ClientArgs) -> Result<()> {
 }
 
 fn workload(args: &RunArgs) -> Result<()> {
-    let mut workload = Workload::load(&args.workload)?;
+    let name = args.workload.as_ref().or(args.file.as_ref());
+    let mut workload = Workload::load(name.context("name a workload")?)?;
     if let Some(seconds) = args.seconds {
-        workload = Workload::new(&workload.name, seconds, workload.clients)?;
+        workload = workload.lasting(seconds)?;
     }
     if let Some(dir) = &args.out {
         std::fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;

@@ -5,9 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
-
-use crate::schedule::Schedule;
-use crate::workload::{Arrival, ClientSpec};
+use zernel_workload::{Arrival, ClientSpec, Schedule};
 
 /// What a client needs: a clock that starts with the run, and a GPU.
 pub trait Machine {
@@ -104,9 +102,12 @@ impl Requests {
 }
 
 /// Serves requests until `until` and adds them to `requests`; one that has begun is finished.
+///
+/// `seed` is that of the preparation times.
 pub fn serve(
     spec: &ClientSpec,
     mut schedule: Schedule,
+    seed: u64,
     machine: &mut impl Machine,
     until: Duration,
     mut requests: Requests,
@@ -123,7 +124,8 @@ pub fn serve(
             now = machine.now();
         }
         let start = now;
-        now = request(spec, machine, start)?;
+        let prepare = spec.prepare_us.sample(seed, next.number, start);
+        now = request(prepare, machine, start)?;
         requests.push(Request {
             tick: next.tick,
             start,
@@ -132,10 +134,10 @@ pub fn serve(
     }
 }
 
-/// Serves one request that begins at `start`; returns when it is done.
-pub fn request(spec: &ClientSpec, machine: &mut impl Machine, start: Duration) -> Result<Duration> {
-    if spec.prepare_us != 0 {
-        machine.sleep_until(start + spec.prepare())?;
+/// Serves one request that begins at `start` with a preparation of `prepare`; returns when it is done.
+pub fn request(prepare: Duration, machine: &mut impl Machine, start: Duration) -> Result<Duration> {
+    if !prepare.is_zero() {
+        machine.sleep_until(start + prepare)?;
     }
     machine.copy_in()?;
     machine.infer()?;
@@ -146,8 +148,7 @@ pub fn request(spec: &ClientSpec, machine: &mut impl Machine, start: Duration) -
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::network::Network;
-    use crate::workload::Role;
+    use zernel_workload::{Network, Role};
 
     /// A machine on which everything takes exactly its time.
     struct Ideal {
@@ -158,14 +159,8 @@ mod tests {
 
     impl Ideal {
         fn new(arrival: Arrival, network: Network) -> Self {
-            let spec = ClientSpec {
-                role: Role::Lc,
-                network,
-                arrival,
-                prepare_us: 200,
-            };
             Self {
-                spec,
+                spec: ClientSpec::new(Role::Lc, network, arrival),
                 now: Duration::ZERO,
                 log: Vec::new(),
             }
@@ -175,7 +170,7 @@ mod tests {
             let spec = self.spec.clone();
             let schedule = Schedule::new(spec.arrival, Duration::ZERO, 1);
             let requests = Requests::for_run(&spec, until);
-            serve(&spec, schedule, self, until, requests).unwrap()
+            serve(&spec, schedule, 1, self, until, requests).unwrap()
         }
 
         fn step(&mut self, name: &'static str, time: Duration) -> Result<()> {

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use serde::Serialize;
+use zernel_workload::Workload;
 
 use crate::outcome::{Comparison, Mode};
 use crate::run::{self, Options};
 use crate::table;
-use crate::workload::Workload;
 
 /// The workloads, and how many seconds of each are run: of A and C half of the published time,
 /// which changes no figure, as they are periodic.

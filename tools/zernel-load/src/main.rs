@@ -6,17 +6,14 @@ mod bench;
 mod cli;
 mod client;
 mod demo;
-mod network;
 mod outcome;
 mod report;
 mod run;
-mod schedule;
 mod stats;
 mod table;
 #[cfg(test)]
 mod testdata;
 mod worker;
-mod workload;
 
 use std::process::ExitCode;
 

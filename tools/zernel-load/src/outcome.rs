@@ -10,10 +10,10 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use libzernel::sim::{Activity, GpuInfo};
 use serde::{Deserialize, Serialize};
+use zernel_workload::{ClientSpec, Role};
 
 use crate::client::Requests;
 use crate::stats::{Buckets, Latencies, Summary};
-use crate::workload::{ClientSpec, Role};
 
 /// Who runs, and with which time slices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, clap::ValueEnum, Serialize, Deserialize)]

@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use anyhow::{bail, Context, Result};
 use libzernel::sim::{EngineStats, Record, Sim, COMPUTE_ENGINE};
-use libzernel::Timestamp;
+use libzernel::{Level, Timestamp};
 use serde::de::DeserializeOwned;
+use zernel_workload::{ClientSpec, Role, Workload};
 
 use crate::outcome::{ClientOutcome, EngineUse, Mode, Outcome, Span, TraceWindow};
 use crate::stats::Latencies;
 use crate::worker::{sleep_until, Order, Ready, Report};
-use crate::workload::{ClientSpec, Role, Workload};
 
 /// Time from the last client's being ready to the common start.
 const LEAD: Duration = Duration::from_millis(50);
@@ -157,6 +157,14 @@ pub fn run(
     })
 }
 
+/// The level that goes with a role.
+const fn level(role: Role) -> Level {
+    match role {
+        Role::Lc => Level::LC,
+        Role::Be => Level::BE,
+    }
+}
+
 /// What each client process is told; phases are the same whoever else runs.
 fn orders(workload: &Workload, options: Options) -> Vec<Order> {
     let phases = workload.phases();
@@ -171,7 +179,7 @@ fn orders(workload: &Workload, options: Options) -> Vec<Order> {
             phase_ns: phase.as_nanos() as u64,
             seed: options.seed.wrapping_add(number as u64),
             duration_ns: workload.duration().as_nanos() as u64,
-            class: (options.mode == Mode::Zernel).then(|| client.role.level()),
+            class: (options.mode == Mode::Zernel).then(|| level(client.role)),
         })
         .collect()
 }
@@ -282,7 +290,6 @@ fn usage(before: &EngineStats, after: &EngineStats) -> EngineUse {
 mod tests {
     use super::*;
     use libzernel::sim::Activity;
-    use libzernel::Level;
 
     fn options(mode: Mode) -> Options {
         Options {

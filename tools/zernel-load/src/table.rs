@@ -6,10 +6,10 @@ use std::fmt::Write;
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use serde::Serialize;
+use zernel_workload::{Arrival, Role};
 
 use crate::outcome::{Comparison, Mode, Outcome};
 use crate::stats::Summary;
-use crate::workload::{Arrival, Role};
 
 /// One run's figures.
 #[derive(Debug, Clone, PartialEq, Serialize)]

@@ -2,11 +2,11 @@
 //! Made-up outcomes for tests of tables and plots.
 
 use libzernel::sim::{Activity, GpuInfo};
+use zernel_workload::{Role, Workload};
 
 use crate::client::Requests;
 use crate::outcome::{ClientOutcome, Comparison, EngineUse, Mode, Outcome, Span, TraceWindow};
 use crate::stats::{Buckets, Latencies};
-use crate::workload::{Role, Workload};
 
 /// All three runs of a built-in workload.
 pub(crate) fn comparison(name: &str) -> Comparison {

@@ -14,10 +14,9 @@ use rustix::io::Errno;
 use rustix::thread::{clock_nanosleep_absolute, set_current_timer_slack};
 use rustix::time::ClockId;
 use serde::{Deserialize, Serialize};
+use zernel_workload::{ClientSpec, Schedule};
 
 use crate::client::{self, Machine, Requests};
-use crate::schedule::Schedule;
-use crate::workload::ClientSpec;
 
 /// Longest time that one step of a request may take before the run is given up.
 const STUCK: Duration = Duration::from_secs(30);
@@ -93,9 +92,10 @@ impl Device {
     }
 
     /// Serves one request ahead of the run, so that no measured one pays for first uses.
-    pub fn warm_up(&mut self, spec: &ClientSpec) -> Result<()> {
+    pub fn warm_up(&mut self, spec: &ClientSpec, seed: u64) -> Result<()> {
         let now = self.now();
-        client::request(spec, self, now).map(drop)
+        let prepare = spec.prepare_us.sample(seed, 0, Duration::ZERO);
+        client::request(prepare, self, now).map(drop)
     }
 
     /// Sleeps until `start` and serves from then on for `duration`.
@@ -103,13 +103,14 @@ impl Device {
         &mut self,
         spec: &ClientSpec,
         schedule: Schedule,
+        seed: u64,
         start: Timestamp,
         duration: Duration,
     ) -> Result<Requests> {
         self.start = start;
         let requests = Requests::for_run(spec, duration);
         sleep_until(start)?;
-        client::serve(spec, schedule, self, duration, requests)
+        client::serve(spec, schedule, seed, self, duration, requests)
     }
 
     /// Submits `items` and waits until they are done.
@@ -162,7 +163,7 @@ pub fn sleep_until(time: Timestamp) -> Result<()> {
 pub fn run(order: &Order) -> Result<()> {
     let spec = &order.client;
     let mut device = Device::open(spec, order.class)?;
-    device.warm_up(spec)?;
+    device.warm_up(spec, order.seed)?;
     say(&Ready { tsg: device.tsg() })?;
 
     let mut line = String::new();
@@ -171,7 +172,7 @@ pub fn run(order: &Order) -> Result<()> {
     let duration = Duration::from_nanos(order.duration_ns);
     let phase = Duration::from_nanos(order.phase_ns);
     let schedule = Schedule::new(spec.arrival, phase, order.seed);
-    let requests = device.serve(spec, schedule, start, duration)?;
+    let requests = device.serve(spec, schedule, order.seed, start, duration)?;
     let timeslice_us = device.compute.stats()?.timeslice_us;
     sleep_until(start + duration + SETTLE)?;
     say(&Report {

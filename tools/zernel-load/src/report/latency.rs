@@ -3,11 +3,11 @@
 
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
+use zernel_workload::Role;
 
 use super::{colour, label, palette, Area, Drawn, Scale, FONT};
 use crate::outcome::{Comparison, Mode, Outcome};
 use crate::table;
-use crate::workload::Role;
 
 const PANEL: (u32, u32) = (660, 560);
 const TITLE: u32 = 56;

@@ -5,11 +5,11 @@ use libzernel::sim::Activity;
 use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
+use zernel_workload::Role;
 
 use super::{colour, label, palette, Area, Drawn, Scale, FONT};
 use crate::outcome::{Comparison, Mode, Outcome, Span};
 use crate::table;
-use crate::workload::Role;
 
 /// Size of the picture in units of length.
 pub(super) const SIZE: (u32, u32) = (1500, TITLE + 2 * PANEL + AXIS + KEY);

@@ -33,19 +33,24 @@ enum Ticks {
 pub struct Next {
     /// When it arrives or arrived.
     pub tick: Duration,
+    /// How many arrived before it, served or dropped.
+    pub number: u64,
     /// Requests that it took the place of.
     pub dropped: u64,
 }
 
 /// A client's schedule.
 #[derive(Debug)]
-pub struct Schedule(Ticks);
+pub struct Schedule {
+    ticks: Ticks,
+    popped: u64,
+}
 
 impl Schedule {
     /// The schedule of `arrival` whose periodic requests begin at `phase`; equal seeds make equal
     /// schedules.
     pub fn new(arrival: Arrival, phase: Duration, seed: u64) -> Self {
-        Self(match arrival {
+        let ticks = match arrival {
             Arrival::Closed => Ticks::Closed,
             Arrival::Periodic(rate) => Ticks::Periodic {
                 period_ns: 1e9 / rate,
@@ -63,7 +68,8 @@ impl Schedule {
                     next,
                 }
             }
-        })
+        };
+        Self { ticks, popped: 0 }
     }
 
     /// The request that a client which is free at `now` serves next; it may have to wait for it.
@@ -71,17 +77,19 @@ impl Schedule {
         let first = self.pop(now);
         let mut next = Next {
             tick: first,
+            number: self.popped - 1,
             dropped: 0,
         };
         while self.peek().is_some_and(|tick| tick <= now) {
             next.tick = self.pop(now);
+            next.number += 1;
             next.dropped += 1;
         }
         next
     }
 
     fn peek(&self) -> Option<Duration> {
-        match &self.0 {
+        match &self.ticks {
             Ticks::Closed => None,
             Ticks::Periodic {
                 period_ns,
@@ -94,7 +102,8 @@ impl Schedule {
 
     fn pop(&mut self, now: Duration) -> Duration {
         let tick = self.peek().unwrap_or(now);
-        match &mut self.0 {
+        self.popped += 1;
+        match &mut self.ticks {
             Ticks::Closed => {}
             Ticks::Periodic { next, .. } => *next += 1,
             Ticks::Poisson {
@@ -181,6 +190,7 @@ mod tests {
                 prop_assert!(last.is_none_or(|last| next.tick > last));
                 last = Some(next.tick);
                 seen += 1 + next.dropped;
+                prop_assert_eq!(next.number, seen - 1);
                 let expected = ((seen - 1) as f64 * 1e9 / rate).round() as u64;
                 prop_assert_eq!(next.tick, Duration::from_nanos(expected));
                 now = now.max(next.tick) + Duration::from_micros(busy);

@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The command line.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{anyhow, ensure, Context, Result};
+use clap::{Args as ClapArgs, Parser, Subcommand};
+use zernel_workload::{check_seconds, Workload};
+
+use crate::governor::{Options, Policy};
+use crate::model::preset::{OpCost, Preset};
+use crate::model::units::{Ns, Us};
+use crate::plot::{self, Chart};
+use crate::policy::predict::Kind as Predictor;
+use crate::policy::rotation::Discipline;
+use crate::sweep::{self, Job, Kind, Ran};
+use crate::table::{self, Row};
+use crate::world::{Deployment, Setting};
+
+/// Replays workloads on a model of a GPU, under one policy or another, in simulated time.
+///
+/// The model and zernel's policy are those of the kernel modules, the same source files. Equal seeds
+/// give equal figures, on every machine.
+#[derive(Debug, Parser)]
+#[command(name = "replay", version, max_term_width = 100)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run workloads under several policies.
+    Run(RunArgs),
+    /// Change one thing in steps.
+    Sweep(SweepArgs),
+    /// List the built-in workloads.
+    List,
+    /// Print a workload as YAML: a start for one's own.
+    Show {
+        /// Name of a built-in workload, or path of a YAML file.
+        #[arg(value_parser = workload_name)]
+        workload: String,
+    },
+}
+
+#[derive(Debug, ClapArgs)]
+struct RunArgs {
+    /// Names of built-in workloads, or paths of YAML files.
+    #[arg(long, value_name = "FILE", value_delimiter = ',', required = true,
+          value_parser = workload_name)]
+    workload: Vec<String>,
+    /// Policies to compare.
+    #[arg(long, value_enum, value_delimiter = ',',
+          default_values_t = [Policy::Exclusive, Policy::Default, Policy::Classes, Policy::Gpreempt,
+                              Policy::Zernel])]
+    policy: Vec<Policy>,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, ClapArgs)]
+struct SweepArgs {
+    /// What to change.
+    #[arg(value_enum)]
+    kind: Kind,
+    /// Name of a built-in workload, or path of a YAML file; the default depends on what is changed.
+    #[arg(long, value_name = "FILE", value_parser = workload_name)]
+    workload: Option<String>,
+    /// Policies to compare; the default depends on what is changed.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    policy: Vec<Policy>,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, ClapArgs)]
+struct Common {
+    /// Which clients share a TSG.
+    #[arg(long, value_enum, default_value_t = Deployment::PerClient)]
+    deployment: Deployment,
+    /// How long to simulate, instead of the workload's own time.
+    #[arg(long, value_parser = seconds)]
+    seconds: Option<f64>,
+    /// Seed of the random numbers.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// The GPU: a100, h100, h200, l4 or rtx4090.
+    #[arg(long, default_value = "a100", value_parser = preset)]
+    gpu: &'static Preset,
+    /// Cost of the driver's operations, in percent of the published.
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(0..=10_000))]
+    operation_percent: u64,
+    /// Write the figures to this file, as JSON.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Draw plots into this folder, as SVG.
+    #[arg(long, value_name = "DIR")]
+    plots: Option<PathBuf>,
+    #[command(flatten)]
+    zernel: ZernelArgs,
+    #[command(flatten)]
+    gpreempt: GpreemptArgs,
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(next_help_heading = "Of zernel")]
+struct ZernelArgs {
+    /// How preparations are predicted: fixed, ema, holt or quantile.
+    #[arg(long, default_value = "quantile", value_parser = predictor)]
+    predictor: Predictor,
+    /// Take the classic adaptive margin off what a predictor other than quantile tells.
+    #[arg(long)]
+    margin: bool,
+    /// What a nanosecond of idle GPU costs.
+    #[arg(long, value_name = "COST", default_value_t = 1)]
+    early_cost: u32,
+    /// What a nanosecond of added latency costs.
+    #[arg(long, value_name = "COST", default_value_t = 9)]
+    late_cost: u32,
+    /// Leave all best-effort TSGs enabled.
+    #[arg(long)]
+    no_rotation: bool,
+    /// Who of them is next: fair, credit or rr.
+    #[arg(long, default_value = "fair", value_parser = discipline)]
+    discipline: Discipline,
+    /// How long a turn of them is meant to last, in microseconds.
+    #[arg(long, value_name = "US", default_value_t = 5_000,
+          value_parser = clap::value_parser!(u32).range(500..=1_000_000))]
+    quantum_us: u32,
+    /// Their time slice, instead of that of their level.
+    #[arg(long, value_name = "US", value_parser = clap::value_parser!(u32).range(10..=10_000_000))]
+    be_slice_us: Option<u32>,
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(next_help_heading = "Of gpreempt")]
+struct GpreemptArgs {
+    /// What a preparation is taken to last.
+    #[arg(long, value_name = "US", default_value_t = 200)]
+    preparation_us: u32,
+    /// What a switch is taken to last.
+    #[arg(long, value_name = "US", default_value_t = 100)]
+    switch_us: u32,
+}
+
+fn seconds(text: &str) -> Result<f64> {
+    let seconds = text
+        .parse()
+        .map_err(|_| anyhow!("'{text}' is not a number"))?;
+    check_seconds(seconds).map(|()| seconds)
+}
+
+fn preset(text: &str) -> Result<&'static Preset> {
+    Preset::named(text).with_context(|| {
+        let names = Preset::ALL.map(|preset| preset.name);
+        format!("there is no GPU {text}; name one of {}", names.join(", "))
+    })
+}
+
+fn predictor(text: &str) -> Result<Predictor> {
+    Predictor::named(text).with_context(|| {
+        let names = Predictor::ALL.map(Predictor::name);
+        format!(
+            "there is no predictor {text}; name one of {}",
+            names.join(", ")
+        )
+    })
+}
+
+fn discipline(text: &str) -> Result<Discipline> {
+    Discipline::named(text).with_context(|| {
+        let names = Discipline::ALL.map(Discipline::name);
+        format!(
+            "there is no discipline {text}; name one of {}",
+            names.join(", ")
+        )
+    })
+}
+
+fn workload_name(text: &str) -> Result<String> {
+    Workload::check_name(text).map(|()| text.to_owned())
+}
+
+impl Common {
+    fn load(&self, name: &str) -> Result<Workload> {
+        let workload = Workload::load(name)?;
+        match self.seconds {
+            Some(seconds) => workload.lasting(seconds),
+            None => Ok(workload),
+        }
+    }
+
+    fn setting(&self) -> Setting {
+        let cost = |published: Ns| Ns(published.0 * self.operation_percent / 100);
+        let published = OpCost::PUBLISHED;
+        Setting {
+            preset: self.gpu,
+            deployment: self.deployment,
+            seed: self.seed,
+            costs: OpCost {
+                preempt: cost(published.preempt),
+                enable: cost(published.enable),
+                slice: cost(published.slice),
+            },
+            ..Setting::DEFAULT
+        }
+    }
+
+    fn options(&self) -> Options {
+        let mut options = Options::DEFAULT;
+        options.seed = self.seed;
+        options.constants.preparation = Us(self.gpreempt.preparation_us);
+        options.constants.switch = Us(self.gpreempt.switch_us);
+        let zernel = &mut options.zernel;
+        zernel.kind = self.zernel.predictor;
+        zernel.margin = self.zernel.margin;
+        zernel.early = self.zernel.early_cost;
+        zernel.late = self.zernel.late_cost;
+        zernel.rotate = !self.zernel.no_rotation;
+        zernel.discipline = self.zernel.discipline;
+        zernel.quantum = Us(self.zernel.quantum_us);
+        zernel.be_slice = self.zernel.be_slice_us.map(Us);
+        options
+    }
+
+    /// Prints the table, and writes what was asked for.
+    fn report(
+        &self,
+        all: &[Ran],
+        parameter: Option<&str>,
+        charts: Vec<(String, Chart<'_>)>,
+    ) -> Result<()> {
+        let rows: Vec<Row> = all.iter().map(|ran| ran.row.clone()).collect();
+        let mut out = io::stdout().lock();
+        write!(out, "{}{}", table::render(&rows, parameter), table::LEGEND)?;
+        if let Some(path) = &self.json {
+            let text = serde_json::to_string_pretty(&serde_json::json!({
+                "gpu": self.gpu.name,
+                "seed": self.seed,
+                "rows": rows,
+            }))?;
+            std::fs::write(path, text + "\n")
+                .with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        if let Some(dir) = &self.plots {
+            std::fs::create_dir_all(dir)
+                .with_context(|| format!("cannot make {}", dir.display()))?;
+            for (name, chart) in charts {
+                let path = dir.join(Path::new(&name).file_name().unwrap_or(name.as_ref()));
+                if plot::draw(&path, &chart)? {
+                    writeln!(out, "{}", path.display())?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Does what the command line says.
+pub(crate) fn run(args: Args) -> Result<()> {
+    match args.command {
+        Command::Run(args) => policies(&args),
+        Command::Sweep(args) => sweep(&args),
+        Command::List => list(),
+        Command::Show { workload } => show(&workload),
+    }
+}
+
+fn policies(args: &RunArgs) -> Result<()> {
+    let setting = args.common.setting();
+    let options = args.common.options();
+    let jobs = args
+        .workload
+        .iter()
+        .map(|name| {
+            Ok(Job {
+                parameter: None,
+                workload: args.common.load(name)?,
+                policies: args.policy.iter().map(|&one| (one, options)).collect(),
+            })
+        })
+        .collect::<Result<Vec<_>>>()?;
+    let all = sweep::run(&jobs, setting)?;
+    let each = args.policy.len().max(1);
+    let charts = jobs
+        .iter()
+        .zip(all.chunks(each))
+        .flat_map(|(job, part)| sweep::charts(part, &job.workload, &setting))
+        .collect();
+    args.common.report(&all, None, charts)
+}
+
+fn sweep(args: &SweepArgs) -> Result<()> {
+    let kind = args.kind;
+    let setting = args.common.setting();
+    let name = args.workload.as_deref().unwrap_or(kind.workload());
+    let workload = args.common.load(name)?;
+    let policies = match args.policy.is_empty() {
+        true => kind.policies(),
+        false => &args.policy,
+    };
+    let jobs = kind.jobs(&workload, policies, args.common.options());
+    let all = sweep::run(&jobs, setting)?;
+    ensure!(
+        !all.is_empty(),
+        "none of these policies has what this sweep changes; choose from {}",
+        kind.policies()
+            .iter()
+            .map(|policy| policy.name())
+            .collect::<Vec<_>>()
+            .join(", ")
+    );
+    let chart = kind.chart(&all, &workload, &setting);
+    let charts = vec![(format!("{}.svg", kind.name()), chart)];
+    args.common.report(&all, Some(kind.parameter()), charts)
+}
+
+fn list() -> Result<()> {
+    let mut out = io::stdout().lock();
+    for name in Workload::built_in_names() {
+        let about = Workload::built_in(name).and_then(|one| one.about);
+        writeln!(out, "{name:<12} {}", about.unwrap_or_default())?;
+    }
+    Ok(())
+}
+
+fn show(name: &str) -> Result<()> {
+    let workload = Workload::load(name)?;
+    Ok(io::stdout()
+        .lock()
+        .write_all(workload.to_yaml()?.as_bytes())?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Args::command().debug_assert();
+    }
+}

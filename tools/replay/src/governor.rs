@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Policies: what becomes of the GPU when requests begin, are ready and are done.
+
+mod gpreempt;
+mod oracle;
+mod reset;
+mod sequential;
+mod slices;
+mod zernel;
+
+use anyhow::Result;
+use zernel_workload::Workload;
+
+pub(crate) use self::gpreempt::Constants;
+use crate::world::{Launch, Operation, World};
+
+/// What a client's stream gets at the begin of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stream {
+    /// Nothing.
+    Plain,
+    /// A wait for the trigger and a holder.
+    Holder,
+}
+
+/// A policy. Called at the time of what it is told.
+pub(crate) trait Governor {
+    /// Its name, with what it was given.
+    fn name(&self) -> String;
+
+    /// Whether it can run this.
+    fn accepts(&self, _workload: &Workload) -> Result<()> {
+        Ok(())
+    }
+
+    /// Whether best-effort clients stay away.
+    fn lc_only(&self) -> bool {
+        false
+    }
+
+    /// How inferences are given to the GPU.
+    fn launch(&self) -> Launch {
+        Launch::Whole
+    }
+
+    /// Before the first request.
+    fn start(&mut self, _world: &mut World) {}
+
+    /// A client begins to prepare the data of a request.
+    fn begin(&mut self, _world: &mut World, _client: usize) -> Stream {
+        Stream::Plain
+    }
+
+    /// The data is on the GPU. Whoever implements this launches the kernels, now or later.
+    fn ready(&mut self, world: &mut World, client: usize) {
+        submit(world, client);
+    }
+
+    /// The kernels are done.
+    fn done(&mut self, world: &mut World, client: usize) {
+        retire(world, client);
+    }
+
+    /// A timer has fired.
+    fn timer(&mut self, _world: &mut World, _token: u64) {}
+
+    /// The driver has done what it was asked for.
+    fn operated(&mut self, _world: &mut World, _operation: Operation) {}
+}
+
+/// Launches the kernels of a client. Returns whether its TSG had none before.
+fn submit(world: &mut World, client: usize) -> bool {
+    let group = world.clients[client].group;
+    let group = &mut world.groups[group];
+    group.active += 1;
+    let first = group.active == 1;
+    world.launch(client);
+    first
+}
+
+/// The kernels of a client are done. Returns whether its TSG has none any more.
+fn retire(world: &mut World, client: usize) -> bool {
+    let group = world.clients[client].group;
+    let group = &mut world.groups[group];
+    group.active -= 1;
+    group.active == 0
+}
+
+/// A policy by its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, clap::ValueEnum)]
+pub(crate) enum Policy {
+    /// Latency-critical clients alone.
+    Exclusive,
+    /// The driver's default slices.
+    Default,
+    /// One request after the other, latency-critical ones first, none interrupted.
+    Sequential,
+    /// Best-effort work stops where its running kernel ends.
+    Block,
+    /// Best-effort kernels are killed and start again; idempotent ones only.
+    Reset,
+    /// Slices of 5 s and 200 us, no hints.
+    Classes,
+    /// The same with hints: a constant preparation and a constant switch.
+    Gpreempt,
+    /// zernel's own.
+    Zernel,
+    /// Knows when the data will be ready, to within an error.
+    Oracle,
+}
+
+/// What the policies are given.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Options {
+    /// GPreempt's.
+    pub(crate) constants: Constants,
+    /// Standard deviation of the oracle's error, in microseconds.
+    pub(crate) error_us: f64,
+    /// zernel's.
+    pub(crate) zernel: ZernelOptions,
+    /// Seed of random errors.
+    pub(crate) seed: u64,
+}
+
+pub(crate) use self::zernel::Options as ZernelOptions;
+
+impl Options {
+    /// What is published, no error, and zernel's own defaults.
+    pub(crate) const DEFAULT: Self = Self {
+        constants: Constants::PUBLISHED,
+        error_us: 0.0,
+        zernel: ZernelOptions::DEFAULT,
+        seed: 1,
+    };
+}
+
+impl Policy {
+    /// Its name.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Exclusive => "exclusive",
+            Self::Default => "default",
+            Self::Sequential => "sequential",
+            Self::Block => "block",
+            Self::Reset => "reset",
+            Self::Classes => "classes",
+            Self::Gpreempt => "gpreempt",
+            Self::Zernel => "zernel",
+            Self::Oracle => "oracle",
+        }
+    }
+
+    /// The policy itself.
+    pub(crate) fn governor(self, options: &Options) -> Box<dyn Governor> {
+        match self {
+            Self::Exclusive => Box::new(slices::Slices::exclusive()),
+            Self::Default => Box::new(slices::Slices::defaults()),
+            Self::Block => Box::new(slices::Slices::block()),
+            Self::Classes => Box::new(slices::Slices::classes()),
+            Self::Sequential => Box::new(sequential::Sequential::default()),
+            Self::Reset => Box::new(reset::Reset),
+            Self::Gpreempt => Box::new(gpreempt::Gpreempt::new(options.constants)),
+            Self::Zernel => Box::new(zernel::Zernel::new(options.zernel)),
+            Self::Oracle => Box::new(oracle::Oracle::new(options.error_us, options.seed)),
+        }
+    }
+}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: GPL-2.0
+//! A policy that knows the future, to within an error: what prediction is worth.
+
+use rand_chacha::rand_core::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+use rand_distr::{Distribution, StandardNormal};
+use zernel_workload::Role;
+
+use super::gpreempt::{timer, whose};
+use super::slices::set_classes;
+use super::{submit, Governor, Stream};
+use crate::policy::level::Level;
+use crate::world::World;
+
+/// Takes the GPU so early that, without an error, it is always free when the data is ready.
+pub(super) struct Oracle {
+    error_us: f64,
+    random: ChaCha8Rng,
+    triggered: Vec<u32>,
+}
+
+impl Oracle {
+    /// With a normally distributed error.
+    pub(super) fn new(error_us: f64, seed: u64) -> Self {
+        Self {
+            error_us,
+            random: ChaCha8Rng::seed_from_u64(seed),
+            triggered: Vec::new(),
+        }
+    }
+
+    fn trigger(&mut self, world: &mut World, client: usize) {
+        let number = world.clients[client].begun;
+        if self.triggered[client] != number {
+            self.triggered[client] = number;
+            world.trigger(client, number);
+        }
+    }
+}
+
+impl Governor for Oracle {
+    fn name(&self) -> String {
+        format!("oracle ±{} µs", self.error_us)
+    }
+
+    fn start(&mut self, world: &mut World) {
+        self.triggered = vec![0; world.clients.len()];
+        set_classes(world);
+    }
+
+    fn begin(&mut self, world: &mut World, client: usize) -> Stream {
+        let one = &world.clients[client];
+        if one.spec.role == Role::Be {
+            return Stream::Plain;
+        }
+        // The longest that a switch can take: a slice, a save and a restore.
+        let slice = u64::from(Level::BE.default_timeslice().0) * 1_000;
+        let switch = slice + 2 * world.setting.preset.switch_cost().0 + world.setting.flag.0;
+        let normal: f64 = StandardNormal.sample(&mut self.random);
+        let error = (self.error_us * 1e3 * normal) as i64;
+        let at = one.ready_at().saturating_sub(switch);
+        world.at(at.saturating_add_signed(error), timer(world, client));
+        Stream::Holder
+    }
+
+    fn ready(&mut self, world: &mut World, client: usize) {
+        submit(world, client);
+        if world.clients[client].holder {
+            world.release(client, world.clients[client].begun);
+            self.trigger(world, client);
+        }
+    }
+
+    fn timer(&mut self, world: &mut World, token: u64) {
+        let (client, number) = whose(token);
+        if world.clients[client].begun == number {
+            self.trigger(world, client);
+        }
+    }
+}

@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: GPL-2.0
+//! zernel: the decisions of `rust/policy/`, called as `zernel.ko` calls them.
+//!
+//! A request's words are stored by the process where it can (ready and done need no system call),
+//! so that zernel learns of them at the next event of the slot.
+
+mod budget;
+mod rotation;
+
+use zernel_workload::Role;
+
+use self::budget::Budget;
+use self::rotation::Rotation;
+use super::slices::set_classes;
+use super::{retire, submit, Governor, Stream};
+use crate::model::units::Us;
+use crate::policy::predict::fixed::Fixed;
+use crate::policy::predict::{Choice, Costs, History, Kind};
+use crate::policy::request::words::Observed;
+use crate::policy::request::{Actions, Plan, Slot};
+use crate::policy::rotation::Discipline;
+use crate::policy::switch_cost::Cost;
+use crate::policy::tunables::Tunables;
+use crate::policy::units::{Ns, Permille};
+use crate::world::{Event, Operation, World};
+
+/// What can be chosen.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Options {
+    /// How preparations are predicted.
+    pub(crate) kind: Kind,
+    /// What a nanosecond of being early costs.
+    pub(crate) early: u32,
+    /// What a nanosecond of being late costs.
+    pub(crate) late: u32,
+    /// Whether point predictors take the classic margin off.
+    pub(crate) margin: bool,
+    /// Whether best-effort TSGs take turns in software.
+    pub(crate) rotate: bool,
+    /// Who of them is next.
+    pub(crate) discipline: Discipline,
+    /// How long a turn is meant to last.
+    pub(crate) quantum: Us,
+    /// Time slice of best-effort TSGs, if not that of their level.
+    pub(crate) be_slice: Option<Us>,
+    /// Share of the switches that the learned cost covers, in thousandths.
+    pub(crate) covered: u32,
+}
+
+impl Options {
+    /// zernel's defaults.
+    pub(crate) const DEFAULT: Self = Self {
+        kind: Kind::Quantile,
+        early: 1,
+        late: 9,
+        margin: false,
+        rotate: true,
+        discipline: Discipline::Fair,
+        quantum: Us(5_000),
+        be_slice: None,
+        covered: 900,
+    };
+}
+
+/// What is kept for a latency-critical client.
+struct Lane {
+    slot: Slot,
+    history: History,
+    seen: Observed,
+    /// Alarms set before the last one are stale.
+    alarm: u32,
+}
+
+/// The policy.
+pub(crate) struct Zernel {
+    options: Options,
+    choice: Choice,
+    lease: Ns,
+    cost: Cost,
+    lanes: Vec<Lane>,
+    rotation: Option<Rotation>,
+    budget: Option<Budget>,
+    /// Latency-critical requests between begin and done.
+    requests: u32,
+}
+
+/// Tokens of timers: those of clients are `client << 32 | alarm`.
+const ROTATION: u64 = 1 << 62;
+const BUDGET: u64 = 1 << 63;
+
+impl Zernel {
+    /// With these options.
+    pub(super) fn new(options: Options) -> Self {
+        let tunables = Tunables::new();
+        let choice = Choice {
+            kind: options.kind,
+            costs: Costs {
+                early: options.early,
+                late: options.late,
+            },
+            fixed: Fixed::default(),
+            margin: options.margin,
+        };
+        // What a switch costs at most before anything is learned: a slice, a save, a restore.
+        let prior = Ns(300_000);
+        Self {
+            options,
+            choice,
+            lease: tunables.requests().lease().into(),
+            cost: Cost::new(prior, Permille(options.covered)),
+            lanes: Vec::new(),
+            rotation: None,
+            budget: None,
+            requests: 0,
+        }
+    }
+
+    /// What the words of a client hold now.
+    fn observe(&mut self, world: &World, client: usize) -> Observed {
+        let one = &world.clients[client];
+        let lane = &mut self.lanes[client];
+        if one.holder && world.runs(one.group) {
+            lane.seen.held = one.begun;
+        }
+        lane.seen
+    }
+
+    /// Does what a slot has decided.
+    fn act(&mut self, world: &mut World, client: usize, actions: Actions) {
+        let lane = &mut self.lanes[client];
+        if let Some(number) = actions.release {
+            lane.seen.release = number.get();
+            world.release(client, number.get());
+        }
+        if let Some(number) = actions.trigger {
+            lane.seen.trigger = number.get();
+            world.trigger(client, number.get());
+        }
+        lane.alarm = lane.alarm.wrapping_add(1);
+        if let Some(at) = actions.alarm {
+            let token = (client as u64) << 32 | u64::from(lane.alarm);
+            world.at(at.0, Event::Timer(token));
+        }
+        if let Some(switched) = actions.sample {
+            self.cost.learn(switched);
+        }
+        if let Some(took) = actions.over.and_then(|record| record.preparation()) {
+            lane.history.observe(took, self.choice.fixed);
+        }
+    }
+
+    /// The number of latency-critical requests has changed.
+    fn set_busy(&mut self, world: &mut World) {
+        let busy = self.requests > 0;
+        if let Some(rotation) = &mut self.rotation {
+            rotation.set_lc(world, busy);
+        }
+        if let Some(budget) = &mut self.budget {
+            budget.look(world, busy);
+        }
+    }
+}
+
+impl Governor for Zernel {
+    fn name(&self) -> String {
+        let Options {
+            kind,
+            early,
+            late,
+            rotate,
+            ..
+        } = self.options;
+        let mut name = "zernel".to_owned();
+        if kind != Kind::Quantile {
+            name += &format!(" {}", kind.name());
+        }
+        if (early, late) != (Options::DEFAULT.early, Options::DEFAULT.late) {
+            name += &format!(" {early}:{late}");
+        }
+        if !rotate {
+            name += " unrotated";
+        }
+        name
+    }
+
+    fn start(&mut self, world: &mut World) {
+        self.lanes = world
+            .clients
+            .iter()
+            .map(|_| Lane {
+                slot: Slot::new(),
+                history: History::NEW,
+                seen: Observed::default(),
+                alarm: 0,
+            })
+            .collect();
+        set_classes(world);
+        let be: Vec<usize> = world.of_role(Role::Be).collect();
+        if let Some(slice) = self.options.be_slice {
+            for &group in &be {
+                world.set_timeslice(group, slice);
+            }
+        }
+        if self.options.rotate && be.len() > 1 {
+            let Options {
+                discipline,
+                quantum,
+                ..
+            } = self.options;
+            self.rotation = Some(Rotation::new(world, &be, discipline, quantum));
+        }
+        self.budget = Budget::new(world);
+    }
+
+    fn begin(&mut self, world: &mut World, client: usize) -> Stream {
+        if world.clients[client].spec.role == Role::Be {
+            return Stream::Plain;
+        }
+        let now = Ns(world.now);
+        let seen = self.observe(world, client);
+        let poll = self.lanes[client].slot.poll(now, &seen);
+        self.act(world, client, poll);
+        let cost = self.cost.estimate();
+        let lane = &mut self.lanes[client];
+        let predicted = lane.history.predict(self.choice);
+        let lead = predicted.unwrap_or(Ns::ZERO).saturating_sub(cost);
+        let plan = Plan {
+            trigger_at: now.saturating_add(lead),
+            lease: self.lease,
+            predicted: predicted.unwrap_or(Ns::ZERO),
+            cost,
+            slo: None,
+            holder: true,
+            sample: true,
+        };
+        let (number, actions) = lane.slot.begin(now, &seen, plan);
+        debug_assert_eq!(number.get(), world.clients[client].begun);
+        self.act(world, client, actions);
+        self.requests += 1;
+        self.set_busy(world);
+        Stream::Holder
+    }
+
+    fn ready(&mut self, world: &mut World, client: usize) {
+        if world.clients[client].spec.role == Role::Be {
+            let woke = submit(world, client);
+            if let (true, Some(rotation)) = (woke, &mut self.rotation) {
+                rotation.observe(world, world.clients[client].group);
+            }
+            return;
+        }
+        submit(world, client);
+        // Stores of the process, which zernel is not told of.
+        let number = world.clients[client].begun;
+        let seen = &mut self.lanes[client].seen;
+        seen.ready_ns = Ns(world.now);
+        if seen.release != number {
+            seen.release = number;
+            world.release(client, number);
+        }
+        if seen.trigger != number {
+            seen.trigger = number;
+            world.trigger(client, number);
+        }
+    }
+
+    fn done(&mut self, world: &mut World, client: usize) {
+        let slept = retire(world, client);
+        let one = &world.clients[client];
+        if one.spec.role == Role::Lc {
+            let seen = &mut self.lanes[client].seen;
+            seen.done_ns = Ns(world.now);
+            seen.done = one.begun;
+            self.requests -= 1;
+            self.set_busy(world);
+        } else if let (true, Some(rotation)) = (slept, &mut self.rotation) {
+            rotation.observe(world, one.group);
+        }
+    }
+
+    fn timer(&mut self, world: &mut World, token: u64) {
+        if token & BUDGET != 0 {
+            let busy = self.requests > 0;
+            if let Some(budget) = &mut self.budget {
+                budget.timer(world, token, busy);
+            }
+        } else if token & ROTATION != 0 {
+            if let Some(rotation) = &mut self.rotation {
+                rotation.timer(world, token);
+            }
+        } else {
+            let (client, alarm) = super::gpreempt::whose(token);
+            if self.lanes[client].alarm == alarm {
+                let seen = self.observe(world, client);
+                let actions = self.lanes[client].slot.poll(Ns(world.now), &seen);
+                self.act(world, client, actions);
+            }
+        }
+    }
+
+    fn operated(&mut self, world: &mut World, operation: Operation) {
+        if let (Operation::Enable(..), Some(rotation)) = (operation, &mut self.rotation) {
+            rotation.finished(world);
+        }
+    }
+}

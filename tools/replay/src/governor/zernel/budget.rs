@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The budget of the latency-critical level: when it is spent, its slice drops to that of BE.
+
+use zernel_workload::Role;
+
+use super::BUDGET;
+use crate::model::units::Us;
+use crate::policy::budget::{Params, Server, State};
+use crate::policy::level::Level;
+use crate::policy::units::Ns;
+use crate::world::{Event, Operation, World};
+
+/// The budget.
+pub(super) struct Budget {
+    server: Server,
+    lc: Vec<usize>,
+    /// Time on the engine up to the last charge.
+    charged: u64,
+    throttled: bool,
+    /// Timers set before the last one are stale.
+    timer: u64,
+    /// When the last one that was set fires.
+    due: u64,
+}
+
+impl Budget {
+    /// A full one; none if the level has none.
+    pub(super) fn new(world: &World) -> Option<Self> {
+        Some(Self {
+            server: Server::new(Params::default_of(Level::LC)?),
+            lc: world.of_role(Role::Lc).collect(),
+            charged: 0,
+            throttled: false,
+            timer: 0,
+            due: 0,
+        })
+    }
+
+    /// Latency-critical work begins or ends.
+    pub(super) fn look(&mut self, world: &mut World, busy: bool) {
+        // While a timer is set for no later than the budget can be spent, nothing is missed.
+        if busy && self.due <= world.now {
+            self.charge(world, busy);
+        }
+    }
+
+    /// A timer has fired.
+    pub(super) fn timer(&mut self, world: &mut World, token: u64, busy: bool) {
+        if token == BUDGET | self.timer {
+            self.charge(world, busy);
+        }
+    }
+
+    fn charge(&mut self, world: &mut World, busy: bool) {
+        let ran: u64 = self.lc.iter().map(|&group| world.busy(group)).sum();
+        let new = ran - self.charged;
+        self.charged = ran;
+        // What runs in a slice of BE takes its turn like BE.
+        let charge = if self.throttled { 0 } else { new };
+        let state = self.server.charge(Ns(world.now), Ns(charge));
+        let (throttled, next) = match state {
+            State::Throttled { until } => (true, until.0),
+            State::Free { left } => (false, world.now + left.0),
+        };
+        if throttled != self.throttled {
+            self.throttled = throttled;
+            let level = if throttled { Level::BE } else { Level::LC };
+            for &group in &self.lc {
+                let slice = Us(level.default_timeslice().0);
+                world.operate(Operation::Slice(group, slice));
+            }
+        }
+        if busy || throttled {
+            self.due = next;
+            self.timer += 1;
+            world.at(next, Event::Timer(BUDGET | self.timer));
+        }
+    }
+}

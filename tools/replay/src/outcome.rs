@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What a simulation came to.
+
+use std::collections::HashMap;
+
+use serde::Serialize;
+use zernel_workload::Role;
+
+use crate::world::{Deployment, Request};
+
+/// What the compute engine did until the end of the run, in nanoseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Engine {
+    /// Had a TSG, be it with a holder alone.
+    pub(crate) busy_ns: u64,
+    /// Saved or restored contexts.
+    pub(crate) switch_ns: u64,
+    /// Had nothing to do.
+    pub(crate) idle_ns: u64,
+    /// Was held for requests whose data was not there.
+    pub(crate) held_ns: u64,
+    /// Contexts restored.
+    pub(crate) switches: u64,
+}
+
+/// What became of a client's requests; a column per figure.
+#[derive(Debug, Clone)]
+pub(crate) struct Served {
+    /// The client's number in the workload.
+    pub(crate) client: usize,
+    /// What it is for.
+    pub(crate) role: Role,
+    /// How many arrived before each.
+    pub(crate) number: Vec<u64>,
+    /// Nanoseconds from the start of the preparation to the result.
+    pub(crate) latency: Vec<u64>,
+    /// Nanoseconds from the arrival to the start of the preparation.
+    pub(crate) queued: Vec<u64>,
+    /// Requests that were done within the run.
+    pub(crate) in_time: u64,
+    /// Requests that a newer one took the place of.
+    pub(crate) dropped: u64,
+}
+
+impl Served {
+    /// None yet.
+    pub(crate) fn new(client: usize, role: Role) -> Self {
+        Self {
+            client,
+            role,
+            number: Vec::new(),
+            latency: Vec::new(),
+            queued: Vec::new(),
+            in_time: 0,
+            dropped: 0,
+        }
+    }
+
+    /// A request that is done at `now`, of a run that ends at `end`.
+    pub(crate) fn push(&mut self, request: &Request, now: u64, end: u64) {
+        self.number.push(request.number);
+        self.latency.push(now - request.start);
+        self.queued.push(request.start - request.tick);
+        self.in_time += u64::from(now <= end);
+    }
+}
+
+/// What a set of latencies comes to, in nanoseconds. Signed: a difference can be negative.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub(crate) struct Summary {
+    /// How many.
+    pub(crate) count: u64,
+    /// Mean.
+    pub(crate) mean_ns: f64,
+    /// Median.
+    pub(crate) p50_ns: i64,
+    /// 99th percentile.
+    pub(crate) p99_ns: i64,
+    /// 99.9th percentile.
+    pub(crate) p999_ns: i64,
+    /// Largest.
+    pub(crate) max_ns: i64,
+}
+
+impl Summary {
+    /// Of these, which it sorts; zeroes if there are none. A percentile is the smallest value that
+    /// so many are not above.
+    pub(crate) fn of(values: &mut [i64]) -> Self {
+        values.sort_unstable();
+        let (Some(&max_ns), count) = (values.last(), values.len()) else {
+            return Self::default();
+        };
+        let sum: i128 = values.iter().map(|&value| i128::from(value)).sum();
+        let quantile = |share: f64| {
+            let rank = (share * count as f64).ceil() as usize;
+            values[rank.clamp(1, count) - 1]
+        };
+        Self {
+            count: count as u64,
+            mean_ns: sum as f64 / count as f64,
+            p50_ns: quantile(0.5),
+            p99_ns: quantile(0.99),
+            p999_ns: quantile(0.999),
+            max_ns,
+        }
+    }
+}
+
+/// What a simulation came to.
+#[derive(Debug, Clone)]
+pub(crate) struct Outcome {
+    /// Name of the workload.
+    pub(crate) workload: String,
+    /// Name of the policy.
+    pub(crate) policy: String,
+    /// Which clients shared a TSG.
+    pub(crate) deployment: Deployment,
+    /// How long, in seconds.
+    pub(crate) seconds: f64,
+    /// What the compute engine did.
+    pub(crate) engine: Engine,
+    /// Share of the time that latency-critical TSGs had the engine, with their holders.
+    pub(crate) lc_share: f64,
+    /// The same of best-effort ones.
+    pub(crate) be_share: f64,
+    /// Time on the engine of each TSG.
+    pub(crate) busy_ns: Vec<u64>,
+    /// Holders that ended by their bound.
+    pub(crate) expired: u64,
+    /// Events simulated.
+    pub(crate) events: u64,
+    /// The requests of each client.
+    pub(crate) served: Vec<Served>,
+}
+
+impl Outcome {
+    fn of_role(&self, role: Role) -> impl Iterator<Item = &Served> {
+        self.served.iter().filter(move |one| one.role == role)
+    }
+
+    /// Latencies of a role from the start of the preparation, in no order.
+    pub(crate) fn latencies(&self, role: Role) -> Vec<i64> {
+        self.of_role(role)
+            .flat_map(|one| one.latency.iter().map(|&ns| ns as i64))
+            .collect()
+    }
+
+    /// Latencies of a role from the arrival.
+    pub(crate) fn with_queue(&self, role: Role) -> Summary {
+        let mut all: Vec<i64> = self
+            .of_role(role)
+            .flat_map(|one| one.latency.iter().zip(&one.queued))
+            .map(|(latency, queued)| (latency + queued) as i64)
+            .collect();
+        Summary::of(&mut all)
+    }
+
+    /// Requests of a role that were done.
+    pub(crate) fn requests(&self, role: Role) -> u64 {
+        self.of_role(role).map(|one| one.latency.len() as u64).sum()
+    }
+
+    /// Requests of a role that were done within the run, per second.
+    pub(crate) fn rate(&self, role: Role) -> f64 {
+        let done: u64 = self.of_role(role).map(|one| one.in_time).sum();
+        done as f64 / self.seconds
+    }
+
+    /// Requests of a role that a newer one took the place of.
+    pub(crate) fn dropped(&self, role: Role) -> u64 {
+        self.of_role(role).map(|one| one.dropped).sum()
+    }
+
+    /// For each latency-critical request that was served here and in `alone`, how much longer it
+    /// took here. Both have the same arrivals and the same preparations.
+    pub(crate) fn added(&self, alone: &Self) -> Vec<i64> {
+        let mut all = Vec::new();
+        for here in self.of_role(Role::Lc) {
+            let Some(there) = alone.served.iter().find(|one| one.client == here.client) else {
+                continue;
+            };
+            let known: HashMap<u64, u64> = match here.number == there.number {
+                // The usual case: nothing was dropped in either.
+                true => {
+                    let pairs = here.latency.iter().zip(&there.latency);
+                    all.extend(pairs.map(|(&a, &b)| a as i64 - b as i64));
+                    continue;
+                }
+                false => {
+                    let numbers = there.number.iter().copied();
+                    numbers.zip(there.latency.iter().copied()).collect()
+                }
+            };
+            for (number, &latency) in here.number.iter().zip(&here.latency) {
+                if let Some(&other) = known.get(number) {
+                    all.push(latency as i64 - other as i64);
+                }
+            }
+        }
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_the_smallest_that_so_many_are_not_above() {
+        let mut values: Vec<i64> = (1..=1_000).rev().collect();
+        let summary = Summary::of(&mut values);
+        assert_eq!(summary.count, 1_000);
+        assert_eq!(summary.mean_ns, 500.5);
+        assert_eq!((summary.p50_ns, summary.p99_ns), (500, 990));
+        assert_eq!((summary.p999_ns, summary.max_ns), (999, 1_000));
+        assert_eq!(Summary::of(&mut []), Summary::default());
+        assert_eq!(Summary::of(&mut [-3]).p99_ns, -3);
+    }
+}

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What holds of every simulation, and what can be computed by hand.
+
+use proptest::prelude::*;
+use zernel_workload::{Arrival, ClientSpec, Network, Preparation, Role, Workload};
+
+use crate::governor::{Options, Policy};
+use crate::model::units::Us;
+use crate::outcome::{Outcome, Summary};
+use crate::sim;
+use crate::world::{nanos, Deployment, Setting};
+
+const ALL: [Policy; 9] = [
+    Policy::Exclusive,
+    Policy::Default,
+    Policy::Sequential,
+    Policy::Block,
+    Policy::Reset,
+    Policy::Classes,
+    Policy::Gpreempt,
+    Policy::Zernel,
+    Policy::Oracle,
+];
+
+fn built_in(name: &str, seconds: f64) -> Workload {
+    let workload = Workload::built_in(name).unwrap();
+    workload.lasting(seconds).unwrap()
+}
+
+fn run(workload: &Workload, policy: Policy, deployment: Deployment) -> Outcome {
+    let setting = Setting {
+        deployment,
+        ..Setting::DEFAULT
+    };
+    sim::run(workload, setting, policy.governor(&Options::DEFAULT)).unwrap()
+}
+
+/// What holds whatever happens.
+fn check(workload: &Workload, outcome: &Outcome) {
+    let end = nanos(workload.duration());
+    let engine = outcome.engine;
+    assert_eq!(engine.busy_ns + engine.switch_ns + engine.idle_ns, end);
+    assert_eq!(outcome.busy_ns.iter().sum::<u64>(), engine.busy_ns);
+    assert!(engine.held_ns <= engine.busy_ns);
+    assert_eq!(outcome.expired, 0);
+    assert!(outcome.events > 0);
+    for served in &outcome.served {
+        let spec = &workload.clients[served.client];
+        let done = served.latency.len() as u64;
+        assert_eq!(served.number.len() as u64, done);
+        // Every request that arrived up to the last one served was served or dropped.
+        let arrived = served.number.last().map_or(0, |last| last + 1);
+        assert_eq!(done + served.dropped, arrived);
+        let own = nanos(spec.copy_in() + spec.network.service() + spec.copy_out());
+        assert!(served.latency.iter().all(|&latency| latency >= own));
+    }
+}
+
+#[test]
+fn time_and_requests_are_conserved() {
+    for name in ["A", "B", "C", "D", "E", "J-uniform"] {
+        let workload = built_in(name, 2.0);
+        for policy in ALL {
+            for deployment in [Deployment::PerClient, Deployment::Published] {
+                check(&workload, &run(&workload, policy, deployment));
+            }
+        }
+    }
+}
+
+#[test]
+fn alone_takes_the_sum_of_its_parts() {
+    let workload = built_in("C", 5.0);
+    let alone = run(&workload, Policy::Exclusive, Deployment::PerClient);
+    let served = &alone.served[0];
+    assert_eq!((served.latency.len(), served.dropped), (500, 0));
+    // Both engines restore the context once, for the first request.
+    let setting = Setting::DEFAULT;
+    let own = nanos(workload.clients[0].latency_alone());
+    let first = own + setting.preset.switch_cost().0 + 1_000;
+    assert_eq!(served.latency[0], first);
+    assert!(served.latency[1..].iter().all(|&latency| latency == own));
+    let service = nanos(workload.clients[0].network.service());
+    assert_eq!(alone.engine.busy_ns, 500 * service);
+    assert_eq!(alone.rate(Role::Be), 0.0);
+    assert!(alone.added(&alone).iter().all(|&added| added == 0));
+}
+
+#[test]
+fn a_lone_best_effort_client_loses_nothing() {
+    let workload = Workload::new(
+        "lone",
+        1.0,
+        vec![ClientSpec::new(Role::Be, Network::Bert, Arrival::Closed)],
+    )
+    .unwrap();
+    let outcome = run(&workload, Policy::Zernel, Deployment::PerClient);
+    check(&workload, &outcome);
+    let own = nanos(workload.clients[0].latency_alone());
+    assert_eq!(
+        outcome.served[0].latency[1..],
+        vec![own; outcome.served[0].latency.len() - 1]
+    );
+    let without_lc = sim::run(
+        &workload,
+        Setting::DEFAULT,
+        Policy::Exclusive.governor(&Options::DEFAULT),
+    );
+    assert!(without_lc.unwrap_err().to_string().contains("role: lc"));
+}
+
+#[test]
+fn a_switch_that_is_hidden_costs_the_flag_alone() {
+    // One best-effort TSG that always has work; 280 µs to the data.
+    let workload = built_in("B1", 5.0);
+    let zernel = run(&workload, Policy::Zernel, Deployment::PerClient);
+    let alone = run(&workload, Policy::Exclusive, Deployment::PerClient);
+    let added = Summary::of(&mut zernel.added(&alone));
+    assert_eq!(
+        added.p50_ns,
+        i64::try_from(Setting::DEFAULT.flag.0).unwrap()
+    );
+    assert!(added.p99_ns <= 40_000, "{added:?}");
+    // Without a hint the rest of a slice and a switch are waited for: 85 to 285 µs.
+    let classes = run(&workload, Policy::Classes, Deployment::PerClient);
+    let added = Summary::of(&mut classes.added(&alone));
+    assert!((150e3..220e3).contains(&added.mean_ns), "{added:?}");
+    assert!(added.max_ns <= 285_000, "{added:?}");
+}
+
+#[test]
+fn killed_kernels_start_again_and_cost_throughput() {
+    let workload = built_in("B1", 5.0);
+    let reset = run(&workload, Policy::Reset, Deployment::PerClient);
+    let classes = run(&workload, Policy::Classes, Deployment::PerClient);
+    assert!(reset.rate(Role::Be) < classes.rate(Role::Be) * 0.97);
+    let mean = |outcome: &Outcome| Summary::of(&mut outcome.latencies(Role::Lc)).mean_ns;
+    assert!(mean(&reset) < mean(&classes) - 100e3);
+}
+
+#[test]
+fn nothing_is_interrupted_one_after_the_other() {
+    let workload = built_in("B1", 5.0);
+    let outcome = run(&workload, Policy::Sequential, Deployment::PerClient);
+    let longest = outcome.latencies(Role::Lc).into_iter().max().unwrap();
+    let switch = 2 * Setting::DEFAULT.preset.switch_cost().0;
+    let bound = nanos(workload.clients[0].latency_alone())
+        + nanos(workload.clients[1].network.service())
+        + 2 * switch
+        + 10_000;
+    assert!(longest as u64 <= bound, "{longest} {bound}");
+}
+
+#[test]
+fn rotation_gains_on_slices_and_keeps_weights() {
+    let client = |weight| ClientSpec {
+        prepare_us: Preparation::Constant(0),
+        weight,
+        ..ClientSpec::new(Role::Be, Network::Resnet152, Arrival::Closed)
+    };
+    let lc = ClientSpec::new(Role::Lc, Network::Vgg, Arrival::Periodic(100.0));
+    let mut clients = vec![lc];
+    clients.extend([3, 1, 3, 1].map(client));
+    let workload = Workload::new("weights", 10.0, clients).unwrap();
+    let zernel = run(&workload, Policy::Zernel, Deployment::PerClient);
+    check(&workload, &zernel);
+    let gpreempt = run(&workload, Policy::Gpreempt, Deployment::PerClient);
+    assert!(zernel.rate(Role::Be) > 1.15 * gpreempt.rate(Role::Be));
+    let busy = &zernel.busy_ns[1..];
+    let all: u64 = busy.iter().sum();
+    for (ran, weight) in busy.iter().zip([3.0, 1.0, 3.0, 1.0]) {
+        let share = *ran as f64 / all as f64;
+        assert!((share / (weight / 8.0) - 1.0).abs() < 0.02, "{busy:?}");
+    }
+}
+
+#[test]
+fn a_budget_leaves_something_to_best_effort_work() {
+    // Eight processes that each ask for the whole GPU.
+    let lc = ClientSpec {
+        prepare_us: Preparation::Constant(0),
+        ..ClientSpec::new(Role::Lc, Network::Vgg, Arrival::Closed)
+    };
+    let be = ClientSpec::new(Role::Be, Network::Bert, Arrival::Closed);
+    let mut clients = vec![lc; 8];
+    clients.push(be);
+    let workload = Workload::new("greedy", 5.0, clients).unwrap();
+    let zernel = run(&workload, Policy::Zernel, Deployment::PerClient);
+    check(&workload, &zernel);
+    assert!(
+        (0.01..0.10).contains(&zernel.be_share),
+        "{}",
+        zernel.be_share
+    );
+}
+
+#[test]
+fn the_error_of_a_prediction_costs_latency() {
+    let workload = built_in("J-uniform", 10.0);
+    let alone = run(&workload, Policy::Exclusive, Deployment::PerClient);
+    let p99 = |error_us| {
+        let options = Options {
+            error_us,
+            ..Options::DEFAULT
+        };
+        let outcome = sim::run(
+            &workload,
+            Setting::DEFAULT,
+            Policy::Oracle.governor(&options),
+        );
+        Summary::of(&mut outcome.unwrap().added(&alone)).p99_ns
+    };
+    assert!(p99(0.0) < p99(300.0));
+}
+
+#[test]
+fn constants_are_what_gpreempt_goes_by() {
+    let workload = built_in("B1", 5.0);
+    let mut options = Options::DEFAULT;
+    // So late that the hint is worth nothing.
+    options.constants.preparation = Us(1_000);
+    let late = sim::run(
+        &workload,
+        Setting::DEFAULT,
+        Policy::Gpreempt.governor(&options),
+    )
+    .unwrap();
+    let classes = run(&workload, Policy::Classes, Deployment::PerClient);
+    let mean = |outcome: &Outcome| Summary::of(&mut outcome.latencies(Role::Lc)).mean_ns;
+    assert!((mean(&late) - mean(&classes)).abs() < 3e3);
+    assert_eq!(late.engine.held_ns, 0);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn any_mix_is_conserved_and_repeatable(
+        clients in prop::collection::vec(
+            (any::<bool>(), 0usize..5, 0.0f64..400.0, 0u64..600, 1u32..4),
+            1..7,
+        ),
+        seed: u64,
+        policy in 0usize..ALL.len(),
+        published: bool,
+    ) {
+        let mut specs = vec![ClientSpec::new(Role::Lc, Network::Vgg, Arrival::Poisson(50.0))];
+        specs.extend(clients.into_iter().map(|(lc, network, rate, prepare, weight)| ClientSpec {
+            prepare_us: Preparation::Constant(prepare),
+            weight,
+            ..ClientSpec::new(
+                if lc { Role::Lc } else { Role::Be },
+                Network::MIX[network],
+                if rate < 40.0 { Arrival::Closed } else { Arrival::Poisson(rate) },
+            )
+        }));
+        let workload = Workload::new("any", 0.3, specs).unwrap();
+        let deployment = match published {
+            true => Deployment::Published,
+            false => Deployment::PerClient,
+        };
+        let setting = Setting { deployment, seed, ..Setting::DEFAULT };
+        let go = || sim::run(&workload, setting, ALL[policy].governor(&Options::DEFAULT)).unwrap();
+        let outcome = go();
+        check(&workload, &outcome);
+        let again = go();
+        prop_assert_eq!(outcome.events, again.events);
+        prop_assert_eq!(outcome.latencies(Role::Lc), again.latencies(Role::Lc));
+    }
+}

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The figures of simulations, as a table and for JSON.
+
+use comfy_table::presets::UTF8_FULL_CONDENSED;
+use comfy_table::{CellAlignment, ContentArrangement, Table};
+use serde::Serialize;
+use zernel_workload::{Published, Role, Workload};
+
+use crate::outcome::{Outcome, Summary};
+use crate::world::Deployment;
+
+/// One simulation's figures.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct Row {
+    /// Workload.
+    pub(crate) workload: String,
+    /// What a sweep changed.
+    pub(crate) parameter: Option<f64>,
+    /// Policy.
+    pub(crate) policy: String,
+    /// Which clients shared a TSG.
+    pub(crate) deployment: Deployment,
+    /// Latency-critical latencies from the start of the preparation.
+    pub(crate) lc: Summary,
+    /// The same from the arrival.
+    pub(crate) lc_with_queue: Summary,
+    /// Mean less the mean alone, in nanoseconds.
+    pub(crate) lc_added_mean_ns: f64,
+    /// How much longer each request took than the same request alone.
+    pub(crate) lc_added: Summary,
+    /// Latency-critical requests per second.
+    pub(crate) lc_rate: f64,
+    /// Latency-critical requests dropped.
+    pub(crate) lc_dropped: u64,
+    /// Best-effort requests per second.
+    pub(crate) be_rate: f64,
+    /// Best-effort requests dropped.
+    pub(crate) be_dropped: u64,
+    /// Time that best-effort TSGs had the GPU for, in percent.
+    pub(crate) be_percent: f64,
+    /// The same of latency-critical ones, with their holders.
+    pub(crate) lc_percent: f64,
+    /// GPU held for requests whose data was not there, in percent.
+    pub(crate) held_percent: f64,
+    /// GPU switching contexts, in percent.
+    pub(crate) switch_percent: f64,
+    /// GPU idle, in percent.
+    pub(crate) idle_percent: f64,
+    /// Context switches per second.
+    pub(crate) switches: f64,
+    /// Holders that ended by their bound.
+    pub(crate) expired: u64,
+    /// Requests simulated.
+    pub(crate) requests: u64,
+    /// Events of the simulation.
+    pub(crate) events: u64,
+    /// Time that each TSG had the GPU for, in nanoseconds, in the order of the clients.
+    pub(crate) busy_ns: Vec<u64>,
+    /// Published figures of the same policy: LC mean in ms, added in µs, BE per second.
+    pub(crate) published: [Option<f64>; 3],
+}
+
+impl Row {
+    /// The figures of `outcome`; `alone` is the run of the latency-critical clients alone.
+    pub(crate) fn new(
+        workload: &Workload,
+        parameter: Option<f64>,
+        outcome: &Outcome,
+        alone: &Outcome,
+    ) -> Self {
+        let lc = Summary::of(&mut outcome.latencies(Role::Lc));
+        let alone_mean = Summary::of(&mut alone.latencies(Role::Lc)).mean_ns;
+        let percent = |ns: u64| 100.0 * ns as f64 / (outcome.seconds * 1e9);
+        Self {
+            workload: outcome.workload.clone(),
+            parameter,
+            policy: outcome.policy.clone(),
+            deployment: outcome.deployment,
+            lc,
+            lc_with_queue: outcome.with_queue(Role::Lc),
+            lc_added_mean_ns: lc.mean_ns - alone_mean,
+            lc_added: Summary::of(&mut outcome.added(alone)),
+            lc_rate: outcome.rate(Role::Lc),
+            lc_dropped: outcome.dropped(Role::Lc),
+            be_rate: outcome.rate(Role::Be),
+            be_dropped: outcome.dropped(Role::Be),
+            be_percent: 100.0 * outcome.be_share,
+            lc_percent: 100.0 * outcome.lc_share,
+            held_percent: percent(outcome.engine.held_ns),
+            switch_percent: percent(outcome.engine.switch_ns),
+            idle_percent: percent(outcome.engine.idle_ns),
+            switches: outcome.engine.switches as f64 / outcome.seconds,
+            expired: outcome.expired,
+            requests: outcome.requests(Role::Lc) + outcome.requests(Role::Be),
+            events: outcome.events,
+            busy_ns: outcome.busy_ns.clone(),
+            published: workload
+                .published
+                .map_or([None; 3], |known| published(&known, &outcome.policy)),
+        }
+    }
+}
+
+/// What is published of a policy: LC mean in ms, added in µs, BE per second.
+fn published(known: &Published, policy: &str) -> [Option<f64>; 3] {
+    match policy {
+        "exclusive" => [known.alone_ms, None, None],
+        "default" => [known.default_ms, None, known.default_be],
+        "block" => [None, known.block_added_us, None],
+        "classes" => [None, known.classes_added_us, None],
+        "gpreempt" => [
+            known.gpreempt_ms,
+            known.gpreempt_added_us,
+            known.gpreempt_be,
+        ],
+        _ => [None; 3],
+    }
+}
+
+/// The table of these rows; `parameter` names what a sweep changed.
+pub(crate) fn render(rows: &[Row], parameter: Option<&str>) -> String {
+    let mut table = Table::new();
+    let mut head = vec!["", "policy"];
+    head.extend(parameter);
+    head.extend([
+        "LC mean\nms",
+        "added\nmean µs",
+        "\np50",
+        "\np99",
+        "\np99.9",
+        "\nmax",
+        "+queue\nmean ms",
+        "LC\nreq/s",
+        "BE\nreq/s",
+        "BE\nGPU %",
+        "held\n%",
+        "switch\n%",
+        "idle\n%",
+        "switches\n/s",
+    ]);
+    let shown = rows
+        .iter()
+        .any(|row| row.published.iter().any(Option::is_some));
+    if shown {
+        head.extend(["published:\nLC mean ms", "added\nµs", "BE\nreq/s"]);
+    }
+    table
+        .load_preset(UTF8_FULL_CONDENSED)
+        .set_content_arrangement(ContentArrangement::Disabled)
+        .set_header(head);
+    for row in rows {
+        let us = |ns: i64| format!("{:.0}", ns as f64 / 1e3);
+        let mut cells = vec![row.workload.clone(), row.policy.clone()];
+        if parameter.is_some() {
+            let value = row.parameter.map(|value| value.to_string());
+            cells.push(value.unwrap_or_default());
+        }
+        cells.extend([
+            format!("{:.3}", row.lc.mean_ns / 1e6),
+            format!("{:.1}", row.lc_added_mean_ns / 1e3),
+            us(row.lc_added.p50_ns),
+            us(row.lc_added.p99_ns),
+            us(row.lc_added.p999_ns),
+            us(row.lc_added.max_ns),
+            format!("{:.3}", row.lc_with_queue.mean_ns / 1e6),
+            format!("{:.1}", row.lc_rate),
+            format!("{:.1}", row.be_rate),
+            format!("{:.1}", row.be_percent),
+            format!("{:.2}", row.held_percent),
+            format!("{:.1}", row.switch_percent),
+            format!("{:.1}", row.idle_percent),
+            format!("{:.0}", row.switches),
+        ]);
+        if shown {
+            let cell = |value: Option<f64>| value.map_or("-".to_owned(), |value| value.to_string());
+            cells.extend(row.published.map(cell));
+        }
+        table.add_row(cells);
+    }
+    for column in table.column_iter_mut().skip(2) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    format!("{table}\n")
+}
+
+/// What the columns mean.
+pub(crate) const LEGEND: &str = "\
+LC latency counts from the start of data preparation; '+queue' counts from the arrival.
+'added mean' is the mean less the mean alone (exclusive); p50 to max are of the differences
+between each request and the same request alone. 'held' is GPU time that waited for data.
+";

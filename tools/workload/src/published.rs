@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What others have published for a workload, to be shown beside what is measured.
+
+use serde::{Deserialize, Serialize};
+
+/// Figures of GPreempt (USENIX ATC'25) on an A100, read off its plots.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Published {
+    /// Mean LC latency alone, in milliseconds.
+    pub alone_ms: Option<f64>,
+    /// Mean LC latency without preemption, in milliseconds.
+    pub default_ms: Option<f64>,
+    /// Mean LC latency with GPreempt, in milliseconds.
+    pub gpreempt_ms: Option<f64>,
+    /// What GPreempt adds to the mean LC latency, in microseconds.
+    pub gpreempt_added_us: Option<f64>,
+    /// The same without the hint.
+    pub classes_added_us: Option<f64>,
+    /// The same of a wait for the end of the running blocks.
+    pub block_added_us: Option<f64>,
+    /// Best-effort requests per second without preemption.
+    pub default_be: Option<f64>,
+    /// The same with GPreempt.
+    pub gpreempt_be: Option<f64>,
+}

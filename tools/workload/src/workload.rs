@@ -1,0 +1,462 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Workloads: which clients run, how often and for how long.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{anyhow, bail, ensure, Context, Result};
+use serde::{Deserialize, Serialize};
+
+use crate::{Preparation, Program, Published};
+
+/// Microseconds that a client prepares its data on the CPU, unless it says otherwise.
+const PREPARE_US: u64 = 200;
+/// The smallest copy to the GPU.
+const COPY_IN: Duration = Duration::from_micros(80);
+/// The result, some kilobytes.
+const COPY_OUT: Duration = Duration::from_micros(10);
+
+/// What a client is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, clap::ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Latency-critical.
+    Lc,
+    /// Best-effort.
+    Be,
+}
+
+/// When requests arrive.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Arrival {
+    /// The next as soon as the last is done.
+    Closed,
+    /// This many per second, evenly spaced.
+    Periodic(f64),
+    /// This many per second on average, at random.
+    Poisson(f64),
+}
+
+/// One client: a process with a TSG on the compute engine and one on a copy engine.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClientSpec {
+    /// What it is for.
+    pub role: Role,
+    /// What it serves.
+    pub network: Program,
+    /// When requests arrive.
+    #[serde(with = "serde_yaml_ng::with::singleton_map")]
+    pub arrival: Arrival,
+    /// Preparation of the data on the CPU, in microseconds.
+    #[serde(default = "prepare_us")]
+    pub prepare_us: Preparation,
+    /// Share of the GPU that it is to have among best-effort clients, relative to theirs.
+    #[serde(default = "weight", skip_serializing_if = "is_usual")]
+    pub weight: u32,
+}
+
+const fn prepare_us() -> Preparation {
+    Preparation::Constant(PREPARE_US)
+}
+
+const fn weight() -> u32 {
+    1
+}
+
+const fn is_usual(weight: &u32) -> bool {
+    *weight == 1
+}
+
+impl ClientSpec {
+    /// A client that takes 200 µs for each preparation.
+    pub fn new(role: Role, network: impl Into<Program>, arrival: Arrival) -> Self {
+        Self {
+            role,
+            network: network.into(),
+            arrival,
+            prepare_us: prepare_us(),
+            weight: weight(),
+        }
+    }
+
+    /// Time of the copy to the GPU.
+    pub const fn copy_in(&self) -> Duration {
+        COPY_IN
+    }
+
+    /// Time of the copy from the GPU.
+    pub const fn copy_out(&self) -> Duration {
+        COPY_OUT
+    }
+
+    /// Typical latency of a request when nothing else runs.
+    pub fn latency_alone(&self) -> Duration {
+        self.prepare_us.mean() + self.copy_in() + self.network.service() + self.copy_out()
+    }
+
+    fn check(&self) -> Result<()> {
+        if let Arrival::Periodic(rate) | Arrival::Poisson(rate) = self.arrival {
+            check_rate(rate)?;
+        }
+        ensure!(
+            (1..=1_000).contains(&self.weight),
+            "a weight of {} is out of range (1 to 1000)",
+            self.weight
+        );
+        self.network.check()?;
+        self.prepare_us.check()
+    }
+}
+
+/// Whether so many requests per second can be made.
+pub fn check_rate(rate: f64) -> Result<()> {
+    ensure!(
+        (0.001..=100_000.0).contains(&rate),
+        "a rate of {rate} requests/s is out of range (0.001 to 100000)"
+    );
+    Ok(())
+}
+
+/// Whether a workload can run for so long.
+pub fn check_seconds(seconds: f64) -> Result<()> {
+    ensure!(
+        (0.01..=3600.0).contains(&seconds),
+        "a duration of {seconds} s is out of range (0.01 to 3600)"
+    );
+    Ok(())
+}
+
+/// Clients that run together.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Workload {
+    /// Its name.
+    pub name: String,
+    /// What it is there for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub about: Option<String>,
+    /// How long it runs.
+    pub seconds: f64,
+    /// Its clients.
+    pub clients: Vec<ClientSpec>,
+    /// What others have published for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub published: Option<Published>,
+}
+
+/// Names and files of the built-in workloads.
+const FILES: [(&str, &str); 17] = [
+    ("A", include_str!("../workloads/A.yaml")),
+    ("B", include_str!("../workloads/B.yaml")),
+    ("B0", include_str!("../workloads/B0.yaml")),
+    ("B1", include_str!("../workloads/B1.yaml")),
+    ("B2", include_str!("../workloads/B2.yaml")),
+    ("B3", include_str!("../workloads/B3.yaml")),
+    ("B4", include_str!("../workloads/B4.yaml")),
+    ("C", include_str!("../workloads/C.yaml")),
+    ("D", include_str!("../workloads/D.yaml")),
+    ("E", include_str!("../workloads/E.yaml")),
+    ("Y", include_str!("../workloads/Y.yaml")),
+    ("Z", include_str!("../workloads/Z.yaml")),
+    ("J-uniform", include_str!("../workloads/J-uniform.yaml")),
+    ("J-bimodal", include_str!("../workloads/J-bimodal.yaml")),
+    ("J-lognormal", include_str!("../workloads/J-lognormal.yaml")),
+    ("J-drift", include_str!("../workloads/J-drift.yaml")),
+    ("J-step", include_str!("../workloads/J-step.yaml")),
+];
+
+impl Workload {
+    /// Preparation times, in microseconds, for which GPreempt's added latency is published.
+    pub const PREPARATION_SWEEP_US: [u64; 6] = [0, 50, 100, 150, 200, 250];
+
+    /// Names of the built-in ones.
+    pub fn built_in_names() -> impl Iterator<Item = &'static str> {
+        FILES.iter().map(|(name, _)| *name)
+    }
+
+    /// Names of the jitter suite: an LC client at 100 requests per second, whose preparation takes
+    /// now this long and now that, beside a best-effort one.
+    pub fn jitter_suite() -> impl Iterator<Item = &'static str> {
+        Self::built_in_names().filter(|name| name.starts_with("J-"))
+    }
+
+    /// The built-in workload of this name.
+    pub fn built_in(name: &str) -> Option<Self> {
+        let (_, text) = FILES.iter().find(|(known, _)| *known == name)?;
+        Some(Self::from_yaml(text).expect("every built-in file is read in a test"))
+    }
+
+    /// The same with another duration.
+    pub fn lasting(self, seconds: f64) -> Result<Self> {
+        check_seconds(seconds)?;
+        Ok(Self { seconds, ..self })
+    }
+
+    /// The same with another preparation of the LC clients.
+    pub fn preparing(mut self, preparation: Preparation) -> Self {
+        for client in &mut self.clients {
+            if client.role == Role::Lc {
+                client.prepare_us = preparation;
+            }
+        }
+        self
+    }
+
+    /// A workload of these clients.
+    pub fn new(name: &str, seconds: f64, clients: Vec<ClientSpec>) -> Result<Self> {
+        let workload = Self {
+            name: name.to_owned(),
+            about: None,
+            seconds,
+            clients,
+            published: None,
+        };
+        workload.check()?;
+        Ok(workload)
+    }
+
+    /// A built-in workload, or the YAML file at this path.
+    pub fn load(name_or_path: &str) -> Result<Self> {
+        if let Some(workload) = Self::built_in(name_or_path) {
+            return Ok(workload);
+        }
+        let text = std::fs::read_to_string(name_or_path)
+            .with_context(|| format!("cannot read {name_or_path}"))?;
+        Self::from_yaml(&text).map_err(|error| {
+            const SEE: &str = "see zernel-load run --help";
+            let why = match serde_yaml_ng::from_str(&text) {
+                // serde shows what it found, which would be the whole file.
+                Ok(other) if !Self::is_meant(&other) => String::new(),
+                Ok(_) => format!(": {error:#}"),
+                Err(syntax) => format!(": {syntax}"),
+            };
+            anyhow!("{name_or_path} is not a workload{why}; {SEE}")
+        })
+    }
+
+    /// Whether somebody who wrote this had a workload in mind.
+    fn is_meant(value: &serde_yaml_ng::Value) -> bool {
+        ["name", "seconds", "clients"]
+            .iter()
+            .any(|key| value.get(key).is_some())
+    }
+
+    /// Whether this is the name of a built-in workload or of a file.
+    pub fn check_name(name_or_path: &str) -> Result<()> {
+        let is_file = || {
+            Path::new(name_or_path)
+                .metadata()
+                .is_ok_and(|found| !found.is_dir())
+        };
+        ensure!(
+            Self::built_in_names().any(|name| name == name_or_path) || is_file(),
+            "neither a built-in workload ({}) nor a file",
+            Self::built_in_names().collect::<Vec<_>>().join(", ")
+        );
+        Ok(())
+    }
+
+    /// As YAML.
+    pub fn to_yaml(&self) -> Result<String> {
+        Ok(serde_yaml_ng::to_string(self)?)
+    }
+
+    /// From YAML.
+    pub fn from_yaml(text: &str) -> Result<Self> {
+        let workload: Self = serde_yaml_ng::from_str(text)?;
+        workload.check()?;
+        Ok(workload)
+    }
+
+    fn check(&self) -> Result<()> {
+        check_seconds(self.seconds)?;
+        if self.clients.is_empty() {
+            bail!("it has no clients; name at least one under `clients`");
+        }
+        self.clients.iter().try_for_each(ClientSpec::check)
+    }
+
+    /// How long it runs.
+    pub fn duration(&self) -> Duration {
+        Duration::from_secs_f64(self.seconds)
+    }
+
+    /// When each client's first request arrives: periodic clients of the same rate and role's
+    /// order follow each other by their cumulative latency alone.
+    pub fn phases(&self) -> Vec<Duration> {
+        let mut taken: HashMap<u64, Duration> = HashMap::new();
+        self.clients
+            .iter()
+            .map(|client| match client.arrival {
+                Arrival::Periodic(rate) => {
+                    let sum = taken.entry(rate.to_bits()).or_default();
+                    let phase = *sum;
+                    *sum += client.latency_alone();
+                    phase
+                }
+                Arrival::Closed | Arrival::Poisson(_) => Duration::ZERO,
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Network;
+
+    fn built_in(name: &str) -> Workload {
+        Workload::built_in(name).unwrap()
+    }
+
+    #[test]
+    fn every_built_in_name_has_a_sound_workload() {
+        for name in Workload::built_in_names() {
+            let workload = built_in(name);
+            assert_eq!(workload.name, name);
+            assert!(workload.about.is_some());
+            workload.check().unwrap();
+            assert!(workload.clients.iter().any(|c| c.role == Role::Lc));
+            assert!(workload.clients.iter().any(|c| c.role == Role::Be));
+        }
+        assert!(Workload::built_in("X").is_none());
+    }
+
+    #[test]
+    fn built_in_workloads_are_the_published_ones() {
+        use Arrival::{Closed, Periodic, Poisson};
+        let mix = |role, arrival| {
+            Network::MIX
+                .map(|network| ClientSpec::new(role, network, arrival))
+                .to_vec()
+        };
+        let vgg = |arrival| vec![ClientSpec::new(Role::Lc, Network::Vgg, arrival)];
+        let resnet = |arrival| vec![ClientSpec::new(Role::Be, Network::Resnet152, arrival)];
+        for (name, seconds, lc, be) in [
+            ("A", 60.0, vgg(Periodic(100.0)), resnet(Periodic(100.0))),
+            ("B", 60.0, vgg(Periodic(220.0)), resnet(Periodic(220.0))),
+            ("B0", 5.0, vgg(Periodic(100.0)), resnet(Closed)),
+            ("B1", 5.0, vgg(Periodic(150.0)), resnet(Closed)),
+            ("B2", 5.0, vgg(Periodic(200.0)), resnet(Closed)),
+            ("B3", 5.0, vgg(Periodic(250.0)), resnet(Closed)),
+            ("B4", 5.0, vgg(Periodic(300.0)), resnet(Closed)),
+            (
+                "C",
+                60.0,
+                vgg(Periodic(100.0)),
+                mix(Role::Be, Periodic(100.0)),
+            ),
+            (
+                "D",
+                60.0,
+                mix(Role::Lc, Periodic(20.0)),
+                mix(Role::Be, Periodic(100.0)),
+            ),
+            (
+                "E",
+                60.0,
+                mix(Role::Lc, Poisson(20.0)),
+                mix(Role::Be, Poisson(100.0)),
+            ),
+        ] {
+            let workload = built_in(name);
+            assert_eq!(workload.seconds, seconds, "{name}");
+            assert_eq!(workload.clients, [lc, be].concat(), "{name}");
+        }
+        let y = built_in("Y");
+        assert!(y.clients[1].prepare_us.is_none());
+        assert_eq!(y.clients[1].arrival, Periodic(150.0));
+        let z = built_in("Z");
+        assert_eq!(z.clients.len(), 5);
+    }
+
+    #[test]
+    fn the_jitter_suite_has_a_workload_for_each_distribution() {
+        let preparations: Vec<_> = Workload::jitter_suite()
+            .map(|name| built_in(name).clients[0].prepare_us)
+            .collect();
+        assert_eq!(preparations.len(), 5);
+        for (at, one) in preparations.iter().enumerate() {
+            assert!(!matches!(one, Preparation::Constant(_)));
+            assert!(!preparations[..at].contains(one));
+        }
+        for name in Workload::jitter_suite() {
+            let workload = built_in(name);
+            assert_eq!(workload.clients[0].arrival, Arrival::Periodic(100.0));
+            assert_eq!(workload.clients[0].network, Network::Vgg.into());
+        }
+    }
+
+    #[test]
+    fn equal_rates_are_staggered_by_latency_alone() {
+        let a = built_in("A");
+        assert_eq!(a.clients[0].latency_alone(), Duration::from_micros(2_490));
+        assert_eq!(
+            a.phases(),
+            [Duration::ZERO, Duration::from_micros(2_490)],
+            "so that A hardly overlaps"
+        );
+        let b1 = built_in("B1");
+        assert_eq!(b1.phases(), [Duration::ZERO; 2]);
+    }
+
+    #[test]
+    fn another_preparation_is_that_of_the_lc_clients_alone() {
+        let preparation = Preparation::Constant(50);
+        let c = built_in("C").preparing(preparation).lasting(1.0).unwrap();
+        assert_eq!(c.clients[0].prepare_us, preparation);
+        assert_eq!(c.clients[1].prepare_us, prepare_us());
+        assert_eq!(c.seconds, 1.0);
+        assert!(c.lasting(0.0).is_err());
+    }
+
+    #[test]
+    fn yaml_is_read_and_checked() {
+        let text = "
+            name: mine
+            seconds: 2
+            clients:
+              - {role: lc, network: bert, arrival: {poisson: 50}}
+              - {role: be, network: densenet, arrival: closed, prepare_us: 0, weight: 3}
+              - role: be
+                network: {name: own, service_us: 500}
+                arrival: closed
+                prepare_us: {uniform: {low: 50, high: 500}}
+        ";
+        let mine = Workload::from_yaml(text).unwrap();
+        assert_eq!(mine.clients[0].arrival, Arrival::Poisson(50.0));
+        assert_eq!(mine.clients[0].prepare_us, prepare_us());
+        assert!(mine.clients[1].prepare_us.is_none());
+        assert_eq!((mine.clients[0].weight, mine.clients[1].weight), (1, 3));
+
+        for (from, to) in [
+            ("seconds: 2", "seconds: 0"),
+            ("poisson: 50", "poisson: -1"),
+            ("role: lc", "role: vip"),
+            ("prepare_us: 0", "prepare: 0"),
+            ("prepare_us: 0", "prepare_us: 2000000"),
+            ("weight: 3", "weight: 0"),
+            ("service_us: 500", "service_us: 0"),
+            ("low: 50", "low: 501"),
+        ] {
+            assert!(
+                Workload::from_yaml(&text.replace(from, to)).is_err(),
+                "{to}"
+            );
+        }
+        assert!(Workload::from_yaml("name: x\nseconds: 1\nclients: []").is_err());
+    }
+
+    #[test]
+    fn specs_travel_as_json() {
+        for name in Workload::built_in_names() {
+            let one = built_in(name);
+            let json = serde_json::to_string(&one).unwrap();
+            assert_eq!(serde_json::from_str::<Workload>(&json).unwrap(), one);
+            assert_eq!(Workload::from_yaml(&one.to_yaml().unwrap()).unwrap(), one);
+        }
+    }
+}
