@@ -3,12 +3,14 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use bytemuck::Zeroable;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use serde::Serialize;
 
+use crate::request::{self, Histogram, RequestStats};
 use crate::sys::{abi, zernel as calls};
 use crate::{class, Call, Class, Error, EventStream, Gpu, Level, Result, Stats, Target, Tsg};
 
@@ -18,7 +20,7 @@ const PAGE: usize = 64;
 /// An open `/dev/zernel`.
 #[derive(Debug)]
 pub struct Zernel {
-    fd: OwnedFd,
+    fd: Arc<OwnedFd>,
     path: PathBuf,
 }
 
@@ -33,6 +35,8 @@ pub struct Version {
     pub classes: bool,
     /// It has an event stream.
     pub events: bool,
+    /// It takes requests.
+    pub requests: bool,
     /// Classes are applied; otherwise they are switched off through sysfs.
     pub enabled: bool,
     /// Most GPUs at a time.
@@ -58,7 +62,7 @@ impl Zernel {
     /// Opens the device node at `path`.
     pub fn open_at(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref().to_owned();
-        let fd = open_node(&path, OFlags::empty())?;
+        let fd = Arc::new(open_node(&path, OFlags::empty())?);
         Ok(Self { fd, path })
     }
 
@@ -72,6 +76,7 @@ impl Zernel {
             levels: raw.levels,
             classes: has(abi::ZERNEL_CAP_CLASSES),
             events: has(abi::ZERNEL_CAP_EVENTS),
+            requests: has(abi::ZERNEL_CAP_REQUESTS),
             enabled: raw.enabled != 0,
             max_gpus: raw.max_gpus,
             max_tsgs_per_gpu: raw.max_tsgs_per_gpu,
@@ -134,9 +139,32 @@ impl Zernel {
         Ok(Stats::from(&raw))
     }
 
+    /// What became of requests.
+    ///
+    /// Errors: [`Error::Call`] with `ENOENT` for a TSG that is not there or not to be seen, `EPERM`
+    /// for anything but a TSG without `CAP_PERFMON`.
+    pub fn request_stats(&self, of: request::Of) -> Result<RequestStats> {
+        RequestStats::read(self.as_fd(), of, &mut []).map(|(stats, _)| stats)
+    }
+
+    /// What became of requests, and the histogram of their latencies at that moment.
+    ///
+    /// Errors: as [`Self::request_stats`].
+    pub fn request_histogram(&self, of: request::Of) -> Result<(RequestStats, Histogram)> {
+        let mut buckets = vec![0; Histogram::MOST_BUCKETS];
+        let (stats, filled) = RequestStats::read(self.as_fd(), of, &mut buckets)?;
+        buckets.truncate(filled);
+        Ok((stats, Histogram::new(buckets)))
+    }
+
     /// Starts a new stream of events, from now on.
     pub fn events(&self) -> Result<EventStream> {
         EventStream::open_at(&self.path)
+    }
+
+    /// The open file, for what is part of it and must not outlive it.
+    pub(crate) fn file(&self) -> &Arc<OwnedFd> {
+        &self.fd
     }
 }
 

@@ -65,6 +65,8 @@ pub enum Cause {
     NotAssigned,
     /// The TSG carries the work of several processes, which the class would raise together.
     SharedTsg,
+    /// The request is over, or was never begun.
+    RequestOver,
     /// A quota, an admission budget or a bound of the module is used up.
     Exhausted,
     /// The time given was over.
@@ -122,6 +124,22 @@ calls! {
     ClassClear = "clear class",
     /// `ZERNEL_IOC_STATS`.
     Stats = "read statistics",
+    /// `mmap()` of a page of slots.
+    PageMap = "map page",
+    /// `ZERNEL_IOC_PAGE_REGISTER`.
+    PageRegister = "register page",
+    /// `ZERNEL_IOC_PAGE_UNREGISTER`.
+    PageUnregister = "unregister page",
+    /// `ZERNEL_IOC_BEGIN`.
+    Begin = "begin request",
+    /// `ZERNEL_IOC_READY`.
+    Ready = "make request ready",
+    /// `ZERNEL_IOC_DONE`.
+    Done = "end request",
+    /// `ZERNEL_IOC_CANCEL`.
+    Cancel = "cancel request",
+    /// `ZERNEL_IOC_REQUEST_STATS`.
+    RequestStats = "read statistics of requests",
     /// `read()` and `poll()` of the event stream.
     Events = "read events",
     /// `pidfd_open()`.
@@ -207,6 +225,7 @@ fn call_cause(call: Call, errno: Errno) -> Cause {
     match (call, errno) {
         (Call::ClassClear, Errno::NODATA) => Cause::NotAssigned,
         (Call::ClassSet, Errno::OPNOTSUPP) => Cause::SharedTsg,
+        (_, Errno::STALE) => Cause::RequestOver,
         (Call::ClassSet | Call::ClassGet | Call::ClassClear, Errno::BADF) => Cause::NoSuchTarget,
         (_, Errno::NOENT | Errno::SRCH) => Cause::NoSuchTarget,
         (_, errno) => general_cause(errno),
@@ -270,6 +289,20 @@ fn sentence(call: Call, errno: Errno) -> String {
         (ClassSet | ClassGet | ClassClear, Errno::BADF) => {
             "that is neither a pidfd nor a cgroup v2 directory"
         }
+        (PageRegister, Errno::INVAL) => "the address is not that of a page",
+        (PageRegister, Errno::FAULT) => "there is no writable memory at the address",
+        (PageRegister, Errno::DQUOT) => "you have as many pages as one user may have",
+        (PageRegister, Errno::NOMEM) => {
+            "the kernel is out of memory, or your limit of locked memory (RLIMIT_MEMLOCK) is reached"
+        }
+        (PageUnregister, Errno::NOENT) => "there is no such page",
+        (Begin, Errno::NOENT) => "there is no such page, slot or TSG, or you may not see it",
+        (Begin, Errno::PERM) => "the TSG belongs to another user: that needs CAP_SYS_NICE",
+        (Begin, Errno::AGAIN) => "the GPU is suspended",
+        (Ready | Done | Cancel, Errno::NOENT) => "there is no such page or slot",
+        (Ready | Done | Cancel, Errno::STALE) => "the request is over, or was never begun",
+        (RequestStats, Errno::NOENT) => "there is no such TSG, or you may not see it",
+        (RequestStats, Errno::PERM) => "those of other users' TSGs, too, need CAP_PERFMON",
         (Pidfd, Errno::SRCH) => "there is no such process",
         (Events, Errno::DQUOT) => "you have as many event streams as one user may have",
         (SimContextCreate, Errno::NOSPC) => "the GPU has as many TSGs or channels as it takes",
@@ -340,6 +373,7 @@ fn name(errno: Errno) -> String {
         Errno::OPNOTSUPP => "EOPNOTSUPP",
         Errno::PERM => "EPERM",
         Errno::SRCH => "ESRCH",
+        Errno::STALE => "ESTALE",
         Errno::TIME => "ETIME",
         Errno::TIMEDOUT => "ETIMEDOUT",
         Errno::TOOBIG => "E2BIG",
@@ -396,6 +430,64 @@ mod tests {
             let error = call(Call::ClassSet, errno);
             assert_eq!(error.cause(), cause, "{error}");
             assert_eq!(error.errno(), Some(errno));
+        }
+    }
+
+    #[test]
+    fn every_documented_error_of_a_request_has_its_cause_and_sentence() {
+        for (which, errno, cause, said) in [
+            (Call::PageRegister, Errno::INVAL, Cause::Invalid, "address"),
+            (Call::PageRegister, Errno::FAULT, Cause::Invalid, "writable"),
+            (
+                Call::PageRegister,
+                Errno::DQUOT,
+                Cause::Exhausted,
+                "one user",
+            ),
+            (Call::PageRegister, Errno::NOMEM, Cause::Exhausted, "RLIMIT"),
+            (
+                Call::PageUnregister,
+                Errno::NOENT,
+                Cause::NoSuchTarget,
+                "no such page",
+            ),
+            (
+                Call::Begin,
+                Errno::NOENT,
+                Cause::NoSuchTarget,
+                "slot or TSG",
+            ),
+            (
+                Call::Begin,
+                Errno::PERM,
+                Cause::NotPermitted,
+                "CAP_SYS_NICE",
+            ),
+            (Call::Begin, Errno::AGAIN, Cause::TryAgain, "suspended"),
+            (
+                Call::Ready,
+                Errno::NOENT,
+                Cause::NoSuchTarget,
+                "page or slot",
+            ),
+            (Call::Done, Errno::STALE, Cause::RequestOver, "is over"),
+            (Call::Cancel, Errno::STALE, Cause::RequestOver, "(ESTALE)"),
+            (
+                Call::RequestStats,
+                Errno::NOENT,
+                Cause::NoSuchTarget,
+                "no such TSG",
+            ),
+            (
+                Call::RequestStats,
+                Errno::PERM,
+                Cause::NotPermitted,
+                "CAP_PERFMON",
+            ),
+        ] {
+            let error = call(which, errno);
+            assert_eq!(error.cause(), cause, "{error}");
+            assert!(error.to_string().contains(said), "{error}");
         }
     }
 

@@ -7,6 +7,7 @@ use crate::policy::{
     level::{self, Level},
     permit::{self, Caller, Grant, Quota},
     ring::Ring,
+    rotation::Weight,
     tunables::{Bounds, Conditions, Tunables},
     units::{Permille, Us},
 };
@@ -22,6 +23,7 @@ fn assignment() -> impl Strategy<Value = Option<Assignment>> {
         (level(), any::<bool>()).prop_map(|(level, privileged)| Assignment {
             level,
             allowed: privileged.then_some(level),
+            weight: Weight::DEFAULT,
         }),
     )
 }
@@ -48,7 +50,7 @@ proptest! {
         proptest::option::of(level()), proptest::option::of(level()),
         proptest::option::of(level()), proptest::option::of(level()),
     ]) {
-        let chain = levels.map(|l| l.map(|level| Assignment { level, allowed: Some(level) }));
+        let chain = levels.map(|l| l.map(|level| Assignment { level, allowed: Some(level), weight: Weight::DEFAULT }));
         let expected = levels.iter().rev().find_map(|l| *l).or(default);
         prop_assert_eq!(resolve(default, &chain).level, expected);
     }
@@ -104,7 +106,7 @@ proptest! {
         t.set_max_timeslice(Us(max)).unwrap();
         t.set_min_timeslice(Us(min)).unwrap();
         let bounds = Bounds { min: Us(hw_min), max: Us(hw_max) };
-        let e = Effective { level: Some(l), source: Source::Tsg };
+        let e = Effective { level: Some(l), source: Source::Tsg, weight: Weight::DEFAULT };
         let mut throttled = level::Set::NONE;
         throttled.put(l, spent);
         let s = t.settings(e, Conditions { bounds, turns, throttled }).unwrap().timeslice.0;

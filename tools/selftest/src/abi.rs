@@ -6,13 +6,15 @@
 //! `CONFIG_IA32_EMULATION` to make such a call with.
 
 mod fields;
+mod table;
 
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use anyhow::{Context as _, Result};
-use bytemuck::{bytes_of, bytes_of_mut, Pod, Zeroable};
+use bytemuck::{bytes_of_mut, Pod, Zeroable};
+use libzernel::request::Of;
 use libzernel::sys::abi;
 use libzernel::{Level, Stats, Target, Zernel};
 use rustix::fs::{Mode, OFlags};
@@ -24,6 +26,7 @@ use crate::harness::{case, suite, Outcome, Suite};
 use crate::sys::{self, Area, Wild};
 
 pub use fields::descriptor_is_bad;
+use table::Stage;
 
 /// The suite.
 pub const SUITE: Suite = suite(
@@ -50,46 +53,6 @@ pub const SUITE: Suite = suite(
     ],
 );
 
-/// A call, with a structure that it takes.
-pub struct Call {
-    /// Its name.
-    pub name: &'static str,
-    /// Its number.
-    pub number: u32,
-    /// What to hand it.
-    pub request: Vec<u8>,
-    /// It reads what it is handed.
-    pub reads: bool,
-    /// Size of the structure's first version.
-    pub first: usize,
-}
-
-impl Call {
-    fn new<T: Pod>(name: &'static str, number: u32, request: &T) -> Self {
-        Self {
-            name,
-            number,
-            request: bytes_of(request).to_vec(),
-            reads: number >> 30 == 3,
-            first: size_of::<T>(),
-        }
-    }
-
-    /// The same call, whose structure was that long at first.
-    fn grown_from(self, first: usize) -> Self {
-        Self { first, ..self }
-    }
-
-    fn size(&self) -> usize {
-        self.request.len()
-    }
-
-    /// The number with another size in it.
-    fn sized(&self, size: usize) -> u32 {
-        self.number & !(0x3fff << 16) | (size as u32) << 16
-    }
-}
-
 /// The calling process as a target.
 pub fn own_class(level: u32) -> abi::zernel_class {
     abi::zernel_class {
@@ -99,37 +62,16 @@ pub fn own_class(level: u32) -> abi::zernel_class {
     }
 }
 
-/// Every call; the lists write into `area`. All of them succeed once in this order.
-fn calls(area: &Area) -> Vec<Call> {
-    let list = |entry_size: usize| abi::zernel_list {
-        entries: area.address(0),
-        count: 1,
-        entry_size: entry_size as u32,
-        ..abi::zernel_list::zeroed()
-    };
-    let gpus = list(size_of::<abi::zernel_gpu_info>());
-    let tsgs = list(size_of::<abi::zernel_tsg_info>());
-    let (version, stats) = (abi::zernel_version::zeroed(), abi::zernel_stats::zeroed());
-    let (set, plain) = (own_class(3), own_class(0));
-    vec![
-        Call::new("VERSION", abi::LIBZERNEL_IOC_VERSION, &version),
-        Call::new("STATS", abi::LIBZERNEL_IOC_STATS, &stats).grown_from(120),
-        Call::new("LIST_GPUS", abi::LIBZERNEL_IOC_LIST_GPUS, &gpus),
-        Call::new("LIST_TSGS", abi::LIBZERNEL_IOC_LIST_TSGS, &tsgs),
-        Call::new("CLASS_SET", abi::LIBZERNEL_IOC_CLASS_SET, &set),
-        Call::new("CLASS_GET", abi::LIBZERNEL_IOC_CLASS_GET, &plain),
-        Call::new("CLASS_CLEAR", abi::LIBZERNEL_IOC_CLASS_CLEAR, &plain),
-    ]
-}
-
 /// Runs `f` and fails if anything but the count of refusals is different afterwards.
 pub fn unchanged<T>(zernel: &Zernel, f: impl FnOnce() -> Result<T>) -> Result<T> {
-    let look = || -> Result<(Stats, _)> {
+    let look = || -> Result<(Stats, _, _)> {
         let stats = Stats {
             denied: 0,
             ..zernel.stats()?
         };
-        Ok((stats, zernel.class(&Target::current_process())?))
+        let requests = zernel.request_stats(Of::All)?;
+        let own = zernel.class(&Target::current_process())?;
+        Ok((stats, requests, own))
     };
     let before = look()?;
     let result = f()?;
@@ -145,19 +87,21 @@ pub fn call<T: Pod>(fd: BorrowedFd<'_>, number: u32, value: &T) -> (Result<i32, 
 }
 
 fn every_call_works() -> Outcome {
-    let lab = Lab::open()?;
+    let stage = Stage::new()?;
+    let lab = &stage.lab;
     let mut area = Area::new()?;
-    for call in calls(&area) {
+    for call in stage.calls()? {
         area.put(512, &call.request);
-        area.ioctl(lab.zernel.as_fd(), call.number, 512)
+        area.ioctl(stage.fd(), call.number, 512)
             .context(call.name)?;
     }
     let version = lab.zernel.version()?;
-    check_eq!((version.abi, version.levels), (2, 8));
+    check_eq!((version.abi, version.levels), (3, 8));
     check_eq!(
-        (version.classes, version.events, version.enabled),
+        (version.classes, version.events, version.requests),
         (true, true, true)
     );
+    check_eq!(version.enabled, true);
     check_eq!(
         (
             version.max_gpus,
@@ -174,9 +118,9 @@ fn every_call_works() -> Outcome {
 }
 
 fn wild_pointers() -> Outcome {
-    let lab = Lab::open()?;
-    let area = Area::new()?;
-    for call in calls(&area) {
+    let stage = Stage::new()?;
+    let lab = &stage.lab;
+    for call in stage.calls()? {
         for wild in Wild::ALL {
             let result = unchanged(&lab.zernel, || {
                 Ok(wild.ioctl(lab.zernel.as_fd(), call.number))
@@ -188,9 +132,10 @@ fn wild_pointers() -> Outcome {
 }
 
 fn structure_over_the_edge() -> Outcome {
-    let lab = Lab::open()?;
+    let stage = Stage::new()?;
+    let lab = &stage.lab;
     let mut area = Area::new()?;
-    for call in calls(&area) {
+    for mut call in stage.calls()? {
         for missing in [1, call.size() / 2, call.size()] {
             let offset = Area::PAGE - call.size() + missing;
             area.put(offset, &call.request[..call.size() - missing]);
@@ -200,6 +145,7 @@ fn structure_over_the_edge() -> Outcome {
             check_eq!(result, Err(Errno::FAULT), "{} less {missing}", call.name);
         }
         // The last byte that is there is good enough.
+        stage.renew(&mut call)?;
         let offset = Area::PAGE - call.size();
         area.put(offset, &call.request);
         area.ioctl(lab.zernel.as_fd(), call.number, offset)
@@ -209,14 +155,19 @@ fn structure_over_the_edge() -> Outcome {
 }
 
 fn read_only_structure() -> Outcome {
-    let lab = Lab::open()?;
+    let stage = Stage::new()?;
+    let lab = &stage.lab;
     let me = Target::current_process();
     lab.zernel.set_class(&me, Level::BE)?;
-    let entries = Area::new()?;
-    for call in calls(&entries) {
+    for call in stage.calls()? {
         let mut area = Area::new()?;
         area.put(0, &call.request);
         area.freeze()?;
+        if !call.answers {
+            // There is nothing to write.
+            area.ioctl(stage.fd(), call.number, 0).context(call.name)?;
+            continue;
+        }
         let result = unchanged(&lab.zernel, || {
             Ok(area.ioctl(lab.zernel.as_fd(), call.number, 0))
         })
@@ -228,13 +179,10 @@ fn read_only_structure() -> Outcome {
 }
 
 fn entries_out_of_reach() -> Outcome {
-    let lab = Lab::open()?;
-    let (_context, _) = lab.compute()?;
-    let area = Area::new()?;
-    for call in calls(&area)
-        .iter()
-        .filter(|call| call.name.starts_with("LIST"))
-    {
+    let stage = Stage::new()?;
+    let (lab, area) = (&stage.lab, Area::new()?);
+    let calls = stage.calls()?;
+    for call in calls.iter().filter(|call| call.name.starts_with("LIST")) {
         let good: abi::zernel_list = bytemuck::pod_read_unaligned(&call.request);
         let over = area.address(Area::PAGE - good.entry_size as usize + 1);
         let wild = Wild::ALL.map(Wild::address);
@@ -262,9 +210,10 @@ fn entries_out_of_reach() -> Outcome {
 }
 
 fn short_structures() -> Outcome {
-    let lab = Lab::open()?;
+    let stage = Stage::new()?;
+    let lab = &stage.lab;
     let mut area = Area::new()?;
-    for call in calls(&area) {
+    for call in stage.calls()? {
         for size in 0..call.first {
             area.put(512, &call.request);
             let result = unchanged(&lab.zernel, || {
@@ -284,10 +233,10 @@ fn short_structures() -> Outcome {
 
 /// A program that knows an older version gets just what it knows.
 fn older_structures() -> Outcome {
-    let lab = Lab::open()?;
-    let area = Area::new()?;
+    let stage = Stage::new()?;
+    let lab = &stage.lab;
     let mut tried = 0;
-    for call in calls(&area) {
+    for call in stage.calls()? {
         for size in call.first..call.size() {
             let mut bytes = vec![0xa5; call.size()];
             sys::ioctl_bytes(lab.zernel.as_fd(), call.sized(size), &mut bytes)
@@ -312,17 +261,14 @@ fn older_structures() -> Outcome {
 }
 
 fn longer_structures() -> Outcome {
-    let lab = Lab::open()?;
-    let entries = Area::new()?;
-    for call in calls(&entries) {
+    let stage = Stage::new()?;
+    let lab = &stage.lab;
+    for mut call in stage.calls()? {
         for size in [call.size() + 1, call.size() + 8, 4096, 16383] {
+            stage.renew(&mut call)?;
             let mut bytes = vec![0; size + 8];
             bytes[..call.size()].copy_from_slice(&call.request);
             bytes[size..].fill(0xa5);
-            if call.name == "CLASS_CLEAR" {
-                lab.zernel
-                    .set_class(&Target::current_process(), Level::BE)?;
-            }
             sys::ioctl_bytes(lab.zernel.as_fd(), call.sized(size), &mut bytes)
                 .with_context(|| format!("{} of {size} bytes", call.name))?;
             check_eq!(bytes[call.size()..size].iter().any(|&b| b != 0), false);
@@ -333,9 +279,9 @@ fn longer_structures() -> Outcome {
 }
 
 fn longer_with_unknown_content() -> Outcome {
-    let lab = Lab::open()?;
-    let entries = Area::new()?;
-    for call in calls(&entries).iter().filter(|call| call.reads) {
+    let stage = Stage::new()?;
+    let lab = &stage.lab;
+    for call in stage.calls()?.iter().filter(|call| call.reads) {
         let known = call.size();
         for (size, position) in [
             (known + 1, known),
@@ -369,7 +315,7 @@ fn foreign_numbers() -> Outcome {
     let mut bytes = vec![0; 16384];
     let class = abi::LIBZERNEL_IOC_CLASS_GET;
     unchanged(&lab.zernel, || {
-        for number in 7..=255 {
+        for number in abi::ZERNEL_NR_REQUEST_STATS + 1..=255 {
             let number = class & !0xff | number;
             let result = sys::ioctl_bytes(fd, number, &mut bytes);
             check_eq!(result, Err(Errno::NOTTY), "number {number:#x}");
@@ -427,13 +373,14 @@ fn write_and_mmap_are_refused() -> Outcome {
 }
 
 fn other_files() -> Outcome {
-    let lab = Lab::open()?;
+    let stage = Stage::new()?;
+    let lab = &stage.lab;
     let null = File::options().read(true).write(true).open("/dev/null")?;
     let (reader, _writer) = rustix::pipe::pipe()?;
     let regular = File::open("/proc/self/exe")?;
     let place = rustix::fs::open(Zernel::PATH, OFlags::PATH, Mode::empty())?;
     let mut area = Area::new()?;
-    for call in calls(&area) {
+    for call in stage.calls()? {
         area.put(512, &call.request);
         for (what, fd, errno) in [
             ("/dev/null", null.as_fd(), Errno::NOTTY),

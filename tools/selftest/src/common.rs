@@ -4,6 +4,7 @@
 use std::fs;
 
 use anyhow::{bail, Context as _, Result};
+use libzernel::request::Of;
 use libzernel::sim::{Context, ContextSpec, Sim};
 use libzernel::{Level, Stats, Tsg, Zernel};
 use rustix::io::Errno;
@@ -44,8 +45,9 @@ pub fn settle() -> Result<()> {
     let mut last = None;
     wait_until("nothing is left of the case", || {
         let stats = zernel.stats()?;
-        last = Some(stats);
-        Ok(stats.tsgs == 0 && stats.assignments == 0 && stats.streams == 0)
+        let requests = zernel.request_stats(Of::All)?.in_flight;
+        last = Some((stats, requests));
+        Ok((stats.tsgs, stats.assignments, stats.streams) == (0, 0, 0) && requests == 0)
     })
     .with_context(|| format!("{last:?}"))
 }

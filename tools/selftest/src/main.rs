@@ -13,6 +13,7 @@ mod life;
 mod list;
 mod permit;
 mod quota;
+mod request;
 mod scale;
 mod sim;
 mod socket;
@@ -40,6 +41,7 @@ const SUITES: &[Suite] = &[
     trace::SUITE,
     events::SUITE,
     control::SUITE,
+    request::SUITE,
     sim::SUITE,
     scale::SUITE,
     stress::SUITE,

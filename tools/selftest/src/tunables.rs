@@ -57,6 +57,10 @@ pub const DEFAULTS: &[(&str, &str)] = &[
     ("lc_admission", "64"),
     ("event_ring_size", "1024"),
     ("user_control", "deny"),
+    ("lease_us", "10000"),
+    ("predictor", "quantile"),
+    ("early_cost", "1"),
+    ("late_cost", "9"),
 ];
 
 fn read(name: &str) -> Result<String> {
@@ -131,6 +135,14 @@ fn good_values() -> Outcome {
                 ("reapply\n", "reapply"),
                 (" deny ", "deny"),
             ],
+            "lease_us" => &[("100", "100"), ("10000000", "10000000"), (" 777\n", "777")],
+            "predictor" => &[
+                ("fixed", "fixed"),
+                ("ema\n", "ema"),
+                ("holt", "holt"),
+                (" quantile ", "quantile"),
+            ],
+            "early_cost" | "late_cost" => &[("0", "0"), ("1000000", "1000000"), ("7\n", "7")],
             "event_ring_size" => &[("16", "16"), ("65536", "65536"), ("1000", "1000")],
             "min_timeslice_us" => &[("10", "10"), ("5000000", "5000000"), ("11\n", "11")],
             "max_timeslice_us" => &[("100", "100"), ("10000000", "10000000")],
@@ -173,6 +185,18 @@ fn no_values() -> Outcome {
     for value in ["0", "1", "Deny", "den", "denyy", "deny allow", "re-apply"] {
         refused("user_control", value.as_bytes(), Errno::INVAL)?;
     }
+    for value in [
+        "0",
+        "4",
+        "Ema",
+        "em",
+        "emaa",
+        "default",
+        "ema holt",
+        "quantile,",
+    ] {
+        refused("predictor", value.as_bytes(), Errno::INVAL)?;
+    }
     Ok(())
 }
 
@@ -181,7 +205,9 @@ fn out_of_range() -> Outcome {
     let huger = "99999999999999999999999999";
     for (name, _) in DEFAULTS {
         let values: &[&str] = match *name {
-            "enabled" | "user_control" => continue,
+            "enabled" | "user_control" | "predictor" => continue,
+            "lease_us" => &["0", "1", "99", "10000001", "4294967295", huge, huger],
+            "early_cost" | "late_cost" => &["1000001", "4294967295", huge, huger],
             "default_class" => &["8", "255", huge, huger],
             "lc_gid" => &["4294967295", huge, huger],
             "lc_admission" => &["100001", "4294967295", huge],

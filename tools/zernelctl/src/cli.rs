@@ -10,7 +10,7 @@ use clap::{Args as ClapArgs, Parser, Subcommand};
 use libzernel::tunable::Tunables;
 use libzernel::{tsg, Level, Target, Zernel};
 
-use crate::{class, exit, list, run, status, tune, watch};
+use crate::{class, exit, list, requests, run, status, tune, watch};
 
 /// What it is good for.
 const EXAMPLES: &str = "\
@@ -76,6 +76,12 @@ enum Command {
     Tune(TuneCommand),
     /// Show the module's counters.
     Stats,
+    /// Show what became of requests, and how long they took.
+    ///
+    /// A request is what a process tells before its data is ready, so that the GPU is free then.
+    /// Shows each level that has had some and all together, which needs CAP_PERFMON, or everything
+    /// about one level or TSG; your own TSGs need no privilege.
+    Requests(RequestsArgs),
 }
 
 #[derive(Debug, Subcommand)]
@@ -187,6 +193,19 @@ struct WatchArgs {
     pid: Option<u32>,
 }
 
+#[derive(Debug, ClapArgs)]
+struct RequestsArgs {
+    /// Only those of this TSG, by its id as `tsg list` shows it.
+    #[arg(long, value_name = "ID", conflicts_with = "level")]
+    tsg: Option<tsg::Id>,
+    /// Only those that began at this level: lc, be or a number from 0 to 7.
+    #[arg(long)]
+    level: Option<Level>,
+    /// Show how many took how long, too.
+    #[arg(long)]
+    histogram: bool,
+}
+
 fn process(text: &str) -> Result<u32, String> {
     task(text, "a process id")
 }
@@ -243,6 +262,14 @@ impl Args {
         match self.command {
             Command::Status => status::status(&zernel()?, json)?,
             Command::Stats => status::stats(&zernel()?, json)?,
+            Command::Requests(args) => {
+                let options = requests::Options {
+                    tsg: args.tsg,
+                    level: args.level,
+                    histogram: args.histogram,
+                };
+                requests::show(&zernel()?, &options, json)?;
+            }
             Command::Gpu(GpuCommand::List) => list::gpus(&zernel()?, json)?,
             Command::Tsg(TsgCommand::List(args)) => {
                 let filter = list::Filter {

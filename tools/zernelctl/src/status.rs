@@ -120,6 +120,7 @@ mod tests {
                 levels: 8,
                 classes: true,
                 events: true,
+                requests: true,
                 enabled: false,
                 max_gpus: 64,
                 max_tsgs_per_gpu: 4096,

@@ -39,6 +39,7 @@ fn every_command_has_help() {
         &["tune", "list"],
         &["tune", "get"],
         &["tune", "set"],
+        &["requests"],
     ] {
         let shown = predicate::str::contains("Usage:").and(predicate::str::contains("--json"));
         zernelctl(&[command, &["--help"]].concat())
@@ -63,6 +64,9 @@ fn unsound_command_lines_are_usage_errors() {
         &["run", "true"],
         &["watch", "--timeout", "never"],
         &["tune", "set", "enabled"],
+        &["requests", "--tsg", "1", "--level", "lc"],
+        &["requests", "--level", "8"],
+        &["requests", "lc"],
     ] {
         zernelctl(args)
             .assert()
@@ -82,6 +86,10 @@ fn bad_numbers_are_told_in_a_sentence() {
         (
             ["class", "get", "--pid", "0"],
             "'0' is not a process id: it takes a decimal number from 1",
+        ),
+        (
+            ["requests", "--histogram", "--tsg", "-"],
+            "'-' is not a TSG id: it takes a decimal number",
         ),
         (
             ["class", "get", "--tid", "me"],
@@ -109,6 +117,9 @@ fn without_a_device_every_command_says_so() {
         &["tune", "list"],
         &["tune", "get", "enabled"],
         &["--json", "status"],
+        &["requests"],
+        &["requests", "--tsg", "1", "--json"],
+        &["requests", "--level", "lc", "--histogram"],
     ] {
         let said = predicate::str::contains("is the module loaded?");
         zernelctl(args).assert().code(5).stdout("").stderr(said);

@@ -6,8 +6,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
 
 use bytemuck::Zeroable;
+use rustix::io::Errno;
 
 use super::{Item, TsgStats};
+use crate::sys::page::SharedPage;
 use crate::sys::{abi, sim as calls};
 use crate::{text, Call, Error, Result, Timestamp};
 
@@ -180,9 +182,14 @@ impl Context {
 
     /// Maps the semaphore words; `count` of them can be used.
     pub fn words(&self, count: u32) -> Result<Words> {
-        calls::WordPage::map(self.fd(), self.mmap_offset, count as usize)
-            .map(Words)
-            .map_err(Error::call(Call::SimWords))
+        let page = SharedPage::of_file(self.fd(), self.mmap_offset)
+            .map_err(Error::call(Call::SimWords))?;
+        let count = count as usize;
+        if count > page.words().len() {
+            return Err(Error::call(Call::SimWords)(Errno::INVAL));
+        }
+        let page = Arc::new(page);
+        Ok(Words { page, count })
     }
 
     /// Changes its time slice in microseconds, as a program does through a driver.
@@ -235,7 +242,7 @@ impl Context {
         self.end().map_err(Error::call(Call::SimContextDestroy))
     }
 
-    fn end(&self) -> std::result::Result<(), rustix::io::Errno> {
+    fn end(&self) -> std::result::Result<(), Errno> {
         let mut raw = abi::zernel_sim_context_destroy {
             context: self.id,
             reserved: 0,
@@ -257,7 +264,10 @@ impl Drop for Context {
 
 /// The semaphore words of a context, shared with the engine.
 #[derive(Debug)]
-pub struct Words(calls::WordPage);
+pub struct Words {
+    page: Arc<SharedPage>,
+    count: usize,
+}
 
 impl Words {
     /// Stores `value` in `word`; all earlier writes are visible to who sees it.
@@ -280,11 +290,16 @@ impl Words {
 
     /// How many there are.
     pub fn count(&self) -> usize {
-        self.0.words().len()
+        self.count
+    }
+
+    /// The page that they lie in.
+    pub(crate) fn page(&self) -> &Arc<SharedPage> {
+        &self.page
     }
 
     fn word(&self, word: u32) -> &AtomicU32 {
-        &self.0.words()[word as usize]
+        &self.page.words()[..self.count][word as usize]
     }
 }
 

@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The calls of `/dev/zernel-sim`, and its page of semaphore words.
+//! The calls of `/dev/zernel-sim`.
 #![allow(unsafe_code)]
 
 use std::os::fd::BorrowedFd;
-use std::ptr::{self, NonNull};
-use std::sync::atomic::AtomicU32;
 
 use rustix::io::Errno;
 use rustix::ioctl::{ioctl, opcode, Opcode, Updater};
-use rustix::mm::{mmap, munmap, MapFlags, ProtFlags};
 
 use super::{abi, checked_opcode, plain_call};
 
@@ -171,60 +168,4 @@ pub fn trace_read(
     // exclusively; any bytes make a valid record.
     unsafe { ioctl(fd, Updater::<OP, abi::zernel_sim_trace_read>::new(&mut arg))? };
     Ok(((arg.count as usize).min(buffer.len()), arg.dropped))
-}
-
-/// A mapped page of semaphore words, shared with the device.
-///
-/// # Invariants
-///
-/// `base` is the address of a shared, readable and writable mapping of `words` words, which only
-/// dropping this value ends.
-#[derive(Debug)]
-pub struct WordPage {
-    base: NonNull<AtomicU32>,
-    words: usize,
-}
-
-// SAFETY: The mapping belongs to the process, not to a thread.
-unsafe impl Send for WordPage {}
-// SAFETY: The words are reached through atomics only.
-unsafe impl Sync for WordPage {}
-
-impl WordPage {
-    /// Maps the page of the context whose offset is `offset`; `words` of it can be used.
-    pub fn map(fd: BorrowedFd<'_>, offset: u64, words: usize) -> Result<Self, Errno> {
-        let len = rustix::param::page_size();
-        if words > len / size_of::<AtomicU32>() {
-            return Err(Errno::INVAL);
-        }
-        // SAFETY: A new mapping at an address that the kernel chooses replaces no other.
-        let base = unsafe {
-            mmap(
-                ptr::null_mut(),
-                len,
-                ProtFlags::READ | ProtFlags::WRITE,
-                MapFlags::SHARED,
-                fd,
-                offset,
-            )?
-        };
-        let base = NonNull::new(base.cast()).ok_or(Errno::NOMEM)?;
-        // INVARIANT: The mapping is a page long, which `words` fit in.
-        Ok(Self { base, words })
-    }
-
-    /// The words.
-    pub fn words(&self) -> &[AtomicU32] {
-        // SAFETY: By the invariants the mapping holds that many words while `self` lives; it is
-        // page aligned, any bytes make a valid word, and both sides reach it atomically.
-        unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.words) }
-    }
-}
-
-impl Drop for WordPage {
-    fn drop(&mut self) {
-        // SAFETY: The mapping is ours by the invariants and no borrow of it can be left. Failing
-        // would leave it mapped, which is harmless.
-        let _ = unsafe { munmap(self.base.as_ptr().cast(), rustix::param::page_size()) };
-    }
 }

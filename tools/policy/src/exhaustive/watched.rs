@@ -103,6 +103,16 @@ impl Watched {
                 Ok(self.slot.end(at(now), seen, cause))
             }
         };
+        let is_call = matches!(event, Event::Ready | Event::Done | Event::Cancel);
+        self.expect(
+            !is_call || result.is_ok() == before.slot.active().is_some(),
+            "a call was accepted after its request, or refused before its end",
+        );
+        let mut other = before.slot;
+        self.expect(
+            other.ready(number.next(), at(now), seen).is_err() && other == before.slot,
+            "a call for another request was accepted",
+        );
         let actions = result.unwrap_or_else(|Error::Stale| {
             let refused = before.slot.active().is_none() && self.slot == before.slot;
             self.expect(refused, "a refused call changed something");
@@ -181,6 +191,13 @@ pub(super) fn checked(
                 "a stream holds for ever",
             );
         }
+        if before.slot.state() == State::Armed && number.is(seen.trigger) {
+            let armed = goes_on && after.slot.state() == State::Armed;
+            after.expect(
+                !armed && actions.trigger != Some(number),
+                "a trigger was overlooked",
+            );
+        }
         if before.slot.state() == State::Armed && !(goes_on && after.slot.state() == State::Armed) {
             after.expect(
                 number.is(seen.trigger) || reached(actions.trigger),
@@ -199,6 +216,11 @@ pub(super) fn checked(
         if event == Event::Poll && at(now) >= before.due {
             after.expect(after.slot.state() != State::Armed, "a trigger was missed");
         }
+        let done = actions.over.is_some_and(|r| r.cause == Cause::Done);
+        after.expect(
+            done || !number.is(seen.done),
+            "a request that was done counts as something else",
+        );
         after.expect(
             goes_on == actions.over.is_none(),
             "a request was over without a word",
@@ -206,6 +228,8 @@ pub(super) fn checked(
     }
     if let State::Taken { trigger, .. } = after.slot.state() {
         after.expect(trigger <= at(now), "a trigger in the future");
+        let own = actions.trigger.is_some() && actions.trigger == after.slot.active();
+        after.expect(!own || at(now) >= after.due, "a trigger before its time");
     }
     if let Event::End(_) = event {
         after.expect(after.slot.active().is_none(), "a request outlived its end");

@@ -8,11 +8,10 @@ use libzernel::{Level, Target};
 use rustix::io::Errno;
 use std::os::fd::AsFd;
 
-use super::{call, calls, own_class, unchanged};
+use super::{call, own_class, unchanged, Stage};
 use crate::check_eq;
 use crate::common::Lab;
 use crate::harness::Outcome;
-use crate::sys::Area;
 
 /// The calls that take a class, and a request that they take.
 fn class_calls() -> [(&'static str, u32, abi::zernel_class); 3] {
@@ -141,12 +140,10 @@ pub fn class_targets() -> Outcome {
 }
 
 pub fn list_fields() -> Outcome {
-    let lab = Lab::open()?;
-    let area = Area::new()?;
-    for listing in calls(&area)
-        .iter()
-        .filter(|listing| listing.name.starts_with("LIST"))
-    {
+    let stage = Stage::new()?;
+    let lab = &stage.lab;
+    let calls = stage.calls()?;
+    for listing in calls.iter().filter(|call| call.name.starts_with("LIST")) {
         let good: abi::zernel_list = bytemuck::pod_read_unaligned(&listing.request);
         let short = good.entry_size - 1;
         let mut wrong = vec![
@@ -178,7 +175,7 @@ pub fn list_fields() -> Outcome {
         }));
         for (index, request) in wrong.iter().enumerate() {
             let what = format!("{} request {index}", listing.name);
-            refused(&lab, listing.number, request, Errno::INVAL, &what)?;
+            refused(lab, listing.number, request, Errno::INVAL, &what)?;
         }
         let largest = abi::zernel_list {
             entry_size: 4096,

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Requests: a process tells when it begins to prepare data, and the GPU is free when that is
+//! ready.
+//!
+//! A [`Page`] is memory that the process shares with zernel and, best, with the GPU: the stream of
+//! request `n` waits there until the trigger word has reached `n`, runs a holder until the release
+//! word has, and then its kernels. In the steady state a request takes one system call,
+//! [`Slot::begin`]; that it is ready and done are stores.
+//!
+//! ```no_run
+//! use std::time::Duration;
+//! use libzernel::request::{Begin, Page};
+//! use libzernel::{tsg, Zernel};
+//!
+//! # fn prepare() {}
+//! # fn wait_for_the_gpu() {}
+//! let zernel = Zernel::open()?;
+//! let page = Page::anonymous(&zernel)?;
+//! let slot = page.slot(0).expect("a page has 64 slots");
+//! let begin = Begin::new(tsg::Id::new(7)).expected(Duration::from_micros(200));
+//! for _ in 0..1000 {
+//!     let request = slot.begin(&begin)?.number;
+//!     prepare();
+//!     slot.ready(request);
+//!     wait_for_the_gpu();
+//!     slot.done(request);
+//! }
+//! # Ok::<(), libzernel::Error>(())
+//! ```
+
+mod begin;
+mod number;
+mod page;
+mod slot;
+mod stats;
+
+pub use begin::{Begin, Begun, Predictor};
+pub use number::Number;
+pub use page::Page;
+pub use slot::{Slot, Word};
+pub use stats::{Bucket, Histogram, Of, RequestStats};
+
+use crate::sys::page::SLOTS;
+
+/// Slots of a page.
+pub const SLOTS_PER_PAGE: u32 = SLOTS as u32;

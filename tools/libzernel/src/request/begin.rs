@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What is told of a request when it begins, and what zernel makes of it.
+
+use std::time::Duration;
+
+use bytemuck::Zeroable;
+use serde::Serialize;
+
+use super::Number;
+use crate::sys::abi;
+use crate::time::saturating_ns;
+use crate::{tsg, Error, Result, Timestamp};
+
+/// How the preparation time of a request is predicted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum Predictor {
+    /// As the tunable `predictor` says.
+    #[default]
+    Default,
+    /// What is expected, always.
+    Fixed,
+    /// The exponential moving average of the key's history.
+    Ema,
+    /// Level and trend of the key's history.
+    Holt,
+    /// The critical fractile of the key's history.
+    Quantile,
+}
+
+impl Predictor {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::Default,
+        Self::Fixed,
+        Self::Ema,
+        Self::Holt,
+        Self::Quantile,
+    ];
+
+    fn to_abi(self) -> u32 {
+        match self {
+            Self::Default => abi::ZERNEL_PREDICT_DEFAULT,
+            Self::Fixed => abi::ZERNEL_PREDICT_FIXED,
+            Self::Ema => abi::ZERNEL_PREDICT_EMA,
+            Self::Holt => abi::ZERNEL_PREDICT_HOLT,
+            Self::Quantile => abi::ZERNEL_PREDICT_QUANTILE,
+        }
+    }
+}
+
+/// A request that is to begin; the same can be used for each of a kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Begin {
+    tsg: tsg::Id,
+    key: u64,
+    expected: Duration,
+    slo: Duration,
+    predictor: Predictor,
+    margin: bool,
+}
+
+impl Begin {
+    /// A request that the TSG will run, of which nothing else is known.
+    pub const fn new(tsg: tsg::Id) -> Self {
+        Self {
+            tsg,
+            key: 0,
+            expected: Duration::ZERO,
+            slo: Duration::ZERO,
+            predictor: Predictor::Default,
+            margin: false,
+        }
+    }
+
+    /// What its preparation time depends on, such as the model and the batch size.
+    #[must_use]
+    pub const fn key(self, key: u64) -> Self {
+        Self { key, ..self }
+    }
+
+    /// How long its preparation is expected to take. It is used while the key has no history, and
+    /// by [`Predictor::Fixed`].
+    #[must_use]
+    pub const fn expected(self, expected: Duration) -> Self {
+        Self { expected, ..self }
+    }
+
+    /// Taking longer than this, from now to done, counts as a violation.
+    #[must_use]
+    pub const fn slo(self, slo: Duration) -> Self {
+        Self { slo, ..self }
+    }
+
+    /// How its preparation time is predicted.
+    #[must_use]
+    pub const fn predictor(self, predictor: Predictor) -> Self {
+        Self { predictor, ..self }
+    }
+
+    /// Takes a margin off that follows the errors of the prediction.
+    #[must_use]
+    pub const fn margin(self, margin: bool) -> Self {
+        Self { margin, ..self }
+    }
+
+    pub(super) fn encode(&self, page: u32, slot: u32) -> abi::zernel_begin {
+        abi::zernel_begin {
+            tsg: self.tsg.as_u64(),
+            key: self.key,
+            expected_ns: saturating_ns(self.expected),
+            slo_ns: saturating_ns(self.slo),
+            page,
+            slot,
+            flags: if self.margin {
+                abi::ZERNEL_BEGIN_MARGIN
+            } else {
+                0
+            },
+            predictor: self.predictor.to_abi(),
+            ..abi::zernel_begin::zeroed()
+        }
+    }
+}
+
+/// A request that has begun.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Begun {
+    /// Its number in its slot.
+    pub number: Number,
+    /// How long its preparation will take, as far as zernel can tell.
+    pub predicted: Option<Duration>,
+    /// When the trigger word is stored, unless the data is ready before.
+    pub trigger_at: Timestamp,
+}
+
+impl TryFrom<&abi::zernel_begin> for Begun {
+    type Error = Error;
+
+    fn try_from(raw: &abi::zernel_begin) -> Result<Self> {
+        let number = Number::new(raw.request).ok_or(Error::Malformed("a request of number 0"))?;
+        let predicted = Duration::from_nanos(raw.predicted_ns);
+        Ok(Self {
+            number,
+            predicted: (!predicted.is_zero()).then_some(predicted),
+            trigger_at: Timestamp::from_ns(raw.trigger_ns),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_told_is_zero() {
+        let raw = Begin::new(tsg::Id::new(9)).encode(3, 63);
+        let told = abi::zernel_begin {
+            tsg: 9,
+            page: 3,
+            slot: 63,
+            ..abi::zernel_begin::zeroed()
+        };
+        assert_eq!(bytemuck::bytes_of(&raw), bytemuck::bytes_of(&told));
+    }
+
+    #[test]
+    fn all_that_is_told_arrives() {
+        let raw = Begin::new(tsg::Id::new(9))
+            .key(u64::MAX)
+            .expected(Duration::from_micros(3))
+            .slo(Duration::MAX)
+            .predictor(Predictor::Holt)
+            .margin(true)
+            .encode(0, 0);
+        assert_eq!((raw.key, raw.expected_ns), (u64::MAX, 3_000));
+        assert_eq!((raw.slo_ns, raw.flags), (u64::MAX, 1));
+        assert_eq!(raw.predictor, abi::ZERNEL_PREDICT_HOLT);
+        assert_eq!((raw.request, raw.predicted_ns, raw.trigger_ns), (0, 0, 0));
+    }
+
+    #[test]
+    fn predictors_have_distinct_numbers() {
+        let numbers = Predictor::ALL.map(Predictor::to_abi);
+        assert_eq!(numbers, [0, 1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn no_prediction_is_none_and_no_number_is_refused() {
+        let mut raw = abi::zernel_begin::zeroed();
+        assert!(matches!(Begun::try_from(&raw), Err(Error::Malformed(_))));
+        (raw.request, raw.trigger_ns) = (1, 50);
+        let begun = Begun::try_from(&raw).unwrap();
+        assert_eq!((begun.number.get(), begun.predicted), (1, None));
+        assert_eq!(begun.trigger_at.as_ns(), 50);
+        raw.predicted_ns = 7;
+        let begun = Begun::try_from(&raw).unwrap();
+        assert_eq!(begun.predicted, Some(Duration::from_nanos(7)));
+    }
+}

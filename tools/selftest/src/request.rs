@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Requests: what a process tells in advance, when the GPU is taken for it, and that it is given
+//! back whatever happens.
+//!
+//! The pages of slots are the semaphore words of the software GPU, or memory of the process.
+
+mod calls;
+mod ends;
+mod families;
+mod fields;
+mod hostile;
+mod keys;
+mod leases;
+mod levels;
+mod many;
+mod modules;
+mod others;
+mod pages;
+mod predictions;
+mod program;
+mod quotas;
+mod racing;
+mod steady;
+mod times;
+mod triggers;
+
+use std::os::fd::OwnedFd;
+use std::sync::atomic::Ordering::Acquire;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use libzernel::request::{Begin, Number, Of, Page, Predictor, RequestStats, Slot, Word};
+use libzernel::sim::{Condition, Context, Item};
+use libzernel::sys::page::SharedPage;
+use libzernel::{tsg, Timestamp, Zernel};
+use rustix::fs::MemfdFlags;
+
+use crate::check_eq;
+use crate::common::{tune, wait_until_within, Lab, SOON};
+use crate::harness::{case, suite, Outcome, Suite};
+
+/// The suite.
+pub const SUITE: Suite = suite(
+    "request",
+    &[
+        case("bad_pages", calls::bad_pages),
+        case("bad_names", calls::bad_names),
+        case("bad_tsgs", calls::bad_tsgs),
+        case("what_is_over_is_stale", calls::what_is_over_is_stale),
+        case("page_fields", fields::page_fields),
+        case("begin_fields", fields::begin_fields),
+        case("request_fields", fields::request_fields),
+        case("stats_fields", fields::stats_fields),
+        case("buckets_out_of_reach", fields::buckets_out_of_reach),
+        case("no_answer_no_effect", fields::no_answer_no_effect),
+        case("tsgs_of_others", others::tsgs_of_others),
+        case("stats_of_others", others::stats_of_others),
+        case("pages_of_a_user", quotas::pages_of_a_user),
+        case("locked_memory", quotas::locked_memory),
+        case("pages_are_accounted", quotas::pages_are_accounted),
+        case("steady_state", steady::steady_state),
+        case("steady_state_by_calls", steady::steady_state_by_calls),
+        case("trigger_comes_in_time", triggers::comes_in_time),
+        case("trigger_at_once", triggers::come_at_once),
+        case("ready_triggers_early", triggers::ready_triggers_early),
+        case("timers_do_not_fire_twice", triggers::do_not_fire_twice),
+        case("slots_are_independent", triggers::slots_are_independent),
+        case("numbers_wrap", triggers::numbers_wrap),
+        case("claimed_times_have_bounds", times::claims_have_bounds),
+        case("early_and_late", times::early_and_late),
+        case("slow_requests", times::slow_requests),
+        case("levels_are_counted_apart", levels::are_counted_apart),
+        case("zernelctl_shows_requests", program::shows_requests),
+        case("lease_gives_the_gpu_back", leases::gives_the_gpu_back),
+        case("lease_ends_at_ready", leases::ends_at_ready),
+        case("lease_is_tunable", leases::is_tunable),
+        case("holder_has_its_own_bound", leases::holder_has_its_own_bound),
+        case("ten_thousand_leases", many::ten_thousand_leases),
+        case("cancel", ends::cancel),
+        case("next_begin", ends::next_begin),
+        case("done_without_ready", ends::done_without_ready),
+        case("unregister", ends::unregister),
+        case("close", ends::close),
+        case("tsg_gone", ends::tsg_gone),
+        case("suspend", ends::suspend),
+        case("sigkill", families::sigkill),
+        case("fork_copies_no_page", families::fork_copies_no_page),
+        case("fork_shares_the_file", families::fork_shares_the_file),
+        case("two_processes_one_page", families::two_processes_one_page),
+        case("unmapped_page", pages::unmapped),
+        case("page_in_two_files", pages::in_two_files),
+        case("page_of_words_outlives_them", pages::of_words_outlives_them),
+        case("predictors_learn", predictions::predictors_learn),
+        case("fixed_and_expected", predictions::fixed_and_expected),
+        case("tunable_predictor", predictions::tunable_predictor),
+        case("keys_of_users", keys::of_users),
+        case("keys_are_not_evicted", keys::are_not_evicted_by_others),
+        case("hostile_contents", hostile::contents),
+        case("racing_calls", racing::calls),
+        case("racing_pages", racing::pages),
+        case("unload_of_the_provider", modules::provider_goes),
+        case("unload_while_killed", modules::unload_while_killed),
+        case("open_file_keeps_zernel", modules::open_file_keeps_zernel),
+    ],
+);
+
+/// Longer than any case.
+const FAR: Duration = Duration::from_secs(36_000);
+
+/// Shortest work of the software GPU: what a holder takes before it holds.
+const SHORTEST: Duration = Duration::from_micros(1);
+
+/// A key without history.
+fn new_key() -> u64 {
+    Timestamp::now().as_ns()
+}
+
+/// Requests are not to expire unless the case is about that, however slow the machine.
+fn longest_lease() -> Result<()> {
+    tune("lease_us", 10_000_000)
+}
+
+/// A context that runs requests, and a page for them.
+struct Client {
+    page: Page,
+    context: Context,
+    tsg: tsg::Id,
+}
+
+impl Client {
+    /// With the context's semaphore words as the page.
+    fn new(lab: &Lab) -> Result<Self> {
+        let (context, tsg) = lab.compute()?;
+        let page = Page::of_words(&lab.zernel, &context.words(0)?)?;
+        let tsg = tsg.id;
+        Ok(Self { page, context, tsg })
+    }
+
+    fn slot(&self, number: u32) -> Slot<'_> {
+        slot(&self.page, number)
+    }
+
+    /// Queues the stream of a request, whose kernels take `work`. Returns the number of its last
+    /// item; the holder, the one before it, and that one tell when they are completed.
+    fn submit(&self, slot: &Slot<'_>, request: Number, work: Duration) -> Result<u64> {
+        self.submit_held(slot, request, work, FAR)
+    }
+
+    /// As [`Self::submit`]; the holder gives up after `bound`.
+    fn submit_held(
+        &self,
+        slot: &Slot<'_>,
+        request: Number,
+        work: Duration,
+        bound: Duration,
+    ) -> Result<u64> {
+        let number = request.get();
+        let (trigger, release) = (slot.word(Word::Trigger), slot.word(Word::Release));
+        // The longest hold that there is.
+        let bound = bound.min(Duration::from_secs(60));
+        let items = [
+            Item::wait(trigger, Condition::AtLeast, number),
+            Item::work(SHORTEST),
+            Item::release(slot.word(Word::Held), number),
+            Item::hold(release, Condition::AtLeast, number, bound).notify(),
+            Item::work(work).notify(),
+        ];
+        Ok(self.context.submit(0, &items)?.last_seq)
+    }
+
+    /// Waits for the end of an item.
+    fn wait(&self, seq: u64) -> Result<()> {
+        let deadline = Timestamp::now() + SOON;
+        self.context.wait(0, seq, deadline)?;
+        Ok(())
+    }
+}
+
+/// A slot that every page has.
+fn slot(page: &Page, number: u32) -> Slot<'_> {
+    page.slot(number).expect("a page has 64 slots")
+}
+
+/// A request of which nothing is known: it is triggered at once.
+fn at_once(tsg: tsg::Id) -> Begin {
+    Begin::new(tsg).key(new_key())
+}
+
+/// A request whose data is ready in so long.
+fn in_so_long(tsg: tsg::Id, expected: Duration) -> Begin {
+    at_once(tsg).predictor(Predictor::Fixed).expected(expected)
+}
+
+/// A request whose trigger never comes by itself.
+fn far(tsg: tsg::Id) -> Begin {
+    in_so_long(tsg, FAR)
+}
+
+/// A file of one page, for memory that several processes map.
+fn shared_memory() -> Result<OwnedFd> {
+    let file = rustix::fs::memfd_create("page", MemfdFlags::CLOEXEC)?;
+    rustix::fs::ftruncate(&file, 4096)?;
+    Ok(file)
+}
+
+/// Trigger and release word of a slot of a page that is mapped elsewhere.
+fn words(page: &SharedPage, slot: usize) -> (u32, u32) {
+    let slot = &page.slots()[slot];
+    (slot.trigger.load(Acquire), slot.release.load(Acquire))
+}
+
+/// Whether both words have reached a request.
+fn is_free(words: (u32, u32), request: Number) -> bool {
+    request.is_reached_by(words.0) && request.is_reached_by(words.1)
+}
+
+/// What requests came to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Ends {
+    done: u64,
+    cancelled: u64,
+    expired: u64,
+    closed: u64,
+    gone: u64,
+    suspended: u64,
+    in_flight: u64,
+}
+
+impl Ends {
+    /// None.
+    const NONE: Self = Self {
+        done: 0,
+        cancelled: 0,
+        expired: 0,
+        closed: 0,
+        gone: 0,
+        suspended: 0,
+        in_flight: 0,
+    };
+}
+
+/// Statistics from some moment on.
+struct Since<'a> {
+    zernel: &'a Zernel,
+    of: Of,
+    before: RequestStats,
+}
+
+impl<'a> Since<'a> {
+    /// From now on, of all requests; there are none now.
+    fn now(zernel: &'a Zernel) -> Result<Self> {
+        Self::of(zernel, Of::All)
+    }
+
+    /// From now on, of some requests; there are none now.
+    fn of(zernel: &'a Zernel, of: Of) -> Result<Self> {
+        let before = zernel.request_stats(of)?;
+        check_eq!(before.in_flight, 0, "requests in flight");
+        Ok(Self { zernel, of, before })
+    }
+
+    /// What has come to them; the times are since the module was loaded.
+    fn stats(&self) -> Result<RequestStats> {
+        let now = self.zernel.request_stats(self.of)?;
+        check_eq!(
+            now.requests,
+            now.over() + now.in_flight,
+            "the sum of {now:?}"
+        );
+        let before = &self.before;
+        Ok(RequestStats {
+            requests: now.requests - before.requests,
+            done: now.done - before.done,
+            cancelled: now.cancelled - before.cancelled,
+            expired: now.expired - before.expired,
+            closed: now.closed - before.closed,
+            gone: now.gone - before.gone,
+            suspended: now.suspended - before.suspended,
+            triggers: now.triggers - before.triggers,
+            early: now.early - before.early,
+            early_ns: now.early_ns - before.early_ns,
+            late: now.late - before.late,
+            late_ns: now.late_ns - before.late_ns,
+            slo_violations: now.slo_violations - before.slo_violations,
+            latency_ns: now.latency_ns - before.latency_ns,
+            ..now
+        })
+    }
+
+    fn ends(&self) -> Result<Ends> {
+        let stats = self.stats()?;
+        Ok(Ends {
+            done: stats.done,
+            cancelled: stats.cancelled,
+            expired: stats.expired,
+            closed: stats.closed,
+            gone: stats.gone,
+            suspended: stats.suspended,
+            in_flight: stats.in_flight,
+        })
+    }
+
+    /// Fails unless it has come to this.
+    fn expect(&self, ends: Ends) -> Outcome {
+        check_eq!(self.ends()?, ends, "what requests came to");
+        Ok(())
+    }
+
+    /// Waits until it has.
+    fn wait(&self, ends: Ends) -> Outcome {
+        self.wait_for(SOON, ends)
+    }
+
+    /// Waits until it has, that long at most.
+    fn wait_for(&self, patience: Duration, ends: Ends) -> Outcome {
+        let mut last = Ends::NONE;
+        wait_until_within(patience, &format!("{ends:?}"), || {
+            last = self.ends()?;
+            Ok(last == ends)
+        })
+        .with_context(|| format!("requests came to {last:?}"))
+    }
+}

@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Fields that the calls do not take: unknown flags and numbers, reserved and output fields.
+
+use std::os::fd::AsFd;
+
+use anyhow::Result;
+use bytemuck::{bytes_of, Pod, Zeroable};
+use libzernel::request::{Of, Page};
+use libzernel::sys::abi;
+use libzernel::Zernel;
+use rustix::io::Errno;
+
+use super::calls::{register, unregister};
+use super::quotas::locked_kib;
+use super::{far, longest_lease, Client, Ends, Since};
+use crate::abi::{call, unchanged};
+use crate::check_eq;
+use crate::common::Lab;
+use crate::harness::Outcome;
+use crate::sys::{Area, Wild};
+
+/// Makes a call that must fail and change neither anything nor its structure.
+fn refused<T: Pod>(zernel: &Zernel, number: u32, request: &T, errno: Errno, what: &str) -> Outcome {
+    let (result, after) = unchanged(zernel, || Ok(call(zernel.as_fd(), number, request)))?;
+    check_eq!(result, Err(errno), "{what}");
+    check_eq!(bytes_of(&after) == bytes_of(request), true, "{what} wrote");
+    Ok(())
+}
+
+pub(super) fn page_fields() -> Outcome {
+    let lab = Lab::open()?;
+    let area = Area::new()?;
+    let before = locked_kib()?;
+    let good = abi::zernel_page {
+        address: area.address(0),
+        ..abi::zernel_page::zeroed()
+    };
+    let number = abi::LIBZERNEL_IOC_PAGE_REGISTER;
+    let bad = (0..32).map(|bit| abi::zernel_page {
+        flags: 1 << bit,
+        ..good
+    });
+    let numbered = [1, u32::MAX].map(|page| abi::zernel_page { page, ..good });
+    for request in bad.chain(numbered) {
+        let what = format!("register with {request:?}");
+        refused(&lab.zernel, number, &request, Errno::INVAL, &what)?;
+    }
+    check_eq!(locked_kib()?, before, "locked memory");
+
+    let page = register(&lab.zernel, area.address(0))?;
+    let number = abi::LIBZERNEL_IOC_PAGE_UNREGISTER;
+    let good = abi::zernel_page {
+        page,
+        ..abi::zernel_page::zeroed()
+    };
+    let bad = (0..32).map(|bit| abi::zernel_page {
+        flags: 1 << bit,
+        ..good
+    });
+    let addressed = [1, area.address(0)].map(|address| abi::zernel_page { address, ..good });
+    for request in bad.chain(addressed) {
+        let what = format!("unregister with {request:?}");
+        refused(&lab.zernel, number, &request, Errno::INVAL, &what)?;
+    }
+    check_eq!(locked_kib()?, before + 4, "locked memory");
+    Ok(unregister(&lab.zernel, page)?)
+}
+
+pub(super) fn begin_fields() -> Outcome {
+    let lab = Lab::open()?;
+    let client = Client::new(&lab)?;
+    let number = abi::LIBZERNEL_IOC_BEGIN;
+    let good = abi::zernel_begin {
+        tsg: client.tsg.as_u64(),
+        page: client.page.number(),
+        ..abi::zernel_begin::zeroed()
+    };
+    let request = client.slot(0).begin(&far(client.tsg))?.number;
+    let mut bad = vec![
+        abi::zernel_begin {
+            reserved: 1,
+            ..good
+        },
+        abi::zernel_begin { request: 1, ..good },
+        abi::zernel_begin {
+            request: u32::MAX,
+            ..good
+        },
+        abi::zernel_begin {
+            predicted_ns: 1,
+            ..good
+        },
+        abi::zernel_begin {
+            trigger_ns: 1 << 63,
+            ..good
+        },
+    ];
+    bad.extend([5, 6, 255, 256, u32::MAX].map(|predictor| abi::zernel_begin { predictor, ..good }));
+    bad.extend((1..32).map(|bit| abi::zernel_begin {
+        flags: 1 << bit,
+        ..good
+    }));
+    for request in bad {
+        let what = format!("begin with {request:?}");
+        refused(&lab.zernel, number, &request, Errno::INVAL, &what)?;
+    }
+    // The one that was there before is still the one.
+    client.slot(0).cancel(request)?;
+    // All that there is, at its ends.
+    for predictor in 0..=4 {
+        for (key, expected_ns, slo_ns) in [(0, 0, 0), (u64::MAX, u64::MAX, u64::MAX), (1, 1, 1)] {
+            let request = abi::zernel_begin {
+                key,
+                expected_ns,
+                slo_ns,
+                predictor,
+                flags: abi::ZERNEL_BEGIN_MARGIN,
+                slot: 63,
+                ..good
+            };
+            let (result, begun) = call(lab.zernel.as_fd(), number, &request);
+            result?;
+            check_eq!(begun.request == 0, false, "number of {request:?}");
+            check_eq!(begun.trigger_ns == 0, false, "trigger of {request:?}");
+            let echoed = abi::zernel_begin {
+                request: 0,
+                predicted_ns: 0,
+                trigger_ns: 0,
+                ..begun
+            };
+            check_eq!(bytes_of(&echoed) == bytes_of(&request), true, "{begun:?}");
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn request_fields() -> Outcome {
+    longest_lease()?;
+    let lab = Lab::open()?;
+    let client = Client::new(&lab)?;
+    let slot = client.slot(1);
+    let begun = slot.begin(&far(client.tsg))?;
+    let good = abi::zernel_request {
+        page: client.page.number(),
+        slot: 1,
+        request: begun.number.get(),
+        flags: 0,
+    };
+    for (name, number) in [
+        ("ready", abi::LIBZERNEL_IOC_READY),
+        ("done", abi::LIBZERNEL_IOC_DONE),
+        ("cancel", abi::LIBZERNEL_IOC_CANCEL),
+    ] {
+        for bit in 0..32 {
+            let flags = 1 << bit;
+            let request = abi::zernel_request { flags, ..good };
+            let what = format!("{name} with flag {bit}");
+            refused(&lab.zernel, number, &request, Errno::INVAL, &what)?;
+        }
+    }
+    slot.cancel(begun.number)?;
+    Ok(())
+}
+
+pub(super) fn stats_fields() -> Outcome {
+    let lab = Lab::open()?;
+    let client = Client::new(&lab)?;
+    let number = abi::LIBZERNEL_IOC_REQUEST_STATS;
+    let all = abi::zernel_request_stats {
+        level: abi::ZERNEL_LEVEL_NONE,
+        ..abi::zernel_request_stats::zeroed()
+    };
+    let one = abi::zernel_request_stats {
+        tsg: client.tsg.as_u64(),
+        ..abi::zernel_request_stats::zeroed()
+    };
+    let mut bad = Vec::new();
+    for level in [8, 9, 256, u32::MAX - 1] {
+        bad.push(abi::zernel_request_stats { level, ..all });
+    }
+    for level in [1, 7, 8, u32::MAX] {
+        bad.push(abi::zernel_request_stats { level, ..one });
+    }
+    // Every field from `requests` on is one of output.
+    let first = std::mem::offset_of!(abi::zernel_request_stats, requests);
+    for good in [all, one] {
+        for offset in (first..size_of_val(&good)).step_by(8) {
+            let mut bytes = bytes_of(&good).to_vec();
+            bytes[offset + offset / 8 % 8] = 1;
+            bad.push(bytemuck::pod_read_unaligned(&bytes));
+        }
+    }
+    for request in &bad {
+        let what = format!("statistics with {request:?}");
+        refused(&lab.zernel, number, request, Errno::INVAL, &what)?;
+    }
+    for tsg in [client.tsg.as_u64() + 1_000_000, u64::MAX] {
+        let request = abi::zernel_request_stats { tsg, ..one };
+        refused(&lab.zernel, number, &request, Errno::NOENT, "no such TSG")?;
+    }
+    let none = lab.zernel.request_stats(Of::Tsg(client.tsg))?;
+    check_eq!(none.requests, 0, "a TSG without requests");
+    check_eq!((none.min_ns, none.max_ns, none.p50_ns), (0, 0, 0));
+    Ok(())
+}
+
+/// The array of buckets is memory of the caller, or is not asked for.
+pub(super) fn buckets_out_of_reach() -> Outcome {
+    const BUCKETS: usize = 800;
+    let lab = Lab::open()?;
+    let client = Client::new(&lab)?;
+    let number = abi::LIBZERNEL_IOC_REQUEST_STATS;
+    let mut area = Area::new()?;
+    let asked = |buckets, nr_buckets| abi::zernel_request_stats {
+        tsg: client.tsg.as_u64(),
+        nr_buckets,
+        buckets,
+        ..abi::zernel_request_stats::zeroed()
+    };
+    let edge = area.address(Area::PAGE - 8);
+    for (buckets, room) in [
+        (Wild::Kernel.address(), 1),
+        (Wild::NonCanonical.address(), 8),
+        (u64::MAX - 7, 1),
+        (area.address(Area::PAGE), 1),
+        (edge, 2),
+        (edge, u32::MAX),
+    ] {
+        let request = asked(buckets, room);
+        let what = format!("{room} buckets to {buckets:#x}");
+        refused(&lab.zernel, number, &request, Errno::FAULT, &what)?;
+    }
+    // As many as there is room for, and nothing beyond.
+    for room in [0, 1, 31, 500] {
+        area.put(0, &[0xa5; Area::PAGE]);
+        let request = asked(area.address(0), room as u32);
+        let (result, answer) = call(lab.zernel.as_fd(), number, &request);
+        result?;
+        check_eq!(answer.nr_buckets as usize, room, "buckets written");
+        let bytes = area.get(0, Area::PAGE);
+        let (written, rest) = bytes.split_at(room * 8);
+        check_eq!(written.iter().all(|&byte| byte == 0), true, "buckets");
+        check_eq!(rest.iter().all(|&byte| byte == 0xa5), true, "behind {room}");
+    }
+    let mut buckets = vec![u64::MAX; BUCKETS + 1];
+    let mut raw = asked(0, 0);
+    let filled = libzernel::sys::zernel::request_stats(lab.zernel.as_fd(), &mut raw, &mut buckets)?;
+    check_eq!(filled, BUCKETS, "all buckets");
+    check_eq!(buckets[BUCKETS], u64::MAX, "behind them");
+    let (result, answer) = call(lab.zernel.as_fd(), number, &asked(0, 7));
+    result?;
+    check_eq!(answer.nr_buckets, 0, "no buckets were asked for");
+    Ok(())
+}
+
+/// What cannot be told to the caller does not happen.
+pub(super) fn no_answer_no_effect() -> Outcome {
+    let lab = Lab::open()?;
+    let client = Client::new(&lab)?;
+    let page = Page::anonymous(&lab.zernel)?;
+    let since = Since::now(&lab.zernel)?;
+    let slot = super::slot(&page, 0);
+    let request = slot.begin(&far(client.tsg))?.number;
+    let locked = locked_kib()?;
+    let frozen = |bytes: &[u8]| -> Result<Area> {
+        let mut area = Area::new()?;
+        area.put(0, bytes);
+        area.freeze()?;
+        Ok(area)
+    };
+    let begin = abi::zernel_begin {
+        tsg: client.tsg.as_u64(),
+        key: super::new_key(),
+        page: page.number(),
+        ..abi::zernel_begin::zeroed()
+    };
+    let mut area = frozen(bytes_of(&begin))?;
+    for _ in 0..3 {
+        let answer = area.ioctl(lab.zernel.as_fd(), abi::LIBZERNEL_IOC_BEGIN, 0);
+        check_eq!(answer, Err(Errno::FAULT), "begin");
+    }
+    since.expect(Ends {
+        in_flight: 1,
+        ..Ends::NONE
+    })?;
+    slot.cancel(request)?;
+    let next = slot.begin(&far(client.tsg))?.number;
+    check_eq!(next, request.next(), "no number was used");
+    slot.cancel(next)?;
+
+    let memory = Area::new()?;
+    let register = abi::zernel_page {
+        address: memory.address(0),
+        ..abi::zernel_page::zeroed()
+    };
+    let mut area = frozen(bytes_of(&register))?;
+    for _ in 0..3 {
+        let answer = area.ioctl(lab.zernel.as_fd(), abi::LIBZERNEL_IOC_PAGE_REGISTER, 0);
+        check_eq!(answer, Err(Errno::FAULT), "register");
+    }
+    check_eq!(locked_kib()?, locked, "locked memory");
+    Ok(())
+}

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Modules that go, or cannot, while there are requests.
+
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use anyhow::{ensure, Result};
+use libzernel::request::{Page, Word};
+use libzernel::sys::page::SharedPage;
+use libzernel::Zernel;
+use rustix::io::Errno;
+use testkit::passing;
+
+use super::{
+    at_once, far, is_free, longest_lease, shared_memory, slot, words, Client, Ends, Since,
+};
+use crate::check_eq;
+use crate::child::Child;
+use crate::common::{errno, load_all, try_unload, unload_all, wait_until, Lab};
+use crate::harness::Outcome;
+
+/// Unloads the provider as soon as nobody uses it.
+fn unload_provider() -> Result<()> {
+    wait_until("the provider can be unloaded", || {
+        Ok(try_unload("zernel_sim").is_ok())
+    })
+}
+
+/// The provider goes: its TSGs do, and their requests. Pages stay, even one that was the
+/// provider's.
+pub(super) fn provider_goes() -> Outcome {
+    longest_lease()?;
+    let zernel = Zernel::open()?;
+    let since = Since::now(&zernel)?;
+    let memory = shared_memory()?;
+    let view = SharedPage::of_file(memory.as_fd(), 0)?;
+    let page = Page::of_file(&zernel, memory.as_fd(), 0)?;
+    let of_words = {
+        let lab = Lab::open()?;
+        let client = Client::new(&lab)?;
+        // Registered with the file that stays open, too.
+        let of_words = client.page.register_with(&zernel)?;
+        let waits = slot(&page, 0).begin(&far(client.tsg))?.number;
+        slot(&page, 1).begin(&at_once(client.tsg))?;
+        slot(&of_words, 2).begin(&at_once(client.tsg))?;
+        check_eq!(try_unload("zernel_sim"), Err(Errno::AGAIN), "in use");
+        since.expect(Ends {
+            in_flight: 3,
+            ..Ends::NONE
+        })?;
+        let number = of_words.number();
+        // The mapping would keep the provider.
+        of_words.unmap();
+        drop(client);
+        since.wait(Ends {
+            gone: 3,
+            ..Ends::NONE
+        })?;
+        ensure!(is_free(words(&view, 0), waits), "not given back");
+        number
+    };
+    unload_provider()?;
+    since.expect(Ends {
+        gone: 3,
+        ..Ends::NONE
+    })?;
+    load_all()?;
+    let lab = Lab::open()?;
+    let (_context, tsg) = lab.compute()?;
+    let request = slot(&page, 1).begin(&at_once(tsg.id))?.number;
+    check_eq!(words(&view, 1).0, request.get(), "trigger");
+    // A page of words of a context that is long gone, and of no mapping.
+    super::calls::unregister(&zernel, of_words)?;
+    slot(&page, 1).done_call(request)?;
+    since.expect(Ends {
+        gone: 3,
+        done: 1,
+        ..Ends::NONE
+    })
+}
+
+/// A process with requests is killed while the provider is about to be unloaded.
+pub(super) fn unload_while_killed() -> Outcome {
+    longest_lease()?;
+    let zernel = Zernel::open()?;
+    let since = Since::now(&zernel)?;
+    let (ours, theirs) = passing::pair()?;
+    let mut begun = 0;
+    for round in 0..5 {
+        load_all()?;
+        let child = Child::spawn(|| {
+            let lab = Lab::open()?;
+            let client = Client::new(&lab)?;
+            for slot in client.page.slots() {
+                let begin = match slot.number() % 2 {
+                    0 => far(client.tsg),
+                    _ => at_once(client.tsg),
+                };
+                let request = slot.begin(&begin)?.number;
+                if slot.number() % 3 == 0 {
+                    client.submit(&slot, request, Duration::from_micros(100))?;
+                }
+            }
+            passing::send_number(&theirs, 64)?;
+            loop {
+                std::thread::sleep(Duration::from_secs(60));
+            }
+        })?;
+        begun += passing::receive_number(&ours)?;
+        check_eq!(try_unload("zernel_sim"), Err(Errno::AGAIN), "round {round}");
+        child.kill()?;
+        unload_provider()?;
+        child.end()?;
+        let ends = since.ends()?;
+        // Whichever is closed first.
+        check_eq!((ends.in_flight, ends.gone + ends.closed), (0, begun));
+    }
+    load_all()
+}
+
+/// A page, and a request that is over, keep nothing that the file does not keep.
+pub(super) fn open_file_keeps_zernel() -> Outcome {
+    let zernel = Zernel::open()?;
+    let page = Page::anonymous(&zernel)?;
+    {
+        let lab = Lab::open()?;
+        let (_context, tsg) = lab.compute()?;
+        slot(&page, 0).begin(&far(tsg.id))?;
+        check_eq!(try_unload("zernel"), Err(Errno::AGAIN), "with all of it");
+    }
+    unload_provider()?;
+    check_eq!(try_unload("zernel"), Err(Errno::AGAIN), "with an open file");
+    let number = slot(&page, 0).load(Word::Release);
+    let number = libzernel::request::Number::new(number);
+    ensure!(number.is_some(), "the request was not released");
+    if let Some(number) = number {
+        let answer = errno(slot(&page, 0).cancel(number));
+        check_eq!(
+            answer,
+            Some(Errno::STALE),
+            "a request of a TSG that is gone"
+        );
+    }
+    drop(zernel);
+    // The page holds the file.
+    check_eq!(try_unload("zernel"), Err(Errno::AGAIN), "with a page");
+    drop(page);
+    unload_all()?;
+    load_all()
+}

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Threads that use one slot, or take its page away, at the same time.
+
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use anyhow::{anyhow, ensure, Result};
+use bytemuck::Zeroable;
+use libzernel::request::{Number, Page, Slot};
+use libzernel::sys::{abi, zernel as raw};
+use libzernel::tsg;
+use rustix::io::Errno;
+use testkit::random::Random;
+use testkit::Repeat;
+
+use super::quotas::locked_kib;
+use super::{in_so_long, Client, Since};
+use crate::check_eq;
+use crate::common::{errno, tune, Lab};
+use crate::harness::Outcome;
+
+/// Threads.
+const THREADS: u64 = 4;
+/// What each of them does.
+const STEPS: u64 = 3_000;
+
+/// What threads have been answered.
+#[derive(Default)]
+struct Answers {
+    begun: AtomicU64,
+    cancelled: AtomicU64,
+    done: AtomicU64,
+    last: AtomicU32,
+}
+
+/// Does anything with the slot.
+fn step(slot: &Slot<'_>, tsg: tsg::Id, answers: &Answers, random: &mut Random) -> Outcome {
+    let count = |counter: &AtomicU64, answer: libzernel::Result<()>| -> Outcome {
+        match errno(answer) {
+            None => counter.fetch_add(1, Relaxed),
+            Some(Errno::STALE) => 0,
+            other => return Err(anyhow!("answered {other:?}")),
+        };
+        Ok(())
+    };
+    let last = Number::new(answers.last.load(Relaxed));
+    let unused = AtomicU64::new(0);
+    match (random.below(8), last) {
+        (0..=2, _) | (_, None) => {
+            let expected = Duration::from_nanos(1 + random.below(500_000));
+            let begun = slot.begin(&in_so_long(tsg, expected).key(random.below(3)))?;
+            answers.begun.fetch_add(1, Relaxed);
+            answers.last.store(begun.number.get(), Relaxed);
+        }
+        (3, Some(last)) => count(&unused, slot.ready_call(last))?,
+        (4, Some(last)) => count(&answers.done, slot.done_call(last))?,
+        (5, Some(last)) => count(&answers.cancelled, slot.cancel(last))?,
+        (6, Some(last)) => slot.ready(last),
+        (_, Some(last)) => slot.done(last),
+    }
+    Ok(())
+}
+
+/// Runs something in several threads, and something else until they are done.
+fn race<T>(
+    each: impl Fn(&mut Random) -> Outcome + Sync,
+    meanwhile: impl FnOnce(&AtomicBool) -> Result<T>,
+) -> Result<T> {
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (1..=THREADS)
+            .map(|seed| {
+                let each = &each;
+                scope.spawn(move || {
+                    let mut random = Random::new(seed);
+                    Repeat::new(STEPS, "steps").try_for_each(|_| each(&mut random))
+                })
+            })
+            .collect();
+        let over_ref = &over;
+        let waiter = scope.spawn(move || -> Outcome {
+            let results: Vec<_> = threads.into_iter().map(|thread| thread.join()).collect();
+            over_ref.store(true, Relaxed);
+            for result in results {
+                result.map_err(|_| anyhow!("a thread panicked"))??;
+            }
+            Ok(())
+        });
+        let value = meanwhile(&over);
+        waiter
+            .join()
+            .map_err(|_| anyhow!("the waiter panicked"))??;
+        value
+    })
+}
+
+pub(super) fn calls() -> Outcome {
+    tune("lease_us", 200)?;
+    let lab = Lab::open()?;
+    let client = Client::new(&lab)?;
+    let slot = client.slot(11);
+    let since = Since::now(&lab.zernel)?;
+    let answers = Answers::default();
+    race(
+        |random| step(&slot, client.tsg, &answers, random),
+        |over| {
+            // All the time the sum is right.
+            while !over.load(Relaxed) {
+                since.ends()?;
+            }
+            Ok(())
+        },
+    )?;
+    let begun = answers.begun.load(Relaxed);
+    ensure!(begun > 0, "nothing was begun");
+    client.page.unregister()?;
+    let (ends, stats) = (since.ends()?, since.stats()?);
+    check_eq!((stats.requests, ends.in_flight), (begun, 0), "{stats:?}");
+    let over = ends.done + ends.cancelled + ends.expired + ends.closed;
+    check_eq!(over, begun, "{ends:?}");
+    // What somebody was told is done is done, unless it was cancelled as it was stored as done.
+    let told = answers.done.load(Relaxed) + answers.cancelled.load(Relaxed);
+    ensure!(told <= ends.done + ends.cancelled, "{told} of {ends:?}");
+    ensure!(ends.done >= answers.done.load(Relaxed), "{ends:?}");
+    ensure!(stats.triggers <= begun, "{} triggers", stats.triggers);
+    Ok(())
+}
+
+/// Pages that come and go under the feet of those who use them.
+pub(super) fn pages() -> Outcome {
+    tune("lease_us", 200)?;
+    let lab = Lab::open()?;
+    let client = Client::new(&lab)?;
+    let locked = locked_kib()?;
+    let since = Since::now(&lab.zernel)?;
+    let fd = lab.zernel.as_fd();
+    let (begun, number) = (AtomicU64::new(0), AtomicU32::new(0));
+    let gone = |answer: Result<(), Errno>| {
+        let expected = matches!(answer, Ok(()) | Err(Errno::NOENT | Errno::STALE));
+        ensure!(expected, "{answer:?}");
+        Ok(answer.is_ok())
+    };
+    race(
+        |random| {
+            let page = number.load(Relaxed);
+            let slot = random.below(64) as u32;
+            let mut begin = abi::zernel_begin {
+                tsg: client.tsg.as_u64(),
+                expected_ns: 1 + random.below(300_000),
+                predictor: abi::ZERNEL_PREDICT_FIXED,
+                page,
+                slot,
+                ..abi::zernel_begin::zeroed()
+            };
+            if gone(raw::begin(fd, &mut begin))? {
+                begun.fetch_add(1, Relaxed);
+            }
+            let mut name = abi::zernel_request {
+                page,
+                slot,
+                request: begin.request,
+                flags: 0,
+            };
+            gone(match random.below(4) {
+                0 => raw::ready(fd, &mut name),
+                1 => raw::done(fd, &mut name),
+                2 => raw::cancel(fd, &mut name),
+                _ => Ok(()),
+            })?;
+            Ok(())
+        },
+        |over| {
+            let mut random = Random::new(99);
+            let mut pages = Vec::new();
+            while !over.load(Relaxed) {
+                let page = Page::anonymous(&lab.zernel)?;
+                number.store(page.number(), Relaxed);
+                pages.push(page);
+                if pages.len() > 3 {
+                    let victim = random.below(pages.len() as u64) as usize;
+                    pages.swap_remove(victim);
+                }
+            }
+            Ok(())
+        },
+    )?;
+    let (ends, stats) = (since.ends()?, since.stats()?);
+    check_eq!((stats.requests, ends.in_flight), (begun.into_inner(), 0));
+    check_eq!(locked_kib()?, locked, "locked memory");
+    Ok(())
+}
