@@ -179,6 +179,13 @@ impl Ops {
         answer(unsafe { set(self.private, gpu.0, tsg, level) })
     }
 
+    /// Takes the engine away from a TSG.
+    pub(crate) fn preempt(&self, gpu: gpu::Handle, tsg: u64, timeout: Us) -> Result {
+        let preempt = self.ops.preempt.ok_or_else(errno::unsupported)?;
+        // SAFETY: Valid by the type invariant.
+        answer(unsafe { preempt(self.private, gpu.0, tsg, timeout.0) })
+    }
+
     /// Lets a TSG be scheduled, or not.
     pub(crate) fn set_enabled(&self, gpu: gpu::Handle, tsg: u64, enabled: bool) -> Result {
         let set = self.ops.set_enabled.ok_or_else(errno::unsupported)?;

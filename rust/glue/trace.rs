@@ -63,6 +63,8 @@ tracepoints! {
     fn slice_applied(gpu: u64, tsg: u64, timeslice_us: u32, error: c_int);
     /// A provider asked to be called again.
     fn slice_retried(gpu: u64, tsg: u64, timeslice_us: u32, error: c_int);
+    /// A TSG was to be taken off the GPU for a request.
+    fn tsg_preempted(gpu: u64, tsg: u64, verdict: u32);
     /// The budget of a level is spent on a GPU, or is back.
     fn level_throttled(gpu: u64, level: u32, on: bool);
     /// A request began.

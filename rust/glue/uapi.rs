@@ -20,10 +20,10 @@ super::abi::abi! {
     zernel_gpu_info = 128;
     zernel_tsg_info = 120;
     zernel_class = 40, first 32;
-    zernel_stats = 136, first 120;
+    zernel_stats = 144, first 120;
     zernel_event = 72;
     zernel_page = 16;
     zernel_begin = 72;
     zernel_request = 16;
-    zernel_request_stats = 200;
+    zernel_request_stats = 240;
 }

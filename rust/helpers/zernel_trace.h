@@ -33,19 +33,17 @@
 			 { 1, "deny" },			\
 			 { 2, "reapply" })
 
-/* What ended a request: Cause of rust/policy/request.rs */
+/* What ended a request: Cause of rust/policy/request/record.rs */
 #define zernel_show_cause(cause)			\
 	__print_symbolic(cause,				\
 			 { 0, "done" },			\
 			 { 1, "cancelled" },		\
 			 { 2, "superseded" },		\
 			 { 3, "expired" },		\
-			 { 4, "owner_died" },		\
-			 { 5, "closed" },		\
-			 { 6, "unregistered" },		\
-			 { 7, "tsg_gone" },		\
-			 { 8, "suspended" },		\
-			 { 9, "unloaded" })
+			 { 4, "closed" },		\
+			 { 5, "unregistered" },		\
+			 { 6, "tsg_gone" },		\
+			 { 7, "suspended" })
 
 DECLARE_EVENT_CLASS(zernel_gpu,
 	TP_PROTO(u64 gpu),
@@ -179,6 +177,33 @@ DEFINE_EVENT(zernel_slice, slice_retried,
 DEFINE_EVENT(zernel_slice, slice_failed,
 	TP_PROTO(u64 gpu, u64 tsg, u32 timeslice_us, int error),
 	TP_ARGS(gpu, tsg, timeslice_us, error));
+
+/* Verdict of rust/policy/preempt.rs */
+#define zernel_show_verdict(verdict)			\
+	__print_symbolic(verdict,			\
+			 { 0, "done" },			\
+			 { 1, "timed_out" },		\
+			 { 2, "out_of_memory" },	\
+			 { 3, "not_responding" },	\
+			 { 4, "invalid_state" })
+
+/* A TSG was to be taken off the GPU for a request without holder. */
+TRACE_EVENT(tsg_preempted,
+	TP_PROTO(u64 gpu, u64 tsg, u32 verdict),
+	TP_ARGS(gpu, tsg, verdict),
+	TP_STRUCT__entry(
+		__field(u64, gpu)
+		__field(u64, tsg)
+		__field(u32, verdict)
+	),
+	TP_fast_assign(
+		__entry->gpu = gpu;
+		__entry->tsg = tsg;
+		__entry->verdict = verdict;
+	),
+	TP_printk("gpu=%llu tsg=%llu verdict=%s", __entry->gpu, __entry->tsg,
+		  zernel_show_verdict(__entry->verdict))
+);
 
 /* The budget of a level is spent on a GPU, or is back. */
 TRACE_EVENT(level_throttled,

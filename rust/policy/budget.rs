@@ -154,11 +154,13 @@ impl Server {
     }
 
     /// Budget and period.
+    #[allow(dead_code, reason = "the simulation and the tests on the host ask")]
     pub(crate) fn params(&self) -> Params {
         self.params
     }
 
     /// How often the level was throttled.
+    #[allow(dead_code, reason = "the simulation and the tests on the host ask")]
     pub(crate) fn throttles(&self) -> u64 {
         self.throttles
     }

@@ -35,6 +35,7 @@ pub(crate) struct Histogram<const SUB_BITS: u32, const BUCKETS: usize> {
 
 /// One bucket of a histogram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(dead_code, reason = "the simulation and the tests on the host ask")]
 pub(crate) struct Bucket {
     /// Its shortest duration.
     pub(crate) lower: Ns,
@@ -49,6 +50,7 @@ impl<const SUB_BITS: u32, const BUCKETS: usize> Histogram<SUB_BITS, BUCKETS> {
 
     /// A histogram of nothing.
     // INVARIANT: Every field is 0.
+    #[allow(dead_code, reason = "the simulation and the tests on the host ask")]
     pub(crate) const EMPTY: Self = Self {
         counts: [0; BUCKETS],
         count: 0,
@@ -83,6 +85,7 @@ impl<const SUB_BITS: u32, const BUCKETS: usize> Histogram<SUB_BITS, BUCKETS> {
     }
 
     /// How many were counted.
+    #[allow(dead_code, reason = "the simulation and the tests on the host ask")]
     pub(crate) fn count(&self) -> u64 {
         self.count
     }
@@ -93,6 +96,7 @@ impl<const SUB_BITS: u32, const BUCKETS: usize> Histogram<SUB_BITS, BUCKETS> {
     }
 
     /// Their mean, rounded down; `None` if there are none.
+    #[allow(dead_code, reason = "the simulation and the tests on the host ask")]
     pub(crate) fn mean(&self) -> Option<Ns> {
         self.sum.0.checked_div(self.count).map(Ns)
     }
@@ -133,6 +137,7 @@ impl<const SUB_BITS: u32, const BUCKETS: usize> Histogram<SUB_BITS, BUCKETS> {
     }
 
     /// Every bucket, the shortest durations first. The last one has no end in truth.
+    #[allow(dead_code, reason = "the simulation and the tests on the host ask")]
     pub(crate) fn buckets(&self) -> impl Iterator<Item = Bucket> + '_ {
         self.counts
             .iter()

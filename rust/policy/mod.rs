@@ -15,6 +15,7 @@ pub(crate) mod level;
 pub(crate) mod nvstatus;
 pub(crate) mod permit;
 pub(crate) mod predict;
+pub(crate) mod preempt;
 pub(crate) mod request;
 pub(crate) mod ring;
 pub(crate) mod rotation;

@@ -140,6 +140,7 @@ impl Slot {
     }
 
     /// Where its request is.
+    #[allow(dead_code, reason = "the simulation and the tests on the host ask")]
     pub(crate) fn state(&self) -> State {
         self.state
     }
@@ -173,13 +174,6 @@ impl Slot {
 
     /// Has the request over as the next [`Self::begin`] would: done if it was ready.
     pub(crate) fn retire(&mut self, now: Ns, seen: &Observed) -> Actions {
-        let mut actions = self.look(now, seen);
-        self.pass(now, &mut actions);
-        self.with_alarm(actions)
-    }
-
-    /// The request is over as the next begin would have it: done if it was ready.
-    pub(crate) fn supersede(&mut self, now: Ns, seen: &Observed) -> Actions {
         let mut actions = self.look(now, seen);
         self.pass(now, &mut actions);
         self.with_alarm(actions)

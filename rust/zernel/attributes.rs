@@ -304,6 +304,21 @@ impl Attribute for LateCost {
     }
 }
 
+struct PreemptTimeout;
+
+impl Attribute for PreemptTimeout {
+    const NAME: &'static CStr = c"preempt_timeout_us";
+
+    fn show(out: &mut Formatter<'_>) -> Result {
+        show_number(out, read(|t| t.requests().preempt_timeout())?.0)
+    }
+
+    fn store(text: &str) -> Result {
+        let timeout = Us(number(text)?);
+        tune(|t| t.requests_mut().set_preempt_timeout(timeout))
+    }
+}
+
 struct Rotation;
 
 impl Attribute for Rotation {
@@ -425,6 +440,7 @@ sysfs::groups! {
     Predictor,
     EarlyCost,
     LateCost,
+    PreemptTimeout,
     Rotation,
     RotationQuantum,
     RotationTimeslice,

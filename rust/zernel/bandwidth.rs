@@ -53,6 +53,8 @@ pub(crate) struct Bandwidth {
     servers: KVec<(Level, Server)>,
     watched: KVec<Watched>,
     throttled: level::Set,
+    /// Levels that have something to run.
+    runs: level::Set,
     generation: u64,
 }
 
@@ -63,6 +65,7 @@ impl Bandwidth {
             servers: KVec::new(),
             watched: KVec::new(),
             throttled: level::Set::NONE,
+            runs: level::Set::NONE,
             generation: 0,
         }
     }
@@ -70,6 +73,13 @@ impl Bandwidth {
     /// Whether nobody is watched.
     pub(crate) fn is_empty(&self) -> bool {
         self.watched.is_empty()
+    }
+
+    /// Whether a TSG that is not treated like best-effort has something to run.
+    pub(crate) fn is_busy(&self) -> bool {
+        Level::ALL
+            .into_iter()
+            .any(|level| self.runs.contains(level) && !self.throttled.contains(level))
     }
 
     /// Takes from the budgets what has run. Returns when to look again, if not only when a TSG gets
@@ -97,6 +107,7 @@ impl Bandwidth {
                 runs.put(level, true);
             }
         }
+        self.runs = runs;
         Ok(self.charge(driver, &ran, runs))
     }
 

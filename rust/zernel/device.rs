@@ -190,6 +190,7 @@ fn stats() -> Result<uapi::zernel_stats> {
             streams: r.streams().count(),
             controls_denied: counters.controls_denied,
             controls_reapplied: counters.controls_reapplied,
+            turns: counters.turns,
         }
     })
 }

@@ -3,6 +3,10 @@
 
 use crate::{
     bandwidth::Bandwidth,
+    gate::{
+        self,
+        Gate, //
+    },
     glue::{
         provider::Ops,
         work::{
@@ -220,6 +224,8 @@ pub(crate) struct Pass {
     pub(crate) provider: Arc<Provider>,
     /// Whose turn it is.
     rotation: Pin<KBox<Mutex<Rotation>>>,
+    /// Who is kept off the GPU.
+    gate: Pin<KBox<Mutex<Gate>>>,
     /// Who had how much.
     bandwidth: Pin<KBox<Mutex<Bandwidth>>>,
     /// Somebody takes turns, so that it matters what TSGs do.
@@ -257,6 +263,7 @@ impl Pass {
             handle,
             provider,
             rotation: KBox::pin_init(new_mutex!(Rotation::new()), GFP_KERNEL)?,
+            gate: KBox::pin_init(new_mutex!(Gate::new()), GFP_KERNEL)?,
             bandwidth: KBox::pin_init(new_mutex!(Bandwidth::new()), GFP_KERNEL)?,
             listening: Atomic::new(false),
         })
@@ -267,21 +274,39 @@ impl Pass {
         self.listening.load(Relaxed)
     }
 
-    /// Does one thing about turns and budgets. Returns what comes next.
+    /// Does one thing about who is kept off the GPU, turns and budgets. Returns what comes next.
     fn rotate(&self) -> rotation::Next {
-        if !self.provider.ops().abilities().turns {
-            return rotation::Next::Idle;
-        }
+        let abilities = self.provider.ops().abilities();
         let driver = rotation::Driver {
             ops: self.provider.ops(),
             gpu: self.gpu,
             handle: self.handle,
         };
+        if abilities.enable {
+            let device = registry::with(|r| {
+                let gpu = r.gpu(self.gpu).filter(|gpu| !gpu.unresponsive)?;
+                Some(gpu.requests.clone())
+            });
+            let Ok(Some(device)) = device else {
+                return rotation::Next::Idle;
+            };
+            let state = self.gate.lock().step(&driver, &device, abilities.preempt);
+            match state {
+                gate::State::Open => {}
+                gate::State::Closed => return rotation::Next::Idle,
+                gate::State::Wait(delay) => return rotation::Next::Wait(delay),
+            }
+        }
+        if !abilities.turns {
+            return rotation::Next::Idle;
+        }
         let mut rotation = self.rotation.lock();
         let mut bandwidth = self.bandwidth.lock();
         // Out of memory: who takes turns, and is watched, is looked at again with the next change.
-        let next = rotation.step(&driver).unwrap_or(rotation::Next::Idle);
         let charge = bandwidth.step(&driver).unwrap_or(None);
+        let next = rotation
+            .step(&driver, bandwidth.is_busy())
+            .unwrap_or(rotation::Next::Idle);
         let watches = !rotation.is_empty() || !bandwidth.is_empty();
         self.listening.store(watches, Relaxed);
         match (next, charge) {

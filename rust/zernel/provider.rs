@@ -157,6 +157,7 @@ pub(crate) fn gpu_added(
         GFP_KERNEL,
     )?;
     let bell = worker.clone();
+    let requests = Device::new(provider.ops.abilities().enable)?;
     let gpu = Gpu {
         provider: provider.id,
         handle: description.handle,
@@ -179,7 +180,9 @@ pub(crate) fn gpu_added(
         retries: 0,
         errors: 0,
         suspended: false,
-        requests: Device::new()?,
+        asleep: false,
+        unresponsive: false,
+        requests: requests.clone(),
         backoff: Backoff::default(),
         load: gpu::Load::default(),
         turned_away: false,
@@ -187,6 +190,7 @@ pub(crate) fn gpu_added(
         worker: Some(worker),
     };
     registry::with(|r| r.add_gpu(id, gpu))??;
+    requests.set_worker(Some(bell.clone()));
     provider.listen(description.handle, bell);
     Ok(())
 }
@@ -196,7 +200,7 @@ pub(crate) fn gpu_suspended(provider: &Provider, gpu: gpu::Handle) {
     // Without a registry there is nothing to end.
     let _ = registry::with(|r| {
         if let Some(id) = r.find_gpu(provider.id, gpu) {
-            r.set_suspended(id, true);
+            r.put_asleep(id);
         }
     });
 }
@@ -308,11 +312,13 @@ pub(crate) fn forget(provider: &Provider) {
 
 /// Stops the worker of a GPU for good. Waits for a call that is under way.
 fn close(id: gpu::Id) -> Option<Arc<Worker<Pass>>> {
-    let worker = registry::with(|r| {
+    let (worker, requests) = registry::with(|r| {
         r.close_gpu(id);
-        r.gpu(id).and_then(|gpu| gpu.worker.clone())
+        let gpu = r.gpu(id)?;
+        Some((gpu.worker.clone()?, gpu.requests.clone()))
     })
     .ok()??;
+    requests.set_worker(None);
     worker.provider.ignore(&worker);
     worker.cancel_sync();
     Some(worker)

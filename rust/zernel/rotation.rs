@@ -177,12 +177,15 @@ impl Rotation {
     }
 
     /// Does one thing.
-    pub(crate) fn step(&mut self, driver: &Driver<'_>) -> Result<Next> {
+    ///
+    /// `lc`: TSGs of other levels have something to run.
+    pub(crate) fn step(&mut self, driver: &Driver<'_>, lc: bool) -> Result<Next> {
         if let Some(setup) = registry::with(|r| r.rotation_setup(driver.gpu, self.generation))?? {
             self.set_up(setup)?;
         }
         let mut next = Next::Idle;
         for list in &mut self.lists {
+            list.turn.set_lc(lc);
             list.observe(driver);
             match list.turn.next(&mut list.members, Ns(now_ns())) {
                 Action::Enable(handle) => return Ok(list.switch(driver, handle, true)),
@@ -261,6 +264,10 @@ impl List {
                     let weight = member.entity.weight();
                     core::mem::swap(member, known);
                     self.turn.set_weight(&mut member.entity, weight);
+                    if member.entity.is_aside() {
+                        // Something has changed: it may go better now.
+                        self.turn.readmit(&mut member.entity);
+                    }
                 }
                 None => self.turn.join(&mut member.entity),
             }

@@ -8,6 +8,7 @@ mod bandwidth;
 mod device;
 mod dump;
 mod error;
+mod gate;
 #[path = "../glue/mod.rs"]
 mod glue;
 mod janitor;

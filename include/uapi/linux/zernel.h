@@ -32,6 +32,7 @@
 
 #include <linux/ioctl.h>
 #include <linux/types.h>
+#include <linux/zernel_request.h>
 
 /* Version of this ABI: grows when structures or calls are added. */
 #define ZERNEL_ABI_VERSION		3
@@ -68,13 +69,15 @@
 #define ZERNEL_TSG_FAILED		(1U << 2)	/* the last change failed for good */
 #define ZERNEL_TSG_SHARED		(1U << 3)	/* carries several processes' work (MPS): not raised */
 
-/* What the provider of a GPU can do; flags of struct zernel_gpu_info. */
+/* What the provider of a GPU can do, and what it does; flags of struct zernel_gpu_info. */
 #define ZERNEL_GPU_TIMESLICE		(1U << 0)
 #define ZERNEL_GPU_INTERLEAVE		(1U << 1)
 #define ZERNEL_GPU_PREEMPT		(1U << 2)
 #define ZERNEL_GPU_ENABLE		(1U << 3)
 #define ZERNEL_GPU_LOAD			(1U << 4)
 #define ZERNEL_GPU_SUSPENDED		(1U << 5)	/* the provider answers -EAGAIN */
+#define ZERNEL_GPU_UNRESPONSIVE		(1U << 7)	/* left alone until its provider refreshes it */
+#define ZERNEL_GPU_TURNS		(1U << 6)	/* best-effort TSGs take turns here */
 
 /* Types of struct zernel_event. */
 #define ZERNEL_EVENT_TSG_ADDED		1
@@ -296,6 +299,7 @@ struct zernel_class {
  *                   level of its own classed TSG, or of one that was not taken,
  *                   through the driver that were refused, each once
  * @controls_reapplied: such attempts that were let through and put right
+ * @turns: times that a best-effort TSG was let on in its turn
  */
 struct zernel_stats {
 	__u64 tsgs_added;
@@ -317,6 +321,7 @@ struct zernel_stats {
 	__u32 streams;
 	__u64 controls_denied;
 	__u64 controls_reapplied;
+	__u64 turns;
 };
 
 /**
@@ -360,217 +365,6 @@ struct zernel_event {
 	__s32 error;
 	__u32 pid;
 	__u32 uid;
-};
-
-/* Slots of a page, and the pages of one user. */
-#define ZERNEL_PAGE_SLOTS		64
-#define ZERNEL_MAX_PAGES_PER_USER	256
-
-/* How the preparation time of a request is predicted. */
-#define ZERNEL_PREDICT_DEFAULT		0	/* as the tunable predictor says */
-#define ZERNEL_PREDICT_FIXED		1	/* expected_ns, always */
-#define ZERNEL_PREDICT_EMA		2	/* exponential moving average */
-#define ZERNEL_PREDICT_HOLT		3	/* level and trend */
-#define ZERNEL_PREDICT_QUANTILE		4	/* critical fractile of the distribution */
-
-/* Flags of struct zernel_begin. */
-#define ZERNEL_BEGIN_MARGIN		(1U << 0)	/* the classic adaptive margin besides */
-
-/**
- * struct zernel_slot - what a process and zernel tell each other about requests
- * @trigger: number of the last request whose time has come; what the TSG's
- *           stream waits for before the holder (cyclic, "at least")
- * @release: number of the last request that is to be held no longer; what the
- *           holder waits for
- * @done: number of the last request that is done
- * @held: number of the last request whose holder has run, stored by the holder
- * @ready_ns: CLOCK_MONOTONIC time at which the process stored @release
- * @done_ns: CLOCK_MONOTONIC time at which the process stored @done
- * @reserved: not looked at
- *
- * A page holds ZERNEL_PAGE_SLOTS of them. Numbers count the requests of a slot;
- * they wrap and are never 0; x has reached n if (__s32)(x - n) >= 0.
- *
- * The stream of a request n, on the GPU: wait until @trigger has reached n; a
- * holder, which stores n to @held, and ends when @release has reached n or its own
- * bound is over; the kernels of the request.
- *
- * The process, when its data is ready, without a system call: store @ready_ns,
- * then n to @release (release order), then n to @trigger unless it has reached n
- * already. When the request is done: @done_ns, then n to @done; or the next
- * ZERNEL_IOC_BEGIN of the slot, which says the same of a request that was ready.
- *
- * zernel stores @trigger and @release only, and believes nothing that is stored
- * here beyond what the process may decide: times are taken as lying between
- * ZERNEL_IOC_BEGIN and now, other numbers than n are ignored.
- */
-struct zernel_slot {
-	__u32 trigger;
-	__u32 release;
-	__u32 done;
-	__u32 held;
-	__u64 ready_ns;
-	__u64 done_ns;
-	__u64 reserved[4];
-};
-
-/**
- * struct zernel_page - a page of slots
- * @address: register: in: of the page in the caller's memory, a multiple of the
- *           page size; unregister: zero
- * @page: register: out: number of the page in this file; unregister: in
- * @flags: must be zero
- *
- * Registers memory of the caller, writable and resident until it is unregistered
- * or the file is closed, whatever becomes of the mapping. It counts against
- * RLIMIT_MEMLOCK of the caller (CAP_IPC_LOCK: no bound). Its contents are left as
- * they are. A page that is unregistered ends the requests in it, as
- * ZERNEL_IOC_CANCEL does.
- *
- * Errors: EINVAL also when the address is not a multiple of the page size; EFAULT
- * also when there is no writable memory; EDQUOT the user has
- * ZERNEL_MAX_PAGES_PER_USER pages (CAP_SYS_RESOURCE: no bound); ENOMEM also when
- * RLIMIT_MEMLOCK is reached; ENOENT unregister: no such page.
- */
-struct zernel_page {
-	__u64 address;
-	__u32 page;
-	__u32 flags;
-};
-
-/**
- * struct zernel_begin - a request begins to prepare its data
- * @tsg: in: id of the TSG that will run it
- * @key: in: what its preparation time depends on (model, batch size, ...), the
- *       caller's choice; each user has keys of his own
- * @expected_ns: in: how long preparation is expected to take, 0: not known.
- *               Used by ZERNEL_PREDICT_FIXED (0: 200 us, the constant of GPreempt), and
- *               by all while @key has no history
- * @slo_ns: in: from now to done; longer counts as a violation; 0: none
- * @page: in: number of the page
- * @slot: in: slot in the page, below ZERNEL_PAGE_SLOTS
- * @flags: in: ZERNEL_BEGIN_*
- * @predictor: in: ZERNEL_PREDICT_*
- * @request: out: number of the request, never 0
- * @reserved: must be zero
- * @predicted_ns: out: predicted preparation time, 0: none
- * @trigger_ns: out: CLOCK_MONOTONIC time of the trigger
- *
- * zernel stores @request to the slot's trigger word at @trigger_ns, so that the GPU
- * has switched to the TSG when the data is ready. Without a prediction that is at
- * once. The request is a lease: if ready does not follow within the tunable lease_us
- * after the trigger, zernel stores the release word too and the request is over
- * (expired). The request that the slot had before is over: done if it was ready,
- * else cancelled. A slot has one request at a time, a TSG any number.
- *
- * Errors: ENOENT no such page, no such slot or no such TSG, or not one that the
- * caller may see; EPERM the TSG is another user's and the caller has no
- * CAP_SYS_NICE; EAGAIN the GPU is suspended.
- */
-struct zernel_begin {
-	__u64 tsg;
-	__u64 key;
-	__u64 expected_ns;
-	__u64 slo_ns;
-	__u32 page;
-	__u32 slot;
-	__u32 flags;
-	__u32 predictor;
-	__u32 request;
-	__u32 reserved;
-	__u64 predicted_ns;
-	__u64 trigger_ns;
-};
-
-/**
- * struct zernel_request - names a request
- * @page: number of the page
- * @slot: slot in the page
- * @request: number of the request
- * @flags: must be zero
- *
- * ZERNEL_IOC_READY: the data is ready. Stores the release word, and the trigger
- * word if it is not stored yet.
- * ZERNEL_IOC_DONE: the request is done. One that was not ready counts as ready now.
- * ZERNEL_IOC_CANCEL: the request is given up; both words are stored.
- *
- * Errors: ENOENT no such page or slot; ESTALE the request is over, or was never
- * begun.
- */
-struct zernel_request {
-	__u32 page;
-	__u32 slot;
-	__u32 request;
-	__u32 flags;
-};
-
-/**
- * struct zernel_request_stats - what became of requests
- * @tsg: in: id of a TSG, or 0
- * @level: in: with @tsg 0: a level, or ZERNEL_LEVEL_NONE for all together; else zero
- * @nr_buckets: in: room in @buckets; out: buckets written
- * @buckets: in: user address of an array of __u64 for the histogram of latencies,
- *           or 0
- * @requests: begun
- * @done: done
- * @cancelled: cancelled by the caller, or by the next begin before they were ready
- * @expired: leases that ended before ready
- * @closed: ended by the end of their page, file or process, or of the module
- * @gone: ended by the end of their TSG
- * @suspended: ended by the suspend of the GPU
- * @triggers: triggers stored by zernel
- * @early: data was ready after the GPU was
- * @early_ns: ... by so much in all: the GPU was idle
- * @late: data was ready before the GPU was
- * @late_ns: ... by so much in all: added to latency
- * @slo_violations: requests that took longer than slo_ns
- * @latency_ns: from begin to done, of all that are done, in all
- * @min_ns: shortest of them
- * @max_ns: longest of them
- * @p50_ns: median of them, from the histogram: exact to 3 %
- * @p99_ns: 99th percentile of them, likewise
- * @p999_ns: 99.9th percentile of them, likewise
- * @switch_ns: what zernel has learned that a switch to the TSG takes on its GPU; 0
- *             with @tsg 0
- * @in_flight: begun and not over
- * @throttles: times that the budget of the level was spent on a GPU; 0 for a TSG
- *
- * requests = done + cancelled + expired + closed + gone + suspended + in_flight.
- * A request counts under the level that was in force when it began;
- * ZERNEL_LEVEL_NONE counts those of unclassed TSGs too. Each of the first 64
- * buckets of the histogram is 32 ns wide; from there on the width doubles every 32
- * buckets. What is longer than 17 s is in the last of its 800 buckets.
- *
- * Errors: ENOENT no such TSG, or not one that the caller may see; EPERM @tsg is 0
- * and the caller has no CAP_PERFMON.
- */
-struct zernel_request_stats {
-	__u64 tsg;
-	__u32 level;
-	__u32 nr_buckets;
-	__u64 buckets;
-	__u64 requests;
-	__u64 done;
-	__u64 cancelled;
-	__u64 expired;
-	__u64 closed;
-	__u64 gone;
-	__u64 suspended;
-	__u64 triggers;
-	__u64 early;
-	__u64 early_ns;
-	__u64 late;
-	__u64 late_ns;
-	__u64 slo_violations;
-	__u64 latency_ns;
-	__u64 min_ns;
-	__u64 max_ns;
-	__u64 p50_ns;
-	__u64 p99_ns;
-	__u64 p999_ns;
-	__u64 switch_ns;
-	__u64 in_flight;
-	__u64 throttles;
 };
 
 /* Numbers of the calls, and the calls. */

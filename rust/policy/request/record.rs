@@ -15,8 +15,6 @@ pub(crate) enum Cause {
     Superseded,
     /// Its data did not come within the lease.
     Expired,
-    /// The process died.
-    OwnerDied,
     /// The file that it belongs to was closed.
     Closed,
     /// Its page was unregistered.
@@ -25,8 +23,6 @@ pub(crate) enum Cause {
     TsgGone,
     /// The GPU was suspended.
     Suspended,
-    /// zernel was unloaded.
-    Unloaded,
 }
 
 /// What became of a request. Times are on `CLOCK_MONOTONIC`.

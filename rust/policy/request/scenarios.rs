@@ -225,12 +225,10 @@ mod tests {
     #[test]
     fn what_takes_the_request_away_gives_the_gpu_back() {
         for why in [
-            Cause::OwnerDied,
             Cause::Closed,
             Cause::Unregistered,
             Cause::TsgGone,
             Cause::Suspended,
-            Cause::Unloaded,
         ] {
             let before = armed(PLAN).end(Ns(1_100), &NOTHING, why);
             assert!(given_back(&before) && before.trigger == NUMBER);
@@ -248,7 +246,7 @@ mod tests {
             done_ns: Ns(1_500),
             ..ready_at(1_300)
         };
-        let actions = taken().end(Ns(1_600), &done, Cause::OwnerDied);
+        let actions = taken().end(Ns(1_600), &done, Cause::Closed);
         assert_eq!(cause(&actions), Some(Cause::Done));
     }
 

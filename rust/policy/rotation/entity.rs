@@ -75,11 +75,13 @@ impl Entity {
     }
 
     /// Whether it is known to be enabled.
+    #[allow(dead_code, reason = "the simulation and the tests on the host ask")]
     pub(crate) fn is_enabled(&self) -> bool {
         self.enabled
     }
 
     /// Whether it had something to run at its last sample.
+    #[allow(dead_code, reason = "the simulation and the tests on the host ask")]
     pub(crate) fn is_runnable(&self) -> bool {
         self.runnable
     }

@@ -129,6 +129,7 @@ impl<I: Copy + Eq> Turn<I> {
 
     /// Says how often TSGs have to be looked at; `None` if the provider tells when one goes idle or
     /// gets something to run.
+    #[allow(dead_code, reason = "the simulation and the tests on the host ask")]
     pub(crate) fn set_poll(&mut self, interval: Option<Ns>) {
         self.poll = interval;
     }

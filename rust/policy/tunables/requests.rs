@@ -14,17 +14,21 @@ use crate::policy::{
 ///
 /// # Invariants
 ///
-/// `lease` lies within [`Requests::LEASE_RANGE`], no cost is above [`Requests::COST_MAX`].
+/// `lease` lies within [`Requests::LEASE_RANGE`], `preempt_timeout` within
+/// [`Requests::TIMEOUT_RANGE`]; no cost is above [`Requests::COST_MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Requests {
     lease: Us,
     predictor: Kind,
     costs: Costs,
+    preempt_timeout: Us,
 }
 
 impl Requests {
     /// How long the GPU may be kept for a request: 100 µs, about one switch, to 10 s.
     pub(crate) const LEASE_RANGE: (Us, Us) = (Us(100), Us(10_000_000));
+    /// How long a preemption may take: 1 µs to 1 s, as the providers' ABI has it.
+    pub(crate) const TIMEOUT_RANGE: (Us, Us) = (Us(1), Us(1_000_000));
     /// Highest cost.
     pub(crate) const COST_MAX: u32 = 1_000_000;
 
@@ -35,6 +39,7 @@ impl Requests {
             lease: Us(10_000),
             predictor: Kind::default(),
             costs: Costs::default(),
+            preempt_timeout: Us(1_000),
         }
     }
 
@@ -51,6 +56,22 @@ impl Requests {
     /// What being early and late costs, relative to each other.
     pub(crate) fn costs(&self) -> Costs {
         self.costs
+    }
+
+    /// How long the GPU may take to give up a TSG.
+    pub(crate) fn preempt_timeout(&self) -> Us {
+        self.preempt_timeout
+    }
+
+    /// Changes [`Self::preempt_timeout`].
+    pub(crate) fn set_preempt_timeout(&mut self, timeout: Us) -> Result<(), Refused> {
+        let (min, max) = Self::TIMEOUT_RANGE;
+        if timeout < min || timeout > max {
+            return Err(Refused::OutOfRange);
+        }
+        // INVARIANT: Just checked.
+        self.preempt_timeout = timeout;
+        Ok(())
     }
 
     /// Changes [`Self::lease`].
@@ -108,7 +129,11 @@ mod tests {
         }
         assert_eq!(r.set_early_cost(1_000_001), Err(Refused::OutOfRange));
         assert_eq!(r.set_late_cost(u32::MAX), Err(Refused::OutOfRange));
+        assert_eq!(r.set_preempt_timeout(Us(0)), Err(Refused::OutOfRange));
+        assert_eq!(r.set_preempt_timeout(Us(1_000_001)), Err(Refused::OutOfRange));
         assert_eq!(*r, old);
+        assert!(r.set_preempt_timeout(Us(300)).is_ok());
+        assert_eq!(r.preempt_timeout(), Us(300));
         assert!(r.set_lease(Us(100)).is_ok());
         assert!(r.set_early_cost(1_000_000).is_ok());
         assert!(r.set_late_cost(0).is_ok());

@@ -35,7 +35,7 @@ const MAX_ENTRY: usize = 4096;
 pub(super) fn gpus(arg: usize, size: usize) -> Result {
     page(arg, size, |registry, from| {
         let (id, gpu) = registry.gpu_from(gpu::Id(from))?;
-        let info = gpu_info(id, gpu);
+        let info = gpu_info(id, gpu, registry.takes_turns_on(gpu));
         registry.want_load(id);
         Some((id.0, info))
     })
@@ -87,7 +87,7 @@ fn page<T: Abi>(
     abi::write(arg, size, &list)
 }
 
-fn gpu_info(id: gpu::Id, gpu: &Gpu) -> uapi::zernel_gpu_info {
+fn gpu_info(id: gpu::Id, gpu: &Gpu, turns: bool) -> uapi::zernel_gpu_info {
     let flags = [
         (true, uapi::ZERNEL_GPU_TIMESLICE),
         (gpu.abilities.interleave, uapi::ZERNEL_GPU_INTERLEAVE),
@@ -95,6 +95,7 @@ fn gpu_info(id: gpu::Id, gpu: &Gpu) -> uapi::zernel_gpu_info {
         (gpu.abilities.enable, uapi::ZERNEL_GPU_ENABLE),
         (gpu.abilities.load, uapi::ZERNEL_GPU_LOAD),
         (gpu.suspended, uapi::ZERNEL_GPU_SUSPENDED),
+        (turns, uapi::ZERNEL_GPU_TURNS),
     ];
     uapi::zernel_gpu_info {
         id: id.0,

@@ -51,7 +51,11 @@ pub(super) fn register(client: &Client, arg: usize, size: usize) -> Result {
     abi::write(arg, size, &page)?;
     let new = Page::new(page.address)?;
     page.page = client.pages.lock().add(new)?;
-    abi::write(arg, size, &page)
+    abi::write(arg, size, &page).inspect_err(|_| {
+        // Nobody knows its number.
+        let removed = client.pages.lock().remove(page.page);
+        drop(removed);
+    })
 }
 
 /// Ends the requests of a page and forgets it.
@@ -70,7 +74,8 @@ pub(super) fn unregister(client: &Client, arg: usize, size: usize) -> Result {
 pub(super) fn begin(client: &Client, arg: usize, size: usize) -> Result {
     let mut begin: uapi::zernel_begin = abi::read(arg, size)?;
     let outputs = begin.predicted_ns | begin.trigger_ns | u64::from(begin.request);
-    if begin.flags & !uapi::ZERNEL_BEGIN_MARGIN != 0 || begin.reserved != 0 || outputs != 0 {
+    let known = uapi::ZERNEL_BEGIN_MARGIN | uapi::ZERNEL_BEGIN_NO_HOLDER;
+    if begin.flags & !known != 0 || begin.reserved != 0 || outputs != 0 {
         return Err(EINVAL);
     }
     // Makes sure that the answer can be written, before anything changes.
@@ -89,6 +94,7 @@ pub(super) fn begin(client: &Client, arg: usize, size: usize) -> Result {
     let begun = slot.begin(&Begin {
         kind,
         margin: begin.flags & uapi::ZERNEL_BEGIN_MARGIN != 0,
+        holder: begin.flags & uapi::ZERNEL_BEGIN_NO_HOLDER == 0,
         expected: Ns(begin.expected_ns),
         slo: Ns(begin.slo_ns),
     })?;
@@ -106,8 +112,9 @@ pub(super) fn begin(client: &Client, arg: usize, size: usize) -> Result {
 fn bind(slot: &Arc<Slot>, id: tsg::Id, key: u64, uid: Uid) -> Result {
     let (sees_all, may_all) = (identity::caller_sees_all(), identity::caller_is_capable());
     let (group, known) = registry::with(|r| -> Result<_, Failure> {
-        let group = r.group(id, uid, sees_all, may_all)?;
-        Ok((group, r.key(uid, key)?))
+        let group = r.group(id, uid, sees_all, may_all);
+        r.count_denied(&group);
+        Ok((group?, r.key(uid, key)?))
     })??;
     slot.bind(&group, (key, uid), known)
 }
@@ -171,6 +178,7 @@ pub(super) fn stats(arg: usize, size: usize) -> Result {
         }
     } else {
         if !identity::caller_sees_all() {
+            registry::with(|r| r.count_denied::<()>(&Err(Failure::NotPermitted)))?;
             return Err(EPERM);
         }
         let totals = registry::with(|r| r.totals().clone())?;
@@ -216,5 +224,10 @@ fn fill(answer: &mut uapi::zernel_request_stats, tally: &Tally) {
     answer.p99_ns = quantile(Ppm(990_000));
     answer.p999_ns = quantile(Ppm(999_000));
     answer.in_flight = tally.in_flight();
+    answer.preempted = tally.preempted;
+    answer.preempt_timeouts = tally.preempt_timeouts;
+    answer.preempt_no_memory = tally.preempt_no_memory;
+    answer.preempt_unresponsive = tally.preempt_unresponsive;
+    answer.preempt_invalid = tally.preempt_invalid;
     answer.throttles = tally.throttles;
 }

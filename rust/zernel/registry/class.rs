@@ -317,7 +317,7 @@ impl Registry {
         }
     }
 
-    fn count_denied<T>(&mut self, result: &Result<T, Failure>) {
+    pub(crate) fn count_denied<T>(&mut self, result: &Result<T, Failure>) {
         if matches!(result, Err(Failure::NotPermitted | Failure::OverQuota)) {
             self.counters.denied += 1;
         }

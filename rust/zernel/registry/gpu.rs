@@ -122,6 +122,10 @@ pub(crate) struct Gpu {
     pub(crate) errors: u64,
     /// The last call was answered `EAGAIN`.
     pub(crate) suspended: bool,
+    /// Its provider said that it is suspended, and not yet that it is back.
+    pub(crate) asleep: bool,
+    /// It did not answer, and is left alone until its provider refreshes it.
+    pub(crate) unresponsive: bool,
     /// What requests on it have in common.
     pub(crate) requests: Arc<Device>,
     /// Delay before the next call after `EAGAIN`.
@@ -157,6 +161,8 @@ impl Gpu {
     /// Ends the waiting after `EAGAIN`.
     pub(crate) fn wake(&mut self) {
         self.suspended = false;
+        self.asleep = false;
+        self.unresponsive = false;
         self.requests.set_suspended(false);
         self.backoff.reset();
         if let Some(worker) = self.open_worker() {

@@ -194,6 +194,7 @@ impl Registry {
                 busy: false,
                 managed: false,
                 park: false,
+                barred: false,
                 parked: Some(false),
                 requests: None,
                 failed: false,
@@ -286,7 +287,7 @@ impl Registry {
             gpu.generation += 1;
             gpu.kick();
             gpu.pending -= u32::from(was_queued);
-            if gpu.pending == 0 {
+            if gpu.pending == 0 && !gpu.asleep {
                 // Nobody is left who could find out that the GPU is back.
                 gpu.suspended = false;
                 gpu.requests.set_suspended(false);

@@ -123,8 +123,33 @@ impl Registry {
             .ok_or(Failure::NoTsg)
     }
 
+    /// Its provider says that a GPU is suspended.
+    pub(crate) fn put_asleep(&mut self, id: gpu::Id) {
+        if let Some(gpu) = self.gpus.get_mut(&id) {
+            gpu.asleep = true;
+        }
+        self.set_suspended(id, true);
+    }
+
+    /// A provider answered a call for a GPU: what was done tells that it is not suspended.
+    pub(super) fn answered(&mut self, id: gpu::Id, result: Result) {
+        let suspended = match result {
+            Ok(()) => false,
+            Err(EAGAIN) => true,
+            // These tell nothing.
+            Err(_) => return,
+        };
+        let Some(gpu) = self.gpus.get_mut(&id) else {
+            return;
+        };
+        gpu.asleep &= suspended;
+        if gpu.suspended != suspended {
+            self.set_suspended(id, suspended);
+        }
+    }
+
     /// A GPU is suspended, which ends the requests on it, or is back.
-    pub(crate) fn set_suspended(&mut self, id: gpu::Id, suspended: bool) {
+    fn set_suspended(&mut self, id: gpu::Id, suspended: bool) {
         let Some(gpu) = self.gpus.get_mut(&id) else {
             return;
         };

@@ -28,6 +28,11 @@ pub(crate) enum Next {
 impl Registry {
     /// Takes the first TSG from the queue of a GPU.
     pub(crate) fn next_step(&mut self, gpu_id: gpu::Id) -> Option<Step> {
+        // A provider that leaves is asked to take back its settings all the same.
+        let gpu = self.gpus.get(&gpu_id)?;
+        if gpu.unresponsive && !gpu.closing {
+            return None;
+        }
         let (place, id) = self.queue.first(gpu_id)?;
         let tsg = self.tsgs.get_mut(&id)?;
         self.queue.remove(tsg);
@@ -59,10 +64,7 @@ impl Registry {
             return Next::Go;
         };
         gpu.working = false;
-        let suspended = outcome.result == Err(EAGAIN);
-        if suspended != gpu.suspended {
-            self.set_suspended(step.gpu, suspended);
-        }
+        self.answered(step.gpu, outcome.result);
         let Some(gpu) = self.gpus.get_mut(&step.gpu) else {
             return Next::Go;
         };

@@ -126,6 +126,8 @@ pub(crate) struct Tsg {
     pub(crate) managed: bool,
     /// It is not to be scheduled for now.
     pub(crate) park: bool,
+    /// It is kept off the GPU for a request.
+    pub(crate) barred: bool,
     /// Whether it is not, as far as known: not known after a call that failed.
     pub(crate) parked: Option<bool>,
     /// The last change failed for good.

@@ -11,14 +11,19 @@ use super::{
 };
 use crate::{
     bandwidth,
+    gate::Barred,
     glue::trace,
     policy::{
         level::{
             self,
             Level, //
         },
+        preempt::Verdict,
         tunables::Tunables,
-        units::Ms, //
+        units::{
+            Ms,
+            Us, //
+        }, //
     },
     rotation::{
         Candidate,
@@ -28,15 +33,24 @@ use crate::{
 };
 use kernel::prelude::*;
 
+/// Whether anybody takes turns, where that is possible.
+fn has_turns(tunables: &Tunables) -> bool {
+    tunables.enabled() && tunables.turns().discipline().is_some()
+}
+
 /// Whether a TSG takes turns with the others of its run list.
 fn takes_turns(tunables: &Tunables, tsg: &Tsg) -> bool {
-    tunables.enabled()
-        && tunables.turns().discipline().is_some()
+    has_turns(tunables)
         && tsg.traits.compute
         && tsg.effective.level == Some(Level::BE)
 }
 
 impl Registry {
+    /// Whether best-effort TSGs take turns on a GPU.
+    pub(crate) fn takes_turns_on(&self, gpu: &gpu::Gpu) -> bool {
+        gpu.abilities.turns && has_turns(&self.tunables)
+    }
+
     /// Who takes turns on a GPU, if that is not what it was in `generation`. Who does not any more
     /// is scheduled again.
     ///
@@ -114,7 +128,8 @@ impl Registry {
             if owner != id {
                 break;
             }
-            let level = self.tsgs.get(tsg).and_then(|tsg| tsg.effective.level);
+            let tsg = self.tsgs.get(tsg).filter(|tsg| tsg.traits.compute);
+            let level = tsg.and_then(|tsg| tsg.effective.level);
             if let Some(level) = level.filter(|&l| self.tunables.enabled() && l != Level::BE) {
                 setup
                     .candidates
@@ -184,7 +199,7 @@ impl Registry {
             }
             if let (Some(tsg), Some(gpu)) = (self.tsgs.get_mut(&tsg_id), self.gpus.get_mut(&id)) {
                 let is_parked = tsg.park || tsg.parked != Some(false);
-                if is_parked && !takes_turns(&self.tunables, tsg) {
+                if is_parked && !tsg.barred && !takes_turns(&self.tunables, tsg) {
                     tsg.park = false;
                     if self.queue.push(tsg_id, tsg) {
                         gpu.pending += 1;
@@ -205,12 +220,88 @@ impl Registry {
         let Some(tsg) = self.tsgs.get_mut(&id) else {
             return false;
         };
-        let closing = self.gpus.get(&tsg.gpu).is_none_or(|gpu| gpu.closing);
-        if closing || (park && !takes_turns(&self.tunables, tsg)) {
+        let gpu = self.gpus.get(&tsg.gpu);
+        let closed = gpu.is_none_or(|gpu| gpu.closing || gpu.unresponsive);
+        if closed || (park && !takes_turns(&self.tunables, tsg)) {
             return false;
         }
         tsg.park = park;
         true
+    }
+
+    /// The TSGs of a GPU that are less urgent than `level` and are scheduled, and how long taking
+    /// the GPU away from one may take.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn less_urgent(&self, id: gpu::Id, level: Level) -> Result<(KVec<Barred>, Us)> {
+        let mut found = KVec::new();
+        let mut from = 0;
+        while let Some(cursor) = self.handles.cursor_lower_bound(&(id, from)) {
+            let (&(owner, handle), &tsg_id) = cursor.current();
+            if owner != id {
+                break;
+            }
+            let concerned = self.tsgs.get(&tsg_id).is_some_and(|tsg| {
+                tsg.traits.compute && level.is_above(tsg.effective.rank()) && !tsg.park
+            });
+            if concerned {
+                let barred = Barred {
+                    id: tsg_id,
+                    handle,
+                };
+                found.push(barred, GFP_KERNEL)?;
+            }
+            match handle.checked_add(1) {
+                Some(next) => from = next,
+                None => break,
+            }
+        }
+        Ok((found, self.tunables.requests().preempt_timeout()))
+    }
+
+    /// A TSG is about to be kept off the GPU, or let in again. Returns false if that must not be.
+    pub(crate) fn will_bar(&mut self, id: tsg::Id, bar: bool) -> bool {
+        let Some(tsg) = self.tsgs.get_mut(&id) else {
+            return false;
+        };
+        let (closing, unresponsive) = self
+            .gpus
+            .get(&tsg.gpu)
+            .map_or((true, true), |gpu| (gpu.closing, gpu.unresponsive));
+        if closing {
+            return false;
+        }
+        // What cannot be done now for want of an answer is done when the GPU is back.
+        tsg.barred = bar && !unresponsive;
+        tsg.park = tsg.barred;
+        !unresponsive
+    }
+
+    /// What came of taking the GPU away from a TSG, for requests of `level`.
+    pub(crate) fn was_barred(
+        &mut self,
+        gpu: gpu::Id,
+        id: tsg::Id,
+        level: Level,
+        verdict: Verdict,
+    ) {
+        trace::tsg_preempted(gpu.0, id.0, verdict as u32);
+        self.totals.preempted(level, verdict);
+        if !verdict.is_off() {
+            if let Some(tsg) = self.tsgs.get_mut(&id) {
+                tsg.park = false;
+                tsg.barred = false;
+            }
+        }
+        if verdict == Verdict::NotResponding {
+            pr_warn!("GPU {} does not respond and is left alone\n", gpu.0);
+            self.put_asleep(gpu);
+            if let Some(gpu) = self.gpus.get_mut(&gpu) {
+                gpu.unresponsive = true;
+            }
+        }
     }
 
     /// What the provider answered to that. Returns when to come back if that was "not now".
@@ -237,10 +328,9 @@ impl Registry {
                 self.streams.push(kind, id, tsg, error.to_errno(), counters);
             }
         }
-        let suspended = result == Err(EAGAIN);
+        self.answered(gpu_id, result);
         let gpu = self.gpus.get_mut(&gpu_id)?;
-        let was_suspended = gpu.suspended;
-        let delay = match result {
+        match result {
             Err(EAGAIN) => {
                 gpu.retries += 1;
                 Some(gpu.backoff.next())
@@ -250,10 +340,6 @@ impl Registry {
                 gpu.errors += u64::from(!matches!(result, Ok(()) | Err(ENOENT)));
                 None
             }
-        };
-        if was_suspended != suspended {
-            self.set_suspended(gpu_id, suspended);
         }
-        delay
     }
 }

@@ -9,12 +9,19 @@ use super::{
     },
 };
 use crate::{
-    glue::irqlock::{
-        new_irq_lock,
-        IrqLock, //
+    glue::{
+        irqlock::{
+            new_irq_lock,
+            IrqLock, //
+        },
+        work::Worker, //
     },
+    pass::Pass,
     policy::{
-        level::Level,
+        level::{
+            self,
+            Level, //
+        },
         request::record::Cause,
         switch_cost::Cost,
         units::{
@@ -48,6 +55,15 @@ pub(crate) struct Device {
     #[pin]
     pub(crate) switch: IrqLock<Cost>,
     suspended: Atomic<bool>,
+    /// Less urgent TSGs can be kept off it.
+    has_gate: bool,
+    /// What keeping them off takes, in ns, learned from what it took.
+    gate_cost: Atomic<u64>,
+    /// Requests without a holder that hold the GPU, by level.
+    holders: [Atomic<u32>; level::COUNT],
+    /// Opens and closes the gate; `None` in tests, and when the GPU is gone.
+    #[pin]
+    worker: IrqLock<Option<Arc<Worker<Pass>>>>,
 }
 
 impl Device {
@@ -56,15 +72,77 @@ impl Device {
     /// In how many of 1,000 cases the GPU has switched in time when it is as early as is learned.
     const IN_TIME: Permille = Permille(900);
 
-    /// Of a new GPU.
-    pub(crate) fn new() -> Result<Arc<Self>> {
+    /// What keeping TSGs off the GPU is taken to cost before it was tried: the longest that one
+    /// call of NVIDIA's driver was measured to take.
+    const GATE_PRIOR: u64 = 356_000;
+
+    /// Of a new GPU. `has_gate`: less urgent TSGs can be kept off it.
+    pub(crate) fn new(has_gate: bool) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
                 switch <- new_irq_lock!(Cost::new(Self::PRIOR, Self::IN_TIME), c"zernel_switch"),
                 suspended: Atomic::new(false),
+                has_gate,
+                gate_cost: Atomic::new(Self::GATE_PRIOR),
+                holders: [const { Atomic::new(0) }; level::COUNT],
+                worker <- new_irq_lock!(None, c"zernel_gate"),
             }),
             GFP_KERNEL,
         )
+    }
+
+    /// Says who opens and closes the gate; `None`: nobody any more.
+    pub(crate) fn set_worker(&self, worker: Option<Arc<Worker<Pass>>>) {
+        let old = core::mem::replace(&mut *self.worker.lock(), worker);
+        // Dropped without the lock.
+        drop(old);
+    }
+
+    /// Whether less urgent TSGs can be kept off the GPU.
+    pub(super) fn has_gate(&self) -> bool {
+        self.has_gate
+    }
+
+    /// What keeping them off takes.
+    pub(super) fn gate_cost(&self) -> Ns {
+        Ns(self.gate_cost.load(Relaxed))
+    }
+
+    /// Keeping them off took so long: the estimate follows longer ones at once, shorter ones by an
+    /// eighth, so that it is seldom too short.
+    pub(crate) fn took(&self, time: Ns) {
+        let old = self.gate_cost.load(Relaxed);
+        let new = if time.0 > old {
+            time.0
+        } else {
+            old - (old - time.0) / 8
+        };
+        self.gate_cost.store(new, Relaxed);
+    }
+
+    /// The level for which the gate is to be closed: the least urgent one that holds the GPU.
+    pub(crate) fn holder(&self) -> Option<Level> {
+        Level::ALL
+            .into_iter()
+            .zip(&self.holders)
+            .filter(|(_, holders)| holders.load(Relaxed) > 0)
+            .map(|(level, _)| level)
+            .next_back()
+    }
+
+    /// A request without a holder holds the GPU from now on, or does not any more. In any context.
+    pub(super) fn hold(&self, level: Level, holds: bool) {
+        let Some(holders) = self.holders.get(level.number() as usize) else {
+            return;
+        };
+        if holds {
+            holders.fetch_add(1, Relaxed);
+        } else {
+            holders.fetch_sub(1, Relaxed);
+        }
+        if let Some(worker) = &*self.worker.lock() {
+            worker.kick();
+        }
     }
 
     /// Whether no request can begin.

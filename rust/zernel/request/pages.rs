@@ -42,7 +42,11 @@ struct Charge {
 impl Charge {
     fn new() -> Result<Self> {
         let (user, unbound) = (identity::caller_uid(), identity::caller_is_unbound());
-        registry::with(|r| r.charge_page(user, unbound))??;
+        registry::with(|r| {
+            let charged = r.charge_page(user, unbound);
+            r.count_denied(&charged);
+            charged
+        })??;
         // INVARIANT: Just counted.
         Ok(Self { user })
     }

@@ -2,7 +2,10 @@
 //! A slot: carries out what [`policy::request`](crate::policy::request) decides about its requests.
 
 use super::{
-    group::Group,
+    group::{
+        Device,
+        Group, //
+    },
     keys::Key,
     settings,
     stats::Shared, //
@@ -10,6 +13,7 @@ use super::{
 use crate::{
     error::Failure,
     glue::{
+        errno,
         identity::Uid,
         irqlock::{
             new_irq_lock,
@@ -64,6 +68,8 @@ pub(crate) struct Begin {
     pub(crate) kind: Option<Kind>,
     /// Whether the classic margin is added.
     pub(crate) margin: bool,
+    /// Whether the stream has a holder.
+    pub(crate) holder: bool,
     /// What the process expects; 0: nothing.
     pub(crate) expected: Ns,
     /// Longest latency that is no violation; 0: any.
@@ -93,6 +99,8 @@ struct State {
     level: Option<Level>,
     /// What [`Kind::Fixed`] told about it.
     fixed: Fixed,
+    /// The GPU and level that it is counted for as holding it without a holder.
+    holds: Option<(Arc<Device>, Level)>,
 }
 
 /// A slot of a page.
@@ -157,6 +165,7 @@ impl Slot {
             key: None,
             level: None,
             fixed: Fixed::default(),
+            holds: None,
         };
         let inner = try_pin_init!(Inner {
             page,
@@ -225,13 +234,25 @@ impl Slot {
         };
         group.check()?;
         let (group, key) = (group.clone(), key.clone());
+        let level = group.level();
+        let cost = match ask.holder {
+            true => group.gpu.switch.lock().estimate(),
+            false => {
+                // It stops others, so it takes what only privilege gives.
+                if !level.is_some_and(|level| level.is_above(Level::DEFAULT)) {
+                    return Err(Failure::NotPermitted.into());
+                }
+                if !group.gpu.has_gate() {
+                    return Err(errno::unsupported());
+                }
+                group.gpu.gate_cost()
+            }
+        };
         // What it has learned from the one before counts for this one.
         self.finish(&mut state);
         let predicted = key
             .predict(choice)
             .or((ask.expected > Ns::ZERO).then_some(ask.expected));
-        let cost = group.gpu.switch.lock().estimate();
-        let level = group.level();
         let tsg = group.tsg.0;
         let now = Ns(now_ns());
         let trigger_at = predicted.map_or(now, |time| {
@@ -243,8 +264,8 @@ impl Slot {
             predicted: predicted.unwrap_or_default(),
             cost,
             slo: (ask.slo > Ns::ZERO).then_some(ask.slo),
-            holder: true,
-            sample: true,
+            holder: ask.holder,
+            sample: ask.holder,
         };
         let (number, actions) = state.request.begin(now, &self.observe(), plan);
         state.level = level;
@@ -317,7 +338,7 @@ impl Slot {
         if state.request.active().is_none() {
             return;
         }
-        let actions = state.request.supersede(Ns(now_ns()), &self.observe());
+        let actions = state.request.retire(Ns(now_ns()), &self.observe());
         self.apply(state, actions);
     }
 
@@ -345,11 +366,29 @@ impl Slot {
             state.armed = at.0;
             self.arm(at.0);
         }
-        if let (Some(seen), Some(group)) = (actions.sample, &state.group) {
+        // What it is learned from is stored by the process. It concerns all requests of the GPU, so
+        // only those whose class rests on privilege are believed.
+        let believed = state.level.is_some_and(|level| level.is_above(Level::DEFAULT));
+        if let (Some(seen), Some(group)) = (actions.sample.filter(|_| believed), &state.group) {
             group.gpu.switch.lock().learn(seen);
         }
         if let Some(record) = actions.over {
             state.over(&record);
+        }
+        if state.request.holds() != state.holds.is_some() {
+            self.hold(state);
+        }
+    }
+
+    /// Has the gate of the GPU follow what the request holds.
+    fn hold(&self, state: &mut State) {
+        match (state.holds.take(), &state.group, state.level) {
+            (Some((gpu, level)), _, _) => gpu.hold(level, false),
+            (None, Some(group), Some(level)) => {
+                group.gpu.hold(level, true);
+                state.holds = Some((group.gpu.clone(), level));
+            }
+            _ => {}
         }
     }
 

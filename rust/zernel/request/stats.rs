@@ -11,6 +11,7 @@ use crate::{
             self,
             Level, //
         },
+        preempt::Verdict,
         tally::Tally, //
     },
 };
@@ -69,6 +70,13 @@ impl Totals {
     pub(super) fn of(&self, level: Option<Level>) -> Option<&Shared> {
         let index = level.map_or(level::COUNT, |level| level.number() as usize);
         self.levels.get(index).map(|shared| &**shared)
+    }
+
+    /// A TSG was to be taken off the GPU for requests of a level.
+    pub(crate) fn preempted(&self, level: Level, verdict: Verdict) {
+        if let Some(shared) = self.of(Some(level)) {
+            shared.count(|tally| tally.preempt(verdict));
+        }
     }
 
     /// The budget of a level is spent.

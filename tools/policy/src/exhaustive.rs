@@ -44,7 +44,7 @@ fn one_slot_in_every_order() {
     };
     let checker = model.checker().threads(2).spawn_bfs().join();
     checker.assert_properties();
-    let rest = [Cause::OwnerDied, Cause::Suspended, Cause::Unloaded];
+    let rest = [Cause::Closed, Cause::Suspended, Cause::Unregistered];
     checker
         .model()
         .coverage

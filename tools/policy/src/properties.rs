@@ -86,7 +86,7 @@ proptest! {
             resolve(None, &prefix)
         };
         let replaced = chain[slot].map(|assignment| Grant { assignment, raised: false });
-        if let Ok(grant) = permit::set(caller, target(&chain), replaced, wish, quota) {
+        if let Ok(grant) = permit::set(caller, target(&chain), replaced, wish.into(), quota) {
             let mut after = chain;
             after[slot] = Some(grant.assignment);
             prop_assert!(!target(&after).rank().is_above(target(&chain).rank()));

@@ -223,12 +223,12 @@ impl<const LANES: usize> Model for Honest<LANES> {
         if world.now < self.ticks {
             steps.push(Step::Tick);
         }
-        steps.push(Step::All(Cause::Unloaded));
+        steps.push(Step::All(Cause::Unregistered));
         steps.push(Step::All(Cause::Suspended));
         steps.push(if world.alive {
             Step::Die
         } else {
-            Step::All(Cause::OwnerDied)
+            Step::All(Cause::Closed)
         });
     }
 

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Keeps less urgent TSGs off the GPU for requests without a holder, from the worker of a GPU:
+//! carries out what [`policy::preempt`](crate::policy::preempt) decides.
+
+use crate::{
+    glue::time::now_ns,
+    policy::{
+        level::Level,
+        preempt::{
+            Answer,
+            Attempt,
+            Next,
+            Verdict, //
+        },
+        units::{
+            Ms,
+            Ns,
+            Us, //
+        }, //
+    },
+    registry::{
+        self,
+        tsg, //
+    },
+    request::group::Device,
+    rotation::Driver,
+};
+use kernel::prelude::*;
+
+/// A TSG that is to be kept off the GPU, or is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Barred {
+    /// The TSG.
+    pub(crate) id: tsg::Id,
+    /// The provider's number of it.
+    pub(crate) handle: u64,
+}
+
+/// The gate of a GPU.
+pub(crate) struct Gate {
+    /// Who is kept off.
+    barred: KVec<Barred>,
+    /// For whom.
+    closed_for: Option<Level>,
+}
+
+/// What comes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Nobody is kept off: TSGs may take turns.
+    Open,
+    /// Who is kept off stays so for now.
+    Closed,
+    /// The provider cannot be called now: come back after a delay.
+    Wait(Ms),
+}
+
+impl Gate {
+    /// Nobody is kept off.
+    pub(crate) fn new() -> Self {
+        Self {
+            barred: KVec::new(),
+            closed_for: None,
+        }
+    }
+
+    /// Opens or closes the gate as the requests of the GPU have it.
+    pub(crate) fn step(&mut self, driver: &Driver<'_>, device: &Device, can_preempt: bool) -> State {
+        let wanted = device.holder();
+        if wanted == self.closed_for {
+            return match wanted {
+                Some(_) => State::Closed,
+                None => State::Open,
+            };
+        }
+        // From one level to another: everybody is let in first, in between.
+        if let Some(delay) = self.open(driver) {
+            return State::Wait(delay);
+        }
+        let Some(level) = wanted else {
+            return State::Open;
+        };
+        let began = Ns(now_ns());
+        match self.close(driver, level, can_preempt) {
+            Ok(()) => {
+                device.took(Ns(now_ns()).saturating_sub(began));
+                State::Closed
+            }
+            // Everything is rolled back, and nothing is tried again for these requests.
+            Err(()) => {
+                let _ = self.open(driver);
+                self.closed_for = Some(level);
+                State::Closed
+            }
+        }
+    }
+
+    /// Lets everybody in again. Returns when to come back if the provider cannot do so now.
+    fn open(&mut self, driver: &Driver<'_>) -> Option<Ms> {
+        while let Some(barred) = self.barred.last().copied() {
+            let known = registry::with(|r| r.will_bar(barred.id, false)).unwrap_or(false);
+            if known {
+                let result = driver.ops.set_enabled(driver.handle, barred.handle, true);
+                let delay = registry::with(|r| r.was_parked(barred.id, false, result));
+                if let Ok(Some(delay)) = delay {
+                    return Some(delay);
+                }
+            }
+            self.barred.pop();
+        }
+        self.closed_for = None;
+        None
+    }
+
+    fn close(&mut self, driver: &Driver<'_>, level: Level, can_preempt: bool) -> Result<(), ()> {
+        let found = registry::with(|r| r.less_urgent(driver.gpu, level));
+        let Ok(Ok((victims, timeout))) = found else {
+            return Err(());
+        };
+        self.barred.reserve(victims.len(), GFP_KERNEL).map_err(|_| ())?;
+        self.closed_for = Some(level);
+        for victim in &victims {
+            let verdict = bar(driver, victim, timeout, can_preempt);
+            // Without a registry there is nothing to count.
+            let _ = registry::with(|r| r.was_barred(driver.gpu, victim.id, level, verdict));
+            if !verdict.is_off() {
+                return Err(());
+            }
+            // There is room.
+            let _ = self.barred.push_within_capacity(*victim);
+        }
+        Ok(())
+    }
+}
+
+/// Takes the GPU away from one TSG.
+fn bar(driver: &Driver<'_>, victim: &Barred, timeout: Us, can_preempt: bool) -> Verdict {
+    let mut attempt = Attempt::new(can_preempt);
+    loop {
+        let result = match attempt.next() {
+            Next::Preempt => driver.ops.preempt(driver.handle, victim.handle, timeout),
+            Next::Disable => {
+                if !registry::with(|r| r.will_bar(victim.id, true)).unwrap_or(false) {
+                    return Verdict::Done;
+                }
+                let result = driver
+                    .ops
+                    .set_enabled(driver.handle, victim.handle, false);
+                // Without a registry there is nothing to remember.
+                let _ = registry::with(|r| r.was_parked(victim.id, true, result));
+                result
+            }
+            Next::Over(verdict) => return verdict,
+        };
+        attempt.answered(match result {
+            Ok(()) => Answer::Done,
+            Err(ETIMEDOUT) => Answer::TimedOut,
+            Err(ENOMEM) => Answer::OutOfMemory,
+            Err(EINVAL | EAGAIN) => Answer::InvalidState,
+            Err(ENOENT) => Answer::Gone,
+            Err(_) => Answer::Failed,
+        });
+    }
+}
