@@ -328,6 +328,8 @@ impl Slot {
         let Some(number) = self.active() else {
             return;
         };
+        // Whatever the process claims.
+        let ready = ready.max(self.begin);
         let trigger = match self.state {
             State::Idle | State::Running { .. } => return,
             State::Taken { trigger, .. } => trigger,
@@ -342,10 +344,7 @@ impl Slot {
             actions.release = Some(number);
         }
         // INVARIANT: Both words are stored with this, as far as they were not.
-        self.state = State::Running {
-            trigger,
-            ready: ready.max(self.begin),
-        };
+        self.state = State::Running { trigger, ready };
     }
 
     /// Gives the GPU back, and is over.

@@ -323,6 +323,20 @@ mod tests {
     }
 
     #[test]
+    fn what_a_process_triggers_is_not_before_its_begin() {
+        let mut slot = armed(PLAN);
+        let early = Observed {
+            trigger: N,
+            release: N,
+            ..NOTHING
+        };
+        assert_eq!(slot.poll(Ns(1_100), &early).over, None);
+        let actions = slot.end(Ns(1_150), &early, Cause::Closed);
+        let times = actions.over.map(|r| (r.trigger, r.ready, r.early));
+        assert_eq!(times, Some((Some(Ns(1_000)), Some(Ns(1_000)), Ns(0))));
+    }
+
+    #[test]
     fn a_clock_that_goes_back_does_no_harm() {
         let mut slot = taken();
         assert_eq!(slot.poll(Ns(0), &TRIGGERED).alarm, Some(Ns(1_280)));

@@ -87,14 +87,15 @@ pub(super) fn begin(client: &Client, arg: usize, size: usize) -> Result {
     let mut pages = client.pages.lock();
     let slot = pages.slot(begin.page, begin.slot)?;
     let (tsg, key) = (tsg::Id(begin.tsg), begin.key);
+    let holder = begin.flags & uapi::ZERNEL_BEGIN_NO_HOLDER == 0;
     let uid = identity::caller_uid();
     if !slot.is_bound(tsg, key, uid) {
-        bind(&slot, tsg, key, uid)?;
+        bind(&slot, tsg, key, uid, holder)?;
     }
     let begun = slot.begin(&Begin {
         kind,
         margin: begin.flags & uapi::ZERNEL_BEGIN_MARGIN != 0,
-        holder: begin.flags & uapi::ZERNEL_BEGIN_NO_HOLDER == 0,
+        holder,
         expected: Ns(begin.expected_ns),
         slo: Ns(begin.slo_ns),
     })?;
@@ -109,14 +110,14 @@ pub(super) fn begin(client: &Client, arg: usize, size: usize) -> Result {
 }
 
 /// Looks up what a slot's requests are about from now on.
-fn bind(slot: &Arc<Slot>, id: tsg::Id, key: u64, uid: Uid) -> Result {
+fn bind(slot: &Arc<Slot>, id: tsg::Id, key: u64, uid: Uid, holder: bool) -> Result {
     let (sees_all, may_all) = (identity::caller_sees_all(), identity::caller_is_capable());
     let (group, known) = registry::with(|r| -> Result<_, Failure> {
         let group = r.group(id, uid, sees_all, may_all);
         r.count_denied(&group);
         Ok((group?, r.key(uid, key)?))
     })??;
-    slot.bind(&group, (key, uid), known)
+    slot.bind(&group, (key, uid), known, holder)
 }
 
 /// The slot that a call names, and the request in it.

@@ -9,7 +9,9 @@ use super::{
     },
 };
 use crate::{
+    error::Failure,
     glue::{
+        errno,
         irqlock::{
             new_irq_lock,
             IrqLock, //
@@ -225,17 +227,28 @@ impl Group {
         self.gone.load(Relaxed)
     }
 
-    /// Whether a request can begin.
+    /// Whether a request can begin. `holder`: its stream has one.
     ///
     /// # Errors
     ///
-    /// `ENOENT` the TSG is gone, `EAGAIN` its GPU is suspended.
-    pub(super) fn check(&self) -> Result {
+    /// `ENOENT` the TSG is gone, `EAGAIN` its GPU is suspended; without a holder also
+    /// [`Failure::NotPermitted`], and `EOPNOTSUPP` nobody can be kept off the GPU.
+    pub(super) fn check(&self, holder: bool) -> Result {
         if self.is_gone() {
             return Err(ENOENT);
         }
         if self.gpu.is_suspended() {
             return Err(EAGAIN);
+        }
+        if holder {
+            return Ok(());
+        }
+        // It stops others, so it takes what only privilege gives.
+        if !self.level().is_some_and(|l| l.is_above(Level::DEFAULT)) {
+            return Err(Failure::NotPermitted.into());
+        }
+        if !self.gpu.has_gate() {
+            return Err(errno::unsupported());
         }
         Ok(())
     }

@@ -38,14 +38,17 @@ pub(crate) const MAX: u32 = 65_536;
 /// Keys looked at before one is forgotten although it was used since the last look.
 const CHANCES: u32 = 64;
 
+/// What a key is used once, when it is made, keeps nobody's place.
+const OFTEN: u32 = 2;
+
 /// The history of one key.
 #[pin_data]
 pub(crate) struct Key {
     /// Fed when a request of the key was ready.
     #[pin]
     pub(crate) history: IrqLock<History>,
-    /// Used since it was last looked at for being forgotten.
-    used: Atomic<bool>,
+    /// How often it was used since it was last looked at for being forgotten, up to [`OFTEN`].
+    used: Atomic<u32>,
 }
 
 impl Key {
@@ -53,7 +56,7 @@ impl Key {
         Arc::pin_init(
             pin_init!(Self {
                 history <- new_irq_lock!(History::NEW, c"zernel_key"),
-                used: Atomic::new(true),
+                used: Atomic::new(0),
             }),
             GFP_KERNEL_ACCOUNT,
         )
@@ -67,8 +70,9 @@ impl Key {
 
     /// Keeps it from being the next that is forgotten.
     fn touch(&self) {
-        if !self.used.load(Relaxed) {
-            self.used.store(true, Relaxed);
+        let used = self.used.load(Relaxed);
+        if used < OFTEN {
+            self.used.store(used + 1, Relaxed);
         }
     }
 }
@@ -194,7 +198,7 @@ impl Keys {
         (owner == uid).then_some((place, name))
     }
 
-    /// Moves the first key of a user to the end if it was used. Returns whether it did.
+    /// Moves the first key of a user to the end if it was used again. Returns whether it did.
     fn spare_first(&mut self, uid: Uid) -> bool {
         let Some((place, name)) = self.first(uid) else {
             return false;
@@ -202,7 +206,7 @@ impl Keys {
         let Some(held) = self.held.get_mut(&(uid, name)) else {
             return false;
         };
-        if !held.key.used.xchg(false, Relaxed) {
+        if held.key.used.xchg(1, Relaxed) < OFTEN {
             return false;
         }
         let Some(node) = self.order.remove_node(&(uid, place)) else {

@@ -13,7 +13,6 @@ use super::{
 use crate::{
     error::Failure,
     glue::{
-        errno,
         identity::Uid,
         irqlock::{
             new_irq_lock,
@@ -186,14 +185,15 @@ impl Slot {
     ///
     /// # Errors
     ///
-    /// `ENOENT` the TSG is gone, `EAGAIN` its GPU is suspended, `ENOMEM`; nothing has changed then.
+    /// As [`Group::check`], and `ENOMEM`; nothing has changed then.
     pub(crate) fn bind(
         self: &Arc<Self>,
         group: &Arc<Group>,
         key: (u64, Uid),
         known: Arc<Key>,
+        holder: bool,
     ) -> Result {
-        group.check()?;
+        group.check(holder)?;
         let member = group.reserve(self)?;
         let mut state = self.state.lock();
         self.finish(&mut state);
@@ -216,7 +216,7 @@ impl Slot {
     ///
     /// # Errors
     ///
-    /// `ENOENT` the TSG is gone, `EAGAIN` its GPU is suspended.
+    /// As [`Group::check`]; nothing has changed then.
     pub(crate) fn begin(&self, ask: &Begin) -> Result<Begun> {
         let settings = settings::get();
         let choice = Choice {
@@ -232,21 +232,12 @@ impl Slot {
         let (Some(group), Some((_, key))) = (&state.group, &state.key) else {
             return Err(ENOENT);
         };
-        group.check()?;
+        group.check(ask.holder)?;
         let (group, key) = (group.clone(), key.clone());
         let level = group.level();
         let cost = match ask.holder {
             true => group.gpu.switch.lock().estimate(),
-            false => {
-                // It stops others, so it takes what only privilege gives.
-                if !level.is_some_and(|level| level.is_above(Level::DEFAULT)) {
-                    return Err(Failure::NotPermitted.into());
-                }
-                if !group.gpu.has_gate() {
-                    return Err(errno::unsupported());
-                }
-                group.gpu.gate_cost()
-            }
+            false => group.gpu.gate_cost(),
         };
         // What it has learned from the one before counts for this one.
         self.finish(&mut state);

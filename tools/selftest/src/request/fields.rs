@@ -96,7 +96,7 @@ pub(super) fn begin_fields() -> Outcome {
         },
     ];
     bad.extend([5, 6, 255, 256, u32::MAX].map(|predictor| abi::zernel_begin { predictor, ..good }));
-    bad.extend((1..32).map(|bit| abi::zernel_begin {
+    bad.extend((2..32).map(|bit| abi::zernel_begin {
         flags: 1 << bit,
         ..good
     }));
