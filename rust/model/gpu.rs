@@ -91,7 +91,7 @@ pub(crate) struct Gpu<C: Context, S: Store<C>> {
     pub(super) clock: Ns,
     pub(super) created: Ns,
     pub(super) suspended: bool,
-    /// A TSG has got something to run, or has run out of it.
+    /// A TSG on the compute engine has got something to run, or has run out of it.
     pub(super) stirred: bool,
     pub(super) engines: Arena<Engine, S::Engines>,
     pub(super) tsgs: Arena<Tsg<C>, S::Tsgs>,
@@ -162,7 +162,8 @@ impl<C: Context, S: Store<C>> Gpu<C, S> {
         self.tsgs.used()
     }
 
-    /// Whether a TSG has got something to run, or has run out of it, since this was last asked.
+    /// Whether a TSG on the compute engine has got something to run, or has run out of it, since this
+    /// was last asked.
     pub(crate) fn take_stirred(&mut self) -> bool {
         core::mem::replace(&mut self.stirred, false)
     }

@@ -30,6 +30,9 @@ use super::{
     }, //
 };
 
+/// Number of the compute engine; nobody takes turns on the others, which copy.
+const COMPUTE: u32 = 0;
+
 impl<C: Context, S: Store<C>> Gpu<C, S> {
     /// Puts a TSG where it belongs after its eligibility may have changed.
     pub(super) fn place(&mut self, ix: TsgIx) {
@@ -37,7 +40,7 @@ impl<C: Context, S: Store<C>> Gpu<C, S> {
         let demand = tsg.ready > 0;
         if tsg.place != Place::On && tsg.demand != demand {
             tsg.demand = demand;
-            self.stirred = true;
+            self.stirred |= tsg.engine == COMPUTE;
         }
         let engine = self.engines.get_mut(EngineIx::new(tsg.engine));
         engine.dirty = true;

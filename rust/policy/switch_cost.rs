@@ -45,6 +45,10 @@ impl Cost {
     /// What a switch can cost: an idle GPU starts a kernel in some microseconds; the longest
     /// slice of BE that makes sense with latency-critical work is some milliseconds.
     pub(crate) const RANGE: (Ns, Ns) = (Ns(1_000), Ns(10_000_000));
+    /// What a switch is taken to cost before anything is learned: the constant of GPreempt.
+    pub(crate) const PRIOR: Ns = Ns(100_000);
+    /// In how many of 1,000 cases the GPU has switched in time when it is as early as is learned.
+    pub(crate) const IN_TIME: Permille = Permille(980);
     /// What can be asked for. Lower ones need other rules for what is an unlikely run.
     pub(crate) const QUANTILES: (Permille, Permille) = (Permille(800), Permille(990));
     /// Shifts of the largest and the smallest step: a quarter while nothing is known, and 1/32,

@@ -8,16 +8,8 @@ use crate::{
         time::now_ns, //
     },
     policy::{
-        predict::{
-            ema::Ema,
-            Costs,
-            Predictor as _, //
-        },
         rotation::{
-            entity::{
-                Entity,
-                Sample, //
-            },
+            entity::Entity,
             group::Group,
             turn::{
                 Action,
@@ -68,10 +60,6 @@ struct Member {
     id: tsg::Id,
     handle: u64,
     entity: Entity,
-    /// GPU time that it had when it got something to run.
-    began: Option<Ns>,
-    /// How much it usually has until it goes idle.
-    bursts: Ema,
 }
 
 impl Member {
@@ -80,19 +68,6 @@ impl Member {
             id: candidate.id,
             handle: candidate.handle,
             entity: Entity::new(candidate.weight),
-            began: None,
-            bursts: Ema::new(Ema::ALPHA),
-        }
-    }
-
-    /// Learns how long bursts are.
-    fn learn(&mut self, sample: Sample) {
-        if sample.runnable {
-            self.began.get_or_insert(sample.ran);
-        } else if let Some(began) = self.began.take() {
-            self.bursts.observe(sample.ran.saturating_sub(began));
-            self.entity
-                .set_mean_burst(self.bursts.predict(Costs::default()));
         }
     }
 }
@@ -293,7 +268,7 @@ impl List {
         };
         // One that is gone is about to be removed.
         if let Ok(sample) = driver.ops.tsg_load(driver.handle, member.handle) {
-            member.learn(sample);
+            member.entity.learn(sample);
             let handle = member.handle;
             self.turn.observe(&mut self.members, handle, sample);
         }

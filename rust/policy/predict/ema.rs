@@ -17,7 +17,7 @@ use crate::policy::units::{
 /// alpha * (1 - alpha)^n, so with the default alpha everything older than 13 counts for less than
 /// a hundredth together. Until 1 / alpha observations are there it is the plain mean, so that the
 /// first one does not count for more than the others.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Ema {
     level: Ns,
     alpha: Permille,

@@ -4,6 +4,11 @@
 use super::{
     super::{
         backoff::Backoff,
+        predict::{
+            ema::Ema,
+            Costs,
+            Predictor as _, //
+        },
         units::Ns, //
     },
     Weight,
@@ -37,6 +42,10 @@ pub(crate) struct Entity {
     pub(super) seen: Option<Ns>,
     /// GPU time since it got something to run.
     pub(super) burst: Ns,
+    /// GPU time that it had when it got something to run, if it has.
+    began: Option<Ns>,
+    /// How long its bursts are.
+    bursts: Ema,
     /// The usual length of a burst.
     pub(super) mean_burst: Option<Ns>,
     pub(super) runnable: bool,
@@ -60,6 +69,8 @@ impl Entity {
             place: 0,
             seen: None,
             burst: Ns::ZERO,
+            began: None,
+            bursts: Ema::new(Ema::ALPHA),
             mean_burst: None,
             runnable: false,
             enabled: true,
@@ -89,6 +100,17 @@ impl Entity {
     /// Whether it is left enabled, in slices, because a call for it failed.
     pub(crate) fn is_aside(&self) -> bool {
         self.aside
+    }
+
+    /// Learns from a sample how much GPU time it usually has from when it gets something to run
+    /// until it goes idle.
+    pub(crate) fn learn(&mut self, sample: Sample) {
+        if sample.runnable {
+            self.began.get_or_insert(sample.ran);
+        } else if let Some(began) = self.began.take() {
+            self.bursts.observe(sample.ran.saturating_sub(began));
+            self.set_mean_burst(self.bursts.predict(Costs::default()));
+        }
     }
 
     /// Says how much GPU time it usually has from when it gets something to run until it goes idle.
@@ -151,6 +173,21 @@ mod tests {
             e.burst = Ns(burst);
             assert_eq!(e.burst_left(Ns(10)), left.map(Ns));
         }
+    }
+
+    #[test]
+    fn bursts_are_learned_from_one_end_to_the_other() {
+        let mut e = Entity::new(Weight::DEFAULT);
+        for (ran, runnable) in [(100, true), (300, true), (500, false)] {
+            assert_eq!(e.mean_burst, None);
+            e.learn(Sample {
+                ran: Ns(ran),
+                runnable,
+            });
+        }
+        assert_eq!(e.mean_burst, Some(Ns(400)));
+        e.burst = Ns(100);
+        assert_eq!(e.burst_left(Ns(10)), Some(Ns(300)));
     }
 
     #[test]

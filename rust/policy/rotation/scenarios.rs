@@ -58,8 +58,12 @@ mod tests {
         group
     }
 
+    fn five_ms() -> Quantum {
+        Quantum::new(Ns(5 * MS)).unwrap_or(Quantum::DEFAULT)
+    }
+
     fn rr() -> Turn<usize> {
-        Turn::new(Discipline::RoundRobin, Quantum::DEFAULT)
+        Turn::new(Discipline::RoundRobin, five_ms())
     }
 
     /// Several that are runnable, the first of them enabled.
@@ -317,6 +321,6 @@ mod tests {
         }
         group.0[2] = Some(e);
         assert_eq!(turn.next(&mut group, Ns(0)), Action::Disable(2));
-        turn.tune(Discipline::Fair, Quantum::DEFAULT);
+        turn.tune(Discipline::Fair, five_ms());
     }
 }

@@ -122,7 +122,7 @@ mod tests {
         let old = *t.requests();
         assert_eq!(old.lease(), Us(10_000));
         assert_eq!(old.predictor(), Kind::Quantile);
-        assert_eq!((old.costs().early, old.costs().late), (1, 9));
+        assert_eq!((old.costs().early, old.costs().late), (1, 6));
         let r = t.requests_mut();
         for bad in [Us(0), Us(99), Us(10_000_001), Us(u32::MAX)] {
             assert_eq!(r.set_lease(bad), Err(Refused::OutOfRange));

@@ -317,7 +317,12 @@ impl Registry {
                 self.counters.dead += 1;
                 self.remove_tsg(id);
             }
-            Err(EAGAIN) => self.counters.retries += 1,
+            Err(EAGAIN) => {
+                self.counters.retries += 1;
+                // Whoever sets it all once more, meanwhile, is not to do what may never be asked
+                // for again.
+                tsg.park &= !park || tsg.barred;
+            }
             Err(error) => {
                 if error != EINVAL {
                     tsg.parked = None;

@@ -26,10 +26,7 @@ use crate::{
         },
         request::record::Cause,
         switch_cost::Cost,
-        units::{
-            Ns,
-            Permille, //
-        }, //
+        units::Ns, //
     },
     registry::tsg,
 };
@@ -69,10 +66,6 @@ pub(crate) struct Device {
 }
 
 impl Device {
-    /// What a switch is taken to cost before anything is learned: the constant of GPreempt.
-    const PRIOR: Ns = Ns(100_000);
-    /// In how many of 1,000 cases the GPU has switched in time when it is as early as is learned.
-    const IN_TIME: Permille = Permille(900);
 
     /// What keeping TSGs off the GPU is taken to cost before it was tried: the longest that one
     /// call of NVIDIA's driver was measured to take.
@@ -82,7 +75,7 @@ impl Device {
     pub(crate) fn new(has_gate: bool) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
-                switch <- new_irq_lock!(Cost::new(Self::PRIOR, Self::IN_TIME), c"zernel_switch"),
+                switch <- new_irq_lock!(Cost::new(Cost::PRIOR, Cost::IN_TIME), c"zernel_switch"),
                 suspended: Atomic::new(false),
                 has_gate,
                 gate_cost: Atomic::new(Self::GATE_PRIOR),

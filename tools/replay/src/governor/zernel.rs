@@ -14,13 +14,15 @@ use self::rotation::Rotation;
 use super::slices::set_classes;
 use super::{retire, submit, Governor, Stream};
 use crate::model::units::Us;
+use crate::policy::class::Effective;
+use crate::policy::level::Level;
 use crate::policy::predict::fixed::Fixed;
 use crate::policy::predict::{Choice, Costs, History, Kind};
 use crate::policy::request::words::Observed;
 use crate::policy::request::{Actions, Plan, Slot};
 use crate::policy::rotation::Discipline;
 use crate::policy::switch_cost::Cost;
-use crate::policy::tunables::Tunables;
+use crate::policy::tunables::{Conditions, Tunables};
 use crate::policy::units::{Ns, Permille};
 use crate::world::{Event, Operation, World};
 
@@ -52,13 +54,13 @@ impl Options {
     pub(crate) const DEFAULT: Self = Self {
         kind: Kind::Quantile,
         early: 1,
-        late: 9,
+        late: 6,
         margin: false,
         rotate: true,
         discipline: Discipline::Fair,
-        quantum: Us(5_000),
+        quantum: Us(2_000),
         be_slice: None,
-        covered: 900,
+        covered: Cost::IN_TIME.0,
     };
 }
 
@@ -101,18 +103,30 @@ impl Zernel {
             fixed: Fixed::default(),
             margin: options.margin,
         };
-        // What a switch costs at most before anything is learned: a slice, a save, a restore.
-        let prior = Ns(300_000);
         Self {
             options,
             choice,
             lease: tunables.requests().lease().into(),
-            cost: Cost::new(prior, Permille(options.covered)),
+            cost: Cost::new(Cost::PRIOR, Permille(options.covered)),
             lanes: Vec::new(),
             rotation: None,
             budget: None,
             requests: 0,
         }
+    }
+
+    /// Time slice that best-effort TSGs have.
+    fn be_slice(&self) -> Us {
+        let class = Effective {
+            level: Some(Level::BE),
+            ..Effective::NONE
+        };
+        let on = Conditions {
+            turns: self.options.rotate,
+            ..Conditions::NONE
+        };
+        let settings = Tunables::new().settings(class, on);
+        Us(settings.map_or(Level::BE.default_timeslice().0, |s| s.timeslice.0))
     }
 
     /// What the words of a client hold now.
@@ -196,10 +210,9 @@ impl Governor for Zernel {
             .collect();
         set_classes(world);
         let be: Vec<usize> = world.of_role(Role::Be).collect();
-        if let Some(slice) = self.options.be_slice {
-            for &group in &be {
-                world.set_timeslice(group, slice);
-            }
+        let slice = self.options.be_slice.unwrap_or(self.be_slice());
+        for &group in &be {
+            world.set_timeslice(group, slice);
         }
         if self.options.rotate && be.len() > 1 {
             let Options {

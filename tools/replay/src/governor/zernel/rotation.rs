@@ -113,6 +113,9 @@ impl Rotation {
             ran: Ns(world.busy(group)),
             runnable: world.groups[group].active > 0,
         };
+        if let Some(entity) = self.members.get_mut(group) {
+            entity.learn(sample);
+        }
         self.turn.observe(&mut self.members, group, sample);
     }
 
