@@ -42,6 +42,8 @@ pub(crate) struct Gate {
     barred: KVec<Barred>,
     /// For whom.
     closed_for: Option<Level>,
+    /// It could not be closed for the requests that had come until then.
+    failed: Option<u64>,
 }
 
 /// What comes next.
@@ -61,13 +63,16 @@ impl Gate {
         Self {
             barred: KVec::new(),
             closed_for: None,
+            failed: None,
         }
     }
 
     /// Opens or closes the gate as the requests of the GPU have it.
     pub(crate) fn step(&mut self, driver: &Driver<'_>, device: &Device, can_preempt: bool) -> State {
+        let arrivals = device.arrivals();
         let wanted = device.holder();
-        if wanted == self.closed_for {
+        let again = self.failed.is_some_and(|then| then != arrivals);
+        if wanted == self.closed_for && !again {
             return match wanted {
                 Some(_) => State::Closed,
                 None => State::Open,
@@ -77,6 +82,7 @@ impl Gate {
         if let Some(delay) = self.open(driver) {
             return State::Wait(delay);
         }
+        self.failed = None;
         let Some(level) = wanted else {
             return State::Open;
         };
@@ -88,9 +94,10 @@ impl Gate {
             }
             // Everything is rolled back, and nothing is tried again for these requests.
             Err(()) => {
-                let _ = self.open(driver);
+                let delay = self.open(driver);
                 self.closed_for = Some(level);
-                State::Closed
+                self.failed = Some(arrivals);
+                delay.map_or(State::Closed, State::Wait)
             }
         }
     }

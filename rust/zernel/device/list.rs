@@ -96,6 +96,7 @@ fn gpu_info(id: gpu::Id, gpu: &Gpu, turns: bool) -> uapi::zernel_gpu_info {
         (gpu.abilities.load, uapi::ZERNEL_GPU_LOAD),
         (gpu.suspended, uapi::ZERNEL_GPU_SUSPENDED),
         (turns, uapi::ZERNEL_GPU_TURNS),
+        (gpu.unresponsive, uapi::ZERNEL_GPU_UNRESPONSIVE),
     ];
     uapi::zernel_gpu_info {
         id: id.0,

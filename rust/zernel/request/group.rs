@@ -58,6 +58,8 @@ pub(crate) struct Device {
     has_gate: bool,
     /// What keeping them off takes, in ns, learned from what it took.
     gate_cost: Atomic<u64>,
+    /// Requests without a holder that ever held the GPU.
+    arrivals: Atomic<u64>,
     /// Requests without a holder that hold the GPU, by level.
     holders: [Atomic<u32>; level::COUNT],
     /// Opens and closes the gate; `None` in tests, and when the GPU is gone.
@@ -79,6 +81,7 @@ impl Device {
                 suspended: Atomic::new(false),
                 has_gate,
                 gate_cost: Atomic::new(Self::GATE_PRIOR),
+                arrivals: Atomic::new(0),
                 holders: [const { Atomic::new(0) }; level::COUNT],
                 worker <- new_irq_lock!(None, c"zernel_gate"),
             }),
@@ -115,6 +118,11 @@ impl Device {
         self.gate_cost.store(new, Relaxed);
     }
 
+    /// How many requests without a holder ever held the GPU.
+    pub(crate) fn arrivals(&self) -> u64 {
+        self.arrivals.load(Relaxed)
+    }
+
     /// The level for which the gate is to be closed: the least urgent one that holds the GPU.
     pub(crate) fn holder(&self) -> Option<Level> {
         Level::ALL
@@ -131,6 +139,7 @@ impl Device {
             return;
         };
         if holds {
+            self.arrivals.fetch_add(1, Relaxed);
             holders.fetch_add(1, Relaxed);
         } else {
             holders.fetch_sub(1, Relaxed);
