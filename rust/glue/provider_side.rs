@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The provider ABI of `zernel.ko`, from the side of a provider.
 
-use super::{
-    module::this_module,
-    provider_abi as raw, //
-};
 #[cfg(zernel_sim)]
 use super::irqlock::{
     new_irq_lock,
     IrqLock, //
+};
+use super::{
+    module::this_module,
+    provider_abi as raw, //
 };
 use core::marker::PhantomData;
 #[cfg(zernel_sim)]

@@ -4,8 +4,8 @@
 //! The same files are compiled into `zernel.ko` and into the host crate `zernel-policy`.
 
 pub(crate) mod backoff;
-pub(crate) mod budget;
 pub(crate) mod buckets;
+pub(crate) mod budget;
 pub(crate) mod class;
 pub(crate) mod control;
 pub(crate) mod histogram;

@@ -75,7 +75,10 @@ impl Discipline {
     /// later, the same again; each of the others is at most 3/2 quanta behind before, and overruns
     /// by one turn. credit: its debt of at most q is paid in 1 + q / grant rounds, another has one
     /// grant saved, and overruns by one turn.
-    #[allow(dead_code, reason = "the documented bound, which the tests hold waits against")]
+    #[allow(
+        dead_code,
+        reason = "the documented bound, which the tests hold waits against"
+    )]
     pub(crate) fn longest_wait(
         self,
         quantum: Ns,

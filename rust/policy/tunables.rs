@@ -125,7 +125,12 @@ impl Tunables {
     }
 
     /// Changes [`Self::budget`] of a level above BE.
-    pub(crate) fn set_budget(&mut self, level: Level, budget: Ns, period: Ns) -> Result<(), Refused> {
+    pub(crate) fn set_budget(
+        &mut self,
+        level: Level,
+        budget: Ns,
+        period: Ns,
+    ) -> Result<(), Refused> {
         let params = budget::Params::new(budget, period)?;
         if level == Level::BE {
             return Err(Refused::OutOfRange);
@@ -483,9 +488,18 @@ mod tests {
         let old = t;
         let (ms, period) = (Ns(1_000_000), Ns(100_000_000));
         assert_eq!(t.budget(Level::BE), None);
-        assert_eq!(t.set_budget(Level::BE, ms, period), Err(Refused::OutOfRange));
-        assert_eq!(t.set_budget(Level::LC, Ns(1), period), Err(Refused::OutOfRange));
-        assert_eq!(t.set_budget(Level::LC, period, ms), Err(Refused::OutOfRange));
+        assert_eq!(
+            t.set_budget(Level::BE, ms, period),
+            Err(Refused::OutOfRange)
+        );
+        assert_eq!(
+            t.set_budget(Level::LC, Ns(1), period),
+            Err(Refused::OutOfRange)
+        );
+        assert_eq!(
+            t.set_budget(Level::LC, period, ms),
+            Err(Refused::OutOfRange)
+        );
         assert!(!t.gives_other_budgets(&old));
         assert!(t.set_budget(Level::LC, ms, period).is_ok());
         assert!(t.gives_other_budgets(&old));

@@ -29,11 +29,11 @@ use crate::{
             IrqLock, //
         },
         provider_side::Bell,
+        time::now_ns, //
         timer::{
             Driven,
             Timed, //
         },
-        time::now_ns, //
     },
     model::{
         gpu::{
@@ -188,9 +188,7 @@ impl Card {
         f(&mut self.lock_state().trace)
     }
 
-    fn lock_state(
-        &self,
-    ) -> kernel::sync::lock::Guard<'_, State, crate::glue::irqlock::IrqBackend> {
+    fn lock_state(&self) -> kernel::sync::lock::Guard<'_, State, crate::glue::irqlock::IrqBackend> {
         self.state.lock()
     }
 

@@ -401,7 +401,11 @@ impl<const LEVEL: usize, const PERIOD: bool> Attribute for Budget<LEVEL, PERIOD>
 
     fn show(out: &mut Formatter<'_>) -> Result {
         let params = read(|t| t.budget(Level::ALL[LEVEL]))?.ok_or(EINVAL)?;
-        let time = if PERIOD { params.period() } else { params.budget() };
+        let time = if PERIOD {
+            params.period()
+        } else {
+            params.budget()
+        };
         show_number(out, u32::try_from(time.0 / 1000).unwrap_or(u32::MAX))
     }
 

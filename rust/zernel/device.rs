@@ -158,7 +158,9 @@ fn version() -> Result<uapi::zernel_version> {
     Ok(uapi::zernel_version {
         abi: uapi::ZERNEL_ABI_VERSION,
         levels: uapi::ZERNEL_NR_LEVELS,
-        caps: u64::from(uapi::ZERNEL_CAP_CLASSES | uapi::ZERNEL_CAP_EVENTS | uapi::ZERNEL_CAP_REQUESTS),
+        caps: u64::from(
+            uapi::ZERNEL_CAP_CLASSES | uapi::ZERNEL_CAP_EVENTS | uapi::ZERNEL_CAP_REQUESTS,
+        ),
         max_gpus: gpu::MAX,
         max_tsgs_per_gpu: tsg::MAX_PER_GPU,
         max_assignments: assignments::MAX,

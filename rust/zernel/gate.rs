@@ -68,7 +68,12 @@ impl Gate {
     }
 
     /// Opens or closes the gate as the requests of the GPU have it.
-    pub(crate) fn step(&mut self, driver: &Driver<'_>, device: &Device, can_preempt: bool) -> State {
+    pub(crate) fn step(
+        &mut self,
+        driver: &Driver<'_>,
+        device: &Device,
+        can_preempt: bool,
+    ) -> State {
         let arrivals = device.arrivals();
         let wanted = device.holder();
         let again = self.failed.is_some_and(|then| then != arrivals);
@@ -124,7 +129,9 @@ impl Gate {
         let Ok(Ok((victims, timeout))) = found else {
             return Err(());
         };
-        self.barred.reserve(victims.len(), GFP_KERNEL).map_err(|_| ())?;
+        self.barred
+            .reserve(victims.len(), GFP_KERNEL)
+            .map_err(|_| ())?;
         self.closed_for = Some(level);
         for victim in &victims {
             let verdict = bar(driver, victim, timeout, can_preempt);
@@ -150,9 +157,7 @@ fn bar(driver: &Driver<'_>, victim: &Barred, timeout: Us, can_preempt: bool) -> 
                 if !registry::with(|r| r.will_bar(victim.id, true)).unwrap_or(false) {
                     return Verdict::Done;
                 }
-                let result = driver
-                    .ops
-                    .set_enabled(driver.handle, victim.handle, false);
+                let result = driver.ops.set_enabled(driver.handle, victim.handle, false);
                 // Without a registry there is nothing to remember.
                 let _ = registry::with(|r| r.was_parked(victim.id, true, result));
                 result

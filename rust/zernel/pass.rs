@@ -253,11 +253,7 @@ impl Pass {
     }
 
     /// A worker's job for a GPU.
-    pub(crate) fn new(
-        gpu: gpu::Id,
-        handle: gpu::Handle,
-        provider: Arc<Provider>,
-    ) -> Result<Self> {
+    pub(crate) fn new(gpu: gpu::Id, handle: gpu::Handle, provider: Arc<Provider>) -> Result<Self> {
         Ok(Self {
             gpu,
             handle,

@@ -22,7 +22,6 @@ use crate::{
         tunables::Bounds,
         units::Us, //
     },
-    request::group::Device,
     registry::{
         self,
         gpu::{
@@ -32,6 +31,7 @@ use crate::{
         steps::Next,
         tsg, //
     },
+    request::group::Device,
 };
 use kernel::{
     prelude::*,
@@ -87,10 +87,7 @@ impl Provider {
 
     fn listen(&self, gpu: gpu::Handle, worker: Arc<Worker<Pass>>) {
         // There is room: the registry takes no more GPUs.
-        let _ = self
-            .listeners
-            .lock()
-            .push_within_capacity((gpu, worker));
+        let _ = self.listeners.lock().push_within_capacity((gpu, worker));
     }
 
     fn ignore(&self, worker: &Arc<Worker<Pass>>) {

@@ -38,11 +38,6 @@ use crate::{
         work::Worker,
     },
     janitor::Reaper,
-    request::{
-        keys::Keys,
-        settings,
-        stats::Totals, //
-    },
     policy::{
         class::{
             Assignment,
@@ -50,6 +45,11 @@ use crate::{
             Source, //
         },
         tunables::Tunables,
+    },
+    request::{
+        keys::Keys,
+        settings,
+        stats::Totals, //
     },
     stream::{
         self,

@@ -206,7 +206,10 @@ impl Rotation {
             }
         }
         for list in &mut lists {
-            let old = self.lists.iter_mut().find(|old| old.runlist == list.runlist);
+            let old = self
+                .lists
+                .iter_mut()
+                .find(|old| old.runlist == list.runlist);
             list.inherit(old, &setup.turns);
             list.turn.set_on(discipline.is_some());
         }
@@ -234,7 +237,11 @@ impl List {
             }
         }
         for member in &mut self.members.0 {
-            match old.members.find(member.handle).and_then(|at| old.members.0.get_mut(at)) {
+            match old
+                .members
+                .find(member.handle)
+                .and_then(|at| old.members.0.get_mut(at))
+            {
                 Some(known) => {
                     let weight = member.entity.weight();
                     core::mem::swap(member, known);
@@ -251,7 +258,10 @@ impl List {
 
     /// Looks at every TSG, the one whose turn it is first.
     fn observe(&mut self, driver: &Driver<'_>) {
-        let current = self.turn.current().and_then(|handle| self.members.find(handle));
+        let current = self
+            .turn
+            .current()
+            .and_then(|handle| self.members.find(handle));
         if let Some(at) = current {
             self.observe_one(driver, at);
         }
@@ -296,8 +306,7 @@ impl List {
             // Whoever changed who takes turns kicks the worker.
             None => (Outcome::Later, Next::Idle),
         };
-        self.turn
-            .finished(&mut self.members, Ns(now_ns()), outcome);
+        self.turn.finished(&mut self.members, Ns(now_ns()), outcome);
         next
     }
 }

@@ -8,7 +8,11 @@ use std::path::{Path, PathBuf};
 
 use bindgen::callbacks::{DeriveInfo, ParseCallbacks, TypeKind};
 
-const HEADERS: [&str; 3] = ["linux/zernel.h", "linux/zernel_request.h", "linux/zernel_sim.h"];
+const HEADERS: [&str; 3] = [
+    "linux/zernel.h",
+    "linux/zernel_request.h",
+    "linux/zernel_sim.h",
+];
 
 /// Makes every structure plain old data, which holds only without padding.
 #[derive(Debug)]

@@ -111,7 +111,10 @@ fn in_cost_range(cost: u32) -> Result<u32, Refused> {
 }
 
 #[cfg(any(test, zernel_kunit))]
-#[cfg_attr(not(test), kernel::macros::kunit_tests(zernel_policy_tunables_requests))]
+#[cfg_attr(
+    not(test),
+    kernel::macros::kunit_tests(zernel_policy_tunables_requests)
+)]
 mod tests {
     use super::*;
     use crate::policy::tunables::Tunables;
@@ -130,7 +133,10 @@ mod tests {
         assert_eq!(r.set_early_cost(1_000_001), Err(Refused::OutOfRange));
         assert_eq!(r.set_late_cost(u32::MAX), Err(Refused::OutOfRange));
         assert_eq!(r.set_preempt_timeout(Us(0)), Err(Refused::OutOfRange));
-        assert_eq!(r.set_preempt_timeout(Us(1_000_001)), Err(Refused::OutOfRange));
+        assert_eq!(
+            r.set_preempt_timeout(Us(1_000_001)),
+            Err(Refused::OutOfRange)
+        );
         assert_eq!(*r, old);
         assert!(r.set_preempt_timeout(Us(300)).is_ok());
         assert_eq!(r.preempt_timeout(), Us(300));

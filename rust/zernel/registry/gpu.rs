@@ -4,7 +4,6 @@
 use crate::{
     glue::work::Worker,
     pass::Pass,
-    request::group::Device,
     policy::{
         backoff::Backoff,
         level,
@@ -14,6 +13,7 @@ use crate::{
         },
         units::Permille, //
     },
+    request::group::Device,
 };
 use kernel::sync::Arc;
 

@@ -212,8 +212,8 @@ impl Groups {
 #[kernel::macros::kunit_tests(zernel_groups)]
 mod tests {
     use super::*;
-    use crate::policy::rotation::Weight;
     use crate::policy::level::Level;
+    use crate::policy::rotation::Weight;
 
     const LC: Option<Assignment> = Some(Assignment {
         level: Level::LC,

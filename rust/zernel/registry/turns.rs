@@ -40,9 +40,7 @@ fn has_turns(tunables: &Tunables) -> bool {
 
 /// Whether a TSG takes turns with the others of its run list.
 fn takes_turns(tunables: &Tunables, tsg: &Tsg) -> bool {
-    has_turns(tunables)
-        && tsg.traits.compute
-        && tsg.effective.level == Some(Level::BE)
+    has_turns(tunables) && tsg.traits.compute && tsg.effective.level == Some(Level::BE)
 }
 
 impl Registry {
@@ -57,11 +55,7 @@ impl Registry {
     /// # Errors
     ///
     /// `ENOMEM`; nothing has changed then.
-    pub(crate) fn rotation_setup(
-        &mut self,
-        id: gpu::Id,
-        generation: u64,
-    ) -> Result<Option<Setup>> {
+    pub(crate) fn rotation_setup(&mut self, id: gpu::Id, generation: u64) -> Result<Option<Setup>> {
         let Some(gpu) = self.gpus.get(&id) else {
             return Ok(None);
         };
@@ -247,10 +241,7 @@ impl Registry {
                 tsg.traits.compute && level.is_above(tsg.effective.rank()) && !tsg.park
             });
             if concerned {
-                let barred = Barred {
-                    id: tsg_id,
-                    handle,
-                };
+                let barred = Barred { id: tsg_id, handle };
                 found.push(barred, GFP_KERNEL)?;
             }
             match handle.checked_add(1) {
@@ -280,13 +271,7 @@ impl Registry {
     }
 
     /// What came of taking the GPU away from a TSG, for requests of `level`.
-    pub(crate) fn was_barred(
-        &mut self,
-        gpu: gpu::Id,
-        id: tsg::Id,
-        level: Level,
-        verdict: Verdict,
-    ) {
+    pub(crate) fn was_barred(&mut self, gpu: gpu::Id, id: tsg::Id, level: Level, verdict: Verdict) {
         trace::tsg_preempted(gpu.0, id.0, verdict as u32);
         self.totals.preempted(level, verdict);
         if !verdict.is_off() {

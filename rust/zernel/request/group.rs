@@ -68,7 +68,6 @@ pub(crate) struct Device {
 }
 
 impl Device {
-
     /// What keeping TSGs off the GPU is taken to cost before it was tried: the longest that one
     /// call of NVIDIA's driver was measured to take.
     const GATE_PRIOR: u64 = 356_000;

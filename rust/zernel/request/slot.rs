@@ -178,7 +178,11 @@ impl Slot {
     pub(crate) fn is_bound(&self, tsg: tsg::Id, key: u64, user: Uid) -> bool {
         let state = self.state.lock();
         let group = state.group.as_ref();
-        group.is_some_and(|group| group.tsg == tsg && !group.is_gone()) && state.key.as_ref().is_some_and(|(name, _)| *name == (key, user))
+        group.is_some_and(|group| group.tsg == tsg && !group.is_gone())
+            && state
+                .key
+                .as_ref()
+                .is_some_and(|(name, _)| *name == (key, user))
     }
 
     /// Has its requests be about this TSG and user's key. The request that it has is over.
@@ -262,7 +266,12 @@ impl Slot {
         state.level = level;
         state.fixed = choice.fixed;
         state.count(|tally| tally.begin());
-        trace::request_begin(tsg, number.get(), predicted.unwrap_or_default().0, trigger_at.0);
+        trace::request_begin(
+            tsg,
+            number.get(),
+            predicted.unwrap_or_default().0,
+            trigger_at.0,
+        );
         self.apply(&mut state, actions);
         drop(state);
         // Dropped without the lock.
@@ -359,7 +368,9 @@ impl Slot {
         }
         // What it is learned from is stored by the process. It concerns all requests of the GPU, so
         // only those whose class rests on privilege are believed.
-        let believed = state.level.is_some_and(|level| level.is_above(Level::DEFAULT));
+        let believed = state
+            .level
+            .is_some_and(|level| level.is_above(Level::DEFAULT));
         if let (Some(seen), Some(group)) = (actions.sample.filter(|_| believed), &state.group) {
             group.gpu.switch.lock().learn(seen);
         }

@@ -12,7 +12,9 @@ use serde::Serialize;
 
 use crate::request::{self, Histogram, RequestStats};
 use crate::sys::{abi, zernel as calls};
-use crate::{class, Call, Class, Error, EventStream, Gpu, Level, Result, Stats, Target, Tsg};
+use crate::{
+    class, Call, Class, Error, EventStream, Gpu, Level, Result, Stats, Target, Tsg, Weight,
+};
 
 /// Most entries that one call of an enumeration fills.
 const PAGE: usize = 64;
@@ -104,11 +106,26 @@ impl Zernel {
         .map(|raw| Tsg::try_from(&raw?))
     }
 
-    /// Gives `target` a class. It lives as long as the target, not as long as this file.
+    /// Gives `target` a class. It lives as long as the target, not as long as this file. The weight
+    /// stays what it is.
     ///
-    /// Errors: [`Error::Call`] with `EPERM`, `EDQUOT`, `ENOSPC`, `ENOENT`, `ESRCH` or `EBADF`.
+    /// Errors: [`Error::Call`] with `EPERM`, `EDQUOT`, `ENOSPC`, `ENOENT`, `ESRCH`, `EBADF` or
+    /// `EOPNOTSUPP`.
     pub fn set_class(&self, target: &Target, level: Level) -> Result<Class> {
-        let mut raw = class::request(target, Some(level));
+        self.set_class_with(target, level, None)
+    }
+
+    /// Gives `target` a class and, if there is one, a weight among the best-effort TSGs that take
+    /// turns.
+    ///
+    /// Errors: as [`Self::set_class`].
+    pub fn set_class_with(
+        &self,
+        target: &Target,
+        level: Level,
+        weight: Option<Weight>,
+    ) -> Result<Class> {
+        let mut raw = class::request(target, Some(level), weight);
         calls::class_set(self.as_fd(), &mut raw).map_err(Error::call(Call::ClassSet))?;
         class::answer(&raw)
     }
@@ -117,7 +134,7 @@ impl Zernel {
     ///
     /// Errors: [`Error::Call`] with `EPERM`, `ENOENT`, `ESRCH` or `EBADF`.
     pub fn class(&self, target: &Target) -> Result<Class> {
-        let mut raw = class::request(target, None);
+        let mut raw = class::request(target, None, None);
         calls::class_get(self.as_fd(), &mut raw).map_err(Error::call(Call::ClassGet))?;
         class::answer(&raw)
     }
@@ -127,7 +144,7 @@ impl Zernel {
     /// Errors: [`Error::Call`] with `ENODATA` when it has none, `EPERM`, `ENOENT`, `ESRCH` or
     /// `EBADF`.
     pub fn clear_class(&self, target: &Target) -> Result<Class> {
-        let mut raw = class::request(target, None);
+        let mut raw = class::request(target, None, None);
         calls::class_clear(self.as_fd(), &mut raw).map_err(Error::call(Call::ClassClear))?;
         class::answer(&raw)
     }

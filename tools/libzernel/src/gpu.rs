@@ -61,6 +61,10 @@ pub struct Gpu {
     pub can: Abilities,
     /// The provider answers "not now".
     pub suspended: bool,
+    /// It does not respond, and is left alone until its provider says that it is back.
+    pub unresponsive: bool,
+    /// Best-effort TSGs take turns on it; otherwise they run in slices.
+    pub turns: bool,
     /// TSGs on it now.
     pub tsgs: u32,
     /// TSGs that wait for the worker.
@@ -91,6 +95,8 @@ impl From<&abi::zernel_gpu_info> for Gpu {
                 load: has(abi::ZERNEL_GPU_LOAD),
             },
             suspended: has(abi::ZERNEL_GPU_SUSPENDED),
+            unresponsive: has(abi::ZERNEL_GPU_UNRESPONSIVE),
+            turns: has(abi::ZERNEL_GPU_TURNS),
             tsgs: raw.tsgs,
             pending: raw.pending,
             busy_permille: raw.busy_permille,
@@ -114,7 +120,10 @@ mod tests {
         raw.name[0] = b'A' as _;
         let gpu = Gpu::from(&raw);
         assert!(gpu.can.timeslice && gpu.suspended);
-        assert!(!gpu.can.preempt && !gpu.can.load);
+        assert!(!gpu.can.preempt && !gpu.can.load && !gpu.turns);
+        raw.flags = abi::ZERNEL_GPU_TURNS;
+        let gpu = Gpu::from(&raw);
+        assert!(gpu.turns && !gpu.can.timeslice && !gpu.suspended);
         assert_eq!((gpu.name.as_str(), gpu.bus.as_str()), ("A", ""));
         assert_eq!(gpu.id, Id::new(3));
     }

@@ -33,6 +33,7 @@ mod text;
 mod time;
 pub mod tsg;
 pub mod tunable;
+mod weight;
 
 pub use class::Class;
 pub use device::{Version, Zernel};
@@ -45,3 +46,4 @@ pub use stats::Stats;
 pub use target::{Source, Target};
 pub use time::Timestamp;
 pub use tsg::Tsg;
+pub use weight::{ParseWeightError, Weight};

@@ -69,6 +69,8 @@ stats! {
     controls_denied: u64,
     /// Such attempts that were let through and put right.
     controls_reapplied: u64,
+    /// Times that a best-effort TSG was let on in its turn.
+    turns: u64,
 }
 
 #[cfg(test)]
@@ -81,11 +83,11 @@ mod tests {
         let mut raw = abi::zernel_stats::zeroed();
         raw.tsgs_added = 5;
         raw.streams = 2;
-        raw.controls_reapplied = 3;
+        (raw.controls_reapplied, raw.turns) = (3, 4);
         let entries: Vec<_> = Stats::from(&raw).entries().collect();
         assert_eq!(entries.first(), Some(&("tsgs_added", 5)));
-        assert_eq!(entries.last(), Some(&("controls_reapplied", 3)));
+        assert_eq!(entries.last(), Some(&("turns", 4)));
         assert_eq!(entries[16], ("streams", 2));
-        assert_eq!(entries.len(), 19);
+        assert_eq!(entries.len(), 20);
     }
 }

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Args as ClapArgs, Parser, Subcommand};
 use libzernel::tunable::Tunables;
-use libzernel::{tsg, Level, Target, Zernel};
+use libzernel::{tsg, Level, Target, Weight, Zernel};
 
 use crate::{class, exit, list, requests, run, status, tune, watch};
 
@@ -117,6 +117,10 @@ enum ClassCommand {
         level: Level,
         #[command(flatten)]
         target: TargetArgs,
+        /// How much its TSGs get where best-effort TSGs take turns, from 1 to 10000: relative to
+        /// the others, which have 1024 if they were given none. By default it stays what it is.
+        #[arg(long, value_name = "N")]
+        weight: Option<Weight>,
     },
     /// Show a target's class: its own and the one in force.
     ///
@@ -279,8 +283,12 @@ impl Args {
                 };
                 list::tsgs(&zernel()?, &filter, json)?;
             }
-            Command::Class(ClassCommand::Set { level, target }) => {
-                class::set(&zernel()?, &target.target()?, level, json)?;
+            Command::Class(ClassCommand::Set {
+                level,
+                target,
+                weight,
+            }) => {
+                class::set(&zernel()?, &target.target()?, level, weight, json)?;
             }
             Command::Class(ClassCommand::Get { target }) => {
                 class::get(&zernel()?, &target.target()?, json)?;

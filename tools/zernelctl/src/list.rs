@@ -68,7 +68,12 @@ pub fn gpu_table(gpus: &[Gpu]) -> String {
             gpu.name.clone(),
             gpu.bus.clone(),
             gpu.provider.clone(),
-            if gpu.suspended { "suspended" } else { "ready" }.to_owned(),
+            match (gpu.unresponsive, gpu.suspended) {
+                (true, _) => "unresponsive",
+                (false, true) => "suspended",
+                (false, false) => "ready",
+            }
+            .to_owned(),
             gpu.tsgs.to_string(),
             gpu.pending.to_string(),
             if gpu.can.load {
@@ -77,12 +82,14 @@ pub fn gpu_table(gpus: &[Gpu]) -> String {
                 "-".to_owned()
             },
             gpu.errors.to_string(),
+            if gpu.turns { "turns" } else { "slices" }.to_owned(),
             can.join(","),
         ]
     });
     output::table(
         [
-            "ID", "NAME", "BUS", "PROVIDER", "STATE", "TSGS", "PENDING", "BUSY", "ERRORS", "CAN",
+            "ID", "NAME", "BUS", "PROVIDER", "STATE", "TSGS", "PENDING", "BUSY", "ERRORS", "BE",
+            "CAN",
         ],
         |name| ["ID", "TSGS", "PENDING", "BUSY", "ERRORS"].contains(&name),
         rows,
@@ -180,6 +187,21 @@ pub(crate) mod tests {
         };
         let text = tsg_table(&[restored]);
         assert!(text.trim_end().ends_with("pending"), "{text}");
+    }
+
+    #[test]
+    fn gpus_say_whether_best_effort_takes_turns() {
+        let mut raw: abi::zernel_gpu_info = bytemuck::Zeroable::zeroed();
+        raw.flags = abi::ZERNEL_GPU_TIMESLICE;
+        let plain = Gpu::from(&raw);
+        raw.flags |= abi::ZERNEL_GPU_ENABLE | abi::ZERNEL_GPU_TURNS;
+        let turns = Gpu::from(&raw);
+        let json = serde_json::to_value(&turns).unwrap();
+        assert_eq!(json["turns"], true);
+        let text = gpu_table(&[plain, turns]);
+        let lines: Vec<_> = text.lines().map(str::trim_end).collect();
+        assert!(lines[1].ends_with("slices  slice"), "{text}");
+        assert!(lines[2].ends_with("turns   slice,enable"), "{text}");
     }
 
     #[test]

@@ -19,7 +19,6 @@ use crate::{
         units::Us, //
     },
     provider::TsgDescription,
-    request::group::Device,
     registry::{
         class::{
             Asker,
@@ -36,6 +35,7 @@ use crate::{
         },
         Registry, //
     },
+    request::group::Device,
 };
 use core::cell::Cell;
 use kernel::prelude::*;

@@ -57,6 +57,7 @@ pub struct Begin {
     slo: Duration,
     predictor: Predictor,
     margin: bool,
+    holder: bool,
 }
 
 impl Begin {
@@ -69,6 +70,7 @@ impl Begin {
             slo: Duration::ZERO,
             predictor: Predictor::Default,
             margin: false,
+            holder: true,
         }
     }
 
@@ -103,6 +105,16 @@ impl Begin {
         Self { margin, ..self }
     }
 
+    /// The stream has no holder: from the trigger to ready, which must be told by a call then, zernel
+    /// keeps every TSG off the GPU that is less urgent.
+    #[must_use]
+    pub const fn without_holder(self) -> Self {
+        Self {
+            holder: false,
+            ..self
+        }
+    }
+
     pub(super) fn encode(&self, page: u32, slot: u32) -> abi::zernel_begin {
         abi::zernel_begin {
             tsg: self.tsg.as_u64(),
@@ -111,14 +123,19 @@ impl Begin {
             slo_ns: saturating_ns(self.slo),
             page,
             slot,
-            flags: if self.margin {
-                abi::ZERNEL_BEGIN_MARGIN
-            } else {
-                0
-            },
+            flags: flag(self.margin, abi::ZERNEL_BEGIN_MARGIN)
+                | flag(!self.holder, abi::ZERNEL_BEGIN_NO_HOLDER),
             predictor: self.predictor.to_abi(),
             ..abi::zernel_begin::zeroed()
         }
+    }
+}
+
+fn flag(on: bool, flag: u32) -> u32 {
+    if on {
+        flag
+    } else {
+        0
     }
 }
 

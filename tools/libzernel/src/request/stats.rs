@@ -109,6 +109,18 @@ request_stats! {
     switch_ns,
     /// Begun and not over.
     in_flight,
+    /// TSGs that were taken off the GPU for requests without a holder; 0 of a TSG, as the next four.
+    preempted,
+    /// Those among them for which the GPU had not answered in time.
+    preempt_timeouts,
+    /// TSGs that were not taken off, for want of memory.
+    preempt_no_memory,
+    /// TSGs that were not, because the GPU does not respond.
+    preempt_unresponsive,
+    /// TSGs that were not, because of the state that the GPU was in.
+    preempt_invalid,
+    /// Times that the budget of the level was spent on a GPU; 0 of a TSG.
+    throttles,
 }
 
 impl RequestStats {
@@ -241,12 +253,12 @@ mod tests {
     fn entries_follow_the_structure() {
         let mut raw = abi::zernel_request_stats::zeroed();
         (raw.requests, raw.done, raw.cancelled) = (9, 3, 2);
-        (raw.latency_ns, raw.in_flight) = (300, 4);
+        (raw.latency_ns, raw.in_flight, raw.throttles) = (300, 4, 5);
         let stats = RequestStats::from(&raw);
         let entries: Vec<_> = stats.entries().collect();
         assert_eq!(entries.first(), Some(&("requests", 9)));
-        assert_eq!(entries.last(), Some(&("in_flight", 4)));
-        assert_eq!(entries.len(), 21);
+        assert_eq!(entries.last(), Some(&("throttles", 5)));
+        assert_eq!(entries.len(), 27);
         assert_eq!(stats.requests, stats.over() + stats.in_flight);
         assert_eq!(stats.mean_ns(), Some(100));
         assert_eq!(RequestStats::default().mean_ns(), None);
