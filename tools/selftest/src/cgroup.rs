@@ -13,7 +13,7 @@ use rustix::mount::{mount, unmount, MountFlags, UnmountFlags};
 use crate::abi::unchanged;
 use crate::check_eq;
 use crate::child::{in_child, Child};
-use crate::common::{errno, level, slice_of, wait_until, Lab};
+use crate::common::{errno, level, slice_of, told_slice_of, wait_until, Lab};
 use crate::group::{self, Group, ROOT};
 use crate::harness::{case, suite, Outcome, Suite};
 
@@ -67,7 +67,7 @@ fn reaches_what_is_below() -> Outcome {
     ] {
         let class = lab.zernel.class(&target)?;
         check_eq!(in_force(&class), (Some(7), Source::Cgroup), "{target:?}");
-        check_eq!(class.timeslice_us, slice_of(7));
+        check_eq!(class.timeslice_us, told_slice_of(7));
     }
     lab.zernel.clear_class(&top.target()?)?;
     lab.wait_slice(&context, DRIVER_SLICE)?;

@@ -8,11 +8,11 @@ use std::sync::mpsc;
 use anyhow::{anyhow, Context as _, Result};
 use libzernel::sim::ContextSpec;
 use libzernel::tsg::Interleave;
-use libzernel::{tsg, Class, Source, Target};
+use libzernel::{tsg, Class, Source, Target, Weight};
 
 use crate::check_eq;
 use crate::child::Child;
-use crate::common::{self, level, slice_of, tid, tune, Lab};
+use crate::common::{self, level, slice_of, tid, told_slice_of, tune, Lab};
 use crate::group::{self, Group};
 use crate::harness::{case, suite, Outcome, Suite};
 
@@ -65,6 +65,8 @@ fn set_get_clear_of_each_kind() -> Outcome {
             effective: Some(level(3)),
             source,
             timeslice_us: slice_of(3),
+            weight: Some(Weight::DEFAULT),
+            effective_weight: Weight::DEFAULT,
             privileged: true,
         };
         let none = Class {
@@ -72,6 +74,8 @@ fn set_get_clear_of_each_kind() -> Outcome {
             effective: None,
             source: Source::None,
             timeslice_us: 0,
+            weight: None,
+            effective_weight: Weight::DEFAULT,
             privileged: false,
         };
         let before = lab.stats()?;
@@ -165,7 +169,7 @@ fn every_level_has_its_slice() -> Outcome {
     let (context, tsg) = lab.compute()?;
     for number in 0..8u8 {
         let class = lab.zernel.set_class(&Target::Tsg(tsg.id), level(number))?;
-        check_eq!(class.timeslice_us, slice_of(number), "level {number}");
+        check_eq!(class.timeslice_us, told_slice_of(number), "level {number}");
         lab.wait_slice(&context, slice_of(number))?;
         let (raw, interleave) = match number {
             0 | 1 => (2, Interleave::High),

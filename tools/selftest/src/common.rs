@@ -37,6 +37,10 @@ pub fn settle() -> Result<()> {
     for (name, value) in crate::tunables::DEFAULTS {
         let path = tunable_path(name);
         if fs::read_to_string(&path)?.trim_end() != *value {
+            if let Some(level) = name.strip_suffix("_period_us") {
+                // Out of the way of any period.
+                tune(&format!("{level}_budget_us"), 1_000)?;
+            }
             tune(name, value)?;
         }
     }
@@ -137,13 +141,26 @@ pub fn level(number: u8) -> Level {
     Level::new(number).expect("a level from 0 to 7")
 }
 
-/// The time slice of a level in a module that was just loaded.
+/// The time slice of a level on the software GPU, in a module that was just loaded: there
+/// best-effort TSGs take turns.
 pub fn slice_of(number: u8) -> u32 {
-    let name = format!("level{number}_timeslice_us");
+    match number {
+        7 => default_of("rotation_timeslice_us"),
+        _ => told_slice_of(number),
+    }
+}
+
+/// The time slice that a class is told, in a module that was just loaded: it knows of no GPU.
+pub fn told_slice_of(number: u8) -> u32 {
+    default_of(&format!("level{number}_timeslice_us"))
+}
+
+/// The number that a tunable is in a module that was just loaded.
+pub fn default_of(name: &str) -> u32 {
     let default = crate::tunables::DEFAULTS.iter().find(|(n, _)| *n == name);
     default
         .and_then(|(_, value)| value.parse().ok())
-        .expect("every level has a time slice")
+        .expect("a tunable that is a number")
 }
 
 /// What a call answered, if it failed.

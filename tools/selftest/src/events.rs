@@ -83,8 +83,8 @@ pub const SUITE: Suite = suite(
 
 /// Time slice of a new TSG.
 const DEFAULT_US: u32 = 1024;
-/// Time slice of best-effort.
-const BE_US: u32 = 200;
+/// Time slice of best-effort where it takes turns.
+const BE_US: u32 = 50;
 /// Time slice of latency-critical.
 const LC_US: u32 = 5_000_000;
 

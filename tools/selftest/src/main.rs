@@ -21,6 +21,7 @@ mod stress;
 mod target;
 mod trace;
 mod tunables;
+mod turns;
 
 use std::process::ExitCode;
 
@@ -42,6 +43,7 @@ const SUITES: &[Suite] = &[
     events::SUITE,
     control::SUITE,
     request::SUITE,
+    turns::SUITE,
     sim::SUITE,
     scale::SUITE,
     stress::SUITE,

@@ -8,6 +8,7 @@ mod calls;
 mod ends;
 mod families;
 mod fields;
+mod gate;
 mod hostile;
 mod keys;
 mod leases;
@@ -95,6 +96,12 @@ pub const SUITE: Suite = suite(
         case("tunable_predictor", predictions::tunable_predictor),
         case("keys_of_users", keys::of_users),
         case("keys_are_not_evicted", keys::are_not_evicted_by_others),
+        case("no_holder_keeps_others_off", gate::keeps_others_off),
+        case("no_holder_needs_privilege", gate::needs_privilege),
+        case("no_holder_has_a_lease", gate::has_a_lease),
+        case("preempt_timeout_escalates", gate::timeout_escalates),
+        case("preempt_failure_is_rolled_back", gate::failure_is_rolled_back),
+        case("unresponsive_gpu_is_left_alone", gate::unresponsive),
         case("hostile_contents", hostile::contents),
         case("racing_calls", racing::calls),
         case("racing_pages", racing::pages),

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 use crate::check_eq;
 use crate::child::Child;
-use crate::common::{load, unload, wait_until_within, SOON};
+use crate::common::{load, slice_of, unload, wait_until_within, SOON};
 use crate::harness::{case, suite, Outcome, Suite, BARE};
 
 /// The suite.
@@ -294,7 +294,7 @@ fn fill(size: Size) -> Result<()> {
     crowd.settle()?;
     for number in [0, full - 1, full, most / 2, most - 1] {
         let slice = crowd.contexts[number as usize].stats()?.timeslice_us;
-        check_eq!(slice, 200, "time slice of TSG {number}");
+        check_eq!(slice, slice_of(7), "time slice of TSG {number}");
     }
     // All in one listing, each once; the rest of the checks are those of `list`.
     (crowd.last, crowd.ids) = (0, Vec::new());

@@ -17,7 +17,7 @@ use rustix::io::Errno;
 
 use crate::check_eq;
 use crate::child::{in_child, Child};
-use crate::common::{wait_until, Lab, SOON};
+use crate::common::{slice_of, wait_until, Lab, SOON};
 use crate::harness::{case, suite, Outcome, Suite};
 use crate::sys;
 use hostile::Client;
@@ -217,7 +217,7 @@ fn still_works(lab: &Lab) -> Result<()> {
     let mut events = lab.zernel.events()?;
     let (context, tsg) = lab.compute()?;
     lab.zernel.set_class(&Target::Tsg(tsg.id), Level::BE)?;
-    lab.wait_slice(&context, 200)?;
+    lab.wait_slice(&context, slice_of(7))?;
     lab.zernel.clear_class(&Target::Tsg(tsg.id))?;
     lab.wait_slice(&context, 1024)?;
     ensure!(events.next_within(Some(SOON))?.is_some(), "no event");

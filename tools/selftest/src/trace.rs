@@ -14,7 +14,7 @@ use rustix::io::Errno;
 
 use crate::check_eq;
 use crate::child::in_child;
-use crate::common::{self, errno, level, slice_of, tid, wait_until, Lab};
+use crate::common::{self, errno, level, slice_of, tid, told_slice_of, wait_until, Lab};
 use crate::group::Group;
 use crate::harness::{case, suite, Outcome, Suite};
 use crate::sys;
@@ -406,7 +406,7 @@ fn state_agrees_with_the_lists() -> Outcome {
     let counts = ["enabled", "gpus", "tsgs", "assignments"].map(|word| head[0].get(word).copied());
     check_eq!(counts, ["1", "2", "70", "1"].map(Some));
     for (number, line) in begin("level").enumerate() {
-        let slice = slice_of(u8::try_from(number)?).to_string();
+        let slice = told_slice_of(u8::try_from(number)?).to_string();
         check_eq!(
             line.get("timeslice_us"),
             Some(&slice.as_str()),

@@ -52,7 +52,7 @@ pub const DEFAULTS: &[(&str, &str)] = &[
     ("level6_timeslice_us", "1024"),
     ("level7_timeslice_us", "200"),
     ("max_timeslice_us", "5000000"),
-    ("min_timeslice_us", "100"),
+    ("min_timeslice_us", "50"),
     ("lc_gid", "none"),
     ("lc_admission", "64"),
     ("event_ring_size", "1024"),
@@ -60,7 +60,25 @@ pub const DEFAULTS: &[(&str, &str)] = &[
     ("lease_us", "10000"),
     ("predictor", "quantile"),
     ("early_cost", "1"),
-    ("late_cost", "9"),
+    ("late_cost", "6"),
+    ("preempt_timeout_us", "1000"),
+    ("rotation", "fair"),
+    ("rotation_quantum_us", "2000"),
+    ("rotation_timeslice_us", "50"),
+    ("level0_period_us", "100000"),
+    ("level0_budget_us", "95000"),
+    ("level1_period_us", "100000"),
+    ("level1_budget_us", "95000"),
+    ("level2_period_us", "100000"),
+    ("level2_budget_us", "95000"),
+    ("level3_period_us", "100000"),
+    ("level3_budget_us", "95000"),
+    ("level4_period_us", "100000"),
+    ("level4_budget_us", "95000"),
+    ("level5_period_us", "100000"),
+    ("level5_budget_us", "95000"),
+    ("level6_period_us", "100000"),
+    ("level6_budget_us", "95000"),
 ];
 
 fn read(name: &str) -> Result<String> {
@@ -136,6 +154,7 @@ fn good_values() -> Outcome {
                 (" deny ", "deny"),
             ],
             "lease_us" => &[("100", "100"), ("10000000", "10000000"), (" 777\n", "777")],
+            "preempt_timeout_us" => &[("1", "1"), ("1000000", "1000000"), ("777\n", "777")],
             "predictor" => &[
                 ("fixed", "fixed"),
                 ("ema\n", "ema"),
@@ -144,6 +163,21 @@ fn good_values() -> Outcome {
             ],
             "early_cost" | "late_cost" => &[("0", "0"), ("1000000", "1000000"), ("7\n", "7")],
             "event_ring_size" => &[("16", "16"), ("65536", "65536"), ("1000", "1000")],
+            "rotation" => &[
+                ("none", "none"),
+                ("credit", "credit"),
+                (" rr\n", "rr"),
+                ("fair", "fair"),
+            ],
+            "rotation_quantum_us" => &[("500", "500"), ("1000000", "1000000"), ("777\n", "777")],
+            name if name.ends_with("_budget_us") => {
+                &[("1000", "1000"), ("100000", "100000"), ("7777\n", "7777")]
+            }
+            name if name.ends_with("_period_us") => &[
+                ("95000", "95000"),
+                ("10000000", "10000000"),
+                ("777777\n", "777777"),
+            ],
             "min_timeslice_us" => &[("10", "10"), ("5000000", "5000000"), ("11\n", "11")],
             "max_timeslice_us" => &[("100", "100"), ("10000000", "10000000")],
             _ => &slices,
@@ -175,12 +209,15 @@ fn no_values() -> Outcome {
             refused(name, value.as_bytes(), Errno::INVAL)?;
         }
         refused(name, b"\xff\xfe", Errno::INVAL)?;
-        if !matches!(*name, "default_class" | "lc_gid") {
+        if !matches!(*name, "default_class" | "lc_gid" | "rotation") {
             refused(name, b"none", Errno::INVAL)?;
         }
     }
     for value in ["2", "10", "true"] {
         refused("enabled", value.as_bytes(), Errno::INVAL)?;
+    }
+    for value in ["0", "1", "Fair", "fa", "fairr", "fair rr", "default", "off"] {
+        refused("rotation", value.as_bytes(), Errno::INVAL)?;
     }
     for value in ["0", "1", "Deny", "den", "denyy", "deny allow", "re-apply"] {
         refused("user_control", value.as_bytes(), Errno::INVAL)?;
@@ -205,7 +242,15 @@ fn out_of_range() -> Outcome {
     let huger = "99999999999999999999999999";
     for (name, _) in DEFAULTS {
         let values: &[&str] = match *name {
-            "enabled" | "user_control" | "predictor" => continue,
+            "enabled" | "user_control" | "predictor" | "rotation" => continue,
+            "preempt_timeout_us" => &["0", "1000001", "4294967295", huge, huger],
+            "rotation_quantum_us" => &["0", "499", "1000001", "4294967295", huge, huger],
+            name if name.ends_with("_budget_us") => {
+                &["0", "999", "100001", "4294967295", huge, huger]
+            }
+            name if name.ends_with("_period_us") => {
+                &["0", "999", "94999", "10000001", "4294967295", huge, huger]
+            }
             "lease_us" => &["0", "1", "99", "10000001", "4294967295", huge, huger],
             "early_cost" | "late_cost" => &["1000001", "4294967295", huge, huger],
             "default_class" => &["8", "255", huge, huger],
@@ -237,6 +282,7 @@ fn slices_change_at_once() -> Outcome {
     let (one, one_tsg) = lab.compute()?;
     let (two, two_tsg) = lab.compute()?;
     let (plain, _) = lab.compute()?;
+    tune("rotation", "none")?;
     lab.zernel.set_class(&Target::Tsg(one_tsg.id), level(7))?;
     lab.zernel.set_class(&Target::Tsg(two_tsg.id), level(2))?;
     lab.wait_slice(&two, slice_of(2))?;
@@ -341,6 +387,7 @@ fn changes_while_off() -> Outcome {
     tune("enabled", 0)?;
     let (one, _) = lab.compute()?;
     lab.zernel.set_class(&Target::Process(0), level(7))?;
+    tune("rotation_timeslice_us", 500)?;
     tune("level7_timeslice_us", 400)?;
     let (two, two_tsg) = lab.compute()?;
     lab.zernel.set_class(&Target::Tsg(two_tsg.id), level(2))?;

@@ -62,6 +62,10 @@ pub fn class_fields() -> Outcome {
                 effective: u32::MAX,
                 ..good
             },
+            abi::zernel_class {
+                effective_weight: 1024,
+                ..good
+            },
         ];
         for (field, request) in wrong.iter().enumerate() {
             refused(
@@ -104,6 +108,34 @@ pub fn class_levels() -> Outcome {
         check_eq!((class.level, class.effective), (level, level));
         check_eq!(class.flags, abi::ZERNEL_CLASS_PRIVILEGED);
         check_eq!(class.source, abi::ZERNEL_TARGET_PROCESS);
+    }
+    Ok(())
+}
+
+pub fn class_weights() -> Outcome {
+    let lab = Lab::open()?;
+    lab.zernel
+        .set_class(&Target::current_process(), Level::BE)?;
+    for (name, number, good) in class_calls() {
+        let bad: &[u32] = match name {
+            "set" => &[10_001, 65_536, 0x8000_0000, u32::MAX],
+            _ => &[1, 1024, 10_000, 10_001, u32::MAX],
+        };
+        for &weight in bad {
+            let request = abi::zernel_class { weight, ..good };
+            let what = format!("{name} weight {weight}");
+            refused(&lab, number, &request, Errno::INVAL, &what)?;
+        }
+    }
+    // 0: the one that the target has.
+    for (weight, then) in [(10_000, 10_000), (0, 10_000), (1, 1), (0, 1)] {
+        let request = abi::zernel_class {
+            weight,
+            ..own_class(7)
+        };
+        let (result, class) = call(lab.zernel.as_fd(), abi::LIBZERNEL_IOC_CLASS_SET, &request);
+        result.with_context(|| format!("weight {weight}"))?;
+        check_eq!((class.weight, class.effective_weight), (then, then));
     }
     Ok(())
 }

@@ -80,6 +80,7 @@ pub(super) fn allowed_and_overtaken() -> Outcome {
     let lab = Lab::open()?;
     tune("user_control", "allow")?;
     tune("level7_timeslice_us", DEFAULT_US)?;
+    tune("rotation_timeslice_us", DEFAULT_US)?;
     let (context, tsg) = known(&lab)?;
     overtake(&lab, &context, || {
         lab.zernel.set_class(&Target::Tsg(tsg.id), Level::BE)?;

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 use super::{classify, clear, grown, known, level, Broken, Reader, BE_US, DEFAULT_US, LC_US};
 use crate::check_eq;
-use crate::common::{wait_until, Lab};
+use crate::common::{slice_of, wait_until, Lab};
 use crate::harness::Outcome;
 use crate::sim::turns::Suspended;
 
@@ -234,10 +234,9 @@ pub(super) fn gone_tsg_is_dropped() -> Outcome {
     );
     // What names it in other ways does not reach it.
     for number in 0..8 {
-        let class = lab
-            .zernel
+        lab.zernel
             .set_class(&Target::current_process(), level(number))?;
-        lab.wait_slice(&other, class.timeslice_us)?;
+        lab.wait_slice(&other, slice_of(number as u8))?;
     }
     check_eq!(broken.hits()?, 1, "calls");
     lab.zernel.clear_class(&Target::current_process())?;
@@ -280,7 +279,7 @@ pub(super) fn suspended_gpu_gets_its_changes() -> Outcome {
             Some(level(4 + number)),
             "class of TSG {number}"
         );
-        lab.wait_slice(context, class.timeslice_us)?;
+        lab.wait_slice(context, slice_of(4 + number as u8))?;
     }
     lab.wait_slice(&late, LC_US)?;
     wait_until("nothing waits", || Ok(first_gpu(&lab)?.pending == 0))?;

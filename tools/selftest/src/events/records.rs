@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use super::{classify, clear, grown, known, level, Broken, Reader, BE_US, DEFAULT_US, LC_US};
 use crate::check_eq;
-use crate::common::{wait_until, Lab};
+use crate::common::{slice_of, wait_until, Lab};
 use crate::harness::Outcome;
 
 /// The life of a TSG: each kind of event, each field.
@@ -83,18 +83,18 @@ pub(super) fn change_comes_before_slice() -> Outcome {
     let before = lab.stats()?;
     for round in 0..ROUNDS {
         for (number, (context, tsg)) in tsgs.iter().enumerate() {
-            let class = lab.zernel.set_class(
-                &libzernel::Target::Tsg(tsg.id),
-                // Never the level of the round before.
-                level(round + number),
-            )?;
-            lab.wait_slice(context, class.timeslice_us)?;
+            // Never the level of the round before.
+            let next = level(round + number);
+            lab.zernel
+                .set_class(&libzernel::Target::Tsg(tsg.id), next)?;
+            let slice = slice_of(next.number());
+            lab.wait_slice(context, slice)?;
             let changed = reader.expect(Kind::ClassChanged)?;
             let applied = reader.expect(Kind::SliceApplied)?;
             check_eq!((changed.tsg, applied.tsg), (tsg.id, tsg.id), "TSG");
             let wanted = Some(level(round + number));
             check_eq!((changed.level, applied.level), (wanted, wanted), "level");
-            check_eq!(applied.timeslice_us, class.timeslice_us);
+            check_eq!(applied.timeslice_us, slice);
         }
     }
     check_eq!(reader.drain()?.len(), 0, "more events");

@@ -14,7 +14,7 @@ use libzernel::{Level, Target, Zernel};
 use super::{in_use, nothing_left, unload_soon};
 use crate::check_eq;
 use crate::child::Child;
-use crate::common::{load, unload, unload_all, wait_until, Lab};
+use crate::common::{load, slice_of, unload, unload_all, wait_until, Lab};
 use crate::harness::Outcome;
 use testkit::passing;
 
@@ -151,7 +151,7 @@ pub(super) fn busy_provider() -> Outcome {
             in_use("zernel_sim", "working contexts")?;
             in_use("zernel", "a provider with TSGs")?;
         }
-        lab.wait_slice(&contexts[39], 200)?;
+        lab.wait_slice(&contexts[39], slice_of(7))?;
         drop(contexts);
         let (mut added, mut removed) = (0, 0);
         while let Some(event) = events.next_within(Some(Duration::ZERO))? {
@@ -226,7 +226,7 @@ pub(super) fn classes_outlive_the_provider() -> Outcome {
     for _ in 0..3 {
         let lab = Lab::open()?;
         let (context, tsg) = lab.compute()?;
-        lab.wait_slice(&context, 200)?;
+        lab.wait_slice(&context, slice_of(7))?;
         check_eq!(tsg.level, Some(Level::BE), "class at once");
         drop((context, lab));
         unload_soon("zernel_sim")?;

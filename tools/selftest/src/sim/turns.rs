@@ -10,7 +10,7 @@ use libzernel::{Level, Target, Timestamp};
 use super::accounts::take_all;
 use super::us;
 use crate::check_eq;
-use crate::common::{wait_until, Lab};
+use crate::common::{slice_of, wait_until, Lab};
 use crate::harness::Outcome;
 
 const MS: u64 = 1_000_000;
@@ -61,9 +61,9 @@ pub(super) fn slices_are_respected() -> Outcome {
     // Equal levels would hide a mix-up, so one has another slice.
     lab.zernel
         .set_class(&Target::Tsg(first_tsg.id), Level::BE)?;
-    lab.wait_slice(&first, 200)?;
+    lab.wait_slice(&first, slice_of(7))?;
     let slices = [
-        (&first, 200_000),
+        (&first, u64::from(slice_of(7)) * 1_000),
         (&second, u64::from(second.stats()?.timeslice_us) * 1_000),
     ];
     let trace = lab.sim.trace(0, 1 << 16)?;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use libzernel::sim::{Condition, Context, ContextSpec, EngineChoice, Item, Sim};
 use libzernel::sys::abi;
-use libzernel::{EventStream, Level, Target, Timestamp, Zernel};
+use libzernel::{EventStream, Level, Target, Timestamp, Weight, Zernel};
 
 use super::raw::{self, Arena, ARENA};
 use super::throw;
@@ -111,14 +111,21 @@ impl<'a> Worker<'a> {
 
     /// Any number, any size, any bytes, on either device or what came out of the socket.
     fn call_anything(&mut self) -> Result<()> {
-        let known: [(u32, u32, usize); 18] = [
+        let known: [(u32, u32, usize); 25] = [
             (abi::ZERNEL_IOC_MAGIC, 0, 40),
             (abi::ZERNEL_IOC_MAGIC, 1, 32),
             (abi::ZERNEL_IOC_MAGIC, 2, 32),
-            (abi::ZERNEL_IOC_MAGIC, 3, 32),
-            (abi::ZERNEL_IOC_MAGIC, 4, 32),
-            (abi::ZERNEL_IOC_MAGIC, 5, 32),
-            (abi::ZERNEL_IOC_MAGIC, 6, 120),
+            (abi::ZERNEL_IOC_MAGIC, 3, 40),
+            (abi::ZERNEL_IOC_MAGIC, 4, 40),
+            (abi::ZERNEL_IOC_MAGIC, 5, 40),
+            (abi::ZERNEL_IOC_MAGIC, 6, 144),
+            (abi::ZERNEL_IOC_MAGIC, 7, 16),
+            (abi::ZERNEL_IOC_MAGIC, 8, 16),
+            (abi::ZERNEL_IOC_MAGIC, 9, 72),
+            (abi::ZERNEL_IOC_MAGIC, 10, 16),
+            (abi::ZERNEL_IOC_MAGIC, 11, 16),
+            (abi::ZERNEL_IOC_MAGIC, 12, 16),
+            (abi::ZERNEL_IOC_MAGIC, 13, 240),
             (abi::ZERNEL_SIM_IOC_TYPE, 1, 128),
             (abi::ZERNEL_SIM_IOC_TYPE, 2, 64),
             (abi::ZERNEL_SIM_IOC_TYPE, 3, 8),
@@ -131,7 +138,7 @@ impl<'a> Worker<'a> {
             (abi::ZERNEL_SIM_IOC_TYPE, 12, 32),
             (abi::ZERNEL_SIM_IOC_TYPE, 13, 48),
         ];
-        let (group, mut nr, mut size) = known[self.random.below(18) as usize];
+        let (group, mut nr, mut size) = known[self.random.below(25) as usize];
         if self.random.one_in(4) {
             size = self.random.below(1 << 14) as usize;
         }
@@ -187,7 +194,8 @@ impl<'a> Worker<'a> {
             1 => self.zernel[0].class(&target)?,
             _ => {
                 let level = Level::new(self.random.below(8) as u8).unwrap_or(Level::BE);
-                self.zernel[0].set_class(&target, level)?
+                let weight = Weight::new(self.random.below(1_500) as u32);
+                self.zernel[0].set_class_with(&target, level, weight)?
             }
         };
         Ok(())

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Requests without a holder: less urgent TSGs are kept off the GPU, and what comes of that when the
+//! GPU does not do it.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use libzernel::request::{Begin, Of, RequestStats};
+use libzernel::sim::{self, Fault, Item, Operation};
+use libzernel::{Level, Target};
+use rustix::io::Errno;
+
+use super::{at_once, longest_lease, Client, Since};
+use crate::check_eq;
+use crate::common::{errno, tune, wait_until, Lab};
+use crate::harness::Outcome;
+
+/// Latency-critical requests beside best-effort work without end.
+struct Stage {
+    lab: Lab,
+    client: Client,
+    others: Vec<sim::Context>,
+    before: RequestStats,
+}
+
+impl Stage {
+    /// With so many others.
+    fn new(others: usize) -> Result<Self> {
+        longest_lease()?;
+        // All of them are scheduled, so that all of them have to be stopped.
+        tune("rotation", "none")?;
+        let lab = Lab::open()?;
+        let mut contexts = Vec::new();
+        for _ in 0..others {
+            let (context, tsg) = lab.compute()?;
+            lab.zernel.set_class(&Target::Tsg(tsg.id), Level::BE)?;
+            context.submit(0, &[Item::work(Duration::from_secs(60)); 20])?;
+            contexts.push(context);
+        }
+        let client = Client::new(&lab)?;
+        lab.zernel.set_class(&Target::Tsg(client.tsg), Level::LC)?;
+        lab.wait_slice(&client.context, crate::common::slice_of(0))?;
+        let before = lab.zernel.request_stats(Of::Level(Level::LC))?;
+        Ok(Self {
+            lab,
+            client,
+            others: contexts,
+            before,
+        })
+    }
+
+    fn begin(&self) -> Begin {
+        at_once(self.client.tsg).without_holder()
+    }
+
+    /// How many of the others are scheduled.
+    fn scheduled(&self) -> Result<usize> {
+        let mut count = 0;
+        for context in &self.others {
+            count += usize::from(context.stats()?.enabled);
+        }
+        Ok(count)
+    }
+
+    fn wait_scheduled(&self, count: usize) -> Outcome {
+        wait_until(&format!("{count} others are scheduled"), || {
+            Ok(self.scheduled()? == count)
+        })
+    }
+
+    /// What was counted since the beginning: off, off after a timeout, no memory, unresponsive,
+    /// invalid.
+    fn verdicts(&self) -> Result<[u64; 5]> {
+        let now = self.lab.zernel.request_stats(Of::Level(Level::LC))?;
+        let then = &self.before;
+        Ok([
+            now.preempted - then.preempted,
+            now.preempt_timeouts - then.preempt_timeouts,
+            now.preempt_no_memory - then.preempt_no_memory,
+            now.preempt_unresponsive - then.preempt_unresponsive,
+            now.preempt_invalid - then.preempt_invalid,
+        ])
+    }
+
+    fn inject(&self, operation: Operation, count: u32, error: Errno) -> Result<()> {
+        self.lab.sim.inject(&Fault {
+            gpu: 0,
+            operation,
+            count,
+            error: Some(error),
+            delay: Duration::ZERO,
+            tsg: None,
+        })?;
+        Ok(())
+    }
+}
+
+/// From the trigger to ready nobody else runs; then all of them do.
+pub(super) fn keeps_others_off() -> Outcome {
+    let stage = Stage::new(3)?;
+    let slot = stage.client.slot(0);
+    for round in 1..=3 {
+        let begun = slot.begin(&stage.begin())?;
+        stage.wait_scheduled(0)?;
+        let busy = |context: &sim::Context| Ok::<_, anyhow::Error>(context.stats()?.busy_ns);
+        let before: Vec<u64> = stage.others.iter().map(busy).collect::<Result<_>>()?;
+        std::thread::sleep(Duration::from_millis(5));
+        let after: Vec<u64> = stage.others.iter().map(busy).collect::<Result<_>>()?;
+        check_eq!(after, before, "busy time of those who are kept off");
+        slot.ready_call(begun.number)?;
+        stage.wait_scheduled(3)?;
+        slot.done_call(begun.number)?;
+        check_eq!(stage.verdicts()?, [3 * round, 0, 0, 0, 0]);
+    }
+    // Two at a time: the gate opens with the last.
+    let (one, two) = (stage.client.slot(1), stage.client.slot(2));
+    let (first, second) = (one.begin(&stage.begin())?, two.begin(&stage.begin())?);
+    stage.wait_scheduled(0)?;
+    one.cancel(first.number)?;
+    std::thread::sleep(Duration::from_millis(5));
+    check_eq!(stage.scheduled()?, 0, "while one of two holds");
+    two.cancel(second.number)?;
+    stage.wait_scheduled(3)
+}
+
+/// Who stops others needs a class that only privilege gives.
+pub(super) fn needs_privilege() -> Outcome {
+    let lab = Lab::open()?;
+    let client = Client::new(&lab)?;
+    let slot = client.slot(0);
+    let first = slot.begin(&super::far(client.tsg))?;
+    let begin = at_once(client.tsg).without_holder();
+    for level in [None, Some(Level::BE), Some(crate::common::level(6))] {
+        if let Some(level) = level {
+            lab.zernel.set_class(&Target::Tsg(client.tsg), level)?;
+        }
+        let answer = errno(slot.begin(&begin));
+        check_eq!(answer, Some(Errno::PERM), "with class {level:?}");
+        let other = client.slot(1);
+        check_eq!(errno(other.begin(&begin)), Some(Errno::PERM), "another slot");
+    }
+    // The request that was there before is still there.
+    slot.cancel(first.number)?;
+    Ok(())
+}
+
+/// Who does not get ready lets the others in when the lease is over, or the file is closed.
+pub(super) fn has_a_lease() -> Outcome {
+    let stage = Stage::new(2)?;
+    let since = Since::now(&stage.lab.zernel)?;
+    tune("lease_us", 300_000)?;
+    let slot = stage.client.slot(0);
+    slot.begin(&stage.begin())?;
+    wait_until("the lease ends", || Ok(since.ends()?.expired == 1))?;
+    stage.wait_scheduled(2)?;
+    longest_lease()?;
+    let zernel = libzernel::Zernel::open()?;
+    let page = libzernel::request::Page::anonymous(&zernel)?;
+    super::slot(&page, 0).begin(&stage.begin())?;
+    stage.wait_scheduled(0)?;
+    drop((page, zernel));
+    stage.wait_scheduled(2)
+}
+
+/// A GPU that does not answer in time is told to keep the TSG off all the same.
+pub(super) fn timeout_escalates() -> Outcome {
+    let stage = Stage::new(2)?;
+    stage.inject(Operation::Preempt, 1, Errno::TIMEDOUT)?;
+    let slot = stage.client.slot(0);
+    let begun = slot.begin(&stage.begin())?;
+    stage.wait_scheduled(0)?;
+    check_eq!(stage.verdicts()?, [1, 1, 0, 0, 0]);
+    slot.cancel(begun.number)?;
+    stage.wait_scheduled(2)?;
+    // The timeout is a tunable: shorter than what the GPU takes, it always comes.
+    tune("preempt_timeout_us", 1)?;
+    let begun = slot.begin(&stage.begin())?;
+    stage.wait_scheduled(0)?;
+    check_eq!(stage.verdicts()?, [1, 3, 0, 0, 0]);
+    slot.cancel(begun.number)?;
+    stage.wait_scheduled(2)
+}
+
+/// Where one cannot be stopped, nobody is, and the request goes on.
+pub(super) fn failure_is_rolled_back() -> Outcome {
+    for (operation, error, verdict) in [
+        (Operation::Preempt, Errno::NOMEM, 2),
+        (Operation::Preempt, Errno::INVAL, 4),
+        (Operation::SetEnabled, Errno::NOMEM, 2),
+        (Operation::SetEnabled, Errno::INVAL, 4),
+    ] {
+        let stage = Stage::new(2)?;
+        stage.inject(operation, 1, error)?;
+        let slot = stage.client.slot(0);
+        let begun = slot.begin(&stage.begin())?;
+        let mut expected = [0; 5];
+        expected[verdict] = 1;
+        wait_until("it has failed", || Ok(stage.verdicts()? == expected))?;
+        stage.wait_scheduled(2)?;
+        slot.ready_call(begun.number)?;
+        slot.done_call(begun.number)?;
+        // The next one goes well.
+        let begun = slot.begin(&stage.begin())?;
+        stage.wait_scheduled(0)?;
+        slot.cancel(begun.number)?;
+        stage.wait_scheduled(2)?;
+    }
+    Ok(())
+}
+
+/// A GPU that does not respond is left alone until it is back.
+pub(super) fn unresponsive() -> Outcome {
+    let stage = Stage::new(2)?;
+    stage.inject(Operation::Preempt, 1, Errno::TIMEDOUT)?;
+    stage.inject(Operation::SetEnabled, 1, Errno::TIMEDOUT)?;
+    let slot = stage.client.slot(0);
+    slot.begin(&stage.begin())?;
+    wait_until("it does not respond", || {
+        Ok(stage.verdicts()? == [0, 0, 0, 1, 0])
+    })?;
+    let answer = || errno(slot.begin(&at_once(stage.client.tsg)));
+    check_eq!(answer(), Some(Errno::AGAIN), "begin");
+    let gpu = stage.lab.zernel.gpus().next().transpose()?;
+    check_eq!(gpu.map(|gpu| gpu.unresponsive), Some(true), "told");
+    // A reset: the driver says that it is back.
+    stage.lab.sim.suspend(0, true)?;
+    stage.lab.sim.suspend(0, false)?;
+    stage.wait_scheduled(2)?;
+    let begun = slot.begin(&stage.begin())?;
+    stage.wait_scheduled(0)?;
+    slot.cancel(begun.number)?;
+    stage.wait_scheduled(2)
+}

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Time beyond slices: best-effort TSGs take turns, the levels above them have budgets.
+//!
+//! Figures are times of the software GPU's model and ratios of them; what depends on how late the
+//! worker is, is compared with how late it was seen to be.
+
+mod budgets;
+mod changes;
+mod ends;
+mod failures;
+mod shares;
+mod waits;
+mod weights;
+
+use std::time::Duration;
+
+use anyhow::{ensure, Context as _, Result};
+use libzernel::sim::{Context, Item, TsgStats};
+use libzernel::{tsg, Level, Target, Weight};
+
+use crate::common::{default_of, slice_of, tune, wait_until, wait_until_within, Lab, SOON};
+use crate::harness::{case, suite, Outcome, Suite};
+use crate::sim::turns::Suspended;
+
+/// The suite.
+pub const SUITE: Suite = suite(
+    "turns",
+    &[
+        case("one_is_enabled", shares::one_is_enabled),
+        case("one_alone_is_just_scheduled", shares::one_alone),
+        case("equal_shares", shares::equal),
+        case("shares_by_weight", shares::by_weight),
+        case("shares_of_other_disciplines", shares::of_other_disciplines),
+        case("weight_changes_at_once", shares::weight_changes_at_once),
+        case("lc_waits_for_one_slice", waits::of_lc),
+        case("nobody_starves", waits::of_best_effort),
+        case("an_idle_one_passes_its_turn_on", waits::of_the_busy),
+        case("gpus_say_so", changes::gpus_say_so),
+        case("another_class_and_back", changes::another_class_and_back),
+        case("off_and_on", changes::off_and_on),
+        case("everybody_gets_everything_back", changes::clearing),
+        case("suspend_and_resume", changes::suspend_and_resume),
+        case("the_current_one_is_destroyed", ends::destroyed),
+        case("the_current_one_is_killed", ends::killed),
+        case("provider_leaves_in_a_call", ends::provider_leaves_in_a_call),
+        case("hard_errors", failures::hard_errors),
+        case("one_that_fails", failures::one_that_fails),
+        case("not_now", failures::not_now),
+        case("gone", failures::gone),
+        case("best_effort_is_not_starved", budgets::not_starved),
+        case("no_bound", budgets::no_bound),
+        case("less_urgent_is_held_back_first", budgets::less_urgent_first),
+        case("budget_and_period", budgets::budget_and_period),
+        case("only_privilege_gives_more_weight", weights::permission),
+        case("held_down_stays_held_down", weights::held_down),
+        case("weight_of_a_program_of_before", weights::older_programs),
+    ],
+);
+
+/// As long as an item can be.
+const ENDLESS: Duration = Duration::from_secs(60);
+
+const MS: u64 = 1_000_000;
+
+/// A weight.
+fn weight(number: u32) -> Result<Weight> {
+    Weight::new(number).context("not a weight")
+}
+
+/// Gives it more work than any case waits for.
+fn keep_busy(context: &Context) -> Result<()> {
+    context.submit(0, &[Item::work(ENDLESS); 60])?;
+    Ok(())
+}
+
+/// TSGs of this process.
+struct Crowd<'a> {
+    lab: &'a Lab,
+    members: Vec<(Context, tsg::Id)>,
+}
+
+impl<'a> Crowd<'a> {
+    /// So many compute TSGs without a class.
+    fn new(lab: &'a Lab, count: usize) -> Result<Self> {
+        let members = (0..count)
+            .map(|_| lab.compute().map(|(context, tsg)| (context, tsg.id)))
+            .collect::<Result<_>>()?;
+        Ok(Self { lab, members })
+    }
+
+    /// Best-effort TSGs that always have something to run, and take turns.
+    fn taking_turns(lab: &'a Lab, weights: &[u32]) -> Result<Self> {
+        let crowd = Self::new(lab, weights.len())?;
+        for ((context, id), &number) in crowd.members.iter().zip(weights) {
+            let target = Target::Tsg(*id);
+            lab.zernel
+                .set_class_with(&target, Level::BE, Some(weight(number)?))?;
+            keep_busy(context)?;
+        }
+        crowd.settle_turns()?;
+        Ok(crowd)
+    }
+
+    /// Waits until one is enabled, all have the slice of turns, and nothing is left to be set.
+    fn settle_turns(&self) -> Outcome {
+        for (context, _) in &self.members {
+            self.lab.wait_slice(context, slice_of(7))?;
+        }
+        self.wait_enabled(1)?;
+        wait_until("all is set", || {
+            let mut gpus = self.lab.zernel.gpus();
+            Ok(gpus.all(|gpu| gpu.is_ok_and(|gpu| gpu.pending == 0)))
+        })
+    }
+
+    fn context(&self, at: usize) -> &Context {
+        &self.members[at].0
+    }
+
+    fn target(&self, at: usize) -> Target {
+        Target::Tsg(self.members[at].1)
+    }
+
+    fn stats(&self) -> Result<Vec<TsgStats>> {
+        self.members
+            .iter()
+            .map(|(context, _)| Ok(context.stats()?))
+            .collect()
+    }
+
+    /// Who is enabled, all looked at in the same moment: nothing is enabled or disabled while the
+    /// GPU is suspended.
+    fn enabled(&self) -> Result<Vec<usize>> {
+        let suspended = Suspended::new(&self.lab.sim, 0)?;
+        let stats = self.stats()?;
+        drop(suspended);
+        let enabled = stats.iter().enumerate().filter(|(_, stats)| stats.enabled);
+        Ok(enabled.map(|(at, _)| at).collect())
+    }
+
+    /// Waits until so many are enabled.
+    fn wait_enabled(&self, count: usize) -> Outcome {
+        let mut last = Vec::new();
+        wait_until(&format!("{count} are enabled"), || {
+            last = self.enabled()?;
+            Ok(last.len() == count)
+        })
+        .with_context(|| format!("enabled: {last:?}"))
+    }
+
+    /// GPU time of each.
+    fn busy(&self) -> Result<Vec<u64>> {
+        Ok(self.stats()?.iter().map(|stats| stats.busy_ns).collect())
+    }
+
+    /// Waits until each of these has had so much more.
+    fn wait_all_run(&self, which: &[usize], more: u64) -> Outcome {
+        let before = self.busy()?;
+        let mut now = Vec::new();
+        wait_until("all of them run", || {
+            now = self.busy()?;
+            Ok(which.iter().all(|&at| now[at] - before[at] >= more))
+        })
+        .with_context(|| format!("{before:?} became {now:?}"))
+    }
+
+    /// Waits until what each has had of the GPU, in a second or more, is within 2 % of what `due`
+    /// says of it, which are parts of any size.
+    ///
+    /// The worker charges four quanta at most for what it sees at once. Where it comes later than
+    /// that, longer quanta are what it can count.
+    fn wait_shares(&self, due: &[u64]) -> Outcome {
+        let default = default_of("rotation_quantum_us");
+        let mut result = Ok(());
+        for (times, patience) in [(1, 4), (4, 8), (16, 32), (64, 100)] {
+            tune("rotation_quantum_us", default * times)?;
+            result = self.reach_shares(due, 1_000 * MS, patience * 1_000 * MS);
+            if result.is_ok() {
+                println!("    # ... with {times} times the quantum");
+                break;
+            }
+        }
+        tune("rotation_quantum_us", default)?;
+        result
+    }
+
+    fn reach_shares(&self, due: &[u64], least: u64, most: u64) -> Outcome {
+        let sum: u64 = due.iter().sum();
+        let before = self.busy()?;
+        let (mut had, mut all) = (Vec::new(), 0);
+        let mut reached = false;
+        wait_until_within(2 * SOON, "the GPU is used", || {
+            let now = self.busy()?;
+            had = now
+                .iter()
+                .zip(&before)
+                .map(|(now, then)| now - then)
+                .collect();
+            all = had.iter().sum();
+            let is_due = |(&had, &due): (&u64, &u64)| {
+                let share = all * due / sum;
+                had.abs_diff(share) * 50 <= share
+            };
+            reached = all >= least && had.iter().zip(due).all(is_due);
+            Ok(reached || all >= most)
+        })?;
+        ensure!(reached, "of {} ms, for shares {due:?}: {had:?}", all / MS);
+        println!("    # shares {due:?} are within 2 % after {} ms", all / MS);
+        Ok(())
+    }
+}
+
+/// Fails unless the value is there and as it should be.
+fn at_most(what: &str, value: u64, most: u64) -> Outcome {
+    ensure!(
+        value <= most,
+        "{what}: {value} ns, at most {most} ns expected"
+    );
+    println!("    # {what}: {value} ns of at most {most} ns");
+    Ok(())
+}
