@@ -41,6 +41,8 @@ pub(crate) struct Candidate {
     pub(crate) id: tsg::Id,
     /// The provider's number of it.
     pub(crate) handle: u64,
+    /// Whether it is disabled, as far as known.
+    pub(crate) parked: Option<bool>,
     /// How much it gets.
     pub(crate) weight: Weight,
 }
@@ -59,6 +61,8 @@ pub(crate) struct Setup {
 struct Member {
     id: tsg::Id,
     handle: u64,
+    /// Whether it was disabled, as far as known, when who takes turns was looked at last.
+    parked: Option<bool>,
     entity: Entity,
 }
 
@@ -67,7 +71,15 @@ impl Member {
         Self {
             id: candidate.id,
             handle: candidate.handle,
+            parked: candidate.parked,
             entity: Entity::new(candidate.weight),
+        }
+    }
+
+    /// What the registry knows: it is not only turns that enable and disable.
+    fn see_parked(&mut self, parked: Option<bool>) {
+        if let Some(parked) = parked {
+            self.entity.set_enabled(!parked);
         }
     }
 }
@@ -225,6 +237,7 @@ impl List {
         let Some(old) = old else {
             for member in &mut self.members.0 {
                 self.turn.join(&mut member.entity);
+                member.see_parked(member.parked);
             }
             return;
         };
@@ -243,15 +256,19 @@ impl List {
                 .and_then(|at| old.members.0.get_mut(at))
             {
                 Some(known) => {
-                    let weight = member.entity.weight();
+                    let (weight, parked) = (member.entity.weight(), member.parked);
                     core::mem::swap(member, known);
+                    member.see_parked(parked);
                     self.turn.set_weight(&mut member.entity, weight);
                     if member.entity.is_aside() {
                         // Something has changed: it may go better now.
                         self.turn.readmit(&mut member.entity);
                     }
                 }
-                None => self.turn.join(&mut member.entity),
+                None => {
+                    self.turn.join(&mut member.entity);
+                    member.see_parked(member.parked);
+                }
             }
         }
     }

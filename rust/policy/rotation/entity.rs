@@ -85,6 +85,11 @@ impl Entity {
         self.weight
     }
 
+    /// Says whether it is enabled, where somebody else has enabled or disabled it.
+    pub(crate) fn set_enabled(&mut self, enabled: bool) {
+        self.enabled = enabled;
+    }
+
     /// Whether it is known to be enabled.
     #[allow(dead_code, reason = "the simulation and the tests on the host ask")]
     pub(crate) fn is_enabled(&self) -> bool {

@@ -78,6 +78,10 @@ impl Registry {
         tsg.sure = outcome.sure && !tsg.doubted;
         tsg.managed = outcome.managed;
         tsg.parked = outcome.parked;
+        if step.parked != outcome.parked && outcome.parked == Some(false) {
+            // Who lets TSGs take turns takes one for disabled that it could not enable itself.
+            gpu.generation += 1;
+        }
         let slice = tsg.current.map_or(0, |hw| hw.timeslice.0);
         let error = outcome.result.err().map_or(0, Error::to_errno);
         match outcome.result {

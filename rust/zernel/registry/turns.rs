@@ -80,6 +80,7 @@ impl Registry {
                             runlist: tsg.traits.runlist,
                             id: tsg_id,
                             handle,
+                            parked: tsg.parked,
                             weight: tsg.effective.weight,
                         },
                         GFP_KERNEL,

@@ -160,6 +160,7 @@ fn read_only_structure() -> Outcome {
     let lab = &stage.lab;
     let me = Target::current_process();
     lab.zernel.set_class(&me, Level::BE)?;
+    lab.wait_set()?;
     for call in stage.calls()? {
         let mut area = Area::new()?;
         area.put(0, &call.request);

@@ -125,6 +125,14 @@ impl Lab {
         Ok(self.zernel.stats()?)
     }
 
+    /// Waits until the workers have set everything that is to be set.
+    pub fn wait_set(&self) -> Result<()> {
+        wait_until("everything is set", || {
+            let mut gpus = self.zernel.gpus();
+            Ok(gpus.all(|gpu| gpu.is_ok_and(|gpu| gpu.pending == 0)))
+        })
+    }
+
     /// Waits until the software GPU gives `context` a time slice.
     pub fn wait_slice(&self, context: &Context, slice_us: u32) -> Result<()> {
         let mut seen = 0;

@@ -100,7 +100,10 @@ pub const SUITE: Suite = suite(
         case("no_holder_needs_privilege", gate::needs_privilege),
         case("no_holder_has_a_lease", gate::has_a_lease),
         case("preempt_timeout_escalates", gate::timeout_escalates),
-        case("preempt_failure_is_rolled_back", gate::failure_is_rolled_back),
+        case(
+            "preempt_failure_is_rolled_back",
+            gate::failure_is_rolled_back,
+        ),
         case("unresponsive_gpu_is_left_alone", gate::unresponsive),
         case("hostile_contents", hostile::contents),
         case("racing_calls", racing::calls),

@@ -42,7 +42,7 @@ const TRACEFS: &str = "/sys/kernel/tracing";
 const STATE: &str = "/sys/kernel/debug/zernel/state";
 
 /// Every tracepoint.
-const EVENTS: [&str; 13] = [
+const EVENTS: [&str; 18] = [
     "gpu_added",
     "gpu_removed",
     "tsg_added",
@@ -56,6 +56,11 @@ const EVENTS: [&str; 13] = [
     "slice_applied",
     "slice_retried",
     "slice_failed",
+    "level_throttled",
+    "request_begin",
+    "request_trigger",
+    "request_end",
+    "tsg_preempted",
 ];
 
 /// A trace of its own with all events of zernel.

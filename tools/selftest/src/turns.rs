@@ -107,10 +107,7 @@ impl<'a> Crowd<'a> {
             self.lab.wait_slice(context, slice_of(7))?;
         }
         self.wait_enabled(1)?;
-        wait_until("all is set", || {
-            let mut gpus = self.lab.zernel.gpus();
-            Ok(gpus.all(|gpu| gpu.is_ok_and(|gpu| gpu.pending == 0)))
-        })
+        self.lab.wait_set()
     }
 
     fn context(&self, at: usize) -> &Context {

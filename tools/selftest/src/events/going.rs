@@ -10,7 +10,7 @@ use libzernel::{Level, Target, Zernel};
 use super::{classify, clear, known, Broken, BE_US, DEFAULT_US, LC_US};
 use crate::check_eq;
 use crate::child::Child;
-use crate::common::{tune, wait_until, Lab, SOON};
+use crate::common::{slice_of, tune, wait_until, Lab, SOON};
 use crate::harness::Outcome;
 
 /// How long the slow call takes.
@@ -118,8 +118,8 @@ pub(super) fn restored_when_cleared() -> Outcome {
     ] {
         let (context, tsg) = lab.context(&spec)?;
         for level in Level::all() {
-            let class = lab.zernel.set_class(&Target::Tsg(tsg.id), level)?;
-            lab.wait_slice(&context, class.timeslice_us)?;
+            lab.zernel.set_class(&Target::Tsg(tsg.id), level)?;
+            lab.wait_slice(&context, slice_of(level.number()))?;
             clear(&lab, &tsg)?;
             wait_until("all is given back", || {
                 let stats = context.stats()?;

@@ -147,8 +147,7 @@ pub(super) fn changes_coalesce() -> Outcome {
         CHANGES as u64 - 1,
         "changes coalesced"
     );
-    let last = lab.zernel.class(&libzernel::Target::Tsg(tsg.id))?;
-    lab.wait_slice(&context, last.timeslice_us)?;
+    lab.wait_slice(&context, slice_of(level(CHANGES - 1).number()))?;
     wait_until("the change is applied", || Ok(lab.tsg(tsg.id)?.applied > 0))?;
     let events = reader.drain()?;
     let of = |kind| {

@@ -137,7 +137,11 @@ pub(super) fn needs_privilege() -> Outcome {
         let answer = errno(slot.begin(&begin));
         check_eq!(answer, Some(Errno::PERM), "with class {level:?}");
         let other = client.slot(1);
-        check_eq!(errno(other.begin(&begin)), Some(Errno::PERM), "another slot");
+        check_eq!(
+            errno(other.begin(&begin)),
+            Some(Errno::PERM),
+            "another slot"
+        );
     }
     // The request that was there before is still there.
     slot.cancel(first.number)?;
