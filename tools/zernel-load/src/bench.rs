@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 //! What calls cost, and how long a class change takes from its beginning to its end.
 
+mod requests;
+
 use std::fmt::Write;
 use std::hint::black_box;
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 use anyhow::{ensure, Context as _, Result};
@@ -12,8 +15,10 @@ use libzernel::event::Kind;
 use libzernel::sim::{Context, ContextSpec, Item, Sim, COMPUTE_ENGINE};
 use libzernel::{tsg, EventStream, Level, Target, Timestamp, Zernel};
 use rustix::process::getpid;
+use rustix::thread::set_current_timer_slack;
 use serde::Serialize;
 
+use crate::hint::own_tsg;
 use crate::stats::median_and_max;
 
 /// How long to wait for an event before giving up.
@@ -41,37 +46,31 @@ pub struct Figures {
     pub calls: Vec<Figure>,
     /// Times since the entry of the ioctl that changes a class.
     pub class_change: Vec<Figure>,
+    /// What timers take from a program that runs meanwhile.
+    pub interrupts: Vec<Figure>,
+    /// System calls that 1,000 readies and dones by store take, if they could be counted.
+    pub ready_system_calls: Option<u64>,
 }
 
 /// Measures everything, `repeat` times each.
 pub fn run(repeat: u32) -> Result<Figures> {
+    // What is measured around a timer must not be moved by another one.
+    set_current_timer_slack(NonZeroU64::new(1)).context("cannot set the timer slack")?;
     let zernel = Zernel::open()?;
     let sim = Sim::open()?;
     let context = sim.create_context(&ContextSpec::compute("bench"))?;
     let mut events = zernel.events()?;
-    let id = find_tsg(&zernel, &context)?;
+    let id = own_tsg(&zernel)?;
     let meter = Meter::new(repeat);
+    let mut all = calls(&meter, &zernel, &sim, &context, id)?;
+    all.extend(requests::calls(&meter, &zernel, id)?);
     Ok(Figures {
         repeat,
         clock_ns: meter.clock_ns,
-        calls: calls(&meter, &zernel, &sim, &context, id)?,
+        calls: all,
+        interrupts: requests::interrupts(&meter, &zernel, id)?,
+        ready_system_calls: requests::system_calls_of_ready(&zernel)?,
         class_change: class_change(repeat, &zernel, &context, id, &mut events)?,
-    })
-}
-
-/// zernel's id of the TSG of `context`: the newest of this process.
-fn find_tsg(zernel: &Zernel, context: &Context) -> Result<tsg::Id> {
-    let pid = std::process::id();
-    let mut newest = None;
-    for tsg in zernel.tsgs() {
-        let tsg = tsg?;
-        if tsg.pid == pid {
-            newest = Some(tsg.id);
-        }
-    }
-    newest.with_context(|| {
-        let handle = context.tsg();
-        format!("zernel does not know TSG {handle} of the software GPU; is it its provider?")
     })
 }
 
@@ -106,6 +105,33 @@ impl Meter {
                 Ok(cost.saturating_sub(self.clock_ns))
             })
             .collect()
+    }
+
+    /// As [`Self::figure`]; `before` is done each time before `call`, which gets what it returns,
+    /// and is not counted.
+    fn after<P, T>(
+        &self,
+        name: &'static str,
+        mut before: impl FnMut() -> libzernel::Result<P>,
+        mut call: impl FnMut(P) -> libzernel::Result<T>,
+    ) -> Result<Figure> {
+        let mut samples = Vec::with_capacity(self.repeat as usize);
+        for count in 0..=self.repeat {
+            let prepared = before().context(name)?;
+            let start = Timestamp::now();
+            black_box(call(prepared).context(name)?);
+            let cost = Timestamp::now().since(start).as_nanos() as u64;
+            // As above, the first is not counted.
+            if count > 0 {
+                samples.push(cost.saturating_sub(self.clock_ns));
+            }
+        }
+        let (median_ns, max_ns) = median_and_max(&mut samples);
+        Ok(Figure {
+            name,
+            median_ns,
+            max_ns,
+        })
     }
 
     fn figure<T>(
@@ -274,6 +300,7 @@ pub fn render(figures: &Figures) -> String {
         (figure, Some(format!("{ratio:.1}")))
     });
     let changes = figures.class_change.iter().map(|figure| (figure, None));
+    let interrupts = figures.interrupts.iter().map(|figure| (figure, None));
     // Writing to a string cannot fail.
     let _ = writeln!(
         text,
@@ -285,6 +312,15 @@ pub fn render(figures: &Figures) -> String {
         text,
         "Class change of a TSG: ns since the entry of CLASS_SET\n{}",
         table(&["until", "median", "max"], changes)
+    );
+    let _ = writeln!(
+        text,
+        "\nWhat a timer takes from a program that runs: ns\n{}\n\n\
+         System calls of 1,000 readies and dones by store: {}",
+        table(&["timer", "median", "max"], interrupts),
+        figures
+            .ready_system_calls
+            .map_or("not counted".to_owned(), |count| count.to_string())
     );
     text
 }
@@ -338,6 +374,8 @@ mod tests {
             clock_ns: 20,
             calls: vec![figure("getpid", 200), figure("STATS", 900)],
             class_change: vec![figure("ioctl returns", 1_500)],
+            interrupts: vec![figure("trigger", 500)],
+            ready_system_calls: Some(0),
         });
         assert!(text.contains("STATS"), "{text}");
         assert!(text.contains("4.5"), "{text}");

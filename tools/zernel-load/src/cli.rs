@@ -12,11 +12,12 @@ use zernel_workload::{
     check_rate, check_seconds, Arrival, ClientSpec, Network, Preparation, Role, Schedule, Workload,
 };
 
-use crate::outcome::{Comparison, Mode};
-use crate::run::Options;
+use crate::outcome::{Comparison, Deployment, Mode};
+use crate::run::{Constants, Options};
 use crate::stats::Latencies;
-use crate::worker::{Device, Order};
-use crate::{bench, demo, report, run, table, worker};
+use crate::suite::{self, Extent};
+use crate::worker::{Device, Gpu, Order};
+use crate::{bench, demo, page, report, run, table, worker};
 
 /// The codes as help text.
 const EXIT_CODES: &str = "\
@@ -70,6 +71,12 @@ enum Command {
     /// Prints a table per workload and writes WORKLOAD-MODE.json and summary.json to DIR, from
     /// which `zernel-load report DIR` draws plots.
     Demo(DemoArgs),
+    /// Run the suite of `make bench` and write what came of it to DIR, a line of JSON per part.
+    Suite(SuiteArgs),
+    /// Print the table of what a suite wrote to DIR, and write bench.html and bench.json there.
+    ///
+    /// Beside it, DIR can have costs.json (`bench --out`) and replay*.json (`replay run --json`).
+    Page(PageArgs),
     /// Print the tables of results in DIR and draw their plots there, as SVG and PNG.
     Report(ReportArgs),
     /// Measure what each call costs, next to getpid, and how long a class change takes.
@@ -124,6 +131,15 @@ struct RunArgs {
     /// Who runs, and with which slices; several can be given.
     #[arg(long, value_enum, default_values_t = Mode::ALL)]
     mode: Vec<Mode>,
+    /// Which clients share a process, and so a TSG.
+    #[arg(long, value_enum, default_value_t = Deployment::PerClient)]
+    deployment: Deployment,
+    /// What mode gpreempt takes a preparation to last.
+    #[arg(long, value_name = "US", default_value_t = Constants::PUBLISHED.preparation_us)]
+    preparation_us: u64,
+    /// What mode gpreempt takes a switch to last.
+    #[arg(long, value_name = "US", default_value_t = Constants::PUBLISHED.switch_us)]
+    switch_us: u64,
     /// How long to run each, instead of the workload's own time.
     #[arg(long, value_parser = seconds)]
     seconds: Option<f64>,
@@ -146,6 +162,32 @@ struct DemoArgs {
     /// Run this many times as long; below 1 for a quick look.
     #[arg(long, default_value_t = 1.0, value_parser = scale)]
     scale: f64,
+}
+
+#[derive(Debug, ClapArgs)]
+struct SuiteArgs {
+    /// Where to write the results.
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// How much of it.
+    #[arg(long, value_enum, default_value_t = Extent::Full)]
+    extent: Extent,
+    /// Run this many times as long.
+    #[arg(long, default_value_t = 1.0, value_parser = scale)]
+    scale: f64,
+    /// Only these sections (workloads, published, preparation, jitter, frontier, processes) or
+    /// workloads.
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<String>,
+}
+
+#[derive(Debug, ClapArgs)]
+struct PageArgs {
+    /// Folder with the results of `suite`.
+    dir: PathBuf,
+    /// Say of each run whether it agrees with its replay, and fail unless all do.
+    #[arg(long)]
+    check: bool,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -207,6 +249,8 @@ pub fn run(args: Args) -> Result<()> {
         Command::Client(args) => client(&args),
         Command::Run(args) => workload(&args),
         Command::Demo(args) => demo::run(&args.out, args.scale),
+        Command::Suite(args) => suite::run(&args.out, args.extent, args.scale, &args.only),
+        Command::Page(args) => page(&args),
         Command::Report(args) => report(&args),
         Command::Bench(args) => bench(&args),
         Command::Worker { order } => {
@@ -227,7 +271,8 @@ fn client(args: &ClientArgs) -> Result<()> {
         ..ClientSpec::new(Role::Lc, args.network, arrival)
     };
     let checked = Workload::new("client", args.seconds, vec![spec.clone()])?;
-    let mut device = Device::open(&spec, args.class)?;
+    let gpu = Gpu::open(spec.network.name(), 1, args.class, None)?;
+    let mut device = Device::new(&gpu, 0, &spec);
     device.warm_up(&spec, args.seed)?;
     let schedule = Schedule::new(arrival, Duration::ZERO, args.seed);
     let requests = device.serve(
@@ -282,6 +327,11 @@ fn workload(args: &RunArgs) -> Result<()> {
     for &mode in &args.mode {
         let options = Options {
             mode,
+            deployment: args.deployment,
+            constants: Constants {
+                preparation_us: args.preparation_us,
+                switch_us: args.switch_us,
+            },
             seed: args.seed,
             trace: args.out.is_some(),
         };
@@ -292,6 +342,28 @@ fn workload(args: &RunArgs) -> Result<()> {
         comparison.runs.push(outcome);
     }
     print(&[comparison], args.json)
+}
+
+fn page(args: &PageArgs) -> Result<()> {
+    let written = page::write(&args.dir)?;
+    let mut out = io::stdout().lock();
+    write!(out, "{}", written.table)?;
+    for file in written.files {
+        writeln!(out, "{}", file.display())?;
+    }
+    if !args.check {
+        return Ok(());
+    }
+    ensure!(
+        !written.checks.is_empty(),
+        "there is no replay to check against"
+    );
+    for (good, what) in &written.checks {
+        writeln!(out, "{} - {what}", if *good { "ok" } else { "not ok" })?;
+    }
+    let all = written.checks.iter().all(|(good, _)| *good);
+    ensure!(all, "not every run agrees with its replay");
+    Ok(())
 }
 
 fn report(args: &ReportArgs) -> Result<()> {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The client loop: prepare, copy in, infer, copy out; one request at a time.
+//! The client loop: begin, prepare, copy in, infer, copy out; one request at a time.
 
 use std::time::Duration;
 
@@ -13,17 +13,26 @@ pub trait Machine {
     fn now(&mut self) -> Duration;
     /// Sleeps until that time since the start of the run.
     fn sleep_until(&mut self, time: Duration) -> Result<()>;
+    /// A request begins at `start`: tells ahead, if it does, that it will need the GPU. Returns when
+    /// the preparation can begin.
+    fn begin(&mut self, start: Duration) -> Result<Duration>;
+    /// Prepares until that time since the start of the run.
+    fn prepare(&mut self, until: Duration) -> Result<()>;
     /// Copies to the GPU and returns when that is done.
     fn copy_in(&mut self) -> Result<()>;
     /// Runs the kernels of an inference and returns when they are done.
     fn infer(&mut self) -> Result<()>;
     /// Copies from the GPU and returns when that is done.
     fn copy_out(&mut self) -> Result<()>;
+    /// The request is over, and its latency counted.
+    fn over(&mut self) -> Result<()>;
 }
 
 /// One request; times since the start of the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
+    /// How many arrived before it, served or not.
+    pub number: u64,
     /// When it arrived.
     pub tick: Duration,
     /// When its preparation began.
@@ -49,6 +58,8 @@ impl Request {
 pub struct Requests {
     /// Requests that a newer one took the place of.
     pub dropped: u64,
+    /// How many arrived before each, served or not.
+    pub number: Vec<u64>,
     /// Nanoseconds from the start of the run to the start of the preparation.
     pub start_ns: Vec<u64>,
     /// Nanoseconds from the arrival to the start of the preparation.
@@ -73,6 +84,7 @@ impl Requests {
         };
         Self {
             dropped: 0,
+            number: column(),
             start_ns: column(),
             queued_ns: column(),
             latency_ns: column(),
@@ -81,6 +93,7 @@ impl Requests {
 
     fn push(&mut self, request: Request) {
         let ns = |duration: Duration| duration.as_nanos() as u64;
+        self.number.push(request.number);
         self.start_ns.push(ns(request.start));
         self.queued_ns
             .push(ns(request.start.saturating_sub(request.tick)));
@@ -89,11 +102,13 @@ impl Requests {
 
     /// Each of them.
     pub fn iter(&self) -> impl Iterator<Item = Request> + '_ {
-        self.start_ns
+        self.number
             .iter()
+            .zip(&self.start_ns)
             .zip(&self.queued_ns)
             .zip(&self.latency_ns)
-            .map(|((&start, &queued), &latency)| Request {
+            .map(|(((&number, &start), &queued), &latency)| Request {
+                number,
                 tick: Duration::from_nanos(start.saturating_sub(queued)),
                 start: Duration::from_nanos(start),
                 end: Duration::from_nanos(start + latency),
@@ -127,17 +142,21 @@ pub fn serve(
         let prepare = spec.prepare_us.sample(seed, next.number, start);
         now = request(prepare, machine, start)?;
         requests.push(Request {
+            number: next.number,
             tick: next.tick,
             start,
             end: now,
         });
+        machine.over()?;
+        now = machine.now();
     }
 }
 
 /// Serves one request that begins at `start` with a preparation of `prepare`; returns when it is done.
 pub fn request(prepare: Duration, machine: &mut impl Machine, start: Duration) -> Result<Duration> {
+    let begun = machine.begin(start)?;
     if !prepare.is_zero() {
-        machine.sleep_until(start + prepare)?;
+        machine.prepare(begun + prepare)?;
     }
     machine.copy_in()?;
     machine.infer()?;
@@ -191,6 +210,16 @@ mod tests {
             Ok(())
         }
 
+        fn begin(&mut self, start: Duration) -> Result<Duration> {
+            Ok(start)
+        }
+
+        fn prepare(&mut self, until: Duration) -> Result<()> {
+            self.log.push("prepare");
+            self.now = self.now.max(until);
+            Ok(())
+        }
+
         fn copy_in(&mut self) -> Result<()> {
             self.step("in", self.spec.copy_in())
         }
@@ -202,13 +231,18 @@ mod tests {
         fn copy_out(&mut self) -> Result<()> {
             self.step("out", self.spec.copy_out())
         }
+
+        fn over(&mut self) -> Result<()> {
+            self.log.push("over");
+            Ok(())
+        }
     }
 
     #[test]
     fn a_request_goes_through_its_steps_in_order() {
         let mut machine = Ideal::new(Arrival::Closed, Network::Bert);
         let requests = machine.serve(Duration::from_micros(1));
-        assert_eq!(machine.log, ["sleep", "in", "infer", "out"]);
+        assert_eq!(machine.log, ["prepare", "in", "infer", "out", "over"]);
         assert_eq!(requests.latency_ns, [1_490_000]);
         assert_eq!(requests.queued_ns, [0]);
     }
@@ -236,6 +270,7 @@ mod tests {
     #[test]
     fn columns_round_trip() {
         let request = Request {
+            number: 3,
             tick: Duration::from_nanos(5),
             start: Duration::from_nanos(9),
             end: Duration::from_nanos(30),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The demo: three workloads, each alone, with default slices and with zernel's classes.
+//! The demo: three workloads, each alone, with default slices and with zernel.
 
 use std::fs;
 use std::io::{self, IsTerminal, Write};
@@ -10,13 +10,16 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 use zernel_workload::Workload;
 
-use crate::outcome::{Comparison, Mode};
-use crate::run::{self, Options};
+use crate::outcome::{Comparison, Deployment, Mode};
+use crate::run::{self, Constants, Options};
 use crate::table;
 
 /// The workloads, and how many seconds of each are run: of A and C half of the published time,
 /// which changes no figure, as they are periodic.
 const WORKLOADS: [(&str, f64); 3] = [("A", 30.0), ("B1", 5.0), ("C", 30.0)];
+
+/// How each is run.
+const MODES: [Mode; 3] = [Mode::Alone, Mode::Default, Mode::Zernel];
 
 /// Seed of all random numbers.
 const SEED: u64 = 1;
@@ -30,7 +33,7 @@ struct Summary {
 /// Runs the demo, writes its results to `dir` and prints its tables.
 pub fn run(dir: &Path, scale: f64) -> Result<()> {
     fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
-    let mut line = ProgressLine::new(WORKLOADS.len() * Mode::ALL.len());
+    let mut line = ProgressLine::new(WORKLOADS.len() * MODES.len());
     let mut rows = Vec::new();
     for (name, seconds) in WORKLOADS {
         let mut workload = Workload::built_in(name).context("the demo's workload is built in")?;
@@ -39,10 +42,12 @@ pub fn run(dir: &Path, scale: f64) -> Result<()> {
             workload: name.to_owned(),
             runs: Vec::new(),
         };
-        for mode in Mode::ALL {
+        for mode in MODES {
             line.next(name, mode);
             let options = Options {
                 mode,
+                deployment: Deployment::PerClient,
+                constants: Constants::PUBLISHED,
                 seed: SEED,
                 trace: true,
             };

@@ -6,10 +6,14 @@ mod bench;
 mod cli;
 mod client;
 mod demo;
+mod hint;
 mod outcome;
+mod page;
 mod report;
 mod run;
 mod stats;
+mod suite;
+mod sys;
 mod table;
 #[cfg(test)]
 mod testdata;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! What a run came to, as it is written to and read from JSON.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::fs::{self, File};
 use std::io::{BufReader, BufWriter, Write};
@@ -13,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use zernel_workload::{ClientSpec, Role};
 
 use crate::client::Requests;
+use crate::hint::HintUse;
 use crate::stats::{Buckets, Latencies, Summary};
 
 /// Who runs, and with which time slices.
@@ -23,22 +25,53 @@ pub enum Mode {
     Alone,
     /// All clients, with the driver's default slices.
     Default,
-    /// All clients, each with the class of its role.
+    /// All clients, each with the class of its role: slices, and nothing else.
+    Classes,
+    /// The same, and LC clients take the GPU ahead by two constants, as in GPreempt.
+    Gpreempt,
+    /// Classes, requests and turns, everything at its defaults.
     Zernel,
 }
 
 impl Mode {
     /// All of them in the order in which they are compared.
-    pub const ALL: [Self; 3] = [Self::Alone, Self::Default, Self::Zernel];
+    pub const ALL: [Self; 5] = [
+        Self::Alone,
+        Self::Default,
+        Self::Classes,
+        Self::Gpreempt,
+        Self::Zernel,
+    ];
+
+    /// Whether clients have the class of their role.
+    pub const fn has_classes(self) -> bool {
+        matches!(self, Self::Classes | Self::Gpreempt | Self::Zernel)
+    }
 
     /// Its name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Alone => "alone",
             Self::Default => "default",
+            Self::Classes => "classes",
+            Self::Gpreempt => "gpreempt",
             Self::Zernel => "zernel",
         }
     }
+}
+
+/// Which clients share a TSG.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Hash, clap::ValueEnum, Serialize, Deserialize,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Deployment {
+    /// None: a process, so a TSG, per client.
+    #[default]
+    PerClient,
+    /// All BE clients share one, a channel each, all LC clients another, as in GPreempt's published
+    /// runs.
+    Published,
 }
 
 impl fmt::Display for Mode {
@@ -66,6 +99,23 @@ impl EngineUse {
         let all = self.busy_ns + self.switch_ns + self.idle_ns;
         100.0 * part as f64 / all.max(1) as f64
     }
+}
+
+/// A process of a run, so a TSG on the compute engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessUse {
+    /// What its clients are for.
+    pub role: Role,
+    /// Nanoseconds that it had the compute engine for, with its holders.
+    pub busy_ns: u64,
+    /// Times that it was restored.
+    pub switches: u64,
+    /// Nanoseconds that its holders had the engine for.
+    pub held_ns: u64,
+    /// Holders that ended by their bound.
+    pub holds_expired: u64,
+    /// What its hints came to, as zernel counts them.
+    pub hints: Option<HintUse>,
 }
 
 /// A client and what became of its requests.
@@ -114,12 +164,18 @@ pub struct Outcome {
     pub workload: String,
     /// Who ran, and with which slices.
     pub mode: Mode,
+    /// Which clients shared a TSG.
+    #[serde(default)]
+    pub deployment: Deployment,
     /// How long, in seconds.
     pub seconds: f64,
     /// The GPU.
     pub gpu: GpuInfo,
     /// What its compute engine did.
     pub engine: EngineUse,
+    /// The processes.
+    #[serde(default)]
+    pub processes: Vec<ProcessUse>,
     /// The clients.
     pub clients: Vec<ClientOutcome>,
     /// A window of its execution.
@@ -165,6 +221,40 @@ impl Outcome {
             .filter(|request| request.end <= end)
             .count();
         done as f64 / self.seconds
+    }
+
+    /// How much longer each LC request took here than the same one did in `alone`, in nanoseconds
+    /// and in order; those that were served in both.
+    pub fn added(&self, alone: &Self) -> Vec<i64> {
+        let mut all = Vec::new();
+        for (here, there) in self.of_role(Role::Lc).zip(alone.of_role(Role::Lc)) {
+            let (here, there) = (&here.requests, &there.requests);
+            let known: HashMap<u64, u64> = there
+                .number
+                .iter()
+                .copied()
+                .zip(there.latency_ns.iter().copied())
+                .collect();
+            let pairs = here.number.iter().zip(&here.latency_ns);
+            all.extend(pairs.filter_map(|(number, &latency)| {
+                known
+                    .get(number)
+                    .map(|&other| latency as i64 - other as i64)
+            }));
+        }
+        all.sort_unstable();
+        all
+    }
+
+    /// Sum of something over the processes of a role.
+    pub fn sum(&self, role: Role, of: impl Fn(&ProcessUse) -> u64) -> u64 {
+        let processes = self.processes.iter().filter(|one| one.role == role);
+        processes.map(of).sum()
+    }
+
+    /// A sum of nanoseconds as a share of the run, in percent.
+    pub fn percent(&self, ns: u64) -> f64 {
+        ns as f64 / 1e7 / self.seconds
     }
 
     /// Requests of a role that a newer one took the place of.

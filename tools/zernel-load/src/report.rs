@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Plots of results: latency distributions, and who holds the GPU.
 
-mod latency;
+pub mod latency;
 mod timeline;
 
 use std::path::{Path, PathBuf};
@@ -17,37 +17,42 @@ use crate::outcome::{Comparison, Mode};
 
 /// Name of the font, as SVG viewers may know it; the crate brings its own copy for measuring
 /// and for PNG.
-const FONT: &str = "DejaVu Sans";
+pub const FONT: &str = "DejaVu Sans";
 
 /// Okabe and Ito's palette: the colours stay apart for colour-blind readers.
-mod palette {
+pub mod palette {
     use plotters::style::RGBColor;
 
-    pub(super) const INK: RGBColor = RGBColor(34, 34, 34);
-    pub(super) const FAINT_INK: RGBColor = RGBColor(110, 110, 110);
-    pub(super) const GRID: RGBColor = RGBColor(225, 225, 225);
-    pub(super) const BLUE: RGBColor = RGBColor(0, 114, 178);
-    pub(super) const SKY: RGBColor = RGBColor(86, 180, 233);
-    pub(super) const ORANGE: RGBColor = RGBColor(230, 159, 0);
-    pub(super) const VERMILION: RGBColor = RGBColor(213, 94, 0);
-    pub(super) const IDLE: RGBColor = RGBColor(205, 205, 205);
+    pub const INK: RGBColor = RGBColor(34, 34, 34);
+    pub const FAINT_INK: RGBColor = RGBColor(110, 110, 110);
+    pub const GRID: RGBColor = RGBColor(225, 225, 225);
+    pub const BLUE: RGBColor = RGBColor(0, 114, 178);
+    pub const SKY: RGBColor = RGBColor(86, 180, 233);
+    pub const GREEN: RGBColor = RGBColor(0, 158, 115);
+    pub const ORANGE: RGBColor = RGBColor(230, 159, 0);
+    pub const VERMILION: RGBColor = RGBColor(213, 94, 0);
+    pub const IDLE: RGBColor = RGBColor(205, 205, 205);
 }
 
 /// Colour of a mode.
-fn colour(mode: Mode) -> RGBColor {
+pub fn colour(mode: Mode) -> RGBColor {
     match mode {
         Mode::Alone => palette::INK,
         Mode::Default => palette::VERMILION,
+        Mode::Classes => palette::ORANGE,
+        Mode::Gpreempt => palette::GREEN,
         Mode::Zernel => palette::BLUE,
     }
 }
 
 /// What a mode is called in plots.
-fn label(mode: Mode) -> &'static str {
+pub fn label(mode: Mode) -> &'static str {
     match mode {
         Mode::Alone => "LC alone",
         Mode::Default => "default slices",
-        Mode::Zernel => "zernel classes",
+        Mode::Classes => "classes",
+        Mode::Gpreempt => "GPreempt",
+        Mode::Zernel => "zernel",
     }
 }
 
@@ -138,7 +143,7 @@ fn failed(path: &Path, error: &impl std::fmt::Display) -> anyhow::Error {
 }
 
 /// Makes the embedded font known to the plotting library, once.
-fn register() -> Result<()> {
+pub fn register() -> Result<()> {
     static DONE: OnceLock<bool> = OnceLock::new();
     let done = DONE
         .get_or_init(|| register_font(FONT, FontStyle::Normal, dejavu::sans::regular()).is_ok());

@@ -1,46 +1,74 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Runs a workload: a process per client, one common start, figures of the GPU beside theirs.
 
+mod plan;
+
 use std::env;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{bail, Context, Result};
-use libzernel::sim::{EngineStats, Record, Sim, COMPUTE_ENGINE};
+use libzernel::sim::{EngineStats, Sim, TsgStats, COMPUTE_ENGINE};
+use libzernel::tunable::Tunables;
 use libzernel::{Level, Timestamp};
 use serde::de::DeserializeOwned;
 use zernel_workload::{ClientSpec, Role, Workload};
 
-use crate::outcome::{ClientOutcome, EngineUse, Mode, Outcome, Span, TraceWindow};
+use self::plan::{watch, Plan, Step};
+use crate::hint::Hint;
+use crate::outcome::{
+    ClientOutcome, Deployment, EngineUse, Mode, Outcome, ProcessUse, TraceWindow,
+};
 use crate::stats::Latencies;
-use crate::worker::{sleep_until, Order, Ready, Report};
+use crate::worker::{sleep_until, ClientOrder, Order, Ready, Report};
 
 /// Time from the last client's being ready to the common start.
 const LEAD: Duration = Duration::from_millis(50);
 /// The start is a multiple of this, so that it meets the kernel's own ticks alike in every run.
 const ALIGN_NS: u64 = 100_000_000;
-/// Length of the traced window.
-const WINDOW: Duration = Duration::from_millis(40);
-/// How long before the window the trace starts.
-const WINDOW_LEAD: Duration = Duration::from_millis(10);
-/// Records of the trace that can wait to be read.
-const TRACE_CAPACITY: u32 = 16_384;
 
 /// How to run a workload.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
     /// Who runs, and with which slices.
     pub mode: Mode,
+    /// Which clients share a TSG.
+    pub deployment: Deployment,
+    /// What mode gpreempt takes for given.
+    pub constants: Constants,
     /// Seed of all random numbers.
     pub seed: u64,
     /// Record a window of the execution.
     pub trace: bool,
 }
 
+/// What GPreempt (USENIX ATC'25) takes for given, in microseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Constants {
+    /// How long a preparation takes.
+    pub preparation_us: u64,
+    /// How long a switch takes.
+    pub switch_us: u64,
+}
+
+impl Constants {
+    /// The published ones.
+    pub const PUBLISHED: Self = Self {
+        preparation_us: 200,
+        switch_us: 100,
+    };
+
+    /// Time from the begin to the trigger.
+    fn lead(self) -> Duration {
+        Duration::from_micros(self.preparation_us.saturating_sub(self.switch_us))
+    }
+}
+
 /// A client process; ends with this value.
 struct Worker {
-    spec: ClientSpec,
+    clients: Vec<usize>,
+    specs: Vec<ClientSpec>,
     process: Child,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
@@ -48,7 +76,7 @@ struct Worker {
 }
 
 impl Worker {
-    fn start(order: &Order) -> Result<Self> {
+    fn start((clients, order): &(Vec<usize>, Order)) -> Result<Self> {
         let program = env::current_exe().context("cannot find this program's file")?;
         let mut process = Command::new(program)
             .arg("worker")
@@ -61,7 +89,12 @@ impl Worker {
             bail!("a client process has no pipes");
         };
         Ok(Self {
-            spec: order.client.clone(),
+            clients: clients.clone(),
+            specs: order
+                .clients
+                .iter()
+                .map(|client| client.spec.clone())
+                .collect(),
             process,
             input,
             output: BufReader::new(output),
@@ -71,7 +104,7 @@ impl Worker {
 
     /// What the process says next.
     fn hear<T: DeserializeOwned>(&mut self) -> Result<T> {
-        let name = self.spec.network.name();
+        let name = self.specs.first().map_or("", |spec| spec.network.name());
         let mut line = String::new();
         self.output.read_line(&mut line)?;
         if line.is_empty() {
@@ -99,6 +132,10 @@ pub fn run(
     let sim = Sim::open()?;
     let gpu = sim.gpu_info(0)?;
     let duration = workload.duration();
+    let _rotation = match options.mode {
+        Mode::Classes | Mode::Gpreempt => Some(Tuned::set("rotation", "none")?),
+        Mode::Alone | Mode::Default | Mode::Zernel => None,
+    };
 
     let mut workers = orders(workload, options)
         .iter()
@@ -114,6 +151,7 @@ pub fn run(
 
     sleep_until(start)?;
     let before = sim.engine_stats(0, COMPUTE_ENGINE)?;
+    let tsgs_before = tsg_stats(&sim, &workers)?;
     let mut trace = TraceWindow::default();
     let mut plan = Plan::new(duration, options.trace);
     while let Some(step) = plan.next() {
@@ -127,31 +165,48 @@ pub fn run(
     }
     sleep_until(start + duration)?;
     let after = sim.engine_stats(0, COMPUTE_ENGINE)?;
+    let tsgs_after = tsg_stats(&sim, &workers)?;
 
-    let clients = workers
-        .iter_mut()
-        .map(|worker| {
-            let report: Report = worker.hear()?;
-            let latencies = report.requests.iter().map(|request| request.latency());
+    let mut clients = Vec::new();
+    let mut processes = Vec::new();
+    for (worker, (before, after)) in workers.iter_mut().zip(tsgs_before.iter().zip(&tsgs_after)) {
+        let report: Report = worker.hear()?;
+        let role = worker.specs.first().map_or(Role::Be, |spec| spec.role);
+        processes.push(ProcessUse {
+            role,
+            busy_ns: after.busy_ns - before.busy_ns,
+            switches: after.switches - before.switches,
+            held_ns: report.held_ns,
+            holds_expired: report.holds_expired,
+            hints: report.hints,
+        });
+        let places = worker.clients.iter().zip(&worker.specs);
+        for ((&place, spec), requests) in places.zip(report.requests) {
+            let latencies = requests.iter().map(|request| request.latency());
             let histogram = Latencies::new(latencies).buckets();
-            Ok(ClientOutcome {
-                spec: worker.spec.clone(),
+            let client = ClientOutcome {
+                spec: spec.clone(),
                 timeslice_us: report.timeslice_us,
-                requests: report.requests,
+                requests,
                 histogram,
-            })
-        })
-        .collect::<Result<Vec<_>>>()?;
+            };
+            clients.push((place, client));
+        }
+    }
+    clients.sort_by_key(|&(place, _)| place);
+    let clients: Vec<ClientOutcome> = clients.into_iter().map(|(_, client)| client).collect();
     let applied = |client: &ClientOutcome| client.timeslice_us != gpu.default_timeslice_us;
-    if options.mode == Mode::Zernel && !clients.iter().any(applied) {
+    if options.mode.has_classes() && !clients.iter().any(applied) {
         bail!("no class was applied: is the tunable 'enabled' 0?");
     }
     Ok(Outcome {
         workload: workload.name.clone(),
         mode: options.mode,
+        deployment: options.deployment,
         seconds: workload.seconds,
         gpu,
         engine: usage(&before, &after),
+        processes,
         clients,
         trace,
     })
@@ -165,116 +220,86 @@ const fn level(role: Role) -> Level {
     }
 }
 
-/// What each client process is told; phases are the same whoever else runs.
-fn orders(workload: &Workload, options: Options) -> Vec<Order> {
+/// A tunable that is as it was again when this is dropped.
+pub struct Tuned {
+    tunables: Tunables,
+    name: &'static str,
+    before: String,
+}
+
+impl Tuned {
+    /// Sets it.
+    pub fn set(name: &'static str, value: &str) -> Result<Self> {
+        let tunables = Tunables::open()?;
+        let before = tunables.get(name)?.value;
+        tunables.set(name, value)?;
+        Ok(Self {
+            tunables,
+            name,
+            before,
+        })
+    }
+}
+
+impl Drop for Tuned {
+    fn drop(&mut self) {
+        // It was possible before; if it no longer is, the module is gone.
+        let _ = self.tunables.set(self.name, &self.before);
+    }
+}
+
+/// What each process is told, and which clients of the workload it has; phases are the same whoever
+/// else runs.
+fn orders(workload: &Workload, options: Options) -> Vec<(Vec<usize>, Order)> {
+    let mut orders: Vec<(Role, Vec<usize>, Order)> = Vec::new();
     let phases = workload.phases();
-    workload
-        .clients
-        .iter()
-        .zip(phases)
-        .enumerate()
-        .filter(|(_, (client, _))| options.mode != Mode::Alone || client.role == Role::Lc)
-        .map(|(number, (client, phase))| Order {
-            client: client.clone(),
+    for (number, (spec, phase)) in workload.clients.iter().zip(phases).enumerate() {
+        if options.mode == Mode::Alone && spec.role != Role::Lc {
+            continue;
+        }
+        let client = ClientOrder {
+            spec: spec.clone(),
             phase_ns: phase.as_nanos() as u64,
             seed: options.seed.wrapping_add(number as u64),
+        };
+        let shared = match options.deployment {
+            Deployment::PerClient => None,
+            Deployment::Published => orders.iter_mut().find(|(role, ..)| *role == spec.role),
+        };
+        if let Some((_, numbers, order)) = shared {
+            numbers.push(number);
+            order.clients.push(client);
+            continue;
+        }
+        let order = Order {
+            clients: vec![client],
             duration_ns: workload.duration().as_nanos() as u64,
-            class: (options.mode == Mode::Zernel).then(|| level(client.role)),
-        })
-        .collect()
+            class: options.mode.has_classes().then(|| level(spec.role)),
+            hint: (spec.role == Role::Lc).then(|| hint(options)).flatten(),
+        };
+        orders.push((spec.role, vec![number], order));
+    }
+    let parts = orders.into_iter();
+    parts.map(|(_, numbers, order)| (numbers, order)).collect()
+}
+
+/// How latency-critical clients tell ahead that they will need the GPU.
+fn hint(options: Options) -> Option<Hint> {
+    match options.mode {
+        Mode::Alone | Mode::Default | Mode::Classes => None,
+        Mode::Gpreempt => Some(Hint::Constant(options.constants.lead().as_nanos() as u64)),
+        Mode::Zernel => Some(Hint::Request),
+    }
+}
+
+fn tsg_stats(sim: &Sim, workers: &[Worker]) -> Result<Vec<TsgStats>> {
+    let stats = workers.iter().map(|worker| sim.tsg_stats(worker.tsg));
+    Ok(stats.collect::<libzernel::Result<_>>()?)
 }
 
 /// The next aligned time.
 fn aligned(time: Timestamp) -> Timestamp {
     Timestamp::from_ns(time.as_ns().next_multiple_of(ALIGN_NS))
-}
-
-/// How often progress is told in a run.
-const PROGRESS_STEPS: u32 = 10;
-
-/// Something to do during a run.
-#[derive(Debug, PartialEq, Eq)]
-enum Step {
-    /// Tell that this much time has passed.
-    Progress(Duration),
-    /// Trace the window that starts then.
-    Trace(Duration),
-}
-
-/// What to do during a run, in order: progress now and then, the trace once.
-#[derive(Debug)]
-struct Plan {
-    duration: Duration,
-    told: u32,
-    trace: Option<Duration>,
-}
-
-impl Plan {
-    fn new(duration: Duration, trace: bool) -> Self {
-        // Late enough that queues have filled, and clear of the progress.
-        let at = duration.mul_f64(0.55);
-        let fits = trace && at + 2 * WINDOW_LEAD + WINDOW < duration.mul_f64(0.6);
-        Self {
-            duration,
-            told: 0,
-            trace: fits.then_some(at),
-        }
-    }
-
-    fn next(&mut self) -> Option<Step> {
-        let time = self.duration * (self.told + 1) / PROGRESS_STEPS;
-        if self.trace.is_some_and(|at| at < time) {
-            return self.trace.take().map(Step::Trace);
-        }
-        self.told += 1;
-        (self.told < PROGRESS_STEPS).then_some(Step::Progress(time))
-    }
-}
-
-/// Traces the compute engine in the window that begins at `at`.
-fn watch(sim: &Sim, start: Timestamp, at: Duration, workers: &[Worker]) -> Result<TraceWindow> {
-    sleep_until(start + at - WINDOW_LEAD)?;
-    let trace = sim.trace(0, TRACE_CAPACITY)?;
-    sleep_until(start + at + WINDOW + WINDOW_LEAD)?;
-    let (records, dropped) = trace.read()?;
-    let tsgs: Vec<u64> = workers.iter().map(|worker| worker.tsg).collect();
-    Ok(TraceWindow {
-        dropped,
-        ..window(&records, start, at, &tsgs)
-    })
-}
-
-/// The compute engine's records of the window that begins at `at`, joined where nothing changes.
-fn window(records: &[Record], start: Timestamp, at: Duration, tsgs: &[u64]) -> TraceWindow {
-    let (from, until) = (start + at, start + at + WINDOW);
-    let ns = |time: Timestamp| time.clamp(from, until).since(start).as_nanos() as u64;
-    let mut spans: Vec<Span> = Vec::new();
-    for record in records {
-        let span = Span {
-            start_ns: ns(record.start_ns),
-            end_ns: ns(record.end_ns),
-            client: tsgs.iter().position(|&tsg| tsg == record.tsg),
-            activity: record.activity,
-        };
-        if record.engine != COMPUTE_ENGINE || span.start_ns == span.end_ns {
-            continue;
-        }
-        match spans.last_mut() {
-            Some(last)
-                if (last.client, last.activity, last.end_ns)
-                    == (span.client, span.activity, span.start_ns) =>
-            {
-                last.end_ns = span.end_ns;
-            }
-            _ => spans.push(span),
-        }
-    }
-    TraceWindow {
-        start_ns: ns(from),
-        end_ns: ns(until),
-        spans,
-        dropped: 0,
-    }
 }
 
 fn usage(before: &EngineStats, after: &EngineStats) -> EngineUse {
@@ -289,11 +314,12 @@ fn usage(before: &EngineStats, after: &EngineStats) -> EngineUse {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use libzernel::sim::Activity;
 
     fn options(mode: Mode) -> Options {
         Options {
             mode,
+            deployment: Deployment::PerClient,
+            constants: Constants::PUBLISHED,
             seed: 1,
             trace: true,
         }
@@ -302,33 +328,36 @@ mod tests {
     #[test]
     fn modes_choose_clients_and_classes() {
         let c = Workload::built_in("C").unwrap();
-        let alone = orders(&c, options(Mode::Alone));
+        let of = |mode| orders(&c, options(mode));
+        let alone = of(Mode::Alone);
         assert_eq!(alone.len(), 1);
-        assert_eq!(alone[0].class, None);
-        let default = orders(&c, options(Mode::Default));
-        assert!(default.iter().all(|order| order.class.is_none()));
-        let zernel = orders(&c, options(Mode::Zernel));
-        assert_eq!(zernel[0].class, Some(Level::LC));
+        assert_eq!((alone[0].1.class, alone[0].1.hint), (None, None));
+        let default = of(Mode::Default);
+        assert!(default.iter().all(|(_, order)| order.class.is_none()));
+        let zernel = of(Mode::Zernel);
+        assert_eq!(zernel[0].1.class, Some(Level::LC));
+        assert_eq!(zernel[0].1.hint, Some(Hint::Request));
         assert!(zernel[1..]
             .iter()
-            .all(|order| order.class == Some(Level::BE)));
-        assert_eq!(zernel[0].phase_ns, alone[0].phase_ns);
-        assert_eq!(zernel[3].phase_ns, default[3].phase_ns);
+            .all(|(_, order)| (order.class, order.hint) == (Some(Level::BE), None)));
+        assert_eq!(of(Mode::Gpreempt)[0].1.hint, Some(Hint::Constant(100_000)));
+        assert_eq!(of(Mode::Classes)[0].1.hint, None);
+        let phase = |orders: &[(Vec<usize>, Order)], at: usize| orders[at].1.clients[0].phase_ns;
+        assert_eq!(phase(&zernel, 0), phase(&alone, 0));
+        assert_eq!(phase(&zernel, 3), phase(&default, 3));
     }
 
     #[test]
-    fn the_plan_traces_once_between_the_steps() {
-        let mut plan = Plan::new(Duration::from_secs(5), true);
-        let steps: Vec<_> = std::iter::from_fn(|| plan.next()).collect();
-        let told = |step: u64| Step::Progress(Duration::from_millis(500 * step));
-        assert_eq!(steps.len(), 10);
-        assert_eq!(steps[..5], [1, 2, 3, 4, 5].map(told));
-        assert_eq!(steps[5], Step::Trace(Duration::from_millis(2_750)));
-        assert_eq!(steps[6..], [6, 7, 8, 9].map(told));
-
-        let mut short = Plan::new(Duration::from_millis(200), true);
-        let steps = std::iter::from_fn(|| short.next()).count();
-        assert_eq!(steps, 9, "no window fits");
+    fn the_published_deployment_has_a_process_for_each_role() {
+        let d = Workload::built_in("D").unwrap();
+        let shared = Options {
+            deployment: Deployment::Published,
+            ..options(Mode::Zernel)
+        };
+        let orders = orders(&d, shared);
+        let numbers: Vec<_> = orders.iter().map(|(numbers, _)| numbers.clone()).collect();
+        assert_eq!(numbers, [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]]);
+        assert!(orders.iter().all(|(_, order)| order.clients.len() == 5));
     }
 
     #[test]
@@ -336,35 +365,5 @@ mod tests {
         let aligned = |ns| aligned(Timestamp::from_ns(ns)).as_ns();
         assert_eq!(aligned(100_000_000), 100_000_000);
         assert_eq!(aligned(100_000_001), 200_000_000);
-    }
-
-    #[test]
-    fn windows_are_cut_and_joined() {
-        let start = Timestamp::from_ns(1_000);
-        let record = |from: u64, until: u64, tsg, engine| Record {
-            start_ns: Timestamp::from_ns(from),
-            end_ns: Timestamp::from_ns(until),
-            tsg,
-            engine,
-            activity: Activity::Run,
-            pid: 1,
-        };
-        let at = Duration::from_nanos(100);
-        let end = 1_100 + WINDOW.as_nanos() as u64;
-        let records = [
-            record(500, 1_050, 7, 0),
-            record(1_050, 1_200, 7, 0),
-            record(1_100, 1_150, 9, 1),
-            record(1_200, 1_300, 7, 0),
-            record(1_300, end + 5_000, 9, 0),
-        ];
-        let window = window(&records, start, at, &[9, 7]);
-        let spans: Vec<_> = window
-            .spans
-            .iter()
-            .map(|span| (span.start_ns, span.end_ns, span.client))
-            .collect();
-        assert_eq!(spans, [(100, 300, Some(1)), (300, window.end_ns, Some(0))]);
-        assert_eq!(window.start_ns, 100);
     }
 }

@@ -5,14 +5,14 @@ use std::fmt::Write;
 
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use zernel_workload::{Arrival, Role};
 
 use crate::outcome::{Comparison, Mode, Outcome};
 use crate::stats::Summary;
 
 /// One run's figures.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// Workload.
     pub workload: String,
@@ -24,6 +24,9 @@ pub struct Row {
     pub lc_mean_with_queue_ns: f64,
     /// Mean less the mean alone, in microseconds.
     pub lc_added_us: Option<f64>,
+    /// How much longer the same requests took than alone, in microseconds: median, 99th and 99.9th
+    /// percentile, longest.
+    pub lc_added_at_us: Option<[f64; 4]>,
     /// Latency-critical requests per second.
     pub lc_rate: f64,
     /// Latency-critical requests dropped.
@@ -32,6 +35,18 @@ pub struct Row {
     pub be_rate: f64,
     /// Share of the best-effort rate with default slices, in percent.
     pub be_kept_percent: Option<f64>,
+    /// GPU that best-effort clients had, in percent.
+    pub be_gpu_percent: f64,
+    /// GPU held for requests whose data was not there, in percent.
+    pub held_percent: f64,
+    /// The same as zernel counts it, in percent.
+    pub early_percent: f64,
+    /// Context switches per second.
+    pub switches: f64,
+    /// Holders that ended by their bound.
+    pub holds_expired: u64,
+    /// What zernel learned that a switch costs, in microseconds.
+    pub switch_cost_us: Option<f64>,
     /// GPU running work, in percent.
     pub gpu_busy_percent: f64,
     /// GPU switching contexts, in percent.
@@ -42,9 +57,8 @@ pub struct Row {
 
 /// The figures of every run of a workload.
 pub fn rows(comparison: &Comparison) -> Vec<Row> {
-    let alone = comparison
-        .run(Mode::Alone)
-        .map(|run| run.latency(Role::Lc).mean_ns);
+    let alone_run = comparison.run(Mode::Alone);
+    let alone = alone_run.map(|run| run.latency(Role::Lc).mean_ns);
     let default = comparison
         .run(Mode::Default)
         .map(|run| run.rate(Role::Be))
@@ -61,18 +75,44 @@ pub fn rows(comparison: &Comparison) -> Vec<Row> {
             lc_added_us: alone
                 .filter(|_| shared)
                 .map(|alone| (lc.mean_ns - alone) / 1e3),
+            lc_added_at_us: alone_run
+                .filter(|_| shared)
+                .and_then(|alone| percentiles(&run.added(alone))),
             lc_rate: run.rate(Role::Lc),
             lc_dropped: run.dropped(Role::Lc),
             be_rate,
             be_kept_percent: default
                 .filter(|_| shared)
                 .map(|default| 100.0 * be_rate / default),
+            be_gpu_percent: run.percent(run.sum(Role::Be, |one| one.busy_ns)),
+            held_percent: run.percent(run.sum(Role::Lc, |one| one.held_ns)),
+            early_percent: run
+                .percent(run.sum(Role::Lc, |one| one.hints.map_or(0, |hints| hints.early_ns))),
+            switches: run.engine.switches as f64 / run.seconds,
+            holds_expired: run.sum(Role::Lc, |one| one.holds_expired),
+            switch_cost_us: run
+                .processes
+                .iter()
+                .filter_map(|one| one.hints)
+                .map(|hints| hints.switch_ns as f64 / 1e3)
+                .find(|&us| us > 0.0),
             gpu_busy_percent: run.engine.percent(run.engine.busy_ns),
             gpu_switch_percent: run.engine.percent(run.engine.switch_ns),
             gpu_idle_percent: run.engine.percent(run.engine.idle_ns),
         }
     };
     comparison.runs.iter().map(row).collect()
+}
+
+/// Median, 99th and 99.9th percentile and the last of sorted nanoseconds, in microseconds: the
+/// smallest value that so many are not above.
+fn percentiles(sorted: &[i64]) -> Option<[f64; 4]> {
+    let last = *sorted.last()?;
+    let at = |share: f64| {
+        let rank = (share * sorted.len() as f64).ceil() as usize;
+        sorted[rank.clamp(1, sorted.len()) - 1]
+    };
+    Some([at(0.5), at(0.99), at(0.999), last].map(|ns| ns as f64 / 1e3))
 }
 
 /// The workload in words: who runs how often.
@@ -118,40 +158,43 @@ pub fn render(comparison: &Comparison) -> String {
         .set_header([
             "",
             "LC mean\nms",
-            "added\nµs",
-            "p50\nms",
-            "p99\nms",
-            "p99.9\nms",
-            "max\nms",
+            "added\nmean µs",
+            "\np50",
+            "\np99",
+            "\np99.9",
+            "\nmax",
             "+queue\nmean ms",
             "LC\nreq/s",
             "BE\nreq/s",
-            "BE\nkept %",
-            "GPU\nbusy %",
-            "\nswitch %",
-            "\nidle %",
+            "BE\nGPU %",
+            "held\n%",
+            "switch\n%",
+            "idle\n%",
+            "switches\n/s",
         ]);
     for row in rows(comparison) {
         let ms = |ns: f64| format!("{:.3}", ns / 1e6);
         let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+        let added = |at: usize| or_dash(row.lc_added_at_us.map(|us| format!("{:.0}", us[at])));
         table.add_row([
             row.mode.to_string(),
             ms(row.lc.mean_ns),
-            or_dash(row.lc_added_us.map(|us| format!("{us:.0}"))),
-            ms(row.lc.p50_ns as f64),
-            ms(row.lc.p99_ns as f64),
-            ms(row.lc.p999_ns as f64),
-            ms(row.lc.max_ns as f64),
+            or_dash(row.lc_added_us.map(|us| format!("{us:.1}"))),
+            added(0),
+            added(1),
+            added(2),
+            added(3),
             ms(row.lc_mean_with_queue_ns),
             format!("{:.1}", row.lc_rate),
             match row.mode {
                 Mode::Alone => "-".to_owned(),
                 _ => format!("{:.1}", row.be_rate),
             },
-            or_dash(row.be_kept_percent.map(|percent| format!("{percent:.1}"))),
-            format!("{:.1}", row.gpu_busy_percent),
+            format!("{:.1}", row.be_gpu_percent),
+            format!("{:.2}", row.held_percent),
             format!("{:.1}", row.gpu_switch_percent),
             format!("{:.1}", row.gpu_idle_percent),
+            format!("{:.0}", row.switches),
         ]);
     }
     for column in table.column_iter_mut().skip(1) {
@@ -163,7 +206,8 @@ pub fn render(comparison: &Comparison) -> String {
 /// What the columns mean.
 pub const LEGEND: &str = "\
 LC latency counts from the start of data preparation; '+queue' counts from the arrival.
-'added' is the mean less the mean alone. 'kept' is the BE rate against the default slices.
+'added mean' is the mean less the mean alone; p50 to max are of the differences between each request
+and the same request alone. 'held' is GPU time that waited for data.
 ";
 
 #[cfg(test)]

@@ -5,10 +5,12 @@ use libzernel::sim::{Activity, GpuInfo};
 use zernel_workload::{Role, Workload};
 
 use crate::client::Requests;
-use crate::outcome::{ClientOutcome, Comparison, EngineUse, Mode, Outcome, Span, TraceWindow};
+use crate::outcome::{
+    ClientOutcome, Comparison, Deployment, EngineUse, Mode, Outcome, Span, TraceWindow,
+};
 use crate::stats::{Buckets, Latencies};
 
-/// All three runs of a built-in workload.
+/// All runs of a built-in workload.
 pub(crate) fn comparison(name: &str) -> Comparison {
     Comparison {
         workload: name.to_owned(),
@@ -22,6 +24,8 @@ pub(crate) fn outcome(name: &str, mode: Mode) -> Outcome {
     let added_us = match mode {
         Mode::Alone => 1,
         Mode::Default => 3_000,
+        Mode::Classes => 400,
+        Mode::Gpreempt => 300,
         Mode::Zernel => 200,
     };
     let clients = workload
@@ -34,6 +38,7 @@ pub(crate) fn outcome(name: &str, mode: Mode) -> Outcome {
             let step = workload.seconds * 1e9 / count as f64;
             let requests = Requests {
                 dropped: 3,
+                number: (0..count).collect(),
                 start_ns: (0..count).map(|i| (i as f64 * step) as u64).collect(),
                 queued_ns: vec![0; count as usize],
                 latency_ns: (0..count)
@@ -53,6 +58,7 @@ pub(crate) fn outcome(name: &str, mode: Mode) -> Outcome {
     Outcome {
         workload: name.to_owned(),
         mode,
+        deployment: Deployment::PerClient,
         seconds: workload.seconds,
         gpu: gpu(),
         engine: EngineUse {
@@ -61,6 +67,7 @@ pub(crate) fn outcome(name: &str, mode: Mode) -> Outcome {
             idle_ns: 250,
             switches: 2,
         },
+        processes: Vec::new(),
         clients,
         trace,
     }

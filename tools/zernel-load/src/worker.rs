@@ -5,18 +5,22 @@
 
 use std::io::{self, BufRead, Write};
 use std::num::NonZeroU64;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{anyhow, Context as _, Result};
 use libzernel::sim::{Context, ContextSpec, Item, Sim};
 use libzernel::{Level, Target, Timestamp, Zernel};
 use rustix::io::Errno;
 use rustix::thread::{clock_nanosleep_absolute, set_current_timer_slack};
 use rustix::time::ClockId;
 use serde::{Deserialize, Serialize};
-use zernel_workload::{ClientSpec, Schedule};
+use zernel_workload::{ClientSpec, Role, Schedule};
 
 use crate::client::{self, Machine, Requests};
+use crate::hint::{Held, Hint, HintUse, Hints, Stream};
+use crate::sys;
 
 /// Longest time that one step of a request may take before the run is given up.
 const STUCK: Duration = Duration::from_secs(30);
@@ -27,16 +31,25 @@ const SETTLE: Duration = Duration::from_millis(100);
 /// What a client process is told.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Order {
-    /// The client.
-    pub client: ClientSpec,
-    /// When its first request arrives, in nanoseconds from the start.
-    pub phase_ns: u64,
-    /// Seed of its random numbers.
-    pub seed: u64,
+    /// Its clients: a channel each of its TSGs.
+    pub clients: Vec<ClientOrder>,
     /// How long it runs, in nanoseconds.
     pub duration_ns: u64,
     /// Class that it gives itself.
     pub class: Option<Level>,
+    /// How it tells ahead that it will need the GPU.
+    pub hint: Option<Hint>,
+}
+
+/// What a client is told.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ClientOrder {
+    /// The client.
+    pub spec: ClientSpec,
+    /// When its first request arrives, in nanoseconds from the start.
+    pub phase_ns: u64,
+    /// Seed of its random numbers.
+    pub seed: u64,
 }
 
 /// What a client process says when it can start.
@@ -51,51 +64,99 @@ pub struct Ready {
 pub struct Report {
     /// Time slice of its compute TSG at the end, in microseconds.
     pub timeslice_us: u32,
-    /// Its requests.
-    pub requests: Requests,
+    /// The requests of each client.
+    pub requests: Vec<Requests>,
+    /// Nanoseconds that its holders have held the GPU for.
+    pub held_ns: u64,
+    /// Holders that ended by their bound.
+    pub holds_expired: u64,
+    /// What its hints came to.
+    pub hints: Option<HintUse>,
 }
 
-/// The software GPU as a client's machine.
-pub struct Device {
+/// What a process has on the software GPU.
+#[derive(Debug)]
+pub struct Gpu {
+    sim: Sim,
     compute: Context,
     copy: Context,
-    kernels: Vec<Item>,
-    copy_in: [Item; 1],
-    copy_out: [Item; 1],
-    start: Timestamp,
+    hints: Option<Hints>,
+    held: Mutex<Held>,
 }
 
-impl Device {
+impl Gpu {
     /// Gives this process its class, if any, and makes its contexts.
-    pub fn open(spec: &ClientSpec, class: Option<Level>) -> Result<Self> {
+    pub fn open(
+        label: &str,
+        channels: u32,
+        class: Option<Level>,
+        hint: Option<Hint>,
+    ) -> Result<Self> {
         // Without slack the kernel may not delay the wake-ups of a request.
         set_current_timer_slack(NonZeroU64::new(1)).context("cannot set the timer slack")?;
         if let Some(level) = class {
             Zernel::open()?.set_class(&Target::current_process(), level)?;
         }
         let sim = Sim::open()?;
-        let label = spec.network.name();
-        let kernels = spec.network.kernels();
+        let spec = |spec| ContextSpec { channels, ..spec };
+        let compute = sim.create_context(&spec(ContextSpec::compute(label)))?;
+        let copy = sim.create_context(&spec(ContextSpec::copy(label)))?;
+        let hints = hint
+            .map(|hint| Hints::open(hint, &sim, &compute))
+            .transpose()?;
         Ok(Self {
-            compute: sim.create_context(&ContextSpec::compute(label))?,
-            copy: sim.create_context(&ContextSpec::copy(label))?,
-            kernels: vec![Item::work(spec.network.service() / kernels); kernels as usize],
-            copy_in: [Item::work(spec.copy_in())],
-            copy_out: [Item::work(spec.copy_out())],
-            start: Timestamp::now(),
+            sim,
+            compute,
+            copy,
+            hints,
+            held: Mutex::default(),
         })
     }
 
-    /// Handle of the compute TSG.
-    pub fn tsg(&self) -> u64 {
-        self.compute.tsg()
+    fn collect(&self) -> Result<()> {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        held.collect(&self.sim)
+    }
+}
+
+/// A channel of each context as a client's machine.
+pub struct Device<'a> {
+    gpu: &'a Gpu,
+    channel: u32,
+    stream: Option<Stream<'a>>,
+    kernels: Vec<Item>,
+    copy_in: [Item; 1],
+    copy_out: [Item; 1],
+    copying: Duration,
+    start: Timestamp,
+}
+
+impl<'a> Device<'a> {
+    /// For the client of a channel.
+    pub fn new(gpu: &'a Gpu, channel: u32, spec: &ClientSpec) -> Self {
+        let program = &spec.network;
+        let kernels = program.kernels();
+        let kernel = Item::work(program.service() / kernels);
+        let kernel = kernel.demand_permille(program.demand_permille());
+        let hints = gpu.hints.as_ref();
+        Self {
+            gpu,
+            channel,
+            stream: hints.map(|hints| Stream::new(hints, &gpu.compute, channel, channel.into())),
+            kernels: vec![kernel; kernels as usize],
+            copy_in: [Item::work(spec.copy_in())],
+            copy_out: [Item::work(spec.copy_out())],
+            copying: spec.copy_in(),
+            start: Timestamp::now(),
+        }
     }
 
     /// Serves one request ahead of the run, so that no measured one pays for first uses.
     pub fn warm_up(&mut self, spec: &ClientSpec, seed: u64) -> Result<()> {
         let now = self.now();
         let prepare = spec.prepare_us.sample(seed, 0, Duration::ZERO);
-        client::request(prepare, self, now).map(drop)
+        client::request(prepare, self, now)?;
+        self.over()
     }
 
     /// Sleeps until `start` and serves from then on for `duration`.
@@ -113,20 +174,39 @@ impl Device {
         client::serve(spec, schedule, seed, self, duration, requests)
     }
 
-    /// Submits `items` and waits until they are done.
-    fn run(context: &Context, items: &[Item]) -> Result<()> {
-        let submission = context.submit(0, items)?;
+    /// Submits `items` to a context and waits until they are done.
+    fn run(&self, context: &Context, items: &[Item]) -> Result<()> {
+        let submission = context.submit(self.channel, items)?;
+        self.wait(context, submission.last_seq)
+    }
+
+    fn wait(&self, context: &Context, seq: u64) -> Result<()> {
+        let until = Timestamp::now() + STUCK;
         loop {
-            match context.wait(0, submission.last_seq, submission.at + STUCK) {
+            match context.wait(self.channel, seq, until) {
                 Ok(_) => return Ok(()),
                 Err(error) if error.errno() == Some(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
         }
     }
+
+    /// Triggers the request, if that is this client's to do until `time`, when it is time.
+    fn trigger_until(&mut self, time: Timestamp) -> Result<()> {
+        let Some(stream) = &mut self.stream else {
+            return Ok(());
+        };
+        match stream.trigger_at() {
+            Some(at) if at <= time => {
+                sleep_until(at)?;
+                stream.trigger()
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
-impl Machine for Device {
+impl Machine for Device<'_> {
     fn now(&mut self) -> Duration {
         Timestamp::now().since(self.start)
     }
@@ -135,16 +215,46 @@ impl Machine for Device {
         sleep_until(self.start + time)
     }
 
+    fn begin(&mut self, start: Duration) -> Result<Duration> {
+        let Some(stream) = &mut self.stream else {
+            return Ok(start);
+        };
+        // What the hint takes comes on top of the preparation.
+        Ok(stream.begin()?.since(self.start))
+    }
+
+    fn prepare(&mut self, until: Duration) -> Result<()> {
+        let until = self.start + until;
+        self.trigger_until(until)?;
+        sleep_until(until)
+    }
+
     fn copy_in(&mut self) -> Result<()> {
-        Self::run(&self.copy, &self.copy_in)
+        let submission = self.gpu.copy.submit(self.channel, &self.copy_in)?;
+        self.trigger_until(submission.at + self.copying)?;
+        self.wait(&self.gpu.copy, submission.last_seq)
     }
 
     fn infer(&mut self) -> Result<()> {
-        Self::run(&self.compute, &self.kernels)
+        let submission = self.gpu.compute.submit(self.channel, &self.kernels)?;
+        if let Some(stream) = &mut self.stream {
+            stream.ready()?;
+        }
+        self.wait(&self.gpu.compute, submission.last_seq)
     }
 
     fn copy_out(&mut self) -> Result<()> {
-        Self::run(&self.copy, &self.copy_out)
+        self.run(&self.gpu.copy, &self.copy_out)
+    }
+
+    fn over(&mut self) -> Result<()> {
+        match &self.stream {
+            Some(stream) => {
+                stream.done()?;
+                self.gpu.collect()
+            }
+            None => Ok(()),
+        }
     }
 }
 
@@ -161,23 +271,69 @@ pub fn sleep_until(time: Timestamp) -> Result<()> {
 
 /// Runs the client process of `order`, talking over standard input and output.
 pub fn run(order: &Order) -> Result<()> {
-    let spec = &order.client;
-    let mut device = Device::open(spec, order.class)?;
-    device.warm_up(spec, order.seed)?;
-    say(&Ready { tsg: device.tsg() })?;
+    let first = order.clients.first().context("was told of no client")?;
+    let label = first.spec.network.name();
+    if first.spec.role == Role::Lc {
+        // The GPU's worker in the kernel runs beside a client where there are several CPUs; under
+        // icount there is one, and it must not run instead of a latency-critical client.
+        if let Err(error) = sys::run_in_real_time() {
+            eprintln!("zernel-load: no real-time priority for the LC client: {error}");
+        }
+    }
+    let gpu = Gpu::open(label, order.clients.len() as u32, order.class, order.hint)?;
+    let mut devices: Vec<Device<'_>> = (0..)
+        .zip(&order.clients)
+        .map(|(channel, client)| Device::new(&gpu, channel, &client.spec))
+        .collect();
+    for (device, client) in devices.iter_mut().zip(&order.clients) {
+        device.warm_up(&client.spec, client.seed)?;
+    }
+    *gpu.held.lock().unwrap_or_else(PoisonError::into_inner) = Held::default();
+    let used = |hints: &Hints| hints.used();
+    let before = gpu.hints.as_ref().map(used).transpose()?;
+    say(&Ready {
+        tsg: gpu.compute.tsg(),
+    })?;
 
     let mut line = String::new();
     io::stdin().lock().read_line(&mut line)?;
     let start = Timestamp::from_ns(line.trim().parse().context("was told no start time")?);
     let duration = Duration::from_nanos(order.duration_ns);
-    let phase = Duration::from_nanos(order.phase_ns);
-    let schedule = Schedule::new(spec.arrival, phase, order.seed);
-    let requests = device.serve(spec, schedule, order.seed, start, duration)?;
-    let timeslice_us = device.compute.stats()?.timeslice_us;
+    let serve = |device: &mut Device<'_>, client: &ClientOrder| {
+        let (spec, seed) = (&client.spec, client.seed);
+        let phase = Duration::from_nanos(client.phase_ns);
+        let schedule = Schedule::new(spec.arrival, phase, seed);
+        device.serve(spec, schedule, seed, start, duration)
+    };
+    let requests = match (devices.as_mut_slice(), order.clients.as_slice()) {
+        ([device], [client]) => vec![serve(device, client)?],
+        (devices, clients) => thread::scope(|scope| {
+            let threads: Vec<_> = devices
+                .iter_mut()
+                .zip(clients)
+                .map(|(device, client)| scope.spawn(move || serve(device, client)))
+                .collect();
+            threads
+                .into_iter()
+                .map(|thread| {
+                    thread
+                        .join()
+                        .map_err(|_| anyhow!("a client has panicked"))?
+                })
+                .collect::<Result<Vec<_>>>()
+        })?,
+    };
     sleep_until(start + duration + SETTLE)?;
+    let after = gpu.hints.as_ref().map(used).transpose()?;
+    let held = *gpu.held.lock().unwrap_or_else(PoisonError::into_inner);
     say(&Report {
-        timeslice_us,
+        timeslice_us: gpu.compute.stats()?.timeslice_us,
         requests,
+        held_ns: held.ns,
+        holds_expired: held.expired,
+        hints: before
+            .zip(after)
+            .map(|(before, after)| after.since(&before)),
     })
 }
 

@@ -32,6 +32,7 @@ fn outcome(mode: &str, latency_ns: u64) -> serde_json::Value {
             "timeslice_us": 1024,
             "requests": {
                 "dropped": 0,
+                "number": [0, 1, 2],
                 "start_ns": [0, 300_000_000, 600_000_000],
                 "queued_ns": [0, 0, 5_000],
                 "latency_ns": [latency_ns, latency_ns, latency_ns],
@@ -49,6 +50,8 @@ fn help_covers_every_command() {
         &["client"],
         &["run"],
         &["demo"],
+        &["suite"],
+        &["page"],
         &["report"],
         &["bench"],
     ] {
@@ -72,6 +75,8 @@ fn unsound_command_lines_are_usage_errors() {
         &["client", "--class", "9"],
         &["client", "--periodic", "10", "--poisson", "10"],
         &["demo"],
+        &["suite"],
+        &["page"],
         &["bench", "--repeat", "0"],
     ] {
         zernel_load(args).assert().code(2).stdout("");

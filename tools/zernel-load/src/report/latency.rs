@@ -100,9 +100,9 @@ fn draw_panel<DB: DrawingBackend>(
             Mode::Alone => 2,
             // Where both are the same, the wider one shows on both sides of the other.
             Mode::Default => 5,
-            Mode::Zernel => 3,
+            Mode::Classes | Mode::Gpreempt | Mode::Zernel => 3,
         }));
-        chart.draw_series(LineSeries::new(curve(latencies), style))?;
+        chart.draw_series(LineSeries::new(curve(latencies, POINTS), style))?;
     }
     for (line, (run, _)) in runs.iter().enumerate() {
         let y = KEY_LINE / 2 + KEY_LINE * line as i32;
@@ -182,9 +182,9 @@ fn range<'a>(runs: impl Iterator<Item = &'a [u64]>) -> Option<(f64, f64)> {
     Some((low.max(0.001), high.max(low * 2.0)))
 }
 
-/// The share of latencies up to each.
-fn curve(sorted_ns: &[u64]) -> Vec<(f64, f64)> {
-    let step = sorted_ns.len().div_ceil(POINTS).max(1);
+/// The share of sorted latencies up to each, in at most twice `points` points and a few more.
+pub fn curve(sorted_ns: &[u64], points: usize) -> Vec<(f64, f64)> {
+    let step = sorted_ns.len().div_ceil(points).max(1);
     let last = sorted_ns.len() - 1;
     let mut points = Vec::new();
     let mut share = 0.0;
@@ -204,7 +204,7 @@ mod tests {
     #[test]
     fn curves_rise_from_nothing_to_all() {
         let sorted: Vec<u64> = (1..=10_000).map(|i| i * 1_000_000).collect();
-        let points = curve(&sorted);
+        let points = curve(&sorted, POINTS);
         assert!(points.len() <= 2 * POINTS + 4);
         assert_eq!(points[0], (1.0, 0.0));
         assert_eq!(*points.last().unwrap(), (10_000.0, 100.0));

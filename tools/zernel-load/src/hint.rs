@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: GPL-2.0
+//! How a client tells ahead that it will need the GPU: what it puts into its stream, and who stores
+//! the words that the stream waits for.
+//!
+//! A request is *ready* when its data is on the GPU: after the copy in, which runs on another engine
+//! and needs no switch. So what is predicted is the preparation and the copy together.
+
+use std::time::Duration;
+
+use anyhow::{ensure, Context as _, Result};
+use libzernel::request::{Begin, Number, Of, Page, Slot};
+use libzernel::sim::{Condition, Context, Item, Sim, Status, Words};
+use libzernel::{tsg, Timestamp, Zernel};
+use serde::{Deserialize, Serialize};
+
+/// Longest time that a holder keeps the GPU by itself: above the longest lease that is usual.
+const BOUND: Duration = Duration::from_millis(150);
+
+/// Share of the GPU that a holder uses: one of about a hundred SMs.
+const DEMAND_PERMILLE: u32 = 10;
+
+/// The shortest kernel: the part of the holder that runs before it stores its word.
+const LEAST: Duration = Duration::from_micros(1);
+
+/// Who triggers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Hint {
+    /// The client itself, a constant time after the begin, in nanoseconds.
+    Constant(u64),
+    /// zernel.
+    Request,
+}
+
+/// What the hints of a process came to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HintUse {
+    /// Requests that began.
+    pub requests: u64,
+    /// Triggers that zernel stored.
+    pub triggers: u64,
+    /// Requests whose data came after the GPU was there, as far as zernel can tell.
+    pub early: u64,
+    /// By how much in all, in nanoseconds.
+    pub early_ns: u64,
+    /// Requests whose data was there before the GPU was.
+    pub late: u64,
+    /// By how much in all, in nanoseconds.
+    pub late_ns: u64,
+    /// Leases that ended.
+    pub expired: u64,
+    /// What zernel has learned that a switch costs, in nanoseconds.
+    pub switch_ns: u64,
+}
+
+/// What a process that gives hints has open.
+#[derive(Debug)]
+enum Kind {
+    Constant {
+        words: Words,
+        lead: Duration,
+    },
+    Request {
+        zernel: Zernel,
+        page: Page,
+        tsg: tsg::Id,
+    },
+}
+
+/// The hints of a process.
+#[derive(Debug)]
+pub struct Hints {
+    kind: Kind,
+}
+
+impl Hints {
+    /// Hints for what `context` runs, the only compute TSG of this process.
+    pub fn open(hint: Hint, sim: &Sim, context: &Context) -> Result<Self> {
+        let words = context.words(sim.version()?.words)?;
+        let kind = match hint {
+            Hint::Constant(lead) => Kind::Constant {
+                words,
+                lead: Duration::from_nanos(lead),
+            },
+            Hint::Request => {
+                let zernel = Zernel::open()?;
+                let page = Page::of_words(&zernel, &words)?;
+                let tsg = own_tsg(&zernel)?;
+                Kind::Request { zernel, page, tsg }
+            }
+        };
+        Ok(Self { kind })
+    }
+
+    /// What they came to so far; nothing is known of constant ones.
+    pub fn used(&self) -> Result<HintUse> {
+        let Kind::Request { zernel, tsg, .. } = &self.kind else {
+            return Ok(HintUse::default());
+        };
+        let stats = zernel.request_stats(Of::Tsg(*tsg))?;
+        Ok(HintUse {
+            requests: stats.requests,
+            triggers: stats.triggers,
+            early: stats.early,
+            early_ns: stats.early_ns,
+            late: stats.late,
+            late_ns: stats.late_ns,
+            expired: stats.expired,
+            switch_ns: stats.switch_ns,
+        })
+    }
+}
+
+impl HintUse {
+    /// What has been added since `before`.
+    pub fn since(&self, before: &Self) -> Self {
+        Self {
+            requests: self.requests - before.requests,
+            triggers: self.triggers - before.triggers,
+            early: self.early - before.early,
+            early_ns: self.early_ns - before.early_ns,
+            late: self.late - before.late,
+            late_ns: self.late_ns - before.late_ns,
+            expired: self.expired - before.expired,
+            switch_ns: self.switch_ns,
+        }
+    }
+}
+
+/// zernel's id of the compute TSG of this process.
+pub fn own_tsg(zernel: &Zernel) -> Result<tsg::Id> {
+    let pid = std::process::id();
+    let mut newest = None;
+    for tsg in zernel.tsgs() {
+        let tsg = tsg?;
+        if tsg.pid == pid && tsg.compute {
+            newest = Some(tsg.id);
+        }
+    }
+    newest.context("zernel knows no TSG of this process; is the software GPU its provider?")
+}
+
+/// The hints of one client: the requests of a channel.
+#[derive(Debug)]
+pub struct Stream<'a> {
+    hints: &'a Hints,
+    context: &'a Context,
+    channel: u32,
+    begin: Option<Begin>,
+    request: Number,
+    /// When the client itself triggers the request that it is at.
+    trigger_at: Option<Timestamp>,
+}
+
+impl<'a> Stream<'a> {
+    /// Of a channel of `context`; `key` is what its preparation depends on.
+    pub fn new(hints: &'a Hints, context: &'a Context, channel: u32, key: u64) -> Self {
+        let begin = match &hints.kind {
+            Kind::Constant { .. } => None,
+            Kind::Request { tsg, .. } => Some(Begin::new(*tsg).key(key)),
+        };
+        Self {
+            hints,
+            context,
+            channel,
+            begin,
+            request: Number::new(u32::MAX).expect("it is not 0"),
+            trigger_at: None,
+        }
+    }
+
+    fn slot(&self, page: &'a Page) -> Result<Slot<'a>> {
+        page.slot(self.channel)
+            .context("a page has a slot for each channel")
+    }
+
+    /// Which words the stream uses: trigger, release, held.
+    fn words(&self) -> [u32; 3] {
+        const WORDS: u32 = 16;
+        [0, 1, 3].map(|word| self.channel * WORDS + word)
+    }
+
+    /// A request begins: tells so, and puts the wait and the holder into the stream. Returns when it
+    /// had told: what follows is done beside the preparation, by another thread of a runtime.
+    pub fn begin(&mut self) -> Result<Timestamp> {
+        match (&self.hints.kind, &self.begin) {
+            (Kind::Request { page, .. }, Some(begin)) => {
+                self.request = self.slot(page)?.begin(begin)?.number;
+            }
+            (Kind::Constant { lead, .. }, _) => {
+                self.request = self.request.next();
+                self.trigger_at = Some(Timestamp::now() + *lead);
+            }
+            (Kind::Request { .. }, None) => {}
+        }
+        let begun = Timestamp::now();
+        let (number, [trigger, release, held]) = (self.request.get(), self.words());
+        let items = [
+            Item::wait(trigger, Condition::AtLeast, number),
+            Item::work(LEAST).demand_permille(DEMAND_PERMILLE),
+            Item::release(held, number),
+            Item::hold(release, Condition::AtLeast, number, BOUND)
+                .demand_permille(DEMAND_PERMILLE)
+                .notify(),
+        ];
+        self.context.submit(self.channel, &items)?;
+        if self.trigger_at.is_some_and(|at| at <= Timestamp::now()) {
+            self.trigger()?;
+        }
+        Ok(begun)
+    }
+
+    /// When the client is to call [`Self::trigger`], if it is and has not yet.
+    pub fn trigger_at(&self) -> Option<Timestamp> {
+        self.trigger_at
+    }
+
+    /// The client's time to trigger has come.
+    pub fn trigger(&mut self) -> Result<()> {
+        self.trigger_at = None;
+        if let Kind::Constant { words, .. } = &self.hints.kind {
+            words.store(self.words()[0], self.request.get());
+            self.context.doorbell()?;
+        }
+        Ok(())
+    }
+
+    /// The data is ready, and the kernels are behind the holder.
+    pub fn ready(&mut self) -> Result<()> {
+        match &self.hints.kind {
+            Kind::Request { page, .. } => self.slot(page)?.ready(self.request),
+            Kind::Constant { words, .. } => {
+                let [trigger, release, _] = self.words();
+                words.store(release, self.request.get());
+                self.trigger_at = None;
+                words.store(trigger, self.request.get());
+            }
+        }
+        // A GPU sees a store by itself; this one looks now and then unless it is told.
+        Ok(self.context.doorbell()?)
+    }
+
+    /// The result is there.
+    pub fn done(&self) -> Result<()> {
+        match &self.hints.kind {
+            Kind::Request { page, .. } => self.slot(page)?.done(self.request),
+            Kind::Constant { .. } => {}
+        }
+        Ok(())
+    }
+}
+
+/// The holders of a process: how long they have held the GPU.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Held {
+    /// Nanoseconds.
+    pub ns: u64,
+    /// Holders that ended by their bound.
+    pub expired: u64,
+}
+
+impl Held {
+    /// Adds the holders that have ended since the last call.
+    pub fn collect(&mut self, sim: &Sim) -> Result<()> {
+        let (ended, dropped) = sim.completions(16)?;
+        ensure!(dropped == 0, "the software GPU has dropped completions");
+        for one in ended {
+            self.ns += one.end.since(one.start).as_nanos() as u64;
+            self.expired += u64::from(one.status == Status::HoldExpired);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The page as HTML: needs no other file.
+
+use std::fmt::Write;
+
+use anyhow::Result;
+use serde_json::Value;
+
+use super::line::{Figure, Line, AGREE_WITHIN, EXPLAINED_FROM};
+use super::{cells, name, plots, HEAD, SECTIONS};
+use crate::outcome::Mode;
+use crate::suite::Done;
+
+const STYLE: &str = "body{font:15px/1.45 'DejaVu Sans',sans-serif;color:#222;margin:2em auto;\
+max-width:1500px;padding:0 1em}table{border-collapse:collapse;font-size:13px;margin:1em 0}\
+th,td{padding:2px 8px;text-align:right;border-bottom:1px solid #e1e1e1;white-space:nowrap}\
+th{border-bottom:2px solid #666;white-space:normal;vertical-align:bottom}\
+td.t,th.t{text-align:left;white-space:normal}tr.zernel{background:#e8f2fa;font-weight:600}\
+tr.first td{border-top:2px solid #999}.bad{color:#b03000}svg{max-width:100%;height:auto}\
+.plots{display:flex;flex-wrap:wrap;gap:1em}";
+
+/// The page.
+pub(super) fn page(all: &[Done], lines: &[Line], costs: Option<&Value>) -> Result<String> {
+    let mut page = format!(
+        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>zernel: make bench\
+         </title><style>{STYLE}</style></head><body>\n<h1>zernel: make bench</h1>\n<p>Measured through \
+         the kernel, on the software GPU (an A100) in a QEMU guest that counts instructions: an \
+         instruction is a nanosecond, on one CPU. LC latency counts from the begin of the \
+         preparation; <em>+queue</em> from the arrival. <em>added mean</em> is the mean less the mean \
+         alone; p50 to max are of the differences between each request and the same request alone. \
+         A request is <em>ready</em> when its data is on the GPU, after the copy in. <em>held</em> is \
+         GPU time that holders waited for data. Published: GPreempt (USENIX ATC'25), an A100, read \
+         off its plots. Deviations above {EXPLAINED_FROM} % are explained below each table. \
+         <em>against replay</em>: by how much the run is above the same workload and policy in \
+         <code>replay</code>; within {AGREE_WITHIN} % they agree.</p>\n"
+    );
+    page.push_str("<div class=\"plots\">\n");
+    for svg in plots::all(all)? {
+        page.push_str(&svg);
+        page.push('\n');
+    }
+    page.push_str("</div>\n");
+    for (section, heading, about) in SECTIONS {
+        let part: Vec<&Line> = lines
+            .iter()
+            .filter(|line| line.section == section)
+            .collect();
+        if !part.is_empty() {
+            html_section(&mut page, heading, about, &part);
+        }
+    }
+    if let Some(costs) = costs {
+        html_costs(&mut page, costs);
+    }
+    page.push_str("</body></html>\n");
+    Ok(page)
+}
+
+fn html_section(page: &mut String, heading: &str, about: &str, lines: &[&Line]) {
+    let text = |index: usize| matches!(index, 0 | 1 | 15 | 16);
+    let class = |index| if text(index) { " class=\"t\"" } else { "" };
+    // Writing to a string cannot fail.
+    let _ = write!(page, "<h2>{heading}</h2>\n<p>{about}</p>\n<table><tr>");
+    for (index, name) in HEAD.iter().enumerate() {
+        let _ = write!(page, "<th{}>{}</th>", class(index), escape(name));
+    }
+    page.push_str("</tr>\n");
+    let mut last = None;
+    for line in lines {
+        let this = (&line.row.workload, line.parameter);
+        let first = last != Some(this);
+        last = Some(this);
+        let zernel = line.row.mode == Mode::Zernel;
+        let _ = write!(
+            page,
+            "<tr class=\"{}{}\">",
+            if first { "first " } else { "" },
+            if zernel { "zernel" } else { "" }
+        );
+        for (index, cell) in cells(line).iter().enumerate() {
+            let _ = write!(page, "<td{}>{}</td>", class(index), escape(cell));
+        }
+        page.push_str("</tr>\n");
+    }
+    page.push_str("</table>\n");
+    let mut whys: Vec<(String, Vec<String>)> = Vec::new();
+    for line in lines {
+        for one in &line.compared {
+            if one.deviation_percent.abs() <= EXPLAINED_FROM {
+                continue;
+            }
+            let why = one
+                .why
+                .clone()
+                .unwrap_or_else(|| "Not explained.".to_owned());
+            let what = format!(
+                "{} {} {:+.0} %",
+                name(line),
+                match one.figure {
+                    Figure::Latency => "LC mean",
+                    Figure::Added => "added",
+                    Figure::Be => "BE",
+                },
+                one.deviation_percent
+            );
+            match whys.iter_mut().find(|(known, _)| *known == why) {
+                Some((_, what_else)) => what_else.push(what),
+                None => whys.push((why, vec![what])),
+            }
+        }
+    }
+    if !whys.is_empty() {
+        page.push_str("<p>Deviations from what is published:</p><ul>\n");
+        for (why, what) in whys {
+            let bad = if why == "Not explained." {
+                " class=\"bad\""
+            } else {
+                ""
+            };
+            let _ = writeln!(
+                page,
+                "<li{bad}><em>{}</em>: {}</li>",
+                escape(&what.join("; ")),
+                escape(&why)
+            );
+        }
+        page.push_str("</ul>\n");
+    }
+}
+
+fn html_costs(page: &mut String, costs: &Value) {
+    page.push_str("<h2>What calls and timers cost, in instructions</h2>\n");
+    for (key, heading) in [
+        ("calls", "call"),
+        (
+            "interrupts",
+            "timer, what it takes from a program that runs",
+        ),
+        ("class_change", "class change, until"),
+    ] {
+        let Some(figures) = costs[key].as_array() else {
+            continue;
+        };
+        let _ = writeln!(
+            page,
+            "<table><tr><th class=\"t\">{heading}</th><th>median</th><th>max</th></tr>"
+        );
+        for figure in figures {
+            let _ = writeln!(
+                page,
+                "<tr><td class=\"t\">{}</td><td>{}</td><td>{}</td></tr>",
+                escape(figure["name"].as_str().unwrap_or("")),
+                figure["median_ns"],
+                figure["max_ns"]
+            );
+        }
+        page.push_str("</table>\n");
+    }
+    if let Some(count) = costs["ready_system_calls"].as_u64() {
+        let _ = writeln!(
+            page,
+            "<p>System calls of 1,000 <em>ready</em> and 1,000 <em>done</em> by store: {count}.</p>"
+        );
+    }
+}
+
+/// As text of HTML.
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+}

@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The suite of `make bench`: which workloads run how, and what came of each, a line of JSON per
+//! part, so that nothing that was measured is lost when the rest fails.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::Path;
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+use zernel_workload::{Arrival, ClientSpec, Network, Preparation, Published, Role, Workload};
+
+use crate::outcome::{Comparison, Deployment, Mode};
+use crate::report::latency;
+use crate::run::{self, Constants, Options, Tuned};
+use crate::table::{self, Row};
+
+/// The file of a suite's results in its folder.
+pub const FILE: &str = "suite.jsonl";
+
+/// Seed of all random numbers.
+const SEED: u64 = 1;
+
+/// What a part belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Section {
+    /// The published workloads, a process per client.
+    Workloads,
+    /// Those with several clients of a role, in the published deployment.
+    Published,
+    /// Against the preparation time.
+    Preparation,
+    /// Preparations that take now this long and now that.
+    Jitter,
+    /// The same with other constants and other costs.
+    Frontier,
+    /// Against the number of best-effort processes.
+    Processes,
+}
+
+/// A part of the suite that is to be run.
+#[derive(Debug, Clone)]
+struct Part {
+    section: Section,
+    /// What was changed, for those of a kind.
+    parameter: Option<f64>,
+    workload: Workload,
+    deployment: Deployment,
+    modes: Vec<Mode>,
+    constants: Constants,
+    /// What a nanosecond of waiting costs zernel, if not the default.
+    late_cost: Option<u32>,
+}
+
+/// What came of a part.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Done {
+    /// What it belongs to.
+    pub section: Section,
+    /// What was changed: microseconds, a number of processes, a cost.
+    pub parameter: Option<f64>,
+    /// The workload.
+    pub workload: String,
+    /// The workload in words.
+    pub title: String,
+    /// Which clients shared a TSG.
+    pub deployment: Deployment,
+    /// How long each mode ran, in seconds of the guest.
+    pub seconds: f64,
+    /// What is published for it.
+    pub published: Option<Published>,
+    /// The figures of each mode.
+    pub rows: Vec<Row>,
+    /// Points of the distribution of LC latencies of each mode: milliseconds and percent.
+    pub curves: Vec<(Mode, Vec<(f64, f64)>)>,
+}
+
+/// How much of it is run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Extent {
+    /// A few seconds of three workloads, for `make test`.
+    Quick,
+    /// All of it.
+    Full,
+}
+
+impl Part {
+    fn new(section: Section, workload: Workload, modes: &[Mode]) -> Self {
+        Self {
+            section,
+            parameter: None,
+            workload,
+            deployment: Deployment::PerClient,
+            modes: modes.to_vec(),
+            constants: Constants::PUBLISHED,
+            late_cost: None,
+        }
+    }
+}
+
+fn built_in(name: &str, seconds: f64) -> Result<Workload> {
+    let workload = Workload::built_in(name).with_context(|| format!("there is no {name}"))?;
+    workload.lasting(seconds)
+}
+
+/// The parts of the quick suite.
+fn quick() -> Result<Vec<Part>> {
+    let modes = [Mode::Alone, Mode::Default, Mode::Gpreempt, Mode::Zernel];
+    let part = |name| Ok(Part::new(Section::Workloads, built_in(name, 3.0)?, &modes));
+    ["B1", "C", "Z"].into_iter().map(part).collect()
+}
+
+/// The parts of the full suite; `scale` makes each longer or shorter.
+fn full(scale: f64) -> Result<Vec<Part>> {
+    let mut parts = Vec::new();
+    for name in [
+        "A", "B", "B0", "B1", "B2", "B3", "B4", "C", "D", "E", "Y", "Z",
+    ] {
+        // Random arrivals take longer to come to their mean.
+        let seconds = if name == "E" { 20.0 } else { 5.0 };
+        let workload = built_in(name, seconds * scale)?;
+        parts.push(Part::new(Section::Workloads, workload, &Mode::ALL));
+    }
+    for name in ["C", "D", "E", "Z"] {
+        let seconds = if name == "E" { 20.0 } else { 5.0 };
+        parts.push(Part {
+            deployment: Deployment::Published,
+            ..Part::new(
+                Section::Published,
+                built_in(name, seconds * scale)?,
+                &Mode::ALL,
+            )
+        });
+    }
+    for us in Workload::PREPARATION_SWEEP_US {
+        let workload = built_in("B1", 3.0 * scale)?.preparing(Preparation::Constant(us));
+        parts.push(Part {
+            parameter: Some(us as f64),
+            constants: Constants {
+                preparation_us: us,
+                ..Constants::PUBLISHED
+            },
+            ..Part::new(Section::Preparation, workload, &Mode::ALL)
+        });
+    }
+    for name in Workload::jitter_suite() {
+        // The time at which a preparation changes is part of the workload.
+        let seconds = match name {
+            "J-step" => 30.0,
+            "J-drift" => 20.0,
+            _ => 10.0 * scale,
+        };
+        parts.push(Part::new(
+            Section::Jitter,
+            built_in(name, seconds)?,
+            &Mode::ALL,
+        ));
+    }
+    for name in ["J-uniform", "J-bimodal"] {
+        let workload = || built_in(name, 10.0 * scale);
+        for late in [1, 4, 99] {
+            parts.push(Part {
+                parameter: Some(f64::from(late)),
+                late_cost: Some(late),
+                ..Part::new(Section::Frontier, workload()?, &[Mode::Alone, Mode::Zernel])
+            });
+        }
+        for lead in [0u64, 200, 300] {
+            parts.push(Part {
+                parameter: Some(lead as f64),
+                constants: Constants {
+                    preparation_us: lead,
+                    switch_us: 0,
+                },
+                ..Part::new(
+                    Section::Frontier,
+                    workload()?,
+                    &[Mode::Alone, Mode::Gpreempt],
+                )
+            });
+        }
+    }
+    for processes in [1, 2, 4, 8, 16] {
+        let be = ClientSpec::new(Role::Be, Network::Resnet152, Arrival::Closed);
+        let lc = ClientSpec::new(Role::Lc, Network::Vgg, Arrival::Periodic(100.0));
+        let clients = std::iter::once(lc).chain(std::iter::repeat_n(be, processes));
+        let workload = Workload::new("processes", 4.0 * scale, clients.collect())?;
+        let modes = [Mode::Alone, Mode::Gpreempt, Mode::Zernel];
+        parts.push(Part {
+            parameter: Some(processes as f64),
+            ..Part::new(Section::Processes, workload, &modes)
+        });
+    }
+    Ok(parts)
+}
+
+/// Runs the suite and writes what came of it to `dir`; `only` are the sections or workloads to run,
+/// all if there are none.
+pub fn run(dir: &Path, extent: Extent, scale: f64, only: &[String]) -> Result<()> {
+    let mut parts = match extent {
+        Extent::Quick => quick()?,
+        Extent::Full => full(scale)?,
+    };
+    if !only.is_empty() {
+        parts.retain(|part| {
+            let section = format!("{:?}", part.section).to_lowercase();
+            only.iter()
+                .any(|one| *one == section || *one == part.workload.name)
+        });
+    }
+    fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+    let path = dir.join(FILE);
+    let mut file =
+        File::create(&path).with_context(|| format!("cannot write {}", path.display()))?;
+    let started = Instant::now();
+    let count = parts.len();
+    for (number, part) in parts.into_iter().enumerate() {
+        let name = &part.workload.name;
+        let parameter = part.parameter.map(|value| format!(" {value}"));
+        println!(
+            "[{}/{count}] {:?}: {name}{}, {:.0} s so far",
+            number + 1,
+            part.section,
+            parameter.unwrap_or_default(),
+            started.elapsed().as_secs_f64()
+        );
+        let done = one(&part).with_context(|| format!("workload {name}"))?;
+        let mut line = serde_json::to_vec(&done)?;
+        line.push(b'\n');
+        file.write_all(&line)?;
+        file.flush()?;
+    }
+    Ok(())
+}
+
+fn one(part: &Part) -> Result<Done> {
+    let late = part.late_cost.map(|cost| cost.to_string());
+    let _tuned = late
+        .map(|cost| Tuned::set("late_cost", &cost))
+        .transpose()?;
+    let mut comparison = Comparison {
+        workload: part.workload.name.clone(),
+        runs: Vec::new(),
+    };
+    for &mode in &part.modes {
+        let options = Options {
+            mode,
+            deployment: part.deployment,
+            constants: part.constants,
+            seed: SEED,
+            trace: false,
+        };
+        comparison
+            .runs
+            .push(run::run(&part.workload, options, &mut |_| {})?);
+    }
+    let curve = |run: &crate::outcome::Outcome| {
+        let sorted = run.sorted_latencies(Role::Lc);
+        (!sorted.is_empty()).then(|| (run.mode, latency::curve(&sorted, CURVE)))
+    };
+    Ok(Done {
+        section: part.section,
+        parameter: part.parameter,
+        workload: part.workload.name.clone(),
+        title: table::title(&comparison),
+        deployment: part.deployment,
+        seconds: part.workload.seconds,
+        published: part.workload.published,
+        rows: table::rows(&comparison),
+        curves: comparison.runs.iter().filter_map(curve).collect(),
+    })
+}
+
+/// Points of a distribution that is kept.
+const CURVE: usize = 150;
+
+/// Reads what a suite came to.
+pub fn load(dir: &Path) -> Result<Vec<Done>> {
+    let path = dir.join(FILE);
+    let text =
+        fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    text.lines()
+        .map(|line| {
+            serde_json::from_str(line)
+                .with_context(|| format!("{} holds what is no result", path.display()))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_part_is_sound() {
+        for parts in [quick().unwrap(), full(1.0).unwrap(), full(0.5).unwrap()] {
+            for part in parts {
+                assert_eq!(part.modes.first(), Some(&Mode::Alone), "to compare with");
+                let text = part.workload.to_yaml().unwrap();
+                Workload::from_yaml(&text).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn the_full_suite_has_every_workload() {
+        let parts = full(1.0).unwrap();
+        for name in Workload::built_in_names() {
+            assert!(
+                parts.iter().any(|part| part.workload.name == name),
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn changes_of_a_preparation_lie_within_the_run() {
+        for part in full(0.1).unwrap() {
+            for client in &part.workload.clients {
+                if let Preparation::Step(step) = client.prepare_us {
+                    assert!(step.seconds < part.workload.seconds);
+                }
+            }
+        }
+    }
+}
