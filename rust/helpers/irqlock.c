@@ -6,11 +6,7 @@
 
 #include <linux/spinlock.h>
 
-void zernel_helper_irqlock_init(spinlock_t *lock, const char *name, struct lock_class_key *key);
-unsigned long zernel_helper_irqlock_lock(spinlock_t *lock);
-bool zernel_helper_irqlock_trylock(spinlock_t *lock, unsigned long *flags);
-void zernel_helper_irqlock_unlock(spinlock_t *lock, unsigned long flags);
-void zernel_helper_irqlock_assert_held(spinlock_t *lock);
+#include "irqlock.h"
 
 void zernel_helper_irqlock_init(spinlock_t *lock, const char *name, struct lock_class_key *key)
 {

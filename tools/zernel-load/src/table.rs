@@ -218,12 +218,14 @@ pub(crate) mod tests {
     #[test]
     fn added_and_kept_compare_with_the_right_runs() {
         let rows = rows(&testdata::comparison("B1"));
-        assert_eq!(rows.len(), 3);
+        assert_eq!(rows.len(), Mode::ALL.len());
         assert_eq!((rows[0].lc_added_us, rows[0].be_kept_percent), (None, None));
         assert_eq!(rows[1].be_kept_percent, Some(100.0));
         let added = rows[1].lc_added_us.unwrap();
         assert!((added - (rows[1].lc.mean_ns - rows[0].lc.mean_ns) / 1e3).abs() < 1e-6);
-        assert!(rows[2].lc_added_us.unwrap() < added);
+        assert!(rows[4].lc_added_us.unwrap() < added);
+        let at = rows[4].lc_added_at_us.unwrap();
+        assert!(at.is_sorted() && at[3] > 0.0, "{at:?}");
         let sum = rows[2].gpu_busy_percent + rows[2].gpu_switch_percent + rows[2].gpu_idle_percent;
         assert!((sum - 100.0).abs() < 1e-9);
     }
