@@ -276,9 +276,14 @@ impl Registry {
         trace::tsg_preempted(gpu.0, id.0, verdict as u32);
         self.totals.preempted(level, verdict);
         if !verdict.is_off() {
-            if let Some(tsg) = self.tsgs.get_mut(&id) {
+            if let (Some(tsg), Some(on)) = (self.tsgs.get_mut(&id), self.gpus.get_mut(&gpu)) {
                 tsg.park = false;
                 tsg.barred = false;
+                // What failed may have had its effect all the same.
+                if tsg.parked != Some(false) && self.queue.push(id, tsg) {
+                    on.pending += 1;
+                }
+                on.kick();
             }
         }
         if verdict == Verdict::NotResponding {
