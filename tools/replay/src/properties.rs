@@ -176,7 +176,8 @@ fn rotation_gains_on_slices_and_keeps_weights() {
 
 #[test]
 fn a_budget_leaves_something_to_best_effort_work() {
-    // Eight processes that each ask for the whole GPU.
+    // Eight processes that each ask for the whole GPU. In the twentieth of the time in which their
+    // budget is spent they take turns with best-effort work, slice by slice.
     let lc = ClientSpec {
         prepare_us: Preparation::Constant(0),
         ..ClientSpec::new(Role::Lc, Network::Vgg, Arrival::Closed)
@@ -188,7 +189,7 @@ fn a_budget_leaves_something_to_best_effort_work() {
     let zernel = run(&workload, Policy::Zernel, Deployment::PerClient);
     check(&workload, &zernel);
     assert!(
-        (0.01..0.10).contains(&zernel.be_share),
+        (0.002..0.05).contains(&zernel.be_share),
         "{}",
         zernel.be_share
     );
