@@ -304,7 +304,10 @@ impl Pass {
             .step(&driver, bandwidth.is_busy())
             .unwrap_or(rotation::Next::Idle);
         let watches = !rotation.is_empty() || !bandwidth.is_empty();
-        self.listening.store(watches, Relaxed);
+        if !self.listening.xchg(watches, Relaxed) && watches {
+            // What happened before is not told: it is looked at once more.
+            return rotation::Next::Again;
+        }
         match (next, charge) {
             (rotation::Next::At(at), Some(other)) => rotation::Next::At(at.min(other)),
             (rotation::Next::Idle, Some(at)) => rotation::Next::At(at),

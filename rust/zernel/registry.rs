@@ -240,6 +240,17 @@ impl Registry {
         Some((id, self.tsgs.get(&id)?))
     }
 
+    /// The TSG of a GPU with the first handle behind `after`, and that handle.
+    fn next_tsg_of(&self, gpu: gpu::Id, after: Option<u64>) -> Option<(u64, tsg::Id)> {
+        let from = match after {
+            Some(handle) => handle.checked_add(1)?,
+            None => 0,
+        };
+        let cursor = self.handles.cursor_lower_bound(&(gpu, from))?;
+        let (&(owner, handle), &id) = cursor.current();
+        (owner == gpu).then_some((handle, id))
+    }
+
     /// A GPU.
     pub(crate) fn gpu(&self, id: gpu::Id) -> Option<&Gpu> {
         self.gpus.get(&id)

@@ -72,18 +72,11 @@ impl Registry {
 
     /// Has the worker set once more what the TSGs of a GPU should have, without waiting.
     pub(crate) fn doubt_gpu(&mut self, gpu: gpu::Id) {
-        let mut from = 0;
-        while let Some(cursor) = self.handles.cursor_lower_bound(&(gpu, from)) {
-            let (&(owner, handle), &id) = cursor.current();
-            if owner != gpu {
-                break;
-            }
+        let mut after = None;
+        while let Some((handle, id)) = self.next_tsg_of(gpu, after) {
+            after = Some(handle);
             // A GPU that was away may take back now what it refused to take back before.
             self.doubt(id, |tsg| tsg.want.is_some() || tsg.is_changed());
-            match handle.checked_add(1) {
-                Some(next) => from = next,
-                None => break,
-            }
         }
         if let Some(gpu) = self.gpus.get_mut(&gpu) {
             gpu.wake();

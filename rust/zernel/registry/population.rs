@@ -81,12 +81,9 @@ impl Registry {
 
     /// Queues every TSG of a closed GPU that has to get its own settings back.
     pub(crate) fn queue_restore(&mut self, gpu: gpu::Id) {
-        let mut from = 0;
-        while let Some(cursor) = self.handles.cursor_lower_bound(&(gpu, from)) {
-            let (&(owner, handle), &id) = cursor.current();
-            if owner != gpu {
-                return;
-            }
+        let mut after = None;
+        while let Some((handle, id)) = self.next_tsg_of(gpu, after) {
+            after = Some(handle);
             if let (Some(tsg), Some(gpu)) = (self.tsgs.get_mut(&id), self.gpus.get_mut(&gpu)) {
                 tsg.want = None;
                 tsg.park = false;
@@ -98,23 +95,13 @@ impl Registry {
                     gpu.pending -= 1;
                 }
             }
-            match handle.checked_add(1) {
-                Some(next) => from = next,
-                None => return,
-            }
         }
     }
 
     /// Removes some TSG of a GPU; false when there is none.
     pub(crate) fn remove_any_tsg(&mut self, gpu: gpu::Id) -> bool {
-        let first = self
-            .handles
-            .cursor_lower_bound(&(gpu, 0))
-            .map(|cursor| (cursor.current().0 .0, *cursor.current().1));
-        match first {
-            Some((owner, id)) if owner == gpu => self.remove_tsg(id),
-            _ => false,
-        }
+        self.next_tsg_of(gpu, None)
+            .is_some_and(|(_, id)| self.remove_tsg(id))
     }
 
     /// Removes a GPU without TSGs. What is returned must be dropped without the lock.

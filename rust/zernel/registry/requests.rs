@@ -157,18 +157,11 @@ impl Registry {
         if gpu.requests.set_suspended(suspended) || !suspended {
             return;
         }
-        let mut from = 0;
-        while let Some(cursor) = self.handles.cursor_lower_bound(&(id, from)) {
-            let (&(owner, handle), tsg) = cursor.current();
-            if owner != id {
-                break;
-            }
-            if let Some(group) = self.tsgs.get(tsg).and_then(|tsg| tsg.requests.as_ref()) {
+        let mut after = None;
+        while let Some((handle, tsg)) = self.next_tsg_of(id, after) {
+            after = Some(handle);
+            if let Some(group) = self.tsgs.get(&tsg).and_then(|tsg| tsg.requests.as_ref()) {
                 group.suspend();
-            }
-            match handle.checked_add(1) {
-                Some(next) => from = next,
-                None => break,
             }
         }
     }

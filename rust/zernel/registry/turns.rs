@@ -67,12 +67,9 @@ impl Registry {
             candidates: KVec::with_capacity(gpu.tsgs as usize, GFP_KERNEL)?,
             generation: gpu.generation,
         };
-        let mut from = 0;
-        while let Some(cursor) = self.handles.cursor_lower_bound(&(id, from)) {
-            let (&(owner, handle), &tsg_id) = cursor.current();
-            if owner != id {
-                break;
-            }
+        let mut after = None;
+        while let Some((handle, tsg_id)) = self.next_tsg_of(id, after) {
+            after = Some(handle);
             if let Some(tsg) = self.tsgs.get(&tsg_id) {
                 if takes_turns(&self.tunables, tsg) {
                     setup.candidates.push(
@@ -86,10 +83,6 @@ impl Registry {
                         GFP_KERNEL,
                     )?;
                 }
-            }
-            match handle.checked_add(1) {
-                Some(next) => from = next,
-                None => break,
             }
         }
         self.unpark_others(id);
@@ -117,22 +110,15 @@ impl Registry {
             budgets: Level::ALL.map(|level| self.tunables.budget(level)),
             generation: gpu.generation,
         };
-        let mut from = 0;
-        while let Some(cursor) = self.handles.cursor_lower_bound(&(id, from)) {
-            let (&(owner, handle), tsg) = cursor.current();
-            if owner != id {
-                break;
-            }
-            let tsg = self.tsgs.get(tsg).filter(|tsg| tsg.traits.compute);
+        let mut after = None;
+        while let Some((handle, tsg)) = self.next_tsg_of(id, after) {
+            after = Some(handle);
+            let tsg = self.tsgs.get(&tsg).filter(|tsg| tsg.traits.compute);
             let level = tsg.and_then(|tsg| tsg.effective.level);
             if let Some(level) = level.filter(|&l| self.tunables.enabled() && l != Level::BE) {
                 setup
                     .candidates
                     .push(bandwidth::Candidate { handle, level }, GFP_KERNEL)?;
-            }
-            match handle.checked_add(1) {
-                Some(next) => from = next,
-                None => break,
             }
         }
         Ok(Some(setup))
@@ -154,44 +140,29 @@ impl Registry {
                 }
             }
         }
-        let mut from = 0;
-        while let Some(cursor) = self.handles.cursor_lower_bound(&(id, from)) {
-            let (&(owner, handle), &tsg) = cursor.current();
-            if owner != id {
-                break;
-            }
+        let mut after = None;
+        while let Some((handle, tsg)) = self.next_tsg_of(id, after) {
+            after = Some(handle);
             let level = self.tsgs.get(&tsg).and_then(|tsg| tsg.effective.level);
             if level.is_some_and(|level| changed.contains(level)) {
                 self.refresh(tsg);
-            }
-            match handle.checked_add(1) {
-                Some(next) => from = next,
-                None => break,
             }
         }
     }
 
     /// Has every worker look who takes turns now.
     pub(super) fn change_turns(&mut self) {
-        let mut from = gpu::Id(0);
-        while let Some(cursor) = self.gpus.cursor_lower_bound(&from) {
-            let id = *cursor.current().0;
-            if let Some(gpu) = self.gpus.get_mut(&id) {
-                gpu.generation += 1;
-                gpu.kick();
-            }
-            from = gpu::Id(id.0.saturating_add(1));
+        for (_, gpu) in self.gpus.iter_mut() {
+            gpu.generation += 1;
+            gpu.kick();
         }
     }
 
     /// Has every TSG of a GPU scheduled that takes no turns.
     fn unpark_others(&mut self, id: gpu::Id) {
-        let mut from = 0;
-        while let Some(cursor) = self.handles.cursor_lower_bound(&(id, from)) {
-            let (&(owner, handle), &tsg_id) = cursor.current();
-            if owner != id {
-                break;
-            }
+        let mut after = None;
+        while let Some((handle, tsg_id)) = self.next_tsg_of(id, after) {
+            after = Some(handle);
             if let (Some(tsg), Some(gpu)) = (self.tsgs.get_mut(&tsg_id), self.gpus.get_mut(&id)) {
                 let is_parked = tsg.park || tsg.parked != Some(false);
                 if is_parked && !tsg.barred && !takes_turns(&self.tunables, tsg) {
@@ -201,10 +172,6 @@ impl Registry {
                     }
                     gpu.kick();
                 }
-            }
-            match handle.checked_add(1) {
-                Some(next) => from = next,
-                None => break,
             }
         }
     }
@@ -232,22 +199,15 @@ impl Registry {
     /// `ENOMEM`.
     pub(crate) fn less_urgent(&self, id: gpu::Id, level: Level) -> Result<(KVec<Barred>, Us)> {
         let mut found = KVec::new();
-        let mut from = 0;
-        while let Some(cursor) = self.handles.cursor_lower_bound(&(id, from)) {
-            let (&(owner, handle), &tsg_id) = cursor.current();
-            if owner != id {
-                break;
-            }
+        let mut after = None;
+        while let Some((handle, tsg_id)) = self.next_tsg_of(id, after) {
+            after = Some(handle);
             let concerned = self.tsgs.get(&tsg_id).is_some_and(|tsg| {
                 tsg.traits.compute && level.is_above(tsg.effective.rank()) && !tsg.park
             });
             if concerned {
                 let barred = Barred { id: tsg_id, handle };
                 found.push(barred, GFP_KERNEL)?;
-            }
-            match handle.checked_add(1) {
-                Some(next) => from = next,
-                None => break,
             }
         }
         Ok((found, self.tunables.requests().preempt_timeout()))
