@@ -244,12 +244,13 @@ struct zernel_tsg_info {
  * otherwise be in force (no class ranks as ZERNEL_LEVEL_DEFAULT).
  *
  * Lowering one's own target is free, and keeps what privilege has allowed
- * there. So is a weight up to the one that it has, where privilege has made it, or up to
- * ZERNEL_WEIGHT_DEFAULT. A larger one, raising the target, clearing what privilege has made, or naming another
- * user's target needs CAP_SYS_NICE or membership of the group in the tunable
- * lc_gid; members of that group are bound by the tunable lc_admission. To get
- * the class of another user's target CAP_PERFMON is enough. A user without
- * CAP_SYS_NICE holds at most 4,096 assignments.
+ * there. So is a weight up to the one that it has, where privilege has made
+ * it, or up to ZERNEL_WEIGHT_DEFAULT. A larger one, raising the target,
+ * clearing what privilege has made, or naming another user's target needs
+ * CAP_SYS_NICE or membership of the group in the tunable lc_gid; members of
+ * that group are bound by the tunable lc_admission. To get the class of
+ * another user's target CAP_PERFMON is enough. A user without CAP_SYS_NICE
+ * holds at most 4,096 assignments.
  *
  * Errors
  *
