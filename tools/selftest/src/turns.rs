@@ -131,18 +131,41 @@ impl<'a> Crowd<'a> {
         let suspended = Suspended::new(&self.lab.sim, 0)?;
         let stats = self.stats()?;
         drop(suspended);
-        let enabled = stats.iter().enumerate().filter(|(_, stats)| stats.enabled);
-        Ok(enabled.map(|(at, _)| at).collect())
+        Ok(Self::who(&stats))
     }
 
     /// Waits until so many are enabled.
     fn wait_enabled(&self, count: usize) -> Outcome {
+        self.wait_who(&format!("{count} are enabled"), |enabled| {
+            enabled.len() == count
+        })
+    }
+
+    /// Waits until those are enabled that are wanted.
+    ///
+    /// After a suspension the worker sets everything anew. It gets more and more time for that, so
+    /// that it comes to what is waited for on a slow machine, too.
+    fn wait_who(&self, what: &str, wanted: impl Fn(&[usize]) -> bool) -> Outcome {
         let mut last = Vec::new();
-        wait_until(&format!("{count} are enabled"), || {
+        let mut rest = Duration::from_millis(20);
+        wait_until(what, || {
+            last = Self::who(&self.stats()?);
+            if !wanted(&last) {
+                return Ok(false);
+            }
             last = self.enabled()?;
-            Ok(last.len() == count)
+            if !wanted(&last) {
+                std::thread::sleep(rest);
+                rest = (rest * 2).min(Duration::from_secs(2));
+            }
+            Ok(wanted(&last))
         })
         .with_context(|| format!("enabled: {last:?}"))
+    }
+
+    fn who(stats: &[TsgStats]) -> Vec<usize> {
+        let enabled = stats.iter().enumerate().filter(|(_, stats)| stats.enabled);
+        enabled.map(|(at, _)| at).collect()
     }
 
     /// GPU time of each.

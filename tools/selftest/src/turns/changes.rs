@@ -44,9 +44,8 @@ pub(super) fn gpus_say_so() -> Outcome {
 /// Waits until `at` is enabled with this slice, and stays so among the turns of the others.
 fn wait_out_of_turns(crowd: &Crowd<'_>, at: usize, slice: u32) -> Outcome {
     crowd.lab.wait_slice(crowd.context(at), slice)?;
-    wait_until("it is enabled, and one of the others", || {
-        let enabled = crowd.enabled()?;
-        Ok(enabled.contains(&at) && enabled.len() == 2)
+    crowd.wait_who("it is enabled, and one of the others", |enabled| {
+        enabled.contains(&at) && enabled.len() == 2
     })?;
     for _ in 0..20 {
         ensure!(crowd.enabled()?.contains(&at), "not enabled");
