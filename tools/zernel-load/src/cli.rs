@@ -271,7 +271,7 @@ fn client(args: &ClientArgs) -> Result<()> {
         ..ClientSpec::new(Role::Lc, args.network, arrival)
     };
     let checked = Workload::new("client", args.seconds, vec![spec.clone()])?;
-    let gpu = Gpu::open(spec.network.name(), 1, args.class, None)?;
+    let gpu = Gpu::open(spec.network.name(), 1, args.class, None, None)?;
     let mut device = Device::new(&gpu, 0, &spec);
     device.warm_up(&spec, args.seed)?;
     let schedule = Schedule::new(arrival, Duration::ZERO, args.seed);

@@ -102,7 +102,7 @@ impl EngineUse {
 }
 
 /// A process of a run, so a TSG on the compute engine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessUse {
     /// What its clients are for.
     pub role: Role,
@@ -112,6 +112,9 @@ pub struct ProcessUse {
     pub switches: u64,
     /// Nanoseconds that its holders had the engine for.
     pub held_ns: u64,
+    /// The same for each request, in the order in which they were over.
+    #[serde(default)]
+    pub held_each_ns: Vec<u64>,
     /// Holders that ended by their bound.
     pub holds_expired: u64,
     /// What its hints came to, as zernel counts them.

@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{bail, Context, Result};
 use libzernel::sim::{EngineStats, Sim, TsgStats, COMPUTE_ENGINE};
 use libzernel::tunable::Tunables;
-use libzernel::{Level, Timestamp};
+use libzernel::{Level, Timestamp, Weight};
 use serde::de::DeserializeOwned;
 use zernel_workload::{ClientSpec, Role, Workload};
 
@@ -25,6 +25,8 @@ use crate::worker::{sleep_until, ClientOrder, Order, Ready, Report};
 
 /// Time from the last client's being ready to the common start.
 const LEAD: Duration = Duration::from_millis(50);
+/// zernel's weight of a client of weight 1, where a workload has others.
+const WEIGHT: u32 = 10;
 /// The start is a multiple of this, so that it meets the kernel's own ticks alike in every run.
 const ALIGN_NS: u64 = 100_000_000;
 
@@ -178,6 +180,7 @@ pub fn run(
             switches: after.switches - before.switches,
             held_ns: report.held_ns,
             holds_expired: report.holds_expired,
+            held_each_ns: report.held_each_ns,
             hints: report.hints,
         });
         let places = worker.clients.iter().zip(&worker.specs);
@@ -253,6 +256,7 @@ impl Drop for Tuned {
 fn orders(workload: &Workload, options: Options) -> Vec<(Vec<usize>, Order)> {
     let mut orders: Vec<(Role, Vec<usize>, Order)> = Vec::new();
     let phases = workload.phases();
+    let weighted = workload.clients.iter().any(|one| one.weight != 1);
     for (number, (spec, phase)) in workload.clients.iter().zip(phases).enumerate() {
         if options.mode == Mode::Alone && spec.role != Role::Lc {
             continue;
@@ -275,6 +279,9 @@ fn orders(workload: &Workload, options: Options) -> Vec<(Vec<usize>, Order)> {
             clients: vec![client],
             duration_ns: workload.duration().as_nanos() as u64,
             class: options.mode.has_classes().then(|| level(spec.role)),
+            weight: (options.mode == Mode::Zernel && spec.role == Role::Be && weighted)
+                .then(|| Weight::new(WEIGHT * spec.weight))
+                .flatten(),
             hint: (spec.role == Role::Lc).then(|| hint(options)).flatten(),
         };
         orders.push((spec.role, vec![number], order));

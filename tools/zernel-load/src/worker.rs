@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::{anyhow, Context as _, Result};
 use libzernel::sim::{Context, ContextSpec, Item, Sim};
-use libzernel::{Level, Target, Timestamp, Zernel};
+use libzernel::{Level, Target, Timestamp, Weight, Zernel};
 use rustix::io::Errno;
 use rustix::thread::{clock_nanosleep_absolute, set_current_timer_slack};
 use rustix::time::ClockId;
@@ -28,6 +28,9 @@ const STUCK: Duration = Duration::from_secs(30);
 /// Time after a run in which no client writes its report, so that the last ones are not disturbed.
 const SETTLE: Duration = Duration::from_millis(100);
 
+/// Requests of a run for which there is room at its start.
+const EACH: usize = 8_192;
+
 /// What a client process is told.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Order {
@@ -37,6 +40,9 @@ pub struct Order {
     pub duration_ns: u64,
     /// Class that it gives itself.
     pub class: Option<Level>,
+    /// Weight that it gives itself with its class.
+    #[serde(default)]
+    pub weight: Option<Weight>,
     /// How it tells ahead that it will need the GPU.
     pub hint: Option<Hint>,
 }
@@ -68,6 +74,8 @@ pub struct Report {
     pub requests: Vec<Requests>,
     /// Nanoseconds that its holders have held the GPU for.
     pub held_ns: u64,
+    /// The same for each request, in the order in which they were over.
+    pub held_each_ns: Vec<u64>,
     /// Holders that ended by their bound.
     pub holds_expired: u64,
     /// What its hints came to.
@@ -81,7 +89,7 @@ pub struct Gpu {
     compute: Context,
     copy: Context,
     hints: Option<Hints>,
-    held: Mutex<Held>,
+    held: Mutex<(Held, Vec<u64>)>,
 }
 
 impl Gpu {
@@ -90,12 +98,13 @@ impl Gpu {
         label: &str,
         channels: u32,
         class: Option<Level>,
+        weight: Option<Weight>,
         hint: Option<Hint>,
     ) -> Result<Self> {
         // Without slack the kernel may not delay the wake-ups of a request.
         set_current_timer_slack(NonZeroU64::new(1)).context("cannot set the timer slack")?;
         if let Some(level) = class {
-            Zernel::open()?.set_class(&Target::current_process(), level)?;
+            Zernel::open()?.set_class_with(&Target::current_process(), level, weight)?;
         }
         let sim = Sim::open()?;
         let spec = |spec| ContextSpec { channels, ..spec };
@@ -115,7 +124,11 @@ impl Gpu {
 
     fn collect(&self) -> Result<()> {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        held.collect(&self.sim)
+        let (held, each) = &mut *held;
+        let before = held.ns;
+        held.collect(&self.sim)?;
+        each.push(held.ns - before);
+        Ok(())
     }
 }
 
@@ -280,7 +293,8 @@ pub fn run(order: &Order) -> Result<()> {
             eprintln!("zernel-load: no real-time priority for the LC client: {error}");
         }
     }
-    let gpu = Gpu::open(label, order.clients.len() as u32, order.class, order.hint)?;
+    let channels = order.clients.len() as u32;
+    let gpu = Gpu::open(label, channels, order.class, order.weight, order.hint)?;
     let mut devices: Vec<Device<'_>> = (0..)
         .zip(&order.clients)
         .map(|(channel, client)| Device::new(&gpu, channel, &client.spec))
@@ -288,7 +302,10 @@ pub fn run(order: &Order) -> Result<()> {
     for (device, client) in devices.iter_mut().zip(&order.clients) {
         device.warm_up(&client.spec, client.seed)?;
     }
-    *gpu.held.lock().unwrap_or_else(PoisonError::into_inner) = Held::default();
+    // Writing to the memory makes the kernel give it now, as for the requests.
+    let mut each = vec![1; EACH];
+    each.clear();
+    *gpu.held.lock().unwrap_or_else(PoisonError::into_inner) = (Held::default(), each);
     let used = |hints: &Hints| hints.used();
     let before = gpu.hints.as_ref().map(used).transpose()?;
     say(&Ready {
@@ -325,11 +342,13 @@ pub fn run(order: &Order) -> Result<()> {
     };
     sleep_until(start + duration + SETTLE)?;
     let after = gpu.hints.as_ref().map(used).transpose()?;
-    let held = *gpu.held.lock().unwrap_or_else(PoisonError::into_inner);
+    let held = gpu.held.lock().unwrap_or_else(PoisonError::into_inner);
+    let (held, each) = (held.0, held.1.clone());
     say(&Report {
         timeslice_us: gpu.compute.stats()?.timeslice_us,
         requests,
         held_ns: held.ns,
+        held_each_ns: each,
         holds_expired: held.expired,
         hints: before
             .zip(after)
