@@ -60,8 +60,8 @@ impl Discipline {
     /// The longest that a TSG with something to run waits from one turn to the next.
     ///
     /// `quantum` and `overrun`: how long a turn is meant to last, and by how much it lasts longer
-    /// at most (the worker's lateness, the calls of a hand-over, [`turn::Turn::STEP`] of a
-    /// quantum). `own`: its weight; `others`: those of all that have something to run meanwhile.
+    /// at most (the worker's lateness, the calls of a hand-over, [`turn::Turn::STEP`]). `own`: its
+    /// weight; `others`: those of all that have something to run meanwhile.
     /// The time that LC takes comes on top. With q the sum of quantum and overrun, w weights:
     ///
     /// | discipline | bound |
@@ -160,9 +160,10 @@ pub(crate) struct Quantum(Ns);
 impl Quantum {
     /// Quanta that can be asked for: 0.5 ms, twice what a call of a driver takes at most, to 1 s.
     pub(crate) const RANGE: (Ns, Ns) = (Ns(500_000), Ns(1_000_000_000));
-    /// The quantum until it is tuned: 2 ms, of which a hand-over's switch is 4 %. Longer ones lose
-    /// more than they save where a TSG often goes idle and its successor has to be enabled first.
-    pub(crate) const DEFAULT: Self = Self(Ns(2_000_000));
+    /// The quantum until it is tuned: 8 ms, longer than most inferences. A turn that ends because
+    /// its TSG goes idle costs one switch. One that is cut short costs three, since both share the
+    /// GPU in slices until the call to disable is done: a quarter of a millisecond, 3 % of 8 ms.
+    pub(crate) const DEFAULT: Self = Self(Ns(8_000_000));
 
     /// A quantum.
     pub(crate) fn new(length: Ns) -> Result<Self, Refused> {
@@ -209,7 +210,7 @@ mod tests {
         for good in [500_000, 1_000_000_000] {
             assert_eq!(Quantum::new(Ns(good)).map(Quantum::length), Ok(Ns(good)));
         }
-        assert_eq!(Quantum::DEFAULT.length(), Ns(2_000_000));
+        assert_eq!(Quantum::DEFAULT.length(), Ns(8_000_000));
     }
 
     #[test]

@@ -10,9 +10,9 @@ use super::{
     Weight, //
 };
 
-/// Quanta that are charged for one sample at most. A longer stretch is one alone on the GPU, or of
-/// a worker that slept; neither is to be paid back for minutes.
-const LONGEST_CHARGE: u64 = 4;
+/// GPU time that is charged for one sample at most: four of the longest quanta. Nobody but a worker
+/// that was kept from its work for seconds sees more at once.
+const LONGEST_CHARGE: Ns = Ns(4_000_000_000);
 
 /// Farther ahead in virtual time than any charge can bring a TSG: 4 s at weight 1 are 2^42 ns. What
 /// looks farther ahead is behind, so much that the difference wrapped.
@@ -102,12 +102,15 @@ impl Order {
         self.tail = self.tail.saturating_add(1);
     }
 
-    /// Charges GPU time.
+    /// Charges GPU time, however late it is seen: who had the GPU for longer than his turn pays it
+    /// back. What he had while nobody else had anything to run moves virtual time and rounds on
+    /// ([`Self::advance`]), and so is not paid back.
     pub(super) fn charge(&self, e: &mut Entity, ran: Ns) {
-        let most = Ns(self.quantum().0.saturating_mul(LONGEST_CHARGE));
-        let ran = ran.min(most);
+        let ran = ran.min(LONGEST_CHARGE);
         e.vruntime = e.vruntime.wrapping_add(e.weight.slow_down(ran));
-        let debt = i64::try_from(most.0).unwrap_or(i64::MAX).saturating_neg();
+        let debt = i64::try_from(LONGEST_CHARGE.0)
+            .unwrap_or(i64::MAX)
+            .saturating_neg();
         let ran = i64::try_from(ran.0).unwrap_or(i64::MAX);
         e.credit = self.credit(e).saturating_sub(ran).max(debt);
         e.round = self.round;
@@ -347,13 +350,46 @@ mod tests {
 
     #[test]
     fn a_stretch_alone_is_not_paid_back() {
-        let mut order = order(Discipline::Credit);
-        let mut e = entity(&mut order, 1024);
+        for discipline in [Discipline::Fair, Discipline::Credit] {
+            let mut order = order(discipline);
+            let mut group = pair(&mut order, [1024, 1024]);
+            let [alone, sleeper] = &mut group.0;
+            sleeper.runnable = false;
+            order.charge(alone, Ns(1_000_000_000));
+            order.advance(&group);
+            let [_, sleeper] = &mut group.0;
+            order.wake(sleeper);
+            sleeper.runnable = true;
+            let of_sleeper = (0..10)
+                .filter(|_| turn(&mut order, &mut group) == Some(1))
+                .count();
+            assert!((4..=6).contains(&of_sleeper));
+        }
+    }
+
+    #[test]
+    fn an_overrun_is_paid_back() {
+        for discipline in [Discipline::Fair, Discipline::Credit] {
+            let mut order = order(discipline);
+            let mut group = pair(&mut order, [1024, 1024]);
+            let [late, _] = &mut group.0;
+            order.charge(late, Ns(50_000_000));
+            let of_other = (0..100)
+                .filter(|_| turn(&mut order, &mut group) == Some(1))
+                .count();
+            // 50 turns of 1 ms in advance, and equal from there.
+            assert!((74..=76).contains(&of_other));
+        }
+    }
+
+    #[test]
+    fn a_charge_is_bounded() {
+        let order = order(Discipline::Credit);
+        let mut e = Entity::new(Weight::DEFAULT);
         order.charge(&mut e, Ns(u64::MAX));
-        assert_eq!(order.lead(&e), 4_000_000);
-        assert_eq!(order.credit(&e), -3_000_000);
+        assert_eq!(order.lead(&e), 4_000_000_000);
         order.charge(&mut e, Ns(u64::MAX));
-        assert_eq!(order.credit(&e), -4_000_000);
+        assert_eq!(order.credit(&e), -4_000_000_000);
     }
 
     #[test]

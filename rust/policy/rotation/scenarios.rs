@@ -135,7 +135,7 @@ mod tests {
         let mut turn = rr();
         let mut group = busy(&mut turn, 2);
         see(&mut turn, &mut group, 0, 5 * MS - 1, true);
-        let later = Action::WaitUntil(Ns(5 * MS + 5 * MS / Turn::<usize>::STEP));
+        let later = Action::WaitUntil(Ns(5 * MS + Turn::<usize>::STEP.0));
         assert_eq!(turn.next(&mut group, Ns(5 * MS)), later);
     }
 
@@ -180,6 +180,31 @@ mod tests {
         assert_eq!(turn.next(&mut group, Ns(2_100 * US)), Action::Disable(0));
         done(&mut turn, &mut group, 2_200 * US);
         assert_eq!(turn.current(), Some(1));
+    }
+
+    #[test]
+    fn the_gpu_changes_hands_while_both_may_have_it() {
+        let mut turn = rr();
+        let mut group = busy(&mut turn, 2);
+        assert!(!turn.is_handing_over(&group));
+        see(&mut turn, &mut group, 0, 5 * MS, true);
+        assert_eq!(turn.next(&mut group, Ns(5 * MS)), Action::Enable(1));
+        assert!(turn.is_handing_over(&group));
+        done(&mut turn, &mut group, 5 * MS);
+        assert_eq!(turn.next(&mut group, Ns(5 * MS)), Action::Disable(0));
+        assert!(turn.is_handing_over(&group));
+        // The successor alone can have it.
+        see(&mut turn, &mut group, 0, 5 * MS, false);
+        assert!(!turn.is_handing_over(&group));
+        done(&mut turn, &mut group, 5 * MS);
+        assert!(!turn.is_handing_over(&group));
+        // Nobody can have it until the call is done.
+        see(&mut turn, &mut group, 0, 5 * MS, true);
+        see(&mut turn, &mut group, 1, MS, false);
+        assert_eq!(turn.next(&mut group, Ns(6 * MS)), Action::Enable(0));
+        assert!(turn.is_handing_over(&group));
+        done(&mut turn, &mut group, 6 * MS);
+        assert!(!turn.is_handing_over(&group));
     }
 
     #[test]

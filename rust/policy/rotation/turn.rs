@@ -92,9 +92,10 @@ pub(crate) struct Turn<I> {
 }
 
 impl<I: Copy + Eq> Turn<I> {
-    /// The fraction of a quantum, 1 / `STEP`, before which a turn is not looked at again, so that
-    /// what is nearly over does not wake the worker twice. A turn may last that much longer.
-    pub(crate) const STEP: u64 = 16;
+    /// A turn is not looked at again before this, so that what is nearly over does not wake the
+    /// worker twice. A turn may last that much longer. A tenth of the shortest quantum, and a
+    /// fraction of what a call takes, by which the end of a burst is foreseen.
+    pub(crate) const STEP: Ns = Ns(50_000);
 
     /// What enabling is taken to cost before one has been measured: the upper end of what a call of
     /// NVIDIA's driver takes.
@@ -167,6 +168,17 @@ impl<I: Copy + Eq> Turn<I> {
     /// Whose turn it is.
     pub(crate) fn current(&self) -> Option<I> {
         self.current
+    }
+
+    /// Whether the GPU is about to go from one TSG to another, or goes back and forth between two.
+    #[allow(dead_code, reason = "the simulation and the tests ask")]
+    pub(crate) fn is_handing_over(&self, group: &impl Group<Id = I>) -> bool {
+        let Some((successor, _)) = self.successor else {
+            return false;
+        };
+        let holds = |e: &Entity| e.enabled && e.runnable;
+        let current = self.current.and_then(|id| group.get(id));
+        current.is_some_and(holds) || !group.get(successor).is_some_and(holds)
     }
 
     /// Takes in what is known of a TSG now.

@@ -126,7 +126,7 @@ struct ZernelArgs {
     #[arg(long, default_value = "fair", value_parser = discipline)]
     discipline: Discipline,
     /// How long a turn of them is meant to last, in microseconds.
-    #[arg(long, value_name = "US", default_value_t = 2_000,
+    #[arg(long, value_name = "US", default_value_t = 8_000,
           value_parser = clap::value_parser!(u32).range(500..=1_000_000))]
     quantum_us: u32,
     /// Their time slice, instead of that of their level.

@@ -63,7 +63,7 @@ pub const DEFAULTS: &[(&str, &str)] = &[
     ("late_cost", "6"),
     ("preempt_timeout_us", "1000"),
     ("rotation", "fair"),
-    ("rotation_quantum_us", "2000"),
+    ("rotation_quantum_us", "8000"),
     ("rotation_timeslice_us", "50"),
     ("level0_period_us", "100000"),
     ("level0_budget_us", "95000"),

@@ -194,7 +194,7 @@ impl<I: Copy + Eq> Turn<I> {
     /// When the current TSG can have had `left` more of GPU time.
     fn look_again(&self, now: Ns, left: Ns) -> Action<I> {
         let quantum = self.order.quantum();
-        let mut wait = left.max(Ns(quantum.0 / Self::STEP));
+        let mut wait = left.max(Self::STEP);
         if self.lc {
             wait = wait.max(quantum);
         } else if let Some(interval) = self.poll {

@@ -307,6 +307,5 @@ impl Bench {
 
 /// By how much a turn lasts longer than its quantum at most.
 pub(super) fn overrun(machine: &Machine) -> u64 {
-    let slack = machine.quantum.length().0 / Turn::<usize>::STEP;
-    3 * CALL + slack + machine.poll.unwrap_or(0) + 4 * STEP + MS / 10
+    3 * CALL + Turn::<usize>::STEP.0 + machine.poll.unwrap_or(0) + 4 * STEP + MS / 10
 }

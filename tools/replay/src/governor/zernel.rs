@@ -58,7 +58,7 @@ impl Options {
         margin: false,
         rotate: true,
         discipline: Discipline::Fair,
-        quantum: Us(2_000),
+        quantum: Us(8_000),
         be_slice: None,
         covered: Cost::IN_TIME.0,
     };

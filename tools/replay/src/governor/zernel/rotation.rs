@@ -74,6 +74,9 @@ impl Rotation {
 
     /// A TSG got something to run, or has nothing any more.
     pub(super) fn observe(&mut self, world: &mut World, group: usize) {
+        if let Some(current) = self.turn.current().filter(|&current| current != group) {
+            self.see(world, current);
+        }
         self.see(world, group);
         self.drive(world);
     }
