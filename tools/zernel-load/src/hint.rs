@@ -1,20 +1,28 @@
 // SPDX-License-Identifier: GPL-2.0
-//! How a client tells ahead that it will need the GPU: what it puts into its stream, and who stores
-//! the words that the stream waits for.
+//! How a client tells ahead that it will need the GPU: what it puts into its stream before the
+//! kernels, and who stores the words that the stream waits for.
 //!
 //! A request is *ready* when its data is on the GPU: after the copy in, which runs on another engine
 //! and needs no switch. So what is predicted is the preparation and the copy together.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{ensure, Context as _, Result};
 use libzernel::request::{Begin, Number, Of, Page, Slot};
-use libzernel::sim::{Condition, Context, Item, Sim, Status, Words};
+use libzernel::sim::{Condition, Item, Sim, Status, Words};
 use libzernel::{tsg, Timestamp, Zernel};
 use serde::{Deserialize, Serialize};
 
 /// Longest time that a holder keeps the GPU by itself: above the longest lease that is usual.
 const BOUND: Duration = Duration::from_millis(150);
+
+/// Semaphore words of a channel: a slot of a page.
+pub const WORDS: u32 = 16;
+
+/// The word of a channel that its kernels wait for: the number of the last request whose data is
+/// ready. In the part of a slot that zernel does not look at.
+pub const DATA: u32 = 8;
 
 /// Share of the GPU that a holder uses: one of about a hundred SMs.
 const DEMAND_PERMILLE: u32 = 10;
@@ -57,7 +65,7 @@ pub struct HintUse {
 #[derive(Debug)]
 enum Kind {
     Constant {
-        words: Words,
+        words: Arc<Words>,
         lead: Duration,
     },
     Request {
@@ -75,16 +83,17 @@ pub struct Hints {
 
 impl Hints {
     /// Hints for what `context` runs, the only compute TSG of this process.
-    pub fn open(hint: Hint, sim: &Sim, context: &Context) -> Result<Self> {
-        let words = context.words(sim.version()?.words)?;
+    ///
+    /// `words` are its semaphore words.
+    pub fn open(hint: Hint, words: &Arc<Words>) -> Result<Self> {
         let kind = match hint {
             Hint::Constant(lead) => Kind::Constant {
-                words,
+                words: words.clone(),
                 lead: Duration::from_nanos(lead),
             },
             Hint::Request => {
                 let zernel = Zernel::open()?;
-                let page = Page::of_words(&zernel, &words)?;
+                let page = Page::of_words(&zernel, words)?;
                 let tsg = own_tsg(&zernel)?;
                 Kind::Request { zernel, page, tsg }
             }
@@ -144,7 +153,6 @@ pub fn own_tsg(zernel: &Zernel) -> Result<tsg::Id> {
 #[derive(Debug)]
 pub struct Stream<'a> {
     hints: &'a Hints,
-    context: &'a Context,
     channel: u32,
     begin: Option<Begin>,
     request: Number,
@@ -153,15 +161,14 @@ pub struct Stream<'a> {
 }
 
 impl<'a> Stream<'a> {
-    /// Of a channel of `context`; `key` is what its preparation depends on.
-    pub fn new(hints: &'a Hints, context: &'a Context, channel: u32, key: u64) -> Self {
+    /// Of a channel of the context; `key` is what its preparation depends on.
+    pub fn new(hints: &'a Hints, channel: u32, key: u64) -> Self {
         let begin = match &hints.kind {
             Kind::Constant { .. } => None,
             Kind::Request { tsg, .. } => Some(Begin::new(*tsg).key(key)),
         };
         Self {
             hints,
-            context,
             channel,
             begin,
             request: Number::new(u32::MAX).expect("it is not 0"),
@@ -176,13 +183,12 @@ impl<'a> Stream<'a> {
 
     /// Which words the stream uses: trigger, release, held.
     fn words(&self) -> [u32; 3] {
-        const WORDS: u32 = 16;
         [0, 1, 3].map(|word| self.channel * WORDS + word)
     }
 
-    /// A request begins: tells so, and puts the wait and the holder into the stream. Returns when it
-    /// had told: what follows is done beside the preparation, by another thread of a runtime.
-    pub fn begin(&mut self) -> Result<Timestamp> {
+    /// A request begins: tells so. Returns its number, and what comes before its kernels in the
+    /// stream: the wait and the holder.
+    pub fn begin(&mut self) -> Result<(Number, [Item; 4])> {
         match (&self.hints.kind, &self.begin) {
             (Kind::Request { page, .. }, Some(begin)) => {
                 self.request = self.slot(page)?.begin(begin)?.number;
@@ -193,7 +199,6 @@ impl<'a> Stream<'a> {
             }
             (Kind::Request { .. }, None) => {}
         }
-        let begun = Timestamp::now();
         let (number, [trigger, release, held]) = (self.request.get(), self.words());
         let items = [
             Item::wait(trigger, Condition::AtLeast, number),
@@ -203,11 +208,7 @@ impl<'a> Stream<'a> {
                 .demand_permille(DEMAND_PERMILLE)
                 .notify(),
         ];
-        self.context.submit(self.channel, &items)?;
-        if self.trigger_at.is_some_and(|at| at <= Timestamp::now()) {
-            self.trigger()?;
-        }
-        Ok(begun)
+        Ok((self.request, items))
     }
 
     /// When the client is to call [`Self::trigger`], if it is and has not yet.
@@ -215,17 +216,15 @@ impl<'a> Stream<'a> {
         self.trigger_at
     }
 
-    /// The client's time to trigger has come.
-    pub fn trigger(&mut self) -> Result<()> {
+    /// The client's time to trigger has come. The GPU sees it when its doorbell is rung.
+    pub fn trigger(&mut self) {
         self.trigger_at = None;
         if let Kind::Constant { words, .. } = &self.hints.kind {
             words.store(self.words()[0], self.request.get());
-            self.context.doorbell()?;
         }
-        Ok(())
     }
 
-    /// The data is ready, and the kernels are behind the holder.
+    /// The data is ready. The GPU sees it when its doorbell is rung.
     pub fn ready(&mut self) -> Result<()> {
         match &self.hints.kind {
             Kind::Request { page, .. } => self.slot(page)?.ready(self.request),
@@ -236,8 +235,7 @@ impl<'a> Stream<'a> {
                 words.store(trigger, self.request.get());
             }
         }
-        // A GPU sees a store by itself; this one looks now and then unless it is told.
-        Ok(self.context.doorbell()?)
+        Ok(())
     }
 
     /// The result is there.

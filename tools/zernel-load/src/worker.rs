@@ -5,12 +5,13 @@
 
 use std::io::{self, BufRead, Write};
 use std::num::NonZeroU64;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{anyhow, Context as _, Result};
-use libzernel::sim::{Context, ContextSpec, Item, Sim};
+use libzernel::request::Number;
+use libzernel::sim::{Condition, Context, ContextSpec, Item, Sim, Words};
 use libzernel::{Level, Target, Timestamp, Weight, Zernel};
 use rustix::io::Errno;
 use rustix::thread::{clock_nanosleep_absolute, set_current_timer_slack};
@@ -19,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use zernel_workload::{ClientSpec, Role, Schedule};
 
 use crate::client::{self, Machine, Requests};
-use crate::hint::{Held, Hint, HintUse, Hints, Stream};
+use crate::hint::{Held, Hint, HintUse, Hints, Stream, DATA, WORDS};
 use crate::sys;
 
 /// Longest time that one step of a request may take before the run is given up.
@@ -30,6 +31,12 @@ const SETTLE: Duration = Duration::from_millis(100);
 
 /// Requests of a run for which there is room at its start.
 const EACH: usize = 8_192;
+
+/// Most items of a submission.
+const SUBMIT: usize = 256;
+
+/// Items before the kernels of an inference: what a hint puts there, and the wait for the data.
+const HEAD: usize = 5;
 
 /// What a client process is told.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -88,6 +95,8 @@ pub struct Gpu {
     sim: Sim,
     compute: Context,
     copy: Context,
+    /// Semaphore words of `compute`.
+    words: Arc<Words>,
     hints: Option<Hints>,
     held: Mutex<(Held, Vec<u64>)>,
 }
@@ -110,13 +119,13 @@ impl Gpu {
         let spec = |spec| ContextSpec { channels, ..spec };
         let compute = sim.create_context(&spec(ContextSpec::compute(label)))?;
         let copy = sim.create_context(&spec(ContextSpec::copy(label)))?;
-        let hints = hint
-            .map(|hint| Hints::open(hint, &sim, &compute))
-            .transpose()?;
+        let words = Arc::new(compute.words(sim.version()?.words)?);
+        let hints = hint.map(|hint| Hints::open(hint, &words)).transpose()?;
         Ok(Self {
             sim,
             compute,
             copy,
+            words,
             hints,
             held: Mutex::default(),
         })
@@ -137,7 +146,11 @@ pub struct Device<'a> {
     gpu: &'a Gpu,
     channel: u32,
     stream: Option<Stream<'a>>,
-    kernels: Vec<Item>,
+    /// The kernels of an inference, behind what they wait for.
+    inference: Vec<Item>,
+    /// The request that it is at, and the last item of its inference.
+    request: Number,
+    last_item: u64,
     copy_in: [Item; 1],
     copy_out: [Item; 1],
     copying: Duration,
@@ -155,8 +168,10 @@ impl<'a> Device<'a> {
         Self {
             gpu,
             channel,
-            stream: hints.map(|hints| Stream::new(hints, &gpu.compute, channel, channel.into())),
-            kernels: vec![kernel; kernels as usize],
+            stream: hints.map(|hints| Stream::new(hints, channel, channel.into())),
+            inference: vec![kernel; HEAD + kernels as usize],
+            request: Number::new(u32::MAX).expect("it is not 0"),
+            last_item: 0,
             copy_in: [Item::work(spec.copy_in())],
             copy_out: [Item::work(spec.copy_out())],
             copying: spec.copy_in(),
@@ -212,10 +227,34 @@ impl<'a> Device<'a> {
         match stream.trigger_at() {
             Some(at) if at <= time => {
                 sleep_until(at)?;
-                stream.trigger()
+                stream.trigger();
+                Ok(self.gpu.compute.doorbell()?)
             }
             _ => Ok(()),
         }
+    }
+
+    /// Puts the inference of this request into the stream, where it waits for its data: beside the
+    /// preparation, as by another thread of a runtime.
+    fn launch(&mut self, holder: Option<[Item; HEAD - 1]>) -> Result<()> {
+        let number = self.request.get();
+        let data = Item::wait(self.data_word(), Condition::AtLeast, number);
+        let first = match holder {
+            Some(holder) => {
+                self.inference[..HEAD - 1].copy_from_slice(&holder);
+                0
+            }
+            None => HEAD - 1,
+        };
+        self.inference[HEAD - 1] = data;
+        for items in self.inference[first..].chunks(SUBMIT) {
+            self.last_item = self.gpu.compute.submit(self.channel, items)?.last_seq;
+        }
+        Ok(())
+    }
+
+    fn data_word(&self) -> u32 {
+        self.channel * WORDS + DATA
     }
 }
 
@@ -230,10 +269,17 @@ impl Machine for Device<'_> {
 
     fn begin(&mut self, start: Duration) -> Result<Duration> {
         let Some(stream) = &mut self.stream else {
+            self.request = self.request.next();
+            self.launch(None)?;
             return Ok(start);
         };
+        let (request, holder) = stream.begin()?;
         // What the hint takes comes on top of the preparation.
-        Ok(stream.begin()?.since(self.start))
+        let begun = self.now();
+        self.request = request;
+        self.launch(Some(holder))?;
+        self.trigger_until(Timestamp::now())?;
+        Ok(begun)
     }
 
     fn prepare(&mut self, until: Duration) -> Result<()> {
@@ -249,11 +295,13 @@ impl Machine for Device<'_> {
     }
 
     fn infer(&mut self) -> Result<()> {
-        let submission = self.gpu.compute.submit(self.channel, &self.kernels)?;
+        self.gpu.words.store(self.data_word(), self.request.get());
         if let Some(stream) = &mut self.stream {
             stream.ready()?;
         }
-        self.wait(&self.gpu.compute, submission.last_seq)
+        // A GPU sees a store by itself; this one looks now and then unless it is told.
+        self.gpu.compute.doorbell()?;
+        self.wait(&self.gpu.compute, self.last_item)
     }
 
     fn copy_out(&mut self) -> Result<()> {
