@@ -4,6 +4,8 @@
 //! A structure is versioned by its size: a shorter one is taken as zero-extended, a longer one
 //! must be zero where this module does not know it, and only known bytes are written back.
 
+#[cfg(zernel_core)]
+use kernel::bindings;
 use kernel::{
     prelude::*,
     uaccess::{
@@ -20,6 +22,8 @@ use kernel::{
 pub(crate) unsafe trait Abi: Copy + Default {
     /// Size of the first version of the structure: a shorter one is refused.
     const FIRST_SIZE: usize;
+    /// Size of the part that is read; what follows is only written.
+    const INPUT_SIZE: usize;
 
     /// Its bytes.
     fn bytes(&self) -> &[u8] {
@@ -36,18 +40,20 @@ pub(crate) unsafe trait Abi: Copy + Default {
     }
 }
 
-/// Declares structures of a user ABI with the size that the header gives them, and the size of
-/// their first version where that is another.
+/// Declares structures of a user ABI with the size that the header gives them, the size of
+/// their first version where that is another, and the size of the part that is read where what
+/// follows is only written.
 macro_rules! abi {
-    (@first $size:expr) => { $size };
-    (@first $size:expr, $first:expr) => { $first };
-    ($($type:ty = $size:expr $(, first $first:expr)?;)*) => {$(
+    (@or $size:expr) => { $size };
+    (@or $size:expr, $other:expr) => { $other };
+    ($($type:ty = $size:expr $(, first $first:expr)? $(, input $input:expr)?;)*) => {$(
         // Bindgen made the type from the C header: the size tells that both agree, and that the
         // fields leave no room for padding is told by `make check` (`-Wpadded`).
         kernel::prelude::static_assert!(size_of::<$type>() == $size);
         // SAFETY: Integers and arrays of integers alone, without padding, see above.
         unsafe impl $crate::glue::abi::Abi for $type {
-            const FIRST_SIZE: usize = $crate::glue::abi::abi!(@first $size $(, $first)?);
+            const FIRST_SIZE: usize = $crate::glue::abi::abi!(@or $size $(, $first)?);
+            const INPUT_SIZE: usize = $crate::glue::abi::abi!(@or $size $(, $input)?);
         }
     )*};
 }
@@ -63,9 +69,12 @@ pub(crate) fn read<T: Abi>(address: usize, size: usize) -> Result<T> {
         return Err(EINVAL);
     }
     let mut value = T::default();
-    let known = size.min(size_of::<T>());
+    let known = size.min(T::INPUT_SIZE);
     let mut reader = UserSlice::new(UserPtr::from_addr(address), size).reader();
     reader.read_slice(value.bytes_mut().get_mut(..known).ok_or(EINVAL)?)?;
+    if T::INPUT_SIZE < size_of::<T>() {
+        reader.skip(size.min(size_of::<T>()) - known)?;
+    }
     let mut rest = [0u8; 64];
     while !reader.is_empty() {
         let chunk = reader.len().min(rest.len());
@@ -91,6 +100,61 @@ pub(crate) fn write<T: Abi>(address: usize, size: usize, value: &T) -> Result {
     UserSlice::new(UserPtr::from_addr(address), known)
         .writer()
         .write_slice(value.bytes().get(..known).ok_or(EINVAL)?)
+}
+
+/// Where an answer is to be written: the end of a structure in user space.
+#[cfg(zernel_core)]
+#[derive(Clone, Copy)]
+pub(crate) struct Answer {
+    address: usize,
+    from: usize,
+    to: usize,
+}
+
+#[cfg(zernel_core)]
+impl Answer {
+    /// The part of a `T` from `from` on, as far as a program with `size` bytes for it knows it.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` it does not know that part, `EFAULT`.
+    pub(crate) fn new<T: Abi>(address: usize, size: usize, from: usize) -> Result<Self> {
+        let to = size.min(size_of::<T>());
+        if to < from {
+            return Err(EINVAL);
+        }
+        let address = address.checked_add(from).ok_or(EFAULT)?;
+        Ok(Self { address, from, to })
+    }
+
+    /// Writes that part of `value` without sleeping: if the memory is there.
+    pub(crate) fn try_write<T: Abi>(self, value: &T) -> bool {
+        let Some(part) = value.bytes().get(self.from..self.to) else {
+            return false;
+        };
+        // SAFETY: `part` is valid for reads; any address of user space may be asked for.
+        let left = unsafe {
+            bindings::copy_to_user_nofault(
+                self.address as *mut c_void,
+                part.as_ptr().cast(),
+                part.len(),
+            )
+        };
+        left == 0
+    }
+
+    /// Has the memory be there, with zeroes in it. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `EFAULT`.
+    pub(crate) fn fault_in(self) -> Result {
+        const ZEROES: [u8; 64] = [0; 64];
+        let part = ZEROES.get(..self.to - self.from).ok_or(EINVAL)?;
+        UserSlice::new(UserPtr::from_addr(self.address), part.len())
+            .writer()
+            .write_slice(part)
+    }
 }
 
 /// Writes an array of numbers to user space.

@@ -23,7 +23,7 @@ super::abi::abi! {
     zernel_stats = 144, first 120;
     zernel_event = 72;
     zernel_page = 16;
-    zernel_begin = 72;
+    zernel_begin = 72, input 56;
     zernel_request = 16;
-    zernel_request_stats = 240;
+    zernel_request_stats = 248;
 }

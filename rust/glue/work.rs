@@ -2,7 +2,9 @@
 //! Work that runs on zernel's own workqueue, one instance at a time.
 
 use super::timer::{
+    new_driven,
     Driven,
+    Expired,
     Timed, //
 };
 use crate::policy::units::Ns;
@@ -81,8 +83,10 @@ pub(crate) struct Worker<J: Job> {
 struct Alarm<J>(PhantomData<J>);
 
 impl<J: Job> Timed for Alarm<J> {
-    fn expired(this: &Driven<Self>) {
-        let this = core::ptr::from_ref(this);
+    type State = ();
+
+    fn expired(this: Expired<'_, Self>) {
+        let this = core::ptr::from_ref(this.lock().driven());
         // SAFETY: An alarm is a part of a worker, and its timer is cancelled before that goes.
         let worker = unsafe { &*kernel::container_of!(this, Worker<J>, alarm) };
         worker.kick();
@@ -110,7 +114,7 @@ impl<J: Job> Worker<J> {
                 // SAFETY: `slot` is valid for writes and pinned.
                 unsafe { zernel_helper_work_init(slot, Self::callback) }
             }),
-            alarm <- Driven::new(Ok(Alarm(PhantomData))),
+            alarm <- new_driven!((), c"zernel_alarm", Ok(Alarm(PhantomData))),
             job,
         })
     }
@@ -170,7 +174,7 @@ impl<J: Job> Worker<J> {
 
     /// Runs the job at this time on `CLOCK_MONOTONIC`, instead of the one that was asked for last.
     pub(crate) fn kick_at(&self, at: Ns) {
-        self.alarm.arm(at.0);
+        self.alarm.lock().arm(at.0);
     }
 
     /// Cancels a run that waits and waits for one that is under way. May sleep.

@@ -9,6 +9,7 @@
 #include <linux/sched.h>
 
 #include "irqlock.c"
+#include "timer.c"
 #include "sim_helpers.h"
 
 static unsigned int gpus = 1;

@@ -22,6 +22,7 @@
 #endif
 
 #include "irqlock.c"
+#include "timer.c"
 #include "zernel_helpers.h"
 
 #define CREATE_TRACE_POINTS

@@ -131,13 +131,13 @@ pub(crate) struct Choice {
     pub(crate) costs: Costs,
     /// What [`Kind::Fixed`] tells.
     pub(crate) fixed: Fixed,
-    /// Whether a margin that follows the errors is taken off. [`Kind::Quantile`] weighs being late
+    /// Whether a margin that follows the errors of such requests is taken off. [`Kind::Quantile`] weighs being late
     /// by itself and takes nothing off.
     pub(crate) margin: bool,
 }
 
 /// What is known about the preparations of one key: every predictor's state, so that each request
-/// may choose another one without losing anything.
+/// may choose another one, which then knows as much.
 #[derive(Debug)]
 pub(crate) struct History {
     quantile: Quantile,
@@ -154,6 +154,27 @@ struct Margins {
     holt: Margin,
 }
 
+impl Margins {
+    /// The margin of a predictor; [`Kind::Quantile`] has none.
+    fn of(&self, kind: Kind) -> Option<&Margin> {
+        match kind {
+            Kind::Fixed => Some(&self.fixed),
+            Kind::Ema => Some(&self.ema),
+            Kind::Holt => Some(&self.holt),
+            Kind::Quantile => None,
+        }
+    }
+
+    fn of_mut(&mut self, kind: Kind) -> Option<&mut Margin> {
+        match kind {
+            Kind::Fixed => Some(&mut self.fixed),
+            Kind::Ema => Some(&mut self.ema),
+            Kind::Holt => Some(&mut self.holt),
+            Kind::Quantile => None,
+        }
+    }
+}
+
 impl History {
     /// Nothing is known.
     pub(crate) const NEW: Self = Self {
@@ -167,28 +188,37 @@ impl History {
         },
     };
 
-    /// Learns from a preparation that has ended. `fixed`: what [`Kind::Fixed`] would have told.
-    pub(crate) fn observe(&mut self, took: Ns, fixed: Fixed) {
-        let costs = Costs::default();
-        self.margins.fixed.observe(fixed.predict(costs), took);
-        self.margins.ema.observe(self.ema.predict(costs), took);
-        self.margins.holt.observe(self.holt.predict(costs), took);
+    /// Learns from a preparation that has ended. `choice`: how it was predicted; only the margin
+    /// that was asked for follows its error.
+    pub(crate) fn observe(&mut self, took: Ns, choice: Choice) {
+        if choice.margin {
+            let estimate = self.estimate(choice);
+            if let Some(margin) = self.margins.of_mut(choice.kind) {
+                margin.observe(estimate, took);
+            }
+        }
         self.quantile.observe(took);
         self.ema.observe(took);
         self.holt.observe(took);
     }
 
+    /// What a predictor tells, without a margin.
+    fn estimate(&self, choice: Choice) -> Option<Ns> {
+        let Choice { costs, fixed, .. } = choice;
+        match choice.kind {
+            Kind::Fixed => fixed.predict(costs),
+            Kind::Ema => self.ema.predict(costs),
+            Kind::Holt => self.holt.predict(costs),
+            Kind::Quantile => self.quantile.predict(costs),
+        }
+    }
+
     /// The time from begin at which the GPU shall be free; `None` if nothing is known.
     pub(crate) fn predict(&self, choice: Choice) -> Option<Ns> {
-        let (estimate, margin) = match choice.kind {
-            Kind::Fixed => (choice.fixed.predict(choice.costs), &self.margins.fixed),
-            Kind::Ema => (self.ema.predict(choice.costs), &self.margins.ema),
-            Kind::Holt => (self.holt.predict(choice.costs), &self.margins.holt),
-            Kind::Quantile => return self.quantile.predict(choice.costs),
-        };
-        match choice.margin {
-            true => margin.taken_off(estimate),
-            false => estimate,
+        let estimate = self.estimate(choice);
+        match self.margins.of(choice.kind) {
+            Some(margin) if choice.margin => margin.taken_off(estimate),
+            _ => estimate,
         }
     }
 }
@@ -248,7 +278,7 @@ mod tests {
     fn every_predictor_has_learnt_when_it_is_chosen() {
         let mut history = History::NEW;
         for _ in 0..50 {
-            history.observe(Ns(300_000), Fixed::default());
+            history.observe(Ns(300_000), Choice::default());
         }
         for kind in [Kind::Ema, Kind::Holt, Kind::Quantile] {
             let choice = Choice {
@@ -263,7 +293,7 @@ mod tests {
     #[test]
     fn margin_is_taken_off_on_demand() {
         let mut history = History::NEW;
-        history.observe(Ns(300_000), Fixed::default());
+        history.observe(Ns(300_000), Choice::default());
         for kind in [Kind::Fixed, Kind::Ema, Kind::Holt] {
             let plain = Choice {
                 kind,
@@ -273,6 +303,7 @@ mod tests {
                 margin: true,
                 ..plain
             };
+            history.observe(Ns(300_000), with);
             assert!(history.predict(with) < history.predict(plain));
             assert!(history.predict(with).is_some());
         }

@@ -12,6 +12,7 @@
 //! stored makes its own stream wait or hold; the holder's own bound ends that.
 
 pub(crate) mod record;
+pub(crate) mod succession;
 pub(crate) mod words;
 
 #[cfg(any(test, zernel_kunit))]
@@ -157,31 +158,56 @@ impl Slot {
     }
 
     /// A request begins. The one before it is over: done if it was ready.
+    #[allow(dead_code, reason = "the tests on the host ask")]
     pub(crate) fn begin(&mut self, now: Ns, seen: &Observed, plan: Plan) -> (Number, Actions) {
-        let mut actions = self.retire(now, seen);
+        let mut actions = Actions::default();
+        self.look(now, seen, &mut actions);
+        self.pass(now, &mut actions);
         let number = match self.number {
             Some(last) => last.next(),
             None => Number::first(seen),
         };
+        self.start(now, number, &plan, &mut actions);
+        (number, actions)
+    }
+
+    /// A request begins where there is none.
+    fn start(&mut self, now: Ns, number: Number, plan: &Plan, actions: &mut Actions) {
         // INVARIANT: Neither word has been stored for this number.
         self.number = Some(number);
         self.state = State::Armed;
         self.begin = now;
-        self.plan = plan;
-        self.take_if_due(now, &mut actions);
-        (number, self.with_alarm(actions))
+        self.plan = *plan;
+        self.take_if_due(now, actions);
+        actions.alarm = self.alarm();
+    }
+
+    /// Whether nothing is left to store for the request, so that it may be worked out later what
+    /// became of it: with [`Self::retire`], now and then the same.
+    fn can_wait(&self, seen: &Observed) -> bool {
+        let Some(number) = self.number else {
+            return true;
+        };
+        match self.state {
+            State::Idle | State::Running { .. } => true,
+            State::Taken { .. } => number.is(seen.release),
+            State::Armed => number.is(seen.release) && number.is(seen.trigger),
+        }
     }
 
     /// Has the request over as the next [`Self::begin`] would: done if it was ready.
     pub(crate) fn retire(&mut self, now: Ns, seen: &Observed) -> Actions {
-        let mut actions = self.look(now, seen);
+        let mut actions = Actions::default();
+        self.look(now, seen, &mut actions);
         self.pass(now, &mut actions);
-        self.with_alarm(actions)
+        actions.alarm = self.alarm();
+        actions
     }
 
     /// The timer fired, be it due or stale, or somebody wants to know where the request is.
     pub(crate) fn poll(&mut self, now: Ns, seen: &Observed) -> Actions {
-        let mut actions = self.look(now, seen);
+        let mut actions = Actions::default();
+        self.look(now, seen, &mut actions);
         self.take_if_due(now, &mut actions);
         self.sample_if_due(now, seen, &mut actions);
         if let State::Taken { trigger, .. } = self.state {
@@ -189,7 +215,8 @@ impl Slot {
                 self.withdraw(now, Cause::Expired, &mut actions);
             }
         }
-        self.with_alarm(actions)
+        actions.alarm = self.alarm();
+        actions
     }
 
     /// The process says that its data is ready.
@@ -200,9 +227,11 @@ impl Slot {
         seen: &Observed,
     ) -> Result<Actions, Error> {
         self.check(number)?;
-        let mut actions = self.look(now, seen);
+        let mut actions = Actions::default();
+        self.look(now, seen, &mut actions);
         self.set_ready(now, now, seen, &mut actions);
-        Ok(self.with_alarm(actions))
+        actions.alarm = self.alarm();
+        Ok(actions)
     }
 
     /// The process says that its request is done. If it was not ready, it is now.
@@ -213,10 +242,12 @@ impl Slot {
         seen: &Observed,
     ) -> Result<Actions, Error> {
         self.check(number)?;
-        let mut actions = self.look(now, seen);
+        let mut actions = Actions::default();
+        self.look(now, seen, &mut actions);
         self.set_ready(now, now, seen, &mut actions);
         self.finish(now, Cause::Done, Some(now), &mut actions);
-        Ok(self.with_alarm(actions))
+        actions.alarm = self.alarm();
+        Ok(actions)
     }
 
     /// The process gives its request up.
@@ -232,9 +263,11 @@ impl Slot {
 
     /// What the request needs is gone, as `cause` says: the GPU is given back at once.
     pub(crate) fn end(&mut self, now: Ns, seen: &Observed, cause: Cause) -> Actions {
-        let mut actions = self.look(now, seen);
+        let mut actions = Actions::default();
+        self.look(now, seen, &mut actions);
         self.withdraw(now, cause, &mut actions);
-        self.with_alarm(actions)
+        actions.alarm = self.alarm();
+        actions
     }
 
     fn pass(&mut self, now: Ns, actions: &mut Actions) {
@@ -255,8 +288,9 @@ impl Slot {
         }
     }
 
-    fn with_alarm(&self, mut actions: Actions) -> Actions {
-        actions.alarm = match self.state {
+    /// When the timer is to fire.
+    fn alarm(&self) -> Option<Ns> {
+        match self.state {
             State::Idle | State::Running { .. } => None,
             State::Armed => Some(self.plan.trigger_at),
             State::Taken { trigger, sample } => {
@@ -264,22 +298,20 @@ impl Slot {
                 let switched = trigger.saturating_add(self.plan.cost);
                 Some(if sample { end.min(switched) } else { end })
             }
-        };
-        actions
+        }
     }
 
     /// Takes up what the process has stored.
-    fn look(&mut self, now: Ns, seen: &Observed) -> Actions {
-        let mut actions = Actions::default();
+    fn look(&mut self, now: Ns, seen: &Observed, actions: &mut Actions) {
         let Some(number) = self.active() else {
-            return actions;
+            return;
         };
         let claimed_done = seen.done_ns.min(now);
         if number.is(seen.release) {
             let ready = seen.ready_ns.min(now);
-            self.set_ready(now, ready, seen, &mut actions);
+            self.set_ready(now, ready, seen, actions);
         } else if number.is(seen.done) {
-            self.set_ready(now, claimed_done, seen, &mut actions);
+            self.set_ready(now, claimed_done, seen, actions);
         } else if number.is(seen.trigger) && self.state == State::Armed {
             // When is unknown; the lease must not be longer for it.
             self.state = State::Taken {
@@ -288,9 +320,8 @@ impl Slot {
             };
         }
         if number.is(seen.done) {
-            self.finish(now, Cause::Done, Some(claimed_done), &mut actions);
+            self.finish(now, Cause::Done, Some(claimed_done), actions);
         }
-        actions
     }
 
     fn take_if_due(&mut self, now: Ns, actions: &mut Actions) {
@@ -376,6 +407,7 @@ impl Slot {
         let is_done = cause == Cause::Done;
         let switched = trigger.map(|trigger| trigger.saturating_add(self.plan.cost));
         let free = ready.unwrap_or(end);
+        let used_from = switched.map_or(Ns::ZERO, |switched| free.max(switched));
         actions.over = Some(Record {
             number,
             cause,
@@ -387,6 +419,7 @@ impl Slot {
             end,
             predicted: self.plan.predicted,
             early: switched.map_or(Ns::ZERO, |switched| free.saturating_sub(switched)),
+            lost: trigger.map_or(Ns::ZERO, |trigger| used_from.saturating_sub(trigger)),
             late: match (switched, ready) {
                 (Some(switched), Some(ready)) => switched.saturating_sub(ready),
                 _ => Ns::ZERO,

@@ -44,6 +44,8 @@ pub(crate) struct Tally {
     pub(crate) late: u64,
     /// For so long in all.
     pub(crate) late_time: Ns,
+    /// The GPU was taken and ran nobody's kernels, for so long in all.
+    pub(crate) lost_time: Ns,
     /// Took longer than was asked for.
     pub(crate) slo_violations: u64,
     /// TSGs that were taken off the GPU.
@@ -60,6 +62,32 @@ pub(crate) struct Tally {
     pub(crate) throttles: u64,
     /// From begin to done, of what is done.
     pub(crate) latency: Latencies,
+}
+
+/// What has happened to the requests of a slot since it was counted last. A request is counted when
+/// nobody waits for it: not while it begins or is triggered.
+#[derive(Debug, Default)]
+pub(crate) struct Uncounted {
+    /// How many began.
+    pub(crate) begun: u32,
+    /// For how many a trigger was stored.
+    pub(crate) triggered: u32,
+    /// One is over.
+    pub(crate) over: Option<Record>,
+}
+
+impl Uncounted {
+    /// Whether there is nothing to count.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.begun == 0 && self.triggered == 0 && self.over.is_none()
+    }
+
+    /// It was counted.
+    pub(crate) fn clear(&mut self) {
+        self.begun = 0;
+        self.triggered = 0;
+        self.over = None;
+    }
 }
 
 impl Tally {
@@ -79,6 +107,7 @@ impl Tally {
         early_time: Ns::ZERO,
         late: 0,
         late_time: Ns::ZERO,
+        lost_time: Ns::ZERO,
         slo_violations: 0,
         preempted: 0,
         preempt_timeouts: 0,
@@ -89,14 +118,14 @@ impl Tally {
         latency: Latencies::EMPTY,
     };
 
-    /// A request began.
-    pub(crate) fn begin(&mut self) {
-        self.begun = self.begun.saturating_add(1);
-    }
-
-    /// zernel stored a trigger.
-    pub(crate) fn trigger(&mut self) {
-        self.triggers = self.triggers.saturating_add(1);
+    /// Counts what has happened.
+    pub(crate) fn count(&mut self, what: &Uncounted) {
+        // INVARIANT: Before the end of it.
+        self.begun = self.begun.saturating_add(what.begun.into());
+        self.triggers = self.triggers.saturating_add(what.triggered.into());
+        if let Some(record) = &what.over {
+            self.end(record);
+        }
     }
 
     /// A TSG was to be taken off the GPU.
@@ -117,7 +146,7 @@ impl Tally {
     }
 
     /// A request is over.
-    pub(crate) fn end(&mut self, record: &Record) {
+    fn end(&mut self, record: &Record) {
         // INVARIANT: It began.
         let ended = match record.cause {
             Cause::Done => &mut self.done,
@@ -134,6 +163,7 @@ impl Tally {
         self.early_time = self.early_time.saturating_add(record.early);
         self.late = self.late.saturating_add(u64::from(record.late > Ns::ZERO));
         self.late_time = self.late_time.saturating_add(record.late);
+        self.lost_time = self.lost_time.saturating_add(record.lost);
         self.slo_violations = self
             .slo_violations
             .saturating_add(u64::from(record.violates_slo()));
@@ -172,6 +202,7 @@ impl Tally {
             (&mut self.early_time.0, other.early_time.0),
             (&mut self.late, other.late),
             (&mut self.late_time.0, other.late_time.0),
+            (&mut self.lost_time.0, other.lost_time.0),
             (&mut self.slo_violations, other.slo_violations),
             (&mut self.preempted, other.preempted),
             (&mut self.preempt_timeouts, other.preempt_timeouts),
@@ -193,6 +224,34 @@ mod tests {
     use super::*;
     use crate::policy::request::words::Number;
 
+    const BEGUN: Uncounted = Uncounted {
+        begun: 1,
+        triggered: 0,
+        over: None,
+    };
+
+    fn over(record: Record) -> Uncounted {
+        Uncounted {
+            over: Some(record),
+            ..Uncounted::default()
+        }
+    }
+
+    #[test]
+    fn nothing_is_empty() {
+        assert!(Uncounted::default().is_empty());
+        let triggered = Uncounted {
+            triggered: 1,
+            ..Uncounted::default()
+        };
+        for something in [BEGUN, triggered, over(record(Cause::Done))] {
+            assert!(!something.is_empty());
+            let mut counted = something;
+            counted.clear();
+            assert!(counted.is_empty());
+        }
+    }
+
     fn record(cause: Cause) -> Record {
         Record {
             number: Number::ONE,
@@ -206,6 +265,7 @@ mod tests {
             predicted: Ns::ZERO,
             early: Ns::ZERO,
             late: Ns::ZERO,
+            lost: Ns::ZERO,
             slo: None,
         }
     }
@@ -224,9 +284,9 @@ mod tests {
             Cause::Suspended,
         ];
         for (left, cause) in causes.into_iter().enumerate() {
-            t.begin();
+            t.count(&BEGUN);
             assert_eq!(t.in_flight(), 1, "{cause:?}");
-            t.end(&record(cause));
+            t.count(&over(record(cause)));
             assert_eq!(t.in_flight(), 0, "{left}");
         }
         assert_eq!((t.begun, t.done, t.cancelled, t.expired), (8, 1, 2, 1));
@@ -238,36 +298,46 @@ mod tests {
     #[test]
     fn being_wrong_is_counted_with_its_cost() {
         let mut t = Tally::EMPTY;
-        t.end(&Record {
+        t.count(&over(Record {
             early: Ns(7),
+            lost: Ns(17),
             ..record(Cause::Done)
-        });
-        t.end(&Record {
+        }));
+        t.count(&over(Record {
             late: Ns(11),
+            lost: Ns(10),
             slo: Some(Ns(499_999)),
             ..record(Cause::Done)
-        });
-        t.end(&Record {
+        }));
+        t.count(&over(Record {
             slo: Some(Ns(500_000)),
             ..record(Cause::Done)
-        });
+        }));
         assert_eq!((t.early, t.early_time), (1, Ns(7)));
         assert_eq!((t.late, t.late_time), (1, Ns(11)));
+        assert_eq!(t.lost_time, Ns(27));
         assert_eq!(t.slo_violations, 1);
     }
 
     #[test]
     fn merging_adds_everything() {
         let mut t = Tally::EMPTY;
-        t.begin();
-        t.trigger();
-        t.end(&record(Cause::Done));
-        t.begin();
+        t.count(&Uncounted {
+            begun: 1,
+            triggered: 1,
+            over: Some(Record {
+                lost: Ns(3),
+                ..record(Cause::Done)
+            }),
+        });
+        t.count(&BEGUN);
+        t.count(&Uncounted::default());
         let mut sum = Tally::EMPTY;
         sum.merge(&t);
         sum.merge(&t);
         assert_eq!((sum.begun, sum.triggers, sum.done), (4, 2, 2));
         assert_eq!(sum.in_flight(), 2);
+        assert_eq!(sum.lost_time, Ns(6));
         assert_eq!(sum.latency.count(), 2);
     }
 }

@@ -24,14 +24,13 @@ use super::{
 use crate::{
     glue::{
         errno,
-        irqlock::{
-            new_irq_lock,
-            IrqLock, //
-        },
         provider_side::Bell,
         time::now_ns, //
         timer::{
+            new_driven,
             Driven,
+            Expired,
+            Locked,
             Timed, //
         },
     },
@@ -68,8 +67,8 @@ pub(crate) type Model = Gpu<Arc<Context>, Pools>;
 const BATCH: u32 = 16;
 /// Longest that a call or an interrupt lets model time go on, in ns; interrupts are off meanwhile.
 const LONGEST: u64 = 100_000;
-/// The timer is not armed.
-const NOT_ARMED: u64 = u64::MAX;
+/// Nothing will happen.
+const NEVER: u64 = u64::MAX;
 /// Queued items of a channel.
 pub(crate) const CHANNEL_ITEMS: u32 = 1024;
 
@@ -77,8 +76,6 @@ pub(crate) const CHANNEL_ITEMS: u32 = 1024;
 pub(crate) struct State {
     model: Model,
     trace: Option<Trace>,
-    /// What the timer is armed for.
-    armed: u64,
     /// When the words are to be looked at next, if a channel waits for one. Stays in the past until
     /// the timer has looked.
     poll_at: Option<u64>,
@@ -102,8 +99,6 @@ pub(crate) struct Device {
     /// Faults of the provider's operations.
     #[pin]
     pub(crate) faults: Mutex<Faults>,
-    #[pin]
-    state: IrqLock<State>,
 }
 
 /// A GPU with its timer.
@@ -126,7 +121,6 @@ impl Device {
         let state = State {
             model: Gpu::new(config, engines, tsgs, channels, items, now),
             trace: None,
-            armed: NOT_ARMED,
             poll_at: None,
             not_before: 0,
             budget: Budget::new(settings.gpus),
@@ -137,9 +131,8 @@ impl Device {
             bell: SetOnce::new(),
             word_poll,
             faults <- new_mutex!(Faults::new(), "zernel_sim_faults"),
-            state <- new_irq_lock!(state, c"zernel_sim_gpu"),
         });
-        Arc::pin_init(Driven::new(device), GFP_KERNEL)
+        Arc::pin_init(new_driven!(state, c"zernel_sim_gpu", device), GFP_KERNEL)
     }
 }
 
@@ -169,7 +162,7 @@ impl State {
 impl Card {
     /// Calls `f` with the model and its time, and arms the timer for what follows.
     pub(crate) fn with<R>(&self, f: impl FnOnce(&mut Model, Ns, &mut Reporter<'_>) -> R) -> R {
-        let mut state = self.lock_state();
+        let mut state = self.lock();
         let now = now_ns();
         let at = state.catch_up(now);
         let (model, mut sink) = state.parts();
@@ -185,11 +178,7 @@ impl Card {
 
     /// Calls `f` with the place of the trace.
     pub(crate) fn with_trace<R>(&self, f: impl FnOnce(&mut Option<Trace>) -> R) -> R {
-        f(&mut self.lock_state().trace)
-    }
-
-    fn lock_state(&self) -> kernel::sync::lock::Guard<'_, State, crate::glue::irqlock::IrqBackend> {
-        self.state.lock()
+        f(&mut self.lock().trace)
     }
 
     /// When words are looked at after `now`: on a grid, so that whoever starts to wait often does
@@ -201,28 +190,25 @@ impl Card {
 
     /// Arms the timer for what the model, or a word, needs next. Only the timer looks at words, so
     /// a look that is due stays due, however often this is called.
-    fn arm_next(&self, state: &mut State, now: u64) {
+    fn arm_next(&self, state: &mut Locked<'_, Device>, now: u64) {
         if state.model.take_stirred() {
             if let Some(bell) = self.bell.as_ref() {
                 bell.ring();
             }
         }
-        let mut next = state.model.next_event().map_or(NOT_ARMED, |event| event.0);
+        let mut next = state.model.next_event().map_or(NEVER, |event| event.0);
         if state.model.watching() {
             let poll_at = *state.poll_at.get_or_insert_with(|| self.next_poll(now));
             next = next.min(poll_at);
         } else {
             state.poll_at = None;
         }
-        if next == NOT_ARMED {
+        if next == NEVER {
             // One that is armed for something that will not be expires for nothing, once.
             return;
         }
         let next = next.max(state.not_before);
-        if next != state.armed {
-            state.armed = next;
-            self.arm(next);
-        }
+        state.arm(next);
     }
 
     /// Appends items to a channel. Returns the number of the last one, and when the engine saw
@@ -314,7 +300,7 @@ impl Card {
         seq: u64,
         deadline: u64,
     ) -> Result<ChannelStats> {
-        let mut state = self.lock_state();
+        let mut state = self.lock();
         loop {
             let now = now_ns();
             state.catch_up(now);
@@ -343,7 +329,7 @@ impl Card {
             };
             let woken = context
                 .waiters
-                .wait_interruptible_timeout(&mut state, jiffies);
+                .wait_interruptible_timeout(state.guard(), jiffies);
             if let CondVarTimeoutResult::Signal { .. } = woken {
                 return Err(ERESTARTSYS);
             }
@@ -352,12 +338,14 @@ impl Card {
 }
 
 impl Timed for Device {
-    fn expired(card: &Card) {
+    type State = State;
+
+    fn expired(this: Expired<'_, Self>) {
         // Waiting for the lock counts too.
         let began = now_ns();
-        let mut state = card.lock_state();
+        let mut state = this.lock();
+        let card = state.driven();
         let start = now_ns();
-        state.armed = NOT_ARMED;
         let at = state.catch_up(start);
         if state.poll_at.is_some_and(|poll_at| start >= poll_at) {
             let (model, mut sink) = state.parts();

@@ -98,7 +98,7 @@ struct zernel_page {
  * @slot: in: slot in the page, below ZERNEL_PAGE_SLOTS
  * @flags: in: ZERNEL_BEGIN_*
  * @predictor: in: ZERNEL_PREDICT_*
- * @request: out: number of the request, never 0
+ * @request: out: number of the request, never 0; must be zero
  * @reserved: must be zero
  * @predicted_ns: out: time from now at which the GPU is to be free, 0: no prediction
  * @trigger_ns: out: CLOCK_MONOTONIC time of the trigger
@@ -116,9 +116,10 @@ struct zernel_page {
  * a store is not seen before the lease ends.
  *
  * Errors: ENOENT no such page, no such slot or no such TSG, or not one that the
- * caller may see; with ZERNEL_BEGIN_NO_HOLDER also EPERM the TSG's class is not above
- * ZERNEL_LEVEL_DEFAULT, EOPNOTSUPP the provider cannot keep TSGs off the GPU; EPERM the TSG is another user's and the caller has no
- * CAP_SYS_NICE; EAGAIN the GPU is suspended.
+ * caller may see; EPERM the TSG is another user's and the caller has no CAP_SYS_NICE;
+ * with ZERNEL_BEGIN_NO_HOLDER also EPERM the TSG's class is not above
+ * ZERNEL_LEVEL_DEFAULT, EOPNOTSUPP the provider cannot keep TSGs off the GPU; EAGAIN the
+ * GPU is suspended. Nothing has changed then.
  */
 struct zernel_begin {
 	__u64 tsg;
@@ -193,6 +194,8 @@ struct zernel_request {
  * @preempt_unresponsive: ... because the GPU does not respond
  * @preempt_invalid: ... because of the state that the GPU was in
  * @throttles: times that the budget of the level was spent on a GPU; 0 for a TSG
+ * @lost_ns: what best-effort work lost beyond the kernels of the requests: from each
+ *           trigger until the switch was over and the data ready
  *
  * requests = done + cancelled + expired + closed + gone + suspended + in_flight.
  * A request counts under the level that was in force when it began;
@@ -235,6 +238,7 @@ struct zernel_request_stats {
 	__u64 preempt_unresponsive;
 	__u64 preempt_invalid;
 	__u64 throttles;
+	__u64 lost_ns;
 };
 
 #endif /* _UAPI_LINUX_ZERNEL_REQUEST_H */

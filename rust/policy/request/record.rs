@@ -50,6 +50,8 @@ pub(crate) struct Record {
     pub(crate) early: Ns,
     /// How long the data waited for the GPU to switch.
     pub(crate) late: Ns,
+    /// How long the GPU was taken and ran nobody's kernels: the switch, and `early`.
+    pub(crate) lost: Ns,
     /// Longest latency that is no violation.
     pub(crate) slo: Option<Ns>,
 }
@@ -91,6 +93,7 @@ mod tests {
         predicted: Ns(150),
         early: Ns::ZERO,
         late: Ns::ZERO,
+        lost: Ns::ZERO,
         slo: None,
     };
 

@@ -167,6 +167,7 @@ mod tests {
             predicted: Ns(280),
             early: Ns(120),
             late: Ns::ZERO,
+            lost: Ns(200),
             slo: Some(Ns(5_000)),
         };
         assert_eq!(actions.over, Some(expected));

@@ -11,7 +11,6 @@ use crate::{
         },
         identity::{
             self,
-            Uid,
             Viewer, //
         },
         uapi, //
@@ -33,6 +32,8 @@ use crate::{
         pages::Page,
         slot::{
             Begin,
+            Name,
+            Outcome,
             Slot, //
         }, //
     },
@@ -41,6 +42,12 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
+
+/// Where the part of `struct zernel_begin` begins that zernel writes.
+const ANSWER: usize = core::mem::offset_of!(uapi::zernel_begin, request);
+
+/// How often a begin is tried whose answer could not be written, or whose TSG was not known yet.
+const TRIES: usize = 8;
 
 /// Registers a page of slots.
 pub(super) fn register(client: &Client, arg: usize, size: usize) -> Result {
@@ -73,51 +80,59 @@ pub(super) fn unregister(client: &Client, arg: usize, size: usize) -> Result {
 /// Begins a request.
 pub(super) fn begin(client: &Client, arg: usize, size: usize) -> Result {
     let mut begin: uapi::zernel_begin = abi::read(arg, size)?;
-    let outputs = begin.predicted_ns | begin.trigger_ns | u64::from(begin.request);
     let known = uapi::ZERNEL_BEGIN_MARGIN | uapi::ZERNEL_BEGIN_NO_HOLDER;
-    if begin.flags & !known != 0 || begin.reserved != 0 || outputs != 0 {
+    if begin.flags & !known != 0 || begin.reserved != 0 || begin.request != 0 {
         return Err(EINVAL);
     }
-    // Makes sure that the answer can be written, before anything changes.
-    abi::write(arg, size, &begin)?;
+    let answer = abi::Answer::new::<uapi::zernel_begin>(arg, size, ANSWER)?;
     let kind = match begin.predictor {
         uapi::ZERNEL_PREDICT_DEFAULT => None,
         number => Some(Kind::new(number - 1).ok_or(EINVAL)?),
     };
-    let mut pages = client.pages.lock();
-    let slot = pages.slot(begin.page, begin.slot)?;
-    let (tsg, key) = (tsg::Id(begin.tsg), begin.key);
-    let holder = begin.flags & uapi::ZERNEL_BEGIN_NO_HOLDER == 0;
-    let uid = identity::caller_uid();
-    if !slot.is_bound(tsg, key, uid) {
-        bind(&slot, tsg, key, uid, holder)?;
-    }
-    let begun = slot.begin(&Begin {
+    let ask = Begin {
         kind,
         margin: begin.flags & uapi::ZERNEL_BEGIN_MARGIN != 0,
-        holder,
+        holder: begin.flags & uapi::ZERNEL_BEGIN_NO_HOLDER == 0,
         expected: Ns(begin.expected_ns),
         slo: Ns(begin.slo_ns),
-    })?;
-    drop(pages);
-    begin.request = begun.request;
-    begin.predicted_ns = begun.predicted.map_or(0, |time| time.0);
-    begin.trigger_ns = begun.trigger_at.0;
-    abi::write(arg, size, &begin).inspect_err(|_| {
-        // Nobody knows its number.
-        let _ = slot.cancel(begun.request);
-    })
+    };
+    let (tsg, name) = (tsg::Id(begin.tsg), (begin.key, identity::caller_uid()));
+    for _ in 0..TRIES {
+        let mut pages = client.pages.lock();
+        let slot = pages.slot(begin.page, begin.slot)?;
+        let outcome = slot.begin(tsg, name, &ask, |begun| {
+            begin.request = begun.request;
+            begin.predicted_ns = begun.predicted.0;
+            begin.trigger_ns = begun.trigger_at.0;
+            answer.try_write(&begin)
+        });
+        match outcome? {
+            Outcome::Begun => return Ok(()),
+            Outcome::Unbound => {
+                // What follows ends the request before.
+                answer.fault_in()?;
+                bind(slot, tsg, name, ask.holder)?;
+            }
+            Outcome::Untold => {
+                drop(pages);
+                answer.fault_in()?;
+            }
+        }
+    }
+    // The memory is never there for long enough.
+    Err(EFAULT)
 }
 
 /// Looks up what a slot's requests are about from now on.
-fn bind(slot: &Arc<Slot>, id: tsg::Id, key: u64, uid: Uid, holder: bool) -> Result {
+fn bind(slot: &Arc<Slot>, id: tsg::Id, name: Name, holder: bool) -> Result {
+    let (key, uid) = name;
     let (sees_all, may_all) = (identity::caller_sees_all(), identity::caller_is_capable());
     let (group, known) = registry::with(|r| -> Result<_, Failure> {
         let group = r.group(id, uid, sees_all, may_all);
         r.count_denied(&group);
         Ok((group?, r.key(uid, key)?))
     })??;
-    slot.bind(&group, (key, uid), known, holder)
+    slot.bind(&group, name, known, holder)
 }
 
 /// The slot that a call names, and the request in it.
@@ -126,7 +141,7 @@ fn named(client: &Client, arg: usize, size: usize) -> Result<(Arc<Slot>, u32)> {
     if named.flags != 0 {
         return Err(EINVAL);
     }
-    let slot = client.pages.lock().slot(named.page, named.slot)?;
+    let slot = client.pages.lock().slot(named.page, named.slot)?.clone();
     Ok((slot, named.request))
 }
 
@@ -175,13 +190,14 @@ pub(super) fn stats(arg: usize, size: usize) -> Result {
         if let Some(group) = group {
             group.poll();
             group.stats.add_to(&mut tally);
-            answer.switch_ns = group.gpu.switch.lock().estimate().0;
+            answer.switch_ns = group.gpu.switch_cost().0;
         }
     } else {
         if !identity::caller_sees_all() {
             registry::with(|r| r.count_denied::<()>(&Err(Failure::NotPermitted)))?;
             return Err(EPERM);
         }
+        take_up_all()?;
         let totals = registry::with(|r| r.totals().clone())?;
         totals.add_to(level, &mut tally);
     }
@@ -191,6 +207,16 @@ pub(super) fn stats(arg: usize, size: usize) -> Result {
         address => buckets(address, asked.nr_buckets, &tally)?,
     };
     abi::write(arg, size, &answer)
+}
+
+/// Has the totals follow what all processes have stored about their requests.
+fn take_up_all() -> Result {
+    let mut after = None;
+    while let Some((id, group)) = registry::with(|r| r.next_group(after))? {
+        group.poll();
+        after = Some(id);
+    }
+    Ok(())
 }
 
 /// Writes the first `room` buckets of the histogram. Returns how many there were.
@@ -217,6 +243,7 @@ fn fill(answer: &mut uapi::zernel_request_stats, tally: &Tally) {
     answer.early_ns = tally.early_time.0;
     answer.late = tally.late;
     answer.late_ns = tally.late_time.0;
+    answer.lost_ns = tally.lost_time.0;
     answer.slo_violations = tally.slo_violations;
     answer.latency_ns = latency.sum().0;
     answer.min_ns = latency.min().unwrap_or_default().0;

@@ -123,6 +123,20 @@ impl Registry {
             .ok_or(Failure::NoTsg)
     }
 
+    /// The TSG with requests that comes after `after`.
+    pub(crate) fn next_group(&self, after: Option<tsg::Id>) -> Option<(tsg::Id, Arc<Group>)> {
+        let mut after = after;
+        loop {
+            let first = after.map_or(0, |id| id.0.saturating_add(1));
+            let cursor = self.tsgs.cursor_lower_bound(&tsg::Id(first))?;
+            let (&id, tsg) = cursor.current();
+            if let Some(group) = &tsg.requests {
+                return Some((id, group.clone()));
+            }
+            after = Some(id);
+        }
+    }
+
     /// Its provider says that a GPU is suspended.
     pub(crate) fn put_asleep(&mut self, id: gpu::Id) {
         if let Some(gpu) = self.gpus.get_mut(&id) {

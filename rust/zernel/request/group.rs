@@ -25,7 +25,10 @@ use crate::{
             Level, //
         },
         request::record::Cause,
-        switch_cost::Cost,
+        switch_cost::{
+            Cost,
+            Switched, //
+        },
         units::Ns, //
     },
     registry::tsg,
@@ -52,7 +55,9 @@ use kernel::{
 pub(crate) struct Device {
     /// What a switch takes, learned from requests.
     #[pin]
-    pub(crate) switch: IrqLock<Cost>,
+    switch: IrqLock<Cost>,
+    /// What it is taken to be now, in ns.
+    switch_cost: Atomic<u64>,
     suspended: Atomic<bool>,
     /// Less urgent TSGs can be kept off it.
     has_gate: bool,
@@ -75,8 +80,10 @@ impl Device {
     /// Of a new GPU. `has_gate`: less urgent TSGs can be kept off it.
     pub(crate) fn new(has_gate: bool) -> Result<Arc<Self>> {
         Arc::pin_init(
+        let cost = Cost::new(Cost::PRIOR, Cost::IN_TIME);
             pin_init!(Self {
-                switch <- new_irq_lock!(Cost::new(Cost::PRIOR, Cost::IN_TIME), c"zernel_switch"),
+                switch <- new_irq_lock!(cost, c"zernel_switch"),
+                switch_cost: Atomic::new(cost.estimate().0),
                 suspended: Atomic::new(false),
                 has_gate,
                 gate_cost: Atomic::new(Self::GATE_PRIOR),
@@ -101,6 +108,18 @@ impl Device {
     }
 
     /// What keeping them off takes.
+    /// What a switch takes.
+    pub(crate) fn switch_cost(&self) -> Ns {
+        Ns(self.switch_cost.load(Relaxed))
+    }
+
+    /// Learns what a switch takes from one more.
+    pub(super) fn switched(&self, seen: Switched) {
+        let mut switch = self.switch.lock();
+        switch.learn(seen);
+        self.switch_cost.store(switch.estimate().0, Relaxed);
+    }
+
     pub(super) fn gate_cost(&self) -> Ns {
         Ns(self.gate_cost.load(Relaxed))
     }
@@ -122,12 +141,13 @@ impl Device {
         self.arrivals.load(Relaxed)
     }
 
-    /// The level for which the gate is to be closed: the least urgent one that holds the GPU.
-    pub(crate) fn holder(&self) -> Option<Level> {
+    /// The level for which the gate is to be closed: the least urgent one that holds the GPU, of
+    /// those that are not `throttled`.
+    pub(crate) fn holder(&self, throttled: level::Set) -> Option<Level> {
         Level::ALL
             .into_iter()
             .zip(&self.holders)
-            .filter(|(_, holders)| holders.load(Relaxed) > 0)
+            .filter(|(level, holders)| !throttled.contains(*level) && holders.load(Relaxed) > 0)
             .map(|(level, _)| level)
             .next_back()
     }
@@ -234,7 +254,7 @@ impl Group {
     ///
     /// `ENOENT` the TSG is gone, `EAGAIN` its GPU is suspended; without a holder also
     /// [`Failure::NotPermitted`], and `EOPNOTSUPP` nobody can be kept off the GPU.
-    pub(super) fn check(&self, holder: bool) -> Result {
+    pub(crate) fn check(&self, holder: bool) -> Result {
         if self.is_gone() {
             return Err(ENOENT);
         }

@@ -46,7 +46,7 @@ const OFTEN: u32 = 2;
 pub(crate) struct Key {
     /// Fed when a request of the key was ready.
     #[pin]
-    pub(crate) history: IrqLock<History>,
+    history: IrqLock<History>,
     /// How often it was used since it was last looked at for being forgotten, up to [`OFTEN`].
     used: Atomic<u32>,
 }
@@ -62,14 +62,18 @@ impl Key {
         )
     }
 
+    /// Learns from a preparation, and how it was predicted.
+    pub(super) fn learn(&self, took: Ns, choice: Choice) {
+        self.history.lock().observe(took, choice);
+    }
+
     /// The time from begin at which the GPU shall be free; `None` if nothing is known.
     pub(super) fn predict(&self, choice: Choice) -> Option<Ns> {
-        self.touch();
         self.history.lock().predict(choice)
     }
 
     /// Keeps it from being the next that is forgotten.
-    fn touch(&self) {
+    pub(super) fn touch(&self) {
         let used = self.used.load(Relaxed);
         if used < OFTEN {
             self.used.store(used + 1, Relaxed);

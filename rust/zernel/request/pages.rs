@@ -86,14 +86,13 @@ impl Page {
     }
 
     /// A slot, which the first use makes.
-    fn slot(&mut self, number: u32) -> Result<Arc<Slot>> {
+    fn slot(&mut self, number: u32) -> Result<&Arc<Slot>> {
         let place = self.slots.get_mut(number as usize).ok_or(ENOENT)?;
-        if let Some(slot) = place {
-            return Ok(slot.clone());
-        }
-        let slot = Slot::make(self.words.clone(), number)?;
-        *place = Some(slot.clone());
-        Ok(slot)
+        let slot = match place.take() {
+            Some(slot) => slot,
+            None => Slot::make(self.words.clone(), number)?,
+        };
+        Ok(place.insert(slot))
     }
 
     fn end(&mut self, cause: Cause) {
@@ -156,7 +155,7 @@ impl Pages {
     /// # Errors
     ///
     /// `ENOENT` there is no such page or slot, `ENOMEM`.
-    pub(crate) fn slot(&mut self, page: u32, slot: u32) -> Result<Arc<Slot>> {
+    pub(crate) fn slot(&mut self, page: u32, slot: u32) -> Result<&Arc<Slot>> {
         self.pages.get_mut(&page).ok_or(ENOENT)?.slot(slot)
     }
 }

@@ -7,24 +7,22 @@ use super::{
         Group, //
     },
     keys::Key,
-    settings,
-    stats::Shared, //
+    settings, //
 };
 use crate::{
     error::Failure,
     glue::{
         identity::Uid,
-        irqlock::{
-            new_irq_lock,
-            IrqLock, //
-        },
         pinned::{
             PinnedPage,
             Words, //
         },
         time::now_ns,
         timer::{
+            new_driven,
             Driven,
+            Expired,
+            Locked,
             Timed, //
         },
         trace, //
@@ -42,6 +40,7 @@ use crate::{
                 Cause,
                 Record, //
             },
+            succession::Succession,
             words::{
                 Number,
                 Observed, //
@@ -49,6 +48,8 @@ use crate::{
             Actions,
             Plan, //
         },
+        switch_cost::Switched,
+        tally::Uncounted,
         units::Ns, //
     },
     registry::tsg,
@@ -57,9 +58,6 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
-
-/// The timer is not armed.
-const NOT_ARMED: u64 = u64::MAX;
 
 /// What is wanted of a request that begins.
 pub(crate) struct Begin {
@@ -75,44 +73,58 @@ pub(crate) struct Begin {
     pub(crate) slo: Ns,
 }
 
-/// A request that has begun.
+/// A request that begins.
+#[derive(Default)]
 pub(crate) struct Begun {
     /// Its number.
     pub(crate) request: u32,
-    /// Its predicted preparation time, if there is a prediction.
-    pub(crate) predicted: Option<Ns>,
+    /// Its predicted preparation time, 0 if there is no prediction.
+    pub(crate) predicted: Ns,
     /// When the GPU is taken for it.
     pub(crate) trigger_at: Ns,
 }
 
+/// What came of a begin.
+pub(crate) enum Outcome {
+    /// It has begun.
+    Begun,
+    /// Nothing: [`Slot::bind`] has to come first.
+    Unbound,
+    /// Nothing: the process could not be told of it.
+    Untold,
+}
+
 /// What the lock of a slot protects.
-struct State {
-    request: request::Slot,
-    /// What the timer is armed for.
-    armed: u64,
+pub(crate) struct State {
+    requests: Succession,
     /// The TSG, while it is there.
     group: Option<Arc<Group>>,
     /// The key of the requests and whose it is, and what is known of it.
-    key: Option<((u64, Uid), Arc<Key>)>,
+    key: Option<(Name, Arc<Key>)>,
     /// Level under which the request that is not over is counted.
     level: Option<Level>,
-    /// What [`Kind::Fixed`] told about it.
-    fixed: Fixed,
+    /// How the request that is not over was predicted, and the one before it; kept while one of
+    /// them has a margin, which is all that is learned from it.
+    choices: (Choice, Choice),
+    /// What the statistics do not have yet.
+    uncounted: Uncounted,
     /// The GPU and level that it is counted for as holding it without a holder.
     holds: Option<(Arc<Device>, Level)>,
 }
 
+/// A key of a user.
+pub(crate) type Name = (u64, Uid);
+
 /// A slot of a page.
-#[pin_data]
 pub(crate) struct Inner {
     page: Arc<PinnedPage>,
     number: u32,
-    #[pin]
-    state: IrqLock<State>,
 }
 
 /// A slot with its timer.
 pub(crate) type Slot = Driven<Inner>;
+
+type Guarded<'a> = Locked<'a, Inner>;
 
 impl Inner {
     /// What the process and zernel share.
@@ -126,20 +138,24 @@ impl Inner {
 }
 
 impl State {
-    /// Both statistics that the request counts in.
-    fn count(&self, f: impl Fn(&mut crate::policy::tally::Tally)) {
+    /// Has both statistics that the requests count in follow.
+    fn count(&mut self) {
+        if self.uncounted.is_empty() {
+            return;
+        }
         if let Some(group) = &self.group {
-            group.stats.count(&f);
+            group.stats.count(|tally| tally.count(&self.uncounted));
             if let Some(level) = group.totals.of(self.level) {
-                Shared::count(level, &f);
+                level.count(|tally| tally.count(&self.uncounted));
             }
         }
+        self.uncounted.clear();
     }
 
-    fn over(&mut self, record: &Record) {
-        self.count(|tally| tally.end(record));
+    /// A request is over that was predicted in this way.
+    fn over(&mut self, record: &Record, choice: Choice) {
         if let (Some(took), Some((_, key))) = (record.preparation(), &self.key) {
-            key.history.lock().observe(took, self.fixed);
+            key.learn(took, choice);
         }
         if let Some(group) = &self.group {
             trace::request_end(
@@ -151,6 +167,18 @@ impl State {
                 record.late.0,
             );
         }
+        if self.uncounted.over.is_some() {
+            self.count();
+        }
+        self.uncounted.over = Some(*record);
+    }
+
+    /// Works out what was left for later, and counts it.
+    fn catch_up(&mut self) {
+        if let Some(record) = self.requests.catch_up() {
+            self.over(&record, self.choices.1);
+        }
+        self.count();
     }
 }
 
@@ -158,31 +186,19 @@ impl Slot {
     /// A slot without a request.
     pub(crate) fn make(page: Arc<PinnedPage>, number: u32) -> Result<Arc<Self>> {
         let state = State {
-            request: request::Slot::new(),
-            armed: NOT_ARMED,
+            requests: Succession::new(),
             group: None,
             key: None,
             level: None,
-            fixed: Fixed::default(),
+            choices: (Choice::default(), Choice::default()),
+            uncounted: Uncounted::default(),
             holds: None,
         };
-        let inner = try_pin_init!(Inner {
-            page,
-            number,
-            state <- new_irq_lock!(state, c"zernel_slot"),
-        });
-        Arc::pin_init(Driven::new(inner), GFP_KERNEL_ACCOUNT)
-    }
-
-    /// Whether its requests are about this TSG and user's key already.
-    pub(crate) fn is_bound(&self, tsg: tsg::Id, key: u64, user: Uid) -> bool {
-        let state = self.state.lock();
-        let group = state.group.as_ref();
-        group.is_some_and(|group| group.tsg == tsg && !group.is_gone())
-            && state
-                .key
-                .as_ref()
-                .is_some_and(|(name, _)| *name == (key, user))
+        let inner = Ok(Inner { page, number });
+        Arc::pin_init(
+            new_driven!(state, c"zernel_slot", inner),
+            GFP_KERNEL_ACCOUNT,
+        )
     }
 
     /// Has its requests be about this TSG and user's key. The request that it has is over.
@@ -193,19 +209,17 @@ impl Slot {
     pub(crate) fn bind(
         self: &Arc<Self>,
         group: &Arc<Group>,
-        key: (u64, Uid),
-        known: Arc<Key>,
+        name: Name,
+        key: Arc<Key>,
         holder: bool,
     ) -> Result {
         group.check(holder)?;
         let member = group.reserve(self)?;
-        let mut state = self.state.lock();
-        self.finish(&mut state);
-        drop(state);
+        self.retire(&mut self.lock(), Ns(now_ns()), &self.observe());
         if let Some(old) = group.attach(self, member)? {
             old.detach(self);
         }
-        let unused = self.state.lock().key.replace((key, known));
+        let unused = self.lock().key.replace((name, key));
         // Dropped without the lock.
         drop(unused);
         Ok(())
@@ -213,15 +227,22 @@ impl Slot {
 
     /// Has its requests be a TSG's. Returns whose they were.
     pub(super) fn set_group(&self, group: Arc<Group>) -> Option<Arc<Group>> {
-        self.state.lock().group.replace(group)
+        self.lock().group.replace(group)
     }
 
-    /// A request begins; the one before it is over.
+    /// A request for this TSG, under this key of a user, begins; the one before it is over. `tell`
+    /// is called with the slot locked, and says whether the process knows now.
     ///
     /// # Errors
     ///
     /// As [`Group::check`]; nothing has changed then.
-    pub(crate) fn begin(&self, ask: &Begin) -> Result<Begun> {
+    pub(crate) fn begin(
+        &self,
+        tsg: tsg::Id,
+        name: Name,
+        ask: &Begin,
+        mut tell: impl FnMut(Begun) -> bool,
+    ) -> Result<Outcome> {
         let settings = settings::get();
         let choice = Choice {
             kind: ask.kind.unwrap_or(settings.predictor),
@@ -232,55 +253,70 @@ impl Slot {
             },
             margin: ask.margin,
         };
-        let mut state = self.state.lock();
-        let (Some(group), Some((_, key))) = (&state.group, &state.key) else {
-            return Err(ENOENT);
+        let mut guard = self.lock();
+        let (cost, level) = match guard.bound(tsg, name) {
+            Some((group, key)) => {
+                group.check(ask.holder)?;
+                key.touch();
+                let cost = match ask.holder {
+                    true => group.gpu.switch_cost(),
+                    false => group.gpu.gate_cost(),
+                };
+                (cost, group.level())
+            }
+            None => return Ok(Outcome::Unbound),
         };
-        group.check(ask.holder)?;
-        let (group, key) = (group.clone(), key.clone());
-        let level = group.level();
-        let cost = match ask.holder {
-            true => group.gpu.switch.lock().estimate(),
-            false => group.gpu.gate_cost(),
-        };
-        // What it has learned from the one before counts for this one.
-        self.finish(&mut state);
-        let predicted = key
-            .predict(choice)
-            .or((ask.expected > Ns::ZERO).then_some(ask.expected));
-        let tsg = group.tsg.0;
         let now = Ns(now_ns());
-        let trigger_at = predicted.map_or(now, |time| {
-            now.saturating_add(time).saturating_sub(cost).max(now)
-        });
+        let seen = self.observe();
+        if guard.requests.is_behind() {
+            guard.catch_up();
+        }
+        let mut predicted = guard.predict(choice);
+        if predicted.is_none() || guard.level != level {
+            // What there is to learn is worth the wait, and to be counted under its own level.
+            if !tell(Begun::default()) {
+                return Ok(Outcome::Untold);
+            }
+            self.retire(&mut guard, now, &seen);
+            predicted = guard.predict(choice);
+        }
+        // Without anything known, at once.
+        let predicted = predicted.unwrap_or(ask.expected);
+        let lead = predicted.saturating_sub(cost);
+        let trigger_at = now.saturating_add(lead);
         let plan = Plan {
             trigger_at,
             lease: settings.lease.into(),
-            predicted: predicted.unwrap_or_default(),
+            predicted,
             cost,
             slo: (ask.slo > Ns::ZERO).then_some(ask.slo),
             holder: ask.holder,
             sample: ask.holder,
         };
-        let (number, actions) = state.request.begin(now, &self.observe(), plan);
-        state.level = level;
-        state.fixed = choice.fixed;
-        state.count(|tally| tally.begin());
-        trace::request_begin(
-            tsg,
-            number.get(),
-            predicted.unwrap_or_default().0,
-            trigger_at.0,
-        );
-        self.apply(&mut state, actions);
-        drop(state);
-        // Dropped without the lock.
-        drop((group, key));
-        Ok(Begun {
-            request: number.get(),
+        let state = &mut *guard;
+        let begun = Begun {
+            request: state.requests.next(&seen).get(),
             predicted,
             trigger_at,
-        })
+        };
+        if !tell(begun) {
+            return Ok(Outcome::Untold);
+        }
+        let mut actions = Actions::default();
+        let number = state.requests.begin(now, &seen, &plan, &mut actions);
+        if let Some(record) = &actions.over {
+            state.over(record, state.choices.0);
+            // Done.
+            actions.over = None;
+        }
+        state.level = level;
+        if choice.margin || state.choices.0.margin || state.choices.1.margin {
+            state.choices = (choice, state.choices.0);
+        }
+        state.uncounted.begun += 1;
+        trace::request_begin(tsg.0, number.get(), plan.predicted.0, trigger_at.0);
+        self.apply(&mut guard, &actions);
+        Ok(Outcome::Begun)
     }
 
     /// The data of a request is ready.
@@ -289,7 +325,7 @@ impl Slot {
     ///
     /// [`Failure::Stale`].
     pub(crate) fn ready(&self, request: u32) -> Result {
-        self.call(request, request::Slot::ready)
+        self.call(request, Succession::ready)
     }
 
     /// A request is done.
@@ -298,7 +334,7 @@ impl Slot {
     ///
     /// [`Failure::Stale`].
     pub(crate) fn done(&self, request: u32) -> Result {
-        self.call(request, request::Slot::done)
+        self.call(request, Succession::done)
     }
 
     /// A request is given up.
@@ -307,109 +343,140 @@ impl Slot {
     ///
     /// [`Failure::Stale`].
     pub(crate) fn cancel(&self, request: u32) -> Result {
-        self.call(request, request::Slot::cancel)
+        self.call(request, Succession::cancel)
     }
 
-    /// Takes up what the process has stored.
+    /// Takes up what the process has stored, and counts it.
     pub(super) fn poll(&self) {
-        let mut state = self.state.lock();
-        let actions = state.request.poll(Ns(now_ns()), &self.observe());
-        self.apply(&mut state, actions);
+        let mut state = self.lock();
+        let actions = state.requests.poll(Ns(now_ns()), &self.observe());
+        self.apply(&mut state, &actions);
+        state.catch_up();
     }
 
     /// Ends the request that is not over.
     pub(super) fn end(&self, cause: Cause) {
-        let mut state = self.state.lock();
-        let actions = state.request.end(Ns(now_ns()), &self.observe(), cause);
-        self.apply(&mut state, actions);
+        let mut state = self.lock();
+        let actions = state.requests.end(Ns(now_ns()), &self.observe(), cause);
+        self.apply(&mut state, &actions);
+        state.catch_up();
     }
 
     /// Ends the request that is not over, and is nobody's any more.
     pub(super) fn close(self: &Arc<Self>, cause: Cause) {
         self.end(cause);
-        let group = self.state.lock().group.take();
+        let group = self.lock().group.take();
         if let Some(group) = group {
             group.detach(self);
         }
     }
 
     /// Ends the request that is not over as the next begin does.
-    fn finish(&self, state: &mut State) {
-        if state.request.active().is_none() {
-            return;
-        }
-        let actions = state.request.retire(Ns(now_ns()), &self.observe());
-        self.apply(state, actions);
+    fn retire(&self, guard: &mut Guarded<'_>, now: Ns, seen: &Observed) {
+        let actions = guard.requests.retire(now, seen);
+        self.apply(guard, &actions);
+        guard.catch_up();
     }
 
     fn call(
         &self,
         request: u32,
-        event: impl FnOnce(&mut request::Slot, Number, Ns, &Observed) -> Result<Actions, request::Error>,
+        event: impl FnOnce(&mut Succession, Number, Ns, &Observed) -> Result<Actions, request::Error>,
     ) -> Result {
         let number = Number::new(request).ok_or(Failure::Stale)?;
-        let mut state = self.state.lock();
-        let actions = event(&mut state.request, number, Ns(now_ns()), &self.observe())
+        let mut state = self.lock();
+        let actions = event(&mut state.requests, number, Ns(now_ns()), &self.observe())
             .map_err(|request::Error::Stale| Failure::Stale)?;
-        self.apply(&mut state, actions);
+        self.apply(&mut state, &actions);
         Ok(())
     }
 
-    fn apply(&self, state: &mut State, actions: Actions) {
+    fn apply(&self, guard: &mut Guarded<'_>, actions: &Actions) {
         if let (Some(number), Some(words)) = (actions.release, self.words()) {
             words.release(number.get());
         }
         if let Some(number) = actions.trigger {
-            self.trigger(state, number);
+            self.trigger(guard, number);
         }
-        if let Some(at) = actions.alarm.filter(|at| at.0 != state.armed) {
-            state.armed = at.0;
-            self.arm(at.0);
+        if let Some(at) = actions.alarm {
+            guard.arm(at.0);
         }
-        // What it is learned from is stored by the process. It concerns all requests of the GPU, so
-        // only those whose class rests on privilege are believed.
-        let believed = state
-            .level
-            .is_some_and(|level| level.is_above(Level::DEFAULT));
-        if let (Some(seen), Some(group)) = (actions.sample.filter(|_| believed), &state.group) {
-            group.gpu.switch.lock().learn(seen);
+        let state = &mut **guard;
+        if let Some(seen) = actions.sample {
+            state.learn(seen);
         }
-        if let Some(record) = actions.over {
-            state.over(&record);
-        }
-        if state.request.holds() != state.holds.is_some() {
-            self.hold(state);
-        }
-    }
-
-    /// Has the gate of the GPU follow what the request holds.
-    fn hold(&self, state: &mut State) {
-        match (state.holds.take(), &state.group, state.level) {
-            (Some((gpu, level)), _, _) => gpu.hold(level, false),
-            (None, Some(group), Some(level)) => {
-                group.gpu.hold(level, true);
-                state.holds = Some((group.gpu.clone(), level));
+        if let Some(record) = &actions.over {
+            if state.requests.is_behind() {
+                state.catch_up();
             }
-            _ => {}
+            state.over(record, state.choices.0);
+        }
+        if state.requests.holds() != state.holds.is_some() {
+            state.hold();
         }
     }
 
-    fn trigger(&self, state: &State, number: Number) {
+    fn trigger(&self, state: &mut State, number: Number) {
         if let Some(words) = self.words() {
             words.trigger(number.get());
         }
-        state.count(|tally| tally.trigger());
+        state.uncounted.triggered += 1;
         if let Some(group) = &state.group {
             trace::request_trigger(group.tsg.0, number.get());
         }
     }
 }
 
+impl State {
+    /// The TSG and the key of the requests, if these are the ones.
+    fn bound(&self, tsg: tsg::Id, name: Name) -> Option<(&Group, &Key)> {
+        match (&self.group, &self.key) {
+            (Some(group), Some((bound, key)))
+                if group.tsg == tsg && *bound == name && !group.is_gone() =>
+            {
+                Some((group, key))
+            }
+            _ => None,
+        }
+    }
+
+    /// The time from begin at which the GPU shall be free; `None` if nothing is known.
+    fn predict(&self, choice: Choice) -> Option<Ns> {
+        self.key.as_ref()?.1.predict(choice)
+    }
+
+    /// What the switch was seen to cost is stored by the process. It concerns all requests of the
+    /// GPU, so only those whose class rests on privilege are believed.
+    fn learn(&self, seen: Switched) {
+        let believed = self.level.is_some_and(|l| l.is_above(Level::DEFAULT));
+        if let (Some(group), true) = (&self.group, believed) {
+            group.gpu.switched(seen);
+        }
+    }
+
+    /// Has the gate of the GPU follow what the request holds.
+    fn hold(&mut self) {
+        match (self.holds.take(), &self.group, self.level) {
+            (Some((gpu, level)), _, _) => gpu.hold(level, false),
+            (None, Some(group), Some(level)) => {
+                group.gpu.hold(level, true);
+                self.holds = Some((group.gpu.clone(), level));
+            }
+            _ => {}
+        }
+    }
+}
+
 impl Timed for Inner {
-    fn expired(slot: &Slot) {
-        let mut state = slot.state.lock();
-        state.armed = NOT_ARMED;
-        let actions = state.request.poll(Ns(now_ns()), &slot.observe());
-        slot.apply(&mut state, actions);
+    type State = State;
+
+    fn expired(this: Expired<'_, Self>) {
+        let mut state = this.lock();
+        let slot = state.driven();
+        let actions = state.requests.poll(Ns(now_ns()), &slot.observe());
+        slot.apply(&mut state, &actions);
+        if actions.trigger.is_none() {
+            state.catch_up();
+        }
     }
 }

@@ -360,7 +360,7 @@ proptest! {
                 prop_assert!(with <= plain);
                 prop_assert!(plain <= Some(LONGEST) || kind == Kind::Fixed);
             }
-            history.observe(Ns(took), fixed);
+            history.observe(Ns(took), Choice { fixed, margin: true, ..Choice::default() });
         }
     }
 

@@ -307,6 +307,7 @@ impl<'a> Since<'a> {
             gone: stats.gone,
             suspended: stats.suspended,
             in_flight: stats.in_flight,
+            lost_ns: now.lost_ns - before.lost_ns,
         })
     }
 

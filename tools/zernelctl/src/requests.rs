@@ -124,6 +124,7 @@ fn level_table(overview: &Overview) -> String {
                 stats.max_ns,
                 stats.early_ns,
                 stats.late_ns,
+                stats.lost_ns,
             ];
             let counts = counts.map(|count| count.to_string());
             let times = times.map(nanoseconds);
@@ -146,6 +147,7 @@ fn level_table(overview: &Overview) -> String {
             "MAX",
             "EARLY",
             "LATE",
+            "LOST",
         ],
         |name| name != "LEVEL",
         rows,

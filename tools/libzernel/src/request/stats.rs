@@ -121,6 +121,9 @@ request_stats! {
     preempt_invalid,
     /// Times that the budget of the level was spent on a GPU; 0 of a TSG.
     throttles,
+    /// GPU time that best-effort work lost beyond the kernels of the requests: from each trigger
+    /// until the switch was over and the data ready.
+    lost_ns,
 }
 
 impl RequestStats {

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: GPL-2.0
+//! When it is worked out what became of a request: not while the next one begins, if it can wait.
+//!
+//! A request whose data was made ready by stores alone leaves nothing to be done for its stream, and
+//! the next begin is the first that zernel hears of it. What happened then is kept, as is what the
+//! words held, and looked at when nobody waits for it; the outcome is the same.
+
+use super::{
+    record::{
+        Cause,
+        Record, //
+    },
+    words::{
+        Number,
+        Observed, //
+    },
+    Actions,
+    Error,
+    Plan,
+    Slot, //
+};
+use crate::policy::units::Ns;
+
+/// The requests of a slot, one after the other.
+///
+/// # Invariants
+///
+/// With `before`, the request of the slot that is not `current` can be retired with nothing to store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Succession {
+    even: Slot,
+    odd: Slot,
+    /// Whether the request that is not over is in `odd`.
+    is_odd: bool,
+    /// When the one after it began, and what the words held then.
+    before: Option<(Ns, Observed)>,
+}
+
+impl Succession {
+    /// No request.
+    pub(crate) const fn new() -> Self {
+        // INVARIANT: There is none before.
+        Self {
+            even: Slot::new(),
+            odd: Slot::new(),
+            is_odd: false,
+            before: None,
+        }
+    }
+
+    fn current(&mut self) -> &mut Slot {
+        match self.is_odd {
+            true => &mut self.odd,
+            false => &mut self.even,
+        }
+    }
+
+    /// The request that is not over.
+    #[cfg(any(test, zernel_kunit))]
+    fn active(&self) -> Option<Number> {
+        match self.is_odd {
+            true => self.odd.active(),
+            false => self.even.active(),
+        }
+    }
+
+    /// As [`Slot::holds`].
+    pub(crate) fn holds(&self) -> bool {
+        match self.is_odd {
+            true => self.odd.holds(),
+            false => self.even.holds(),
+        }
+    }
+
+    /// Whether [`Self::catch_up`] has something to work out.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.before.is_some()
+    }
+
+    /// Works out what became of the request before this one, if that has been left.
+    pub(crate) fn catch_up(&mut self) -> Option<Record> {
+        // INVARIANT: Retired below.
+        let (at, seen) = self.before.take()?;
+        let earlier = match self.is_odd {
+            true => &mut self.even,
+            false => &mut self.odd,
+        };
+        earlier.retire(at, &seen).over
+    }
+
+    /// The number of the request that begins next.
+    pub(crate) fn next(&self, seen: &Observed) -> Number {
+        let last = match self.is_odd {
+            true => self.odd.number,
+            false => self.even.number,
+        };
+        last.map_or_else(|| Number::first(seen), Number::next)
+    }
+
+    /// A request begins. The one before it is over: done if it was ready. What became of that one is
+    /// told now, or left for [`Self::catch_up`], which has to be called before the next one begins.
+    /// What is to be done is added to `actions`.
+    pub(crate) fn begin(
+        &mut self,
+        now: Ns,
+        seen: &Observed,
+        plan: &Plan,
+        actions: &mut Actions,
+    ) -> Number {
+        let number = self.next(seen);
+        let slot = self.current();
+        if slot.active().is_some() {
+            if slot.can_wait(seen) {
+                // INVARIANT: As it says.
+                self.before = Some((now, *seen));
+                self.is_odd = !self.is_odd;
+            } else {
+                slot.look(now, seen, actions);
+                slot.pass(now, actions);
+            }
+        }
+        self.current().start(now, number, plan, actions);
+        number
+    }
+
+    /// As [`Slot::retire`].
+    pub(crate) fn retire(&mut self, now: Ns, seen: &Observed) -> Actions {
+        self.current().retire(now, seen)
+    }
+
+    /// As [`Slot::poll`].
+    pub(crate) fn poll(&mut self, now: Ns, seen: &Observed) -> Actions {
+        self.current().poll(now, seen)
+    }
+
+    /// As [`Slot::ready`].
+    pub(crate) fn ready(
+        &mut self,
+        number: Number,
+        now: Ns,
+        seen: &Observed,
+    ) -> Result<Actions, Error> {
+        self.current().ready(number, now, seen)
+    }
+
+    /// As [`Slot::done`].
+    pub(crate) fn done(
+        &mut self,
+        number: Number,
+        now: Ns,
+        seen: &Observed,
+    ) -> Result<Actions, Error> {
+        self.current().done(number, now, seen)
+    }
+
+    /// As [`Slot::cancel`].
+    pub(crate) fn cancel(
+        &mut self,
+        number: Number,
+        now: Ns,
+        seen: &Observed,
+    ) -> Result<Actions, Error> {
+        self.current().cancel(number, now, seen)
+    }
+
+    /// As [`Slot::end`].
+    pub(crate) fn end(&mut self, now: Ns, seen: &Observed, cause: Cause) -> Actions {
+        self.current().end(now, seen, cause)
+    }
+}
+
+#[cfg(any(test, zernel_kunit))]
+#[cfg_attr(
+    not(test),
+    kernel::macros::kunit_tests(zernel_policy_request_succession)
+)]
+mod tests {
+    use super::*;
+
+    const PLAN: Plan = Plan {
+        trigger_at: Ns(1_200),
+        lease: Ns(1_000),
+        predicted: Ns(300),
+        cost: Ns(100),
+        slo: None,
+        holder: true,
+        sample: true,
+    };
+
+    /// The words of a process that has stored all of request 1.
+    fn stored(ready_ns: u64, done_ns: u64) -> Observed {
+        Observed {
+            done: 1,
+            done_ns: Ns(done_ns),
+            trigger: 1,
+            release: 1,
+            ready_ns: Ns(ready_ns),
+            held: 1,
+        }
+    }
+
+    fn begin(requests: &mut Succession, now: u64, seen: &Observed) -> (Number, Actions) {
+        let mut actions = Actions::default();
+        let number = requests.begin(Ns(now), seen, &PLAN, &mut actions);
+        (number, actions)
+    }
+
+    #[test]
+    fn what_was_stored_is_worked_out_later() {
+        let mut slot = Slot::new();
+        let mut requests = Succession::new();
+        slot.begin(Ns(1_000), &Observed::default(), PLAN);
+        begin(&mut requests, 1_000, &Observed::default());
+        let seen = stored(1_300, 1_700);
+        let (number, at_once) = slot.begin(Ns(2_000), &seen, PLAN);
+        assert_eq!(requests.next(&seen), number);
+        let (same, later) = begin(&mut requests, 2_000, &seen);
+        assert_eq!(same, number);
+        assert!(requests.is_behind());
+        assert_eq!(later.over, None);
+        assert_eq!(later.trigger, at_once.trigger);
+        assert_eq!(later.release, at_once.release);
+        assert_eq!(later.alarm, at_once.alarm);
+        assert!(at_once.over.is_some());
+        assert_eq!(requests.catch_up(), at_once.over);
+        assert!(!requests.is_behind());
+        assert_eq!(requests.catch_up(), None);
+        assert_eq!(requests.active(), Some(number));
+    }
+
+    #[test]
+    fn what_was_not_ready_is_given_back_at_once() {
+        let mut requests = Succession::new();
+        begin(&mut requests, 1_000, &Observed::default());
+        requests.poll(Ns(1_200), &Observed::default());
+        let seen = Observed {
+            trigger: 1,
+            ..Observed::default()
+        };
+        let (_, actions) = begin(&mut requests, 1_500, &seen);
+        assert!(!requests.is_behind());
+        assert_eq!(actions.release, Some(Number::ONE));
+        assert!(actions
+            .over
+            .is_some_and(|over| over.cause == Cause::Superseded));
+    }
+
+    #[test]
+    fn what_is_over_leaves_nothing() {
+        let mut requests = Succession::new();
+        let (number, _) = begin(&mut requests, 1_000, &Observed::default());
+        let done = requests.done(number, Ns(1_500), &Observed::default());
+        assert!(done.is_ok_and(|actions| actions.over.is_some()));
+        let (next, _) = begin(&mut requests, 2_000, &stored(0, 0));
+        assert_eq!(next, number.next());
+        assert!(!requests.is_behind());
+    }
+}
