@@ -38,8 +38,25 @@
 //! rate = (1 - λ E[S] - λ (1 - λ E[S]) * switch) / B
 //! ```
 
+//! # Best-effort requests that arrive at random
+//!
+//! With arrivals of both roles at random, numbered 1 (above) and 2 (below), and preemptive resume,
+//! the mean response of those below is (Jaiswal, Priority Queues, 1968; Kleinrock, Queueing Systems,
+//! vol. 2, 1976, chapter 3):
+//!
+//! ```text
+//! T2 = E[S2] / (1 - ρ1) + (λ1 E[S1²] + λ2 E[S2²]) / (2 (1 - ρ1) (1 - ρ1 - ρ2))
+//! ```
+//!
+//! first come, first served. TSGs that take turns serve them in another order, which does not change
+//! the mean where service times are exponential, and lowers it where they vary more.
+//!
+//! A switch to a request from above and one back are added to S1, and one to S2: as if each of them
+//! interrupted somebody, which is more than happens.
+
+use zernel_workload::{Arrival, ClientSpec, Role, Workload};
+
 use crate::world::{nanos, Setting};
-use zernel_workload::{Role, Workload};
 
 /// What the formulas are given; times in seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -121,10 +138,112 @@ fn pollaczek_khinchine(rate: f64, service: f64, square: f64) -> Option<f64> {
     (load < 1.0).then(|| rate * square / (2.0 * (1.0 - load)))
 }
 
+/// Requests of a role that arrive at random; times in seconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct Arriving {
+    /// Requests per second.
+    pub(crate) rate: f64,
+    /// Mean of their service time.
+    pub(crate) service: f64,
+    /// Mean of its square.
+    pub(crate) square: f64,
+    /// What a request takes besides the GPU's computing.
+    pub(crate) besides: f64,
+}
+
+impl Arriving {
+    /// Those of some clients, at a share of their rates.
+    fn of<'a>(clients: impl Iterator<Item = &'a ClientSpec>, share: f64) -> Self {
+        let mut sum = Self::default();
+        for one in clients {
+            let (Arrival::Poisson(rate) | Arrival::Periodic(rate)) = one.arrival else {
+                continue;
+            };
+            let (rate, service) = (rate * share, one.network.service().as_secs_f64());
+            sum.rate += rate;
+            sum.service += rate * service;
+            sum.square += rate * service * service;
+            sum.besides += rate * (one.latency_alone().as_secs_f64() - service);
+        }
+        let each = |value: f64| value / sum.rate;
+        Self {
+            rate: sum.rate,
+            service: each(sum.service),
+            square: each(sum.square),
+            besides: each(sum.besides),
+        }
+    }
+
+    /// With a service that is longer by a constant.
+    fn longer(&self, by: f64) -> Self {
+        Self {
+            service: self.service + by,
+            square: self.square + 2.0 * self.service * by + by * by,
+            ..*self
+        }
+    }
+
+    fn load(&self) -> f64 {
+        self.rate * self.service
+    }
+}
+
+/// Two roles whose requests arrive at random.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Priorities {
+    /// Those that preempt.
+    pub(crate) above: Arriving,
+    /// Those that are preempted.
+    pub(crate) below: Arriving,
+}
+
+impl Priorities {
+    /// Of a workload with a share of its best-effort rates, in percent.
+    pub(crate) fn of(workload: &Workload, percent: f64) -> Self {
+        let of_role = |role| workload.clients.iter().filter(move |one| one.role == role);
+        Self {
+            above: Arriving::of(of_role(Role::Lc), 1.0),
+            below: Arriving::of(of_role(Role::Be), percent / 100.0),
+        }
+    }
+
+    /// Best-effort requests per second at this percentage.
+    pub(crate) fn be_rate(workload: &Workload, percent: f64) -> f64 {
+        Self::of(workload, percent).below.rate
+    }
+
+    /// Mean response of those below from the arrival, where a switch takes so long; `None` if there
+    /// is more work than can be done.
+    pub(crate) fn response_below(&self, switch: f64) -> Option<f64> {
+        let (above, below) = (self.above.longer(2.0 * switch), self.below.longer(switch));
+        let left = 1.0 - above.load();
+        let after = left - below.load();
+        let residual = (above.rate * above.square + below.rate * below.square) / 2.0;
+        (after > 0.0).then(|| below.besides + below.service / left + residual / (left * after))
+    }
+}
+
+/// `workload` with each client in several processes and a share of the best-effort rates.
+pub(crate) fn loaded(workload: &Workload, percent: f64, processes: usize) -> Workload {
+    let mut changed = workload.clone();
+    changed.clients.clear();
+    for client in &workload.clients {
+        let share = match client.role {
+            Role::Lc => 1.0,
+            Role::Be => percent / 100.0,
+        };
+        let mut one = client.clone();
+        if let Arrival::Poisson(rate) | Arrival::Periodic(rate) = one.arrival {
+            one.arrival = Arrival::Poisson(rate * share / processes as f64);
+        }
+        changed.clients.extend(std::iter::repeat_n(one, processes));
+    }
+    changed
+}
+
 /// `workload` with its first latency-critical client in several processes, whose requests arrive at
 /// random with this rate in all: what the formulas are about.
 pub(crate) fn at_random(workload: &Workload, rate: f64, processes: usize) -> Workload {
-    use zernel_workload::Arrival;
     let mut changed = workload.clone();
     let lc = workload.clients.iter().find(|one| one.role == Role::Lc);
     changed.clients.retain(|one| one.role == Role::Be);
@@ -142,8 +261,10 @@ pub(crate) fn at_random(workload: &Workload, rate: f64, processes: usize) -> Wor
 mod tests {
     use super::*;
     use crate::governor::{Options, Policy};
+    use crate::model::preset::Preset;
     use crate::policy::level::Level;
     use crate::sim;
+    use zernel_workload::{Own, Preparation, Program};
 
     fn near(value: f64, expected: f64, tolerance: f64) -> bool {
         (value / expected - 1.0).abs() <= tolerance
@@ -216,6 +337,108 @@ mod tests {
             let left = outcome.rate(Role::Be);
             let expected = queue.left_over();
             assert!(near(left, expected, 0.05), "{rate}/s: {left} {expected}");
+        }
+    }
+
+    #[test]
+    fn responses_below_are_the_textbook_ones() {
+        let arriving = |rate, square| Arriving {
+            rate,
+            service: 1.0,
+            square,
+            besides: 0.0,
+        };
+        // Nothing above: M/M/1 at half load.
+        let alone = Priorities {
+            above: arriving(0.0, 0.0),
+            below: arriving(0.5, 2.0),
+        };
+        assert_eq!(alone.response_below(0.0), Some(2.0));
+        // Exponential ones of equal means at loads of 0.25: 1 / (0.75 * 0.5).
+        let both = Priorities {
+            above: arriving(0.25, 2.0),
+            below: arriving(0.25, 2.0),
+        };
+        assert!(near(both.response_below(0.0).unwrap(), 8.0 / 3.0, 1e-9));
+        assert!(both.response_below(0.1) > both.response_below(0.0));
+        let full = Priorities {
+            below: arriving(0.75, 2.0),
+            ..both
+        };
+        assert_eq!(full.response_below(0.0), None);
+    }
+
+    /// A GPU that switches at no cost.
+    const FREE: Preset = Preset {
+        name: "free",
+        sms: 1,
+        sm_kib: 1,
+        mb_per_s: 1_000_000_000_000,
+    };
+
+    /// Means of both roles from the arrival on a GPU that switches at no cost: they agree within 3 %.
+    /// Below, the service times are those of an exponential distribution, in equal shares, so that
+    /// turns do not change the mean.
+    #[test]
+    fn without_switch_costs_the_simulation_agrees_with_the_formulas() {
+        const KINDS: usize = 40;
+        let service_us = |kind: usize| {
+            // Mean of the kind's part of the distribution: integral of -ln(1 - p) over it.
+            let part = |p: f64| match p {
+                ..1.0 => (1.0 - p) * (1.0 - p).ln() + p,
+                _ => 1.0,
+            };
+            let (from, until) = (kind as f64 / KINDS as f64, (kind + 1) as f64 / KINDS as f64);
+            3_000.0 * KINDS as f64 * (part(until) - part(from))
+        };
+        let client = |role, service_us: f64, rate| ClientSpec {
+            prepare_us: Preparation::Constant(0),
+            ..ClientSpec::new(
+                role,
+                Program::Own(Own {
+                    name: "own".to_owned(),
+                    service_us: service_us as u64,
+                    kernels: 1,
+                    demand_permille: 1_000,
+                    idempotent: false,
+                }),
+                Arrival::Poisson(rate),
+            )
+        };
+        for (above, below) in [(100.0, 80.0), (180.0, 100.0)] {
+            let lc = (0..32).map(|_| client(Role::Lc, 2_000.0, above / 32.0));
+            let be = (0..2 * KINDS).map(|one| {
+                client(
+                    Role::Be,
+                    service_us(one % KINDS),
+                    below / (2 * KINDS) as f64,
+                )
+            });
+            let workload = Workload::new("random", 500.0, lc.chain(be).collect()).unwrap();
+            let setting = Setting {
+                preset: &FREE,
+                ..Setting::DEFAULT
+            };
+            let governor = Policy::Classes.governor(&Options::DEFAULT);
+            let outcome = sim::run(&workload, setting, governor).unwrap();
+            let mean = |role| outcome.with_queue(role).mean_ns / 1e9;
+            let slice = Level::BE.default_timeslice().0;
+            // A slice is waited for where best-effort work runs, which is not always.
+            let queue = Queue {
+                switch: 0.0,
+                ..Queue::of(&workload, &setting, slice, above)
+            };
+            let (least, most) = (queue.ideal().unwrap(), queue.with_switches().unwrap());
+            let lc = mean(Role::Lc);
+            assert!(
+                (least * 0.97..most * 1.03).contains(&lc),
+                "{least} {lc} {most}"
+            );
+            let expected = Priorities::of(&workload, 100.0)
+                .response_below(0.0)
+                .unwrap();
+            let be = mean(Role::Be);
+            assert!(near(be, expected, 0.03), "{above} {below}: {be} {expected}");
         }
     }
 }

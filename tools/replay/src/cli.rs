@@ -6,17 +6,21 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{anyhow, ensure, Context, Result};
 use clap::{Args as ClapArgs, Parser, Subcommand};
-use zernel_workload::{check_seconds, Workload};
+use zernel_report::chart::Chart;
+use zernel_report::figures::LEGEND;
+use zernel_workload::{check_seconds, Deployment, Workload};
 
 use crate::governor::{Options, Policy};
 use crate::model::preset::{OpCost, Preset};
 use crate::model::units::{Ns, Us};
-use crate::plot::{self, Chart};
 use crate::policy::predict::Kind as Predictor;
 use crate::policy::rotation::Discipline;
 use crate::sweep::{self, Job, Kind, Ran};
 use crate::table::{self, Row};
-use crate::world::{Deployment, Setting};
+use crate::world::Setting;
+
+/// Where the user is told what a workload file looks like.
+const SEE: &str = "replay show B1";
 
 /// Replays workloads on a model of a GPU, under one policy or another, in simulated time.
 ///
@@ -185,7 +189,7 @@ fn workload_name(text: &str) -> Result<String> {
 
 impl Common {
     fn load(&self, name: &str) -> Result<Workload> {
-        let workload = Workload::load(name)?;
+        let workload = Workload::load(name, SEE)?;
         match self.seconds {
             Some(seconds) => workload.lasting(seconds),
             None => Ok(workload),
@@ -226,20 +230,23 @@ impl Common {
     }
 
     /// Prints the table, and writes what was asked for.
-    fn report(
-        &self,
-        all: &[Ran],
-        parameter: Option<&str>,
-        charts: Vec<(String, Chart<'_>)>,
-    ) -> Result<()> {
+    fn report(&self, all: &[Ran], sweep: Option<Kind>, charts: Vec<(String, Chart)>) -> Result<()> {
+        let parameter = sweep.map(Kind::parameter);
         let rows: Vec<Row> = all.iter().map(|ran| ran.row.clone()).collect();
         let mut out = io::stdout().lock();
-        write!(out, "{}{}", table::render(&rows, parameter), table::LEGEND)?;
+        write!(out, "{}{}", table::render(&rows, parameter), LEGEND)?;
         if let Some(path) = &self.json {
+            // Of a sweep its plot, too: a page can show it without knowing what it is.
+            let plots = charts.iter().filter(|_| sweep.is_some());
+            let plots = plots
+                .filter_map(|(_, chart)| chart.svg().transpose())
+                .collect::<Result<Vec<_>>>()?;
             let text = serde_json::to_string_pretty(&serde_json::json!({
                 "gpu": self.gpu.name,
                 "seed": self.seed,
+                "sweep": sweep.map(Kind::name),
                 "rows": rows,
+                "plots": plots,
             }))?;
             std::fs::write(path, text + "\n")
                 .with_context(|| format!("cannot write {}", path.display()))?;
@@ -249,7 +256,7 @@ impl Common {
                 .with_context(|| format!("cannot make {}", dir.display()))?;
             for (name, chart) in charts {
                 let path = dir.join(Path::new(&name).file_name().unwrap_or(name.as_ref()));
-                if plot::draw(&path, &chart)? {
+                if chart.save(&path)? {
                     writeln!(out, "{}", path.display())?;
                 }
             }
@@ -314,7 +321,7 @@ fn sweep(args: &SweepArgs) -> Result<()> {
     );
     let chart = kind.chart(&all, &workload, &setting);
     let charts = vec![(format!("{}.svg", kind.name()), chart)];
-    args.common.report(&all, Some(kind.parameter()), charts)
+    args.common.report(&all, Some(kind), charts)
 }
 
 fn list() -> Result<()> {
@@ -327,7 +334,7 @@ fn list() -> Result<()> {
 }
 
 fn show(name: &str) -> Result<()> {
-    let workload = Workload::load(name)?;
+    let workload = Workload::load(name, SEE)?;
     Ok(io::stdout()
         .lock()
         .write_all(workload.to_yaml()?.as_bytes())?)

@@ -12,7 +12,6 @@ mod machine;
 #[path = "../../../rust/model/mod.rs"]
 mod model;
 mod outcome;
-mod plot;
 #[allow(dead_code, clippy::assertions_on_constants)]
 #[path = "../../../rust/policy"]
 mod policy {

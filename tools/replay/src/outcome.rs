@@ -4,9 +4,11 @@
 use std::collections::HashMap;
 
 use serde::Serialize;
-use zernel_workload::Role;
+use zernel_report::quantile;
+use zernel_report::recovery;
+use zernel_workload::{Deployment, Role};
 
-use crate::world::{Deployment, Request};
+use crate::world::Request;
 
 /// What the compute engine did until the end of the run, in nanoseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
@@ -32,8 +34,12 @@ pub(crate) struct Served {
     pub(crate) role: Role,
     /// How many arrived before each.
     pub(crate) number: Vec<u64>,
+    /// When the preparation of each began, in nanoseconds.
+    pub(crate) start: Vec<u64>,
     /// Nanoseconds from the start of the preparation to the result.
     pub(crate) latency: Vec<u64>,
+    /// Nanoseconds that the GPU was held for its data.
+    pub(crate) held: Vec<u64>,
     /// Nanoseconds from the arrival to the start of the preparation.
     pub(crate) queued: Vec<u64>,
     /// Requests that were done within the run.
@@ -49,7 +55,9 @@ impl Served {
             client,
             role,
             number: Vec::new(),
+            start: Vec::new(),
             latency: Vec::new(),
+            held: Vec::new(),
             queued: Vec::new(),
             in_time: 0,
             dropped: 0,
@@ -59,9 +67,26 @@ impl Served {
     /// A request that is done at `now`, of a run that ends at `end`.
     pub(crate) fn push(&mut self, request: &Request, now: u64, end: u64) {
         self.number.push(request.number);
+        self.start.push(request.start);
         self.latency.push(now - request.start);
+        self.held.push(request.held);
         self.queued.push(request.start - request.tick);
         self.in_time += u64::from(now <= end);
+    }
+}
+
+impl Served {
+    /// For each request that was served here and there, its place here and how much longer it took
+    /// here.
+    fn added(&self, there: &Self) -> Vec<(usize, i64)> {
+        let latencies = there.latency.iter().copied();
+        let known: HashMap<u64, u64> = there.number.iter().copied().zip(latencies).collect();
+        let here = self.number.iter().zip(&self.latency).enumerate();
+        here.filter_map(|(at, (number, &latency))| {
+            let other = *known.get(number)?;
+            Some((at, latency as i64 - other as i64))
+        })
+        .collect()
     }
 }
 
@@ -91,16 +116,13 @@ impl Summary {
             return Self::default();
         };
         let sum: i128 = values.iter().map(|&value| i128::from(value)).sum();
-        let quantile = |share: f64| {
-            let rank = (share * count as f64).ceil() as usize;
-            values[rank.clamp(1, count) - 1]
-        };
+        let at = |share: f64| quantile(values, share).unwrap_or(max_ns);
         Self {
             count: count as u64,
             mean_ns: sum as f64 / count as f64,
-            p50_ns: quantile(0.5),
-            p99_ns: quantile(0.99),
-            p999_ns: quantile(0.999),
+            p50_ns: at(0.5),
+            p99_ns: at(0.99),
+            p999_ns: at(0.999),
             max_ns,
         }
     }
@@ -145,6 +167,14 @@ impl Outcome {
             .collect()
     }
 
+    /// The same in order.
+    pub(crate) fn sorted_latencies(&self, role: Role) -> Vec<u64> {
+        let served = self.of_role(role);
+        let mut all: Vec<u64> = served.flat_map(|one| one.latency.iter().copied()).collect();
+        all.sort_unstable();
+        all
+    }
+
     /// Latencies of a role from the arrival.
     pub(crate) fn with_queue(&self, role: Role) -> Summary {
         let mut all: Vec<i64> = self
@@ -174,30 +204,30 @@ impl Outcome {
     /// For each latency-critical request that was served here and in `alone`, how much longer it
     /// took here. Both have the same arrivals and the same preparations.
     pub(crate) fn added(&self, alone: &Self) -> Vec<i64> {
-        let mut all = Vec::new();
-        for here in self.of_role(Role::Lc) {
-            let Some(there) = alone.served.iter().find(|one| one.client == here.client) else {
-                continue;
-            };
-            let known: HashMap<u64, u64> = match here.number == there.number {
-                // The usual case: nothing was dropped in either.
-                true => {
-                    let pairs = here.latency.iter().zip(&there.latency);
-                    all.extend(pairs.map(|(&a, &b)| a as i64 - b as i64));
-                    continue;
-                }
-                false => {
-                    let numbers = there.number.iter().copied();
-                    numbers.zip(there.latency.iter().copied()).collect()
-                }
-            };
-            for (number, &latency) in here.number.iter().zip(&here.latency) {
-                if let Some(&other) = known.get(number) {
-                    all.push(latency as i64 - other as i64);
-                }
-            }
-        }
-        all
+        let pairs = self.of_role(Role::Lc).filter_map(|here| {
+            let there = alone.served.iter().find(|one| one.client == here.client)?;
+            Some(here.added(there))
+        });
+        pairs.flatten().map(|(_, added)| added).collect()
+    }
+
+    /// What became of the requests of the first latency-critical client after `change`, a time in
+    /// nanoseconds.
+    pub(crate) fn recovery(&self, alone: &Self, change: u64) -> Option<recovery::Recovery> {
+        let here = self.of_role(Role::Lc).next()?;
+        let there = alone.served.iter().find(|one| one.client == here.client)?;
+        let before = here.start.partition_point(|start| *start < change) as i64;
+        let us = |ns: f64| ns / 1e3;
+        let requests: Vec<_> = here
+            .added(there)
+            .into_iter()
+            .map(|(at, added)| recovery::Request {
+                place: at as i64 - before,
+                added_us: us(added as f64),
+                idle_us: us(here.held[at] as f64),
+            })
+            .collect();
+        recovery::Recovery::of(&requests)
     }
 }
 

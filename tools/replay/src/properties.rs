@@ -2,13 +2,13 @@
 //! What holds of every simulation, and what can be computed by hand.
 
 use proptest::prelude::*;
-use zernel_workload::{Arrival, ClientSpec, Network, Preparation, Role, Workload};
+use zernel_workload::{Arrival, ClientSpec, Deployment, Network, Preparation, Role, Workload};
 
 use crate::governor::{Options, Policy};
 use crate::model::units::Us;
 use crate::outcome::{Outcome, Summary};
 use crate::sim;
-use crate::world::{nanos, Deployment, Setting};
+use crate::world::{nanos, Setting};
 
 const ALL: [Policy; 9] = [
     Policy::Exclusive,

@@ -145,6 +145,7 @@ impl Run {
         request.start = now;
         request.prepare = prepare;
         request.kernels_done = 0;
+        request.held = 0;
         one.stage = Stage::Preparing;
         one.begun = one.begun.wrapping_add(1);
         one.holder = false;
@@ -172,8 +173,10 @@ impl Run {
             }
             Kind::Wait => {}
             Kind::Hold => {
+                let held = one.end - one.start;
+                self.world.clients[client].request.held += held;
                 if one.end <= self.end {
-                    self.held += one.end - one.start;
+                    self.held += held;
                 }
                 self.expired += u64::from(one.expired);
             }

@@ -3,26 +3,45 @@
 
 use anyhow::{Context, Result};
 use rayon::prelude::*;
-use zernel_workload::{Preparation, Role, Workload};
+use zernel_report::chart::{distribution, distributions, Axis, Chart, Mark, Series};
+use zernel_report::palette;
+use zernel_workload::{Arrival, Preparation, Published, Role, Workload};
 
-use crate::bound::{at_random, Queue};
+use crate::bound::{at_random, loaded, Priorities, Queue};
 use crate::governor::{Options, Policy};
 use crate::model::units::Us;
-use crate::plot::{distribution, Chart, Mark, Series};
 use crate::policy::level::Level;
 use crate::sim;
 use crate::table::Row;
 use crate::world::Setting;
 
-/// GPreempt's published added latency in µs, against the preparation in µs.
-const PUBLISHED_SWEEP: [(f64, f64); 6] = [
-    (0.0, 92.0),
-    (50.0, 65.0),
-    (100.0, 45.0),
-    (150.0, 37.0),
-    (200.0, 37.0),
-    (250.0, 35.0),
+/// Points of a distribution that are drawn.
+const POINTS: usize = 1_500;
+
+/// What being late costs zernel for each that being early costs, and the other way round: the
+/// sweep of a frontier.
+const LATE_COSTS: [u32; 24] = [
+    1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 19, 23, 28, 34, 41, 49, 58, 67, 76, 86, 99,
 ];
+const BETWEEN: [(u32, u32); 8] = [
+    (9, 10),
+    (4, 5),
+    (3, 4),
+    (2, 3),
+    (3, 5),
+    (4, 7),
+    (2, 5),
+    (2, 7),
+];
+const EARLY_COSTS: [u32; 10] = [2, 3, 4, 6, 9, 14, 24, 49, 99, 999];
+
+/// GPreempt's constants of a frontier, in microseconds.
+const PREPARATIONS_US: std::ops::RangeInclusive<u32> = 0..=500;
+const SWITCHES_US: std::ops::RangeInclusive<u32> = 50..=200;
+const STEP_US: usize = 25;
+
+/// Best-effort rates of [`Kind::BeRate`], in percent of those of the workload.
+const BE_PERCENT: [f64; 6] = [2.5, 5.0, 10.0, 15.0, 20.0, 25.0];
 
 /// Processes that the latency-critical requests of a sweep of the rate come from.
 const PROCESSES: usize = 16;
@@ -70,12 +89,11 @@ fn one(job: &Job, setting: Setting) -> Result<Vec<Ran>> {
                 Policy::Exclusive => alone.clone(),
                 _ => simulate(*policy, options)?,
             };
-            let mut latencies = outcome.latencies(Role::Lc);
-            latencies.sort_unstable();
+            let latencies = outcome.sorted_latencies(Role::Lc);
             Ok(Ran {
                 policy: *policy,
                 row: Row::new(&job.workload, job.parameter, &outcome, &alone),
-                distribution: distribution(&latencies),
+                distribution: distribution(&latencies, POINTS),
             })
         })
         .collect()
@@ -90,8 +108,10 @@ pub(crate) enum Kind {
     Rate,
     /// The error of a policy that knows the future otherwise.
     Error,
-    /// What being early costs zernel against being late, and GPreempt's constant.
-    CostRatio,
+    /// What being early costs zernel against being late, and GPreempt's two constants.
+    Frontier,
+    /// The rate of best-effort requests, which arrive at random.
+    BeRate,
 }
 
 impl Kind {
@@ -101,7 +121,8 @@ impl Kind {
             Self::Prep => "prep",
             Self::Rate => "rate",
             Self::Error => "error",
-            Self::CostRatio => "cost-ratio",
+            Self::Frontier => "frontier",
+            Self::BeRate => "be-rate",
         }
     }
 
@@ -110,7 +131,8 @@ impl Kind {
         match self {
             Self::Prep | Self::Error => "B1",
             Self::Rate => "B0",
-            Self::CostRatio => "J-uniform",
+            Self::Frontier => "J-uniform",
+            Self::BeRate => "E",
         }
     }
 
@@ -125,7 +147,8 @@ impl Kind {
                 Policy::Zernel,
             ],
             Self::Error => &[Policy::Oracle],
-            Self::CostRatio => &[Policy::Gpreempt, Policy::Zernel],
+            Self::Frontier => &[Policy::Gpreempt, Policy::Zernel],
+            Self::BeRate => &[Policy::Classes, Policy::Gpreempt, Policy::Zernel],
         }
     }
 
@@ -135,7 +158,8 @@ impl Kind {
             Self::Prep => "prep\nµs",
             Self::Rate => "LC\nreq/s",
             Self::Error => "error\nµs",
-            Self::CostRatio => "late : early\nor lead µs",
+            Self::Frontier => "late : early\nor lead µs",
+            Self::BeRate => "BE rate\n%",
         }
     }
 
@@ -148,9 +172,9 @@ impl Kind {
     ) -> Vec<Job> {
         let with = |options: Options| policies.iter().map(|&policy| (policy, options)).collect();
         match self {
-            Self::Prep => Workload::PREPARATION_SWEEP_US
+            Self::Prep => Published::PREPARATION_SWEEP
                 .into_iter()
-                .map(|us| {
+                .map(|(us, _)| {
                     let mut options = options;
                     options.constants.preparation = Us(us as u32);
                     Job {
@@ -179,65 +203,43 @@ impl Kind {
                     }),
                 })
                 .collect(),
-            Self::CostRatio => {
-                let only = |policy: Policy, parameter, options| Job {
-                    parameter: Some(parameter),
-                    workload: workload.clone(),
-                    policies: policies
-                        .iter()
-                        .filter(|&&one| one == policy)
-                        .map(|&one| (one, options))
-                        .collect(),
-                };
-                let ratios = [1, 2, 4, 9, 19, 49, 99, 199, 999].map(|late| {
-                    let mut options = options;
-                    (options.zernel.early, options.zernel.late) = (1, late);
-                    only(Policy::Zernel, f64::from(late), options)
-                });
-                // Of the two constants only the difference matters.
-                let leads = [0, 50, 100, 150, 200, 250, 300, 350, 400, 500].map(|lead| {
-                    let mut options = options;
-                    options.constants.preparation = Us(lead);
-                    options.constants.switch = Us(0);
-                    only(Policy::Gpreempt, f64::from(lead), options)
-                });
-                ratios.into_iter().chain(leads).collect()
-            }
+            Self::BeRate => BE_PERCENT
+                .into_iter()
+                .map(|percent| Job {
+                    parameter: Some(percent),
+                    workload: loaded(workload, percent, PROCESSES),
+                    policies: with(options),
+                })
+                .collect(),
+            Self::Frontier => frontier(workload, policies, options),
         }
     }
 
     /// Its plot.
-    pub(crate) fn chart(
-        self,
-        all: &[Ran],
-        workload: &Workload,
-        setting: &Setting,
-    ) -> Chart<'static> {
+    pub(crate) fn chart(self, all: &[Ran], workload: &Workload, setting: &Setting) -> Chart {
         let us = |ns: f64| ns / 1e3;
         let title = |what: &str| format!("{what} · workload {}", workload.name);
+        let parameter = |ran: &Ran| ran.row.parameter.unwrap_or(0.0);
         match self {
             Self::Prep => Chart {
                 title: title("Added LC latency against preparation time"),
-                axes: ("preparation, µs", "mean added latency, µs"),
-                logarithmic: (false, false),
+                x: Axis::linear("preparation, µs"),
+                y: Axis::linear("mean added latency, µs"),
                 series: {
-                    let x = |ran: &Ran| ran.row.parameter.unwrap_or(0.0);
-                    let mut series = by_policy(all, x, |ran| us(ran.row.lc_added_mean_ns));
+                    let mut series = by_policy(all, parameter, |ran| us(ran.row.lc_added_mean_ns));
                     series.push(Series {
                         label: "GPreempt as published".to_owned(),
-                        points: PUBLISHED_SWEEP.to_vec(),
-                        mark: Mark::Published,
+                        colour: palette::INK,
+                        points: Published::preparation_sweep(),
+                        mark: Mark::Hollow,
                     });
                     series
                 },
             },
             Self::Rate => Chart {
                 title: title("LC latency and what is left for BE, at random arrivals"),
-                axes: (
-                    "BE throughput, requests/s",
-                    "LC mean latency from the arrival, ms",
-                ),
-                logarithmic: (false, true),
+                x: Axis::linear("BE throughput, requests/s"),
+                y: Axis::logarithmic("LC mean latency from the arrival, ms", 0.1),
                 series: {
                     let x = |ran: &Ran| ran.row.be_rate;
                     let y = |ran: &Ran| ran.row.lc_with_queue.mean_ns / 1e6;
@@ -246,30 +248,51 @@ impl Kind {
                     series
                 },
             },
-            Self::Error => Chart {
-                title: title("Sensitivity to the error of a prediction"),
-                axes: (
-                    "standard deviation of the error, µs",
-                    "added latency, µs; GPU held, permille",
-                ),
-                logarithmic: (false, false),
+            Self::BeRate => Chart {
+                title: title("BE response at random arrivals"),
+                x: Axis::linear("BE requests/s that arrive"),
+                y: Axis::logarithmic("BE mean response from the arrival, ms", 0.1),
                 series: {
-                    let x = |ran: &Ran| ran.row.parameter.unwrap_or(0.0);
-                    let mut series = by_policy(all, x, |ran| us(ran.row.lc_added.p99_ns as f64));
-                    rename(&mut series, "added p99");
-                    let mut mean = by_policy(all, x, |ran| us(ran.row.lc_added_mean_ns));
-                    rename(&mut mean, "added mean");
-                    let mut held = by_policy(all, x, |ran| 10.0 * ran.row.held_percent);
-                    rename(&mut held, "GPU held, permille");
-                    series.extend(mean);
-                    series.extend(held);
+                    let x = |ran: &Ran| Priorities::be_rate(workload, parameter(ran));
+                    let y = |ran: &Ran| ran.row.be_with_queue.mean_ns / 1e6;
+                    let mut series = by_policy(all, x, y);
+                    series.extend(responses(workload, setting));
                     series
                 },
             },
-            Self::CostRatio => Chart {
+            Self::Error => Chart {
+                title: title("Sensitivity to the error of a prediction"),
+                x: Axis::linear("standard deviation of the error, µs"),
+                y: Axis::linear("added latency, µs; GPU held, permille"),
+                series: {
+                    let of = |what: &str, colour, y: &dyn Fn(&Ran) -> f64| {
+                        by_policy(all, parameter, y)
+                            .into_iter()
+                            .map(|one| Series {
+                                label: format!("{}: {what}", one.label),
+                                colour,
+                                ..one
+                            })
+                            .collect::<Vec<_>>()
+                    };
+                    [
+                        of("added p99", palette::BLUE, &|ran| {
+                            us(ran.row.lc_added.p99_ns as f64)
+                        }),
+                        of("added mean", palette::GREEN, &|ran| {
+                            us(ran.row.lc_added_mean_ns)
+                        }),
+                        of("GPU held, permille", palette::ORANGE, &|ran| {
+                            10.0 * ran.row.held_percent
+                        }),
+                    ]
+                    .concat()
+                },
+            },
+            Self::Frontier => Chart {
                 title: title("Waiting for the GPU against keeping it idle"),
-                axes: ("GPU held for data, %", "p99 of the added latency, µs"),
-                logarithmic: (false, false),
+                x: Axis::linear("GPU held for data, %"),
+                y: Axis::linear("p99 of the added latency, µs"),
                 series: by_policy(
                     all,
                     |ran| ran.row.held_percent,
@@ -280,10 +303,45 @@ impl Kind {
     }
 }
 
-fn rename(series: &mut [Series], what: &str) {
-    for one in series {
-        one.label = format!("{}: {what}", one.label);
-    }
+/// zernel with one ratio of its costs after the other, GPreempt with its constants.
+fn frontier(workload: &Workload, policies: &[Policy], options: Options) -> Vec<Job> {
+    let of = |policy: Policy| policies.iter().find(|&&one| one == policy).copied();
+    let job = |policy, parameter, options| Job {
+        parameter: Some(parameter),
+        workload: workload.clone(),
+        policies: vec![(policy, options)],
+    };
+    let early = EARLY_COSTS.into_iter().rev().map(|early| (early, 1));
+    let late = LATE_COSTS.into_iter().map(|late| (1, late));
+    let ratios = early.chain(late).chain(BETWEEN);
+    let zernel = of(Policy::Zernel).into_iter().flat_map(|policy| {
+        ratios.clone().map(move |(early, late)| {
+            let mut options = options;
+            (options.zernel.early, options.zernel.late) = (early, late);
+            job(policy, f64::from(late) / f64::from(early), options)
+        })
+    });
+    // Only the difference of the constants matters, so that each is simulated once.
+    let pairs = PREPARATIONS_US.step_by(STEP_US).flat_map(|preparation| {
+        let switches = SWITCHES_US.step_by(STEP_US);
+        switches.map(move |switch| preparation.saturating_sub(switch))
+    });
+    let mut leads: Vec<u32> = pairs.collect();
+    leads.sort_unstable();
+    leads.dedup();
+    let gpreempt = of(Policy::Gpreempt).into_iter().flat_map(|policy| {
+        leads.iter().map(move |&lead| {
+            let mut options = options;
+            options.constants.preparation = Us(lead);
+            options.constants.switch = Us(0);
+            job(policy, f64::from(lead), options)
+        })
+    });
+    let mut jobs: Vec<Job> = zernel.collect();
+    let rank = |job: &Job| job.parameter.unwrap_or(0.0);
+    jobs.sort_by(|a, b| rank(a).total_cmp(&rank(b)));
+    jobs.extend(gpreempt);
+    jobs
 }
 
 fn by_policy(all: &[Ran], x: impl Fn(&Ran) -> f64, y: impl Fn(&Ran) -> f64) -> Vec<Series> {
@@ -296,6 +354,7 @@ fn by_policy(all: &[Ran], x: impl Fn(&Ran) -> f64, y: impl Fn(&Ran) -> f64) -> V
                 ran.policy,
                 Series {
                     label: ran.policy.name().to_owned(),
+                    colour: palette::of_policy(ran.policy.name()),
                     points: vec![point],
                     mark: Mark::Line,
                 },
@@ -324,32 +383,58 @@ fn bounds(all: &[Ran], workload: &Workload, setting: &Setting) -> Vec<Series> {
     vec![
         Series {
             label: "M/G/1, preemption for nothing".to_owned(),
+            colour: palette::INK,
             points: points(&Queue::ideal, false),
-            mark: Mark::Curve,
+            mark: Mark::Dashed,
         },
         Series {
             label: "M/G/1, with switches and slices".to_owned(),
+            colour: palette::PURPLE,
             points: points(&Queue::with_switches, true),
-            mark: Mark::Curve,
+            mark: Mark::Dashed,
         },
     ]
 }
 
+/// The analytic curves of best-effort responses.
+fn responses(workload: &Workload, setting: &Setting) -> Vec<Series> {
+    let points = |switch: f64| {
+        let steps = (1..=120).map(|step| f64::from(step) * 0.25);
+        let of = |percent| {
+            let queue = Priorities::of(workload, percent);
+            Some((queue.below.rate, queue.response_below(switch)? * 1e3))
+        };
+        steps
+            .filter_map(of)
+            .filter(|point| point.1 < 200.0)
+            .collect()
+    };
+    let switch = setting.preset.switch_cost().0 as f64 * 2.0 / 1e9;
+    let series = |label: &str, colour, switch| Series {
+        label: label.to_owned(),
+        colour,
+        points: points(switch),
+        mark: Mark::Dashed,
+    };
+    vec![
+        series(
+            "M/G/1 with priorities, preemption for nothing",
+            palette::INK,
+            0.0,
+        ),
+        series("the same, with switches", palette::PURPLE, switch),
+    ]
+}
+
 /// Plots of the policies of one workload: file names and charts.
-pub(crate) fn charts(
-    all: &[Ran],
-    workload: &Workload,
-    setting: &Setting,
-) -> Vec<(String, Chart<'static>)> {
+pub(crate) fn charts(all: &[Ran], workload: &Workload, setting: &Setting) -> Vec<(String, Chart)> {
     let lc: f64 = workload
         .clients
         .iter()
         .filter(|one| one.role == Role::Lc)
         .map(|one| match one.arrival {
-            zernel_workload::Arrival::Periodic(rate) | zernel_workload::Arrival::Poisson(rate) => {
-                rate
-            }
-            zernel_workload::Arrival::Closed => 0.0,
+            Arrival::Periodic(rate) | Arrival::Poisson(rate) => rate,
+            Arrival::Closed => 0.0,
         })
         .sum();
     let slice = Level::BE.default_timeslice().0;
@@ -358,6 +443,7 @@ pub(crate) fn charts(
         .iter()
         .map(|ran| Series {
             label: ran.row.policy.clone(),
+            colour: palette::of_policy(ran.policy.name()),
             points: vec![(ran.row.be_rate, ran.row.lc.p99_ns as f64 / 1e6)],
             mark: Mark::Points,
         })
@@ -366,41 +452,34 @@ pub(crate) fn charts(
     let closed = workload
         .clients
         .iter()
-        .any(|one| one.role == Role::Be && one.arrival == zernel_workload::Arrival::Closed);
+        .any(|one| one.role == Role::Be && one.arrival == Arrival::Closed);
     queue.switch = 0.0;
     if let (true, Some(ideal)) = (closed, queue.ideal()) {
         frontier.push(Series {
             label: "M/G/1 mean, preemption for nothing".to_owned(),
+            colour: palette::INK,
             points: vec![(queue.left_over(), ideal * 1e3)],
-            mark: Mark::Published,
+            mark: Mark::Hollow,
         });
     }
     let name = &workload.name;
+    let curves = all.iter().map(|ran| {
+        let colour = palette::of_policy(ran.policy.name());
+        (ran.row.policy.clone(), colour, ran.distribution.clone())
+    });
     vec![
         (
             format!("frontier-{name}.svg"),
             Chart {
                 title: format!("LC p99 against BE throughput · workload {name}"),
-                axes: ("BE throughput, requests/s", "LC p99 latency, ms"),
-                logarithmic: (false, true),
+                x: Axis::linear("BE throughput, requests/s"),
+                y: Axis::logarithmic("LC p99 latency, ms", 0.1),
                 series: frontier,
             },
         ),
         (
             format!("latency-{name}.svg"),
-            Chart {
-                title: format!("LC latency · workload {name}"),
-                axes: ("latency, ms (logarithmic)", "requests within that time, %"),
-                logarithmic: (true, false),
-                series: all
-                    .iter()
-                    .map(|ran| Series {
-                        label: ran.row.policy.clone(),
-                        points: ran.distribution.clone(),
-                        mark: Mark::Curve,
-                    })
-                    .collect(),
-            },
+            distributions(format!("LC latency · workload {name}"), curves),
         ),
     ]
 }

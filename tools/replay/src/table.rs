@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The figures of simulations, as a table and for JSON.
 
-use comfy_table::presets::UTF8_FULL_CONDENSED;
-use comfy_table::{CellAlignment, ContentArrangement, Table};
 use serde::Serialize;
-use zernel_workload::{Published, Role, Workload};
+use zernel_report::figures::{Figures, Table, COLUMNS, HEAD};
+use zernel_report::recovery::Recovery;
+use zernel_workload::{Deployment, Published, Role, Workload};
 
 use crate::outcome::{Outcome, Summary};
-use crate::world::Deployment;
+use crate::world::nanos;
 
 /// One simulation's figures.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -24,6 +24,8 @@ pub(crate) struct Row {
     pub(crate) lc: Summary,
     /// The same from the arrival.
     pub(crate) lc_with_queue: Summary,
+    /// The same of best-effort requests.
+    pub(crate) be_with_queue: Summary,
     /// Mean less the mean alone, in nanoseconds.
     pub(crate) lc_added_mean_ns: f64,
     /// How much longer each request took than the same request alone.
@@ -58,6 +60,8 @@ pub(crate) struct Row {
     pub(crate) busy_ns: Vec<u64>,
     /// Published figures of the same policy: LC mean in ms, added in µs, BE per second.
     pub(crate) published: [Option<f64>; 3],
+    /// What became of a change of the preparation, if there was one.
+    pub(crate) recovery: Option<Recovery>,
 }
 
 impl Row {
@@ -78,6 +82,7 @@ impl Row {
             deployment: outcome.deployment,
             lc,
             lc_with_queue: outcome.with_queue(Role::Lc),
+            be_with_queue: outcome.with_queue(Role::Be),
             lc_added_mean_ns: lc.mean_ns - alone_mean,
             lc_added: Summary::of(&mut outcome.added(alone)),
             lc_rate: outcome.rate(Role::Lc),
@@ -97,6 +102,28 @@ impl Row {
             published: workload
                 .published
                 .map_or([None; 3], |known| published(&known, &outcome.policy)),
+            recovery: workload
+                .change()
+                .and_then(|change| outcome.recovery(alone, nanos(change))),
+        }
+    }
+
+    /// What is shown of it beside others.
+    fn figures(&self) -> Figures {
+        let us = |ns: i64| ns as f64 / 1e3;
+        let added = &self.lc_added;
+        Figures {
+            lc_mean_ns: self.lc.mean_ns,
+            added_us: Some(self.lc_added_mean_ns / 1e3),
+            added_at_us: Some([added.p50_ns, added.p99_ns, added.p999_ns, added.max_ns].map(us)),
+            with_queue_ns: self.lc_with_queue.mean_ns,
+            lc_rate: self.lc_rate,
+            be_rate: Some(self.be_rate),
+            be_percent: self.be_percent,
+            held_percent: self.held_percent,
+            switch_percent: self.switch_percent,
+            idle_percent: self.idle_percent,
+            switches: self.switches,
         }
     }
 }
@@ -119,73 +146,29 @@ fn published(known: &Published, policy: &str) -> [Option<f64>; 3] {
 
 /// The table of these rows; `parameter` names what a sweep changed.
 pub(crate) fn render(rows: &[Row], parameter: Option<&str>) -> String {
-    let mut table = Table::new();
     let mut head = vec!["", "policy"];
     head.extend(parameter);
-    head.extend([
-        "LC mean\nms",
-        "added\nmean µs",
-        "\np50",
-        "\np99",
-        "\np99.9",
-        "\nmax",
-        "+queue\nmean ms",
-        "LC\nreq/s",
-        "BE\nreq/s",
-        "BE\nGPU %",
-        "held\n%",
-        "switch\n%",
-        "idle\n%",
-        "switches\n/s",
-    ]);
+    let texts = head.len();
+    head.extend(HEAD);
     let shown = rows
         .iter()
         .any(|row| row.published.iter().any(Option::is_some));
     if shown {
         head.extend(["published:\nLC mean ms", "added\nµs", "BE\nreq/s"]);
     }
-    table
-        .load_preset(UTF8_FULL_CONDENSED)
-        .set_content_arrangement(ContentArrangement::Disabled)
-        .set_header(head);
+    let mut table = Table::new(head, texts.min(2)..texts + COLUMNS + 3);
     for row in rows {
-        let us = |ns: i64| format!("{:.0}", ns as f64 / 1e3);
         let mut cells = vec![row.workload.clone(), row.policy.clone()];
         if parameter.is_some() {
             let value = row.parameter.map(|value| value.to_string());
             cells.push(value.unwrap_or_default());
         }
-        cells.extend([
-            format!("{:.3}", row.lc.mean_ns / 1e6),
-            format!("{:.1}", row.lc_added_mean_ns / 1e3),
-            us(row.lc_added.p50_ns),
-            us(row.lc_added.p99_ns),
-            us(row.lc_added.p999_ns),
-            us(row.lc_added.max_ns),
-            format!("{:.3}", row.lc_with_queue.mean_ns / 1e6),
-            format!("{:.1}", row.lc_rate),
-            format!("{:.1}", row.be_rate),
-            format!("{:.1}", row.be_percent),
-            format!("{:.2}", row.held_percent),
-            format!("{:.1}", row.switch_percent),
-            format!("{:.1}", row.idle_percent),
-            format!("{:.0}", row.switches),
-        ]);
+        cells.extend(row.figures().cells());
         if shown {
             let cell = |value: Option<f64>| value.map_or("-".to_owned(), |value| value.to_string());
             cells.extend(row.published.map(cell));
         }
-        table.add_row(cells);
+        table.add(cells);
     }
-    for column in table.column_iter_mut().skip(2) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    format!("{table}\n")
+    table.to_string()
 }
-
-/// What the columns mean.
-pub(crate) const LEGEND: &str = "\
-LC latency counts from the start of data preparation; '+queue' counts from the arrival.
-'added mean' is the mean less the mean alone (exclusive); p50 to max are of the differences
-between each request and the same request alone. 'held' is GPU time that waited for data.
-";

@@ -8,11 +8,9 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
 
 use anyhow::{anyhow, ensure, Result};
-use zernel_workload::{Role, Schedule, Workload};
+use zernel_workload::{Deployment, Role, Schedule, Workload};
 
-pub(crate) use self::parts::{
-    Client, Deployment, Event, Group, Launch, Operation, Request, Setting, Stage,
-};
+pub(crate) use self::parts::{Client, Event, Group, Launch, Operation, Request, Setting, Stage};
 use crate::machine::{
     gpu, order, release_word, trigger_word, Ended, Kind, Log, Model, Words, COMPUTE,
 };

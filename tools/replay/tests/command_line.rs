@@ -65,17 +65,10 @@ fn unsound_command_lines_are_told_in_a_sentence() {
     .code(1)
     .stderr(predicate::str::contains("miniweather"))
     .stderr(predicate::str::contains("idempotent: true"));
-    replay(&[
-        "sweep",
-        "cost-ratio",
-        "--policy",
-        "default",
-        "--seconds",
-        "1",
-    ])
-    .assert()
-    .code(1)
-    .stderr(predicate::str::contains("choose from gpreempt, zernel"));
+    replay(&["sweep", "frontier", "--policy", "default", "--seconds", "1"])
+        .assert()
+        .code(1)
+        .stderr(predicate::str::contains("choose from gpreempt, zernel"));
 }
 
 #[test]
@@ -117,9 +110,22 @@ fn a_workload_of_ones_own_is_replayed_into_a_table_json_and_plots() {
 }
 
 #[test]
+fn a_file_that_is_no_workload_points_to_this_programs_help() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let path = dir.path().join("empty");
+    fs::write(&path, "").expect("a file");
+    let path = path.to_str().expect("its path is text");
+    replay(&["run", "--workload", path])
+        .assert()
+        .code(1)
+        .stderr(predicate::str::contains("see replay show B1"))
+        .stderr(predicate::str::contains("zernel-load").not());
+}
+
+#[test]
 fn every_sweep_has_a_table_and_a_plot() {
     let dir = tempfile::tempdir().expect("a temporary folder");
-    for kind in ["prep", "rate", "error", "cost-ratio"] {
+    for kind in ["prep", "rate", "be-rate", "error", "frontier"] {
         let path = dir.path().to_str().expect("its path is text");
         replay(&["sweep", kind, "--seconds", "1", "--plots", path])
             .assert()

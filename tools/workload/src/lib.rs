@@ -12,4 +12,4 @@ pub use network::{Network, Own, Program};
 pub use preparation::Preparation;
 pub use published::Published;
 pub use schedule::{Next, Schedule};
-pub use workload::{check_rate, check_seconds, Arrival, ClientSpec, Role, Workload};
+pub use workload::{check_rate, check_seconds, Arrival, ClientSpec, Deployment, Role, Workload};

@@ -24,3 +24,22 @@ pub struct Published {
     /// The same with GPreempt.
     pub gpreempt_be: Option<f64>,
 }
+
+impl Published {
+    /// What GPreempt adds to the mean LC latency, in microseconds, against the preparation in
+    /// microseconds. The workload of this sweep is not named.
+    pub const PREPARATION_SWEEP: [(u64, f64); 6] = [
+        (0, 92.0),
+        (50, 65.0),
+        (100, 45.0),
+        (150, 37.0),
+        (200, 37.0),
+        (250, 35.0),
+    ];
+
+    /// The same as points of a plot.
+    pub fn preparation_sweep() -> Vec<(f64, f64)> {
+        let points = Self::PREPARATION_SWEEP;
+        points.map(|(us, added)| (us as f64, added)).to_vec()
+    }
+}

@@ -27,6 +27,20 @@ pub enum Role {
     Be,
 }
 
+/// Which clients share a TSG.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Hash, clap::ValueEnum, Serialize, Deserialize,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Deployment {
+    /// None: a process, so a TSG, per client.
+    #[default]
+    PerClient,
+    /// All best-effort clients share one, a channel each, all latency-critical ones another: as in
+    /// GPreempt's published runs.
+    Published,
+}
+
 /// When requests arrive.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -169,9 +183,6 @@ const FILES: [(&str, &str); 17] = [
 ];
 
 impl Workload {
-    /// Preparation times, in microseconds, for which GPreempt's added latency is published.
-    pub const PREPARATION_SWEEP_US: [u64; 6] = [0, 50, 100, 150, 200, 250];
-
     /// Names of the built-in ones.
     pub fn built_in_names() -> impl Iterator<Item = &'static str> {
         FILES.iter().map(|(name, _)| *name)
@@ -205,6 +216,16 @@ impl Workload {
         self
     }
 
+    /// When the preparation of the latency-critical clients changes for good, if it does.
+    pub fn change(&self) -> Option<Duration> {
+        let lc = self.clients.iter().filter(|one| one.role == Role::Lc);
+        let step = |one: &ClientSpec| match one.prepare_us {
+            Preparation::Step(step) => Some(Duration::from_secs_f64(step.seconds)),
+            _ => None,
+        };
+        lc.filter_map(step).next()
+    }
+
     /// A workload of these clients.
     pub fn new(name: &str, seconds: f64, clients: Vec<ClientSpec>) -> Result<Self> {
         let workload = Self {
@@ -218,22 +239,22 @@ impl Workload {
         Ok(workload)
     }
 
-    /// A built-in workload, or the YAML file at this path.
-    pub fn load(name_or_path: &str) -> Result<Self> {
+    /// A built-in workload, or the YAML file at this path; `see` is where the user is told what one
+    /// looks like.
+    pub fn load(name_or_path: &str, see: &str) -> Result<Self> {
         if let Some(workload) = Self::built_in(name_or_path) {
             return Ok(workload);
         }
         let text = std::fs::read_to_string(name_or_path)
             .with_context(|| format!("cannot read {name_or_path}"))?;
         Self::from_yaml(&text).map_err(|error| {
-            const SEE: &str = "see zernel-load run --help";
             let why = match serde_yaml_ng::from_str(&text) {
                 // serde shows what it found, which would be the whole file.
                 Ok(other) if !Self::is_meant(&other) => String::new(),
                 Ok(_) => format!(": {error:#}"),
                 Err(syntax) => format!(": {syntax}"),
             };
-            anyhow!("{name_or_path} is not a workload{why}; {SEE}")
+            anyhow!("{name_or_path} is not a workload{why}; see {see}")
         })
     }
 

@@ -8,11 +8,13 @@ use std::time::Duration;
 use anyhow::{anyhow, ensure, Context, Result};
 use clap::{Args as ClapArgs, Parser, Subcommand};
 use libzernel::{Level, Timestamp};
+use zernel_report::figures::LEGEND;
 use zernel_workload::{
-    check_rate, check_seconds, Arrival, ClientSpec, Network, Preparation, Role, Schedule, Workload,
+    check_rate, check_seconds, Arrival, ClientSpec, Deployment, Network, Preparation, Role,
+    Schedule, Workload,
 };
 
-use crate::outcome::{Comparison, Deployment, Mode};
+use crate::outcome::{Comparison, Mode};
 use crate::run::{Constants, Options};
 use crate::stats::Latencies;
 use crate::suite::{self, Extent};
@@ -175,8 +177,8 @@ struct SuiteArgs {
     /// Run this many times as long.
     #[arg(long, default_value_t = 1.0, value_parser = scale)]
     scale: f64,
-    /// Only these sections (workloads, published, preparation, jitter, frontier, processes) or
-    /// workloads.
+    /// Only these sections (workloads, published, preparation, jitter, frontier, processes, weights)
+    /// or workloads.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
 }
@@ -185,9 +187,10 @@ struct SuiteArgs {
 struct PageArgs {
     /// Folder with the results of `suite`.
     dir: PathBuf,
-    /// Say of each run whether it agrees with its replay, and fail unless all do.
-    #[arg(long)]
-    check: bool,
+    /// Fail unless each run agrees with its replay, and what is to be shown is shown.
+    #[arg(long, value_enum, value_delimiter = ',', num_args = 0..=1, require_equals = true,
+          default_missing_value = "replay,goals", value_name = "WHAT")]
+    check: Vec<page::Check>,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -313,7 +316,7 @@ fn client(args: &ClientArgs) -> Result<()> {
 
 fn workload(args: &RunArgs) -> Result<()> {
     let name = args.workload.as_ref().or(args.file.as_ref());
-    let mut workload = Workload::load(name.context("name a workload")?)?;
+    let mut workload = Workload::load(name.context("name a workload")?, "zernel-load run --help")?;
     if let Some(seconds) = args.seconds {
         workload = workload.lasting(seconds)?;
     }
@@ -332,6 +335,7 @@ fn workload(args: &RunArgs) -> Result<()> {
                 preparation_us: args.preparation_us,
                 switch_us: args.switch_us,
             },
+            costs: None,
             seed: args.seed,
             trace: args.out.is_some(),
         };
@@ -351,18 +355,24 @@ fn page(args: &PageArgs) -> Result<()> {
     for file in written.files {
         writeln!(out, "{}", file.display())?;
     }
-    if !args.check {
-        return Ok(());
+    for verdict in &written.verdicts {
+        if args.check.is_empty() && verdict.check == page::Check::Replay {
+            continue;
+        }
+        let good = if verdict.good { "ok" } else { "not ok" };
+        writeln!(out, "{good} - {}: {}", verdict.what, verdict.found)?;
     }
-    ensure!(
-        !written.checks.is_empty(),
-        "there is no replay to check against"
-    );
-    for (good, what) in &written.checks {
-        writeln!(out, "{} - {what}", if *good { "ok" } else { "not ok" })?;
+    for check in &args.check {
+        let of = || written.verdicts.iter().filter(|one| one.check == *check);
+        ensure!(
+            of().next().is_some(),
+            "there is nothing to check: {check:?}"
+        );
+        ensure!(
+            of().all(|one| one.good),
+            "not everything is as it is to be: {check:?}"
+        );
     }
-    let all = written.checks.iter().all(|(good, _)| *good);
-    ensure!(all, "not every run agrees with its replay");
     Ok(())
 }
 
@@ -390,7 +400,7 @@ fn print(all: &[Comparison], json: bool) -> Result<()> {
     for comparison in all {
         writeln!(out, "{}", table::render(comparison))?;
     }
-    Ok(out.write_all(table::LEGEND.as_bytes())?)
+    Ok(out.write_all(LEGEND.as_bytes())?)
 }
 
 fn bench(args: &BenchArgs) -> Result<()> {

@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use serde::Serialize;
-use zernel_workload::Workload;
+use zernel_report::figures::LEGEND;
+use zernel_workload::{Deployment, Workload};
 
-use crate::outcome::{Comparison, Deployment, Mode};
+use crate::outcome::{Comparison, Mode};
 use crate::run::{self, Constants, Options};
 use crate::table;
 
@@ -48,6 +49,7 @@ pub fn run(dir: &Path, scale: f64) -> Result<()> {
                 mode,
                 deployment: Deployment::PerClient,
                 constants: Constants::PUBLISHED,
+                costs: None,
                 seed: SEED,
                 trace: true,
             };
@@ -63,7 +65,7 @@ pub fn run(dir: &Path, scale: f64) -> Result<()> {
         rows.extend(table::rows(&comparison));
         println!("{}", table::render(&comparison));
     }
-    print!("{}", table::LEGEND);
+    print!("{}", LEGEND);
     let path = dir.join("summary.json");
     fs::write(&path, serde_json::to_vec_pretty(&Summary { rows })?)
         .with_context(|| format!("cannot write {}", path.display()))

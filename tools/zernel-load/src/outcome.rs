@@ -11,7 +11,8 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use libzernel::sim::{Activity, GpuInfo};
 use serde::{Deserialize, Serialize};
-use zernel_workload::{ClientSpec, Role};
+use zernel_report::recovery;
+use zernel_workload::{ClientSpec, Deployment, Role};
 
 use crate::client::Requests;
 use crate::hint::HintUse;
@@ -58,20 +59,6 @@ impl Mode {
             Self::Zernel => "zernel",
         }
     }
-}
-
-/// Which clients share a TSG.
-#[derive(
-    Debug, Clone, Copy, Default, PartialEq, Eq, Hash, clap::ValueEnum, Serialize, Deserialize,
-)]
-#[serde(rename_all = "kebab-case")]
-pub enum Deployment {
-    /// None: a process, so a TSG, per client.
-    #[default]
-    PerClient,
-    /// All BE clients share one, a channel each, all LC clients another, as in GPreempt's published
-    /// runs.
-    Published,
 }
 
 impl fmt::Display for Mode {
@@ -167,6 +154,9 @@ pub struct Outcome {
     pub workload: String,
     /// Who ran, and with which slices.
     pub mode: Mode,
+    /// What the mode was set to, if not to its defaults.
+    #[serde(default)]
+    pub setting: Option<String>,
     /// Which clients shared a TSG.
     #[serde(default)]
     pub deployment: Deployment,
@@ -229,24 +219,52 @@ impl Outcome {
     /// How much longer each LC request took here than the same one did in `alone`, in nanoseconds
     /// and in order; those that were served in both.
     pub fn added(&self, alone: &Self) -> Vec<i64> {
-        let mut all = Vec::new();
-        for (here, there) in self.of_role(Role::Lc).zip(alone.of_role(Role::Lc)) {
-            let (here, there) = (&here.requests, &there.requests);
-            let known: HashMap<u64, u64> = there
-                .number
-                .iter()
-                .copied()
-                .zip(there.latency_ns.iter().copied())
-                .collect();
-            let pairs = here.number.iter().zip(&here.latency_ns);
-            all.extend(pairs.filter_map(|(number, &latency)| {
-                known
-                    .get(number)
-                    .map(|&other| latency as i64 - other as i64)
-            }));
-        }
+        let pairs = self.of_role(Role::Lc).zip(alone.of_role(Role::Lc));
+        let each = pairs.flat_map(|(here, there)| added_each(&here.requests, &there.requests));
+        let mut all: Vec<i64> = each.map(|(_, added)| added).collect();
         all.sort_unstable();
         all
+    }
+
+    /// What became of the requests of the first LC client after `change`, where its process has no
+    /// other client.
+    pub fn recovery(&self, alone: &Self, change: Duration) -> Option<recovery::Recovery> {
+        let here = &self.of_role(Role::Lc).next()?.requests;
+        let there = &alone.of_role(Role::Lc).next()?.requests;
+        let held = &self
+            .processes
+            .iter()
+            .find(|one| one.role == Role::Lc)?
+            .held_each_ns;
+        let change = change.as_nanos() as u64;
+        let before = here.start_ns.partition_point(|start| *start < change) as i64;
+        let requests: Vec<_> = added_each(here, there)
+            .into_iter()
+            .map(|(at, added)| recovery::Request {
+                place: at as i64 - before,
+                added_us: added as f64 / 1e3,
+                idle_us: held.get(at).map_or(0.0, |ns| *ns as f64 / 1e3),
+            })
+            .collect();
+        recovery::Recovery::of(&requests)
+    }
+
+    /// What each BE process had of the GPU time of all of them, beside its weight, in percent.
+    pub fn shares(&self) -> Vec<Share> {
+        let all = self.sum(Role::Be, |one| one.busy_ns).max(1);
+        let clients = self.of_role(Role::Be).map(|client| client.spec.weight);
+        let weights: Vec<u32> = clients.collect();
+        let sum: u32 = weights.iter().sum();
+        let processes = self.processes.iter().filter(|one| one.role == Role::Be);
+        weights
+            .iter()
+            .zip(processes)
+            .map(|(&weight, process)| Share {
+                weight,
+                due_percent: 100.0 * f64::from(weight) / f64::from(sum),
+                had_percent: 100.0 * process.busy_ns as f64 / all as f64,
+            })
+            .collect()
     }
 
     /// Sum of something over the processes of a role.
@@ -290,6 +308,37 @@ impl Outcome {
         serde_json::from_reader(BufReader::new(file))
             .with_context(|| format!("{} is not the result of a run", path.display()))
     }
+}
+
+/// What a process had.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Share {
+    /// Its weight.
+    pub weight: u32,
+    /// Its share by that, in percent.
+    pub due_percent: f64,
+    /// What it had, in percent.
+    pub had_percent: f64,
+}
+
+impl Share {
+    /// By how much it had more than its share, in percent of that.
+    pub fn error_percent(&self) -> f64 {
+        100.0 * (self.had_percent / self.due_percent - 1.0)
+    }
+}
+
+/// For each request that was served here and there, its place here and how much longer it took here,
+/// in nanoseconds.
+fn added_each(here: &Requests, there: &Requests) -> Vec<(usize, i64)> {
+    let latencies = there.latency_ns.iter().copied();
+    let known: HashMap<u64, u64> = there.number.iter().copied().zip(latencies).collect();
+    let here = here.number.iter().zip(&here.latency_ns).enumerate();
+    here.filter_map(|(at, (number, &latency))| {
+        let other = *known.get(number)?;
+        Some((at, latency as i64 - other as i64))
+    })
+    .collect()
 }
 
 /// The runs of one workload that can be compared.

@@ -1,30 +1,33 @@
 // SPDX-License-Identifier: GPL-2.0
 //! What `make bench` shows: a table, a page that needs nothing but itself, and all figures as JSON.
 
-mod chart;
 mod explain;
 mod html;
 mod line;
 mod plots;
+mod systems;
+mod verdict;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use comfy_table::presets::UTF8_FULL_CONDENSED;
-use comfy_table::{CellAlignment, Table};
 use serde_json::{json, Value};
+use zernel_report::figures::{self, Table, COLUMNS};
 
 use self::explain::Explanations;
 use self::line::{Figure, Line, Replays};
-use crate::outcome::{Deployment, Mode};
+pub use self::verdict::Check;
+use self::verdict::Verdict;
+use crate::outcome::Mode;
 use crate::suite::{self, Section};
+use zernel_workload::Deployment;
 
 /// The costs of calls, as `bench --json --out` writes them.
 const COSTS: &str = "costs.json";
 
 /// Sections in the order of the page, with their headings and what is to be known of them.
-const SECTIONS: [(Section, &str, &str); 6] = [
+const SECTIONS: [(Section, &str, &str); 7] = [
     (
         Section::Workloads,
         "Workloads, a process per client",
@@ -41,25 +44,39 @@ const SECTIONS: [(Section, &str, &str); 6] = [
     (
         Section::Preparation,
         "Preparation time",
-        "Workload B1 with another preparation time (the parameter, in µs). gpreempt is told it; \
+        "Workload B1 with another preparation time (the number behind it, in µs). gpreempt is told it; \
          zernel is not. Published: GPreempt's added latency.",
     ),
     (
         Section::Jitter,
         "Preparations that vary",
         "An LC client at 100 requests/s whose preparation takes now this long and now that, beside a \
-         BE client that always has work.",
+         BE client that always has work. After a step the level is that of the last 500 requests; it \
+         is reached at the first request from which on 20 in a row have a mean added latency and a \
+         mean idle time within three standard errors of the level's, and at most one of each above \
+         its p99.",
     ),
     (
         Section::Frontier,
         "Waiting against keeping the GPU idle",
-        "The same with other costs of being late (zernel; the default is 9) and other leads \
-         (gpreempt, in µs; as published it is 100).",
+        "The same workloads, where zernel weighs being early against being late otherwise (early : \
+         late; the default is 1 : 6) and gpreempt has other constants (preparation / switch in µs). \
+         Only the difference of the constants matters: preparations of 0 to 500 µs and switches of \
+         50 to 200 µs, in steps of 25 µs, come to 19 leads of 0 to 450 µs, each of which is replayed \
+         once. A point dominates another one if it is not worse in both figures and better in one; \
+         points alone count, as the p99 of a mix of two settings lies on no line between theirs.",
     ),
     (
         Section::Processes,
         "Number of BE processes",
-        "LC vgg at 100 requests/s beside so many BE clients (the parameter) that always have work.",
+        "LC vgg at 100 requests/s beside so many BE clients (the number behind) that always have work \
+         and prepare nothing. Ideal is a GPU that switches at no cost and is never idle: BE has all \
+         the time that LC does not need itself, which is 1 - 100/s × 2.2 ms = 78 %.",
+    ),
+    (
+        Section::Weights,
+        "Weights",
+        "LC vgg at 100 requests/s beside BE clients of different weights that always have work.",
     ),
 ];
 
@@ -69,34 +86,53 @@ pub struct Written {
     pub files: Vec<PathBuf>,
     /// The table.
     pub table: String,
-    /// Whether each run that was replayed agrees with its replay, in words.
-    pub checks: Vec<(bool, String)>,
+    /// Whether each run that was replayed agrees with its replay, and what else is to be shown.
+    pub verdicts: Vec<Verdict>,
 }
 
 /// Writes `bench.html` and `bench.json` to the folder that a suite was written to.
 pub fn write(dir: &Path) -> Result<Written> {
     let all = suite::load(dir)?;
-    let lines = line::lines(&all, &Replays::load(dir)?, &Explanations::load()?);
+    let replays = Replays::load(dir)?;
+    let lines = line::lines(&all, &replays, &Explanations::load()?);
     let costs = costs(dir)?;
+    let mut verdicts = verdict::goals(&all, &replays);
+    verdicts.extend(lines.iter().filter_map(agreement));
     let html = dir.join("bench.html");
-    let text = html::page(&all, &lines, costs.as_ref())?;
-    fs::write(&html, text).with_context(|| format!("cannot write {}", html.display()))?;
+    let page = html::Page {
+        all: &all,
+        lines: &lines,
+        replays: &replays,
+        verdicts: &verdicts,
+        costs: costs.as_ref(),
+    };
+    fs::write(&html, page.text()?).with_context(|| format!("cannot write {}", html.display()))?;
     let path = dir.join("bench.json");
     let unexplained: Vec<String> = unexplained(&lines).collect();
-    let value = json!({"lines": lines, "costs": costs, "unexplained": unexplained});
+    let value = json!({
+        "lines": lines,
+        "costs": costs,
+        "unexplained": unexplained,
+        "verdicts": verdicts,
+        "shares": all.iter().flat_map(|done| &done.shares).collect::<Vec<_>>(),
+        "recovery": all.iter().flat_map(|done| &done.recovery).collect::<Vec<_>>(),
+    });
     fs::write(&path, serde_json::to_string_pretty(&value)? + "\n")
         .with_context(|| format!("cannot write {}", path.display()))?;
-    let check = |line: &Line| {
-        let agrees = line.replayed?.agrees();
-        Some((
-            agrees,
-            format!("{} and its replay{}", name(line), replay_text(line)),
-        ))
-    };
     Ok(Written {
         files: vec![html, path],
         table: table(&lines),
-        checks: lines.iter().filter_map(check).collect(),
+        verdicts,
+    })
+}
+
+/// Whether a run that was replayed agrees with that.
+fn agreement(line: &Line) -> Option<Verdict> {
+    Some(Verdict {
+        check: Check::Replay,
+        what: format!("{} agrees with its replay", name(line)),
+        good: line.replayed?.agrees(),
+        found: replay_text(line)?,
     })
 }
 
@@ -133,49 +169,34 @@ fn name(line: &Line) -> String {
         Deployment::PerClient => "",
         Deployment::Published => ", published deployment",
     };
-    let (workload, mode) = (&line.row.workload, line.row.mode);
+    let (workload, mode) = (&line.row.workload, line.row.mode_and_setting());
     format!(
         "{workload}{}{deployment}, {mode}",
         parameter.unwrap_or_default()
     )
 }
 
-fn replay_text(line: &Line) -> String {
-    let Some(replayed) = line.replayed else {
-        return String::new();
-    };
+/// By how much a run is above its replay.
+fn replay_text(line: &Line) -> Option<String> {
+    let replayed = line.replayed?;
     let be = replayed.be_rate_percent;
     let be = be.map_or(String::new(), |percent| format!(", BE {percent:+.1} %"));
-    format!(": LC {:+.1} %{be}", replayed.lc_mean_percent)
+    Some(format!("LC {:+.1} %{be}", replayed.lc_mean_percent))
 }
 
+/// Columns before the figures: the workload and the mode.
+const BEFORE: usize = 2;
+
 /// Names of the columns of a line.
-const HEAD: [&str; 17] = [
-    "workload",
-    "mode",
-    "LC mean ms",
-    "added mean µs",
-    "p50",
-    "p99",
-    "p99.9",
-    "max",
-    "+queue mean ms",
-    "LC /s",
-    "BE /s",
-    "BE GPU %",
-    "held %",
-    "switch %",
-    "switches /s",
-    "published (deviation)",
-    "against replay",
-];
+fn head() -> Vec<String> {
+    let before = ["workload", "mode"];
+    let after = ["published (deviation)", "against replay"];
+    let all = before.into_iter().chain(figures::HEAD).chain(after);
+    all.map(str::to_owned).collect()
+}
 
 /// The columns of a line.
-fn cells(line: &Line) -> [String; 17] {
-    let row = &line.row;
-    let dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
-    let added = |at: usize| dash(row.lc_added_at_us.map(|us| format!("{:.0}", us[at])));
-    let alone = row.mode == Mode::Alone;
+fn cells(line: &Line) -> Vec<String> {
     let published: Vec<String> = line
         .compared
         .iter()
@@ -189,45 +210,29 @@ fn cells(line: &Line) -> [String; 17] {
             format!("{name}{value}{unit} ({deviation:+.0} %)")
         })
         .collect();
-    let replay = line.replayed.map(|_| replay_text(line)[2..].to_owned());
     let parameter = line.parameter.map(|value| format!(" · {value}"));
-    [
-        format!("{}{}", row.workload, parameter.unwrap_or_default()),
-        row.mode.to_string(),
-        format!("{:.3}", row.lc.mean_ns / 1e6),
-        dash(row.lc_added_us.map(|us| format!("{us:.1}"))),
-        added(0),
-        added(1),
-        added(2),
-        added(3),
-        format!("{:.3}", row.lc_mean_with_queue_ns / 1e6),
-        format!("{:.1}", row.lc_rate),
-        dash((!alone).then(|| format!("{:.1}", row.be_rate))),
-        dash((!alone).then(|| format!("{:.1}", row.be_gpu_percent))),
-        format!("{:.2}", row.held_percent),
-        format!("{:.1}", row.gpu_switch_percent),
-        format!("{:.0}", row.switches),
-        published.join(", "),
-        dash(replay),
-    ]
+    let mut cells = vec![
+        format!("{}{}", line.row.workload, parameter.unwrap_or_default()),
+        line.row.mode_and_setting(),
+    ];
+    cells.extend(line.row.figures().cells());
+    cells.push(published.join(", "));
+    cells.push(replay_text(line).unwrap_or_else(|| "-".to_owned()));
+    cells
 }
 
 /// The table for a terminal.
 fn table(lines: &[Line]) -> String {
-    let mut table = Table::new();
-    table.load_preset(UTF8_FULL_CONDENSED).set_header(HEAD);
+    let mut table = Table::new(head(), BEFORE..BEFORE + COLUMNS);
     let mut section = None;
     for line in lines {
         if section != Some((line.section, line.deployment)) {
             section = Some((line.section, line.deployment));
-            table.add_row([heading(line.section).to_uppercase()]);
+            table.add([heading(line.section).to_uppercase()]);
         }
-        table.add_row(cells(line));
+        table.add(cells(line));
     }
-    for column in table.column_iter_mut().skip(2).take(13) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    format!("{table}\n")
+    table.to_string()
 }
 
 fn heading(section: Section) -> &'static str {
@@ -254,6 +259,8 @@ mod tests {
             published: zernel_workload::Workload::built_in(name).and_then(|one| one.published),
             rows: table::rows(&comparison),
             curves: vec![(Mode::Alone, vec![(2.0, 0.0), (3.0, 100.0)])],
+            shares: Vec::new(),
+            recovery: Vec::new(),
         }
     }
 
@@ -275,8 +282,16 @@ mod tests {
         }]});
         fs::write(dir.path().join("replay-x.json"), replay.to_string()).unwrap();
         let written = write(dir.path()).unwrap();
-        let good: Vec<bool> = written.checks.iter().map(|(good, _)| *good).collect();
-        assert_eq!(good, [true, false]);
+        let of = |check| {
+            let verdicts = written.verdicts.iter();
+            verdicts
+                .filter(move |one| one.check == check)
+                .map(|one| one.good)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(of(Check::Replay), [true, false]);
+        // What C adds, what it serves, and the tail of J-step.
+        assert_eq!(of(Check::Goals), [false; 3]);
         assert!(written.table.contains("WORKLOADS"), "{}", written.table);
         let page = fs::read_to_string(&written.files[0]).unwrap();
         assert!(page.contains("<svg ") && page.contains("4.02 ms"));

@@ -5,44 +5,18 @@ pub mod latency;
 mod timeline;
 
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 
 use anyhow::{anyhow, Result};
-use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
-use plotters::style::{register_font, FontStyle};
+use zernel_report::chart::Area;
+use zernel_report::palette::{self, register, FONT};
 
 use crate::outcome::{Comparison, Mode};
 
-/// Name of the font, as SVG viewers may know it; the crate brings its own copy for measuring
-/// and for PNG.
-pub const FONT: &str = "DejaVu Sans";
-
-/// Okabe and Ito's palette: the colours stay apart for colour-blind readers.
-pub mod palette {
-    use plotters::style::RGBColor;
-
-    pub const INK: RGBColor = RGBColor(34, 34, 34);
-    pub const FAINT_INK: RGBColor = RGBColor(110, 110, 110);
-    pub const GRID: RGBColor = RGBColor(225, 225, 225);
-    pub const BLUE: RGBColor = RGBColor(0, 114, 178);
-    pub const SKY: RGBColor = RGBColor(86, 180, 233);
-    pub const GREEN: RGBColor = RGBColor(0, 158, 115);
-    pub const ORANGE: RGBColor = RGBColor(230, 159, 0);
-    pub const VERMILION: RGBColor = RGBColor(213, 94, 0);
-    pub const IDLE: RGBColor = RGBColor(205, 205, 205);
-}
-
 /// Colour of a mode.
 pub fn colour(mode: Mode) -> RGBColor {
-    match mode {
-        Mode::Alone => palette::INK,
-        Mode::Default => palette::VERMILION,
-        Mode::Classes => palette::ORANGE,
-        Mode::Gpreempt => palette::GREEN,
-        Mode::Zernel => palette::BLUE,
-    }
+    palette::of_policy(mode.name())
 }
 
 /// What a mode is called in plots.
@@ -55,12 +29,6 @@ pub fn label(mode: Mode) -> &'static str {
         Mode::Zernel => "zernel",
     }
 }
-
-/// An area of a picture.
-type Area<DB> = DrawingArea<DB, Shift>;
-
-/// What drawing in an area of this kind comes to.
-type Drawn<DB> = Result<(), DrawingAreaErrorKind<<DB as DrawingBackend>::ErrorType>>;
 
 /// Pixels per unit of length. SVG scales by itself; PNG has two pixels for one, for sharp text.
 #[derive(Debug, Clone, Copy)]
@@ -104,7 +72,7 @@ impl Scale {
 pub fn draw(all: &[Comparison], dir: &Path) -> Result<Vec<PathBuf>> {
     register()?;
     let mut files = Vec::new();
-    let size = latency::size(all.len());
+    let size = latency::size(all);
     let (svg, png) = paths(dir, "latency");
     latency::draw(&svg_area(&svg, size), Scale::SVG, all).map_err(|error| failed(&svg, &error))?;
     latency::draw(&png_area(&png, size), Scale::PNG, all).map_err(|error| failed(&png, &error))?;
@@ -140,15 +108,6 @@ fn png_area(path: &Path, size: (u32, u32)) -> Area<BitMapBackend<'_>> {
 
 fn failed(path: &Path, error: &impl std::fmt::Display) -> anyhow::Error {
     anyhow!("cannot draw {}: {error}", path.display())
-}
-
-/// Makes the embedded font known to the plotting library, once.
-pub fn register() -> Result<()> {
-    static DONE: OnceLock<bool> = OnceLock::new();
-    let done = DONE
-        .get_or_init(|| register_font(FONT, FontStyle::Normal, dejavu::sans::regular()).is_ok());
-    anyhow::ensure!(*done, "the embedded font is not sound");
-    Ok(())
 }
 
 #[cfg(test)]

@@ -13,13 +13,11 @@ use libzernel::sim::{EngineStats, Sim, TsgStats, COMPUTE_ENGINE};
 use libzernel::tunable::Tunables;
 use libzernel::{Level, Timestamp, Weight};
 use serde::de::DeserializeOwned;
-use zernel_workload::{ClientSpec, Role, Workload};
+use zernel_workload::{ClientSpec, Deployment, Role, Workload};
 
 use self::plan::{watch, Plan, Step};
 use crate::hint::Hint;
-use crate::outcome::{
-    ClientOutcome, Deployment, EngineUse, Mode, Outcome, ProcessUse, TraceWindow,
-};
+use crate::outcome::{ClientOutcome, EngineUse, Mode, Outcome, ProcessUse, TraceWindow};
 use crate::stats::Latencies;
 use crate::worker::{sleep_until, ClientOrder, Order, Ready, Report};
 
@@ -39,10 +37,29 @@ pub struct Options {
     pub deployment: Deployment,
     /// What mode gpreempt takes for given.
     pub constants: Constants,
+    /// What a nanosecond of being early and of being late costs zernel, if not the defaults.
+    pub costs: Option<(u32, u32)>,
     /// Seed of all random numbers.
     pub seed: u64,
     /// Record a window of the execution.
     pub trace: bool,
+}
+
+impl Options {
+    /// What the mode is set to, if not to its defaults.
+    fn setting(&self) -> Option<String> {
+        match (self.mode, self.costs) {
+            (Mode::Zernel, Some((early, late))) => Some(format!("{early}:{late}")),
+            (Mode::Gpreempt, _) if self.constants != Constants::PUBLISHED => {
+                let Constants {
+                    preparation_us,
+                    switch_us,
+                } = self.constants;
+                Some(format!("{preparation_us}/{switch_us}"))
+            }
+            _ => None,
+        }
+    }
 }
 
 /// What GPreempt (USENIX ATC'25) takes for given, in microseconds.
@@ -139,6 +156,15 @@ pub fn run(
         Mode::Alone | Mode::Default | Mode::Zernel => None,
     };
 
+    let _costs = options
+        .costs
+        .filter(|_| options.mode == Mode::Zernel)
+        .map(|(early, late)| {
+            let set = |name, cost: u32| Tuned::set(name, &cost.to_string());
+            Ok::<_, anyhow::Error>((set("early_cost", early)?, set("late_cost", late)?))
+        })
+        .transpose()?;
+
     let mut workers = orders(workload, options)
         .iter()
         .map(Worker::start)
@@ -205,6 +231,7 @@ pub fn run(
     Ok(Outcome {
         workload: workload.name.clone(),
         mode: options.mode,
+        setting: options.setting(),
         deployment: options.deployment,
         seconds: workload.seconds,
         gpu,
@@ -327,6 +354,7 @@ mod tests {
             mode,
             deployment: Deployment::PerClient,
             constants: Constants::PUBLISHED,
+            costs: None,
             seed: 1,
             trace: true,
         }

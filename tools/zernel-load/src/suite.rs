@@ -9,11 +9,14 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
-use zernel_workload::{Arrival, ClientSpec, Network, Preparation, Published, Role, Workload};
+use zernel_report::chart::distribution;
+use zernel_report::recovery::Recovery;
+use zernel_workload::{
+    Arrival, ClientSpec, Deployment, Network, Preparation, Published, Role, Workload,
+};
 
-use crate::outcome::{Comparison, Deployment, Mode};
-use crate::report::latency;
-use crate::run::{self, Constants, Options, Tuned};
+use crate::outcome::{Comparison, Mode, Share};
+use crate::run::{self, Constants, Options};
 use crate::table::{self, Row};
 
 /// The file of a suite's results in its folder.
@@ -38,6 +41,15 @@ pub enum Section {
     Frontier,
     /// Against the number of best-effort processes.
     Processes,
+    /// Best-effort processes of different weights.
+    Weights,
+}
+
+impl Section {
+    /// Its name, as `--only` takes it.
+    pub fn name(self) -> String {
+        format!("{self:?}").to_lowercase()
+    }
 }
 
 /// A part of the suite that is to be run.
@@ -48,10 +60,26 @@ struct Part {
     parameter: Option<f64>,
     workload: Workload,
     deployment: Deployment,
-    modes: Vec<Mode>,
+    runs: Vec<Run>,
+}
+
+/// A run of a part.
+#[derive(Debug, Clone, Copy)]
+struct Run {
+    mode: Mode,
     constants: Constants,
-    /// What a nanosecond of waiting costs zernel, if not the default.
-    late_cost: Option<u32>,
+    /// What a nanosecond of being early and of being late costs zernel, if not the defaults.
+    costs: Option<(u32, u32)>,
+}
+
+impl From<Mode> for Run {
+    fn from(mode: Mode) -> Self {
+        Self {
+            mode,
+            constants: Constants::PUBLISHED,
+            costs: None,
+        }
+    }
 }
 
 /// What came of a part.
@@ -75,6 +103,12 @@ pub struct Done {
     pub rows: Vec<Row>,
     /// Points of the distribution of LC latencies of each mode: milliseconds and percent.
     pub curves: Vec<(Mode, Vec<(f64, f64)>)>,
+    /// What each BE process had of their GPU time, in each mode.
+    #[serde(default)]
+    pub shares: Vec<(Mode, Vec<Share>)>,
+    /// What became of a change of the preparation in each mode, if there was one.
+    #[serde(default)]
+    pub recovery: Vec<(Mode, Recovery)>,
 }
 
 /// How much of it is run.
@@ -93,9 +127,7 @@ impl Part {
             parameter: None,
             workload,
             deployment: Deployment::PerClient,
-            modes: modes.to_vec(),
-            constants: Constants::PUBLISHED,
-            late_cost: None,
+            runs: modes.iter().copied().map(Run::from).collect(),
         }
     }
 }
@@ -134,16 +166,14 @@ fn full(scale: f64) -> Result<Vec<Part>> {
             )
         });
     }
-    for us in Workload::PREPARATION_SWEEP_US {
+    for (us, _) in Published::PREPARATION_SWEEP {
         let workload = built_in("B1", 3.0 * scale)?.preparing(Preparation::Constant(us));
-        parts.push(Part {
-            parameter: Some(us as f64),
-            constants: Constants {
-                preparation_us: us,
-                ..Constants::PUBLISHED
-            },
-            ..Part::new(Section::Preparation, workload, &Mode::ALL)
-        });
+        let mut part = Part::new(Section::Preparation, workload, &Mode::ALL);
+        part.parameter = Some(us as f64);
+        for run in &mut part.runs {
+            run.constants.preparation_us = us;
+        }
+        parts.push(part);
     }
     for name in Workload::jitter_suite() {
         // The time at which a preparation changes is part of the workload.
@@ -158,42 +188,81 @@ fn full(scale: f64) -> Result<Vec<Part>> {
             &Mode::ALL,
         ));
     }
-    for name in ["J-uniform", "J-bimodal"] {
-        let workload = || built_in(name, 10.0 * scale);
-        for late in [1, 4, 99] {
-            parts.push(Part {
-                parameter: Some(f64::from(late)),
-                late_cost: Some(late),
-                ..Part::new(Section::Frontier, workload()?, &[Mode::Alone, Mode::Zernel])
-            });
-        }
-        for lead in [0u64, 200, 300] {
-            parts.push(Part {
-                parameter: Some(lead as f64),
-                constants: Constants {
-                    preparation_us: lead,
-                    switch_us: 0,
-                },
-                ..Part::new(
-                    Section::Frontier,
-                    workload()?,
-                    &[Mode::Alone, Mode::Gpreempt],
-                )
-            });
-        }
+    for name in Workload::jitter_suite() {
+        let seconds = if name == "J-step" { 30.0 } else { 10.0 * scale };
+        let mut part = Part::new(Section::Frontier, built_in(name, seconds)?, &[Mode::Alone]);
+        part.runs.extend(FRONTIER_COSTS.map(|costs| Run {
+            costs: Some(costs),
+            ..Mode::Zernel.into()
+        }));
+        part.runs.extend(FRONTIER_CONSTANTS.map(|constants| Run {
+            constants,
+            ..Mode::Gpreempt.into()
+        }));
+        parts.push(part);
     }
-    for processes in [1, 2, 4, 8, 16] {
-        let be = ClientSpec::new(Role::Be, Network::Resnet152, Arrival::Closed);
-        let lc = ClientSpec::new(Role::Lc, Network::Vgg, Arrival::Periodic(100.0));
-        let clients = std::iter::once(lc).chain(std::iter::repeat_n(be, processes));
-        let workload = Workload::new("processes", 4.0 * scale, clients.collect())?;
-        let modes = [Mode::Alone, Mode::Gpreempt, Mode::Zernel];
+    for processes in PROCESSES {
+        let workload = beside_lc("processes", 4.0 * scale, &vec![1; processes])?;
+        let modes = [Mode::Alone, Mode::Default, Mode::Gpreempt, Mode::Zernel];
         parts.push(Part {
             parameter: Some(processes as f64),
             ..Part::new(Section::Processes, workload, &modes)
         });
     }
+    for weights in [&[3, 1][..], &[3, 3, 1, 1]] {
+        let workload = beside_lc("weights", 8.0 * scale, weights)?;
+        parts.push(Part {
+            parameter: Some(weights.len() as f64),
+            ..Part::new(Section::Weights, workload, &[Mode::Alone, Mode::Zernel])
+        });
+    }
     Ok(parts)
+}
+
+/// zernel's costs of a frontier that are measured beside the default: early and late.
+const FRONTIER_COSTS: [(u32, u32); 3] = [(9, 1), (1, 1), (1, 99)];
+
+/// The same of GPreempt's constants.
+const FRONTIER_CONSTANTS: [Constants; 3] = [
+    Constants {
+        preparation_us: 100,
+        switch_us: 100,
+    },
+    Constants {
+        preparation_us: 300,
+        switch_us: 100,
+    },
+    Constants {
+        preparation_us: 500,
+        switch_us: 100,
+    },
+];
+
+/// Numbers of best-effort processes.
+const PROCESSES: [usize; 8] = [1, 2, 3, 4, 6, 8, 12, 16];
+
+/// LC requests per second beside a number of best-effort processes, and what they serve.
+const BESIDE: (f64, Network) = (100.0, Network::Vgg);
+
+/// GPU time that is left when those have what they need, in percent: what best-effort work would
+/// have on a GPU that switches at no cost and is never idle.
+pub fn ideal_percent() -> f64 {
+    let (rate, network) = BESIDE;
+    100.0 * (1.0 - rate * network.service().as_secs_f64())
+}
+
+/// Best-effort processes of these weights that always have work, beside an LC client.
+///
+/// They prepare nothing: else the GPU would be idle for reasons of their own.
+fn beside_lc(name: &str, seconds: f64, weights: &[u32]) -> Result<Workload> {
+    let (rate, network) = BESIDE;
+    let lc = ClientSpec::new(Role::Lc, network, Arrival::Periodic(rate));
+    let be = weights.iter().map(|&weight| ClientSpec {
+        weight,
+        prepare_us: Preparation::Constant(0),
+        ..ClientSpec::new(Role::Be, Network::Resnet152, Arrival::Closed)
+    });
+    Workload::new(name, seconds, std::iter::once(lc).chain(be).collect())
 }
 
 /// Runs the suite and writes what came of it to `dir`; `only` are the sections or workloads to run,
@@ -205,7 +274,7 @@ pub fn run(dir: &Path, extent: Extent, scale: f64, only: &[String]) -> Result<()
     };
     if !only.is_empty() {
         parts.retain(|part| {
-            let section = format!("{:?}", part.section).to_lowercase();
+            let section = part.section.name();
             only.iter()
                 .any(|one| *one == section || *one == part.workload.name)
         });
@@ -236,19 +305,21 @@ pub fn run(dir: &Path, extent: Extent, scale: f64, only: &[String]) -> Result<()
 }
 
 fn one(part: &Part) -> Result<Done> {
-    let late = part.late_cost.map(|cost| cost.to_string());
-    let _tuned = late
-        .map(|cost| Tuned::set("late_cost", &cost))
-        .transpose()?;
     let mut comparison = Comparison {
         workload: part.workload.name.clone(),
         runs: Vec::new(),
     };
-    for &mode in &part.modes {
+    for &Run {
+        mode,
+        constants,
+        costs,
+    } in &part.runs
+    {
         let options = Options {
             mode,
             deployment: part.deployment,
-            constants: part.constants,
+            constants,
+            costs,
             seed: SEED,
             trace: false,
         };
@@ -256,9 +327,15 @@ fn one(part: &Part) -> Result<Done> {
             .runs
             .push(run::run(&part.workload, options, &mut |_| {})?);
     }
+    let runs = &comparison.runs;
+    let keeps = |section| part.section == section;
     let curve = |run: &crate::outcome::Outcome| {
         let sorted = run.sorted_latencies(Role::Lc);
-        (!sorted.is_empty()).then(|| (run.mode, latency::curve(&sorted, CURVE)))
+        (!sorted.is_empty()).then(|| (run.mode, distribution(&sorted, CURVE)))
+    };
+    let recovery = |run: &crate::outcome::Outcome| {
+        let recovery = run.recovery(comparison.run(Mode::Alone)?, part.workload.change()?)?;
+        Some((run.mode, recovery))
     };
     Ok(Done {
         section: part.section,
@@ -269,7 +346,21 @@ fn one(part: &Part) -> Result<Done> {
         seconds: part.workload.seconds,
         published: part.workload.published,
         rows: table::rows(&comparison),
-        curves: comparison.runs.iter().filter_map(curve).collect(),
+        curves: match keeps(Section::Workloads) {
+            true => runs.iter().filter_map(curve).collect(),
+            false => Vec::new(),
+        },
+        shares: match keeps(Section::Weights) {
+            true => runs[1..]
+                .iter()
+                .map(|run| (run.mode, run.shares()))
+                .collect(),
+            false => Vec::new(),
+        },
+        recovery: match keeps(Section::Jitter) {
+            true => runs[1..].iter().filter_map(recovery).collect(),
+            false => Vec::new(),
+        },
     })
 }
 
@@ -297,7 +388,7 @@ mod tests {
     fn every_part_is_sound() {
         for parts in [quick().unwrap(), full(1.0).unwrap(), full(0.5).unwrap()] {
             for part in parts {
-                assert_eq!(part.modes.first(), Some(&Mode::Alone), "to compare with");
+                assert_eq!(part.runs[0].mode, Mode::Alone, "to compare with");
                 let text = part.workload.to_yaml().unwrap();
                 Workload::from_yaml(&text).unwrap();
             }

@@ -3,9 +3,9 @@
 
 use std::fmt::Write;
 
-use comfy_table::presets::UTF8_FULL_CONDENSED;
-use comfy_table::{CellAlignment, ContentArrangement, Table};
 use serde::{Deserialize, Serialize};
+use zernel_report::figures::{Figures, Table, COLUMNS, HEAD};
+use zernel_report::quantile;
 use zernel_workload::{Arrival, Role};
 
 use crate::outcome::{Comparison, Mode, Outcome};
@@ -18,6 +18,9 @@ pub struct Row {
     pub workload: String,
     /// Who ran, and with which slices.
     pub mode: Mode,
+    /// What that was set to, if not to its defaults.
+    #[serde(default)]
+    pub setting: Option<String>,
     /// Latency-critical latencies from the start of the preparation.
     pub lc: Summary,
     /// Mean of the same from the arrival.
@@ -70,6 +73,7 @@ pub fn rows(comparison: &Comparison) -> Vec<Row> {
         Row {
             workload: run.workload.clone(),
             mode: run.mode,
+            setting: run.setting.clone(),
             lc,
             lc_mean_with_queue_ns: run.latency_with_queue(Role::Lc).mean_ns,
             lc_added_us: alone
@@ -104,15 +108,35 @@ pub fn rows(comparison: &Comparison) -> Vec<Row> {
     comparison.runs.iter().map(row).collect()
 }
 
-/// Median, 99th and 99.9th percentile and the last of sorted nanoseconds, in microseconds: the
-/// smallest value that so many are not above.
+impl Row {
+    /// What is shown of it beside others.
+    pub fn figures(&self) -> Figures {
+        Figures {
+            lc_mean_ns: self.lc.mean_ns,
+            added_us: self.lc_added_us,
+            added_at_us: self.lc_added_at_us,
+            with_queue_ns: self.lc_mean_with_queue_ns,
+            lc_rate: self.lc_rate,
+            be_rate: (self.mode != Mode::Alone).then_some(self.be_rate),
+            be_percent: self.be_gpu_percent,
+            held_percent: self.held_percent,
+            switch_percent: self.gpu_switch_percent,
+            idle_percent: self.gpu_idle_percent,
+            switches: self.switches,
+        }
+    }
+
+    /// Its mode, and what that was set to.
+    pub fn mode_and_setting(&self) -> String {
+        let setting = self.setting.as_ref().map(|setting| format!(" {setting}"));
+        format!("{}{}", self.mode, setting.unwrap_or_default())
+    }
+}
+
+/// Median, 99th and 99.9th percentile and the last of sorted nanoseconds, in microseconds.
 fn percentiles(sorted: &[i64]) -> Option<[f64; 4]> {
-    let last = *sorted.last()?;
-    let at = |share: f64| {
-        let rank = (share * sorted.len() as f64).ceil() as usize;
-        sorted[rank.clamp(1, sorted.len()) - 1]
-    };
-    Some([at(0.5), at(0.99), at(0.999), last].map(|ns| ns as f64 / 1e3))
+    let us = |share| quantile(sorted, share).map(|ns| ns as f64 / 1e3);
+    Some([us(0.5)?, us(0.99)?, us(0.999)?, us(1.0)?])
 }
 
 /// The workload in words: who runs how often.
@@ -136,8 +160,13 @@ pub fn title(comparison: &Comparison) -> String {
             })
             .collect();
         if !clients.is_empty() {
+            let same = clients.iter().all(|one| *one == clients[0]) && clients.len() > 1;
+            let clients = match same {
+                true => format!("{} × {}", clients.len(), clients[0]),
+                false => clients.join(", "),
+            };
             // Writing to a string cannot fail.
-            let _ = write!(title, " · {name} {}", clients.join(", "));
+            let _ = write!(title, " · {name} {clients}");
         }
     }
     let _ = write!(
@@ -151,64 +180,13 @@ pub fn title(comparison: &Comparison) -> String {
 
 /// The table with its title.
 pub fn render(comparison: &Comparison) -> String {
-    let mut table = Table::new();
-    table
-        .load_preset(UTF8_FULL_CONDENSED)
-        .set_content_arrangement(ContentArrangement::Disabled)
-        .set_header([
-            "",
-            "LC mean\nms",
-            "added\nmean µs",
-            "\np50",
-            "\np99",
-            "\np99.9",
-            "\nmax",
-            "+queue\nmean ms",
-            "LC\nreq/s",
-            "BE\nreq/s",
-            "BE\nGPU %",
-            "held\n%",
-            "switch\n%",
-            "idle\n%",
-            "switches\n/s",
-        ]);
+    let mut table = Table::new([""].into_iter().chain(HEAD), 1..1 + COLUMNS);
     for row in rows(comparison) {
-        let ms = |ns: f64| format!("{:.3}", ns / 1e6);
-        let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
-        let added = |at: usize| or_dash(row.lc_added_at_us.map(|us| format!("{:.0}", us[at])));
-        table.add_row([
-            row.mode.to_string(),
-            ms(row.lc.mean_ns),
-            or_dash(row.lc_added_us.map(|us| format!("{us:.1}"))),
-            added(0),
-            added(1),
-            added(2),
-            added(3),
-            ms(row.lc_mean_with_queue_ns),
-            format!("{:.1}", row.lc_rate),
-            match row.mode {
-                Mode::Alone => "-".to_owned(),
-                _ => format!("{:.1}", row.be_rate),
-            },
-            format!("{:.1}", row.be_gpu_percent),
-            format!("{:.2}", row.held_percent),
-            format!("{:.1}", row.gpu_switch_percent),
-            format!("{:.1}", row.gpu_idle_percent),
-            format!("{:.0}", row.switches),
-        ]);
+        let mode = [row.mode_and_setting()];
+        table.add(mode.into_iter().chain(row.figures().cells()));
     }
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    format!("{}\n{table}\n", title(comparison))
+    format!("{}\n{table}", title(comparison))
 }
-
-/// What the columns mean.
-pub const LEGEND: &str = "\
-LC latency counts from the start of data preparation; '+queue' counts from the arrival.
-'added mean' is the mean less the mean alone; p50 to max are of the differences between each request
-and the same request alone. 'held' is GPU time that waited for data.
-";
 
 #[cfg(test)]
 pub(crate) mod tests {

@@ -2,12 +2,10 @@
 //! Made-up outcomes for tests of tables and plots.
 
 use libzernel::sim::{Activity, GpuInfo};
-use zernel_workload::{Role, Workload};
+use zernel_workload::{Deployment, Role, Workload};
 
 use crate::client::Requests;
-use crate::outcome::{
-    ClientOutcome, Comparison, Deployment, EngineUse, Mode, Outcome, Span, TraceWindow,
-};
+use crate::outcome::{ClientOutcome, Comparison, EngineUse, Mode, Outcome, Span, TraceWindow};
 use crate::stats::{Buckets, Latencies};
 
 /// All runs of a built-in workload.
@@ -58,6 +56,7 @@ pub(crate) fn outcome(name: &str, mode: Mode) -> Outcome {
     Outcome {
         workload: name.to_owned(),
         mode,
+        setting: None,
         deployment: Deployment::PerClient,
         seconds: workload.seconds,
         gpu: gpu(),

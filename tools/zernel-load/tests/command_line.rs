@@ -77,6 +77,7 @@ fn unsound_command_lines_are_usage_errors() {
         &["demo"],
         &["suite"],
         &["page"],
+        &["page", "x", "--check=all"],
         &["bench", "--repeat", "0"],
     ] {
         zernel_load(args).assert().code(2).stdout("");

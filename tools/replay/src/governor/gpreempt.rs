@@ -30,22 +30,51 @@ impl Constants {
     }
 }
 
-/// Takes the GPU a constant time after the begin.
-///
-/// The latency-critical TSGs have the interleave level of their class too, which is more than is
-/// published: with a process per best-effort client they would wait for all of these else.
-pub(super) struct Gpreempt {
-    constants: Constants,
+/// What policies have in common in which clients take the GPU at a time that is set at the begin.
+#[derive(Debug, Default)]
+pub(super) struct Ahead {
     /// Last request of each client that was triggered.
     triggered: Vec<u32>,
 }
 
-impl Gpreempt {
-    /// With these constants.
-    pub(super) const fn new(constants: Constants) -> Self {
-        Self {
-            constants,
-            triggered: Vec::new(),
+impl Ahead {
+    /// Before the first request.
+    ///
+    /// The latency-critical TSGs have the interleave level of their class too, which is more than
+    /// GPreempt has published: with a process per best-effort client they would wait for all of
+    /// these else.
+    pub(super) fn start(&mut self, world: &mut World) {
+        self.triggered = vec![0; world.clients.len()];
+        set_classes(world);
+    }
+
+    /// A request begins: it is triggered at `time`, in nanoseconds.
+    pub(super) fn begin(&mut self, world: &mut World, client: usize, time: u64) -> Stream {
+        if time <= world.now {
+            self.trigger(world, client);
+        } else {
+            let number = world.clients[client].begun;
+            let token = (client as u64) << 32 | u64::from(number);
+            world.at(time, Event::Timer(token));
+        }
+        Stream::Holder
+    }
+
+    /// The data is ready.
+    pub(super) fn ready(&mut self, world: &mut World, client: usize) {
+        submit(world, client);
+        if world.clients[client].holder {
+            world.release(client, world.clients[client].begun);
+            self.trigger(world, client);
+        }
+    }
+
+    /// A timer has fired.
+    pub(super) fn timer(&mut self, world: &mut World, token: u64) {
+        let (client, number) = whose(token);
+        // Else it is of a request that is over: it was ready before its time.
+        if world.clients[client].begun == number {
+            self.trigger(world, client);
         }
     }
 
@@ -54,6 +83,22 @@ impl Gpreempt {
         if self.triggered[client] != number {
             self.triggered[client] = number;
             world.trigger(client, number);
+        }
+    }
+}
+
+/// Takes the GPU a constant time after the begin.
+pub(super) struct Gpreempt {
+    constants: Constants,
+    ahead: Ahead,
+}
+
+impl Gpreempt {
+    /// With these constants.
+    pub(super) fn new(constants: Constants) -> Self {
+        Self {
+            constants,
+            ahead: Ahead::default(),
         }
     }
 }
@@ -70,42 +115,26 @@ impl Governor for Gpreempt {
     }
 
     fn start(&mut self, world: &mut World) {
-        self.triggered = vec![0; world.clients.len()];
-        set_classes(world);
+        self.ahead.start(world);
     }
 
     fn begin(&mut self, world: &mut World, client: usize) -> Stream {
-        if world.clients[client].spec.role == Role::Be {
-            return Stream::Plain;
+        match world.clients[client].spec.role {
+            Role::Be => Stream::Plain,
+            Role::Lc => {
+                let time = world.now + self.constants.lead().0;
+                self.ahead.begin(world, client, time)
+            }
         }
-        match self.constants.lead() {
-            Ns(0) => self.trigger(world, client),
-            lead => world.at(world.now + lead.0, timer(world, client)),
-        }
-        Stream::Holder
     }
 
     fn ready(&mut self, world: &mut World, client: usize) {
-        submit(world, client);
-        if world.clients[client].holder {
-            world.release(client, world.clients[client].begun);
-            self.trigger(world, client);
-        }
+        self.ahead.ready(world, client);
     }
 
     fn timer(&mut self, world: &mut World, token: u64) {
-        let (client, number) = whose(token);
-        // Of a request that is over: it was ready before its time.
-        if world.clients[client].begun == number {
-            self.trigger(world, client);
-        }
+        self.ahead.timer(world, token);
     }
-}
-
-/// A timer for the request that a client is at.
-pub(super) fn timer(world: &World, client: usize) -> Event {
-    let number = world.clients[client].begun;
-    Event::Timer((client as u64) << 32 | u64::from(number))
 }
 
 /// Whose timer it is: client and number of the request.

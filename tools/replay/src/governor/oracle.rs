@@ -6,9 +6,8 @@ use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, StandardNormal};
 use zernel_workload::Role;
 
-use super::gpreempt::{timer, whose};
-use super::slices::set_classes;
-use super::{submit, Governor, Stream};
+use super::gpreempt::Ahead;
+use super::{Governor, Stream};
 use crate::policy::level::Level;
 use crate::world::World;
 
@@ -16,7 +15,7 @@ use crate::world::World;
 pub(super) struct Oracle {
     error_us: f64,
     random: ChaCha8Rng,
-    triggered: Vec<u32>,
+    ahead: Ahead,
 }
 
 impl Oracle {
@@ -25,15 +24,7 @@ impl Oracle {
         Self {
             error_us,
             random: ChaCha8Rng::seed_from_u64(seed),
-            triggered: Vec::new(),
-        }
-    }
-
-    fn trigger(&mut self, world: &mut World, client: usize) {
-        let number = world.clients[client].begun;
-        if self.triggered[client] != number {
-            self.triggered[client] = number;
-            world.trigger(client, number);
+            ahead: Ahead::default(),
         }
     }
 }
@@ -44,8 +35,7 @@ impl Governor for Oracle {
     }
 
     fn start(&mut self, world: &mut World) {
-        self.triggered = vec![0; world.clients.len()];
-        set_classes(world);
+        self.ahead.start(world);
     }
 
     fn begin(&mut self, world: &mut World, client: usize) -> Stream {
@@ -59,22 +49,15 @@ impl Governor for Oracle {
         let normal: f64 = StandardNormal.sample(&mut self.random);
         let error = (self.error_us * 1e3 * normal) as i64;
         let at = one.ready_at().saturating_sub(switch);
-        world.at(at.saturating_add_signed(error), timer(world, client));
-        Stream::Holder
+        self.ahead
+            .begin(world, client, at.saturating_add_signed(error))
     }
 
     fn ready(&mut self, world: &mut World, client: usize) {
-        submit(world, client);
-        if world.clients[client].holder {
-            world.release(client, world.clients[client].begun);
-            self.trigger(world, client);
-        }
+        self.ahead.ready(world, client);
     }
 
     fn timer(&mut self, world: &mut World, token: u64) {
-        let (client, number) = whose(token);
-        if world.clients[client].begun == number {
-            self.trigger(world, client);
-        }
+        self.ahead.timer(world, token);
     }
 }

@@ -1,26 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 //! What a simulation consists of: settings, clients, their TSGs, and what can happen.
 
-use zernel_workload::{ClientSpec, Role, Schedule};
+use zernel_workload::{ClientSpec, Deployment, Role, Schedule};
 
 use super::nanos;
 use crate::machine::Words;
 use crate::model::preset::{OpCost, Preset};
 use crate::model::tsg::Handle;
 use crate::model::units::{Ns, Us};
-
-/// Which clients share a TSG.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, Hash, clap::ValueEnum, serde::Serialize, serde::Deserialize,
-)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum Deployment {
-    /// None: a process, so a TSG, per client.
-    PerClient,
-    /// All best-effort clients share one, a channel each, all latency-critical ones another: as in
-    /// GPreempt's published runs.
-    Published,
-}
 
 /// How an inference is given to the GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,6 +76,8 @@ pub(crate) struct Request {
     pub(crate) prepare: u64,
     /// Kernels that are done.
     pub(crate) kernels_done: u32,
+    /// How long holders had the GPU for it.
+    pub(crate) held: u64,
 }
 
 /// A client.

@@ -5,8 +5,9 @@ use anyhow::{Context, Result};
 use serde::Deserialize;
 
 use super::line::Figure;
-use crate::outcome::{Deployment, Mode};
+use crate::outcome::Mode;
 use crate::suite::{Done, Section};
+use zernel_workload::Deployment;
 
 /// The texts.
 const TEXT: &str = include_str!("../../explanations.yaml");

@@ -6,10 +6,11 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
-use zernel_workload::Published;
+use zernel_report::recovery::Recovery;
+use zernel_workload::{Deployment, Published};
 
 use super::explain::Explanations;
-use crate::outcome::{Deployment, Mode};
+use crate::outcome::Mode;
 use crate::suite::{Done, Section};
 use crate::table::Row;
 
@@ -18,16 +19,6 @@ pub const EXPLAINED_FROM: f64 = 25.0;
 
 /// How far the replay and the run may be apart, in percent.
 pub const AGREE_WITHIN: f64 = 5.0;
-
-/// GPreempt's published added latency in microseconds, against the preparation in microseconds.
-pub const PUBLISHED_SWEEP: [(f64, f64); 6] = [
-    (0.0, 92.0),
-    (50.0, 65.0),
-    (100.0, 45.0),
-    (150.0, 37.0),
-    (200.0, 37.0),
-    (250.0, 35.0),
-];
 
 /// A figure that is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -105,39 +96,73 @@ pub struct Line {
     pub replayed: Option<Replayed>,
 }
 
-/// A row of the replay's JSON, as far as it is compared.
-#[derive(Debug, Deserialize)]
-struct ReplayRow {
-    workload: String,
-    policy: String,
-    deployment: Deployment,
-    parameter: Option<f64>,
-    lc: ReplaySummary,
-    be_rate: f64,
+/// A row of the replay's JSON, as far as it is used.
+#[derive(Debug, Clone, Deserialize)]
+pub struct ReplayRow {
+    /// The workload.
+    pub workload: String,
+    /// The policy, with what it was given.
+    pub policy: String,
+    /// Which clients shared a TSG.
+    pub deployment: Deployment,
+    /// What a sweep changed.
+    pub parameter: Option<f64>,
+    /// LC latencies.
+    pub lc: ReplaySummary,
+    /// By how much each was longer than alone.
+    #[serde(default)]
+    pub lc_added: ReplaySummary,
+    /// GPU held for data, in percent.
+    #[serde(default)]
+    pub held_percent: f64,
+    /// Best-effort requests per second.
+    pub be_rate: f64,
+    /// What became of a change of the preparation.
+    #[serde(default)]
+    pub recovery: Option<Recovery>,
 }
 
-#[derive(Debug, Deserialize)]
-struct ReplaySummary {
-    mean_ns: f64,
+/// A distribution of latencies, as far as it is used.
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+pub struct ReplaySummary {
+    /// Mean, in nanoseconds.
+    pub mean_ns: f64,
+    /// 99th percentile, in nanoseconds.
+    #[serde(default)]
+    pub p99_ns: f64,
 }
 
+/// A file of the replay.
 #[derive(Debug, Deserialize)]
 struct ReplayFile {
+    /// What was swept, if anything.
+    #[serde(default)]
+    sweep: Option<String>,
     rows: Vec<ReplayRow>,
+    /// Plots as SVG.
+    #[serde(default)]
+    plots: Vec<String>,
 }
 
 /// What the replay tells of runs.
 #[derive(Debug, Default)]
-pub struct Replays(Vec<ReplayRow>);
+pub struct Replays {
+    rows: Vec<ReplayRow>,
+    frontiers: Vec<ReplayRow>,
+    plots: Vec<String>,
+}
 
 impl Replays {
     /// Reads `replay*.json` in a folder.
     pub fn load(dir: &Path) -> Result<Self> {
-        let mut rows = Vec::new();
+        let mut all = Self::default();
         let entries =
             fs::read_dir(dir).with_context(|| format!("cannot read {}", dir.display()))?;
-        for entry in entries {
-            let path = entry?.path();
+        let mut paths = entries
+            .map(|entry| Ok(entry?.path()))
+            .collect::<Result<Vec<_>>>()?;
+        paths.sort_unstable();
+        for path in paths {
             let name = path
                 .file_name()
                 .and_then(|name| name.to_str())
@@ -147,10 +172,34 @@ impl Replays {
                     .with_context(|| format!("cannot read {}", path.display()))?;
                 let file: ReplayFile = serde_json::from_str(&text)
                     .with_context(|| format!("{} is not of the replay", path.display()))?;
-                rows.extend(file.rows);
+                match file.sweep.as_deref() {
+                    None => all.rows.extend(file.rows),
+                    Some("frontier") => all.frontiers.extend(file.rows),
+                    Some(_) => all.plots.extend(file.plots),
+                }
             }
         }
-        Ok(Self(rows))
+        Ok(all)
+    }
+
+    /// Plots of sweeps, as SVG.
+    pub fn plots(&self) -> &[String] {
+        &self.plots
+    }
+
+    /// The runs of a policy in a sweep of the frontier of a workload.
+    pub fn frontier(&self, workload: &str, mode: Mode) -> Vec<&ReplayRow> {
+        let of = |row: &&ReplayRow| {
+            let policy = row.policy.split_whitespace().next();
+            row.workload == workload && policy == Some(mode.name())
+        };
+        self.frontiers.iter().filter(of).collect()
+    }
+
+    /// What became of changes of the preparation under a policy.
+    pub fn recovery(&self, mode: Mode) -> Option<&Recovery> {
+        let of = |row: &&ReplayRow| row.policy == mode.name() && row.recovery.is_some();
+        self.rows.iter().find(of)?.recovery.as_ref()
     }
 
     fn find(&self, done: &Done, row: &Row) -> Option<Replayed> {
@@ -164,7 +213,7 @@ impl Replays {
             Mode::Alone => "exclusive",
             mode => mode.name(),
         };
-        let found = self.0.iter().find(|one| {
+        let found = self.rows.iter().find(|one| {
             one.workload == row.workload
                 && one.policy == policy
                 && one.deployment == done.deployment
@@ -226,9 +275,8 @@ fn compared(done: &Done, row: &Row, explanations: &Explanations) -> Vec<Compared
 /// What is published of a run.
 fn published(done: &Done, mode: Mode) -> Vec<(Figure, f64)> {
     if done.section == Section::Preparation {
-        let known = PUBLISHED_SWEEP
-            .iter()
-            .find(|(us, _)| Some(*us) == done.parameter);
+        let sweep = Published::preparation_sweep();
+        let known = sweep.iter().find(|(us, _)| Some(*us) == done.parameter);
         let known = known.filter(|_| mode == Mode::Gpreempt);
         return known
             .map(|&(_, added)| (Figure::Added, added))

@@ -1,74 +1,84 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Which plots the page has.
+//! Which plots the page has, and in which section.
 
-use anyhow::Result;
 use plotters::style::RGBColor;
+use zernel_report::chart::{distributions, Axis, Chart, Mark, Series};
+use zernel_report::palette;
+use zernel_report::recovery::{Recovery, Request};
+use zernel_workload::{Deployment, Published, Workload};
 
-use super::chart::{Chart, Series};
-use super::line::PUBLISHED_SWEEP;
-use crate::outcome::{Deployment, Mode};
-use crate::report::{colour, label, palette};
-use crate::suite::{Done, Section};
+use super::line::{ReplayRow, Replays};
+use crate::outcome::Mode;
+use crate::report::{colour, label};
+use crate::suite::{ideal_percent, Done, Section};
 use crate::table::Row;
 
 /// Modes in which the GPU is shared.
 const SHARED: [Mode; 4] = [Mode::Default, Mode::Classes, Mode::Gpreempt, Mode::Zernel];
 
-/// All plots for which there are results, as SVG.
-pub fn all(all: &[Done]) -> Result<Vec<String>> {
-    let mut charts = vec![
-        workloads(
-            all,
-            "Mean added LC latency",
-            "µs (logarithmic)",
-            true,
-            |row| row.lc_added_us,
-        ),
-        workloads(
-            all,
-            "p99 of the added LC latency",
-            "µs (logarithmic)",
-            true,
-            |row| row.lc_added_at_us.map(|us| us[1]),
-        ),
-        workloads(all, "GPU time of best-effort clients", "%", false, |row| {
-            Some(row.be_gpu_percent)
-        }),
-        preparation(all),
-        frontier(all),
-        processes(all, "GPU time of best-effort clients", "%", |row| {
-            Some(row.be_gpu_percent)
-        }),
-        processes(all, "p99 of the added LC latency", "µs", |row| {
-            row.lc_added_at_us.map(|us| us[1])
-        }),
-    ];
-    charts.extend(["B1", "C", "Z"].map(|name| latencies(all, name)));
-    let mut drawn = Vec::new();
-    for chart in &charts {
-        drawn.extend(chart.svg()?);
+/// The plots of a section.
+pub fn of(section: Section, all: &[Done], replays: &Replays) -> Vec<Chart> {
+    let added_p99 = |row: &Row| row.lc_added_at_us.map(|us| us[1]);
+    let be_percent = |row: &Row| Some(row.be_gpu_percent);
+    match section {
+        Section::Workloads => {
+            let us = || Axis::logarithmic("µs (logarithmic)", 1.0);
+            let mut charts = vec![
+                workloads(all, "Mean added LC latency", us(), |row| row.lc_added_us),
+                workloads(all, "p99 of the added LC latency", us(), added_p99),
+                workloads(all, "GPU time of BE clients", Axis::linear("%"), be_percent),
+            ];
+            charts.extend(["B1", "C", "Z"].map(|name| latencies(all, name)));
+            charts
+        }
+        Section::Preparation => vec![preparation(all)],
+        Section::Jitter => {
+            let step = |title: &str, y: &str, of: fn(&Request) -> f64, level: usize| {
+                change(all, replays, title, Axis::linear(y), of, level)
+            };
+            vec![
+                step(
+                    "Added LC latency around a step of the preparation · J-step",
+                    "added latency, µs",
+                    |one| one.added_us,
+                    0,
+                ),
+                step(
+                    "Idle GPU time around a step of the preparation · J-step",
+                    "GPU held for data, µs per request",
+                    |one| one.idle_us,
+                    1,
+                ),
+            ]
+        }
+        Section::Frontier => Workload::jitter_suite()
+            .map(|name| frontier(all, replays, name))
+            .collect(),
+        Section::Processes => vec![
+            processes(
+                all,
+                "GPU time of BE clients",
+                "%",
+                Some(("ideal: what LC leaves, no switches", ideal_percent())),
+                be_percent,
+            ),
+            processes(all, "p99 of the added LC latency", "µs", None, added_p99),
+        ],
+        Section::Published | Section::Weights => Vec::new(),
     }
-    Ok(drawn)
 }
 
-fn of_mode(mode: Mode, points: Vec<(f64, f64)>, line: bool) -> Series {
-    Series {
-        label: label(mode).to_owned(),
-        colour: colour(mode),
-        points,
-        line,
-        hollow: false,
-    }
-}
-
-fn published(label: &str, points: Vec<(f64, f64)>, colour: RGBColor) -> Series {
+fn series(label: &str, colour: RGBColor, points: Vec<(f64, f64)>, mark: Mark) -> Series {
     Series {
         label: label.to_owned(),
         colour,
         points,
-        line: false,
-        hollow: true,
+        mark,
     }
+}
+
+fn of_mode(mode: Mode, points: Vec<(f64, f64)>, mark: Mark) -> Series {
+    series(label(mode), colour(mode), points, mark)
 }
 
 fn rows(done: &Done, mode: Mode) -> impl Iterator<Item = &Row> {
@@ -76,13 +86,7 @@ fn rows(done: &Done, mode: Mode) -> impl Iterator<Item = &Row> {
 }
 
 /// A figure of every workload with a process per client.
-fn workloads(
-    all: &[Done],
-    title: &str,
-    unit: &str,
-    logarithmic: bool,
-    figure: impl Fn(&Row) -> Option<f64>,
-) -> Chart {
+fn workloads(all: &[Done], title: &str, y: Axis, figure: impl Fn(&Row) -> Option<f64>) -> Chart {
     let part: Vec<&Done> = all
         .iter()
         .filter(|done| matches!(done.section, Section::Workloads | Section::Jitter))
@@ -92,13 +96,18 @@ fn workloads(
             let value = rows(done, mode).find_map(&figure)?;
             Some((place as f64, value))
         });
-        of_mode(mode, points.collect(), false)
+        of_mode(mode, points.collect(), Mark::Points)
     };
+    let names = part
+        .iter()
+        .map(|done| done.workload.trim_start_matches("J-"));
     Chart {
         title: title.to_owned(),
-        axes: ("workload, a process per client".to_owned(), unit.to_owned()),
-        names: part.iter().map(|done| done.workload.clone()).collect(),
-        logarithmic,
+        x: Axis::names(
+            "workload, a process per client",
+            names.map(str::to_owned).collect(),
+        ),
+        y,
         series: SHARED.map(of).into(),
     }
 }
@@ -113,71 +122,148 @@ fn preparation(all: &[Done]) -> Chart {
             let value = rows(done, mode).find_map(|row| row.lc_added_us)?;
             Some((done.parameter?, value))
         });
-        of_mode(mode, points.collect(), true)
+        of_mode(mode, points.collect(), Mark::Line)
     };
-    let mut series: Vec<Series> = [Mode::Classes, Mode::Gpreempt, Mode::Zernel].map(of).into();
+    let mut all: Vec<Series> = [Mode::Classes, Mode::Gpreempt, Mode::Zernel].map(of).into();
     if part().next().is_some() {
-        let points = PUBLISHED_SWEEP.to_vec();
-        series.push(published("GPreempt, published", points, palette::INK));
+        let points = Published::preparation_sweep();
+        all.push(series(
+            "GPreempt, published",
+            palette::INK,
+            points,
+            Mark::Hollow,
+        ));
     }
     Chart {
         title: "Added LC latency against preparation time · B1".to_owned(),
-        axes: (
-            "preparation, µs".to_owned(),
-            "mean added latency, µs".to_owned(),
-        ),
-        names: Vec::new(),
-        logarithmic: false,
-        series,
+        x: Axis::linear("preparation, µs"),
+        y: Axis::linear("mean added latency, µs"),
+        series: all,
     }
 }
 
-/// Of every jitter workload and every variant of it: held GPU time against the tail.
-fn frontier(all: &[Done]) -> Chart {
-    let point = |row: &Row| Some((row.held_percent, row.lc_added_at_us?[1]));
-    let of = |section: Section, mode: Mode| -> Vec<(f64, f64)> {
-        let part = all.iter().filter(|done| done.section == section);
+/// Of a jitter workload: held GPU time against the tail, replayed for many settings and measured for
+/// some.
+fn frontier(all: &[Done], replays: &Replays, name: &str) -> Chart {
+    let measured = |mode: Mode| -> Vec<(f64, f64)> {
+        let part = all.iter().filter(|done| {
+            done.workload == name && matches!(done.section, Section::Jitter | Section::Frontier)
+        });
         part.flat_map(|done| rows(done, mode))
-            .filter_map(point)
+            .filter_map(|row| Some((row.held_percent, row.lc_added_at_us?[1])))
             .collect()
     };
-    let others = |mode: Mode, what: &str| Series {
-        label: format!("{}, {what}", label(mode)),
-        hollow: true,
-        ..of_mode(mode, of(Section::Frontier, mode), false)
+    let replayed = |mode: Mode| -> Vec<(f64, f64)> {
+        let point = |row: &&ReplayRow| (row.held_percent, row.lc_added.p99_ns / 1e3);
+        replays.frontier(name, mode).iter().map(point).collect()
+    };
+    let of = |mode: Mode, what: &str| {
+        [
+            Series {
+                label: format!("{}, {what} (replay)", label(mode)),
+                ..of_mode(mode, replayed(mode), Mark::Line)
+            },
+            Series {
+                label: format!("{} (kernel)", label(mode)),
+                ..of_mode(mode, measured(mode), Mark::Hollow)
+            },
+        ]
     };
     Chart {
-        title: "Waiting for the GPU against keeping it idle · jitter suite".to_owned(),
-        axes: (
-            "GPU held for data, %".to_owned(),
-            "p99 of the added latency, µs".to_owned(),
-        ),
-        names: Vec::new(),
-        logarithmic: false,
-        series: vec![
-            of_mode(Mode::Gpreempt, of(Section::Jitter, Mode::Gpreempt), false),
-            others(Mode::Gpreempt, "other constants"),
-            of_mode(Mode::Zernel, of(Section::Jitter, Mode::Zernel), false),
-            others(Mode::Zernel, "other costs"),
-        ],
+        title: format!("Waiting for the GPU against keeping it idle · {name}"),
+        x: Axis::linear("GPU held for data, %"),
+        y: Axis::linear("p99 of the added latency, µs"),
+        series: [
+            of(Mode::Gpreempt, "its constants"),
+            of(Mode::Zernel, "its cost ratio"),
+        ]
+        .concat(),
     }
 }
 
-fn processes(all: &[Done], title: &str, unit: &str, figure: impl Fn(&Row) -> Option<f64>) -> Chart {
+/// A figure of the requests around a step; `level`: which one.
+fn change(
+    all: &[Done],
+    replays: &Replays,
+    title: &str,
+    y: Axis,
+    of: fn(&Request) -> f64,
+    level: usize,
+) -> Chart {
+    let points = |recovery: &Recovery| -> Vec<(f64, f64)> {
+        let requests = recovery.requests.iter();
+        requests.map(|one| (one.place as f64, of(one))).collect()
+    };
+    let measured = |mode: Mode| {
+        let found = all.iter().flat_map(|done| &done.recovery);
+        found
+            .filter(move |(one, _)| *one == mode)
+            .map(|(_, found)| found)
+            .next()
+    };
+    let mut shown = Vec::new();
+    for mode in [Mode::Gpreempt, Mode::Zernel] {
+        if let Some(found) = measured(mode) {
+            let label = format!("{} (kernel)", label(mode));
+            shown.push(series(&label, colour(mode), points(found), Mark::Curve));
+        }
+    }
+    if let Some(found) = replays.recovery(Mode::Zernel) {
+        shown.push(series(
+            "zernel (replay)",
+            palette::SKY,
+            points(found),
+            Mark::Curve,
+        ));
+    }
+    if let Some(found) = measured(Mode::Zernel) {
+        let mean = if level == 0 {
+            found.added_us[0]
+        } else {
+            found.idle_us[0]
+        };
+        let ends = [found.requests.first(), found.requests.last()];
+        let line = ends
+            .into_iter()
+            .flatten()
+            .map(|one| (one.place as f64, mean));
+        let label = "zernel's mean when all is steady again";
+        shown.push(series(label, palette::INK, line.collect(), Mark::Dashed));
+    }
+    Chart {
+        title: title.to_owned(),
+        x: Axis::linear("requests since the preparation went from 150 to 400 µs"),
+        y,
+        series: shown,
+    }
+}
+
+fn processes(
+    all: &[Done],
+    title: &str,
+    unit: &str,
+    ideal: Option<(&str, f64)>,
+    figure: impl Fn(&Row) -> Option<f64>,
+) -> Chart {
     let of = |mode: Mode| {
         let part = all.iter().filter(|done| done.section == Section::Processes);
         let points = part.filter_map(|done| {
             let value = rows(done, mode).find_map(&figure)?;
             Some((done.parameter?, value))
         });
-        of_mode(mode, points.collect(), true)
+        of_mode(mode, points.collect(), Mark::Line)
     };
+    let mut shown: Vec<Series> = [Mode::Default, Mode::Gpreempt, Mode::Zernel].map(of).into();
+    if let Some((name, value)) = ideal {
+        let places: Vec<f64> = shown[2].points.iter().map(|point| point.0).collect();
+        let line = places.into_iter().map(|place| (place, value));
+        shown.push(series(name, palette::INK, line.collect(), Mark::Dashed));
+    }
     Chart {
         title: format!("{title} against the number of BE processes"),
-        axes: ("BE processes".to_owned(), unit.to_owned()),
-        names: Vec::new(),
-        logarithmic: false,
-        series: [Mode::Gpreempt, Mode::Zernel].map(of).into(),
+        x: Axis::linear("BE processes"),
+        y: Axis::linear(unit),
+        series: shown,
     }
 }
 
@@ -188,19 +274,12 @@ fn latencies(all: &[Done], name: &str) -> Chart {
             && done.deployment == Deployment::PerClient
     });
     let curves = found.map(|done| done.curves.as_slice()).unwrap_or_default();
-    Chart {
-        title: format!("LC latency · {name}"),
-        axes: (
-            "latency, ms".to_owned(),
-            "requests within that time, %".to_owned(),
-        ),
-        names: Vec::new(),
-        logarithmic: false,
-        series: curves
+    distributions(
+        format!("LC latency · {name}"),
+        curves
             .iter()
-            // In its own scale it would hide the others.
+            // With it there the others lie on each other.
             .filter(|(mode, _)| *mode != Mode::Default)
-            .map(|(mode, points)| of_mode(*mode, points.clone(), true))
-            .collect(),
-    }
+            .map(|(mode, points)| (label(*mode).to_owned(), colour(*mode), points.clone())),
+    )
 }

@@ -5,9 +5,11 @@ use libzernel::sim::Activity;
 use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
+use zernel_report::chart::{Area, Drawn};
+use zernel_report::palette::{self, FONT};
 use zernel_workload::Role;
 
-use super::{colour, label, palette, Area, Drawn, Scale, FONT};
+use super::{colour, label, Scale};
 use crate::outcome::{Comparison, Mode, Outcome, Span};
 use crate::table;
 

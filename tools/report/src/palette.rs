@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Colours and font of all plots: Okabe and Ito's palette, whose colours stay apart for
+//! colour-blind readers.
+
+use std::sync::OnceLock;
+
+use anyhow::{ensure, Result};
+use plotters::style::{register_font, FontStyle, RGBColor};
+
+/// Name of the font, as SVG viewers may know it; the program has its own copy for measuring and for
+/// PNG.
+pub const FONT: &str = "DejaVu Sans";
+
+/// Of text.
+pub const INK: RGBColor = RGBColor(34, 34, 34);
+/// Of axes.
+pub const FAINT_INK: RGBColor = RGBColor(110, 110, 110);
+/// Of what lies behind.
+pub const GRID: RGBColor = RGBColor(225, 225, 225);
+/// Of zernel.
+pub const BLUE: RGBColor = RGBColor(0, 114, 178);
+/// Lighter than [`BLUE`].
+pub const SKY: RGBColor = RGBColor(86, 180, 233);
+/// Of GPreempt.
+pub const GREEN: RGBColor = RGBColor(0, 158, 115);
+/// Of classes.
+pub const ORANGE: RGBColor = RGBColor(230, 159, 0);
+/// Of default slices.
+pub const VERMILION: RGBColor = RGBColor(213, 94, 0);
+/// Of what has no colour of its own.
+pub const PURPLE: RGBColor = RGBColor(204, 121, 167);
+/// Of an idle GPU.
+pub const IDLE: RGBColor = RGBColor(205, 205, 205);
+
+/// Colour of a policy by its name, whatever it was given.
+pub fn of_policy(name: &str) -> RGBColor {
+    match name.split_whitespace().next().unwrap_or("") {
+        "alone" | "exclusive" => INK,
+        "default" => VERMILION,
+        "classes" => ORANGE,
+        "gpreempt" => GREEN,
+        "zernel" => BLUE,
+        "oracle" => SKY,
+        "block" => PURPLE,
+        _ => FAINT_INK,
+    }
+}
+
+/// Makes the font known to the plotting library, once.
+pub fn register() -> Result<()> {
+    static DONE: OnceLock<bool> = OnceLock::new();
+    let done = DONE
+        .get_or_init(|| register_font(FONT, FontStyle::Normal, dejavu::sans::regular()).is_ok());
+    ensure!(*done, "the embedded font is not sound");
+    Ok(())
+}
