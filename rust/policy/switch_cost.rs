@@ -15,6 +15,58 @@ pub(crate) enum Switched {
     NotYet,
 }
 
+/// What the GPU is about when a request begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) enum Phase {
+    /// One best-effort TSG may have it, and goes on.
+    #[default]
+    Settled,
+    /// It goes from one best-effort TSG to another: the request may meet that switch first, and a
+    /// slice of the other.
+    HandingOver,
+}
+
+impl Phase {
+    /// Both of them.
+    #[allow(dead_code, reason = "the simulation asks for one at a time")]
+    pub(crate) const ALL: [Self; 2] = [Self::Settled, Self::HandingOver];
+}
+
+/// What switches take, learned apart for each [`Phase`]: what is seen in a few hand-overs is not to
+/// make every other request take the GPU too early, nor the reverse.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Costs {
+    settled: Cost,
+    handing_over: Cost,
+}
+
+impl Costs {
+    /// Of a GPU of which nothing is known. A hand-over is a switch more.
+    pub(crate) fn new(quantile: Permille) -> Self {
+        Self {
+            settled: Cost::new(Cost::PRIOR, quantile),
+            handing_over: Cost::new(Cost::PRIOR.saturating_add(Cost::PRIOR), quantile),
+        }
+    }
+
+    /// The time after a trigger by which the GPU has switched in most cases.
+    pub(crate) fn estimate(&self, phase: Phase) -> Ns {
+        let settled = self.settled.estimate();
+        match phase {
+            Phase::Settled => settled,
+            Phase::HandingOver => settled.max(self.handing_over.estimate()),
+        }
+    }
+
+    /// Learns from what was seen [`Self::estimate`] after a trigger.
+    pub(crate) fn learn(&mut self, phase: Phase, seen: Switched) {
+        match phase {
+            Phase::Settled => self.settled.learn(seen),
+            Phase::HandingOver => self.handing_over.learn(seen),
+        }
+    }
+}
+
 /// A high quantile of the time that a switch takes.
 ///
 /// Nobody tells when the GPU has switched, but whether it has by a given time can be read from a
@@ -182,6 +234,25 @@ mod tests {
             let (told, truth) = (cost.estimate().0, self.truth());
             (truth * 85 / 100..=truth * 115 / 100).contains(&told)
         }
+    }
+
+    #[test]
+    fn phases_are_learned_apart() {
+        let mut costs = Costs::new(HIGH);
+        assert_eq!(costs.estimate(Phase::Settled), Cost::PRIOR);
+        assert_eq!(costs.estimate(Phase::HandingOver), Ns(200_000));
+        for _ in 0..10 {
+            costs.learn(Phase::HandingOver, Switched::NotYet);
+        }
+        assert_eq!(costs.estimate(Phase::Settled), Cost::PRIOR);
+        assert!(costs.estimate(Phase::HandingOver) > Ns(800_000));
+        for _ in 0..20 {
+            costs.learn(Phase::Settled, Switched::NotYet);
+        }
+        // A hand-over is never expected to take less.
+        let settled = costs.estimate(Phase::Settled);
+        assert!(settled > Ns(1_000_000));
+        assert_eq!(costs.estimate(Phase::HandingOver), settled);
     }
 
     #[test]

@@ -278,20 +278,21 @@ impl Pass {
             gpu: self.gpu,
             handle: self.handle,
         };
-        if abilities.enable {
-            let device = registry::with(|r| {
-                let gpu = r.gpu(self.gpu).filter(|gpu| !gpu.unresponsive)?;
-                Some(gpu.requests.clone())
-            });
-            let Ok(Some(device)) = device else {
-                return rotation::Next::Idle;
-            };
-            let state = self.gate.lock().step(&driver, &device, abilities.preempt);
-            match state {
-                gate::State::Open => {}
-                gate::State::Closed => return rotation::Next::Idle,
-                gate::State::Wait(delay) => return rotation::Next::Wait(delay),
-            }
+        if !abilities.enable {
+            return rotation::Next::Idle;
+        }
+        let device = registry::with(|r| {
+            let gpu = r.gpu(self.gpu).filter(|gpu| !gpu.unresponsive)?;
+            Some(gpu.requests.clone())
+        });
+        let Ok(Some(device)) = device else {
+            return rotation::Next::Idle;
+        };
+        let state = self.gate.lock().step(&driver, &device, abilities.preempt);
+        match state {
+            gate::State::Open => {}
+            gate::State::Closed => return rotation::Next::Idle,
+            gate::State::Wait(delay) => return rotation::Next::Wait(delay),
         }
         if !abilities.turns {
             return rotation::Next::Idle;
@@ -301,7 +302,7 @@ impl Pass {
         // Out of memory: who takes turns, and is watched, is looked at again with the next change.
         let charge = bandwidth.step(&driver).unwrap_or(None);
         let next = rotation
-            .step(&driver, bandwidth.is_busy())
+            .step(&driver, &device, bandwidth.is_busy())
             .unwrap_or(rotation::Next::Idle);
         let watches = !rotation.is_empty() || !bandwidth.is_empty();
         if !self.listening.xchg(watches, Relaxed) && watches {

@@ -29,6 +29,7 @@ use crate::{
         gpu,
         tsg, //
     },
+    request::group::Device,
 };
 use kernel::prelude::*;
 
@@ -166,17 +167,18 @@ impl Rotation {
     /// Does one thing.
     ///
     /// `lc`: TSGs of other levels have something to run.
-    pub(crate) fn step(&mut self, driver: &Driver<'_>, lc: bool) -> Result<Next> {
+    pub(crate) fn step(&mut self, driver: &Driver<'_>, device: &Device, lc: bool) -> Result<Next> {
         if let Some(setup) = registry::with(|r| r.rotation_setup(driver.gpu, self.generation))?? {
             self.set_up(setup)?;
         }
         let mut next = Next::Idle;
-        for list in &mut self.lists {
+        let mut call = None;
+        for (place, list) in self.lists.iter_mut().enumerate() {
             list.turn.set_lc(lc);
             list.observe(driver);
             match list.turn.next(&mut list.members, Ns(now_ns())) {
-                Action::Enable(handle) => return Ok(list.switch(driver, handle, true)),
-                Action::Disable(handle) => return Ok(list.switch(driver, handle, false)),
+                Action::Enable(handle) => call = Some((place, handle, true)),
+                Action::Disable(handle) => call = Some((place, handle, false)),
                 Action::WaitUntil(at) => {
                     next = match next {
                         Next::At(earlier) => Next::At(earlier.min(at)),
@@ -185,8 +187,17 @@ impl Rotation {
                 }
                 Action::Nothing => {}
             }
+            if call.is_some() {
+                break;
+            }
         }
-        Ok(next)
+        // Before the call: requests that begin while it lasts meet what it leads to.
+        device.set_handing_over(self.lists.iter().any(List::is_handing_over));
+        let list = call.and_then(|(place, ..)| self.lists.get_mut(place));
+        Ok(match (list, call) {
+            (Some(list), Some((_, handle, enable))) => list.switch(driver, handle, enable),
+            _ => next,
+        })
     }
 
     /// Takes over who takes turns now. Those who do not any more are enabled by the registry.
@@ -271,6 +282,10 @@ impl List {
                 }
             }
         }
+    }
+
+    fn is_handing_over(&self) -> bool {
+        self.turn.is_handing_over(&self.members)
     }
 
     /// Looks at every TSG, the one whose turn it is first.

@@ -171,7 +171,6 @@ impl<I: Copy + Eq> Turn<I> {
     }
 
     /// Whether the GPU is about to go from one TSG to another, or goes back and forth between two.
-    #[allow(dead_code, reason = "the simulation and the tests ask")]
     pub(crate) fn is_handing_over(&self, group: &impl Group<Id = I>) -> bool {
         let Some((successor, _)) = self.successor else {
             return false;

@@ -18,6 +18,7 @@ use crate::{
     policy::{
         level::Level,
         predict::Kind,
+        switch_cost::Phase,
         tally::Tally,
         units::{
             Ns,
@@ -190,7 +191,7 @@ pub(super) fn stats(arg: usize, size: usize) -> Result {
         if let Some(group) = group {
             group.poll();
             group.stats.add_to(&mut tally);
-            answer.switch_ns = group.gpu.switch_cost().0;
+            answer.switch_ns = group.gpu.switch_cost(Phase::Settled).0;
         }
     } else {
         if !identity::caller_sees_all() {

@@ -48,7 +48,10 @@ use crate::{
             Actions,
             Plan, //
         },
-        switch_cost::Switched,
+        switch_cost::{
+            Phase,
+            Switched, //
+        },
         tally::Uncounted,
         units::Ns, //
     },
@@ -103,6 +106,8 @@ pub(crate) struct State {
     key: Option<(Name, Arc<Key>)>,
     /// Level under which the request that is not over is counted.
     level: Option<Level>,
+    /// What the GPU was about when the last request began.
+    phase: Phase,
     /// How the request that is not over was predicted, and the one before it; kept while one of
     /// them has a margin, which is all that is learned from it.
     choices: (Choice, Choice),
@@ -190,6 +195,7 @@ impl Slot {
             group: None,
             key: None,
             level: None,
+            phase: Phase::default(),
             choices: (Choice::default(), Choice::default()),
             uncounted: Uncounted::default(),
             holds: None,
@@ -254,15 +260,16 @@ impl Slot {
             margin: ask.margin,
         };
         let mut guard = self.lock();
-        let (cost, level) = match guard.bound(tsg, name) {
+        let (cost, phase, level) = match guard.bound(tsg, name) {
             Some((group, key)) => {
                 group.check(ask.holder)?;
                 key.touch();
+                let phase = group.gpu.phase();
                 let cost = match ask.holder {
-                    true => group.gpu.switch_cost(),
+                    true => group.gpu.switch_cost(phase),
                     false => group.gpu.gate_cost(),
                 };
-                (cost, group.level())
+                (cost, phase, group.level())
             }
             None => return Ok(Outcome::Unbound),
         };
@@ -310,6 +317,7 @@ impl Slot {
             actions.over = None;
         }
         state.level = level;
+        state.phase = phase;
         if choice.margin || state.choices.0.margin || state.choices.1.margin {
             state.choices = (choice, state.choices.0);
         }
@@ -450,7 +458,7 @@ impl State {
     fn learn(&self, seen: Switched) {
         let believed = self.level.is_some_and(|l| l.is_above(Level::DEFAULT));
         if let (Some(group), true) = (&self.group, believed) {
-            group.gpu.switched(seen);
+            group.gpu.switched(self.phase, seen);
         }
     }
 

@@ -18,10 +18,11 @@ use crate::policy::class::Effective;
 use crate::policy::level::Level;
 use crate::policy::predict::fixed::Fixed;
 use crate::policy::predict::{Choice, Costs, History, Kind};
+use crate::policy::request::succession::Succession;
 use crate::policy::request::words::Observed;
-use crate::policy::request::{Actions, Plan, Slot};
+use crate::policy::request::{Actions, Plan};
 use crate::policy::rotation::Discipline;
-use crate::policy::switch_cost::Cost;
+use crate::policy::switch_cost::{Cost, Costs as SwitchCosts, Phase};
 use crate::policy::tunables::{Conditions, Tunables};
 use crate::policy::units::{Ns, Permille};
 use crate::world::{Event, Operation, World};
@@ -66,11 +67,13 @@ impl Options {
 
 /// What is kept for a latency-critical client.
 struct Lane {
-    slot: Slot,
+    requests: Succession,
     history: History,
     seen: Observed,
     /// Alarms set before the last one are stale.
     alarm: u32,
+    /// What the GPU was about when its request began.
+    phase: Phase,
 }
 
 /// The policy.
@@ -78,7 +81,7 @@ pub(crate) struct Zernel {
     options: Options,
     choice: Choice,
     lease: Ns,
-    cost: Cost,
+    switch: SwitchCosts,
     lanes: Vec<Lane>,
     rotation: Option<Rotation>,
     budget: Option<Budget>,
@@ -107,7 +110,7 @@ impl Zernel {
             options,
             choice,
             lease: tunables.requests().lease().into(),
-            cost: Cost::new(Cost::PRIOR, Permille(options.covered)),
+            switch: SwitchCosts::new(Permille(options.covered)),
             lanes: Vec::new(),
             rotation: None,
             budget: None,
@@ -127,6 +130,14 @@ impl Zernel {
         };
         let settings = Tunables::new().settings(class, on);
         Us(settings.map_or(Level::BE.default_timeslice().0, |s| s.timeslice.0))
+    }
+
+    /// What the GPU is about.
+    fn phase(&self) -> Phase {
+        match &self.rotation {
+            Some(rotation) if rotation.is_handing_over() => Phase::HandingOver,
+            _ => Phase::Settled,
+        }
     }
 
     /// What the words of a client hold now.
@@ -156,10 +167,25 @@ impl Zernel {
             world.at(at.0, Event::Timer(token));
         }
         if let Some(switched) = actions.sample {
-            self.cost.learn(switched);
+            self.switch.learn(lane.phase, switched);
         }
-        if let Some(took) = actions.over.and_then(|record| record.preparation()) {
-            lane.history.observe(took, self.choice.fixed);
+        if let Some(record) = actions.over {
+            self.catch_up(client);
+            if let Some(took) = record.preparation() {
+                self.lanes[client].history.observe(took, self.choice);
+            }
+        }
+    }
+
+    /// Learns from the request before, whose outcome was left for later.
+    fn catch_up(&mut self, client: usize) {
+        let lane = &mut self.lanes[client];
+        let took = lane
+            .requests
+            .catch_up()
+            .and_then(|record| record.preparation());
+        if let Some(took) = took {
+            lane.history.observe(took, self.choice);
         }
     }
 
@@ -202,10 +228,11 @@ impl Governor for Zernel {
             .clients
             .iter()
             .map(|_| Lane {
-                slot: Slot::new(),
+                requests: Succession::new(),
                 history: History::NEW,
                 seen: Observed::default(),
                 alarm: 0,
+                phase: Phase::default(),
             })
             .collect();
         set_classes(world);
@@ -231,9 +258,13 @@ impl Governor for Zernel {
         }
         let now = Ns(world.now);
         let seen = self.observe(world, client);
-        let poll = self.lanes[client].slot.poll(now, &seen);
-        self.act(world, client, poll);
-        let cost = self.cost.estimate();
+        let phase = self.phase();
+        let cost = self.switch.estimate(phase);
+        self.catch_up(client);
+        if self.lanes[client].history.predict(self.choice).is_none() {
+            let actions = self.lanes[client].requests.retire(now, &seen);
+            self.act(world, client, actions);
+        }
         let lane = &mut self.lanes[client];
         let predicted = lane.history.predict(self.choice);
         let lead = predicted.unwrap_or(Ns::ZERO).saturating_sub(cost);
@@ -246,7 +277,9 @@ impl Governor for Zernel {
             holder: true,
             sample: true,
         };
-        let (number, actions) = lane.slot.begin(now, &seen, plan);
+        lane.phase = phase;
+        let mut actions = Actions::default();
+        let number = lane.requests.begin(now, &seen, &plan, &mut actions);
         debug_assert_eq!(number.get(), world.clients[client].begun);
         self.act(world, client, actions);
         self.requests += 1;
@@ -305,8 +338,11 @@ impl Governor for Zernel {
             let (client, alarm) = super::gpreempt::whose(token);
             if self.lanes[client].alarm == alarm {
                 let seen = self.observe(world, client);
-                let actions = self.lanes[client].slot.poll(Ns(world.now), &seen);
+                let actions = self.lanes[client].requests.poll(Ns(world.now), &seen);
                 self.act(world, client, actions);
+                if actions.trigger.is_none() {
+                    self.catch_up(client);
+                }
             }
         }
     }

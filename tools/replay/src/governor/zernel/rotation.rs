@@ -89,6 +89,11 @@ impl Rotation {
         }
     }
 
+    /// Whether the GPU goes from one TSG to another.
+    pub(super) fn is_handing_over(&self) -> bool {
+        self.turn.is_handing_over(&self.members)
+    }
+
     /// A timer has fired.
     pub(super) fn timer(&mut self, world: &mut World, token: u64) {
         if token == ROTATION | self.timer {
