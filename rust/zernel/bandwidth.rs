@@ -55,6 +55,8 @@ pub(crate) struct Bandwidth {
     throttled: level::Set,
     /// Levels that have something to run.
     runs: level::Set,
+    /// The level for which others are kept off the GPU, and since when that is not charged.
+    held: Option<(Level, Ns)>,
     generation: u64,
 }
 
@@ -66,6 +68,7 @@ impl Bandwidth {
             watched: KVec::new(),
             throttled: level::Set::NONE,
             runs: level::Set::NONE,
+            held: None,
             generation: 0,
         }
     }
@@ -82,9 +85,20 @@ impl Bandwidth {
             .any(|level| self.runs.contains(level) && !self.throttled.contains(level))
     }
 
+    /// Levels whose budget is spent.
+    pub(crate) fn throttled(&self) -> level::Set {
+        self.throttled
+    }
+
     /// Takes from the budgets what has run. Returns when to look again, if not only when a TSG gets
     /// something to run.
-    pub(crate) fn step(&mut self, driver: &Driver<'_>) -> Result<Option<Ns>> {
+    ///
+    /// `held`: the level for which others are kept off the GPU, since this time or an earlier step.
+    pub(crate) fn step(
+        &mut self,
+        driver: &Driver<'_>,
+        held: Option<(Level, Ns)>,
+    ) -> Result<Option<Ns>> {
         if let Some(setup) = registry::with(|r| r.budget_setup(driver.gpu, self.generation))?? {
             self.set_up(setup)?;
         }
@@ -108,17 +122,23 @@ impl Bandwidth {
             }
         }
         self.runs = runs;
-        Ok(self.charge(driver, &ran, runs))
+        let now = Ns(now_ns());
+        let since = self.held.or(held);
+        self.held = held.map(|(level, _)| (level, now));
+        let kept = since.map(|(level, since)| (level, now.saturating_sub(since)));
+        Ok(self.charge(driver, now, &ran, kept))
     }
 
     /// Charges each level for itself and for those that are more urgent, which keep BE waiting too.
+    /// `kept`: how long others were kept off the GPU, all of which BE has waited for, whether or not
+    /// something ran.
     fn charge(
         &mut self,
         driver: &Driver<'_>,
+        now: Ns,
         ran: &[Ns; level::COUNT],
-        runs: level::Set,
+        kept: Option<(Level, Ns)>,
     ) -> Option<Ns> {
-        let now = Ns(now_ns());
         let mut throttled = level::Set::NONE;
         let mut next: Option<Ns> = None;
         let mut sum = Ns::ZERO;
@@ -127,8 +147,14 @@ impl Bandwidth {
         for (level, server) in &mut self.servers {
             while charged <= level.number() as usize {
                 sum = sum.saturating_add(ran.get(charged).copied().unwrap_or_default());
-                busy |= Level::ALL.get(charged).is_some_and(|&l| runs.contains(l));
+                busy |= Level::ALL
+                    .get(charged)
+                    .is_some_and(|&l| self.runs.contains(l));
                 charged += 1;
+            }
+            if let Some((_, time)) = kept.filter(|(by, _)| by.number() <= level.number()) {
+                sum = sum.max(time);
+                busy = true;
             }
             let at = match server.charge(now, sum) {
                 State::Throttled { until } => {

@@ -5,7 +5,10 @@
 use crate::{
     glue::time::now_ns,
     policy::{
-        level::Level,
+        level::{
+            self,
+            Level, //
+        },
         preempt::{
             Answer,
             Attempt,
@@ -51,8 +54,8 @@ pub(crate) struct Gate {
 pub(crate) enum State {
     /// Nobody is kept off: TSGs may take turns.
     Open,
-    /// Who is kept off stays so for now.
-    Closed,
+    /// Who is kept off, for requests of this level, stays so for now.
+    Closed(Level),
     /// The provider cannot be called now: come back after a delay.
     Wait(Ms),
 }
@@ -67,20 +70,22 @@ impl Gate {
         }
     }
 
-    /// Opens or closes the gate as the requests of the GPU have it.
+    /// Opens or closes the gate as the requests of the GPU have it, but for those of levels whose
+    /// budget is spent.
     pub(crate) fn step(
         &mut self,
         driver: &Driver<'_>,
         device: &Device,
         can_preempt: bool,
+        throttled: level::Set,
     ) -> State {
         let arrivals = device.arrivals();
-        let wanted = device.holder();
+        let wanted = device.holder(throttled);
         let again = self.failed.is_some_and(|then| then != arrivals);
         if wanted == self.closed_for && !again {
             return match wanted {
-                Some(_) => State::Closed,
-                None => State::Open,
+                Some(level) if self.failed.is_none() => State::Closed(level),
+                _ => State::Open,
             };
         }
         // From one level to another: everybody is let in first, in between.
@@ -95,14 +100,14 @@ impl Gate {
         match self.close(driver, level, can_preempt) {
             Ok(()) => {
                 device.took(Ns(now_ns()).saturating_sub(began));
-                State::Closed
+                State::Closed(level)
             }
-            // Everything is rolled back, and nothing is tried again for these requests.
+            // Everybody is let in again, and nothing is tried again for these requests.
             Err(()) => {
                 let delay = self.open(driver);
                 self.closed_for = Some(level);
                 self.failed = Some(arrivals);
-                delay.map_or(State::Closed, State::Wait)
+                delay.map_or(State::Open, State::Wait)
             }
         }
     }

@@ -9,10 +9,15 @@ use crate::{
     },
     glue::{
         provider::Ops,
+        time::now_ns,
         work::{
             Job,
             Worker, //
         },
+    },
+    policy::units::{
+        Ms,
+        Ns, //
     },
     provider::Provider,
     registry::{
@@ -233,6 +238,9 @@ pub(crate) struct Pass {
 }
 
 impl Pass {
+    /// Delay before another look after one that ran out of memory.
+    const RETRY: Ms = Ms(10);
+
     /// Takes steps until nothing is left or the provider wants to be left alone for a while.
     ///
     /// Tells also whether any step was completed.
@@ -281,6 +289,9 @@ impl Pass {
         if !abilities.enable {
             return rotation::Next::Idle;
         }
+        let began = Ns(now_ns());
+        let mut bandwidth = self.bandwidth.lock();
+        let throttled = bandwidth.throttled();
         let device = registry::with(|r| {
             let gpu = r.gpu(self.gpu).filter(|gpu| !gpu.unresponsive)?;
             Some(gpu.requests.clone())
@@ -288,22 +299,29 @@ impl Pass {
         let Ok(Some(device)) = device else {
             return rotation::Next::Idle;
         };
-        let state = self.gate.lock().step(&driver, &device, abilities.preempt);
-        match state {
-            gate::State::Open => {}
-            gate::State::Closed => return rotation::Next::Idle,
+        let state = self
+            .gate
+            .lock()
+            .step(&driver, &device, abilities.preempt, throttled);
+        let held = match state {
+            gate::State::Open => None,
+            gate::State::Closed(level) => Some((level, began)),
             gate::State::Wait(delay) => return rotation::Next::Wait(delay),
-        }
-        if !abilities.turns {
-            return rotation::Next::Idle;
+        };
+        let charge = bandwidth.step(&driver, held);
+        if bandwidth.throttled() != throttled {
+            // The gate is open to those whose budget is spent.
+            return rotation::Next::Again;
         }
         let mut rotation = self.rotation.lock();
-        let mut bandwidth = self.bandwidth.lock();
-        // Out of memory: who takes turns, and is watched, is looked at again with the next change.
-        let charge = bandwidth.step(&driver).unwrap_or(None);
-        let next = rotation
-            .step(&driver, &device, bandwidth.is_busy())
-            .unwrap_or(rotation::Next::Idle);
+        let next = match held {
+            None if abilities.turns => rotation.step(&driver, bandwidth.is_busy()),
+            _ => Ok(rotation::Next::Idle),
+        };
+        let (Ok(charge), Ok(next)) = (charge, next) else {
+            // Out of memory: nothing else may ever remind of who takes turns, and is watched, now.
+            return rotation::Next::Wait(Self::RETRY);
+        };
         let watches = !rotation.is_empty() || !bandwidth.is_empty();
         if !self.listening.xchg(watches, Relaxed) && watches {
             // What happened before is not told: it is looked at once more.

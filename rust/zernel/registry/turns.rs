@@ -115,7 +115,9 @@ impl Registry {
             after = Some(handle);
             let tsg = self.tsgs.get(&tsg).filter(|tsg| tsg.traits.compute);
             let level = tsg.and_then(|tsg| tsg.effective.level);
-            if let Some(level) = level.filter(|&l| self.tunables.enabled() && l != Level::BE) {
+            let counts =
+                |l: &Level| self.tunables.enabled() && gpu.abilities.turns && *l != Level::BE;
+            if let Some(level) = level.filter(counts) {
                 setup
                     .candidates
                     .push(bandwidth::Candidate { handle, level }, GFP_KERNEL)?;
