@@ -36,6 +36,8 @@ pub(crate) mod lock;
 #[cfg(zernel_core)]
 pub(crate) mod pinned;
 #[cfg(zernel_core)]
+pub(crate) mod power;
+#[cfg(zernel_core)]
 pub(crate) mod provider;
 #[cfg(zernel_core)]
 pub(crate) mod sysfs;

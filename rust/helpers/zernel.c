@@ -23,6 +23,7 @@
 
 #include "irqlock.c"
 #include "timer.c"
+#include "power.c"
 #include "zernel_helpers.h"
 
 #define CREATE_TRACE_POINTS

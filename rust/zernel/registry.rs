@@ -19,6 +19,7 @@ pub(crate) mod population;
 pub(crate) mod queue;
 pub(crate) mod requests;
 pub(crate) mod shares;
+mod sleep;
 pub(crate) mod steps;
 #[cfg(zernel_kunit)]
 mod tests;

@@ -26,6 +26,7 @@ use glue::{
     debugfs,
     lock,
     miscdev,
+    power,
     watch,
     work, //
 };
@@ -50,6 +51,7 @@ struct Zernel {
     _device: Pin<KBox<miscdev::Registration<device::Client>>>,
     _debugfs: debugfs::Directory,
     _cgroups: cgroup::Hooks,
+    _power: power::Notifier,
     _registry: registry::Installed,
     _reaper: Retired,
     _queue: work::Queue,
@@ -75,6 +77,7 @@ impl kernel::Module for Zernel {
         let follower = Arc::pin_init(work::Worker::new(janitor::Follower::new()), GFP_KERNEL)?;
         let cgroups = cgroup::Hooks::new(follower)
             .inspect_err(|_| pr_err!("this kernel has no tracepoints for cgroups\n"))?;
+        let power = power::Notifier::new()?;
         let debugfs = debugfs::Directory::new::<dump::State>(c"zernel", c"state");
         let device = KBox::pin_init(miscdev::Registration::new(), GFP_KERNEL)?;
         pr_info!("ready: no GPU yet, waiting for a provider\n");
@@ -82,6 +85,7 @@ impl kernel::Module for Zernel {
             _device: device,
             _debugfs: debugfs,
             _cgroups: cgroups,
+            _power: power,
             _registry: registry,
             _reaper: retired,
             _queue: queue,

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The sleep of the whole system ends all requests.
+
+use super::Registry;
+use crate::request::sleep;
+
+impl Registry {
+    /// The whole system is about to sleep, or is back. Its drivers tell of their GPUs later than
+    /// that: until then no timer may trigger any more.
+    pub(crate) fn system_sleeps(&mut self, asleep: bool) {
+        // First, so that none begins that is not ended here.
+        sleep::set_asleep(asleep);
+        if !asleep {
+            return;
+        }
+        for (_, tsg) in self.tsgs.iter() {
+            if let Some(group) = &tsg.requests {
+                group.suspend();
+            }
+        }
+    }
+}
