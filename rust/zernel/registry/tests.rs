@@ -5,4 +5,6 @@ mod control;
 mod fixture;
 mod population;
 mod precedence;
+mod requests;
 mod steps;
+mod turns;

@@ -54,6 +54,18 @@ pub(super) fn registry() -> Result<(Registry, gpu::Id)> {
     Ok((registry, id))
 }
 
+/// A registry with one GPU, on which best-effort TSGs can take turns.
+pub(super) fn registry_with_turns() -> Result<(Registry, gpu::Id)> {
+    let mut registry = Registry::new(1000, None)?;
+    let id = registry.reserve_gpu_id();
+    let mut description = gpu(7)?;
+    description.abilities.enable = true;
+    description.abilities.turns = true;
+    description.requests = Device::new(true)?;
+    registry.add_gpu(id, description)?;
+    Ok((registry, id))
+}
+
 /// A GPU with this handle.
 pub(super) fn gpu(handle: u64) -> Result<Gpu> {
     Ok(Gpu {

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What the registry has to do with requests: shares of users, keys, and whose TSGs they are for.
+
+use super::fixture::{
+    self,
+    admin,
+    OWNER, //
+};
+use crate::{
+    error::Failure,
+    glue::identity::Uid,
+    policy::level::Level,
+    registry::{
+        class::Named,
+        gpu,
+        tsg,
+        Registry, //
+    },
+    request::{
+        group::Group,
+        pages, //
+    },
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+
+/// Somebody else.
+const OTHER: Uid = Uid(1001);
+
+fn lab() -> Result<(Registry, gpu::Id, tsg::Id)> {
+    let (mut r, gpu) = fixture::registry_with_turns()?;
+    let id = r.add_tsg(gpu, fixture::tsg(1)?)?;
+    Ok((r, gpu, id))
+}
+
+fn group(r: &mut Registry, id: tsg::Id) -> Result<Arc<Group>> {
+    Ok(r.group(id, OWNER, false, false)?)
+}
+
+#[kernel::macros::kunit_tests(zernel_registry_requests)]
+mod cases {
+    use super::*;
+
+    #[test]
+    fn pages_of_a_user_are_counted() -> Result {
+        let (mut r, _) = fixture::registry()?;
+        for _ in 0..pages::MAX_PER_USER {
+            r.charge_page(OWNER, false)?;
+        }
+        assert_eq!(r.charge_page(OWNER, false), Err(Failure::OverQuota));
+        // Others have their own share, and who is unbound has as many as he likes.
+        r.charge_page(OTHER, false)?;
+        r.charge_page(OWNER, true)?;
+        r.uncharge_page(OWNER);
+        assert_eq!(r.charge_page(OWNER, false), Err(Failure::OverQuota));
+        r.uncharge_page(OWNER);
+        r.charge_page(OWNER, false)?;
+        for _ in 0..pages::MAX_PER_USER {
+            r.uncharge_page(OWNER);
+        }
+        r.uncharge_page(OTHER);
+        assert!(r.pages.is_empty());
+        Ok(())
+    }
+
+    #[test]
+    fn a_key_is_one_users_own() -> Result {
+        let (mut r, _) = fixture::registry()?;
+        let first = r.key(OWNER, 1)?;
+        assert!(Arc::ptr_eq(&first, &r.key(OWNER, 1)?));
+        assert!(!Arc::ptr_eq(&first, &r.key(OWNER, 2)?));
+        assert!(!Arc::ptr_eq(&first, &r.key(OTHER, 1)?));
+        assert!(Arc::ptr_eq(&first, &r.key(OWNER, 1)?));
+        Ok(())
+    }
+
+    #[test]
+    fn a_tsg_has_one_group_for_whom_it_belongs_to() -> Result {
+        let (mut r, _, id) = lab()?;
+        let own = group(&mut r, id)?;
+        assert!(Arc::ptr_eq(&own, &group(&mut r, id)?));
+        // A stranger is told that there is none; who sees all, that he may not.
+        let error = |r: &mut Registry, sees, may| r.group(id, OTHER, sees, may).err();
+        assert_eq!(error(&mut r, false, false), Some(Failure::NoTsg));
+        assert_eq!(error(&mut r, true, false), Some(Failure::NotPermitted));
+        assert_eq!(error(&mut r, false, true), None);
+        assert_eq!(
+            r.group(tsg::Id(1), OWNER, true, true).err(),
+            Some(Failure::NoTsg)
+        );
+        Ok(())
+    }
+
+    #[test]
+    fn a_group_knows_the_level_in_force() -> Result {
+        let (mut r, _, id) = lab()?;
+        let own = group(&mut r, id)?;
+        assert_eq!(own.check(true), Ok(()));
+        // Without a holder it takes a class that only privilege gives.
+        assert_eq!(own.check(false), Err(EPERM));
+        r.set_class(admin(), Named::Tsg(id), Level::BE)?;
+        assert_eq!(own.check(false), Err(EPERM));
+        r.set_class(admin(), Named::Tsg(id), Level::LC)?;
+        assert_eq!(own.check(false), Ok(()));
+        r.clear_class(admin(), &Named::Tsg(id))?;
+        assert_eq!(own.check(false), Err(EPERM));
+        Ok(())
+    }
+
+    #[test]
+    fn no_request_begins_on_a_tsg_that_is_gone() -> Result {
+        let (mut r, _, id) = lab()?;
+        let own = group(&mut r, id)?;
+        r.remove_tsg(id);
+        assert_eq!(own.check(true), Err(ENOENT));
+        assert_eq!(r.group(id, OWNER, false, false).err(), Some(Failure::NoTsg));
+        Ok(())
+    }
+
+    #[test]
+    fn none_begins_while_the_gpu_is_suspended() -> Result {
+        let (mut r, gpu, id) = lab()?;
+        let own = group(&mut r, id)?;
+        r.put_asleep(gpu);
+        assert_eq!(own.check(true), Err(EAGAIN));
+        r.doubt_gpu(gpu);
+        assert_eq!(own.check(true), Ok(()));
+        Ok(())
+    }
+
+    #[test]
+    fn none_begins_while_the_system_sleeps() -> Result {
+        let (mut r, gpu, id) = lab()?;
+        let own = group(&mut r, id)?;
+        r.system_sleeps(true);
+        assert_eq!(own.check(true), Err(EAGAIN));
+        // A driver that answers once more before it sleeps, too, changes nothing about that.
+        r.put_asleep(gpu);
+        r.doubt_gpu(gpu);
+        assert_eq!(own.check(true), Err(EAGAIN));
+        r.system_sleeps(false);
+        assert_eq!(own.check(true), Ok(()));
+        Ok(())
+    }
+}

@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Who takes turns, who is kept off the GPU, whose budget is spent: what the registry tells those
+//! who carry it out, and what it makes of what came of that.
+
+use super::fixture::{
+    self,
+    admin,
+    slice,
+    work,
+    FakeDriver, //
+};
+use crate::{
+    policy::{
+        level::{
+            self,
+            Level, //
+        },
+        preempt::Verdict,
+        tally::Tally,
+        units::Ms,
+    },
+    registry::{
+        class::Named,
+        gpu,
+        tsg,
+        Registry, //
+    },
+    rotation::Candidate,
+};
+use kernel::prelude::*;
+
+/// A TSG of this handle and run list.
+fn add(r: &mut Registry, gpu: gpu::Id, handle: u64, runlist: u32) -> Result<tsg::Id> {
+    let mut description = fixture::tsg(handle)?;
+    description.traits.runlist = runlist;
+    r.add_tsg(gpu, description)
+}
+
+/// The same, with a class.
+fn add_at(r: &mut Registry, gpu: gpu::Id, handle: u64, level: Level) -> Result<tsg::Id> {
+    let id = add(r, gpu, handle, 0)?;
+    r.set_class(admin(), Named::Tsg(id), level)?;
+    Ok(id)
+}
+
+fn candidates(r: &mut Registry, gpu: gpu::Id) -> Result<KVec<Candidate>> {
+    let setup = r.rotation_setup(gpu, 0)?.ok_or(ENOENT)?;
+    Ok(setup.candidates)
+}
+
+fn handles(r: &mut Registry, gpu: gpu::Id) -> Result<KVec<u64>> {
+    let mut handles = KVec::new();
+    for candidate in &candidates(r, gpu)? {
+        handles.push(candidate.handle, GFP_KERNEL)?;
+    }
+    Ok(handles)
+}
+
+fn parked(r: &Registry, id: tsg::Id) -> Option<(bool, Option<bool>)> {
+    r.tsgs.get(&id).map(|tsg| (tsg.park, tsg.parked))
+}
+
+fn turn_off(r: &mut Registry) -> Result {
+    r.tune(|t| {
+        t.turns_mut().set_discipline(None);
+        Ok(())
+    })
+    .map_err(|_| EINVAL)
+}
+
+/// What was counted of a level.
+fn tally(r: &Registry, level: Level) -> Result<KBox<Tally>> {
+    let mut tally = KBox::<Tally>::zeroed(GFP_KERNEL)?;
+    r.totals().add_to(Some(level), &mut tally);
+    Ok(tally)
+}
+
+#[kernel::macros::kunit_tests(zernel_turns)]
+mod cases {
+    use super::*;
+
+    #[test]
+    fn best_effort_compute_tsgs_take_turns() -> Result {
+        let (mut r, gpu) = fixture::registry_with_turns()?;
+        add_at(&mut r, gpu, 5, Level::BE)?;
+        add_at(&mut r, gpu, 3, Level::LC)?;
+        add(&mut r, gpu, 4, 0)?;
+        let far = add(&mut r, gpu, 2, 1)?;
+        r.set_class(admin(), Named::Tsg(far), Level::BE)?;
+        let mut graphics = fixture::tsg(1)?;
+        graphics.traits.compute = false;
+        let graphics = r.add_tsg(gpu, graphics)?;
+        r.set_class(admin(), Named::Tsg(graphics), Level::BE)?;
+        let found = candidates(&mut r, gpu)?;
+        // In the order of their handles, as those who look one up need it.
+        assert_eq!(found.len(), 2);
+        assert_eq!(found.first().map(|c| (c.handle, c.runlist)), Some((2, 1)));
+        assert_eq!(found.get(1).map(|c| (c.handle, c.runlist)), Some((5, 0)));
+        Ok(())
+    }
+
+    #[test]
+    fn nothing_new_is_not_told_again() -> Result {
+        let (mut r, gpu) = fixture::registry_with_turns()?;
+        let id = add_at(&mut r, gpu, 1, Level::BE)?;
+        let setup = r.rotation_setup(gpu, 0)?.ok_or(ENOENT)?;
+        assert!(r.rotation_setup(gpu, setup.generation)?.is_none());
+        assert!(r.budget_setup(gpu, setup.generation)?.is_none());
+        r.set_class(admin(), Named::Tsg(id), Level::LC)?;
+        assert!(r.rotation_setup(gpu, setup.generation)?.is_some());
+        assert_eq!(handles(&mut r, gpu)?.len(), 0);
+        r.set_class(admin(), Named::Tsg(id), Level::BE)?;
+        assert_eq!(handles(&mut r, gpu)?.len(), 1);
+        let setup = r.rotation_setup(gpu, 0)?.ok_or(ENOENT)?;
+        r.remove_tsg(id);
+        assert!(r.rotation_setup(gpu, setup.generation)?.is_some());
+        Ok(())
+    }
+
+    #[test]
+    fn a_gpu_that_closes_has_no_turns() -> Result {
+        let (mut r, gpu) = fixture::registry_with_turns()?;
+        let id = add_at(&mut r, gpu, 1, Level::BE)?;
+        r.close_gpu(gpu);
+        assert!(r.rotation_setup(gpu, 0)?.is_none());
+        assert!(r.budget_setup(gpu, 0)?.is_none());
+        assert!(!r.will_park(id, true));
+        assert!(!r.will_bar(id, true));
+        assert!(r.rotation_setup(crate::registry::gpu::Id(1), 0)?.is_none());
+        Ok(())
+    }
+
+    #[test]
+    fn only_who_takes_turns_is_parked() -> Result {
+        let (mut r, gpu) = fixture::registry_with_turns()?;
+        let best = add_at(&mut r, gpu, 1, Level::BE)?;
+        let urgent = add_at(&mut r, gpu, 2, Level::LC)?;
+        assert!(r.will_park(best, true));
+        assert!(!r.will_park(urgent, true));
+        // To be scheduled is always allowed.
+        assert!(r.will_park(urgent, false));
+        assert!(!r.will_park(tsg::Id(1), false));
+        turn_off(&mut r)?;
+        assert!(!r.will_park(best, true));
+        Ok(())
+    }
+
+    #[test]
+    fn what_the_driver_answers_is_remembered() -> Result {
+        let (mut r, gpu) = fixture::registry_with_turns()?;
+        let id = add_at(&mut r, gpu, 1, Level::BE)?;
+        assert_eq!(parked(&r, id), Some((false, Some(false))));
+        assert!(r.will_park(id, true));
+        assert_eq!(r.was_parked(id, true, Ok(())), None);
+        assert_eq!(parked(&r, id), Some((true, Some(true))));
+        assert_eq!(r.counters().turns, 0);
+        assert!(r.will_park(id, false));
+        assert_eq!(r.was_parked(id, false, Ok(())), None);
+        assert_eq!(parked(&r, id), Some((false, Some(false))));
+        assert_eq!(r.counters().turns, 1);
+        // Not now: nothing is asked for any more, and somebody comes back.
+        assert!(r.will_park(id, true));
+        assert_eq!(r.was_parked(id, true, Err(EAGAIN)), Some(Ms(1)));
+        assert_eq!(parked(&r, id), Some((false, Some(false))));
+        assert_eq!(r.counters().retries, 1);
+        // What failed may have had its effect; what was refused did not.
+        assert!(r.will_park(id, true));
+        assert_eq!(r.was_parked(id, true, Err(EINVAL)), None);
+        assert_eq!(parked(&r, id), Some((true, Some(false))));
+        assert_eq!(r.was_parked(id, true, Err(EIO)), None);
+        assert_eq!(parked(&r, id), Some((true, None)));
+        assert_eq!(r.counters().errors, 2);
+        assert_eq!(r.was_parked(id, true, Err(ENOENT)), None);
+        assert_eq!(parked(&r, id), None);
+        assert_eq!(r.counters().dead, 1);
+        Ok(())
+    }
+
+    #[test]
+    fn who_takes_no_turns_any_more_is_scheduled_again() -> Result {
+        let (mut r, gpu) = fixture::registry_with_turns()?;
+        let d = FakeDriver::new();
+        let id = add_at(&mut r, gpu, 1, Level::BE)?;
+        work(&mut r, gpu, &d);
+        assert!(r.will_park(id, true));
+        d.enabled.set(false);
+        assert_eq!(r.was_parked(id, true, Ok(())), None);
+        // While it does, nobody schedules it behind the back of the others.
+        candidates(&mut r, gpu)?;
+        work(&mut r, gpu, &d);
+        assert!(!d.enabled.get());
+        turn_off(&mut r)?;
+        assert_eq!(candidates(&mut r, gpu)?.len(), 0);
+        work(&mut r, gpu, &d);
+        assert!(d.enabled.get());
+        assert_eq!(parked(&r, id), Some((false, Some(false))));
+        Ok(())
+    }
+
+    #[test]
+    fn levels_above_best_effort_have_budgets() -> Result {
+        let (mut r, gpu) = fixture::registry_with_turns()?;
+        add_at(&mut r, gpu, 1, Level::BE)?;
+        add_at(&mut r, gpu, 2, fixture::level(3))?;
+        add_at(&mut r, gpu, 3, Level::LC)?;
+        add(&mut r, gpu, 4, 0)?;
+        let setup = r.budget_setup(gpu, 0)?.ok_or(ENOENT)?;
+        let mut found = 0;
+        for candidate in &setup.candidates {
+            found = found * 100 + candidate.handle * 10 + u64::from(candidate.level.number());
+        }
+        assert_eq!(found, 23_30);
+        assert!(setup.budgets.iter().take(7).all(Option::is_some));
+        r.tune(|t| {
+            t.set_enabled(false);
+            Ok(())
+        })
+        .map_err(|_| EINVAL)?;
+        let setup = r.budget_setup(gpu, 0)?.ok_or(ENOENT)?;
+        assert_eq!(setup.candidates.len(), 0);
+        Ok(())
+    }
+
+    #[test]
+    fn a_level_without_budget_runs_like_best_effort() -> Result {
+        let (mut r, gpu) = fixture::registry_with_turns()?;
+        let d = FakeDriver::new();
+        let id = add_at(&mut r, gpu, 1, Level::LC)?;
+        work(&mut r, gpu, &d);
+        assert_eq!(slice(&r, id), Some(5_000_000));
+        let mut spent = level::Set::NONE;
+        spent.put(Level::LC, true);
+        for _ in 0..2 {
+            // Twice is once.
+            r.set_throttled(gpu, spent);
+        }
+        assert_eq!(tally(&r, Level::LC)?.throttles, 1);
+        work(&mut r, gpu, &d);
+        let throttled = slice(&r, id).ok_or(EINVAL)?;
+        assert!(throttled < 1_000);
+        // The level is what it was.
+        assert_eq!(fixture::in_force(&r, id), Some(Level::LC));
+        r.set_throttled(gpu, level::Set::NONE);
+        work(&mut r, gpu, &d);
+        assert_eq!(slice(&r, id), Some(5_000_000));
+        assert_eq!(tally(&r, Level::LC)?.throttles, 1);
+        assert_eq!(tally(&r, Level::BE)?.throttles, 0);
+        Ok(())
+    }
+
+    #[test]
+    fn the_gate_is_for_those_who_are_less_urgent() -> Result {
+        let (mut r, gpu) = fixture::registry_with_turns()?;
+        let best = add_at(&mut r, gpu, 1, Level::BE)?;
+        add_at(&mut r, gpu, 2, fixture::level(3))?;
+        add_at(&mut r, gpu, 3, Level::LC)?;
+        let count = |r: &Registry, level| r.less_urgent(gpu, level).map(|(found, _)| found.len());
+        assert_eq!(count(&r, Level::LC)?, 2);
+        assert_eq!(count(&r, fixture::level(3))?, 1);
+        assert_eq!(count(&r, Level::BE)?, 0);
+        // Who has no turn is off the GPU already.
+        assert!(r.will_park(best, true));
+        assert_eq!(count(&r, Level::LC)?, 1);
+        Ok(())
+    }
+
+    #[test]
+    fn who_could_not_be_kept_off_is_scheduled() -> Result {
+        let (mut r, gpu) = fixture::registry_with_turns()?;
+        let d = FakeDriver::new();
+        let id = add_at(&mut r, gpu, 1, Level::BE)?;
+        work(&mut r, gpu, &d);
+        assert!(r.will_bar(id, true));
+        d.enabled.set(false);
+        assert_eq!(r.was_parked(id, true, Ok(())), None);
+        r.was_barred(gpu, id, Level::LC, Verdict::Done);
+        assert_eq!(parked(&r, id), Some((true, Some(true))));
+        // Turns leave it alone as long.
+        turn_off(&mut r)?;
+        candidates(&mut r, gpu)?;
+        work(&mut r, gpu, &d);
+        assert!(!d.enabled.get());
+        r.was_barred(gpu, id, Level::LC, Verdict::OutOfMemory);
+        work(&mut r, gpu, &d);
+        assert!(d.enabled.get());
+        let tally = tally(&r, Level::LC)?;
+        assert_eq!((tally.preempted, tally.preempt_no_memory), (1, 1));
+        Ok(())
+    }
+
+    #[test]
+    fn a_gpu_that_does_not_respond_is_left_alone_until_it_is_back() -> Result {
+        let (mut r, gpu) = fixture::registry_with_turns()?;
+        let d = FakeDriver::new();
+        let id = add_at(&mut r, gpu, 1, Level::BE)?;
+        work(&mut r, gpu, &d);
+        assert!(r.will_bar(id, true));
+        r.was_barred(gpu, id, Level::LC, Verdict::NotResponding);
+        assert_eq!(tally(&r, Level::LC)?.preempt_unresponsive, 1);
+        let told = |r: &Registry| r.gpu(gpu).map(|g| (g.unresponsive, g.suspended));
+        assert_eq!(told(&r), Some((true, true)));
+        assert!(r.gpu(gpu).is_some_and(|g| g.requests.is_suspended()));
+        assert!(!r.will_park(id, true));
+        assert!(!r.will_bar(id, true));
+        let calls = d.calls.get();
+        r.set_class(admin(), Named::Tsg(id), Level::LC)?;
+        work(&mut r, gpu, &d);
+        assert_eq!(d.calls.get(), calls);
+        r.doubt_gpu(gpu);
+        assert_eq!(told(&r), Some((false, false)));
+        work(&mut r, gpu, &d);
+        assert!(d.calls.get() > calls);
+        assert_eq!(parked(&r, id), Some((false, Some(false))));
+        Ok(())
+    }
+}
