@@ -28,6 +28,8 @@ use crate::{
         request::record::Cause,
         switch_cost::{
             Cost,
+            Costs,
+            Phase,
             Switched, //
         },
         units::Ns, //
@@ -56,9 +58,11 @@ use kernel::{
 pub(crate) struct Device {
     /// What a switch takes, learned from requests.
     #[pin]
-    switch: IrqLock<Cost>,
-    /// What it is taken to be now, in ns.
-    switch_cost: Atomic<u64>,
+    switch: IrqLock<Costs>,
+    /// What it is taken to be now, in ns: settled, and while the GPU changes hands.
+    switch_costs: [Atomic<u64>; 2],
+    /// The GPU goes from one best-effort TSG to another.
+    handing_over: Atomic<bool>,
     suspended: Atomic<bool>,
     /// Less urgent TSGs can be kept off it.
     has_gate: bool,
@@ -80,11 +84,12 @@ impl Device {
 
     /// Of a new GPU. `has_gate`: less urgent TSGs can be kept off it.
     pub(crate) fn new(has_gate: bool) -> Result<Arc<Self>> {
-        let cost = Cost::new(Cost::PRIOR, Cost::IN_TIME);
+        let costs = Costs::new(Cost::IN_TIME);
         Arc::pin_init(
             pin_init!(Self {
-                switch <- new_irq_lock!(cost, c"zernel_switch"),
-                switch_cost: Atomic::new(cost.estimate().0),
+                switch <- new_irq_lock!(costs, c"zernel_switch"),
+                switch_costs: Phase::ALL.map(|phase| Atomic::new(costs.estimate(phase).0)),
+                handing_over: Atomic::new(false),
                 suspended: Atomic::new(false),
                 has_gate,
                 gate_cost: Atomic::new(Self::GATE_PRIOR),
@@ -108,16 +113,35 @@ impl Device {
         self.has_gate
     }
 
-    /// What a switch takes.
-    pub(crate) fn switch_cost(&self) -> Ns {
-        Ns(self.switch_cost.load(Relaxed))
+    /// What the GPU is about.
+    pub(super) fn phase(&self) -> Phase {
+        match self.handing_over.load(Relaxed) {
+            true => Phase::HandingOver,
+            false => Phase::Settled,
+        }
     }
 
-    /// Learns what a switch takes from one more.
-    pub(super) fn switched(&self, seen: Switched) {
+    /// Says whether the GPU goes from one best-effort TSG to another.
+    pub(crate) fn set_handing_over(&self, handing_over: bool) {
+        self.handing_over.store(handing_over, Relaxed);
+    }
+
+    /// What a switch takes.
+    pub(crate) fn switch_cost(&self, phase: Phase) -> Ns {
+        let [settled, handing_over] = &self.switch_costs;
+        Ns(match phase {
+            Phase::Settled => settled.load(Relaxed),
+            Phase::HandingOver => handing_over.load(Relaxed),
+        })
+    }
+
+    /// Learns what a switch takes from one more, for a request that began in this phase.
+    pub(super) fn switched(&self, phase: Phase, seen: Switched) {
         let mut switch = self.switch.lock();
-        switch.learn(seen);
-        self.switch_cost.store(switch.estimate().0, Relaxed);
+        switch.learn(phase, seen);
+        for (phase, cost) in Phase::ALL.into_iter().zip(&self.switch_costs) {
+            cost.store(switch.estimate(phase).0, Relaxed);
+        }
     }
 
     /// What keeping them off takes.
