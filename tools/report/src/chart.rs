@@ -72,7 +72,7 @@ pub type Drawn<DB> = Result<(), DrawingAreaErrorKind<<DB as DrawingBackend>::Err
 impl Chart {
     /// Its size in units of length.
     pub fn size(&self) -> (u32, u32) {
-        (SIZE.0, SIZE.1 + self.key_height())
+        (SIZE.0.max(self.x.least_width()), SIZE.1 + self.key_height())
     }
 
     /// Whether there is nothing to draw.

@@ -49,6 +49,9 @@ pub struct Recovery {
     pub back_after: Option<usize>,
 }
 
+/// A figure of a request.
+type Column = fn(&Request) -> f64;
+
 /// A figure when all is steady.
 struct Level {
     mean: f64,
@@ -93,12 +96,9 @@ impl Recovery {
         if after.len() < STEADY + WINDOW {
             return None;
         }
-        let column = |of: fn(&Request) -> f64, part: &[Request]| -> Vec<f64> {
-            part.iter().map(of).collect()
-        };
-        let (added, idle): (fn(&Request) -> f64, fn(&Request) -> f64) =
-            (|one| one.added_us, |one| one.idle_us);
-        let levels = [added, idle].map(|of| (of, Level::of(&column(of, steady))));
+        let column = |of: Column, part: &[Request]| -> Vec<f64> { part.iter().map(of).collect() };
+        let columns: [Column; 2] = [|one| one.added_us, |one| one.idle_us];
+        let levels = columns.map(|of| (of, Level::of(&column(of, steady))));
         let back_after = after.windows(WINDOW).position(|window| {
             levels.iter().all(|(of, level)| {
                 let level = level.as_ref();

@@ -19,7 +19,6 @@ use self::explain::Explanations;
 use self::line::{Figure, Line, Replays};
 pub use self::verdict::Check;
 use self::verdict::Verdict;
-use crate::outcome::Mode;
 use crate::suite::{self, Section};
 use zernel_workload::Deployment;
 
@@ -71,7 +70,8 @@ const SECTIONS: [(Section, &str, &str); 7] = [
         "Number of BE processes",
         "LC vgg at 100 requests/s beside so many BE clients (the number behind) that always have work \
          and prepare nothing. Ideal is a GPU that switches at no cost and is never idle: BE has all \
-         the time that LC does not need itself, which is 1 - 100/s × 2.2 ms = 78 %.",
+         the time that LC does not need itself, which is 1 - 100/s × 2.2 ms = 78 %. With default \
+         slices BE has more than that where LC has to drop requests.",
     ),
     (
         Section::Weights,
@@ -243,6 +243,7 @@ fn heading(section: Section) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::outcome::Mode;
     use crate::suite::Done;
     use crate::table;
     use crate::testdata;

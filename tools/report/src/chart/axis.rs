@@ -50,6 +50,15 @@ impl Axis {
         }
     }
 
+    /// Room that its names take, with what is beside the axis, in units of length.
+    pub(super) fn least_width(&self) -> u32 {
+        const EACH: u32 = 66;
+        match &self.kind {
+            Kind::Names(names) => EACH * (names.len() as u32 + 2),
+            Kind::Linear | Kind::Logarithmic(_) => 0,
+        }
+    }
+
     /// Laid out for these values.
     pub(super) fn placed(&self, values: impl Iterator<Item = f64>) -> Placed<'_> {
         let ends = values.filter(|value| value.is_finite()).fold(

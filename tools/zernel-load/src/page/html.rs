@@ -74,10 +74,12 @@ impl Page<'_> {
         if !self.replays.plots().is_empty() {
             page.push_str(
                 "<h2>Random arrivals: the replay beside queueing theory</h2>\n<p>M/G/1 queues with \
-                 preemptive-resume priorities (Jaiswal 1968; Kleinrock, Queueing Systems, vol. 2): \
-                 at the left, LC requests at random beside a BE client that always has work; at the \
-                 right, both at random, LC as in workload E. Without switch costs replay and formula \
-                 agree within 3 %, which its tests check.</p>\n",
+                 preemptive-resume priorities (Jaiswal 1968; Kleinrock, Queueing Systems, vol. 2). \
+                 BE response: both arrive at random, LC as in workload E, BE at a share of its \
+                 rates, since all of it is more than a GPU can do. LC latency: LC arrives at random \
+                 beside a BE client that always has work; further right is more BE work at the same \
+                 LC rate. Without switch costs replay and formula agree within 3 %, which the tests \
+                 of the replay check.</p>\n",
             );
             html_plots(&mut page, self.replays.plots());
         }

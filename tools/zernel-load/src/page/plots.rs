@@ -22,7 +22,7 @@ pub fn of(section: Section, all: &[Done], replays: &Replays) -> Vec<Chart> {
     let be_percent = |row: &Row| Some(row.be_gpu_percent);
     match section {
         Section::Workloads => {
-            let us = || Axis::logarithmic("µs (logarithmic)", 1.0);
+            let us = || Axis::logarithmic("µs (logarithmic; what is below 1 is at 1)", 1.0);
             let mut charts = vec![
                 workloads(all, "Mean added LC latency", us(), |row| row.lc_added_us),
                 workloads(all, "p99 of the added LC latency", us(), added_p99),
@@ -58,11 +58,17 @@ pub fn of(section: Section, all: &[Done], replays: &Replays) -> Vec<Chart> {
             processes(
                 all,
                 "GPU time of BE clients",
-                "%",
+                Axis::linear("%"),
                 Some(("ideal: what LC leaves, no switches", ideal_percent())),
                 be_percent,
             ),
-            processes(all, "p99 of the added LC latency", "µs", None, added_p99),
+            processes(
+                all,
+                "p99 of the added LC latency",
+                Axis::logarithmic("µs (logarithmic)", 1.0),
+                None,
+                added_p99,
+            ),
         ],
         Section::Published | Section::Weights => Vec::new(),
     }
@@ -241,7 +247,7 @@ fn change(
 fn processes(
     all: &[Done],
     title: &str,
-    unit: &str,
+    y: Axis,
     ideal: Option<(&str, f64)>,
     figure: impl Fn(&Row) -> Option<f64>,
 ) -> Chart {
@@ -262,7 +268,7 @@ fn processes(
     Chart {
         title: format!("{title} against the number of BE processes"),
         x: Axis::linear("BE processes"),
-        y: Axis::linear(unit),
+        y,
         series: shown,
     }
 }
