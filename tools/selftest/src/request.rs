@@ -5,8 +5,10 @@
 //! The pages of slots are the semaphore words of the software GPU, or memory of the process.
 
 mod calls;
+mod clocks;
 mod ends;
 mod families;
+mod faults;
 mod fields;
 mod gate;
 mod hostile;
@@ -17,10 +19,12 @@ mod many;
 mod modules;
 mod others;
 mod pages;
+mod power;
 mod predictions;
 mod program;
 mod quotas;
 mod racing;
+mod starving;
 mod steady;
 mod times;
 mod triggers;
@@ -70,6 +74,8 @@ pub const SUITE: Suite = suite(
         case("claimed_times_have_bounds", times::claims_have_bounds),
         case("early_and_late", times::early_and_late),
         case("slow_requests", times::slow_requests),
+        case("stepped_clock", clocks::stepped),
+        case("time_namespace", clocks::in_a_time_namespace),
         case("levels_are_counted_apart", levels::are_counted_apart),
         case("zernelctl_shows_requests", program::shows_requests),
         case("lease_gives_the_gpu_back", leases::gives_the_gpu_back),
@@ -84,6 +90,7 @@ pub const SUITE: Suite = suite(
         case("close", ends::close),
         case("tsg_gone", ends::tsg_gone),
         case("suspend", ends::suspend),
+        case("system_sleep", power::ends_requests),
         case("sigkill", families::sigkill),
         case("fork_copies_no_page", families::fork_copies_no_page),
         case("fork_shares_the_file", families::fork_shares_the_file),
@@ -104,7 +111,16 @@ pub const SUITE: Suite = suite(
             "preempt_failure_is_rolled_back",
             gate::failure_is_rolled_back,
         ),
+        case("no_memory_for_the_gate", gate::no_memory),
         case("unresponsive_gpu_is_left_alone", gate::unresponsive),
+        case("failures_of_open", faults::of_open),
+        case("failures_of_register", faults::of_register),
+        case("failures_of_begin", faults::of_begin),
+        case("failures_of_rebinding", faults::of_rebinding),
+        case("failures_of_the_other_calls", faults::of_the_other_calls),
+        case("failures_of_what_is_told", faults::of_what_is_told),
+        case("nobody_starves_beside_holders", starving::by_holders),
+        case("nobody_starves_without_holders", starving::without_holders),
         case("hostile_contents", hostile::contents),
         case("racing_calls", racing::calls),
         case("racing_pages", racing::pages),
@@ -291,6 +307,7 @@ impl<'a> Since<'a> {
             early_ns: now.early_ns - before.early_ns,
             late: now.late - before.late,
             late_ns: now.late_ns - before.late_ns,
+            lost_ns: now.lost_ns - before.lost_ns,
             slo_violations: now.slo_violations - before.slo_violations,
             latency_ns: now.latency_ns - before.latency_ns,
             ..now
@@ -307,7 +324,6 @@ impl<'a> Since<'a> {
             gone: stats.gone,
             suspended: stats.suspended,
             in_flight: stats.in_flight,
-            lost_ns: now.lost_ns - before.lost_ns,
         })
     }
 

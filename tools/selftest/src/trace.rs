@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 //! What tracepoints and debugfs tell.
 
+mod requests;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -28,11 +30,15 @@ pub const SUITE: Suite = suite(
         case("tsgs_come_and_go", tsgs_come_and_go),
         case("tsgs_become_others", tsgs_become_others),
         case("owners_ask_their_driver", owners_ask_their_driver),
-        case("requests_granted_and_refused", requests),
+        case("requests_granted_and_refused", granted_and_refused),
         case("classes_in_force", classes_in_force),
         case("classes_expire", classes_expire),
         case("slices_applied", slices_applied),
         case("slices_retried_and_failed", slices_retried_and_failed),
+        case("requests_that_are_done", requests::done),
+        case("requests_that_end_otherwise", requests::every_cause),
+        case("tsgs_kept_off", requests::preempted),
+        case("levels_throttled", requests::throttled),
         case("state_is_for_root", state_is_for_root),
         case("state_agrees_with_the_lists", state_agrees_with_the_lists),
     ],
@@ -196,7 +202,7 @@ fn owners_ask_their_driver() -> Outcome {
     tracer.wait("tsg_user_control", &told)
 }
 
-fn requests() -> Outcome {
+fn granted_and_refused() -> Outcome {
     let lab = Lab::open()?;
     let group = Group::new("traced")?;
     let (_context, tsg) = lab.compute()?;

@@ -8,6 +8,7 @@ mod budgets;
 mod changes;
 mod ends;
 mod failures;
+mod memory;
 mod shares;
 mod waits;
 mod weights;
@@ -51,6 +52,9 @@ pub const SUITE: Suite = suite(
         case("no_bound", budgets::no_bound),
         case("less_urgent_is_held_back_first", budgets::less_urgent_first),
         case("budget_and_period", budgets::budget_and_period),
+        case("no_memory_for_classes", memory::of_classes),
+        case("no_memory_for_turns", memory::of_turns),
+        case("no_memory_for_budgets", memory::of_budgets),
         case("only_privilege_gives_more_weight", weights::permission),
         case("held_down_stays_held_down", weights::held_down),
         case("weight_of_a_program_of_before", weights::older_programs),

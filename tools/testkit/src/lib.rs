@@ -3,6 +3,7 @@
 //! and go, raw calls.
 
 pub mod child;
+pub mod faults;
 pub mod harness;
 pub mod module;
 pub mod passing;

@@ -9,6 +9,7 @@ use libzernel::request::{Begin, Of, RequestStats};
 use libzernel::sim::{self, Fault, Item, Operation};
 use libzernel::{Level, Target};
 use rustix::io::Errno;
+use testkit::faults::Faults;
 
 use super::{at_once, longest_lease, Client, Since};
 use crate::check_eq;
@@ -29,6 +30,8 @@ impl Stage {
         longest_lease()?;
         // All of them are scheduled, so that all of them have to be stopped.
         tune("rotation", "none")?;
+        // On a slow machine the budget could be spent, which opens the gate.
+        tune("level0_budget_us", 100_000)?;
         let lab = Lab::open()?;
         let mut contexts = Vec::new();
         for _ in 0..others {
@@ -231,6 +234,33 @@ pub(super) fn unresponsive() -> Outcome {
     stage.lab.sim.suspend(0, false)?;
     stage.wait_scheduled(2)?;
     let begun = slot.begin(&stage.begin())?;
+    stage.wait_scheduled(0)?;
+    slot.cancel(begun.number)?;
+    stage.wait_scheduled(2)
+}
+
+/// Without memory to keep others off, nobody is, and the request goes on; the next ones are as ever.
+pub(super) fn no_memory() -> Outcome {
+    let mut faults = Faults::of_module("zernel")?;
+    let stage = Stage::new(2)?;
+    let slot = stage.client.slot(0);
+    // All that a slot needs for these is there after the first.
+    let begin = super::in_so_long(stage.client.tsg, super::SHORTEST)
+        .key(1)
+        .without_holder();
+    let begun = slot.begin(&begin)?;
+    stage.wait_scheduled(0)?;
+    slot.ready_call(begun.number)?;
+    stage.wait_scheduled(2)?;
+    let none = faults.no_memory()?;
+    let begun = slot.begin(&begin)?;
+    std::thread::sleep(Duration::from_millis(200));
+    check_eq!(stage.scheduled()?, 2, "scheduled");
+    slot.ready_call(begun.number)?;
+    slot.done_call(begun.number)?;
+    drop(none);
+    check_eq!(stage.verdicts()?, [2, 0, 0, 0, 0]);
+    let begun = slot.begin(&begin)?;
     stage.wait_scheduled(0)?;
     slot.cancel(begun.number)?;
     stage.wait_scheduled(2)

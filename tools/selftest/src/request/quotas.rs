@@ -28,7 +28,7 @@ const IPC_LOCK: u32 = 14;
 const RESOURCE: u32 = 24;
 
 /// What the caller may lock, in bytes.
-fn limit_memory(bytes: u64) -> Result<()> {
+pub(super) fn limit_memory(bytes: u64) -> Result<()> {
     let limit = Rlimit {
         current: Some(bytes),
         maximum: Some(bytes),
