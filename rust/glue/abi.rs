@@ -14,6 +14,13 @@ use kernel::{
     },
 };
 
+extern "C" {
+    fn zernel_helper_read_words(to: *mut u64, from: *const c_void, count: usize) -> bool;
+}
+
+/// Words of a structure that is read in one go.
+const SMALL: usize = 8;
+
 /// A structure of a user ABI.
 ///
 /// # Safety
@@ -70,11 +77,35 @@ pub(crate) fn read<T: Abi>(address: usize, size: usize) -> Result<T> {
     }
     let mut value = T::default();
     let known = size.min(T::INPUT_SIZE);
-    let mut reader = UserSlice::new(UserPtr::from_addr(address), size).reader();
-    reader.read_slice(value.bytes_mut().get_mut(..known).ok_or(EINVAL)?)?;
-    if T::INPUT_SIZE < size_of::<T>() {
-        reader.skip(size.min(size_of::<T>()) - known)?;
+    read_bytes(address, value.bytes_mut().get_mut(..known).ok_or(EINVAL)?)?;
+    if size > size_of::<T>() {
+        check_rest(address, size, size_of::<T>())?;
     }
+    Ok(value)
+}
+
+/// Reads bytes.
+fn read_bytes(address: usize, bytes: &mut [u8]) -> Result {
+    // The size of a small structure, and so much that one is aligned.
+    let words = bytes.len() / size_of::<u64>();
+    if words <= SMALL && bytes.len() == words * size_of::<u64>() {
+        let to = bytes.as_mut_ptr().cast::<u64>();
+        if to.is_aligned() {
+            // SAFETY: `to` is aligned and valid for writes of so many words; any address may be
+            // asked for.
+            let is_read = unsafe { zernel_helper_read_words(to, address as *const c_void, words) };
+            return if is_read { Ok(()) } else { Err(EFAULT) };
+        }
+    }
+    let length = bytes.len();
+    let mut reader = UserSlice::new(UserPtr::from_addr(address), length).reader();
+    reader.read_slice(bytes)
+}
+
+/// Checks that what this module does not know is zero: everything from `known` on.
+fn check_rest(address: usize, size: usize, known: usize) -> Result {
+    let mut reader = UserSlice::new(UserPtr::from_addr(address), size).reader();
+    reader.skip(known)?;
     let mut rest = [0u8; 64];
     while !reader.is_empty() {
         let chunk = reader.len().min(rest.len());
@@ -84,7 +115,7 @@ pub(crate) fn read<T: Abi>(address: usize, size: usize) -> Result<T> {
             return Err(E2BIG);
         }
     }
-    Ok(value)
+    Ok(())
 }
 
 /// Writes as much of a structure to user space as a program with `size` bytes for it knows.

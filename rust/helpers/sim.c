@@ -10,6 +10,7 @@
 
 #include "irqlock.c"
 #include "timer.c"
+#include "user.c"
 #include "sim_helpers.h"
 
 static unsigned int gpus = 1;

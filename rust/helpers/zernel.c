@@ -23,6 +23,7 @@
 
 #include "irqlock.c"
 #include "timer.c"
+#include "user.c"
 #include "power.c"
 #include "zernel_helpers.h"
 

@@ -47,8 +47,20 @@ pub(crate) struct Key {
     /// Fed when a request of the key was ready.
     #[pin]
     history: IrqLock<History>,
+    /// How often it was fed. Wraps.
+    version: Atomic<u32>,
     /// How often it was used since it was last looked at for being forgotten, up to [`OFTEN`].
     used: Atomic<u32>,
+}
+
+/// What a key has told.
+#[derive(Clone, Copy)]
+pub(super) struct Prediction {
+    /// What it was asked for.
+    pub(super) choice: Choice,
+    version: u32,
+    /// The time from begin at which the GPU shall be free; `None` if nothing is known.
+    pub(super) time: Option<Ns>,
 }
 
 impl Key {
@@ -56,6 +68,7 @@ impl Key {
         Arc::pin_init(
             pin_init!(Self {
                 history <- new_irq_lock!(History::NEW, c"zernel_key"),
+                version: Atomic::new(0),
                 used: Atomic::new(0),
             }),
             GFP_KERNEL_ACCOUNT,
@@ -64,16 +77,30 @@ impl Key {
 
     /// Learns from a preparation, and how it was predicted.
     pub(super) fn learn(&self, took: Ns, choice: Choice) {
-        self.history.lock().observe(took, choice);
+        self.touch();
+        let mut history = self.history.lock();
+        history.observe(took, choice);
+        let version = self.version.load(Relaxed);
+        self.version.store(version.wrapping_add(1), Relaxed);
     }
 
-    /// The time from begin at which the GPU shall be free; `None` if nothing is known.
-    pub(super) fn predict(&self, choice: Choice) -> Option<Ns> {
-        self.history.lock().predict(choice)
+    /// The time from begin at which the GPU shall be free.
+    pub(super) fn predict(&self, choice: Choice) -> Prediction {
+        let history = self.history.lock();
+        Prediction {
+            choice,
+            version: self.version.load(Relaxed),
+            time: history.predict(choice),
+        }
+    }
+
+    /// Whether this is still what [`Self::predict`] tells.
+    pub(super) fn predicts(&self, prediction: &Prediction) -> bool {
+        prediction.version == self.version.load(Relaxed)
     }
 
     /// Keeps it from being the next that is forgotten.
-    pub(super) fn touch(&self) {
+    fn touch(&self) {
         let used = self.used.load(Relaxed);
         if used < OFTEN {
             self.used.store(used + 1, Relaxed);

@@ -14,13 +14,20 @@ use kernel::sync::atomic::{
     Atomic, //
 };
 
-static LEASE: Atomic<u32> = Atomic::new(0);
-static PREDICTOR: Atomic<u32> = Atomic::new(0);
-static EARLY: Atomic<u32> = Atomic::new(0);
-static LATE: Atomic<u32> = Atomic::new(0);
+/// The lease, and the predictor's number.
+static LEASE_AND_PREDICTOR: Atomic<u64> = Atomic::new(0);
+/// The costs of being early and late.
+static COSTS: Atomic<u64> = Atomic::new(0);
 
-/// What is tuned now. Each value is one that was tuned; two that are read together may be of
-/// different times.
+fn pack(upper: u32, lower: u32) -> u64 {
+    u64::from(upper) << 32 | u64::from(lower)
+}
+
+fn unpack(both: u64) -> (u32, u32) {
+    ((both >> 32) as u32, both as u32)
+}
+
+/// What is tuned now. What is tuned at different times may be seen so.
 pub(super) struct Settings {
     /// Longest time from the trigger to ready.
     pub(super) lease: Us,
@@ -33,20 +40,18 @@ pub(super) struct Settings {
 /// Makes tunables known. Called with the registry locked.
 pub(crate) fn publish(requests: &Requests) {
     let costs = requests.costs();
-    LEASE.store(requests.lease().0, Relaxed);
-    PREDICTOR.store(requests.predictor().number(), Relaxed);
-    EARLY.store(costs.early, Relaxed);
-    LATE.store(costs.late, Relaxed);
+    let predictor = requests.predictor().number();
+    LEASE_AND_PREDICTOR.store(pack(requests.lease().0, predictor), Relaxed);
+    COSTS.store(pack(costs.early, costs.late), Relaxed);
 }
 
 /// What was published last.
 pub(super) fn get() -> Settings {
+    let (lease, predictor) = unpack(LEASE_AND_PREDICTOR.load(Relaxed));
+    let (early, late) = unpack(COSTS.load(Relaxed));
     Settings {
-        lease: Us(LEASE.load(Relaxed)),
-        predictor: Kind::new(PREDICTOR.load(Relaxed)).unwrap_or_default(),
-        costs: Costs {
-            early: EARLY.load(Relaxed),
-            late: LATE.load(Relaxed),
-        },
+        lease: Us(lease),
+        predictor: Kind::new(predictor).unwrap_or_default(),
+        costs: Costs { early, late },
     }
 }

@@ -6,7 +6,10 @@ use super::{
         Device,
         Group, //
     },
-    keys::Key,
+    keys::{
+        Key,
+        Prediction, //
+    },
     settings, //
 };
 use crate::{
@@ -111,6 +114,8 @@ pub(crate) struct State {
     /// How the request that is not over was predicted, and the one before it; kept while one of
     /// them has a margin, which is all that is learned from it.
     choices: (Choice, Choice),
+    /// What the key has told, for the next begin.
+    ahead: Option<Prediction>,
     /// What the statistics do not have yet.
     uncounted: Uncounted,
     /// The GPU and level that it is counted for as holding it without a holder.
@@ -184,6 +189,10 @@ impl State {
             self.over(&record, self.choices.1);
         }
         self.count();
+        // As the one before this is most likely to be asked for.
+        if let Some(ahead) = self.ahead {
+            self.predict(ahead.choice);
+        }
     }
 }
 
@@ -197,6 +206,7 @@ impl Slot {
             level: None,
             phase: Phase::default(),
             choices: (Choice::default(), Choice::default()),
+            ahead: None,
             uncounted: Uncounted::default(),
             holds: None,
         };
@@ -225,7 +235,10 @@ impl Slot {
         if let Some(old) = group.attach(self, member)? {
             old.detach(self);
         }
-        let unused = self.lock().key.replace((name, key));
+        let mut state = self.lock();
+        state.ahead = None;
+        let unused = state.key.replace((name, key));
+        drop(state);
         // Dropped without the lock.
         drop(unused);
         Ok(())
@@ -261,9 +274,8 @@ impl Slot {
         };
         let mut guard = self.lock();
         let (cost, phase, level) = match guard.bound(tsg, name) {
-            Some((group, key)) => {
+            Some(group) => {
                 group.check(ask.holder)?;
-                key.touch();
                 let phase = group.gpu.phase();
                 let cost = match ask.holder {
                     true => group.gpu.switch_cost(phase),
@@ -313,8 +325,6 @@ impl Slot {
         let number = state.requests.begin(now, &seen, &plan, &mut actions);
         if let Some(record) = &actions.over {
             state.over(record, state.choices.0);
-            // Done.
-            actions.over = None;
         }
         state.level = level;
         state.phase = phase;
@@ -323,7 +333,8 @@ impl Slot {
         }
         state.uncounted.begun += 1;
         trace::request_begin(tsg.0, number.get(), plan.predicted.0, trigger_at.0);
-        self.apply(&mut guard, &actions);
+        self.store(&mut guard, &actions);
+        guard.follow();
         Ok(Outcome::Begun)
     }
 
@@ -399,7 +410,9 @@ impl Slot {
         Ok(())
     }
 
-    fn apply(&self, guard: &mut Guarded<'_>, actions: &Actions) {
+    /// Does what is to be done at once.
+    #[inline]
+    fn store(&self, guard: &mut Guarded<'_>, actions: &Actions) {
         if let (Some(number), Some(words)) = (actions.release, self.words()) {
             words.release(number.get());
         }
@@ -409,6 +422,10 @@ impl Slot {
         if let Some(at) = actions.alarm {
             guard.arm(at.0);
         }
+    }
+
+    fn apply(&self, guard: &mut Guarded<'_>, actions: &Actions) {
+        self.store(guard, actions);
         let state = &mut **guard;
         if let Some(seen) = actions.sample {
             state.learn(seen);
@@ -419,9 +436,7 @@ impl Slot {
             }
             state.over(record, state.choices.0);
         }
-        if state.requests.holds() != state.holds.is_some() {
-            state.hold();
-        }
+        state.follow();
     }
 
     fn trigger(&self, state: &mut State, number: Number) {
@@ -436,21 +451,21 @@ impl Slot {
 }
 
 impl State {
-    /// The TSG and the key of the requests, if these are the ones.
-    fn bound(&self, tsg: tsg::Id, name: Name) -> Option<(&Group, &Key)> {
+    /// The TSG of the requests, if it and their key are these.
+    fn bound(&self, tsg: tsg::Id, name: Name) -> Option<&Group> {
         match (&self.group, &self.key) {
-            (Some(group), Some((bound, key)))
-                if group.tsg == tsg && *bound == name && !group.is_gone() =>
-            {
-                Some((group, key))
-            }
+            (Some(group), Some((bound, _))) if group.tsg == tsg && *bound == name => Some(group),
             _ => None,
         }
     }
 
     /// The time from begin at which the GPU shall be free; `None` if nothing is known.
-    fn predict(&self, choice: Choice) -> Option<Ns> {
-        self.key.as_ref()?.1.predict(choice)
+    fn predict(&mut self, choice: Choice) -> Option<Ns> {
+        let (_, key) = self.key.as_ref()?;
+        match &self.ahead {
+            Some(ahead) if ahead.choice == choice && key.predicts(ahead) => ahead.time,
+            _ => self.ahead.insert(key.predict(choice)).time,
+        }
     }
 
     /// What the switch was seen to cost is stored by the process. It concerns all requests of the
@@ -463,6 +478,13 @@ impl State {
     }
 
     /// Has the gate of the GPU follow what the request holds.
+    #[inline]
+    fn follow(&mut self) {
+        if self.requests.holds() != self.holds.is_some() {
+            self.hold();
+        }
+    }
+
     fn hold(&mut self) {
         match (self.holds.take(), &self.group, self.level) {
             (Some((gpu, level)), _, _) => gpu.hold(level, false),

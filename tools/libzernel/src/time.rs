@@ -74,8 +74,12 @@ impl fmt::Display for Timestamp {
 }
 
 /// Nanoseconds of `duration`; what does not fit is as long as can be said.
-pub(crate) fn saturating_ns(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+pub(crate) const fn saturating_ns(duration: Duration) -> u64 {
+    let ns = duration.as_nanos();
+    if ns > u64::MAX as u128 {
+        return u64::MAX;
+    }
+    ns as u64
 }
 
 #[cfg(test)]

@@ -4,7 +4,8 @@
 
 use crate::policy::{
     request::{
-        record::Cause,
+        record::{Cause, Record},
+        succession::Succession,
         words::{Number, Observed},
         Actions, Plan, Slot, State,
     },
@@ -91,7 +92,69 @@ fn happen(slot: &mut Slot, number: Number, event: Event, now: Ns, seen: &Observe
     }
 }
 
+/// The same in a succession of requests.
+fn happen_later(
+    requests: &mut Succession,
+    number: Number,
+    event: &Event,
+    now: Ns,
+    seen: &Observed,
+) -> Actions {
+    match event {
+        Event::Begin(plan) => {
+            let mut actions = Actions::default();
+            requests.begin(now, seen, plan, &mut actions);
+            actions
+        }
+        Event::Poll => requests.poll(now, seen),
+        Event::Ready => requests.ready(number, now, seen).unwrap_or_default(),
+        Event::Done => requests.done(number, now, seen).unwrap_or_default(),
+        Event::Cancel => requests.cancel(number, now, seen).unwrap_or_default(),
+        Event::End => requests.end(now, seen, Cause::Closed),
+    }
+}
+
 proptest! {
+    /// Whatever is left for later, and however long: the same is stored at the same time, and the
+    /// same comes of every request in the end.
+    #[test]
+    fn what_waits_comes_out_the_same(
+        events in proptest::collection::vec((event(), time(), words(), any::<bool>()), 1..60),
+    ) {
+        let (mut slot, mut requests) = (Slot::new(), Succession::new());
+        let (mut at_once, mut later): (Vec<Record>, Vec<Record>) = Default::default();
+        let mut number = Number::ONE;
+        for (event, now, (mut seen, near), look) in events {
+            if near {
+                for word in [&mut seen.done, &mut seen.trigger, &mut seen.release, &mut seen.held] {
+                    *word = word.wrapping_add(number.get());
+                }
+            }
+            if look || matches!(event, Event::Begin(_)) {
+                later.extend(requests.catch_up());
+            }
+            let told = happen_later(&mut requests, number, &event, now, &seen);
+            let begins = matches!(event, Event::Begin(_));
+            let actions = happen(&mut slot, number, event, now, &seen);
+            if begins {
+                number = slot.active().unwrap();
+            }
+            prop_assert_eq!(
+                (told.release, told.trigger, told.alarm, told.sample),
+                (actions.release, actions.trigger, actions.alarm, actions.sample)
+            );
+            prop_assert_eq!(requests.holds(), slot.holds());
+            if told.over.is_some() && !begins {
+                later.extend(requests.catch_up());
+            }
+            later.extend(told.over);
+            at_once.extend(actions.over);
+            prop_assert!(later.len() == at_once.len() || requests.is_behind());
+        }
+        later.extend(requests.catch_up());
+        prop_assert_eq!(later, at_once);
+    }
+
     /// Nothing overflows, every request has one outcome, no word is stored twice for a request,
     /// and a timer is set exactly while there is something to wait for.
     #[test]

@@ -53,11 +53,10 @@ impl Predictor {
 pub struct Begin {
     tsg: tsg::Id,
     key: u64,
-    expected: Duration,
-    slo: Duration,
+    expected_ns: u64,
+    slo_ns: u64,
     predictor: Predictor,
-    margin: bool,
-    holder: bool,
+    flags: u32,
 }
 
 impl Begin {
@@ -66,11 +65,10 @@ impl Begin {
         Self {
             tsg,
             key: 0,
-            expected: Duration::ZERO,
-            slo: Duration::ZERO,
+            expected_ns: 0,
+            slo_ns: 0,
             predictor: Predictor::Default,
-            margin: false,
-            holder: true,
+            flags: 0,
         }
     }
 
@@ -84,13 +82,19 @@ impl Begin {
     /// by [`Predictor::Fixed`].
     #[must_use]
     pub const fn expected(self, expected: Duration) -> Self {
-        Self { expected, ..self }
+        Self {
+            expected_ns: saturating_ns(expected),
+            ..self
+        }
     }
 
     /// Taking longer than this, from now to done, counts as a violation.
     #[must_use]
     pub const fn slo(self, slo: Duration) -> Self {
-        Self { slo, ..self }
+        Self {
+            slo_ns: saturating_ns(slo),
+            ..self
+        }
     }
 
     /// How its preparation time is predicted.
@@ -102,40 +106,37 @@ impl Begin {
     /// Takes a margin off that follows the errors of the prediction.
     #[must_use]
     pub const fn margin(self, margin: bool) -> Self {
-        Self { margin, ..self }
+        self.with_flag(abi::ZERNEL_BEGIN_MARGIN, margin)
     }
 
     /// The stream has no holder: from the trigger to ready, which must be told by a call then, zernel
     /// keeps every TSG off the GPU that is less urgent.
     #[must_use]
     pub const fn without_holder(self) -> Self {
-        Self {
-            holder: false,
-            ..self
-        }
+        self.with_flag(abi::ZERNEL_BEGIN_NO_HOLDER, true)
+    }
+
+    const fn with_flag(self, flag: u32, on: bool) -> Self {
+        let flags = if on {
+            self.flags | flag
+        } else {
+            self.flags & !flag
+        };
+        Self { flags, ..self }
     }
 
     pub(super) fn encode(&self, page: u32, slot: u32) -> abi::zernel_begin {
         abi::zernel_begin {
             tsg: self.tsg.as_u64(),
             key: self.key,
-            expected_ns: saturating_ns(self.expected),
-            slo_ns: saturating_ns(self.slo),
+            expected_ns: self.expected_ns,
+            slo_ns: self.slo_ns,
             page,
             slot,
-            flags: flag(self.margin, abi::ZERNEL_BEGIN_MARGIN)
-                | flag(!self.holder, abi::ZERNEL_BEGIN_NO_HOLDER),
+            flags: self.flags,
             predictor: self.predictor.to_abi(),
             ..abi::zernel_begin::zeroed()
         }
-    }
-}
-
-fn flag(on: bool, flag: u32) -> u32 {
-    if on {
-        flag
-    } else {
-        0
     }
 }
 

@@ -22,6 +22,9 @@ use crate::worker::sleep_until;
 /// A preparation of the measured requests.
 const PREPARATION: Duration = Duration::from_micros(300);
 
+/// How long their kernels run.
+const KERNELS: Duration = Duration::from_millis(2);
+
 /// The lease meanwhile.
 const LEASE: Duration = Duration::from_millis(2);
 
@@ -44,6 +47,7 @@ pub(super) fn calls(meter: &Meter, zernel: &Zernel, id: tsg::Id) -> Result<Vec<F
         let begun = slot.begin(begin)?;
         pause(PREPARATION);
         slot.ready(begun.number);
+        pause(KERNELS);
         slot.done(begun.number);
         Ok(())
     };

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Helpers of rust/glue/abi.rs. Included like irqlock.c. */
+
+#include <linux/uaccess.h>
+
+#include "user.h"
+
+/*
+ * Reads @count words, without the call and the loop over bytes that copy_from_user() is on many
+ * CPUs: most structures of the ABI are that small. False if one of them is not there.
+ */
+bool zernel_helper_read_words(u64 *to, const void __user *from, size_t count)
+{
+	const u64 __user *words = from;
+
+	might_fault();
+	if (!user_read_access_begin(words, count * sizeof(*words)))
+		return false;
+	while (count--)
+		unsafe_get_user(*to++, words++, fault);
+	user_read_access_end();
+	return true;
+fault:
+	user_read_access_end();
+	return false;
+}

@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Memory of user space: helpers of rust/glue/abi.rs. */
+#ifndef ZERNEL_USER_H
+#define ZERNEL_USER_H
+
+#include <linux/types.h>
+
+bool zernel_helper_read_words(u64 *to, const void __user *from, size_t count);
+
+#endif /* ZERNEL_USER_H */
