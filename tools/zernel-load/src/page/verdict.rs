@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Whether the suite shows what it is there to show.
+
+use serde::Serialize;
+use zernel_report::frontier::{self, Point};
+use zernel_report::recovery::{Recovery, WITHIN};
+use zernel_workload::{Arrival, Deployment, Role, Workload};
+
+use super::line::{ReplayRow, Replays};
+use crate::outcome::Mode;
+use crate::suite::{ideal_percent, Done, Section};
+use crate::table::Row;
+
+/// What can be checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, clap::ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Check {
+    /// Each run agrees with its replay.
+    Replay,
+    /// zernel reaches what it is meant to reach.
+    Goals,
+}
+
+/// A verdict.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Verdict {
+    /// What it belongs to.
+    pub check: Check,
+    /// What is to be.
+    pub what: String,
+    /// Whether it is.
+    pub good: bool,
+    /// What was found.
+    pub found: String,
+}
+
+/// Most that zernel may add to LC latencies beside BE work: mean and 99th percentile, in µs.
+const ADDED_US: (f64, f64) = (10.0, 40.0);
+/// The workloads for which that holds.
+const ADDED_IN: [&str; 9] = ["A", "B", "B0", "B1", "B2", "B3", "B4", "C", "Z"];
+/// By how much more BE work is to be served than with GPreempt, in percent.
+const BE_GAIN_PERCENT: f64 = 15.0;
+/// The workloads for which that holds.
+const BE_GAIN_IN: [&str; 2] = ["C", "Z"];
+/// How far both may be apart with a single BE TSG, in percent.
+const BE_SINGLE_PERCENT: f64 = 2.0;
+/// Least share of the ideal, in percent.
+const IDEAL_PERCENT: f64 = 95.0;
+/// How far a share may be from what its weight tells, in percent of that.
+const SHARE_PERCENT: f64 = 2.0;
+/// Where preparations vary: most that p99 may be, in µs, and the GPU idle, in percent.
+const JITTER: (f64, f64) = (60.0, 2.0);
+
+/// All verdicts for which there are results, but those of the replay.
+pub fn goals(all: &[Done], replays: &Replays) -> Vec<Verdict> {
+    let mut verdicts: Vec<Verdict> = all.iter().flat_map(of_part).collect();
+    verdicts.extend(Workload::jitter_suite().filter_map(|name| dominance(replays, name)));
+    let measured = all.iter().flat_map(|done| &done.recovery);
+    let measured = measured.filter(|(mode, _)| *mode == Mode::Zernel);
+    verdicts.extend(measured.map(|(_, found)| recovery(found, "kernel")));
+    verdicts.extend(
+        replays
+            .recovery(Mode::Zernel)
+            .map(|found| recovery(found, "replay")),
+    );
+    verdicts
+}
+
+fn goal(what: String, good: bool, found: String) -> Verdict {
+    Verdict {
+        check: Check::Goals,
+        what,
+        good,
+        found,
+    }
+}
+
+fn of_part(done: &Done) -> Vec<Verdict> {
+    let row = |mode| done.rows.iter().find(|row| row.mode == mode);
+    let (Some(zernel), name) = (row(Mode::Zernel), &done.workload) else {
+        return Vec::new();
+    };
+    let gpreempt = row(Mode::Gpreempt);
+    match done.section {
+        Section::Workloads if done.deployment == Deployment::PerClient => {
+            let mut verdicts = Vec::new();
+            if ADDED_IN.contains(&name.as_str()) {
+                verdicts.extend(added(name, zernel));
+            }
+            verdicts.extend(gpreempt.and_then(|other| be(name, zernel, other)));
+            verdicts
+        }
+        Section::Jitter => jitter(name, zernel).into_iter().collect(),
+        Section::Processes => {
+            let share = 100.0 * zernel.be_gpu_percent / ideal_percent();
+            let processes = done.parameter.unwrap_or(0.0);
+            vec![goal(
+                format!("{processes} BE processes: at least {IDEAL_PERCENT} % of the ideal"),
+                share >= IDEAL_PERCENT,
+                format!("{share:.1} %"),
+            )]
+        }
+        Section::Weights => {
+            let shares = done.shares.iter().filter(|(mode, _)| *mode == Mode::Zernel);
+            shares
+                .map(|(_, shares)| {
+                    let error = shares.iter().map(|one| one.error_percent());
+                    let worst = error.fold(0.0, |worst: f64, one| match one.abs() > worst.abs() {
+                        true => one,
+                        false => worst,
+                    });
+                    let text = |of: &dyn Fn(usize) -> String| {
+                        (0..shares.len()).map(of).collect::<Vec<_>>().join(":")
+                    };
+                    goal(
+                        format!(
+                            "weights {}: shares within {SHARE_PERCENT} %",
+                            text(&|at| shares[at].weight.to_string())
+                        ),
+                        worst.abs() <= SHARE_PERCENT,
+                        format!(
+                            "{} %, off by {worst:+.2} % at most",
+                            text(&|at| format!("{:.2}", shares[at].had_percent))
+                        ),
+                    )
+                })
+                .collect()
+        }
+        Section::Workloads | Section::Published | Section::Preparation | Section::Frontier => {
+            Vec::new()
+        }
+    }
+}
+
+fn added(name: &str, row: &Row) -> Option<Verdict> {
+    let (mean, p99) = (row.lc_added_us?, row.lc_added_at_us?[1]);
+    Some(goal(
+        format!(
+            "{name}: zernel adds at most {} µs, p99 {} µs",
+            ADDED_US.0, ADDED_US.1
+        ),
+        mean <= ADDED_US.0 && p99 <= ADDED_US.1,
+        format!("{mean:.1} µs, p99 {p99:.1} µs"),
+    ))
+}
+
+fn be(name: &str, zernel: &Row, gpreempt: &Row) -> Option<Verdict> {
+    let gain = 100.0 * (zernel.be_rate / gpreempt.be_rate - 1.0);
+    let found = format!(
+        "{gain:+.1} % ({:.1}/s to {:.1}/s)",
+        gpreempt.be_rate, zernel.be_rate
+    );
+    if BE_GAIN_IN.contains(&name) {
+        let what = format!("{name}: BE throughput at least {BE_GAIN_PERCENT} % above gpreempt's");
+        return Some(goal(what, gain >= BE_GAIN_PERCENT, found));
+    }
+    let workload = Workload::built_in(name)?;
+    let be = workload.clients.iter().filter(|one| one.role == Role::Be);
+    // One that asks for less than it gets says nothing.
+    let arrivals: Vec<Arrival> = be.map(|one| one.arrival).collect();
+    let what = format!("{name}: BE throughput within {BE_SINGLE_PERCENT} % of gpreempt's");
+    (arrivals.len() == 1).then(|| goal(what, gain.abs() <= BE_SINGLE_PERCENT, found))
+}
+
+fn jitter(name: &str, row: &Row) -> Option<Verdict> {
+    let (p99, idle) = (row.lc_added_at_us?[1], row.held_percent);
+    Some(goal(
+        format!(
+            "{name}: p99 of the added latency at most {} µs, GPU idle at most {} %",
+            JITTER.0, JITTER.1
+        ),
+        p99 <= JITTER.0 && idle <= JITTER.1,
+        format!("{p99:.1} µs, {idle:.2} %"),
+    ))
+}
+
+/// Whether each point of GPreempt is dominated by one of zernel.
+fn dominance(replays: &Replays, name: &str) -> Option<Verdict> {
+    let points = |mode| -> Vec<Point> {
+        let point = |row: &&ReplayRow| Point {
+            what: row.policy.clone(),
+            idle_percent: row.held_percent,
+            p99_us: row.lc_added.p99_ns / 1e3,
+        };
+        replays.frontier(name, mode).iter().map(point).collect()
+    };
+    let (ours, theirs) = (points(Mode::Zernel), points(Mode::Gpreempt));
+    if ours.is_empty() || theirs.is_empty() {
+        return None;
+    }
+    let open = frontier::open(&ours, &theirs);
+    let text = |point: &Point| {
+        let Point {
+            what,
+            idle_percent,
+            p99_us,
+        } = point;
+        format!("{what} ({idle_percent:.3} %, {p99_us:.0} µs)")
+    };
+    let mut found = format!(
+        "{} of {} points by {} of zernel's",
+        theirs.len() - open.len(),
+        theirs.len(),
+        ours.len()
+    );
+    for one in &open {
+        let near = match (&one.no_later, &one.no_more_idle) {
+            (Some(near), _) => format!("zernel needs {}", text(near)),
+            (None, Some(near)) => format!("zernel's nearest {}", text(near)),
+            (None, None) => "zernel has none near".to_owned(),
+        };
+        found += &format!("; not {}: {near}", text(&one.point));
+    }
+    Some(goal(
+        format!("{name}: zernel's frontier dominates gpreempt's"),
+        open.is_empty(),
+        found,
+    ))
+}
+
+fn recovery(found: &Recovery, where_from: &str) -> Verdict {
+    let back = found.back_after;
+    goal(
+        format!("J-step ({where_from}): back within {WITHIN} requests after the step"),
+        found.is_soon(),
+        format!(
+            "{}; level: added {:.1} µs (p99 {:.1}), idle {:.0} µs a request (p99 {:.0})",
+            back.map_or("never".to_owned(), |requests| format!("after {requests}")),
+            found.added_us[0],
+            found.added_us[1],
+            found.idle_us[0],
+            found.idle_us[1],
+        ),
+    )
+}
