@@ -325,6 +325,36 @@ pub fn render(figures: &Figures) -> String {
     text
 }
 
+/// What requests may cost, in instructions more than the call that is named with it.
+const MOST_OF_BEGIN: u64 = 1_500;
+const MOST_OF_TRIGGER: u64 = 600;
+
+/// A line for each bound, and whether all hold.
+pub fn check(figures: &Figures) -> Result<(String, bool)> {
+    let median = |all: &[Figure], name: &str| {
+        let figure = all.iter().find(|figure| figure.name == name);
+        figure
+            .map(|figure| figure.median_ns)
+            .with_context(|| format!("'{name}' was not measured"))
+    };
+    let begin = median(&figures.calls, "BEGIN")?;
+    let begin = begin.saturating_sub(median(&figures.calls, "getpid")?);
+    let trigger = median(&figures.interrupts, requests::TRIGGER_MORE)?;
+    let ready = figures
+        .ready_system_calls
+        .context("the system calls of a ready store were not counted")?;
+    let lines = [
+        ("BEGIN, more than getpid", begin, MOST_OF_BEGIN),
+        ("trigger, more than an empty timer", trigger, MOST_OF_TRIGGER),
+        ("system calls of readies and dones by store", ready, 0),
+    ];
+    let text = lines.map(|(what, value, most)| {
+        let verdict = if value <= most { "ok" } else { "not ok" };
+        format!("{verdict} - {what}: {value}, at most {most}\n")
+    });
+    Ok((text.concat(), lines.iter().all(|(_, value, most)| value <= most)))
+}
+
 fn table<'a>(header: &[&str], rows: impl Iterator<Item = (&'a Figure, Option<String>)>) -> Table {
     let mut table = Table::new();
     table.load_preset(UTF8_FULL_CONDENSED).set_header(header);
@@ -380,5 +410,31 @@ mod tests {
         assert!(text.contains("STATS"), "{text}");
         assert!(text.contains("4.5"), "{text}");
         assert!(text.contains("ioctl returns"), "{text}");
+    }
+
+    #[test]
+    fn more_than_it_may_cost_is_told() {
+        let figure = |name, median_ns| Figure {
+            name,
+            median_ns,
+            max_ns: median_ns,
+        };
+        let figures = |begin, trigger, ready| Figures {
+            repeat: 10,
+            clock_ns: 20,
+            calls: vec![figure("getpid", 200), figure("BEGIN", begin)],
+            class_change: Vec::new(),
+            interrupts: vec![figure(requests::TRIGGER_MORE, trigger)],
+            ready_system_calls: ready,
+        };
+        let (text, holds) = check(&figures(1_700, 600, Some(0))).unwrap();
+        assert!(holds, "{text}");
+        assert_eq!(text.matches("ok - ").count(), 3, "{text}");
+        for (begin, trigger, ready) in [(1_701, 600, 0), (1_700, 601, 0), (1_700, 600, 1)] {
+            let (text, holds) = check(&figures(begin, trigger, Some(ready))).unwrap();
+            assert!(!holds, "{text}");
+            assert_eq!(text.matches("not ok - ").count(), 1, "{text}");
+        }
+        check(&figures(1_700, 600, None)).unwrap_err();
     }
 }

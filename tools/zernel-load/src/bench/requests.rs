@@ -35,6 +35,9 @@ const AFTER: Duration = Duration::from_micros(60);
 /// Ready stores whose system calls are counted.
 const STORES: u32 = 1_000;
 
+/// What a trigger costs beyond any timer.
+pub(super) const TRIGGER_MORE: &str = "trigger: more than the timerfd";
+
 /// Costs of the calls and stores of requests.
 pub(super) fn calls(meter: &Meter, zernel: &Zernel, id: tsg::Id) -> Result<Vec<Figure>> {
     let page = Page::anonymous(zernel)?;
@@ -143,7 +146,7 @@ pub(super) fn interrupts(meter: &Meter, zernel: &Zernel, id: tsg::Id) -> Result<
         figure("interrupt of a timerfd nobody waits for", timerfd),
         figure("interrupt of a trigger", trigger),
         figure("interrupt of the end of a lease", lease),
-        figure("trigger: more than the timerfd", more(trigger)),
+        figure(TRIGGER_MORE, more(trigger)),
         figure("end of a lease: more than the timerfd", more(lease)),
     ])
 }
