@@ -345,14 +345,21 @@ pub fn check(figures: &Figures) -> Result<(String, bool)> {
         .context("the system calls of a ready store were not counted")?;
     let lines = [
         ("BEGIN, more than getpid", begin, MOST_OF_BEGIN),
-        ("trigger, more than an empty timer", trigger, MOST_OF_TRIGGER),
+        (
+            "trigger, more than an empty timer",
+            trigger,
+            MOST_OF_TRIGGER,
+        ),
         ("system calls of readies and dones by store", ready, 0),
     ];
     let text = lines.map(|(what, value, most)| {
         let verdict = if value <= most { "ok" } else { "not ok" };
         format!("{verdict} - {what}: {value}, at most {most}\n")
     });
-    Ok((text.concat(), lines.iter().all(|(_, value, most)| value <= most)))
+    Ok((
+        text.concat(),
+        lines.iter().all(|(_, value, most)| value <= most),
+    ))
 }
 
 fn table<'a>(header: &[&str], rows: impl Iterator<Item = (&'a Figure, Option<String>)>) -> Table {
