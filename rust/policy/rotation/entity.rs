@@ -25,8 +25,8 @@ pub(crate) struct Sample {
 
 /// A TSG in the rotation.
 ///
-/// The accounts of every discipline are kept all the time, so that a change of the discipline
-/// starts from what everybody had.
+/// The accounts of both disciplines that go by weight are kept under either, so that a change
+/// between them starts from what everybody had.
 #[derive(Clone, Debug)]
 pub(crate) struct Entity {
     pub(super) weight: Weight,

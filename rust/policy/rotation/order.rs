@@ -104,8 +104,12 @@ impl Order {
 
     /// Charges GPU time, however late it is seen: who had the GPU for longer than his turn pays it
     /// back. What he had while nobody else had anything to run moves virtual time and rounds on
-    /// ([`Self::advance`]), and so is not paid back.
+    /// ([`Self::advance`]), and so is not paid back. Nor is what he had in a queue that does not go
+    /// by weight.
     pub(super) fn charge(&self, e: &mut Entity, ran: Ns) {
+        if self.discipline == Discipline::RoundRobin {
+            return;
+        }
         let ran = ran.min(LONGEST_CHARGE);
         e.vruntime = e.vruntime.wrapping_add(e.weight.slow_down(ran));
         let debt = i64::try_from(LONGEST_CHARGE.0)
@@ -379,6 +383,22 @@ mod tests {
                 .count();
             // 50 turns of 1 ms in advance, and equal from there.
             assert!((74..=76).contains(&of_other));
+        }
+    }
+
+    #[test]
+    fn turns_without_weight_are_not_paid_back() {
+        let mut order = order(Discipline::RoundRobin);
+        let mut group = pair(&mut order, [3072, 1024]);
+        for _ in 0..1000 {
+            turn(&mut order, &mut group);
+        }
+        for discipline in [Discipline::Fair, Discipline::Credit] {
+            order.discipline = discipline;
+            let of_heavy = (0..100)
+                .filter(|_| turn(&mut order, &mut group) == Some(0))
+                .count();
+            assert!((73..=77).contains(&of_heavy));
         }
     }
 
