@@ -149,7 +149,14 @@ pub(super) fn one_that_fails() -> Outcome {
         ensure!(enabled.contains(&2), "enabled: {enabled:?}");
     }
     crowd.wait_all_run(&all, 10 * MS)?;
-    // When the GPU comes back, it tries again.
+    // When the GPU comes back, which the worker finds out when it calls meanwhile, it tries again.
+    wait_until("it takes turns again", || {
+        let is_alone = crowd.enabled()?.len() == 1;
+        if !is_alone {
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        Ok(is_alone)
+    })?;
     crowd.settle_turns()?;
     crowd.wait_all_run(&all, 10 * MS)?;
     tune("rotation", "none")?;
