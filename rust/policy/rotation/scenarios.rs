@@ -94,6 +94,37 @@ mod tests {
     }
 
     #[test]
+    fn time_alone_is_not_paid_back_by_who_went_idle() {
+        // Seen while it ran, or only when it was over; alone in the group, or beside a sleeper.
+        for is_seen in [true, false] {
+            for members in [1, 2] {
+                let mut turn = Turn::new(Discipline::Fair, five_ms());
+                let mut group = idle(&mut turn, 2);
+                if members == 1 {
+                    turn.leave(1);
+                    group.0[1] = None;
+                }
+                for burst in 1..=100 {
+                    if is_seen {
+                        see(&mut turn, &mut group, 0, (burst - 1) * 10 * MS, true);
+                    }
+                    see(&mut turn, &mut group, 0, burst * 10 * MS, false);
+                    turn.next(&mut group, Ns(burst * 20 * MS));
+                }
+                if members == 1 {
+                    let mut late = Entity::new(Weight::DEFAULT);
+                    turn.join(&mut late);
+                    group.0[1] = Some(late);
+                }
+                see(&mut turn, &mut group, 1, 0, true);
+                see(&mut turn, &mut group, 0, 1000 * MS, true);
+                let times = [0, 1].map(|id| group.get(id).map_or(0, |e| e.vruntime));
+                assert!(times[0].abs_diff(times[1]) <= 5 * MS);
+            }
+        }
+    }
+
+    #[test]
     fn the_next_is_enabled_before_the_last_is_disabled() {
         let mut turn = rr();
         let mut group = busy(&mut turn, 3);

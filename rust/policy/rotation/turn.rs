@@ -200,7 +200,14 @@ impl<I: Copy + Eq> Turn<I> {
             self.order.wake(e);
             e.burst = Ns::ZERO;
         }
-        e.runnable = sample.runnable;
+        if !sample.runnable && ran > Ns::ZERO {
+            // It still takes part in what it had: alone, it moves virtual time, and owes nothing.
+            e.runnable = true;
+            self.order.advance(group);
+        }
+        if let Some(e) = group.get_mut(id) {
+            e.runnable = sample.runnable;
+        }
         if self.current == Some(id) {
             self.used = self.used.saturating_add(ran);
         } else if self.successor.is_some_and(|(s, _)| s == id) {
