@@ -86,7 +86,7 @@ pub(crate) fn read<T: Abi>(address: usize, size: usize) -> Result<T> {
 
 /// Reads bytes.
 fn read_bytes(address: usize, bytes: &mut [u8]) -> Result {
-    // The size of a small structure, and so much that one is aligned.
+    // As most structures are.
     let words = bytes.len() / size_of::<u64>();
     if words <= SMALL && bytes.len() == words * size_of::<u64>() {
         let to = bytes.as_mut_ptr().cast::<u64>();

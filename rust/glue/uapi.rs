@@ -25,5 +25,5 @@ super::abi::abi! {
     zernel_page = 16;
     zernel_begin = 72, input 56;
     zernel_request = 16;
-    zernel_request_stats = 248;
+    zernel_request_stats = 248, first 240;
 }

@@ -16,8 +16,8 @@ bool zernel_helper_read_words(u64 *to, const void __user *from, size_t count)
 	might_fault();
 	if (!user_read_access_begin(words, count * sizeof(*words)))
 		return false;
-	while (count--)
-		unsafe_get_user(*to++, words++, fault);
+	for (size_t i = 0; i < count; i++)
+		unsafe_get_user(to[i], &words[i], fault);
 	user_read_access_end();
 	return true;
 fault:

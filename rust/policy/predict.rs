@@ -56,6 +56,35 @@ impl Costs {
     }
 }
 
+impl Costs {
+    /// Being late costs so many times as much as being early where the usual estimate of a switch
+    /// is right: from the default costs up to where it is as dear as it is seldom, since one of fifty
+    /// switches takes longer (`Cost::IN_TIME`).
+    const COVERED: (u32, u32) = (6, 49);
+
+    /// By how much earlier than its prediction the GPU is taken, for a switch that is estimated to
+    /// take `switch`; `None`: nothing is worth an idle GPU, and it is not taken in advance.
+    ///
+    /// The GPU is free when the switch is over, which takes a random time, too. Its fractile is not
+    /// learned for each pair of costs: the estimate is taken as it is within [`Self::COVERED`], and
+    /// in proportion beyond.
+    fn allowance(self, switch: Ns) -> Option<Ns> {
+        let (early, late) = match (self.early, self.late) {
+            (0, 0) => (1, 1),
+            costs => costs,
+        };
+        let (least, most) = Self::COVERED;
+        let (least, most) = (early.saturating_mul(least), early.saturating_mul(most));
+        let (over, under) = match late {
+            late if late < least => (late, least),
+            late if late > most => (late, most),
+            _ => (1, 1),
+        };
+        let scaled = switch.0.saturating_mul(over.into());
+        (late > 0).then(|| Ns(scaled.checked_div(under.into()).unwrap_or(u64::MAX)))
+    }
+}
+
 impl Default for Costs {
     /// One to six: t is the 14th percentile.
     ///
@@ -134,6 +163,22 @@ pub(crate) struct Choice {
     /// Whether a margin that follows the errors of such requests is taken off. [`Kind::Quantile`] weighs being late
     /// by itself and takes nothing off.
     pub(crate) margin: bool,
+}
+
+impl Choice {
+    /// How long after its begin the GPU is taken for a request whose data is predicted to be ready
+    /// after `predicted`, where a switch is estimated to take `switch`: at once if nothing is
+    /// predicted.
+    pub(crate) fn lead(self, predicted: Option<Ns>, switch: Ns) -> Ns {
+        let allowance = match self.kind {
+            Kind::Fixed | Kind::Ema | Kind::Holt => switch,
+            Kind::Quantile => match self.costs.allowance(switch) {
+                Some(allowance) => allowance,
+                None => return LONGEST,
+            },
+        };
+        predicted.map_or(Ns::ZERO, |time| time.saturating_sub(allowance))
+    }
 }
 
 /// What is known about the preparations of one key: every predictor's state, so that each request
@@ -238,6 +283,39 @@ mod tests {
         assert_eq!(fractile(0, 0), Ppm(500_000));
         assert_eq!(fractile(u32::MAX, u32::MAX), Ppm(500_000));
         assert_eq!(Costs::default().fractile(), Ppm(142_857));
+    }
+
+    #[test]
+    fn the_switch_is_allowed_for_as_costs_say() {
+        let lead = |early, late| {
+            let choice = Choice {
+                costs: Costs { early, late },
+                ..Choice::default()
+            };
+            choice.lead(Some(Ns(300_000)), Ns(100_000))
+        };
+        for (early, late) in [(1, 6), (1, 49), (10, 60), (10, 490)] {
+            assert_eq!(lead(early, late), Ns(200_000));
+        }
+        assert_eq!(lead(1, 3), Ns(250_000));
+        assert_eq!(lead(5, 3), Ns(290_000));
+        assert_eq!(lead(1, 1), lead(0, 0));
+        assert_eq!(lead(1, 98), Ns(100_000));
+        assert_eq!(lead(1, 999), Ns(0));
+        // Only one of the errors matters.
+        assert_eq!(lead(0, 1), Ns(0));
+        assert_eq!(lead(1, 0), LONGEST);
+        assert!(lead(u32::MAX, u32::MAX) >= Ns(200_000));
+        for kind in [Kind::Fixed, Kind::Ema, Kind::Holt] {
+            let choice = Choice {
+                kind,
+                costs: Costs { early: 1, late: 0 },
+                ..Choice::default()
+            };
+            assert_eq!(choice.lead(Some(Ns(300_000)), Ns(100_000)), Ns(200_000));
+            assert_eq!(choice.lead(Some(Ns(1)), Ns(100_000)), Ns(0));
+            assert_eq!(choice.lead(None, Ns(100_000)), Ns(0));
+        }
     }
 
     #[test]

@@ -90,6 +90,11 @@ impl Bandwidth {
         self.throttled
     }
 
+    /// Nobody is kept off the GPU any more, or nobody could use it meanwhile: that is not charged.
+    pub(crate) fn release(&mut self) {
+        self.held = None;
+    }
+
     /// Takes from the budgets what has run. Returns when to look again, if not only when a TSG gets
     /// something to run.
     ///

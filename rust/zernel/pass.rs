@@ -297,6 +297,7 @@ impl Pass {
             Some(gpu.requests.clone())
         });
         let Ok(Some(device)) = device else {
+            bandwidth.release();
             return rotation::Next::Idle;
         };
         let state = self
@@ -306,8 +307,15 @@ impl Pass {
         let held = match state {
             gate::State::Open => None,
             gate::State::Closed(level) => Some((level, began)),
-            gate::State::Wait(delay) => return rotation::Next::Wait(delay),
+            gate::State::Wait(delay) => {
+                bandwidth.release();
+                return rotation::Next::Wait(delay);
+            }
         };
+        if held.is_some() {
+            // Turns stand still.
+            device.set_handing_over(false);
+        }
         let charge = bandwidth.step(&driver, held);
         if bandwidth.throttled() != throttled {
             // The gate is open to those whose budget is spent.

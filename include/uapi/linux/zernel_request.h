@@ -119,7 +119,8 @@ struct zernel_page {
  * caller may see; EPERM the TSG is another user's and the caller has no CAP_SYS_NICE;
  * with ZERNEL_BEGIN_NO_HOLDER also EPERM the TSG's class is not above
  * ZERNEL_LEVEL_DEFAULT, EOPNOTSUPP the provider cannot keep TSGs off the GPU; EAGAIN the
- * GPU is suspended. Nothing has changed then.
+ * GPU is suspended; EFAULT. None has begun then. The request before goes on, unless the
+ * TSG or the memory went away during the call.
  */
 struct zernel_begin {
 	__u64 tsg;

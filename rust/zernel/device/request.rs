@@ -98,6 +98,7 @@ pub(super) fn begin(client: &Client, arg: usize, size: usize) -> Result {
         slo: Ns(begin.slo_ns),
     };
     let (tsg, name) = (tsg::Id(begin.tsg), (begin.key, identity::caller_uid()));
+    let mut is_there = false;
     for _ in 0..TRIES {
         let mut pages = client.pages.lock();
         let slot = pages.slot(begin.page, begin.slot)?;
@@ -109,14 +110,12 @@ pub(super) fn begin(client: &Client, arg: usize, size: usize) -> Result {
         });
         match outcome? {
             Outcome::Begun => return Ok(()),
-            Outcome::Unbound => {
-                // What follows ends the request before.
-                answer.fault_in()?;
-                bind(slot, tsg, name, ask.holder)?;
-            }
-            Outcome::Untold => {
+            Outcome::Unbound if is_there => bind(slot, tsg, name, ask.holder)?,
+            // Binding ends the request before, so that the answer is made sure of first.
+            Outcome::Unbound | Outcome::Untold => {
                 drop(pages);
                 answer.fault_in()?;
+                is_there = true;
             }
         }
     }

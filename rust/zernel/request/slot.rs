@@ -231,7 +231,6 @@ impl Slot {
     ) -> Result {
         group.check(holder)?;
         let member = group.reserve(self)?;
-        self.retire(&mut self.lock(), Ns(now_ns()), &self.observe());
         if let Some(old) = group.attach(self, member)? {
             old.detach(self);
         }
@@ -244,9 +243,11 @@ impl Slot {
         Ok(())
     }
 
-    /// Has its requests be a TSG's. Returns whose they were.
+    /// Has its requests be a TSG's. The one that it has is over. Returns whose they were.
     pub(super) fn set_group(&self, group: Arc<Group>) -> Option<Arc<Group>> {
-        self.lock().group.replace(group)
+        let mut state = self.lock();
+        self.retire(&mut state, Ns(now_ns()), &self.observe());
+        state.group.replace(group)
     }
 
     /// A request for this TSG, under this key of a user, begins; the one before it is over. `tell`
@@ -301,7 +302,7 @@ impl Slot {
         }
         // Without anything known, at once.
         let predicted = predicted.unwrap_or(ask.expected);
-        let lead = predicted.saturating_sub(cost);
+        let lead = choice.lead((predicted > Ns::ZERO).then_some(predicted), cost);
         let trigger_at = now.saturating_add(lead);
         let plan = Plan {
             trigger_at,
@@ -320,6 +321,10 @@ impl Slot {
         };
         if !tell(begun) {
             return Ok(Outcome::Untold);
+        }
+        if state.holds.is_some() {
+            // What the one before holds is not this one's.
+            state.hold();
         }
         let mut actions = Actions::default();
         let number = state.requests.begin(now, &seen, &plan, &mut actions);

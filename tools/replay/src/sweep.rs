@@ -20,8 +20,9 @@ const POINTS: usize = 1_500;
 
 /// What being late costs zernel for each that being early costs, and the other way round: the
 /// sweep of a frontier.
-const LATE_COSTS: [u32; 24] = [
-    1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 19, 23, 28, 34, 41, 49, 58, 67, 76, 86, 99,
+const LATE_COSTS: [u32; 29] = [
+    0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 19, 23, 28, 34, 41, 49, 58, 67, 76, 86, 99, 149,
+    199, 299, 999,
 ];
 const BETWEEN: [(u32, u32); 8] = [
     (9, 10),

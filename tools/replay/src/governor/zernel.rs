@@ -267,7 +267,7 @@ impl Governor for Zernel {
         }
         let lane = &mut self.lanes[client];
         let predicted = lane.history.predict(self.choice);
-        let lead = predicted.unwrap_or(Ns::ZERO).saturating_sub(cost);
+        let lead = self.choice.lead(predicted, cost);
         let plan = Plan {
             trigger_at: now.saturating_add(lead),
             lease: self.lease,
