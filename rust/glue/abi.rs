@@ -4,8 +4,6 @@
 //! A structure is versioned by its size: a shorter one is taken as zero-extended, a longer one
 //! must be zero where this module does not know it, and only known bytes are written back.
 
-#[cfg(zernel_core)]
-use kernel::bindings;
 use kernel::{
     prelude::*,
     uaccess::{
@@ -16,6 +14,8 @@ use kernel::{
 
 extern "C" {
     fn zernel_helper_read_words(to: *mut u64, from: *const c_void, count: usize) -> bool;
+    #[cfg(zernel_core)]
+    fn zernel_helper_write_words_nofault(to: *mut c_void, from: *const u64, count: usize) -> bool;
 }
 
 /// Words of a structure that is read in one go.
@@ -163,15 +163,15 @@ impl Answer {
         let Some(part) = value.bytes().get(self.from..self.to) else {
             return false;
         };
-        // SAFETY: `part` is valid for reads; any address of user space may be asked for.
-        let left = unsafe {
-            bindings::copy_to_user_nofault(
-                self.address as *mut c_void,
-                part.as_ptr().cast(),
-                part.len(),
-            )
-        };
-        left == 0
+        let words = part.len() / size_of::<u64>();
+        let from = part.as_ptr().cast::<u64>();
+        if part.len() != words * size_of::<u64>() || !from.is_aligned() {
+            // No program asks for a part of a word.
+            return false;
+        }
+        // SAFETY: `from` is aligned and valid for reads of so many words; any address may be asked
+        // for.
+        unsafe { zernel_helper_write_words_nofault(self.address as *mut c_void, from, words) }
     }
 
     /// Has the memory be there, with zeroes in it. May sleep.

@@ -66,6 +66,7 @@ impl Words {
     ///
     /// A process stores the words in the opposite order, so nothing is seen here without what was
     /// stored before it.
+    #[inline]
     pub(crate) fn observe(&self) -> Observed {
         let done = self.done.load(Acquire);
         let done_ns = Ns(self.done_ns.load(Relaxed));

@@ -24,3 +24,21 @@ fault:
 	user_read_access_end();
 	return false;
 }
+
+/* The same in the other direction, without sleeping: false also if the memory has to be made sure of. */
+bool zernel_helper_write_words_nofault(void __user *to, const u64 *from, size_t count)
+{
+	u64 __user *words = to;
+	bool written = false;
+
+	pagefault_disable();
+	if (user_write_access_begin(words, count * sizeof(*words))) {
+		for (size_t i = 0; i < count; i++)
+			unsafe_put_user(from[i], &words[i], fault);
+		written = true;
+fault:
+		user_write_access_end();
+	}
+	pagefault_enable();
+	return written;
+}

@@ -6,5 +6,6 @@
 #include <linux/types.h>
 
 bool zernel_helper_read_words(u64 *to, const void __user *from, size_t count);
+bool zernel_helper_write_words_nofault(void __user *to, const u64 *from, size_t count);
 
 #endif /* ZERNEL_USER_H */

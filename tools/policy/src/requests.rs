@@ -103,7 +103,7 @@ fn happen_later(
     match event {
         Event::Begin(plan) => {
             let mut actions = Actions::default();
-            requests.begin(now, seen, plan, &mut actions);
+            requests.begin(requests.next(seen), now, seen, plan, &mut actions);
             actions
         }
         Event::Poll => requests.poll(now, seen),

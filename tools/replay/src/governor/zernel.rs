@@ -279,7 +279,8 @@ impl Governor for Zernel {
         };
         lane.phase = phase;
         let mut actions = Actions::default();
-        let number = lane.requests.begin(now, &seen, &plan, &mut actions);
+        let number = lane.requests.next(&seen);
+        lane.requests.begin(number, now, &seen, &plan, &mut actions);
         debug_assert_eq!(number.get(), world.clients[client].begun);
         self.act(world, client, actions);
         self.requests += 1;
