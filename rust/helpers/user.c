@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Helpers of rust/glue/abi.rs. Included like irqlock.c. */
 
+#include <linux/fault-inject-usercopy.h>
 #include <linux/uaccess.h>
 
 #include "user.h"
@@ -14,6 +15,8 @@ bool zernel_helper_read_words(u64 *to, const void __user *from, size_t count)
 	const u64 __user *words = from;
 
 	might_fault();
+	if (should_fail_usercopy())
+		return false;
 	if (!user_read_access_begin(words, count * sizeof(*words)))
 		return false;
 	for (size_t i = 0; i < count; i++)
@@ -31,6 +34,8 @@ bool zernel_helper_write_words_nofault(void __user *to, const u64 *from, size_t 
 	u64 __user *words = to;
 	bool written = false;
 
+	if (should_fail_usercopy())
+		return false;
 	pagefault_disable();
 	if (user_write_access_begin(words, count * sizeof(*words))) {
 		for (size_t i = 0; i < count; i++)
