@@ -360,7 +360,11 @@ fn page(args: &PageArgs) -> Result<()> {
         writeln!(out, "{}", file.display())?;
     }
     for verdict in &written.verdicts {
-        if args.check.is_empty() && verdict.check == page::Check::Replay {
+        let is_asked = match &args.check[..] {
+            [] => verdict.check == page::Check::Goals,
+            asked => asked.contains(&verdict.check),
+        };
+        if !is_asked {
             continue;
         }
         let good = if verdict.good { "ok" } else { "not ok" };
