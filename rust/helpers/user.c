@@ -28,7 +28,7 @@ fault:
 	return false;
 }
 
-/* The same in the other direction, without sleeping: false also if the memory has to be made sure of. */
+/* Writes @count words without sleeping: false also if the memory has to be faulted in first. */
 bool zernel_helper_write_words_nofault(void __user *to, const u64 *from, size_t count)
 {
 	u64 __user *words = to;

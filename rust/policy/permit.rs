@@ -75,8 +75,8 @@ impl From<Level> for Wish {
 ///
 /// Lowering one's own target, or keeping its level, is free, and keeps what privilege has allowed
 /// there; so is a weight up to what privilege has given there, or else [`Weight::DEFAULT`]. No
-/// weight means the one that it had. Everything else needs `CAP_SYS_NICE` or membership. Members are bound by the admission
-/// budget as far as they raise above [`Level::DEFAULT`].
+/// weight means the one that it had. Everything else needs `CAP_SYS_NICE` or membership. Members are
+/// bound by the admission budget as far as they raise above [`Level::DEFAULT`].
 pub(crate) fn set(
     caller: Caller,
     now: Effective,

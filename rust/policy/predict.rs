@@ -163,8 +163,8 @@ pub(crate) struct Choice {
     pub(crate) costs: Costs,
     /// What [`Kind::Fixed`] tells.
     pub(crate) fixed: Fixed,
-    /// Whether a margin that follows the errors of such requests is taken off. [`Kind::Quantile`] weighs being late
-    /// by itself and takes nothing off.
+    /// Whether a margin that follows the errors of such requests is taken off. [`Kind::Quantile`]
+    /// weighs being late by itself and takes nothing off.
     pub(crate) margin: bool,
 }
 

@@ -161,9 +161,9 @@ impl Cost {
 
     /// Whether a run of this length shows that the estimate is wrong.
     ///
-    /// Late twice in a row has a probability of `(1 - quantile)^2`, at most 4 %. In time `k` times in a row
-    /// has `quantile^k`, about a fifth at `k = 1.6 / (1 - quantile)`; that is asked again each half
-    /// of such a run.
+    /// Late twice in a row has a probability of `(1 - quantile)^2`, at most 4 %. In time `k` times in
+    /// a row has `quantile^k`, about a fifth at `k = 1.6 / (1 - quantile)`; that is asked again each
+    /// half of such a run.
     fn is_unlikely(&self) -> bool {
         match self.last {
             Switched::NotYet => self.run >= 2,

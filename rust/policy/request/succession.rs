@@ -25,7 +25,7 @@ use crate::policy::units::Ns;
 ///
 /// # Invariants
 ///
-/// With `before`, the request of the slot that is not `current` can be retired with nothing to store.
+/// With `before`, the request of the other slot can be retired with nothing to store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Succession {
     even: Slot,

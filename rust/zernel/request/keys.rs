@@ -38,7 +38,8 @@ pub(crate) const MAX: u32 = 65_536;
 /// Keys looked at before one is forgotten although it was used since the last look.
 const CHANCES: u32 = 64;
 
-/// What a key is used once, when it is made, keeps nobody's place.
+/// So often a key has to be used for its place to be kept. Less is what making it takes: whoever makes
+/// keys without end keeps none of them.
 const OFTEN: u32 = 2;
 
 /// The history of one key.
