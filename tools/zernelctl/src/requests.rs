@@ -243,7 +243,7 @@ mod tests {
         assert!(text.contains("950.2 us"), "{text}");
         assert!(text.contains("21.0 ms"), "{text}");
         assert_eq!(line("p99 ").as_deref(), Some("-"));
-        assert_eq!(text.lines().count(), 28);
+        assert_eq!(text.lines().count(), 29);
     }
 
     #[test]

@@ -256,12 +256,12 @@ mod tests {
     fn entries_follow_the_structure() {
         let mut raw = abi::zernel_request_stats::zeroed();
         (raw.requests, raw.done, raw.cancelled) = (9, 3, 2);
-        (raw.latency_ns, raw.in_flight, raw.throttles) = (300, 4, 5);
+        (raw.latency_ns, raw.in_flight, raw.lost_ns) = (300, 4, 5);
         let stats = RequestStats::from(&raw);
         let entries: Vec<_> = stats.entries().collect();
         assert_eq!(entries.first(), Some(&("requests", 9)));
-        assert_eq!(entries.last(), Some(&("throttles", 5)));
-        assert_eq!(entries.len(), 27);
+        assert_eq!(entries.last(), Some(&("lost_ns", 5)));
+        assert_eq!(entries.len(), 28);
         assert_eq!(stats.requests, stats.over() + stats.in_flight);
         assert_eq!(stats.mean_ns(), Some(100));
         assert_eq!(RequestStats::default().mean_ns(), None);
