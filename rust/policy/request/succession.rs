@@ -48,7 +48,14 @@ impl Succession {
         }
     }
 
-    fn current(&mut self) -> &mut Slot {
+    fn current(&self) -> &Slot {
+        match self.is_odd {
+            true => &self.odd,
+            false => &self.even,
+        }
+    }
+
+    fn current_mut(&mut self) -> &mut Slot {
         match self.is_odd {
             true => &mut self.odd,
             false => &mut self.even,
@@ -58,18 +65,12 @@ impl Succession {
     /// The request that is not over.
     #[cfg(any(test, zernel_kunit))]
     fn active(&self) -> Option<Number> {
-        match self.is_odd {
-            true => self.odd.active(),
-            false => self.even.active(),
-        }
+        self.current().active()
     }
 
     /// As [`Slot::holds`].
     pub(crate) fn holds(&self) -> bool {
-        match self.is_odd {
-            true => self.odd.holds(),
-            false => self.even.holds(),
-        }
+        self.current().holds()
     }
 
     /// Whether [`Self::catch_up`] has something to work out.
@@ -90,10 +91,7 @@ impl Succession {
 
     /// The number of the request that begins next.
     pub(crate) fn next(&self, seen: &Observed) -> Number {
-        let last = match self.is_odd {
-            true => self.odd.number,
-            false => self.even.number,
-        };
+        let last = self.current().number;
         last.map_or_else(|| Number::first(seen), Number::next)
     }
 
@@ -108,7 +106,7 @@ impl Succession {
         plan: &Plan,
         actions: &mut Actions,
     ) {
-        let slot = self.current();
+        let slot = self.current_mut();
         if slot.active().is_some() {
             if slot.can_wait(seen) {
                 // INVARIANT: As it says.
@@ -119,17 +117,17 @@ impl Succession {
                 slot.pass(now, actions);
             }
         }
-        self.current().start(now, number, plan, actions);
+        self.current_mut().start(now, number, plan, actions);
     }
 
     /// As [`Slot::retire`].
     pub(crate) fn retire(&mut self, now: Ns, seen: &Observed) -> Actions {
-        self.current().retire(now, seen)
+        self.current_mut().retire(now, seen)
     }
 
     /// As [`Slot::poll`].
     pub(crate) fn poll(&mut self, now: Ns, seen: &Observed) -> Actions {
-        self.current().poll(now, seen)
+        self.current_mut().poll(now, seen)
     }
 
     /// As [`Slot::ready`].
@@ -139,7 +137,7 @@ impl Succession {
         now: Ns,
         seen: &Observed,
     ) -> Result<Actions, Error> {
-        self.current().ready(number, now, seen)
+        self.current_mut().ready(number, now, seen)
     }
 
     /// As [`Slot::done`].
@@ -149,7 +147,7 @@ impl Succession {
         now: Ns,
         seen: &Observed,
     ) -> Result<Actions, Error> {
-        self.current().done(number, now, seen)
+        self.current_mut().done(number, now, seen)
     }
 
     /// As [`Slot::cancel`].
@@ -159,12 +157,12 @@ impl Succession {
         now: Ns,
         seen: &Observed,
     ) -> Result<Actions, Error> {
-        self.current().cancel(number, now, seen)
+        self.current_mut().cancel(number, now, seen)
     }
 
     /// As [`Slot::end`].
     pub(crate) fn end(&mut self, now: Ns, seen: &Observed, cause: Cause) -> Actions {
-        self.current().end(now, seen, cause)
+        self.current_mut().end(now, seen, cause)
     }
 }
 
