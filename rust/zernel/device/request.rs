@@ -48,6 +48,7 @@ use kernel::{
 const ANSWER: usize = core::mem::offset_of!(uapi::zernel_begin, request);
 
 /// How often a begin is tried whose answer could not be written, or whose TSG was not known yet.
+/// Nobody else binds the slot in between, unless the memory for the answer has gone once more.
 const TRIES: usize = 8;
 
 /// Registers a page of slots.
@@ -99,8 +100,8 @@ pub(super) fn begin(client: &Client, arg: usize, size: usize) -> Result {
     };
     let (tsg, name) = (tsg::Id(begin.tsg), (begin.key, identity::caller_uid()));
     let mut is_there = false;
+    let mut pages = client.pages.lock();
     for _ in 0..TRIES {
-        let mut pages = client.pages.lock();
         let slot = pages.slot(begin.page, begin.slot)?;
         let outcome = slot.begin(tsg, name, &ask, |begun| {
             begin.request = begun.request;
@@ -116,6 +117,7 @@ pub(super) fn begin(client: &Client, arg: usize, size: usize) -> Result {
                 drop(pages);
                 answer.fault_in()?;
                 is_there = true;
+                pages = client.pages.lock();
             }
         }
     }

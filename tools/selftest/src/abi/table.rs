@@ -125,7 +125,7 @@ impl Stage {
             Call::new("READY", abi::LIBZERNEL_IOC_READY, &named),
             Call::new("DONE", abi::LIBZERNEL_IOC_DONE, &named),
             Call::new("CANCEL", abi::LIBZERNEL_IOC_CANCEL, &named),
-            Call::new("REQUEST_STATS", abi::LIBZERNEL_IOC_REQUEST_STATS, &all),
+            Call::new("REQUEST_STATS", abi::LIBZERNEL_IOC_REQUEST_STATS, &all).grown_from(240),
         ];
         for call in &mut calls {
             // What is to be cleared is set by the call before.
