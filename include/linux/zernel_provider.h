@@ -70,11 +70,14 @@ struct zernel_gpu_load {
  * @size: sizeof(struct zernel_tsg_load), set by zernel
  * @flags: ZERNEL_TSG_LOAD_*
  * @ran_ns: time that it had the engine and ran, since it was added; never decreases
+ * @since_ns: when it got something to run, or ran out of it, the last time, as
+ *            ktime_get_ns() tells it; 0: not known
  */
 struct zernel_tsg_load {
 	u32 size;
 	u32 flags;
 	u64 ran_ns;
+	u64 since_ns;
 };
 
 /**

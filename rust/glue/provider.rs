@@ -205,6 +205,7 @@ impl Ops {
         Ok(Sample {
             ran: Ns(load.ran_ns),
             runnable: load.flags & raw::ZERNEL_TSG_LOAD_RUNNABLE != 0,
+            since: (load.since_ns != 0).then_some(Ns(load.since_ns)),
         })
     }
 

@@ -83,11 +83,20 @@ pub(crate) trait Provider: Send + Sync + 'static {
     fn load(&self, _gpu: u64) -> Result<(u64, u64)> {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
-    /// For how long a TSG had the engine, in ns, and whether it has something to run. Not every
-    /// driver can tell.
-    fn tsg_load(&self, _gpu: u64, _tsg: u64) -> Result<(u64, bool)> {
+    /// What a TSG does with the GPU. Not every driver can tell.
+    fn tsg_load(&self, _gpu: u64, _tsg: u64) -> Result<TsgLoad> {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
+}
+
+/// What a TSG does with the GPU.
+pub(crate) struct TsgLoad {
+    /// Time that it had the engine and ran, in ns.
+    pub(crate) ran: u64,
+    /// Whether it has something to run.
+    pub(crate) runnable: bool,
+    /// Since when, as the kernel's monotonic clock tells it in ns; 0: not known.
+    pub(crate) since: u64,
 }
 
 /// A process or thread, for as long as it is borrowed.
@@ -330,9 +339,10 @@ impl<P: Provider> Table<P> {
                 if ((*load).size as usize) < size_of::<raw::zernel_tsg_load>() {
                     return Err(EINVAL);
                 }
-                let (ran, runnable) = provider.tsg_load(gpu, tsg)?;
-                (*load).ran_ns = ran;
-                (*load).flags = match runnable {
+                let told = provider.tsg_load(gpu, tsg)?;
+                (*load).ran_ns = told.ran;
+                (*load).since_ns = told.since;
+                (*load).flags = match told.runnable {
                     true => raw::ZERNEL_TSG_LOAD_RUNNABLE,
                     false => 0,
                 };

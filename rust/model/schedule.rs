@@ -40,6 +40,7 @@ impl<C: Context, S: Store<C>> Gpu<C, S> {
         let demand = tsg.ready > 0;
         if tsg.place != Place::On && tsg.demand != demand {
             tsg.demand = demand;
+            tsg.demand_since = self.clock;
             self.stirred |= tsg.engine == COMPUTE;
         }
         let engine = self.engines.get_mut(EngineIx::new(tsg.engine));

@@ -65,6 +65,8 @@ pub(crate) struct TsgStats {
     pub(crate) queued: u32,
     /// Whether it has something to run, enabled or not.
     pub(crate) demand: bool,
+    /// Since when, where it was looked at outside its turns.
+    pub(crate) demand_since: Ns,
     /// Time slice changes.
     pub(crate) slice_changes: u64,
     /// When the last one was; zero if there was none.
@@ -128,6 +130,7 @@ impl<C: Context, S: Store<C>> Gpu<C, S> {
             completed: tsg.completed,
             queued: tsg.queued,
             demand: tsg.ready > 0,
+            demand_since: tsg.demand_since,
             slice_changes: tsg.slice_changes,
             slice_changed: tsg.slice_changed,
             timeslice: tsg.timeslice,

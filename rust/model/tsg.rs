@@ -133,6 +133,8 @@ pub(crate) struct Tsg<C> {
     pub(crate) ready: u32,
     /// Whether it had something to run when it was last looked at outside its turns.
     pub(crate) demand: bool,
+    /// Since when.
+    pub(crate) demand_since: Ns,
     /// The next TSG, in a ring, that uses the same semaphore words.
     pub(crate) sharer: TsgIx,
     /// Time slice.
@@ -193,6 +195,7 @@ impl<C> Tsg<C> {
             channels: ChannelIx::NIL,
             ready: 0,
             demand: false,
+            demand_since: now,
             sharer: TsgIx::NIL,
             timeslice: DEFAULT_TIMESLICE,
             interleave: Interleave::Low,

@@ -10,7 +10,8 @@ use super::{
 use crate::{
     glue::provider_side::{
         self,
-        Registration, //
+        Registration,
+        TsgLoad, //
     },
     model::{
         preset::DEFAULT_TIMESLICE,
@@ -219,10 +220,14 @@ impl provider_side::Provider for Sim {
         Ok(())
     }
 
-    fn tsg_load(&self, gpu: u64, tsg: u64) -> Result<(u64, bool)> {
+    fn tsg_load(&self, gpu: u64, tsg: u64) -> Result<TsgLoad> {
         let card = self.card(u32::try_from(gpu).map_err(|_| ENOENT)?)?;
         let stats = card.at_present(|model| model.tsg_stats(Handle(tsg)))?;
-        Ok((stats.times.busy.0, stats.demand))
+        Ok(TsgLoad {
+            ran: stats.times.busy.0,
+            runnable: stats.demand,
+            since: stats.demand_since.0,
+        })
     }
 
     fn load(&self, gpu: u64) -> Result<(u64, u64)> {

@@ -174,7 +174,7 @@ impl Rotation {
         let mut next = Next::Idle;
         let mut call = None;
         for (place, list) in self.lists.iter_mut().enumerate() {
-            list.turn.set_lc(lc);
+            list.turn.set_lc(lc, Ns(now_ns()));
             list.observe(driver);
             match list.turn.next(&mut list.members, Ns(now_ns())) {
                 Action::Enable(handle) => call = Some((place, handle, true)),
@@ -310,7 +310,7 @@ impl List {
         };
         // One that is gone is about to be removed.
         if let Ok(sample) = driver.ops.tsg_load(driver.handle, member.handle) {
-            member.entity.learn(sample);
+            member.entity.learn(sample, Ns(now_ns()));
             let handle = member.handle;
             self.turn.observe(&mut self.members, handle, sample);
         }

@@ -21,6 +21,8 @@ pub(crate) struct Sample {
     pub(crate) ran: Ns,
     /// Whether it has something to run, be it enabled or not.
     pub(crate) runnable: bool,
+    /// Since when, if that is known.
+    pub(crate) since: Option<Ns>,
 }
 
 /// A TSG in the rotation.
@@ -48,6 +50,10 @@ pub(crate) struct Entity {
     bursts: Ema,
     /// The usual length of a burst.
     pub(super) mean_burst: Option<Ns>,
+    /// Since when it is idle, if it is and ever was not.
+    idle_since: Option<Ns>,
+    /// How long it is idle between bursts.
+    naps: Ema,
     pub(super) runnable: bool,
     /// Whether it is known to be enabled.
     pub(super) enabled: bool,
@@ -59,6 +65,10 @@ pub(crate) struct Entity {
 }
 
 impl Entity {
+    /// No nap is taken for longer, so that a sleep is soon forgotten: twice what a call takes, which
+    /// is the most that is left to a TSG.
+    const SLEEP: Ns = Ns(500_000);
+
     /// A TSG that is enabled, as a driver makes it, and idle.
     pub(crate) fn new(weight: Weight) -> Self {
         Self {
@@ -72,6 +82,8 @@ impl Entity {
             began: None,
             bursts: Ema::new(Ema::ALPHA),
             mean_burst: None,
+            idle_since: None,
+            naps: Ema::new(Ema::ALPHA),
             runnable: false,
             enabled: true,
             aside: false,
@@ -107,14 +119,19 @@ impl Entity {
         self.aside
     }
 
-    /// Learns from a sample how much GPU time it usually has from when it gets something to run
-    /// until it goes idle.
-    pub(crate) fn learn(&mut self, sample: Sample) {
+    /// Learns from a sample, taken at `now`, how much GPU time it usually has from when it gets
+    /// something to run until it goes idle, and how long it is idle then.
+    pub(crate) fn learn(&mut self, sample: Sample, now: Ns) {
+        let at = sample.since.unwrap_or(now).min(now);
         if sample.runnable {
             self.began.get_or_insert(sample.ran);
+            if let Some(since) = self.idle_since.take() {
+                self.naps.observe(at.saturating_sub(since).min(Self::SLEEP));
+            }
         } else if let Some(began) = self.began.take() {
             self.bursts.observe(sample.ran.saturating_sub(began));
             self.set_mean_burst(self.bursts.predict(Costs::default()));
+            self.idle_since = Some(at);
         }
     }
 
@@ -132,6 +149,19 @@ impl Entity {
     pub(super) fn burst_left(&self, tolerance: Ns) -> Option<Ns> {
         let mean = self.mean_burst?;
         (self.burst <= mean.saturating_add(tolerance)).then(|| mean.saturating_sub(self.burst))
+    }
+
+    /// How long it is usually idle between two bursts, if that is so little that the GPU can be
+    /// left to it meanwhile: no more than `most`, and an eighth of what it runs in between.
+    pub(super) fn usual_nap(&self, most: Ns) -> Option<Ns> {
+        let (nap, burst) = (self.naps.predict(Costs::default())?, self.mean_burst?);
+        (nap <= most && nap.0 <= burst.0 / 8).then_some(nap)
+    }
+
+    /// Until when it is to be taken for napping: for twice a usual nap, since it went idle.
+    pub(super) fn nap_ends(&self, most: Ns) -> Option<Ns> {
+        let nap = self.usual_nap(most)?;
+        Some(self.idle_since?.saturating_add(nap).saturating_add(nap))
     }
 
     /// Whether it could run in a turn now.
@@ -185,10 +215,9 @@ mod tests {
         let mut e = Entity::new(Weight::DEFAULT);
         for (ran, runnable) in [(100, true), (300, true), (500, false)] {
             assert_eq!(e.mean_burst, None);
-            e.learn(Sample {
-                ran: Ns(ran),
-                runnable,
-            });
+            let ran = Ns(ran);
+            let since = None;
+            e.learn(Sample { ran, runnable, since }, ran);
         }
         assert_eq!(e.mean_burst, Some(Ns(400)));
         e.burst = Ns(100);

@@ -120,13 +120,13 @@ impl Order {
         e.round = self.round;
     }
 
-    /// Lets virtual time and rounds follow what was charged.
-    pub(super) fn advance(&mut self, group: &impl Group) {
+    /// Lets virtual time and rounds follow what was charged. `napping`: takes part though idle.
+    pub(super) fn advance<G: Group>(&mut self, group: &G, napping: Option<G::Id>) {
         let mut weights = 0i64;
         let mut moment = 0i64;
         let mut rounds = None;
-        group.each(|_, e| {
-            if e.contends() {
+        group.each(|id, e| {
+            if e.contends() || napping == Some(id) {
                 let weight = i64::from(e.weight.number());
                 weights = weights.saturating_add(weight);
                 moment = moment.saturating_add(self.lead(e).saturating_mul(weight));
@@ -161,6 +161,14 @@ impl Order {
             key,
             place: e.place,
         }
+    }
+
+    /// Where a TSG will stand at the end of a burst, when it has had `ran` more.
+    pub(super) fn rank_after(&self, e: &Entity, ran: Ns) -> Rank {
+        let mut later = e.clone();
+        self.charge(&mut later, ran);
+        later.place = self.tail;
+        self.rank(&later)
     }
 
     /// The next of those for which `wanted` holds.
@@ -261,7 +269,7 @@ mod tests {
 
     /// Lets the first run for a quantum; says who it was.
     fn turn(order: &mut Order, group: &mut Pair) -> Option<usize> {
-        order.advance(group);
+        order.advance(group, None);
         let (_, id) = order.first(group, |_, e| e.contends())?;
         let e = group.get_mut(id)?;
         order.charge(e, MS);
@@ -313,7 +321,7 @@ mod tests {
         for _ in 0..1000 {
             assert_eq!(turn(&mut order, &mut group), Some(1));
         }
-        order.advance(&group);
+        order.advance(&group, None);
         let [sleeper, _] = &mut group.0;
         order.wake(sleeper);
         sleeper.runnable = true;
@@ -360,7 +368,7 @@ mod tests {
             let [alone, sleeper] = &mut group.0;
             sleeper.runnable = false;
             order.charge(alone, Ns(1_000_000_000));
-            order.advance(&group);
+            order.advance(&group, None);
             let [_, sleeper] = &mut group.0;
             order.wake(sleeper);
             sleeper.runnable = true;

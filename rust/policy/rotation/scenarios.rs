@@ -82,7 +82,8 @@ mod tests {
 
     fn see(turn: &mut Turn<usize>, group: &mut Slots, id: usize, ran: u64, runnable: bool) {
         let ran = Ns(ran);
-        turn.observe(group, id, Sample { ran, runnable });
+        let since = None;
+        turn.observe(group, id, Sample { ran, runnable, since });
     }
 
     fn done(turn: &mut Turn<usize>, group: &mut Slots, now: u64) -> Option<usize> {
@@ -153,12 +154,113 @@ mod tests {
         see(&mut turn, &mut group, 0, 2 * MS, true);
         let later = Action::WaitUntil(Ns(8 * MS));
         assert_eq!(turn.next(&mut group, Ns(5 * MS)), later);
-        turn.set_lc(true);
+        turn.set_lc(true, Ns(5 * MS));
         let later = Action::WaitUntil(Ns(13 * MS));
         assert_eq!(turn.next(&mut group, Ns(8 * MS)), later);
-        turn.set_lc(false);
+        turn.set_lc(false, Ns(8 * MS));
+        // It is expected to have the GPU once more, and half a quantum is waited for that.
         see(&mut turn, &mut group, 0, 5 * MS, true);
-        assert_eq!(turn.next(&mut group, Ns(9 * MS)), Action::Enable(1));
+        let later = Action::WaitUntil(Ns(11 * MS + 500 * US));
+        assert_eq!(turn.next(&mut group, Ns(9 * MS)), later);
+        see(&mut turn, &mut group, 0, 7 * MS + 500 * US, true);
+        assert_eq!(turn.next(&mut group, Ns(12 * MS)), Action::Enable(1));
+    }
+
+    #[test]
+    fn the_next_is_enabled_while_lc_has_the_gpu() {
+        let mut turn = rr();
+        let mut group = busy(&mut turn, 2);
+        turn.set_lc(true, Ns(0));
+        turn.set_lc(false, Ns(2 * MS));
+        see(&mut turn, &mut group, 0, 2 * MS, true);
+        turn.set_lc(true, Ns(4 * MS));
+        // Less than half a quantum is not worth the calls.
+        assert_eq!(turn.next(&mut group, Ns(4 * MS)), Action::WaitUntil(Ns(9 * MS)));
+        turn.set_lc(false, Ns(6 * MS));
+        see(&mut turn, &mut group, 0, 3 * MS, true);
+        turn.set_lc(true, Ns(7 * MS));
+        // Two calls of 250 us in the middle of 2 ms.
+        let middle = Ns(7 * MS + 750 * US);
+        assert_eq!(turn.next(&mut group, Ns(7 * MS)), Action::WaitUntil(middle));
+        assert_eq!(turn.next(&mut group, middle), Action::Enable(1));
+        done(&mut turn, &mut group, 8 * MS);
+        assert_eq!(turn.next(&mut group, Ns(8 * MS)), Action::Disable(0));
+        done(&mut turn, &mut group, 8 * MS + 250 * US);
+        assert_eq!(turn.current(), Some(1));
+    }
+
+    #[test]
+    fn lc_that_is_too_quick_for_a_hand_over_is_not_waited_for() {
+        let mut turn = rr();
+        let mut group = busy(&mut turn, 2);
+        for n in 0..3 {
+            turn.set_lc(true, Ns(n * MS));
+            turn.set_lc(false, Ns(n * MS + 600 * US));
+        }
+        see(&mut turn, &mut group, 0, 3 * MS, true);
+        turn.set_lc(true, Ns(4 * MS));
+        assert_eq!(turn.next(&mut group, Ns(4 * MS)), Action::WaitUntil(Ns(9 * MS)));
+        turn.set_lc(false, Ns(4 * MS + 600 * US));
+        see(&mut turn, &mut group, 0, 5 * MS, true);
+        assert_eq!(turn.next(&mut group, Ns(7 * MS)), Action::Enable(1));
+    }
+
+    /// What is seen of the first at `now`, and learned from.
+    fn learn(turn: &mut Turn<usize>, group: &mut Slots, now: u64, ran: u64, runnable: bool) {
+        if let Some(e) = group.get_mut(0) {
+            let (ran, since) = (Ns(ran), None);
+            e.learn(Sample { ran, runnable, since }, Ns(now));
+        }
+        see(turn, group, 0, ran, runnable);
+    }
+
+    /// The first of two runs for 1 ms at a time, with naps of 100 us, as it is known to do.
+    fn napper(turn: &mut Turn<usize>) -> Slots {
+        let mut group = busy(turn, 2);
+        learn(turn, &mut group, 0, 0, true);
+        learn(turn, &mut group, MS, MS, false);
+        learn(turn, &mut group, 1_100 * US, MS, true);
+        learn(turn, &mut group, 2_100 * US, 2 * MS, false);
+        group
+    }
+
+    #[test]
+    fn a_nap_does_not_end_a_turn() {
+        let mut turn = rr();
+        let mut group = napper(&mut turn);
+        let end = Action::WaitUntil(Ns(2_300 * US));
+        assert_eq!(turn.next(&mut group, Ns(2_100 * US)), end);
+        learn(&mut turn, &mut group, 2_200 * US, 2 * MS, true);
+        let later = Action::WaitUntil(Ns(5_200 * US));
+        assert_eq!(turn.next(&mut group, Ns(2_200 * US)), later);
+        // The one nearest to its end does: the next is not enabled ahead of the others.
+        see(&mut turn, &mut group, 0, 5 * MS, false);
+        assert_eq!(turn.next(&mut group, Ns(5_400 * US)), Action::Enable(1));
+    }
+
+    #[test]
+    fn who_sleeps_longer_than_usual_does_not_nap() {
+        let mut turn = rr();
+        let mut group = napper(&mut turn);
+        let end = Action::WaitUntil(Ns(2_300 * US));
+        assert_eq!(turn.next(&mut group, Ns(2_200 * US)), end);
+        assert_eq!(turn.next(&mut group, Ns(2_300 * US)), Action::Enable(1));
+    }
+
+    #[test]
+    fn who_is_owed_time_may_nap_after_his_turn() {
+        for (of_other, next) in [
+            (10 * MS, Action::WaitUntil(Ns(2_300 * US))),
+            (0, Action::Enable(1)),
+        ] {
+            let mut turn = Turn::new(Discipline::Fair, Quantum::DEFAULT);
+            if let Ok(quantum) = Quantum::new(Ns(2 * MS)) {
+                turn.tune(Discipline::Fair, quantum);
+            }
+            let mut group = napper(&mut turn);
+            see(&mut turn, &mut group, 1, of_other, true);
+            assert_eq!(turn.next(&mut group, Ns(2_100 * US)), next);
+        }
     }
 
     #[test]

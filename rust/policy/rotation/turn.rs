@@ -11,13 +11,16 @@
 //! * Nobody is enabled while two are, or while one is and no hand-over to him has begun. TSGs found
 //!   enabled at the start, or new ones, are disabled one by one.
 //! * Nobody is disabled who is the only one enabled. So some TSG is always enabled, and if the
-//!   one that is has nothing to run while another has, a call to enable that one is under way.
+//!   one that is has nothing to run while another has, a call to enable that one is under way, or
+//!   a nap of the first is about to be over.
 //! * A TSG for which a call failed takes no more turns: it is enabled, and stays so, in slices.
 //!
 //! In every other case all TSGs are enabled, one by one.
 
 mod decide;
+mod shadow;
 
+use self::shadow::Shadow;
 use super::{
     super::units::Ns,
     entity::{
@@ -66,6 +69,17 @@ enum End {
     Idle { burst: Ns },
 }
 
+/// A short time for which the current TSG is idle, as usual between its bursts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Nap {
+    /// It does not nap.
+    None,
+    /// It takes part like one that is not idle, for now.
+    Begun,
+    /// The GPU is left to it, and charged.
+    Granted,
+}
+
 /// The rotation of one run list. `I` names a TSG.
 ///
 /// # Invariants
@@ -76,11 +90,13 @@ pub(crate) struct Turn<I> {
     order: Order,
     on: bool,
     poll: Option<Ns>,
-    lc: bool,
+    lc: Shadow,
     /// Whose turn it is: the one that is enabled.
     current: Option<I>,
     /// GPU time that the current TSG had in this turn.
     used: Ns,
+    /// Whether the current TSG naps.
+    nap: Nap,
     /// Who is enabled next to the current one, or about to be, and when the latter's turn ends.
     successor: Option<(I, End)>,
     /// GPU time that the successor had so far: of the turn that it is about to begin.
@@ -108,9 +124,10 @@ impl<I: Copy + Eq> Turn<I> {
             order: Order::new(discipline, quantum),
             on: false,
             poll: None,
-            lc: false,
+            lc: Shadow::new(),
             current: None,
             used: Ns::ZERO,
+            nap: Nap::None,
             successor: None,
             used_ahead: Ns::ZERO,
             under_way: None,
@@ -135,10 +152,10 @@ impl<I: Copy + Eq> Turn<I> {
         self.poll = interval;
     }
 
-    /// Says whether LC is using the GPU. Nobody's turn goes on then, so that it need not be
-    /// watched; ask again when LC is done.
-    pub(crate) fn set_lc(&mut self, busy: bool) {
-        self.lc = busy;
+    /// Says whether LC is using the GPU at `now`. Nobody's turn goes on then, so that it need not be
+    /// watched; ask again when that changes.
+    pub(crate) fn set_lc(&mut self, busy: bool, now: Ns) {
+        self.lc.set(busy, now);
     }
 
     /// Takes a TSG in. It gets turns like the others from now on, and is disabled until then.
@@ -149,9 +166,22 @@ impl<I: Copy + Eq> Turn<I> {
     /// Forgets a TSG that is no longer in the group.
     pub(crate) fn leave(&mut self, id: I) {
         if self.current == Some(id) {
-            self.current = None;
+            self.become_current(None, Ns::ZERO);
         }
         self.drop_successor(id);
+    }
+
+    /// It is another one's turn.
+    fn become_current(&mut self, id: Option<I>, used: Ns) {
+        self.current = id;
+        self.used = used;
+        self.nap = Nap::None;
+    }
+
+    /// Lets virtual time follow what was charged.
+    fn advance(&mut self, group: &impl Group<Id = I>) {
+        self.order
+            .advance(group, self.current.filter(|_| self.nap != Nap::None));
     }
 
     /// Changes a weight.
@@ -187,7 +217,7 @@ impl<I: Copy + Eq> Turn<I> {
             .is_some_and(|e| sample.runnable && !e.runnable)
         {
             // Placed where the others are now, not where they were when somebody last asked.
-            self.order.advance(group);
+            self.advance(group);
         }
         let Some(e) = group.get_mut(id) else {
             return;
@@ -203,11 +233,16 @@ impl<I: Copy + Eq> Turn<I> {
         if !sample.runnable && ran > Ns::ZERO {
             // It still takes part in what it had: alone, it moves virtual time, and owes nothing.
             e.runnable = true;
-            self.order.advance(group);
+            self.advance(group);
         }
         if let Some(e) = group.get_mut(id) {
+            if self.current == Some(id) && sample.runnable != e.runnable {
+                let naps = !sample.runnable && e.usual_nap(self.enable_cost).is_some();
+                self.nap = if naps { Nap::Begun } else { Nap::None };
+            }
             e.runnable = sample.runnable;
         }
+        self.lc.passed(ran);
         if self.current == Some(id) {
             self.used = self.used.saturating_add(ran);
         } else if self.successor.is_some_and(|(s, _)| s == id) {
@@ -259,8 +294,8 @@ impl<I: Copy + Eq> Turn<I> {
     fn hand_over(&mut self, group: &impl Group<Id = I>) {
         // INVARIANT: There is no successor then.
         let next = self.successor.take().map(|(id, _)| id);
-        self.current = next.filter(|&id| group.get(id).is_some_and(|e| e.enabled));
-        self.used = self.used_ahead;
+        let next = next.filter(|&id| group.get(id).is_some_and(|e| e.enabled));
+        self.become_current(next, self.used_ahead);
     }
 
     fn drop_successor(&mut self, id: I) {

@@ -202,7 +202,7 @@ fn full(scale: f64) -> Result<Vec<Part>> {
         parts.push(part);
     }
     for processes in PROCESSES {
-        let workload = beside_lc("processes", 4.0 * scale, &vec![1; processes])?;
+        let workload = beside_lc("processes", 8.0 * scale, &vec![1; processes])?;
         let modes = [Mode::Alone, Mode::Default, Mode::Gpreempt, Mode::Zernel];
         parts.push(Part {
             parameter: Some(processes as f64),

@@ -5,10 +5,12 @@ use super::{
     super::{
         super::units::Ns,
         entity::Entity,
-        group::Group, //
+        group::Group,
+        order::Order, //
     },
     Action,
     End,
+    Nap,
     Turn, //
 };
 
@@ -26,7 +28,7 @@ impl<I: Copy + Eq> Turn<I> {
             Some((due, id)) if due <= now => Action::Enable(id),
             _ if rotating => self.rotate(group, now),
             _ => {
-                self.current = None;
+                self.become_current(None, Ns::ZERO);
                 self.successor = None;
                 Action::Nothing
             }
@@ -57,9 +59,9 @@ impl<I: Copy + Eq> Turn<I> {
     }
 
     fn rotate<G: Group<Id = I>>(&mut self, group: &mut G, now: Ns) -> Action<I> {
-        self.order.advance(group);
+        self.advance(group);
         if !self.current.is_some_and(|id| takes_turns(group, id)) {
-            self.current = None;
+            self.become_current(None, Ns::ZERO);
         }
         if !self.successor.is_some_and(|(id, _)| takes_turns(group, id)) {
             self.successor = None;
@@ -95,8 +97,7 @@ impl<I: Copy + Eq> Turn<I> {
         let next = next.map(|(_, id)| id).or(current);
         let next = next.or_else(|| Some(self.order.first(group, |_, e| enabled(e))?.1));
         if next != self.current {
-            self.current = next;
-            self.used = Ns::ZERO;
+            self.become_current(next, Ns::ZERO);
         }
         if let Some(id) = next {
             // INVARIANT: The successor is another one.
@@ -144,28 +145,73 @@ impl<I: Copy + Eq> Turn<I> {
     }
 
     /// One is enabled, and no hand-over has begun.
+    ///
+    /// A hand-over costs three switches or so, as both share the GPU in slices until the second of
+    /// two calls is done, and nothing while LC has it. So a turn ends where it costs least: while
+    /// LC has the GPU, from half a quantum on; else at the end of the burst that ends nearest to a
+    /// quantum; in the middle of a burst at the latest, a quantum or, if LC or the end of the burst
+    /// is expected by then, one and a half.
     fn go_on<G: Group<Id = I>>(&mut self, group: &mut G, now: Ns, current: I) -> Action<I> {
         let quantum = self.order.quantum();
+        let half = Ns(quantum.0 / 2);
         let cost = self.enable_cost;
         let others = |id: I, e: &Entity| id != current && e.contends();
         let (Some((rank, other)), Some(e)) =
             (self.order.first(group, others), group.get_mut(current))
         else {
             return match self.poll {
-                Some(interval) if self.lc => {
+                Some(interval) if self.lc.is_on() => {
                     Action::WaitUntil(now.saturating_add(interval.max(quantum)))
                 }
                 Some(interval) => Action::WaitUntil(now.saturating_add(interval)),
                 None => Action::Nothing,
             };
         };
+        let longest = quantum.saturating_add(half);
+        let expects_lc = self.lc.is_expected(longest, cost);
+        // Whether it is the other's turn when this one has had `more`, at the end of a burst or at
+        // any time.
+        let is_behind = |order: &Order, e: &Entity, more: Ns| rank < order.rank_after(e, more);
+        let usual = if expects_lc { longest } else { quantum };
+        let ends_with_burst = |order: &Order, e: &Entity, used: Ns, more: Ns| {
+            let next = Ns(e.mean_burst.unwrap_or_default().0 / 2);
+            used.saturating_add(more).saturating_add(next) >= usual && is_behind(order, e, more)
+        };
+        let nap = e.usual_nap(cost);
+        if let (Nap::Begun, Some(nap)) = (self.nap, nap) {
+            if !ends_with_burst(&self.order, e, self.used, nap) {
+                if !is_behind(&self.order, e, nap) {
+                    self.order.requeue(e);
+                    self.used = Ns::ZERO;
+                }
+                self.order.charge(e, nap);
+                self.nap = Nap::Granted;
+            }
+        }
         let mut end = None;
+        let mut look_at = None;
+        if self.lc.is_on() {
+            let is_over = self.used >= half && is_behind(&self.order, e, half);
+            match self.lc.middle(cost).filter(|_| is_over) {
+                Some(at) if at <= now => end = Some(End::Now),
+                at => look_at = at,
+            }
+        }
+        if let (None, Nap::Granted) = (end, self.nap) {
+            if let Some(end) = e.nap_ends(cost).filter(|&end| end > now) {
+                return Action::WaitUntil(look_at.map_or(end, |at| end.min(at)));
+            }
+        }
+        self.nap = Nap::None;
+        let burst_left = e.burst_left(cost);
+        let ends_soon = burst_left.is_some_and(|left| self.used.saturating_add(left) <= longest);
+        let most = if expects_lc || ends_soon { longest } else { quantum };
         if !e.runnable {
             // The GPU is idle until the other is enabled. Not charged, a sequence of short bursts
             // would cost the others more than their senders.
             self.order.charge(e, cost);
             end = Some(End::Now);
-        } else if self.used >= quantum {
+        } else if self.used >= most {
             self.order.requeue(e);
             if rank < self.order.rank(e) {
                 end = Some(End::Now);
@@ -173,8 +219,10 @@ impl<I: Copy + Eq> Turn<I> {
                 self.used = Ns::ZERO;
             }
         }
-        let mut left = quantum.saturating_sub(self.used);
-        if let Some(burst_left) = e.burst_left(cost) {
+        let until = if self.used < quantum { quantum } else { most };
+        let mut left = until.saturating_sub(self.used);
+        let ends = |left: &Ns| nap.is_none() || ends_with_burst(&self.order, e, self.used, *left);
+        if let Some(burst_left) = burst_left.filter(ends) {
             if burst_left <= cost {
                 let burst = e.burst.saturating_add(cost).saturating_add(cost);
                 end = end.or(Some(End::Idle { burst }));
@@ -182,7 +230,10 @@ impl<I: Copy + Eq> Turn<I> {
             left = left.min(burst_left.saturating_sub(cost));
         }
         let Some(end) = end else {
-            return self.look_again(now, left);
+            return match (self.look_again(now, left), look_at) {
+                (Action::WaitUntil(again), Some(at)) => Action::WaitUntil(again.min(at)),
+                (action, _) => action,
+            };
         };
         self.order.requeue(e);
         // INVARIANT: `others` leaves the current one out.
@@ -195,7 +246,7 @@ impl<I: Copy + Eq> Turn<I> {
     fn look_again(&self, now: Ns, left: Ns) -> Action<I> {
         let quantum = self.order.quantum();
         let mut wait = left.max(Self::STEP);
-        if self.lc {
+        if self.lc.is_on() {
             wait = wait.max(quantum);
         } else if let Some(interval) = self.poll {
             wait = wait.min(interval);

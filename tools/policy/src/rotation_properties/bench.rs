@@ -5,6 +5,7 @@ use super::{Members, MS, US};
 use crate::policy::{
     rotation::{
         entity::{Entity, Sample},
+        group::Group as _,
         turn::{Action, Outcome, Turn},
         Discipline, Quantum, Weight,
     },
@@ -78,7 +79,7 @@ pub(super) struct Machine {
     pub(super) poll: Option<u64>,
     /// LC takes the first `.0` of every `.1`.
     pub(super) lc: Option<(u64, u64)>,
-    /// Whether the mean of bursts is known.
+    /// Whether bursts and naps are learned.
     pub(super) predict: bool,
 }
 
@@ -107,14 +108,9 @@ impl Bench {
         turn.set_on(true);
         turn.set_poll(machine.poll.map(Ns));
         let mut members = Members::default();
-        for &(weight, load) in tsgs {
+        for &(weight, _) in tsgs {
             let mut e = Entity::new(Weight::new(weight).unwrap());
             turn.join(&mut e);
-            if let (true, Load::Bursts { burst, .. } | Load::Naps { burst, .. }) =
-                (machine.predict, load)
-            {
-                e.set_mean_burst(Some(Ns(burst)));
-            }
             members.0.push(Some(e));
         }
         let tsgs = tsgs
@@ -184,7 +180,7 @@ impl Bench {
 
     fn step(&mut self) {
         let lc = self.lc();
-        self.turn.set_lc(lc);
+        self.turn.set_lc(lc, Ns(self.now));
         let mut changed = self.wake() || self.had_lc && !lc;
         self.had_lc = lc;
         if let Some((action, _)) = self.call.filter(|&(_, end)| end <= self.now) {
@@ -236,7 +232,11 @@ impl Bench {
             let sample = Sample {
                 ran: Ns(tsg.ran),
                 runnable: tsg.reported,
+                since: None,
             };
+            if let (true, Some(e)) = (self.machine.predict, self.members.get_mut(id)) {
+                e.learn(sample, Ns(self.now));
+            }
             self.turn.observe(&mut self.members, id, sample);
         }
     }
@@ -305,7 +305,8 @@ impl Bench {
     }
 }
 
-/// By how much a turn lasts longer than its quantum at most.
+/// By how much a turn lasts longer than its quantum at most: for half a quantum it waits for LC or
+/// the end of a burst, for twice a call for a nap.
 pub(super) fn overrun(machine: &Machine) -> u64 {
-    3 * CALL + Turn::<usize>::STEP.0 + machine.poll.unwrap_or(0) + 4 * STEP + MS / 10
+    machine.quantum.length().0 / 2 + 5 * CALL + Turn::<usize>::STEP.0 + machine.poll.unwrap_or(0) + 4 * STEP + MS / 10
 }

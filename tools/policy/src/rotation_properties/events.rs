@@ -152,6 +152,7 @@ impl World {
                 let sample = Sample {
                     ran: Ns(ran),
                     runnable,
+                    since: None,
                 };
                 self.turn.observe(members, id, sample);
             }
@@ -164,7 +165,7 @@ impl World {
                 self.on = on;
                 self.turn.set_on(on);
             }
-            Event::Lc(busy) => self.turn.set_lc(busy),
+            Event::Lc(busy) => self.turn.set_lc(busy, Ns(self.now)),
             Event::Poll(interval) => self.turn.set_poll(interval.map(Ns)),
             Event::Weight(id, w) => {
                 let id = at(id);

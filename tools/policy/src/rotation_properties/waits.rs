@@ -70,7 +70,7 @@ fn check_waits(machine: &Machine, bench: &Bench) {
 
 /// The GPU waits for a call under way and the one that follows, and for being looked at.
 fn longest_idle(machine: &Machine) -> u64 {
-    2 * CALL + machine.poll.unwrap_or(0) + 4 * STEP
+    4 * CALL + machine.poll.unwrap_or(0) + 4 * STEP
 }
 
 fn load() -> impl Strategy<Value = Load> {

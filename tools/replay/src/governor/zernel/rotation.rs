@@ -83,10 +83,8 @@ impl Rotation {
 
     /// Latency-critical work begins or ends.
     pub(super) fn set_lc(&mut self, world: &mut World, busy: bool) {
-        self.turn.set_lc(busy);
-        if !busy {
-            self.look(world);
-        }
+        self.turn.set_lc(busy, Ns(world.now));
+        self.look(world);
     }
 
     /// Whether the GPU goes from one TSG to another.
@@ -120,9 +118,10 @@ impl Rotation {
         let sample = Sample {
             ran: Ns(world.busy(group)),
             runnable: world.groups[group].active > 0,
+            since: None,
         };
         if let Some(entity) = self.members.get_mut(group) {
-            entity.learn(sample);
+            entity.learn(sample, Ns(world.now));
         }
         self.turn.observe(&mut self.members, group, sample);
     }

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: GPL-2.0
+//! When LC has the GPU, and so a hand-over between two others costs nothing.
+
+use super::super::super::{
+    predict::{
+        ema::Ema,
+        Costs,
+        Predictor as _, //
+    },
+    units::Ns, //
+};
+
+/// What is known of the times at which LC has the GPU.
+#[derive(Clone, Debug)]
+pub(super) struct Shadow {
+    /// Since when LC has it, if it has.
+    since: Option<Ns>,
+    /// How long it has it at a time.
+    lengths: Ema,
+    /// GPU time that the others had since LC had it last; `None`: it never had.
+    passed: Option<Ns>,
+}
+
+impl Shadow {
+    /// LC was never seen.
+    pub(super) fn new() -> Self {
+        Self {
+            since: None,
+            lengths: Ema::new(Ema::ALPHA),
+            passed: None,
+        }
+    }
+
+    /// Says whether LC has the GPU at `now`.
+    pub(super) fn set(&mut self, busy: bool, now: Ns) {
+        match (busy, self.since) {
+            (true, None) => {
+                self.since = Some(now);
+                self.passed = Some(Ns::ZERO);
+            }
+            (false, Some(since)) => {
+                self.lengths.observe(now.saturating_sub(since));
+                self.since = None;
+            }
+            _ => {}
+        }
+    }
+
+    /// The others had the GPU for so long.
+    pub(super) fn passed(&mut self, ran: Ns) {
+        self.passed = self.passed.map(|passed| passed.saturating_add(ran));
+    }
+
+    /// Whether LC has the GPU.
+    pub(super) fn is_on(&self) -> bool {
+        self.since.is_some()
+    }
+
+    /// Whether LC can be expected to have the GPU once more before the others had it for `within`,
+    /// for long enough for a hand-over of two calls of `cost` each.
+    pub(super) fn is_expected(&self, within: Ns, cost: Ns) -> bool {
+        self.passed.is_some_and(|passed| passed < within) && self.room(cost).is_some()
+    }
+
+    /// When to begin a hand-over of two calls of `cost` each, so that it falls into the middle of
+    /// the time for which LC has the GPU now.
+    pub(super) fn middle(&self, cost: Ns) -> Option<Ns> {
+        Some(self.since?.saturating_add(Ns(self.room(cost)?.0 / 2)))
+    }
+
+    /// How much longer than such a hand-over LC usually has the GPU. Half a call is the least: the
+    /// calls do not all take the same.
+    fn room(&self, cost: Ns) -> Option<Ns> {
+        let length = self.lengths.predict(Costs::default())?;
+        let room = length.0.checked_sub(cost.0.saturating_mul(2))?;
+        (room >= cost.0 / 2).then_some(Ns(room))
+    }
+}
+
+#[cfg(any(test, zernel_kunit))]
+#[cfg_attr(not(test), kernel::macros::kunit_tests(zernel_policy_rotation_shadow))]
+mod tests {
+    use super::*;
+
+    const US: u64 = 1_000;
+
+    /// LC had the GPU three times for a millisecond, and has it once more.
+    fn shadow(cost: Ns) -> Shadow {
+        let mut shadow = Shadow::new();
+        assert!(!shadow.is_on() && !shadow.is_expected(Ns(u64::MAX), cost));
+        for n in 0..3 {
+            assert_eq!(shadow.middle(cost), None);
+            shadow.set(true, Ns(n * 10_000 * US));
+            // Said again, nothing is new.
+            shadow.set(true, Ns(n * 10_000 * US + 500 * US));
+            shadow.set(false, Ns(n * 10_000 * US + 1_000 * US));
+            shadow.set(false, Ns(n * 10_000 * US + 2_000 * US));
+        }
+        shadow.set(true, Ns(30_000 * US));
+        shadow
+    }
+
+    #[test]
+    fn a_hand_over_falls_into_the_middle() {
+        let cost = Ns(250 * US);
+        let shadow = shadow(cost);
+        assert!(shadow.is_on());
+        assert_eq!(shadow.middle(cost), Some(Ns(30_250 * US)));
+    }
+
+    #[test]
+    fn what_lc_has_no_time_for_is_not_begun() {
+        let longest = Ns(400 * US);
+        assert_eq!(shadow(longest).middle(longest), Some(Ns(30_100 * US)));
+        for cost in [401 * US, 500 * US, 501 * US, u64::MAX] {
+            assert_eq!(shadow(Ns(cost)).middle(Ns(cost)), None);
+            assert!(!shadow(Ns(cost)).is_expected(Ns(u64::MAX), Ns(cost)));
+        }
+    }
+
+    #[test]
+    fn lc_is_expected_where_it_was_seen_of_late() {
+        let cost = Ns(250 * US);
+        let mut shadow = shadow(cost);
+        shadow.set(false, Ns(31_000 * US));
+        for _ in 0..3 {
+            assert!(shadow.is_expected(Ns(3_001 * US), cost));
+            shadow.passed(Ns(1_000 * US));
+        }
+        assert!(shadow.is_expected(Ns(3_001 * US), cost));
+        assert!(!shadow.is_expected(Ns(3_000 * US), cost));
+        shadow.passed(Ns(u64::MAX));
+        assert!(!shadow.is_expected(Ns(3_001 * US), cost));
+        shadow.set(true, Ns(50_000 * US));
+        assert!(shadow.is_expected(Ns(1), cost));
+    }
+}
