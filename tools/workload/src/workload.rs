@@ -305,8 +305,9 @@ impl Workload {
         Duration::from_secs_f64(self.seconds)
     }
 
-    /// When each client's first request arrives: periodic clients of the same rate and role's
-    /// order follow each other by their cumulative latency alone.
+    /// When each client's first request arrives: periodic clients of the same rate follow each
+    /// other by their cumulative latency alone and a twentieth of it, so that who comes next starts
+    /// when the last is done, and not while it is about to be.
     pub fn phases(&self) -> Vec<Duration> {
         let mut taken: HashMap<u64, Duration> = HashMap::new();
         self.clients
@@ -315,7 +316,7 @@ impl Workload {
                 Arrival::Periodic(rate) => {
                     let sum = taken.entry(rate.to_bits()).or_default();
                     let phase = *sum;
-                    *sum += client.latency_alone();
+                    *sum += client.latency_alone() * 21 / 20;
                     phase
                 }
                 Arrival::Closed | Arrival::Poisson(_) => Duration::ZERO,
@@ -417,7 +418,7 @@ mod tests {
         assert_eq!(a.clients[0].latency_alone(), Duration::from_micros(2_490));
         assert_eq!(
             a.phases(),
-            [Duration::ZERO, Duration::from_micros(2_490)],
+            [Duration::ZERO, Duration::from_nanos(2_614_500)],
             "so that A hardly overlaps"
         );
         let b1 = built_in("B1");
