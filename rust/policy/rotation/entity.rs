@@ -54,6 +54,8 @@ pub(crate) struct Entity {
     idle_since: Option<Ns>,
     /// How long it is idle between bursts.
     naps: Ema,
+    /// It was idle for no longer than that when it got something to run the last time.
+    pub(super) napped: bool,
     pub(super) runnable: bool,
     /// Whether it is known to be enabled.
     pub(super) enabled: bool,
@@ -84,6 +86,7 @@ impl Entity {
             mean_burst: None,
             idle_since: None,
             naps: Ema::new(Ema::ALPHA),
+            napped: false,
             runnable: false,
             enabled: true,
             aside: false,
@@ -126,7 +129,9 @@ impl Entity {
         if sample.runnable {
             self.began.get_or_insert(sample.ran);
             if let Some(since) = self.idle_since.take() {
-                self.naps.observe(at.saturating_sub(since).min(Self::SLEEP));
+                let idle = at.saturating_sub(since);
+                self.naps.observe(idle.min(Self::SLEEP));
+                self.napped = idle < Self::SLEEP;
             }
         } else if let Some(began) = self.began.take() {
             self.bursts.observe(sample.ran.saturating_sub(began));
@@ -217,7 +222,14 @@ mod tests {
             assert_eq!(e.mean_burst, None);
             let ran = Ns(ran);
             let since = None;
-            e.learn(Sample { ran, runnable, since }, ran);
+            e.learn(
+                Sample {
+                    ran,
+                    runnable,
+                    since,
+                },
+                ran,
+            );
         }
         assert_eq!(e.mean_burst, Some(Ns(400)));
         e.burst = Ns(100);

@@ -86,11 +86,13 @@ impl Order {
     /// it was, but no more than half a quantum of its own behind.
     ///
     /// So a short sleeper is soon served, nobody saves up a long sleep, and who sleeps to be served
-    /// soon gains nothing: in any stretch he gets at most his share and a quantum and a half.
+    /// soon gains nothing: in any stretch he gets at most his share and a quantum and a half. Who
+    /// only napped keeps what it is owed, like one that is never idle.
     pub(super) fn wake(&mut self, e: &mut Entity) {
         let half = Ns(self.quantum().0 / 2);
         let floor = self.now.wrapping_sub(e.weight.slow_down(half));
-        if e.vruntime.wrapping_sub(floor) > FARTHEST_AHEAD {
+        let is_behind = e.vruntime.wrapping_sub(floor) > FARTHEST_AHEAD;
+        if is_behind && !e.napped {
             e.vruntime = floor;
         }
         self.requeue(e);

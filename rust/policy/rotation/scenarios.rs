@@ -83,7 +83,15 @@ mod tests {
     fn see(turn: &mut Turn<usize>, group: &mut Slots, id: usize, ran: u64, runnable: bool) {
         let ran = Ns(ran);
         let since = None;
-        turn.observe(group, id, Sample { ran, runnable, since });
+        turn.observe(
+            group,
+            id,
+            Sample {
+                ran,
+                runnable,
+                since,
+            },
+        );
     }
 
     fn done(turn: &mut Turn<usize>, group: &mut Slots, now: u64) -> Option<usize> {
@@ -175,7 +183,10 @@ mod tests {
         see(&mut turn, &mut group, 0, 2 * MS, true);
         turn.set_lc(true, Ns(4 * MS));
         // Less than half a quantum is not worth the calls.
-        assert_eq!(turn.next(&mut group, Ns(4 * MS)), Action::WaitUntil(Ns(9 * MS)));
+        assert_eq!(
+            turn.next(&mut group, Ns(4 * MS)),
+            Action::WaitUntil(Ns(9 * MS))
+        );
         turn.set_lc(false, Ns(6 * MS));
         see(&mut turn, &mut group, 0, 3 * MS, true);
         turn.set_lc(true, Ns(7 * MS));
@@ -199,7 +210,10 @@ mod tests {
         }
         see(&mut turn, &mut group, 0, 3 * MS, true);
         turn.set_lc(true, Ns(4 * MS));
-        assert_eq!(turn.next(&mut group, Ns(4 * MS)), Action::WaitUntil(Ns(9 * MS)));
+        assert_eq!(
+            turn.next(&mut group, Ns(4 * MS)),
+            Action::WaitUntil(Ns(9 * MS))
+        );
         turn.set_lc(false, Ns(4 * MS + 600 * US));
         see(&mut turn, &mut group, 0, 5 * MS, true);
         assert_eq!(turn.next(&mut group, Ns(7 * MS)), Action::Enable(1));
@@ -209,7 +223,14 @@ mod tests {
     fn learn(turn: &mut Turn<usize>, group: &mut Slots, now: u64, ran: u64, runnable: bool) {
         if let Some(e) = group.get_mut(0) {
             let (ran, since) = (Ns(ran), None);
-            e.learn(Sample { ran, runnable, since }, Ns(now));
+            e.learn(
+                Sample {
+                    ran,
+                    runnable,
+                    since,
+                },
+                Ns(now),
+            );
         }
         see(turn, group, 0, ran, runnable);
     }
@@ -231,9 +252,10 @@ mod tests {
         let end = Action::WaitUntil(Ns(2_300 * US));
         assert_eq!(turn.next(&mut group, Ns(2_100 * US)), end);
         learn(&mut turn, &mut group, 2_200 * US, 2 * MS, true);
-        let later = Action::WaitUntil(Ns(5_200 * US));
+        // It is a part of the turn.
+        let later = Action::WaitUntil(Ns(5_100 * US));
         assert_eq!(turn.next(&mut group, Ns(2_200 * US)), later);
-        // The one nearest to its end does: the next is not enabled ahead of the others.
+        // The burst nearest to its end ends it: nobody is enabled ahead of the others.
         see(&mut turn, &mut group, 0, 5 * MS, false);
         assert_eq!(turn.next(&mut group, Ns(5_400 * US)), Action::Enable(1));
     }

@@ -76,7 +76,7 @@ enum Nap {
     None,
     /// It takes part like one that is not idle, for now.
     Begun,
-    /// The GPU is left to it, and charged.
+    /// The GPU is left to it.
     Granted,
 }
 

@@ -6,7 +6,7 @@ use super::{
         super::units::Ns,
         entity::Entity,
         group::Group,
-        order::Order, //
+        order::Rank, //
     },
     Action,
     End,
@@ -147,13 +147,12 @@ impl<I: Copy + Eq> Turn<I> {
     /// One is enabled, and no hand-over has begun.
     ///
     /// A hand-over costs three switches or so, as both share the GPU in slices until the second of
-    /// two calls is done, and nothing while LC has it. So a turn ends where it costs least: while
-    /// LC has the GPU, from half a quantum on; else at the end of the burst that ends nearest to a
-    /// quantum; in the middle of a burst at the latest, a quantum or, if LC or the end of the burst
-    /// is expected by then, one and a half.
+    /// two calls is done, and none while LC has it. So a turn ends where it costs least: while LC
+    /// has the GPU, from half a quantum on; else with the burst that ends nearest to a quantum; in
+    /// the middle of a burst only after a quantum, or one and a half, if LC or the end of the burst
+    /// is expected by then.
     fn go_on<G: Group<Id = I>>(&mut self, group: &mut G, now: Ns, current: I) -> Action<I> {
         let quantum = self.order.quantum();
-        let half = Ns(quantum.0 / 2);
         let cost = self.enable_cost;
         let others = |id: I, e: &Entity| id != current && e.contends();
         let (Some((rank, other)), Some(e)) =
@@ -167,45 +166,20 @@ impl<I: Copy + Eq> Turn<I> {
                 None => Action::Nothing,
             };
         };
-        let longest = quantum.saturating_add(half);
-        let expects_lc = self.lc.is_expected(longest, cost);
-        // Whether it is the other's turn when this one has had `more`, at the end of a burst or at
-        // any time.
-        let is_behind = |order: &Order, e: &Entity, more: Ns| rank < order.rank_after(e, more);
-        let usual = if expects_lc { longest } else { quantum };
-        let ends_with_burst = |order: &Order, e: &Entity, used: Ns, more: Ns| {
-            let next = Ns(e.mean_burst.unwrap_or_default().0 / 2);
-            used.saturating_add(more).saturating_add(next) >= usual && is_behind(order, e, more)
-        };
-        let nap = e.usual_nap(cost);
-        if let (Nap::Begun, Some(nap)) = (self.nap, nap) {
-            if !ends_with_burst(&self.order, e, self.used, nap) {
-                if !is_behind(&self.order, e, nap) {
-                    self.order.requeue(e);
-                    self.used = Ns::ZERO;
-                }
-                self.order.charge(e, nap);
-                self.nap = Nap::Granted;
-            }
+        let at = self.beside_lc(e, rank);
+        let mut end = at.is_some_and(|at| at <= now).then_some(End::Now);
+        if let (Some(nap), None) = (self.nap_ends(e, rank, now), end) {
+            return Action::WaitUntil(at.map_or(nap, |at| at.min(nap)));
         }
-        let mut end = None;
-        let mut look_at = None;
-        if self.lc.is_on() {
-            let is_over = self.used >= half && is_behind(&self.order, e, half);
-            match self.lc.middle(cost).filter(|_| is_over) {
-                Some(at) if at <= now => end = Some(End::Now),
-                at => look_at = at,
-            }
-        }
-        if let (None, Nap::Granted) = (end, self.nap) {
-            if let Some(end) = e.nap_ends(cost).filter(|&end| end > now) {
-                return Action::WaitUntil(look_at.map_or(end, |at| end.min(at)));
-            }
-        }
-        self.nap = Nap::None;
         let burst_left = e.burst_left(cost);
-        let ends_soon = burst_left.is_some_and(|left| self.used.saturating_add(left) <= longest);
-        let most = if expects_lc || ends_soon { longest } else { quantum };
+        let longest = self.longest();
+        let most = if self.expects_lc()
+            || burst_left.is_some_and(|left| self.used.saturating_add(left) <= longest)
+        {
+            longest
+        } else {
+            quantum
+        };
         if !e.runnable {
             // The GPU is idle until the other is enabled. Not charged, a sequence of short bursts
             // would cost the others more than their senders.
@@ -221,7 +195,8 @@ impl<I: Copy + Eq> Turn<I> {
         }
         let until = if self.used < quantum { quantum } else { most };
         let mut left = until.saturating_sub(self.used);
-        let ends = |left: &Ns| nap.is_none() || ends_with_burst(&self.order, e, self.used, *left);
+        let naps = e.usual_nap(cost).is_some();
+        let ends = |left: &Ns| !naps || self.ends_with_burst(e, rank, *left);
         if let Some(burst_left) = burst_left.filter(ends) {
             if burst_left <= cost {
                 let burst = e.burst.saturating_add(cost).saturating_add(cost);
@@ -230,7 +205,7 @@ impl<I: Copy + Eq> Turn<I> {
             left = left.min(burst_left.saturating_sub(cost));
         }
         let Some(end) = end else {
-            return match (self.look_again(now, left), look_at) {
+            return match (self.look_again(now, left), at) {
                 (Action::WaitUntil(again), Some(at)) => Action::WaitUntil(again.min(at)),
                 (action, _) => action,
             };
@@ -239,7 +214,61 @@ impl<I: Copy + Eq> Turn<I> {
         // INVARIANT: `others` leaves the current one out.
         self.successor = Some((other, end));
         self.used_ahead = Ns::ZERO;
+        self.nap = Nap::None;
         Action::Enable(other)
+    }
+
+    /// How long a turn is at most.
+    fn longest(&self) -> Ns {
+        let quantum = self.order.quantum();
+        quantum.saturating_add(Ns(quantum.0 / 2))
+    }
+
+    /// Whether LC can be expected to have the GPU before this turn has lasted for too long.
+    fn expects_lc(&self) -> bool {
+        self.lc.is_expected(self.longest(), self.enable_cost)
+    }
+
+    /// When to hand over to one of this `rank` while LC has the GPU, if this turn is to end then.
+    fn beside_lc(&self, e: &Entity, rank: Rank) -> Option<Ns> {
+        let half = Ns(self.order.quantum().0 / 2);
+        // Who would be behind in the middle of his next turn does not begin it.
+        let is_over = self.used >= half && rank < self.order.rank_after(e, half);
+        self.lc.middle(self.enable_cost).filter(|_| is_over)
+    }
+
+    /// Whether this turn ends with a burst that has `left` to go: another burst would end farther
+    /// from its usual length, and it is the other's turn then.
+    fn ends_with_burst(&self, e: &Entity, rank: Rank, left: Ns) -> bool {
+        let usual = if self.expects_lc() {
+            self.longest()
+        } else {
+            self.order.quantum()
+        };
+        let next = Ns(e.mean_burst.unwrap_or_default().0 / 2);
+        self.used.saturating_add(left).saturating_add(next) >= usual
+            && rank < self.order.rank_after(e, left)
+    }
+
+    /// Until when the GPU is left to the current TSG, which is idle for a nap. That is part of its
+    /// turn, but not of what it had: it is the share of the GPU's work that goes by weight.
+    fn nap_ends(&mut self, e: &mut Entity, rank: Rank, now: Ns) -> Option<Ns> {
+        if let (Nap::Begun, Some(nap)) = (self.nap, e.usual_nap(self.enable_cost)) {
+            if !self.ends_with_burst(e, rank, Ns::ZERO) {
+                if self.order.rank_after(e, Ns::ZERO) < rank {
+                    // Its next turn has come.
+                    self.order.requeue(e);
+                    self.used = Ns::ZERO;
+                }
+                self.used = self.used.saturating_add(nap);
+                self.nap = Nap::Granted;
+            }
+        }
+        let end = (self.nap == Nap::Granted).then(|| e.nap_ends(self.enable_cost))?;
+        if end.is_none_or(|end| end <= now) {
+            self.nap = Nap::None;
+        }
+        end.filter(|&end| end > now)
     }
 
     /// When the current TSG can have had `left` more of GPU time.

@@ -135,6 +135,36 @@ fn equal_weights_from_two_to_sixteen() {
     }
 }
 
+/// Whose bursts end within a quantum does not get one in turn, whatever its weight; and the GPU is
+/// not given away for as long as a nap lasts, nor at a time when that costs a switch.
+#[test]
+fn closed_loops_share_by_weight() {
+    let naps = Load::Naps {
+        burst: 6_800 * US,
+        sleep: 90 * US,
+    };
+    for lc in [None, Some((2_200 * US, 10 * MS))] {
+        for weights in [&[3072, 1024][..], &[1024, 1024], &[3072, 3072, 1024, 1024]] {
+            let machine = Machine {
+                lc,
+                predict: true,
+                ..fair()
+            };
+            let tsgs: Vec<_> = weights.iter().map(|&w| (w, naps)).collect();
+            let mut bench = Bench::new(machine, &tsgs, 11);
+            bench.settle();
+            let time = 4 * SECOND;
+            bench.run(time);
+            assert!(deviation(&bench) < 2_000, "{lc:?} {weights:?}");
+            check_waits(&machine, &bench);
+            assert!(bench.total_idle <= time / 80, "{}", bench.total_idle);
+            // LC is there long enough for a hand-over every 10 ms.
+            let of_turns = if lc.is_some() { 10 * MS } else { 6 * MS };
+            assert!(bench.calls <= 2 * time / of_turns, "{}", bench.calls);
+        }
+    }
+}
+
 /// What LC takes is nobody's loss in particular.
 #[test]
 fn shares_hold_beside_lc() {
@@ -169,7 +199,7 @@ fn napping_pays_nothing() {
             let tsgs = [(1024, nap), (1024, nap), (1024, nap), (1024, Load::Busy)];
             let mut bench = Bench::new(machine, &tsgs, 3);
             bench.settle();
-            bench.run(2 * SECOND);
+            bench.run(20 * SECOND);
             let honest = bench.tsgs[3].served();
             assert!(
                 honest >= 2 * SECOND * 24 / 100,
