@@ -160,9 +160,9 @@ pub(crate) struct Quantum(Ns);
 impl Quantum {
     /// Quanta that can be asked for: 0.5 ms, twice what a call of a driver takes at most, to 1 s.
     pub(crate) const RANGE: (Ns, Ns) = (Ns(500_000), Ns(1_000_000_000));
-    /// The quantum until it is tuned: 8 ms, longer than most inferences. A turn that ends because
-    /// its TSG goes idle costs one switch. One that is cut short costs three, since both share the
-    /// GPU in slices until the call to disable is done: a quarter of a millisecond, 3 % of 8 ms.
+    /// The quantum until it is tuned: 8 ms, longer than most inferences. A hand-over costs three
+    /// switches, since both share the GPU in slices until the call to disable is done: a quarter of
+    /// a millisecond, 3 % of 8 ms, where LC does not hide it.
     pub(crate) const DEFAULT: Self = Self(Ns(8_000_000));
 
     /// A quantum.

@@ -308,5 +308,10 @@ impl Bench {
 /// By how much a turn lasts longer than its quantum at most: for half a quantum it waits for LC or
 /// the end of a burst, for twice a call for a nap.
 pub(super) fn overrun(machine: &Machine) -> u64 {
-    machine.quantum.length().0 / 2 + 5 * CALL + Turn::<usize>::STEP.0 + machine.poll.unwrap_or(0) + 4 * STEP + MS / 10
+    machine.quantum.length().0 / 2
+        + 5 * CALL
+        + Turn::<usize>::STEP.0
+        + machine.poll.unwrap_or(0)
+        + 4 * STEP
+        + MS / 10
 }
