@@ -67,7 +67,8 @@ struct zernel_gpu_load {
 
 /**
  * struct zernel_tsg_load - what a TSG does with the GPU
- * @size: sizeof(struct zernel_tsg_load), set by zernel
+ * @size: sizeof(struct zernel_tsg_load), set by zernel; what lies beyond must not
+ *        be written
  * @flags: ZERNEL_TSG_LOAD_*
  * @ran_ns: time that it had the engine and ran, since it was added; never decreases
  * @since_ns: when it got something to run, or ran out of it, the last time, as

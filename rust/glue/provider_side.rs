@@ -336,12 +336,17 @@ impl<P: Provider> Table<P> {
         // SAFETY: By the caller.
         unsafe {
             call(private, |provider: &P| {
-                if ((*load).size as usize) < size_of::<raw::zernel_tsg_load>() {
+                const FIRST_SIZE: usize = core::mem::offset_of!(raw::zernel_tsg_load, since_ns);
+                let size = (*load).size as usize;
+                if size < FIRST_SIZE {
                     return Err(EINVAL);
                 }
                 let told = provider.tsg_load(gpu, tsg)?;
                 (*load).ran_ns = told.ran;
-                (*load).since_ns = told.since;
+                // An older zernel has no room for it.
+                if size >= size_of::<raw::zernel_tsg_load>() {
+                    (*load).since_ns = told.since;
+                }
                 (*load).flags = match told.runnable {
                     true => raw::ZERNEL_TSG_LOAD_RUNNABLE,
                     false => 0,

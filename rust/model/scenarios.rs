@@ -14,6 +14,7 @@ mod tests {
             run,
             tsg,
             Log,
+            TestGpu,
             Words, //
         },
         tsg::{
@@ -88,6 +89,27 @@ mod tests {
         assert_eq!(stats.times.wait, Ns(150_000));
         assert_eq!(stats.times.max_wait, Ns(150_000));
         assert_eq!(gpu.tsg_stats(a)?.preemptions, 1);
+        Ok(())
+    }
+
+    #[test]
+    fn it_is_known_since_when_there_is_something_to_run() -> Result<(), Error> {
+        let (words, mut log) = (Words::default(), Log::default());
+        let mut gpu = gpu(Ns(0))?;
+        let a = tsg(&mut gpu, 1, &words, &mut log)?;
+        let seen = |gpu: &TestGpu<'_>| -> Result<(bool, Ns), Error> {
+            let stats = gpu.tsg_stats(a)?;
+            Ok((stats.demand, stats.demand_since))
+        };
+        gpu.submit(Ns(1_000), a, 0, &[run(1, 5_000, 1_000)], &mut log)?;
+        assert_eq!(seen(&gpu)?, (true, Ns(1_000)));
+        // What comes on top changes nothing, nor does being disabled.
+        gpu.submit(Ns(2_000), a, 0, &[run(2, 5_000, 1_000)], &mut log)?;
+        gpu.set_enabled(Ns(3_000), a, false, &mut log)?;
+        gpu.set_enabled(Ns(4_000), a, true, &mut log)?;
+        assert_eq!(seen(&gpu)?, (true, Ns(1_000)));
+        assert!(gpu.advance(Ns(20_000), BUDGET, &mut log));
+        assert_eq!(seen(&gpu)?, (false, Ns(12_000)));
         Ok(())
     }
 

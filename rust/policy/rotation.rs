@@ -10,8 +10,8 @@
 //! * [`order::Order`] says who is next, by the [`Discipline`].
 //! * [`turn::Turn`] says what to do next: whom to enable, whom to disable, when to look again.
 //!
-//! All of them count GPU time that a TSG really had, never time that passes: what LC takes does not
-//! end anybody's turn.
+//! All of them count GPU time that a TSG really had, not time that passes: what LC takes is no part
+//! of anybody's turn.
 
 pub(crate) mod entity;
 pub(crate) mod group;
@@ -66,13 +66,13 @@ impl Discipline {
     ///
     /// | discipline | bound |
     /// |---|---|
-    /// | fair | sum over the others of q (3 + 2 w / w_own) |
+    /// | fair | sum over the others of q (4 + 2 w / w_own) |
     /// | credit | sum over the others of q + (2 + q / grant(w_own)) grant(w) |
     /// | rr | sum over the others of q |
     ///
     /// fair: after its turn it is at most q ahead of its share and so not eligible; until it is,
     /// another gets what brings it to the same virtual time, and until its deadline, one quantum
-    /// later, the same again; each of the others is at most 3/2 quanta behind before, and overruns
+    /// later, the same again; each of the others is at most three quanta behind before, and overruns
     /// by one turn. credit: its debt of at most q is paid in 1 + q / grant rounds, another has one
     /// grant saved, and overruns by one turn.
     #[allow(
@@ -96,7 +96,7 @@ impl Discipline {
                     .saturating_mul(u64::from(other.0))
                     .checked_div(u64::from(own.0))
                     .unwrap_or(u64::MAX)
-                    .saturating_add(turn.0.saturating_mul(3)),
+                    .saturating_add(turn.0.saturating_mul(4)),
                 Self::Credit => rounds
                     .saturating_add(2)
                     .saturating_mul(other.grant(quantum).0)
@@ -237,9 +237,9 @@ mod tests {
             |d: Discipline, own| d.longest_wait(ms, ms, own, [Weight::DEFAULT; 3].into_iter());
         let equal = Weight::DEFAULT;
         assert_eq!(wait(Discipline::RoundRobin, equal), Ns(6_000_000));
-        assert_eq!(wait(Discipline::Fair, equal), Ns(30_000_000));
+        assert_eq!(wait(Discipline::Fair, equal), Ns(36_000_000));
         assert_eq!(wait(Discipline::Credit, equal), Ns(18_000_000));
-        assert_eq!(wait(Discipline::Fair, Weight(512)), Ns(42_000_000));
+        assert_eq!(wait(Discipline::Fair, Weight(512)), Ns(48_000_000));
         assert_eq!(wait(Discipline::RoundRobin, Weight(1)), Ns(6_000_000));
         let endless = Ns(u64::MAX);
         for d in Discipline::ALL {

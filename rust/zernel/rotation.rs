@@ -174,8 +174,8 @@ impl Rotation {
         let mut next = Next::Idle;
         let mut call = None;
         for (place, list) in self.lists.iter_mut().enumerate() {
-            list.turn.set_lc(lc, Ns(now_ns()));
             list.observe(driver);
+            list.turn.set_lc(lc, Ns(now_ns()));
             match list.turn.next(&mut list.members, Ns(now_ns())) {
                 Action::Enable(handle) => call = Some((place, handle, true)),
                 Action::Disable(handle) => call = Some((place, handle, false)),

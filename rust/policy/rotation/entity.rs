@@ -67,8 +67,8 @@ pub(crate) struct Entity {
 }
 
 impl Entity {
-    /// No nap is taken for longer, so that a sleep is soon forgotten: twice what a call takes, which
-    /// is the most that is left to a TSG.
+    /// No nap is taken for longer, so that a sleep is soon forgotten: twice the longest that is left
+    /// to a TSG.
     const SLEEP: Ns = Ns(500_000);
 
     /// A TSG that is enabled, as a driver makes it, and idle.
@@ -137,6 +137,9 @@ impl Entity {
             self.bursts.observe(sample.ran.saturating_sub(began));
             self.set_mean_burst(self.bursts.predict(Costs::default()));
             self.idle_since = Some(at);
+        } else if let (Some(since), Some(newer)) = (&mut self.idle_since, sample.since) {
+            // It ran without being seen.
+            *since = newer.min(now).max(*since);
         }
     }
 
@@ -157,9 +160,12 @@ impl Entity {
     }
 
     /// How long it is usually idle between two bursts, if that is so little that the GPU can be
-    /// left to it meanwhile: no more than `most`, and an eighth of what it runs in between.
+    /// left to it meanwhile: no more than `most`, a quarter of a millisecond, and an eighth of what it
+    /// runs in between.
     pub(super) fn usual_nap(&self, most: Ns) -> Option<Ns> {
         let (nap, burst) = (self.naps.predict(Costs::default())?, self.mean_burst?);
+        // Half of what is taken for a sleep at most, which is never told from a longer one.
+        let most = most.min(Ns(Self::SLEEP.0 / 2));
         (nap <= most && nap.0 <= burst.0 / 8).then_some(nap)
     }
 
@@ -234,6 +240,56 @@ mod tests {
         assert_eq!(e.mean_burst, Some(Ns(400)));
         e.burst = Ns(100);
         assert_eq!(e.burst_left(Ns(10)), Some(Ns(300)));
+    }
+
+    #[test]
+    fn naps_are_told_by_the_provider_where_it_can() {
+        let mut e = Entity::new(Weight::DEFAULT);
+        let most = Ns(250_000);
+        // Looked at every 2 ms; it naps for 100 us.
+        for n in 0..4 {
+            for (since, runnable) in [(0, true), (1_900_000, false)] {
+                let at = Ns(n * 2_000_000 + since);
+                let sample = Sample {
+                    ran: Ns(n * 1_900_000 + since),
+                    runnable,
+                    since: Some(at),
+                };
+                e.learn(sample, Ns(n * 2_000_000 + 1_999_999));
+            }
+        }
+        assert_eq!(e.usual_nap(most), Some(Ns(100_000)));
+        assert_eq!(e.usual_nap(Ns(99_999)), None);
+        let began = 3 * 2_000_000 + 1_900_000;
+        assert_eq!(e.nap_ends(most), Some(Ns(began + 200_000)));
+        // It ran, and naps anew, between two looks.
+        let newer = Sample {
+            ran: Ns(9_000_000),
+            runnable: false,
+            since: Some(Ns(began + 2_000_000)),
+        };
+        e.learn(newer, Ns(began + 2_050_000));
+        assert_eq!(e.nap_ends(most), Some(Ns(began + 2_200_000)));
+    }
+
+    #[test]
+    fn a_sleeper_does_not_nap() {
+        let mut e = Entity::new(Weight::DEFAULT);
+        let mut now = 0;
+        for n in 0..10 {
+            for (runnable, time) in [(true, 5_000_000), (false, 20_000_000)] {
+                let sample = Sample {
+                    ran: Ns(n * 5_000_000 + if runnable { 0 } else { 5_000_000 }),
+                    runnable,
+                    since: None,
+                };
+                e.learn(sample, Ns(now));
+                now += time;
+            }
+        }
+        // However long calls take.
+        assert_eq!(e.usual_nap(Ns(u64::MAX)), None);
+        assert!(!e.napped);
     }
 
     #[test]

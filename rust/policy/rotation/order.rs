@@ -83,16 +83,19 @@ impl Order {
     }
 
     /// Places a TSG that got something to run: at the end of the queue, and in virtual time where
-    /// it was, but no more than half a quantum of its own behind.
+    /// it was, but no more than half a quantum of its own behind, or two if it only napped: so much
+    /// can a TSG that is never idle be owed.
     ///
     /// So a short sleeper is soon served, nobody saves up a long sleep, and who sleeps to be served
-    /// soon gains nothing: in any stretch he gets at most his share and a quantum and a half. Who
-    /// only napped keeps what it is owed, like one that is never idle.
+    /// soon gains nothing: in any stretch he gets at most his share and three quanta.
     pub(super) fn wake(&mut self, e: &mut Entity) {
-        let half = Ns(self.quantum().0 / 2);
-        let floor = self.now.wrapping_sub(e.weight.slow_down(half));
-        let is_behind = e.vruntime.wrapping_sub(floor) > FARTHEST_AHEAD;
-        if is_behind && !e.napped {
+        let quantum = self.quantum();
+        let most = match e.napped {
+            true => quantum.saturating_add(quantum),
+            false => Ns(quantum.0 / 2),
+        };
+        let floor = self.now.wrapping_sub(e.weight.slow_down(most));
+        if e.vruntime.wrapping_sub(floor) > FARTHEST_AHEAD {
             e.vruntime = floor;
         }
         self.requeue(e);

@@ -64,8 +64,8 @@ pub(crate) enum Outcome {
 enum End {
     /// At once.
     Now,
-    /// When it goes idle, as predicted. If it does not: when its burst has become this long, or
-    /// when the successor had a quantum.
+    /// When it goes idle, as predicted. If it does not: when its burst has become this long, its turn
+    /// as long as a turn can be, or when the successor had a quantum.
     Idle { burst: Ns },
 }
 
@@ -192,6 +192,8 @@ impl<I: Copy + Eq> Turn<I> {
     /// Lets a TSG take turns again that was left aside.
     pub(crate) fn readmit(&mut self, e: &mut Entity) {
         e.aside = false;
+        // What it missed, or had beside the turns, is not made up for.
+        e.napped = false;
         self.order.wake(e);
     }
 

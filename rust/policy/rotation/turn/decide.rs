@@ -135,7 +135,8 @@ impl<I: Copy + Eq> Turn<I> {
             (true, _, End::Idle { burst })
                 if from.runnable
                     && from.burst < burst
-                    && self.used.max(self.used_ahead) < quantum =>
+                    && self.used < self.longest()
+                    && self.used_ahead < quantum =>
             {
                 let left = burst.saturating_sub(from.burst);
                 self.look_again(now, left.min(quantum.saturating_sub(self.used_ahead)))
@@ -181,9 +182,11 @@ impl<I: Copy + Eq> Turn<I> {
             quantum
         };
         if !e.runnable {
-            // The GPU is idle until the other is enabled. Not charged, a sequence of short bursts
-            // would cost the others more than their senders.
-            self.order.charge(e, cost);
+            // The GPU is idle until the other is enabled, unless LC has it. Not charged, a sequence
+            // of short bursts would cost the others more than their senders.
+            if !self.lc.is_on() {
+                self.order.charge(e, cost);
+            }
             end = Some(End::Now);
         } else if self.used >= most {
             self.order.requeue(e);
@@ -237,9 +240,15 @@ impl<I: Copy + Eq> Turn<I> {
         self.lc.middle(self.enable_cost).filter(|_| is_over)
     }
 
-    /// Whether this turn ends with a burst that has `left` to go: another burst would end farther
-    /// from its usual length, and it is the other's turn then.
+    /// Whether this turn ends with a burst that has `left` to go: it is long enough, and it is the
+    /// other's turn then.
     fn ends_with_burst(&self, e: &Entity, rank: Rank, left: Ns) -> bool {
+        self.is_used_up(e, left) && rank < self.order.rank_after(e, left)
+    }
+
+    /// Whether another burst, after one that has `left` to go, would end farther from the length
+    /// that this turn is to have: a quantum, or longer if LC is expected.
+    fn is_used_up(&self, e: &Entity, left: Ns) -> bool {
         let usual = if self.expects_lc() {
             self.longest()
         } else {
@@ -247,7 +256,6 @@ impl<I: Copy + Eq> Turn<I> {
         };
         let next = Ns(e.mean_burst.unwrap_or_default().0 / 2);
         self.used.saturating_add(left).saturating_add(next) >= usual
-            && rank < self.order.rank_after(e, left)
     }
 
     /// Until when the GPU is left to the current TSG, which is idle for a nap. That is part of its
@@ -255,8 +263,8 @@ impl<I: Copy + Eq> Turn<I> {
     fn nap_ends(&mut self, e: &mut Entity, rank: Rank, now: Ns) -> Option<Ns> {
         if let (Nap::Begun, Some(nap)) = (self.nap, e.usual_nap(self.enable_cost)) {
             if !self.ends_with_burst(e, rank, Ns::ZERO) {
-                if self.order.rank_after(e, Ns::ZERO) < rank {
-                    // Its next turn has come.
+                if self.is_used_up(e, Ns::ZERO) {
+                    // It is its turn once more.
                     self.order.requeue(e);
                     self.used = Ns::ZERO;
                 }

@@ -39,6 +39,12 @@ pub(super) enum Load {
     Bursts { burst: u64, sleep: u64 },
     /// As long as it may have the GPU it has; sleeps for `sleep` as soon as it had `burst`.
     Naps { burst: u64, sleep: u64 },
+    /// The same until `busy_at`, and never idle from then on.
+    Turncoat {
+        burst: u64,
+        sleep: u64,
+        busy_at: u64,
+    },
 }
 
 /// A TSG of the simulation.
@@ -180,8 +186,12 @@ impl Bench {
 
     fn step(&mut self) {
         let lc = self.lc();
+        let mut changed = self.wake();
+        if self.had_lc != lc {
+            self.observe(|_| true);
+            changed = true;
+        }
         self.turn.set_lc(lc, Ns(self.now));
-        let mut changed = self.wake() || self.had_lc && !lc;
         self.had_lc = lc;
         if let Some((action, _)) = self.call.filter(|&(_, end)| end <= self.now) {
             self.call = None;
@@ -215,7 +225,8 @@ impl Bench {
                 tsg.left = match tsg.load {
                     Load::Busy => u64::MAX,
                     Load::Bursts { burst, .. } => STEP + self.random.below(2 * burst),
-                    Load::Naps { burst, .. } => burst,
+                    Load::Turncoat { busy_at, .. } if busy_at <= self.now => u64::MAX,
+                    Load::Naps { burst, .. } | Load::Turncoat { burst, .. } => burst,
                 };
             }
             changed |= tsg.is_runnable() != tsg.reported;
@@ -291,14 +302,14 @@ impl Bench {
         self.last = id;
         let tsg = &mut self.tsgs[id];
         tsg.ran += STEP;
-        if !matches!(tsg.load, Load::Busy) {
+        if tsg.left != u64::MAX {
             tsg.left = tsg.left.saturating_sub(STEP);
         }
         if tsg.left == 0 {
             let sleep = match tsg.load {
                 Load::Busy => 0,
                 Load::Bursts { sleep, .. } => self.random.below(2 * sleep),
-                Load::Naps { sleep, .. } => sleep,
+                Load::Naps { sleep, .. } | Load::Turncoat { sleep, .. } => sleep,
             };
             tsg.wake_at = self.now + STEP + sleep.max(STEP);
         }

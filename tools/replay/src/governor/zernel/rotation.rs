@@ -83,8 +83,11 @@ impl Rotation {
 
     /// Latency-critical work begins or ends.
     pub(super) fn set_lc(&mut self, world: &mut World, busy: bool) {
+        if let Some(current) = self.turn.current() {
+            self.see(world, current);
+        }
         self.turn.set_lc(busy, Ns(world.now));
-        self.look(world);
+        self.drive(world);
     }
 
     /// Whether the GPU goes from one TSG to another.
