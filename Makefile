@@ -21,7 +21,7 @@ modules: ## build the modules against KDIR (default: the running kernel's build 
 nvidia: ## build NVIDIA's driver with zernel's hooks, and zernel_nvidia.ko, for the lab's kernel
 	@scripts/nvidia-all "$(NVIDIA_SRC)"
 
-tools: ## build zernelctl and zernel-load
+tools: ## build zernelctl, zernel-load, replay and the test programs
 	@scripts/tools
 
 install: ## install the modules for KDIR's kernel, and the tools below PREFIX
@@ -39,7 +39,7 @@ check: ## formatting, lints, licences, ABI and documentation checks
 format: ## put every Rust source into its format
 	@scripts/format
 
-bench: ## print what each operation costs, in guest instructions
+bench: ## costs in guest instructions, the suite of workloads, NVIDIA's driver with hooks
 	@scripts/bench
 
 shell: ## a shell in QEMU with the modules loaded and the tools on PATH
