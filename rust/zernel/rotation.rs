@@ -176,6 +176,7 @@ impl Rotation {
         for (place, list) in self.lists.iter_mut().enumerate() {
             list.observe(driver);
             list.turn.set_lc(lc, Ns(now_ns()));
+            list.turn.announce_lc(device.announced());
             match list.turn.next(&mut list.members, Ns(now_ns())) {
                 Action::Enable(handle) => call = Some((place, handle, true)),
                 Action::Disable(handle) => call = Some((place, handle, false)),

@@ -158,6 +158,12 @@ impl<I: Copy + Eq> Turn<I> {
         self.lc.set(busy, now);
     }
 
+    /// Says when a request for LC takes the GPU, or took it.
+    #[allow(dead_code, reason = "the simulation takes LC for busy from its begin on")]
+    pub(crate) fn announce_lc(&mut self, trigger: Ns) {
+        self.lc.announce(trigger);
+    }
+
     /// Takes a TSG in. It gets turns like the others from now on, and is disabled until then.
     pub(crate) fn join(&mut self, e: &mut Entity) {
         self.order.join(e);

@@ -63,6 +63,8 @@ pub(crate) struct Device {
     switch_costs: [Atomic<u64>; 2],
     /// The GPU goes from one best-effort TSG to another.
     handing_over: Atomic<bool>,
+    /// When the last request begun above best-effort takes the GPU, in ns.
+    trigger: Atomic<u64>,
     suspended: Atomic<bool>,
     /// Less urgent TSGs can be kept off it.
     has_gate: bool,
@@ -90,6 +92,7 @@ impl Device {
                 switch <- new_irq_lock!(costs, c"zernel_switch"),
                 switch_costs: Phase::ALL.map(|phase| Atomic::new(costs.estimate(phase).0)),
                 handing_over: Atomic::new(false),
+                trigger: Atomic::new(0),
                 suspended: Atomic::new(false),
                 has_gate,
                 gate_cost: Atomic::new(Self::GATE_PRIOR),
@@ -124,6 +127,16 @@ impl Device {
     /// Says whether the GPU goes from one best-effort TSG to another.
     pub(crate) fn set_handing_over(&self, handing_over: bool) {
         self.handing_over.store(handing_over, Relaxed);
+    }
+
+    /// A request begins that takes the GPU at `trigger`.
+    pub(super) fn announce(&self, trigger: Ns) {
+        self.trigger.store(trigger.0, Relaxed);
+    }
+
+    /// When the last request that began takes the GPU, or took it.
+    pub(crate) fn announced(&self) -> Ns {
+        Ns(self.trigger.load(Relaxed))
     }
 
     /// What a switch takes.

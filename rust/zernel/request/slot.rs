@@ -342,6 +342,11 @@ impl Slot {
         }
         state.uncounted.begun += 1;
         trace::request_begin(tsg.0, number.get(), plan.predicted.0, trigger_at.0);
+        if level.is_some_and(|level| level != Level::BE) {
+            if let Some(group) = &guard.group {
+                group.gpu.announce(trigger_at);
+            }
+        }
         self.store(&mut guard, &actions);
         guard.follow();
         Ok(Outcome::Begun)

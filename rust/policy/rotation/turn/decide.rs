@@ -172,6 +172,11 @@ impl<I: Copy + Eq> Turn<I> {
         if let (Some(nap), None) = (self.nap_ends(e, rank, now), end) {
             return Action::WaitUntil(at.map_or(nap, |at| at.min(nap)));
         }
+        // LC would meet both, and a switch between them.
+        let calls = cost.saturating_add(cost);
+        if let Some(until) = self.lc.put_off(now, calls, Self::STEP) {
+            return Action::WaitUntil(until);
+        }
         let burst_left = e.burst_left(cost);
         let longest = self.longest();
         let most = if self.expects_lc()
@@ -218,6 +223,7 @@ impl<I: Copy + Eq> Turn<I> {
         self.successor = Some((other, end));
         self.used_ahead = Ns::ZERO;
         self.nap = Nap::None;
+        self.lc.forget();
         Action::Enable(other)
     }
 

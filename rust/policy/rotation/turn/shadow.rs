@@ -19,6 +19,10 @@ pub(super) struct Shadow {
     lengths: Ema,
     /// GPU time that the others had since LC had it last; `None`: it never had.
     passed: Option<Ns>,
+    /// When a request takes it.
+    trigger: Ns,
+    /// Until when a hand-over has been put off for that.
+    put_off: Option<Ns>,
 }
 
 impl Shadow {
@@ -28,6 +32,8 @@ impl Shadow {
             since: None,
             lengths: Ema::new(Ema::ALPHA),
             passed: None,
+            trigger: Ns::ZERO,
+            put_off: None,
         }
     }
 
@@ -37,6 +43,7 @@ impl Shadow {
             (true, None) => {
                 self.since = Some(now);
                 self.passed = Some(Ns::ZERO);
+                self.put_off = None;
             }
             (false, Some(since)) => {
                 self.lengths.observe(now.saturating_sub(since));
@@ -44,6 +51,28 @@ impl Shadow {
             }
             _ => {}
         }
+    }
+
+    /// A request takes the GPU at `trigger`.
+    pub(super) fn announce(&mut self, trigger: Ns) {
+        self.trigger = trigger;
+    }
+
+    /// Until when to put off a hand-over that would take `time` from `now` on: until shortly after
+    /// a request takes the GPU in the middle of it. But once only, until [`Self::forget`] or LC had
+    /// the GPU: requests that never take it keep nobody waiting.
+    pub(super) fn put_off(&mut self, now: Ns, time: Ns, shortly: Ns) -> Option<Ns> {
+        let is_met = now < self.trigger && self.trigger <= now.saturating_add(time);
+        if self.put_off.is_none() && is_met {
+            self.put_off = Some(self.trigger.saturating_add(shortly));
+        }
+        self.put_off
+            .filter(|&until| now < until && self.since.is_none())
+    }
+
+    /// The hand-over has begun.
+    pub(super) fn forget(&mut self) {
+        self.put_off = None;
     }
 
     /// The others had the GPU for so long.
@@ -106,6 +135,29 @@ mod tests {
         let shadow = shadow(cost);
         assert!(shadow.is_on());
         assert_eq!(shadow.middle(cost), Some(Ns(30_250 * US)));
+    }
+
+    #[test]
+    fn a_hand_over_is_put_off_once_for_a_request() {
+        let mut shadow = Shadow::new();
+        let put_off =
+            |shadow: &mut Shadow, now: u64| shadow.put_off(Ns(now * US), Ns(500 * US), Ns(50 * US));
+        assert_eq!(put_off(&mut shadow, 0), None);
+        shadow.announce(Ns(1_000 * US));
+        assert_eq!(put_off(&mut shadow, 499), None);
+        let until = Some(Ns(1_050 * US));
+        assert_eq!(put_off(&mut shadow, 500), until);
+        assert_eq!(put_off(&mut shadow, 1_049), until);
+        // It never came, nor does the next one count.
+        shadow.announce(Ns(1_200 * US));
+        for now in [1_050, 1_100, 1_199] {
+            assert_eq!(put_off(&mut shadow, now), None);
+        }
+        shadow.forget();
+        assert_eq!(put_off(&mut shadow, 1_199), Some(Ns(1_250 * US)));
+        // When LC has the GPU there is nothing to wait for.
+        shadow.set(true, Ns(1_200 * US));
+        assert_eq!(put_off(&mut shadow, 1_201), None);
     }
 
     #[test]
