@@ -159,7 +159,10 @@ impl<I: Copy + Eq> Turn<I> {
     }
 
     /// Says when a request for LC takes the GPU, or took it.
-    #[allow(dead_code, reason = "the simulation takes LC for busy from its begin on")]
+    #[allow(
+        dead_code,
+        reason = "the simulation takes LC for busy from its begin on"
+    )]
     pub(crate) fn announce_lc(&mut self, trigger: Ns) {
         self.lc.announce(trigger);
     }
