@@ -1,0 +1,452 @@
+// SPDX-License-Identifier: GPL-2.0
+//! When a program is to be told to load its next batch, so that the data is there when the GPU has
+//! computed the last one.
+//!
+//! When GpuCompute begins, its length C is predicted, and the *lead* L that loading needs. The
+//! signal is due as soon as
+//!
+//! ```text
+//! elapsed + L >= C
+//! ```
+//!
+//! Too early costs memory for a while, too late an idle GPU, so that the default takes a short C and
+//! a long L of those that it remembers: the fractiles [`SOONER`] and 1 - [`SOONER`].
+
+pub(crate) mod durations;
+
+use super::{
+    tunables::Refused,
+    units::{
+        Ns,
+        Ppm, //
+    },
+};
+use durations::Durations;
+
+/// The share of computations that are shorter than what is taken for granted.
+const SOONER: Ppm = Ppm(100_000);
+
+/// How durations are foretold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// The exponential moving average, α 0.3.
+    Ema,
+    /// Fractiles of the last ones.
+    #[default]
+    Quantile,
+}
+
+impl Kind {
+    /// All of them.
+    pub(crate) const ALL: [Self; 2] = [Self::Ema, Self::Quantile];
+
+    /// Its name for people and programs.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Ema => "ema",
+            Self::Quantile => "quantile",
+        }
+    }
+
+    /// The one of this name.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+}
+
+/// What is tunable.
+///
+/// # Invariants
+///
+/// `history` lies within [`Self::HISTORY_RANGE`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Params {
+    /// How durations are foretold.
+    pub(crate) kind: Kind,
+    /// How long before the end of a computation the signal is due; `None`: as long as loading takes.
+    pub(crate) lead: Option<Ns>,
+    history: u32,
+}
+
+impl Params {
+    /// How many durations can be remembered.
+    pub(crate) const HISTORY_RANGE: (u32, u32) = (1, Durations::MOST as u32);
+
+    /// The values before anybody tunes.
+    pub(crate) const fn new() -> Self {
+        // INVARIANT: 1 <= 64 <= 256.
+        Self {
+            kind: Kind::Quantile,
+            lead: None,
+            history: 64,
+        }
+    }
+
+    /// How many durations are remembered.
+    pub(crate) fn history(&self) -> u32 {
+        self.history
+    }
+
+    /// Changes [`Self::history`].
+    ///
+    /// # Errors
+    ///
+    /// Outside of [`Self::HISTORY_RANGE`].
+    pub(crate) fn set_history(&mut self, count: u32) -> Result<(), Refused> {
+        if count < Self::HISTORY_RANGE.0 || count > Self::HISTORY_RANGE.1 {
+            return Err(Refused::OutOfRange);
+        }
+        // INVARIANT: Just checked.
+        self.history = count;
+        Ok(())
+    }
+}
+
+/// What came of signals.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    /// Signals that were given.
+    pub(crate) signals: u64,
+    /// The data was there before the computation was over, and by how much in all.
+    pub(crate) early: u64,
+    /// The same in time.
+    pub(crate) early_time: Ns,
+    /// The GPU waited for data for which there was a signal.
+    pub(crate) late: u64,
+    /// For how long in all.
+    pub(crate) late_time: Ns,
+    /// Nothing was loaded between the signal and the next one.
+    pub(crate) useless: u64,
+}
+
+/// A computation that is under way or has just ended, and the signal in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Step {
+    began: Ns,
+    ended: Option<Ns>,
+    /// When the signal is due, if it is to come.
+    due: Option<Ns>,
+    signalled: Option<Ns>,
+    /// When the first batch after the signal was there.
+    loaded: Option<Ns>,
+}
+
+/// The signals of one process.
+#[derive(Clone, Debug)]
+pub(crate) struct Prefetch {
+    compute: Durations,
+    loading: Durations,
+    step: Option<Step>,
+    times: Sums,
+    counts: Counts,
+}
+
+/// Times in all.
+#[derive(Clone, Copy, Debug)]
+struct Sums {
+    compute: Ns,
+    /// From signals to the ends of their computations.
+    lead: Ns,
+    loading: Ns,
+}
+
+impl Prefetch {
+    /// Nothing is known of a process.
+    pub(crate) const NEW: Self = Self {
+        compute: Durations::NEW,
+        loading: Durations::NEW,
+        step: None,
+        times: Sums {
+            compute: Ns::ZERO,
+            lead: Ns::ZERO,
+            loading: Ns::ZERO,
+        },
+        counts: Counts {
+            signals: 0,
+            early: 0,
+            early_time: Ns::ZERO,
+            late: 0,
+            late_time: Ns::ZERO,
+            useless: 0,
+        },
+    };
+
+    /// A computation begins. Returns when the signal is due; `None` without a history.
+    pub(crate) fn compute_begins(&mut self, now: Ns, params: &Params) -> Option<Ns> {
+        self.close();
+        let due = self.predicted(params).map(|(compute, lead)| {
+            // elapsed + lead >= compute, and so elapsed >= compute - lead.
+            now.saturating_add(compute.saturating_sub(lead))
+        });
+        self.step = Some(Step {
+            began: now,
+            ended: None,
+            due,
+            signalled: None,
+            loaded: None,
+        });
+        due
+    }
+
+    /// How long the next computation takes, and how long before its end the signal is due.
+    fn predicted(&self, params: &Params) -> Option<(Ns, Ns)> {
+        let later = Ppm(Ppm::ONE.0.saturating_sub(SOONER.0));
+        let (compute, loading) = match params.kind {
+            Kind::Ema => (self.compute.mean()?, self.loading.mean()),
+            Kind::Quantile => (self.compute.fractile(SOONER)?, self.loading.fractile(later)),
+        };
+        Some((compute, params.lead.or(loading)?))
+    }
+
+    /// Whether the signal is to be given at `now`. It is given once for a computation, and not when
+    /// that is over.
+    pub(crate) fn signal(&mut self, now: Ns) -> bool {
+        let Some(step) = &mut self.step else {
+            return false;
+        };
+        let is_due = step.due.is_some_and(|due| due <= now);
+        if !is_due || step.signalled.is_some() || step.ended.is_some() {
+            return false;
+        }
+        step.signalled = Some(now);
+        self.counts.signals = self.counts.signals.saturating_add(1);
+        true
+    }
+
+    /// The computation is over.
+    pub(crate) fn compute_ends(&mut self, now: Ns, params: &Params) {
+        if let Some(step) = self.step.as_mut().filter(|step| step.ended.is_none()) {
+            step.ended = Some(now);
+            let took = now.saturating_sub(step.began);
+            self.compute.observe(took, params.history as usize);
+            self.times.compute = self.times.compute.saturating_add(took);
+            let lead = step.signalled.map_or(Ns::ZERO, |at| now.saturating_sub(at));
+            self.times.lead = self.times.lead.saturating_add(lead);
+            self.judge();
+        }
+    }
+
+    /// A batch was loaded from `began` to `ended`.
+    pub(crate) fn loaded(&mut self, began: Ns, ended: Ns, params: &Params) {
+        let took = ended.saturating_sub(began);
+        self.loading.observe(took, params.history as usize);
+        self.times.loading = self.times.loading.saturating_add(took);
+        let follows = |step: &&mut Step| {
+            step.loaded.is_none() && step.signalled.is_some_and(|at| at <= ended)
+        };
+        if let Some(step) = self.step.as_mut().filter(follows) {
+            step.loaded = Some(ended);
+            self.judge();
+        }
+    }
+
+    /// Says whether the signal was early or late, once both the computation and the loading that
+    /// followed it are over.
+    fn judge(&mut self) {
+        let step = self.step.as_ref();
+        let Some((ended, loaded)) = step.and_then(|step| step.ended.zip(step.loaded)) else {
+            return;
+        };
+        let (count, sum, by) = if loaded <= ended {
+            let c = &mut self.counts;
+            (
+                &mut c.early,
+                &mut c.early_time,
+                ended.saturating_sub(loaded),
+            )
+        } else {
+            let c = &mut self.counts;
+            (&mut c.late, &mut c.late_time, loaded.saturating_sub(ended))
+        };
+        *count = count.saturating_add(1);
+        *sum = sum.saturating_add(by);
+    }
+
+    /// The step before is over.
+    fn close(&mut self) {
+        if let Some(step) = self.step.take() {
+            if step.signalled.is_some() && step.loaded.is_none() {
+                self.counts.useless = self.counts.useless.saturating_add(1);
+            }
+        }
+    }
+
+    /// How much of the loading computations can hide, in thousandths: (compute + lead) / loading, of
+    /// all that there were; 0 if nothing was loaded. From 1000 on all of it.
+    pub(crate) fn overlap(&self) -> u64 {
+        let covers = self.times.compute.saturating_add(self.times.lead);
+        covers
+            .0
+            .saturating_mul(1000)
+            .checked_div(self.times.loading.0)
+            .unwrap_or(0)
+    }
+
+    /// What came of signals.
+    pub(crate) fn counts(&self) -> Counts {
+        self.counts
+    }
+}
+
+#[cfg(any(test, zernel_kunit))]
+#[cfg_attr(not(test), kernel::macros::kunit_tests(zernel_policy_prefetch))]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+    const PARAMS: Params = Params::new();
+
+    fn ms(n: u64) -> Ns {
+        Ns(n * MS)
+    }
+
+    /// Ten steps: it loads for 20 ms, and computes for 50 ms.
+    fn known() -> Prefetch {
+        let mut p = Prefetch::NEW;
+        for n in 0..10 {
+            let at = n * 70;
+            p.loaded(ms(at), ms(at + 20), &PARAMS);
+            p.compute_begins(ms(at + 20), &PARAMS);
+            p.compute_ends(ms(at + 70), &PARAMS);
+        }
+        p
+    }
+
+    #[test]
+    fn nothing_is_signalled_without_a_history() {
+        let mut p = Prefetch::NEW;
+        assert_eq!(p.compute_begins(ms(0), &PARAMS), None);
+        assert!(!p.signal(ms(100)));
+        p.compute_ends(ms(100), &PARAMS);
+        // It has never loaded.
+        assert_eq!(p.compute_begins(ms(100), &PARAMS), None);
+        let fixed = Params {
+            lead: Some(ms(30)),
+            ..PARAMS
+        };
+        p.compute_ends(ms(200), &fixed);
+        assert_eq!(p.compute_begins(ms(200), &fixed), Some(ms(270)));
+        assert_eq!(p.counts(), Counts::default());
+    }
+
+    #[test]
+    fn the_signal_is_due_one_lead_before_the_end() {
+        for kind in Kind::ALL {
+            let params = Params { kind, ..PARAMS };
+            let mut p = known();
+            assert_eq!(p.compute_begins(ms(1000), &params), Some(ms(1030)));
+            assert!(!p.signal(Ns(1030 * MS - 1)));
+            assert!(p.signal(ms(1030)));
+            // Once.
+            assert!(!p.signal(ms(1031)));
+            assert_eq!(p.counts().signals, 1);
+        }
+        let mut p = known();
+        let endless = Params {
+            lead: Some(ms(51)),
+            ..PARAMS
+        };
+        assert_eq!(p.compute_begins(ms(1000), &endless), Some(ms(1000)));
+    }
+
+    #[test]
+    fn what_is_over_is_not_signalled() {
+        let mut p = known();
+        p.compute_begins(ms(1000), &PARAMS);
+        p.compute_ends(ms(1010), &PARAMS);
+        assert!(!p.signal(ms(1030)));
+    }
+
+    #[test]
+    fn the_default_is_rather_too_soon() {
+        let mut p = Prefetch::NEW;
+        for n in 1..=10 {
+            p.loaded(ms(0), ms(n), &PARAMS);
+            p.compute_begins(ms(0), &PARAMS);
+            p.compute_ends(ms(100 * n), &PARAMS);
+        }
+        // The shortest of ten, less the ninth of ten.
+        assert_eq!(p.compute_begins(ms(0), &PARAMS), Some(ms(91)));
+    }
+
+    #[test]
+    fn early_late_and_useless_are_told_apart() {
+        let mut p = known();
+        let mut step = |signal, ended, loaded: Option<u64>| {
+            p.compute_begins(ms(0), &PARAMS);
+            assert!(p.signal(ms(signal)));
+            if let Some(at) = loaded.filter(|at| *at <= ended) {
+                p.loaded(ms(signal), ms(at), &PARAMS);
+            }
+            p.compute_ends(ms(ended), &PARAMS);
+            if let Some(at) = loaded.filter(|at| *at > ended) {
+                p.loaded(ms(signal), ms(at), &PARAMS);
+            }
+        };
+        step(40, 50, Some(43));
+        step(40, 50, Some(52));
+        step(40, 50, None);
+        // It is over when the next one begins.
+        step(40, 50, Some(50));
+        let counts = Counts {
+            signals: 4,
+            early: 2,
+            early_time: ms(7),
+            late: 1,
+            late_time: ms(2),
+            useless: 1,
+        };
+        assert_eq!(p.counts(), counts);
+        // Only the first batch after a signal counts.
+        p.loaded(ms(51), ms(60), &PARAMS);
+        assert_eq!(p.counts(), counts);
+    }
+
+    #[test]
+    fn a_batch_from_before_the_signal_is_not_its_own() {
+        let mut p = known();
+        p.compute_begins(ms(1000), &PARAMS);
+        p.loaded(ms(1000), ms(1020), &PARAMS);
+        assert!(p.signal(ms(1030)));
+        p.compute_ends(ms(1050), &PARAMS);
+        p.compute_begins(ms(1050), &PARAMS);
+        assert_eq!(p.counts().useless, 1);
+    }
+
+    #[test]
+    fn overlap_is_of_all_there_was() {
+        assert_eq!(Prefetch::NEW.overlap(), 0);
+        // 500 ms of computing, none of them signalled, and 200 ms of loading.
+        assert_eq!(known().overlap(), 2_500);
+        let mut p = known();
+        p.compute_begins(ms(0), &PARAMS);
+        assert!(p.signal(ms(40)));
+        p.compute_ends(ms(50), &PARAMS);
+        assert_eq!(p.overlap(), 2_800);
+    }
+
+    #[test]
+    fn a_history_is_bounded() {
+        let mut params = Params::new();
+        for bad in [0, 257, u32::MAX] {
+            assert_eq!(params.set_history(bad), Err(Refused::OutOfRange));
+        }
+        assert_eq!(params.history(), 64);
+        assert_eq!(params.set_history(1), Ok(()));
+        let mut p = known();
+        p.compute_begins(ms(0), &params);
+        p.compute_ends(ms(7), &params);
+        p.loaded(ms(7), ms(9), &params);
+        assert_eq!(p.compute_begins(ms(10), &params), Some(ms(15)));
+    }
+
+    #[test]
+    fn names_lead_back() {
+        for kind in Kind::ALL {
+            assert_eq!(Kind::named(kind.name()), Some(kind));
+        }
+        for bad in ["", "Ema", "fixed", "quantile "] {
+            assert_eq!(Kind::named(bad), None);
+        }
+    }
+}

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Properties of phases and of the prefetch signal, for any input.
+
+use crate::policy::{
+    phase::{detector::Detector, Phase, Sample, Thresholds},
+    prefetch::{durations::Durations, Params, Prefetch},
+    units::{Ns, Permille, Ppm},
+};
+use proptest::prelude::*;
+
+fn sample() -> impl Strategy<Value = Sample> {
+    let share = || prop_oneof![9 => 0u32..=1000, 1 => any::<u32>()].prop_map(Permille);
+    let burst = prop_oneof![0u64..10_000_000, any::<u64>(), Just(0)].prop_map(Ns);
+    let flags = any::<[bool; 3]>();
+    (share(), share(), burst, flags, 0u32..3).prop_map(
+        |(io_wait, gpu, burst, [is_ml, synced, nccl], futex_waits)| Sample {
+            is_ml,
+            io_wait,
+            gpu,
+            burst,
+            synced,
+            nccl,
+            futex_waits,
+        },
+    )
+}
+
+fn thresholds() -> impl Strategy<Value = Thresholds> {
+    (any::<bool>(), any::<[u32; 4]>(), any::<u64>()).prop_map(|(nccl, shares, burst)| {
+        let mut t = Thresholds::new();
+        t.set_nccl(nccl);
+        // What is refused is as good as what is taken.
+        let _ = t.set_io_wait(Permille(shares[0] % 1100));
+        let _ = t.set_gpu_active(Permille(shares[1] % 1100));
+        let _ = t.set_gpu_idle(Permille(shares[2] % 1100));
+        let _ = t.set_optimizer_burst(Ns(burst % 2_000_000_000));
+        let _ = t.set_stability(shares[3] % 5);
+        t
+    })
+}
+
+proptest! {
+    /// Every nanosecond that the clock advances is in one phase, whatever is seen.
+    #[test]
+    fn phases_sum_up(
+        t in thresholds(),
+        start in any::<u64>(),
+        steps in prop::collection::vec((any::<i32>(), sample()), 0..200),
+    ) {
+        let mut detector = Detector::new(Ns(start));
+        let (mut now, mut latest, mut changes) = (start, start, 0);
+        for (step, sample) in steps {
+            now = now.saturating_add_signed(step.into());
+            latest = latest.max(now);
+            let before = detector.phase();
+            let transition = detector.observe(Ns(now), &sample, &t);
+            changes += u64::from(transition.is_some());
+            prop_assert_eq!(transition.map_or(before, |t| t.to), detector.phase());
+            prop_assert!(transition.is_none_or(|t| t.from == before && t.to != before));
+            prop_assert_eq!(detector.times(Ns(latest)).sum(), Ns(latest - start));
+        }
+        prop_assert_eq!(detector.transitions(), changes);
+    }
+
+    #[test]
+    fn nobody_else_has_a_phase(t in thresholds(), sample in sample()) {
+        let other = Sample { is_ml: false, ..sample };
+        prop_assert_eq!(Phase::of(&other, &t), Phase::Unknown);
+    }
+
+    /// As many equal samples as asked for, and not one more or less.
+    #[test]
+    fn it_takes_as_many_samples_as_asked_for(t in thresholds(), sample in sample()) {
+        let told = Phase::of(&sample, &t);
+        prop_assume!(told != Phase::Unknown);
+        let mut detector = Detector::new(Ns(0));
+        for n in 1..t.stability() {
+            prop_assert_eq!(detector.observe(Ns(n.into()), &sample, &t), None);
+        }
+        prop_assert!(detector.observe(Ns(99), &sample, &t).is_some());
+        prop_assert_eq!(detector.phase(), told);
+    }
+
+    /// Fractiles are those of a plain list of the last ones.
+    #[test]
+    fn durations_are_the_last_ones(
+        all in prop::collection::vec((0u64..50, 0usize..300), 1..600),
+        share in 0u32..=1_000_000,
+    ) {
+        let mut durations = Durations::NEW;
+        let mut list = Vec::new();
+        for (took, most) in all {
+            durations.observe(Ns(took), most);
+            list.push(took);
+            let most = most.clamp(1, Durations::MOST);
+            list.drain(..list.len().saturating_sub(most));
+            let mut sorted = list.clone();
+            sorted.sort_unstable();
+            let rank = (u64::from(share) * sorted.len() as u64).div_ceil(1_000_000).max(1);
+            prop_assert_eq!(durations.len(), list.len());
+            let told = durations.fractile(Ppm(share));
+            prop_assert_eq!(told, Some(Ns(sorted[rank as usize - 1])));
+        }
+    }
+
+    /// A signal is given once per computation, while it lasts, and when it is due.
+    #[test]
+    fn signals_are_due(
+        steps in prop::collection::vec((0u64..1_000, 1u64..1_000, 0u64..2_000), 1..100),
+        lead in prop::option::of(0u64..1_000),
+    ) {
+        let mut params = Params::new();
+            params.lead = lead.map(Ns);
+        let mut prefetch = Prefetch::NEW;
+        let (mut now, mut given) = (0, 0);
+        for (loading, compute, asked) in steps {
+            prefetch.loaded(Ns(now), Ns(now + loading), &params);
+            now += loading;
+            let due = prefetch.compute_begins(Ns(now), &params);
+            prop_assert!(due.is_none_or(|due| due >= Ns(now)));
+            let at = now + asked.min(compute);
+            let is_due = due.is_some_and(|due| due <= Ns(at));
+            prop_assert_eq!(prefetch.signal(Ns(at)), is_due);
+            prop_assert!(!prefetch.signal(Ns(at)));
+            given += u64::from(is_due);
+            now += compute;
+            prefetch.compute_ends(Ns(now), &params);
+            prop_assert!(!prefetch.signal(Ns(now)));
+        }
+        let counts = prefetch.counts();
+        prop_assert_eq!(counts.signals, given);
+        prop_assert!(counts.early + counts.late + counts.useless <= given);
+    }
+}
