@@ -74,7 +74,7 @@ impl Params {
 
     /// The values before anybody tunes.
     pub(crate) const fn new() -> Self {
-        // INVARIANT: 1 <= 64 <= 256.
+        // INVARIANT: 1 <= 64 <= 128.
         Self {
             kind: Kind::Quantile,
             lead: None,
@@ -428,7 +428,7 @@ mod tests {
     #[test]
     fn a_history_is_bounded() {
         let mut params = Params::new();
-        for bad in [0, 257, u32::MAX] {
+        for bad in [0, 129, u32::MAX] {
             assert_eq!(params.set_history(bad), Err(Refused::OutOfRange));
         }
         assert_eq!(params.history(), 64);

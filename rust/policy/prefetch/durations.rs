@@ -17,12 +17,12 @@ use super::super::{
 ///
 /// # Invariants
 ///
-/// `len <= MOST`. The first `len` of `sorted` are the first `len` of `recent` counted from `oldest`
-/// on and around the end, in ascending order.
+/// `len <= MOST`. The first `len` of `order` name the durations kept in `recent`, which are `len` from
+/// `oldest` on and around the end, each once and in ascending order.
 #[derive(Clone, Debug)]
 pub(crate) struct Durations {
     recent: [Ns; Self::MOST],
-    sorted: [Ns; Self::MOST],
+    order: [u8; Self::MOST],
     oldest: usize,
     len: usize,
     mean: Ema,
@@ -30,12 +30,12 @@ pub(crate) struct Durations {
 
 impl Durations {
     /// How many are kept at most.
-    pub(crate) const MOST: usize = 256;
+    pub(crate) const MOST: usize = 128;
 
     /// Nothing is known.
     pub(crate) const NEW: Self = Self {
         recent: [Ns::ZERO; Self::MOST],
-        sorted: [Ns::ZERO; Self::MOST],
+        order: [0; Self::MOST],
         oldest: 0,
         len: 0,
         mean: Ema::new(Ema::ALPHA),
@@ -52,15 +52,16 @@ impl Durations {
         while self.len >= most {
             self.forget();
         }
-        let at = self.rank(took);
+        let place = self.oldest.saturating_add(self.len) % Self::MOST;
+        let at = self.kept().partition_point(|&one| self.named(one) < took);
         let end = self.len.saturating_add(1);
-        if let Some(part) = self.sorted.get_mut(at..end) {
+        if let Some(part) = self.order.get_mut(at..end) {
             part.rotate_right(1);
             if let Some(first) = part.first_mut() {
-                *first = took;
+                // Below 128.
+                *first = place as u8;
             }
         }
-        let place = self.oldest.saturating_add(self.len) % Self::MOST;
         if let Some(slot) = self.recent.get_mut(place) {
             *slot = took;
         }
@@ -70,21 +71,27 @@ impl Durations {
 
     /// Forgets the oldest.
     fn forget(&mut self) {
-        let Some(&took) = self.recent.get(self.oldest).filter(|_| self.len > 0) else {
-            return;
-        };
-        let at = self.rank(took);
-        if let Some(part) = self.sorted.get_mut(at..self.len) {
+        let oldest = self.oldest;
+        let at = self
+            .kept()
+            .iter()
+            .position(|&one| usize::from(one) == oldest);
+        if let Some(part) = at.and_then(|at| self.order.get_mut(at..self.len)) {
             part.rotate_left(1);
         }
-        self.oldest = self.oldest.saturating_add(1) % Self::MOST;
+        self.oldest = oldest.saturating_add(1) % Self::MOST;
         self.len = self.len.saturating_sub(1);
     }
 
-    /// How many are shorter.
-    fn rank(&self, took: Ns) -> usize {
-        let kept = self.sorted.get(..self.len).unwrap_or_default();
-        kept.partition_point(|&one| one < took)
+    /// Those kept, the shortest first.
+    fn kept(&self) -> &[u8] {
+        self.order.get(..self.len).unwrap_or_default()
+    }
+
+    /// The duration at a place.
+    fn named(&self, place: u8) -> Ns {
+        let found = self.recent.get(usize::from(place));
+        found.copied().unwrap_or_default()
     }
 
     /// The exponential moving average of all that there were; `None` if there was none.
@@ -96,10 +103,8 @@ impl Durations {
     /// [`Ppm::ONE`].
     pub(crate) fn fractile(&self, share: Ppm) -> Option<Ns> {
         let rank = share.of_rounded_up(self.len as u64).max(1) as usize;
-        self.sorted
-            .get(..self.len)?
-            .get(rank.saturating_sub(1))
-            .copied()
+        let place = self.kept().get(rank.saturating_sub(1))?;
+        Some(self.named(*place))
     }
 }
 
@@ -162,7 +167,7 @@ mod tests {
         }
         assert_eq!(durations.len(), Durations::MOST);
         assert_eq!(durations.fractile(Ppm(0)), Some(Ns(1)));
-        assert_eq!(durations.fractile(Ppm::ONE), Some(Ns(256)));
+        assert_eq!(durations.fractile(Ppm::ONE), Some(Ns(128)));
     }
 
     #[test]
