@@ -175,9 +175,10 @@ impl Rotation {
         let mut call = None;
         for (place, list) in self.lists.iter_mut().enumerate() {
             list.observe(driver);
-            list.turn.set_lc(lc, Ns(now_ns()));
+            let now = Ns(now_ns());
+            list.turn.set_lc(lc, now);
             list.turn.announce_lc(device.announced());
-            match list.turn.next(&mut list.members, Ns(now_ns())) {
+            match list.turn.next(&mut list.members, now) {
                 Action::Enable(handle) => call = Some((place, handle, true)),
                 Action::Disable(handle) => call = Some((place, handle, false)),
                 Action::WaitUntil(at) => {

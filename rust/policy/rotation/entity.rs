@@ -54,7 +54,7 @@ pub(crate) struct Entity {
     idle_since: Option<Ns>,
     /// How long it is idle between bursts.
     naps: Ema,
-    /// It was idle for no longer than that when it got something to run the last time.
+    /// It was idle for less than [`Self::SLEEP`] before it got something to run the last time.
     pub(super) napped: bool,
     pub(super) runnable: bool,
     /// Whether it is known to be enabled.
@@ -226,16 +226,12 @@ mod tests {
         let mut e = Entity::new(Weight::DEFAULT);
         for (ran, runnable) in [(100, true), (300, true), (500, false)] {
             assert_eq!(e.mean_burst, None);
-            let ran = Ns(ran);
-            let since = None;
-            e.learn(
-                Sample {
-                    ran,
-                    runnable,
-                    since,
-                },
-                ran,
-            );
+            let sample = Sample {
+                ran: Ns(ran),
+                runnable,
+                since: None,
+            };
+            e.learn(sample, Ns(ran));
         }
         assert_eq!(e.mean_burst, Some(Ns(400)));
         e.burst = Ns(100);
