@@ -11,7 +11,7 @@ use kernel::{
 struct Raw {
     preset: *const c_char,
     gpus: c_uint,
-    copy_engines: c_uint,
+    copy_engines: c_int,
     max_tsgs: c_uint,
     word_poll_us: c_uint,
     user_contexts: c_uint,
@@ -29,8 +29,8 @@ pub(crate) struct Params {
     pub(crate) preset: &'static str,
     /// GPUs.
     pub(crate) gpus: u32,
-    /// Copy engines of each.
-    pub(crate) copy_engines: u32,
+    /// Copy engines of each; -1: as in the preset.
+    pub(crate) copy_engines: i32,
     /// TSGs of each.
     pub(crate) max_tsgs: u32,
     /// Interval at which words are looked at, in µs.

@@ -21,9 +21,9 @@ static char *preset = "a100";
 module_param(preset, charp, 0444);
 MODULE_PARM_DESC(preset, "What the GPUs are like: a100, h100, h200, l4, rtx4090 (default a100)");
 
-static unsigned int copy_engines = 2;
-module_param(copy_engines, uint, 0444);
-MODULE_PARM_DESC(copy_engines, "Copy engines of each GPU, 0 to 8 (default 2)");
+static int copy_engines = -1;
+module_param(copy_engines, int, 0444);
+MODULE_PARM_DESC(copy_engines, "Copy engines of each GPU, 0 to 8 (default -1: as in the preset)");
 
 static unsigned int max_tsgs = 1024;
 module_param(max_tsgs, uint, 0444);

@@ -11,7 +11,7 @@ struct pid;
 struct zernel_sim_params {
 	const char *preset;
 	unsigned int gpus;
-	unsigned int copy_engines;
+	int copy_engines;
 	unsigned int max_tsgs;
 	unsigned int word_poll_us;
 	unsigned int user_contexts;

@@ -25,6 +25,8 @@ pub(crate) struct Preset {
     pub(crate) sm_kib: u32,
     /// Memory bandwidth that a save or restore reaches, in MB/s.
     pub(crate) mb_per_s: u64,
+    /// Copy engines (`asyncEngineCount`, as CUDA's sample deviceQuery prints it on these).
+    pub(crate) copy_engines: u32,
 }
 
 /// Registers of an SM in KiB.
@@ -39,6 +41,7 @@ impl Preset {
         sms: 108,
         sm_kib: REGISTERS + 164,
         mb_per_s: 1_100_000,
+        copy_engines: 3,
     };
     /// NVIDIA H100 SXM5: 132 SMs, 228 KiB (9.0), 3.35 TB/s nominal (NVIDIA H100 datasheet).
     pub(crate) const H100: Self = Self {
@@ -46,6 +49,7 @@ impl Preset {
         sms: 132,
         sm_kib: REGISTERS + 228,
         mb_per_s: 2_378_000,
+        copy_engines: 3,
     };
     /// NVIDIA H200: the SMs of the H100, 4.8 TB/s nominal (NVIDIA H200 datasheet).
     pub(crate) const H200: Self = Self {
@@ -53,6 +57,7 @@ impl Preset {
         sms: 132,
         sm_kib: REGISTERS + 228,
         mb_per_s: 3_408_000,
+        copy_engines: 3,
     };
     /// NVIDIA L4: 58 SMs, 100 KiB (8.9), 300 GB/s nominal (NVIDIA L4 datasheet).
     pub(crate) const L4: Self = Self {
@@ -60,6 +65,7 @@ impl Preset {
         sms: 58,
         sm_kib: REGISTERS + 100,
         mb_per_s: 213_000,
+        copy_engines: 2,
     };
     /// GeForce RTX 4090: 128 SMs, 100 KiB (8.9), 1,008 GB/s nominal (NVIDIA Ada whitepaper).
     pub(crate) const RTX4090: Self = Self {
@@ -67,6 +73,7 @@ impl Preset {
         sms: 128,
         sm_kib: REGISTERS + 100,
         mb_per_s: 715_000,
+        copy_engines: 2,
     };
 
     /// All presets; the first one is the default.

@@ -34,7 +34,12 @@ pub(crate) struct Settings {
     pub(crate) costs: OpCost,
 }
 
-fn within(name: &str, value: u32, min: u32, max: u32) -> Result<u32> {
+fn within<T: Copy + PartialOrd + kernel::fmt::Display>(
+    name: &str,
+    value: T,
+    min: T,
+    max: T,
+) -> Result<T> {
     if (min..=max).contains(&value) {
         return Ok(value);
     }
@@ -55,11 +60,12 @@ impl Settings {
             0,
             10_000,
         )?);
+        let copy_engines = within("copy_engines", params.copy_engines, -1, 8)?;
         let cost = |published: Ns| Ns(published.0.saturating_mul(percent) / 100);
         Ok(Self {
             gpus: within("gpus", params.gpus, 1, tsg::Handle::GPUS)?,
             preset,
-            copy_engines: within("copy_engines", params.copy_engines, 0, 8)?,
+            copy_engines: u32::try_from(copy_engines).unwrap_or(preset.copy_engines),
             max_tsgs: within("max_tsgs", params.max_tsgs, 1, tsg::Handle::TSGS)?,
             word_poll: Ns(
                 u64::from(within("word_poll_us", params.word_poll_us, 1, 1_000_000)?) * 1_000,

@@ -374,6 +374,7 @@ mod tests {
         sms: 1,
         sm_kib: 1,
         mb_per_s: 1_000_000_000_000,
+        copy_engines: 2,
     };
 
     /// Means of both roles from the arrival on a GPU that switches at no cost: they agree within 3 %.

@@ -89,9 +89,6 @@ pub(crate) type Model = Gpu<Words, Heaps>;
 /// Number of the compute engine.
 pub(crate) const COMPUTE: u32 = 0;
 
-/// Copy engines, as many as `zernel_sim.ko` has.
-const COPY_ENGINES: usize = 2;
-
 /// Most items that wait in a channel: the kernels of a request and what is around them.
 const CHANNEL_ITEMS: u32 = 300;
 
@@ -105,7 +102,7 @@ pub(crate) fn gpu(preset: &Preset, tsgs: usize, channels: usize) -> Model {
     };
     Gpu::new(
         config,
-        Heap::new(1 + COPY_ENGINES),
+        Heap::new(1 + preset.copy_engines as usize),
         Heap::new(tsgs),
         Heap::new(channels),
         Heap::new(channels * CHANNEL_ITEMS as usize),

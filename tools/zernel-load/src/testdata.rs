@@ -76,7 +76,7 @@ fn gpu() -> GpuInfo {
     GpuInfo {
         gpu: 0,
         preset: "A100".to_owned(),
-        copy_engines: 2,
+        copy_engines: 3,
         sms: 108,
         max_tsgs: 4096,
         tsgs: 0,

@@ -19,7 +19,7 @@ fn outcome(mode: &str, latency_ns: u64) -> serde_json::Value {
         "mode": mode,
         "seconds": 1.0,
         "gpu": {
-            "gpu": 0, "preset": "a100", "copy_engines": 2, "sms": 108, "max_tsgs": 64, "tsgs": 2,
+            "gpu": 0, "preset": "a100", "copy_engines": 3, "sms": 108, "max_tsgs": 64, "tsgs": 2,
             "default_timeslice_us": 1024, "suspended": false, "context_bytes": 44_300_000u64,
             "bandwidth": 1_100_000_000_000u64, "save_ns": 40_000, "restore_ns": 40_000,
             "copy_switch_ns": 0, "preempt_op_ns": 0, "enable_op_ns": 0, "slice_op_ns": 0,

@@ -379,7 +379,7 @@ pub(super) fn version_and_gpus() -> Outcome {
         check_eq!(info.preset.as_str(), "a100");
         check_eq!(
             (info.copy_engines, info.tsgs, info.suspended),
-            (2, 0, false),
+            (3, 0, false),
             "GPU {gpu}"
         );
         let ns = u128::from(info.context_bytes) * 1_000_000_000 / u128::from(info.bandwidth);

@@ -85,7 +85,7 @@ pub(super) fn contexts() -> Outcome {
         })
     };
     check_eq!(wrong(0), noent, "compute engine as copy engine");
-    check_eq!(wrong(3), noent, "copy engine that is not there");
+    check_eq!(wrong(4), noent, "copy engine that is not there");
     let share = |with, gpu| {
         create(sim, |c| {
             c.flags = SHARE;
