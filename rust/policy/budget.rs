@@ -122,12 +122,14 @@ struct Piece {
 ///
 /// # Invariants
 ///
-/// `len <= PIECES`; the first `len` pieces are those that are pending, in the order of `begin`.
+/// `len <= PIECES`; the first `len` pieces are those that are pending, in the order of `begin`, and
+/// `used` is their sum.
 #[derive(Debug)]
 pub(crate) struct Server {
     params: Params,
     pieces: [Piece; PIECES],
     len: usize,
+    used: u64,
     /// The end of what ran last.
     end: u64,
     throttled: bool,
@@ -142,6 +144,7 @@ impl Server {
             params,
             pieces: [Piece::default(); PIECES],
             len: 0,
+            used: 0,
             end: 0,
             throttled: false,
             throttles: 0,
@@ -191,12 +194,15 @@ impl Server {
         if ran > Ns::ZERO {
             self.end = now.0;
         }
-        if matches!(self.state(now), State::Free { .. }) {
-            self.throttled = false;
-        } else if !self.throttled {
-            self.throttled = true;
-            self.throttles = self.throttles.saturating_add(1);
+        let state = self.state(now);
+        let is_free = matches!(state, State::Free { .. });
+        if is_free || self.throttled {
+            self.throttled = !is_free;
+            return state;
         }
+        self.throttled = true;
+        self.throttles = self.throttles.saturating_add(1);
+        // More has to be back now.
         self.state(now)
     }
 
@@ -211,9 +217,7 @@ impl Server {
         } else {
             1
         };
-        let mut used = self
-            .pending()
-            .fold(0u64, |sum, p| sum.saturating_add(p.ran));
+        let mut used = self.used;
         let mut at = now.0;
         for piece in self.pending() {
             let back = piece.begin.saturating_add(period.0);
@@ -255,7 +259,13 @@ impl Server {
 
     fn drop_first(&mut self, count: usize) {
         let count = count.min(self.len);
-        self.pieces.rotate_left(count);
+        if count == 0 {
+            return;
+        }
+        for piece in self.pieces.iter().take(count) {
+            self.used = self.used.saturating_sub(piece.ran);
+        }
+        self.pieces.copy_within(count..self.len, 0);
         // INVARIANT: Those that are left moved to the front.
         self.len -= count;
     }
@@ -275,6 +285,7 @@ impl Server {
             if let Some(first) = self.pieces.first_mut() {
                 first.ran = first.ran.saturating_add(oldest);
             }
+            self.used = self.used.saturating_add(oldest);
         }
         if !same_cell {
             // INVARIANT: A full array has just lost a piece.
@@ -282,6 +293,7 @@ impl Server {
         }
         let at = self.len.saturating_sub(1);
         if let Some(piece) = self.pieces.get_mut(at) {
+            self.used = self.used.saturating_add(ran);
             *piece = if same_cell {
                 Piece {
                     // What goes on without a pause can come back as fast as it was taken.
@@ -436,6 +448,7 @@ mod tests {
             s.charge(ms(2_000 + 700 * at), ms(1));
         }
         assert!(s.len <= PIECES);
+        assert_eq!(s.used, s.pending().map(|piece| piece.ran).sum::<u64>());
     }
 
     #[test]
