@@ -50,12 +50,13 @@ enum Command {
 }
 
 #[derive(Debug, ClapArgs)]
+#[command(allow_negative_numbers = true)]
 struct RunArgs {
-    /// Names of built-in workloads, or paths of YAML files.
+    /// Names of built-in workloads, or paths of YAML files, separated by commas.
     #[arg(long, value_name = "FILE", value_delimiter = ',', required = true,
           value_parser = workload_name)]
     workload: Vec<String>,
-    /// Policies to compare.
+    /// Policies to compare, separated by commas.
     #[arg(long, value_enum, value_delimiter = ',',
           default_values_t = [Policy::Exclusive, Policy::Default, Policy::Classes, Policy::Gpreempt,
                               Policy::Zernel])]
@@ -65,6 +66,7 @@ struct RunArgs {
 }
 
 #[derive(Debug, ClapArgs)]
+#[command(allow_negative_numbers = true)]
 struct SweepArgs {
     /// What to change.
     #[arg(value_enum)]
@@ -72,7 +74,7 @@ struct SweepArgs {
     /// Name of a built-in workload, or path of a YAML file; the default depends on what is changed.
     #[arg(long, value_name = "FILE", value_parser = workload_name)]
     workload: Option<String>,
-    /// Policies to compare; the default depends on what is changed.
+    /// Policies to compare, separated by commas; the default depends on what is changed.
     #[arg(long, value_enum, value_delimiter = ',')]
     policy: Vec<Policy>,
     #[command(flatten)]

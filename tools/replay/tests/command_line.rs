@@ -33,6 +33,10 @@ fn unsound_command_lines_are_told_in_a_sentence() {
             "out of range",
         ),
         (
+            &["run", "--workload", "A", "--seconds", "-1"],
+            "out of range",
+        ),
+        (
             &["run", "--workload", "A", "--gpu", "b200"],
             "name one of a100",
         ),

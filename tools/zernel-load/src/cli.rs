@@ -25,8 +25,8 @@ use crate::{bench, demo, page, report, run, table, worker};
 const EXIT_CODES: &str = "\
 Exit codes:
   0  done
-  1  failed
-  2  the command line is not sound, or a value is not one that is taken
+  1  failed, or a workload file is not sound
+  2  the command line is not sound, or one of its values is not one that is taken
   5  no zernel device: a module is not loaded";
 
 /// Load generator for zernel's software GPU.
@@ -94,6 +94,7 @@ enum Command {
 }
 
 #[derive(Debug, ClapArgs)]
+#[command(allow_negative_numbers = true)]
 struct ClientArgs {
     /// Class to take: lc, be or a number from 0 to 7. Without it the class stays as it is.
     #[arg(long, value_name = "LEVEL")]
@@ -122,6 +123,7 @@ struct ClientArgs {
 }
 
 #[derive(Debug, ClapArgs)]
+#[command(allow_negative_numbers = true)]
 struct RunArgs {
     /// Name of a built-in workload, or path of a YAML file.
     #[arg(value_parser = workload_name, required_unless_present = "file")]
@@ -130,7 +132,7 @@ struct RunArgs {
     #[arg(long = "workload", value_name = "FILE", value_parser = workload_name,
           conflicts_with = "workload")]
     file: Option<String>,
-    /// Who runs, and with which slices; several can be given.
+    /// Who runs, and with which slices; can be given several times.
     #[arg(long, value_enum, default_values_t = Mode::ALL)]
     mode: Vec<Mode>,
     /// Which clients share a process, and so a TSG.
@@ -157,6 +159,7 @@ struct RunArgs {
 }
 
 #[derive(Debug, ClapArgs)]
+#[command(allow_negative_numbers = true)]
 struct DemoArgs {
     /// Where to write the results.
     #[arg(long, value_name = "DIR")]
@@ -167,6 +170,7 @@ struct DemoArgs {
 }
 
 #[derive(Debug, ClapArgs)]
+#[command(allow_negative_numbers = true)]
 struct SuiteArgs {
     /// Where to write the results.
     #[arg(long, value_name = "DIR")]
@@ -178,7 +182,7 @@ struct SuiteArgs {
     #[arg(long, default_value_t = 1.0, value_parser = scale)]
     scale: f64,
     /// Only these sections (workloads, published, preparation, jitter, frontier, processes, weights)
-    /// or workloads.
+    /// or workloads, separated by commas.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
 }
@@ -206,6 +210,7 @@ struct ReportArgs {
 }
 
 #[derive(Debug, ClapArgs)]
+#[command(allow_negative_numbers = true)]
 struct BenchArgs {
     /// How often to repeat each measurement.
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=100_000))]

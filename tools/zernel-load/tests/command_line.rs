@@ -89,6 +89,7 @@ fn unsound_values_are_told_in_a_sentence() {
     for (args, code, said) in [
         (&["client", "--periodic", "0"][..], 2, "out of range"),
         (&["client", "--seconds", "0"], 2, "out of range"),
+        (&["client", "--seconds", "-1"], 2, "out of range"),
         (&["client", "--seconds", "nan"], 2, "out of range"),
         (&["client", "--seconds", "long"], 2, "not a number"),
         (
