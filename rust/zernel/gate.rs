@@ -39,12 +39,24 @@ pub(crate) struct Barred {
     pub(crate) handle: u64,
 }
 
+/// Who is to be kept off.
+pub(crate) struct Setup {
+    /// The TSGs, but for those that are kept off already.
+    pub(crate) found: KVec<Barred>,
+    /// How long taking the GPU away from one may take.
+    pub(crate) timeout: Us,
+    /// Tells this from later ones.
+    pub(crate) generation: u64,
+}
+
 /// The gate of a GPU.
 pub(crate) struct Gate {
     /// Who is kept off.
     barred: KVec<Barred>,
     /// For whom.
     closed_for: Option<Level>,
+    /// Who was there when it was closed; 0: it is open.
+    generation: u64,
     /// It could not be closed for the requests that had come until then.
     failed: Option<u64>,
 }
@@ -66,12 +78,14 @@ impl Gate {
         Self {
             barred: KVec::new(),
             closed_for: None,
+            generation: 0,
             failed: None,
         }
     }
 
     /// Opens or closes the gate as the requests of the GPU have it, but for those of levels whose
-    /// budget is spent.
+    /// budget is spent. While it is closed, who comes is kept off too, and whose level rises is let
+    /// in.
     pub(crate) fn step(
         &mut self,
         driver: &Driver<'_>,
@@ -82,26 +96,29 @@ impl Gate {
         let arrivals = device.arrivals();
         let wanted = device.holder(throttled);
         let again = self.failed.is_some_and(|then| then != arrivals);
-        if wanted == self.closed_for && !again {
-            return match wanted {
-                Some(level) if self.failed.is_none() => State::Closed(level),
-                _ => State::Open,
-            };
+        let stays = wanted == self.closed_for && !again;
+        if stays && self.failed.is_some() {
+            return State::Open;
         }
-        // From one level to another: everybody is let in first, in between.
-        if let Some(delay) = self.open(driver) {
-            return State::Wait(delay);
+        if !stays {
+            // From one level to another: everybody is let in first, in between.
+            if let Some(delay) = self.open(driver) {
+                return State::Wait(delay);
+            }
+            self.failed = None;
         }
-        self.failed = None;
         let Some(level) = wanted else {
             return State::Open;
         };
         let began = Ns(now_ns());
         match self.close(driver, level, can_preempt) {
-            Ok(()) => {
-                device.took(Ns(now_ns()).saturating_sub(began));
+            Ok(None) => {
+                if !stays {
+                    device.took(Ns(now_ns()).saturating_sub(began));
+                }
                 State::Closed(level)
             }
+            Ok(Some(delay)) => State::Wait(delay),
             // Everybody is let in again, and nothing is tried again for these requests.
             Err(()) => {
                 let delay = self.open(driver);
@@ -114,7 +131,23 @@ impl Gate {
 
     /// Lets everybody in again. Returns when to come back if the provider cannot do so now.
     fn open(&mut self, driver: &Driver<'_>) -> Option<Ms> {
-        while let Some(barred) = self.barred.last().copied() {
+        let delay = self.let_in(driver, |_| true);
+        if delay.is_none() {
+            self.closed_for = None;
+            self.generation = 0;
+        }
+        delay
+    }
+
+    /// Lets those in whom `may` names, the last that came first. Returns when to come back if the
+    /// provider cannot do so now.
+    fn let_in(&mut self, driver: &Driver<'_>, may: impl Fn(&Barred) -> bool) -> Option<Ms> {
+        let mut at = self.barred.len();
+        while let Some(before) = at.checked_sub(1) {
+            at = before;
+            let Some(barred) = self.barred.get(at).copied().filter(&may) else {
+                continue;
+            };
             let known = registry::with(|r| r.will_bar(barred.id, false)).unwrap_or(false);
             if known {
                 let result = driver.ops.set_enabled(driver.handle, barred.handle, true);
@@ -123,23 +156,37 @@ impl Gate {
                     return Some(delay);
                 }
             }
-            self.barred.pop();
+            let _ = self.barred.remove(at);
         }
-        self.closed_for = None;
         None
     }
 
-    fn close(&mut self, driver: &Driver<'_>, level: Level, can_preempt: bool) -> Result<(), ()> {
-        let found = registry::with(|r| r.less_urgent(driver.gpu, level));
-        let Ok(Ok((victims, timeout))) = found else {
-            return Err(());
+    /// Keeps everybody off who is less urgent. Returns when to come back if the provider cannot let
+    /// in now who is not any more.
+    fn close(
+        &mut self,
+        driver: &Driver<'_>,
+        level: Level,
+        can_preempt: bool,
+    ) -> Result<Option<Ms>, ()> {
+        let setup = registry::with(|r| r.less_urgent(driver.gpu, level, self.generation));
+        let setup = match setup {
+            Ok(Ok(Some(setup))) => setup,
+            Ok(Ok(None)) => return Ok(None),
+            _ => return Err(()),
         };
+        let rose = |barred: &Barred| {
+            registry::with(|r| !r.is_less_urgent(barred.id, level)).unwrap_or(false)
+        };
+        if let Some(delay) = self.let_in(driver, rose) {
+            return Ok(Some(delay));
+        }
         self.barred
-            .reserve(victims.len(), GFP_KERNEL)
+            .reserve(setup.found.len(), GFP_KERNEL)
             .map_err(|_| ())?;
         self.closed_for = Some(level);
-        for victim in &victims {
-            let verdict = bar(driver, victim, timeout, can_preempt);
+        for victim in &setup.found {
+            let verdict = bar(driver, victim, setup.timeout, can_preempt);
             // Without a registry there is nothing to count.
             let _ = registry::with(|r| r.was_barred(driver.gpu, victim.id, level, verdict));
             if !verdict.is_off() {
@@ -148,7 +195,8 @@ impl Gate {
             // There is room.
             let _ = self.barred.push_within_capacity(*victim);
         }
-        Ok(())
+        self.generation = setup.generation;
+        Ok(None)
     }
 }
 

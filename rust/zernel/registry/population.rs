@@ -210,6 +210,7 @@ impl Registry {
         if let (Some(tsg), Some(gpu)) = (self.tsgs.get_mut(&id), self.gpus.get_mut(&gpu_id)) {
             trace::tsg_added(gpu_id.0, id.0, tsg.owner.process.global_number());
             gpu.tsgs += 1;
+            gpu.generation += 1;
             self.streams
                 .push(stream::Kind::TsgAdded, id, tsg, 0, &mut self.counters);
         }

@@ -11,7 +11,10 @@ use super::{
 };
 use crate::{
     bandwidth,
-    gate::Barred,
+    gate::{
+        self,
+        Barred, //
+    },
     glue::trace,
     policy::{
         level::{
@@ -21,8 +24,7 @@ use crate::{
         preempt::Verdict,
         tunables::Tunables,
         units::{
-            Ms,
-            Us, //
+            Ms, //
         }, //
     },
     rotation::{
@@ -193,26 +195,47 @@ impl Registry {
         true
     }
 
-    /// The TSGs of a GPU that are less urgent than `level` and are scheduled, and how long taking
-    /// the GPU away from one may take.
+    /// The TSGs of a GPU that are less urgent than `level` and are scheduled, if who is there is not
+    /// what it was in `generation`.
     ///
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(crate) fn less_urgent(&self, id: gpu::Id, level: Level) -> Result<(KVec<Barred>, Us)> {
+    pub(crate) fn less_urgent(
+        &self,
+        id: gpu::Id,
+        level: Level,
+        generation: u64,
+    ) -> Result<Option<gate::Setup>> {
+        let Some(gpu) = self
+            .gpus
+            .get(&id)
+            .filter(|gpu| gpu.generation != generation)
+        else {
+            return Ok(None);
+        };
         let mut found = KVec::new();
         let mut after = None;
         while let Some((handle, tsg_id)) = self.next_tsg_of(id, after) {
             after = Some(handle);
-            let concerned = self.tsgs.get(&tsg_id).is_some_and(|tsg| {
-                tsg.traits.compute && level.is_above(tsg.effective.rank()) && !tsg.park
-            });
-            if concerned {
+            let is_parked = self.tsgs.get(&tsg_id).is_none_or(|tsg| tsg.park);
+            if !is_parked && self.is_less_urgent(tsg_id, level) {
                 let barred = Barred { id: tsg_id, handle };
                 found.push(barred, GFP_KERNEL)?;
             }
         }
-        Ok((found, self.tunables.requests().preempt_timeout()))
+        Ok(Some(gate::Setup {
+            found,
+            timeout: self.tunables.requests().preempt_timeout(),
+            generation: gpu.generation,
+        }))
+    }
+
+    /// Whether a TSG is to be kept off the GPU for requests of `level`.
+    pub(crate) fn is_less_urgent(&self, id: tsg::Id, level: Level) -> bool {
+        self.tsgs
+            .get(&id)
+            .is_some_and(|tsg| tsg.traits.compute && level.is_above(tsg.effective.rank()))
     }
 
     /// A TSG is about to be kept off the GPU, or let in again. Returns false if that must not be.

@@ -104,6 +104,7 @@ pub const SUITE: Suite = suite(
         case("keys_of_users", keys::of_users),
         case("keys_are_not_evicted", keys::are_not_evicted_by_others),
         case("no_holder_keeps_others_off", gate::keeps_others_off),
+        case("no_holder_keeps_newcomers_off", gate::keeps_newcomers_off),
         case("no_holder_needs_privilege", gate::needs_privilege),
         case("no_holder_has_a_lease", gate::has_a_lease),
         case("preempt_timeout_escalates", gate::timeout_escalates),

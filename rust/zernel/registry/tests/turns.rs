@@ -254,13 +254,38 @@ mod cases {
         let best = add_at(&mut r, gpu, 1, Level::BE)?;
         add_at(&mut r, gpu, 2, fixture::level(3))?;
         add_at(&mut r, gpu, 3, Level::LC)?;
-        let count = |r: &Registry, level| r.less_urgent(gpu, level).map(|(found, _)| found.len());
-        assert_eq!(count(&r, Level::LC)?, 2);
-        assert_eq!(count(&r, fixture::level(3))?, 1);
-        assert_eq!(count(&r, Level::BE)?, 0);
+        let count = |r: &Registry, level| {
+            let setup = r.less_urgent(gpu, level, 0)?;
+            Ok::<_, Error>(setup.map(|setup| setup.found.len()))
+        };
+        assert_eq!(count(&r, Level::LC)?, Some(2));
+        assert_eq!(count(&r, fixture::level(3))?, Some(1));
+        assert_eq!(count(&r, Level::BE)?, Some(0));
+        assert!(r.is_less_urgent(best, fixture::level(3)));
+        assert!(!r.is_less_urgent(best, Level::BE));
         // Who has no turn is off the GPU already.
         assert!(r.will_park(best, true));
-        assert_eq!(count(&r, Level::LC)?, 1);
+        assert_eq!(count(&r, Level::LC)?, Some(1));
+        Ok(())
+    }
+
+    #[test]
+    fn the_gate_learns_who_comes_and_goes() -> Result {
+        let (mut r, gpu) = fixture::registry_with_turns()?;
+        let mut seen = 0;
+        let mut is_new = |r: &Registry| {
+            let setup = r.less_urgent(gpu, Level::LC, seen)?;
+            seen = setup.as_ref().map_or(seen, |setup| setup.generation);
+            Ok::<_, Error>(setup.is_some())
+        };
+        assert!(is_new(&r)?);
+        assert!(!is_new(&r)?);
+        // It has no class, so that nothing else tells of it.
+        let id = add(&mut r, gpu, 1, 0)?;
+        assert!(is_new(&r)?);
+        r.remove_tsg(id);
+        assert!(is_new(&r)?);
+        assert!(!is_new(&r)?);
         Ok(())
     }
 

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{ensure, Result};
 use libzernel::request::{Begin, Of, RequestStats};
 use libzernel::sim::{self, Fault, Item, Operation};
 use libzernel::{Level, Target};
@@ -123,6 +123,25 @@ pub(super) fn keeps_others_off() -> Outcome {
     std::thread::sleep(Duration::from_millis(5));
     check_eq!(stage.scheduled()?, 0, "while one of two holds");
     two.cancel(second.number)?;
+    stage.wait_scheduled(3)
+}
+
+/// Who comes while others are kept off is kept off too, whatever its class, until they are let in.
+pub(super) fn keeps_newcomers_off() -> Outcome {
+    let mut stage = Stage::new(1)?;
+    let slot = stage.client.slot(0);
+    let begun = slot.begin(&stage.begin())?;
+    stage.wait_scheduled(0)?;
+    let (unclassed, _) = stage.lab.compute()?;
+    let (classed, tsg) = stage.lab.compute()?;
+    stage.lab.zernel.set_class(&Target::Tsg(tsg.id), Level::BE)?;
+    let (equal, tsg) = stage.lab.compute()?;
+    stage.lab.zernel.set_class(&Target::Tsg(tsg.id), Level::LC)?;
+    stage.lab.wait_slice(&equal, crate::common::slice_of(0))?;
+    stage.others.extend([unclassed, classed]);
+    stage.wait_scheduled(0)?;
+    ensure!(equal.stats()?.enabled, "one that is as urgent is kept off");
+    slot.done_call(begun.number)?;
     stage.wait_scheduled(3)
 }
 
