@@ -6,6 +6,7 @@
 //!   tell of another one, and the time in each is counted to the nanosecond.
 
 pub(crate) mod account;
+pub(crate) mod activity;
 pub(crate) mod detector;
 
 use super::{

@@ -2,7 +2,11 @@
 //! Properties of phases and of the prefetch signal, for any input.
 
 use crate::policy::{
-    phase::{detector::Detector, Phase, Sample, Thresholds},
+    phase::{
+        activity::{Activity, Cause, CAUSES},
+        detector::Detector,
+        Phase, Sample, Thresholds,
+    },
     prefetch::{durations::Durations, Params, Prefetch},
     units::{Ns, Permille, Ppm},
 };
@@ -39,7 +43,54 @@ fn thresholds() -> impl Strategy<Value = Thresholds> {
     })
 }
 
+/// What the scheduler can tell of a task: it leaves its CPU, or has one, after so long.
+#[derive(Debug, Clone, Copy)]
+enum Told {
+    Leaves(i32, Option<usize>),
+    Enters(i32, u64),
+}
+
+fn told() -> impl Strategy<Value = Told> {
+    let step = || prop_oneof![9 => 0i32..1_000_000, 1 => any::<i32>()];
+    prop_oneof![
+        (step(), prop::option::of(0..CAUSES)).prop_map(|(step, cause)| Told::Leaves(step, cause)),
+        (step(), 0u64..2_000_000).prop_map(|(step, queued)| Told::Enters(step, queued)),
+    ]
+}
+
 proptest! {
+    /// Every nanosecond that the clock advances is in one sum, and none ever leaves it, whatever
+    /// the scheduler tells, in whatever order.
+    #[test]
+    fn what_a_task_does_sums_up(
+        start in 0..u64::MAX / 2,
+        steps in prop::collection::vec(told(), 0..200),
+    ) {
+        let mut task = Activity::new(Ns(start));
+        let (mut now, mut latest) = (start, start);
+        let mut ended = task.totals(Ns(start));
+        for step in steps {
+            let (Told::Leaves(time, _) | Told::Enters(time, _)) = step;
+            now = now.saturating_add_signed(time.into());
+            latest = latest.max(now);
+            match step {
+                Told::Leaves(_, cause) => task.leave(Ns(now), cause.map(|at| Cause::ALL[at])),
+                Told::Enters(_, queued) => task.enter(Ns(now), Ns(queued)),
+            }
+            let totals = task.totals(Ns(latest));
+            prop_assert_eq!(totals.time(), Ns(latest - start));
+            prop_assert!(totals.bursts.time >= ended.bursts.time);
+            prop_assert!(totals.queued.time >= ended.queued.time);
+            for cause in Cause::ALL {
+                prop_assert!(totals.slept(cause).time >= ended.slept(cause).time);
+                prop_assert!(totals.slept(cause).count >= ended.slept(cause).count);
+                prop_assert!(totals.share_since(&ended, cause) <= Permille(1000));
+            }
+            prop_assert!(task.burst(Ns(latest)) <= totals.bursts.time);
+            ended = totals;
+        }
+    }
+
     /// Every nanosecond that the clock advances is in one phase, whatever is seen.
     #[test]
     fn phases_sum_up(
