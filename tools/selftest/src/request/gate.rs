@@ -134,9 +134,15 @@ pub(super) fn keeps_newcomers_off() -> Outcome {
     stage.wait_scheduled(0)?;
     let (unclassed, _) = stage.lab.compute()?;
     let (classed, tsg) = stage.lab.compute()?;
-    stage.lab.zernel.set_class(&Target::Tsg(tsg.id), Level::BE)?;
+    stage
+        .lab
+        .zernel
+        .set_class(&Target::Tsg(tsg.id), Level::BE)?;
     let (equal, tsg) = stage.lab.compute()?;
-    stage.lab.zernel.set_class(&Target::Tsg(tsg.id), Level::LC)?;
+    stage
+        .lab
+        .zernel
+        .set_class(&Target::Tsg(tsg.id), Level::LC)?;
     stage.lab.wait_slice(&equal, crate::common::slice_of(0))?;
     stage.others.extend([unclassed, classed]);
     stage.wait_scheduled(0)?;
