@@ -64,8 +64,6 @@ pub(crate) enum State {
     Taken {
         /// Since when. What the process triggered itself counts from its begin.
         trigger: Ns,
-        /// Whether the switch is still to be looked at.
-        sample: bool,
     },
     /// Its kernels run.
     Running {
@@ -108,13 +106,18 @@ pub(crate) enum Error {
 ///
 /// In any state but [`State::Idle`] there is a `number`. The trigger word has been stored, by
 /// zernel or the process, exactly if `state` is past [`State::Armed`], the release word exactly if
-/// it is past [`State::Taken`]. A request leaves its state only forward.
+/// it is past [`State::Taken`]. A request leaves its state only forward. `sample` is there only if
+/// zernel has stored the trigger, and not in [`State::Idle`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Slot {
     number: Option<Number>,
     state: State,
     begin: Ns,
     plan: Plan,
+    /// When the switch is to be looked at, if that is still to be done: also after ready. That comes
+    /// early more often where the GPU was slow, as a CPU that is busy with one is late with the
+    /// other, so that the switches before late ones alone would seem short.
+    sample: Option<Ns>,
 }
 
 impl Slot {
@@ -137,6 +140,7 @@ impl Slot {
                 holder: false,
                 sample: false,
             },
+            sample: None,
         }
     }
 
@@ -210,7 +214,7 @@ impl Slot {
         self.look(now, seen, &mut actions);
         self.take_if_due(now, &mut actions);
         self.sample_if_due(now, seen, &mut actions);
-        if let State::Taken { trigger, .. } = self.state {
+        if let State::Taken { trigger } = self.state {
             if now >= trigger.saturating_add(self.plan.lease) {
                 self.withdraw(now, Cause::Expired, &mut actions);
             }
@@ -291,13 +295,13 @@ impl Slot {
     /// When the timer is to fire.
     fn alarm(&self) -> Option<Ns> {
         match self.state {
-            State::Idle | State::Running { .. } => None,
+            State::Idle => None,
             State::Armed => Some(self.plan.trigger_at),
-            State::Taken { trigger, sample } => {
+            State::Taken { trigger } => {
                 let end = trigger.saturating_add(self.plan.lease);
-                let switched = trigger.saturating_add(self.plan.cost);
-                Some(if sample { end.min(switched) } else { end })
+                Some(self.sample.map_or(end, |due| due.min(end)))
             }
+            State::Running { .. } => self.sample,
         }
     }
 
@@ -316,7 +320,6 @@ impl Slot {
             // When is unknown; the lease must not be longer for it.
             self.state = State::Taken {
                 trigger: self.begin,
-                sample: false,
             };
         }
         if number.is(seen.done) {
@@ -328,23 +331,21 @@ impl Slot {
         if self.state == State::Armed && now >= self.plan.trigger_at {
             // INVARIANT: Armed, so this is the only time; it is stored with this.
             actions.trigger = self.number;
-            self.state = State::Taken {
-                trigger: now,
-                sample: self.plan.holder && self.plan.sample,
-            };
+            self.state = State::Taken { trigger: now };
+            // INVARIANT: Stored by zernel.
+            let looks = self.plan.holder && self.plan.sample;
+            self.sample = looks.then(|| now.saturating_add(self.plan.cost));
         }
     }
 
     fn sample_if_due(&mut self, now: Ns, seen: &Observed, actions: &mut Actions) {
-        let (State::Taken { trigger, sample }, Some(number)) = (&mut self.state, self.number)
-        else {
+        let (Some(due), Some(number)) = (self.sample, self.active()) else {
             return;
         };
-        let due = trigger.saturating_add(self.plan.cost);
-        if !*sample || now < due {
+        if now < due {
             return;
         }
-        *sample = false;
+        self.sample = None;
         if now.saturating_sub(due) <= Ns(self.plan.cost.0 >> Self::LATE_SAMPLE) {
             actions.sample = Some(if number.is(seen.held) {
                 Switched::InTime
@@ -428,5 +429,6 @@ impl Slot {
         });
         // INVARIANT: Whoever called this has stored what was not.
         self.state = State::Idle;
+        self.sample = None;
     }
 }

@@ -177,9 +177,34 @@ mod tests {
     #[test]
     fn ready_ends_the_lease() {
         let mut slot = taken();
-        let actions = slot.ready(Number::ONE, Ns(1_250), &TRIGGERED);
-        assert!(actions.is_ok_and(|a| given_back(&a) && a.trigger.is_none()));
-        assert_eq!(slot.poll(Ns(9_000), &ready_at(1_250)), Actions::default());
+        let actions = slot.ready(Number::ONE, Ns(1_285), &TRIGGERED);
+        let expected = Actions {
+            release: NUMBER,
+            alarm: Some(Ns(1_280)),
+            ..Actions::default()
+        };
+        assert!(actions.is_ok_and(|a| a == expected));
+        assert_eq!(slot.poll(Ns(9_000), &ready_at(1_285)), Actions::default());
+    }
+
+    #[test]
+    fn the_switch_is_looked_at_after_ready_too() {
+        for (held, seen) in [(0, Switched::NotYet), (N, Switched::InTime)] {
+            let mut slot = taken();
+            let early = slot.poll(Ns(1_279), &ready_at(1_250));
+            assert_eq!((early.sample, early.alarm), (None, Some(Ns(1_280))));
+            let words = Observed {
+                held,
+                ..ready_at(1_250)
+            };
+            let actions = slot.poll(Ns(1_280), &words);
+            assert_eq!((actions.sample, actions.alarm), (Some(seen), None));
+            assert_eq!(slot.poll(Ns(1_281), &words), Actions::default());
+        }
+        // But not once it is over.
+        let mut slot = taken();
+        assert!(slot.done(Number::ONE, Ns(1_270), &TRIGGERED).is_ok());
+        assert_eq!(slot.poll(Ns(1_280), &TRIGGERED), Actions::default());
     }
 
     #[test]

@@ -191,8 +191,13 @@ proptest! {
             prop_assert!(actions.release.is_none() || actions.release != released);
             triggered = actions.trigger.or(triggered);
             released = actions.release.or(released);
-            let waits = matches!(slot.state(), State::Armed | State::Taken { .. });
             // A refused call leaves the timer alone.
+            let waits = match slot.state() {
+                State::Idle => false,
+                State::Armed | State::Taken { .. } => true,
+                // The switch can be looked at once more.
+                State::Running { trigger, .. } => actions.alarm.is_none_or(|at| at >= trigger),
+            };
             prop_assert!(actions.alarm.is_none() || waits);
         }
     }

@@ -148,7 +148,12 @@ impl Watched {
     /// Whether the timer will take the GPU in time, and give it back in time.
     pub(super) fn is_bounded(&self) -> bool {
         match self.slot.state() {
-            State::Idle | State::Running { .. } => self.alarm.is_none(),
+            State::Idle => self.alarm.is_none(),
+            // All that is left to do is to look at the switch, once.
+            State::Running { trigger, .. } => {
+                let switched = trigger.saturating_add(at(COST));
+                self.alarm.is_none_or(|alarm| alarm == switched)
+            }
             State::Armed => self.open && self.alarm == Some(self.due),
             State::Taken { trigger, .. } => {
                 let end = trigger.saturating_add(at(LEASE));
