@@ -46,6 +46,14 @@ pub fn of_policy(name: &str) -> RGBColor {
     }
 }
 
+/// The shade of a colour for one of several that share it: the first has the colour itself, the
+/// last is the lightest.
+pub fn shade(colour: RGBColor, number: usize, of: usize) -> RGBColor {
+    let lightness = 0.6 * number as f64 / of.saturating_sub(1).max(1) as f64;
+    let part = |part: u8| part + ((255 - part) as f64 * lightness.min(1.0)) as u8;
+    RGBColor(part(colour.0), part(colour.1), part(colour.2))
+}
+
 /// Makes the font known to the plotting library, once.
 pub fn register() -> Result<()> {
     static DONE: OnceLock<bool> = OnceLock::new();
@@ -53,4 +61,18 @@ pub fn register() -> Result<()> {
         .get_or_init(|| register_font(FONT, FontStyle::Normal, dejavu::sans::regular()).is_ok());
     ensure!(*done, "the embedded font is not sound");
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shades_go_from_the_colour_itself_to_a_lighter_one() {
+        assert_eq!(shade(ORANGE, 0, 1), ORANGE);
+        assert_eq!(shade(ORANGE, 0, 5), ORANGE);
+        let light: Vec<u8> = (0..5).map(|number| shade(ORANGE, number, 5).2).collect();
+        assert!(light.is_sorted_by(|a, b| a < b), "{light:?}");
+        assert!(light[4] < 255);
+    }
 }

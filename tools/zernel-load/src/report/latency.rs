@@ -19,8 +19,8 @@ const POINTS: usize = 1_500;
 /// Size of the picture with these panels, in units of length.
 pub(super) fn size(all: &[Comparison]) -> (u32, u32) {
     let sizes = || all.iter().map(|comparison| panel(comparison).size());
-    let width = sizes().map(|size| size.0).sum();
-    let height = sizes().map(|size| size.1).max().unwrap_or(0);
+    let width = sizes().map(|size| size.0).max().unwrap_or(0);
+    let height: u32 = sizes().map(|size| size.1).sum();
     (width, height + TITLE)
 }
 
@@ -43,10 +43,13 @@ pub(super) fn draw<DB: DrawingBackend>(
         scale.point(middle, TITLE as i32 / 2 + 4),
         scale.text(24, palette::INK, HPos::Center),
     ))?;
-    for (area, comparison) in body.split_evenly((1, all.len().max(1))).iter().zip(all) {
+    let mut rest = body;
+    for comparison in all {
         let chart = panel(comparison);
+        let (area, below) = rest.split_vertically(scale.px(chart.size().1));
+        rest = below;
         if !chart.is_empty() {
-            chart.draw(area, scale.0)?;
+            chart.draw(&area, scale.0)?;
         }
     }
     area.present()
@@ -58,8 +61,12 @@ fn panel(comparison: &Comparison) -> Chart {
         let added = row.lc_added_us.map(|us| format!(", +{us:.0} µs"));
         let (mean, p99) = (row.lc.mean_ns / 1e6, row.lc.p99_ns as f64 / 1e6);
         let name = label(run.mode);
+        let dropped = match row.lc_dropped {
+            0 => String::new(),
+            dropped => format!(", {dropped} of {} dropped", dropped + row.lc.count),
+        };
         let label = format!(
-            "{name}: mean {mean:.2} ms, p99 {p99:.2} ms{}",
+            "{name}: mean {mean:.2} ms, p99 {p99:.2} ms{}{dropped}",
             added.unwrap_or_default()
         );
         let sorted = run.sorted_latencies(Role::Lc);

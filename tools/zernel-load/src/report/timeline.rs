@@ -207,7 +207,10 @@ impl<'a> View<'a> {
             (Activity::Idle, _) => palette::IDLE,
             (Activity::Save | Activity::Restore, _) => palette::INK,
             (_, Some(Role::Lc)) => palette::BLUE,
-            (_, _) => palette::ORANGE,
+            (_, _) => {
+                let (number, of) = place(run, span.client);
+                palette::shade(palette::ORANGE, number, of)
+            }
         }
     }
 
@@ -217,6 +220,16 @@ impl<'a> View<'a> {
         let (from, until) = (ms(start_ns).max(0.0), ms(end_ns).min(self.length_ms));
         (from < until).then_some((from, until))
     }
+}
+
+/// Which of how many best-effort clients this one is.
+fn place(run: &Outcome, client: Option<usize>) -> (usize, usize) {
+    let others = || {
+        let clients = run.clients.iter().enumerate();
+        clients.filter(|(_, client)| client.spec.role == Role::Be)
+    };
+    let number = others().position(|(index, _)| Some(index) == client);
+    (number.unwrap_or(0), others().count())
 }
 
 /// Start and end of every LC request, in nanoseconds, in order.
@@ -240,7 +253,7 @@ fn requests(run: &Outcome) -> impl Iterator<Item = (u64, u64)> {
 fn draw_key<DB: DrawingBackend>(area: &Area<DB>, scale: Scale) -> Drawn<DB> {
     let entries = [
         ("LC runs", palette::BLUE.to_rgba()),
-        ("BE runs", palette::ORANGE.to_rgba()),
+        ("BE runs, a shade per client", palette::ORANGE.to_rgba()),
         ("context switch", palette::INK.to_rgba()),
         ("idle", palette::IDLE.to_rgba()),
         ("LC request, preparation to result", palette::SKY.mix(0.45)),
@@ -275,6 +288,21 @@ mod tests {
         let request = view.start_ns + (LEAD_MS * 1e6) as u64;
         let run = comparison.run(Mode::Default).unwrap();
         assert!(requests(run).any(|(start, _)| start == request));
+    }
+
+    #[test]
+    fn best_effort_clients_are_counted_apart() {
+        let comparison = testdata::comparison("C");
+        let run = comparison.run(Mode::Default).unwrap();
+        let places: Vec<_> = (0..run.clients.len())
+            .filter(|&client| run.clients[client].spec.role == Role::Be)
+            .map(|client| place(run, Some(client)))
+            .collect();
+        let of = places.len();
+        assert!(places
+            .iter()
+            .copied()
+            .eq((0..of).map(|number| (number, of))));
     }
 
     #[test]
