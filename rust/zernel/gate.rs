@@ -111,9 +111,10 @@ impl Gate {
             return State::Open;
         };
         let began = Ns(now_ns());
-        match self.close(driver, level, can_preempt) {
+        let is_wanted = || device.holder(throttled) == Some(level);
+        match self.close(driver, level, can_preempt, is_wanted) {
             Ok(None) => {
-                if !stays {
+                if !stays && self.generation != 0 {
                     device.took(Ns(now_ns()).saturating_sub(began));
                 }
                 State::Closed(level)
@@ -131,10 +132,11 @@ impl Gate {
 
     /// Lets everybody in again. Returns when to come back if the provider cannot do so now.
     fn open(&mut self, driver: &Driver<'_>) -> Option<Ms> {
+        // Whatever stops this half-way.
+        self.generation = 0;
         let delay = self.let_in(driver, |_| true);
         if delay.is_none() {
             self.closed_for = None;
-            self.generation = 0;
         }
         delay
     }
@@ -161,13 +163,14 @@ impl Gate {
         None
     }
 
-    /// Keeps everybody off who is less urgent. Returns when to come back if the provider cannot let
-    /// in now who is not any more.
+    /// Keeps everybody off who is less urgent, as long as that is wanted. Returns when to come back
+    /// if the provider cannot let in now who is not any more.
     fn close(
         &mut self,
         driver: &Driver<'_>,
         level: Level,
         can_preempt: bool,
+        is_wanted: impl Fn() -> bool,
     ) -> Result<Option<Ms>, ()> {
         let setup = registry::with(|r| r.less_urgent(driver.gpu, level, self.generation));
         let setup = match setup {
@@ -186,14 +189,21 @@ impl Gate {
             .map_err(|_| ())?;
         self.closed_for = Some(level);
         for victim in &setup.found {
+            if !is_wanted() {
+                // Whoever does not want it any more has kicked the worker.
+                return Ok(None);
+            }
             let verdict = bar(driver, victim, setup.timeout, can_preempt);
             // Without a registry there is nothing to count.
             let _ = registry::with(|r| r.was_barred(driver.gpu, victim.id, level, verdict));
             if !verdict.is_off() {
                 return Err(());
             }
-            // There is room.
-            let _ = self.barred.push_within_capacity(*victim);
+            // One is there already that was to be let in, which the provider could not do then.
+            if !self.barred.iter().any(|barred| barred.id == victim.id) {
+                // There is room.
+                let _ = self.barred.push_within_capacity(*victim);
+            }
         }
         self.generation = setup.generation;
         Ok(None)

@@ -306,7 +306,7 @@ impl Registry {
         };
         let changed = tsg.effective != effective;
         if changed {
-            gpu.generation += 1;
+            gpu.changed();
         }
         tsg.effective = effective;
         if changed {

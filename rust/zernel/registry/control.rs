@@ -93,7 +93,7 @@ impl Registry {
         }
     }
 
-    fn doubt(&mut self, id: tsg::Id, concerns: impl FnOnce(&Tsg) -> bool) {
+    pub(super) fn doubt(&mut self, id: tsg::Id, concerns: impl FnOnce(&Tsg) -> bool) {
         let Some(tsg) = self.tsgs.get_mut(&id).filter(|tsg| concerns(tsg)) else {
             return;
         };

@@ -110,7 +110,7 @@ pub(crate) struct Gpu {
     pub(crate) pending: u32,
     /// Whether its worker is at a TSG.
     pub(crate) working: bool,
-    /// Counted up when other TSGs may take turns than before.
+    /// Counted up when other TSGs may take turns, or be kept off, than before.
     pub(crate) generation: u64,
     /// Levels whose budget is spent.
     pub(crate) throttled: level::Set,
@@ -156,6 +156,12 @@ impl Gpu {
         if let Some(worker) = self.open_worker() {
             worker.kick();
         }
+    }
+
+    /// Other TSGs may take turns, or be kept off, than before: has the worker look who.
+    pub(crate) fn changed(&mut self) {
+        self.generation += 1;
+        self.kick();
     }
 
     /// Ends the waiting after `EAGAIN`.

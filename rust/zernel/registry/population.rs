@@ -210,7 +210,7 @@ impl Registry {
         if let (Some(tsg), Some(gpu)) = (self.tsgs.get_mut(&id), self.gpus.get_mut(&gpu_id)) {
             trace::tsg_added(gpu_id.0, id.0, tsg.owner.process.global_number());
             gpu.tsgs += 1;
-            gpu.generation += 1;
+            gpu.changed();
             self.streams
                 .push(stream::Kind::TsgAdded, id, tsg, 0, &mut self.counters);
         }
@@ -239,11 +239,16 @@ impl Registry {
         if tsg.traits == traits {
             return;
         }
+        let has_more = traits.channels > tsg.traits.channels;
         tsg.traits = traits;
         if let Some(gpu) = self.gpus.get_mut(&tsg.gpu) {
-            gpu.generation += 1;
+            gpu.changed();
         }
         trace::tsg_changed(tsg.gpu.0, id.0, tsg.owner.process.global_number());
+        if has_more {
+            // A channel that is added to a TSG that is disabled is not.
+            self.doubt(id, |tsg| tsg.park || tsg.parked != Some(false));
+        }
         self.reclass(id);
     }
 
@@ -272,8 +277,7 @@ impl Registry {
         let was_queued = self.queue.remove(&mut tsg);
         if let Some(gpu) = self.gpus.get_mut(&tsg.gpu) {
             gpu.tsgs -= 1;
-            gpu.generation += 1;
-            gpu.kick();
+            gpu.changed();
             gpu.pending -= u32::from(was_queued);
             if gpu.pending == 0 && !gpu.asleep {
                 // Nobody is left who could find out that the GPU is back.

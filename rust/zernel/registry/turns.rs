@@ -157,8 +157,7 @@ impl Registry {
     /// Has every worker look who takes turns now.
     pub(super) fn change_turns(&mut self) {
         for (_, gpu) in self.gpus.iter_mut() {
-            gpu.generation += 1;
-            gpu.kick();
+            gpu.changed();
         }
     }
 
@@ -196,24 +195,22 @@ impl Registry {
     }
 
     /// The TSGs of a GPU that are less urgent than `level` and are scheduled, if who is there is not
-    /// what it was in `generation`.
+    /// what it was in `generation`. Who takes no turns any more is scheduled again.
     ///
     /// # Errors
     ///
     /// `ENOMEM`.
     pub(crate) fn less_urgent(
-        &self,
+        &mut self,
         id: gpu::Id,
         level: Level,
         generation: u64,
     ) -> Result<Option<gate::Setup>> {
-        let Some(gpu) = self
-            .gpus
-            .get(&id)
-            .filter(|gpu| gpu.generation != generation)
-        else {
+        let now = self.gpus.get(&id).map(|gpu| gpu.generation);
+        let Some(now) = now.filter(|&now| now != generation) else {
             return Ok(None);
         };
+        self.unpark_others(id);
         let mut found = KVec::new();
         let mut after = None;
         while let Some((handle, tsg_id)) = self.next_tsg_of(id, after) {
@@ -227,7 +224,7 @@ impl Registry {
         Ok(Some(gate::Setup {
             found,
             timeout: self.tunables.requests().preempt_timeout(),
-            generation: gpu.generation,
+            generation: now,
         }))
     }
 
@@ -305,6 +302,13 @@ impl Registry {
                 }
                 tsg.errors += 1;
                 self.counters.errors += 1;
+                if !park && !takes_turns(&self.tunables, tsg) {
+                    // Who asked for it forgets about it: the worker tries once more.
+                    if let Some(gpu) = self.gpus.get_mut(&gpu_id) {
+                        gpu.pending += u32::from(self.queue.push(id, tsg));
+                        gpu.kick();
+                    }
+                }
                 let (kind, counters) = (stream::Kind::ProviderError, &mut self.counters);
                 self.streams.push(kind, id, tsg, error.to_errno(), counters);
             }

@@ -254,18 +254,18 @@ mod cases {
         let best = add_at(&mut r, gpu, 1, Level::BE)?;
         add_at(&mut r, gpu, 2, fixture::level(3))?;
         add_at(&mut r, gpu, 3, Level::LC)?;
-        let count = |r: &Registry, level| {
+        let count = |r: &mut Registry, level| {
             let setup = r.less_urgent(gpu, level, 0)?;
             Ok::<_, Error>(setup.map(|setup| setup.found.len()))
         };
-        assert_eq!(count(&r, Level::LC)?, Some(2));
-        assert_eq!(count(&r, fixture::level(3))?, Some(1));
-        assert_eq!(count(&r, Level::BE)?, Some(0));
+        assert_eq!(count(&mut r, Level::LC)?, Some(2));
+        assert_eq!(count(&mut r, fixture::level(3))?, Some(1));
+        assert_eq!(count(&mut r, Level::BE)?, Some(0));
         assert!(r.is_less_urgent(best, fixture::level(3)));
         assert!(!r.is_less_urgent(best, Level::BE));
         // Who has no turn is off the GPU already.
         assert!(r.will_park(best, true));
-        assert_eq!(count(&r, Level::LC)?, Some(1));
+        assert_eq!(count(&mut r, Level::LC)?, Some(1));
         Ok(())
     }
 
@@ -273,19 +273,80 @@ mod cases {
     fn the_gate_learns_who_comes_and_goes() -> Result {
         let (mut r, gpu) = fixture::registry_with_turns()?;
         let mut seen = 0;
-        let mut is_new = |r: &Registry| {
+        let mut is_new = |r: &mut Registry| {
             let setup = r.less_urgent(gpu, Level::LC, seen)?;
             seen = setup.as_ref().map_or(seen, |setup| setup.generation);
             Ok::<_, Error>(setup.is_some())
         };
-        assert!(is_new(&r)?);
-        assert!(!is_new(&r)?);
+        assert!(is_new(&mut r)?);
+        assert!(!is_new(&mut r)?);
         // It has no class, so that nothing else tells of it.
         let id = add(&mut r, gpu, 1, 0)?;
-        assert!(is_new(&r)?);
+        assert!(is_new(&mut r)?);
         r.remove_tsg(id);
-        assert!(is_new(&r)?);
-        assert!(!is_new(&r)?);
+        assert!(is_new(&mut r)?);
+        assert!(!is_new(&mut r)?);
+        Ok(())
+    }
+
+    #[test]
+    fn who_takes_no_turns_any_more_runs_although_others_are_kept_off() -> Result {
+        let (mut r, gpu) = fixture::registry_with_turns()?;
+        let d = FakeDriver::new();
+        let id = add_at(&mut r, gpu, 1, Level::BE)?;
+        work(&mut r, gpu, &d);
+        assert!(r.will_park(id, true));
+        d.enabled.set(false);
+        assert_eq!(r.was_parked(id, true, Ok(())), None);
+        r.set_class(admin(), Named::Tsg(id), Level::LC)?;
+        let setup = r.less_urgent(gpu, Level::LC, 0)?.ok_or(ENOENT)?;
+        assert_eq!(setup.found.len(), 0);
+        work(&mut r, gpu, &d);
+        assert!(d.enabled.get());
+        Ok(())
+    }
+
+    #[test]
+    fn who_is_to_be_let_in_is_tried_once_more() -> Result {
+        let (mut r, gpu) = fixture::registry_with_turns()?;
+        let d = FakeDriver::new();
+        let id = add_at(&mut r, gpu, 1, fixture::level(3))?;
+        work(&mut r, gpu, &d);
+        for error in [EIO, ETIMEDOUT, EINVAL] {
+            assert!(r.will_bar(id, true));
+            d.enabled.set(false);
+            assert_eq!(r.was_parked(id, true, Ok(())), None);
+            assert!(r.will_bar(id, false));
+            assert_eq!(r.was_parked(id, false, Err(error)), None);
+            work(&mut r, gpu, &d);
+            assert!(d.enabled.get());
+            assert_eq!(parked(&r, id), Some((false, Some(false))));
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn a_channel_that_is_added_to_who_is_kept_off_is_stopped_too() -> Result {
+        let (mut r, gpu) = fixture::registry_with_turns()?;
+        let d = FakeDriver::new();
+        let id = add_at(&mut r, gpu, 1, Level::BE)?;
+        work(&mut r, gpu, &d);
+        assert!(r.will_bar(id, true));
+        d.enabled.set(false);
+        assert_eq!(r.was_parked(id, true, Ok(())), None);
+        let mut now = r.tsgs.get(&id).ok_or(ENOENT)?.traits;
+        now.channels += 1;
+        // It can be scheduled.
+        d.enabled.set(true);
+        r.change_tsg(id, now);
+        work(&mut r, gpu, &d);
+        assert!(!d.enabled.get());
+        // One that goes changes nothing.
+        now.channels -= 1;
+        d.enabled.set(true);
+        r.change_tsg(id, now);
+        work(&mut r, gpu, &d);
+        assert!(d.enabled.get());
         Ok(())
     }
 
