@@ -211,6 +211,9 @@ impl Slot {
     /// The timer fired, be it due or stale, or somebody wants to know where the request is.
     pub(crate) fn poll(&mut self, now: Ns, seen: &Observed) -> Actions {
         let mut actions = Actions::default();
+        if self.number.is_some_and(|number| number.is(seen.done)) {
+            self.sample_if_done(seen.done_ns.min(now), seen, &mut actions);
+        }
         self.look(now, seen, &mut actions);
         self.take_if_due(now, &mut actions);
         self.sample_if_due(now, seen, &mut actions);
@@ -247,6 +250,7 @@ impl Slot {
     ) -> Result<Actions, Error> {
         self.check(number)?;
         let mut actions = Actions::default();
+        self.sample_if_done(now, seen, &mut actions);
         self.look(now, seen, &mut actions);
         self.set_ready(now, now, seen, &mut actions);
         self.finish(now, Cause::Done, Some(now), &mut actions);
@@ -352,6 +356,16 @@ impl Slot {
             } else {
                 Switched::NotYet
             });
+        }
+    }
+
+    /// What is done at `done`, before the switch was to be looked at, had it in time. Without this,
+    /// short requests would tell of slow switches alone.
+    fn sample_if_done(&mut self, done: Ns, seen: &Observed, actions: &mut Actions) {
+        if let (Some(due), Some(number)) = (self.sample, self.active()) {
+            if done <= due && number.is(seen.held) {
+                actions.sample = Some(Switched::InTime);
+            }
         }
     }
 

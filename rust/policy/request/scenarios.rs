@@ -201,10 +201,29 @@ mod tests {
             assert_eq!((actions.sample, actions.alarm), (Some(seen), None));
             assert_eq!(slot.poll(Ns(1_281), &words), Actions::default());
         }
-        // But not once it is over.
+        // Once it is over only if it has run by then.
+        for (held, now, seen) in [
+            (0, 1_270, None),
+            (N, 1_270, Some(Switched::InTime)),
+            (N, 1_281, None),
+        ] {
+            let mut slot = taken();
+            let words = Observed { held, ..TRIGGERED };
+            let actions = slot.done(Number::ONE, Ns(now), &words);
+            assert!(actions.is_ok_and(|a| a.sample == seen));
+            assert_eq!(slot.poll(Ns(1_282), &words), Actions::default());
+        }
+        // The same by store, which the timer finds.
         let mut slot = taken();
-        assert!(slot.done(Number::ONE, Ns(1_270), &TRIGGERED).is_ok());
-        assert_eq!(slot.poll(Ns(1_280), &TRIGGERED), Actions::default());
+        let words = Observed {
+            held: N,
+            done: N,
+            done_ns: Ns(1_270),
+            ..ready_at(1_250)
+        };
+        let actions = slot.poll(Ns(1_280), &words);
+        assert_eq!(actions.sample, Some(Switched::InTime));
+        assert_eq!(cause(&actions), Some(Cause::Done));
     }
 
     #[test]
