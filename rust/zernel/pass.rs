@@ -317,6 +317,7 @@ impl Pass {
             device.set_handing_over(false);
         }
         let charge = bandwidth.step(&driver, held);
+        device.set_lc_busy(bandwidth.is_busy());
         if bandwidth.throttled() != throttled {
             // The gate is open to those whose budget is spent.
             return rotation::Next::Again;

@@ -63,6 +63,8 @@ pub(crate) struct Device {
     switch_costs: [Atomic<u64>; 2],
     /// The GPU goes from one best-effort TSG to another.
     handing_over: Atomic<bool>,
+    /// TSGs above best-effort have something to run.
+    lc_busy: Atomic<bool>,
     /// When the last request begun above best-effort takes the GPU, in ns.
     trigger: Atomic<u64>,
     suspended: Atomic<bool>,
@@ -92,6 +94,7 @@ impl Device {
                 switch <- new_irq_lock!(costs, c"zernel_switch"),
                 switch_costs: Phase::ALL.map(|phase| Atomic::new(costs.estimate(phase).0)),
                 handing_over: Atomic::new(false),
+                lc_busy: Atomic::new(false),
                 trigger: Atomic::new(0),
                 suspended: Atomic::new(false),
                 has_gate,
@@ -127,6 +130,17 @@ impl Device {
     /// Says whether the GPU goes from one best-effort TSG to another.
     pub(crate) fn set_handing_over(&self, handing_over: bool) {
         self.handing_over.store(handing_over, Relaxed);
+    }
+
+    /// Whether TSGs above best-effort have something to run: a request that takes the GPU then waits
+    /// for them, which says nothing of a switch.
+    pub(super) fn is_lc_busy(&self) -> bool {
+        self.lc_busy.load(Relaxed)
+    }
+
+    /// Says whether they have.
+    pub(crate) fn set_lc_busy(&self, busy: bool) {
+        self.lc_busy.store(busy, Relaxed);
     }
 
     /// A request begins that takes the GPU at `trigger`.

@@ -111,6 +111,8 @@ pub(crate) struct State {
     level: Option<Level>,
     /// What the GPU was about when the last request began.
     phase: Phase,
+    /// The GPU had other work above best-effort when the request was triggered.
+    waits_for_lc: bool,
     /// How the request that is not over was predicted, and the one before it; kept while one of
     /// them has a margin, which is all that is learned from it.
     choices: (Choice, Choice),
@@ -206,6 +208,7 @@ impl Slot {
             key: None,
             level: None,
             phase: Phase::default(),
+            waits_for_lc: false,
             choices: (Choice::default(), Choice::default()),
             ahead: None,
             uncounted: Uncounted::default(),
@@ -459,6 +462,7 @@ impl Slot {
         }
         state.uncounted.triggered += 1;
         if let Some(group) = &state.group {
+            state.waits_for_lc = group.gpu.is_lc_busy();
             trace::request_trigger(group.tsg.0, number.get());
         }
     }
@@ -487,7 +491,7 @@ impl State {
     /// GPU, so only those whose class rests on privilege are believed.
     fn learn(&self, seen: Switched) {
         let believed = self.level.is_some_and(|l| l.is_above(Level::DEFAULT));
-        if let (Some(group), true) = (&self.group, believed) {
+        if let (Some(group), true) = (&self.group, believed && !self.waits_for_lc) {
             group.gpu.switched(self.phase, seen);
         }
     }
