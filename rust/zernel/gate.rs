@@ -153,7 +153,14 @@ impl Gate {
             let known = registry::with(|r| r.will_bar(barred.id, false)).unwrap_or(false);
             if known {
                 let result = driver.ops.set_enabled(driver.handle, barred.handle, true);
-                let delay = registry::with(|r| r.was_parked(barred.id, false, result));
+                let delay = registry::with(|r| {
+                    let delay = r.was_parked(barred.id, false, result);
+                    if result.is_err() && delay.is_none() {
+                        // It is forgotten here: the worker tries once more.
+                        r.let_run(barred.id);
+                    }
+                    delay
+                });
                 if let Ok(Some(delay)) = delay {
                     return Some(delay);
                 }

@@ -324,7 +324,7 @@ impl Pass {
         }
         let mut rotation = self.rotation.lock();
         let next = match held {
-            None if abilities.turns => rotation.step(&driver, &device, bandwidth.is_busy()),
+            None if abilities.turns => rotation.step(&driver, &device),
             _ => Ok(rotation::Next::Idle),
         };
         let (Ok(charge), Ok(next)) = (charge, next) else {

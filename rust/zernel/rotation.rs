@@ -165,9 +165,7 @@ impl Rotation {
     }
 
     /// Does one thing.
-    ///
-    /// `lc`: TSGs of other levels have something to run.
-    pub(crate) fn step(&mut self, driver: &Driver<'_>, device: &Device, lc: bool) -> Result<Next> {
+    pub(crate) fn step(&mut self, driver: &Driver<'_>, device: &Device) -> Result<Next> {
         if let Some(setup) = registry::with(|r| r.rotation_setup(driver.gpu, self.generation))?? {
             self.set_up(setup)?;
         }
@@ -176,7 +174,7 @@ impl Rotation {
         for (place, list) in self.lists.iter_mut().enumerate() {
             list.observe(driver);
             let now = Ns(now_ns());
-            list.turn.set_lc(lc, now);
+            list.turn.set_lc(device.is_lc_busy(), now);
             list.turn.announce_lc(device.announced());
             match list.turn.next(&mut list.members, now) {
                 Action::Enable(handle) => call = Some((place, handle, true)),

@@ -166,15 +166,12 @@ impl Registry {
         let mut after = None;
         while let Some((handle, tsg_id)) = self.next_tsg_of(id, after) {
             after = Some(handle);
-            if let (Some(tsg), Some(gpu)) = (self.tsgs.get_mut(&tsg_id), self.gpus.get_mut(&id)) {
+            let concerned = self.tsgs.get(&tsg_id).is_some_and(|tsg| {
                 let is_parked = tsg.park || tsg.parked != Some(false);
-                if is_parked && !tsg.barred && !takes_turns(&self.tunables, tsg) {
-                    tsg.park = false;
-                    if self.queue.push(tsg_id, tsg) {
-                        gpu.pending += 1;
-                    }
-                    gpu.kick();
-                }
+                is_parked && !tsg.barred && !takes_turns(&self.tunables, tsg)
+            });
+            if concerned {
+                self.let_run(tsg_id);
             }
         }
     }
@@ -253,20 +250,29 @@ impl Registry {
         !unresponsive
     }
 
+    /// Has the worker schedule a TSG again, unless it is known to be scheduled.
+    pub(crate) fn let_run(&mut self, id: tsg::Id) {
+        let Some(tsg) = self.tsgs.get_mut(&id) else {
+            return;
+        };
+        let Some(gpu) = self.gpus.get_mut(&tsg.gpu) else {
+            return;
+        };
+        tsg.park = false;
+        tsg.barred = false;
+        if tsg.parked != Some(false) && self.queue.push(id, tsg) {
+            gpu.pending += 1;
+        }
+        gpu.kick();
+    }
+
     /// What came of taking the GPU away from a TSG, for requests of `level`.
     pub(crate) fn was_barred(&mut self, gpu: gpu::Id, id: tsg::Id, level: Level, verdict: Verdict) {
         trace::tsg_preempted(gpu.0, id.0, verdict as u32);
         self.totals.preempted(level, verdict);
         if !verdict.is_off() {
-            if let (Some(tsg), Some(on)) = (self.tsgs.get_mut(&id), self.gpus.get_mut(&gpu)) {
-                tsg.park = false;
-                tsg.barred = false;
-                // What failed may have had its effect all the same.
-                if tsg.parked != Some(false) && self.queue.push(id, tsg) {
-                    on.pending += 1;
-                }
-                on.kick();
-            }
+            // What failed may have had its effect all the same.
+            self.let_run(id);
         }
         if verdict == Verdict::NotResponding {
             pr_warn!("GPU {} does not respond and is left alone\n", gpu.0);
@@ -302,13 +308,6 @@ impl Registry {
                 }
                 tsg.errors += 1;
                 self.counters.errors += 1;
-                if !park && !takes_turns(&self.tunables, tsg) {
-                    // Who asked for it forgets about it: the worker tries once more.
-                    if let Some(gpu) = self.gpus.get_mut(&gpu_id) {
-                        gpu.pending += u32::from(self.queue.push(id, tsg));
-                        gpu.kick();
-                    }
-                }
                 let (kind, counters) = (stream::Kind::ProviderError, &mut self.counters);
                 self.streams.push(kind, id, tsg, error.to_errno(), counters);
             }

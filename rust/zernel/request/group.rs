@@ -134,7 +134,7 @@ impl Device {
 
     /// Whether TSGs above best-effort have something to run: a request that takes the GPU then waits
     /// for them, which says nothing of a switch.
-    pub(super) fn is_lc_busy(&self) -> bool {
+    pub(crate) fn is_lc_busy(&self) -> bool {
         self.lc_busy.load(Relaxed)
     }
 

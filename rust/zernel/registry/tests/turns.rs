@@ -43,6 +43,21 @@ fn add_at(r: &mut Registry, gpu: gpu::Id, handle: u64, level: Level) -> Result<t
     Ok(id)
 }
 
+/// A TSG of this level that has got its settings.
+fn one(level: Level) -> Result<(Registry, gpu::Id, tsg::Id, FakeDriver)> {
+    let (mut r, gpu) = fixture::registry_with_turns()?;
+    let d = FakeDriver::new();
+    let id = add_at(&mut r, gpu, 1, level)?;
+    work(&mut r, gpu, &d);
+    Ok((r, gpu, id, d))
+}
+
+/// It was disabled, as its turn was over, or to be kept off the GPU.
+fn disabled(r: &mut Registry, id: tsg::Id, d: &FakeDriver) {
+    d.enabled.set(false);
+    assert_eq!(r.was_parked(id, true, Ok(())), None);
+}
+
 fn candidates(r: &mut Registry, gpu: gpu::Id) -> Result<KVec<Candidate>> {
     let setup = r.rotation_setup(gpu, 0)?.ok_or(ENOENT)?;
     Ok(setup.candidates)
@@ -178,13 +193,9 @@ mod cases {
 
     #[test]
     fn who_takes_no_turns_any_more_is_scheduled_again() -> Result {
-        let (mut r, gpu) = fixture::registry_with_turns()?;
-        let d = FakeDriver::new();
-        let id = add_at(&mut r, gpu, 1, Level::BE)?;
-        work(&mut r, gpu, &d);
+        let (mut r, gpu, id, d) = one(Level::BE)?;
         assert!(r.will_park(id, true));
-        d.enabled.set(false);
-        assert_eq!(r.was_parked(id, true, Ok(())), None);
+        disabled(&mut r, id, &d);
         // While it does, nobody schedules it behind the back of the others.
         candidates(&mut r, gpu)?;
         work(&mut r, gpu, &d);
@@ -223,10 +234,7 @@ mod cases {
 
     #[test]
     fn a_level_without_budget_runs_like_best_effort() -> Result {
-        let (mut r, gpu) = fixture::registry_with_turns()?;
-        let d = FakeDriver::new();
-        let id = add_at(&mut r, gpu, 1, Level::LC)?;
-        work(&mut r, gpu, &d);
+        let (mut r, gpu, id, d) = one(Level::LC)?;
         assert_eq!(slice(&r, id), Some(5_000_000));
         let mut spent = level::Set::NONE;
         spent.put(Level::LC, true);
@@ -291,13 +299,9 @@ mod cases {
 
     #[test]
     fn who_takes_no_turns_any_more_runs_although_others_are_kept_off() -> Result {
-        let (mut r, gpu) = fixture::registry_with_turns()?;
-        let d = FakeDriver::new();
-        let id = add_at(&mut r, gpu, 1, Level::BE)?;
-        work(&mut r, gpu, &d);
+        let (mut r, gpu, id, d) = one(Level::BE)?;
         assert!(r.will_park(id, true));
-        d.enabled.set(false);
-        assert_eq!(r.was_parked(id, true, Ok(())), None);
+        disabled(&mut r, id, &d);
         r.set_class(admin(), Named::Tsg(id), Level::LC)?;
         let setup = r.less_urgent(gpu, Level::LC, 0)?.ok_or(ENOENT)?;
         assert_eq!(setup.found.len(), 0);
@@ -308,16 +312,13 @@ mod cases {
 
     #[test]
     fn who_is_to_be_let_in_is_tried_once_more() -> Result {
-        let (mut r, gpu) = fixture::registry_with_turns()?;
-        let d = FakeDriver::new();
-        let id = add_at(&mut r, gpu, 1, fixture::level(3))?;
-        work(&mut r, gpu, &d);
+        let (mut r, gpu, id, d) = one(fixture::level(3))?;
         for error in [EIO, ETIMEDOUT, EINVAL] {
             assert!(r.will_bar(id, true));
-            d.enabled.set(false);
-            assert_eq!(r.was_parked(id, true, Ok(())), None);
+            disabled(&mut r, id, &d);
             assert!(r.will_bar(id, false));
             assert_eq!(r.was_parked(id, false, Err(error)), None);
+            r.let_run(id);
             work(&mut r, gpu, &d);
             assert!(d.enabled.get());
             assert_eq!(parked(&r, id), Some((false, Some(false))));
@@ -327,13 +328,9 @@ mod cases {
 
     #[test]
     fn a_channel_that_is_added_to_who_is_kept_off_is_stopped_too() -> Result {
-        let (mut r, gpu) = fixture::registry_with_turns()?;
-        let d = FakeDriver::new();
-        let id = add_at(&mut r, gpu, 1, Level::BE)?;
-        work(&mut r, gpu, &d);
+        let (mut r, gpu, id, d) = one(Level::BE)?;
         assert!(r.will_bar(id, true));
-        d.enabled.set(false);
-        assert_eq!(r.was_parked(id, true, Ok(())), None);
+        disabled(&mut r, id, &d);
         let mut now = r.tsgs.get(&id).ok_or(ENOENT)?.traits;
         now.channels += 1;
         // It can be scheduled.
@@ -352,13 +349,9 @@ mod cases {
 
     #[test]
     fn who_could_not_be_kept_off_is_scheduled() -> Result {
-        let (mut r, gpu) = fixture::registry_with_turns()?;
-        let d = FakeDriver::new();
-        let id = add_at(&mut r, gpu, 1, Level::BE)?;
-        work(&mut r, gpu, &d);
+        let (mut r, gpu, id, d) = one(Level::BE)?;
         assert!(r.will_bar(id, true));
-        d.enabled.set(false);
-        assert_eq!(r.was_parked(id, true, Ok(())), None);
+        disabled(&mut r, id, &d);
         r.was_barred(gpu, id, Level::LC, Verdict::Done);
         assert_eq!(parked(&r, id), Some((true, Some(true))));
         // Turns leave it alone as long.
@@ -376,10 +369,7 @@ mod cases {
 
     #[test]
     fn a_gpu_that_does_not_respond_is_left_alone_until_it_is_back() -> Result {
-        let (mut r, gpu) = fixture::registry_with_turns()?;
-        let d = FakeDriver::new();
-        let id = add_at(&mut r, gpu, 1, Level::BE)?;
-        work(&mut r, gpu, &d);
+        let (mut r, gpu, id, d) = one(Level::BE)?;
         assert!(r.will_bar(id, true));
         r.was_barred(gpu, id, Level::LC, Verdict::NotResponding);
         assert_eq!(tally(&r, Level::LC)?.preempt_unresponsive, 1);
