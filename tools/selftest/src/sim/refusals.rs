@@ -380,7 +380,8 @@ pub(super) fn stats() -> Outcome {
     for unknown in [0, 1, tsg + 1, tsg + (1 << 18), u64::MAX] {
         refused("no TSG", lab.sim.tsg_stats(unknown), Errno::NOENT)?;
     }
-    refused("no engine", lab.sim.engine_stats(0, 3), Errno::NOENT)?;
+    let beyond = lab.sim.gpu_info(0)?.copy_engines + 1;
+    refused("no engine", lab.sim.engine_stats(0, beyond), Errno::NOENT)?;
     refused("no GPU", lab.sim.engine_stats(2, 0), Errno::NOENT)?;
     as_alice(|| {
         let alice = Sim::open()?;

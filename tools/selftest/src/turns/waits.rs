@@ -20,6 +20,8 @@ pub(super) fn of_lc() -> Outcome {
     let (context, tsg) = lab.compute()?;
     lab.zernel.set_class(&Target::Tsg(tsg.id), Level::LC)?;
     lab.wait_slice(&context, slice_of(0))?;
+    // The interleave level is set after the slice.
+    lab.wait_set()?;
     for _ in 0..REQUESTS {
         let submitted = context.submit(0, &[Item::work(Duration::from_micros(100))])?;
         context.wait(0, submitted.last_seq, Timestamp::NEVER)?;
