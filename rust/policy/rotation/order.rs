@@ -23,7 +23,7 @@ const FARTHEST_AHEAD: u64 = 1 << 44;
 pub(super) struct Rank {
     /// It had its share, or is out of credit.
     later: bool,
-    /// Virtual time, relative to the order's own.
+    /// Virtual time, relative to the order's own; or rounds until it has credit.
     key: i64,
     /// Place in the queue.
     place: u64,
@@ -158,7 +158,12 @@ impl Order {
                     (false, lead.saturating_add(quantum.unwrap_or(i64::MAX)))
                 }
             }
-            Discipline::Credit => (self.credit(e) <= 0, 0),
+            // Of those without credit, whoever has some first: who goes on getting turns because
+            // the others nap would run up a debt that takes long to be paid.
+            Discipline::Credit => {
+                let rounds = self.rounds_needed(e);
+                (rounds > 0, i64::try_from(rounds).unwrap_or(i64::MAX))
+            }
             Discipline::RoundRobin => (false, 0),
         };
         Rank {
@@ -423,6 +428,21 @@ mod tests {
         assert_eq!(order.lead(&e), 4_000_000_000);
         order.charge(&mut e, Ns(u64::MAX));
         assert_eq!(order.credit(&e), -4_000_000_000);
+    }
+
+    #[test]
+    fn of_those_without_credit_the_nearest_to_some_is_next() {
+        let mut order = order(Discipline::Credit);
+        let mut deep = entity(&mut order, 1024);
+        let mut shallow = entity(&mut order, 1024);
+        order.charge(&mut deep, Ns(3_000_000));
+        order.charge(&mut shallow, Ns(1_500_000));
+        assert!(order.rank(&shallow) < order.rank(&deep));
+        let mut equal = entity(&mut order, 1024);
+        order.charge(&mut equal, Ns(1_900_000));
+        assert!(order.rank(&shallow) < order.rank(&equal));
+        order.requeue(&mut shallow);
+        assert!(order.rank(&equal) < order.rank(&shallow));
     }
 
     #[test]

@@ -376,6 +376,27 @@ mod tests {
     }
 
     #[test]
+    fn a_wrong_prediction_gives_no_turn_to_who_is_ahead() {
+        for discipline in [Discipline::Fair, Discipline::Credit] {
+            let mut turn = Turn::new(discipline, five_ms());
+            let mut group = busy(&mut turn, 2);
+            // The other had two turns in advance, one more than its credit.
+            see(&mut turn, &mut group, 1, 10 * MS, true);
+            if let Some(e) = group.get_mut(0) {
+                e.set_mean_burst(Some(Ns(100 * US)));
+            }
+            assert_eq!(turn.next(&mut group, Ns(0)), Action::Enable(1));
+            done(&mut turn, &mut group, 250 * US);
+            see(&mut turn, &mut group, 0, 500 * US, true);
+            assert_eq!(turn.next(&mut group, Ns(MS)), Action::Disable(1));
+            done(&mut turn, &mut group, MS);
+            assert_eq!(turn.current(), Some(0));
+            let again = Action::WaitUntil(Ns(5_500 * US));
+            assert_eq!(turn.next(&mut group, Ns(MS)), again);
+        }
+    }
+
+    #[test]
     fn a_hand_over_to_nobody_is_called_off() {
         let mut turn = rr();
         let mut group = busy(&mut turn, 2);

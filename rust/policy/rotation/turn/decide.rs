@@ -141,6 +141,12 @@ impl<I: Copy + Eq> Turn<I> {
                 let left = burst.saturating_sub(from.burst);
                 self.look_again(now, left.min(quantum.saturating_sub(self.used_ahead)))
             }
+            // Its burst is longer than usual, and it is still its turn.
+            (true, _, End::Idle { .. })
+                if from.runnable && self.order.rank(from) < self.order.rank(to) =>
+            {
+                Action::Disable(successor)
+            }
             (true, _, _) => Action::Disable(current),
         }
     }

@@ -216,6 +216,47 @@ fn napping_pays_nothing() {
     }
 }
 
+/// Nobody gets one turn after another on credit because the others nap, or because their bursts
+/// are longer than they used to be.
+#[test]
+fn debts_are_bounded() {
+    let turncoat = |burst, sleep, busy_at| Load::Turncoat {
+        burst: burst * US,
+        sleep: sleep * US,
+        busy_at: busy_at * US,
+    };
+    let naps = [
+        (1024, Load::Busy),
+        (1024, turncoat(250, 10, 55_170)),
+        (10_000, turncoat(130, 410, 253_240)),
+    ];
+    let longer = [
+        (4, turncoat(10, 210, 369_850)),
+        (1, turncoat(10, 10, 4_470)),
+    ];
+    let cases = [(500 * US, &naps[..]), (20 * MS, &longer)];
+    for (length, tsgs) in cases {
+        for seed in [
+            1_842_156_571_115_105_130,
+            1_467_708_162_057_765_256,
+            1,
+            2,
+            3,
+        ] {
+            let machine = Machine {
+                discipline: Discipline::Credit,
+                quantum: quantum(length),
+                predict: true,
+                ..fair()
+            };
+            let mut bench = Bench::new(machine, tsgs, seed);
+            bench.settle();
+            bench.run(SECOND);
+            check_waits(&machine, &bench);
+        }
+    }
+}
+
 /// Who napped for long and could have had more is not made up for all of it at once.
 #[test]
 fn naps_are_not_saved_up() {
@@ -316,7 +357,10 @@ proptest! {
     ) {
         // Naps that no look meets are part of a turn, whose length counts GPU time alone.
         let poll = machine.poll.unwrap_or(0);
-        let is_seen = |load: &Load| !matches!(load, Load::Naps { sleep, .. } if *sleep < 2 * poll);
+        let is_seen = |load: &Load| match *load {
+            Load::Naps { sleep, .. } | Load::Turncoat { sleep, .. } => sleep >= 2 * poll,
+            Load::Busy | Load::Bursts { .. } => true,
+        };
         prop_assume!(tsgs.iter().all(|(_, load)| is_seen(load)));
         let mut bench = Bench::new(machine, &tsgs, seed);
         bench.settle();
