@@ -52,6 +52,11 @@ impl Scope {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Uid(pub(crate) u32);
 
+impl Uid {
+    /// The superuser.
+    pub(crate) const ROOT: Self = Self(0);
+}
+
 /// Length of [`Owner::comm`], `TASK_COMM_LEN`.
 pub(crate) const COMM_LEN: usize = bindings::TASK_COMM_LEN as usize;
 
@@ -82,7 +87,7 @@ impl Pid {
     /// # Safety
     ///
     /// `pid` is null or comes with a reference.
-    unsafe fn adopt(pid: *mut bindings::pid) -> Option<Self> {
+    pub(super) unsafe fn adopt(pid: *mut bindings::pid) -> Option<Self> {
         // INVARIANT: By the caller.
         NonNull::new(pid).map(Self)
     }
@@ -248,6 +253,10 @@ impl Viewer {
         // SAFETY: Both are valid by the type invariants.
         let number = unsafe { zernel_helper_pid_number(pid.as_raw(), self.pid_ns) };
         u32::try_from(number).unwrap_or(0)
+    }
+
+    pub(super) fn pid_ns(&self) -> *mut bindings::pid_namespace {
+        self.pid_ns
     }
 
     /// The number of a user in its user namespace.

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The one global lock of `zernel.ko`: C calls the provider ABI without a pointer to anything.
+//! The global locks of `zernel.ko`: C calls the provider ABI, and threads come with their records,
+//! without a pointer to anything.
 
-use crate::registry::Registry;
+use crate::{
+    registry::Registry,
+    tracking::Tracking, //
+};
 use kernel::{
     prelude::*,
     sync::{
@@ -20,14 +24,27 @@ pub(crate) fn get() -> &'static GlobalLock<REGISTRY> {
     &REGISTRY
 }
 
-/// Makes the lock usable.
+global_lock! {
+    // SAFETY: `init` comes before everything that locks it.
+    pub(crate) unsafe(uninit) static TRACKING: Mutex<Option<KBox<Tracking>>> = None;
+}
+
+/// The lock of the table of tracked threads.
+pub(crate) fn tracking() -> &'static GlobalLock<TRACKING> {
+    &TRACKING
+}
+
+/// Makes the locks usable.
 ///
 /// # Safety
 ///
-/// Called once, when the module is loaded, before anything can call [`get`].
+/// Called once, when the module is loaded, before anything can call [`get`] or [`tracking`].
 unsafe fn init() {
     // SAFETY: By the caller.
-    unsafe { REGISTRY.init() };
+    unsafe {
+        REGISTRY.init();
+        TRACKING.init();
+    }
 }
 
 /// The module's type, whose initialisation comes before everything else.

@@ -40,7 +40,11 @@ pub(crate) mod power;
 #[cfg(zernel_core)]
 pub(crate) mod provider;
 #[cfg(zernel_core)]
+pub(crate) mod recorder;
+#[cfg(zernel_core)]
 pub(crate) mod sysfs;
+#[cfg(zernel_core)]
+pub(crate) mod thread;
 #[cfg(zernel_core)]
 pub(crate) mod trace;
 #[cfg(zernel_core)]

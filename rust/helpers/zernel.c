@@ -22,6 +22,7 @@
 #endif
 
 #include "irqlock.c"
+#include "tasks.c"
 #include "timer.c"
 #include "user.c"
 #include "power.c"

@@ -4,6 +4,8 @@
 mod class;
 mod list;
 mod request;
+mod target;
+mod track;
 
 use crate::{
     attributes,
@@ -14,6 +16,7 @@ use crate::{
             self,
             Readiness, //
         },
+        recorder,
         uapi, //
     },
     registry::{
@@ -24,6 +27,7 @@ use crate::{
     },
     request::pages::Pages,
     stream::Stream,
+    tracking,
 };
 use kernel::{
     fs::{
@@ -126,6 +130,9 @@ impl MiscDevice for Client {
             uapi::ZERNEL_NR_DONE => request::done(&me, arg, size)?,
             uapi::ZERNEL_NR_CANCEL => request::cancel(&me, arg, size)?,
             uapi::ZERNEL_NR_REQUEST_STATS => request::stats(arg, size)?,
+            uapi::ZERNEL_NR_TRACK => track::begin(arg, size)?,
+            uapi::ZERNEL_NR_UNTRACK => track::end(arg, size)?,
+            uapi::ZERNEL_NR_LIST_THREADS => track::list(arg, size)?,
             _ => return Err(ENOTTY),
         }
         Ok(0)
@@ -159,7 +166,10 @@ fn version() -> Result<uapi::zernel_version> {
         abi: uapi::ZERNEL_ABI_VERSION,
         levels: uapi::ZERNEL_NR_LEVELS,
         caps: u64::from(
-            uapi::ZERNEL_CAP_CLASSES | uapi::ZERNEL_CAP_EVENTS | uapi::ZERNEL_CAP_REQUESTS,
+            uapi::ZERNEL_CAP_CLASSES
+                | uapi::ZERNEL_CAP_EVENTS
+                | uapi::ZERNEL_CAP_REQUESTS
+                | uapi::ZERNEL_CAP_TRACKING,
         ),
         max_gpus: gpu::MAX,
         max_tsgs_per_gpu: tsg::MAX_PER_GPU,
@@ -169,6 +179,7 @@ fn version() -> Result<uapi::zernel_version> {
 }
 
 fn stats() -> Result<uapi::zernel_stats> {
+    let threads = tracking::with(|t| t.count())?;
     registry::with(|r| {
         let counters = r.counters();
         let (gpus, tsgs, assignments) = r.population();
@@ -193,6 +204,8 @@ fn stats() -> Result<uapi::zernel_stats> {
             controls_denied: counters.controls_denied,
             controls_reapplied: counters.controls_reapplied,
             turns: counters.turns,
+            threads: threads.into(),
+            threads_missed: recorder::missed(),
         }
     })
 }

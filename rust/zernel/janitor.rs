@@ -17,6 +17,7 @@ use crate::{
         assignments::Target,
         tsg, //
     },
+    tracking,
 };
 use kernel::sync::atomic::{
     ordering::Relaxed,
@@ -26,7 +27,7 @@ use kernel::sync::atomic::{
 /// Objects looked at with the registry locked once.
 const BATCH: usize = 128;
 
-/// The job that ends the classes of tasks that have exited.
+/// The job that ends what tasks had that have exited.
 pub(crate) struct Reaper;
 
 impl Job for Reaper {
@@ -38,6 +39,9 @@ impl Job for Reaper {
             };
             // Without a registry there is nothing to expire.
             let _ = registry::with(|r| r.expire(target, pid.global_number() as u64));
+            if scope == Scope::Process {
+                tracking::expire(pid);
+            }
         });
     }
 }

@@ -20,6 +20,7 @@ mod registry;
 mod request;
 mod rotation;
 mod stream;
+mod tracking;
 
 use glue::{
     cgroup,
@@ -46,13 +47,15 @@ module! {
 /// Everything that is registered.
 ///
 /// Dropped in this order: user space goes first, then what calls into the registry, then the
-/// registry with the watches in it, then the reaper that the watches kick, then the workqueue.
+/// registry and the tracking with the watches in them, then the reaper that the watches kick, then
+/// the workqueue.
 struct Zernel {
     _device: Pin<KBox<miscdev::Registration<device::Client>>>,
     _debugfs: debugfs::Directory,
     _cgroups: cgroup::Hooks,
     _power: power::Notifier,
     _registry: registry::Installed,
+    _tracking: tracking::Installed,
     _reaper: Retired,
     _queue: work::Queue,
 }
@@ -73,6 +76,7 @@ impl kernel::Module for Zernel {
         let queue = work::Queue::new()?;
         let reaper = Arc::pin_init(work::Worker::new(janitor::Reaper), GFP_KERNEL)?;
         let retired = Retired(reaper.clone());
+        let tracking = tracking::Installed::new(reaper.clone())?;
         let registry = registry::Installed::new(reaper)?;
         let follower = Arc::pin_init(work::Worker::new(janitor::Follower::new()), GFP_KERNEL)?;
         let cgroups = cgroup::Hooks::new(follower)
@@ -87,6 +91,7 @@ impl kernel::Module for Zernel {
             _cgroups: cgroups,
             _power: power,
             _registry: registry,
+            _tracking: tracking,
             _reaper: retired,
             _queue: queue,
         })

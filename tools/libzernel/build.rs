@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 
 use bindgen::callbacks::{DeriveInfo, ParseCallbacks, TypeKind};
 
-const HEADERS: [&str; 3] = [
+const HEADERS: [&str; 4] = [
     "linux/zernel.h",
     "linux/zernel_request.h",
+    "linux/zernel_track.h",
     "linux/zernel_sim.h",
 ];
 

@@ -33,9 +33,10 @@
 #include <linux/ioctl.h>
 #include <linux/types.h>
 #include <linux/zernel_request.h>
+#include <linux/zernel_track.h>
 
 /* Version of this ABI: grows when structures or calls are added. */
-#define ZERNEL_ABI_VERSION		3
+#define ZERNEL_ABI_VERSION		4
 
 #define ZERNEL_IOC_MAGIC		0xBE
 
@@ -90,6 +91,7 @@
 #define ZERNEL_CAP_CLASSES		(1ULL << 0)
 #define ZERNEL_CAP_EVENTS		(1ULL << 1)
 #define ZERNEL_CAP_REQUESTS		(1ULL << 2)
+#define ZERNEL_CAP_TRACKING		(1ULL << 3)
 
 /**
  * struct zernel_version - what the loaded module is
@@ -301,6 +303,9 @@ struct zernel_class {
  *                   through the driver that were refused, each once
  * @controls_reapplied: such attempts that were let through and put right
  * @turns: times that a best-effort TSG was let on in its turn
+ * @threads: tracked threads now
+ * @threads_missed: threads that were to be tracked because of who made them, and are
+ *                  not, for want of memory or room
  */
 struct zernel_stats {
 	__u64 tsgs_added;
@@ -323,6 +328,8 @@ struct zernel_stats {
 	__u64 controls_denied;
 	__u64 controls_reapplied;
 	__u64 turns;
+	__u64 threads;
+	__u64 threads_missed;
 };
 
 /**
@@ -383,6 +390,9 @@ struct zernel_event {
 #define ZERNEL_NR_DONE			0x0b
 #define ZERNEL_NR_CANCEL		0x0c
 #define ZERNEL_NR_REQUEST_STATS		0x0d
+#define ZERNEL_NR_TRACK			0x0e
+#define ZERNEL_NR_UNTRACK		0x0f
+#define ZERNEL_NR_LIST_THREADS		0x10
 
 #define ZERNEL_IOC_VERSION	_IOR(ZERNEL_IOC_MAGIC, ZERNEL_NR_VERSION, struct zernel_version)
 #define ZERNEL_IOC_LIST_GPUS	_IOWR(ZERNEL_IOC_MAGIC, ZERNEL_NR_LIST_GPUS, struct zernel_list)
@@ -401,5 +411,8 @@ struct zernel_event {
 #define ZERNEL_IOC_CANCEL	_IOW(ZERNEL_IOC_MAGIC, ZERNEL_NR_CANCEL, struct zernel_request)
 #define ZERNEL_IOC_REQUEST_STATS \
 	_IOWR(ZERNEL_IOC_MAGIC, ZERNEL_NR_REQUEST_STATS, struct zernel_request_stats)
+#define ZERNEL_IOC_TRACK	_IOWR(ZERNEL_IOC_MAGIC, ZERNEL_NR_TRACK, struct zernel_track)
+#define ZERNEL_IOC_UNTRACK	_IOWR(ZERNEL_IOC_MAGIC, ZERNEL_NR_UNTRACK, struct zernel_track)
+#define ZERNEL_IOC_LIST_THREADS	_IOWR(ZERNEL_IOC_MAGIC, ZERNEL_NR_LIST_THREADS, struct zernel_list)
 
 #endif /* _UAPI_LINUX_ZERNEL_H */

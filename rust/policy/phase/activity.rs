@@ -67,13 +67,20 @@ pub(crate) struct Sum {
     pub(crate) time: Ns,
 }
 
+// In the scheduler: what cannot overflow is not looked at. Times are of parts of one span of 64 bits
+// that do not overlap, and a count grows less often than once in a nanosecond.
 impl Sum {
+    const NONE: Self = Self {
+        count: 0,
+        time: Ns::ZERO,
+    };
+
     fn begin(&mut self) {
-        self.count = self.count.saturating_add(1);
+        self.count = self.count.wrapping_add(1);
     }
 
     fn last(&mut self, time: Ns) {
-        self.time = self.time.saturating_add(time);
+        self.time = Ns(self.time.0.wrapping_add(time.0));
     }
 }
 
@@ -89,6 +96,13 @@ pub(crate) struct Totals {
 }
 
 impl Totals {
+    /// Nothing.
+    const NONE: Self = Self {
+        bursts: Sum::NONE,
+        queued: Sum::NONE,
+        sleeps: [Sum::NONE; CAUSES],
+    };
+
     /// Sleeps of one cause.
     pub(crate) fn slept(&self, cause: Cause) -> Sum {
         self.sleeps.get(cause.number()).copied().unwrap_or_default()
@@ -114,13 +128,15 @@ impl Totals {
 
 /// What a task does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Doing {
+pub(crate) enum Doing {
     /// It has a CPU.
     Running,
     /// It had to leave its CPU and could go on.
     Queued,
     /// It sleeps.
     Asleep(Cause),
+    /// It is not looked at any more: no time passes.
+    Nothing,
 }
 
 /// The record of one task.
@@ -130,33 +146,49 @@ pub(crate) struct Activity {
     since: Ns,
     /// What has ended.
     totals: Totals,
-    /// CPU time since it woke up last, before `since`.
-    burst: Ns,
+    /// The CPU time of all bursts before the one that goes on, or that was the last.
+    before: Ns,
     /// The burst before the sleep that goes on, or that was the last.
     last_burst: Ns,
 }
 
 impl Activity {
+    /// Of a task that is not looked at yet.
+    pub(crate) const NONE: Self = Self {
+        doing: Doing::Nothing,
+        since: Ns::ZERO,
+        totals: Totals::NONE,
+        before: Ns::ZERO,
+        last_burst: Ns::ZERO,
+    };
+
     /// Of a task that has a CPU now.
     pub(crate) fn new(now: Ns) -> Self {
-        let mut totals = Totals::default();
-        totals.bursts.begin();
-        Self {
-            doing: Doing::Running,
-            since: now,
-            totals,
-            burst: Ns::ZERO,
-            last_burst: Ns::ZERO,
-        }
+        let mut this = Self::NONE;
+        this.doing = Doing::Running;
+        this.since = now;
+        this.totals.bursts.begin();
+        this
+    }
+
+    /// Whether it was looked at, at any time but 0.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.since > Ns::ZERO
     }
 
     /// It leaves its CPU, to sleep for `cause`; without one it could go on.
     pub(crate) fn leave(&mut self, now: Ns, cause: Option<Cause>) {
-        self.pass(now, Ns::ZERO);
+        // As it is when the scheduler says so; `pass` would ask for the rest first.
+        if matches!(self.doing, Doing::Running) {
+            let time = self.advance(now);
+            self.totals.bursts.last(time);
+        } else {
+            self.pass(now, Ns::ZERO);
+        }
         match cause {
             Some(cause) => {
-                self.last_burst = self.burst;
-                self.burst = Ns::ZERO;
+                self.last_burst = self.burst_so_far();
+                self.before = self.totals.bursts.time;
                 if let Some(sum) = self.totals.sleeps.get_mut(cause.number()) {
                     sum.begin();
                 }
@@ -171,14 +203,37 @@ impl Activity {
 
     /// It has a CPU, for which it waited for `queued` of the time since it left the last one.
     pub(crate) fn enter(&mut self, now: Ns, queued: Ns) {
-        if matches!(self.doing, Doing::Asleep(_)) {
+        if let Doing::Asleep(cause) = self.doing {
             self.totals.bursts.begin();
             if queued > Ns::ZERO {
                 self.totals.queued.begin();
             }
+            let time = self.advance(now);
+            self.wake(cause, time, queued);
+        } else {
+            self.pass(now, queued);
         }
-        self.pass(now, queued);
         self.doing = Doing::Running;
+    }
+
+    /// It is not looked at any more.
+    pub(crate) fn end(&mut self, now: Ns) {
+        self.pass(now, Ns::ZERO);
+        self.doing = Doing::Nothing;
+    }
+
+    /// What it does, and for how long it has at `now`.
+    pub(crate) fn present(&self, now: Ns) -> (Doing, Ns) {
+        match self.doing {
+            Doing::Nothing => (self.doing, Ns::ZERO),
+            doing => (doing, now.saturating_sub(self.since)),
+        }
+    }
+
+    /// What it did before that. These never decrease, as [`Self::totals`] can: of a sleep that goes on
+    /// nobody knows yet when it was woken.
+    pub(crate) fn past(&self) -> Totals {
+        self.totals
     }
 
     /// What it did up to `now`.
@@ -191,10 +246,18 @@ impl Activity {
     /// The CPU time of the burst that goes on at `now`; nothing while it sleeps.
     pub(crate) fn burst(&self, now: Ns) -> Ns {
         match self.doing {
-            Doing::Running => self.burst.saturating_add(now.saturating_sub(self.since)),
-            Doing::Queued => self.burst,
-            Doing::Asleep(_) => Ns::ZERO,
+            Doing::Running => {
+                let present = now.saturating_sub(self.since);
+                self.burst_so_far().saturating_add(present)
+            }
+            Doing::Queued => self.burst_so_far(),
+            Doing::Asleep(_) | Doing::Nothing => Ns::ZERO,
         }
+    }
+
+    /// The CPU time of the burst up to the last change of what it does.
+    fn burst_so_far(&self) -> Ns {
+        self.totals.bursts.time.saturating_sub(self.before)
     }
 
     /// The CPU time of the last burst that a sleep has ended.
@@ -206,28 +269,34 @@ impl Activity {
     pub(crate) fn sleeps_for(&self) -> Option<Cause> {
         match self.doing {
             Doing::Asleep(cause) => Some(cause),
-            Doing::Running | Doing::Queued => None,
+            Doing::Running | Doing::Queued | Doing::Nothing => None,
         }
     }
 
-    /// Counts the time up to `now`, `queued` of it apart. A clock that stands or turns back adds
-    /// nothing.
+    /// Counts the time up to `now`, `queued` of it apart.
     fn pass(&mut self, now: Ns, queued: Ns) {
+        let time = self.advance(now);
+        match self.doing {
+            Doing::Running => self.totals.bursts.last(time),
+            Doing::Queued => self.totals.queued.last(time),
+            Doing::Nothing => {}
+            Doing::Asleep(cause) => self.wake(cause, time, queued),
+        }
+    }
+
+    /// The time since then. A clock that stands or turns back adds nothing.
+    fn advance(&mut self, now: Ns) -> Ns {
         let time = now.saturating_sub(self.since);
         self.since = self.since.max(now);
-        match self.doing {
-            Doing::Running => {
-                self.totals.bursts.last(time);
-                self.burst = self.burst.saturating_add(time);
-            }
-            Doing::Queued => self.totals.queued.last(time),
-            Doing::Asleep(cause) => {
-                let queued = queued.min(time);
-                self.totals.queued.last(queued);
-                if let Some(sum) = self.totals.sleeps.get_mut(cause.number()) {
-                    sum.last(time.saturating_sub(queued));
-                }
-            }
+        time
+    }
+
+    /// So much of a sleep is over, with what of it was waiting for a CPU.
+    fn wake(&mut self, cause: Cause, time: Ns, queued: Ns) {
+        let queued = queued.min(time);
+        self.totals.queued.last(queued);
+        if let Some(sum) = self.totals.sleeps.get_mut(cause.number()) {
+            sum.last(Ns(time.0.wrapping_sub(queued.0)));
         }
     }
 }
@@ -289,6 +358,28 @@ mod tests {
         task.enter(Ns(125), Ns(u64::MAX));
         assert_eq!(task.totals(Ns(125)).slept(Cause::Poll), sum(1, 0));
         assert_eq!(task.totals(Ns(125)).queued, sum(2, 35));
+    }
+
+    #[test]
+    fn what_is_past_never_decreases() {
+        let mut task = Activity::new(Ns(0));
+        task.leave(Ns(10), Some(Cause::Io));
+        assert_eq!(task.present(Ns(60)), (Doing::Asleep(Cause::Io), Ns(50)));
+        assert_eq!(task.past().time(), Ns(10));
+        task.enter(Ns(110), Ns(30));
+        assert_eq!(task.past().slept(Cause::Io), sum(1, 70));
+        assert_eq!(task.present(Ns(115)), (Doing::Running, Ns(5)));
+    }
+
+    #[test]
+    fn nothing_is_counted_after_the_end() {
+        let mut task = Activity::new(Ns(0));
+        task.leave(Ns(10), Some(Cause::Poll));
+        task.end(Ns(30));
+        assert_eq!(task.present(Ns(99)), (Doing::Nothing, Ns(0)));
+        assert_eq!(task.past(), task.totals(Ns(99)));
+        assert_eq!(task.past().time(), Ns(30));
+        assert_eq!((task.burst(Ns(99)), task.sleeps_for()), (Ns(0), None));
     }
 
     #[test]

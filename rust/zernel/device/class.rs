@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The class of a target: set, get, clear.
 
+use super::target;
 use crate::{
     glue::{
         abi,
@@ -8,17 +9,13 @@ use crate::{
         identity::{
             self,
             Pid,
-            Scope,
-            Uid, //
+            Scope, //
         },
         uapi, //
     },
     policy::{
         level::Level,
-        permit::{
-            Caller,
-            Wish, //
-        },
+        permit::Wish,
         rotation::Weight,
         tunables::Conditions, //
     },
@@ -108,6 +105,11 @@ fn read(arg: usize, size: usize) -> Result<uapi::zernel_class> {
     Ok(class)
 }
 
+/// The thread or process that a request names.
+fn task(class: &uapi::zernel_class, scope: Scope) -> Result<Pid> {
+    target::task(class.id, class.flags & uapi::ZERNEL_CLASS_PIDFD != 0, scope)
+}
+
 /// Finds the target and what the kernel says about the caller.
 fn resolve(class: &uapi::zernel_class) -> Result<(Named, Asker)> {
     let uid = identity::caller_uid();
@@ -142,35 +144,7 @@ fn resolve(class: &uapi::zernel_class) -> Result<(Named, Asker)> {
         }
         _ => return Err(EINVAL),
     };
-    Ok((named, asker(uid, owner)?))
-}
-
-fn asker(uid: Uid, owner: bool) -> Result<Asker> {
-    let gid = registry::with(|r| r.tunables().lc_gid())?;
-    Ok(Asker {
-        uid,
-        caller: Caller {
-            owner,
-            capable: identity::caller_is_capable(),
-            member: gid.is_some_and(identity::caller_is_in_group),
-        },
-        perfmon: identity::caller_sees_all(),
-    })
-}
-
-/// The thread or process that a request names.
-fn task(class: &uapi::zernel_class, scope: Scope) -> Result<Pid> {
-    let pid = if class.flags & uapi::ZERNEL_CLASS_PIDFD != 0 {
-        Pid::from_fd(class.id)?
-    } else if class.id == 0 {
-        Pid::current(scope)?
-    } else {
-        Pid::find(class.id)?
-    };
-    if !pid.is_alive(scope) {
-        return Err(ESRCH);
-    }
-    Ok(pid)
+    Ok((named, target::asker(uid, owner)?))
 }
 
 fn chain_of(process: &Pid) -> Result<KVec<u64>> {

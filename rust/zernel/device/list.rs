@@ -33,7 +33,7 @@ const MAX_ENTRY: usize = 4096;
 
 /// Fills a page with GPUs.
 pub(super) fn gpus(arg: usize, size: usize) -> Result {
-    page(arg, size, |registry, from| {
+    from_registry(arg, size, |registry, from| {
         let (id, gpu) = registry.gpu_from(gpu::Id(from))?;
         let info = gpu_info(id, gpu, registry.takes_turns_on(gpu));
         registry.want_load(id);
@@ -44,17 +44,60 @@ pub(super) fn gpus(arg: usize, size: usize) -> Result {
 /// Fills a page with the TSGs that the caller may see.
 pub(super) fn tsgs(arg: usize, size: usize) -> Result {
     let viewer = Viewer::current();
-    page(arg, size, |registry, from| {
+    from_registry(arg, size, |registry, from| {
         let (id, tsg) = registry.tsg_from(tsg::Id(from), &viewer)?;
         Some((id.0, tsg_info(id, tsg, &viewer)))
     })
 }
 
+/// A page that is filled.
+pub(super) struct Page<T> {
+    cursor: u64,
+    most: usize,
+    entries: KVec<T>,
+}
+
+impl<T> Page<T> {
+    /// The lowest id of what comes next; `None` at the end of all ids.
+    pub(super) fn from(&self) -> Option<u64> {
+        self.cursor.checked_add(1)
+    }
+
+    /// Adds an entry. Returns whether there is room for more.
+    pub(super) fn push(&mut self, id: u64, entry: T) -> bool {
+        if self.entries.len() >= self.most {
+            return false;
+        }
+        // Never fails: the capacity was allocated.
+        if self.entries.push(entry, GFP_NOWAIT).is_ok() {
+            self.cursor = id;
+        }
+        self.entries.len() < self.most
+    }
+}
+
 /// Fills a page with what `next` finds: the first entry with an id of at least its argument.
-fn page<T: Abi>(
+fn from_registry<T: Abi>(
     arg: usize,
     size: usize,
     next: impl Fn(&mut Registry, u64) -> Option<(u64, T)>,
+) -> Result {
+    page(arg, size, |page| {
+        registry::with(|registry| {
+            while let Some((id, entry)) = page.from().and_then(|from| next(registry, from)) {
+                if !page.push(id, entry) {
+                    return;
+                }
+            }
+        })
+    })
+}
+
+/// Has a page filled, and hands it to the caller.
+pub(super) fn page<T: Abi>(
+    arg: usize,
+    size: usize,
+    fill: impl FnOnce(&mut Page<T>) -> Result,
 ) -> Result {
     let mut list: uapi::zernel_list = abi::read(arg, size)?;
     let stride = list.entry_size as usize;
@@ -66,24 +109,16 @@ fn page<T: Abi>(
         return Err(EINVAL);
     }
     let most = PAGE.min(list.count as usize);
-    let mut entries = KVec::with_capacity(most, GFP_KERNEL)?;
-    registry::with(|registry| -> Result {
-        while entries.len() < most {
-            let Some(from) = list.cursor.checked_add(1) else {
-                break;
-            };
-            let Some((id, entry)) = next(registry, from) else {
-                break;
-            };
-            // Never fails: the capacity was allocated.
-            entries.push(entry, GFP_NOWAIT)?;
-            list.cursor = id;
-        }
-        Ok(())
-    })??;
+    let mut page = Page {
+        cursor: list.cursor,
+        most,
+        entries: KVec::with_capacity(most, GFP_KERNEL)?,
+    };
+    fill(&mut page)?;
+    list.cursor = page.cursor;
     let address = usize::try_from(list.entries).map_err(|_| EFAULT)?;
-    abi::write_array(address, stride, &entries)?;
-    list.count = entries.len() as u32;
+    abi::write_array(address, stride, &page.entries)?;
+    list.count = page.entries.len() as u32;
     abi::write(arg, size, &list)
 }
 
@@ -148,7 +183,7 @@ fn tsg_info(id: tsg::Id, tsg: &Tsg, viewer: &Viewer) -> uapi::zernel_tsg_info {
     }
 }
 
-fn combine(flags: &[(bool, u32)]) -> u32 {
+pub(super) fn combine(flags: &[(bool, u32)]) -> u32 {
     flags
         .iter()
         .fold(0, |all, &(on, flag)| all | if on { flag } else { 0 })

@@ -18,7 +18,7 @@ use kernel::{
 pub(crate) const MAX_PER_USER: u32 = tsg::MAX_PER_GPU / 4;
 
 /// Root of the initial user namespace.
-const ROOT: Uid = Uid(0);
+const ROOT: Uid = Uid::ROOT;
 
 /// Memory for the first TSG of a user on a GPU.
 pub(crate) type Reservation = RBTreeNodeReservation<(gpu::Id, Uid), u32>;

@@ -13,7 +13,8 @@ use serde::Serialize;
 use crate::request::{self, Histogram, RequestStats};
 use crate::sys::{abi, zernel as calls};
 use crate::{
-    class, Call, Class, Error, EventStream, Gpu, Level, Result, Stats, Target, Tsg, Weight,
+    class, thread, Call, Class, Error, EventStream, Gpu, Level, Result, Stats, Target, Thread, Tsg,
+    Weight,
 };
 
 /// Most entries that one call of an enumeration fills.
@@ -39,6 +40,8 @@ pub struct Version {
     pub events: bool,
     /// It takes requests.
     pub requests: bool,
+    /// It tracks threads.
+    pub tracking: bool,
     /// Classes are applied; otherwise they are switched off through sysfs.
     pub enabled: bool,
     /// Most GPUs at a time.
@@ -79,6 +82,7 @@ impl Zernel {
             classes: has(abi::ZERNEL_CAP_CLASSES),
             events: has(abi::ZERNEL_CAP_EVENTS),
             requests: has(abi::ZERNEL_CAP_REQUESTS),
+            tracking: has(abi::ZERNEL_CAP_TRACKING),
             enabled: raw.enabled != 0,
             max_gpus: raw.max_gpus,
             max_tsgs_per_gpu: raw.max_tsgs_per_gpu,
@@ -147,6 +151,36 @@ impl Zernel {
         let mut raw = class::request(target, None, None);
         calls::class_clear(self.as_fd(), &mut raw).map_err(Error::call(Call::ClassClear))?;
         class::answer(&raw)
+    }
+
+    /// Tracks what the threads of `target` do: a thread, or a process with the threads that it makes
+    /// later and, with `children`, the processes that it makes. Returns how many threads of the
+    /// process are tracked then.
+    ///
+    /// Errors: [`Error::Call`] with `EPERM`, `EDQUOT`, `ENOSPC`, `EOPNOTSUPP`, `ESRCH` or `EBADF`;
+    /// `EINVAL` for a TSG or a cgroup.
+    pub fn track(&self, target: &Target, children: bool) -> Result<u32> {
+        let mut raw = thread::request(target, children);
+        calls::track(self.as_fd(), &mut raw).map_err(Error::call(Call::Track))?;
+        Ok(raw.threads)
+    }
+
+    /// Tracks `target` no more. Returns how many threads of its process still are.
+    ///
+    /// Errors: [`Error::Call`] with `EPERM`, `ENODATA`, `EBUSY`, `ESRCH` or `EBADF`; `EINVAL` for a
+    /// TSG or a cgroup.
+    pub fn untrack(&self, target: &Target) -> Result<u32> {
+        let mut raw = thread::request(target, false);
+        calls::untrack(self.as_fd(), &mut raw).map_err(Error::call(Call::Untrack))?;
+        Ok(raw.threads)
+    }
+
+    /// All tracked threads that the caller may see, in the order in which they came.
+    pub fn threads(&self) -> impl Iterator<Item = Result<Thread>> + use<'_> {
+        Pages::new(Call::ListThreads, |cursor, page| {
+            calls::list_threads(self.as_fd(), cursor, page)
+        })
+        .map(|raw| raw.map(|raw| Thread::from(&raw)))
     }
 
     /// The module's counters.

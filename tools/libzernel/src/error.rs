@@ -140,6 +140,12 @@ calls! {
     Cancel = "cancel request",
     /// `ZERNEL_IOC_REQUEST_STATS`.
     RequestStats = "read statistics of requests",
+    /// `ZERNEL_IOC_TRACK`.
+    Track = "track",
+    /// `ZERNEL_IOC_UNTRACK`.
+    Untrack = "untrack",
+    /// `ZERNEL_IOC_LIST_THREADS`.
+    ListThreads = "list threads",
     /// `read()` and `poll()` of the event stream.
     Events = "read events",
     /// `pidfd_open()`.
@@ -223,7 +229,9 @@ impl Error {
 
 fn call_cause(call: Call, errno: Errno) -> Cause {
     match (call, errno) {
-        (Call::ClassClear, Errno::NODATA) => Cause::NotAssigned,
+        (Call::ClassClear | Call::Untrack, Errno::NODATA) => Cause::NotAssigned,
+        (Call::Track, Errno::OPNOTSUPP) => Cause::Unsupported,
+        (Call::Track | Call::Untrack, Errno::BADF) => Cause::NoSuchTarget,
         (Call::ClassSet, Errno::OPNOTSUPP) => Cause::SharedTsg,
         (_, Errno::STALE) => Cause::RequestOver,
         (Call::ClassSet | Call::ClassGet | Call::ClassClear, Errno::BADF) => Cause::NoSuchTarget,
@@ -289,6 +297,19 @@ fn sentence(call: Call, errno: Errno) -> String {
         (ClassSet | ClassGet | ClassClear, Errno::BADF) => {
             "that is neither a pidfd nor a cgroup v2 directory"
         }
+        (Track | Untrack, Errno::PERM) => {
+            "another user's target, or to end what privilege has begun, needs CAP_SYS_NICE or \
+             membership of the group in the tunable lc_gid"
+        }
+        (Track, Errno::DQUOT) => "its user has as many tracked threads as one user may have",
+        (Track, Errno::NOSPC) => "as many threads as the module takes are tracked",
+        (Track, Errno::OPNOTSUPP) => "the kernel was built without preempt notifiers",
+        (Untrack, Errno::NODATA) => "the target is not tracked",
+        (Untrack, Errno::BUSY) => "the thread is tracked with its whole process: name that",
+        (Track | Untrack, Errno::SRCH) => {
+            "there is no such thread or process, or it is one of the kernel's own"
+        }
+        (Track | Untrack, Errno::BADF) => "that is not a pidfd",
         (PageRegister, Errno::INVAL) => "the address is not that of a page",
         (PageRegister, Errno::FAULT) => "there is no writable memory at the address",
         (PageRegister, Errno::DQUOT) => "you have as many pages as one user may have",

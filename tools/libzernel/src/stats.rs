@@ -71,6 +71,10 @@ stats! {
     controls_reapplied: u64,
     /// Times that a best-effort TSG was let on in its turn.
     turns: u64,
+    /// Tracked threads now.
+    threads: u64,
+    /// Threads that were to be tracked because of who made them, and are not.
+    threads_missed: u64,
 }
 
 #[cfg(test)]
@@ -83,11 +87,11 @@ mod tests {
         let mut raw = abi::zernel_stats::zeroed();
         raw.tsgs_added = 5;
         raw.streams = 2;
-        (raw.controls_reapplied, raw.turns) = (3, 4);
+        (raw.turns, raw.threads_missed) = (3, 4);
         let entries: Vec<_> = Stats::from(&raw).entries().collect();
         assert_eq!(entries.first(), Some(&("tsgs_added", 5)));
-        assert_eq!(entries.last(), Some(&("turns", 4)));
+        assert_eq!(entries.last(), Some(&("threads_missed", 4)));
         assert_eq!(entries[16], ("streams", 2));
-        assert_eq!(entries.len(), 20);
+        assert_eq!(entries.len(), 22);
     }
 }

@@ -97,10 +97,15 @@ fn every_call_works() -> Outcome {
             .context(call.name)?;
     }
     let version = lab.zernel.version()?;
-    check_eq!((version.abi, version.levels), (3, 8));
+    check_eq!((version.abi, version.levels), (4, 8));
     check_eq!(
-        (version.classes, version.events, version.requests),
-        (true, true, true)
+        [
+            version.classes,
+            version.events,
+            version.requests,
+            version.tracking
+        ],
+        [true; 4]
     );
     check_eq!(version.enabled, true);
     check_eq!(
@@ -264,7 +269,7 @@ fn older_structures() -> Outcome {
         }
     }
     // 24 bytes of the counters, 8 of a class in three calls, 8 of the request statistics.
-    check_eq!(tried, 56, "sizes between two versions");
+    check_eq!(tried, 72, "sizes between two versions");
     Ok(())
 }
 
@@ -323,7 +328,7 @@ fn foreign_numbers() -> Outcome {
     let mut bytes = vec![0; 16384];
     let class = abi::LIBZERNEL_IOC_CLASS_GET;
     unchanged(&lab.zernel, || {
-        for number in abi::ZERNEL_NR_REQUEST_STATS + 1..=255 {
+        for number in abi::ZERNEL_NR_LIST_THREADS + 1..=255 {
             let number = class & !0xff | number;
             let result = sys::ioctl_bytes(fd, number, &mut bytes);
             check_eq!(result, Err(Errno::NOTTY), "number {number:#x}");

@@ -51,7 +51,13 @@ pub fn settle() -> Result<()> {
         let stats = zernel.stats()?;
         let requests = zernel.request_stats(Of::All)?.in_flight;
         last = Some((stats, requests));
-        Ok((stats.tsgs, stats.assignments, stats.streams) == (0, 0, 0) && requests == 0)
+        let there = [
+            stats.tsgs.into(),
+            stats.assignments.into(),
+            stats.streams.into(),
+            stats.threads,
+        ];
+        Ok(there == [0; 4] && requests == 0)
     })
     .with_context(|| format!("{last:?}"))
 }

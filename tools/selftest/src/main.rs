@@ -20,6 +20,7 @@ mod socket;
 mod stress;
 mod target;
 mod trace;
+mod track;
 mod tunables;
 mod turns;
 
@@ -44,6 +45,7 @@ const SUITES: &[Suite] = &[
     control::SUITE,
     request::SUITE,
     turns::SUITE,
+    track::SUITE,
     sim::SUITE,
     scale::SUITE,
     stress::SUITE,

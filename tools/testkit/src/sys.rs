@@ -134,6 +134,22 @@ pub fn set_users(real: u32, effective: u32, saved: u32) -> io::Result<()> {
     check(unsafe { libc::setresuid(real, effective, saved) })
 }
 
+/// Stops a child of the caller as a debugger does, and lets it go on.
+pub fn trace_for_a_moment(pid: u32) -> io::Result<()> {
+    let pid = pid as libc::pid_t;
+    let trace = |request: libc::c_uint| {
+        // SAFETY: None of the requests reads or writes memory.
+        let result = unsafe { libc::ptrace(request, pid, 0usize, 0usize) };
+        check(if result < 0 { -1 } else { 0 })
+    };
+    trace(libc::PTRACE_SEIZE)?;
+    trace(libc::PTRACE_INTERRUPT)?;
+    // SAFETY: No status is asked for.
+    let stopped = unsafe { libc::waitpid(pid, std::ptr::null_mut(), libc::__WALL) };
+    check(if stopped < 0 { -1 } else { 0 })?;
+    trace(libc::PTRACE_DETACH)
+}
+
 /// Leaves the namespaces of these `CLONE_NEW` flags.
 pub fn unshare(flags: libc::c_int) -> io::Result<()> {
     // SAFETY: Takes a plain number; none of the flags touches memory.

@@ -2,6 +2,7 @@
 //! What calls cost, and how long a class change takes from its beginning to its end.
 
 mod requests;
+mod switches;
 
 use std::fmt::Write;
 use std::hint::black_box;
@@ -48,6 +49,8 @@ pub struct Figures {
     pub class_change: Vec<Figure>,
     /// What timers take from a program that runs meanwhile.
     pub interrupts: Vec<Figure>,
+    /// A context switch, with the system calls that bring it about.
+    pub switches: Vec<Figure>,
     /// System calls that 1,000 readies and dones by store take, if they could be counted.
     pub ready_system_calls: Option<u64>,
 }
@@ -68,6 +71,7 @@ pub fn run(repeat: u32) -> Result<Figures> {
         repeat,
         clock_ns: meter.clock_ns,
         calls: all,
+        switches: switches::costs(repeat, &zernel)?,
         interrupts: requests::interrupts(&meter, &zernel, id)?,
         ready_system_calls: requests::system_calls_of_ready(&zernel)?,
         class_change: class_change(repeat, &zernel, &context, id, &mut events)?,
@@ -300,6 +304,7 @@ pub fn render(figures: &Figures) -> String {
         (figure, Some(format!("{ratio:.1}")))
     });
     let changes = figures.class_change.iter().map(|figure| (figure, None));
+    let switches = figures.switches.iter().map(|figure| (figure, None));
     let interrupts = figures.interrupts.iter().map(|figure| (figure, None));
     // Writing to a string cannot fail.
     let _ = writeln!(
@@ -312,6 +317,11 @@ pub fn render(figures: &Figures) -> String {
         text,
         "Class change of a TSG: ns since the entry of CLASS_SET\n{}",
         table(&["until", "median", "max"], changes)
+    );
+    let _ = writeln!(
+        text,
+        "\nA context switch from thread to thread through a pipe: ns\n{}",
+        table(&["while", "median", "max"], switches)
     );
     let _ = writeln!(
         text,
@@ -329,6 +339,10 @@ pub fn render(figures: &Figures) -> String {
 const MOST_OF_BEGIN: u64 = 1_500;
 const MOST_OF_TRIGGER: u64 = 600;
 
+/// What a switch may cost more of a tracked thread, and of others beside it, in thousandths.
+const MOST_OF_TRACKED: u64 = 250;
+const MOST_OF_BESIDE: u64 = 10;
+
 /// A line for each bound, and whether all hold.
 pub fn check(figures: &Figures) -> Result<(String, bool)> {
     let median = |all: &[Figure], name: &str| {
@@ -343,6 +357,9 @@ pub fn check(figures: &Figures) -> Result<(String, bool)> {
     let ready = figures
         .ready_system_calls
         .context("the system calls of a ready store were not counted")?;
+    let plain = median(&figures.switches, switches::PLAIN)?;
+    let beside = median(&figures.switches, switches::BESIDE)?.saturating_sub(plain);
+    let tracked = median(&figures.switches, switches::TRACKED)?.saturating_sub(plain);
     let lines = [
         ("BEGIN, more than getpid", begin, MOST_OF_BEGIN),
         (
@@ -351,6 +368,16 @@ pub fn check(figures: &Figures) -> Result<(String, bool)> {
             MOST_OF_TRIGGER,
         ),
         ("system calls of readies and dones by store", ready, 0),
+        (
+            "context switch of a tracked thread, more than of others",
+            tracked,
+            MOST_OF_TRACKED,
+        ),
+        (
+            "context switch beside a tracked thread, more than without, in thousandths",
+            beside * 1_000 / plain.max(1),
+            MOST_OF_BESIDE,
+        ),
     ];
     let text = lines.map(|(what, value, most)| {
         let verdict = if value <= most { "ok" } else { "not ok" };
@@ -412,6 +439,7 @@ mod tests {
             calls: vec![figure("getpid", 200), figure("STATS", 900)],
             class_change: vec![figure("ioctl returns", 1_500)],
             interrupts: vec![figure("trigger", 500)],
+            switches: vec![figure(switches::PLAIN, 2_000)],
             ready_system_calls: Some(0),
         });
         assert!(text.contains("STATS"), "{text}");
@@ -426,22 +454,34 @@ mod tests {
             median_ns,
             max_ns: median_ns,
         };
-        let figures = |begin, trigger, ready| Figures {
+        let figures = |begin, trigger, ready, beside, tracked| Figures {
             repeat: 10,
             clock_ns: 20,
             calls: vec![figure("getpid", 200), figure("BEGIN", begin)],
             class_change: Vec::new(),
             interrupts: vec![figure(requests::TRIGGER_MORE, trigger)],
+            switches: vec![
+                figure(switches::PLAIN, 2_000),
+                figure(switches::BESIDE, beside),
+                figure(switches::TRACKED, tracked),
+            ],
             ready_system_calls: ready,
         };
-        let (text, holds) = check(&figures(1_700, 600, Some(0))).unwrap();
+        let (text, holds) = check(&figures(1_700, 600, Some(0), 2_020, 2_250)).unwrap();
         assert!(holds, "{text}");
-        assert_eq!(text.matches("ok - ").count(), 3, "{text}");
-        for (begin, trigger, ready) in [(1_701, 600, 0), (1_700, 601, 0), (1_700, 600, 1)] {
-            let (text, holds) = check(&figures(begin, trigger, Some(ready))).unwrap();
+        assert_eq!(text.matches("ok - ").count(), 5, "{text}");
+        for (begin, trigger, ready, beside, tracked) in [
+            (1_701, 600, 0, 2_020, 2_250),
+            (1_700, 601, 0, 2_020, 2_250),
+            (1_700, 600, 1, 2_020, 2_250),
+            (1_700, 600, 0, 2_022, 2_250),
+            (1_700, 600, 0, 2_020, 2_251),
+        ] {
+            let (text, holds) =
+                check(&figures(begin, trigger, Some(ready), beside, tracked)).unwrap();
             assert!(!holds, "{text}");
             assert_eq!(text.matches("not ok - ").count(), 1, "{text}");
         }
-        check(&figures(1_700, 600, None)).unwrap_err();
+        check(&figures(1_700, 600, None, 2_020, 2_250)).unwrap_err();
     }
 }

@@ -10,7 +10,7 @@ use clap::{Args as ClapArgs, Parser, Subcommand};
 use libzernel::tunable::Tunables;
 use libzernel::{tsg, Level, Target, Weight, Zernel};
 
-use crate::{class, exit, list, requests, run, status, tune, watch};
+use crate::{class, exit, list, requests, run, status, track, tune, watch};
 
 /// What it is good for.
 const EXAMPLES: &str = "\
@@ -71,6 +71,30 @@ enum Command {
     /// Shows your own TSGs, or all with CAP_PERFMON. Events that were lost because they were not
     /// read in time are counted on standard error.
     Watch(WatchArgs),
+    /// Track what the threads of a process do: CPU time, waits for a CPU, sleeps by cause.
+    ///
+    /// A thread is recorded from the moment on when it returns to user space next. Your own are free
+    /// to track; another user's need CAP_SYS_NICE or membership of the group in the tunable lc_gid.
+    Track {
+        #[command(flatten)]
+        target: TrackArgs,
+        /// Processes that it makes from now on, too, and those that they make.
+        #[arg(long, conflicts_with = "tid")]
+        children: bool,
+    },
+    /// Track the threads of a process no more.
+    Untrack {
+        #[command(flatten)]
+        target: TrackArgs,
+    },
+    /// List your tracked threads, or all with CAP_PERFMON, and what they did with their time.
+    ///
+    /// Shares are of the time since each is recorded.
+    Threads {
+        /// Only those of this process.
+        #[arg(long, value_parser = process)]
+        pid: Option<u32>,
+    },
     /// Tunables of the module.
     #[command(subcommand)]
     Tune(TuneCommand),
@@ -167,6 +191,27 @@ impl TargetArgs {
         // One of the four is there, as clap has checked. A pidfd cannot come to mean another
         // process between here and the call.
         Target::pidfd(self.pid.unwrap_or(0))
+    }
+}
+
+#[derive(Debug, ClapArgs)]
+#[group(required = true, multiple = false)]
+struct TrackArgs {
+    /// A thread.
+    #[arg(long, value_name = "TID", value_parser = thread)]
+    tid: Option<u32>,
+    /// A process: all of its threads, later ones too.
+    #[arg(long, value_name = "PID", value_parser = process)]
+    pid: Option<u32>,
+}
+
+impl TrackArgs {
+    fn target(&self) -> libzernel::Result<Target> {
+        match self.tid {
+            Some(tid) => Ok(Target::Thread(tid)),
+            // One of the two is there, as clap has checked.
+            None => Target::pidfd(self.pid.unwrap_or(0)),
+        }
     }
 }
 
@@ -310,6 +355,11 @@ impl Args {
                 };
                 watch::watch(&zernel()?, &options, json)?;
             }
+            Command::Track { target, children } => {
+                track::begin(&zernel()?, &target.target()?, children, json)?;
+            }
+            Command::Untrack { target } => track::end(&zernel()?, &target.target()?, json)?,
+            Command::Threads { pid } => track::list(&zernel()?, pid, json)?,
             Command::Tune(TuneCommand::List) => tune::list(&tunables()?, json)?,
             Command::Tune(TuneCommand::Get { name }) => tune::get(&tunables()?, &name, json)?,
             Command::Tune(TuneCommand::Set { name, value }) => {

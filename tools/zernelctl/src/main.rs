@@ -10,6 +10,7 @@ mod output;
 mod requests;
 mod run;
 mod status;
+mod track;
 mod tune;
 mod watch;
 

@@ -121,6 +121,7 @@ mod tests {
                 classes: true,
                 events: true,
                 requests: true,
+                tracking: true,
                 enabled: false,
                 max_gpus: 64,
                 max_tsgs_per_gpu: 4096,

@@ -74,7 +74,21 @@ list_call!(
     /// `ZERNEL_IOC_LIST_TSGS`.
     list_tsgs, abi::ZERNEL_NR_LIST_TSGS, LIBZERNEL_IOC_LIST_TSGS, zernel_tsg_info
 );
+list_call!(
+    /// `ZERNEL_IOC_LIST_THREADS`.
+    list_threads, abi::ZERNEL_NR_LIST_THREADS, LIBZERNEL_IOC_LIST_THREADS, zernel_thread_info
+);
 
+plain_call!(
+    /// `ZERNEL_IOC_TRACK`.
+    track, read_write, abi::ZERNEL_IOC_MAGIC, abi::ZERNEL_NR_TRACK,
+    LIBZERNEL_IOC_TRACK, zernel_track
+);
+plain_call!(
+    /// `ZERNEL_IOC_UNTRACK`.
+    untrack, read_write, abi::ZERNEL_IOC_MAGIC, abi::ZERNEL_NR_UNTRACK,
+    LIBZERNEL_IOC_UNTRACK, zernel_track
+);
 plain_call!(
     /// `ZERNEL_IOC_PAGE_UNREGISTER`.
     page_unregister, write, abi::ZERNEL_IOC_MAGIC, abi::ZERNEL_NR_PAGE_UNREGISTER,

@@ -71,6 +71,13 @@ pub struct Stage {
     page: u32,
 }
 
+impl Drop for Stage {
+    fn drop(&mut self) {
+        // The process goes on; it is not tracked if the call was not among those that were made.
+        let _ = self.lab.zernel.untrack(&Target::current_process());
+    }
+}
+
 impl Stage {
     /// Sets it up.
     pub fn new() -> Result<Self> {
@@ -85,6 +92,7 @@ impl Stage {
             page: 0,
         };
         stage.page = stage.register()?;
+        stage.lab.zernel.track(&Target::current_process(), false)?;
         Ok(stage)
     }
 
@@ -103,6 +111,11 @@ impl Stage {
         };
         let gpus = list(size_of::<abi::zernel_gpu_info>());
         let tsgs = list(size_of::<abi::zernel_tsg_info>());
+        let threads = list(size_of::<abi::zernel_thread_info>());
+        let track = abi::zernel_track {
+            target: abi::ZERNEL_TARGET_PROCESS,
+            ..abi::zernel_track::zeroed()
+        };
         let (version, stats) = (abi::zernel_version::zeroed(), abi::zernel_stats::zeroed());
         let (set, plain) = (own_class(3), own_class(0));
         let (page, named) = (abi::zernel_page::zeroed(), abi::zernel_request::zeroed());
@@ -126,10 +139,13 @@ impl Stage {
             Call::new("DONE", abi::LIBZERNEL_IOC_DONE, &named),
             Call::new("CANCEL", abi::LIBZERNEL_IOC_CANCEL, &named),
             Call::new("REQUEST_STATS", abi::LIBZERNEL_IOC_REQUEST_STATS, &all).grown_from(240),
+            Call::new("TRACK", abi::LIBZERNEL_IOC_TRACK, &track),
+            Call::new("UNTRACK", abi::LIBZERNEL_IOC_UNTRACK, &track),
+            Call::new("LIST_THREADS", abi::LIBZERNEL_IOC_LIST_THREADS, &threads),
         ];
         for call in &mut calls {
             // What is to be cleared is set by the call before.
-            if call.name != "CLASS_CLEAR" {
+            if !["CLASS_CLEAR", "UNTRACK"].contains(&call.name) {
                 self.renew(call)?;
             }
         }
@@ -145,6 +161,10 @@ impl Stage {
             "CLASS_CLEAR" => {
                 let me = Target::current_process();
                 self.lab.zernel.set_class(&me, Level::BE)?;
+                return Ok(());
+            }
+            "UNTRACK" => {
+                self.lab.zernel.track(&Target::current_process(), false)?;
                 return Ok(());
             }
             "PAGE_UNREGISTER" => {

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: GPL-2.0 WITH Linux-syscall-note */
+/*
+ * zernel user ABI: threads whose use of CPUs and waits are recorded. A part of
+ * <linux/zernel.h>, whose conventions and errors apply.
+ */
+#ifndef _UAPI_LINUX_ZERNEL_TRACK_H
+#define _UAPI_LINUX_ZERNEL_TRACK_H
+
+#include <linux/types.h>
+
+/* Flags of struct zernel_track. */
+#define ZERNEL_TRACK_PIDFD		(1U << 0)	/* id is a pidfd */
+#define ZERNEL_TRACK_CHILDREN		(1U << 1)	/* track: processes it makes later, too */
+
+/**
+ * struct zernel_track - a target whose threads are tracked
+ * @target: in: ZERNEL_TARGET_PROCESS or ZERNEL_TARGET_THREAD
+ * @flags: in: ZERNEL_TRACK_*; ZERNEL_TRACK_CHILDREN is for a process that is to be
+ *         tracked
+ * @id: in: pid or tid, 0 for the caller, or a pidfd
+ * @threads: out: threads of the process that are tracked after the call
+ * @reserved: must be zero
+ *
+ * A process is tracked with all its threads, those that it makes later too, and
+ * with ZERNEL_TRACK_CHILDREN with the processes that its threads make from then
+ * on, in the same way. Tracking survives execve(2) and ends with the thread. To
+ * track what is tracked already adds what is new. Where there is no memory or
+ * room for a thread that is made later, it is counted as missed instead.
+ *
+ * A thread is recorded from the moment on when it returns to user space next:
+ * at once if it runs, after the call that it sleeps in otherwise. While any
+ * thread is tracked, or has still to return to user space after it is tracked
+ * no more, the module cannot be unloaded.
+ *
+ * To track one's own target is free; the target of another user takes
+ * CAP_SYS_NICE or membership of the group in the tunable lc_gid, and so does
+ * ending what was begun by that. A user other than root has at most 32,768
+ * tracked threads.
+ *
+ * Errors
+ *
+ * EPERM	not allowed, see above
+ * EDQUOT	track: the quota of the user whose threads they are is used up
+ * ENOSPC	track: 131,072 threads are tracked
+ * EOPNOTSUPP	track: the kernel was built without preempt notifiers
+ * ENODATA	untrack: the target is not tracked
+ * EBUSY	untrack: the thread is tracked with its whole process
+ * ESRCH	no such thread or process, a tid that is not a process, or one that
+ *		runs no program (a thread of the kernel)
+ * EBADF	the fd is not a pidfd
+ */
+struct zernel_track {
+	__u32 target;
+	__u32 flags;
+	__u64 id;
+	__u32 threads;
+	__u32 reserved;
+};
+
+/* Why a thread sleeps. */
+#define ZERNEL_SLEEP_IO			0	/* for a block device, or what counts as one */
+#define ZERNEL_SLEEP_FUTEX		1	/* in futex(2) and its like: for a thread */
+#define ZERNEL_SLEEP_POLL		2	/* in poll(2), select(2), epoll and their like */
+#define ZERNEL_SLEEP_READ_WRITE		3	/* in read(2), write(2) and their like */
+#define ZERNEL_SLEEP_IOCTL		4	/* in ioctl(2): for a driver */
+#define ZERNEL_SLEEP_OTHER		5	/* for anything else */
+#define ZERNEL_NR_SLEEPS		6
+
+/* What a thread does: 0 to 5 it sleeps, see above. */
+#define ZERNEL_DOES_RUN			16	/* it has a CPU */
+#define ZERNEL_DOES_QUEUE		17	/* it could run and has no CPU */
+#define ZERNEL_DOES_EXIT		18	/* it has exited */
+#define ZERNEL_DOES_ARRIVE		19	/* it is not recorded yet */
+
+/* Flags of struct zernel_thread_info. */
+#define ZERNEL_THREAD_WHOLE		(1U << 0)	/* its whole process is tracked */
+#define ZERNEL_THREAD_CHILDREN		(1U << 1)	/* and processes that it makes */
+#define ZERNEL_THREAD_PRIVILEGED	(1U << 2)	/* by privilege */
+
+/**
+ * struct zernel_thread_info - a tracked thread
+ * @id: id of the record; never used again, not even after a reload
+ * @pid: process in the caller's pid namespace, 0 if not visible there or reaped
+ * @tid: thread, likewise
+ * @uid: real user in the caller's user namespace
+ * @flags: ZERNEL_THREAD_*
+ * @does: ZERNEL_DOES_*, or why it sleeps
+ * @reserved: zero
+ * @present_ns: for how long it has been doing that
+ * @bursts: CPU bursts that began: from one sleep to the next
+ * @burst_ns: CPU time, up to the last change of what it does
+ * @queues: times that it could run and had no CPU
+ * @queue_ns: for how long that was
+ * @sleeps: sleeps that began, by ZERNEL_SLEEP_*
+ * @sleep_ns: for how long those were
+ * @burst_now_ns: CPU time of the burst that goes on, 0 while it sleeps
+ * @burst_last_ns: CPU time of the last burst that a sleep has ended
+ * @comm: name of the thread, NUL-terminated
+ *
+ * burst_ns + queue_ns + all sleep_ns + present_ns is the time since it is
+ * recorded; none of the sums ever decreases. The scheduler's own clock tells
+ * how much of a sleep was waiting for a CPU after the wake-up, which is known
+ * when it has one.
+ *
+ * An enumeration shows the threads that belong to the caller's effective user
+ * alone (real, effective and saved), or all with CAP_PERFMON.
+ */
+struct zernel_thread_info {
+	__u64 id;
+	__u32 pid;
+	__u32 tid;
+	__u32 uid;
+	__u32 flags;
+	__u32 does;
+	__u32 reserved;
+	__u64 present_ns;
+	__u64 bursts;
+	__u64 burst_ns;
+	__u64 queues;
+	__u64 queue_ns;
+	__u64 sleeps[ZERNEL_NR_SLEEPS];
+	__u64 sleep_ns[ZERNEL_NR_SLEEPS];
+	__u64 burst_now_ns;
+	__u64 burst_last_ns;
+	char comm[16];
+};
+
+#endif /* _UAPI_LINUX_ZERNEL_TRACK_H */

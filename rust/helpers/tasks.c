@@ -1,0 +1,387 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Helpers of rust/glue/recorder.rs and rust/glue/thread.rs. Included like irqlock.c. */
+
+#include <linux/compat.h>
+#include <linux/ktime.h>
+#include <linux/nospec.h>
+#include <linux/preempt.h>
+#include <linux/ptrace.h>
+#include <linux/rcupdate.h>
+#include <linux/sched.h>
+#include <linux/sched/signal.h>
+#include <linux/sched/task.h>
+#include <linux/task_work.h>
+#include <linux/tracepoint.h>
+#include <asm/syscall.h>
+#include <asm/unistd.h>
+#include <trace/events/sched.h>
+
+#include "tasks.h"
+
+struct task_struct *zernel_helper_thread_of(struct pid *pid)
+{
+	return get_pid_task(pid, PIDTYPE_PID);
+}
+
+void zernel_helper_thread_get(struct task_struct *task)
+{
+	get_task_struct(task);
+}
+
+void zernel_helper_thread_put(struct task_struct *task)
+{
+	put_task_struct(task);
+}
+
+struct pid *zernel_helper_thread_process(struct task_struct *task)
+{
+	struct pid *process;
+
+	rcu_read_lock();
+	process = get_pid(task_tgid(task));
+	rcu_read_unlock();
+	return process;
+}
+
+/* 0 where it is not visible, or was reaped. */
+void zernel_helper_thread_numbers(struct task_struct *task, struct pid_namespace *ns, u32 *tid,
+				  u32 *pid)
+{
+	*tid = task_pid_nr_ns(task, ns);
+	*pid = *tid ? task_tgid_nr_ns(task, ns) : 0;
+}
+
+u32 zernel_helper_thread_uid(struct task_struct *task)
+{
+	return __kuid_val(task_uid(task));
+}
+
+void zernel_helper_thread_comm(struct task_struct *task, char *comm)
+{
+	strscpy_pad(comm, task->comm, TASK_COMM_LEN);
+}
+
+/* All of its users are this one: it has taken no other's rights by exec. */
+bool zernel_helper_thread_is_of(struct task_struct *task, u32 uid)
+{
+	const struct cred *cred;
+	bool is;
+
+	rcu_read_lock();
+	cred = __task_cred(task);
+	is = uid_eq(cred->uid, KUIDT_INIT(uid)) && uid_eq(cred->euid, cred->uid) &&
+	     uid_eq(cred->suid, cred->uid);
+	rcu_read_unlock();
+	return is;
+}
+
+size_t zernel_helper_thread_count(struct pid *process)
+{
+	struct task_struct *task;
+	size_t count = 0;
+
+	rcu_read_lock();
+	task = pid_task(process, PIDTYPE_TGID);
+	if (task)
+		count = get_nr_threads(task);
+	rcu_read_unlock();
+	return count;
+}
+
+/* Whether it ever returns to user space, where task work runs. */
+bool zernel_helper_thread_is_program(struct task_struct *task)
+{
+	return !(READ_ONCE(task->flags) & (PF_KTHREAD | PF_USER_WORKER | PF_IO_WORKER));
+}
+
+/* How many there are; takes references to those that there is room for. */
+size_t zernel_helper_threads_of(struct pid *process, struct task_struct **tasks, size_t room)
+{
+	struct task_struct *leader, *task;
+	size_t count = 0;
+
+	rcu_read_lock();
+	leader = pid_task(process, PIDTYPE_TGID);
+	if (leader) {
+		for_each_thread(leader, task) {
+			if (READ_ONCE(task->flags) & PF_EXITING || !zernel_helper_thread_is_program(task))
+				continue;
+			if (count < room)
+				tasks[count] = get_task_struct(task);
+			count++;
+		}
+	}
+	rcu_read_unlock();
+	return count;
+}
+
+#ifdef CONFIG_PREEMPT_NOTIFIERS
+
+/* As Hook in rust/glue/recorder.rs. */
+struct zernel_hook {
+	struct callback_head work;
+	struct preempt_notifier notifier;
+	u64 run_delay;
+	/* Odd while the record is written. */
+	u32 seq;
+	u32 state;
+};
+
+static_assert(offsetof(struct zernel_hook, seq) == 6 * sizeof(u64));
+static_assert(sizeof(struct zernel_hook) == 7 * sizeof(u64));
+
+/* The thread alone writes, with preemption off. Here, where none of this is a call. */
+static void begin_write(struct zernel_hook *hook)
+{
+	WRITE_ONCE(hook->seq, hook->seq + 1);
+	smp_wmb();
+}
+
+static void end_write(struct zernel_hook *hook)
+{
+	smp_store_release(&hook->seq, hook->seq + 1);
+}
+
+/* What a system call waits for, so far before ZERNEL_LEAVE_OTHER. Not all architectures have all. */
+static const u8 waits_for[] = {
+#define WAITS(call, cause) [__NR_##call] = ZERNEL_LEAVE_OTHER - ZERNEL_LEAVE_##cause
+	WAITS(futex, FUTEX),
+#ifdef __NR_futex_wait
+	WAITS(futex_wait, FUTEX),
+#endif
+#ifdef __NR_futex_waitv
+	WAITS(futex_waitv, FUTEX),
+#endif
+#ifdef __NR_poll
+	WAITS(poll, POLL),
+#endif
+#ifdef __NR_select
+	WAITS(select, POLL),
+#endif
+#ifdef __NR_epoll_wait
+	WAITS(epoll_wait, POLL),
+#endif
+#ifdef __NR_epoll_pwait2
+	WAITS(epoll_pwait2, POLL),
+#endif
+	WAITS(ppoll, POLL),
+	WAITS(pselect6, POLL),
+	WAITS(epoll_pwait, POLL),
+	WAITS(read, READ_WRITE),
+	WAITS(write, READ_WRITE),
+	WAITS(readv, READ_WRITE),
+	WAITS(writev, READ_WRITE),
+	WAITS(pread64, READ_WRITE),
+	WAITS(pwrite64, READ_WRITE),
+	WAITS(preadv, READ_WRITE),
+	WAITS(pwritev, READ_WRITE),
+	WAITS(preadv2, READ_WRITE),
+	WAITS(pwritev2, READ_WRITE),
+	WAITS(ioctl, IOCTL),
+#undef WAITS
+};
+
+/* Of the current task, in the scheduler. */
+static enum zernel_leave why_it_leaves(void)
+{
+	unsigned int nr;
+
+	if (task_is_runnable(current))
+		return ZERNEL_LEAVE_RUNNABLE;
+	if (current->in_iowait)
+		return ZERNEL_LEAVE_IO;
+	/* The numbers of another ABI mean other calls. */
+	if (in_compat_syscall())
+		return ZERNEL_LEAVE_OTHER;
+	nr = syscall_get_nr(current, current_pt_regs());
+	if (nr >= ARRAY_SIZE(waits_for))
+		return ZERNEL_LEAVE_OTHER;
+	return ZERNEL_LEAVE_OTHER - waits_for[array_index_nospec(nr, ARRAY_SIZE(waits_for))];
+}
+
+/* For how long the current task has waited for a CPU in all, in ns. */
+static u64 run_delay(void)
+{
+#ifdef CONFIG_SCHED_INFO
+	return current->sched_info.run_delay;
+#else
+	return 0;
+#endif
+}
+
+static void hook_in(struct preempt_notifier *notifier, int cpu)
+{
+	struct zernel_hook *hook = container_of(notifier, struct zernel_hook, notifier);
+	u64 delay = run_delay();
+
+	begin_write(hook);
+	zernel_rust_hook_enters(hook, ktime_get(), delay - hook->run_delay);
+	hook->run_delay = delay;
+	end_write(hook);
+}
+
+/* Under the lock of the run queue. */
+static void hook_out(struct preempt_notifier *notifier, struct task_struct *next)
+{
+	struct zernel_hook *hook = container_of(notifier, struct zernel_hook, notifier);
+
+	begin_write(hook);
+	zernel_rust_hook_leaves(hook, ktime_get(), why_it_leaves());
+	end_write(hook);
+}
+
+static struct preempt_ops hook_ops = {
+	.sched_in = hook_in,
+	.sched_out = hook_out,
+};
+
+static void begin(struct zernel_hook *hook)
+{
+	begin_write(hook);
+	zernel_rust_hook_begins(hook, ktime_get());
+	hook->run_delay = run_delay();
+	end_write(hook);
+}
+
+static void take_off(struct zernel_hook *hook)
+{
+	preempt_disable();
+	preempt_notifier_unregister(&hook->notifier);
+	begin_write(hook);
+	zernel_rust_hook_stops(hook, ktime_get());
+	end_write(hook);
+	preempt_enable();
+}
+
+static void run_work(struct callback_head *work)
+{
+	struct zernel_hook *hook = container_of(work, struct zernel_hook, work);
+
+	/* do_exit() comes to the probe below before it runs task work. */
+	switch ((enum zernel_work)zernel_rust_hook_work(hook, current->flags & PF_EXITING)) {
+	case ZERNEL_WORK_PUT_ON:
+		preempt_disable();
+		begin(hook);
+		preempt_notifier_init(&hook->notifier, &hook_ops);
+		preempt_notifier_register(&hook->notifier);
+		preempt_enable();
+		break;
+	case ZERNEL_WORK_BEGIN_ANEW:
+		preempt_disable();
+		begin(hook);
+		preempt_enable();
+		break;
+	case ZERNEL_WORK_TAKE_OFF:
+		take_off(hook);
+		zernel_rust_hook_ends(hook);
+		break;
+	case ZERNEL_WORK_GIVE_UP:
+		zernel_rust_hook_ends(hook);
+		break;
+	}
+}
+
+/* Not TWA_SIGNAL: that interrupts system calls. */
+int zernel_helper_hook_queue(struct zernel_hook *hook, struct task_struct *task)
+{
+	init_task_work(&hook->work, run_work);
+	return task_work_add(task, &hook->work, TWA_RESUME);
+}
+
+/* The list is changed by its task alone. */
+static void on_exit_of(void *data, struct task_struct *task, bool group_dead)
+{
+	struct preempt_notifier *notifier;
+	struct hlist_node *next;
+
+	hlist_for_each_entry_safe(notifier, next, &current->preempt_notifiers, link) {
+		struct zernel_hook *hook = container_of(notifier, struct zernel_hook, notifier);
+
+		if (notifier->ops != &hook_ops)
+			continue;
+		take_off(hook);
+		if (zernel_rust_hook_exits(hook))
+			zernel_rust_hook_ends(hook);
+	}
+}
+
+static void on_fork(void *data, struct task_struct *parent, struct task_struct *child)
+{
+	bool thread = same_thread_group(current, child);
+	struct preempt_notifier *notifier;
+
+	if (!zernel_helper_thread_is_program(child))
+		return;
+	hlist_for_each_entry(notifier, &current->preempt_notifiers, link) {
+		if (notifier->ops == &hook_ops) {
+			zernel_rust_hook_forks(container_of(notifier, struct zernel_hook, notifier),
+					       child, thread);
+			return;
+		}
+	}
+	/* It may have a record that has not arrived, and be one of a process that is tracked. */
+	if (thread && READ_ONCE(current->task_works))
+		zernel_rust_unseen_fork(data);
+}
+
+static struct tracepoint *exit_point, *fork_point;
+static void *hooks_data;
+
+static void find_point(struct tracepoint *point, void *data)
+{
+	if (!strcmp(point->name, "sched_process_exit"))
+		exit_point = point;
+	else if (!strcmp(point->name, "sched_process_fork"))
+		fork_point = point;
+}
+
+int zernel_helper_hooks_on(void *data)
+{
+	int ret;
+
+	check_trace_callback_type_sched_process_exit(on_exit_of);
+	check_trace_callback_type_sched_process_fork(on_fork);
+	for_each_kernel_tracepoint(find_point, NULL);
+	if (!exit_point || !fork_point)
+		return -EOPNOTSUPP;
+	ret = tracepoint_probe_register(exit_point, on_exit_of, NULL);
+	if (ret)
+		return ret;
+	hooks_data = data;
+	ret = tracepoint_probe_register(fork_point, on_fork, data);
+	if (ret) {
+		tracepoint_probe_unregister(exit_point, on_exit_of, NULL);
+		tracepoint_synchronize_unregister();
+		return ret;
+	}
+	preempt_notifier_inc();
+	return 0;
+}
+
+/* Waits for what is under way in the probes, the notifiers and task work. */
+void zernel_helper_hooks_off(void)
+{
+	preempt_notifier_dec();
+	tracepoint_probe_unregister(fork_point, on_fork, hooks_data);
+	tracepoint_probe_unregister(exit_point, on_exit_of, NULL);
+	tracepoint_synchronize_unregister();
+	synchronize_rcu_tasks();
+}
+
+#else
+
+int zernel_helper_hooks_on(void *data)
+{
+	return -EOPNOTSUPP;
+}
+
+void zernel_helper_hooks_off(void)
+{
+}
+
+int zernel_helper_hook_queue(struct zernel_hook *hook, struct task_struct *task)
+{
+	return -EOPNOTSUPP;
+}
+
+#endif /* CONFIG_PREEMPT_NOTIFIERS */

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Tracked threads: begin, end, list.
+
+use super::{
+    list,
+    target, //
+};
+use crate::{
+    error::Failure,
+    glue::{
+        abi,
+        identity::{
+            self,
+            Pid,
+            Scope,
+            Viewer, //
+        },
+        recorder::Record,
+        thread::Thread,
+        time::now_ns,
+        uapi, //
+    },
+    policy::{
+        permit::Caller,
+        phase::activity::{
+            Activity,
+            Doing,
+            Sum, //
+        },
+        units::Ns,
+    },
+    registry,
+    tracking::{
+        self,
+        Target, //
+    },
+};
+use kernel::prelude::*;
+
+/// Threads looked at with the table locked once.
+const LOOKS: usize = 256;
+
+/// Tracks a target.
+pub(super) fn begin(arg: usize, size: usize) -> Result {
+    change(
+        arg,
+        size,
+        uapi::ZERNEL_TRACK_CHILDREN,
+        |pid, target, caller| {
+            // One's own is one's own to end.
+            tracking::track(pid, target, !caller.owner)
+        },
+    )
+}
+
+/// Tracks a target no more.
+pub(super) fn end(arg: usize, size: usize) -> Result {
+    change(arg, size, 0, |pid, target, caller| {
+        tracking::untrack(&pid, &target, is_privileged(caller))
+    })
+}
+
+fn is_privileged(caller: Caller) -> bool {
+    caller.capable || caller.member
+}
+
+fn change(
+    arg: usize,
+    size: usize,
+    flags: u32,
+    f: impl FnOnce(Pid, Target, Caller) -> Result<u32, Failure>,
+) -> Result {
+    let mut track: uapi::zernel_track = abi::read(arg, size)?;
+    let (scope, known) = match track.target {
+        uapi::ZERNEL_TARGET_PROCESS => (Scope::Process, uapi::ZERNEL_TRACK_PIDFD | flags),
+        uapi::ZERNEL_TARGET_THREAD => (Scope::Thread, uapi::ZERNEL_TRACK_PIDFD),
+        _ => return Err(EINVAL),
+    };
+    if track.flags & !known != 0 || track.threads != 0 || track.reserved != 0 {
+        return Err(EINVAL);
+    }
+    let is_pidfd = track.flags & uapi::ZERNEL_TRACK_PIDFD != 0;
+    let pid = target::task(track.id, is_pidfd, scope)?;
+    let owner = pid.is_callers(scope);
+    let caller = target::asker(identity::caller_uid(), owner)?.caller;
+    if !owner && !is_privileged(caller) {
+        return Err(refused(Failure::NotPermitted));
+    }
+    let thread = Thread::of(&pid).filter(Thread::is_program).ok_or(ESRCH)?;
+    let (process, target) = match scope {
+        Scope::Process => {
+            let children = track.flags & uapi::ZERNEL_TRACK_CHILDREN != 0;
+            (pid, Target::Process { children })
+        }
+        Scope::Thread => (thread.process()?, Target::Thread(thread)),
+    };
+    // Makes sure that the answer can be written, before anything changes.
+    abi::write(arg, size, &track)?;
+    track.threads = f(process, target, caller).map_err(refused)?;
+    abi::write(arg, size, &track)
+}
+
+/// The errno of a refusal, which is counted.
+fn refused(failure: Failure) -> Error {
+    // Without a registry nothing is counted.
+    let _ = registry::with(|r| r.count_denied(&Err::<(), _>(failure)));
+    failure.errno()
+}
+
+/// Fills a page with the tracked threads that the caller may see.
+pub(super) fn list(arg: usize, size: usize) -> Result {
+    let viewer = Viewer::current();
+    list::page(arg, size, |page| {
+        let mut from = page.from();
+        loop {
+            let next = tracking::with(|t| {
+                for _ in 0..LOOKS {
+                    let found = from.and_then(|from| t.thread_from(from));
+                    let (id, record) = found?;
+                    from = id.checked_add(1);
+                    let seen = record.filter(|record| record.thread().is_seen_by(&viewer));
+                    if seen.is_some_and(|record| !page.push(id, info(id, record, &viewer))) {
+                        return None;
+                    }
+                }
+                from
+            })?;
+            match next {
+                Some(_) => from = next,
+                None => return Ok(()),
+            }
+        }
+    })
+}
+
+fn info(id: u64, record: &Record, viewer: &Viewer) -> uapi::zernel_thread_info {
+    let thread = record.thread();
+    let (tid, pid) = thread.numbers(viewer);
+    let setting = record.process().setting();
+    let flags = [
+        (setting.whole, uapi::ZERNEL_THREAD_WHOLE),
+        (setting.children, uapi::ZERNEL_THREAD_CHILDREN),
+        (setting.privileged, uapi::ZERNEL_THREAD_PRIVILEGED),
+    ];
+    let mut info = uapi::zernel_thread_info {
+        id,
+        pid,
+        tid,
+        uid: viewer.number_of_user(thread.uid()),
+        flags: list::combine(&flags),
+        does: uapi::ZERNEL_DOES_ARRIVE,
+        comm: thread.comm(),
+        ..Default::default()
+    };
+    if let Some(activity) = record.read() {
+        fill(&mut info, &activity, Ns(now_ns()));
+    }
+    info
+}
+
+fn fill(info: &mut uapi::zernel_thread_info, activity: &Activity, now: Ns) {
+    let (doing, present) = activity.present(now);
+    info.does = match doing {
+        Doing::Asleep(cause) => cause.number() as u32,
+        Doing::Running => uapi::ZERNEL_DOES_RUN,
+        Doing::Queued => uapi::ZERNEL_DOES_QUEUE,
+        Doing::Nothing => uapi::ZERNEL_DOES_EXIT,
+    };
+    info.present_ns = present.0;
+    let past = activity.past();
+    (info.bursts, info.burst_ns) = both(past.bursts);
+    (info.queues, info.queue_ns) = both(past.queued);
+    let sleeps = info.sleeps.iter_mut().zip(&mut info.sleep_ns);
+    for ((count, ns), &sum) in sleeps.zip(&past.sleeps) {
+        (*count, *ns) = both(sum);
+    }
+    info.burst_now_ns = activity.burst(now).0;
+    info.burst_last_ns = activity.last_burst().0;
+}
+
+fn both(sum: Sum) -> (u64, u64) {
+    (sum.count, sum.time.0)
+}

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Tracked threads: what is recorded of them, who is followed, who may, and how it ends.
+
+mod ends;
+mod follow;
+mod memory;
+mod permissions;
+mod races;
+mod refusals;
+mod times;
+
+use anyhow::{Context as _, Result};
+use libzernel::thread::Does;
+use libzernel::{Thread, Zernel};
+
+use crate::common::wait_until;
+use crate::harness::{case, suite, Suite};
+
+/// The suite.
+pub const SUITE: Suite = suite(
+    "track",
+    &[
+        case("sleeps_have_their_causes", times::causes),
+        case("bursts_and_queues", times::bursts),
+        case("times_add_up", times::add_up),
+        case("whole_process", follow::whole_process),
+        case("threads_of_its_threads", follow::later_threads),
+        case("children", follow::children),
+        case("exec", follow::exec),
+        case("exec_of_another_thread", follow::exec_of_another_thread),
+        case("again", follow::again),
+        case("one_that_sleeps", ends::sleeper),
+        case("exit_and_kill", ends::exit_and_kill),
+        case("unload_is_refused", ends::unload),
+        case("fields", refusals::fields),
+        case("no_such_task", refusals::no_such_task),
+        case("what_is_not_tracked", refusals::not_tracked),
+        case("who_may", permissions::who_may),
+        case("who_sees", permissions::who_sees),
+        case("quota", permissions::quota),
+        case("short_lived_threads", races::short_lived),
+        case("on_and_off_beside_forks", races::on_and_off),
+        case("stop_and_trace", races::stop_and_trace),
+        case("exec_storm", races::exec_storm),
+        case("no_memory", memory::each_step),
+        case("no_memory_for_those_who_are_made", memory::of_followers),
+    ],
+);
+
+const MS: u64 = 1_000_000;
+
+/// The tracked threads of a process.
+fn threads_of(zernel: &Zernel, pid: u32) -> Result<Vec<Thread>> {
+    let mut found = Vec::new();
+    for thread in zernel.threads() {
+        let thread = thread?;
+        if thread.pid == pid {
+            found.push(thread);
+        }
+    }
+    Ok(found)
+}
+
+/// A tracked thread.
+fn thread(zernel: &Zernel, tid: u32) -> Result<Option<Thread>> {
+    for thread in zernel.threads() {
+        let thread = thread?;
+        if thread.tid == tid {
+            return Ok(Some(thread));
+        }
+    }
+    Ok(None)
+}
+
+/// Waits until so many threads of a process are recorded.
+fn wait_recorded(zernel: &Zernel, pid: u32, count: usize) -> Result<Vec<Thread>> {
+    let mut threads = Vec::new();
+    wait_until(&format!("{count} threads of {pid} are recorded"), || {
+        threads = threads_of(zernel, pid)?;
+        threads.retain(|thread| thread.does != Does::Arrive);
+        Ok(threads.len() == count)
+    })
+    .with_context(|| format!("recorded: {threads:?}"))?;
+    Ok(threads)
+}
+
+/// Waits until so many threads are tracked in all.
+fn wait_count(zernel: &Zernel, count: u64) -> Result<()> {
+    let mut last = 0;
+    wait_until(&format!("{count} threads are tracked"), || {
+        last = zernel.stats()?.threads;
+        Ok(last == count)
+    })
+    .with_context(|| format!("tracked: {last}"))
+}
