@@ -12,8 +12,7 @@
 use super::{
     identity::Pid,
     module::this_module,
-    thread::Thread,
-    work::Worker, //
+    thread::Thread, //
 };
 use crate::{
     policy::{
@@ -29,7 +28,6 @@ use crate::{
     },
     tracking::{
         self,
-        keeper::Keeper,
         process::Process, //
     },
 };
@@ -65,8 +63,9 @@ use kernel::{
 };
 
 extern "C" {
-    fn zernel_helper_hooks_on(data: *mut c_void) -> c_int;
+    fn zernel_helper_hooks_on() -> c_int;
     fn zernel_helper_hooks_off();
+    fn zernel_helper_hooks_wait();
     fn zernel_helper_hook_queue(hook: *mut c_void, task: *mut bindings::task_struct) -> c_int;
 }
 
@@ -246,7 +245,11 @@ impl Record {
         }
         // SAFETY: The record is valid, and its task work has run: the thread has it.
         let refused = unsafe { zernel_helper_hook_queue(self.hook.as_raw(), self.thread.as_raw()) };
-        if refused != 0 && self.change(State::work).is_some() {
+        let taken_off = |state| match state {
+            State::TakenOff => state.work(),
+            _ => None,
+        };
+        if refused != 0 && self.change(taken_off).is_some() {
             // The thread has taken it off meanwhile, and runs no task work any more.
             // SAFETY: The thread has left its reference to the task work that is refused.
             unsafe { Self::end(core::ptr::from_ref(self)) };
@@ -338,12 +341,15 @@ pub(crate) fn take_over(mut over: impl FnMut(&Record)) {
     }
 }
 
+/// Whether [`Hooks`] were ever on.
+static USED: Atomic<bool> = Atomic::new(false);
+
 /// Has the probes and notifiers called as long as it lives; all records are over before that.
 ///
 /// # Invariants
 ///
-/// They are on, and may use the keeper.
-pub(crate) struct Hooks(#[expect(dead_code, reason = "the probes use it")] Arc<Worker<Keeper>>);
+/// They are on.
+pub(crate) struct Hooks(());
 
 impl Hooks {
     /// Turns them on. May sleep.
@@ -351,20 +357,28 @@ impl Hooks {
     /// # Errors
     ///
     /// `EOPNOTSUPP` the kernel was built without preempt notifiers, `ENOMEM`.
-    pub(crate) fn new(keeper: Arc<Worker<Keeper>>) -> Result<Self> {
-        let data = core::ptr::from_ref(&*keeper).cast_mut().cast();
-        // SAFETY: The keeper lives until `drop` has turned them off. There is one of these at a
-        // time, as the table is locked.
-        to_result(unsafe { zernel_helper_hooks_on(data) })?;
+    pub(crate) fn new() -> Result<Self> {
+        USED.store(true, Relaxed);
+        // SAFETY: FFI. There is one of these at a time, as the table is locked.
+        to_result(unsafe { zernel_helper_hooks_on() })?;
         // INVARIANT: Just turned on.
-        Ok(Self(keeper))
+        Ok(Self(()))
     }
 }
 
 impl Drop for Hooks {
     fn drop(&mut self) {
-        // SAFETY: On, by the type invariant. Waits for those that are under way.
+        // SAFETY: On, by the type invariant.
         unsafe { zernel_helper_hooks_off() };
+    }
+}
+
+/// Waits until no thread runs code of this file for a record that is over. Called once, when the
+/// module goes, after all [`Hooks`].
+pub(crate) fn wait_for_all() {
+    if USED.load(Relaxed) {
+        // SAFETY: The caller may sleep.
+        unsafe { zernel_helper_hooks_wait() };
     }
 }
 
@@ -519,17 +533,4 @@ unsafe extern "C" fn zernel_rust_hook_forks(
             process.ask_scan();
         }
     }
-}
-
-/// A thread without a record, but with task work that is still to run, has made another.
-///
-/// # Safety
-///
-/// `data` is what [`Hooks::new`] handed over.
-#[no_mangle]
-unsafe extern "C" fn zernel_rust_unseen_fork(data: *mut c_void) {
-    // SAFETY: By the caller.
-    let keeper = unsafe { &*data.cast::<Worker<Keeper>>() };
-    keeper.set_unseen();
-    keeper.kick();
 }

@@ -100,6 +100,8 @@ size_t zernel_helper_threads_of(struct pid *process, struct task_struct **tasks,
 	struct task_struct *leader, *task;
 	size_t count = 0;
 
+	/* Who is made from now on is followed by who makes him, if he is to be. */
+	smp_mb();
 	rcu_read_lock();
 	leader = pid_task(process, PIDTYPE_TGID);
 	if (leader) {
@@ -305,27 +307,39 @@ static void on_exit_of(void *data, struct task_struct *task, bool group_dead)
 	}
 }
 
+/* The hook of the current task: on its list, or on its way there in task work. */
+static struct zernel_hook *own_hook(void)
+{
+	struct preempt_notifier *notifier;
+	struct callback_head *work;
+	unsigned long flags;
+
+	hlist_for_each_entry(notifier, &current->preempt_notifiers, link)
+		if (notifier->ops == &hook_ops)
+			return container_of(notifier, struct zernel_hook, notifier);
+	if (!READ_ONCE(current->task_works))
+		return NULL;
+	/* Others add in front; that none is cancelled meanwhile is what the lock is for. */
+	raw_spin_lock_irqsave(&current->pi_lock, flags);
+	for (work = READ_ONCE(current->task_works); work; work = READ_ONCE(work->next))
+		if (work->func == run_work)
+			break;
+	raw_spin_unlock_irqrestore(&current->pi_lock, flags);
+	/* The current task alone runs it. */
+	return work ? container_of(work, struct zernel_hook, work) : NULL;
+}
+
 static void on_fork(void *data, struct task_struct *parent, struct task_struct *child)
 {
-	bool thread = same_thread_group(current, child);
-	struct preempt_notifier *notifier;
+	struct zernel_hook *hook = own_hook();
 
-	if (!zernel_helper_thread_is_program(child))
-		return;
-	hlist_for_each_entry(notifier, &current->preempt_notifiers, link) {
-		if (notifier->ops == &hook_ops) {
-			zernel_rust_hook_forks(container_of(notifier, struct zernel_hook, notifier),
-					       child, thread);
-			return;
-		}
-	}
-	/* It may have a record that has not arrived, and be one of a process that is tracked. */
-	if (thread && READ_ONCE(current->task_works))
-		zernel_rust_unseen_fork(data);
+	/* The child is there; whoever begins to follow it from now on finds it. */
+	smp_mb();
+	if (hook && zernel_helper_thread_is_program(child))
+		zernel_rust_hook_forks(hook, child, same_thread_group(current, child));
 }
 
 static struct tracepoint *exit_point, *fork_point;
-static void *hooks_data;
 
 static void find_point(struct tracepoint *point, void *data)
 {
@@ -335,7 +349,7 @@ static void find_point(struct tracepoint *point, void *data)
 		fork_point = point;
 }
 
-int zernel_helper_hooks_on(void *data)
+int zernel_helper_hooks_on(void)
 {
 	int ret;
 
@@ -347,8 +361,7 @@ int zernel_helper_hooks_on(void *data)
 	ret = tracepoint_probe_register(exit_point, on_exit_of, NULL);
 	if (ret)
 		return ret;
-	hooks_data = data;
-	ret = tracepoint_probe_register(fork_point, on_fork, data);
+	ret = tracepoint_probe_register(fork_point, on_fork, NULL);
 	if (ret) {
 		tracepoint_probe_unregister(exit_point, on_exit_of, NULL);
 		tracepoint_synchronize_unregister();
@@ -358,24 +371,32 @@ int zernel_helper_hooks_on(void *data)
 	return 0;
 }
 
-/* Waits for what is under way in the probes, the notifiers and task work. */
 void zernel_helper_hooks_off(void)
 {
 	preempt_notifier_dec();
-	tracepoint_probe_unregister(fork_point, on_fork, hooks_data);
+	tracepoint_probe_unregister(fork_point, on_fork, NULL);
 	tracepoint_probe_unregister(exit_point, on_exit_of, NULL);
+}
+
+/* Waits for what is under way in the probes, the notifiers and task work: it can take long. */
+void zernel_helper_hooks_wait(void)
+{
 	tracepoint_synchronize_unregister();
 	synchronize_rcu_tasks();
 }
 
 #else
 
-int zernel_helper_hooks_on(void *data)
+int zernel_helper_hooks_on(void)
 {
 	return -EOPNOTSUPP;
 }
 
 void zernel_helper_hooks_off(void)
+{
+}
+
+void zernel_helper_hooks_wait(void)
 {
 }
 

@@ -49,8 +49,9 @@ bool zernel_helper_thread_is_program(struct task_struct *task);
 size_t zernel_helper_thread_count(struct pid *process);
 size_t zernel_helper_threads_of(struct pid *process, struct task_struct **tasks, size_t room);
 
-int zernel_helper_hooks_on(void *data);
+int zernel_helper_hooks_on(void);
 void zernel_helper_hooks_off(void);
+void zernel_helper_hooks_wait(void);
 int zernel_helper_hook_queue(struct zernel_hook *hook, struct task_struct *task);
 
 /* Defined in rust/glue/recorder.rs. */
@@ -62,6 +63,5 @@ bool zernel_rust_hook_exits(struct zernel_hook *hook);
 void zernel_rust_hook_stops(struct zernel_hook *hook, u64 now);
 void zernel_rust_hook_ends(struct zernel_hook *hook);
 void zernel_rust_hook_forks(struct zernel_hook *hook, struct task_struct *child, bool thread);
-void zernel_rust_unseen_fork(void *data);
 
 #endif /* ZERNEL_TASKS_H */

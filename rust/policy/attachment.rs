@@ -101,9 +101,9 @@ impl State {
         }
     }
 
-    /// Whether the thread has it and somebody wants it.
+    /// Whether somebody wants it, and the thread has it or is about to.
     pub(crate) fn is_followed(self) -> bool {
-        matches!(self, Self::On | Self::Returning)
+        matches!(self, Self::Coming | Self::On | Self::Returning)
     }
 }
 

@@ -118,9 +118,10 @@ pub(super) fn list(arg: usize, size: usize) -> Result {
                     let found = from.and_then(|from| t.thread_from(from));
                     let (id, record) = found?;
                     from = id.checked_add(1);
-                    let seen = record.filter(|record| record.thread().is_seen_by(&viewer));
-                    if seen.is_some_and(|record| !page.push(id, info(id, record, &viewer))) {
-                        return None;
+                    if let Some(info) = record.and_then(|record| info(id, record, &viewer)) {
+                        if !page.push(id, info) {
+                            return None;
+                        }
                     }
                 }
                 from
@@ -133,9 +134,13 @@ pub(super) fn list(arg: usize, size: usize) -> Result {
     })
 }
 
-fn info(id: u64, record: &Record, viewer: &Viewer) -> uapi::zernel_thread_info {
+/// What a viewer sees of a thread. Of other pid namespaces only one who sees all does see any.
+fn info(id: u64, record: &Record, viewer: &Viewer) -> Option<uapi::zernel_thread_info> {
     let thread = record.thread();
     let (tid, pid) = thread.numbers(viewer);
+    if !thread.is_seen_by(viewer) || (tid == 0 && !viewer.sees_all()) {
+        return None;
+    }
     let setting = record.process().setting();
     let flags = [
         (setting.whole, uapi::ZERNEL_THREAD_WHOLE),
@@ -155,7 +160,7 @@ fn info(id: u64, record: &Record, viewer: &Viewer) -> uapi::zernel_thread_info {
     if let Some(activity) = record.read() {
         fill(&mut info, &activity, Ns(now_ns()));
     }
-    info
+    Some(info)
 }
 
 fn fill(info: &mut uapi::zernel_thread_info, activity: &Activity, now: Ns) {

@@ -12,37 +12,17 @@ use crate::{
     },
     policy::units::Ns,
 };
-use kernel::sync::atomic::{
-    ordering::Relaxed,
-    Atomic, //
-};
 
 /// The job.
-pub(crate) struct Keeper {
-    /// A thread was made by one whose record may have been on its way.
-    unseen: Atomic<bool>,
-}
-
-impl Keeper {
-    pub(super) fn new() -> Self {
-        Self {
-            unseen: Atomic::new(false),
-        }
-    }
-
-    /// A thread was made by one whose record may have been on its way.
-    pub(crate) fn set_unseen(&self) {
-        self.unseen.store(true, Relaxed);
-    }
-}
+pub(crate) struct Keeper;
 
 impl Job for Keeper {
     fn run(worker: &Worker<Self>) {
-        // Without a tracking there is nothing to clear up.
+        // Without a table there is nothing to clear up.
         recorder::take_over(|record| {
             let _ = super::with(|t| t.remove(record));
         });
-        super::scan_asked(worker.unseen.xchg(false, Relaxed));
+        super::scan_asked();
         if let Ok(Some(again)) = super::with(|t| t.rest(Ns(now_ns()))) {
             worker.kick_at(again);
         }

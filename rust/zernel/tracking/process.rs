@@ -36,6 +36,11 @@ impl Setting {
         privileged: false,
     };
 
+    /// Both.
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self::of(self.bits() | other.bits())
+    }
+
     const WHOLE: u32 = 1;
     const CHILDREN: u32 = 2;
     const PRIVILEGED: u32 = 4;

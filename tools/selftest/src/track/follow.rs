@@ -229,6 +229,8 @@ pub(super) fn again() -> Outcome {
         }
         let anew = wait_recorded(&zernel, me(), 3)?;
         ensure!(anew.iter().all(|t| t.whole && !t.children), "{anew:?}");
+        // Sums of an id never decrease: what begins anew has a new one.
+        ensure!(anew.iter().all(|t| t.id > single[0].id), "an old record");
         Ok(())
     })
 }
