@@ -66,6 +66,7 @@ extern "C" {
     fn zernel_helper_hooks_on() -> c_int;
     fn zernel_helper_hooks_off();
     fn zernel_helper_hooks_wait();
+    fn zernel_helper_hook_listen(hook: *mut c_void);
     fn zernel_helper_hook_queue(hook: *mut c_void, task: *mut bindings::task_struct) -> c_int;
 }
 
@@ -261,6 +262,12 @@ impl Record {
         self.change(|state| Some((state.wanted()?, ()))).is_some()
     }
 
+    /// Has the thread ring when it has a CPU again, once.
+    pub(crate) fn listen(&self) {
+        // SAFETY: The record is valid.
+        unsafe { zernel_helper_hook_listen(self.hook.as_raw()) };
+    }
+
     /// Its thread.
     pub(crate) fn thread(&self) -> &Thread {
         &self.thread
@@ -392,13 +399,14 @@ unsafe fn record_of<'a>(hook: *mut c_void) -> &'a Record {
     unsafe { &*hook.cast::<Record>() }
 }
 
-/// What task work is to do. In task work.
+/// What task work is to do. In task work. What is to begin anew does so before it is wanted again:
+/// the caller says when it has.
 ///
 /// # Safety
 ///
 /// As [`record_of`], in the thread.
 #[no_mangle]
-unsafe extern "C" fn zernel_rust_hook_work(hook: *mut c_void, exiting: bool) -> u32 {
+unsafe extern "C" fn zernel_rust_hook_work(hook: *mut c_void, exiting: bool, begun: bool) -> u32 {
     // SAFETY: By the caller.
     let record = unsafe { record_of(hook) };
     let mut taken = !exiting;
@@ -410,6 +418,7 @@ unsafe extern "C" fn zernel_rust_hook_work(hook: *mut c_void, exiting: bool) -> 
     }
     let work = record.change(|state| match state {
         State::Coming if !taken => State::CalledOff.work(),
+        State::Returning if !begun => Some((state, Work::BeginAnew)),
         state => state.work(),
     });
     // There is always some: it was queued.
@@ -458,6 +467,21 @@ unsafe extern "C" fn zernel_rust_hook_leaves(hook: *mut c_void, now: u64, cause:
     let cause = Cause::ALL.get(cause as usize).copied();
     // SAFETY: By the caller.
     unsafe { activity_of(hook) }.leave(Ns(now), cause);
+}
+
+/// The thread has begun to be recorded, or somebody listens and it has a CPU again. Preemption may
+/// be off.
+///
+/// # Safety
+///
+/// As [`record_of`], in the thread.
+#[no_mangle]
+unsafe extern "C" fn zernel_rust_hook_rings(hook: *mut c_void) {
+    // SAFETY: By the caller.
+    let process = unsafe { record_of(hook) }.process();
+    if process.setting().ml {
+        process.keeper().ring();
+    }
 }
 
 /// The record was taken off: no more time is counted.

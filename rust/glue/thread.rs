@@ -127,11 +127,16 @@ impl Thread {
         (tid, pid)
     }
 
+    /// Whether it is of that user alone, and runs with no rights but his.
+    pub(crate) fn is_of(&self, uid: Uid) -> bool {
+        // SAFETY: Valid by the type invariant.
+        unsafe { zernel_helper_thread_is_of(self.as_raw(), uid.0) }
+    }
+
     /// Whether a viewer may see what it does: it is of that user alone, and runs with no rights but
     /// his.
     pub(crate) fn is_seen_by(&self, viewer: &Viewer) -> bool {
-        // SAFETY: Valid by the type invariant.
-        viewer.sees_all() || unsafe { zernel_helper_thread_is_of(self.as_raw(), viewer.uid().0) }
+        viewer.sees_all() || self.is_of(viewer.uid())
     }
 
     /// A number that no other thread has as long as this reference is held.

@@ -28,4 +28,7 @@ super::abi::abi! {
     zernel_request_stats = 248, first 240;
     zernel_track = 24;
     zernel_thread_info = 200;
+    zernel_thread_phases = 112;
+    zernel_process_phases = 160;
+    zernel_phase_hint = 24;
 }

@@ -237,6 +237,35 @@ static struct preempt_ops hook_ops = {
 	.sched_out = hook_out,
 };
 
+static void hook_in_ring(struct preempt_notifier *notifier, int cpu)
+{
+	struct zernel_hook *hook = container_of(notifier, struct zernel_hook, notifier);
+
+	hook_in(notifier, cpu);
+	/* Once; whoever listens says so again. */
+	WRITE_ONCE(notifier->ops, &hook_ops);
+	zernel_rust_hook_rings(hook);
+}
+
+/* So that who does not listen pays nothing. */
+static struct preempt_ops bell_ops = {
+	.sched_in = hook_in_ring,
+	.sched_out = hook_out,
+};
+
+static bool is_ours(struct preempt_notifier *notifier)
+{
+	struct preempt_ops *ops = READ_ONCE(notifier->ops);
+
+	return ops == &hook_ops || ops == &bell_ops;
+}
+
+/* The thread has the hook, or had it. Rings when it has a CPU again. */
+void zernel_helper_hook_listen(struct zernel_hook *hook)
+{
+	WRITE_ONCE(hook->notifier.ops, &bell_ops);
+}
+
 static void begin(struct zernel_hook *hook)
 {
 	begin_write(hook);
@@ -258,20 +287,28 @@ static void take_off(struct zernel_hook *hook)
 static void run_work(struct callback_head *work)
 {
 	struct zernel_hook *hook = container_of(work, struct zernel_hook, work);
-
 	/* do_exit() comes to the probe below before it runs task work. */
-	switch ((enum zernel_work)zernel_rust_hook_work(hook, current->flags & PF_EXITING)) {
+	bool exiting = current->flags & PF_EXITING;
+	enum zernel_work what = zernel_rust_hook_work(hook, exiting, false);
+
+	if (what == ZERNEL_WORK_BEGIN_ANEW) {
+		/* First, so that nobody takes what was before for what is now. */
+		preempt_disable();
+		begin(hook);
+		preempt_enable();
+		what = zernel_rust_hook_work(hook, exiting, true);
+	}
+	switch (what) {
 	case ZERNEL_WORK_PUT_ON:
 		preempt_disable();
 		begin(hook);
 		preempt_notifier_init(&hook->notifier, &hook_ops);
 		preempt_notifier_register(&hook->notifier);
 		preempt_enable();
+		zernel_rust_hook_rings(hook);
 		break;
 	case ZERNEL_WORK_BEGIN_ANEW:
-		preempt_disable();
-		begin(hook);
-		preempt_enable();
+		zernel_rust_hook_rings(hook);
 		break;
 	case ZERNEL_WORK_TAKE_OFF:
 		take_off(hook);
@@ -299,7 +336,7 @@ static void on_exit_of(void *data, struct task_struct *task, bool group_dead)
 	hlist_for_each_entry_safe(notifier, next, &current->preempt_notifiers, link) {
 		struct zernel_hook *hook = container_of(notifier, struct zernel_hook, notifier);
 
-		if (notifier->ops != &hook_ops)
+		if (!is_ours(notifier))
 			continue;
 		take_off(hook);
 		if (zernel_rust_hook_exits(hook))
@@ -315,7 +352,7 @@ static struct zernel_hook *own_hook(void)
 	unsigned long flags;
 
 	hlist_for_each_entry(notifier, &current->preempt_notifiers, link)
-		if (notifier->ops == &hook_ops)
+		if (is_ours(notifier))
 			return container_of(notifier, struct zernel_hook, notifier);
 	if (!READ_ONCE(current->task_works))
 		return NULL;
@@ -386,6 +423,10 @@ void zernel_helper_hooks_wait(void)
 }
 
 #else
+
+void zernel_helper_hook_listen(struct zernel_hook *hook)
+{
+}
 
 int zernel_helper_hooks_on(void)
 {

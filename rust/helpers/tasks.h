@@ -52,13 +52,15 @@ size_t zernel_helper_threads_of(struct pid *process, struct task_struct **tasks,
 int zernel_helper_hooks_on(void);
 void zernel_helper_hooks_off(void);
 void zernel_helper_hooks_wait(void);
+void zernel_helper_hook_listen(struct zernel_hook *hook);
 int zernel_helper_hook_queue(struct zernel_hook *hook, struct task_struct *task);
 
 /* Defined in rust/glue/recorder.rs. */
-u32 zernel_rust_hook_work(struct zernel_hook *hook, bool exiting);
+u32 zernel_rust_hook_work(struct zernel_hook *hook, bool exiting, bool begun);
 void zernel_rust_hook_begins(struct zernel_hook *hook, u64 now);
 void zernel_rust_hook_enters(struct zernel_hook *hook, u64 now, u64 queued);
 void zernel_rust_hook_leaves(struct zernel_hook *hook, u64 now, u32 cause);
+void zernel_rust_hook_rings(struct zernel_hook *hook);
 bool zernel_rust_hook_exits(struct zernel_hook *hook);
 void zernel_rust_hook_stops(struct zernel_hook *hook, u64 now);
 void zernel_rust_hook_ends(struct zernel_hook *hook);

@@ -15,11 +15,9 @@ pub(crate) mod level;
 #[cfg(any(test, zernel_kunit))]
 pub(crate) mod nvstatus;
 pub(crate) mod permit;
-#[allow(dead_code, reason = "what tracks tasks is the user")]
 pub(crate) mod phase;
 pub(crate) mod predict;
 pub(crate) mod preempt;
-#[allow(dead_code, reason = "what tracks tasks is the user")]
 pub(crate) mod prefetch;
 pub(crate) mod request;
 pub(crate) mod ring;

@@ -8,6 +8,9 @@
 pub(crate) mod account;
 pub(crate) mod activity;
 pub(crate) mod detector;
+pub(crate) mod meter;
+pub(crate) mod task;
+pub(crate) mod window;
 
 use super::{
     tunables::Refused,
@@ -49,17 +52,6 @@ impl Phase {
     /// Its number, 0 to 4.
     pub(crate) const fn number(self) -> usize {
         self as usize
-    }
-
-    /// Its name for people and programs.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Unknown => "unknown",
-            Self::DataLoading => "data_loading",
-            Self::GpuCompute => "gpu_compute",
-            Self::NcclCollective => "nccl_collective",
-            Self::OptimizerStep => "optimizer_step",
-        }
     }
 
     /// The phase that one sample tells of, the first in this order:
@@ -156,6 +148,36 @@ impl Thresholds {
     }
 
     /// Whether collectives are told.
+    pub(crate) fn nccl(&self) -> bool {
+        self.nccl
+    }
+
+    /// The share of waiting for I/O above which a task loads data.
+    pub(crate) fn io_wait(&self) -> Permille {
+        self.io_wait
+    }
+
+    /// Whether that is more than this.
+    pub(crate) fn has_much(&self, io_wait: Permille) -> bool {
+        io_wait > self.io_wait
+    }
+
+    /// The share below which the GPU is idle.
+    pub(crate) fn gpu_idle(&self) -> Permille {
+        self.gpu_idle
+    }
+
+    /// The share above which the GPU is active.
+    pub(crate) fn gpu_active(&self) -> Permille {
+        self.gpu_active
+    }
+
+    /// How long a burst of an optimizer is at most.
+    pub(crate) fn optimizer_burst(&self) -> Ns {
+        self.optimizer_burst
+    }
+
+    /// Changes [`Self::nccl`].
     pub(crate) fn set_nccl(&mut self, nccl: bool) {
         self.nccl = nccl;
     }
@@ -264,11 +286,9 @@ mod tests {
     }
 
     #[test]
-    fn names_and_numbers_differ() {
+    fn phases_are_at_their_numbers() {
         for (at, phase) in Phase::ALL.into_iter().enumerate() {
             assert_eq!(phase.number(), at);
-            let named = Phase::ALL.into_iter().filter(|p| p.name() == phase.name());
-            assert_eq!(named.count(), 1);
         }
     }
 

@@ -105,6 +105,8 @@ impl Params {
 /// What came of signals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
+    /// Computations that ended.
+    pub(crate) computations: u64,
     /// Signals that were given.
     pub(crate) signals: u64,
     /// The data was there before the computation was over, and by how much in all.
@@ -162,6 +164,7 @@ impl Prefetch {
             loading: Ns::ZERO,
         },
         counts: Counts {
+            computations: 0,
             signals: 0,
             early: 0,
             early_time: Ns::ZERO,
@@ -217,6 +220,7 @@ impl Prefetch {
     pub(crate) fn compute_ends(&mut self, now: Ns, params: &Params) {
         if let Some(step) = self.step.as_mut().filter(|step| step.ended.is_none()) {
             step.ended = Some(now);
+            self.counts.computations = self.counts.computations.saturating_add(1);
             let took = now.saturating_sub(step.began);
             self.compute.observe(took, params.history as usize);
             self.times.compute = self.times.compute.saturating_add(took);
@@ -226,9 +230,14 @@ impl Prefetch {
         }
     }
 
-    /// A batch was loaded from `began` to `ended`.
+    /// A batch was loaded from `began` to `ended`. What is seen of it may be its end alone: the first
+    /// after a signal begins with that.
     pub(crate) fn loaded(&mut self, began: Ns, ended: Ns, params: &Params) {
-        let took = ended.saturating_sub(began);
+        let step = self.step.as_ref().filter(|step| step.loaded.is_none());
+        let signalled = step
+            .and_then(|step| step.signalled)
+            .filter(|&at| at <= ended);
+        let took = ended.saturating_sub(signalled.map_or(began, |at| at.min(began)));
         self.loading.observe(took, params.history as usize);
         self.times.loading = self.times.loading.saturating_add(took);
         let follows = |step: &&mut Step| {
@@ -389,6 +398,7 @@ mod tests {
         // It is over when the next one begins.
         step(40, 50, Some(50));
         let counts = Counts {
+            computations: 14,
             signals: 4,
             early: 2,
             early_time: ms(7),
@@ -400,6 +410,20 @@ mod tests {
         // Only the first batch after a signal counts.
         p.loaded(ms(51), ms(60), &PARAMS);
         assert_eq!(p.counts(), counts);
+    }
+
+    #[test]
+    fn loading_is_measured_from_its_signal() {
+        let mut p = known();
+        p.compute_begins(ms(1000), &PARAMS);
+        assert!(p.signal(ms(1030)));
+        p.compute_ends(ms(1050), &PARAMS);
+        // It took longer, of which only the end was beside an idle GPU.
+        p.loaded(ms(1050), ms(1070), &PARAMS);
+        assert_eq!(p.loading.fractile(Ppm::ONE), Some(ms(40)));
+        // The next is one of its own.
+        p.loaded(ms(1075), ms(1080), &PARAMS);
+        assert_eq!(p.loading.fractile(Ppm(0)), Some(ms(5)));
     }
 
     #[test]

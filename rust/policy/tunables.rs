@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! What an administrator can tune, and the settings that follow for a TSG.
 
+pub(crate) mod phases;
 pub(crate) mod requests;
 pub(crate) mod turns;
 
@@ -18,6 +19,7 @@ use super::{
         Us, //
     }, //
 };
+use phases::Phases;
 use requests::Requests;
 use turns::Turns;
 
@@ -88,6 +90,7 @@ pub(crate) struct Tunables {
     user_control: control::Policy,
     requests: Requests,
     turns: Turns,
+    phases: Phases,
     budgets: [Option<budget::Params>; level::COUNT],
 }
 
@@ -115,8 +118,19 @@ impl Tunables {
             user_control: control::Policy::default(),
             requests: Requests::new(),
             turns: Turns::new(),
+            phases: Phases::new(),
             budgets: Level::ALL.map(budget::Params::default_of),
         }
+    }
+
+    /// What is tunable about phases.
+    pub(crate) fn phases(&self) -> &Phases {
+        &self.phases
+    }
+
+    /// The same, to be changed.
+    pub(crate) fn phases_mut(&mut self) -> &mut Phases {
+        &mut self.phases
     }
 
     /// How much of the GPU a level may have; `None`: as much as it gets, as BE does.

@@ -36,7 +36,7 @@ pub(crate) struct Us(pub(crate) u32);
 pub(crate) struct Ms(pub(crate) u32);
 
 /// A share in thousandths, 0 to 1000.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Permille(pub(crate) u32);
 
 impl Permille {

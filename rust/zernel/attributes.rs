@@ -3,6 +3,8 @@
 //!
 //! `EINVAL`: not a value of this kind; `ERANGE`: outside its range. Nothing has changed then.
 
+mod phases;
+
 use crate::{
     error::refused,
     glue::sysfs::{
@@ -52,6 +54,14 @@ fn number(text: &str) -> Result<u32> {
     }
 }
 
+fn switch(text: &str) -> Result<bool> {
+    match text {
+        "0" => Ok(false),
+        "1" => Ok(true),
+        _ => Err(EINVAL),
+    }
+}
+
 fn show_number(out: &mut Formatter<'_>, n: u32) -> Result {
     out.write_fmt(fmt!("{}", n))?;
     Ok(())
@@ -77,11 +87,7 @@ impl Attribute for Enabled {
     }
 
     fn store(text: &str) -> Result {
-        let on = match text {
-            "0" => false,
-            "1" => true,
-            _ => return Err(EINVAL),
-        };
+        let on = switch(text)?;
         tune(|t| {
             t.set_enabled(on);
             Ok(())
@@ -462,4 +468,14 @@ sysfs::groups! {
     Budget<5, true>,
     Budget<6, false>,
     Budget<6, true>,
+    phases::Tick,
+    phases::IoWait,
+    phases::GpuIdle,
+    phases::GpuActive,
+    phases::OptimizerBurst,
+    phases::Stability,
+    phases::Nccl,
+    phases::Lead,
+    phases::Predictor,
+    phases::History,
 }

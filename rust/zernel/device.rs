@@ -3,6 +3,7 @@
 
 mod class;
 mod list;
+mod phase;
 mod request;
 mod target;
 mod track;
@@ -133,6 +134,9 @@ impl MiscDevice for Client {
             uapi::ZERNEL_NR_TRACK => track::begin(arg, size)?,
             uapi::ZERNEL_NR_UNTRACK => track::end(arg, size)?,
             uapi::ZERNEL_NR_LIST_THREADS => track::list(arg, size)?,
+            uapi::ZERNEL_NR_LIST_PHASES => phase::threads(arg, size)?,
+            uapi::ZERNEL_NR_LIST_PROCESSES => phase::processes(arg, size)?,
+            uapi::ZERNEL_NR_PHASE_HINT => phase::hint(arg, size)?,
             _ => return Err(ENOTTY),
         }
         Ok(0)
@@ -169,7 +173,8 @@ fn version() -> Result<uapi::zernel_version> {
             uapi::ZERNEL_CAP_CLASSES
                 | uapi::ZERNEL_CAP_EVENTS
                 | uapi::ZERNEL_CAP_REQUESTS
-                | uapi::ZERNEL_CAP_TRACKING,
+                | uapi::ZERNEL_CAP_TRACKING
+                | uapi::ZERNEL_CAP_PHASES,
         ),
         max_gpus: gpu::MAX,
         max_tsgs_per_gpu: tsg::MAX_PER_GPU,

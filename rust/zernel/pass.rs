@@ -15,6 +15,7 @@ use crate::{
             Worker, //
         },
     },
+    phases::meters::Meters,
     policy::units::{
         Ms,
         Ns, //
@@ -235,6 +236,8 @@ pub(crate) struct Pass {
     bandwidth: Pin<KBox<Mutex<Bandwidth>>>,
     /// Somebody takes turns, so that it matters what TSGs do.
     listening: Atomic<bool>,
+    /// How busy the GPU is for programs that have phases.
+    meters: Arc<Meters>,
 }
 
 impl Pass {
@@ -261,7 +264,12 @@ impl Pass {
     }
 
     /// A worker's job for a GPU.
-    pub(crate) fn new(gpu: gpu::Id, handle: gpu::Handle, provider: Arc<Provider>) -> Result<Self> {
+    pub(crate) fn new(
+        gpu: gpu::Id,
+        handle: gpu::Handle,
+        provider: Arc<Provider>,
+        meters: Arc<Meters>,
+    ) -> Result<Self> {
         Ok(Self {
             gpu,
             handle,
@@ -270,6 +278,7 @@ impl Pass {
             gate: KBox::pin_init(new_mutex!(Gate::new()), GFP_KERNEL)?,
             bandwidth: KBox::pin_init(new_mutex!(Bandwidth::new()), GFP_KERNEL)?,
             listening: Atomic::new(false),
+            meters,
         })
     }
 
@@ -358,6 +367,7 @@ impl Job for Pass {
         let Some(_pin) = worker.provider.ops().pin() else {
             return;
         };
+        worker.meters.look(worker.provider.ops(), worker.handle);
         loop {
             if let Next::Wait(delay) = worker.run_steps().0 {
                 worker.kick_after(delay.0);

@@ -15,6 +15,7 @@ use crate::{
         work::Worker,
     },
     pass::Pass,
+    phases::meters::Meters,
     policy::{
         backoff::Backoff,
         control::Verdict,
@@ -149,10 +150,9 @@ pub(crate) fn gpu_added(
         return Err(EINVAL);
     }
     let id = registry::with(|r| r.reserve_gpu_id())?;
-    let worker = Arc::pin_init(
-        Worker::new(Pass::new(id, description.handle, provider.into())?),
-        GFP_KERNEL,
-    )?;
+    let meters = Meters::new()?;
+    let pass = Pass::new(id, description.handle, provider.into(), meters.clone())?;
+    let worker = Arc::pin_init(Worker::new(pass), GFP_KERNEL)?;
     let bell = worker.clone();
     let requests = Device::new(provider.ops.abilities().enable)?;
     let gpu = Gpu {
@@ -182,6 +182,8 @@ pub(crate) fn gpu_added(
         requests: requests.clone(),
         backoff: Backoff::default(),
         load: gpu::Load::default(),
+        meters,
+        metered: false,
         turned_away: false,
         closing: false,
         worker: Some(worker),

@@ -15,6 +15,7 @@ pub(crate) mod class;
 pub(crate) mod control;
 pub(crate) mod gpu;
 pub(crate) mod groups;
+pub(crate) mod metered;
 pub(crate) mod population;
 pub(crate) mod queue;
 pub(crate) mod requests;

@@ -6,6 +6,7 @@ use crate::{
         abi::Abi,
         errno,
         identity::{
+            Pid,
             Uid,
             Viewer, //
         },
@@ -116,9 +117,9 @@ impl Stream {
     }
 
     /// Returns whether an event was lost for it.
-    fn push(&self, mut event: uapi::zernel_event, tsg: &Tsg) -> bool {
-        event.pid = self.viewer.number_of(&tsg.owner.process);
-        event.uid = self.viewer.number_of_user(tsg.owner.uid);
+    fn push(&self, mut event: uapi::zernel_event, process: &Pid, uid: Uid) -> bool {
+        event.pid = self.viewer.number_of(process);
+        event.uid = self.viewer.number_of_user(uid);
         let mut events = self.events.lock();
         let place = events.positions.push();
         event.seq = place.seq;
@@ -304,13 +305,40 @@ impl Streams {
             error,
             ..Default::default()
         };
-        for audience in [Audience::All, Audience::User(tsg.owner.uid)] {
-            let mut from = 0;
-            while let Some((id, stream)) = self.from(audience, from) {
-                counters.events += 1;
-                counters.events_dropped += u64::from(stream.push(event, tsg));
-                from = id + 1;
-            }
+        let owner = (&tsg.owner.process, tsg.owner.uid);
+        for audience in [Audience::All, Audience::User(owner.1)] {
+            self.push_to(audience, event, owner, counters);
+        }
+    }
+
+    /// Tells every stream that may see a process that it is time to load its next batch. `private`: of
+    /// the streams of its user none may.
+    pub(crate) fn push_prefetch(&self, owner: (&Pid, Uid), private: bool, counters: &mut Counters) {
+        let event = uapi::zernel_event {
+            size: size_of::<uapi::zernel_event>() as u32,
+            type_: uapi::ZERNEL_EVENT_PREFETCH,
+            time_ns: now_ns(),
+            level: uapi::ZERNEL_LEVEL_NONE,
+            ..Default::default()
+        };
+        self.push_to(Audience::All, event, owner, counters);
+        if !private {
+            self.push_to(Audience::User(owner.1), event, owner, counters);
+        }
+    }
+
+    fn push_to(
+        &self,
+        audience: Audience,
+        event: uapi::zernel_event,
+        (process, uid): (&Pid, Uid),
+        counters: &mut Counters,
+    ) {
+        let mut from = 0;
+        while let Some((id, stream)) = self.from(audience, from) {
+            counters.events += 1;
+            counters.events_dropped += u64::from(stream.push(event, process, uid));
+            from = id + 1;
         }
     }
 }

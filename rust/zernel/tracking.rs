@@ -9,6 +9,7 @@
 
 pub(crate) mod keeper;
 pub(crate) mod process;
+pub(crate) mod programs;
 mod table;
 
 use crate::{
@@ -24,6 +25,7 @@ use crate::{
         work::Worker,
     },
     janitor::Reaper,
+    phases::sampler::Sampler,
 };
 use keeper::Keeper;
 use kernel::{
@@ -51,15 +53,19 @@ pub(crate) enum Target {
 }
 
 /// Keeps the tracking there; it is emptied when this is dropped.
-pub(crate) struct Installed(Arc<Worker<Keeper>>);
+pub(crate) struct Installed {
+    keeper: Arc<Worker<Keeper>>,
+    sampler: Arc<Worker<Sampler>>,
+}
 
 impl Installed {
     /// Makes it usable; called once, when the module is loaded.
     pub(crate) fn new(reaper: Arc<Worker<Reaper>>) -> Result<Self> {
-        let keeper = Arc::pin_init(Worker::new(Keeper), GFP_KERNEL)?;
+        let sampler = Arc::pin_init(Worker::new(Sampler::new()?), GFP_KERNEL)?;
+        let keeper = Arc::pin_init(Worker::new(Keeper::new(sampler.clone())), GFP_KERNEL)?;
         let tracking = Tracking::new(keeper.clone(), reaper);
         *lock::tracking().lock() = Some(KBox::new(tracking, GFP_KERNEL)?);
-        Ok(Self(keeper))
+        Ok(Self { keeper, sampler })
     }
 }
 
@@ -67,7 +73,9 @@ impl Drop for Installed {
     fn drop(&mut self) {
         let tracking = lock::tracking().lock().take();
         // There are no records, for each has a reference to the module: nobody kicks it any more.
-        self.0.cancel_sync();
+        self.keeper.cancel_sync();
+        self.sampler.cancel_sync();
+        self.sampler.clear();
         drop(tracking);
         recorder::wait_for_all();
     }
@@ -109,17 +117,16 @@ pub(crate) fn arrived(record: Arc<Record>) -> bool {
 ///
 /// See `struct zernel_track`; nothing has changed then, unless others track the same process
 /// meanwhile.
-pub(crate) fn track(pid: Pid, target: Target, privileged: bool) -> Result<u32, Failure> {
-    let more = match target {
-        Target::Thread(_) => Setting {
-            privileged,
-            ..Setting::SINGLE
-        },
-        Target::Process { children } => Setting {
-            whole: true,
-            children,
-            privileged,
-        },
+pub(crate) fn track(pid: Pid, target: Target, privileged: bool, ml: bool) -> Result<u32, Failure> {
+    let (whole, children) = match target {
+        Target::Thread(_) => (false, false),
+        Target::Process { children } => (true, children),
+    };
+    let more = Setting {
+        whole,
+        children,
+        privileged,
+        ml,
     };
     // First, so that nobody is made meanwhile who is not tracked.
     let (process, before) = with(|t| t.open(pid, more))??;

@@ -13,6 +13,7 @@ mod gate;
 mod glue;
 mod janitor;
 mod pass;
+mod phases;
 #[path = "../policy/mod.rs"]
 mod policy;
 mod provider;

@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 
 use bindgen::callbacks::{DeriveInfo, ParseCallbacks, TypeKind};
 
-const HEADERS: [&str; 4] = [
+const HEADERS: [&str; 5] = [
     "linux/zernel.h",
+    "linux/zernel_phase.h",
     "linux/zernel_request.h",
     "linux/zernel_track.h",
     "linux/zernel_sim.h",

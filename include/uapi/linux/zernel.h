@@ -33,10 +33,11 @@
 #include <linux/ioctl.h>
 #include <linux/types.h>
 #include <linux/zernel_request.h>
+#include <linux/zernel_phase.h>
 #include <linux/zernel_track.h>
 
 /* Version of this ABI: grows when structures or calls are added. */
-#define ZERNEL_ABI_VERSION		4
+#define ZERNEL_ABI_VERSION		5
 
 #define ZERNEL_IOC_MAGIC		0xBE
 
@@ -86,12 +87,14 @@
 #define ZERNEL_EVENT_CLASS_CHANGED	3	/* another level, or source of it, is in force */
 #define ZERNEL_EVENT_SLICE_APPLIED	4	/* the driver took other settings */
 #define ZERNEL_EVENT_PROVIDER_ERROR	5	/* the provider refused them for good */
+#define ZERNEL_EVENT_PREFETCH		6	/* it is time to load the next batch */
 
 /* Capabilities of the module; caps of struct zernel_version. */
 #define ZERNEL_CAP_CLASSES		(1ULL << 0)
 #define ZERNEL_CAP_EVENTS		(1ULL << 1)
 #define ZERNEL_CAP_REQUESTS		(1ULL << 2)
 #define ZERNEL_CAP_TRACKING		(1ULL << 3)
+#define ZERNEL_CAP_PHASES		(1ULL << 4)
 
 /**
  * struct zernel_version - what the loaded module is
@@ -352,7 +355,11 @@ struct zernel_stats {
  * many events as the tunable event_ring_size then says. A full ring
  * overwrites its oldest event. read() returns whole records and as many as
  * fit. The stream shows what its opener could see when it opened the file:
- * its own TSGs, or all with CAP_PERFMON.
+ * its own TSGs and processes, or all with CAP_PERFMON.
+ *
+ * ZERNEL_EVENT_PREFETCH names a process: level is ZERNEL_LEVEL_NONE, and what tells
+ * of a TSG is zero. It is time for it to load its next batch, so that the data is
+ * there when the GPU has computed the last one; see <linux/zernel_phase.h>.
  *
  * Errors of read(): EINVAL the buffer is shorter than one record; EAGAIN
  * nothing to read and O_NONBLOCK; EINTR; EFAULT the buffer is not accessible
@@ -393,6 +400,9 @@ struct zernel_event {
 #define ZERNEL_NR_TRACK			0x0e
 #define ZERNEL_NR_UNTRACK		0x0f
 #define ZERNEL_NR_LIST_THREADS		0x10
+#define ZERNEL_NR_LIST_PHASES		0x11
+#define ZERNEL_NR_LIST_PROCESSES	0x12
+#define ZERNEL_NR_PHASE_HINT		0x13
 
 #define ZERNEL_IOC_VERSION	_IOR(ZERNEL_IOC_MAGIC, ZERNEL_NR_VERSION, struct zernel_version)
 #define ZERNEL_IOC_LIST_GPUS	_IOWR(ZERNEL_IOC_MAGIC, ZERNEL_NR_LIST_GPUS, struct zernel_list)
@@ -414,5 +424,9 @@ struct zernel_event {
 #define ZERNEL_IOC_TRACK	_IOWR(ZERNEL_IOC_MAGIC, ZERNEL_NR_TRACK, struct zernel_track)
 #define ZERNEL_IOC_UNTRACK	_IOWR(ZERNEL_IOC_MAGIC, ZERNEL_NR_UNTRACK, struct zernel_track)
 #define ZERNEL_IOC_LIST_THREADS	_IOWR(ZERNEL_IOC_MAGIC, ZERNEL_NR_LIST_THREADS, struct zernel_list)
+#define ZERNEL_IOC_LIST_PHASES	_IOWR(ZERNEL_IOC_MAGIC, ZERNEL_NR_LIST_PHASES, struct zernel_list)
+#define ZERNEL_IOC_LIST_PROCESSES \
+	_IOWR(ZERNEL_IOC_MAGIC, ZERNEL_NR_LIST_PROCESSES, struct zernel_list)
+#define ZERNEL_IOC_PHASE_HINT	_IOW(ZERNEL_IOC_MAGIC, ZERNEL_NR_PHASE_HINT, struct zernel_phase_hint)
 
 #endif /* _UAPI_LINUX_ZERNEL_H */

@@ -11,6 +11,7 @@
 /* Flags of struct zernel_track. */
 #define ZERNEL_TRACK_PIDFD		(1U << 0)	/* id is a pidfd */
 #define ZERNEL_TRACK_CHILDREN		(1U << 1)	/* track: processes it makes later, too */
+#define ZERNEL_TRACK_ML			(1U << 2)	/* track: a machine-learning program */
 
 /**
  * struct zernel_track - a target whose threads are tracked
@@ -26,6 +27,9 @@
  * on, in the same way. Tracking survives execve(2) and ends with the thread. To
  * track what is tracked already adds what is new. Where there is no memory or
  * room for a thread that is made later, it is counted as missed instead.
+ *
+ * The threads of a process that was tracked with ZERNEL_TRACK_ML, itself or one of
+ * its threads, have phases, see <linux/zernel_phase.h>; those of others never do.
  *
  * A thread is recorded from the moment on when it returns to user space next:
  * at once if it runs, after the call that it sleeps in otherwise. While any

@@ -4,10 +4,7 @@
 //! The scheduler tells when a task leaves its CPU and when it has one again. That it was woken up in
 //! between is known from then on only: until it has a CPU a sleep goes on.
 
-use super::super::units::{
-    Ns,
-    Permille, //
-};
+use super::super::units::Ns;
 
 /// Why a task sleeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,18 +40,6 @@ impl Cause {
     /// Its number.
     pub(crate) const fn number(self) -> usize {
         self as usize
-    }
-
-    /// Its name for people and programs.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Io => "io",
-            Self::Futex => "futex",
-            Self::Poll => "poll",
-            Self::ReadWrite => "read_write",
-            Self::Ioctl => "ioctl",
-            Self::Other => "other",
-        }
     }
 }
 
@@ -113,15 +98,6 @@ impl Totals {
         self.sleeps.iter().fold(
             self.bursts.time.saturating_add(self.queued.time),
             |sum, s| sum.saturating_add(s.time),
-        )
-    }
-
-    /// The share of the time since `before` for which it slept for this cause; 0 if there was none.
-    pub(crate) fn share_since(&self, before: &Self, cause: Cause) -> Permille {
-        let slept = self.slept(cause).time;
-        Permille::of(
-            slept.saturating_sub(before.slept(cause).time).0,
-            self.time().saturating_sub(before.time()).0,
         )
     }
 }
@@ -222,6 +198,11 @@ impl Activity {
         self.doing = Doing::Nothing;
     }
 
+    /// When it was ended, if it was.
+    pub(crate) fn ended(&self) -> Option<Ns> {
+        (self.doing == Doing::Nothing).then_some(self.since)
+    }
+
     /// What it does, and for how long it has at `now`.
     pub(crate) fn present(&self, now: Ns) -> (Doing, Ns) {
         match self.doing {
@@ -265,14 +246,6 @@ impl Activity {
         self.last_burst
     }
 
-    /// Why it sleeps, if it does.
-    pub(crate) fn sleeps_for(&self) -> Option<Cause> {
-        match self.doing {
-            Doing::Asleep(cause) => Some(cause),
-            Doing::Running | Doing::Queued | Doing::Nothing => None,
-        }
-    }
-
     /// Counts the time up to `now`, `queued` of it apart.
     fn pass(&mut self, now: Ns, queued: Ns) {
         let time = self.advance(now);
@@ -314,11 +287,9 @@ mod tests {
     }
 
     #[test]
-    fn names_and_numbers_differ() {
+    fn causes_are_at_their_numbers() {
         for (at, cause) in Cause::ALL.into_iter().enumerate() {
             assert_eq!(cause.number(), at);
-            let named = Cause::ALL.into_iter().filter(|c| c.name() == cause.name());
-            assert_eq!(named.count(), 1);
         }
     }
 
@@ -332,10 +303,10 @@ mod tests {
         assert_eq!(task.burst(Ns(175)), Ns(35));
         task.leave(Ns(180), Some(Cause::Futex));
         assert_eq!((task.burst(Ns(500)), task.last_burst()), (Ns(0), Ns(40)));
-        assert_eq!(task.sleeps_for(), Some(Cause::Futex));
+        assert_eq!(task.present(Ns(500)).0, Doing::Asleep(Cause::Futex));
         task.enter(Ns(500), Ns(0));
         assert_eq!((task.burst(Ns(501)), task.last_burst()), (Ns(1), Ns(40)));
-        assert_eq!(task.sleeps_for(), None);
+        assert_eq!(task.present(Ns(501)).0, Doing::Running);
         let totals = task.totals(Ns(501));
         assert_eq!(totals.bursts, sum(2, 41));
         assert_eq!(totals.queued, sum(1, 40));
@@ -379,22 +350,8 @@ mod tests {
         assert_eq!(task.present(Ns(99)), (Doing::Nothing, Ns(0)));
         assert_eq!(task.past(), task.totals(Ns(99)));
         assert_eq!(task.past().time(), Ns(30));
-        assert_eq!((task.burst(Ns(99)), task.sleeps_for()), (Ns(0), None));
-    }
-
-    #[test]
-    fn shares_are_of_the_time_between() {
-        let mut task = Activity::new(Ns(0));
-        let start = task.totals(Ns(0));
-        assert_eq!(start.share_since(&start, Cause::Io), Permille(0));
-        task.leave(Ns(700), Some(Cause::Io));
-        task.enter(Ns(1_000), Ns(0));
-        let now = task.totals(Ns(1_000));
-        assert_eq!(now.share_since(&start, Cause::Io), Permille(300));
-        assert_eq!(now.share_since(&start, Cause::Poll), Permille(0));
-        let later = task.totals(Ns(2_000));
-        assert_eq!(later.share_since(&start, Cause::Io), Permille(150));
-        assert_eq!(later.share_since(&now, Cause::Io), Permille(0));
+        assert_eq!(task.burst(Ns(99)), Ns(0));
+        assert_eq!(task.ended(), Some(Ns(30)));
     }
 
     #[test]

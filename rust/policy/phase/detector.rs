@@ -86,6 +86,11 @@ impl Detector {
         transition
     }
 
+    /// Whether the last sample told of the phase that it is in.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.seen == 0
+    }
+
     /// The phase now.
     pub(crate) fn phase(&self) -> Phase {
         self.account.phase()

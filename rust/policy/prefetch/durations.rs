@@ -42,6 +42,7 @@ impl Durations {
     };
 
     /// How many are kept.
+    #[allow(dead_code, reason = "the tests ask")]
     pub(crate) fn len(&self) -> usize {
         self.len
     }

@@ -42,40 +42,39 @@ const LOOKS: usize = 256;
 
 /// Tracks a target.
 pub(super) fn begin(arg: usize, size: usize) -> Result {
-    change(
-        arg,
-        size,
-        uapi::ZERNEL_TRACK_CHILDREN,
-        |pid, target, caller| {
-            // One's own is one's own to end.
-            tracking::track(pid, target, !caller.owner)
-        },
-    )
+    change(arg, size, true, |pid, target, caller, ml| {
+        // One's own is one's own to end.
+        tracking::track(pid, target, !caller.owner, ml)
+    })
 }
 
 /// Tracks a target no more.
 pub(super) fn end(arg: usize, size: usize) -> Result {
-    change(arg, size, 0, |pid, target, caller| {
+    change(arg, size, false, |pid, target, caller, _| {
         tracking::untrack(&pid, &target, is_privileged(caller))
     })
 }
 
-fn is_privileged(caller: Caller) -> bool {
+pub(super) fn is_privileged(caller: Caller) -> bool {
     caller.capable || caller.member
 }
 
 fn change(
     arg: usize,
     size: usize,
-    flags: u32,
-    f: impl FnOnce(Pid, Target, Caller) -> Result<u32, Failure>,
+    begins: bool,
+    f: impl FnOnce(Pid, Target, Caller, bool) -> Result<u32, Failure>,
 ) -> Result {
     let mut track: uapi::zernel_track = abi::read(arg, size)?;
-    let (scope, known) = match track.target {
-        uapi::ZERNEL_TARGET_PROCESS => (Scope::Process, uapi::ZERNEL_TRACK_PIDFD | flags),
-        uapi::ZERNEL_TARGET_THREAD => (Scope::Thread, uapi::ZERNEL_TRACK_PIDFD),
+    let (scope, flags) = match track.target {
+        uapi::ZERNEL_TARGET_PROCESS => (
+            Scope::Process,
+            uapi::ZERNEL_TRACK_CHILDREN | uapi::ZERNEL_TRACK_ML,
+        ),
+        uapi::ZERNEL_TARGET_THREAD => (Scope::Thread, uapi::ZERNEL_TRACK_ML),
         _ => return Err(EINVAL),
     };
+    let known = uapi::ZERNEL_TRACK_PIDFD | if begins { flags } else { 0 };
     if track.flags & !known != 0 || track.threads != 0 || track.reserved != 0 {
         return Err(EINVAL);
     }
@@ -96,12 +95,13 @@ fn change(
     };
     // Makes sure that the answer can be written, before anything changes.
     abi::write(arg, size, &track)?;
-    track.threads = f(process, target, caller).map_err(refused)?;
+    let ml = track.flags & uapi::ZERNEL_TRACK_ML != 0;
+    track.threads = f(process, target, caller, ml).map_err(refused)?;
     abi::write(arg, size, &track)
 }
 
 /// The errno of a refusal, which is counted.
-fn refused(failure: Failure) -> Error {
+pub(super) fn refused(failure: Failure) -> Error {
     // Without a registry nothing is counted.
     let _ = registry::with(|r| r.count_denied(&Err::<(), _>(failure)));
     failure.errno()

@@ -4,6 +4,7 @@
 use crate::{
     glue::work::Worker,
     pass::Pass,
+    phases::meters::Meters,
     policy::{
         backoff::Backoff,
         level,
@@ -132,6 +133,10 @@ pub(crate) struct Gpu {
     pub(crate) backoff: Backoff,
     /// How busy it is.
     pub(crate) load: Load,
+    /// How busy it is for programs that have phases, and whether there are any on it.
+    pub(crate) meters: Arc<Meters>,
+    /// See there.
+    pub(crate) metered: bool,
     /// Some TSG of it was not taken, for want of places or memory: one that is not known may be
     /// that one.
     pub(crate) turned_away: bool,

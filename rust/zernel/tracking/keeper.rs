@@ -10,11 +10,32 @@ use crate::{
             Worker, //
         },
     },
+    phases::sampler::Sampler,
     policy::units::Ns,
 };
+use kernel::sync::Arc;
 
 /// The job.
-pub(crate) struct Keeper;
+pub(crate) struct Keeper {
+    sampler: Arc<Worker<Sampler>>,
+}
+
+impl Keeper {
+    /// The keeper, and who takes samples of programs that have phases.
+    pub(super) fn new(sampler: Arc<Worker<Sampler>>) -> Self {
+        Self { sampler }
+    }
+
+    /// Who takes samples.
+    pub(super) fn sampler(&self) -> &Arc<Worker<Sampler>> {
+        &self.sampler
+    }
+
+    /// A thread that has phases does something. From any context.
+    pub(crate) fn ring(&self) {
+        Sampler::wake(&self.sampler);
+    }
+}
 
 impl Job for Keeper {
     fn run(worker: &Worker<Self>) {

@@ -26,6 +26,8 @@ pub(crate) struct Setting {
     pub(crate) children: bool,
     /// By privilege: it takes that to end it.
     pub(crate) privileged: bool,
+    /// A machine-learning program: its threads have phases.
+    pub(crate) ml: bool,
 }
 
 impl Setting {
@@ -34,6 +36,7 @@ impl Setting {
         whole: false,
         children: false,
         privileged: false,
+        ml: false,
     };
 
     /// Both.
@@ -44,11 +47,13 @@ impl Setting {
     const WHOLE: u32 = 1;
     const CHILDREN: u32 = 2;
     const PRIVILEGED: u32 = 4;
+    const ML: u32 = 8;
 
     fn bits(self) -> u32 {
         u32::from(self.whole) * Self::WHOLE
             + u32::from(self.children) * Self::CHILDREN
             + u32::from(self.privileged) * Self::PRIVILEGED
+            + u32::from(self.ml) * Self::ML
     }
 
     fn of(bits: u32) -> Self {
@@ -56,6 +61,7 @@ impl Setting {
             whole: bits & Self::WHOLE != 0,
             children: bits & Self::CHILDREN != 0,
             privileged: bits & Self::PRIVILEGED != 0,
+            ml: bits & Self::ML != 0,
         }
     }
 }

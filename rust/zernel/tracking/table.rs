@@ -27,7 +27,15 @@ use crate::{
         work::Worker,
     },
     janitor::Reaper,
-    policy::units::Ns,
+    phases::program::Report,
+    policy::{
+        phase::{
+            account::Times,
+            task::Task,
+            window::Gpu, //
+        },
+        units::Ns,
+    },
 };
 use kernel::{
     prelude::*,
@@ -49,10 +57,20 @@ const BATCH: usize = 64;
 const REST: Ns = Ns(1_000_000_000);
 
 /// A process with tracked threads, or that is tracked.
-struct Entry {
-    process: Arc<Process>,
+pub(super) struct Entry {
+    pub(super) process: Arc<Process>,
+    /// Its number: never used again, not even after a reload.
+    pub(super) id: u64,
     /// Tracked threads.
-    threads: u32,
+    pub(super) threads: u32,
+    /// Times of threads that are tracked no more.
+    pub(super) past: Times,
+    /// Its place among the programs that have phases.
+    pub(super) program: Option<usize>,
+    /// What the GPU did for it, at the last sample.
+    pub(super) gpu: Gpu,
+    /// What came of its signals.
+    pub(super) prefetch: Report,
     /// Those that have still to let their records go included.
     members: u32,
     /// Calls that are about to track more of it.
@@ -61,10 +79,12 @@ struct Entry {
 }
 
 /// A thread with a record.
-struct Member {
-    record: Arc<Record>,
+pub(super) struct Member {
+    pub(super) record: Arc<Record>,
+    /// Its phases, once a sample was taken of it.
+    pub(super) phases: Option<KBox<Task>>,
     /// It is tracked; otherwise it has still to let the record go.
-    wanted: bool,
+    pub(super) wanted: bool,
     /// Who it counts for.
     uid: Uid,
 }
@@ -74,20 +94,24 @@ struct Member {
 /// # Invariants
 ///
 /// Every entry of `threads` has one in `members`, under the keys of its process and thread, and
-/// counts once among the members of its entry in `processes` and for its user in `users`. Its record
+/// counts once among the members of its entry in `processes` and for its user in `users`. `ids` has
+/// exactly the ids of `processes`. Its record
 /// is not over, or will be handed to the keeper. `count` counts those that are wanted, and so do
 /// `threads` of the entries.
 pub(crate) struct Tracking {
     last_id: u64,
-    threads: RBTree<u64, Member>,
-    members: RBTree<(usize, usize), u64>,
-    processes: RBTree<usize, Entry>,
+    pub(super) threads: RBTree<u64, Member>,
+    pub(super) members: RBTree<(usize, usize), u64>,
+    pub(super) processes: RBTree<usize, Entry>,
+    pub(super) ids: RBTree<u64, usize>,
+    /// Counted up when other processes have phases than before.
+    pub(super) generation: u64,
     count: u32,
     users: RBTree<Uid, u32>,
     hooks: Option<Hooks>,
     /// Since when there are no records.
     idle: Option<Ns>,
-    keeper: Arc<Worker<Keeper>>,
+    pub(super) keeper: Arc<Worker<Keeper>>,
     reaper: Arc<Worker<Reaper>>,
 }
 
@@ -100,6 +124,8 @@ impl Tracking {
             threads: RBTree::new(),
             members: RBTree::new(),
             processes: RBTree::new(),
+            ids: RBTree::new(),
+            generation: 1,
             count: 0,
             users: RBTree::new(),
             hooks: None,
@@ -152,9 +178,10 @@ impl Tracking {
         }
         let entry = self.processes.get_mut(&key).ok_or(ESRCH)?;
         entry.opened += 1;
-        let before = entry.process.setting();
-        entry.process.set(before.and(more));
-        Ok((entry.process.clone(), before))
+        let process = entry.process.clone();
+        let before = process.setting();
+        self.set(&process, before.and(more));
+        Ok((process, before))
     }
 
     /// Takes back what a call has done, unless another one is about to build on it.
@@ -163,9 +190,19 @@ impl Tracking {
         if !self.processes.get(&process.pid().key()).is_some_and(alone) {
             return;
         }
-        process.set(before);
+        self.set(process, before);
         for &id in added {
             self.end(id);
+        }
+    }
+
+    fn set(&mut self, process: &Process, setting: Setting) {
+        if process.setting().ml != setting.ml {
+            self.generation += 1;
+        }
+        process.set(setting);
+        if setting.ml {
+            self.keeper.ring();
         }
     }
 
@@ -178,11 +215,13 @@ impl Tracking {
     /// A process has exited, or so it seems.
     pub(super) fn expire(&mut self, pid: &Pid) {
         let key = pid.key();
-        if let Some(entry) = self.processes.get(&key) {
-            if !pid.is_alive(Scope::Process) {
-                // What is left of it goes with its last record.
-                entry.process.set(Setting::SINGLE);
-            }
+        let entry = self.processes.get(&key);
+        let dead = entry.filter(|_| !pid.is_alive(Scope::Process));
+        if let Some(process) = dead.map(|entry| entry.process.clone()) {
+            // What is left of it goes with its last record.
+            let ml = process.setting().ml;
+            let none = Setting::SINGLE;
+            self.set(&process, Setting { ml, ..none });
         }
         self.tidy(key);
     }
@@ -190,16 +229,26 @@ impl Tracking {
     fn enter(&mut self, process: &Arc<Process>) -> Result {
         let pid = process.pid();
         let watch = Armed::new(pid.clone(), Scope::Process, self.reaper.clone())?;
+        let id = self.last_id + 1;
         let entry = Entry {
             process: process.clone(),
+            id,
+            past: Times::ZERO,
+            program: None,
+            gpu: Gpu::default(),
+            prefetch: Report::default(),
             threads: 0,
             members: 0,
             opened: 0,
             _watch: watch,
         };
         let key = pid.key();
+        let node = RBTreeNodeReservation::new(GFP_KERNEL_ACCOUNT)?;
         self.processes
             .try_create_and_insert(key, entry, GFP_KERNEL_ACCOUNT)?;
+        self.ids.insert(node.into_node(id, key));
+        self.last_id = id;
+        self.generation += u64::from(process.setting().ml);
         Ok(())
     }
 
@@ -223,7 +272,10 @@ impl Tracking {
             entry.members == 0 && entry.opened == 0 && !entry.process.setting().whole
         };
         if self.processes.get(&key).is_some_and(empty) {
-            self.processes.remove(&key);
+            if let Some(entry) = self.processes.remove(&key) {
+                self.ids.remove(&entry.id);
+                self.generation += u64::from(entry.process.setting().ml);
+            }
         }
     }
 
@@ -274,9 +326,9 @@ impl Tracking {
         match self.processes.get(&key) {
             Some(entry) if !Arc::ptr_eq(&entry.process, &process) => {
                 // It was named itself before its first thread came here.
-                let both = entry.process.setting().and(process.setting());
-                entry.process.set(both);
-                entry.process.ask_scan();
+                let named = entry.process.clone();
+                self.set(&named, named.setting().and(process.setting()));
+                named.ask_scan();
                 return Ok(false);
             }
             Some(_) => {}
@@ -316,6 +368,7 @@ impl Tracking {
         self.members.insert(member.into_node(key, id));
         let new = Member {
             record,
+            phases: None,
             wanted: true,
             uid,
         };
@@ -326,9 +379,11 @@ impl Tracking {
     /// Takes a record out of the table.
     fn take(&mut self, id: u64) {
         self.count_out(id);
-        let Some(Member { record, uid, .. }) = self.threads.remove(&id) else {
+        let Some(member) = self.threads.remove(&id) else {
             return;
         };
+        let times = member.times(Ns(now_ns()));
+        let Member { record, uid, .. } = member;
         let key = (record.process().pid().key(), record.thread().key());
         self.members.remove(&key);
         match self.users.get_mut(&uid) {
@@ -337,6 +392,7 @@ impl Tracking {
         }
         if let Some(entry) = self.processes.get_mut(&key.0) {
             entry.members -= 1;
+            entry.past.add(&times);
         }
         self.tidy(key.0);
     }
@@ -376,6 +432,8 @@ impl Tracking {
             return Ok(None);
         };
         member.wanted = true;
+        let times = member.times(Ns(now_ns()));
+        member.phases = None;
         self.last_id += 1;
         let new = self.last_id;
         member.record.set_id(new);
@@ -390,6 +448,7 @@ impl Tracking {
         self.count += 1;
         if let Some(entry) = self.processes.get_mut(&key.0) {
             entry.threads += 1;
+            entry.past.add(&times);
         }
         Ok(Some(new))
     }
@@ -424,7 +483,7 @@ impl Tracking {
         self.end(id);
         let threads = self.processes.get(&key).map_or(0, |entry| entry.threads);
         if threads == 0 {
-            process.set(Setting::SINGLE);
+            self.set(&process, Setting::SINGLE);
         }
         Ok(threads)
     }
@@ -444,9 +503,10 @@ impl Tracking {
         if setting.privileged && !privileged {
             return Err(Failure::NotPermitted);
         }
-        entry.process.set(Setting::SINGLE);
         entry.opened += 1;
-        Ok(entry.process.clone())
+        let process = entry.process.clone();
+        self.set(&process, Setting::SINGLE);
+        Ok(process)
     }
 
     /// Tracks some of the threads of a process no more, unless all of it is tracked again. Returns
@@ -465,7 +525,7 @@ impl Tracking {
     }
 
     /// The first thread of a process with a key of at least `from`, and the id of its record.
-    fn member_from(&self, process: usize, from: usize) -> Option<(usize, u64)> {
+    pub(super) fn member_from(&self, process: usize, from: usize) -> Option<(usize, u64)> {
         let cursor = self.members.cursor_lower_bound(&(process, from))?;
         let (&(owner, thread), &id) = cursor.current();
         (owner == process).then_some((thread, id))

@@ -4,6 +4,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytemuck::Zeroable;
 use rustix::fs::{Mode, OFlags};
@@ -13,8 +14,8 @@ use serde::Serialize;
 use crate::request::{self, Histogram, RequestStats};
 use crate::sys::{abi, zernel as calls};
 use crate::{
-    class, thread, Call, Class, Error, EventStream, Gpu, Level, Result, Stats, Target, Thread, Tsg,
-    Weight,
+    class, phase, thread, Call, Class, Error, EventStream, Gpu, Level, Phase, ProcessPhases,
+    Result, Stats, Target, Thread, ThreadPhases, Tracking, Tsg, Weight,
 };
 
 /// Most entries that one call of an enumeration fills.
@@ -42,6 +43,8 @@ pub struct Version {
     pub requests: bool,
     /// It tracks threads.
     pub tracking: bool,
+    /// It tells phases of machine-learning programs.
+    pub phases: bool,
     /// Classes are applied; otherwise they are switched off through sysfs.
     pub enabled: bool,
     /// Most GPUs at a time.
@@ -83,6 +86,7 @@ impl Zernel {
             events: has(abi::ZERNEL_CAP_EVENTS),
             requests: has(abi::ZERNEL_CAP_REQUESTS),
             tracking: has(abi::ZERNEL_CAP_TRACKING),
+            phases: has(abi::ZERNEL_CAP_PHASES),
             enabled: raw.enabled != 0,
             max_gpus: raw.max_gpus,
             max_tsgs_per_gpu: raw.max_tsgs_per_gpu,
@@ -154,13 +158,13 @@ impl Zernel {
     }
 
     /// Tracks what the threads of `target` do: a thread, or a process with the threads that it makes
-    /// later and, with `children`, the processes that it makes. Returns how many threads of the
-    /// process are tracked then.
+    /// later; `tracking` says whether those of its children, too, and whether they have phases.
+    /// Returns how many threads of the process are tracked then.
     ///
     /// Errors: [`Error::Call`] with `EPERM`, `EDQUOT`, `ENOSPC`, `EOPNOTSUPP`, `ESRCH` or `EBADF`;
     /// `EINVAL` for a TSG or a cgroup.
-    pub fn track(&self, target: &Target, children: bool) -> Result<u32> {
-        let mut raw = thread::request(target, children);
+    pub fn track(&self, target: &Target, tracking: Tracking) -> Result<u32> {
+        let mut raw = thread::request(target, tracking);
         calls::track(self.as_fd(), &mut raw).map_err(Error::call(Call::Track))?;
         Ok(raw.threads)
     }
@@ -170,7 +174,7 @@ impl Zernel {
     /// Errors: [`Error::Call`] with `EPERM`, `ENODATA`, `EBUSY`, `ESRCH` or `EBADF`; `EINVAL` for a
     /// TSG or a cgroup.
     pub fn untrack(&self, target: &Target) -> Result<u32> {
-        let mut raw = thread::request(target, false);
+        let mut raw = thread::request(target, Tracking::PLAIN);
         calls::untrack(self.as_fd(), &mut raw).map_err(Error::call(Call::Untrack))?;
         Ok(raw.threads)
     }
@@ -181,6 +185,34 @@ impl Zernel {
             calls::list_threads(self.as_fd(), cursor, page)
         })
         .map(|raw| raw.map(|raw| Thread::from(&raw)))
+    }
+
+    /// The phases of all threads of machine-learning programs that the caller may see, in the order
+    /// in which they came.
+    pub fn phases(&self) -> impl Iterator<Item = Result<ThreadPhases>> + use<'_> {
+        Pages::new(Call::ListPhases, |cursor, page| {
+            calls::list_phases(self.as_fd(), cursor, page)
+        })
+        .map(|raw| raw.map(|raw| ThreadPhases::from(&raw)))
+    }
+
+    /// All processes with tracked threads that the caller may see, machine-learning programs or
+    /// not, in the order in which they came.
+    pub fn processes(&self) -> impl Iterator<Item = Result<ProcessPhases>> + use<'_> {
+        Pages::new(Call::ListProcesses, |cursor, page| {
+            calls::list_processes(self.as_fd(), cursor, page)
+        })
+        .map(|raw| raw.map(|raw| ProcessPhases::from(&raw)))
+    }
+
+    /// Says that the thread `tid`, 0 for the caller, is in `phase` for `duration`, which wins over
+    /// what is detected. With a duration of zero the hint that was given before ends.
+    ///
+    /// Errors: [`Error::Call`] with `EINVAL` for more than [`phase::HINT_MAX`], `EPERM`, `ENODATA`
+    /// when it is not tracked as one of a machine-learning program, or `ESRCH`.
+    pub fn hint(&self, tid: u32, phase: Phase, duration: Duration) -> Result<()> {
+        let mut raw = phase::hint(tid, phase, duration);
+        calls::phase_hint(self.as_fd(), &mut raw).map_err(Error::call(Call::PhaseHint))
     }
 
     /// The module's counters.

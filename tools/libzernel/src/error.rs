@@ -146,6 +146,12 @@ calls! {
     Untrack = "untrack",
     /// `ZERNEL_IOC_LIST_THREADS`.
     ListThreads = "list threads",
+    /// `ZERNEL_IOC_LIST_PHASES`.
+    ListPhases = "list phases",
+    /// `ZERNEL_IOC_LIST_PROCESSES`.
+    ListProcesses = "list processes",
+    /// `ZERNEL_IOC_PHASE_HINT`.
+    PhaseHint = "give hint",
     /// `read()` and `poll()` of the event stream.
     Events = "read events",
     /// `pidfd_open()`.
@@ -229,7 +235,7 @@ impl Error {
 
 fn call_cause(call: Call, errno: Errno) -> Cause {
     match (call, errno) {
-        (Call::ClassClear | Call::Untrack, Errno::NODATA) => Cause::NotAssigned,
+        (Call::ClassClear | Call::Untrack | Call::PhaseHint, Errno::NODATA) => Cause::NotAssigned,
         (Call::Track, Errno::OPNOTSUPP) => Cause::Unsupported,
         (Call::Track | Call::Untrack, Errno::BADF) => Cause::NoSuchTarget,
         (Call::ClassSet, Errno::OPNOTSUPP) => Cause::SharedTsg,
@@ -310,6 +316,15 @@ fn sentence(call: Call, errno: Errno) -> String {
             "there is no such thread or process, or it is one of the kernel's own"
         }
         (Track | Untrack, Errno::BADF) => "that is not a pidfd",
+        (PhaseHint, Errno::PERM) => {
+            "another user's thread needs CAP_SYS_NICE or membership of the group in the tunable \
+             lc_gid"
+        }
+        (PhaseHint, Errno::INVAL) => "there is no such phase, or a hint holds for 60 s at most",
+        (PhaseHint, Errno::NODATA) => {
+            "the thread is not tracked as one of a machine-learning program (track --ml)"
+        }
+        (PhaseHint, Errno::SRCH) => "there is no such thread, or it is one of the kernel's own",
         (PageRegister, Errno::INVAL) => "the address is not that of a page",
         (PageRegister, Errno::FAULT) => "there is no writable memory at the address",
         (PageRegister, Errno::DQUOT) => "you have as many pages as one user may have",
@@ -507,6 +522,20 @@ mod tests {
             ),
         ] {
             let error = call(which, errno);
+            assert_eq!(error.cause(), cause, "{error}");
+            assert!(error.to_string().contains(said), "{error}");
+        }
+    }
+
+    #[test]
+    fn every_documented_error_of_a_hint_has_its_cause_and_sentence() {
+        for (errno, cause, said) in [
+            (Errno::PERM, Cause::NotPermitted, "CAP_SYS_NICE"),
+            (Errno::INVAL, Cause::Invalid, "60 s"),
+            (Errno::NODATA, Cause::NotAssigned, "machine-learning"),
+            (Errno::SRCH, Cause::NoSuchTarget, "no such thread"),
+        ] {
+            let error = call(Call::PhaseHint, errno);
             assert_eq!(error.cause(), cause, "{error}");
             assert!(error.to_string().contains(said), "{error}");
         }

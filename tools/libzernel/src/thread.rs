@@ -9,6 +9,46 @@ use serde::Serialize;
 use crate::sys::abi;
 use crate::{text, Target};
 
+/// How a target is tracked.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Tracking {
+    /// Processes that it makes later, too, and those that they make.
+    pub children: bool,
+    /// It is a machine-learning program, whose threads have phases.
+    pub ml: bool,
+}
+
+impl Tracking {
+    /// The target alone, without phases.
+    pub const PLAIN: Self = Self {
+        children: false,
+        ml: false,
+    };
+
+    /// A process and those that it makes, without phases.
+    pub const CHILDREN: Self = Self {
+        children: true,
+        ..Self::PLAIN
+    };
+
+    /// A machine-learning program.
+    pub const ML: Self = Self {
+        ml: true,
+        ..Self::PLAIN
+    };
+
+    /// A machine-learning program and the processes that it makes.
+    pub const ML_CHILDREN: Self = Self {
+        children: true,
+        ml: true,
+    };
+
+    fn flags(self) -> u32 {
+        let flag = |on, flag| if on { flag } else { 0 };
+        flag(self.children, abi::ZERNEL_TRACK_CHILDREN) | flag(self.ml, abi::ZERNEL_TRACK_ML)
+    }
+}
+
 /// Why a thread sleeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -208,18 +248,13 @@ impl From<&abi::zernel_thread_info> for Thread {
 }
 
 /// A request to track a target, or to track it no more.
-pub(crate) fn request(target: &Target, children: bool) -> abi::zernel_track {
+pub(crate) fn request(target: &Target, tracking: Tracking) -> abi::zernel_track {
     // Flags of targets are the same for all calls.
     const _: () = assert!(abi::ZERNEL_TRACK_PIDFD == abi::ZERNEL_CLASS_PIDFD);
     let (kind, flags, id) = target.encode();
     abi::zernel_track {
         target: kind,
-        flags: flags
-            | if children {
-                abi::ZERNEL_TRACK_CHILDREN
-            } else {
-                0
-            },
+        flags: flags | tracking.flags(),
         id,
         ..abi::zernel_track::zeroed()
     }
@@ -247,13 +282,18 @@ mod tests {
 
     #[test]
     fn requests_carry_target_and_flags() {
-        let raw = request(&Target::Thread(7), false);
+        let raw = request(&Target::Thread(7), Tracking::PLAIN);
         assert_eq!(
             (raw.target, raw.flags, raw.id),
             (abi::ZERNEL_TARGET_THREAD, 0, 7)
         );
-        let raw = request(&Target::Process(0), true);
+        let raw = request(&Target::Process(0), Tracking::CHILDREN);
         assert_eq!(raw.flags, abi::ZERNEL_TRACK_CHILDREN);
+        let raw = request(&Target::Thread(7), Tracking::ML);
+        assert_eq!(raw.flags, abi::ZERNEL_TRACK_ML);
+        let raw = request(&Target::Process(0), Tracking::ML_CHILDREN);
+        assert_eq!(raw.flags, 6);
+        assert_eq!(Tracking::default(), Tracking::PLAIN);
     }
 
     #[test]

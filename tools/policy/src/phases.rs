@@ -5,6 +5,9 @@ use crate::policy::{
     phase::{
         activity::{Activity, Cause, CAUSES},
         detector::Detector,
+        meter::{Look, Meter},
+        task::Task,
+        window::Gpu,
         Phase, Sample, Thresholds,
     },
     prefetch::{durations::Durations, Params, Prefetch},
@@ -58,6 +61,10 @@ fn told() -> impl Strategy<Value = Told> {
     ]
 }
 
+fn hint() -> impl Strategy<Value = Option<u64>> {
+    prop_oneof![4 => Just(None), 1 => Just(Some(0)), 1 => (1..1_000_000u64).prop_map(Some)]
+}
+
 proptest! {
     /// Every nanosecond that the clock advances is in one sum, and none ever leaves it, whatever
     /// the scheduler tells, in whatever order.
@@ -84,10 +91,67 @@ proptest! {
             for cause in Cause::ALL {
                 prop_assert!(totals.slept(cause).time >= ended.slept(cause).time);
                 prop_assert!(totals.slept(cause).count >= ended.slept(cause).count);
-                prop_assert!(totals.share_since(&ended, cause) <= Permille(1000));
             }
             prop_assert!(task.burst(Ns(latest)) <= totals.bursts.time);
             ended = totals;
+        }
+    }
+
+    /// The phases of a task add up to the time for which it is recorded, whatever the scheduler, the
+    /// GPU and hints tell, and whenever one looks.
+    #[test]
+    fn phases_of_a_task_sum_up(
+        t in thresholds(),
+        start in 1..u64::MAX / 2,
+        steps in prop::collection::vec((told(), 0..=1000u32, any::<bool>(), 0..5usize, hint()), 0..200),
+    ) {
+        let mut activity = Activity::new(Ns(start));
+        let mut now = start;
+        let mut task = Task::new(&activity, Ns(now));
+        for (step, share, synced, phase, hint) in steps {
+            let (Told::Leaves(time, _) | Told::Enters(time, _)) = step;
+            now += u64::from(time.unsigned_abs());
+            match step {
+                Told::Leaves(_, cause) => {
+                    activity.leave(Ns(now), cause.map(|at| Cause::ALL[at]));
+                }
+                Told::Enters(_, queued) => activity.enter(Ns(now), Ns(queued)),
+            }
+            let gpu = Gpu {
+                share: Permille(share),
+                synced: synced.then_some(Ns(now)),
+            };
+            match hint {
+                Some(0) => task.skip(&activity, Ns(now)),
+                Some(time) => {
+                    task.hint(Ns(now), Phase::ALL[phase], Ns(time));
+                    prop_assert!(task.is_hinted(Ns(now)));
+                    prop_assert_eq!(task.phase(Ns(now)).0, Phase::ALL[phase]);
+                }
+                None => {
+                    let hinted = task.is_hinted(Ns(now));
+                    let seen = task.observe(&activity, Ns(now), gpu, false, &t);
+                    prop_assert!(seen.transition.is_none() || !hinted);
+                }
+            }
+            prop_assert_eq!(task.times(Ns(now)).sum(), activity.totals(Ns(now)).time());
+            prop_assert!(task.phase(Ns(now)).1 <= Ns(now - start));
+        }
+    }
+
+    /// No more than all of the time, whatever a provider tells, and the end of work is not ahead.
+    #[test]
+    fn a_meter_keeps_within_bounds(
+        steps in prop::collection::vec((any::<u64>(), any::<u64>(), any::<bool>(), any::<Option<u64>>()), 0..50),
+    ) {
+        let mut meter = Meter::NEW;
+        let mut latest = 0;
+        for (now, ran, pending, since) in steps {
+            latest = latest.max(now);
+            let since = since.map(Ns);
+            meter.look(Ns(now), Look { ran: Ns(ran), pending, since });
+            prop_assert!(meter.share() <= Permille(1000));
+            prop_assert!(meter.synced().is_none_or(|at| at <= Ns(latest)));
         }
     }
 

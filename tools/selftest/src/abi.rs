@@ -97,15 +97,16 @@ fn every_call_works() -> Outcome {
             .context(call.name)?;
     }
     let version = lab.zernel.version()?;
-    check_eq!((version.abi, version.levels), (4, 8));
+    check_eq!((version.abi, version.levels), (5, 8));
     check_eq!(
         [
             version.classes,
             version.events,
             version.requests,
-            version.tracking
+            version.tracking,
+            version.phases
         ],
-        [true; 4]
+        [true; 5]
     );
     check_eq!(version.enabled, true);
     check_eq!(
@@ -328,7 +329,7 @@ fn foreign_numbers() -> Outcome {
     let mut bytes = vec![0; 16384];
     let class = abi::LIBZERNEL_IOC_CLASS_GET;
     unchanged(&lab.zernel, || {
-        for number in abi::ZERNEL_NR_LIST_THREADS + 1..=255 {
+        for number in abi::ZERNEL_NR_PHASE_HINT + 1..=255 {
             let number = class & !0xff | number;
             let result = sys::ioctl_bytes(fd, number, &mut bytes);
             check_eq!(result, Err(Errno::NOTTY), "number {number:#x}");

@@ -32,8 +32,9 @@ pub fn unload_all() -> Result<()> {
 
 /// Puts the tunables back and waits until nothing is left of a case.
 pub fn settle() -> Result<()> {
-    // First out of the way, so that the maximum can be put back.
+    // First out of the way, so that the maximum can be put back, and what the GPU is active above.
     fs::write(tunable_path("min_timeslice_us"), "10")?;
+    fs::write(tunable_path("gpu_idle_threshold"), "0")?;
     for (name, value) in crate::tunables::DEFAULTS {
         let path = tunable_path(name);
         if fs::read_to_string(&path)?.trim_end() != *value {

@@ -2,6 +2,7 @@
 //! Tests of the loaded modules, from user space: runs the cases and reports them as KTAP.
 
 mod abi;
+mod block;
 mod cgroup;
 mod class;
 mod common;
@@ -12,6 +13,7 @@ mod harness;
 mod life;
 mod list;
 mod permit;
+mod phase;
 mod quota;
 mod request;
 mod scale;
@@ -46,6 +48,7 @@ const SUITES: &[Suite] = &[
     request::SUITE,
     turns::SUITE,
     track::SUITE,
+    phase::SUITE,
     sim::SUITE,
     scale::SUITE,
     stress::SUITE,

@@ -50,7 +50,7 @@ pub const SUITE: Suite = suite(
 const MS: u64 = 1_000_000;
 
 /// The tracked threads of a process.
-fn threads_of(zernel: &Zernel, pid: u32) -> Result<Vec<Thread>> {
+pub fn threads_of(zernel: &Zernel, pid: u32) -> Result<Vec<Thread>> {
     let mut found = Vec::new();
     for thread in zernel.threads() {
         let thread = thread?;
@@ -62,7 +62,7 @@ fn threads_of(zernel: &Zernel, pid: u32) -> Result<Vec<Thread>> {
 }
 
 /// A tracked thread.
-fn thread(zernel: &Zernel, tid: u32) -> Result<Option<Thread>> {
+pub fn thread(zernel: &Zernel, tid: u32) -> Result<Option<Thread>> {
     for thread in zernel.threads() {
         let thread = thread?;
         if thread.tid == tid {
@@ -73,7 +73,7 @@ fn thread(zernel: &Zernel, tid: u32) -> Result<Option<Thread>> {
 }
 
 /// Waits until so many threads of a process are recorded.
-fn wait_recorded(zernel: &Zernel, pid: u32, count: usize) -> Result<Vec<Thread>> {
+pub fn wait_recorded(zernel: &Zernel, pid: u32, count: usize) -> Result<Vec<Thread>> {
     let mut threads = Vec::new();
     wait_until(&format!("{count} threads of {pid} are recorded"), || {
         threads = threads_of(zernel, pid)?;
@@ -85,7 +85,7 @@ fn wait_recorded(zernel: &Zernel, pid: u32, count: usize) -> Result<Vec<Thread>>
 }
 
 /// Waits until so many threads are tracked in all.
-fn wait_count(zernel: &Zernel, count: u64) -> Result<()> {
+pub fn wait_count(zernel: &Zernel, count: u64) -> Result<()> {
     let mut last = 0;
     wait_until(&format!("{count} threads are tracked"), || {
         last = zernel.stats()?.threads;

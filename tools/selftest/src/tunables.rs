@@ -26,6 +26,7 @@ pub const SUITE: Suite = suite(
         case("no_values", no_values),
         case("out_of_range", out_of_range),
         case("minimum_and_maximum", minimum_and_maximum),
+        case("idle_and_active", idle_and_active),
         case("slices_change_at_once", slices_change_at_once),
         case("bounds_change_at_once", bounds_change_at_once),
         case("default_class_at_once", default_class_at_once),
@@ -79,6 +80,13 @@ pub const DEFAULTS: &[(&str, &str)] = &[
     ("level5_budget_us", "95000"),
     ("level6_period_us", "100000"),
     ("level6_budget_us", "95000"),
+    ("phase_tick_us", "1000"),
+    ("io_wait_threshold", "30"),
+    ("gpu_active_threshold", "80"),
+    ("gpu_idle_threshold", "10"),
+    ("optimizer_burst_max_ns", "5000000"),
+    ("phase_stability_count", "3"),
+    ("nccl_detection", "0"),
 ];
 
 fn read(name: &str) -> Result<String> {
@@ -132,7 +140,7 @@ fn good_values() -> Outcome {
     let counts = [("0", "0"), ("1", "1"), ("100000", "100000")];
     for (name, default) in DEFAULTS {
         let values: &[(&str, &str)] = match *name {
-            "enabled" => &[("0", "0"), ("1", "1"), ("1\n", "1"), (" 0 ", "0")],
+            "enabled" | "nccl_detection" => &[("0", "0"), ("1", "1"), ("1\n", "1"), (" 0 ", "0")],
             "default_class" => &[
                 ("lc", "0"),
                 ("be", "7"),
@@ -169,6 +177,16 @@ fn good_values() -> Outcome {
                 (" rr\n", "rr"),
                 ("fair", "fair"),
             ],
+            "phase_tick_us" => &[("100", "100"), ("1000000", "1000000"), ("777\n", "777")],
+            "io_wait_threshold" => &[("0", "0"), ("100", "100"), (" 77\n", "77")],
+            "gpu_idle_threshold" => &[("0", "0"), ("79", "79"), ("7\n", "7")],
+            "gpu_active_threshold" => &[("11", "11"), ("100", "100"), ("77\n", "77")],
+            "optimizer_burst_max_ns" => &[
+                ("1000", "1000"),
+                ("1000000000", "1000000000"),
+                ("777777\n", "777777"),
+            ],
+            "phase_stability_count" => &[("1", "1"), ("1000", "1000"), ("7\n", "7")],
             "rotation_quantum_us" => &[("500", "500"), ("1000000", "1000000"), ("777\n", "777")],
             name if name.ends_with("_budget_us") => {
                 &[("1000", "1000"), ("100000", "100000"), ("7777\n", "7777")]
@@ -215,6 +233,7 @@ fn no_values() -> Outcome {
     }
     for value in ["2", "10", "true"] {
         refused("enabled", value.as_bytes(), Errno::INVAL)?;
+        refused("nccl_detection", value.as_bytes(), Errno::INVAL)?;
     }
     for value in ["0", "1", "Fair", "fa", "fairr", "fair rr", "default", "off"] {
         refused("rotation", value.as_bytes(), Errno::INVAL)?;
@@ -242,7 +261,13 @@ fn out_of_range() -> Outcome {
     let huger = "99999999999999999999999999";
     for (name, _) in DEFAULTS {
         let values: &[&str] = match *name {
-            "enabled" | "user_control" | "predictor" | "rotation" => continue,
+            "enabled" | "user_control" | "predictor" | "rotation" | "nccl_detection" => continue,
+            "phase_tick_us" => &["0", "99", "1000001", "4294967295", huge, huger],
+            "io_wait_threshold" => &["101", "1000", "4294967295", huge, huger],
+            "gpu_idle_threshold" => &["80", "100", "101", "4294967295", huge, huger],
+            "gpu_active_threshold" => &["0", "10", "101", "4294967295", huge, huger],
+            "optimizer_burst_max_ns" => &["0", "999", "1000000001", "4294967295", huge, huger],
+            "phase_stability_count" => &["0", "1001", "4294967295", huge, huger],
             "preempt_timeout_us" => &["0", "1000001", "4294967295", huge, huger],
             "rotation_quantum_us" => &["0", "499", "1000001", "4294967295", huge, huger],
             name if name.ends_with("_budget_us") => {
@@ -275,6 +300,20 @@ fn minimum_and_maximum() -> Outcome {
     tune("min_timeslice_us", 10_000_000)?;
     refused("max_timeslice_us", b"9999999", Errno::RANGE)?;
     Ok(())
+}
+
+/// A GPU is idle below what it is active above.
+fn idle_and_active() -> Outcome {
+    tune("gpu_idle_threshold", 50)?;
+    refused("gpu_active_threshold", b"50", Errno::RANGE)?;
+    refused("gpu_active_threshold", b"0", Errno::RANGE)?;
+    tune("gpu_active_threshold", 51)?;
+    refused("gpu_idle_threshold", b"51", Errno::RANGE)?;
+    refused("gpu_idle_threshold", b"100", Errno::RANGE)?;
+    tune("gpu_idle_threshold", 0)?;
+    refused("gpu_active_threshold", b"0", Errno::RANGE)?;
+    tune("gpu_active_threshold", 1)?;
+    refused("gpu_idle_threshold", b"1", Errno::RANGE)
 }
 
 fn slices_change_at_once() -> Outcome {

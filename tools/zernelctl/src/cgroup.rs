@@ -59,6 +59,15 @@ fn join(cgroup: &Path) -> Result<()> {
     fs::write(&procs, "0").with_context(|| format!("cannot move to {}", procs.display()))
 }
 
+/// The path of the cgroup v2 that a process is in, from the root of the hierarchy; none if the
+/// process has ended.
+pub fn path_of(pid: u32) -> Option<String> {
+    let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+    groups
+        .lines()
+        .find_map(|line| Some(line.strip_prefix("0::")?.to_owned()))
+}
+
 /// The directory of the cgroup v2 that `/proc/self/cgroup` names, in the first mount of that
 /// hierarchy that shows it.
 fn own_path(mountinfo: &str, own: &str) -> Option<PathBuf> {

@@ -4,13 +4,15 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Result;
 use clap::{Args as ClapArgs, Parser, Subcommand};
+use libzernel::phase::HINT_MAX;
 use libzernel::tunable::Tunables;
-use libzernel::{tsg, Level, Target, Weight, Zernel};
+use libzernel::{tsg, Level, Phase, Target, Tracking, Weight, Zernel};
 
-use crate::{class, exit, list, requests, run, status, track, tune, watch};
+use crate::{class, exit, list, phases, requests, run, status, track, tune, watch};
 
 /// What it is good for.
 const EXAMPLES: &str = "\
@@ -81,6 +83,9 @@ enum Command {
         /// Processes that it makes from now on, too, and those that they make.
         #[arg(long, conflicts_with = "tid")]
         children: bool,
+        /// It is a machine-learning program: `phases` tells what its threads do.
+        #[arg(long)]
+        ml: bool,
     },
     /// Track the threads of a process no more.
     Untrack {
@@ -94,6 +99,26 @@ enum Command {
         /// Only those of this process.
         #[arg(long, value_parser = process)]
         pid: Option<u32>,
+    },
+    /// Show the phases of your machine-learning programs, or of all with CAP_PERFMON.
+    ///
+    /// A phase is what a thread does: it loads data, waits for the GPU, exchanges data with other
+    /// ranks, or makes an optimizer step. `track --ml` says what is such a program. Shares are of
+    /// the time since each is recorded.
+    Phases(PhasesArgs),
+    /// Say what phase a thread is in, for a time: that wins over what is detected.
+    ///
+    /// The thread is one of a program that is tracked with --ml. Your own are free to give hints
+    /// to; another user's need CAP_SYS_NICE or membership of the group in the tunable lc_gid.
+    Hint {
+        /// The thread.
+        #[arg(long, value_name = "TID", value_parser = thread)]
+        tid: u32,
+        /// For so many milliseconds, at most 60000; 0 ends the hint that was given before.
+        #[arg(long, value_name = "MS", value_parser = milliseconds)]
+        duration: Duration,
+        /// unknown, data_loading, gpu_compute, nccl_collective or optimizer_step.
+        phase: Phase,
     },
     /// Tunables of the module.
     #[command(subcommand)]
@@ -236,7 +261,7 @@ struct WatchArgs {
     count: Option<u64>,
     /// Stop when nothing happens for this many seconds.
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
-    timeout: Option<std::time::Duration>,
+    timeout: Option<Duration>,
     /// Only events of this process.
     #[arg(long, value_parser = process)]
     pid: Option<u32>,
@@ -253,6 +278,37 @@ struct RequestsArgs {
     /// Show how many took how long, too.
     #[arg(long)]
     histogram: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+struct PhasesArgs {
+    /// Sums of each process, how busy the GPU is for it, and how long ago its work was done last.
+    #[arg(long)]
+    process: bool,
+    /// Sums of the processes in each cgroup v2.
+    #[arg(long, conflicts_with = "process")]
+    cgroup: bool,
+    /// Only those of this process.
+    #[arg(long, value_parser = process)]
+    pid: Option<u32>,
+    /// Show them again and again, every so many seconds, until interrupted; JSON is a line each
+    /// time.
+    #[arg(long, value_name = "SECONDS", value_parser = interval)]
+    watch: Option<Duration>,
+    /// Stop after so many times.
+    #[arg(long, value_name = "N", value_parser = count, requires = "watch")]
+    count: Option<u64>,
+}
+
+impl PhasesArgs {
+    fn options(&self) -> phases::Options {
+        let by = match (self.process, self.cgroup) {
+            (true, _) => phases::By::Process,
+            (_, true) => phases::By::Cgroup,
+            _ => phases::By::Thread,
+        };
+        phases::Options { by, pid: self.pid }
+    }
 }
 
 fn process(text: &str) -> Result<u32, String> {
@@ -277,11 +333,36 @@ fn count(text: &str) -> Result<u64, String> {
         .map_err(|_| format!("'{text}' is not a count: it takes a decimal number"))
 }
 
-fn seconds(text: &str) -> Result<std::time::Duration, String> {
+fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text
         .parse()
         .map_err(|_| format!("'{text}' is not a number of seconds"))?;
-    std::time::Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
+    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
+}
+
+fn interval(text: &str) -> Result<Duration, String> {
+    const LEAST: Duration = Duration::from_millis(10);
+    let time = seconds(text)?;
+    if time < LEAST {
+        return Err(format!(
+            "'{text}' is too short: it takes 0.01 seconds or more"
+        ));
+    }
+    Ok(time)
+}
+
+fn milliseconds(text: &str) -> Result<Duration, String> {
+    let ms: u64 = text
+        .parse()
+        .map_err(|_| format!("'{text}' is not a number of milliseconds"))?;
+    let time = Duration::from_millis(ms);
+    if time > HINT_MAX {
+        let most = HINT_MAX.as_millis();
+        return Err(format!(
+            "'{text}' is too long: a hint holds for {most} ms at most"
+        ));
+    }
+    Ok(time)
 }
 
 #[derive(Debug, Subcommand)]
@@ -355,11 +436,28 @@ impl Args {
                 };
                 watch::watch(&zernel()?, &options, json)?;
             }
-            Command::Track { target, children } => {
-                track::begin(&zernel()?, &target.target()?, children, json)?;
+            Command::Track {
+                target,
+                children,
+                ml,
+            } => {
+                let tracking = Tracking { children, ml };
+                track::begin(&zernel()?, &target.target()?, tracking, json)?;
             }
             Command::Untrack { target } => track::end(&zernel()?, &target.target()?, json)?,
             Command::Threads { pid } => track::list(&zernel()?, pid, json)?,
+            Command::Phases(args) => {
+                let (zernel, options) = (zernel()?, args.options());
+                match args.watch {
+                    Some(every) => phases::watch(&zernel, &options, every, args.count, json)?,
+                    None => phases::show(&zernel, &options, json)?,
+                }
+            }
+            Command::Hint {
+                tid,
+                duration,
+                phase,
+            } => phases::hint(&zernel()?, tid, phase, duration, json)?,
             Command::Tune(TuneCommand::List) => tune::list(&tunables()?, json)?,
             Command::Tune(TuneCommand::Get { name }) => tune::get(&tunables()?, &name, json)?,
             Command::Tune(TuneCommand::Set { name, value }) => {

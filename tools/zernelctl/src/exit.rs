@@ -18,7 +18,7 @@ const NOT_PERMITTED: u8 = 4;
 const NO_DEVICE: u8 = 5;
 /// A quota or a bound is used up.
 const EXHAUSTED: u8 = 6;
-/// The target has no class of its own, or is not tracked.
+/// The target has no class of its own, is not tracked, or has no phases.
 const NOT_CLASSED: u8 = 7;
 /// The TSG carries the work of several processes.
 const SHARED: u8 = 8;
@@ -37,7 +37,8 @@ Exit codes:
   4    not permitted
   5    no zernel device: the module is not loaded
   6    a quota, the admission budget or a bound of the module is used up
-  7    class clear: the target has no class of its own; untrack: it is not tracked
+  7    class clear: the target has no class of its own; untrack: it is not tracked;
+       hint: the thread has no phases
   8    class set: the TSG carries the work of several processes (MPS)
   126  run: the command cannot be started
   127  run: there is no such command

@@ -7,6 +7,7 @@ mod cli;
 mod exit;
 mod list;
 mod output;
+mod phases;
 mod requests;
 mod run;
 mod status;

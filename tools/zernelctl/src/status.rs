@@ -122,6 +122,7 @@ mod tests {
                 events: true,
                 requests: true,
                 tracking: true,
+                phases: true,
                 enabled: false,
                 max_gpus: 64,
                 max_tsgs_per_gpu: 4096,

@@ -3,7 +3,7 @@
 
 use anyhow::Result;
 use libzernel::thread::{Cause, Does};
-use libzernel::{Target, Thread, Zernel};
+use libzernel::{Target, Thread, Tracking, Zernel};
 use serde::Serialize;
 
 use crate::output;
@@ -16,8 +16,8 @@ struct Tracked {
 }
 
 /// Tracks `target`.
-pub fn begin(zernel: &Zernel, target: &Target, children: bool, json: bool) -> Result<()> {
-    tell(zernel.track(target, children)?, json)
+pub fn begin(zernel: &Zernel, target: &Target, tracking: Tracking, json: bool) -> Result<()> {
+    tell(zernel.track(target, tracking)?, json)
 }
 
 /// Tracks `target` no more.

@@ -40,6 +40,11 @@ fn every_command_has_help() {
         &["tune", "get"],
         &["tune", "set"],
         &["requests"],
+        &["track"],
+        &["untrack"],
+        &["threads"],
+        &["phases"],
+        &["hint"],
     ] {
         let shown = predicate::str::contains("Usage:").and(predicate::str::contains("--json"));
         zernelctl(&[command, &["--help"]].concat())
@@ -70,6 +75,17 @@ fn unsound_command_lines_are_usage_errors() {
         &["requests", "--tsg", "1", "--level", "lc"],
         &["requests", "--level", "8"],
         &["requests", "lc"],
+        &["track", "--ml"],
+        &["untrack", "--ml", "--pid", "1"],
+        &["phases", "--process", "--cgroup"],
+        &["phases", "--count", "3"],
+        &["phases", "--watch", "0"],
+        &["phases", "--watch", "often"],
+        &["hint", "--tid", "1", "gpu_compute"],
+        &["hint", "--duration", "1", "gpu_compute"],
+        &["hint", "--tid", "1", "--duration", "1"],
+        &["hint", "--tid", "1", "--duration", "1", "training"],
+        &["hint", "--tid", "1", "--duration", "60001", "gpu_compute"],
     ] {
         zernelctl(args)
             .assert()
@@ -124,6 +140,19 @@ fn without_a_device_every_command_says_so() {
         &["requests"],
         &["requests", "--tsg", "1", "--json"],
         &["requests", "--level", "lc", "--histogram"],
+        &["track", "--ml", "--children", "--pid", "1"],
+        &["track", "--ml", "--tid", "1"],
+        &["phases"],
+        &["phases", "--process", "--pid", "1", "--json"],
+        &["phases", "--cgroup", "--watch", "0.5", "--count", "2"],
+        &[
+            "hint",
+            "--tid",
+            "1",
+            "--duration",
+            "60000",
+            "optimizer_step",
+        ],
     ] {
         let said = predicate::str::contains("is the module loaded?");
         zernelctl(args).assert().code(5).stdout("").stderr(said);

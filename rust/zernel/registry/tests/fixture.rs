@@ -8,6 +8,7 @@ use crate::{
         COMM_LEN, //
     },
     pass::Driver,
+    phases::meters::Meters,
     policy::{
         backoff::Backoff,
         level::{
@@ -94,6 +95,8 @@ pub(super) fn gpu(handle: u64) -> Result<Gpu> {
         requests: Device::new(false)?,
         backoff: Backoff::default(),
         load: gpu::Load::default(),
+        meters: Meters::new()?,
+        metered: false,
         turned_away: false,
         closing: false,
         worker: None,

@@ -78,6 +78,15 @@ list_call!(
     /// `ZERNEL_IOC_LIST_THREADS`.
     list_threads, abi::ZERNEL_NR_LIST_THREADS, LIBZERNEL_IOC_LIST_THREADS, zernel_thread_info
 );
+list_call!(
+    /// `ZERNEL_IOC_LIST_PHASES`.
+    list_phases, abi::ZERNEL_NR_LIST_PHASES, LIBZERNEL_IOC_LIST_PHASES, zernel_thread_phases
+);
+list_call!(
+    /// `ZERNEL_IOC_LIST_PROCESSES`.
+    list_processes, abi::ZERNEL_NR_LIST_PROCESSES, LIBZERNEL_IOC_LIST_PROCESSES,
+    zernel_process_phases
+);
 
 plain_call!(
     /// `ZERNEL_IOC_TRACK`.
@@ -88,6 +97,11 @@ plain_call!(
     /// `ZERNEL_IOC_UNTRACK`.
     untrack, read_write, abi::ZERNEL_IOC_MAGIC, abi::ZERNEL_NR_UNTRACK,
     LIBZERNEL_IOC_UNTRACK, zernel_track
+);
+plain_call!(
+    /// `ZERNEL_IOC_PHASE_HINT`.
+    phase_hint, write, abi::ZERNEL_IOC_MAGIC, abi::ZERNEL_NR_PHASE_HINT,
+    LIBZERNEL_IOC_PHASE_HINT, zernel_phase_hint
 );
 plain_call!(
     /// `ZERNEL_IOC_PAGE_UNREGISTER`.

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result};
 use bytemuck::{bytes_of, Pod, Zeroable};
 use libzernel::sim::Context;
 use libzernel::sys::{abi, zernel as raw};
-use libzernel::{Level, Target};
+use libzernel::{Level, Target, Tracking};
 
 use super::own_class;
 use crate::common::Lab;
@@ -92,7 +92,7 @@ impl Stage {
             page: 0,
         };
         stage.page = stage.register()?;
-        stage.lab.zernel.track(&Target::current_process(), false)?;
+        stage.track()?;
         Ok(stage)
     }
 
@@ -112,6 +112,13 @@ impl Stage {
         let gpus = list(size_of::<abi::zernel_gpu_info>());
         let tsgs = list(size_of::<abi::zernel_tsg_info>());
         let threads = list(size_of::<abi::zernel_thread_info>());
+        let phases = list(size_of::<abi::zernel_thread_phases>());
+        let processes = list(size_of::<abi::zernel_process_phases>());
+        let hint = abi::zernel_phase_hint {
+            phase: abi::ZERNEL_PHASE_GPU_COMPUTE,
+            duration_ns: 1_000_000,
+            ..abi::zernel_phase_hint::zeroed()
+        };
         let track = abi::zernel_track {
             target: abi::ZERNEL_TARGET_PROCESS,
             ..abi::zernel_track::zeroed()
@@ -139,9 +146,16 @@ impl Stage {
             Call::new("DONE", abi::LIBZERNEL_IOC_DONE, &named),
             Call::new("CANCEL", abi::LIBZERNEL_IOC_CANCEL, &named),
             Call::new("REQUEST_STATS", abi::LIBZERNEL_IOC_REQUEST_STATS, &all).grown_from(240),
+            Call::new("PHASE_HINT", abi::LIBZERNEL_IOC_PHASE_HINT, &hint),
             Call::new("TRACK", abi::LIBZERNEL_IOC_TRACK, &track),
             Call::new("UNTRACK", abi::LIBZERNEL_IOC_UNTRACK, &track),
             Call::new("LIST_THREADS", abi::LIBZERNEL_IOC_LIST_THREADS, &threads),
+            Call::new("LIST_PHASES", abi::LIBZERNEL_IOC_LIST_PHASES, &phases),
+            Call::new(
+                "LIST_PROCESSES",
+                abi::LIBZERNEL_IOC_LIST_PROCESSES,
+                &processes,
+            ),
         ];
         for call in &mut calls {
             // What is to be cleared is set by the call before.
@@ -163,8 +177,8 @@ impl Stage {
                 self.lab.zernel.set_class(&me, Level::BE)?;
                 return Ok(());
             }
-            "UNTRACK" => {
-                self.lab.zernel.track(&Target::current_process(), false)?;
+            "UNTRACK" | "PHASE_HINT" => {
+                self.track()?;
                 return Ok(());
             }
             "PAGE_UNREGISTER" => {
@@ -186,6 +200,12 @@ impl Stage {
             flags: 0,
         };
         call.request = bytes_of(&named).to_vec();
+        Ok(())
+    }
+
+    fn track(&self) -> Result<()> {
+        let me = Target::current_process();
+        self.lab.zernel.track(&me, Tracking::ML)?;
         Ok(())
     }
 

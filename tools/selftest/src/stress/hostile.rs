@@ -111,7 +111,7 @@ impl<'a> Worker<'a> {
 
     /// Any number, any size, any bytes, on either device or what came out of the socket.
     fn call_anything(&mut self) -> Result<()> {
-        let known: [(u32, u32, usize); 25] = [
+        let known: [(u32, u32, usize); 29] = [
             (abi::ZERNEL_IOC_MAGIC, 0, 40),
             (abi::ZERNEL_IOC_MAGIC, 1, 32),
             (abi::ZERNEL_IOC_MAGIC, 2, 32),
@@ -126,6 +126,10 @@ impl<'a> Worker<'a> {
             (abi::ZERNEL_IOC_MAGIC, 11, 16),
             (abi::ZERNEL_IOC_MAGIC, 12, 16),
             (abi::ZERNEL_IOC_MAGIC, 13, 240),
+            (abi::ZERNEL_IOC_MAGIC, 16, 32),
+            (abi::ZERNEL_IOC_MAGIC, 17, 32),
+            (abi::ZERNEL_IOC_MAGIC, 18, 32),
+            (abi::ZERNEL_IOC_MAGIC, 19, 24),
             (abi::ZERNEL_SIM_IOC_TYPE, 1, 128),
             (abi::ZERNEL_SIM_IOC_TYPE, 2, 64),
             (abi::ZERNEL_SIM_IOC_TYPE, 3, 8),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::ensure;
 use libzernel::thread::Does;
-use libzernel::{Target, Zernel};
+use libzernel::{Target, Tracking, Zernel};
 use rustix::io::Errno;
 use rustix::process::{kill_process, Pid, Signal};
 
@@ -31,7 +31,7 @@ pub(super) fn sleeper() -> Outcome {
     let zernel = Zernel::open()?;
     let child = sleeping()?;
     let target = || Target::Process(child.pid());
-    check_eq!(zernel.track(&target(), false)?, 1);
+    check_eq!(zernel.track(&target(), Tracking::PLAIN)?, 1);
     std::thread::sleep(Duration::from_millis(20));
     let there = thread(&zernel, child.pid())?;
     check_eq!(
@@ -42,7 +42,7 @@ pub(super) fn sleeper() -> Outcome {
     zernel.untrack(&target())?;
     check_eq!(threads_of(&zernel, child.pid())?.len(), 0);
     check_eq!(errno(zernel.untrack(&target())), Some(Errno::NODATA));
-    check_eq!(zernel.track(&target(), false)?, 1);
+    check_eq!(zernel.track(&target(), Tracking::PLAIN)?, 1);
     // A signal without effect brings it back.
     let pid = Pid::from_raw(child.pid() as i32).expect("a process");
     kill_process(pid, Signal::STOP)?;
@@ -62,7 +62,7 @@ pub(super) fn exit_and_kill() -> Outcome {
     for kill in [false, true] {
         let child = Child::session(move || {
             let zernel = Zernel::open()?;
-            zernel.track(&Target::current_process(), true)?;
+            zernel.track(&Target::current_process(), Tracking::CHILDREN)?;
             let threads: Vec<_> = (0..20)
                 .map(|_| std::thread::spawn(|| std::thread::sleep(Duration::from_millis(50))))
                 .collect();
@@ -105,7 +105,7 @@ pub(super) fn unload() -> Outcome {
     let child = sleeping()?;
     {
         let zernel = Zernel::open()?;
-        zernel.track(&Target::Process(child.pid()), false)?;
+        zernel.track(&Target::Process(child.pid()), Tracking::PLAIN)?;
     }
     check_eq!(try_unload("zernel"), Err(Errno::AGAIN), "tracked");
     {

@@ -5,7 +5,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use anyhow::{ensure, Result};
-use libzernel::{Target, Zernel};
+use libzernel::{Target, Tracking, Zernel};
 
 use super::{thread, threads_of, wait_count, wait_recorded};
 use crate::check_eq;
@@ -54,7 +54,10 @@ pub(super) fn whole_process() -> Outcome {
     in_child(|| {
         let zernel = Zernel::open()?;
         let sleepers = Sleepers::new(7);
-        check_eq!(zernel.track(&Target::current_process(), false)?, 8);
+        check_eq!(
+            zernel.track(&Target::current_process(), Tracking::PLAIN)?,
+            8
+        );
         let threads = wait_recorded(&zernel, me(), 8)?;
         ensure!(
             threads
@@ -81,7 +84,7 @@ pub(super) fn whole_process() -> Outcome {
 pub(super) fn later_threads() -> Outcome {
     in_child(|| {
         let zernel = Zernel::open()?;
-        zernel.track(&Target::current_process(), false)?;
+        zernel.track(&Target::current_process(), Tracking::PLAIN)?;
         // A thread that a thread makes that a thread makes.
         let (tell, told) = mpsc::channel();
         let (stop, wait) = mpsc::channel::<()>();
@@ -103,7 +106,7 @@ pub(super) fn later_threads() -> Outcome {
         wait_recorded(&zernel, me(), 1)?;
         // A single thread is not followed.
         zernel.untrack(&Target::current_process())?;
-        check_eq!(zernel.track(&Target::current_thread(), false)?, 1);
+        check_eq!(zernel.track(&Target::current_thread(), Tracking::PLAIN)?, 1);
         let _sleepers = Sleepers::new(3);
         std::thread::sleep(Duration::from_millis(20));
         let threads = wait_recorded(&zernel, me(), 1)?;
@@ -117,7 +120,11 @@ pub(super) fn children() -> Outcome {
     for follow in [true, false] {
         in_child(|| {
             let zernel = Zernel::open()?;
-            check_eq!(zernel.track(&Target::current_process(), follow)?, 1);
+            let tracking = Tracking {
+                children: follow,
+                ..Tracking::PLAIN
+            };
+            check_eq!(zernel.track(&Target::current_process(), tracking)?, 1);
             wait_recorded(&zernel, me(), 1)?;
             let child = Child::session(move || {
                 let _sleepers = Sleepers::new(2);
@@ -162,7 +169,7 @@ pub(super) fn exec() -> Outcome {
     let child = Child::spawn(|| {
         let zernel = Zernel::open()?;
         let _sleepers = Sleepers::new(3);
-        zernel.track(&Target::current_process(), false)?;
+        zernel.track(&Target::current_process(), Tracking::PLAIN)?;
         wait_recorded(&zernel, me(), 4)?;
         sys::exec_sleep()?;
         Ok(())
@@ -187,7 +194,7 @@ pub(super) fn exec_of_another_thread() -> Outcome {
     let child = Child::spawn(|| {
         let zernel = Zernel::open()?;
         let other = std::thread::spawn(move || -> Result<()> {
-            zernel.track(&Target::current_thread(), false)?;
+            zernel.track(&Target::current_thread(), Tracking::PLAIN)?;
             wait_recorded(&zernel, me(), 1)?;
             sys::exec_sleep()?;
             Ok(())
@@ -211,13 +218,22 @@ pub(super) fn again() -> Outcome {
     in_child(|| {
         let zernel = Zernel::open()?;
         let _sleepers = Sleepers::new(2);
-        check_eq!(zernel.track(&Target::current_thread(), false)?, 1);
-        check_eq!(zernel.track(&Target::current_thread(), false)?, 1);
+        check_eq!(zernel.track(&Target::current_thread(), Tracking::PLAIN)?, 1);
+        check_eq!(zernel.track(&Target::current_thread(), Tracking::PLAIN)?, 1);
         let single = wait_recorded(&zernel, me(), 1)?;
-        check_eq!(zernel.track(&Target::current_process(), false)?, 3);
-        check_eq!(zernel.track(&Target::current_process(), true)?, 3);
+        check_eq!(
+            zernel.track(&Target::current_process(), Tracking::PLAIN)?,
+            3
+        );
+        check_eq!(
+            zernel.track(&Target::current_process(), Tracking::CHILDREN)?,
+            3
+        );
         // Without the flag nothing is taken away.
-        check_eq!(zernel.track(&Target::current_process(), false)?, 3);
+        check_eq!(
+            zernel.track(&Target::current_process(), Tracking::PLAIN)?,
+            3
+        );
         let all = wait_recorded(&zernel, me(), 3)?;
         ensure!(all.iter().all(|t| t.whole && t.children), "{all:?}");
         ensure!(all.iter().any(|t| t.id == single[0].id), "a new record");
@@ -225,7 +241,10 @@ pub(super) fn again() -> Outcome {
         // On and off again, while the old record is still on its way out.
         for _ in 0..50 {
             zernel.untrack(&Target::current_process())?;
-            check_eq!(zernel.track(&Target::current_process(), false)?, 3);
+            check_eq!(
+                zernel.track(&Target::current_process(), Tracking::PLAIN)?,
+                3
+            );
         }
         let anew = wait_recorded(&zernel, me(), 3)?;
         ensure!(anew.iter().all(|t| t.whole && !t.children), "{anew:?}");

@@ -2,7 +2,7 @@
 //! Out of memory: nothing has changed, or what was missed is counted.
 
 use anyhow::ensure;
-use libzernel::{Target, Zernel};
+use libzernel::{Target, Tracking, Zernel};
 use rustix::io::Errno;
 use testkit::faults::Faults;
 
@@ -18,7 +18,7 @@ pub(super) fn each_step() -> Outcome {
     let zernel = Zernel::open()?;
     for target in [Target::current_thread(), Target::current_process()] {
         let count = thread.each(|n| {
-            let (result, failed) = thread.nth(n, || zernel.track(&target, false))?;
+            let (result, failed) = thread.nth(n, || zernel.track(&target, Tracking::PLAIN))?;
             if let Err(error) = result {
                 ensure!(failed, "{error} of itself");
                 let cause = error.errno();
@@ -27,7 +27,7 @@ pub(super) fn each_step() -> Outcome {
                 if cause == Some(Errno::NOMEM) {
                     check_eq!(zernel.stats()?.threads, 0, "threads after {error}");
                 }
-                zernel.track(&target, false)?;
+                zernel.track(&target, Tracking::PLAIN)?;
             }
             let own = threads_of(&zernel, std::process::id())?;
             check_eq!(own.len(), 1);
@@ -48,7 +48,7 @@ pub(super) fn of_followers() -> Outcome {
     drop(none);
     in_child(|| {
         let zernel = Zernel::open()?;
-        zernel.track(&Target::current_process(), false)?;
+        zernel.track(&Target::current_process(), Tracking::PLAIN)?;
         wait_recorded(&zernel, std::process::id(), 1)?;
         let before = zernel.stats()?.threads_missed;
         let none = faults.no_memory()?;

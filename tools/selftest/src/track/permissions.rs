@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use libzernel::{Target, Zernel};
+use libzernel::{Target, Tracking, Zernel};
 use rustix::io::Errno;
 
 use super::{threads_of, wait_recorded};
@@ -39,9 +39,12 @@ pub(super) fn who_may() -> Outcome {
     in_child(|| {
         sys::become_user(BOB, BOB, &[])?;
         let zernel = Zernel::open()?;
-        check_eq!(errno(zernel.track(&target(), false)), eperm);
+        check_eq!(errno(zernel.track(&target(), Tracking::PLAIN)), eperm);
         check_eq!(errno(zernel.untrack(&target())), eperm);
-        check_eq!(errno(zernel.track(&Target::Process(1), false)), eperm);
+        check_eq!(
+            errno(zernel.track(&Target::Process(1), Tracking::PLAIN)),
+            eperm
+        );
         Ok(())
     })?;
     check_eq!(lab.stats()?.denied, denied + 3);
@@ -50,7 +53,7 @@ pub(super) fn who_may() -> Outcome {
     let privileged = |begin: &dyn Fn() -> Result<()>| -> Result<bool> {
         in_child(|| {
             begin()?;
-            Zernel::open()?.track(&target(), false)?;
+            Zernel::open()?.track(&target(), Tracking::PLAIN)?;
             Ok(())
         })?;
         let threads = threads_of(&lab.zernel, alices.pid())?;
@@ -84,8 +87,10 @@ pub(super) fn who_may() -> Outcome {
 pub(super) fn who_sees() -> Outcome {
     let lab = Lab::open()?;
     let (alices, bobs) = (process_of(ALICE)?, process_of(BOB)?);
-    lab.zernel.track(&Target::Process(alices.pid()), false)?;
-    lab.zernel.track(&Target::Process(bobs.pid()), false)?;
+    lab.zernel
+        .track(&Target::Process(alices.pid()), Tracking::PLAIN)?;
+    lab.zernel
+        .track(&Target::Process(bobs.pid()), Tracking::PLAIN)?;
     wait_recorded(&lab.zernel, alices.pid(), 1)?;
     wait_recorded(&lab.zernel, bobs.pid(), 1)?;
     let seen = |by: &dyn Fn() -> Result<()>, expected: &[u32]| {
@@ -115,7 +120,8 @@ pub(super) fn who_sees() -> Outcome {
             std::thread::sleep(Duration::from_millis(2));
         }
     })?;
-    lab.zernel.track(&Target::Process(raised.pid()), false)?;
+    lab.zernel
+        .track(&Target::Process(raised.pid()), Tracking::PLAIN)?;
     wait_recorded(&lab.zernel, raised.pid(), 1)?;
     seen(&|| Ok(sys::become_user(ALICE, ALICE, &[])?), &[a])?;
     seen(&|| Ok(()), &[a, b, raised.pid()])
@@ -129,7 +135,11 @@ pub(super) fn quota() -> Outcome {
     for round in 0..20 {
         for child in [&alices, &bobs] {
             let target = Target::Process(child.pid());
-            check_eq!(lab.zernel.track(&target, false)?, 1, "round {round}");
+            check_eq!(
+                lab.zernel.track(&target, Tracking::PLAIN)?,
+                1,
+                "round {round}"
+            );
         }
         check_eq!(lab.stats()?.threads, 2);
         for child in [&alices, &bobs] {

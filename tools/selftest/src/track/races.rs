@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use anyhow::{ensure, Result};
-use libzernel::{Target, Zernel};
+use libzernel::{Target, Tracking, Zernel};
 use rustix::process::{kill_process, Pid, Signal};
 use testkit::Repeat;
 
@@ -26,7 +26,7 @@ pub(super) fn short_lived() -> Outcome {
     let mut repeat = Repeat::new(100_000 / AT_ONCE, "times 20 threads that end at once");
     let child = Child::spawn(|| {
         let zernel = Zernel::open()?;
-        zernel.track(&Target::current_process(), true)?;
+        zernel.track(&Target::current_process(), Tracking::CHILDREN)?;
         while repeat.next().is_some() {
             let threads: Vec<_> = (0..AT_ONCE).map(|_| std::thread::spawn(|| ())).collect();
             for thread in threads {
@@ -74,11 +74,15 @@ pub(super) fn on_and_off() -> Outcome {
     let target = Target::Process(child.pid());
     let mut repeat = Repeat::new(ROUNDS, "times on and off");
     while repeat.next().is_some() {
-        zernel.track(&target, repeat.done() % 2 == 0)?;
+        let tracking = Tracking {
+            children: repeat.done() % 2 == 0,
+            ..Tracking::PLAIN
+        };
+        zernel.track(&target, tracking)?;
         zernel.untrack(&target)?;
     }
     println!("    # {}", repeat.report());
-    zernel.track(&target, false)?;
+    zernel.track(&target, Tracking::PLAIN)?;
     // The first and three that make others are there all the time.
     crate::common::wait_until("all that stay are recorded", || {
         let tids = threads_of(&zernel, child.pid())?;
@@ -103,7 +107,7 @@ pub(super) fn stop_and_trace() -> Outcome {
     let target = Target::Process(child.pid());
     for round in 0..60 {
         kill_process(pid, Signal::STOP)?;
-        zernel.track(&target, false)?;
+        zernel.track(&target, Tracking::PLAIN)?;
         kill_process(pid, Signal::CONT)?;
         wait_recorded(&zernel, child.pid(), 1)?;
         if round % 3 == 0 {
@@ -113,13 +117,13 @@ pub(super) fn stop_and_trace() -> Outcome {
         zernel.untrack(&target)?;
         if round % 2 == 0 {
             // Asked for again while it is stopped with the old one.
-            zernel.track(&target, false)?;
+            zernel.track(&target, Tracking::PLAIN)?;
             zernel.untrack(&target)?;
         }
         kill_process(pid, Signal::CONT)?;
     }
     check_eq!(zernel.stats()?.threads, 0);
-    zernel.track(&target, false)?;
+    zernel.track(&target, Tracking::PLAIN)?;
     kill_process(pid, Signal::STOP)?;
     child.kill()?;
     drop(child);
@@ -133,7 +137,7 @@ pub(super) fn exec_storm() -> Outcome {
     let mut repeat = Repeat::new(ROUNDS, "programs");
     let child = Child::spawn(|| {
         let zernel = Zernel::open()?;
-        zernel.track(&Target::current_process(), true)?;
+        zernel.track(&Target::current_process(), Tracking::CHILDREN)?;
         while repeat.next().is_some() {
             let status = std::process::Command::new("/bin/sh")
                 .args(["-c", "/bin/true; exec /bin/true"])

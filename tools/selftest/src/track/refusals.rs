@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytemuck::Zeroable;
 use libzernel::sys::abi;
-use libzernel::Target;
+use libzernel::{Target, Tracking};
 use rustix::io::Errno;
 
 use crate::abi::{call, unchanged};
@@ -51,7 +51,7 @@ pub(super) fn fields() -> Outcome {
     for target in [0, 1, 2, 5, 6, 255, u32::MAX] {
         wrong.push(abi::zernel_track { target, ..own() });
     }
-    for bit in 2..32 {
+    for bit in 3..32 {
         wrong.push(abi::zernel_track {
             flags: 1 << bit,
             ..own()
@@ -60,10 +60,9 @@ pub(super) fn fields() -> Outcome {
     for (name, number) in CALLS {
         let mut wrong = wrong.clone();
         if name == "untrack" {
-            wrong.push(abi::zernel_track {
-                flags: abi::ZERNEL_TRACK_CHILDREN,
-                ..own()
-            });
+            for flags in [abi::ZERNEL_TRACK_CHILDREN, abi::ZERNEL_TRACK_ML] {
+                wrong.push(abi::zernel_track { flags, ..own() });
+            }
         }
         for request in wrong {
             let (result, after) = unchanged(&lab.zernel, || {
@@ -94,7 +93,7 @@ pub(super) fn no_such_task() -> Outcome {
         ("a thread that has ended", Target::Thread(ended_tid)),
     ] {
         let answers = unchanged(&lab.zernel, || {
-            let track = errno(lab.zernel.track(&target, false));
+            let track = errno(lab.zernel.track(&target, Tracking::PLAIN));
             Ok((track, errno(lab.zernel.untrack(&target))))
         })?;
         check_eq!(answers, (Some(Errno::SRCH), Some(Errno::SRCH)), "{what}");
@@ -130,10 +129,14 @@ pub(super) fn not_tracked() -> Outcome {
         let _ = wait.recv();
     });
     let other_tid = told.recv()?;
-    check_eq!(lab.zernel.track(&Target::Thread(other_tid), false)?, 1);
+    check_eq!(
+        lab.zernel
+            .track(&Target::Thread(other_tid), Tracking::PLAIN)?,
+        1
+    );
     check_eq!(errno(lab.zernel.untrack(&thread)), nodata);
     // A thread of a process that is tracked as a whole.
-    lab.zernel.track(&process, false)?;
+    lab.zernel.track(&process, Tracking::PLAIN)?;
     let answer = unchanged(&lab.zernel, || Ok(errno(lab.zernel.untrack(&thread))))?;
     check_eq!(answer, Some(Errno::BUSY));
     check_eq!(lab.zernel.untrack(&process)?, 0);

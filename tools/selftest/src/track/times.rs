@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{ensure, Context as _, Result};
 use libzernel::sim::Item;
 use libzernel::thread::{Cause, Sum};
-use libzernel::{Target, Thread, Timestamp};
+use libzernel::{Target, Thread, Timestamp, Tracking};
 use rustix::event::{poll, PollFd, PollFlags};
 use rustix::time::{
     timerfd_create, timerfd_settime, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags,
@@ -45,7 +45,7 @@ fn sleep_for(lab: &Lab, cause: Cause) -> Result<()> {
             ensure!(result.timed_out(), "woken by nobody");
         }
         Cause::Poll => {
-            let (reader, _writer) = std::io::pipe()?;
+            let (reader, _writer) = rustix::pipe::pipe()?;
             let ready = poll(
                 &mut [PollFd::new(&reader.as_fd(), PollFlags::IN)],
                 Some(&in_a_while()),
@@ -75,7 +75,7 @@ fn sleep_for(lab: &Lab, cause: Cause) -> Result<()> {
 pub(super) fn causes() -> Outcome {
     in_child(|| {
         let lab = Lab::open()?;
-        lab.zernel.track(&Target::Thread(0), false)?;
+        lab.zernel.track(&Target::Thread(0), Tracking::PLAIN)?;
         // Block devices have a case of their own: nothing here waits for one for sure.
         for cause in [
             Cause::Futex,
@@ -128,7 +128,7 @@ pub(super) fn causes() -> Outcome {
 pub(super) fn bursts() -> Outcome {
     in_child(|| {
         let lab = Lab::open()?;
-        lab.zernel.track(&Target::Thread(0), false)?;
+        lab.zernel.track(&Target::Thread(0), Tracking::PLAIN)?;
         std::thread::sleep(Duration::from_millis(1));
         let before = own(&lab)?;
         let begin = cpu_time();
@@ -188,7 +188,7 @@ fn cpu_time() -> u64 {
 pub(super) fn add_up() -> Outcome {
     in_child(|| {
         let lab = Lab::open()?;
-        lab.zernel.track(&Target::Thread(0), false)?;
+        lab.zernel.track(&Target::Thread(0), Tracking::PLAIN)?;
         let look = || -> Result<(u64, Thread, u64)> {
             let before = Timestamp::now().as_ns();
             let thread = own(&lab)?;

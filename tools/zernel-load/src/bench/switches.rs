@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 //! What a context switch costs: with nothing tracked, beside a tracked thread, and of tracked ones.
 
-use std::io::{PipeReader, PipeWriter, Read, Write};
+use std::fs::File;
+use std::io::{Read, Write};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use anyhow::{ensure, Context as _, Result};
 use libzernel::thread::Does;
-use libzernel::{Target, Timestamp, Zernel};
+use libzernel::{Target, Timestamp, Tracking, Zernel};
 use rustix::thread::{gettid, sched_setaffinity, CpuSet};
 
 use super::{Figure, PATIENCE};
@@ -27,16 +28,22 @@ const TRIPS: u32 = 50;
 
 /// Two threads on one CPU that wake each other in turn; this is the first.
 struct PingPong {
-    to: PipeWriter,
-    from: PipeReader,
+    to: File,
+    from: File,
     other: u32,
     thread: std::thread::JoinHandle<()>,
 }
 
+/// What is read from, and what is written to.
+fn pipe() -> Result<(File, File)> {
+    let (reader, writer) = rustix::pipe::pipe()?;
+    Ok((reader.into(), writer.into()))
+}
+
 impl PingPong {
     fn new() -> Result<Self> {
-        let (mut ping, to) = std::io::pipe()?;
-        let (from, mut pong) = std::io::pipe()?;
+        let (mut ping, to) = pipe()?;
+        let (from, mut pong) = pipe()?;
         let (tell, told) = mpsc::channel();
         let mut one = CpuSet::new();
         one.set(0);
@@ -108,7 +115,7 @@ pub(super) fn costs(repeat: u32, zernel: &Zernel) -> Result<Vec<Figure>> {
     let beside = pair.figure(BESIDE, repeat)?;
 
     track(zernel, gettid().as_raw_nonzero().get().unsigned_abs())?;
-    zernel.track(&Target::Thread(pair.other), false)?;
+    zernel.track(&Target::Thread(pair.other), Tracking::PLAIN)?;
     pair.trip()?;
     wait_recorded(zernel, pair.other)?;
     let tracked = pair.figure(TRACKED, repeat)?;
@@ -122,7 +129,7 @@ pub(super) fn costs(repeat: u32, zernel: &Zernel) -> Result<Vec<Figure>> {
 }
 
 fn track(zernel: &Zernel, tid: u32) -> Result<()> {
-    zernel.track(&Target::Thread(tid), false)?;
+    zernel.track(&Target::Thread(tid), Tracking::PLAIN)?;
     wait_recorded(zernel, tid)
 }
 

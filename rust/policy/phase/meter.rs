@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: GPL-2.0
+//! How busy a GPU is for one TSG, from one look to the next.
+
+use super::super::units::{
+    Ns,
+    Permille, //
+};
+
+/// What is known of a TSG at a look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Look {
+    /// GPU time that it had since it was made.
+    pub(crate) ran: Ns,
+    /// Whether it has something to run.
+    pub(crate) pending: bool,
+    /// Since when that is so, if that is known.
+    pub(crate) since: Option<Ns>,
+}
+
+/// The last look at a TSG, and what came of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Meter {
+    last: Option<(Ns, Look)>,
+    share: Permille,
+    synced: Option<Ns>,
+}
+
+impl Meter {
+    /// Nothing is known.
+    pub(crate) const NEW: Self = Self {
+        last: None,
+        share: Permille(0),
+        synced: None,
+    };
+
+    /// Takes in a look at `now`.
+    ///
+    /// The GPU was busy for the time that the TSG ran, or for which it had something to run: of two
+    /// that share the GPU each waits for all of the time. What lies between two looks is known by
+    /// the last change alone; of what came and went before that there is the time that it ran.
+    pub(crate) fn look(&mut self, now: Ns, look: Look) {
+        let Some((at, before)) = self.last.replace((now, look)) else {
+            if look.pending {
+                // Nothing is known of the time before.
+                self.share = Permille(1000);
+            }
+            return;
+        };
+        let time = now.saturating_sub(at);
+        let ran = look.ran.saturating_sub(before.ran);
+        // When it was last found to change: within the time between both looks.
+        let since = look.since.map(|since| since.max(at).min(now));
+        let pending = match (before.pending, look.pending) {
+            (true, true) => match look.since {
+                // It has run out of work meanwhile.
+                Some(since) if since > at => now.saturating_sub(since),
+                _ => time,
+            },
+            (false, true) => since.map_or(Ns::ZERO, |since| now.saturating_sub(since)),
+            (true, false) => since.map_or(Ns::ZERO, |since| since.saturating_sub(at)),
+            (false, false) => Ns::ZERO,
+        };
+        let busy = ran.max(pending).min(time);
+        self.share = Permille::of(busy.0, time.0);
+        if !look.pending && (before.pending || ran > Ns::ZERO) {
+            self.synced = Some(since.unwrap_or(now));
+        }
+    }
+
+    /// The TSG could not be looked at: it does nothing, as far as known.
+    pub(crate) fn lose(&mut self) {
+        self.last = None;
+        self.share = Permille(0);
+    }
+
+    /// Share of the time between the last two looks for which the GPU was busy.
+    pub(crate) fn share(&self) -> Permille {
+        self.share
+    }
+
+    /// When its work was done last, if that was seen.
+    pub(crate) fn synced(&self) -> Option<Ns> {
+        self.synced
+    }
+}
+
+#[cfg(any(test, zernel_kunit))]
+#[cfg_attr(not(test), kernel::macros::kunit_tests(zernel_policy_phase_meter))]
+mod tests {
+    use super::*;
+
+    fn look(ran: u64, pending: bool, since: u64) -> Look {
+        Look {
+            ran: Ns(ran),
+            pending,
+            since: (since > 0).then_some(Ns(since)),
+        }
+    }
+
+    #[test]
+    fn who_waits_for_the_gpu_keeps_it_busy() {
+        let mut meter = Meter::NEW;
+        meter.look(Ns(1_000), look(0, false, 0));
+        for (now, seen, share) in [
+            // Work comes at 1,600.
+            (2_000, look(100, true, 1_600), 400),
+            // It ran for a fifth, and others for the rest.
+            (3_000, look(300, true, 1_600), 1000),
+            // It is done at 3,300.
+            (4_000, look(400, false, 3_300), 300),
+            (5_000, look(400, false, 3_300), 0),
+            // It came and went.
+            (6_000, look(650, false, 5_800), 250),
+            // It was done for a while in between.
+            (7_000, look(660, true, 6_900), 100),
+            (8_000, look(1_460, true, 7_950), 800),
+        ] {
+            meter.look(Ns(now), seen);
+            assert_eq!(meter.share(), Permille(share));
+        }
+    }
+
+    #[test]
+    fn the_end_of_work_is_seen() {
+        let mut meter = Meter::NEW;
+        meter.look(Ns(1_000), look(0, false, 900));
+        assert_eq!(meter.synced(), None);
+        meter.look(Ns(2_000), look(10, true, 1_900));
+        assert_eq!(meter.synced(), None);
+        meter.look(Ns(3_000), look(500, false, 2_500));
+        assert_eq!(meter.synced(), Some(Ns(2_500)));
+        meter.look(Ns(4_000), look(500, false, 2_500));
+        assert_eq!(meter.synced(), Some(Ns(2_500)));
+        // Between two looks, and the provider does not tell when.
+        meter.look(Ns(5_000), look(600, false, 0));
+        assert_eq!(meter.synced(), Some(Ns(5_000)));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_within_bounds() {
+        let mut meter = Meter::NEW;
+        meter.look(Ns(1_000), look(5_000, true, 9_000));
+        assert_eq!(meter.share(), Permille(1000));
+        // The clock stands, the time that it ran goes back, since when lies ahead.
+        meter.look(Ns(1_000), look(0, true, 9_000));
+        assert_eq!(meter.share(), Permille(0));
+        meter.look(Ns(2_000), look(u64::MAX, true, 9_000));
+        assert_eq!(meter.share(), Permille(1000));
+        meter.lose();
+        assert_eq!((meter.share(), meter.synced()), (Permille(0), None));
+    }
+}

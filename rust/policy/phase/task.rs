@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: GPL-2.0
+//! A task of a machine-learning program: its phases, from samples and hints.
+
+use super::{
+    super::units::Ns,
+    account::Times,
+    activity::Activity,
+    detector::{
+        Detector,
+        Transition, //
+    },
+    window::{
+        Gpu,
+        Window, //
+    },
+    Phase,
+    Thresholds, //
+};
+
+/// What came of a sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Seen {
+    /// The phase has changed.
+    pub(crate) transition: Option<Transition>,
+    /// Another sample may tell something else, though nothing wakes the task.
+    pub(crate) restless: bool,
+}
+
+/// The phases of a task.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Task {
+    detector: Detector,
+    window: Window,
+    /// Until when a hint holds.
+    hinted: Ns,
+    samples: u32,
+    /// It waits for I/O, whatever the GPU does; and how many samples in a row told otherwise.
+    loads: bool,
+    doubts: u16,
+}
+
+impl Task {
+    /// Longest time for which a hint holds.
+    pub(crate) const LONGEST_HINT: Ns = Ns(60_000_000_000);
+
+    /// Nothing is known of a task up to `now`.
+    pub(crate) fn new(activity: &Activity, now: Ns) -> Self {
+        let began = now.saturating_sub(activity.totals(now).time());
+        Self {
+            detector: Detector::new(began),
+            window: Window::new(activity, now),
+            hinted: Ns::ZERO,
+            samples: 0,
+            loads: false,
+            doubts: 0,
+        }
+    }
+
+    /// Nobody has looked for a while: the next sample begins at `now`.
+    pub(crate) fn skip(&mut self, activity: &Activity, now: Ns) {
+        self.window = Window::new(activity, now);
+    }
+
+    /// Takes a sample at `now`.
+    pub(crate) fn observe(
+        &mut self,
+        activity: &Activity,
+        now: Ns,
+        gpu: Gpu,
+        nccl: bool,
+        thresholds: &Thresholds,
+    ) -> Seen {
+        let (sample, moved) = self.window.advance(activity, now, gpu, nccl);
+        self.samples = self.samples.saturating_add(1);
+        self.see_loading(thresholds.has_much(sample.io_wait), thresholds);
+        let hinted = self.is_hinted(now);
+        let transition = match hinted {
+            true => None,
+            false => self.detector.observe(now, &sample, thresholds),
+        };
+        Seen {
+            transition,
+            restless: hinted
+                || moved
+                || gpu.share.0 > 0
+                || self.doubts > 0
+                || !self.detector.is_settled(),
+        }
+    }
+
+    /// As phases do, it takes several samples in a row to change.
+    fn see_loading(&mut self, loads: bool, thresholds: &Thresholds) {
+        self.doubts = match loads == self.loads {
+            true => 0,
+            false => self.doubts.saturating_add(1),
+        };
+        if u32::from(self.doubts) >= thresholds.stability() {
+            (self.loads, self.doubts) = (loads, 0);
+        }
+    }
+
+    /// Whether it waits for I/O for more than the threshold, beside a busy GPU too.
+    pub(crate) fn loads(&self) -> bool {
+        self.loads
+    }
+
+    /// The task says that it is in `phase` for `duration`; for no time: that no hint holds any
+    /// more.
+    pub(crate) fn hint(&mut self, now: Ns, phase: Phase, duration: Ns) -> Option<Transition> {
+        if duration == Ns::ZERO {
+            self.hinted = Ns::ZERO;
+            return None;
+        }
+        self.hinted = now.saturating_add(duration);
+        self.detector.set(now, phase)
+    }
+
+    /// Whether a hint holds.
+    pub(crate) fn is_hinted(&self, now: Ns) -> bool {
+        now < self.hinted
+    }
+
+    /// The phase, for how long it is that, and how often it has changed.
+    pub(crate) fn phase(&self, now: Ns) -> (Phase, Ns, u64) {
+        let d = &self.detector;
+        (d.phase(), now.saturating_sub(d.began()), d.transitions())
+    }
+
+    /// The times up to `now`.
+    pub(crate) fn times(&self, now: Ns) -> Times {
+        self.detector.times(now)
+    }
+
+    /// How many samples were taken.
+    pub(crate) fn samples(&self) -> u64 {
+        self.samples.into()
+    }
+}
+
+#[cfg(any(test, zernel_kunit))]
+#[cfg_attr(not(test), kernel::macros::kunit_tests(zernel_policy_phase_task))]
+mod tests {
+    use super::{
+        super::{
+            super::units::Permille,
+            activity::Cause, //
+        },
+        *, //
+    };
+
+    const IDLE: Gpu = Gpu {
+        share: Permille(0),
+        synced: None,
+    };
+
+    fn at_once() -> Thresholds {
+        let mut thresholds = Thresholds::new();
+        assert_eq!(thresholds.set_stability(1), Ok(()));
+        thresholds
+    }
+
+    fn loader() -> Activity {
+        let mut activity = Activity::new(Ns(1_000));
+        activity.leave(Ns(1_500), Some(Cause::Io));
+        activity
+    }
+
+    #[test]
+    fn all_of_the_recorded_time_is_in_some_phase() {
+        let activity = loader();
+        let mut task = Task::new(&activity, Ns(3_000));
+        let seen = task.observe(&activity, Ns(4_000), IDLE, false, &at_once());
+        assert!(seen.transition.is_some() && !seen.restless);
+        assert_eq!(task.phase(Ns(4_500)), (Phase::DataLoading, Ns(500), 1));
+        let times = task.times(Ns(4_500));
+        assert_eq!(times.of(Phase::Unknown), Ns(3_000));
+        assert_eq!(times.sum(), activity.totals(Ns(4_500)).time());
+        assert_eq!(task.samples(), 1);
+    }
+
+    #[test]
+    fn a_hint_wins_for_its_time() {
+        let activity = loader();
+        let mut task = Task::new(&activity, Ns(2_000));
+        assert!(task
+            .hint(Ns(2_000), Phase::OptimizerStep, Ns(1_000))
+            .is_some());
+        let seen = task.observe(&activity, Ns(2_999), IDLE, false, &at_once());
+        assert!(seen.transition.is_none() && seen.restless);
+        assert_eq!(task.phase(Ns(2_999)).0, Phase::OptimizerStep);
+        assert!(task.is_hinted(Ns(2_999)) && !task.is_hinted(Ns(3_000)));
+        let seen = task.observe(&activity, Ns(3_000), IDLE, false, &at_once());
+        assert!(seen.transition.is_some());
+        assert_eq!(task.phase(Ns(3_000)).0, Phase::DataLoading);
+        // Ended before its time.
+        task.hint(Ns(3_000), Phase::GpuCompute, Ns(1_000));
+        assert_eq!(task.hint(Ns(3_100), Phase::Unknown, Ns::ZERO), None);
+        assert_eq!(task.phase(Ns(3_100)).0, Phase::GpuCompute);
+        task.observe(&activity, Ns(3_200), IDLE, false, &at_once());
+        assert_eq!(task.phase(Ns(3_200)).0, Phase::DataLoading);
+    }
+
+    #[test]
+    fn restless_is_whoever_may_be_told_otherwise_soon() {
+        let sleeps = loader();
+        let mut task = Task::new(&sleeps, Ns(2_000));
+        // It takes three samples to be sure.
+        let t = Thresholds::new();
+        for (now, restless) in [(3_000, true), (4_000, true), (5_000, false), (6_000, false)] {
+            let seen = task.observe(&sleeps, Ns(now), IDLE, false, &t);
+            assert_eq!(seen.restless, restless);
+        }
+        let busy = Gpu {
+            share: Permille(1),
+            ..IDLE
+        };
+        assert!(task.observe(&sleeps, Ns(7_000), busy, false, &t).restless);
+        let runs = Activity::new(Ns(1_000));
+        let mut task = Task::new(&runs, Ns(2_000));
+        assert!(task.observe(&runs, Ns(3_000), IDLE, false, &t).restless);
+    }
+
+    #[test]
+    fn loading_is_seen_beside_a_busy_gpu() {
+        let mut activity = loader();
+        let busy = Gpu {
+            share: Permille(1000),
+            ..IDLE
+        };
+        let mut task = Task::new(&activity, Ns(2_000));
+        let t = Thresholds::new();
+        for (now, loads) in [(3_000, false), (4_000, false), (5_000, true), (6_000, true)] {
+            task.observe(&activity, Ns(now), busy, false, &t);
+            assert_eq!(task.loads(), loads);
+        }
+        assert_eq!(task.phase(Ns(6_000)).0, Phase::GpuCompute);
+        activity.enter(Ns(6_000), Ns(0));
+        for (now, loads) in [(7_000, true), (8_000, true), (9_000, false)] {
+            task.observe(&activity, Ns(now), busy, false, &t);
+            assert_eq!(task.loads(), loads);
+        }
+    }
+
+    #[test]
+    fn a_pause_is_no_sample() {
+        let mut activity = loader();
+        let mut task = Task::new(&activity, Ns(2_000));
+        activity.enter(Ns(90_000), Ns(0));
+        task.skip(&activity, Ns(90_000));
+        task.observe(&activity, Ns(91_000), IDLE, false, &at_once());
+        assert_eq!(task.phase(Ns(91_000)).0, Phase::Unknown);
+    }
+}

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The tunables of phases. Shares are in percent.
+
+use super::{
+    number,
+    read,
+    show_number,
+    tune, //
+};
+use crate::{
+    glue::sysfs::Attribute,
+    policy::{
+        phase::Thresholds,
+        prefetch::Kind,
+        tunables::Refused,
+        units::{
+            Ns,
+            Permille,
+            Us, //
+        },
+    },
+};
+use kernel::{
+    fmt::Write as _,
+    prelude::*,
+    str::Formatter, //
+};
+
+fn read_threshold<T>(get: impl FnOnce(&Thresholds) -> T) -> Result<T> {
+    read(|t| get(t.phases().thresholds()))
+}
+
+fn tune_threshold(change: impl FnOnce(&mut Thresholds) -> Result<(), Refused>) -> Result {
+    tune(|t| change(t.phases_mut().thresholds_mut()))
+}
+
+fn percent(text: &str) -> Result<Permille> {
+    let percent = number(text)?;
+    Ok(Permille(percent.saturating_mul(10)))
+}
+
+fn show_percent(out: &mut Formatter<'_>, share: Permille) -> Result {
+    show_number(out, share.0 / 10)
+}
+
+/// `phase_tick_us`.
+pub(super) struct Tick;
+
+impl Attribute for Tick {
+    const NAME: &'static CStr = c"phase_tick_us";
+
+    fn show(out: &mut Formatter<'_>) -> Result {
+        let tick = read(|t| t.phases().tick())?.0 / 1000;
+        show_number(out, u32::try_from(tick).unwrap_or(u32::MAX))
+    }
+
+    fn store(text: &str) -> Result {
+        let tick = Us(number(text)?);
+        tune(|t| t.phases_mut().set_tick(tick))
+    }
+}
+
+/// `io_wait_threshold`.
+pub(super) struct IoWait;
+
+impl Attribute for IoWait {
+    const NAME: &'static CStr = c"io_wait_threshold";
+
+    fn show(out: &mut Formatter<'_>) -> Result {
+        show_percent(out, read_threshold(Thresholds::io_wait)?)
+    }
+
+    fn store(text: &str) -> Result {
+        let share = percent(text)?;
+        tune_threshold(|t| t.set_io_wait(share))
+    }
+}
+
+/// `gpu_idle_threshold`.
+pub(super) struct GpuIdle;
+
+impl Attribute for GpuIdle {
+    const NAME: &'static CStr = c"gpu_idle_threshold";
+
+    fn show(out: &mut Formatter<'_>) -> Result {
+        show_percent(out, read_threshold(Thresholds::gpu_idle)?)
+    }
+
+    fn store(text: &str) -> Result {
+        let share = percent(text)?;
+        tune_threshold(|t| t.set_gpu_idle(share))
+    }
+}
+
+/// `gpu_active_threshold`.
+pub(super) struct GpuActive;
+
+impl Attribute for GpuActive {
+    const NAME: &'static CStr = c"gpu_active_threshold";
+
+    fn show(out: &mut Formatter<'_>) -> Result {
+        show_percent(out, read_threshold(Thresholds::gpu_active)?)
+    }
+
+    fn store(text: &str) -> Result {
+        let share = percent(text)?;
+        tune_threshold(|t| t.set_gpu_active(share))
+    }
+}
+
+/// `optimizer_burst_max_ns`.
+pub(super) struct OptimizerBurst;
+
+impl Attribute for OptimizerBurst {
+    const NAME: &'static CStr = c"optimizer_burst_max_ns";
+
+    fn show(out: &mut Formatter<'_>) -> Result {
+        let most = read_threshold(Thresholds::optimizer_burst)?.0;
+        show_number(out, u32::try_from(most).unwrap_or(u32::MAX))
+    }
+
+    fn store(text: &str) -> Result {
+        let most = Ns(number(text)?.into());
+        tune_threshold(|t| t.set_optimizer_burst(most))
+    }
+}
+
+/// `phase_stability_count`.
+pub(super) struct Stability;
+
+impl Attribute for Stability {
+    const NAME: &'static CStr = c"phase_stability_count";
+
+    fn show(out: &mut Formatter<'_>) -> Result {
+        show_number(out, read_threshold(Thresholds::stability)?)
+    }
+
+    fn store(text: &str) -> Result {
+        let count = number(text)?;
+        tune_threshold(|t| t.set_stability(count))
+    }
+}
+
+/// `nccl_detection`.
+pub(super) struct Nccl;
+
+impl Attribute for Nccl {
+    const NAME: &'static CStr = c"nccl_detection";
+
+    fn show(out: &mut Formatter<'_>) -> Result {
+        show_number(out, read_threshold(Thresholds::nccl)?.into())
+    }
+
+    fn store(text: &str) -> Result {
+        let on = super::switch(text)?;
+        tune_threshold(|t| {
+            t.set_nccl(on);
+            Ok(())
+        })
+    }
+}
+
+/// `prefetch_lead_ns`.
+pub(super) struct Lead;
+
+impl Attribute for Lead {
+    const NAME: &'static CStr = c"prefetch_lead_ns";
+
+    fn show(out: &mut Formatter<'_>) -> Result {
+        match read(|t| t.phases().prefetch().lead)? {
+            Some(lead) => show_number(out, u32::try_from(lead.0).unwrap_or(u32::MAX)),
+            None => {
+                out.write_str(LEARNED)?;
+                Ok(())
+            }
+        }
+    }
+
+    fn store(text: &str) -> Result {
+        let lead = match text {
+            LEARNED => None,
+            _ => Some(Ns(number(text)?.into())),
+        };
+        tune(|t| {
+            t.phases_mut().prefetch_mut().lead = lead;
+            Ok(())
+        })
+    }
+}
+
+/// The lead that is as long as loading takes.
+const LEARNED: &str = "auto";
+
+/// `prefetch_predictor`.
+pub(super) struct Predictor;
+
+impl Attribute for Predictor {
+    const NAME: &'static CStr = c"prefetch_predictor";
+
+    fn show(out: &mut Formatter<'_>) -> Result {
+        out.write_str(read(|t| t.phases().prefetch().kind)?.name())?;
+        Ok(())
+    }
+
+    fn store(text: &str) -> Result {
+        let kind = Kind::named(text).ok_or(EINVAL)?;
+        tune(|t| {
+            t.phases_mut().prefetch_mut().kind = kind;
+            Ok(())
+        })
+    }
+}
+
+/// `prefetch_history`.
+pub(super) struct History;
+
+impl Attribute for History {
+    const NAME: &'static CStr = c"prefetch_history";
+
+    fn show(out: &mut Formatter<'_>) -> Result {
+        show_number(out, read(|t| t.phases().prefetch().history())?)
+    }
+
+    fn store(text: &str) -> Result {
+        let count = number(text)?;
+        tune(|t| t.phases_mut().prefetch_mut().set_history(count))
+    }
+}

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Phases: of threads, of processes, and what threads say themselves.
+
+use super::{
+    list,
+    target,
+    track, //
+};
+use crate::{
+    error::Failure,
+    glue::{
+        abi,
+        identity::{
+            self,
+            Scope,
+            Viewer, //
+        },
+        thread::Thread,
+        time::now_ns,
+        uapi, //
+    },
+    policy::{
+        phase::{
+            account::Times,
+            task::Task,
+            Phase, //
+        },
+        units::Ns,
+    },
+    tracking::{
+        self,
+        programs::{
+            Listed,
+            Seen, //
+        },
+    },
+};
+use kernel::prelude::*;
+
+/// Threads looked at with the table locked once.
+const LOOKS: usize = 256;
+
+/// Fills a page with the phases of threads that the caller may see.
+pub(super) fn threads(arg: usize, size: usize) -> Result {
+    let viewer = Viewer::current();
+    list::page(arg, size, |page| {
+        let mut from = page.from();
+        loop {
+            let next = tracking::with(|t| {
+                for _ in 0..LOOKS {
+                    let (id, seen) = from.and_then(|from| t.phases_from(from))?;
+                    from = id.checked_add(1);
+                    if let Some(info) = seen.and_then(|seen| thread_info(id, &seen, &viewer)) {
+                        if !page.push(id, info) {
+                            return None;
+                        }
+                    }
+                }
+                from
+            })?;
+            match next {
+                Some(_) => from = next,
+                None => return Ok(()),
+            }
+        }
+    })
+}
+
+fn thread_info(id: u64, seen: &Seen<'_>, viewer: &Viewer) -> Option<uapi::zernel_thread_phases> {
+    let thread = seen.record.thread();
+    let (tid, pid) = thread.numbers(viewer);
+    if !thread.is_seen_by(viewer) || (tid == 0 && !viewer.sees_all()) {
+        return None;
+    }
+    let now = Ns(now_ns());
+    let times = seen.times(now);
+    let (phase, present, transitions) = match seen.task {
+        Some(task) => task.phase(now),
+        None => (Phase::Unknown, times.sum(), 0),
+    };
+    let hinted = seen.task.is_some_and(|task| task.is_hinted(now));
+    Some(uapi::zernel_thread_phases {
+        id,
+        pid,
+        tid,
+        uid: viewer.number_of_user(thread.uid()),
+        flags: list::combine(&[(hinted, uapi::ZERNEL_PHASE_HINTED)]),
+        phase: phase.number() as u32,
+        reserved: 0,
+        present_ns: present.0,
+        phase_ns: numbers(&times),
+        transitions,
+        samples: seen.task.map_or(0, Task::samples),
+        comm: thread.comm(),
+    })
+}
+
+fn numbers(times: &Times) -> [u64; uapi::ZERNEL_NR_PHASES as usize] {
+    Phase::ALL.map(|phase| times.of(phase).0)
+}
+
+/// Fills a page with the processes that the caller may see.
+pub(super) fn processes(arg: usize, size: usize) -> Result {
+    let viewer = Viewer::current();
+    list::page(arg, size, |page| {
+        let mut from = page.from();
+        // One at a time, for a process may have many threads.
+        while let Some(at) = from {
+            let now = Ns(now_ns());
+            let Some(listed) = tracking::with(|t| t.listed_from(at, now))? else {
+                break;
+            };
+            from = listed.id.checked_add(1);
+            if let Some(info) = process_info(&listed, now, &viewer) {
+                if !page.push(listed.id, info) {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    })
+}
+
+fn process_info(listed: &Listed, now: Ns, viewer: &Viewer) -> Option<uapi::zernel_process_phases> {
+    let thread = Thread::of(listed.process.pid())?;
+    let (tid, pid) = thread.numbers(viewer);
+    if !thread.is_seen_by(viewer) || (tid == 0 && !viewer.sees_all()) {
+        return None;
+    }
+    let setting = listed.process.setting();
+    let (synced, counts) = (listed.gpu.synced, listed.prefetch.counts);
+    let flags = [
+        (setting.whole, uapi::ZERNEL_PROCESS_WHOLE),
+        (setting.children, uapi::ZERNEL_PROCESS_CHILDREN),
+        (setting.privileged, uapi::ZERNEL_PROCESS_PRIVILEGED),
+        (setting.ml, uapi::ZERNEL_PROCESS_ML),
+        (synced.is_some(), uapi::ZERNEL_PROCESS_SYNCED),
+    ];
+    Some(uapi::zernel_process_phases {
+        id: listed.id,
+        pid,
+        uid: viewer.number_of_user(thread.uid()),
+        flags: list::combine(&flags),
+        threads: listed.threads,
+        gpu_permille: listed.gpu.share.0,
+        reserved: 0,
+        sync_ns: synced.map_or(0, |at| now.saturating_sub(at).0),
+        phase_ns: numbers(&listed.times),
+        comm: thread.comm(),
+        computations: counts.computations,
+        signals: counts.signals,
+        early: counts.early,
+        early_ns: counts.early_time.0,
+        late: counts.late,
+        late_ns: counts.late_time.0,
+        useless: counts.useless,
+        overlap_permille: listed.prefetch.overlap,
+    })
+}
+
+/// A thread says what it does.
+pub(super) fn hint(arg: usize, size: usize) -> Result {
+    let hint: uapi::zernel_phase_hint = abi::read(arg, size)?;
+    let phase = Phase::ALL.get(hint.phase as usize).copied();
+    let (Some(phase), 0) = (phase, hint.reserved) else {
+        return Err(EINVAL);
+    };
+    let duration = Ns(hint.duration_ns);
+    if duration > Task::LONGEST_HINT {
+        return Err(EINVAL);
+    }
+    let pid = target::task(hint.tid.into(), false, Scope::Thread)?;
+    let owner = pid.is_callers(Scope::Thread);
+    let caller = target::asker(identity::caller_uid(), owner)?.caller;
+    if !owner && !track::is_privileged(caller) {
+        return Err(track::refused(Failure::NotPermitted));
+    }
+    let thread = Thread::of(&pid).filter(Thread::is_program).ok_or(ESRCH)?;
+    let process = thread.process()?;
+    let now = Ns(now_ns());
+    tracking::with(|t| t.hint(&process, &thread, now, (phase, duration)))?.map_err(Failure::errno)
+}
+
+// The numbers are the same.
+kernel::prelude::static_assert!(
+    Phase::Unknown.number() == uapi::ZERNEL_PHASE_UNKNOWN as usize
+        && Phase::DataLoading.number() == uapi::ZERNEL_PHASE_DATA_LOADING as usize
+        && Phase::GpuCompute.number() == uapi::ZERNEL_PHASE_GPU_COMPUTE as usize
+        && Phase::NcclCollective.number() == uapi::ZERNEL_PHASE_NCCL_COLLECTIVE as usize
+        && Phase::OptimizerStep.number() == uapi::ZERNEL_PHASE_OPTIMIZER_STEP as usize
+        && Task::LONGEST_HINT.0 == uapi::ZERNEL_HINT_MAX_NS
+);

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: GPL-2.0
+//! A process that has phases, as the sampler sees it.
+
+use crate::policy::{
+    phase::{
+        task::Task,
+        window::Gpu,
+        Phase, //
+    },
+    prefetch::{
+        Counts,
+        Params,
+        Prefetch, //
+    },
+    units::Ns,
+};
+use kernel::prelude::*;
+
+/// What came of the signals of a process.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Report {
+    pub(crate) counts: Counts,
+    pub(crate) overlap: u64,
+}
+
+/// What some thread of a process does.
+#[derive(Clone, Copy, Debug, Default)]
+struct Doing {
+    computes: bool,
+    loads: bool,
+}
+
+/// A process that has phases.
+pub(crate) struct Program {
+    /// Key of the process.
+    pub(crate) key: usize,
+    /// Its number, which is never used again.
+    id: u64,
+    /// What the GPU did for it.
+    pub(crate) gpu: Gpu,
+    /// What its threads were found to do at the last look at all of them.
+    before: Doing,
+    /// The same, as far as they were looked at since.
+    now: Doing,
+    /// Since when it loads, if it does.
+    loads_since: Ns,
+    /// When its signal is due.
+    due: Option<Ns>,
+    /// Once something was seen that counts.
+    prefetch: Option<KBox<Prefetch>>,
+}
+
+impl Program {
+    /// One of which nothing is known.
+    pub(crate) fn new(key: usize, id: u64) -> Self {
+        Self {
+            key,
+            id,
+            gpu: Gpu::default(),
+            before: Doing::default(),
+            now: Doing::default(),
+            loads_since: Ns::ZERO,
+            due: None,
+            prefetch: None,
+        }
+    }
+
+    /// Whether both are the same process.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        (self.key, self.id) == (other.key, other.id)
+    }
+
+    /// Takes in what one of its threads does.
+    pub(crate) fn see(&mut self, task: &Task, now: Ns) {
+        self.now.computes |= task.phase(now).0 == Phase::GpuCompute;
+        self.now.loads |= task.loads();
+    }
+
+    /// Every thread was looked at. What has begun or ended since the last time did so at `at`.
+    pub(crate) fn end_round(&mut self, at: Ns, params: &Params) {
+        let (before, now) = (self.before, core::mem::take(&mut self.now));
+        self.before = now;
+        if self.prefetch.is_none() && (now.computes || now.loads) {
+            // Without memory there is no history, and so no signal.
+            self.prefetch = KBox::new(Prefetch::NEW, GFP_KERNEL_ACCOUNT).ok();
+        }
+        let Some(prefetch) = &mut self.prefetch else {
+            return;
+        };
+        match (before.loads, now.loads) {
+            (false, true) => self.loads_since = at,
+            (true, false) => prefetch.loaded(self.loads_since, at, params),
+            _ => {}
+        }
+        match (before.computes, now.computes) {
+            (false, true) => self.due = prefetch.compute_begins(at, params),
+            (true, false) => {
+                prefetch.compute_ends(at, params);
+                self.due = None;
+            }
+            _ => {}
+        }
+    }
+
+    /// When its signal is due.
+    pub(crate) fn due(&self) -> Option<Ns> {
+        self.due
+    }
+
+    /// Whether it is to be signalled at `now`.
+    pub(crate) fn signal(&mut self, now: Ns) -> bool {
+        if self.due.is_none_or(|due| due > now) {
+            return false;
+        }
+        self.due = None;
+        let prefetch = self.prefetch.as_mut();
+        prefetch.is_some_and(|prefetch| prefetch.signal(now))
+    }
+
+    /// What came of its signals.
+    pub(crate) fn report(&self) -> Option<Report> {
+        let prefetch = self.prefetch.as_ref()?;
+        Some(Report {
+            counts: prefetch.counts(),
+            overlap: prefetch.overlap(),
+        })
+    }
+}

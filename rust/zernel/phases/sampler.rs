@@ -1,0 +1,351 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Takes samples of the threads of machine-learning programs.
+
+use super::{
+    meters::Meters,
+    program::Program, //
+};
+use crate::{
+    glue::{
+        thread::Thread,
+        time::now_ns,
+        work::{
+            Job,
+            Worker, //
+        },
+    },
+    policy::{
+        phase::{
+            activity::Activity,
+            task::Task,
+            window::Gpu,
+            Thresholds, //
+        },
+        tunables::phases::Phases,
+        units::{
+            Ns,
+            Permille, //
+        },
+    },
+    registry,
+    tracking, //
+};
+use kernel::{
+    new_mutex,
+    prelude::*,
+    sync::{
+        atomic::{
+            ordering::{
+                Acquire,
+                Release, //
+            },
+            Atomic,
+        },
+        Arc,
+        Mutex, //
+    },
+};
+
+/// Threads looked at with the table locked once.
+const BATCH: usize = 64;
+
+/// Threads looked at in a tick; more take their turns.
+const MOST: usize = 4096;
+
+/// So many looks in a row at all of the threads have to find that nothing happens before the sampler
+/// rests: at the end of the first the threads are asked to ring.
+const QUIET: u32 = 2;
+
+/// Where the sampler is.
+struct State {
+    /// The processes that have phases, by their places.
+    programs: KVVec<Program>,
+    /// What that was made from: the generations of the table and the registry.
+    made_from: Option<(u64, u64)>,
+    /// The GPUs with TSGs of them.
+    meters: KVec<Arc<Meters>>,
+    /// GPUs were asked for this tick.
+    asked: bool,
+    /// When the next tick is due.
+    next: Ns,
+    /// Nothing happens: no tick is due.
+    rests: bool,
+    /// Nobody has looked for a while: what was seen last is of no use.
+    anew: bool,
+    /// The id of the thread that is looked at next.
+    cursor: u64,
+    /// Something has happened since the first thread was looked at.
+    restless: bool,
+    /// How often in a row nothing had.
+    quiet: u32,
+}
+
+/// The job.
+pub(crate) struct Sampler {
+    /// A thread has done something, or more are to be looked at.
+    rung: Atomic<bool>,
+    state: Pin<KBox<Mutex<State>>>,
+}
+
+impl Sampler {
+    /// One that rests.
+    pub(crate) fn new() -> Result<Self> {
+        let state = State {
+            programs: KVVec::new(),
+            made_from: None,
+            meters: KVec::new(),
+            asked: false,
+            next: Ns::ZERO,
+            rests: true,
+            anew: true,
+            cursor: 0,
+            restless: false,
+            quiet: 0,
+        };
+        Ok(Self {
+            rung: Atomic::new(false),
+            state: KBox::pin_init(new_mutex!(state), GFP_KERNEL)?,
+        })
+    }
+
+    /// Something happens: it is to look. From any context.
+    pub(crate) fn wake(worker: &Worker<Self>) {
+        worker.rung.store(true, Release);
+        worker.kick();
+    }
+
+    /// Forgets everything. The worker does not run any more.
+    pub(crate) fn clear(&self) {
+        self.state.lock().forget();
+    }
+}
+
+impl Job for Sampler {
+    fn run(worker: &Worker<Self>) {
+        let Ok(tunables) = registry::with(|r| *r.tunables().phases()) else {
+            // There is nobody left to look at.
+            return;
+        };
+        let now = Ns(now_ns());
+        let mut state = worker.state.lock();
+        if worker.rung.xchg(false, Acquire) {
+            state.wake(now);
+        }
+        if state.asked && (state.is_answered() || state.next <= now) {
+            state.asked = false;
+            state.observe(now, &tunables);
+        }
+        if !state.rests && state.next <= now {
+            state.tick(now, &tunables);
+        }
+        if !state.rests {
+            let due = state.signal(Ns(now_ns()));
+            worker.kick_at(due.map_or(state.next, |due| due.min(state.next)));
+        }
+    }
+}
+
+impl State {
+    fn wake(&mut self, now: Ns) {
+        if self.rests {
+            self.rests = false;
+            self.anew = true;
+            self.cursor = 0;
+            self.next = now;
+        }
+        self.quiet = 0;
+        self.restless = true;
+    }
+
+    fn is_answered(&self) -> bool {
+        self.meters.iter().all(|meters| meters.is_answered())
+    }
+
+    fn tick(&mut self, now: Ns, tunables: &Phases) {
+        self.next = now.saturating_add(tunables.tick());
+        if self.plan().is_err() {
+            // Without memory nobody has a place, and the next tick tries again.
+            self.forget();
+        }
+        if self.programs.is_empty() {
+            self.rests = self.made_from.is_some();
+            return;
+        }
+        for meters in &self.meters {
+            meters.want();
+        }
+        // Without a registry nobody answers.
+        let asked = registry::with(|r| r.kick_metered());
+        self.asked = !self.meters.is_empty() && asked.is_ok();
+        if !self.asked {
+            self.observe(now, tunables);
+        }
+    }
+
+    fn forget(&mut self) {
+        self.made_from = None;
+        self.programs.clear();
+        self.meters.clear();
+    }
+
+    /// Finds out which processes have phases and which TSGs are theirs, if that has changed.
+    fn plan(&mut self) -> Result {
+        let generation = tracking::with(|t| t.generation())?;
+        let population = registry::with(|r| r.population_generation())?;
+        if self.made_from == Some((generation, population)) {
+            return Ok(());
+        }
+        let mut programs = tracking::with(|t| t.place_programs())??;
+        // Both are in the order of their keys.
+        let mut known = self.programs.iter_mut().peekable();
+        for program in &mut programs {
+            while known.next_if(|old| old.key < program.key).is_some() {}
+            if let Some(old) = known.next_if(|old| old.is(program)) {
+                core::mem::swap(old, program);
+            }
+        }
+        let sampler = tracking::with(|t| t.sampler())?;
+        let (meters, complete) = registry::with(|r| r.plan_meters(&programs, &sampler))??;
+        self.meters = meters;
+        self.programs = programs;
+        self.made_from = complete.then_some((generation, population));
+        Ok(())
+    }
+
+    /// Takes a sample of each thread.
+    fn observe(&mut self, now: Ns, tunables: &Phases) {
+        for program in &mut self.programs {
+            program.gpu.share = Permille(0);
+        }
+        for meters in &self.meters {
+            meters.add_to(&mut self.programs);
+        }
+        let (programs, anew) = (&mut self.programs, self.anew);
+        let mut restless = false;
+        let mut sample = |place: usize, activity: &Activity, slot: &mut Option<KBox<Task>>| {
+            if let Some(program) = programs.get_mut(place) {
+                restless |= take(
+                    activity,
+                    slot,
+                    now,
+                    program.gpu,
+                    anew,
+                    tunables.thresholds(),
+                );
+                if let Some(task) = slot {
+                    program.see(task, now);
+                }
+            }
+        };
+        let mut from = Some(self.cursor);
+        let mut looks = 0;
+        while let Some(at) = from.filter(|_| looks < MOST) {
+            looks += BATCH;
+            let next = tracking::with(|t| {
+                let mut from = Some(at);
+                for _ in 0..BATCH {
+                    from = from.and_then(|from| t.sample_from(from, &mut sample));
+                }
+                from
+            });
+            from = next.unwrap_or(None);
+        }
+        self.restless |= restless;
+        match from {
+            Some(at) => self.cursor = at,
+            None => self.end_round(now, tunables),
+        }
+    }
+
+    /// Every thread was looked at.
+    fn end_round(&mut self, now: Ns, tunables: &Phases) {
+        // What is seen now has begun with the first of the samples that it takes to be sure.
+        let lag = tunables.tick().0 * u64::from(tunables.thresholds().stability() - 1);
+        for program in &mut self.programs {
+            program.end_round(now.saturating_sub(Ns(lag)), tunables.prefetch());
+        }
+        // Without a table there is nobody to tell.
+        let _ = tracking::with(|t| {
+            for program in &self.programs {
+                t.report(program);
+            }
+        });
+        self.cursor = 0;
+        self.anew = false;
+        self.quiet = match self.restless {
+            true => 0,
+            false => self.quiet + 1,
+        };
+        self.restless = false;
+        if self.quiet == 1 {
+            listen();
+        }
+        self.rests = self.quiet >= QUIET;
+    }
+
+    /// Gives the signals that are due. Returns when the next one is.
+    fn signal(&mut self, now: Ns) -> Option<Ns> {
+        let mut next: Option<Ns> = None;
+        for program in &mut self.programs {
+            if program.signal(now) {
+                tell(program.key);
+            }
+            let due = program.due();
+            next = next.map_or(due, |at| Some(due.map_or(at, |due| at.min(due))));
+        }
+        next
+    }
+}
+
+/// Tells a process that it is time to load its next batch.
+fn tell(key: usize) {
+    let process = tracking::with(|t| t.process(key));
+    let Ok(Some(process)) = process else {
+        return;
+    };
+    if let Some(thread) = Thread::of(process.pid()) {
+        // Without a registry there are no streams.
+        let _ = registry::with(|r| r.signal_prefetch(process.pid(), &thread));
+    }
+}
+
+/// Takes a sample of a thread. Returns whether another one may tell something else.
+fn take(
+    activity: &Activity,
+    slot: &mut Option<KBox<Task>>,
+    now: Ns,
+    gpu: Gpu,
+    anew: bool,
+    thresholds: &Thresholds,
+) -> bool {
+    match slot {
+        None => {
+            // Without memory the next look tries again.
+            *slot = KBox::new(Task::new(activity, now), GFP_KERNEL_ACCOUNT).ok();
+            true
+        }
+        Some(task) if anew => {
+            task.skip(activity, now);
+            true
+        }
+        Some(task) => {
+            let seen = task.observe(activity, now, gpu, false, thresholds);
+            seen.restless
+        }
+    }
+}
+
+/// Has every thread that has phases ring when it does something.
+fn listen() {
+    let mut from = Some(0);
+    while let Some(at) = from {
+        let next = tracking::with(|t| {
+            let mut from = Some(at);
+            for _ in 0..BATCH {
+                from = from.and_then(|from| t.listen_from(from));
+            }
+            from
+        });
+        from = next.unwrap_or(None);
+    }
+}

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Phases of machine-learning programs: who has them, how they are told and counted, hints.
+
+mod detection;
+mod follow;
+mod hints;
+mod permissions;
+mod races;
+mod refusals;
+mod times;
+mod training;
+
+use anyhow::{Context as _, Result};
+use libzernel::{Phase, ProcessPhases, ThreadPhases, Zernel};
+
+use crate::common::{tid, wait_until};
+use crate::harness::{case, suite, Suite};
+
+/// The suite.
+pub const SUITE: Suite = suite(
+    "phase",
+    &[
+        case("hint_fields", refusals::fields),
+        case("who_has_no_phases", refusals::no_phases),
+        case("no_such_thread", refusals::no_such_thread),
+        case("who_sees", permissions::who_sees),
+        case("who_may_hint", permissions::who_may_hint),
+        case("plain_is_never_anything", follow::plain_is_never_anything),
+        case("one_thread_is_enough", follow::one_thread_is_enough),
+        case("children", follow::children),
+        case("exec", follow::exec),
+        case("untrack_forgets", follow::untrack_forgets),
+        case("times_add_up", times::add_up),
+        case("transitions", times::transitions),
+        case("time_of_the_exited_stays", times::exited),
+        case("hint_wins_and_ends", hints::wins_and_ends),
+        case("hint_expires", hints::expires),
+        case("hint_is_replaced", hints::replaced),
+        case("hint_of_another_thread", hints::of_another_thread),
+        case("hint_wins_over_detection", hints::over_detection),
+        case("short_lived_threads", races::short_lived),
+        case("hints_beside_ends", races::hints_beside_ends),
+        case("waiting_for_the_gpu", detection::waiting_for_the_gpu),
+        case("reading", detection::reading),
+        case("short_bursts", detection::short_bursts),
+        case("reading_beside_the_gpu", detection::reading_beside_the_gpu),
+        case("thresholds_at_once", detection::thresholds),
+        case("stability", detection::stability),
+        case("training_loop", training::fixed),
+        case("random_training_loop", training::random),
+    ],
+);
+
+const MS: u64 = 1_000_000;
+
+/// The phases of a thread, if it is listed.
+fn phases_of(zernel: &Zernel, tid: u32) -> Result<Option<ThreadPhases>> {
+    for phases in zernel.phases() {
+        let phases = phases?;
+        if phases.tid == tid {
+            return Ok(Some(phases));
+        }
+    }
+    Ok(None)
+}
+
+/// The phases of the calling thread, which has some.
+fn own(zernel: &Zernel) -> Result<ThreadPhases> {
+    phases_of(zernel, tid())?.context("the calling thread has no phases")
+}
+
+/// The phases of the threads of a process.
+fn phases_in(zernel: &Zernel, pid: u32) -> Result<Vec<ThreadPhases>> {
+    let mut found = Vec::new();
+    for phases in zernel.phases() {
+        let phases = phases?;
+        if phases.pid == pid {
+            found.push(phases);
+        }
+    }
+    Ok(found)
+}
+
+/// A process, if it is listed.
+fn process(zernel: &Zernel, pid: u32) -> Result<Option<ProcessPhases>> {
+    for process in zernel.processes() {
+        let process = process?;
+        if process.pid == pid {
+            return Ok(Some(process));
+        }
+    }
+    Ok(None)
+}
+
+/// The calling process, which is listed.
+fn own_process(zernel: &Zernel) -> Result<ProcessPhases> {
+    process(zernel, std::process::id())?.context("the calling process is not listed")
+}
+
+/// Waits until so many threads of a process have phases.
+fn wait_phases(zernel: &Zernel, pid: u32, count: usize) -> Result<Vec<ThreadPhases>> {
+    let mut phases = Vec::new();
+    wait_until(&format!("{count} threads of {pid} have phases"), || {
+        phases = phases_in(zernel, pid)?;
+        Ok(phases.len() == count)
+    })
+    .with_context(|| format!("phases: {phases:?}"))?;
+    Ok(phases)
+}
+
+/// Time in `phase` from one look to another, and time in all, in ns.
+fn passed(before: &ThreadPhases, after: &ThreadPhases, phase: Phase) -> (u64, u64) {
+    (
+        after.phase_ns.of(phase) - before.phase_ns.of(phase),
+        after.phase_ns.sum() - before.phase_ns.sum(),
+    )
+}

@@ -1,0 +1,399 @@
+// SPDX-License-Identifier: GPL-2.0
+//! `phases` and `hint`: what machine-learning programs do.
+
+use std::collections::BTreeMap;
+use std::io::{self, IsTerminal, Write};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::Result;
+use libzernel::phase::Times;
+use libzernel::{Phase, ProcessPhases, ThreadPhases, Zernel};
+use serde::Serialize;
+
+use crate::{cgroup, output};
+
+/// What is shown one by one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum By {
+    /// Each thread.
+    Thread,
+    /// Each process.
+    Process,
+    /// The processes of each cgroup.
+    Cgroup,
+}
+
+/// What to show.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    /// One by one.
+    pub by: By,
+    /// Only those of this process.
+    pub pid: Option<u32>,
+}
+
+/// Columns of the phases, in the order of a training loop.
+const COLUMNS: [(&str, Phase); 5] = [
+    ("LOADING", Phase::DataLoading),
+    ("COMPUTE", Phase::GpuCompute),
+    ("NCCL", Phase::NcclCollective),
+    ("OPTIMIZER", Phase::OptimizerStep),
+    ("UNKNOWN", Phase::Unknown),
+];
+
+/// Clears a terminal and goes to its first line.
+const CLEAR: &str = "\x1b[H\x1b[2J";
+
+/// The processes of a cgroup.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct Group {
+    /// Its path from the root of the hierarchy; none: of processes that have ended, or that are not
+    /// visible here.
+    cgroup: Option<String>,
+    /// Machine-learning programs in it.
+    processes: u32,
+    /// Their tracked threads.
+    threads: u32,
+    /// Time in each phase.
+    phase_ns: Times,
+}
+
+/// What there is to show.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum Found {
+    Threads(Vec<ThreadPhases>),
+    Processes(Vec<ProcessPhases>),
+    Groups(Vec<Group>),
+}
+
+impl Found {
+    fn look(zernel: &Zernel, options: &Options) -> Result<Self> {
+        let wanted = |pid| options.pid.is_none_or(|wanted| pid == wanted);
+        if options.by == By::Thread {
+            let mut threads = zernel.phases().collect::<libzernel::Result<Vec<_>>>()?;
+            threads.retain(|thread| wanted(thread.pid));
+            return Ok(Self::Threads(threads));
+        }
+        let mut processes = zernel.processes().collect::<libzernel::Result<Vec<_>>>()?;
+        // The others have no phases.
+        processes.retain(|process| process.ml && wanted(process.pid));
+        Ok(match options.by {
+            By::Cgroup => Self::Groups(groups(&processes, cgroup::path_of)),
+            _ => Self::Processes(processes),
+        })
+    }
+
+    fn table(&self) -> String {
+        match self {
+            Self::Threads(threads) => thread_table(threads),
+            Self::Processes(processes) => process_table(processes),
+            Self::Groups(groups) => group_table(groups),
+        }
+    }
+}
+
+/// Shows them once.
+pub fn show(zernel: &Zernel, options: &Options, json: bool) -> Result<()> {
+    let found = Found::look(zernel, options)?;
+    if json {
+        return output::json(&found);
+    }
+    output::text(&found.table())
+}
+
+/// Shows them every so often, `count` times or until interrupted.
+pub fn watch(
+    zernel: &Zernel,
+    options: &Options,
+    every: Duration,
+    count: Option<u64>,
+    json: bool,
+) -> Result<()> {
+    let mut out = io::stdout().lock();
+    let terminal = out.is_terminal();
+    let mut shown = 0;
+    while count.is_none_or(|count| shown < count) {
+        if shown > 0 {
+            thread::sleep(every);
+        }
+        let found = Found::look(zernel, options)?;
+        if json {
+            output::json_line(&mut out, &found)?;
+        } else {
+            match (terminal, shown) {
+                (true, _) => write!(out, "{CLEAR}")?,
+                (false, 0) => {}
+                (false, _) => writeln!(out)?,
+            }
+            writeln!(out, "{}", found.table().trim_end())?;
+        }
+        // Whoever reads a pipe wants each when it is there.
+        out.flush()?;
+        shown += 1;
+    }
+    Ok(())
+}
+
+/// What `hint` prints as JSON.
+#[derive(Serialize)]
+struct Hint {
+    tid: u32,
+    phase: Phase,
+    duration_ns: u64,
+}
+
+/// Gives a thread a hint.
+pub fn hint(zernel: &Zernel, tid: u32, phase: Phase, duration: Duration, json: bool) -> Result<()> {
+    zernel.hint(tid, phase, duration)?;
+    if json {
+        let duration_ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        return output::json(&Hint {
+            tid,
+            phase,
+            duration_ns,
+        });
+    }
+    output::text(&if duration.is_zero() {
+        format!("thread {tid}: no hint")
+    } else {
+        format!("thread {tid}: {phase} for {} ms", duration.as_millis())
+    })
+}
+
+/// The processes by their cgroups, which `path` tells.
+fn groups(processes: &[ProcessPhases], path: impl Fn(u32) -> Option<String>) -> Vec<Group> {
+    let mut groups: BTreeMap<Option<String>, Group> = BTreeMap::new();
+    for process in processes {
+        let cgroup = match process.pid {
+            0 => None,
+            pid => path(pid),
+        };
+        let group = groups.entry(cgroup.clone()).or_insert(Group {
+            cgroup,
+            processes: 0,
+            threads: 0,
+            phase_ns: Times::default(),
+        });
+        group.processes += 1;
+        group.threads += process.threads;
+        group.phase_ns = group.phase_ns + process.phase_ns;
+    }
+    groups.into_values().collect()
+}
+
+fn thread_table(threads: &[ThreadPhases]) -> String {
+    let rows = threads.iter().map(|thread| {
+        let hint = if thread.hinted { " (hint)" } else { "" };
+        let mut row = vec![
+            thread.pid.to_string(),
+            thread.tid.to_string(),
+            thread.comm.clone(),
+            format!("{}{hint}", thread.phase),
+            seconds(thread.present_ns),
+        ];
+        row.extend(cells(&thread.phase_ns));
+        row.push(thread.transitions.to_string());
+        row
+    });
+    let lead = ["PID", "TID", "COMMAND", "PHASE", "FOR"];
+    table(&lead, &["TRANSITIONS"], rows)
+}
+
+fn process_table(processes: &[ProcessPhases]) -> String {
+    let rows = processes.iter().map(|process| {
+        let mut row = vec![
+            process.pid.to_string(),
+            process.uid.to_string(),
+            process.comm.clone(),
+            process.threads.to_string(),
+            format!("{:.1} %", f64::from(process.gpu_permille) / 10.0),
+            process.sync_ns.map_or_else(|| "-".to_owned(), seconds),
+        ];
+        row.extend(cells(&process.phase_ns));
+        row
+    });
+    table(
+        &["PID", "UID", "COMMAND", "THREADS", "GPU", "SYNC"],
+        &[],
+        rows,
+    )
+}
+
+fn group_table(groups: &[Group]) -> String {
+    let rows = groups.iter().map(|group| {
+        let mut row = vec![
+            group.cgroup.clone().unwrap_or_else(|| "-".to_owned()),
+            group.processes.to_string(),
+            group.threads.to_string(),
+        ];
+        row.extend(cells(&group.phase_ns));
+        row
+    });
+    table(&["CGROUP", "PROCESSES", "THREADS"], &[], rows)
+}
+
+fn table(lead: &[&str], end: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
+    let mut rows = rows.peekable();
+    if rows.peek().is_none() {
+        return "No machine-learning program to show; track --ml says what is one.".to_owned();
+    }
+    let header = lead
+        .iter()
+        .copied()
+        .chain(COLUMNS.map(|(name, _)| name))
+        .chain(end.iter().copied());
+    output::table(
+        header,
+        |name| !["COMMAND", "PHASE", "CGROUP"].contains(&name),
+        rows,
+    )
+}
+
+/// Time in each phase, and its share of all.
+fn cells(times: &Times) -> impl Iterator<Item = String> {
+    let (times, all) = (*times, times.sum());
+    COLUMNS.into_iter().map(move |(_, phase)| {
+        let ns = times.of(phase);
+        match all {
+            0 => "-".to_owned(),
+            all => format!("{} {:>5.1} %", seconds(ns), ns as f64 * 100.0 / all as f64),
+        }
+    })
+}
+
+fn seconds(ns: u64) -> String {
+    format!("{:.3} s", ns as f64 / 1e9)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytemuck::Zeroable;
+    use libzernel::sys::abi;
+
+    fn thread() -> abi::zernel_thread_phases {
+        let mut raw = abi::zernel_thread_phases::zeroed();
+        (raw.pid, raw.tid, raw.transitions) = (10, 11, 42);
+        (raw.phase, raw.present_ns) = (abi::ZERNEL_PHASE_GPU_COMPUTE, 12_000_000);
+        raw.phase_ns = [250_000_000, 500_000_000, 1_250_000_000, 0, 0];
+        for (to, from) in raw.comm.iter_mut().zip(b"train") {
+            *to = *from as _;
+        }
+        raw
+    }
+
+    fn process(pid: u32, threads: u32) -> ProcessPhases {
+        let mut raw = abi::zernel_process_phases::zeroed();
+        (raw.pid, raw.threads, raw.flags) = (pid, threads, abi::ZERNEL_PROCESS_ML);
+        (raw.uid, raw.gpu_permille) = (1000, 815);
+        raw.phase_ns = [1_000_000_000, 0, 3_000_000_000, 0, 0];
+        ProcessPhases::from(&raw)
+    }
+
+    fn words(line: &str) -> Vec<&str> {
+        line.split("  ")
+            .map(str::trim)
+            .filter(|w| !w.is_empty())
+            .collect()
+    }
+
+    #[test]
+    fn threads_show_time_and_share_of_each_phase() {
+        let mut raw = thread();
+        let text = thread_table(&[ThreadPhases::from(&raw)]);
+        let lines: Vec<_> = text.lines().collect();
+        assert_eq!(
+            words(lines[0]),
+            [
+                "PID",
+                "TID",
+                "COMMAND",
+                "PHASE",
+                "FOR",
+                "LOADING",
+                "COMPUTE",
+                "NCCL",
+                "OPTIMIZER",
+                "UNKNOWN",
+                "TRANSITIONS",
+            ]
+        );
+        for expected in [
+            "train    gpu_compute  0.012 s",
+            "0.500 s  25.0 %",
+            "1.250 s  62.5 %",
+            "0.000 s   0.0 %",
+            "0.250 s  12.5 %",
+        ] {
+            assert!(lines[1].contains(expected), "{expected}: {text}");
+        }
+        assert!(lines[1].ends_with("42"), "{text}");
+        raw.flags = abi::ZERNEL_PHASE_HINTED;
+        let text = thread_table(&[ThreadPhases::from(&raw)]);
+        assert!(text.contains("gpu_compute (hint)"), "{text}");
+    }
+
+    #[test]
+    fn an_empty_record_has_no_shares() {
+        let mut raw = thread();
+        raw.phase_ns = [0; 5];
+        let text = thread_table(&[ThreadPhases::from(&raw)]);
+        assert!(!text.contains('%'), "{text}");
+        assert!(thread_table(&[]).starts_with("No machine-learning program"));
+    }
+
+    #[test]
+    fn processes_show_the_gpu() {
+        let mut never = process(10, 3);
+        let text = process_table(&[never.clone()]);
+        let line = text.lines().nth(1).unwrap();
+        assert!(line.contains("81.5 %     -"), "{text}");
+        assert!(line.contains("3.000 s  75.0 %"), "{text}");
+        never.sync_ns = Some(2_500_000);
+        let text = process_table(&[never]);
+        assert!(text.contains("81.5 %  0.003 s"), "{text}");
+    }
+
+    #[test]
+    fn cgroups_sum_their_processes() {
+        let processes = [process(1, 2), process(2, 5), process(3, 1), process(0, 1)];
+        let path = |pid| match pid {
+            1 | 3 => Some("/train".to_owned()),
+            2 => Some("/".to_owned()),
+            other => panic!("process {other} has no number here"),
+        };
+        let groups = groups(&processes, path);
+        let told: Vec<_> = groups
+            .iter()
+            .map(|g| {
+                let name = g.cgroup.as_deref();
+                (name, g.processes, g.threads, g.phase_ns.gpu_compute)
+            })
+            .collect();
+        assert_eq!(
+            told,
+            [
+                (None, 1, 1, 3_000_000_000),
+                (Some("/"), 1, 5, 3_000_000_000),
+                (Some("/train"), 2, 3, 6_000_000_000),
+            ]
+        );
+        let text = group_table(&groups);
+        assert!(text.starts_with("CGROUP  PROCESSES  THREADS"), "{text}");
+        assert!(text.lines().nth(3).unwrap().starts_with("/train"), "{text}");
+    }
+
+    #[test]
+    fn json_is_a_list_of_what_is_shown() {
+        let found = Found::Groups(groups(&[process(7, 2)], |_| Some("/a".to_owned())));
+        let json = serde_json::to_value(&found).unwrap();
+        assert_eq!(json[0]["cgroup"], "/a");
+        assert_eq!(json[0]["phase_ns"]["gpu_compute"], 3_000_000_000u64);
+        let found = Found::Threads(vec![ThreadPhases::from(&thread())]);
+        let json = serde_json::to_value(&found).unwrap();
+        assert_eq!(json[0]["phase"], "gpu_compute");
+        assert_eq!(json[0]["transitions"], 42);
+    }
+}
