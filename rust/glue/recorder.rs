@@ -113,11 +113,13 @@ struct Hook {
 }
 
 impl Hook {
-    const NEW: Self = Self {
-        _opaque: UnsafeCell::new([0; 6]),
-        seq: Atomic::new(0),
-        state: Atomic::new(State::Coming.number()),
-    };
+    const fn new() -> Self {
+        Self {
+            _opaque: UnsafeCell::new([0; 6]),
+            seq: Atomic::new(0),
+            state: Atomic::new(State::Coming.number()),
+        }
+    }
 
     fn as_raw(&self) -> *mut c_void {
         core::ptr::from_ref(self).cast_mut().cast()
@@ -185,7 +187,7 @@ impl Record {
         let place = Place::take().ok_or(ENOSPC)?;
         let record = Arc::new(
             Self {
-                hook: Hook::NEW,
+                hook: Hook::new(),
                 activity: UnsafeCell::new(Activity::NONE),
                 thread,
                 process,

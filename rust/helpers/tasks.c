@@ -136,17 +136,20 @@ static_assert(sizeof(struct zernel_hook) == 7 * sizeof(u64));
 static void begin_write(struct zernel_hook *hook)
 {
 	WRITE_ONCE(hook->seq, hook->seq + 1);
+	/* Before what is written; pairs with the smp_rmb() of Record::read(). */
 	smp_wmb();
 }
 
 static void end_write(struct zernel_hook *hook)
 {
+	/* After what is written; pairs with the first load of Record::read(). */
 	smp_store_release(&hook->seq, hook->seq + 1);
 }
 
 /* What a system call waits for, so far before ZERNEL_LEAVE_OTHER. Not all architectures have all. */
 static const u8 waits_for[] = {
-#define WAITS(call, cause) [__NR_##call] = ZERNEL_LEAVE_OTHER - ZERNEL_LEAVE_##cause
+#define WAITS(call, cause) \
+	[__NR_##call] = ZERNEL_LEAVE_OTHER - ZERNEL_LEAVE_##cause
 	WAITS(futex, FUTEX),
 #ifdef __NR_futex_wait
 	WAITS(futex_wait, FUTEX),

@@ -21,7 +21,9 @@ mod policy {
     pub(crate) mod class;
     pub(crate) mod control;
     pub(crate) mod level;
+    pub(crate) mod phase;
     pub(crate) mod predict;
+    pub(crate) mod prefetch;
     pub(crate) mod request;
     pub(crate) mod rotation;
     pub(crate) mod switch_cost;
