@@ -28,6 +28,7 @@ extern "C" {
     fn zernel_helper_thread_comm(task: *mut bindings::task_struct, comm: *mut c_char);
     fn zernel_helper_thread_is_of(task: *mut bindings::task_struct, uid: u32) -> bool;
     fn zernel_helper_thread_is_program(task: *mut bindings::task_struct) -> bool;
+    fn zernel_helper_thread_maps_nccl(task: *mut bindings::task_struct) -> bool;
     fn zernel_helper_thread_count(process: *mut bindings::pid) -> usize;
     fn zernel_helper_threads_of(
         process: *mut bindings::pid,
@@ -103,6 +104,12 @@ impl Thread {
     pub(crate) fn is_program(&self) -> bool {
         // SAFETY: Valid by the type invariant.
         unsafe { zernel_helper_thread_is_program(self.as_raw()) }
+    }
+
+    /// Whether its process maps objects in shared memory that NCCL made. May sleep.
+    pub(crate) fn maps_nccl(&self) -> bool {
+        // SAFETY: Valid by the type invariant.
+        unsafe { zernel_helper_thread_maps_nccl(self.as_raw()) }
     }
 
     /// Its real user.

@@ -2,12 +2,18 @@
 /* Helpers of rust/glue/recorder.rs and rust/glue/thread.rs. Included like irqlock.c. */
 
 #include <linux/compat.h>
+#include <linux/dcache.h>
+#include <linux/fs.h>
 #include <linux/ktime.h>
+#include <linux/magic.h>
+#include <linux/mm.h>
+#include <linux/mmap_lock.h>
 #include <linux/nospec.h>
 #include <linux/preempt.h>
 #include <linux/ptrace.h>
 #include <linux/rcupdate.h>
 #include <linux/sched.h>
+#include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/sched/task.h>
 #include <linux/task_work.h>
@@ -115,6 +121,44 @@ size_t zernel_helper_threads_of(struct pid *process, struct task_struct **tasks,
 	}
 	rcu_read_unlock();
 	return count;
+}
+
+/* Whether it is an object in shared memory that NCCL made. */
+static bool is_nccl(struct file *file)
+{
+	static const char prefix[] = "nccl-";
+	struct name_snapshot name;
+	bool is;
+
+	if (file_inode(file)->i_sb->s_magic != TMPFS_MAGIC)
+		return false;
+	take_dentry_name_snapshot(&name, file->f_path.dentry);
+	is = !strncmp(name.name.name, prefix, sizeof(prefix) - 1);
+	release_dentry_name_snapshot(&name);
+	return is;
+}
+
+/* Whether its process maps any. May sleep. */
+bool zernel_helper_thread_maps_nccl(struct task_struct *task)
+{
+	struct mm_struct *mm = get_task_mm(task);
+	struct vm_area_struct *vma;
+	bool found = false;
+
+	if (!mm)
+		return false;
+	if (!mmap_read_lock_killable(mm)) {
+		VMA_ITERATOR(vmi, mm, 0);
+
+		for_each_vma(vmi, vma) {
+			found = vma->vm_file && is_nccl(vma->vm_file);
+			if (found)
+				break;
+		}
+		mmap_read_unlock(mm);
+	}
+	mmput(mm);
+	return found;
 }
 
 #ifdef CONFIG_PREEMPT_NOTIFIERS

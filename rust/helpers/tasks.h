@@ -46,6 +46,7 @@ u32 zernel_helper_thread_uid(struct task_struct *task);
 void zernel_helper_thread_comm(struct task_struct *task, char *comm);
 bool zernel_helper_thread_is_of(struct task_struct *task, u32 uid);
 bool zernel_helper_thread_is_program(struct task_struct *task);
+bool zernel_helper_thread_maps_nccl(struct task_struct *task);
 size_t zernel_helper_thread_count(struct pid *process);
 size_t zernel_helper_threads_of(struct pid *process, struct task_struct **tasks, size_t room);
 

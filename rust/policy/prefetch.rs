@@ -139,6 +139,9 @@ pub(crate) struct Prefetch {
     compute: Durations,
     loading: Durations,
     step: Option<Step>,
+    /// The end of the computation before, if what was to be loaded for the one that is under way was
+    /// not seen yet: it may be seen a moment after that has begun.
+    awaited: Option<Ns>,
     times: Sums,
     counts: Counts,
 }
@@ -158,6 +161,7 @@ impl Prefetch {
         compute: Durations::NEW,
         loading: Durations::NEW,
         step: None,
+        awaited: None,
         times: Sums {
             compute: Ns::ZERO,
             lead: Ns::ZERO,
@@ -212,6 +216,7 @@ impl Prefetch {
             return false;
         }
         step.signalled = Some(now);
+        self.give_up();
         self.counts.signals = self.counts.signals.saturating_add(1);
         true
     }
@@ -226,57 +231,58 @@ impl Prefetch {
             self.times.compute = self.times.compute.saturating_add(took);
             let lead = step.signalled.map_or(Ns::ZERO, |at| now.saturating_sub(at));
             self.times.lead = self.times.lead.saturating_add(lead);
-            self.judge();
+            if let Some(loaded) = step.loaded {
+                self.judge(now, loaded);
+            }
         }
     }
 
-    /// A batch was loaded from `began` to `ended`. What is seen of it may be its end alone: the first
-    /// after a signal begins with that.
+    /// A batch was loaded from `began` to `ended`.
     pub(crate) fn loaded(&mut self, began: Ns, ended: Ns, params: &Params) {
-        let step = self.step.as_ref().filter(|step| step.loaded.is_none());
-        let signalled = step
-            .and_then(|step| step.signalled)
-            .filter(|&at| at <= ended);
-        let took = ended.saturating_sub(signalled.map_or(began, |at| at.min(began)));
+        let took = ended.saturating_sub(began);
         self.loading.observe(took, params.history as usize);
         self.times.loading = self.times.loading.saturating_add(took);
+        if let Some(end) = self.awaited.take() {
+            self.judge(end, ended);
+            return;
+        }
         let follows = |step: &&mut Step| {
             step.loaded.is_none() && step.signalled.is_some_and(|at| at <= ended)
         };
         if let Some(step) = self.step.as_mut().filter(follows) {
             step.loaded = Some(ended);
-            self.judge();
+            if let Some(end) = step.ended {
+                self.judge(end, ended);
+            }
         }
     }
 
     /// Says whether the signal was early or late, once both the computation and the loading that
     /// followed it are over.
-    fn judge(&mut self) {
-        let step = self.step.as_ref();
-        let Some((ended, loaded)) = step.and_then(|step| step.ended.zip(step.loaded)) else {
-            return;
-        };
-        let (count, sum, by) = if loaded <= ended {
-            let c = &mut self.counts;
-            (
-                &mut c.early,
-                &mut c.early_time,
-                ended.saturating_sub(loaded),
-            )
+    fn judge(&mut self, ended: Ns, loaded: Ns) {
+        let c = &mut self.counts;
+        if loaded <= ended {
+            c.early = c.early.saturating_add(1);
+            c.early_time = c.early_time.saturating_add(ended.saturating_sub(loaded));
         } else {
-            let c = &mut self.counts;
-            (&mut c.late, &mut c.late_time, loaded.saturating_sub(ended))
-        };
-        *count = count.saturating_add(1);
-        *sum = sum.saturating_add(by);
+            c.late = c.late.saturating_add(1);
+            c.late_time = c.late_time.saturating_add(loaded.saturating_sub(ended));
+        }
     }
 
     /// The step before is over.
     fn close(&mut self) {
+        self.give_up();
         if let Some(step) = self.step.take() {
-            if step.signalled.is_some() && step.loaded.is_none() {
-                self.counts.useless = self.counts.useless.saturating_add(1);
-            }
+            let awaits = step.signalled.is_some() && step.loaded.is_none();
+            self.awaited = step.ended.filter(|_| awaits);
+        }
+    }
+
+    /// What was awaited does not come any more.
+    fn give_up(&mut self) {
+        if self.awaited.take().is_some() {
+            self.counts.useless = self.counts.useless.saturating_add(1);
         }
     }
 
@@ -417,20 +423,6 @@ mod tests {
     }
 
     #[test]
-    fn loading_is_measured_from_its_signal() {
-        let mut p = known();
-        p.compute_begins(ms(1000), &PARAMS);
-        assert!(p.signal(ms(1030)));
-        p.compute_ends(ms(1050), &PARAMS);
-        // It took longer, of which only the end was beside an idle GPU.
-        p.loaded(ms(1050), ms(1070), &PARAMS);
-        assert_eq!(p.loading.fractile(Ppm::ONE), Some(ms(40)));
-        // The next is one of its own.
-        p.loaded(ms(1075), ms(1080), &PARAMS);
-        assert_eq!(p.loading.fractile(Ppm(0)), Some(ms(5)));
-    }
-
-    #[test]
     fn a_batch_from_before_the_signal_is_not_its_own() {
         let mut p = known();
         p.compute_begins(ms(1000), &PARAMS);
@@ -438,7 +430,27 @@ mod tests {
         assert!(p.signal(ms(1030)));
         p.compute_ends(ms(1050), &PARAMS);
         p.compute_begins(ms(1050), &PARAMS);
+        assert_eq!(p.counts().useless, 0);
+        assert!(p.signal(ms(1080)));
         assert_eq!(p.counts().useless, 1);
+    }
+
+    #[test]
+    fn a_batch_may_be_seen_when_the_next_computation_has_begun() {
+        let mut p = known();
+        for (begin, loaded) in [(1000, None), (1050, Some(1049)), (1100, Some(1103))] {
+            p.compute_begins(ms(begin), &PARAMS);
+            if let Some(at) = loaded {
+                // For this one, signalled in the one before.
+                p.loaded(ms(begin - 20), ms(at), &PARAMS);
+            }
+            assert!(p.signal(ms(begin + 30)));
+            p.compute_ends(ms(begin + 50), &PARAMS);
+        }
+        let counts = p.counts();
+        assert_eq!((counts.early, counts.early_time), (1, ms(1)));
+        assert_eq!((counts.late, counts.late_time), (1, ms(3)));
+        assert_eq!((counts.signals, counts.useless), (3, 0));
     }
 
     #[test]

@@ -475,6 +475,7 @@ sysfs::groups! {
     phases::OptimizerBurst,
     phases::Stability,
     phases::Nccl,
+    phases::Owners,
     phases::Lead,
     phases::Predictor,
     phases::History,

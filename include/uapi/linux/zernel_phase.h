@@ -75,14 +75,16 @@ struct zernel_thread_phases {
  * @phase_ns: time in each phase, of all its threads together, those that have
  *            exited included
  * @comm: name of the process, NUL-terminated
- * @computations: computations that ended: times in which some thread of it was in
- *                ZERNEL_PHASE_GPU_COMPUTE
+ * @computations: computations that ended: from when some thread of it is in
+ *                ZERNEL_PHASE_GPU_COMPUTE, or the GPU has work again, until none is, or
+ *                the GPU is done and a thread that waited for it goes on
  * @signals: events ZERNEL_EVENT_PREFETCH for it
  * @early: signals after which the batch was there before the computation was over
  * @early_ns: by how much in all
- * @late: signals after which the computation was over before the batch was there
+ * @late: signals after which the computation was over before the batch was there, as
+ *        far as samples tell: to a tick
  * @late_ns: by how much in all
- * @useless: signals after which nothing was loaded until the next computation
+ * @useless: signals after which nothing was loaded until the next one
  * @overlap_permille: how much of the loading computations can hide, in thousandths:
  *                    (compute + lead) / loading, of all that there were; 0 if nothing
  *                    was loaded. From 1000 on all of it

@@ -198,6 +198,11 @@ impl Activity {
         self.doing = Doing::Nothing;
     }
 
+    /// When it was first looked at.
+    pub(crate) fn began(&self) -> Ns {
+        self.since.saturating_sub(self.totals.time())
+    }
+
     /// When it was ended, if it was.
     pub(crate) fn ended(&self) -> Option<Ns> {
         (self.doing == Doing::Nothing).then_some(self.since)
@@ -347,6 +352,7 @@ mod tests {
         let mut task = Activity::new(Ns(0));
         task.leave(Ns(10), Some(Cause::Poll));
         task.end(Ns(30));
+        assert_eq!(task.began(), Ns(0));
         assert_eq!(task.present(Ns(99)), (Doing::Nothing, Ns(0)));
         assert_eq!(task.past(), task.totals(Ns(99)));
         assert_eq!(task.past().time(), Ns(30));

@@ -62,7 +62,13 @@ impl Meter {
         };
         let busy = ran.max(pending).min(time);
         self.share = Permille::of(busy.0, time.0);
-        if !look.pending && (before.pending || ran > Ns::ZERO) {
+        let is_new = look.since.is_some_and(|since| since > at && since <= now);
+        let is_done = match look.pending {
+            // There is more since then, and so it was done before.
+            true => before.pending && is_new,
+            false => before.pending || ran > Ns::ZERO,
+        };
+        if is_done {
             self.synced = Some(since.unwrap_or(now));
         }
     }
@@ -78,7 +84,13 @@ impl Meter {
         self.share
     }
 
-    /// When its work was done last, if that was seen.
+    /// Since when it has something to run, at the latest; `None` if it has not.
+    pub(crate) fn pending(&self) -> Option<Ns> {
+        let (at, look) = self.last.filter(|(_, look)| look.pending)?;
+        Some(look.since.map_or(at, |since| since.min(at)))
+    }
+
+    /// When its work was done last, at the latest, if that was seen.
     pub(crate) fn synced(&self) -> Option<Ns> {
         self.synced
     }
@@ -117,6 +129,7 @@ mod tests {
         ] {
             meter.look(Ns(now), seen);
             assert_eq!(meter.share(), Permille(share));
+            assert_eq!(meter.pending(), seen.since.filter(|_| seen.pending));
         }
     }
 
@@ -131,8 +144,14 @@ mod tests {
         assert_eq!(meter.synced(), Some(Ns(2_500)));
         meter.look(Ns(4_000), look(500, false, 2_500));
         assert_eq!(meter.synced(), Some(Ns(2_500)));
+        // There is new work, and more after that is done.
+        meter.look(Ns(4_200), look(500, true, 4_100));
+        assert_eq!(meter.synced(), Some(Ns(2_500)));
+        meter.look(Ns(4_400), look(600, true, 4_300));
+        assert_eq!(meter.synced(), Some(Ns(4_300)));
+        meter.look(Ns(4_500), look(600, false, 4_450));
         // Between two looks, and the provider does not tell when.
-        meter.look(Ns(5_000), look(600, false, 0));
+        meter.look(Ns(5_000), look(700, false, 0));
         assert_eq!(meter.synced(), Some(Ns(5_000)));
     }
 

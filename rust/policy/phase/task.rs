@@ -24,6 +24,8 @@ pub(crate) struct Seen {
     pub(crate) transition: Option<Transition>,
     /// Another sample may tell something else, though nothing wakes the task.
     pub(crate) restless: bool,
+    /// The task has a CPU, or had one.
+    pub(crate) moved: bool,
 }
 
 /// The phases of a task.
@@ -43,11 +45,10 @@ impl Task {
     /// Longest time for which a hint holds.
     pub(crate) const LONGEST_HINT: Ns = Ns(60_000_000_000);
 
-    /// Nothing is known of a task up to `now`.
+    /// Nothing is known of a task up to `now`, which may be before it began.
     pub(crate) fn new(activity: &Activity, now: Ns) -> Self {
-        let began = now.saturating_sub(activity.totals(now).time());
         Self {
-            detector: Detector::new(began),
+            detector: Detector::new(activity.began()),
             window: Window::new(activity, now),
             hinted: Ns::ZERO,
             samples: 0,
@@ -80,6 +81,7 @@ impl Task {
         };
         Seen {
             transition,
+            moved,
             restless: hinted
                 || moved
                 || gpu.share.0 > 0
@@ -151,6 +153,7 @@ mod tests {
     const IDLE: Gpu = Gpu {
         share: Permille(0),
         synced: None,
+        pending: None,
     };
 
     fn at_once() -> Thresholds {
@@ -176,6 +179,13 @@ mod tests {
         assert_eq!(times.of(Phase::Unknown), Ns(3_000));
         assert_eq!(times.sum(), activity.totals(Ns(4_500)).time());
         assert_eq!(task.samples(), 1);
+    }
+
+    #[test]
+    fn whoever_looked_before_it_began_counts_no_time() {
+        let activity = Activity::new(Ns(1_000));
+        let task = Task::new(&activity, Ns(400));
+        assert_eq!(task.times(Ns(1_300)).sum(), Ns(300));
     }
 
     #[test]

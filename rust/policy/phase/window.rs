@@ -21,6 +21,8 @@ pub(crate) struct Gpu {
     pub(crate) share: Permille,
     /// When its work was done last, if that was seen.
     pub(crate) synced: Option<Ns>,
+    /// Since when there is some now.
+    pub(crate) pending: Option<Ns>,
 }
 
 /// Where the last sample of a task ended.
@@ -87,6 +89,7 @@ mod tests {
     const GPU: Gpu = Gpu {
         share: Permille(250),
         synced: None,
+        pending: None,
     };
 
     #[test]

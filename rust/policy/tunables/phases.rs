@@ -21,6 +21,7 @@ pub(crate) struct Phases {
     thresholds: Thresholds,
     tick: Us,
     prefetch: Params,
+    owners: bool,
 }
 
 impl Phases {
@@ -34,6 +35,7 @@ impl Phases {
             thresholds: Thresholds::new(),
             tick: Us(1_000),
             prefetch: Params::new(),
+            owners: false,
         }
     }
 
@@ -45,6 +47,16 @@ impl Phases {
     /// The same, to be changed.
     pub(crate) fn thresholds_mut(&mut self) -> &mut Thresholds {
         &mut self.thresholds
+    }
+
+    /// Whether processes are tracked as machine-learning programs when they get a compute TSG.
+    pub(crate) fn owners(&self) -> bool {
+        self.owners
+    }
+
+    /// Changes [`Self::owners`].
+    pub(crate) fn set_owners(&mut self, on: bool) {
+        self.owners = on;
     }
 
     /// How the prefetch signal is timed.

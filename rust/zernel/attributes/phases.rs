@@ -5,6 +5,7 @@ use super::{
     number,
     read,
     show_number,
+    switch,
     tune, //
 };
 use crate::{
@@ -152,9 +153,28 @@ impl Attribute for Nccl {
     }
 
     fn store(text: &str) -> Result {
-        let on = super::switch(text)?;
+        let on = switch(text)?;
         tune_threshold(|t| {
             t.set_nccl(on);
+            Ok(())
+        })
+    }
+}
+
+/// `track_owners`.
+pub(super) struct Owners;
+
+impl Attribute for Owners {
+    const NAME: &'static CStr = c"track_owners";
+
+    fn show(out: &mut Formatter<'_>) -> Result {
+        show_number(out, read(|t| t.phases().owners())?.into())
+    }
+
+    fn store(text: &str) -> Result {
+        let on = switch(text)?;
+        tune(|t| {
+            t.phases_mut().set_owners(on);
             Ok(())
         })
     }

@@ -183,6 +183,7 @@ impl Meters {
             if let Some(Program { gpu, .. }) = programs.get_mut(metered.program) {
                 gpu.share = gpu.share.max(metered.meter.share());
                 gpu.synced = gpu.synced.max(metered.meter.synced());
+                gpu.pending = gpu.pending.max(metered.meter.pending());
             }
         }
     }

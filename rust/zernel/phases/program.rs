@@ -28,6 +28,8 @@ pub(crate) struct Report {
 struct Doing {
     computes: bool,
     loads: bool,
+    /// Some thread that computes had a CPU.
+    moved: bool,
 }
 
 /// A process that has phases.
@@ -38,10 +40,17 @@ pub(crate) struct Program {
     id: u64,
     /// What the GPU did for it.
     pub(crate) gpu: Gpu,
+    /// NCCL is active, and when to look for that again.
+    pub(crate) nccl: bool,
+    look_at: Ns,
     /// What its threads were found to do at the last look at all of them.
     before: Doing,
     /// The same, as far as they were looked at since.
     now: Doing,
+    /// A computation is under way.
+    computes: bool,
+    /// When work on the GPU was done last that is not the end of that one.
+    synced: Option<Ns>,
     /// Since when it loads, if it does.
     loads_since: Ns,
     /// When its signal is due.
@@ -57,8 +66,12 @@ impl Program {
             key,
             id,
             gpu: Gpu::default(),
+            nccl: false,
+            look_at: Ns::ZERO,
             before: Doing::default(),
             now: Doing::default(),
+            computes: false,
+            synced: None,
             loads_since: Ns::ZERO,
             due: None,
             prefetch: None,
@@ -70,9 +83,22 @@ impl Program {
         (self.key, self.id) == (other.key, other.id)
     }
 
-    /// Takes in what one of its threads does.
-    pub(crate) fn see(&mut self, task: &Task, now: Ns) {
-        self.now.computes |= task.phase(now).0 == Phase::GpuCompute;
+    /// Whether to look if NCCL is active: now and then, for it takes a walk through the process'
+    /// memory.
+    pub(crate) fn is_to_look(&mut self, now: Ns) -> bool {
+        const INTERVAL: Ns = Ns(1_000_000_000);
+        let is = self.look_at <= now;
+        if is {
+            self.look_at = now.saturating_add(INTERVAL);
+        }
+        is
+    }
+
+    /// Takes in what one of its threads does, and whether it had a CPU since the last time.
+    pub(crate) fn see(&mut self, task: &Task, moved: bool, now: Ns) {
+        let computes = task.phase(now).0 == Phase::GpuCompute;
+        self.now.computes |= computes;
+        self.now.moved |= computes && moved;
         self.now.loads |= task.loads();
     }
 
@@ -92,13 +118,31 @@ impl Program {
             (true, false) => prefetch.loaded(self.loads_since, at, params),
             _ => {}
         }
-        match (before.computes, now.computes) {
-            (false, true) => self.due = prefetch.compute_begins(at, params),
-            (true, false) => {
+        if !now.computes {
+            self.due = None;
+            if core::mem::take(&mut self.computes) {
                 prefetch.compute_ends(at, params);
-                self.due = None;
             }
-            _ => {}
+            return;
+        }
+        if !before.computes {
+            self.computes = true;
+            self.synced = self.gpu.synced;
+            self.due = prefetch.compute_begins(at, params);
+            return;
+        }
+        // One computation may follow another too soon for the phase to change: the GPU was done, and
+        // who had waited for it went on.
+        let synced = self.gpu.synced.filter(|_| self.gpu.synced != self.synced);
+        if let Some(synced) = synced.filter(|_| self.computes && now.moved) {
+            self.synced = Some(synced);
+            self.computes = false;
+            self.due = None;
+            prefetch.compute_ends(synced, params);
+        }
+        if let Some(since) = self.gpu.pending.filter(|_| !self.computes) {
+            self.computes = true;
+            self.due = prefetch.compute_begins(since, params);
         }
     }
 

@@ -215,25 +215,24 @@ impl State {
     /// Takes a sample of each thread.
     fn observe(&mut self, now: Ns, tunables: &Phases) {
         for program in &mut self.programs {
-            program.gpu.share = Permille(0);
+            (program.gpu.share, program.gpu.pending) = (Permille(0), None);
         }
         for meters in &self.meters {
             meters.add_to(&mut self.programs);
+        }
+        if tunables.thresholds().nccl() {
+            self.look_for_nccl(now);
         }
         let (programs, anew) = (&mut self.programs, self.anew);
         let mut restless = false;
         let mut sample = |place: usize, activity: &Activity, slot: &mut Option<KBox<Task>>| {
             if let Some(program) = programs.get_mut(place) {
-                restless |= take(
-                    activity,
-                    slot,
-                    now,
-                    program.gpu,
-                    anew,
-                    tunables.thresholds(),
-                );
+                let thresholds = tunables.thresholds();
+                let seen = (program.gpu, program.nccl);
+                let (again, moved) = take(activity, slot, now, seen, anew, thresholds);
+                restless |= again;
                 if let Some(task) = slot {
-                    program.see(task, now);
+                    program.see(task, moved, now);
                 }
             }
         };
@@ -254,6 +253,16 @@ impl State {
         match from {
             Some(at) => self.cursor = at,
             None => self.end_round(now, tunables),
+        }
+    }
+
+    fn look_for_nccl(&mut self, now: Ns) {
+        for program in &mut self.programs {
+            if program.is_to_look(now) {
+                let process = tracking::with(|t| t.process(program.key));
+                let thread = process.ok().flatten().and_then(|p| Thread::of(p.pid()));
+                program.nccl = thread.is_some_and(|thread| thread.maps_nccl());
+            }
         }
     }
 
@@ -309,28 +318,29 @@ fn tell(key: usize) {
     }
 }
 
-/// Takes a sample of a thread. Returns whether another one may tell something else.
+/// Takes a sample of a thread. Returns whether another one may tell something else, and whether it
+/// had a CPU.
 fn take(
     activity: &Activity,
     slot: &mut Option<KBox<Task>>,
     now: Ns,
-    gpu: Gpu,
+    (gpu, nccl): (Gpu, bool),
     anew: bool,
     thresholds: &Thresholds,
-) -> bool {
+) -> (bool, bool) {
     match slot {
         None => {
             // Without memory the next look tries again.
             *slot = KBox::new(Task::new(activity, now), GFP_KERNEL_ACCOUNT).ok();
-            true
+            (true, false)
         }
         Some(task) if anew => {
             task.skip(activity, now);
-            true
+            (true, false)
         }
         Some(task) => {
-            let seen = task.observe(activity, now, gpu, false, thresholds);
-            seen.restless
+            let seen = task.observe(activity, now, gpu, nccl, thresholds);
+            (seen.restless, seen.moved)
         }
     }
 }

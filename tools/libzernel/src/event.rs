@@ -30,6 +30,8 @@ pub enum Kind {
     SliceApplied,
     /// The provider refused them for good.
     ProviderError,
+    /// It is time for a process to load its next batch. It names no TSG.
+    Prefetch,
     /// A type that this crate does not know.
     Unknown(u32),
 }
@@ -42,6 +44,7 @@ impl Kind {
             abi::ZERNEL_EVENT_CLASS_CHANGED => Self::ClassChanged,
             abi::ZERNEL_EVENT_SLICE_APPLIED => Self::SliceApplied,
             abi::ZERNEL_EVENT_PROVIDER_ERROR => Self::ProviderError,
+            abi::ZERNEL_EVENT_PREFETCH => Self::Prefetch,
             other => Self::Unknown(other),
         }
     }
@@ -55,6 +58,7 @@ impl fmt::Display for Kind {
             Self::ClassChanged => "class-changed",
             Self::SliceApplied => "slice-applied",
             Self::ProviderError => "provider-error",
+            Self::Prefetch => "prefetch",
             Self::Unknown(_) => "unknown",
         })
     }
@@ -71,9 +75,9 @@ pub struct Event {
     pub time_ns: Timestamp,
     /// What happened.
     pub kind: Kind,
-    /// To which TSG.
+    /// To which TSG; 0 for an event of a process.
     pub tsg: tsg::Id,
-    /// Its GPU.
+    /// Its GPU, likewise.
     pub gpu: gpu::Id,
     /// Level in force.
     pub level: Option<Level>,
@@ -279,6 +283,20 @@ mod tests {
         bytes[4..8].copy_from_slice(&99u32.to_ne_bytes());
         let (event, _) = parse(&bytes).unwrap().unwrap();
         assert_eq!(event.kind, Kind::Unknown(99));
+    }
+
+    #[test]
+    fn a_signal_to_prefetch_names_a_process_alone() {
+        let mut raw = abi::zernel_event::zeroed();
+        raw.size = RECORD as u32;
+        raw.type_ = abi::ZERNEL_EVENT_PREFETCH;
+        raw.level = abi::ZERNEL_LEVEL_NONE;
+        raw.pid = 77;
+        let (event, _) = parse(bytemuck::bytes_of(&raw)).unwrap().unwrap();
+        assert_eq!((event.kind, event.pid), (Kind::Prefetch, 77));
+        assert_eq!((event.level, event.tsg.as_u64()), (None, 0));
+        assert_eq!(event.kind.to_string(), "prefetch");
+        assert_eq!(serde_json::to_value(event).unwrap()["kind"], "prefetch");
     }
 
     proptest! {

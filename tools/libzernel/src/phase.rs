@@ -222,6 +222,45 @@ pub struct ProcessPhases {
     pub sync_ns: Option<u64>,
     /// Time in each phase, of all its threads, those that have exited included.
     pub phase_ns: Times,
+    /// The signals to load its next batch.
+    pub prefetch: Prefetch,
+}
+
+/// What came of the signals that told a process to load its next batch.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Prefetch {
+    /// Computations that ended: times in which some thread of it was in [`Phase::GpuCompute`].
+    pub computations: u64,
+    /// Events [`Prefetch`](crate::event::Kind::Prefetch) for it.
+    pub signals: u64,
+    /// Signals after which the batch was there before the computation was over.
+    pub early: u64,
+    /// By how much in all, in nanoseconds.
+    pub early_ns: u64,
+    /// Signals after which the computation was over before the batch was there.
+    pub late: u64,
+    /// By how much in all, in nanoseconds.
+    pub late_ns: u64,
+    /// Signals after which nothing was loaded until the next computation.
+    pub useless: u64,
+    /// How much of the loading computations can hide, in thousandths; 0 if nothing was loaded, from
+    /// 1000 on all of it.
+    pub overlap_permille: u64,
+}
+
+impl Prefetch {
+    fn from_abi(raw: &abi::zernel_process_phases) -> Self {
+        Self {
+            computations: raw.computations,
+            signals: raw.signals,
+            early: raw.early,
+            early_ns: raw.early_ns,
+            late: raw.late,
+            late_ns: raw.late_ns,
+            useless: raw.useless,
+            overlap_permille: raw.overlap_permille,
+        }
+    }
 }
 
 impl From<&abi::zernel_process_phases> for ProcessPhases {
@@ -241,6 +280,7 @@ impl From<&abi::zernel_process_phases> for ProcessPhases {
             gpu_permille: raw.gpu_permille,
             sync_ns: (raw.sync_ns != 0).then_some(raw.sync_ns),
             phase_ns: Times::from_abi(&raw.phase_ns),
+            prefetch: Prefetch::from_abi(raw),
         }
     }
 }
@@ -327,6 +367,28 @@ mod tests {
             (true, true, Some(7))
         );
         assert!(!process.whole && !process.children && !process.privileged);
+    }
+
+    #[test]
+    fn signals_are_told_one_by_one() {
+        let mut raw = abi::zernel_process_phases::zeroed();
+        assert_eq!(ProcessPhases::from(&raw).prefetch, Prefetch::default());
+        (raw.computations, raw.signals) = (9, 8);
+        (raw.early, raw.early_ns) = (4, 400);
+        (raw.late, raw.late_ns) = (3, 30);
+        (raw.useless, raw.overlap_permille) = (1, 1_250);
+        let json = serde_json::to_value(ProcessPhases::from(&raw)).unwrap();
+        let expected = serde_json::json!({
+            "computations": 9,
+            "signals": 8,
+            "early": 4,
+            "early_ns": 400,
+            "late": 3,
+            "late_ns": 30,
+            "useless": 1,
+            "overlap_permille": 1_250,
+        });
+        assert_eq!(json["prefetch"], expected);
     }
 
     #[test]

@@ -120,6 +120,7 @@ proptest! {
             let gpu = Gpu {
                 share: Permille(share),
                 synced: synced.then_some(Ns(now)),
+                pending: None,
             };
             match hint {
                 Some(0) => task.skip(&activity, Ns(now)),

@@ -5,6 +5,7 @@ mod detection;
 mod follow;
 mod hints;
 mod permissions;
+mod prefetch;
 mod races;
 mod refusals;
 mod times;
@@ -28,6 +29,7 @@ pub const SUITE: Suite = suite(
         case("plain_is_never_anything", follow::plain_is_never_anything),
         case("one_thread_is_enough", follow::one_thread_is_enough),
         case("children", follow::children),
+        case("owners_of_tsgs", follow::owners),
         case("exec", follow::exec),
         case("untrack_forgets", follow::untrack_forgets),
         case("times_add_up", times::add_up),
@@ -46,8 +48,25 @@ pub const SUITE: Suite = suite(
         case("reading_beside_the_gpu", detection::reading_beside_the_gpu),
         case("thresholds_at_once", detection::thresholds),
         case("stability", detection::stability),
+        case("collectives", detection::collectives),
+        case("no_signal_without_history", prefetch::without_history),
+        case("who_sees_the_signal", prefetch::who_sees),
+    ],
+);
+
+/// What depends on when samples are taken: on a machine whose clock waits for it alone.
+pub const TIMED: Suite = suite(
+    "timed",
+    &[
         case("training_loop", training::fixed),
         case("random_training_loop", training::random),
+        case("signal_comes_ahead_of_the_end", prefetch::ahead_of_the_end),
+        case("signal_that_is_not_heeded", prefetch::unheeded),
+        case("signal_with_a_fixed_lead", prefetch::fixed_lead),
+        case("signal_removes_idle_time", prefetch::removes_idle_time),
+        case("signal_of_random_steps", prefetch::random),
+        case("signals_are_judged", prefetch::judged),
+        case("signal_beside_an_optimizer", prefetch::beside_an_optimizer),
     ],
 );
 

@@ -87,6 +87,10 @@ pub const DEFAULTS: &[(&str, &str)] = &[
     ("optimizer_burst_max_ns", "5000000"),
     ("phase_stability_count", "3"),
     ("nccl_detection", "0"),
+    ("track_owners", "0"),
+    ("prefetch_lead_ns", "auto"),
+    ("prefetch_predictor", "quantile"),
+    ("prefetch_history", "64"),
 ];
 
 fn read(name: &str) -> Result<String> {
@@ -140,7 +144,9 @@ fn good_values() -> Outcome {
     let counts = [("0", "0"), ("1", "1"), ("100000", "100000")];
     for (name, default) in DEFAULTS {
         let values: &[(&str, &str)] = match *name {
-            "enabled" | "nccl_detection" => &[("0", "0"), ("1", "1"), ("1\n", "1"), (" 0 ", "0")],
+            "enabled" | "nccl_detection" | "track_owners" => {
+                &[("0", "0"), ("1", "1"), ("1\n", "1"), (" 0 ", "0")]
+            }
             "default_class" => &[
                 ("lc", "0"),
                 ("be", "7"),
@@ -169,6 +175,14 @@ fn good_values() -> Outcome {
                 ("holt", "holt"),
                 (" quantile ", "quantile"),
             ],
+            "prefetch_lead_ns" => &[
+                ("0", "0"),
+                ("4294967295", "4294967295"),
+                ("777\n", "777"),
+                (" auto ", "auto"),
+            ],
+            "prefetch_predictor" => &[("ema\n", "ema"), (" quantile ", "quantile")],
+            "prefetch_history" => &[("1", "1"), ("128", "128"), ("7\n", "7")],
             "early_cost" | "late_cost" => &[("0", "0"), ("1000000", "1000000"), ("7\n", "7")],
             "event_ring_size" => &[("16", "16"), ("65536", "65536"), ("1000", "1000")],
             "rotation" => &[
@@ -252,6 +266,14 @@ fn no_values() -> Outcome {
         "quantile,",
     ] {
         refused("predictor", value.as_bytes(), Errno::INVAL)?;
+        refused("prefetch_predictor", value.as_bytes(), Errno::INVAL)?;
+    }
+    // Kinds of the other alone.
+    for value in ["fixed", "holt"] {
+        refused("prefetch_predictor", value.as_bytes(), Errno::INVAL)?;
+    }
+    for value in ["Auto", "aut", "autoo", "auto 1", "1 auto", "default"] {
+        refused("prefetch_lead_ns", value.as_bytes(), Errno::INVAL)?;
     }
     Ok(())
 }
@@ -261,7 +283,10 @@ fn out_of_range() -> Outcome {
     let huger = "99999999999999999999999999";
     for (name, _) in DEFAULTS {
         let values: &[&str] = match *name {
-            "enabled" | "user_control" | "predictor" | "rotation" | "nccl_detection" => continue,
+            "enabled" | "user_control" | "predictor" | "rotation" | "nccl_detection"
+            | "track_owners" | "prefetch_predictor" => continue,
+            "prefetch_lead_ns" => &[huge, huger],
+            "prefetch_history" => &["0", "129", "4294967295", huge, huger],
             "phase_tick_us" => &["0", "99", "1000001", "4294967295", huge, huger],
             "io_wait_threshold" => &["101", "1000", "4294967295", huge, huger],
             "gpu_idle_threshold" => &["80", "100", "101", "4294967295", huge, huger],

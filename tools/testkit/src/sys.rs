@@ -319,6 +319,46 @@ pub fn ioctl_bytes(fd: BorrowedFd<'_>, number: u32, bytes: &mut [u8]) -> Result<
     unsafe { ioctl(fd, number, bytes.as_mut_ptr() as usize) }
 }
 
+/// The first page of a file, mapped shared as long as this lives.
+///
+/// # Invariants
+///
+/// `base` is a mapping of one page that nobody else knows.
+pub struct Mapped {
+    base: usize,
+}
+
+impl Mapped {
+    /// Maps it.
+    pub fn of(fd: BorrowedFd<'_>) -> Result<Self, Errno> {
+        let (protection, flags) = (libc::PROT_READ, libc::MAP_SHARED);
+        // SAFETY: A new mapping where there is none.
+        let base = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                Area::PAGE,
+                protection,
+                flags,
+                fd.as_raw_fd(),
+                0,
+            )
+        };
+        if base == libc::MAP_FAILED {
+            return Err(last_errno());
+        }
+        Ok(Self {
+            base: base as usize,
+        })
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        // SAFETY: The mapping is ours by the invariants.
+        unsafe { libc::munmap(self.base as *mut _, Area::PAGE) };
+    }
+}
+
 /// Tries to map a file, shared; says only whether that went well.
 pub fn map_shared(fd: BorrowedFd<'_>, length: usize) -> Result<(), Errno> {
     let (protection, flags) = (libc::PROT_READ, libc::MAP_SHARED);

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::Result;
-use libzernel::phase::Times;
+use libzernel::phase::{Prefetch, Times};
 use libzernel::{Phase, ProcessPhases, ThreadPhases, Zernel};
 use serde::Serialize;
 
@@ -212,11 +212,12 @@ fn process_table(processes: &[ProcessPhases]) -> String {
             process.sync_ns.map_or_else(|| "-".to_owned(), seconds),
         ];
         row.extend(cells(&process.phase_ns));
+        row.extend(signals(&process.prefetch));
         row
     });
     table(
         &["PID", "UID", "COMMAND", "THREADS", "GPU", "SYNC"],
-        &[],
+        &["SIGNALS", "EARLY", "LATE", "USELESS", "OVERLAP"],
         rows,
     )
 }
@@ -261,6 +262,21 @@ fn cells(times: &Times) -> impl Iterator<Item = String> {
             all => format!("{} {:>5.1} %", seconds(ns), ns as f64 * 100.0 / all as f64),
         }
     })
+}
+
+/// What came of the signals to load the next batch.
+fn signals(prefetch: &Prefetch) -> [String; 5] {
+    [
+        prefetch.signals.to_string(),
+        prefetch.early.to_string(),
+        prefetch.late.to_string(),
+        prefetch.useless.to_string(),
+        match prefetch.overlap_permille {
+            // Nothing was loaded.
+            0 => "-".to_owned(),
+            permille => format!("{:.1} %", permille as f64 / 10.0),
+        },
+    ]
 }
 
 fn seconds(ns: u64) -> String {
@@ -354,6 +370,26 @@ mod tests {
         never.sync_ns = Some(2_500_000);
         let text = process_table(&[never]);
         assert!(text.contains("81.5 %  0.003 s"), "{text}");
+    }
+
+    #[test]
+    fn processes_show_what_came_of_signals() {
+        let mut one = process(10, 3);
+        let words = |process: &ProcessPhases| {
+            let text = process_table(std::slice::from_ref(process));
+            let line = text.lines().nth(1).unwrap().to_owned();
+            let mut words: Vec<_> = line.split_whitespace().rev().map(str::to_owned).collect();
+            words.truncate(6);
+            words
+        };
+        assert_eq!(words(&one)[..5], ["-", "0", "0", "0", "0"]);
+        (one.prefetch.signals, one.prefetch.early) = (9, 5);
+        (one.prefetch.late, one.prefetch.useless) = (3, 1);
+        one.prefetch.overlap_permille = 2_345;
+        assert_eq!(words(&one), ["%", "234.5", "1", "3", "5", "9"]);
+        let json = serde_json::to_value(Found::Processes(vec![one])).unwrap();
+        assert_eq!(json[0]["prefetch"]["signals"], 9);
+        assert_eq!(json[0]["prefetch"]["overlap_permille"], 2_345);
     }
 
     #[test]

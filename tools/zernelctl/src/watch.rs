@@ -54,12 +54,14 @@ pub fn watch(zernel: &Zernel, options: &Options, json: bool) -> Result<()> {
 }
 
 fn describe(event: &Event) -> String {
-    let mut line = format!(
-        "{} #{:<5} {:<14} gpu {} tsg {} pid {}",
-        event.time_ns, event.seq, event.kind, event.gpu, event.tsg, event.pid
-    );
+    let mut line = format!("{} #{:<5} {:<14}", event.time_ns, event.seq, event.kind);
+    // The others happen to a TSG.
+    if event.kind != Kind::Prefetch {
+        line += &format!(" gpu {} tsg {}", event.gpu, event.tsg);
+    }
+    line += &format!(" pid {}", event.pid);
     match event.kind {
-        Kind::TsgRemoved => {}
+        Kind::TsgRemoved | Kind::Prefetch => {}
         Kind::ProviderError => {
             line += &format!(
                 " {}",
@@ -107,6 +109,10 @@ mod tests {
         );
         assert!(describe(&event(abi::ZERNEL_EVENT_TSG_REMOVED)).ends_with("pid 77"));
         assert!(describe(&event(abi::ZERNEL_EVENT_PROVIDER_ERROR)).contains("os error 5"));
+        assert_eq!(
+            describe(&event(abi::ZERNEL_EVENT_PREFETCH)),
+            "12.000000345 #4     prefetch       pid 77"
+        );
     }
 
     #[test]

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 //! What is told of a thread that does one thing, and what tunables change about that at once.
 
+use std::fs::{remove_file, File};
+use std::os::fd::AsFd as _;
+use std::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::{bail, ensure, Context as _, Result};
@@ -13,6 +16,7 @@ use crate::check_eq;
 use crate::child::in_child;
 use crate::common::{tune, Lab};
 use crate::harness::Outcome;
+use crate::sys::Mapped;
 
 /// How long a thread does one thing.
 const WHILE: Duration = Duration::from_millis(400);
@@ -21,7 +25,7 @@ const WHILE: Duration = Duration::from_millis(400);
 const LATENCY: Duration = Duration::from_millis(5);
 
 /// What a thread that does one thing is to be told as, at least: it takes some samples until it is.
-const MOST: u64 = 800;
+const MOST: u64 = 700;
 
 /// A machine-learning program, and what it has.
 struct Program {
@@ -172,6 +176,42 @@ pub(super) fn stability() -> Outcome {
         program.told(Phase::GpuCompute, MOST, || program.compute(WHILE))?;
         let later = own(&program.lab.zernel).context("after it was told")?;
         ensure!(later.samples > mine.samples, "{later:?}");
+        Ok(())
+    })
+}
+
+/// Who waits for other threads while NCCL is active takes part in a collective, if that is to be
+/// told.
+pub(super) fn collectives() -> Outcome {
+    in_child(|| {
+        let program = Program::new()?;
+        let path = format!("/dev/shm/nccl-{}", std::process::id());
+        let waits = || {
+            let (lock, never) = (Mutex::new(()), Condvar::new());
+            let begin = Instant::now();
+            while begin.elapsed() < WHILE {
+                let guard = lock.lock().expect("a lock of one's own");
+                let most = Duration::from_micros(200);
+                drop(never.wait_timeout(guard, most).expect("the same"));
+            }
+            Ok(())
+        };
+        tune("nccl_detection", 1)?;
+        check_eq!(program.share(Phase::NcclCollective, waits)?, 0);
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(&path)?;
+        file.set_len(4096)?;
+        let area = Mapped::of(file.as_fd())?;
+        let told = program.told(Phase::NcclCollective, MOST, waits);
+        remove_file(&path)?;
+        told?;
+        tune("nccl_detection", 0)?;
+        waits()?;
+        check_eq!(program.share(Phase::NcclCollective, waits)?, 0);
+        drop(area);
         Ok(())
     })
 }

@@ -12,7 +12,7 @@ use rustix::event::{eventfd, EventfdFlags};
 use super::{own, own_process, phases_in, phases_of, process, wait_phases};
 use crate::check_eq;
 use crate::child::{in_child, Child};
-use crate::common::{tid, wait_until, Lab};
+use crate::common::{tid, tune, wait_until, Lab};
 use crate::harness::Outcome;
 use crate::sys;
 use crate::track::{wait_count, wait_recorded};
@@ -87,6 +87,37 @@ pub(super) fn one_thread_is_enough() -> Outcome {
         wait_phases(&zernel, me(), 1)?;
         Ok(())
     })
+}
+
+/// With the tunable on, whoever gets a compute TSG is a machine-learning program.
+pub(super) fn owners() -> Outcome {
+    let zernel = Zernel::open()?;
+    let owner = || {
+        let lab = Lab::open()?;
+        let context = lab.compute()?;
+        sleeping()?;
+        drop(context);
+        Ok(())
+    };
+    let wait_tsg = |pid: u32| {
+        wait_until("it has a TSG", || {
+            let mut tsgs = zernel.tsgs();
+            Ok(tsgs.any(|tsg| tsg.is_ok_and(|tsg| tsg.pid == pid)))
+        })
+    };
+    let before = Child::spawn(owner)?;
+    wait_tsg(before.pid())?;
+    tune("track_owners", 1)?;
+    let child = Child::spawn(owner)?;
+    wait_tsg(child.pid())?;
+    let found = process(&zernel, child.pid())?.context("the owner is not tracked")?;
+    ensure!(
+        found.ml && found.whole && found.privileged && !found.children,
+        "{found:?}"
+    );
+    check_eq!(process(&zernel, before.pid())?, None);
+    drop(child);
+    wait_count(&zernel, 0)
 }
 
 pub(super) fn children() -> Outcome {

@@ -26,7 +26,7 @@ pub(super) fn short_lived() -> Outcome {
     tune("phase_tick_us", 100)?;
     let zernel = Zernel::open()?;
     let missed = zernel.stats()?.threads_missed;
-    let mut repeat = Repeat::new(2_000, "times 10 threads that end at once");
+    let mut repeat = Repeat::new(300, "times 10 threads that end at once");
     let child = Child::spawn(|| {
         let zernel = Zernel::open()?;
         zernel.track(&Target::current_process(), Tracking::ML_CHILDREN)?;
@@ -62,7 +62,7 @@ pub(super) fn short_lived() -> Outcome {
 pub(super) fn hints_beside_ends() -> Outcome {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     static STOP: AtomicBool = AtomicBool::new(false);
-    let mut repeat = Repeat::new(2_000, "threads and hints for them");
+    let mut repeat = Repeat::new(500, "threads and hints for them");
     let child = Child::spawn(|| {
         let zernel = Zernel::open()?;
         let target = Target::current_process();
