@@ -40,6 +40,8 @@ pub(crate) struct Program {
     id: u64,
     /// What the GPU did for it.
     pub(crate) gpu: Gpu,
+    /// What was told of that the last time.
+    told: Gpu,
     /// NCCL is active, and when to look for that again.
     pub(crate) nccl: bool,
     look_at: Ns,
@@ -66,6 +68,7 @@ impl Program {
             key,
             id,
             gpu: Gpu::default(),
+            told: Gpu::default(),
             nccl: false,
             look_at: Ns::ZERO,
             before: Doing::default(),
@@ -159,6 +162,12 @@ impl Program {
         self.due = None;
         let prefetch = self.prefetch.as_mut();
         prefetch.is_some_and(|prefetch| prefetch.signal(now))
+    }
+
+    /// Whether there is something to tell that was not told before. It is then.
+    pub(crate) fn has_news(&mut self) -> bool {
+        let told = core::mem::replace(&mut self.told, self.gpu);
+        told != self.gpu || self.before.computes || self.before.loads
     }
 
     /// What came of its signals.

@@ -52,6 +52,10 @@ const BATCH: usize = 64;
 /// Threads looked at in a tick; more take their turns.
 const MOST: usize = 4096;
 
+/// A look is followed by a pause of so many times its length, at least: however many threads have
+/// phases, the sampler takes a bounded share of a CPU.
+const PAUSE: u64 = 9;
+
 /// So many looks in a row at all of the threads have to find that nothing happens before the sampler
 /// rests: at the end of the first the threads are asked to ring.
 const QUIET: u32 = 2;
@@ -126,8 +130,8 @@ impl Job for Sampler {
             // There is nobody left to look at.
             return;
         };
-        let now = Ns(now_ns());
         let mut state = worker.state.lock();
+        let now = Ns(now_ns());
         if worker.rung.xchg(false, Acquire) {
             state.wake(now);
         }
@@ -139,7 +143,10 @@ impl Job for Sampler {
             state.tick(now, &tunables);
         }
         if !state.rests {
-            let due = state.signal(Ns(now_ns()));
+            let end = Ns(now_ns());
+            let pause = end.saturating_sub(now).0.saturating_mul(PAUSE);
+            state.next = state.next.max(end.saturating_add(Ns(pause)));
+            let due = state.signal(end);
             worker.kick_at(due.map_or(state.next, |due| due.min(state.next)));
         }
     }
@@ -275,8 +282,10 @@ impl State {
         }
         // Without a table there is nobody to tell.
         let _ = tracking::with(|t| {
-            for program in &self.programs {
-                t.report(program);
+            for program in &mut self.programs {
+                if program.has_news() {
+                    t.report(program);
+                }
             }
         });
         self.cursor = 0;

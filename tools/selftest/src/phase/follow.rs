@@ -109,8 +109,10 @@ pub(super) fn owners() -> Outcome {
     wait_tsg(before.pid())?;
     tune("track_owners", 1)?;
     let child = Child::spawn(owner)?;
-    wait_tsg(child.pid())?;
-    let found = process(&zernel, child.pid())?.context("the owner is not tracked")?;
+    wait_until("the owner is tracked", || {
+        Ok(process(&zernel, child.pid())?.is_some())
+    })?;
+    let found = process(&zernel, child.pid())?.context("it is not any more")?;
     ensure!(
         found.ml && found.whole && found.privileged && !found.children,
         "{found:?}"

@@ -8,11 +8,12 @@ use anyhow::{ensure, Context as _};
 use libzernel::sim::Item;
 use libzernel::{Phase, Target, Timestamp, Tracking, Zernel};
 
-use super::{own, passed, phases_of, wait_phases, MS};
+use super::{own, passed, phases_of, MS};
 use crate::check_eq;
 use crate::child::in_child;
 use crate::common::{tid, wait_until, Lab};
 use crate::harness::Outcome;
+use crate::track::wait_recorded;
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -113,7 +114,7 @@ pub(super) fn of_another_thread() -> Outcome {
         });
         let other_tid = told.recv()?;
         zernel.track(&Target::current_process(), Tracking::ML)?;
-        wait_phases(&zernel, std::process::id(), 2)?;
+        wait_recorded(&zernel, std::process::id(), 2)?;
         zernel.hint(other_tid, Phase::DataLoading, LONG)?;
         zernel.hint(tid(), Phase::OptimizerStep, LONG)?;
         for (thread, phase) in [

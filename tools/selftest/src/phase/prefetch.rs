@@ -10,8 +10,8 @@ use anyhow::{bail, ensure, Result};
 use libzernel::event::Kind;
 use libzernel::phase::Prefetch;
 use libzernel::{EventStream, Timestamp};
+use testkit::passing;
 use testkit::random::Random;
-use testkit::{is_short, passing};
 
 use crate::check_eq;
 use crate::child::{in_child, Child};
