@@ -292,6 +292,10 @@ impl Record {
 
     /// What the thread has done; `None` as long as it has not begun. Process context.
     pub(crate) fn read(&self) -> Option<Activity> {
+        // First: what is begun anew is there before it is not about to be any more.
+        if State::of(self.hook.state.load(Acquire)) == State::Returning {
+            return None;
+        }
         loop {
             let seq = self.hook.seq.load(Acquire);
             if seq % 2 == 0 {
@@ -306,8 +310,7 @@ impl Record {
                 if self.hook.seq.load(Relaxed) == seq {
                     // SAFETY: Nobody wrote meanwhile.
                     let activity = unsafe { copy.assume_init() };
-                    let anew = State::of(self.hook.state.load(Acquire)) == State::Returning;
-                    return (activity.has_begun() && !anew).then_some(activity);
+                    return activity.has_begun().then_some(activity);
                 }
             }
             // The writer has preemption off: it is on another CPU, and soon done.
@@ -495,6 +498,18 @@ unsafe extern "C" fn zernel_rust_hook_rings(hook: *mut c_void) {
 unsafe extern "C" fn zernel_rust_hook_stops(hook: *mut c_void, now: u64) {
     // SAFETY: By the caller.
     unsafe { activity_of(hook) }.end(Ns(now));
+}
+
+/// The thread exits. Whether the record was to begin anew, and has not.
+///
+/// # Safety
+///
+/// As [`record_of`], in the thread.
+#[no_mangle]
+unsafe extern "C" fn zernel_rust_hook_returns(hook: *mut c_void) -> bool {
+    // SAFETY: By the caller.
+    let record = unsafe { record_of(hook) };
+    State::of(record.hook.state.load(Acquire)) == State::Returning
 }
 
 /// The thread has taken the record off, and exits. Whether it is over; otherwise that is for task

@@ -28,7 +28,7 @@ extern "C" {
     fn zernel_helper_thread_comm(task: *mut bindings::task_struct, comm: *mut c_char);
     fn zernel_helper_thread_is_of(task: *mut bindings::task_struct, uid: u32) -> bool;
     fn zernel_helper_thread_is_program(task: *mut bindings::task_struct) -> bool;
-    fn zernel_helper_thread_maps_nccl(task: *mut bindings::task_struct) -> bool;
+    fn zernel_helper_thread_maps_nccl(task: *mut bindings::task_struct) -> c_int;
     fn zernel_helper_thread_count(process: *mut bindings::pid) -> usize;
     fn zernel_helper_threads_of(
         process: *mut bindings::pid,
@@ -106,10 +106,14 @@ impl Thread {
         unsafe { zernel_helper_thread_is_program(self.as_raw()) }
     }
 
-    /// Whether its process maps objects in shared memory that NCCL made. May sleep.
-    pub(crate) fn maps_nccl(&self) -> bool {
+    /// Whether its process maps objects in shared memory that NCCL made, among its first mappings;
+    /// `None` if that cannot be told now. Process context.
+    pub(crate) fn maps_nccl(&self) -> Option<bool> {
         // SAFETY: Valid by the type invariant.
-        unsafe { zernel_helper_thread_maps_nccl(self.as_raw()) }
+        match unsafe { zernel_helper_thread_maps_nccl(self.as_raw()) } {
+            ..0 => None,
+            found => Some(found > 0),
+        }
     }
 
     /// Its real user.

@@ -138,26 +138,31 @@ static bool is_nccl(struct file *file)
 	return is;
 }
 
-/* Whether its process maps any. May sleep. */
-bool zernel_helper_thread_maps_nccl(struct task_struct *task)
+/*
+ * Whether its process maps any, among its first mappings; less than 0 if that cannot be told now.
+ * Does not wait for the process, which can keep its lock for as long as it likes.
+ */
+int zernel_helper_thread_maps_nccl(struct task_struct *task)
 {
 	struct mm_struct *mm = get_task_mm(task);
+	unsigned int left = 4096;
 	struct vm_area_struct *vma;
-	bool found = false;
+	int found = -EAGAIN;
 
 	if (!mm)
-		return false;
-	if (!mmap_read_lock_killable(mm)) {
+		return 0;
+	if (mmap_read_trylock(mm)) {
 		VMA_ITERATOR(vmi, mm, 0);
 
+		found = 0;
 		for_each_vma(vmi, vma) {
 			found = vma->vm_file && is_nccl(vma->vm_file);
-			if (found)
+			if (found || !--left)
 				break;
 		}
 		mmap_read_unlock(mm);
 	}
-	mmput(mm);
+	mmput_async(mm);
 	return found;
 }
 
@@ -385,6 +390,12 @@ static void on_exit_of(void *data, struct task_struct *task, bool group_dead)
 
 		if (!is_ours(notifier))
 			continue;
+		if (zernel_rust_hook_returns(hook)) {
+			/* What was before counts already. */
+			preempt_disable();
+			begin(hook);
+			preempt_enable();
+		}
 		take_off(hook);
 		if (zernel_rust_hook_exits(hook))
 			zernel_rust_hook_ends(hook);

@@ -46,7 +46,7 @@ u32 zernel_helper_thread_uid(struct task_struct *task);
 void zernel_helper_thread_comm(struct task_struct *task, char *comm);
 bool zernel_helper_thread_is_of(struct task_struct *task, u32 uid);
 bool zernel_helper_thread_is_program(struct task_struct *task);
-bool zernel_helper_thread_maps_nccl(struct task_struct *task);
+int zernel_helper_thread_maps_nccl(struct task_struct *task);
 size_t zernel_helper_thread_count(struct pid *process);
 size_t zernel_helper_threads_of(struct pid *process, struct task_struct **tasks, size_t room);
 
@@ -62,6 +62,7 @@ void zernel_rust_hook_begins(struct zernel_hook *hook, u64 now);
 void zernel_rust_hook_enters(struct zernel_hook *hook, u64 now, u64 queued);
 void zernel_rust_hook_leaves(struct zernel_hook *hook, u64 now, u32 cause);
 void zernel_rust_hook_rings(struct zernel_hook *hook);
+bool zernel_rust_hook_returns(struct zernel_hook *hook);
 bool zernel_rust_hook_exits(struct zernel_hook *hook);
 void zernel_rust_hook_stops(struct zernel_hook *hook, u64 now);
 void zernel_rust_hook_ends(struct zernel_hook *hook);

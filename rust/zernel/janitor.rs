@@ -2,8 +2,13 @@
 //! Clears up after targets: tasks that exit, cgroups that are removed, processes that move.
 
 use crate::{
+    error::Failure,
     glue::{
-        identity::Scope,
+        identity::{
+            Pid,
+            Scope, //
+        },
+        recorder,
         time::now_ns,
         watch,
         work::{
@@ -19,19 +24,59 @@ use crate::{
     },
     tracking,
 };
-use kernel::sync::atomic::{
-    ordering::Relaxed,
-    Atomic, //
+use kernel::{
+    new_mutex,
+    prelude::*,
+    sync::{
+        atomic::{
+            ordering::Relaxed,
+            Atomic, //
+        },
+        Mutex, //
+    },
 };
 
 /// Objects looked at with the registry locked once.
 const BATCH: usize = 128;
 
-/// The job that ends what tasks had that have exited.
-pub(crate) struct Reaper;
+/// The job that ends what tasks had that have exited, and tracks those that have a TSG now.
+pub(crate) struct Reaper {
+    owners: Pin<KBox<Mutex<KVVec<Pid>>>>,
+}
+
+impl Reaper {
+    /// One with nothing to do.
+    pub(crate) fn new() -> Result<Self> {
+        let owners = KBox::pin_init(new_mutex!(KVVec::new()), GFP_KERNEL)?;
+        Ok(Self { owners })
+    }
+
+    /// A process has a TSG now, and is to be tracked. Not at once: its provider may hold locks.
+    pub(crate) fn track(worker: &Worker<Self>, owner: Pid) {
+        match worker.owners.lock().push(owner, GFP_KERNEL) {
+            Ok(()) => worker.kick(),
+            Err(_) => recorder::miss(),
+        }
+    }
+
+    fn track_owners(&self) {
+        let owners = core::mem::take(&mut *self.owners.lock());
+        for owner in owners {
+            if let Ok(true) = tracking::with(|t| t.is_owner(&owner)) {
+                continue;
+            }
+            let whole = tracking::Target::Process { children: false };
+            match tracking::track(owner, whole, true, true) {
+                Ok(_) | Err(Failure::Kernel(ESRCH | ENODEV)) => {}
+                Err(_) => recorder::miss(),
+            }
+        }
+    }
+}
 
 impl Job for Reaper {
-    fn run(_worker: &Worker<Self>) {
+    fn run(worker: &Worker<Self>) {
+        worker.track_owners();
         watch::take_fired(|pid, scope| {
             let target = match scope {
                 Scope::Process => Target::Process(pid.key()),

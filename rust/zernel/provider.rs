@@ -2,9 +2,7 @@
 //! Providers: what they report, and how they leave.
 
 use crate::{
-    error::Failure,
     glue::{
-        identity::Pid,
         irqlock::{
             new_irq_lock,
             IrqLock, //
@@ -13,7 +11,6 @@ use crate::{
             Ops,
             NAME_LEN, //
         },
-        recorder,
         time::sleep_ms,
         work::Worker,
     },
@@ -36,7 +33,6 @@ use crate::{
         tsg, //
     },
     request::group::Device,
-    tracking,
 };
 use kernel::{
     prelude::*,
@@ -222,28 +218,10 @@ pub(crate) fn tsg_added(
     gpu: gpu::Handle,
     description: TsgDescription,
 ) -> Result {
-    let owner = description
-        .traits
-        .compute
-        .then(|| description.owner.process.clone());
-    let tracks = registry::with(|r| {
+    registry::with(|r| {
         let id = r.find_gpu(provider.id, gpu).ok_or(ENODEV)?;
-        r.add_tsg(id, description)?;
-        Ok::<_, Error>(r.tunables().phases().owners())
-    })??;
-    if let Some(owner) = owner.filter(|_| tracks) {
-        track_owner(owner);
-    }
-    Ok(())
-}
-
-/// Tracks a process that has a TSG now. If that cannot be, the TSG is there all the same.
-fn track_owner(owner: Pid) {
-    let whole = tracking::Target::Process { children: false };
-    match tracking::track(owner, whole, true, true) {
-        Ok(_) | Err(Failure::Kernel(ESRCH)) => {}
-        Err(_) => recorder::miss(),
-    }
+        r.add_tsg(id, description).map(|_| ())
+    })?
 }
 
 /// A provider reports that a TSG is gone.

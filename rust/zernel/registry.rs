@@ -120,6 +120,8 @@ pub(crate) struct Registry {
     groups: Groups,
     queue: Queue,
     streams: Streams,
+    /// TSGs that became compute TSGs, or ceased to be ones.
+    conversions: u64,
     /// Pages of slots per user.
     pages: RBTree<Uid, u32>,
     keys: Keys,
@@ -187,6 +189,7 @@ impl Registry {
             groups: Groups::new(),
             queue: Queue::new(),
             streams: Streams::new(),
+            conversions: 0,
             pages: RBTree::new(),
             keys: Keys::new(),
             totals: Totals::new()?,

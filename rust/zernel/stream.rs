@@ -116,6 +116,11 @@ impl Stream {
         }
     }
 
+    /// Whether the process is in the pid namespace of its opener, or he sees all.
+    fn sees(&self, process: &Pid) -> bool {
+        self.viewer.sees_all() || self.viewer.number_of(process) != 0
+    }
+
     /// Returns whether an event was lost for it.
     fn push(&self, mut event: uapi::zernel_event, process: &Pid, uid: Uid) -> bool {
         event.pid = self.viewer.number_of(process);
@@ -336,9 +341,12 @@ impl Streams {
     ) {
         let mut from = 0;
         while let Some((id, stream)) = self.from(audience, from) {
+            from = id + 1;
+            if event.tsg == 0 && !stream.sees(process) {
+                continue;
+            }
             counters.events += 1;
             counters.events_dropped += u64::from(stream.push(event, process, uid));
-            from = id + 1;
         }
     }
 }

@@ -75,7 +75,7 @@ impl Drop for Retired {
 impl kernel::Module for Zernel {
     fn init(_module: &'static ThisModule) -> Result<Self> {
         let queue = work::Queue::new()?;
-        let reaper = Arc::pin_init(work::Worker::new(janitor::Reaper), GFP_KERNEL)?;
+        let reaper = Arc::pin_init(work::Worker::new(janitor::Reaper::new()?), GFP_KERNEL)?;
         let retired = Retired(reaper.clone());
         let tracking = tracking::Installed::new(reaper.clone())?;
         let registry = registry::Installed::new(reaper)?;

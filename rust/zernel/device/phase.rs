@@ -106,12 +106,11 @@ pub(super) fn processes(arg: usize, size: usize) -> Result {
         let mut from = page.from();
         // One at a time, for a process may have many threads.
         while let Some(at) = from {
-            let now = Ns(now_ns());
-            let Some(listed) = tracking::with(|t| t.listed_from(at, now))? else {
+            let Some(listed) = tracking::with(|t| t.listed_from(at))? else {
                 break;
             };
             from = listed.id.checked_add(1);
-            if let Some(info) = process_info(&listed, now, &viewer) {
+            if let Some(info) = process_info(&listed, &viewer)? {
                 if !page.push(listed.id, info) {
                     break;
                 }
@@ -121,12 +120,19 @@ pub(super) fn processes(arg: usize, size: usize) -> Result {
     })
 }
 
-fn process_info(listed: &Listed, now: Ns, viewer: &Viewer) -> Option<uapi::zernel_process_phases> {
-    let thread = Thread::of(listed.process.pid())?;
+fn process_info(listed: &Listed, viewer: &Viewer) -> Result<Option<uapi::zernel_process_phases>> {
+    let Some(thread) = Thread::of(listed.process.pid()) else {
+        return Ok(None);
+    };
     let (tid, pid) = thread.numbers(viewer);
     if !thread.is_seen_by(viewer) || (tid == 0 && !viewer.sees_all()) {
-        return None;
+        return Ok(None);
     }
+    // Only of those that are shown: there may be many threads.
+    let Some(times) = tracking::with(|t| t.times_of(listed.id))? else {
+        return Ok(None);
+    };
+    let now = Ns(now_ns());
     let setting = listed.process.setting();
     let (synced, counts) = (listed.gpu.synced, listed.prefetch.counts);
     let flags = [
@@ -136,7 +142,7 @@ fn process_info(listed: &Listed, now: Ns, viewer: &Viewer) -> Option<uapi::zerne
         (setting.ml, uapi::ZERNEL_PROCESS_ML),
         (synced.is_some(), uapi::ZERNEL_PROCESS_SYNCED),
     ];
-    Some(uapi::zernel_process_phases {
+    Ok(Some(uapi::zernel_process_phases {
         id: listed.id,
         pid,
         uid: viewer.number_of_user(thread.uid()),
@@ -145,7 +151,7 @@ fn process_info(listed: &Listed, now: Ns, viewer: &Viewer) -> Option<uapi::zerne
         gpu_permille: listed.gpu.share.0,
         reserved: 0,
         sync_ns: synced.map_or(0, |at| now.saturating_sub(at).0),
-        phase_ns: numbers(&listed.times),
+        phase_ns: numbers(&times),
         comm: thread.comm(),
         computations: counts.computations,
         signals: counts.signals,
@@ -155,7 +161,7 @@ fn process_info(listed: &Listed, now: Ns, viewer: &Viewer) -> Option<uapi::zerne
         late_ns: counts.late_time.0,
         useless: counts.useless,
         overlap_permille: listed.prefetch.overlap,
-    })
+    }))
 }
 
 /// A thread says what it does.
@@ -177,8 +183,7 @@ pub(super) fn hint(arg: usize, size: usize) -> Result {
     }
     let thread = Thread::of(&pid).filter(Thread::is_program).ok_or(ESRCH)?;
     let process = thread.process()?;
-    let now = Ns(now_ns());
-    tracking::with(|t| t.hint(&process, &thread, now, (phase, duration)))?.map_err(Failure::errno)
+    tracking::with(|t| t.hint(&process, &thread, (phase, duration)))?.map_err(Failure::errno)
 }
 
 // The numbers are the same.

@@ -28,6 +28,7 @@ use kernel::{
         atomic::{
             ordering::{
                 Acquire,
+                Relaxed,
                 Release, //
             },
             Atomic,
@@ -60,6 +61,8 @@ struct List {
 pub(crate) struct Meters {
     /// The sampler waits for an answer.
     wanted: Atomic<bool>,
+    /// Until when the worker is not asked again, in ns.
+    rests_until: Atomic<u64>,
     #[pin]
     list: Mutex<List>,
 }
@@ -78,6 +81,7 @@ impl Meters {
         Arc::pin_init(
             pin_init!(Self {
                 wanted: Atomic::new(false),
+                rests_until: Atomic::new(0),
                 list <- new_mutex!(list),
             }),
             GFP_KERNEL,
@@ -135,9 +139,14 @@ impl Meters {
         any
     }
 
-    /// Asks for a look.
-    pub(crate) fn want(&self) {
-        self.wanted.store(true, Release);
+    /// How many times as long as a look takes the worker is left alone after it.
+    const PAUSE: u64 = 9;
+
+    /// Asks for a look at `now`, unless the worker has just looked for long.
+    pub(crate) fn want(&self, now: Ns) {
+        if self.rests_until.load(Relaxed) <= now.0 {
+            self.wanted.store(true, Release);
+        }
     }
 
     /// Whether the last look that was asked for is over.
@@ -150,6 +159,7 @@ impl Meters {
         if self.is_answered() {
             return;
         }
+        let began = now_ns();
         let mut tsgs = core::mem::replace(&mut self.list.lock().tsgs, RBTree::new());
         for (&tsg, metered) in tsgs.iter_mut() {
             match ops.tsg_load(gpu, tsg) {
@@ -164,6 +174,9 @@ impl Meters {
                 Err(_) => metered.meter.lose(),
             }
         }
+        let end = now_ns();
+        let pause = end.saturating_sub(began).saturating_mul(Self::PAUSE);
+        self.rests_until.store(end.saturating_add(pause), Relaxed);
         let mut list = self.list.lock();
         list.tsgs = tsgs;
         let sampler = list.sampler.clone();

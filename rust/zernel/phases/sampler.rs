@@ -52,6 +52,12 @@ const BATCH: usize = 64;
 /// Threads looked at in a tick; more take their turns.
 const MOST: usize = 4096;
 
+/// Processes whose memory is looked through in a tick.
+const LOOKS_FOR_NCCL: u32 = 8;
+
+/// For how long a GPU that does not answer is waited for.
+const PATIENCE: Ns = Ns(100_000_000);
+
 /// A look is followed by a pause of so many times its length, at least: however many threads have
 /// phases, the sampler takes a bounded share of a CPU.
 const PAUSE: u64 = 9;
@@ -70,8 +76,13 @@ struct State {
     meters: KVec<Arc<Meters>>,
     /// GPUs were asked for this tick.
     asked: bool,
+    /// When the last tick began, and the time that was spent since.
+    ticked: Ns,
+    spent: Ns,
     /// When the next tick is due.
     next: Ns,
+    /// When all threads had been looked at the last time.
+    rounded: Ns,
     /// Nothing happens: no tick is due.
     rests: bool,
     /// Nobody has looked for a while: what was seen last is of no use.
@@ -99,7 +110,10 @@ impl Sampler {
             made_from: None,
             meters: KVec::new(),
             asked: false,
+            ticked: Ns::ZERO,
+            spent: Ns::ZERO,
             next: Ns::ZERO,
+            rounded: Ns::ZERO,
             rests: true,
             anew: true,
             cursor: 0,
@@ -135,19 +149,17 @@ impl Job for Sampler {
         if worker.rung.xchg(false, Acquire) {
             state.wake(now);
         }
-        if state.asked && (state.is_answered() || state.next <= now) {
+        if state.asked && (state.is_answered() || state.ticked.saturating_add(PATIENCE) <= now) {
             state.asked = false;
             state.observe(now, &tunables);
         }
-        if !state.rests && state.next <= now {
+        if !state.rests && !state.asked && state.next <= now {
             state.tick(now, &tunables);
         }
         if !state.rests {
-            let end = Ns(now_ns());
-            let pause = end.saturating_sub(now).0.saturating_mul(PAUSE);
-            state.next = state.next.max(end.saturating_add(Ns(pause)));
-            let due = state.signal(end);
-            worker.kick_at(due.map_or(state.next, |due| due.min(state.next)));
+            let due = state.signal(now);
+            let next = state.pace(now);
+            worker.kick_at(due.map_or(next, |due| due.min(next)));
         }
     }
 }
@@ -158,10 +170,23 @@ impl State {
             self.rests = false;
             self.anew = true;
             self.cursor = 0;
-            self.next = now;
+            self.next = self.next.max(now);
         }
         self.quiet = 0;
         self.restless = true;
+    }
+
+    /// Counts what this run has spent. Returns when the next tick is due, or, while a GPU has not
+    /// answered, when it is not waited for any more.
+    fn pace(&mut self, began: Ns) -> Ns {
+        let end = Ns(now_ns());
+        self.spent = self.spent.saturating_add(end.saturating_sub(began));
+        let pause = Ns(self.spent.0.saturating_mul(PAUSE + 1));
+        self.next = self.next.max(self.ticked.saturating_add(pause));
+        match self.asked {
+            true => self.ticked.saturating_add(PATIENCE),
+            false => self.next.max(end),
+        }
     }
 
     fn is_answered(&self) -> bool {
@@ -169,21 +194,23 @@ impl State {
     }
 
     fn tick(&mut self, now: Ns, tunables: &Phases) {
+        (self.ticked, self.spent) = (now, Ns::ZERO);
         self.next = now.saturating_add(tunables.tick());
         if self.plan().is_err() {
-            // Without memory nobody has a place, and the next tick tries again.
-            self.forget();
+            // The next tick tries again.
+            self.made_from = None;
         }
         if self.programs.is_empty() {
             self.rests = self.made_from.is_some();
             return;
         }
         for meters in &self.meters {
-            meters.want();
+            meters.want(now);
         }
         // Without a registry nobody answers.
         let asked = registry::with(|r| r.kick_metered());
-        self.asked = !self.meters.is_empty() && asked.is_ok();
+        // Who has just looked for long does not look again now.
+        self.asked = asked.is_ok() && !self.is_answered();
         if !self.asked {
             self.observe(now, tunables);
         }
@@ -202,7 +229,14 @@ impl State {
         if self.made_from == Some((generation, population)) {
             return Ok(());
         }
-        let mut programs = tracking::with(|t| t.place_programs())??;
+        let mut programs = KVVec::new();
+        loop {
+            let count = tracking::with(|t| t.place_programs(&mut programs))?;
+            if count <= programs.capacity() {
+                break;
+            }
+            programs.reserve(count, GFP_KERNEL)?;
+        }
         // Both are in the order of their keys.
         let mut known = self.programs.iter_mut().peekable();
         for program in &mut programs {
@@ -211,10 +245,12 @@ impl State {
                 core::mem::swap(old, program);
             }
         }
-        let sampler = tracking::with(|t| t.sampler())?;
-        let (meters, complete) = registry::with(|r| r.plan_meters(&programs, &sampler))??;
-        self.meters = meters;
+        drop(known);
         self.programs = programs;
+        self.meters.clear();
+        let sampler = tracking::with(|t| t.sampler())?;
+        let (meters, complete) = registry::with(|r| r.plan_meters(&self.programs, &sampler))??;
+        self.meters = meters;
         self.made_from = complete.then_some((generation, population));
         Ok(())
     }
@@ -232,7 +268,7 @@ impl State {
         }
         let (programs, anew) = (&mut self.programs, self.anew);
         let mut restless = false;
-        let mut sample = |place: usize, activity: &Activity, slot: &mut Option<KBox<Task>>| {
+        let mut sample = |place: usize, now, activity: &Activity, slot: &mut Option<KBox<Task>>| {
             if let Some(program) = programs.get_mut(place) {
                 let thresholds = tunables.thresholds();
                 let seen = (program.gpu, program.nccl);
@@ -264,11 +300,17 @@ impl State {
     }
 
     fn look_for_nccl(&mut self, now: Ns) {
+        let mut left = LOOKS_FOR_NCCL;
         for program in &mut self.programs {
             if program.is_to_look(now) {
                 let process = tracking::with(|t| t.process(program.key));
                 let thread = process.ok().flatten().and_then(|p| Thread::of(p.pid()));
-                program.nccl = thread.is_some_and(|thread| thread.maps_nccl());
+                let maps = thread.map_or(Some(false), |thread| thread.maps_nccl());
+                program.nccl = maps.unwrap_or(program.nccl);
+                left -= 1;
+            }
+            if left == 0 {
+                break;
             }
         }
     }
@@ -276,7 +318,12 @@ impl State {
     /// Every thread was looked at.
     fn end_round(&mut self, now: Ns, tunables: &Phases) {
         // What is seen now has begun with the first of the samples that it takes to be sure.
-        let lag = tunables.tick().0 * u64::from(tunables.thresholds().stability() - 1);
+        let interval = now.saturating_sub(self.rounded).max(tunables.tick());
+        self.rounded = now;
+        // After a rest nothing is known of the time before.
+        let interval = if self.anew { tunables.tick() } else { interval };
+        let count = u64::from(tunables.thresholds().stability());
+        let lag = interval.0.saturating_mul(count.saturating_sub(1));
         for program in &mut self.programs {
             program.end_round(now.saturating_sub(Ns(lag)), tunables.prefetch());
         }
@@ -298,7 +345,8 @@ impl State {
         if self.quiet == 1 {
             listen();
         }
-        self.rests = self.quiet >= QUIET;
+        let complete = self.made_from.is_some() && self.is_answered();
+        self.rests = self.quiet >= QUIET && complete;
     }
 
     /// Gives the signals that are due. Returns when the next one is.

@@ -12,6 +12,7 @@ use crate::{
         thread::Thread,
         work::Worker, //
     },
+    janitor::Reaper,
     phases::{
         meters::Meters,
         program::Program,
@@ -24,11 +25,21 @@ use kernel::{
 };
 
 impl Registry {
-    /// Grows when TSGs come and go.
+    /// Grows when compute TSGs come and go.
     pub(crate) fn population_generation(&self) -> u64 {
-        self.counters
-            .tsgs_added
-            .wrapping_add(self.counters.tsgs_removed)
+        let counters = &self.counters;
+        let population = counters.tsgs_added.wrapping_add(counters.tsgs_removed);
+        population.wrapping_add(self.conversions)
+    }
+
+    /// A TSG has come, or is one of another kind now: if that is a compute TSG, its owner is to be
+    /// tracked where that is tuned.
+    pub(super) fn track_owner(&self, id: tsg::Id) {
+        let tsg = self.tsgs.get(&id).filter(|tsg| tsg.traits.compute);
+        let tracks = self.tunables.phases().owners();
+        if let (Some(tsg), Some(reaper), true) = (tsg, &self.reaper, tracks) {
+            Reaper::track(reaper, tsg.owner.process.clone());
+        }
     }
 
     /// Has the GPUs look at the compute TSGs of these processes from now on, and at no others.

@@ -214,6 +214,7 @@ impl Registry {
             self.streams
                 .push(stream::Kind::TsgAdded, id, tsg, 0, &mut self.counters);
         }
+        self.track_owner(id);
         self.refresh(id);
         if let (Some(tsg), Some(gpu)) = (self.tsgs.get_mut(&id), self.gpus.get_mut(&gpu_id)) {
             // Queued even without a class: the worker learns what the driver gave it.
@@ -240,11 +241,16 @@ impl Registry {
             return;
         }
         let has_more = traits.channels > tsg.traits.channels;
+        let is_converted = traits.compute != tsg.traits.compute;
         tsg.traits = traits;
         if let Some(gpu) = self.gpus.get_mut(&tsg.gpu) {
             gpu.changed();
         }
         trace::tsg_changed(tsg.gpu.0, id.0, tsg.owner.process.global_number());
+        if is_converted {
+            self.conversions = self.conversions.wrapping_add(1);
+            self.track_owner(id);
+        }
         if has_more {
             // A channel that is added to a TSG that is disabled is not.
             self.doubt(id, |tsg| tsg.park || tsg.parked != Some(false));

@@ -23,9 +23,7 @@ use crate::{
         },
         preempt::Verdict,
         tunables::Tunables,
-        units::{
-            Ms, //
-        }, //
+        units::Ms, //
     },
     rotation::{
         Candidate,

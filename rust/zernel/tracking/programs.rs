@@ -15,6 +15,7 @@ use crate::{
         identity::Pid,
         recorder::Record,
         thread::Thread,
+        time::now_ns,
         work::Worker, //
     },
     phases::{
@@ -88,8 +89,6 @@ pub(crate) struct Listed {
     pub(crate) gpu: Gpu,
     /// What came of its signals.
     pub(crate) prefetch: Report,
-    /// The times of all its threads together.
-    pub(crate) times: Times,
 }
 
 impl Tracking {
@@ -103,21 +102,29 @@ impl Tracking {
         self.keeper.sampler().clone()
     }
 
-    /// Gives each process that has phases a place, in the order of their keys.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
-    pub(crate) fn place_programs(&mut self) -> Result<KVVec<Program>> {
-        let mut programs = KVVec::new();
+    /// Gives each process that has phases a place, in the order of their keys. Returns how many there
+    /// are; if that is more than there is room for in `programs`, nothing has changed.
+    pub(crate) fn place_programs(&mut self, programs: &mut KVVec<Program>) -> usize {
+        let has_phases = |entry: &&Entry| entry.process.setting().ml;
+        let count = self.processes.values().filter(has_phases).count();
+        if count > programs.capacity() {
+            return count;
+        }
+        programs.clear();
         for (&key, entry) in self.processes.iter_mut() {
             entry.program = None;
             if entry.process.setting().ml {
-                programs.push(Program::new(key, entry.id), GFP_KERNEL)?;
-                entry.program = Some(programs.len() - 1);
+                let place = programs.len();
+                // Never fails: there is room.
+                if programs
+                    .push(Program::new(key, entry.id), GFP_NOWAIT)
+                    .is_ok()
+                {
+                    entry.program = Some(place);
+                }
             }
         }
-        Ok(programs)
+        count
     }
 
     /// What is seen of a program.
@@ -146,28 +153,22 @@ impl Tracking {
     }
 
     /// Hands the first thread with an id of at least `from` to `f` if its process has phases, with the
-    /// place of that. Returns where to go on.
+    /// place of that and the time. Returns where to go on.
     pub(crate) fn sample_from(
         &mut self,
         from: u64,
-        f: impl FnOnce(usize, &Activity, &mut Option<KBox<Task>>),
+        f: impl FnOnce(usize, Ns, &Activity, &mut Option<KBox<Task>>),
     ) -> Option<u64> {
         let id = *self.threads.cursor_lower_bound(&from)?.current().0;
-        let next = id.checked_add(1);
         let program = self.threads.get(&id).and_then(|m| self.program_of(m));
-        let Some(member) = self.threads.get_mut(&id) else {
-            return next;
-        };
-        match program {
-            Some(program) => {
-                if let Some(activity) = member.record.read() {
-                    f(program, &activity, &mut member.phases);
-                }
+        if let (Some(program), Some(member)) = (program, self.threads.get_mut(&id)) {
+            if let Some(activity) = member.record.read() {
+                // Read with the table locked: nobody was told what lies ahead of it.
+                let now = activity.ended().unwrap_or(Ns(now_ns()));
+                f(program, now, &activity, &mut member.phases);
             }
-            // It has none any more.
-            None => member.phases = None,
         }
-        next
+        id.checked_add(1)
     }
 
     /// Has the first thread with an id of at least `from` ring when it does something, if its process
@@ -199,9 +200,9 @@ impl Tracking {
         &mut self,
         process: &Pid,
         thread: &Thread,
-        now: Ns,
         (phase, duration): (Phase, Ns),
     ) -> Result<(), Failure> {
+        let now = Ns(now_ns());
         let id = self.members.get(&(process.key(), thread.key()));
         let &id = id.ok_or(Failure::NotAssigned)?;
         let member = self.threads.get_mut(&id).ok_or(Failure::NotAssigned)?;
@@ -221,11 +222,24 @@ impl Tracking {
     }
 
     /// The first process with an id of at least `from`.
-    pub(crate) fn listed_from(&self, from: u64, now: Ns) -> Option<Listed> {
+    pub(crate) fn listed_from(&self, from: u64) -> Option<Listed> {
         let cursor = self.ids.cursor_lower_bound(&from)?;
         let (&id, &key) = cursor.current();
         let entry = self.processes.get(&key)?;
-        let mut times = entry.past;
+        Some(Listed {
+            id,
+            process: entry.process.clone(),
+            threads: entry.threads,
+            gpu: entry.gpu,
+            prefetch: entry.prefetch,
+        })
+    }
+
+    /// The times of all threads of the process with this id together, if it is still there.
+    pub(crate) fn times_of(&self, id: u64) -> Option<Times> {
+        let &key = self.ids.get(&id)?;
+        let now = Ns(now_ns());
+        let mut times = self.processes.get(&key)?.past;
         let mut thread = Some(0);
         while let Some((at, record)) = thread.and_then(|at| self.member_from(key, at)) {
             if let Some(member) = self.threads.get(&record) {
@@ -233,14 +247,14 @@ impl Tracking {
             }
             thread = at.checked_add(1);
         }
-        Some(Listed {
-            id,
-            process: entry.process.clone(),
-            threads: entry.threads,
-            gpu: entry.gpu,
-            prefetch: entry.prefetch,
-            times,
-        })
+        Some(times)
+    }
+
+    /// Whether a process is tracked as owners of TSGs are.
+    pub(crate) fn is_owner(&self, pid: &Pid) -> bool {
+        let entry = self.processes.get(&pid.key());
+        let setting = entry.map(|entry| entry.process.setting());
+        setting.is_some_and(|s| s.whole && s.ml && s.privileged)
     }
 }
 

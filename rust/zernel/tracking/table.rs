@@ -424,6 +424,12 @@ impl Tracking {
     /// id, if it was in time.
     fn call_back(&mut self, id: u64) -> Result<Option<u64>> {
         let node = RBTreeNodeReservation::new(GFP_KERNEL_ACCOUNT)?;
+        // What it did before, which nobody knows any more when it is called back.
+        let times = self
+            .threads
+            .get(&id)
+            .map(|member| member.times(Ns(now_ns())));
+        let times = times.unwrap_or(Times::ZERO);
         let in_time = |member: &Member| member.record.call_back();
         if !self.threads.get(&id).is_some_and(in_time) {
             return Ok(None);
@@ -432,7 +438,6 @@ impl Tracking {
             return Ok(None);
         };
         member.wanted = true;
-        let times = member.times(Ns(now_ns()));
         member.phases = None;
         self.last_id += 1;
         let new = self.last_id;
