@@ -500,18 +500,6 @@ unsafe extern "C" fn zernel_rust_hook_stops(hook: *mut c_void, now: u64) {
     unsafe { activity_of(hook) }.end(Ns(now));
 }
 
-/// The thread exits. Whether the record was to begin anew, and has not.
-///
-/// # Safety
-///
-/// As [`record_of`], in the thread.
-#[no_mangle]
-unsafe extern "C" fn zernel_rust_hook_returns(hook: *mut c_void) -> bool {
-    // SAFETY: By the caller.
-    let record = unsafe { record_of(hook) };
-    State::of(record.hook.state.load(Acquire)) == State::Returning
-}
-
 /// The thread has taken the record off, and exits. Whether it is over; otherwise that is for task
 /// work to say, which comes later.
 ///

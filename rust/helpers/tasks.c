@@ -390,12 +390,6 @@ static void on_exit_of(void *data, struct task_struct *task, bool group_dead)
 
 		if (!is_ours(notifier))
 			continue;
-		if (zernel_rust_hook_returns(hook)) {
-			/* What was before counts already. */
-			preempt_disable();
-			begin(hook);
-			preempt_enable();
-		}
 		take_off(hook);
 		if (zernel_rust_hook_exits(hook))
 			zernel_rust_hook_ends(hook);

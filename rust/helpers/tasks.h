@@ -62,7 +62,6 @@ void zernel_rust_hook_begins(struct zernel_hook *hook, u64 now);
 void zernel_rust_hook_enters(struct zernel_hook *hook, u64 now, u64 queued);
 void zernel_rust_hook_leaves(struct zernel_hook *hook, u64 now, u32 cause);
 void zernel_rust_hook_rings(struct zernel_hook *hook);
-bool zernel_rust_hook_returns(struct zernel_hook *hook);
 bool zernel_rust_hook_exits(struct zernel_hook *hook);
 void zernel_rust_hook_stops(struct zernel_hook *hook, u64 now);
 void zernel_rust_hook_ends(struct zernel_hook *hook);

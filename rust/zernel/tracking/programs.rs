@@ -71,9 +71,13 @@ impl Member {
         }
     }
 
-    /// How long the thread was in each phase, up to `now`.
+    /// How long the thread was in each phase, up to `now`, as far as that does not count already.
     pub(super) fn times(&self, now: Ns) -> Times {
-        self.seen().times(now)
+        let counts = |activity: Activity| activity.began() >= self.since;
+        match self.record.read().is_some_and(counts) {
+            true => self.seen().times(now),
+            false => Times::ZERO,
+        }
     }
 }
 

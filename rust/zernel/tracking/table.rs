@@ -81,6 +81,8 @@ pub(super) struct Entry {
 /// A thread with a record.
 pub(super) struct Member {
     pub(super) record: Arc<Record>,
+    /// When it was called back the last time: what it did before counts already.
+    pub(super) since: Ns,
     /// Its phases, once a sample was taken of it.
     pub(super) phases: Option<KBox<Task>>,
     /// It is tracked; otherwise it has still to let the record go.
@@ -368,6 +370,7 @@ impl Tracking {
         self.members.insert(member.into_node(key, id));
         let new = Member {
             record,
+            since: Ns::ZERO,
             phases: None,
             wanted: true,
             uid,
@@ -425,10 +428,8 @@ impl Tracking {
     fn call_back(&mut self, id: u64) -> Result<Option<u64>> {
         let node = RBTreeNodeReservation::new(GFP_KERNEL_ACCOUNT)?;
         // What it did before, which nobody knows any more when it is called back.
-        let times = self
-            .threads
-            .get(&id)
-            .map(|member| member.times(Ns(now_ns())));
+        let now = Ns(now_ns());
+        let times = self.threads.get(&id).map(|member| member.times(now));
         let times = times.unwrap_or(Times::ZERO);
         let in_time = |member: &Member| member.record.call_back();
         if !self.threads.get(&id).is_some_and(in_time) {
@@ -438,7 +439,7 @@ impl Tracking {
             return Ok(None);
         };
         member.wanted = true;
-        member.phases = None;
+        (member.since, member.phases) = (now, None);
         self.last_id += 1;
         let new = self.last_id;
         member.record.set_id(new);

@@ -35,6 +35,7 @@ pub const SUITE: Suite = suite(
         case("times_add_up", times::add_up),
         case("transitions", times::transitions),
         case("time_of_the_exited_stays", times::exited),
+        case("time_of_the_untracked_stays", times::untracked),
         case("hint_wins_and_ends", hints::wins_and_ends),
         case("hint_expires", hints::expires),
         case("hint_is_replaced", hints::replaced),

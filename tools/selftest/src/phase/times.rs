@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! How phases are counted: to the nanosecond, and nothing is lost when a thread exits.
 
+use std::sync::mpsc;
 use std::time::Duration;
 
 use anyhow::{ensure, Context as _, Result};
@@ -134,6 +135,57 @@ pub(super) fn exited() -> Outcome {
         let later = own_process(&zernel)?.phase_ns;
         check_eq!(later.nccl_collective, after.nccl_collective);
         ensure!(later.sum() > after.sum(), "{after:?} became {later:?}");
+        Ok(())
+    })
+}
+
+/// Nor does what a thread did leave the sums when it is tracked no more, and still sleeps, or is
+/// tracked again.
+pub(super) fn untracked() -> Outcome {
+    in_child(|| {
+        let zernel = Zernel::open()?;
+        let begin = Timestamp::now();
+        let (tell, told) = mpsc::channel();
+        let (stop, wait) = mpsc::channel::<()>();
+        let other = std::thread::spawn(move || -> Result<()> {
+            Zernel::open()?.track(&Target::Thread(tid()), Tracking::ML)?;
+            tell.send(tid())?;
+            // Until the other end is dropped.
+            let _ = wait.recv();
+            Ok(())
+        });
+        let other_tid = told.recv()?;
+        let target = Target::Thread(other_tid);
+        zernel.track(&Target::Thread(tid()), Tracking::ML)?;
+        zernel.hint(other_tid, Phase::NcclCollective, LONG)?;
+        std::thread::sleep(Duration::from_millis(30));
+        let before = own_process(&zernel)?.phase_ns;
+        ensure!(before.nccl_collective >= 20 * MS, "{before:?}");
+        let mut last = before;
+        for round in 0..4 {
+            match round {
+                0 | 2 => drop(zernel.untrack(&target)?),
+                _ => drop(zernel.track(&target, Tracking::ML)?),
+            }
+            // The sampler looks meanwhile.
+            for _ in 0..10 {
+                std::thread::sleep(Duration::from_millis(2));
+                let now = own_process(&zernel)?.phase_ns;
+                for phase in Phase::ALL {
+                    let (was, is) = (last.of(phase), now.of(phase));
+                    ensure!(is >= was, "round {round}, {phase}: {was} ns became {is} ns");
+                }
+                last = now;
+            }
+        }
+        drop(stop);
+        other.join().expect("a thread that sleeps")?;
+        wait_until("it has gone", || Ok(own_process(&zernel)?.threads == 1))?;
+        let now = own_process(&zernel)?.phase_ns;
+        ensure!(now.nccl_collective >= last.nccl_collective, "{now:?}");
+        // Nothing counts twice: there were two threads.
+        let wall = Timestamp::now().since(begin).as_nanos() as u64;
+        ensure!(now.sum() <= 2 * wall, "{now:?} in {wall} ns");
         Ok(())
     })
 }
