@@ -50,8 +50,6 @@ pub const SUITE: Suite = suite(
         case("thresholds_at_once", detection::thresholds),
         case("stability", detection::stability),
         case("collectives", detection::collectives),
-        case("no_signal_without_history", prefetch::without_history),
-        case("who_sees_the_signal", prefetch::who_sees),
     ],
 );
 
@@ -61,6 +59,8 @@ pub const TIMED: Suite = suite(
     &[
         case("training_loop", training::fixed),
         case("random_training_loop", training::random),
+        case("no_signal_without_history", prefetch::without_history),
+        case("who_sees_the_signal", prefetch::who_sees),
         case("signal_comes_ahead_of_the_end", prefetch::ahead_of_the_end),
         case("signal_that_is_not_heeded", prefetch::unheeded),
         case("signal_with_a_fixed_lead", prefetch::fixed_lead),
