@@ -37,41 +37,18 @@ use crate::{
 };
 use kernel::prelude::*;
 
-/// Threads looked at with the table locked once.
-const LOOKS: usize = 256;
-
 /// Fills a page with the phases of threads that the caller may see.
 pub(super) fn threads(arg: usize, size: usize) -> Result {
     let viewer = Viewer::current();
-    list::page(arg, size, |page| {
-        let mut from = page.from();
-        loop {
-            let next = tracking::with(|t| {
-                for _ in 0..LOOKS {
-                    let (id, seen) = from.and_then(|from| t.phases_from(from))?;
-                    from = id.checked_add(1);
-                    if let Some(info) = seen.and_then(|seen| thread_info(id, &seen, &viewer)) {
-                        if !page.push(id, info) {
-                            return None;
-                        }
-                    }
-                }
-                from
-            })?;
-            match next {
-                Some(_) => from = next,
-                None => return Ok(()),
-            }
-        }
+    track::page(arg, size, |t, from| {
+        let (id, seen) = t.phases_from(from)?;
+        Some((id, seen.and_then(|seen| thread_info(id, &seen, &viewer))))
     })
 }
 
 fn thread_info(id: u64, seen: &Seen<'_>, viewer: &Viewer) -> Option<uapi::zernel_thread_phases> {
     let thread = seen.record.thread();
-    let (tid, pid) = thread.numbers(viewer);
-    if !thread.is_seen_by(viewer) || (tid == 0 && !viewer.sees_all()) {
-        return None;
-    }
+    let (tid, pid) = track::numbers(thread, viewer)?;
     let now = Ns(now_ns());
     let times = seen.times(now);
     let (phase, present, transitions) = match seen.task {
@@ -124,10 +101,9 @@ fn process_info(listed: &Listed, viewer: &Viewer) -> Result<Option<uapi::zernel_
     let Some(thread) = Thread::of(listed.process.pid()) else {
         return Ok(None);
     };
-    let (tid, pid) = thread.numbers(viewer);
-    if !thread.is_seen_by(viewer) || (tid == 0 && !viewer.sees_all()) {
+    let Some((_, pid)) = track::numbers(&thread, viewer) else {
         return Ok(None);
-    }
+    };
     // Only of those that are shown: there may be many threads.
     let Some(times) = tracking::with(|t| t.times_of(listed.id))? else {
         return Ok(None);

@@ -8,7 +8,10 @@ use super::{
 use crate::{
     error::Failure,
     glue::{
-        abi,
+        abi::{
+            self,
+            Abi, //
+        },
         identity::{
             self,
             Pid,
@@ -32,7 +35,8 @@ use crate::{
     registry,
     tracking::{
         self,
-        Target, //
+        Target,
+        Tracking, //
     },
 };
 use kernel::prelude::*;
@@ -110,37 +114,49 @@ pub(super) fn refused(failure: Failure) -> Error {
 /// Fills a page with the tracked threads that the caller may see.
 pub(super) fn list(arg: usize, size: usize) -> Result {
     let viewer = Viewer::current();
+    page(arg, size, |t, from| {
+        let (id, record) = t.thread_from(from)?;
+        Some((id, record.and_then(|record| info(id, record, &viewer))))
+    })
+}
+
+/// Fills a page with what `next` finds: the id of the first record of at least its argument, and what
+/// is to be shown of it.
+pub(super) fn page<T: Abi>(
+    arg: usize,
+    size: usize,
+    next: impl Fn(&Tracking, u64) -> Option<(u64, Option<T>)>,
+) -> Result {
     list::page(arg, size, |page| {
         let mut from = page.from();
-        loop {
-            let next = tracking::with(|t| {
+        while from.is_some() {
+            from = tracking::with(|t| {
                 for _ in 0..LOOKS {
-                    let found = from.and_then(|from| t.thread_from(from));
-                    let (id, record) = found?;
+                    let (id, info) = from.and_then(|from| next(t, from))?;
                     from = id.checked_add(1);
-                    if let Some(info) = record.and_then(|record| info(id, record, &viewer)) {
-                        if !page.push(id, info) {
-                            return None;
-                        }
+                    if info.is_some_and(|info| !page.push(id, info)) {
+                        return None;
                     }
                 }
                 from
             })?;
-            match next {
-                Some(_) => from = next,
-                None => return Ok(()),
-            }
         }
+        Ok(())
     })
 }
 
-/// What a viewer sees of a thread. Of other pid namespaces only one who sees all does see any.
+/// The numbers of a thread and its process, if a viewer may see what it does. Of other pid namespaces
+/// only one who sees all does see any.
+pub(super) fn numbers(thread: &Thread, viewer: &Viewer) -> Option<(u32, u32)> {
+    let (tid, pid) = thread.numbers(viewer);
+    let is_there = tid != 0 || viewer.sees_all();
+    (is_there && thread.is_seen_by(viewer)).then_some((tid, pid))
+}
+
+/// What a viewer sees of a thread.
 fn info(id: u64, record: &Record, viewer: &Viewer) -> Option<uapi::zernel_thread_info> {
     let thread = record.thread();
-    let (tid, pid) = thread.numbers(viewer);
-    if !thread.is_seen_by(viewer) || (tid == 0 && !viewer.sees_all()) {
-        return None;
-    }
+    let (tid, pid) = numbers(thread, viewer)?;
     let setting = record.process().setting();
     let flags = [
         (setting.whole, uapi::ZERNEL_THREAD_WHOLE),

@@ -28,7 +28,10 @@ use crate::{
         },
     },
     registry,
-    tracking, //
+    tracking::{
+        self,
+        Tracking, //
+    }, //
 };
 use kernel::{
     new_mutex,
@@ -283,14 +286,7 @@ impl State {
         let mut looks = 0;
         while let Some(at) = from.filter(|_| looks < MOST) {
             looks += BATCH;
-            let next = tracking::with(|t| {
-                let mut from = Some(at);
-                for _ in 0..BATCH {
-                    from = from.and_then(|from| t.sample_from(from, &mut sample));
-                }
-                from
-            });
-            from = next.unwrap_or(None);
+            from = batch(at, |t, from| t.sample_from(from, &mut sample));
         }
         self.restless |= restless;
         match from {
@@ -406,13 +402,19 @@ fn take(
 fn listen() {
     let mut from = Some(0);
     while let Some(at) = from {
-        let next = tracking::with(|t| {
-            let mut from = Some(at);
-            for _ in 0..BATCH {
-                from = from.and_then(|from| t.listen_from(from));
-            }
-            from
-        });
-        from = next.unwrap_or(None);
+        from = batch(at, |t, from| t.listen_from(from));
     }
+}
+
+/// Does something for some threads from an id on, with the table locked once. Returns where to go on.
+fn batch(at: u64, mut f: impl FnMut(&mut Tracking, u64) -> Option<u64>) -> Option<u64> {
+    let next = tracking::with(|t| {
+        let mut from = Some(at);
+        for _ in 0..BATCH {
+            from = from.and_then(|from| f(t, from));
+        }
+        from
+    });
+    // Without a table there are no threads.
+    next.unwrap_or(None)
 }

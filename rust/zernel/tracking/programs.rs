@@ -52,9 +52,11 @@ pub(crate) struct Seen<'a> {
 impl Seen<'_> {
     /// How long it was in each phase, up to `now`.
     pub(crate) fn times(&self, now: Ns) -> Times {
-        let Some(activity) = self.record.read() else {
-            return Times::ZERO;
-        };
+        let activity = self.record.read();
+        activity.map_or(Times::ZERO, |activity| self.times_of(&activity, now))
+    }
+
+    fn times_of(&self, activity: &Activity, now: Ns) -> Times {
         match self.task {
             Some(task) => task.times(activity.ended().unwrap_or(now)),
             None => Times::unknown(activity.totals(now).time()),
@@ -73,11 +75,9 @@ impl Member {
 
     /// How long the thread was in each phase, up to `now`, as far as that does not count already.
     pub(super) fn times(&self, now: Ns) -> Times {
-        let counts = |activity: Activity| activity.began() >= self.since;
-        match self.record.read().is_some_and(counts) {
-            true => self.seen().times(now),
-            false => Times::ZERO,
-        }
+        let counts = |activity: &Activity| activity.began() >= self.since;
+        let activity = self.record.read().filter(counts);
+        activity.map_or(Times::ZERO, |activity| self.seen().times_of(&activity, now))
     }
 }
 
