@@ -340,4 +340,26 @@ void zernel_gpu_suspended(struct zernel_provider *provider, u64 gpu);
  */
 void zernel_gpu_activity(struct zernel_provider *provider, u64 gpu);
 
+/**
+ * zernel_gpu_wait_begin() - the current thread begins to wait for the GPU
+ *
+ * For a system call of a provider that waits until work on the GPU is done, whether it
+ * sleeps or spins. Counted if the thread is tracked, and of any use to nobody else: it
+ * costs others a look at a list that is empty. Waits nest, and the outermost counts.
+ * May sleep: not under a spinlock, nor with preemption or interrupts off. Needs no
+ * registration.
+ *
+ * Each is followed by zernel_gpu_wait_end() in the same thread, before that returns to
+ * user space.
+ */
+void zernel_gpu_wait_begin(void);
+
+/**
+ * zernel_gpu_wait_end() - the current thread is done waiting for the GPU
+ *
+ * Whatever became of the work, also if a signal has ended the wait. Context: as
+ * zernel_gpu_wait_begin(). What begun before the thread was tracked is ignored.
+ */
+void zernel_gpu_wait_end(void);
+
 #endif /* _LINUX_ZERNEL_PROVIDER_H */

@@ -27,6 +27,13 @@ extern "C" {
     fn zernel_helper_cgroup_id(cgroup: *mut bindings::cgroup) -> u64;
     fn zernel_helper_cgroup_dead(cgroup: *mut bindings::cgroup) -> bool;
     fn zernel_helper_cgroup_put(cgroup: *mut bindings::cgroup);
+    fn zernel_helper_cgroup_known(cgroup: *mut bindings::cgroup, is: bool);
+    fn zernel_helper_processes_in(
+        cgroup: *mut bindings::cgroup,
+        from: *mut c_int,
+        found: *mut *mut bindings::pid,
+        room: usize,
+    ) -> usize;
     fn zernel_helper_cgroup_hooks_add(data: *mut c_void) -> c_int;
     fn zernel_helper_cgroup_hooks_del();
 }
@@ -80,14 +87,29 @@ impl Cgroup {
     }
 
     /// The ids from this cgroup up to the root.
-    pub(crate) fn ancestry(&self) -> Result<KVec<u64>> {
-        let mut chain = KVec::new();
+    pub(crate) fn ids(&self) -> impl Iterator<Item = u64> + '_ {
         let mut cgroup = self.0.as_ptr();
-        while !cgroup.is_null() {
+        core::iter::from_fn(move || {
+            if cgroup.is_null() {
+                return None;
+            }
             // SAFETY: An ancestor lives as long as the cgroup, by the type invariant.
-            chain.push(unsafe { zernel_helper_cgroup_id(cgroup) }, GFP_KERNEL)?;
+            let id = unsafe { zernel_helper_cgroup_id(cgroup) };
             // SAFETY: As above.
             cgroup = unsafe { zernel_helper_cgroup_parent(cgroup) };
+            Some(id)
+        })
+    }
+
+    /// As [`Self::ids`].
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn ancestry(&self) -> Result<KVec<u64>> {
+        let mut chain = KVec::new();
+        for id in self.ids() {
+            chain.push(id, GFP_KERNEL)?;
         }
         Ok(chain)
     }
@@ -97,6 +119,79 @@ impl Drop for Cgroup {
     fn drop(&mut self) {
         // SAFETY: Held by the type invariant.
         unsafe { zernel_helper_cgroup_put(self.0.as_ptr()) };
+    }
+}
+
+/// A cgroup that is tracked: whoever makes a process in it while the hooks of threads are on has the
+/// follower look, unless the process has a record from the start.
+pub(crate) struct Known(Cgroup);
+
+impl Known {
+    /// From now on.
+    pub(crate) fn new(cgroup: Cgroup) -> Self {
+        // SAFETY: Valid by the type invariant.
+        unsafe { zernel_helper_cgroup_known(cgroup.0.as_ptr(), true) };
+        Self(cgroup)
+    }
+}
+
+impl core::ops::Deref for Known {
+    type Target = Cgroup;
+
+    fn deref(&self) -> &Cgroup {
+        &self.0
+    }
+}
+
+impl Drop for Known {
+    fn drop(&mut self) {
+        // SAFETY: Valid by the type invariant, and counted in `new`.
+        unsafe { zernel_helper_cgroup_known(self.0 .0.as_ptr(), false) };
+    }
+}
+
+/// Processes that are looked for at once.
+const ROOM: usize = 64;
+
+/// A walk through all processes that run programs, in the order of their numbers. A process that is
+/// there all the time is met once.
+pub(crate) struct Walk<'a> {
+    within: Option<&'a Known>,
+    /// 0 at the end.
+    from: c_int,
+}
+
+impl<'a> Walk<'a> {
+    /// Those that are in a cgroup or below; without one, those that may be in a tracked one.
+    pub(crate) fn new(within: Option<&'a Known>) -> Self {
+        Self { within, from: 1 }
+    }
+
+    /// The next ones, perhaps none; `None` at the end. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn next(&mut self) -> Result<Option<KVec<Pid>>> {
+        if self.from == 0 {
+            return Ok(None);
+        }
+        let mut found = KVec::with_capacity(ROOM, GFP_KERNEL)?;
+        let mut raw = [core::ptr::null_mut(); ROOM];
+        let within = self.within.map(|known| known.0 .0.as_ptr());
+        let cgroup = within.unwrap_or(core::ptr::null_mut());
+        // SAFETY: The cgroup is null or valid, and `raw` has that room.
+        let count = unsafe {
+            zernel_helper_processes_in(cgroup, &mut self.from, raw.as_mut_ptr(), raw.len())
+        };
+        for &pid in raw.iter().take(count) {
+            // SAFETY: The helper took a reference.
+            if let Some(pid) = unsafe { Pid::adopt(pid) } {
+                // There is room, so nothing is lost.
+                found.push(pid, GFP_KERNEL)?;
+            }
+        }
+        Ok(Some(found))
     }
 }
 
@@ -124,7 +219,7 @@ impl Drop for Hooks {
     }
 }
 
-/// Called by the probes, with interrupts off.
+/// Called by the probes, perhaps with interrupts off.
 ///
 /// # Safety
 ///

@@ -22,6 +22,7 @@ extern "C" {
         comm: *mut c_char,
     ) -> c_int;
     fn zernel_helper_same_owner(pid: *mut bindings::pid, process: bool) -> bool;
+    fn zernel_helper_is_owner(process: *mut bindings::pid, uid: u32) -> bool;
     fn zernel_helper_get_pid_ns() -> *mut bindings::pid_namespace;
     fn zernel_helper_get_cred() -> *const bindings::cred;
     fn zernel_helper_put_cred(cred: *const bindings::cred);
@@ -168,6 +169,12 @@ impl Pid {
         unsafe { zernel_helper_same_owner(self.as_raw(), scope.is_process()) }
     }
 
+    /// Whether this user owns the process, by the same rule.
+    pub(crate) fn is_users(&self, uid: Uid) -> bool {
+        // SAFETY: Valid by the type invariant.
+        unsafe { zernel_helper_is_owner(self.as_raw(), uid.0) }
+    }
+
     /// A number that no other task has as long as this reference is held.
     pub(crate) fn key(&self) -> usize {
         self.0.as_ptr() as usize
@@ -253,6 +260,11 @@ impl Viewer {
         // SAFETY: Both are valid by the type invariants.
         let number = unsafe { zernel_helper_pid_number(pid.as_raw(), self.pid_ns) };
         u32::try_from(number).unwrap_or(0)
+    }
+
+    /// Whether a process is in its pid namespace, or it sees all.
+    pub(crate) fn is_in_reach(&self, process: &Pid) -> bool {
+        self.perfmon || self.number_of(process) != 0
     }
 
     pub(super) fn pid_ns(&self) -> *mut bindings::pid_namespace {

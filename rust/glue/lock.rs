@@ -3,6 +3,8 @@
 //! without a pointer to anything.
 
 use crate::{
+    nice::Control,
+    prefetch::Table,
     registry::Registry,
     tracking::Tracking, //
 };
@@ -34,16 +36,39 @@ pub(crate) fn tracking() -> &'static GlobalLock<TRACKING> {
     &TRACKING
 }
 
+global_lock! {
+    // SAFETY: `init` comes before everything that locks it.
+    pub(crate) unsafe(uninit) static NICE: Mutex<Option<KBox<Control>>> = None;
+}
+
+/// The lock of who tunes nice values.
+pub(crate) fn nice() -> &'static GlobalLock<NICE> {
+    &NICE
+}
+
+global_lock! {
+    // SAFETY: `init` comes before everything that locks it.
+    pub(crate) unsafe(uninit) static PREFETCH: Mutex<Option<KBox<Table>>> = None;
+}
+
+/// The lock of the subscriptions of prefetch signals.
+pub(crate) fn prefetch() -> &'static GlobalLock<PREFETCH> {
+    &PREFETCH
+}
+
 /// Makes the locks usable.
 ///
 /// # Safety
 ///
-/// Called once, when the module is loaded, before anything can call [`get`] or [`tracking`].
+/// Called once, when the module is loaded, before anything can call [`get`], [`tracking`],
+/// [`nice`] or [`prefetch`].
 unsafe fn init() {
     // SAFETY: By the caller.
     unsafe {
         REGISTRY.init();
         TRACKING.init();
+        NICE.init();
+        PREFETCH.init();
     }
 }
 

@@ -17,6 +17,8 @@ pub(crate) mod abi;
 #[cfg(any(zernel_core, zernel_nvidia))]
 pub(crate) mod debugfs;
 #[cfg(any(zernel_core, zernel_sim))]
+pub(crate) mod eventfd;
+#[cfg(any(zernel_core, zernel_sim))]
 pub(crate) mod irqlock;
 #[cfg(any(zernel_core, zernel_sim))]
 pub(crate) mod miscdev;
@@ -30,15 +32,25 @@ pub(crate) mod timer;
 #[cfg(zernel_core)]
 pub(crate) mod cgroup;
 #[cfg(zernel_core)]
+pub(crate) mod detached;
+#[cfg(zernel_core)]
 pub(crate) mod identity;
 #[cfg(zernel_core)]
 pub(crate) mod lock;
+#[cfg(zernel_core)]
+pub(crate) mod memory;
+#[cfg(zernel_core)]
+pub(crate) mod nice;
 #[cfg(zernel_core)]
 pub(crate) mod pinned;
 #[cfg(zernel_core)]
 pub(crate) mod power;
 #[cfg(zernel_core)]
+pub(crate) mod probe;
+#[cfg(zernel_core)]
 pub(crate) mod provider;
+#[cfg(zernel_core)]
+pub(crate) mod readahead;
 #[cfg(zernel_core)]
 pub(crate) mod recorder;
 #[cfg(zernel_core)]
@@ -49,6 +61,8 @@ pub(crate) mod thread;
 pub(crate) mod trace;
 #[cfg(zernel_core)]
 pub(crate) mod uapi;
+#[cfg(zernel_core)]
+mod waits;
 #[cfg(zernel_core)]
 pub(crate) mod watch;
 #[cfg(zernel_core)]
@@ -63,8 +77,6 @@ pub(crate) mod nv_events;
 #[cfg(zernel_nvidia)]
 mod nv_raw;
 
-#[cfg(zernel_sim)]
-pub(crate) mod sim_eventfd;
 #[cfg(zernel_sim)]
 pub(crate) mod sim_hub;
 #[cfg(zernel_sim)]

@@ -46,7 +46,9 @@ pub(crate) struct Words {
     held: Atomic<u32>,
     ready_ns: Atomic<u64>,
     done_ns: Atomic<u64>,
-    reserved: [Atomic<u64>; 4],
+    prefetch: Atomic<u32>,
+    pad: Atomic<u32>,
+    reserved: [Atomic<u64>; 3],
 }
 static_assert!(size_of::<Words>() == size_of::<uapi::zernel_slot>());
 static_assert!(size_of::<Words>() * SLOTS <= PAGE_SIZE);
@@ -60,6 +62,16 @@ impl Words {
     /// Stores the release word: the holder of the request ends.
     pub(crate) fn release(&self, request: u32) {
         self.release.store(request, Release);
+    }
+
+    /// What the prefetch word holds.
+    pub(crate) fn prefetch(&self) -> u32 {
+        self.prefetch.load(Relaxed)
+    }
+
+    /// Stores the prefetch word: so many signals were given.
+    pub(crate) fn set_prefetch(&self, signals: u32) {
+        self.prefetch.store(signals, Release);
     }
 
     /// What the process, and its stream, have stored.

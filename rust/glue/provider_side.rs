@@ -59,6 +59,21 @@ extern "C" {
         what: u32,
     ) -> u32;
     fn zernel_tsg_refresh(provider: *mut raw::zernel_provider, gpu: u64, tsg: u64);
+    #[cfg(zernel_sim)]
+    fn zernel_gpu_wait_begin();
+    #[cfg(zernel_sim)]
+    fn zernel_gpu_wait_end();
+}
+
+/// Lets zernel know that the current thread waits for the GPU while `wait` runs. Process context.
+#[cfg(zernel_sim)]
+pub(crate) fn waiting<T>(wait: impl FnOnce() -> T) -> T {
+    // SAFETY: In process context, by the caller.
+    unsafe { zernel_gpu_wait_begin() };
+    let done = wait();
+    // SAFETY: As above, and begun by the same thread.
+    unsafe { zernel_gpu_wait_end() };
+    done
 }
 
 /// What `zernel.ko` asks of a provider. Errors as in the header.

@@ -11,10 +11,14 @@
 
 use super::{
     identity::Pid,
+    memory::account_nowait,
     module::this_module,
-    thread::Thread, //
+    thread::Thread,
+    waits::ThreadWaits,
+    work::Worker, //
 };
 use crate::{
+    janitor::Follower,
     policy::{
         attachment::{
             State,
@@ -63,7 +67,7 @@ use kernel::{
 };
 
 extern "C" {
-    fn zernel_helper_hooks_on() -> c_int;
+    fn zernel_helper_hooks_on(follower: *mut c_void) -> c_int;
     fn zernel_helper_hooks_off();
     fn zernel_helper_hooks_wait();
     fn zernel_helper_hook_listen(hook: *mut c_void);
@@ -105,8 +109,8 @@ pub(crate) fn miss() {
 /// `struct zernel_hook`.
 #[repr(C)]
 struct Hook {
-    /// What C alone uses.
-    _opaque: UnsafeCell<[u64; 6]>,
+    /// What C alone uses; the first word is [`Self::next`] once the record is over.
+    opaque: UnsafeCell<[u64; 6]>,
     /// Odd while `activity` is written.
     seq: Atomic<u32>,
     state: Atomic<u32>,
@@ -115,7 +119,7 @@ struct Hook {
 impl Hook {
     const fn new() -> Self {
         Self {
-            _opaque: UnsafeCell::new([0; 6]),
+            opaque: UnsafeCell::new([0; 6]),
             seq: Atomic::new(0),
             state: Atomic::new(State::Coming.number()),
         }
@@ -123,6 +127,18 @@ impl Hook {
 
     fn as_raw(&self) -> *mut c_void {
         core::ptr::from_ref(self).cast_mut().cast()
+    }
+
+    /// The next on the list of records that are over. No task work is queued for any of them, nor
+    /// will be: the pointer that links it is free.
+    ///
+    /// # Safety
+    ///
+    /// The record is over.
+    unsafe fn next(&self) -> &Atomic<usize> {
+        // SAFETY: Within `opaque`, as large and aligned as a word of it, and used by nobody else, by
+        // the caller.
+        unsafe { &*self.opaque.get().cast::<Atomic<usize>>() }
     }
 }
 
@@ -141,7 +157,8 @@ pub(crate) struct Record {
     process: Arc<Process>,
     /// Its number in the table; 0 while it is not there.
     id: Atomic<u64>,
-    next: Atomic<usize>,
+    /// Its waits for the GPU, which have memory of their own.
+    waits: ThreadWaits,
 }
 
 // With the count of its references a quarter of a KiB, so that a tracked thread takes half of one
@@ -158,12 +175,17 @@ struct Place(());
 
 impl Place {
     fn take() -> Option<Self> {
-        if LIVE.fetch_add(1, Full) >= MAX {
+        // The module may be on its way out: the follower and the keeper run until it is.
+        // SAFETY: The module's code runs, so it is there.
+        let there = unsafe { bindings::try_module_get(this_module()) };
+        if LIVE.fetch_add(1, Full) >= MAX || !there {
             LIVE.fetch_sub(1, Full);
+            if there {
+                // SAFETY: Just taken.
+                unsafe { bindings::module_put(this_module()) };
+            }
             return None;
         }
-        // SAFETY: Whoever gets here has a file open, or is a thread with a record.
-        unsafe { bindings::__module_get(this_module()) };
         Some(Self(()))
     }
 }
@@ -192,7 +214,7 @@ impl Record {
                 thread,
                 process,
                 id: Atomic::new(0),
-                next: Atomic::new(0),
+                waits: ThreadWaits::new(),
             },
             flags,
         )?;
@@ -318,6 +340,11 @@ impl Record {
         }
     }
 
+    /// Its waits for the GPU.
+    pub(super) fn waits(&self) -> &ThreadWaits {
+        &self.waits
+    }
+
     /// Puts it on the list of those that are over.
     ///
     /// # Safety
@@ -329,7 +356,8 @@ impl Record {
         let keeper = this.process.keeper().clone();
         let mut head = OVER.load(Relaxed);
         loop {
-            this.next.store(head, Relaxed);
+            // SAFETY: It is over.
+            unsafe { this.hook.next() }.store(head, Relaxed);
             match OVER.cmpxchg(head, record as usize, Release) {
                 Ok(_) => break,
                 Err(now) => head = now,
@@ -345,7 +373,8 @@ pub(crate) fn take_over(mut over: impl FnMut(&Record)) {
     while pointer != 0 {
         // SAFETY: The list owned the thread's reference to each of its records; it is ours now.
         let record = unsafe { Arc::from_raw(pointer as *const Record) };
-        pointer = record.next.load(Relaxed);
+        // SAFETY: It is over.
+        pointer = unsafe { record.hook.next() }.load(Relaxed);
         over(&record);
         drop(record);
         // Taken when the record was made.
@@ -361,20 +390,23 @@ static USED: Atomic<bool> = Atomic::new(false);
 /// # Invariants
 ///
 /// They are on.
-pub(crate) struct Hooks(());
+pub(crate) struct Hooks(#[expect(dead_code, reason = "a probe kicks it")] Arc<Worker<Follower>>);
 
 impl Hooks {
-    /// Turns them on. May sleep.
+    /// Turns them on; `follower` looks when a process is made in a tracked cgroup that has no record.
+    /// May sleep.
     ///
     /// # Errors
     ///
     /// `EOPNOTSUPP` the kernel was built without preempt notifiers, `ENOMEM`.
-    pub(crate) fn new() -> Result<Self> {
+    pub(crate) fn new(follower: Arc<Worker<Follower>>) -> Result<Self> {
         USED.store(true, Relaxed);
-        // SAFETY: FFI. There is one of these at a time, as the table is locked.
-        to_result(unsafe { zernel_helper_hooks_on() })?;
+        let data = core::ptr::from_ref(&*follower).cast_mut().cast();
+        // SAFETY: There is one of these at a time, as the table is locked. The follower lives until
+        // `wait_for_all` has waited for the probes.
+        to_result(unsafe { zernel_helper_hooks_on(data) })?;
         // INVARIANT: Just turned on.
-        Ok(Self(()))
+        Ok(Self(follower))
     }
 }
 
@@ -385,8 +417,7 @@ impl Drop for Hooks {
     }
 }
 
-/// Waits until no thread runs code of this file for a record that is over. Called once, when the
-/// module goes, after all [`Hooks`].
+/// Waits until no thread runs code of this file for a record that is over. After all [`Hooks`].
 pub(crate) fn wait_for_all() {
     if USED.load(Relaxed) {
         // SAFETY: The caller may sleep.
@@ -399,13 +430,12 @@ pub(crate) fn wait_for_all() {
 /// # Safety
 ///
 /// `hook` is that of a record that is not over.
-unsafe fn record_of<'a>(hook: *mut c_void) -> &'a Record {
+pub(super) unsafe fn record_of<'a>(hook: *mut c_void) -> &'a Record {
     // SAFETY: By the caller; the hook comes first.
     unsafe { &*hook.cast::<Record>() }
 }
 
-/// What task work is to do. In task work. What is to begin anew does so before it is wanted again:
-/// the caller says when it has.
+/// What task work is to do. What is to begin anew has `begun` before it is wanted again.
 ///
 /// # Safety
 ///
@@ -420,6 +450,9 @@ unsafe extern "C" fn zernel_rust_hook_work(hook: *mut c_void, exiting: bool, beg
         let arc = unsafe { Arc::<Record>::from_raw(record) };
         core::mem::forget(arc.clone());
         taken = tracking::arrived(arc);
+    }
+    if !begun && State::of(record.hook.state.load(Acquire)) == State::Returning {
+        record.waits.forget();
     }
     let work = record.change(|state| match state {
         State::Coming if !taken => State::CalledOff.work(),
@@ -485,7 +518,7 @@ unsafe extern "C" fn zernel_rust_hook_rings(hook: *mut c_void) {
     // SAFETY: By the caller.
     let process = unsafe { record_of(hook) }.process();
     if process.setting().ml {
-        process.keeper().ring();
+        process.ring();
     }
 }
 
@@ -524,7 +557,8 @@ unsafe extern "C" fn zernel_rust_hook_ends(hook: *mut c_void) {
     unsafe { Record::end(hook.cast::<Record>()) };
 }
 
-/// A thread with a record has made another, of its own process or the first of a new one.
+/// A thread with a record has made another, of its own process or the first of a new one. Returns
+/// whether that has a record, too.
 ///
 /// # Safety
 ///
@@ -534,25 +568,25 @@ unsafe extern "C" fn zernel_rust_hook_forks(
     hook: *mut c_void,
     child: *mut bindings::task_struct,
     thread: bool,
-) {
+) -> bool {
     // SAFETY: By the caller.
     let record = unsafe { record_of(hook) };
     let process = &record.process;
     if !State::of(record.hook.state.load(Acquire)).is_followed() || !process.follows(thread) {
-        return;
+        return false;
     }
     let Some(child) = NonNull::new(child) else {
-        return;
+        return false;
     };
     // SAFETY: By the caller.
     let child = unsafe { Thread::share(child) };
     let attached = if thread {
-        Record::new(child, process.clone(), GFP_NOWAIT).and_then(Record::attach)
+        Record::new(child, process.clone(), account_nowait()).and_then(Record::attach)
     } else {
         child
             .process()
             .and_then(|pid: Pid| Process::child_of(process, pid))
-            .and_then(|process| Record::new(child, process, GFP_NOWAIT))
+            .and_then(|process| Record::new(child, process, account_nowait()))
             .and_then(Record::attach)
     };
     if attached.is_err() {
@@ -562,4 +596,5 @@ unsafe extern "C" fn zernel_rust_hook_forks(
             process.ask_scan();
         }
     }
+    attached.is_ok()
 }

@@ -13,6 +13,13 @@ use kernel::{
     prelude::*, //
 };
 
+/// `struct zernel_charge` of `rust/helpers/tasks.h`.
+#[repr(C)]
+struct Charge {
+    memcg: *mut c_void,
+    before: *mut c_void,
+}
+
 extern "C" {
     fn zernel_helper_thread_of(pid: *mut bindings::pid) -> *mut bindings::task_struct;
     fn zernel_helper_thread_get(task: *mut bindings::task_struct);
@@ -29,6 +36,8 @@ extern "C" {
     fn zernel_helper_thread_is_of(task: *mut bindings::task_struct, uid: u32) -> bool;
     fn zernel_helper_thread_is_program(task: *mut bindings::task_struct) -> bool;
     fn zernel_helper_thread_maps_nccl(task: *mut bindings::task_struct) -> c_int;
+    fn zernel_helper_charge_begin(charge: *mut Charge, task: *mut bindings::task_struct) -> bool;
+    fn zernel_helper_charge_end(charge: *mut Charge);
     fn zernel_helper_thread_count(process: *mut bindings::pid) -> usize;
     fn zernel_helper_threads_of(
         process: *mut bindings::pid,
@@ -114,6 +123,23 @@ impl Thread {
             ..0 => None,
             found => Some(found > 0),
         }
+    }
+
+    /// Charges what `f` allocates, where that is accounted, to the memory cgroup of its process rather
+    /// than to that of who calls. `None` if it has no memory of its own any more. Process context.
+    pub(crate) fn pays<T>(&self, f: impl FnOnce() -> T) -> Option<T> {
+        let mut charge = Charge {
+            memcg: core::ptr::null_mut(),
+            before: core::ptr::null_mut(),
+        };
+        // SAFETY: Valid by the type invariant; ended below by the same task.
+        if !unsafe { zernel_helper_charge_begin(&mut charge, self.as_raw()) } {
+            return None;
+        }
+        let made = f();
+        // SAFETY: Begun above.
+        unsafe { zernel_helper_charge_end(&mut charge) };
+        Some(made)
     }
 
     /// Its real user.

@@ -20,15 +20,19 @@ super::abi::abi! {
     zernel_gpu_info = 128;
     zernel_tsg_info = 120;
     zernel_class = 40, first 32;
-    zernel_stats = 160, first 120;
+    zernel_stats = 200, first 120;
     zernel_event = 72;
     zernel_page = 16;
     zernel_begin = 72, input 56;
     zernel_request = 16;
     zernel_request_stats = 248, first 240;
     zernel_track = 24;
-    zernel_thread_info = 200;
+    zernel_thread_info = 216, first 200;
     zernel_thread_phases = 112;
     zernel_process_phases = 160;
     zernel_phase_hint = 24;
+    zernel_prefetch = 56;
+    zernel_prefetch_end = 8;
+    zernel_cgroup_phases = 64;
+    zernel_probe = 24;
 }

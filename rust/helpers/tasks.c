@@ -6,6 +6,7 @@
 #include <linux/fs.h>
 #include <linux/ktime.h>
 #include <linux/magic.h>
+#include <linux/memcontrol.h>
 #include <linux/mm.h>
 #include <linux/mmap_lock.h>
 #include <linux/nospec.h>
@@ -22,6 +23,7 @@
 #include <asm/unistd.h>
 #include <trace/events/sched.h>
 
+#include "members.h"
 #include "tasks.h"
 
 struct task_struct *zernel_helper_thread_of(struct pid *pid)
@@ -166,10 +168,30 @@ int zernel_helper_thread_maps_nccl(struct task_struct *task)
 	return found;
 }
 
+/* What is allocated from now on is charged to the memory cgroup of the process of @task, if any. */
+bool zernel_helper_charge_begin(struct zernel_charge *charge, struct task_struct *task)
+{
+	struct mm_struct *mm = get_task_mm(task);
+
+	if (!mm)
+		return false;
+	charge->memcg = get_mem_cgroup_from_mm(mm);
+	charge->before = set_active_memcg(charge->memcg);
+	mmput_async(mm);
+	return true;
+}
+
+void zernel_helper_charge_end(struct zernel_charge *charge)
+{
+	set_active_memcg(charge->before);
+	mem_cgroup_put(charge->memcg);
+}
+
 #ifdef CONFIG_PREEMPT_NOTIFIERS
 
 /* As Hook in rust/glue/recorder.rs. */
 struct zernel_hook {
+	/* The first pointer of it is for Rust once the record is over. */
 	struct callback_head work;
 	struct preempt_notifier notifier;
 	u64 run_delay;
@@ -396,16 +418,26 @@ static void on_exit_of(void *data, struct task_struct *task, bool group_dead)
 	}
 }
 
-/* The hook of the current task: on its list, or on its way there in task work. */
-static struct zernel_hook *own_hook(void)
+/* The hook on the list of the current task, which changes that alone, outside of the scheduler. */
+static struct zernel_hook *carried_hook(void)
 {
 	struct preempt_notifier *notifier;
-	struct callback_head *work;
-	unsigned long flags;
 
 	hlist_for_each_entry(notifier, &current->preempt_notifiers, link)
 		if (is_ours(notifier))
 			return container_of(notifier, struct zernel_hook, notifier);
+	return NULL;
+}
+
+/* The hook of the current task: on its list, or on its way there in task work. */
+static struct zernel_hook *own_hook(void)
+{
+	struct zernel_hook *hook = carried_hook();
+	struct callback_head *work;
+	unsigned long flags;
+
+	if (hook)
+		return hook;
 	if (!READ_ONCE(current->task_works))
 		return NULL;
 	/* Others add in front; that none is cancelled meanwhile is what the lock is for. */
@@ -421,14 +453,24 @@ static struct zernel_hook *own_hook(void)
 static void on_fork(void *data, struct task_struct *parent, struct task_struct *child)
 {
 	struct zernel_hook *hook = own_hook();
+	bool thread = same_thread_group(current, child);
 
 	/* The child is there; whoever begins to follow it from now on finds it. */
 	smp_mb();
-	if (hook && zernel_helper_thread_is_program(child))
-		zernel_rust_hook_forks(hook, child, same_thread_group(current, child));
+	if (hook && zernel_helper_thread_is_program(child) &&
+	    zernel_rust_hook_forks(hook, child, thread))
+		return;
+	if (thread)
+		return;
+	/* Nobody moves it to where it was made. */
+	rcu_read_lock();
+	if (may_be_tracked(child))
+		zernel_rust_cgroup_changed(data);
+	rcu_read_unlock();
 }
 
 static struct tracepoint *exit_point, *fork_point;
+static void *fork_data;
 
 static void find_point(struct tracepoint *point, void *data)
 {
@@ -438,7 +480,7 @@ static void find_point(struct tracepoint *point, void *data)
 		fork_point = point;
 }
 
-int zernel_helper_hooks_on(void)
+int zernel_helper_hooks_on(void *follower)
 {
 	int ret;
 
@@ -450,7 +492,8 @@ int zernel_helper_hooks_on(void)
 	ret = tracepoint_probe_register(exit_point, on_exit_of, NULL);
 	if (ret)
 		return ret;
-	ret = tracepoint_probe_register(fork_point, on_fork, NULL);
+	fork_data = follower;
+	ret = tracepoint_probe_register(fork_point, on_fork, fork_data);
 	if (ret) {
 		tracepoint_probe_unregister(exit_point, on_exit_of, NULL);
 		tracepoint_synchronize_unregister();
@@ -463,7 +506,7 @@ int zernel_helper_hooks_on(void)
 void zernel_helper_hooks_off(void)
 {
 	preempt_notifier_dec();
-	tracepoint_probe_unregister(fork_point, on_fork, NULL);
+	tracepoint_probe_unregister(fork_point, on_fork, fork_data);
 	tracepoint_probe_unregister(exit_point, on_exit_of, NULL);
 }
 
@@ -480,7 +523,7 @@ void zernel_helper_hook_listen(struct zernel_hook *hook)
 {
 }
 
-int zernel_helper_hooks_on(void)
+int zernel_helper_hooks_on(void *follower)
 {
 	return -EOPNOTSUPP;
 }

@@ -47,10 +47,19 @@ void zernel_helper_thread_comm(struct task_struct *task, char *comm);
 bool zernel_helper_thread_is_of(struct task_struct *task, u32 uid);
 bool zernel_helper_thread_is_program(struct task_struct *task);
 int zernel_helper_thread_maps_nccl(struct task_struct *task);
+
+/* As Charge in rust/glue/thread.rs. */
+struct zernel_charge {
+	struct mem_cgroup *memcg;
+	struct mem_cgroup *before;
+};
+
+bool zernel_helper_charge_begin(struct zernel_charge *charge, struct task_struct *task);
+void zernel_helper_charge_end(struct zernel_charge *charge);
 size_t zernel_helper_thread_count(struct pid *process);
 size_t zernel_helper_threads_of(struct pid *process, struct task_struct **tasks, size_t room);
 
-int zernel_helper_hooks_on(void);
+int zernel_helper_hooks_on(void *follower);
 void zernel_helper_hooks_off(void);
 void zernel_helper_hooks_wait(void);
 void zernel_helper_hook_listen(struct zernel_hook *hook);
@@ -65,6 +74,6 @@ void zernel_rust_hook_rings(struct zernel_hook *hook);
 bool zernel_rust_hook_exits(struct zernel_hook *hook);
 void zernel_rust_hook_stops(struct zernel_hook *hook, u64 now);
 void zernel_rust_hook_ends(struct zernel_hook *hook);
-void zernel_rust_hook_forks(struct zernel_hook *hook, struct task_struct *child, bool thread);
+bool zernel_rust_hook_forks(struct zernel_hook *hook, struct task_struct *child, bool thread);
 
 #endif /* ZERNEL_TASKS_H */

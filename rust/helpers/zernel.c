@@ -22,10 +22,14 @@
 #endif
 
 #include "irqlock.c"
+#include "members.c"
+#include "nice.c"
 #include "tasks.c"
+#include "probes.c"
 #include "timer.c"
 #include "user.c"
 #include "power.c"
+#include "readahead.c"
 #include "zernel_helpers.h"
 
 #define CREATE_TRACE_POINTS
@@ -45,6 +49,9 @@ EXPORT_SYMBOL_GPL(zernel_tsg_refresh);
 EXPORT_SYMBOL_GPL(zernel_gpu_refresh);
 EXPORT_SYMBOL_GPL(zernel_gpu_suspended);
 EXPORT_SYMBOL_GPL(zernel_gpu_activity);
+/* Defined in probes.c. */
+EXPORT_SYMBOL_GPL(zernel_gpu_wait_begin);
+EXPORT_SYMBOL_GPL(zernel_gpu_wait_end);
 
 static enum pid_type pid_type(bool process)
 {
@@ -141,6 +148,23 @@ bool zernel_helper_same_owner(struct pid *pid, bool process)
 	}
 	rcu_read_unlock();
 	return same;
+}
+
+/* As zernel_helper_same_owner(), of a caller with that effective user. */
+bool zernel_helper_is_owner(struct pid *process, u32 uid)
+{
+	const struct cred *theirs;
+	struct task_struct *task;
+	bool is = false;
+
+	rcu_read_lock();
+	task = pid_task(process, PIDTYPE_TGID);
+	if (task) {
+		theirs = __task_cred(task);
+		is = __kuid_val(theirs->euid) == uid || __kuid_val(theirs->uid) == uid;
+	}
+	rcu_read_unlock();
+	return is;
 }
 
 struct pid_namespace *zernel_helper_get_pid_ns(void)
@@ -272,19 +296,13 @@ struct cgroup *zernel_helper_cgroup_from_fd(int fd, u32 *owner)
 
 struct cgroup *zernel_helper_cgroup_of(struct pid *process)
 {
-	struct task_struct *task, *thread;
+	struct task_struct *task;
 	struct cgroup *cgrp = NULL;
 
 	rcu_read_lock();
 	task = pid_task(process, PIDTYPE_TGID);
 	if (task) {
-		/* A leader that has exited is left behind when its process moves. */
-		for_each_thread(task, thread) {
-			if (!(READ_ONCE(thread->flags) & PF_EXITING)) {
-				task = thread;
-				break;
-			}
-		}
+		task = first_living(task) ?: task;
 		do {
 			cgrp = task_dfl_cgroup(task);
 		} while (!cgroup_tryget(cgrp));

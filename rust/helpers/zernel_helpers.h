@@ -27,6 +27,7 @@ int zernel_helper_pid_number(struct pid *pid, struct pid_namespace *ns);
 bool zernel_helper_pid_alive(struct pid *pid, bool process);
 int zernel_helper_task_of(struct pid *pid, bool process, u32 *uid, char *comm);
 bool zernel_helper_same_owner(struct pid *pid, bool process);
+bool zernel_helper_is_owner(struct pid *process, u32 uid);
 struct pid_namespace *zernel_helper_get_pid_ns(void);
 const struct cred *zernel_helper_get_cred(void);
 void zernel_helper_put_cred(const struct cred *cred);
@@ -51,7 +52,6 @@ bool zernel_helper_cgroup_dead(struct cgroup *cgrp);
 void zernel_helper_cgroup_put(struct cgroup *cgrp);
 int zernel_helper_cgroup_hooks_add(void *data);
 void zernel_helper_cgroup_hooks_del(void);
-void zernel_rust_cgroup_changed(void *data);
 
 /* A page of the caller, pinned, and the memory map that it is accounted to. */
 struct zernel_pinned {

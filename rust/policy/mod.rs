@@ -11,6 +11,7 @@ pub(crate) mod class;
 pub(crate) mod control;
 pub(crate) mod histogram;
 pub(crate) mod level;
+pub(crate) mod nice;
 // The user is `zernel_nvidia.ko`; here for its tests, which need no driver.
 #[cfg(any(test, zernel_kunit))]
 pub(crate) mod nvstatus;

@@ -10,6 +10,7 @@ pub(crate) mod activity;
 pub(crate) mod detector;
 pub(crate) mod meter;
 pub(crate) mod task;
+pub(crate) mod waits;
 pub(crate) mod window;
 
 use super::{
@@ -95,9 +96,10 @@ pub(crate) struct Sample {
     pub(crate) is_ml: bool,
     /// Share of the time for which it waited for I/O.
     pub(crate) io_wait: Permille,
-    /// Share of the time for which the GPU was busy for its process.
+    /// Share of the time for which the GPU was busy for its process, or the task waited for it.
     pub(crate) gpu: Permille,
-    /// How long it has been on a CPU since it last slept; nothing if it sleeps now.
+    /// How long it has been on a CPU since it last slept, or waited for the GPU; nothing if it does
+    /// that now.
     pub(crate) burst: Ns,
     /// Whether it has synchronised with the GPU.
     pub(crate) synced: bool,

@@ -13,6 +13,8 @@
 //! a long L of those that it remembers: the fractiles [`SOONER`] and 1 - [`SOONER`].
 
 pub(crate) mod durations;
+pub(crate) mod ranges;
+pub(crate) mod share;
 
 use super::{
     tunables::Refused,

@@ -161,6 +161,13 @@ impl Slot {
         !self.plan.holder && matches!(self.state, State::Taken { .. })
     }
 
+    /// Whether its request was triggered, and is not over or done as far as the words tell.
+    fn is_under_way(&self, seen: &Observed) -> bool {
+        let is_done = |number: Number| number.is(seen.done);
+        matches!(self.state, State::Taken { .. } | State::Running { .. })
+            && !self.number.is_some_and(is_done)
+    }
+
     /// A request begins. The one before it is over: done if it was ready.
     #[allow(dead_code, reason = "the tests on the host ask")]
     pub(crate) fn begin(&mut self, now: Ns, seen: &Observed, plan: Plan) -> (Number, Actions) {

@@ -7,11 +7,11 @@ use super::{
 };
 use crate::{
     glue::{
+        eventfd::EventFd,
         irqlock::{
             new_irq_lock,
             IrqLock, //
         },
-        sim_eventfd::EventFd,
         sim_task::Pid,
         sim_words::Words, //
     },

@@ -8,7 +8,10 @@ use crate::glue::{
 use kernel::{
     new_mutex,
     prelude::*,
-    rbtree::RBTree,
+    rbtree::{
+        RBTree,
+        RBTreeNode, //
+    },
     sync::{
         atomic::{
             ordering::Relaxed,
@@ -74,11 +77,7 @@ impl Users {
     /// The caller opens a file.
     pub(crate) fn enter(&self) -> Result<Arc<User>> {
         let uid = sim_task::uid();
-        let mut users = self.users.lock();
-        if let Some(entry) = users.get_mut(&uid) {
-            entry.files = entry.files.saturating_add(1);
-            return Ok(entry.user.clone());
-        }
+        // Without the lock: his cgroup may have him wait for memory.
         let (contexts, items) = (Quota(Atomic::new(0)), Quota(Atomic::new(0)));
         let user = Arc::new(
             User {
@@ -92,7 +91,13 @@ impl Users {
             user: user.clone(),
             files: 1,
         };
-        users.try_create_and_insert(uid, entry, GFP_KERNEL_ACCOUNT)?;
+        let node = RBTreeNode::new(uid, entry, GFP_KERNEL_ACCOUNT)?;
+        let mut users = self.users.lock();
+        if let Some(entry) = users.get_mut(&uid) {
+            entry.files = entry.files.saturating_add(1);
+            return Ok(entry.user.clone());
+        }
+        users.insert(node);
         Ok(user)
     }
 

@@ -11,9 +11,11 @@ use crate::{
         self,
         Attribute, //
     },
+    nice,
     policy::{
         control,
         level::Level,
+        nice::Delta,
         predict::Kind,
         rotation::Discipline,
         tunables::{
@@ -75,6 +77,22 @@ fn show_option(out: &mut Formatter<'_>, n: Option<u32>) -> Result {
             Ok(())
         }
     }
+}
+
+fn signed(text: &str) -> Result<i32> {
+    text.parse::<i32>().map_err(|e| match e.kind() {
+        core::num::IntErrorKind::PosOverflow | core::num::IntErrorKind::NegOverflow => ERANGE,
+        _ => EINVAL,
+    })
+}
+
+fn delta(text: &str) -> Result<Delta> {
+    Delta::new(signed(text)?).ok_or(ERANGE)
+}
+
+fn show_delta(out: &mut Formatter<'_>, delta: Delta) -> Result {
+    out.write_fmt(fmt!("{}", delta.number()))?;
+    Ok(())
 }
 
 struct Enabled;
@@ -325,6 +343,23 @@ impl Attribute for PreemptTimeout {
     }
 }
 
+struct RequestNice;
+
+impl Attribute for RequestNice {
+    const NAME: &'static CStr = c"request_nice";
+
+    fn show(out: &mut Formatter<'_>) -> Result {
+        show_delta(out, read(|t| t.requests().nice())?)
+    }
+
+    fn store(text: &str) -> Result {
+        let delta = delta(text)?;
+        nice::retune(delta != Delta::NONE, || {
+            tune(|t| t.requests_mut().set_nice(delta))
+        })
+    }
+}
+
 struct Rotation;
 
 impl Attribute for Rotation {
@@ -451,6 +486,7 @@ sysfs::groups! {
     EarlyCost,
     LateCost,
     PreemptTimeout,
+    RequestNice,
     Rotation,
     RotationQuantum,
     RotationTimeslice,
@@ -479,4 +515,10 @@ sysfs::groups! {
     phases::Lead,
     phases::Predictor,
     phases::History,
+    phases::Readahead,
+    phases::Nice,
+    phases::NiceOf<1>,
+    phases::NiceOf<2>,
+    phases::NiceOf<3>,
+    phases::NiceOf<4>,
 }

@@ -4,6 +4,8 @@
 mod class;
 mod list;
 mod phase;
+mod prefetch;
+mod probe;
 mod request;
 mod target;
 mod track;
@@ -20,6 +22,11 @@ use crate::{
         recorder,
         uapi, //
     },
+    prefetch::{
+        self as subscriptions,
+        file::Subscriptions, //
+    },
+    probes::Probes,
     registry::{
         self,
         assignments,
@@ -63,6 +70,10 @@ pub(crate) struct Client {
     stream: Mutex<Option<Arc<Stream>>>,
     #[pin]
     pages: Mutex<Pages>,
+    #[pin]
+    subscriptions: Mutex<Subscriptions>,
+    #[pin]
+    probes: Mutex<Probes>,
 }
 
 impl Client {
@@ -77,6 +88,39 @@ impl Client {
         registry::with(|r| r.streams().start(stream.clone()))??;
         *slot = Some(stream.clone());
         Ok(stream)
+    }
+
+    /// What is called more rarely than once for a request.
+    #[inline(never)]
+    fn call(&self, number: u32, arg: usize, size: usize) -> Result {
+        match number {
+            uapi::ZERNEL_NR_VERSION => abi::write(arg, size, &version()?)?,
+            uapi::ZERNEL_NR_LIST_GPUS => list::gpus(arg, size)?,
+            uapi::ZERNEL_NR_LIST_TSGS => list::tsgs(arg, size)?,
+            uapi::ZERNEL_NR_CLASS_SET => class::set(arg, size)?,
+            uapi::ZERNEL_NR_CLASS_GET => class::get(arg, size)?,
+            uapi::ZERNEL_NR_CLASS_CLEAR => class::clear(arg, size)?,
+            uapi::ZERNEL_NR_STATS => abi::write(arg, size, &stats()?)?,
+            uapi::ZERNEL_NR_PAGE_REGISTER => request::register(self, arg, size)?,
+            uapi::ZERNEL_NR_PAGE_UNREGISTER => request::unregister(self, arg, size)?,
+            uapi::ZERNEL_NR_READY => request::ready(self, arg, size)?,
+            uapi::ZERNEL_NR_DONE => request::done(self, arg, size)?,
+            uapi::ZERNEL_NR_CANCEL => request::cancel(self, arg, size)?,
+            uapi::ZERNEL_NR_REQUEST_STATS => request::stats(arg, size)?,
+            uapi::ZERNEL_NR_TRACK => track::begin(arg, size)?,
+            uapi::ZERNEL_NR_UNTRACK => track::end(arg, size)?,
+            uapi::ZERNEL_NR_LIST_THREADS => track::list(arg, size)?,
+            uapi::ZERNEL_NR_LIST_PHASES => phase::threads(arg, size)?,
+            uapi::ZERNEL_NR_LIST_PROCESSES => phase::processes(arg, size)?,
+            uapi::ZERNEL_NR_PHASE_HINT => phase::hint(arg, size)?,
+            uapi::ZERNEL_NR_PREFETCH_SUBSCRIBE => prefetch::subscribe(self, arg, size)?,
+            uapi::ZERNEL_NR_PREFETCH_UNSUBSCRIBE => prefetch::unsubscribe(self, arg, size)?,
+            uapi::ZERNEL_NR_LIST_CGROUPS => phase::cgroups(arg, size)?,
+            uapi::ZERNEL_NR_PROBE_ADD => probe::add(self, arg, size)?,
+            uapi::ZERNEL_NR_PROBE_REMOVE => probe::remove(self, arg, size)?,
+            _ => return Err(ENOTTY),
+        }
+        Ok(())
     }
 }
 
@@ -101,6 +145,8 @@ impl MiscDevice for Client {
                 viewer,
                 stream <- new_mutex!(None),
                 pages <- new_mutex!(Pages::new()),
+                subscriptions <- new_mutex!(Subscriptions::new()),
+                probes <- new_mutex!(Probes::new()),
             }),
             GFP_KERNEL,
         )
@@ -115,29 +161,11 @@ impl MiscDevice for Client {
         if _IOC_TYPE(cmd) != uapi::ZERNEL_IOC_MAGIC {
             return Err(ENOTTY);
         }
-        let size = _IOC_SIZE(cmd);
-        match _IOC_NR(cmd) {
-            uapi::ZERNEL_NR_VERSION => abi::write(arg, size, &version()?)?,
-            uapi::ZERNEL_NR_LIST_GPUS => list::gpus(arg, size)?,
-            uapi::ZERNEL_NR_LIST_TSGS => list::tsgs(arg, size)?,
-            uapi::ZERNEL_NR_CLASS_SET => class::set(arg, size)?,
-            uapi::ZERNEL_NR_CLASS_GET => class::get(arg, size)?,
-            uapi::ZERNEL_NR_CLASS_CLEAR => class::clear(arg, size)?,
-            uapi::ZERNEL_NR_STATS => abi::write(arg, size, &stats()?)?,
-            uapi::ZERNEL_NR_PAGE_REGISTER => request::register(&me, arg, size)?,
-            uapi::ZERNEL_NR_PAGE_UNREGISTER => request::unregister(&me, arg, size)?,
+        let (number, size) = (_IOC_NR(cmd), _IOC_SIZE(cmd));
+        // A request takes this one alone, of all calls: it is not to pay for the others.
+        match number {
             uapi::ZERNEL_NR_BEGIN => request::begin(&me, arg, size)?,
-            uapi::ZERNEL_NR_READY => request::ready(&me, arg, size)?,
-            uapi::ZERNEL_NR_DONE => request::done(&me, arg, size)?,
-            uapi::ZERNEL_NR_CANCEL => request::cancel(&me, arg, size)?,
-            uapi::ZERNEL_NR_REQUEST_STATS => request::stats(arg, size)?,
-            uapi::ZERNEL_NR_TRACK => track::begin(arg, size)?,
-            uapi::ZERNEL_NR_UNTRACK => track::end(arg, size)?,
-            uapi::ZERNEL_NR_LIST_THREADS => track::list(arg, size)?,
-            uapi::ZERNEL_NR_LIST_PHASES => phase::threads(arg, size)?,
-            uapi::ZERNEL_NR_LIST_PROCESSES => phase::processes(arg, size)?,
-            uapi::ZERNEL_NR_PHASE_HINT => phase::hint(arg, size)?,
-            _ => return Err(ENOTTY),
+            _ => me.call(number, arg, size)?,
         }
         Ok(0)
     }
@@ -174,7 +202,9 @@ fn version() -> Result<uapi::zernel_version> {
                 | uapi::ZERNEL_CAP_EVENTS
                 | uapi::ZERNEL_CAP_REQUESTS
                 | uapi::ZERNEL_CAP_TRACKING
-                | uapi::ZERNEL_CAP_PHASES,
+                | uapi::ZERNEL_CAP_PHASES
+                | uapi::ZERNEL_CAP_PREFETCH
+                | uapi::ZERNEL_CAP_PROBES,
         ),
         max_gpus: gpu::MAX,
         max_tsgs_per_gpu: tsg::MAX_PER_GPU,
@@ -185,6 +215,7 @@ fn version() -> Result<uapi::zernel_version> {
 
 fn stats() -> Result<uapi::zernel_stats> {
     let threads = tracking::with(|t| t.count())?;
+    let prefetch = subscriptions::counters()?;
     registry::with(|r| {
         let counters = r.counters();
         let (gpus, tsgs, assignments) = r.population();
@@ -211,6 +242,11 @@ fn stats() -> Result<uapi::zernel_stats> {
             turns: counters.turns,
             threads: threads.into(),
             threads_missed: recorder::missed(),
+            subscriptions: prefetch.subscriptions,
+            readaheads: prefetch.readaheads,
+            readahead_bytes: prefetch.bytes,
+            readaheads_failed: prefetch.failed,
+            readaheads_skipped: prefetch.skipped,
         }
     })
 }

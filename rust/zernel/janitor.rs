@@ -123,6 +123,7 @@ impl Job for Follower {
     fn run(worker: &Worker<Self>) {
         let begin = now_ns();
         let done = look();
+        tracking::follow::follow();
         let look_us = now_ns().saturating_sub(begin) / 1000;
         worker
             .look_us

@@ -8,8 +8,9 @@
 //! # Locking
 //!
 //! The state of the sampler is locked first, then any one of: the registry, the table of tracked
-//! threads, the meters of a GPU.
+//! threads, the meters of a GPU, the subscriptions of prefetch signals.
 
 pub(crate) mod meters;
 pub(crate) mod program;
 pub(crate) mod sampler;
+pub(crate) mod settings;

@@ -40,6 +40,7 @@ use crate::{
         work::Worker,
     },
     janitor::Reaper,
+    phases,
     policy::{
         class::{
             Assignment,
@@ -49,6 +50,7 @@ use crate::{
         tunables::Tunables,
     },
     request::{
+        boost::Boosts,
         keys::Keys,
         settings,
         stats::Totals, //
@@ -128,6 +130,8 @@ pub(crate) struct Registry {
     totals: Arc<Totals>,
     /// Clears up after tasks that exit; `None` in tests.
     reaper: Option<Arc<Worker<Reaper>>>,
+    /// Prefers threads of requests; `None` in tests.
+    boosts: Option<Arc<Worker<Boosts>>>,
 }
 
 /// Keeps the registry there; it is emptied when this is dropped.
@@ -135,9 +139,11 @@ pub(crate) struct Installed(());
 
 impl Installed {
     /// Makes the registry usable; called once, when the module is loaded.
-    pub(crate) fn new(reaper: Arc<Worker<Reaper>>) -> Result<Self> {
-        let registry = Registry::new(now_ns() / 1000, Some(reaper))?;
+    pub(crate) fn new(reaper: Arc<Worker<Reaper>>, boosts: Arc<Worker<Boosts>>) -> Result<Self> {
+        let mut registry = Registry::new(now_ns() / 1000, Some(reaper))?;
+        registry.boosts = Some(boosts);
         settings::publish(registry.tunables.requests());
+        phases::settings::publish(registry.tunables.phases());
         let registry = KBox::new(registry, GFP_KERNEL)?;
         *lock::get().lock() = Some(registry);
         Ok(Self(()))
@@ -194,6 +200,7 @@ impl Registry {
             keys: Keys::new(),
             totals: Totals::new()?,
             reaper,
+            boosts: None,
         })
     }
 

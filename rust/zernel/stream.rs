@@ -116,11 +116,6 @@ impl Stream {
         }
     }
 
-    /// Whether the process is in the pid namespace of its opener, or he sees all.
-    fn sees(&self, process: &Pid) -> bool {
-        self.viewer.sees_all() || self.viewer.number_of(process) != 0
-    }
-
     /// Returns whether an event was lost for it.
     fn push(&self, mut event: uapi::zernel_event, process: &Pid, uid: Uid) -> bool {
         event.pid = self.viewer.number_of(process);
@@ -342,7 +337,7 @@ impl Streams {
         let mut from = 0;
         while let Some((id, stream)) = self.from(audience, from) {
             from = id + 1;
-            if event.tsg == 0 && !stream.sees(process) {
+            if event.tsg == 0 && !stream.viewer.is_in_reach(process) {
                 continue;
             }
             counters.events += 1;

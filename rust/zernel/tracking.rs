@@ -4,9 +4,13 @@
 //! # Locking
 //!
 //! One mutex protects the table. It is taken in system calls, by the keeper, and by threads that a
-//! tracked thread has made, in task work: never in the scheduler, or in a probe. Nothing else of
-//! zernel is locked under it but the wait queue of a pid.
+//! tracked thread has made, in task work: never in the scheduler, or in a probe. Under it are locked
+//! the waits of a thread, the wait queue of a pid, alarms, and the table of nice values. Memory that a
+//! cgroup pays for is not waited for with the table locked.
 
+mod ending;
+pub(crate) mod follow;
+pub(crate) mod groups;
 pub(crate) mod keeper;
 pub(crate) mod process;
 pub(crate) mod programs;
@@ -16,7 +20,7 @@ use crate::{
     error::Failure,
     glue::{
         identity::Pid,
-        lock,
+        lock, memory,
         recorder::{
             self,
             Record, //
@@ -24,7 +28,11 @@ use crate::{
         thread::Thread,
         work::Worker,
     },
-    janitor::Reaper,
+    janitor::{
+        Follower,
+        Reaper, //
+    },
+    nice::Table,
     phases::sampler::Sampler,
 };
 use keeper::Keeper;
@@ -37,6 +45,9 @@ use process::{
     Setting, //
 };
 pub(crate) use table::Tracking;
+
+/// Threads looked at with the table locked once.
+pub(crate) const BATCH: usize = 64;
 
 /// A look at the threads of a process begins anew so often if some have come meanwhile.
 const LOOKS: usize = 8;
@@ -56,16 +67,25 @@ pub(crate) enum Target {
 pub(crate) struct Installed {
     keeper: Arc<Worker<Keeper>>,
     sampler: Arc<Worker<Sampler>>,
+    follower: Arc<Worker<Follower>>,
 }
 
 impl Installed {
     /// Makes it usable; called once, when the module is loaded.
-    pub(crate) fn new(reaper: Arc<Worker<Reaper>>) -> Result<Self> {
+    pub(crate) fn new(
+        reaper: Arc<Worker<Reaper>>,
+        follower: Arc<Worker<Follower>>,
+        nice: Arc<Table>,
+    ) -> Result<Self> {
         let sampler = Arc::pin_init(Worker::new(Sampler::new()?), GFP_KERNEL)?;
         let keeper = Arc::pin_init(Worker::new(Keeper::new(sampler.clone())), GFP_KERNEL)?;
-        let tracking = Tracking::new(keeper.clone(), reaper);
+        let tracking = Tracking::new(keeper.clone(), reaper, follower.clone(), nice);
         *lock::tracking().lock() = Some(KBox::new(tracking, GFP_KERNEL)?);
-        Ok(Self { keeper, sampler })
+        Ok(Self {
+            keeper,
+            sampler,
+            follower,
+        })
     }
 }
 
@@ -76,8 +96,10 @@ impl Drop for Installed {
         self.keeper.cancel_sync();
         self.sampler.cancel_sync();
         self.sampler.clear();
+        // Tracked cgroups may be left: it is over with them.
         drop(tracking);
         recorder::wait_for_all();
+        self.follower.cancel_sync();
     }
 }
 
@@ -92,6 +114,44 @@ pub(crate) fn with<T>(f: impl FnOnce(&mut Tracking) -> T) -> Result<T> {
     Ok(f(tracking))
 }
 
+/// As [`with`], once there is memory for it: see [`memory::with_memory`].
+fn with_memory<T>(mut f: impl FnMut(&mut Tracking) -> Result<T, Failure>) -> Result<T, Failure> {
+    memory::with_memory(|| with(&mut f)?)
+}
+
+/// As [`with_memory`], where `f` is to change nothing when it fails. If there is no memory in the end
+/// it is not, but does what it can.
+fn with_some_memory<T>(
+    mut f: impl FnMut(&mut Tracking, bool) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    match with_memory(|t| f(t, true)) {
+        Err(Failure::Kernel(ENOMEM)) => with(|t| f(t, false))?,
+        result => result,
+    }
+}
+
+/// Does something for some threads or processes from a key on, with the table locked once. Returns
+/// where to go on.
+pub(crate) fn batch<K>(at: K, mut f: impl FnMut(&mut Tracking, K) -> Option<K>) -> Option<K> {
+    let next = with(|t| {
+        let mut from = Some(at);
+        for _ in 0..BATCH {
+            from = from.and_then(|from| f(t, from));
+        }
+        from
+    });
+    // Without a table there are none.
+    next.unwrap_or(None)
+}
+
+/// Has every thread have the nice value of its phase, as tuned now.
+pub(crate) fn renice() {
+    let mut from = Some(0);
+    while let Some(at) = from {
+        from = batch(at, Tracking::renice_from);
+    }
+}
+
 /// A process has exited. It may be one that is not tracked.
 pub(crate) fn expire(process: &Pid) {
     // Without a table there is none.
@@ -100,14 +160,28 @@ pub(crate) fn expire(process: &Pid) {
 
 /// A record has come to a thread that a tracked one has made. Returns whether it is to take it.
 pub(crate) fn arrived(record: Arc<Record>) -> bool {
-    match with(|t| t.born(record)) {
-        Ok(Ok(taken)) => taken,
-        // It is over with the process itself.
-        Ok(Err(Failure::Kernel(ESRCH))) | Err(_) => false,
-        Ok(Err(_)) => {
+    let process = record.process().clone();
+    match with_some_memory(|t, strict| t.born(&record, strict)) {
+        Ok(taken) => taken,
+        // It is over with the process itself, or with the module.
+        Err(Failure::Kernel(ESRCH | ENODEV)) => false,
+        Err(failure) => {
             recorder::miss();
+            lacks(&process);
+            if failure == Failure::Kernel(ENOMEM) && process.named().whole {
+                process.ask_scan();
+            }
             false
         }
+    }
+}
+
+/// There was no memory or room for a thread. If it is in a tracked cgroup the follower looks again.
+fn lacks(process: &Process) {
+    if process.grouped().whole {
+        process.set_lacks(true);
+        // Without a table nobody looks.
+        let _ = with(|t| t.retry());
     }
 }
 
@@ -127,21 +201,25 @@ pub(crate) fn track(pid: Pid, target: Target, privileged: bool, ml: bool) -> Res
         children,
         privileged,
         ml,
+        trusted: privileged && ml,
     };
     // First, so that nobody is made meanwhile who is not tracked.
-    let (process, before) = with(|t| t.open(pid, more))??;
+    let (process, before) = with_memory(|t| t.open(&pid, more))?;
     let mut added = KVVec::new();
     let result = match target {
-        Target::Thread(thread) => with(|t| t.add(&process, thread, &mut added))?,
+        Target::Thread(thread) => with_memory(|t| t.add_single(&process, &thread, &mut added)),
         Target::Process { .. } => look(&process, &mut added),
     };
-    with(|t| {
-        if result.is_err() {
-            t.undo(&process, before, &added);
+    if result.is_err() {
+        with(|t| t.undo(&process, before, &added))?;
+        // Those that they have made meanwhile.
+        let mut from = Some(0);
+        while let Some(at) = from {
+            from = with(|t| t.end_some(&process, at))?;
         }
-        let threads = t.close(&process);
-        result.map(|()| threads)
-    })?
+    }
+    let threads = with(|t| t.close(&process))?;
+    result.map(|()| threads)
 }
 
 /// Tracks a target no more. Returns how many threads of the process still are.
@@ -158,7 +236,7 @@ pub(crate) fn untrack(pid: &Pid, target: &Target, privileged: bool) -> Result<u3
     };
     let mut from = Some(0);
     while let Some(at) = from {
-        from = with(|t| t.end_some(&process, at))?;
+        from = with(|t| t.unname_some(&process, at))?;
     }
     Ok(with(|t| t.close(&process))?)
 }
@@ -169,13 +247,13 @@ fn look(process: &Arc<Process>, added: &mut KVVec<u64>) -> Result<(), Failure> {
         let (threads, all) = Thread::all_of(process.pid())?;
         let before = added.len();
         for thread in threads {
-            let wanted = with(|t| {
+            let wanted = with_memory(|t| {
                 let wanted = t.is_whole(process);
                 if wanted {
-                    t.add(process, thread, added)?;
+                    t.add(process, &thread, added)?;
                 }
-                Ok::<_, Failure>(wanted)
-            })??;
+                Ok(wanted)
+            })?;
             if !wanted {
                 return Ok(());
             }
@@ -190,6 +268,14 @@ fn look(process: &Arc<Process>, added: &mut KVVec<u64>) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Probes have gone: waits that they have seen to begin are over.
+pub(crate) fn end_waits(is_gone: impl Fn(u64) -> bool) {
+    let mut from = Some(0);
+    while let Some(at) = from {
+        from = batch(at, |t, from| t.end_wait_from(from, &is_gone));
+    }
+}
+
 /// Looks for threads of processes that asked for it.
 fn scan_asked() {
     let mut from = 0;
@@ -197,7 +283,9 @@ fn scan_asked() {
         if process.take_scan() && process.setting().whole {
             let mut added = KVVec::new();
             // What there is no memory or room for now was counted when it was made.
-            let _ = look(&process, &mut added);
+            if look(&process, &mut added).is_err() {
+                lacks(&process);
+            }
         }
         match key.checked_add(1) {
             Some(next) => from = next,

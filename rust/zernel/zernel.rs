@@ -12,10 +12,13 @@ mod gate;
 #[path = "../glue/mod.rs"]
 mod glue;
 mod janitor;
+mod nice;
 mod pass;
 mod phases;
 #[path = "../policy/mod.rs"]
 mod policy;
+mod prefetch;
+mod probes;
 mod provider;
 mod registry;
 mod request;
@@ -36,6 +39,7 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
+use request::boost::Boosts;
 
 module! {
     type: lock::Root<Zernel>,
@@ -48,8 +52,8 @@ module! {
 /// Everything that is registered.
 ///
 /// Dropped in this order: user space goes first, then what calls into the registry, then the
-/// registry and the tracking with the watches in them, then the reaper that the watches kick, then
-/// the workqueue.
+/// registry and the tracking with the watches in them, then the subscriptions, then what changes
+/// nice values, then the reaper that the watches kick, then the workqueue.
 struct Zernel {
     _device: Pin<KBox<miscdev::Registration<device::Client>>>,
     _debugfs: debugfs::Directory,
@@ -57,6 +61,8 @@ struct Zernel {
     _power: power::Notifier,
     _registry: registry::Installed,
     _tracking: tracking::Installed,
+    _prefetch: prefetch::Installed,
+    _nice: nice::Installed,
     _reaper: Retired,
     _queue: work::Queue,
 }
@@ -77,9 +83,13 @@ impl kernel::Module for Zernel {
         let queue = work::Queue::new()?;
         let reaper = Arc::pin_init(work::Worker::new(janitor::Reaper::new()?), GFP_KERNEL)?;
         let retired = Retired(reaper.clone());
-        let tracking = tracking::Installed::new(reaper.clone())?;
-        let registry = registry::Installed::new(reaper)?;
+        let table = nice::Table::new()?;
+        let boosts = Arc::pin_init(work::Worker::new(Boosts::new(table.clone())?), GFP_KERNEL)?;
+        let nice = nice::Installed::new(table.clone(), boosts.clone())?;
+        let prefetch = prefetch::Installed::new()?;
         let follower = Arc::pin_init(work::Worker::new(janitor::Follower::new()), GFP_KERNEL)?;
+        let tracking = tracking::Installed::new(reaper.clone(), follower.clone(), table)?;
+        let registry = registry::Installed::new(reaper, boosts)?;
         let cgroups = cgroup::Hooks::new(follower)
             .inspect_err(|_| pr_err!("this kernel has no tracepoints for cgroups\n"))?;
         let power = power::Notifier::new()?;
@@ -93,6 +103,8 @@ impl kernel::Module for Zernel {
             _power: power,
             _registry: registry,
             _tracking: tracking,
+            _prefetch: prefetch,
+            _nice: nice,
             _reaper: retired,
             _queue: queue,
         })

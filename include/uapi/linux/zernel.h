@@ -34,10 +34,12 @@
 #include <linux/types.h>
 #include <linux/zernel_request.h>
 #include <linux/zernel_phase.h>
+#include <linux/zernel_prefetch.h>
+#include <linux/zernel_probe.h>
 #include <linux/zernel_track.h>
 
 /* Version of this ABI: grows when structures or calls are added. */
-#define ZERNEL_ABI_VERSION		5
+#define ZERNEL_ABI_VERSION		6
 
 #define ZERNEL_IOC_MAGIC		0xBE
 
@@ -95,6 +97,8 @@
 #define ZERNEL_CAP_REQUESTS		(1ULL << 2)
 #define ZERNEL_CAP_TRACKING		(1ULL << 3)
 #define ZERNEL_CAP_PHASES		(1ULL << 4)
+#define ZERNEL_CAP_PREFETCH		(1ULL << 5)
+#define ZERNEL_CAP_PROBES		(1ULL << 6)
 
 /**
  * struct zernel_version - what the loaded module is
@@ -309,6 +313,11 @@ struct zernel_class {
  * @threads: tracked threads now
  * @threads_missed: threads that were to be tracked because of who made them, and are
  *                  not, for want of memory or room
+ * @subscriptions: subscriptions of prefetch signals that count for their users now
+ * @readaheads: signals at which a range of a file was read ahead
+ * @readahead_bytes: bytes of the ranges that were, what was in the page cache included
+ * @readaheads_failed: ranges that the file system refused to read
+ * @readaheads_skipped: signals at which the range before was still being read
  */
 struct zernel_stats {
 	__u64 tsgs_added;
@@ -333,6 +342,11 @@ struct zernel_stats {
 	__u64 turns;
 	__u64 threads;
 	__u64 threads_missed;
+	__u64 subscriptions;
+	__u64 readaheads;
+	__u64 readahead_bytes;
+	__u64 readaheads_failed;
+	__u64 readaheads_skipped;
 };
 
 /**
@@ -359,7 +373,8 @@ struct zernel_stats {
  *
  * ZERNEL_EVENT_PREFETCH names a process: level is ZERNEL_LEVEL_NONE, and what tells
  * of a TSG is zero. It is time for it to load its next batch, so that the data is
- * there when the GPU has computed the last one; see <linux/zernel_phase.h>.
+ * there when the GPU has computed the last one; see <linux/zernel_phase.h>, and
+ * <linux/zernel_prefetch.h> for other ways to learn of it.
  *
  * Errors of read(): EINVAL the buffer is shorter than one record; EAGAIN
  * nothing to read and O_NONBLOCK; EINTR; EFAULT the buffer is not accessible
@@ -403,6 +418,11 @@ struct zernel_event {
 #define ZERNEL_NR_LIST_PHASES		0x11
 #define ZERNEL_NR_LIST_PROCESSES	0x12
 #define ZERNEL_NR_PHASE_HINT		0x13
+#define ZERNEL_NR_PREFETCH_SUBSCRIBE	0x14
+#define ZERNEL_NR_PREFETCH_UNSUBSCRIBE	0x15
+#define ZERNEL_NR_LIST_CGROUPS		0x16
+#define ZERNEL_NR_PROBE_ADD		0x17
+#define ZERNEL_NR_PROBE_REMOVE		0x18
 
 #define ZERNEL_IOC_VERSION	_IOR(ZERNEL_IOC_MAGIC, ZERNEL_NR_VERSION, struct zernel_version)
 #define ZERNEL_IOC_LIST_GPUS	_IOWR(ZERNEL_IOC_MAGIC, ZERNEL_NR_LIST_GPUS, struct zernel_list)
@@ -428,5 +448,12 @@ struct zernel_event {
 #define ZERNEL_IOC_LIST_PROCESSES \
 	_IOWR(ZERNEL_IOC_MAGIC, ZERNEL_NR_LIST_PROCESSES, struct zernel_list)
 #define ZERNEL_IOC_PHASE_HINT	_IOW(ZERNEL_IOC_MAGIC, ZERNEL_NR_PHASE_HINT, struct zernel_phase_hint)
+#define ZERNEL_IOC_PREFETCH_SUBSCRIBE \
+	_IOWR(ZERNEL_IOC_MAGIC, ZERNEL_NR_PREFETCH_SUBSCRIBE, struct zernel_prefetch)
+#define ZERNEL_IOC_PREFETCH_UNSUBSCRIBE \
+	_IOW(ZERNEL_IOC_MAGIC, ZERNEL_NR_PREFETCH_UNSUBSCRIBE, struct zernel_prefetch_end)
+#define ZERNEL_IOC_LIST_CGROUPS	_IOWR(ZERNEL_IOC_MAGIC, ZERNEL_NR_LIST_CGROUPS, struct zernel_list)
+#define ZERNEL_IOC_PROBE_ADD	_IOWR(ZERNEL_IOC_MAGIC, ZERNEL_NR_PROBE_ADD, struct zernel_probe)
+#define ZERNEL_IOC_PROBE_REMOVE	_IOW(ZERNEL_IOC_MAGIC, ZERNEL_NR_PROBE_REMOVE, struct zernel_probe)
 
 #endif /* _UAPI_LINUX_ZERNEL_H */

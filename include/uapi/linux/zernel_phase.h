@@ -27,10 +27,11 @@
  * @uid: real user in the caller's user namespace
  * @flags: ZERNEL_PHASE_HINTED
  * @phase: ZERNEL_PHASE_* now
- * @reserved: zero
+ * @nice: what zernel has added to its nice value, -39 to 39: for its phase, or for a
+ *        request of it; 0 while somebody else has set another one
  * @present_ns: for how long it is in that phase
  * @phase_ns: time in each phase, that of the present one included
- * @transitions: changes of the phase
+ * @transitions: changes of the phase; it stops at 4,294,967,295, and so does samples
  * @samples: samples that were taken of it
  * @comm: name of the thread, NUL-terminated
  *
@@ -45,7 +46,7 @@ struct zernel_thread_phases {
 	__u32 uid;
 	__u32 flags;
 	__u32 phase;
-	__u32 reserved;
+	__s32 nice;
 	__u64 present_ns;
 	__u64 phase_ns[ZERNEL_NR_PHASES];
 	__u64 transitions;
@@ -59,6 +60,7 @@ struct zernel_thread_phases {
 #define ZERNEL_PROCESS_PRIVILEGED	(1U << 2)	/* by privilege */
 #define ZERNEL_PROCESS_ML		(1U << 3)	/* a machine-learning program */
 #define ZERNEL_PROCESS_SYNCED		(1U << 4)	/* it was seen to wait for the GPU to the end */
+#define ZERNEL_PROCESS_CGROUP		(1U << 5)	/* tracked with a cgroup */
 
 /**
  * struct zernel_process_phases - a process with tracked threads
@@ -68,10 +70,11 @@ struct zernel_thread_phases {
  * @flags: ZERNEL_PROCESS_*
  * @threads: tracked threads now
  * @gpu_permille: share of the last sample in which a GPU was busy for it: the
- *                larger of the time for which a TSG of it ran and that for which
- *                it had something to run, of the TSG for which that is the most
+ *                largest of the time for which a TSG of it ran, that for which it had
+ *                something to run, and that for which a thread waited for the GPU
  * @reserved: zero
- * @sync_ns: how long ago its work on the GPU was done last, 0 if never seen
+ * @sync_ns: how long ago its work on the GPU was done last, or a thread's wait for the
+ *           GPU ended; 0 if never seen
  * @phase_ns: time in each phase, of all its threads together, those that have
  *            exited included
  * @comm: name of the process, NUL-terminated
@@ -108,6 +111,36 @@ struct zernel_process_phases {
 	__u64 late_ns;
 	__u64 useless;
 	__u64 overlap_permille;
+};
+
+/* Flags of struct zernel_cgroup_phases. */
+#define ZERNEL_CGROUP_PRIVILEGED	(1U << 0)	/* by privilege: processes of all users */
+#define ZERNEL_CGROUP_ML		(1U << 1)	/* its processes are machine-learning programs */
+
+/**
+ * struct zernel_cgroup_phases - a tracked cgroup
+ * @id: id of the cgroup: the inode number of its directory
+ * @uid: who tracks it, in the caller's user namespace
+ * @flags: ZERNEL_CGROUP_*
+ * @processes: processes that are tracked because they are in it or below
+ * @threads: tracked threads of theirs
+ * @phase_ns: time in each phase, of all threads of processes that are in it or below, or
+ *            were: as long as they were tracked there, to the nanosecond. Time of which no
+ *            phase is known is in that of ZERNEL_PHASE_UNKNOWN
+ *
+ * None of phase_ns ever decreases while the cgroup is tracked. The time of a thread that
+ * is in several of them, one below the other, counts in each.
+ *
+ * An enumeration shows the cgroups that the caller's effective user tracks, or whose
+ * directories he owned when they were tracked, or all with CAP_PERFMON.
+ */
+struct zernel_cgroup_phases {
+	__u64 id;
+	__u32 uid;
+	__u32 flags;
+	__u32 processes;
+	__u32 threads;
+	__u64 phase_ns[ZERNEL_NR_PHASES];
 };
 
 /* Longest time for which a hint holds. */

@@ -33,6 +33,9 @@
  * @held: number of the last request whose holder has run, stored by the holder
  * @ready_ns: CLOCK_MONOTONIC time at which the process stored @release
  * @done_ns: CLOCK_MONOTONIC time at which the process stored @done
+ * @prefetch: counts the signals to load the next batch, and wraps; what a stream or a
+ *            spinning thread waits for. See ZERNEL_IOC_PREFETCH_SUBSCRIBE
+ * @pad: not looked at
  * @reserved: not looked at
  *
  * A page holds ZERNEL_PAGE_SLOTS of them. Numbers count the requests of a slot;
@@ -47,7 +50,7 @@
  * already. When the request is done: @done_ns, then n to @done; or the next
  * ZERNEL_IOC_BEGIN of the slot, which says the same of a request that was ready.
  *
- * zernel stores @trigger and @release only, and believes nothing that is stored
+ * zernel stores @trigger, @release and @prefetch only, and believes nothing that is stored
  * here beyond what the process may decide: times are taken as lying between
  * ZERNEL_IOC_BEGIN and now, other numbers than n are ignored.
  */
@@ -58,7 +61,9 @@ struct zernel_slot {
 	__u32 held;
 	__u64 ready_ns;
 	__u64 done_ns;
-	__u64 reserved[4];
+	__u32 prefetch;
+	__u32 pad;
+	__u64 reserved[3];
 };
 
 /**

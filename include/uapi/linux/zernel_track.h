@@ -15,11 +15,12 @@
 
 /**
  * struct zernel_track - a target whose threads are tracked
- * @target: in: ZERNEL_TARGET_PROCESS or ZERNEL_TARGET_THREAD
+ * @target: in: ZERNEL_TARGET_PROCESS, ZERNEL_TARGET_THREAD or ZERNEL_TARGET_CGROUP
  * @flags: in: ZERNEL_TRACK_*; ZERNEL_TRACK_CHILDREN is for a process that is to be
  *         tracked
- * @id: in: pid or tid, 0 for the caller, or a pidfd
- * @threads: out: threads of the process that are tracked after the call
+ * @id: in: pid or tid, 0 for the caller, or a pidfd; the fd of a cgroup v2 directory
+ * @threads: out: threads of the process, or in the cgroup, that are tracked after the
+ *           call; 0 for a cgroup that is tracked no more
  * @reserved: must be zero
  *
  * A process is tracked with all its threads, those that it makes later too, and
@@ -28,8 +29,15 @@
  * track what is tracked already adds what is new. Where there is no memory or
  * room for a thread that is made later, it is counted as missed instead.
  *
- * The threads of a process that was tracked with ZERNEL_TRACK_ML, itself or one of
- * its threads, have phases, see <linux/zernel_phase.h>; those of others never do.
+ * A cgroup is tracked with every process that is in it or below, also those that come
+ * later: made there, or moved. A process that leaves it is tracked no more, unless
+ * another tracked cgroup has it or it was named itself, or made by one that was with
+ * ZERNEL_TRACK_CHILDREN. Moves are looked for soon after they happen. A process is where
+ * its first thread is. A cgroup that was removed is tracked no more.
+ *
+ * The threads of a process that was tracked with ZERNEL_TRACK_ML, itself, one of its
+ * threads or a cgroup that it is in, have phases, see <linux/zernel_phase.h>; those of
+ * others never do.
  *
  * A thread is recorded from the moment on when it returns to user space next:
  * at once if it runs, after the call that it sleeps in otherwise. While any
@@ -39,19 +47,23 @@
  * To track one's own target is free; the target of another user takes
  * CAP_SYS_NICE or membership of the group in the tunable lc_gid, and so does
  * ending what was begun by that. A user other than root has at most 32,768
- * tracked threads.
+ * tracked threads. A cgroup may be tracked by the owner of its directory, too: with the
+ * processes that are his own; with that privilege those of all users are. A user other
+ * than root has at most 64 tracked cgroups.
  *
  * Errors
  *
  * EPERM	not allowed, see above
- * EDQUOT	track: the quota of the user whose threads they are is used up
- * ENOSPC	track: 131,072 threads are tracked
+ * EDQUOT	track: the quota of the user whose threads they are, or of cgroups of the
+ *		caller, is used up
+ * ENOSPC	track: 131,072 threads are tracked, or 4,096 cgroups
  * EOPNOTSUPP	track: the kernel was built without preempt notifiers
  * ENODATA	untrack: the target is not tracked
- * EBUSY	untrack: the thread is tracked with its whole process
+ * EBUSY	untrack: the thread is tracked with its whole process, or the target with
+ *		its cgroup alone
  * ESRCH	no such thread or process, a tid that is not a process, or one that
- *		runs no program (a thread of the kernel)
- * EBADF	the fd is not a pidfd
+ *		runs no program (a thread of the kernel); the cgroup was removed
+ * EBADF	the fd is not a pidfd, or not that of a cgroup v2 directory
  */
 struct zernel_track {
 	__u32 target;
@@ -80,6 +92,8 @@ struct zernel_track {
 #define ZERNEL_THREAD_WHOLE		(1U << 0)	/* its whole process is tracked */
 #define ZERNEL_THREAD_CHILDREN		(1U << 1)	/* and processes that it makes */
 #define ZERNEL_THREAD_PRIVILEGED	(1U << 2)	/* by privilege */
+#define ZERNEL_THREAD_CGROUP		(1U << 3)	/* with a cgroup */
+#define ZERNEL_THREAD_GPU_WAIT		(1U << 4)	/* it waits for the GPU */
 
 /**
  * struct zernel_thread_info - a tracked thread
@@ -100,11 +114,15 @@ struct zernel_track {
  * @burst_now_ns: CPU time of the burst that goes on, 0 while it sleeps
  * @burst_last_ns: CPU time of the last burst that a sleep has ended
  * @comm: name of the thread, NUL-terminated
+ * @gpu_waits: waits for the GPU that began
+ * @gpu_wait_ns: for how long those were, the one that goes on included
  *
  * burst_ns + queue_ns + all sleep_ns + present_ns is the time since it is
  * recorded; none of the sums ever decreases. The scheduler's own clock tells
  * how much of a sleep was waiting for a CPU after the wake-up, which is known
- * when it has one.
+ * when it has one. A thread that waits for the GPU sleeps or spins: those times are
+ * a part of the others. That it waits is told by the provider of the GPU, where it
+ * does that in a system call, and by probes, see <linux/zernel_probe.h>.
  *
  * An enumeration shows the threads that belong to the caller's effective user
  * alone (real, effective and saved), or all with CAP_PERFMON.
@@ -127,6 +145,8 @@ struct zernel_thread_info {
 	__u64 burst_now_ns;
 	__u64 burst_last_ns;
 	char comm[16];
+	__u64 gpu_waits;
+	__u64 gpu_wait_ns;
 };
 
 #endif /* _UAPI_LINUX_ZERNEL_TRACK_H */

@@ -50,6 +50,15 @@ impl Times {
         }
     }
 
+    /// What has come since `before`, of which it is a continuation.
+    pub(crate) fn since(&self, before: &Self) -> Self {
+        let mut times = *self;
+        for (time, before) in times.0.iter_mut().zip(before.0) {
+            *time = time.saturating_sub(before);
+        }
+        times
+    }
+
     fn put(&mut self, phase: Phase, time: Ns) {
         if let Some(sum) = self.0.get_mut(phase.number()) {
             *sum = sum.saturating_add(time);
@@ -57,12 +66,10 @@ impl Times {
     }
 }
 
-/// Times up to a moment, and the phase since.
+/// Times up to a moment. What the phase is since then is for its owner to know, who has room for it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Account {
     times: Times,
-    /// What is counted at present, and since when.
-    phase: Phase,
     since: Ns,
 }
 
@@ -71,27 +78,25 @@ impl Account {
     pub(crate) fn new(now: Ns) -> Self {
         Self {
             times: Times::ZERO,
-            phase: Phase::Unknown,
             since: now,
         }
     }
 
-    /// Counts `phase` from `now` on. A clock that does not advance adds nothing.
-    pub(crate) fn enter(&mut self, phase: Phase, now: Ns) {
-        self.times = self.at(now);
+    /// The phase up to `now` was this one. A clock that does not advance adds nothing.
+    pub(crate) fn leave(&mut self, phase: Phase, now: Ns) {
+        self.times = self.at(phase, now);
         self.since = self.since.max(now);
-        self.phase = phase;
     }
 
-    /// What is counted at present.
-    pub(crate) fn phase(&self) -> Phase {
-        self.phase
+    /// Up to when it has counted.
+    pub(crate) fn since(&self) -> Ns {
+        self.since
     }
 
-    /// The times up to `now`.
-    pub(crate) fn at(&self, now: Ns) -> Times {
+    /// The times up to `now`, if it is this phase.
+    pub(crate) fn at(&self, phase: Phase, now: Ns) -> Times {
         let mut times = self.times;
-        times.put(self.phase, now.saturating_sub(self.since));
+        times.put(phase, now.saturating_sub(self.since));
         times
     }
 }
@@ -104,28 +109,29 @@ mod tests {
     #[test]
     fn every_nanosecond_is_in_one_phase() {
         let mut account = Account::new(Ns(100));
-        account.enter(Phase::DataLoading, Ns(103));
-        account.enter(Phase::GpuCompute, Ns(110));
-        account.enter(Phase::DataLoading, Ns(150));
-        let times = account.at(Ns(151));
+        account.leave(Phase::Unknown, Ns(103));
+        account.leave(Phase::DataLoading, Ns(110));
+        account.leave(Phase::GpuCompute, Ns(150));
+        let times = account.at(Phase::DataLoading, Ns(151));
         assert_eq!(times.of(Phase::Unknown), Ns(3));
         assert_eq!(times.of(Phase::DataLoading), Ns(8));
         assert_eq!(times.of(Phase::GpuCompute), Ns(40));
         assert_eq!(times.sum(), Ns(51));
         assert_eq!(times.share(Phase::GpuCompute), Permille(784));
-        assert_eq!(account.phase(), Phase::DataLoading);
+        assert_eq!(account.since(), Ns(150));
     }
 
     #[test]
     fn a_clock_that_stands_or_goes_back_adds_nothing() {
         let mut account = Account::new(Ns(100));
-        account.enter(Phase::GpuCompute, Ns(90));
-        account.enter(Phase::DataLoading, Ns(90));
-        assert_eq!(account.at(Ns(95)).sum(), Ns(0));
-        account.enter(Phase::GpuCompute, Ns(107));
-        account.enter(Phase::GpuCompute, Ns(20));
-        assert_eq!(account.at(Ns(107)).sum(), Ns(7));
-        assert_eq!(account.at(Ns(107)).of(Phase::DataLoading), Ns(7));
+        account.leave(Phase::Unknown, Ns(90));
+        account.leave(Phase::GpuCompute, Ns(90));
+        assert_eq!(account.at(Phase::DataLoading, Ns(95)).sum(), Ns(0));
+        account.leave(Phase::DataLoading, Ns(107));
+        account.leave(Phase::GpuCompute, Ns(20));
+        let times = account.at(Phase::GpuCompute, Ns(107));
+        assert_eq!(times.sum(), Ns(7));
+        assert_eq!(times.of(Phase::DataLoading), Ns(7));
     }
 
     #[test]
@@ -136,14 +142,29 @@ mod tests {
     }
 
     #[test]
+    fn what_has_come_since_is_told_by_phase() {
+        let mut account = Account::new(Ns(0));
+        account.leave(Phase::Unknown, Ns(5));
+        let before = account.at(Phase::GpuCompute, Ns(9));
+        account.leave(Phase::GpuCompute, Ns(11));
+        let since = account.at(Phase::DataLoading, Ns(18)).since(&before);
+        assert_eq!(since.of(Phase::Unknown), Ns(0));
+        assert_eq!(since.of(Phase::GpuCompute), Ns(2));
+        assert_eq!(since.of(Phase::DataLoading), Ns(7));
+        assert_eq!(since.sum(), Ns(9));
+        assert_eq!(before.since(&before), Times::ZERO);
+    }
+
+    #[test]
     fn times_of_several_add_up() {
         let mut account = Account::new(Ns(0));
-        account.enter(Phase::OptimizerStep, Ns(5));
-        let mut sum = account.at(Ns(7));
-        sum.add(&account.at(Ns(u64::MAX)));
+        account.leave(Phase::Unknown, Ns(5));
+        let phase = Phase::OptimizerStep;
+        let mut sum = account.at(phase, Ns(7));
+        sum.add(&account.at(phase, Ns(u64::MAX)));
         assert_eq!(sum.of(Phase::Unknown), Ns(10));
         assert_eq!(sum.of(Phase::OptimizerStep), Ns(u64::MAX - 3));
-        sum.add(&account.at(Ns(u64::MAX)));
+        sum.add(&account.at(phase, Ns(u64::MAX)));
         assert_eq!(sum.of(Phase::OptimizerStep), Ns(u64::MAX));
     }
 }

@@ -26,13 +26,13 @@ pub(crate) struct Transition {
 /// The phases of one task.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Detector {
+    /// Up to when the phase began.
     account: Account,
-    /// When the phase began.
-    began: Ns,
+    transitions: u32,
+    phase: Phase,
     /// Another phase, and how many of the last samples in a row told of it.
     candidate: Phase,
-    seen: u32,
-    transitions: u64,
+    seen: u16,
 }
 
 impl Detector {
@@ -40,10 +40,10 @@ impl Detector {
     pub(crate) fn new(now: Ns) -> Self {
         Self {
             account: Account::new(now),
-            began: now,
+            transitions: 0,
+            phase: Phase::Unknown,
             candidate: Phase::Unknown,
             seen: 0,
-            transitions: 0,
         }
     }
 
@@ -64,7 +64,7 @@ impl Detector {
             false => 1,
         };
         self.candidate = told;
-        (self.seen >= thresholds.stability()).then(|| self.enter(now, told))
+        (u32::from(self.seen) >= thresholds.stability()).then(|| self.enter(now, told))
     }
 
     /// The phase is `phase` from `now` on, whatever samples told: the program says so.
@@ -77,10 +77,10 @@ impl Detector {
         let transition = Transition {
             from: self.phase(),
             to,
-            lasted: now.saturating_sub(self.began),
+            lasted: now.saturating_sub(self.began()),
         };
-        self.account.enter(to, now);
-        self.began = self.began.max(now);
+        self.account.leave(self.phase, now);
+        self.phase = to;
         self.seen = 0;
         self.transitions = self.transitions.saturating_add(1);
         transition
@@ -93,22 +93,22 @@ impl Detector {
 
     /// The phase now.
     pub(crate) fn phase(&self) -> Phase {
-        self.account.phase()
+        self.phase
     }
 
     /// When it began.
     pub(crate) fn began(&self) -> Ns {
-        self.began
+        self.account.since()
     }
 
     /// The times up to `now`.
     pub(crate) fn times(&self, now: Ns) -> Times {
-        self.account.at(now)
+        self.account.at(self.phase, now)
     }
 
-    /// How often the phase has changed.
+    /// How often the phase has changed; it is not counted any further than 32 bits go.
     pub(crate) fn transitions(&self) -> u64 {
-        self.transitions
+        self.transitions.into()
     }
 }
 

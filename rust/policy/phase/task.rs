@@ -2,13 +2,17 @@
 //! A task of a machine-learning program: its phases, from samples and hints.
 
 use super::{
-    super::units::Ns,
+    super::units::{
+        Ns,
+        Permille, //
+    },
     account::Times,
     activity::Activity,
     detector::{
         Detector,
         Transition, //
     },
+    waits::Waited,
     window::{
         Gpu,
         Window, //
@@ -26,6 +30,8 @@ pub(crate) struct Seen {
     pub(crate) restless: bool,
     /// The task has a CPU, or had one.
     pub(crate) moved: bool,
+    /// Share of the time for which it waited for the GPU.
+    pub(crate) waited: Permille,
 }
 
 /// The phases of a task.
@@ -46,10 +52,10 @@ impl Task {
     pub(crate) const LONGEST_HINT: Ns = Ns(60_000_000_000);
 
     /// Nothing is known of a task up to `now`, which may be before it began.
-    pub(crate) fn new(activity: &Activity, now: Ns) -> Self {
+    pub(crate) fn new(activity: &Activity, waited: &Waited, now: Ns) -> Self {
         Self {
             detector: Detector::new(activity.began()),
-            window: Window::new(activity, now),
+            window: Window::new(activity, waited, now),
             hinted: Ns::ZERO,
             samples: 0,
             loads: false,
@@ -58,20 +64,21 @@ impl Task {
     }
 
     /// Nobody has looked for a while: the next sample begins at `now`.
-    pub(crate) fn skip(&mut self, activity: &Activity, now: Ns) {
-        self.window = Window::new(activity, now);
+    pub(crate) fn skip(&mut self, activity: &Activity, waited: &Waited, now: Ns) {
+        self.window = Window::new(activity, waited, now);
     }
 
     /// Takes a sample at `now`.
     pub(crate) fn observe(
         &mut self,
         activity: &Activity,
+        waited: &Waited,
         now: Ns,
         gpu: Gpu,
         nccl: bool,
         thresholds: &Thresholds,
     ) -> Seen {
-        let (sample, moved) = self.window.advance(activity, now, gpu, nccl);
+        let (sample, share, moved) = self.window.advance(activity, waited, now, gpu, nccl);
         self.samples = self.samples.saturating_add(1);
         self.see_loading(thresholds.has_much(sample.io_wait), thresholds);
         let hinted = self.is_hinted(now);
@@ -82,9 +89,10 @@ impl Task {
         Seen {
             transition,
             moved,
+            waited: share,
             restless: hinted
                 || moved
-                || gpu.share.0 > 0
+                || sample.gpu.0 > 0
                 || self.doubts > 0
                 || !self.detector.is_settled(),
         }
@@ -117,6 +125,13 @@ impl Task {
         self.detector.set(now, phase)
     }
 
+    /// Nobody looks any more: from `now` on nothing is known of it, and no hint holds.
+    pub(crate) fn rest(&mut self, now: Ns) {
+        self.hinted = Ns::ZERO;
+        (self.loads, self.doubts) = (false, 0);
+        self.detector.set(now, Phase::Unknown);
+    }
+
     /// Whether a hint holds.
     pub(crate) fn is_hinted(&self, now: Ns) -> bool {
         now < self.hinted
@@ -126,6 +141,11 @@ impl Task {
     pub(crate) fn phase(&self, now: Ns) -> (Phase, Ns, u64) {
         let d = &self.detector;
         (d.phase(), now.saturating_sub(d.began()), d.transitions())
+    }
+
+    /// The phase alone.
+    pub(crate) fn present(&self) -> Phase {
+        self.detector.phase()
     }
 
     /// The times up to `now`.
@@ -144,10 +164,21 @@ impl Task {
 mod tests {
     use super::{
         super::{
-            super::units::Permille,
-            activity::Cause, //
+            activity::Cause,
+            waits::{
+                Frame,
+                Waits, //
+            },
+            COUNT, //
         },
         *, //
+    };
+
+    const NEVER: &Waited = &Waited {
+        count: 0,
+        time: Ns(0),
+        since: None,
+        synced: None,
     };
 
     const IDLE: Gpu = Gpu {
@@ -171,8 +202,8 @@ mod tests {
     #[test]
     fn all_of_the_recorded_time_is_in_some_phase() {
         let activity = loader();
-        let mut task = Task::new(&activity, Ns(3_000));
-        let seen = task.observe(&activity, Ns(4_000), IDLE, false, &at_once());
+        let mut task = Task::new(&activity, NEVER, Ns(3_000));
+        let seen = task.observe(&activity, NEVER, Ns(4_000), IDLE, false, &at_once());
         assert!(seen.transition.is_some() && !seen.restless);
         assert_eq!(task.phase(Ns(4_500)), (Phase::DataLoading, Ns(500), 1));
         let times = task.times(Ns(4_500));
@@ -184,50 +215,68 @@ mod tests {
     #[test]
     fn whoever_looked_before_it_began_counts_no_time() {
         let activity = Activity::new(Ns(1_000));
-        let task = Task::new(&activity, Ns(400));
+        let task = Task::new(&activity, NEVER, Ns(400));
         assert_eq!(task.times(Ns(1_300)).sum(), Ns(300));
     }
 
     #[test]
     fn a_hint_wins_for_its_time() {
         let activity = loader();
-        let mut task = Task::new(&activity, Ns(2_000));
+        let mut task = Task::new(&activity, NEVER, Ns(2_000));
         assert!(task
             .hint(Ns(2_000), Phase::OptimizerStep, Ns(1_000))
             .is_some());
-        let seen = task.observe(&activity, Ns(2_999), IDLE, false, &at_once());
+        let seen = task.observe(&activity, NEVER, Ns(2_999), IDLE, false, &at_once());
         assert!(seen.transition.is_none() && seen.restless);
         assert_eq!(task.phase(Ns(2_999)).0, Phase::OptimizerStep);
         assert!(task.is_hinted(Ns(2_999)) && !task.is_hinted(Ns(3_000)));
-        let seen = task.observe(&activity, Ns(3_000), IDLE, false, &at_once());
+        let seen = task.observe(&activity, NEVER, Ns(3_000), IDLE, false, &at_once());
         assert!(seen.transition.is_some());
         assert_eq!(task.phase(Ns(3_000)).0, Phase::DataLoading);
         // Ended before its time.
         task.hint(Ns(3_000), Phase::GpuCompute, Ns(1_000));
         assert_eq!(task.hint(Ns(3_100), Phase::Unknown, Ns::ZERO), None);
         assert_eq!(task.phase(Ns(3_100)).0, Phase::GpuCompute);
-        task.observe(&activity, Ns(3_200), IDLE, false, &at_once());
+        task.observe(&activity, NEVER, Ns(3_200), IDLE, false, &at_once());
         assert_eq!(task.phase(Ns(3_200)).0, Phase::DataLoading);
+    }
+
+    #[test]
+    fn who_rests_is_in_no_phase() {
+        let activity = loader();
+        let mut task = Task::new(&activity, NEVER, Ns(2_000));
+        task.hint(Ns(2_000), Phase::GpuCompute, Ns(60_000));
+        task.rest(Ns(3_000));
+        assert!(!task.is_hinted(Ns(3_000)) && !task.loads());
+        let times = task.times(Ns(9_000));
+        assert_eq!(times.of(Phase::GpuCompute), Ns(1_000));
+        assert_eq!(times.of(Phase::Unknown), Ns(7_000));
     }
 
     #[test]
     fn restless_is_whoever_may_be_told_otherwise_soon() {
         let sleeps = loader();
-        let mut task = Task::new(&sleeps, Ns(2_000));
+        let mut task = Task::new(&sleeps, NEVER, Ns(2_000));
         // It takes three samples to be sure.
         let t = Thresholds::new();
         for (now, restless) in [(3_000, true), (4_000, true), (5_000, false), (6_000, false)] {
-            let seen = task.observe(&sleeps, Ns(now), IDLE, false, &t);
+            let seen = task.observe(&sleeps, NEVER, Ns(now), IDLE, false, &t);
             assert_eq!(seen.restless, restless);
         }
         let busy = Gpu {
             share: Permille(1),
             ..IDLE
         };
-        assert!(task.observe(&sleeps, Ns(7_000), busy, false, &t).restless);
+        assert!(
+            task.observe(&sleeps, NEVER, Ns(7_000), busy, false, &t)
+                .restless
+        );
         let runs = Activity::new(Ns(1_000));
-        let mut task = Task::new(&runs, Ns(2_000));
-        assert!(task.observe(&runs, Ns(3_000), IDLE, false, &t).restless);
+        let mut task = Task::new(&runs, NEVER, Ns(2_000));
+        assert!(
+            task.observe(&runs, NEVER, Ns(3_000), IDLE, false, &t)
+                .restless
+        );
     }
 
     #[test]
@@ -237,27 +286,110 @@ mod tests {
             share: Permille(1000),
             ..IDLE
         };
-        let mut task = Task::new(&activity, Ns(2_000));
+        let mut task = Task::new(&activity, NEVER, Ns(2_000));
         let t = Thresholds::new();
         for (now, loads) in [(3_000, false), (4_000, false), (5_000, true), (6_000, true)] {
-            task.observe(&activity, Ns(now), busy, false, &t);
+            task.observe(&activity, NEVER, Ns(now), busy, false, &t);
             assert_eq!(task.loads(), loads);
         }
         assert_eq!(task.phase(Ns(6_000)).0, Phase::GpuCompute);
         activity.enter(Ns(6_000), Ns(0));
         for (now, loads) in [(7_000, true), (8_000, true), (9_000, false)] {
-            task.observe(&activity, Ns(now), busy, false, &t);
+            task.observe(&activity, NEVER, Ns(now), busy, false, &t);
             assert_eq!(task.loads(), loads);
+        }
+    }
+
+    /// A loop of one thread that tells nothing but its waits: it reads for 20 ms, spins for 30 ms until
+    /// the GPU is done, and works for 4 ms. With `short`, each ms of its work it waits for 3 us, too.
+    fn train(short: bool) -> [u32; COUNT] {
+        const MS: u64 = 1_000_000;
+        let t = Thresholds::new();
+        let mut now = MS;
+        let mut activity = Activity::new(Ns(now));
+        let mut waits = Waits::NONE;
+        let mut task = Task::new(&activity, &waits.at(Ns(now)), Ns(now));
+        let mut told = [0; COUNT];
+        let frame = Frame {
+            probe: 1,
+            sp: 9_000,
+            program: 1,
+        };
+        for step in 0..540u64 {
+            let at = step % 54;
+            match at {
+                0 => activity.leave(Ns(now), Some(Cause::Io)),
+                20 => {
+                    activity.enter(Ns(now), Ns(0));
+                    waits.calls(Ns(now), frame);
+                }
+                50 => waits.end(Ns(now)),
+                51.. if short => {
+                    waits.calls(Ns(now), frame);
+                    waits.end(Ns(now + 3_000));
+                }
+                _ => {}
+            }
+            now += MS;
+            task.observe(&activity, &waits.at(Ns(now)), Ns(now), IDLE, false, &t);
+            // From the third sample of each part on, but of the first round.
+            if step >= 54 && !matches!(at, 0..3 | 20..23 | 50..53) {
+                if let Some(n) = told.get_mut(task.phase(Ns(now)).0.number()) {
+                    *n += 1;
+                }
+            }
+            assert_eq!(task.times(Ns(now)).sum(), activity.totals(Ns(now)).time());
+        }
+        told
+    }
+
+    #[test]
+    fn waits_alone_tell_of_the_gpu() {
+        // 9 rounds of 17, 27 and 1 samples.
+        for short in [false, true] {
+            let told = train(short);
+            assert_eq!(told, [0, 17 * 9, 27 * 9, 0, 9]);
+        }
+    }
+
+    #[test]
+    fn short_waits_are_no_sync() {
+        let t = at_once();
+        let activity = Activity::new(Ns(1_000));
+        let mut waits = Waits::NONE;
+        let mut task = Task::new(&activity, &waits.at(Ns(1_000)), Ns(1_000));
+        for n in 1..50u64 {
+            let now = n * 1_000_000;
+            waits.enters(Ns(now - 3_000));
+            // In the middle of one, too.
+            task.observe(&activity, &waits.at(Ns(now)), Ns(now), IDLE, false, &t);
+            waits.leaves(Ns(now));
+            assert_eq!(task.phase(Ns(now)).0, Phase::Unknown);
+        }
+    }
+
+    #[test]
+    fn who_sleeps_for_the_gpu_is_not_left_alone() {
+        let mut activity = Activity::new(Ns(1_000));
+        let mut waits = Waits::NONE;
+        let mut task = Task::new(&activity, &waits.at(Ns(1_000)), Ns(1_000));
+        waits.enters(Ns(2_000));
+        activity.leave(Ns(2_000), Some(Cause::Ioctl));
+        for now in [1_000_000, 2_000_000, 3_000_000, 4_000_000] {
+            let waited = waits.at(Ns(now));
+            let seen = task.observe(&activity, &waited, Ns(now), IDLE, false, &at_once());
+            assert!(seen.restless && seen.waited >= Permille(990));
+            assert_eq!(task.phase(Ns(now)).0, Phase::GpuCompute);
         }
     }
 
     #[test]
     fn a_pause_is_no_sample() {
         let mut activity = loader();
-        let mut task = Task::new(&activity, Ns(2_000));
+        let mut task = Task::new(&activity, NEVER, Ns(2_000));
         activity.enter(Ns(90_000), Ns(0));
-        task.skip(&activity, Ns(90_000));
-        task.observe(&activity, Ns(91_000), IDLE, false, &at_once());
+        task.skip(&activity, NEVER, Ns(90_000));
+        task.observe(&activity, NEVER, Ns(91_000), IDLE, false, &at_once());
         assert_eq!(task.phase(Ns(91_000)).0, Phase::Unknown);
     }
 }

@@ -11,6 +11,7 @@ use super::{
         Cause,
         Doing, //
     },
+    waits::Waited,
     Sample,
 };
 
@@ -30,54 +31,61 @@ pub(crate) struct Gpu {
 pub(crate) struct Window {
     /// Time for which it is recorded.
     time: Ns,
-    /// The part of it in which it waited for I/O.
-    io: Ns,
-    /// Waits for a futex.
-    futex: u64,
-    /// Sleeps and bursts, so that it shows whether it did anything.
-    changes: u64,
+    /// The part of it in which it waited for I/O, in ns: the low bits, for it is the difference that
+    /// counts, of samples less than 4 s apart.
+    io: u32,
+    /// The part of it in which it waited for the GPU, likewise.
+    waited: u32,
+    /// Waits for a futex, likewise.
+    futex: u32,
+    /// Sleeps and bursts, likewise, so that it shows whether it did anything.
+    changes: u32,
 }
 
 impl Window {
     /// One that begins at `now`.
-    pub(crate) fn new(activity: &Activity, now: Ns) -> Self {
+    pub(crate) fn new(activity: &Activity, waited: &Waited, now: Ns) -> Self {
         let totals = activity.totals(now);
-        let count = |sum: u64, count: u64| sum.saturating_add(count);
+        let count = |sum: u64, count: u64| sum.wrapping_add(count);
         let sleeps = totals.sleeps.iter().map(|s| s.count).fold(0, count);
         Self {
             time: totals.time(),
-            io: totals.slept(Cause::Io).time,
-            futex: totals.slept(Cause::Futex).count,
-            changes: sleeps.saturating_add(totals.bursts.count),
+            io: totals.slept(Cause::Io).time.0 as u32,
+            waited: waited.time.0 as u32,
+            futex: totals.slept(Cause::Futex).count as u32,
+            changes: sleeps.wrapping_add(totals.bursts.count) as u32,
         }
     }
 
-    /// Goes on to `now`. Returns what was seen of the task since, and whether it did anything but
-    /// sleep.
+    /// Goes on to `now`. Returns what was seen of the task since, the share of that time in which it
+    /// waited for the GPU, and whether it did anything but sleep.
     pub(crate) fn advance(
         &mut self,
         activity: &Activity,
+        waited: &Waited,
         now: Ns,
         gpu: Gpu,
         nccl: bool,
-    ) -> (Sample, bool) {
-        let next = Self::new(activity, now);
+    ) -> (Sample, Permille, bool) {
+        let next = Self::new(activity, waited, now);
         let time = next.time.saturating_sub(self.time);
-        let io = next.io.saturating_sub(self.io);
-        let waits = next.futex.saturating_sub(self.futex);
+        let io = next.io.wrapping_sub(self.io);
+        let waits = next.waited.wrapping_sub(self.waited);
+        let futex_waits = next.futex.wrapping_sub(self.futex);
         let awake = matches!(activity.present(now).0, Doing::Running | Doing::Queued);
         let moved = awake || next.changes != self.changes;
         *self = next;
+        let waits = Permille::of(waits.into(), time.0);
         let sample = Sample {
             is_ml: true,
-            io_wait: Permille::of(io.0, time.0),
-            gpu: gpu.share,
-            burst: activity.burst(now),
-            synced: gpu.synced.is_some(),
+            io_wait: Permille::of(io.into(), time.0),
+            gpu: gpu.share.max(waits),
+            burst: waited.burst(activity.burst(now), now),
+            synced: gpu.synced.is_some() || waited.synced.is_some(),
             nccl,
-            futex_waits: u32::try_from(waits).unwrap_or(u32::MAX),
+            futex_waits,
         };
-        (sample, moved)
+        (sample, waits, moved)
     }
 }
 
@@ -85,6 +93,13 @@ impl Window {
 #[cfg_attr(not(test), kernel::macros::kunit_tests(zernel_policy_phase_window))]
 mod tests {
     use super::*;
+
+    const NEVER: &Waited = &Waited {
+        count: 0,
+        time: Ns(0),
+        since: None,
+        synced: None,
+    };
 
     const GPU: Gpu = Gpu {
         share: Permille(250),
@@ -95,22 +110,22 @@ mod tests {
     #[test]
     fn each_sample_begins_where_the_last_ended() {
         let mut activity = Activity::new(Ns(1_000));
-        let mut window = Window::new(&activity, Ns(1_000));
+        let mut window = Window::new(&activity, NEVER, Ns(1_000));
         activity.leave(Ns(1_200), Some(Cause::Io));
-        let (sample, moved) = window.advance(&activity, Ns(2_000), GPU, false);
+        let (sample, _, moved) = window.advance(&activity, NEVER, Ns(2_000), GPU, false);
         assert_eq!(sample.io_wait, Permille(800));
         assert_eq!((sample.gpu, sample.burst), (Permille(250), Ns(0)));
         assert!(moved && sample.is_ml && !sample.synced);
         // It goes on to wait: all of the time, and nothing moves.
-        let (sample, moved) = window.advance(&activity, Ns(3_000), GPU, false);
+        let (sample, _, moved) = window.advance(&activity, NEVER, Ns(3_000), GPU, false);
         assert_eq!(sample.io_wait, Permille(1000));
         assert!(!moved);
         activity.enter(Ns(3_500), Ns(0));
-        let (sample, moved) = window.advance(&activity, Ns(4_000), GPU, false);
+        let (sample, _, moved) = window.advance(&activity, NEVER, Ns(4_000), GPU, false);
         assert_eq!((sample.io_wait, sample.burst), (Permille(500), Ns(500)));
         assert!(moved);
         // A burst goes on without a change.
-        let (sample, moved) = window.advance(&activity, Ns(5_000), GPU, false);
+        let (sample, _, moved) = window.advance(&activity, NEVER, Ns(5_000), GPU, false);
         assert_eq!((sample.io_wait, sample.burst), (Permille(0), Ns(1_500)));
         assert!(moved);
     }
@@ -118,7 +133,7 @@ mod tests {
     #[test]
     fn waits_for_a_futex_are_counted_once() {
         let mut activity = Activity::new(Ns(1_000));
-        let mut window = Window::new(&activity, Ns(1_000));
+        let mut window = Window::new(&activity, NEVER, Ns(1_000));
         for begin in [2_000, 3_000] {
             activity.leave(Ns(begin), Some(Cause::Futex));
             activity.enter(Ns(begin + 500), Ns(0));
@@ -127,19 +142,49 @@ mod tests {
             synced: Some(Ns(7)),
             ..GPU
         };
-        let (sample, _) = window.advance(&activity, Ns(4_000), synced, true);
+        let (sample, _, _) = window.advance(&activity, NEVER, Ns(4_000), synced, true);
         assert_eq!(sample.futex_waits, 2);
         assert!(sample.nccl && sample.synced);
-        let (sample, _) = window.advance(&activity, Ns(5_000), GPU, false);
+        let (sample, _, _) = window.advance(&activity, NEVER, Ns(5_000), GPU, false);
         assert_eq!(sample.futex_waits, 0);
+    }
+
+    #[test]
+    fn a_wait_for_the_gpu_keeps_it_busy() {
+        let mut activity = Activity::new(Ns(1_000_000));
+        let mut window = Window::new(&activity, NEVER, Ns(1_000_000));
+        // It has spun for 600 us, and goes on to.
+        let waits = Waited {
+            count: 1,
+            time: Ns(600_000),
+            since: Some(Ns(1_400_000)),
+            synced: None,
+        };
+        let (sample, share, moved) = window.advance(&activity, &waits, Ns(2_000_000), GPU, false);
+        assert_eq!((sample.gpu, share), (Permille(600), Permille(600)));
+        assert_eq!((sample.burst, sample.synced, moved), (Ns(0), false, true));
+        let waits = Waited {
+            time: Ns(700_000),
+            since: None,
+            synced: Some(Ns(2_100_000)),
+            ..waits
+        };
+        let (sample, share, _) = window.advance(&activity, &waits, Ns(3_000_000), GPU, false);
+        // The larger of both.
+        assert_eq!((sample.gpu, share), (Permille(250), Permille(100)));
+        assert_eq!((sample.burst, sample.synced), (Ns(900_000), true));
+        activity.leave(Ns(3_000_000), Some(Cause::Io));
+        let (sample, share, _) = window.advance(&activity, &waits, Ns(4_000_000), GPU, false);
+        assert_eq!((sample.gpu, share), (Permille(250), Permille(0)));
+        assert_eq!(sample.burst, Ns(0));
     }
 
     #[test]
     fn no_time_is_no_share() {
         let mut activity = Activity::new(Ns(1_000));
         activity.leave(Ns(1_000), Some(Cause::Io));
-        let mut window = Window::new(&activity, Ns(1_000));
-        let (sample, moved) = window.advance(&activity, Ns(1_000), GPU, false);
+        let mut window = Window::new(&activity, NEVER, Ns(1_000));
+        let (sample, _, moved) = window.advance(&activity, NEVER, Ns(1_000), GPU, false);
         assert_eq!(sample.io_wait, Permille(0));
         assert!(!moved);
     }

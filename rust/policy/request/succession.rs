@@ -73,6 +73,11 @@ impl Succession {
         self.current().holds()
     }
 
+    /// Whether a request was triggered, and is not over or done as far as the words tell.
+    pub(crate) fn is_under_way(&self, seen: &Observed) -> bool {
+        self.current().is_under_way(seen)
+    }
+
     /// Whether [`Self::catch_up`] has something to work out.
     pub(crate) fn is_behind(&self) -> bool {
         self.before.is_some()

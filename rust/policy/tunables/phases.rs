@@ -3,7 +3,12 @@
 
 use super::Refused;
 use crate::policy::{
-    phase::Thresholds,
+    nice::Delta,
+    phase::{
+        self,
+        Phase,
+        Thresholds, //
+    },
     prefetch::Params,
     units::{
         Ns,
@@ -22,6 +27,18 @@ pub(crate) struct Phases {
     tick: Us,
     prefetch: Params,
     owners: bool,
+    readahead: u32,
+    /// Whether threads have the nice values of their phases.
+    nice: bool,
+    /// What each phase adds to the nice value of a thread, by its number.
+    deltas: [Delta; phase::COUNT],
+}
+
+const fn delta(number: i32) -> Delta {
+    match Delta::new(number) {
+        Some(delta) => delta,
+        None => Delta::NONE,
+    }
 }
 
 impl Phases {
@@ -36,7 +53,39 @@ impl Phases {
             tick: Us(1_000),
             prefetch: Params::new(),
             owners: false,
+            readahead: 256 << 20,
+            nice: false,
+            deltas: [Delta::NONE, delta(-5), delta(5), delta(-5), delta(-5)],
         }
+    }
+
+    /// Whether threads have the nice values of their phases.
+    pub(crate) fn nice(&self) -> bool {
+        self.nice
+    }
+
+    /// Changes [`Self::nice`].
+    pub(crate) fn set_nice(&mut self, on: bool) {
+        self.nice = on;
+    }
+
+    /// What a phase adds to the nice value of a thread while [`Self::nice`] is on.
+    pub(crate) fn delta(&self, phase: Phase) -> Delta {
+        let delta = self.deltas.get(phase.number());
+        delta.copied().unwrap_or(Delta::NONE)
+    }
+
+    /// Changes [`Self::delta`].
+    ///
+    /// # Errors
+    ///
+    /// `Unknown` always adds nothing.
+    pub(crate) fn set_delta(&mut self, phase: Phase, delta: Delta) -> Result<(), Refused> {
+        match self.deltas.get_mut(phase.number()) {
+            Some(known) if phase != Phase::Unknown => *known = delta,
+            _ => return Err(Refused::OutOfRange),
+        }
+        Ok(())
     }
 
     /// What phases are told by.
@@ -67,6 +116,16 @@ impl Phases {
     /// The same, to be changed.
     pub(crate) fn prefetch_mut(&mut self) -> &mut Params {
         &mut self.prefetch
+    }
+
+    /// Bytes of files that may be read ahead at a signal, for all subscriptions of a user together.
+    pub(crate) fn readahead(&self) -> u64 {
+        self.readahead.into()
+    }
+
+    /// Changes [`Self::readahead`].
+    pub(crate) fn set_readahead(&mut self, bytes: u32) {
+        self.readahead = bytes;
     }
 
     /// The time from one sample to the next while something happens.
@@ -106,5 +165,21 @@ mod tests {
             assert_eq!(phases.set_tick(tick), Ok(()));
             assert_eq!(phases.tick(), Ns::from(tick));
         }
+    }
+
+    #[test]
+    fn every_phase_but_unknown_has_its_delta() {
+        let mut phases = Phases::new();
+        assert!(!phases.nice());
+        let numbers = Phase::ALL.map(|phase| phases.delta(phase).number());
+        assert_eq!(numbers, [0, -5, 5, -5, -5]);
+        let unknown = phases.set_delta(Phase::Unknown, delta(3));
+        assert_eq!(unknown, Err(Refused::OutOfRange));
+        assert_eq!(phases, Phases::new());
+        for (number, phase) in (1..).zip(Phase::ALL.into_iter().skip(1)) {
+            assert_eq!(phases.set_delta(phase, delta(number)), Ok(()));
+        }
+        let numbers = Phase::ALL.map(|phase| phases.delta(phase).number());
+        assert_eq!(numbers, [0, 1, 2, 3, 4]);
     }
 }

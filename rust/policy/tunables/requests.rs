@@ -3,6 +3,7 @@
 
 use super::Refused;
 use crate::policy::{
+    nice::Delta,
     predict::{
         Costs,
         Kind, //
@@ -22,6 +23,7 @@ pub(crate) struct Requests {
     predictor: Kind,
     costs: Costs,
     preempt_timeout: Us,
+    nice: Delta,
 }
 
 impl Requests {
@@ -40,7 +42,26 @@ impl Requests {
             predictor: Kind::default(),
             costs: Costs::default(),
             preempt_timeout: Us(1_000),
+            nice: Delta::NONE,
         }
+    }
+
+    /// What the thread of an LC request has added to its nice value from its trigger to its end.
+    pub(crate) fn nice(&self) -> Delta {
+        self.nice
+    }
+
+    /// Changes [`Self::nice`].
+    ///
+    /// # Errors
+    ///
+    /// Above 0.
+    pub(crate) fn set_nice(&mut self, delta: Delta) -> Result<(), Refused> {
+        if delta.number() > 0 {
+            return Err(Refused::OutOfRange);
+        }
+        self.nice = delta;
+        Ok(())
     }
 
     /// Longest time from the trigger to ready.
@@ -143,6 +164,11 @@ mod tests {
         assert!(r.set_lease(Us(100)).is_ok());
         assert!(r.set_early_cost(1_000_000).is_ok());
         assert!(r.set_late_cost(0).is_ok());
+        assert_eq!(r.nice(), Delta::NONE);
+        let of = |number| Delta::new(number).unwrap_or_default();
+        assert_eq!(r.set_nice(of(1)), Err(Refused::OutOfRange));
+        assert!(r.set_nice(of(-20)).is_ok());
+        assert_eq!(r.nice().number(), -20);
         r.set_predictor(Kind::Ema);
         assert_eq!(t.requests().lease(), Us(100));
         assert_eq!(t.requests().predictor(), Kind::Ema);

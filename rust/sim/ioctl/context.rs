@@ -13,12 +13,12 @@ use crate::{
         Owned, //
     },
     glue::{
+        eventfd::EventFd,
         provider_side::{
             Setting,
             Tsg,
             Verdict, //
         },
-        sim_eventfd::EventFd,
         sim_words::Words, //
     },
     model::{

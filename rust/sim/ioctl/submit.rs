@@ -9,6 +9,7 @@ use crate::{
     file::File,
     glue::{
         abi,
+        provider_side,
         sim_words::WORDS, //
     },
     model::{
@@ -153,13 +154,16 @@ pub(super) fn submit(file: &File, arg: Arg) -> Result {
 pub(super) fn wait(file: &File, io: &mut zernel_sim_wait) -> Result {
     let owned = file.context(io.context)?;
     let card = file.card(owned.gpu)?;
-    let stats = card.wait(
-        owned.tsg,
-        &owned.context,
-        io.channel,
-        io.seq,
-        io.deadline_ns,
-    )?;
+    let wait = || {
+        card.wait(
+            owned.tsg,
+            &owned.context,
+            io.channel,
+            io.seq,
+            io.deadline_ns,
+        )
+    };
+    let stats = provider_side::waiting(wait)?;
     io.completed_seq = stats.completed;
     io.completed_ns = stats.completed_at.0;
     Ok(())

@@ -2,16 +2,22 @@
 //! The tunables of phases. Shares are in percent.
 
 use super::{
+    delta,
     number,
     read,
+    show_delta,
     show_number,
     switch,
     tune, //
 };
 use crate::{
     glue::sysfs::Attribute,
+    nice,
     policy::{
-        phase::Thresholds,
+        phase::{
+            Phase,
+            Thresholds, //
+        },
         prefetch::Kind,
         tunables::Refused,
         units::{
@@ -231,6 +237,26 @@ impl Attribute for Predictor {
     }
 }
 
+/// `prefetch_readahead_bytes`.
+pub(super) struct Readahead;
+
+impl Attribute for Readahead {
+    const NAME: &'static CStr = c"prefetch_readahead_bytes";
+
+    fn show(out: &mut Formatter<'_>) -> Result {
+        let bytes = read(|t| t.phases().readahead())?;
+        show_number(out, u32::try_from(bytes).unwrap_or(u32::MAX))
+    }
+
+    fn store(text: &str) -> Result {
+        let bytes = number(text)?;
+        tune(|t| {
+            t.phases_mut().set_readahead(bytes);
+            Ok(())
+        })
+    }
+}
+
 /// `prefetch_history`.
 pub(super) struct History;
 
@@ -244,5 +270,50 @@ impl Attribute for History {
     fn store(text: &str) -> Result {
         let count = number(text)?;
         tune(|t| t.phases_mut().prefetch_mut().set_history(count))
+    }
+}
+
+/// `phase_nice`.
+pub(super) struct Nice;
+
+impl Attribute for Nice {
+    const NAME: &'static CStr = c"phase_nice";
+
+    fn show(out: &mut Formatter<'_>) -> Result {
+        show_number(out, read(|t| t.phases().nice())?.into())
+    }
+
+    fn store(text: &str) -> Result {
+        let on = switch(text)?;
+        nice::retune(on, || {
+            tune(|t| {
+                t.phases_mut().set_nice(on);
+                Ok(())
+            })
+        })
+    }
+}
+
+/// What a phase adds to nice values.
+pub(super) struct NiceOf<const PHASE: usize>;
+
+impl<const PHASE: usize> Attribute for NiceOf<PHASE> {
+    const NAME: &'static CStr = [
+        c"",
+        c"nice_data_loading",
+        c"nice_gpu_compute",
+        c"nice_nccl_collective",
+        c"nice_optimizer_step",
+    ][PHASE];
+
+    fn show(out: &mut Formatter<'_>) -> Result {
+        show_delta(out, read(|t| t.phases().delta(Phase::ALL[PHASE]))?)
+    }
+
+    fn store(text: &str) -> Result {
+        let delta = delta(text)?;
+        nice::retune(false, || {
+            tune(|t| t.phases_mut().set_delta(Phase::ALL[PHASE], delta))
+        })
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Enumeration of GPUs and TSGs, a page at a time.
+//! Enumerations, a page at a time; of GPUs and TSGs.
 
 use crate::{
     glue::{

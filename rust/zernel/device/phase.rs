@@ -15,6 +15,7 @@ use crate::{
             Scope,
             Viewer, //
         },
+        memory::with_memory,
         thread::Thread,
         time::now_ns,
         uapi, //
@@ -42,7 +43,12 @@ pub(super) fn threads(arg: usize, size: usize) -> Result {
     let viewer = Viewer::current();
     track::page(arg, size, |t, from| {
         let (id, seen) = t.phases_from(from)?;
-        Some((id, seen.and_then(|seen| thread_info(id, &seen, &viewer))))
+        let info = |seen: Seen<'_>| {
+            let mut info = thread_info(id, &seen, &viewer)?;
+            info.nice = t.nice_delta(seen.record.thread());
+            Some(info)
+        };
+        Some((id, seen.and_then(info)))
     })
 }
 
@@ -63,7 +69,7 @@ fn thread_info(id: u64, seen: &Seen<'_>, viewer: &Viewer) -> Option<uapi::zernel
         uid: viewer.number_of_user(thread.uid()),
         flags: list::combine(&[(hinted, uapi::ZERNEL_PHASE_HINTED)]),
         phase: phase.number() as u32,
-        reserved: 0,
+        nice: 0,
         present_ns: present.0,
         phase_ns: numbers(&times),
         transitions,
@@ -116,6 +122,7 @@ fn process_info(listed: &Listed, viewer: &Viewer) -> Result<Option<uapi::zernel_
         (setting.children, uapi::ZERNEL_PROCESS_CHILDREN),
         (setting.privileged, uapi::ZERNEL_PROCESS_PRIVILEGED),
         (setting.ml, uapi::ZERNEL_PROCESS_ML),
+        (listed.process.grouped().whole, uapi::ZERNEL_PROCESS_CGROUP),
         (synced.is_some(), uapi::ZERNEL_PROCESS_SYNCED),
     ];
     Ok(Some(uapi::zernel_process_phases {
@@ -140,6 +147,44 @@ fn process_info(listed: &Listed, viewer: &Viewer) -> Result<Option<uapi::zernel_
     }))
 }
 
+/// Fills a page with the tracked cgroups that the caller may see.
+pub(super) fn cgroups(arg: usize, size: usize) -> Result {
+    let viewer = Viewer::current();
+    list::page(arg, size, |page| {
+        let mut from = page.from();
+        // One at a time, for many threads may be in it.
+        while let Some((id, terms)) = match from {
+            Some(at) => tracking::with(|t| t.group_from(at))?,
+            None => None,
+        } {
+            from = id.checked_add(1);
+            let is_ones_own = [terms.uid, terms.owner].contains(&viewer.uid());
+            if !viewer.sees_all() && !is_ones_own {
+                continue;
+            }
+            let Some(sums) = tracking::with(|t| t.sums_of(id))? else {
+                continue;
+            };
+            let flags = [
+                (terms.privileged, uapi::ZERNEL_CGROUP_PRIVILEGED),
+                (terms.ml, uapi::ZERNEL_CGROUP_ML),
+            ];
+            let info = uapi::zernel_cgroup_phases {
+                id,
+                uid: viewer.number_of_user(terms.uid),
+                flags: list::combine(&flags),
+                processes: sums.processes,
+                threads: sums.threads,
+                phase_ns: numbers(&sums.times),
+            };
+            if !page.push(id, info) {
+                break;
+            }
+        }
+        Ok(())
+    })
+}
+
 /// A thread says what it does.
 pub(super) fn hint(arg: usize, size: usize) -> Result {
     let hint: uapi::zernel_phase_hint = abi::read(arg, size)?;
@@ -159,7 +204,8 @@ pub(super) fn hint(arg: usize, size: usize) -> Result {
     }
     let thread = Thread::of(&pid).filter(Thread::is_program).ok_or(ESRCH)?;
     let process = thread.process()?;
-    tracking::with(|t| t.hint(&process, &thread, (phase, duration)))?.map_err(Failure::errno)
+    let hint = || tracking::with(|t| t.hint(&process, &thread, (phase, duration)))?;
+    with_memory(hint).map_err(Failure::errno)
 }
 
 // The numbers are the same.

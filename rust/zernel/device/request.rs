@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Requests: pages of slots, begin, ready, done, cancel, statistics.
 
-use super::Client;
+use super::{
+    prefetch,
+    Client, //
+};
 use crate::{
     error::Failure,
     glue::{
@@ -13,6 +16,7 @@ use crate::{
             self,
             Viewer, //
         },
+        memory::with_memory,
         uapi, //
     },
     policy::{
@@ -36,7 +40,8 @@ use crate::{
             Name,
             Outcome,
             Slot, //
-        }, //
+        },
+        stats::Shared, //
     },
 };
 use kernel::{
@@ -61,9 +66,10 @@ pub(super) fn register(client: &Client, arg: usize, size: usize) -> Result {
     let new = Page::new(page.address)?;
     page.page = client.pages.lock().add(new)?;
     abi::write(arg, size, &page).inspect_err(|_| {
-        // Nobody knows its number.
+        // Nobody knows its number, but may have guessed it.
         let removed = client.pages.lock().remove(page.page);
         drop(removed);
+        prefetch::end_words_of(client, page.page);
     })
 }
 
@@ -73,9 +79,10 @@ pub(super) fn unregister(client: &Client, arg: usize, size: usize) -> Result {
     if page.address != 0 || page.flags != 0 {
         return Err(EINVAL);
     }
-    let page = client.pages.lock().remove(page.page)?;
+    let removed = client.pages.lock().remove(page.page)?;
     // Dropped without the lock.
-    drop(page);
+    drop(removed);
+    prefetch::end_words_of(client, page.page);
     Ok(())
 }
 
@@ -129,12 +136,18 @@ pub(super) fn begin(client: &Client, arg: usize, size: usize) -> Result {
 fn bind(slot: &Arc<Slot>, id: tsg::Id, name: Name, holder: bool) -> Result {
     let (key, uid) = name;
     let (sees_all, may_all) = (identity::caller_sees_all(), identity::caller_is_capable());
-    let (group, known) = registry::with(|r| -> Result<_, Failure> {
-        let group = r.group(id, uid, sees_all, may_all);
-        r.count_denied(&group);
-        Ok((group?, r.key(uid, key)?))
-    })??;
-    slot.bind(&group, name, known, holder)
+    let stats = match registry::with(|r| r.is_first(id, uid, may_all))? {
+        true => Some(Shared::new()?),
+        false => None,
+    };
+    let (group, known, boosts) = with_memory(|| {
+        registry::with(|r| -> Result<_, Failure> {
+            let group = r.group(id, uid, sees_all, may_all, stats.clone());
+            r.count_denied(&group);
+            Ok((group?, r.key(uid, key)?, r.boosts()?))
+        })?
+    })?;
+    slot.bind(&group, name, known, boosts, holder)
 }
 
 /// The slot that a call names, and the request in it.

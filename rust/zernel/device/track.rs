@@ -12,6 +12,7 @@ use crate::{
             self,
             Abi, //
         },
+        cgroup::Cgroup,
         identity::{
             self,
             Pid,
@@ -35,6 +36,8 @@ use crate::{
     registry,
     tracking::{
         self,
+        follow,
+        groups::Terms,
         Target,
         Tracking, //
     },
@@ -63,6 +66,38 @@ pub(super) fn is_privileged(caller: Caller) -> bool {
     caller.capable || caller.member
 }
 
+/// Changes how a cgroup is tracked.
+fn change_cgroup(arg: usize, size: usize, mut track: uapi::zernel_track, begins: bool) -> Result {
+    let known = if begins { uapi::ZERNEL_TRACK_ML } else { 0 };
+    if track.flags & !known != 0 || track.threads != 0 || track.reserved != 0 {
+        return Err(EINVAL);
+    }
+    let (cgroup, owner) = Cgroup::from_fd(track.id)?;
+    let uid = identity::caller_uid();
+    let caller = target::asker(uid, owner == uid)?.caller;
+    if owner != uid && !is_privileged(caller) {
+        return Err(refused(Failure::NotPermitted));
+    }
+    // Makes sure that the answer can be written, before anything changes.
+    abi::write(arg, size, &track)?;
+    if begins {
+        // Processes of others may be in a cgroup of one's own.
+        let privileged = is_privileged(caller);
+        let ml = track.flags & uapi::ZERNEL_TRACK_ML != 0;
+        let terms = Terms {
+            uid,
+            owner,
+            privileged,
+            ml,
+            trusted: privileged && ml,
+        };
+        track.threads = follow::track_cgroup(cgroup, terms).map_err(refused)?;
+    } else {
+        follow::untrack_cgroup(&cgroup, is_privileged(caller)).map_err(refused)?;
+    }
+    abi::write(arg, size, &track)
+}
+
 fn change(
     arg: usize,
     size: usize,
@@ -70,6 +105,9 @@ fn change(
     f: impl FnOnce(Pid, Target, Caller, bool) -> Result<u32, Failure>,
 ) -> Result {
     let mut track: uapi::zernel_track = abi::read(arg, size)?;
+    if track.target == uapi::ZERNEL_TARGET_CGROUP {
+        return change_cgroup(arg, size, track, begins);
+    }
     let (scope, flags) = match track.target {
         uapi::ZERNEL_TARGET_PROCESS => (
             Scope::Process,
@@ -162,6 +200,7 @@ fn info(id: u64, record: &Record, viewer: &Viewer) -> Option<uapi::zernel_thread
         (setting.whole, uapi::ZERNEL_THREAD_WHOLE),
         (setting.children, uapi::ZERNEL_THREAD_CHILDREN),
         (setting.privileged, uapi::ZERNEL_THREAD_PRIVILEGED),
+        (record.process().grouped().whole, uapi::ZERNEL_THREAD_CGROUP),
     ];
     let mut info = uapi::zernel_thread_info {
         id,
@@ -173,8 +212,15 @@ fn info(id: u64, record: &Record, viewer: &Viewer) -> Option<uapi::zernel_thread
         comm: thread.comm(),
         ..Default::default()
     };
+    // First: what is told of its waits is over by then, or goes on.
+    let before = Ns(now_ns());
     if let Some(activity) = record.read() {
         fill(&mut info, &activity, Ns(now_ns()));
+        let waited = record.waited(&activity, before);
+        (info.gpu_waits, info.gpu_wait_ns) = (waited.count, waited.time.0);
+        if waited.since.is_some() {
+            info.flags |= uapi::ZERNEL_THREAD_GPU_WAIT;
+        }
     }
     Some(info)
 }

@@ -1,20 +1,43 @@
 // SPDX-License-Identifier: GPL-2.0
 //! A process that has phases, as the sampler sees it.
 
-use crate::policy::{
-    phase::{
-        task::Task,
-        window::Gpu,
-        Phase, //
+use crate::{
+    glue::{
+        identity::Uid,
+        memory::account_nowait,
+        thread::Thread, //
     },
-    prefetch::{
-        Counts,
-        Params,
-        Prefetch, //
+    policy::{
+        phase::{
+            task::{
+                Seen,
+                Task, //
+            },
+            waits::Waited,
+            window::Gpu,
+            Phase, //
+        },
+        prefetch::{
+            Counts,
+            Params,
+            Prefetch, //
+        },
+        tunables::phases::Phases,
+        units::{
+            Ns,
+            Permille, //
+        },
     },
-    units::Ns,
+    tracking::process::Process,
 };
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+
+/// So many rounds in a row have to find that nothing happens before a program rests: from the second
+/// on its threads are asked to ring.
+const QUIET: u32 = 2;
 
 /// What came of the signals of a process.
 #[derive(Clone, Copy, Debug, Default)]
@@ -30,15 +53,31 @@ struct Doing {
     loads: bool,
     /// Some thread that computes had a CPU.
     moved: bool,
+    /// The largest share of the time for which some thread waited for the GPU.
+    waited: Permille,
+    /// Since when some thread waits for it.
+    waits_since: Option<Ns>,
 }
 
 /// A process that has phases.
 pub(crate) struct Program {
-    /// Key of the process.
-    pub(crate) key: usize,
+    process: Arc<Process>,
     /// Its number, which is never used again.
     id: u64,
-    /// What the GPU did for it.
+    uid: Uid,
+    /// The key of the thread that is looked at next.
+    pub(crate) cursor: usize,
+    /// When all its threads had been looked at the last time.
+    rounded: Ns,
+    /// Nothing happens: nobody looks.
+    rests: bool,
+    /// Nobody has looked for a while: what was seen last is of no use.
+    anew: bool,
+    /// Something has happened since the first thread was looked at.
+    restless: bool,
+    /// How often in a row nothing had.
+    quiet: u32,
+    /// What the GPU did for it, and its threads' waits for that.
     pub(crate) gpu: Gpu,
     /// What was told of that the last time.
     told: Gpu,
@@ -49,6 +88,8 @@ pub(crate) struct Program {
     before: Doing,
     /// The same, as far as they were looked at since.
     now: Doing,
+    /// Its computations and batches may have changed.
+    news: bool,
     /// A computation is under way.
     computes: bool,
     /// When work on the GPU was done last that is not the end of that one.
@@ -63,16 +104,26 @@ pub(crate) struct Program {
 
 impl Program {
     /// One of which nothing is known.
-    pub(crate) fn new(key: usize, id: u64) -> Self {
+    pub(crate) fn new(process: Arc<Process>, id: u64) -> Self {
+        // One that is gone costs nobody anything.
+        let uid = Thread::of(process.pid()).map_or(Uid::ROOT, |thread| thread.uid());
         Self {
-            key,
+            process,
             id,
+            uid,
+            cursor: 0,
+            rounded: Ns::ZERO,
+            rests: false,
+            anew: true,
+            restless: true,
+            quiet: 0,
             gpu: Gpu::default(),
             told: Gpu::default(),
             nccl: false,
             look_at: Ns::ZERO,
             before: Doing::default(),
             now: Doing::default(),
+            news: false,
             computes: false,
             synced: None,
             loads_since: Ns::ZERO,
@@ -81,9 +132,54 @@ impl Program {
         }
     }
 
+    /// The process.
+    pub(crate) fn process(&self) -> &Process {
+        &self.process
+    }
+
+    /// Its user, when it was found.
+    pub(crate) fn uid(&self) -> Uid {
+        self.uid
+    }
+
+    /// Whether nobody looks at it, for nothing happens.
+    pub(crate) fn rests(&self) -> bool {
+        self.rests
+    }
+
+    /// Its key.
+    pub(crate) fn key(&self) -> usize {
+        self.process.pid().key()
+    }
+
     /// Whether both are the same process.
     pub(crate) fn is(&self, other: &Self) -> bool {
-        (self.key, self.id) == (other.key, other.id)
+        (self.key(), self.id) == (other.key(), other.id)
+    }
+
+    /// Looks whether it has rung. Returns whether it is to be looked at.
+    pub(crate) fn is_awake(&mut self) -> bool {
+        if self.process.take_ring() {
+            if core::mem::take(&mut self.rests) {
+                self.anew = true;
+                self.cursor = 0;
+            }
+            self.quiet = 0;
+            self.restless = true;
+        }
+        !self.rests
+    }
+
+    /// Takes the place of `old`, which is the same process, and knows what that knew.
+    pub(crate) fn succeed(&mut self, old: &mut Self) {
+        // He may be another one by now.
+        core::mem::swap(&mut self.uid, &mut old.uid);
+        core::mem::swap(self, old);
+    }
+
+    /// Whether what was seen last is of no use.
+    pub(crate) fn is_anew(&self) -> bool {
+        self.anew
     }
 
     /// Whether to look if NCCL is active: now and then, for it takes a walk through the process'
@@ -97,21 +193,75 @@ impl Program {
         is
     }
 
-    /// Takes in what one of its threads does, and whether it had a CPU since the last time.
-    pub(crate) fn see(&mut self, task: &Task, moved: bool, now: Ns) {
-        let computes = task.phase(now).0 == Phase::GpuCompute;
-        self.now.computes |= computes;
-        self.now.moved |= computes && moved;
-        self.now.loads |= task.loads();
+    /// Its threads are about to be looked at. What the GPU does is added: known already is for how
+    /// long some thread waited for it up to the last look at all of them.
+    pub(crate) fn begin_look(&mut self) {
+        (self.gpu.share, self.gpu.pending) = (self.before.waited, None);
     }
 
-    /// Every thread was looked at. What has begun or ended since the last time did so at `at`.
-    pub(crate) fn end_round(&mut self, at: Ns, params: &Params) {
+    /// Takes in what one of its threads does and, if a sample was taken, what was seen of it; and its
+    /// waits for the GPU.
+    pub(crate) fn see(
+        &mut self,
+        task: Option<&Task>,
+        seen: Option<Seen>,
+        waited: &Waited,
+        now: Ns,
+    ) {
+        self.restless |= seen.is_none_or(|seen| seen.restless);
+        let Some(task) = task else {
+            return;
+        };
+        let computes = task.phase(now).0 == Phase::GpuCompute;
+        self.now.computes |= computes;
+        self.now.moved |= computes && seen.is_some_and(|seen| seen.moved);
+        self.now.loads |= task.loads();
+        let share = seen.map_or(Permille(0), |seen| seen.waited);
+        self.now.waited = self.now.waited.max(share);
+        self.now.waits_since = self.now.waits_since.max(waited.since);
+        self.gpu.synced = self.gpu.synced.max(waited.synced);
+    }
+
+    /// Whether the threads that are looked at are to ring from now on.
+    pub(crate) fn listens(&self) -> bool {
+        self.quiet > 0
+    }
+
+    /// Every thread was looked at at `now`.
+    pub(crate) fn end_round(&mut self, now: Ns, tunables: &Phases) {
+        // What is seen now has begun with the first of the samples that it takes to be sure.
+        let interval = now.saturating_sub(self.rounded).max(tunables.tick());
+        self.rounded = now;
+        // After a rest nothing is known of the time before.
+        let interval = if self.anew { tunables.tick() } else { interval };
+        let count = u64::from(tunables.thresholds().stability());
+        let lag = interval.0.saturating_mul(count.saturating_sub(1));
+        self.judge(now.saturating_sub(Ns(lag)), tunables.prefetch());
+        self.cursor = 0;
+        self.anew = false;
+        self.quiet = match core::mem::take(&mut self.restless) {
+            true => 0,
+            false => self.quiet.saturating_add(1),
+        };
+    }
+
+    /// Rests if nothing has happened for long enough; `sure`: all GPUs have answered.
+    pub(crate) fn settle(&mut self, sure: bool) {
+        // Who has rung since this round began may have been looked at before.
+        self.rests = sure && self.quiet >= QUIET && !self.process.is_rung();
+    }
+
+    /// What its threads do was seen. What has begun or ended since the last time did so at `at`.
+    fn judge(&mut self, at: Ns, params: &Params) {
         let (before, now) = (self.before, core::mem::take(&mut self.now));
         self.before = now;
+        // What has just ended, too.
+        self.news = before.computes || before.loads || now.computes || now.loads;
         if self.prefetch.is_none() && (now.computes || now.loads) {
             // Without memory there is no history, and so no signal.
-            self.prefetch = KBox::new(Prefetch::NEW, GFP_KERNEL_ACCOUNT).ok();
+            let thread = Thread::of(self.process.pid());
+            let new = || KBox::new(Prefetch::NEW, account_nowait()).ok();
+            self.prefetch = thread.and_then(|thread| thread.pays(new).flatten());
         }
         let Some(prefetch) = &mut self.prefetch else {
             return;
@@ -143,9 +293,14 @@ impl Program {
             self.due = None;
             prefetch.compute_ends(synced, params);
         }
-        if let Some(since) = self.gpu.pending.filter(|_| !self.computes) {
+        let pending = self.gpu.pending.or(now.waits_since);
+        if let Some(since) = pending.filter(|_| !self.computes) {
             self.computes = true;
             self.due = prefetch.compute_begins(since, params);
+            // Who waited for the one before is done with that later than the GPU was.
+            if self.gpu.synced.is_some_and(|synced| synced <= since) {
+                self.synced = self.gpu.synced;
+            }
         }
     }
 
@@ -167,7 +322,8 @@ impl Program {
     /// Whether there is something to tell that was not told before. It is then.
     pub(crate) fn has_news(&mut self) -> bool {
         let told = core::mem::replace(&mut self.told, self.gpu);
-        told != self.gpu || self.before.computes || self.before.loads
+        let news = core::mem::take(&mut self.news);
+        told != self.gpu || news
     }
 
     /// What came of its signals.

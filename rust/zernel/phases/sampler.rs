@@ -7,6 +7,8 @@ use super::{
 };
 use crate::{
     glue::{
+        identity::Uid,
+        memory::account_nowait,
         thread::Thread,
         time::now_ns,
         work::{
@@ -16,26 +18,29 @@ use crate::{
     },
     policy::{
         phase::{
-            activity::Activity,
-            task::Task,
+            task::{
+                Seen,
+                Task, //
+            },
             window::Gpu,
             Thresholds, //
         },
         tunables::phases::Phases,
-        units::{
-            Ns,
-            Permille, //
-        },
+        units::Ns,
     },
-    registry,
+    prefetch, registry,
     tracking::{
         self,
-        Tracking, //
-    }, //
+        batch,
+        process::Process,
+        programs::Recorded,
+        BATCH, //
+    },
 };
 use kernel::{
     new_mutex,
     prelude::*,
+    rbtree::RBTree,
     sync::{
         atomic::{
             ordering::{
@@ -49,11 +54,13 @@ use kernel::{
     },
 };
 
-/// Threads looked at with the table locked once.
-const BATCH: usize = 64;
+/// A thread is looked at for each such part of a tick, the same number of each user's; more take their
+/// turns. So whoever has many does not slow down the samples of others: a look takes about a tenth of
+/// this, and with the pause after it as long as this.
+const LOOK: Ns = Ns(8_000);
 
-/// Threads looked at in a tick; more take their turns.
-const MOST: usize = 4096;
+/// Most threads looked at in a tick.
+const MOST: u64 = 1_024;
 
 /// Processes whose memory is looked through in a tick.
 const LOOKS_FOR_NCCL: u32 = 8;
@@ -65,14 +72,24 @@ const PATIENCE: Ns = Ns(100_000_000);
 /// phases, the sampler takes a bounded share of a CPU.
 const PAUSE: u64 = 9;
 
-/// So many looks in a row at all of the threads have to find that nothing happens before the sampler
-/// rests: at the end of the first the threads are asked to ring.
-const QUIET: u32 = 2;
+/// Whose programs have phases.
+#[derive(Clone, Copy, Default)]
+struct User {
+    /// Some of them are to be looked at.
+    awake: bool,
+    /// Looks left in this tick.
+    left: u64,
+    /// The key of the process with which his turn begins, and with which the next one does.
+    turn: usize,
+    next: Option<usize>,
+}
 
 /// Where the sampler is.
 struct State {
-    /// The processes that have phases, by their places.
+    /// The processes that have phases, by their places, in the order of their keys.
     programs: KVVec<Program>,
+    /// Their users.
+    users: RBTree<Uid, User>,
     /// What that was made from: the generations of the table and the registry.
     made_from: Option<(u64, u64)>,
     /// The GPUs with TSGs of them.
@@ -84,18 +101,8 @@ struct State {
     spent: Ns,
     /// When the next tick is due.
     next: Ns,
-    /// When all threads had been looked at the last time.
-    rounded: Ns,
     /// Nothing happens: no tick is due.
     rests: bool,
-    /// Nobody has looked for a while: what was seen last is of no use.
-    anew: bool,
-    /// The id of the thread that is looked at next.
-    cursor: u64,
-    /// Something has happened since the first thread was looked at.
-    restless: bool,
-    /// How often in a row nothing had.
-    quiet: u32,
 }
 
 /// The job.
@@ -110,18 +117,14 @@ impl Sampler {
     pub(crate) fn new() -> Result<Self> {
         let state = State {
             programs: KVVec::new(),
+            users: RBTree::new(),
             made_from: None,
             meters: KVec::new(),
             asked: false,
             ticked: Ns::ZERO,
             spent: Ns::ZERO,
             next: Ns::ZERO,
-            rounded: Ns::ZERO,
             rests: true,
-            anew: true,
-            cursor: 0,
-            restless: false,
-            quiet: 0,
         };
         Ok(Self {
             rung: Atomic::new(false),
@@ -169,14 +172,9 @@ impl Job for Sampler {
 
 impl State {
     fn wake(&mut self, now: Ns) {
-        if self.rests {
-            self.rests = false;
-            self.anew = true;
-            self.cursor = 0;
+        if core::mem::take(&mut self.rests) {
             self.next = self.next.max(now);
         }
-        self.quiet = 0;
-        self.restless = true;
     }
 
     /// Counts what this run has spent. Returns when the next tick is due, or, while a GPU has not
@@ -203,7 +201,15 @@ impl State {
             // The next tick tries again.
             self.made_from = None;
         }
-        if self.programs.is_empty() {
+        let mut awake = false;
+        for program in &mut self.programs {
+            let is = program.is_awake();
+            awake |= is;
+            if let Some(user) = self.users.get_mut(&program.uid()) {
+                user.awake |= is;
+            }
+        }
+        if !awake {
             self.rests = self.made_from.is_some();
             return;
         }
@@ -222,6 +228,7 @@ impl State {
     fn forget(&mut self) {
         self.made_from = None;
         self.programs.clear();
+        self.users = RBTree::new();
         self.meters.clear();
     }
 
@@ -233,27 +240,40 @@ impl State {
             return Ok(());
         }
         let mut programs = KVVec::new();
-        loop {
-            let count = tracking::with(|t| t.place_programs(&mut programs))?;
-            if count <= programs.capacity() {
-                break;
-            }
-            programs.reserve(count, GFP_KERNEL)?;
+        let mut from = Some(0);
+        while let Some(at) = from {
+            programs.reserve(BATCH, GFP_KERNEL)?;
+            from = batch(at, |t, from| {
+                let (key, program) = t.program_from(from)?;
+                if let Some(program) = program {
+                    // Never fails: there is room for a batch.
+                    let _ = programs.push(program, GFP_NOWAIT);
+                }
+                key.checked_add(1)
+            });
+        }
+        let mut users = RBTree::new();
+        for program in &programs {
+            let user = self.users.get(&program.uid()).copied().unwrap_or_default();
+            users.try_create_and_insert(program.uid(), user, GFP_KERNEL)?;
         }
         // Both are in the order of their keys.
         let mut known = self.programs.iter_mut().peekable();
         for program in &mut programs {
-            while known.next_if(|old| old.key < program.key).is_some() {}
+            while known.next_if(|old| old.key() < program.key()).is_some() {}
             if let Some(old) = known.next_if(|old| old.is(program)) {
-                core::mem::swap(old, program);
+                program.succeed(old);
             }
         }
         drop(known);
-        self.programs = programs;
+        (self.programs, self.users) = (programs, users);
         self.meters.clear();
         let sampler = tracking::with(|t| t.sampler())?;
-        let (meters, complete) = registry::with(|r| r.plan_meters(&self.programs, &sampler))??;
-        self.meters = meters;
+        let complete = registry::with(|r| r.begin_plan())?;
+        for (place, program) in self.programs.iter().enumerate() {
+            registry::with(|r| r.plan_program(program, place))??;
+        }
+        self.meters = registry::with(|r| r.end_plan(&sampler))??;
         self.made_from = complete.then_some((generation, population));
         Ok(())
     }
@@ -261,7 +281,7 @@ impl State {
     /// Takes a sample of each thread.
     fn observe(&mut self, now: Ns, tunables: &Phases) {
         for program in &mut self.programs {
-            (program.gpu.share, program.gpu.pending) = (Permille(0), None);
+            program.begin_look();
         }
         for meters in &self.meters {
             meters.add_to(&mut self.programs);
@@ -269,38 +289,95 @@ impl State {
         if tunables.thresholds().nccl() {
             self.look_for_nccl(now);
         }
-        let (programs, anew) = (&mut self.programs, self.anew);
-        let mut restless = false;
-        let mut sample = |place: usize, now, activity: &Activity, slot: &mut Option<KBox<Task>>| {
-            if let Some(program) = programs.get_mut(place) {
-                let thresholds = tunables.thresholds();
-                let seen = (program.gpu, program.nccl);
-                let (again, moved) = take(activity, slot, now, seen, anew, thresholds);
-                restless |= again;
-                if let Some(task) = slot {
-                    program.see(task, moved, now);
-                }
+        self.share_out(tunables.tick());
+        let sure = self.made_from.is_some() && self.is_answered();
+        // First those whose turn it is, then those before.
+        for again in [false, true] {
+            for place in 0..self.programs.len() {
+                self.observe_program(place, (again, sure), now, tunables);
             }
-        };
-        let mut from = Some(self.cursor);
-        let mut looks = 0;
-        while let Some(at) = from.filter(|_| looks < MOST) {
-            looks += BATCH;
-            from = batch(at, |t, from| t.sample_from(from, &mut sample));
         }
-        self.restless |= restless;
-        match from {
-            Some(at) => self.cursor = at,
-            None => self.end_round(now, tunables),
+        for user in self.users.values_mut() {
+            user.turn = user.next.take().unwrap_or(0);
+        }
+        self.rests = self.made_from.is_some() && self.programs.iter().all(Program::rests);
+    }
+
+    /// Gives every user his share of the looks of a tick.
+    fn share_out(&mut self, tick: Ns) {
+        let awake = self.users.values().filter(|user| user.awake);
+        let users = awake.count().max(1) as u64;
+        let looks = tick.0.checked_div(LOOK.0).unwrap_or(0).min(MOST);
+        let each = looks.checked_div(users).unwrap_or(0).max(1);
+        for user in self.users.values_mut() {
+            user.awake = false;
+            user.left = each;
+        }
+    }
+
+    /// Looks at the threads of a program, as far as its user's share goes. `again`: it is one of those
+    /// before the one whose turn it is; `sure`: all GPUs have answered.
+    fn observe_program(
+        &mut self,
+        place: usize,
+        (again, sure): (bool, bool),
+        now: Ns,
+        tunables: &Phases,
+    ) {
+        let Some(program) = self.programs.get_mut(place).filter(|p| !p.rests()) else {
+            return;
+        };
+        let Some(user) = self.users.get_mut(&program.uid()) else {
+            return;
+        };
+        if (program.key() < user.turn) != again {
+            return;
+        }
+        if user.left == 0 {
+            user.next = user.next.or(Some(program.key()));
+            return;
+        }
+        let mut from = Some(program.cursor);
+        while let Some(at) = from.filter(|_| user.left > 0) {
+            from = batch(at, |t, from| {
+                if user.left == 0 {
+                    return Some(from);
+                }
+                let next = t.sample_from(
+                    program.key(),
+                    from,
+                    program.listens(),
+                    |now, thread, slot| {
+                        let gpu = (program.gpu, program.nccl);
+                        let (anew, thresholds) = (program.is_anew(), tunables.thresholds());
+                        let seen = take(thread, slot, now, gpu, anew, thresholds);
+                        program.see(slot.as_deref(), seen, &thread.waited, now);
+                    },
+                );
+                user.left -= u64::from(next.is_some());
+                next
+            });
+        }
+        // Whoever has as many as were left is through.
+        let is_left = |&at: &usize| tracking::with(|t| t.has_thread_from(program.key(), at));
+        if let Some(at) = from.filter(|at| is_left(at).unwrap_or(false)) {
+            program.cursor = at;
+            user.next = user.next.or(Some(program.key()));
+            return;
+        }
+        program.end_round(now, tunables);
+        program.settle(sure);
+        if program.has_news() {
+            // Without a table there is nobody to tell.
+            let _ = tracking::with(|t| t.report(program));
         }
     }
 
     fn look_for_nccl(&mut self, now: Ns) {
         let mut left = LOOKS_FOR_NCCL;
         for program in &mut self.programs {
-            if program.is_to_look(now) {
-                let process = tracking::with(|t| t.process(program.key));
-                let thread = process.ok().flatten().and_then(|p| Thread::of(p.pid()));
+            if !program.rests() && program.is_to_look(now) {
+                let thread = Thread::of(program.process().pid());
                 let maps = thread.map_or(Some(false), |thread| thread.maps_nccl());
                 program.nccl = maps.unwrap_or(program.nccl);
                 left -= 1;
@@ -311,46 +388,12 @@ impl State {
         }
     }
 
-    /// Every thread was looked at.
-    fn end_round(&mut self, now: Ns, tunables: &Phases) {
-        // What is seen now has begun with the first of the samples that it takes to be sure.
-        let interval = now.saturating_sub(self.rounded).max(tunables.tick());
-        self.rounded = now;
-        // After a rest nothing is known of the time before.
-        let interval = if self.anew { tunables.tick() } else { interval };
-        let count = u64::from(tunables.thresholds().stability());
-        let lag = interval.0.saturating_mul(count.saturating_sub(1));
-        for program in &mut self.programs {
-            program.end_round(now.saturating_sub(Ns(lag)), tunables.prefetch());
-        }
-        // Without a table there is nobody to tell.
-        let _ = tracking::with(|t| {
-            for program in &mut self.programs {
-                if program.has_news() {
-                    t.report(program);
-                }
-            }
-        });
-        self.cursor = 0;
-        self.anew = false;
-        self.quiet = match self.restless {
-            true => 0,
-            false => self.quiet + 1,
-        };
-        self.restless = false;
-        if self.quiet == 1 {
-            listen();
-        }
-        let complete = self.made_from.is_some() && self.is_answered();
-        self.rests = self.quiet >= QUIET && complete;
-    }
-
     /// Gives the signals that are due. Returns when the next one is.
     fn signal(&mut self, now: Ns) -> Option<Ns> {
         let mut next: Option<Ns> = None;
         for program in &mut self.programs {
             if program.signal(now) {
-                tell(program.key);
+                tell(program.process());
             }
             let due = program.due();
             next = next.map_or(due, |at| Some(due.map_or(at, |due| at.min(due))));
@@ -360,61 +403,38 @@ impl State {
 }
 
 /// Tells a process that it is time to load its next batch.
-fn tell(key: usize) {
-    let process = tracking::with(|t| t.process(key));
-    let Ok(Some(process)) = process else {
-        return;
-    };
+fn tell(process: &Process) {
     if let Some(thread) = Thread::of(process.pid()) {
+        prefetch::signal(process.pid(), &thread);
         // Without a registry there are no streams.
         let _ = registry::with(|r| r.signal_prefetch(process.pid(), &thread));
     }
 }
 
-/// Takes a sample of a thread. Returns whether another one may tell something else, and whether it
-/// had a CPU.
+/// Takes a sample of a thread, unless nothing is known of the time before.
 fn take(
-    activity: &Activity,
+    Recorded {
+        thread,
+        activity,
+        waited,
+    }: &Recorded<'_>,
     slot: &mut Option<KBox<Task>>,
     now: Ns,
     (gpu, nccl): (Gpu, bool),
     anew: bool,
     thresholds: &Thresholds,
-) -> (bool, bool) {
+) -> Option<Seen> {
     match slot {
         None => {
             // Without memory the next look tries again.
-            *slot = KBox::new(Task::new(activity, now), GFP_KERNEL_ACCOUNT).ok();
-            (true, false)
+            let new = || KBox::new(Task::new(activity, waited, now), account_nowait()).ok();
+            *slot = thread.pays(new).flatten();
+            None
         }
         Some(task) if anew => {
-            task.skip(activity, now);
-            (true, false)
+            task.skip(activity, waited, now);
+            None
         }
-        Some(task) => {
-            let seen = task.observe(activity, now, gpu, nccl, thresholds);
-            (seen.restless, seen.moved)
-        }
+        Some(task) => Some(task.observe(activity, waited, now, gpu, nccl, thresholds)),
     }
-}
-
-/// Has every thread that has phases ring when it does something.
-fn listen() {
-    let mut from = Some(0);
-    while let Some(at) = from {
-        from = batch(at, |t, from| t.listen_from(from));
-    }
-}
-
-/// Does something for some threads from an id on, with the table locked once. Returns where to go on.
-fn batch(at: u64, mut f: impl FnMut(&mut Tracking, u64) -> Option<u64>) -> Option<u64> {
-    let next = tracking::with(|t| {
-        let mut from = Some(at);
-        for _ in 0..BATCH {
-            from = from.and_then(|from| f(t, from));
-        }
-        from
-    });
-    // Without a table there are no threads.
-    next.unwrap_or(None)
 }

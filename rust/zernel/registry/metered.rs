@@ -42,37 +42,40 @@ impl Registry {
         }
     }
 
-    /// Has the GPUs look at the compute TSGs of these processes from now on, and at no others.
-    /// Returns the meters of those with any, and whether that is all: a GPU that has not answered yet
-    /// is left out.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
-    pub(crate) fn plan_meters(
-        &mut self,
-        programs: &[Program],
-        sampler: &Arc<Worker<Sampler>>,
-    ) -> Result<(KVec<Arc<Meters>>, bool)> {
-        let mut found = KVec::with_capacity(self.gpu_count as usize, GFP_KERNEL)?;
+    /// Has the GPUs look at the compute TSGs that are named before [`Self::end_plan`] from now on, and
+    /// at no others. Returns whether that is all: a GPU that has not answered yet is left out.
+    pub(crate) fn begin_plan(&mut self) -> bool {
         let mut complete = true;
         for (_, gpu) in self.gpus.iter_mut() {
             gpu.metered = gpu.meters.begin_plan();
             complete &= gpu.metered;
         }
-        for (place, program) in programs.iter().enumerate() {
-            self.plan_program(Target::Process(program.key), place)?;
-        }
+        complete
+    }
+
+    /// Returns the meters of GPUs that look at any.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn end_plan(&mut self, sampler: &Arc<Worker<Sampler>>) -> Result<KVec<Arc<Meters>>> {
+        let mut found = KVec::with_capacity(self.gpu_count as usize, GFP_KERNEL)?;
         for (_, gpu) in self.gpus.iter_mut().filter(|(_, gpu)| gpu.metered) {
             gpu.metered = gpu.meters.end_plan(sampler.clone());
             if gpu.metered {
                 found.push(gpu.meters.clone(), GFP_KERNEL)?;
             }
         }
-        Ok((found, complete))
+        Ok(found)
     }
 
-    fn plan_program(&self, process: Target, place: usize) -> Result {
+    /// Names the compute TSGs of the program at a place.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn plan_program(&self, program: &Program, place: usize) -> Result {
+        let process = Target::Process(program.key());
         let mut from = tsg::Id::FIRST;
         while let Some(cursor) = self.members.cursor_lower_bound(&(process, from)) {
             let (&(owner, id), ()) = cursor.current();

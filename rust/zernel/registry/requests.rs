@@ -8,15 +8,23 @@ use super::{
 };
 use crate::{
     error::Failure,
-    glue::identity::{
-        Uid,
-        Viewer, //
+    glue::{
+        identity::{
+            Uid,
+            Viewer, //
+        },
+        memory::account_nowait,
+        work::Worker,
     },
     request::{
+        boost::Boosts,
         group::Group,
         keys::Key,
         pages,
-        stats::Totals, //
+        stats::{
+            Shared,
+            Totals, //
+        },
     },
 };
 use kernel::{
@@ -38,7 +46,7 @@ impl Registry {
             }
             Some(count) => *count += 1,
             None => {
-                let node = RBTreeNode::new(user, 1, GFP_KERNEL_ACCOUNT)?;
+                let node = RBTreeNode::new(user, 1, account_nowait())?;
                 self.pages.insert(node);
             }
         }
@@ -66,13 +74,22 @@ impl Registry {
         Ok(self.keys.get(user, name)?)
     }
 
+    /// Who prefers threads of requests.
+    ///
+    /// # Errors
+    ///
+    /// `ENODEV` nobody does, as in tests.
+    pub(crate) fn boosts(&self) -> Result<Arc<Worker<Boosts>>, Failure> {
+        Ok(self.boosts.clone().ok_or(ENODEV)?)
+    }
+
     /// The statistics of all requests.
     pub(crate) fn totals(&self) -> &Arc<Totals> {
         &self.totals
     }
 
     /// The requests of a TSG, for one that `user` begins. `sees_all`, `may_all`: he sees, and may
-    /// begin some on, other users' TSGs.
+    /// begin some on, other users' TSGs. `stats`: where to count if it is the first one of the TSG.
     ///
     /// # Errors
     ///
@@ -83,6 +100,7 @@ impl Registry {
         user: Uid,
         sees_all: bool,
         may_all: bool,
+        stats: Option<Arc<Shared>>,
     ) -> Result<Arc<Group>, Failure> {
         let tsg = self.tsgs.get_mut(&id).ok_or(Failure::NoTsg)?;
         let owns = tsg.owner.uid == user;
@@ -96,14 +114,24 @@ impl Registry {
             return Ok(group.clone());
         }
         let gpu = self.gpus.get(&tsg.gpu).ok_or(Failure::NoTsg)?;
+        let totals = self.totals.clone();
+        // Who brings none was told that his is not the first one.
+        let stats = stats.ok_or(Failure::NoTsg)?;
         let group = Group::new(
             id,
             gpu.requests.clone(),
-            self.totals.clone(),
+            (stats, totals),
             tsg.effective.level,
         )?;
         tsg.requests = Some(group.clone());
         Ok(group)
+    }
+
+    /// Whether a request that `user` begins would be the first one of a TSG.
+    pub(crate) fn is_first(&self, id: tsg::Id, user: Uid, may_all: bool) -> bool {
+        let tsg = self.tsgs.get(&id);
+        let tsg = tsg.filter(|tsg| tsg.owner.uid == user || may_all);
+        tsg.is_some_and(|tsg| tsg.requests.is_none())
     }
 
     /// The requests of a TSG that `viewer` sees, if it ever had some.

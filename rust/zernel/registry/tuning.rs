@@ -9,7 +9,10 @@ use crate::policy::{
         Tunables, //
     },
 };
-use crate::request::settings;
+use crate::{
+    phases,
+    request::settings, //
+};
 
 impl Registry {
     /// Changes the tunables, and brings everything in line with them.
@@ -34,6 +37,7 @@ impl Registry {
             || tunables.gives_other_budgets(&self.tunables);
         self.tunables = tunables;
         settings::publish(tunables.requests());
+        phases::settings::publish(tunables.phases());
         if default_changed {
             self.groups
                 .set_default(Effective::default_class(tunables.default_class()));

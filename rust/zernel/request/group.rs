@@ -17,6 +17,7 @@ use crate::{
             new_irq_lock,
             IrqLock, //
         },
+        memory::account_nowait,
         work::Worker, //
     },
     pass::Pass,
@@ -267,10 +268,9 @@ impl Group {
     pub(crate) fn new(
         tsg: tsg::Id,
         gpu: Arc<Device>,
-        totals: Arc<Totals>,
+        (stats, totals): (Arc<Shared>, Arc<Totals>),
         level: Option<Level>,
     ) -> Result<Arc<Self>> {
-        let stats = Shared::new()?;
         Arc::pin_init(
             pin_init!(Self {
                 tsg,
@@ -281,7 +281,7 @@ impl Group {
                 gone: Atomic::new(false),
                 members <- new_mutex!(RBTree::new(), "zernel_request_group"),
             }),
-            GFP_KERNEL_ACCOUNT,
+            account_nowait(),
         )
     }
 

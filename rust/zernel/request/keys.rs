@@ -7,7 +7,8 @@ use crate::{
         irqlock::{
             new_irq_lock,
             IrqLock, //
-        }, //
+        },
+        memory::account_nowait, //
     },
     policy::{
         predict::{
@@ -72,7 +73,7 @@ impl Key {
                 version: Atomic::new(0),
                 used: Atomic::new(0),
             }),
-            GFP_KERNEL_ACCOUNT,
+            account_nowait(),
         )
     }
 
@@ -160,9 +161,9 @@ impl Keys {
             place,
             key: key.clone(),
         };
-        let held = RBTreeNode::new((uid, name), held, GFP_KERNEL_ACCOUNT)?;
-        let order = RBTreeNode::new((uid, place), name, GFP_KERNEL_ACCOUNT)?;
-        let user = RBTreeNode::new(uid, 1, GFP_KERNEL_ACCOUNT)?;
+        let held = RBTreeNode::new((uid, name), held, account_nowait())?;
+        let order = RBTreeNode::new((uid, place), name, account_nowait())?;
+        let user = RBTreeNode::new(uid, 1, account_nowait())?;
         if self.count >= MAX {
             if let Some(loser) = self.loser(uid) {
                 self.forget_one(loser);

@@ -9,6 +9,7 @@ use crate::{
             self,
             Uid, //
         },
+        memory::with_memory,
         pinned::{
             PinnedPage,
             SLOTS, //
@@ -42,11 +43,13 @@ struct Charge {
 impl Charge {
     fn new() -> Result<Self> {
         let (user, unbound) = (identity::caller_uid(), identity::caller_is_unbound());
-        registry::with(|r| {
-            let charged = r.charge_page(user, unbound);
-            r.count_denied(&charged);
-            charged
-        })??;
+        with_memory(|| {
+            registry::with(|r| {
+                let charged = r.charge_page(user, unbound);
+                r.count_denied(&charged);
+                charged
+            })?
+        })?;
         // INVARIANT: Just counted.
         Ok(Self { user })
     }
@@ -95,6 +98,10 @@ impl Page {
     }
 
     fn end(&mut self, cause: Cause) {
+        // First, so that one look at those whose threads are preferred is enough.
+        for slot in self.slots.iter().flatten() {
+            slot.end(cause);
+        }
         for place in &mut self.slots {
             if let Some(slot) = place.take() {
                 slot.close(cause);
@@ -147,6 +154,17 @@ impl Pages {
         let mut page = self.pages.remove(&number).ok_or(ENOENT)?;
         page.end(Cause::Unregistered);
         Ok(page)
+    }
+
+    /// The memory of a page that has this slot.
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT` there is no such page or slot.
+    pub(crate) fn words(&self, page: u32, slot: u32) -> Result<Arc<PinnedPage>> {
+        let words = &self.pages.get(&page).ok_or(ENOENT)?.words;
+        words.slot(slot).ok_or(ENOENT)?;
+        Ok(words.clone())
     }
 
     /// A slot of a page.

@@ -2,6 +2,7 @@
 //! The tunables of requests where a request can read them without a lock.
 
 use crate::policy::{
+    nice::Delta,
     predict::{
         Costs,
         Kind, //
@@ -18,6 +19,8 @@ use kernel::sync::atomic::{
 static LEASE_AND_PREDICTOR: Atomic<u64> = Atomic::new(0);
 /// The costs of being early and late.
 static COSTS: Atomic<u64> = Atomic::new(0);
+/// What LC requests add to the nice values of their threads.
+static NICE: Atomic<i32> = Atomic::new(0);
 
 fn pack(upper: u32, lower: u32) -> u64 {
     u64::from(upper) << 32 | u64::from(lower)
@@ -43,6 +46,7 @@ pub(crate) fn publish(requests: &Requests) {
     let predictor = requests.predictor().number();
     LEASE_AND_PREDICTOR.store(pack(requests.lease().0, predictor), Relaxed);
     COSTS.store(pack(costs.early, costs.late), Relaxed);
+    NICE.store(requests.nice().number(), Relaxed);
 }
 
 /// What was published last.
@@ -54,4 +58,15 @@ pub(super) fn get() -> Settings {
         predictor: Kind::new(predictor).unwrap_or_default(),
         costs: Costs { early, late },
     }
+}
+
+/// What LC requests add to the nice values of their threads.
+pub(super) fn nice() -> Delta {
+    Delta::new(NICE.load(Relaxed)).unwrap_or(Delta::NONE)
+}
+
+/// Whether they add anything.
+#[inline]
+pub(super) fn prefers() -> bool {
+    NICE.load(Relaxed) != 0
 }

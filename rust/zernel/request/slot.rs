@@ -2,6 +2,10 @@
 //! A slot: carries out what [`policy::request`](crate::policy::request) decides about its requests.
 
 use super::{
+    boost::{
+        Boosts,
+        Ticket, //
+    },
     group::{
         Device,
         Group, //
@@ -28,7 +32,8 @@ use crate::{
             Locked,
             Timed, //
         },
-        trace, //
+        trace,
+        work::Worker, //
     },
     policy::{
         level::Level,
@@ -122,6 +127,8 @@ pub(crate) struct State {
     uncounted: Uncounted,
     /// The GPU and level that it is counted for as holding it without a holder.
     holds: Option<(Arc<Device>, Level)>,
+    /// Names who bound it to those who prefer the thread of a request.
+    ticket: Option<Arc<Ticket>>,
 }
 
 /// A key of a user.
@@ -213,6 +220,7 @@ impl Slot {
             ahead: None,
             uncounted: Uncounted::default(),
             holds: None,
+            ticket: None,
         };
         let inner = Ok(Inner { page, number });
         Arc::pin_init(
@@ -221,7 +229,8 @@ impl Slot {
         )
     }
 
-    /// Has its requests be about this TSG and user's key. The request that it has is over.
+    /// Has its requests be about this TSG and user's key, and the calling thread be theirs. The
+    /// request that it has is over.
     ///
     /// # Errors
     ///
@@ -231,9 +240,11 @@ impl Slot {
         group: &Arc<Group>,
         name: Name,
         key: Arc<Key>,
+        boosts: Arc<Worker<Boosts>>,
         holder: bool,
     ) -> Result {
         group.check(holder)?;
+        let ticket = Ticket::new(self.clone(), boosts)?;
         let member = group.reserve(self)?;
         if let Some(old) = group.attach(self, member)? {
             old.detach(self);
@@ -241,9 +252,13 @@ impl Slot {
         let mut state = self.lock();
         state.ahead = None;
         let unused = state.key.replace((name, key));
+        let before = state.ticket.replace(ticket);
         drop(state);
+        if let Some(before) = &before {
+            before.part();
+        }
         // Dropped without the lock.
-        drop(unused);
+        drop((unused, before));
         Ok(())
     }
 
@@ -401,7 +416,14 @@ impl Slot {
     /// Ends the request that is not over, and is nobody's any more.
     pub(super) fn close(self: &Arc<Self>, cause: Cause) {
         self.end(cause);
-        let group = self.lock().group.take();
+        let mut state = self.lock();
+        let (group, ticket) = (state.group.take(), state.ticket.take());
+        drop(state);
+        if let Some(ticket) = &ticket {
+            ticket.part();
+        }
+        // Dropped without the lock.
+        drop(ticket);
         if let Some(group) = group {
             group.detach(self);
         }
@@ -452,8 +474,18 @@ impl Slot {
                 state.catch_up();
             }
             state.over(record, state.choices.0);
+            if settings::prefers() {
+                state.prefer_no_more();
+            }
         }
         state.follow();
+    }
+
+    /// Whether the thread that a ticket names is to be preferred.
+    pub(super) fn is_preferred(&self, state: &State, ticket: &Ticket) -> bool {
+        let current = state.preferable();
+        current.is_some_and(|current| core::ptr::eq::<Ticket>(&**current, ticket))
+            && state.requests.is_under_way(&self.observe())
     }
 
     fn trigger(&self, state: &mut State, number: Number) {
@@ -464,6 +496,9 @@ impl Slot {
         if let Some(group) = &state.group {
             state.waits_for_lc = group.gpu.is_lc_busy();
             trace::request_trigger(group.tsg.0, number.get());
+        }
+        if settings::prefers() {
+            state.prefer();
         }
     }
 }
@@ -484,6 +519,31 @@ impl State {
         match &self.ahead {
             Some(ahead) if ahead.choice == choice && key.predicts(ahead) => ahead.time,
             _ => self.ahead.insert(key.predict(choice)).time,
+        }
+    }
+
+    /// The ticket, if threads of requests like this one are preferred where any are.
+    fn preferable(&self) -> Option<&Arc<Ticket>> {
+        self.ticket
+            .as_ref()
+            .filter(|_| self.level == Some(Level::LC))
+    }
+
+    /// Its thread is preferred from now on.
+    #[cold]
+    #[inline(never)]
+    fn prefer(&self) {
+        if let Some(ticket) = self.preferable() {
+            ticket.triggered();
+        }
+    }
+
+    /// Its thread is preferred no more.
+    #[cold]
+    #[inline(never)]
+    fn prefer_no_more(&self) {
+        if let Some(ticket) = self.preferable() {
+            ticket.over();
         }
     }
 

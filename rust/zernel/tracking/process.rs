@@ -4,14 +4,19 @@
 use super::keeper::Keeper;
 use crate::glue::{
     identity::Pid,
+    memory::account_nowait,
     work::Worker, //
 };
 use kernel::{
     prelude::*,
     sync::{
         atomic::{
-            ordering::Relaxed,
-            Atomic, //
+            ordering::{
+                Acquire,
+                Relaxed,
+                Release, //
+            },
+            Atomic,
         },
         Arc,
     },
@@ -28,15 +33,18 @@ pub(crate) struct Setting {
     pub(crate) privileged: bool,
     /// A machine-learning program: its threads have phases.
     pub(crate) ml: bool,
+    /// That by privilege: nice values of its phases are not bound by what it may itself.
+    pub(crate) trusted: bool,
 }
 
 impl Setting {
-    /// Single threads of it.
+    /// Single threads of it, or none.
     pub(crate) const SINGLE: Self = Self {
         whole: false,
         children: false,
         privileged: false,
         ml: false,
+        trusted: false,
     };
 
     /// Both.
@@ -48,12 +56,17 @@ impl Setting {
     const CHILDREN: u32 = 2;
     const PRIVILEGED: u32 = 4;
     const ML: u32 = 8;
+    const TRUSTED: u32 = 16;
+    /// All of them; those of cgroups come behind those that it was named with.
+    const ALL: u32 = 31;
+    const WIDTH: u32 = 5;
 
     fn bits(self) -> u32 {
         u32::from(self.whole) * Self::WHOLE
             + u32::from(self.children) * Self::CHILDREN
             + u32::from(self.privileged) * Self::PRIVILEGED
             + u32::from(self.ml) * Self::ML
+            + u32::from(self.trusted) * Self::TRUSTED
     }
 
     fn of(bits: u32) -> Self {
@@ -62,6 +75,7 @@ impl Setting {
             children: bits & Self::CHILDREN != 0,
             privileged: bits & Self::PRIVILEGED != 0,
             ml: bits & Self::ML != 0,
+            trusted: bits & Self::TRUSTED != 0,
         }
     }
 }
@@ -70,9 +84,14 @@ impl Setting {
 pub(crate) struct Process {
     pid: Pid,
     keeper: Arc<Worker<Keeper>>,
+    /// How it is tracked by name, and how by the cgroups that it is in.
     setting: Atomic<u32>,
     /// Threads may be there that are not tracked and should be.
     scan: Atomic<bool>,
+    /// A thread has done something, or somebody else has for it.
+    rung: Atomic<bool>,
+    /// There was no memory or room for all of its threads when it came to a tracked cgroup.
+    lacks: Atomic<bool>,
 }
 
 impl Process {
@@ -84,25 +103,35 @@ impl Process {
                 keeper,
                 setting: Atomic::new(Setting::SINGLE.bits()),
                 scan: Atomic::new(false),
+                rung: Atomic::new(false),
+                lacks: Atomic::new(false),
             },
-            GFP_KERNEL_ACCOUNT,
+            account_nowait(),
         )?)
     }
 
-    /// A process that a thread of `parent` has made, tracked as that is. Does not sleep.
+    /// A process that a thread of `parent` has made, tracked as that is: it is in the same cgroups,
+    /// as far as is known. Does not sleep.
     ///
     /// # Errors
     ///
     /// `ENOMEM`.
     pub(crate) fn child_of(parent: &Self, pid: Pid) -> Result<Arc<Self>> {
+        let mut bits = parent.setting.load(Relaxed);
+        let named = parent.named();
+        if !(named.whole && named.children) {
+            bits &= !Setting::ALL;
+        }
         Ok(Arc::new(
             Self {
                 pid,
                 keeper: parent.keeper.clone(),
-                setting: Atomic::new(parent.setting.load(Relaxed)),
+                setting: Atomic::new(bits),
                 scan: Atomic::new(false),
+                rung: Atomic::new(false),
+                lacks: Atomic::new(false),
             },
-            GFP_NOWAIT,
+            account_nowait(),
         )?)
     }
 
@@ -116,20 +145,58 @@ impl Process {
         &self.keeper
     }
 
-    /// How it is tracked.
+    /// How it is tracked, by name or by a cgroup.
     pub(crate) fn setting(&self) -> Setting {
+        self.named().and(self.grouped())
+    }
+
+    /// How it is tracked by name: itself, or because who has made it was.
+    pub(super) fn named(&self) -> Setting {
         Setting::of(self.setting.load(Relaxed))
     }
 
-    /// Changes [`Self::setting`].
-    pub(super) fn set(&self, setting: Setting) {
-        self.setting.store(setting.bits(), Relaxed);
+    /// How it is tracked by the cgroups that it is in.
+    pub(crate) fn grouped(&self) -> Setting {
+        Setting::of(self.setting.load(Relaxed) >> Setting::WIDTH)
+    }
+
+    /// Changes [`Self::named`] and [`Self::grouped`].
+    pub(super) fn set(&self, named: Setting, grouped: Setting) {
+        let bits = named.bits() | grouped.bits() << Setting::WIDTH;
+        self.setting.store(bits, Relaxed);
     }
 
     /// Whether a thread, or a process, that one of its tracked threads makes is tracked, too.
     pub(crate) fn follows(&self, thread: bool) -> bool {
-        let setting = self.setting();
-        setting.whole && (thread || setting.children)
+        let named = self.named();
+        self.grouped().whole || named.whole && (thread || named.children)
+    }
+
+    /// Says whether there was no room for all of its threads. Returns whether there was none before.
+    pub(super) fn set_lacks(&self, lacks: bool) -> bool {
+        self.lacks.xchg(lacks, Relaxed)
+    }
+
+    /// Whether there was no room for all of its threads.
+    pub(super) fn lacks(&self) -> bool {
+        self.lacks.load(Relaxed)
+    }
+
+    /// Something happens that its phases may tell. From any context.
+    pub(crate) fn ring(&self) {
+        // Pairs with the Acquire of whoever takes it.
+        self.rung.store(true, Release);
+        self.keeper.ring();
+    }
+
+    /// Whether it has rung, and nobody has taken that.
+    pub(crate) fn is_rung(&self) -> bool {
+        self.rung.load(Acquire)
+    }
+
+    /// Whether it has rung since the last time.
+    pub(crate) fn take_ring(&self) -> bool {
+        self.rung.load(Relaxed) && self.rung.xchg(false, Acquire)
     }
 
     /// Has the keeper look for threads that are not tracked and should be. From any context.

@@ -4,32 +4,40 @@
 use super::{
     process::Process,
     table::{
-        Entry,
         Member,
-        Tracking, //
+        Tracking,
+        Wanted, //
     },
 };
 use crate::{
     error::Failure,
     glue::{
         identity::Pid,
+        memory::account_nowait,
         recorder::Record,
         thread::Thread,
         time::now_ns,
         work::Worker, //
     },
+    nice::Table,
     phases::{
         program::{
             Program,
             Report, //
         },
-        sampler::Sampler, //
+        sampler::Sampler,
+        settings, //
     },
     policy::{
+        nice::{
+            Ask,
+            Delta, //
+        },
         phase::{
             account::Times,
             activity::Activity,
             task::Task,
+            waits::Waited,
             window::Gpu,
             Phase, //
         },
@@ -65,6 +73,16 @@ impl Seen<'_> {
 }
 
 impl Member {
+    /// Whether it is tracked.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.wanted != Wanted::No
+    }
+
+    /// Whether it was named itself.
+    pub(super) fn is_single(&self) -> bool {
+        self.wanted == Wanted::Itself
+    }
+
     /// The thread, be its process one with phases or not.
     fn seen(&self) -> Seen<'_> {
         Seen {
@@ -79,6 +97,39 @@ impl Member {
         let activity = self.record.read().filter(counts);
         activity.map_or(Times::ZERO, |activity| self.seen().times_of(&activity, now))
     }
+
+    /// Asks for what the phase of the thread asks for, if that is something else than before.
+    fn renice(&mut self, table: &Table) {
+        let setting = self.record.process().setting();
+        let task = self
+            .phases
+            .as_ref()
+            .filter(|_| self.is_wanted() && setting.ml);
+        let phase = task.map_or(Phase::Unknown, |task| task.present());
+        // Once more for another phase, too: what others have set meanwhile is seen then.
+        let asked = match settings::delta(phase) {
+            Delta::NONE => (Phase::Unknown, Ask::NONE),
+            delta => {
+                let privileged = setting.trusted;
+                (phase, Ask { delta, privileged })
+            }
+        };
+        let (_, ask) = asked;
+        // Without memory the next look tries again.
+        if asked != self.nice && table.ask_for_phase(self.record.thread(), ask).is_ok() {
+            self.nice = asked;
+        }
+    }
+}
+
+/// What is recorded of a thread.
+pub(crate) struct Recorded<'a> {
+    /// Who it is.
+    pub(crate) thread: &'a Thread,
+    /// What it does.
+    pub(crate) activity: Activity,
+    /// Its waits for the GPU.
+    pub(crate) waited: Waited,
 }
 
 /// A process that a list shows.
@@ -106,34 +157,18 @@ impl Tracking {
         self.keeper.sampler().clone()
     }
 
-    /// Gives each process that has phases a place, in the order of their keys. Returns how many there
-    /// are; if that is more than there is room for in `programs`, nothing has changed.
-    pub(crate) fn place_programs(&mut self, programs: &mut KVVec<Program>) -> usize {
-        let has_phases = |entry: &&Entry| entry.process.setting().ml;
-        let count = self.processes.values().filter(has_phases).count();
-        if count > programs.capacity() {
-            return count;
-        }
-        programs.clear();
-        for (&key, entry) in self.processes.iter_mut() {
-            entry.program = None;
-            if entry.process.setting().ml {
-                let place = programs.len();
-                // Never fails: there is room.
-                if programs
-                    .push(Program::new(key, entry.id), GFP_NOWAIT)
-                    .is_ok()
-                {
-                    entry.program = Some(place);
-                }
-            }
-        }
-        count
+    /// The first process with a key of at least `from`, and it as a program if it has phases.
+    pub(crate) fn program_from(&self, from: usize) -> Option<(usize, Option<Program>)> {
+        let cursor = self.processes.cursor_lower_bound(&from)?;
+        let (&key, entry) = cursor.current();
+        let has_phases = entry.process.setting().ml;
+        let program = has_phases.then(|| Program::new(entry.process.clone(), entry.id));
+        Some((key, program))
     }
 
     /// What is seen of a program.
     pub(crate) fn report(&mut self, program: &Program) {
-        if let Some(entry) = self.processes.get_mut(&program.key) {
+        if let Some(entry) = self.processes.get_mut(&program.key()) {
             entry.gpu = program.gpu;
             if let Some(report) = program.report() {
                 entry.prefetch = report;
@@ -141,48 +176,72 @@ impl Tracking {
         }
     }
 
-    /// The process with this key.
-    pub(crate) fn process(&self, key: usize) -> Option<Arc<Process>> {
-        Some(self.processes.get(&key)?.process.clone())
-    }
-
-    /// The process of a thread, if it has phases and a place.
-    fn program_of(&self, member: &Member) -> Option<usize> {
-        let process = member.record.process();
-        if !member.wanted || !process.setting().ml {
-            return None;
-        }
-        let entry: &Entry = self.processes.get(&process.pid().key())?;
-        entry.program
-    }
-
-    /// Hands the first thread with an id of at least `from` to `f` if its process has phases, with the
-    /// place of that and the time. Returns where to go on.
+    /// Hands the first thread of a process with a key of at least `from` to `f`, with the time, and has
+    /// it ring when it does something if one `listens`. Returns where to go on.
     pub(crate) fn sample_from(
         &mut self,
-        from: u64,
-        f: impl FnOnce(usize, Ns, &Activity, &mut Option<KBox<Task>>),
-    ) -> Option<u64> {
-        let id = *self.threads.cursor_lower_bound(&from)?.current().0;
-        let program = self.threads.get(&id).and_then(|m| self.program_of(m));
-        if let (Some(program), Some(member)) = (program, self.threads.get_mut(&id)) {
+        process: usize,
+        from: usize,
+        listens: bool,
+        f: impl FnOnce(Ns, &Recorded<'_>, &mut Option<KBox<Task>>),
+    ) -> Option<usize> {
+        let (thread, id) = self.member_from(process, from)?;
+        let has = |member: &&mut Member| {
+            // It may have none any more since the sampler found that it has.
+            member.is_wanted() && member.record.process().setting().ml
+        };
+        if let Some(member) = self.threads.get_mut(&id).filter(has) {
+            if listens {
+                // Before it is read: nothing that it does later is missed.
+                member.record.listen();
+            }
             if let Some(activity) = member.record.read() {
                 // Read with the table locked: nobody was told what lies ahead of it.
                 let now = activity.ended().unwrap_or(Ns(now_ns()));
-                f(program, now, &activity, &mut member.phases);
+                let waited = member.record.waited(&activity, now);
+                let thread = member.record.thread();
+                let recorded = Recorded {
+                    thread,
+                    activity,
+                    waited,
+                };
+                f(now, &recorded, &mut member.phases);
             }
+            member.renice(&self.nice);
         }
+        thread.checked_add(1)
+    }
+
+    /// Whether a process has a thread with a key of at least `from`.
+    pub(crate) fn has_thread_from(&self, process: usize, from: usize) -> bool {
+        self.member_from(process, from).is_some()
+    }
+
+    /// Has a thread have the nice value of its phase.
+    pub(super) fn renice(&mut self, id: u64) {
+        if let Some(member) = self.threads.get_mut(&id) {
+            member.renice(&self.nice);
+        }
+    }
+
+    /// The same for the first thread with an id of at least `from`. Returns where to go on.
+    pub(crate) fn renice_from(&mut self, from: u64) -> Option<u64> {
+        let id = *self.threads.cursor_lower_bound(&from)?.current().0;
+        self.renice(id);
         id.checked_add(1)
     }
 
-    /// Has the first thread with an id of at least `from` ring when it does something, if its process
-    /// has phases. Returns where to go on.
-    pub(crate) fn listen_from(&self, from: u64) -> Option<u64> {
+    /// What is added to the nice value of a thread now.
+    pub(crate) fn nice_delta(&self, thread: &Thread) -> i32 {
+        self.nice.delta(thread)
+    }
+
+    /// Ends the wait of the first thread with an id of at least `from`, if it was seen to begin by a
+    /// probe that is gone. Returns where to go on.
+    pub(super) fn end_wait_from(&self, from: u64, is_gone: impl Fn(u64) -> bool) -> Option<u64> {
         let cursor = self.threads.cursor_lower_bound(&from)?;
         let (&id, member) = cursor.current();
-        if self.program_of(member).is_some() {
-            member.record.listen();
-        }
+        member.record.end_wait_of(is_gone);
         id.checked_add(1)
     }
 
@@ -191,7 +250,7 @@ impl Tracking {
         let cursor = self.threads.cursor_lower_bound(&from)?;
         let &id = cursor.current().0;
         let member = self.threads.get(&id)?;
-        let has = member.wanted && member.record.process().setting().ml;
+        let has = member.is_wanted() && member.record.process().setting().ml;
         Some((id, has.then(|| member.seen())))
     }
 
@@ -212,16 +271,19 @@ impl Tracking {
         let member = self.threads.get_mut(&id).ok_or(Failure::NotAssigned)?;
         let setting = member.record.process().setting();
         let activity = member.record.read();
-        let Some(activity) = activity.filter(|_| member.wanted && setting.ml) else {
+        let Some(activity) = activity.filter(|_| member.is_wanted() && setting.ml) else {
             return Err(Failure::NotAssigned);
         };
         if member.phases.is_none() {
-            member.phases = Some(KBox::new(Task::new(&activity, now), GFP_KERNEL_ACCOUNT)?);
+            let waited = member.record.waited(&activity, now);
+            let task = Task::new(&activity, &waited, now);
+            member.phases = Some(KBox::new(task, account_nowait())?);
         }
         if let Some(task) = &mut member.phases {
             task.hint(now, phase, duration);
         }
-        member.record.process().keeper().ring();
+        member.renice(&self.nice);
+        member.record.process().ring();
         Ok(())
     }
 
@@ -242,8 +304,15 @@ impl Tracking {
     /// The times of all threads of the process with this id together, if it is still there.
     pub(crate) fn times_of(&self, id: u64) -> Option<Times> {
         let &key = self.ids.get(&id)?;
-        let now = Ns(now_ns());
-        let mut times = self.processes.get(&key)?.past;
+        Some(self.times_at(key, Ns(now_ns())))
+    }
+
+    /// The times of all threads of a process together, up to `now`; none if it is not there.
+    pub(super) fn times_at(&self, key: usize, now: Ns) -> Times {
+        let Some(entry) = self.processes.get(&key) else {
+            return Times::ZERO;
+        };
+        let mut times = entry.past;
         let mut thread = Some(0);
         while let Some((at, record)) = thread.and_then(|at| self.member_from(key, at)) {
             if let Some(member) = self.threads.get(&record) {
@@ -251,16 +320,17 @@ impl Tracking {
             }
             thread = at.checked_add(1);
         }
-        Some(times)
+        times
     }
 
     /// Whether a process is tracked as owners of TSGs are.
     pub(crate) fn is_owner(&self, pid: &Pid) -> bool {
         let entry = self.processes.get(&pid.key());
-        let setting = entry.map(|entry| entry.process.setting());
-        setting.is_some_and(|s| s.whole && s.ml && s.privileged)
+        let named = entry.map(|entry| entry.process.named());
+        named.is_some_and(|s| s.whole && s.ml && s.privileged)
     }
 }
 
-// A tracked thread takes 512 bytes with its phases.
-kernel::prelude::static_assert!(size_of::<Task>() <= 128);
+// A tracked thread takes 512 bytes with its phases: 480, and 8 for each part that is accounted to a
+// cgroup of memory.
+kernel::prelude::static_assert!(size_of::<Task>() <= 96);

@@ -2,6 +2,10 @@
 //! The table of records: which thread has one, of which process, and for whom it counts.
 
 use super::{
+    groups::{
+        Group,
+        Membership, //
+    },
     keeper::Keeper,
     process::{
         Process,
@@ -16,6 +20,7 @@ use crate::{
             Scope,
             Uid, //
         },
+        memory::account_nowait,
         recorder::{
             self,
             Hooks,
@@ -26,13 +31,19 @@ use crate::{
         watch::Armed,
         work::Worker,
     },
-    janitor::Reaper,
+    janitor::{
+        Follower,
+        Reaper, //
+    },
+    nice::Table,
     phases::program::Report,
     policy::{
+        nice::Ask,
         phase::{
             account::Times,
             task::Task,
-            window::Gpu, //
+            window::Gpu,
+            Phase, //
         },
         units::Ns,
     },
@@ -49,9 +60,6 @@ use kernel::{
 /// Most tracked threads of a user who is not root.
 pub(crate) const MAX_PER_USER: u32 = recorder::MAX / 4;
 
-/// Threads that are let go with the table locked once.
-const BATCH: usize = 64;
-
 /// For how long nothing has to be tracked until the scheduler's hooks are turned off: to turn them
 /// on and off changes the kernel's text.
 const REST: Ns = Ns(1_000_000_000);
@@ -63,10 +71,12 @@ pub(super) struct Entry {
     pub(super) id: u64,
     /// Tracked threads.
     pub(super) threads: u32,
+    /// Those of them that were named themselves.
+    pub(super) singles: u32,
     /// Times of threads that are tracked no more.
     pub(super) past: Times,
-    /// Its place among the programs that have phases.
-    pub(super) program: Option<usize>,
+    /// The tracked cgroups that it is in.
+    pub(super) groups: KVec<Membership>,
     /// What the GPU did for it, at the last sample.
     pub(super) gpu: Gpu,
     /// What came of its signals.
@@ -74,8 +84,19 @@ pub(super) struct Entry {
     /// Those that have still to let their records go included.
     members: u32,
     /// Calls that are about to track more of it.
-    opened: u32,
+    pub(super) opened: u32,
     _watch: Armed,
+}
+
+/// Whether a thread is tracked.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wanted {
+    /// No more: it has still to let the record go.
+    No,
+    /// Because others are.
+    WithOthers,
+    /// It was named itself.
+    Itself,
 }
 
 /// A thread with a record.
@@ -85,8 +106,9 @@ pub(super) struct Member {
     pub(super) since: Ns,
     /// Its phases, once a sample was taken of it.
     pub(super) phases: Option<KBox<Task>>,
-    /// It is tracked; otherwise it has still to let the record go.
-    pub(super) wanted: bool,
+    pub(super) wanted: Wanted,
+    /// The phase that asks for a nice value, and what it asks for.
+    pub(super) nice: (Phase, Ask),
     /// Who it counts for.
     uid: Uid,
 }
@@ -99,16 +121,27 @@ pub(super) struct Member {
 /// counts once among the members of its entry in `processes` and for its user in `users`. `ids` has
 /// exactly the ids of `processes`. Its record
 /// is not over, or will be handed to the keeper. `count` counts those that are wanted, and so do
-/// `threads` of the entries.
+/// `threads` of the entries; `singles` those of them that are single. `inside` has an entry for each
+/// of the `groups` of a process, and no others.
 pub(crate) struct Tracking {
-    last_id: u64,
+    pub(super) last_id: u64,
     pub(super) threads: RBTree<u64, Member>,
     pub(super) members: RBTree<(usize, usize), u64>,
     pub(super) processes: RBTree<usize, Entry>,
     pub(super) ids: RBTree<u64, usize>,
     /// Counted up when other processes have phases than before.
     pub(super) generation: u64,
+    /// Tracked cgroups, by their ids.
+    pub(super) groups: RBTree<u64, Group>,
+    /// Who is in them, by the serial number of the cgroup and the key of the process; and the times
+    /// that the process had before.
+    pub(super) inside: RBTree<(u64, usize), Times>,
+    pub(super) follower: Arc<Worker<Follower>>,
+    /// The follower is to look again when there may be memory or room.
+    pub(super) retries: bool,
     count: u32,
+    /// Nice values.
+    pub(super) nice: Arc<Table>,
     users: RBTree<Uid, u32>,
     hooks: Option<Hooks>,
     /// Since when there are no records.
@@ -119,7 +152,12 @@ pub(crate) struct Tracking {
 
 impl Tracking {
     /// An empty table, whose ids begin after those of any before it.
-    pub(super) fn new(keeper: Arc<Worker<Keeper>>, reaper: Arc<Worker<Reaper>>) -> Self {
+    pub(super) fn new(
+        keeper: Arc<Worker<Keeper>>,
+        reaper: Arc<Worker<Reaper>>,
+        follower: Arc<Worker<Follower>>,
+        nice: Arc<Table>,
+    ) -> Self {
         Self {
             // Ids are handed out more slowly than one in a microsecond.
             last_id: now_ns() / 1000,
@@ -128,7 +166,12 @@ impl Tracking {
             processes: RBTree::new(),
             ids: RBTree::new(),
             generation: 1,
+            groups: RBTree::new(),
+            inside: RBTree::new(),
+            follower,
+            retries: false,
             count: 0,
+            nice,
             users: RBTree::new(),
             hooks: None,
             idle: None,
@@ -147,7 +190,7 @@ impl Tracking {
         let cursor = self.threads.cursor_lower_bound(&from)?;
         let &id = cursor.current().0;
         let member = self.threads.get(&id)?;
-        Some((id, member.wanted.then_some(&*member.record)))
+        Some((id, member.is_wanted().then_some(&*member.record)))
     }
 
     pub(super) fn process_from(&self, from: usize) -> Option<(usize, Arc<Process>)> {
@@ -157,32 +200,34 @@ impl Tracking {
     }
 
     /// The scheduler's hooks are on, and stay so as long as there are records.
-    fn hook(&mut self) -> Result {
+    pub(super) fn hook(&mut self) -> Result {
         self.idle = None;
         if self.hooks.is_none() {
-            self.hooks = Some(Hooks::new()?);
+            self.hooks = Some(Hooks::new(self.follower.clone())?);
+            // Whatever comes of it, he turns them off when they are not needed.
+            self.keeper.kick();
         }
         Ok(())
     }
 
-    /// The entry of a process, which is made if need be, and is tracked in `more` ways from now on;
-    /// and how it was before.
+    /// The entry of a process, which is made if need be, and is named in `more` ways from now on; and
+    /// how it was before.
     pub(super) fn open(
         &mut self,
-        pid: Pid,
+        pid: &Pid,
         more: Setting,
     ) -> Result<(Arc<Process>, Setting), Failure> {
         self.hook()?;
         let key = pid.key();
         if self.processes.get(&key).is_none() {
-            let process = Process::new(pid, self.keeper.clone())?;
+            let process = Process::new(pid.clone(), self.keeper.clone())?;
             self.enter(&process)?;
         }
         let entry = self.processes.get_mut(&key).ok_or(ESRCH)?;
         entry.opened += 1;
         let process = entry.process.clone();
-        let before = process.setting();
-        self.set(&process, before.and(more));
+        let before = process.named();
+        self.set(&process, before.and(more), process.grouped());
         Ok((process, before))
     }
 
@@ -192,19 +237,29 @@ impl Tracking {
         if !self.processes.get(&process.pid().key()).is_some_and(alone) {
             return;
         }
-        self.set(process, before);
+        self.set(process, before, process.grouped());
+        if process.setting().whole {
+            // A cgroup has come to want them all meanwhile, or not been through with them.
+            process.ask_scan();
+            return;
+        }
         for &id in added {
             self.end(id);
         }
     }
 
-    fn set(&mut self, process: &Process, setting: Setting) {
-        if process.setting().ml != setting.ml {
+    /// Changes how a process is tracked, by name and by cgroups.
+    pub(super) fn set(&mut self, process: &Process, named: Setting, grouped: Setting) {
+        let before = process.setting();
+        process.set(named, grouped);
+        let after = process.setting();
+        if before.ml != after.ml {
             self.generation += 1;
         }
-        process.set(setting);
-        if setting.ml {
-            self.keeper.ring();
+        if after.ml {
+            process.ring();
+        } else if before.ml {
+            self.rest_phases(process.pid().key());
         }
     }
 
@@ -223,12 +278,12 @@ impl Tracking {
             // What is left of it goes with its last record.
             let ml = process.setting().ml;
             let none = Setting::SINGLE;
-            self.set(&process, Setting { ml, ..none });
+            self.set(&process, Setting { ml, ..none }, none);
         }
         self.tidy(key);
     }
 
-    fn enter(&mut self, process: &Arc<Process>) -> Result {
+    pub(super) fn enter(&mut self, process: &Arc<Process>) -> Result {
         let pid = process.pid();
         let watch = Armed::new(pid.clone(), Scope::Process, self.reaper.clone())?;
         let id = self.last_id + 1;
@@ -236,18 +291,19 @@ impl Tracking {
             process: process.clone(),
             id,
             past: Times::ZERO,
-            program: None,
             gpu: Gpu::default(),
             prefetch: Report::default(),
             threads: 0,
+            singles: 0,
+            groups: KVec::new(),
             members: 0,
             opened: 0,
             _watch: watch,
         };
         let key = pid.key();
-        let node = RBTreeNodeReservation::new(GFP_KERNEL_ACCOUNT)?;
+        let node = RBTreeNodeReservation::new(account_nowait())?;
         self.processes
-            .try_create_and_insert(key, entry, GFP_KERNEL_ACCOUNT)?;
+            .try_create_and_insert(key, entry, account_nowait())?;
         self.ids.insert(node.into_node(id, key));
         self.last_id = id;
         self.generation += u64::from(process.setting().ml);
@@ -269,30 +325,58 @@ impl Tracking {
     }
 
     /// Forgets a process of which nothing is tracked.
-    fn tidy(&mut self, key: usize) {
-        let empty = |entry: &Entry| {
-            entry.members == 0 && entry.opened == 0 && !entry.process.setting().whole
+    pub(super) fn tidy(&mut self, key: usize) {
+        let Some(entry) = self.processes.get(&key).filter(|entry| entry.opened == 0) else {
+            return;
         };
-        if self.processes.get(&key).is_some_and(empty) {
-            if let Some(entry) = self.processes.remove(&key) {
-                self.ids.remove(&entry.id);
-                self.generation += u64::from(entry.process.setting().ml);
+        let process = entry.process.clone();
+        let (named, grouped) = (process.named(), process.grouped());
+        if entry.members > 0 || named.whole || grouped.whole {
+            if entry.singles == 0 && !named.whole && grouped.whole && named != Setting::SINGLE {
+                // The last thread that was named has gone.
+                self.set(&process, Setting::SINGLE, grouped);
+            }
+            return;
+        }
+        self.leave_all(key);
+        if let Some(entry) = self.processes.remove(&key) {
+            self.ids.remove(&entry.id);
+            self.generation += u64::from(entry.process.setting().ml);
+        }
+    }
+
+    /// Tracks a thread that is named itself.
+    pub(super) fn add_single(
+        &mut self,
+        process: &Arc<Process>,
+        thread: &Thread,
+        added: &mut KVVec<u64>,
+    ) -> Result<(), Failure> {
+        let key = (process.pid().key(), thread.key());
+        self.add(process, thread, added)?;
+        let id = self.members.get(&key).map_or(0, |&id| id);
+        let member = self.threads.get_mut(&id);
+        if let Some(member) = member.filter(|member| member.wanted == Wanted::WithOthers) {
+            member.wanted = Wanted::Itself;
+            if let Some(entry) = self.processes.get_mut(&key.0) {
+                entry.singles += 1;
             }
         }
+        Ok(())
     }
 
     /// Tracks a thread, unless it is tracked already.
     pub(super) fn add(
         &mut self,
         process: &Arc<Process>,
-        thread: Thread,
+        thread: &Thread,
         added: &mut KVVec<u64>,
     ) -> Result<(), Failure> {
         let key = (process.pid().key(), thread.key());
         self.hook()?;
         added.reserve(1, GFP_KERNEL)?;
         if let Some(&id) = self.members.get(&key) {
-            if self.threads.get(&id).is_some_and(|member| member.wanted) {
+            if self.threads.get(&id).is_some_and(Member::is_wanted) {
                 return Ok(());
             }
             if let Some(id) = self.call_back(id)? {
@@ -301,7 +385,7 @@ impl Tracking {
             // It is over, and the keeper has not been told yet.
             self.take(id);
         }
-        let record = Record::new(thread, process.clone(), GFP_KERNEL_ACCOUNT)?;
+        let record = Record::new(thread.clone(), process.clone(), account_nowait())?;
         let id = match self.insert(record.clone()) {
             Ok(id) => id,
             Err(failure) => {
@@ -319,27 +403,31 @@ impl Tracking {
     }
 
     /// A record has come to a thread that a tracked one has made. Returns whether it is wanted.
-    pub(super) fn born(&mut self, record: Arc<Record>) -> Result<bool, Failure> {
+    /// `strict`: as [`Self::refresh`].
+    pub(super) fn born(&mut self, record: &Arc<Record>, strict: bool) -> Result<bool, Failure> {
         let process = record.process().clone();
         if !process.setting().whole {
             return Ok(false);
         }
         let key = process.pid().key();
-        match self.processes.get(&key) {
-            Some(entry) if !Arc::ptr_eq(&entry.process, &process) => {
-                // It was named itself before its first thread came here.
-                let named = entry.process.clone();
-                self.set(&named, named.setting().and(process.setting()));
-                named.ask_scan();
+        match self.processes.get(&key).map(|entry| entry.process.clone()) {
+            Some(known) if !Arc::ptr_eq(&known, &process) => {
+                // It was named itself, or found, before its first thread came here.
+                self.set(&known, known.named().and(process.named()), known.grouped());
+                known.ask_scan();
                 return Ok(false);
             }
             Some(_) => {}
-            None => self.enter(&process)?,
+            None => {
+                if !self.begin(&process, strict)? {
+                    return Ok(false);
+                }
+            }
         }
         if self.members.get(&(key, record.thread().key())).is_some() {
             return Ok(false);
         }
-        match self.insert(record) {
+        match self.insert(record.clone()) {
             Ok(_) => Ok(true),
             Err(failure) => {
                 self.tidy(key);
@@ -356,10 +444,10 @@ impl Tracking {
         if uid != Uid::ROOT && held >= MAX_PER_USER {
             return Err(Failure::OverQuota);
         }
-        let thread = RBTreeNodeReservation::new(GFP_KERNEL_ACCOUNT)?;
-        let member = RBTreeNodeReservation::new(GFP_KERNEL_ACCOUNT)?;
+        let thread = RBTreeNodeReservation::new(account_nowait())?;
+        let member = RBTreeNodeReservation::new(account_nowait())?;
         self.users
-            .try_create_and_insert(uid, held + 1, GFP_KERNEL_ACCOUNT)?;
+            .try_create_and_insert(uid, held + 1, account_nowait())?;
         // Nothing fails any more.
         entry.members += 1;
         entry.threads += 1;
@@ -372,7 +460,8 @@ impl Tracking {
             record,
             since: Ns::ZERO,
             phases: None,
-            wanted: true,
+            wanted: Wanted::WithOthers,
+            nice: (Phase::Unknown, Ask::NONE),
             uid,
         };
         self.threads.insert(thread.into_node(id, new));
@@ -402,15 +491,19 @@ impl Tracking {
 
     /// A thread is tracked no more. Returns whether it was.
     fn count_out(&mut self, id: u64) -> bool {
-        let Some(member) = self.threads.get_mut(&id).filter(|member| member.wanted) else {
+        let wanted = |member: &&mut Member| member.is_wanted();
+        let Some(member) = self.threads.get_mut(&id).filter(wanted) else {
             return false;
         };
-        member.wanted = false;
+        let single = member.is_single();
+        member.wanted = Wanted::No;
         self.count -= 1;
         let key = member.record.process().pid().key();
         if let Some(entry) = self.processes.get_mut(&key) {
             entry.threads -= 1;
+            entry.singles -= u32::from(single);
         }
+        self.renice(id);
         true
     }
 
@@ -426,7 +519,7 @@ impl Tracking {
     /// Tracks a thread again that has still to let its record go, which begins anew. Returns its new
     /// id, if it was in time.
     fn call_back(&mut self, id: u64) -> Result<Option<u64>> {
-        let node = RBTreeNodeReservation::new(GFP_KERNEL_ACCOUNT)?;
+        let node = RBTreeNodeReservation::new(account_nowait())?;
         // What it did before, which nobody knows any more when it is called back.
         let now = Ns(now_ns());
         let times = self.threads.get(&id).map(|member| member.times(now));
@@ -438,7 +531,7 @@ impl Tracking {
         let Some(mut member) = self.threads.remove(&id) else {
             return Ok(None);
         };
-        member.wanted = true;
+        member.wanted = Wanted::WithOthers;
         (member.since, member.phases) = (now, None);
         self.last_id += 1;
         let new = self.last_id;
@@ -468,68 +561,6 @@ impl Tracking {
         }
     }
 
-    pub(super) fn untrack_thread(
-        &mut self,
-        pid: &Pid,
-        thread: &Thread,
-        privileged: bool,
-    ) -> Result<u32, Failure> {
-        let key = pid.key();
-        let entry = self.processes.get(&key).ok_or(Failure::NotAssigned)?;
-        let (process, setting) = (entry.process.clone(), entry.process.setting());
-        let id = self.members.get(&(key, thread.key()));
-        let is = |id: &u64| self.threads.get(id).is_some_and(|member| member.wanted);
-        let &id = id.filter(|id| is(id)).ok_or(Failure::NotAssigned)?;
-        if setting.privileged && !privileged {
-            return Err(Failure::NotPermitted);
-        }
-        if setting.whole {
-            return Err(Failure::Kernel(EBUSY));
-        }
-        self.end(id);
-        let threads = self.processes.get(&key).map_or(0, |entry| entry.threads);
-        if threads == 0 {
-            self.set(&process, Setting::SINGLE);
-        }
-        Ok(threads)
-    }
-
-    /// All of the process is to be tracked no more. It is open then.
-    pub(super) fn untrack_process(
-        &mut self,
-        pid: &Pid,
-        privileged: bool,
-    ) -> Result<Arc<Process>, Failure> {
-        let entry = self.processes.get_mut(&pid.key());
-        let entry = entry.ok_or(Failure::NotAssigned)?;
-        let setting = entry.process.setting();
-        if entry.threads == 0 && !setting.whole {
-            return Err(Failure::NotAssigned);
-        }
-        if setting.privileged && !privileged {
-            return Err(Failure::NotPermitted);
-        }
-        entry.opened += 1;
-        let process = entry.process.clone();
-        self.set(&process, Setting::SINGLE);
-        Ok(process)
-    }
-
-    /// Tracks some of the threads of a process no more, unless all of it is tracked again. Returns
-    /// where to go on.
-    pub(super) fn end_some(&mut self, process: &Arc<Process>, from: usize) -> Option<usize> {
-        if self.is_whole(process) {
-            return None;
-        }
-        let mut from = from;
-        for _ in 0..BATCH {
-            let (thread, id) = self.member_from(process.pid().key(), from)?;
-            self.end(id);
-            from = thread.checked_add(1)?;
-        }
-        Some(from)
-    }
-
     /// The first thread of a process with a key of at least `from`, and the id of its record.
     pub(super) fn member_from(&self, process: usize, from: usize) -> Option<(usize, u64)> {
         let cursor = self.members.cursor_lower_bound(&(process, from))?;
@@ -540,7 +571,7 @@ impl Tracking {
     /// Turns the hooks of the scheduler off if there have been no records for [`REST`]. Returns when
     /// to ask again.
     pub(super) fn rest(&mut self, now: Ns) -> Option<Ns> {
-        if self.hooks.is_none() || recorder::live() > 0 {
+        if self.hooks.is_none() || recorder::live() > 0 || self.groups.iter().next().is_some() {
             self.idle = None;
             return None;
         }

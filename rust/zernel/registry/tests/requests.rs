@@ -18,7 +18,8 @@ use crate::{
     },
     request::{
         group::Group,
-        pages, //
+        pages,
+        stats::Shared, //
     },
 };
 use kernel::{
@@ -36,7 +37,7 @@ fn lab() -> Result<(Registry, gpu::Id, tsg::Id)> {
 }
 
 fn group(r: &mut Registry, id: tsg::Id) -> Result<Arc<Group>> {
-    Ok(r.group(id, OWNER, false, false)?)
+    Ok(r.group(id, OWNER, false, false, Some(Shared::new()?))?)
 }
 
 #[kernel::macros::kunit_tests(zernel_registry_requests)]
@@ -79,15 +80,19 @@ mod cases {
     #[test]
     fn a_tsg_has_one_group_for_whom_it_belongs_to() -> Result {
         let (mut r, _, id) = lab()?;
+        assert!(r.is_first(id, OWNER, false) && r.is_first(id, OTHER, true));
+        // Nobody learns of another user's TSG by what his request takes.
+        assert!(!r.is_first(id, OTHER, false) && !r.is_first(tsg::Id(1), OWNER, true));
         let own = group(&mut r, id)?;
+        assert!(!r.is_first(id, OWNER, false));
         assert!(Arc::ptr_eq(&own, &group(&mut r, id)?));
         // A stranger is told that there is none; who sees all, that he may not.
-        let error = |r: &mut Registry, sees, may| r.group(id, OTHER, sees, may).err();
+        let error = |r: &mut Registry, sees, may| r.group(id, OTHER, sees, may, None).err();
         assert_eq!(error(&mut r, false, false), Some(Failure::NoTsg));
         assert_eq!(error(&mut r, true, false), Some(Failure::NotPermitted));
         assert_eq!(error(&mut r, false, true), None);
         assert_eq!(
-            r.group(tsg::Id(1), OWNER, true, true).err(),
+            r.group(tsg::Id(1), OWNER, true, true, None).err(),
             Some(Failure::NoTsg)
         );
         Ok(())
@@ -115,7 +120,10 @@ mod cases {
         let own = group(&mut r, id)?;
         r.remove_tsg(id);
         assert_eq!(own.check(true), Err(ENOENT));
-        assert_eq!(r.group(id, OWNER, false, false).err(), Some(Failure::NoTsg));
+        assert_eq!(
+            r.group(id, OWNER, false, false, Some(Shared::new()?)).err(),
+            Some(Failure::NoTsg)
+        );
         Ok(())
     }
 

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Waits for the GPU: what providers tell, and probes. Included like irqlock.c, after tasks.c. */
+
+#include <linux/file.h>
+#include <linux/fs.h>
+#include <linux/path.h>
+#include <linux/sched/task_stack.h>
+#include <linux/slab.h>
+#include <linux/uaccess.h>
+#include <linux/uprobes.h>
+
+#include "probes.h"
+
+/*
+ * Whether a thread has left a function that it called with that stack pointer: it was in the kernel
+ * since with one that lies above, or executes another program. What runs on an alternate signal
+ * stack tells nothing. The thread need not be there any more.
+ */
+bool zernel_helper_thread_has_left(struct task_struct *task, u64 sp, u64 program)
+{
+	unsigned long base, at = 0;
+	struct pt_regs regs;
+
+	if (READ_ONCE(task->self_exec_id) != program)
+		return true;
+	/* A stack is freed after a grace period, or kept for another thread. */
+	rcu_read_lock();
+	if (task_stack_page(task) &&
+	    !copy_from_kernel_nofault(&regs, task_pt_regs(task), sizeof(regs)))
+		at = user_stack_pointer(&regs);
+	rcu_read_unlock();
+	base = READ_ONCE(task->sas_ss_sp);
+	return at > sp && at - base >= READ_ONCE(task->sas_ss_size);
+}
+
+#ifdef CONFIG_PREEMPT_NOTIFIERS
+
+/* Whoever rests while nothing happens is told, as by hook_in_ring(). */
+static void answer_bell(struct zernel_hook *hook)
+{
+	if (READ_ONCE(hook->notifier.ops) != &bell_ops)
+		return;
+	WRITE_ONCE(hook->notifier.ops, &hook_ops);
+	zernel_rust_hook_rings(hook);
+}
+
+void zernel_gpu_wait_begin(void)
+{
+	struct zernel_hook *hook = carried_hook();
+
+	if (hook) {
+		zernel_rust_wait_enters(hook);
+		answer_bell(hook);
+	}
+}
+
+void zernel_gpu_wait_end(void)
+{
+	struct zernel_hook *hook = carried_hook();
+
+	if (hook) {
+		zernel_rust_wait_leaves(hook);
+		answer_bell(hook);
+	}
+}
+
+#else
+
+void zernel_gpu_wait_begin(void)
+{
+}
+
+void zernel_gpu_wait_end(void)
+{
+}
+
+#endif /* CONFIG_PREEMPT_NOTIFIERS */
+
+#if defined(CONFIG_PREEMPT_NOTIFIERS) && defined(CONFIG_UPROBES)
+
+struct zernel_probe_point {
+	struct uprobe_consumer consumer;
+	struct uprobe *uprobe;
+	/* Keeps the file and what it is mounted on. */
+	struct path path;
+	u64 id;
+};
+
+/* In the thread, as it calls the function. May sleep. */
+static int on_call(struct uprobe_consumer *consumer, struct pt_regs *regs, __u64 *began)
+{
+	struct zernel_probe_point *point = container_of(consumer, struct zernel_probe_point, consumer);
+	struct zernel_hook *hook = carried_hook();
+
+	/* Who is not looked at, or waits already, need not be seen to return. */
+	if (!hook)
+		return UPROBE_HANDLER_IGNORE;
+	*began = zernel_rust_wait_calls(hook, point->id, user_stack_pointer(regs),
+					current->self_exec_id);
+	answer_bell(hook);
+	return *began ? 0 : UPROBE_HANDLER_IGNORE;
+}
+
+static int on_return(struct uprobe_consumer *consumer, unsigned long func, struct pt_regs *regs,
+		     __u64 *began)
+{
+	struct zernel_hook *hook = carried_hook();
+
+	if (hook && began) {
+		zernel_rust_wait_returns(hook, *began);
+		answer_bell(hook);
+	}
+	return 0;
+}
+
+/* What user space is told, where the kernel has more to say, or what it must not see. */
+static int told(int error)
+{
+	switch (error) {
+	case -EINVAL:
+	case -ENOMEM:
+		return error;
+	case -ENOEXEC:
+	case -ENOTSUPP:
+		return -ENOEXEC;
+	default:
+		return -EIO;
+	}
+}
+
+struct zernel_probe_point *zernel_helper_probe_begin(int fd, u64 offset, u64 id)
+{
+	struct zernel_probe_point *point;
+	struct inode *inode;
+	struct file *file = fget(fd);
+	int error;
+
+	if (!file)
+		return ERR_PTR(-EBADF);
+	error = -EACCES;
+	if (!(file->f_mode & FMODE_READ))
+		goto put;
+	/* What is mapped from a file system of layers is the file of a layer. */
+	inode = d_real_inode(file->f_path.dentry);
+	error = -ENODEV;
+	if (!S_ISREG(inode->i_mode))
+		goto put;
+	error = -ERANGE;
+	if (offset >= i_size_read(inode))
+		goto put;
+	error = -ENOMEM;
+	point = kzalloc(sizeof(*point), GFP_KERNEL_ACCOUNT);
+	if (!point)
+		goto put;
+	point->id = id;
+	point->path = file->f_path;
+	path_get(&point->path);
+	fput(file);
+	point->consumer.handler = on_call;
+	point->consumer.ret_handler = on_return;
+	point->uprobe = uprobe_register(inode, offset, 0, &point->consumer);
+	if (IS_ERR(point->uprobe)) {
+		error = told(PTR_ERR(point->uprobe));
+		point->uprobe = NULL;
+		zernel_helper_probe_free(point);
+		return ERR_PTR(error);
+	}
+	return point;
+
+put:
+	fput(file);
+	return ERR_PTR(error);
+}
+
+void zernel_helper_probe_end(struct zernel_probe_point *point)
+{
+	uprobe_unregister_nosync(point->uprobe, &point->consumer);
+	point->uprobe = NULL;
+}
+
+void zernel_helper_probes_wait(void)
+{
+	uprobe_unregister_sync();
+}
+
+void zernel_helper_probe_free(struct zernel_probe_point *point)
+{
+	path_put(&point->path);
+	kfree(point);
+}
+
+#else
+
+struct zernel_probe_point *zernel_helper_probe_begin(int fd, u64 offset, u64 id)
+{
+	return ERR_PTR(-EOPNOTSUPP);
+}
+
+void zernel_helper_probe_end(struct zernel_probe_point *point)
+{
+}
+
+void zernel_helper_probes_wait(void)
+{
+}
+
+void zernel_helper_probe_free(struct zernel_probe_point *point)
+{
+}
+
+#endif /* CONFIG_PREEMPT_NOTIFIERS && CONFIG_UPROBES */

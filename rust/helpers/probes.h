@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* C side of rust/glue/waits.rs and rust/glue/probe.rs: waits for the GPU, and probes. */
+#ifndef ZERNEL_PROBES_H
+#define ZERNEL_PROBES_H
+
+#include <linux/types.h>
+
+struct task_struct;
+struct zernel_hook;
+struct zernel_probe_point;
+
+bool zernel_helper_thread_has_left(struct task_struct *task, u64 sp, u64 program);
+
+/* A point ends, whoever is in its handlers is waited for, and it is freed. */
+struct zernel_probe_point *zernel_helper_probe_begin(int fd, u64 offset, u64 id);
+void zernel_helper_probe_end(struct zernel_probe_point *point);
+void zernel_helper_probes_wait(void);
+void zernel_helper_probe_free(struct zernel_probe_point *point);
+
+/* Defined in rust/glue/waits.rs. */
+void zernel_rust_wait_enters(struct zernel_hook *hook);
+void zernel_rust_wait_leaves(struct zernel_hook *hook);
+u64 zernel_rust_wait_calls(struct zernel_hook *hook, u64 probe, u64 sp, u64 program);
+void zernel_rust_wait_returns(struct zernel_hook *hook, u64 began);
+
+#endif /* ZERNEL_PROBES_H */

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Has the processes in tracked cgroups tracked, wherever they come from and go.
+
+use super::{
+    groups::Terms,
+    look,
+    with,
+    with_memory,
+    with_some_memory,
+    LOOKS, //
+};
+use crate::{
+    error::Failure,
+    glue::{
+        cgroup::{
+            Cgroup,
+            Known,
+            Walk, //
+        },
+        identity::Pid,
+        recorder,
+    },
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+
+/// Tracks a cgroup. Returns how many threads are tracked because of it.
+///
+/// # Errors
+///
+/// See `struct zernel_track`; nothing has changed then, unless others track the same cgroup
+/// meanwhile.
+pub(crate) fn track_cgroup(cgroup: Cgroup, terms: Terms) -> Result<u32, Failure> {
+    let known = Arc::new(Known::new(cgroup), GFP_KERNEL_ACCOUNT)?;
+    let opened = with_memory(|t| t.open_group(&known, terms))?;
+    // Whoever removes it from now on has the follower look.
+    let result = match opened.cgroup.is_dead() {
+        true => Err(Failure::Kernel(ESRCH)),
+        false => fill(&opened.cgroup),
+    };
+    if result.is_err() {
+        with(|t| t.undo_group(&opened))?;
+        look_inside(opened.serial, opened.serial)?;
+    }
+    let threads = with(|t| t.close_group(&opened))?;
+    result.map(|()| threads)
+}
+
+/// Tracks a cgroup no more.
+///
+/// # Errors
+///
+/// See `struct zernel_track`; nothing has changed then.
+pub(crate) fn untrack_cgroup(cgroup: &Cgroup, privileged: bool) -> Result<(), Failure> {
+    let serial = with(|t| t.untrack_group(cgroup, privileged))??;
+    look_inside(serial, serial)?;
+    Ok(())
+}
+
+/// Looks who is in which tracked cgroup. Called by the follower.
+pub(crate) fn follow() {
+    let Ok(any) = with(|t| t.drop_removed()) else {
+        return;
+    };
+    let mut lacks = look_inside(0, u64::MAX).unwrap_or(false);
+    let mut walk = any.then(|| Walk::new(None));
+    while let Some(found) = walk.as_mut().map_or(Ok(None), Walk::next).transpose() {
+        let Ok(found) = found else {
+            lacks = true;
+            break;
+        };
+        for pid in &found {
+            lacks |= settle(pid, true).is_err();
+        }
+    }
+    if lacks {
+        // Without a table nobody is missed.
+        let _ = with(|t| t.retry());
+    }
+}
+
+/// Has everybody in a cgroup tracked.
+fn fill(cgroup: &Known) -> Result<(), Failure> {
+    for _ in 0..LOOKS {
+        let mut came = false;
+        let mut walk = Walk::new(Some(cgroup));
+        while let Some(found) = walk.next()? {
+            for pid in &found {
+                came |= settle(pid, false)?;
+            }
+        }
+        // Whoever has a record has those tracked that it makes.
+        if !came {
+            return Ok(());
+        }
+    }
+    // They come faster than one can look. The follower was told of those who had no record.
+    Ok(())
+}
+
+/// Looks at those who are in the cgroups of these serial numbers, as far as is known. Returns whether
+/// there was no memory or room for some.
+fn look_inside(first: u64, last: u64) -> Result<bool> {
+    let mut lacks = false;
+    let mut from = (first, 0);
+    while let Some((next, process)) = with(|t| t.inside_from(from))? {
+        if next.0 > last {
+            break;
+        }
+        lacks |= settle(process.pid(), true).is_err();
+        from = next;
+    }
+    Ok(lacks)
+}
+
+/// Has a process tracked or not, as its cgroups tell. Returns whether it has come to one. If there is
+/// no memory or room for it, and it `counts`, it is missed, once.
+fn settle(pid: &Pid, counts: bool) -> Result<bool, Failure> {
+    let change = with_some_memory(|t, strict| t.refresh(pid, strict)).inspect_err(|_| {
+        if counts {
+            recorder::miss();
+        }
+    })?;
+    let Some(change) = change else {
+        return Ok(false);
+    };
+    let process = &change.process;
+    let mut from = change.left.then_some(0);
+    while let Some(at) = from {
+        from = with(|t| t.end_some(process, at))?;
+    }
+    let came = change.came || process.lacks();
+    // Whoever fills a cgroup answers for all in it, be it that another one has seen them come.
+    if came || (!counts && process.grouped().whole) {
+        let mut added = KVVec::new();
+        let result = look(process, &mut added);
+        let lacked = process.set_lacks(result.is_err());
+        if result.is_err() && counts && !lacked {
+            recorder::miss();
+        }
+        result?;
+    }
+    Ok(came)
+}
