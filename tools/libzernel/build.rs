@@ -8,9 +8,11 @@ use std::path::{Path, PathBuf};
 
 use bindgen::callbacks::{DeriveInfo, ParseCallbacks, TypeKind};
 
-const HEADERS: [&str; 5] = [
+const HEADERS: [&str; 7] = [
     "linux/zernel.h",
     "linux/zernel_phase.h",
+    "linux/zernel_prefetch.h",
+    "linux/zernel_probe.h",
     "linux/zernel_request.h",
     "linux/zernel_track.h",
     "linux/zernel_sim.h",

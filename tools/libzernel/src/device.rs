@@ -14,8 +14,8 @@ use serde::Serialize;
 use crate::request::{self, Histogram, RequestStats};
 use crate::sys::{abi, zernel as calls};
 use crate::{
-    class, phase, thread, Call, Class, Error, EventStream, Gpu, Level, Phase, ProcessPhases,
-    Result, Stats, Target, Thread, ThreadPhases, Tracking, Tsg, Weight,
+    class, phase, thread, Call, CgroupPhases, Class, Error, EventStream, Gpu, Level, Phase,
+    ProcessPhases, Result, Stats, Target, Thread, ThreadPhases, Tracking, Tsg, Weight,
 };
 
 /// Most entries that one call of an enumeration fills.
@@ -45,6 +45,10 @@ pub struct Version {
     pub tracking: bool,
     /// It tells phases of machine-learning programs.
     pub phases: bool,
+    /// It takes subscriptions of prefetch signals.
+    pub prefetch: bool,
+    /// It takes probes of functions in which threads wait for the GPU.
+    pub probes: bool,
     /// Classes are applied; otherwise they are switched off through sysfs.
     pub enabled: bool,
     /// Most GPUs at a time.
@@ -87,6 +91,8 @@ impl Zernel {
             requests: has(abi::ZERNEL_CAP_REQUESTS),
             tracking: has(abi::ZERNEL_CAP_TRACKING),
             phases: has(abi::ZERNEL_CAP_PHASES),
+            prefetch: has(abi::ZERNEL_CAP_PREFETCH),
+            probes: has(abi::ZERNEL_CAP_PROBES),
             enabled: raw.enabled != 0,
             max_gpus: raw.max_gpus,
             max_tsgs_per_gpu: raw.max_tsgs_per_gpu,
@@ -157,22 +163,23 @@ impl Zernel {
         class::answer(&raw)
     }
 
-    /// Tracks what the threads of `target` do: a thread, or a process with the threads that it makes
-    /// later; `tracking` says whether those of its children, too, and whether they have phases.
-    /// Returns how many threads of the process are tracked then.
+    /// Tracks what the threads of `target` do: a thread, a process with the threads that it makes
+    /// later, or a cgroup with all processes that are in it or come; `tracking` says whether those of
+    /// its children, too, which is not for a cgroup, and whether they have phases. Returns how many
+    /// threads of the process, or in the cgroup, are tracked then.
     ///
     /// Errors: [`Error::Call`] with `EPERM`, `EDQUOT`, `ENOSPC`, `EOPNOTSUPP`, `ESRCH` or `EBADF`;
-    /// `EINVAL` for a TSG or a cgroup.
+    /// `EINVAL` for a TSG.
     pub fn track(&self, target: &Target, tracking: Tracking) -> Result<u32> {
         let mut raw = thread::request(target, tracking);
         calls::track(self.as_fd(), &mut raw).map_err(Error::call(Call::Track))?;
         Ok(raw.threads)
     }
 
-    /// Tracks `target` no more. Returns how many threads of its process still are.
+    /// Tracks `target` no more. Returns how many threads of its process still are; 0 for a cgroup.
     ///
     /// Errors: [`Error::Call`] with `EPERM`, `ENODATA`, `EBUSY`, `ESRCH` or `EBADF`; `EINVAL` for a
-    /// TSG or a cgroup.
+    /// TSG.
     pub fn untrack(&self, target: &Target) -> Result<u32> {
         let mut raw = thread::request(target, Tracking::PLAIN);
         calls::untrack(self.as_fd(), &mut raw).map_err(Error::call(Call::Untrack))?;
@@ -203,6 +210,14 @@ impl Zernel {
             calls::list_processes(self.as_fd(), cursor, page)
         })
         .map(|raw| raw.map(|raw| ProcessPhases::from(&raw)))
+    }
+
+    /// The tracked cgroups that the caller may see, by their ids.
+    pub fn cgroups(&self) -> impl Iterator<Item = Result<CgroupPhases>> + use<'_> {
+        Pages::new(Call::ListCgroups, |cursor, page| {
+            calls::list_cgroups(self.as_fd(), cursor, page)
+        })
+        .map(|raw| raw.map(|raw| CgroupPhases::from(&raw)))
     }
 
     /// Says that the thread `tid`, 0 for the caller, is in `phase` for `duration`, which wins over

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use rustix::io::Errno;
 
+use crate::probe;
+
 /// Result of every operation of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -150,8 +152,18 @@ calls! {
     ListPhases = "list phases",
     /// `ZERNEL_IOC_LIST_PROCESSES`.
     ListProcesses = "list processes",
+    /// `ZERNEL_IOC_LIST_CGROUPS`.
+    ListCgroups = "list cgroups",
     /// `ZERNEL_IOC_PHASE_HINT`.
     PhaseHint = "give hint",
+    /// `ZERNEL_IOC_PREFETCH_SUBSCRIBE`.
+    PrefetchSubscribe = "subscribe to signals",
+    /// `ZERNEL_IOC_PREFETCH_UNSUBSCRIBE`.
+    PrefetchUnsubscribe = "end subscription",
+    /// `ZERNEL_IOC_PROBE_ADD`.
+    ProbeAdd = "add probe",
+    /// `ZERNEL_IOC_PROBE_REMOVE`.
+    ProbeRemove = "remove probe",
     /// `read()` and `poll()` of the event stream.
     Events = "read events",
     /// `pidfd_open()`.
@@ -236,7 +248,8 @@ impl Error {
 fn call_cause(call: Call, errno: Errno) -> Cause {
     match (call, errno) {
         (Call::ClassClear | Call::Untrack | Call::PhaseHint, Errno::NODATA) => Cause::NotAssigned,
-        (Call::Track, Errno::OPNOTSUPP) => Cause::Unsupported,
+        (Call::Track | Call::ProbeAdd, Errno::OPNOTSUPP) => Cause::Unsupported,
+        (Call::ProbeAdd, Errno::NODEV | Errno::NOEXEC) => Cause::Invalid,
         (Call::Track | Call::Untrack, Errno::BADF) => Cause::NoSuchTarget,
         (Call::ClassSet, Errno::OPNOTSUPP) => Cause::SharedTsg,
         (_, Errno::STALE) => Cause::RequestOver,
@@ -274,6 +287,9 @@ fn open_sentence(errno: Errno) -> String {
 /// What `errno` means as the answer to `call`: the headers' lists as sentences.
 fn sentence(call: Call, errno: Errno) -> String {
     use Call::*;
+    if let (ProbeAdd | ProbeRemove, Some(text)) = (call, probe::sentence(errno)) {
+        return text.to_owned();
+    }
     let text = match (call, errno) {
         (ClassSet, Errno::PERM) => {
             "raising a class, or naming another user's target, needs CAP_SYS_NICE or membership \
@@ -307,15 +323,20 @@ fn sentence(call: Call, errno: Errno) -> String {
             "another user's target, or to end what privilege has begun, needs CAP_SYS_NICE or \
              membership of the group in the tunable lc_gid"
         }
-        (Track, Errno::DQUOT) => "its user has as many tracked threads as one user may have",
-        (Track, Errno::NOSPC) => "as many threads as the module takes are tracked",
+        (Track, Errno::DQUOT) => {
+            "its user has as many tracked threads as one user may have, or you as many tracked cgroups"
+        }
+        (Track, Errno::NOSPC) => "as many threads, or cgroups, as the module takes are tracked",
         (Track, Errno::OPNOTSUPP) => "the kernel was built without preempt notifiers",
         (Untrack, Errno::NODATA) => "the target is not tracked",
-        (Untrack, Errno::BUSY) => "the thread is tracked with its whole process: name that",
-        (Track | Untrack, Errno::SRCH) => {
-            "there is no such thread or process, or it is one of the kernel's own"
+        (Untrack, Errno::BUSY) => {
+            "the thread is tracked with its whole process, or the target with its cgroup: name that"
         }
-        (Track | Untrack, Errno::BADF) => "that is not a pidfd",
+        (Track | Untrack, Errno::SRCH) => {
+            "there is no such thread or process, or it is one of the kernel's own; or the cgroup \
+             was removed"
+        }
+        (Track | Untrack, Errno::BADF) => "that is neither a pidfd nor a cgroup v2 directory",
         (PhaseHint, Errno::PERM) => {
             "another user's thread needs CAP_SYS_NICE or membership of the group in the tunable \
              lc_gid"
@@ -325,6 +346,24 @@ fn sentence(call: Call, errno: Errno) -> String {
             "the thread is not tracked as one of a machine-learning program (track --ml)"
         }
         (PhaseHint, Errno::SRCH) => "there is no such thread, or it is one of the kernel's own",
+        (PrefetchSubscribe, Errno::PERM) => {
+            "another user's process, or one that runs as another user too, needs CAP_PERFMON"
+        }
+        (PrefetchSubscribe, Errno::SRCH) => {
+            "there is no such process, or it is one of the kernel's own"
+        }
+        (PrefetchSubscribe, Errno::INVAL) => {
+            "that is not an eventfd, not a regular file or block device, or the range is out of \
+             bounds: 1 byte to 1 GiB at a time, and a span that is not shorter"
+        }
+        (PrefetchSubscribe, Errno::BADF) => "the file is not open for reading, or not a pidfd",
+        (PrefetchSubscribe, Errno::BUSY) => "the word of the slot is subscribed already",
+        (PrefetchSubscribe, Errno::NOENT) => "there is no such page or slot",
+        (PrefetchSubscribe, Errno::DQUOT) => {
+            "you have as many subscriptions as one user may have, or they read more ahead than the \
+             tunable prefetch_readahead_bytes allows"
+        }
+        (PrefetchUnsubscribe, Errno::NOENT) => "there is no such subscription",
         (PageRegister, Errno::INVAL) => "the address is not that of a page",
         (PageRegister, Errno::FAULT) => "there is no writable memory at the address",
         (PageRegister, Errno::DQUOT) => "you have as many pages as one user may have",
@@ -403,11 +442,13 @@ fn name(errno: Errno) -> String {
         Errno::NODATA => "ENODATA",
         Errno::NODEV => "ENODEV",
         Errno::NOENT => "ENOENT",
+        Errno::NOEXEC => "ENOEXEC",
         Errno::NOMEM => "ENOMEM",
         Errno::NOSPC => "ENOSPC",
         Errno::NOTTY => "ENOTTY",
         Errno::OPNOTSUPP => "EOPNOTSUPP",
         Errno::PERM => "EPERM",
+        Errno::RANGE => "ERANGE",
         Errno::SRCH => "ESRCH",
         Errno::STALE => "ESTALE",
         Errno::TIME => "ETIME",
@@ -419,156 +460,4 @@ fn name(errno: Errno) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn call(call: Call, errno: Errno) -> Error {
-        Error::Call { call, errno }
-    }
-
-    #[test]
-    fn same_errno_means_different_things_to_different_calls() {
-        let clear = call(Call::ClassClear, Errno::NODATA);
-        assert_eq!(clear.cause(), Cause::NotAssigned);
-        assert_eq!(
-            clear.to_string(),
-            "clear class: the target has no class of its own (ENODATA)"
-        );
-        assert_eq!(call(Call::Events, Errno::NODATA).cause(), Cause::Other);
-
-        let quota = call(Call::ClassSet, Errno::DQUOT).to_string();
-        assert!(quota.contains("lc_admission"), "{quota}");
-        let quota = call(Call::SimSubmit, Errno::DQUOT).to_string();
-        assert!(quota.contains("items queued"), "{quota}");
-
-        let sharers = call(Call::SimContextCreate, Errno::MLINK);
-        assert_eq!(sharers.cause(), Cause::Exhausted);
-        assert!(sharers.to_string().ends_with("(EMLINK)"), "{sharers}");
-    }
-
-    #[test]
-    fn every_documented_error_of_a_class_call_has_its_cause() {
-        for (errno, cause) in [
-            (Errno::PERM, Cause::NotPermitted),
-            (Errno::DQUOT, Cause::Exhausted),
-            (Errno::NOSPC, Cause::Exhausted),
-            (Errno::NOENT, Cause::NoSuchTarget),
-            (Errno::SRCH, Cause::NoSuchTarget),
-            (Errno::OPNOTSUPP, Cause::SharedTsg),
-            (Errno::BADF, Cause::NoSuchTarget),
-            (Errno::INVAL, Cause::Invalid),
-            (Errno::TOOBIG, Cause::Unsupported),
-            (Errno::NOTTY, Cause::Unsupported),
-            (Errno::NOMEM, Cause::Exhausted),
-            (Errno::INTR, Cause::Interrupted),
-        ] {
-            let error = call(Call::ClassSet, errno);
-            assert_eq!(error.cause(), cause, "{error}");
-            assert_eq!(error.errno(), Some(errno));
-        }
-    }
-
-    #[test]
-    fn every_documented_error_of_a_request_has_its_cause_and_sentence() {
-        for (which, errno, cause, said) in [
-            (Call::PageRegister, Errno::INVAL, Cause::Invalid, "address"),
-            (Call::PageRegister, Errno::FAULT, Cause::Invalid, "writable"),
-            (
-                Call::PageRegister,
-                Errno::DQUOT,
-                Cause::Exhausted,
-                "one user",
-            ),
-            (Call::PageRegister, Errno::NOMEM, Cause::Exhausted, "RLIMIT"),
-            (
-                Call::PageUnregister,
-                Errno::NOENT,
-                Cause::NoSuchTarget,
-                "no such page",
-            ),
-            (
-                Call::Begin,
-                Errno::NOENT,
-                Cause::NoSuchTarget,
-                "slot or TSG",
-            ),
-            (
-                Call::Begin,
-                Errno::PERM,
-                Cause::NotPermitted,
-                "CAP_SYS_NICE",
-            ),
-            (Call::Begin, Errno::AGAIN, Cause::TryAgain, "suspended"),
-            (
-                Call::Ready,
-                Errno::NOENT,
-                Cause::NoSuchTarget,
-                "page or slot",
-            ),
-            (Call::Done, Errno::STALE, Cause::RequestOver, "is over"),
-            (Call::Cancel, Errno::STALE, Cause::RequestOver, "(ESTALE)"),
-            (
-                Call::RequestStats,
-                Errno::NOENT,
-                Cause::NoSuchTarget,
-                "no such TSG",
-            ),
-            (
-                Call::RequestStats,
-                Errno::PERM,
-                Cause::NotPermitted,
-                "CAP_PERFMON",
-            ),
-        ] {
-            let error = call(which, errno);
-            assert_eq!(error.cause(), cause, "{error}");
-            assert!(error.to_string().contains(said), "{error}");
-        }
-    }
-
-    #[test]
-    fn every_documented_error_of_a_hint_has_its_cause_and_sentence() {
-        for (errno, cause, said) in [
-            (Errno::PERM, Cause::NotPermitted, "CAP_SYS_NICE"),
-            (Errno::INVAL, Cause::Invalid, "60 s"),
-            (Errno::NODATA, Cause::NotAssigned, "machine-learning"),
-            (Errno::SRCH, Cause::NoSuchTarget, "no such thread"),
-        ] {
-            let error = call(Call::PhaseHint, errno);
-            assert_eq!(error.cause(), cause, "{error}");
-            assert!(error.to_string().contains(said), "{error}");
-        }
-    }
-
-    #[test]
-    fn missing_device_is_its_own_cause() {
-        for errno in [Errno::NOENT, Errno::NODEV, Errno::NXIO] {
-            let error = Error::Open {
-                path: "/dev/zernel".into(),
-                errno,
-            };
-            assert_eq!(error.cause(), Cause::NoDevice);
-            assert_eq!(
-                error.to_string(),
-                "/dev/zernel: not there; is the module loaded?"
-            );
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn every_errno_of_every_call_has_a_sentence_and_is_kept(
-            which in 0..Call::ALL.len(),
-            raw in 1..134i32,
-        ) {
-            let errno = Errno::from_raw_os_error(raw);
-            let error = Error::call(Call::ALL[which])(errno);
-            let text = error.to_string();
-            prop_assert!(text.starts_with(&Call::ALL[which].to_string()));
-            prop_assert!(text.len() > Call::ALL[which].to_string().len() + 10, "{}", text);
-            prop_assert!(!text.contains('\n'));
-            prop_assert_eq!(error.errno(), Some(errno));
-        }
-    }
-}
+mod tests;

@@ -6,7 +6,7 @@ use std::ops::Add;
 use std::str::FromStr;
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::sys::abi;
 use crate::text;
@@ -16,7 +16,7 @@ use crate::time::saturating_ns;
 pub const HINT_MAX: Duration = Duration::from_nanos(abi::ZERNEL_HINT_MAX_NS);
 
 /// What a thread of a machine-learning program does.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Phase {
@@ -165,6 +165,8 @@ pub struct ThreadPhases {
     pub phase: Phase,
     /// A hint says so.
     pub hinted: bool,
+    /// What zernel has added to its nice value.
+    pub nice: i32,
     /// For how long it is in that phase, in nanoseconds.
     pub present_ns: u64,
     /// Time in each phase, the present one included: together since it is recorded.
@@ -185,6 +187,7 @@ impl From<&abi::zernel_thread_phases> for ThreadPhases {
             comm: text::from_chars(&raw.comm),
             phase: Phase::from_abi(raw.phase),
             hinted: raw.flags & abi::ZERNEL_PHASE_HINTED != 0,
+            nice: raw.nice,
             present_ns: raw.present_ns,
             phase_ns: Times::from_abi(&raw.phase_ns),
             transitions: raw.transitions,
@@ -212,11 +215,13 @@ pub struct ProcessPhases {
     pub privileged: bool,
     /// It is a machine-learning program.
     pub ml: bool,
+    /// With a cgroup.
+    pub cgroup: bool,
     /// It was seen to wait for the GPU to the end.
     pub synced: bool,
     /// Tracked threads now.
     pub threads: u32,
-    /// Share of the last sample in which the GPU was busy for it.
+    /// Share of the last sample in which the GPU was busy for it, or a thread of it waited for that.
     pub gpu_permille: u32,
     /// How long ago its work on the GPU was done last, in nanoseconds; none if that was never seen.
     pub sync_ns: Option<u64>,
@@ -229,7 +234,7 @@ pub struct ProcessPhases {
 /// What came of the signals that told a process to load its next batch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Prefetch {
-    /// Computations that ended: times in which some thread of it was in [`Phase::GpuCompute`].
+    /// Computations that ended: see `struct zernel_process_phases`.
     pub computations: u64,
     /// Events [`Prefetch`](crate::event::Kind::Prefetch) for it.
     pub signals: u64,
@@ -241,7 +246,7 @@ pub struct Prefetch {
     pub late: u64,
     /// By how much in all, in nanoseconds.
     pub late_ns: u64,
-    /// Signals after which nothing was loaded until the next computation.
+    /// Signals after which nothing was loaded until the next one.
     pub useless: u64,
     /// How much of the loading computations can hide, in thousandths; 0 if nothing was loaded, from
     /// 1000 on all of it.
@@ -275,12 +280,46 @@ impl From<&abi::zernel_process_phases> for ProcessPhases {
             children: has(abi::ZERNEL_PROCESS_CHILDREN),
             privileged: has(abi::ZERNEL_PROCESS_PRIVILEGED),
             ml: has(abi::ZERNEL_PROCESS_ML),
+            cgroup: has(abi::ZERNEL_PROCESS_CGROUP),
             synced: has(abi::ZERNEL_PROCESS_SYNCED),
             threads: raw.threads,
             gpu_permille: raw.gpu_permille,
             sync_ns: (raw.sync_ns != 0).then_some(raw.sync_ns),
             phase_ns: Times::from_abi(&raw.phase_ns),
             prefetch: Prefetch::from_abi(raw),
+        }
+    }
+}
+
+/// A tracked cgroup, and the phases of the threads that are in it, or were.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct CgroupPhases {
+    /// Its id: the inode number of its directory.
+    pub id: u64,
+    /// Who tracks it, in the caller's user namespace.
+    pub uid: u32,
+    /// By privilege: with the processes of all users.
+    pub privileged: bool,
+    /// Its processes are machine-learning programs.
+    pub ml: bool,
+    /// Processes that are tracked because they are in it or below.
+    pub processes: u32,
+    /// Tracked threads of theirs.
+    pub threads: u32,
+    /// Time in each phase, of all threads while they were tracked there.
+    pub phase_ns: Times,
+}
+
+impl From<&abi::zernel_cgroup_phases> for CgroupPhases {
+    fn from(raw: &abi::zernel_cgroup_phases) -> Self {
+        Self {
+            id: raw.id,
+            uid: raw.uid,
+            privileged: raw.flags & abi::ZERNEL_CGROUP_PRIVILEGED != 0,
+            ml: raw.flags & abi::ZERNEL_CGROUP_ML != 0,
+            processes: raw.processes,
+            threads: raw.threads,
+            phase_ns: Times::from_abi(&raw.phase_ns),
         }
     }
 }
@@ -398,5 +437,19 @@ mod tests {
         let raw = hint(0, Phase::Unknown, Duration::MAX);
         assert_eq!(raw.duration_ns, u64::MAX);
         assert_eq!(HINT_MAX, Duration::from_secs(60));
+    }
+
+    #[test]
+    fn cgroups_are_told_as_the_header_says() {
+        let mut raw = abi::zernel_cgroup_phases::zeroed();
+        (raw.id, raw.uid, raw.processes, raw.threads) = (42, 1000, 2, 9);
+        (raw.flags, raw.phase_ns) = (abi::ZERNEL_CGROUP_ML, [1, 2, 3, 4, 5]);
+        let cgroup = CgroupPhases::from(&raw);
+        assert!(cgroup.ml && !cgroup.privileged);
+        assert_eq!((cgroup.id, cgroup.uid), (42, 1000));
+        assert_eq!((cgroup.processes, cgroup.threads), (2, 9));
+        assert_eq!(cgroup.phase_ns.sum(), 15);
+        let json = serde_json::to_value(&cgroup).unwrap();
+        assert_eq!(json["phase_ns"]["gpu_compute"], 3);
     }
 }

@@ -75,6 +75,16 @@ stats! {
     threads: u64,
     /// Threads that were to be tracked because of who made them, and are not.
     threads_missed: u64,
+    /// Subscriptions of prefetch signals now.
+    subscriptions: u64,
+    /// Signals at which a range of a file was read ahead.
+    readaheads: u64,
+    /// Bytes of the ranges that were, what was in the page cache included.
+    readahead_bytes: u64,
+    /// Ranges that the file system refused to read.
+    readaheads_failed: u64,
+    /// Signals at which the range before was still being read.
+    readaheads_skipped: u64,
 }
 
 #[cfg(test)]
@@ -87,11 +97,11 @@ mod tests {
         let mut raw = abi::zernel_stats::zeroed();
         raw.tsgs_added = 5;
         raw.streams = 2;
-        (raw.turns, raw.threads_missed) = (3, 4);
+        (raw.turns, raw.readaheads_skipped) = (3, 4);
         let entries: Vec<_> = Stats::from(&raw).entries().collect();
         assert_eq!(entries.first(), Some(&("tsgs_added", 5)));
-        assert_eq!(entries.last(), Some(&("threads_missed", 4)));
+        assert_eq!(entries.last(), Some(&("readaheads_skipped", 4)));
         assert_eq!(entries[16], ("streams", 2));
-        assert_eq!(entries.len(), 22);
+        assert_eq!(entries.len(), 27);
     }
 }

@@ -2,6 +2,7 @@
 //! The only unsafe code of the crate: raw layouts and the calls that take them.
 
 pub mod page;
+pub mod probe;
 pub mod sim;
 pub mod zernel;
 

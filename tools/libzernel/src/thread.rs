@@ -191,6 +191,10 @@ pub struct Thread {
     pub children: bool,
     /// By privilege.
     pub privileged: bool,
+    /// With a cgroup.
+    pub cgroup: bool,
+    /// It waits for the GPU, asleep or not.
+    pub gpu_wait: bool,
     /// What it does.
     pub does: Does,
     /// For how long it has, in nanoseconds.
@@ -205,6 +209,8 @@ pub struct Thread {
     pub burst_now_ns: u64,
     /// CPU time of the last burst that a sleep has ended, in nanoseconds.
     pub burst_last_ns: u64,
+    /// Waits for the GPU, the one that goes on included: a part of the other times.
+    pub gpu_waits: Sum,
 }
 
 impl Thread {
@@ -229,6 +235,8 @@ impl From<&abi::zernel_thread_info> for Thread {
             whole: has(abi::ZERNEL_THREAD_WHOLE),
             children: has(abi::ZERNEL_THREAD_CHILDREN),
             privileged: has(abi::ZERNEL_THREAD_PRIVILEGED),
+            cgroup: has(abi::ZERNEL_THREAD_CGROUP),
+            gpu_wait: has(abi::ZERNEL_THREAD_GPU_WAIT),
             does: Does::from_abi(raw.does),
             present_ns: raw.present_ns,
             bursts: sum(raw.bursts, raw.burst_ns),
@@ -243,6 +251,7 @@ impl From<&abi::zernel_thread_info> for Thread {
             },
             burst_now_ns: raw.burst_now_ns,
             burst_last_ns: raw.burst_last_ns,
+            gpu_waits: sum(raw.gpu_waits, raw.gpu_wait_ns),
         }
     }
 }
@@ -300,10 +309,15 @@ mod tests {
     fn json_has_plain_words() {
         let mut raw = abi::zernel_thread_info::zeroed();
         raw.does = abi::ZERNEL_DOES_QUEUE;
-        raw.flags = abi::ZERNEL_THREAD_WHOLE;
+        raw.flags = abi::ZERNEL_THREAD_WHOLE | abi::ZERNEL_THREAD_GPU_WAIT;
+        (raw.gpu_waits, raw.gpu_wait_ns) = (2, 30);
         let json = serde_json::to_value(Thread::from(&raw)).unwrap();
         assert_eq!(json["does"], "queue");
-        assert_eq!(json["whole"], true);
+        assert_eq!(
+            (&json["whole"], &json["gpu_wait"]),
+            (&true.into(), &true.into())
+        );
+        assert_eq!(json["gpu_waits"]["ns"], 30);
         assert_eq!(json["sleeps"]["read_write"]["count"], 0);
         raw.does = abi::ZERNEL_SLEEP_READ_WRITE;
         let json = serde_json::to_value(Thread::from(&raw)).unwrap();

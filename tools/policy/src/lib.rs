@@ -12,6 +12,8 @@ mod budget_properties;
 #[cfg(test)]
 mod exhaustive;
 #[cfg(test)]
+mod nice_properties;
+#[cfg(test)]
 mod phases;
 #[cfg(test)]
 mod predict_properties;

@@ -7,6 +7,7 @@ use crate::policy::{
         detector::Detector,
         meter::{Look, Meter},
         task::Task,
+        waits::{Frame, Waits},
         window::Gpu,
         Phase, Sample, Thresholds,
     },
@@ -61,6 +62,42 @@ fn told() -> impl Strategy<Value = Told> {
     ]
 }
 
+/// What is told of waits for the GPU.
+#[derive(Debug, Clone, Copy)]
+enum Waiting {
+    Nothing,
+    Calls(Frame),
+    Returns,
+    Enters,
+    Leaves,
+    Ends,
+}
+
+fn waiting() -> impl Strategy<Value = Waiting> {
+    let frame = (1u64..4, 0u64..6, 0u64..2)
+        .prop_map(|(probe, sp, program)| Waiting::Calls(Frame { probe, sp, program }));
+    prop_oneof![
+        4 => Just(Waiting::Nothing),
+        2 => frame,
+        2 => Just(Waiting::Returns),
+        1 => Just(Waiting::Enters),
+        1 => Just(Waiting::Leaves),
+        1 => Just(Waiting::Ends),
+    ]
+}
+
+/// Tells it. `began` is the wait that the last call has begun.
+fn tell(waits: &mut Waits, told: Waiting, now: u64, began: &mut Ns) {
+    match told {
+        Waiting::Nothing => {}
+        Waiting::Calls(frame) => *began = waits.calls(Ns(now), frame).unwrap_or(*began),
+        Waiting::Returns => waits.returns(Ns(now), *began),
+        Waiting::Enters => waits.enters(Ns(now)),
+        Waiting::Leaves => waits.leaves(Ns(now)),
+        Waiting::Ends => waits.end(Ns(now)),
+    }
+}
+
 fn hint() -> impl Strategy<Value = Option<u64>> {
     prop_oneof![4 => Just(None), 1 => Just(Some(0)), 1 => (1..1_000_000u64).prop_map(Some)]
 }
@@ -103,12 +140,16 @@ proptest! {
     fn phases_of_a_task_sum_up(
         t in thresholds(),
         start in 1..u64::MAX / 2,
-        steps in prop::collection::vec((told(), 0..=1000u32, any::<bool>(), 0..5usize, hint()), 0..200),
+        steps in prop::collection::vec(
+            (told(), 0..=1000u32, any::<bool>(), 0..5usize, hint(), waiting()),
+            0..200,
+        ),
     ) {
         let mut activity = Activity::new(Ns(start));
         let mut now = start;
-        let mut task = Task::new(&activity, Ns(now));
-        for (step, share, synced, phase, hint) in steps {
+        let (mut waits, mut began) = (Waits::NONE, Ns(0));
+        let mut task = Task::new(&activity, &waits.at(Ns(now)), Ns(now));
+        for (step, share, synced, phase, hint, told) in steps {
             let (Told::Leaves(time, _) | Told::Enters(time, _)) = step;
             now += u64::from(time.unsigned_abs());
             match step {
@@ -117,13 +158,15 @@ proptest! {
                 }
                 Told::Enters(_, queued) => activity.enter(Ns(now), Ns(queued)),
             }
+            tell(&mut waits, told, now, &mut began);
+            let waited = waits.at(Ns(now));
             let gpu = Gpu {
                 share: Permille(share),
                 synced: synced.then_some(Ns(now)),
                 pending: None,
             };
             match hint {
-                Some(0) => task.skip(&activity, Ns(now)),
+                Some(0) => task.skip(&activity, &waited, Ns(now)),
                 Some(time) => {
                     task.hint(Ns(now), Phase::ALL[phase], Ns(time));
                     prop_assert!(task.is_hinted(Ns(now)));
@@ -131,12 +174,44 @@ proptest! {
                 }
                 None => {
                     let hinted = task.is_hinted(Ns(now));
-                    let seen = task.observe(&activity, Ns(now), gpu, false, &t);
+                    let seen = task.observe(&activity, &waited, Ns(now), gpu, false, &t);
                     prop_assert!(seen.transition.is_none() || !hinted);
+                    prop_assert!(seen.waited <= Permille(1000));
                 }
             }
             prop_assert_eq!(task.times(Ns(now)).sum(), activity.totals(Ns(now)).time());
             prop_assert!(task.phase(Ns(now)).1 <= Ns(now - start));
+        }
+    }
+
+    /// The time of waits never decreases, nor is it more than all of the time; and none goes on that
+    /// was called off, whatever is told, in whatever order.
+    #[test]
+    fn waits_keep_within_bounds(
+        steps in prop::collection::vec((waiting(), 0u64..1_000_000), 0..200),
+    ) {
+        let (mut waits, mut began) = (Waits::NONE, Ns(0));
+        let (mut now, mut before) = (1, waits.at(Ns(1)));
+        for (told, time) in steps {
+            tell(&mut waits, told, now, &mut began);
+            let at = waits.at(Ns(now));
+            prop_assert_eq!(at.time, before.time);
+            prop_assert!(at.count <= before.count + 1 && at.count >= before.count);
+            match told {
+                Waiting::Calls(frame) => {
+                    prop_assert!(waits.frame().is_some_and(|own| own == frame || own.sp > frame.sp));
+                }
+                Waiting::Enters => prop_assert!(at.since.is_some()),
+                Waiting::Ends => prop_assert!(at.since.is_none()),
+                _ => {}
+            }
+            now += time;
+            let waited = waits.at(Ns(now));
+            let passed = if at.since.is_some() { time } else { 0 };
+            prop_assert_eq!(waited.time, at.time.saturating_add(Ns(passed)));
+            prop_assert!(waited.time < Ns(now) && waited.synced.is_none_or(|at| at <= Ns(now)));
+            prop_assert!(waited.burst(Ns(time), Ns(now)) <= Ns(time));
+            before = waited;
         }
     }
 

@@ -21,6 +21,7 @@ mod policy {
     pub(crate) mod class;
     pub(crate) mod control;
     pub(crate) mod level;
+    pub(crate) mod nice;
     pub(crate) mod phase;
     pub(crate) mod predict;
     pub(crate) mod prefetch;

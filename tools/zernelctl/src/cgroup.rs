@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 //! A cgroup v2 of our own, below the one that we are in.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -68,6 +70,39 @@ pub fn path_of(pid: u32) -> Option<String> {
         .find_map(|line| Some(line.strip_prefix("0::")?.to_owned()))
 }
 
+/// The paths of cgroups v2 by their ids, from the root of the hierarchy as far as it is mounted here.
+pub fn paths() -> BTreeMap<u64, String> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let mut paths = BTreeMap::new();
+    if let Some(point) = mount_point(&mounts) {
+        collect(&point, "", &mut paths);
+    }
+    paths
+}
+
+/// A directory that goes meanwhile is left out.
+fn collect(directory: &Path, path: &str, paths: &mut BTreeMap<u64, String>) {
+    if let Ok(metadata) = fs::metadata(directory) {
+        let path = if path.is_empty() { "/" } else { path };
+        paths.insert(metadata.ino(), path.to_owned());
+    }
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            let below = format!("{path}/{}", entry.file_name().to_string_lossy());
+            collect(&entry.path(), &below, paths);
+        }
+    }
+}
+
+/// Where the first mount of cgroup v2 is.
+fn mount_point(mountinfo: &str) -> Option<PathBuf> {
+    mountinfo.lines().find_map(|line| {
+        let (mount, kind) = line.split_once(" - ")?;
+        let point = mount.split(' ').nth(4)?;
+        (kind.split(' ').next() == Some("cgroup2")).then(|| PathBuf::from(unescape(point)))
+    })
+}
+
 /// The directory of the cgroup v2 that `/proc/self/cgroup` names, in the first mount of that
 /// hierarchy that shows it.
 fn own_path(mountinfo: &str, own: &str) -> Option<PathBuf> {
@@ -130,11 +165,27 @@ mod tests {
     }
 
     #[test]
+    fn paths_are_found_by_inode() {
+        let root = std::env::temp_dir().join(format!("zernelctl-paths-{}", std::process::id()));
+        fs::create_dir_all(root.join("a/b")).unwrap();
+        let mut paths = BTreeMap::new();
+        collect(&root, "", &mut paths);
+        let of = |name: &str| paths[&fs::metadata(root.join(name)).unwrap().ino()].clone();
+        assert_eq!(
+            (of(""), of("a"), of("a/b")),
+            ("/".into(), "/a".into(), "/a/b".into())
+        );
+        fs::remove_dir_all(&root).unwrap();
+    }
+
+    #[test]
     fn without_v2_there_is_none() {
         assert_eq!(
             own_path("22 1 8:1 / / rw - ext4 /dev/sda1 rw", "0::/\n"),
             None
         );
         assert_eq!(own_path(UNIFIED, "3:cpu:/a\n"), None);
+        assert_eq!(mount_point("22 1 8:1 / / rw - ext4 /dev/sda1 rw"), None);
+        assert_eq!(mount_point(UNIFIED), Some("/sys/fs/cgroup".into()));
     }
 }

@@ -9,10 +9,13 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::{Args as ClapArgs, Parser, Subcommand};
 use libzernel::phase::HINT_MAX;
+use libzernel::prefetch::MAX_LENGTH;
 use libzernel::tunable::Tunables;
 use libzernel::{tsg, Level, Phase, Target, Tracking, Weight, Zernel};
 
-use crate::{class, exit, list, phases, requests, run, status, track, tune, watch};
+use crate::{
+    class, exit, list, phases, prefetch, probe, requests, run, status, track, tune, watch,
+};
 
 /// What it is good for.
 const EXAMPLES: &str = "\
@@ -73,21 +76,23 @@ enum Command {
     /// Shows your own TSGs, or all with CAP_PERFMON. Events that were lost because they were not
     /// read in time are counted on standard error.
     Watch(WatchArgs),
-    /// Track what the threads of a process do: CPU time, waits for a CPU, sleeps by cause.
+    /// Track what the threads of a process, or in a cgroup, do: CPU time, waits for a CPU, sleeps by
+    /// cause.
     ///
     /// A thread is recorded from the moment on when it returns to user space next. Your own are free
     /// to track; another user's need CAP_SYS_NICE or membership of the group in the tunable lc_gid.
+    /// The owner of a cgroup's directory tracks his own processes in it.
     Track {
         #[command(flatten)]
         target: TrackArgs,
         /// Processes that it makes from now on, too, and those that they make.
-        #[arg(long, conflicts_with = "tid")]
+        #[arg(long, conflicts_with_all = ["tid", "cgroup"])]
         children: bool,
         /// It is a machine-learning program: `phases` tells what its threads do.
         #[arg(long)]
         ml: bool,
     },
-    /// Track the threads of a process no more.
+    /// Track the threads of a process, or in a cgroup, no more.
     Untrack {
         #[command(flatten)]
         target: TrackArgs,
@@ -100,6 +105,12 @@ enum Command {
         #[arg(long, value_parser = process)]
         pid: Option<u32>,
     },
+    /// Have tracked threads counted as waiting for the GPU while they are in functions of a library.
+    ///
+    /// For runtimes that spin or poll until the GPU is done, and do not ask the driver. Needs
+    /// CAP_PERFMON, and lasts until interrupted. Whoever calls such a function, tracked or not,
+    /// takes a trap.
+    Probe(ProbeArgs),
     /// Show the phases of your machine-learning programs, or of all with CAP_PERFMON.
     ///
     /// A phase is what a thread does: it loads data, waits for the GPU, exchanges data with other
@@ -120,6 +131,13 @@ enum Command {
         /// unknown, data_loading, gpu_compute, nccl_collective or optimizer_step.
         phase: Phase,
     },
+    /// Tell when it is time for a machine-learning program to load its next batch.
+    ///
+    /// Prints a line for each signal, until interrupted or the process has ended. With --file that
+    /// file is read into the page cache meanwhile, a part at each signal: for programs that know
+    /// nothing of zernel. The program is one that is tracked with --ml; for those of other users
+    /// that needs CAP_PERFMON.
+    Prefetch(PrefetchArgs),
     /// Tunables of the module.
     #[command(subcommand)]
     Tune(TuneCommand),
@@ -228,16 +246,35 @@ struct TrackArgs {
     /// A process: all of its threads, later ones too.
     #[arg(long, value_name = "PID", value_parser = process)]
     pid: Option<u32>,
+    /// A cgroup v2 directory: every process in it and below, as long as it is there.
+    #[arg(long, value_name = "PATH")]
+    cgroup: Option<PathBuf>,
 }
 
 impl TrackArgs {
     fn target(&self) -> libzernel::Result<Target> {
-        match self.tid {
-            Some(tid) => Ok(Target::Thread(tid)),
-            // One of the two is there, as clap has checked.
-            None => Target::pidfd(self.pid.unwrap_or(0)),
+        if let Some(tid) = self.tid {
+            return Ok(Target::Thread(tid));
         }
+        if let Some(path) = &self.cgroup {
+            return Target::cgroup(path);
+        }
+        // One of the three is there, as clap has checked.
+        Target::pidfd(self.pid.unwrap_or(0))
     }
+}
+
+#[derive(Debug, ClapArgs)]
+struct ProbeArgs {
+    /// The library: an ELF file.
+    #[arg(long, value_name = "FILE")]
+    library: PathBuf,
+    /// Functions of it by their names.
+    #[arg(long, value_name = "NAME", num_args = 1.., required_unless_present = "offset")]
+    symbol: Vec<String>,
+    /// Functions of it by where they begin in the file, decimal or 0x and hexadecimal.
+    #[arg(long, value_name = "OFFSET", num_args = 1.., value_parser = offset)]
+    offset: Vec<u64>,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -288,6 +325,9 @@ struct PhasesArgs {
     /// Sums of the processes in each cgroup v2.
     #[arg(long, conflicts_with = "process")]
     cgroup: bool,
+    /// The cgroups that are tracked: all that their threads did there, those that have left included.
+    #[arg(long, conflicts_with_all = ["process", "cgroup", "pid"])]
+    cgroups: bool,
     /// Only those of this process.
     #[arg(long, value_parser = process)]
     pid: Option<u32>,
@@ -302,12 +342,54 @@ struct PhasesArgs {
 
 impl PhasesArgs {
     fn options(&self) -> phases::Options {
-        let by = match (self.process, self.cgroup) {
-            (true, _) => phases::By::Process,
-            (_, true) => phases::By::Cgroup,
+        let by = match (self.process, self.cgroup, self.cgroups) {
+            (true, _, _) => phases::By::Process,
+            (_, true, _) => phases::By::Cgroup,
+            (_, _, true) => phases::By::TrackedCgroup,
             _ => phases::By::Thread,
         };
         phases::Options { by, pid: self.pid }
+    }
+}
+
+#[derive(Debug, ClapArgs)]
+struct PrefetchArgs {
+    /// The process.
+    #[arg(long, value_parser = process)]
+    pid: u32,
+    /// Read this file ahead: a regular file or a block device.
+    #[arg(long, value_name = "PATH", requires = "length")]
+    file: Option<PathBuf>,
+    /// Where the first part begins, in bytes.
+    #[arg(long, value_name = "BYTES", value_parser = bytes, requires = "file", default_value = "0")]
+    offset: u64,
+    /// How much to read at a signal, at most 1G; K, M and G are units of 1024.
+    #[arg(long, value_name = "BYTES", value_parser = length, requires = "file")]
+    length: Option<u64>,
+    /// After so many bytes begin anew at the offset; by default at the end of the file.
+    #[arg(long, value_name = "BYTES", value_parser = bytes, requires = "file")]
+    span: Option<u64>,
+    /// Stop after this many signals.
+    #[arg(long, value_name = "N", value_parser = count)]
+    count: Option<u64>,
+}
+
+impl PrefetchArgs {
+    fn options(self) -> prefetch::Options {
+        let ahead = self
+            .file
+            .zip(self.length)
+            .map(|(path, length)| prefetch::Ahead {
+                path,
+                offset: self.offset,
+                length,
+                span: self.span,
+            });
+        prefetch::Options {
+            pid: self.pid,
+            ahead,
+            count: self.count,
+        }
     }
 }
 
@@ -326,6 +408,14 @@ fn task(text: &str, what: &str) -> Result<u32, String> {
         )),
         Ok(id) => Ok(id),
     }
+}
+
+fn offset(text: &str) -> Result<u64, String> {
+    let parsed = match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16),
+        None => text.parse(),
+    };
+    parsed.map_err(|_| format!("'{text}' is not an offset: it takes a number, or 0x and digits"))
 }
 
 fn count(text: &str) -> Result<u64, String> {
@@ -365,6 +455,31 @@ fn milliseconds(text: &str) -> Result<Duration, String> {
     Ok(time)
 }
 
+fn bytes(text: &str) -> Result<u64, String> {
+    let (digits, unit) = match text.char_indices().last() {
+        Some((at, 'K')) => (&text[..at], 1 << 10),
+        Some((at, 'M')) => (&text[..at], 1 << 20),
+        Some((at, 'G')) => (&text[..at], 1 << 30),
+        _ => (text, 1u64),
+    };
+    let number = digits.parse::<u64>().ok();
+    number
+        .and_then(|number| number.checked_mul(unit))
+        .ok_or_else(|| {
+            format!("'{text}' is not a size: it takes a decimal number of bytes, or with K, M or G")
+        })
+}
+
+fn length(text: &str) -> Result<u64, String> {
+    let length = bytes(text)?;
+    if !(1..=MAX_LENGTH).contains(&length) {
+        return Err(format!(
+            "'{text}' is not what can be read at a signal: that is 1 byte to 1G"
+        ));
+    }
+    Ok(length)
+}
+
 #[derive(Debug, Subcommand)]
 enum TuneCommand {
     /// List all tunables and their values.
@@ -379,6 +494,7 @@ enum TuneCommand {
         /// Its name.
         name: String,
         /// Its new value.
+        #[arg(allow_negative_numbers = true)]
         value: String,
     },
 }
@@ -446,6 +562,9 @@ impl Args {
             }
             Command::Untrack { target } => track::end(&zernel()?, &target.target()?, json)?,
             Command::Threads { pid } => track::list(&zernel()?, pid, json)?,
+            Command::Probe(args) => {
+                probe::probe(&zernel()?, &args.library, &args.symbol, &args.offset, json)?;
+            }
             Command::Phases(args) => {
                 let (zernel, options) = (zernel()?, args.options());
                 match args.watch {
@@ -458,6 +577,7 @@ impl Args {
                 duration,
                 phase,
             } => phases::hint(&zernel()?, tid, phase, duration, json)?,
+            Command::Prefetch(args) => prefetch::run(&zernel()?, &args.options(), json)?,
             Command::Tune(TuneCommand::List) => tune::list(&tunables()?, json)?,
             Command::Tune(TuneCommand::Get { name }) => tune::get(&tunables()?, &name, json)?,
             Command::Tune(TuneCommand::Set { name, value }) => {
@@ -469,12 +589,4 @@ impl Args {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use clap::CommandFactory;
-
-    #[test]
-    fn the_command_line_is_sound() {
-        Args::command().debug_assert();
-    }
-}
+mod tests;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Exit codes: a distinct, constant number per cause.
 
+use std::fmt;
 use std::io;
 use std::process::ExitCode;
 
@@ -44,6 +45,18 @@ Exit codes:
   127  run: there is no such command
   run with --cgroup exits with the command's own code, or 128 + the signal that ended it";
 
+/// A value of the command line that is not one that is taken, as a sentence.
+#[derive(Debug)]
+pub struct Unsound(pub String);
+
+impl fmt::Display for Unsound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Unsound {}
+
 /// Tells what went wrong, and returns the code that goes with it.
 pub fn report(error: &anyhow::Error) -> ExitCode {
     if is_broken_pipe(error) {
@@ -55,6 +68,9 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
 }
 
 fn code(error: &anyhow::Error) -> u8 {
+    if error.is::<Unsound>() {
+        return USAGE;
+    }
     let Some(error) = error.downcast_ref::<libzernel::Error>() else {
         // Making a cgroup, say, is no call of the library.
         let io = error.downcast_ref::<io::Error>().map(io::Error::kind);
@@ -119,6 +135,7 @@ mod tests {
         let shared = Error::call(Call::ClassSet)(rustix::io::Errno::OPNOTSUPP);
         assert_eq!(code(&shared.into()), SHARED);
         assert_eq!(code(&anyhow!("anything")), FAILED);
+        assert_eq!(code(&Unsound("too long".to_owned()).into()), USAGE);
     }
 
     #[test]

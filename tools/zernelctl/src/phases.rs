@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use libzernel::phase::{Prefetch, Times};
-use libzernel::{Phase, ProcessPhases, ThreadPhases, Zernel};
+use libzernel::{CgroupPhases, Phase, ProcessPhases, ThreadPhases, Zernel};
 use serde::Serialize;
 
 use crate::{cgroup, output};
@@ -22,6 +22,8 @@ pub enum By {
     Process,
     /// The processes of each cgroup.
     Cgroup,
+    /// Each cgroup that is tracked.
+    TrackedCgroup,
 }
 
 /// What to show.
@@ -59,6 +61,15 @@ struct Group {
     phase_ns: Times,
 }
 
+/// A tracked cgroup.
+#[derive(Debug, Serialize)]
+struct Tracked {
+    /// Its path; none if it is not visible here.
+    cgroup: Option<String>,
+    #[serde(flatten)]
+    phases: CgroupPhases,
+}
+
 /// What there is to show.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
@@ -66,6 +77,7 @@ enum Found {
     Threads(Vec<ThreadPhases>),
     Processes(Vec<ProcessPhases>),
     Groups(Vec<Group>),
+    Tracked(Vec<Tracked>),
 }
 
 impl Found {
@@ -75,6 +87,10 @@ impl Found {
             let mut threads = zernel.phases().collect::<libzernel::Result<Vec<_>>>()?;
             threads.retain(|thread| wanted(thread.pid));
             return Ok(Self::Threads(threads));
+        }
+        if options.by == By::TrackedCgroup {
+            let found = zernel.cgroups().collect::<libzernel::Result<Vec<_>>>()?;
+            return Ok(Self::Tracked(tracked(found, &cgroup::paths())));
         }
         let mut processes = zernel.processes().collect::<libzernel::Result<Vec<_>>>()?;
         // The others have no phases.
@@ -90,6 +106,7 @@ impl Found {
             Self::Threads(threads) => thread_table(threads),
             Self::Processes(processes) => process_table(processes),
             Self::Groups(groups) => group_table(groups),
+            Self::Tracked(tracked) => tracked_table(tracked),
         }
     }
 }
@@ -183,6 +200,14 @@ fn groups(processes: &[ProcessPhases], path: impl Fn(u32) -> Option<String>) -> 
     groups.into_values().collect()
 }
 
+fn tracked(found: Vec<CgroupPhases>, paths: &BTreeMap<u64, String>) -> Vec<Tracked> {
+    let with_path = |phases: CgroupPhases| Tracked {
+        cgroup: paths.get(&phases.id).cloned(),
+        phases,
+    };
+    found.into_iter().map(with_path).collect()
+}
+
 fn thread_table(threads: &[ThreadPhases]) -> String {
     let rows = threads.iter().map(|thread| {
         let hint = if thread.hinted { " (hint)" } else { "" };
@@ -192,12 +217,16 @@ fn thread_table(threads: &[ThreadPhases]) -> String {
             thread.comm.clone(),
             format!("{}{hint}", thread.phase),
             seconds(thread.present_ns),
+            match thread.nice {
+                0 => "-".to_owned(),
+                nice => format!("{nice:+}"),
+            },
         ];
         row.extend(cells(&thread.phase_ns));
         row.push(thread.transitions.to_string());
         row
     });
-    let lead = ["PID", "TID", "COMMAND", "PHASE", "FOR"];
+    let lead = ["PID", "TID", "COMMAND", "PHASE", "FOR", "NICE"];
     table(&lead, &["TRANSITIONS"], rows)
 }
 
@@ -233,6 +262,26 @@ fn group_table(groups: &[Group]) -> String {
         row
     });
     table(&["CGROUP", "PROCESSES", "THREADS"], &[], rows)
+}
+
+fn tracked_table(tracked: &[Tracked]) -> String {
+    if tracked.is_empty() {
+        return "No tracked cgroup to show; track --cgroup begins one.".to_owned();
+    }
+    let rows = tracked.iter().map(|tracked| {
+        let phases = &tracked.phases;
+        let mut row = vec![
+            tracked.cgroup.clone().unwrap_or_else(|| "-".to_owned()),
+            phases.id.to_string(),
+            phases.uid.to_string(),
+            phases.processes.to_string(),
+            phases.threads.to_string(),
+        ];
+        row.extend(cells(&phases.phase_ns));
+        row
+    });
+    let lead = ["CGROUP", "ID", "UID", "PROCESSES", "THREADS"];
+    table(&lead, &[], rows)
 }
 
 fn table(lead: &[&str], end: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
@@ -328,6 +377,7 @@ mod tests {
                 "COMMAND",
                 "PHASE",
                 "FOR",
+                "NICE",
                 "LOADING",
                 "COMPUTE",
                 "NCCL",
@@ -337,7 +387,7 @@ mod tests {
             ]
         );
         for expected in [
-            "train    gpu_compute  0.012 s",
+            "train    gpu_compute  0.012 s     -",
             "0.500 s  25.0 %",
             "1.250 s  62.5 %",
             "0.000 s   0.0 %",
@@ -349,6 +399,11 @@ mod tests {
         raw.flags = abi::ZERNEL_PHASE_HINTED;
         let text = thread_table(&[ThreadPhases::from(&raw)]);
         assert!(text.contains("gpu_compute (hint)"), "{text}");
+        for (nice, shown) in [(5, "0.012 s    +5"), (-10, "0.012 s   -10")] {
+            raw.nice = nice;
+            let text = thread_table(&[ThreadPhases::from(&raw)]);
+            assert!(text.contains(shown), "{text}");
+        }
     }
 
     #[test]
@@ -422,6 +477,31 @@ mod tests {
     }
 
     #[test]
+    fn tracked_cgroups_have_their_paths() {
+        let mut raw = abi::zernel_cgroup_phases::zeroed();
+        (raw.id, raw.uid, raw.processes, raw.threads) = (77, 1000, 2, 5);
+        raw.phase_ns = [1_000_000_000, 0, 3_000_000_000, 0, 0];
+        let mut other = raw;
+        other.id = 78;
+        let found = vec![CgroupPhases::from(&raw), CgroupPhases::from(&other)];
+        let tracked = tracked(found, &BTreeMap::from([(77, "/train".to_owned())]));
+        let text = tracked_table(&tracked);
+        let lines: Vec<_> = text.lines().collect();
+        assert!(
+            lines[0].starts_with("CGROUP  ID   UID  PROCESSES  THREADS"),
+            "{text}"
+        );
+        assert!(lines[1].starts_with("/train  77  1000"), "{text}");
+        assert!(lines[1].contains("3.000 s  75.0 %"), "{text}");
+        assert!(lines[2].starts_with("-       78"), "{text}");
+        assert!(tracked_table(&[]).starts_with("No tracked cgroup"));
+        let json = serde_json::to_value(Found::Tracked(tracked)).unwrap();
+        assert_eq!(json[0]["cgroup"], "/train");
+        assert_eq!(json[0]["processes"], 2);
+        assert_eq!(json[1]["cgroup"], serde_json::Value::Null);
+    }
+
+    #[test]
     fn json_is_a_list_of_what_is_shown() {
         let found = Found::Groups(groups(&[process(7, 2)], |_| Some("/a".to_owned())));
         let json = serde_json::to_value(&found).unwrap();
@@ -431,5 +511,6 @@ mod tests {
         let json = serde_json::to_value(&found).unwrap();
         assert_eq!(json[0]["phase"], "gpu_compute");
         assert_eq!(json[0]["transitions"], 42);
+        assert_eq!(json[0]["nice"], 0);
     }
 }

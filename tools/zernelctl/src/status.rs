@@ -123,6 +123,8 @@ mod tests {
                 requests: true,
                 tracking: true,
                 phases: true,
+                prefetch: true,
+                probes: true,
                 enabled: false,
                 max_gpus: 64,
                 max_tsgs_per_gpu: 4096,

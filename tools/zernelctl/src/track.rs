@@ -11,28 +11,32 @@ use crate::output;
 /// What `track` and `untrack` print as JSON.
 #[derive(Serialize)]
 struct Tracked {
-    /// Threads of the process that are tracked now.
+    /// Threads of the process, or in the cgroup, that are tracked now.
     threads: u32,
 }
 
 /// Tracks `target`.
 pub fn begin(zernel: &Zernel, target: &Target, tracking: Tracking, json: bool) -> Result<()> {
-    tell(zernel.track(target, tracking)?, json)
+    tell(target, zernel.track(target, tracking)?, json)
 }
 
 /// Tracks `target` no more.
 pub fn end(zernel: &Zernel, target: &Target, json: bool) -> Result<()> {
-    tell(zernel.untrack(target)?, json)
+    tell(target, zernel.untrack(target)?, json)
 }
 
-fn tell(threads: u32, json: bool) -> Result<()> {
+fn tell(target: &Target, threads: u32, json: bool) -> Result<()> {
     if json {
         return output::json(&Tracked { threads });
     }
+    let whose = match target {
+        Target::Cgroup(_) => "in the cgroup",
+        _ => "of the process",
+    };
     output::text(&match threads {
-        0 => "no thread of the process is tracked".to_owned(),
-        1 => "1 thread of the process is tracked".to_owned(),
-        n => format!("{n} threads of the process are tracked"),
+        0 => format!("no thread {whose} is tracked"),
+        1 => format!("1 thread {whose} is tracked"),
+        n => format!("{n} threads {whose} are tracked"),
     })
 }
 
@@ -83,12 +87,14 @@ fn table(threads: &[Thread]) -> String {
             slept(Cause::Ioctl),
             slept(Cause::Other),
             thread.bursts.count.to_string(),
+            percent(thread.gpu_waits.ns, all),
+            thread.gpu_waits.count.to_string(),
         ]
     });
     output::table(
         [
             "PID", "TID", "UID", "COMMAND", "DOES", "SECONDS", "RUN", "QUEUE", "IO", "FUTEX",
-            "POLL", "R/W", "IOCTL", "SLEEP", "BURSTS",
+            "POLL", "R/W", "IOCTL", "SLEEP", "BURSTS", "GPU", "WAITS",
         ],
         |name| !["COMMAND", "DOES"].contains(&name),
         rows,
@@ -122,12 +128,14 @@ mod tests {
         raw.does = abi::ZERNEL_SLEEP_IO;
         (raw.present_ns, raw.burst_ns) = (250_000_000, 500_000_000);
         raw.sleep_ns[abi::ZERNEL_SLEEP_IO as usize] = 250_000_000;
+        (raw.gpu_waits, raw.gpu_wait_ns) = (2, 50_000_000);
         let text = table(&[Thread::from(&raw)]);
         let lines: Vec<_> = text.lines().collect();
         assert!(
             lines[0].starts_with("PID  TID   UID  COMMAND  DOES"),
             "{text}"
         );
+        assert!(lines[1].ends_with("3  5.0 %      2"), "{text}");
         assert!(
             lines[1].contains("loader   io      1.000  50.0 %  0.0 %  50.0 %"),
             "{text}"

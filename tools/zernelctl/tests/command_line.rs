@@ -45,6 +45,8 @@ fn every_command_has_help() {
         &["threads"],
         &["phases"],
         &["hint"],
+        &["prefetch"],
+        &["probe"],
     ] {
         let shown = predicate::str::contains("Usage:").and(predicate::str::contains("--json"));
         zernelctl(&[command, &["--help"]].concat())
@@ -78,6 +80,10 @@ fn unsound_command_lines_are_usage_errors() {
         &["track", "--ml"],
         &["untrack", "--ml", "--pid", "1"],
         &["phases", "--process", "--cgroup"],
+        &["phases", "--cgroups", "--cgroup"],
+        &["phases", "--cgroups", "--pid", "1"],
+        &["track", "--cgroup", "/a", "--pid", "1"],
+        &["track", "--cgroup", "/a", "--children"],
         &["phases", "--count", "3"],
         &["phases", "--watch", "0"],
         &["phases", "--watch", "often"],
@@ -86,6 +92,14 @@ fn unsound_command_lines_are_usage_errors() {
         &["hint", "--tid", "1", "--duration", "1"],
         &["hint", "--tid", "1", "--duration", "1", "training"],
         &["hint", "--tid", "1", "--duration", "60001", "gpu_compute"],
+        &["prefetch"],
+        &["prefetch", "--pid", "0"],
+        &["prefetch", "--pid", "1", "--file", "/etc/passwd"],
+        &["prefetch", "--pid", "1", "--length", "4K"],
+        &["prefetch", "--pid", "1", "--offset", "4K"],
+        &["prefetch", "--pid", "1", "--file", "f", "--length", "0"],
+        &["prefetch", "--pid", "1", "--file", "f", "--length", "2G"],
+        &["prefetch", "--pid", "1", "--file", "f", "--length", "4k"],
     ] {
         zernelctl(args)
             .assert()
@@ -142,8 +156,11 @@ fn without_a_device_every_command_says_so() {
         &["requests", "--level", "lc", "--histogram"],
         &["track", "--ml", "--children", "--pid", "1"],
         &["track", "--ml", "--tid", "1"],
+        &["prefetch", "--pid", "1", "--count", "3"],
+        &["prefetch", "--pid", "1", "--file", "f", "--length", "64M"],
         &["phases"],
         &["phases", "--process", "--pid", "1", "--json"],
+        &["phases", "--cgroups", "--json"],
         &["phases", "--cgroup", "--watch", "0.5", "--count", "2"],
         &[
             "hint",

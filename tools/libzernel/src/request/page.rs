@@ -104,6 +104,11 @@ impl Page {
         self.registered.ended = true;
     }
 
+    /// The open file that it is registered with.
+    pub(crate) fn file(&self) -> &Arc<OwnedFd> {
+        &self.registered.file
+    }
+
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
         self.registered.file.as_fd()
     }

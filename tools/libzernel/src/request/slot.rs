@@ -30,6 +30,9 @@ pub enum Word {
     Done,
     /// The last request whose holder has run, which stores it.
     Held,
+    /// How many signals to load the next batch there were, from what it held when it was
+    /// subscribed to them.
+    Prefetch,
 }
 
 impl<'a> Slot<'a> {
@@ -46,6 +49,11 @@ impl<'a> Slot<'a> {
         self.number
     }
 
+    /// Its page.
+    pub(crate) fn page(&self) -> &Page {
+        self.page
+    }
+
     /// Which of the page's 32-bit words this is.
     pub fn word(&self, word: Word) -> u32 {
         const WORDS: u32 = (size_of::<page::Slot>() / size_of::<u32>()) as u32;
@@ -54,6 +62,7 @@ impl<'a> Slot<'a> {
             Word::Release => 1,
             Word::Done => 2,
             Word::Held => 3,
+            Word::Prefetch => 8,
         };
         self.number * WORDS + offset
     }
@@ -145,6 +154,7 @@ impl<'a> Slot<'a> {
             Word::Release => &self.words.release,
             Word::Done => &self.words.done,
             Word::Held => &self.words.held,
+            Word::Prefetch => &self.words.prefetch,
         }
     }
 }

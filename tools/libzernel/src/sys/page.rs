@@ -32,7 +32,10 @@ pub struct Slot {
     pub ready_ns: AtomicU64,
     /// When the done word was stored.
     pub done_ns: AtomicU64,
-    reserved: [AtomicU64; 4],
+    /// How many signals to load the next batch there were.
+    pub prefetch: AtomicU32,
+    pad: AtomicU32,
+    reserved: [AtomicU64; 3],
 }
 
 /// Fails to compile unless a field is where the header has it.
@@ -45,7 +48,7 @@ macro_rules! same_layout {
     };
 }
 
-same_layout!(trigger, release, done, held, ready_ns, done_ns, reserved);
+same_layout!(trigger, release, done, held, ready_ns, done_ns, prefetch, pad, reserved);
 
 /// A mapped page that others, such as the kernel, store to.
 ///
@@ -129,10 +132,12 @@ mod tests {
         let page = SharedPage::anonymous().unwrap();
         page.slots()[63].held.store(7, Relaxed);
         page.slots()[1].trigger.store(5, Relaxed);
+        page.slots()[2].prefetch.store(3, Relaxed);
         let words = page.words();
         assert_eq!(words[16 * 63 + 3].load(Relaxed), 7);
         assert_eq!(words[16].load(Relaxed), 5);
-        assert_eq!(words.iter().filter(|w| w.load(Relaxed) != 0).count(), 2);
+        assert_eq!(words[16 * 2 + 8].load(Relaxed), 3);
+        assert_eq!(words.iter().filter(|w| w.load(Relaxed) != 0).count(), 3);
         assert_eq!(page.address() % rustix::param::page_size() as u64, 0);
     }
 

@@ -87,6 +87,10 @@ list_call!(
     list_processes, abi::ZERNEL_NR_LIST_PROCESSES, LIBZERNEL_IOC_LIST_PROCESSES,
     zernel_process_phases
 );
+list_call!(
+    /// `ZERNEL_IOC_LIST_CGROUPS`.
+    list_cgroups, abi::ZERNEL_NR_LIST_CGROUPS, LIBZERNEL_IOC_LIST_CGROUPS, zernel_cgroup_phases
+);
 
 plain_call!(
     /// `ZERNEL_IOC_TRACK`.
@@ -102,6 +106,26 @@ plain_call!(
     /// `ZERNEL_IOC_PHASE_HINT`.
     phase_hint, write, abi::ZERNEL_IOC_MAGIC, abi::ZERNEL_NR_PHASE_HINT,
     LIBZERNEL_IOC_PHASE_HINT, zernel_phase_hint
+);
+plain_call!(
+    /// `ZERNEL_IOC_PREFETCH_SUBSCRIBE`.
+    prefetch_subscribe, read_write, abi::ZERNEL_IOC_MAGIC, abi::ZERNEL_NR_PREFETCH_SUBSCRIBE,
+    LIBZERNEL_IOC_PREFETCH_SUBSCRIBE, zernel_prefetch
+);
+plain_call!(
+    /// `ZERNEL_IOC_PREFETCH_UNSUBSCRIBE`.
+    prefetch_unsubscribe, write, abi::ZERNEL_IOC_MAGIC, abi::ZERNEL_NR_PREFETCH_UNSUBSCRIBE,
+    LIBZERNEL_IOC_PREFETCH_UNSUBSCRIBE, zernel_prefetch_end
+);
+plain_call!(
+    /// `ZERNEL_IOC_PROBE_ADD`.
+    probe_add, read_write, abi::ZERNEL_IOC_MAGIC, abi::ZERNEL_NR_PROBE_ADD,
+    LIBZERNEL_IOC_PROBE_ADD, zernel_probe
+);
+plain_call!(
+    /// `ZERNEL_IOC_PROBE_REMOVE`.
+    probe_remove, write, abi::ZERNEL_IOC_MAGIC, abi::ZERNEL_NR_PROBE_REMOVE,
+    LIBZERNEL_IOC_PROBE_REMOVE, zernel_probe
 );
 plain_call!(
     /// `ZERNEL_IOC_PAGE_UNREGISTER`.

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Subscriptions: what is done when it is time for a process to load its next batch.
+//!
+//! ```no_run
+//! use std::os::fd::AsFd;
+//! use libzernel::{Target, Zernel};
+//! use rustix::event::{eventfd, EventfdFlags};
+//!
+//! # fn load_next_batch() {}
+//! let zernel = Zernel::open()?;
+//! let bell = eventfd(0, EventfdFlags::CLOEXEC).expect("an eventfd");
+//! let subscription = zernel.subscribe_eventfd(&Target::current_process(), bell.as_fd())?;
+//! while rustix::io::read(&bell, &mut [0; 8]).is_ok() {
+//!     load_next_batch();
+//! }
+//! subscription.unsubscribe()?;
+//! # Ok::<(), libzernel::Error>(())
+//! ```
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use bytemuck::Zeroable;
+use rustix::io::Errno;
+
+use crate::request::Slot;
+use crate::sys::{abi, zernel as calls};
+use crate::{Call, Error, Result, Target, Zernel};
+
+/// Most bytes of a file that are read ahead at a signal.
+pub const MAX_LENGTH: u64 = abi::ZERNEL_PREFETCH_MAX_LENGTH as u64;
+
+/// Which part of a file is read ahead at which signal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ranges {
+    /// Where the first range begins.
+    pub offset: u64,
+    /// Bytes for each signal, 1 to [`MAX_LENGTH`].
+    pub length: u64,
+    /// After so many bytes it begins anew at `offset`; 0: the range is the same each time.
+    pub span: u64,
+}
+
+/// A subscription. Dropping it ends it.
+///
+/// It keeps the file of its [`Zernel`] open.
+#[derive(Debug)]
+pub struct Subscription {
+    file: Arc<OwnedFd>,
+    number: u32,
+    ended: bool,
+}
+
+impl Subscription {
+    /// Its number in its file.
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// Ends it now, and tells if that failed: it ends by itself when the page of its slot is
+    /// unregistered.
+    ///
+    /// Errors: [`Error::Call`] with `ENOENT`.
+    pub fn unsubscribe(mut self) -> Result<()> {
+        self.end().map_err(Error::call(Call::PrefetchUnsubscribe))
+    }
+
+    /// Leaves it alone: it ends when the file is closed.
+    pub fn keep(mut self) {
+        self.ended = true;
+    }
+
+    fn end(&mut self) -> std::result::Result<(), Errno> {
+        if self.ended {
+            return Ok(());
+        }
+        self.ended = true;
+        let mut raw = abi::zernel_prefetch_end {
+            subscription: self.number,
+            flags: 0,
+        };
+        calls::prefetch_unsubscribe(self.file.as_fd(), &mut raw)
+    }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        // Fails only if it has ended with its page, or behind our back.
+        let _ = self.end();
+    }
+}
+
+impl Zernel {
+    /// Has 1 be added to an eventfd at each signal for a process.
+    ///
+    /// Errors: [`Error::Call`] with `EBADF`, `EINVAL` when it is not an eventfd or the target not a
+    /// process, `ESRCH`, `EPERM` or `EDQUOT`.
+    pub fn subscribe_eventfd(
+        &self,
+        process: &Target,
+        eventfd: BorrowedFd<'_>,
+    ) -> Result<Subscription> {
+        subscribe(self.file(), process, |raw| {
+            raw.kind = abi::ZERNEL_PREFETCH_EVENTFD;
+            raw.fd = eventfd.as_raw_fd();
+        })
+    }
+
+    /// Has a range of a file, which is open for reading, be read into the page cache at each signal
+    /// for a process.
+    ///
+    /// Errors: [`Error::Call`] with `EBADF`, `EINVAL` when it is neither a regular file nor a block
+    /// device, the ranges are out of bounds or the target is not a process, `ESRCH`, `EPERM` or
+    /// `EDQUOT`.
+    pub fn subscribe_read_ahead(
+        &self,
+        process: &Target,
+        file: BorrowedFd<'_>,
+        ranges: &Ranges,
+    ) -> Result<Subscription> {
+        subscribe(self.file(), process, |raw| {
+            raw.kind = abi::ZERNEL_PREFETCH_READ_AHEAD;
+            raw.fd = file.as_raw_fd();
+            (raw.offset, raw.length, raw.span) = (ranges.offset, ranges.length, ranges.span);
+        })
+    }
+}
+
+impl Slot<'_> {
+    /// Has the word [`Prefetch`](crate::request::Word::Prefetch) count the signals for a process,
+    /// from what it holds now. It ends with the page.
+    ///
+    /// Errors: [`Error::Call`] with `EBUSY` when it does already, `EINVAL` when the target is not a
+    /// process, `ENOENT`, `ESRCH`, `EPERM` or `EDQUOT`.
+    pub fn subscribe(&self, process: &Target) -> Result<Subscription> {
+        subscribe(self.page().file(), process, |raw| {
+            raw.kind = abi::ZERNEL_PREFETCH_WORD;
+            (raw.page, raw.slot) = (self.page().number(), self.number());
+        })
+    }
+}
+
+fn subscribe(
+    file: &Arc<OwnedFd>,
+    process: &Target,
+    fill: impl FnOnce(&mut abi::zernel_prefetch),
+) -> Result<Subscription> {
+    let error = Error::call(Call::PrefetchSubscribe);
+    let mut raw = request(process).ok_or_else(|| error(Errno::INVAL))?;
+    fill(&mut raw);
+    calls::prefetch_subscribe(file.as_fd(), &mut raw).map_err(error)?;
+    Ok(Subscription {
+        file: file.clone(),
+        number: raw.subscription,
+        ended: false,
+    })
+}
+
+/// What names a process; nothing for another target.
+fn request(process: &Target) -> Option<abi::zernel_prefetch> {
+    // Flags of targets are the same for all calls.
+    const _: () = assert!(abi::ZERNEL_PREFETCH_PIDFD == abi::ZERNEL_CLASS_PIDFD);
+    let (kind, flags, id) = process.encode();
+    (kind == abi::ZERNEL_TARGET_PROCESS).then(|| abi::zernel_prefetch {
+        id,
+        flags,
+        ..abi::zernel_prefetch::zeroed()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{tsg, Cause};
+
+    #[test]
+    fn only_processes_are_named() {
+        let raw = request(&Target::Process(7)).unwrap();
+        assert_eq!((raw.id, raw.flags), (7, 0));
+        let raw = request(&Target::pidfd(std::process::id()).unwrap()).unwrap();
+        assert_eq!(raw.flags, abi::ZERNEL_PREFETCH_PIDFD);
+        assert!(request(&Target::Thread(7)).is_none());
+        assert!(request(&Target::Tsg(tsg::Id::new(7))).is_none());
+    }
+
+    #[test]
+    fn another_file_takes_no_subscription() {
+        let zernel = Zernel::open_at("/dev/null").unwrap();
+        let me = Target::current_process();
+        let error = zernel.subscribe_eventfd(&me, zernel.as_fd()).unwrap_err();
+        assert_eq!(error.cause(), Cause::Unsupported);
+        let ranges = Ranges {
+            offset: 0,
+            length: 1,
+            span: 0,
+        };
+        let thread = Target::current_thread();
+        let error = zernel.subscribe_read_ahead(&thread, zernel.as_fd(), &ranges);
+        assert_eq!(error.unwrap_err().cause(), Cause::Invalid);
+    }
+}
