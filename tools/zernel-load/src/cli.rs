@@ -18,6 +18,7 @@ use crate::outcome::{Comparison, Mode};
 use crate::run::{Constants, Options};
 use crate::stats::Latencies;
 use crate::suite::{self, Extent};
+use crate::training::{self, TrainArgs};
 use crate::worker::{Device, Gpu, Order};
 use crate::{bench, demo, page, report, run, table, worker};
 
@@ -68,10 +69,17 @@ enum Command {
     /// {drift: {from: 100, to: 400, seconds: 10}}, {step: {before: 150, after: 400, seconds: 15}}.
     #[command(verbatim_doc_comment)]
     Run(RunArgs),
-    /// Run workloads A, B1 and C alone, with default slices and with zernel's classes.
+    /// Run a training loop without zernel's prefetch signal and with it.
     ///
-    /// Prints a table per workload and writes WORKLOAD-MODE.json and summary.json to DIR, from
-    /// which `zernel-load report DIR` draws plots.
+    /// It really reads its batches, computes on the software GPU and works on the CPU, and says when
+    /// it did what. Prints how long the GPU was idle and how well the phases that zernel tells agree
+    /// with that.
+    Train(TrainArgs),
+    /// Run workloads A, B1 and C alone, with default slices and with zernel's classes; then training
+    /// loops without the prefetch signal and with it.
+    ///
+    /// Prints a table per workload and loop, and writes WORKLOAD-MODE.json, training.json and
+    /// summary.json to DIR, from which `zernel-load report DIR` draws plots.
     Demo(DemoArgs),
     /// Run the suite of `make bench` and write what came of it to DIR, a line of JSON per part.
     Suite(SuiteArgs),
@@ -181,8 +189,8 @@ struct SuiteArgs {
     /// Run this many times as long.
     #[arg(long, default_value_t = 1.0, value_parser = scale)]
     scale: f64,
-    /// Only these sections (workloads, published, preparation, jitter, frontier, processes, weights)
-    /// or workloads, separated by commas.
+    /// Only these sections (workloads, published, preparation, jitter, frontier, processes, weights,
+    /// training) or workloads, separated by commas.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
 }
@@ -199,7 +207,7 @@ struct PageArgs {
 
 #[derive(Debug, ClapArgs)]
 struct ReportArgs {
-    /// Folder with the results of `demo` or `run --out`.
+    /// Folder with the results of `demo`, `run --out` or `train --out`.
     dir: PathBuf,
     /// Print the figures as JSON.
     #[arg(long)]
@@ -260,6 +268,7 @@ pub fn run(args: Args) -> Result<()> {
     match args.command {
         Command::Client(args) => client(&args),
         Command::Run(args) => workload(&args),
+        Command::Train(args) => args.run(),
         Command::Demo(args) => demo::run(&args.out, args.scale),
         Command::Suite(args) => suite::run(&args.out, args.extent, args.scale, &args.only),
         Command::Page(args) => page(&args),
@@ -391,9 +400,20 @@ fn page(args: &PageArgs) -> Result<()> {
 
 fn report(args: &ReportArgs) -> Result<()> {
     let all = Comparison::load_all(&args.dir)?;
+    let trainings = training::load(&args.dir)?;
+    ensure!(
+        !all.is_empty() || !trainings.is_empty(),
+        "{} holds no results",
+        args.dir.display()
+    );
     print(&all, args.json)?;
+    if !args.json {
+        print!("{}", training::tables(&trainings));
+    }
     if !args.no_plots {
-        for path in report::draw(&all, &args.dir)? {
+        let mut files = report::draw(&all, &args.dir)?;
+        files.extend(report::draw_trainings(&trainings, &args.dir)?);
+        for path in files {
             // Paths are no part of the JSON that a program reads.
             if !args.json {
                 println!("{}", path.display());
@@ -413,7 +433,10 @@ fn print(all: &[Comparison], json: bool) -> Result<()> {
     for comparison in all {
         writeln!(out, "{}", table::render(comparison))?;
     }
-    Ok(out.write_all(LEGEND.as_bytes())?)
+    if !all.is_empty() {
+        out.write_all(LEGEND.as_bytes())?;
+    }
+    Ok(())
 }
 
 fn bench(args: &BenchArgs) -> Result<()> {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The demo: three workloads, each alone, with default slices and with zernel.
+//! The demo: three workloads, each alone, with default slices and with zernel; and training loops
+//! without the prefetch signal and with it.
 
 use std::fs;
 use std::io::{self, IsTerminal, Write};
@@ -14,6 +15,7 @@ use zernel_workload::{Deployment, Workload};
 use crate::outcome::{Comparison, Mode};
 use crate::run::{self, Constants, Options};
 use crate::table;
+use crate::training::{self, Plan, Training};
 
 /// The workloads, and how many seconds of each are run: of A and C half of the published time,
 /// which changes no figure, as they are periodic.
@@ -22,6 +24,9 @@ const WORKLOADS: [(&str, f64); 3] = [("A", 30.0), ("B1", 5.0), ("C", 30.0)];
 /// How each is run.
 const MODES: [Mode; 3] = [Mode::Alone, Mode::Default, Mode::Zernel];
 
+/// The training loops.
+const LOOPS: [Plan; 2] = [Plan::FIXED, Plan::RANDOM];
+
 /// Seed of all random numbers.
 const SEED: u64 = 1;
 
@@ -29,12 +34,13 @@ const SEED: u64 = 1;
 #[derive(Debug, Serialize)]
 struct Summary {
     rows: Vec<table::Row>,
+    training: Vec<training::Summary>,
 }
 
 /// Runs the demo, writes its results to `dir` and prints its tables.
 pub fn run(dir: &Path, scale: f64) -> Result<()> {
     fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
-    let mut line = ProgressLine::new(WORKLOADS.len() * MODES.len());
+    let mut line = ProgressLine::new(WORKLOADS.len() * MODES.len() + 1);
     let mut rows = Vec::new();
     for (name, seconds) in WORKLOADS {
         let mut workload = Workload::built_in(name).context("the demo's workload is built in")?;
@@ -44,7 +50,7 @@ pub fn run(dir: &Path, scale: f64) -> Result<()> {
             runs: Vec::new(),
         };
         for mode in MODES {
-            line.next(name, mode);
+            line.next(&format!("workload {name}: {mode}"));
             let options = Options {
                 mode,
                 deployment: Deployment::PerClient,
@@ -66,8 +72,21 @@ pub fn run(dir: &Path, scale: f64) -> Result<()> {
         println!("{}", table::render(&comparison));
     }
     print!("{}", LEGEND);
+    line.next("training loops");
+    let trainings = training::run_all(&LOOPS.map(|plan| plan.scaled(scale)))?;
+    line.clear();
+    let trainings = trainings.unwrap_or_else(|missing| {
+        println!("{missing}: training loops are left out");
+        Vec::new()
+    });
+    print!("{}", training::tables(&trainings));
+    training::save(&trainings, &dir.join(training::FILE))?;
+    let summary = Summary {
+        rows,
+        training: trainings.iter().map(Training::summary).collect(),
+    };
     let path = dir.join("summary.json");
-    fs::write(&path, serde_json::to_vec_pretty(&Summary { rows })?)
+    fs::write(&path, serde_json::to_vec_pretty(&summary)?)
         .with_context(|| format!("cannot write {}", path.display()))
 }
 
@@ -89,9 +108,9 @@ impl ProgressLine {
         }
     }
 
-    fn next(&mut self, workload: &str, mode: Mode) {
+    fn next(&mut self, what: &str) {
         self.step += 1;
-        self.what = format!("[{}/{}] workload {workload}: {mode}", self.step, self.steps);
+        self.what = format!("[{}/{}] {what}", self.step, self.steps);
         if self.terminal {
             self.draw(", starting");
         } else {

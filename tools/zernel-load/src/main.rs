@@ -17,6 +17,7 @@ mod sys;
 mod table;
 #[cfg(test)]
 mod testdata;
+mod training;
 mod worker;
 
 use std::process::ExitCode;

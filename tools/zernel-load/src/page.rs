@@ -20,6 +20,7 @@ use self::line::{Figure, Line, Replays};
 pub use self::verdict::Check;
 use self::verdict::Verdict;
 use crate::suite::{self, Section};
+use crate::training::{self, Training};
 use zernel_workload::Deployment;
 
 /// The costs of calls, as `bench --json --out` writes them.
@@ -96,7 +97,9 @@ pub fn write(dir: &Path) -> Result<Written> {
     let replays = Replays::load(dir)?;
     let lines = line::lines(&all, &replays, &Explanations::load()?);
     let costs = costs(dir)?;
+    let trainings = training::load(dir)?;
     let mut verdicts = verdict::goals(&all, &replays);
+    verdicts.extend(trainings.iter().flat_map(verdict::of_training));
     verdicts.extend(lines.iter().filter_map(agreement));
     let html = dir.join("bench.html");
     let page = html::Page {
@@ -105,6 +108,7 @@ pub fn write(dir: &Path) -> Result<Written> {
         replays: &replays,
         verdicts: &verdicts,
         costs: costs.as_ref(),
+        trainings: &trainings,
     };
     fs::write(&html, page.text()?).with_context(|| format!("cannot write {}", html.display()))?;
     let path = dir.join("bench.json");
@@ -114,6 +118,7 @@ pub fn write(dir: &Path) -> Result<Written> {
         "costs": costs,
         "unexplained": unexplained,
         "verdicts": verdicts,
+        "training": trainings.iter().map(Training::summary).collect::<Vec<_>>(),
         "shares": all.iter().flat_map(|done| &done.shares).collect::<Vec<_>>(),
         "recovery": all.iter().flat_map(|done| &done.recovery).collect::<Vec<_>>(),
     });
@@ -121,7 +126,7 @@ pub fn write(dir: &Path) -> Result<Written> {
         .with_context(|| format!("cannot write {}", path.display()))?;
     Ok(Written {
         files: vec![html, path],
-        table: table(&lines),
+        table: table(&lines) + &training::tables(&trainings),
         verdicts,
     })
 }
@@ -282,6 +287,8 @@ mod tests {
             "lc": {"mean_ns": 9_000_000.0}, "be_rate": 1.0,
         }]});
         fs::write(dir.path().join("replay-x.json"), replay.to_string()).unwrap();
+        let training = testdata::training(training::Plan::FIXED);
+        training::save(&[training], &dir.path().join(training::FILE)).unwrap();
         let written = write(dir.path()).unwrap();
         let of = |check| {
             let verdicts = written.verdicts.iter();
@@ -292,7 +299,14 @@ mod tests {
         };
         assert_eq!(of(Check::Replay), [true, false]);
         // What C adds, what it serves, and the tail of J-step.
-        assert_eq!(of(Check::Goals), [false; 3]);
+        assert_eq!(of(Check::Goals)[..3], [false; 3]);
+        // And the training loop.
+        assert_eq!(of(Check::Goals)[3..], [true; 4]);
+        assert!(
+            written.table.contains("A training loop"),
+            "{}",
+            written.table
+        );
         assert!(written.table.contains("WORKLOADS"), "{}", written.table);
         let page = fs::read_to_string(&written.files[0]).unwrap();
         assert!(page.contains("<svg ") && page.contains("4.02 ms"));
@@ -302,6 +316,7 @@ mod tests {
         let all: Value =
             serde_json::from_str(&fs::read_to_string(&written.files[1]).unwrap()).unwrap();
         assert_eq!(all["lines"].as_array().unwrap().len(), 10);
+        assert_eq!(all["training"][0]["with_signal"]["signals"], 8);
     }
 
     #[test]

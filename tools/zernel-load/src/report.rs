@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Plots of results: latency distributions, and who holds the GPU.
+//! Plots of results: latency distributions, who holds the GPU, and what training loops did.
 
 pub mod latency;
 mod timeline;
+mod training;
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{anyhow, Result};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
-use zernel_report::chart::Area;
+use zernel_report::chart::{Area, Drawn};
 use zernel_report::palette::{self, register, FONT};
 
 use crate::outcome::{Comparison, Mode};
+use crate::training::Training;
 
 /// Colour of a mode.
 pub fn colour(mode: Mode) -> RGBColor {
@@ -68,10 +70,33 @@ impl Scale {
     }
 }
 
+/// Draws what colours mean in a row that begins at `place`.
+fn draw_swatches<DB: DrawingBackend>(
+    area: &Area<DB>,
+    scale: Scale,
+    (mut x, y): (i32, i32),
+    entries: &[(&str, RGBAColor)],
+) -> Drawn<DB> {
+    let style = scale.text(16, palette::INK, HPos::Left);
+    let outline = palette::FAINT_INK.stroke_width(scale.px(1));
+    for &(text, colour) in entries {
+        let swatch = [(x, y - scale.at(9)), (x + scale.at(26), y + scale.at(9))];
+        area.draw(&Rectangle::new(swatch, colour.filled()))?;
+        area.draw(&Rectangle::new(swatch, outline))?;
+        area.draw(&Text::new(text, (x + scale.at(34), y), style.clone()))?;
+        let (width, _) = area.estimate_text_size(text, &style)?;
+        x += width as i32 + scale.at(74);
+    }
+    Ok(())
+}
+
 /// Draws every plot as SVG and PNG into `dir`; returns the files.
 pub fn draw(all: &[Comparison], dir: &Path) -> Result<Vec<PathBuf>> {
     register()?;
     let mut files = Vec::new();
+    if all.is_empty() {
+        return Ok(files);
+    }
     let size = latency::size(all);
     let (svg, png) = paths(dir, "latency");
     latency::draw(&svg_area(&svg, size), Scale::SVG, all).map_err(|error| failed(&svg, &error))?;
@@ -89,6 +114,41 @@ pub fn draw(all: &[Comparison], dir: &Path) -> Result<Vec<PathBuf>> {
         files.extend([svg, png]);
     }
     Ok(files)
+}
+
+/// Draws what training loops did, likewise.
+pub fn draw_trainings(all: &[Training], dir: &Path) -> Result<Vec<PathBuf>> {
+    register()?;
+    let mut files = Vec::new();
+    for one in all {
+        let Some(view) = training::View::new(one) else {
+            continue;
+        };
+        let size = training::size(one.runs.len());
+        let (svg, png) = paths(dir, &format!("training-{}", one.plan.name()));
+        view.draw(&svg_area(&svg, size), Scale::SVG)
+            .map_err(|error| failed(&svg, &error))?;
+        view.draw(&png_area(&png, size), Scale::PNG)
+            .map_err(|error| failed(&png, &error))?;
+        files.extend([svg, png]);
+    }
+    Ok(files)
+}
+
+/// The same as SVG; none if there is nothing to draw.
+pub fn training_svg(one: &Training) -> Result<Option<String>> {
+    let Some(view) = training::View::new(one) else {
+        return Ok(None);
+    };
+    register()?;
+    let mut text = String::new();
+    {
+        let size = training::size(one.runs.len());
+        let area = SVGBackend::with_string(&mut text, size).into_drawing_area();
+        view.draw(&area, Scale::SVG)
+            .map_err(|error| anyhow!("cannot draw a training loop: {error}"))?;
+    }
+    Ok(Some(text))
 }
 
 fn paths(dir: &Path, name: &str) -> (PathBuf, PathBuf) {
@@ -114,6 +174,7 @@ fn failed(path: &Path, error: &impl std::fmt::Display) -> anyhow::Error {
 mod tests {
     use super::*;
     use crate::testdata;
+    use crate::training::Plan;
 
     #[test]
     fn every_plot_is_a_picture() {
@@ -129,6 +190,19 @@ mod tests {
             };
             assert!(bytes.starts_with(head), "{}", file.display());
         }
+    }
+
+    #[test]
+    fn training_loops_are_drawn_in_both_forms() {
+        let dir = tempfile::tempdir().unwrap();
+        let all = [Plan::FIXED, Plan::RANDOM].map(testdata::training);
+        assert_eq!(draw_trainings(&all, dir.path()).unwrap().len(), 4);
+        let svg = training_svg(&all[0]).unwrap().unwrap();
+        assert!(svg.starts_with("<svg ") && svg.contains("with the signal: "));
+        let mut alone = all[1].clone();
+        alone.runs.remove(0);
+        assert!(training_svg(&alone).unwrap().is_some());
+        assert_eq!(draw(&[], dir.path()).unwrap(), Vec::<PathBuf>::new());
     }
 
     #[test]

@@ -18,9 +18,23 @@ use zernel_workload::{
 use crate::outcome::{Comparison, Mode, Share};
 use crate::run::{self, Constants, Options};
 use crate::table::{self, Row};
+use crate::training::{self, Plan};
 
 /// The file of a suite's results in its folder.
 pub const FILE: &str = "suite.jsonl";
+
+/// The training loops, and their name for `--only`.
+const LOOPS: [Plan; 2] = [
+    Plan {
+        steps: 60,
+        ..Plan::FIXED
+    },
+    Plan {
+        steps: 60,
+        ..Plan::RANDOM
+    },
+];
+const TRAINING: &str = "training";
 
 /// Seed of all random numbers.
 const SEED: u64 = 1;
@@ -300,6 +314,17 @@ pub fn run(dir: &Path, extent: Extent, scale: f64, only: &[String]) -> Result<()
         line.push(b'\n');
         file.write_all(&line)?;
         file.flush()?;
+    }
+    if extent == Extent::Full && (only.is_empty() || only.iter().any(|one| one == TRAINING)) {
+        println!(
+            "training loops, {:.0} s so far",
+            started.elapsed().as_secs_f64()
+        );
+        let loops = LOOPS.map(|plan| plan.scaled(scale));
+        match training::run_all(&loops)? {
+            Ok(trainings) => training::save(&trainings, &dir.join(training::FILE))?,
+            Err(missing) => println!("{missing}: they are left out"),
+        }
     }
     Ok(())
 }

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Made-up outcomes for tests of tables and plots.
 
+use libzernel::phase::Prefetch;
 use libzernel::sim::{Activity, GpuInfo};
+use libzernel::Timestamp;
+use zernel_train::{Agreement, Does, EngineUse as Used, Run, Section, Span as Time, Told};
 use zernel_workload::{Deployment, Role, Workload};
 
 use crate::client::Requests;
 use crate::outcome::{ClientOutcome, Comparison, EngineUse, Mode, Outcome, Span, TraceWindow};
 use crate::stats::{Buckets, Latencies};
+use crate::training::{Figures, Plan, Trained, Training};
 
 /// All runs of a built-in workload.
 pub(crate) fn comparison(name: &str) -> Comparison {
@@ -122,4 +126,94 @@ fn trace(clients: usize) -> TraceWindow {
         }
     }
     unreachable!("the loop ends at the end of the window")
+}
+
+/// A loop of 80 and 100 ms without the signal and with it, told 2 ms late, however long it is to be.
+pub(crate) fn training(plan: Plan) -> Training {
+    Training {
+        plan,
+        runs: vec![trained(false), trained(true)],
+    }
+}
+
+fn trained(signal: bool) -> Trained {
+    const MS: u64 = 1_000_000;
+    let steps = 8;
+    let mut now = 1_000 * MS;
+    let mut sections = Vec::new();
+    let (mut loads, mut computations, mut signals) = (Vec::new(), Vec::new(), Vec::new());
+    for step in 0..steps {
+        let hidden = signal && step > 0;
+        let parts = [
+            (Does::Load, if hidden { 0 } else { 80 }),
+            (Does::Compute, 100),
+            (Does::Optimize, 4),
+        ];
+        for (does, ms) in parts {
+            let span = Time {
+                began: Timestamp::from_ns(now),
+                ended: Timestamp::from_ns(now + ms * MS),
+            };
+            now += ms * MS;
+            let does = match (does, signal) {
+                (Does::Load, true) => Does::Wait,
+                _ => does,
+            };
+            match does {
+                Does::Compute => {
+                    computations.push(span);
+                    signals.push(Timestamp::from_ns(now - 82 * MS));
+                    if signal {
+                        loads.push(Time {
+                            began: Timestamp::from_ns(now - 82 * MS),
+                            ended: Timestamp::from_ns(now - 2 * MS),
+                        });
+                    }
+                }
+                Does::Load => loads.push(span),
+                Does::Wait | Does::Optimize => {}
+            }
+            if ms > 0 {
+                sections.push(Section { step, does, span });
+            }
+        }
+    }
+    let late = |at: Timestamp| Timestamp::from_ns(at.as_ns() + 2 * MS);
+    let told: Vec<_> = sections
+        .iter()
+        .map(|section| Told {
+            phase: section.does.phase(),
+            span: Time {
+                began: late(section.span.began),
+                ended: late(section.span.ended),
+            },
+        })
+        .collect();
+    let run = Run {
+        whole: Time {
+            began: Timestamp::from_ns(1_000 * MS),
+            ended: Timestamp::from_ns(now),
+        },
+        engine: Used {
+            busy_ns: steps as u64 * 100 * MS,
+            switch_ns: 0,
+            idle_ns: (steps as u64 - 1) * if signal { 4 } else { 84 } * MS,
+        },
+        signalled: if signal { steps - 1 } else { 0 },
+        sections,
+        loads,
+        computations,
+    };
+    let agreement = Agreement::of(&run.sections, &told, std::time::Duration::from_millis(1));
+    let prefetch = Prefetch {
+        signals: steps as u64,
+        ..Prefetch::default()
+    };
+    Trained {
+        signal,
+        figures: Figures::of(&run, agreement, 0, &prefetch),
+        run,
+        told,
+        signals,
+    }
 }

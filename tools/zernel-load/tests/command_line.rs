@@ -49,6 +49,7 @@ fn help_covers_every_command() {
         &[][..],
         &["client"],
         &["run"],
+        &["train"],
         &["demo"],
         &["suite"],
         &["page"],
@@ -74,6 +75,15 @@ fn unsound_command_lines_are_usage_errors() {
         &["client", "--network", "alexnet"],
         &["client", "--class", "9"],
         &["client", "--periodic", "10", "--poisson", "10"],
+        &["train", "--steps", "1"],
+        &["train", "--load", "0"],
+        &["train", "--compute", "20s"],
+        &["train", "--optimizer", "1001"],
+        &["train", "--random", "--load", "5"],
+        &["train", "--seed", "5"],
+        &["train", "--prefetch", "--no-prefetch"],
+        &["train", "--disk", "--file", "x"],
+        &["train", "anything"],
         &["demo"],
         &["suite"],
         &["page"],
@@ -99,6 +109,16 @@ fn unsound_values_are_told_in_a_sentence() {
         ),
         (&["run", "A", "--seconds", "1e9"], 2, "out of range"),
         (&["demo", "--out", "x", "--scale", "nan"], 2, "out of range"),
+        (
+            &["train", "--file", "/nonexistent"],
+            1,
+            "cannot read batches from /nonexistent: No such file",
+        ),
+        (
+            &["train", "--file", "/"],
+            1,
+            "neither a file nor a block device",
+        ),
         (&["worker", "{}"], 1, "the order is not sound"),
         (&["report", "/nonexistent"], 1, "cannot read /nonexistent"),
     ] {
@@ -170,5 +190,40 @@ fn a_damaged_result_is_named() {
         .code(1)
         .stderr(predicate::str::contains(
             "x-alone.json is not the result of a run",
+        ));
+}
+
+#[test]
+fn a_loop_without_a_device_says_so() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let batches = dir.path().join("batches");
+    fs::write(&batches, [0; 8192]).expect("a file");
+    zernel_load(&[
+        "train",
+        "--file",
+        batches.to_str().expect("its path is text"),
+    ])
+    .assert()
+    .code(5)
+    .stdout("")
+    .stderr(predicate::str::contains(
+        "/dev/zernel: not there; is the module loaded?",
+    ));
+}
+
+#[test]
+fn what_is_no_training_loop_is_named() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let path = dir.path().to_str().expect("its path is text");
+    zernel_load(&["report", path])
+        .assert()
+        .code(1)
+        .stderr(predicate::str::contains("holds no results"));
+    fs::write(dir.path().join("training.json"), "[{}]").expect("a file");
+    zernel_load(&["report", path])
+        .assert()
+        .code(1)
+        .stderr(predicate::str::contains(
+            "training.json is not what came of training loops",
         ));
 }

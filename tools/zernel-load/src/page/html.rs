@@ -12,7 +12,9 @@ use super::line::{Figure, Line, Replays, AGREE_WITHIN, EXPLAINED_FROM};
 use super::verdict::{Check, Verdict};
 use super::{cells, head, name, plots, systems, BEFORE, SECTIONS};
 use crate::outcome::Mode;
+use crate::report;
 use crate::suite::{Done, Section};
+use crate::training::{self, Training};
 
 const STYLE: &str = "body{font:15px/1.45 'DejaVu Sans',sans-serif;color:#222;margin:2em auto;\
 max-width:1500px;padding:0 1em}table{border-collapse:collapse;font-size:13px;margin:1em 0}\
@@ -34,6 +36,8 @@ pub(super) struct Page<'a> {
     pub(super) verdicts: &'a [Verdict],
     /// What calls cost.
     pub(super) costs: Option<&'a Value>,
+    /// What training loops came to.
+    pub(super) trainings: &'a [Training],
 }
 
 impl Page<'_> {
@@ -84,6 +88,7 @@ impl Page<'_> {
             html_plots(&mut page, self.replays.plots());
         }
         html_systems(&mut page, &systems::all(self.all));
+        html_trainings(&mut page, self.trainings)?;
         if let Some(costs) = self.costs {
             html_costs(&mut page, costs);
         }
@@ -188,6 +193,45 @@ fn html_systems(page: &mut String, systems: &[systems::Beside]) {
     page.push_str("</table>\n");
 }
 
+fn html_trainings(page: &mut String, trainings: &[Training]) -> Result<()> {
+    if trainings.is_empty() {
+        return Ok(());
+    }
+    let about = training::LEGEND.trim_end().replace('\n', " ");
+    let _ = writeln!(page, "<h2>Training loops</h2>\n<p>{}</p>", escape(&about));
+    for training in trainings {
+        html_plots(
+            page,
+            &report::training_svg(training)?
+                .into_iter()
+                .collect::<Vec<_>>(),
+        );
+        let _ = writeln!(
+            page,
+            "<p>{}</p>\n<table><tr>",
+            escape(&training.plan.title())
+        );
+        let class = |index| if index == 0 { " class=\"t\"" } else { "" };
+        for (index, name) in training::HEAD.iter().enumerate() {
+            let _ = write!(page, "<th{}>{}</th>", class(index), escape(name));
+        }
+        page.push_str("</tr>\n");
+        for run in &training.runs {
+            page.push_str(if run.signal {
+                "<tr class=\"zernel\">"
+            } else {
+                "<tr>"
+            });
+            for (index, cell) in training::cells(training, run).iter().enumerate() {
+                let _ = write!(page, "<td{}>{}</td>", class(index), escape(cell));
+            }
+            page.push_str("</tr>\n");
+        }
+        page.push_str("</table>\n");
+    }
+    Ok(())
+}
+
 fn html_section(page: &mut String, lines: &[&Line]) {
     let text = |index: usize| !(BEFORE..BEFORE + COLUMNS).contains(&index);
     let class = |index| if text(index) { " class=\"t\"" } else { "" };
@@ -266,6 +310,10 @@ fn html_costs(page: &mut String, costs: &Value) {
         (
             "interrupts",
             "timer, what it takes from a program that runs",
+        ),
+        (
+            "switches",
+            "context switch from thread to thread through a pipe, while",
         ),
         ("class_change", "class change, until"),
     ] {

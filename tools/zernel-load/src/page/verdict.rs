@@ -10,6 +10,7 @@ use super::line::{ReplayRow, Replays};
 use crate::outcome::Mode;
 use crate::suite::{ideal_percent, Done, Section};
 use crate::table::Row;
+use crate::training::{self, Training};
 
 /// What can be checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, clap::ValueEnum, Serialize)]
@@ -73,6 +74,14 @@ fn goal(what: String, good: bool, found: String) -> Verdict {
         good,
         found,
     }
+}
+
+/// Whether a training loop shows what it is there to show.
+pub fn of_training(training: &Training) -> Vec<Verdict> {
+    let goals = training::goals(training).into_iter();
+    goals
+        .map(|one| goal(one.what, one.good, one.found))
+        .collect()
 }
 
 fn of_part(done: &Done) -> Vec<Verdict> {

@@ -9,7 +9,7 @@ use zernel_report::chart::{Area, Drawn};
 use zernel_report::palette::{self, FONT};
 use zernel_workload::Role;
 
-use super::{colour, label, Scale};
+use super::{colour, draw_swatches, label, Scale};
 use crate::outcome::{Comparison, Mode, Outcome, Span};
 use crate::table;
 
@@ -258,19 +258,8 @@ fn draw_key<DB: DrawingBackend>(area: &Area<DB>, scale: Scale) -> Drawn<DB> {
         ("idle", palette::IDLE.to_rgba()),
         ("LC request, preparation to result", palette::SKY.mix(0.45)),
     ];
-    let style = scale.text(16, palette::INK, HPos::Left);
-    let outline = palette::FAINT_INK.stroke_width(scale.px(1));
-    let y = scale.at(KEY as i32 / 2 - 4);
-    let mut x = scale.at(LEFT as i32);
-    for (text, colour) in entries {
-        let swatch = [(x, y - scale.at(9)), (x + scale.at(26), y + scale.at(9))];
-        area.draw(&Rectangle::new(swatch, colour.filled()))?;
-        area.draw(&Rectangle::new(swatch, outline))?;
-        area.draw(&Text::new(text, (x + scale.at(34), y), style.clone()))?;
-        let (width, _) = area.estimate_text_size(text, &style)?;
-        x += width as i32 + scale.at(74);
-    }
-    Ok(())
+    let place = scale.point(LEFT as i32, KEY as i32 / 2 - 4);
+    draw_swatches(area, scale, place, &entries)
 }
 
 #[cfg(test)]

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: GPL-2.0
+//! A training loop that reads, computes and steps, and says when it did what: what zernel tells of
+//! its phases and what its prefetch signal is good for are measured against that.
+
+mod agreement;
+mod disk;
+mod loader;
+mod program;
+mod run;
+mod source;
+mod step;
+mod watch;
+
+pub use agreement::Agreement;
+pub use disk::{Disk, Missing};
+pub use program::Program;
+pub use run::{Does, EngineUse, Run, Section, Span};
+pub use source::Source;
+pub use step::Step;
+pub use watch::{Lines, Told, Watch};
