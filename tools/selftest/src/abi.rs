@@ -97,16 +97,17 @@ fn every_call_works() -> Outcome {
             .context(call.name)?;
     }
     let version = lab.zernel.version()?;
-    check_eq!((version.abi, version.levels), (5, 8));
+    check_eq!((version.abi, version.levels), (6, 8));
     check_eq!(
         [
             version.classes,
             version.events,
             version.requests,
             version.tracking,
-            version.phases
+            version.phases,
+            version.prefetch
         ],
-        [true; 5]
+        [true; 6]
     );
     check_eq!(version.enabled, true);
     check_eq!(
@@ -269,8 +270,8 @@ fn older_structures() -> Outcome {
             tried += 1;
         }
     }
-    // 24 bytes of the counters, 8 of a class in three calls, 8 of the request statistics.
-    check_eq!(tried, 72, "sizes between two versions");
+    // 80 bytes of the counters, 8 of a class in three calls, 8 of the request statistics.
+    check_eq!(tried, 112, "sizes between two versions");
     Ok(())
 }
 
@@ -329,7 +330,7 @@ fn foreign_numbers() -> Outcome {
     let mut bytes = vec![0; 16384];
     let class = abi::LIBZERNEL_IOC_CLASS_GET;
     unchanged(&lab.zernel, || {
-        for number in abi::ZERNEL_NR_PHASE_HINT + 1..=255 {
+        for number in abi::ZERNEL_NR_PROBE_REMOVE + 1..=255 {
             let number = class & !0xff | number;
             let result = sys::ioctl_bytes(fd, number, &mut bytes);
             check_eq!(result, Err(Errno::NOTTY), "number {number:#x}");

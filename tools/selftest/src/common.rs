@@ -57,8 +57,9 @@ pub fn settle() -> Result<()> {
             stats.assignments.into(),
             stats.streams.into(),
             stats.threads,
+            stats.subscriptions,
         ];
-        Ok(there == [0; 4] && requests == 0)
+        Ok(there == [0; 5] && requests == 0)
     })
     .with_context(|| format!("{last:?}"))
 }

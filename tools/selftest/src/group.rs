@@ -40,6 +40,11 @@ impl Group {
         Ok(fs::metadata(&self.0)?.ino())
     }
 
+    /// Its directory.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
     /// It as a target.
     pub fn target(&self) -> Result<Target> {
         Ok(Target::cgroup(&self.0)?)
@@ -95,7 +100,12 @@ impl Drop for Group {
 
 /// Moves the calling process to the root.
 pub fn leave() -> Result<()> {
-    enter(Path::new(ROOT), 0)
+    put(0)
+}
+
+/// Moves a process to the root; 0 is the caller.
+pub fn put(pid: u32) -> Result<()> {
+    enter(Path::new(ROOT), pid)
 }
 
 fn enter(path: &Path, pid: u32) -> Result<()> {

@@ -8,12 +8,14 @@ mod class;
 mod common;
 mod control;
 mod events;
+mod gpuwait;
 mod group;
 mod harness;
 mod life;
 mod list;
 mod permit;
 mod phase;
+mod prefetch;
 mod quota;
 mod request;
 mod scale;
@@ -48,8 +50,10 @@ const SUITES: &[Suite] = &[
     request::SUITE,
     turns::SUITE,
     track::SUITE,
+    gpuwait::SUITE,
     phase::SUITE,
     phase::TIMED,
+    prefetch::SUITE,
     sim::SUITE,
     scale::SUITE,
     stress::SUITE,

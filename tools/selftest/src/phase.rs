@@ -2,10 +2,13 @@
 //! Phases of machine-learning programs: who has them, how they are told and counted, hints.
 
 mod detection;
+mod fair;
 mod follow;
 mod hints;
+pub mod nice;
 mod permissions;
 mod prefetch;
+mod program;
 mod races;
 mod refusals;
 mod times;
@@ -27,6 +30,7 @@ pub const SUITE: Suite = suite(
         case("who_sees", permissions::who_sees),
         case("who_may_hint", permissions::who_may_hint),
         case("plain_is_never_anything", follow::plain_is_never_anything),
+        case("another_user", follow::another_user),
         case("one_thread_is_enough", follow::one_thread_is_enough),
         case("children", follow::children),
         case("owners_of_tsgs", follow::owners),
@@ -43,6 +47,24 @@ pub const SUITE: Suite = suite(
         case("hint_wins_over_detection", hints::over_detection),
         case("short_lived_threads", races::short_lived),
         case("hints_beside_ends", races::hints_beside_ends),
+        case("nice_is_off", nice::off),
+        case("nice_of_each_phase", nice::of_each_phase),
+        case("nice_within_limits", nice::within_limits),
+        case("nice_by_privilege", nice::privilege::by_privilege),
+        case(
+            "nice_of_borrowed_rights",
+            nice::privilege::of_borrowed_rights,
+        ),
+        case("nice_set_meanwhile", nice::set_meanwhile),
+        case("nice_tuned_at_once", nice::tuned_at_once),
+        case("nice_ends_with_tracking", nice::ends_with_tracking),
+        case("nice_of_those_who_are_made", nice::of_those_who_are_made),
+        case("nice_reset_on_fork", nice::reset_on_fork),
+        case("nice_exec", nice::exec),
+        case("nice_of_other_policies", nice::of_other_policies),
+        case("nice_races", nice::races),
+        case("nice_unload", nice::unload),
+        case("nice_without_memory", nice::without_memory),
         case("waiting_for_the_gpu", detection::waiting_for_the_gpu),
         case("reading", detection::reading),
         case("short_bursts", detection::short_bursts),
@@ -50,6 +72,8 @@ pub const SUITE: Suite = suite(
         case("thresholds_at_once", detection::thresholds),
         case("stability", detection::stability),
         case("collectives", detection::collectives),
+        case("training_program", program::trains),
+        case("training_program_refusals", program::says_why_not),
     ],
 );
 
@@ -59,6 +83,9 @@ pub const TIMED: Suite = suite(
     &[
         case("training_loop", training::fixed),
         case("random_training_loop", training::random),
+        case("sampled_beside_many", fair::beside_many),
+        case("training_loop_that_spins", training::spinning),
+        case("costs_of_waits", crate::gpuwait::costs),
         case("no_signal_without_history", prefetch::without_history),
         case("who_sees_the_signal", prefetch::who_sees),
         case("signal_comes_ahead_of_the_end", prefetch::ahead_of_the_end),

@@ -17,6 +17,7 @@ mod leases;
 mod levels;
 mod many;
 mod modules;
+mod nice;
 mod others;
 mod pages;
 mod power;
@@ -114,6 +115,15 @@ pub const SUITE: Suite = suite(
         ),
         case("no_memory_for_the_gate", gate::no_memory),
         case("unresponsive_gpu_is_left_alone", gate::unresponsive),
+        case("nice_until_the_end", nice::until_the_end),
+        case("nice_until_an_end_by_others", nice::until_an_end_by_others),
+        case("nice_of_lc_alone", nice::of_lc_alone),
+        case("nice_tuned_at_once", nice::tuned_at_once),
+        case("nice_beside_a_phase", nice::beside_a_phase),
+        case("nice_of_who_binds", nice::of_who_binds),
+        case("nice_of_who_exits", nice::of_who_exits),
+        case("nice_of_many_slots", nice::of_many_slots),
+        case("nice_unload", nice::unload),
         case("failures_of_open", faults::of_open),
         case("failures_of_register", faults::of_register),
         case("failures_of_begin", faults::of_begin),

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-//! As many GPUs, TSGs and assignments as there can be, and what each operation costs then.
+//! As many GPUs, TSGs and assignments as there can be, and what each operation costs then; and as
+//! many tracked threads.
+
+mod threads;
 
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -19,10 +22,16 @@ use crate::harness::{case, suite, Outcome, Suite, BARE};
 /// The suite.
 pub const SUITE: Suite = suite(
     "scale",
-    &[case(
-        "a_hundred_thousand_assignments",
-        a_hundred_thousand_assignments,
-    )],
+    &[
+        case(
+            "a_hundred_thousand_assignments",
+            a_hundred_thousand_assignments,
+        ),
+        case(
+            "a_hundred_thousand_threads",
+            threads::a_hundred_thousand_threads,
+        ),
+    ],
 )
 .surrounded_by(BARE);
 

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Tracked threads: what is recorded of them, who is followed, who may, and how it ends.
 
+mod cgroups;
+mod crowds;
 mod ends;
 mod follow;
+mod limited;
 mod memory;
 mod permissions;
 mod races;
@@ -32,6 +35,20 @@ pub const SUITE: Suite = suite(
         case("one_that_sleeps", ends::sleeper),
         case("exit_and_kill", ends::exit_and_kill),
         case("unload_is_refused", ends::unload),
+        case("cgroup_moves", cgroups::moves),
+        case("cgroup_born_inside", cgroups::born_inside),
+        case("cgroup_born_outside", cgroups::born_outside),
+        case("cgroup_nested", cgroups::nested),
+        case("cgroup_and_named", cgroups::named_besides),
+        case("cgroup_removed", cgroups::removed),
+        case("cgroup_refused", cgroups::refused),
+        case("cgroup_unload", cgroups::unload),
+        case("cgroup_unload_beside_moves", cgroups::unload_beside_moves),
+        case("cgroup_who_may", crowds::who_may),
+        case("cgroup_quota", crowds::quota),
+        case("cgroup_storm", crowds::storm),
+        case("cgroup_fork_bomb", crowds::fork_bomb),
+        case("cgroup_sums_are_exact", crowds::sums_are_exact),
         case("fields", refusals::fields),
         case("no_such_task", refusals::no_such_task),
         case("what_is_not_tracked", refusals::not_tracked),
@@ -43,7 +60,13 @@ pub const SUITE: Suite = suite(
         case("stop_and_trace", races::stop_and_trace),
         case("exec_storm", races::exec_storm),
         case("no_memory", memory::each_step),
+        case("no_memory_in_a_second_cgroup", memory::each_step_of_a_move),
+        case("no_memory_from_there_on", memory::none_from_there_on),
+        case("no_memory_for_those_who_come", memory::of_members),
+        case("no_memory_for_both_cgroups", memory::of_both_cgroups),
         case("no_memory_for_those_who_are_made", memory::of_followers),
+        case("limited_delays_itself_alone", limited::delays_itself_alone),
+        case("limited_waits_for_memory", limited::waits_for_memory),
     ],
 );
 

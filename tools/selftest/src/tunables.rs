@@ -91,7 +91,19 @@ pub const DEFAULTS: &[(&str, &str)] = &[
     ("prefetch_lead_ns", "auto"),
     ("prefetch_predictor", "quantile"),
     ("prefetch_history", "64"),
+    ("prefetch_readahead_bytes", "268435456"),
+    ("phase_nice", "0"),
+    ("nice_data_loading", "-5"),
+    ("nice_gpu_compute", "5"),
+    ("nice_nccl_collective", "-5"),
+    ("nice_optimizer_step", "-5"),
+    ("request_nice", "0"),
 ];
+
+/// Those below 0 are values of it.
+fn is_signed(name: &str) -> bool {
+    name.starts_with("nice_") || name == "request_nice"
+}
 
 fn read(name: &str) -> Result<String> {
     let text = fs::read_to_string(tunable_path(name))?;
@@ -144,7 +156,7 @@ fn good_values() -> Outcome {
     let counts = [("0", "0"), ("1", "1"), ("100000", "100000")];
     for (name, default) in DEFAULTS {
         let values: &[(&str, &str)] = match *name {
-            "enabled" | "nccl_detection" | "track_owners" => {
+            "enabled" | "nccl_detection" | "track_owners" | "phase_nice" => {
                 &[("0", "0"), ("1", "1"), ("1\n", "1"), (" 0 ", "0")]
             }
             "default_class" => &[
@@ -183,6 +195,11 @@ fn good_values() -> Outcome {
             ],
             "prefetch_predictor" => &[("ema\n", "ema"), (" quantile ", "quantile")],
             "prefetch_history" => &[("1", "1"), ("128", "128"), ("7\n", "7")],
+            "prefetch_readahead_bytes" => &[("0", "0"), ("4294967295", "4294967295"), ("7\n", "7")],
+            "request_nice" => &[("-20", "-20"), ("0", "0"), (" -7\n", "-7")],
+            name if name.starts_with("nice_") => {
+                &[("-20", "-20"), ("19", "19"), ("0", "0"), (" -7\n", "-7")]
+            }
             "early_cost" | "late_cost" => &[("0", "0"), ("1000000", "1000000"), ("7\n", "7")],
             "event_ring_size" => &[("16", "16"), ("65536", "65536"), ("1000", "1000")],
             "rotation" => &[
@@ -238,7 +255,9 @@ fn no_values() -> Outcome {
             " ", "\n", "x", "-", "-1", "1.5", "0x10", "1 2", "1,2", "yes", "NONE", "1\0", "\0",
             "LC", &long,
         ] {
-            refused(name, value.as_bytes(), Errno::INVAL)?;
+            if value != "-1" || !is_signed(name) {
+                refused(name, value.as_bytes(), Errno::INVAL)?;
+            }
         }
         refused(name, b"\xff\xfe", Errno::INVAL)?;
         if !matches!(*name, "default_class" | "lc_gid" | "rotation") {
@@ -248,6 +267,7 @@ fn no_values() -> Outcome {
     for value in ["2", "10", "true"] {
         refused("enabled", value.as_bytes(), Errno::INVAL)?;
         refused("nccl_detection", value.as_bytes(), Errno::INVAL)?;
+        refused("phase_nice", value.as_bytes(), Errno::INVAL)?;
     }
     for value in ["0", "1", "Fair", "fa", "fairr", "fair rr", "default", "off"] {
         refused("rotation", value.as_bytes(), Errno::INVAL)?;
@@ -284,8 +304,10 @@ fn out_of_range() -> Outcome {
     for (name, _) in DEFAULTS {
         let values: &[&str] = match *name {
             "enabled" | "user_control" | "predictor" | "rotation" | "nccl_detection"
-            | "track_owners" | "prefetch_predictor" => continue,
-            "prefetch_lead_ns" => &[huge, huger],
+            | "track_owners" | "prefetch_predictor" | "phase_nice" => continue,
+            "request_nice" => &["-21", "1", "-2147483649", huge, huger],
+            name if name.starts_with("nice_") => &["-21", "20", "-2147483649", huge, huger],
+            "prefetch_lead_ns" | "prefetch_readahead_bytes" => &[huge, huger],
             "prefetch_history" => &["0", "129", "4294967295", huge, huger],
             "phase_tick_us" => &["0", "99", "1000001", "4294967295", huge, huger],
             "io_wait_threshold" => &["101", "1000", "4294967295", huge, huger],

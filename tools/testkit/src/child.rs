@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::io::{Read, Seek, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::time::{Duration, Instant};
 
@@ -53,6 +53,17 @@ impl Child {
             },
         )
         .with_context(|| format!("fork a process of number {pid}"))
+    }
+
+    /// Forks a process into a cgroup, which comes back to user space all the time.
+    pub fn into_cgroup(directory: BorrowedFd<'_>) -> Result<Self> {
+        Self::fork_with(
+            || sys::fork_into(directory),
+            || loop {
+                std::thread::sleep(Duration::from_millis(2));
+            },
+        )
+        .context("fork a process into a cgroup")
     }
 
     fn fork(session: bool, run: impl FnOnce() -> Result<()>) -> Result<Self> {

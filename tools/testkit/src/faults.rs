@@ -77,7 +77,24 @@ impl Faults {
 
     /// The module gets no memory, whoever asks for it, until what is returned is dropped.
     pub fn no_memory(&mut self) -> Result<NoMemory> {
+        self.no_memory_after(0)
+    }
+
+    /// As [`Self::no_memory`], but for so many bytes of small pieces: what does not fit into what is
+    /// left of them fails.
+    pub fn no_memory_after(&mut self, bytes: u32) -> Result<NoMemory> {
+        self.fail(("space", bytes))
+    }
+
+    /// As [`Self::no_memory`], but of small pieces only each `n`th fails.
+    pub fn little_memory(&mut self, n: u32) -> Result<NoMemory> {
+        self.fail(("interval", n))
+    }
+
+    /// `how`: which of the small pieces fail.
+    fn fail(&mut self, (what, how): (&str, u32)) -> Result<NoMemory> {
         let none = NoMemory;
+        put(&file(MEMORY[0], what), &how.to_string())?;
         for kind in MEMORY {
             put(&file(kind, "times"), "-1")?;
             put(&file(kind, "probability"), "100")?;
@@ -128,6 +145,8 @@ impl Drop for NoMemory {
         for kind in MEMORY {
             // Fails only where it could not be armed either.
             let _ = put(&file(kind, "probability"), "0");
+            let _ = put(&file(kind, "space"), "0");
+            let _ = put(&file(kind, "interval"), "1");
             let _ = put(&file(kind, "times"), "1");
         }
     }

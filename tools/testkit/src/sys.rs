@@ -4,6 +4,7 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
@@ -20,35 +21,122 @@ pub fn fork() -> io::Result<Option<Pid>> {
     }
 }
 
+/// `struct clone_args` up to `cgroup`.
+#[repr(C)]
+#[derive(Default)]
+struct Arguments {
+    flags: u64,
+    pidfd: u64,
+    child_tid: u64,
+    parent_tid: u64,
+    exit_signal: u64,
+    stack: u64,
+    stack_size: u64,
+    tls: u64,
+    set_tid: u64,
+    set_tid_size: u64,
+    cgroup: u64,
+}
+
 /// As [`fork`], with the number that the new process is to have.
 pub fn fork_numbered(pid: u32) -> io::Result<Option<Pid>> {
-    /// `struct clone_args` up to `set_tid_size`.
-    #[repr(C)]
-    #[derive(Default)]
-    struct Arguments {
-        flags: u64,
-        pidfd: u64,
-        child_tid: u64,
-        parent_tid: u64,
-        exit_signal: u64,
-        stack: u64,
-        stack_size: u64,
-        tls: u64,
-        set_tid: u64,
-        set_tid_size: u64,
-    }
     let set_tid = [pid];
-    let arguments = Arguments {
-        exit_signal: libc::SIGCHLD as u64,
+    clone_process(&Arguments {
         set_tid: set_tid.as_ptr() as u64,
         set_tid_size: 1,
         ..Arguments::default()
+    })
+}
+
+/// Of `struct clone_args`; what libc has overflows.
+const CLONE_INTO_CGROUP: u64 = 1 << 33;
+
+/// As [`fork`], into the cgroup of this directory.
+pub fn fork_into(cgroup: BorrowedFd<'_>) -> io::Result<Option<Pid>> {
+    clone_process(&Arguments {
+        flags: CLONE_INTO_CGROUP,
+        cgroup: cgroup.as_raw_fd() as u64,
+        ..Arguments::default()
+    })
+}
+
+/// What the arguments point to lives as long as the call.
+fn clone_process(arguments: &Arguments) -> io::Result<Option<Pid>> {
+    let arguments = Arguments {
+        exit_signal: libc::SIGCHLD as u64,
+        ..*arguments
     };
     let size = size_of::<Arguments>();
     // SAFETY: As `fork`: no memory is shared and the stack is copied.
     match unsafe { libc::syscall(libc::SYS_clone3, &arguments, size) } {
         -1 => Err(io::Error::last_os_error()),
         pid => Ok(i32::try_from(pid).ok().and_then(Pid::from_raw)),
+    }
+}
+
+/// Makes a thread that waits until `word` changes, again and again, until its process ends. It has no
+/// stack, and takes no signal but those that end it.
+#[cfg(target_arch = "x86_64")]
+pub fn spawn_waiter(word: &'static AtomicU32) -> io::Result<()> {
+    let flags = libc::CLONE_VM
+        | libc::CLONE_FS
+        | libc::CLONE_FILES
+        | libc::CLONE_SIGHAND
+        | libc::CLONE_THREAD
+        | libc::CLONE_SYSVSEM;
+    let result: isize;
+    // SAFETY: The new thread uses registers alone, reads `word`, which is there for ever, and never
+    // leaves the loop.
+    unsafe {
+        std::arch::asm!(
+            "syscall",
+            "test rax, rax",
+            "jnz 3f",
+            "2:",
+            "mov edx, dword ptr [r12]",
+            "mov eax, {futex}",
+            "mov rdi, r12",
+            "mov esi, {wait}",
+            "xor r10d, r10d",
+            "syscall",
+            "jmp 2b",
+            "3:",
+            futex = const libc::SYS_futex,
+            wait = const libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG,
+            inlateout("rax") libc::SYS_clone as isize => result,
+            in("rdi") flags as isize,
+            in("rsi") 0,
+            inlateout("rdx") 0 => _,
+            inlateout("r10") 0 => _,
+            in("r8") 0,
+            in("r12") word.as_ptr(),
+            lateout("rcx") _,
+            lateout("r11") _,
+            options(nostack),
+        );
+    }
+    if result < 0 {
+        let errno = i32::try_from(-result).unwrap_or(libc::EIO);
+        return Err(io::Error::from_raw_os_error(errno));
+    }
+    Ok(())
+}
+
+/// Wakes `count` of those that [`spawn_waiter`] has made in this process, each once: who waits again
+/// comes last.
+#[cfg(target_arch = "x86_64")]
+pub fn wake_waiters(word: &'static AtomicU32, count: usize) {
+    /// Woken at once: the kernel holds a lock meanwhile.
+    const SOME: usize = 128;
+    word.fetch_add(1, Ordering::SeqCst);
+    let operation = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
+    let mut left = count;
+    while left > 0 {
+        let some = left.min(SOME);
+        // SAFETY: The word is there, and nothing else is read or written.
+        let woken = unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), operation, some) };
+        left -= usize::try_from(woken).unwrap_or(0).min(some);
+        std::thread::yield_now();
     }
 }
 
@@ -65,6 +153,35 @@ pub fn exit_thread() -> ! {
         libc::syscall(libc::SYS_exit, 0);
     }
     unreachable!("a thread that has exited")
+}
+
+/// Calls `run`, which may leave by [`jump_out`]: where it was called the stack goes on.
+pub fn call_and_come_back(run: impl FnOnce()) {
+    extern "C" {
+        #[link_name = "_setjmp"]
+        fn setjmp(place: *mut [u64; 64]) -> libc::c_int;
+    }
+    let place = PLACE.with(std::cell::Cell::as_ptr);
+    // SAFETY: The memory is larger than a `jmp_buf`. Nothing is used after the second return that
+    // was not there before the first.
+    if unsafe { setjmp(place) } == 0 {
+        run();
+    }
+}
+
+/// Leaves what [`call_and_come_back`] runs, and everything that it has called, as longjmp(3) does.
+pub fn jump_out() -> ! {
+    extern "C" {
+        fn longjmp(place: *mut [u64; 64], value: libc::c_int) -> !;
+    }
+    // SAFETY: The function that has filled it has not returned. What lies between has nothing to
+    // drop, by the callers.
+    unsafe { longjmp(PLACE.with(std::cell::Cell::as_ptr), 1) }
+}
+
+thread_local! {
+    /// Where [`jump_out`] goes on.
+    static PLACE: std::cell::Cell<[u64; 64]> = const { std::cell::Cell::new([0; 64]) };
 }
 
 /// Runs `sleep 600` instead of this program; returns only if it cannot.
@@ -148,6 +265,17 @@ pub fn trace_for_a_moment(pid: u32) -> io::Result<()> {
     let stopped = unsafe { libc::waitpid(pid, std::ptr::null_mut(), libc::__WALL) };
     check(if stopped < 0 { -1 } else { 0 })?;
     trace(libc::PTRACE_DETACH)
+}
+
+/// Has a thread, 0 for the caller, scheduled by another policy (`SCHED_*`), with the lowest
+/// priority that it has.
+pub fn set_policy(tid: u32, policy: libc::c_int) -> io::Result<()> {
+    let realtime = [libc::SCHED_FIFO, libc::SCHED_RR].contains(&(policy & 7));
+    let parameters = libc::sched_param {
+        sched_priority: realtime.into(),
+    };
+    // SAFETY: Reads the parameters.
+    check(unsafe { libc::sched_setscheduler(tid as libc::pid_t, policy, &parameters) })
 }
 
 /// Leaves the namespaces of these `CLONE_NEW` flags.
@@ -378,6 +506,34 @@ pub fn map_shared(fd: BorrowedFd<'_>, length: usize) -> Result<(), Errno> {
         libc::munmap(base, length);
     }
     Ok(())
+}
+
+/// Which pages of a file are in the page cache: those of `length` bytes from `offset` on, which is
+/// the first byte of a page.
+pub fn resident(fd: BorrowedFd<'_>, offset: u64, length: usize) -> Result<Vec<bool>, Errno> {
+    let (protection, flags) = (libc::PROT_READ, libc::MAP_SHARED);
+    let offset = libc::off_t::try_from(offset).map_err(|_| Errno::INVAL)?;
+    let mut pages = vec![0u8; length.div_ceil(Area::PAGE)];
+    // SAFETY: A new mapping where there is none, of which nothing is read, and unmapped at once;
+    // there is room for a byte for each of its pages.
+    let told = unsafe {
+        let base = libc::mmap(
+            std::ptr::null_mut(),
+            length,
+            protection,
+            flags,
+            fd.as_raw_fd(),
+            offset,
+        );
+        if base == libc::MAP_FAILED {
+            return Err(last_errno());
+        }
+        let told = libc::mincore(base, length, pages.as_mut_ptr());
+        let told = if told == 0 { Ok(()) } else { Err(last_errno()) };
+        libc::munmap(base, length);
+        told
+    };
+    told.map(|()| pages.iter().map(|page| page & 1 != 0).collect())
 }
 
 fn last_errno() -> Errno {

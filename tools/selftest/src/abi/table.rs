@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Every call with a structure that it takes, and what it needs to be taken.
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::cell::Cell;
+use std::fs::File;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use anyhow::{Context as _, Result};
 use bytemuck::{bytes_of, Pod, Zeroable};
 use libzernel::sim::Context;
 use libzernel::sys::{abi, zernel as raw};
 use libzernel::{Level, Target, Tracking};
+use rustix::event::{eventfd, EventfdFlags};
 
 use super::own_class;
 use crate::common::Lab;
+use crate::group::Group;
 use crate::sys::Area;
 
 /// A call, with a structure that it takes.
@@ -66,9 +70,15 @@ pub struct Stage {
     /// Where lists are written to.
     entries: Area,
     memory: Area,
+    bell: OwnedFd,
     _context: Context,
     tsg: u64,
     page: u32,
+    /// One that is tracked, to be listed.
+    group: Group,
+    /// A file whose instructions can be probed, and the number of a probe: there is none below it.
+    library: File,
+    probes: Cell<u32>,
 }
 
 impl Drop for Stage {
@@ -87,9 +97,13 @@ impl Stage {
             lab,
             entries: Area::new()?,
             memory: Area::new()?,
+            bell: eventfd(0, EventfdFlags::CLOEXEC)?,
             _context: context,
             tsg: tsg.id.as_u64(),
             page: 0,
+            group: Group::new("stage")?,
+            library: crate::gpuwait::library()?,
+            probes: Cell::new(1),
         };
         stage.page = stage.register()?;
         stage.track()?;
@@ -114,11 +128,14 @@ impl Stage {
         let threads = list(size_of::<abi::zernel_thread_info>());
         let phases = list(size_of::<abi::zernel_thread_phases>());
         let processes = list(size_of::<abi::zernel_process_phases>());
+        let cgroups = list(size_of::<abi::zernel_cgroup_phases>());
         let hint = abi::zernel_phase_hint {
             phase: abi::ZERNEL_PHASE_GPU_COMPUTE,
             duration_ns: 1_000_000,
             ..abi::zernel_phase_hint::zeroed()
         };
+        let subscribe = self.subscription();
+        let end = abi::zernel_prefetch_end::zeroed();
         let track = abi::zernel_track {
             target: abi::ZERNEL_TARGET_PROCESS,
             ..abi::zernel_track::zeroed()
@@ -131,6 +148,7 @@ impl Stage {
             ..abi::zernel_request_stats::zeroed()
         };
         let (begin, register) = (self.begin(0), self.page_request());
+        let probe = self.probe();
         let mut calls = vec![
             Call::new("VERSION", abi::LIBZERNEL_IOC_VERSION, &version),
             Call::new("STATS", abi::LIBZERNEL_IOC_STATS, &stats).grown_from(120),
@@ -147,15 +165,28 @@ impl Stage {
             Call::new("CANCEL", abi::LIBZERNEL_IOC_CANCEL, &named),
             Call::new("REQUEST_STATS", abi::LIBZERNEL_IOC_REQUEST_STATS, &all).grown_from(240),
             Call::new("PHASE_HINT", abi::LIBZERNEL_IOC_PHASE_HINT, &hint),
+            Call::new(
+                "PREFETCH_SUBSCRIBE",
+                abi::LIBZERNEL_IOC_PREFETCH_SUBSCRIBE,
+                &subscribe,
+            ),
+            Call::new(
+                "PREFETCH_UNSUBSCRIBE",
+                abi::LIBZERNEL_IOC_PREFETCH_UNSUBSCRIBE,
+                &end,
+            ),
             Call::new("TRACK", abi::LIBZERNEL_IOC_TRACK, &track),
             Call::new("UNTRACK", abi::LIBZERNEL_IOC_UNTRACK, &track),
             Call::new("LIST_THREADS", abi::LIBZERNEL_IOC_LIST_THREADS, &threads),
+            Call::new("PROBE_ADD", abi::LIBZERNEL_IOC_PROBE_ADD, &probe),
+            Call::new("PROBE_REMOVE", abi::LIBZERNEL_IOC_PROBE_REMOVE, &probe),
             Call::new("LIST_PHASES", abi::LIBZERNEL_IOC_LIST_PHASES, &phases),
             Call::new(
                 "LIST_PROCESSES",
                 abi::LIBZERNEL_IOC_LIST_PROCESSES,
                 &processes,
             ),
+            Call::new("LIST_CGROUPS", abi::LIBZERNEL_IOC_LIST_CGROUPS, &cgroups),
         ];
         for call in &mut calls {
             // What is to be cleared is set by the call before.
@@ -179,6 +210,26 @@ impl Stage {
             }
             "UNTRACK" | "PHASE_HINT" => {
                 self.track()?;
+                return Ok(());
+            }
+            "PREFETCH_UNSUBSCRIBE" => {
+                let mut subscription = self.subscription();
+                raw::prefetch_subscribe(self.fd(), &mut subscription).context("subscribe")?;
+                let end = abi::zernel_prefetch_end {
+                    subscription: subscription.subscription,
+                    flags: 0,
+                };
+                call.request = bytes_of(&end).to_vec();
+                return Ok(());
+            }
+            "PROBE_ADD" => return self.forget_probes(),
+            "PROBE_REMOVE" => {
+                self.forget_probes()?;
+                let last = abi::zernel_probe {
+                    probe: self.add_probe()?,
+                    ..abi::zernel_probe::zeroed()
+                };
+                call.request = bytes_of(&last).to_vec();
                 return Ok(());
             }
             "PAGE_UNREGISTER" => {
@@ -206,6 +257,39 @@ impl Stage {
     fn track(&self) -> Result<()> {
         let me = Target::current_process();
         self.lab.zernel.track(&me, Tracking::ML)?;
+        let group = self.group.target()?;
+        self.lab.zernel.track(&group, Tracking::ML)?;
+        Ok(())
+    }
+
+    fn subscription(&self) -> abi::zernel_prefetch {
+        abi::zernel_prefetch {
+            kind: abi::ZERNEL_PREFETCH_EVENTFD,
+            fd: self.bell.as_raw_fd(),
+            ..abi::zernel_prefetch::zeroed()
+        }
+    }
+
+    fn probe(&self) -> abi::zernel_probe {
+        abi::zernel_probe {
+            fd: self.library.as_raw_fd() as u32,
+            ..abi::zernel_probe::zeroed()
+        }
+    }
+
+    fn add_probe(&self) -> Result<u32> {
+        let mut probe = self.probe();
+        raw::probe_add(self.fd(), &mut probe).context("add a probe")?;
+        Ok(probe.probe)
+    }
+
+    /// Removes all that are there, so that there is room for others.
+    fn forget_probes(&self) -> Result<()> {
+        let last = self.add_probe()?;
+        for number in self.probes.replace(last + 1)..=last {
+            // What was removed by a call is not there.
+            let _ = self.lab.zernel.remove_probe(number);
+        }
         Ok(())
     }
 

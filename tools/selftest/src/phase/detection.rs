@@ -11,7 +11,7 @@ use libzernel::sim::{Context, Item};
 use libzernel::{Phase, Target, Timestamp, Tracking};
 
 use super::{own, own_process, passed};
-use crate::block::Disk;
+use crate::block::disk;
 use crate::check_eq;
 use crate::child::in_child;
 use crate::common::{tune, Lab};
@@ -93,7 +93,7 @@ pub(super) fn waiting_for_the_gpu() -> Outcome {
 
 pub(super) fn reading() -> Outcome {
     in_child(|| {
-        let mut disk = Disk::new(LATENCY)?;
+        let mut disk = disk(LATENCY)?;
         let program = Program::new()?;
         program.told(Phase::DataLoading, MOST, || disk.read_for(WHILE))
     })
@@ -129,7 +129,7 @@ pub(super) fn short_bursts() -> Outcome {
 /// computes is taken for one that waits for it.
 pub(super) fn reading_beside_the_gpu() -> Outcome {
     in_child(|| {
-        let mut disk = Disk::new(LATENCY)?;
+        let mut disk = disk(LATENCY)?;
         let program = Program::new()?;
         program.told(Phase::GpuCompute, MOST, || {
             let work = Item::work(WHILE + Duration::from_millis(200));
@@ -146,7 +146,7 @@ pub(super) fn reading_beside_the_gpu() -> Outcome {
 /// Thresholds that nothing passes, and those from before again.
 pub(super) fn thresholds() -> Outcome {
     in_child(|| {
-        let mut disk = Disk::new(LATENCY)?;
+        let mut disk = disk(LATENCY)?;
         let program = Program::new()?;
         tune("gpu_active_threshold", 100)?;
         tune("io_wait_threshold", 100)?;

@@ -14,6 +14,7 @@ use crate::check_eq;
 use crate::child::{in_child, Child};
 use crate::common::{tid, tune, wait_until, Lab};
 use crate::harness::Outcome;
+use crate::permit::ALICE;
 use crate::sys;
 use crate::track::{wait_count, wait_recorded};
 
@@ -25,6 +26,35 @@ fn sleeping() -> Result<()> {
     loop {
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// Samples are taken of a program whose user has become another one, whoever comes and goes.
+pub(super) fn another_user() -> Outcome {
+    let zernel = Zernel::open()?;
+    let child = Child::spawn(|| {
+        let zernel = Zernel::open()?;
+        zernel.track(&Target::current_process(), Tracking::ML)?;
+        wait_until("there is a sample", || {
+            Ok(phases_of(&zernel, tid())?.is_some_and(|own| own.samples > 0))
+        })?;
+        sys::become_user(ALICE, ALICE, &[])?;
+        sleeping()
+    })?;
+    let samples = || -> Result<Option<u64>> {
+        let own = phases_of(&zernel, child.pid())?;
+        Ok(own.filter(|own| own.uid == ALICE).map(|own| own.samples))
+    };
+    wait_until("it is alice's", || Ok(samples()?.is_some()))?;
+    for _ in 0..3 {
+        let other = Child::spawn(sleeping)?;
+        zernel.track(&Target::Process(other.pid()), Tracking::ML)?;
+        wait_phases(&zernel, other.pid(), 1)?;
+        let before = samples()?.context("it is alice's")?;
+        wait_until("there are more samples", || {
+            Ok(samples()?.is_some_and(|now| now > before + 5))
+        })?;
+    }
+    Ok(())
 }
 
 /// Whatever a process does that is no machine-learning program, beside one that is.

@@ -1,26 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The signal to load the next batch: when it comes, to whom, and what it is good for.
 
-mod program;
-
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use anyhow::{bail, ensure, Result};
 use libzernel::event::Kind;
 use libzernel::phase::Prefetch;
-use libzernel::{EventStream, Timestamp};
+use libzernel::{Event, EventStream, Timestamp};
 use testkit::passing;
-use testkit::random::Random;
+use zernel_train::{Program, Run, Span, Step};
 
+use crate::block::disk;
 use crate::check_eq;
 use crate::child::{in_child, Child};
 use crate::common::{tune, wait_until, Lab};
 use crate::harness::Outcome;
 use crate::permit::{ALICE, BOB};
 use crate::sys;
-
-use program::{Computation, Program, Run, Step};
 
 const CAP_PERFMON: u32 = 38;
 const NOBODY: u32 = 1002;
@@ -29,8 +26,29 @@ const NOBODY: u32 = 1002;
 /// as long as it likes.
 const TRIES: u32 = 3;
 
+/// What a request of the disk takes: a small part of what is loaded, so that loading takes as long
+/// as it is to.
+const LATENCY: Duration = Duration::from_millis(4);
+
 fn ms(count: u64) -> Duration {
     Duration::from_millis(count)
+}
+
+/// A program that can load.
+fn with_disk() -> Result<Program> {
+    // First: its making is looked at from then on, and making a disk takes reading it.
+    let disk = disk(LATENCY)?;
+    Ok(Program::new()?.reading(disk))
+}
+
+/// The signals that a program got since the last question.
+fn signals(program: &mut Program) -> Result<Vec<Event>> {
+    let signals = program.signals()?;
+    for event in &signals {
+        check_eq!((event.level, event.timeslice_us), (None, 0), "{event:?}");
+        check_eq!((event.tsg.as_u64(), event.gpu.as_u64()), (0, 0));
+    }
+    Ok(signals)
 }
 
 /// Does something up to [`TRIES`] times, until it is as good as it is to be.
@@ -44,7 +62,7 @@ fn in_some_try(mut good: impl FnMut(u32) -> Result<bool>) -> Outcome {
 }
 
 /// Computes so often, with a pause after each.
-fn computations(program: &Program, count: u32, duration: Duration) -> Result<Vec<Computation>> {
+fn computations(program: &Program, count: u32, duration: Duration) -> Result<Vec<Span>> {
     let mut computations = Vec::new();
     for _ in 0..count {
         computations.push(program.compute(duration)?);
@@ -63,7 +81,7 @@ fn wait_ended(program: &Program, count: u64) -> Result<Prefetch> {
 
 pub(super) fn without_history() -> Outcome {
     in_child(|| {
-        let mut program = Program::with_disk()?;
+        let mut program = with_disk()?;
         check_eq!(program.counts()?, Prefetch::default());
         computations(&program, 1, ms(100))?;
         let counts = wait_ended(&program, 1)?;
@@ -71,12 +89,12 @@ pub(super) fn without_history() -> Outcome {
         // It has never loaded.
         computations(&program, 1, ms(100))?;
         check_eq!(wait_ended(&program, 2)?.signals, 0);
-        check_eq!(program.signals()?, []);
+        check_eq!(signals(&mut program)?, []);
         program.load(ms(40))?;
         let computation = program.compute(ms(100))?;
         let counts = wait_ended(&program, 3)?;
         check_eq!(counts.signals, 1);
-        let signals = program.signals()?;
+        let signals = signals(&mut program)?;
         check_eq!(signals.len(), 1, "{signals:?}");
         ensure!(
             computation.permille(signals[0].time_ns).is_some(),
@@ -88,9 +106,9 @@ pub(super) fn without_history() -> Outcome {
 }
 
 /// Where in each of its computations the signal came, in thousandths.
-fn places(program: &mut Program, computations: &[Computation]) -> Result<Vec<Option<u128>>> {
-    let signals = program.signals()?;
-    let of = |computation: &Computation| {
+fn places(program: &mut Program, computations: &[Span]) -> Result<Vec<Option<u128>>> {
+    let signals = signals(program)?;
+    let of = |computation: &Span| {
         let mut places = signals
             .iter()
             .filter_map(|signal| computation.permille(signal.time_ns));
@@ -104,10 +122,10 @@ fn places(program: &mut Program, computations: &[Computation]) -> Result<Vec<Opt
 /// Where in its computations the signal came, in ascending order. `run` is what computes.
 fn seen(
     program: &mut Program,
-    run: impl FnOnce(&mut Program) -> Result<Vec<Computation>>,
+    run: impl FnOnce(&mut Program) -> Result<Vec<Span>>,
 ) -> Result<Vec<u128>> {
     let before = program.counts()?.signals;
-    program.signals()?;
+    signals(program)?;
     let computations = run(program)?;
     let mut places: Vec<_> = places(program, &computations)?
         .into_iter()
@@ -126,7 +144,7 @@ pub(super) fn ahead_of_the_end() -> Outcome {
     for predictor in ["quantile", "ema"] {
         tune("prefetch_predictor", predictor)?;
         in_child(|| {
-            let mut program = Program::with_disk()?;
+            let mut program = with_disk()?;
             // The CPU works between two computations, so that they are told apart.
             let steps = [Step::of(40, 120).optimizing(20); 14];
             in_some_try(|number| {
@@ -146,7 +164,7 @@ pub(super) fn ahead_of_the_end() -> Outcome {
 /// takes.
 pub(super) fn unheeded() -> Outcome {
     in_child(|| {
-        let mut program = Program::with_disk()?;
+        let mut program = with_disk()?;
         let steps = [Step::of(40, 120); 12];
         in_some_try(|number| {
             let places = seen(&mut program, |program| {
@@ -227,7 +245,10 @@ pub(super) fn who_sees() -> Outcome {
             computations(&program, 2, ms(60))?;
             Ok(program.counts()?.signals >= 2)
         })?;
-        ensure!(!program.signals()?.is_empty(), "its own stream has none");
+        ensure!(
+            !signals(&mut program)?.is_empty(),
+            "its own stream has none"
+        );
         Ok(())
     })?;
     let pid = alices.pid();
@@ -247,15 +268,15 @@ fn compare(name: &str, alone: &Run, signalled: &Run) {
         alone.idle(),
         signalled.idle(),
         signalled.signalled,
-        alone.took,
-        signalled.took,
+        alone.took(),
+        signalled.took(),
     );
 }
 
 /// At most 20 % of the idle time is left with the signal.
 fn removes_idle(step: Step) -> Outcome {
     in_child(|| {
-        let mut program = Program::with_disk()?;
+        let mut program = with_disk()?;
         let steps = [step; 16];
         in_some_try(|number| {
             let alone = program.in_sequence(&steps)?;
@@ -282,24 +303,22 @@ pub(super) fn random() -> Outcome {
     in_child(|| {
         let seed = Timestamp::now().as_ns();
         println!("    # seed {seed:#x}");
-        let mut random = Random::new(seed);
-        let mut program = Program::with_disk()?;
+        let mut program = with_disk()?;
         in_some_try(|number| {
-            let mut draw = || 1 + random.below(60);
-            let steps: Vec<_> = (0..40).map(|_| Step::of(draw(), draw())).collect();
+            let steps = Step::random(40, seed + u64::from(number), 1..=60);
             let alone = program.in_sequence(&steps)?;
             let signalled = program.with_signal(&steps)?;
             compare(&format!("loop {number}"), &alone, &signalled);
             println!("    # {:?}", program.counts()?);
             // 1 % slower at most.
-            Ok(signalled.took * 100 <= alone.took * 101)
+            Ok(signalled.took() * 100 <= alone.took() * 101)
         })
     })
 }
 
 pub(super) fn judged() -> Outcome {
     in_child(|| {
-        let mut program = Program::with_disk()?;
+        let mut program = with_disk()?;
         let step = Step::of(30, 60);
         program.in_sequence(&[step; 3])?;
         // It loads when the computation is over, whatever it is told.

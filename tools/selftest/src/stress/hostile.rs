@@ -111,7 +111,7 @@ impl<'a> Worker<'a> {
 
     /// Any number, any size, any bytes, on either device or what came out of the socket.
     fn call_anything(&mut self) -> Result<()> {
-        let known: [(u32, u32, usize); 29] = [
+        let known: [(u32, u32, usize); 31] = [
             (abi::ZERNEL_IOC_MAGIC, 0, 40),
             (abi::ZERNEL_IOC_MAGIC, 1, 32),
             (abi::ZERNEL_IOC_MAGIC, 2, 32),
@@ -130,6 +130,8 @@ impl<'a> Worker<'a> {
             (abi::ZERNEL_IOC_MAGIC, 17, 32),
             (abi::ZERNEL_IOC_MAGIC, 18, 32),
             (abi::ZERNEL_IOC_MAGIC, 19, 24),
+            (abi::ZERNEL_IOC_MAGIC, 20, 56),
+            (abi::ZERNEL_IOC_MAGIC, 21, 8),
             (abi::ZERNEL_SIM_IOC_TYPE, 1, 128),
             (abi::ZERNEL_SIM_IOC_TYPE, 2, 64),
             (abi::ZERNEL_SIM_IOC_TYPE, 3, 8),
@@ -142,7 +144,7 @@ impl<'a> Worker<'a> {
             (abi::ZERNEL_SIM_IOC_TYPE, 12, 32),
             (abi::ZERNEL_SIM_IOC_TYPE, 13, 48),
         ];
-        let (group, mut nr, mut size) = known[self.random.below(25) as usize];
+        let (group, mut nr, mut size) = known[self.random.below(known.len() as u64) as usize];
         if self.random.one_in(4) {
             size = self.random.below(1 << 14) as usize;
         }

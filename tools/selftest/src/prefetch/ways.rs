@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What is done at a signal: an eventfd rings, a word counts.
+
+use libzernel::request::{Page, Word};
+use libzernel::{Target, Zernel};
+use rustix::io::Errno;
+
+use super::{process_of, Bell, Signaller};
+use crate::check_eq;
+use crate::common::errno;
+use crate::harness::Outcome;
+
+pub(super) fn eventfds_count() -> Outcome {
+    let zernel = Zernel::open()?;
+    let me = Target::current_process();
+    // Before it is tracked.
+    let (first, subscription) = Bell::of(&zernel, &me)?;
+    let (second, _kept) = Bell::of(&zernel, &me)?;
+    // One more of the same eventfd adds one more.
+    let _twice = zernel.subscribe_eventfd(&me, std::os::fd::AsFd::as_fd(&second.0))?;
+    check_eq!(zernel.stats()?.subscriptions, 3);
+    let signaller = Signaller::own(&zernel)?;
+    check_eq!((first.rings()?, second.rings()?), (0, 0));
+    signaller.signal(3)?;
+    check_eq!((first.rings()?, second.rings()?), (3, 6));
+    subscription.unsubscribe()?;
+    check_eq!(zernel.stats()?.subscriptions, 2);
+    signaller.signal(2)?;
+    check_eq!((first.rings()?, second.rings()?), (0, 4));
+    Ok(())
+}
+
+pub(super) fn words_count() -> Outcome {
+    let zernel = Zernel::open()?;
+    let me = Target::current_process();
+    let page = Page::anonymous(&zernel)?;
+    let slots: Vec<_> = page.slots().collect();
+    slots[5].store(Word::Prefetch, u32::MAX - 1);
+    let subscription = slots[5].subscribe(&me)?;
+    let _other = slots[63].subscribe(&me)?;
+    let signaller = Signaller::own(&zernel)?;
+    check_eq!(slots[5].load(Word::Prefetch), u32::MAX - 1);
+    signaller.signal(3)?;
+    check_eq!(slots[5].load(Word::Prefetch), 1, "it wraps");
+    check_eq!(slots[63].load(Word::Prefetch), 3);
+    // What the process stores is its own affair.
+    slots[5].store(Word::Prefetch, 77);
+    signaller.signal(1)?;
+    check_eq!(slots[5].load(Word::Prefetch), 2);
+    check_eq!(errno(slots[5].subscribe(&me)), Some(Errno::BUSY));
+    subscription.unsubscribe()?;
+    signaller.signal(1)?;
+    check_eq!(slots[5].load(Word::Prefetch), 2, "nobody has subscribed");
+    // From what it holds.
+    slots[5].store(Word::Prefetch, 1_000);
+    let _again = slots[5].subscribe(&me)?;
+    signaller.signal(1)?;
+    check_eq!(slots[5].load(Word::Prefetch), 1_001);
+    check_eq!(slots[63].load(Word::Prefetch), 6);
+    for slot in &slots {
+        for word in [Word::Trigger, Word::Release, Word::Done, Word::Held] {
+            check_eq!(slot.load(word), 0, "{word:?} of slot {}", slot.number());
+        }
+        if ![5, 63].contains(&slot.number()) {
+            check_eq!(slot.load(Word::Prefetch), 0, "slot {}", slot.number());
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn words_end_with_their_page() -> Outcome {
+    let zernel = Zernel::open()?;
+    let me = Target::current_process();
+    let page = Page::anonymous(&zernel)?;
+    // The same memory once more, to look at it.
+    let seen = page.register_with(&zernel)?;
+    let subscriptions: Vec<_> = page
+        .slots()
+        .take(3)
+        .map(|slot| slot.subscribe(&me))
+        .collect::<Result<_, _>>()?;
+    let other = seen.slot(9).expect("a slot");
+    let _other = other.subscribe(&me)?;
+    let (bell, _bell) = Bell::of(&zernel, &me)?;
+    let signaller = Signaller::own(&zernel)?;
+    signaller.signal(1)?;
+    check_eq!(zernel.stats()?.subscriptions, 5);
+    page.unregister()?;
+    check_eq!(zernel.stats()?.subscriptions, 2);
+    signaller.signal(1)?;
+    for slot in seen.slots().take(3) {
+        check_eq!(slot.load(Word::Prefetch), 1, "slot {}", slot.number());
+    }
+    check_eq!((other.load(Word::Prefetch), bell.rings()?), (2, 2));
+    for subscription in subscriptions {
+        check_eq!(errno(subscription.unsubscribe()), Some(Errno::NOENT));
+    }
+    Ok(())
+}
+
+pub(super) fn of_another_process() -> Outcome {
+    let zernel = Zernel::open()?;
+    let child = process_of(|| Ok(()))?;
+    let (number, _number) = Bell::of(&zernel, &Target::Process(child.pid()))?;
+    let (pidfd, _pidfd) = Bell::of(&zernel, &Target::pidfd(child.pid())?)?;
+    let (own, _own) = Bell::of(&zernel, &Target::current_process())?;
+    let rings = || -> anyhow::Result<_> { Ok([number.rings()?, pidfd.rings()?, own.rings()?]) };
+    let its = Signaller::new(&zernel, child.pid())?;
+    its.signal(2)?;
+    check_eq!(rings()?, [2, 2, 0]);
+    Signaller::own(&zernel)?.signal(1)?;
+    check_eq!(rings()?, [0, 0, 1]);
+    Ok(())
+}
