@@ -22,7 +22,7 @@ class Test:
     status: str  # passed, failed or skipped
     subtests: "Block | None" = None
     problem: str = ""
-    why: str = ""  # its name and what it said first
+    why: str = ""  # its name and what it said
 
 
 @dataclass
@@ -138,8 +138,10 @@ class Reader:
         if match.group("directive") == "SKIP":
             status = "skipped"
         name = (match.group("name") or match.group("number")).strip()
-        said = (note for note in self.notes if note.startswith(f"{name}: "))
-        test = Test(name, status, block.pending, why=next(said, name))
+        said = [note.removeprefix(f"{name}: ") for note in self.notes
+                if note.startswith(f"{name}: ")]
+        why = ": ".join([name, " | ".join(said)] if said else [name])
+        test = Test(name, status, block.pending, why=why)
         if int(match.group("number")) != len(block.tests) + 1:
             test.status = "failed"
             test.problem = f"number {match.group('number')} out of sequence"

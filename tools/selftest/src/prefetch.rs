@@ -154,8 +154,19 @@ impl Bell {
         Ok((bell, subscription))
     }
 
-    /// How often it has rung since the last question.
-    fn rings(&self) -> Result<u64> {
+    /// How often it has rung since the last question. It rings a moment after the signal, and is
+    /// waited for until it has so often.
+    fn rings(&self, at_least: u64) -> Result<u64> {
+        let mut rings = 0;
+        let enough = wait_until(&format!("it rings {at_least} times"), || {
+            rings += self.take()?;
+            Ok(rings >= at_least)
+        });
+        enough.with_context(|| format!("it has rung {rings} times"))?;
+        Ok(rings)
+    }
+
+    fn take(&self) -> Result<u64> {
         let mut count = [0; 8];
         match rustix::io::read(&self.0, &mut count) {
             Ok(_) => Ok(u64::from_ne_bytes(count)),
@@ -175,7 +186,7 @@ fn process_of(by: impl FnOnce() -> Result<()>) -> Result<Child> {
             std::thread::sleep(Duration::from_millis(2));
         }
     })?;
-    wait_until("it is who it is to be", || Ok(bell.rings()? > 0))?;
+    bell.rings(1).context("it is to become somebody")?;
     Ok(child)
 }
 

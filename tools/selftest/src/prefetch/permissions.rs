@@ -119,12 +119,18 @@ fn subscriber(by: Become<'_>, pid: u32) -> Result<(Child, OwnedFd)> {
         let zernel = Zernel::open()?;
         let (bell, _subscription): (Bell, Subscription) = Bell::of(&zernel, &Target::Process(pid))?;
         loop {
-            passing::send_number(&its, bell.rings()?)?;
-            passing::receive_number(&its)?;
+            let at_least = passing::receive_number(&its)?;
+            passing::send_number(&its, bell.rings(at_least)?)?;
         }
     })?;
-    check_eq!(passing::receive_number(&ours)?, 0);
+    check_eq!(rings(&ours, 0)?, 0);
     Ok((child, ours))
+}
+
+/// Asks a subscriber, who waits for so many.
+fn rings(subscriber: &OwnedFd, at_least: u64) -> Result<u64> {
+    passing::send_number(subscriber, at_least)?;
+    passing::receive_number(subscriber)
 }
 
 /// Who may not see a process any more is not signalled any more.
@@ -133,19 +139,15 @@ pub(super) fn who_has_become_another() -> Outcome {
     let turn = Bell::new()?;
     let turned = Bell::new()?;
     let process = process_with(&turn, &turned)?;
-    let hers = subscriber(&alice, process.pid())?;
-    let observers = subscriber(&perfmon, process.pid())?;
-    let rings = |subscriber: &(Child, OwnedFd)| {
-        passing::send_number(&subscriber.1, 0)?;
-        passing::receive_number(&subscriber.1)
-    };
+    let (_alice, hers) = subscriber(&alice, process.pid())?;
+    let (_observer, observers) = subscriber(&perfmon, process.pid())?;
     let signaller = Signaller::new(&zernel, process.pid())?;
     signaller.signal(2)?;
-    check_eq!((rings(&hers)?, rings(&observers)?), (2, 2));
+    check_eq!((rings(&hers, 2)?, rings(&observers, 2)?), (2, 2));
     rustix::io::write(&turn.0, &1u64.to_ne_bytes())?;
-    crate::common::wait_until("it is somebody else", || Ok(turned.rings()? > 0))?;
+    turned.rings(1)?;
     signaller.signal(2)?;
-    check_eq!((rings(&hers)?, rings(&observers)?), (0, 2));
+    check_eq!((rings(&hers, 0)?, rings(&observers, 2)?), (0, 2));
     Ok(())
 }
 
@@ -157,12 +159,12 @@ fn process_with(turn: &Bell, turned: &Bell) -> Result<Child> {
         rustix::io::write(&ready.0, &1u64.to_ne_bytes())?;
         loop {
             std::thread::sleep(std::time::Duration::from_millis(2));
-            if turn.rings()? > 0 {
+            if turn.rings(0)? > 0 {
                 sys::set_users(ALICE, BOB, BOB)?;
                 rustix::io::write(&turned.0, &1u64.to_ne_bytes())?;
             }
         }
     })?;
-    crate::common::wait_until("it is Alice's", || Ok(ready.rings()? > 0))?;
+    ready.rings(1)?;
     Ok(child)
 }

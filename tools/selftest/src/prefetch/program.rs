@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 //! What `zernelctl prefetch` shows and does.
 
-use std::io::Read;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context as _, Result};
 use libzernel::{Stats, Zernel};
+use rustix::fs::{memfd_create, MemfdFlags};
 
 use super::{process_of, wait_subscriptions, Signaller};
 use crate::block::device;
@@ -24,19 +26,34 @@ fn command(arguments: &[&str]) -> Command {
     command
 }
 
-/// Waits for its end; returns its code and what it printed.
-fn end(mut program: Child) -> Result<(Option<i32>, String)> {
-    let mut status = None;
-    wait_until("zernelctl ends", || {
-        status = program.try_wait()?;
-        Ok(status.is_some())
-    })?;
-    let mut text = String::new();
-    program
-        .stdout
-        .context("its output")?
-        .read_to_string(&mut text)?;
-    Ok((status.and_then(|status| status.code()), text))
+/// One that runs, and what it has printed.
+struct Program {
+    child: Child,
+    output: File,
+}
+
+impl Program {
+    fn start(arguments: &[&str]) -> Result<Self> {
+        let output = File::from(memfd_create("output", MemfdFlags::CLOEXEC)?);
+        let child = command(arguments).stdout(output.try_clone()?).spawn()?;
+        Ok(Self { child, output })
+    }
+
+    fn text(&self) -> Result<String> {
+        let mut text = vec![0; usize::try_from(self.output.metadata()?.len())?];
+        self.output.read_exact_at(&mut text, 0)?;
+        String::from_utf8(text).context("it prints text")
+    }
+
+    /// Waits for its end; returns its code and what it printed.
+    fn end(mut self) -> Result<(Option<i32>, String)> {
+        let mut status = None;
+        wait_until("zernelctl ends", || {
+            status = self.child.try_wait()?;
+            Ok(status.is_some())
+        })?;
+        Ok((status.and_then(|status| status.code()), self.text()?))
+    }
 }
 
 pub(super) fn shows_signals() -> Outcome {
@@ -44,12 +61,12 @@ pub(super) fn shows_signals() -> Outcome {
     let child = process_of(|| Ok(()))?;
     let pid = child.pid().to_string();
     let signaller = Signaller::new(&zernel, child.pid())?;
-    let program = command(&["--pid", &pid, "--count", "2"]).spawn()?;
-    let json = command(&["--pid", &pid, "--json", "--count", "3"]).spawn()?;
-    let endless = command(&["--pid", &pid]).spawn()?;
+    let program = Program::start(&["--pid", &pid, "--count", "2"])?;
+    let json = Program::start(&["--pid", &pid, "--json", "--count", "3"])?;
+    let endless = Program::start(&["--pid", &pid])?;
     wait_subscriptions(&zernel, 3)?;
     signaller.signal(2)?;
-    let (code, text) = end(program)?;
+    let (code, text) = program.end()?;
     check_eq!(code, Some(0));
     let lines: Vec<_> = text.lines().collect();
     check_eq!(lines.len(), 2, "{text}");
@@ -59,14 +76,17 @@ pub(super) fn shows_signals() -> Outcome {
         check_eq!(words, [number.as_str(), "prefetch", "pid", &pid], "{line}");
     }
     signaller.signal(1)?;
-    let (code, text) = end(json)?;
+    let (code, text) = json.end()?;
     check_eq!(code, Some(0));
     check_eq!(text.lines().count(), 3, "{text}");
     check_eq!(text.contains("\"number\":3"), true, "{text}");
+    wait_until("all signals are shown", || {
+        Ok(endless.text()?.lines().count() == 3)
+    })?;
     // With the process it is over.
     child.kill()?;
     child.end()?;
-    let (code, text) = end(endless)?;
+    let (code, text) = endless.end()?;
     check_eq!((code, text.lines().count()), (Some(0), 3), "{text}");
     wait_subscriptions(&zernel, 0)
 }
@@ -80,10 +100,9 @@ pub(super) fn reads_ahead() -> Outcome {
     let before = zernel.stats()?;
     let node = disk.node().to_str().context("its path is text")?;
     let pid = child.pid().to_string();
-    let program = command(&[
+    let program = Program::start(&[
         "--pid", &pid, "--file", node, "--length", "8M", "--count", "3",
-    ]);
-    let program = { program }.spawn()?;
+    ])?;
     wait_subscriptions(&zernel, 2)?;
     // Twice the whole disk would be four: it begins anew.
     for round in 1..=3 {
@@ -95,7 +114,7 @@ pub(super) fn reads_ahead() -> Outcome {
             })?;
         }
     }
-    let (code, text) = end(program)?;
+    let (code, text) = program.end()?;
     check_eq!((code, text.lines().count()), (Some(0), 3), "{text}");
     let after = zernel.stats()?;
     check_eq!(

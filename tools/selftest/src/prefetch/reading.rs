@@ -167,7 +167,7 @@ pub(super) fn end_of_the_file() -> Outcome {
     let [_, bytes, failed, _] = since(&zernel, &before)?;
     check_eq!((bytes, failed), (2 * 8 * PAGE, 0));
     check_eq!(data.pages()?.last(), Some(&(Disk::SIZE / PAGE - 1)));
-    check_eq!(bell.rings()?, 4);
+    check_eq!(bell.rings(4)?, 4);
     Ok(())
 }
 
@@ -234,7 +234,7 @@ pub(super) fn blocked() -> Outcome {
     let (bell, _bell) = Bell::of(&zernel, &me)?;
     signaller.signal(1)?;
     wait_bytes(&zernel, &before, PAGE)?;
-    check_eq!(bell.rings()?, 1);
+    check_eq!(bell.rings(1)?, 1);
     check_eq!(since(&zernel, &before)?, [2, PAGE, 0, 1]);
     let begin = Instant::now();
     blocked.unsubscribe()?;
