@@ -7,11 +7,12 @@
 #include <linux/sched.h>
 #include <linux/slab.h>
 #include <linux/string.h>
+#include <linux/wait.h>
 
 #include "simrm.h"
 
 #define MAX_FAULTS	32
-#define MAX_DELAY_US	10000000U
+#define MAX_DELAY_US	60000000U
 #define FOREVER		U32_MAX
 
 struct fault {
@@ -32,6 +33,17 @@ static const char * const names[] = {
 static DEFINE_SPINLOCK(lock);
 static struct fault faults[MAX_FAULTS];
 static unsigned int count;
+/* How often all faults were forgotten: that ends long delays, too. */
+static unsigned int forgotten;
+static DECLARE_WAIT_QUEUE_HEAD(delayed);
+
+static void delay(u32 us, unsigned int since)
+{
+	if (us < USEC_PER_SEC)
+		fsleep(us);
+	else
+		wait_event_timeout(delayed, READ_ONCE(forgotten) != since, usecs_to_jiffies(us));
+}
 
 static void remove(unsigned int i)
 {
@@ -46,11 +58,12 @@ u32 simrm_fault(enum simrm_what what, u32 number, bool kernel)
 {
 	u32 status = RM_OK, delay_us = 0;
 	struct fault *fault;
-	unsigned int i;
+	unsigned int i, since;
 
 	if (!READ_ONCE(count))
 		return RM_OK;
 	spin_lock(&lock);
+	since = forgotten;
 	for (i = 0; i < count; i++) {
 		fault = &faults[i];
 		if (fault->what != what || (fault->number && fault->number != number))
@@ -65,7 +78,7 @@ u32 simrm_fault(enum simrm_what what, u32 number, bool kernel)
 	}
 	spin_unlock(&lock);
 	if (delay_us)
-		fsleep(delay_us);
+		delay(delay_us, since);
 	return status;
 }
 
@@ -126,7 +139,9 @@ static int faults_set(const char *value, const struct kernel_param *kp)
 	if (!strcmp(words, "none")) {
 		spin_lock(&lock);
 		count = 0;
+		WRITE_ONCE(forgotten, forgotten + 1);
 		spin_unlock(&lock);
+		wake_up_all(&delayed);
 	} else {
 		err = parse(words, &fault);
 		spin_lock(&lock);

@@ -95,8 +95,14 @@ impl Drop for Queue {
 
 /// What [`Detached`] work does. It may sleep.
 pub(crate) trait Job: Send + Sync + 'static {
+    /// What came of it.
+    type Done;
+
     /// Runs once.
-    fn run(&self);
+    fn run(&self) -> Self::Done;
+
+    /// It has run, and can be started again already.
+    fn tell(_done: Self::Done) {}
 }
 
 /// It neither waits nor runs.
@@ -154,12 +160,16 @@ impl<J: Job> WorkItem for Detached<J> {
 
     fn run(this: Arc<Self>) {
         loop {
-            this.job.run();
-            if this.state.cmpxchg(BUSY, IDLE, Full).is_ok() {
+            let done = this.job.run();
+            let is_over = this.state.cmpxchg(BUSY, IDLE, Full).is_ok();
+            if !is_over {
+                // It is to run again; who wants that from now on finds it busy.
+                this.state.store(BUSY, Release);
+            }
+            J::tell(done);
+            if is_over {
                 break;
             }
-            // It is to run again; who wants that from now on finds it busy.
-            this.state.store(BUSY, Release);
         }
         drop(this);
         // SAFETY: Taken when it was started. What is left of this function is waited for when the

@@ -58,6 +58,8 @@ impl Bell {
 }
 
 impl Job for Bell {
+    type Done = ();
+
     fn run(&self) {
         for _ in 0..self.owed.xchg(0, Full) {
             if !self.ended.load(Relaxed) {

@@ -61,8 +61,16 @@ impl Reader {
     }
 }
 
+/// What was read.
+pub(crate) struct Read {
+    bytes: u64,
+    failed: bool,
+}
+
 impl Job for Reader {
-    fn run(&self) {
+    type Done = Read;
+
+    fn run(&self) -> Read {
         let range = self.ranges.lock().next();
         let mut left = range.within(self.source.size());
         let (mut bytes, mut failed) = (0u64, false);
@@ -75,10 +83,14 @@ impl Job for Reader {
                 Err(_) => failed = true,
             }
         }
+        Read { bytes, failed }
+    }
+
+    fn tell(done: Read) {
         // Without a table nothing is counted.
         let _ = with(|t| {
-            t.counters.bytes = t.counters.bytes.saturating_add(bytes);
-            t.counters.failed += u64::from(failed);
+            t.counters.bytes = t.counters.bytes.saturating_add(done.bytes);
+            t.counters.failed += u64::from(done.failed);
         });
     }
 }

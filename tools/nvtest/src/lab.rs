@@ -3,7 +3,6 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 use anyhow::{bail, ensure, Context as _, Result};
 use libzernel::{Gpu, Level, Stats, Target, Tsg, Zernel};
@@ -274,11 +273,4 @@ pub fn buses(file: &crate::rm::ControlFile) -> Result<Vec<(u32, String)>> {
             (card.gpu_id, bus)
         })
         .collect())
-}
-
-/// The kernel's log.
-pub fn log() -> Result<String> {
-    let output = Command::new("dmesg").output()?;
-    ensure!(output.status.success(), "dmesg: {}", output.status);
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }

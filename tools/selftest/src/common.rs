@@ -9,7 +9,7 @@ use libzernel::sim::{Context, ContextSpec, Sim};
 use libzernel::{Level, Stats, Tsg, Zernel};
 use rustix::io::Errno;
 use testkit::module::unload_each;
-pub use testkit::module::{is_loaded, load, try_unload, unload};
+pub use testkit::module::{is_loaded, load, try_unload, unload, unload_soon};
 pub use testkit::{wait_until, wait_until_within, SOON};
 
 use crate::group::Group;
@@ -47,6 +47,7 @@ pub fn settle() -> Result<()> {
     }
     Group::remove_all()?;
     let zernel = Zernel::open()?;
+    wait_set(&zernel)?;
     let mut last = None;
     wait_until("nothing is left of the case", || {
         let stats = zernel.stats()?;
@@ -62,6 +63,23 @@ pub fn settle() -> Result<()> {
         Ok(there == [0; 5] && requests == 0)
     })
     .with_context(|| format!("{last:?}"))
+}
+
+/// The number of a thread of the caller that has ended.
+pub fn ended_thread() -> Result<u32> {
+    let ended = std::thread::spawn(tid).join().expect("a thread that ends");
+    // It can be joined before the kernel is done with it.
+    let task = format!("/proc/self/task/{ended}");
+    wait_until("the thread is gone", || Ok(!fs::exists(&task)?))?;
+    Ok(ended)
+}
+
+fn wait_set(zernel: &Zernel) -> Result<()> {
+    wait_until("everything is set", || {
+        Ok(zernel
+            .gpus()
+            .all(|gpu| gpu.is_ok_and(|gpu| gpu.pending == 0)))
+    })
 }
 
 /// The file of a tunable.
@@ -135,10 +153,7 @@ impl Lab {
 
     /// Waits until the workers have set everything that is to be set.
     pub fn wait_set(&self) -> Result<()> {
-        wait_until("everything is set", || {
-            let mut gpus = self.zernel.gpus();
-            Ok(gpus.all(|gpu| gpu.is_ok_and(|gpu| gpu.pending == 0)))
-        })
+        wait_set(&self.zernel)
     }
 
     /// Waits until the software GPU gives `context` a time slice.

@@ -7,11 +7,11 @@ mod rounds;
 
 use std::path::Path;
 
-use anyhow::{ensure, Context as _, Result};
+use anyhow::{ensure, Result};
 use rustix::io::Errno;
 
 use crate::check_eq;
-use crate::common::{is_loaded, try_unload, wait_until};
+use crate::common::{is_loaded, try_unload};
 use crate::harness::{case, suite, Suite, BARE};
 
 /// The suite.
@@ -82,23 +82,4 @@ fn in_use(name: &str, by: &str) -> Result<()> {
     );
     ensure!(is_loaded(name), "{name} is gone in spite of {by}");
     Ok(())
-}
-
-/// Unloads a module as soon as nobody uses it: for a moment, that may be a client that has it
-/// open, or the worker of one of its GPUs.
-fn unload_soon(name: &str) -> Result<()> {
-    wait_until(&format!("{name} can be unloaded"), || {
-        match try_unload(name) {
-            Ok(()) => Ok(true),
-            Err(Errno::AGAIN) => Ok(false),
-            Err(error) => Err(error).with_context(|| format!("unload {name}")),
-        }
-    })
-}
-
-/// The kernel's log.
-fn log() -> Result<String> {
-    let output = std::process::Command::new("dmesg").output()?;
-    ensure!(output.status.success(), "dmesg: {}", output.status);
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }

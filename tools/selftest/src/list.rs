@@ -377,7 +377,7 @@ fn ids_survive_a_reload() -> Outcome {
         Ok(ids)
     };
     let first = ids()?;
-    common::unload("zernel_sim")?;
+    common::unload_soon("zernel_sim")?;
     common::load_all()?;
     let second = ids()?;
     common::unload_all()?;

@@ -18,7 +18,6 @@ use libzernel::{Phase, ProcessPhases, Subscription, Target, Tracking, Zernel};
 use rustix::event::{eventfd, EventfdFlags};
 use rustix::io::Errno;
 
-use crate::child::Child;
 use crate::common::{tune, wait_until};
 use crate::harness::{case, suite, Suite};
 use crate::track::wait_recorded;
@@ -174,20 +173,6 @@ impl Bell {
             Err(errno) => Err(errno).context("read an eventfd"),
         }
     }
-}
-
-/// A process that becomes somebody and then comes back to user space all the time.
-fn process_of(by: impl FnOnce() -> Result<()>) -> Result<Child> {
-    let bell = Bell::new()?;
-    let child = Child::spawn(|| {
-        by()?;
-        rustix::io::write(&bell.0, &1u64.to_ne_bytes())?;
-        loop {
-            std::thread::sleep(Duration::from_millis(2));
-        }
-    })?;
-    bell.rings(1).context("it is to become somebody")?;
-    Ok(child)
 }
 
 /// Waits until so many subscriptions count.

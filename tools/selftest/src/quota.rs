@@ -162,7 +162,7 @@ fn what_admission_leaves_alone() -> Outcome {
 
 /// A user with as many TSGs as it may give classes to.
 fn assignments_of_a_user() -> Outcome {
-    common::unload("zernel_sim")?;
+    common::unload_soon("zernel_sim")?;
     let user_contexts = MOST + 1;
     common::load(
         "zernel_sim",

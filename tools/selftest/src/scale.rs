@@ -16,7 +16,7 @@ use rustix::io::Errno;
 
 use crate::check_eq;
 use crate::child::Child;
-use crate::common::{load, slice_of, unload, wait_until_within, SOON};
+use crate::common::{load, slice_of, unload_all, wait_until_within, SOON};
 use crate::harness::{case, suite, Outcome, Suite, BARE};
 
 /// The suite.
@@ -241,8 +241,7 @@ fn a_hundred_thousand_assignments() -> Outcome {
     );
     check_eq!(stats.tsgs_added, stats.tsgs_removed);
     check_eq!(stats.errors + stats.dead, 0, "calls that failed");
-    unload("zernel_sim")?;
-    unload("zernel")
+    unload_all()
 }
 
 /// Makes all that there can be, and leaves it to the end of the process.

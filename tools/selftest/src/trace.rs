@@ -140,7 +140,7 @@ fn gpus_come_and_go() -> Outcome {
     };
     let old = ids()?;
     let tracer = Tracer::new()?;
-    common::unload("zernel_sim")?;
+    common::unload_soon("zernel_sim")?;
     common::load_all()?;
     let new = ids()?;
     check_eq!((old.len(), new.len()), (2, 2));

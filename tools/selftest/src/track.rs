@@ -16,8 +16,10 @@ use anyhow::{Context as _, Result};
 use libzernel::thread::Does;
 use libzernel::{Thread, Zernel};
 
+use crate::child::Child;
 use crate::common::wait_until;
 use crate::harness::{case, suite, Suite};
+use crate::sys;
 
 /// The suite.
 pub const SUITE: Suite = suite(
@@ -71,6 +73,11 @@ pub const SUITE: Suite = suite(
 );
 
 const MS: u64 = 1_000_000;
+
+/// A process of a user that comes back to user space all the time.
+fn idle(uid: u32) -> Result<Child> {
+    Child::idle(|| Ok(sys::become_user(uid, uid, &[])?))
+}
 
 /// The tracked threads of a process.
 pub fn threads_of(zernel: &Zernel, pid: u32) -> Result<Vec<Thread>> {

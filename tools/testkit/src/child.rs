@@ -8,13 +8,13 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::time::{Duration, Instant};
 
 use anyhow::{anyhow, bail, Context, Result};
-use rustix::event::{poll, PollFd, PollFlags, Timespec};
+use rustix::event::{eventfd, poll, EventfdFlags, PollFd, PollFlags, Timespec};
 use rustix::fs::MemfdFlags;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions};
 
 use crate::harness::Skip;
-use crate::{sys, SOON};
+use crate::{sys, wait_until, SOON};
 
 /// A forked process. Dropped, it is killed and reaped.
 pub struct Child {
@@ -39,6 +39,32 @@ impl Child {
         Self::fork(false, run)
     }
 
+    /// Forks a process that becomes somebody and then comes back to user space all the time.
+    pub fn idle(by: impl FnOnce() -> Result<()>) -> Result<Self> {
+        let mut ready = [0; 8];
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let bell = eventfd(0, flags)?;
+        let child = Self::spawn(|| {
+            by()?;
+            rustix::io::write(&bell, &1u64.to_ne_bytes())?;
+            Self::rest()
+        })?;
+        wait_until("it is who it is to be", || {
+            match rustix::io::read(&bell, &mut ready) {
+                Ok(_) => Ok(true),
+                Err(Errno::AGAIN) => Ok(false),
+                Err(errno) => Err(errno).context("read an eventfd"),
+            }
+        })?;
+        Ok(child)
+    }
+
+    fn rest() -> ! {
+        loop {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
     /// Forks a process that leads a session of its own, all of which is killed with it.
     pub fn session(run: impl FnOnce() -> Result<()>) -> Result<Self> {
         Self::fork(true, run)
@@ -57,13 +83,8 @@ impl Child {
 
     /// Forks a process into a cgroup, which comes back to user space all the time.
     pub fn into_cgroup(directory: BorrowedFd<'_>) -> Result<Self> {
-        Self::fork_with(
-            || sys::fork_into(directory),
-            || loop {
-                std::thread::sleep(Duration::from_millis(2));
-            },
-        )
-        .context("fork a process into a cgroup")
+        Self::fork_with(|| sys::fork_into(directory), || Self::rest())
+            .context("fork a process into a cgroup")
     }
 
     fn fork(session: bool, run: impl FnOnce() -> Result<()>) -> Result<Self> {

@@ -5,6 +5,7 @@
 pub mod child;
 pub mod faults;
 pub mod harness;
+pub mod log;
 pub mod module;
 pub mod passing;
 pub mod random;

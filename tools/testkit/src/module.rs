@@ -39,13 +39,23 @@ pub fn try_unload(name: &str) -> rustix::io::Result<()> {
     rustix::system::delete_module(&name, libc::O_NONBLOCK)
 }
 
+/// Unloads a module as soon as nobody uses it: for a moment, that may be a client that has it
+/// open, or the worker of one of its GPUs.
+pub fn unload_soon(name: &str) -> Result<()> {
+    wait_until(&format!("{name} can be unloaded"), || {
+        match try_unload(name) {
+            Ok(()) => Ok(true),
+            Err(Errno::AGAIN) => Ok(false),
+            Err(error) => Err(error).with_context(|| format!("unload {name}")),
+        }
+    })
+}
+
 /// Unloads those of the modules that are loaded, in this order, each as soon as it can be.
 pub fn unload_each(names: &[&str]) -> Result<()> {
     for name in names {
         if is_loaded(name) {
-            wait_until(&format!("{name} can be unloaded"), || {
-                Ok(try_unload(name).is_ok())
-            })?;
+            unload_soon(name)?;
         }
     }
     Ok(())

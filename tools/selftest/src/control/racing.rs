@@ -17,7 +17,7 @@ use crate::events::Broken;
 use crate::harness::Outcome;
 
 /// What zernel allows takes the driver this long, so that everything else comes first.
-const LONG: Duration = Duration::from_millis(300);
+const LONG: Duration = Duration::from_secs(2);
 
 /// Has the owner set its wish; while the driver takes its time with it, does `meanwhile`.
 fn overtake(lab: &Lab, context: &Context, meanwhile: impl FnOnce() -> Result<()>) -> Result<()> {

@@ -7,16 +7,17 @@ use anyhow::ensure;
 use libzernel::{Level, Target, Zernel};
 use rustix::io::Errno;
 
-use super::{log, nothing_left, unload_soon, TRACES};
+use super::{nothing_left, TRACES};
 use crate::check_eq;
-use crate::common::{is_loaded, load, unload};
+use crate::common::{is_loaded, load, unload, unload_soon};
 use crate::harness::Outcome;
+use testkit::log::Mark;
 
 /// It works, says that there is no GPU, and leaves nothing.
 pub(super) fn zernel_alone() -> Outcome {
-    let before = log()?.lines().count();
+    let log = Mark::new()?;
     load("zernel", "")?;
-    let said: Vec<_> = log()?.lines().skip(before).map(str::to_owned).collect();
+    let said = log.lines()?;
     let about: Vec<_> = said
         .iter()
         .filter(|line| line.contains("zernel: "))

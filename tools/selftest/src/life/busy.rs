@@ -11,10 +11,10 @@ use libzernel::event::Kind;
 use libzernel::sim::{ContextSpec, Fault, Item, Operation, Sim};
 use libzernel::{Level, Target, Zernel};
 
-use super::{in_use, nothing_left, unload_soon};
+use super::{in_use, nothing_left};
 use crate::check_eq;
 use crate::child::Child;
-use crate::common::{load, slice_of, unload, unload_all, wait_until, Lab};
+use crate::common::{load, slice_of, unload, unload_all, unload_soon, wait_until, Lab};
 use crate::harness::Outcome;
 use testkit::passing;
 
@@ -167,9 +167,7 @@ pub(super) fn busy_provider() -> Outcome {
         );
         // zernel itself stays in use by this file.
         drop(lab.sim);
-        wait_until("the provider can go", || {
-            Ok(crate::common::try_unload("zernel_sim").is_ok())
-        })?;
+        unload_soon("zernel_sim")?;
         let stats = lab.zernel.stats()?;
         check_eq!(
             (stats.tsgs, stats.gpus, stats.assignments),

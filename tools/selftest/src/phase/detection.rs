@@ -14,7 +14,7 @@ use super::{own, own_process, passed};
 use crate::block::disk;
 use crate::check_eq;
 use crate::child::in_child;
-use crate::common::{tune, Lab};
+use crate::common::{tune, wait_until, Lab};
 use crate::harness::Outcome;
 use crate::sys::Mapped;
 
@@ -80,7 +80,7 @@ pub(super) fn waiting_for_the_gpu() -> Outcome {
         program.told(Phase::GpuCompute, MOST, || program.compute(WHILE))?;
         let begin = Timestamp::now();
         program.compute(Duration::from_millis(20))?;
-        crate::common::wait_until("the end of the work is seen", || {
+        wait_until("the end of the work is seen", || {
             let mine = own_process(&program.lab.zernel)?;
             let most = Timestamp::now().since(begin).as_nanos() as u64;
             Ok(mine.synced && mine.sync_ns.is_some_and(|ns| ns <= most))
@@ -151,6 +151,10 @@ pub(super) fn thresholds() -> Outcome {
         tune("gpu_active_threshold", 100)?;
         tune("io_wait_threshold", 100)?;
         program.compute(WHILE)?;
+        // A look that lasts tells for longer.
+        wait_until("the GPU is seen to be idle", || {
+            Ok(own_process(&program.lab.zernel)?.gpu_permille == 0)
+        })?;
         disk.read_for(WHILE)?;
         let times = own(&program.lab.zernel)?.phase_ns;
         check_eq!((times.gpu_compute, times.data_loading), (0, 0));
@@ -209,7 +213,10 @@ pub(super) fn collectives() -> Outcome {
         remove_file(&path)?;
         told?;
         tune("nccl_detection", 0)?;
-        waits()?;
+        wait_until("it is told no more", || {
+            waits()?;
+            Ok(own(&program.lab.zernel)?.phase != Phase::NcclCollective)
+        })?;
         check_eq!(program.share(Phase::NcclCollective, waits)?, 0);
         drop(area);
         Ok(())

@@ -24,17 +24,7 @@ type Become<'a> = &'a dyn Fn() -> Result<()>;
 
 /// A tracked process that comes back to user space all the time, after it has become somebody.
 fn program_of(lab: &Lab, by: impl Fn() -> Result<()>, tracking: Tracking) -> Result<Child> {
-    let child = Child::spawn(move || {
-        by()?;
-        loop {
-            std::thread::sleep(Duration::from_millis(2));
-        }
-    })?;
-    // It is who it is to be before it sleeps.
-    crate::common::wait_until("it sleeps", || {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.pid()))?;
-        Ok(stat.contains(") S "))
-    })?;
+    let child = Child::idle(by)?;
     lab.zernel.track(&Target::Process(child.pid()), tracking)?;
     wait_recorded(&lab.zernel, child.pid(), 1)?;
     Ok(child)

@@ -14,8 +14,9 @@ use super::own;
 use crate::abi::{call, unchanged};
 use crate::check_eq;
 use crate::child::Child;
-use crate::common::{errno, Lab};
+use crate::common::{ended_thread, errno, Lab};
 use crate::harness::Outcome;
+use crate::track::wait_count;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -110,8 +111,8 @@ pub(super) fn no_such_thread() -> Outcome {
     lab.zernel.track(&Target::current_process(), Tracking::ML)?;
     let child = Child::spawn(|| Ok(()))?;
     child.wait_ended(Duration::from_secs(60))?;
-    let ended = std::thread::spawn(crate::common::tid);
-    let ended = ended.join().expect("a thread that ends");
+    let ended = ended_thread()?;
+    wait_count(&lab.zernel, 1)?;
     for (what, tid) in [
         ("a thread of the kernel", 2),
         ("a number too large", 1 << 30),

@@ -8,15 +8,16 @@ use libzernel::prefetch::Ranges;
 use libzernel::{Target, Zernel};
 use rustix::io::Errno;
 
-use super::{process_of, wait_subscriptions, Bell, Signaller};
+use super::{wait_subscriptions, Bell, Signaller};
 use crate::check_eq;
+use crate::child::Child;
 use crate::common::{self, errno};
 use crate::harness::Outcome;
 use crate::track::wait_count;
 
 pub(super) fn process_is_killed() -> Outcome {
     let zernel = Zernel::open()?;
-    let child = process_of(|| Ok(()))?;
+    let child = Child::idle(|| Ok(()))?;
     let pid = child.pid();
     let (bell, subscription) = Bell::of(&zernel, &Target::Process(pid))?;
     Signaller::new(&zernel, pid)?.signal(1)?;
@@ -31,7 +32,7 @@ pub(super) fn process_is_killed() -> Outcome {
     let again = zernel.subscribe_eventfd(&Target::Process(pid), bell.0.as_fd());
     check_eq!(errno(again), Some(Errno::SRCH));
     subscription.unsubscribe()?;
-    check_eq!(zernel.stats()?.subscriptions, 1);
+    wait_subscriptions(&zernel, 1)?;
     Ok(())
 }
 
@@ -64,7 +65,7 @@ pub(super) fn file_is_closed() -> Outcome {
     // Whoever has the file, too, keeps them.
     let shared = Zernel::open()?;
     subscribe(&shared)?;
-    let child = process_of(|| Ok(()))?;
+    let child = Child::idle(|| Ok(()))?;
     drop(shared);
     signaller.signal(1)?;
     check_eq!((bell.rings(1)?, zernel.stats()?.subscriptions), (1, 2));
@@ -78,7 +79,7 @@ pub(super) fn file_is_closed() -> Outcome {
 
 /// A file with subscriptions keeps the module, and nothing is left of it afterwards.
 pub(super) fn module_stays() -> Outcome {
-    common::unload("zernel_sim")?;
+    common::unload_soon("zernel_sim")?;
     let zernel = Zernel::open()?;
     let me = Target::current_process();
     let file = File::open("/proc/self/exe")?;

@@ -10,7 +10,7 @@ use libzernel::{Subscription, Target, Zernel};
 use rustix::io::Errno;
 use testkit::passing;
 
-use super::{process_of, Bell, Signaller};
+use super::{Bell, Signaller};
 use crate::abi::call;
 use crate::check_eq;
 use crate::child::{in_child, Child};
@@ -42,8 +42,8 @@ fn nice() -> Result<()> {
 
 pub(super) fn who_may_subscribe() -> Outcome {
     let lab = Zernel::open()?;
-    let alices = process_of(alice)?;
-    let raised = process_of(|| Ok(sys::set_users(ALICE, 0, 0)?))?;
+    let alices = Child::idle(alice)?;
+    let raised = Child::idle(|| Ok(sys::set_users(ALICE, 0, 0)?))?;
     let denied = lab.stats()?.denied;
     let mut refusals = 0;
     let mut subscribe = |by: Become<'_>, pid: u32, may: bool| {
@@ -75,7 +75,7 @@ pub(super) fn who_may_subscribe() -> Outcome {
 
 /// A process in a pid namespace of its own sees nobody outside of it, not even by a pidfd.
 pub(super) fn other_pid_namespaces() -> Outcome {
-    let outside = process_of(alice)?;
+    let outside = Child::idle(alice)?;
     let Target::Pidfd(pidfd) = Target::pidfd(outside.pid())? else {
         anyhow::bail!("no pidfd");
     };

@@ -3,15 +3,16 @@
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::process::{Child, Command, Stdio};
+use std::process::{self, Command, Stdio};
 
 use anyhow::{Context as _, Result};
 use libzernel::{Stats, Zernel};
 use rustix::fs::{memfd_create, MemfdFlags};
 
-use super::{process_of, wait_subscriptions, Signaller};
+use super::{wait_subscriptions, Signaller};
 use crate::block::device;
 use crate::check_eq;
+use crate::child::Child;
 use crate::common::wait_until;
 use crate::harness::Outcome;
 
@@ -28,7 +29,7 @@ fn command(arguments: &[&str]) -> Command {
 
 /// One that runs, and what it has printed.
 struct Program {
-    child: Child,
+    child: process::Child,
     output: File,
 }
 
@@ -58,7 +59,7 @@ impl Program {
 
 pub(super) fn shows_signals() -> Outcome {
     let zernel = Zernel::open()?;
-    let child = process_of(|| Ok(()))?;
+    let child = Child::idle(|| Ok(()))?;
     let pid = child.pid().to_string();
     let signaller = Signaller::new(&zernel, child.pid())?;
     let program = Program::start(&["--pid", &pid, "--count", "2"])?;
@@ -95,7 +96,7 @@ pub(super) fn reads_ahead() -> Outcome {
     const LENGTH: u64 = 8 << 20;
     let zernel = Zernel::open()?;
     let disk = device(std::time::Duration::from_micros(100), None)?;
-    let child = process_of(|| Ok(()))?;
+    let child = Child::idle(|| Ok(()))?;
     let signaller = Signaller::new(&zernel, child.pid())?;
     let before = zernel.stats()?;
     let node = disk.node().to_str().context("its path is text")?;
@@ -128,7 +129,7 @@ pub(super) fn reads_ahead() -> Outcome {
 }
 
 pub(super) fn says_what_is_wrong() -> Outcome {
-    let own = std::process::id().to_string();
+    let own = process::id().to_string();
     let refused = |arguments: &[&str], code: i32, said: &str| -> Outcome {
         let output = command(arguments).output()?;
         let text = String::from_utf8_lossy(&output.stderr).into_owned();

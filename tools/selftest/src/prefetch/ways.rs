@@ -5,8 +5,9 @@ use libzernel::request::{Page, Word};
 use libzernel::{Target, Zernel};
 use rustix::io::Errno;
 
-use super::{process_of, Bell, Signaller};
+use super::{wait_subscriptions, Bell, Signaller};
 use crate::check_eq;
+use crate::child::Child;
 use crate::common::errno;
 use crate::harness::Outcome;
 
@@ -24,7 +25,7 @@ pub(super) fn eventfds_count() -> Outcome {
     signaller.signal(3)?;
     check_eq!((first.rings(3)?, second.rings(6)?), (3, 6));
     subscription.unsubscribe()?;
-    check_eq!(zernel.stats()?.subscriptions, 2);
+    wait_subscriptions(&zernel, 2)?;
     signaller.signal(2)?;
     check_eq!((first.rings(0)?, second.rings(4)?), (0, 4));
     Ok(())
@@ -100,7 +101,7 @@ pub(super) fn words_end_with_their_page() -> Outcome {
 
 pub(super) fn of_another_process() -> Outcome {
     let zernel = Zernel::open()?;
-    let child = process_of(|| Ok(()))?;
+    let child = Child::idle(|| Ok(()))?;
     let (number, _number) = Bell::of(&zernel, &Target::Process(child.pid()))?;
     let (pidfd, _pidfd) = Bell::of(&zernel, &Target::pidfd(child.pid())?)?;
     let (own, _own) = Bell::of(&zernel, &Target::current_process())?;

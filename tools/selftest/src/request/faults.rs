@@ -216,6 +216,7 @@ pub(super) fn of_what_is_told() -> Outcome {
     client.slot(0).begin(&far(client.tsg).key(new_key()))?;
     let over = client.slot(1).begin(&far(client.tsg))?.number;
     client.slot(1).done_call(over)?;
+    lab.wait_set()?;
     let zernel = &lab.zernel;
     for of in [
         Of::All,

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use libzernel::request::{Begin, Of, RequestStats};
 use libzernel::sim::{self, Fault, Item, Operation};
 use libzernel::{Level, Target};
@@ -83,6 +83,16 @@ impl Stage {
             now.preempt_unresponsive - then.preempt_unresponsive,
             now.preempt_invalid - then.preempt_invalid,
         ])
+    }
+
+    /// They are counted a moment after the TSGs were told.
+    fn wait_verdicts(&self, expected: [u64; 5]) -> Result<()> {
+        let mut seen = [0; 5];
+        wait_until(&format!("verdicts {expected:?}"), || {
+            seen = self.verdicts()?;
+            Ok(seen == expected)
+        })
+        .with_context(|| format!("{seen:?}"))
     }
 
     fn inject(&self, operation: Operation, count: u32, error: Errno) -> Result<()> {
@@ -203,14 +213,14 @@ pub(super) fn timeout_escalates() -> Outcome {
     let slot = stage.client.slot(0);
     let begun = slot.begin(&stage.begin())?;
     stage.wait_scheduled(0)?;
-    check_eq!(stage.verdicts()?, [1, 1, 0, 0, 0]);
+    stage.wait_verdicts([1, 1, 0, 0, 0])?;
     slot.cancel(begun.number)?;
     stage.wait_scheduled(2)?;
     // The timeout is a tunable: shorter than what the GPU takes, it always comes.
     tune("preempt_timeout_us", 1)?;
     let begun = slot.begin(&stage.begin())?;
     stage.wait_scheduled(0)?;
-    check_eq!(stage.verdicts()?, [1, 3, 0, 0, 0]);
+    stage.wait_verdicts([1, 3, 0, 0, 0])?;
     slot.cancel(begun.number)?;
     stage.wait_scheduled(2)
 }
@@ -229,7 +239,7 @@ pub(super) fn failure_is_rolled_back() -> Outcome {
         let begun = slot.begin(&stage.begin())?;
         let mut expected = [0; 5];
         expected[verdict] = 1;
-        wait_until("it has failed", || Ok(stage.verdicts()? == expected))?;
+        stage.wait_verdicts(expected)?;
         stage.wait_scheduled(2)?;
         slot.ready_call(begun.number)?;
         slot.done_call(begun.number)?;

@@ -4,7 +4,7 @@
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use anyhow::{ensure, Result};
+use anyhow::ensure;
 use libzernel::request::{Page, Word};
 use libzernel::sys::page::SharedPage;
 use libzernel::Zernel;
@@ -16,15 +16,8 @@ use super::{
 };
 use crate::check_eq;
 use crate::child::Child;
-use crate::common::{errno, load_all, try_unload, unload_all, wait_until, Lab};
+use crate::common::{errno, load_all, try_unload, unload_all, unload_soon, Lab};
 use crate::harness::Outcome;
-
-/// Unloads the provider as soon as nobody uses it.
-fn unload_provider() -> Result<()> {
-    wait_until("the provider can be unloaded", || {
-        Ok(try_unload("zernel_sim").is_ok())
-    })
-}
 
 /// The provider goes: its TSGs do, and their requests. Pages stay, even one that was the
 /// provider's.
@@ -59,7 +52,7 @@ pub(super) fn provider_goes() -> Outcome {
         ensure!(is_free(words(&view, 0), waits), "not given back");
         number
     };
-    unload_provider()?;
+    unload_soon("zernel_sim")?;
     since.expect(Ends {
         gone: 3,
         ..Ends::NONE
@@ -109,7 +102,7 @@ pub(super) fn unload_while_killed() -> Outcome {
         begun += passing::receive_number(&ours)?;
         check_eq!(try_unload("zernel_sim"), Err(Errno::AGAIN), "round {round}");
         child.kill()?;
-        unload_provider()?;
+        unload_soon("zernel_sim")?;
         child.end()?;
         let ends = since.ends()?;
         // Whichever is closed first.
@@ -128,7 +121,7 @@ pub(super) fn open_file_keeps_zernel() -> Outcome {
         slot(&page, 0).begin(&far(tsg.id))?;
         check_eq!(try_unload("zernel"), Err(Errno::AGAIN), "with all of it");
     }
-    unload_provider()?;
+    unload_soon("zernel_sim")?;
     check_eq!(try_unload("zernel"), Err(Errno::AGAIN), "with an open file");
     let number = slot(&page, 0).load(Word::Release);
     let number = libzernel::request::Number::new(number);

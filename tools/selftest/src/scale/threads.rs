@@ -196,8 +196,11 @@ pub(super) fn a_hundred_thousand_threads() -> Outcome {
     for crowd in &crowds {
         check_eq!(zernel.untrack(&Target::Process(crowd.child.pid()))?, 0);
     }
-    check_eq!(zernel.stats()?.threads, 0);
     println!("    # untracked in {:?}", untracks.elapsed());
+    // The one that was killed is let go of a moment later.
+    wait_until_within(SOON, "no thread is tracked", || {
+        Ok(zernel.stats()?.threads == 0)
+    })?;
     for crowd in &mut crowds {
         crowd.tell.write_all(&[1])?;
     }

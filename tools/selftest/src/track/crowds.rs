@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use testkit::Repeat;
 
 use super::cgroups::{busy, listed, sums};
-use super::{threads_of, wait_count, wait_recorded};
+use super::{idle, threads_of, wait_count, wait_recorded};
 use crate::check_eq;
 use crate::child::{in_child, Child};
 use crate::common::{errno, tune, wait_until, SOON};
@@ -20,16 +20,7 @@ use crate::permit::{ALICE, BOB, GROUP, NICE};
 use crate::sys;
 
 fn of_user(uid: u32, group: &Group) -> Result<Child> {
-    let child = Child::spawn(move || {
-        sys::become_user(uid, uid, &[])?;
-        loop {
-            std::thread::sleep(Duration::from_millis(2));
-        }
-    })?;
-    wait_until("it is of that user", || {
-        let status = fs::read_to_string(format!("/proc/{}/status", child.pid()))?;
-        Ok(status.contains(&format!("Uid:\t{uid}\t")))
-    })?;
+    let child = idle(uid)?;
     group.enter(child.pid())?;
     Ok(child)
 }

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Who may track whom, and who sees it.
 
-use std::time::Duration;
-
 use anyhow::Result;
 use libzernel::{Target, Tracking, Zernel};
 use rustix::io::Errno;
 
-use super::{threads_of, wait_recorded};
+use super::{idle, threads_of, wait_recorded};
 use crate::check_eq;
 use crate::child::{in_child, Child};
 use crate::common::{errno, tune, Lab};
@@ -18,20 +16,10 @@ use crate::sys;
 const CAP_SYS_NICE: u32 = 23;
 const CAP_PERFMON: u32 = 38;
 
-/// A process of a user that comes back to user space all the time.
-fn process_of(uid: u32) -> Result<Child> {
-    Child::spawn(move || {
-        sys::become_user(uid, uid, &[])?;
-        loop {
-            std::thread::sleep(Duration::from_millis(2));
-        }
-    })
-}
-
 pub(super) fn who_may() -> Outcome {
     let lab = Lab::open()?;
     tune("lc_gid", GROUP)?;
-    let alices = process_of(ALICE)?;
+    let alices = idle(ALICE)?;
     let target = || Target::Process(alices.pid());
     let eperm = Some(Errno::PERM);
     // Whoever it does not belong to, and has no privilege.
@@ -86,7 +74,7 @@ pub(super) fn who_may() -> Outcome {
 
 pub(super) fn who_sees() -> Outcome {
     let lab = Lab::open()?;
-    let (alices, bobs) = (process_of(ALICE)?, process_of(BOB)?);
+    let (alices, bobs) = (idle(ALICE)?, idle(BOB)?);
     lab.zernel
         .track(&Target::Process(alices.pid()), Tracking::PLAIN)?;
     lab.zernel
@@ -114,12 +102,7 @@ pub(super) fn who_sees() -> Outcome {
     seen(&perfmon, &[a, b])?;
     // One of alice's that has taken root's rights, as by a program that is set-user-ID, is not hers
     // to watch any more.
-    let raised = Child::spawn(|| {
-        sys::set_users(ALICE, 0, 0)?;
-        loop {
-            std::thread::sleep(Duration::from_millis(2));
-        }
-    })?;
+    let raised = Child::idle(|| Ok(sys::set_users(ALICE, 0, 0)?))?;
     lab.zernel
         .track(&Target::Process(raised.pid()), Tracking::PLAIN)?;
     wait_recorded(&lab.zernel, raised.pid(), 1)?;
@@ -131,7 +114,7 @@ pub(super) fn who_sees() -> Outcome {
 /// than a guest has memory for.
 pub(super) fn quota() -> Outcome {
     let lab = Lab::open()?;
-    let (alices, bobs) = (process_of(ALICE)?, process_of(BOB)?);
+    let (alices, bobs) = (idle(ALICE)?, idle(BOB)?);
     for round in 0..20 {
         for child in [&alices, &bobs] {
             let target = Target::Process(child.pid());

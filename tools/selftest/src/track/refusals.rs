@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use crate::abi::{call, unchanged};
 use crate::check_eq;
 use crate::child::Child;
-use crate::common::{errno, Lab};
+use crate::common::{ended_thread, errno, Lab};
 use crate::harness::Outcome;
 
 fn own() -> abi::zernel_track {
@@ -79,18 +79,12 @@ pub(super) fn no_such_task() -> Outcome {
     let lab = Lab::open()?;
     let child = Child::spawn(|| Ok(()))?;
     child.wait_ended(Duration::from_secs(60))?;
-    let not_first = std::thread::spawn(|| {
-        // A thread that lives as long as the case, and leads no process.
-        let tid = crate::common::tid();
-        (tid, std::thread::current())
-    });
-    let (ended_tid, _) = not_first.join().expect("a thread that ends");
     for (what, target) in [
         ("a thread of the kernel", Target::Process(2)),
         ("a thread of the kernel", Target::Thread(2)),
         ("a number too large", Target::Process(1 << 30)),
         ("a zombie", Target::Process(child.pid())),
-        ("a thread that has ended", Target::Thread(ended_tid)),
+        ("a thread that has ended", Target::Thread(ended_thread()?)),
     ] {
         let answers = unchanged(&lab.zernel, || {
             let track = errno(lab.zernel.track(&target, Tracking::PLAIN));
