@@ -70,7 +70,7 @@ impl Phase {
         let in_burst = sample.burst > Ns::ZERO;
         if !sample.is_ml {
             Self::Unknown
-        } else if t.nccl && sample.nccl && sample.futex_waits > 0 {
+        } else if t.nccl && sample.nccl && sample.futex_wait > Ns::ZERO {
             Self::NcclCollective
         } else if sample.io_wait > t.io_wait && sample.gpu < t.gpu_idle {
             Self::DataLoading
@@ -105,8 +105,8 @@ pub(crate) struct Sample {
     pub(crate) synced: bool,
     /// Whether NCCL is active in its process.
     pub(crate) nccl: bool,
-    /// How often it has waited for a futex.
-    pub(crate) futex_waits: u32,
+    /// For how long it waited for futexes.
+    pub(crate) futex_wait: Ns,
 }
 
 /// What phases are told by.
@@ -272,7 +272,7 @@ mod tests {
         burst: Ns(0),
         synced: false,
         nccl: false,
-        futex_waits: 0,
+        futex_wait: Ns(0),
     };
 
     fn sees(sample: Sample) -> Phase {
@@ -346,7 +346,7 @@ mod tests {
     fn collectives_are_told_first_where_that_is_on() {
         let waits = Sample {
             nccl: true,
-            futex_waits: 1,
+            futex_wait: Ns(1),
             ..shares(900, 0)
         };
         assert_eq!(sees(waits), Phase::DataLoading);
@@ -355,7 +355,7 @@ mod tests {
         assert_eq!(Phase::of(&waits, &on), Phase::NcclCollective);
         for other in [
             Sample {
-                futex_waits: 0,
+                futex_wait: Ns(0),
                 ..waits
             },
             Sample {
@@ -376,7 +376,7 @@ mod tests {
             shares(0, 1000),
             Sample {
                 nccl: true,
-                futex_waits: 9,
+                futex_wait: Ns(9),
                 ..NOTHING
             },
         ] {

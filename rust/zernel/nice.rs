@@ -39,16 +39,7 @@ use kernel::{
         RBTree,
         RBTreeNodeReservation, //
     },
-    sync::{
-        atomic::{
-            ordering::{
-                Acquire,
-                Full, //
-            },
-            Atomic, //
-        },
-        Arc,
-    },
+    sync::Arc, //
 };
 
 /// A thread for which something is asked.
@@ -96,8 +87,6 @@ pub(crate) struct Table {
     /// By their keys.
     #[pin]
     threads: IrqLock<RBTree<usize, Entry>>,
-    /// How many there are, so that who makes a thread need not lock in vain.
-    count: Atomic<u32>,
 }
 
 impl Table {
@@ -106,7 +95,6 @@ impl Table {
         Arc::pin_init(
             pin_init!(Self {
                 threads <- new_irq_lock!(RBTree::new(), c"zernel_nice"),
-                count: Atomic::new(0),
             }),
             GFP_KERNEL,
         )
@@ -135,13 +123,11 @@ impl Table {
                 entry.settle();
                 if entry.is_empty() {
                     unused = Some(known.remove_node());
-                    self.count.fetch_sub(1, Full);
                 }
             }
             rbtree::Entry::Vacant(place) => {
                 if let Some(room) = room.take() {
                     let entry = place.insert(Entry::new(thread.clone()), room);
-                    self.count.fetch_add(1, Full);
                     f(entry);
                     entry.settle();
                 }
@@ -203,10 +189,6 @@ impl Table {
     /// The nice value that the thread with this key has by itself; `look` tells what the kernel
     /// says of it.
     pub(crate) fn base_of(&self, key: usize, look: impl FnOnce() -> Seen) -> Nice {
-        // Who sees none sees what the last one was given back, too.
-        if self.count.load(Acquire) == 0 {
-            return look().now;
-        }
         let threads = self.threads.lock();
         let held = threads.get(&key).and_then(|entry| entry.held);
         // With the lock, so that both are of the same time.

@@ -201,24 +201,24 @@ pub(crate) fn track(pid: Pid, target: Target, privileged: bool, ml: bool) -> Res
         children,
         privileged,
         ml,
-        trusted: privileged && ml,
     };
     // First, so that nobody is made meanwhile who is not tracked.
-    let (process, before) = with_memory(|t| t.open(&pid, more))?;
+    let opened = with_memory(|t| t.open(&pid, more))?;
+    let process = &opened.process;
     let mut added = KVVec::new();
     let result = match target {
-        Target::Thread(thread) => with_memory(|t| t.add_single(&process, &thread, &mut added)),
-        Target::Process { .. } => look(&process, &mut added),
+        Target::Thread(thread) => with_memory(|t| t.add_single(process, &thread, &mut added)),
+        Target::Process { .. } => look(process, &mut added),
     };
     if result.is_err() {
-        with(|t| t.undo(&process, before, &added))?;
-        // Those that they have made meanwhile.
+        with(|t| t.undo(&opened))?;
+        // Those that they have made meanwhile, too.
         let mut from = Some(0);
         while let Some(at) = from {
-            from = with(|t| t.end_some(&process, at))?;
+            from = with(|t| t.end_some(process, at))?;
         }
     }
-    let threads = with(|t| t.close(&process))?;
+    let threads = with(|t| t.close(process))?;
     result.map(|()| threads)
 }
 
@@ -276,8 +276,11 @@ pub(crate) fn end_waits(is_gone: impl Fn(u64) -> bool) {
     }
 }
 
-/// Looks for threads of processes that asked for it.
+/// Looks for threads of processes that asked for it, if any did.
 fn scan_asked() {
+    if !process::take_scans() {
+        return;
+    }
     let mut from = 0;
     while let Ok(Some((key, process))) = with(|t| t.process_from(from)) {
         if process.take_scan() && process.setting().whole {

@@ -131,8 +131,8 @@ struct zernel_process_phases {
  * None of phase_ns ever decreases while the cgroup is tracked. The time of a thread that
  * is in several of them, one below the other, counts in each.
  *
- * An enumeration shows the cgroups that the caller's effective user tracks, or whose
- * directories he owned when they were tracked, or all with CAP_PERFMON.
+ * An enumeration shows the cgroups that the caller's effective user tracks, but for those
+ * that are tracked by privilege, which have processes of others; or all with CAP_PERFMON.
  */
 struct zernel_cgroup_phases {
 	__u64 id;

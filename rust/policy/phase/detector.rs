@@ -132,7 +132,7 @@ mod tests {
             burst: Ns(0),
             synced: false,
             nccl: false,
-            futex_waits: 0,
+            futex_wait: Ns(0),
         }
     }
 

@@ -36,7 +36,7 @@ pub(crate) struct Window {
     io: u32,
     /// The part of it in which it waited for the GPU, likewise.
     waited: u32,
-    /// Waits for a futex, likewise.
+    /// The part of it in which it waited for a futex, likewise.
     futex: u32,
     /// Sleeps and bursts, likewise, so that it shows whether it did anything.
     changes: u32,
@@ -52,7 +52,7 @@ impl Window {
             time: totals.time(),
             io: totals.slept(Cause::Io).time.0 as u32,
             waited: waited.time.0 as u32,
-            futex: totals.slept(Cause::Futex).count as u32,
+            futex: totals.slept(Cause::Futex).time.0 as u32,
             changes: sleeps.wrapping_add(totals.bursts.count) as u32,
         }
     }
@@ -71,7 +71,7 @@ impl Window {
         let time = next.time.saturating_sub(self.time);
         let io = next.io.wrapping_sub(self.io);
         let waits = next.waited.wrapping_sub(self.waited);
-        let futex_waits = next.futex.wrapping_sub(self.futex);
+        let futex = next.futex.wrapping_sub(self.futex);
         let awake = matches!(activity.present(now).0, Doing::Running | Doing::Queued);
         let moved = awake || next.changes != self.changes;
         *self = next;
@@ -83,7 +83,7 @@ impl Window {
             burst: waited.burst(activity.burst(now), now),
             synced: gpu.synced.is_some() || waited.synced.is_some(),
             nccl,
-            futex_waits,
+            futex_wait: Ns(futex.into()),
         };
         (sample, waits, moved)
     }
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_for_a_futex_are_counted_once() {
+    fn waits_for_a_futex_count_while_they_last() {
         let mut activity = Activity::new(Ns(1_000));
         let mut window = Window::new(&activity, NEVER, Ns(1_000));
         for begin in [2_000, 3_000] {
@@ -143,10 +143,15 @@ mod tests {
             ..GPU
         };
         let (sample, _, _) = window.advance(&activity, NEVER, Ns(4_000), synced, true);
-        assert_eq!(sample.futex_waits, 2);
+        assert_eq!(sample.futex_wait, Ns(1_000));
         assert!(sample.nccl && sample.synced);
         let (sample, _, _) = window.advance(&activity, NEVER, Ns(5_000), GPU, false);
-        assert_eq!(sample.futex_waits, 0);
+        assert_eq!(sample.futex_wait, Ns(0));
+        activity.leave(Ns(5_900), Some(Cause::Futex));
+        for (now, wait) in [(6_000, 100), (7_000, 1_000), (8_000, 1_000)] {
+            let (sample, _, _) = window.advance(&activity, NEVER, Ns(now), GPU, false);
+            assert_eq!(sample.futex_wait, Ns(wait));
+        }
     }
 
     #[test]

@@ -158,7 +158,8 @@ pub(super) fn cgroups(arg: usize, size: usize) -> Result {
             None => None,
         } {
             from = id.checked_add(1);
-            let is_ones_own = [terms.uid, terms.owner].contains(&viewer.uid());
+            // By privilege also processes of others are tracked.
+            let is_ones_own = terms.uid == viewer.uid() && !terms.privileged;
             if !viewer.sees_all() && !is_ones_own {
                 continue;
             }

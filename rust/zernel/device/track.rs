@@ -86,10 +86,8 @@ fn change_cgroup(arg: usize, size: usize, mut track: uapi::zernel_track, begins:
         let ml = track.flags & uapi::ZERNEL_TRACK_ML != 0;
         let terms = Terms {
             uid,
-            owner,
             privileged,
             ml,
-            trusted: privileged && ml,
         };
         track.threads = follow::track_cgroup(cgroup, terms).map_err(refused)?;
     } else {

@@ -222,16 +222,18 @@ impl Boosts {
     /// Looks at all that were triggered, as tuned now. Returns whether some are to be looked at
     /// again.
     pub(crate) fn look(&self) -> bool {
-        self.look_with(settings::nice())
+        self.look_with(settings::nice)
     }
 
     /// Gives every thread back what it had.
     pub(crate) fn clear(&self) {
-        self.look_with(Delta::NONE);
+        self.look_with(|| Delta::NONE);
     }
 
-    fn look_with(&self, delta: Delta) -> bool {
+    fn look_with(&self, delta: impl FnOnce() -> Delta) -> bool {
         let mut listed = self.listed.lock();
+        // With the lock, so that what was tuned before is not what is done last.
+        let delta = delta();
         listed.push_all_back(&mut self.new.lock());
         let mut rest = List::new();
         while let Some(ticket) = listed.pop_front() {

@@ -51,8 +51,11 @@ impl Tracking {
         if !process.setting().whole {
             self.end(id);
         }
-        let entry = self.processes.get(&key);
-        let (threads, singles) = entry.map_or((0, 0), |entry| (entry.threads, entry.singles));
+        let (mut threads, mut singles) = (0, 0);
+        if let Some(entry) = self.processes.get_mut(&key) {
+            entry.changes += 1;
+            (threads, singles) = (entry.threads, entry.singles);
+        }
         if singles == 0 {
             self.set(&process, Setting::SINGLE, process.grouped());
         }
@@ -78,6 +81,7 @@ impl Tracking {
             return Err(Failure::NotPermitted);
         }
         entry.opened += 1;
+        entry.changes += 1;
         let process = entry.process.clone();
         self.set(&process, Setting::SINGLE, grouped);
         Ok(process)

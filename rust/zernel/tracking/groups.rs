@@ -50,14 +50,10 @@ const RETRY: Ns = Ns(1_000_000_000);
 pub(crate) struct Terms {
     /// Who tracks it.
     pub(crate) uid: Uid,
-    /// Who owned its directory then.
-    pub(crate) owner: Uid,
     /// By privilege: processes of all users, and it takes that to end it.
     pub(crate) privileged: bool,
     /// Its processes are machine-learning programs.
     pub(crate) ml: bool,
-    /// That by privilege.
-    pub(crate) trusted: bool,
 }
 
 /// A tracked cgroup.
@@ -70,6 +66,8 @@ pub(super) struct Group {
     past: Times,
     /// Calls that are about to track it.
     opened: u32,
+    /// How often a call has tracked it.
+    changes: u64,
 }
 
 /// That a process is in a tracked cgroup.
@@ -92,6 +90,8 @@ pub(super) struct Change {
 pub(super) struct Opened {
     pub(super) cgroup: Arc<Known>,
     pub(super) serial: u64,
+    /// Which change of it this is.
+    change: u64,
     before: Option<Terms>,
 }
 
@@ -130,15 +130,16 @@ impl Tracking {
             if terms.privileged || !before.privileged {
                 group.terms = terms;
                 group.terms.ml |= before.ml;
-                group.terms.trusted |= before.trusted;
             } else if terms.ml && !before.ml {
                 // What privilege has begun is not its owner's to change, for others too.
                 return Err(Failure::NotPermitted);
             }
             group.opened += 1;
+            group.changes += 1;
             return Ok(Opened {
                 cgroup: group.cgroup.clone(),
                 serial: group.serial,
+                change: group.changes,
                 before: Some(before),
             });
         }
@@ -152,6 +153,7 @@ impl Tracking {
             terms,
             past: Times::ZERO,
             opened: 1,
+            changes: 0,
         };
         let serial = group.serial;
         self.groups
@@ -159,15 +161,20 @@ impl Tracking {
         Ok(Opened {
             cgroup: cgroup.clone(),
             serial,
+            change: 0,
             before: None,
         })
     }
 
-    /// Takes back what [`Self::open_group`] has done, unless another call is about to build on it.
+    /// Takes back what [`Self::open_group`] has done, unless another call has tracked it since, or is
+    /// about to.
     pub(super) fn undo_group(&mut self, opened: &Opened) {
         let id = opened.cgroup.id();
-        let group = self.groups.get_mut(&id);
-        let Some(group) = group.filter(|g| g.serial == opened.serial && g.opened == 1) else {
+        let alone = |group: &&mut Group| {
+            let same = (group.serial, group.changes) == (opened.serial, opened.change);
+            same && group.opened == 1
+        };
+        let Some(group) = self.groups.get_mut(&id).filter(alone) else {
             return;
         };
         match opened.before {
@@ -331,7 +338,6 @@ impl Tracking {
                     children: false,
                     privileged: terms.privileged,
                     ml: terms.ml,
-                    trusted: terms.trusted,
                 });
             }
         }

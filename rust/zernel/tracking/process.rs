@@ -13,6 +13,7 @@ use kernel::{
         atomic::{
             ordering::{
                 Acquire,
+                Full,
                 Relaxed,
                 Release, //
             },
@@ -33,8 +34,6 @@ pub(crate) struct Setting {
     pub(crate) privileged: bool,
     /// A machine-learning program: its threads have phases.
     pub(crate) ml: bool,
-    /// That by privilege: nice values of its phases are not bound by what it may itself.
-    pub(crate) trusted: bool,
 }
 
 impl Setting {
@@ -44,7 +43,6 @@ impl Setting {
         children: false,
         privileged: false,
         ml: false,
-        trusted: false,
     };
 
     /// Both.
@@ -56,17 +54,15 @@ impl Setting {
     const CHILDREN: u32 = 2;
     const PRIVILEGED: u32 = 4;
     const ML: u32 = 8;
-    const TRUSTED: u32 = 16;
     /// All of them; those of cgroups come behind those that it was named with.
-    const ALL: u32 = 31;
-    const WIDTH: u32 = 5;
+    const ALL: u32 = 15;
+    const WIDTH: u32 = 4;
 
     fn bits(self) -> u32 {
         u32::from(self.whole) * Self::WHOLE
             + u32::from(self.children) * Self::CHILDREN
             + u32::from(self.privileged) * Self::PRIVILEGED
             + u32::from(self.ml) * Self::ML
-            + u32::from(self.trusted) * Self::TRUSTED
     }
 
     fn of(bits: u32) -> Self {
@@ -75,9 +71,16 @@ impl Setting {
             children: bits & Self::CHILDREN != 0,
             privileged: bits & Self::PRIVILEGED != 0,
             ml: bits & Self::ML != 0,
-            trusted: bits & Self::TRUSTED != 0,
         }
     }
+}
+
+/// Some process may have asked for a scan.
+static SCANS: Atomic<bool> = Atomic::new(false);
+
+/// Whether some process may have asked for a scan since the last question.
+pub(super) fn take_scans() -> bool {
+    SCANS.xchg(false, Full)
 }
 
 /// A process.
@@ -202,6 +205,8 @@ impl Process {
     /// Has the keeper look for threads that are not tracked and should be. From any context.
     pub(crate) fn ask_scan(&self) {
         self.scan.store(true, Relaxed);
+        // Whoever sees this sees that.
+        SCANS.store(true, Release);
         self.keeper.kick();
     }
 
@@ -209,4 +214,11 @@ impl Process {
     pub(super) fn take_scan(&self) -> bool {
         self.scan.xchg(false, Relaxed)
     }
+}
+
+/// A process that a call names, how it was named before, and which change that is.
+pub(super) struct Opened {
+    pub(super) process: Arc<Process>,
+    pub(super) before: Setting,
+    pub(super) change: u64,
 }

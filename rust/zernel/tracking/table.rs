@@ -8,6 +8,7 @@ use super::{
     },
     keeper::Keeper,
     process::{
+        Opened,
         Process,
         Setting, //
     },
@@ -85,6 +86,8 @@ pub(super) struct Entry {
     members: u32,
     /// Calls that are about to track more of it.
     pub(super) opened: u32,
+    /// How often a call has changed how it is named.
+    pub(super) changes: u64,
     _watch: Armed,
 }
 
@@ -210,41 +213,47 @@ impl Tracking {
         Ok(())
     }
 
-    /// The entry of a process, which is made if need be, and is named in `more` ways from now on; and
-    /// how it was before.
-    pub(super) fn open(
-        &mut self,
-        pid: &Pid,
-        more: Setting,
-    ) -> Result<(Arc<Process>, Setting), Failure> {
+    /// The entry of a process, which is made if need be, and is named in `more` ways from now on.
+    pub(super) fn open(&mut self, pid: &Pid, more: Setting) -> Result<Opened, Failure> {
         self.hook()?;
         let key = pid.key();
         if self.processes.get(&key).is_none() {
             let process = Process::new(pid.clone(), self.keeper.clone())?;
             self.enter(&process)?;
         }
-        let entry = self.processes.get_mut(&key).ok_or(ESRCH)?;
+        // Of one that has exited what is left goes with its last record, and nobody asks again.
+        let alive = pid.is_alive(Scope::Process);
+        let entry = self
+            .processes
+            .get_mut(&key)
+            .filter(|_| alive)
+            .ok_or(ESRCH)?;
         entry.opened += 1;
-        let process = entry.process.clone();
+        entry.changes += 1;
+        let (process, change) = (entry.process.clone(), entry.changes);
         let before = process.named();
         self.set(&process, before.and(more), process.grouped());
-        Ok((process, before))
+        Ok(Opened {
+            process,
+            before,
+            change,
+        })
     }
 
-    /// Takes back what a call has done, unless another one is about to build on it.
-    pub(super) fn undo(&mut self, process: &Process, before: Setting, added: &[u64]) {
-        let alone = |entry: &Entry| entry.opened == 1;
-        if !self.processes.get(&process.pid().key()).is_some_and(alone) {
+    /// Takes back how a call has named a process, unless another one has since, or is about to. Its
+    /// threads are still to be let go.
+    pub(super) fn undo(&mut self, opened: &Opened) {
+        let process = &opened.process;
+        let pid = process.pid();
+        let alone = |entry: &Entry| entry.opened == 1 && entry.changes == opened.change;
+        let is_alone = self.processes.get(&pid.key()).is_some_and(alone);
+        if !is_alone || !pid.is_alive(Scope::Process) {
             return;
         }
-        self.set(process, before, process.grouped());
+        self.set(process, opened.before, process.grouped());
         if process.setting().whole {
             // A cgroup has come to want them all meanwhile, or not been through with them.
             process.ask_scan();
-            return;
-        }
-        for &id in added {
-            self.end(id);
         }
     }
 
@@ -298,6 +307,7 @@ impl Tracking {
             groups: KVec::new(),
             members: 0,
             opened: 0,
+            changes: 0,
             _watch: watch,
         };
         let key = pid.key();

@@ -20,15 +20,15 @@ fn sample() -> impl Strategy<Value = Sample> {
     let share = || prop_oneof![9 => 0u32..=1000, 1 => any::<u32>()].prop_map(Permille);
     let burst = prop_oneof![0u64..10_000_000, any::<u64>(), Just(0)].prop_map(Ns);
     let flags = any::<[bool; 3]>();
-    (share(), share(), burst, flags, 0u32..3).prop_map(
-        |(io_wait, gpu, burst, [is_ml, synced, nccl], futex_waits)| Sample {
+    (share(), share(), burst, flags, 0u64..3).prop_map(
+        |(io_wait, gpu, burst, [is_ml, synced, nccl], futex_wait)| Sample {
             is_ml,
             io_wait,
             gpu,
             burst,
             synced,
             nccl,
-            futex_waits,
+            futex_wait: Ns(futex_wait),
         },
     )
 }

@@ -50,7 +50,10 @@ pub const SUITE: Suite = suite(
         case("nice_is_off", nice::off),
         case("nice_of_each_phase", nice::of_each_phase),
         case("nice_within_limits", nice::within_limits),
-        case("nice_by_privilege", nice::privilege::by_privilege),
+        case(
+            "nice_of_the_administrator",
+            nice::privilege::of_the_administrator,
+        ),
         case(
             "nice_of_borrowed_rights",
             nice::privilege::of_borrowed_rights,

@@ -190,18 +190,18 @@ pub(super) fn collectives() -> Outcome {
     in_child(|| {
         let program = Program::new()?;
         let path = format!("/dev/shm/nccl-{}", std::process::id());
-        let waits = || {
+        let waits = |most: Duration| {
             let (lock, never) = (Mutex::new(()), Condvar::new());
             let begin = Instant::now();
             while begin.elapsed() < WHILE {
                 let guard = lock.lock().expect("a lock of one's own");
-                let most = Duration::from_micros(200);
                 drop(never.wait_timeout(guard, most).expect("the same"));
             }
             Ok(())
         };
+        let (short, long) = (Duration::from_micros(200), WHILE / 4);
         tune("nccl_detection", 1)?;
-        check_eq!(program.share(Phase::NcclCollective, waits)?, 0);
+        check_eq!(program.share(Phase::NcclCollective, || waits(short))?, 0);
         let file = File::options()
             .read(true)
             .write(true)
@@ -209,15 +209,18 @@ pub(super) fn collectives() -> Outcome {
             .open(&path)?;
         file.set_len(4096)?;
         let area = Mapped::of(file.as_fd())?;
-        let told = program.told(Phase::NcclCollective, MOST, waits);
+        let told = [short, long]
+            .map(|most| program.told(Phase::NcclCollective, MOST, || waits(most)));
         remove_file(&path)?;
-        told?;
+        for told in told {
+            told?;
+        }
         tune("nccl_detection", 0)?;
         wait_until("it is told no more", || {
-            waits()?;
+            waits(short)?;
             Ok(own(&program.lab.zernel)?.phase != Phase::NcclCollective)
         })?;
-        check_eq!(program.share(Phase::NcclCollective, waits)?, 0);
+        check_eq!(program.share(Phase::NcclCollective, || waits(short))?, 0);
         drop(area);
         Ok(())
     })

@@ -16,6 +16,7 @@ use crate::child::{in_child, Child};
 use crate::common::{errno, tune, wait_until, SOON};
 use crate::group::{Group, ROOT};
 use crate::harness::Outcome;
+use crate::list::PERFMON;
 use crate::permit::{ALICE, BOB, GROUP, NICE};
 use crate::sys;
 
@@ -77,6 +78,19 @@ pub(super) fn who_may() -> Outcome {
         Ok(())
     })?;
     wait_count(&zernel, 4)?;
+    // What all of them do is for neither to see, who tracks it or owns the directory.
+    for uid in [BOB, ALICE] {
+        by(uid, &[GROUP], &|zernel| {
+            check_eq!(zernel.cgroups().count(), 0, "by privilege, seen by {uid}");
+            Ok(())
+        })?;
+    }
+    in_child(|| {
+        sys::become_user_with(BOB, BOB, PERFMON)?;
+        check_eq!(Zernel::open()?.cgroups().count(), 1, "seen with CAP_PERFMON");
+        Ok(())
+    })?;
+    ensure!(sums(&zernel, &group)?.privileged, "not by privilege");
     by(ALICE, &[], &|zernel| {
         check_eq!(errno(zernel.untrack(&target()?)), eperm);
         // Nor what all of them are said to be.

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Nice values below what a thread may have by itself: by whose privilege.
+//! Nice values below what a thread may have by itself: nobody's privilege helps.
 
 use libzernel::{Phase, Target, Tracking, Zernel};
-use testkit::passing;
 
-use super::{become_alice, nice, nice_of, set_nice, track_self, LONG};
+use super::{become_alice, limit, nice, nice_of, track_self, LONG};
 use crate::check_eq;
 use crate::child::{in_child, Child};
 use crate::common::tune;
@@ -13,48 +12,30 @@ use crate::permit::ALICE;
 use crate::sys;
 use crate::track::wait_recorded;
 
-/// What an administrator tracks has it whatever its limit; the user cannot climb from there.
-pub fn by_privilege() -> Outcome {
+/// What an administrator tracks has what its own limit allows.
+pub fn of_the_administrator() -> Outcome {
     tune("phase_nice", 1)?;
-    let (ours, theirs) = passing::pair()?;
-    let child = Child::spawn(|| {
-        become_alice()?;
-        passing::send_number(&theirs, 0)?;
-        passing::receive_number(&theirs)?;
+    for (rlimit, lowest) in [(0, 0), (23, -3)] {
+        let child = Child::idle(|| {
+            limit(rlimit)?;
+            become_alice()
+        })?;
         let zernel = Zernel::open()?;
-        wait_recorded(&zernel, std::process::id(), 1)?;
-        zernel.hint(0, Phase::DataLoading, LONG)?;
-        check_eq!(nice()?, -5);
-        check_eq!(set_nice(-6).is_err(), true, "lower than that");
-        for _ in 0..4 {
-            // Everybody may do that.
-            set_nice(nice()? + 1)?;
-            zernel.hint(0, Phase::GpuCompute, LONG)?;
-            check_eq!(nice()?, 5);
-            zernel.hint(0, Phase::OptimizerStep, LONG)?;
-            check_eq!(nice()?, -5);
-            // Nor by those that it makes.
-            set_nice(-4)?;
-            in_child(|| {
-                check_eq!(nice()?, 0);
-                Ok(())
-            })?;
+        let target = Target::Process(child.pid());
+        zernel.track(&target, Tracking::ML)?;
+        wait_recorded(&zernel, child.pid(), 1)?;
+        for (phase, value) in [
+            (Phase::DataLoading, lowest),
+            (Phase::GpuCompute, 5),
+            (Phase::OptimizerStep, lowest),
+        ] {
+            zernel.hint(child.pid(), phase, LONG)?;
+            check_eq!(nice_of(child.pid())?, value, "{phase:?} with {rlimit}");
         }
-        passing::send_number(&theirs, 0)?;
-        passing::receive_number(&theirs)?;
-        Ok(())
-    })?;
-    passing::receive_number(&ours)?;
-    let zernel = Zernel::open()?;
-    let target = Target::Process(child.pid());
-    zernel.track(&target, Tracking::ML)?;
-    passing::send_number(&ours, 0)?;
-    passing::receive_number(&ours)?;
-    check_eq!(nice_of(child.pid())?, -4);
-    zernel.untrack(&target)?;
-    check_eq!(nice_of(child.pid())?, 0);
-    passing::send_number(&ours, 0)?;
-    child.join()
+        zernel.untrack(&target)?;
+        check_eq!(nice_of(child.pid())?, 0);
+    }
+    Ok(())
 }
 
 /// What a program may that has taken the rights of another user is not what the phases may that its
