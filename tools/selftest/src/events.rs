@@ -8,6 +8,7 @@ mod reading;
 mod records;
 mod rings;
 mod viewers;
+mod watching;
 
 use std::time::Duration;
 
@@ -19,6 +20,8 @@ use rustix::io::Errno;
 
 use crate::common::{wait_until, Lab, SOON};
 use crate::harness::{case, suite, Suite};
+
+pub use watching::{Watched, KINDS};
 
 /// The suite.
 pub const SUITE: Suite = suite(
@@ -46,6 +49,8 @@ pub const SUITE: Suite = suite(
         case("read_to_bad_address", reading::read_to_bad_address),
         case("blocked_read_wakes", reading::blocked_read_wakes),
         case("poll_wakes", reading::poll_wakes),
+        case("epoll_tells", watching::epoll_tells),
+        case("epoll_wakes", watching::epoll_wakes),
         case("signal_ends_a_read", reading::signal_ends_a_read),
         case("restarted_read_goes_on", reading::restarted_read_goes_on),
         case("kill_ends_a_read", reading::kill_ends_a_read),

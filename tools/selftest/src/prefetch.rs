@@ -29,6 +29,7 @@ pub const SUITE: Suite = suite(
         case("eventfds_count", ways::eventfds_count),
         case("words_count", ways::words_count),
         case("words_end_with_their_page", ways::words_end_with_their_page),
+        case("epoll_tells_of_signals", ways::epoll_tells_of_signals),
         case("of_another_process", ways::of_another_process),
         case("fields", refusals::fields),
         case("bad_files", refusals::bad_files),

@@ -139,7 +139,7 @@ pub(super) fn read_to_bad_address() -> Outcome {
 }
 
 /// Starts a child that blocks in `run`, and waits until it does.
-fn blocked(lab: &Lab, run: impl FnOnce() -> Result<()>) -> Result<Child> {
+pub(super) fn blocked(lab: &Lab, run: impl FnOnce() -> Result<()>) -> Result<Child> {
     let streams = lab.stats()?.streams;
     let child = Child::spawn(run)?;
     wait_until("the child blocks", || {

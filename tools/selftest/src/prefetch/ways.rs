@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What is done at a signal: an eventfd rings, a word counts.
+//! What is done at a signal: an eventfd rings, a word counts, a stream tells.
 
+use libzernel::event::Kind;
 use libzernel::request::{Page, Word};
 use libzernel::{Target, Zernel};
 use rustix::io::Errno;
@@ -8,7 +9,8 @@ use rustix::io::Errno;
 use super::{wait_subscriptions, Bell, Signaller};
 use crate::check_eq;
 use crate::child::Child;
-use crate::common::errno;
+use crate::common::{errno, wait_until};
+use crate::events::{Watched, KINDS};
 use crate::harness::Outcome;
 
 pub(super) fn eventfds_count() -> Outcome {
@@ -113,5 +115,24 @@ pub(super) fn of_another_process() -> Outcome {
     check_eq!(rings([2, 2, 0])?, [2, 2, 0]);
     Signaller::own(&zernel)?.signal(1)?;
     check_eq!(rings([0, 0, 1])?, [0, 0, 1]);
+    Ok(())
+}
+
+/// A loop that waits by epoll hears of a signal as of any event.
+pub(super) fn epoll_tells_of_signals() -> Outcome {
+    let zernel = Zernel::open()?;
+    let signaller = Signaller::own(&zernel)?;
+    for kind in KINDS {
+        let watched = Watched::new(kind)?;
+        for number in 1..=2 {
+            check_eq!(watched.is_told()?, false, "{kind:?}: before {number}");
+            signaller.signal(1)?;
+            wait_until("it is told of a signal", || watched.is_told())?;
+            let event = watched.read()?;
+            let seen = (event.kind, event.pid, event.seq);
+            let expected = (Kind::Prefetch, std::process::id(), number);
+            check_eq!(seen, expected, "{kind:?}: {number}");
+        }
+    }
     Ok(())
 }
