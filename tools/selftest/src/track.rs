@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Tracked threads: what is recorded of them, who is followed, who may, and how it ends.
 
+mod calls;
 mod cgroups;
 mod crowds;
 mod ends;
@@ -26,6 +27,7 @@ pub const SUITE: Suite = suite(
     "track",
     &[
         case("sleeps_have_their_causes", times::causes),
+        case("every_call_has_its_cause", calls::every_call_has_its_cause),
         case("bursts_and_queues", times::bursts),
         case("times_add_up", times::add_up),
         case("whole_process", follow::whole_process),

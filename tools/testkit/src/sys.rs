@@ -2,6 +2,8 @@
 //! The only unsafe code of the crate: forking, credentials and raw calls.
 #![allow(unsafe_code)]
 
+mod sleeping;
+
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -9,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitOptions};
+pub use sleeping::Sleeping;
 
 /// Forks. `None` in the new process.
 ///
