@@ -28,6 +28,7 @@ pub const SUITE: Suite = suite(
     &[
         case("sleeps_have_their_causes", times::causes),
         case("every_call_has_its_cause", calls::every_call_has_its_cause),
+        case("waits_for_a_disk", calls::waits_for_a_disk),
         case("bursts_and_queues", times::bursts),
         case("times_add_up", times::add_up),
         case("whole_process", follow::whole_process),

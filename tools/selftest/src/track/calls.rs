@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Every cause of a sleep, by everything that counts as it: each system call.
+//! Every cause of a sleep, by everything that counts as it: each system call, and a disk.
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixDatagram;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{mpsc, Arc};
@@ -13,6 +14,7 @@ use libzernel::sim::Item;
 use libzernel::thread::{Cause, Does, Sum};
 use libzernel::{Level, Target, Thread, Timestamp, Tracking, Zernel};
 use rustix::event::epoll;
+use rustix::fs::{fadvise, Advice};
 use rustix::io::Errno;
 use rustix::pipe::{pipe, pipe_with, PipeFlags};
 use rustix::time::{
@@ -21,6 +23,7 @@ use rustix::time::{
 };
 
 use super::MS;
+use crate::block::{device, disk};
 use crate::check_eq;
 use crate::common::{tid, wait_until, Lab};
 use crate::gpuwait::spin;
@@ -248,4 +251,31 @@ fn in_another_call() -> Outcome {
     };
     sleeps_as(Cause::Other, ENOUGH, sleep, nobody)?;
     Ok(())
+}
+
+/// What is read of a disk is waited for as long as the disk takes, past the page cache and into it.
+pub(super) fn waits_for_a_disk() -> Outcome {
+    const LATENCY: Duration = Duration::from_millis(4);
+    const READS: u64 = 25;
+    let latency = LATENCY.as_nanos() as u64;
+    let enough = Sum {
+        count: READS,
+        ns: READS * latency,
+    };
+    let check = |slept: Sum| -> Outcome {
+        // A part of it may be over before it sleeps.
+        ensure!(slept.ns >= slept.count * latency / 2, "{slept:?}");
+        Ok(())
+    };
+    let mut source = disk(LATENCY)?;
+    let direct = move || source.read();
+    check(sleeps_as(Cause::Io, enough, direct, nobody)?).context("past the page cache")?;
+
+    let slow = device(LATENCY, None)?;
+    let file = File::open(slow.node())?;
+    let cached = move || {
+        fadvise(&file, 0, None, Advice::DontNeed)?;
+        Ok(file.read_exact_at(&mut [0; 4096], 0)?)
+    };
+    check(sleeps_as(Cause::Io, enough, cached, nobody)?).context("into the page cache")
 }

@@ -76,7 +76,7 @@ pub(super) fn causes() -> Outcome {
     in_child(|| {
         let lab = Lab::open()?;
         lab.zernel.track(&Target::Thread(0), Tracking::PLAIN)?;
-        // Block devices have a case of their own: nothing here waits for one for sure.
+        // Disks have a case of their own: nothing here waits for one for sure.
         for cause in [
             Cause::Futex,
             Cause::Poll,
