@@ -94,6 +94,11 @@ impl Probed {
     }
 }
 
+/// Where [`synchronize`] begins in the file of this program.
+pub fn offset_of_synchronize() -> Result<u64> {
+    offset_of(synchronize as *const () as usize)
+}
+
 /// Where in the file an address is mapped from.
 fn offset_of(address: usize) -> Result<u64> {
     for line in std::fs::read_to_string("/proc/self/maps")?.lines() {

@@ -27,6 +27,7 @@ mod trace;
 mod track;
 mod tunables;
 mod turns;
+mod zernelctl;
 
 use std::process::ExitCode;
 

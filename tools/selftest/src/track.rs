@@ -9,6 +9,7 @@ mod follow;
 mod limited;
 mod memory;
 mod permissions;
+mod program;
 mod races;
 mod refusals;
 mod times;
@@ -60,6 +61,9 @@ pub const SUITE: Suite = suite(
         case("who_may", permissions::who_may),
         case("who_sees", permissions::who_sees),
         case("quota", permissions::quota),
+        case("program_tracks", program::tracks),
+        case("program_probes", program::probes),
+        case("program_says_what_is_wrong", program::says_what_is_wrong),
         case("short_lived_threads", races::short_lived),
         case("on_and_off_beside_forks", races::on_and_off),
         case("stop_and_trace", races::stop_and_trace),

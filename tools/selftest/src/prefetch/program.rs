@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 //! What `zernelctl prefetch` shows and does.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
-use std::process::{self, Command, Stdio};
+use std::process;
 
 use anyhow::{Context as _, Result};
 use libzernel::{Stats, Zernel};
-use rustix::fs::{memfd_create, MemfdFlags};
 
 use super::{wait_subscriptions, Signaller};
 use crate::block::device;
@@ -15,46 +12,10 @@ use crate::check_eq;
 use crate::child::Child;
 use crate::common::wait_until;
 use crate::harness::Outcome;
+use crate::zernelctl::{refused, Running};
 
-fn command(arguments: &[&str]) -> Command {
-    let mut command = Command::new("/zernel/bin/zernelctl");
-    command
-        .arg("prefetch")
-        .args(arguments)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    command
-}
-
-/// One that runs, and what it has printed.
-struct Program {
-    child: process::Child,
-    output: File,
-}
-
-impl Program {
-    fn start(arguments: &[&str]) -> Result<Self> {
-        let output = File::from(memfd_create("output", MemfdFlags::CLOEXEC)?);
-        let child = command(arguments).stdout(output.try_clone()?).spawn()?;
-        Ok(Self { child, output })
-    }
-
-    fn text(&self) -> Result<String> {
-        let mut text = vec![0; usize::try_from(self.output.metadata()?.len())?];
-        self.output.read_exact_at(&mut text, 0)?;
-        String::from_utf8(text).context("it prints text")
-    }
-
-    /// Waits for its end; returns its code and what it printed.
-    fn end(mut self) -> Result<(Option<i32>, String)> {
-        let mut status = None;
-        wait_until("zernelctl ends", || {
-            status = self.child.try_wait()?;
-            Ok(status.is_some())
-        })?;
-        Ok((status.and_then(|status| status.code()), self.text()?))
-    }
+fn start(arguments: &[&str]) -> Result<Running> {
+    Running::start(&[&["prefetch"], arguments].concat())
 }
 
 pub(super) fn shows_signals() -> Outcome {
@@ -62,9 +23,9 @@ pub(super) fn shows_signals() -> Outcome {
     let child = Child::idle(|| Ok(()))?;
     let pid = child.pid().to_string();
     let signaller = Signaller::new(&zernel, child.pid())?;
-    let program = Program::start(&["--pid", &pid, "--count", "2"])?;
-    let json = Program::start(&["--pid", &pid, "--json", "--count", "3"])?;
-    let endless = Program::start(&["--pid", &pid])?;
+    let program = start(&["--pid", &pid, "--count", "2"])?;
+    let json = start(&["--pid", &pid, "--json", "--count", "3"])?;
+    let endless = start(&["--pid", &pid])?;
     wait_subscriptions(&zernel, 3)?;
     signaller.signal(2)?;
     let (code, text) = program.end()?;
@@ -101,7 +62,7 @@ pub(super) fn reads_ahead() -> Outcome {
     let before = zernel.stats()?;
     let node = disk.node().to_str().context("its path is text")?;
     let pid = child.pid().to_string();
-    let program = Program::start(&[
+    let program = start(&[
         "--pid", &pid, "--file", node, "--length", "8M", "--count", "3",
     ])?;
     wait_subscriptions(&zernel, 2)?;
@@ -130,14 +91,8 @@ pub(super) fn reads_ahead() -> Outcome {
 
 pub(super) fn says_what_is_wrong() -> Outcome {
     let own = process::id().to_string();
-    let refused = |arguments: &[&str], code: i32, said: &str| -> Outcome {
-        let output = command(arguments).output()?;
-        let text = String::from_utf8_lossy(&output.stderr).into_owned();
-        check_eq!(output.status.code(), Some(code), "{arguments:?}: {text}");
-        check_eq!(text.contains(said), true, "{arguments:?}: {text}");
-        check_eq!(output.stdout.is_empty(), true, "{arguments:?}");
-        Ok(())
-    };
+    let refused =
+        |arguments: &[&str], code, said| refused(&[&["prefetch"], arguments].concat(), code, said);
     let file = ["--pid", &own, "--length", "4K", "--file"];
     let with = |path| [&file[..], &[path]].concat();
     refused(&["--pid", "1073741824"], 3, "no such process")?;
