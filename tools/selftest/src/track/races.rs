@@ -106,8 +106,13 @@ pub(super) fn stop_and_trace() -> Outcome {
     let pid = Pid::from_raw(child.pid() as i32).expect("a process");
     let target = Target::Process(child.pid());
     for round in 0..60 {
+        // Each with all that differs from round to round below.
+        let tracking = match round / 6 % 2 {
+            0 => Tracking::PLAIN,
+            _ => Tracking::ML_CHILDREN,
+        };
         kill_process(pid, Signal::STOP)?;
-        zernel.track(&target, Tracking::PLAIN)?;
+        zernel.track(&target, tracking)?;
         kill_process(pid, Signal::CONT)?;
         wait_recorded(&zernel, child.pid(), 1)?;
         if round % 3 == 0 {
@@ -117,13 +122,13 @@ pub(super) fn stop_and_trace() -> Outcome {
         zernel.untrack(&target)?;
         if round % 2 == 0 {
             // Asked for again while it is stopped with the old one.
-            zernel.track(&target, Tracking::PLAIN)?;
+            zernel.track(&target, tracking)?;
             zernel.untrack(&target)?;
         }
         kill_process(pid, Signal::CONT)?;
     }
     check_eq!(zernel.stats()?.threads, 0);
-    zernel.track(&target, Tracking::PLAIN)?;
+    zernel.track(&target, Tracking::ML_CHILDREN)?;
     kill_process(pid, Signal::STOP)?;
     child.kill()?;
     drop(child);
@@ -132,21 +137,30 @@ pub(super) fn stop_and_trace() -> Outcome {
 
 /// Processes that become other programs, and their children do.
 pub(super) fn exec_storm() -> Outcome {
-    const ROUNDS: u64 = 300;
+    for tracking in [Tracking::CHILDREN, Tracking::ML_CHILDREN] {
+        exec_storm_of(tracking)?;
+    }
+    Ok(())
+}
+
+fn exec_storm_of(tracking: Tracking) -> Outcome {
+    const ROUNDS: u64 = 150;
     let zernel = Zernel::open()?;
     let mut repeat = Repeat::new(ROUNDS, "programs");
     let child = Child::spawn(|| {
         let zernel = Zernel::open()?;
-        zernel.track(&Target::current_process(), Tracking::CHILDREN)?;
+        zernel.track(&Target::current_process(), tracking)?;
         while repeat.next().is_some() {
             let status = std::process::Command::new("/bin/sh")
                 .args(["-c", "/bin/true; exec /bin/true"])
                 .status()?;
             ensure!(status.success(), "{status}");
         }
-        println!("    # {}", repeat.report());
+        println!("    # {}: {tracking:?}", repeat.report());
         Ok(())
     })?;
     child.join_within(LONG)?;
-    wait_count(&zernel, 0)
+    wait_count(&zernel, 0)?;
+    check_eq!(zernel.phases().count(), 0, "{tracking:?}");
+    Ok(())
 }
