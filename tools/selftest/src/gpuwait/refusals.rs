@@ -21,6 +21,7 @@ use crate::harness::Outcome;
 use crate::permit::ALICE;
 use crate::sys;
 
+const CAP_SYS_ADMIN: u32 = 21;
 const CAP_PERFMON: u32 = 38;
 
 pub(super) fn fields() -> Outcome {
@@ -152,16 +153,22 @@ pub(super) fn who_may() -> Outcome {
         Ok(())
     })?;
     check_eq!(Zernel::open()?.stats()?.denied, denied + 1);
-    in_child(|| {
-        sys::become_user_with(ALICE, ALICE, CAP_PERFMON)?;
-        let zernel = Zernel::open()?;
-        let number = zernel.add_probe(&library, 0)?;
-        // What is there goes without it.
-        sys::set_capabilities(0)?;
-        check_eq!(errno(zernel.add_probe(&library, 0)), Some(Errno::PERM));
-        zernel.remove_probe(number)?;
-        Ok(())
-    })
+    // Either is enough.
+    for capability in [CAP_PERFMON, CAP_SYS_ADMIN] {
+        in_child(|| {
+            sys::become_user_with(ALICE, ALICE, capability)?;
+            let zernel = Zernel::open()?;
+            let number = zernel.add_probe(&library, 0)?;
+            // What is there goes without it.
+            sys::set_capabilities(0)?;
+            check_eq!(errno(zernel.add_probe(&library, 0)), Some(Errno::PERM));
+            zernel.remove_probe(number)?;
+            Ok(())
+        })
+        .with_context(|| format!("capability {capability}"))?;
+    }
+    check_eq!(Zernel::open()?.stats()?.denied, denied + 3);
+    Ok(())
 }
 
 pub(super) fn bounds() -> Outcome {
