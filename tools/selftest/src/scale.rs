@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 //! As many GPUs, TSGs and assignments as there can be, and what each operation costs then; and as
-//! many tracked threads.
+//! many tracked threads and cgroups.
 
+mod quotas;
 mod threads;
 
 use std::os::fd::AsFd;
@@ -31,6 +32,7 @@ pub const SUITE: Suite = suite(
             "a_hundred_thousand_threads",
             threads::a_hundred_thousand_threads,
         ),
+        case("as_many_cgroups_as_there_can_be", quotas::of_cgroups),
     ],
 )
 .surrounded_by(BARE);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! A hundred thousand tracked threads: what they take, and that all of it is given back.
+//! A hundred thousand tracked threads: what they take, and that all of it is given back. And more,
+//! until no more can be tracked.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,14 +12,18 @@ use anyhow::{ensure, Context as _, Result};
 use libzernel::thread::Does;
 use libzernel::{Target, Tracking, Zernel};
 
+use super::quotas::{self, become_somebody};
 use crate::check_eq;
 use crate::child::Child;
 use crate::common::{load, unload_all, wait_until_within, SOON};
 use crate::harness::Outcome;
+use crate::permit::ALICE;
 use crate::sys;
 
 /// Processes, and threads of each beside the first.
 const PROCESSES: usize = 8;
+/// How many of them are alice's, whose quota their threads are within.
+const ALICES: usize = 2;
 const EACH: usize = 12_500;
 /// The same on a debug kernel.
 const FEW: usize = 40;
@@ -33,35 +38,75 @@ const MOST_SHARE: f64 = 0.35;
 /// What the threads wait for.
 static WORD: AtomicU32 = AtomicU32::new(0);
 
-/// A process with threads that wait, and wake up when it is told so.
-struct Crowd {
-    child: Child,
+/// What a [`Crowd`] is told.
+const WAKE: u8 = 1;
+const MAKE_ONE: u8 = 2;
+
+/// A process of a user with threads that wait, and wake up when it is told so.
+pub(super) struct Crowd {
+    pub(super) child: Child,
+    pub(super) uid: u32,
+    /// Threads that it begins with.
+    pub(super) size: usize,
     tell: fs::File,
 }
 
 impl Crowd {
-    fn new(threads: usize) -> Result<Self> {
+    pub(super) fn new(uid: u32, size: usize) -> Result<Self> {
         let (told, tell) = rustix::pipe::pipe()?;
         let child = Child::spawn(move || {
-            for _ in 0..threads {
+            become_somebody(uid)?;
+            // The first is there.
+            let mut waiters = size - 1;
+            for _ in 0..waiters {
                 sys::spawn_waiter(&WORD)?;
             }
             let mut told = fs::File::from(told);
             loop {
-                told.read_exact(&mut [0])?;
-                sys::wake_waiters(&WORD, threads);
+                let mut what = [0];
+                told.read_exact(&mut what)?;
+                if what == [MAKE_ONE] {
+                    sys::spawn_waiter(&WORD)?;
+                    waiters += 1;
+                } else {
+                    sys::wake_waiters(&WORD, waiters);
+                }
             }
         })?;
-        let tell = tell.into();
-        Ok(Self { child, tell })
+        Ok(Self {
+            child,
+            uid,
+            size,
+            tell: tell.into(),
+        })
     }
 
-    fn threads(&self) -> Result<usize> {
+    pub(super) fn target(&self) -> Target {
+        Target::Process(self.child.pid())
+    }
+
+    pub(super) fn threads(&self) -> Result<usize> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.pid()))?;
         let line = status
             .lines()
             .find_map(|line| line.strip_prefix("Threads:"));
         Ok(line.context("no number of threads")?.trim().parse()?)
+    }
+
+    pub(super) fn wait_there(&self) -> Result<()> {
+        wait_until_within(5 * SOON, "the threads are there", || {
+            Ok(self.threads()? == self.size)
+        })
+    }
+
+    /// Has every thread return to user space.
+    pub(super) fn wake(&mut self) -> Result<()> {
+        Ok(self.tell.write_all(&[WAKE])?)
+    }
+
+    /// Has it make one thread more.
+    pub(super) fn make_one(&mut self) -> Result<()> {
+        Ok(self.tell.write_all(&[MAKE_ONE])?)
     }
 }
 
@@ -116,25 +161,26 @@ pub(super) fn a_hundred_thousand_threads() -> Outcome {
     load("zernel", "")?;
     let began = Instant::now();
     let mut crowds = (0..PROCESSES)
-        .map(|_| Crowd::new(each))
+        .map(|number| {
+            let uid = if number < ALICES { ALICE } else { 0 };
+            Crowd::new(uid, each + 1)
+        })
         .collect::<Result<Vec<_>>>()?;
     for crowd in &crowds {
-        wait_until_within(5 * SOON, "the threads are there", || {
-            Ok(crowd.threads()? == each + 1)
-        })?;
+        crowd.wait_there()?;
     }
     println!("    # {count} threads after {:?}", began.elapsed());
 
     let zernel = Zernel::open()?;
     let (before, caches_before) = memory()?;
     for crowd in &crowds {
-        let target = Target::Process(crowd.child.pid());
-        check_eq!(zernel.track(&target, Tracking::ML)?, each as u32 + 1);
+        let threads = zernel.track(&crowd.target(), Tracking::ML)?;
+        check_eq!(threads as usize, crowd.size);
     }
     println!("    # tracked after {:?}", began.elapsed());
     check_eq!(zernel.stats()?.threads, count as u64);
     for crowd in &mut crowds {
-        crowd.tell.write_all(&[1])?;
+        crowd.wake()?;
     }
     wait_until_within(10 * SOON, "all have phases", || {
         std::thread::sleep(Duration::from_millis(300));
@@ -194,7 +240,7 @@ pub(super) fn a_hundred_thousand_threads() -> Outcome {
 
     let untracks = Instant::now();
     for crowd in &crowds {
-        check_eq!(zernel.untrack(&Target::Process(crowd.child.pid()))?, 0);
+        check_eq!(zernel.untrack(&crowd.target())?, 0);
     }
     println!("    # untracked in {:?}", untracks.elapsed());
     // The one that was killed is let go of a moment later.
@@ -202,7 +248,7 @@ pub(super) fn a_hundred_thousand_threads() -> Outcome {
         Ok(zernel.stats()?.threads == 0)
     })?;
     for crowd in &mut crowds {
-        crowd.tell.write_all(&[1])?;
+        crowd.wake()?;
     }
     drop(zernel);
     // It goes when the last of them has let go, and has given everything back by then.
@@ -218,7 +264,12 @@ pub(super) fn a_hundred_thousand_threads() -> Outcome {
         "{kept} of {} bytes are not given back",
         after - before
     );
-    drop(crowds);
+    println!("    # given back after {:?}", began.elapsed());
+    if debug {
+        // Too few for a quota.
+        return unload_all();
+    }
+    quotas::of_threads(crowds)?;
     println!("    # all over after {:?}", began.elapsed());
-    unload_all()
+    Ok(())
 }

@@ -110,8 +110,8 @@ pub(super) fn who_sees() -> Outcome {
     seen(&|| Ok(()), &[a, b, raised.pid()])
 }
 
-/// What a user has does not count any more when it has ended. The bound itself takes more threads
-/// than a guest has memory for.
+/// What a user has does not count any more when it has ended. The suite `scale` has as many threads
+/// as the bound.
 pub(super) fn quota() -> Outcome {
     let lab = Lab::open()?;
     let (alices, bobs) = (idle(ALICE)?, idle(BOB)?);
