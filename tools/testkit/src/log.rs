@@ -16,7 +16,8 @@ impl Mark {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Relaxed);
         let mark = format!("testkit: mark {}.{count}.", std::process::id());
-        fs::write("/dev/kmsg", &mark).context("write to the kernel's log")?;
+        // Without an end of line it would wait for the rest of it.
+        fs::write("/dev/kmsg", format!("{mark}\n")).context("write to the kernel's log")?;
         Ok(Self(mark))
     }
 

@@ -209,8 +209,8 @@ pub(super) fn collectives() -> Outcome {
             .open(&path)?;
         file.set_len(4096)?;
         let area = Mapped::of(file.as_fd())?;
-        let told = [short, long]
-            .map(|most| program.told(Phase::NcclCollective, MOST, || waits(most)));
+        let told =
+            [short, long].map(|most| program.told(Phase::NcclCollective, MOST, || waits(most)));
         remove_file(&path)?;
         for told in told {
             told?;

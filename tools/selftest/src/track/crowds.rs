@@ -87,7 +87,11 @@ pub(super) fn who_may() -> Outcome {
     }
     in_child(|| {
         sys::become_user_with(BOB, BOB, PERFMON)?;
-        check_eq!(Zernel::open()?.cgroups().count(), 1, "seen with CAP_PERFMON");
+        check_eq!(
+            Zernel::open()?.cgroups().count(),
+            1,
+            "seen with CAP_PERFMON"
+        );
         Ok(())
     })?;
     ensure!(sums(&zernel, &group)?.privileged, "not by privilege");
