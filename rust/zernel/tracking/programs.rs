@@ -109,10 +109,7 @@ impl Member {
         // Once more for another phase, too: what others have set meanwhile is seen then.
         let asked = match settings::delta(phase) {
             Delta::NONE => (Phase::Unknown, Ask::NONE),
-            delta => {
-                let privileged = false;
-                (phase, Ask { delta, privileged })
-            }
+            delta => (phase, Ask { delta, ..Ask::NONE }),
         };
         let (_, ask) = asked;
         // Without memory the next look tries again.
