@@ -35,9 +35,9 @@ extern "C" {
 }
 
 /// Slots of a page.
-pub(crate) const SLOTS: usize = uapi::ZERNEL_PAGE_SLOTS as usize;
+pub(crate) const SLOTS: usize = uapi::ZERNEL_V0_PAGE_SLOTS as usize;
 
-/// `struct zernel_slot`. The process may write to it at any time: only atomic accesses.
+/// `struct zernel_v0_slot`. The process may write to it at any time: only atomic accesses.
 #[repr(C)]
 pub(crate) struct Words {
     trigger: Atomic<u32>,
@@ -50,7 +50,7 @@ pub(crate) struct Words {
     pad: Atomic<u32>,
     reserved: [Atomic<u64>; 3],
 }
-static_assert!(size_of::<Words>() == size_of::<uapi::zernel_slot>());
+static_assert!(size_of::<Words>() == size_of::<uapi::zernel_v0_slot>());
 static_assert!(size_of::<Words>() * SLOTS <= PAGE_SIZE);
 
 impl Words {

@@ -34,7 +34,7 @@ impl Point {
     ///
     /// # Errors
     ///
-    /// See `struct zernel_probe`.
+    /// See `struct zernel_v0_probe`.
     pub(crate) fn new(fd: u32, offset: u64, id: u64) -> Result<Self> {
         let fd = c_int::try_from(fd).map_err(|_| EBADF)?;
         // SAFETY: FFI.

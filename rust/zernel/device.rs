@@ -94,30 +94,30 @@ impl Client {
     #[inline(never)]
     fn call(&self, number: u32, arg: usize, size: usize) -> Result {
         match number {
-            uapi::ZERNEL_NR_VERSION => abi::write(arg, size, &version()?)?,
-            uapi::ZERNEL_NR_LIST_GPUS => list::gpus(arg, size)?,
-            uapi::ZERNEL_NR_LIST_TSGS => list::tsgs(arg, size)?,
-            uapi::ZERNEL_NR_CLASS_SET => class::set(arg, size)?,
-            uapi::ZERNEL_NR_CLASS_GET => class::get(arg, size)?,
-            uapi::ZERNEL_NR_CLASS_CLEAR => class::clear(arg, size)?,
-            uapi::ZERNEL_NR_STATS => abi::write(arg, size, &stats()?)?,
-            uapi::ZERNEL_NR_PAGE_REGISTER => request::register(self, arg, size)?,
-            uapi::ZERNEL_NR_PAGE_UNREGISTER => request::unregister(self, arg, size)?,
-            uapi::ZERNEL_NR_READY => request::ready(self, arg, size)?,
-            uapi::ZERNEL_NR_DONE => request::done(self, arg, size)?,
-            uapi::ZERNEL_NR_CANCEL => request::cancel(self, arg, size)?,
-            uapi::ZERNEL_NR_REQUEST_STATS => request::stats(arg, size)?,
-            uapi::ZERNEL_NR_TRACK => track::begin(arg, size)?,
-            uapi::ZERNEL_NR_UNTRACK => track::end(arg, size)?,
-            uapi::ZERNEL_NR_LIST_THREADS => track::list(arg, size)?,
-            uapi::ZERNEL_NR_LIST_PHASES => phase::threads(arg, size)?,
-            uapi::ZERNEL_NR_LIST_PROCESSES => phase::processes(arg, size)?,
-            uapi::ZERNEL_NR_PHASE_HINT => phase::hint(arg, size)?,
-            uapi::ZERNEL_NR_PREFETCH_SUBSCRIBE => prefetch::subscribe(self, arg, size)?,
-            uapi::ZERNEL_NR_PREFETCH_UNSUBSCRIBE => prefetch::unsubscribe(self, arg, size)?,
-            uapi::ZERNEL_NR_LIST_CGROUPS => phase::cgroups(arg, size)?,
-            uapi::ZERNEL_NR_PROBE_ADD => probe::add(self, arg, size)?,
-            uapi::ZERNEL_NR_PROBE_REMOVE => probe::remove(self, arg, size)?,
+            uapi::ZERNEL_V0_NR_VERSION => abi::write(arg, size, &version()?)?,
+            uapi::ZERNEL_V0_NR_LIST_GPUS => list::gpus(arg, size)?,
+            uapi::ZERNEL_V0_NR_LIST_TSGS => list::tsgs(arg, size)?,
+            uapi::ZERNEL_V0_NR_CLASS_SET => class::set(arg, size)?,
+            uapi::ZERNEL_V0_NR_CLASS_GET => class::get(arg, size)?,
+            uapi::ZERNEL_V0_NR_CLASS_CLEAR => class::clear(arg, size)?,
+            uapi::ZERNEL_V0_NR_STATS => abi::write(arg, size, &stats()?)?,
+            uapi::ZERNEL_V0_NR_PAGE_REGISTER => request::register(self, arg, size)?,
+            uapi::ZERNEL_V0_NR_PAGE_UNREGISTER => request::unregister(self, arg, size)?,
+            uapi::ZERNEL_V0_NR_READY => request::ready(self, arg, size)?,
+            uapi::ZERNEL_V0_NR_DONE => request::done(self, arg, size)?,
+            uapi::ZERNEL_V0_NR_CANCEL => request::cancel(self, arg, size)?,
+            uapi::ZERNEL_V0_NR_REQUEST_STATS => request::stats(arg, size)?,
+            uapi::ZERNEL_V0_NR_TRACK => track::begin(arg, size)?,
+            uapi::ZERNEL_V0_NR_UNTRACK => track::end(arg, size)?,
+            uapi::ZERNEL_V0_NR_LIST_THREADS => track::list(arg, size)?,
+            uapi::ZERNEL_V0_NR_LIST_PHASES => phase::threads(arg, size)?,
+            uapi::ZERNEL_V0_NR_LIST_PROCESSES => phase::processes(arg, size)?,
+            uapi::ZERNEL_V0_NR_PHASE_HINT => phase::hint(arg, size)?,
+            uapi::ZERNEL_V0_NR_PREFETCH_SUBSCRIBE => prefetch::subscribe(self, arg, size)?,
+            uapi::ZERNEL_V0_NR_PREFETCH_UNSUBSCRIBE => prefetch::unsubscribe(self, arg, size)?,
+            uapi::ZERNEL_V0_NR_LIST_CGROUPS => phase::cgroups(arg, size)?,
+            uapi::ZERNEL_V0_NR_PROBE_ADD => probe::add(self, arg, size)?,
+            uapi::ZERNEL_V0_NR_PROBE_REMOVE => probe::remove(self, arg, size)?,
             _ => return Err(ENOTTY),
         }
         Ok(())
@@ -158,13 +158,13 @@ impl MiscDevice for Client {
     }
 
     fn ioctl(me: Pin<&Self>, _file: &File, cmd: u32, arg: usize) -> Result<isize> {
-        if _IOC_TYPE(cmd) != uapi::ZERNEL_IOC_MAGIC {
+        if _IOC_TYPE(cmd) != uapi::ZERNEL_V0_IOC_MAGIC {
             return Err(ENOTTY);
         }
         let (number, size) = (_IOC_NR(cmd), _IOC_SIZE(cmd));
         // A request takes this one alone, of all calls: it is not to pay for the others.
         match number {
-            uapi::ZERNEL_NR_BEGIN => request::begin(&me, arg, size)?,
+            uapi::ZERNEL_V0_NR_BEGIN => request::begin(&me, arg, size)?,
             _ => me.call(number, arg, size)?,
         }
         Ok(0)
@@ -193,18 +193,18 @@ impl miscdev::Device for Client {
     }
 }
 
-fn version() -> Result<uapi::zernel_version> {
-    Ok(uapi::zernel_version {
-        abi: uapi::ZERNEL_ABI_VERSION,
-        levels: uapi::ZERNEL_NR_LEVELS,
+fn version() -> Result<uapi::zernel_v0_version> {
+    Ok(uapi::zernel_v0_version {
+        abi: uapi::ZERNEL_V0_ABI_VERSION,
+        levels: uapi::ZERNEL_V0_NR_LEVELS,
         caps: u64::from(
-            uapi::ZERNEL_CAP_CLASSES
-                | uapi::ZERNEL_CAP_EVENTS
-                | uapi::ZERNEL_CAP_REQUESTS
-                | uapi::ZERNEL_CAP_TRACKING
-                | uapi::ZERNEL_CAP_PHASES
-                | uapi::ZERNEL_CAP_PREFETCH
-                | uapi::ZERNEL_CAP_PROBES,
+            uapi::ZERNEL_V0_CAP_CLASSES
+                | uapi::ZERNEL_V0_CAP_EVENTS
+                | uapi::ZERNEL_V0_CAP_REQUESTS
+                | uapi::ZERNEL_V0_CAP_TRACKING
+                | uapi::ZERNEL_V0_CAP_PHASES
+                | uapi::ZERNEL_V0_CAP_PREFETCH
+                | uapi::ZERNEL_V0_CAP_PROBES,
         ),
         max_gpus: gpu::MAX,
         max_tsgs_per_gpu: tsg::MAX_PER_GPU,
@@ -213,13 +213,13 @@ fn version() -> Result<uapi::zernel_version> {
     })
 }
 
-fn stats() -> Result<uapi::zernel_stats> {
+fn stats() -> Result<uapi::zernel_v0_stats> {
     let threads = tracking::with(|t| t.count())?;
     let prefetch = subscriptions::counters()?;
     registry::with(|r| {
         let counters = r.counters();
         let (gpus, tsgs, assignments) = r.population();
-        uapi::zernel_stats {
+        uapi::zernel_v0_stats {
             tsgs_added: counters.tsgs_added,
             tsgs_removed: counters.tsgs_removed,
             classes_set: counters.classes_set,

@@ -57,7 +57,7 @@ pub(crate) use reader::Reader;
 
 static LAST_ID: Atomic<u64> = Atomic::new(0);
 
-/// Counters since the module was loaded; see `struct zernel_stats`.
+/// Counters since the module was loaded; see `struct zernel_v0_stats`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) subscriptions: u64,
@@ -150,7 +150,7 @@ impl Charge {
         let user = identity::caller_uid();
         let readahead = registry::with(|r| r.tunables().phases().readahead())?;
         let most = (!identity::caller_is_unbound()).then_some(Most {
-            count: uapi::ZERNEL_MAX_PREFETCH_PER_USER,
+            count: uapi::ZERNEL_V0_MAX_PREFETCH_PER_USER,
             bytes: readahead,
         });
         let node = RBTreeNode::new(user, Share::default(), GFP_KERNEL_ACCOUNT)?;

@@ -18,10 +18,10 @@ use kernel::{
 };
 
 /// Most probes of an open file.
-const MAX_PER_FILE: usize = uapi::ZERNEL_MAX_PROBES_PER_FILE as usize;
+const MAX_PER_FILE: usize = uapi::ZERNEL_V0_MAX_PROBES_PER_FILE as usize;
 
 /// Most probes.
-const MAX: u32 = uapi::ZERNEL_MAX_PROBES;
+const MAX: u32 = uapi::ZERNEL_V0_MAX_PROBES;
 
 /// How many there are.
 static COUNT: Atomic<u32> = Atomic::new(0);
@@ -82,7 +82,7 @@ impl Probes {
     ///
     /// # Errors
     ///
-    /// See `struct zernel_probe`.
+    /// See `struct zernel_v0_probe`.
     pub(crate) fn add(&mut self, fd: u32, offset: u64) -> Result<u32, Failure> {
         if self.all.len() >= MAX_PER_FILE {
             return Err(Failure::OverQuota);

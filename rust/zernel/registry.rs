@@ -78,7 +78,7 @@ use tsg::{
     Tsg, //
 };
 
-/// Counters since the module was loaded; see `struct zernel_stats`.
+/// Counters since the module was loaded; see `struct zernel_v0_stats`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) tsgs_added: u64,

@@ -50,15 +50,15 @@ const BATCH: usize = 32;
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
     /// It came.
-    TsgAdded = uapi::ZERNEL_EVENT_TSG_ADDED as isize,
+    TsgAdded = uapi::ZERNEL_V0_EVENT_TSG_ADDED as isize,
     /// It went.
-    TsgRemoved = uapi::ZERNEL_EVENT_TSG_REMOVED as isize,
+    TsgRemoved = uapi::ZERNEL_V0_EVENT_TSG_REMOVED as isize,
     /// Another class is in force for it.
-    ClassChanged = uapi::ZERNEL_EVENT_CLASS_CHANGED as isize,
+    ClassChanged = uapi::ZERNEL_V0_EVENT_CLASS_CHANGED as isize,
     /// The provider took its settings.
-    SliceApplied = uapi::ZERNEL_EVENT_SLICE_APPLIED as isize,
+    SliceApplied = uapi::ZERNEL_V0_EVENT_SLICE_APPLIED as isize,
     /// The provider refused them for good.
-    ProviderError = uapi::ZERNEL_EVENT_PROVIDER_ERROR as isize,
+    ProviderError = uapi::ZERNEL_V0_EVENT_PROVIDER_ERROR as isize,
 }
 
 /// The ring of a stream.
@@ -68,7 +68,7 @@ pub(crate) enum Kind {
 /// `slots` is as long as `positions` has slots.
 struct Events {
     positions: Ring,
-    slots: KVVec<uapi::zernel_event>,
+    slots: KVVec<uapi::zernel_v0_event>,
 }
 
 /// A stream of events for one open file.
@@ -91,7 +91,7 @@ impl Stream {
     pub(crate) fn new(viewer: Arc<Viewer>, size: usize) -> Result<Arc<Self>> {
         let positions = Ring::new(size);
         let slots = KVVec::from_elem(
-            uapi::zernel_event::default(),
+            uapi::zernel_v0_event::default(),
             size.max(1),
             GFP_KERNEL_ACCOUNT,
         )?;
@@ -117,7 +117,7 @@ impl Stream {
     }
 
     /// Returns whether an event was lost for it.
-    fn push(&self, mut event: uapi::zernel_event, process: &Pid, uid: Uid) -> bool {
+    fn push(&self, mut event: uapi::zernel_v0_event, process: &Pid, uid: Uid) -> bool {
         event.pid = self.viewer.number_of(process);
         event.uid = self.viewer.number_of_user(uid);
         let mut events = self.events.lock();
@@ -148,7 +148,7 @@ impl Stream {
     /// `EINVAL` no room for one, `EAGAIN` none there and not to wait, `ERESTARTSYS` a signal,
     /// `EFAULT` (the events that could not be copied count as dropped), `ENOMEM`.
     pub(crate) fn read(&self, iov: &mut IovIterDest<'_>, wait: bool) -> Result<usize> {
-        const SIZE: usize = size_of::<uapi::zernel_event>();
+        const SIZE: usize = size_of::<uapi::zernel_v0_event>();
         if iov.len() < SIZE {
             return Err(EINVAL);
         }
@@ -179,7 +179,7 @@ impl Stream {
         }
     }
 
-    fn take(&self, batch: &mut KVec<uapi::zernel_event>, most: usize, wait: bool) -> Result {
+    fn take(&self, batch: &mut KVec<uapi::zernel_v0_event>, most: usize, wait: bool) -> Result {
         let mut events = self.events.lock();
         while wait && events.positions.is_empty() {
             if self.ready.wait_interruptible(&mut events) {
@@ -192,7 +192,7 @@ impl Stream {
                 break;
             };
             if let Some(event) = events.slots.get(slot) {
-                let event = uapi::zernel_event { dropped, ..*event };
+                let event = uapi::zernel_v0_event { dropped, ..*event };
                 // Never fails: the capacity was allocated.
                 batch.push(event, GFP_NOWAIT)?;
             }
@@ -290,8 +290,8 @@ impl Streams {
         if self.count == 0 {
             return;
         }
-        let event = uapi::zernel_event {
-            size: size_of::<uapi::zernel_event>() as u32,
+        let event = uapi::zernel_v0_event {
+            size: size_of::<uapi::zernel_v0_event>() as u32,
             type_: kind as u32,
             time_ns: now_ns(),
             tsg: id.0,
@@ -299,7 +299,7 @@ impl Streams {
             level: tsg
                 .effective
                 .level
-                .map_or(uapi::ZERNEL_LEVEL_NONE, |l| l.number()),
+                .map_or(uapi::ZERNEL_V0_LEVEL_NONE, |l| l.number()),
             source: tsg.effective.source as u32,
             timeslice_us: tsg.current.map_or(0, |hw| hw.timeslice.0),
             error,
@@ -314,11 +314,11 @@ impl Streams {
     /// Tells every stream that may see a process that it is time to load its next batch. `private`: of
     /// the streams of its user none may.
     pub(crate) fn push_prefetch(&self, owner: (&Pid, Uid), private: bool, counters: &mut Counters) {
-        let event = uapi::zernel_event {
-            size: size_of::<uapi::zernel_event>() as u32,
-            type_: uapi::ZERNEL_EVENT_PREFETCH,
+        let event = uapi::zernel_v0_event {
+            size: size_of::<uapi::zernel_v0_event>() as u32,
+            type_: uapi::ZERNEL_V0_EVENT_PREFETCH,
             time_ns: now_ns(),
-            level: uapi::ZERNEL_LEVEL_NONE,
+            level: uapi::ZERNEL_V0_LEVEL_NONE,
             ..Default::default()
         };
         self.push_to(Audience::All, event, owner, counters);
@@ -330,7 +330,7 @@ impl Streams {
     fn push_to(
         &self,
         audience: Audience,
-        event: uapi::zernel_event,
+        event: uapi::zernel_v0_event,
         (process, uid): (&Pid, Uid),
         counters: &mut Counters,
     ) {

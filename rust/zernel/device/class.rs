@@ -83,18 +83,18 @@ pub(super) fn clear(arg: usize, size: usize) -> Result {
 }
 
 /// Makes sure that the answer can be written, before anything changes.
-fn probe(arg: usize, size: usize, class: &uapi::zernel_class) -> Result {
+fn probe(arg: usize, size: usize, class: &uapi::zernel_v0_class) -> Result {
     abi::write(arg, size, class)
 }
 
-fn read(arg: usize, size: usize) -> Result<uapi::zernel_class> {
-    let class: uapi::zernel_class = abi::read(arg, size)?;
+fn read(arg: usize, size: usize) -> Result<uapi::zernel_v0_class> {
+    let class: uapi::zernel_v0_class = abi::read(arg, size)?;
     let takes_pidfd = matches!(
         class.target,
-        uapi::ZERNEL_TARGET_PROCESS | uapi::ZERNEL_TARGET_THREAD
+        uapi::ZERNEL_V0_TARGET_PROCESS | uapi::ZERNEL_V0_TARGET_THREAD
     );
     let known = if takes_pidfd {
-        uapi::ZERNEL_CLASS_PIDFD
+        uapi::ZERNEL_V0_CLASS_PIDFD
     } else {
         0
     };
@@ -106,16 +106,20 @@ fn read(arg: usize, size: usize) -> Result<uapi::zernel_class> {
 }
 
 /// The thread or process that a request names.
-fn task(class: &uapi::zernel_class, scope: Scope) -> Result<Pid> {
-    target::task(class.id, class.flags & uapi::ZERNEL_CLASS_PIDFD != 0, scope)
+fn task(class: &uapi::zernel_v0_class, scope: Scope) -> Result<Pid> {
+    target::task(
+        class.id,
+        class.flags & uapi::ZERNEL_V0_CLASS_PIDFD != 0,
+        scope,
+    )
 }
 
 /// Finds the target and what the kernel says about the caller.
-fn resolve(class: &uapi::zernel_class) -> Result<(Named, Asker)> {
+fn resolve(class: &uapi::zernel_v0_class) -> Result<(Named, Asker)> {
     let uid = identity::caller_uid();
     let (named, owner) = match class.target {
-        uapi::ZERNEL_TARGET_TSG => (Named::Tsg(tsg::Id(class.id)), false),
-        uapi::ZERNEL_TARGET_THREAD => {
+        uapi::ZERNEL_V0_TARGET_TSG => (Named::Tsg(tsg::Id(class.id)), false),
+        uapi::ZERNEL_V0_TARGET_THREAD => {
             let thread = task(class, Scope::Thread)?;
             let process = thread.process().ok_or(ESRCH)?;
             let owner = thread.is_callers(Scope::Thread);
@@ -127,13 +131,13 @@ fn resolve(class: &uapi::zernel_class) -> Result<(Named, Asker)> {
             };
             (named, owner)
         }
-        uapi::ZERNEL_TARGET_PROCESS => {
+        uapi::ZERNEL_V0_TARGET_PROCESS => {
             let process = task(class, Scope::Process)?;
             let owner = process.is_callers(Scope::Process);
             let chain = chain_of(&process)?;
             (Named::Process { process, chain }, owner)
         }
-        uapi::ZERNEL_TARGET_CGROUP => {
+        uapi::ZERNEL_V0_TARGET_CGROUP => {
             let (cgroup, owner) = Cgroup::from_fd(class.id)?;
             let chain = cgroup.ancestry()?;
             let named = Named::Cgroup {
@@ -154,11 +158,11 @@ fn chain_of(process: &Pid) -> Result<KVec<u64>> {
     }
 }
 
-fn fill(class: &mut uapi::zernel_class, registry: &Registry, answer: Answer) {
-    let number = |level: Option<Level>| level.map_or(uapi::ZERNEL_LEVEL_NONE, Level::number);
+fn fill(class: &mut uapi::zernel_v0_class, registry: &Registry, answer: Answer) {
+    let number = |level: Option<Level>| level.map_or(uapi::ZERNEL_V0_LEVEL_NONE, Level::number);
     class.level = number(answer.own.map(|own| own.level));
     if answer.own.is_some_and(|own| own.is_privileged()) {
-        class.flags |= uapi::ZERNEL_CLASS_PRIVILEGED;
+        class.flags |= uapi::ZERNEL_V0_CLASS_PRIVILEGED;
     }
     class.weight = answer.own.map_or(0, |own| own.weight.number());
     class.effective_weight = answer.effective.weight.number();

@@ -99,7 +99,7 @@ pub(super) fn page<T: Abi>(
     size: usize,
     fill: impl FnOnce(&mut Page<T>) -> Result,
 ) -> Result {
-    let mut list: uapi::zernel_list = abi::read(arg, size)?;
+    let mut list: uapi::zernel_v0_list = abi::read(arg, size)?;
     let stride = list.entry_size as usize;
     if list.flags != 0
         || list.reserved != 0
@@ -122,18 +122,18 @@ pub(super) fn page<T: Abi>(
     abi::write(arg, size, &list)
 }
 
-fn gpu_info(id: gpu::Id, gpu: &Gpu, turns: bool) -> uapi::zernel_gpu_info {
+fn gpu_info(id: gpu::Id, gpu: &Gpu, turns: bool) -> uapi::zernel_v0_gpu_info {
     let flags = [
-        (true, uapi::ZERNEL_GPU_TIMESLICE),
-        (gpu.abilities.interleave, uapi::ZERNEL_GPU_INTERLEAVE),
-        (gpu.abilities.preempt, uapi::ZERNEL_GPU_PREEMPT),
-        (gpu.abilities.enable, uapi::ZERNEL_GPU_ENABLE),
-        (gpu.abilities.load, uapi::ZERNEL_GPU_LOAD),
-        (gpu.suspended, uapi::ZERNEL_GPU_SUSPENDED),
-        (turns, uapi::ZERNEL_GPU_TURNS),
-        (gpu.unresponsive, uapi::ZERNEL_GPU_UNRESPONSIVE),
+        (true, uapi::ZERNEL_V0_GPU_TIMESLICE),
+        (gpu.abilities.interleave, uapi::ZERNEL_V0_GPU_INTERLEAVE),
+        (gpu.abilities.preempt, uapi::ZERNEL_V0_GPU_PREEMPT),
+        (gpu.abilities.enable, uapi::ZERNEL_V0_GPU_ENABLE),
+        (gpu.abilities.load, uapi::ZERNEL_V0_GPU_LOAD),
+        (gpu.suspended, uapi::ZERNEL_V0_GPU_SUSPENDED),
+        (turns, uapi::ZERNEL_V0_GPU_TURNS),
+        (gpu.unresponsive, uapi::ZERNEL_V0_GPU_UNRESPONSIVE),
     ];
-    uapi::zernel_gpu_info {
+    uapi::zernel_v0_gpu_info {
         id: id.0,
         flags: combine(&flags),
         tsgs: gpu.tsgs,
@@ -148,14 +148,17 @@ fn gpu_info(id: gpu::Id, gpu: &Gpu, turns: bool) -> uapi::zernel_gpu_info {
     }
 }
 
-fn tsg_info(id: tsg::Id, tsg: &Tsg, viewer: &Viewer) -> uapi::zernel_tsg_info {
+fn tsg_info(id: tsg::Id, tsg: &Tsg, viewer: &Viewer) -> uapi::zernel_v0_tsg_info {
     let flags = [
-        (tsg.traits.compute, uapi::ZERNEL_TSG_COMPUTE),
-        (tsg.queued.is_some() || tsg.busy, uapi::ZERNEL_TSG_PENDING),
-        (tsg.failed, uapi::ZERNEL_TSG_FAILED),
-        (tsg.traits.shared, uapi::ZERNEL_TSG_SHARED),
+        (tsg.traits.compute, uapi::ZERNEL_V0_TSG_COMPUTE),
+        (
+            tsg.queued.is_some() || tsg.busy,
+            uapi::ZERNEL_V0_TSG_PENDING,
+        ),
+        (tsg.failed, uapi::ZERNEL_V0_TSG_FAILED),
+        (tsg.traits.shared, uapi::ZERNEL_V0_TSG_SHARED),
     ];
-    uapi::zernel_tsg_info {
+    uapi::zernel_v0_tsg_info {
         id: id.0,
         gpu: tsg.gpu.0,
         cgroup: tsg.cgroup,
@@ -173,7 +176,7 @@ fn tsg_info(id: tsg::Id, tsg: &Tsg, viewer: &Viewer) -> uapi::zernel_tsg_info {
         level: tsg
             .effective
             .level
-            .map_or(uapi::ZERNEL_LEVEL_NONE, |l| l.number()),
+            .map_or(uapi::ZERNEL_V0_LEVEL_NONE, |l| l.number()),
         source: tsg.effective.source as u32,
         timeslice_us: tsg.current.map_or(0, |hw| hw.timeslice.0),
         default_timeslice_us: tsg.original.map_or(0, |hw| hw.timeslice.0),

@@ -52,7 +52,7 @@ pub(super) fn threads(arg: usize, size: usize) -> Result {
     })
 }
 
-fn thread_info(id: u64, seen: &Seen<'_>, viewer: &Viewer) -> Option<uapi::zernel_thread_phases> {
+fn thread_info(id: u64, seen: &Seen<'_>, viewer: &Viewer) -> Option<uapi::zernel_v0_thread_phases> {
     let thread = seen.record.thread();
     let (tid, pid) = track::numbers(thread, viewer)?;
     let now = Ns(now_ns());
@@ -62,12 +62,12 @@ fn thread_info(id: u64, seen: &Seen<'_>, viewer: &Viewer) -> Option<uapi::zernel
         None => (Phase::Unknown, times.sum(), 0),
     };
     let hinted = seen.task.is_some_and(|task| task.is_hinted(now));
-    Some(uapi::zernel_thread_phases {
+    Some(uapi::zernel_v0_thread_phases {
         id,
         pid,
         tid,
         uid: viewer.number_of_user(thread.uid()),
-        flags: list::combine(&[(hinted, uapi::ZERNEL_PHASE_HINTED)]),
+        flags: list::combine(&[(hinted, uapi::ZERNEL_V0_PHASE_HINTED)]),
         phase: phase.number() as u32,
         nice: 0,
         present_ns: present.0,
@@ -78,7 +78,7 @@ fn thread_info(id: u64, seen: &Seen<'_>, viewer: &Viewer) -> Option<uapi::zernel
     })
 }
 
-fn numbers(times: &Times) -> [u64; uapi::ZERNEL_NR_PHASES as usize] {
+fn numbers(times: &Times) -> [u64; uapi::ZERNEL_V0_NR_PHASES as usize] {
     Phase::ALL.map(|phase| times.of(phase).0)
 }
 
@@ -103,7 +103,10 @@ pub(super) fn processes(arg: usize, size: usize) -> Result {
     })
 }
 
-fn process_info(listed: &Listed, viewer: &Viewer) -> Result<Option<uapi::zernel_process_phases>> {
+fn process_info(
+    listed: &Listed,
+    viewer: &Viewer,
+) -> Result<Option<uapi::zernel_v0_process_phases>> {
     let Some(thread) = Thread::of(listed.process.pid()) else {
         return Ok(None);
     };
@@ -118,14 +121,17 @@ fn process_info(listed: &Listed, viewer: &Viewer) -> Result<Option<uapi::zernel_
     let setting = listed.process.setting();
     let (synced, counts) = (listed.gpu.synced, listed.prefetch.counts);
     let flags = [
-        (setting.whole, uapi::ZERNEL_PROCESS_WHOLE),
-        (setting.children, uapi::ZERNEL_PROCESS_CHILDREN),
-        (setting.privileged, uapi::ZERNEL_PROCESS_PRIVILEGED),
-        (setting.ml, uapi::ZERNEL_PROCESS_ML),
-        (listed.process.grouped().whole, uapi::ZERNEL_PROCESS_CGROUP),
-        (synced.is_some(), uapi::ZERNEL_PROCESS_SYNCED),
+        (setting.whole, uapi::ZERNEL_V0_PROCESS_WHOLE),
+        (setting.children, uapi::ZERNEL_V0_PROCESS_CHILDREN),
+        (setting.privileged, uapi::ZERNEL_V0_PROCESS_PRIVILEGED),
+        (setting.ml, uapi::ZERNEL_V0_PROCESS_ML),
+        (
+            listed.process.grouped().whole,
+            uapi::ZERNEL_V0_PROCESS_CGROUP,
+        ),
+        (synced.is_some(), uapi::ZERNEL_V0_PROCESS_SYNCED),
     ];
-    Ok(Some(uapi::zernel_process_phases {
+    Ok(Some(uapi::zernel_v0_process_phases {
         id: listed.id,
         pid,
         uid: viewer.number_of_user(thread.uid()),
@@ -167,10 +173,10 @@ pub(super) fn cgroups(arg: usize, size: usize) -> Result {
                 continue;
             };
             let flags = [
-                (terms.privileged, uapi::ZERNEL_CGROUP_PRIVILEGED),
-                (terms.ml, uapi::ZERNEL_CGROUP_ML),
+                (terms.privileged, uapi::ZERNEL_V0_CGROUP_PRIVILEGED),
+                (terms.ml, uapi::ZERNEL_V0_CGROUP_ML),
             ];
-            let info = uapi::zernel_cgroup_phases {
+            let info = uapi::zernel_v0_cgroup_phases {
                 id,
                 uid: viewer.number_of_user(terms.uid),
                 flags: list::combine(&flags),
@@ -188,7 +194,7 @@ pub(super) fn cgroups(arg: usize, size: usize) -> Result {
 
 /// A thread says what it does.
 pub(super) fn hint(arg: usize, size: usize) -> Result {
-    let hint: uapi::zernel_phase_hint = abi::read(arg, size)?;
+    let hint: uapi::zernel_v0_phase_hint = abi::read(arg, size)?;
     let phase = Phase::ALL.get(hint.phase as usize).copied();
     let (Some(phase), 0) = (phase, hint.reserved) else {
         return Err(EINVAL);
@@ -211,10 +217,10 @@ pub(super) fn hint(arg: usize, size: usize) -> Result {
 
 // The numbers are the same.
 kernel::prelude::static_assert!(
-    Phase::Unknown.number() == uapi::ZERNEL_PHASE_UNKNOWN as usize
-        && Phase::DataLoading.number() == uapi::ZERNEL_PHASE_DATA_LOADING as usize
-        && Phase::GpuCompute.number() == uapi::ZERNEL_PHASE_GPU_COMPUTE as usize
-        && Phase::NcclCollective.number() == uapi::ZERNEL_PHASE_NCCL_COLLECTIVE as usize
-        && Phase::OptimizerStep.number() == uapi::ZERNEL_PHASE_OPTIMIZER_STEP as usize
-        && Task::LONGEST_HINT.0 == uapi::ZERNEL_HINT_MAX_NS
+    Phase::Unknown.number() == uapi::ZERNEL_V0_PHASE_UNKNOWN as usize
+        && Phase::DataLoading.number() == uapi::ZERNEL_V0_PHASE_DATA_LOADING as usize
+        && Phase::GpuCompute.number() == uapi::ZERNEL_V0_PHASE_GPU_COMPUTE as usize
+        && Phase::NcclCollective.number() == uapi::ZERNEL_V0_PHASE_NCCL_COLLECTIVE as usize
+        && Phase::OptimizerStep.number() == uapi::ZERNEL_V0_PHASE_OPTIMIZER_STEP as usize
+        && Task::LONGEST_HINT.0 == uapi::ZERNEL_V0_HINT_MAX_NS
 );

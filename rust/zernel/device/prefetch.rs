@@ -42,16 +42,16 @@ impl Wish {
     /// # Errors
     ///
     /// `EINVAL`.
-    fn of(asked: &uapi::zernel_prefetch) -> Result<Self> {
+    fn of(asked: &uapi::zernel_v0_prefetch) -> Result<Self> {
         let no_file = asked.fd == 0;
         let no_word = (asked.page, asked.slot) == (0, 0);
         let no_range = (asked.offset, asked.length, asked.span) == (0, 0, 0);
         match asked.kind {
-            uapi::ZERNEL_PREFETCH_EVENTFD if no_word && no_range => Ok(Self::Eventfd(asked.fd)),
-            uapi::ZERNEL_PREFETCH_WORD if no_file && no_range => {
+            uapi::ZERNEL_V0_PREFETCH_EVENTFD if no_word && no_range => Ok(Self::Eventfd(asked.fd)),
+            uapi::ZERNEL_V0_PREFETCH_WORD if no_file && no_range => {
                 Ok(Self::Word((asked.page, asked.slot)))
             }
-            uapi::ZERNEL_PREFETCH_READ_AHEAD if no_word => {
+            uapi::ZERNEL_V0_PREFETCH_READ_AHEAD if no_word => {
                 let ranges = Ranges::new(asked.offset, asked.length, asked.span);
                 Ok(Self::ReadAhead(asked.fd, ranges.ok_or(EINVAL)?))
             }
@@ -62,12 +62,12 @@ impl Wish {
 
 /// Has something be done at each signal for a process.
 pub(super) fn subscribe(client: &Client, arg: usize, size: usize) -> Result {
-    let mut asked: uapi::zernel_prefetch = abi::read(arg, size)?;
-    if asked.flags & !uapi::ZERNEL_PREFETCH_PIDFD != 0 || asked.subscription != 0 {
+    let mut asked: uapi::zernel_v0_prefetch = abi::read(arg, size)?;
+    if asked.flags & !uapi::ZERNEL_V0_PREFETCH_PIDFD != 0 || asked.subscription != 0 {
         return Err(EINVAL);
     }
     let wish = Wish::of(&asked)?;
-    let is_pidfd = asked.flags & uapi::ZERNEL_PREFETCH_PIDFD != 0;
+    let is_pidfd = asked.flags & uapi::ZERNEL_V0_PREFETCH_PIDFD != 0;
     let process = target::task(asked.id, is_pidfd, Scope::Process)?;
     let thread = Thread::of(&process).filter(Thread::is_program);
     let thread = thread.ok_or(ESRCH)?;
@@ -119,7 +119,7 @@ fn charge(bytes: u64) -> Result<Charge> {
 
 /// Ends a subscription.
 pub(super) fn unsubscribe(client: &Client, arg: usize, size: usize) -> Result {
-    let named: uapi::zernel_prefetch_end = abi::read(arg, size)?;
+    let named: uapi::zernel_v0_prefetch_end = abi::read(arg, size)?;
     if named.flags != 0 {
         return Err(EINVAL);
     }
@@ -142,4 +142,4 @@ pub(super) fn end_words_of(client: &Client, page: u32) {
 }
 
 // The bounds are the same.
-kernel::prelude::static_assert!(Ranges::MAX_LENGTH == uapi::ZERNEL_PREFETCH_MAX_LENGTH as u64);
+kernel::prelude::static_assert!(Ranges::MAX_LENGTH == uapi::ZERNEL_V0_PREFETCH_MAX_LENGTH as u64);

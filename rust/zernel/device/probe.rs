@@ -17,7 +17,7 @@ use kernel::prelude::*;
 
 /// Probes a function of a file.
 pub(super) fn add(client: &Client, arg: usize, size: usize) -> Result {
-    let mut probe: uapi::zernel_probe = abi::read(arg, size)?;
+    let mut probe: uapi::zernel_v0_probe = abi::read(arg, size)?;
     if probe.flags != 0 || probe.probe != 0 || probe.reserved != 0 {
         return Err(EINVAL);
     }
@@ -37,7 +37,7 @@ pub(super) fn add(client: &Client, arg: usize, size: usize) -> Result {
 
 /// Ends that.
 pub(super) fn remove(client: &Client, arg: usize, size: usize) -> Result {
-    let probe: uapi::zernel_probe = abi::read(arg, size)?;
+    let probe: uapi::zernel_v0_probe = abi::read(arg, size)?;
     if probe.fd != 0 || probe.flags != 0 || probe.offset != 0 || probe.reserved != 0 {
         return Err(EINVAL);
     }

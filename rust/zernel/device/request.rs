@@ -49,8 +49,8 @@ use kernel::{
     sync::Arc, //
 };
 
-/// Where the part of `struct zernel_begin` begins that zernel writes.
-const ANSWER: usize = core::mem::offset_of!(uapi::zernel_begin, request);
+/// Where the part of `struct zernel_v0_begin` begins that zernel writes.
+const ANSWER: usize = core::mem::offset_of!(uapi::zernel_v0_begin, request);
 
 /// How often a begin is tried whose answer could not be written, or whose TSG was not known yet.
 /// Nobody else binds the slot in between, unless the memory for the answer has gone once more.
@@ -58,7 +58,7 @@ const TRIES: usize = 8;
 
 /// Registers a page of slots.
 pub(super) fn register(client: &Client, arg: usize, size: usize) -> Result {
-    let mut page: uapi::zernel_page = abi::read(arg, size)?;
+    let mut page: uapi::zernel_v0_page = abi::read(arg, size)?;
     if page.page != 0 || page.flags != 0 {
         return Err(EINVAL);
     }
@@ -75,7 +75,7 @@ pub(super) fn register(client: &Client, arg: usize, size: usize) -> Result {
 
 /// Ends the requests of a page and forgets it.
 pub(super) fn unregister(client: &Client, arg: usize, size: usize) -> Result {
-    let page: uapi::zernel_page = abi::read(arg, size)?;
+    let page: uapi::zernel_v0_page = abi::read(arg, size)?;
     if page.address != 0 || page.flags != 0 {
         return Err(EINVAL);
     }
@@ -88,20 +88,20 @@ pub(super) fn unregister(client: &Client, arg: usize, size: usize) -> Result {
 
 /// Begins a request.
 pub(super) fn begin(client: &Client, arg: usize, size: usize) -> Result {
-    let mut begin: uapi::zernel_begin = abi::read(arg, size)?;
-    let known = uapi::ZERNEL_BEGIN_MARGIN | uapi::ZERNEL_BEGIN_NO_HOLDER;
+    let mut begin: uapi::zernel_v0_begin = abi::read(arg, size)?;
+    let known = uapi::ZERNEL_V0_BEGIN_MARGIN | uapi::ZERNEL_V0_BEGIN_NO_HOLDER;
     if begin.flags & !known != 0 || begin.reserved != 0 || begin.request != 0 {
         return Err(EINVAL);
     }
-    let answer = abi::Answer::new::<uapi::zernel_begin>(arg, size, ANSWER)?;
+    let answer = abi::Answer::new::<uapi::zernel_v0_begin>(arg, size, ANSWER)?;
     let kind = match begin.predictor {
-        uapi::ZERNEL_PREDICT_DEFAULT => None,
+        uapi::ZERNEL_V0_PREDICT_DEFAULT => None,
         number => Some(Kind::new(number - 1).ok_or(EINVAL)?),
     };
     let ask = Begin {
         kind,
-        margin: begin.flags & uapi::ZERNEL_BEGIN_MARGIN != 0,
-        holder: begin.flags & uapi::ZERNEL_BEGIN_NO_HOLDER == 0,
+        margin: begin.flags & uapi::ZERNEL_V0_BEGIN_MARGIN != 0,
+        holder: begin.flags & uapi::ZERNEL_V0_BEGIN_NO_HOLDER == 0,
         expected: Ns(begin.expected_ns),
         slo: Ns(begin.slo_ns),
     };
@@ -152,7 +152,7 @@ fn bind(slot: &Arc<Slot>, id: tsg::Id, name: Name, holder: bool) -> Result {
 
 /// The slot that a call names, and the request in it.
 fn named(client: &Client, arg: usize, size: usize) -> Result<(Arc<Slot>, u32)> {
-    let named: uapi::zernel_request = abi::read(arg, size)?;
+    let named: uapi::zernel_v0_request = abi::read(arg, size)?;
     if named.flags != 0 {
         return Err(EINVAL);
     }
@@ -180,15 +180,15 @@ pub(super) fn cancel(client: &Client, arg: usize, size: usize) -> Result {
 
 /// Tells what became of requests.
 pub(super) fn stats(arg: usize, size: usize) -> Result {
-    let asked: uapi::zernel_request_stats = abi::read(arg, size)?;
+    let asked: uapi::zernel_v0_request_stats = abi::read(arg, size)?;
     let level = match (asked.tsg, asked.level) {
-        (0, uapi::ZERNEL_LEVEL_NONE) => None,
+        (0, uapi::ZERNEL_V0_LEVEL_NONE) => None,
         (0, number) => Some(Level::new(number).ok_or(EINVAL)?),
         (_, 0) => None,
         _ => return Err(EINVAL),
     };
     // Everything else is told.
-    let mut answer = uapi::zernel_request_stats {
+    let mut answer = uapi::zernel_v0_request_stats {
         tsg: asked.tsg,
         level: asked.level,
         nr_buckets: asked.nr_buckets,
@@ -243,7 +243,7 @@ fn buckets(address: u64, room: u32, tally: &Tally) -> Result<u32> {
     Ok(counts.len() as u32)
 }
 
-fn fill(answer: &mut uapi::zernel_request_stats, tally: &Tally) {
+fn fill(answer: &mut uapi::zernel_v0_request_stats, tally: &Tally) {
     let latency = &tally.latency;
     let quantile = |share| latency.quantile(share).unwrap_or_default().0;
     answer.requests = tally.begun;

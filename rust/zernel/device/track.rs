@@ -67,8 +67,13 @@ pub(super) fn is_privileged(caller: Caller) -> bool {
 }
 
 /// Changes how a cgroup is tracked.
-fn change_cgroup(arg: usize, size: usize, mut track: uapi::zernel_track, begins: bool) -> Result {
-    let known = if begins { uapi::ZERNEL_TRACK_ML } else { 0 };
+fn change_cgroup(
+    arg: usize,
+    size: usize,
+    mut track: uapi::zernel_v0_track,
+    begins: bool,
+) -> Result {
+    let known = if begins { uapi::ZERNEL_V0_TRACK_ML } else { 0 };
     if track.flags & !known != 0 || track.threads != 0 || track.reserved != 0 {
         return Err(EINVAL);
     }
@@ -83,7 +88,7 @@ fn change_cgroup(arg: usize, size: usize, mut track: uapi::zernel_track, begins:
     if begins {
         // Processes of others may be in a cgroup of one's own.
         let privileged = is_privileged(caller);
-        let ml = track.flags & uapi::ZERNEL_TRACK_ML != 0;
+        let ml = track.flags & uapi::ZERNEL_V0_TRACK_ML != 0;
         let terms = Terms {
             uid,
             privileged,
@@ -102,23 +107,23 @@ fn change(
     begins: bool,
     f: impl FnOnce(Pid, Target, Caller, bool) -> Result<u32, Failure>,
 ) -> Result {
-    let mut track: uapi::zernel_track = abi::read(arg, size)?;
-    if track.target == uapi::ZERNEL_TARGET_CGROUP {
+    let mut track: uapi::zernel_v0_track = abi::read(arg, size)?;
+    if track.target == uapi::ZERNEL_V0_TARGET_CGROUP {
         return change_cgroup(arg, size, track, begins);
     }
     let (scope, flags) = match track.target {
-        uapi::ZERNEL_TARGET_PROCESS => (
+        uapi::ZERNEL_V0_TARGET_PROCESS => (
             Scope::Process,
-            uapi::ZERNEL_TRACK_CHILDREN | uapi::ZERNEL_TRACK_ML,
+            uapi::ZERNEL_V0_TRACK_CHILDREN | uapi::ZERNEL_V0_TRACK_ML,
         ),
-        uapi::ZERNEL_TARGET_THREAD => (Scope::Thread, uapi::ZERNEL_TRACK_ML),
+        uapi::ZERNEL_V0_TARGET_THREAD => (Scope::Thread, uapi::ZERNEL_V0_TRACK_ML),
         _ => return Err(EINVAL),
     };
-    let known = uapi::ZERNEL_TRACK_PIDFD | if begins { flags } else { 0 };
+    let known = uapi::ZERNEL_V0_TRACK_PIDFD | if begins { flags } else { 0 };
     if track.flags & !known != 0 || track.threads != 0 || track.reserved != 0 {
         return Err(EINVAL);
     }
-    let is_pidfd = track.flags & uapi::ZERNEL_TRACK_PIDFD != 0;
+    let is_pidfd = track.flags & uapi::ZERNEL_V0_TRACK_PIDFD != 0;
     let pid = target::task(track.id, is_pidfd, scope)?;
     let owner = pid.is_callers(scope);
     let caller = target::asker(identity::caller_uid(), owner)?.caller;
@@ -128,14 +133,14 @@ fn change(
     let thread = Thread::of(&pid).filter(Thread::is_program).ok_or(ESRCH)?;
     let (process, target) = match scope {
         Scope::Process => {
-            let children = track.flags & uapi::ZERNEL_TRACK_CHILDREN != 0;
+            let children = track.flags & uapi::ZERNEL_V0_TRACK_CHILDREN != 0;
             (pid, Target::Process { children })
         }
         Scope::Thread => (thread.process()?, Target::Thread(thread)),
     };
     // Makes sure that the answer can be written, before anything changes.
     abi::write(arg, size, &track)?;
-    let ml = track.flags & uapi::ZERNEL_TRACK_ML != 0;
+    let ml = track.flags & uapi::ZERNEL_V0_TRACK_ML != 0;
     track.threads = f(process, target, caller, ml).map_err(refused)?;
     abi::write(arg, size, &track)
 }
@@ -190,23 +195,26 @@ pub(super) fn numbers(thread: &Thread, viewer: &Viewer) -> Option<(u32, u32)> {
 }
 
 /// What a viewer sees of a thread.
-fn info(id: u64, record: &Record, viewer: &Viewer) -> Option<uapi::zernel_thread_info> {
+fn info(id: u64, record: &Record, viewer: &Viewer) -> Option<uapi::zernel_v0_thread_info> {
     let thread = record.thread();
     let (tid, pid) = numbers(thread, viewer)?;
     let setting = record.process().setting();
     let flags = [
-        (setting.whole, uapi::ZERNEL_THREAD_WHOLE),
-        (setting.children, uapi::ZERNEL_THREAD_CHILDREN),
-        (setting.privileged, uapi::ZERNEL_THREAD_PRIVILEGED),
-        (record.process().grouped().whole, uapi::ZERNEL_THREAD_CGROUP),
+        (setting.whole, uapi::ZERNEL_V0_THREAD_WHOLE),
+        (setting.children, uapi::ZERNEL_V0_THREAD_CHILDREN),
+        (setting.privileged, uapi::ZERNEL_V0_THREAD_PRIVILEGED),
+        (
+            record.process().grouped().whole,
+            uapi::ZERNEL_V0_THREAD_CGROUP,
+        ),
     ];
-    let mut info = uapi::zernel_thread_info {
+    let mut info = uapi::zernel_v0_thread_info {
         id,
         pid,
         tid,
         uid: viewer.number_of_user(thread.uid()),
         flags: list::combine(&flags),
-        does: uapi::ZERNEL_DOES_ARRIVE,
+        does: uapi::ZERNEL_V0_DOES_ARRIVE,
         comm: thread.comm(),
         ..Default::default()
     };
@@ -217,19 +225,19 @@ fn info(id: u64, record: &Record, viewer: &Viewer) -> Option<uapi::zernel_thread
         let waited = record.waited(&activity, before);
         (info.gpu_waits, info.gpu_wait_ns) = (waited.count, waited.time.0);
         if waited.since.is_some() {
-            info.flags |= uapi::ZERNEL_THREAD_GPU_WAIT;
+            info.flags |= uapi::ZERNEL_V0_THREAD_GPU_WAIT;
         }
     }
     Some(info)
 }
 
-fn fill(info: &mut uapi::zernel_thread_info, activity: &Activity, now: Ns) {
+fn fill(info: &mut uapi::zernel_v0_thread_info, activity: &Activity, now: Ns) {
     let (doing, present) = activity.present(now);
     info.does = match doing {
         Doing::Asleep(cause) => cause.number() as u32,
-        Doing::Running => uapi::ZERNEL_DOES_RUN,
-        Doing::Queued => uapi::ZERNEL_DOES_QUEUE,
-        Doing::Nothing => uapi::ZERNEL_DOES_EXIT,
+        Doing::Running => uapi::ZERNEL_V0_DOES_RUN,
+        Doing::Queued => uapi::ZERNEL_V0_DOES_QUEUE,
+        Doing::Nothing => uapi::ZERNEL_V0_DOES_EXIT,
     };
     info.present_ns = present.0;
     let past = activity.past();

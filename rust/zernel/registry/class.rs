@@ -104,7 +104,7 @@ impl Registry {
     ///
     /// # Errors
     ///
-    /// See `struct zernel_class`; nothing has changed then.
+    /// See `struct zernel_v0_class`; nothing has changed then.
     pub(crate) fn set_class(
         &mut self,
         asker: Asker,
@@ -184,7 +184,7 @@ impl Registry {
     ///
     /// # Errors
     ///
-    /// See `struct zernel_class`; nothing has changed then.
+    /// See `struct zernel_v0_class`; nothing has changed then.
     pub(crate) fn clear_class(&mut self, asker: Asker, named: &Named) -> Result<Answer, Failure> {
         let result = self.try_clear_class(asker, named);
         self.count_denied(&result);

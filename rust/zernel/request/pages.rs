@@ -29,7 +29,7 @@ use kernel::{
 };
 
 /// Most pages of a user.
-pub(crate) const MAX_PER_USER: u32 = uapi::ZERNEL_MAX_PAGES_PER_USER;
+pub(crate) const MAX_PER_USER: u32 = uapi::ZERNEL_V0_MAX_PAGES_PER_USER;
 
 /// A page that counts against its user's share.
 ///

@@ -110,7 +110,7 @@ impl Tracking {
     ///
     /// # Errors
     ///
-    /// See `struct zernel_track`; nothing has changed then.
+    /// See `struct zernel_v0_track`; nothing has changed then.
     pub(super) fn open_group(
         &mut self,
         cgroup: &Arc<Known>,

@@ -32,20 +32,20 @@ pub(crate) fn request(
     target: &Target,
     level: Option<Level>,
     weight: Option<Weight>,
-) -> abi::zernel_class {
+) -> abi::zernel_v0_class {
     let (kind, flags, id) = target.encode();
-    abi::zernel_class {
+    abi::zernel_v0_class {
         target: kind,
         flags,
         id,
         level: level.map_or(0, |level| u32::from(level.number())),
         weight: weight.map_or(0, Weight::number),
-        ..abi::zernel_class::zeroed()
+        ..abi::zernel_v0_class::zeroed()
     }
 }
 
 /// The answer to a request.
-pub(crate) fn answer(raw: &abi::zernel_class) -> Result<Class> {
+pub(crate) fn answer(raw: &abi::zernel_v0_class) -> Result<Class> {
     Ok(Class {
         level: Level::from_abi(raw.level)?,
         effective: Level::from_abi(raw.effective)?,
@@ -60,7 +60,7 @@ pub(crate) fn answer(raw: &abi::zernel_class) -> Result<Class> {
             0 => Weight::DEFAULT,
             number => Weight::from_abi(number)?,
         },
-        privileged: raw.flags & abi::ZERNEL_CLASS_PRIVILEGED != 0,
+        privileged: raw.flags & abi::ZERNEL_V0_CLASS_PRIVILEGED != 0,
     })
 }
 
@@ -79,7 +79,7 @@ mod tests {
         ) {
             let level = Level::new(level);
             let raw = request(&Target::Tsg(tsg::Id::new(id)), level, Weight::new(weight));
-            prop_assert_eq!(raw.target, abi::ZERNEL_TARGET_TSG);
+            prop_assert_eq!(raw.target, abi::ZERNEL_V0_TARGET_TSG);
             prop_assert_eq!(raw.id, id);
             prop_assert_eq!(raw.level, u32::from(level.unwrap().number()));
             prop_assert_eq!((raw.flags, raw.effective, raw.source, raw.timeslice_us), (0, 0, 0, 0));
@@ -90,7 +90,7 @@ mod tests {
         fn answers_never_hold_a_level_above_7(level: u32, effective: u32, flags: u32) {
             let mut raw = answered();
             (raw.level, raw.effective, raw.flags) = (level, effective, flags);
-            let known = |raw: u32| raw < 8 || raw == abi::ZERNEL_LEVEL_NONE;
+            let known = |raw: u32| raw < 8 || raw == abi::ZERNEL_V0_LEVEL_NONE;
             prop_assert_eq!(answer(&raw).is_ok(), known(level) && known(effective));
         }
     }
@@ -98,11 +98,11 @@ mod tests {
     #[test]
     fn answer_tells_own_and_effective_level() {
         let mut raw = answered();
-        raw.level = abi::ZERNEL_LEVEL_NONE;
-        raw.effective = abi::ZERNEL_LEVEL_BE;
-        raw.source = abi::ZERNEL_TARGET_CGROUP;
+        raw.level = abi::ZERNEL_V0_LEVEL_NONE;
+        raw.effective = abi::ZERNEL_V0_LEVEL_BE;
+        raw.source = abi::ZERNEL_V0_TARGET_CGROUP;
         raw.timeslice_us = 200;
-        raw.flags = abi::ZERNEL_CLASS_PRIVILEGED;
+        raw.flags = abi::ZERNEL_V0_CLASS_PRIVILEGED;
         let class = answer(&raw).unwrap();
         assert_eq!((class.level, class.effective), (None, Some(Level::BE)));
         assert_eq!((class.source, class.privileged), (Source::Cgroup, true));
@@ -127,9 +127,9 @@ mod tests {
     }
 
     /// An answer about a target without a class.
-    fn answered() -> abi::zernel_class {
+    fn answered() -> abi::zernel_v0_class {
         let mut raw = request(&Target::current_process(), None, None);
-        (raw.level, raw.effective) = (abi::ZERNEL_LEVEL_NONE, abi::ZERNEL_LEVEL_NONE);
+        (raw.level, raw.effective) = (abi::ZERNEL_V0_LEVEL_NONE, abi::ZERNEL_V0_LEVEL_NONE);
         raw.effective_weight = Weight::DEFAULT.number();
         raw
     }

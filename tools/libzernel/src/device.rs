@@ -80,19 +80,19 @@ impl Zernel {
 
     /// What the loaded module is.
     pub fn version(&self) -> Result<Version> {
-        let mut raw = abi::zernel_version::zeroed();
+        let mut raw = abi::zernel_v0_version::zeroed();
         calls::version(self.as_fd(), &mut raw).map_err(Error::call(Call::Version))?;
         let has = |cap: u32| raw.caps & u64::from(cap) != 0;
         Ok(Version {
             abi: raw.abi,
             levels: raw.levels,
-            classes: has(abi::ZERNEL_CAP_CLASSES),
-            events: has(abi::ZERNEL_CAP_EVENTS),
-            requests: has(abi::ZERNEL_CAP_REQUESTS),
-            tracking: has(abi::ZERNEL_CAP_TRACKING),
-            phases: has(abi::ZERNEL_CAP_PHASES),
-            prefetch: has(abi::ZERNEL_CAP_PREFETCH),
-            probes: has(abi::ZERNEL_CAP_PROBES),
+            classes: has(abi::ZERNEL_V0_CAP_CLASSES),
+            events: has(abi::ZERNEL_V0_CAP_EVENTS),
+            requests: has(abi::ZERNEL_V0_CAP_REQUESTS),
+            tracking: has(abi::ZERNEL_V0_CAP_TRACKING),
+            phases: has(abi::ZERNEL_V0_CAP_PHASES),
+            prefetch: has(abi::ZERNEL_V0_CAP_PREFETCH),
+            probes: has(abi::ZERNEL_V0_CAP_PROBES),
             enabled: raw.enabled != 0,
             max_gpus: raw.max_gpus,
             max_tsgs_per_gpu: raw.max_tsgs_per_gpu,
@@ -232,7 +232,7 @@ impl Zernel {
 
     /// The module's counters.
     pub fn stats(&self) -> Result<Stats> {
-        let mut raw = abi::zernel_stats::zeroed();
+        let mut raw = abi::zernel_v0_stats::zeroed();
         calls::stats(self.as_fd(), &mut raw).map_err(Error::call(Call::Stats))?;
         Ok(Stats::from(&raw))
     }

@@ -112,57 +112,57 @@ macro_rules! calls {
 }
 
 calls! {
-    /// `ZERNEL_IOC_VERSION`.
+    /// `ZERNEL_V0_IOC_VERSION`.
     Version = "query version",
-    /// `ZERNEL_IOC_LIST_GPUS`.
+    /// `ZERNEL_V0_IOC_LIST_GPUS`.
     ListGpus = "list GPUs",
-    /// `ZERNEL_IOC_LIST_TSGS`.
+    /// `ZERNEL_V0_IOC_LIST_TSGS`.
     ListTsgs = "list TSGs",
-    /// `ZERNEL_IOC_CLASS_SET`.
+    /// `ZERNEL_V0_IOC_CLASS_SET`.
     ClassSet = "set class",
-    /// `ZERNEL_IOC_CLASS_GET`.
+    /// `ZERNEL_V0_IOC_CLASS_GET`.
     ClassGet = "get class",
-    /// `ZERNEL_IOC_CLASS_CLEAR`.
+    /// `ZERNEL_V0_IOC_CLASS_CLEAR`.
     ClassClear = "clear class",
-    /// `ZERNEL_IOC_STATS`.
+    /// `ZERNEL_V0_IOC_STATS`.
     Stats = "read statistics",
     /// `mmap()` of a page of slots.
     PageMap = "map page",
-    /// `ZERNEL_IOC_PAGE_REGISTER`.
+    /// `ZERNEL_V0_IOC_PAGE_REGISTER`.
     PageRegister = "register page",
-    /// `ZERNEL_IOC_PAGE_UNREGISTER`.
+    /// `ZERNEL_V0_IOC_PAGE_UNREGISTER`.
     PageUnregister = "unregister page",
-    /// `ZERNEL_IOC_BEGIN`.
+    /// `ZERNEL_V0_IOC_BEGIN`.
     Begin = "begin request",
-    /// `ZERNEL_IOC_READY`.
+    /// `ZERNEL_V0_IOC_READY`.
     Ready = "make request ready",
-    /// `ZERNEL_IOC_DONE`.
+    /// `ZERNEL_V0_IOC_DONE`.
     Done = "end request",
-    /// `ZERNEL_IOC_CANCEL`.
+    /// `ZERNEL_V0_IOC_CANCEL`.
     Cancel = "cancel request",
-    /// `ZERNEL_IOC_REQUEST_STATS`.
+    /// `ZERNEL_V0_IOC_REQUEST_STATS`.
     RequestStats = "read statistics of requests",
-    /// `ZERNEL_IOC_TRACK`.
+    /// `ZERNEL_V0_IOC_TRACK`.
     Track = "track",
-    /// `ZERNEL_IOC_UNTRACK`.
+    /// `ZERNEL_V0_IOC_UNTRACK`.
     Untrack = "untrack",
-    /// `ZERNEL_IOC_LIST_THREADS`.
+    /// `ZERNEL_V0_IOC_LIST_THREADS`.
     ListThreads = "list threads",
-    /// `ZERNEL_IOC_LIST_PHASES`.
+    /// `ZERNEL_V0_IOC_LIST_PHASES`.
     ListPhases = "list phases",
-    /// `ZERNEL_IOC_LIST_PROCESSES`.
+    /// `ZERNEL_V0_IOC_LIST_PROCESSES`.
     ListProcesses = "list processes",
-    /// `ZERNEL_IOC_LIST_CGROUPS`.
+    /// `ZERNEL_V0_IOC_LIST_CGROUPS`.
     ListCgroups = "list cgroups",
-    /// `ZERNEL_IOC_PHASE_HINT`.
+    /// `ZERNEL_V0_IOC_PHASE_HINT`.
     PhaseHint = "give hint",
-    /// `ZERNEL_IOC_PREFETCH_SUBSCRIBE`.
+    /// `ZERNEL_V0_IOC_PREFETCH_SUBSCRIBE`.
     PrefetchSubscribe = "subscribe to signals",
-    /// `ZERNEL_IOC_PREFETCH_UNSUBSCRIBE`.
+    /// `ZERNEL_V0_IOC_PREFETCH_UNSUBSCRIBE`.
     PrefetchUnsubscribe = "end subscription",
-    /// `ZERNEL_IOC_PROBE_ADD`.
+    /// `ZERNEL_V0_IOC_PROBE_ADD`.
     ProbeAdd = "add probe",
-    /// `ZERNEL_IOC_PROBE_REMOVE`.
+    /// `ZERNEL_V0_IOC_PROBE_REMOVE`.
     ProbeRemove = "remove probe",
     /// `read()` and `poll()` of the event stream.
     Events = "read events",

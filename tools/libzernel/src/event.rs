@@ -39,12 +39,12 @@ pub enum Kind {
 impl Kind {
     fn from_abi(raw: u32) -> Self {
         match raw {
-            abi::ZERNEL_EVENT_TSG_ADDED => Self::TsgAdded,
-            abi::ZERNEL_EVENT_TSG_REMOVED => Self::TsgRemoved,
-            abi::ZERNEL_EVENT_CLASS_CHANGED => Self::ClassChanged,
-            abi::ZERNEL_EVENT_SLICE_APPLIED => Self::SliceApplied,
-            abi::ZERNEL_EVENT_PROVIDER_ERROR => Self::ProviderError,
-            abi::ZERNEL_EVENT_PREFETCH => Self::Prefetch,
+            abi::ZERNEL_V0_EVENT_TSG_ADDED => Self::TsgAdded,
+            abi::ZERNEL_V0_EVENT_TSG_REMOVED => Self::TsgRemoved,
+            abi::ZERNEL_V0_EVENT_CLASS_CHANGED => Self::ClassChanged,
+            abi::ZERNEL_V0_EVENT_SLICE_APPLIED => Self::SliceApplied,
+            abi::ZERNEL_V0_EVENT_PROVIDER_ERROR => Self::ProviderError,
+            abi::ZERNEL_V0_EVENT_PREFETCH => Self::Prefetch,
             other => Self::Unknown(other),
         }
     }
@@ -94,7 +94,7 @@ pub struct Event {
 }
 
 impl Event {
-    fn from_abi(raw: &abi::zernel_event) -> Result<Self> {
+    fn from_abi(raw: &abi::zernel_v0_event) -> Result<Self> {
         Ok(Self {
             seq: raw.seq,
             dropped: raw.dropped,
@@ -113,7 +113,7 @@ impl Event {
 }
 
 /// Size of a record as this crate knows it; newer modules may write longer ones.
-const RECORD: usize = size_of::<abi::zernel_event>();
+const RECORD: usize = size_of::<abi::zernel_v0_event>();
 
 /// Takes the first record off `bytes`: the event and the length of its record.
 ///
@@ -126,7 +126,7 @@ pub fn parse(bytes: &[u8]) -> Result<Option<(Event, usize)>> {
     let Some(head) = bytes.get(..RECORD) else {
         return Err(Error::Malformed("an event that is cut"));
     };
-    let raw: abi::zernel_event = bytemuck::pod_read_unaligned(head);
+    let raw: abi::zernel_v0_event = bytemuck::pod_read_unaligned(head);
     let size = raw.size as usize;
     if size < RECORD || size > bytes.len() || size % 8 != 0 {
         return Err(Error::Malformed("an event of an impossible size"));
@@ -243,9 +243,9 @@ mod tests {
     use proptest::prelude::*;
 
     fn record(seq: u64, extra: usize) -> Vec<u8> {
-        let mut raw = abi::zernel_event::zeroed();
+        let mut raw = abi::zernel_v0_event::zeroed();
         raw.size = (RECORD + extra) as u32;
-        raw.type_ = abi::ZERNEL_EVENT_SLICE_APPLIED;
+        raw.type_ = abi::ZERNEL_V0_EVENT_SLICE_APPLIED;
         raw.seq = seq;
         raw.level = 7;
         let mut bytes = bytemuck::bytes_of(&raw).to_vec();
@@ -287,10 +287,10 @@ mod tests {
 
     #[test]
     fn a_signal_to_prefetch_names_a_process_alone() {
-        let mut raw = abi::zernel_event::zeroed();
+        let mut raw = abi::zernel_v0_event::zeroed();
         raw.size = RECORD as u32;
-        raw.type_ = abi::ZERNEL_EVENT_PREFETCH;
-        raw.level = abi::ZERNEL_LEVEL_NONE;
+        raw.type_ = abi::ZERNEL_V0_EVENT_PREFETCH;
+        raw.level = abi::ZERNEL_V0_LEVEL_NONE;
         raw.pid = 77;
         let (event, _) = parse(bytemuck::bytes_of(&raw)).unwrap().unwrap();
         assert_eq!((event.kind, event.pid), (Kind::Prefetch, 77));

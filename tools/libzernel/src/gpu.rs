@@ -79,8 +79,8 @@ pub struct Gpu {
     pub errors: u64,
 }
 
-impl From<&abi::zernel_gpu_info> for Gpu {
-    fn from(raw: &abi::zernel_gpu_info) -> Self {
+impl From<&abi::zernel_v0_gpu_info> for Gpu {
+    fn from(raw: &abi::zernel_v0_gpu_info) -> Self {
         let has = |flag| raw.flags & flag != 0;
         Self {
             id: Id(raw.id),
@@ -88,15 +88,15 @@ impl From<&abi::zernel_gpu_info> for Gpu {
             bus: text::from_chars(&raw.bus),
             provider: text::from_chars(&raw.provider),
             can: Abilities {
-                timeslice: has(abi::ZERNEL_GPU_TIMESLICE),
-                interleave: has(abi::ZERNEL_GPU_INTERLEAVE),
-                preempt: has(abi::ZERNEL_GPU_PREEMPT),
-                enable: has(abi::ZERNEL_GPU_ENABLE),
-                load: has(abi::ZERNEL_GPU_LOAD),
+                timeslice: has(abi::ZERNEL_V0_GPU_TIMESLICE),
+                interleave: has(abi::ZERNEL_V0_GPU_INTERLEAVE),
+                preempt: has(abi::ZERNEL_V0_GPU_PREEMPT),
+                enable: has(abi::ZERNEL_V0_GPU_ENABLE),
+                load: has(abi::ZERNEL_V0_GPU_LOAD),
             },
-            suspended: has(abi::ZERNEL_GPU_SUSPENDED),
-            unresponsive: has(abi::ZERNEL_GPU_UNRESPONSIVE),
-            turns: has(abi::ZERNEL_GPU_TURNS),
+            suspended: has(abi::ZERNEL_V0_GPU_SUSPENDED),
+            unresponsive: has(abi::ZERNEL_V0_GPU_UNRESPONSIVE),
+            turns: has(abi::ZERNEL_V0_GPU_TURNS),
             tsgs: raw.tsgs,
             pending: raw.pending,
             busy_permille: raw.busy_permille,
@@ -114,14 +114,14 @@ mod tests {
 
     #[test]
     fn flags_and_names_are_taken_apart() {
-        let mut raw = abi::zernel_gpu_info::zeroed();
+        let mut raw = abi::zernel_v0_gpu_info::zeroed();
         raw.id = 3;
-        raw.flags = abi::ZERNEL_GPU_TIMESLICE | abi::ZERNEL_GPU_SUSPENDED;
+        raw.flags = abi::ZERNEL_V0_GPU_TIMESLICE | abi::ZERNEL_V0_GPU_SUSPENDED;
         raw.name[0] = b'A' as _;
         let gpu = Gpu::from(&raw);
         assert!(gpu.can.timeslice && gpu.suspended);
         assert!(!gpu.can.preempt && !gpu.can.load && !gpu.turns);
-        raw.flags = abi::ZERNEL_GPU_TURNS;
+        raw.flags = abi::ZERNEL_V0_GPU_TURNS;
         let gpu = Gpu::from(&raw);
         assert!(gpu.turns && !gpu.can.timeslice && !gpu.suspended);
         assert_eq!((gpu.name.as_str(), gpu.bus.as_str()), ("A", ""));

@@ -13,7 +13,7 @@ use crate::text;
 use crate::time::saturating_ns;
 
 /// Longest time for which a hint holds.
-pub const HINT_MAX: Duration = Duration::from_nanos(abi::ZERNEL_HINT_MAX_NS);
+pub const HINT_MAX: Duration = Duration::from_nanos(abi::ZERNEL_V0_HINT_MAX_NS);
 
 /// What a thread of a machine-learning program does.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -35,7 +35,7 @@ pub enum Phase {
 
 impl Phase {
     /// All of them, at their numbers.
-    pub const ALL: [Self; abi::ZERNEL_NR_PHASES as usize] = [
+    pub const ALL: [Self; abi::ZERNEL_V0_NR_PHASES as usize] = [
         Self::Unknown,
         Self::DataLoading,
         Self::GpuCompute,
@@ -177,8 +177,8 @@ pub struct ThreadPhases {
     pub samples: u64,
 }
 
-impl From<&abi::zernel_thread_phases> for ThreadPhases {
-    fn from(raw: &abi::zernel_thread_phases) -> Self {
+impl From<&abi::zernel_v0_thread_phases> for ThreadPhases {
+    fn from(raw: &abi::zernel_v0_thread_phases) -> Self {
         Self {
             id: raw.id,
             pid: raw.pid,
@@ -186,7 +186,7 @@ impl From<&abi::zernel_thread_phases> for ThreadPhases {
             uid: raw.uid,
             comm: text::from_chars(&raw.comm),
             phase: Phase::from_abi(raw.phase),
-            hinted: raw.flags & abi::ZERNEL_PHASE_HINTED != 0,
+            hinted: raw.flags & abi::ZERNEL_V0_PHASE_HINTED != 0,
             nice: raw.nice,
             present_ns: raw.present_ns,
             phase_ns: Times::from_abi(&raw.phase_ns),
@@ -234,7 +234,7 @@ pub struct ProcessPhases {
 /// What came of the signals that told a process to load its next batch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Prefetch {
-    /// Computations that ended: see `struct zernel_process_phases`.
+    /// Computations that ended: see `struct zernel_v0_process_phases`.
     pub computations: u64,
     /// Events [`Prefetch`](crate::event::Kind::Prefetch) for it.
     pub signals: u64,
@@ -254,7 +254,7 @@ pub struct Prefetch {
 }
 
 impl Prefetch {
-    fn from_abi(raw: &abi::zernel_process_phases) -> Self {
+    fn from_abi(raw: &abi::zernel_v0_process_phases) -> Self {
         Self {
             computations: raw.computations,
             signals: raw.signals,
@@ -268,20 +268,20 @@ impl Prefetch {
     }
 }
 
-impl From<&abi::zernel_process_phases> for ProcessPhases {
-    fn from(raw: &abi::zernel_process_phases) -> Self {
+impl From<&abi::zernel_v0_process_phases> for ProcessPhases {
+    fn from(raw: &abi::zernel_v0_process_phases) -> Self {
         let has = |flag| raw.flags & flag != 0;
         Self {
             id: raw.id,
             pid: raw.pid,
             uid: raw.uid,
             comm: text::from_chars(&raw.comm),
-            whole: has(abi::ZERNEL_PROCESS_WHOLE),
-            children: has(abi::ZERNEL_PROCESS_CHILDREN),
-            privileged: has(abi::ZERNEL_PROCESS_PRIVILEGED),
-            ml: has(abi::ZERNEL_PROCESS_ML),
-            cgroup: has(abi::ZERNEL_PROCESS_CGROUP),
-            synced: has(abi::ZERNEL_PROCESS_SYNCED),
+            whole: has(abi::ZERNEL_V0_PROCESS_WHOLE),
+            children: has(abi::ZERNEL_V0_PROCESS_CHILDREN),
+            privileged: has(abi::ZERNEL_V0_PROCESS_PRIVILEGED),
+            ml: has(abi::ZERNEL_V0_PROCESS_ML),
+            cgroup: has(abi::ZERNEL_V0_PROCESS_CGROUP),
+            synced: has(abi::ZERNEL_V0_PROCESS_SYNCED),
             threads: raw.threads,
             gpu_permille: raw.gpu_permille,
             sync_ns: (raw.sync_ns != 0).then_some(raw.sync_ns),
@@ -310,13 +310,13 @@ pub struct CgroupPhases {
     pub phase_ns: Times,
 }
 
-impl From<&abi::zernel_cgroup_phases> for CgroupPhases {
-    fn from(raw: &abi::zernel_cgroup_phases) -> Self {
+impl From<&abi::zernel_v0_cgroup_phases> for CgroupPhases {
+    fn from(raw: &abi::zernel_v0_cgroup_phases) -> Self {
         Self {
             id: raw.id,
             uid: raw.uid,
-            privileged: raw.flags & abi::ZERNEL_CGROUP_PRIVILEGED != 0,
-            ml: raw.flags & abi::ZERNEL_CGROUP_ML != 0,
+            privileged: raw.flags & abi::ZERNEL_V0_CGROUP_PRIVILEGED != 0,
+            ml: raw.flags & abi::ZERNEL_V0_CGROUP_ML != 0,
             processes: raw.processes,
             threads: raw.threads,
             phase_ns: Times::from_abi(&raw.phase_ns),
@@ -325,8 +325,8 @@ impl From<&abi::zernel_cgroup_phases> for CgroupPhases {
 }
 
 /// A hint for a thread.
-pub(crate) fn hint(tid: u32, phase: Phase, duration: Duration) -> abi::zernel_phase_hint {
-    abi::zernel_phase_hint {
+pub(crate) fn hint(tid: u32, phase: Phase, duration: Duration) -> abi::zernel_v0_phase_hint {
+    abi::zernel_v0_phase_hint {
         tid,
         phase: phase.number(),
         reserved: 0,
@@ -342,11 +342,11 @@ mod tests {
     #[test]
     fn numbers_are_the_header_s() {
         for (phase, number) in [
-            (Phase::Unknown, abi::ZERNEL_PHASE_UNKNOWN),
-            (Phase::DataLoading, abi::ZERNEL_PHASE_DATA_LOADING),
-            (Phase::GpuCompute, abi::ZERNEL_PHASE_GPU_COMPUTE),
-            (Phase::NcclCollective, abi::ZERNEL_PHASE_NCCL_COLLECTIVE),
-            (Phase::OptimizerStep, abi::ZERNEL_PHASE_OPTIMIZER_STEP),
+            (Phase::Unknown, abi::ZERNEL_V0_PHASE_UNKNOWN),
+            (Phase::DataLoading, abi::ZERNEL_V0_PHASE_DATA_LOADING),
+            (Phase::GpuCompute, abi::ZERNEL_V0_PHASE_GPU_COMPUTE),
+            (Phase::NcclCollective, abi::ZERNEL_V0_PHASE_NCCL_COLLECTIVE),
+            (Phase::OptimizerStep, abi::ZERNEL_V0_PHASE_OPTIMIZER_STEP),
         ] {
             assert_eq!(phase.number(), number);
             assert_eq!(Phase::from_abi(number), phase);
@@ -383,22 +383,22 @@ mod tests {
 
     #[test]
     fn flags_and_json_have_plain_words() {
-        let mut raw = abi::zernel_thread_phases::zeroed();
-        raw.phase = abi::ZERNEL_PHASE_OPTIMIZER_STEP;
-        raw.flags = abi::ZERNEL_PHASE_HINTED;
+        let mut raw = abi::zernel_v0_thread_phases::zeroed();
+        raw.phase = abi::ZERNEL_V0_PHASE_OPTIMIZER_STEP;
+        raw.flags = abi::ZERNEL_V0_PHASE_HINTED;
         raw.phase_ns[4] = 9;
         let json = serde_json::to_value(ThreadPhases::from(&raw)).unwrap();
         assert_eq!(json["phase"], "optimizer_step");
         assert_eq!(json["hinted"], true);
         assert_eq!(json["phase_ns"]["optimizer_step"], 9);
 
-        let mut raw = abi::zernel_process_phases::zeroed();
+        let mut raw = abi::zernel_v0_process_phases::zeroed();
         let process = ProcessPhases::from(&raw);
         assert_eq!(
             (process.ml, process.synced, process.sync_ns),
             (false, false, None)
         );
-        raw.flags = abi::ZERNEL_PROCESS_ML | abi::ZERNEL_PROCESS_SYNCED;
+        raw.flags = abi::ZERNEL_V0_PROCESS_ML | abi::ZERNEL_V0_PROCESS_SYNCED;
         raw.sync_ns = 7;
         let process = ProcessPhases::from(&raw);
         assert_eq!(
@@ -410,7 +410,7 @@ mod tests {
 
     #[test]
     fn signals_are_told_one_by_one() {
-        let mut raw = abi::zernel_process_phases::zeroed();
+        let mut raw = abi::zernel_v0_process_phases::zeroed();
         assert_eq!(ProcessPhases::from(&raw).prefetch, Prefetch::default());
         (raw.computations, raw.signals) = (9, 8);
         (raw.early, raw.early_ns) = (4, 400);
@@ -441,9 +441,9 @@ mod tests {
 
     #[test]
     fn cgroups_are_told_as_the_header_says() {
-        let mut raw = abi::zernel_cgroup_phases::zeroed();
+        let mut raw = abi::zernel_v0_cgroup_phases::zeroed();
         (raw.id, raw.uid, raw.processes, raw.threads) = (42, 1000, 2, 9);
-        (raw.flags, raw.phase_ns) = (abi::ZERNEL_CGROUP_ML, [1, 2, 3, 4, 5]);
+        (raw.flags, raw.phase_ns) = (abi::ZERNEL_V0_CGROUP_ML, [1, 2, 3, 4, 5]);
         let cgroup = CgroupPhases::from(&raw);
         assert!(cgroup.ml && !cgroup.privileged);
         assert_eq!((cgroup.id, cgroup.uid), (42, 1000));

@@ -28,7 +28,7 @@ use crate::sys::{abi, zernel as calls};
 use crate::{Call, Error, Result, Target, Zernel};
 
 /// Most bytes of a file that are read ahead at a signal.
-pub const MAX_LENGTH: u64 = abi::ZERNEL_PREFETCH_MAX_LENGTH as u64;
+pub const MAX_LENGTH: u64 = abi::ZERNEL_V0_PREFETCH_MAX_LENGTH as u64;
 
 /// Which part of a file is read ahead at which signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,7 +75,7 @@ impl Subscription {
             return Ok(());
         }
         self.ended = true;
-        let mut raw = abi::zernel_prefetch_end {
+        let mut raw = abi::zernel_v0_prefetch_end {
             subscription: self.number,
             flags: 0,
         };
@@ -101,7 +101,7 @@ impl Zernel {
         eventfd: BorrowedFd<'_>,
     ) -> Result<Subscription> {
         subscribe(self.file(), process, |raw| {
-            raw.kind = abi::ZERNEL_PREFETCH_EVENTFD;
+            raw.kind = abi::ZERNEL_V0_PREFETCH_EVENTFD;
             raw.fd = eventfd.as_raw_fd();
         })
     }
@@ -119,7 +119,7 @@ impl Zernel {
         ranges: &Ranges,
     ) -> Result<Subscription> {
         subscribe(self.file(), process, |raw| {
-            raw.kind = abi::ZERNEL_PREFETCH_READ_AHEAD;
+            raw.kind = abi::ZERNEL_V0_PREFETCH_READ_AHEAD;
             raw.fd = file.as_raw_fd();
             (raw.offset, raw.length, raw.span) = (ranges.offset, ranges.length, ranges.span);
         })
@@ -134,7 +134,7 @@ impl Slot<'_> {
     /// process, `ENOENT`, `ESRCH`, `EPERM` or `EDQUOT`.
     pub fn subscribe(&self, process: &Target) -> Result<Subscription> {
         subscribe(self.page().file(), process, |raw| {
-            raw.kind = abi::ZERNEL_PREFETCH_WORD;
+            raw.kind = abi::ZERNEL_V0_PREFETCH_WORD;
             (raw.page, raw.slot) = (self.page().number(), self.number());
         })
     }
@@ -143,7 +143,7 @@ impl Slot<'_> {
 fn subscribe(
     file: &Arc<OwnedFd>,
     process: &Target,
-    fill: impl FnOnce(&mut abi::zernel_prefetch),
+    fill: impl FnOnce(&mut abi::zernel_v0_prefetch),
 ) -> Result<Subscription> {
     let error = Error::call(Call::PrefetchSubscribe);
     let mut raw = request(process).ok_or_else(|| error(Errno::INVAL))?;
@@ -157,14 +157,14 @@ fn subscribe(
 }
 
 /// What names a process; nothing for another target.
-fn request(process: &Target) -> Option<abi::zernel_prefetch> {
+fn request(process: &Target) -> Option<abi::zernel_v0_prefetch> {
     // Flags of targets are the same for all calls.
-    const _: () = assert!(abi::ZERNEL_PREFETCH_PIDFD == abi::ZERNEL_CLASS_PIDFD);
+    const _: () = assert!(abi::ZERNEL_V0_PREFETCH_PIDFD == abi::ZERNEL_V0_CLASS_PIDFD);
     let (kind, flags, id) = process.encode();
-    (kind == abi::ZERNEL_TARGET_PROCESS).then(|| abi::zernel_prefetch {
+    (kind == abi::ZERNEL_V0_TARGET_PROCESS).then(|| abi::zernel_v0_prefetch {
         id,
         flags,
-        ..abi::zernel_prefetch::zeroed()
+        ..abi::zernel_v0_prefetch::zeroed()
     })
 }
 
@@ -178,7 +178,7 @@ mod tests {
         let raw = request(&Target::Process(7)).unwrap();
         assert_eq!((raw.id, raw.flags), (7, 0));
         let raw = request(&Target::pidfd(std::process::id()).unwrap()).unwrap();
-        assert_eq!(raw.flags, abi::ZERNEL_PREFETCH_PIDFD);
+        assert_eq!(raw.flags, abi::ZERNEL_V0_PREFETCH_PIDFD);
         assert!(request(&Target::Thread(7)).is_none());
         assert!(request(&Target::Tsg(tsg::Id::new(7))).is_none());
     }

@@ -10,10 +10,10 @@ use crate::sys::{abi, probe, zernel as calls};
 use crate::{Call, Error, Result, Zernel};
 
 /// Most probes of an open [`Zernel`].
-pub const MAX_PER_FILE: usize = abi::ZERNEL_MAX_PROBES_PER_FILE as usize;
+pub const MAX_PER_FILE: usize = abi::ZERNEL_V0_MAX_PROBES_PER_FILE as usize;
 
 /// Most probes of all.
-pub const MAX: usize = abi::ZERNEL_MAX_PROBES as usize;
+pub const MAX: usize = abi::ZERNEL_V0_MAX_PROBES as usize;
 
 impl Zernel {
     /// Has tracked threads counted as waiting for the GPU from the call of a function to its return.
@@ -28,7 +28,7 @@ impl Zernel {
         let library = library.as_fd();
         // What cannot be mapped is refused by the call.
         let _mapped = probe::Mapped::of(library, offset);
-        let mut raw = abi::zernel_probe::zeroed();
+        let mut raw = abi::zernel_v0_probe::zeroed();
         raw.fd = library.as_raw_fd() as u32;
         raw.offset = offset;
         calls::probe_add(self.as_fd(), &mut raw).map_err(Error::call(Call::ProbeAdd))?;
@@ -39,7 +39,7 @@ impl Zernel {
     ///
     /// Errors: [`Error::Call`] with `ENOENT` when this file has no such probe.
     pub fn remove_probe(&self, number: u32) -> Result<()> {
-        let mut raw = abi::zernel_probe::zeroed();
+        let mut raw = abi::zernel_v0_probe::zeroed();
         raw.probe = number;
         calls::probe_remove(self.as_fd(), &mut raw).map_err(Error::call(Call::ProbeRemove))
     }

@@ -13,8 +13,8 @@ macro_rules! stats {
             $($(#[$doc])* pub $field: $type,)*
         }
 
-        impl From<&abi::zernel_stats> for Stats {
-            fn from(raw: &abi::zernel_stats) -> Self {
+        impl From<&abi::zernel_v0_stats> for Stats {
+            fn from(raw: &abi::zernel_v0_stats) -> Self {
                 Self {
                     $($field: raw.$field,)*
                 }
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn entries_follow_the_structure() {
-        let mut raw = abi::zernel_stats::zeroed();
+        let mut raw = abi::zernel_v0_stats::zeroed();
         raw.tsgs_added = 5;
         raw.streams = 2;
         (raw.turns, raw.readaheads_skipped) = (3, 4);

@@ -74,15 +74,15 @@ impl Target {
     pub(crate) fn encode(&self) -> (u32, u32, u64) {
         let fd_id = |fd: &OwnedFd| fd.as_raw_fd() as u64;
         match self {
-            Self::Tsg(id) => (abi::ZERNEL_TARGET_TSG, 0, id.as_u64()),
-            Self::Thread(tid) => (abi::ZERNEL_TARGET_THREAD, 0, u64::from(*tid)),
-            Self::Process(pid) => (abi::ZERNEL_TARGET_PROCESS, 0, u64::from(*pid)),
+            Self::Tsg(id) => (abi::ZERNEL_V0_TARGET_TSG, 0, id.as_u64()),
+            Self::Thread(tid) => (abi::ZERNEL_V0_TARGET_THREAD, 0, u64::from(*tid)),
+            Self::Process(pid) => (abi::ZERNEL_V0_TARGET_PROCESS, 0, u64::from(*pid)),
             Self::Pidfd(fd) => (
-                abi::ZERNEL_TARGET_PROCESS,
-                abi::ZERNEL_CLASS_PIDFD,
+                abi::ZERNEL_V0_TARGET_PROCESS,
+                abi::ZERNEL_V0_CLASS_PIDFD,
                 fd_id(fd),
             ),
-            Self::Cgroup(fd) => (abi::ZERNEL_TARGET_CGROUP, 0, fd_id(fd)),
+            Self::Cgroup(fd) => (abi::ZERNEL_V0_TARGET_CGROUP, 0, fd_id(fd)),
         }
     }
 }
@@ -111,12 +111,12 @@ pub enum Source {
 impl Source {
     pub(crate) fn from_abi(raw: u32) -> Self {
         match raw {
-            abi::ZERNEL_TARGET_NONE => Self::None,
-            abi::ZERNEL_TARGET_DEFAULT => Self::Default,
-            abi::ZERNEL_TARGET_CGROUP => Self::Cgroup,
-            abi::ZERNEL_TARGET_PROCESS => Self::Process,
-            abi::ZERNEL_TARGET_THREAD => Self::Thread,
-            abi::ZERNEL_TARGET_TSG => Self::Tsg,
+            abi::ZERNEL_V0_TARGET_NONE => Self::None,
+            abi::ZERNEL_V0_TARGET_DEFAULT => Self::Default,
+            abi::ZERNEL_V0_TARGET_CGROUP => Self::Cgroup,
+            abi::ZERNEL_V0_TARGET_PROCESS => Self::Process,
+            abi::ZERNEL_V0_TARGET_THREAD => Self::Thread,
+            abi::ZERNEL_V0_TARGET_TSG => Self::Tsg,
             _ => Self::Unknown,
         }
     }

@@ -45,7 +45,7 @@ impl Tracking {
 
     fn flags(self) -> u32 {
         let flag = |on, flag| if on { flag } else { 0 };
-        flag(self.children, abi::ZERNEL_TRACK_CHILDREN) | flag(self.ml, abi::ZERNEL_TRACK_ML)
+        flag(self.children, abi::ZERNEL_V0_TRACK_CHILDREN) | flag(self.ml, abi::ZERNEL_V0_TRACK_ML)
     }
 }
 
@@ -70,7 +70,7 @@ pub enum Cause {
 
 impl Cause {
     /// All of them, at their numbers.
-    pub const ALL: [Self; abi::ZERNEL_NR_SLEEPS as usize] = [
+    pub const ALL: [Self; abi::ZERNEL_V0_NR_SLEEPS as usize] = [
         Self::Io,
         Self::Futex,
         Self::Poll,
@@ -102,10 +102,10 @@ pub enum Does {
 impl Does {
     fn from_abi(raw: u32) -> Self {
         match raw {
-            abi::ZERNEL_DOES_RUN => Self::Run,
-            abi::ZERNEL_DOES_QUEUE => Self::Queue,
-            abi::ZERNEL_DOES_EXIT => Self::Exit,
-            abi::ZERNEL_DOES_ARRIVE => Self::Arrive,
+            abi::ZERNEL_V0_DOES_RUN => Self::Run,
+            abi::ZERNEL_V0_DOES_QUEUE => Self::Queue,
+            abi::ZERNEL_V0_DOES_EXIT => Self::Exit,
+            abi::ZERNEL_V0_DOES_ARRIVE => Self::Arrive,
             raw => match Cause::ALL.get(raw as usize) {
                 Some(&cause) => Self::Sleep(cause),
                 None => Self::Unknown,
@@ -221,8 +221,8 @@ impl Thread {
     }
 }
 
-impl From<&abi::zernel_thread_info> for Thread {
-    fn from(raw: &abi::zernel_thread_info) -> Self {
+impl From<&abi::zernel_v0_thread_info> for Thread {
+    fn from(raw: &abi::zernel_v0_thread_info) -> Self {
         let has = |flag| raw.flags & flag != 0;
         let sum = |count, ns| Sum { count, ns };
         let slept = |at: u32| sum(raw.sleeps[at as usize], raw.sleep_ns[at as usize]);
@@ -232,22 +232,22 @@ impl From<&abi::zernel_thread_info> for Thread {
             tid: raw.tid,
             uid: raw.uid,
             comm: text::from_chars(&raw.comm),
-            whole: has(abi::ZERNEL_THREAD_WHOLE),
-            children: has(abi::ZERNEL_THREAD_CHILDREN),
-            privileged: has(abi::ZERNEL_THREAD_PRIVILEGED),
-            cgroup: has(abi::ZERNEL_THREAD_CGROUP),
-            gpu_wait: has(abi::ZERNEL_THREAD_GPU_WAIT),
+            whole: has(abi::ZERNEL_V0_THREAD_WHOLE),
+            children: has(abi::ZERNEL_V0_THREAD_CHILDREN),
+            privileged: has(abi::ZERNEL_V0_THREAD_PRIVILEGED),
+            cgroup: has(abi::ZERNEL_V0_THREAD_CGROUP),
+            gpu_wait: has(abi::ZERNEL_V0_THREAD_GPU_WAIT),
             does: Does::from_abi(raw.does),
             present_ns: raw.present_ns,
             bursts: sum(raw.bursts, raw.burst_ns),
             queued: sum(raw.queues, raw.queue_ns),
             sleeps: Sleeps {
-                io: slept(abi::ZERNEL_SLEEP_IO),
-                futex: slept(abi::ZERNEL_SLEEP_FUTEX),
-                poll: slept(abi::ZERNEL_SLEEP_POLL),
-                read_write: slept(abi::ZERNEL_SLEEP_READ_WRITE),
-                ioctl: slept(abi::ZERNEL_SLEEP_IOCTL),
-                other: slept(abi::ZERNEL_SLEEP_OTHER),
+                io: slept(abi::ZERNEL_V0_SLEEP_IO),
+                futex: slept(abi::ZERNEL_V0_SLEEP_FUTEX),
+                poll: slept(abi::ZERNEL_V0_SLEEP_POLL),
+                read_write: slept(abi::ZERNEL_V0_SLEEP_READ_WRITE),
+                ioctl: slept(abi::ZERNEL_V0_SLEEP_IOCTL),
+                other: slept(abi::ZERNEL_V0_SLEEP_OTHER),
             },
             burst_now_ns: raw.burst_now_ns,
             burst_last_ns: raw.burst_last_ns,
@@ -257,15 +257,15 @@ impl From<&abi::zernel_thread_info> for Thread {
 }
 
 /// A request to track a target, or to track it no more.
-pub(crate) fn request(target: &Target, tracking: Tracking) -> abi::zernel_track {
+pub(crate) fn request(target: &Target, tracking: Tracking) -> abi::zernel_v0_track {
     // Flags of targets are the same for all calls.
-    const _: () = assert!(abi::ZERNEL_TRACK_PIDFD == abi::ZERNEL_CLASS_PIDFD);
+    const _: () = assert!(abi::ZERNEL_V0_TRACK_PIDFD == abi::ZERNEL_V0_CLASS_PIDFD);
     let (kind, flags, id) = target.encode();
-    abi::zernel_track {
+    abi::zernel_v0_track {
         target: kind,
         flags: flags | tracking.flags(),
         id,
-        ..abi::zernel_track::zeroed()
+        ..abi::zernel_v0_track::zeroed()
     }
 }
 
@@ -275,7 +275,7 @@ mod tests {
 
     #[test]
     fn times_add_up() {
-        let mut raw = abi::zernel_thread_info::zeroed();
+        let mut raw = abi::zernel_v0_thread_info::zeroed();
         (raw.present_ns, raw.burst_ns, raw.queue_ns) = (1, 20, 300);
         raw.sleep_ns = [4_000; 6];
         raw.sleep_ns[5] = 50_000;
@@ -294,12 +294,12 @@ mod tests {
         let raw = request(&Target::Thread(7), Tracking::PLAIN);
         assert_eq!(
             (raw.target, raw.flags, raw.id),
-            (abi::ZERNEL_TARGET_THREAD, 0, 7)
+            (abi::ZERNEL_V0_TARGET_THREAD, 0, 7)
         );
         let raw = request(&Target::Process(0), Tracking::CHILDREN);
-        assert_eq!(raw.flags, abi::ZERNEL_TRACK_CHILDREN);
+        assert_eq!(raw.flags, abi::ZERNEL_V0_TRACK_CHILDREN);
         let raw = request(&Target::Thread(7), Tracking::ML);
-        assert_eq!(raw.flags, abi::ZERNEL_TRACK_ML);
+        assert_eq!(raw.flags, abi::ZERNEL_V0_TRACK_ML);
         let raw = request(&Target::Process(0), Tracking::ML_CHILDREN);
         assert_eq!(raw.flags, 6);
         assert_eq!(Tracking::default(), Tracking::PLAIN);
@@ -307,9 +307,9 @@ mod tests {
 
     #[test]
     fn json_has_plain_words() {
-        let mut raw = abi::zernel_thread_info::zeroed();
-        raw.does = abi::ZERNEL_DOES_QUEUE;
-        raw.flags = abi::ZERNEL_THREAD_WHOLE | abi::ZERNEL_THREAD_GPU_WAIT;
+        let mut raw = abi::zernel_v0_thread_info::zeroed();
+        raw.does = abi::ZERNEL_V0_DOES_QUEUE;
+        raw.flags = abi::ZERNEL_V0_THREAD_WHOLE | abi::ZERNEL_V0_THREAD_GPU_WAIT;
         (raw.gpu_waits, raw.gpu_wait_ns) = (2, 30);
         let json = serde_json::to_value(Thread::from(&raw)).unwrap();
         assert_eq!(json["does"], "queue");
@@ -319,7 +319,7 @@ mod tests {
         );
         assert_eq!(json["gpu_waits"]["ns"], 30);
         assert_eq!(json["sleeps"]["read_write"]["count"], 0);
-        raw.does = abi::ZERNEL_SLEEP_READ_WRITE;
+        raw.does = abi::ZERNEL_V0_SLEEP_READ_WRITE;
         let json = serde_json::to_value(Thread::from(&raw)).unwrap();
         assert_eq!(json["does"]["sleep"], "read_write");
     }

@@ -124,10 +124,10 @@ pub struct Tsg {
     pub errors: u64,
 }
 
-impl TryFrom<&abi::zernel_tsg_info> for Tsg {
+impl TryFrom<&abi::zernel_v0_tsg_info> for Tsg {
     type Error = crate::Error;
 
-    fn try_from(raw: &abi::zernel_tsg_info) -> Result<Self> {
+    fn try_from(raw: &abi::zernel_v0_tsg_info) -> Result<Self> {
         let has = |flag| raw.flags & flag != 0;
         Ok(Self {
             id: Id(raw.id),
@@ -137,15 +137,15 @@ impl TryFrom<&abi::zernel_tsg_info> for Tsg {
             uid: raw.uid,
             comm: text::from_chars(&raw.comm),
             cgroup: raw.cgroup,
-            compute: has(abi::ZERNEL_TSG_COMPUTE),
-            shared: has(abi::ZERNEL_TSG_SHARED),
+            compute: has(abi::ZERNEL_V0_TSG_COMPUTE),
+            shared: has(abi::ZERNEL_V0_TSG_SHARED),
             level: Level::from_abi(raw.level)?,
             source: Source::from_abi(raw.source),
             timeslice_us: raw.timeslice_us,
             default_timeslice_us: raw.default_timeslice_us,
             interleave: Interleave::from_abi(raw.interleave),
-            pending: has(abi::ZERNEL_TSG_PENDING),
-            failed: has(abi::ZERNEL_TSG_FAILED),
+            pending: has(abi::ZERNEL_V0_TSG_PENDING),
+            failed: has(abi::ZERNEL_V0_TSG_FAILED),
             hw_tsg: raw.hw_tsg,
             engine: raw.engine,
             runlist: raw.runlist,
@@ -164,26 +164,26 @@ mod tests {
 
     #[test]
     fn an_unclassed_tsg_has_no_level() {
-        let mut raw = abi::zernel_tsg_info::zeroed();
-        raw.level = abi::ZERNEL_LEVEL_NONE;
-        raw.flags = abi::ZERNEL_TSG_COMPUTE | abi::ZERNEL_TSG_FAILED;
+        let mut raw = abi::zernel_v0_tsg_info::zeroed();
+        raw.level = abi::ZERNEL_V0_LEVEL_NONE;
+        raw.flags = abi::ZERNEL_V0_TSG_COMPUTE | abi::ZERNEL_V0_TSG_FAILED;
         let tsg = Tsg::try_from(&raw).unwrap();
         assert_eq!((tsg.level, tsg.source), (None, Source::None));
         assert!(tsg.compute && tsg.failed && !tsg.pending && !tsg.shared);
-        raw.flags = abi::ZERNEL_TSG_SHARED;
+        raw.flags = abi::ZERNEL_V0_TSG_SHARED;
         assert!(Tsg::try_from(&raw).unwrap().shared);
     }
 
     #[test]
     fn a_level_that_does_not_exist_is_an_error() {
-        let mut raw = abi::zernel_tsg_info::zeroed();
+        let mut raw = abi::zernel_v0_tsg_info::zeroed();
         raw.level = 8;
         assert!(Tsg::try_from(&raw).is_err());
     }
 
     #[test]
     fn json_has_plain_numbers() {
-        let mut raw = abi::zernel_tsg_info::zeroed();
+        let mut raw = abi::zernel_v0_tsg_info::zeroed();
         raw.id = 1 << 40;
         raw.level = 7;
         raw.source = 3;

@@ -55,11 +55,11 @@ pub const SUITE: Suite = suite(
 );
 
 /// The calling process as a target.
-pub fn own_class(level: u32) -> abi::zernel_class {
-    abi::zernel_class {
-        target: abi::ZERNEL_TARGET_PROCESS,
+pub fn own_class(level: u32) -> abi::zernel_v0_class {
+    abi::zernel_v0_class {
+        target: abi::ZERNEL_V0_TARGET_PROCESS,
         level,
-        ..abi::zernel_class::zeroed()
+        ..abi::zernel_v0_class::zeroed()
     }
 }
 
@@ -193,17 +193,17 @@ fn entries_out_of_reach() -> Outcome {
     let (lab, area) = (&stage.lab, Area::new()?);
     let calls = stage.calls()?;
     for call in calls.iter().filter(|call| call.name.starts_with("LIST")) {
-        let good: abi::zernel_list = bytemuck::pod_read_unaligned(&call.request);
+        let good: abi::zernel_v0_list = bytemuck::pod_read_unaligned(&call.request);
         let over = area.address(Area::PAGE - good.entry_size as usize + 1);
         let wild = Wild::ALL.map(Wild::address);
         for entries in wild.into_iter().chain([over, u64::MAX - 8]) {
-            let request = abi::zernel_list { entries, ..good };
+            let request = abi::zernel_v0_list { entries, ..good };
             let (result, after) = self::call(lab.zernel.as_fd(), call.number, &request);
             check_eq!(result, Err(Errno::FAULT), "{} to {entries:#x}", call.name);
             check_eq!((after.cursor, after.count), (0, 1), "{}", call.name);
         }
         // At the end of the list nothing is written, so that no address is looked at.
-        let request = abi::zernel_list {
+        let request = abi::zernel_v0_list {
             cursor: u64::MAX,
             entries: 0,
             ..good
@@ -330,12 +330,12 @@ fn foreign_numbers() -> Outcome {
     let mut bytes = vec![0; 16384];
     let class = abi::LIBZERNEL_IOC_CLASS_GET;
     unchanged(&lab.zernel, || {
-        for number in abi::ZERNEL_NR_PROBE_REMOVE + 1..=255 {
+        for number in abi::ZERNEL_V0_NR_PROBE_REMOVE + 1..=255 {
             let number = class & !0xff | number;
             let result = sys::ioctl_bytes(fd, number, &mut bytes);
             check_eq!(result, Err(Errno::NOTTY), "number {number:#x}");
         }
-        for magic in (0..=255).filter(|&magic| magic != abi::ZERNEL_IOC_MAGIC) {
+        for magic in (0..=255).filter(|&magic| magic != abi::ZERNEL_V0_IOC_MAGIC) {
             // The VFS keeps some numbers of these for itself: none of them is number 0x7b.
             let number = class & !0xffff | magic << 8 | 0x7b;
             let result = sys::ioctl_bytes(fd, number, &mut bytes);
@@ -354,7 +354,11 @@ fn direction_is_not_looked_at() -> Outcome {
         let number = abi::LIBZERNEL_IOC_CLASS_GET & !(3 << 30) | direction << 30;
         let (result, class) = call(lab.zernel.as_fd(), number, &own_class(0));
         result?;
-        check_eq!(class.level, abi::ZERNEL_LEVEL_NONE, "direction {direction}");
+        check_eq!(
+            class.level,
+            abi::ZERNEL_V0_LEVEL_NONE,
+            "direction {direction}"
+        );
     }
     Ok(())
 }
@@ -362,7 +366,7 @@ fn direction_is_not_looked_at() -> Outcome {
 fn read_needs_room() -> Outcome {
     let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let mut file = File::from(rustix::fs::open(Zernel::PATH, flags, Mode::empty())?);
-    let event = size_of::<abi::zernel_event>();
+    let event = size_of::<abi::zernel_v0_event>();
     let mut buffer = vec![0; event];
     for room in 1..event {
         let error = file.read(&mut buffer[..room]).err().map(|e| e.kind());
@@ -413,18 +417,18 @@ fn other_files() -> Outcome {
 
 /// How many TSGs the first page through this file has.
 pub fn count_tsgs(fd: BorrowedFd<'_>) -> Result<usize> {
-    let mut page = [abi::zernel_tsg_info::zeroed(); 64];
+    let mut page = [abi::zernel_v0_tsg_info::zeroed(); 64];
     Ok(libzernel::sys::zernel::list_tsgs(fd, &mut 0, &mut page)?)
 }
 
 /// Sets a class through a file that is no [`Zernel`]; the target is a TSG or a process.
 pub fn set_through(fd: BorrowedFd<'_>, target: &Target, level: u32) -> Result<(), Errno> {
     let (target, id) = match target {
-        Target::Tsg(id) => (abi::ZERNEL_TARGET_TSG, id.as_u64()),
-        Target::Process(pid) => (abi::ZERNEL_TARGET_PROCESS, u64::from(*pid)),
+        Target::Tsg(id) => (abi::ZERNEL_V0_TARGET_TSG, id.as_u64()),
+        Target::Process(pid) => (abi::ZERNEL_V0_TARGET_PROCESS, u64::from(*pid)),
         other => panic!("{other:?} is not asked for"),
     };
-    let request = abi::zernel_class {
+    let request = abi::zernel_v0_class {
         target,
         id,
         ..own_class(level)

@@ -110,7 +110,7 @@ fn tsgs_say_what_they_are() -> Outcome {
 /// Reads everything in pages of `count`; hands back the ids and the lengths of the pages.
 fn read_pages(zernel: &Zernel, count: usize) -> Result<(Vec<u64>, Vec<usize>)> {
     let (mut ids, mut lengths, mut cursor) = (Vec::new(), Vec::new(), 0);
-    let mut page = vec![abi::zernel_tsg_info::zeroed(); count];
+    let mut page = vec![abi::zernel_v0_tsg_info::zeroed(); count];
     loop {
         let filled = libzernel::sys::zernel::list_tsgs(zernel.as_fd(), &mut cursor, &mut page)?;
         if filled == 0 {
@@ -150,7 +150,7 @@ fn pages_join() -> Outcome {
         check_eq!(full, true, "pages of {count}: {lengths:?}");
     }
     // A cursor is only a place: one between two ids goes on with the next one.
-    let mut page = [abi::zernel_tsg_info::zeroed()];
+    let mut page = [abi::zernel_v0_tsg_info::zeroed()];
     for (index, id) in all.iter().enumerate().take(100) {
         let mut cursor = id - 1;
         libzernel::sys::zernel::list_tsgs(lab.zernel.as_fd(), &mut cursor, &mut page)?;
@@ -170,11 +170,11 @@ fn extended<T: Pod>(lab: &Lab, number: u32, id_of: fn(&T) -> u64, ids: &[u64]) -
     let mut area = Area::new()?;
     let room = stride * (ids.len() + 1);
     area.put(0, &vec![0xa5; room]);
-    let request = abi::zernel_list {
+    let request = abi::zernel_v0_list {
         entries: area.address(0),
         count: ids.len() as u32 + 1,
         entry_size: stride as u32,
-        ..abi::zernel_list::zeroed()
+        ..abi::zernel_v0_list::zeroed()
     };
     let (result, list) = call(lab.zernel.as_fd(), number, &request);
     result?;
@@ -200,14 +200,14 @@ fn longer_entries_are_extended() -> Outcome {
     let _contexts = contexts(&lab.sim, 5)?;
     let (ids, _) = read_pages(&lab.zernel, 64)?;
     let tsgs = abi::LIBZERNEL_IOC_LIST_TSGS;
-    extended::<abi::zernel_tsg_info>(&lab, tsgs, |entry| entry.id, &ids)?;
+    extended::<abi::zernel_v0_tsg_info>(&lab, tsgs, |entry| entry.id, &ids)?;
     let gpus: Vec<u64> = lab
         .zernel
         .gpus()
         .map(|gpu| gpu.map(|gpu| gpu.id.as_u64()))
         .collect::<Result<_, _>>()?;
     let number = abi::LIBZERNEL_IOC_LIST_GPUS;
-    extended::<abi::zernel_gpu_info>(&lab, number, |entry| entry.id, &gpus)
+    extended::<abi::zernel_v0_gpu_info>(&lab, number, |entry| entry.id, &gpus)
 }
 
 /// Ids of the TSGs that the caller sees.

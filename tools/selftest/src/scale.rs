@@ -132,7 +132,7 @@ impl Crowd {
 
     /// Lists what is new.
     fn list(&mut self) -> Result<()> {
-        let mut page = vec![abi::zernel_tsg_info::zeroed(); 64];
+        let mut page = vec![abi::zernel_v0_tsg_info::zeroed(); 64];
         loop {
             let count = calls::list_tsgs(self.zernel.as_fd(), &mut self.last, &mut page)?;
             if count == 0 {
@@ -185,7 +185,7 @@ impl Crowd {
         zernel.set_class(&middle, Level::BE)?;
         // As many as there are behind the middle of the few.
         let listed = (size.few as usize / 3).min(32);
-        let mut page = vec![abi::zernel_tsg_info::zeroed(); listed];
+        let mut page = vec![abi::zernel_v0_tsg_info::zeroed(); listed];
         let from = self.ids[self.ids.len() / 2];
         let list = fastest(|| {
             let mut cursor = from;

@@ -142,12 +142,12 @@ pub(crate) mod tests {
     use libzernel::sys::abi;
 
     pub(crate) fn tsg(id: u64, level: Option<Level>) -> Tsg {
-        let mut raw: abi::zernel_tsg_info = bytemuck::Zeroable::zeroed();
+        let mut raw: abi::zernel_v0_tsg_info = bytemuck::Zeroable::zeroed();
         raw.id = id;
         raw.gpu = 1;
         raw.pid = 100 + id as u32;
-        raw.flags = abi::ZERNEL_TSG_COMPUTE;
-        raw.level = level.map_or(abi::ZERNEL_LEVEL_NONE, |level| level.number().into());
+        raw.flags = abi::ZERNEL_V0_TSG_COMPUTE;
+        raw.level = level.map_or(abi::ZERNEL_V0_LEVEL_NONE, |level| level.number().into());
         raw.source = if level.is_some() { 3 } else { 0 };
         raw.timeslice_us = 200;
         raw.default_timeslice_us = 1024;
@@ -191,10 +191,10 @@ pub(crate) mod tests {
 
     #[test]
     fn gpus_say_whether_best_effort_takes_turns() {
-        let mut raw: abi::zernel_gpu_info = bytemuck::Zeroable::zeroed();
-        raw.flags = abi::ZERNEL_GPU_TIMESLICE;
+        let mut raw: abi::zernel_v0_gpu_info = bytemuck::Zeroable::zeroed();
+        raw.flags = abi::ZERNEL_V0_GPU_TIMESLICE;
         let plain = Gpu::from(&raw);
-        raw.flags |= abi::ZERNEL_GPU_ENABLE | abi::ZERNEL_GPU_TURNS;
+        raw.flags |= abi::ZERNEL_V0_GPU_ENABLE | abi::ZERNEL_V0_GPU_TURNS;
         let turns = Gpu::from(&raw);
         let json = serde_json::to_value(&turns).unwrap();
         assert_eq!(json["turns"], true);

@@ -338,10 +338,10 @@ mod tests {
     use bytemuck::Zeroable;
     use libzernel::sys::abi;
 
-    fn thread() -> abi::zernel_thread_phases {
-        let mut raw = abi::zernel_thread_phases::zeroed();
+    fn thread() -> abi::zernel_v0_thread_phases {
+        let mut raw = abi::zernel_v0_thread_phases::zeroed();
         (raw.pid, raw.tid, raw.transitions) = (10, 11, 42);
-        (raw.phase, raw.present_ns) = (abi::ZERNEL_PHASE_GPU_COMPUTE, 12_000_000);
+        (raw.phase, raw.present_ns) = (abi::ZERNEL_V0_PHASE_GPU_COMPUTE, 12_000_000);
         raw.phase_ns = [250_000_000, 500_000_000, 1_250_000_000, 0, 0];
         for (to, from) in raw.comm.iter_mut().zip(b"train") {
             *to = *from as _;
@@ -350,8 +350,8 @@ mod tests {
     }
 
     fn process(pid: u32, threads: u32) -> ProcessPhases {
-        let mut raw = abi::zernel_process_phases::zeroed();
-        (raw.pid, raw.threads, raw.flags) = (pid, threads, abi::ZERNEL_PROCESS_ML);
+        let mut raw = abi::zernel_v0_process_phases::zeroed();
+        (raw.pid, raw.threads, raw.flags) = (pid, threads, abi::ZERNEL_V0_PROCESS_ML);
         (raw.uid, raw.gpu_permille) = (1000, 815);
         raw.phase_ns = [1_000_000_000, 0, 3_000_000_000, 0, 0];
         ProcessPhases::from(&raw)
@@ -396,7 +396,7 @@ mod tests {
             assert!(lines[1].contains(expected), "{expected}: {text}");
         }
         assert!(lines[1].ends_with("42"), "{text}");
-        raw.flags = abi::ZERNEL_PHASE_HINTED;
+        raw.flags = abi::ZERNEL_V0_PHASE_HINTED;
         let text = thread_table(&[ThreadPhases::from(&raw)]);
         assert!(text.contains("gpu_compute (hint)"), "{text}");
         for (nice, shown) in [(5, "0.012 s    +5"), (-10, "0.012 s   -10")] {
@@ -478,7 +478,7 @@ mod tests {
 
     #[test]
     fn tracked_cgroups_have_their_paths() {
-        let mut raw = abi::zernel_cgroup_phases::zeroed();
+        let mut raw = abi::zernel_v0_cgroup_phases::zeroed();
         (raw.id, raw.uid, raw.processes, raw.threads) = (77, 1000, 2, 5);
         raw.phase_ns = [1_000_000_000, 0, 3_000_000_000, 0, 0];
         let mut other = raw;

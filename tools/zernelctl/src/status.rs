@@ -113,7 +113,7 @@ mod tests {
     use libzernel::Level;
 
     fn status_of(tsgs: &[Tsg]) -> Status {
-        let stats: abi::zernel_stats = bytemuck::Zeroable::zeroed();
+        let stats: abi::zernel_v0_stats = bytemuck::Zeroable::zeroed();
         Status {
             version: Version {
                 abi: 1,

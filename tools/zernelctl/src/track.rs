@@ -113,8 +113,8 @@ mod tests {
     use super::*;
     use libzernel::sys::abi;
 
-    fn thread() -> abi::zernel_thread_info {
-        let mut raw: abi::zernel_thread_info = bytemuck::Zeroable::zeroed();
+    fn thread() -> abi::zernel_v0_thread_info {
+        let mut raw: abi::zernel_v0_thread_info = bytemuck::Zeroable::zeroed();
         (raw.pid, raw.tid, raw.uid, raw.bursts) = (10, 11, 1000, 3);
         for (to, from) in raw.comm.iter_mut().zip(b"loader") {
             *to = *from as _;
@@ -125,9 +125,9 @@ mod tests {
     #[test]
     fn shares_count_what_goes_on() {
         let mut raw = thread();
-        raw.does = abi::ZERNEL_SLEEP_IO;
+        raw.does = abi::ZERNEL_V0_SLEEP_IO;
         (raw.present_ns, raw.burst_ns) = (250_000_000, 500_000_000);
-        raw.sleep_ns[abi::ZERNEL_SLEEP_IO as usize] = 250_000_000;
+        raw.sleep_ns[abi::ZERNEL_V0_SLEEP_IO as usize] = 250_000_000;
         (raw.gpu_waits, raw.gpu_wait_ns) = (2, 50_000_000);
         let text = table(&[Thread::from(&raw)]);
         let lines: Vec<_> = text.lines().collect();
@@ -145,7 +145,7 @@ mod tests {
     #[test]
     fn who_is_not_recorded_yet_has_no_shares() {
         let mut raw = thread();
-        raw.does = abi::ZERNEL_DOES_ARRIVE;
+        raw.does = abi::ZERNEL_V0_DOES_ARRIVE;
         let text = table(&[Thread::from(&raw)]);
         assert!(text.contains("arrive    0.000"), "{text}");
         assert!(!text.contains('%'), "{text}");

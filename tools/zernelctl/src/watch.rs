@@ -85,8 +85,8 @@ mod tests {
     use libzernel::{event, sys::abi, Level};
 
     fn event(kind: u32) -> Event {
-        let mut raw: abi::zernel_event = bytemuck::Zeroable::zeroed();
-        raw.size = size_of::<abi::zernel_event>() as u32;
+        let mut raw: abi::zernel_v0_event = bytemuck::Zeroable::zeroed();
+        raw.size = size_of::<abi::zernel_v0_event>() as u32;
         raw.type_ = kind;
         raw.seq = 4;
         raw.time_ns = 12_000_000_345;
@@ -94,7 +94,7 @@ mod tests {
         raw.gpu = 1;
         raw.pid = 77;
         raw.level = Level::BE.number().into();
-        raw.source = abi::ZERNEL_TARGET_PROCESS;
+        raw.source = abi::ZERNEL_V0_TARGET_PROCESS;
         raw.timeslice_us = 200;
         raw.error = -5;
         event::parse(bytemuck::bytes_of(&raw)).unwrap().unwrap().0
@@ -103,14 +103,14 @@ mod tests {
     #[test]
     fn lines_tell_what_matters_for_their_kind() {
         assert_eq!(
-            describe(&event(abi::ZERNEL_EVENT_SLICE_APPLIED)),
+            describe(&event(abi::ZERNEL_V0_EVENT_SLICE_APPLIED)),
             "12.000000345 #4     slice-applied  gpu 1 tsg 9 pid 77 level be from process \
              slice 200 us"
         );
-        assert!(describe(&event(abi::ZERNEL_EVENT_TSG_REMOVED)).ends_with("pid 77"));
-        assert!(describe(&event(abi::ZERNEL_EVENT_PROVIDER_ERROR)).contains("os error 5"));
+        assert!(describe(&event(abi::ZERNEL_V0_EVENT_TSG_REMOVED)).ends_with("pid 77"));
+        assert!(describe(&event(abi::ZERNEL_V0_EVENT_PROVIDER_ERROR)).contains("os error 5"));
         assert_eq!(
-            describe(&event(abi::ZERNEL_EVENT_PREFETCH)),
+            describe(&event(abi::ZERNEL_V0_EVENT_PREFETCH)),
             "12.000000345 #4     prefetch       pid 77"
         );
     }
@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn json_is_a_line() {
         let mut out = Vec::new();
-        output::json_line(&mut out, &event(abi::ZERNEL_EVENT_CLASS_CHANGED)).unwrap();
+        output::json_line(&mut out, &event(abi::ZERNEL_V0_EVENT_CLASS_CHANGED)).unwrap();
         let text = String::from_utf8(out).unwrap();
         assert_eq!(text.matches('\n').count(), 1);
         let json: serde_json::Value = serde_json::from_str(&text).unwrap();

@@ -39,11 +39,11 @@ impl Predictor {
 
     fn to_abi(self) -> u32 {
         match self {
-            Self::Default => abi::ZERNEL_PREDICT_DEFAULT,
-            Self::Fixed => abi::ZERNEL_PREDICT_FIXED,
-            Self::Ema => abi::ZERNEL_PREDICT_EMA,
-            Self::Holt => abi::ZERNEL_PREDICT_HOLT,
-            Self::Quantile => abi::ZERNEL_PREDICT_QUANTILE,
+            Self::Default => abi::ZERNEL_V0_PREDICT_DEFAULT,
+            Self::Fixed => abi::ZERNEL_V0_PREDICT_FIXED,
+            Self::Ema => abi::ZERNEL_V0_PREDICT_EMA,
+            Self::Holt => abi::ZERNEL_V0_PREDICT_HOLT,
+            Self::Quantile => abi::ZERNEL_V0_PREDICT_QUANTILE,
         }
     }
 }
@@ -106,14 +106,14 @@ impl Begin {
     /// Takes a margin off that follows the errors of the prediction.
     #[must_use]
     pub const fn margin(self, margin: bool) -> Self {
-        self.with_flag(abi::ZERNEL_BEGIN_MARGIN, margin)
+        self.with_flag(abi::ZERNEL_V0_BEGIN_MARGIN, margin)
     }
 
     /// The stream has no holder: from the trigger to ready, which must be told by a call then, zernel
     /// keeps every TSG off the GPU that is less urgent.
     #[must_use]
     pub const fn without_holder(self) -> Self {
-        self.with_flag(abi::ZERNEL_BEGIN_NO_HOLDER, true)
+        self.with_flag(abi::ZERNEL_V0_BEGIN_NO_HOLDER, true)
     }
 
     const fn with_flag(self, flag: u32, on: bool) -> Self {
@@ -125,8 +125,8 @@ impl Begin {
         Self { flags, ..self }
     }
 
-    pub(super) fn encode(&self, page: u32, slot: u32) -> abi::zernel_begin {
-        abi::zernel_begin {
+    pub(super) fn encode(&self, page: u32, slot: u32) -> abi::zernel_v0_begin {
+        abi::zernel_v0_begin {
             tsg: self.tsg.as_u64(),
             key: self.key,
             expected_ns: self.expected_ns,
@@ -135,7 +135,7 @@ impl Begin {
             slot,
             flags: self.flags,
             predictor: self.predictor.to_abi(),
-            ..abi::zernel_begin::zeroed()
+            ..abi::zernel_v0_begin::zeroed()
         }
     }
 }
@@ -151,10 +151,10 @@ pub struct Begun {
     pub trigger_at: Timestamp,
 }
 
-impl TryFrom<&abi::zernel_begin> for Begun {
+impl TryFrom<&abi::zernel_v0_begin> for Begun {
     type Error = Error;
 
-    fn try_from(raw: &abi::zernel_begin) -> Result<Self> {
+    fn try_from(raw: &abi::zernel_v0_begin) -> Result<Self> {
         let number = Number::new(raw.request).ok_or(Error::Malformed("a request of number 0"))?;
         let predicted = Duration::from_nanos(raw.predicted_ns);
         Ok(Self {
@@ -172,11 +172,11 @@ mod tests {
     #[test]
     fn what_is_not_told_is_zero() {
         let raw = Begin::new(tsg::Id::new(9)).encode(3, 63);
-        let told = abi::zernel_begin {
+        let told = abi::zernel_v0_begin {
             tsg: 9,
             page: 3,
             slot: 63,
-            ..abi::zernel_begin::zeroed()
+            ..abi::zernel_v0_begin::zeroed()
         };
         assert_eq!(bytemuck::bytes_of(&raw), bytemuck::bytes_of(&told));
     }
@@ -192,7 +192,7 @@ mod tests {
             .encode(0, 0);
         assert_eq!((raw.key, raw.expected_ns), (u64::MAX, 3_000));
         assert_eq!((raw.slo_ns, raw.flags), (u64::MAX, 1));
-        assert_eq!(raw.predictor, abi::ZERNEL_PREDICT_HOLT);
+        assert_eq!(raw.predictor, abi::ZERNEL_V0_PREDICT_HOLT);
         assert_eq!((raw.request, raw.predicted_ns, raw.trigger_ns), (0, 0, 0));
     }
 
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn no_prediction_is_none_and_no_number_is_refused() {
-        let mut raw = abi::zernel_begin::zeroed();
+        let mut raw = abi::zernel_v0_begin::zeroed();
         assert!(matches!(Begun::try_from(&raw), Err(Error::Malformed(_))));
         (raw.request, raw.trigger_ns) = (1, 50);
         let begun = Begun::try_from(&raw).unwrap();

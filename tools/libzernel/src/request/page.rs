@@ -120,7 +120,7 @@ impl Registered {
             return Ok(());
         }
         self.ended = true;
-        let mut raw = abi::zernel_page {
+        let mut raw = abi::zernel_v0_page {
             address: 0,
             page: self.number,
             flags: 0,

@@ -132,9 +132,9 @@ impl<'a> Slot<'a> {
         &self,
         call: Call,
         request: Number,
-        make: impl FnOnce(BorrowedFd<'_>, &mut abi::zernel_request) -> std::result::Result<(), Errno>,
+        make: impl FnOnce(BorrowedFd<'_>, &mut abi::zernel_v0_request) -> std::result::Result<(), Errno>,
     ) -> Result<()> {
-        let mut raw = abi::zernel_request {
+        let mut raw = abi::zernel_v0_request {
             page: self.page.number(),
             slot: self.number,
             request: request.get(),

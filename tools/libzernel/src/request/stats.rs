@@ -24,16 +24,16 @@ pub enum Of {
 }
 
 impl Of {
-    fn encode(self) -> abi::zernel_request_stats {
+    fn encode(self) -> abi::zernel_v0_request_stats {
         let (tsg, level) = match self {
             Self::Tsg(id) => (id.as_u64(), 0),
             Self::Level(level) => (0, u32::from(level.number())),
-            Self::All => (0, abi::ZERNEL_LEVEL_NONE),
+            Self::All => (0, abi::ZERNEL_V0_LEVEL_NONE),
         };
-        abi::zernel_request_stats {
+        abi::zernel_v0_request_stats {
             tsg,
             level,
-            ..abi::zernel_request_stats::zeroed()
+            ..abi::zernel_v0_request_stats::zeroed()
         }
     }
 }
@@ -49,8 +49,8 @@ macro_rules! request_stats {
             $($(#[$doc])* pub $field: u64,)*
         }
 
-        impl From<&abi::zernel_request_stats> for RequestStats {
-            fn from(raw: &abi::zernel_request_stats) -> Self {
+        impl From<&abi::zernel_v0_request_stats> for RequestStats {
+            fn from(raw: &abi::zernel_v0_request_stats) -> Self {
                 Self {
                     $($field: raw.$field,)*
                 }
@@ -254,7 +254,7 @@ mod tests {
 
     #[test]
     fn entries_follow_the_structure() {
-        let mut raw = abi::zernel_request_stats::zeroed();
+        let mut raw = abi::zernel_v0_request_stats::zeroed();
         (raw.requests, raw.done, raw.cancelled) = (9, 3, 2);
         (raw.latency_ns, raw.in_flight, raw.lost_ns) = (300, 4, 5);
         let stats = RequestStats::from(&raw);

@@ -14,9 +14,9 @@ use rustix::mm::{mmap, mmap_anonymous, munmap, MapFlags, ProtFlags};
 use super::abi;
 
 /// Slots of a page.
-pub const SLOTS: usize = abi::ZERNEL_PAGE_SLOTS as usize;
+pub const SLOTS: usize = abi::ZERNEL_V0_PAGE_SLOTS as usize;
 
-/// `struct zernel_slot`, whose fields others store to at any time.
+/// `struct zernel_v0_slot`, whose fields others store to at any time.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Slot {
@@ -42,8 +42,8 @@ pub struct Slot {
 macro_rules! same_layout {
     ($($field:ident),*) => {
         const _: () = assert!(
-            size_of::<Slot>() == size_of::<abi::zernel_slot>()
-                $(&& offset_of!(Slot, $field) == offset_of!(abi::zernel_slot, $field))*
+            size_of::<Slot>() == size_of::<abi::zernel_v0_slot>()
+                $(&& offset_of!(Slot, $field) == offset_of!(abi::zernel_v0_slot, $field))*
         );
     };
 }

@@ -11,29 +11,29 @@ use super::page::SharedPage;
 use super::{abi, checked_opcode, plain_call};
 
 plain_call!(
-    /// `ZERNEL_IOC_VERSION`.
-    version, read, abi::ZERNEL_IOC_MAGIC, abi::ZERNEL_NR_VERSION,
-    LIBZERNEL_IOC_VERSION, zernel_version
+    /// `ZERNEL_V0_IOC_VERSION`.
+    version, read, abi::ZERNEL_V0_IOC_MAGIC, abi::ZERNEL_V0_NR_VERSION,
+    LIBZERNEL_V0_IOC_VERSION, zernel_v0_version
 );
 plain_call!(
-    /// `ZERNEL_IOC_STATS`.
-    stats, read, abi::ZERNEL_IOC_MAGIC, abi::ZERNEL_NR_STATS,
-    LIBZERNEL_IOC_STATS, zernel_stats
+    /// `ZERNEL_V0_IOC_STATS`.
+    stats, read, abi::ZERNEL_V0_IOC_MAGIC, abi::ZERNEL_V0_NR_STATS,
+    LIBZERNEL_V0_IOC_STATS, zernel_v0_stats
 );
 plain_call!(
-    /// `ZERNEL_IOC_CLASS_SET`.
-    class_set, read_write, abi::ZERNEL_IOC_MAGIC, abi::ZERNEL_NR_CLASS_SET,
-    LIBZERNEL_IOC_CLASS_SET, zernel_class
+    /// `ZERNEL_V0_IOC_CLASS_SET`.
+    class_set, read_write, abi::ZERNEL_V0_IOC_MAGIC, abi::ZERNEL_V0_NR_CLASS_SET,
+    LIBZERNEL_V0_IOC_CLASS_SET, zernel_v0_class
 );
 plain_call!(
-    /// `ZERNEL_IOC_CLASS_GET`.
-    class_get, read_write, abi::ZERNEL_IOC_MAGIC, abi::ZERNEL_NR_CLASS_GET,
-    LIBZERNEL_IOC_CLASS_GET, zernel_class
+    /// `ZERNEL_V0_IOC_CLASS_GET`.
+    class_get, read_write, abi::ZERNEL_V0_IOC_MAGIC, abi::ZERNEL_V0_NR_CLASS_GET,
+    LIBZERNEL_V0_IOC_CLASS_GET, zernel_v0_class
 );
 plain_call!(
-    /// `ZERNEL_IOC_CLASS_CLEAR`.
-    class_clear, read_write, abi::ZERNEL_IOC_MAGIC, abi::ZERNEL_NR_CLASS_CLEAR,
-    LIBZERNEL_IOC_CLASS_CLEAR, zernel_class
+    /// `ZERNEL_V0_IOC_CLASS_CLEAR`.
+    class_clear, read_write, abi::ZERNEL_V0_IOC_MAGIC, abi::ZERNEL_V0_NR_CLASS_CLEAR,
+    LIBZERNEL_V0_IOC_CLASS_CLEAR, zernel_v0_class
 );
 
 /// Defines a safe function for an enumeration that fills `entries`.
@@ -47,8 +47,8 @@ macro_rules! list_call {
             cursor: &mut u64,
             entries: &mut [abi::$entry],
         ) -> Result<usize, Errno> {
-            checked_opcode!(OP, read_write, abi::ZERNEL_IOC_MAGIC, $nr, $op, zernel_list);
-            let mut list = abi::zernel_list {
+            checked_opcode!(OP, read_write, abi::ZERNEL_V0_IOC_MAGIC, $nr, $op, zernel_v0_list);
+            let mut list = abi::zernel_v0_list {
                 cursor: *cursor,
                 entries: entries.as_mut_ptr() as u64,
                 count: u32::try_from(entries.len()).unwrap_or(u32::MAX),
@@ -56,10 +56,10 @@ macro_rules! list_call {
                 flags: 0,
                 reserved: 0,
             };
-            // SAFETY: The number belongs to a call that reads and writes one `zernel_list` and at
+            // SAFETY: The number belongs to a call that reads and writes one `zernel_v0_list` and at
             // most `count` entries of `entry_size` bytes at `entries`. The slice is that long, is
             // borrowed exclusively for the call, and any bytes make a valid entry.
-            unsafe { ioctl(fd, Updater::<OP, abi::zernel_list>::new(&mut list))? };
+            unsafe { ioctl(fd, Updater::<OP, abi::zernel_v0_list>::new(&mut list))? };
             *cursor = list.cursor;
             Ok((list.count as usize).min(entries.len()))
         }
@@ -67,128 +67,128 @@ macro_rules! list_call {
 }
 
 list_call!(
-    /// `ZERNEL_IOC_LIST_GPUS`.
-    list_gpus, abi::ZERNEL_NR_LIST_GPUS, LIBZERNEL_IOC_LIST_GPUS, zernel_gpu_info
+    /// `ZERNEL_V0_IOC_LIST_GPUS`.
+    list_gpus, abi::ZERNEL_V0_NR_LIST_GPUS, LIBZERNEL_V0_IOC_LIST_GPUS, zernel_v0_gpu_info
 );
 list_call!(
-    /// `ZERNEL_IOC_LIST_TSGS`.
-    list_tsgs, abi::ZERNEL_NR_LIST_TSGS, LIBZERNEL_IOC_LIST_TSGS, zernel_tsg_info
+    /// `ZERNEL_V0_IOC_LIST_TSGS`.
+    list_tsgs, abi::ZERNEL_V0_NR_LIST_TSGS, LIBZERNEL_V0_IOC_LIST_TSGS, zernel_v0_tsg_info
 );
 list_call!(
-    /// `ZERNEL_IOC_LIST_THREADS`.
-    list_threads, abi::ZERNEL_NR_LIST_THREADS, LIBZERNEL_IOC_LIST_THREADS, zernel_thread_info
+    /// `ZERNEL_V0_IOC_LIST_THREADS`.
+    list_threads, abi::ZERNEL_V0_NR_LIST_THREADS, LIBZERNEL_V0_IOC_LIST_THREADS, zernel_v0_thread_info
 );
 list_call!(
-    /// `ZERNEL_IOC_LIST_PHASES`.
-    list_phases, abi::ZERNEL_NR_LIST_PHASES, LIBZERNEL_IOC_LIST_PHASES, zernel_thread_phases
+    /// `ZERNEL_V0_IOC_LIST_PHASES`.
+    list_phases, abi::ZERNEL_V0_NR_LIST_PHASES, LIBZERNEL_V0_IOC_LIST_PHASES, zernel_v0_thread_phases
 );
 list_call!(
-    /// `ZERNEL_IOC_LIST_PROCESSES`.
-    list_processes, abi::ZERNEL_NR_LIST_PROCESSES, LIBZERNEL_IOC_LIST_PROCESSES,
-    zernel_process_phases
+    /// `ZERNEL_V0_IOC_LIST_PROCESSES`.
+    list_processes, abi::ZERNEL_V0_NR_LIST_PROCESSES, LIBZERNEL_V0_IOC_LIST_PROCESSES,
+    zernel_v0_process_phases
 );
 list_call!(
-    /// `ZERNEL_IOC_LIST_CGROUPS`.
-    list_cgroups, abi::ZERNEL_NR_LIST_CGROUPS, LIBZERNEL_IOC_LIST_CGROUPS, zernel_cgroup_phases
+    /// `ZERNEL_V0_IOC_LIST_CGROUPS`.
+    list_cgroups, abi::ZERNEL_V0_NR_LIST_CGROUPS, LIBZERNEL_V0_IOC_LIST_CGROUPS, zernel_v0_cgroup_phases
 );
 
 plain_call!(
-    /// `ZERNEL_IOC_TRACK`.
-    track, read_write, abi::ZERNEL_IOC_MAGIC, abi::ZERNEL_NR_TRACK,
-    LIBZERNEL_IOC_TRACK, zernel_track
+    /// `ZERNEL_V0_IOC_TRACK`.
+    track, read_write, abi::ZERNEL_V0_IOC_MAGIC, abi::ZERNEL_V0_NR_TRACK,
+    LIBZERNEL_V0_IOC_TRACK, zernel_v0_track
 );
 plain_call!(
-    /// `ZERNEL_IOC_UNTRACK`.
-    untrack, read_write, abi::ZERNEL_IOC_MAGIC, abi::ZERNEL_NR_UNTRACK,
-    LIBZERNEL_IOC_UNTRACK, zernel_track
+    /// `ZERNEL_V0_IOC_UNTRACK`.
+    untrack, read_write, abi::ZERNEL_V0_IOC_MAGIC, abi::ZERNEL_V0_NR_UNTRACK,
+    LIBZERNEL_V0_IOC_UNTRACK, zernel_v0_track
 );
 plain_call!(
-    /// `ZERNEL_IOC_PHASE_HINT`.
-    phase_hint, write, abi::ZERNEL_IOC_MAGIC, abi::ZERNEL_NR_PHASE_HINT,
-    LIBZERNEL_IOC_PHASE_HINT, zernel_phase_hint
+    /// `ZERNEL_V0_IOC_PHASE_HINT`.
+    phase_hint, write, abi::ZERNEL_V0_IOC_MAGIC, abi::ZERNEL_V0_NR_PHASE_HINT,
+    LIBZERNEL_V0_IOC_PHASE_HINT, zernel_v0_phase_hint
 );
 plain_call!(
-    /// `ZERNEL_IOC_PREFETCH_SUBSCRIBE`.
-    prefetch_subscribe, read_write, abi::ZERNEL_IOC_MAGIC, abi::ZERNEL_NR_PREFETCH_SUBSCRIBE,
-    LIBZERNEL_IOC_PREFETCH_SUBSCRIBE, zernel_prefetch
+    /// `ZERNEL_V0_IOC_PREFETCH_SUBSCRIBE`.
+    prefetch_subscribe, read_write, abi::ZERNEL_V0_IOC_MAGIC, abi::ZERNEL_V0_NR_PREFETCH_SUBSCRIBE,
+    LIBZERNEL_V0_IOC_PREFETCH_SUBSCRIBE, zernel_v0_prefetch
 );
 plain_call!(
-    /// `ZERNEL_IOC_PREFETCH_UNSUBSCRIBE`.
-    prefetch_unsubscribe, write, abi::ZERNEL_IOC_MAGIC, abi::ZERNEL_NR_PREFETCH_UNSUBSCRIBE,
-    LIBZERNEL_IOC_PREFETCH_UNSUBSCRIBE, zernel_prefetch_end
+    /// `ZERNEL_V0_IOC_PREFETCH_UNSUBSCRIBE`.
+    prefetch_unsubscribe, write, abi::ZERNEL_V0_IOC_MAGIC, abi::ZERNEL_V0_NR_PREFETCH_UNSUBSCRIBE,
+    LIBZERNEL_V0_IOC_PREFETCH_UNSUBSCRIBE, zernel_v0_prefetch_end
 );
 plain_call!(
-    /// `ZERNEL_IOC_PROBE_ADD`.
-    probe_add, read_write, abi::ZERNEL_IOC_MAGIC, abi::ZERNEL_NR_PROBE_ADD,
-    LIBZERNEL_IOC_PROBE_ADD, zernel_probe
+    /// `ZERNEL_V0_IOC_PROBE_ADD`.
+    probe_add, read_write, abi::ZERNEL_V0_IOC_MAGIC, abi::ZERNEL_V0_NR_PROBE_ADD,
+    LIBZERNEL_V0_IOC_PROBE_ADD, zernel_v0_probe
 );
 plain_call!(
-    /// `ZERNEL_IOC_PROBE_REMOVE`.
-    probe_remove, write, abi::ZERNEL_IOC_MAGIC, abi::ZERNEL_NR_PROBE_REMOVE,
-    LIBZERNEL_IOC_PROBE_REMOVE, zernel_probe
+    /// `ZERNEL_V0_IOC_PROBE_REMOVE`.
+    probe_remove, write, abi::ZERNEL_V0_IOC_MAGIC, abi::ZERNEL_V0_NR_PROBE_REMOVE,
+    LIBZERNEL_V0_IOC_PROBE_REMOVE, zernel_v0_probe
 );
 plain_call!(
-    /// `ZERNEL_IOC_PAGE_UNREGISTER`.
-    page_unregister, write, abi::ZERNEL_IOC_MAGIC, abi::ZERNEL_NR_PAGE_UNREGISTER,
-    LIBZERNEL_IOC_PAGE_UNREGISTER, zernel_page
+    /// `ZERNEL_V0_IOC_PAGE_UNREGISTER`.
+    page_unregister, write, abi::ZERNEL_V0_IOC_MAGIC, abi::ZERNEL_V0_NR_PAGE_UNREGISTER,
+    LIBZERNEL_V0_IOC_PAGE_UNREGISTER, zernel_v0_page
 );
 plain_call!(
-    /// `ZERNEL_IOC_BEGIN`.
-    begin, read_write, abi::ZERNEL_IOC_MAGIC, abi::ZERNEL_NR_BEGIN,
-    LIBZERNEL_IOC_BEGIN, zernel_begin
+    /// `ZERNEL_V0_IOC_BEGIN`.
+    begin, read_write, abi::ZERNEL_V0_IOC_MAGIC, abi::ZERNEL_V0_NR_BEGIN,
+    LIBZERNEL_V0_IOC_BEGIN, zernel_v0_begin
 );
 plain_call!(
-    /// `ZERNEL_IOC_READY`.
-    ready, write, abi::ZERNEL_IOC_MAGIC, abi::ZERNEL_NR_READY,
-    LIBZERNEL_IOC_READY, zernel_request
+    /// `ZERNEL_V0_IOC_READY`.
+    ready, write, abi::ZERNEL_V0_IOC_MAGIC, abi::ZERNEL_V0_NR_READY,
+    LIBZERNEL_V0_IOC_READY, zernel_v0_request
 );
 plain_call!(
-    /// `ZERNEL_IOC_DONE`.
-    done, write, abi::ZERNEL_IOC_MAGIC, abi::ZERNEL_NR_DONE,
-    LIBZERNEL_IOC_DONE, zernel_request
+    /// `ZERNEL_V0_IOC_DONE`.
+    done, write, abi::ZERNEL_V0_IOC_MAGIC, abi::ZERNEL_V0_NR_DONE,
+    LIBZERNEL_V0_IOC_DONE, zernel_v0_request
 );
 plain_call!(
-    /// `ZERNEL_IOC_CANCEL`.
-    cancel, write, abi::ZERNEL_IOC_MAGIC, abi::ZERNEL_NR_CANCEL,
-    LIBZERNEL_IOC_CANCEL, zernel_request
+    /// `ZERNEL_V0_IOC_CANCEL`.
+    cancel, write, abi::ZERNEL_V0_IOC_MAGIC, abi::ZERNEL_V0_NR_CANCEL,
+    LIBZERNEL_V0_IOC_CANCEL, zernel_v0_request
 );
 
-/// `ZERNEL_IOC_PAGE_REGISTER`: returns the number of the page.
+/// `ZERNEL_V0_IOC_PAGE_REGISTER`: returns the number of the page.
 pub fn page_register(fd: BorrowedFd<'_>, page: &SharedPage) -> Result<u32, Errno> {
     checked_opcode!(
         OP,
         read_write,
-        abi::ZERNEL_IOC_MAGIC,
-        abi::ZERNEL_NR_PAGE_REGISTER,
-        LIBZERNEL_IOC_PAGE_REGISTER,
-        zernel_page
+        abi::ZERNEL_V0_IOC_MAGIC,
+        abi::ZERNEL_V0_NR_PAGE_REGISTER,
+        LIBZERNEL_V0_IOC_PAGE_REGISTER,
+        zernel_v0_page
     );
-    let mut arg = abi::zernel_page {
+    let mut arg = abi::zernel_v0_page {
         address: page.address(),
         page: 0,
         flags: 0,
     };
-    // SAFETY: The number belongs to a call that reads and writes one `zernel_page`, and has the
+    // SAFETY: The number belongs to a call that reads and writes one `zernel_v0_page`, and has the
     // kernel store to the words of the page at `address`, which all sides reach atomically. It
     // stores to the memory, which stays its own even when the mapping ends.
-    unsafe { ioctl(fd, Updater::<OP, abi::zernel_page>::new(&mut arg))? };
+    unsafe { ioctl(fd, Updater::<OP, abi::zernel_v0_page>::new(&mut arg))? };
     Ok(arg.page)
 }
 
-/// `ZERNEL_IOC_REQUEST_STATS` of what `stats` asks for: fills `buckets`, if there are any, and
+/// `ZERNEL_V0_IOC_REQUEST_STATS` of what `stats` asks for: fills `buckets`, if there are any, and
 /// returns how many it has filled.
 pub fn request_stats(
     fd: BorrowedFd<'_>,
-    stats: &mut abi::zernel_request_stats,
+    stats: &mut abi::zernel_v0_request_stats,
     buckets: &mut [u64],
 ) -> Result<usize, Errno> {
     checked_opcode!(
         OP,
         read_write,
-        abi::ZERNEL_IOC_MAGIC,
-        abi::ZERNEL_NR_REQUEST_STATS,
-        LIBZERNEL_IOC_REQUEST_STATS,
-        zernel_request_stats
+        abi::ZERNEL_V0_IOC_MAGIC,
+        abi::ZERNEL_V0_NR_REQUEST_STATS,
+        LIBZERNEL_V0_IOC_REQUEST_STATS,
+        zernel_v0_request_stats
     );
     (stats.nr_buckets, stats.buckets) = match buckets.len() {
         0 => (0, 0),
@@ -197,9 +197,9 @@ pub fn request_stats(
             buckets.as_mut_ptr() as u64,
         ),
     };
-    // SAFETY: The number belongs to a call that reads and writes one `zernel_request_stats` and
+    // SAFETY: The number belongs to a call that reads and writes one `zernel_v0_request_stats` and
     // writes at most `nr_buckets` numbers at `buckets`, a slice of that length that is borrowed
     // exclusively.
-    unsafe { ioctl(fd, Updater::<OP, abi::zernel_request_stats>::new(stats))? };
+    unsafe { ioctl(fd, Updater::<OP, abi::zernel_v0_request_stats>::new(stats))? };
     Ok((stats.nr_buckets as usize).min(buckets.len()))
 }

@@ -14,7 +14,7 @@ use crate::common::Lab;
 use crate::harness::Outcome;
 
 /// The calls that take a class, and a request that they take.
-fn class_calls() -> [(&'static str, u32, abi::zernel_class); 3] {
+fn class_calls() -> [(&'static str, u32, abi::zernel_v0_class); 3] {
     [
         ("set", abi::LIBZERNEL_IOC_CLASS_SET, own_class(7)),
         ("get", abi::LIBZERNEL_IOC_CLASS_GET, own_class(0)),
@@ -39,7 +39,7 @@ pub fn class_fields() -> Outcome {
     for (name, number, good) in class_calls() {
         for bit in 1..32 {
             let flags = 1 << bit;
-            let request = abi::zernel_class { flags, ..good };
+            let request = abi::zernel_v0_class { flags, ..good };
             refused(
                 &lab,
                 number,
@@ -49,20 +49,20 @@ pub fn class_fields() -> Outcome {
             )?;
         }
         let wrong = [
-            abi::zernel_class {
+            abi::zernel_v0_class {
                 effective: 1,
                 ..good
             },
-            abi::zernel_class { source: 1, ..good },
-            abi::zernel_class {
+            abi::zernel_v0_class { source: 1, ..good },
+            abi::zernel_v0_class {
                 timeslice_us: 1,
                 ..good
             },
-            abi::zernel_class {
+            abi::zernel_v0_class {
                 effective: u32::MAX,
                 ..good
             },
-            abi::zernel_class {
+            abi::zernel_v0_class {
                 effective_weight: 1024,
                 ..good
             },
@@ -88,7 +88,7 @@ pub fn class_levels() -> Outcome {
             _ => &[1, 7, 8, u32::MAX],
         };
         for &level in bad {
-            let request = abi::zernel_class { level, ..good };
+            let request = abi::zernel_v0_class { level, ..good };
             refused(
                 &lab,
                 number,
@@ -106,8 +106,8 @@ pub fn class_levels() -> Outcome {
         );
         result.with_context(|| format!("level {level}"))?;
         check_eq!((class.level, class.effective), (level, level));
-        check_eq!(class.flags, abi::ZERNEL_CLASS_PRIVILEGED);
-        check_eq!(class.source, abi::ZERNEL_TARGET_PROCESS);
+        check_eq!(class.flags, abi::ZERNEL_V0_CLASS_PRIVILEGED);
+        check_eq!(class.source, abi::ZERNEL_V0_TARGET_PROCESS);
     }
     Ok(())
 }
@@ -122,14 +122,14 @@ pub fn class_weights() -> Outcome {
             _ => &[1, 1024, 10_000, 10_001, u32::MAX],
         };
         for &weight in bad {
-            let request = abi::zernel_class { weight, ..good };
+            let request = abi::zernel_v0_class { weight, ..good };
             let what = format!("{name} weight {weight}");
             refused(&lab, number, &request, Errno::INVAL, &what)?;
         }
     }
     // 0: the one that the target has.
     for (weight, then) in [(10_000, 10_000), (0, 10_000), (1, 1), (0, 1)] {
-        let request = abi::zernel_class {
+        let request = abi::zernel_v0_class {
             weight,
             ..own_class(7)
         };
@@ -144,7 +144,7 @@ pub fn class_targets() -> Outcome {
     let lab = Lab::open()?;
     for (name, number, good) in class_calls() {
         for target in [0, 1, 6, 7, 255, 256, u32::MAX] {
-            let request = abi::zernel_class { target, ..good };
+            let request = abi::zernel_v0_class { target, ..good };
             refused(
                 &lab,
                 number,
@@ -153,10 +153,10 @@ pub fn class_targets() -> Outcome {
                 &format!("{name} target {target}"),
             )?;
         }
-        for target in [abi::ZERNEL_TARGET_CGROUP, abi::ZERNEL_TARGET_TSG] {
-            let request = abi::zernel_class {
+        for target in [abi::ZERNEL_V0_TARGET_CGROUP, abi::ZERNEL_V0_TARGET_TSG] {
+            let request = abi::zernel_v0_class {
                 target,
-                flags: abi::ZERNEL_CLASS_PIDFD,
+                flags: abi::ZERNEL_V0_CLASS_PIDFD,
                 ..good
             };
             refused(
@@ -176,7 +176,7 @@ pub fn list_fields() -> Outcome {
     let lab = &stage.lab;
     let calls = stage.calls()?;
     for listing in calls.iter().filter(|call| call.name.starts_with("LIST")) {
-        let good: abi::zernel_list = bytemuck::pod_read_unaligned(&listing.request);
+        let good: abi::zernel_v0_list = bytemuck::pod_read_unaligned(&listing.request);
         // The first version of the entry.
         let first = match listing.name {
             "LIST_THREADS" => 200,
@@ -184,29 +184,29 @@ pub fn list_fields() -> Outcome {
         };
         let short = first - 1;
         let mut wrong = vec![
-            abi::zernel_list { count: 0, ..good },
-            abi::zernel_list {
+            abi::zernel_v0_list { count: 0, ..good },
+            abi::zernel_v0_list {
                 reserved: 1,
                 ..good
             },
-            abi::zernel_list {
+            abi::zernel_v0_list {
                 entry_size: 0,
                 ..good
             },
-            abi::zernel_list {
+            abi::zernel_v0_list {
                 entry_size: short,
                 ..good
             },
-            abi::zernel_list {
+            abi::zernel_v0_list {
                 entry_size: 4097,
                 ..good
             },
-            abi::zernel_list {
+            abi::zernel_v0_list {
                 entry_size: u32::MAX,
                 ..good
             },
         ];
-        wrong.extend((0..32).map(|bit| abi::zernel_list {
+        wrong.extend((0..32).map(|bit| abi::zernel_v0_list {
             flags: 1 << bit,
             ..good
         }));
@@ -214,7 +214,7 @@ pub fn list_fields() -> Outcome {
             let what = format!("{} request {index}", listing.name);
             refused(lab, listing.number, request, Errno::INVAL, &what)?;
         }
-        let largest = abi::zernel_list {
+        let largest = abi::zernel_v0_list {
             entry_size: 4096,
             count: u32::MAX,
             cursor: u64::MAX,
@@ -228,7 +228,7 @@ pub fn list_fields() -> Outcome {
 /// Fails unless every call on a target with this descriptor answers `EBADF`.
 pub fn descriptor_is_bad(lab: &Lab, target: u32, flags: u32, id: u64) -> Outcome {
     for (name, number, good) in class_calls() {
-        let request = abi::zernel_class {
+        let request = abi::zernel_v0_class {
             target,
             flags,
             id,

@@ -117,35 +117,41 @@ impl Stage {
 
     /// Every call. Each can be made once, and again when it is renewed.
     pub fn calls(&self) -> Result<Vec<Call>> {
-        let list = |entry_size: usize| abi::zernel_list {
+        let list = |entry_size: usize| abi::zernel_v0_list {
             entries: self.entries.address(0),
             count: 1,
             entry_size: entry_size as u32,
-            ..abi::zernel_list::zeroed()
+            ..abi::zernel_v0_list::zeroed()
         };
-        let gpus = list(size_of::<abi::zernel_gpu_info>());
-        let tsgs = list(size_of::<abi::zernel_tsg_info>());
-        let threads = list(size_of::<abi::zernel_thread_info>());
-        let phases = list(size_of::<abi::zernel_thread_phases>());
-        let processes = list(size_of::<abi::zernel_process_phases>());
-        let cgroups = list(size_of::<abi::zernel_cgroup_phases>());
-        let hint = abi::zernel_phase_hint {
-            phase: abi::ZERNEL_PHASE_GPU_COMPUTE,
+        let gpus = list(size_of::<abi::zernel_v0_gpu_info>());
+        let tsgs = list(size_of::<abi::zernel_v0_tsg_info>());
+        let threads = list(size_of::<abi::zernel_v0_thread_info>());
+        let phases = list(size_of::<abi::zernel_v0_thread_phases>());
+        let processes = list(size_of::<abi::zernel_v0_process_phases>());
+        let cgroups = list(size_of::<abi::zernel_v0_cgroup_phases>());
+        let hint = abi::zernel_v0_phase_hint {
+            phase: abi::ZERNEL_V0_PHASE_GPU_COMPUTE,
             duration_ns: 1_000_000,
-            ..abi::zernel_phase_hint::zeroed()
+            ..abi::zernel_v0_phase_hint::zeroed()
         };
         let subscribe = self.subscription();
-        let end = abi::zernel_prefetch_end::zeroed();
-        let track = abi::zernel_track {
-            target: abi::ZERNEL_TARGET_PROCESS,
-            ..abi::zernel_track::zeroed()
+        let end = abi::zernel_v0_prefetch_end::zeroed();
+        let track = abi::zernel_v0_track {
+            target: abi::ZERNEL_V0_TARGET_PROCESS,
+            ..abi::zernel_v0_track::zeroed()
         };
-        let (version, stats) = (abi::zernel_version::zeroed(), abi::zernel_stats::zeroed());
+        let (version, stats) = (
+            abi::zernel_v0_version::zeroed(),
+            abi::zernel_v0_stats::zeroed(),
+        );
         let (set, plain) = (own_class(3), own_class(0));
-        let (page, named) = (abi::zernel_page::zeroed(), abi::zernel_request::zeroed());
-        let all = abi::zernel_request_stats {
-            level: abi::ZERNEL_LEVEL_NONE,
-            ..abi::zernel_request_stats::zeroed()
+        let (page, named) = (
+            abi::zernel_v0_page::zeroed(),
+            abi::zernel_v0_request::zeroed(),
+        );
+        let all = abi::zernel_v0_request_stats {
+            level: abi::ZERNEL_V0_LEVEL_NONE,
+            ..abi::zernel_v0_request_stats::zeroed()
         };
         let (begin, register) = (self.begin(0), self.page_request());
         let probe = self.probe();
@@ -215,7 +221,7 @@ impl Stage {
             "PREFETCH_UNSUBSCRIBE" => {
                 let mut subscription = self.subscription();
                 raw::prefetch_subscribe(self.fd(), &mut subscription).context("subscribe")?;
-                let end = abi::zernel_prefetch_end {
+                let end = abi::zernel_v0_prefetch_end {
                     subscription: subscription.subscription,
                     flags: 0,
                 };
@@ -225,17 +231,17 @@ impl Stage {
             "PROBE_ADD" => return self.forget_probes(),
             "PROBE_REMOVE" => {
                 self.forget_probes()?;
-                let last = abi::zernel_probe {
+                let last = abi::zernel_v0_probe {
                     probe: self.add_probe()?,
-                    ..abi::zernel_probe::zeroed()
+                    ..abi::zernel_v0_probe::zeroed()
                 };
                 call.request = bytes_of(&last).to_vec();
                 return Ok(());
             }
             "PAGE_UNREGISTER" => {
-                let page = abi::zernel_page {
+                let page = abi::zernel_v0_page {
                     page: self.register()?,
-                    ..abi::zernel_page::zeroed()
+                    ..abi::zernel_v0_page::zeroed()
                 };
                 call.request = bytes_of(&page).to_vec();
                 return Ok(());
@@ -244,7 +250,7 @@ impl Stage {
         };
         let mut begin = self.begin(slot);
         raw::begin(self.fd(), &mut begin).context("begin a request")?;
-        let named = abi::zernel_request {
+        let named = abi::zernel_v0_request {
             page: self.page,
             slot,
             request: begin.request,
@@ -262,18 +268,18 @@ impl Stage {
         Ok(())
     }
 
-    fn subscription(&self) -> abi::zernel_prefetch {
-        abi::zernel_prefetch {
-            kind: abi::ZERNEL_PREFETCH_EVENTFD,
+    fn subscription(&self) -> abi::zernel_v0_prefetch {
+        abi::zernel_v0_prefetch {
+            kind: abi::ZERNEL_V0_PREFETCH_EVENTFD,
             fd: self.bell.as_raw_fd(),
-            ..abi::zernel_prefetch::zeroed()
+            ..abi::zernel_v0_prefetch::zeroed()
         }
     }
 
-    fn probe(&self) -> abi::zernel_probe {
-        abi::zernel_probe {
+    fn probe(&self) -> abi::zernel_v0_probe {
+        abi::zernel_v0_probe {
             fd: self.library.as_raw_fd() as u32,
-            ..abi::zernel_probe::zeroed()
+            ..abi::zernel_v0_probe::zeroed()
         }
     }
 
@@ -293,10 +299,10 @@ impl Stage {
         Ok(())
     }
 
-    fn page_request(&self) -> abi::zernel_page {
-        abi::zernel_page {
+    fn page_request(&self) -> abi::zernel_v0_page {
+        abi::zernel_v0_page {
             address: self.memory.address(0),
-            ..abi::zernel_page::zeroed()
+            ..abi::zernel_v0_page::zeroed()
         }
     }
 
@@ -308,14 +314,14 @@ impl Stage {
     }
 
     /// A request that lasts until it is ended.
-    fn begin(&self, slot: u32) -> abi::zernel_begin {
-        abi::zernel_begin {
+    fn begin(&self, slot: u32) -> abi::zernel_v0_begin {
+        abi::zernel_v0_begin {
             tsg: self.tsg,
             expected_ns: 36_000_000_000_000,
             page: self.page,
             slot,
-            predictor: abi::ZERNEL_PREDICT_FIXED,
-            ..abi::zernel_begin::zeroed()
+            predictor: abi::ZERNEL_V0_PREDICT_FIXED,
+            ..abi::zernel_v0_begin::zeroed()
         }
     }
 }

@@ -20,7 +20,7 @@ use crate::harness::Outcome;
 use crate::sim::raw::{Guarded, PAGE};
 
 /// Size of an event.
-const SIZE: usize = size_of::<libzernel::sys::abi::zernel_event>();
+const SIZE: usize = size_of::<libzernel::sys::abi::zernel_v0_event>();
 
 /// A stream that has not been started, blocking unless told otherwise.
 fn open(flags: OFlags) -> Result<OwnedFd> {

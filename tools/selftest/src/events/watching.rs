@@ -59,7 +59,7 @@ impl Watched {
 
     /// The next event that is there.
     pub fn read(&self) -> Result<Event> {
-        let mut bytes = [0; size_of::<libzernel::sys::abi::zernel_event>()];
+        let mut bytes = [0; size_of::<libzernel::sys::abi::zernel_v0_event>()];
         let read = rustix::io::read(&self.stream, &mut bytes)?;
         match parse(&bytes[..read])? {
             Some((event, _)) => Ok(event),

@@ -27,27 +27,27 @@ const CAP_PERFMON: u32 = 38;
 pub(super) fn fields() -> Outcome {
     let zernel = Zernel::open()?;
     let library = library()?;
-    let probe = abi::zernel_probe {
+    let probe = abi::zernel_v0_probe {
         fd: library.as_raw_fd() as u32,
-        ..abi::zernel_probe::zeroed()
+        ..abi::zernel_v0_probe::zeroed()
     };
-    let nothing = abi::zernel_probe::zeroed();
+    let nothing = abi::zernel_v0_probe::zeroed();
     let (add, remove) = (
         abi::LIBZERNEL_IOC_PROBE_ADD,
         abi::LIBZERNEL_IOC_PROBE_REMOVE,
     );
     let mut wrong = vec![
-        (add, abi::zernel_probe { probe: 1, ..probe }),
+        (add, abi::zernel_v0_probe { probe: 1, ..probe }),
         (
             add,
-            abi::zernel_probe {
+            abi::zernel_v0_probe {
                 reserved: 1,
                 ..probe
             },
         ),
         (
             remove,
-            abi::zernel_probe {
+            abi::zernel_v0_probe {
                 fd: 1,
                 probe: 1,
                 ..nothing
@@ -55,7 +55,7 @@ pub(super) fn fields() -> Outcome {
         ),
         (
             remove,
-            abi::zernel_probe {
+            abi::zernel_v0_probe {
                 offset: 1,
                 probe: 1,
                 ..nothing
@@ -63,7 +63,7 @@ pub(super) fn fields() -> Outcome {
         ),
         (
             remove,
-            abi::zernel_probe {
+            abi::zernel_v0_probe {
                 reserved: 1,
                 probe: 1,
                 ..nothing
@@ -72,10 +72,10 @@ pub(super) fn fields() -> Outcome {
     ];
     for bit in 0..32 {
         let flags = 1 << bit;
-        wrong.push((add, abi::zernel_probe { flags, ..probe }));
+        wrong.push((add, abi::zernel_v0_probe { flags, ..probe }));
         wrong.push((
             remove,
-            abi::zernel_probe {
+            abi::zernel_v0_probe {
                 flags,
                 probe: 1,
                 ..nothing
@@ -132,9 +132,9 @@ pub(super) fn files() -> Outcome {
     let attribute = open("/proc/config.gz", OFlags::RDONLY)?;
     wrong(&attribute, 0, Errno::IO)?;
     for fd in [9_999, i32::MAX as u32, u32::MAX] {
-        let request = abi::zernel_probe {
+        let request = abi::zernel_v0_probe {
             fd,
-            ..abi::zernel_probe::zeroed()
+            ..abi::zernel_v0_probe::zeroed()
         };
         let number = abi::LIBZERNEL_IOC_PROBE_ADD;
         let (result, _) = unchanged(&zernel, || Ok(call(zernel.as_fd(), number, &request)))?;

@@ -23,29 +23,29 @@ const SECOND: Duration = Duration::from_secs(1);
 pub(super) fn fields() -> Outcome {
     let lab = Lab::open()?;
     lab.zernel.track(&Target::current_process(), Tracking::ML)?;
-    let good = abi::zernel_phase_hint {
-        phase: abi::ZERNEL_PHASE_GPU_COMPUTE,
-        duration_ns: abi::ZERNEL_HINT_MAX_NS,
-        ..abi::zernel_phase_hint::zeroed()
+    let good = abi::zernel_v0_phase_hint {
+        phase: abi::ZERNEL_V0_PHASE_GPU_COMPUTE,
+        duration_ns: abi::ZERNEL_V0_HINT_MAX_NS,
+        ..abi::zernel_v0_phase_hint::zeroed()
     };
     let mut wrong = Vec::new();
-    for phase in [abi::ZERNEL_NR_PHASES, 6, 255, 256, 1 << 31, u32::MAX] {
-        wrong.push(abi::zernel_phase_hint { phase, ..good });
+    for phase in [abi::ZERNEL_V0_NR_PHASES, 6, 255, 256, 1 << 31, u32::MAX] {
+        wrong.push(abi::zernel_v0_phase_hint { phase, ..good });
         // Not even when it is to end.
-        wrong.push(abi::zernel_phase_hint {
+        wrong.push(abi::zernel_v0_phase_hint {
             phase,
             duration_ns: 0,
             ..good
         });
     }
-    for duration_ns in [abi::ZERNEL_HINT_MAX_NS + 1, 1 << 63, u64::MAX] {
-        wrong.push(abi::zernel_phase_hint {
+    for duration_ns in [abi::ZERNEL_V0_HINT_MAX_NS + 1, 1 << 63, u64::MAX] {
+        wrong.push(abi::zernel_v0_phase_hint {
             duration_ns,
             ..good
         });
     }
     for reserved in [1, 1 << 63] {
-        wrong.push(abi::zernel_phase_hint { reserved, ..good });
+        wrong.push(abi::zernel_v0_phase_hint { reserved, ..good });
     }
     for request in wrong {
         lab.zernel.hint(0, Phase::NcclCollective, HINT_MAX)?;
@@ -66,7 +66,7 @@ pub(super) fn fields() -> Outcome {
     let (result, _) = call(
         lab.zernel.as_fd(),
         abi::LIBZERNEL_IOC_PHASE_HINT,
-        &abi::zernel_phase_hint {
+        &abi::zernel_v0_phase_hint {
             tid: crate::common::tid(),
             ..good
         },

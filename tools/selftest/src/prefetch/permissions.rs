@@ -89,12 +89,12 @@ pub(super) fn other_pid_namespaces() -> Outcome {
                 let by_number = Target::Process(outside.pid());
                 let answer = zernel.subscribe_eventfd(&by_number, bell.0.as_fd());
                 check_eq!(errno(answer), Some(Errno::SRCH), "by number");
-                let request = abi::zernel_prefetch {
+                let request = abi::zernel_v0_prefetch {
                     id: pidfd.as_raw_fd() as u64,
-                    flags: abi::ZERNEL_PREFETCH_PIDFD,
-                    kind: abi::ZERNEL_PREFETCH_EVENTFD,
+                    flags: abi::ZERNEL_V0_PREFETCH_PIDFD,
+                    kind: abi::ZERNEL_V0_PREFETCH_EVENTFD,
                     fd: bell.0.as_raw_fd(),
-                    ..abi::zernel_prefetch::zeroed()
+                    ..abi::zernel_v0_prefetch::zeroed()
                 };
                 let number = abi::LIBZERNEL_IOC_PREFETCH_SUBSCRIBE;
                 check_eq!(

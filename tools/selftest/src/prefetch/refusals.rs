@@ -20,7 +20,7 @@ use crate::child::Child;
 use crate::common::errno;
 use crate::harness::Outcome;
 
-fn refused(zernel: &Zernel, request: &abi::zernel_prefetch, expected: Errno) -> Outcome {
+fn refused(zernel: &Zernel, request: &abi::zernel_v0_prefetch, expected: Errno) -> Outcome {
     let number = abi::LIBZERNEL_IOC_PREFETCH_SUBSCRIBE;
     let (result, after) = unchanged(zernel, || Ok(call(zernel.as_fd(), number, request)))?;
     check_eq!(result, Err(expected), "{request:?}");
@@ -28,11 +28,11 @@ fn refused(zernel: &Zernel, request: &abi::zernel_prefetch, expected: Errno) -> 
     Ok(())
 }
 
-fn taken(zernel: &Zernel, request: &abi::zernel_prefetch) -> Outcome {
+fn taken(zernel: &Zernel, request: &abi::zernel_v0_prefetch) -> Outcome {
     let number = abi::LIBZERNEL_IOC_PREFETCH_SUBSCRIBE;
     let (result, after) = call(zernel.as_fd(), number, request);
     check_eq!(result, Ok(0), "{request:?}");
-    let end = abi::zernel_prefetch_end {
+    let end = abi::zernel_v0_prefetch_end {
         subscription: after.subscription,
         flags: 0,
     };
@@ -45,11 +45,11 @@ fn taken(zernel: &Zernel, request: &abi::zernel_prefetch) -> Outcome {
     Ok(())
 }
 
-fn of_file(kind: u32, fd: BorrowedFd<'_>) -> abi::zernel_prefetch {
-    abi::zernel_prefetch {
+fn of_file(kind: u32, fd: BorrowedFd<'_>) -> abi::zernel_v0_prefetch {
+    abi::zernel_v0_prefetch {
         kind,
         fd: fd.as_raw_fd(),
-        ..abi::zernel_prefetch::zeroed()
+        ..abi::zernel_v0_prefetch::zeroed()
     }
 }
 
@@ -58,49 +58,49 @@ pub(super) fn fields() -> Outcome {
     let bell = Bell::new()?;
     let file = File::open("/proc/self/exe")?;
     let page = Page::anonymous(&zernel)?;
-    let eventfd = of_file(abi::ZERNEL_PREFETCH_EVENTFD, bell.0.as_fd());
-    let word = abi::zernel_prefetch {
-        kind: abi::ZERNEL_PREFETCH_WORD,
+    let eventfd = of_file(abi::ZERNEL_V0_PREFETCH_EVENTFD, bell.0.as_fd());
+    let word = abi::zernel_v0_prefetch {
+        kind: abi::ZERNEL_V0_PREFETCH_WORD,
         page: page.number(),
         slot: 7,
-        ..abi::zernel_prefetch::zeroed()
+        ..abi::zernel_v0_prefetch::zeroed()
     };
-    let ahead = abi::zernel_prefetch {
+    let ahead = abi::zernel_v0_prefetch {
         length: 4096,
-        ..of_file(abi::ZERNEL_PREFETCH_READ_AHEAD, file.as_fd())
+        ..of_file(abi::ZERNEL_V0_PREFETCH_READ_AHEAD, file.as_fd())
     };
     let mut wrong = Vec::new();
     for good in [eventfd, word, ahead] {
         taken(&zernel, &good)?;
         let all = [2, 3, 1 << 31, u32::MAX];
-        wrong.extend(all.map(|flags| abi::zernel_prefetch { flags, ..good }));
+        wrong.extend(all.map(|flags| abi::zernel_v0_prefetch { flags, ..good }));
         let all = [0, 4, 255, 1 << 31, u32::MAX];
-        wrong.extend(all.map(|kind| abi::zernel_prefetch { kind, ..good }));
+        wrong.extend(all.map(|kind| abi::zernel_v0_prefetch { kind, ..good }));
         let all = [1, u32::MAX];
-        wrong.extend(all.map(|subscription| abi::zernel_prefetch {
+        wrong.extend(all.map(|subscription| abi::zernel_v0_prefetch {
             subscription,
             ..good
         }));
     }
     // What a kind does not name.
     for (page, slot) in [(1, 0), (0, 1), (0, 64)] {
-        wrong.push(abi::zernel_prefetch {
+        wrong.push(abi::zernel_v0_prefetch {
             page,
             slot,
             ..eventfd
         });
-        wrong.push(abi::zernel_prefetch {
+        wrong.push(abi::zernel_v0_prefetch {
             page,
             slot,
             ..ahead
         });
     }
     for fd in [-1, 1, bell.0.as_raw_fd(), i32::MIN] {
-        wrong.push(abi::zernel_prefetch { fd, ..word });
+        wrong.push(abi::zernel_v0_prefetch { fd, ..word });
     }
     for (offset, length, span) in [(1, 0, 0), (0, 1, 0), (0, 0, 1), (u64::MAX, 1, 1)] {
         for good in [eventfd, word] {
-            wrong.push(abi::zernel_prefetch {
+            wrong.push(abi::zernel_v0_prefetch {
                 offset,
                 length,
                 span,
@@ -121,7 +121,7 @@ pub(super) fn fields() -> Outcome {
         (u64::MAX, 1, 0),
         (u64::MAX, 4096, u64::MAX),
     ] {
-        wrong.push(abi::zernel_prefetch {
+        wrong.push(abi::zernel_v0_prefetch {
             offset,
             length,
             span,
@@ -138,7 +138,7 @@ pub(super) fn fields() -> Outcome {
     ] {
         taken(
             &zernel,
-            &abi::zernel_prefetch {
+            &abi::zernel_v0_prefetch {
                 offset,
                 length,
                 span,
@@ -186,15 +186,15 @@ pub(super) fn bad_files() -> Outcome {
         refused("a place", rings(place.as_fd()), Errno::BADF)
     })?;
     for kind in [
-        abi::ZERNEL_PREFETCH_EVENTFD,
-        abi::ZERNEL_PREFETCH_READ_AHEAD,
+        abi::ZERNEL_V0_PREFETCH_EVENTFD,
+        abi::ZERNEL_V0_PREFETCH_READ_AHEAD,
     ] {
         for fd in [-1, i32::MIN, 1_000_000, i32::MAX] {
-            let request = abi::zernel_prefetch {
+            let request = abi::zernel_v0_prefetch {
                 kind,
                 fd,
-                length: u64::from(kind == abi::ZERNEL_PREFETCH_READ_AHEAD),
-                ..abi::zernel_prefetch::zeroed()
+                length: u64::from(kind == abi::ZERNEL_V0_PREFETCH_READ_AHEAD),
+                ..abi::zernel_v0_prefetch::zeroed()
             };
             self::refused(&zernel, &request, Errno::BADF)?;
         }
@@ -217,7 +217,7 @@ pub(super) fn no_such_process() -> Outcome {
         let _ = held.recv();
     });
     let tid = told.recv()?;
-    let good = of_file(abi::ZERNEL_PREFETCH_EVENTFD, bell.0.as_fd());
+    let good = of_file(abi::ZERNEL_V0_PREFETCH_EVENTFD, bell.0.as_fd());
     for (what, id) in [
         ("a thread of the kernel", 2),
         ("a number too large", 1 << 30),
@@ -225,21 +225,25 @@ pub(super) fn no_such_process() -> Outcome {
         ("a zombie", zombie.pid().into()),
         ("a thread that is no process", tid.into()),
     ] {
-        refused(&zernel, &abi::zernel_prefetch { id, ..good }, Errno::SRCH)
-            .map_err(|error| error.context(what))?;
+        refused(
+            &zernel,
+            &abi::zernel_v0_prefetch { id, ..good },
+            Errno::SRCH,
+        )
+        .map_err(|error| error.context(what))?;
     }
     drop(hold);
     thread.join().expect("a thread that ends");
-    let flags = abi::ZERNEL_PREFETCH_PIDFD;
+    let flags = abi::ZERNEL_V0_PREFETCH_PIDFD;
     for id in [0, bell.0.as_raw_fd() as u64, 1_000_000, 1 << 32, u64::MAX] {
-        let request = abi::zernel_prefetch { id, flags, ..good };
+        let request = abi::zernel_v0_prefetch { id, flags, ..good };
         refused(&zernel, &request, Errno::BADF)?;
     }
     let Target::Pidfd(gone) = Target::pidfd(zombie.pid())? else {
         anyhow::bail!("no pidfd");
     };
     let id = gone.as_raw_fd() as u64;
-    let request = abi::zernel_prefetch { id, flags, ..good };
+    let request = abi::zernel_v0_prefetch { id, flags, ..good };
     refused(&zernel, &request, Errno::SRCH)
 }
 
@@ -258,19 +262,19 @@ pub(super) fn no_such_slot() -> Outcome {
         (number + 1, 0),
         (u32::MAX, 7),
     ] {
-        let request = abi::zernel_prefetch {
-            kind: abi::ZERNEL_PREFETCH_WORD,
+        let request = abi::zernel_v0_prefetch {
+            kind: abi::ZERNEL_V0_PREFETCH_WORD,
             page,
             slot,
-            ..abi::zernel_prefetch::zeroed()
+            ..abi::zernel_v0_prefetch::zeroed()
         };
         refused(&zernel, &request, Errno::NOENT)?;
     }
     page.unregister()?;
-    let request = abi::zernel_prefetch {
-        kind: abi::ZERNEL_PREFETCH_WORD,
+    let request = abi::zernel_v0_prefetch {
+        kind: abi::ZERNEL_V0_PREFETCH_WORD,
         page: number,
-        ..abi::zernel_prefetch::zeroed()
+        ..abi::zernel_v0_prefetch::zeroed()
     };
     refused(&zernel, &request, Errno::NOENT)?;
     taken(&other, &request)
@@ -282,7 +286,7 @@ pub(super) fn no_such_subscription() -> Outcome {
     let (_bell, subscription) = Bell::of(&zernel, &me)?;
     let number = subscription.number();
     let end = |zernel: &Zernel, subscription, flags| {
-        let request = abi::zernel_prefetch_end {
+        let request = abi::zernel_v0_prefetch_end {
             subscription,
             flags,
         };

@@ -19,9 +19,9 @@ use crate::sys::{Area, Wild};
 
 /// Registers whatever is at an address; returns the number of the page.
 pub(super) fn register(zernel: &Zernel, address: u64) -> Result<u32, Errno> {
-    let request = abi::zernel_page {
+    let request = abi::zernel_v0_page {
         address,
-        ..abi::zernel_page::zeroed()
+        ..abi::zernel_v0_page::zeroed()
     };
     let number = abi::LIBZERNEL_IOC_PAGE_REGISTER;
     let (result, page) = call(zernel.as_fd(), number, &request);
@@ -30,9 +30,9 @@ pub(super) fn register(zernel: &Zernel, address: u64) -> Result<u32, Errno> {
 
 /// Ends the registration of a page.
 pub(super) fn unregister(zernel: &Zernel, page: u32) -> Result<(), Errno> {
-    let mut request = abi::zernel_page {
+    let mut request = abi::zernel_v0_page {
         page,
-        ..abi::zernel_page::zeroed()
+        ..abi::zernel_v0_page::zeroed()
     };
     raw::page_unregister(zernel.as_fd(), &mut request)
 }
@@ -107,15 +107,15 @@ pub(super) fn bad_names() -> Outcome {
         .chain([(u32::MAX, 0), (page ^ 1 << 31, 0)]);
     for (page, slot) in strange {
         unchanged(zernel, || {
-            let mut begin = abi::zernel_begin {
+            let mut begin = abi::zernel_v0_begin {
                 tsg: client.tsg.as_u64(),
                 page,
                 slot,
-                ..abi::zernel_begin::zeroed()
+                ..abi::zernel_v0_begin::zeroed()
             };
             let answer = raw::begin(fd, &mut begin);
             check_eq!(answer, Err(Errno::NOENT), "begin {page}/{slot}");
-            let mut named = abi::zernel_request {
+            let mut named = abi::zernel_v0_request {
                 page,
                 slot,
                 request: request.get(),
@@ -218,9 +218,9 @@ pub(super) fn what_is_over_is_stale() -> Outcome {
         slot.cancel(next)?;
     }
     // Of number 0 there is none.
-    let mut none = abi::zernel_request {
+    let mut none = abi::zernel_v0_request {
         page: client.page.number(),
-        ..abi::zernel_request::zeroed()
+        ..abi::zernel_v0_request::zeroed()
     };
     let answer = raw::done(lab.zernel.as_fd(), &mut none);
     check_eq!(answer, Err(Errno::STALE), "request 0");

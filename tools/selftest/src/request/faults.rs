@@ -61,7 +61,7 @@ pub(super) fn of_register() -> Outcome {
             Ok(failed)
         })?;
         tell("register", count)?;
-        for _ in 0..abi::ZERNEL_MAX_PAGES_PER_USER {
+        for _ in 0..abi::ZERNEL_V0_MAX_PAGES_PER_USER {
             register(&zernel, area.address(0))?;
         }
         let answer = register(&zernel, area.address(0));

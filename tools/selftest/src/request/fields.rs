@@ -31,16 +31,16 @@ pub(super) fn page_fields() -> Outcome {
     let lab = Lab::open()?;
     let area = Area::new()?;
     let before = locked_kib()?;
-    let good = abi::zernel_page {
+    let good = abi::zernel_v0_page {
         address: area.address(0),
-        ..abi::zernel_page::zeroed()
+        ..abi::zernel_v0_page::zeroed()
     };
     let number = abi::LIBZERNEL_IOC_PAGE_REGISTER;
-    let bad = (0..32).map(|bit| abi::zernel_page {
+    let bad = (0..32).map(|bit| abi::zernel_v0_page {
         flags: 1 << bit,
         ..good
     });
-    let numbered = [1, u32::MAX].map(|page| abi::zernel_page { page, ..good });
+    let numbered = [1, u32::MAX].map(|page| abi::zernel_v0_page { page, ..good });
     for request in bad.chain(numbered) {
         let what = format!("register with {request:?}");
         refused(&lab.zernel, number, &request, Errno::INVAL, &what)?;
@@ -49,15 +49,15 @@ pub(super) fn page_fields() -> Outcome {
 
     let page = register(&lab.zernel, area.address(0))?;
     let number = abi::LIBZERNEL_IOC_PAGE_UNREGISTER;
-    let good = abi::zernel_page {
+    let good = abi::zernel_v0_page {
         page,
-        ..abi::zernel_page::zeroed()
+        ..abi::zernel_v0_page::zeroed()
     };
-    let bad = (0..32).map(|bit| abi::zernel_page {
+    let bad = (0..32).map(|bit| abi::zernel_v0_page {
         flags: 1 << bit,
         ..good
     });
-    let addressed = [1, area.address(0)].map(|address| abi::zernel_page { address, ..good });
+    let addressed = [1, area.address(0)].map(|address| abi::zernel_v0_page { address, ..good });
     for request in bad.chain(addressed) {
         let what = format!("unregister with {request:?}");
         refused(&lab.zernel, number, &request, Errno::INVAL, &what)?;
@@ -70,25 +70,27 @@ pub(super) fn begin_fields() -> Outcome {
     let lab = Lab::open()?;
     let client = Client::new(&lab)?;
     let number = abi::LIBZERNEL_IOC_BEGIN;
-    let good = abi::zernel_begin {
+    let good = abi::zernel_v0_begin {
         tsg: client.tsg.as_u64(),
         page: client.page.number(),
-        ..abi::zernel_begin::zeroed()
+        ..abi::zernel_v0_begin::zeroed()
     };
     let request = client.slot(0).begin(&far(client.tsg))?.number;
     let mut bad = vec![
-        abi::zernel_begin {
+        abi::zernel_v0_begin {
             reserved: 1,
             ..good
         },
-        abi::zernel_begin { request: 1, ..good },
-        abi::zernel_begin {
+        abi::zernel_v0_begin { request: 1, ..good },
+        abi::zernel_v0_begin {
             request: u32::MAX,
             ..good
         },
     ];
-    bad.extend([5, 6, 255, 256, u32::MAX].map(|predictor| abi::zernel_begin { predictor, ..good }));
-    bad.extend((2..32).map(|bit| abi::zernel_begin {
+    bad.extend(
+        [5, 6, 255, 256, u32::MAX].map(|predictor| abi::zernel_v0_begin { predictor, ..good }),
+    );
+    bad.extend((2..32).map(|bit| abi::zernel_v0_begin {
         flags: 1 << bit,
         ..good
     }));
@@ -101,12 +103,12 @@ pub(super) fn begin_fields() -> Outcome {
     // All that there is, at its ends.
     for predictor in 0..=4 {
         for (key, expected_ns, slo_ns) in [(0, 0, 0), (u64::MAX, u64::MAX, u64::MAX), (1, 1, 1)] {
-            let request = abi::zernel_begin {
+            let request = abi::zernel_v0_begin {
                 key,
                 expected_ns,
                 slo_ns,
                 predictor,
-                flags: abi::ZERNEL_BEGIN_MARGIN,
+                flags: abi::ZERNEL_V0_BEGIN_MARGIN,
                 slot: 63,
                 // What is only written is not looked at.
                 predicted_ns: u64::MAX,
@@ -117,7 +119,7 @@ pub(super) fn begin_fields() -> Outcome {
             result?;
             check_eq!(begun.request == 0, false, "number of {request:?}");
             ensure!(begun.trigger_ns > 1, "trigger of {request:?}");
-            let echoed = abi::zernel_begin {
+            let echoed = abi::zernel_v0_begin {
                 request: 0,
                 predicted_ns: u64::MAX,
                 trigger_ns: 1,
@@ -135,7 +137,7 @@ pub(super) fn request_fields() -> Outcome {
     let client = Client::new(&lab)?;
     let slot = client.slot(1);
     let begun = slot.begin(&far(client.tsg))?;
-    let good = abi::zernel_request {
+    let good = abi::zernel_v0_request {
         page: client.page.number(),
         slot: 1,
         request: begun.number.get(),
@@ -148,7 +150,7 @@ pub(super) fn request_fields() -> Outcome {
     ] {
         for bit in 0..32 {
             let flags = 1 << bit;
-            let request = abi::zernel_request { flags, ..good };
+            let request = abi::zernel_v0_request { flags, ..good };
             let what = format!("{name} with flag {bit}");
             refused(&lab.zernel, number, &request, Errno::INVAL, &what)?;
         }
@@ -161,23 +163,23 @@ pub(super) fn stats_fields() -> Outcome {
     let lab = Lab::open()?;
     let client = Client::new(&lab)?;
     let number = abi::LIBZERNEL_IOC_REQUEST_STATS;
-    let all = abi::zernel_request_stats {
-        level: abi::ZERNEL_LEVEL_NONE,
-        ..abi::zernel_request_stats::zeroed()
+    let all = abi::zernel_v0_request_stats {
+        level: abi::ZERNEL_V0_LEVEL_NONE,
+        ..abi::zernel_v0_request_stats::zeroed()
     };
-    let one = abi::zernel_request_stats {
+    let one = abi::zernel_v0_request_stats {
         tsg: client.tsg.as_u64(),
-        ..abi::zernel_request_stats::zeroed()
+        ..abi::zernel_v0_request_stats::zeroed()
     };
     let mut bad = Vec::new();
     for level in [8, 9, 256, u32::MAX - 1] {
-        bad.push(abi::zernel_request_stats { level, ..all });
+        bad.push(abi::zernel_v0_request_stats { level, ..all });
     }
     for level in [1, 7, 8, u32::MAX] {
-        bad.push(abi::zernel_request_stats { level, ..one });
+        bad.push(abi::zernel_v0_request_stats { level, ..one });
     }
     // Every field from `requests` on is one of output.
-    let first = std::mem::offset_of!(abi::zernel_request_stats, requests);
+    let first = std::mem::offset_of!(abi::zernel_v0_request_stats, requests);
     for good in [all, one] {
         for offset in (first..size_of_val(&good)).step_by(8) {
             let mut bytes = bytes_of(&good).to_vec();
@@ -190,7 +192,7 @@ pub(super) fn stats_fields() -> Outcome {
         refused(&lab.zernel, number, request, Errno::INVAL, &what)?;
     }
     for tsg in [client.tsg.as_u64() + 1_000_000, u64::MAX] {
-        let request = abi::zernel_request_stats { tsg, ..one };
+        let request = abi::zernel_v0_request_stats { tsg, ..one };
         refused(&lab.zernel, number, &request, Errno::NOENT, "no such TSG")?;
     }
     let none = lab.zernel.request_stats(Of::Tsg(client.tsg))?;
@@ -206,11 +208,11 @@ pub(super) fn buckets_out_of_reach() -> Outcome {
     let client = Client::new(&lab)?;
     let number = abi::LIBZERNEL_IOC_REQUEST_STATS;
     let mut area = Area::new()?;
-    let asked = |buckets, nr_buckets| abi::zernel_request_stats {
+    let asked = |buckets, nr_buckets| abi::zernel_v0_request_stats {
         tsg: client.tsg.as_u64(),
         nr_buckets,
         buckets,
-        ..abi::zernel_request_stats::zeroed()
+        ..abi::zernel_v0_request_stats::zeroed()
     };
     let edge = area.address(Area::PAGE - 8);
     for (buckets, room) in [
@@ -263,11 +265,11 @@ pub(super) fn no_answer_no_effect() -> Outcome {
         area.freeze()?;
         Ok(area)
     };
-    let begin = abi::zernel_begin {
+    let begin = abi::zernel_v0_begin {
         tsg: client.tsg.as_u64(),
         key: super::new_key(),
         page: page.number(),
-        ..abi::zernel_begin::zeroed()
+        ..abi::zernel_v0_begin::zeroed()
     };
     let mut area = frozen(bytes_of(&begin))?;
     for _ in 0..3 {
@@ -284,9 +286,9 @@ pub(super) fn no_answer_no_effect() -> Outcome {
     slot.cancel(next)?;
 
     let memory = Area::new()?;
-    let register = abi::zernel_page {
+    let register = abi::zernel_v0_page {
         address: memory.address(0),
-        ..abi::zernel_page::zeroed()
+        ..abi::zernel_v0_page::zeroed()
     };
     let mut area = frozen(bytes_of(&register))?;
     for _ in 0..3 {

@@ -33,7 +33,7 @@ pub(super) fn unmapped() -> Outcome {
     let waits = slot(&page, 0).begin(&far(tsg.id))?.number;
     let holds = slot(&page, 1).begin(&at_once(tsg.id))?.number;
     page.unmap();
-    let name = |slot, request: Number| abi::zernel_request {
+    let name = |slot, request: Number| abi::zernel_v0_request {
         page: number,
         slot,
         request: request.get(),
@@ -59,12 +59,12 @@ pub(super) fn unmapped() -> Outcome {
     again.put(0, &[0x5a; Area::PAGE]);
     let before = Since::now(&lab.zernel)?;
     for slot in 0..64 {
-        let mut begin = abi::zernel_begin {
+        let mut begin = abi::zernel_v0_begin {
             tsg: tsg.id.as_u64(),
             key: new_key(),
             page: number,
             slot,
-            ..abi::zernel_begin::zeroed()
+            ..abi::zernel_v0_begin::zeroed()
         };
         raw::begin(lab.zernel.as_fd(), &mut begin)?;
     }
@@ -143,7 +143,7 @@ pub(super) fn of_words_outlives_them() -> Outcome {
     check_eq!(slot.load(Word::Trigger), next.get(), "another TSG's");
     let number = page.number();
     page.unmap();
-    let mut name = abi::zernel_request {
+    let mut name = abi::zernel_v0_request {
         page: number,
         slot: 0,
         request: next.get(),

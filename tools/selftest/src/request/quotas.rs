@@ -21,7 +21,7 @@ use crate::sys;
 use testkit::passing;
 
 /// Pages of a user.
-const MOST: usize = abi::ZERNEL_MAX_PAGES_PER_USER as usize;
+const MOST: usize = abi::ZERNEL_V0_MAX_PAGES_PER_USER as usize;
 /// `CAP_IPC_LOCK`.
 const IPC_LOCK: u32 = 14;
 /// `CAP_SYS_RESOURCE`.

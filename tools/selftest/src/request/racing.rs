@@ -145,18 +145,18 @@ pub(super) fn pages() -> Outcome {
         |random| {
             let page = number.load(Relaxed);
             let slot = random.below(64) as u32;
-            let mut begin = abi::zernel_begin {
+            let mut begin = abi::zernel_v0_begin {
                 tsg: client.tsg.as_u64(),
                 expected_ns: 1 + random.below(300_000),
-                predictor: abi::ZERNEL_PREDICT_FIXED,
+                predictor: abi::ZERNEL_V0_PREDICT_FIXED,
                 page,
                 slot,
-                ..abi::zernel_begin::zeroed()
+                ..abi::zernel_v0_begin::zeroed()
             };
             if gone(raw::begin(fd, &mut begin))? {
                 begun.fetch_add(1, Relaxed);
             }
-            let mut name = abi::zernel_request {
+            let mut name = abi::zernel_v0_request {
                 page,
                 slot,
                 request: begin.request,

@@ -299,27 +299,28 @@ pub(super) fn refused() -> Outcome {
     let zernel = Zernel::open()?;
     let group = Group::new("refused")?;
     let target = group.target()?;
-    let own = abi::zernel_track {
-        target: abi::ZERNEL_TARGET_CGROUP,
+    let own = abi::zernel_v0_track {
+        target: abi::ZERNEL_V0_TARGET_CGROUP,
         id: match &target {
             Target::Cgroup(fd) => std::os::fd::AsRawFd::as_raw_fd(fd) as u64,
             _ => 0,
         },
-        ..abi::zernel_track::zeroed()
+        ..abi::zernel_v0_track::zeroed()
     };
     for (name, number) in [
         ("track", abi::LIBZERNEL_IOC_TRACK),
         ("untrack", abi::LIBZERNEL_IOC_UNTRACK),
     ] {
-        let flags = (0..32).map(|bit| abi::zernel_track {
+        let flags = (0..32).map(|bit| abi::zernel_v0_track {
             flags: 1 << bit,
             ..own
         });
-        let known =
-            |request: &abi::zernel_track| name == "track" && request.flags == abi::ZERNEL_TRACK_ML;
+        let known = |request: &abi::zernel_v0_track| {
+            name == "track" && request.flags == abi::ZERNEL_V0_TRACK_ML
+        };
         let mut wrong: Vec<_> = flags.filter(|request| !known(request)).collect();
-        wrong.push(abi::zernel_track { threads: 1, ..own });
-        wrong.push(abi::zernel_track { reserved: 1, ..own });
+        wrong.push(abi::zernel_v0_track { threads: 1, ..own });
+        wrong.push(abi::zernel_v0_track { reserved: 1, ..own });
         for request in wrong {
             let (result, _) = unchanged(&zernel, || Ok(call(zernel.as_fd(), number, &request)))?;
             check_eq!(result, Err(Errno::INVAL), "{name} {request:?}");
@@ -328,7 +329,7 @@ pub(super) fn refused() -> Outcome {
         let root = std::fs::File::open("/")?;
         let raw = std::os::fd::AsRawFd::as_raw_fd;
         for id in [raw(&null) as u64, raw(&root) as u64, 999, u64::MAX] {
-            let request = abi::zernel_track { id, ..own };
+            let request = abi::zernel_v0_track { id, ..own };
             let (result, _) = unchanged(&zernel, || Ok(call(zernel.as_fd(), number, &request)))?;
             check_eq!(result, Err(Errno::BADF), "{name} descriptor {id}");
         }

@@ -15,10 +15,10 @@ use crate::child::Child;
 use crate::common::{ended_thread, errno, Lab};
 use crate::harness::Outcome;
 
-fn own() -> abi::zernel_track {
-    abi::zernel_track {
-        target: abi::ZERNEL_TARGET_PROCESS,
-        ..abi::zernel_track::zeroed()
+fn own() -> abi::zernel_v0_track {
+    abi::zernel_v0_track {
+        target: abi::ZERNEL_V0_TARGET_PROCESS,
+        ..abi::zernel_v0_track::zeroed()
     }
 }
 
@@ -29,30 +29,30 @@ const CALLS: [(&str, u32); 2] = [
 
 pub(super) fn fields() -> Outcome {
     let lab = Lab::open()?;
-    let thread = abi::zernel_track {
-        target: abi::ZERNEL_TARGET_THREAD,
+    let thread = abi::zernel_v0_track {
+        target: abi::ZERNEL_V0_TARGET_THREAD,
         ..own()
     };
     let mut wrong = vec![
-        abi::zernel_track {
+        abi::zernel_v0_track {
             threads: 1,
             ..own()
         },
-        abi::zernel_track {
+        abi::zernel_v0_track {
             reserved: 1,
             ..own()
         },
         // A thread makes no processes of its own.
-        abi::zernel_track {
-            flags: abi::ZERNEL_TRACK_CHILDREN,
+        abi::zernel_v0_track {
+            flags: abi::ZERNEL_V0_TRACK_CHILDREN,
             ..thread
         },
     ];
     for target in [0, 1, 5, 6, 255, u32::MAX] {
-        wrong.push(abi::zernel_track { target, ..own() });
+        wrong.push(abi::zernel_v0_track { target, ..own() });
     }
     for bit in 3..32 {
-        wrong.push(abi::zernel_track {
+        wrong.push(abi::zernel_v0_track {
             flags: 1 << bit,
             ..own()
         });
@@ -60,8 +60,8 @@ pub(super) fn fields() -> Outcome {
     for (name, number) in CALLS {
         let mut wrong = wrong.clone();
         if name == "untrack" {
-            for flags in [abi::ZERNEL_TRACK_CHILDREN, abi::ZERNEL_TRACK_ML] {
-                wrong.push(abi::zernel_track { flags, ..own() });
+            for flags in [abi::ZERNEL_V0_TRACK_CHILDREN, abi::ZERNEL_V0_TRACK_ML] {
+                wrong.push(abi::zernel_v0_track { flags, ..own() });
             }
         }
         for request in wrong {
@@ -95,8 +95,8 @@ pub(super) fn no_such_task() -> Outcome {
     let null = std::fs::File::open("/dev/null")?;
     for (name, number) in CALLS {
         for id in [null.as_raw_fd() as u64, 999, u64::MAX] {
-            let request = abi::zernel_track {
-                flags: abi::ZERNEL_TRACK_PIDFD,
+            let request = abi::zernel_v0_track {
+                flags: abi::ZERNEL_V0_TRACK_PIDFD,
                 id,
                 ..own()
             };

@@ -154,17 +154,17 @@ pub(super) fn older_programs() -> Outcome {
     let me = Target::current_process();
     lab.zernel
         .set_class_with(&me, Level::LC, Some(weight(77)?))?;
-    let request = abi::zernel_class {
-        target: abi::ZERNEL_TARGET_PROCESS,
+    let request = abi::zernel_v0_class {
+        target: abi::ZERNEL_V0_TARGET_PROCESS,
         level: 7,
-        ..abi::zernel_class::zeroed()
+        ..abi::zernel_v0_class::zeroed()
     };
     let number = abi::LIBZERNEL_IOC_CLASS_SET & !(0x3fff << 16) | (FIRST as u32) << 16;
     let mut bytes = [0xa5; 40];
     bytes[..FIRST].copy_from_slice(&bytes_of(&request)[..FIRST]);
     sys::ioctl_bytes(lab.zernel.as_fd(), number, &mut bytes)?;
     check_eq!(&bytes[FIRST..], [0xa5; 8], "what it does not know");
-    let mut answer = abi::zernel_class::zeroed();
+    let mut answer = abi::zernel_v0_class::zeroed();
     bytes_of_mut(&mut answer)[..FIRST].copy_from_slice(&bytes[..FIRST]);
     check_eq!((answer.level, answer.effective), (7, 7));
     let class = lab.zernel.class(&me)?;

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: GPL-2.0 WITH Linux-syscall-note */
 /*
  * zernel user ABI: threads whose use of CPUs and waits are recorded. A part of
- * <linux/zernel.h>, whose conventions and errors apply.
+ * <linux/zernel_v0.h>, whose conventions and errors apply.
  */
-#ifndef _UAPI_LINUX_ZERNEL_TRACK_H
-#define _UAPI_LINUX_ZERNEL_TRACK_H
+#ifndef _UAPI_LINUX_ZERNEL_V0_TRACK_H
+#define _UAPI_LINUX_ZERNEL_V0_TRACK_H
 
 #include <linux/types.h>
 
-/* Flags of struct zernel_track. */
-#define ZERNEL_TRACK_PIDFD		(1U << 0)	/* id is a pidfd */
-#define ZERNEL_TRACK_CHILDREN		(1U << 1)	/* track: processes it makes later, too */
-#define ZERNEL_TRACK_ML			(1U << 2)	/* track: a machine-learning program */
+/* Flags of struct zernel_v0_track. */
+#define ZERNEL_V0_TRACK_PIDFD		(1U << 0)	/* id is a pidfd */
+#define ZERNEL_V0_TRACK_CHILDREN		(1U << 1)	/* track: processes it makes later, too */
+#define ZERNEL_V0_TRACK_ML			(1U << 2)	/* track: a machine-learning program */
 
 /**
- * struct zernel_track - a target whose threads are tracked
- * @target: in: ZERNEL_TARGET_PROCESS, ZERNEL_TARGET_THREAD or ZERNEL_TARGET_CGROUP
- * @flags: in: ZERNEL_TRACK_*; ZERNEL_TRACK_CHILDREN is for a process that is to be
+ * struct zernel_v0_track - a target whose threads are tracked
+ * @target: in: ZERNEL_V0_TARGET_PROCESS, ZERNEL_V0_TARGET_THREAD or ZERNEL_V0_TARGET_CGROUP
+ * @flags: in: ZERNEL_TRACK_*; ZERNEL_V0_TRACK_CHILDREN is for a process that is to be
  *         tracked
  * @id: in: pid or tid, 0 for the caller, or a pidfd; the fd of a cgroup v2 directory
  * @threads: out: threads of the process, or in the cgroup, that are tracked after the
@@ -24,7 +24,7 @@
  * @reserved: must be zero
  *
  * A process is tracked with all its threads, those that it makes later too, and
- * with ZERNEL_TRACK_CHILDREN with the processes that its threads make from then
+ * with ZERNEL_V0_TRACK_CHILDREN with the processes that its threads make from then
  * on, in the same way. Tracking survives execve(2) and ends with the thread. To
  * track what is tracked already adds what is new. Where there is no memory or
  * room for a thread that is made later, it is counted as missed instead.
@@ -32,11 +32,11 @@
  * A cgroup is tracked with every process that is in it or below, also those that come
  * later: made there, or moved. A process that leaves it is tracked no more, unless
  * another tracked cgroup has it or it was named itself, or made by one that was with
- * ZERNEL_TRACK_CHILDREN. Moves are looked for soon after they happen. A process is where
+ * ZERNEL_V0_TRACK_CHILDREN. Moves are looked for soon after they happen. A process is where
  * its first thread is. A cgroup that was removed is tracked no more.
  *
- * The threads of a process that was tracked with ZERNEL_TRACK_ML, itself, one of its
- * threads or a cgroup that it is in, have phases, see <linux/zernel_phase.h>; those of
+ * The threads of a process that was tracked with ZERNEL_V0_TRACK_ML, itself, one of its
+ * threads or a cgroup that it is in, have phases, see <linux/zernel_v0_phase.h>; those of
  * others never do.
  *
  * A thread is recorded from the moment on when it returns to user space next:
@@ -65,7 +65,7 @@
  *		runs no program (a thread of the kernel); the cgroup was removed
  * EBADF	the fd is not a pidfd, or not that of a cgroup v2 directory
  */
-struct zernel_track {
+struct zernel_v0_track {
 	__u32 target;
 	__u32 flags;
 	__u64 id;
@@ -74,29 +74,29 @@ struct zernel_track {
 };
 
 /* Why a thread sleeps. */
-#define ZERNEL_SLEEP_IO			0	/* for a block device, or what counts as one */
-#define ZERNEL_SLEEP_FUTEX		1	/* in futex(2) and its like: for a thread */
-#define ZERNEL_SLEEP_POLL		2	/* in poll(2), select(2), epoll and their like */
-#define ZERNEL_SLEEP_READ_WRITE		3	/* in read(2), write(2) and their like */
-#define ZERNEL_SLEEP_IOCTL		4	/* in ioctl(2): for a driver */
-#define ZERNEL_SLEEP_OTHER		5	/* for anything else */
-#define ZERNEL_NR_SLEEPS		6
+#define ZERNEL_V0_SLEEP_IO			0	/* for a block device, or what counts as one */
+#define ZERNEL_V0_SLEEP_FUTEX		1	/* in futex(2) and its like: for a thread */
+#define ZERNEL_V0_SLEEP_POLL		2	/* in poll(2), select(2), epoll and their like */
+#define ZERNEL_V0_SLEEP_READ_WRITE		3	/* in read(2), write(2) and their like */
+#define ZERNEL_V0_SLEEP_IOCTL		4	/* in ioctl(2): for a driver */
+#define ZERNEL_V0_SLEEP_OTHER		5	/* for anything else */
+#define ZERNEL_V0_NR_SLEEPS		6
 
 /* What a thread does: 0 to 5 it sleeps, see above. */
-#define ZERNEL_DOES_RUN			16	/* it has a CPU */
-#define ZERNEL_DOES_QUEUE		17	/* it could run and has no CPU */
-#define ZERNEL_DOES_EXIT		18	/* it has exited */
-#define ZERNEL_DOES_ARRIVE		19	/* it is not recorded yet */
+#define ZERNEL_V0_DOES_RUN			16	/* it has a CPU */
+#define ZERNEL_V0_DOES_QUEUE		17	/* it could run and has no CPU */
+#define ZERNEL_V0_DOES_EXIT		18	/* it has exited */
+#define ZERNEL_V0_DOES_ARRIVE		19	/* it is not recorded yet */
 
-/* Flags of struct zernel_thread_info. */
-#define ZERNEL_THREAD_WHOLE		(1U << 0)	/* its whole process is tracked */
-#define ZERNEL_THREAD_CHILDREN		(1U << 1)	/* and processes that it makes */
-#define ZERNEL_THREAD_PRIVILEGED	(1U << 2)	/* by privilege */
-#define ZERNEL_THREAD_CGROUP		(1U << 3)	/* with a cgroup */
-#define ZERNEL_THREAD_GPU_WAIT		(1U << 4)	/* it waits for the GPU */
+/* Flags of struct zernel_v0_thread_info. */
+#define ZERNEL_V0_THREAD_WHOLE		(1U << 0)	/* its whole process is tracked */
+#define ZERNEL_V0_THREAD_CHILDREN		(1U << 1)	/* and processes that it makes */
+#define ZERNEL_V0_THREAD_PRIVILEGED	(1U << 2)	/* by privilege */
+#define ZERNEL_V0_THREAD_CGROUP		(1U << 3)	/* with a cgroup */
+#define ZERNEL_V0_THREAD_GPU_WAIT		(1U << 4)	/* it waits for the GPU */
 
 /**
- * struct zernel_thread_info - a tracked thread
+ * struct zernel_v0_thread_info - a tracked thread
  * @id: id of the record; never used again, not even after a reload
  * @pid: process in the caller's pid namespace, 0 if not visible there or reaped
  * @tid: thread, likewise
@@ -122,12 +122,12 @@ struct zernel_track {
  * how much of a sleep was waiting for a CPU after the wake-up, which is known
  * when it has one. A thread that waits for the GPU sleeps or spins: those times are
  * a part of the others. That it waits is told by the provider of the GPU, where it
- * does that in a system call, and by probes, see <linux/zernel_probe.h>.
+ * does that in a system call, and by probes, see <linux/zernel_v0_probe.h>.
  *
  * An enumeration shows the threads that belong to the caller's effective user
  * alone (real, effective and saved), or all with CAP_PERFMON.
  */
-struct zernel_thread_info {
+struct zernel_v0_thread_info {
 	__u64 id;
 	__u32 pid;
 	__u32 tid;
@@ -140,8 +140,8 @@ struct zernel_thread_info {
 	__u64 burst_ns;
 	__u64 queues;
 	__u64 queue_ns;
-	__u64 sleeps[ZERNEL_NR_SLEEPS];
-	__u64 sleep_ns[ZERNEL_NR_SLEEPS];
+	__u64 sleeps[ZERNEL_V0_NR_SLEEPS];
+	__u64 sleep_ns[ZERNEL_V0_NR_SLEEPS];
 	__u64 burst_now_ns;
 	__u64 burst_last_ns;
 	char comm[16];
@@ -149,4 +149,4 @@ struct zernel_thread_info {
 	__u64 gpu_wait_ns;
 };
 
-#endif /* _UAPI_LINUX_ZERNEL_TRACK_H */
+#endif /* _UAPI_LINUX_ZERNEL_V0_TRACK_H */

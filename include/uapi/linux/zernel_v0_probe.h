@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0 WITH Linux-syscall-note */
 /*
  * zernel user ABI: probes of functions in which threads wait for the GPU. A part of
- * <linux/zernel.h>, whose conventions and errors apply.
+ * <linux/zernel_v0.h>, whose conventions and errors apply.
  */
-#ifndef _UAPI_LINUX_ZERNEL_PROBE_H
-#define _UAPI_LINUX_ZERNEL_PROBE_H
+#ifndef _UAPI_LINUX_ZERNEL_V0_PROBE_H
+#define _UAPI_LINUX_ZERNEL_V0_PROBE_H
 
 #include <linux/types.h>
 
-#define ZERNEL_MAX_PROBES_PER_FILE	64	/* of an open /dev/zernel */
-#define ZERNEL_MAX_PROBES		256	/* of all */
+#define ZERNEL_V0_MAX_PROBES_PER_FILE	64	/* of an open /dev/zernel */
+#define ZERNEL_V0_MAX_PROBES		256	/* of all */
 
 /**
- * struct zernel_probe - a function of a library in which threads wait for the GPU
+ * struct zernel_v0_probe - a function of a library in which threads wait for the GPU
  * @fd: in: add: the library, a regular file that is open for reading; remove: zero
  * @flags: must be zero
  * @offset: in: add: where in the file the first instruction of the function is;
@@ -22,7 +22,7 @@
  * @reserved: must be zero
  *
  * From the call of the function to its return a tracked thread waits for the GPU: see
- * struct zernel_thread_info. What waits it does meanwhile are a part of that one. Who
+ * struct zernel_v0_thread_info. What waits it does meanwhile are a part of that one. Who
  * waits already is not seen until he calls the function again.
  *
  * Probes are the kernel's uprobes: each process that executes the function, tracked or
@@ -43,8 +43,8 @@
  * Errors
  *
  * EPERM	add: not allowed, see above
- * EDQUOT	add: this open file has ZERNEL_MAX_PROBES_PER_FILE
- * ENOSPC	add: there are ZERNEL_MAX_PROBES
+ * EDQUOT	add: this open file has ZERNEL_V0_MAX_PROBES_PER_FILE
+ * ENOSPC	add: there are ZERNEL_V0_MAX_PROBES
  * EBADF	add: fd is not open
  * EACCES	add: fd is not open for reading
  * ENODEV	add: it is not a regular file
@@ -58,7 +58,7 @@
  * EOPNOTSUPP	add: the kernel was built without uprobes or preempt notifiers
  * ENOENT	remove: this open file has no such probe
  */
-struct zernel_probe {
+struct zernel_v0_probe {
 	__u32 fd;
 	__u32 flags;
 	__u64 offset;
@@ -66,4 +66,4 @@ struct zernel_probe {
 	__u32 reserved;
 };
 
-#endif /* _UAPI_LINUX_ZERNEL_PROBE_H */
+#endif /* _UAPI_LINUX_ZERNEL_V0_PROBE_H */
