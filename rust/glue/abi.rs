@@ -2,7 +2,9 @@
 //! Structures of an ioctl ABI and their way to and from user space.
 //!
 //! A structure is versioned by its size: a shorter one is taken as zero-extended, a longer one
-//! must be zero where this module does not know it, and only known bytes are written back.
+//! must be zero where this module does not know it, and only known bytes are written back. In ABI 1
+//! of `/dev/zernel` the input comes first, then the output: [`call`] reads the one and writes the
+//! other.
 
 use kernel::{
     prelude::*,
@@ -131,6 +133,68 @@ pub(crate) fn write<T: Abi>(address: usize, size: usize, value: &T) -> Result {
     UserSlice::new(UserPtr::from_addr(address), known)
         .writer()
         .write_slice(value.bytes().get(..known).ok_or(EINVAL)?)
+}
+
+/// Reads the input of a structure of ABI 1 that has `size` bytes in the program; its output is zero.
+///
+/// # Errors
+///
+/// `EINVAL` shorter than the first version, or not a multiple of 8; `E2BIG` unknown bytes that are
+/// not zero; `EFAULT`.
+#[cfg(zernel_core)]
+pub(crate) fn read_input<T: Abi>(address: usize, size: usize) -> Result<T> {
+    if size % size_of::<u64>() != 0 {
+        return Err(EINVAL);
+    }
+    read(address, size)
+}
+
+/// Makes a call of ABI 1 on the structure of `size` bytes at `address`: `make` takes the input from
+/// its argument and puts the output there. If it fails, nothing is written.
+///
+/// # Errors
+///
+/// Those of [`read_input`] and `make`; `EFAULT` also when the answer cannot be written. Then `make`
+/// has taken effect: see [`call_or_undo`].
+#[cfg(zernel_core)]
+pub(crate) fn call<T: Abi>(
+    address: usize,
+    size: usize,
+    make: impl FnOnce(&mut T) -> Result,
+) -> Result {
+    call_or_undo(address, size, make, |_| ())
+}
+
+/// Makes a call as [`call`] does, and has `undo` take back what `make` did if the answer cannot be
+/// written.
+///
+/// # Errors
+///
+/// As [`call`].
+#[cfg(zernel_core)]
+pub(crate) fn call_or_undo<T: Abi>(
+    address: usize,
+    size: usize,
+    make: impl FnOnce(&mut T) -> Result,
+    undo: impl FnOnce(&T),
+) -> Result {
+    let mut value = read_input(address, size)?;
+    make(&mut value)?;
+    write_output(address, size, &value).inspect_err(|_| undo(&value))
+}
+
+/// Writes the output of a structure, as far as a program with `size` bytes for it knows it.
+#[cfg(zernel_core)]
+fn write_output<T: Abi>(address: usize, size: usize, value: &T) -> Result {
+    let known = size.min(size_of::<T>());
+    let output = value.bytes().get(T::INPUT_SIZE..known).unwrap_or_default();
+    if output.is_empty() {
+        return Ok(());
+    }
+    let address = address.checked_add(T::INPUT_SIZE).ok_or(EFAULT)?;
+    UserSlice::new(UserPtr::from_addr(address), output.len())
+        .writer()
+        .write_slice(output)
 }
 
 /// Where an answer is to be written: the end of a structure in user space.

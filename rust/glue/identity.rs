@@ -11,7 +11,7 @@ extern "C" {
     fn zernel_helper_get_pid(pid: *mut bindings::pid);
     fn zernel_helper_current_pid(process: bool) -> *mut bindings::pid;
     fn zernel_helper_process_of(thread: *mut bindings::pid) -> *mut bindings::pid;
-    fn zernel_helper_pid_from_fd(fd: c_int) -> *mut bindings::pid;
+    fn zernel_helper_pid_from_fd(fd: c_int, thread: *mut bool) -> *mut bindings::pid;
     fn zernel_helper_pid_number(pid: *mut bindings::pid, ns: *mut bindings::pid_namespace)
         -> c_int;
     fn zernel_helper_pid_alive(pid: *mut bindings::pid, process: bool) -> bool;
@@ -128,9 +128,32 @@ impl Pid {
     ///
     /// `EBADF` it is not a pidfd.
     pub(crate) fn from_fd(fd: u64) -> Result<Self> {
+        Self::from_any_fd(fd).map(|(pid, _)| pid)
+    }
+
+    /// The process or the thread that a pidfd names.
+    ///
+    /// # Errors
+    ///
+    /// `EBADF` it is not a pidfd, or not one of that kind (`PIDFD_THREAD`).
+    pub(crate) fn from_pidfd(fd: u64, scope: Scope) -> Result<Self> {
+        let (pid, found) = Self::from_any_fd(fd)?;
+        if found != scope {
+            return Err(EBADF);
+        }
+        Ok(pid)
+    }
+
+    fn from_any_fd(fd: u64) -> Result<(Self, Scope)> {
         let fd = c_int::try_from(fd).map_err(|_| EBADF)?;
+        let mut is_thread = false;
         // SAFETY: FFI; a reference is taken if it is a pidfd.
-        unsafe { Self::adopt(zernel_helper_pid_from_fd(fd)) }.ok_or(EBADF)
+        let pid = unsafe { Self::adopt(zernel_helper_pid_from_fd(fd, &mut is_thread)) };
+        let scope = match is_thread {
+            true => Scope::Thread,
+            false => Scope::Process,
+        };
+        Ok((pid.ok_or(EBADF)?, scope))
     }
 
     /// The process of this thread, while it is not reaped.

@@ -102,6 +102,16 @@ pub(crate) fn is_nonblocking<T: ForeignOwnable>(kiocb: &kernel::fs::Kiocb<'_, T>
     unsafe { (*(*kiocb.as_raw()).ki_filp).f_flags & bindings::O_NONBLOCK != 0 }
 }
 
+/// Whether a file is open for writing.
+#[cfg(zernel_core)]
+pub(crate) fn is_writable(file: &File) -> bool {
+    use kernel::fs::file::flags;
+    matches!(
+        file.flags() & flags::O_ACCMODE,
+        flags::O_WRONLY | flags::O_RDWR
+    )
+}
+
 /// Registration of a [`Device`].
 ///
 /// # Invariants

@@ -17,6 +17,7 @@
 #include <linux/uidgid.h>
 #include <linux/user_namespace.h>
 #include <linux/zernel_provider.h>
+#include <uapi/linux/pidfd.h>
 #ifdef CONFIG_CGROUPS
 #include <trace/events/cgroup.h>
 #endif
@@ -85,15 +86,17 @@ struct pid *zernel_helper_process_of(struct pid *thread)
  * pidfd_pid() is not exported; this is what it does, told by the magic number
  * of the file system instead of by its file operations.
  */
-struct pid *zernel_helper_pid_from_fd(int fd)
+struct pid *zernel_helper_pid_from_fd(int fd, bool *thread)
 {
 	struct file *file = fget(fd);
 	struct pid *pid = NULL;
 
 	if (!file)
 		return NULL;
-	if (file_inode(file)->i_sb->s_magic == PID_FS_MAGIC)
+	if (file_inode(file)->i_sb->s_magic == PID_FS_MAGIC) {
 		pid = get_pid(file_inode(file)->i_private);
+		*thread = file->f_flags & PIDFD_THREAD;
+	}
 	fput(file);
 	return pid;
 }

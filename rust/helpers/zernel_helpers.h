@@ -22,7 +22,7 @@ struct pid_namespace;
 void zernel_helper_get_pid(struct pid *pid);
 struct pid *zernel_helper_current_pid(bool process);
 struct pid *zernel_helper_process_of(struct pid *thread);
-struct pid *zernel_helper_pid_from_fd(int fd);
+struct pid *zernel_helper_pid_from_fd(int fd, bool *thread);
 int zernel_helper_pid_number(struct pid *pid, struct pid_namespace *ns);
 bool zernel_helper_pid_alive(struct pid *pid, bool process);
 int zernel_helper_task_of(struct pid *pid, bool process, u32 *uid, char *comm);

@@ -2,18 +2,27 @@
 //! `/dev/zernel`: open files and their calls.
 
 mod class;
+mod events;
+mod hint;
+mod histogram;
+mod info;
 mod list;
 mod phase;
 mod prefetch;
 mod probe;
+mod remove;
 mod request;
+mod subscribe;
 mod target;
 mod track;
 
 use crate::{
     attributes,
     glue::{
-        abi,
+        abi::{
+            self,
+            Abi, //
+        },
         identity::Viewer,
         miscdev::{
             self,
@@ -45,7 +54,8 @@ use kernel::{
     ioctl::{
         _IOC_NR,
         _IOC_SIZE,
-        _IOC_TYPE, //
+        _IOC_TYPE,
+        _IOWR, //
     },
     iov::IovIterDest,
     miscdevice::{
@@ -61,11 +71,37 @@ use kernel::{
     },
 };
 
+/// The part of a number that names a call: direction, type and number, whatever the size.
+const CALL: u32 = !(kernel::uapi::_IOC_SIZEMASK << kernel::uapi::_IOC_SIZESHIFT);
+
+/// That part of the number of a call of ABI 1.
+const fn named(number: u32) -> u32 {
+    _IOWR::<()>(uapi::ZERNEL_IOC_MAGIC, number)
+}
+
+const INFO: u32 = named(uapi::ZERNEL_NR_INFO);
+const LIST: u32 = named(uapi::ZERNEL_NR_LIST);
+const HISTOGRAM: u32 = named(uapi::ZERNEL_NR_HISTOGRAM);
+const EVENTS: u32 = named(uapi::ZERNEL_NR_EVENTS);
+const REMOVE: u32 = named(uapi::ZERNEL_NR_REMOVE);
+const CLASS_SET: u32 = named(uapi::ZERNEL_NR_CLASS_SET);
+const CLASS_GET: u32 = named(uapi::ZERNEL_NR_CLASS_GET);
+const REQUEST_BEGIN: u32 = named(uapi::ZERNEL_NR_REQUEST_BEGIN);
+const REQUEST_UPDATE: u32 = named(uapi::ZERNEL_NR_REQUEST_UPDATE);
+const TRACK: u32 = named(uapi::ZERNEL_NR_TRACK);
+const HINT: u32 = named(uapi::ZERNEL_NR_HINT);
+const SUBSCRIBE: u32 = named(uapi::ZERNEL_NR_SUBSCRIBE);
+const PROBE: u32 = named(uapi::ZERNEL_NR_PROBE);
+
+const V0_BEGIN: u32 = named(uapi::ZERNEL_V0_NR_BEGIN);
+
 /// An open file.
 #[pin_data(PinnedDrop)]
 pub(crate) struct Client {
     /// Who opened it: its stream shows what he sees.
     viewer: Arc<Viewer>,
+    /// It is open for writing: calls that change something are taken.
+    writable: bool,
     #[pin]
     stream: Mutex<Option<Arc<Stream>>>,
     #[pin]
@@ -90,34 +126,89 @@ impl Client {
         Ok(stream)
     }
 
-    /// What is called more rarely than once for a request.
+    /// What is called more rarely than once for a request. Each call states with [`Self::look`] or
+    /// [`Self::change`] which files it takes.
     #[inline(never)]
-    fn call(&self, number: u32, arg: usize, size: usize) -> Result {
+    fn call(&self, call: u32, arg: usize, size: usize) -> Result {
+        match call {
+            INFO => self.look(arg, size, info::get),
+            LIST => self.look(arg, size, list::fill),
+            HISTOGRAM => self.look(arg, size, histogram::fill),
+            EVENTS => self.look(arg, size, events::start),
+            CLASS_GET => self.look(arg, size, class::get),
+            CLASS_SET => self.change(arg, size, class::set),
+            REQUEST_UPDATE => self.change(arg, size, request::update),
+            TRACK => self.change(arg, size, track::track),
+            HINT => self.change(arg, size, hint::hint),
+            REMOVE => self.change(arg, size, remove::remove),
+            SUBSCRIBE => self.check_writable().and_then(|()| {
+                let undo = |made: &uapi::zernel_subscribe| remove::forget(self, made.handle);
+                abi::call_or_undo(arg, size, |value| subscribe::subscribe(self, value), undo)
+            }),
+            PROBE => self.check_writable().and_then(|()| {
+                let undo = |made: &uapi::zernel_probe| remove::forget(self, made.handle);
+                abi::call_or_undo(arg, size, |value| probe::probe(self, value), undo)
+            }),
+            _ => self.v0(_IOC_NR(call), arg, size),
+        }
+    }
+
+    /// Makes a call that any open file takes.
+    fn look<T: Abi>(
+        &self,
+        arg: usize,
+        size: usize,
+        make: impl FnOnce(&Self, &mut T) -> Result,
+    ) -> Result {
+        abi::call(arg, size, |value| make(self, value))
+    }
+
+    /// Makes a call that needs a file that is open for writing. If the answer cannot be written, it
+    /// stays in force.
+    fn change<T: Abi>(
+        &self,
+        arg: usize,
+        size: usize,
+        make: impl FnOnce(&Self, &mut T) -> Result,
+    ) -> Result {
+        self.check_writable()?;
+        abi::call(arg, size, |value| make(self, value))
+    }
+
+    fn check_writable(&self) -> Result {
+        match self.writable {
+            true => Ok(()),
+            false => Err(EBADF),
+        }
+    }
+
+    /// The calls of the ABI before.
+    fn v0(&self, number: u32, arg: usize, size: usize) -> Result {
         match number {
             uapi::ZERNEL_V0_NR_VERSION => abi::write(arg, size, &version()?)?,
-            uapi::ZERNEL_V0_NR_LIST_GPUS => list::gpus(arg, size)?,
-            uapi::ZERNEL_V0_NR_LIST_TSGS => list::tsgs(arg, size)?,
-            uapi::ZERNEL_V0_NR_CLASS_SET => class::set(arg, size)?,
-            uapi::ZERNEL_V0_NR_CLASS_GET => class::get(arg, size)?,
-            uapi::ZERNEL_V0_NR_CLASS_CLEAR => class::clear(arg, size)?,
+            uapi::ZERNEL_V0_NR_LIST_GPUS => list::v0_gpus(arg, size)?,
+            uapi::ZERNEL_V0_NR_LIST_TSGS => list::v0_tsgs(arg, size)?,
+            uapi::ZERNEL_V0_NR_CLASS_SET => class::v0_set(arg, size)?,
+            uapi::ZERNEL_V0_NR_CLASS_GET => class::v0_get(arg, size)?,
+            uapi::ZERNEL_V0_NR_CLASS_CLEAR => class::v0_clear(arg, size)?,
             uapi::ZERNEL_V0_NR_STATS => abi::write(arg, size, &stats()?)?,
-            uapi::ZERNEL_V0_NR_PAGE_REGISTER => request::register(self, arg, size)?,
-            uapi::ZERNEL_V0_NR_PAGE_UNREGISTER => request::unregister(self, arg, size)?,
-            uapi::ZERNEL_V0_NR_READY => request::ready(self, arg, size)?,
-            uapi::ZERNEL_V0_NR_DONE => request::done(self, arg, size)?,
-            uapi::ZERNEL_V0_NR_CANCEL => request::cancel(self, arg, size)?,
-            uapi::ZERNEL_V0_NR_REQUEST_STATS => request::stats(arg, size)?,
-            uapi::ZERNEL_V0_NR_TRACK => track::begin(arg, size)?,
-            uapi::ZERNEL_V0_NR_UNTRACK => track::end(arg, size)?,
-            uapi::ZERNEL_V0_NR_LIST_THREADS => track::list(arg, size)?,
-            uapi::ZERNEL_V0_NR_LIST_PHASES => phase::threads(arg, size)?,
-            uapi::ZERNEL_V0_NR_LIST_PROCESSES => phase::processes(arg, size)?,
-            uapi::ZERNEL_V0_NR_PHASE_HINT => phase::hint(arg, size)?,
-            uapi::ZERNEL_V0_NR_PREFETCH_SUBSCRIBE => prefetch::subscribe(self, arg, size)?,
-            uapi::ZERNEL_V0_NR_PREFETCH_UNSUBSCRIBE => prefetch::unsubscribe(self, arg, size)?,
-            uapi::ZERNEL_V0_NR_LIST_CGROUPS => phase::cgroups(arg, size)?,
-            uapi::ZERNEL_V0_NR_PROBE_ADD => probe::add(self, arg, size)?,
-            uapi::ZERNEL_V0_NR_PROBE_REMOVE => probe::remove(self, arg, size)?,
+            uapi::ZERNEL_V0_NR_PAGE_REGISTER => request::v0_register(self, arg, size)?,
+            uapi::ZERNEL_V0_NR_PAGE_UNREGISTER => request::v0_unregister(self, arg, size)?,
+            uapi::ZERNEL_V0_NR_READY => request::v0_ready(self, arg, size)?,
+            uapi::ZERNEL_V0_NR_DONE => request::v0_done(self, arg, size)?,
+            uapi::ZERNEL_V0_NR_CANCEL => request::v0_cancel(self, arg, size)?,
+            uapi::ZERNEL_V0_NR_REQUEST_STATS => request::v0_stats(arg, size)?,
+            uapi::ZERNEL_V0_NR_TRACK => track::v0_begin(arg, size)?,
+            uapi::ZERNEL_V0_NR_UNTRACK => track::v0_end(arg, size)?,
+            uapi::ZERNEL_V0_NR_LIST_THREADS => track::v0_list(arg, size)?,
+            uapi::ZERNEL_V0_NR_LIST_PHASES => phase::v0_threads(arg, size)?,
+            uapi::ZERNEL_V0_NR_LIST_PROCESSES => phase::v0_processes(arg, size)?,
+            uapi::ZERNEL_V0_NR_PHASE_HINT => phase::v0_hint(arg, size)?,
+            uapi::ZERNEL_V0_NR_PREFETCH_SUBSCRIBE => prefetch::v0_subscribe(self, arg, size)?,
+            uapi::ZERNEL_V0_NR_PREFETCH_UNSUBSCRIBE => prefetch::v0_unsubscribe(self, arg, size)?,
+            uapi::ZERNEL_V0_NR_LIST_CGROUPS => phase::v0_cgroups(arg, size)?,
+            uapi::ZERNEL_V0_NR_PROBE_ADD => probe::v0_add(self, arg, size)?,
+            uapi::ZERNEL_V0_NR_PROBE_REMOVE => probe::v0_remove(self, arg, size)?,
             _ => return Err(ENOTTY),
         }
         Ok(())
@@ -138,11 +229,13 @@ impl PinnedDrop for Client {
 impl MiscDevice for Client {
     type Ptr = Pin<KBox<Self>>;
 
-    fn open(_file: &File, _misc: &MiscDeviceRegistration<Self>) -> Result<Self::Ptr> {
+    fn open(file: &File, _misc: &MiscDeviceRegistration<Self>) -> Result<Self::Ptr> {
         let viewer = Arc::new(Viewer::current(), GFP_KERNEL)?;
+        let writable = miscdev::is_writable(file);
         KBox::pin_init(
             pin_init!(Self {
                 viewer,
+                writable,
                 stream <- new_mutex!(None),
                 pages <- new_mutex!(Pages::new()),
                 subscriptions <- new_mutex!(Subscriptions::new()),
@@ -161,11 +254,15 @@ impl MiscDevice for Client {
         if _IOC_TYPE(cmd) != uapi::ZERNEL_V0_IOC_MAGIC {
             return Err(ENOTTY);
         }
-        let (number, size) = (_IOC_NR(cmd), _IOC_SIZE(cmd));
+        let (call, size) = (cmd & CALL, _IOC_SIZE(cmd));
         // A request takes this one alone, of all calls: it is not to pay for the others.
-        match number {
-            uapi::ZERNEL_V0_NR_BEGIN => request::begin(&me, arg, size)?,
-            _ => me.call(number, arg, size)?,
+        match call {
+            V0_BEGIN => request::v0_begin(&me, arg, size)?,
+            REQUEST_BEGIN => {
+                me.check_writable()?;
+                request::begin(&me, arg, size)?;
+            }
+            _ => me.call(call, arg, size)?,
         }
         Ok(0)
     }

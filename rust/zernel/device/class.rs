@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The class of a target: set, get, clear.
 
-use super::target;
+use super::{
+    target,
+    Client, //
+};
 use crate::{
     glue::{
         abi,
@@ -32,8 +35,18 @@ use crate::{
 };
 use kernel::prelude::*;
 
+/// Sets and clears attributes of the target's assignment.
+pub(super) fn set(_: &Client, _: &mut uapi::zernel_class_set) -> Result {
+    Err(ENOTTY)
+}
+
+/// Tells the target's own attributes, and those in force.
+pub(super) fn get(_: &Client, _: &mut uapi::zernel_class_get) -> Result {
+    Err(ENOTTY)
+}
+
 /// Gives a target a class.
-pub(super) fn set(arg: usize, size: usize) -> Result {
+pub(super) fn v0_set(arg: usize, size: usize) -> Result {
     let mut class = read(arg, size)?;
     let level = Level::new(class.level).ok_or(EINVAL)?;
     let weight = match class.weight {
@@ -52,7 +65,7 @@ pub(super) fn set(arg: usize, size: usize) -> Result {
 }
 
 /// Tells the class of a target.
-pub(super) fn get(arg: usize, size: usize) -> Result {
+pub(super) fn v0_get(arg: usize, size: usize) -> Result {
     let mut class = read(arg, size)?;
     if class.level != 0 || class.weight != 0 {
         return Err(EINVAL);
@@ -67,7 +80,7 @@ pub(super) fn get(arg: usize, size: usize) -> Result {
 }
 
 /// Takes the class of a target away.
-pub(super) fn clear(arg: usize, size: usize) -> Result {
+pub(super) fn v0_clear(arg: usize, size: usize) -> Result {
     let mut class = read(arg, size)?;
     if class.level != 0 || class.weight != 0 {
         return Err(EINVAL);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Enumerations, a page at a time; of GPUs and TSGs.
 
+use super::Client;
 use crate::{
     glue::{
         abi::{
@@ -31,8 +32,13 @@ const PAGE: usize = 64;
 /// Longest entry that a program may know.
 const MAX_ENTRY: usize = 4096;
 
+/// Fills a part of a list.
+pub(super) fn fill(_: &Client, _: &mut uapi::zernel_list) -> Result {
+    Err(ENOTTY)
+}
+
 /// Fills a page with GPUs.
-pub(super) fn gpus(arg: usize, size: usize) -> Result {
+pub(super) fn v0_gpus(arg: usize, size: usize) -> Result {
     from_registry(arg, size, |registry, from| {
         let (id, gpu) = registry.gpu_from(gpu::Id(from))?;
         let info = gpu_info(id, gpu, registry.takes_turns_on(gpu));
@@ -42,7 +48,7 @@ pub(super) fn gpus(arg: usize, size: usize) -> Result {
 }
 
 /// Fills a page with the TSGs that the caller may see.
-pub(super) fn tsgs(arg: usize, size: usize) -> Result {
+pub(super) fn v0_tsgs(arg: usize, size: usize) -> Result {
     let viewer = Viewer::current();
     from_registry(arg, size, |registry, from| {
         let (id, tsg) = registry.tsg_from(tsg::Id(from), &viewer)?;

@@ -39,7 +39,7 @@ use crate::{
 use kernel::prelude::*;
 
 /// Fills a page with the phases of threads that the caller may see.
-pub(super) fn threads(arg: usize, size: usize) -> Result {
+pub(super) fn v0_threads(arg: usize, size: usize) -> Result {
     let viewer = Viewer::current();
     track::page(arg, size, |t, from| {
         let (id, seen) = t.phases_from(from)?;
@@ -83,7 +83,7 @@ fn numbers(times: &Times) -> [u64; uapi::ZERNEL_V0_NR_PHASES as usize] {
 }
 
 /// Fills a page with the processes that the caller may see.
-pub(super) fn processes(arg: usize, size: usize) -> Result {
+pub(super) fn v0_processes(arg: usize, size: usize) -> Result {
     let viewer = Viewer::current();
     list::page(arg, size, |page| {
         let mut from = page.from();
@@ -154,7 +154,7 @@ fn process_info(
 }
 
 /// Fills a page with the tracked cgroups that the caller may see.
-pub(super) fn cgroups(arg: usize, size: usize) -> Result {
+pub(super) fn v0_cgroups(arg: usize, size: usize) -> Result {
     let viewer = Viewer::current();
     list::page(arg, size, |page| {
         let mut from = page.from();
@@ -193,7 +193,7 @@ pub(super) fn cgroups(arg: usize, size: usize) -> Result {
 }
 
 /// A thread says what it does.
-pub(super) fn hint(arg: usize, size: usize) -> Result {
+pub(super) fn v0_hint(arg: usize, size: usize) -> Result {
     let hint: uapi::zernel_v0_phase_hint = abi::read(arg, size)?;
     let phase = Phase::ALL.get(hint.phase as usize).copied();
     let (Some(phase), 0) = (phase, hint.reserved) else {

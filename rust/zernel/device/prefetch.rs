@@ -61,7 +61,7 @@ impl Wish {
 }
 
 /// Has something be done at each signal for a process.
-pub(super) fn subscribe(client: &Client, arg: usize, size: usize) -> Result {
+pub(super) fn v0_subscribe(client: &Client, arg: usize, size: usize) -> Result {
     let mut asked: uapi::zernel_v0_prefetch = abi::read(arg, size)?;
     if asked.flags & !uapi::ZERNEL_V0_PREFETCH_PIDFD != 0 || asked.subscription != 0 {
         return Err(EINVAL);
@@ -118,7 +118,7 @@ fn charge(bytes: u64) -> Result<Charge> {
 }
 
 /// Ends a subscription.
-pub(super) fn unsubscribe(client: &Client, arg: usize, size: usize) -> Result {
+pub(super) fn v0_unsubscribe(client: &Client, arg: usize, size: usize) -> Result {
     let named: uapi::zernel_v0_prefetch_end = abi::read(arg, size)?;
     if named.flags != 0 {
         return Err(EINVAL);

@@ -15,8 +15,13 @@ use crate::{
 };
 use kernel::prelude::*;
 
+/// Probes a function of a library.
+pub(super) fn probe(_: &Client, _: &mut uapi::zernel_probe) -> Result {
+    Err(ENOTTY)
+}
+
 /// Probes a function of a file.
-pub(super) fn add(client: &Client, arg: usize, size: usize) -> Result {
+pub(super) fn v0_add(client: &Client, arg: usize, size: usize) -> Result {
     let mut probe: uapi::zernel_v0_probe = abi::read(arg, size)?;
     if probe.flags != 0 || probe.probe != 0 || probe.reserved != 0 {
         return Err(EINVAL);
@@ -36,7 +41,7 @@ pub(super) fn add(client: &Client, arg: usize, size: usize) -> Result {
 }
 
 /// Ends that.
-pub(super) fn remove(client: &Client, arg: usize, size: usize) -> Result {
+pub(super) fn v0_remove(client: &Client, arg: usize, size: usize) -> Result {
     let probe: uapi::zernel_v0_probe = abi::read(arg, size)?;
     if probe.fd != 0 || probe.flags != 0 || probe.offset != 0 || probe.reserved != 0 {
         return Err(EINVAL);

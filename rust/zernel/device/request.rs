@@ -56,8 +56,18 @@ const ANSWER: usize = core::mem::offset_of!(uapi::zernel_v0_begin, request);
 /// Nobody else binds the slot in between, unless the memory for the answer has gone once more.
 const TRIES: usize = 8;
 
+/// Begins a request.
+pub(super) fn begin(_: &Client, _arg: usize, _size: usize) -> Result {
+    Err(ENOTTY)
+}
+
+/// Makes a request ready, or ends it.
+pub(super) fn update(_: &Client, _: &mut uapi::zernel_request_update) -> Result {
+    Err(ENOTTY)
+}
+
 /// Registers a page of slots.
-pub(super) fn register(client: &Client, arg: usize, size: usize) -> Result {
+pub(super) fn v0_register(client: &Client, arg: usize, size: usize) -> Result {
     let mut page: uapi::zernel_v0_page = abi::read(arg, size)?;
     if page.page != 0 || page.flags != 0 {
         return Err(EINVAL);
@@ -74,7 +84,7 @@ pub(super) fn register(client: &Client, arg: usize, size: usize) -> Result {
 }
 
 /// Ends the requests of a page and forgets it.
-pub(super) fn unregister(client: &Client, arg: usize, size: usize) -> Result {
+pub(super) fn v0_unregister(client: &Client, arg: usize, size: usize) -> Result {
     let page: uapi::zernel_v0_page = abi::read(arg, size)?;
     if page.address != 0 || page.flags != 0 {
         return Err(EINVAL);
@@ -87,7 +97,7 @@ pub(super) fn unregister(client: &Client, arg: usize, size: usize) -> Result {
 }
 
 /// Begins a request.
-pub(super) fn begin(client: &Client, arg: usize, size: usize) -> Result {
+pub(super) fn v0_begin(client: &Client, arg: usize, size: usize) -> Result {
     let mut begin: uapi::zernel_v0_begin = abi::read(arg, size)?;
     let known = uapi::ZERNEL_V0_BEGIN_MARGIN | uapi::ZERNEL_V0_BEGIN_NO_HOLDER;
     if begin.flags & !known != 0 || begin.reserved != 0 || begin.request != 0 {
@@ -161,25 +171,25 @@ fn named(client: &Client, arg: usize, size: usize) -> Result<(Arc<Slot>, u32)> {
 }
 
 /// The data of a request is ready.
-pub(super) fn ready(client: &Client, arg: usize, size: usize) -> Result {
+pub(super) fn v0_ready(client: &Client, arg: usize, size: usize) -> Result {
     let (slot, request) = named(client, arg, size)?;
     slot.ready(request)
 }
 
 /// A request is done.
-pub(super) fn done(client: &Client, arg: usize, size: usize) -> Result {
+pub(super) fn v0_done(client: &Client, arg: usize, size: usize) -> Result {
     let (slot, request) = named(client, arg, size)?;
     slot.done(request)
 }
 
 /// A request is given up.
-pub(super) fn cancel(client: &Client, arg: usize, size: usize) -> Result {
+pub(super) fn v0_cancel(client: &Client, arg: usize, size: usize) -> Result {
     let (slot, request) = named(client, arg, size)?;
     slot.cancel(request)
 }
 
 /// Tells what became of requests.
-pub(super) fn stats(arg: usize, size: usize) -> Result {
+pub(super) fn v0_stats(arg: usize, size: usize) -> Result {
     let asked: uapi::zernel_v0_request_stats = abi::read(arg, size)?;
     let level = match (asked.tsg, asked.level) {
         (0, uapi::ZERNEL_V0_LEVEL_NONE) => None,

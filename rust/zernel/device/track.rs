@@ -3,7 +3,8 @@
 
 use super::{
     list,
-    target, //
+    target,
+    Client, //
 };
 use crate::{
     error::Failure,
@@ -47,8 +48,13 @@ use kernel::prelude::*;
 /// Threads looked at with the table locked once.
 const LOOKS: usize = 256;
 
+/// Changes how a target is tracked.
+pub(super) fn track(_: &Client, _: &mut uapi::zernel_track) -> Result {
+    Err(ENOTTY)
+}
+
 /// Tracks a target.
-pub(super) fn begin(arg: usize, size: usize) -> Result {
+pub(super) fn v0_begin(arg: usize, size: usize) -> Result {
     change(arg, size, true, |pid, target, caller, ml| {
         // One's own is one's own to end.
         tracking::track(pid, target, !caller.owner, ml)
@@ -56,7 +62,7 @@ pub(super) fn begin(arg: usize, size: usize) -> Result {
 }
 
 /// Tracks a target no more.
-pub(super) fn end(arg: usize, size: usize) -> Result {
+pub(super) fn v0_end(arg: usize, size: usize) -> Result {
     change(arg, size, false, |pid, target, caller, _| {
         tracking::untrack(&pid, &target, is_privileged(caller))
     })
@@ -153,7 +159,7 @@ pub(super) fn refused(failure: Failure) -> Error {
 }
 
 /// Fills a page with the tracked threads that the caller may see.
-pub(super) fn list(arg: usize, size: usize) -> Result {
+pub(super) fn v0_list(arg: usize, size: usize) -> Result {
     let viewer = Viewer::current();
     page(arg, size, |t, from| {
         let (id, record) = t.thread_from(from)?;

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use serde::Serialize;
 
 use crate::request::{self, Histogram, RequestStats};
-use crate::sys::{abi, zernel as calls};
+use crate::sys::{abi, v0 as calls};
 use crate::{
     class, phase, thread, Call, CgroupPhases, Class, Error, EventStream, Gpu, Level, Phase,
     ProcessPhases, Result, Stats, Target, Thread, ThreadPhases, Tracking, Tsg, Weight,
@@ -26,6 +26,7 @@ const PAGE: usize = 64;
 pub struct Zernel {
     fd: Arc<OwnedFd>,
     path: PathBuf,
+    writable: bool,
 }
 
 /// What the loaded module is.
@@ -71,11 +72,40 @@ impl Zernel {
         Self::open_at(Self::PATH)
     }
 
-    /// Opens the device node at `path`.
+    /// Opens the device node at `path`, for reading alone where that is all that its mode grants.
     pub fn open_at(path: impl AsRef<Path>) -> Result<Self> {
-        let path = path.as_ref().to_owned();
-        let fd = Arc::new(open_node(&path, OFlags::empty())?);
-        Ok(Self { fd, path })
+        let path = path.as_ref();
+        match open_node(path, OFlags::RDWR) {
+            Ok(fd) => Ok(Self::new(fd, path, true)),
+            Err(Error::Open { errno, .. }) if [Errno::ACCESS, Errno::PERM].contains(&errno) => {
+                Self::open_to_read(path)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Opens the device node at `path` for reading alone: calls that change something fail with
+    /// [`Error::ReadOnly`].
+    pub fn open_to_read(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        Ok(Self::new(open_node(path, OFlags::RDONLY)?, path, false))
+    }
+
+    fn new(fd: OwnedFd, path: &Path, writable: bool) -> Self {
+        Self {
+            fd: Arc::new(fd),
+            path: path.to_owned(),
+            writable,
+        }
+    }
+
+    /// Makes the error of `call`, which changes something, from the kernel's answer.
+    pub(crate) fn failed(&self, call: Call) -> impl Fn(Errno) -> Error {
+        let writable = self.writable;
+        move |errno| match errno {
+            Errno::BADF if !writable => Error::ReadOnly(call),
+            errno => Error::call(call)(errno),
+        }
     }
 
     /// What the loaded module is.
@@ -140,7 +170,7 @@ impl Zernel {
         weight: Option<Weight>,
     ) -> Result<Class> {
         let mut raw = class::request(target, Some(level), weight);
-        calls::class_set(self.as_fd(), &mut raw).map_err(Error::call(Call::ClassSet))?;
+        calls::class_set(self.as_fd(), &mut raw).map_err(self.failed(Call::ClassSet))?;
         class::answer(&raw)
     }
 
@@ -272,13 +302,11 @@ impl AsFd for Zernel {
     }
 }
 
-/// Opens a device node for reading and writing.
+/// Opens a device node.
 pub(crate) fn open_node(path: &Path, flags: OFlags) -> Result<OwnedFd> {
-    rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC | flags, Mode::empty()).map_err(|errno| {
-        Error::Open {
-            path: path.to_owned(),
-            errno,
-        }
+    rustix::fs::open(path, OFlags::CLOEXEC | flags, Mode::empty()).map_err(|errno| Error::Open {
+        path: path.to_owned(),
+        errno,
     })
 }
 

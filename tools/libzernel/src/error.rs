@@ -38,6 +38,9 @@ pub enum Error {
         /// What the kernel answered.
         errno: Errno,
     },
+    /// A call that changes something, on a device that is open for reading alone.
+    #[error("{0}: the device is open for reading alone")]
+    ReadOnly(Call),
     /// The kernel wrote something that the headers do not allow.
     #[error("the kernel wrote {0}: the module and this program do not fit together")]
     Malformed(&'static str),
@@ -218,6 +221,7 @@ impl Error {
             Self::Open { errno, .. } | Self::Cgroup { errno, .. } | Self::Call { errno, .. } => {
                 Some(*errno)
             }
+            Self::ReadOnly(_) => Some(Errno::BADF),
             Self::Tunable { errno, .. } => *errno,
             Self::Malformed(_) => None,
         }
@@ -235,6 +239,7 @@ impl Error {
                 errno => general_cause(errno),
             },
             Self::Call { call, errno } => call_cause(*call, *errno),
+            Self::ReadOnly(_) => Cause::NotPermitted,
             Self::Malformed(_) => Cause::Unsupported,
             Self::Tunable { errno, .. } => match *errno {
                 Some(Errno::NOENT) => Cause::NoSuchTarget,

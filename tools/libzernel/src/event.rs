@@ -153,7 +153,7 @@ impl EventStream {
     /// Starts a stream on the device node at `path`.
     pub fn open_at(path: impl AsRef<Path>) -> Result<Self> {
         let stream = Self {
-            fd: open_node(path.as_ref(), OFlags::NONBLOCK)?,
+            fd: open_node(path.as_ref(), OFlags::RDONLY | OFlags::NONBLOCK)?,
             buffer: vec![0; 64 * RECORD],
             next: 0,
             filled: 0,

@@ -24,6 +24,7 @@ mod error;
 pub mod event;
 pub mod gpu;
 mod level;
+mod list;
 pub mod phase;
 pub mod prefetch;
 pub mod probe;

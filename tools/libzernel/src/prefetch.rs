@@ -24,7 +24,7 @@ use bytemuck::Zeroable;
 use rustix::io::Errno;
 
 use crate::request::Slot;
-use crate::sys::{abi, zernel as calls};
+use crate::sys::{abi, v0 as calls};
 use crate::{Call, Error, Result, Target, Zernel};
 
 /// Most bytes of a file that are read ahead at a signal.

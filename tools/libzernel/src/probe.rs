@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use bytemuck::Zeroable;
 use rustix::io::Errno;
 
-use crate::sys::{abi, probe, zernel as calls};
+use crate::sys::{abi, probe, v0 as calls};
 use crate::{Call, Error, Result, Zernel};
 
 /// Most probes of an open [`Zernel`].

@@ -122,7 +122,7 @@ impl Sim {
 
     /// Opens the device node at `path`.
     pub fn open_at(path: impl AsRef<Path>) -> Result<Self> {
-        let fd = open_node(path.as_ref(), OFlags::empty())?;
+        let fd = open_node(path.as_ref(), OFlags::RDWR)?;
         Ok(Self { fd: Arc::new(fd) })
     }
 

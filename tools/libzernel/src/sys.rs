@@ -4,6 +4,7 @@
 pub mod page;
 pub mod probe;
 pub mod sim;
+pub mod v0;
 pub mod zernel;
 
 /// Layouts and constants as generated from the C headers.

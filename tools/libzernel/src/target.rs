@@ -17,9 +17,13 @@ use crate::{tsg, Call, Error, Result};
 pub enum Target {
     /// One channel group.
     Tsg(tsg::Id),
-    /// A thread by its tid; 0 is the calling thread.
+    /// The calling thread.
+    CurrentThread,
+    /// A thread by its tid.
     Thread(u32),
-    /// A process by its pid; 0 is the calling process.
+    /// The calling process.
+    CurrentProcess,
+    /// A process by its pid.
     Process(u32),
     /// A process by a pidfd, which cannot come to mean another process.
     Pidfd(OwnedFd),
@@ -30,12 +34,12 @@ pub enum Target {
 impl Target {
     /// The calling process.
     pub const fn current_process() -> Self {
-        Self::Process(0)
+        Self::CurrentProcess
     }
 
     /// The calling thread.
     pub const fn current_thread() -> Self {
-        Self::Thread(0)
+        Self::CurrentThread
     }
 
     /// The process that has `pid` now.
@@ -70,12 +74,30 @@ impl Target {
         })
     }
 
-    /// Kind, flags and id as the ABI has them.
+    /// The target as ABI 1 has it.
+    pub fn raw(&self) -> abi::zernel_target {
+        let fd_id = |fd: &OwnedFd| fd.as_raw_fd() as u64;
+        let (fd, own) = (abi::ZERNEL_TARGET_FD, abi::ZERNEL_TARGET_SELF);
+        let (kind, flags, id) = match self {
+            Self::Tsg(id) => (abi::ZERNEL_TARGET_TSG, 0, id.as_u64()),
+            Self::CurrentThread => (abi::ZERNEL_TARGET_THREAD, own, 0),
+            Self::Thread(tid) => (abi::ZERNEL_TARGET_THREAD, 0, u64::from(*tid)),
+            Self::CurrentProcess => (abi::ZERNEL_TARGET_PROCESS, own, 0),
+            Self::Process(pid) => (abi::ZERNEL_TARGET_PROCESS, 0, u64::from(*pid)),
+            Self::Pidfd(pidfd) => (abi::ZERNEL_TARGET_PROCESS, fd, fd_id(pidfd)),
+            Self::Cgroup(folder) => (abi::ZERNEL_TARGET_CGROUP, fd, fd_id(folder)),
+        };
+        abi::zernel_target { kind, flags, id }
+    }
+
+    /// Kind, flags and id as the ABI before has them.
     pub(crate) fn encode(&self) -> (u32, u32, u64) {
         let fd_id = |fd: &OwnedFd| fd.as_raw_fd() as u64;
         match self {
             Self::Tsg(id) => (abi::ZERNEL_V0_TARGET_TSG, 0, id.as_u64()),
+            Self::CurrentThread => (abi::ZERNEL_V0_TARGET_THREAD, 0, 0),
             Self::Thread(tid) => (abi::ZERNEL_V0_TARGET_THREAD, 0, u64::from(*tid)),
+            Self::CurrentProcess => (abi::ZERNEL_V0_TARGET_PROCESS, 0, 0),
             Self::Process(pid) => (abi::ZERNEL_V0_TARGET_PROCESS, 0, u64::from(*pid)),
             Self::Pidfd(fd) => (
                 abi::ZERNEL_V0_TARGET_PROCESS,
@@ -139,6 +161,21 @@ impl fmt::Display for Source {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_caller_is_a_flag_and_never_the_number_0() {
+        let raw = |target: Target| {
+            let raw = target.raw();
+            (raw.kind, raw.flags, raw.id)
+        };
+        assert_eq!(raw(Target::CurrentProcess), (2, 2, 0));
+        assert_eq!(raw(Target::CurrentThread), (3, 2, 0));
+        assert_eq!(raw(Target::Process(0)), (2, 0, 0));
+        assert_eq!(raw(Target::Tsg(tsg::Id::new(9))), (4, 0, 9));
+        let (kind, flags, id) = raw(Target::cgroup("/").unwrap());
+        assert_eq!((kind, flags), (1, 1));
+        assert!(id < 1 << 20, "a descriptor, not a sign-extended number");
+    }
 
     #[test]
     fn targets_encode_as_the_header_says() {

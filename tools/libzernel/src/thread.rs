@@ -296,11 +296,11 @@ mod tests {
             (raw.target, raw.flags, raw.id),
             (abi::ZERNEL_V0_TARGET_THREAD, 0, 7)
         );
-        let raw = request(&Target::Process(0), Tracking::CHILDREN);
+        let raw = request(&Target::CurrentProcess, Tracking::CHILDREN);
         assert_eq!(raw.flags, abi::ZERNEL_V0_TRACK_CHILDREN);
         let raw = request(&Target::Thread(7), Tracking::ML);
         assert_eq!(raw.flags, abi::ZERNEL_V0_TRACK_ML);
-        let raw = request(&Target::Process(0), Tracking::ML_CHILDREN);
+        let raw = request(&Target::CurrentProcess, Tracking::ML_CHILDREN);
         assert_eq!(raw.flags, 6);
         assert_eq!(Tracking::default(), Tracking::PLAIN);
     }

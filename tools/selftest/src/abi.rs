@@ -328,7 +328,7 @@ fn foreign_numbers() -> Outcome {
     let lab = Lab::open()?;
     let fd = lab.zernel.as_fd();
     let mut bytes = vec![0; 16384];
-    let class = abi::LIBZERNEL_IOC_CLASS_GET;
+    let class = abi::LIBZERNEL_V0_IOC_CLASS_GET;
     unchanged(&lab.zernel, || {
         for number in abi::ZERNEL_V0_NR_PROBE_REMOVE + 1..=255 {
             let number = class & !0xff | number;
@@ -351,7 +351,7 @@ fn foreign_numbers() -> Outcome {
 fn direction_is_not_looked_at() -> Outcome {
     let lab = Lab::open()?;
     for direction in 0..4u32 {
-        let number = abi::LIBZERNEL_IOC_CLASS_GET & !(3 << 30) | direction << 30;
+        let number = abi::LIBZERNEL_V0_IOC_CLASS_GET & !(3 << 30) | direction << 30;
         let (result, class) = call(lab.zernel.as_fd(), number, &own_class(0));
         result?;
         check_eq!(
@@ -418,7 +418,7 @@ fn other_files() -> Outcome {
 /// How many TSGs the first page through this file has.
 pub fn count_tsgs(fd: BorrowedFd<'_>) -> Result<usize> {
     let mut page = [abi::zernel_v0_tsg_info::zeroed(); 64];
-    Ok(libzernel::sys::zernel::list_tsgs(fd, &mut 0, &mut page)?)
+    Ok(libzernel::sys::v0::list_tsgs(fd, &mut 0, &mut page)?)
 }
 
 /// Sets a class through a file that is no [`Zernel`]; the target is a TSG or a process.
@@ -433,5 +433,7 @@ pub fn set_through(fd: BorrowedFd<'_>, target: &Target, level: u32) -> Result<()
         id,
         ..own_class(level)
     };
-    call(fd, abi::LIBZERNEL_IOC_CLASS_SET, &request).0.map(drop)
+    call(fd, abi::LIBZERNEL_V0_IOC_CLASS_SET, &request)
+        .0
+        .map(drop)
 }

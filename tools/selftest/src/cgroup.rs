@@ -59,8 +59,8 @@ fn reaches_what_is_below() -> Outcome {
     check_eq!((tsg.level, tsg.source), (Some(level(7)), Source::Cgroup));
     lab.wait_slice(&later, slice_of(7))?;
     for target in [
-        Target::Process(0),
-        Target::Thread(0),
+        Target::CurrentProcess,
+        Target::CurrentThread,
         top.target()?,
         middle.target()?,
         bottom.target()?,
@@ -189,7 +189,7 @@ fn moving_changes_the_class() -> Outcome {
         ] {
             group.enter(0)?;
             // A question looks at where the process is now.
-            let class = lab.zernel.class(&Target::Process(0))?;
+            let class = lab.zernel.class(&Target::CurrentProcess)?;
             check_eq!(class.effective, number.map(level));
             wait_moved(&lab, tsg.id, group.id()?, number)?;
         }

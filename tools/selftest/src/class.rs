@@ -45,9 +45,9 @@ fn targets(id: tsg::Id, group: &Group) -> Result<Vec<(&'static str, Target, Sour
     let pid = std::process::id();
     Ok(vec![
         ("TSG", Target::Tsg(id), Source::Tsg),
-        ("thread 0", Target::Thread(0), Source::Thread),
+        ("thread 0", Target::CurrentThread, Source::Thread),
         ("thread by tid", Target::Thread(tid()), Source::Thread),
-        ("process 0", Target::Process(0), Source::Process),
+        ("process 0", Target::CurrentProcess, Source::Process),
         ("process by pid", Target::Process(pid), Source::Process),
         ("process by pidfd", Target::pidfd(pid)?, Source::Process),
         ("cgroup", group.target()?, Source::Cgroup),
@@ -113,8 +113,8 @@ fn precedence() -> Outcome {
     // The most specific first, each with a level of its own that is not in order of urgency.
     let targets = [
         (Some(Target::Tsg(tsg.id)), Source::Tsg, 4),
-        (Some(Target::Thread(0)), Source::Thread, 1),
-        (Some(Target::Process(0)), Source::Process, 7),
+        (Some(Target::CurrentThread), Source::Thread, 1),
+        (Some(Target::CurrentProcess), Source::Process, 7),
         (Some(inner.target()?), Source::Cgroup, 2),
         (Some(outer.target()?), Source::Cgroup, 5),
         (None, Source::Default, 3),
@@ -196,13 +196,13 @@ fn existing_and_later_tsgs() -> Outcome {
     let lab = Lab::open()?;
     let (first, _) = lab.compute()?;
     let (second, _) = lab.compute()?;
-    lab.zernel.set_class(&Target::Process(0), level(7))?;
+    lab.zernel.set_class(&Target::CurrentProcess, level(7))?;
     lab.wait_slice(&first, slice_of(7))?;
     lab.wait_slice(&second, slice_of(7))?;
     let (third, tsg) = lab.compute()?;
     check_eq!((tsg.level, tsg.source), (Some(level(7)), Source::Process));
     lab.wait_slice(&third, slice_of(7))?;
-    lab.zernel.clear_class(&Target::Process(0))?;
+    lab.zernel.clear_class(&Target::CurrentProcess)?;
     for context in [&first, &second, &third] {
         lab.wait_slice(context, DRIVER_SLICE)?;
     }
@@ -237,8 +237,8 @@ fn copy_engines_only_by_name() -> Outcome {
     let (compute, other) = lab.compute()?;
     check_eq!((tsg.compute, other.compute), (false, true));
     let slice = copy.stats()?.timeslice_us;
-    lab.zernel.set_class(&Target::Process(0), level(7))?;
-    lab.zernel.set_class(&Target::Thread(0), level(7))?;
+    lab.zernel.set_class(&Target::CurrentProcess, level(7))?;
+    lab.zernel.set_class(&Target::CurrentThread, level(7))?;
     tune("default_class", 7)?;
     lab.wait_slice(&compute, slice_of(7))?;
     let (later, later_tsg) = lab.context(&ContextSpec::copy("later"))?;
@@ -283,11 +283,11 @@ fn thread_is_not_its_process() -> Outcome {
             lab.wait_slice(&context, slice_of(1))?;
             check_eq!(lab.tsg(my_tsg.id)?.level, None);
             check_eq!(mine.stats()?.slice_changes, 0);
-            lab.zernel.set_class(&Target::Process(0), level(7))?;
+            lab.zernel.set_class(&Target::CurrentProcess, level(7))?;
             lab.wait_slice(&mine, slice_of(7))?;
             check_eq!(context.stats()?.timeslice_us, slice_of(1));
             check_eq!(
-                lab.zernel.class(&Target::Thread(0))?.source,
+                lab.zernel.class(&Target::CurrentThread)?.source,
                 Source::Process
             );
             lab.zernel.clear_class(&Target::Thread(tid))?;
@@ -306,7 +306,7 @@ fn other_processes() -> Outcome {
     let child = Child::spawn(|| {
         let lab = Lab::open()?;
         let (context, _) = lab.compute()?;
-        lab.zernel.set_class(&Target::Process(0), level(7))?;
+        lab.zernel.set_class(&Target::CurrentProcess, level(7))?;
         lab.wait_slice(&context, slice_of(7))?;
         check_eq!(lab.tsg(mine.id)?.level, None);
         check_eq!(lab.tsg(their_tsg.id)?.level, None);
@@ -326,7 +326,7 @@ fn both_gpus() -> Outcome {
     let (first, first_tsg) = lab.compute()?;
     let (second, second_tsg) = lab.context(&spec)?;
     check_eq!(first_tsg.gpu == second_tsg.gpu, false);
-    lab.zernel.set_class(&Target::Process(0), level(0))?;
+    lab.zernel.set_class(&Target::CurrentProcess, level(0))?;
     lab.wait_slice(&first, slice_of(0))?;
     lab.wait_slice(&second, slice_of(0))?;
     Ok(())

@@ -218,11 +218,11 @@ fn own_settings_come_back() -> Outcome {
         })?;
         calm(&lab, &tsg)?;
         // The same when the class ends with the process that it names.
-        lab.zernel.set_class(&Target::Process(0), level(7))?;
+        lab.zernel.set_class(&Target::CurrentProcess, level(7))?;
         lab.wait_slice(&context, slice_of(7))?;
         calm(&lab, &tsg)?;
         let _ = try_both(&context)?;
-        lab.zernel.clear_class(&Target::Process(0))?;
+        lab.zernel.clear_class(&Target::CurrentProcess)?;
         wait_until("its own settings are back", || {
             Ok(held(&context)? == (3_000, 1))
         })?;

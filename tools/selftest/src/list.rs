@@ -112,7 +112,7 @@ fn read_pages(zernel: &Zernel, count: usize) -> Result<(Vec<u64>, Vec<usize>)> {
     let (mut ids, mut lengths, mut cursor) = (Vec::new(), Vec::new(), 0);
     let mut page = vec![abi::zernel_v0_tsg_info::zeroed(); count];
     loop {
-        let filled = libzernel::sys::zernel::list_tsgs(zernel.as_fd(), &mut cursor, &mut page)?;
+        let filled = libzernel::sys::v0::list_tsgs(zernel.as_fd(), &mut cursor, &mut page)?;
         if filled == 0 {
             return Ok((ids, lengths));
         }
@@ -153,11 +153,11 @@ fn pages_join() -> Outcome {
     let mut page = [abi::zernel_v0_tsg_info::zeroed()];
     for (index, id) in all.iter().enumerate().take(100) {
         let mut cursor = id - 1;
-        libzernel::sys::zernel::list_tsgs(lab.zernel.as_fd(), &mut cursor, &mut page)?;
+        libzernel::sys::v0::list_tsgs(lab.zernel.as_fd(), &mut cursor, &mut page)?;
         check_eq!((page[0].id, cursor), (*id, *id), "entry {index}");
     }
     for mut cursor in [*all.last().context("no TSG")?, u64::MAX - 1, u64::MAX] {
-        let filled = libzernel::sys::zernel::list_tsgs(lab.zernel.as_fd(), &mut cursor, &mut page)?;
+        let filled = libzernel::sys::v0::list_tsgs(lab.zernel.as_fd(), &mut cursor, &mut page)?;
         check_eq!(filled, 0, "after the end");
     }
     Ok(())
@@ -199,14 +199,14 @@ fn longer_entries_are_extended() -> Outcome {
     let lab = Lab::open()?;
     let _contexts = contexts(&lab.sim, 5)?;
     let (ids, _) = read_pages(&lab.zernel, 64)?;
-    let tsgs = abi::LIBZERNEL_IOC_LIST_TSGS;
+    let tsgs = abi::LIBZERNEL_V0_IOC_LIST_TSGS;
     extended::<abi::zernel_v0_tsg_info>(&lab, tsgs, |entry| entry.id, &ids)?;
     let gpus: Vec<u64> = lab
         .zernel
         .gpus()
         .map(|gpu| gpu.map(|gpu| gpu.id.as_u64()))
         .collect::<Result<_, _>>()?;
-    let number = abi::LIBZERNEL_IOC_LIST_GPUS;
+    let number = abi::LIBZERNEL_V0_IOC_LIST_GPUS;
     extended::<abi::zernel_v0_gpu_info>(&lab, number, |entry| entry.id, &gpus)
 }
 

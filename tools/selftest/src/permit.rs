@@ -76,7 +76,11 @@ fn lowering_cannot_be_undone() -> Outcome {
         sys::become_user(ALICE, ALICE, &[])?;
         let lab = Lab::open()?;
         let (_context, tsg) = lab.compute()?;
-        for target in [Target::Tsg(tsg.id), Target::Thread(0), Target::Process(0)] {
+        for target in [
+            Target::Tsg(tsg.id),
+            Target::CurrentThread,
+            Target::CurrentProcess,
+        ] {
             for number in [6, 6, 7, 7] {
                 let class = lab.zernel.set_class(&target, level(number))?;
                 check_eq!(
@@ -195,7 +199,7 @@ fn privilege_is_not_cleared_away() -> Outcome {
 fn may_raise(gid: u32, groups: &[u32], may: bool, what: &str) -> Outcome {
     in_child(|| {
         sys::become_user(ALICE, gid, groups)?;
-        let answer = errno(Zernel::open()?.set_class(&Target::Process(0), level(0)));
+        let answer = errno(Zernel::open()?.set_class(&Target::CurrentProcess, level(0)));
         check_eq!(answer, (!may).then_some(Errno::PERM), "{what}");
         Ok(())
     })
@@ -270,7 +274,7 @@ fn root_of_a_user_namespace() -> Outcome {
         sys::unshare(libc::CLONE_NEWUSER)?;
         let lab = Lab::open()?;
         check_eq!(lab.zernel.tsgs().count(), 0);
-        let raise = errno(lab.zernel.set_class(&Target::Process(0), level(0)));
+        let raise = errno(lab.zernel.set_class(&Target::CurrentProcess, level(0)));
         check_eq!(raise, Some(Errno::PERM));
         let other = errno(
             lab.zernel
@@ -279,7 +283,7 @@ fn root_of_a_user_namespace() -> Outcome {
         check_eq!(other, Some(Errno::PERM));
         let unseen = errno(lab.zernel.set_class(&Target::Tsg(tsg.id), level(7)));
         check_eq!(unseen, Some(Errno::NOENT));
-        lab.zernel.set_class(&Target::Process(0), level(7))?;
+        lab.zernel.set_class(&Target::CurrentProcess, level(7))?;
         Ok(())
     })
 }

@@ -188,8 +188,8 @@ fn assignments_of_a_user() -> Outcome {
         let newest = lab.zernel.tsgs().last().context("no TSG")??;
         lab.zernel.set_class(&Target::Tsg(newest.id), level(7))?;
         drop(contexts.pop());
-        lab.zernel.set_class(&Target::Process(0), level(7))?;
-        let answer = errno(lab.zernel.set_class(&Target::Thread(0), level(7)));
+        lab.zernel.set_class(&Target::CurrentProcess, level(7))?;
+        let answer = errno(lab.zernel.set_class(&Target::CurrentThread, level(7)));
         check_eq!(answer, Some(Errno::DQUOT));
         check_eq!(lab.stats()?.assignments as usize, MOST);
         Ok(())
@@ -222,12 +222,12 @@ fn one_too_many(lab: &Lab) -> Outcome {
 fn full_quota(lab: &Lab) -> Outcome {
     check_eq!(lab.stats()?.assignments as usize, MOST);
     let before = lab.stats()?;
-    for target in [Target::Thread(0), Target::Process(0)] {
+    for target in [Target::CurrentThread, Target::CurrentProcess] {
         let answer = errno(lab.zernel.set_class(&target, level(7)));
         check_eq!(answer, Some(Errno::DQUOT), "{target:?}");
     }
     // What is not allowed at all is told first.
-    let answer = errno(lab.zernel.set_class(&Target::Process(0), level(0)));
+    let answer = errno(lab.zernel.set_class(&Target::CurrentProcess, level(0)));
     check_eq!(answer, Some(Errno::PERM));
     check_eq!(lab.stats()?.denied, before.denied + 3);
     check_eq!(lab.stats()?.assignments, before.assignments);

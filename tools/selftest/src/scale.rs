@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{bail, ensure, Result};
 use bytemuck::Zeroable;
 use libzernel::sim::{Context, ContextSpec, Sim};
-use libzernel::sys::{abi, zernel as calls};
+use libzernel::sys::{abi, v0 as calls};
 use libzernel::{Level, Target, Zernel};
 use rustix::io::Errno;
 

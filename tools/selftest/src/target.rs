@@ -54,11 +54,11 @@ fn sleeper() -> Result<Child> {
 
 fn child_is_not_classed() -> Outcome {
     let lab = Lab::open()?;
-    lab.zernel.set_class(&Target::Process(0), level(7))?;
-    lab.zernel.set_class(&Target::Thread(0), level(5))?;
+    lab.zernel.set_class(&Target::CurrentProcess, level(7))?;
+    lab.zernel.set_class(&Target::CurrentThread, level(5))?;
     in_child(|| {
         let lab = Lab::open()?;
-        for target in [Target::Process(0), Target::Thread(0)] {
+        for target in [Target::CurrentProcess, Target::CurrentThread] {
             let class = lab.zernel.class(&target)?;
             check_eq!((class.level, class.effective), (None, None), "{target:?}");
         }
@@ -76,7 +76,7 @@ fn child_is_not_classed() -> Outcome {
 fn exec_keeps_the_class() -> Outcome {
     let lab = Lab::open()?;
     let child = Child::spawn(|| {
-        Zernel::open()?.set_class(&Target::Process(0), level(7))?;
+        Zernel::open()?.set_class(&Target::CurrentProcess, level(7))?;
         sys::exec_sleep()?;
         Ok(())
     })?;
@@ -100,9 +100,9 @@ fn exec_from_another_thread() -> Outcome {
     let lab = Lab::open()?;
     let child = Child::spawn(|| {
         let zernel = Zernel::open()?;
-        zernel.set_class(&Target::Process(0), level(7))?;
+        zernel.set_class(&Target::CurrentProcess, level(7))?;
         let thread = std::thread::spawn(move || -> Result<()> {
-            zernel.set_class(&Target::Thread(0), level(3))?;
+            zernel.set_class(&Target::CurrentThread, level(3))?;
             sys::exec_sleep()?;
             Ok(())
         });
@@ -132,7 +132,7 @@ fn thread_exit_ends_its_class() -> Outcome {
     let (quit, wait) = mpsc::channel::<()>();
     let thread = std::thread::spawn(move || -> Result<()> {
         let lab = Lab::open()?;
-        lab.zernel.set_class(&Target::Thread(0), level(2))?;
+        lab.zernel.set_class(&Target::CurrentThread, level(2))?;
         let (context, tsg) = lab.compute()?;
         send.send((tid(), context, tsg))?;
         // Ends when the other side is dropped.
@@ -162,7 +162,7 @@ fn leader_exits_first() -> Outcome {
     let expired = lab.stats()?.classes_expired;
     let child = Child::spawn(|| {
         let lab = Lab::open()?;
-        lab.zernel.set_class(&Target::Process(0), level(7))?;
+        lab.zernel.set_class(&Target::CurrentProcess, level(7))?;
         std::thread::spawn(move || {
             let _context = lab.compute();
             std::thread::sleep(Duration::from_secs(600));
@@ -245,11 +245,14 @@ fn class_outlives_its_file() -> Outcome {
     let lab = Lab::open()?;
     let (context, tsg) = lab.compute()?;
     let other = Zernel::open()?;
-    other.set_class(&Target::Process(0), level(7))?;
+    other.set_class(&Target::CurrentProcess, level(7))?;
     other.set_class(&Target::Tsg(tsg.id), level(3))?;
     drop(other);
     lab.wait_slice(&context, slice_of(3))?;
-    check_eq!(lab.zernel.class(&Target::Process(0))?.level, Some(level(7)));
+    check_eq!(
+        lab.zernel.class(&Target::CurrentProcess)?.level,
+        Some(level(7))
+    );
     check_eq!(lab.stats()?.assignments, 2);
     lab.zernel.clear_class(&Target::Tsg(tsg.id))?;
     lab.wait_slice(&context, slice_of(7))
@@ -273,9 +276,9 @@ fn passed_zernel_file() -> Outcome {
             let answer = crate::abi::set_through(fd.as_fd(), target, 7);
             check_eq!(answer, Err(expected), "{target:?}");
         }
-        let answer = crate::abi::set_through(fd.as_fd(), &Target::Process(0), 0);
+        let answer = crate::abi::set_through(fd.as_fd(), &Target::CurrentProcess, 0);
         check_eq!(answer, Err(Errno::PERM), "raising oneself");
-        let answer = crate::abi::set_through(fd.as_fd(), &Target::Process(0), 7);
+        let answer = crate::abi::set_through(fd.as_fd(), &Target::CurrentProcess, 7);
         check_eq!(answer, Ok(()), "lowering oneself");
         Ok(())
     })?;
@@ -291,7 +294,7 @@ fn tsg_of_a_dead_process() -> Outcome {
     let child = Child::spawn(|| {
         let lab = Lab::open()?;
         let (context, _) = lab.compute()?;
-        lab.zernel.set_class(&Target::Process(0), level(7))?;
+        lab.zernel.set_class(&Target::CurrentProcess, level(7))?;
         lab.wait_slice(&context, slice_of(7))?;
         pair.send(lab.sim.as_fd())?;
         std::thread::sleep(Duration::from_secs(600));

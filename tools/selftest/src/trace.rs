@@ -211,8 +211,8 @@ fn granted_and_refused() -> Outcome {
     let (mut set, mut cleared) = (Vec::new(), Vec::new());
     for (target, kind, id) in [
         (Target::Tsg(tsg.id), "tsg", tsg.id.as_u64()),
-        (Target::Thread(0), "thread", tid().into()),
-        (Target::Process(0), "process", pid.into()),
+        (Target::CurrentThread, "thread", tid().into()),
+        (Target::CurrentProcess, "process", pid.into()),
         (group.target()?, "cgroup", group.id()?),
     ] {
         for number in [7, 0] {
@@ -250,14 +250,14 @@ fn classes_in_force() -> Outcome {
     let tracer = Tracer::new()?;
     common::tune("default_class", 7)?;
     lab.zernel.set_class(&group.target()?, level(5))?;
-    lab.zernel.set_class(&Target::Process(0), level(3))?;
-    lab.zernel.set_class(&Target::Thread(0), level(2))?;
+    lab.zernel.set_class(&Target::CurrentProcess, level(3))?;
+    lab.zernel.set_class(&Target::CurrentThread, level(2))?;
     lab.zernel.set_class(&Target::Tsg(tsg.id), level(1))?;
     // This changes nothing for the TSG and is not told.
-    lab.zernel.set_class(&Target::Process(0), level(6))?;
+    lab.zernel.set_class(&Target::CurrentProcess, level(6))?;
     lab.zernel.clear_class(&Target::Tsg(tsg.id))?;
-    lab.zernel.clear_class(&Target::Thread(0))?;
-    lab.zernel.clear_class(&Target::Process(0))?;
+    lab.zernel.clear_class(&Target::CurrentThread)?;
+    lab.zernel.clear_class(&Target::CurrentProcess)?;
     lab.zernel.clear_class(&group.target()?)?;
     common::tune("default_class", "none")?;
     let expected = [
@@ -296,7 +296,7 @@ fn classes_expire() -> Outcome {
     group.remove()?;
     tracer.wait("class_expired", &expected)?;
     let child = crate::child::Child::spawn(|| {
-        Zernel::open()?.set_class(&Target::Process(0), level(7))?;
+        Zernel::open()?.set_class(&Target::CurrentProcess, level(7))?;
         Ok(())
     })?;
     let id = u64::from(child.pid());

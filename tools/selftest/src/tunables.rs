@@ -428,7 +428,7 @@ fn default_class_at_once() -> Outcome {
             (listed.level, listed.source),
             (Some(level(number)), Source::Default)
         );
-        let class = lab.zernel.class(&Target::Process(0))?;
+        let class = lab.zernel.class(&Target::CurrentProcess)?;
         check_eq!((class.level, class.effective), (None, Some(level(number))));
         check_eq!(class.source, Source::Default);
     }
@@ -446,7 +446,7 @@ fn switching_off_and_on() -> Outcome {
     let lab = Lab::open()?;
     let (one, one_tsg) = lab.compute()?;
     let (two, _) = lab.compute()?;
-    lab.zernel.set_class(&Target::Process(0), level(7))?;
+    lab.zernel.set_class(&Target::CurrentProcess, level(7))?;
     lab.zernel.set_class(&Target::Tsg(one_tsg.id), level(1))?;
     for _ in 0..3 {
         lab.wait_slice(&one, slice_of(1))?;
@@ -472,7 +472,7 @@ fn changes_while_off() -> Outcome {
     let lab = Lab::open()?;
     tune("enabled", 0)?;
     let (one, _) = lab.compute()?;
-    lab.zernel.set_class(&Target::Process(0), level(7))?;
+    lab.zernel.set_class(&Target::CurrentProcess, level(7))?;
     tune("rotation_timeslice_us", 500)?;
     tune("level7_timeslice_us", 400)?;
     let (two, two_tsg) = lab.compute()?;

@@ -67,7 +67,7 @@ pub(crate) struct Loader<'a> {
 impl Loader<'_> {
     /// Loads what is ordered.
     pub(crate) fn run(mut self, orders: &Receiver<Order>, batches: &Sender<Result<Batch>>) {
-        if let Err(error) = self.zernel.track(&Target::Thread(0), Tracking::ML) {
+        if let Err(error) = self.zernel.track(&Target::CurrentThread, Tracking::ML) {
             // Whoever orders has gone if he does not take it.
             let _ = batches.send(Err(error.into()));
             return;

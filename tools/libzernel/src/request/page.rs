@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::Slot;
 use crate::sim::Words;
 use crate::sys::page::SharedPage;
-use crate::sys::{abi, zernel as calls};
+use crate::sys::{abi, v0 as calls};
 use crate::{Call, Error, Result, Zernel};
 
 /// A page of slots. Dropping it unregisters it, which cancels its requests.

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use rustix::io::Errno;
 
 use super::{Begin, Begun, Number, Page};
-use crate::sys::{abi, page, zernel as calls};
+use crate::sys::{abi, page, v0 as calls};
 use crate::{Call, Error, Result, Timestamp};
 
 /// A slot of a [`Page`]: the words of its requests.

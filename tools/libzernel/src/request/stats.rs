@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use serde::ser::{SerializeSeq, SerializeStruct};
 use serde::{Serialize, Serializer};
 
-use crate::sys::{abi, zernel as calls};
+use crate::sys::{abi, v0 as calls};
 use crate::{tsg, Call, Error, Level, Result};
 
 /// Whose requests.

@@ -16,9 +16,9 @@ use crate::harness::Outcome;
 /// The calls that take a class, and a request that they take.
 fn class_calls() -> [(&'static str, u32, abi::zernel_v0_class); 3] {
     [
-        ("set", abi::LIBZERNEL_IOC_CLASS_SET, own_class(7)),
-        ("get", abi::LIBZERNEL_IOC_CLASS_GET, own_class(0)),
-        ("clear", abi::LIBZERNEL_IOC_CLASS_CLEAR, own_class(0)),
+        ("set", abi::LIBZERNEL_V0_IOC_CLASS_SET, own_class(7)),
+        ("get", abi::LIBZERNEL_V0_IOC_CLASS_GET, own_class(0)),
+        ("clear", abi::LIBZERNEL_V0_IOC_CLASS_CLEAR, own_class(0)),
     ]
 }
 
@@ -101,7 +101,7 @@ pub fn class_levels() -> Outcome {
     for level in 0..8 {
         let (result, class) = call(
             lab.zernel.as_fd(),
-            abi::LIBZERNEL_IOC_CLASS_SET,
+            abi::LIBZERNEL_V0_IOC_CLASS_SET,
             &own_class(level),
         );
         result.with_context(|| format!("level {level}"))?;
@@ -133,7 +133,11 @@ pub fn class_weights() -> Outcome {
             weight,
             ..own_class(7)
         };
-        let (result, class) = call(lab.zernel.as_fd(), abi::LIBZERNEL_IOC_CLASS_SET, &request);
+        let (result, class) = call(
+            lab.zernel.as_fd(),
+            abi::LIBZERNEL_V0_IOC_CLASS_SET,
+            &request,
+        );
         result.with_context(|| format!("weight {weight}"))?;
         check_eq!((class.weight, class.effective_weight), (then, then));
     }

@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use anyhow::{Context as _, Result};
 use bytemuck::{bytes_of, Pod, Zeroable};
 use libzernel::sim::Context;
-use libzernel::sys::{abi, zernel as raw};
+use libzernel::sys::{abi, v0 as raw};
 use libzernel::{Level, Target, Tracking};
 use rustix::event::{eventfd, EventfdFlags};
 
@@ -156,43 +156,51 @@ impl Stage {
         let (begin, register) = (self.begin(0), self.page_request());
         let probe = self.probe();
         let mut calls = vec![
-            Call::new("VERSION", abi::LIBZERNEL_IOC_VERSION, &version),
-            Call::new("STATS", abi::LIBZERNEL_IOC_STATS, &stats).grown_from(120),
-            Call::new("LIST_GPUS", abi::LIBZERNEL_IOC_LIST_GPUS, &gpus),
-            Call::new("LIST_TSGS", abi::LIBZERNEL_IOC_LIST_TSGS, &tsgs),
-            Call::new("CLASS_SET", abi::LIBZERNEL_IOC_CLASS_SET, &set).grown_from(32),
-            Call::new("CLASS_GET", abi::LIBZERNEL_IOC_CLASS_GET, &plain).grown_from(32),
-            Call::new("CLASS_CLEAR", abi::LIBZERNEL_IOC_CLASS_CLEAR, &plain).grown_from(32),
-            Call::new("PAGE_REGISTER", abi::LIBZERNEL_IOC_PAGE_REGISTER, &register),
-            Call::new("PAGE_UNREGISTER", abi::LIBZERNEL_IOC_PAGE_UNREGISTER, &page),
-            Call::new("BEGIN", abi::LIBZERNEL_IOC_BEGIN, &begin),
-            Call::new("READY", abi::LIBZERNEL_IOC_READY, &named),
-            Call::new("DONE", abi::LIBZERNEL_IOC_DONE, &named),
-            Call::new("CANCEL", abi::LIBZERNEL_IOC_CANCEL, &named),
-            Call::new("REQUEST_STATS", abi::LIBZERNEL_IOC_REQUEST_STATS, &all).grown_from(240),
-            Call::new("PHASE_HINT", abi::LIBZERNEL_IOC_PHASE_HINT, &hint),
+            Call::new("VERSION", abi::LIBZERNEL_V0_IOC_VERSION, &version),
+            Call::new("STATS", abi::LIBZERNEL_V0_IOC_STATS, &stats).grown_from(120),
+            Call::new("LIST_GPUS", abi::LIBZERNEL_V0_IOC_LIST_GPUS, &gpus),
+            Call::new("LIST_TSGS", abi::LIBZERNEL_V0_IOC_LIST_TSGS, &tsgs),
+            Call::new("CLASS_SET", abi::LIBZERNEL_V0_IOC_CLASS_SET, &set).grown_from(32),
+            Call::new("CLASS_GET", abi::LIBZERNEL_V0_IOC_CLASS_GET, &plain).grown_from(32),
+            Call::new("CLASS_CLEAR", abi::LIBZERNEL_V0_IOC_CLASS_CLEAR, &plain).grown_from(32),
+            Call::new(
+                "PAGE_REGISTER",
+                abi::LIBZERNEL_V0_IOC_PAGE_REGISTER,
+                &register,
+            ),
+            Call::new(
+                "PAGE_UNREGISTER",
+                abi::LIBZERNEL_V0_IOC_PAGE_UNREGISTER,
+                &page,
+            ),
+            Call::new("BEGIN", abi::LIBZERNEL_V0_IOC_BEGIN, &begin),
+            Call::new("READY", abi::LIBZERNEL_V0_IOC_READY, &named),
+            Call::new("DONE", abi::LIBZERNEL_V0_IOC_DONE, &named),
+            Call::new("CANCEL", abi::LIBZERNEL_V0_IOC_CANCEL, &named),
+            Call::new("REQUEST_STATS", abi::LIBZERNEL_V0_IOC_REQUEST_STATS, &all).grown_from(240),
+            Call::new("PHASE_HINT", abi::LIBZERNEL_V0_IOC_PHASE_HINT, &hint),
             Call::new(
                 "PREFETCH_SUBSCRIBE",
-                abi::LIBZERNEL_IOC_PREFETCH_SUBSCRIBE,
+                abi::LIBZERNEL_V0_IOC_PREFETCH_SUBSCRIBE,
                 &subscribe,
             ),
             Call::new(
                 "PREFETCH_UNSUBSCRIBE",
-                abi::LIBZERNEL_IOC_PREFETCH_UNSUBSCRIBE,
+                abi::LIBZERNEL_V0_IOC_PREFETCH_UNSUBSCRIBE,
                 &end,
             ),
-            Call::new("TRACK", abi::LIBZERNEL_IOC_TRACK, &track),
-            Call::new("UNTRACK", abi::LIBZERNEL_IOC_UNTRACK, &track),
-            Call::new("LIST_THREADS", abi::LIBZERNEL_IOC_LIST_THREADS, &threads),
-            Call::new("PROBE_ADD", abi::LIBZERNEL_IOC_PROBE_ADD, &probe),
-            Call::new("PROBE_REMOVE", abi::LIBZERNEL_IOC_PROBE_REMOVE, &probe),
-            Call::new("LIST_PHASES", abi::LIBZERNEL_IOC_LIST_PHASES, &phases),
+            Call::new("TRACK", abi::LIBZERNEL_V0_IOC_TRACK, &track),
+            Call::new("UNTRACK", abi::LIBZERNEL_V0_IOC_UNTRACK, &track),
+            Call::new("LIST_THREADS", abi::LIBZERNEL_V0_IOC_LIST_THREADS, &threads),
+            Call::new("PROBE_ADD", abi::LIBZERNEL_V0_IOC_PROBE_ADD, &probe),
+            Call::new("PROBE_REMOVE", abi::LIBZERNEL_V0_IOC_PROBE_REMOVE, &probe),
+            Call::new("LIST_PHASES", abi::LIBZERNEL_V0_IOC_LIST_PHASES, &phases),
             Call::new(
                 "LIST_PROCESSES",
-                abi::LIBZERNEL_IOC_LIST_PROCESSES,
+                abi::LIBZERNEL_V0_IOC_LIST_PROCESSES,
                 &processes,
             ),
-            Call::new("LIST_CGROUPS", abi::LIBZERNEL_IOC_LIST_CGROUPS, &cgroups),
+            Call::new("LIST_CGROUPS", abi::LIBZERNEL_V0_IOC_LIST_CGROUPS, &cgroups),
         ];
         for call in &mut calls {
             // What is to be cleared is set by the call before.
@@ -307,7 +315,7 @@ impl Stage {
     }
 
     fn register(&self) -> Result<u32> {
-        let number = abi::LIBZERNEL_IOC_PAGE_REGISTER;
+        let number = abi::LIBZERNEL_V0_IOC_PAGE_REGISTER;
         let (result, page) = super::call(self.fd(), number, &self.page_request());
         result.context("register a page")?;
         Ok(page.page)

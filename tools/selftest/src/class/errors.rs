@@ -28,7 +28,11 @@ pub fn nothing_to_clear() -> Outcome {
     }
     // What is in force from elsewhere is not the target's own.
     lab.zernel.set_class(&group.target()?, level(3))?;
-    for target in [Target::Tsg(tsg.id), Target::Thread(0), Target::Process(0)] {
+    for target in [
+        Target::Tsg(tsg.id),
+        Target::CurrentThread,
+        Target::CurrentProcess,
+    ] {
         let answer = errno(lab.zernel.clear_class(&target));
         check_eq!(answer, Some(Errno::NODATA), "{target:?}");
     }

@@ -32,7 +32,7 @@ const SHARED: Description = Description {
 /// A class applies from the moment the TSG computes, and not longer.
 pub(super) fn becomes_compute() -> Outcome {
     let lab = Lab::open()?;
-    lab.zernel.set_class(&Target::Process(0), Level::BE)?;
+    lab.zernel.set_class(&Target::CurrentProcess, Level::BE)?;
     let (context, tsg) = lab.context(&ContextSpec {
         engine: EngineChoice::AnyCopy,
         ..ContextSpec::compute("late")
@@ -96,7 +96,11 @@ pub(super) fn shared_is_never_raised() -> Outcome {
     // The others of the same thread, process and cgroup are.
     let group = Group::new("shared")?;
     group.enter(0)?;
-    let targets = [Target::Thread(0), Target::Process(0), group.target()?];
+    let targets = [
+        Target::CurrentThread,
+        Target::CurrentProcess,
+        group.target()?,
+    ];
     for (number, target) in (1..).zip(&targets) {
         lab.zernel.set_class(target, level(number))?;
         lab.wait_slice(&other, slice_of(number))?;
@@ -125,7 +129,7 @@ pub(super) fn becomes_shared() -> Outcome {
         let target = if own {
             Target::Tsg(tsg.id)
         } else {
-            Target::Process(0)
+            Target::CurrentProcess
         };
         lab.zernel.set_class(&target, Level::LC)?;
         lab.wait_slice(&context, slice_of(0))?;
@@ -199,7 +203,7 @@ pub(super) fn described_by_root_alone() -> Outcome {
         check_eq!(lab.tsg(tsg.id)?.shared, false);
         // The settings are its own until it has a class, which it cannot undo.
         check_eq!(try_both(&context)?, None);
-        lab.zernel.set_class(&Target::Process(0), Level::BE)?;
+        lab.zernel.set_class(&Target::CurrentProcess, Level::BE)?;
         check_eq!(try_both(&context)?, Some(Errno::PERM));
         lab.wait_slice(&context, slice_of(7))
     })

@@ -33,8 +33,8 @@ pub(super) fn fields() -> Outcome {
     };
     let nothing = abi::zernel_v0_probe::zeroed();
     let (add, remove) = (
-        abi::LIBZERNEL_IOC_PROBE_ADD,
-        abi::LIBZERNEL_IOC_PROBE_REMOVE,
+        abi::LIBZERNEL_V0_IOC_PROBE_ADD,
+        abi::LIBZERNEL_V0_IOC_PROBE_REMOVE,
     );
     let mut wrong = vec![
         (add, abi::zernel_v0_probe { probe: 1, ..probe }),
@@ -136,7 +136,7 @@ pub(super) fn files() -> Outcome {
             fd,
             ..abi::zernel_v0_probe::zeroed()
         };
-        let number = abi::LIBZERNEL_IOC_PROBE_ADD;
+        let number = abi::LIBZERNEL_V0_IOC_PROBE_ADD;
         let (result, _) = unchanged(&zernel, || Ok(call(zernel.as_fd(), number, &request)))?;
         check_eq!(result, Err(Errno::BADF), "fd {fd}");
     }

@@ -51,7 +51,7 @@ pub(super) fn fields() -> Outcome {
         lab.zernel.hint(0, Phase::NcclCollective, HINT_MAX)?;
         let before = own(&lab.zernel)?;
         let (result, after) = unchanged(&lab.zernel, || {
-            let number = abi::LIBZERNEL_IOC_PHASE_HINT;
+            let number = abi::LIBZERNEL_V0_IOC_PHASE_HINT;
             Ok(call(lab.zernel.as_fd(), number, &request))
         })?;
         check_eq!(result, Err(Errno::INVAL), "{request:?}");
@@ -65,7 +65,7 @@ pub(super) fn fields() -> Outcome {
     }
     let (result, _) = call(
         lab.zernel.as_fd(),
-        abi::LIBZERNEL_IOC_PHASE_HINT,
+        abi::LIBZERNEL_V0_IOC_PHASE_HINT,
         &abi::zernel_v0_phase_hint {
             tid: crate::common::tid(),
             ..good

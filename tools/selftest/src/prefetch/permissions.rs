@@ -96,7 +96,7 @@ pub(super) fn other_pid_namespaces() -> Outcome {
                     fd: bell.0.as_raw_fd(),
                     ..abi::zernel_v0_prefetch::zeroed()
                 };
-                let number = abi::LIBZERNEL_IOC_PREFETCH_SUBSCRIBE;
+                let number = abi::LIBZERNEL_V0_IOC_PREFETCH_SUBSCRIBE;
                 check_eq!(
                     call(zernel.as_fd(), number, &request).0,
                     expected,

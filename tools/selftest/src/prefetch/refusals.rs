@@ -21,7 +21,7 @@ use crate::common::errno;
 use crate::harness::Outcome;
 
 fn refused(zernel: &Zernel, request: &abi::zernel_v0_prefetch, expected: Errno) -> Outcome {
-    let number = abi::LIBZERNEL_IOC_PREFETCH_SUBSCRIBE;
+    let number = abi::LIBZERNEL_V0_IOC_PREFETCH_SUBSCRIBE;
     let (result, after) = unchanged(zernel, || Ok(call(zernel.as_fd(), number, request)))?;
     check_eq!(result, Err(expected), "{request:?}");
     check_eq!(bytes_of(&after) == bytes_of(request), true, "{request:?}");
@@ -29,7 +29,7 @@ fn refused(zernel: &Zernel, request: &abi::zernel_v0_prefetch, expected: Errno) 
 }
 
 fn taken(zernel: &Zernel, request: &abi::zernel_v0_prefetch) -> Outcome {
-    let number = abi::LIBZERNEL_IOC_PREFETCH_SUBSCRIBE;
+    let number = abi::LIBZERNEL_V0_IOC_PREFETCH_SUBSCRIBE;
     let (result, after) = call(zernel.as_fd(), number, request);
     check_eq!(result, Ok(0), "{request:?}");
     let end = abi::zernel_v0_prefetch_end {
@@ -38,7 +38,7 @@ fn taken(zernel: &Zernel, request: &abi::zernel_v0_prefetch) -> Outcome {
     };
     call(
         zernel.as_fd(),
-        abi::LIBZERNEL_IOC_PREFETCH_UNSUBSCRIBE,
+        abi::LIBZERNEL_V0_IOC_PREFETCH_UNSUBSCRIBE,
         &end,
     )
     .0?;
@@ -290,7 +290,7 @@ pub(super) fn no_such_subscription() -> Outcome {
             subscription,
             flags,
         };
-        let ended = abi::LIBZERNEL_IOC_PREFETCH_UNSUBSCRIBE;
+        let ended = abi::LIBZERNEL_V0_IOC_PREFETCH_UNSUBSCRIBE;
         unchanged(zernel, || Ok(call(zernel.as_fd(), ended, &request).0))
     };
     for flags in [1, 1 << 31, u32::MAX] {

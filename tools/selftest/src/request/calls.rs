@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use anyhow::Result;
 use bytemuck::Zeroable;
 use libzernel::request::{Number, Page, Slot};
-use libzernel::sys::{abi, zernel as raw};
+use libzernel::sys::{abi, v0 as raw};
 use libzernel::{tsg, Target, Zernel};
 use rustix::io::Errno;
 
@@ -23,7 +23,7 @@ pub(super) fn register(zernel: &Zernel, address: u64) -> Result<u32, Errno> {
         address,
         ..abi::zernel_v0_page::zeroed()
     };
-    let number = abi::LIBZERNEL_IOC_PAGE_REGISTER;
+    let number = abi::LIBZERNEL_V0_IOC_PAGE_REGISTER;
     let (result, page) = call(zernel.as_fd(), number, &request);
     result.map(|_| page.page)
 }

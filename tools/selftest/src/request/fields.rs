@@ -35,7 +35,7 @@ pub(super) fn page_fields() -> Outcome {
         address: area.address(0),
         ..abi::zernel_v0_page::zeroed()
     };
-    let number = abi::LIBZERNEL_IOC_PAGE_REGISTER;
+    let number = abi::LIBZERNEL_V0_IOC_PAGE_REGISTER;
     let bad = (0..32).map(|bit| abi::zernel_v0_page {
         flags: 1 << bit,
         ..good
@@ -48,7 +48,7 @@ pub(super) fn page_fields() -> Outcome {
     check_eq!(locked_kib()?, before, "locked memory");
 
     let page = register(&lab.zernel, area.address(0))?;
-    let number = abi::LIBZERNEL_IOC_PAGE_UNREGISTER;
+    let number = abi::LIBZERNEL_V0_IOC_PAGE_UNREGISTER;
     let good = abi::zernel_v0_page {
         page,
         ..abi::zernel_v0_page::zeroed()
@@ -69,7 +69,7 @@ pub(super) fn page_fields() -> Outcome {
 pub(super) fn begin_fields() -> Outcome {
     let lab = Lab::open()?;
     let client = Client::new(&lab)?;
-    let number = abi::LIBZERNEL_IOC_BEGIN;
+    let number = abi::LIBZERNEL_V0_IOC_BEGIN;
     let good = abi::zernel_v0_begin {
         tsg: client.tsg.as_u64(),
         page: client.page.number(),
@@ -144,9 +144,9 @@ pub(super) fn request_fields() -> Outcome {
         flags: 0,
     };
     for (name, number) in [
-        ("ready", abi::LIBZERNEL_IOC_READY),
-        ("done", abi::LIBZERNEL_IOC_DONE),
-        ("cancel", abi::LIBZERNEL_IOC_CANCEL),
+        ("ready", abi::LIBZERNEL_V0_IOC_READY),
+        ("done", abi::LIBZERNEL_V0_IOC_DONE),
+        ("cancel", abi::LIBZERNEL_V0_IOC_CANCEL),
     ] {
         for bit in 0..32 {
             let flags = 1 << bit;
@@ -162,7 +162,7 @@ pub(super) fn request_fields() -> Outcome {
 pub(super) fn stats_fields() -> Outcome {
     let lab = Lab::open()?;
     let client = Client::new(&lab)?;
-    let number = abi::LIBZERNEL_IOC_REQUEST_STATS;
+    let number = abi::LIBZERNEL_V0_IOC_REQUEST_STATS;
     let all = abi::zernel_v0_request_stats {
         level: abi::ZERNEL_V0_LEVEL_NONE,
         ..abi::zernel_v0_request_stats::zeroed()
@@ -206,7 +206,7 @@ pub(super) fn buckets_out_of_reach() -> Outcome {
     const BUCKETS: usize = 800;
     let lab = Lab::open()?;
     let client = Client::new(&lab)?;
-    let number = abi::LIBZERNEL_IOC_REQUEST_STATS;
+    let number = abi::LIBZERNEL_V0_IOC_REQUEST_STATS;
     let mut area = Area::new()?;
     let asked = |buckets, nr_buckets| abi::zernel_v0_request_stats {
         tsg: client.tsg.as_u64(),
@@ -241,7 +241,7 @@ pub(super) fn buckets_out_of_reach() -> Outcome {
     }
     let mut buckets = vec![u64::MAX; BUCKETS + 1];
     let mut raw = asked(0, 0);
-    let filled = libzernel::sys::zernel::request_stats(lab.zernel.as_fd(), &mut raw, &mut buckets)?;
+    let filled = libzernel::sys::v0::request_stats(lab.zernel.as_fd(), &mut raw, &mut buckets)?;
     check_eq!(filled, BUCKETS, "all buckets");
     check_eq!(buckets[BUCKETS], u64::MAX, "behind them");
     let (result, answer) = call(lab.zernel.as_fd(), number, &asked(0, 7));
@@ -273,7 +273,7 @@ pub(super) fn no_answer_no_effect() -> Outcome {
     };
     let mut area = frozen(bytes_of(&begin))?;
     for _ in 0..3 {
-        let answer = area.ioctl(lab.zernel.as_fd(), abi::LIBZERNEL_IOC_BEGIN, 0);
+        let answer = area.ioctl(lab.zernel.as_fd(), abi::LIBZERNEL_V0_IOC_BEGIN, 0);
         check_eq!(answer, Err(Errno::FAULT), "begin");
     }
     since.expect(Ends {
@@ -292,7 +292,7 @@ pub(super) fn no_answer_no_effect() -> Outcome {
     };
     let mut area = frozen(bytes_of(&register))?;
     for _ in 0..3 {
-        let answer = area.ioctl(lab.zernel.as_fd(), abi::LIBZERNEL_IOC_PAGE_REGISTER, 0);
+        let answer = area.ioctl(lab.zernel.as_fd(), abi::LIBZERNEL_V0_IOC_PAGE_REGISTER, 0);
         check_eq!(answer, Err(Errno::FAULT), "register");
     }
     check_eq!(locked_kib()?, locked, "locked memory");

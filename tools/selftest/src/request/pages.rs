@@ -7,7 +7,7 @@ use anyhow::ensure;
 use bytemuck::Zeroable;
 use libzernel::request::{Number, Page, Word};
 use libzernel::sys::page::SharedPage;
-use libzernel::sys::{abi, zernel as raw};
+use libzernel::sys::{abi, v0 as raw};
 use libzernel::Zernel;
 
 use super::calls::register;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{anyhow, ensure, Result};
 use bytemuck::Zeroable;
 use libzernel::request::{Number, Page, Slot};
-use libzernel::sys::{abi, zernel as raw};
+use libzernel::sys::{abi, v0 as raw};
 use libzernel::tsg;
 use rustix::io::Errno;
 use testkit::random::Random;

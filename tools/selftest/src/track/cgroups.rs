@@ -308,8 +308,8 @@ pub(super) fn refused() -> Outcome {
         ..abi::zernel_v0_track::zeroed()
     };
     for (name, number) in [
-        ("track", abi::LIBZERNEL_IOC_TRACK),
-        ("untrack", abi::LIBZERNEL_IOC_UNTRACK),
+        ("track", abi::LIBZERNEL_V0_IOC_TRACK),
+        ("untrack", abi::LIBZERNEL_V0_IOC_UNTRACK),
     ] {
         let flags = (0..32).map(|bit| abi::zernel_v0_track {
             flags: 1 << bit,

@@ -23,8 +23,8 @@ fn own() -> abi::zernel_v0_track {
 }
 
 const CALLS: [(&str, u32); 2] = [
-    ("track", abi::LIBZERNEL_IOC_TRACK),
-    ("untrack", abi::LIBZERNEL_IOC_UNTRACK),
+    ("track", abi::LIBZERNEL_V0_IOC_TRACK),
+    ("untrack", abi::LIBZERNEL_V0_IOC_UNTRACK),
 ];
 
 pub(super) fn fields() -> Outcome {

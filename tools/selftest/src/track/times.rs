@@ -75,7 +75,7 @@ fn sleep_for(lab: &Lab, cause: Cause) -> Result<()> {
 pub(super) fn causes() -> Outcome {
     in_child(|| {
         let lab = Lab::open()?;
-        lab.zernel.track(&Target::Thread(0), Tracking::PLAIN)?;
+        lab.zernel.track(&Target::CurrentThread, Tracking::PLAIN)?;
         // Disks have a case of their own: nothing here waits for one for sure.
         for cause in [
             Cause::Futex,
@@ -128,7 +128,7 @@ pub(super) fn causes() -> Outcome {
 pub(super) fn bursts() -> Outcome {
     in_child(|| {
         let lab = Lab::open()?;
-        lab.zernel.track(&Target::Thread(0), Tracking::PLAIN)?;
+        lab.zernel.track(&Target::CurrentThread, Tracking::PLAIN)?;
         std::thread::sleep(Duration::from_millis(1));
         let before = own(&lab)?;
         let begin = cpu_time();
@@ -187,7 +187,7 @@ fn cpu_time() -> u64 {
 pub(super) fn add_up() -> Outcome {
     in_child(|| {
         let lab = Lab::open()?;
-        lab.zernel.track(&Target::Thread(0), Tracking::PLAIN)?;
+        lab.zernel.track(&Target::CurrentThread, Tracking::PLAIN)?;
         let look = || -> Result<(u64, Thread, u64)> {
             let before = Timestamp::now().as_ns();
             let thread = own(&lab)?;

@@ -29,8 +29,8 @@ pub(super) fn of_classes() -> Outcome {
     let (light, heavy) = (weight(7)?, weight(2_000)?);
     for target in [
         Target::Tsg(tsg.id),
-        Target::Process(0),
-        Target::Thread(0),
+        Target::CurrentProcess,
+        Target::CurrentThread,
         group.target()?,
     ] {
         // A class where there is none, and another one where there is.

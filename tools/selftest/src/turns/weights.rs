@@ -159,7 +159,7 @@ pub(super) fn older_programs() -> Outcome {
         level: 7,
         ..abi::zernel_v0_class::zeroed()
     };
-    let number = abi::LIBZERNEL_IOC_CLASS_SET & !(0x3fff << 16) | (FIRST as u32) << 16;
+    let number = abi::LIBZERNEL_V0_IOC_CLASS_SET & !(0x3fff << 16) | (FIRST as u32) << 16;
     let mut bytes = [0xa5; 40];
     bytes[..FIRST].copy_from_slice(&bytes_of(&request)[..FIRST]);
     sys::ioctl_bytes(lab.zernel.as_fd(), number, &mut bytes)?;
