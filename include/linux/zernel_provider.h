@@ -7,13 +7,14 @@
  * appended; zernel takes a missing tail as zero. ZERNEL_PROVIDER_ABI grows when
  * the meaning of something that exists changes; another value is refused.
  *
- * Context: every function here but zernel_gpu_activity(), and every operation, runs in
- * process context and may sleep. zernel calls operations from the worker of the GPU (and, for a
- * provider that leaves, from zernel_provider_unregister() itself), one at a time
- * per GPU, holding no lock of its own, so a provider may call every function here
- * under its own mutexes even when its operations take them too, except
- * zernel_gpu_removed() and zernel_provider_unregister(), which wait for operations
- * and must not be called from one.
+ * Context: every operation, and every function here but zernel_gpu_activity() and
+ * zernel_tsg_started(), runs in process context and may sleep. zernel calls operations
+ * from the worker of the GPU (and, for a provider that leaves, from
+ * zernel_provider_unregister() itself), one at a time per GPU, holding no lock of its
+ * own, so a provider may call every function here under its own mutexes even when its
+ * operations take them too, except zernel_gpu_removed() and
+ * zernel_provider_unregister(), which wait for operations and must not be called from
+ * one.
  *
  * Lifetime: handles are the provider's own numbers. A call may be under way
  * while zernel_tsg_removed() returns, so the provider looks the handle up at
@@ -67,18 +68,47 @@ struct zernel_gpu_load {
 
 /**
  * struct zernel_tsg_load - what a TSG does with the GPU
- * @size: sizeof(struct zernel_tsg_load), set by zernel; what lies beyond must not
- *        be written
+ * @size: sizeof(struct zernel_tsg_load), set by zernel, or by a provider that tells of
+ *        it; what lies beyond must not be written
  * @flags: ZERNEL_TSG_LOAD_*
  * @ran_ns: time that it had the engine and ran, since it was added; never decreases
  * @since_ns: when it got something to run, or ran out of it, the last time, as
  *            ktime_get_ns() tells it; 0: not known
+ * @preemptions: times that it lost the engine while it had something to run; never
+ *               decreases
+ * @preempted_ns: when it did so last, as ktime_get_ns() tells it; 0: never, or not known
+ * @context_bytes: memory of its context, with ZERNEL_GPU_DESC_CONTEXT
  */
 struct zernel_tsg_load {
 	u32 size;
 	u32 flags;
 	u64 ran_ns;
 	u64 since_ns;
+	u64 preemptions;
+	u64 preempted_ns;
+	u64 context_bytes;
+};
+
+/* Flags of struct zernel_tsg_start. */
+#define ZERNEL_TSG_START_WOKEN		(1U << 0)	/* it had nothing to run before @since_ns */
+
+/**
+ * struct zernel_tsg_start - a TSG has got its engine
+ * @size: sizeof(struct zernel_tsg_start)
+ * @flags: ZERNEL_TSG_START_*
+ * @tsg: the provider's handle of the TSG
+ * @at_ns: when it got the engine, as ktime_get_ns() tells it
+ * @since_ns: when it got something to run, with ZERNEL_TSG_START_WOKEN
+ * @switch_ns: time of the context switch before @at_ns; 0: there was none, its context
+ *             was there
+ */
+struct zernel_tsg_start {
+	u32 size;
+	u32 flags;
+	u64 tsg;
+	u64 at_ns;
+	u64 since_ns;
+	u64 switch_ns;
 };
 
 /**
@@ -100,7 +130,8 @@ struct zernel_tsg_load {
  * @query_load: fill in @load. May be NULL.
  * @query_tsg: fill in @load of a TSG; takes microseconds at most. A provider that has
  *             this and @set_enabled calls zernel_gpu_activity(), and best-effort TSGs
- *             take turns on its GPUs. May be NULL.
+ *             take turns on its GPUs. May be NULL. Asked for all TSGs of a GPU only
+ *             while somebody reads their counters.
  *
  * @priv is the pointer given at registration; @gpu and @tsg are the provider's
  * handles.
@@ -135,26 +166,41 @@ struct zernel_provider_ops {
 	int (*query_tsg)(void *priv, u64 gpu, u64 tsg, struct zernel_tsg_load *load);
 };
 
+/* Flags of struct zernel_gpu_desc. */
+#define ZERNEL_GPU_DESC_CONTROL		(1U << 0)	/* zernel_tsg_user_control() is asked */
+#define ZERNEL_GPU_DESC_WAITS		(1U << 1)	/* zernel_gpu_wait_begin() is called */
+#define ZERNEL_GPU_DESC_CONTEXT		(1U << 2)	/* query_tsg tells context_bytes */
+#define ZERNEL_GPU_DESC_NUMA_NODE	(1U << 3)	/* @numa_node is known */
+
 /**
  * struct zernel_gpu_desc - a GPU, as its provider describes it
  * @size: sizeof(struct zernel_gpu_desc)
  * @min_timeslice_us: shortest time slice the hardware takes; 0: no bound
  * @max_timeslice_us: longest one; 0: no bound
- * @reserved: zero
+ * @flags: ZERNEL_GPU_DESC_*
  * @handle: the provider's handle, its own choice but unique per provider
- * @name: product, for people
- * @bus: bus address or instance
+ * @name: product, for people; cut after 63 bytes
+ * @bus: bus address or instance; cut after 31 bytes
+ * @numa_node: node of the host that it is attached to
+ * @reserved: zero
+ * @uuid: 16 bytes, the most significant one first; NULL: not known
+ * @driver: version of the driver, and its mode if it has several; cut after 31 bytes.
+ *          NULL: not known
  *
- * Both strings are cut after 31 bytes and copied.
+ * All of it is copied.
  */
 struct zernel_gpu_desc {
 	u32 size;
 	u32 min_timeslice_us;
 	u32 max_timeslice_us;
-	u32 reserved;
+	u32 flags;
 	u64 handle;
 	const char *name;
 	const char *bus;
+	s32 numa_node;
+	u32 reserved;
+	const u8 *uuid;
+	const char *driver;
 };
 
 /**
@@ -255,6 +301,19 @@ int zernel_tsg_added(struct zernel_provider *provider, u64 gpu,
 void zernel_tsg_removed(struct zernel_provider *provider, u64 gpu, u64 tsg);
 
 /**
+ * zernel_tsg_ended() - report that a channel group is gone, and what it has done
+ * @provider: from zernel_provider_register() or replay
+ * @gpu: the provider's handle of the GPU
+ * @tsg: the provider's handle of the TSG
+ * @load: what query_tsg would have told at its end
+ *
+ * As zernel_tsg_removed(). Without it, what the TSG did since it was asked about last is
+ * in no counter of its level.
+ */
+void zernel_tsg_ended(struct zernel_provider *provider, u64 gpu, u64 tsg,
+		      const struct zernel_tsg_load *load);
+
+/**
  * zernel_tsg_changed() - report that a channel group is described otherwise now
  * @provider: from zernel_provider_register() or replay
  * @gpu: the provider's handle of the GPU
@@ -334,11 +393,24 @@ void zernel_gpu_suspended(struct zernel_provider *provider, u64 gpu);
  * @provider: from zernel_provider_register() or replay
  * @gpu: the provider's handle of the GPU
  *
- * Has the worker of the GPU look, by query_tsg, whose turn it is. The one function here
- * that may be called in any context, also with interrupts off; but not once
- * zernel_provider_unregister() was called. An unknown handle is ignored.
+ * Has the worker of the GPU look, by query_tsg, whose turn it is. May be called in any
+ * context, also with interrupts off; but not once zernel_provider_unregister() was called.
+ * An unknown handle is ignored.
  */
 void zernel_gpu_activity(struct zernel_provider *provider, u64 gpu);
+
+/**
+ * zernel_tsg_started() - a TSG has got its engine
+ * @provider: from zernel_provider_register() or replay
+ * @gpu: the provider's handle of the GPU
+ * @start: which one, when, and what it took
+ *
+ * For a provider that knows: the only origin of the histograms of preemption latency and
+ * of context switches. In any context, as zernel_gpu_activity(). Only compute engines
+ * count. What is malformed or unknown is ignored.
+ */
+void zernel_tsg_started(struct zernel_provider *provider, u64 gpu,
+			const struct zernel_tsg_start *start);
 
 /**
  * zernel_gpu_wait_begin() - the current thread begins to wait for the GPU

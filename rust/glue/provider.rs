@@ -88,25 +88,8 @@ impl Ops {
         // The part of the structure that the first version has.
         const FIRST_SIZE: usize = 88;
         static_assert!(size_of::<raw::zernel_provider_ops>() == FIRST_SIZE + 8);
-        if ops.is_null() {
-            return Err(EINVAL);
-        }
-        // SAFETY: Not null; the size comes first in every version.
-        let size = unsafe { (*ops).size } as usize;
-        if size < FIRST_SIZE {
-            return Err(EINVAL);
-        }
-        let known = size.min(size_of::<raw::zernel_provider_ops>());
-        let mut copy = raw::zernel_provider_ops::default();
-        // SAFETY: Both are that long, by the check. Operations that are missing are null.
-        unsafe {
-            core::ptr::copy_nonoverlapping(
-                ops.cast::<u8>(),
-                core::ptr::from_mut(&mut copy).cast::<u8>(),
-                known,
-            );
-        }
-        let ops = copy;
+        // SAFETY: By the caller. Operations that are missing are null.
+        let ops = unsafe { copy(ops, FIRST_SIZE) }?;
         if ops.abi != raw::ZERNEL_PROVIDER_ABI {
             return Err(errno::protocol());
         }
@@ -209,6 +192,18 @@ impl Ops {
         })
     }
 
+    /// What a TSG has done.
+    pub(crate) fn tsg_done(&self, gpu: gpu::Handle, tsg: u64) -> Result<Done> {
+        let query = self.ops.query_tsg.ok_or_else(errno::unsupported)?;
+        let mut load = raw::zernel_tsg_load {
+            size: size_of::<raw::zernel_tsg_load>() as u32,
+            ..Default::default()
+        };
+        // SAFETY: Valid by the type invariant.
+        answer(unsafe { query(self.private, gpu.0, tsg, &mut load) })?;
+        Ok(done(&load))
+    }
+
     /// How long the GPU was busy, and since when that is counted, in ns.
     pub(crate) fn load(&self, gpu: gpu::Handle) -> Result<(u64, u64)> {
         let query = self.ops.query_load.ok_or_else(errno::unsupported)?;
@@ -229,6 +224,46 @@ impl Ops {
             Some(replay) => answer(unsafe { replay(self.private, provider.cast_mut().cast()) }),
         }
     }
+}
+
+fn done(load: &raw::zernel_tsg_load) -> Done {
+    Done {
+        ran: Ns(load.ran_ns),
+        preemptions: load.preemptions,
+        preempted_at: Ns(load.preempted_ns),
+        context_bytes: load.context_bytes,
+    }
+}
+
+/// Copies a structure whose size comes first, zero-extended.
+///
+/// # Errors
+///
+/// `EINVAL` null, or shorter than `first`.
+///
+/// # Safety
+///
+/// `raw` is null or points to as many bytes as its first word tells. All-zero bytes and every
+/// prefix that ends between fields are values of `T`, whose first word is a `u32`.
+unsafe fn copy<T: Default>(raw: *const T, first: usize) -> Result<T> {
+    if raw.is_null() {
+        return Err(EINVAL);
+    }
+    // SAFETY: Not null; the size comes first in every version.
+    let size = unsafe { raw.cast::<u32>().read() } as usize;
+    if size < first {
+        return Err(EINVAL);
+    }
+    let mut copy = T::default();
+    // SAFETY: Both are that long.
+    unsafe {
+        core::ptr::copy_nonoverlapping(
+            raw.cast::<u8>(),
+            core::ptr::from_mut(&mut copy).cast::<u8>(),
+            size.min(size_of::<T>()),
+        );
+    }
+    Ok(copy)
 }
 
 fn error_pointer(error: Error) -> *mut raw::zernel_provider {
@@ -303,17 +338,28 @@ unsafe extern "C" fn zernel_gpu_added(
 ) -> c_int {
     from_result(|| {
         const FIRST_SIZE: usize = 40;
-        static_assert!(size_of::<raw::zernel_gpu_desc>() == FIRST_SIZE);
-        // SAFETY: By the caller.
-        if desc.is_null() || (unsafe { (*desc).size } as usize) < FIRST_SIZE {
+        const FLAGS: u32 = raw::ZERNEL_GPU_DESC_CONTROL
+            | raw::ZERNEL_GPU_DESC_WAITS
+            | raw::ZERNEL_GPU_DESC_CONTEXT
+            | raw::ZERNEL_GPU_DESC_NUMA_NODE;
+        static_assert!(size_of::<raw::zernel_gpu_desc>() == FIRST_SIZE + 24);
+        // SAFETY: By the caller. What is missing is null or zero.
+        let desc = unsafe { copy(desc, FIRST_SIZE) }?;
+        if desc.flags & !FLAGS != 0 || desc.reserved != 0 {
             return Err(EINVAL);
         }
-        // SAFETY: At least as long, by the check.
-        let desc = unsafe { *desc };
-        if desc.reserved != 0 {
-            return Err(EINVAL);
-        }
+        let has = |flag| desc.flags & flag != 0;
         let description = GpuDescription {
+            numa_node: has(raw::ZERNEL_GPU_DESC_NUMA_NODE).then_some(desc.numa_node),
+            // SAFETY: Null or 16 bytes, by the caller.
+            uuid: unsafe { desc.uuid.cast::<[u8; 16]>().as_ref() },
+            // SAFETY: By the caller.
+            driver: unsafe { bytes(desc.driver) },
+            tells: gpu::Tells {
+                control: has(raw::ZERNEL_GPU_DESC_CONTROL),
+                waits: has(raw::ZERNEL_GPU_DESC_WAITS),
+                context: has(raw::ZERNEL_GPU_DESC_CONTEXT),
+            },
             handle: gpu::Handle(desc.handle),
             min: Us(desc.min_timeslice_us),
             max: Us(desc.max_timeslice_us),
@@ -350,11 +396,7 @@ unsafe fn tsg_desc(desc: *const raw::zernel_tsg_desc) -> Result<raw::zernel_tsg_
     const FLAGS: u32 = raw::ZERNEL_TSG_DESC_COMPUTE | raw::ZERNEL_TSG_DESC_SHARED;
     static_assert!(size_of::<raw::zernel_tsg_desc>() == FIRST_SIZE);
     // SAFETY: By the caller.
-    if desc.is_null() || (unsafe { (*desc).size } as usize) < FIRST_SIZE {
-        return Err(EINVAL);
-    }
-    // SAFETY: At least as long, by the check.
-    let desc = unsafe { *desc };
+    let desc = unsafe { copy(desc, FIRST_SIZE) }?;
     if desc.flags & !FLAGS != 0 {
         return Err(EINVAL);
     }
@@ -421,7 +463,57 @@ unsafe extern "C" fn zernel_tsg_added(
 unsafe extern "C" fn zernel_tsg_removed(provider: *mut raw::zernel_provider, gpu: u64, tsg: u64) {
     // SAFETY: By the caller.
     let provider = unsafe { borrow(provider) };
-    provider::tsg_removed(&provider, gpu::Handle(gpu), tsg);
+    provider::tsg_removed(&provider, gpu::Handle(gpu), tsg, None);
+}
+
+/// See the header.
+///
+/// # Safety
+///
+/// `provider` is registered and `load` is null or points to `size` bytes.
+#[no_mangle]
+unsafe extern "C" fn zernel_tsg_ended(
+    provider: *mut raw::zernel_provider,
+    gpu: u64,
+    tsg: u64,
+    load: *const raw::zernel_tsg_load,
+) {
+    // What the first version of the structure has.
+    const FIRST_SIZE: usize = 16;
+    // SAFETY: By the caller.
+    let provider = unsafe { borrow(provider) };
+    // SAFETY: By the caller.
+    let load = unsafe { copy(load, FIRST_SIZE) };
+    let done = load.ok().map(|load| done(&load));
+    provider::tsg_removed(&provider, gpu::Handle(gpu), tsg, done);
+}
+
+/// See the header. In any context.
+///
+/// # Safety
+///
+/// `provider` is registered and `start` is null or points to `size` bytes.
+#[no_mangle]
+unsafe extern "C" fn zernel_tsg_started(
+    provider: *mut raw::zernel_provider,
+    gpu: u64,
+    start: *const raw::zernel_tsg_start,
+) {
+    const FIRST_SIZE: usize = 40;
+    static_assert!(size_of::<raw::zernel_tsg_start>() == FIRST_SIZE);
+    // SAFETY: By the caller.
+    let Ok(start) = (unsafe { copy(start, FIRST_SIZE) }) else {
+        return;
+    };
+    let woken = start.flags & raw::ZERNEL_TSG_START_WOKEN != 0;
+    let start = Start {
+        handle: start.tsg,
+        at: Ns(start.at_ns),
+        woken: woken.then_some(Ns(start.since_ns)),
+        switch: Ns(start.switch_ns),
+    };
+    // SAFETY: By the caller.
+    unsafe { borrow(provider) }.started(gpu::Handle(gpu), start);
 }
 
 /// See the header.

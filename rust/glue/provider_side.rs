@@ -41,6 +41,19 @@ extern "C" {
         desc: *const raw::zernel_tsg_desc,
     ) -> c_int;
     fn zernel_tsg_removed(provider: *mut raw::zernel_provider, gpu: u64, tsg: u64);
+    #[cfg(zernel_sim)]
+    fn zernel_tsg_ended(
+        provider: *mut raw::zernel_provider,
+        gpu: u64,
+        tsg: u64,
+        load: *const raw::zernel_tsg_load,
+    );
+    #[cfg(zernel_sim)]
+    fn zernel_tsg_started(
+        provider: *mut raw::zernel_provider,
+        gpu: u64,
+        start: *const raw::zernel_tsg_start,
+    );
     #[cfg(zernel_nvidia)]
     fn zernel_gpu_removed(provider: *mut raw::zernel_provider, gpu: u64);
     fn zernel_gpu_refresh(provider: *mut raw::zernel_provider, gpu: u64);
@@ -112,6 +125,42 @@ pub(crate) struct TsgLoad {
     pub(crate) runnable: bool,
     /// Since when, as the kernel's monotonic clock tells it in ns; 0: not known.
     pub(crate) since: u64,
+    /// Times that it lost the engine while it had something to run.
+    pub(crate) preemptions: u64,
+    /// When it did so last, on the same clock; 0: never, or not known.
+    pub(crate) preempted: u64,
+    /// Memory of its context; 0: not known.
+    pub(crate) context_bytes: u64,
+}
+
+impl TsgLoad {
+    fn describe(&self) -> raw::zernel_tsg_load {
+        raw::zernel_tsg_load {
+            size: size_of::<raw::zernel_tsg_load>() as u32,
+            flags: match self.runnable {
+                true => raw::ZERNEL_TSG_LOAD_RUNNABLE,
+                false => 0,
+            },
+            ran_ns: self.ran,
+            since_ns: self.since,
+            preemptions: self.preemptions,
+            preempted_ns: self.preempted,
+            context_bytes: self.context_bytes,
+        }
+    }
+}
+
+/// A TSG has got its engine.
+#[cfg(zernel_sim)]
+pub(crate) struct Start {
+    /// Which one.
+    pub(crate) tsg: u64,
+    /// When, in ns of the kernel's monotonic clock.
+    pub(crate) at: u64,
+    /// When it got something to run, if it had nothing before.
+    pub(crate) since: Option<u64>,
+    /// Time of the context switch before that; 0 without one.
+    pub(crate) switch: u64,
 }
 
 /// A process or thread, for as long as it is borrowed.
@@ -141,6 +190,18 @@ pub(crate) struct Gpu<'a> {
     pub(crate) name: &'a CStr,
     /// Address.
     pub(crate) bus: &'a CStr,
+    /// Node of the host that it is attached to.
+    pub(crate) numa_node: Option<i32>,
+    /// UUID.
+    pub(crate) uuid: Option<&'a [u8; 16]>,
+    /// Version of the driver.
+    pub(crate) driver: Option<&'a CStr>,
+    /// Owners of TSGs ask the driver for changes, and it asks [`Registration::user_control`].
+    pub(crate) control: bool,
+    /// It tells that threads wait, with [`waiting`].
+    pub(crate) waits: bool,
+    /// It tells [`TsgLoad::context_bytes`].
+    pub(crate) context: bool,
 }
 
 /// A TSG, to be reported.
@@ -356,16 +417,15 @@ impl<P: Provider> Table<P> {
                 if size < FIRST_SIZE {
                     return Err(EINVAL);
                 }
-                let told = provider.tsg_load(gpu, tsg)?;
-                (*load).ran_ns = told.ran;
-                // An older zernel has no room for it.
-                if size >= size_of::<raw::zernel_tsg_load>() {
-                    (*load).since_ns = told.since;
-                }
-                (*load).flags = match told.runnable {
-                    true => raw::ZERNEL_TSG_LOAD_RUNNABLE,
-                    false => 0,
-                };
+                let mut told = provider.tsg_load(gpu, tsg)?.describe();
+                told.size = size as u32;
+                // An older zernel has no room for all of it.
+                let known = size.min(size_of::<raw::zernel_tsg_load>());
+                core::ptr::copy_nonoverlapping(
+                    core::ptr::from_ref(&told).cast::<u8>(),
+                    load.cast::<u8>(),
+                    known,
+                );
                 Ok(())
             })
         }
@@ -412,14 +472,24 @@ impl<P: Provider> Registration<P> {
 
     /// Reports a GPU.
     pub(crate) fn gpu_added(&self, gpu: &Gpu<'_>) -> Result {
+        let flag = |on, flag| if on { flag } else { 0 };
         let desc = raw::zernel_gpu_desc {
             size: size_of::<raw::zernel_gpu_desc>() as u32,
             min_timeslice_us: gpu.min_us,
             max_timeslice_us: gpu.max_us,
-            reserved: 0,
+            flags: flag(gpu.control, raw::ZERNEL_GPU_DESC_CONTROL)
+                | flag(gpu.waits, raw::ZERNEL_GPU_DESC_WAITS)
+                | flag(gpu.context, raw::ZERNEL_GPU_DESC_CONTEXT)
+                | flag(gpu.numa_node.is_some(), raw::ZERNEL_GPU_DESC_NUMA_NODE),
             handle: gpu.handle,
             name: gpu.name.as_char_ptr().cast(),
             bus: gpu.bus.as_char_ptr().cast(),
+            numa_node: gpu.numa_node.unwrap_or(0),
+            reserved: 0,
+            uuid: gpu.uuid.map_or(core::ptr::null(), |uuid| uuid.as_ptr()),
+            driver: gpu
+                .driver
+                .map_or(core::ptr::null(), |text| text.as_char_ptr().cast()),
         };
         // SAFETY: Registered by the type invariant.
         to_result(unsafe { zernel_gpu_added(self.provider, &desc) })
@@ -430,6 +500,14 @@ impl<P: Provider> Registration<P> {
         let desc = tsg.desc();
         // SAFETY: Registered by the type invariant; the pids are valid while borrowed.
         to_result(unsafe { zernel_tsg_added(self.provider, gpu, &desc) })
+    }
+
+    /// Reports that a TSG is gone, and what it has done.
+    #[cfg(zernel_sim)]
+    pub(crate) fn tsg_ended(&self, gpu: u64, tsg: u64, load: &TsgLoad) {
+        let load = load.describe();
+        // SAFETY: Registered by the type invariant.
+        unsafe { zernel_tsg_ended(self.provider, gpu, tsg, &load) };
     }
 
     /// Reports that a TSG is gone.
@@ -578,6 +656,25 @@ impl Bell {
         if let Some(provider) = *self.rope.provider.lock() {
             // SAFETY: Registered by the type invariant, as long as the lock is held.
             unsafe { zernel_gpu_activity(provider.as_ptr(), self.gpu) };
+        }
+    }
+
+    /// Tells `zernel.ko` that a TSG has got its engine.
+    pub(crate) fn started(&self, start: &Start) {
+        let desc = raw::zernel_tsg_start {
+            size: size_of::<raw::zernel_tsg_start>() as u32,
+            flags: match start.since {
+                Some(_) => raw::ZERNEL_TSG_START_WOKEN,
+                None => 0,
+            },
+            tsg: start.tsg,
+            at_ns: start.at,
+            since_ns: start.since.unwrap_or(0),
+            switch_ns: start.switch,
+        };
+        if let Some(provider) = *self.rope.provider.lock() {
+            // SAFETY: As in `ring`.
+            unsafe { zernel_tsg_started(provider.as_ptr(), self.gpu, &desc) };
         }
     }
 }

@@ -70,6 +70,8 @@ pub(crate) struct Engine {
     pub(crate) loaded: TsgIx,
     /// The TSG that it switches to.
     pub(crate) next: TsgIx,
+    /// When the switch to it began; [`Ns::NEVER`] without one.
+    switch_start: Ns,
     /// The others that could run.
     pub(crate) runlist: Runlist,
     /// Until when the progress of the running items is known.
@@ -117,6 +119,7 @@ impl Engine {
             switch_cost,
             loaded: TsgIx::NIL,
             next: TsgIx::NIL,
+            switch_start: Ns::NEVER,
             runlist: Runlist::new(),
             synced: now,
             slice_start: now,
@@ -145,9 +148,18 @@ impl Engine {
 
     /// Does something else from `now` on.
     pub(crate) fn enter(&mut self, phase: Phase, now: Ns) {
+        if phase.state() == EngineState::Switch {
+            self.switch_start = self.switch_start.min(now);
+        }
         self.phase = phase;
         self.since = now;
         self.account.enter(phase.state(), now);
+    }
+
+    /// Time of the switch that ends at `now`, its save and its restore; zero without one.
+    pub(crate) fn end_switch(&mut self, now: Ns) -> Ns {
+        let start = core::mem::replace(&mut self.switch_start, Ns::NEVER);
+        now.since(start)
     }
 
     /// Starts a slice at `now`.

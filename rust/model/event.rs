@@ -64,10 +64,27 @@ pub(crate) struct Record {
     pub(crate) end: Ns,
 }
 
+/// A TSG has got its engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Start {
+    /// Number of the engine.
+    pub(crate) engine: u32,
+    /// The TSG.
+    pub(crate) tsg: Handle,
+    /// When.
+    pub(crate) at: Ns,
+    /// When it got something to run, if it had nothing before.
+    pub(crate) woken: Option<Ns>,
+    /// Time of the context switch before that; zero without one.
+    pub(crate) switch: Ns,
+}
+
 /// Takes the reports. Called in the order of model time.
 pub(crate) trait Sink<C> {
     /// An item of a TSG of `context` has completed.
     fn completed(&mut self, context: &C, completion: &Completion);
     /// An engine has begun to do something else. `context` is that of the TSG.
     fn recorded(&mut self, _context: Option<&C>, _record: &Record) {}
+    /// A TSG has got its engine.
+    fn started(&mut self, _start: &Start) {}
 }

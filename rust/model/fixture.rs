@@ -16,7 +16,8 @@ use super::{
         Activity,
         Completion,
         Record,
-        Sink, //
+        Sink,
+        Start, //
     },
     gpu::{
         Config,
@@ -147,6 +148,8 @@ pub(crate) struct Log {
     pub(crate) traced: Ns,
     /// A record of engine 0 did not begin where the one before ended.
     pub(crate) gap: bool,
+    /// The last TSG that got engine 0.
+    pub(crate) started: Option<Start>,
 }
 
 impl Log {
@@ -181,6 +184,12 @@ impl<C> Sink<C> for Log {
         }
         self.gap |= record.start != self.traced;
         self.traced = record.end;
+    }
+
+    fn started(&mut self, start: &Start) {
+        if start.engine == 0 {
+            self.started = Some(*start);
+        }
     }
 }
 

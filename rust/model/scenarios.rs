@@ -93,6 +93,44 @@ mod tests {
     }
 
     #[test]
+    fn a_start_tells_what_it_took() -> Result<(), Error> {
+        let (words, mut log) = (Words::default(), Log::default());
+        let mut gpu = gpu(Ns(10_000))?;
+        let a = tsg(&mut gpu, 1, &words, &mut log)?;
+        let b = tsg(&mut gpu, 2, &words, &mut log)?;
+        gpu.set_timeslice(Ns(0), a, Us(200), &mut log)?;
+        let start = |tsg, at, woken: Option<u64>, switch| {
+            Some(Start {
+                engine: 0,
+                tsg,
+                at: Ns(at),
+                woken: woken.map(Ns),
+                switch: Ns(switch),
+            })
+        };
+        // Nothing to save: its context is restored.
+        gpu.submit(Ns(5_000), a, 0, &[run(1, 1_000_000, 1_000)], &mut log)?;
+        assert!(gpu.advance(Ns(20_000), BUDGET, &mut log));
+        assert_eq!(log.started, start(a, 15_000, Some(5_000), 10_000));
+        // Waits for the rest of the slice, the save and the restore.
+        gpu.submit(Ns(100_000), b, 0, &[run(2, 1_000, 1_000)], &mut log)?;
+        assert!(gpu.advance(Ns(235_500), BUDGET, &mut log));
+        assert_eq!(log.started, start(b, 235_000, Some(100_000), 20_000));
+        assert_eq!(gpu.tsg_stats(a)?.preempted_at, Ns(215_000));
+        // The other one had something to run all the time.
+        assert!(gpu.advance(Ns(300_000), BUDGET, &mut log));
+        assert_eq!(log.started, start(a, 256_000, None, 20_000));
+        // Its context is still there.
+        assert!(gpu.advance(Ns(2_000_000), BUDGET, &mut log));
+        gpu.submit(Ns(2_000_000), a, 0, &[run(3, 1_000, 1_000)], &mut log)?;
+        assert!(gpu.advance(Ns(3_000_000), BUDGET, &mut log));
+        assert_eq!(log.started, start(a, 2_000_000, Some(2_000_000), 0));
+        assert_eq!(gpu.tsg_stats(a)?.preemptions, 1);
+        assert_eq!(gpu.tsg_stats(b)?.preempted_at, Ns::ZERO);
+        Ok(())
+    }
+
+    #[test]
     fn it_is_known_since_when_there_is_something_to_run() -> Result<(), Error> {
         let (words, mut log) = (Words::default(), Log::default());
         let mut gpu = gpu(Ns(0))?;

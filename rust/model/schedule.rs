@@ -11,7 +11,8 @@ use super::{
     },
     event::{
         Record,
-        Sink, //
+        Sink,
+        Start, //
     },
     gpu::{
         Gpu,
@@ -41,6 +42,7 @@ impl<C: Context, S: Store<C>> Gpu<C, S> {
         if tsg.place != Place::On && tsg.demand != demand {
             tsg.demand = demand;
             tsg.demand_since = self.clock;
+            tsg.woken = demand;
             self.stirred |= tsg.engine == COMPUTE;
         }
         let engine = self.engines.get_mut(EngineIx::new(tsg.engine));
@@ -121,6 +123,8 @@ impl<C: Context, S: Store<C>> Gpu<C, S> {
             return;
         }
         let Some(ix) = engine.runlist.pick(&mut self.tsgs) else {
+            // The switch that was under way leads to nobody.
+            engine.end_switch(self.clock);
             return;
         };
         engine.next = ix;
@@ -204,7 +208,15 @@ impl<C: Context, S: Store<C>> Gpu<C, S> {
         engine.draining = false;
         engine.dirty = true;
         engine.start_slice(tsg.timeslice, self.clock);
+        let start = Start {
+            engine: at.raw(),
+            tsg: tsg.handle,
+            at: self.clock,
+            woken: core::mem::take(&mut tsg.woken).then_some(tsg.demand_since),
+            switch: engine.end_switch(self.clock),
+        };
         self.account(ix);
+        sink.started(&start);
     }
 
     /// The running TSG leaves at the next point where it can: now, or when the blocks that have
@@ -277,6 +289,7 @@ impl<C: Context, S: Store<C>> Gpu<C, S> {
         let tsg = self.tsgs.get_mut(ix);
         if tsg.place == Place::Queued {
             tsg.preemptions = tsg.preemptions.saturating_add(1);
+            tsg.preempted_at = self.clock;
         }
     }
 
@@ -325,6 +338,7 @@ impl<C: Context, S: Store<C>> Gpu<C, S> {
         }
         let engine = self.engines.get_mut(at);
         engine_idle(engine);
+        engine.end_switch(self.clock);
         let from = core::mem::replace(&mut engine.loaded, TsgIx::NIL);
         let next = core::mem::replace(&mut engine.next, TsgIx::NIL);
         self.account(from);

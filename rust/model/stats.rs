@@ -59,6 +59,8 @@ pub(crate) struct TsgStats {
     pub(crate) switches: u64,
     /// Times that it lost the engine while it had something to run.
     pub(crate) preemptions: u64,
+    /// When it did so last; zero if never.
+    pub(crate) preempted_at: Ns,
     /// Items completed.
     pub(crate) completed: u64,
     /// Items that have not completed.
@@ -127,6 +129,7 @@ impl<C: Context, S: Store<C>> Gpu<C, S> {
             times: tsg.account.at(self.clock),
             switches: tsg.switches,
             preemptions: tsg.preemptions,
+            preempted_at: tsg.preempted_at,
             completed: tsg.completed,
             queued: tsg.queued,
             demand: tsg.ready > 0,

@@ -155,6 +155,10 @@ pub(crate) struct Tsg<C> {
     pub(crate) switches: u64,
     /// Times that it lost the engine while it had something to run.
     pub(crate) preemptions: u64,
+    /// When it did so last; zero if never.
+    pub(crate) preempted_at: Ns,
+    /// It got something to run and has not had the engine since.
+    pub(crate) woken: bool,
     /// Items completed.
     pub(crate) completed: u64,
     /// Items that have not completed.
@@ -206,6 +210,8 @@ impl<C> Tsg<C> {
             account: TsgAccount::new(now),
             switches: 0,
             preemptions: 0,
+            preempted_at: Ns::ZERO,
+            woken: false,
             completed: 0,
             queued: 0,
             slice_changes: 0,

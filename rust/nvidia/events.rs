@@ -68,6 +68,12 @@ impl Events {
                 max_us: MAX_TIMESLICE_US,
                 name: gpu.name,
                 bus: gpu.bus,
+                numa_node: None,
+                uuid: None,
+                driver: None,
+                control: true,
+                waits: false,
+                context: false,
             })
             .inspect_err(|_| self.provider.inner().gpus().lock().remove(gpu.id))
     }

@@ -54,8 +54,7 @@ use kernel::{
     sync::{
         Arc,
         CondVarTimeoutResult,
-        Mutex,
-        SetOnce, //
+        Mutex, //
     },
     time::msecs_to_jiffies, //
 };
@@ -76,6 +75,9 @@ pub(crate) const CHANNEL_ITEMS: u32 = 1024;
 pub(crate) struct State {
     model: Model,
     trace: Option<Trace>,
+    /// Rings when a TSG gets something to run, or runs out of it; there once `zernel.ko` knows the
+    /// GPU.
+    bell: Option<Bell>,
     /// When the words are to be looked at next, if a channel waits for one. Stays in the past until
     /// the timer has looked.
     poll_at: Option<u64>,
@@ -91,9 +93,6 @@ pub(crate) struct Device {
     pub(crate) number: u32,
     /// What it is like.
     pub(crate) preset: &'static Preset,
-    /// Rings when a TSG gets something to run, or runs out of it; there once `zernel.ko` knows the
-    /// GPU.
-    pub(crate) bell: SetOnce<Bell>,
     /// Interval at which words are looked at, in ns.
     word_poll: u64,
     /// Faults of the provider's operations.
@@ -121,6 +120,7 @@ impl Device {
         let state = State {
             model: Gpu::new(config, engines, tsgs, channels, items, now),
             trace: None,
+            bell: None,
             poll_at: None,
             not_before: 0,
             budget: Budget::new(settings.gpus),
@@ -128,7 +128,6 @@ impl Device {
         let device = try_pin_init!(Self {
             number,
             preset,
-            bell: SetOnce::new(),
             word_poll,
             faults <- new_mutex!(Faults::new(), "zernel_sim_faults"),
         });
@@ -143,6 +142,7 @@ impl State {
             &mut self.model,
             Reporter {
                 trace: self.trace.as_mut(),
+                bell: self.bell.as_ref(),
             },
         )
     }
@@ -160,6 +160,13 @@ impl State {
 }
 
 impl Card {
+    /// Tells `zernel.ko` from now on what happens.
+    pub(crate) fn set_bell(&self, bell: Bell) {
+        let before = self.lock().bell.replace(bell);
+        // Dropped without the lock.
+        drop(before);
+    }
+
     /// Calls `f` with the model and its time, and arms the timer for what follows.
     pub(crate) fn with<R>(&self, f: impl FnOnce(&mut Model, Ns, &mut Reporter<'_>) -> R) -> R {
         let mut state = self.lock();
@@ -192,7 +199,7 @@ impl Card {
     /// a look that is due stays due, however often this is called.
     fn arm_next(&self, state: &mut Locked<'_, Device>, now: u64) {
         if state.model.take_stirred() {
-            if let Some(bell) = self.bell.as_ref() {
+            if let Some(bell) = &state.bell {
                 bell.ring();
             }
         }

@@ -9,7 +9,10 @@ use super::{
     device::Card,
     inbox::Inbox,
     ioctl,
-    provider::Hub,
+    provider::{
+        load_of,
+        Hub, //
+    },
     user::User, //
 };
 use crate::{
@@ -120,8 +123,12 @@ impl File {
 
     /// Ends a context that nobody can find any more: `zernel.ko` forgets it first.
     fn end(&self, owned: &Owned) {
-        self.hub.tsg_removed(u64::from(owned.gpu), owned.tsg.0);
+        let gpu = u64::from(owned.gpu);
         if let Ok(card) = self.card(owned.gpu) {
+            match load_of(card, owned.tsg) {
+                Ok(load) => self.hub.tsg_ended(gpu, owned.tsg.0, &load),
+                Err(_) => self.hub.tsg_removed(gpu, owned.tsg.0),
+            }
             card.destroy(owned.tsg);
         }
         self.user.contexts.release(1);

@@ -152,6 +152,14 @@ fn sleep(time: Ns) {
     }
 }
 
+/// The UUID of a software GPU: of version 8, whose bits have any meaning that one likes.
+fn uuid(number: u32) -> [u8; 16] {
+    let [a, b, c, d] = number.to_be_bytes();
+    [
+        b'z', b'e', b'r', b'n', b'e', b'l', 0x80, 0, 0x80, b's', b'i', b'm', a, b, c, d,
+    ]
+}
+
 /// Makes the GPUs and reports them to `zernel.ko`.
 pub(crate) fn register(settings: Settings) -> Result<Arc<Hub>> {
     let hub = Arc::new(Registration::new(Sim::new(settings)?)?, GFP_KERNEL)?;
@@ -164,10 +172,33 @@ pub(crate) fn register(settings: Settings) -> Result<Arc<Hub>> {
             max_us: 0,
             name: &name,
             bus: &bus,
+            numa_node: None,
+            uuid: Some(&uuid(card.number)),
+            driver: Some(c"software"),
+            control: true,
+            waits: true,
+            context: true,
         })?;
-        card.bell.populate(hub.bell(u64::from(card.number)));
+        card.set_bell(hub.bell(u64::from(card.number)));
     }
     Ok(hub)
+}
+
+/// What a TSG has done.
+pub(crate) fn load_of(card: &Card, tsg: Handle) -> Result<TsgLoad> {
+    let stats = card.at_present(|model| model.tsg_stats(tsg))?;
+    Ok(TsgLoad {
+        ran: stats.times.busy.0,
+        runnable: stats.demand,
+        since: stats.demand_since.0,
+        preemptions: stats.preemptions,
+        preempted: stats.preempted_at.0,
+        // What a switch of a copy engine moves is not published.
+        context_bytes: match stats.engine {
+            0 => card.preset.context_bytes(),
+            _ => 0,
+        },
+    })
 }
 
 #[vtable]
@@ -222,12 +253,7 @@ impl provider_side::Provider for Sim {
 
     fn tsg_load(&self, gpu: u64, tsg: u64) -> Result<TsgLoad> {
         let card = self.card(u32::try_from(gpu).map_err(|_| ENOENT)?)?;
-        let stats = card.at_present(|model| model.tsg_stats(Handle(tsg)))?;
-        Ok(TsgLoad {
-            ran: stats.times.busy.0,
-            runnable: stats.demand,
-            since: stats.demand_since.0,
-        })
+        load_of(card, Handle(tsg))
     }
 
     fn load(&self, gpu: u64) -> Result<(u64, u64)> {

@@ -6,11 +6,18 @@ use super::{
     ring::Ring,
     uapi::*, //
 };
-use crate::model::event::{
-    Activity,
-    Completion,
-    Record,
-    Sink, //
+use crate::{
+    glue::provider_side::{
+        Bell,
+        Start, //
+    },
+    model::event::{
+        self,
+        Activity,
+        Completion,
+        Record,
+        Sink, //
+    }, //
 };
 use kernel::sync::Arc;
 
@@ -26,7 +33,12 @@ pub(crate) struct Trace {
 pub(crate) struct Reporter<'a> {
     /// The trace, if somebody wants it.
     pub(crate) trace: Option<&'a mut Trace>,
+    /// Tells `zernel.ko`, once it knows the GPU.
+    pub(crate) bell: Option<&'a Bell>,
 }
+
+/// Number of the compute engine.
+const COMPUTE: u32 = 0;
 
 impl Sink<Arc<Context>> for Reporter<'_> {
     fn completed(&mut self, context: &Arc<Context>, completion: &Completion) {
@@ -56,5 +68,16 @@ impl Sink<Arc<Context>> for Reporter<'_> {
             context: context.map_or(0, |context| context.id),
             pid: context.map_or(0, |context| context.process.global()),
         });
+    }
+
+    fn started(&mut self, start: &event::Start) {
+        if let Some(bell) = self.bell.filter(|_| start.engine == COMPUTE) {
+            bell.started(&Start {
+                tsg: start.tsg.0,
+                at: start.at.0,
+                since: start.woken.map(|since| since.0),
+                switch: start.switch.0,
+            });
+        }
     }
 }
