@@ -197,9 +197,9 @@ struct zernel_gpu_desc {
 	u64 handle;
 	const char *name;
 	const char *bus;
-	s32 numa_node;
+	int numa_node;
 	u32 reserved;
-	const u8 *uuid;
+	const unsigned char *uuid;
 	const char *driver;
 };
 

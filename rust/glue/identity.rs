@@ -278,6 +278,11 @@ impl Viewer {
         self.perfmon
     }
 
+    /// Whether it sees the TSGs of a user.
+    pub(crate) fn sees(&self, owner: Uid) -> bool {
+        self.perfmon || owner == self.uid
+    }
+
     /// The number of a task in its pid namespace, 0 if it is not visible there or was reaped.
     pub(crate) fn number_of(&self, pid: &Pid) -> u32 {
         // SAFETY: Both are valid by the type invariants.

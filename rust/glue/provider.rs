@@ -27,11 +27,13 @@ use crate::{
     },
     registry::{
         gpu,
+        gpu_time::Done,
         tsg::{
             self,
             Hardware, //
         },
     },
+    request::starts::Start,
 };
 use kernel::{
     error::{
@@ -117,6 +119,7 @@ impl Ops {
             preempt: self.ops.preempt.is_some(),
             enable: self.ops.set_enabled.is_some(),
             load: self.ops.query_load.is_some(),
+            tsg_load: self.ops.query_tsg.is_some(),
             turns: self.ops.set_enabled.is_some() && self.ops.query_tsg.is_some(),
         }
     }

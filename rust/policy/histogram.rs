@@ -48,6 +48,13 @@ pub(crate) struct Bucket {
 impl<const SUB_BITS: u32, const BUCKETS: usize> Histogram<SUB_BITS, BUCKETS> {
     const SCALE: Scale = Scale::new(UNIT_BITS, SUB_BITS, BUCKETS);
 
+    /// Width of the narrowest buckets.
+    #[allow(dead_code, reason = "the module tells it")]
+    pub(crate) const UNIT: Ns = Ns(1 << UNIT_BITS);
+    /// Buckets from one doubling of the width to the next; twice as many have the narrowest width.
+    #[allow(dead_code, reason = "the module tells it")]
+    pub(crate) const PER_OCTAVE: u32 = 1 << SUB_BITS;
+
     /// A histogram of nothing.
     // INVARIANT: Every field is 0.
     #[allow(dead_code, reason = "the simulation and the tests on the host ask")]
@@ -68,6 +75,15 @@ impl<const SUB_BITS: u32, const BUCKETS: usize> Histogram<SUB_BITS, BUCKETS> {
         // INVARIANT: One more in `counts`, one more here.
         self.count = self.count.saturating_add(1);
         self.sum = self.sum.saturating_add(value);
+    }
+
+    /// Forgets everything.
+    #[allow(dead_code, reason = "the module sums up one after the other")]
+    pub(crate) fn clear(&mut self) {
+        // INVARIANT: Every field is 0.
+        self.counts.fill(0);
+        (self.count, self.sum) = (0, Ns::ZERO);
+        (self.min, self.max) = (Ns::ZERO, Ns::ZERO);
     }
 
     /// Counts everything that `other` counted.

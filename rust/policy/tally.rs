@@ -58,8 +58,6 @@ pub(crate) struct Tally {
     pub(crate) preempt_unresponsive: u64,
     /// TSGs that were not, because of the state that the GPU was in.
     pub(crate) preempt_invalid: u64,
-    /// Times that the level's budget was spent.
-    pub(crate) throttles: u64,
     /// From begin to done, of what is done.
     pub(crate) latency: Latencies,
 }
@@ -114,9 +112,38 @@ impl Tally {
         preempt_no_memory: 0,
         preempt_unresponsive: 0,
         preempt_invalid: 0,
-        throttles: 0,
         latency: Latencies::EMPTY,
     };
+
+    /// Forgets everything.
+    #[allow(dead_code, reason = "the module sums up one after the other")]
+    pub(crate) fn clear(&mut self) {
+        let counters = [
+            &mut self.begun,
+            &mut self.triggers,
+            &mut self.done,
+            &mut self.cancelled,
+            &mut self.expired,
+            &mut self.closed,
+            &mut self.gone,
+            &mut self.suspended,
+            &mut self.early,
+            &mut self.early_time.0,
+            &mut self.late,
+            &mut self.late_time.0,
+            &mut self.lost_time.0,
+            &mut self.slo_violations,
+            &mut self.preempted,
+            &mut self.preempt_timeouts,
+            &mut self.preempt_no_memory,
+            &mut self.preempt_unresponsive,
+            &mut self.preempt_invalid,
+        ];
+        for counter in counters {
+            *counter = 0;
+        }
+        self.latency.clear();
+    }
 
     /// Counts what has happened.
     pub(crate) fn count(&mut self, what: &Uncounted) {
@@ -138,11 +165,6 @@ impl Tally {
             Verdict::InvalidState => &mut self.preempt_invalid,
         };
         *count = count.saturating_add(1);
-    }
-
-    /// The level's budget is spent.
-    pub(crate) fn throttle(&mut self) {
-        self.throttles = self.throttles.saturating_add(1);
     }
 
     /// A request is over.
@@ -209,7 +231,6 @@ impl Tally {
             (&mut self.preempt_no_memory, other.preempt_no_memory),
             (&mut self.preempt_unresponsive, other.preempt_unresponsive),
             (&mut self.preempt_invalid, other.preempt_invalid),
-            (&mut self.throttles, other.throttles),
         ];
         for (mine, theirs) in pairs {
             *mine = mine.saturating_add(theirs);
@@ -339,5 +360,7 @@ mod tests {
         assert_eq!(sum.in_flight(), 2);
         assert_eq!(sum.lost_time, Ns(6));
         assert_eq!(sum.latency.count(), 2);
+        sum.clear();
+        assert_eq!(format!("{sum:?}"), format!("{:?}", Tally::EMPTY));
     }
 }

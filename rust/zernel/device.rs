@@ -186,8 +186,8 @@ impl Client {
     fn v0(&self, number: u32, arg: usize, size: usize) -> Result {
         match number {
             uapi::ZERNEL_V0_NR_VERSION => abi::write(arg, size, &version()?)?,
-            uapi::ZERNEL_V0_NR_LIST_GPUS => list::v0_gpus(arg, size)?,
-            uapi::ZERNEL_V0_NR_LIST_TSGS => list::v0_tsgs(arg, size)?,
+            uapi::ZERNEL_V0_NR_LIST_GPUS => list::v0::gpus(arg, size)?,
+            uapi::ZERNEL_V0_NR_LIST_TSGS => list::v0::tsgs(arg, size)?,
             uapi::ZERNEL_V0_NR_CLASS_SET => class::v0_set(arg, size)?,
             uapi::ZERNEL_V0_NR_CLASS_GET => class::v0_get(arg, size)?,
             uapi::ZERNEL_V0_NR_CLASS_CLEAR => class::v0_clear(arg, size)?,

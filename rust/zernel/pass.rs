@@ -22,7 +22,9 @@ use crate::{
     },
     provider::Provider,
     registry::{
-        self, gpu, queue,
+        self, gpu,
+        gpu_time::Done,
+        queue,
         steps::Next,
         tsg::{
             self,
@@ -72,6 +74,8 @@ pub(crate) struct Step {
     pub(crate) park: bool,
     /// Whether it is not, as far as known.
     pub(crate) parked: Option<bool>,
+    /// Its class changes from one level to another: what it has done so far counts for the one.
+    pub(crate) is_moved: bool,
 }
 
 /// What came of a step.
@@ -244,6 +248,9 @@ impl Pass {
     /// Delay before another look after one that ran out of memory.
     const RETRY: Ms = Ms(10);
 
+    /// TSGs that are looked at in between two looks at the registry.
+    const LOOK: usize = 8;
+
     /// Takes steps until nothing is left or the provider wants to be left alone for a while.
     ///
     /// Tells also whether any step was completed.
@@ -254,6 +261,9 @@ impl Pass {
         };
         let mut progress = false;
         while let Ok(Some(step)) = registry::with(|r| r.next_step(self.gpu)) {
+            if step.is_moved {
+                self.look_at(&[step.handle]);
+            }
             let outcome = step.perform(&driver);
             match registry::with(|r| r.complete(&step, &outcome)) {
                 Ok(Next::Wait(delay)) => return (Next::Wait(delay), progress),
@@ -359,6 +369,53 @@ impl Pass {
             let _ = registry::with(|r| r.set_load(self.gpu, load));
         }
     }
+
+    /// Asks what the TSGs of the GPU have done, if somebody wants to know.
+    fn read_done(&self) {
+        if !registry::with(|r| r.wants_done(self.gpu)).unwrap_or(false) {
+            return;
+        }
+        let began = now_ns();
+        let mut after = None;
+        loop {
+            let mut found = [0; Self::LOOK];
+            let count = registry::with(|r| r.handles_of(self.gpu, after, &mut found));
+            let handles = found.get(..count.unwrap_or(0)).unwrap_or_default();
+            self.look_at(handles);
+            match handles.last() {
+                Some(last) => after = Some(*last),
+                None => break,
+            }
+        }
+        // Without a registry there is nobody to tell.
+        let _ = registry::with(|r| r.was_looked_at(self.gpu, now_ns().saturating_sub(began)));
+    }
+
+    /// Asks what some TSGs have done, [`Self::LOOK`] at most.
+    fn look_at(&self, handles: &[u64]) {
+        let mut found = [(0, Done::default()); Self::LOOK];
+        let mut count = 0;
+        for &handle in handles {
+            // One that is gone is about to be removed.
+            let done = self.provider.ops().tsg_done(self.handle, handle);
+            if let (Ok(done), Some(place)) = (done, found.get_mut(count)) {
+                *place = (handle, done);
+                count += 1;
+            }
+        }
+        // Without a registry there is nobody to tell.
+        let _ = registry::with(|r| {
+            for (handle, done) in found.iter().take(count) {
+                r.take_done(self.gpu, *handle, *done);
+            }
+        });
+    }
+
+    /// Counts what the provider told of starts.
+    fn count_starts(&self) {
+        // Without a registry nothing is counted.
+        let _ = registry::with(|r| r.count_starts(self.gpu));
+    }
 }
 
 impl Job for Pass {
@@ -368,6 +425,7 @@ impl Job for Pass {
             return;
         };
         worker.meters.look(worker.provider.ops(), worker.handle);
+        worker.count_starts();
         loop {
             if let Next::Wait(delay) = worker.run_steps().0 {
                 worker.kick_after(delay.0);
@@ -387,5 +445,6 @@ impl Job for Pass {
             }
         }
         worker.read_load();
+        worker.read_done();
     }
 }

@@ -36,6 +36,11 @@ static LAST: Atomic<u64> = Atomic::new(0);
 /// Counted.
 struct Place(());
 
+/// How many there are.
+pub(crate) fn count() -> u32 {
+    COUNT.load(Relaxed)
+}
+
 impl Place {
     fn take() -> Option<Self> {
         if COUNT.fetch_add(1, Relaxed) >= MAX {

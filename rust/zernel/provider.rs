@@ -11,7 +11,10 @@ use crate::{
             Ops,
             NAME_LEN, //
         },
-        time::sleep_ms,
+        time::{
+            now_ns,
+            sleep_ms, //
+        },
         work::Worker,
     },
     pass::Pass,
@@ -29,10 +32,17 @@ use crate::{
             self,
             Gpu, //
         },
+        gpu_time::{
+            Done,
+            Levels, //
+        },
         steps::Next,
         tsg, //
     },
-    request::group::Device,
+    request::{
+        group::Device,
+        starts::Start, //
+    },
 };
 use kernel::{
     prelude::*,
@@ -58,7 +68,14 @@ pub(crate) struct Provider {
     ops: Ops,
     /// Whom activity on a GPU concerns. There is room for every GPU.
     #[pin]
-    listeners: IrqLock<KVec<(gpu::Handle, Arc<Worker<Pass>>)>>,
+    listeners: IrqLock<KVec<Listener>>,
+}
+
+/// Whom what happens on a GPU concerns.
+struct Listener {
+    gpu: gpu::Handle,
+    worker: Arc<Worker<Pass>>,
+    requests: Arc<Device>,
 }
 
 impl Provider {
@@ -79,23 +96,33 @@ impl Provider {
     /// TSGs of a GPU have got something to run, or have run out of it. In any context.
     pub(crate) fn activity(&self, gpu: gpu::Handle) {
         let listeners = self.listeners.lock();
-        if let Some((_, worker)) = listeners.iter().find(|(handle, _)| *handle == gpu) {
-            if worker.is_listening() {
-                worker.kick();
+        if let Some(listener) = listeners.iter().find(|listener| listener.gpu == gpu) {
+            if listener.worker.is_listening() {
+                listener.worker.kick();
             }
         }
     }
 
-    fn listen(&self, gpu: gpu::Handle, worker: Arc<Worker<Pass>>) {
+    /// A TSG of a GPU has got its engine. In any context.
+    pub(crate) fn started(&self, gpu: gpu::Handle, start: Start) {
+        let listeners = self.listeners.lock();
+        if let Some(listener) = listeners.iter().find(|listener| listener.gpu == gpu) {
+            if listener.requests.started(start) {
+                listener.worker.kick();
+            }
+        }
+    }
+
+    fn listen(&self, listener: Listener) {
         // There is room: the registry takes no more GPUs.
-        let _ = self.listeners.lock().push_within_capacity((gpu, worker));
+        let _ = self.listeners.lock().push_within_capacity(listener);
     }
 
     fn ignore(&self, worker: &Arc<Worker<Pass>>) {
         let mut listeners = self.listeners.lock();
         let at = listeners
             .iter()
-            .position(|(_, other)| core::ptr::eq::<Worker<Pass>>(&**other, &**worker));
+            .position(|other| core::ptr::eq::<Worker<Pass>>(&*other.worker, &**worker));
         let listener = at.and_then(|at| listeners.remove(at).ok());
         drop(listeners);
         // Dropped without the lock.
@@ -120,6 +147,14 @@ pub(crate) struct GpuDescription<'a> {
     pub(crate) name: &'a [u8],
     /// Bus address.
     pub(crate) bus: &'a [u8],
+    /// Version of the driver.
+    pub(crate) driver: &'a [u8],
+    /// UUID.
+    pub(crate) uuid: Option<&'a [u8; 16]>,
+    /// Node of the host that it is attached to.
+    pub(crate) numa_node: Option<i32>,
+    /// What the provider tells by itself.
+    pub(crate) tells: gpu::Tells,
 }
 
 /// A TSG, as its provider describes it, and its owner.
@@ -162,12 +197,19 @@ pub(crate) fn gpu_added(
             name: name(description.name),
             bus: name(description.bus),
             provider: name::<NAME_LEN>(provider.ops.name()),
+            driver: name(description.driver),
+            uuid: description.uuid.copied().unwrap_or_default(),
+            numa_node: description.numa_node,
         },
         bounds: Bounds {
             min: description.min,
             max: description.max,
         },
         abilities: provider.ops.abilities(),
+        added_at: now_ns(),
+        tells: description.tells,
+        levels: Levels::default(),
+        look: gpu::Look::default(),
         tsgs: 0,
         pending: 0,
         working: false,
@@ -190,7 +232,11 @@ pub(crate) fn gpu_added(
     };
     registry::with(|r| r.add_gpu(id, gpu))??;
     requests.set_worker(Some(bell.clone()));
-    provider.listen(description.handle, bell);
+    provider.listen(Listener {
+        gpu: description.handle,
+        worker: bell,
+        requests,
+    });
     Ok(())
 }
 
@@ -225,11 +271,12 @@ pub(crate) fn tsg_added(
 }
 
 /// A provider reports that a TSG is gone.
-pub(crate) fn tsg_removed(provider: &Provider, gpu: gpu::Handle, tsg: u64) {
+/// `done`: what it has done, if the provider tells.
+pub(crate) fn tsg_removed(provider: &Provider, gpu: gpu::Handle, tsg: u64, done: Option<Done>) {
     // Without a registry there is nothing to remove.
     let _ = registry::with(|r| {
         if let Some(id) = r.find(provider.id, gpu, tsg) {
-            r.remove_tsg(id);
+            r.end_tsg(id, done);
         }
     });
 }

@@ -14,7 +14,9 @@ pub(crate) mod assignments;
 pub(crate) mod class;
 pub(crate) mod control;
 pub(crate) mod gpu;
+pub(crate) mod gpu_time;
 pub(crate) mod groups;
+pub(crate) mod levels;
 pub(crate) mod metered;
 pub(crate) mod population;
 pub(crate) mod queue;
@@ -36,7 +38,7 @@ use crate::{
         },
         lock,
         time::now_ns,
-        trace,
+        trace, uapi,
         work::Worker,
     },
     janitor::Reaper,
@@ -53,7 +55,7 @@ use crate::{
         boost::Boosts,
         keys::Keys,
         settings,
-        stats::Totals, //
+        stats::Gone, //
     },
     stream::{
         self,
@@ -65,6 +67,7 @@ use assignments::{
     Target, //
 };
 use gpu::Gpu;
+use gpu_time::Levels;
 use groups::Groups;
 use kernel::{
     prelude::*,
@@ -78,11 +81,12 @@ use tsg::{
     Tsg, //
 };
 
-/// Counters since the module was loaded; see `struct zernel_v0_stats`.
+/// Counters since the module was loaded; see `struct zernel_system_info`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) tsgs_added: u64,
     pub(crate) tsgs_removed: u64,
+    pub(crate) tsgs_missed: u64,
     pub(crate) classes_set: u64,
     pub(crate) classes_cleared: u64,
     pub(crate) classes_expired: u64,
@@ -127,7 +131,13 @@ pub(crate) struct Registry {
     /// Pages of slots per user.
     pages: RBTree<Uid, u32>,
     keys: Keys,
-    totals: Arc<Totals>,
+    /// What was counted on GPUs that are gone.
+    gone_requests: Gone,
+    gone_levels: Levels,
+    /// Id of the first level of all GPUs together.
+    first_level: u64,
+    /// GPUs that have come and gone.
+    gpu_changes: u64,
     /// Clears up after tasks that exit; `None` in tests.
     reaper: Option<Arc<Worker<Reaper>>>,
     /// Prefers threads of requests; `None` in tests.
@@ -182,7 +192,7 @@ impl Registry {
         Ok(Self {
             tunables: Tunables::new(),
             counters: Counters::default(),
-            last_id,
+            last_id: last_id + levels::IDS,
             gpus: RBTree::new(),
             gpu_count: 0,
             tsgs: RBTree::new(),
@@ -198,7 +208,10 @@ impl Registry {
             conversions: 0,
             pages: RBTree::new(),
             keys: Keys::new(),
-            totals: Totals::new()?,
+            gone_requests: Gone::new()?,
+            gone_levels: Levels::default(),
+            first_level: last_id + 1,
+            gpu_changes: 0,
             reaper,
             boosts: None,
         })
@@ -250,6 +263,35 @@ impl Registry {
             id
         };
         Some((id, self.tsgs.get(&id)?))
+    }
+
+    /// A TSG.
+    pub(crate) fn tsg(&self, id: tsg::Id) -> Option<&Tsg> {
+        self.tsgs.get(&id)
+    }
+
+    /// The first TSG of a process or thread with an id of at least `from`.
+    pub(crate) fn member_from(&self, target: Target, from: tsg::Id) -> Option<(tsg::Id, &Tsg)> {
+        let cursor = self.members.cursor_lower_bound(&(target, from))?;
+        let (&(owner, id), ()) = cursor.current();
+        let is_member = owner == target;
+        Some((id, self.tsgs.get(&id).filter(|_| is_member)?))
+    }
+
+    /// Whether a TSG's process is in a cgroup or below it.
+    pub(crate) fn is_in_cgroup(&self, tsg: &Tsg, top: u64) -> bool {
+        self.groups.is_within(tsg.cgroup, top)
+    }
+
+    /// GPUs that have come and gone.
+    pub(crate) fn gpu_changes(&self) -> u64 {
+        self.gpu_changes
+    }
+
+    /// Slots that are allocated.
+    pub(crate) fn slots(&self) -> u64 {
+        let pages = self.pages.values().map(|&pages| u64::from(pages));
+        pages.sum::<u64>() * u64::from(uapi::ZERNEL_V0_PAGE_SLOTS)
     }
 
     /// The TSG of a GPU with the first handle behind `after`, and that handle.
@@ -309,6 +351,10 @@ impl Registry {
             return;
         };
         let effective = self.resolve(tsg, self.assignments.get(Target::Tsg(id)));
+        if tsg.requests.is_some() && tsg.effective.level != effective.level {
+            // What its requests waited for until now counts for the level that it had.
+            self.count_starts(tsg.gpu);
+        }
         let Some(tsg) = self.tsgs.get_mut(&id) else {
             return;
         };
@@ -318,6 +364,7 @@ impl Registry {
         let changed = tsg.effective != effective;
         if changed {
             gpu.changed();
+            gpu.levels.moved(tsg.effective.level, effective.level);
         }
         tsg.effective = effective;
         if changed {

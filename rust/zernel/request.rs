@@ -15,4 +15,5 @@ pub(crate) mod pages;
 pub(crate) mod settings;
 pub(crate) mod sleep;
 pub(crate) mod slot;
+pub(crate) mod starts;
 pub(crate) mod stats;

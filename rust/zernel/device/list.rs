@@ -1,197 +1,188 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Enumerations, a page at a time; of GPUs and TSGs.
+//! Lists: what all kinds of them have in common.
+//!
+//! A kind is one file below this one, which implements [`Kind`]. It goes through its objects in the
+//! order of their ids and hands each to [`Part::fill`], which knows what there is room for, and
+//! when a call has looked at enough of them. The cursor of a call is the id of the object that was
+//! looked at last, whether it was shown or not.
 
-use super::Client;
+mod gpus;
+mod levels;
+mod requests;
+mod system;
+mod tsgs;
+pub(super) mod v0;
+
+use super::{
+    target::Target,
+    Client, //
+};
 use crate::{
+    error::Failure,
     glue::{
         abi::{
             self,
             Abi, //
         },
         identity::Viewer,
+        time::now_ns,
         uapi, //
     },
-    registry::{
-        self,
-        gpu::{
-            self,
-            Gpu, //
-        },
-        tsg::{
-            self,
-            Tsg, //
-        },
-        Registry, //
-    },
+    policy::level::Level,
+    registry,
 };
 use kernel::prelude::*;
+pub(super) use v0::page;
 
-/// Most entries of a page.
-const PAGE: usize = 64;
+/// Most entries that a call fills.
+pub(super) const MAX: usize = 64;
+
+/// Objects that a call looks at, shown or not.
+const LOOKS: usize = 16 * MAX;
 
 /// Longest entry that a program may know.
 const MAX_ENTRY: usize = 4096;
 
+/// A kind of list.
+pub(super) trait Kind {
+    /// Its entries.
+    type Entry: Abi;
+    /// Kinds of target (`ZERNEL_TARGET_*`) that it takes as a filter.
+    const FILTERS: &'static [u32];
+    /// Nothing of it is shown without `CAP_PERFMON`.
+    const PRIVATE: bool = false;
+
+    /// Number of entries that have come and gone so far, of all users.
+    ///
+    /// # Errors
+    ///
+    /// `ENODEV` the module is on its way out.
+    fn changes() -> Result<u64>;
+
+    /// Fills a part with what `viewer` may see and `filter` lets through.
+    ///
+    /// # Errors
+    ///
+    /// Those of targets, `ENOMEM`.
+    fn fill(part: &mut Part<Self::Entry>, filter: &Target, viewer: &Viewer) -> Result;
+}
+
 /// Fills a part of a list.
-pub(super) fn fill(_: &Client, _: &mut uapi::zernel_list) -> Result {
-    Err(ENOTTY)
-}
-
-/// Fills a page with GPUs.
-pub(super) fn v0_gpus(arg: usize, size: usize) -> Result {
-    from_registry(arg, size, |registry, from| {
-        let (id, gpu) = registry.gpu_from(gpu::Id(from))?;
-        let info = gpu_info(id, gpu, registry.takes_turns_on(gpu));
-        registry.want_load(id);
-        Some((id.0, info))
-    })
-}
-
-/// Fills a page with the TSGs that the caller may see.
-pub(super) fn v0_tsgs(arg: usize, size: usize) -> Result {
-    let viewer = Viewer::current();
-    from_registry(arg, size, |registry, from| {
-        let (id, tsg) = registry.tsg_from(tsg::Id(from), &viewer)?;
-        Some((id.0, tsg_info(id, tsg, &viewer)))
-    })
-}
-
-/// A page that is filled.
-pub(super) struct Page<T> {
-    cursor: u64,
-    most: usize,
-    entries: KVec<T>,
-}
-
-impl<T> Page<T> {
-    /// The lowest id of what comes next; `None` at the end of all ids.
-    pub(super) fn from(&self) -> Option<u64> {
-        self.cursor.checked_add(1)
-    }
-
-    /// Adds an entry. Returns whether there is room for more.
-    pub(super) fn push(&mut self, id: u64, entry: T) -> bool {
-        if self.entries.len() >= self.most {
-            return false;
-        }
-        // Never fails: the capacity was allocated.
-        if self.entries.push(entry, GFP_NOWAIT).is_ok() {
-            self.cursor = id;
-        }
-        self.entries.len() < self.most
+pub(super) fn fill(_: &Client, list: &mut uapi::zernel_list) -> Result {
+    match list.kind {
+        uapi::ZERNEL_LIST_SYSTEM => fill_kind::<system::System>(list),
+        uapi::ZERNEL_LIST_GPUS => fill_kind::<gpus::Gpus>(list),
+        uapi::ZERNEL_LIST_LEVELS => fill_kind::<levels::Levels>(list),
+        uapi::ZERNEL_LIST_LEVEL_REQUESTS => fill_kind::<requests::OfLevels>(list),
+        uapi::ZERNEL_LIST_TSGS => fill_kind::<tsgs::Tsgs>(list),
+        uapi::ZERNEL_LIST_TSG_REQUESTS => fill_kind::<requests::OfTsgs>(list),
+        _ => Err(EINVAL),
     }
 }
 
-/// Fills a page with what `next` finds: the first entry with an id of at least its argument.
-fn from_registry<T: Abi>(
-    arg: usize,
-    size: usize,
-    next: impl Fn(&mut Registry, u64) -> Option<(u64, T)>,
-) -> Result {
-    page(arg, size, |page| {
-        registry::with(|registry| {
-            while let Some((id, entry)) = page.from().and_then(|from| next(registry, from)) {
-                if !page.push(id, entry) {
-                    return;
-                }
-            }
-        })
-    })
-}
-
-/// Has a page filled, and hands it to the caller.
-pub(super) fn page<T: Abi>(
-    arg: usize,
-    size: usize,
-    fill: impl FnOnce(&mut Page<T>) -> Result,
-) -> Result {
-    let mut list: uapi::zernel_v0_list = abi::read(arg, size)?;
+fn fill_kind<K: Kind>(list: &mut uapi::zernel_list) -> Result {
     let stride = list.entry_size as usize;
     if list.flags != 0
-        || list.reserved != 0
-        || list.count == 0
-        || !(T::FIRST_SIZE..=MAX_ENTRY).contains(&stride)
+        || list.room == 0
+        || stride % size_of::<u64>() != 0
+        || !(K::Entry::FIRST_SIZE..=MAX_ENTRY).contains(&stride)
     {
         return Err(EINVAL);
     }
-    let most = PAGE.min(list.count as usize);
-    let mut page = Page {
-        cursor: list.cursor,
-        most,
-        entries: KVec::with_capacity(most, GFP_KERNEL)?,
+    let filter = match list.filter.kind {
+        uapi::ZERNEL_TARGET_NONE => Target::read(&list.filter, &[uapi::ZERNEL_TARGET_NONE])?,
+        _ => Target::read(&list.filter, K::FILTERS)?,
     };
-    fill(&mut page)?;
-    list.cursor = page.cursor;
+    let viewer = Viewer::current();
+    if K::PRIVATE && !viewer.sees_all() {
+        return refuse();
+    }
+    let room = MAX.min(list.room as usize);
+    let mut part = Part {
+        cursor: list.cursor,
+        room,
+        looks: LOOKS,
+        is_last: false,
+        entries: KVec::with_capacity(room, GFP_KERNEL)?,
+    };
+    let before = K::changes()?;
+    let time_at = now_ns();
+    K::fill(&mut part, &filter, &viewer)?;
+    let after = K::changes()?;
     let address = usize::try_from(list.entries).map_err(|_| EFAULT)?;
-    abi::write_array(address, stride, &page.entries)?;
-    list.count = page.entries.len() as u32;
-    abi::write(arg, size, &list)
+    abi::write_array(address, stride, &part.entries)?;
+    list.next = if part.is_last { 0 } else { part.cursor };
+    list.time_at = time_at;
+    // A change during the first call, or the last one, is one between them.
+    list.changes = if list.cursor == 0 { before } else { after };
+    list.filled = part.entries.len() as u32;
+    list.entry_known = size_of::<K::Entry>() as u32;
+    Ok(())
 }
 
-fn gpu_info(id: gpu::Id, gpu: &Gpu, turns: bool) -> uapi::zernel_v0_gpu_info {
-    let flags = [
-        (true, uapi::ZERNEL_V0_GPU_TIMESLICE),
-        (gpu.abilities.interleave, uapi::ZERNEL_V0_GPU_INTERLEAVE),
-        (gpu.abilities.preempt, uapi::ZERNEL_V0_GPU_PREEMPT),
-        (gpu.abilities.enable, uapi::ZERNEL_V0_GPU_ENABLE),
-        (gpu.abilities.load, uapi::ZERNEL_V0_GPU_LOAD),
-        (gpu.suspended, uapi::ZERNEL_V0_GPU_SUSPENDED),
-        (turns, uapi::ZERNEL_V0_GPU_TURNS),
-        (gpu.unresponsive, uapi::ZERNEL_V0_GPU_UNRESPONSIVE),
-    ];
-    uapi::zernel_v0_gpu_info {
-        id: id.0,
-        flags: combine(&flags),
-        tsgs: gpu.tsgs,
-        pending: gpu.pending + u32::from(gpu.working),
-        busy_permille: gpu.load.share.map_or(0, |share| share.0),
-        applied: gpu.applied,
-        retries: gpu.retries,
-        errors: gpu.errors,
-        name: gpu.names.name,
-        bus: gpu.names.bus,
-        provider: gpu.names.provider,
+/// The answer to a caller without `CAP_PERFMON` where that is needed.
+pub(super) fn refuse<T>() -> Result<T> {
+    registry::with(|r| r.count_denied::<()>(&Err(Failure::NotPermitted)))?;
+    Err(EPERM)
+}
+
+/// A part of a list that is filled.
+pub(super) struct Part<T> {
+    /// The id that was looked at last.
+    cursor: u64,
+    room: usize,
+    /// Objects that may still be looked at.
+    looks: usize,
+    /// Nothing comes after the cursor.
+    is_last: bool,
+    entries: KVec<T>,
+}
+
+impl<T> Part<T> {
+    /// Fills the part with what `find` finds: the first object with an id of at least its argument,
+    /// with its id, and its entry if it is to be shown. `None` ends the list. Called with one
+    /// object more than there is room for, so that a list that fits ends with the call. May be
+    /// called again for what comes next.
+    pub(super) fn fill(&mut self, mut find: impl FnMut(u64) -> Option<(u64, Option<T>)>) {
+        while self.looks > 0 {
+            let Some((id, entry)) = self.cursor.checked_add(1).and_then(&mut find) else {
+                self.is_last = true;
+                return;
+            };
+            if let Some(entry) = entry {
+                if self.entries.len() >= self.room {
+                    return;
+                }
+                // Never fails: the capacity was allocated.
+                let _ = self.entries.push_within_capacity(entry);
+            }
+            self.cursor = id;
+            self.looks -= 1;
+        }
+    }
+
+    /// The id that was looked at last.
+    pub(super) fn cursor(&self) -> u64 {
+        self.cursor
+    }
+
+    /// Goes on behind this id.
+    pub(super) fn skip_to(&mut self, cursor: u64) {
+        self.cursor = cursor;
+    }
+
+    /// The entries so far.
+    pub(super) fn entries_mut(&mut self) -> &mut [T] {
+        &mut self.entries
     }
 }
 
-fn tsg_info(id: tsg::Id, tsg: &Tsg, viewer: &Viewer) -> uapi::zernel_v0_tsg_info {
-    let flags = [
-        (tsg.traits.compute, uapi::ZERNEL_V0_TSG_COMPUTE),
-        (
-            tsg.queued.is_some() || tsg.busy,
-            uapi::ZERNEL_V0_TSG_PENDING,
-        ),
-        (tsg.failed, uapi::ZERNEL_V0_TSG_FAILED),
-        (tsg.traits.shared, uapi::ZERNEL_V0_TSG_SHARED),
-    ];
-    uapi::zernel_v0_tsg_info {
-        id: id.0,
-        gpu: tsg.gpu.0,
-        cgroup: tsg.cgroup,
-        added_ns: tsg.added_ns,
-        applied: tsg.applied,
-        errors: tsg.errors,
-        flags: combine(&flags),
-        hw_tsg: tsg.traits.hw_tsg,
-        engine: tsg.traits.engine,
-        runlist: tsg.traits.runlist,
-        channels: tsg.traits.channels,
-        pid: viewer.number_of(&tsg.owner.process),
-        tid: viewer.number_of(&tsg.owner.thread),
-        uid: viewer.number_of_user(tsg.owner.uid),
-        level: tsg
-            .effective
-            .level
-            .map_or(uapi::ZERNEL_V0_LEVEL_NONE, |l| l.number()),
-        source: tsg.effective.source as u32,
-        timeslice_us: tsg.current.map_or(0, |hw| hw.timeslice.0),
-        default_timeslice_us: tsg.original.map_or(0, |hw| hw.timeslice.0),
-        interleave: tsg.current.and_then(|hw| hw.interleave).unwrap_or(0),
-        reserved: 0,
-        comm: tsg.owner.comm,
-    }
+/// Number of a level in force.
+pub(super) fn number(level: Option<Level>) -> u32 {
+    level.map_or(uapi::ZERNEL_LEVEL_NONE, |level| level.number())
 }
 
+/// Those flags that are on.
 pub(super) fn combine(flags: &[(bool, u32)]) -> u32 {
     flags
         .iter()

@@ -31,6 +31,7 @@ use crate::{
     },
     registry::{
         self,
+        levels::LevelOf,
         tsg, //
     },
     request::{
@@ -223,8 +224,11 @@ pub(super) fn v0_stats(arg: usize, size: usize) -> Result {
             return Err(EPERM);
         }
         take_up_all()?;
-        let totals = registry::with(|r| r.totals().clone())?;
-        totals.add_to(level, &mut tally);
+        registry::with(|r| {
+            let of = LevelOf { gpu: None, level };
+            answer.throttles = r.level_counters(of).throttles;
+            r.each_part(of, |part| part.add_to(&mut tally));
+        })?;
     }
     fill(&mut answer, &tally);
     answer.nr_buckets = match asked.buckets {
@@ -282,5 +286,4 @@ fn fill(answer: &mut uapi::zernel_v0_request_stats, tally: &Tally) {
     answer.preempt_no_memory = tally.preempt_no_memory;
     answer.preempt_unresponsive = tally.preempt_unresponsive;
     answer.preempt_invalid = tally.preempt_invalid;
-    answer.throttles = tally.throttles;
 }

@@ -50,7 +50,6 @@ impl Target {
     /// `EINVAL` another kind, or a flag that the kind does not take; `EBADF` not a descriptor of
     /// that kind; `ESRCH` no such thread or process, or one of the kernel's own, or the cgroup was
     /// removed.
-    #[expect(dead_code, reason = "the calls move to it one by one")]
     pub(super) fn read(raw: &uapi::zernel_target, takes: &[u32]) -> Result<Self> {
         if !takes.contains(&raw.kind) {
             return Err(EINVAL);

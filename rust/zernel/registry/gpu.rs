@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! A GPU in the registry.
 
+use super::gpu_time::Levels;
 use crate::{
     glue::work::Worker,
     pass::Pass,
@@ -40,25 +41,60 @@ pub(crate) struct Abilities {
     pub(crate) enable: bool,
     /// Tell how busy the GPU is.
     pub(crate) load: bool,
+    /// Tell what a TSG does.
+    pub(crate) tsg_load: bool,
     /// Enable and disable a TSG, and tell what it does: best-effort TSGs can take turns.
     pub(crate) turns: bool,
 }
 
-/// Names of a GPU, NUL-padded and NUL-terminated.
+/// What a provider tells by itself.
 #[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Tells {
+    /// That owners ask the driver for changes, so that they can be refused.
+    pub(crate) control: bool,
+    /// That threads wait for the GPU.
+    pub(crate) waits: bool,
+    /// The memory of contexts.
+    pub(crate) context: bool,
+}
+
+/// What a GPU is. Names are NUL-padded and NUL-terminated.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Names {
     /// Product.
-    pub(crate) name: [u8; 32],
+    pub(crate) name: [u8; 64],
     /// Bus address.
     pub(crate) bus: [u8; 32],
     /// Provider.
     pub(crate) provider: [u8; 16],
+    /// Version of the driver.
+    pub(crate) driver: [u8; 32],
+    /// UUID; zero: not known.
+    pub(crate) uuid: [u8; 16],
+    /// Node of the host that it is attached to, if that is known.
+    pub(crate) numa_node: Option<i32>,
+}
+
+impl Names {
+    /// Nothing is known.
+    #[cfg(zernel_kunit)]
+    pub(crate) const NONE: Self = Self {
+        name: [0; 64],
+        bus: [0; 32],
+        provider: [0; 16],
+        driver: [0; 32],
+        uuid: [0; 16],
+        numa_node: None,
+    };
 }
 
 /// How busy a GPU is, from one question to the next.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Load {
-    busy_ns: u64,
+    /// Time for which it was busy.
+    pub(crate) busy_ns: u64,
+    /// When that was read; 0: never.
+    pub(crate) read_at: u64,
     elapsed_ns: u64,
     /// Share of the interval between the last two answers.
     pub(crate) share: Option<Permille>,
@@ -82,14 +118,49 @@ impl Load {
     }
 
     /// Takes an answer of the provider.
-    pub(crate) fn update(&mut self, busy_ns: u64, elapsed_ns: u64) {
+    pub(crate) fn update(&mut self, busy_ns: u64, elapsed_ns: u64, now_ns: u64) {
         self.share = Some(Permille::of(
             busy_ns.saturating_sub(self.busy_ns),
             elapsed_ns.saturating_sub(self.elapsed_ns),
         ));
         self.busy_ns = busy_ns;
         self.elapsed_ns = elapsed_ns;
+        self.read_at = now_ns;
         self.wanted = false;
+    }
+}
+
+/// When the provider is asked what TSGs have done.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Look {
+    /// Somebody wants to know.
+    pub(crate) wanted: bool,
+    asked_ns: u64,
+    /// Time that the last look took.
+    took_ns: u64,
+}
+
+impl Look {
+    /// Shortest time between two looks.
+    const INTERVAL_NS: u64 = Load::INTERVAL_NS;
+    /// A worker spends no more than one part of so many on them.
+    const PARTS: u64 = 20;
+
+    /// Asks for a look if the last one is long enough ago.
+    pub(crate) fn ask(&mut self, now_ns: u64) -> bool {
+        let pause = Self::INTERVAL_NS.max(self.took_ns.saturating_mul(Self::PARTS));
+        if self.wanted || now_ns.saturating_sub(self.asked_ns) < pause {
+            return false;
+        }
+        self.asked_ns = now_ns;
+        self.wanted = true;
+        true
+    }
+
+    /// The look is over, and took so long.
+    pub(crate) fn done(&mut self, took_ns: u64) {
+        self.wanted = false;
+        self.took_ns = took_ns;
     }
 }
 
@@ -99,8 +170,16 @@ pub(crate) struct Gpu {
     pub(crate) provider: u64,
     /// Its number there.
     pub(crate) handle: Handle,
-    /// What people call it.
+    /// What it is.
     pub(crate) names: Names,
+    /// When its provider reported it, in ns of `CLOCK_MONOTONIC`.
+    pub(crate) added_at: u64,
+    /// What its provider tells by itself.
+    pub(crate) tells: Tells,
+    /// What its TSGs have done, by level.
+    pub(crate) levels: Levels,
+    /// When to ask for that.
+    pub(crate) look: Look,
     /// What its hardware takes.
     pub(crate) bounds: Bounds,
     /// What its provider can do.

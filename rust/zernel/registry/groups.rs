@@ -123,6 +123,18 @@ impl Groups {
             .map_or(self.default, |node| node.effective)
     }
 
+    /// Whether a node is a cgroup or below it. Takes a step per level of the tree.
+    pub(crate) fn is_within(&self, id: u64, top: u64) -> bool {
+        let mut at = Some(id);
+        while let Some(id) = at {
+            if id == top {
+                return true;
+            }
+            at = self.nodes.get(&id).and_then(|node| node.parent);
+        }
+        false
+    }
+
     /// The class in force above the cgroup `chain[0]`.
     pub(crate) fn effective_above(&self, chain: &[u64]) -> Effective {
         self.effective(chain.get(1..).unwrap_or_default())

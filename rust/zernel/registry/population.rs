@@ -7,6 +7,11 @@ use super::{
         self,
         Gpu, //
     },
+    gpu_time::{
+        Done,
+        Meter, //
+    },
+    levels,
     queue::Queue,
     shares::Shares,
     tsg::{
@@ -32,9 +37,11 @@ use kernel::{
 };
 
 impl Registry {
-    /// An id for a GPU that is about to be added.
+    /// An id for a GPU that is about to be added. Those of its levels follow.
     pub(crate) fn reserve_gpu_id(&mut self) -> gpu::Id {
-        gpu::Id(self.new_id())
+        let id = self.new_id();
+        self.last_id += levels::IDS;
+        gpu::Id(id)
     }
 
     /// Adds a GPU.
@@ -51,6 +58,7 @@ impl Registry {
         }
         self.gpus.try_create_and_insert(id, gpu, GFP_KERNEL)?;
         self.gpu_count += 1;
+        self.gpu_changes += 1;
         trace::gpu_added(id.0);
         Ok(())
     }
@@ -106,8 +114,12 @@ impl Registry {
 
     /// Removes a GPU without TSGs. What is returned must be dropped without the lock.
     pub(crate) fn remove_gpu(&mut self, id: gpu::Id) -> Option<Gpu> {
+        self.count_starts(id);
         let gpu = self.gpus.remove(&id)?;
         self.gpu_count -= 1;
+        self.gpu_changes += 1;
+        self.gone_levels.add(&gpu.levels);
+        self.gone_requests.take_over(&gpu.requests.totals);
         trace::gpu_removed(id.0);
         Some(gpu)
     }
@@ -129,6 +141,7 @@ impl Registry {
         let result = self.try_add_tsg(gpu_id, description);
         if let (Err(ENOSPC | ENOMEM), Some(gpu)) = (&result, self.gpus.get_mut(&gpu_id)) {
             gpu.turned_away = true;
+            self.counters.tsgs_missed += 1;
         }
         result
     }
@@ -187,6 +200,8 @@ impl Registry {
                 failed: false,
                 applied: 0,
                 errors: 0,
+                last_error: 0,
+                meter: Meter::default(),
                 queued: None,
                 spare: Some(Queue::reserve()?),
             },
@@ -210,6 +225,7 @@ impl Registry {
         if let (Some(tsg), Some(gpu)) = (self.tsgs.get_mut(&id), self.gpus.get_mut(&gpu_id)) {
             trace::tsg_added(gpu_id.0, id.0, tsg.owner.process.global_number());
             gpu.tsgs += 1;
+            gpu.levels.count(None, |level| level.tsgs += 1);
             gpu.changed();
             self.streams
                 .push(stream::Kind::TsgAdded, id, tsg, 0, &mut self.counters);
@@ -258,8 +274,19 @@ impl Registry {
         self.reclass(id);
     }
 
+    /// Removes a TSG as [`Self::remove_tsg`] does, after its provider has told what it has done.
+    pub(crate) fn end_tsg(&mut self, id: tsg::Id, done: Option<Done>) {
+        if let (Some(tsg), Some(done)) = (self.tsgs.get(&id), done) {
+            self.take_done(tsg.gpu, tsg.handle, done);
+        }
+        self.remove_tsg(id);
+    }
+
     /// Removes a TSG and everything that names it; false when there is none.
     pub(crate) fn remove_tsg(&mut self, id: tsg::Id) -> bool {
+        if let Some(tsg) = self.tsgs.get(&id) {
+            self.count_starts(tsg.gpu);
+        }
         let Some(mut tsg) = self.tsgs.remove(&id) else {
             return false;
         };
@@ -283,6 +310,8 @@ impl Registry {
         let was_queued = self.queue.remove(&mut tsg);
         if let Some(gpu) = self.gpus.get_mut(&tsg.gpu) {
             gpu.tsgs -= 1;
+            let level = tsg.effective.level;
+            gpu.levels.count(level, |level| level.tsgs -= 1);
             gpu.changed();
             gpu.pending -= u32::from(was_queued);
             if gpu.pending == 0 && !gpu.asleep {

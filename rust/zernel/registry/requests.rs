@@ -3,6 +3,7 @@
 
 use super::{
     gpu,
+    levels::LevelOf,
     tsg,
     Registry, //
 };
@@ -16,14 +17,15 @@ use crate::{
         memory::account_nowait,
         work::Worker,
     },
+    policy::units::Ns,
     request::{
         boost::Boosts,
         group::Group,
         keys::Key,
         pages,
         stats::{
-            Shared,
-            Totals, //
+            Part,
+            Shared, //
         },
     },
 };
@@ -83,11 +85,6 @@ impl Registry {
         Ok(self.boosts.clone().ok_or(ENODEV)?)
     }
 
-    /// The statistics of all requests.
-    pub(crate) fn totals(&self) -> &Arc<Totals> {
-        &self.totals
-    }
-
     /// The requests of a TSG, for one that `user` begins. `sees_all`, `may_all`: he sees, and may
     /// begin some on, other users' TSGs. `stats`: where to count if it is the first one of the TSG.
     ///
@@ -114,15 +111,9 @@ impl Registry {
             return Ok(group.clone());
         }
         let gpu = self.gpus.get(&tsg.gpu).ok_or(Failure::NoTsg)?;
-        let totals = self.totals.clone();
         // Who brings none was told that his is not the first one.
         let stats = stats.ok_or(Failure::NoTsg)?;
-        let group = Group::new(
-            id,
-            gpu.requests.clone(),
-            (stats, totals),
-            tsg.effective.level,
-        )?;
+        let group = Group::new(id, gpu.requests.clone(), stats, tsg.effective.level)?;
         tsg.requests = Some(group.clone());
         Ok(group)
     }
@@ -149,6 +140,60 @@ impl Registry {
             .filter(|tsg| viewer.sees_all() || tsg.owner.uid == viewer.uid())
             .map(|tsg| tsg.requests.clone())
             .ok_or(Failure::NoTsg)
+    }
+
+    /// Counts what the provider of a GPU told of starts.
+    pub(crate) fn count_starts(&mut self, id: gpu::Id) {
+        let Some(gpu) = self.gpus.get(&id) else {
+            return;
+        };
+        while let Some(start) = gpu.requests.next_start() {
+            if start.switch > Ns::ZERO {
+                gpu.requests.count_switch(start.switch);
+            }
+            let tsg = self.handles.get(&(id, start.handle));
+            let tsg = tsg.and_then(|tsg| self.tsgs.get(tsg));
+            let group = tsg.and_then(|tsg| tsg.requests.as_ref());
+            // Others have no triggers.
+            if let (Some(waited), Some(group)) = (start.waited(), group) {
+                group.waited(waited);
+            }
+        }
+    }
+
+    /// Counts what the providers of all GPUs told of starts.
+    pub(crate) fn count_all_starts(&mut self) {
+        let mut from = gpu::Id(0);
+        while let Some((id, _)) = self.gpu_from(from) {
+            self.count_starts(id);
+            from = gpu::Id(id.0.saturating_add(1));
+        }
+    }
+
+    /// The statistics that make up a level: on a GPU, or on all of them, those that are gone
+    /// included.
+    pub(crate) fn each_part(&self, of: LevelOf, mut f: impl FnMut(Part<'_>)) {
+        let everywhere = of.gpu.is_none();
+        let is_meant = |id: &gpu::Id| everywhere || of.gpu == Some(*id);
+        for (_, gpu) in self.gpus.iter().filter(|(id, _)| is_meant(id)) {
+            let totals = &gpu.requests.totals;
+            match of.level {
+                None if everywhere => totals.all().for_each(|shared| f(Part::Live(shared))),
+                level => totals
+                    .of(level)
+                    .into_iter()
+                    .for_each(|shared| f(Part::Live(shared))),
+            }
+        }
+        let gone = &self.gone_requests;
+        match of.level {
+            _ if !everywhere => {}
+            None => gone.all().for_each(|kept| f(Part::Gone(kept))),
+            level => gone
+                .of(level)
+                .into_iter()
+                .for_each(|kept| f(Part::Gone(kept))),
+        }
     }
 
     /// The TSG with requests that comes after `after`.

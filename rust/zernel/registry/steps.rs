@@ -6,7 +6,10 @@ use super::{
     Registry, //
 };
 use crate::{
-    glue::trace,
+    glue::{
+        time::now_ns,
+        trace, //
+    },
     pass::{
         Outcome,
         Step, //
@@ -54,6 +57,7 @@ impl Registry {
             sure: tsg.sure && !tsg.loose,
             park: tsg.park,
             parked: tsg.parked,
+            is_moved: tsg.meter.level != tsg.effective.level,
         })
     }
 
@@ -116,6 +120,7 @@ impl Registry {
                 gpu.backoff.reset();
                 tsg.failed = true;
                 tsg.errors += 1;
+                tsg.last_error = error;
                 gpu.errors += 1;
                 self.counters.errors += 1;
                 trace::slice_failed(step.gpu.0, id.0, slice, error);
@@ -140,7 +145,7 @@ impl Registry {
     pub(crate) fn set_load(&mut self, id: gpu::Id, load: Option<(u64, u64)>) {
         if let Some(gpu) = self.gpus.get_mut(&id) {
             match load {
-                Some((busy_ns, elapsed_ns)) => gpu.load.update(busy_ns, elapsed_ns),
+                Some((busy_ns, elapsed_ns)) => gpu.load.update(busy_ns, elapsed_ns, now_ns()),
                 None => gpu.load.wanted = false,
             }
         }

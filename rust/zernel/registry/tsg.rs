@@ -3,6 +3,7 @@
 
 use super::{
     gpu,
+    gpu_time::Meter,
     queue, //
 };
 use crate::{
@@ -138,6 +139,10 @@ pub(crate) struct Tsg {
     pub(crate) applied: u64,
     /// Settings it refused for good.
     pub(crate) errors: u64,
+    /// The negative errno of the last of these; 0: none.
+    pub(crate) last_error: i32,
+    /// What it has done.
+    pub(crate) meter: Meter,
     /// Its place in the queue of the worker.
     pub(crate) queued: Option<queue::Place>,
     /// The node for its next place.

@@ -138,7 +138,7 @@ impl Registry {
                 let on = throttled.contains(level);
                 trace::level_throttled(id.0, level.number(), on);
                 if on {
-                    self.totals.throttled(level);
+                    gpu.levels.count(Some(level), |level| level.throttles += 1);
                 }
             }
         }
@@ -267,7 +267,9 @@ impl Registry {
     /// What came of taking the GPU away from a TSG, for requests of `level`.
     pub(crate) fn was_barred(&mut self, gpu: gpu::Id, id: tsg::Id, level: Level, verdict: Verdict) {
         trace::tsg_preempted(gpu.0, id.0, verdict as u32);
-        self.totals.preempted(level, verdict);
+        if let Some(gpu) = self.gpus.get(&gpu) {
+            gpu.requests.totals.preempted(level, verdict);
+        }
         if !verdict.is_off() {
             // What failed may have had its effect all the same.
             self.let_run(id);
@@ -289,6 +291,11 @@ impl Registry {
             Ok(()) => {
                 tsg.parked = Some(park);
                 self.counters.turns += u64::from(!park);
+                if let Some(gpu) = self.gpus.get_mut(&gpu_id) {
+                    let level = tsg.effective.level;
+                    gpu.levels
+                        .count(level, |level| level.turns += u64::from(!park));
+                }
             }
             Err(ENOENT) => {
                 self.counters.dead += 1;
@@ -305,6 +312,7 @@ impl Registry {
                     tsg.parked = None;
                 }
                 tsg.errors += 1;
+                tsg.last_error = error.to_errno();
                 self.counters.errors += 1;
                 let (kind, counters) = (stream::Kind::ProviderError, &mut self.counters);
                 self.streams.push(kind, id, tsg, error.to_errno(), counters);

@@ -4,6 +4,10 @@
 use super::{
     sleep,
     slot::Slot,
+    starts::{
+        Start,
+        Waiting, //
+    },
     stats::{
         Shared,
         Totals, //
@@ -22,6 +26,7 @@ use crate::{
     },
     pass::Pass,
     policy::{
+        histogram::Latencies,
         level::{
             self,
             Level, //
@@ -77,6 +82,14 @@ pub(crate) struct Device {
     arrivals: Atomic<u64>,
     /// Requests without a holder that hold the GPU, by level.
     holders: [Atomic<u32>; level::COUNT],
+    /// Statistics of all requests on it.
+    pub(crate) totals: Totals,
+    /// What its provider told, and is not counted yet.
+    #[pin]
+    starts: IrqLock<Waiting>,
+    /// Context switches, as its provider measured them.
+    #[pin]
+    switches: IrqLock<KBox<Latencies>>,
     /// Opens and closes the gate; `None` in tests, and when the GPU is gone.
     #[pin]
     worker: IrqLock<Option<Arc<Worker<Pass>>>>,
@@ -90,6 +103,8 @@ impl Device {
     /// Of a new GPU. `has_gate`: less urgent TSGs can be kept off it.
     pub(crate) fn new(has_gate: bool) -> Result<Arc<Self>> {
         let costs = Costs::new(Cost::IN_TIME);
+        let (totals, starts) = (Totals::new()?, Waiting::new()?);
+        let switches = KBox::zeroed(GFP_KERNEL)?;
         Arc::pin_init(
             pin_init!(Self {
                 switch <- new_irq_lock!(costs, c"zernel_switch"),
@@ -102,6 +117,9 @@ impl Device {
                 gate_cost: Atomic::new(Self::GATE_PRIOR),
                 arrivals: Atomic::new(0),
                 holders: [const { Atomic::new(0) }; level::COUNT],
+                totals,
+                starts <- new_irq_lock!(starts, c"zernel_starts"),
+                switches <- new_irq_lock!(switches, c"zernel_switches"),
                 worker <- new_irq_lock!(None, c"zernel_gate"),
             }),
             GFP_KERNEL,
@@ -152,6 +170,27 @@ impl Device {
     /// When the last request that began takes the GPU, or took it.
     pub(crate) fn announced(&self) -> Ns {
         Ns(self.trigger.load(Relaxed))
+    }
+
+    /// A TSG has got its engine. In any context. Returns whether it is time to count.
+    pub(crate) fn started(&self, start: Start) -> bool {
+        let start = start.since_trigger(self.announced());
+        self.starts.lock().push(start)
+    }
+
+    /// A start that is to be counted.
+    pub(crate) fn next_start(&self) -> Option<Start> {
+        self.starts.lock().pop()
+    }
+
+    /// A context switch took so long.
+    pub(crate) fn count_switch(&self, time: Ns) {
+        self.switches.lock().record(time);
+    }
+
+    /// Adds the context switches to `sum`.
+    pub(crate) fn add_switches_to(&self, sum: &mut Latencies) {
+        sum.merge(&self.switches.lock());
     }
 
     /// What a switch takes.
@@ -243,8 +282,6 @@ pub(crate) struct Group {
     pub(crate) gpu: Arc<Device>,
     /// Statistics of the TSG.
     pub(crate) stats: Arc<Shared>,
-    /// Statistics of all.
-    pub(crate) totals: Arc<Totals>,
     /// The level in force, [`NO_LEVEL`] if there is none.
     level: Atomic<u32>,
     /// The TSG is gone. Set with `members` locked.
@@ -268,7 +305,7 @@ impl Group {
     pub(crate) fn new(
         tsg: tsg::Id,
         gpu: Arc<Device>,
-        (stats, totals): (Arc<Shared>, Arc<Totals>),
+        stats: Arc<Shared>,
         level: Option<Level>,
     ) -> Result<Arc<Self>> {
         Arc::pin_init(
@@ -276,7 +313,6 @@ impl Group {
                 tsg,
                 gpu,
                 stats,
-                totals,
                 level: Atomic::new(number(level)),
                 gone: Atomic::new(false),
                 members <- new_mutex!(RBTree::new(), "zernel_request_group"),
@@ -293,6 +329,14 @@ impl Group {
     /// Another level is in force.
     pub(crate) fn set_level(&self, level: Option<Level>) {
         self.level.store(number(level), Relaxed);
+    }
+
+    /// Its TSG waited so long for the engine.
+    pub(crate) fn waited(&self, time: Ns) {
+        self.stats.waited(time);
+        if let Some(level) = self.gpu.totals.of(self.level()) {
+            level.waited(time);
+        }
     }
 
     /// Whether the TSG is gone.

@@ -165,7 +165,7 @@ impl State {
         }
         if let Some(group) = &self.group {
             group.stats.count(|tally| tally.count(&self.uncounted));
-            if let Some(level) = group.totals.of(self.level) {
+            if let Some(level) = group.gpu.totals.of(self.level) {
                 level.count(|tally| tally.count(&self.uncounted));
             }
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Statistics of requests: per TSG, per level, and of all together.
+//! Statistics of requests: per TSG, and per level on a GPU.
 
 use crate::{
     glue::irqlock::{
@@ -7,12 +7,14 @@ use crate::{
         IrqLock, //
     },
     policy::{
+        histogram::Latencies,
         level::{
             self,
             Level, //
         },
         preempt::Verdict,
-        tally::Tally, //
+        tally::Tally,
+        units::Ns, //
     },
 };
 use kernel::{
@@ -20,20 +22,25 @@ use kernel::{
     sync::Arc, //
 };
 
-/// A tally that system calls and timers feed.
+/// What system calls, timers and workers count of requests.
 #[pin_data]
 pub(crate) struct Shared {
     #[pin]
     tally: IrqLock<KBox<Tally>>,
+    /// From a trigger until the TSG has the engine.
+    #[pin]
+    preemptions: IrqLock<KBox<Latencies>>,
 }
 
 impl Shared {
     /// Nothing is counted yet.
     pub(crate) fn new() -> Result<Arc<Self>> {
         let tally = KBox::zeroed(GFP_KERNEL_ACCOUNT)?;
+        let preemptions = KBox::zeroed(GFP_KERNEL_ACCOUNT)?;
         Arc::pin_init(
             pin_init!(Self {
                 tally <- new_irq_lock!(tally, c"zernel_request_stats"),
+                preemptions <- new_irq_lock!(preemptions, c"zernel_preemptions"),
             }),
             GFP_KERNEL_ACCOUNT,
         )
@@ -44,13 +51,28 @@ impl Shared {
         f(&mut self.tally.lock());
     }
 
-    /// Adds everything that was counted to `sum`.
+    /// Counts a wait for the engine.
+    pub(super) fn waited(&self, time: Ns) {
+        self.preemptions.lock().record(time);
+    }
+
+    /// Adds everything that was counted of requests to `sum`.
     pub(crate) fn add_to(&self, sum: &mut Tally) {
         sum.merge(&self.tally.lock());
     }
+
+    /// Adds the waits for the engine to `sum`.
+    pub(crate) fn add_preemptions_to(&self, sum: &mut Latencies) {
+        sum.merge(&self.preemptions.lock());
+    }
+
+    /// Adds the latencies of requests to `sum`.
+    pub(crate) fn add_latencies_to(&self, sum: &mut Latencies) {
+        sum.merge(&self.tally.lock().latency);
+    }
 }
 
-/// The statistics of all requests, by the level that was in force when they began.
+/// The statistics of all requests on a GPU, by the level that was in force when they began.
 pub(crate) struct Totals {
     /// One per level, and one for what had none.
     levels: KVec<Arc<Shared>>,
@@ -58,18 +80,22 @@ pub(crate) struct Totals {
 
 impl Totals {
     /// Nothing is counted yet.
-    pub(crate) fn new() -> Result<Arc<Self>> {
+    pub(crate) fn new() -> Result<Self> {
         let mut levels = KVec::with_capacity(level::COUNT + 1, GFP_KERNEL)?;
         for _ in 0..=level::COUNT {
             levels.push(Shared::new()?, GFP_KERNEL)?;
         }
-        Ok(Arc::new(Self { levels }, GFP_KERNEL)?)
+        Ok(Self { levels })
     }
 
-    /// The statistics of a level.
-    pub(super) fn of(&self, level: Option<Level>) -> Option<&Shared> {
-        let index = level.map_or(level::COUNT, |level| level.number() as usize);
-        self.levels.get(index).map(|shared| &**shared)
+    /// The statistics of a level; `None`: of what had none.
+    pub(crate) fn of(&self, level: Option<Level>) -> Option<&Shared> {
+        self.levels.get(place(level)).map(|shared| &**shared)
+    }
+
+    /// Those of all levels.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Shared> {
+        self.levels.iter().map(|shared| &**shared)
     }
 
     /// A TSG was to be taken off the GPU for requests of a level.
@@ -78,27 +104,89 @@ impl Totals {
             shared.count(|tally| tally.preempt(verdict));
         }
     }
+}
 
-    /// The budget of a level is spent.
-    pub(crate) fn throttled(&self, level: Level) {
-        if let Some(shared) = self.of(Some(level)) {
-            shared.count(Tally::throttle);
+/// What was counted on GPUs that are gone. The registry's lock protects it.
+pub(crate) struct Gone {
+    /// As those of [`Totals`].
+    levels: KVec<Kept>,
+}
+
+/// What was counted of a level.
+pub(crate) struct Kept {
+    tally: KBox<Tally>,
+    preemptions: KBox<Latencies>,
+}
+
+impl Gone {
+    /// No GPU is gone.
+    pub(crate) fn new() -> Result<Self> {
+        let mut levels = KVec::with_capacity(level::COUNT + 1, GFP_KERNEL)?;
+        for _ in 0..=level::COUNT {
+            let kept = Kept {
+                tally: KBox::zeroed(GFP_KERNEL)?,
+                preemptions: KBox::zeroed(GFP_KERNEL)?,
+            };
+            levels.push(kept, GFP_KERNEL)?;
+        }
+        Ok(Self { levels })
+    }
+
+    /// Takes over what was counted on a GPU whose requests are all over.
+    pub(crate) fn take_over(&mut self, totals: &Totals) {
+        for (kept, shared) in self.levels.iter_mut().zip(totals.all()) {
+            shared.add_to(&mut kept.tally);
+            shared.add_preemptions_to(&mut kept.preemptions);
         }
     }
 
-    /// Adds what was counted of a level, or of all, to `sum`.
-    pub(crate) fn add_to(&self, level: Option<Level>, sum: &mut Tally) {
-        match level {
-            Some(_) => {
-                if let Some(shared) = self.of(level) {
-                    shared.add_to(sum);
-                }
-            }
-            None => {
-                for shared in &self.levels {
-                    shared.add_to(sum);
-                }
-            }
+    /// What was counted of a level; `None`: of what had none.
+    pub(crate) fn of(&self, level: Option<Level>) -> Option<&Kept> {
+        self.levels.get(place(level))
+    }
+
+    /// What was counted of all levels.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Kept> {
+        self.levels.iter()
+    }
+}
+
+/// A part of a sum.
+#[derive(Clone, Copy)]
+pub(crate) enum Part<'a> {
+    /// Of a TSG or of a GPU that is there.
+    Live(&'a Shared),
+    /// Of those that are gone.
+    Gone(&'a Kept),
+}
+
+impl Part<'_> {
+    /// Adds what was counted of requests to `sum`.
+    pub(crate) fn add_to(self, sum: &mut Tally) {
+        match self {
+            Self::Live(shared) => shared.add_to(sum),
+            Self::Gone(kept) => sum.merge(&kept.tally),
         }
     }
+
+    /// Adds the waits for the engine to `sum`.
+    pub(crate) fn add_preemptions_to(self, sum: &mut Latencies) {
+        match self {
+            Self::Live(shared) => shared.add_preemptions_to(sum),
+            Self::Gone(kept) => sum.merge(&kept.preemptions),
+        }
+    }
+
+    /// Adds the latencies of requests to `sum`.
+    pub(crate) fn add_latencies_to(self, sum: &mut Latencies) {
+        match self {
+            Self::Live(shared) => shared.add_latencies_to(sum),
+            Self::Gone(kept) => sum.merge(&kept.tally.latency),
+        }
+    }
+}
+
+/// Place of a level among the counters of all; `None`: of what has none.
+fn place(level: Option<Level>) -> usize {
+    level.map_or(level::COUNT, |level| level.number() as usize)
 }

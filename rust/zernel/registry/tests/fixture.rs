@@ -29,6 +29,7 @@ use crate::{
             self,
             Gpu, //
         },
+        gpu_time::Levels,
         steps::Next,
         tsg::{
             self,
@@ -72,7 +73,11 @@ pub(super) fn gpu(handle: u64) -> Result<Gpu> {
     Ok(Gpu {
         provider: 1,
         handle: gpu::Handle(handle),
-        names: gpu::Names::default(),
+        names: gpu::Names::NONE,
+        added_at: 0,
+        tells: gpu::Tells::default(),
+        levels: Levels::default(),
+        look: gpu::Look::default(),
         bounds: Bounds {
             min: Us(0),
             max: Us(0),

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The lists of what became of requests: by TSG, and by level.
+
+use super::{
+    levels,
+    tsgs,
+    Kind,
+    Part, //
+};
+use crate::{
+    device::target::Target,
+    glue::{
+        identity::Viewer,
+        uapi, //
+    },
+    policy::{
+        tally::Tally,
+        units::Ppm, //
+    },
+    registry::{
+        self,
+        tsg, //
+    },
+    request::group::Group,
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+
+/// Requests by TSG.
+pub(super) struct OfTsgs;
+
+/// Requests by level.
+pub(super) struct OfLevels;
+
+impl Kind for OfTsgs {
+    type Entry = uapi::zernel_request_info;
+    const FILTERS: &'static [u32] = tsgs::FILTERS;
+
+    fn changes() -> Result<u64> {
+        tsgs::changes()
+    }
+
+    fn fill(part: &mut Part<Self::Entry>, filter: &Target, viewer: &Viewer) -> Result {
+        let mut groups = KVec::<Option<Arc<Group>>>::with_capacity(super::MAX + 1, GFP_KERNEL)?;
+        registry::with(|r| {
+            let filter = tsgs::Filter::new(r, filter, viewer)?;
+            part.fill(|from| {
+                let (id, tsg, is_shown) = filter.find(r, viewer, from)?;
+                let info = is_shown.then(|| {
+                    // There is room for the one that is not shown any more, too.
+                    let _ = groups.push_within_capacity(tsg.requests.clone());
+                    uapi::zernel_request_info {
+                        id: id.0,
+                        gpu: tsg.gpu.0,
+                        level: super::number(tsg.effective.level),
+                        ..Default::default()
+                    }
+                });
+                Some((id.0, info))
+            });
+            Ok::<_, Error>(())
+        })??;
+        let mut tally = KBox::<Tally>::zeroed(GFP_KERNEL)?;
+        for (info, group) in part.entries_mut().iter_mut().zip(&groups) {
+            let Some(group) = group else {
+                continue;
+            };
+            group.poll();
+            tally.clear();
+            group.stats.add_to(&mut tally);
+            tell(info, &tally);
+        }
+        Ok(())
+    }
+}
+
+/// TSGs whose slots are looked at in a call about levels.
+const LOOKS: usize = super::MAX;
+
+/// Marks a cursor of a list of levels whose entries have not begun: the requests of all TSGs are
+/// looked at first, of some in each call. No id is that large.
+const LOOKING: u64 = 1 << 63;
+
+impl Kind for OfLevels {
+    type Entry = uapi::zernel_request_info;
+    const FILTERS: &'static [u32] = levels::FILTERS;
+    const PRIVATE: bool = true;
+
+    fn changes() -> Result<u64> {
+        registry::with(|r| r.gpu_changes())
+    }
+
+    fn fill(part: &mut Part<Self::Entry>, filter: &Target, _: &Viewer) -> Result {
+        let filter = registry::with(|r| levels::Filter::new(r, filter))??;
+        if part.cursor() == 0 || part.cursor() >= LOOKING {
+            let after = tsg::Id(part.cursor() & !LOOKING);
+            match take_up(after)? {
+                Some(after) => {
+                    part.skip_to(after.0 | LOOKING);
+                    return Ok(());
+                }
+                None => part.skip_to(0),
+            }
+        }
+        let mut tally = KBox::<Tally>::zeroed(GFP_KERNEL)?;
+        registry::with(|r| {
+            part.fill(|from| {
+                let (id, of) = filter.find(r, from)?;
+                tally.clear();
+                r.each_part(of, |part| part.add_to(&mut tally));
+                let mut info = uapi::zernel_request_info {
+                    id,
+                    gpu: of.gpu.map_or(0, |id| id.0),
+                    level: super::number(of.level),
+                    ..Default::default()
+                };
+                tell(&mut info, &tally);
+                Some((id, Some(info)))
+            });
+        })
+    }
+}
+
+/// Takes up what processes have stored about the requests of some TSGs behind `after`. Returns
+/// where to go on.
+fn take_up(after: tsg::Id) -> Result<Option<tsg::Id>> {
+    let mut after = after;
+    for _ in 0..LOOKS {
+        let Some((id, group)) = registry::with(|r| r.next_group(Some(after)))? else {
+            return Ok(None);
+        };
+        group.poll();
+        after = id;
+    }
+    Ok(Some(after))
+}
+
+fn tell(info: &mut uapi::zernel_request_info, tally: &Tally) {
+    let latency = &tally.latency;
+    let quantile = |share| latency.quantile(share).unwrap_or_default().0;
+    info.begun = tally.begun;
+    info.done = tally.done;
+    info.cancelled = tally.cancelled;
+    info.expired = tally.expired;
+    info.closed = tally.closed;
+    info.gone = tally.gone;
+    info.suspended = tally.suspended;
+    info.in_flight = tally.in_flight();
+    info.triggers = tally.triggers;
+    info.early = tally.early;
+    info.early_ns = tally.early_time.0;
+    info.late = tally.late;
+    info.late_ns = tally.late_time.0;
+    info.lost_ns = tally.lost_time.0;
+    info.violations = tally.slo_violations;
+    info.latency_ns = latency.sum().0;
+    info.latency_min_ns = latency.min().unwrap_or_default().0;
+    info.latency_max_ns = latency.max().unwrap_or_default().0;
+    info.latency_p50_ns = quantile(Ppm(500_000));
+    info.latency_p99_ns = quantile(Ppm(990_000));
+    info.latency_p999_ns = quantile(Ppm(999_000));
+    info.preempt_done = tally.preempted;
+    info.preempt_timeouts = tally.preempt_timeouts;
+    info.preempt_no_memory = tally.preempt_no_memory;
+    info.preempt_unresponsive = tally.preempt_unresponsive;
+    info.preempt_invalid = tally.preempt_invalid;
+}

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Starts of TSGs on the engines of a GPU, from the moment at which a provider tells of them to
+//! the histograms.
+//!
+//! Providers tell with interrupts off. What they tell waits in a ring, until somebody wants to know,
+//! until it is about to be full, or until a TSG or its class changes.
+
+use crate::policy::units::Ns;
+use kernel::prelude::*;
+
+/// A TSG has got its engine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Start {
+    /// The provider's number of it.
+    pub(crate) handle: u64,
+    /// When.
+    pub(crate) at: Ns,
+    /// When it got something to run, if it had nothing before.
+    pub(crate) woken: Option<Ns>,
+    /// Time of the context switch before that; zero without one.
+    pub(crate) switch: Ns,
+}
+
+impl Start {
+    /// What a GPU may take to see a trigger. A trigger that is longer ago than that was another's.
+    const SEEN: Ns = Ns(200_000);
+
+    /// Counts from the trigger, if `triggered` is when the last one was stored and it was this
+    /// TSG's by all appearance.
+    pub(crate) fn since_trigger(mut self, triggered: Ns) -> Self {
+        self.woken = self.woken.map(|woken| {
+            let is_near = triggered <= woken && woken.saturating_sub(triggered) <= Self::SEEN;
+            if is_near {
+                triggered
+            } else {
+                woken
+            }
+        });
+        self
+    }
+
+    /// How long it waited for the engine, if it had nothing to run before.
+    pub(crate) fn waited(&self) -> Option<Ns> {
+        self.woken.map(|woken| self.at.saturating_sub(woken))
+    }
+}
+
+/// Starts that wait for being counted.
+pub(crate) struct Waiting(KVec<Start>);
+
+impl Waiting {
+    /// Starts that there is room for.
+    pub(crate) const ROOM: usize = 128;
+
+    /// Nothing waits.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn new() -> Result<Self> {
+        Ok(Self(KVec::with_capacity(Self::ROOM, GFP_KERNEL)?))
+    }
+
+    /// Takes a start. What there is no room for is not counted. Returns whether it is time to count.
+    pub(crate) fn push(&mut self, start: Start) -> bool {
+        if self.0.len() < Self::ROOM {
+            // There is room.
+            let _ = self.0.push_within_capacity(start);
+        }
+        self.0.len() == Self::ROOM / 2
+    }
+
+    /// Takes out the last one.
+    pub(crate) fn pop(&mut self) -> Option<Start> {
+        self.0.pop()
+    }
+}
+
+#[cfg(zernel_kunit)]
+#[kernel::macros::kunit_tests(zernel_request_starts)]
+mod tests {
+    use super::*;
+
+    fn start(woken: u64) -> Start {
+        Start {
+            at: Ns(1_000_000),
+            woken: Some(Ns(woken)),
+            ..Start::default()
+        }
+    }
+
+    #[test]
+    fn a_wait_begins_with_the_trigger() {
+        let waited = |woken, triggered| start(woken).since_trigger(Ns(triggered)).waited();
+        assert_eq!(waited(900_000, 895_000), Some(Ns(105_000)));
+        // Too long ago, or still to come: of another request.
+        assert_eq!(waited(900_000, 600_000), Some(Ns(100_000)));
+        assert_eq!(waited(900_000, 900_001), Some(Ns(100_000)));
+        let goes_on = Start {
+            woken: None,
+            ..start(0)
+        };
+        assert_eq!(goes_on.since_trigger(Ns(1)).waited(), None);
+    }
+
+    #[test]
+    fn what_there_is_no_room_for_is_not_counted() -> Result {
+        let mut waiting = Waiting::new()?;
+        let mut calls = 0;
+        for number in 0..2 * Waiting::ROOM {
+            calls += usize::from(waiting.push(start(number as u64)));
+        }
+        assert_eq!(calls, 1);
+        let last = waiting.pop().and_then(|start| start.woken);
+        assert_eq!(last, Some(Ns(Waiting::ROOM as u64 - 1)));
+        let mut left = 0;
+        while waiting.pop().is_some() {
+            left += 1;
+        }
+        assert_eq!(left, Waiting::ROOM - 1);
+        Ok(())
+    }
+}
