@@ -7,6 +7,7 @@ mod tests {
     use crate::model::{
         arena::Index,
         error::Error,
+        event::Start,
         fixture::{
             create,
             gpu,

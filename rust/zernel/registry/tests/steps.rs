@@ -372,7 +372,7 @@ mod cases {
         let mut load = Load::default();
         assert!(load.ask(Load::INTERVAL_NS));
         assert!(!load.ask(Load::INTERVAL_NS + 1));
-        load.update(0, 0);
+        load.update(0, 0, 1);
         assert!(!load.ask(Load::INTERVAL_NS + 1));
         assert!(load.ask(2 * Load::INTERVAL_NS));
         assert_eq!(r.gpu(gpu).and_then(|g| g.load.share).map(|s| s.0), Some(0));

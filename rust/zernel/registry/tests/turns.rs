@@ -22,6 +22,7 @@ use crate::{
     registry::{
         class::Named,
         gpu,
+        levels::LevelOf,
         tsg,
         Registry, //
     },
