@@ -11,11 +11,13 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use serde::Serialize;
 
-use crate::request::{self, Histogram, RequestStats};
+use crate::list::ALL;
+use crate::request::{self, Durations, Histogram, RequestStats};
 use crate::sys::{abi, v0 as calls};
 use crate::{
-    class, phase, thread, Call, CgroupPhases, Class, Error, EventStream, Gpu, Level, Phase,
-    ProcessPhases, Result, Stats, Target, Thread, ThreadPhases, Tracking, Tsg, Weight,
+    class, gpu, phase, thread, Call, CgroupPhases, Class, Error, EventStream, Gpu, Level,
+    LevelInfo, Phase, ProcessPhases, Result, Stats, Target, Thread, ThreadPhases, Tracking, Tsg,
+    Weight,
 };
 
 /// Most entries that one call of an enumeration fills.
@@ -134,20 +136,33 @@ impl Zernel {
     ///
     /// One that is there from the first call to the last is seen exactly once.
     pub fn gpus(&self) -> impl Iterator<Item = Result<Gpu>> + use<'_> {
-        Pages::new(Call::ListGpus, |cursor, page| {
-            calls::list_gpus(self.as_fd(), cursor, page)
-        })
-        .map(|raw| raw.map(|raw| Gpu::from(&raw)))
+        self.entries(Call::ListGpus, abi::ZERNEL_LIST_GPUS, ALL)
+            .map(|raw| raw.map(|raw: abi::zernel_gpu_info| Gpu::from(&raw)))
     }
 
     /// All TSGs that the caller may see, in the order of their ids.
     ///
     /// One that is there from the first call to the last is seen exactly once.
     pub fn tsgs(&self) -> impl Iterator<Item = Result<Tsg>> + use<'_> {
-        Pages::new(Call::ListTsgs, |cursor, page| {
-            calls::list_tsgs(self.as_fd(), cursor, page)
-        })
-        .map(|raw| Tsg::try_from(&raw?))
+        self.entries(Call::ListTsgs, abi::ZERNEL_LIST_TSGS, ALL)
+            .map(|raw| Tsg::try_from(&raw?))
+    }
+
+    /// The TSGs of a target that the caller may see, in the order of their ids: of a process or
+    /// thread its own, of a cgroup those of the processes in it or below.
+    ///
+    /// Errors: [`Error::Call`] with `ENOENT`, `ESRCH` or `EBADF`.
+    pub fn tsgs_of(&self, target: &Target) -> impl Iterator<Item = Result<Tsg>> + use<'_> {
+        self.entries(Call::ListTsgs, abi::ZERNEL_LIST_TSGS, target.raw())
+            .map(|raw| Tsg::try_from(&raw?))
+    }
+
+    /// The levels on all GPUs together and on each, in the order of their ids.
+    ///
+    /// Errors: [`Error::Call`] with `EPERM` without `CAP_PERFMON`.
+    pub fn levels(&self) -> impl Iterator<Item = Result<LevelInfo>> + use<'_> {
+        self.entries(Call::ListLevels, abi::ZERNEL_LIST_LEVELS, ALL)
+            .map(|raw| LevelInfo::try_from(&raw?))
     }
 
     /// Gives `target` a class. It lives as long as the target, not as long as this file. The weight
@@ -262,9 +277,11 @@ impl Zernel {
 
     /// The module's counters.
     pub fn stats(&self) -> Result<Stats> {
-        let mut raw = abi::zernel_v0_stats::zeroed();
-        calls::stats(self.as_fd(), &mut raw).map_err(Error::call(Call::Stats))?;
-        Ok(Stats::from(&raw))
+        let call = Call::Stats;
+        let mut entries = self.entries(call, abi::ZERNEL_LIST_SYSTEM, ALL);
+        let raw = entries.next();
+        let raw = raw.unwrap_or(Err(Error::Malformed("no counters of the module")));
+        Ok(Stats::from(&raw?))
     }
 
     /// What became of requests.
@@ -272,17 +289,21 @@ impl Zernel {
     /// Errors: [`Error::Call`] with `ENOENT` for a TSG that is not there or not to be seen, `EPERM`
     /// for anything but a TSG without `CAP_PERFMON`.
     pub fn request_stats(&self, of: request::Of) -> Result<RequestStats> {
-        RequestStats::read(self.as_fd(), of, &mut []).map(|(stats, _)| stats)
+        RequestStats::read(self, of)
     }
 
-    /// What became of requests, and the histogram of their latencies at that moment.
+    /// A histogram of durations of requests.
     ///
     /// Errors: as [`Self::request_stats`].
-    pub fn request_histogram(&self, of: request::Of) -> Result<(RequestStats, Histogram)> {
-        let mut buckets = vec![0; Histogram::MOST_BUCKETS];
-        let (stats, filled) = RequestStats::read(self.as_fd(), of, &mut buckets)?;
-        buckets.truncate(filled);
-        Ok((stats, Histogram::new(buckets)))
+    pub fn histogram(&self, of: request::Of, durations: Durations) -> Result<Histogram> {
+        Histogram::read(self, of, durations)
+    }
+
+    /// The context switches of a GPU, as its provider has measured them.
+    ///
+    /// Errors: [`Error::Call`] with `ENOENT`; `EPERM` without `CAP_PERFMON`.
+    pub fn switches(&self, gpu: gpu::Id) -> Result<Histogram> {
+        Histogram::read_switches(self, gpu)
     }
 
     /// Starts a new stream of events, from now on.

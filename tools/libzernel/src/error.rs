@@ -117,9 +117,9 @@ macro_rules! calls {
 calls! {
     /// `ZERNEL_V0_IOC_VERSION`.
     Version = "query version",
-    /// `ZERNEL_V0_IOC_LIST_GPUS`.
+    /// `ZERNEL_IOC_LIST` of GPUs.
     ListGpus = "list GPUs",
-    /// `ZERNEL_V0_IOC_LIST_TSGS`.
+    /// `ZERNEL_IOC_LIST` of TSGs.
     ListTsgs = "list TSGs",
     /// `ZERNEL_V0_IOC_CLASS_SET`.
     ClassSet = "set class",
@@ -127,8 +127,14 @@ calls! {
     ClassGet = "get class",
     /// `ZERNEL_V0_IOC_CLASS_CLEAR`.
     ClassClear = "clear class",
-    /// `ZERNEL_V0_IOC_STATS`.
+    /// `ZERNEL_IOC_LIST` of the module's counters.
     Stats = "read statistics",
+    /// `ZERNEL_IOC_LIST` of levels.
+    ListLevels = "list levels",
+    /// `ZERNEL_IOC_LIST` of what became of requests.
+    ListRequests = "read request statistics",
+    /// `ZERNEL_IOC_HISTOGRAM`.
+    Histogram = "read histogram",
     /// `mmap()` of a page of slots.
     PageMap = "map page",
     /// `ZERNEL_V0_IOC_PAGE_REGISTER`.
@@ -143,8 +149,6 @@ calls! {
     Done = "end request",
     /// `ZERNEL_V0_IOC_CANCEL`.
     Cancel = "cancel request",
-    /// `ZERNEL_V0_IOC_REQUEST_STATS`.
-    RequestStats = "read statistics of requests",
     /// `ZERNEL_V0_IOC_TRACK`.
     Track = "track",
     /// `ZERNEL_V0_IOC_UNTRACK`.
@@ -381,8 +385,12 @@ fn sentence(call: Call, errno: Errno) -> String {
         (Begin, Errno::AGAIN) => "the GPU is suspended",
         (Ready | Done | Cancel, Errno::NOENT) => "there is no such page or slot",
         (Ready | Done | Cancel, Errno::STALE) => "the request is over, or was never begun",
-        (RequestStats, Errno::NOENT) => "there is no such TSG, or you may not see it",
-        (RequestStats, Errno::PERM) => "those of other users' TSGs, too, need CAP_PERFMON",
+        (ListTsgs | ListRequests | Histogram, Errno::NOENT) => {
+            "there is no such TSG, GPU or level, or you may not see it"
+        }
+        (ListLevels | ListRequests | Histogram, Errno::PERM) => {
+            "those of other users' TSGs, too, need CAP_PERFMON"
+        }
         (Pidfd, Errno::SRCH) => "there is no such process",
         (Events, Errno::DQUOT) => "you have as many event streams as one user may have",
         (SimContextCreate, Errno::NOSPC) => "the GPU has as many TSGs or channels as it takes",

@@ -6,7 +6,7 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::sys::abi;
-use crate::text;
+use crate::{text, Timestamp};
 
 /// Id of a GPU: never used again, not even after a reload of the module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -44,6 +44,43 @@ pub struct Abilities {
     pub enable: bool,
     /// Tell how busy the GPU is.
     pub load: bool,
+    /// Tell what a TSG does.
+    pub tsg_load: bool,
+    /// Refuse what owners of TSGs ask of the driver.
+    pub control: bool,
+    /// Tell that a thread waits for the GPU.
+    pub waits: bool,
+    /// Tell the memory of the context of a TSG.
+    pub context: bool,
+}
+
+/// The UUID of a GPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Uuid([u8; 16]);
+
+impl Uuid {
+    /// Its bytes, the most significant one first.
+    pub const fn as_bytes(&self) -> &[u8; 16] {
+        &self.0
+    }
+}
+
+impl fmt::Display for Uuid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, byte) in self.0.iter().enumerate() {
+            if matches!(index, 4 | 6 | 8 | 10) {
+                f.write_str("-")?;
+            }
+            write!(f, "{byte:02x}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Serialize for Uuid {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
 }
 
 /// A GPU.
@@ -51,55 +88,110 @@ pub struct Abilities {
 pub struct Gpu {
     /// Its id.
     pub id: Id,
-    /// Name for people.
+    /// The GPU that it is a part of.
+    pub parent: Option<Id>,
+    /// Product.
     pub name: String,
     /// Bus address or instance.
     pub bus: String,
+    /// UUID, if its provider tells.
+    pub uuid: Option<Uuid>,
+    /// NUMA node of the host that it is attached to, if its provider tells.
+    pub numa_node: Option<u32>,
     /// Name of its provider.
     pub provider: String,
+    /// Version of the driver, empty if its provider does not tell.
+    pub driver: String,
     /// What its provider can do.
     pub can: Abilities,
-    /// The provider answers "not now".
+    /// Its driver sleeps.
     pub suspended: bool,
+    /// The provider answered "later" to the last call.
+    pub retrying: bool,
     /// It does not respond, and is left alone until its provider says that it is back.
     pub unresponsive: bool,
     /// Best-effort TSGs take turns on it; otherwise they run in slices.
     pub turns: bool,
+    /// Some of its TSGs were not taken, for want of room or memory.
+    pub overfull: bool,
     /// TSGs on it now.
     pub tsgs: u32,
     /// TSGs that wait for the worker.
     pub pending: u32,
-    /// Share of the last load interval in which it computed, in permille; 0 when not known.
-    pub busy_permille: u32,
+    /// Shortest time slice of the hardware, in microseconds.
+    pub min_timeslice_us: Option<u32>,
+    /// Longest one.
+    pub max_timeslice_us: Option<u32>,
+    /// When it was added.
+    pub added_ns: Timestamp,
+    /// Time for which a compute engine was busy, up to `busy_at_ns`, in nanoseconds.
+    pub busy_ns: u64,
+    /// When that was read, if it ever was.
+    pub busy_at_ns: Option<Timestamp>,
+    /// Learned time from a trigger until the holder runs, in nanoseconds.
+    pub switch_ns: u64,
     /// Settings the provider took.
     pub applied: u64,
-    /// Calls answered "not now".
+    /// Calls answered "later".
     pub retries: u64,
     /// Calls that failed for good.
     pub errors: u64,
 }
 
-impl From<&abi::zernel_v0_gpu_info> for Gpu {
-    fn from(raw: &abi::zernel_v0_gpu_info) -> Self {
-        let has = |flag| raw.flags & flag != 0;
+impl Gpu {
+    /// The share of time in permille for which it was busy since `before` was read; since it was
+    /// added if that is `None`. `None` if it is not known.
+    pub fn busy_permille(&self, before: Option<&Self>) -> Option<u32> {
+        let ns = |at: Timestamp| at.as_ns();
+        let start = match before {
+            Some(before) => (before.busy_ns, ns(before.busy_at_ns?)),
+            None => (0, ns(self.added_ns)),
+        };
+        let busy = self.busy_ns.saturating_sub(start.0);
+        let time = ns(self.busy_at_ns?).checked_sub(start.1)?;
+        let share = u128::from(busy) * 1_000 / u128::from(Some(time).filter(|&ns| ns > 0)?);
+        Some(u32::try_from(share).unwrap_or(u32::MAX).min(1_000))
+    }
+}
+
+impl From<&abi::zernel_gpu_info> for Gpu {
+    fn from(raw: &abi::zernel_gpu_info) -> Self {
+        let can = |cap: u32| raw.caps & u64::from(cap) != 0;
+        let is = |state| raw.state & state != 0;
+        let bound = |us: u32| Some(us).filter(|&us| us > 0);
         Self {
             id: Id(raw.id),
+            parent: Some(Id(raw.parent)).filter(|id| id.0 != 0),
             name: text::from_chars(&raw.name),
             bus: text::from_chars(&raw.bus),
+            uuid: Some(Uuid(raw.uuid)).filter(|uuid| uuid.0 != [0; 16]),
+            numa_node: u32::try_from(raw.numa_node).ok(),
             provider: text::from_chars(&raw.provider),
+            driver: text::from_chars(&raw.driver),
             can: Abilities {
-                timeslice: has(abi::ZERNEL_V0_GPU_TIMESLICE),
-                interleave: has(abi::ZERNEL_V0_GPU_INTERLEAVE),
-                preempt: has(abi::ZERNEL_V0_GPU_PREEMPT),
-                enable: has(abi::ZERNEL_V0_GPU_ENABLE),
-                load: has(abi::ZERNEL_V0_GPU_LOAD),
+                timeslice: can(abi::ZERNEL_GPU_CAP_TIMESLICE),
+                interleave: can(abi::ZERNEL_GPU_CAP_INTERLEAVE),
+                preempt: can(abi::ZERNEL_GPU_CAP_PREEMPT),
+                enable: can(abi::ZERNEL_GPU_CAP_ENABLE),
+                load: can(abi::ZERNEL_GPU_CAP_LOAD),
+                tsg_load: can(abi::ZERNEL_GPU_CAP_TSG_LOAD),
+                control: can(abi::ZERNEL_GPU_CAP_CONTROL),
+                waits: can(abi::ZERNEL_GPU_CAP_WAITS),
+                context: can(abi::ZERNEL_GPU_CAP_CONTEXT),
             },
-            suspended: has(abi::ZERNEL_V0_GPU_SUSPENDED),
-            unresponsive: has(abi::ZERNEL_V0_GPU_UNRESPONSIVE),
-            turns: has(abi::ZERNEL_V0_GPU_TURNS),
+            suspended: is(abi::ZERNEL_GPU_SUSPENDED),
+            retrying: is(abi::ZERNEL_GPU_RETRYING),
+            unresponsive: is(abi::ZERNEL_GPU_UNRESPONSIVE),
+            turns: is(abi::ZERNEL_GPU_TURNS),
+            overfull: is(abi::ZERNEL_GPU_OVERFULL),
             tsgs: raw.tsgs,
             pending: raw.pending,
-            busy_permille: raw.busy_permille,
+            min_timeslice_us: bound(raw.min_timeslice_us),
+            max_timeslice_us: bound(raw.max_timeslice_us),
+            added_ns: Timestamp::from_ns(raw.added_at),
+            busy_ns: raw.busy_ns,
+            busy_at_ns: Some(Timestamp::from_ns(raw.busy_at)).filter(|_| raw.busy_at > 0),
+            switch_ns: raw.switch_ns,
             applied: raw.applied,
             retries: raw.retries,
             errors: raw.errors,
@@ -113,18 +205,40 @@ mod tests {
     use bytemuck::Zeroable;
 
     #[test]
-    fn flags_and_names_are_taken_apart() {
-        let mut raw = abi::zernel_v0_gpu_info::zeroed();
+    fn what_it_can_and_what_it_is_are_taken_apart() {
+        let mut raw = abi::zernel_gpu_info::zeroed();
         raw.id = 3;
-        raw.flags = abi::ZERNEL_V0_GPU_TIMESLICE | abi::ZERNEL_V0_GPU_SUSPENDED;
+        raw.caps = u64::from(abi::ZERNEL_GPU_CAP_TIMESLICE | abi::ZERNEL_GPU_CAP_CONTEXT);
+        raw.state = abi::ZERNEL_GPU_RETRYING;
         raw.name[0] = b'A' as _;
+        raw.numa_node = -1;
         let gpu = Gpu::from(&raw);
-        assert!(gpu.can.timeslice && gpu.suspended);
-        assert!(!gpu.can.preempt && !gpu.can.load && !gpu.turns);
-        raw.flags = abi::ZERNEL_V0_GPU_TURNS;
-        let gpu = Gpu::from(&raw);
-        assert!(gpu.turns && !gpu.can.timeslice && !gpu.suspended);
+        assert!(gpu.can.timeslice && gpu.can.context && gpu.retrying);
+        assert!(!gpu.can.preempt && !gpu.can.load && !gpu.turns && !gpu.suspended);
+        assert_eq!((gpu.uuid, gpu.numa_node, gpu.parent), (None, None, None));
+        assert_eq!((gpu.min_timeslice_us, gpu.busy_at_ns), (None, None));
         assert_eq!((gpu.name.as_str(), gpu.bus.as_str()), ("A", ""));
         assert_eq!(gpu.id, Id::new(3));
+        raw.state = abi::ZERNEL_GPU_TURNS | abi::ZERNEL_GPU_SUSPENDED;
+        raw.uuid[15] = 0xab;
+        let gpu = Gpu::from(&raw);
+        assert!(gpu.turns && gpu.suspended && !gpu.retrying && !gpu.overfull);
+        let uuid = gpu.uuid.unwrap().to_string();
+        assert_eq!(uuid, "00000000-0000-0000-0000-0000000000ab");
+    }
+
+    #[test]
+    fn a_share_is_that_between_two_looks() {
+        let read = |busy, at| {
+            let mut raw = abi::zernel_gpu_info::zeroed();
+            (raw.added_at, raw.busy_ns, raw.busy_at) = (1_000, busy, at);
+            Gpu::from(&raw)
+        };
+        let (never, first, second) = (read(0, 0), read(500, 2_000), read(750, 3_000));
+        assert_eq!(never.busy_permille(None), None);
+        assert_eq!(first.busy_permille(None), Some(500));
+        assert_eq!(second.busy_permille(Some(&first)), Some(250));
+        assert_eq!(second.busy_permille(Some(&never)), None);
+        assert_eq!(first.busy_permille(Some(&first)), None);
     }
 }

@@ -12,7 +12,6 @@ use std::os::fd::AsFd;
 const ROOM: usize = 64;
 
 /// A list of no target in particular.
-#[expect(dead_code, reason = "the lists move to it one by one")]
 pub(crate) const ALL: abi::zernel_target = abi::zernel_target {
     kind: abi::ZERNEL_TARGET_NONE,
     flags: 0,
@@ -79,7 +78,6 @@ where
 
 impl Zernel {
     /// The entries of a list (`ZERNEL_LIST_*`) that belong to `filter`. `call` names it in errors.
-    #[expect(dead_code, reason = "the lists move to it one by one")]
     pub(crate) fn entries<T: Pod>(
         &self,
         call: Call,

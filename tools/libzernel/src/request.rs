@@ -38,7 +38,7 @@ pub use begin::{Begin, Begun, Predictor};
 pub use number::Number;
 pub use page::Page;
 pub use slot::{Slot, Word};
-pub use stats::{Bucket, Histogram, Of, RequestStats};
+pub use stats::{Bucket, Durations, Histogram, Of, RequestStats};
 
 use crate::sys::page::SLOTS;
 

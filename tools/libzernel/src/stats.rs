@@ -6,15 +6,15 @@ use serde::Serialize;
 use crate::sys::abi;
 
 macro_rules! stats {
-    ($($(#[$doc:meta])* $field:ident: $type:ty,)*) => {
+    ($($(#[$doc:meta])* $field:ident,)*) => {
         /// Counters since the module was loaded, and how many there are now.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
         pub struct Stats {
-            $($(#[$doc])* pub $field: $type,)*
+            $($(#[$doc])* pub $field: u64,)*
         }
 
-        impl From<&abi::zernel_v0_stats> for Stats {
-            fn from(raw: &abi::zernel_v0_stats) -> Self {
+        impl From<&abi::zernel_system_info> for Stats {
+            fn from(raw: &abi::zernel_system_info) -> Self {
                 Self {
                     $($field: raw.$field,)*
                 }
@@ -24,7 +24,7 @@ macro_rules! stats {
         impl Stats {
             /// Names and values in the order of the ABI.
             pub fn entries(&self) -> impl Iterator<Item = (&'static str, u64)> {
-                [$((stringify!($field), u64::from(self.$field)),)*].into_iter()
+                [$((stringify!($field), self.$field),)*].into_iter()
             }
         }
     };
@@ -32,59 +32,65 @@ macro_rules! stats {
 
 stats! {
     /// TSGs that providers reported.
-    tsgs_added: u64,
+    tsgs_added,
     /// TSGs that went away.
-    tsgs_removed: u64,
+    tsgs_removed,
+    /// Those of them of which a provider said so when it was asked.
+    tsgs_dead,
+    /// TSGs that were not taken, for want of room or memory.
+    tsgs_missed,
     /// Classes set.
-    classes_set: u64,
+    classes_set,
     /// Classes cleared.
-    classes_cleared: u64,
+    classes_cleared,
     /// Assignments that ended with their target.
-    classes_expired: u64,
+    classes_expired,
     /// Calls refused for want of permission or quota.
-    denied: u64,
+    denied,
     /// Changes replaced by a later one before the worker came.
-    coalesced: u64,
+    coalesced,
     /// Settings that providers took.
-    applied: u64,
-    /// Provider calls answered "not now".
-    retries: u64,
+    applied,
+    /// Provider calls answered "later".
+    retries,
     /// Provider calls that failed for good.
-    errors: u64,
-    /// TSGs dropped because their provider said that they are gone.
-    dead: u64,
-    /// Events written to streams.
-    events: u64,
-    /// Events overwritten before they were read.
-    events_dropped: u64,
-    /// GPUs now.
-    gpus: u32,
-    /// TSGs now.
-    tsgs: u32,
-    /// Assignments now.
-    assignments: u32,
-    /// Event streams now.
-    streams: u32,
+    errors,
     /// Attempts of a process to change its own classed TSG through the driver that were refused.
-    controls_denied: u64,
+    controls_denied,
     /// Such attempts that were let through and put right.
-    controls_reapplied: u64,
-    /// Times that a best-effort TSG was let on in its turn.
-    turns: u64,
-    /// Tracked threads now.
-    threads: u64,
-    /// Threads that were to be tracked because of who made them, and are not.
-    threads_missed: u64,
-    /// Subscriptions of prefetch signals now.
-    subscriptions: u64,
+    controls_reapplied,
+    /// Times that a best-effort TSG got its turn.
+    turns,
+    /// Events written to streams.
+    events,
+    /// Events overwritten before they were read.
+    events_dropped,
+    /// Threads that were to be tracked and are not, for want of room or memory.
+    threads_missed,
     /// Signals at which a range of a file was read ahead.
-    readaheads: u64,
-    /// Bytes of the ranges that were, what was in the page cache included.
-    readahead_bytes: u64,
+    readaheads,
+    /// Bytes of these ranges, those in the page cache included.
+    readahead_bytes,
     /// Ranges that the file system refused to read.
-    readaheads_failed: u64,
+    readaheads_failed,
     /// Signals at which the range before was still being read.
-    readaheads_skipped: u64,
+    readaheads_skipped,
+    /// GPUs now.
+    gpus,
+    /// TSGs now.
+    tsgs,
+    /// Assignments now.
+    classes,
+    /// Event streams now.
+    streams,
+    /// Slots that are allocated now.
+    slots,
+    /// Tracked threads now.
+    threads,
+    /// Subscriptions of signals now, those that still read included.
+    subscriptions,
+    /// Probes now.
+    probes,
 }
 
 #[cfg(test)]
@@ -94,14 +100,15 @@ mod tests {
 
     #[test]
     fn entries_follow_the_structure() {
-        let mut raw = abi::zernel_v0_stats::zeroed();
+        let mut raw = abi::zernel_system_info::zeroed();
         raw.tsgs_added = 5;
         raw.streams = 2;
-        (raw.turns, raw.readaheads_skipped) = (3, 4);
+        (raw.turns, raw.probes) = (3, 4);
         let entries: Vec<_> = Stats::from(&raw).entries().collect();
         assert_eq!(entries.first(), Some(&("tsgs_added", 5)));
-        assert_eq!(entries.last(), Some(&("readaheads_skipped", 4)));
-        assert_eq!(entries[16], ("streams", 2));
-        assert_eq!(entries.len(), 27);
+        assert_eq!(entries.last(), Some(&("probes", 4)));
+        assert_eq!(entries[25], ("streams", 2));
+        assert_eq!(entries.len(), 30);
+        assert_eq!((entries.len() + 1) * 8, size_of_val(&raw));
     }
 }

@@ -144,6 +144,21 @@ impl Source {
     }
 }
 
+impl Source {
+    /// From `ZERNEL_SOURCE_*` of ABI 1.
+    pub(crate) fn from_number(raw: u32) -> Self {
+        match raw {
+            abi::ZERNEL_SOURCE_NONE => Self::None,
+            abi::ZERNEL_SOURCE_CGROUP => Self::Cgroup,
+            abi::ZERNEL_SOURCE_PROCESS => Self::Process,
+            abi::ZERNEL_SOURCE_THREAD => Self::Thread,
+            abi::ZERNEL_SOURCE_TSG => Self::Tsg,
+            abi::ZERNEL_SOURCE_DEFAULT => Self::Default,
+            _ => Self::Unknown,
+        }
+    }
+}
+
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use serde::Serialize;
 
 use crate::sys::abi;
-use crate::{gpu, text, Level, Result, Source, Timestamp};
+use crate::{gpu, text, Level, Result, Source, Timestamp, Weight};
 
 /// Text that is no id of a TSG.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -98,6 +98,8 @@ pub struct Tsg {
     pub level: Option<Level>,
     /// What decides the level.
     pub source: Source,
+    /// Weight in force where best-effort TSGs take turns.
+    pub weight: Weight,
     /// Time slice it has, in microseconds.
     pub timeslice_us: u32,
     /// Time slice it had before zernel, in microseconds.
@@ -108,6 +110,10 @@ pub struct Tsg {
     pub pending: bool,
     /// The last change failed for good.
     pub failed: bool,
+    /// More urgent work takes the engine from it.
+    pub preemptible: bool,
+    /// The budget of its level is spent.
+    pub throttled: bool,
     /// Number that the hardware or driver gives it.
     pub hw_tsg: u32,
     /// Engine type as the driver numbers it.
@@ -122,12 +128,23 @@ pub struct Tsg {
     pub applied: u64,
     /// Settings the provider refused for good.
     pub errors: u64,
+    /// Number of the last error among these, negative; 0 without one.
+    pub error: i32,
+    /// Time that it ran on its engine, in nanoseconds; as of the last look of its provider, as the
+    /// next three.
+    pub gpu_ns: u64,
+    /// Times that it was taken off the engine while it had work.
+    pub preemptions: u64,
+    /// The last of these.
+    pub preempted_ns: Option<Timestamp>,
+    /// Memory of its context in bytes; 0 if it is not known.
+    pub context_bytes: u64,
 }
 
-impl TryFrom<&abi::zernel_v0_tsg_info> for Tsg {
+impl TryFrom<&abi::zernel_tsg_info> for Tsg {
     type Error = crate::Error;
 
-    fn try_from(raw: &abi::zernel_v0_tsg_info) -> Result<Self> {
+    fn try_from(raw: &abi::zernel_tsg_info) -> Result<Self> {
         let has = |flag| raw.flags & flag != 0;
         Ok(Self {
             id: Id(raw.id),
@@ -137,22 +154,31 @@ impl TryFrom<&abi::zernel_v0_tsg_info> for Tsg {
             uid: raw.uid,
             comm: text::from_chars(&raw.comm),
             cgroup: raw.cgroup,
-            compute: has(abi::ZERNEL_V0_TSG_COMPUTE),
-            shared: has(abi::ZERNEL_V0_TSG_SHARED),
+            compute: has(abi::ZERNEL_TSG_COMPUTE),
+            shared: has(abi::ZERNEL_TSG_SHARED),
             level: Level::from_abi(raw.level)?,
-            source: Source::from_abi(raw.source),
+            source: Source::from_number(raw.source),
+            weight: Weight::from_abi(raw.weight)?,
             timeslice_us: raw.timeslice_us,
             default_timeslice_us: raw.default_timeslice_us,
             interleave: Interleave::from_abi(raw.interleave),
-            pending: has(abi::ZERNEL_V0_TSG_PENDING),
-            failed: has(abi::ZERNEL_V0_TSG_FAILED),
+            pending: has(abi::ZERNEL_TSG_PENDING),
+            failed: has(abi::ZERNEL_TSG_FAILED),
+            preemptible: has(abi::ZERNEL_TSG_PREEMPTIBLE),
+            throttled: has(abi::ZERNEL_TSG_THROTTLED),
             hw_tsg: raw.hw_tsg,
             engine: raw.engine,
             runlist: raw.runlist,
             channels: raw.channels,
-            added_ns: Timestamp::from_ns(raw.added_ns),
+            added_ns: Timestamp::from_ns(raw.added_at),
             applied: raw.applied,
             errors: raw.errors,
+            error: raw.error,
+            gpu_ns: raw.gpu_ns,
+            preemptions: raw.preemptions,
+            preempted_ns: Some(Timestamp::from_ns(raw.preempted_at))
+                .filter(|_| raw.preempted_at > 0),
+            context_bytes: raw.context_bytes,
         })
     }
 }
@@ -162,31 +188,38 @@ mod tests {
     use super::*;
     use bytemuck::Zeroable;
 
+    fn entry() -> abi::zernel_tsg_info {
+        abi::zernel_tsg_info {
+            weight: abi::ZERNEL_WEIGHT_DEFAULT,
+            ..abi::zernel_tsg_info::zeroed()
+        }
+    }
+
     #[test]
     fn an_unclassed_tsg_has_no_level() {
-        let mut raw = abi::zernel_v0_tsg_info::zeroed();
-        raw.level = abi::ZERNEL_V0_LEVEL_NONE;
-        raw.flags = abi::ZERNEL_V0_TSG_COMPUTE | abi::ZERNEL_V0_TSG_FAILED;
+        let mut raw = entry();
+        raw.level = abi::ZERNEL_LEVEL_NONE;
+        raw.flags = abi::ZERNEL_TSG_COMPUTE | abi::ZERNEL_TSG_FAILED;
         let tsg = Tsg::try_from(&raw).unwrap();
         assert_eq!((tsg.level, tsg.source), (None, Source::None));
         assert!(tsg.compute && tsg.failed && !tsg.pending && !tsg.shared);
-        raw.flags = abi::ZERNEL_V0_TSG_SHARED;
+        raw.flags = abi::ZERNEL_TSG_SHARED;
         assert!(Tsg::try_from(&raw).unwrap().shared);
     }
 
     #[test]
     fn a_level_that_does_not_exist_is_an_error() {
-        let mut raw = abi::zernel_v0_tsg_info::zeroed();
+        let mut raw = entry();
         raw.level = 8;
         assert!(Tsg::try_from(&raw).is_err());
     }
 
     #[test]
     fn json_has_plain_numbers() {
-        let mut raw = abi::zernel_v0_tsg_info::zeroed();
+        let mut raw = entry();
         raw.id = 1 << 40;
         raw.level = 7;
-        raw.source = 3;
+        raw.source = 2;
         let tsg = Tsg::try_from(&raw).unwrap();
         let json = serde_json::to_value(tsg).unwrap();
         assert_eq!(json["id"], 1u64 << 40);

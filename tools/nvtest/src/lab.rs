@@ -112,7 +112,7 @@ fn settle() -> Result<()> {
         last = Some((stats, Counts::of_rm()?, Counts::of_table()?));
         Ok(last.as_ref().is_some_and(|(stats, rm, table)| {
             stats.tsgs == 0
-                && stats.assignments == 0
+                && stats.classes == 0
                 && stats.streams == 0
                 && rm.nothing().is_ok()
                 && rm.agree(table).is_ok()

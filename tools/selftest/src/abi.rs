@@ -417,8 +417,8 @@ fn other_files() -> Outcome {
 
 /// How many TSGs the first page through this file has.
 pub fn count_tsgs(fd: BorrowedFd<'_>) -> Result<usize> {
-    let mut page = [abi::zernel_v0_tsg_info::zeroed(); 64];
-    Ok(libzernel::sys::v0::list_tsgs(fd, &mut 0, &mut page)?)
+    let mut part = [abi::zernel_tsg_info::zeroed(); 64];
+    Ok(crate::list::part(fd, abi::ZERNEL_LIST_TSGS, 0, &mut part)?.0)
 }
 
 /// Sets a class through a file that is no [`Zernel`]; the target is a TSG or a process.

@@ -282,7 +282,7 @@ fn lives_without_processes() -> Outcome {
             Ok(())
         })?;
         wait_until("its TSG is gone", || Ok(lab.stats()?.tsgs == 0))?;
-        check_eq!(lab.stats()?.assignments, 1);
+        check_eq!(lab.stats()?.classes, 1);
         check_eq!(lab.zernel.class(&group.target()?)?.level, Some(level(7)));
     }
     Ok(())
@@ -296,9 +296,9 @@ fn rmdir_ends_the_class() -> Outcome {
     for round in 1..=5 {
         let group = parent.below("goes")?;
         lab.zernel.set_class(&group.target()?, level(7))?;
-        check_eq!(lab.stats()?.assignments, 2);
+        check_eq!(lab.stats()?.classes, 2);
         group.remove()?;
-        wait_until("the class has ended", || Ok(lab.stats()?.assignments == 1))?;
+        wait_until("the class has ended", || Ok(lab.stats()?.classes == 1))?;
         check_eq!(lab.stats()?.classes_expired, before.classes_expired + round);
         check_eq!(lab.stats()?.classes_cleared, before.classes_cleared);
     }
@@ -381,7 +381,5 @@ fn deep_nesting() -> Outcome {
     while let Some(group) = groups.pop() {
         group.remove()?;
     }
-    wait_until("the classes have ended", || {
-        Ok(lab.stats()?.assignments == 0)
-    })
+    wait_until("the classes have ended", || Ok(lab.stats()?.classes == 0))
 }

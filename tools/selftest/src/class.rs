@@ -82,7 +82,7 @@ fn set_get_clear_of_each_kind() -> Outcome {
         check_eq!(lab.zernel.class(&target)?, none, "{name} at first");
         check_eq!(lab.zernel.set_class(&target, level(3))?, expected, "{name}");
         check_eq!(lab.zernel.class(&target)?, expected, "{name} when asked");
-        check_eq!(lab.stats()?.assignments, before.assignments + 1, "{name}");
+        check_eq!(lab.stats()?.classes, before.classes + 1, "{name}");
         lab.wait_slice(&context, slice_of(3)).context(name)?;
         let listed = lab.tsg(tsg.id)?;
         check_eq!(
@@ -94,7 +94,7 @@ fn set_get_clear_of_each_kind() -> Outcome {
         check_eq!(lab.zernel.class(&target)?, none, "{name} after that");
         lab.wait_slice(&context, DRIVER_SLICE).context(name)?;
         let after = lab.stats()?;
-        check_eq!(after.assignments, before.assignments, "{name}");
+        check_eq!(after.classes, before.classes, "{name}");
         check_eq!(after.classes_set, before.classes_set + 1, "{name}");
         check_eq!(after.classes_cleared, before.classes_cleared + 1, "{name}");
         check_eq!(after.classes_expired, before.classes_expired, "{name}");
@@ -345,11 +345,11 @@ fn setting_again_replaces() -> Outcome {
                 Some(level(number)),
                 "{name}"
             );
-            check_eq!(lab.stats()?.assignments, 1, "{name}");
+            check_eq!(lab.stats()?.classes, 1, "{name}");
         }
         lab.wait_slice(&context, slice_of(5)).context(name)?;
         lab.zernel.clear_class(&target)?;
-        check_eq!(lab.stats()?.assignments, 0, "{name}");
+        check_eq!(lab.stats()?.classes, 0, "{name}");
     }
     Ok(())
 }

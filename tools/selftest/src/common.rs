@@ -6,7 +6,7 @@ use std::fs;
 use anyhow::{bail, Context as _, Result};
 use libzernel::request::Of;
 use libzernel::sim::{Context, ContextSpec, Sim};
-use libzernel::{Level, Stats, Tsg, Zernel};
+use libzernel::{tsg, Level, LevelInfo, Stats, Target, Tsg, Zernel};
 use rustix::io::Errno;
 use testkit::module::unload_each;
 pub use testkit::module::{is_loaded, load, try_unload, unload, unload_soon};
@@ -55,7 +55,7 @@ pub fn settle() -> Result<()> {
         last = Some((stats, requests));
         let there = [
             stats.tsgs.into(),
-            stats.assignments.into(),
+            stats.classes.into(),
             stats.streams.into(),
             stats.threads,
             stats.subscriptions,
@@ -136,7 +136,7 @@ impl Lab {
     }
 
     /// A TSG that is listed.
-    pub fn tsg(&self, id: libzernel::tsg::Id) -> Result<Tsg> {
+    pub fn tsg(&self, id: tsg::Id) -> Result<Tsg> {
         for tsg in self.zernel.tsgs() {
             let tsg = tsg?;
             if tsg.id == id {
@@ -205,4 +205,21 @@ pub fn tid() -> u32 {
         .as_raw_nonzero()
         .get()
         .unsigned_abs()
+}
+
+/// A level on all GPUs together.
+pub fn level_info(zernel: &Zernel, level: Level) -> Result<LevelInfo> {
+    let mut levels = zernel.levels();
+    let is_asked = |info: &LevelInfo| info.gpu.is_none() && info.level == Some(level);
+    let found = levels.find(|info| info.as_ref().map_or(true, is_asked));
+    Ok(found.context("a level is not listed")??)
+}
+
+/// What zernel has learned that a switch of the GPU of a TSG takes, in nanoseconds.
+pub fn switch_ns(zernel: &Zernel, id: tsg::Id) -> Result<u64> {
+    let tsg = zernel.tsgs_of(&Target::Tsg(id)).next();
+    let gpu = tsg.context("no such TSG")??.gpu;
+    let mut gpus = zernel.gpus();
+    let found = gpus.find(|known| known.as_ref().map_or(true, |known| known.id == gpu));
+    Ok(found.context("no such GPU")??.switch_ns)
 }

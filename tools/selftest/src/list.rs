@@ -3,10 +3,10 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use bytemuck::{Pod, Zeroable};
 use libzernel::sim::{Context, ContextSpec, Sim};
 use libzernel::sys::abi;
@@ -27,8 +27,8 @@ pub const SUITE: Suite = suite(
     &[
         case("gpus_say_what_they_are", gpus_say_what_they_are),
         case("tsgs_say_what_they_are", tsgs_say_what_they_are),
-        case("pages_join", pages_join),
-        case("longer_entries_are_extended", longer_entries_are_extended),
+        case("parts_join", parts_join),
+        case("entries_are_cut_or_extended", entries_are_cut_or_extended),
         case("users_see_their_own", users_see_their_own),
         case("perfmon_sees_all", perfmon_sees_all),
         case("foreign_pid_namespace", foreign_pid_namespace),
@@ -107,17 +107,39 @@ fn tsgs_say_what_they_are() -> Outcome {
     Ok(())
 }
 
-/// Reads everything in pages of `count`; hands back the ids and the lengths of the pages.
-fn read_pages(zernel: &Zernel, count: usize) -> Result<(Vec<u64>, Vec<usize>)> {
+/// Reads a part of a list of all there is. Returns how many entries there were, and the next cursor.
+pub fn part<T: Pod>(
+    fd: BorrowedFd<'_>,
+    kind: u32,
+    cursor: u64,
+    entries: &mut [T],
+) -> Result<(usize, u64)> {
+    let mut list = abi::zernel_list {
+        kind,
+        cursor,
+        ..abi::zernel_list::zeroed()
+    };
+    let filled = libzernel::sys::zernel::list(fd, &mut list, entries)?;
+    check_eq!(
+        list.entry_known as usize,
+        size_of::<T>(),
+        "known of an entry"
+    );
+    Ok((filled, list.next))
+}
+
+/// Reads all TSGs in parts of `room`; hands back the ids and the lengths of the parts.
+fn read_parts(zernel: &Zernel, room: usize) -> Result<(Vec<u64>, Vec<usize>)> {
     let (mut ids, mut lengths, mut cursor) = (Vec::new(), Vec::new(), 0);
-    let mut page = vec![abi::zernel_v0_tsg_info::zeroed(); count];
+    let mut entries = vec![abi::zernel_tsg_info::zeroed(); room];
     loop {
-        let filled = libzernel::sys::v0::list_tsgs(zernel.as_fd(), &mut cursor, &mut page)?;
-        if filled == 0 {
+        let (filled, next) = part(zernel.as_fd(), abi::ZERNEL_LIST_TSGS, cursor, &mut entries)?;
+        ids.extend(entries[..filled].iter().map(|entry| entry.id));
+        lengths.push(filled);
+        if next == 0 {
             return Ok((ids, lengths));
         }
-        ids.extend(page[..filled].iter().map(|entry| entry.id));
-        lengths.push(filled);
+        cursor = next;
     }
 }
 
@@ -127,15 +149,15 @@ fn contexts(sim: &Sim, count: usize) -> Result<Vec<Context>> {
         .collect()
 }
 
-fn pages_join() -> Outcome {
+fn parts_join() -> Outcome {
     let lab = Lab::open()?;
     check_eq!(
-        read_pages(&lab.zernel, 5)?,
-        (vec![], vec![]),
+        read_parts(&lab.zernel, 5)?,
+        (vec![], vec![0]),
         "an empty list"
     );
     let contexts = contexts(&lab.sim, 150)?;
-    let (all, lengths) = read_pages(&lab.zernel, 1000)?;
+    let (all, lengths) = read_parts(&lab.zernel, 1000)?;
     check_eq!(lengths, [64, 64, 22], "64 entries at most");
     check_eq!(all.len(), contexts.len());
     check_eq!(
@@ -143,76 +165,73 @@ fn pages_join() -> Outcome {
         true,
         "in order"
     );
-    for count in [1, 7, 63, 64, 65, 149, 150, 151] {
-        let (ids, lengths) = read_pages(&lab.zernel, count)?;
-        check_eq!(ids == all, true, "pages of {count}");
-        let full = lengths.iter().rev().skip(1).all(|&l| l == count.min(64));
-        check_eq!(full, true, "pages of {count}: {lengths:?}");
-    }
-    // A cursor is only a place: one between two ids goes on with the next one.
-    let mut page = [abi::zernel_v0_tsg_info::zeroed()];
-    for (index, id) in all.iter().enumerate().take(100) {
-        let mut cursor = id - 1;
-        libzernel::sys::v0::list_tsgs(lab.zernel.as_fd(), &mut cursor, &mut page)?;
-        check_eq!((page[0].id, cursor), (*id, *id), "entry {index}");
-    }
-    for mut cursor in [*all.last().context("no TSG")?, u64::MAX - 1, u64::MAX] {
-        let filled = libzernel::sys::v0::list_tsgs(lab.zernel.as_fd(), &mut cursor, &mut page)?;
-        check_eq!(filled, 0, "after the end");
+    for room in [1, 7, 63, 64, 65, 149, 150, 151] {
+        let (ids, lengths) = read_parts(&lab.zernel, room)?;
+        check_eq!(ids == all, true, "parts of {room}");
+        // The last part says that it is the last, also if it is full.
+        let full = lengths.iter().rev().skip(1).all(|&l| l == room.min(64));
+        check_eq!(full, true, "parts of {room}: {lengths:?}");
+        check_eq!(lengths.len(), 150usize.div_ceil(room.min(64)), "of {room}");
     }
     Ok(())
 }
 
-/// Lists entries of `T` in twice their size and checks what is around them.
-fn extended<T: Pod>(lab: &Lab, number: u32, id_of: fn(&T) -> u64, ids: &[u64]) -> Outcome {
-    let known = size_of::<T>();
-    let stride = known * 2 + 8;
+/// Lists entries of `T` in `stride` bytes each and checks what is around them.
+fn in_strides<T: Pod>(lab: &Lab, kind: u32, stride: usize, ids: &[u64]) -> Outcome {
+    let known = size_of::<T>().min(stride);
     let mut area = Area::new()?;
     let room = stride * (ids.len() + 1);
     area.put(0, &vec![0xa5; room]);
-    let request = abi::zernel_v0_list {
+    let request = abi::zernel_list {
+        kind,
         entries: area.address(0),
-        count: ids.len() as u32 + 1,
+        room: ids.len() as u32 + 1,
         entry_size: stride as u32,
-        ..abi::zernel_v0_list::zeroed()
+        ..abi::zernel_list::zeroed()
     };
-    let (result, list) = call(lab.zernel.as_fd(), number, &request);
+    let fd = lab.zernel.as_fd();
+    let (result, list) = call(fd, abi::LIBZERNEL_IOC_LIST, &request);
     result?;
-    check_eq!(list.count as usize, ids.len());
+    check_eq!((list.filled as usize, list.next), (ids.len(), 0));
+    check_eq!(list.entry_known as usize, size_of::<T>());
     let bytes = area.get(0, room);
     for (index, &id) in ids.iter().enumerate() {
         let entry = &bytes[index * stride..][..stride];
-        let head: T = bytemuck::pod_read_unaligned(&entry[..known]);
-        check_eq!(id_of(&head), id, "entry {index}");
-        check_eq!(
-            entry[known..].iter().all(|&b| b == 0),
-            true,
-            "entry {index}"
-        );
+        // The id comes first in every entry.
+        let head: u64 = bytemuck::pod_read_unaligned(&entry[..8]);
+        check_eq!(head, id, "entry {index}");
+        let rest = entry[known..].iter().all(|&b| b == 0);
+        check_eq!(rest, true, "entry {index} in {stride} bytes");
     }
     let rest = &bytes[ids.len() * stride..];
     check_eq!(rest.iter().all(|&b| b == 0xa5), true, "past the entries");
     Ok(())
 }
 
-fn longer_entries_are_extended() -> Outcome {
+fn entries_are_cut_or_extended() -> Outcome {
     let lab = Lab::open()?;
     let _contexts = contexts(&lab.sim, 5)?;
-    let (ids, _) = read_pages(&lab.zernel, 64)?;
-    let tsgs = abi::LIBZERNEL_V0_IOC_LIST_TSGS;
-    extended::<abi::zernel_v0_tsg_info>(&lab, tsgs, |entry| entry.id, &ids)?;
+    let (ids, _) = read_parts(&lab.zernel, 64)?;
+    let tsg = size_of::<abi::zernel_tsg_info>();
+    for stride in [tsg, tsg + 8, 2 * tsg, 640] {
+        in_strides::<abi::zernel_tsg_info>(&lab, abi::ZERNEL_LIST_TSGS, stride, &ids)?;
+        let kind = abi::ZERNEL_LIST_TSG_REQUESTS;
+        in_strides::<abi::zernel_request_info>(&lab, kind, stride.max(240), &ids)?;
+    }
     let gpus: Vec<u64> = lab
         .zernel
         .gpus()
         .map(|gpu| gpu.map(|gpu| gpu.id.as_u64()))
         .collect::<Result<_, _>>()?;
-    let number = abi::LIBZERNEL_V0_IOC_LIST_GPUS;
-    extended::<abi::zernel_v0_gpu_info>(&lab, number, |entry| entry.id, &gpus)
+    for stride in [264, 272, 1_000] {
+        in_strides::<abi::zernel_gpu_info>(&lab, abi::ZERNEL_LIST_GPUS, stride, &gpus)?;
+    }
+    in_strides::<abi::zernel_system_info>(&lab, abi::ZERNEL_LIST_SYSTEM, 512, &[1])
 }
 
 /// Ids of the TSGs that the caller sees.
 fn seen() -> Result<BTreeSet<u64>> {
-    let (ids, _) = read_pages(&Zernel::open()?, 64)?;
+    let (ids, _) = read_parts(&Zernel::open()?, 64)?;
     Ok(ids.into_iter().collect())
 }
 
@@ -335,7 +354,7 @@ fn stable_under_churn() -> Outcome {
     let mut passes = 0;
     common::wait_until_within(5 * common::SOON, "500 changes", || {
         for count in [1, 2, 5, 64] {
-            let (ids, _) = read_pages(&lab.zernel, count)?;
+            let (ids, _) = read_parts(&lab.zernel, count)?;
             let sorted = ids.windows(2).all(|pair| pair[0] < pair[1]);
             check_eq!(sorted, true, "in order, none twice: {ids:?}");
             let missing: Vec<_> = kept.iter().filter(|id| !ids.contains(id)).collect();

@@ -66,7 +66,7 @@ fn admission_is_a_budget() -> Outcome {
     }
     let after = lab.stats()?;
     check_eq!(after.denied, before.denied + 4);
-    check_eq!(after.assignments, 2);
+    check_eq!(after.classes, 2);
     check_eq!(lab.zernel.class(&process(2))?.level, None);
     // What replaces a raised one takes its place; what lowers is free and makes room.
     as_member(BOB, &process(0), 1, None)?;
@@ -82,7 +82,7 @@ fn admission_is_a_budget() -> Outcome {
     as_member(ALICE, &process(0), 0, full)?;
     // So does one whose target has ended.
     children[3].kill()?;
-    wait_until("the class has ended", || Ok(lab.stats()?.assignments == 2))?;
+    wait_until("the class has ended", || Ok(lab.stats()?.classes == 2))?;
     as_member(BOB, &process(0), 0, None)?;
     as_member(BOB, &process(1), 0, full)?;
     // And one that root takes over.
@@ -191,14 +191,14 @@ fn assignments_of_a_user() -> Outcome {
         lab.zernel.set_class(&Target::CurrentProcess, level(7))?;
         let answer = errno(lab.zernel.set_class(&Target::CurrentThread, level(7)));
         check_eq!(answer, Some(Errno::DQUOT));
-        check_eq!(lab.stats()?.assignments as usize, MOST);
+        check_eq!(lab.stats()?.classes as usize, MOST);
         Ok(())
     })?;
     let full = child.join_within(10 * SOON);
     let lab = Lab::open()?;
     wait_until("nothing is left", || {
         let stats = lab.stats()?;
-        Ok((stats.assignments, stats.tsgs) == (0, 0))
+        Ok((stats.classes, stats.tsgs) == (0, 0))
     })?;
     drop(lab);
     common::unload_all()?;
@@ -220,7 +220,7 @@ fn one_too_many(lab: &Lab) -> Outcome {
 
 /// The caller has as many assignments as it may have, but none for itself.
 fn full_quota(lab: &Lab) -> Outcome {
-    check_eq!(lab.stats()?.assignments as usize, MOST);
+    check_eq!(lab.stats()?.classes as usize, MOST);
     let before = lab.stats()?;
     for target in [Target::CurrentThread, Target::CurrentProcess] {
         let answer = errno(lab.zernel.set_class(&target, level(7)));
@@ -230,6 +230,6 @@ fn full_quota(lab: &Lab) -> Outcome {
     let answer = errno(lab.zernel.set_class(&Target::CurrentProcess, level(0)));
     check_eq!(answer, Some(Errno::PERM));
     check_eq!(lab.stats()?.denied, before.denied + 3);
-    check_eq!(lab.stats()?.assignments, before.assignments);
+    check_eq!(lab.stats()?.classes, before.classes);
     Ok(())
 }

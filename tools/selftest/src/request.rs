@@ -56,7 +56,7 @@ pub const SUITE: Suite = suite(
         case("page_fields", fields::page_fields),
         case("begin_fields", fields::begin_fields),
         case("request_fields", fields::request_fields),
-        case("stats_fields", fields::stats_fields),
+        case("histogram_fields", fields::histogram_fields),
         case("buckets_out_of_reach", fields::buckets_out_of_reach),
         case("no_answer_no_effect", fields::no_answer_no_effect),
         case("tsgs_of_others", others::tsgs_of_others),
@@ -299,14 +299,10 @@ impl<'a> Since<'a> {
     /// What has come to them; the times are since the module was loaded.
     fn stats(&self) -> Result<RequestStats> {
         let now = self.zernel.request_stats(self.of)?;
-        check_eq!(
-            now.requests,
-            now.over() + now.in_flight,
-            "the sum of {now:?}"
-        );
+        check_eq!(now.begun, now.over() + now.in_flight, "the sum of {now:?}");
         let before = &self.before;
         Ok(RequestStats {
-            requests: now.requests - before.requests,
+            begun: now.begun - before.begun,
             done: now.done - before.done,
             cancelled: now.cancelled - before.cancelled,
             expired: now.expired - before.expired,
@@ -319,7 +315,7 @@ impl<'a> Since<'a> {
             late: now.late - before.late,
             late_ns: now.late_ns - before.late_ns,
             lost_ns: now.lost_ns - before.lost_ns,
-            slo_violations: now.slo_violations - before.slo_violations,
+            violations: now.violations - before.violations,
             latency_ns: now.latency_ns - before.latency_ns,
             ..now
         })

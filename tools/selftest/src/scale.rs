@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{bail, ensure, Result};
 use bytemuck::Zeroable;
 use libzernel::sim::{Context, ContextSpec, Sim};
-use libzernel::sys::{abi, v0 as calls};
+use libzernel::sys::abi;
 use libzernel::{Level, Target, Zernel};
 use rustix::io::Errno;
 
@@ -19,6 +19,7 @@ use crate::check_eq;
 use crate::child::Child;
 use crate::common::{load, slice_of, unload_all, wait_until_within, SOON};
 use crate::harness::{case, suite, Outcome, Suite, BARE};
+use crate::list;
 
 /// The suite.
 pub const SUITE: Suite = suite(
@@ -132,12 +133,10 @@ impl Crowd {
 
     /// Lists what is new.
     fn list(&mut self) -> Result<()> {
-        let mut page = vec![abi::zernel_v0_tsg_info::zeroed(); 64];
+        let mut page = vec![abi::zernel_tsg_info::zeroed(); 64];
         loop {
-            let count = calls::list_tsgs(self.zernel.as_fd(), &mut self.last, &mut page)?;
-            if count == 0 {
-                return Ok(());
-            }
+            let fd = self.zernel.as_fd();
+            let (count, next) = list::part(fd, abi::ZERNEL_LIST_TSGS, self.last, &mut page)?;
             for info in &page[..count] {
                 ensure!(
                     Some(&info.id) > self.ids.last(),
@@ -145,6 +144,10 @@ impl Crowd {
                     info.id
                 );
                 self.ids.push(info.id);
+                self.last = info.id;
+            }
+            if next == 0 {
+                return Ok(());
             }
         }
     }
@@ -185,14 +188,11 @@ impl Crowd {
         zernel.set_class(&middle, Level::BE)?;
         // As many as there are behind the middle of the few.
         let listed = (size.few as usize / 3).min(32);
-        let mut page = vec![abi::zernel_v0_tsg_info::zeroed(); listed];
+        let mut page = vec![abi::zernel_tsg_info::zeroed(); listed];
         let from = self.ids[self.ids.len() / 2];
         let list = fastest(|| {
-            let mut cursor = from;
-            check_eq!(
-                calls::list_tsgs(zernel.as_fd(), &mut cursor, &mut page)?,
-                listed
-            );
+            let part = list::part(zernel.as_fd(), abi::ZERNEL_LIST_TSGS, from, &mut page)?;
+            check_eq!(part.0, listed);
             Ok(())
         })?;
         let (mut attach, mut detach) = (Duration::MAX, Duration::MAX);
@@ -237,12 +237,12 @@ fn a_hundred_thousand_assignments() -> Outcome {
     // Everything was given back when the one file was closed.
     let stats = Zernel::open()?.stats()?;
     check_eq!(
-        (stats.gpus, stats.tsgs, stats.assignments),
-        (GPUS, 0, 0),
+        (stats.gpus, stats.tsgs, stats.classes),
+        (GPUS.into(), 0, 0),
         "population"
     );
     check_eq!(stats.tsgs_added, stats.tsgs_removed);
-    check_eq!(stats.errors + stats.dead, 0, "calls that failed");
+    check_eq!(stats.errors + stats.tsgs_dead, 0, "calls that failed");
     unload_all()
 }
 
@@ -264,7 +264,7 @@ fn fill(size: Size) -> Result<()> {
     let before = crowd.costs(size)?;
     // One GPU with all that it can have.
     crowd.grow(0, full - few)?;
-    check_eq!(crowd.zernel.stats()?.tsgs, full);
+    check_eq!(crowd.zernel.stats()?.tsgs, u64::from(full));
     println!("    # {full} TSGs after {:?}", began.elapsed());
     check_eq!(
         errno(crowd.sim.create_context(&Crowd::spec(0))),
@@ -292,8 +292,8 @@ fn fill(size: Size) -> Result<()> {
     crowd.grow(GPUS - 1, left)?;
     let stats = crowd.zernel.stats()?;
     check_eq!(
-        (stats.gpus, stats.tsgs, stats.assignments),
-        (GPUS, most, most),
+        (stats.gpus, stats.tsgs, stats.classes),
+        (GPUS.into(), most.into(), most.into()),
         "population"
     );
     println!("    # {most} assignments after {:?}", began.elapsed());
@@ -310,7 +310,7 @@ fn fill(size: Size) -> Result<()> {
     (crowd.last, crowd.ids) = (0, Vec::new());
     crowd.list()?;
     check_eq!(
-        crowd.ids.len() as u32,
+        crowd.ids.len() as u64,
         crowd.zernel.stats()?.tsgs,
         "TSGs listed"
     );

@@ -124,7 +124,7 @@ fn hostile_clients() -> Outcome {
     let mut left = None;
     wait_until("nothing of the clients is left", || {
         let stats = lab.stats()?;
-        left = Some((stats.tsgs, stats.assignments, stats.streams));
+        left = Some((stats.tsgs, stats.classes, stats.streams));
         Ok(left == Some((0, 0, 0)))
     })
     .with_context(|| format!("TSGs, assignments and streams: {left:?}"))?;

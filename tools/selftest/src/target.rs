@@ -40,7 +40,7 @@ pub const SUITE: Suite = suite(
 /// Waits until there are so many assignments.
 fn wait_assignments(lab: &Lab, count: u32) -> Result<()> {
     wait_until(&format!("{count} assignments"), || {
-        Ok(lab.stats()?.assignments == count)
+        Ok(lab.stats()?.classes == u64::from(count))
     })
 }
 
@@ -67,7 +67,7 @@ fn child_is_not_classed() -> Outcome {
         check_eq!(context.stats()?.timeslice_us, 1024);
         Ok(())
     })?;
-    check_eq!(lab.stats()?.assignments, 2, "the parent keeps its own");
+    check_eq!(lab.stats()?.classes, 2, "the parent keeps its own");
     Ok(())
 }
 
@@ -90,7 +90,7 @@ fn exec_keeps_the_class() -> Outcome {
         (class.level, class.source),
         (Some(level(7)), Source::Process)
     );
-    check_eq!(lab.stats()?.assignments, 1);
+    check_eq!(lab.stats()?.classes, 1);
     child.kill()?;
     wait_assignments(&lab, 0)
 }
@@ -199,7 +199,7 @@ fn sigkill_ends_the_class() -> Outcome {
     lab.zernel
         .set_class(&Target::Thread(child.pid()), level(6))?;
     let before = lab.stats()?;
-    check_eq!(before.assignments, 2);
+    check_eq!(before.classes, 2);
     child.kill()?;
     wait_assignments(&lab, 0)?;
     let after = lab.stats()?;
@@ -253,7 +253,7 @@ fn class_outlives_its_file() -> Outcome {
         lab.zernel.class(&Target::CurrentProcess)?.level,
         Some(level(7))
     );
-    check_eq!(lab.stats()?.assignments, 2);
+    check_eq!(lab.stats()?.classes, 2);
     lab.zernel.clear_class(&Target::Tsg(tsg.id))?;
     lab.wait_slice(&context, slice_of(7))
 }

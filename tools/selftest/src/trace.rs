@@ -302,7 +302,7 @@ fn classes_expire() -> Outcome {
     let id = u64::from(child.pid());
     child.join()?;
     wait_until("the process's class has ended", || {
-        Ok(lab.stats()?.assignments == 0)
+        Ok(lab.stats()?.classes == 0)
     })?;
     // A reaped process has no number any more, so the trace may tell 0.
     let last = tracer.told("class_expired")?.pop().context("nothing")?;

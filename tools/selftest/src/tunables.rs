@@ -438,7 +438,7 @@ fn default_class_at_once() -> Outcome {
     lab.wait_slice(&plain, DRIVER_SLICE)?;
     lab.wait_slice(&later, DRIVER_SLICE)?;
     check_eq!(classed.stats()?.slice_changes, 1);
-    check_eq!(lab.stats()?.assignments, 1);
+    check_eq!(lab.stats()?.classes, 1);
     Ok(())
 }
 

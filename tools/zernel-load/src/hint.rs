@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{ensure, Context as _, Result};
 use libzernel::request::{Begin, Number, Of, Page, Slot};
 use libzernel::sim::{Condition, Item, Sim, Status, Words};
-use libzernel::{tsg, Timestamp, Zernel};
+use libzernel::{tsg, Target, Timestamp, Zernel};
 use serde::{Deserialize, Serialize};
 
 /// Longest time that a holder keeps the GPU by itself: above the longest lease that is usual.
@@ -108,14 +108,14 @@ impl Hints {
         };
         let stats = zernel.request_stats(Of::Tsg(*tsg))?;
         Ok(HintUse {
-            requests: stats.requests,
+            requests: stats.begun,
             triggers: stats.triggers,
             early: stats.early,
             early_ns: stats.early_ns,
             late: stats.late,
             late_ns: stats.late_ns,
             expired: stats.expired,
-            switch_ns: stats.switch_ns,
+            switch_ns: switch_ns(zernel, *tsg)?,
         })
     }
 }
@@ -134,6 +134,15 @@ impl HintUse {
             switch_ns: self.switch_ns,
         }
     }
+}
+
+/// What zernel has learned that a switch of the GPU of a TSG takes, in nanoseconds.
+fn switch_ns(zernel: &Zernel, id: tsg::Id) -> Result<u64> {
+    let tsg = zernel.tsgs_of(&Target::Tsg(id)).next();
+    let gpu = tsg.context("the TSG is gone")??.gpu;
+    let mut gpus = zernel.gpus();
+    let gpu = gpus.find(|known| known.as_ref().map_or(true, |known| known.id == gpu));
+    Ok(gpu.context("the GPU is gone")??.switch_ns)
 }
 
 /// zernel's id of the compute TSG of this process.

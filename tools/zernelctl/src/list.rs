@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 //! `gpu list` and `tsg list`.
 
+use std::time::Duration;
+
 use anyhow::Result;
 use libzernel::{Gpu, Level, Tsg, Zernel};
 
@@ -27,11 +29,32 @@ impl Filter {
 
 /// Lists GPUs.
 pub fn gpus(zernel: &Zernel, json: bool) -> Result<()> {
-    let gpus = zernel.gpus().collect::<libzernel::Result<Vec<_>>>()?;
     if json {
-        return output::json(&gpus);
+        return output::json(&look(zernel)?);
     }
-    output::text(&gpu_table(&gpus))
+    let (before, gpus) = look_twice(zernel)?;
+    output::text(&gpu_table(&before, &gpus))
+}
+
+fn look(zernel: &Zernel) -> libzernel::Result<Vec<Gpu>> {
+    zernel.gpus().collect()
+}
+
+/// Reads GPUs twice, so that the time for which they were busy in between can be told: zernel asks
+/// their providers no more often than every 100 ms, and not while somebody waits.
+pub fn look_twice(zernel: &Zernel) -> Result<(Vec<Gpu>, Vec<Gpu>)> {
+    const PAUSE: Duration = Duration::from_millis(110);
+    const ANSWER: Duration = Duration::from_millis(5);
+    look(zernel)?;
+    std::thread::sleep(ANSWER);
+    let before = look(zernel)?;
+    if before.iter().all(|gpu| !gpu.can.load) {
+        return Ok((Vec::new(), before));
+    }
+    std::thread::sleep(PAUSE);
+    look(zernel)?;
+    std::thread::sleep(ANSWER);
+    Ok((before, look(zernel)?))
 }
 
 /// Lists TSGs.
@@ -46,8 +69,8 @@ pub fn tsgs(zernel: &Zernel, filter: &Filter, json: bool) -> Result<()> {
     output::text(&tsg_table(&tsgs))
 }
 
-/// GPUs as a table, or a sentence if there is none.
-pub fn gpu_table(gpus: &[Gpu]) -> String {
+/// GPUs as a table, or a sentence if there is none. `before`: the same, a moment earlier.
+pub fn gpu_table(before: &[Gpu], gpus: &[Gpu]) -> String {
     if gpus.is_empty() {
         return "No GPU: no provider has reported one.".to_owned();
     }
@@ -59,6 +82,10 @@ pub fn gpu_table(gpus: &[Gpu]) -> String {
             (can.preempt, "preempt"),
             (can.enable, "enable"),
             (can.load, "load"),
+            (can.tsg_load, "tsg-load"),
+            (can.control, "control"),
+            (can.waits, "waits"),
+            (can.context, "context"),
         ]
         .into_iter()
         .filter_map(|(can, name)| can.then_some(name))
@@ -68,18 +95,18 @@ pub fn gpu_table(gpus: &[Gpu]) -> String {
             gpu.name.clone(),
             gpu.bus.clone(),
             gpu.provider.clone(),
-            match (gpu.unresponsive, gpu.suspended) {
-                (true, _) => "unresponsive",
-                (false, true) => "suspended",
-                (false, false) => "ready",
+            match (gpu.unresponsive, gpu.suspended, gpu.retrying) {
+                (true, _, _) => "unresponsive",
+                (_, true, _) => "suspended",
+                (_, _, true) => "retrying",
+                _ => "ready",
             }
             .to_owned(),
             gpu.tsgs.to_string(),
             gpu.pending.to_string(),
-            if gpu.can.load {
-                format!("{}.{} %", gpu.busy_permille / 10, gpu.busy_permille % 10)
-            } else {
-                "-".to_owned()
+            match gpu.busy_permille(before.iter().find(|known| known.id == gpu.id)) {
+                Some(share) => format!("{}.{} %", share / 10, share % 10),
+                None => "-".to_owned(),
             },
             gpu.errors.to_string(),
             if gpu.turns { "turns" } else { "slices" }.to_owned(),
@@ -142,13 +169,14 @@ pub(crate) mod tests {
     use libzernel::sys::abi;
 
     pub(crate) fn tsg(id: u64, level: Option<Level>) -> Tsg {
-        let mut raw: abi::zernel_v0_tsg_info = bytemuck::Zeroable::zeroed();
+        let mut raw: abi::zernel_tsg_info = bytemuck::Zeroable::zeroed();
         raw.id = id;
         raw.gpu = 1;
         raw.pid = 100 + id as u32;
-        raw.flags = abi::ZERNEL_V0_TSG_COMPUTE;
-        raw.level = level.map_or(abi::ZERNEL_V0_LEVEL_NONE, |level| level.number().into());
-        raw.source = if level.is_some() { 3 } else { 0 };
+        raw.flags = abi::ZERNEL_TSG_COMPUTE;
+        raw.level = level.map_or(abi::ZERNEL_LEVEL_NONE, |level| level.number().into());
+        raw.source = if level.is_some() { 2 } else { 0 };
+        raw.weight = abi::ZERNEL_WEIGHT_DEFAULT;
         raw.timeslice_us = 200;
         raw.default_timeslice_us = 1024;
         for (to, from) in raw.comm.iter_mut().zip(b"train") {
@@ -191,14 +219,15 @@ pub(crate) mod tests {
 
     #[test]
     fn gpus_say_whether_best_effort_takes_turns() {
-        let mut raw: abi::zernel_v0_gpu_info = bytemuck::Zeroable::zeroed();
-        raw.flags = abi::ZERNEL_V0_GPU_TIMESLICE;
+        let mut raw: abi::zernel_gpu_info = bytemuck::Zeroable::zeroed();
+        raw.caps = abi::ZERNEL_GPU_CAP_TIMESLICE.into();
         let plain = Gpu::from(&raw);
-        raw.flags |= abi::ZERNEL_V0_GPU_ENABLE | abi::ZERNEL_V0_GPU_TURNS;
+        raw.caps |= u64::from(abi::ZERNEL_GPU_CAP_ENABLE);
+        raw.state = abi::ZERNEL_GPU_TURNS;
         let turns = Gpu::from(&raw);
         let json = serde_json::to_value(&turns).unwrap();
         assert_eq!(json["turns"], true);
-        let text = gpu_table(&[plain, turns]);
+        let text = gpu_table(&[], &[plain, turns]);
         let lines: Vec<_> = text.lines().map(str::trim_end).collect();
         assert!(lines[1].ends_with("slices  slice"), "{text}");
         assert!(lines[2].ends_with("turns   slice,enable"), "{text}");
@@ -232,7 +261,7 @@ pub(crate) mod tests {
 
     #[test]
     fn nothing_is_said_in_words() {
-        assert!(gpu_table(&[]).contains("no provider"));
+        assert!(gpu_table(&[], &[]).contains("no provider"));
         assert_eq!(tsg_table(&[]), "No TSG to show.");
     }
 }

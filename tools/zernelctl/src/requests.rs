@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::Result;
-use libzernel::request::{Histogram, Of};
+use libzernel::request::{Durations, Histogram, Of};
 use libzernel::{tsg, Level, RequestStats, Zernel};
 use serde::Serialize;
 
@@ -22,20 +22,34 @@ pub struct Options {
     pub histogram: bool,
 }
 
-/// The statistics of one kind, and maybe the histogram of their latencies.
+/// What became of requests, and how long their TSGs waited for the GPU.
 #[derive(Debug, Serialize)]
 struct Shown {
     #[serde(flatten)]
     stats: RequestStats,
+    preemption: Preemption,
     #[serde(skip_serializing_if = "Option::is_none")]
     histogram: Option<Histogram>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    preemption_histogram: Option<Histogram>,
+}
+
+/// From triggers until TSGs had the engine: where the provider tells, and 0 elsewhere.
+#[derive(Debug, Default, Serialize)]
+struct Preemption {
+    samples: u64,
+    mean_ns: u64,
+    p50_ns: u64,
+    p99_ns: u64,
+    p999_ns: u64,
+    max_ns: u64,
 }
 
 /// All requests, and those of each level that has had some.
 #[derive(Debug, Serialize)]
 struct Overview {
     all: Shown,
-    levels: BTreeMap<u8, RequestStats>,
+    levels: BTreeMap<u8, Shown>,
 }
 
 /// Shows what became of requests.
@@ -49,15 +63,15 @@ pub fn show(zernel: &Zernel, options: &Options, json: bool) -> Result<()> {
     if json {
         return output::json(&shown);
     }
-    output::text(&with_histogram(counters(&shown.stats), &shown.histogram))
+    output::text(&with_histograms(counters(&shown), &shown))
 }
 
 fn overview(zernel: &Zernel, histogram: bool, json: bool) -> Result<()> {
     let mut levels = BTreeMap::new();
     for level in Level::all() {
-        let stats = zernel.request_stats(Of::Level(level))?;
-        if stats.requests > 0 {
-            levels.insert(level.number(), stats);
+        let shown = Shown::read(zernel, Of::Level(level), false)?;
+        if shown.stats.begun > 0 {
+            levels.insert(level.number(), shown);
         }
     }
     let all = Shown::read(zernel, Of::All, histogram)?;
@@ -65,30 +79,55 @@ fn overview(zernel: &Zernel, histogram: bool, json: bool) -> Result<()> {
     if json {
         return output::json(&overview);
     }
-    let histogram = &overview.all.histogram;
-    output::text(&with_histogram(level_table(&overview), histogram))
+    output::text(&with_histograms(level_table(&overview), &overview.all))
+}
+
+impl Preemption {
+    fn of(histogram: &Histogram) -> Self {
+        let quantile = |share| {
+            let time = histogram.quantile(share).unwrap_or_default();
+            u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+        };
+        Self {
+            samples: histogram.samples,
+            mean_ns: histogram.sum_ns.checked_div(histogram.samples).unwrap_or(0),
+            p50_ns: quantile(500_000),
+            p99_ns: quantile(990_000),
+            p999_ns: quantile(999_000),
+            max_ns: histogram.max_ns,
+        }
+    }
 }
 
 impl Shown {
     fn read(zernel: &Zernel, of: Of, histogram: bool) -> Result<Self> {
-        if !histogram {
-            let stats = zernel.request_stats(of)?;
-            return Ok(Self {
-                stats,
-                histogram: None,
-            });
-        }
-        let (stats, histogram) = zernel.request_histogram(of)?;
+        let stats = zernel.request_stats(of)?;
+        let preemptions = zernel.histogram(of, Durations::Preemption)?;
+        let latencies = match histogram {
+            true => Some(zernel.histogram(of, Durations::Latency)?),
+            false => None,
+        };
         Ok(Self {
             stats,
-            histogram: Some(histogram),
+            preemption: Preemption::of(&preemptions),
+            histogram: latencies,
+            preemption_histogram: Some(preemptions).filter(|_| histogram),
         })
     }
 }
 
 /// Every counter of one kind.
-fn counters(stats: &RequestStats) -> String {
-    let rows = stats.entries().map(|(name, value)| {
+fn counters(shown: &Shown) -> String {
+    let preemption = &shown.preemption;
+    let waits = [
+        ("preemptions", preemption.samples),
+        ("preemption_mean_ns", preemption.mean_ns),
+        ("preemption_p50_ns", preemption.p50_ns),
+        ("preemption_p99_ns", preemption.p99_ns),
+        ("preemption_p999_ns", preemption.p999_ns),
+        ("preemption_max_ns", preemption.max_ns),
+    ];
+    let rows = shown.stats.entries().chain(waits).map(|(name, value)| {
         let shown = match name.strip_suffix("_ns") {
             Some(_) => nanoseconds(value),
             None => value.to_string(),
@@ -104,27 +143,30 @@ fn level_table(overview: &Overview) -> String {
     let rows = overview
         .levels
         .iter()
-        .map(|(&number, stats)| (name(number), stats))
-        .chain([("all".to_owned(), &overview.all.stats)])
-        .map(|(name, stats)| {
+        .map(|(&number, shown)| (name(number), shown))
+        .chain([("all".to_owned(), &overview.all)])
+        .map(|(name, shown)| {
+            let (stats, preemption) = (&shown.stats, &shown.preemption);
             let counts = [
-                stats.requests,
+                stats.begun,
                 stats.done,
                 stats.cancelled,
                 stats.expired,
-                stats.closed + stats.gone + stats.suspended,
+                stats.closed + stats.gone + stats.suspended + stats.otherwise,
                 stats.in_flight,
-                stats.slo_violations,
+                stats.violations,
             ];
             let times = [
                 stats.mean_ns().unwrap_or(0),
-                stats.p50_ns,
-                stats.p99_ns,
-                stats.p999_ns,
-                stats.max_ns,
+                stats.latency_p50_ns,
+                stats.latency_p99_ns,
+                stats.latency_p999_ns,
+                stats.latency_max_ns,
                 stats.early_ns,
                 stats.late_ns,
                 stats.lost_ns,
+                preemption.p50_ns,
+                preemption.p99_ns,
             ];
             let counts = counts.map(|count| count.to_string());
             let times = times.map(nanoseconds);
@@ -148,17 +190,27 @@ fn level_table(overview: &Overview) -> String {
             "EARLY",
             "LATE",
             "LOST",
+            "PREEMPT50",
+            "PREEMPT99",
         ],
         |name| name != "LEVEL",
         rows,
     )
 }
 
-/// The text, and a table of the latencies below it if there are any.
-fn with_histogram(text: String, histogram: &Option<Histogram>) -> String {
-    let Some(histogram) = histogram else {
-        return text;
-    };
+/// The text, and the histograms below it if there are any.
+fn with_histograms(text: String, shown: &Shown) -> String {
+    let latencies = shown.histogram.as_ref();
+    let preemptions = shown.preemption_histogram.as_ref();
+    let latencies = latencies.map(|found| table_of(found, "DONE", "No request is done."));
+    let preemptions = preemptions
+        .map(|found| table_of(found, "PREEMPTIONS", "No provider has told of preemptions."));
+    let parts = [Some(text), latencies, preemptions];
+    parts.into_iter().flatten().collect::<Vec<_>>().join("\n\n")
+}
+
+/// The buckets of a histogram that are not empty.
+fn table_of(histogram: &Histogram, counted: &'static str, nothing: &str) -> String {
     let all = histogram.count();
     let mut so_far = 0;
     let rows = histogram
@@ -175,10 +227,9 @@ fn with_histogram(text: String, histogram: &Option<Histogram>) -> String {
         });
     let rows: Vec<_> = rows.collect();
     if rows.is_empty() {
-        return format!("{text}\n\nNo request is done.");
+        return nothing.to_owned();
     }
-    let header = ["FROM", "BELOW", "DONE", "SO FAR"];
-    format!("{text}\n\n{}", output::table(header, |_| true, rows))
+    output::table(["FROM", "BELOW", counted, "SO FAR"], |_| true, rows)
 }
 
 fn duration(duration: Duration) -> String {
@@ -208,7 +259,7 @@ mod tests {
 
     fn stats() -> RequestStats {
         RequestStats {
-            requests: 10,
+            begun: 10,
             done: 4,
             cancelled: 1,
             expired: 2,
@@ -216,8 +267,8 @@ mod tests {
             gone: 1,
             in_flight: 1,
             latency_ns: 4_000_000,
-            p50_ns: 950_272,
-            max_ns: 21_000_000,
+            latency_p50_ns: 950_272,
+            latency_max_ns: 21_000_000,
             ..RequestStats::default()
         }
     }
@@ -225,13 +276,15 @@ mod tests {
     fn shown() -> Shown {
         Shown {
             stats: stats(),
+            preemption: Preemption::default(),
             histogram: None,
+            preemption_histogram: None,
         }
     }
 
     #[test]
     fn each_counter_has_a_line_with_its_unit() {
-        let text = counters(&stats());
+        let text = counters(&shown());
         let line = |name: &str| {
             let line = text.lines().find(|line| line.starts_with(name));
             line.unwrap_or_default()
@@ -239,18 +292,18 @@ mod tests {
                 .last()
                 .map(str::to_owned)
         };
-        assert_eq!(line("requests ").as_deref(), Some("10"));
+        assert_eq!(line("begun ").as_deref(), Some("10"));
         assert!(text.contains("950.2 us"), "{text}");
         assert!(text.contains("21.0 ms"), "{text}");
-        assert_eq!(line("p99 ").as_deref(), Some("-"));
-        assert_eq!(text.lines().count(), 29);
+        assert_eq!(line("latency_p99 ").as_deref(), Some("-"));
+        assert_eq!(text.lines().count(), 34);
     }
 
     #[test]
     fn levels_line_up_and_all_comes_last() {
         let overview = Overview {
             all: shown(),
-            levels: BTreeMap::from([(7, stats()), (0, stats())]),
+            levels: BTreeMap::from([(7, shown()), (0, shown())]),
         };
         let text = level_table(&overview);
         let firsts: Vec<_> = text
@@ -268,14 +321,14 @@ mod tests {
     fn json_is_flat_and_has_the_names_of_the_abi() {
         let json = serde_json::to_value(shown()).unwrap();
         assert_eq!(json["in_flight"], 1);
-        assert_eq!(json["p50_ns"], 950_272);
+        assert_eq!(json["latency_p50_ns"], 950_272);
         assert!(json.get("histogram").is_none());
         let overview = Overview {
             all: shown(),
-            levels: BTreeMap::from([(0, stats())]),
+            levels: BTreeMap::from([(0, shown())]),
         };
         let json = serde_json::to_value(overview).unwrap();
-        assert_eq!(json["all"]["requests"], 10);
+        assert_eq!(json["all"]["begun"], 10);
         assert_eq!(json["levels"]["0"]["expired"], 2);
     }
 

@@ -15,6 +15,9 @@ use crate::{list, output};
 struct Status {
     version: Version,
     gpus: Vec<Gpu>,
+    /// The same, a moment earlier.
+    #[serde(skip)]
+    before: Vec<Gpu>,
     tsgs: usize,
     /// Compute TSGs by the level in force.
     levels: BTreeMap<String, usize>,
@@ -24,9 +27,11 @@ struct Status {
 /// Shows the whole at a glance.
 pub fn status(zernel: &Zernel, json: bool) -> Result<()> {
     let tsgs = zernel.tsgs().collect::<libzernel::Result<Vec<_>>>()?;
+    let (before, gpus) = list::look_twice(zernel)?;
     let status = Status {
         version: zernel.version()?,
-        gpus: zernel.gpus().collect::<libzernel::Result<_>>()?,
+        gpus,
+        before,
         tsgs: tsgs.len(),
         levels: by_level(&tsgs),
         stats: zernel.stats()?,
@@ -101,7 +106,7 @@ fn describe(status: &Status) -> String {
         "work:   {} classes set, {} slices applied, {} retries, {} errors, {} denied\n",
         stats.classes_set, stats.applied, stats.retries, stats.errors, stats.denied,
     );
-    text.push_str(&list::gpu_table(&status.gpus));
+    text.push_str(&list::gpu_table(&status.before, &status.gpus));
     text
 }
 
@@ -113,7 +118,7 @@ mod tests {
     use libzernel::Level;
 
     fn status_of(tsgs: &[Tsg]) -> Status {
-        let stats: abi::zernel_v0_stats = bytemuck::Zeroable::zeroed();
+        let stats: abi::zernel_system_info = bytemuck::Zeroable::zeroed();
         Status {
             version: Version {
                 abi: 1,
@@ -131,6 +136,7 @@ mod tests {
                 max_assignments: 100_000,
             },
             gpus: Vec::new(),
+            before: Vec::new(),
             tsgs: tsgs.len(),
             levels: by_level(tsgs),
             stats: Stats::from(&stats),

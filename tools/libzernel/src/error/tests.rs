@@ -90,13 +90,13 @@ fn every_documented_error_of_a_request_has_its_cause_and_sentence() {
         (Call::Done, Errno::STALE, Cause::RequestOver, "is over"),
         (Call::Cancel, Errno::STALE, Cause::RequestOver, "(ESTALE)"),
         (
-            Call::RequestStats,
+            Call::ListRequests,
             Errno::NOENT,
             Cause::NoSuchTarget,
             "no such TSG",
         ),
         (
-            Call::RequestStats,
+            Call::ListRequests,
             Errno::PERM,
             Cause::NotPermitted,
             "CAP_PERFMON",

@@ -148,7 +148,7 @@ fn not_now_is_tried_again() -> Outcome {
         check_eq!(after.retries - before.retries, TIMES, "{status:?}");
         check_eq!(after.errors - before.errors, 0, "{status:?}");
         ensure!(
-            !lab.gpu(&runtime.bus())?.suspended,
+            !lab.gpu(&runtime.bus())?.retrying,
             "{status:?}: still suspended"
         );
     }
@@ -160,7 +160,7 @@ fn not_now_is_tried_again() -> Outcome {
     set_faults(&format!("{SET_SLICE} status=0x3 kernel forever"))?;
     lab.class(&runtime, tsg, Level::BE)?;
     wait_until("the GPU counts as suspended", || {
-        Ok(lab.gpu(&runtime.bus())?.suspended)
+        Ok(lab.gpu(&runtime.bus())?.retrying)
     })?;
     std::thread::sleep(Duration::from_secs(2));
     let retries = lab.stats()?.retries - before.retries;
@@ -217,7 +217,7 @@ fn gone_is_dropped_at_once() -> Outcome {
         lab.zernel.clear_class(&Target::current_process())?;
         lab.quiet()?;
         let after = lab.stats()?;
-        check_eq!(after.dead - before.dead, 1, "{status:?}");
+        check_eq!(after.tsgs_dead - before.tsgs_dead, 1, "{status:?}");
         check_eq!(after.errors - before.errors, 0, "{status:?}");
         check_eq!(after.retries - before.retries, 0, "{status:?}");
         check_eq!(

@@ -231,7 +231,7 @@ fn every_order() -> Outcome {
         }
         load_driver()?;
         let lab = Lab::open()?;
-        check_eq!(lab.stats()?.gpus, GPUS, "round {round}");
+        check_eq!(lab.stats()?.gpus, u64::from(GPUS), "round {round}");
         if round % 2 == 0 {
             let runtime = Runtime::open()?;
             let tsg = runtime.compute()?;

@@ -59,7 +59,7 @@ pub fn no_such_tsg() -> Outcome {
     lab.zernel.set_class(&Target::Tsg(tsg.id), level(7))?;
     drop(context);
     common::wait_until("the TSG is gone", || Ok(lab.stats()?.tsgs == 0))?;
-    check_eq!(lab.stats()?.assignments, 0);
+    check_eq!(lab.stats()?.classes, 0);
     let (_context, other) = lab.compute()?;
     let stale = tsg.id.as_u64();
     for id in [

@@ -212,7 +212,10 @@ pub(super) fn everybody_at_once() -> Outcome {
     if after.controls_reapplied - before.controls_reapplied > passed {
         bail!("{passed} let through, but {after:?}");
     }
-    check_eq!((after.errors, after.dead), (before.errors, before.dead));
+    check_eq!(
+        (after.errors, after.tsgs_dead),
+        (before.errors, before.tsgs_dead)
+    );
 
     // Whatever they did, the last word is zernel's, and then the owner's.
     tune("user_control", "deny")?;

@@ -36,13 +36,13 @@ pub(super) fn not_now_is_retried() -> Outcome {
     let broken = Broken::slices(&lab.sim, None, Errno::AGAIN)?;
     classify(&lab, &tsg, Level::BE)?;
     broken.wait_hits(4)?;
-    wait_until("the GPU is marked", || Ok(first_gpu(&lab)?.suspended))?;
+    wait_until("the GPU is marked", || Ok(first_gpu(&lab)?.retrying))?;
     check_eq!(lab.tsg(tsg.id)?.applied, 0, "settings applied");
     ensure!(!lab.tsg(tsg.id)?.failed, "failed for good");
     check_eq!(context.stats()?.timeslice_us, DEFAULT_US);
     drop(broken);
     lab.wait_slice(&context, BE_US)?;
-    wait_until("the mark is gone", || Ok(!first_gpu(&lab)?.suspended))?;
+    wait_until("the mark is gone", || Ok(!first_gpu(&lab)?.retrying))?;
     let hits = lab.sim.injected(0, operation)? - base;
     let after = first_gpu(&lab)?;
     check_eq!(
@@ -218,14 +218,14 @@ pub(super) fn gone_tsg_is_dropped() -> Outcome {
     reader.expect(Kind::ClassChanged)?;
     check_eq!(reader.expect(Kind::TsgRemoved)?.tsg, tsg.id);
     ensure!(lab.tsg(tsg.id).is_err(), "still listed");
-    check_eq!(grown(&lab, &before, |s| s.dead)?, 1, "TSGs found dead");
+    check_eq!(grown(&lab, &before, |s| s.tsgs_dead)?, 1, "TSGs found dead");
     check_eq!(grown(&lab, &before, |s| s.tsgs_removed)?, 1, "TSGs removed");
     check_eq!(
         grown(&lab, &before, |s| s.errors + s.retries)?,
         0,
         "other failures"
     );
-    check_eq!(lab.stats()?.assignments, 0, "its assignment");
+    check_eq!(lab.stats()?.classes, 0, "its assignment");
     let unknown = lab.zernel.set_class(&Target::Tsg(tsg.id), Level::LC);
     check_eq!(
         unknown.map_err(|e| e.errno()),
@@ -263,7 +263,7 @@ pub(super) fn suspended_gpu_gets_its_changes() -> Outcome {
         }
     }
     clear(&lab, &tsgs[2].1)?;
-    wait_until("the GPU is marked", || Ok(first_gpu(&lab)?.suspended))?;
+    wait_until("the GPU is marked", || Ok(first_gpu(&lab)?.retrying))?;
     for (context, _) in &tsgs {
         check_eq!(context.stats()?.slice_changes, 0, "changes while suspended");
     }

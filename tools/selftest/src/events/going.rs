@@ -177,7 +177,7 @@ pub(super) fn restored_when_the_owner_ends() -> Outcome {
         Ok(lab.sim.tsg_stats(tsg)?.timeslice_us == DEFAULT_US)
     })?;
     check_eq!(
-        (lab.stats()?.tsgs, lab.stats()?.assignments),
+        (lab.stats()?.tsgs, lab.stats()?.classes),
         (1, 0),
         "TSGs, assignments"
     );

@@ -202,7 +202,7 @@ pub(super) fn four_writers_lose_nothing() -> Outcome {
     }
     wait_until("all TSGs are gone", || {
         let stats = lab.stats()?;
-        Ok(stats.tsgs == 0 && stats.assignments == 0)
+        Ok(stats.tsgs == 0 && stats.classes == 0)
     })?;
     count(&mut reader)?;
     // The last read told of everything that was dropped before it.

@@ -150,7 +150,7 @@ pub(super) fn stream_quota() -> Outcome {
         for fd in &streams {
             check_eq!(first_read(fd), Err(Errno::AGAIN), "within the quota");
         }
-        check_eq!(lab.stats()?.streams, QUOTA as u32, "streams");
+        check_eq!(lab.stats()?.streams, QUOTA as u64, "streams");
         check_eq!(first_read(&more), Err(Errno::DQUOT), "over the quota");
         let mut fds = [PollFd::from_borrowed_fd(more.as_fd(), PollFlags::IN)];
         check_eq!(

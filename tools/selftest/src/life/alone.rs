@@ -36,7 +36,7 @@ pub(super) fn zernel_alone() -> Outcome {
         let me = Target::current_process();
         zernel.set_class(&me, Level::LC)?;
         check_eq!(zernel.class(&me)?.effective, Some(Level::LC));
-        check_eq!(zernel.stats()?.assignments, 1);
+        check_eq!(zernel.stats()?.classes, 1);
         zernel.clear_class(&me)?;
         zernel.set_class(&me, Level::BE)?;
         let mut events = zernel.events()?;

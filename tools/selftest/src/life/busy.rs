@@ -161,7 +161,7 @@ pub(super) fn busy_provider() -> Outcome {
         check_eq!((added, removed), (40, 40), "TSGs told");
         let stats = lab.stats()?;
         check_eq!(
-            (stats.tsgs, stats.gpus, stats.assignments),
+            (stats.tsgs, stats.gpus, stats.classes),
             (0, 2, 1),
             "population"
         );
@@ -170,7 +170,7 @@ pub(super) fn busy_provider() -> Outcome {
         unload_soon("zernel_sim")?;
         let stats = lab.zernel.stats()?;
         check_eq!(
-            (stats.tsgs, stats.gpus, stats.assignments),
+            (stats.tsgs, stats.gpus, stats.classes),
             (0, 0, 1),
             "what is left"
         );

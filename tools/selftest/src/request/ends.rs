@@ -110,7 +110,7 @@ pub(super) fn next_begin() -> Outcome {
         }
     }
     let of_other = lab.zernel.request_stats(Of::Tsg(other.id))?;
-    check_eq!((of_other.requests, of_other.done), (4, 4), "the other TSG");
+    check_eq!((of_other.begun, of_other.done), (4, 4), "the other TSG");
     Ok(())
 }
 

@@ -5,7 +5,7 @@
 use std::fmt::Debug;
 
 use anyhow::ensure;
-use libzernel::request::{Of, Page, Slot, Word};
+use libzernel::request::{Durations, Of, Page, Slot, Word};
 use libzernel::sys::abi;
 use libzernel::Zernel;
 use rustix::io::Errno;
@@ -225,8 +225,8 @@ pub(super) fn of_what_is_told() -> Outcome {
     ] {
         only_tells(&thread, zernel, "statistics", || zernel.request_stats(of))?;
         only_tells(&thread, zernel, "a histogram", || {
-            let (stats, histogram) = zernel.request_histogram(of)?;
-            Ok((stats, histogram.buckets().collect::<Vec<_>>()))
+            let histogram = zernel.histogram(of, Durations::Latency)?;
+            Ok(histogram.buckets().collect::<Vec<_>>())
         })?;
     }
     only_tells(&thread, zernel, "the list of TSGs", || {

@@ -3,9 +3,9 @@
 
 use std::os::fd::AsFd;
 
-use anyhow::{ensure, Result};
+use anyhow::{ensure, Context as _, Result};
 use bytemuck::{bytes_of, Pod, Zeroable};
-use libzernel::request::{Of, Page};
+use libzernel::request::{Of, Page, RequestStats};
 use libzernel::sys::abi;
 use libzernel::Zernel;
 use rustix::io::Errno;
@@ -159,45 +159,92 @@ pub(super) fn request_fields() -> Outcome {
     Ok(())
 }
 
-pub(super) fn stats_fields() -> Outcome {
+/// A histogram of a TSG, without its buckets.
+fn histogram_of(tsg: u64, kind: u32) -> abi::zernel_histogram {
+    abi::zernel_histogram {
+        target: abi::zernel_target {
+            kind: abi::ZERNEL_TARGET_TSG,
+            flags: 0,
+            id: tsg,
+        },
+        kind,
+        ..abi::zernel_histogram::zeroed()
+    }
+}
+
+pub(super) fn histogram_fields() -> Outcome {
     let lab = Lab::open()?;
     let client = Client::new(&lab)?;
-    let number = abi::LIBZERNEL_V0_IOC_REQUEST_STATS;
-    let all = abi::zernel_v0_request_stats {
-        level: abi::ZERNEL_V0_LEVEL_NONE,
-        ..abi::zernel_v0_request_stats::zeroed()
-    };
-    let one = abi::zernel_v0_request_stats {
-        tsg: client.tsg.as_u64(),
-        ..abi::zernel_v0_request_stats::zeroed()
-    };
-    let mut bad = Vec::new();
-    for level in [8, 9, 256, u32::MAX - 1] {
-        bad.push(abi::zernel_v0_request_stats { level, ..all });
-    }
-    for level in [1, 7, 8, u32::MAX] {
-        bad.push(abi::zernel_v0_request_stats { level, ..one });
-    }
-    // Every field from `requests` on is one of output.
-    let first = std::mem::offset_of!(abi::zernel_v0_request_stats, requests);
-    for good in [all, one] {
-        for offset in (first..size_of_val(&good)).step_by(8) {
-            let mut bytes = bytes_of(&good).to_vec();
-            bytes[offset + offset / 8 % 8] = 1;
-            bad.push(bytemuck::pod_read_unaligned(&bytes));
+    let number = abi::LIBZERNEL_IOC_HISTOGRAM;
+    let good = histogram_of(client.tsg.as_u64(), abi::ZERNEL_HISTOGRAM_LATENCY);
+    let (result, answer) = call(lab.zernel.as_fd(), number, &good);
+    result?;
+    check_eq!((answer.count, answer.unit_ns, answer.octave), (800, 32, 32));
+    check_eq!(answer.samples + answer.sum_ns + answer.max_ns, 0);
+    let target = |kind, id| abi::zernel_target { kind, flags: 0, id };
+    let gpu = lab.zernel.gpus().next().context("no GPU")??.id.as_u64();
+    let level = lab.zernel.levels().next().context("no level")??;
+    let level = target(abi::ZERNEL_TARGET_LEVEL, level.id.as_u64());
+    let gpu = target(abi::ZERNEL_TARGET_GPU, gpu);
+    let (latency, preemption, switch) = (
+        abi::ZERNEL_HISTOGRAM_LATENCY,
+        abi::ZERNEL_HISTOGRAM_PREEMPTION,
+        abi::ZERNEL_HISTOGRAM_SWITCH,
+    );
+    // Each kind of target has the kinds that the header names, and no others.
+    for (target, kinds) in [
+        (good.target, &[latency, preemption][..]),
+        (level, &[latency, preemption]),
+        (gpu, &[switch]),
+        (target(abi::ZERNEL_TARGET_NONE, 0), &[]),
+        (
+            target(abi::ZERNEL_TARGET_PROCESS, std::process::id().into()),
+            &[],
+        ),
+    ] {
+        for kind in [0, latency, preemption, switch, 4, 63, u32::MAX] {
+            let request = abi::zernel_histogram {
+                target,
+                kind,
+                ..good
+            };
+            let (result, _) = call(lab.zernel.as_fd(), number, &request);
+            let expected = match kinds.contains(&kind) {
+                true => Ok(()),
+                false => Err(Errno::INVAL),
+            };
+            check_eq!(result.map(|_| ()), expected, "{target:?}, kind {kind}");
         }
     }
+    let mut bad = vec![abi::zernel_histogram {
+        reserved: 1,
+        ..good
+    }];
+    for bit in 0..32 {
+        bad.push(abi::zernel_histogram {
+            flags: 1 << bit,
+            ..good
+        });
+    }
     for request in &bad {
-        let what = format!("statistics with {request:?}");
+        let what = format!("a histogram with {request:?}");
         refused(&lab.zernel, number, request, Errno::INVAL, &what)?;
     }
-    for tsg in [client.tsg.as_u64() + 1_000_000, u64::MAX] {
-        let request = abi::zernel_v0_request_stats { tsg, ..one };
+    for tsg in [client.tsg.as_u64() + 1_000_000, 0, u64::MAX] {
+        let request = histogram_of(tsg, latency);
         refused(&lab.zernel, number, &request, Errno::NOENT, "no such TSG")?;
     }
+    for (of, kind) in [(gpu, switch), (level, latency)] {
+        let request = abi::zernel_histogram {
+            target: target(of.kind, u64::MAX),
+            kind,
+            ..good
+        };
+        refused(&lab.zernel, number, &request, Errno::NOENT, "no such thing")?;
+    }
     let none = lab.zernel.request_stats(Of::Tsg(client.tsg))?;
-    check_eq!(none.requests, 0, "a TSG without requests");
-    check_eq!((none.min_ns, none.max_ns, none.p50_ns), (0, 0, 0));
+    check_eq!(none.begun, 0, "a TSG without requests");
+    check_eq!(none, RequestStats::default());
     Ok(())
 }
 
@@ -206,13 +253,12 @@ pub(super) fn buckets_out_of_reach() -> Outcome {
     const BUCKETS: usize = 800;
     let lab = Lab::open()?;
     let client = Client::new(&lab)?;
-    let number = abi::LIBZERNEL_V0_IOC_REQUEST_STATS;
+    let number = abi::LIBZERNEL_IOC_HISTOGRAM;
     let mut area = Area::new()?;
-    let asked = |buckets, nr_buckets| abi::zernel_v0_request_stats {
-        tsg: client.tsg.as_u64(),
-        nr_buckets,
+    let asked = |buckets, room| abi::zernel_histogram {
         buckets,
-        ..abi::zernel_v0_request_stats::zeroed()
+        room,
+        ..histogram_of(client.tsg.as_u64(), abi::ZERNEL_HISTOGRAM_LATENCY)
     };
     let edge = area.address(Area::PAGE - 8);
     for (buckets, room) in [
@@ -233,7 +279,7 @@ pub(super) fn buckets_out_of_reach() -> Outcome {
         let request = asked(area.address(0), room as u32);
         let (result, answer) = call(lab.zernel.as_fd(), number, &request);
         result?;
-        check_eq!(answer.nr_buckets as usize, room, "buckets written");
+        check_eq!(answer.filled as usize, room, "buckets written");
         let bytes = area.get(0, Area::PAGE);
         let (written, rest) = bytes.split_at(room * 8);
         check_eq!(written.iter().all(|&byte| byte == 0), true, "buckets");
@@ -241,12 +287,12 @@ pub(super) fn buckets_out_of_reach() -> Outcome {
     }
     let mut buckets = vec![u64::MAX; BUCKETS + 1];
     let mut raw = asked(0, 0);
-    let filled = libzernel::sys::v0::request_stats(lab.zernel.as_fd(), &mut raw, &mut buckets)?;
+    let filled = libzernel::sys::zernel::histogram(lab.zernel.as_fd(), &mut raw, &mut buckets)?;
     check_eq!(filled, BUCKETS, "all buckets");
     check_eq!(buckets[BUCKETS], u64::MAX, "behind them");
     let (result, answer) = call(lab.zernel.as_fd(), number, &asked(0, 7));
     result?;
-    check_eq!(answer.nr_buckets, 0, "no buckets were asked for");
+    check_eq!(answer.filled, 0, "no buckets were asked for");
     Ok(())
 }
 

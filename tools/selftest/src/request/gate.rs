@@ -77,7 +77,7 @@ impl Stage {
         let now = self.lab.zernel.request_stats(Of::Level(Level::LC))?;
         let then = &self.before;
         Ok([
-            now.preempted - then.preempted,
+            now.preempt_done - then.preempt_done,
             now.preempt_timeouts - then.preempt_timeouts,
             now.preempt_no_memory - then.preempt_no_memory,
             now.preempt_unresponsive - then.preempt_unresponsive,

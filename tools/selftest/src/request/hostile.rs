@@ -121,10 +121,10 @@ pub(super) fn contents() -> Outcome {
     // Times lie within what has passed, whatever was claimed.
     let passed = Timestamp::now().since(began).as_nanos();
     let stats = lab.zernel.request_stats(Of::Tsg(client.tsg))?;
-    check_eq!(stats.requests, begun, "requests");
-    check_eq!(stats.requests, stats.over() + stats.in_flight, "{stats:?}");
+    check_eq!(stats.begun, begun, "requests");
+    check_eq!(stats.begun, stats.over() + stats.in_flight, "{stats:?}");
     for (what, ns) in [
-        ("longest", u128::from(stats.max_ns)),
+        ("longest", u128::from(stats.latency_max_ns)),
         ("mean", u128::from(stats.mean_ns().unwrap_or(0))),
     ] {
         ensure!(ns <= passed, "{what}: {ns} of {passed} ns");
@@ -150,7 +150,7 @@ pub(super) fn contents() -> Outcome {
         .context("after it was left alone")?;
     let ends = since.ends()?;
     check_eq!(ends.expired >= before.expired + SLOTS, true, "{ends:?}");
-    check_eq!(since.stats()?.requests, all, "requests");
+    check_eq!(since.stats()?.begun, all, "requests");
     for slot in page.slots().take(SLOTS as usize) {
         let (trigger, release) = (slot.load(Word::Trigger), slot.load(Word::Release));
         check_eq!(trigger, release, "words of slot {}", slot.number());

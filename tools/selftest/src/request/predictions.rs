@@ -9,7 +9,7 @@ use libzernel::Timestamp;
 
 use super::{longest_lease, new_key, Client};
 use crate::check_eq;
-use crate::common::{tune, Lab, SOON};
+use crate::common::{switch_ns, tune, Lab, SOON};
 use crate::harness::Outcome;
 
 /// What preparation takes here: much longer than a system call on any machine.
@@ -81,10 +81,7 @@ pub(super) fn predictors_learn() -> Outcome {
     // Its trigger comes when the GPU should switch, not at once.
     let before = Timestamp::now();
     let begun = slot.begin(&history)?;
-    let switch = lab
-        .zernel
-        .request_stats(libzernel::request::Of::Tsg(client.tsg))?
-        .switch_ns;
+    let switch = switch_ns(&lab.zernel, client.tsg)?;
     let after = Timestamp::now();
     slot.cancel(begun.number)?;
     let told = begun.predicted.unwrap_or_default();

@@ -116,7 +116,7 @@ pub(super) fn calls() -> Outcome {
     ensure!(begun > 0, "nothing was begun");
     client.page.unregister()?;
     let (ends, stats) = (since.ends()?, since.stats()?);
-    check_eq!((stats.requests, ends.in_flight), (begun, 0), "{stats:?}");
+    check_eq!((stats.begun, ends.in_flight), (begun, 0), "{stats:?}");
     let over = ends.done + ends.cancelled + ends.expired + ends.closed;
     check_eq!(over, begun, "{ends:?}");
     // What somebody was told is done is done, unless it was cancelled as it was stored as done.
@@ -186,7 +186,7 @@ pub(super) fn pages() -> Outcome {
         },
     )?;
     let (ends, stats) = (since.ends()?, since.stats()?);
-    check_eq!((stats.requests, ends.in_flight), (begun.into_inner(), 0));
+    check_eq!((stats.begun, ends.in_flight), (begun.into_inner(), 0));
     check_eq!(locked_kib()?, locked, "locked memory");
     Ok(())
 }

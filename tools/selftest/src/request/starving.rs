@@ -13,7 +13,7 @@ use testkit::passing;
 use super::{at_once, longest_lease, Client};
 use crate::check_eq;
 use crate::child::Child;
-use crate::common::{default_of, level, slice_of, tune, wait_until, Lab};
+use crate::common::{default_of, level, level_info, slice_of, tune, wait_until, Lab};
 use crate::harness::Outcome;
 
 /// Those who try.
@@ -218,8 +218,7 @@ impl Stage {
     }
 
     fn throttles(&self) -> Result<u64> {
-        let stats = self.lab.zernel.request_stats(Of::Level(Level::LC))?;
-        Ok(stats.throttles)
+        Ok(level_info(&self.lab.zernel, Level::LC)?.throttles)
     }
 
     /// Lets them try for some periods.

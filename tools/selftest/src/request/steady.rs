@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use anyhow::{ensure, Result};
-use libzernel::request::{Begin, Histogram, Number, Of, RequestStats, Slot, Word};
+use libzernel::request::{Begin, Durations, Histogram, Number, Of, RequestStats, Slot, Word};
 use libzernel::sim::Status;
 use libzernel::Timestamp;
 use testkit::random::Random;
@@ -12,7 +12,7 @@ use testkit::Repeat;
 
 use super::{far, longest_lease, new_key, Client, Ends, Since};
 use crate::check_eq;
-use crate::common::Lab;
+use crate::common::{switch_ns, Lab};
 use crate::harness::Outcome;
 
 /// Requests of a case.
@@ -92,8 +92,12 @@ fn latencies_are_right(
     };
     for (what, truth, told) in [
         ("sum", sum, stats.latency_ns),
-        ("shortest", ranked(latencies, 1), stats.min_ns),
-        ("longest", ranked(latencies, latencies.len()), stats.max_ns),
+        ("shortest", ranked(latencies, 1), stats.latency_min_ns),
+        (
+            "longest",
+            ranked(latencies, latencies.len()),
+            stats.latency_max_ns,
+        ),
     ] {
         let right = (truth.least..=truth.most).contains(&told);
         ensure!(
@@ -104,15 +108,15 @@ fn latencies_are_right(
         );
     }
     for (permille, told) in [
-        (500, stats.p50_ns),
-        (990, stats.p99_ns),
-        (999, stats.p999_ns),
+        (500, stats.latency_p50_ns),
+        (990, stats.latency_p99_ns),
+        (999, stats.latency_p999_ns),
     ] {
         quantile_is_right(latencies, permille, told)?;
     }
     // Not one below the shortest or above the longest.
     for bucket in histogram.buckets().filter(|bucket| bucket.count > 0) {
-        let (min, max) = (stats.min_ns, stats.max_ns);
+        let (min, max) = (stats.latency_min_ns, stats.latency_max_ns);
         let (min, max) = (Duration::from_nanos(min), Duration::from_nanos(max));
         ensure!(min < bucket.to && bucket.from <= max, "{bucket:?}");
     }
@@ -165,13 +169,15 @@ fn serve(manner: &Manner) -> Outcome {
     };
     all.expect(ends)?;
     let of = Of::Tsg(client.tsg);
-    let (stats, histogram) = lab.zernel.request_histogram(of)?;
-    check_eq!(stats.requests, done + 1, "requests of the TSG");
+    let stats = lab.zernel.request_stats(of)?;
+    let histogram = lab.zernel.histogram(of, Durations::Latency)?;
+    check_eq!(stats.begun, done + 1, "requests of the TSG");
     check_eq!((stats.done, stats.cancelled), (done, 1));
-    check_eq!(stats.slo_violations, 0, "slow ones");
+    check_eq!(stats.violations, 0, "slow ones");
     ensure!(stats.triggers <= done + 1, "{} triggers", stats.triggers);
     ensure!(stats.early + stats.late <= done + 1, "{stats:?}");
-    ensure!(stats.switch_ns > 0, "nothing is known of switches");
+    let switch = switch_ns(&lab.zernel, client.tsg)?;
+    ensure!(switch > 0, "nothing is known of switches");
     latencies_are_right(&latencies, &stats, &histogram)?;
 
     // Whatever was early or late, every holder ended because of its word.

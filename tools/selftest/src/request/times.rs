@@ -35,13 +35,13 @@ pub(super) fn claims_have_bounds() -> Outcome {
     let stats = lab.zernel.request_stats(Of::Tsg(client.tsg))?;
     check_eq!((stats.done, stats.cancelled), (count, 1));
     for (what, ns) in [
-        ("longest", stats.max_ns),
+        ("longest", stats.latency_max_ns),
         ("sum", stats.latency_ns),
         ("early", stats.early_ns),
     ] {
         ensure!(u128::from(ns) <= most, "{what}: {ns} ns in {most} ns");
     }
-    ensure!(stats.min_ns <= stats.max_ns, "{stats:?}");
+    ensure!(stats.latency_min_ns <= stats.latency_max_ns, "{stats:?}");
     Ok(())
 }
 
@@ -100,12 +100,12 @@ pub(super) fn slow_requests() -> Outcome {
         let request = slot.begin(&at_once(client.tsg).slo(slo))?.number;
         std::thread::sleep(Duration::from_millis(2));
         slot.done_call(request)?;
-        check_eq!(since.stats()?.slo_violations, violated, "{slo:?}");
+        check_eq!(since.stats()?.violations, violated, "{slo:?}");
     }
     // One that was not done in the end was not too slow.
     let begin = at_once(client.tsg).slo(Duration::from_nanos(1));
     let request = slot.begin(&begin)?.number;
     slot.cancel(request)?;
-    check_eq!(since.stats()?.slo_violations, 2, "cancelled");
+    check_eq!(since.stats()?.violations, 2, "cancelled");
     Ok(())
 }

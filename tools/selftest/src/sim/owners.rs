@@ -23,7 +23,7 @@ use crate::sys;
 /// TSGs that the software GPUs have, and that zernel knows.
 fn population(lab: &Lab) -> Result<(u32, u32)> {
     let gpus = lab.sim.gpu_info(0)?.tsgs + lab.sim.gpu_info(1)?.tsgs;
-    Ok((gpus, lab.stats()?.tsgs))
+    Ok((gpus, lab.stats()?.tsgs as u32))
 }
 
 fn context_of(raw_id: u32) -> abi::zernel_sim_wait {

@@ -4,14 +4,13 @@
 use std::time::Duration;
 
 use anyhow::{ensure, Result};
-use libzernel::request::Of;
 use libzernel::{Level, Target};
 use testkit::passing;
 
 use super::{at_most, keep_busy, Crowd, MS};
 use crate::check_eq;
 use crate::child::Child;
-use crate::common::{default_of, level, slice_of, tune, wait_until, Lab};
+use crate::common::{self, default_of, level, slice_of, tune, wait_until, Lab};
 use crate::harness::Outcome;
 
 /// How late the worker may come, in ns: what is longer is no lateness but a budget that is not
@@ -24,7 +23,7 @@ fn lateness() -> u64 {
 }
 
 fn throttles(lab: &Lab, level: Level) -> Result<u64> {
-    Ok(lab.zernel.request_stats(Of::Level(level))?.throttles)
+    Ok(common::level_info(&lab.zernel, level)?.throttles)
 }
 
 /// A process with an LC TSG that never stops.
@@ -170,7 +169,7 @@ pub(super) fn less_urgent_first() -> Outcome {
 pub(super) fn budget_and_period() -> Outcome {
     let set = |name: &str, value: u32| tune(&format!("level6_{name}_us"), value);
     let refused = |name: &str, value: u32| -> Outcome {
-        let path = crate::common::tunable_path(&format!("level6_{name}_us"));
+        let path = common::tunable_path(&format!("level6_{name}_us"));
         let before = std::fs::read_to_string(&path)?;
         let error = std::fs::write(&path, value.to_string()).err();
         let errno = error.and_then(|error| error.raw_os_error());

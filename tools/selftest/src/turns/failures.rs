@@ -115,7 +115,7 @@ pub(super) fn hard_errors() -> Outcome {
         crowd.wait_all_run(&all, MS)?;
         ensure!(all_are()?, "not all stay enabled after {errno:?}");
         ensure!(lab.stats()?.errors > before.errors, "no error counted");
-        check_eq!(lab.stats()?.dead, before.dead, "TSGs dropped");
+        check_eq!(lab.stats()?.tsgs_dead, before.tsgs_dead, "TSGs dropped");
         // Another class and back, and they take part again.
         for class in [Level::LC, Level::BE] {
             for at in all {
@@ -194,11 +194,13 @@ pub(super) fn gone() -> Outcome {
     let crowd = Crowd::taking_turns(&lab, &[1024; 4])?;
     let before = lab.stats()?;
     let broken = Broken::new(&lab.sim, Some(crowd.context(1).tsg()), Errno::NOENT)?;
-    wait_until("it is dropped", || Ok(lab.stats()?.dead > before.dead))?;
+    wait_until("it is dropped", || {
+        Ok(lab.stats()?.tsgs_dead > before.tsgs_dead)
+    })?;
     drop(broken);
     crowd.wait_all_run(&[0, 2, 3], 20 * MS)?;
     let after = lab.stats()?;
-    check_eq!(after.dead - before.dead, 1, "TSGs dropped");
+    check_eq!(after.tsgs_dead - before.tsgs_dead, 1, "TSGs dropped");
     check_eq!(after.errors - before.errors, 0, "errors");
     Ok(())
 }

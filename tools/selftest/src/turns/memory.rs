@@ -5,14 +5,13 @@
 use std::time::Duration;
 
 use anyhow::{ensure, Result};
-use libzernel::request::Of;
 use libzernel::{Level, Target, Weight};
 use rustix::io::Errno;
 use testkit::faults::Faults;
 
 use super::{keep_busy, weight, Crowd, MS};
 use crate::check_eq;
-use crate::common::{slice_of, wait_until, Lab};
+use crate::common::{level_info, slice_of, wait_until, Lab};
 use crate::group::Group;
 use crate::harness::Outcome;
 
@@ -41,7 +40,7 @@ pub(super) fn of_classes() -> Outcome {
                     set(weight)?;
                 }
                 let was = lab.zernel.class(&target)?;
-                let (stats, in_force) = (lab.stats()?.assignments, lab.tsg(tsg.id)?.level);
+                let (stats, in_force) = (lab.stats()?.classes, lab.tsg(tsg.id)?.level);
                 let (result, failed) = thread.nth(n, || set(heavy))?;
                 if let Err(error) = result {
                     ensure!(failed, "{error} of itself");
@@ -54,7 +53,7 @@ pub(super) fn of_classes() -> Outcome {
                         check_eq!(now.level, Some(Level::BE));
                     } else {
                         check_eq!(now, was, "class after {error}");
-                        check_eq!(lab.stats()?.assignments, stats, "assignments");
+                        check_eq!(lab.stats()?.classes, stats, "assignments");
                         check_eq!(lab.tsg(tsg.id)?.level, in_force, "level in force");
                     }
                     set(heavy)?;
@@ -92,8 +91,7 @@ pub(super) fn of_budgets() -> Outcome {
     lab.zernel.set_class(&Target::Tsg(tsg.id), Level::LC)?;
     lab.wait_slice(&greedy, slice_of(0))?;
     let mut crowd = Crowd::taking_turns(&lab, &[1024; 2])?;
-    let throttles =
-        || -> Result<u64> { Ok(lab.zernel.request_stats(Of::Level(Level::LC))?.throttles) };
+    let throttles = || -> Result<u64> { Ok(level_info(&lab.zernel, Level::LC)?.throttles) };
     let none = faults.no_memory()?;
     let (gone, _) = crowd.members.remove(0);
     gone.destroy()?;
