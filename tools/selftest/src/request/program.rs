@@ -48,7 +48,7 @@ pub(super) fn shows_requests() -> Outcome {
 
     let (code, text) = zernelctl(&["--tsg", &id])?;
     check_eq!(code, Some(0));
-    for (counter, shown) in [("requests", "4"), ("done", "3"), ("in_flight", "1")] {
+    for (counter, shown) in [("begun", "4"), ("done", "3"), ("in_flight", "1")] {
         check_eq!(value(&text, counter), Some(shown), "{counter} in\n{text}");
     }
     let (code, text) = zernelctl(&["--tsg", &id, "--histogram"])?;
