@@ -2,17 +2,20 @@
 //! The provider ABI of `zernel.ko`, from the side of a provider.
 
 #[cfg(zernel_sim)]
-use super::irqlock::{
-    new_irq_lock,
-    IrqLock, //
-};
+mod bell;
+
 use super::{
     module::this_module,
     provider_abi as raw, //
 };
-use core::marker::PhantomData;
 #[cfg(zernel_sim)]
-use core::ptr::NonNull;
+use bell::Rope;
+#[cfg(zernel_sim)]
+pub(crate) use bell::{
+    Bell,
+    Start, //
+};
+use core::marker::PhantomData;
 use kernel::{
     bindings,
     error::{
@@ -48,18 +51,10 @@ extern "C" {
         tsg: u64,
         load: *const raw::zernel_tsg_load,
     );
-    #[cfg(zernel_sim)]
-    fn zernel_tsg_started(
-        provider: *mut raw::zernel_provider,
-        gpu: u64,
-        start: *const raw::zernel_tsg_start,
-    );
     #[cfg(zernel_nvidia)]
     fn zernel_gpu_removed(provider: *mut raw::zernel_provider, gpu: u64);
     fn zernel_gpu_refresh(provider: *mut raw::zernel_provider, gpu: u64);
     fn zernel_gpu_suspended(provider: *mut raw::zernel_provider, gpu: u64);
-    #[cfg(zernel_sim)]
-    fn zernel_gpu_activity(provider: *mut raw::zernel_provider, gpu: u64);
     fn zernel_tsg_changed(
         provider: *mut raw::zernel_provider,
         gpu: u64,
@@ -148,19 +143,6 @@ impl TsgLoad {
             context_bytes: self.context_bytes,
         }
     }
-}
-
-/// A TSG has got its engine.
-#[cfg(zernel_sim)]
-pub(crate) struct Start {
-    /// Which one.
-    pub(crate) tsg: u64,
-    /// When, in ns of the kernel's monotonic clock.
-    pub(crate) at: u64,
-    /// When it got something to run, if it had nothing before.
-    pub(crate) since: Option<u64>,
-    /// Time of the context switch before that; 0 without one.
-    pub(crate) switch: u64,
 }
 
 /// A process or thread, for as long as it is borrowed.
@@ -554,10 +536,7 @@ impl<P: Provider> Registration<P> {
     /// What rings when a TSG of a GPU gets something to run, or runs out of it.
     #[cfg(zernel_sim)]
     pub(crate) fn bell(&self, gpu: u64) -> Bell {
-        Bell {
-            rope: self.rope.clone(),
-            gpu,
-        }
+        Bell::new(self.rope.clone(), gpu)
     }
 
     /// Reports that the driver may hold anything for the TSGs of a GPU.
@@ -601,80 +580,5 @@ impl<P: Provider> Drop for Registration<P> {
         // SAFETY: Registered by the type invariant; nobody reports through a registration that
         // is being dropped.
         unsafe { zernel_provider_unregister(self.provider) };
-    }
-}
-
-/// What the bells of a provider hang on.
-///
-/// # Invariants
-///
-/// The pointer is one of a registered provider.
-#[cfg(zernel_sim)]
-#[pin_data]
-struct Rope {
-    #[pin]
-    provider: IrqLock<Option<NonNull<raw::zernel_provider>>>,
-}
-
-// SAFETY: The pointer is only handed to a function that may be called in any context.
-#[cfg(zernel_sim)]
-unsafe impl Send for Rope {}
-// SAFETY: As above.
-#[cfg(zernel_sim)]
-unsafe impl Sync for Rope {}
-
-#[cfg(zernel_sim)]
-impl Rope {
-    /// Of a provider that was just registered.
-    fn new(provider: *mut raw::zernel_provider) -> Result<Arc<Self>> {
-        // INVARIANT: By the caller, who cuts it.
-        Arc::pin_init(
-            pin_init!(Self {
-                provider <- new_irq_lock!(NonNull::new(provider), c"zernel_bell"),
-            }),
-            GFP_KERNEL,
-        )
-    }
-
-    /// Has no bell ring any more, and waits for one that does.
-    fn cut(&self) {
-        self.provider.lock().take();
-    }
-}
-
-/// Rings when a TSG of a GPU gets something to run, or runs out of it. In any context.
-#[cfg(zernel_sim)]
-pub(crate) struct Bell {
-    rope: Arc<Rope>,
-    gpu: u64,
-}
-
-#[cfg(zernel_sim)]
-impl Bell {
-    /// Has `zernel.ko` look.
-    pub(crate) fn ring(&self) {
-        if let Some(provider) = *self.rope.provider.lock() {
-            // SAFETY: Registered by the type invariant, as long as the lock is held.
-            unsafe { zernel_gpu_activity(provider.as_ptr(), self.gpu) };
-        }
-    }
-
-    /// Tells `zernel.ko` that a TSG has got its engine.
-    pub(crate) fn started(&self, start: &Start) {
-        let desc = raw::zernel_tsg_start {
-            size: size_of::<raw::zernel_tsg_start>() as u32,
-            flags: match start.since {
-                Some(_) => raw::ZERNEL_TSG_START_WOKEN,
-                None => 0,
-            },
-            tsg: start.tsg,
-            at_ns: start.at,
-            since_ns: start.since.unwrap_or(0),
-            switch_ns: start.switch,
-        };
-        if let Some(provider) = *self.rope.provider.lock() {
-            // SAFETY: As in `ring`.
-            unsafe { zernel_tsg_started(provider.as_ptr(), self.gpu, &desc) };
-        }
     }
 }

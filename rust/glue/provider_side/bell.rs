@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What a provider tells `zernel.ko` with interrupts off: what TSGs of a GPU do.
+
+use super::super::{
+    irqlock::{
+        new_irq_lock,
+        IrqLock, //
+    },
+    provider_abi as raw, //
+};
+use core::ptr::NonNull;
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+
+extern "C" {
+    fn zernel_gpu_activity(provider: *mut raw::zernel_provider, gpu: u64);
+    fn zernel_tsg_started(
+        provider: *mut raw::zernel_provider,
+        gpu: u64,
+        start: *const raw::zernel_tsg_start,
+    );
+}
+
+/// A TSG has got its engine.
+pub(crate) struct Start {
+    /// Which one.
+    pub(crate) tsg: u64,
+    /// When, in ns of the kernel's monotonic clock.
+    pub(crate) at: u64,
+    /// When it got something to run, if it had nothing before.
+    pub(crate) since: Option<u64>,
+    /// Time of the context switch before that; 0 without one.
+    pub(crate) switch: u64,
+}
+
+/// What the bells of a provider hang on.
+///
+/// # Invariants
+///
+/// The pointer is one of a registered provider.
+#[pin_data]
+pub(super) struct Rope {
+    #[pin]
+    provider: IrqLock<Option<NonNull<raw::zernel_provider>>>,
+}
+
+// SAFETY: The pointer is only handed to a function that may be called in any context.
+unsafe impl Send for Rope {}
+// SAFETY: As above.
+unsafe impl Sync for Rope {}
+
+impl Rope {
+    /// Of a provider that was just registered.
+    pub(super) fn new(provider: *mut raw::zernel_provider) -> Result<Arc<Self>> {
+        // INVARIANT: By the caller, who cuts it.
+        Arc::pin_init(
+            pin_init!(Self {
+                provider <- new_irq_lock!(NonNull::new(provider), c"zernel_bell"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Has no bell ring any more, and waits for one that does.
+    pub(super) fn cut(&self) {
+        self.provider.lock().take();
+    }
+}
+
+/// Rings when a TSG of a GPU gets something to run, or runs out of it. In any context.
+pub(crate) struct Bell {
+    rope: Arc<Rope>,
+    gpu: u64,
+}
+
+impl Bell {
+    /// What rings for a GPU.
+    pub(super) fn new(rope: Arc<Rope>, gpu: u64) -> Self {
+        Self { rope, gpu }
+    }
+
+    /// Has `zernel.ko` look.
+    pub(crate) fn ring(&self) {
+        if let Some(provider) = *self.rope.provider.lock() {
+            // SAFETY: Registered by the type invariant, as long as the lock is held.
+            unsafe { zernel_gpu_activity(provider.as_ptr(), self.gpu) };
+        }
+    }
+
+    /// Tells `zernel.ko` that a TSG has got its engine.
+    pub(crate) fn started(&self, start: &Start) {
+        let desc = raw::zernel_tsg_start {
+            size: size_of::<raw::zernel_tsg_start>() as u32,
+            flags: match start.since {
+                Some(_) => raw::ZERNEL_TSG_START_WOKEN,
+                None => 0,
+            },
+            tsg: start.tsg,
+            at_ns: start.at,
+            since_ns: start.since.unwrap_or(0),
+            switch_ns: start.switch,
+        };
+        if let Some(provider) = *self.rope.provider.lock() {
+            // SAFETY: As in `ring`.
+            unsafe { zernel_tsg_started(provider.as_ptr(), self.gpu, &desc) };
+        }
+    }
+}
