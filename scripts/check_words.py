@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0
+"""Checks the words of comments, code and documentation: Documentation/index.rst has the glossary.
+
+`check_words.py --count` prints the number of findings of each folder instead.
+"""
+
+import argparse
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+# pylint: disable=wrong-import-position
+from check_sources import ROOT, is_source, tracked
+
+# Words that the glossary replaced, and the word to use.
+REPLACED = {
+    r"he|his|him|himself": "it, its (a process) or they (people)",
+    r"nap|naps|napped|napping": "think time",
+    r"janitor": "jobs",
+    r"governor|governors": "policy",
+    r"barred": "disabled",
+}
+
+# Folders that do not follow a rule yet; none may be added.
+LATER = {
+    "replaced": ("Documentation", "include", "rust", "tools"),
+    "opening": ("include", "kunit", "nvidia-patch", "rust", "scripts", "tools", "Kbuild", "Makefile"),
+}
+
+# Other meanings of these words: quoted names of the kernel and of other projects.
+ALLOWED = re.compile(r"cpufreq|scaling_governor")
+
+# A comment that opens with a question word has no noun for what it names.
+OPENING = re.compile(
+    r"(?:^\s*(?:///?|//!|/\*\*?|\*|#|\"\"\")|\s(?://|/\*|#))\s*"
+    r"(?:@\w+: (?:in: |out: )?)?(?:What|Whether|How|Who|Whom|Whose)\b(?! if\b)"
+)
+COMMENTED = {".rs", ".c", ".h", ".py", ".sh", ".cocci", ""}
+
+
+def replaced(path: Path, text: str) -> Iterator[str]:
+    """Words that the glossary replaced."""
+    if path.name in ("check_words.py", "test_check_words.py"):
+        return
+    for number, line in enumerate(text.splitlines(), 1):
+        for word in WORDS.finditer(line):
+            if not ALLOWED.search(line):
+                use = next(use for old, use in REPLACED.items()
+                           if re.fullmatch(old, word.group(), re.IGNORECASE))
+                yield f"{path}:{number}: {word.group()}: use {use}"
+
+
+# Parts of an identifier are words, too: `mean_nap`, `TakeNap`.
+WORDS = re.compile(
+    "|".join(rf"(?:(?<![a-zA-Z])|(?<=[a-z])(?=[A-Z]))(?i:{old})(?![a-z])" for old in REPLACED))
+
+
+def opening(path: Path, text: str) -> Iterator[str]:
+    """Comments that open with a question word."""
+    if path.suffix not in COMMENTED or path.name in ("check_words.py", "test_check_words.py"):
+        return
+    for number, line in enumerate(text.splitlines(), 1):
+        if OPENING.search(line):
+            yield f"{path}:{number}: opens with a question word: {line.strip()}"
+
+
+CHECKS = {"replaced": replaced, "opening": opening}
+NAMES = {
+    "replaced": "no word that the glossary replaced",
+    "opening": "no comment opens with What, Whether, How or Who",
+}
+
+
+def findings(paths: list[Path], rule: str) -> Iterator[str]:
+    """Findings of one rule in all folders that follow it."""
+    for path in filter(is_source, paths):
+        name = path.relative_to(ROOT)
+        if not any(name.is_relative_to(folder) for folder in LATER[rule]):
+            yield from CHECKS[rule](name, path.read_text(encoding="utf-8"))
+
+
+def count(paths: list[Path]) -> None:
+    """Prints the findings of each folder, also of those that follow no rule yet."""
+    for rule, check in CHECKS.items():
+        folders: Counter[str] = Counter()
+        for path in filter(is_source, paths):
+            name = path.relative_to(ROOT)
+            found = len(list(check(name, path.read_text(encoding="utf-8"))))
+            folders["/".join(name.parts[:-1][:2]) or "."] += found
+        print(f"{rule}: {folders.total()}")
+        for folder, found in sorted(folders.items()):
+            if found:
+                print(f"    {found:5} {folder}")
+
+
+def main() -> int:
+    """Prints ok or not ok for each rule, with the findings below."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--count", action="store_true", help="print numbers, fail never")
+    paths = tracked()
+    if parser.parse_args().count:
+        count(paths)
+        return 0
+    bad = 0
+    for rule, name in NAMES.items():
+        found = list(findings(paths, rule))
+        print(f"{'not ok' if found else 'ok'} - {name}")
+        for line in found:
+            print(f"    {line}")
+        bad += bool(found)
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
