@@ -56,7 +56,8 @@ def replaced(path: Path, text: str) -> Iterator[str]:
 
 # Parts of an identifier are words, too: `mean_nap`, `TakeNap`.
 WORDS = re.compile(
-    "|".join(rf"(?:(?<![a-zA-Z])|(?<=[a-z])(?=[A-Z]))(?i:{old})(?![a-z])" for old in REPLACED))
+    "|".join(rf"(?:(?<![a-zA-Z])|(?<=[a-z])(?=[A-Z]))(?i:{old})"
+    r"(?:(?![a-zA-Z])|(?<=[a-z])(?=[A-Z]))" for old in REPLACED))
 
 
 def opening(path: Path, text: str) -> Iterator[str]:
