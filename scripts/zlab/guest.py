@@ -5,9 +5,9 @@ import secrets
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from initramfs import Initramfs
+from .initramfs import Initramfs, InitramfsError, generator
 
-HERE = Path(__file__).resolve().parent
+INIT = Path(__file__).resolve().parent / "in_guest/init"
 BUSYBOX = ("/bin/busybox", "/usr/bin/busybox")
 USERS = (("root", 0), ("alice", 1000), ("bob", 1001), ("nobody", 65534))
 DIRECTORIES = ("proc", "sys", "dev", "run", "mnt", "root", "etc", "sbin", "usr/bin", "usr/sbin",
@@ -57,26 +57,28 @@ class Guest:
         busybox = next((Path(name) for name in BUSYBOX if Path(name).is_file()), None)
         if busybox is None:
             raise GuestError("busybox is missing; install the package busybox-static")
-        image = Initramfs()
+        work = path.with_name(f"{path.name}.files")
+        work.mkdir()
+        image = Initramfs(work)
         for name in DIRECTORIES:
             image.directory(name)
         image.directory("tmp", 0o1777)
         image.device("dev/console", 5, 1)
         image.device("dev/ttyS1", 4, 65)
         image.device("dev/null", 1, 3, 0o666)
-        image.file("bin/busybox", busybox.read_bytes(), 0o755)
-        image.file("init", (HERE / "init").read_bytes(), 0o755)
-        image.file("zernel/command", self.command.encode() + b"\n", 0o755)
-        image.file("etc/passwd", "".join(
-            f"{name}:x:{uid}:{uid}:{name}:/root:/bin/sh\n" for name, uid in USERS).encode())
-        image.file("etc/group", "".join(f"{name}:x:{uid}:\n" for name, uid in USERS).encode())
-        for entry in self.add:
-            host, _, guest = entry.partition(":")
-            try:
+        image.file("bin/busybox", busybox, 0o755)
+        image.file("init", INIT, 0o755)
+        image.text("zernel/command", f"{self.command}\n", 0o755)
+        image.text("etc/passwd", "".join(
+            f"{name}:x:{uid}:{uid}:{name}:/root:/bin/sh\n" for name, uid in USERS))
+        image.text("etc/group", "".join(f"{name}:x:{uid}:\n" for name, uid in USERS))
+        try:
+            for entry in self.add:
+                host, _, guest = entry.partition(":")
                 image.add(Path(host), guest or "/")
-            except FileNotFoundError as error:
-                raise GuestError(f"cannot add to the guest: {error}") from error
-        image.write(path)
+            image.write(path, generator(self.kernel))
+        except InitramfsError as error:
+            raise GuestError(str(error)) from error
 
     def cmdline(self) -> str:
         """The kernel's command line."""

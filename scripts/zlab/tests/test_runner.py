@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0
 """Tests of the log scanner, the initramfs and the verdict, without QEMU."""
 
+import subprocess
 import tempfile
 import unittest
 from pathlib import Path
 
-from console import Scanner
-from guest import Guest, GuestError
-from initramfs import Initramfs
-from ktap import Summary
-from run import Stream, clean
-from verdict import Verdict
+from zlab.console import Scanner
+from zlab.guest import Guest, GuestError
+from zlab.initramfs import Initramfs, InitramfsError, generator
+from zlab.ktap import Summary
+from zlab.run import Stream, clean
+from zlab.verdict import Verdict
 
 FAULTS = (
     "[    3.1] WARNING: CPU: 0 PID: 1 at kernel/fork.c:1 x+0x1/0x2",
@@ -110,18 +111,66 @@ class Judgement(unittest.TestCase):
 class Pack(unittest.TestCase):
     """The initramfs and QEMU's command line."""
 
-    def test_archive_has_parents_and_files(self):
-        image = Initramfs()
-        image.file("/lib/modules/a.ko", b"abc")
-        image.symlink("etc/mtab", "/proc/mounts")
-        with tempfile.TemporaryDirectory() as work:
-            path = Path(work) / "x.cpio"
-            image.write(path)
-            data = path.read_bytes()
-        self.assertEqual(len(data) % 4, 0)
-        for name in (b"lib\0", b"lib/modules\0", b"lib/modules/a.ko\0", b"TRAILER!!!\0"):
-            self.assertIn(name, data)
-        self.assertEqual(data.count(b"lib/modules\0"), 1)
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.top = Path(folder.name)
+
+    def test_list_has_parents_once_and_no_path_of_the_host(self):
+        (self.top / "a b$x.ko").write_text("abc", encoding="utf-8")
+        image = Initramfs(self.top)
+        image.file("/lib/modules/a.ko", self.top / "a b$x.ko", 0o600)
+        image.text("lib/modules/b", "b\n")
+        image.device("dev/null", 1, 3, 0o666)
+        self.assertEqual(image.lines, [
+            "dir /lib 755 0 0", "dir /lib/modules 755 0 0", "file /lib/modules/a.ko 1 600 0 0",
+            "file /lib/modules/b 2 644 0 0", "dir /dev 755 0 0", "nod /dev/null 666 0 0 c 1 3"])
+        self.assertEqual((self.top / "1").read_text(encoding="utf-8"), "abc")
+
+    def test_folders_keep_their_files_and_modes(self):
+        (self.top / "from/sub").mkdir(parents=True)
+        (self.top / "from/sub/run").write_text("", encoding="utf-8")
+        (self.top / "from/sub/run").chmod(0o755)
+        image = Initramfs(self.top)
+        image.add(self.top / "from", "/zernel/")
+        self.assertEqual(image.lines, ["dir /zernel 755 0 0", "dir /zernel/sub 755 0 0",
+                                       "file /zernel/sub/run 1 755 0 0"])
+
+    def test_blank_in_a_name_is_a_sentence(self):
+        with self.assertRaisesRegex(InitramfsError, "'lib/a b': .* no blanks"):
+            Initramfs(self.top).directory("lib/a b")
+
+    def test_failed_program_is_a_sentence(self):
+        with self.assertRaisesRegex(InitramfsError, "false failed"):
+            Initramfs(self.top).write(self.top / "i.cpio", Path("/bin/false"))
+
+    def test_program_of_the_kernel_s_build(self):
+        program = self.top / "usr/gen_init_cpio"
+        program.parent.mkdir()
+        program.write_text("", encoding="utf-8")
+        program.chmod(0o755)
+        self.assertEqual(generator(self.top, self.top / "cache"), program)
+
+    def test_program_compiled_once_from_the_kernel_s_source(self):
+        source = self.top / "source/usr/gen_init_cpio.c"
+        source.parent.mkdir(parents=True)
+        source.write_text("int main(void) { return 0; }\n", encoding="utf-8")
+        program = generator(self.top, self.top / "cache")
+        self.assertEqual(subprocess.call([program]), 0)
+        made = program.stat().st_mtime_ns
+        self.assertEqual(generator(self.top, self.top / "cache"), program)
+        self.assertEqual(program.stat().st_mtime_ns, made)
+
+    def test_program_that_cannot_be_compiled_is_a_sentence(self):
+        source = self.top / "usr/gen_init_cpio.c"
+        source.parent.mkdir()
+        source.write_text("no C\n", encoding="utf-8")
+        with self.assertRaisesRegex(InitramfsError, "cannot be compiled: "):
+            generator(self.top, self.top / "cache")
+
+    def test_no_program_is_a_sentence(self):
+        with self.assertRaisesRegex(InitramfsError, "CONFIG_BLK_DEV_INITRD"):
+            generator(self.top, self.top / "cache")
 
     def test_missing_file_is_a_sentence(self):
         with tempfile.TemporaryDirectory() as work:

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
 """Runs a command in a QEMU guest and judges it: exit status, KTAP and the kernel's own log.
 
@@ -14,13 +13,13 @@ import sys
 import tempfile
 from pathlib import Path
 
-from guest import Guest, GuestError
-from run import Run
+from .guest import Guest, GuestError
+from .run import Run
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="scripts/vm", description=__doc__.splitlines()[0])
     add = parser.add_argument
     add("--kernel", type=Path, required=True, help="kernel build directory")
     add("--mode", default="normal", help="normal (several CPUs) or icount (deterministic)")
@@ -79,7 +78,3 @@ def main(arguments: list[str]) -> int:
     if args.result:
         args.result.write_text(json.dumps(verdict.as_dict(), indent=1) + "\n", encoding="utf-8")
     return 0 if verdict.ok else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

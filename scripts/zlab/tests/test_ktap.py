@@ -3,7 +3,7 @@
 
 import unittest
 
-import ktap
+from zlab import ktap
 
 GOOD = """\
 [    1.000000] KTAP version 1

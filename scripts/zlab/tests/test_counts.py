@@ -6,10 +6,10 @@ import tempfile
 import unittest
 from pathlib import Path
 
-import tally
+from zlab import counts
 
 
-class Tally(unittest.TestCase):
+class Counts(unittest.TestCase):
     """What counts."""
 
     def setUp(self):
@@ -26,32 +26,32 @@ class Tally(unittest.TestCase):
     def test_libtest_adds_binaries(self):
         text = ("test a ... ok\ntest result: ok. 3 passed; 0 failed; 0 ignored\n"
                 "test b ... FAILED\ntest result: FAILED. 1 passed; 1 failed; 0 ignored\n")
-        self.assertEqual(self.counted(tally.count_libtest, text), (4, 1))
-        self.assertEqual(tally.count_libtest(self.log).names, ["b"])
+        self.assertEqual(self.counted(counts.count_libtest, text), (4, 1))
+        self.assertEqual(counts.count_libtest(self.log).names, ["b"])
 
     def test_checks(self):
         text = "ok - a\nnot ok - b\n    detail ok - c\n"
-        self.assertEqual(self.counted(tally.count_checks, text), (1, 1))
+        self.assertEqual(self.counted(counts.count_checks, text), (1, 1))
 
     def test_unittest(self):
         text = "test_a (x.Y) ... ok\ntest_b (x.Y) ... FAIL\ntest_c (x.Y) ... ERROR\n"
-        self.assertEqual(self.counted(tally.count_unittest, text), (1, 2))
+        self.assertEqual(self.counted(counts.count_unittest, text), (1, 2))
 
     def test_guest_problems_are_failures(self):
         text = json.dumps({"passed": ["a"], "failed": ["b"], "problems": ["WARNING"]})
-        self.assertEqual(self.counted(tally.count_vm, text), (1, 2))
+        self.assertEqual(self.counted(counts.count_vm, text), (1, 2))
 
     def test_build_is_one_check(self):
         text = f"==> building\n{self.log.parent}\n"
-        self.assertEqual(self.counted(tally.count_build, text), (1, 0))
-        self.assertEqual(self.counted(tally.count_build, "zernel: no driver\n"), (0, 1))
-        self.assertEqual(self.counted(tally.count_build, ""), (0, 1))
+        self.assertEqual(self.counted(counts.count_build, text), (1, 0))
+        self.assertEqual(self.counted(counts.count_build, "zernel: no driver\n"), (0, 1))
+        self.assertEqual(self.counted(counts.count_build, ""), (0, 1))
 
     def test_missing_result_is_a_failure(self):
-        self.assertEqual(tally.count_vm(self.log).failed, 1)
+        self.assertEqual(counts.count_vm(self.log).failed, 1)
 
     def test_missing_log_counts_nothing(self):
-        self.assertEqual(tally.count_libtest(self.log), tally.Count())
+        self.assertEqual(counts.count_libtest(self.log), counts.Count())
 
 
 if __name__ == "__main__":

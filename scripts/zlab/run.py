@@ -10,10 +10,10 @@ import time
 from pathlib import Path
 from typing import TextIO
 
-from console import Scanner
-from guest import Guest
-from ktap import Reader
-from verdict import Verdict
+from .console import Scanner
+from .guest import Guest
+from .ktap import Reader
+from .verdict import Verdict
 
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1bc")
 GRACE = 5.0  # seconds between the end of the command and the power-off

@@ -3,7 +3,7 @@
 
 from dataclasses import asdict, dataclass, field
 
-from ktap import Summary
+from .ktap import Summary
 
 
 @dataclass

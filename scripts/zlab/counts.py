@@ -69,7 +69,7 @@ def count_build(path: Path) -> Count:
 
 
 def count_vm(path: Path) -> Count:
-    """The JSON that kunit/vm.py leaves: each problem of the run counts as one failure."""
+    """The JSON that scripts/vm leaves: each problem of the run counts as one failure."""
     if not path.exists():
         return Count(0, 1, ["the guest's run left no result"])
     result = json.loads(path.read_text(encoding="utf-8"))

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
 """Checks what no compiler checks in the sources: licences, layering, sizes, links."""
 
@@ -8,11 +7,13 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parent.parent.parent
 MAX_LINES = 600
 SOURCE_SUFFIXES = {".rs", ".c", ".h", ".py", ".sh", ".toml", ".config", ".rst", ".md", ".cocci"}
 SOURCE_NAMES = {"Makefile", "Kbuild", "init", "run", ".gitignore"}
 GENERATED = {"Cargo.lock"}
+# Programs need nothing else, so it holds the whole ABI.
+ANY_LENGTH = {"include/uapi/linux/zernel.h"}
 # Code that a Rust test module holds may unwrap, and so may what only tests compile.
 TEST_CFG = r"#\[cfg\([^\]]*\b(?:test|zernel_kunit|kunit)\b[^\]]*\)\]\s*"
 TEST_FILE = re.compile(TEST_CFG + r"(?:#\[[^\]]*\]\s*)*(?:pub(?:\([a-z]+\))? )?mod (\w+);")
@@ -109,7 +110,7 @@ def check_length(files: list[Path]) -> Iterator[str]:
     """No source outgrows what a reader can hold."""
     for path in filter(is_source, files):
         count = len(path.read_text(encoding="utf-8").splitlines())
-        if count > MAX_LINES:
+        if count > MAX_LINES and str(path.relative_to(ROOT)) not in ANY_LENGTH:
             yield f"{path.relative_to(ROOT)}: {count} lines; split what has more than {MAX_LINES}"
 
 

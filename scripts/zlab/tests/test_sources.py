@@ -5,7 +5,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-import check_sources
+from zlab import sources
 
 CODE = '''\
 // SPDX-License-Identifier: GPL-2.0
@@ -25,8 +25,8 @@ class Sources(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.root = Path(folder.name).resolve()
-        self.addCleanup(setattr, check_sources, "ROOT", check_sources.ROOT)
-        check_sources.ROOT = self.root
+        self.addCleanup(setattr, sources, "ROOT", sources.ROOT)
+        sources.ROOT = self.root
 
     def found(self, check, files: dict[str, str]) -> list[str]:
         """What a check says about these files."""
@@ -39,40 +39,40 @@ class Sources(unittest.TestCase):
         return list(check(paths))
 
     def test_clean_file_passes_everything(self):
-        for check in check_sources.CHECKS.values():
+        for check in sources.CHECKS.values():
             self.assertEqual(self.found(check, {"rust/zernel/a.rs": CODE}), [], check.__name__)
 
     def test_missing_spdx(self):
-        self.assertTrue(self.found(check_sources.check_spdx, {"rust/a.rs": "fn f() {}\n"}))
+        self.assertTrue(self.found(sources.check_spdx, {"rust/a.rs": "fn f() {}\n"}))
 
     def test_missing_purpose(self):
-        self.assertTrue(self.found(check_sources.check_purpose, {"rust/a.rs": "fn f() {}\n"}))
+        self.assertTrue(self.found(sources.check_purpose, {"rust/a.rs": "fn f() {}\n"}))
 
     def test_long_file(self):
-        self.assertTrue(self.found(check_sources.check_length, {"a.py": "\n" * 601}))
+        self.assertTrue(self.found(sources.check_length, {"a.py": "\n" * 601}))
 
     def test_unsafe_outside_glue(self):
         code = "fn f() { unsafe { bindings::x() } }\n"
-        check = check_sources.check_unsafe
+        check = sources.check_unsafe
         self.assertTrue(self.found(check, {"rust/zernel/a.rs": code}))
         self.assertFalse(self.found(check, {"rust/glue/a.rs": code}))
 
     def test_panics(self):
-        check = check_sources.check_panics
+        check = sources.check_panics
         for code in ("x.unwrap();", 'x.expect("y");', "todo!()", "panic!()"):
             self.assertTrue(self.found(check, {"rust/a.rs": f"fn f() {{ {code} }}\n"}), code)
 
     def test_file_that_only_tests_compile_may_unwrap(self):
         files = {"rust/m/mod.rs": "#[cfg(test)]\nmod fixture;\n",
                  "rust/m/fixture.rs": "fn f() { x.unwrap(); }\n"}
-        self.assertFalse(self.found(check_sources.check_panics, files))
+        self.assertFalse(self.found(sources.check_panics, files))
 
     def test_code_after_a_test_module_is_checked(self):
         code = CODE + "fn h() { x.unwrap(); }\n"
-        self.assertTrue(self.found(check_sources.check_panics, {"rust/a.rs": code}))
+        self.assertTrue(self.found(sources.check_panics, {"rust/a.rs": code}))
 
     def test_dead_link(self):
-        check = check_sources.check_links
+        check = sources.check_links
         self.assertTrue(self.found(check, {"README.md": "[x](Documentation/none.rst)\n"}))
         self.assertFalse(self.found(check, {"a.md": "x", "README.md": "[x](a.md#part) [y](https://z)"}))
 

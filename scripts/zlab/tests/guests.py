@@ -11,7 +11,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
+VM = Path(__file__).resolve().parent.parent.parent / "vm"
 KTAP = "echo KTAP version 1; echo 1..{plan}; echo ok 1 a; echo ok 2 b"
 
 
@@ -21,7 +21,7 @@ class Guests(unittest.TestCase):
     def boot(self, command: str, *more: str) -> tuple[int, str]:
         """The runner's exit status and output."""
         done = subprocess.run(
-            [sys.executable, str(HERE / "vm.py"), "--kernel", os.environ["ZERNEL_KERNEL"],
+            [sys.executable, str(VM), "--kernel", os.environ["ZERNEL_KERNEL"],
              "--deadline", "600", *more, "--", command],
             capture_output=True, text=True, check=False)
         return done.returncode, done.stdout + done.stderr
