@@ -9,11 +9,11 @@ mod machine;
 // Not everything that the kernel modules use is used here.
 #[allow(dead_code)]
 #[allow(clippy::assertions_on_constants, clippy::too_many_arguments)]
-#[path = "../../../rust/model/mod.rs"]
+#[path = "../../../../rust/model/mod.rs"]
 mod model;
 mod outcome;
 #[allow(dead_code, clippy::assertions_on_constants)]
-#[path = "../../../rust/policy"]
+#[path = "../../../../rust/policy"]
 mod policy {
     pub(crate) mod backoff;
     pub(crate) mod buckets;

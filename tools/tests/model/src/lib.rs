@@ -4,7 +4,7 @@
 
 #[cfg(test)]
 #[allow(dead_code)]
-#[path = "../../../rust/model/mod.rs"]
+#[path = "../../../../rust/model/mod.rs"]
 pub(crate) mod model;
 #[cfg(test)]
 mod properties;

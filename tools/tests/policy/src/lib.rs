@@ -4,7 +4,7 @@
 #![forbid(unsafe_code)]
 #![expect(dead_code, reason = "the kernel module is the user of these files")]
 
-#[path = "../../../rust/policy/mod.rs"]
+#[path = "../../../../rust/policy/mod.rs"]
 pub(crate) mod policy;
 
 #[cfg(test)]
