@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Helpers of rust/glue/irqlock.rs, a spinlock that keeps interrupts off. Included by the C side of
- * each module that has such locks: an object file belongs to one module only.
+ * Helpers of rust/glue/kernel/irqlock.rs, a spinlock that keeps interrupts off. Included by the C
+ * side of each module that has such locks: an object file belongs to one module only.
  */
 
 #include <linux/spinlock.h>

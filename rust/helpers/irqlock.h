@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* A spinlock that keeps interrupts off: helpers of rust/glue/irqlock.rs. */
+/* A spinlock that keeps interrupts off: helpers of rust/glue/kernel/irqlock.rs. */
 #ifndef ZERNEL_IRQLOCK_H
 #define ZERNEL_IRQLOCK_H
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Helpers of rust/glue/cgroup.rs about members of cgroups. Included like irqlock.c. */
+/* Helpers of rust/glue/core/cgroup.rs about members of cgroups. Included like irqlock.c. */
 
 #include <linux/atomic.h>
 #include <linux/cgroup.h>

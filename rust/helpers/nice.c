@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Helpers of rust/glue/nice.rs. Included like irqlock.c. */
+/* Helpers of rust/glue/core/nice.rs. Included like irqlock.c. */
 
 #include <linux/capability.h>
 #include <linux/cred.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* C side of rust/glue/nice.rs: nice values of threads, and of those that they make. */
+/* C side of rust/glue/core/nice.rs: nice values of threads, and of those that they make. */
 #ifndef ZERNEL_NICE_H
 #define ZERNEL_NICE_H
 
@@ -22,7 +22,7 @@ void zernel_helper_set_nice(struct task_struct *task, s32 nice);
 int zernel_helper_births_on(void *table);
 void zernel_helper_births_off(void *table);
 
-/* Defined in rust/glue/nice.rs. */
+/* Defined in rust/glue/core/nice.rs. */
 s32 zernel_rust_nice_base(void *table, struct task_struct *task);
 
 #endif /* ZERNEL_NICE_H */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Helpers of rust/glue/power.rs. Included like irqlock.c. */
+/* Helpers of rust/glue/core/power.rs. Included like irqlock.c. */
 
 #include <linux/notifier.h>
 #include <linux/suspend.h>

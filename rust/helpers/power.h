@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* The sleep of the whole system: helpers of rust/glue/power.rs. */
+/* The sleep of the whole system: helpers of rust/glue/core/power.rs. */
 #ifndef ZERNEL_POWER_H
 #define ZERNEL_POWER_H
 

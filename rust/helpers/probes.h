@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* C side of rust/glue/waits.rs and rust/glue/probe.rs: waits for the GPU, and probes. */
+/* C side of rust/glue/core/waits.rs and rust/glue/core/probe.rs: waits for the GPU, and probes. */
 #ifndef ZERNEL_PROBES_H
 #define ZERNEL_PROBES_H
 
@@ -17,7 +17,7 @@ void zernel_helper_probe_end(struct zernel_probe_point *point);
 void zernel_helper_probes_wait(void);
 void zernel_helper_probe_free(struct zernel_probe_point *point);
 
-/* Defined in rust/glue/waits.rs. */
+/* Defined in rust/glue/core/waits.rs. */
 void zernel_rust_wait_enters(struct zernel_hook *hook);
 void zernel_rust_wait_leaves(struct zernel_hook *hook);
 u64 zernel_rust_wait_calls(struct zernel_hook *hook, u64 probe, u64 sp, u64 program);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Helpers of rust/glue/readahead.rs and rust/glue/detached.rs. Included like irqlock.c. */
+/* Helpers of readahead.rs and detached.rs in rust/glue/core. Included like irqlock.c. */
 
 #include <linux/backing-dev.h>
 #include <linux/cgroup.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Files that are read ahead: helpers of rust/glue/readahead.rs and rust/glue/detached.rs. */
+/* Files that are read ahead: helpers of readahead.rs and detached.rs in rust/glue/core. */
 #ifndef ZERNEL_READAHEAD_H
 #define ZERNEL_READAHEAD_H
 

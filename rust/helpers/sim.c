@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* C side of zernel_sim.ko: module parameters and helpers of rust/glue/sim_*.rs. */
+/* C side of zernel_sim.ko: module parameters and helpers of rust/glue/sim/. */
 
 #include <linux/eventfd.h>
 #include <linux/hrtimer.h>

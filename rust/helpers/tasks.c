@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Helpers of rust/glue/recorder.rs and rust/glue/thread.rs. Included like irqlock.c. */
+/* Helpers of scheduler_hooks.rs and thread.rs in rust/glue/core. Included like irqlock.c. */
 
 #include <linux/compat.h>
 #include <linux/dcache.h>
@@ -189,7 +189,7 @@ void zernel_helper_charge_end(struct zernel_charge *charge)
 
 #ifdef CONFIG_PREEMPT_NOTIFIERS
 
-/* As Hook in rust/glue/recorder.rs. */
+/* As Hook in rust/glue/core/scheduler_hooks.rs. */
 struct zernel_hook {
 	/* The first pointer of it is for Rust once the record is over. */
 	struct callback_head work;
@@ -480,7 +480,7 @@ static void find_point(struct tracepoint *point, void *data)
 		fork_point = point;
 }
 
-int zernel_helper_hooks_on(void *follower)
+int zernel_helper_hooks_on(void *cgroup_sync)
 {
 	int ret;
 
@@ -492,7 +492,7 @@ int zernel_helper_hooks_on(void *follower)
 	ret = tracepoint_probe_register(exit_point, on_exit_of, NULL);
 	if (ret)
 		return ret;
-	fork_data = follower;
+	fork_data = cgroup_sync;
 	ret = tracepoint_probe_register(fork_point, on_fork, fork_data);
 	if (ret) {
 		tracepoint_probe_unregister(exit_point, on_exit_of, NULL);
@@ -523,7 +523,7 @@ void zernel_helper_hook_listen(struct zernel_hook *hook)
 {
 }
 
-int zernel_helper_hooks_on(void *follower)
+int zernel_helper_hooks_on(void *cgroup_sync)
 {
 	return -EOPNOTSUPP;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * C side of rust/glue/recorder.rs and rust/glue/thread.rs: threads, and the
+ * C side of scheduler_hooks.rs and thread.rs in rust/glue/core: threads, and the
  * scheduler's word on when they have a CPU.
  */
 #ifndef ZERNEL_TASKS_H
@@ -48,7 +48,7 @@ bool zernel_helper_thread_is_of(struct task_struct *task, u32 uid);
 bool zernel_helper_thread_is_program(struct task_struct *task);
 int zernel_helper_thread_maps_nccl(struct task_struct *task);
 
-/* As Charge in rust/glue/thread.rs. */
+/* As Charge in rust/glue/core/thread.rs. */
 struct zernel_charge {
 	struct mem_cgroup *memcg;
 	struct mem_cgroup *before;
@@ -59,13 +59,13 @@ void zernel_helper_charge_end(struct zernel_charge *charge);
 size_t zernel_helper_thread_count(struct pid *process);
 size_t zernel_helper_threads_of(struct pid *process, struct task_struct **tasks, size_t room);
 
-int zernel_helper_hooks_on(void *follower);
+int zernel_helper_hooks_on(void *cgroup_sync);
 void zernel_helper_hooks_off(void);
 void zernel_helper_hooks_wait(void);
 void zernel_helper_hook_listen(struct zernel_hook *hook);
 int zernel_helper_hook_queue(struct zernel_hook *hook, struct task_struct *task);
 
-/* Defined in rust/glue/recorder.rs. */
+/* Defined in rust/glue/core/scheduler_hooks.rs. */
 u32 zernel_rust_hook_work(struct zernel_hook *hook, bool exiting, bool begun);
 void zernel_rust_hook_begins(struct zernel_hook *hook, u64 now);
 void zernel_rust_hook_enters(struct zernel_hook *hook, u64 now, u64 queued);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Helpers of rust/glue/timer.rs. Included like irqlock.c. */
+/* Helpers of rust/glue/kernel/timer.rs. Included like irqlock.c. */
 
 #include <linux/hrtimer.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* High-resolution timers: helpers of rust/glue/timer.rs. */
+/* High-resolution timers: helpers of rust/glue/kernel/timer.rs. */
 #ifndef ZERNEL_TIMER_H
 #define ZERNEL_TIMER_H
 

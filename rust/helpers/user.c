@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Helpers of rust/glue/abi.rs. Included like irqlock.c. */
+/* Helpers of rust/glue/kernel/abi.rs. Included like irqlock.c. */
 
 #include <linux/fault-inject-usercopy.h>
 #include <linux/uaccess.h>

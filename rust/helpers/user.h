@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Memory of user space: helpers of rust/glue/abi.rs. */
+/* Memory of user space: helpers of rust/glue/kernel/abi.rs. */
 #ifndef ZERNEL_USER_H
 #define ZERNEL_USER_H
 

@@ -37,7 +37,7 @@
 #define CREATE_RUST_TRACE_POINTS
 #include "zernel_trace.h"
 
-/* Defined in rust/glue/provider.rs. */
+/* Defined in rust/glue/core/provider.rs. */
 EXPORT_SYMBOL_GPL(zernel_provider_register);
 EXPORT_SYMBOL_GPL(zernel_provider_unregister);
 EXPORT_SYMBOL_GPL(zernel_gpu_added);

@@ -6,7 +6,7 @@ use crate::glue::{
         Show,
         Text, //
     },
-    nv_control, //
+    nvidia::control, //
 };
 use kernel::{
     fmt::Write as _,
@@ -69,7 +69,7 @@ pub(crate) struct Counts;
 
 impl Show for Counts {
     fn show(out: &mut Text) -> Result {
-        for (name, value) in nv_control::counts() {
+        for (name, value) in control::counts() {
             out.write_fmt(fmt!("{} {}\n", name, value))?;
         }
         for (name, counter) in [

@@ -4,7 +4,7 @@
 use crate::{
     counters,
     glue::{
-        nv_events::{
+        nvidia::events::{
             Gpu,
             Observer,
             Tsg, //
@@ -14,12 +14,12 @@ use crate::{
             Registration,
             Setting,
             Verdict, //
-        }, //
+        },
     },
     operations::{
-        Nvidia,
+        Nvidia, //
         MAX_TIMESLICE_US,
-        MIN_TIMESLICE_US, //
+        MIN_TIMESLICE_US,
     },
     runlist,
     shared::Shared, //

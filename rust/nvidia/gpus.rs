@@ -65,7 +65,7 @@ impl Gpus {
 #[cfg(zernel_kunit)]
 #[kernel::macros::kunit_tests(zernel_nvidia_gpus)]
 mod tests {
-    use super::*;
+    use crate::gpus::*;
 
     #[test]
     fn each_gpu_is_asked_until_it_refuses() -> Result {

@@ -9,14 +9,14 @@ use crate::{
     counters,
     glue::{
         errno,
-        nv_control,
+        nvidia::control,
         provider_side::Provider, //
     },
     gpus::Gpus,
     nvstatus::{
         Meaning,
         Status, //
-    }, //
+    },
 };
 use kernel::{
     new_mutex,
@@ -64,31 +64,31 @@ pub(crate) struct Hook;
 
 impl Driver for Hook {
     fn set_timeslice(&self, tsg: u64, us: u64) -> Result<Status> {
-        nv_control::set_timeslice(tsg, us)
+        control::set_timeslice(tsg, us)
     }
 
     fn timeslice(&self, tsg: u64) -> Result<(Status, u64)> {
-        nv_control::timeslice(tsg)
+        control::timeslice(tsg)
     }
 
     fn set_interleave(&self, tsg: u64, level: u32) -> Result<Status> {
-        nv_control::set_interleave(tsg, level)
+        control::set_interleave(tsg, level)
     }
 
     fn interleave(&self, tsg: u64) -> Result<u32> {
-        nv_control::interleave(tsg)
+        control::interleave(tsg)
     }
 
     fn preempt(&self, tsg: u64, timeout_us: u32) -> Result<Status> {
-        nv_control::preempt(tsg, timeout_us)
+        control::preempt(tsg, timeout_us)
     }
 
     fn enable(&self, tsg: u64, enable: bool) -> Result<Status> {
-        nv_control::enable(tsg, enable)
+        control::enable(tsg, enable)
     }
 
     fn heed_interleave(&self, gpu: u32, on: bool) -> Result<Status> {
-        nv_control::heed_interleave(gpu, on)
+        control::heed_interleave(gpu, on)
     }
 }
 

@@ -31,7 +31,7 @@ pub(crate) fn number(mig: Option<u32>, engine: Option<u32>) -> u32 {
 #[cfg(zernel_kunit)]
 #[kernel::macros::kunit_tests(zernel_nvidia_runlist)]
 mod tests {
-    use super::*;
+    use crate::runlist::*;
 
     /// `NV2080_ENGINE_TYPE_GR0`.
     const GR0: Option<u32> = Some(1);

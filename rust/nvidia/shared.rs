@@ -37,7 +37,7 @@ impl Shared {
 #[cfg(zernel_kunit)]
 #[kernel::macros::kunit_tests(zernel_nvidia_shared)]
 mod tests {
-    use super::*;
+    use crate::shared::*;
 
     #[test]
     fn each_is_counted_once() {

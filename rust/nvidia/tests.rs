@@ -8,7 +8,7 @@ use crate::{
     operations::{
         Driver,
         Nvidia, //
-    }, //
+    },
 };
 use kernel::{
     new_mutex,
@@ -134,7 +134,7 @@ fn provider() -> Result<(Arc<Faked>, Arc<Fake>)> {
 
 #[kernel::macros::kunit_tests(zernel_nvidia_operations)]
 mod operations {
-    use super::*;
+    use crate::tests::*;
 
     #[test]
     fn every_answer_has_an_errno_of_the_abi() -> Result {

@@ -35,8 +35,7 @@ mod tests;
 
 use glue::{
     debugfs,
-    nv_control,
-    nv_events,
+    nvidia,
     provider_side, //
 };
 use kernel::{
@@ -56,7 +55,7 @@ module! {
 /// goes who is told, and with that the provider.
 struct ZernelNvidia {
     _debugfs: debugfs::Directory,
-    _events: nv_events::Registration<events::Events>,
+    _events: nvidia::events::Registration<events::Events>,
 }
 
 impl kernel::Module for ZernelNvidia {
@@ -64,10 +63,10 @@ impl kernel::Module for ZernelNvidia {
         let provider =
             provider_side::Registration::new(operations::Nvidia::new(operations::Hook)?)?;
         let events = events::Events::new(Arc::new(provider, GFP_KERNEL)?)?;
-        let events = nv_events::Registration::new(events).inspect_err(|e| {
+        let events = nvidia::events::Registration::new(events).inspect_err(|e| {
             pr_err!("nvidia.ko does not tell of its TSGs: {:?}\n", e);
         })?;
-        let (gpus, tsgs) = nv_control::population();
+        let (gpus, tsgs) = nvidia::control::population();
         pr_info!("{} GPU(s), {} TSG(s) there already\n", gpus, tsgs);
         Ok(Self {
             _debugfs: debugfs::Directory::new::<counters::Counts>(c"zernel_nvidia", c"counts"),

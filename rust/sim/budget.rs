@@ -50,7 +50,7 @@ impl Budget {
 #[cfg(zernel_kunit)]
 #[kernel::macros::kunit_tests(zernel_sim_budget)]
 mod tests {
-    use super::*;
+    use crate::budget::*;
 
     /// Interrupts that take `length`, one upon the other for as long as they may, for `windows`
     /// windows. Returns the time that they took.

@@ -12,13 +12,15 @@ use crate::{
             new_irq_lock,
             IrqLock, //
         },
-        sim_task::Pid,
-        sim_words::Words, //
+        sim::{
+            task::Pid,
+            words::Words, //
+        },
     },
     model::{
         gpu::MAX_CHANNELS,
         tsg, //
-    }, //
+    },
 };
 use kernel::{
     new_condvar,

@@ -76,7 +76,7 @@ impl Faults {
 #[cfg(zernel_kunit)]
 #[kernel::macros::kunit_tests(zernel_sim_fault)]
 mod tests {
-    use super::*;
+    use crate::fault::*;
 
     #[test]
     fn a_fault_hits_its_tsg_and_ends() -> Result {

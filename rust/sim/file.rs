@@ -13,7 +13,7 @@ use super::{
         load_of,
         Hub, //
     },
-    user::User, //
+    user::User,
 };
 use crate::{
     glue::{
@@ -21,8 +21,10 @@ use crate::{
             self,
             Readiness, //
         },
-        sim_hub,
-        sim_words, //
+        sim::{
+            hub,
+            words, //
+        },
     },
     model::tsg::Handle, //
 };
@@ -157,7 +159,7 @@ impl MiscDevice for File {
     type Ptr = Pin<KBox<Self>>;
 
     fn open(_file: &VfsFile, _misc: &MiscDeviceRegistration<Self>) -> Result<Self::Ptr> {
-        let hub = sim_hub::get()?;
+        let hub = hub::get()?;
         let inbox = Inbox::new()?;
         let user = hub.inner().users.enter()?;
         let number = hub.inner().next_file();
@@ -183,7 +185,7 @@ impl MiscDevice for File {
     }
 
     fn mmap(file: Pin<&Self>, _vfs: &VfsFile, vma: &VmaNew) -> Result {
-        let offset = sim_words::offset(vma);
+        let offset = words::offset(vma);
         let id = u32::try_from(offset / PAGE_SIZE as u64).map_err(|_| EINVAL)?;
         let owned = file.context(id).map_err(|_| EINVAL)?;
         owned.context.words.map(vma)

@@ -10,8 +10,10 @@ mod tests {
         glue::{
             errno,
             provider_side::Provider,
-            sim_params::Params,
-            sim_words::Words,
+            sim::{
+                params::Params,
+                words::Words, //
+            },
             time::now_ns, //
         },
         inbox::Inbox,
@@ -25,11 +27,11 @@ mod tests {
                 Granularity,
                 Order,
                 Work, //
-            }, //
+            },
         },
-        provider::Sim,
+        provider::Sim, //
         settings::Settings,
-        uapi::*, //
+        uapi::*,
     };
     use kernel::{
         prelude::*,

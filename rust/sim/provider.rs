@@ -1,13 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The software GPUs as a provider of `zernel.ko`.
 
-use super::{
-    device::Card,
-    settings::Settings,
-    uapi::*,
-    user::Users, //
-};
 use crate::{
+    device::Card,
     glue::provider_side::{
         self,
         Registration,
@@ -22,8 +17,11 @@ use crate::{
         units::{
             Ns,
             Us, //
-        }, //
-    }, //
+        },
+    },
+    settings::Settings,
+    uapi::*,
+    user::Users, //
 };
 use kernel::{
     prelude::*,

@@ -89,7 +89,7 @@ impl<T: Copy> Ring<T> {
 #[cfg(zernel_kunit)]
 #[kernel::macros::kunit_tests(zernel_sim_ring)]
 mod tests {
-    use super::*;
+    use crate::ring::*;
 
     #[test]
     fn records_come_out_in_order_and_the_rest_is_counted() -> Result {

@@ -2,7 +2,7 @@
 //! What the module parameters mean.
 
 use crate::{
-    glue::sim_params::Params,
+    glue::sim::params::Params,
     model::{
         preset::{
             OpCost,
@@ -10,7 +10,7 @@ use crate::{
         },
         tsg,
         units::Ns, //
-    }, //
+    },
 };
 use kernel::prelude::*;
 

@@ -3,7 +3,7 @@
 
 use crate::glue::{
     errno,
-    sim_task, //
+    sim::task, //
 };
 use kernel::{
     new_mutex,
@@ -33,7 +33,7 @@ impl Quota {
     /// `EDQUOT`
     pub(crate) fn charge(&self, count: u32, limit: u32) -> Result {
         let before = self.0.fetch_add(count, Relaxed);
-        if before.saturating_add(count) <= limit || sim_task::has_resources() {
+        if before.saturating_add(count) <= limit || task::has_resources() {
             return Ok(());
         }
         self.release(count);
@@ -76,7 +76,7 @@ impl Users {
 
     /// The caller opens a file.
     pub(crate) fn enter(&self) -> Result<Arc<User>> {
-        let uid = sim_task::uid();
+        let uid = task::uid();
         // Without the lock: his cgroup may have him wait for memory.
         let (contexts, items) = (Quota(Atomic::new(0)), Quota(Atomic::new(0)));
         let user = Arc::new(

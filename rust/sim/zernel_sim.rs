@@ -27,11 +27,13 @@ mod user;
 use file::File;
 use glue::{
     miscdev,
-    sim_hub::{
-        self,
-        Published, //
+    sim::{
+        hub::{
+            self,
+            Published, //
+        },
+        params::Params, //
     },
-    sim_params::Params, //
 };
 use kernel::{
     prelude::*,
@@ -59,7 +61,7 @@ struct ZernelSim {
 impl kernel::InPlaceModule for ZernelSim {
     fn init(module: &'static ThisModule) -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
-            _hub: sim_hub::publish(module, start)?,
+            _hub: hub::publish(module, start)?,
             _device <- miscdev::Registration::new(),
         })
     }

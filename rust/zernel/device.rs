@@ -28,14 +28,13 @@ use crate::{
             self,
             Readiness, //
         },
-        recorder,
+        scheduler_hooks,
         uapi, //
     },
     prefetch::{
         self as subscriptions,
         file::Subscriptions, //
     },
-    probes::Probes,
     registry::{
         self,
         assignments,
@@ -44,7 +43,10 @@ use crate::{
     },
     request::pages::Pages,
     stream::Stream,
-    tracking,
+    tracking::{
+        self,
+        probes::Probes, //
+    },
 };
 use kernel::{
     fs::{
@@ -338,7 +340,7 @@ fn stats() -> Result<uapi::zernel_v0_stats> {
             controls_reapplied: counters.controls_reapplied,
             turns: counters.turns,
             threads: threads.into(),
-            threads_missed: recorder::missed(),
+            threads_missed: scheduler_hooks::missed(),
             subscriptions: prefetch.subscriptions,
             readaheads: prefetch.readaheads,
             readahead_bytes: prefetch.bytes,

@@ -8,7 +8,7 @@
 //! that may wait for a provider or for user memory happens under it: workers take a [`pass::Step`],
 //! drop the lock, call, and take the lock again; the device copies before and after.
 //!
-//! [`pass::Step`]: crate::pass::Step
+//! [`pass::Step`]: crate::worker::pass::Step
 
 pub(crate) mod assignments;
 pub(crate) mod class;
@@ -18,6 +18,7 @@ pub(crate) mod gpu_time;
 pub(crate) mod groups;
 pub(crate) mod levels;
 pub(crate) mod metered;
+pub(crate) mod meters;
 pub(crate) mod population;
 pub(crate) mod queue;
 pub(crate) mod requests;
@@ -38,29 +39,29 @@ use crate::{
         },
         lock,
         time::now_ns,
-        trace, uapi,
-        work::Worker,
+        trace,
+        uapi,
+        work::Worker, //
     },
-    janitor::Reaper,
-    phases,
+    jobs::task_reaper::TaskReaper,
     policy::{
         class::{
             Assignment,
             Effective,
             Source, //
         },
-        tunables::Tunables,
+        tunables::Tunables, //
     },
     request::{
         boost::Boosts,
         keys::Keys,
-        settings,
         stats::Gone, //
     },
     stream::{
         self,
         Streams, //
     },
+    tuned, //
 };
 use assignments::{
     Assignments,
@@ -139,7 +140,7 @@ pub(crate) struct Registry {
     /// GPUs that have come and gone.
     gpu_changes: u64,
     /// Clears up after tasks that exit; `None` in tests.
-    reaper: Option<Arc<Worker<Reaper>>>,
+    reaper: Option<Arc<Worker<TaskReaper>>>,
     /// Prefers threads of requests; `None` in tests.
     boosts: Option<Arc<Worker<Boosts>>>,
 }
@@ -149,11 +150,13 @@ pub(crate) struct Installed(());
 
 impl Installed {
     /// Makes the registry usable; called once, when the module is loaded.
-    pub(crate) fn new(reaper: Arc<Worker<Reaper>>, boosts: Arc<Worker<Boosts>>) -> Result<Self> {
+    pub(crate) fn new(
+        reaper: Arc<Worker<TaskReaper>>,
+        boosts: Arc<Worker<Boosts>>,
+    ) -> Result<Self> {
         let mut registry = Registry::new(now_ns() / 1000, Some(reaper))?;
         registry.boosts = Some(boosts);
-        settings::publish(registry.tunables.requests());
-        phases::settings::publish(registry.tunables.phases());
+        tuned::publish(&registry.tunables);
         let registry = KBox::new(registry, GFP_KERNEL)?;
         *lock::get().lock() = Some(registry);
         Ok(Self(()))
@@ -188,7 +191,7 @@ impl Registry {
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(crate) fn new(last_id: u64, reaper: Option<Arc<Worker<Reaper>>>) -> Result<Self> {
+    pub(crate) fn new(last_id: u64, reaper: Option<Arc<Worker<TaskReaper>>>) -> Result<Self> {
         Ok(Self {
             tunables: Tunables::new(),
             counters: Counters::default(),

@@ -12,7 +12,6 @@ pub(crate) mod boost;
 pub(crate) mod group;
 pub(crate) mod keys;
 pub(crate) mod pages;
-pub(crate) mod settings;
 pub(crate) mod sleep;
 pub(crate) mod slot;
 pub(crate) mod starts;

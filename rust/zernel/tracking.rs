@@ -3,7 +3,7 @@
 //!
 //! # Locking
 //!
-//! One mutex protects the table. It is taken in system calls, by the keeper, and by threads that a
+//! One mutex protects the table. It is taken in system calls, by the record reaper, and by threads that a
 //! tracked thread has made, in task work: never in the scheduler, or in a probe. Under it are locked
 //! the waits of a thread, the wait queue of a pid, alarms, and the table of nice values. Memory that a
 //! cgroup pays for is not waited for with the table locked.
@@ -11,7 +11,7 @@
 mod ending;
 pub(crate) mod follow;
 pub(crate) mod groups;
-pub(crate) mod keeper;
+pub(crate) mod probes;
 pub(crate) mod process;
 pub(crate) mod programs;
 mod table;
@@ -20,22 +20,23 @@ use crate::{
     error::Failure,
     glue::{
         identity::Pid,
-        lock, memory,
-        recorder::{
+        lock,
+        memory,
+        scheduler_hooks::{
             self,
             Record, //
         },
         thread::Thread,
-        work::Worker,
+        work::Worker, //
     },
-    janitor::{
-        Follower,
-        Reaper, //
+    jobs::{
+        cgroup_sync::CgroupSync,
+        record_reaper::RecordReaper,
+        sampler::Sampler,
+        task_reaper::TaskReaper, //
     },
-    nice::Table,
-    phases::sampler::Sampler,
+    nice::Table, //
 };
-use keeper::Keeper;
 use kernel::{
     prelude::*,
     sync::Arc, //
@@ -65,26 +66,27 @@ pub(crate) enum Target {
 
 /// Keeps the tracking there; it is emptied when this is dropped.
 pub(crate) struct Installed {
-    keeper: Arc<Worker<Keeper>>,
+    record_reaper: Arc<Worker<RecordReaper>>,
     sampler: Arc<Worker<Sampler>>,
-    follower: Arc<Worker<Follower>>,
+    cgroup_sync: Arc<Worker<CgroupSync>>,
 }
 
 impl Installed {
     /// Makes it usable; called once, when the module is loaded.
     pub(crate) fn new(
-        reaper: Arc<Worker<Reaper>>,
-        follower: Arc<Worker<Follower>>,
+        reaper: Arc<Worker<TaskReaper>>,
+        cgroup_sync: Arc<Worker<CgroupSync>>,
         nice: Arc<Table>,
     ) -> Result<Self> {
         let sampler = Arc::pin_init(Worker::new(Sampler::new()?), GFP_KERNEL)?;
-        let keeper = Arc::pin_init(Worker::new(Keeper::new(sampler.clone())), GFP_KERNEL)?;
-        let tracking = Tracking::new(keeper.clone(), reaper, follower.clone(), nice);
+        let record_reaper =
+            Arc::pin_init(Worker::new(RecordReaper::new(sampler.clone())), GFP_KERNEL)?;
+        let tracking = Tracking::new(record_reaper.clone(), reaper, cgroup_sync.clone(), nice);
         *lock::tracking().lock() = Some(KBox::new(tracking, GFP_KERNEL)?);
         Ok(Self {
-            keeper,
+            record_reaper,
             sampler,
-            follower,
+            cgroup_sync,
         })
     }
 }
@@ -93,13 +95,13 @@ impl Drop for Installed {
     fn drop(&mut self) {
         let tracking = lock::tracking().lock().take();
         // There are no records, for each has a reference to the module: nobody kicks it any more.
-        self.keeper.cancel_sync();
+        self.record_reaper.cancel_sync();
         self.sampler.cancel_sync();
         self.sampler.clear();
         // Tracked cgroups may be left: it is over with them.
         drop(tracking);
-        recorder::wait_for_all();
-        self.follower.cancel_sync();
+        scheduler_hooks::wait_for_all();
+        self.cgroup_sync.cancel_sync();
     }
 }
 
@@ -166,7 +168,7 @@ pub(crate) fn arrived(record: Arc<Record>) -> bool {
         // It is over with the process itself, or with the module.
         Err(Failure::Kernel(ESRCH | ENODEV)) => false,
         Err(failure) => {
-            recorder::miss();
+            scheduler_hooks::miss();
             lacks(&process);
             if failure == Failure::Kernel(ENOMEM) && process.named().whole {
                 process.ask_scan();
@@ -176,7 +178,7 @@ pub(crate) fn arrived(record: Arc<Record>) -> bool {
     }
 }
 
-/// There was no memory or room for a thread. If it is in a tracked cgroup the follower looks again.
+/// There was no memory or room for a thread. If it is in a tracked cgroup the cgroup sync looks again.
 fn lacks(process: &Process) {
     if process.grouped().whole {
         process.set_lacks(true);
@@ -277,7 +279,7 @@ pub(crate) fn end_waits(is_gone: impl Fn(u64) -> bool) {
 }
 
 /// Looks for threads of processes that asked for it, if any did.
-fn scan_asked() {
+pub(crate) fn scan_asked() {
     if !process::take_scans() {
         return;
     }

@@ -4,27 +4,22 @@
 //! Data flows one way: device → registry → policy → registry → worker → provider.
 
 mod attributes;
-mod bandwidth;
 mod device;
 mod dump;
 mod error;
-mod gate;
 #[path = "../glue/mod.rs"]
 mod glue;
-mod janitor;
+mod jobs;
 mod nice;
-mod pass;
-mod phases;
 #[path = "../policy/mod.rs"]
 mod policy;
 mod prefetch;
-mod probes;
-mod provider;
 mod registry;
 mod request;
-mod rotation;
 mod stream;
 mod tracking;
+mod tuned;
+mod worker;
 
 use glue::{
     cgroup,
@@ -34,6 +29,10 @@ use glue::{
     power,
     watch,
     work, //
+};
+use jobs::{
+    cgroup_sync::CgroupSync,
+    task_reaper::TaskReaper, //
 };
 use kernel::{
     prelude::*,
@@ -53,7 +52,7 @@ module! {
 ///
 /// Dropped in this order: user space goes first, then what calls into the registry, then the
 /// registry and the tracking with the watches in them, then the subscriptions, then what changes
-/// nice values, then the reaper that the watches kick, then the workqueue.
+/// nice values, then the task reaper that the watches kick, then the workqueue.
 struct Zernel {
     _device: Pin<KBox<miscdev::Registration<device::Client>>>,
     _debugfs: debugfs::Directory,
@@ -67,8 +66,8 @@ struct Zernel {
     _queue: work::Queue,
 }
 
-/// The reaper, which stops for good when this is dropped.
-struct Retired(Arc<work::Worker<janitor::Reaper>>);
+/// The task reaper, which stops for good when this is dropped.
+struct Retired(Arc<work::Worker<TaskReaper>>);
 
 impl Drop for Retired {
     fn drop(&mut self) {
@@ -81,16 +80,16 @@ impl Drop for Retired {
 impl kernel::Module for Zernel {
     fn init(_module: &'static ThisModule) -> Result<Self> {
         let queue = work::Queue::new()?;
-        let reaper = Arc::pin_init(work::Worker::new(janitor::Reaper::new()?), GFP_KERNEL)?;
+        let reaper = Arc::pin_init(work::Worker::new(TaskReaper::new()?), GFP_KERNEL)?;
         let retired = Retired(reaper.clone());
         let table = nice::Table::new()?;
         let boosts = Arc::pin_init(work::Worker::new(Boosts::new(table.clone())?), GFP_KERNEL)?;
         let nice = nice::Installed::new(table.clone(), boosts.clone())?;
         let prefetch = prefetch::Installed::new()?;
-        let follower = Arc::pin_init(work::Worker::new(janitor::Follower::new()), GFP_KERNEL)?;
-        let tracking = tracking::Installed::new(reaper.clone(), follower.clone(), table)?;
+        let cgroup_sync = Arc::pin_init(work::Worker::new(CgroupSync::new()), GFP_KERNEL)?;
+        let tracking = tracking::Installed::new(reaper.clone(), cgroup_sync.clone(), table)?;
         let registry = registry::Installed::new(reaper, boosts)?;
-        let cgroups = cgroup::Hooks::new(follower)
+        let cgroups = cgroup::Hooks::new(cgroup_sync)
             .inspect_err(|_| pr_err!("this kernel has no tracepoints for cgroups\n"))?;
         let power = power::Notifier::new()?;
         let debugfs = debugfs::Directory::new::<dump::State>(c"zernel", c"state");

@@ -19,7 +19,7 @@ use crate::{
             Tsg,
             Verdict, //
         },
-        sim_words::Words, //
+        sim::words::Words, //
     },
     model::{
         arena::Index,
@@ -27,8 +27,8 @@ use crate::{
         tsg::Interleave,
         units::Us, //
     },
-    provider::Change,
-    uapi::*, //
+    provider::Change, //
+    uapi::*,
 };
 use kernel::{
     prelude::*,

@@ -7,21 +7,21 @@ use super::{
         MAX_SUBMIT,
         MAX_WORK,
         MIN_WORK, //
-    }, //
+    },
 };
 use crate::{
     device::CHANNEL_ITEMS,
     file::File,
-    glue::{
-        sim_task,
-        sim_words::WORDS, //
+    glue::sim::{
+        task,
+        words::WORDS, //
     },
     inbox,
     model::{
         gpu::MAX_CHANNELS,
         preset::{
-            Preset,
-            DEFAULT_TIMESLICE, //
+            Preset, //
+            DEFAULT_TIMESLICE,
         },
         tsg::Handle, //
     },
@@ -104,7 +104,7 @@ pub(super) fn tsg_stats(file: &File, io: &mut zernel_sim_tsg_stats) -> Result {
         Ok::<_, Error>((model.tsg_stats(tsg)?, context))
     });
     let (stats, context) = found?;
-    if io.context == 0 && context.user.uid() != sim_task::uid() && !sim_task::may_observe() {
+    if io.context == 0 && context.user.uid() != task::uid() && !task::may_observe() {
         return Err(EPERM);
     }
     *io = zernel_sim_tsg_stats {

@@ -10,7 +10,7 @@ use crate::{
     glue::{
         abi,
         provider_side,
-        sim_words::WORDS, //
+        sim::words::WORDS, //
     },
     model::{
         units::{
@@ -23,7 +23,7 @@ use crate::{
             Granularity,
             Order,
             Work, //
-        }, //
+        },
     },
     uapi::*, //
 };
@@ -214,7 +214,7 @@ pub(super) fn completions(file: &File, arg: Arg) -> Result {
 #[cfg(zernel_kunit)]
 #[kernel::macros::kunit_tests(zernel_sim_items)]
 mod tests {
-    use super::*;
+    use crate::ioctl::submit::*;
 
     fn item(kind: u32) -> zernel_sim_item {
         zernel_sim_item {

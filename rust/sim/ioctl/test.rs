@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     file::File,
-    glue::sim_task,
+    glue::sim::task,
     uapi::*, //
 };
 use kernel::prelude::*;
@@ -17,7 +17,7 @@ const MAX_DELAY: u64 = 10_000_000_000;
 
 /// Makes provider operations fail or take longer.
 pub(super) fn fault(file: &File, io: &mut zernel_sim_fault) -> Result {
-    if !sim_task::may_administrate() {
+    if !task::may_administrate() {
         return Err(EPERM);
     }
     must_be_zero(&[io.flags & !ZERNEL_SIM_FAULT_QUERY, io.reserved])?;
@@ -42,7 +42,7 @@ pub(super) fn fault(file: &File, io: &mut zernel_sim_fault) -> Result {
 
 /// Stops a GPU, or lets it go on.
 pub(super) fn suspend(file: &File, io: &zernel_sim_suspend) -> Result {
-    if !sim_task::may_administrate() {
+    if !task::may_administrate() {
         return Err(EPERM);
     }
     let card = file.card(io.gpu)?;
@@ -66,7 +66,7 @@ pub(super) fn suspend(file: &File, io: &zernel_sim_suspend) -> Result {
 
 /// Tells `zernel.ko` that a TSG is described otherwise now.
 pub(super) fn describe(file: &File, io: &zernel_sim_tsg_describe) -> Result {
-    if !sim_task::may_administrate() {
+    if !task::may_administrate() {
         return Err(EPERM);
     }
     let known = ZERNEL_SIM_TSG_COMPUTE | ZERNEL_SIM_TSG_SHARED;

@@ -9,7 +9,7 @@ use crate::{
     file::File,
     glue::{
         abi,
-        sim_task, //
+        sim::task, //
     },
     report::Trace,
     ring::Ring,
@@ -24,7 +24,7 @@ const BATCH: usize = 32;
 
 /// Starts or stops the trace of a GPU.
 pub(super) fn start(file: &File, io: &zernel_sim_trace_start) -> Result {
-    if !sim_task::may_observe() {
+    if !task::may_observe() {
         return Err(EPERM);
     }
     let card = file.card(io.gpu)?;

@@ -20,7 +20,7 @@ use crate::{
             Scope,
             Viewer, //
         },
-        recorder::Record,
+        scheduler_hooks::Record,
         thread::Thread,
         time::now_ns,
         uapi, //
@@ -32,7 +32,7 @@ use crate::{
             Doing,
             Sum, //
         },
-        units::Ns,
+        units::Ns, //
     },
     registry,
     tracking::{

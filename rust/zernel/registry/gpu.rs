@@ -4,8 +4,6 @@
 use super::gpu_time::Levels;
 use crate::{
     glue::work::Worker,
-    pass::Pass,
-    phases::meters::Meters,
     policy::{
         backoff::Backoff,
         level,
@@ -15,7 +13,9 @@ use crate::{
         },
         units::Permille, //
     },
+    registry::meters::Meters,
     request::group::Device,
+    worker::pass::Pass, //
 };
 use kernel::sync::Arc;
 

@@ -131,7 +131,7 @@ impl Levels {
 #[cfg(zernel_kunit)]
 #[kernel::macros::kunit_tests(zernel_gpu_time)]
 mod tests {
-    use super::*;
+    use crate::registry::gpu_time::*;
 
     fn done(ran: u64, preemptions: u64) -> Done {
         Done {

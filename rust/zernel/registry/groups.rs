@@ -223,9 +223,9 @@ impl Groups {
 #[cfg(zernel_kunit)]
 #[kernel::macros::kunit_tests(zernel_groups)]
 mod tests {
-    use super::*;
     use crate::policy::level::Level;
     use crate::policy::rotation::Weight;
+    use crate::registry::groups::*;
 
     const LC: Option<Assignment> = Some(Assignment {
         level: Level::LC,

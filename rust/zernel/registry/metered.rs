@@ -12,12 +12,14 @@ use crate::{
         thread::Thread,
         work::Worker, //
     },
-    janitor::Reaper,
-    phases::{
-        meters::Meters,
-        program::Program,
-        sampler::Sampler, //
+    jobs::{
+        sampler::{
+            program::Program,
+            Sampler, //
+        },
+        task_reaper::TaskReaper, //
     },
+    registry::meters::Meters, //
 };
 use kernel::{
     prelude::*,
@@ -38,7 +40,7 @@ impl Registry {
         let tsg = self.tsgs.get(&id).filter(|tsg| tsg.traits.compute);
         let tracks = self.tunables.phases().owners();
         if let (Some(tsg), Some(reaper), true) = (tsg, &self.reaper, tracks) {
-            Reaper::track(reaper, tsg.owner.process.clone());
+            TaskReaper::track(reaper, tsg.owner.process.clone());
         }
     }
 

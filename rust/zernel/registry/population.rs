@@ -28,8 +28,8 @@ use crate::{
         trace, //
     },
     policy::class::Effective,
-    provider::TsgDescription,
     stream,
+    worker::provider::TsgDescription, //
 };
 use kernel::{
     prelude::*,
@@ -194,7 +194,7 @@ impl Registry {
                 busy: false,
                 managed: false,
                 park: false,
-                barred: false,
+                excluded: false,
                 parked: Some(false),
                 requests: None,
                 failed: false,

@@ -10,12 +10,12 @@ use crate::{
         time::now_ns,
         trace, //
     },
-    pass::{
+    policy::units::Ms,
+    stream,
+    worker::pass::{
         Outcome,
         Step, //
     },
-    policy::units::Ms,
-    stream,
 };
 use kernel::prelude::*;
 

@@ -128,7 +128,7 @@ pub(crate) struct Tsg {
     /// It is not to be scheduled for now.
     pub(crate) park: bool,
     /// It is kept off the GPU for a request.
-    pub(crate) barred: bool,
+    pub(crate) excluded: bool,
     /// Whether it is not, as far as known: not known after a call that failed.
     pub(crate) parked: Option<bool>,
     /// The last change failed for good.

@@ -2,16 +2,15 @@
 //! A change of a tunable reaches every TSG that it concerns.
 
 use super::Registry;
-use crate::policy::{
-    class::Effective,
-    tunables::{
-        Refused,
-        Tunables, //
-    },
-};
 use crate::{
-    phases,
-    request::settings, //
+    policy::{
+        class::Effective,
+        tunables::{
+            Refused,
+            Tunables, //
+        },
+    },
+    tuned, //
 };
 
 impl Registry {
@@ -36,8 +35,7 @@ impl Registry {
             || tunables.enabled() != self.tunables.enabled()
             || tunables.gives_other_budgets(&self.tunables);
         self.tunables = tunables;
-        settings::publish(tunables.requests());
-        phases::settings::publish(tunables.phases());
+        tuned::publish(&tunables);
         if default_changed {
             self.groups
                 .set_default(Effective::default_class(tunables.default_class()));

@@ -10,11 +10,6 @@ use super::{
     Registry, //
 };
 use crate::{
-    bandwidth,
-    gate::{
-        self,
-        Barred, //
-    },
     glue::trace,
     policy::{
         level::{
@@ -25,11 +20,18 @@ use crate::{
         tunables::Tunables,
         units::Ms, //
     },
-    rotation::{
-        Candidate,
-        Setup, //
-    },
     stream,
+    worker::{
+        budget,
+        exclusion::{
+            self,
+            Excluded, //
+        },
+        rotation::{
+            Candidate,
+            Setup, //
+        },
+    },
 };
 use kernel::prelude::*;
 
@@ -98,14 +100,14 @@ impl Registry {
         &self,
         id: gpu::Id,
         generation: u64,
-    ) -> Result<Option<bandwidth::Setup>> {
+    ) -> Result<Option<budget::Setup>> {
         let Some(gpu) = self.gpus.get(&id) else {
             return Ok(None);
         };
         if gpu.generation == generation || gpu.closing {
             return Ok(None);
         }
-        let mut setup = bandwidth::Setup {
+        let mut setup = budget::Setup {
             candidates: KVec::new(),
             budgets: Level::ALL.map(|level| self.tunables.budget(level)),
             generation: gpu.generation,
@@ -120,7 +122,7 @@ impl Registry {
             if let Some(level) = level.filter(counts) {
                 setup
                     .candidates
-                    .push(bandwidth::Candidate { handle, level }, GFP_KERNEL)?;
+                    .push(budget::Candidate { handle, level }, GFP_KERNEL)?;
             }
         }
         Ok(Some(setup))
@@ -166,7 +168,7 @@ impl Registry {
             after = Some(handle);
             let concerned = self.tsgs.get(&tsg_id).is_some_and(|tsg| {
                 let is_parked = tsg.park || tsg.parked != Some(false);
-                is_parked && !tsg.barred && !takes_turns(&self.tunables, tsg)
+                is_parked && !tsg.excluded && !takes_turns(&self.tunables, tsg)
             });
             if concerned {
                 self.let_run(tsg_id);
@@ -200,7 +202,7 @@ impl Registry {
         id: gpu::Id,
         level: Level,
         generation: u64,
-    ) -> Result<Option<gate::Setup>> {
+    ) -> Result<Option<exclusion::Setup>> {
         let now = self.gpus.get(&id).map(|gpu| gpu.generation);
         let Some(now) = now.filter(|&now| now != generation) else {
             return Ok(None);
@@ -212,11 +214,11 @@ impl Registry {
             after = Some(handle);
             let is_parked = self.tsgs.get(&tsg_id).is_none_or(|tsg| tsg.park);
             if !is_parked && self.is_less_urgent(tsg_id, level) {
-                let barred = Barred { id: tsg_id, handle };
-                found.push(barred, GFP_KERNEL)?;
+                let excluded = Excluded { id: tsg_id, handle };
+                found.push(excluded, GFP_KERNEL)?;
             }
         }
-        Ok(Some(gate::Setup {
+        Ok(Some(exclusion::Setup {
             found,
             timeout: self.tunables.requests().preempt_timeout(),
             generation: now,
@@ -231,7 +233,7 @@ impl Registry {
     }
 
     /// A TSG is about to be kept off the GPU, or let in again. Returns false if that must not be.
-    pub(crate) fn will_bar(&mut self, id: tsg::Id, bar: bool) -> bool {
+    pub(crate) fn will_exclude(&mut self, id: tsg::Id, bar: bool) -> bool {
         let Some(tsg) = self.tsgs.get_mut(&id) else {
             return false;
         };
@@ -243,8 +245,8 @@ impl Registry {
             return false;
         }
         // What cannot be done now for want of an answer is done when the GPU is back.
-        tsg.barred = bar && !unresponsive;
-        tsg.park = tsg.barred;
+        tsg.excluded = bar && !unresponsive;
+        tsg.park = tsg.excluded;
         !unresponsive
     }
 
@@ -257,7 +259,7 @@ impl Registry {
             return;
         };
         tsg.park = false;
-        tsg.barred = false;
+        tsg.excluded = false;
         if tsg.parked != Some(false) && self.queue.push(id, tsg) {
             gpu.pending += 1;
         }
@@ -265,7 +267,13 @@ impl Registry {
     }
 
     /// What came of taking the GPU away from a TSG, for requests of `level`.
-    pub(crate) fn was_barred(&mut self, gpu: gpu::Id, id: tsg::Id, level: Level, verdict: Verdict) {
+    pub(crate) fn was_excluded(
+        &mut self,
+        gpu: gpu::Id,
+        id: tsg::Id,
+        level: Level,
+        verdict: Verdict,
+    ) {
         trace::tsg_preempted(gpu.0, id.0, verdict as u32);
         if let Some(gpu) = self.gpus.get(&gpu) {
             gpu.requests.totals.preempted(level, verdict);
@@ -305,7 +313,7 @@ impl Registry {
                 self.counters.retries += 1;
                 // Whoever sets it all once more, meanwhile, is not to do what may never be asked
                 // for again.
-                tsg.park &= !park || tsg.barred;
+                tsg.park &= !park || tsg.excluded;
             }
             Err(error) => {
                 if error != EINVAL {

@@ -5,10 +5,7 @@
 //! kick a worker. That one changes nice values, and looks from then on whether the request is over:
 //! many are by a store, of which nobody is told.
 
-use super::{
-    settings,
-    slot::Slot, //
-};
+use super::slot::Slot;
 use crate::{
     glue::{
         identity::{
@@ -32,8 +29,9 @@ use crate::{
             Ask,
             Delta, //
         },
-        units::Ns,
+        units::Ns, //
     },
+    tuned, //
 };
 use kernel::{
     list::{
@@ -222,7 +220,7 @@ impl Boosts {
     /// Looks at all that were triggered, as tuned now. Returns whether some are to be looked at
     /// again.
     pub(crate) fn look(&self) -> bool {
-        self.look_with(settings::nice)
+        self.look_with(tuned::nice_of_requests)
     }
 
     /// Gives every thread back what it had.

@@ -24,7 +24,6 @@ use crate::{
         memory::account_nowait,
         work::Worker, //
     },
-    pass::Pass,
     policy::{
         histogram::Latencies,
         level::{
@@ -41,6 +40,7 @@ use crate::{
         units::Ns, //
     },
     registry::tsg,
+    worker::pass::Pass, //
 };
 use kernel::{
     new_mutex,
@@ -75,7 +75,7 @@ pub(crate) struct Device {
     trigger: Atomic<u64>,
     suspended: Atomic<bool>,
     /// Less urgent TSGs can be kept off it.
-    has_gate: bool,
+    can_exclude: bool,
     /// What keeping them off takes, in ns, learned from what it took.
     gate_cost: Atomic<u64>,
     /// Requests without a holder that ever held the GPU.
@@ -90,7 +90,7 @@ pub(crate) struct Device {
     /// Context switches, as its provider measured them.
     #[pin]
     switches: IrqLock<KBox<Latencies>>,
-    /// Opens and closes the gate; `None` in tests, and when the GPU is gone.
+    /// Excludes TSGs; `None` in tests, and when the GPU is gone.
     #[pin]
     worker: IrqLock<Option<Arc<Worker<Pass>>>>,
 }
@@ -100,8 +100,8 @@ impl Device {
     /// call of NVIDIA's driver was measured to take.
     const GATE_PRIOR: u64 = 356_000;
 
-    /// Of a new GPU. `has_gate`: less urgent TSGs can be kept off it.
-    pub(crate) fn new(has_gate: bool) -> Result<Arc<Self>> {
+    /// Of a new GPU. `can_exclude`: less urgent TSGs can be kept off it.
+    pub(crate) fn new(can_exclude: bool) -> Result<Arc<Self>> {
         let costs = Costs::new(Cost::IN_TIME);
         let (totals, starts) = (Totals::new()?, Waiting::new()?);
         let switches = KBox::zeroed(GFP_KERNEL)?;
@@ -113,20 +113,20 @@ impl Device {
                 lc_busy: Atomic::new(false),
                 trigger: Atomic::new(0),
                 suspended: Atomic::new(false),
-                has_gate,
+                can_exclude,
                 gate_cost: Atomic::new(Self::GATE_PRIOR),
                 arrivals: Atomic::new(0),
                 holders: [const { Atomic::new(0) }; level::COUNT],
                 totals,
                 starts <- new_irq_lock!(starts, c"zernel_starts"),
                 switches <- new_irq_lock!(switches, c"zernel_switches"),
-                worker <- new_irq_lock!(None, c"zernel_gate"),
+                worker <- new_irq_lock!(None, c"zernel_exclusion"),
             }),
             GFP_KERNEL,
         )
     }
 
-    /// Says who opens and closes the gate; `None`: nobody any more.
+    /// Sets the worker that excludes TSGs; `None`: none any more.
     pub(crate) fn set_worker(&self, worker: Option<Arc<Worker<Pass>>>) {
         let old = core::mem::replace(&mut *self.worker.lock(), worker);
         // Dropped without the lock.
@@ -134,8 +134,8 @@ impl Device {
     }
 
     /// Whether less urgent TSGs can be kept off the GPU.
-    pub(super) fn has_gate(&self) -> bool {
-        self.has_gate
+    pub(super) fn can_exclude(&self) -> bool {
+        self.can_exclude
     }
 
     /// What the GPU is about.
@@ -233,7 +233,7 @@ impl Device {
         self.arrivals.load(Relaxed)
     }
 
-    /// The level for which the gate is to be closed: the least urgent one that holds the GPU, of
+    /// The level for which TSGs are to be excluded: the least urgent one that holds the GPU, of
     /// those that are not `throttled`.
     pub(crate) fn holder(&self, throttled: level::Set) -> Option<Level> {
         Level::ALL
@@ -364,7 +364,7 @@ impl Group {
         if !self.level().is_some_and(|l| l.is_above(Level::DEFAULT)) {
             return Err(Failure::NotPermitted.into());
         }
-        if !self.gpu.has_gate() {
+        if !self.gpu.can_exclude() {
             return Err(errno::unsupported());
         }
         Ok(())

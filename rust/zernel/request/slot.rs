@@ -14,7 +14,6 @@ use super::{
         Key,
         Prediction, //
     },
-    settings, //
 };
 use crate::{
     error::Failure,
@@ -64,6 +63,7 @@ use crate::{
         units::Ns, //
     },
     registry::tsg,
+    tuned, //
 };
 use kernel::{
     prelude::*,
@@ -282,7 +282,7 @@ impl Slot {
         ask: &Begin,
         mut tell: impl FnMut(Begun) -> bool,
     ) -> Result<Outcome> {
-        let settings = settings::get();
+        let settings = tuned::requested();
         let choice = Choice {
             kind: ask.kind.unwrap_or(settings.predictor),
             costs: settings.costs,
@@ -474,7 +474,7 @@ impl Slot {
                 state.catch_up();
             }
             state.over(record, state.choices.0);
-            if settings::prefers() {
+            if tuned::requests_prefer() {
                 state.prefer_no_more();
             }
         }
@@ -497,7 +497,7 @@ impl Slot {
             state.waits_for_lc = group.gpu.is_lc_busy();
             trace::request_trigger(group.tsg.0, number.get());
         }
-        if settings::prefers() {
+        if tuned::requests_prefer() {
             state.prefer();
         }
     }
@@ -556,7 +556,7 @@ impl State {
         }
     }
 
-    /// Has the gate of the GPU follow what the request holds.
+    /// Has the exclusion of the GPU follow the hold of the request.
     #[inline]
     fn follow(&mut self) {
         if self.requests.holds() != self.holds.is_some() {

@@ -79,7 +79,7 @@ impl Waiting {
 #[cfg(zernel_kunit)]
 #[kernel::macros::kunit_tests(zernel_request_starts)]
 mod tests {
-    use super::*;
+    use crate::request::starts::*;
 
     fn start(woken: u64) -> Start {
         Start {

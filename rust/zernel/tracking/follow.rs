@@ -18,7 +18,7 @@ use crate::{
             Walk, //
         },
         identity::Pid,
-        recorder,
+        scheduler_hooks, //
     },
 };
 use kernel::{
@@ -35,7 +35,7 @@ use kernel::{
 pub(crate) fn track_cgroup(cgroup: Cgroup, terms: Terms) -> Result<u32, Failure> {
     let known = Arc::new(Known::new(cgroup), GFP_KERNEL_ACCOUNT)?;
     let opened = with_memory(|t| t.open_group(&known, terms))?;
-    // Whoever removes it from now on has the follower look.
+    // Whoever removes it from now on has the cgroup sync look.
     let result = match opened.cgroup.is_dead() {
         true => Err(Failure::Kernel(ESRCH)),
         false => fill(&opened.cgroup),
@@ -59,7 +59,7 @@ pub(crate) fn untrack_cgroup(cgroup: &Cgroup, privileged: bool) -> Result<(), Fa
     Ok(())
 }
 
-/// Looks who is in which tracked cgroup. Called by the follower.
+/// Looks who is in which tracked cgroup. Called by the cgroup sync.
 pub(crate) fn follow() {
     let Ok(any) = with(|t| t.drop_removed()) else {
         return;
@@ -96,7 +96,7 @@ fn fill(cgroup: &Known) -> Result<(), Failure> {
             return Ok(());
         }
     }
-    // They come faster than one can look. The follower was told of those who had no record.
+    // They come faster than one can look. The cgroup sync was told of those who had no record.
     Ok(())
 }
 
@@ -120,7 +120,7 @@ fn look_inside(first: u64, last: u64) -> Result<bool> {
 fn settle(pid: &Pid, counts: bool) -> Result<bool, Failure> {
     let change = with_some_memory(|t, strict| t.refresh(pid, strict)).inspect_err(|_| {
         if counts {
-            recorder::miss();
+            scheduler_hooks::miss();
         }
     })?;
     let Some(change) = change else {
@@ -138,7 +138,7 @@ fn settle(pid: &Pid, counts: bool) -> Result<bool, Failure> {
         let result = look(process, &mut added);
         let lacked = process.set_lacks(result.is_err());
         if result.is_err() && counts && !lacked {
-            recorder::miss();
+            scheduler_hooks::miss();
         }
         result?;
     }

@@ -42,7 +42,7 @@ const MAX: usize = 4096;
 /// Most tracked cgroups of a user who is not root.
 const MAX_PER_USER: usize = 64;
 
-/// For how long the follower waits for memory or room.
+/// For how long the cgroup sync waits for memory or room.
 const RETRY: Ns = Ns(1_000_000_000);
 
 /// How a cgroup is tracked.
@@ -192,7 +192,7 @@ impl Tracking {
             }
         }
         // Where there is no record, nobody else asks whether the hooks are still needed.
-        self.keeper.kick();
+        self.record_reaper.kick();
         self.sums_of(id).map_or(0, |sums| sums.threads)
     }
 
@@ -214,7 +214,7 @@ impl Tracking {
 
     fn drop_group(&mut self, id: u64) {
         self.groups.remove(&id);
-        self.keeper.kick();
+        self.record_reaper.kick();
     }
 
     /// Forgets the cgroups that were removed. Returns whether any cgroup is tracked.
@@ -242,13 +242,13 @@ impl Tracking {
         Some(((serial, key.checked_add(1)?), process))
     }
 
-    /// Has the follower look again when there may be memory or room.
+    /// Has the cgroup sync look again when there may be memory or room.
     pub(super) fn retry(&mut self) {
         if !self.retries {
             self.retries = true;
-            let delay = Ns(u64::from(self.follower.delay().0).saturating_mul(1_000_000));
+            let delay = Ns(u64::from(self.cgroup_sync.delay().0).saturating_mul(1_000_000));
             let at = Ns(now_ns()).saturating_add(delay.max(RETRY));
-            self.follower.kick_at(at);
+            self.cgroup_sync.kick_at(at);
         }
     }
 
@@ -442,7 +442,7 @@ impl Tracking {
             let membership = Membership { cgroup: id, serial };
             if self.processes.get(&key).is_none() {
                 self.hook()?;
-                let process = Process::new(pid.clone(), self.keeper.clone())?;
+                let process = Process::new(pid.clone(), self.record_reaper.clone())?;
                 match self.enter(&process) {
                     // It has exited meanwhile.
                     Err(ESRCH) => return Ok(()),

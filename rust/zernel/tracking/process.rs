@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 //! A process with threads that are tracked: what becomes of those that it makes.
 
-use super::keeper::Keeper;
-use crate::glue::{
-    identity::Pid,
-    memory::account_nowait,
-    work::Worker, //
+use crate::{
+    glue::{
+        identity::Pid,
+        memory::account_nowait,
+        work::Worker, //
+    },
+    jobs::record_reaper::RecordReaper, //
 };
 use kernel::{
     prelude::*,
@@ -86,7 +88,7 @@ pub(super) fn take_scans() -> bool {
 /// A process.
 pub(crate) struct Process {
     pid: Pid,
-    keeper: Arc<Worker<Keeper>>,
+    record_reaper: Arc<Worker<RecordReaper>>,
     /// How it is tracked by name, and how by the cgroups that it is in.
     setting: Atomic<u32>,
     /// Threads may be there that are not tracked and should be.
@@ -99,11 +101,11 @@ pub(crate) struct Process {
 
 impl Process {
     /// A process, none of whose threads is tracked.
-    pub(super) fn new(pid: Pid, keeper: Arc<Worker<Keeper>>) -> Result<Arc<Self>> {
+    pub(super) fn new(pid: Pid, record_reaper: Arc<Worker<RecordReaper>>) -> Result<Arc<Self>> {
         Ok(Arc::new(
             Self {
                 pid,
-                keeper,
+                record_reaper,
                 setting: Atomic::new(Setting::SINGLE.bits()),
                 scan: Atomic::new(false),
                 rung: Atomic::new(false),
@@ -128,7 +130,7 @@ impl Process {
         Ok(Arc::new(
             Self {
                 pid,
-                keeper: parent.keeper.clone(),
+                record_reaper: parent.record_reaper.clone(),
                 setting: Atomic::new(bits),
                 scan: Atomic::new(false),
                 rung: Atomic::new(false),
@@ -144,8 +146,8 @@ impl Process {
     }
 
     /// Who clears up.
-    pub(crate) fn keeper(&self) -> &Arc<Worker<Keeper>> {
-        &self.keeper
+    pub(crate) fn record_reaper(&self) -> &Arc<Worker<RecordReaper>> {
+        &self.record_reaper
     }
 
     /// How it is tracked, by name or by a cgroup.
@@ -189,7 +191,7 @@ impl Process {
     pub(crate) fn ring(&self) {
         // Pairs with the Acquire of whoever takes it.
         self.rung.store(true, Release);
-        self.keeper.ring();
+        self.record_reaper.ring();
     }
 
     /// Whether it has rung, and nobody has taken that.
@@ -202,15 +204,15 @@ impl Process {
         self.rung.load(Relaxed) && self.rung.xchg(false, Acquire)
     }
 
-    /// Has the keeper look for threads that are not tracked and should be. From any context.
+    /// Has the record reaper look for threads that are not tracked and should be. From any context.
     pub(crate) fn ask_scan(&self) {
         self.scan.store(true, Relaxed);
         // Whoever sees this sees that.
         SCANS.store(true, Release);
-        self.keeper.kick();
+        self.record_reaper.kick();
     }
 
-    /// Whether the keeper was asked to look, which it does now.
+    /// Whether the record reaper was asked to look, which it does now.
     pub(super) fn take_scan(&self) -> bool {
         self.scan.xchg(false, Relaxed)
     }

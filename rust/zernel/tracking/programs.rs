@@ -14,20 +14,19 @@ use crate::{
     glue::{
         identity::Pid,
         memory::account_nowait,
-        recorder::Record,
+        scheduler_hooks::Record,
         thread::Thread,
         time::now_ns,
         work::Worker, //
     },
-    nice::Table,
-    phases::{
+    jobs::sampler::{
         program::{
             Program,
             Report, //
         },
-        sampler::Sampler,
-        settings, //
+        Sampler, //
     },
+    nice::Table,
     policy::{
         nice::{
             Ask,
@@ -41,8 +40,9 @@ use crate::{
             window::Gpu,
             Phase, //
         },
-        units::Ns,
+        units::Ns, //
     },
+    tuned, //
 };
 use kernel::{
     prelude::*,
@@ -107,7 +107,7 @@ impl Member {
             .filter(|_| self.is_wanted() && setting.ml);
         let phase = task.map_or(Phase::Unknown, |task| task.present());
         // Once more for another phase, too: what others have set meanwhile is seen then.
-        let asked = match settings::delta(phase) {
+        let asked = match tuned::nice_of_phase(phase) {
             Delta::NONE => (Phase::Unknown, Ask::NONE),
             delta => (phase, Ask { delta, ..Ask::NONE }),
         };
@@ -151,7 +151,7 @@ impl Tracking {
 
     /// Who takes samples of those.
     pub(crate) fn sampler(&self) -> Arc<Worker<Sampler>> {
-        self.keeper.sampler().clone()
+        self.record_reaper.sampler().clone()
     }
 
     /// The first process with a key of at least `from`, and it as a program if it has phases.

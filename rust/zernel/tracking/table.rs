@@ -6,7 +6,6 @@ use super::{
         Group,
         Membership, //
     },
-    keeper::Keeper,
     process::{
         Opened,
         Process,
@@ -22,7 +21,7 @@ use crate::{
             Uid, //
         },
         memory::account_nowait,
-        recorder::{
+        scheduler_hooks::{
             self,
             Hooks,
             Record, //
@@ -30,14 +29,15 @@ use crate::{
         thread::Thread,
         time::now_ns,
         watch::Armed,
-        work::Worker,
+        work::Worker, //
     },
-    janitor::{
-        Follower,
-        Reaper, //
+    jobs::{
+        cgroup_sync::CgroupSync,
+        record_reaper::RecordReaper,
+        sampler::program::Report,
+        task_reaper::TaskReaper, //
     },
     nice::Table,
-    phases::program::Report,
     policy::{
         nice::Ask,
         phase::{
@@ -46,7 +46,7 @@ use crate::{
             window::Gpu,
             Phase, //
         },
-        units::Ns,
+        units::Ns, //
     },
 };
 use kernel::{
@@ -59,7 +59,7 @@ use kernel::{
 };
 
 /// Most tracked threads of a user who is not root.
-pub(crate) const MAX_PER_USER: u32 = recorder::MAX / 4;
+pub(crate) const MAX_PER_USER: u32 = scheduler_hooks::MAX / 4;
 
 /// For how long nothing has to be tracked until the scheduler's hooks are turned off: to turn them
 /// on and off changes the kernel's text.
@@ -123,7 +123,7 @@ pub(super) struct Member {
 /// Every entry of `threads` has one in `members`, under the keys of its process and thread, and
 /// counts once among the members of its entry in `processes` and for its user in `users`. `ids` has
 /// exactly the ids of `processes`. Its record
-/// is not over, or will be handed to the keeper. `count` counts those that are wanted, and so do
+/// is not over, or will be handed to the record reaper. `count` counts those that are wanted, and so do
 /// `threads` of the entries; `singles` those of them that are single. `inside` has an entry for each
 /// of the `groups` of a process, and no others.
 pub(crate) struct Tracking {
@@ -139,8 +139,8 @@ pub(crate) struct Tracking {
     /// Who is in them, by the serial number of the cgroup and the key of the process; and the times
     /// that the process had before.
     pub(super) inside: RBTree<(u64, usize), Times>,
-    pub(super) follower: Arc<Worker<Follower>>,
-    /// The follower is to look again when there may be memory or room.
+    pub(super) cgroup_sync: Arc<Worker<CgroupSync>>,
+    /// The cgroup sync is to look again when there may be memory or room.
     pub(super) retries: bool,
     count: u32,
     /// Nice values.
@@ -149,16 +149,16 @@ pub(crate) struct Tracking {
     hooks: Option<Hooks>,
     /// Since when there are no records.
     idle: Option<Ns>,
-    pub(super) keeper: Arc<Worker<Keeper>>,
-    reaper: Arc<Worker<Reaper>>,
+    pub(super) record_reaper: Arc<Worker<RecordReaper>>,
+    reaper: Arc<Worker<TaskReaper>>,
 }
 
 impl Tracking {
     /// An empty table, whose ids begin after those of any before it.
     pub(super) fn new(
-        keeper: Arc<Worker<Keeper>>,
-        reaper: Arc<Worker<Reaper>>,
-        follower: Arc<Worker<Follower>>,
+        record_reaper: Arc<Worker<RecordReaper>>,
+        reaper: Arc<Worker<TaskReaper>>,
+        cgroup_sync: Arc<Worker<CgroupSync>>,
         nice: Arc<Table>,
     ) -> Self {
         Self {
@@ -171,14 +171,14 @@ impl Tracking {
             generation: 1,
             groups: RBTree::new(),
             inside: RBTree::new(),
-            follower,
+            cgroup_sync,
             retries: false,
             count: 0,
             nice,
             users: RBTree::new(),
             hooks: None,
             idle: None,
-            keeper,
+            record_reaper,
             reaper,
         }
     }
@@ -206,9 +206,9 @@ impl Tracking {
     pub(super) fn hook(&mut self) -> Result {
         self.idle = None;
         if self.hooks.is_none() {
-            self.hooks = Some(Hooks::new(self.follower.clone())?);
+            self.hooks = Some(Hooks::new(self.cgroup_sync.clone())?);
             // Whatever comes of it, he turns them off when they are not needed.
-            self.keeper.kick();
+            self.record_reaper.kick();
         }
         Ok(())
     }
@@ -218,7 +218,7 @@ impl Tracking {
         self.hook()?;
         let key = pid.key();
         if self.processes.get(&key).is_none() {
-            let process = Process::new(pid.clone(), self.keeper.clone())?;
+            let process = Process::new(pid.clone(), self.record_reaper.clone())?;
             self.enter(&process)?;
         }
         // Of one that has exited what is left goes with its last record, and nobody asks again.
@@ -330,7 +330,7 @@ impl Tracking {
         let threads = entry.threads;
         self.tidy(key);
         // Where there is no record, nobody else asks whether the hooks are still needed.
-        self.keeper.kick();
+        self.record_reaper.kick();
         threads
     }
 
@@ -392,7 +392,7 @@ impl Tracking {
             if let Some(id) = self.call_back(id)? {
                 return Ok(added.push(id, GFP_KERNEL)?);
             }
-            // It is over, and the keeper has not been told yet.
+            // It is over, and the record reaper has not been told yet.
             self.take(id);
         }
         let record = Record::new(thread.clone(), process.clone(), account_nowait())?;
@@ -580,8 +580,11 @@ impl Tracking {
 
     /// Turns the hooks of the scheduler off if there have been no records for [`REST`]. Returns when
     /// to ask again.
-    pub(super) fn rest(&mut self, now: Ns) -> Option<Ns> {
-        if self.hooks.is_none() || recorder::live() > 0 || self.groups.iter().next().is_some() {
+    pub(crate) fn rest(&mut self, now: Ns) -> Option<Ns> {
+        if self.hooks.is_none()
+            || scheduler_hooks::live() > 0
+            || self.groups.iter().next().is_some()
+        {
             self.idle = None;
             return None;
         }

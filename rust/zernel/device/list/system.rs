@@ -9,10 +9,14 @@ use crate::{
     device::target::Target,
     glue::{
         identity::Viewer,
-        recorder,
+        scheduler_hooks,
         uapi, //
     },
-    prefetch as subscriptions, probes, registry, tracking,
+    prefetch as subscriptions, registry,
+    tracking::{
+        self,
+        probes, //
+    },
 };
 use kernel::prelude::*;
 
@@ -62,7 +66,7 @@ fn info() -> Result<uapi::zernel_system_info> {
             turns: counters.turns,
             events: counters.events,
             events_dropped: counters.events_dropped,
-            threads_missed: recorder::missed(),
+            threads_missed: scheduler_hooks::missed(),
             readaheads: prefetch.readaheads,
             readahead_bytes: prefetch.bytes,
             readaheads_failed: prefetch.failed,

@@ -8,8 +8,8 @@ use super::fixture::{
     process,
     slice,
     work,
-    FakeDriver,
-    DEFAULT_US, //
+    FakeDriver, //
+    DEFAULT_US,
 };
 use crate::{
     error::Failure,
@@ -96,7 +96,7 @@ fn controls(r: &Registry) -> (u64, u64) {
 
 #[kernel::macros::kunit_tests(zernel_control)]
 mod cases {
-    use super::*;
+    use crate::registry::tests::control::*;
 
     #[test]
     fn a_tsg_that_becomes_compute_gets_its_class_and_gives_it_back() -> Result {

@@ -4,11 +4,9 @@
 use crate::{
     glue::identity::{
         Pid,
-        Uid,
-        COMM_LEN, //
+        Uid, //
+        COMM_LEN,
     },
-    pass::Driver,
-    phases::meters::Meters,
     policy::{
         backoff::Backoff,
         level::{
@@ -19,7 +17,6 @@ use crate::{
         tunables::Bounds,
         units::Us, //
     },
-    provider::TsgDescription,
     registry::{
         class::{
             Asker,
@@ -30,6 +27,7 @@ use crate::{
             Gpu, //
         },
         gpu_time::Levels,
+        meters::Meters,
         steps::Next,
         tsg::{
             self,
@@ -38,6 +36,10 @@ use crate::{
         Registry, //
     },
     request::group::Device,
+    worker::{
+        pass::Driver,
+        provider::TsgDescription, //
+    },
 };
 use core::cell::Cell;
 use kernel::prelude::*;

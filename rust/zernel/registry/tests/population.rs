@@ -30,7 +30,7 @@ fn is_empty(registry: &Registry) -> bool {
 
 #[kernel::macros::kunit_tests(zernel_population)]
 mod cases {
-    use super::*;
+    use crate::registry::tests::population::*;
 
     #[test]
     fn a_tsg_leaves_nothing_behind() -> Result {

@@ -39,7 +39,7 @@ fn cgroup() -> Result<Named> {
 
 #[kernel::macros::kunit_tests(zernel_precedence)]
 mod cases {
-    use super::*;
+    use crate::registry::tests::precedence::*;
 
     #[test]
     fn the_most_specific_wins_and_clearing_uncovers() -> Result {

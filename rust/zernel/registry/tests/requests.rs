@@ -42,7 +42,7 @@ fn group(r: &mut Registry, id: tsg::Id) -> Result<Arc<Group>> {
 
 #[kernel::macros::kunit_tests(zernel_registry_requests)]
 mod cases {
-    use super::*;
+    use crate::registry::tests::requests::*;
 
     #[test]
     fn pages_of_a_user_are_counted() -> Result {

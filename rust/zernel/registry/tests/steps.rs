@@ -7,8 +7,8 @@ use super::fixture::{
     process,
     slice,
     work,
-    FakeDriver,
-    DEFAULT_US, //
+    FakeDriver, //
+    DEFAULT_US,
 };
 use crate::{
     policy::{
@@ -29,7 +29,7 @@ use kernel::prelude::*;
 
 #[kernel::macros::kunit_tests(zernel_steps)]
 mod cases {
-    use super::*;
+    use crate::registry::tests::steps::*;
 
     #[test]
     fn a_new_tsg_is_only_asked() -> Result {

@@ -17,7 +17,7 @@ use crate::{
         },
         preempt::Verdict,
         tally::Tally,
-        units::Ms,
+        units::Ms, //
     },
     registry::{
         class::Named,
@@ -26,7 +26,7 @@ use crate::{
         tsg,
         Registry, //
     },
-    rotation::Candidate,
+    worker::rotation::Candidate, //
 };
 use kernel::prelude::*;
 
@@ -102,7 +102,7 @@ fn throttles(r: &Registry, level: Level) -> u64 {
 
 #[kernel::macros::kunit_tests(zernel_turns)]
 mod cases {
-    use super::*;
+    use crate::registry::tests::turns::*;
 
     #[test]
     fn best_effort_compute_tsgs_take_turns() -> Result {
@@ -150,7 +150,7 @@ mod cases {
         assert!(r.rotation_setup(gpu, 0)?.is_none());
         assert!(r.budget_setup(gpu, 0)?.is_none());
         assert!(!r.will_park(id, true));
-        assert!(!r.will_bar(id, true));
+        assert!(!r.will_exclude(id, true));
         assert!(r.rotation_setup(crate::registry::gpu::Id(1), 0)?.is_none());
         Ok(())
     }
@@ -324,9 +324,9 @@ mod cases {
     fn who_is_to_be_let_in_is_tried_once_more() -> Result {
         let (mut r, gpu, id, d) = one(fixture::level(3))?;
         for error in [EIO, ETIMEDOUT, EINVAL] {
-            assert!(r.will_bar(id, true));
+            assert!(r.will_exclude(id, true));
             disabled(&mut r, id, &d);
-            assert!(r.will_bar(id, false));
+            assert!(r.will_exclude(id, false));
             assert_eq!(r.was_parked(id, false, Err(error)), None);
             r.let_run(id);
             work(&mut r, gpu, &d);
@@ -339,7 +339,7 @@ mod cases {
     #[test]
     fn a_channel_that_is_added_to_who_is_kept_off_is_stopped_too() -> Result {
         let (mut r, gpu, id, d) = one(Level::BE)?;
-        assert!(r.will_bar(id, true));
+        assert!(r.will_exclude(id, true));
         disabled(&mut r, id, &d);
         let mut now = r.tsgs.get(&id).ok_or(ENOENT)?.traits;
         now.channels += 1;
@@ -360,16 +360,16 @@ mod cases {
     #[test]
     fn who_could_not_be_kept_off_is_scheduled() -> Result {
         let (mut r, gpu, id, d) = one(Level::BE)?;
-        assert!(r.will_bar(id, true));
+        assert!(r.will_exclude(id, true));
         disabled(&mut r, id, &d);
-        r.was_barred(gpu, id, Level::LC, Verdict::Done);
+        r.was_excluded(gpu, id, Level::LC, Verdict::Done);
         assert_eq!(parked(&r, id), Some((true, Some(true))));
         // Turns leave it alone as long.
         turn_off(&mut r)?;
         candidates(&mut r, gpu)?;
         work(&mut r, gpu, &d);
         assert!(!d.enabled.get());
-        r.was_barred(gpu, id, Level::LC, Verdict::OutOfMemory);
+        r.was_excluded(gpu, id, Level::LC, Verdict::OutOfMemory);
         work(&mut r, gpu, &d);
         assert!(d.enabled.get());
         let tally = tally(&r, Level::LC)?;
@@ -380,14 +380,14 @@ mod cases {
     #[test]
     fn a_gpu_that_does_not_respond_is_left_alone_until_it_is_back() -> Result {
         let (mut r, gpu, id, d) = one(Level::BE)?;
-        assert!(r.will_bar(id, true));
-        r.was_barred(gpu, id, Level::LC, Verdict::NotResponding);
+        assert!(r.will_exclude(id, true));
+        r.was_excluded(gpu, id, Level::LC, Verdict::NotResponding);
         assert_eq!(tally(&r, Level::LC)?.preempt_unresponsive, 1);
         let told = |r: &Registry| r.gpu(gpu).map(|g| (g.unresponsive, g.suspended));
         assert_eq!(told(&r), Some((true, true)));
         assert!(r.gpu(gpu).is_some_and(|g| g.requests.is_suspended()));
         assert!(!r.will_park(id, true));
-        assert!(!r.will_bar(id, true));
+        assert!(!r.will_exclude(id, true));
         let calls = d.calls.get();
         r.set_class(admin(), Named::Tsg(id), Level::LC)?;
         work(&mut r, gpu, &d);

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Cgroups (version 2), by their ids, which are never used again.
+
+use super::{
+    identity::{
+        Pid,
+        Uid, //
+    },
+    work::Worker, //
+};
+use crate::jobs::cgroup_sync::CgroupSync;
+use core::ptr::NonNull;
+use kernel::{
+    bindings,
+    error::{
+        from_err_ptr,
+        to_result, //
+    },
+    prelude::*,
+    sync::Arc,
+};
+
+extern "C" {
+    fn zernel_helper_cgroup_from_fd(fd: c_int, owner: *mut u32) -> *mut bindings::cgroup;
+    fn zernel_helper_cgroup_of(process: *mut bindings::pid) -> *mut bindings::cgroup;
+    fn zernel_helper_cgroup_parent(cgroup: *mut bindings::cgroup) -> *mut bindings::cgroup;
+    fn zernel_helper_cgroup_id(cgroup: *mut bindings::cgroup) -> u64;
+    fn zernel_helper_cgroup_dead(cgroup: *mut bindings::cgroup) -> bool;
+    fn zernel_helper_cgroup_put(cgroup: *mut bindings::cgroup);
+    fn zernel_helper_cgroup_known(cgroup: *mut bindings::cgroup, is: bool);
+    fn zernel_helper_processes_in(
+        cgroup: *mut bindings::cgroup,
+        from: *mut c_int,
+        found: *mut *mut bindings::pid,
+        room: usize,
+    ) -> usize;
+    fn zernel_helper_cgroup_hooks_add(data: *mut c_void) -> c_int;
+    fn zernel_helper_cgroup_hooks_del();
+}
+
+/// A reference to a cgroup.
+///
+/// # Invariants
+///
+/// Holds a reference, which pins all ancestors too.
+pub(crate) struct Cgroup(NonNull<bindings::cgroup>);
+
+// SAFETY: Cgroups are reference-counted; only constant parts and a flag are read.
+unsafe impl Send for Cgroup {}
+// SAFETY: As above.
+unsafe impl Sync for Cgroup {}
+
+impl Cgroup {
+    /// The cgroup whose directory `fd` is, and the owner of that directory.
+    ///
+    /// # Errors
+    ///
+    /// `EBADF` it is not a cgroup v2 directory, `ESRCH` the cgroup was removed.
+    pub(crate) fn from_fd(fd: u64) -> Result<(Self, Uid)> {
+        let fd = c_int::try_from(fd).map_err(|_| EBADF)?;
+        let mut owner = 0;
+        // SAFETY: FFI; the helper takes a reference.
+        let cgroup = from_err_ptr(unsafe { zernel_helper_cgroup_from_fd(fd, &mut owner) })
+            .map_err(|e| if e == EBADF { e } else { ESRCH })?;
+        // INVARIANT: The helper took the reference.
+        let cgroup = Self(NonNull::new(cgroup).ok_or(EBADF)?);
+        Ok((cgroup, Uid(owner)))
+    }
+
+    /// The cgroup of a process; `None` when it was reaped or there are no cgroups.
+    pub(crate) fn of(process: &Pid) -> Option<Self> {
+        // INVARIANT: The helper takes a reference.
+        // SAFETY: `process` is valid.
+        NonNull::new(unsafe { zernel_helper_cgroup_of(process.as_raw()) }).map(Self)
+    }
+
+    /// Its id: the inode number of its directory.
+    pub(crate) fn id(&self) -> u64 {
+        // SAFETY: Valid by the type invariant.
+        unsafe { zernel_helper_cgroup_id(self.0.as_ptr()) }
+    }
+
+    /// Whether its directory was removed.
+    pub(crate) fn is_dead(&self) -> bool {
+        // SAFETY: Valid by the type invariant.
+        unsafe { zernel_helper_cgroup_dead(self.0.as_ptr()) }
+    }
+
+    /// The ids from this cgroup up to the root.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = u64> + '_ {
+        let mut cgroup = self.0.as_ptr();
+        core::iter::from_fn(move || {
+            if cgroup.is_null() {
+                return None;
+            }
+            // SAFETY: An ancestor lives as long as the cgroup, by the type invariant.
+            let id = unsafe { zernel_helper_cgroup_id(cgroup) };
+            // SAFETY: As above.
+            cgroup = unsafe { zernel_helper_cgroup_parent(cgroup) };
+            Some(id)
+        })
+    }
+
+    /// As [`Self::ids`].
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn ancestry(&self) -> Result<KVec<u64>> {
+        let mut chain = KVec::new();
+        for id in self.ids() {
+            chain.push(id, GFP_KERNEL)?;
+        }
+        Ok(chain)
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        // SAFETY: Held by the type invariant.
+        unsafe { zernel_helper_cgroup_put(self.0.as_ptr()) };
+    }
+}
+
+/// A cgroup that is tracked: whoever makes a process in it while the hooks of threads are on has the
+/// cgroup sync look, unless the process has a record from the start.
+pub(crate) struct Known(Cgroup);
+
+impl Known {
+    /// From now on.
+    pub(crate) fn new(cgroup: Cgroup) -> Self {
+        // SAFETY: Valid by the type invariant.
+        unsafe { zernel_helper_cgroup_known(cgroup.0.as_ptr(), true) };
+        Self(cgroup)
+    }
+}
+
+impl core::ops::Deref for Known {
+    type Target = Cgroup;
+
+    fn deref(&self) -> &Cgroup {
+        &self.0
+    }
+}
+
+impl Drop for Known {
+    fn drop(&mut self) {
+        // SAFETY: Valid by the type invariant, and counted in `new`.
+        unsafe { zernel_helper_cgroup_known(self.0 .0.as_ptr(), false) };
+    }
+}
+
+/// Processes that are looked for at once.
+const ROOM: usize = 64;
+
+/// A walk through all processes that run programs, in the order of their numbers. A process that is
+/// there all the time is met once.
+pub(crate) struct Walk<'a> {
+    within: Option<&'a Known>,
+    /// 0 at the end.
+    from: c_int,
+}
+
+impl<'a> Walk<'a> {
+    /// Those that are in a cgroup or below; without one, those that may be in a tracked one.
+    pub(crate) fn new(within: Option<&'a Known>) -> Self {
+        Self { within, from: 1 }
+    }
+
+    /// The next ones, perhaps none; `None` at the end. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn next(&mut self) -> Result<Option<KVec<Pid>>> {
+        if self.from == 0 {
+            return Ok(None);
+        }
+        let mut found = KVec::with_capacity(ROOM, GFP_KERNEL)?;
+        let mut raw = [core::ptr::null_mut(); ROOM];
+        let within = self.within.map(|known| known.0 .0.as_ptr());
+        let cgroup = within.unwrap_or(core::ptr::null_mut());
+        // SAFETY: The cgroup is null or valid, and `raw` has that room.
+        let count = unsafe {
+            zernel_helper_processes_in(cgroup, &mut self.from, raw.as_mut_ptr(), raw.len())
+        };
+        for &pid in raw.iter().take(count) {
+            // SAFETY: The helper took a reference.
+            if let Some(pid) = unsafe { Pid::adopt(pid) } {
+                // There is room, so nothing is lost.
+                found.push(pid, GFP_KERNEL)?;
+            }
+        }
+        Ok(Some(found))
+    }
+}
+
+/// Kicks the cgroup sync when a process moved to another cgroup or a cgroup was removed.
+pub(crate) struct Hooks(#[expect(dead_code, reason = "the probes use it")] Arc<Worker<CgroupSync>>);
+
+impl Hooks {
+    /// Hooks into the cgroup tracepoints.
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT` the kernel has no such tracepoints.
+    pub(crate) fn new(cgroup_sync: Arc<Worker<CgroupSync>>) -> Result<Self> {
+        let data = core::ptr::from_ref(&*cgroup_sync).cast_mut().cast();
+        // SAFETY: The cgroup sync lives until `drop` has removed the probes.
+        to_result(unsafe { zernel_helper_cgroup_hooks_add(data) })?;
+        Ok(Self(cgroup_sync))
+    }
+}
+
+impl Drop for Hooks {
+    fn drop(&mut self) {
+        // SAFETY: Added in `new`. Waits for probes under way.
+        unsafe { zernel_helper_cgroup_hooks_del() };
+    }
+}
+
+/// Called by the probes, perhaps with interrupts off.
+///
+/// # Safety
+///
+/// `data` is what [`Hooks::new`] handed over.
+#[no_mangle]
+unsafe extern "C" fn zernel_rust_cgroup_changed(data: *mut c_void) {
+    // SAFETY: By the caller.
+    let cgroup_sync = unsafe { &*data.cast::<Worker<CgroupSync>>() };
+    cgroup_sync.kick_after(cgroup_sync.delay().0);
+}

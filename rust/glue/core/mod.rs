@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What `zernel.ko` alone needs of the kernel.
+
+pub(crate) mod cgroup;
+pub(crate) mod detached;
+pub(crate) mod identity;
+pub(crate) mod lock;
+pub(crate) mod memory;
+pub(crate) mod nice;
+pub(crate) mod pinned;
+pub(crate) mod power;
+pub(crate) mod probe;
+pub(crate) mod provider;
+pub(crate) mod readahead;
+pub(crate) mod scheduler_hooks;
+pub(crate) mod sysfs;
+pub(crate) mod thread;
+pub(crate) mod trace;
+pub(crate) mod uapi;
+mod waits;
+pub(crate) mod watch;
+pub(crate) mod work;
+mod zeroed;
+
+/// Makes a C table usable in a `static`.
+#[repr(transparent)]
+pub(crate) struct AssertSync<T>(pub(crate) T);
+
+// SAFETY: Only used for tables that are never written after construction.
+unsafe impl<T> Sync for AssertSync<T> {}

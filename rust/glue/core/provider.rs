@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The C side of the provider ABI: `include/linux/zernel_provider.h`.
+
+mod reports;
+
+use crate::{
+    glue::{
+        errno,
+        module::Reference,
+        provider_abi as raw, //
+    },
+    policy::{
+        rotation::entity::Sample,
+        units::{
+            Ns,
+            Us, //
+        },
+    },
+    registry::{
+        gpu,
+        gpu_time::Done,
+        tsg::Hardware, //
+    },
+    worker::provider::{
+        self,
+        Provider, //
+    },
+};
+use kernel::{
+    error::to_result,
+    prelude::*,
+    str::CStr,
+    sync::{
+        Arc,
+        ArcBorrow, //
+    },
+};
+pub(crate) use reports::answer_number;
+
+/// Length of a provider's name with its NUL, as user space sees it.
+pub(crate) const NAME_LEN: usize = 16;
+
+/// The operations of a provider, checked at registration.
+///
+/// # Invariants
+///
+/// The pointers are valid until the provider is unregistered, which waits until no call is under
+/// way. The time slice operations are there; the interleave operations both or none.
+pub(crate) struct Ops {
+    ops: raw::zernel_provider_ops,
+    private: *mut c_void,
+}
+
+// SAFETY: Operations may be called from any thread in process context, by the ABI.
+unsafe impl Send for Ops {}
+// SAFETY: As above.
+unsafe impl Sync for Ops {}
+
+/// What an operation answered; a code that no user may see is `EIO`.
+fn answer(errno: c_int) -> Result {
+    // From here on codes are the kernel's own.
+    const FIRST_INTERNAL: c_int = 512;
+    to_result(errno).map_err(|e| {
+        if e.to_errno() <= -FIRST_INTERNAL {
+            EIO
+        } else {
+            e
+        }
+    })
+}
+
+impl Ops {
+    /// Checks and copies what a provider registers; a shorter structure is zero-extended.
+    ///
+    /// # Safety
+    ///
+    /// `ops` is null or points to `size` bytes, and is valid until the provider is unregistered.
+    unsafe fn new(ops: *const raw::zernel_provider_ops, private: *mut c_void) -> Result<Self> {
+        // The part of the structure that the first version has.
+        const FIRST_SIZE: usize = 88;
+        static_assert!(size_of::<raw::zernel_provider_ops>() == FIRST_SIZE + 8);
+        // SAFETY: By the caller. Operations that are missing are null.
+        let ops = unsafe { copy(ops, FIRST_SIZE) }?;
+        if ops.abi != raw::ZERNEL_PROVIDER_ABI {
+            return Err(errno::protocol());
+        }
+        if ops.name.is_null()
+            || ops.set_timeslice.is_none()
+            || ops.get_timeslice.is_none()
+            || ops.set_interleave.is_some() != ops.get_interleave.is_some()
+        {
+            return Err(EINVAL);
+        }
+        // INVARIANT: Just checked, and valid by the caller.
+        Ok(Self { ops, private })
+    }
+
+    /// Its name.
+    pub(crate) fn name(&self) -> &[u8] {
+        // SAFETY: Valid and terminated by the ABI.
+        unsafe { CStr::from_char_ptr(self.ops.name) }.to_bytes()
+    }
+
+    /// What the provider can do.
+    pub(crate) fn abilities(&self) -> gpu::Abilities {
+        gpu::Abilities {
+            interleave: self.ops.set_interleave.is_some(),
+            preempt: self.ops.preempt.is_some(),
+            enable: self.ops.set_enabled.is_some(),
+            load: self.ops.query_load.is_some(),
+            tsg_load: self.ops.query_tsg.is_some(),
+            turns: self.ops.set_enabled.is_some() && self.ops.query_tsg.is_some(),
+        }
+    }
+
+    /// Pins the provider's module, unless it is being unloaded.
+    pub(crate) fn pin(&self) -> Option<Reference> {
+        // SAFETY: The module is there until it has unregistered.
+        unsafe { Reference::try_get(self.ops.owner.cast()) }
+    }
+
+    /// Reads what the driver holds for a TSG.
+    pub(crate) fn get(&self, gpu: gpu::Handle, tsg: u64) -> Result<Hardware> {
+        let mut us = 0;
+        let get = self.ops.get_timeslice.ok_or(EINVAL)?;
+        // SAFETY: Valid by the type invariant.
+        answer(unsafe { get(self.private, gpu.0, tsg, &mut us) })?;
+        let interleave = match self.ops.get_interleave {
+            None => None,
+            Some(get) => {
+                let mut level = 0;
+                // SAFETY: Valid by the type invariant.
+                answer(unsafe { get(self.private, gpu.0, tsg, &mut level) })?;
+                Some(level)
+            }
+        };
+        Ok(Hardware {
+            timeslice: Us(us),
+            interleave,
+        })
+    }
+
+    /// Gives a TSG a time slice.
+    pub(crate) fn set_timeslice(&self, gpu: gpu::Handle, tsg: u64, slice: Us) -> Result {
+        let set = self.ops.set_timeslice.ok_or(EINVAL)?;
+        // SAFETY: Valid by the type invariant.
+        answer(unsafe { set(self.private, gpu.0, tsg, slice.0) })
+    }
+
+    /// Gives a TSG an interleave level.
+    pub(crate) fn set_interleave(&self, gpu: gpu::Handle, tsg: u64, level: u32) -> Result {
+        let set = self.ops.set_interleave.ok_or(EINVAL)?;
+        // SAFETY: Valid by the type invariant.
+        answer(unsafe { set(self.private, gpu.0, tsg, level) })
+    }
+
+    /// Takes the engine away from a TSG.
+    pub(crate) fn preempt(&self, gpu: gpu::Handle, tsg: u64, timeout: Us) -> Result {
+        let preempt = self.ops.preempt.ok_or_else(errno::unsupported)?;
+        // SAFETY: Valid by the type invariant.
+        answer(unsafe { preempt(self.private, gpu.0, tsg, timeout.0) })
+    }
+
+    /// Lets a TSG be scheduled, or not.
+    pub(crate) fn set_enabled(&self, gpu: gpu::Handle, tsg: u64, enabled: bool) -> Result {
+        let set = self.ops.set_enabled.ok_or_else(errno::unsupported)?;
+        // SAFETY: Valid by the type invariant.
+        answer(unsafe { set(self.private, gpu.0, tsg, enabled) })
+    }
+
+    /// What a TSG does with the GPU.
+    pub(crate) fn tsg_load(&self, gpu: gpu::Handle, tsg: u64) -> Result<Sample> {
+        let query = self.ops.query_tsg.ok_or_else(errno::unsupported)?;
+        let mut load = raw::zernel_tsg_load {
+            size: size_of::<raw::zernel_tsg_load>() as u32,
+            ..Default::default()
+        };
+        // SAFETY: Valid by the type invariant.
+        answer(unsafe { query(self.private, gpu.0, tsg, &mut load) })?;
+        Ok(Sample {
+            ran: Ns(load.ran_ns),
+            runnable: load.flags & raw::ZERNEL_TSG_LOAD_RUNNABLE != 0,
+            since: (load.since_ns != 0).then_some(Ns(load.since_ns)),
+        })
+    }
+
+    /// What a TSG has done.
+    pub(crate) fn tsg_done(&self, gpu: gpu::Handle, tsg: u64) -> Result<Done> {
+        let query = self.ops.query_tsg.ok_or_else(errno::unsupported)?;
+        let mut load = raw::zernel_tsg_load {
+            size: size_of::<raw::zernel_tsg_load>() as u32,
+            ..Default::default()
+        };
+        // SAFETY: Valid by the type invariant.
+        answer(unsafe { query(self.private, gpu.0, tsg, &mut load) })?;
+        Ok(done(&load))
+    }
+
+    /// How long the GPU was busy, and since when that is counted, in ns.
+    pub(crate) fn load(&self, gpu: gpu::Handle) -> Result<(u64, u64)> {
+        let query = self.ops.query_load.ok_or_else(errno::unsupported)?;
+        let mut load = raw::zernel_gpu_load {
+            size: size_of::<raw::zernel_gpu_load>() as u32,
+            ..Default::default()
+        };
+        // SAFETY: Valid by the type invariant.
+        answer(unsafe { query(self.private, gpu.0, &mut load) })?;
+        Ok((load.busy_ns, load.elapsed_ns))
+    }
+
+    /// Has the provider report everything that exists already.
+    fn replay(&self, provider: *const Provider) -> Result {
+        match self.ops.replay {
+            None => Ok(()),
+            // SAFETY: Valid by the type invariant.
+            Some(replay) => answer(unsafe { replay(self.private, provider.cast_mut().cast()) }),
+        }
+    }
+}
+
+fn done(load: &raw::zernel_tsg_load) -> Done {
+    Done {
+        ran: Ns(load.ran_ns),
+        preemptions: load.preemptions,
+        preempted_at: Ns(load.preempted_ns),
+        context_bytes: load.context_bytes,
+    }
+}
+
+/// Copies a structure whose size comes first, zero-extended.
+///
+/// # Errors
+///
+/// `EINVAL` null, or shorter than `first`.
+///
+/// # Safety
+///
+/// `raw` is null or points to as many bytes as its first word tells. All-zero bytes and every
+/// prefix that ends between fields are values of `T`, whose first word is a `u32`.
+unsafe fn copy<T: Default>(raw: *const T, first: usize) -> Result<T> {
+    if raw.is_null() {
+        return Err(EINVAL);
+    }
+    // SAFETY: Not null; the size comes first in every version.
+    let size = unsafe { raw.cast::<u32>().read() } as usize;
+    if size < first {
+        return Err(EINVAL);
+    }
+    let mut copy = T::default();
+    // SAFETY: Both are that long.
+    unsafe {
+        core::ptr::copy_nonoverlapping(
+            raw.cast::<u8>(),
+            core::ptr::from_mut(&mut copy).cast::<u8>(),
+            size.min(size_of::<T>()),
+        );
+    }
+    Ok(copy)
+}
+
+fn error_pointer(error: Error) -> *mut raw::zernel_provider {
+    error.to_errno() as isize as *mut raw::zernel_provider
+}
+
+/// # Safety
+///
+/// `provider` comes from [`zernel_provider_register`] or from the replay, and is not unregistered.
+unsafe fn borrow<'a>(provider: *mut raw::zernel_provider) -> ArcBorrow<'a, Provider> {
+    // SAFETY: By the caller it is an `Arc<Provider>` that the registration holds.
+    unsafe { ArcBorrow::from_raw(provider.cast::<Provider>()) }
+}
+
+/// See the header.
+///
+/// # Safety
+///
+/// As the header says: `ops` is valid until the provider is unregistered.
+#[no_mangle]
+unsafe extern "C" fn zernel_provider_register(
+    ops: *const raw::zernel_provider_ops,
+    private: *mut c_void,
+) -> *mut raw::zernel_provider {
+    // SAFETY: By the caller.
+    let provider = unsafe { Ops::new(ops, private) }.and_then(Provider::new);
+    let provider = match provider {
+        Ok(provider) => provider,
+        Err(e) => return error_pointer(e),
+    };
+    if let Err(e) = provider.ops().replay(&*provider) {
+        provider::restore(&provider);
+        provider::forget(&provider);
+        return error_pointer(e);
+    }
+    Arc::into_raw(provider).cast_mut().cast()
+}
+
+/// See the header.
+///
+/// # Safety
+///
+/// `provider` comes from [`zernel_provider_register`], and nobody uses it any more.
+#[no_mangle]
+unsafe extern "C" fn zernel_provider_unregister(provider: *mut raw::zernel_provider) {
+    // SAFETY: By the caller: the reference that the registration holds.
+    let provider = unsafe { Arc::from_raw(provider.cast::<Provider>()) };
+    provider::restore(&provider);
+    provider::forget(&provider);
+}

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What more than one module needs of the kernel, and both sides of the provider ABI.
+
+#[cfg(any(zernel_core, zernel_sim))]
+pub(crate) mod abi;
+#[cfg(any(zernel_core, zernel_nvidia))]
+pub(crate) mod debugfs;
+pub(crate) mod errno;
+#[cfg(any(zernel_core, zernel_sim))]
+pub(crate) mod eventfd;
+#[cfg(any(zernel_core, zernel_sim))]
+pub(crate) mod irqlock;
+#[cfg(any(zernel_core, zernel_sim))]
+pub(crate) mod miscdev;
+pub(crate) mod module;
+pub(in crate::glue) mod provider_abi;
+#[cfg(any(zernel_sim, zernel_nvidia))]
+pub(crate) mod provider_side;
+#[cfg(any(zernel_core, zernel_sim))]
+pub(crate) mod time;
+#[cfg(any(zernel_core, zernel_sim))]
+pub(crate) mod timer;

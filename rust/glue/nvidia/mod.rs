@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What `zernel_nvidia.ko` alone needs: the hook in `nvidia.ko`.
+
+pub(crate) mod control;
+pub(crate) mod events;
+mod raw;

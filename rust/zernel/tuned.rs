@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Tunables where they can be read without the lock of the registry: by a request, and with the
+//! threads locked.
+
+use crate::policy::{
+    nice::Delta,
+    phase::Phase,
+    predict::{
+        Costs,
+        Kind, //
+    },
+    tunables::{
+        phases::Phases,
+        requests::Requests,
+        Tunables, //
+    },
+    units::Us, //
+};
+use kernel::sync::atomic::{
+    ordering::Relaxed,
+    Atomic, //
+};
+
+/// The lease, and the predictor's number.
+static LEASE_AND_PREDICTOR: Atomic<u64> = Atomic::new(0);
+/// The costs of being early and late.
+static COSTS: Atomic<u64> = Atomic::new(0);
+/// What LC requests add to the nice values of their threads.
+static NICE: Atomic<i32> = Atomic::new(0);
+/// What the phases from the first after `Unknown` on add to the nice values of their threads, a
+/// byte each.
+static DELTAS: Atomic<u32> = Atomic::new(0);
+
+fn pack(upper: u32, lower: u32) -> u64 {
+    u64::from(upper) << 32 | u64::from(lower)
+}
+
+fn unpack(both: u64) -> (u32, u32) {
+    ((both >> 32) as u32, both as u32)
+}
+
+/// The tunables of a request. Those that are set at different times may be seen so.
+pub(crate) struct Requested {
+    /// Longest time from the trigger to ready.
+    pub(crate) lease: Us,
+    /// The predictor of a request that names none.
+    pub(crate) predictor: Kind,
+    /// What being early and late costs.
+    pub(crate) costs: Costs,
+}
+
+/// Makes tunables known. Called with the registry locked.
+pub(crate) fn publish(tunables: &Tunables) {
+    publish_requests(tunables.requests());
+    publish_phases(tunables.phases());
+}
+
+fn publish_requests(requests: &Requests) {
+    let costs = requests.costs();
+    let predictor = requests.predictor().number();
+    LEASE_AND_PREDICTOR.store(pack(requests.lease().0, predictor), Relaxed);
+    COSTS.store(pack(costs.early, costs.late), Relaxed);
+    NICE.store(requests.nice().number(), Relaxed);
+}
+
+fn publish_phases(phases: &Phases) {
+    let mut bytes = [0; 4];
+    if phases.nice() {
+        for (byte, phase) in bytes.iter_mut().zip(Phase::ALL.into_iter().skip(1)) {
+            // From -20 to 19.
+            *byte = phases.delta(phase).number() as i8 as u8;
+        }
+    }
+    DELTAS.store(u32::from_ne_bytes(bytes), Relaxed);
+}
+
+/// What was published last for requests.
+pub(crate) fn requested() -> Requested {
+    let (lease, predictor) = unpack(LEASE_AND_PREDICTOR.load(Relaxed));
+    let (early, late) = unpack(COSTS.load(Relaxed));
+    Requested {
+        lease: Us(lease),
+        predictor: Kind::new(predictor).unwrap_or_default(),
+        costs: Costs { early, late },
+    }
+}
+
+/// What LC requests add to the nice values of their threads.
+pub(crate) fn nice_of_requests() -> Delta {
+    Delta::new(NICE.load(Relaxed)).unwrap_or(Delta::NONE)
+}
+
+/// True if LC requests add anything to them.
+#[inline]
+pub(crate) fn requests_prefer() -> bool {
+    NICE.load(Relaxed) != 0
+}
+
+/// What a phase adds to the nice values of its threads.
+pub(crate) fn nice_of_phase(phase: Phase) -> Delta {
+    let bytes = DELTAS.load(Relaxed).to_ne_bytes();
+    let byte = phase.number().checked_sub(1).and_then(|at| bytes.get(at));
+    let delta = byte.and_then(|&byte| Delta::new((byte as i8).into()));
+    delta.unwrap_or(Delta::NONE)
+}

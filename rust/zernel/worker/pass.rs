@@ -1,0 +1,452 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The worker of a GPU: brings the driver in line with the registry, one TSG at a time.
+
+use crate::{
+    glue::{
+        provider::Ops,
+        time::now_ns,
+        work::{
+            Job,
+            Worker, //
+        },
+    },
+    policy::units::{
+        Ms,
+        Ns, //
+    },
+    registry::{
+        self, gpu,
+        gpu_time::Done,
+        meters::Meters,
+        queue,
+        steps::Next,
+        tsg::{
+            self,
+            Hardware, //
+        },
+    },
+    worker::{
+        budget::Budgets,
+        exclusion::{
+            self,
+            Exclusion, //
+        },
+        provider::Provider,
+        rotation::{
+            self,
+            Rotation, //
+        },
+    },
+};
+use kernel::{
+    new_mutex,
+    prelude::*,
+    sync::{
+        atomic::{
+            ordering::Relaxed,
+            Atomic, //
+        },
+        Arc,
+        Mutex, //
+    }, //
+};
+
+/// What has to be done for one TSG.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Step {
+    /// Its GPU.
+    pub(crate) gpu: gpu::Id,
+    /// The TSG.
+    pub(crate) tsg: tsg::Id,
+    /// The place in the queue that it was taken from.
+    pub(crate) place: queue::Place,
+    /// The provider's number of the TSG.
+    pub(crate) handle: u64,
+    /// What the driver should hold; `None`: what it held before.
+    pub(crate) want: Option<Hardware>,
+    /// `original` is what it gets back.
+    pub(crate) managed: bool,
+    /// What the driver held before, as far as known.
+    pub(crate) original: Option<Hardware>,
+    /// What it holds now, as far as known.
+    pub(crate) current: Option<Hardware>,
+    /// Whether that is certain.
+    pub(crate) sure: bool,
+    /// Whether the TSG is not to be scheduled.
+    pub(crate) park: bool,
+    /// Whether it is not, as far as known.
+    pub(crate) parked: Option<bool>,
+    /// Its class changes from one level to another: what it has done so far counts for the one.
+    pub(crate) is_moved: bool,
+}
+
+/// What came of a step.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Outcome {
+    /// What the driver held before.
+    pub(crate) original: Option<Hardware>,
+    /// What it holds now, as far as known.
+    pub(crate) current: Option<Hardware>,
+    /// Whether that is certain.
+    pub(crate) sure: bool,
+    /// Whether there is something to give back.
+    pub(crate) managed: bool,
+    /// Whether other settings reached the driver.
+    pub(crate) touched: bool,
+    /// Whether the TSG is not scheduled now, as far as known.
+    pub(crate) parked: Option<bool>,
+    /// What it answered.
+    pub(crate) result: Result,
+}
+
+/// The calls of a step; a trait so that tests can be the driver.
+pub(crate) trait Driver {
+    /// Reads what the driver holds.
+    fn get(&self, tsg: u64) -> Result<Hardware>;
+    /// Sets the time slice.
+    fn set_timeslice(&self, tsg: u64, hardware: Hardware) -> Result;
+    /// Sets the interleave level.
+    fn set_interleave(&self, tsg: u64, level: u32) -> Result;
+    /// Lets the TSG be scheduled, or not.
+    fn set_enabled(&self, tsg: u64, enabled: bool) -> Result;
+}
+
+/// The driver behind a provider, for one GPU.
+pub(crate) struct Real<'a> {
+    /// Its operations.
+    pub(crate) ops: &'a Ops,
+    /// The GPU.
+    pub(crate) gpu: gpu::Handle,
+}
+
+impl Driver for Real<'_> {
+    fn get(&self, tsg: u64) -> Result<Hardware> {
+        self.ops.get(self.gpu, tsg)
+    }
+
+    fn set_timeslice(&self, tsg: u64, hardware: Hardware) -> Result {
+        self.ops.set_timeslice(self.gpu, tsg, hardware.timeslice)
+    }
+
+    fn set_interleave(&self, tsg: u64, level: u32) -> Result {
+        self.ops.set_interleave(self.gpu, tsg, level)
+    }
+
+    fn set_enabled(&self, tsg: u64, enabled: bool) -> Result {
+        self.ops.set_enabled(self.gpu, tsg, enabled)
+    }
+}
+
+impl Outcome {
+    /// Passes on what a call answered. One that failed may have had its effect all the same, unless
+    /// its error says otherwise: what the driver holds is not known then.
+    fn judge(&mut self, result: Result) -> Result {
+        if !matches!(result, Ok(()) | Err(EAGAIN | ENOENT | EINVAL)) {
+            self.sure = false;
+        }
+        result
+    }
+}
+
+impl Step {
+    /// Does it. What the driver held before is read before it is changed for the first time, and
+    /// again when it was given back in between: the owner may have changed it himself.
+    pub(crate) fn perform(&self, driver: &impl Driver) -> Outcome {
+        let mut outcome = Outcome {
+            original: self.original,
+            current: self.current,
+            sure: self.sure,
+            managed: self.managed,
+            touched: false,
+            parked: self.parked,
+            result: Ok(()),
+        };
+        outcome.result = self.try_perform(driver, &mut outcome);
+        outcome
+    }
+
+    fn try_perform(&self, driver: &impl Driver, outcome: &mut Outcome) -> Result {
+        if self.park {
+            Self::switch(self.handle, driver, outcome, true)?;
+            return self.apply(driver, outcome);
+        }
+        // One that is to run again does so with the settings that it should have by then, and
+        // whatever became of those.
+        let applied = self.apply(driver, outcome);
+        let switched = Self::switch(self.handle, driver, outcome, false);
+        applied.and(switched)
+    }
+
+    fn switch(tsg: u64, driver: &impl Driver, outcome: &mut Outcome, park: bool) -> Result {
+        if outcome.parked == Some(park) {
+            return Ok(());
+        }
+        let result = driver.set_enabled(tsg, !park);
+        outcome.parked = match result {
+            Ok(()) => Some(park),
+            // These keep what the driver held.
+            Err(EAGAIN | ENOENT | EINVAL) => outcome.parked,
+            Err(_) => None,
+        };
+        result
+    }
+
+    fn apply(&self, driver: &impl Driver, outcome: &mut Outcome) -> Result {
+        if !self.managed {
+            let held = driver.get(self.handle)?;
+            outcome.original = Some(held);
+            outcome.current = Some(held);
+            outcome.sure = true;
+        }
+        let (Some(goal), Some(mut held)) = (self.want.or(outcome.original), outcome.current) else {
+            return Ok(());
+        };
+        // Even if a call below fails half-way, what it may have done is given back later.
+        outcome.managed = true;
+        let all = !outcome.sure;
+        if all || held.timeslice != goal.timeslice {
+            let result = driver.set_timeslice(self.handle, goal);
+            outcome.judge(result)?;
+            held.timeslice = goal.timeslice;
+            outcome.current = Some(held);
+            outcome.touched = true;
+        }
+        if let Some(level) = goal
+            .interleave
+            .filter(|_| all || held.interleave != goal.interleave)
+        {
+            let result = driver.set_interleave(self.handle, level);
+            outcome.judge(result)?;
+            outcome.current = Some(goal);
+            outcome.touched = true;
+        }
+        outcome.sure = true;
+        outcome.managed = self.want.is_some();
+        Ok(())
+    }
+}
+
+/// The job of a GPU's worker.
+pub(crate) struct Pass {
+    /// The GPU.
+    pub(crate) gpu: gpu::Id,
+    /// Its number at the provider.
+    pub(crate) handle: gpu::Handle,
+    /// Whom to call.
+    pub(crate) provider: Arc<Provider>,
+    /// Whose turn it is.
+    rotation: Pin<KBox<Mutex<Rotation>>>,
+    /// Who is kept off the GPU.
+    exclusion: Pin<KBox<Mutex<Exclusion>>>,
+    /// Who had how much.
+    budgets: Pin<KBox<Mutex<Budgets>>>,
+    /// Somebody takes turns, so that it matters what TSGs do.
+    listening: Atomic<bool>,
+    /// How busy the GPU is for programs that have phases.
+    meters: Arc<Meters>,
+}
+
+impl Pass {
+    /// Delay before another look after one that ran out of memory.
+    const RETRY: Ms = Ms(10);
+
+    /// TSGs that are looked at in between two looks at the registry.
+    const LOOK: usize = 8;
+
+    /// Takes steps until nothing is left or the provider wants to be left alone for a while.
+    ///
+    /// Tells also whether any step was completed.
+    pub(crate) fn run_steps(&self) -> (Next, bool) {
+        let driver = Real {
+            ops: self.provider.ops(),
+            gpu: self.handle,
+        };
+        let mut progress = false;
+        while let Ok(Some(step)) = registry::with(|r| r.next_step(self.gpu)) {
+            if step.is_moved {
+                self.look_at(&[step.handle]);
+            }
+            let outcome = step.perform(&driver);
+            match registry::with(|r| r.complete(&step, &outcome)) {
+                Ok(Next::Wait(delay)) => return (Next::Wait(delay), progress),
+                Ok(Next::Go) | Err(_) => progress = true,
+            }
+        }
+        (Next::Go, progress)
+    }
+
+    /// A worker's job for a GPU.
+    pub(crate) fn new(
+        gpu: gpu::Id,
+        handle: gpu::Handle,
+        provider: Arc<Provider>,
+        meters: Arc<Meters>,
+    ) -> Result<Self> {
+        Ok(Self {
+            gpu,
+            handle,
+            provider,
+            rotation: KBox::pin_init(new_mutex!(Rotation::new()), GFP_KERNEL)?,
+            exclusion: KBox::pin_init(new_mutex!(Exclusion::new()), GFP_KERNEL)?,
+            budgets: KBox::pin_init(new_mutex!(Budgets::new()), GFP_KERNEL)?,
+            listening: Atomic::new(false),
+            meters,
+        })
+    }
+
+    /// Whether it matters what TSGs do.
+    pub(crate) fn is_listening(&self) -> bool {
+        self.listening.load(Relaxed)
+    }
+
+    /// Does one thing about who is kept off the GPU, turns and budgets. Returns what comes next.
+    fn rotate(&self) -> rotation::Next {
+        let abilities = self.provider.ops().abilities();
+        let driver = rotation::Driver {
+            ops: self.provider.ops(),
+            gpu: self.gpu,
+            handle: self.handle,
+        };
+        if !abilities.enable {
+            return rotation::Next::Idle;
+        }
+        let began = Ns(now_ns());
+        let mut budgets = self.budgets.lock();
+        let throttled = budgets.throttled();
+        let device = registry::with(|r| {
+            let gpu = r.gpu(self.gpu).filter(|gpu| !gpu.unresponsive)?;
+            Some(gpu.requests.clone())
+        });
+        let Ok(Some(device)) = device else {
+            budgets.release();
+            return rotation::Next::Idle;
+        };
+        let state = self
+            .exclusion
+            .lock()
+            .step(&driver, &device, abilities.preempt, throttled);
+        let held = match state {
+            exclusion::State::Nobody => None,
+            exclusion::State::Below(level) => Some((level, began)),
+            exclusion::State::Wait(delay) => {
+                budgets.release();
+                return rotation::Next::Wait(delay);
+            }
+        };
+        if held.is_some() {
+            // Turns stand still.
+            device.set_handing_over(false);
+        }
+        let charge = budgets.step(&driver, held);
+        device.set_lc_busy(budgets.is_busy());
+        if budgets.throttled() != throttled {
+            // Requests of levels whose budget is spent exclude nobody.
+            return rotation::Next::Again;
+        }
+        let mut rotation = self.rotation.lock();
+        let next = match held {
+            None if abilities.turns => rotation.step(&driver, &device),
+            _ => Ok(rotation::Next::Idle),
+        };
+        let (Ok(charge), Ok(next)) = (charge, next) else {
+            // Out of memory: nothing else may ever remind of who takes turns, and is watched, now.
+            return rotation::Next::Wait(Self::RETRY);
+        };
+        let watches = !rotation.is_empty() || !budgets.is_empty();
+        if !self.listening.xchg(watches, Relaxed) && watches {
+            // What happened before is not told: it is looked at once more.
+            return rotation::Next::Again;
+        }
+        match (next, charge) {
+            (rotation::Next::At(at), Some(other)) => rotation::Next::At(at.min(other)),
+            (rotation::Next::Idle, Some(at)) => rotation::Next::At(at),
+            (next, _) => next,
+        }
+    }
+
+    fn read_load(&self) {
+        if let Ok(true) = registry::with(|r| r.wants_load(self.gpu)) {
+            let load = self.provider.ops().load(self.handle).ok();
+            // Without a registry there is nobody to tell.
+            let _ = registry::with(|r| r.set_load(self.gpu, load));
+        }
+    }
+
+    /// Asks what the TSGs of the GPU have done, if somebody wants to know.
+    fn read_done(&self) {
+        if !registry::with(|r| r.wants_done(self.gpu)).unwrap_or(false) {
+            return;
+        }
+        let began = now_ns();
+        let mut after = None;
+        loop {
+            let mut found = [0; Self::LOOK];
+            let count = registry::with(|r| r.handles_of(self.gpu, after, &mut found));
+            let handles = found.get(..count.unwrap_or(0)).unwrap_or_default();
+            self.look_at(handles);
+            match handles.last() {
+                Some(last) => after = Some(*last),
+                None => break,
+            }
+        }
+        // Without a registry there is nobody to tell.
+        let _ = registry::with(|r| r.was_looked_at(self.gpu, now_ns().saturating_sub(began)));
+    }
+
+    /// Asks what some TSGs have done, [`Self::LOOK`] at most.
+    fn look_at(&self, handles: &[u64]) {
+        let mut found = [(0, Done::default()); Self::LOOK];
+        let mut count = 0;
+        for &handle in handles {
+            // One that is gone is about to be removed.
+            let done = self.provider.ops().tsg_done(self.handle, handle);
+            if let (Ok(done), Some(place)) = (done, found.get_mut(count)) {
+                *place = (handle, done);
+                count += 1;
+            }
+        }
+        // Without a registry there is nobody to tell.
+        let _ = registry::with(|r| {
+            for (handle, done) in found.iter().take(count) {
+                r.take_done(self.gpu, *handle, *done);
+            }
+        });
+    }
+
+    /// Counts what the provider told of starts.
+    fn count_starts(&self) {
+        // Without a registry nothing is counted.
+        let _ = registry::with(|r| r.count_starts(self.gpu));
+    }
+}
+
+impl Job for Pass {
+    fn run(worker: &Worker<Self>) {
+        // A provider that is being unloaded unregisters, and what is left is done there.
+        let Some(_pin) = worker.provider.ops().pin() else {
+            return;
+        };
+        worker.meters.look(worker.provider.ops(), worker.handle);
+        worker.count_starts();
+        loop {
+            if let Next::Wait(delay) = worker.run_steps().0 {
+                worker.kick_after(delay.0);
+                return;
+            }
+            match worker.rotate() {
+                rotation::Next::Again => {}
+                rotation::Next::Wait(delay) => {
+                    worker.kick_after(delay.0);
+                    return;
+                }
+                rotation::Next::At(at) => {
+                    worker.kick_at(at);
+                    break;
+                }
+                rotation::Next::Idle => break,
+            }
+        }
+        worker.read_load();
+        worker.read_done();
+    }
+}
