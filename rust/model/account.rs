@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Exact accounts: every nanosecond since the start belongs to one state.
 
-use super::units::Ns;
+use super::measures::Ns;
 
 /// State of an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

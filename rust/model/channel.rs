@@ -13,11 +13,11 @@ use super::{
         Linked,
         Links, //
     },
-    tsg::TsgIx,
-    units::{
+    measures::{
         Ns,
         Ps, //
     },
+    tsg::TsgIx,
     work::{
         Item,
         ItemIx,

@@ -12,12 +12,12 @@ use super::{
         Node, //
     },
     event::Activity,
-    runlist::Runlist,
-    tsg::TsgIx,
-    units::{
+    measures::{
         Ns,
         Us, //
     }, //
+    runlist::Runlist,
+    tsg::TsgIx,
 };
 
 index!(

@@ -2,8 +2,8 @@
 //! What the model reports while it advances.
 
 use super::{
+    measures::Ns, //
     tsg::Handle,
-    units::Ns, //
 };
 
 /// How an item ended.

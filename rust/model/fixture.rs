@@ -25,14 +25,14 @@ use super::{
         NewTsg,
         Store, //
     },
+    measures::{
+        Ns,
+        Permille, //
+    },
     tsg::{
         Context,
         Handle,
         Tsg, //
-    },
-    units::{
-        Ns,
-        Permille, //
     },
     work::{
         Granularity,

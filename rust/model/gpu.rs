@@ -25,6 +25,7 @@ use super::{
     error::Error,
     event::Sink,
     list::List,
+    measures::Ns,
     tsg::{
         Context,
         Handle,
@@ -32,7 +33,6 @@ use super::{
         Tsg,
         TsgIx, //
     },
-    units::Ns,
     work::Item, //
 };
 

@@ -16,6 +16,7 @@ pub(crate) mod error;
 pub(crate) mod event;
 pub(crate) mod gpu;
 pub(crate) mod list;
+pub(crate) mod measures;
 mod operate;
 pub(crate) mod preset;
 mod run;
@@ -23,7 +24,6 @@ pub(crate) mod runlist;
 mod schedule;
 pub(crate) mod stats;
 pub(crate) mod tsg;
-pub(crate) mod units;
 pub(crate) mod work;
 
 #[cfg(any(test, zernel_kunit))]

@@ -11,15 +11,15 @@ use super::{
         Store,
         OPERATION_BUDGET, //
     },
+    measures::{
+        Ns,
+        Us, //
+    },
     tsg::{
         Context,
         Handle,
         Interleave,
         Place, //
-    },
-    units::{
-        Ns,
-        Us, //
     },
     work::Order, //
 };

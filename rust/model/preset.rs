@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Figures of real GPUs that the model can stand for.
 
-use super::units::{
+use super::measures::{
     Ns,
     Us, //
 };

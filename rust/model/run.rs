@@ -24,16 +24,16 @@ use super::{
         OPERATION_BUDGET,
         POLL_BATCH, //
     },
+    measures::{
+        Ns,
+        Permille,
+        Ps, //
+    },
     schedule::is_block,
     tsg::{
         Context,
         Handle,
         TsgIx, //
-    },
-    units::{
-        Ns,
-        Permille,
-        Ps, //
     },
     work::Work, //
 };

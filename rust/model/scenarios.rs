@@ -18,14 +18,14 @@ mod tests {
             TestGpu,
             Words, //
         },
-        tsg::{
-            Handle,
-            Interleave, //
-        },
-        units::{
+        measures::{
             Ns,
             Permille,
             Us, //
+        },
+        tsg::{
+            Handle,
+            Interleave, //
         },
         work::{
             Condition,

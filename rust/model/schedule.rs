@@ -18,13 +18,13 @@ use super::{
         Gpu,
         Store, //
     },
+    measures::Ns,
     tsg::{
         Context,
         Handle,
         Place,
         TsgIx, //
     },
-    units::Ns,
     work::{
         Granularity,
         Work, //

@@ -13,16 +13,16 @@ use super::{
         Gpu,
         Store, //
     },
+    measures::{
+        Ns,
+        Us, //
+    }, //
     preset::DEFAULT_TIMESLICE,
     tsg::{
         Context,
         Handle,
         Interleave, //
     },
-    units::{
-        Ns,
-        Us, //
-    }, //
 };
 
 /// Figures of an engine.

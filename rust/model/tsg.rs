@@ -13,11 +13,11 @@ use super::{
         Linked,
         Links, //
     },
-    preset::DEFAULT_TIMESLICE,
-    units::{
+    measures::{
         Ns,
         Us, //
     }, //
+    preset::DEFAULT_TIMESLICE,
 };
 
 index!(

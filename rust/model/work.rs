@@ -7,7 +7,7 @@ use super::{
         Index,
         Node, //
     },
-    units::{
+    measures::{
         Ns,
         Permille,
         Ps, //

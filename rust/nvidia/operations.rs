@@ -13,7 +13,7 @@ use crate::{
         provider_side::Provider, //
     },
     gpus::Gpus,
-    nvstatus::{
+    status::{
         Meaning,
         Status, //
     },

@@ -4,7 +4,6 @@
 use crate::{
     counters,
     glue::provider_side::Provider,
-    nvstatus::Status,
     operations::{
         Driver,
         Nvidia, //

@@ -25,11 +25,10 @@ mod events;
 #[path = "../glue/mod.rs"]
 mod glue;
 mod gpus;
-#[path = "../policy/nvstatus.rs"]
-mod nvstatus;
 mod operations;
 mod runlist;
 mod shared;
+mod status;
 #[cfg(zernel_kunit)]
 mod tests;
 

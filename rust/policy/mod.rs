@@ -9,12 +9,14 @@ pub(crate) mod buckets;
 pub(crate) mod budget;
 pub(crate) mod class;
 pub(crate) mod control;
+pub(crate) mod counters;
 pub(crate) mod histogram;
 pub(crate) mod level;
 pub(crate) mod nice;
-// The user is `zernel_nvidia.ko`; here for its tests, which need no driver.
+// Belongs to `zernel_nvidia.ko`; here for its tests, which need no driver.
 #[cfg(any(test, zernel_kunit))]
-pub(crate) mod nvstatus;
+#[path = "../nvidia/status.rs"]
+pub(crate) mod nvidia_status;
 pub(crate) mod permit;
 pub(crate) mod phase;
 pub(crate) mod predict;
@@ -24,6 +26,5 @@ pub(crate) mod request;
 pub(crate) mod ring;
 pub(crate) mod rotation;
 pub(crate) mod switch_cost;
-pub(crate) mod tally;
 pub(crate) mod tunables;
 pub(crate) mod units;

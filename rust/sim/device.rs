@@ -6,8 +6,8 @@
 //! with nobody waiting needs the timer.
 
 use super::{
-    budget::Budget,
     context::Context,
+    cpu_share::CpuShare,
     fault::Faults,
     report::{
         Reporter,
@@ -40,10 +40,10 @@ use crate::{
             Gpu,
             NewTsg, //
         },
+        measures::Ns,
         preset::Preset,
         stats::ChannelStats,
         tsg::Handle,
-        units::Ns,
         work::Order, //
     }, //
 };
@@ -83,7 +83,7 @@ pub(crate) struct State {
     poll_at: Option<u64>,
     /// The timer does not expire before this, so that users keep the CPU.
     not_before: u64,
-    budget: Budget,
+    cpu_share: CpuShare,
 }
 
 /// A GPU.
@@ -123,7 +123,7 @@ impl Device {
             bell: None,
             poll_at: None,
             not_before: 0,
-            budget: Budget::new(settings.gpus),
+            cpu_share: CpuShare::new(settings.gpus),
         };
         let device = try_pin_init!(Self {
             number,
@@ -360,7 +360,7 @@ impl Timed for Device {
                 state.poll_at = Some(card.next_poll(start));
             }
         }
-        if let Some(next) = state.budget.charge(began, now_ns()) {
+        if let Some(next) = state.cpu_share.charge(began, now_ns()) {
             // Model time falls behind and catches up later.
             state.not_before = next;
         }

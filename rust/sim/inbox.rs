@@ -2,7 +2,7 @@
 //! The completions of a file, and who polls for them.
 
 use super::{
-    ring::Ring,
+    records::Records,
     uapi::{
         zernel_sim_completion,
         ZERNEL_SIM_STATUS_HOLD_EXPIRED,
@@ -34,7 +34,7 @@ pub(crate) const CAPACITY: usize = 1024;
 #[pin_data]
 pub(crate) struct Inbox {
     #[pin]
-    ring: IrqLock<Ring<zernel_sim_completion>>,
+    records: IrqLock<Records<zernel_sim_completion>>,
     /// Who polls the file.
     #[pin]
     pub(crate) readable: PollCondVar,
@@ -45,7 +45,7 @@ impl Inbox {
     pub(crate) fn new() -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
-                ring <- new_irq_lock!(Ring::new(), c"zernel_sim_inbox"),
+                records <- new_irq_lock!(Records::new(), c"zernel_sim_inbox"),
                 readable <- kernel::new_poll_condvar!("zernel_sim_readable"),
             }),
             GFP_KERNEL_ACCOUNT,
@@ -54,22 +54,22 @@ impl Inbox {
 
     /// Makes sure that there is storage: files without contexts need none.
     pub(crate) fn prepare(&self) -> Result {
-        if !self.ring.lock().is_unset() {
+        if !self.records.lock().is_unset() {
             return Ok(());
         }
-        let mut ring = Ring::with_capacity(CAPACITY, zernel_sim_completion::default())?;
-        let mut current = self.ring.lock();
+        let mut records = Records::with_capacity(CAPACITY, zernel_sim_completion::default())?;
+        let mut current = self.records.lock();
         if current.is_unset() {
-            core::mem::swap(&mut *current, &mut ring);
+            core::mem::swap(&mut *current, &mut records);
         }
-        // The lock goes before what is left of `ring`.
+        // The lock goes before what is left of `records`.
         drop(current);
         Ok(())
     }
 
     /// Adds a completion and wakes those who poll.
     pub(crate) fn push(&self, context: u32, completion: &Completion) {
-        self.ring.lock().push(zernel_sim_completion {
+        self.records.lock().push(zernel_sim_completion {
             context,
             channel: completion.channel,
             seq: completion.seq,
@@ -88,11 +88,11 @@ impl Inbox {
 
     /// Whether there is a completion to take.
     pub(crate) fn is_readable(&self) -> bool {
-        !self.ring.lock().is_empty()
+        !self.records.lock().is_empty()
     }
 
-    /// Calls `f` with the ring.
-    pub(crate) fn with<R>(&self, f: impl FnOnce(&mut Ring<zernel_sim_completion>) -> R) -> R {
-        f(&mut self.ring.lock())
+    /// Calls `f` with the records.
+    pub(crate) fn with<R>(&self, f: impl FnOnce(&mut Records<zernel_sim_completion>) -> R) -> R {
+        f(&mut self.records.lock())
     }
 }

@@ -2,9 +2,9 @@
 //! The commands of `/dev/zernel-sim`, by type and number.
 
 mod context;
+mod control;
 mod query;
 mod submit;
-mod test;
 pub(super) mod trace;
 
 use super::{
@@ -81,10 +81,10 @@ pub(super) fn dispatch(file: &File, cmd: u32, address: usize) -> Result {
         ZERNEL_SIM_NR_ENGINE_STATS => arg.update(|io| query::engine_stats(file, io)),
         ZERNEL_SIM_NR_TRACE_START => trace::start(file, &arg.read()?),
         ZERNEL_SIM_NR_TRACE_READ => trace::read(file, arg),
-        ZERNEL_SIM_NR_FAULT => arg.update(|io| test::fault(file, io)),
-        ZERNEL_SIM_NR_SUSPEND => test::suspend(file, &arg.read()?),
+        ZERNEL_SIM_NR_FAULT => arg.update(|io| control::fault(file, io)),
+        ZERNEL_SIM_NR_SUSPEND => control::suspend(file, &arg.read()?),
         ZERNEL_SIM_NR_TSG_CONTROL => context::control(file, &arg.read()?),
-        ZERNEL_SIM_NR_TSG_DESCRIBE => test::describe(file, &arg.read()?),
+        ZERNEL_SIM_NR_TSG_DESCRIBE => control::describe(file, &arg.read()?),
         _ => Err(ENOTTY),
     }
 }

@@ -9,14 +9,14 @@ use crate::{
         TsgLoad, //
     },
     model::{
+        measures::{
+            Ns,
+            Us, //
+        }, //
         preset::DEFAULT_TIMESLICE,
         tsg::{
             Handle,
             Interleave, //
-        },
-        units::{
-            Ns,
-            Us, //
         },
     },
     settings::Settings,

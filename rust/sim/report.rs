@@ -3,7 +3,7 @@
 
 use super::{
     context::Context,
-    ring::Ring,
+    records::Records,
     uapi::*, //
 };
 use crate::{
@@ -26,7 +26,7 @@ pub(crate) struct Trace {
     /// Number of the file that reads it.
     pub(crate) file: u64,
     /// Records.
-    pub(crate) ring: Ring<zernel_sim_trace_record>,
+    pub(crate) records: Records<zernel_sim_trace_record>,
 }
 
 /// Takes the reports of one call of the model. Lives under the lock of the GPU.
@@ -54,7 +54,7 @@ impl Sink<Arc<Context>> for Reporter<'_> {
         let Some(trace) = self.trace.as_mut() else {
             return;
         };
-        trace.ring.push(zernel_sim_trace_record {
+        trace.records.push(zernel_sim_trace_record {
             start_ns: record.start.0,
             end_ns: record.end.0,
             tsg: record.tsg.0,

@@ -4,12 +4,12 @@
 use crate::{
     glue::sim::params::Params,
     model::{
+        measures::Ns, //
         preset::{
             OpCost,
             Preset, //
         },
         tsg,
-        units::Ns, //
     },
 };
 use kernel::prelude::*;

@@ -2,8 +2,8 @@
 //! The software GPU: a provider of zernel whose TSGs share simulated engines.
 #![crate_name = "zernel_sim"]
 
-mod budget;
 mod context;
+mod cpu_share;
 mod device;
 mod errno;
 mod fault;
@@ -14,13 +14,13 @@ mod inbox;
 mod ioctl;
 #[path = "../model/mod.rs"]
 mod model;
-#[cfg(zernel_kunit)]
-mod operations;
 mod provider;
+mod records;
 mod report;
-mod ring;
 mod settings;
 mod store;
+#[cfg(zernel_kunit)]
+mod tests;
 mod uapi;
 mod user;
 

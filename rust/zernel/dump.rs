@@ -62,12 +62,13 @@ fn head(registry: &Registry, out: &mut Text) -> Result {
     let mut from = gpu::Id(0);
     while let Some((id, gpu)) = registry.gpu_from(from) {
         out.write_fmt(fmt!(
-            "gpu {} handle {} tsgs {} pending {} suspended {} applied {} retries {} errors {}\n",
+            "gpu {} handle {} tsgs {} pending {} suspended {} retrying {} applied {} retries {} errors {}\n",
             id.0,
             gpu.handle.0,
             gpu.tsgs,
             gpu.pending,
             u8::from(gpu.suspended),
+            u8::from(gpu.retrying),
             gpu.applied,
             gpu.retries,
             gpu.errors

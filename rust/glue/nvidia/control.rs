@@ -5,7 +5,7 @@
 //! registered with the hook.
 
 use super::raw;
-use crate::nvstatus::Status;
+use crate::status::Status;
 use kernel::{
     error::to_result,
     prelude::*, //

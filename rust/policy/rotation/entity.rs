@@ -53,22 +53,22 @@ pub(crate) struct Entity {
     /// Since when it is idle, if it is and ever was not.
     idle_since: Option<Ns>,
     /// How long it is idle between bursts.
-    naps: Ema,
+    think_times: Ema,
     /// It was idle for less than [`Self::SLEEP`] before it got something to run the last time.
-    pub(super) napped: bool,
+    pub(super) was_thinking: bool,
     pub(super) runnable: bool,
     /// Whether it is known to be enabled.
     pub(super) enabled: bool,
     /// Whether it takes no turns because it could not be enabled or disabled.
-    pub(super) aside: bool,
+    pub(super) in_slices: bool,
     /// When to try again to enable it.
     pub(super) retry: Ns,
     pub(super) backoff: Backoff,
 }
 
 impl Entity {
-    /// No nap is taken for longer, so that a sleep is soon forgotten: twice the longest that is left
-    /// to a TSG.
+    /// Longest think time that is learned, so that a sleep is soon forgotten: twice the longest for
+    /// which the GPU is left to a TSG.
     const SLEEP: Ns = Ns(500_000);
 
     /// A TSG that is enabled, as a driver makes it, and idle.
@@ -85,11 +85,11 @@ impl Entity {
             bursts: Ema::new(Ema::ALPHA),
             mean_burst: None,
             idle_since: None,
-            naps: Ema::new(Ema::ALPHA),
-            napped: false,
+            think_times: Ema::new(Ema::ALPHA),
+            was_thinking: false,
             runnable: false,
             enabled: true,
-            aside: false,
+            in_slices: false,
             retry: Ns::ZERO,
             backoff: Backoff::default(),
         }
@@ -118,8 +118,8 @@ impl Entity {
     }
 
     /// Whether it is left enabled, in slices, because a call for it failed.
-    pub(crate) fn is_aside(&self) -> bool {
-        self.aside
+    pub(crate) fn is_in_slices(&self) -> bool {
+        self.in_slices
     }
 
     /// Learns from a sample, taken at `now`, how much GPU time it usually has from when it gets
@@ -130,8 +130,8 @@ impl Entity {
             self.began.get_or_insert(sample.ran);
             if let Some(since) = self.idle_since.take() {
                 let idle = at.saturating_sub(since);
-                self.naps.observe(idle.min(Self::SLEEP));
-                self.napped = idle < Self::SLEEP;
+                self.think_times.observe(idle.min(Self::SLEEP));
+                self.was_thinking = idle < Self::SLEEP;
             }
         } else if let Some(began) = self.began.take() {
             self.bursts.observe(sample.ran.saturating_sub(began));
@@ -162,22 +162,25 @@ impl Entity {
     /// How long it is usually idle between two bursts, if that is so little that the GPU can be
     /// left to it meanwhile: no more than `most`, a quarter of a millisecond, and an eighth of what it
     /// runs in between.
-    pub(super) fn usual_nap(&self, most: Ns) -> Option<Ns> {
-        let (nap, burst) = (self.naps.predict(Costs::default())?, self.mean_burst?);
+    pub(super) fn usual_think_time(&self, most: Ns) -> Option<Ns> {
+        let (time, burst) = (
+            self.think_times.predict(Costs::default())?,
+            self.mean_burst?,
+        );
         // Half of what is taken for a sleep at most, which is never told from a longer one.
         let most = most.min(Ns(Self::SLEEP.0 / 2));
-        (nap <= most && nap.0 <= burst.0 / 8).then_some(nap)
+        (time <= most && time.0 <= burst.0 / 8).then_some(time)
     }
 
-    /// Until when it is to be taken for napping: for twice a usual nap, since it went idle.
-    pub(super) fn nap_ends(&self, most: Ns) -> Option<Ns> {
-        let nap = self.usual_nap(most)?;
-        Some(self.idle_since?.saturating_add(nap).saturating_add(nap))
+    /// The end of its think time: twice the usual length after it went idle.
+    pub(super) fn thinking_ends(&self, most: Ns) -> Option<Ns> {
+        let time = self.usual_think_time(most)?;
+        Some(self.idle_since?.saturating_add(time).saturating_add(time))
     }
 
     /// Whether it could run in a turn now.
     pub(super) fn contends(&self) -> bool {
-        self.runnable && !self.aside
+        self.runnable && !self.in_slices
     }
 
     /// Takes in a sample's GPU time; returns what came since the last.
@@ -239,10 +242,10 @@ mod tests {
     }
 
     #[test]
-    fn naps_are_told_by_the_provider_where_it_can() {
+    fn think_times_come_from_the_provider_where_it_can_tell() {
         let mut e = Entity::new(Weight::DEFAULT);
         let most = Ns(250_000);
-        // Looked at every 2 ms; it naps for 100 us.
+        // Looked at every 2 ms; it thinks for 100 us.
         for n in 0..4 {
             for (since, runnable) in [(0, true), (1_900_000, false)] {
                 let at = Ns(n * 2_000_000 + since);
@@ -254,22 +257,22 @@ mod tests {
                 e.learn(sample, Ns(n * 2_000_000 + 1_999_999));
             }
         }
-        assert_eq!(e.usual_nap(most), Some(Ns(100_000)));
-        assert_eq!(e.usual_nap(Ns(99_999)), None);
+        assert_eq!(e.usual_think_time(most), Some(Ns(100_000)));
+        assert_eq!(e.usual_think_time(Ns(99_999)), None);
         let began = 3 * 2_000_000 + 1_900_000;
-        assert_eq!(e.nap_ends(most), Some(Ns(began + 200_000)));
-        // It ran, and naps anew, between two looks.
+        assert_eq!(e.thinking_ends(most), Some(Ns(began + 200_000)));
+        // It ran, and thinks anew, between two looks.
         let newer = Sample {
             ran: Ns(9_000_000),
             runnable: false,
             since: Some(Ns(began + 2_000_000)),
         };
         e.learn(newer, Ns(began + 2_050_000));
-        assert_eq!(e.nap_ends(most), Some(Ns(began + 2_200_000)));
+        assert_eq!(e.thinking_ends(most), Some(Ns(began + 2_200_000)));
     }
 
     #[test]
-    fn a_sleeper_does_not_nap() {
+    fn a_sleep_is_no_think_time() {
         let mut e = Entity::new(Weight::DEFAULT);
         let mut now = 0;
         for n in 0..10 {
@@ -284,14 +287,14 @@ mod tests {
             }
         }
         // However long calls take.
-        assert_eq!(e.usual_nap(Ns(u64::MAX)), None);
-        assert!(!e.napped);
+        assert_eq!(e.usual_think_time(Ns(u64::MAX)), None);
+        assert!(!e.was_thinking);
     }
 
     #[test]
     fn it_begins_enabled_and_idle() {
         let e = Entity::new(Weight::DEFAULT);
-        assert!(e.is_enabled() && !e.is_runnable() && !e.is_aside() && !e.contends());
+        assert!(e.is_enabled() && !e.is_runnable() && !e.is_in_slices() && !e.contends());
         assert_eq!(e.weight(), Weight::DEFAULT);
     }
 }

@@ -71,26 +71,26 @@ impl Order {
         self.requeue(e);
     }
 
-    /// Changes a weight; what a TSG is ahead or behind in GPU time stays.
+    /// Changes a weight. The lag of the TSG in GPU time stays.
     pub(super) fn set_weight(&self, e: &mut Entity, weight: Weight) {
         let old = i64::from(e.weight.number());
-        let lead = self.lead(e).saturating_mul(old);
-        let lead = lead.checked_div(i64::from(weight.number())).unwrap_or(0);
-        e.vruntime = self.now.wrapping_add_signed(lead);
+        let lag = self.lag(e).saturating_mul(old);
+        let lag = lag.checked_div(i64::from(weight.number())).unwrap_or(0);
+        e.vruntime = self.now.wrapping_add_signed(lag.saturating_neg());
         e.credit = self.credit(e);
         e.round = self.round;
         e.weight = weight;
     }
 
     /// Places a TSG that got something to run: at the end of the queue, and in virtual time where
-    /// it was, but no more than half a quantum of its own behind, or two if it only napped: so much
+    /// it was, but no more than half a quantum of its own behind, or two if it only was_thinking: so much
     /// can a TSG that is never idle be owed.
     ///
     /// So a short sleeper is soon served, nobody saves up a long sleep, and who sleeps to be served
     /// soon gains nothing: in any stretch he gets at most his share and three quanta.
     pub(super) fn wake(&mut self, e: &mut Entity) {
         let quantum = self.quantum();
-        let most = match e.napped {
+        let most = match e.was_thinking {
             true => quantum.saturating_add(quantum),
             false => Ns(quantum.0 / 2),
         };
@@ -125,22 +125,22 @@ impl Order {
         e.round = self.round;
     }
 
-    /// Lets virtual time and rounds follow what was charged. `napping`: takes part though idle.
-    pub(super) fn advance<G: Group>(&mut self, group: &G, napping: Option<G::Id>) {
+    /// Lets virtual time and rounds follow what was charged. `thinking`: takes part though idle.
+    pub(super) fn advance<G: Group>(&mut self, group: &G, thinking: Option<G::Id>) {
         let mut weights = 0i64;
-        let mut moment = 0i64;
+        let mut lags = 0i64;
         let mut rounds = None;
         group.each(|id, e| {
-            if e.contends() || napping == Some(id) {
+            if e.contends() || thinking == Some(id) {
                 let weight = i64::from(e.weight.number());
                 weights = weights.saturating_add(weight);
-                moment = moment.saturating_add(self.lead(e).saturating_mul(weight));
+                lags = lags.saturating_add(self.lag(e).saturating_mul(weight));
                 let needed = self.rounds_needed(e);
                 rounds = Some(rounds.map_or(needed, |r: u64| r.min(needed)));
             }
         });
         // Rounded down, so that somebody is always eligible.
-        if let Some(mean) = moment.checked_div_euclid(weights) {
+        if let Some(mean) = lags.saturating_neg().checked_div_euclid(weights) {
             self.now = self.now.wrapping_add_signed(mean);
         }
         self.round = self.round.saturating_add(rounds.unwrap_or(0));
@@ -150,16 +150,16 @@ impl Order {
     pub(super) fn rank(&self, e: &Entity) -> Rank {
         let (later, key) = match self.discipline {
             Discipline::Fair => {
-                let lead = self.lead(e);
+                let lag = self.lag(e);
                 let quantum = i64::try_from(e.weight.slow_down(self.quantum()));
-                if lead > 0 {
-                    (true, lead)
+                if lag < 0 {
+                    (true, lag.saturating_neg())
                 } else {
-                    (false, lead.saturating_add(quantum.unwrap_or(i64::MAX)))
+                    (false, quantum.unwrap_or(i64::MAX).saturating_sub(lag))
                 }
             }
-            // Of those without credit, whoever has some first: who goes on getting turns because
-            // the others nap would run up a debt that takes long to be paid.
+            // Of those without credit, the one that has some first. A TSG that gets turns because
+            // the others think would otherwise run up a debt that takes long to be paid.
             Discipline::Credit => {
                 let rounds = self.rounds_needed(e);
                 (rounds > 0, i64::try_from(rounds).unwrap_or(i64::MAX))
@@ -199,9 +199,9 @@ impl Order {
         first
     }
 
-    /// How far a TSG is ahead of virtual time.
-    fn lead(&self, e: &Entity) -> i64 {
-        e.vruntime.wrapping_sub(self.now) as i64
+    /// The virtual time by which a TSG is behind its share; negative if it had more.
+    fn lag(&self, e: &Entity) -> i64 {
+        self.now.wrapping_sub(e.vruntime) as i64
     }
 
     fn grant(&self, e: &Entity) -> i64 {
@@ -347,11 +347,11 @@ mod tests {
     fn a_nap_does_not_forgive() {
         let mut order = order(Discipline::Fair);
         let mut group = pair(&mut order, [1024, 1024]);
-        let [napper, _] = &mut group.0;
-        order.charge(napper, MS);
-        let before = napper.vruntime;
-        order.wake(napper);
-        assert_eq!(napper.vruntime, before);
+        let [thinker, _] = &mut group.0;
+        order.charge(thinker, MS);
+        let before = thinker.vruntime;
+        order.wake(thinker);
+        assert_eq!(thinker.vruntime, before);
     }
 
     #[test]
@@ -363,11 +363,11 @@ mod tests {
             assert_eq!(turn(&mut order, &mut group), Some(n % 2));
         }
         assert!(order.now < u64::MAX / 2);
-        // Asleep for so long that the difference looks like a lead.
+        // Asleep for so long that the difference wraps.
         let [old, _] = &mut group.0;
         old.vruntime = order.now.wrapping_add(1 << 63);
         order.wake(old);
-        assert!(order.lead(old) < 0);
+        assert!(order.lag(old) > 0);
     }
 
     #[test]
@@ -425,7 +425,7 @@ mod tests {
         let order = order(Discipline::Credit);
         let mut e = Entity::new(Weight::DEFAULT);
         order.charge(&mut e, Ns(u64::MAX));
-        assert_eq!(order.lead(&e), 4_000_000_000);
+        assert_eq!(order.lag(&e), -4_000_000_000);
         order.charge(&mut e, Ns(u64::MAX));
         assert_eq!(order.credit(&e), -4_000_000_000);
     }
@@ -456,14 +456,14 @@ mod tests {
     }
 
     #[test]
-    fn another_weight_keeps_the_lead_in_gpu_time() {
+    fn another_weight_keeps_the_lag_in_gpu_time() {
         let mut order = order(Discipline::Fair);
         let mut e = entity(&mut order, 1024);
         order.charge(&mut e, MS);
         if let Ok(heavy) = Weight::new(2048) {
             order.set_weight(&mut e, heavy);
         }
-        assert_eq!(order.lead(&e), 500_000);
+        assert_eq!(order.lag(&e), -500_000);
         assert_eq!(e.weight().number(), 2048);
     }
 

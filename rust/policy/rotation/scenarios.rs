@@ -235,8 +235,8 @@ mod tests {
         see(turn, group, 0, ran, runnable);
     }
 
-    /// The first of two runs for 1 ms at a time, with naps of 100 us, as it is known to do.
-    fn napper(turn: &mut Turn<usize>) -> Slots {
+    /// The first of two runs for 1 ms at a time, with think times of 100 us, as it is known to do.
+    fn thinker(turn: &mut Turn<usize>) -> Slots {
         let mut group = busy(turn, 2);
         learn(turn, &mut group, 0, 0, true);
         learn(turn, &mut group, MS, MS, false);
@@ -246,9 +246,9 @@ mod tests {
     }
 
     #[test]
-    fn a_nap_does_not_end_a_turn() {
+    fn think_time_does_not_end_a_turn() {
         let mut turn = rr();
-        let mut group = napper(&mut turn);
+        let mut group = thinker(&mut turn);
         let end = Action::WaitUntil(Ns(2_300 * US));
         assert_eq!(turn.next(&mut group, Ns(2_100 * US)), end);
         learn(&mut turn, &mut group, 2_200 * US, 2 * MS, true);
@@ -261,16 +261,16 @@ mod tests {
     }
 
     #[test]
-    fn who_sleeps_longer_than_usual_does_not_nap() {
+    fn a_longer_sleep_than_usual_is_no_think_time() {
         let mut turn = rr();
-        let mut group = napper(&mut turn);
+        let mut group = thinker(&mut turn);
         let end = Action::WaitUntil(Ns(2_300 * US));
         assert_eq!(turn.next(&mut group, Ns(2_200 * US)), end);
         assert_eq!(turn.next(&mut group, Ns(2_300 * US)), Action::Enable(1));
     }
 
     #[test]
-    fn who_is_owed_time_may_nap_after_his_turn() {
+    fn a_tsg_that_is_owed_time_may_think_after_its_turn() {
         for (of_other, next) in [
             (10 * MS, Action::WaitUntil(Ns(2_300 * US))),
             (0, Action::Enable(1)),
@@ -279,7 +279,7 @@ mod tests {
             if let Ok(quantum) = Quantum::new(Ns(2 * MS)) {
                 turn.tune(Discipline::Fair, quantum);
             }
-            let mut group = napper(&mut turn);
+            let mut group = thinker(&mut turn);
             see(&mut turn, &mut group, 1, of_other, true);
             assert_eq!(turn.next(&mut group, Ns(2_100 * US)), next);
         }
@@ -422,7 +422,9 @@ mod tests {
         // It may have been disabled all the same.
         assert_eq!(turn.next(&mut group, Ns(0)), Action::Enable(1));
         done(&mut turn, &mut group, 0);
-        assert!(group.get(1).is_some_and(|e| e.is_aside() && e.is_enabled()));
+        assert!(group
+            .get(1)
+            .is_some_and(|e| e.is_in_slices() && e.is_enabled()));
         assert_eq!(turn.next(&mut group, Ns(0)), Action::Disable(2));
         done(&mut turn, &mut group, 0);
         see(&mut turn, &mut group, 0, 5 * MS, true);

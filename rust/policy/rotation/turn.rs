@@ -12,15 +12,15 @@
 //!   enabled at the start, or new ones, are disabled one by one.
 //! * Nobody is disabled who is the only one enabled. So some TSG is always enabled, and if the
 //!   one that is has nothing to run while another has, a call to enable that one is under way, or
-//!   a nap of the first is about to be over.
+//!   the think time of the first is about to be over.
 //! * A TSG for which a call failed takes no more turns: it is enabled, and stays so, in slices.
 //!
 //! In every other case all TSGs are enabled, one by one.
 
 mod decide;
-mod shadow;
+mod lc_window;
 
-use self::shadow::Shadow;
+use self::lc_window::LcWindow;
 use super::{
     super::units::Ns,
     entity::{
@@ -69,10 +69,10 @@ enum End {
     Idle { burst: Ns },
 }
 
-/// A short time for which the current TSG is idle, as usual between its bursts.
+/// The think time of the current TSG: it is idle for a short time, as usual between its bursts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Nap {
-    /// It does not nap.
+enum Thinking {
+    /// It does not think.
     None,
     /// It takes part like one that is not idle, for now.
     Begun,
@@ -90,13 +90,13 @@ pub(crate) struct Turn<I> {
     order: Order,
     on: bool,
     poll: Option<Ns>,
-    lc: Shadow,
+    lc: LcWindow,
     /// Whose turn it is: the one that is enabled.
     current: Option<I>,
     /// GPU time that the current TSG had in this turn.
     used: Ns,
-    /// Whether the current TSG naps.
-    nap: Nap,
+    /// The think time of the current TSG.
+    thinking: Thinking,
     /// Who is enabled next to the current one, or about to be, and when the latter's turn ends.
     successor: Option<(I, End)>,
     /// GPU time that the successor had so far: of the turn that it is about to begin.
@@ -124,10 +124,10 @@ impl<I: Copy + Eq> Turn<I> {
             order: Order::new(discipline, quantum),
             on: false,
             poll: None,
-            lc: Shadow::new(),
+            lc: LcWindow::new(),
             current: None,
             used: Ns::ZERO,
-            nap: Nap::None,
+            thinking: Thinking::None,
             successor: None,
             used_ahead: Ns::ZERO,
             under_way: None,
@@ -184,13 +184,15 @@ impl<I: Copy + Eq> Turn<I> {
     fn become_current(&mut self, id: Option<I>, used: Ns) {
         self.current = id;
         self.used = used;
-        self.nap = Nap::None;
+        self.thinking = Thinking::None;
     }
 
     /// Lets virtual time follow what was charged.
     fn advance(&mut self, group: &impl Group<Id = I>) {
-        self.order
-            .advance(group, self.current.filter(|_| self.nap != Nap::None));
+        self.order.advance(
+            group,
+            self.current.filter(|_| self.thinking != Thinking::None),
+        );
     }
 
     /// Changes a weight.
@@ -200,9 +202,9 @@ impl<I: Copy + Eq> Turn<I> {
 
     /// Lets a TSG take turns again that was left aside.
     pub(crate) fn readmit(&mut self, e: &mut Entity) {
-        e.aside = false;
+        e.in_slices = false;
         // What it missed, or had beside the turns, is not made up for.
-        e.napped = false;
+        e.was_thinking = false;
         self.order.wake(e);
     }
 
@@ -234,7 +236,7 @@ impl<I: Copy + Eq> Turn<I> {
             return;
         };
         let ran = e.see(sample.ran);
-        if self.on && !e.aside {
+        if self.on && !e.in_slices {
             self.order.charge(e, ran);
         }
         if sample.runnable && !e.runnable {
@@ -248,8 +250,12 @@ impl<I: Copy + Eq> Turn<I> {
         }
         if let Some(e) = group.get_mut(id) {
             if self.current == Some(id) && sample.runnable != e.runnable {
-                let naps = !sample.runnable && e.usual_nap(self.enable_cost).is_some();
-                self.nap = if naps { Nap::Begun } else { Nap::None };
+                let thinks = !sample.runnable && e.usual_think_time(self.enable_cost).is_some();
+                self.thinking = if thinks {
+                    Thinking::Begun
+                } else {
+                    Thinking::None
+                };
             }
             e.runnable = sample.runnable;
         }
@@ -275,7 +281,7 @@ impl<I: Copy + Eq> Turn<I> {
             Action::WaitUntil(_) | Action::Nothing => return None,
         };
         let e = group.get_mut(id)?;
-        let mut newly_aside = false;
+        let mut newly_failed = false;
         match outcome {
             Outcome::Later => return None,
             Outcome::Done => {
@@ -283,8 +289,8 @@ impl<I: Copy + Eq> Turn<I> {
                 e.backoff.reset();
             }
             Outcome::Failed => {
-                newly_aside = !e.aside;
-                e.aside = true;
+                newly_failed = !e.in_slices;
+                e.in_slices = true;
                 // Enabled to be sure: at once when it was not to be, later when that just failed.
                 e.enabled = false;
                 let delay = if enabling { e.backoff.next().0 } else { 0 };
@@ -298,7 +304,7 @@ impl<I: Copy + Eq> Turn<I> {
         } else {
             self.drop_successor(id);
         }
-        newly_aside.then_some(id)
+        newly_failed.then_some(id)
     }
 
     /// The current TSG is not enabled any more.

@@ -24,8 +24,8 @@ use crate::{
     model::{
         arena::Index,
         gpu::MAX_CHANNELS,
+        measures::Us, //
         tsg::Interleave,
-        units::Us, //
     },
     provider::Change, //
     uapi::*,

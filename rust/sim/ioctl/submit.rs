@@ -13,7 +13,7 @@ use crate::{
         sim::words::WORDS, //
     },
     model::{
-        units::{
+        measures::{
             Ns,
             Permille, //
         },
@@ -192,7 +192,7 @@ pub(super) fn completions(file: &File, arg: Arg) -> Result {
     while taken < io.capacity as usize {
         let room = BATCH.min(io.capacity as usize - taken);
         let slots = batch.get_mut(..room).ok_or(EINVAL)?;
-        let count = file.inbox.with(|ring| ring.peek(taken, slots));
+        let count = file.inbox.with(|records| records.peek(taken, slots));
         if count == 0 {
             break;
         }
@@ -205,9 +205,9 @@ pub(super) fn completions(file: &File, arg: Arg) -> Result {
         }
     }
     io.count = taken as u32;
-    io.dropped = file.inbox.with(|ring| ring.dropped());
+    io.dropped = file.inbox.with(|records| records.dropped());
     arg.write(&io)?;
-    file.inbox.with(|ring| ring.consume(taken));
+    file.inbox.with(|records| records.consume(taken));
     Ok(())
 }
 

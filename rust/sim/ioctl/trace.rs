@@ -11,8 +11,8 @@ use crate::{
         abi,
         sim::task, //
     },
+    records::Records,
     report::Trace,
-    ring::Ring,
     uapi::*, //
 };
 use kernel::prelude::*;
@@ -34,10 +34,11 @@ pub(super) fn start(file: &File, io: &zernel_sim_trace_start) -> Result {
     let mut trace = match io.capacity {
         0 => None,
         capacity => {
-            let ring = Ring::with_capacity(capacity as usize, zernel_sim_trace_record::default())?;
+            let records =
+                Records::with_capacity(capacity as usize, zernel_sim_trace_record::default())?;
             Some(Trace {
                 file: file.number,
-                ring,
+                records,
             })
         }
     };
@@ -73,10 +74,10 @@ pub(super) fn read(file: &File, arg: Arg) -> Result {
     )?;
     let _reader = file.reader.lock();
     card.at_present(|_| ());
-    let with_ring = |f: &mut dyn FnMut(&mut Ring<zernel_sim_trace_record>)| {
+    let with_records = |f: &mut dyn FnMut(&mut Records<zernel_sim_trace_record>)| {
         card.with_trace(|trace| match trace {
             Some(trace) if trace.file == file.number => {
-                f(&mut trace.ring);
+                f(&mut trace.records);
                 Ok(())
             }
             _ => Err(EPERM),
@@ -87,7 +88,7 @@ pub(super) fn read(file: &File, arg: Arg) -> Result {
         let room = BATCH.min(io.capacity as usize - taken);
         let slots = batch.get_mut(..room).ok_or(EINVAL)?;
         let mut count = 0;
-        with_ring(&mut |ring| count = ring.peek(taken, slots))?;
+        with_records(&mut |records| count = records.peek(taken, slots))?;
         if count == 0 {
             break;
         }
@@ -100,9 +101,9 @@ pub(super) fn read(file: &File, arg: Arg) -> Result {
         }
     }
     io.count = taken as u32;
-    with_ring(&mut |ring| io.dropped = ring.dropped())?;
+    with_records(&mut |records| io.dropped = records.dropped())?;
     arg.write(&io)?;
-    with_ring(&mut |ring| ring.consume(taken))
+    with_records(&mut |records| records.consume(taken))
 }
 
 /// Ends all traces of a file that is closed.

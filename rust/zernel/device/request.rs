@@ -20,10 +20,10 @@ use crate::{
         uapi, //
     },
     policy::{
+        counters::Counters,
         level::Level,
         predict::Kind,
         switch_cost::Phase,
-        tally::Tally,
         units::{
             Ns,
             Ppm, //
@@ -209,13 +209,13 @@ pub(super) fn v0_stats(arg: usize, size: usize) -> Result {
     if answer.bytes() != asked.bytes() {
         return Err(EINVAL);
     }
-    let mut tally = KBox::<Tally>::zeroed(GFP_KERNEL)?;
+    let mut counters = KBox::<Counters>::zeroed(GFP_KERNEL)?;
     if asked.tsg != 0 {
         let viewer = Viewer::current();
         let group = registry::with(|r| r.known_group(tsg::Id(asked.tsg), &viewer))??;
         if let Some(group) = group {
             group.poll();
-            group.stats.add_to(&mut tally);
+            group.stats.add_to(&mut counters);
             answer.switch_ns = group.gpu.switch_cost(Phase::Settled).0;
         }
     } else {
@@ -227,13 +227,13 @@ pub(super) fn v0_stats(arg: usize, size: usize) -> Result {
         registry::with(|r| {
             let of = LevelOf { gpu: None, level };
             answer.throttles = r.level_counters(of).throttles;
-            r.each_part(of, |part| part.add_to(&mut tally));
+            r.each_part(of, |part| part.add_to(&mut counters));
         })?;
     }
-    fill(&mut answer, &tally);
+    fill(&mut answer, &counters);
     answer.nr_buckets = match asked.buckets {
         0 => 0,
-        address => buckets(address, asked.nr_buckets, &tally)?,
+        address => buckets(address, asked.nr_buckets, &counters)?,
     };
     abi::write(arg, size, &answer)
 }
@@ -249,41 +249,41 @@ fn take_up_all() -> Result {
 }
 
 /// Writes the first `room` buckets of the histogram. Returns how many there were.
-fn buckets(address: u64, room: u32, tally: &Tally) -> Result<u32> {
+fn buckets(address: u64, room: u32, counters: &Counters) -> Result<u32> {
     let address = usize::try_from(address).map_err(|_| EFAULT)?;
-    let counts = tally.latency.counts();
+    let counts = counters.latency.counts();
     let counts = counts.get(..room as usize).unwrap_or(counts);
     abi::write_words(address, counts)?;
     Ok(counts.len() as u32)
 }
 
-fn fill(answer: &mut uapi::zernel_v0_request_stats, tally: &Tally) {
-    let latency = &tally.latency;
+fn fill(answer: &mut uapi::zernel_v0_request_stats, counters: &Counters) {
+    let latency = &counters.latency;
     let quantile = |share| latency.quantile(share).unwrap_or_default().0;
-    answer.requests = tally.begun;
-    answer.done = tally.done;
-    answer.cancelled = tally.cancelled;
-    answer.expired = tally.expired;
-    answer.closed = tally.closed;
-    answer.gone = tally.gone;
-    answer.suspended = tally.suspended;
-    answer.triggers = tally.triggers;
-    answer.early = tally.early;
-    answer.early_ns = tally.early_time.0;
-    answer.late = tally.late;
-    answer.late_ns = tally.late_time.0;
-    answer.lost_ns = tally.lost_time.0;
-    answer.slo_violations = tally.slo_violations;
+    answer.requests = counters.begun;
+    answer.done = counters.done;
+    answer.cancelled = counters.cancelled;
+    answer.expired = counters.expired;
+    answer.closed = counters.closed;
+    answer.gone = counters.gone;
+    answer.suspended = counters.suspended;
+    answer.triggers = counters.triggers;
+    answer.early = counters.early;
+    answer.early_ns = counters.early_time.0;
+    answer.late = counters.late;
+    answer.late_ns = counters.late_time.0;
+    answer.lost_ns = counters.lost_time.0;
+    answer.slo_violations = counters.slo_violations;
     answer.latency_ns = latency.sum().0;
     answer.min_ns = latency.min().unwrap_or_default().0;
     answer.max_ns = latency.max().unwrap_or_default().0;
     answer.p50_ns = quantile(Ppm(500_000));
     answer.p99_ns = quantile(Ppm(990_000));
     answer.p999_ns = quantile(Ppm(999_000));
-    answer.in_flight = tally.in_flight();
-    answer.preempted = tally.preempted;
-    answer.preempt_timeouts = tally.preempt_timeouts;
-    answer.preempt_no_memory = tally.preempt_no_memory;
-    answer.preempt_unresponsive = tally.preempt_unresponsive;
-    answer.preempt_invalid = tally.preempt_invalid;
+    answer.in_flight = counters.in_flight();
+    answer.preempted = counters.preempted;
+    answer.preempt_timeouts = counters.preempt_timeouts;
+    answer.preempt_no_memory = counters.preempt_no_memory;
+    answer.preempt_unresponsive = counters.preempt_unresponsive;
+    answer.preempt_invalid = counters.preempt_invalid;
 }

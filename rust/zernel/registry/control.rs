@@ -99,8 +99,8 @@ impl Registry {
         };
         tsg.sure = false;
         tsg.doubted = true;
-        if tsg.park || tsg.parked != Some(false) {
-            tsg.parked = None;
+        if tsg.disable || tsg.disabled != Some(false) {
+            tsg.disabled = None;
         }
         let Some(gpu) = self.gpus.get_mut(&tsg.gpu).filter(|gpu| !gpu.closing) else {
             return;

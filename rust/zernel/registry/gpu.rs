@@ -201,9 +201,9 @@ pub(crate) struct Gpu {
     /// Calls that failed for good.
     pub(crate) errors: u64,
     /// The last call was answered `EAGAIN`.
+    pub(crate) retrying: bool,
+    /// Its provider said that its driver sleeps, and not yet that it is back.
     pub(crate) suspended: bool,
-    /// Its provider said that it is suspended, and not yet that it is back.
-    pub(crate) asleep: bool,
     /// It did not answer, and is left alone until its provider refreshes it.
     pub(crate) unresponsive: bool,
     /// What requests on it have in common.
@@ -250,8 +250,8 @@ impl Gpu {
 
     /// Ends the waiting after `EAGAIN`.
     pub(crate) fn wake(&mut self) {
+        self.retrying = false;
         self.suspended = false;
-        self.asleep = false;
         self.unresponsive = false;
         self.requests.set_suspended(false);
         self.backoff.reset();

@@ -94,7 +94,7 @@ impl Registry {
             after = Some(handle);
             if let (Some(tsg), Some(gpu)) = (self.tsgs.get_mut(&id), self.gpus.get_mut(&gpu)) {
                 tsg.want = None;
-                tsg.park = false;
+                tsg.disable = false;
                 if tsg.is_changed() {
                     if self.queue.push(id, tsg) {
                         gpu.pending += 1;
@@ -193,9 +193,9 @@ impl Registry {
                 loose: false,
                 busy: false,
                 managed: false,
-                park: false,
+                disable: false,
                 excluded: false,
-                parked: Some(false),
+                disabled: Some(false),
                 requests: None,
                 failed: false,
                 applied: 0,
@@ -269,7 +269,7 @@ impl Registry {
         }
         if has_more {
             // A channel that is added to a TSG that is disabled is not.
-            self.doubt(id, |tsg| tsg.park || tsg.parked != Some(false));
+            self.doubt(id, |tsg| tsg.disable || tsg.disabled != Some(false));
         }
         self.reclass(id);
     }
@@ -314,9 +314,9 @@ impl Registry {
             gpu.levels.count(level, |level| level.tsgs -= 1);
             gpu.changed();
             gpu.pending -= u32::from(was_queued);
-            if gpu.pending == 0 && !gpu.asleep {
+            if gpu.pending == 0 && !gpu.suspended {
                 // Nobody is left who could find out that the GPU is back.
-                gpu.suspended = false;
+                gpu.retrying = false;
                 gpu.requests.set_suspended(false);
                 gpu.backoff.reset();
             }

@@ -211,16 +211,16 @@ impl Registry {
     }
 
     /// Its provider says that a GPU is suspended.
-    pub(crate) fn put_asleep(&mut self, id: gpu::Id) {
+    pub(crate) fn suspend_gpu(&mut self, id: gpu::Id) {
         if let Some(gpu) = self.gpus.get_mut(&id) {
-            gpu.asleep = true;
+            gpu.suspended = true;
         }
-        self.set_suspended(id, true);
+        self.set_retrying(id, true);
     }
 
-    /// A provider answered a call for a GPU: what was done tells that it is not suspended.
+    /// A provider answered a call for a GPU. One that was done shows that its driver is awake.
     pub(super) fn answered(&mut self, id: gpu::Id, result: Result) {
-        let suspended = match result {
+        let retrying = match result {
             Ok(()) => false,
             Err(EAGAIN) => true,
             // These tell nothing.
@@ -229,19 +229,19 @@ impl Registry {
         let Some(gpu) = self.gpus.get_mut(&id) else {
             return;
         };
-        gpu.asleep &= suspended;
-        if gpu.suspended != suspended {
-            self.set_suspended(id, suspended);
+        gpu.suspended &= retrying;
+        if gpu.retrying != retrying {
+            self.set_retrying(id, retrying);
         }
     }
 
-    /// A GPU is suspended, which ends the requests on it, or is back.
-    fn set_suspended(&mut self, id: gpu::Id, suspended: bool) {
+    /// Calls for a GPU are retried, which ends the requests on it, or are answered again.
+    fn set_retrying(&mut self, id: gpu::Id, retrying: bool) {
         let Some(gpu) = self.gpus.get_mut(&id) else {
             return;
         };
-        gpu.suspended = suspended;
-        if gpu.requests.set_suspended(suspended) || !suspended {
+        gpu.retrying = retrying;
+        if gpu.requests.set_suspended(retrying) || !retrying {
             return;
         }
         let mut after = None;

@@ -55,8 +55,8 @@ impl Registry {
             original: tsg.original,
             current: tsg.current,
             sure: tsg.sure && !tsg.loose,
-            park: tsg.park,
-            parked: tsg.parked,
+            disable: tsg.disable,
+            disabled: tsg.disabled,
             is_moved: tsg.meter.level != tsg.effective.level,
         })
     }
@@ -81,8 +81,8 @@ impl Registry {
         tsg.current = outcome.current;
         tsg.sure = outcome.sure && !tsg.doubted;
         tsg.managed = outcome.managed;
-        tsg.parked = outcome.parked;
-        if step.parked != outcome.parked && outcome.parked == Some(false) {
+        tsg.disabled = outcome.disabled;
+        if step.disabled != outcome.disabled && outcome.disabled == Some(false) {
             // Who lets TSGs take turns takes one for disabled that it could not enable itself.
             gpu.generation += 1;
         }

@@ -126,11 +126,11 @@ pub(crate) struct Tsg {
     /// zernel changed it, or is about to: `original` is what it gets back.
     pub(crate) managed: bool,
     /// It is not to be scheduled for now.
-    pub(crate) park: bool,
+    pub(crate) disable: bool,
     /// It is kept off the GPU for a request.
     pub(crate) excluded: bool,
     /// Whether it is not, as far as known: not known after a call that failed.
-    pub(crate) parked: Option<bool>,
+    pub(crate) disabled: Option<bool>,
     /// The last change failed for good.
     pub(crate) failed: bool,
     /// Its requests, once it had one.
@@ -158,6 +158,6 @@ impl Tsg {
 
     /// Whether the driver has, or may have, something of it that is to be given back.
     pub(crate) fn is_changed(&self) -> bool {
-        self.managed || self.parked != Some(false)
+        self.managed || self.disabled != Some(false)
     }
 }

@@ -79,7 +79,7 @@ impl Registry {
                             runlist: tsg.traits.runlist,
                             id: tsg_id,
                             handle,
-                            parked: tsg.parked,
+                            disabled: tsg.disabled,
                             weight: tsg.effective.weight,
                         },
                         GFP_KERNEL,
@@ -87,7 +87,7 @@ impl Registry {
                 }
             }
         }
-        self.unpark_others(id);
+        self.enable_others(id);
         Ok(Some(setup))
     }
 
@@ -162,13 +162,13 @@ impl Registry {
     }
 
     /// Has every TSG of a GPU scheduled that takes no turns.
-    fn unpark_others(&mut self, id: gpu::Id) {
+    fn enable_others(&mut self, id: gpu::Id) {
         let mut after = None;
         while let Some((handle, tsg_id)) = self.next_tsg_of(id, after) {
             after = Some(handle);
             let concerned = self.tsgs.get(&tsg_id).is_some_and(|tsg| {
-                let is_parked = tsg.park || tsg.parked != Some(false);
-                is_parked && !tsg.excluded && !takes_turns(&self.tunables, tsg)
+                let is_disabled = tsg.disable || tsg.disabled != Some(false);
+                is_disabled && !tsg.excluded && !takes_turns(&self.tunables, tsg)
             });
             if concerned {
                 self.let_run(tsg_id);
@@ -176,18 +176,18 @@ impl Registry {
         }
     }
 
-    /// A TSG is about to be parked, that is not to be scheduled, or the opposite. Returns false if
+    /// A TSG is about to be disabled, that is not to be scheduled, or the opposite. Returns false if
     /// that must not be.
-    pub(crate) fn will_park(&mut self, id: tsg::Id, park: bool) -> bool {
+    pub(crate) fn will_disable(&mut self, id: tsg::Id, disable: bool) -> bool {
         let Some(tsg) = self.tsgs.get_mut(&id) else {
             return false;
         };
         let gpu = self.gpus.get(&tsg.gpu);
         let closed = gpu.is_none_or(|gpu| gpu.closing || gpu.unresponsive);
-        if closed || (park && !takes_turns(&self.tunables, tsg)) {
+        if closed || (disable && !takes_turns(&self.tunables, tsg)) {
             return false;
         }
-        tsg.park = park;
+        tsg.disable = disable;
         true
     }
 
@@ -207,13 +207,13 @@ impl Registry {
         let Some(now) = now.filter(|&now| now != generation) else {
             return Ok(None);
         };
-        self.unpark_others(id);
+        self.enable_others(id);
         let mut found = KVec::new();
         let mut after = None;
         while let Some((handle, tsg_id)) = self.next_tsg_of(id, after) {
             after = Some(handle);
-            let is_parked = self.tsgs.get(&tsg_id).is_none_or(|tsg| tsg.park);
-            if !is_parked && self.is_less_urgent(tsg_id, level) {
+            let is_disabled = self.tsgs.get(&tsg_id).is_none_or(|tsg| tsg.disable);
+            if !is_disabled && self.is_less_urgent(tsg_id, level) {
                 let excluded = Excluded { id: tsg_id, handle };
                 found.push(excluded, GFP_KERNEL)?;
             }
@@ -233,7 +233,7 @@ impl Registry {
     }
 
     /// A TSG is about to be kept off the GPU, or let in again. Returns false if that must not be.
-    pub(crate) fn will_exclude(&mut self, id: tsg::Id, bar: bool) -> bool {
+    pub(crate) fn will_exclude(&mut self, id: tsg::Id, exclude: bool) -> bool {
         let Some(tsg) = self.tsgs.get_mut(&id) else {
             return false;
         };
@@ -245,8 +245,8 @@ impl Registry {
             return false;
         }
         // What cannot be done now for want of an answer is done when the GPU is back.
-        tsg.excluded = bar && !unresponsive;
-        tsg.park = tsg.excluded;
+        tsg.excluded = exclude && !unresponsive;
+        tsg.disable = tsg.excluded;
         !unresponsive
     }
 
@@ -258,9 +258,9 @@ impl Registry {
         let Some(gpu) = self.gpus.get_mut(&tsg.gpu) else {
             return;
         };
-        tsg.park = false;
+        tsg.disable = false;
         tsg.excluded = false;
-        if tsg.parked != Some(false) && self.queue.push(id, tsg) {
+        if tsg.disabled != Some(false) && self.queue.push(id, tsg) {
             gpu.pending += 1;
         }
         gpu.kick();
@@ -284,7 +284,7 @@ impl Registry {
         }
         if verdict == Verdict::NotResponding {
             pr_warn!("GPU {} does not respond and is left alone\n", gpu.0);
-            self.put_asleep(gpu);
+            self.suspend_gpu(gpu);
             if let Some(gpu) = self.gpus.get_mut(&gpu) {
                 gpu.unresponsive = true;
             }
@@ -292,17 +292,22 @@ impl Registry {
     }
 
     /// What the provider answered to that. Returns when to come back if that was "not now".
-    pub(crate) fn was_parked(&mut self, id: tsg::Id, park: bool, result: Result) -> Option<Ms> {
+    pub(crate) fn was_disabled(
+        &mut self,
+        id: tsg::Id,
+        disable: bool,
+        result: Result,
+    ) -> Option<Ms> {
         let tsg = self.tsgs.get_mut(&id)?;
         let gpu_id = tsg.gpu;
         match result {
             Ok(()) => {
-                tsg.parked = Some(park);
-                self.counters.turns += u64::from(!park);
+                tsg.disabled = Some(disable);
+                self.counters.turns += u64::from(!disable);
                 if let Some(gpu) = self.gpus.get_mut(&gpu_id) {
                     let level = tsg.effective.level;
                     gpu.levels
-                        .count(level, |level| level.turns += u64::from(!park));
+                        .count(level, |level| level.turns += u64::from(!disable));
                 }
             }
             Err(ENOENT) => {
@@ -313,11 +318,11 @@ impl Registry {
                 self.counters.retries += 1;
                 // Whoever sets it all once more, meanwhile, is not to do what may never be asked
                 // for again.
-                tsg.park &= !park || tsg.excluded;
+                tsg.disable &= !disable || tsg.excluded;
             }
             Err(error) => {
                 if error != EINVAL {
-                    tsg.parked = None;
+                    tsg.disabled = None;
                 }
                 tsg.errors += 1;
                 tsg.last_error = error.to_errno();

@@ -35,6 +35,7 @@ use crate::{
         work::Worker, //
     },
     policy::{
+        counters::Uncounted,
         level::Level,
         predict::{
             fixed::Fixed,
@@ -59,7 +60,6 @@ use crate::{
             Phase,
             Switched, //
         },
-        tally::Uncounted,
         units::Ns, //
     },
     registry::tsg,
@@ -164,9 +164,11 @@ impl State {
             return;
         }
         if let Some(group) = &self.group {
-            group.stats.count(|tally| tally.count(&self.uncounted));
+            group
+                .stats
+                .count(|counters| counters.count(&self.uncounted));
             if let Some(level) = group.gpu.totals.of(self.level) {
-                level.count(|tally| tally.count(&self.uncounted));
+                level.count(|counters| counters.count(&self.uncounted));
             }
         }
         self.uncounted.clear();

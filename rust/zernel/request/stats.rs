@@ -7,13 +7,13 @@ use crate::{
         IrqLock, //
     },
     policy::{
+        counters::Counters,
         histogram::Latencies,
         level::{
             self,
             Level, //
         },
         preempt::Verdict,
-        tally::Tally,
         units::Ns, //
     },
 };
@@ -26,7 +26,7 @@ use kernel::{
 #[pin_data]
 pub(crate) struct Shared {
     #[pin]
-    tally: IrqLock<KBox<Tally>>,
+    counters: IrqLock<KBox<Counters>>,
     /// From a trigger until the TSG has the engine.
     #[pin]
     preemptions: IrqLock<KBox<Latencies>>,
@@ -35,11 +35,11 @@ pub(crate) struct Shared {
 impl Shared {
     /// Nothing is counted yet.
     pub(crate) fn new() -> Result<Arc<Self>> {
-        let tally = KBox::zeroed(GFP_KERNEL_ACCOUNT)?;
+        let counters = KBox::zeroed(GFP_KERNEL_ACCOUNT)?;
         let preemptions = KBox::zeroed(GFP_KERNEL_ACCOUNT)?;
         Arc::pin_init(
             pin_init!(Self {
-                tally <- new_irq_lock!(tally, c"zernel_request_stats"),
+                counters <- new_irq_lock!(counters, c"zernel_request_stats"),
                 preemptions <- new_irq_lock!(preemptions, c"zernel_preemptions"),
             }),
             GFP_KERNEL_ACCOUNT,
@@ -47,8 +47,8 @@ impl Shared {
     }
 
     /// Counts something.
-    pub(super) fn count(&self, f: impl FnOnce(&mut Tally)) {
-        f(&mut self.tally.lock());
+    pub(super) fn count(&self, f: impl FnOnce(&mut Counters)) {
+        f(&mut self.counters.lock());
     }
 
     /// Counts a wait for the engine.
@@ -57,8 +57,8 @@ impl Shared {
     }
 
     /// Adds everything that was counted of requests to `sum`.
-    pub(crate) fn add_to(&self, sum: &mut Tally) {
-        sum.merge(&self.tally.lock());
+    pub(crate) fn add_to(&self, sum: &mut Counters) {
+        sum.merge(&self.counters.lock());
     }
 
     /// Adds the waits for the engine to `sum`.
@@ -68,7 +68,7 @@ impl Shared {
 
     /// Adds the latencies of requests to `sum`.
     pub(crate) fn add_latencies_to(&self, sum: &mut Latencies) {
-        sum.merge(&self.tally.lock().latency);
+        sum.merge(&self.counters.lock().latency);
     }
 }
 
@@ -101,7 +101,7 @@ impl Totals {
     /// A TSG was to be taken off the GPU for requests of a level.
     pub(crate) fn preempted(&self, level: Level, verdict: Verdict) {
         if let Some(shared) = self.of(Some(level)) {
-            shared.count(|tally| tally.preempt(verdict));
+            shared.count(|counters| counters.preempt(verdict));
         }
     }
 }
@@ -114,7 +114,7 @@ pub(crate) struct Gone {
 
 /// What was counted of a level.
 pub(crate) struct Kept {
-    tally: KBox<Tally>,
+    counters: KBox<Counters>,
     preemptions: KBox<Latencies>,
 }
 
@@ -124,7 +124,7 @@ impl Gone {
         let mut levels = KVec::with_capacity(level::COUNT + 1, GFP_KERNEL)?;
         for _ in 0..=level::COUNT {
             let kept = Kept {
-                tally: KBox::zeroed(GFP_KERNEL)?,
+                counters: KBox::zeroed(GFP_KERNEL)?,
                 preemptions: KBox::zeroed(GFP_KERNEL)?,
             };
             levels.push(kept, GFP_KERNEL)?;
@@ -135,7 +135,7 @@ impl Gone {
     /// Takes over what was counted on a GPU whose requests are all over.
     pub(crate) fn take_over(&mut self, totals: &Totals) {
         for (kept, shared) in self.levels.iter_mut().zip(totals.all()) {
-            shared.add_to(&mut kept.tally);
+            shared.add_to(&mut kept.counters);
             shared.add_preemptions_to(&mut kept.preemptions);
         }
     }
@@ -162,10 +162,10 @@ pub(crate) enum Part<'a> {
 
 impl Part<'_> {
     /// Adds what was counted of requests to `sum`.
-    pub(crate) fn add_to(self, sum: &mut Tally) {
+    pub(crate) fn add_to(self, sum: &mut Counters) {
         match self {
             Self::Live(shared) => shared.add_to(sum),
-            Self::Gone(kept) => sum.merge(&kept.tally),
+            Self::Gone(kept) => sum.merge(&kept.counters),
         }
     }
 
@@ -181,7 +181,7 @@ impl Part<'_> {
     pub(crate) fn add_latencies_to(self, sum: &mut Latencies) {
         match self {
             Self::Live(shared) => shared.add_latencies_to(sum),
-            Self::Gone(kept) => sum.merge(&kept.tally.latency),
+            Self::Gone(kept) => sum.merge(&kept.counters.latency),
         }
     }
 }

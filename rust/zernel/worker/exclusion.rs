@@ -154,7 +154,7 @@ impl Exclusion {
             if known {
                 let result = driver.ops.set_enabled(driver.handle, excluded.handle, true);
                 let delay = registry::with(|r| {
-                    let delay = r.was_parked(excluded.id, false, result);
+                    let delay = r.was_disabled(excluded.id, false, result);
                     if result.is_err() && delay.is_none() {
                         // It is forgotten here: the worker tries once more.
                         r.let_run(excluded.id);
@@ -233,7 +233,7 @@ fn exclude_one(driver: &Driver<'_>, victim: &Excluded, timeout: Us, can_preempt:
                 }
                 let result = driver.ops.set_enabled(driver.handle, victim.handle, false);
                 // Without a registry there is nothing to remember.
-                let _ = registry::with(|r| r.was_parked(victim.id, true, result));
+                let _ = registry::with(|r| r.was_disabled(victim.id, true, result));
                 result
             }
             Next::Over(verdict) => return verdict,

@@ -73,9 +73,9 @@ pub(crate) struct Step {
     /// Whether that is certain.
     pub(crate) sure: bool,
     /// Whether the TSG is not to be scheduled.
-    pub(crate) park: bool,
+    pub(crate) disable: bool,
     /// Whether it is not, as far as known.
-    pub(crate) parked: Option<bool>,
+    pub(crate) disabled: Option<bool>,
     /// Its class changes from one level to another: what it has done so far counts for the one.
     pub(crate) is_moved: bool,
 }
@@ -94,7 +94,7 @@ pub(crate) struct Outcome {
     /// Whether other settings reached the driver.
     pub(crate) touched: bool,
     /// Whether the TSG is not scheduled now, as far as known.
-    pub(crate) parked: Option<bool>,
+    pub(crate) disabled: Option<bool>,
     /// What it answered.
     pub(crate) result: Result,
 }
@@ -158,7 +158,7 @@ impl Step {
             sure: self.sure,
             managed: self.managed,
             touched: false,
-            parked: self.parked,
+            disabled: self.disabled,
             result: Ok(()),
         };
         outcome.result = self.try_perform(driver, &mut outcome);
@@ -166,7 +166,7 @@ impl Step {
     }
 
     fn try_perform(&self, driver: &impl Driver, outcome: &mut Outcome) -> Result {
-        if self.park {
+        if self.disable {
             Self::switch(self.handle, driver, outcome, true)?;
             return self.apply(driver, outcome);
         }
@@ -177,15 +177,15 @@ impl Step {
         applied.and(switched)
     }
 
-    fn switch(tsg: u64, driver: &impl Driver, outcome: &mut Outcome, park: bool) -> Result {
-        if outcome.parked == Some(park) {
+    fn switch(tsg: u64, driver: &impl Driver, outcome: &mut Outcome, disable: bool) -> Result {
+        if outcome.disabled == Some(disable) {
             return Ok(());
         }
-        let result = driver.set_enabled(tsg, !park);
-        outcome.parked = match result {
-            Ok(()) => Some(park),
+        let result = driver.set_enabled(tsg, !disable);
+        outcome.disabled = match result {
+            Ok(()) => Some(disable),
             // These keep what the driver held.
-            Err(EAGAIN | ENOENT | EINVAL) => outcome.parked,
+            Err(EAGAIN | ENOENT | EINVAL) => outcome.disabled,
             Err(_) => None,
         };
         result

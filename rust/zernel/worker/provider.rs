@@ -218,8 +218,8 @@ pub(crate) fn gpu_added(
         applied: 0,
         retries: 0,
         errors: 0,
+        retrying: false,
         suspended: false,
-        asleep: false,
         unresponsive: false,
         requests: requests.clone(),
         backoff: Backoff::default(),
@@ -245,7 +245,7 @@ pub(crate) fn gpu_suspended(provider: &Provider, gpu: gpu::Handle) {
     // Without a registry there is nothing to end.
     let _ = registry::with(|r| {
         if let Some(id) = r.find_gpu(provider.id, gpu) {
-            r.put_asleep(id);
+            r.suspend_gpu(id);
         }
     });
 }

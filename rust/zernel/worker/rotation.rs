@@ -43,7 +43,7 @@ pub(crate) struct Candidate {
     /// The provider's number of it.
     pub(crate) handle: u64,
     /// Whether it is disabled, as far as known.
-    pub(crate) parked: Option<bool>,
+    pub(crate) disabled: Option<bool>,
     /// How much it gets.
     pub(crate) weight: Weight,
 }
@@ -63,7 +63,7 @@ struct Member {
     id: tsg::Id,
     handle: u64,
     /// Whether it was disabled, as far as known, when who takes turns was looked at last.
-    parked: Option<bool>,
+    disabled: Option<bool>,
     entity: Entity,
 }
 
@@ -72,15 +72,15 @@ impl Member {
         Self {
             id: candidate.id,
             handle: candidate.handle,
-            parked: candidate.parked,
+            disabled: candidate.disabled,
             entity: Entity::new(candidate.weight),
         }
     }
 
     /// What the registry knows: it is not only turns that enable and disable.
-    fn see_parked(&mut self, parked: Option<bool>) {
-        if let Some(parked) = parked {
-            self.entity.set_enabled(!parked);
+    fn see_disabled(&mut self, disabled: Option<bool>) {
+        if let Some(disabled) = disabled {
+            self.entity.set_enabled(!disabled);
         }
     }
 }
@@ -248,7 +248,7 @@ impl List {
         let Some(old) = old else {
             for member in &mut self.members.0 {
                 self.turn.join(&mut member.entity);
-                member.see_parked(member.parked);
+                member.see_disabled(member.disabled);
             }
             return;
         };
@@ -267,18 +267,18 @@ impl List {
                 .and_then(|at| old.members.0.get_mut(at))
             {
                 Some(known) => {
-                    let (weight, parked) = (member.entity.weight(), member.parked);
+                    let (weight, disabled) = (member.entity.weight(), member.disabled);
                     core::mem::swap(member, known);
-                    member.see_parked(parked);
+                    member.see_disabled(disabled);
                     self.turn.set_weight(&mut member.entity, weight);
-                    if member.entity.is_aside() {
+                    if member.entity.is_in_slices() {
                         // Something has changed: it may go better now.
                         self.turn.readmit(&mut member.entity);
                     }
                 }
                 None => {
                     self.turn.join(&mut member.entity);
-                    member.see_parked(member.parked);
+                    member.see_disabled(member.disabled);
                 }
             }
         }
@@ -322,11 +322,11 @@ impl List {
             .find(handle)
             .and_then(|at| self.members.0.get(at))
             .map(|member| member.id);
-        let may = |id: &tsg::Id| registry::with(|r| r.will_park(*id, !enable)).unwrap_or(false);
+        let may = |id: &tsg::Id| registry::with(|r| r.will_disable(*id, !enable)).unwrap_or(false);
         let (outcome, next) = match id.filter(may) {
             Some(id) => {
                 let result = driver.ops.set_enabled(driver.handle, handle, enable);
-                let delay = registry::with(|r| r.was_parked(id, !enable, result));
+                let delay = registry::with(|r| r.was_disabled(id, !enable, result));
                 match (result, delay) {
                     (Ok(()), _) => (Outcome::Done, Next::Again),
                     (Err(EAGAIN), Ok(Some(delay))) => (Outcome::Later, Next::Wait(delay)),

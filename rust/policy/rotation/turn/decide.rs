@@ -10,7 +10,7 @@ use super::{
     },
     Action,
     End,
-    Nap,
+    Thinking,
     Turn, //
 };
 
@@ -21,7 +21,7 @@ impl<I: Copy + Eq> Turn<I> {
             return Action::Nothing;
         }
         let mut taking_part = 0u32;
-        group.each(|_, e| taking_part = taking_part.saturating_add(u32::from(!e.aside)));
+        group.each(|_, e| taking_part = taking_part.saturating_add(u32::from(!e.in_slices)));
         let rotating = self.on && taking_part > 1;
         let restore = Self::restore(group, rotating);
         let action = match restore {
@@ -48,8 +48,8 @@ impl<I: Copy + Eq> Turn<I> {
     fn restore<G: Group<Id = I>>(group: &G, rotating: bool) -> Option<(Ns, I)> {
         let mut first: Option<(Ns, I)> = None;
         group.each(|id, e| {
-            if !e.enabled && (e.aside || !rotating) {
-                let due = if e.aside { e.retry } else { Ns::ZERO };
+            if !e.enabled && (e.in_slices || !rotating) {
+                let due = if e.in_slices { e.retry } else { Ns::ZERO };
                 if first.is_none_or(|(at, _)| due < at) {
                     first = Some((due, id));
                 }
@@ -71,7 +71,7 @@ impl<I: Copy + Eq> Turn<I> {
         };
         let successor = self.successor.map(|(id, _)| id);
         let surplus =
-            |id: I, e: &Entity| e.enabled && !e.aside && id != current && Some(id) != successor;
+            |id: I, e: &Entity| e.enabled && !e.in_slices && id != current && Some(id) != successor;
         if let Some((_, id)) = self.order.first(group, surplus) {
             return Action::Disable(id);
         }
@@ -86,7 +86,7 @@ impl<I: Copy + Eq> Turn<I> {
     fn adopt<G: Group<Id = I>>(&mut self, group: &G) -> Option<I> {
         let successor = self.successor.map(|(id, _)| id);
         let stays = |id: I| group.get(id).is_some_and(|e| e.enabled && e.runnable);
-        let enabled = |e: &Entity| e.enabled && !e.aside;
+        let enabled = |e: &Entity| e.enabled && !e.in_slices;
         let current = self
             .current
             .filter(|&id| group.get(id).is_some_and(enabled));
@@ -109,7 +109,7 @@ impl<I: Copy + Eq> Turn<I> {
     /// Nobody is enabled: the first that can run is, or the first of all.
     fn begin<G: Group<Id = I>>(&mut self, group: &G) -> Action<I> {
         let runnable = self.order.first(group, |_, e| e.contends());
-        let first = runnable.or_else(|| self.order.first(group, |_, e| !e.aside));
+        let first = runnable.or_else(|| self.order.first(group, |_, e| !e.in_slices));
         first.map_or(Action::Nothing, |(_, id)| Action::Enable(id))
     }
 
@@ -175,8 +175,8 @@ impl<I: Copy + Eq> Turn<I> {
         };
         let at = self.beside_lc(e, rank);
         let mut end = at.is_some_and(|at| at <= now).then_some(End::Now);
-        if let (Some(nap), None) = (self.nap_ends(e, rank, now), end) {
-            return Action::WaitUntil(at.map_or(nap, |at| at.min(nap)));
+        if let (Some(back), None) = (self.thinking_ends(e, rank, now), end) {
+            return Action::WaitUntil(at.map_or(back, |at| at.min(back)));
         }
         // LC would meet both, and a switch between them.
         let calls = cost.saturating_add(cost);
@@ -209,8 +209,8 @@ impl<I: Copy + Eq> Turn<I> {
         }
         let until = if self.used < quantum { quantum } else { most };
         let mut left = until.saturating_sub(self.used);
-        let naps = e.usual_nap(cost).is_some();
-        let ends = |left: &Ns| !naps || self.ends_with_burst(e, rank, *left);
+        let thinks = e.usual_think_time(cost).is_some();
+        let ends = |left: &Ns| !thinks || self.ends_with_burst(e, rank, *left);
         if let Some(burst_left) = burst_left.filter(ends) {
             if burst_left <= cost {
                 let burst = e.burst.saturating_add(cost).saturating_add(cost);
@@ -228,7 +228,7 @@ impl<I: Copy + Eq> Turn<I> {
         // INVARIANT: `others` leaves the current one out.
         self.successor = Some((other, end));
         self.used_ahead = Ns::ZERO;
-        self.nap = Nap::None;
+        self.thinking = Thinking::None;
         self.lc.forget();
         Action::Enable(other)
     }
@@ -270,23 +270,25 @@ impl<I: Copy + Eq> Turn<I> {
         self.used.saturating_add(left).saturating_add(next) >= usual
     }
 
-    /// Until when the GPU is left to the current TSG, which is idle for a nap. That is part of its
-    /// turn, but not of what it had: it is the share of the GPU's work that goes by weight.
-    fn nap_ends(&mut self, e: &mut Entity, rank: Rank, now: Ns) -> Option<Ns> {
-        if let (Nap::Begun, Some(nap)) = (self.nap, e.usual_nap(self.enable_cost)) {
+    /// The end of the think time for which the GPU is left to the current TSG. Think time is part of
+    /// the turn, but not charged: weights share the GPU's work.
+    fn thinking_ends(&mut self, e: &mut Entity, rank: Rank, now: Ns) -> Option<Ns> {
+        if let (Thinking::Begun, Some(time)) = (self.thinking, e.usual_think_time(self.enable_cost))
+        {
             if !self.ends_with_burst(e, rank, Ns::ZERO) {
                 if self.is_used_up(e, Ns::ZERO) {
                     // It is its turn once more.
                     self.order.requeue(e);
                     self.used = Ns::ZERO;
                 }
-                self.used = self.used.saturating_add(nap);
-                self.nap = Nap::Granted;
+                self.used = self.used.saturating_add(time);
+                self.thinking = Thinking::Granted;
             }
         }
-        let end = (self.nap == Nap::Granted).then(|| e.nap_ends(self.enable_cost))?;
+        let end =
+            (self.thinking == Thinking::Granted).then(|| e.thinking_ends(self.enable_cost))?;
         if end.is_none_or(|end| end <= now) {
-            self.nap = Nap::None;
+            self.thinking = Thinking::None;
         }
         end.filter(|&end| end > now)
     }
@@ -305,5 +307,5 @@ impl<I: Copy + Eq> Turn<I> {
 }
 
 fn takes_turns<G: Group>(group: &G, id: G::Id) -> bool {
-    group.get(id).is_some_and(|e| !e.aside)
+    group.get(id).is_some_and(|e| !e.in_slices)
 }

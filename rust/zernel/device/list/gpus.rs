@@ -69,8 +69,8 @@ impl Gpus {
 /// The state of a GPU, `ZERNEL_GPU_SUSPENDED` and so on.
 fn state(registry: &Registry, gpu: &Gpu) -> u32 {
     combine(&[
-        (gpu.asleep, uapi::ZERNEL_GPU_SUSPENDED),
-        (gpu.suspended, uapi::ZERNEL_GPU_RETRYING),
+        (gpu.suspended, uapi::ZERNEL_GPU_SUSPENDED),
+        (gpu.retrying, uapi::ZERNEL_GPU_RETRYING),
         (gpu.unresponsive, uapi::ZERNEL_GPU_UNRESPONSIVE),
         (registry.takes_turns_on(gpu), uapi::ZERNEL_GPU_TURNS),
         (gpu.turned_away, uapi::ZERNEL_GPU_OVERFULL),

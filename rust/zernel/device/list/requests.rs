@@ -14,7 +14,7 @@ use crate::{
         uapi, //
     },
     policy::{
-        tally::Tally,
+        counters::Counters,
         units::Ppm, //
     },
     registry::{
@@ -62,15 +62,15 @@ impl Kind for OfTsgs {
             });
             Ok::<_, Error>(())
         })??;
-        let mut tally = KBox::<Tally>::zeroed(GFP_KERNEL)?;
+        let mut counters = KBox::<Counters>::zeroed(GFP_KERNEL)?;
         for (info, group) in part.entries_mut().iter_mut().zip(&groups) {
             let Some(group) = group else {
                 continue;
             };
             group.poll();
-            tally.clear();
-            group.stats.add_to(&mut tally);
-            tell(info, &tally);
+            counters.clear();
+            group.stats.add_to(&mut counters);
+            tell(info, &counters);
         }
         Ok(())
     }
@@ -104,19 +104,19 @@ impl Kind for OfLevels {
                 None => part.skip_to(0),
             }
         }
-        let mut tally = KBox::<Tally>::zeroed(GFP_KERNEL)?;
+        let mut counters = KBox::<Counters>::zeroed(GFP_KERNEL)?;
         registry::with(|r| {
             part.fill(|from| {
                 let (id, of) = filter.find(r, from)?;
-                tally.clear();
-                r.each_part(of, |part| part.add_to(&mut tally));
+                counters.clear();
+                r.each_part(of, |part| part.add_to(&mut counters));
                 let mut info = uapi::zernel_request_info {
                     id,
                     gpu: of.gpu.map_or(0, |id| id.0),
                     level: super::number(of.level),
                     ..Default::default()
                 };
-                tell(&mut info, &tally);
+                tell(&mut info, &counters);
                 Some((id, Some(info)))
             });
         })
@@ -137,33 +137,33 @@ fn take_up(after: tsg::Id) -> Result<Option<tsg::Id>> {
     Ok(Some(after))
 }
 
-fn tell(info: &mut uapi::zernel_request_info, tally: &Tally) {
-    let latency = &tally.latency;
+fn tell(info: &mut uapi::zernel_request_info, counters: &Counters) {
+    let latency = &counters.latency;
     let quantile = |share| latency.quantile(share).unwrap_or_default().0;
-    info.begun = tally.begun;
-    info.done = tally.done;
-    info.cancelled = tally.cancelled;
-    info.expired = tally.expired;
-    info.closed = tally.closed;
-    info.gone = tally.gone;
-    info.suspended = tally.suspended;
-    info.in_flight = tally.in_flight();
-    info.triggers = tally.triggers;
-    info.early = tally.early;
-    info.early_ns = tally.early_time.0;
-    info.late = tally.late;
-    info.late_ns = tally.late_time.0;
-    info.lost_ns = tally.lost_time.0;
-    info.violations = tally.slo_violations;
+    info.begun = counters.begun;
+    info.done = counters.done;
+    info.cancelled = counters.cancelled;
+    info.expired = counters.expired;
+    info.closed = counters.closed;
+    info.gone = counters.gone;
+    info.suspended = counters.suspended;
+    info.in_flight = counters.in_flight();
+    info.triggers = counters.triggers;
+    info.early = counters.early;
+    info.early_ns = counters.early_time.0;
+    info.late = counters.late;
+    info.late_ns = counters.late_time.0;
+    info.lost_ns = counters.lost_time.0;
+    info.violations = counters.slo_violations;
     info.latency_ns = latency.sum().0;
     info.latency_min_ns = latency.min().unwrap_or_default().0;
     info.latency_max_ns = latency.max().unwrap_or_default().0;
     info.latency_p50_ns = quantile(Ppm(500_000));
     info.latency_p99_ns = quantile(Ppm(990_000));
     info.latency_p999_ns = quantile(Ppm(999_000));
-    info.preempt_done = tally.preempted;
-    info.preempt_timeouts = tally.preempt_timeouts;
-    info.preempt_no_memory = tally.preempt_no_memory;
-    info.preempt_unresponsive = tally.preempt_unresponsive;
-    info.preempt_invalid = tally.preempt_invalid;
+    info.preempt_done = counters.preempted;
+    info.preempt_timeouts = counters.preempt_timeouts;
+    info.preempt_no_memory = counters.preempt_no_memory;
+    info.preempt_unresponsive = counters.preempt_unresponsive;
+    info.preempt_invalid = counters.preempt_invalid;
 }

@@ -130,7 +130,7 @@ fn gpu_info(id: gpu::Id, gpu: &Gpu, turns: bool) -> uapi::zernel_v0_gpu_info {
         (gpu.abilities.preempt, uapi::ZERNEL_V0_GPU_PREEMPT),
         (gpu.abilities.enable, uapi::ZERNEL_V0_GPU_ENABLE),
         (gpu.abilities.load, uapi::ZERNEL_V0_GPU_LOAD),
-        (gpu.suspended, uapi::ZERNEL_V0_GPU_SUSPENDED),
+        (gpu.retrying, uapi::ZERNEL_V0_GPU_SUSPENDED),
         (turns, uapi::ZERNEL_V0_GPU_TURNS),
         (gpu.unresponsive, uapi::ZERNEL_V0_GPU_UNRESPONSIVE),
     ];

@@ -530,9 +530,9 @@ mod cases {
         for delay in [1, 2, 4] {
             assert_eq!(work(&mut r, gpu, &d), Next::Wait(Ms(delay)));
         }
-        assert_eq!(r.gpu(gpu).map(|g| g.suspended), Some(true));
+        assert_eq!(r.gpu(gpu).map(|g| g.retrying), Some(true));
         r.doubt_gpu(gpu);
-        assert_eq!(r.gpu(gpu).map(|g| g.suspended), Some(false));
+        assert_eq!(r.gpu(gpu).map(|g| g.retrying), Some(false));
         assert_eq!(r.gpu(gpu).map(|g| g.pending), Some(1));
         assert_eq!(work(&mut r, gpu, &d), Next::Wait(Ms(1)));
         d.slice_error.set(None);

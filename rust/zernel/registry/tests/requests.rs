@@ -131,7 +131,7 @@ mod cases {
     fn none_begins_while_the_gpu_is_suspended() -> Result {
         let (mut r, gpu, id) = lab()?;
         let own = group(&mut r, id)?;
-        r.put_asleep(gpu);
+        r.suspend_gpu(gpu);
         assert_eq!(own.check(true), Err(EAGAIN));
         r.doubt_gpu(gpu);
         assert_eq!(own.check(true), Ok(()));
@@ -145,7 +145,7 @@ mod cases {
         r.system_sleeps(true);
         assert_eq!(own.check(true), Err(EAGAIN));
         // A driver that answers once more before it sleeps, too, changes nothing about that.
-        r.put_asleep(gpu);
+        r.suspend_gpu(gpu);
         r.doubt_gpu(gpu);
         assert_eq!(own.check(true), Err(EAGAIN));
         r.system_sleeps(false);

@@ -165,16 +165,13 @@ mod cases {
         assert_eq!(work(&mut r, gpu, &d), Next::Wait(Ms(1)));
         assert_eq!(work(&mut r, gpu, &d), Next::Wait(Ms(2)));
         assert_eq!(work(&mut r, gpu, &d), Next::Wait(Ms(4)));
-        assert_eq!(
-            r.gpu(gpu).map(|g| (g.pending, g.suspended)),
-            Some((2, true))
-        );
+        assert_eq!(r.gpu(gpu).map(|g| (g.pending, g.retrying)), Some((2, true)));
         assert_eq!(r.counters().retries, 3);
         d.slice_error.set(None);
         assert_eq!(work(&mut r, gpu, &d), Next::Go);
         assert_eq!(d.order.get(), 12);
         assert_eq!(
-            r.gpu(gpu).map(|g| (g.pending, g.suspended)),
+            r.gpu(gpu).map(|g| (g.pending, g.retrying)),
             Some((0, false))
         );
         Ok(())

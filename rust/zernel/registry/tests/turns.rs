@@ -11,12 +11,12 @@ use super::fixture::{
 };
 use crate::{
     policy::{
+        counters::Counters,
         level::{
             self,
             Level, //
         },
         preempt::Verdict,
-        tally::Tally,
         units::Ms, //
     },
     registry::{
@@ -54,9 +54,9 @@ fn one(level: Level) -> Result<(Registry, gpu::Id, tsg::Id, FakeDriver)> {
 }
 
 /// It was disabled, as its turn was over, or to be kept off the GPU.
-fn disabled(r: &mut Registry, id: tsg::Id, d: &FakeDriver) {
+fn was_disabled(r: &mut Registry, id: tsg::Id, d: &FakeDriver) {
     d.enabled.set(false);
-    assert_eq!(r.was_parked(id, true, Ok(())), None);
+    assert_eq!(r.was_disabled(id, true, Ok(())), None);
 }
 
 fn candidates(r: &mut Registry, gpu: gpu::Id) -> Result<KVec<Candidate>> {
@@ -72,8 +72,8 @@ fn handles(r: &mut Registry, gpu: gpu::Id) -> Result<KVec<u64>> {
     Ok(handles)
 }
 
-fn parked(r: &Registry, id: tsg::Id) -> Option<(bool, Option<bool>)> {
-    r.tsgs.get(&id).map(|tsg| (tsg.park, tsg.parked))
+fn disabled(r: &Registry, id: tsg::Id) -> Option<(bool, Option<bool>)> {
+    r.tsgs.get(&id).map(|tsg| (tsg.disable, tsg.disabled))
 }
 
 fn turn_off(r: &mut Registry) -> Result {
@@ -84,15 +84,15 @@ fn turn_off(r: &mut Registry) -> Result {
     .map_err(|_| EINVAL)
 }
 
-/// What was counted of a level.
-fn tally(r: &Registry, level: Level) -> Result<KBox<Tally>> {
-    let mut tally = KBox::<Tally>::zeroed(GFP_KERNEL)?;
+/// The counters of requests of a level.
+fn requests_of(r: &Registry, level: Level) -> Result<KBox<Counters>> {
+    let mut counters = KBox::<Counters>::zeroed(GFP_KERNEL)?;
     let of = LevelOf {
         gpu: None,
         level: Some(level),
     };
-    r.each_part(of, |part| part.add_to(&mut tally));
-    Ok(tally)
+    r.each_part(of, |part| part.add_to(&mut counters));
+    Ok(counters)
 }
 
 fn throttles(r: &Registry, level: Level) -> u64 {
@@ -149,7 +149,7 @@ mod cases {
         r.close_gpu(gpu);
         assert!(r.rotation_setup(gpu, 0)?.is_none());
         assert!(r.budget_setup(gpu, 0)?.is_none());
-        assert!(!r.will_park(id, true));
+        assert!(!r.will_disable(id, true));
         assert!(!r.will_exclude(id, true));
         assert!(r.rotation_setup(crate::registry::gpu::Id(1), 0)?.is_none());
         Ok(())
@@ -160,13 +160,13 @@ mod cases {
         let (mut r, gpu) = fixture::registry_with_turns()?;
         let best = add_at(&mut r, gpu, 1, Level::BE)?;
         let urgent = add_at(&mut r, gpu, 2, Level::LC)?;
-        assert!(r.will_park(best, true));
-        assert!(!r.will_park(urgent, true));
+        assert!(r.will_disable(best, true));
+        assert!(!r.will_disable(urgent, true));
         // To be scheduled is always allowed.
-        assert!(r.will_park(urgent, false));
-        assert!(!r.will_park(tsg::Id(1), false));
+        assert!(r.will_disable(urgent, false));
+        assert!(!r.will_disable(tsg::Id(1), false));
         turn_off(&mut r)?;
-        assert!(!r.will_park(best, true));
+        assert!(!r.will_disable(best, true));
         Ok(())
     }
 
@@ -174,29 +174,29 @@ mod cases {
     fn what_the_driver_answers_is_remembered() -> Result {
         let (mut r, gpu) = fixture::registry_with_turns()?;
         let id = add_at(&mut r, gpu, 1, Level::BE)?;
-        assert_eq!(parked(&r, id), Some((false, Some(false))));
-        assert!(r.will_park(id, true));
-        assert_eq!(r.was_parked(id, true, Ok(())), None);
-        assert_eq!(parked(&r, id), Some((true, Some(true))));
+        assert_eq!(disabled(&r, id), Some((false, Some(false))));
+        assert!(r.will_disable(id, true));
+        assert_eq!(r.was_disabled(id, true, Ok(())), None);
+        assert_eq!(disabled(&r, id), Some((true, Some(true))));
         assert_eq!(r.counters().turns, 0);
-        assert!(r.will_park(id, false));
-        assert_eq!(r.was_parked(id, false, Ok(())), None);
-        assert_eq!(parked(&r, id), Some((false, Some(false))));
+        assert!(r.will_disable(id, false));
+        assert_eq!(r.was_disabled(id, false, Ok(())), None);
+        assert_eq!(disabled(&r, id), Some((false, Some(false))));
         assert_eq!(r.counters().turns, 1);
         // Not now: nothing is asked for any more, and somebody comes back.
-        assert!(r.will_park(id, true));
-        assert_eq!(r.was_parked(id, true, Err(EAGAIN)), Some(Ms(1)));
-        assert_eq!(parked(&r, id), Some((false, Some(false))));
+        assert!(r.will_disable(id, true));
+        assert_eq!(r.was_disabled(id, true, Err(EAGAIN)), Some(Ms(1)));
+        assert_eq!(disabled(&r, id), Some((false, Some(false))));
         assert_eq!(r.counters().retries, 1);
         // What failed may have had its effect; what was refused did not.
-        assert!(r.will_park(id, true));
-        assert_eq!(r.was_parked(id, true, Err(EINVAL)), None);
-        assert_eq!(parked(&r, id), Some((true, Some(false))));
-        assert_eq!(r.was_parked(id, true, Err(EIO)), None);
-        assert_eq!(parked(&r, id), Some((true, None)));
+        assert!(r.will_disable(id, true));
+        assert_eq!(r.was_disabled(id, true, Err(EINVAL)), None);
+        assert_eq!(disabled(&r, id), Some((true, Some(false))));
+        assert_eq!(r.was_disabled(id, true, Err(EIO)), None);
+        assert_eq!(disabled(&r, id), Some((true, None)));
         assert_eq!(r.counters().errors, 2);
-        assert_eq!(r.was_parked(id, true, Err(ENOENT)), None);
-        assert_eq!(parked(&r, id), None);
+        assert_eq!(r.was_disabled(id, true, Err(ENOENT)), None);
+        assert_eq!(disabled(&r, id), None);
         assert_eq!(r.counters().dead, 1);
         Ok(())
     }
@@ -204,8 +204,8 @@ mod cases {
     #[test]
     fn who_takes_no_turns_any_more_is_scheduled_again() -> Result {
         let (mut r, gpu, id, d) = one(Level::BE)?;
-        assert!(r.will_park(id, true));
-        disabled(&mut r, id, &d);
+        assert!(r.will_disable(id, true));
+        was_disabled(&mut r, id, &d);
         // While it does, nobody schedules it behind the back of the others.
         candidates(&mut r, gpu)?;
         work(&mut r, gpu, &d);
@@ -214,7 +214,7 @@ mod cases {
         assert_eq!(candidates(&mut r, gpu)?.len(), 0);
         work(&mut r, gpu, &d);
         assert!(d.enabled.get());
-        assert_eq!(parked(&r, id), Some((false, Some(false))));
+        assert_eq!(disabled(&r, id), Some((false, Some(false))));
         Ok(())
     }
 
@@ -282,7 +282,7 @@ mod cases {
         assert!(r.is_less_urgent(best, fixture::level(3)));
         assert!(!r.is_less_urgent(best, Level::BE));
         // Who has no turn is off the GPU already.
-        assert!(r.will_park(best, true));
+        assert!(r.will_disable(best, true));
         assert_eq!(count(&mut r, Level::LC)?, Some(1));
         Ok(())
     }
@@ -310,8 +310,8 @@ mod cases {
     #[test]
     fn who_takes_no_turns_any_more_runs_although_others_are_kept_off() -> Result {
         let (mut r, gpu, id, d) = one(Level::BE)?;
-        assert!(r.will_park(id, true));
-        disabled(&mut r, id, &d);
+        assert!(r.will_disable(id, true));
+        was_disabled(&mut r, id, &d);
         r.set_class(admin(), Named::Tsg(id), Level::LC)?;
         let setup = r.less_urgent(gpu, Level::LC, 0)?.ok_or(ENOENT)?;
         assert_eq!(setup.found.len(), 0);
@@ -325,13 +325,13 @@ mod cases {
         let (mut r, gpu, id, d) = one(fixture::level(3))?;
         for error in [EIO, ETIMEDOUT, EINVAL] {
             assert!(r.will_exclude(id, true));
-            disabled(&mut r, id, &d);
+            was_disabled(&mut r, id, &d);
             assert!(r.will_exclude(id, false));
-            assert_eq!(r.was_parked(id, false, Err(error)), None);
+            assert_eq!(r.was_disabled(id, false, Err(error)), None);
             r.let_run(id);
             work(&mut r, gpu, &d);
             assert!(d.enabled.get());
-            assert_eq!(parked(&r, id), Some((false, Some(false))));
+            assert_eq!(disabled(&r, id), Some((false, Some(false))));
         }
         Ok(())
     }
@@ -340,7 +340,7 @@ mod cases {
     fn a_channel_that_is_added_to_who_is_kept_off_is_stopped_too() -> Result {
         let (mut r, gpu, id, d) = one(Level::BE)?;
         assert!(r.will_exclude(id, true));
-        disabled(&mut r, id, &d);
+        was_disabled(&mut r, id, &d);
         let mut now = r.tsgs.get(&id).ok_or(ENOENT)?.traits;
         now.channels += 1;
         // It can be scheduled.
@@ -361,9 +361,9 @@ mod cases {
     fn who_could_not_be_kept_off_is_scheduled() -> Result {
         let (mut r, gpu, id, d) = one(Level::BE)?;
         assert!(r.will_exclude(id, true));
-        disabled(&mut r, id, &d);
+        was_disabled(&mut r, id, &d);
         r.was_excluded(gpu, id, Level::LC, Verdict::Done);
-        assert_eq!(parked(&r, id), Some((true, Some(true))));
+        assert_eq!(disabled(&r, id), Some((true, Some(true))));
         // Turns leave it alone as long.
         turn_off(&mut r)?;
         candidates(&mut r, gpu)?;
@@ -372,8 +372,8 @@ mod cases {
         r.was_excluded(gpu, id, Level::LC, Verdict::OutOfMemory);
         work(&mut r, gpu, &d);
         assert!(d.enabled.get());
-        let tally = tally(&r, Level::LC)?;
-        assert_eq!((tally.preempted, tally.preempt_no_memory), (1, 1));
+        let counters = requests_of(&r, Level::LC)?;
+        assert_eq!((counters.preempted, counters.preempt_no_memory), (1, 1));
         Ok(())
     }
 
@@ -382,11 +382,11 @@ mod cases {
         let (mut r, gpu, id, d) = one(Level::BE)?;
         assert!(r.will_exclude(id, true));
         r.was_excluded(gpu, id, Level::LC, Verdict::NotResponding);
-        assert_eq!(tally(&r, Level::LC)?.preempt_unresponsive, 1);
-        let told = |r: &Registry| r.gpu(gpu).map(|g| (g.unresponsive, g.suspended));
+        assert_eq!(requests_of(&r, Level::LC)?.preempt_unresponsive, 1);
+        let told = |r: &Registry| r.gpu(gpu).map(|g| (g.unresponsive, g.retrying));
         assert_eq!(told(&r), Some((true, true)));
         assert!(r.gpu(gpu).is_some_and(|g| g.requests.is_suspended()));
-        assert!(!r.will_park(id, true));
+        assert!(!r.will_disable(id, true));
         assert!(!r.will_exclude(id, true));
         let calls = d.calls.get();
         r.set_class(admin(), Named::Tsg(id), Level::LC)?;
@@ -396,7 +396,7 @@ mod cases {
         assert_eq!(told(&r), Some((false, false)));
         work(&mut r, gpu, &d);
         assert!(d.calls.get() > calls);
-        assert_eq!(parked(&r, id), Some((false, Some(false))));
+        assert_eq!(disabled(&r, id), Some((false, Some(false))));
         Ok(())
     }
 }

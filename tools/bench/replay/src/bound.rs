@@ -260,8 +260,8 @@ pub(crate) fn at_random(workload: &Workload, rate: f64, processes: usize) -> Wor
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::governor::{Options, Policy};
     use crate::model::preset::Preset;
+    use crate::policies::{Name, Options};
     use crate::policy::level::Level;
     use crate::sim;
     use zernel_workload::{Own, Preparation, Program};
@@ -327,8 +327,8 @@ mod tests {
         let slice = Level::BE.default_timeslice().0;
         for rate in [50.0, 150.0, 250.0] {
             let workload = at_random(&base, rate, 32);
-            let governor = Policy::Classes.governor(&Options::DEFAULT);
-            let outcome = sim::run(&workload, setting, governor).unwrap();
+            let policy = Name::Classes.policy(&Options::DEFAULT);
+            let outcome = sim::run(&workload, setting, policy).unwrap();
             let queue = Queue::of(&workload, &setting, slice, rate);
             let mean = outcome.with_queue(Role::Lc).mean_ns / 1e9;
             let expected = queue.with_switches().unwrap();
@@ -420,8 +420,8 @@ mod tests {
                 preset: &FREE,
                 ..Setting::DEFAULT
             };
-            let governor = Policy::Classes.governor(&Options::DEFAULT);
-            let outcome = sim::run(&workload, setting, governor).unwrap();
+            let policy = Name::Classes.policy(&Options::DEFAULT);
+            let outcome = sim::run(&workload, setting, policy).unwrap();
             let mean = |role| outcome.with_queue(role).mean_ns / 1e9;
             let slice = Level::BE.default_timeslice().0;
             // A slice is waited for where best-effort work runs, which is not always.

@@ -10,9 +10,9 @@ use zernel_report::chart::Chart;
 use zernel_report::figures::LEGEND;
 use zernel_workload::{check_seconds, Deployment, Workload};
 
-use crate::governor::{Options, Policy};
+use crate::model::measures::{Ns, Us};
 use crate::model::preset::{OpCost, Preset};
-use crate::model::units::{Ns, Us};
+use crate::policies::{Name, Options};
 use crate::policy::predict::Kind as Predictor;
 use crate::policy::rotation::Discipline;
 use crate::sweep::{self, Job, Kind, Ran};
@@ -58,9 +58,9 @@ struct RunArgs {
     workload: Vec<String>,
     /// Policies to compare, separated by commas.
     #[arg(long, value_enum, value_delimiter = ',',
-          default_values_t = [Policy::Exclusive, Policy::Default, Policy::Classes, Policy::Gpreempt,
-                              Policy::Zernel])]
-    policy: Vec<Policy>,
+          default_values_t = [Name::Exclusive, Name::Default, Name::Classes, Name::Gpreempt,
+                              Name::Zernel])]
+    policy: Vec<Name>,
     #[command(flatten)]
     common: Common,
 }
@@ -76,7 +76,7 @@ struct SweepArgs {
     workload: Option<String>,
     /// Policies to compare, separated by commas; the default depends on what is changed.
     #[arg(long, value_enum, value_delimiter = ',')]
-    policy: Vec<Policy>,
+    policy: Vec<Name>,
     #[command(flatten)]
     common: Common,
 }

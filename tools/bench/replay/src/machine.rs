@@ -9,9 +9,9 @@ use crate::model::channel::Channel;
 use crate::model::engine::Engine;
 use crate::model::event::{Completion, Sink, Status};
 use crate::model::gpu::{Config, Gpu, Store, MAX_CHANNELS};
+use crate::model::measures::Ns;
 use crate::model::preset::Preset;
 use crate::model::tsg::{Context, Tsg};
-use crate::model::units::Ns;
 use crate::model::work::{Item, Order, Work};
 
 /// Storage of the model.

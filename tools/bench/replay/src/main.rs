@@ -4,8 +4,8 @@
 
 mod bound;
 mod cli;
-mod governor;
 mod machine;
+mod policies;
 // Not everything that the kernel modules use is used here.
 #[allow(dead_code)]
 #[allow(clippy::assertions_on_constants, clippy::too_many_arguments)]

@@ -4,22 +4,22 @@
 use proptest::prelude::*;
 use zernel_workload::{Arrival, ClientSpec, Deployment, Network, Preparation, Role, Workload};
 
-use crate::governor::{Options, Policy};
-use crate::model::units::Us;
+use crate::model::measures::Us;
 use crate::outcome::{Outcome, Summary};
+use crate::policies::{Name, Options};
 use crate::sim;
 use crate::world::{nanos, Setting};
 
-const ALL: [Policy; 9] = [
-    Policy::Exclusive,
-    Policy::Default,
-    Policy::Sequential,
-    Policy::Block,
-    Policy::Reset,
-    Policy::Classes,
-    Policy::Gpreempt,
-    Policy::Zernel,
-    Policy::Oracle,
+const ALL: [Name; 9] = [
+    Name::Exclusive,
+    Name::Default,
+    Name::Sequential,
+    Name::Block,
+    Name::Reset,
+    Name::Classes,
+    Name::Gpreempt,
+    Name::Zernel,
+    Name::Oracle,
 ];
 
 fn built_in(name: &str, seconds: f64) -> Workload {
@@ -27,12 +27,12 @@ fn built_in(name: &str, seconds: f64) -> Workload {
     workload.lasting(seconds).unwrap()
 }
 
-fn run(workload: &Workload, policy: Policy, deployment: Deployment) -> Outcome {
+fn run(workload: &Workload, policy: Name, deployment: Deployment) -> Outcome {
     let setting = Setting {
         deployment,
         ..Setting::DEFAULT
     };
-    sim::run(workload, setting, policy.governor(&Options::DEFAULT)).unwrap()
+    sim::run(workload, setting, policy.policy(&Options::DEFAULT)).unwrap()
 }
 
 /// What holds whatever happens.
@@ -71,7 +71,7 @@ fn time_and_requests_are_conserved() {
 #[test]
 fn alone_takes_the_sum_of_its_parts() {
     let workload = built_in("C", 5.0);
-    let alone = run(&workload, Policy::Exclusive, Deployment::PerClient);
+    let alone = run(&workload, Name::Exclusive, Deployment::PerClient);
     let served = &alone.served[0];
     assert_eq!((served.latency.len(), served.dropped), (500, 0));
     // Both engines restore the context once, for the first request.
@@ -94,7 +94,7 @@ fn a_lone_best_effort_client_loses_nothing() {
         vec![ClientSpec::new(Role::Be, Network::Bert, Arrival::Closed)],
     )
     .unwrap();
-    let outcome = run(&workload, Policy::Zernel, Deployment::PerClient);
+    let outcome = run(&workload, Name::Zernel, Deployment::PerClient);
     check(&workload, &outcome);
     let own = nanos(workload.clients[0].latency_alone());
     assert_eq!(
@@ -104,7 +104,7 @@ fn a_lone_best_effort_client_loses_nothing() {
     let without_lc = sim::run(
         &workload,
         Setting::DEFAULT,
-        Policy::Exclusive.governor(&Options::DEFAULT),
+        Name::Exclusive.policy(&Options::DEFAULT),
     );
     assert!(without_lc.unwrap_err().to_string().contains("role: lc"));
 }
@@ -113,8 +113,8 @@ fn a_lone_best_effort_client_loses_nothing() {
 fn a_switch_that_is_hidden_costs_the_flag_alone() {
     // One best-effort TSG that always has work; 280 µs to the data.
     let workload = built_in("B1", 5.0);
-    let zernel = run(&workload, Policy::Zernel, Deployment::PerClient);
-    let alone = run(&workload, Policy::Exclusive, Deployment::PerClient);
+    let zernel = run(&workload, Name::Zernel, Deployment::PerClient);
+    let alone = run(&workload, Name::Exclusive, Deployment::PerClient);
     let added = Summary::of(&mut zernel.added(&alone));
     assert_eq!(
         added.p50_ns,
@@ -122,7 +122,7 @@ fn a_switch_that_is_hidden_costs_the_flag_alone() {
     );
     assert!(added.p99_ns <= 40_000, "{added:?}");
     // Without a hint the rest of a slice and a switch are waited for: 85 to 285 µs.
-    let classes = run(&workload, Policy::Classes, Deployment::PerClient);
+    let classes = run(&workload, Name::Classes, Deployment::PerClient);
     let added = Summary::of(&mut classes.added(&alone));
     assert!((150e3..220e3).contains(&added.mean_ns), "{added:?}");
     assert!(added.max_ns <= 285_000, "{added:?}");
@@ -131,8 +131,8 @@ fn a_switch_that_is_hidden_costs_the_flag_alone() {
 #[test]
 fn killed_kernels_start_again_and_cost_throughput() {
     let workload = built_in("B1", 5.0);
-    let reset = run(&workload, Policy::Reset, Deployment::PerClient);
-    let classes = run(&workload, Policy::Classes, Deployment::PerClient);
+    let reset = run(&workload, Name::Reset, Deployment::PerClient);
+    let classes = run(&workload, Name::Classes, Deployment::PerClient);
     assert!(reset.rate(Role::Be) < classes.rate(Role::Be) * 0.97);
     let mean = |outcome: &Outcome| Summary::of(&mut outcome.latencies(Role::Lc)).mean_ns;
     assert!(mean(&reset) < mean(&classes) - 100e3);
@@ -141,7 +141,7 @@ fn killed_kernels_start_again_and_cost_throughput() {
 #[test]
 fn nothing_is_interrupted_one_after_the_other() {
     let workload = built_in("B1", 5.0);
-    let outcome = run(&workload, Policy::Sequential, Deployment::PerClient);
+    let outcome = run(&workload, Name::Sequential, Deployment::PerClient);
     let longest = outcome.latencies(Role::Lc).into_iter().max().unwrap();
     let switch = 2 * Setting::DEFAULT.preset.switch_cost().0;
     let bound = nanos(workload.clients[0].latency_alone())
@@ -162,9 +162,9 @@ fn rotation_gains_on_slices_and_keeps_weights() {
     let mut clients = vec![lc];
     clients.extend([3, 1, 3, 1].map(client));
     let workload = Workload::new("weights", 10.0, clients).unwrap();
-    let zernel = run(&workload, Policy::Zernel, Deployment::PerClient);
+    let zernel = run(&workload, Name::Zernel, Deployment::PerClient);
     check(&workload, &zernel);
-    let gpreempt = run(&workload, Policy::Gpreempt, Deployment::PerClient);
+    let gpreempt = run(&workload, Name::Gpreempt, Deployment::PerClient);
     assert!(zernel.rate(Role::Be) > 1.15 * gpreempt.rate(Role::Be));
     let busy = &zernel.busy_ns[1..];
     let all: u64 = busy.iter().sum();
@@ -186,7 +186,7 @@ fn a_budget_leaves_something_to_best_effort_work() {
     let mut clients = vec![lc; 8];
     clients.push(be);
     let workload = Workload::new("greedy", 5.0, clients).unwrap();
-    let zernel = run(&workload, Policy::Zernel, Deployment::PerClient);
+    let zernel = run(&workload, Name::Zernel, Deployment::PerClient);
     check(&workload, &zernel);
     assert!(
         (0.002..0.05).contains(&zernel.be_share),
@@ -198,17 +198,13 @@ fn a_budget_leaves_something_to_best_effort_work() {
 #[test]
 fn the_error_of_a_prediction_costs_latency() {
     let workload = built_in("J-uniform", 10.0);
-    let alone = run(&workload, Policy::Exclusive, Deployment::PerClient);
+    let alone = run(&workload, Name::Exclusive, Deployment::PerClient);
     let p99 = |error_us| {
         let options = Options {
             error_us,
             ..Options::DEFAULT
         };
-        let outcome = sim::run(
-            &workload,
-            Setting::DEFAULT,
-            Policy::Oracle.governor(&options),
-        );
+        let outcome = sim::run(&workload, Setting::DEFAULT, Name::Oracle.policy(&options));
         Summary::of(&mut outcome.unwrap().added(&alone)).p99_ns
     };
     assert!(p99(0.0) < p99(300.0));
@@ -220,13 +216,8 @@ fn constants_are_what_gpreempt_goes_by() {
     let mut options = Options::DEFAULT;
     // So late that the hint is worth nothing.
     options.constants.preparation = Us(1_000);
-    let late = sim::run(
-        &workload,
-        Setting::DEFAULT,
-        Policy::Gpreempt.governor(&options),
-    )
-    .unwrap();
-    let classes = run(&workload, Policy::Classes, Deployment::PerClient);
+    let late = sim::run(&workload, Setting::DEFAULT, Name::Gpreempt.policy(&options)).unwrap();
+    let classes = run(&workload, Name::Classes, Deployment::PerClient);
     let mean = |outcome: &Outcome| Summary::of(&mut outcome.latencies(Role::Lc)).mean_ns;
     assert!((mean(&late) - mean(&classes)).abs() < 3e3);
     assert_eq!(late.engine.held_ns, 0);
@@ -261,7 +252,7 @@ proptest! {
             false => Deployment::PerClient,
         };
         let setting = Setting { deployment, seed, ..Setting::DEFAULT };
-        let go = || sim::run(&workload, setting, ALL[policy].governor(&Options::DEFAULT)).unwrap();
+        let go = || sim::run(&workload, setting, ALL[policy].policy(&Options::DEFAULT)).unwrap();
         let outcome = go();
         check(&workload, &outcome);
         let again = go();

@@ -7,19 +7,19 @@ use std::time::Duration;
 use anyhow::Result;
 use zernel_workload::{Role, Workload};
 
-use crate::governor::{Governor, Stream};
 use crate::machine::{Ended, Kind};
 use crate::outcome::{Engine, Outcome, Served};
+use crate::policies::{Policy, Stream};
 use crate::world::{nanos, Event, Setting, Stage, World};
 
 /// Runs a workload under a policy.
 pub(crate) fn run(
     workload: &Workload,
     setting: Setting,
-    governor: Box<dyn Governor>,
+    policy: Box<dyn Policy>,
 ) -> Result<Outcome> {
-    governor.accepts(workload)?;
-    let world = World::new(workload, setting, governor.launch(), governor.lc_only())?;
+    policy.accepts(workload)?;
+    let world = World::new(workload, setting, policy.launch(), policy.lc_only())?;
     let end = nanos(workload.duration());
     let served = world
         .clients
@@ -28,7 +28,7 @@ pub(crate) fn run(
         .collect();
     let mut run = Run {
         world,
-        governor,
+        policy,
         end,
         served,
         held: 0,
@@ -42,7 +42,7 @@ pub(crate) fn run(
 
 struct Run {
     world: World,
-    governor: Box<dyn Governor>,
+    policy: Box<dyn Policy>,
     end: u64,
     served: Vec<Served>,
     /// Time that holders have held the GPU for.
@@ -55,7 +55,7 @@ struct Run {
 
 impl Run {
     fn go(&mut self) {
-        self.governor.start(&mut self.world);
+        self.policy.start(&mut self.world);
         for client in 0..self.world.clients.len() {
             self.next(client);
         }
@@ -90,12 +90,12 @@ impl Run {
             Event::Word(group, word, value) => self.world.stored(group, word, value),
             Event::Operation => {
                 if let Some(operation) = self.world.operated() {
-                    self.governor.operated(&mut self.world, operation);
+                    self.policy.operated(&mut self.world, operation);
                 }
             }
             Event::Tick(client) => self.start(client),
             Event::Prepared(client) => self.prepared(client),
-            Event::Timer(token) => self.governor.timer(&mut self.world, token),
+            Event::Timer(token) => self.policy.timer(&mut self.world, token),
             Event::End => {
                 let [busy_ns, switch_ns, idle_ns, switches] = self.world.engine();
                 let engine = Engine {
@@ -149,7 +149,7 @@ impl Run {
         one.stage = Stage::Preparing;
         one.begun = one.begun.wrapping_add(1);
         one.holder = false;
-        if self.governor.begin(&mut self.world, client) == Stream::Holder {
+        if self.policy.begin(&mut self.world, client) == Stream::Holder {
             self.world.hold(client);
         }
         if prepare == 0 {
@@ -169,7 +169,7 @@ impl Run {
         match kind {
             Kind::CopyIn => {
                 self.world.clients[client].stage = Stage::Inferring;
-                self.governor.ready(&mut self.world, client);
+                self.policy.ready(&mut self.world, client);
             }
             Kind::Wait => {}
             Kind::Hold => {
@@ -183,7 +183,7 @@ impl Run {
             Kind::Kernel => self.world.clients[client].request.kernels_done += 1,
             Kind::LastKernel => {
                 self.world.clients[client].stage = Stage::CopyOut;
-                self.governor.done(&mut self.world, client);
+                self.policy.done(&mut self.world, client);
                 self.world.copy(client, Kind::CopyOut);
             }
             Kind::CopyOut => {
@@ -202,7 +202,7 @@ impl Run {
         };
         Outcome {
             workload: workload.name.clone(),
-            policy: self.governor.name(),
+            policy: self.policy.name(),
             deployment: self.world.setting.deployment,
             seconds: workload.seconds,
             engine,

@@ -8,8 +8,8 @@ use zernel_report::palette;
 use zernel_workload::{Arrival, Preparation, Published, Role, Workload};
 
 use crate::bound::{at_random, loaded, Priorities, Queue};
-use crate::governor::{Options, Policy};
-use crate::model::units::Us;
+use crate::model::measures::Us;
+use crate::policies::{Name, Options};
 use crate::policy::level::Level;
 use crate::sim;
 use crate::table::Row;
@@ -55,14 +55,14 @@ pub(crate) struct Job {
     /// The workload.
     pub(crate) workload: Workload,
     /// The policies, with what each is given.
-    pub(crate) policies: Vec<(Policy, Options)>,
+    pub(crate) policies: Vec<(Name, Options)>,
 }
 
 /// What came of a run.
 #[derive(Debug, Clone)]
 pub(crate) struct Ran {
     /// The policy.
-    pub(crate) policy: Policy,
+    pub(crate) policy: Name,
     /// Its figures.
     pub(crate) row: Row,
     /// Distribution of its latency-critical latencies.
@@ -78,16 +78,16 @@ pub(crate) fn run(jobs: &[Job], setting: Setting) -> Result<Vec<Ran>> {
 
 fn one(job: &Job, setting: Setting) -> Result<Vec<Ran>> {
     let name = &job.workload.name;
-    let simulate = |policy: Policy, options: &Options| {
-        sim::run(&job.workload, setting, policy.governor(options))
+    let simulate = |policy: Name, options: &Options| {
+        sim::run(&job.workload, setting, policy.policy(options))
             .with_context(|| format!("cannot replay workload {name}"))
     };
-    let alone = simulate(Policy::Exclusive, &Options::DEFAULT)?;
+    let alone = simulate(Name::Exclusive, &Options::DEFAULT)?;
     job.policies
         .par_iter()
         .map(|(policy, options)| {
             let outcome = match policy {
-                Policy::Exclusive => alone.clone(),
+                Name::Exclusive => alone.clone(),
                 _ => simulate(*policy, options)?,
             };
             let latencies = outcome.sorted_latencies(Role::Lc);
@@ -138,18 +138,13 @@ impl Kind {
     }
 
     /// The policies that it compares unless others are named.
-    pub(crate) const fn policies(self) -> &'static [Policy] {
+    pub(crate) const fn policies(self) -> &'static [Name] {
         match self {
-            Self::Prep => &[Policy::Classes, Policy::Gpreempt, Policy::Zernel],
-            Self::Rate => &[
-                Policy::Default,
-                Policy::Classes,
-                Policy::Gpreempt,
-                Policy::Zernel,
-            ],
-            Self::Error => &[Policy::Oracle],
-            Self::Frontier => &[Policy::Gpreempt, Policy::Zernel],
-            Self::BeRate => &[Policy::Classes, Policy::Gpreempt, Policy::Zernel],
+            Self::Prep => &[Name::Classes, Name::Gpreempt, Name::Zernel],
+            Self::Rate => &[Name::Default, Name::Classes, Name::Gpreempt, Name::Zernel],
+            Self::Error => &[Name::Oracle],
+            Self::Frontier => &[Name::Gpreempt, Name::Zernel],
+            Self::BeRate => &[Name::Classes, Name::Gpreempt, Name::Zernel],
         }
     }
 
@@ -165,12 +160,7 @@ impl Kind {
     }
 
     /// The runs that it takes.
-    pub(crate) fn jobs(
-        self,
-        workload: &Workload,
-        policies: &[Policy],
-        options: Options,
-    ) -> Vec<Job> {
+    pub(crate) fn jobs(self, workload: &Workload, policies: &[Name], options: Options) -> Vec<Job> {
         let with = |options: Options| policies.iter().map(|&policy| (policy, options)).collect();
         match self {
             Self::Prep => Published::PREPARATION_SWEEP
@@ -305,8 +295,8 @@ impl Kind {
 }
 
 /// zernel with one ratio of its costs after the other, GPreempt with its constants.
-fn frontier(workload: &Workload, policies: &[Policy], options: Options) -> Vec<Job> {
-    let of = |policy: Policy| policies.iter().find(|&&one| one == policy).copied();
+fn frontier(workload: &Workload, policies: &[Name], options: Options) -> Vec<Job> {
+    let of = |policy: Name| policies.iter().find(|&&one| one == policy).copied();
     let job = |policy, parameter, options| Job {
         parameter: Some(parameter),
         workload: workload.clone(),
@@ -315,7 +305,7 @@ fn frontier(workload: &Workload, policies: &[Policy], options: Options) -> Vec<J
     let early = EARLY_COSTS.into_iter().rev().map(|early| (early, 1));
     let late = LATE_COSTS.into_iter().map(|late| (1, late));
     let ratios = early.chain(late).chain(BETWEEN);
-    let zernel = of(Policy::Zernel).into_iter().flat_map(|policy| {
+    let zernel = of(Name::Zernel).into_iter().flat_map(|policy| {
         ratios.clone().map(move |(early, late)| {
             let mut options = options;
             (options.zernel.early, options.zernel.late) = (early, late);
@@ -330,7 +320,7 @@ fn frontier(workload: &Workload, policies: &[Policy], options: Options) -> Vec<J
     let mut leads: Vec<u32> = pairs.collect();
     leads.sort_unstable();
     leads.dedup();
-    let gpreempt = of(Policy::Gpreempt).into_iter().flat_map(|policy| {
+    let gpreempt = of(Name::Gpreempt).into_iter().flat_map(|policy| {
         leads.iter().map(move |&lead| {
             let mut options = options;
             options.constants.preparation = Us(lead);
@@ -346,7 +336,7 @@ fn frontier(workload: &Workload, policies: &[Policy], options: Options) -> Vec<J
 }
 
 fn by_policy(all: &[Ran], x: impl Fn(&Ran) -> f64, y: impl Fn(&Ran) -> f64) -> Vec<Series> {
-    let mut series: Vec<(Policy, Series)> = Vec::new();
+    let mut series: Vec<(Name, Series)> = Vec::new();
     for ran in all {
         let point = (x(ran), y(ran));
         match series.iter_mut().find(|(policy, _)| *policy == ran.policy) {

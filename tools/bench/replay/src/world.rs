@@ -16,8 +16,8 @@ use crate::machine::{
 };
 use crate::model::error::Error as ModelError;
 use crate::model::gpu::{NewTsg, MAX_CHANNELS};
+use crate::model::measures::{Ns, Permille, Us};
 use crate::model::tsg::{Context, Handle, Interleave};
-use crate::model::units::{Ns, Permille, Us};
 use crate::model::work::{Condition, Expect, Granularity, Order, Work};
 
 /// Longest time that a holder keeps the GPU by itself.

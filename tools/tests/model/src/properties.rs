@@ -9,8 +9,8 @@ use crate::{
     model::{
         event::{Activity, Completion, Record, Sink, Status},
         fixture::{create, gpu, TestGpu, Words},
+        measures::{Ns, Permille, Us},
         tsg::{Handle, Interleave},
-        units::{Ns, Permille, Us},
         work::{Condition, Expect, Granularity, Order, Work},
     },
     reference::Reference,

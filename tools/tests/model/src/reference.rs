@@ -5,7 +5,7 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use crate::model::{
-    units::Ns,
+    measures::Ns,
     work::{Expect, Granularity, Work},
 };
 

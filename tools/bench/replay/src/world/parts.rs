@@ -5,9 +5,9 @@ use zernel_workload::{ClientSpec, Deployment, Role, Schedule};
 
 use super::nanos;
 use crate::machine::Words;
+use crate::model::measures::{Ns, Us};
 use crate::model::preset::{OpCost, Preset};
 use crate::model::tsg::Handle;
-use crate::model::units::{Ns, Us};
 
 /// How an inference is given to the GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -38,7 +38,7 @@ pub(super) enum Load {
     /// Idle for up to twice `sleep` after each burst of up to twice `burst`.
     Bursts { burst: u64, sleep: u64 },
     /// As long as it may have the GPU it has; sleeps for `sleep` as soon as it had `burst`.
-    Naps { burst: u64, sleep: u64 },
+    Thinks { burst: u64, sleep: u64 },
     /// The same until `busy_at`, and never idle from then on.
     Turncoat {
         burst: u64,
@@ -85,7 +85,7 @@ pub(super) struct Machine {
     pub(super) poll: Option<u64>,
     /// LC takes the first `.0` of every `.1`.
     pub(super) lc: Option<(u64, u64)>,
-    /// Whether bursts and naps are learned.
+    /// Bursts and think times are learned.
     pub(super) predict: bool,
 }
 
@@ -201,10 +201,10 @@ impl Bench {
                 _ => unreachable!(),
             }
             self.observe(|_| true);
-            let aside = self
+            let failed = self
                 .turn
                 .finished(&mut self.members, Ns(self.now), Outcome::Done);
-            assert_eq!(aside, None);
+            assert_eq!(failed, None);
             changed = true;
         }
         if changed || self.wait_until.is_some_and(|at| at <= self.now) {
@@ -226,7 +226,7 @@ impl Bench {
                     Load::Busy => u64::MAX,
                     Load::Bursts { burst, .. } => STEP + self.random.below(2 * burst),
                     Load::Turncoat { busy_at, .. } if busy_at <= self.now => u64::MAX,
-                    Load::Naps { burst, .. } | Load::Turncoat { burst, .. } => burst,
+                    Load::Thinks { burst, .. } | Load::Turncoat { burst, .. } => burst,
                 };
             }
             changed |= tsg.is_runnable() != tsg.reported;
@@ -309,7 +309,7 @@ impl Bench {
             let sleep = match tsg.load {
                 Load::Busy => 0,
                 Load::Bursts { sleep, .. } => self.random.below(2 * sleep),
-                Load::Naps { sleep, .. } | Load::Turncoat { sleep, .. } => sleep,
+                Load::Thinks { sleep, .. } | Load::Turncoat { sleep, .. } => sleep,
             };
             tsg.wake_at = self.now + STEP + sleep.max(STEP);
         }
@@ -317,7 +317,7 @@ impl Bench {
 }
 
 /// By how much a turn lasts longer than its quantum at most: for half a quantum it waits for LC or
-/// the end of a burst, for twice a call for a nap.
+/// the end of a burst, for twice a call for think time.
 pub(super) fn overrun(machine: &Machine) -> u64 {
     machine.quantum.length().0 / 2
         + 5 * CALL

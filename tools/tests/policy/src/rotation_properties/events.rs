@@ -65,7 +65,7 @@ struct World {
 
 impl World {
     fn enabled_in_turn(&self) -> Vec<usize> {
-        let enabled = |e: &Entity| e.is_enabled() && !e.is_aside();
+        let enabled = |e: &Entity| e.is_enabled() && !e.is_in_slices();
         let all = self.members.0.iter().enumerate();
         all.filter_map(|(id, e)| e.as_ref().is_some_and(enabled).then_some(id))
             .collect()
@@ -73,7 +73,7 @@ impl World {
 
     fn taking_part(&self) -> usize {
         let all = self.members.0.iter().flatten();
-        all.filter(|e| !e.is_aside()).count()
+        all.filter(|e| !e.is_in_slices()).count()
     }
 
     fn rotates(&self) -> bool {
@@ -88,7 +88,7 @@ impl World {
                 assert!(self.call.is_none());
                 let e = self.members.0[id].as_ref().unwrap();
                 assert!(!e.is_enabled());
-                if self.rotates() && !e.is_aside() {
+                if self.rotates() && !e.is_in_slices() {
                     assert!(enabled.len() < 2);
                 }
                 self.call = Some(action);
@@ -117,12 +117,14 @@ impl World {
         assert!((1..=2).contains(&enabled.len()));
         assert!(self.turn.current().is_some_and(|id| enabled.contains(&id)));
         let mut all = self.members.0.iter().flatten();
-        if all.any(|e| e.is_runnable() && !e.is_aside()) {
+        if all.any(|e| e.is_runnable() && !e.is_in_slices()) {
             let member = |id: &usize| self.members.0[*id].as_ref();
             let somebody_can = enabled.iter().filter_map(member).any(Entity::is_runnable);
-            // Or the one whose turn it is naps, for twice a quarter of a millisecond at most.
-            let nap_ends = Ns(self.now + 500_000);
-            assert!(somebody_can || matches!(action, Action::WaitUntil(at) if at <= nap_ends));
+            // Or the one whose turn it is thinks, for twice a quarter of a millisecond at most.
+            let think_time_ends = Ns(self.now + 500_000);
+            assert!(
+                somebody_can || matches!(action, Action::WaitUntil(at) if at <= think_time_ends)
+            );
         }
     }
 
@@ -130,10 +132,10 @@ impl World {
         let Some(Action::Enable(id) | Action::Disable(id)) = self.call.take() else {
             return;
         };
-        let was_aside = self.members.0[id].as_ref().map(Entity::is_aside);
-        let aside = self.turn.finished(&mut self.members, Ns(self.now), outcome);
+        let was_aside = self.members.0[id].as_ref().map(Entity::is_in_slices);
+        let failed = self.turn.finished(&mut self.members, Ns(self.now), outcome);
         let newly = outcome == Outcome::Failed && was_aside == Some(false);
-        assert_eq!(aside, newly.then_some(id));
+        assert_eq!(failed, newly.then_some(id));
     }
 
     fn apply(&mut self, event: Event) {
@@ -205,8 +207,8 @@ impl World {
         for _ in 0..4 * self.members.0.len() + 4 {
             self.now += 2_000_000_000;
             if !matches!(self.ask(), Action::Enable(_) | Action::Disable(_)) {
-                let mut aside = self.members.0.iter().flatten().filter(|e| e.is_aside());
-                assert!(aside.all(Entity::is_enabled));
+                let mut failed = self.members.0.iter().flatten().filter(|e| e.is_in_slices());
+                assert!(failed.all(Entity::is_enabled));
                 return;
             }
             self.finish(Outcome::Done);

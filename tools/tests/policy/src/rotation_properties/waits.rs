@@ -78,7 +78,7 @@ fn load() -> impl Strategy<Value = Load> {
     prop_oneof![
         2 => Just(Load::Busy),
         3 => (span(1_000), span(2_000)).prop_map(|(burst, sleep)| Load::Bursts { burst, sleep }),
-        2 => (span(700), span(50)).prop_map(|(burst, sleep)| Load::Naps { burst, sleep }),
+        2 => (span(700), span(50)).prop_map(|(burst, sleep)| Load::Thinks { burst, sleep }),
         2 => (span(200), span(60), span(80_000)).prop_map(|(burst, sleep, busy_at)| {
             Load::Turncoat { burst, sleep, busy_at }
         }),
@@ -139,10 +139,10 @@ fn equal_weights_from_two_to_sixteen() {
 }
 
 /// Whose bursts end within a quantum does not get one in turn, whatever its weight; and the GPU is
-/// not given away for as long as a nap lasts, nor at a time when that costs a switch.
+/// not given away for a think time, nor at a time when that costs a switch.
 #[test]
 fn closed_loops_share_by_weight() {
-    let naps = Load::Naps {
+    let thinks = Load::Thinks {
         burst: 6_800 * US,
         sleep: 90 * US,
     };
@@ -153,7 +153,7 @@ fn closed_loops_share_by_weight() {
                 predict: true,
                 ..fair()
             };
-            let tsgs: Vec<_> = weights.iter().map(|&w| (w, naps)).collect();
+            let tsgs: Vec<_> = weights.iter().map(|&w| (w, thinks)).collect();
             let mut bench = Bench::new(machine, &tsgs, 11);
             bench.settle();
             let time = 4 * SECOND;
@@ -197,11 +197,16 @@ fn napping_pays_nothing() {
                     predict,
                     ..fair()
                 };
-                let nap = Load::Naps {
+                let thinks = Load::Thinks {
                     burst: burst * US,
                     sleep: sleep * US,
                 };
-                let tsgs = [(1024, nap), (1024, nap), (1024, nap), (1024, Load::Busy)];
+                let tsgs = [
+                    (1024, thinks),
+                    (1024, thinks),
+                    (1024, thinks),
+                    (1024, Load::Busy),
+                ];
                 let mut bench = Bench::new(machine, &tsgs, 3);
                 bench.settle();
                 bench.run(2 * SECOND);
@@ -216,7 +221,7 @@ fn napping_pays_nothing() {
     }
 }
 
-/// Nobody gets one turn after another on credit because the others nap, or because their bursts
+/// Nobody gets one turn after another on credit because the others think, or because their bursts
 /// are longer than they used to be.
 #[test]
 fn debts_are_bounded() {
@@ -225,7 +230,7 @@ fn debts_are_bounded() {
         sleep: sleep * US,
         busy_at: busy_at * US,
     };
-    let naps = [
+    let thinks = [
         (1024, Load::Busy),
         (1024, turncoat(250, 10, 55_170)),
         (10_000, turncoat(130, 410, 253_240)),
@@ -234,7 +239,7 @@ fn debts_are_bounded() {
         (4, turncoat(10, 210, 369_850)),
         (1, turncoat(10, 10, 4_470)),
     ];
-    let cases = [(500 * US, &naps[..]), (20 * MS, &longer)];
+    let cases = [(500 * US, &thinks[..]), (20 * MS, &longer)];
     for (length, tsgs) in cases {
         for seed in [
             1_842_156_571_115_105_130,
@@ -257,9 +262,9 @@ fn debts_are_bounded() {
     }
 }
 
-/// Who napped for long and could have had more is not made up for all of it at once.
+/// A TSG that thought for long gets no more than its bound at once when it is back.
 #[test]
-fn naps_are_not_saved_up() {
+fn think_time_is_not_saved_up() {
     let busy_at = 5 * SECOND;
     for discipline in Discipline::ALL {
         for (burst, sleep) in [(10, 400), (10, 490), (1_000, 300), (2_000, 400), (10, 600)] {
@@ -290,7 +295,7 @@ fn naps_are_not_saved_up() {
     }
 }
 
-/// The time for which a TSG has the GPU to itself is what is documented, naps and LC or not.
+/// The time for which a TSG has the GPU to itself is as documented, with think times and LC, and without.
 #[test]
 fn turns_last_as_long_as_documented() {
     for (burst, sleep) in [(1_000, 90), (6_800, 90), (9_500, 3_000), (3_000, 200)] {
@@ -301,11 +306,11 @@ fn turns_last_as_long_as_documented() {
                 lc,
                 ..fair()
             };
-            let naps = Load::Naps {
+            let thinks = Load::Thinks {
                 burst: burst * US,
                 sleep: sleep * US,
             };
-            let mut bench = Bench::new(machine, &[(1024, naps); 3], 9);
+            let mut bench = Bench::new(machine, &[(1024, thinks); 3], 9);
             bench.settle();
             bench.run(2 * SECOND);
             check_waits(&machine, &bench);
@@ -318,7 +323,7 @@ fn turns_last_as_long_as_documented() {
 fn enabling_ahead_saves_idle_time() {
     let tsgs = [(
         1024,
-        Load::Naps {
+        Load::Thinks {
             burst: 2 * MS,
             sleep: 3 * MS,
         },
@@ -355,10 +360,10 @@ proptest! {
         tsgs in prop::collection::vec((any_weight(), load()), 2..=8),
         seed: u64,
     ) {
-        // Naps that no look meets are part of a turn, whose length counts GPU time alone.
+        // Think times that no look meets are part of a turn, whose length counts GPU time alone.
         let poll = machine.poll.unwrap_or(0);
         let is_seen = |load: &Load| match *load {
-            Load::Naps { sleep, .. } | Load::Turncoat { sleep, .. } => sleep >= 2 * poll,
+            Load::Thinks { sleep, .. } | Load::Turncoat { sleep, .. } => sleep >= 2 * poll,
             Load::Busy | Load::Bursts { .. } => true,
         };
         prop_assume!(tsgs.iter().all(|(_, load)| is_seen(load)));

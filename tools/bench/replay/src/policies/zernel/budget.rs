@@ -4,7 +4,7 @@
 use zernel_workload::Role;
 
 use super::BUDGET;
-use crate::model::units::Us;
+use crate::model::measures::Us;
 use crate::policy::budget::{Params, Server, State};
 use crate::policy::level::Level;
 use crate::policy::units::Ns;

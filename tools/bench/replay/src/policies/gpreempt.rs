@@ -4,8 +4,8 @@
 use zernel_workload::Role;
 
 use super::slices::set_classes;
-use super::{submit, Governor, Stream};
-use crate::model::units::{Ns, Us};
+use super::{submit, Policy, Stream};
+use crate::model::measures::{Ns, Us};
 use crate::world::{Event, World};
 
 /// What GPreempt takes for given.
@@ -103,7 +103,7 @@ impl Gpreempt {
     }
 }
 
-impl Governor for Gpreempt {
+impl Policy for Gpreempt {
     fn name(&self) -> String {
         match self.constants {
             Constants::PUBLISHED => "gpreempt".to_owned(),

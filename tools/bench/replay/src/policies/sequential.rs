@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use zernel_workload::Role;
 
-use super::{retire, submit, Governor};
+use super::{retire, submit, Policy};
 use crate::world::World;
 
 /// Latency-critical requests go first; none that runs is interrupted.
@@ -28,7 +28,7 @@ impl Sequential {
     }
 }
 
-impl Governor for Sequential {
+impl Policy for Sequential {
     fn name(&self) -> String {
         "sequential".to_owned()
     }

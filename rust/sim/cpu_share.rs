@@ -4,15 +4,15 @@
 //! All of them may come to the same CPU, that of a user who is bound to it: the shares of all GPUs
 //! together are half of one CPU, however many there are.
 
-/// Budgets are counted over so long, in ns.
+/// Time over which a share counts, in ns.
 const WINDOW: u64 = 10_000_000;
 /// What an interrupt costs beside what it does, in ns: being taken, and arming the timer again.
 const OVERHEAD: u64 = 1_000;
 /// Most that one interrupt counts for, in ns: beyond that the machine itself stood still.
 const LONGEST: u64 = 1_000_000;
 
-/// The budget of one GPU.
-pub(super) struct Budget {
+/// The share of a CPU that the interrupts of one GPU may take.
+pub(super) struct CpuShare {
     /// What it gets of a window, in ns.
     share: u64,
     /// When the window began.
@@ -21,8 +21,8 @@ pub(super) struct Budget {
     spent: u64,
 }
 
-impl Budget {
-    /// The budget of one of `gpus` GPUs.
+impl CpuShare {
+    /// The share of one of `gpus` GPUs.
     pub(super) fn new(gpus: u32) -> Self {
         Self {
             share: (WINDOW / 2)
@@ -48,19 +48,19 @@ impl Budget {
 }
 
 #[cfg(zernel_kunit)]
-#[kernel::macros::kunit_tests(zernel_sim_budget)]
+#[kernel::macros::kunit_tests(zernel_sim_cpu_share)]
 mod tests {
     use crate::budget::*;
 
     /// Interrupts that take `length`, one upon the other for as long as they may, for `windows`
     /// windows. Returns the time that they took.
     fn greedy(gpus: u32, length: u64, windows: u64) -> u64 {
-        let mut budget = Budget::new(gpus);
+        let mut share = CpuShare::new(gpus);
         let (mut now, mut taken) = (0, 0);
         while now < windows * WINDOW {
             let end = now + length;
             taken += length + OVERHEAD;
-            let next = budget.charge(now, end).unwrap_or(0);
+            let next = share.charge(now, end).unwrap_or(0);
             now = next.max(end + OVERHEAD);
         }
         taken
@@ -82,18 +82,18 @@ mod tests {
 
     #[test]
     fn who_takes_little_never_waits() {
-        let mut budget = Budget::new(2);
+        let mut share = CpuShare::new(2);
         for round in 0..10_000 {
             let now = round * 20_000;
-            assert_eq!(budget.charge(now, now + 3_000), None);
+            assert_eq!(share.charge(now, now + 3_000), None);
         }
     }
 
     #[test]
     fn a_machine_that_stood_still_is_not_held_against_it() {
-        let mut budget = Budget::new(64);
+        let mut share = CpuShare::new(64);
         let end = 3_600_000_000_000;
-        let next = budget.charge(0, end).unwrap_or(0);
+        let next = share.charge(0, end).unwrap_or(0);
         assert!(next > end);
         assert!(next <= end + 20 * WINDOW);
     }

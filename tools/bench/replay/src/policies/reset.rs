@@ -5,7 +5,7 @@ use anyhow::{bail, Result};
 use zernel_workload::{Role, Workload};
 
 use super::slices::set_classes;
-use super::{submit, Governor};
+use super::{submit, Policy};
 use crate::world::{Launch, World};
 
 /// Kills what runs when a latency-critical request is ready. Only what can start again on the same
@@ -36,7 +36,7 @@ impl Reset {
     }
 }
 
-impl Governor for Reset {
+impl Policy for Reset {
     fn name(&self) -> String {
         "reset".to_owned()
     }

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
-//! A ring of records that never overwrites: what does not fit is counted.
+//! A queue of records that never overwrites: it counts those that do not fit.
 
 use kernel::prelude::*;
 
-/// The ring.
-pub(crate) struct Ring<T> {
+/// The queue.
+pub(crate) struct Records<T> {
     records: KVVec<T>,
     first: usize,
     len: usize,
     dropped: u64,
 }
 
-impl<T: Copy> Ring<T> {
-    /// A ring in which nothing fits.
+impl<T: Copy> Records<T> {
+    /// A queue without room.
     pub(crate) const fn new() -> Self {
         Self {
             records: KVVec::new(),
@@ -22,7 +22,7 @@ impl<T: Copy> Ring<T> {
         }
     }
 
-    /// A ring for `capacity` records. `blank` fills it.
+    /// A queue for `capacity` records. `blank` fills it.
     pub(crate) fn with_capacity(capacity: usize, blank: T) -> Result<Self> {
         Ok(Self {
             records: KVVec::from_elem(blank, capacity, GFP_KERNEL_ACCOUNT)?,
@@ -87,38 +87,38 @@ impl<T: Copy> Ring<T> {
 }
 
 #[cfg(zernel_kunit)]
-#[kernel::macros::kunit_tests(zernel_sim_ring)]
+#[kernel::macros::kunit_tests(zernel_sim_records)]
 mod tests {
     use crate::ring::*;
 
     #[test]
     fn records_come_out_in_order_and_the_rest_is_counted() -> Result {
-        let mut ring = Ring::with_capacity(3, 0u32)?;
+        let mut records = Records::with_capacity(3, 0u32)?;
         for record in 1..=5 {
-            ring.push(record);
+            records.push(record);
         }
-        assert_eq!(ring.dropped(), 2);
+        assert_eq!(records.dropped(), 2);
         let mut out = [0; 2];
-        assert_eq!(ring.peek(0, &mut out), 2);
+        assert_eq!(records.peek(0, &mut out), 2);
         assert_eq!(out, [1, 2]);
-        assert_eq!(ring.peek(2, &mut out), 1);
+        assert_eq!(records.peek(2, &mut out), 1);
         assert_eq!(out[0], 3);
-        ring.consume(2);
-        ring.push(6);
-        ring.push(7);
-        assert_eq!(ring.peek(1, &mut out), 2);
+        records.consume(2);
+        records.push(6);
+        records.push(7);
+        assert_eq!(records.peek(1, &mut out), 2);
         assert_eq!(out, [6, 7]);
-        ring.consume(9);
-        assert!(ring.is_empty());
+        records.consume(9);
+        assert!(records.is_empty());
         Ok(())
     }
 
     #[test]
     fn nothing_fits_into_a_ring_without_storage() {
-        let mut ring = Ring::<u32>::new();
-        assert!(ring.is_unset());
-        ring.push(1);
-        assert_eq!(ring.dropped(), 1);
-        assert!(ring.is_empty());
+        let mut records = Records::<u32>::new();
+        assert!(records.is_unset());
+        records.push(1);
+        assert_eq!(records.dropped(), 1);
+        assert!(records.is_empty());
     }
 }

@@ -102,7 +102,7 @@ impl Ps {
 }
 
 #[cfg(any(test, zernel_kunit))]
-#[cfg_attr(not(test), kernel::macros::kunit_tests(zernel_model_units))]
+#[cfg_attr(not(test), kernel::macros::kunit_tests(zernel_model_measures))]
 mod tests {
     use super::*;
 

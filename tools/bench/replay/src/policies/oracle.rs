@@ -7,7 +7,7 @@ use rand_distr::{Distribution, StandardNormal};
 use zernel_workload::Role;
 
 use super::gpreempt::Ahead;
-use super::{Governor, Stream};
+use super::{Policy, Stream};
 use crate::policy::level::Level;
 use crate::world::World;
 
@@ -29,7 +29,7 @@ impl Oracle {
     }
 }
 
-impl Governor for Oracle {
+impl Policy for Oracle {
     fn name(&self) -> String {
         format!("oracle ±{} µs", self.error_us)
     }

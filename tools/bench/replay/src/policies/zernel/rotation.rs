@@ -2,7 +2,7 @@
 //! The rotation of best-effort TSGs, driven as by the GPU's worker.
 
 use super::ROTATION;
-use crate::model::units::Us;
+use crate::model::measures::Us;
 use crate::policy::rotation::entity::{Entity, Sample};
 use crate::policy::rotation::group::Group;
 use crate::policy::rotation::turn::{Action, Outcome, Turn};

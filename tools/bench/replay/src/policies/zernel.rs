@@ -12,8 +12,8 @@ use zernel_workload::Role;
 use self::budget::Budget;
 use self::rotation::Rotation;
 use super::slices::set_classes;
-use super::{retire, submit, Governor, Stream};
-use crate::model::units::Us;
+use super::{retire, submit, Policy, Stream};
+use crate::model::measures::Us;
 use crate::policy::class::Effective;
 use crate::policy::level::Level;
 use crate::policy::predict::fixed::Fixed;
@@ -201,7 +201,7 @@ impl Zernel {
     }
 }
 
-impl Governor for Zernel {
+impl Policy for Zernel {
     fn name(&self) -> String {
         let Options {
             kind,

@@ -3,9 +3,9 @@
 
 use zernel_workload::Role;
 
-use super::{submit, Governor};
+use super::{submit, Policy};
+use crate::model::measures::Us;
 use crate::model::tsg::Interleave;
-use crate::model::units::Us;
 use crate::policy::level::Level;
 use crate::world::{Launch, World};
 
@@ -74,7 +74,7 @@ impl Slices {
     }
 }
 
-impl Governor for Slices {
+impl Policy for Slices {
     fn name(&self) -> String {
         self.name.to_owned()
     }

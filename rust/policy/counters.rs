@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What is counted of requests: how each ended, how long it took, and what being wrong cost.
+//! Counters of requests: ends, latencies, and the cost of early and late triggers.
 
 use super::{
     histogram::Latencies,
@@ -15,11 +15,11 @@ use super::{
 ///
 /// # Invariants
 ///
-/// - All-zero bytes are a tally of nothing, so that one may be made in zeroed memory without ever
-///   lying on a stack.
+/// - All-zero bytes are counters that counted nothing, so that they may be made in zeroed memory
+///   without ever lying on a stack.
 /// - `begun` is not less than the sum of how requests ended.
 #[derive(Debug)]
-pub(crate) struct Tally {
+pub(crate) struct Counters {
     /// Requests that began.
     pub(crate) begun: u64,
     /// Triggers that zernel stored.
@@ -88,8 +88,8 @@ impl Uncounted {
     }
 }
 
-impl Tally {
-    /// A tally of nothing.
+impl Counters {
+    /// Counters that counted nothing.
     // INVARIANT: Every byte is 0.
     #[allow(dead_code, reason = "the simulation and the tests on the host ask")]
     pub(crate) const EMPTY: Self = Self {
@@ -293,7 +293,7 @@ mod tests {
 
     #[test]
     fn every_cause_is_counted_once() {
-        let mut t = Tally::EMPTY;
+        let mut t = Counters::EMPTY;
         let causes = [
             Cause::Done,
             Cause::Cancelled,
@@ -318,7 +318,7 @@ mod tests {
 
     #[test]
     fn being_wrong_is_counted_with_its_cost() {
-        let mut t = Tally::EMPTY;
+        let mut t = Counters::EMPTY;
         t.count(&over(Record {
             early: Ns(7),
             lost: Ns(17),
@@ -342,7 +342,7 @@ mod tests {
 
     #[test]
     fn merging_adds_everything() {
-        let mut t = Tally::EMPTY;
+        let mut t = Counters::EMPTY;
         t.count(&Uncounted {
             begun: 1,
             triggered: 1,
@@ -353,7 +353,7 @@ mod tests {
         });
         t.count(&BEGUN);
         t.count(&Uncounted::default());
-        let mut sum = Tally::EMPTY;
+        let mut sum = Counters::EMPTY;
         sum.merge(&t);
         sum.merge(&t);
         assert_eq!((sum.begun, sum.triggers, sum.done), (4, 2, 2));
@@ -361,6 +361,6 @@ mod tests {
         assert_eq!(sum.lost_time, Ns(6));
         assert_eq!(sum.latency.count(), 2);
         sum.clear();
-        assert_eq!(format!("{sum:?}"), format!("{:?}", Tally::EMPTY));
+        assert_eq!(format!("{sum:?}"), format!("{:?}", Counters::EMPTY));
     }
 }

@@ -12,7 +12,7 @@ use super::super::super::{
 
 /// What is known of the times at which LC has the GPU.
 #[derive(Clone, Debug)]
-pub(super) struct Shadow {
+pub(super) struct LcWindow {
     /// Since when LC has it, if it has.
     since: Option<Ns>,
     /// How long it has it at a time.
@@ -25,7 +25,7 @@ pub(super) struct Shadow {
     put_off: Option<Ns>,
 }
 
-impl Shadow {
+impl LcWindow {
     /// LC was never seen.
     pub(super) fn new() -> Self {
         Self {
@@ -107,83 +107,87 @@ impl Shadow {
 }
 
 #[cfg(any(test, zernel_kunit))]
-#[cfg_attr(not(test), kernel::macros::kunit_tests(zernel_policy_rotation_shadow))]
+#[cfg_attr(
+    not(test),
+    kernel::macros::kunit_tests(zernel_policy_rotation_lc_window)
+)]
 mod tests {
     use super::*;
 
     const US: u64 = 1_000;
 
     /// LC had the GPU three times for a millisecond, and has it once more.
-    fn shadow(cost: Ns) -> Shadow {
-        let mut shadow = Shadow::new();
-        assert!(!shadow.is_on() && !shadow.is_expected(Ns(u64::MAX), cost));
+    fn window(cost: Ns) -> LcWindow {
+        let mut window = LcWindow::new();
+        assert!(!window.is_on() && !window.is_expected(Ns(u64::MAX), cost));
         for n in 0..3 {
-            assert_eq!(shadow.middle(cost), None);
-            shadow.set(true, Ns(n * 10_000 * US));
+            assert_eq!(window.middle(cost), None);
+            window.set(true, Ns(n * 10_000 * US));
             // Said again, nothing is new.
-            shadow.set(true, Ns(n * 10_000 * US + 500 * US));
-            shadow.set(false, Ns(n * 10_000 * US + 1_000 * US));
-            shadow.set(false, Ns(n * 10_000 * US + 2_000 * US));
+            window.set(true, Ns(n * 10_000 * US + 500 * US));
+            window.set(false, Ns(n * 10_000 * US + 1_000 * US));
+            window.set(false, Ns(n * 10_000 * US + 2_000 * US));
         }
-        shadow.set(true, Ns(30_000 * US));
-        shadow
+        window.set(true, Ns(30_000 * US));
+        window
     }
 
     #[test]
     fn a_hand_over_falls_into_the_middle() {
         let cost = Ns(250 * US);
-        let shadow = shadow(cost);
-        assert!(shadow.is_on());
-        assert_eq!(shadow.middle(cost), Some(Ns(30_250 * US)));
+        let window = window(cost);
+        assert!(window.is_on());
+        assert_eq!(window.middle(cost), Some(Ns(30_250 * US)));
     }
 
     #[test]
     fn a_hand_over_is_put_off_once_for_a_request() {
-        let mut shadow = Shadow::new();
-        let put_off =
-            |shadow: &mut Shadow, now: u64| shadow.put_off(Ns(now * US), Ns(500 * US), Ns(50 * US));
-        assert_eq!(put_off(&mut shadow, 0), None);
-        shadow.announce(Ns(1_000 * US));
-        assert_eq!(put_off(&mut shadow, 499), None);
+        let mut window = LcWindow::new();
+        let put_off = |window: &mut LcWindow, now: u64| {
+            window.put_off(Ns(now * US), Ns(500 * US), Ns(50 * US))
+        };
+        assert_eq!(put_off(&mut window, 0), None);
+        window.announce(Ns(1_000 * US));
+        assert_eq!(put_off(&mut window, 499), None);
         let until = Some(Ns(1_050 * US));
-        assert_eq!(put_off(&mut shadow, 500), until);
-        assert_eq!(put_off(&mut shadow, 1_049), until);
+        assert_eq!(put_off(&mut window, 500), until);
+        assert_eq!(put_off(&mut window, 1_049), until);
         // It never came, nor does the next one count.
-        shadow.announce(Ns(1_200 * US));
+        window.announce(Ns(1_200 * US));
         for now in [1_050, 1_100, 1_199] {
-            assert_eq!(put_off(&mut shadow, now), None);
+            assert_eq!(put_off(&mut window, now), None);
         }
-        shadow.forget();
-        assert_eq!(put_off(&mut shadow, 1_199), Some(Ns(1_250 * US)));
+        window.forget();
+        assert_eq!(put_off(&mut window, 1_199), Some(Ns(1_250 * US)));
         // When LC has the GPU there is nothing to wait for.
-        shadow.set(true, Ns(1_200 * US));
-        assert_eq!(put_off(&mut shadow, 1_201), None);
+        window.set(true, Ns(1_200 * US));
+        assert_eq!(put_off(&mut window, 1_201), None);
     }
 
     #[test]
     fn what_lc_has_no_time_for_is_not_begun() {
         let longest = Ns(400 * US);
-        assert_eq!(shadow(longest).middle(longest), Some(Ns(30_100 * US)));
+        assert_eq!(window(longest).middle(longest), Some(Ns(30_100 * US)));
         for cost in [401 * US, 500 * US, 501 * US, u64::MAX] {
-            assert_eq!(shadow(Ns(cost)).middle(Ns(cost)), None);
-            assert!(!shadow(Ns(cost)).is_expected(Ns(u64::MAX), Ns(cost)));
+            assert_eq!(window(Ns(cost)).middle(Ns(cost)), None);
+            assert!(!window(Ns(cost)).is_expected(Ns(u64::MAX), Ns(cost)));
         }
     }
 
     #[test]
     fn lc_is_expected_where_it_was_seen_of_late() {
         let cost = Ns(250 * US);
-        let mut shadow = shadow(cost);
-        shadow.set(false, Ns(31_000 * US));
+        let mut window = window(cost);
+        window.set(false, Ns(31_000 * US));
         for _ in 0..3 {
-            assert!(shadow.is_expected(Ns(3_001 * US), cost));
-            shadow.passed(Ns(1_000 * US));
+            assert!(window.is_expected(Ns(3_001 * US), cost));
+            window.passed(Ns(1_000 * US));
         }
-        assert!(shadow.is_expected(Ns(3_001 * US), cost));
-        assert!(!shadow.is_expected(Ns(3_000 * US), cost));
-        shadow.passed(Ns(u64::MAX));
-        assert!(!shadow.is_expected(Ns(3_001 * US), cost));
-        shadow.set(true, Ns(50_000 * US));
-        assert!(shadow.is_expected(Ns(1), cost));
+        assert!(window.is_expected(Ns(3_001 * US), cost));
+        assert!(!window.is_expected(Ns(3_000 * US), cost));
+        window.passed(Ns(u64::MAX));
+        assert!(!window.is_expected(Ns(3_001 * US), cost));
+        window.set(true, Ns(50_000 * US));
+        assert!(window.is_expected(Ns(1), cost));
     }
 }

@@ -24,7 +24,7 @@ pub(crate) enum Stream {
 }
 
 /// A policy. Called at the time of what it is told.
-pub(crate) trait Governor {
+pub(crate) trait Policy {
     /// Its name, with what it was given.
     fn name(&self) -> String;
 
@@ -88,7 +88,7 @@ fn retire(world: &mut World, client: usize) -> bool {
 
 /// A policy by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, clap::ValueEnum)]
-pub(crate) enum Policy {
+pub(crate) enum Name {
     /// Latency-critical clients alone.
     Exclusive,
     /// The driver's default slices.
@@ -134,7 +134,7 @@ impl Options {
     };
 }
 
-impl Policy {
+impl Name {
     /// Its name.
     pub(crate) const fn name(self) -> &'static str {
         match self {
@@ -151,7 +151,7 @@ impl Policy {
     }
 
     /// The policy itself.
-    pub(crate) fn governor(self, options: &Options) -> Box<dyn Governor> {
+    pub(crate) fn policy(self, options: &Options) -> Box<dyn Policy> {
         match self {
             Self::Exclusive => Box::new(slices::Slices::exclusive()),
             Self::Default => Box::new(slices::Slices::defaults()),

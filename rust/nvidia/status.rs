@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What an `NV_STATUS` of NVIDIA's driver means to zernel.
+//! The meaning of an `NV_STATUS` of NVIDIA's driver to zernel.
 //!
-//! The numbers are those of the driver's public `nvstatuscodes.h`; those that are named here mean
-//! the same in 550 and 595. The user is `zernel_nvidia.ko`.
+//! The numbers are those of the driver's public `nvstatuscodes.h`. Those that are named here mean
+//! the same in 550 and 595.
 
-/// What the driver answered.
+/// An answer of the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Status(pub(crate) u32);
 
-/// What an answer means for what was asked of a TSG.
+/// The meaning of an answer to a call about a TSG.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Meaning {
     /// It is done.
@@ -115,7 +115,7 @@ impl Status {
 }
 
 #[cfg(any(test, zernel_kunit))]
-#[cfg_attr(not(test), kernel::macros::kunit_tests(zernel_policy_nvstatus))]
+#[cfg_attr(not(test), kernel::macros::kunit_tests(zernel_nvidia_status))]
 mod tests {
     use super::*;
 

@@ -18,11 +18,11 @@ mod tests {
         },
         inbox::Inbox,
         model::{
-            tsg::Handle,
-            units::{
+            measures::{
                 Ns,
                 Permille, //
             },
+            tsg::Handle,
             work::{
                 Granularity,
                 Order,
