@@ -1,243 +1,222 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Runs every check and test; goes on after a failure; the last line is 'N passed, N failed'."""
+"""The builds and suites of `make test`: what each needs, and what it runs."""
 
 import os
-import subprocess
 import sys
-import threading
 import time
-import traceback
+from collections.abc import Mapping
 from pathlib import Path
 
-from .counts import Count, count_build, count_checks, count_libtest, count_unittest, count_vm
+from .counts import count_build, count_checks, count_libtest, count_unittest
+from .schedule import Job, run
+from .session import RESULTS, ROOT, SCRIPTS, Broken, Session
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-RESULTS = ROOT / "build/results"
-SCRIPTS = ROOT / "scripts"
-VM = str(SCRIPTS / "vm")
 IN_GUEST = SCRIPTS / "zlab/in_guest"
 MODULES = "/lib/modules/zernel"
 KUNIT = f"set -e; for m in zernel zernel_sim; do insmod {MODULES}/$m.ko; done; " \
         "rmmod zernel_sim; rmmod zernel"
-
-
 # What the fake GPUs' registers and memory lie in.
 NVIDIA_GUEST = ["--mem", "1536", "--append", "memmap=256M$0x20000000"]
+UNITTEST = [sys.executable, "-m", "unittest", "-v"]
 
-# A guest that takes longer hangs, however slow the machine.
-DEADLINE_S = "3600"
-
-# A guest uses 3 GB of it (suite scale-base: of 4 GB); a machine of 5 GB shows a little less.
+# A machine of 5 GB shows a little less.
 NEEDED_MEMORY_MB = 4800
+# What the host itself takes of it.
+HOST_MEMORY_MB = 700
+# What a guest takes besides its own memory.
+QEMU_MEMORY_MB = 400
+# Of a compiler or linker on each processor.
+BUILD_MEMORY_MB = 1500
 
-# With this much, the two lanes run side by side: a guest alone leaves a processor idle.
-TWO_LANES_MEMORY_MB = 7600
-
+# Guests wait much of their time, but what they test is told to be late when they wait for the host.
+WORKERS = 2
 
 # For a slow machine (Documentation/testing.rst): nothing is repeated for more than four minutes.
 SHORT = " --short" if os.environ.get("SHORT", "0") not in ("", "0") else ""
 
-
-class Broken(Exception):
-    """Something that suites need could not be built; the text says what and where."""
+Results = Mapping[str, str]
 
 
-class Session:
-    """One run of all suites."""
-
-    def __init__(self, lanes: int) -> None:
-        self.lanes = lanes
-        self.lock = threading.Lock()
-        self.total = Count()
-        self.failures: list[str] = []
-        self.short: list[str] = []
-        self.env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
-
-    def suite(self, name: str, command: list[str], count, result: Path | None = None,
-              env: dict | None = None, cwd: Path = ROOT) -> None:
-        """Runs one suite, shows what it says, and adds what it counted."""
-        log = RESULTS / f"{name}.log"
-        self.say(f"==> suite {name}")
-        started = time.monotonic()
-        if result:
-            result.unlink(missing_ok=True)
-        before = f"{name}: " if self.lanes > 1 else ""
-        status = self._run(command, log, before, env or {}, cwd)
-        found = count(result if result else log)
-        if status != 0 and found.failed == 0:
-            found.failed += 1
-            found.names.append(f"{name}: exit status {status}")
-        if found.passed + found.failed == 0:
-            found.failed += 1
-            found.names.append(f"{name}: nothing reported")
-        with self.lock:
-            self.total.passed += found.passed
-            self.total.failed += found.failed
-            if found.failed:
-                self.failures.append(f"{name} (log: {log.relative_to(ROOT)})")
-                self.failures += [f"    {failed}" for failed in found.names]
-        self.say(f"==> suite {name}: {found.passed} passed, {found.failed} failed, "
-                 f"{time.monotonic() - started:.0f} s")
-
-    def say(self, line: str) -> None:
-        """Prints a line as a whole."""
-        with self.lock:
-            print(line, flush=True)
-
-    def _run(self, command: list[str], log: Path, before: str, env: dict, cwd: Path) -> int:
-        log.parent.mkdir(parents=True, exist_ok=True)
-        with log.open("w", encoding="utf-8") as file, subprocess.Popen(
-            command, cwd=cwd, env={**self.env, **env}, stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
-        ) as process:
-            for line in process.stdout:
-                file.write(line)
-                self.say(before + line.rstrip("\n"))
-                # What testkit prints where a short run does not repeat something in full.
-                if line.startswith("    # cut short: "):
-                    self.short.append(f"{log.stem}: {line.strip()[2:]}")
-        return process.returncode
-
-    def build(self, what: str, command: list[str], **env: str) -> str:
-        """Builds something; the last line that the script prints is where it is."""
-        done = subprocess.run(command, cwd=ROOT, env={**self.env, **env}, stdout=subprocess.PIPE,
-                              text=True, check=False)
-        if done.returncode != 0:
-            raise Broken(f"{what} could not be built; see the messages above")
-        return done.stdout.strip().splitlines()[-1]
-
-    def guest(self, name: str, kdir: str, add: list[str], command: str, *more: str) -> None:
-        """Runs a suite in a guest."""
-        result = RESULTS / f"{name}.json"
-        arguments = [VM, "--kernel", kdir, "--result", str(result), "--deadline", DEADLINE_S]
-        for entry in add:
-            arguments += ["--add", entry]
-        self.suite(name, [*arguments, *more, "--", command], count_vm, result)
-
-    def part(self, what: str, action) -> None:
-        """Runs some suites; what cannot even be built counts as one failure."""
-        try:
-            action()
-        except Exception as error:  # pylint: disable=broad-exception-caught
-            # A lane must not end unseen.
-            if not isinstance(error, Broken):
-                traceback.print_exc()
-            with self.lock:
-                self.total.failed += 1
-                self.failures.append(f"{what}: {error}")
-            self.say(f"==> {what}: {error}")
-
-
-def add_modules(folder: str) -> list[str]:
-    """What puts the modules of a folder into a guest."""
+def modules(folder: str) -> list[str]:
+    """The modules of a folder, as arguments for a guest."""
     return [f"{path}:{MODULES}/" for path in sorted(Path(folder).glob("*.ko"))]
 
 
-def kernel(session: Session, flavour: str) -> str:
-    """The build folder of a test kernel."""
+def programs(folder: str, *names: str) -> list[str]:
+    """Programs, as arguments for a guest."""
+    return [f"{folder}/{name}:/zernel/bin/" for name in names]
+
+
+def build(session: Session, name: str, minutes: float, *command: str, needs: str = "",
+          holds: str = "") -> Job:
+    """A script of scripts/; in the command, {NAME} is the result of a job that is needed."""
+    def action(results: Results) -> str:
+        return session.build(name, *(results[word[1:-1]] if word[0] == "{" else word
+                                     for word in command))
+
+    return Job(name, action, tuple(needs.split()), minutes, BUILD_MEMORY_MB, holds)
+
+
+def suite(session: Session, name: str, minutes: float, command: list[str], count, cwd: Path = ROOT,
+          needs: str = "", memory: int = BUILD_MEMORY_MB) -> Job:
+    """A suite on the host."""
+    def action(_: Results) -> None:
+        session.suite(name, command, count, cwd=cwd)
+
+    return Job(name, action, tuple(needs.split()), minutes, memory)
+
+
+def host_suites(session: Session) -> list[Job]:
+    """Those that need no guest."""
+    return [
+        build(session, "tools", 7, "tools"),
+        suite(session, "lab", 0.2, UNITTEST, count_unittest, SCRIPTS),
+        # Clippy works on the modules, too.
+        suite(session, "check", 4, [str(SCRIPTS / "check")], count_checks, needs="kernel-base"),
+        suite(session, "tools-test", 6, [str(SCRIPTS / "tools-test")], count_libtest),
+        suite(session, "nvidia-apply", 1, UNITTEST, count_unittest, ROOT / "nvidia-patch/tests"),
+    ]
+
+
+def kernel(session: Session, flavour: str, minutes: float) -> list[Job]:
+    """A test kernel, or the one that KDIR= gives, and the modules for it."""
+    name = f"kernel-{flavour}"
     own = os.environ.get("LAB_KDIR")
-    if own:
-        return str(Path(own).resolve())
-    return session.build(f"the {flavour} kernel", [str(SCRIPTS / "kernel"), flavour])
+    first = Job(name, lambda _: str(Path(own).resolve())) if own else \
+        build(session, name, minutes, "kernel", flavour, holds="kernel")
+    needed = f"{{{name}}}"
+    return [first,
+            build(session, f"modules-{flavour}", 0.5, "modules", needed, needs=name),
+            build(session, f"modules-{flavour}-kunit", 0.7, "modules", needed, "kunit", needs=name)]
 
 
-def modules(session: Session, kdir: str, *variant: str) -> list[str]:
-    """The modules for a kernel, as arguments for a guest."""
-    return add_modules(
-        session.build("the modules", [str(SCRIPTS / "modules"), kdir, *variant]))
+def guest(session: Session, name: str, minutes: float, needs: str, add, command: str, *more: str,
+          mem: int = 1024) -> Job:
+    """A suite in a guest. `needs` begins with the kernel; `add` makes its files of the results."""
+    needed = tuple(needs.split())
+
+    def action(results: Results) -> None:
+        session.guest(name, results[needed[0]], add(results), command, "--mem", str(mem), *more)
+
+    return Job(name, action, needed, minutes, mem + QEMU_MEMORY_MB)
 
 
-def host_suites(session: Session) -> None:
-    """What needs no guest."""
-    session.suite("check", [str(SCRIPTS / "check")], count_checks)
-    session.suite("lab", [sys.executable, "-m", "unittest", "-v"], count_unittest, cwd=SCRIPTS)
-    session.suite("tools", [str(SCRIPTS / "tools-test")], count_libtest)
+def kunit(session: Session, flavour: str, minutes: float) -> Job:
+    """The KUnit suites of both modules."""
+    built = f"modules-{flavour}-kunit"
+    return guest(session, f"kunit-{flavour}", minutes, f"kernel-{flavour} {built}",
+                 lambda results: modules(results[built]), KUNIT)
 
 
-def base_suites(session: Session) -> None:
+def selftest(session: Session, name: str, minutes: float, flavour: str, options: str, *more: str,
+             mem: int = 2048) -> Job:
+    """A part of zernel-selftest."""
+    def add(results: Results) -> list[str]:
+        return [*modules(results[f"modules-{flavour}"]),
+                *programs(results["tools"], "zernel-selftest", "zernelctl", "zernel-load")]
+
+    return guest(session, name, minutes, f"kernel-{flavour} modules-{flavour} tools", add,
+                 f"zernel-selftest {options}", *more, mem=mem)
+
+
+def base_suites(session: Session) -> list[Job]:
     """On the base kernel: the runner itself, KUnit, loading without a GPU."""
-    kdir = kernel(session, "base")
-    session.suite("runner-qemu", [sys.executable, "-m", "unittest", "-v", "zlab.tests.guests"],
-                  count_unittest, env={"ZERNEL_KERNEL": kdir}, cwd=SCRIPTS)
-    session.guest("kunit-base", kdir, modules(session, kdir, "kunit"), KUNIT,
-                  "--ktap", "kunit-base")
-    session.guest("insmod-base", kdir,
-                  [*modules(session, kdir), f"{IN_GUEST}/insmod.sh:/zernel/",
-                   f"{ROOT}/Documentation/ABI/testing:/zernel/abi"],
-                  "sh /zernel/insmod.sh", "--ktap", "insmod-base")
-    # The most that zernel.ko holds: on a debug kernel that would take minutes.
-    session.guest("scale-base", kdir, [*modules(session, kdir), *programs(session)],
-                  "zernel-selftest --only scale.", "--ktap", "scale-base", "--mem", "4096")
-    # What samples tell, by a clock that waits for the guest.
-    session.guest("timed-base", kdir, [*modules(session, kdir), *programs(session)],
-                  "zernel-selftest --only timed.", "--ktap", "timed-base", "--mode", "icount",
-                  "--mem", "2048")
-    # Under icount: the kernel serves what its replay on the host tells.
+    def runner(results: Results) -> None:
+        session.suite("runner-qemu", [*UNITTEST, "zlab.tests.guests"], count_unittest, cwd=SCRIPTS,
+                      ZERNEL_KERNEL=results["kernel-base"])
+
+    found = [
+        Job("runner-qemu", runner, ("kernel-base",), 1.5, 1024 + QEMU_MEMORY_MB),
+        kunit(session, "base", 0.7),
+        guest(session, "insmod-base", 0.2, "kernel-base modules-base",
+              lambda results: [*modules(results["modules-base"]),
+                               f"{IN_GUEST}/insmod.sh:/zernel/",
+                               f"{ROOT}/Documentation/ABI/testing:/zernel/abi"],
+              "sh /zernel/insmod.sh"),
+        # The most that zernel.ko holds: on a debug kernel that would take minutes. It uses 3 GB.
+        selftest(session, "scale-base", 2, "base", "--only scale.", mem=4096),
+        # What samples tell, by a clock that waits for the guest.
+        selftest(session, "timed-base", 4, "base", "--only timed.", "--mode", "icount"),
+    ]
     if not os.environ.get("LAB_KDIR"):
-        session.suite("bench-quick", [str(SCRIPTS / "bench"), "quick"], count_checks)
+        # Under icount: the kernel serves what its replay on the host tells.
+        found.append(suite(session, "bench-quick", 5, [str(SCRIPTS / "bench"), "quick"],
+                           count_checks, needs="kernel-base modules-base tools"))
+    return found
 
 
-def programs(session: Session) -> list[str]:
-    """The programs that run in a guest, as arguments for it."""
-    tools = Path(session.build("the tools", [str(SCRIPTS / "tools")]))
-    if not (tools / "zernel-selftest").is_file():
-        raise Broken("zernel-selftest is missing from the tools")
-    return [f"{tools / name}:/zernel/bin/"
-            for name in ("zernel-selftest", "zernelctl", "zernel-load")]
-
-
-def debug_suites(session: Session) -> None:
+def debug_suites(session: Session) -> list[Job]:
     """On the debug kernel: KUnit and the selftests."""
-    kdir = kernel(session, "debug")
-    session.guest("kunit-debug", kdir, modules(session, kdir, "kunit"), KUNIT,
-                  "--ktap", "kunit-debug")
-    session.guest("selftest-debug", kdir, [*modules(session, kdir), *programs(session)],
-                  f"zernel-selftest{SHORT}", "--ktap", "selftest-debug", "--mem", "2048")
+    return [
+        kunit(session, "debug", 1.5),
+        selftest(session, "selftest-debug", 20, "debug", SHORT.strip()),
+    ]
 
 
-def nvidia_guest(session: Session, kdir: str, driver: str | None = None) -> list[str]:
-    """What a guest with NVIDIA's driver needs; by default with the software resource manager."""
-    simrm = session.build("NVIDIA's interface layer with the software resource manager",
-                          [str(SCRIPTS / "nvidia-simrm"), kdir])
-    folder = session.build("zernel_nvidia", [str(SCRIPTS / "modules"), kdir, "nvidia"],
-                           ZERNEL_NVIDIA_SYMVERS=f"{simrm}/Module.symvers")
-    tools = session.build("the tools", [str(SCRIPTS / "tools")])
-    modules_here = [f"{driver or simrm}/nvidia.ko", f"{simrm}/fakegpu.ko",
-                    f"{folder}/zernel.ko", f"{folder}/zernel_nvidia.ko"]
-    return [*(f"{path}:{MODULES}/" for path in modules_here),
-            *(f"{tools}/{name}:/zernel/bin/" for name in ("zernel-nvtest", "zernelctl"))]
+def nvidia_suites(session: Session) -> list[Job]:
+    """NVIDIA's driver: its hooked interface layer on simrm, and the whole of it on fake GPUs."""
+    found = []
+    for flavour in ("base", "debug"):
+        name, simrm = f"kernel-{flavour}", f"simrm-{flavour}"
+        found += [build(session, simrm, 1.5, "nvidia-simrm", f"{{{name}}}", needs=name),
+                  nvidia_modules(session, flavour, simrm)]
+    found += [
+        nvtest(session, "nvidia-simrm-base", 6, "base", "simrm-base",
+               "--operations 1000000 --only simrm.suspend --only simrm.race"),
+        nvtest(session, "nvidia-simrm-debug", 8, "debug", "simrm-debug",
+               "--operations 100000 --only simrm."),
+        driver(session),
+        nvtest(session, "nvidia-fakegpu-debug", 5, "debug", "nvidia-build", "--only fakegpu.",
+               # One case loads it without the driver.
+               "--allow", "zernel_nvidia: Unknown symbol nv_zernel_"),
+    ]
+    return found
 
 
-def nvidia_host_suites(session: Session) -> None:
-    """The program that hooks the driver."""
-    session.suite("nvidia-apply", [sys.executable, "-m", "unittest", "-v"], count_unittest,
-                  cwd=ROOT / "nvidia-patch/tests")
+def nvidia_modules(session: Session, flavour: str, simrm: str) -> Job:
+    """zernel.ko and zernel_nvidia.ko for the driver on a kernel."""
+    name = f"nvidia-modules-{flavour}"
+
+    def action(results: Results) -> str:
+        return session.build(name, "modules", results[f"kernel-{flavour}"], "nvidia",
+                             ZERNEL_NVIDIA_SYMVERS=f"{results[simrm]}/Module.symvers")
+
+    return Job(name, action, (f"kernel-{flavour}", simrm), 0.5, BUILD_MEMORY_MB)
 
 
-def nvidia_simrm_suites(session: Session) -> None:
-    """The hooked interface layer on the software resource manager."""
-    kdir = kernel(session, "base")
-    session.guest("nvidia-simrm-base", kdir, nvidia_guest(session, kdir),
-                  f"zernel-nvtest{SHORT} --operations 1000000 --only simrm.suspend --only simrm.race",
-                  "--ktap", "nvidia-simrm-base", *NVIDIA_GUEST)
-    kdir = kernel(session, "debug")
-    session.guest("nvidia-simrm-debug", kdir, nvidia_guest(session, kdir),
-                  f"zernel-nvtest{SHORT} --operations 100000 --only simrm.",
-                  "--ktap", "nvidia-simrm-debug", *NVIDIA_GUEST)
+def nvtest(session: Session, name: str, minutes: float, flavour: str, nvidia: str, options: str,
+           *more: str) -> Job:
+    """A part of zernel-nvtest; `nvidia` is the job that builds nvidia.ko."""
+    simrm, own = f"simrm-{flavour}", f"nvidia-modules-{flavour}"
+
+    def add(results: Results) -> list[str]:
+        files = [f"{results[nvidia]}/nvidia.ko", f"{results[simrm]}/fakegpu.ko",
+                 f"{results[own]}/zernel.ko", f"{results[own]}/zernel_nvidia.ko"]
+        return [*(f"{file}:{MODULES}/" for file in files),
+                *programs(results["tools"], "zernel-nvtest", "zernelctl")]
+
+    return guest(session, name, minutes, f"kernel-{flavour} {simrm} {own} {nvidia} tools", add,
+                 f"zernel-nvtest{SHORT} {options}", *NVIDIA_GUEST, *more, mem=1536)
 
 
-def nvidia_real_suites(session: Session) -> None:
-    """The whole driver: it builds without a complaint, and works on GPUs that are none."""
-    kdir = kernel(session, "debug")
-    log = RESULTS / "nvidia-build.log"
-    session.suite("nvidia-build", [str(SCRIPTS / "nvidia"), kdir], count_build)
-    driver = log.read_text(encoding="utf-8").strip().splitlines()[-1:]
-    if not driver or not Path(driver[0], "nvidia.ko").is_file():
-        raise Broken("NVIDIA's driver could not be built")
-    session.guest("nvidia-fakegpu-debug", kdir, nvidia_guest(session, kdir, driver[0]),
-                  f"zernel-nvtest{SHORT} --only fakegpu.", "--ktap", "nvidia-fakegpu-debug",
-                  # One case loads it without the driver.
-                  "--allow", "zernel_nvidia: Unknown symbol nv_zernel_", *NVIDIA_GUEST)
+def driver(session: Session) -> Job:
+    """The whole driver, which builds without a complaint."""
+    def action(results: Results) -> str:
+        log = RESULTS / "nvidia-build.log"
+        session.suite("nvidia-build", [str(SCRIPTS / "nvidia"), results["kernel-debug"]],
+                      count_build)
+        said = log.read_text(encoding="utf-8").strip().splitlines()[-1:]
+        if not said or not Path(said[0], "nvidia.ko").is_file():
+            raise Broken("NVIDIA's driver could not be built")
+        return said[0]
+
+    return Job("nvidia-build", action, ("kernel-debug",), 3, BUILD_MEMORY_MB)
+
+
+def plan(session: Session) -> list[Job]:
+    """All builds and suites."""
+    return [*host_suites(session), *kernel(session, "base", 6), *kernel(session, "debug", 7),
+            *base_suites(session), *debug_suites(session), *nvidia_suites(session)]
 
 
 def memory_mb() -> int:
@@ -245,56 +224,30 @@ def memory_mb() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20
 
 
-# What runs one after the other, and beside the other lane.
-LANES = [
-    [("host", host_suites), ("base kernel", base_suites), ("debug kernel", debug_suites)],
-    [("nvidia on the host", nvidia_host_suites), ("nvidia with simrm", nvidia_simrm_suites),
-     ("nvidia", nvidia_real_suites)],
-]
-
-
-def run_lanes(session: Session) -> None:
-    """Runs all suites. An interrupt ends the programs that run and, with this one, the lanes."""
-    def run(lane: list) -> None:
-        for what, suites in lane:
-            session.part(what, lambda suites=suites: suites(session))
-
-    if session.lanes == 1:
-        for lane in LANES:
-            run(lane)
-        return
-    threads = [threading.Thread(target=run, args=(lane,), daemon=True) for lane in LANES]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+def refuse(why: str) -> int:
+    """Says why nothing was run."""
+    print(why)
+    print("0 passed, 1 failed")
+    return 1
 
 
 def main() -> int:
     """Runs everything; returns the exit status."""
     memory = memory_mb()
-    session = Session(len(LANES) if memory >= TWO_LANES_MEMORY_MB else 1)
     if memory < NEEDED_MEMORY_MB:
-        print(f"zernel: this machine has {memory} MB of memory; make test needs 5 GB")
-        print("0 passed, 1 failed")
-        return 1
+        return refuse(f"zernel: this machine has {memory} MB of memory; make test needs 5 GB")
     own = os.environ.get("LAB_KDIR")
     if own and not Path(own, "Module.symvers").is_file():
-        print(f"zernel: there is no built kernel in {own}; give KDIR= of a kernel build folder, "
-              "or leave it out for the lab's kernels")
-        print("0 passed, 1 failed")
-        return 1
+        return refuse(f"zernel: there is no built kernel in {own}; give KDIR= of a kernel build "
+                      "folder, or leave it out for the lab's kernels")
     RESULTS.mkdir(parents=True, exist_ok=True)
     started = time.monotonic()
+    session = Session(WORKERS)
     try:
-        session.build("the set-up", [str(SCRIPTS / "setup-all")])
+        session.build("set-up", "setup-all")
     except Broken as error:
-        print(error)
-        print("0 passed, 1 failed")
-        return 1
-    run_lanes(session)
+        return refuse(str(error))
+    run(plan(session), WORKERS, memory - HOST_MEMORY_MB, session.broken)
     print(f"==> all suites done in {time.monotonic() - started:.0f} s")
-    for line in [*session.short, *(f"failed: {line}" for line in session.failures)]:
-        print(line)
-    print(f"{session.total.passed} passed, {session.total.failed} failed", flush=True)
+    session.report()
     return 1 if session.total.failed else 0

@@ -4,7 +4,7 @@
 import unittest
 from pathlib import Path
 
-import check_words
+from zlab import words
 
 
 class Words(unittest.TestCase):
@@ -12,7 +12,7 @@ class Words(unittest.TestCase):
 
     def found(self, rule: str, line: str, name: str = "rust/a.rs") -> list[str]:
         """The findings of a rule in a file of one line."""
-        return list(check_words.CHECKS[rule](Path(name), line))
+        return list(words.CHECKS[rule](Path(name), line))
 
     def test_replaced_words(self):
         for line in ("/// If he exits", "let nap = 1;", "fn usual_nap()", "NapEnds", "OneNap",
@@ -36,7 +36,7 @@ class Words(unittest.TestCase):
         self.assertFalse(self.found("opening", "What: /sys/x", "Documentation/ABI/testing/x.rst"))
 
     def test_all_words_have_a_replacement(self):
-        for old in check_words.REPLACED:
+        for old in words.REPLACED:
             for word in old.split("|"):
                 self.assertTrue(self.found("replaced", word), word)
 

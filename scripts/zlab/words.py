@@ -1,8 +1,7 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
 """Checks the words of comments, code and documentation: Documentation/index.rst has the glossary.
 
-`check_words.py --count` prints the number of findings of each folder instead.
+`python3 -m zlab.words --count` prints the number of findings of each folder instead.
 """
 
 import argparse
@@ -12,9 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-# pylint: disable=wrong-import-position
-from check_sources import ROOT, is_source, tracked
+from .sources import ROOT, is_source, tracked
 
 # Words that the glossary replaced, and the word to use.
 REPLACED = {
@@ -28,7 +25,7 @@ REPLACED = {
 # Folders that do not follow a rule yet; none may be added.
 LATER = {
     "replaced": ("Documentation", "include", "rust", "tools"),
-    "opening": ("include", "kunit", "nvidia-patch", "rust", "scripts", "tools", "Kbuild", "Makefile"),
+    "opening": ("include", "nvidia-patch", "rust", "scripts", "tools", "Kbuild", "Makefile"),
 }
 
 # Other meanings of these words: quoted names of the kernel and of other projects.
@@ -44,7 +41,7 @@ COMMENTED = {".rs", ".c", ".h", ".py", ".sh", ".cocci", ""}
 
 def replaced(path: Path, text: str) -> Iterator[str]:
     """Words that the glossary replaced."""
-    if path.name in ("check_words.py", "test_check_words.py"):
+    if path.name in ("words.py", "test_words.py"):
         return
     for number, line in enumerate(text.splitlines(), 1):
         for word in WORDS.finditer(line):
@@ -62,7 +59,7 @@ WORDS = re.compile(
 
 def opening(path: Path, text: str) -> Iterator[str]:
     """Comments that open with a question word."""
-    if path.suffix not in COMMENTED or path.name in ("check_words.py", "test_check_words.py"):
+    if path.suffix not in COMMENTED or path.name in ("words.py", "test_words.py"):
         return
     for number, line in enumerate(text.splitlines(), 1):
         if OPENING.search(line):
