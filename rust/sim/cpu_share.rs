@@ -50,7 +50,7 @@ impl CpuShare {
 #[cfg(zernel_kunit)]
 #[kernel::macros::kunit_tests(zernel_sim_cpu_share)]
 mod tests {
-    use crate::budget::*;
+    use crate::cpu_share::*;
 
     /// Interrupts that take `length`, one upon the other for as long as they may, for `windows`
     /// windows. Returns the time that they took.

@@ -89,7 +89,7 @@ impl<T: Copy> Records<T> {
 #[cfg(zernel_kunit)]
 #[kernel::macros::kunit_tests(zernel_sim_records)]
 mod tests {
-    use crate::ring::*;
+    use crate::records::*;
 
     #[test]
     fn records_come_out_in_order_and_the_rest_is_counted() -> Result {
