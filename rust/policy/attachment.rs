@@ -24,7 +24,7 @@ pub(crate) enum State {
     Over,
 }
 
-/// What task work does.
+/// The work of one run of task work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Work {
     /// Put it on.
@@ -101,7 +101,7 @@ impl State {
         }
     }
 
-    /// Whether somebody wants it, and the thread has it or is about to.
+    /// True if somebody wants it, and the thread has it or is about to.
     pub(crate) fn is_followed(self) -> bool {
         matches!(self, Self::Coming | Self::On | Self::Returning)
     }
@@ -201,7 +201,7 @@ mod tests {
             self
         }
 
-        /// What must hold in every state.
+        /// Properties of every state.
         fn check(self) {
             assert_eq!(self.given_up, u32::from(self.state == State::Over));
             assert_eq!(

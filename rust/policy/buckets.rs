@@ -60,7 +60,7 @@ impl Scale {
         Ns(shifted(units, bits))
     }
 
-    /// How much longer than its shortest a duration must be to belong to the next bucket.
+    /// The difference that a duration must have from its shortest to be in the next bucket.
     #[inline]
     pub(crate) fn width(self, index: usize) -> Ns {
         Ns(shifted(1, self.shift(index).saturating_add(self.unit_bits)))
@@ -73,7 +73,7 @@ impl Scale {
         self.lower(index).saturating_add(half)
     }
 
-    /// How many times the buckets have doubled in width before this one.
+    /// The number of doublings in width before this bucket.
     #[inline]
     fn shift(self, index: usize) -> u32 {
         let octave = index.checked_shr(self.sub_bits).unwrap_or(0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! How long the levels above best-effort may hold the GPU: a runtime budget per period.
+//! The bound on the GPU time of the levels above best-effort: a runtime budget per period.
 //!
 //! One [`Server`] per level and run list is a sporadic server (Sprunt, Sha and Lehoczky, 1989; the
 //! one of POSIX' `SCHED_SPORADIC`): what a level ran is taken from its budget, and comes back one
@@ -11,10 +11,10 @@
 //! engine keeps it small by charging again when what is [`State::Free`] has passed. A level that
 //! needs less than its budget in any window of 16/15 periods is never throttled.
 //!
-//! What a throttled level means is the engine's: its slice drops to that of BE until the budget is
-//! back. What runs in such a slice takes its turn like BE, so that it is not charged. For a bound
-//! on all levels together, what a level ran is also charged to the servers of the less urgent ones:
-//! the last of them then counts all that keeps BE waiting.
+//! The engine gives a throttled level the slice of BE until its budget is back. Time in such a
+//! slice is not charged, as the level then takes its turn like BE. The run time of a level is also
+//! charged to the servers of the less urgent levels, which bounds all levels together: the last
+//! server counts all that keeps BE waiting.
 
 use super::{
     level::Level,
@@ -55,7 +55,7 @@ impl Params {
         Ok(Self { budget, period })
     }
 
-    /// What a level has until it is tuned; `None`: it runs without a bound, as BE does.
+    /// The parameters of a level until it is tuned; `None`: it runs without a bound, as BE does.
     ///
     /// 95 % are what Linux leaves to its own real-time tasks (`sched_rt_runtime_us`); the period is
     /// a tenth of theirs, for a GPU request is short.
@@ -77,7 +77,7 @@ impl Params {
         self.period
     }
 
-    /// Whether there is nothing to bound.
+    /// True if the budget is the whole period, so that nothing is bounded.
     fn is_all(self) -> bool {
         self.budget >= self.period
     }
@@ -94,7 +94,7 @@ impl Params {
     }
 }
 
-/// Whether a level may go on.
+/// The permission of a level to go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     /// Not with its own slice before `until`.
@@ -104,7 +104,7 @@ pub(crate) enum State {
     },
     /// For `left` of runtime at least.
     Free {
-        /// What is left of the budget now.
+        /// The rest of the budget now.
         left: Ns,
     },
 }
@@ -114,7 +114,7 @@ pub(crate) enum State {
 struct Piece {
     /// When it was begun; it comes back one period later.
     begin: u64,
-    /// How much.
+    /// The time.
     ran: u64,
 }
 
@@ -162,7 +162,7 @@ impl Server {
         self.params
     }
 
-    /// How often the level was throttled.
+    /// Times that the level was throttled.
     #[allow(dead_code, reason = "the simulation and the tests on the host ask")]
     pub(crate) fn throttles(&self) -> u64 {
         self.throttles
@@ -206,7 +206,7 @@ impl Server {
         self.state(now)
     }
 
-    /// Whether the level may go on at `now`.
+    /// The state of the level at `now`.
     pub(crate) fn state(&self, now: Ns) -> State {
         let Params { budget, period } = self.params;
         if self.params.is_all() {
@@ -296,7 +296,7 @@ impl Server {
             self.used = self.used.saturating_add(ran);
             *piece = if same_cell {
                 Piece {
-                    // What goes on without a pause can come back as fast as it was taken.
+                    // Time without a pause can come back as fast as it was taken.
                     begin: if goes_on { piece.begin } else { begin },
                     ran: piece.ran.saturating_add(ran),
                 }

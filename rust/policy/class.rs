@@ -6,7 +6,7 @@ use super::{
     rotation::Weight, //
 };
 
-/// What kind of target an assignment names, the most specific last.
+/// The kind of target that an assignment names, the most specific last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Source {
     /// Nothing applies.
@@ -31,7 +31,7 @@ pub(crate) struct Assignment {
     /// The most urgent level that privilege has allowed here, which is never less urgent than
     /// `level`; without, the assignment can only lower.
     pub(crate) allowed: Option<Level>,
-    /// How much its TSGs get where best-effort TSGs take turns.
+    /// The share of its TSGs where best-effort TSGs take turns.
     pub(crate) weight: Weight,
 }
 
@@ -43,20 +43,20 @@ impl Assignment {
         weight: Weight::DEFAULT,
     };
 
-    /// Whether it rests on privilege.
+    /// True if it rests on privilege.
     pub(crate) fn is_privileged(self) -> bool {
         self.allowed.is_some()
     }
 }
 
-/// What is in force for a target.
+/// The class in force for a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Effective {
     /// The level, `None` when not classed.
     pub(crate) level: Option<Level>,
     /// Where it comes from.
     pub(crate) source: Source,
-    /// How much its TSGs get where best-effort TSGs take turns.
+    /// The share of its TSGs where best-effort TSGs take turns.
     pub(crate) weight: Weight,
 }
 
@@ -68,7 +68,7 @@ impl Effective {
         weight: Weight::DEFAULT,
     };
 
-    /// What the tunable `default_class` gives.
+    /// The class of the tunable `default_class`.
     pub(crate) fn default_class(level: Option<Level>) -> Self {
         match level {
             Some(_) => Self {
@@ -85,7 +85,7 @@ impl Effective {
         self.level.unwrap_or(Level::DEFAULT)
     }
 
-    /// What is left of it for a TSG that carries the work of several processes.
+    /// The class that remains for a TSG with work of several processes.
     ///
     /// A class that raises would raise strangers, so there is none. One that does not stays, or
     /// whoever is held down would only have to say that he works for others too. That goes for

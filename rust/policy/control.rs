@@ -4,7 +4,8 @@
 //! Drivers let it, without any privilege, so that a class would last only as long as its owner
 //! pleases.
 
-/// What becomes of a change of a TSG that zernel holds settings of: the tunable `user_control`.
+/// The treatment of a change that an owner makes to a TSG with settings of zernel: the tunable
+/// `user_control`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Policy {
     /// The driver refuses it.
@@ -54,13 +55,13 @@ impl Policy {
         }
     }
 
-    /// Whether what was let through under `self` has to be put right when `next` takes over.
+    /// True if changes that `self` let through have to be put right when `next` takes over.
     pub(crate) fn is_tightened_by(self, next: Self) -> bool {
         self == Self::Allow && next != Self::Allow
     }
 }
 
-/// What is decided about one change.
+/// The decision about one change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// It takes place.

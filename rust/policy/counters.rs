@@ -62,11 +62,11 @@ pub(crate) struct Counters {
     pub(crate) latency: Latencies,
 }
 
-/// What has happened to the requests of a slot since it was counted last. A request is counted when
-/// nobody waits for it: not while it begins or is triggered.
+/// Events of a slot's requests that are not counted yet. A request is counted when nobody waits for
+/// it: not while it begins or is triggered.
 #[derive(Debug, Default)]
 pub(crate) struct Uncounted {
-    /// How many began.
+    /// Requests that began.
     pub(crate) begun: u32,
     /// For how many a trigger was stored.
     pub(crate) triggered: u32,
@@ -75,7 +75,7 @@ pub(crate) struct Uncounted {
 }
 
 impl Uncounted {
-    /// Whether there is nothing to count.
+    /// True if nothing is left to count.
     pub(crate) fn is_empty(&self) -> bool {
         self.begun == 0 && self.triggered == 0 && self.over.is_none()
     }

@@ -9,7 +9,7 @@ use super::{
 /// The width of the narrowest bucket is 2 to this power, in ns.
 const UNIT_BITS: u32 = 5;
 
-/// What is kept of latencies: 1 µs to 17 s (2^34 ns) with an error of at most 1.6 %, 6.4 KiB.
+/// A histogram of latencies: 1 µs to 17 s (2^34 ns) with an error of at most 1.6 %, 6.4 KiB.
 ///
 /// 32 buckets per octave are 1/32 of their start wide at most, and a quantile is told as the
 /// middle of a bucket: half of that. Below 1 µs the error is 16 ns. What is longer than 17 s is
@@ -41,7 +41,7 @@ pub(crate) struct Bucket {
     pub(crate) lower: Ns,
     /// The next bucket begins this much later.
     pub(crate) width: Ns,
-    /// How many durations fell into it.
+    /// Durations in it.
     pub(crate) count: u64,
 }
 
@@ -100,7 +100,7 @@ impl<const SUB_BITS: u32, const BUCKETS: usize> Histogram<SUB_BITS, BUCKETS> {
         self.sum = self.sum.saturating_add(other.sum);
     }
 
-    /// How many were counted.
+    /// Durations that were counted.
     #[allow(dead_code, reason = "the simulation and the tests on the host ask")]
     pub(crate) fn count(&self) -> u64 {
         self.count
@@ -165,7 +165,7 @@ impl<const SUB_BITS: u32, const BUCKETS: usize> Histogram<SUB_BITS, BUCKETS> {
             })
     }
 
-    /// How many durations fell into each bucket, the shortest first.
+    /// Durations in each bucket, the shortest first.
     pub(crate) fn counts(&self) -> &[u64] {
         &self.counts
     }

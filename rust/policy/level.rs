@@ -47,7 +47,7 @@ impl Level {
         self.0 as u32
     }
 
-    /// Whether this is more urgent than `other`.
+    /// True if this is more urgent than `other`.
     pub(crate) fn is_above(self, other: Self) -> bool {
         self < other
     }
@@ -92,7 +92,7 @@ impl Set {
     /// None.
     pub(crate) const NONE: Self = Self(0);
 
-    /// Whether `level` is in it.
+    /// True if `level` is in it.
     pub(crate) fn contains(self, level: Level) -> bool {
         self.0 & Self::bit(level) != 0
     }
@@ -117,7 +117,7 @@ impl Set {
     }
 }
 
-/// How often a TSG appears in the run list.
+/// The frequency of a TSG in the run list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Interleave {
     /// Once per round.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What nice value a thread has while it is preferred or held back, and which one it gets back.
+//! The nice value of a thread that is preferred or held back, and the one that it gets back.
 //!
 //! A thread has a *base*: the value that it would have without zernel. Whatever is asked for counts
 //! from there, and when nothing is asked for any more it has the base again. Everybody may raise
@@ -36,13 +36,13 @@ impl Nice {
         Self::nearest(self.number().saturating_add(delta.number()))
     }
 
-    /// What was added to `base`.
+    /// The difference from `base`.
     pub(crate) const fn beyond(self, base: Self) -> i32 {
         self.number().saturating_sub(base.number())
     }
 }
 
-/// What is added to a nice value, -20 to 19.
+/// An addition to a nice value, -20 to 19.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Delta(i8);
 
@@ -64,10 +64,10 @@ impl Delta {
     }
 }
 
-/// What is asked for a thread.
+/// A wish for the nice value of a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ask {
-    /// What is added to its base.
+    /// The addition to its base.
     pub(crate) delta: Delta,
     /// By privilege: below what the thread may have by itself, too.
     pub(crate) privileged: bool,
@@ -80,12 +80,12 @@ impl Ask {
         privileged: false,
     };
 
-    /// Whether nothing is asked for.
+    /// True if nothing is asked for.
     pub(crate) fn is_none(self) -> bool {
         self.delta == Delta::NONE
     }
 
-    /// What a thread is to have for this.
+    /// The nice value that a thread gets for this wish.
     fn target(self, base: Nice, lowest: Lowest) -> Nice {
         let wanted = base.plus(self.delta);
         if self.privileged || wanted >= base || lowest.allows(wanted) {
@@ -111,7 +111,7 @@ impl Lowest {
     }
 }
 
-/// What the kernel says of a thread.
+/// The kernel's account of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Seen {
     /// The value that it has.
@@ -130,12 +130,12 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// What was set.
+    /// The nice value that was set.
     pub(crate) fn set(self) -> Nice {
         self.set
     }
 
-    /// What was added to its base.
+    /// The addition to its base.
     pub(crate) fn delta(self) -> i32 {
         self.set.beyond(self.base)
     }
@@ -154,8 +154,8 @@ pub(crate) fn base(held: Option<Held>, seen: &Seen) -> Nice {
     seen.now
 }
 
-/// What a thread is to have: the lowest of what is asked for. A thread that has another scheduler
-/// than the fair one keeps its base.
+/// The nice value that a thread should have: the lowest that is asked for. A thread with another
+/// scheduler than the fair one keeps its base.
 pub(crate) fn next(held: Option<Held>, seen: &Seen, asks: &[Ask]) -> (Nice, Option<Held>) {
     let base = base(held, seen);
     let asks = asks.iter().filter(|ask| seen.fair && !ask.is_none());
@@ -187,7 +187,7 @@ mod tests {
         }
     }
 
-    /// What a thread with this base has when that is asked for.
+    /// The nice value of a thread with this base and these wishes.
     fn with(base: i32, lowest: Option<i32>, asks: &[Ask]) -> i32 {
         next(None, &seen(base, lowest), asks).0.number()
     }
@@ -243,7 +243,7 @@ mod tests {
         assert_eq!(with(0, None, &[ask(-9, true), ask(-7, true)]), -9);
         assert_eq!(with(0, None, &[ask(5, false), Ask::NONE]), 5);
         assert_eq!(with(0, None, &[Ask::NONE, Ask::NONE]), 0);
-        // What the limit refuses is no reason to leave the base.
+        // A refusal by the limit is no reason to leave the base.
         assert_eq!(with(0, None, &[ask(5, false), ask(-7, false)]), 0);
     }
 
@@ -275,7 +275,7 @@ mod tests {
             (higher, 3, None, 3),
             (higher, 8, None, 8),
             (higher, -1, None, -1),
-            // What is the same cannot be told apart.
+            // Equal values cannot be told apart.
             (higher, 5, None, 0),
             (lower, -5, Some(-20), 0),
         ] {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Who may give or take which class.
+//! The rules of who may give or take which class.
 
 use super::{
     class::{
@@ -10,7 +10,7 @@ use super::{
     rotation::Weight, //
 };
 
-/// What the kernel says about the caller of one request.
+/// The kernel's account of the caller of one request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Caller {
     /// The target belongs to the caller.
@@ -21,7 +21,7 @@ pub(crate) struct Caller {
     pub(crate) member: bool,
 }
 
-/// What a user holds already, and how much it may hold.
+/// The assignments that a user has, and may have.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Quota {
     /// Assignments of the user, the one that is replaced not counted.
@@ -43,16 +43,16 @@ pub(crate) enum Denied {
     OverQuota,
 }
 
-/// How an assignment is made.
+/// The way in which an assignment is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Grant {
     /// The assignment to store.
     pub(crate) assignment: Assignment,
-    /// Whether it counts towards the admission budget.
+    /// True if it counts towards the admission budget.
     pub(crate) raised: bool,
 }
 
-/// What a request asks for.
+/// The content of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wish {
     /// The level.
@@ -129,8 +129,8 @@ pub(crate) fn set(
 
 /// Decides a request to clear `own`: `now` is in force, `then` would be afterwards.
 ///
-/// What privilege has made, only privilege takes away: what lies beneath may be the owner's own,
-/// and end when he likes.
+/// Only privilege takes away an assignment that privilege made: the one beneath may be the owner's
+/// own, and end at the owner's will.
 pub(crate) fn clear(
     caller: Caller,
     own: Assignment,

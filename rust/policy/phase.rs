@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What a task of a machine-learning program is doing, told from what the kernel sees of it.
+//! The phase of a task of a machine-learning program, told from the kernel's view of it.
 //!
 //! * [`Sample`] is what was seen since the last one; [`Phase::of`] tells the phase of one sample.
 //! * [`Detector`] takes one sample after the other: a phase holds until enough samples in a row
@@ -21,7 +21,7 @@ use super::{
     },
 };
 
-/// What a task is doing.
+/// The phase of a task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// None of the others, or not a machine-learning task.
@@ -37,7 +37,7 @@ pub(crate) enum Phase {
     OptimizerStep,
 }
 
-/// How many phases there are.
+/// The number of phases.
 pub(crate) const COUNT: usize = 5;
 
 impl Phase {
@@ -89,27 +89,26 @@ impl Phase {
     }
 }
 
-/// What was seen of a task since the sample before.
+/// The observations of a task since the sample before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sample {
-    /// Whether it belongs to a machine-learning program.
+    /// True if it belongs to a machine-learning program.
     pub(crate) is_ml: bool,
     /// Share of the time for which it waited for I/O.
     pub(crate) io_wait: Permille,
     /// Share of the time for which the GPU was busy for its process, or the task waited for it.
     pub(crate) gpu: Permille,
-    /// How long it has been on a CPU since it last slept, or waited for the GPU; nothing if it does
-    /// that now.
+    /// CPU time since it last slept or waited for the GPU; nothing if it does that now.
     pub(crate) burst: Ns,
-    /// Whether it has synchronised with the GPU.
+    /// True if it has synchronised with the GPU.
     pub(crate) synced: bool,
-    /// Whether NCCL is active in its process.
+    /// True if NCCL is active in its process.
     pub(crate) nccl: bool,
     /// For how long it waited for futexes.
     pub(crate) futex_wait: Ns,
 }
 
-/// What phases are told by.
+/// The bounds by which phases are told apart.
 ///
 /// # Invariants
 ///
@@ -126,9 +125,9 @@ pub(crate) struct Thresholds {
 }
 
 impl Thresholds {
-    /// What a burst of an optimizer may be bounded by: 1 µs to 1 s.
+    /// Bounds of the longest optimizer burst: 1 µs to 1 s.
     pub(crate) const BURST_RANGE: (Ns, Ns) = (Ns(1_000), Ns(1_000_000_000));
-    /// How many equal samples may be asked for.
+    /// Bounds of the number of equal samples.
     pub(crate) const STABILITY_RANGE: (u32, u32) = (1, 1_000);
 
     /// The values before anybody tunes.
@@ -144,12 +143,12 @@ impl Thresholds {
         }
     }
 
-    /// How many samples in a row have to tell of another phase.
+    /// The number of samples in a row that must show another phase.
     pub(crate) fn stability(&self) -> u32 {
         self.stability
     }
 
-    /// Whether collectives are told.
+    /// True if collectives are told.
     pub(crate) fn nccl(&self) -> bool {
         self.nccl
     }
@@ -159,7 +158,7 @@ impl Thresholds {
         self.io_wait
     }
 
-    /// Whether that is more than this.
+    /// True if it is more than this.
     pub(crate) fn has_much(&self, io_wait: Permille) -> bool {
         io_wait > self.io_wait
     }
@@ -174,7 +173,7 @@ impl Thresholds {
         self.gpu_active
     }
 
-    /// How long a burst of an optimizer is at most.
+    /// The longest burst of an optimizer.
     pub(crate) fn optimizer_burst(&self) -> Ns {
         self.optimizer_burst
     }

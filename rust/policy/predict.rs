@@ -34,7 +34,7 @@ use quantile::Quantile;
 /// The longest preparation that is told from longer ones: 17 s.
 pub(crate) const LONGEST: Ns = Ns((1 << 34) - 1);
 
-/// What it costs to be wrong by a nanosecond; only the ratio matters.
+/// The cost of an error of a nanosecond; only the ratio matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Costs {
     /// The GPU idles: it was free before the data was ready.
@@ -154,24 +154,23 @@ impl Kind {
     }
 }
 
-/// How one request is predicted.
+/// The prediction that a request asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Choice {
     /// By which predictor.
     pub(crate) kind: Kind,
-    /// What being wrong costs; only [`Kind::Quantile`] asks.
+    /// The costs of errors; only [`Kind::Quantile`] asks.
     pub(crate) costs: Costs,
-    /// What [`Kind::Fixed`] tells.
+    /// The prediction of [`Kind::Fixed`].
     pub(crate) fixed: Fixed,
-    /// Whether a margin that follows the errors of such requests is taken off. [`Kind::Quantile`]
+    /// True if a margin is taken off that follows the errors of such requests. [`Kind::Quantile`]
     /// weighs being late by itself and takes nothing off.
     pub(crate) margin: bool,
 }
 
 impl Choice {
-    /// How long after its begin the GPU is taken for a request whose data is predicted to be ready
-    /// after `predicted`, where a switch is estimated to take `switch`: at once if nothing is
-    /// predicted.
+    /// The time from begin to trigger of a request whose data is predicted to be ready after
+    /// `predicted`, where a switch is estimated to take `switch`. Zero without a prediction.
     pub(crate) fn lead(self, predicted: Option<Ns>, switch: Ns) -> Ns {
         let allowance = match self.kind {
             Kind::Fixed | Kind::Ema | Kind::Holt => switch,
@@ -184,7 +183,7 @@ impl Choice {
     }
 }
 
-/// What is known about the preparations of one key: every predictor's state, so that each request
+/// The history of the preparations of one key: the state of every predictor, so that each request
 /// may choose another one, which then knows as much.
 #[derive(Debug)]
 pub(crate) struct History {
@@ -250,7 +249,7 @@ impl History {
         self.holt.observe(took);
     }
 
-    /// What a predictor tells, without a margin.
+    /// The prediction of a predictor, without a margin.
     fn estimate(&self, choice: Choice) -> Option<Ns> {
         let Choice { costs, fixed, .. } = choice;
         match choice.kind {

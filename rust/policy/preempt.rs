@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
-//! How the GPU is taken away from a TSG that has no reason to give it back: what is tried next, and
-//! what came of it.
+//! The steps to take the GPU away from a TSG that has no reason to give it back, and their outcome.
 //!
 //! The engine is taken away first, and the TSG is kept from it then. Where the first times out, the
 //! second may still succeed; where that fails too, the GPU does not respond, and is left alone until
 //! its provider says that it is back.
 
-/// What a call of the provider answered.
+/// The answer of a call to the provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     /// It did what it was asked for.
@@ -23,7 +22,7 @@ pub(crate) enum Answer {
     Gone,
 }
 
-/// What came of an attempt to take the GPU away.
+/// The outcome of an attempt to take the GPU away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// The TSG has not the GPU, and does not get it.
@@ -39,13 +38,13 @@ pub(crate) enum Verdict {
 }
 
 impl Verdict {
-    /// Whether the TSG is off the GPU.
+    /// True if the TSG is off the GPU.
     pub(crate) fn is_off(self) -> bool {
         matches!(self, Self::Done | Self::TimedOut)
     }
 }
 
-/// What to do next.
+/// The next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     /// Take the engine away from the TSG.
@@ -77,7 +76,7 @@ impl Attempt {
         }
     }
 
-    /// What to do next.
+    /// The next step.
     pub(crate) fn next(&self) -> Next {
         self.next
     }

@@ -28,7 +28,7 @@ use durations::Durations;
 /// The share of computations that are shorter than what is taken for granted.
 const SOONER: Ppm = Ppm(100_000);
 
-/// How durations are foretold.
+/// The way in which durations are predicted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// The exponential moving average, α 0.3.
@@ -56,22 +56,23 @@ impl Kind {
     }
 }
 
-/// What is tunable.
+/// The tunable parameters.
 ///
 /// # Invariants
 ///
 /// `history` lies within [`Self::HISTORY_RANGE`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Params {
-    /// How durations are foretold.
+    /// The way in which durations are predicted.
     pub(crate) kind: Kind,
-    /// How long before the end of a computation the signal is due; `None`: as long as loading takes.
+    /// The time before the end of a computation at which the signal is due; `None`: the time that
+    /// loading takes.
     pub(crate) lead: Option<Ns>,
     history: u32,
 }
 
 impl Params {
-    /// How many durations can be remembered.
+    /// Bounds of the number of durations that are remembered.
     pub(crate) const HISTORY_RANGE: (u32, u32) = (1, Durations::MOST as u32);
 
     /// The values before anybody tunes.
@@ -84,7 +85,7 @@ impl Params {
         }
     }
 
-    /// How many durations are remembered.
+    /// The number of durations that are remembered.
     pub(crate) fn history(&self) -> u32 {
         self.history
     }
@@ -104,7 +105,7 @@ impl Params {
     }
 }
 
-/// What came of signals.
+/// The outcomes of signals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     /// Computations that ended.
@@ -197,7 +198,8 @@ impl Prefetch {
         due
     }
 
-    /// How long the next computation takes, and how long before its end the signal is due.
+    /// The time that the next computation takes, and the time before its end at which the signal is
+    /// due.
     fn predicted(&self, params: &Params) -> Option<(Ns, Ns)> {
         let later = Ppm(Ppm::ONE.0.saturating_sub(SOONER.0));
         let (compute, loading) = match params.kind {
@@ -207,7 +209,7 @@ impl Prefetch {
         Some((compute, params.lead.or(loading)?))
     }
 
-    /// Whether the signal is to be given at `now`. It is given once for a computation, and not when
+    /// True if the signal is to be given at `now`. It is given once for a computation, and not when
     /// that is over.
     pub(crate) fn signal(&mut self, now: Ns) -> bool {
         let Some(step) = &mut self.step else {
@@ -281,15 +283,15 @@ impl Prefetch {
         }
     }
 
-    /// What was awaited does not come any more.
+    /// The awaited end does not come any more.
     fn give_up(&mut self) {
         if self.awaited.take().is_some() {
             self.counts.useless = self.counts.useless.saturating_add(1);
         }
     }
 
-    /// How much of the loading computations can hide, in thousandths: (compute + lead) / loading, of
-    /// all that there were; 0 if nothing was loaded. From 1000 on all of it.
+    /// The share of the loading that computations can hide, in thousandths: (compute + lead) /
+    /// loading, of all that there were; 0 if nothing was loaded. From 1000 on all of it.
     pub(crate) fn overlap(&self) -> u64 {
         let covers = self.times.compute.saturating_add(self.times.lead);
         covers
@@ -299,7 +301,7 @@ impl Prefetch {
             .unwrap_or(0)
     }
 
-    /// What came of signals.
+    /// The outcomes of signals.
     pub(crate) fn counts(&self) -> Counts {
         self.counts
     }

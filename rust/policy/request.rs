@@ -33,7 +33,7 @@ use super::{
     units::Ns, //
 };
 
-/// What is wanted of a request.
+/// The wishes of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Plan {
     /// When the GPU is to be taken; at once if that has passed.
@@ -42,7 +42,7 @@ pub(crate) struct Plan {
     pub(crate) lease: Ns,
     /// The preparation time that `trigger_at` was made from, for the record.
     pub(crate) predicted: Ns,
-    /// What the switch of the GPU was thought to take.
+    /// The estimated cost of the switch.
     pub(crate) cost: Ns,
     /// Longest latency that is no violation.
     pub(crate) slo: Option<Ns>,
@@ -74,7 +74,7 @@ pub(crate) enum State {
     },
 }
 
-/// What is to be done after an event, in the order of the fields.
+/// The actions after an event, in the order of the fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Actions {
     /// Store this to the release word: before the trigger, so that what was given up never holds.
@@ -83,7 +83,7 @@ pub(crate) struct Actions {
     pub(crate) trigger: Option<Number>,
     /// When the timer is to fire, in place of what it was set to; `None`: not at all.
     pub(crate) alarm: Option<Ns>,
-    /// What the switch looked like, for [`super::switch_cost::Cost::learn`].
+    /// The observation of the switch, for [`super::switch_cost::Cost::learn`].
     pub(crate) sample: Option<Switched>,
     /// The request that is over now.
     pub(crate) over: Option<Record>,
@@ -155,13 +155,13 @@ impl Slot {
         self.number.filter(|_| self.state != State::Idle)
     }
 
-    /// Whether lower TSGs are to be kept off the GPU: from the trigger of a request without a
+    /// True if lower TSGs are to be kept off the GPU: from the trigger of a request without a
     /// holder to ready, or to the end of its lease.
     pub(crate) fn holds(&self) -> bool {
         !self.plan.holder && matches!(self.state, State::Taken { .. })
     }
 
-    /// Whether its request was triggered, and is not over or done as far as the words tell.
+    /// True if its request was triggered, and is neither over nor done as far as the words tell.
     fn is_under_way(&self, seen: &Observed) -> bool {
         let is_done = |number: Number| number.is(seen.done);
         matches!(self.state, State::Taken { .. } | State::Running { .. })
@@ -193,8 +193,8 @@ impl Slot {
         actions.alarm = self.alarm();
     }
 
-    /// Whether nothing is left to store for the request, so that it may be worked out later what
-    /// became of it: with [`Self::retire`], now and then the same.
+    /// True if nothing is left to store for the request. Its outcome can then be worked out later
+    /// with [`Self::retire`], with the same result.
     fn can_wait(&self, seen: &Observed) -> bool {
         let Some(number) = self.number else {
             return true;
@@ -276,7 +276,7 @@ impl Slot {
         Ok(self.end(now, seen, Cause::Cancelled))
     }
 
-    /// What the request needs is gone, as `cause` says: the GPU is given back at once.
+    /// The request lost something that it needs, as `cause` says: the GPU is given back at once.
     pub(crate) fn end(&mut self, now: Ns, seen: &Observed, cause: Cause) -> Actions {
         let mut actions = Actions::default();
         self.look(now, seen, &mut actions);
@@ -366,8 +366,8 @@ impl Slot {
         }
     }
 
-    /// What is done at `done`, before the switch was to be looked at, had it in time. Without this,
-    /// short requests would tell of slow switches alone.
+    /// A request that is done at `done`, before the switch was to be looked at, had the switch in
+    /// time. Without this, short requests would tell of slow switches alone.
     fn sample_if_done(&mut self, done: Ns, seen: &Observed, actions: &mut Actions) {
         if let (Some(due), Some(number)) = (self.sample, self.active()) {
             if done <= due && number.is(seen.held) {

@@ -24,7 +24,7 @@ pub(crate) struct Push {
     pub(crate) slot: usize,
     /// Sequence number of the element.
     pub(crate) seq: u64,
-    /// Whether an element that nobody read was overwritten.
+    /// True if an element that nobody read was overwritten.
     pub(crate) overwrote: bool,
 }
 
@@ -66,7 +66,7 @@ impl Ring {
         Some(slot)
     }
 
-    /// Whether nothing is there to take.
+    /// True if nothing is there to take.
     pub(crate) fn is_empty(&self) -> bool {
         self.head == self.tail
     }

@@ -25,7 +25,7 @@ use super::{
     units::Ns, //
 };
 
-/// Who is next: the tunable `rotation`.
+/// The order of turns: the tunable `rotation`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Discipline {
     /// By weight: of those that have not had more than their share, the one whose next quantum ends
@@ -108,7 +108,7 @@ impl Discipline {
     }
 }
 
-/// How much of the GPU a TSG gets, relative to the others of its run list.
+/// The share of a TSG, relative to the others of its run list.
 ///
 /// # Invariants
 ///
@@ -136,7 +136,7 @@ impl Weight {
         self.0
     }
 
-    /// What `ran` is in virtual time: real time for the default weight, slower for a larger one.
+    /// `ran` in virtual time: real time for the default weight, slower for a larger one.
     fn slow_down(self, ran: Ns) -> u64 {
         let scaled = ran.0.saturating_mul(u64::from(Self::DEFAULT.0));
         scaled.checked_div(u64::from(self.0)).unwrap_or(scaled)

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
-//! How long the GPU takes from a trigger until it runs the TSG, learned from one bit per request.
+//! The time from a trigger until the GPU runs the TSG, learned from one bit per request.
 
 use super::units::{
     Ns,
     Permille, //
 };
 
-/// What is seen when the GPU should have switched.
+/// The observation at the time when the GPU should have switched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Switched {
     /// The holder had run.
@@ -15,7 +15,7 @@ pub(crate) enum Switched {
     NotYet,
 }
 
-/// What the GPU is about when a request begins.
+/// The state of the GPU when a request begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) enum Phase {
     /// One best-effort TSG may have it, and goes on.
@@ -32,8 +32,8 @@ impl Phase {
     pub(crate) const ALL: [Self; 2] = [Self::Settled, Self::HandingOver];
 }
 
-/// What switches take, learned apart for each [`Phase`]: what is seen in a few hand-overs is not to
-/// make every other request take the GPU too early, nor the reverse.
+/// The costs of switches, learned apart for each [`Phase`]: observations in a few hand-overs must
+/// not make every other request take the GPU too early, nor the reverse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Costs {
     settled: Cost,
@@ -94,14 +94,14 @@ pub(crate) struct Cost {
 }
 
 impl Cost {
-    /// What a switch can cost: an idle GPU starts a kernel in some microseconds; the longest
-    /// slice of BE that makes sense with latency-critical work is some milliseconds.
+    /// Bounds of the cost: an idle GPU starts a kernel in some microseconds; the longest slice of
+    /// BE that makes sense with latency-critical work is some milliseconds.
     pub(crate) const RANGE: (Ns, Ns) = (Ns(1_000), Ns(10_000_000));
-    /// What a switch is taken to cost before anything is learned: the constant of GPreempt.
+    /// The cost before anything is learned: the constant of GPreempt.
     pub(crate) const PRIOR: Ns = Ns(100_000);
     /// In how many of 1,000 cases the GPU has switched in time when it is as early as is learned.
     pub(crate) const IN_TIME: Permille = Permille(980);
-    /// What can be asked for. Lower ones need other rules for what is an unlikely run.
+    /// Bounds of the quantile. Lower ones need other rules for an unlikely run.
     pub(crate) const QUANTILES: (Permille, Permille) = (Permille(800), Permille(990));
     /// Shifts of the largest and the smallest step: a quarter while nothing is known, and 1/32,
     /// at which the wobble of an estimate stays at about 3 %.
@@ -159,7 +159,7 @@ impl Cost {
         }
     }
 
-    /// Whether a run of this length shows that the estimate is wrong.
+    /// True if a run of this length shows that the estimate is wrong.
     ///
     /// Late twice in a row has a probability of `(1 - quantile)^2`, at most 4 %. In time `k` times in
     /// a row has `quantile^k`, about a fifth at `k = 1.6 / (1 - quantile)`; that is asked again each

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What an administrator can tune, and the settings that follow for a TSG.
+//! The tunables, and the settings of a TSG that follow from them.
 
 pub(crate) mod phases;
 pub(crate) mod requests;
@@ -23,7 +23,7 @@ use phases::Phases;
 use requests::Requests;
 use turns::Turns;
 
-/// What a TSG should have on the GPU.
+/// The settings that a TSG should have on the GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Settings {
     /// Its time slice.
@@ -41,7 +41,7 @@ pub(crate) struct Bounds {
     pub(crate) max: Us,
 }
 
-/// What a GPU makes of a class.
+/// The conditions of a GPU that change the meaning of a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Conditions {
     /// Bounds of its hardware.
@@ -123,7 +123,7 @@ impl Tunables {
         }
     }
 
-    /// What is tunable about phases.
+    /// The tunables of phases.
     pub(crate) fn phases(&self) -> &Phases {
         &self.phases
     }
@@ -133,7 +133,7 @@ impl Tunables {
         &mut self.phases
     }
 
-    /// How much of the GPU a level may have; `None`: as much as it gets, as BE does.
+    /// The share of the GPU that a level may have; `None`: no bound, as for BE.
     pub(crate) fn budget(&self, level: Level) -> Option<budget::Params> {
         self.budgets.get(level.number() as usize).copied().flatten()
     }
@@ -155,12 +155,12 @@ impl Tunables {
         Ok(())
     }
 
-    /// Whether some level may have another share of the GPU than with `other`.
+    /// True if some level may have another share of the GPU than with `other`.
     pub(crate) fn gives_other_budgets(&self, other: &Self) -> bool {
         self.budgets != other.budgets
     }
 
-    /// What is tunable about turns.
+    /// The tunables of turns.
     pub(crate) fn turns(&self) -> &Turns {
         &self.turns
     }
@@ -170,7 +170,7 @@ impl Tunables {
         &mut self.turns
     }
 
-    /// What is tunable about requests.
+    /// The tunables of requests.
     pub(crate) fn requests(&self) -> &Requests {
         &self.requests
     }
@@ -180,7 +180,7 @@ impl Tunables {
         &mut self.requests
     }
 
-    /// Whether classes are applied at all.
+    /// True if classes are applied at all.
     pub(crate) fn enabled(&self) -> bool {
         self.enabled
     }
@@ -239,7 +239,7 @@ impl Tunables {
         Ok(())
     }
 
-    /// What becomes of a process' own change of its classed TSG.
+    /// The treatment of a process's own change of its classed TSG.
     pub(crate) fn user_control(&self) -> control::Policy {
         self.user_control
     }
@@ -299,7 +299,7 @@ impl Tunables {
         Ok(())
     }
 
-    /// Whether a class means other settings than it does with `other`.
+    /// True if a class means other settings than it does with `other`.
     pub(crate) fn gives_other_settings(&self, other: &Self) -> bool {
         (
             self.enabled,
@@ -318,7 +318,7 @@ impl Tunables {
         )
     }
 
-    /// What the GPU is asked to give a TSG for which `effective` is in force.
+    /// The settings that the GPU is asked to give a TSG with `effective` in force.
     ///
     /// `None` means: what it had before zernel. The hardware's bounds win over the tunables.
     pub(crate) fn settings(&self, effective: Effective, on: Conditions) -> Option<Settings> {

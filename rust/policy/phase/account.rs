@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! How long a task was in each phase.
+//! The time of a task in each phase.
 
 use super::{
     super::units::{
@@ -50,7 +50,7 @@ impl Times {
         }
     }
 
-    /// What has come since `before`, of which it is a continuation.
+    /// The times that came since `before`, of which this is a continuation.
     pub(crate) fn since(&self, before: &Self) -> Self {
         let mut times = *self;
         for (time, before) in times.0.iter_mut().zip(before.0) {

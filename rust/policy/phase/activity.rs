@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What a task did with its time: had a CPU, waited for one, or slept, and why.
+//! The use of a task's time: it had a CPU, waited for one, or slept for a cause.
 //!
 //! The scheduler tells when a task leaves its CPU and when it has one again. That it was woken up in
 //! between is known from then on only: until it has a CPU a sleep goes on.
@@ -43,10 +43,10 @@ impl Cause {
     }
 }
 
-/// How often, and for how long in all.
+/// A count, and the time of all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sum {
-    /// How often it began.
+    /// Times that it began.
     pub(crate) count: u64,
     /// For how long.
     pub(crate) time: Ns,
@@ -69,7 +69,7 @@ impl Sum {
     }
 }
 
-/// What a task did since it is tracked. The times add up to that, to the nanosecond.
+/// The times of a task since it is tracked. They add up to that, to the nanosecond.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Totals {
     /// CPU bursts: from one sleep to the next, without the time for which it waited for a CPU.
@@ -102,7 +102,7 @@ impl Totals {
     }
 }
 
-/// What a task does.
+/// The activity of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Doing {
     /// It has a CPU.
@@ -120,7 +120,7 @@ pub(crate) enum Doing {
 pub(crate) struct Activity {
     doing: Doing,
     since: Ns,
-    /// What has ended.
+    /// Times of activities that have ended.
     totals: Totals,
     /// The CPU time of all bursts before the one that goes on, or that was the last.
     before: Ns,
@@ -147,7 +147,7 @@ impl Activity {
         this
     }
 
-    /// Whether it was looked at, at any time but 0.
+    /// True if it was looked at, at any time but 0.
     pub(crate) fn has_begun(&self) -> bool {
         self.since > Ns::ZERO
     }
@@ -208,7 +208,7 @@ impl Activity {
         (self.doing == Doing::Nothing).then_some(self.since)
     }
 
-    /// What it does, and for how long it has at `now`.
+    /// The present activity, and the time since it began at `now`.
     pub(crate) fn present(&self, now: Ns) -> (Doing, Ns) {
         match self.doing {
             Doing::Nothing => (self.doing, Ns::ZERO),
@@ -216,13 +216,13 @@ impl Activity {
         }
     }
 
-    /// What it did before that. These never decrease, as [`Self::totals`] can: of a sleep that goes on
-    /// nobody knows yet when it was woken.
+    /// The activities before the present one. They never decrease, as [`Self::totals`] can: nobody
+    /// knows yet when a sleeping task was woken.
     pub(crate) fn past(&self) -> Totals {
         self.totals
     }
 
-    /// What it did up to `now`.
+    /// The totals up to `now`.
     pub(crate) fn totals(&self, now: Ns) -> Totals {
         let mut copy = *self;
         copy.pass(now, Ns::ZERO);

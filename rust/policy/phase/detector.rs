@@ -19,7 +19,7 @@ pub(crate) struct Transition {
     pub(crate) from: Phase,
     /// The one that has begun.
     pub(crate) to: Phase,
-    /// How long the first one has lasted.
+    /// The time of the first one.
     pub(crate) lasted: Ns,
 }
 
@@ -86,7 +86,7 @@ impl Detector {
         transition
     }
 
-    /// Whether the last sample told of the phase that it is in.
+    /// True if the last sample showed the phase that it is in.
     pub(crate) fn is_settled(&self) -> bool {
         self.seen == 0
     }
@@ -106,7 +106,7 @@ impl Detector {
         self.account.at(self.phase, now)
     }
 
-    /// How often the phase has changed; it is not counted any further than 32 bits go.
+    /// Changes of the phase; the count stops at 32 bits.
     pub(crate) fn transitions(&self) -> u64 {
         self.transitions.into()
     }

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
-//! How busy a GPU is for one TSG, from one look to the next.
+//! The share of time for which a GPU is busy for one TSG, from one look to the next.
 
 use super::super::units::{
     Ns,
     Permille, //
 };
 
-/// What is known of a TSG at a look.
+/// The state of a TSG at a look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Look {
     /// GPU time that it had since it was made.
     pub(crate) ran: Ns,
-    /// Whether it has something to run.
+    /// True if it has something to run.
     pub(crate) pending: bool,
     /// Since when that is so, if that is known.
     pub(crate) since: Option<Ns>,

@@ -21,7 +21,7 @@ use super::{
     Thresholds, //
 };
 
-/// What came of a sample.
+/// The outcome of a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Seen {
     /// The phase has changed.
@@ -109,7 +109,7 @@ impl Task {
         }
     }
 
-    /// Whether it waits for I/O for more than the threshold, beside a busy GPU too.
+    /// True if it waits for I/O for more than the threshold, also beside a busy GPU.
     pub(crate) fn loads(&self) -> bool {
         self.loads
     }
@@ -132,7 +132,7 @@ impl Task {
         self.detector.set(now, Phase::Unknown);
     }
 
-    /// Whether a hint holds.
+    /// True if a hint holds.
     pub(crate) fn is_hinted(&self, now: Ns) -> bool {
         now < self.hinted
     }
@@ -153,7 +153,7 @@ impl Task {
         self.detector.times(now)
     }
 
-    /// How many samples were taken.
+    /// Samples that were taken.
     pub(crate) fn samples(&self) -> u64 {
         self.samples.into()
     }

@@ -20,13 +20,13 @@ pub(crate) struct Frame {
 }
 
 impl Frame {
-    /// Whether this one was called, directly or not, by `other`, which is not over.
+    /// True if `other`, which is not over, called this one, directly or not.
     fn is_within(&self, other: &Self) -> bool {
         self.program == other.program && self.sp < other.sp
     }
 }
 
-/// Who has said that the thread waits.
+/// The source of the news that a thread waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum By {
     Provider,
@@ -40,7 +40,7 @@ pub(crate) struct Waits {
     present: Option<(Ns, By)>,
     /// Waits of a provider that have begun and not ended.
     depth: u32,
-    /// How many have begun.
+    /// Waits that have begun.
     count: u64,
     /// For how long those were that have ended.
     time: Ns,
@@ -48,10 +48,10 @@ pub(crate) struct Waits {
     synced: Option<Ns>,
 }
 
-/// What is known of a thread's waits at a moment.
+/// A thread's waits at a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Waited {
-    /// How many have begun.
+    /// Waits that have begun.
     pub(crate) count: u64,
     /// For how long in all, the one under way included.
     pub(crate) time: Ns,
@@ -62,7 +62,7 @@ pub(crate) struct Waited {
 }
 
 impl Waits {
-    /// What is shorter tells of no phase: it is the shortest time between two samples.
+    /// Shorter waits tell of no phase: it is the shortest time between two samples.
     pub(crate) const SHORT: Ns = Ns(100_000);
 
     /// None.
@@ -136,7 +136,7 @@ impl Waits {
         self.count = self.count.saturating_add(1);
     }
 
-    /// What is known at `now`.
+    /// The waits at `now`.
     pub(crate) fn at(&self, now: Ns) -> Waited {
         let since = self.present.map(|(since, _)| since);
         let present = since.map_or(Ns::ZERO, |since| now.saturating_sub(since));
@@ -150,8 +150,8 @@ impl Waits {
 }
 
 impl Waited {
-    /// What is left of a burst at `now`: who waits for the GPU spins, and begins anew when it is done
-    /// with that. What is short does not count.
+    /// The rest of a burst at `now`. A thread that waits for the GPU spins, and begins a new burst
+    /// afterwards. Short waits do not count.
     pub(crate) fn burst(&self, burst: Ns, now: Ns) -> Ns {
         let waits = |since: Ns| now.saturating_sub(since) >= Waits::SHORT;
         if self.since.is_some_and(waits) {
@@ -225,7 +225,7 @@ mod tests {
             let mut waits = Waits::NONE;
             waits.calls(Ns(10), frame(1, 1_000));
             assert_eq!(waits.calls(Ns(30), frame(1, sp)), Some(Ns(30)));
-            // What comes late of the first one does not end the second.
+            // A late report of the first one does not end the second.
             waits.returns(Ns(35), Ns(10));
             assert_eq!(sum(&waits, 40), (2, 30, true));
             waits.returns(Ns(45), Ns(30));

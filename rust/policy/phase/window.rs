@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What was seen of a task from one sample to the next.
+//! The observations of a task from one sample to the next.
 
 use super::{
     super::units::{
@@ -15,7 +15,7 @@ use super::{
     Sample,
 };
 
-/// What the GPU did for a process.
+/// The GPU's work for a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Gpu {
     /// Share of the time for which it was busy for it.

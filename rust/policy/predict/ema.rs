@@ -21,7 +21,7 @@ use crate::policy::units::{
 pub(crate) struct Ema {
     level: Ns,
     alpha: Permille,
-    /// How many were observed; sticks at its largest, where the plain mean has long been left.
+    /// Observations; sticks at its largest, where the plain mean has long been left.
     seen: u16,
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! How much earlier than a point estimate the GPU shall be free: the classic rule, for comparison.
+//! The margin by which the GPU shall be free earlier than a point estimate: the classic rule, for
+//! comparison.
 
 use super::LONGEST;
 use crate::policy::units::{

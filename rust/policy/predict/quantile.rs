@@ -45,8 +45,8 @@ const MOST: u16 = 2 * FIRST;
 /// Every observation weighs 1/32 more than the one before it.
 const GROWTH_BITS: u32 = 5;
 
-/// How many of the newest observations can outlive a change: what settles on the less even of two
-/// equal sides is told by 12.
+/// The number of the newest observations that can outlive a change: a change to the less even of
+/// two equal sides shows after 12.
 const RECENT: usize = 12;
 
 /// Decayed buckets of one key, and what it takes to notice that they are no longer true.
@@ -59,7 +59,7 @@ const RECENT: usize = 12;
 pub(crate) struct Quantile {
     buckets: [Bucket; BUCKETS],
     total: u32,
-    /// What the next observation weighs.
+    /// The weight of the next observation.
     weight: u16,
     first: u8,
     last: u8,
@@ -132,7 +132,7 @@ impl Quantile {
         self.buckets.get(range).unwrap_or_default()
     }
 
-    /// What is known now.
+    /// The present knowledge.
     fn known(&self) -> Known {
         let buckets = self.weighty();
         let shortest = Place {
@@ -219,7 +219,7 @@ mod tests {
         quantile.predict(costs).unwrap_or_default()
     }
 
-    /// Whether `t` is `exact`, or shorter by less than a thousandth.
+    /// True if `t` is `exact`, or shorter by less than a thousandth.
     fn is_just_below(t: Ns, exact: Ns) -> bool {
         t <= exact && exact.saturating_sub(t) <= Ns(exact.0 / 1000 + 1)
     }

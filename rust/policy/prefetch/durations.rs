@@ -29,7 +29,7 @@ pub(crate) struct Durations {
 }
 
 impl Durations {
-    /// How many are kept at most.
+    /// The most that are kept.
     pub(crate) const MOST: usize = 128;
 
     /// Nothing is known.
@@ -41,7 +41,7 @@ impl Durations {
         mean: Ema::new(Ema::ALPHA),
     };
 
-    /// How many are kept.
+    /// The number that is kept.
     #[allow(dead_code, reason = "the tests ask")]
     pub(crate) fn len(&self) -> usize {
         self.len
@@ -100,8 +100,8 @@ impl Durations {
         self.mean.predict(Costs::default())
     }
 
-    /// What such a share of those kept does not exceed: the shortest for 0, the longest for
-    /// [`Ppm::ONE`].
+    /// The duration that such a share of those kept does not exceed: the shortest for 0, the
+    /// longest for [`Ppm::ONE`].
     pub(crate) fn fractile(&self, share: Ppm) -> Option<Ns> {
         let rank = share.of_rounded_up(self.len as u64).max(1) as usize;
         let place = self.kept().get(rank.saturating_sub(1))?;

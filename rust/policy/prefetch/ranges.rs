@@ -6,12 +6,12 @@
 pub(crate) struct Range {
     /// The first of them.
     pub(crate) offset: u64,
-    /// How many.
+    /// Its bytes.
     pub(crate) length: u64,
 }
 
 impl Range {
-    /// What is left of it of a file of this size.
+    /// The part of it that lies in a file of this size.
     pub(crate) fn within(self, size: u64) -> Self {
         let room = size.saturating_sub(self.offset);
         Self {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
-//! How much of what the prefetch signal can do a user has.
+//! The share of a user in subscriptions to the prefetch signal.
 
-/// What one user has.
+/// The subscriptions of one user.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Share {
     /// Subscriptions.
@@ -10,7 +10,7 @@ pub(crate) struct Share {
     bytes: u64,
 }
 
-/// What one user may have.
+/// The bounds for one user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Most {
     /// Subscriptions.
@@ -27,7 +27,7 @@ impl Share {
         else {
             return false;
         };
-        // What reads nothing ahead is not refused because the bound was lowered.
+        // A subscription that reads nothing ahead is not refused because the bound was lowered.
         let over = |most: Most| count > most.count || (bytes > 0 && sum > most.bytes);
         if most.is_some_and(over) {
             return false;
@@ -42,7 +42,7 @@ impl Share {
         self.bytes = self.bytes.saturating_sub(bytes);
     }
 
-    /// Whether he has none.
+    /// True if the user has none.
     pub(crate) fn is_empty(&self) -> bool {
         self.count == 0
     }

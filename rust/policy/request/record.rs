@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What became of a request, for the statistics and for the next prediction.
+//! The outcome of a request, for the statistics and for the next prediction.
 
 use super::words::Number;
 use crate::policy::units::Ns;
 
-/// What ended a request.
+/// The cause of the end of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Cause {
     /// Its work is done.
@@ -25,12 +25,12 @@ pub(crate) enum Cause {
     Suspended,
 }
 
-/// What became of a request. Times are on `CLOCK_MONOTONIC`.
+/// The outcome of a request. Times are on `CLOCK_MONOTONIC`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Record {
     /// Which one.
     pub(crate) number: Number,
-    /// What ended it.
+    /// The cause of its end.
     pub(crate) cause: Cause,
     /// When preparation began.
     pub(crate) begin: Ns,
@@ -46,18 +46,18 @@ pub(crate) struct Record {
     pub(crate) end: Ns,
     /// The preparation time that was predicted.
     pub(crate) predicted: Ns,
-    /// How long the GPU had switched and waited for the data.
+    /// The time for which the GPU had switched and waited for the data.
     pub(crate) early: Ns,
-    /// How long the data waited for the GPU to switch.
+    /// The time for which the data waited for the GPU to switch.
     pub(crate) late: Ns,
-    /// How long the GPU was taken and ran nobody's kernels: the switch, and `early`.
+    /// The time for which the GPU was taken and ran nobody's kernels: the switch, and `early`.
     pub(crate) lost: Ns,
     /// Longest latency that is no violation.
     pub(crate) slo: Option<Ns>,
 }
 
 impl Record {
-    /// How long preparation took, if the data was ready. Never less than 0 nor beyond the end.
+    /// The time of preparation, if the data was ready. Never less than 0 nor beyond the end.
     pub(crate) fn preparation(&self) -> Option<Ns> {
         self.ready.map(|ready| ready.saturating_sub(self.begin))
     }
@@ -67,7 +67,7 @@ impl Record {
         self.done.map(|done| done.saturating_sub(self.begin))
     }
 
-    /// Whether it took longer than was asked for.
+    /// True if it took longer than was asked for.
     pub(crate) fn violates_slo(&self) -> bool {
         match (self.latency(), self.slo) {
             (Some(latency), Some(slo)) => latency > slo,

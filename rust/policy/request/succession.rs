@@ -30,7 +30,7 @@ use crate::policy::units::Ns;
 pub(crate) struct Succession {
     even: Slot,
     odd: Slot,
-    /// Whether the request that is not over is in `odd`.
+    /// True if the request that is not over is in `odd`.
     is_odd: bool,
     /// When the one after it began, and what the words held then.
     before: Option<(Ns, Observed)>,
@@ -73,12 +73,12 @@ impl Succession {
         self.current().holds()
     }
 
-    /// Whether a request was triggered, and is not over or done as far as the words tell.
+    /// True if a request was triggered, and is neither over nor done as far as the words tell.
     pub(crate) fn is_under_way(&self, seen: &Observed) -> bool {
         self.current().is_under_way(seen)
     }
 
-    /// Whether [`Self::catch_up`] has something to work out.
+    /// True if [`Self::catch_up`] has something to work out.
     pub(crate) fn is_behind(&self) -> bool {
         self.before.is_some()
     }

@@ -30,7 +30,7 @@ impl Number {
         }
     }
 
-    /// What is stored to the words.
+    /// The value in the words.
     pub(crate) const fn get(self) -> u32 {
         self.0.get()
     }
@@ -40,20 +40,20 @@ impl Number {
         self.0.checked_add(1).map_or(Self::ONE, Self)
     }
 
-    /// Whether a stream that waits for this number goes on at a word that holds `word`.
+    /// True if a stream that waits for this number goes on at a word that holds `word`.
     ///
     /// Cyclic, as the acquire of an NVIDIA semaphore.
     pub(crate) const fn is_reached_by(self, word: u32) -> bool {
         word.wrapping_sub(self.get()) as i32 >= 0
     }
 
-    /// Whether a word holds this number, and no other that reaches it.
+    /// True if a word holds this number, and no other that reaches it.
     pub(crate) const fn is(self, word: u32) -> bool {
         self.get() == word
     }
 }
 
-/// What a slot's words held when they were read. The process writes them at will.
+/// The content of a slot's words when they were read. The process writes them at will.
 ///
 /// To be read in the order of the fields, with acquire order: a process stores them in the opposite
 /// one, so that nothing is seen without what it follows.

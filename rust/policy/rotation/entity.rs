@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What a TSG carries for the rotation: its weight, its accounts and its state.
+//! A TSG in the rotation: its weight, its accounts and its state.
 
 use super::{
     super::{
@@ -14,12 +14,12 @@ use super::{
     Weight,
 };
 
-/// What is known of a TSG now.
+/// The state of a TSG now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sample {
     /// GPU time that it had since it was made.
     pub(crate) ran: Ns,
-    /// Whether it has something to run, be it enabled or not.
+    /// True if it has something to run, enabled or disabled.
     pub(crate) runnable: bool,
     /// Since when, if that is known.
     pub(crate) since: Option<Ns>,
@@ -46,20 +46,20 @@ pub(crate) struct Entity {
     pub(super) burst: Ns,
     /// GPU time that it had when it got something to run, if it has.
     began: Option<Ns>,
-    /// How long its bursts are.
+    /// The lengths of its bursts.
     bursts: Ema,
     /// The usual length of a burst.
     pub(super) mean_burst: Option<Ns>,
     /// Since when it is idle, if it is and ever was not.
     idle_since: Option<Ns>,
-    /// How long it is idle between bursts.
+    /// The idle times between its bursts.
     think_times: Ema,
     /// It was idle for less than [`Self::SLEEP`] before it got something to run the last time.
     pub(super) was_thinking: bool,
     pub(super) runnable: bool,
-    /// Whether it is known to be enabled.
+    /// True if it is known to be enabled.
     pub(super) enabled: bool,
-    /// Whether it takes no turns because it could not be enabled or disabled.
+    /// True if it takes no turns because a call for it failed.
     pub(super) in_slices: bool,
     /// When to try again to enable it.
     pub(super) retry: Ns,
@@ -105,19 +105,19 @@ impl Entity {
         self.enabled = enabled;
     }
 
-    /// Whether it is known to be enabled.
+    /// True if it is known to be enabled.
     #[allow(dead_code, reason = "the simulation and the tests on the host ask")]
     pub(crate) fn is_enabled(&self) -> bool {
         self.enabled
     }
 
-    /// Whether it had something to run at its last sample.
+    /// True if it had something to run at its last sample.
     #[allow(dead_code, reason = "the simulation and the tests on the host ask")]
     pub(crate) fn is_runnable(&self) -> bool {
         self.runnable
     }
 
-    /// Whether it is left enabled, in slices, because a call for it failed.
+    /// True if it runs in slices, enabled, because a call for it failed.
     pub(crate) fn is_in_slices(&self) -> bool {
         self.in_slices
     }
@@ -159,9 +159,8 @@ impl Entity {
         (self.burst <= mean.saturating_add(tolerance)).then(|| mean.saturating_sub(self.burst))
     }
 
-    /// How long it is usually idle between two bursts, if that is so little that the GPU can be
-    /// left to it meanwhile: no more than `most`, a quarter of a millisecond, and an eighth of what it
-    /// runs in between.
+    /// The usual think time, if that is so short that the GPU can be left to the TSG meanwhile: no
+    /// more than `most`, a quarter of a millisecond, and an eighth of a burst.
     pub(super) fn usual_think_time(&self, most: Ns) -> Option<Ns> {
         let (time, burst) = (
             self.think_times.predict(Costs::default())?,
@@ -178,7 +177,7 @@ impl Entity {
         Some(self.idle_since?.saturating_add(time).saturating_add(time))
     }
 
-    /// Whether it could run in a turn now.
+    /// True if it could run in a turn now.
     pub(super) fn contends(&self) -> bool {
         self.runnable && !self.in_slices
     }

@@ -8,7 +8,7 @@ use super::entity::Entity;
 /// Whoever is in it was given to [`super::turn::Turn::join`] first, and whoever leaves it is named
 /// to [`super::turn::Turn::leave`].
 pub(crate) trait Group {
-    /// What names a TSG.
+    /// The name of a TSG.
     type Id: Copy + Eq;
 
     /// The TSG of this name, if it is in the set.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Who is next: the accounts of the TSGs of a run list, and how they are compared.
+//! The order of turns: the accounts of the TSGs of a run list, and their comparison.
 
 use super::{
     super::units::Ns,

@@ -219,7 +219,7 @@ mod tests {
         assert_eq!(turn.next(&mut group, Ns(7 * MS)), Action::Enable(1));
     }
 
-    /// What is seen of the first at `now`, and learned from.
+    /// An observation of the first one at `now`, which is learned from.
     fn learn(turn: &mut Turn<usize>, group: &mut Slots, now: u64, ran: u64, runnable: bool) {
         if let Some(e) = group.get_mut(0) {
             let (ran, since) = (Ns(ran), None);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What to do next for the best-effort TSGs of a run list: whom to enable or disable, when to look
-//! again.
+//! The next action for the best-effort TSGs of a run list: a TSG to enable or disable, or a time to
+//! look again.
 //!
 //! The caller, a worker, tells what it sees ([`Turn::observe`], the one that is enabled first),
 //! asks what to do ([`Turn::next`]), does it, and tells what came of it ([`Turn::finished`]). What
@@ -34,7 +34,7 @@ use super::{
     Weight, //
 };
 
-/// What to do next.
+/// The next action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action<I> {
     /// Let this TSG be scheduled.
@@ -47,7 +47,7 @@ pub(crate) enum Action<I> {
     Nothing,
 }
 
-/// What came of a call.
+/// The outcome of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// It is done.
@@ -91,19 +91,20 @@ pub(crate) struct Turn<I> {
     on: bool,
     poll: Option<Ns>,
     lc: LcWindow,
-    /// Whose turn it is: the one that is enabled.
+    /// The TSG whose turn it is: the one that is enabled.
     current: Option<I>,
     /// GPU time that the current TSG had in this turn.
     used: Ns,
     /// The think time of the current TSG.
     thinking: Thinking,
-    /// Who is enabled next to the current one, or about to be, and when the latter's turn ends.
+    /// The TSG that is enabled beside the current one, or about to be, and the end of the current
+    /// one's turn.
     successor: Option<(I, End)>,
     /// GPU time that the successor had so far: of the turn that it is about to begin.
     used_ahead: Ns,
     /// The call that is under way, and when it began.
     under_way: Option<(Action<I>, Ns)>,
-    /// What enabling takes, as learned.
+    /// The learned time of a call to enable.
     enable_cost: Ns,
 }
 
@@ -113,8 +114,8 @@ impl<I: Copy + Eq> Turn<I> {
     /// fraction of what a call takes, by which the end of a burst is foreseen.
     pub(crate) const STEP: Ns = Ns(50_000);
 
-    /// What enabling is taken to cost before one has been measured: the upper end of what a call of
-    /// NVIDIA's driver takes.
+    /// The time of a call to enable before one has been measured: the upper end for a call of
+    /// NVIDIA's driver.
     const ENABLE_COST: Ns = Ns(250_000);
 
     /// A rotation that is off.
@@ -203,17 +204,17 @@ impl<I: Copy + Eq> Turn<I> {
     /// Lets a TSG take turns again that was left aside.
     pub(crate) fn readmit(&mut self, e: &mut Entity) {
         e.in_slices = false;
-        // What it missed, or had beside the turns, is not made up for.
+        // Time that it missed, or had beside the turns, is not made up for.
         e.was_thinking = false;
         self.order.wake(e);
     }
 
-    /// Whose turn it is.
+    /// The TSG whose turn it is.
     pub(crate) fn current(&self) -> Option<I> {
         self.current
     }
 
-    /// Whether the GPU is about to go from one TSG to another, or goes back and forth between two.
+    /// True if the GPU is about to go from one TSG to another, or goes back and forth between two.
     pub(crate) fn is_handing_over(&self, group: &impl Group<Id = I>) -> bool {
         let Some((successor, _)) = self.successor else {
             return false;

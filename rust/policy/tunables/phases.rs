@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What an administrator can tune about the phases of machine-learning programs.
+//! The tunables of the phases of machine-learning programs.
 
 use super::Refused;
 use crate::policy::{
@@ -16,7 +16,7 @@ use crate::policy::{
     },
 };
 
-/// What is tunable about phases.
+/// The tunables of phases.
 ///
 /// # Invariants
 ///
@@ -28,9 +28,9 @@ pub(crate) struct Phases {
     prefetch: Params,
     owners: bool,
     readahead: u32,
-    /// Whether threads have the nice values of their phases.
+    /// True if threads have the nice values of their phases.
     nice: bool,
-    /// What each phase adds to the nice value of a thread, by its number.
+    /// The addition of each phase to the nice value of a thread, by its number.
     deltas: [Delta; phase::COUNT],
 }
 
@@ -59,7 +59,7 @@ impl Phases {
         }
     }
 
-    /// Whether threads have the nice values of their phases.
+    /// True if threads have the nice values of their phases.
     pub(crate) fn nice(&self) -> bool {
         self.nice
     }
@@ -69,7 +69,7 @@ impl Phases {
         self.nice = on;
     }
 
-    /// What a phase adds to the nice value of a thread while [`Self::nice`] is on.
+    /// The addition of a phase to the nice value of a thread while [`Self::nice`] is on.
     pub(crate) fn delta(&self, phase: Phase) -> Delta {
         let delta = self.deltas.get(phase.number());
         delta.copied().unwrap_or(Delta::NONE)
@@ -88,7 +88,7 @@ impl Phases {
         Ok(())
     }
 
-    /// What phases are told by.
+    /// The bounds by which phases are told apart.
     pub(crate) fn thresholds(&self) -> &Thresholds {
         &self.thresholds
     }
@@ -98,7 +98,7 @@ impl Phases {
         &mut self.thresholds
     }
 
-    /// Whether processes are tracked as machine-learning programs when they get a compute TSG.
+    /// True if processes are tracked as machine-learning programs when they get a compute TSG.
     pub(crate) fn owners(&self) -> bool {
         self.owners
     }
@@ -108,7 +108,7 @@ impl Phases {
         self.owners = on;
     }
 
-    /// How the prefetch signal is timed.
+    /// The parameters of the prefetch signal.
     pub(crate) fn prefetch(&self) -> &Params {
         &self.prefetch
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What an administrator can tune about requests.
+//! The tunables of requests.
 
 use super::Refused;
 use crate::policy::{
@@ -11,7 +11,7 @@ use crate::policy::{
     units::Us, //
 };
 
-/// What is tunable about requests.
+/// The tunables of requests.
 ///
 /// # Invariants
 ///
@@ -27,9 +27,9 @@ pub(crate) struct Requests {
 }
 
 impl Requests {
-    /// How long the GPU may be kept for a request: 100 µs, about one switch, to 10 s.
+    /// Bounds of the lease: 100 µs, about one switch, to 10 s.
     pub(crate) const LEASE_RANGE: (Us, Us) = (Us(100), Us(10_000_000));
-    /// How long a preemption may take: 1 µs to 1 s, as the providers' ABI has it.
+    /// Bounds of the time of a preemption: 1 µs to 1 s, as in the provider ABI.
     pub(crate) const TIMEOUT_RANGE: (Us, Us) = (Us(1), Us(1_000_000));
     /// Highest cost.
     pub(crate) const COST_MAX: u32 = 1_000_000;
@@ -46,7 +46,7 @@ impl Requests {
         }
     }
 
-    /// What the thread of an LC request has added to its nice value from its trigger to its end.
+    /// The addition to the nice value of the thread of an LC request, from its trigger to its end.
     pub(crate) fn nice(&self) -> Delta {
         self.nice
     }
@@ -69,17 +69,17 @@ impl Requests {
         self.lease
     }
 
-    /// How preparation times are predicted unless a request says otherwise.
+    /// The predictor of preparation times unless a request names another.
     pub(crate) fn predictor(&self) -> Kind {
         self.predictor
     }
 
-    /// What being early and late costs, relative to each other.
+    /// The costs of being early and late, relative to each other.
     pub(crate) fn costs(&self) -> Costs {
         self.costs
     }
 
-    /// How long the GPU may take to give up a TSG.
+    /// The time that the GPU may take to give up a TSG.
     pub(crate) fn preempt_timeout(&self) -> Us {
         self.preempt_timeout
     }

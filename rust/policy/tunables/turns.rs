@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What an administrator can tune about best-effort TSGs that take turns.
+//! The tunables of best-effort TSGs that take turns.
 
 use super::{
     in_slice_range,
@@ -16,7 +16,7 @@ use crate::policy::{
     }, //
 };
 
-/// What is tunable about best-effort TSGs that take turns.
+/// The tunables of best-effort TSGs that take turns.
 ///
 /// # Invariants
 ///
@@ -42,12 +42,12 @@ impl Turns {
         }
     }
 
-    /// Who is next; `None`: nobody takes turns, all run in slices.
+    /// The order of turns; `None`: nobody takes turns, all run in slices.
     pub(crate) fn discipline(&self) -> Option<Discipline> {
         self.discipline
     }
 
-    /// How long a turn is.
+    /// The length of a turn.
     pub(crate) fn quantum(&self) -> Quantum {
         self.quantum
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What is remembered of the preparations in one bucket, finer than the bucket is wide.
+//! The memory of the preparations in one bucket, finer than the bucket is wide.
 
 use crate::policy::{
     buckets::Scale,
@@ -47,7 +47,7 @@ impl Place {
     }
 }
 
-/// What fell into one bucket. Without weight the others say nothing.
+/// The observations in one bucket. Without weight the other fields say nothing.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bucket {
     pub(super) weight: u16,

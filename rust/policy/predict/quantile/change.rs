@@ -24,7 +24,7 @@ const UNLIKELY: u32 = ONE / 4096;
 /// No side is taken for less likely: what was never seen may still come, and come twice.
 const LEAST_SHARE: u32 = ONE / 16;
 
-/// What was known when a run began.
+/// The knowledge at the start of a run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Known {
     /// Nothing shorter was.
@@ -46,7 +46,7 @@ impl Known {
         upper: 0,
     };
 
-    /// What lies between these two, with `weights` of the buckets from the first one's on.
+    /// The range between these two, with `weights` of the buckets from the first one's on.
     pub(super) fn new(
         shortest: Place,
         longest: Place,
@@ -93,11 +93,11 @@ impl Known {
 #[derive(Debug)]
 pub(super) struct Watch {
     known: Known,
-    /// How likely the run is if nothing has changed.
+    /// The probability of the run if nothing has changed.
     chance: u32,
     /// On the upper side.
     upper: bool,
-    /// How many are in the run; 0 if there is none.
+    /// Observations in the run; 0 if there is none.
     length: u8,
     /// The newest of them that are beyond everything known.
     outside: u8,
@@ -122,7 +122,7 @@ impl Watch {
         }
     }
 
-    /// Whether this observation is not in the run, so that another has to begin.
+    /// True if this observation is not in the run, so that another has to begin.
     pub(super) fn ends_with(&self, place: Place) -> bool {
         self.length == 0 || self.known.is_upper(place) != self.upper
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What a [`Turn`] does next.
+//! The decisions of a [`Turn`].
 
 use super::{
     super::{
@@ -233,13 +233,13 @@ impl<I: Copy + Eq> Turn<I> {
         Action::Enable(other)
     }
 
-    /// How long a turn is at most.
+    /// The longest time of a turn.
     fn longest(&self) -> Ns {
         let quantum = self.order.quantum();
         quantum.saturating_add(Ns(quantum.0 / 2))
     }
 
-    /// Whether LC can be expected to have the GPU before this turn has lasted for too long.
+    /// True if LC is expected to have the GPU before this turn has lasted for too long.
     fn expects_lc(&self) -> bool {
         self.lc.is_expected(self.longest(), self.enable_cost)
     }
@@ -247,19 +247,19 @@ impl<I: Copy + Eq> Turn<I> {
     /// When to hand over to one of this `rank` while LC has the GPU, if this turn is to end then.
     fn beside_lc(&self, e: &Entity, rank: Rank) -> Option<Ns> {
         let half = Ns(self.order.quantum().0 / 2);
-        // Who would be behind in the middle of his next turn does not begin it.
+        // A TSG that would be behind in the middle of its next turn does not begin it.
         let is_over = self.used >= half && rank < self.order.rank_after(e, half);
         self.lc.middle(self.enable_cost).filter(|_| is_over)
     }
 
-    /// Whether this turn ends with a burst that has `left` to go: it is long enough, and it is the
+    /// True if this turn ends with a burst that has `left` to go: it is long enough, and it is the
     /// other's turn then.
     fn ends_with_burst(&self, e: &Entity, rank: Rank, left: Ns) -> bool {
         self.is_used_up(e, left) && rank < self.order.rank_after(e, left)
     }
 
-    /// Whether another burst, after one that has `left` to go, would end farther from the length
-    /// that this turn is to have: a quantum, or longer if LC is expected.
+    /// True if another burst, after one that has `left` to go, would end farther from the intended
+    /// length of this turn: a quantum, or longer if LC is expected.
     fn is_used_up(&self, e: &Entity, left: Ns) -> bool {
         let usual = if self.expects_lc() {
             self.longest()

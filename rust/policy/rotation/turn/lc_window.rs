@@ -10,12 +10,12 @@ use super::super::super::{
     units::Ns, //
 };
 
-/// What is known of the times at which LC has the GPU.
+/// The LC window: the times at which LC has the GPU.
 #[derive(Clone, Debug)]
 pub(super) struct LcWindow {
     /// Since when LC has it, if it has.
     since: Option<Ns>,
-    /// How long it has it at a time.
+    /// The lengths of the windows.
     lengths: Ema,
     /// GPU time that the others had since LC had it last; `None`: it never had.
     passed: Option<Ns>,
@@ -80,13 +80,13 @@ impl LcWindow {
         self.passed = self.passed.map(|passed| passed.saturating_add(ran));
     }
 
-    /// Whether LC has the GPU.
+    /// True if LC has the GPU.
     pub(super) fn is_on(&self) -> bool {
         self.since.is_some()
     }
 
-    /// Whether LC can be expected to have the GPU once more before the others had it for `within`,
-    /// for long enough for a hand-over of two calls of `cost` each.
+    /// True if LC is expected to have the GPU once more before the others had it for `within`, for
+    /// long enough for a hand-over of two calls of `cost` each.
     pub(super) fn is_expected(&self, within: Ns, cost: Ns) -> bool {
         self.passed.is_some_and(|passed| passed < within) && self.room(cost).is_some()
     }
@@ -97,8 +97,8 @@ impl LcWindow {
         Some(self.since?.saturating_add(Ns(self.room(cost)?.0 / 2)))
     }
 
-    /// How much longer than such a hand-over LC usually has the GPU. Half a call is the least: the
-    /// calls do not all take the same.
+    /// The usual time of a window beyond such a hand-over. Half a call is the least, as calls do
+    /// not all take the same time.
     fn room(&self, cost: Ns) -> Option<Ns> {
         let length = self.lengths.predict(Costs::default())?;
         let room = length.0.checked_sub(cost.0.saturating_mul(2))?;
