@@ -131,7 +131,7 @@ lab_kernel() {
 	if [ -n "${LAB_KDIR:-}" ]; then realpath -m "$LAB_KDIR"; else "$ROOT/scripts/kernel" "$1"; fi
 }
 
-# What every guest with zernel gets: modules and tools, as arguments for scripts/vm.
+# Modules and tools of every guest with zernel, as arguments for scripts/vm.
 guest_arguments() {
 	local kdir=$1 modules=$2 tools=$3 path
 	echo "--kernel"

@@ -40,7 +40,7 @@ struct zernel_provider;
 #define ZERNEL_TSG_DESC_COMPUTE		(1U << 0)	/* on a compute engine */
 #define ZERNEL_TSG_DESC_SHARED		(1U << 1)	/* carries work of several processes; not raised */
 
-/* What a process asked the driver to change on its own TSG. */
+/* Changes that a process asked the driver to make on its own TSG. */
 #define ZERNEL_USER_TIMESLICE		1
 #define ZERNEL_USER_INTERLEAVE		2
 

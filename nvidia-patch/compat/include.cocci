@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-// What replaces the functions that are gone, where every file of the interface layer finds it.
+// The functions in place of those that are gone, where every file of the interface layer finds
+// them.
 //
 // Versions: 550.163.01 595.45.04
 // Anchor: #include <linux/ktime.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * What newer kernels took away or changed, for the interface layer of drivers
- * that were published before them. Right for older kernels too, so that a patched
- * tree still builds for every kernel that the driver itself supports.
+ * Functions that newer kernels took away or changed, for the interface layer of drivers that were
+ * published before them. Right for older kernels too, so that a patched tree still builds for every
+ * kernel that the driver itself supports.
  */
 #ifndef NV_ZERNEL_COMPAT_H
 #define NV_ZERNEL_COMPAT_H
@@ -70,7 +70,7 @@ static inline int nv_zernel_call_resize_4(void *resize, struct pci_dev *dev, int
 #define nv_zernel_vm_flags_clear(vma, flags)	((vma)->vm_flags &= ~(flags))
 #endif
 
-/* Whether DMA operations can map what is not memory. */
+/* True if DMA operations can map what is not memory. */
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 19, 0)
 #define nv_zernel_maps_resources(ops)	((ops)->map_phys != NULL)
 #else

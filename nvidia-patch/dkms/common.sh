@@ -60,7 +60,7 @@ install nvidia-open-kernel-dkms (Debian) or nvidia-dkms-NNN-open (Ubuntu)"
 
 has_override() { grep -qsxF "$BEGIN" "$1"; }
 
-# What others wrote into an override, each line with its end.
+# The lines of others in an override, each with its end.
 foreign_lines() { sed -e "/^$BEGIN\$/,/^$END\$/d" -e "\$a\\" "$1"; }
 
 # write_override hooked|compat: our lines behind those of others; DKMS never sees half of them.
@@ -133,7 +133,7 @@ $TREE/$driver/$driver_version/build/make.log)"
 	driver_dkms install "$kernel" --force "$@"
 }
 
-# What DKMS has of a kernel; it leaves what it takes for incomplete, and then refuses to build.
+# Removes the builds of a kernel from DKMS, which leaves incomplete ones and then refuses to build.
 unbuild() {
 	[ -d "$TREE/$driver/$driver_version/$1" ] || return 0
 	driver_dkms unbuild "$@" || true
@@ -161,7 +161,7 @@ forget_zernel() {
 		dkms remove -m zernel -v "$version" --all >/dev/null 2>&1 || true
 		rm -rf "$dir" "${TREE:?}/zernel/$version"
 	done
-	# What DKMS knows although its source is gone cannot be added again.
+	# A module that DKMS knows although its source is gone cannot be added again.
 	for dir in "$TREE"/zernel/*/; do
 		if [ -L "${dir}source" ] && [ ! -e "${dir}source" ]; then rm -rf "$dir"; fi
 	done

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
-# What was there before install changed anything, kept on disk, so that a failure, an interruption
-# or a crash can be undone; to be sourced after common.sh. Nothing has to be built to undo: the
-# modules themselves are kept.
+# The state before install changed anything, kept on disk, so that a failure, an interruption or a
+# crash can be undone; to be sourced after common.sh. Nothing has to be built to undo: the modules
+# themselves are kept.
 # shellcheck shell=bash
 
 SAVED=$STATE/saved

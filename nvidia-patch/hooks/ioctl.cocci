@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-// What user space asks of the driver's core passes the hook, which hands it on.
+// Requests of user space to the driver's core pass the hook, which hands them on.
 //
 // Expect: nvidia/nv.c nvidia_ioctl 1 rm_ioctl( => nv_zernel_rm_ioctl(
 

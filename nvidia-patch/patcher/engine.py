@@ -22,7 +22,7 @@ TIMEOUT_S = 300
 
 @dataclass
 class Plan:
-    """What patching would write: the content of each file, and what to tell about it."""
+    """The outcome of patching: the content of each file, and the messages about it."""
 
     files: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
@@ -148,7 +148,7 @@ def _spatch(spatch: str, rules: Path, work: Path, path: str) -> None:
 
 
 def check(path: str, old: str, new: str, expected: list[Expectation]) -> tuple[int, list[str]]:
-    """How many places of a file changed as expected, and what is not as expected."""
+    """The expected changes of a file that were found, and those that were not."""
     try:
         changes = list(edits(old, new))
     except ValueError:

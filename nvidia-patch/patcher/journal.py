@@ -37,7 +37,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What was done to a tree: `state` is applying, applied or reverting."""
+    """The changes of a tree: `state` is applying, applied or reverting."""
 
     state: str
     patch: str

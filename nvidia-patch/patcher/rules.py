@@ -53,7 +53,7 @@ class Expectation:
         return f"{self.path}: {times} time(s) in {function or 'the file, outside functions'}"
 
     def change(self) -> str:
-        """What is expected, for people."""
+        """The expectation, for people."""
         if self.replaces:
             return f"'{self.removes}' to become '{self.adds}'"
         return f"'{self.adds}' to be added" if self.adds else f"'{self.removes}' to go"

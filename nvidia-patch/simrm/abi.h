@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What crosses the border to the resource manager: numbers and layouts of the
- * driver's own interface that the software resource manager answers to.
+ * The border to the resource manager: numbers and layouts of the driver's own interface that the
+ * software resource manager answers to.
  */
 #ifndef SIMRM_ABI_H
 #define SIMRM_ABI_H

@@ -19,7 +19,7 @@ struct command {
 	u32 (*run)(struct simrm_object *object, const struct simrm_caller *who, void *params);
 };
 
-/* What an object hangs on and is. One that is lost is told of like any other. */
+/* The class of an object and its parents. A lost object is reported like any other. */
 static u32 handle_info(struct simrm_object *root, const struct simrm_caller *who, void *params)
 {
 	struct rm_handle_info *info = params;
@@ -63,9 +63,9 @@ static const struct command commands[] = {
 	{ 0xa06f0103, SIMRM_CHANNEL, 3, 2, 0, simrm_tsg_schedule },
 };
 
-/* How often each was asked for, by users and by the kernel; the last is for unknown ones. */
+/* Calls of each command, by users and by the kernel; the last is for unknown ones. */
 static atomic_t calls[ARRAY_SIZE(commands) + 1][2];
-/* How often the kernel asked for something that was gone. */
+/* Calls of the kernel for something that was gone. */
 static atomic_t dead_calls;
 
 static const struct command *find(u32 number)

@@ -83,7 +83,7 @@ static u32 heap_control(const struct simrm_caller *who, const struct rm_heap_con
 	return RM_INVALID_ARGUMENT;
 }
 
-/* What is asked of @file is done for the control file, from now until it is closed. */
+/* Calls on @file are carried out for the control file, from now until it is closed. */
 static NV_STATUS register_fd(nv_file_private_t *file, const struct rm_register_fd *params)
 {
 	nv_file_private_t *control;

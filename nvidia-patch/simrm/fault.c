@@ -33,7 +33,7 @@ static const char * const names[] = {
 static DEFINE_SPINLOCK(lock);
 static struct fault faults[MAX_FAULTS];
 static unsigned int count;
-/* How often all faults were forgotten: that ends long delays, too. */
+/* Times that all faults were forgotten: that ends long delays, too. */
 static unsigned int forgotten;
 static DECLARE_WAIT_QUEUE_HEAD(delayed);
 

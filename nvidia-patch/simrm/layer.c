@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What the interface layer asks of a resource manager besides objects: its start
- * and end, GPUs that come, start, sleep and go, and questions with short answers.
+ * Calls of the interface layer to a resource manager besides objects: its start and end, GPUs that
+ * come, start, sleep and go, and questions with short answers.
  */
 #include <linux/ctype.h>
 #include <linux/kernel.h>

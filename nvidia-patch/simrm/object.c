@@ -131,9 +131,9 @@ static bool within(const struct simrm_object *object, const struct simrm_object 
 }
 
 /*
- * What goes before @object is put in front of it: first the children, then what
- * depends on it, each with its own. The tree is five levels deep at most, and a
- * dependant is never above what it depends on, so this ends.
+ * Everything that goes before @object is put in front of it: first the children, then its
+ * dependants, each with its own. The tree is five levels deep at most, and a dependant is never
+ * above what it depends on, so this ends.
  */
 static void collect(struct simrm_object *object, struct list_head *list)
 {

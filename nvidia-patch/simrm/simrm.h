@@ -41,7 +41,7 @@ enum simrm_kind {
 	SIMRM_KINDS
 };
 
-/* Who asks, and on whose behalf. */
+/* The caller, and the user that it calls for. */
 struct simrm_caller {
 	const void *file;	/* of a user, NULL for the kernel */
 	bool kernel;
@@ -106,7 +106,7 @@ struct simrm_object {
 	bool lost;		/* what it stood for is gone, its handle is not */
 	u32 shared;		/* RM_SHARE_* that others may duplicate it by, 0 none */
 	u32 shared_with;
-	/* What it stands for. */
+	/* The GPU that it stands for. */
 	struct simrm_gpu *gpu;
 	struct simrm_tsg *tsg;
 	struct list_head alias;

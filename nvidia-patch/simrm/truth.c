@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What the resource manager holds, for tests to compare with what others think.
+ * The state of the resource manager, for tests to compare with.
  */
 #include <linux/debugfs.h>
 #include <linux/module.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 /*
- * What zernel may ask of the core about a TSG: a short list of controls, each with
- * the size that its parameters must have, on whatever handle of the TSG lives.
+ * The controls of a TSG that zernel may send to the core: a short list, each with the size that its
+ * parameters must have, on whatever handle of the TSG lives.
  */
 #include "nv-zernel-private.h"
 

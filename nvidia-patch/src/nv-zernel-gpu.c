@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 /*
- * Who is registered, which GPUs the driver has, and zernel's own client on them.
+ * The registered observer, the GPUs of the driver, and zernel's own client on them.
  *
  * The list of GPUs changes under the GPU, policy and table locks, so each of them
  * is enough to read it. gpu_added and gpu_removed are called under the GPU lock
@@ -96,7 +96,7 @@ bool nvz_gpu_known(u32 gpu_id)
 	return nvz_gpu_find(gpu_id);
 }
 
-/* How many there are; @ids gets the first @max of them. */
+/* Returns the number of GPUs; @ids gets the first @max of them. */
 u32 nvz_gpu_ids(u32 *ids, u32 max)
 {
 	struct nvz_gpu *gpu;
@@ -206,8 +206,8 @@ static void nvz_gpu_wake(struct nvz_gpu *gpu)
 }
 
 /*
- * What user space has on it stays in the table until it is freed or the GPU is
- * stopped, because the driver may keep the GPU after all.
+ * Objects of user space on it stay in the table until they are freed or the GPU is stopped, because
+ * the driver may keep the GPU after all.
  */
 void nv_zernel_gpu_removed(nv_state_t *nv)
 {
@@ -315,7 +315,7 @@ fail:
 	return status;
 }
 
-/* What was set is given back for certain, or it would outlive who asked for it. */
+/* The policy is given back for certain, or it would outlive zernel. */
 static int nvz_policy_off(u32 gpu_id, u32 *status)
 {
 	struct nvz_gpu *gpu;

@@ -64,7 +64,7 @@ int nvz_wait_outcome(struct nvz_client *client, bool killable)
 	u32 handle = client->handle;
 	int ret = 0;
 
-	/* What a tenant may wait for as often as it likes must not delay another one's frees. */
+	/* A tenant may wait for this as often as it likes, which must not delay another one's frees. */
 	if (!killable)
 		WRITE_ONCE(client->wanted, client->wanted + 1);
 	mutex_unlock(&nvz_table_lock);
@@ -104,7 +104,7 @@ void nvz_free_begin(struct nvz_file *file)
 	mutex_lock(&nvz_table_lock);
 }
 
-/* What is left of the clients may be used again. */
+/* The clients that are left may be used again. */
 void nvz_free_end(struct nvz_file *file)
 {
 	lockdep_assert_held(&nvz_table_lock);

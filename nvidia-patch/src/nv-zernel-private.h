@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * What the files of the hook share; nobody else includes this.
+ * Shared by the files of the hook; nobody else includes this.
  *
  * Locks, outermost first
  *
@@ -24,9 +24,8 @@
  * these are held for as long as the core needs and no longer. The core is never
  * called under the table lock.
  *
- * What a tenant can make the table hold is bounded by what the core lets it
- * have: an entry of some hundred bytes stands for an object of the core that
- * costs more, and is charged to the tenant's memory cgroup.
+ * The core bounds the entries that a tenant can make in the table: one of some hundred bytes stands
+ * for an object of the core that costs more, and is charged to the tenant's memory cgroup.
  */
 #ifndef NV_ZERNEL_PRIVATE_H
 #define NV_ZERNEL_PRIVATE_H
@@ -326,7 +325,7 @@ struct nvz_made {
 	struct nvz_tsg *tsg;
 };
 
-/* Whether objects of this kind are in the table. */
+/* True if objects of this kind are in the table. */
 static inline bool nvz_kind_recorded(enum nvz_kind kind)
 {
 	return kind >= NVZ_DEVICE && kind <= NVZ_SUPPORT;

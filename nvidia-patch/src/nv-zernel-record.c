@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 /*
- * What the core did is recorded in the table. The caller holds the file lock, so
- * no object of the file comes or goes meanwhile but by a stop of its GPU.
+ * The table records the work of the core. The caller holds the file lock, so no object of the file
+ * comes or goes meanwhile but by a stop of its GPU.
  *
  * The parameters of an allocation are in the tenant's memory, which it can change
  * while the core reads it: what is taken from there is a hint. Wrong hints may
@@ -37,7 +37,7 @@ int nvz_made_prepare(struct nvz_made *made, bool tsg)
 	return -ENOMEM;
 }
 
-/* What was not used. */
+/* Drops the entries that were not used. */
 void nvz_made_discard(struct nvz_made *made)
 {
 	kfree(made->client);
@@ -98,8 +98,8 @@ static struct nvz_object *nvz_lookup(u32 client_handle, u32 handle)
 }
 
 /*
- * What a free, which the core has carried out, took away for certain. A driver that
- * was told to be lax lets one file free what is another's: that is left to be found
+ * Records the objects that a free, which the core has carried out, took away for certain. A driver
+ * that was told to be lax lets one file free the objects of another: those are left to be found
  * out, because the other file's lock would be needed.
  */
 void nvz_forget(struct nvz_file *file, u32 client_handle, u32 handle)
@@ -308,7 +308,7 @@ static struct nvz_object *nvz_record_object(struct nvz_file *file, u32 client_ha
 	return object;
 }
 
-/* What is not an object of the table but tells something about one. */
+/* Records a call that makes no object of the table but tells something about one. */
 static void nvz_record_remark(struct nvz_file *file, const struct nvz_alloc *alloc)
 {
 	struct nvz_object *parent = nvz_lookup(*alloc->client, *alloc->parent);

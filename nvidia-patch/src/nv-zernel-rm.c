@@ -26,7 +26,7 @@ struct nvz_op {
 	};
 };
 
-/* What can be asked about a handle. */
+/* Questions about a handle. */
 #define NVZ_INFO_PARENT		1
 #define NVZ_INFO_CLASS		2
 
@@ -37,10 +37,10 @@ struct nvz_op {
 static DECLARE_RWSEM(nvz_awake);
 static u32 nvz_asleep;	/* devices, by suspends; under nvz_awake */
 
-/* What no core returns: tells whether it filled in a field. */
+/* A value that no core returns: tells whether it filled in a field. */
 #define NVZ_UNTOUCHED		0x7a65726eU
 
-/* Whether a status can mean that the object that was named is no more. */
+/* True if a status can mean that the named object is no more. */
 bool nvz_status_dead(u32 status)
 {
 	switch (status) {
@@ -142,11 +142,10 @@ u32 nvz_rm_class(nvidia_stack_t *sp, u32 client, u32 object, u32 *class)
 }
 
 /*
- * Whether the core says clearly that an object is no more. What depended on
- * something that was freed keeps its handle, and even its class can be asked for;
- * but a control, one of TSGs as good as any, finds that it is lost before it finds
- * out whether the object has that control. So this serves for clients and devices, too:
- * those that live answer that they have no such control.
+ * True if the core says clearly that an object is no more. A dependant of a freed object keeps its
+ * handle, and even its class can be asked for; but a control, one of TSGs as good as any, finds
+ * that it is lost before it finds out whether the object has that control. So this serves for
+ * clients and devices, too: those that live answer that they have no such control.
  */
 bool nvz_rm_gone(nvidia_stack_t *sp, u32 client, u32 object)
 {
@@ -157,8 +156,8 @@ bool nvz_rm_gone(nvidia_stack_t *sp, u32 client, u32 object)
 }
 
 /*
- * Whether the core takes the caller for the owner of a client: nobody else may free
- * anything in it, not even what is not there.
+ * True if the core takes the caller for the owner of a client: nobody else may free anything in it,
+ * not even what is not there.
  */
 bool nvz_rm_owner(nvidia_stack_t *sp, nv_state_t *nv, nv_file_private_t *nvfp, u32 client)
 {

@@ -166,7 +166,7 @@ void nvz_client_drop(struct nvz_client *client)
 void nvz_client_bury(struct nvz_client *client)
 {
 	nvz_client_unlink(client);
-	/* Who waited looks the handle up, and finds the other client. */
+	/* A waiter looks the handle up, and finds the other client. */
 	WRITE_ONCE(client->wanted, 0);
 	client->file->buried++;
 }
@@ -234,7 +234,7 @@ struct nvz_object *nvz_object_next(struct nvz_client *client, u32 from)
 	return best;
 }
 
-/* Whether a channel said that it needs this memory object. */
+/* True if a channel said that it needs this memory object. */
 bool nvz_userd_hint(struct nvz_client *client, u32 handle)
 {
 	return rb_find(&handle, &client->userd, nvz_userd_order);
@@ -296,9 +296,9 @@ static void nvz_object_remove(struct nvz_object *object)
 }
 
 /*
- * Whether the core may free objects outside of the object's subtree with it: what
- * depends on an address space, a context share (which belongs to a TSG, but to any
- * handle of it) or memory (which belongs to a device, and is not recorded).
+ * True if the core may free objects outside of the object's subtree with it: dependants of an
+ * address space, a context share (which belongs to a TSG, but to any handle of it) or memory (which
+ * belongs to a device, and is not recorded).
  */
 bool nvz_object_supports(struct nvz_object *object)
 {
@@ -354,7 +354,7 @@ void nvz_gpu_drop_devices(u32 gpu_id)
 	}
 }
 
-/* Whether it has a client that the core has, too. */
+/* True if it has a client that the core has, too. */
 static bool nvz_file_lives(const struct nvz_file *file)
 {
 	const struct nvz_client *client;

@@ -59,7 +59,7 @@ static u32 nvz_user_cmd(u32 cmd)
 	return 0;
 }
 
-/* What such a control must name, lest the core refuses it. */
+/* The kind of object that such a control must name, lest the core refuses it. */
 static enum nvz_kind nvz_user_kind(u32 cmd)
 {
 	switch (cmd) {

@@ -10,7 +10,7 @@
 
 #include <linux/slab.h>
 
-/* What was asked for by a call that cannot be carried out, told as the core tells it. */
+/* The answer to a call that cannot be carried out, told as the core tells it. */
 static NV_STATUS nvz_refuse(u32 *status, u32 why)
 {
 	*status = why;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * What a patched nvidia.ko tells zernel, and what it lets zernel do.
+ * The interface between a patched nvidia.ko and zernel.
  *
  * nvidia.ko keeps a table of the clients, devices, subdevices, channel groups
  * (TSGs) and channels that user space makes, from its load on. zernel_nvidia.ko
@@ -30,7 +30,7 @@ struct pid;
 #define NV_ZERNEL_TSG_COMPUTE	(1U << 0)	/* a compute or 3D object was made on it, or its engine type says so */
 #define NV_ZERNEL_TSG_MPS	(1U << 1)	/* made through a file that serves MPS clients */
 
-/* What is known of a TSG only if it could be learned. */
+/* The value of fields of a TSG that could not be learned. */
 #define NV_ZERNEL_UNKNOWN	0xffffffffU
 
 /* Controls of TSGs that nv_zernel_tsg_control() lets through, with the size of their parameters. */
@@ -40,7 +40,7 @@ struct pid;
 #define NV_ZERNEL_CTRL_GET_INFO		0xa06c0106U	/* 4 bytes: u32 number of the TSG */
 #define NV_ZERNEL_CTRL_SET_INTERLEAVE	0xa06c0107U	/* 4 bytes: u32 level, 0 to 2 */
 
-/* What the answer to a user's control of its own TSG is. */
+/* Answers to a user's control of its own TSG. */
 #define NV_ZERNEL_ALLOW		0	/* hand it to the driver */
 #define NV_ZERNEL_DENY		1	/* NV_ERR_INSUFFICIENT_PERMISSIONS */
 #define NV_ZERNEL_OBSERVE	2	/* hand it to the driver, but see user_controlled */

@@ -98,7 +98,7 @@ class Host:
         self.make_checkout("0.1")
 
     def make_commands(self) -> None:
-        """What the recipe calls."""
+        """The commands that the recipe calls."""
         put(self.top / "bin/rustc", "#!/bin/sh\necho rustc 1.2.3\n", 0o755)
         for name in ("bindgen", "spatch", "logger"):
             put(self.top / "bin" / name, "#!/bin/sh\n", 0o755)
@@ -142,11 +142,11 @@ class Host:
                               text=True, check=False, preexec_fn=default_signals)
 
     def install(self, kernel: str = NEW) -> subprocess.CompletedProcess:
-        """What a user does to get zernel."""
+        """The way in which a user gets zernel."""
         return self.run(self.checkout / "nvidia-patch/dkms/install", kernel)
 
     def remove(self, script: Path | None = None) -> subprocess.CompletedProcess:
-        """What a user does to be rid of it."""
+        """The way in which a user is rid of it."""
         return self.run(script or self.checkout / "nvidia-patch/dkms/remove")
 
     def module(self, name: str = DRIVER, kernel: str = NEW) -> str | None:

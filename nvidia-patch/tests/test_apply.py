@@ -32,7 +32,7 @@ def drop_override() -> None:
 
 
 class Apply(unittest.TestCase):
-    """What is patched, what is refused, and that a refusal changes nothing."""
+    """Changes, refusals, and trees that a refusal leaves alone."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix="zernel-apply-")

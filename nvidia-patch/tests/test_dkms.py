@@ -47,7 +47,7 @@ class Recipe(unittest.TestCase):
 
 
 class Install(Recipe):
-    """What install does when nothing goes wrong."""
+    """Installs that succeed."""
 
     def test_driver_that_does_not_build_on_its_own(self):
         self.assertEqual(self.host.dkms("install", DRIVER, DRIVER_VERSION, NEW).returncode, 10)
@@ -95,7 +95,7 @@ class Install(Recipe):
 
 
 class Refusals(Recipe):
-    """What install refuses before it touches anything."""
+    """Refusals of install before it touches anything."""
 
     def refuse(self, *words: str, **options) -> None:
         """An install that must be refused."""
@@ -194,7 +194,7 @@ class BackOut(Recipe):
 
 
 class Update(Recipe):
-    """What DKMS does later, when nobody is there."""
+    """Later runs of DKMS, when nobody is there."""
 
     def setUp(self):
         super().setUp()
@@ -251,7 +251,7 @@ class Update(Recipe):
 
 
 class Remove(Recipe):
-    """What remove leaves."""
+    """The tree after remove."""
 
     def test_driver_as_the_distribution_has_it(self):
         self.host.dkms("install", DRIVER, DRIVER_VERSION, OLD)

@@ -21,7 +21,7 @@ STEPS = ("fsync", "replace", "rename")
 
 
 class Killed(BaseException):
-    """What a kill is to the code that it hits: nothing after it runs."""
+    """A kill as the code sees it: nothing after it runs."""
 
 
 class Countdown:

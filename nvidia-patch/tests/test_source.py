@@ -35,7 +35,7 @@ three
 
 
 class Source(unittest.TestCase):
-    """What the checks of the hooks rest on."""
+    """The parsing that the checks of the hooks rest on."""
 
     def test_functions(self):
         where = functions(CODE)

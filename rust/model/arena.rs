@@ -9,7 +9,7 @@ pub(crate) trait Index: Copy + PartialEq {
     fn new(raw: u32) -> Self;
     /// The number; `u32::MAX` for [`Index::NIL`].
     fn raw(self) -> u32;
-    /// Whether this names no node.
+    /// True if this names no node.
     fn is_nil(self) -> bool {
         self == Self::NIL
     }
@@ -45,9 +45,9 @@ pub(crate) trait Pool<T> {
     fn size(&self) -> u32;
 }
 
-/// What can live in an [`Arena`].
+/// A value that can live in an [`Arena`].
 pub(crate) trait Node {
-    /// How the node is named.
+    /// The name of the node.
     type Ix: Index;
     /// A node that means nothing.
     fn blank() -> Self;

@@ -35,7 +35,7 @@ pub(crate) const WATCHERS: u8 = 0;
 /// List of the channels whose first item has not been looked at.
 pub(crate) const PENDING: u8 = 1;
 
-/// What the first item makes of the channel.
+/// The state of a channel that follows from its first item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Head {
     /// Nothing to do, or not looked at yet.
@@ -64,7 +64,7 @@ pub(crate) struct Channel {
     pub(crate) completed_at: Ns,
     /// State of the first item.
     pub(crate) head: Head,
-    /// Whether the first item runs on the engine now.
+    /// True if the first item runs on the engine now.
     pub(crate) active: bool,
     /// While its TSG leaves the engine: what is left of the first item where it must stop.
     pub(crate) stop: Ps,

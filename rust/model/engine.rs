@@ -25,7 +25,7 @@ index!(
     EngineIx
 );
 
-/// What an engine does.
+/// The activity of an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// Nothing; the context that ran last is still loaded.
@@ -60,7 +60,7 @@ impl Phase {
 
 /// An engine.
 pub(crate) struct Engine {
-    /// What it does. Changed by [`Engine::enter`].
+    /// Its activity. Changed by [`Engine::enter`].
     phase: Phase,
     /// Since when.
     since: Ns,
@@ -78,7 +78,7 @@ pub(crate) struct Engine {
     pub(crate) synced: Ns,
     /// When the slice began.
     slice_start: Ns,
-    /// How long it lasts.
+    /// The length of the slice.
     slice: Ns,
     /// The slice is over; blocks that have begun are finished.
     pub(crate) draining: bool,
@@ -136,7 +136,7 @@ impl Engine {
         }
     }
 
-    /// What it does.
+    /// Its activity.
     pub(crate) fn phase(&self) -> Phase {
         self.phase
     }

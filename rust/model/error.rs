@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What the model refuses, and why.
+//! The refusals of the model, and their causes.
 
 /// Why an operation on the model was refused. Nothing has changed then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

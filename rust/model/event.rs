@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What the model reports while it advances.
+//! The reports of the model while it advances.
 
 use super::{
     measures::Ns, //
     tsg::Handle,
 };
 
-/// How an item ended.
+/// The end of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Status {
     /// As ordered.
@@ -32,11 +32,11 @@ pub(crate) struct Completion {
     pub(crate) start: Ns,
     /// When it completed.
     pub(crate) end: Ns,
-    /// How it ended.
+    /// Its end.
     pub(crate) status: Status,
 }
 
-/// What an engine did for a while.
+/// The activity of an engine for a while.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Activity {
     /// Ran a TSG.
@@ -54,7 +54,7 @@ pub(crate) enum Activity {
 pub(crate) struct Record {
     /// Number of the engine.
     pub(crate) engine: u32,
-    /// What it did.
+    /// Its activity.
     pub(crate) activity: Activity,
     /// For which TSG; [`Handle::NONE`] for [`Activity::Idle`].
     pub(crate) tsg: Handle,

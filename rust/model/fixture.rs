@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What the tests of the model share: storage, semaphore words and a log, on the host and in the
+//! The fixture of the model's tests: storage, semaphore words and a log, on the host and in the
 //! kernel.
 
 use core::cell::Cell;

@@ -57,7 +57,7 @@ pub(crate) trait Store<C> {
     type Items: Pool<Item>;
 }
 
-/// What does not change over the life of a GPU.
+/// The constants of a GPU.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Config {
     /// Number of the GPU, below [`Handle::GPUS`].
@@ -162,13 +162,13 @@ impl<C: Context, S: Store<C>> Gpu<C, S> {
         self.tsgs.used()
     }
 
-    /// Whether a TSG on the compute engine has got something to run, or has run out of it, since this
-    /// was last asked.
+    /// True if a TSG on the compute engine has got something to run, or has run out of it, since
+    /// the last call.
     pub(crate) fn take_stirred(&mut self) -> bool {
         core::mem::replace(&mut self.stirred, false)
     }
 
-    /// Whether the GPU is suspended.
+    /// True if the GPU is suspended.
     pub(crate) fn suspended(&self) -> bool {
         self.suspended
     }
@@ -342,7 +342,7 @@ impl<C: Context, S: Store<C>> Gpu<C, S> {
         Ok((context, dropped))
     }
 
-    /// Whether a TSG has the engine, and it runs.
+    /// True if a TSG has the engine, and it runs.
     pub(super) fn runs(&self, ix: TsgIx) -> bool {
         let tsg = self.tsgs.get(ix);
         tsg.place == Place::On

@@ -58,7 +58,7 @@ impl<const K: u8, I: Index> List<K, I> {
         self.len
     }
 
-    /// Whether nothing is in the list.
+    /// True if nothing is in the list.
     pub(crate) fn is_empty(&self) -> bool {
         self.head.is_nil()
     }

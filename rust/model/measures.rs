@@ -64,7 +64,7 @@ impl Ps {
         Self(duration.0.saturating_mul(1_000))
     }
 
-    /// What is left after `done`; never below zero.
+    /// The rest after `done`; never below zero.
     pub(crate) const fn less(self, done: Self) -> Self {
         Self(self.0.saturating_sub(done.0))
     }

@@ -9,7 +9,7 @@ use super::measures::{
 /// Time slice that the NVIDIA driver gives a TSG at first (`NVA06C_CTRL_CMD_SET_TIMESLICE`).
 pub(crate) const DEFAULT_TIMESLICE: Us = Us(1_024);
 
-/// What one GPU is like.
+/// The properties of one GPU.
 ///
 /// A context switch saves and restores what the streaming multiprocessors (SMs) hold: registers
 /// and shared memory. Registers are 64 Ki words of 32 bits = 256 KiB per SM on all of these;
@@ -119,7 +119,7 @@ impl Preset {
     pub(crate) const COPY_SWITCH_COST: Ns = Ns(1_000);
 }
 
-/// What the operations of a provider cost the caller.
+/// The costs of a provider's operations for the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OpCost {
     /// Preempt through the resource manager: 250 to 356 µs published (gpu_ext).

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! How time goes on: progress of items, semaphores, and the order of events.
+//! The passage of time: progress of items, semaphores, and the order of events.
 
 use super::{
     arena::Index,
@@ -85,8 +85,8 @@ impl<C: Context, S: Store<C>> Gpu<C, S> {
         }
     }
 
-    /// Whether a channel waits for a semaphore word, or spins on one: stores from outside are
-    /// seen through [`Gpu::poll`] or [`Gpu::doorbell`] only.
+    /// True if a channel waits for a semaphore word, or spins on one: stores from outside are seen
+    /// through [`Gpu::poll`] or [`Gpu::doorbell`] only.
     pub(crate) fn watching(&self) -> bool {
         !self.watchers.is_empty()
     }

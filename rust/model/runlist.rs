@@ -84,7 +84,7 @@ impl Runlist {
             })
     }
 
-    /// Whether no TSG is in it.
+    /// True if no TSG is in it.
     pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -142,7 +142,7 @@ mod tests {
         };
         gpu.submit(Ns(1_000), a, 0, &[run(1, 5_000, 1_000)], &mut log)?;
         assert_eq!(seen(&gpu)?, (true, Ns(1_000)));
-        // What comes on top changes nothing, nor does being disabled.
+        // More work on top changes nothing, nor does being disabled.
         gpu.submit(Ns(2_000), a, 0, &[run(2, 5_000, 1_000)], &mut log)?;
         gpu.set_enabled(Ns(3_000), a, false, &mut log)?;
         gpu.set_enabled(Ns(4_000), a, true, &mut log)?;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Who has an engine: slices, switches and where each TSG stands.
+//! The possession of engines: slices, switches and the place of each TSG.
 
 use super::{
     account::TsgState,
@@ -243,7 +243,7 @@ impl<C: Context, S: Store<C>> Gpu<C, S> {
         }
     }
 
-    /// Whether a block that has begun is still to be finished.
+    /// True if a block that has begun is still to be finished.
     fn in_block(&self, at: EngineIx) -> bool {
         let mut ch = self.tsgs.get(self.engines.get(at).loaded).channels;
         while !ch.is_nil() {
@@ -407,7 +407,7 @@ fn engine_idle(engine: &mut super::engine::Engine) {
     engine.dirty = true;
 }
 
-/// Whether work can only be interrupted between blocks.
+/// True if work can only be interrupted between blocks.
 pub(super) fn is_block(work: &Work) -> bool {
     matches!(
         work,

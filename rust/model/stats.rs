@@ -65,7 +65,7 @@ pub(crate) struct TsgStats {
     pub(crate) completed: u64,
     /// Items that have not completed.
     pub(crate) queued: u32,
-    /// Whether it has something to run, enabled or not.
+    /// True if it has something to run, enabled or not.
     pub(crate) demand: bool,
     /// Since when, where it was looked at outside its turns.
     pub(crate) demand_since: Ns,
@@ -77,9 +77,9 @@ pub(crate) struct TsgStats {
     pub(crate) timeslice: Us,
     /// Interleave level.
     pub(crate) interleave: Interleave,
-    /// Whether it may run.
+    /// True if it may run.
     pub(crate) enabled: bool,
-    /// Whether it has the engine.
+    /// True if it has the engine.
     pub(crate) on_engine: bool,
     /// Its engine.
     pub(crate) engine: u32,

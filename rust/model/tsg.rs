@@ -65,7 +65,7 @@ impl TsgIx {
     }
 }
 
-/// How often a TSG has its turn: between two TSGs of a lower level, every one of each higher
+/// The frequency of a TSG's turns: between two TSGs of a lower level, every one of each higher
 /// level has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Interleave {
@@ -111,7 +111,7 @@ pub(crate) enum Place {
     On,
 }
 
-/// What a TSG belongs to: the memory that its semaphore words are in.
+/// The owner of a TSG: the memory with its semaphore words.
 pub(crate) trait Context {
     /// Reads a word; 0 if there is no such word.
     fn load(&self, word: u16) -> u32;
@@ -131,7 +131,7 @@ pub(crate) struct Tsg<C> {
     pub(crate) channels: ChannelIx,
     /// Channels that need the engine.
     pub(crate) ready: u32,
-    /// Whether it had something to run when it was last looked at outside its turns.
+    /// True if it had something to run when it was last looked at outside its turns.
     pub(crate) demand: bool,
     /// Since when.
     pub(crate) demand_since: Ns,
@@ -141,7 +141,7 @@ pub(crate) struct Tsg<C> {
     pub(crate) timeslice: Us,
     /// Interleave level.
     pub(crate) interleave: Interleave,
-    /// Whether it may run.
+    /// True if it may run.
     pub(crate) enabled: bool,
     /// Where it stands.
     pub(crate) place: Place,
@@ -221,12 +221,12 @@ impl<C> Tsg<C> {
         }
     }
 
-    /// Whether it could run now, if it had the engine.
+    /// True if it could run now, if it had the engine.
     pub(crate) fn eligible(&self) -> bool {
         self.enabled && self.ready > 0
     }
 
-    /// Whether a word of its context is as expected; false without a context.
+    /// True if a word of its context is as expected; false without a context.
     pub(crate) fn met(&self, expect: &super::work::Expect) -> bool
     where
         C: Context,

@@ -46,12 +46,12 @@ pub(crate) struct Expect {
     pub(crate) word: u16,
     /// Value to compare with.
     pub(crate) value: u32,
-    /// How.
+    /// The comparison.
     pub(crate) condition: Condition,
 }
 
 impl Expect {
-    /// Whether a word that holds `now` is what is expected.
+    /// True if a word that holds `now` is as expected.
     pub(crate) const fn met(&self, now: u32) -> bool {
         match self.condition {
             Condition::Equal => now == self.value,
@@ -61,7 +61,7 @@ impl Expect {
     }
 }
 
-/// What an item does.
+/// The work of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Work {
     /// Computes or copies.
@@ -84,7 +84,7 @@ pub(crate) enum Work {
     },
     /// Spins on the engine until a word is as expected, or this long after it first ran.
     Hold {
-        /// What ends it.
+        /// The value that ends it.
         expect: Expect,
         /// Bound, counted from when it first ran.
         bound: Ns,
@@ -99,7 +99,7 @@ impl Work {
     /// Longest work or bound: one hour.
     pub(crate) const MAX: Ns = Ns(3_600_000_000_000);
 
-    /// Whether the values make sense: durations above zero and at most [`Work::MAX`], demand of 1
+    /// True if the values make sense: durations above zero and at most [`Work::MAX`], demand of 1
     /// to 1000 ‰, a block no longer than the work.
     pub(crate) fn is_valid(&self) -> bool {
         let duration_ok = |d: Ns| d > Ns::ZERO && d <= Self::MAX;
@@ -134,9 +134,9 @@ impl Work {
 /// An order as submitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Order {
-    /// What to do.
+    /// The work to do.
     pub(crate) work: Work,
-    /// Whether the completion is to be reported to the owner.
+    /// True if the completion is to be reported to the owner.
     pub(crate) notify: bool,
     /// Of the owner; comes back with the completion.
     pub(crate) tag: u64,
@@ -144,7 +144,7 @@ pub(crate) struct Order {
 
 /// An order in a channel.
 pub(crate) struct Item {
-    /// What was submitted.
+    /// The order that was submitted.
     pub(crate) order: Order,
     /// Number in the channel, from 1.
     pub(crate) seq: u64,
@@ -152,7 +152,7 @@ pub(crate) struct Item {
     pub(crate) queued: Ns,
     /// When it first ran; [`Ns::NEVER`] before that.
     pub(crate) started: Ns,
-    /// What is left of [`Work::Run`].
+    /// The rest of [`Work::Run`].
     pub(crate) left: Ps,
     /// The item after it in the channel, or in the free list.
     pub(crate) next: ItemIx,
@@ -195,8 +195,8 @@ impl Item {
         }
     }
 
-    /// What may be left when work with block granularity next reaches the end of a block; all
-    /// that is left if it stands at one.
+    /// The rest of the work when block granularity next reaches the end of a block; all of it if it
+    /// stands at one.
     pub(crate) fn left_at_boundary(&self) -> Ps {
         match self.order.work {
             Work::Run {

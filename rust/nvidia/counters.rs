@@ -30,7 +30,7 @@ impl Counter {
         self.0.fetch_add(1, Relaxed) == 0
     }
 
-    /// What was counted.
+    /// The count.
     pub(crate) fn value(&self) -> u64 {
         self.0.load(Relaxed)
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What the driver's hook tells, handed on to `zernel.ko`.
+//! The events of the driver's hook, handed on to `zernel.ko`.
 
 use crate::{
     counters,
@@ -81,7 +81,7 @@ impl Events {
 
 /// A TSG as `zernel.ko` describes it.
 fn describe<'a>(tsg: &Tsg<'a>) -> provider_side::Tsg<'a> {
-    /// What is not known, in the driver's words.
+    /// The driver's value for "not known".
     const UNKNOWN: u32 = u32::MAX;
     provider_side::Tsg {
         handle: tsg.id,

@@ -41,7 +41,7 @@ impl Gpus {
         self.0.iter().map(|gpu| gpu.id)
     }
 
-    /// Whether it makes sense to ask the run lists of a GPU to heed interleave levels.
+    /// True if it makes sense to ask the run lists of a GPU to heed interleave levels.
     pub(crate) fn may_heed(&self, id: u32) -> bool {
         self.0.iter().any(|gpu| gpu.id == id && !gpu.unheeding)
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What `zernel.ko` can ask of the driver.
+//! The operations that `zernel.ko` can ask of the driver.
 //!
 //! The driver does not say how busy a GPU is in a way that could be handed on. The one control that
 //! comes near, 0x20802096, gives a ring of samples of the last ten seconds in a structure that 550
@@ -157,7 +157,7 @@ impl<D: Driver> PinnedDrop for Nvidia<D> {
     }
 }
 
-/// What an answer means. What the hook itself refuses has not reached the driver.
+/// The meaning of an answer. Refusals of the hook itself have not reached the driver.
 fn meaning(answer: Result<Status>) -> Meaning {
     match answer {
         Ok(status) => {

@@ -9,7 +9,7 @@
 
 /// Numbers of engine types that an instance may have; the driver has less than a hundred.
 const ENGINES: u32 = 1 << 16;
-/// What is not known.
+/// The value for "not known".
 const UNKNOWN: u32 = u32::MAX;
 
 /// The number of a run list, for zernel and for people: the engine type (`NV2080_ENGINE_TYPE_*`)

@@ -68,7 +68,7 @@ impl Status {
     pub(crate) const TIMEOUT_RETRY: Self = Self(0x66);
     /// A feature that is off.
     pub(crate) const FEATURE_NOT_ENABLED: Self = Self(0x6d);
-    /// What the object stands for was destroyed.
+    /// The resource behind the object was destroyed.
     pub(crate) const RESOURCE_LOST: Self = Self(0x6e);
     /// Keys of a confidential GPU are being exchanged.
     pub(crate) const KEY_ROTATION_IN_PROGRESS: Self = Self(0x7d);
@@ -77,7 +77,7 @@ impl Status {
     /// Nothing had to be done.
     pub(crate) const NOTHING_TO_DO: Self = Self(0x1_0006);
 
-    /// What it means.
+    /// Its meaning.
     ///
     /// Whatever is not listed (a lost GPU, 0x0f, one that must be reset, 0x62, a wrong state, 0x40)
     /// may have happened half-way, so it is a failure: the driver is not believed to hold anything

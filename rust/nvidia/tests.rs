@@ -34,7 +34,7 @@ enum Call {
     Heed(u32, bool),
 }
 
-/// What the driver answers, and what it was asked.
+/// The answers of the driver, and the calls that it got.
 struct Script {
     answer: Result<Status>,
     heed: Result<Status>,
@@ -81,7 +81,7 @@ impl Fake {
         }
     }
 
-    /// Whether these were the calls since the last look.
+    /// True if these were the calls since the last look.
     fn called(&self, expected: &[Call]) -> bool {
         let calls = core::mem::take(&mut self.script.lock().calls);
         calls[..] == *expected

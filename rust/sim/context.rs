@@ -49,7 +49,7 @@ pub(crate) struct Context {
     pub(crate) words: Arc<Words>,
     /// Where completions go.
     pub(crate) inbox: Arc<Inbox>,
-    /// Whose quotas it counts against.
+    /// The user whose quotas it counts against.
     pub(crate) user: Arc<User>,
     /// Process that made it.
     pub(crate) process: Pid,

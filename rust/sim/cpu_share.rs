@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What the interrupts of a GPU may take of a CPU.
+//! The share of a CPU that the interrupts of a GPU may take.
 //!
 //! All of them may come to the same CPU, that of a user who is bound to it: the shares of all GPUs
 //! together are half of one CPU, however many there are.
 
 /// Time over which a share counts, in ns.
 const WINDOW: u64 = 10_000_000;
-/// What an interrupt costs beside what it does, in ns: being taken, and arming the timer again.
+/// The cost of an interrupt beside its work, in ns: being taken, and arming the timer again.
 const OVERHEAD: u64 = 1_000;
 /// Most that one interrupt counts for, in ns: beyond that the machine itself stood still.
 const LONGEST: u64 = 1_000_000;
 
 /// The share of a CPU that the interrupts of one GPU may take.
 pub(super) struct CpuShare {
-    /// What it gets of a window, in ns.
+    /// The share of a window, in ns.
     share: u64,
     /// When the window began.
     window: u64,
-    /// What was taken and is not yet covered by shares of past windows.
+    /// Time that was taken and is not yet covered by shares of past windows.
     spent: u64,
 }
 

@@ -71,7 +71,7 @@ const NEVER: u64 = u64::MAX;
 /// Queued items of a channel.
 pub(crate) const CHANNEL_ITEMS: u32 = 1024;
 
-/// What the lock of a GPU protects.
+/// The state that the lock of a GPU protects.
 pub(crate) struct State {
     model: Model,
     trace: Option<Trace>,
@@ -91,7 +91,7 @@ pub(crate) struct State {
 pub(crate) struct Device {
     /// Number.
     pub(crate) number: u32,
-    /// What it is like.
+    /// Its properties.
     pub(crate) preset: &'static Preset,
     /// Interval at which words are looked at, in ns.
     word_poll: u64,

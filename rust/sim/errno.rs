@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What user space gets for each thing that the model refuses.
+//! The errno of each refusal of the model.
 
 use crate::model::error;
 use kernel::prelude::*;

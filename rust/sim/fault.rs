@@ -14,7 +14,7 @@ pub(crate) struct Fault {
     pub(crate) count: u32,
     /// 0 or a negative errno.
     pub(crate) error: i32,
-    /// How long the call takes in addition, in ns.
+    /// The additional time of the call, in ns.
     pub(crate) delay: u64,
     /// Which TSG; 0: any.
     pub(crate) tsg: u64,
@@ -25,7 +25,7 @@ pub(crate) struct Fault {
 /// The faults of a GPU.
 pub(crate) struct Faults([Fault; OPERATIONS]);
 
-/// What a call gets.
+/// The effect of faults on a call.
 pub(crate) struct Injection {
     /// 0 or a negative errno.
     pub(crate) error: i32,
@@ -56,7 +56,7 @@ impl Faults {
         self.0.get_mut(at).ok_or(EINVAL)
     }
 
-    /// What a call of `op` for `tsg` gets; uses it up.
+    /// The effect on a call of `op` for `tsg`; uses it up.
     pub(crate) fn take(&mut self, op: u32, tsg: u64) -> Option<Injection> {
         let fault = self.of(op).ok()?;
         if fault.count == 0 || (fault.tsg != 0 && fault.tsg != tsg) {

@@ -73,7 +73,7 @@ pub(crate) struct File {
     pub(crate) number: u64,
     /// The GPUs.
     pub(crate) hub: Arc<Hub>,
-    /// Who opened it.
+    /// The user that opened it.
     pub(crate) user: Arc<User>,
     /// Completions.
     pub(crate) inbox: Arc<Inbox>,

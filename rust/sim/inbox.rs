@@ -35,7 +35,7 @@ pub(crate) const CAPACITY: usize = 1024;
 pub(crate) struct Inbox {
     #[pin]
     records: IrqLock<Records<zernel_sim_completion>>,
-    /// Who polls the file.
+    /// The pollers of the file.
     #[pin]
     pub(crate) readable: PollCondVar,
 }
@@ -86,7 +86,7 @@ impl Inbox {
         self.readable.notify_all();
     }
 
-    /// Whether there is a completion to take.
+    /// True if there is a completion to take.
     pub(crate) fn is_readable(&self) -> bool {
         !self.records.lock().is_empty()
     }

@@ -54,7 +54,7 @@ pub(crate) struct Sim {
     /// The module parameters.
     pub(crate) settings: Settings,
     cards: KVec<Arc<Card>>,
-    /// Who has the device open.
+    /// The users that have the device open.
     #[pin]
     pub(crate) users: Users,
     serial: Atomic<u64>,
@@ -182,7 +182,7 @@ pub(crate) fn register(settings: Settings) -> Result<Arc<Hub>> {
     Ok(hub)
 }
 
-/// What a TSG has done.
+/// The work of a TSG so far.
 pub(crate) fn load_of(card: &Card, tsg: Handle) -> Result<TsgLoad> {
     let stats = card.at_present(|model| model.tsg_stats(tsg))?;
     Ok(TsgLoad {
@@ -191,7 +191,7 @@ pub(crate) fn load_of(card: &Card, tsg: Handle) -> Result<TsgLoad> {
         since: stats.demand_since.0,
         preemptions: stats.preemptions,
         preempted: stats.preempted_at.0,
-        // What a switch of a copy engine moves is not published.
+        // The bytes that a switch of a copy engine moves are not published.
         context_bytes: match stats.engine {
             0 => card.preset.context_bytes(),
             _ => 0,

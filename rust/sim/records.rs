@@ -30,12 +30,12 @@ impl<T: Copy> Records<T> {
         })
     }
 
-    /// Whether nothing fits.
+    /// True if nothing fits.
     pub(crate) fn is_unset(&self) -> bool {
         self.records.is_empty()
     }
 
-    /// Whether there is nothing to take.
+    /// True if there is nothing to take.
     pub(crate) fn is_empty(&self) -> bool {
         self.len == 0
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What the module parameters mean.
+//! The meaning of the module parameters.
 
 use crate::{
     glue::sim::params::Params,
@@ -18,7 +18,7 @@ use kernel::prelude::*;
 pub(crate) struct Settings {
     /// GPUs.
     pub(crate) gpus: u32,
-    /// What they are like.
+    /// The properties of the GPUs.
     pub(crate) preset: &'static Preset,
     /// Copy engines of each.
     pub(crate) copy_engines: u32,

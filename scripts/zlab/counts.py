@@ -14,7 +14,7 @@ UNITTEST = re.compile(r"^(.*) \.\.\. (ok|FAIL|ERROR)$")
 
 @dataclass
 class Count:
-    """How many tests passed and failed, and which failed."""
+    """The numbers of passed and failed tests, and the failed ones."""
 
     passed: int = 0
     failed: int = 0

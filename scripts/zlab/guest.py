@@ -20,7 +20,7 @@ class GuestError(Exception):
 
 @dataclass
 class Guest:
-    """What one run is made of."""
+    """The parts of one run."""
 
     kernel: Path
     command: str = ""
@@ -96,7 +96,7 @@ class Guest:
             words += ["nokaslr", "norandmaps", "tsc_early_khz=1000000",
                       "clocksource=tsc", "tsc=reliable", "nolapic_timer"]
         else:
-            # How fast the TSC is would be measured in such a loop, too, and came out several times
+            # The rate of the TSC would be measured in such a loop, too, and came out several times
             # too slow. The HPET's rate is known.
             words.append("tsc=unstable")
         if self.out:

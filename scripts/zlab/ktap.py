@@ -36,7 +36,7 @@ class Block:
     pending: "Block | None" = None  # subtests whose result line has not come yet
 
     def problems(self) -> list[str]:
-        """What is wrong with this block, apart from failed tests."""
+        """The faults of this block, apart from failed tests."""
         found = []
         if self.plan is None and self.tests:
             found.append(f"{self.name or 'KTAP'}: no plan line")

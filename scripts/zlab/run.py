@@ -35,13 +35,13 @@ class Stream:
         return [clean(line) for line in whole]
 
     def tail(self) -> list[str]:
-        """What came after the last line end."""
+        """The text after the last line end."""
         rest, self.rest = self.rest, b""
         return [clean(rest)] if rest else []
 
 
     def progress(self) -> str:
-        """What a program wrote over its unfinished line last, if it does such a thing."""
+        """The last text of a program that writes over its unfinished line."""
         return clean(self.rest) if b"\r" in self.rest else ""
 
 

@@ -15,7 +15,7 @@ class Job:
     # Takes the results of all jobs that are done; an exception keeps those that need it from running.
     action: Callable[[Mapping[str, object]], object]
     needs: tuple[str, ...] = ()
-    # How long it takes on the two processors of a slow machine, for the order alone.
+    # The time on the two processors of a slow machine, for the order alone.
     minutes: float = 1
     memory: int = 500
     # Jobs that hold the same thing never run at once.

@@ -97,7 +97,7 @@ class Session:
         self.say(f"==> {job.name}: {why}")
 
     def report(self) -> None:
-        """How long everything took, longest first, what was cut short and what failed."""
+        """The times, longest first, and the tests that were cut short or failed."""
         for seconds, name in sorted(self.took, reverse=True):
             if seconds >= 1:
                 print(f"{seconds:6.0f} s  {name}")
@@ -122,7 +122,7 @@ class Session:
             for line in process.stdout or ():
                 file.write(line)
                 self.say(before + line.rstrip("\n"))
-                # What testkit prints where a short run does not repeat something in full.
+                # The line of testkit where a short run does not repeat something in full.
                 if line.startswith("    # cut short: "):
                     with self.lock:
                         self.short.append(f"{log.stem}: {line.strip()[2:]}")

@@ -15,15 +15,15 @@ IN_GUEST = SCRIPTS / "zlab/in_guest"
 MODULES = "/lib/modules/zernel"
 KUNIT = f"set -e; for m in zernel zernel_sim; do insmod {MODULES}/$m.ko; done; " \
         "rmmod zernel_sim; rmmod zernel"
-# What the fake GPUs' registers and memory lie in.
+# The memory of the fake GPUs' registers.
 NVIDIA_GUEST = ["--mem", "1536", "--append", "memmap=256M$0x20000000"]
 UNITTEST = [sys.executable, "-m", "unittest", "-v"]
 
 # A machine of 5 GB shows a little less.
 NEEDED_MEMORY_MB = 4800
-# What the host itself takes of it.
+# Memory for the host itself.
 HOST_MEMORY_MB = 700
-# What a guest takes besides its own memory.
+# Memory of QEMU besides that of its guest.
 QEMU_MEMORY_MB = 400
 # Of a compiler or linker on each processor.
 BUILD_MEMORY_MB = 1500
@@ -135,7 +135,7 @@ def base_suites(session: Session) -> list[Job]:
               "sh /zernel/insmod.sh"),
         # The most that zernel.ko holds: on a debug kernel that would take minutes. It uses 3 GB.
         selftest(session, "scale-base", 2, "base", "--only scale.", mem=4096),
-        # What samples tell, by a clock that waits for the guest.
+        # Phases from samples, by a clock that waits for the guest.
         selftest(session, "timed-base", 4, "base", "--only timed.", "--mode", "icount"),
     ]
     if not os.environ.get("LAB_KDIR"):
@@ -220,7 +220,7 @@ def plan(session: Session) -> list[Job]:
 
 
 def memory_mb() -> int:
-    """How much memory this machine has."""
+    """The memory of this machine."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20
 
 

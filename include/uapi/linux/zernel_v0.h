@@ -74,7 +74,7 @@
 #define ZERNEL_V0_TSG_FAILED		(1U << 2)	/* the last change failed for good */
 #define ZERNEL_V0_TSG_SHARED		(1U << 3)	/* carries several processes' work (MPS): not raised */
 
-/* What the provider of a GPU can do, and what it does; flags of struct zernel_v0_gpu_info. */
+/* Abilities and state of the provider of a GPU; flags of struct zernel_v0_gpu_info. */
 #define ZERNEL_V0_GPU_TIMESLICE		(1U << 0)
 #define ZERNEL_V0_GPU_INTERLEAVE		(1U << 1)
 #define ZERNEL_V0_GPU_PREEMPT		(1U << 2)

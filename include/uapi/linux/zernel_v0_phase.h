@@ -8,7 +8,7 @@
 
 #include <linux/types.h>
 
-/* What a thread of a machine-learning program does. */
+/* Phases of a thread of a machine-learning program. */
 #define ZERNEL_V0_PHASE_UNKNOWN		0	/* none of the others */
 #define ZERNEL_V0_PHASE_DATA_LOADING	1	/* it waits for data, the GPU has little to do */
 #define ZERNEL_V0_PHASE_GPU_COMPUTE	2	/* the GPU computes, the thread waits for it */
@@ -157,7 +157,7 @@ struct zernel_v0_cgroup_phases {
  * A hint wins over what is detected, from now on and for its duration or until the next
  * one. The phase stays what the hint said until samples tell of another one.
  *
- * Who may track a thread may give it hints.
+ * To give hints takes the right to track the thread.
  *
  * Errors
  *

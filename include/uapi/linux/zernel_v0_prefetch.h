@@ -11,7 +11,7 @@
 /* Flags of struct zernel_v0_prefetch. */
 #define ZERNEL_V0_PREFETCH_PIDFD		(1U << 0)	/* id is a pidfd */
 
-/* What is done at each signal. */
+/* Actions at each signal. */
 #define ZERNEL_V0_PREFETCH_EVENTFD		1	/* 1 is added to an eventfd */
 #define ZERNEL_V0_PREFETCH_WORD		2	/* the word of a slot counts it */
 #define ZERNEL_V0_PREFETCH_READ_AHEAD	3	/* a range of a file is read ahead */

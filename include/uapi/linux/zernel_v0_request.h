@@ -12,7 +12,7 @@
 #define ZERNEL_V0_PAGE_SLOTS		64
 #define ZERNEL_V0_MAX_PAGES_PER_USER	256
 
-/* How the preparation time of a request is predicted. */
+/* Predictors of the preparation time of a request. */
 #define ZERNEL_V0_PREDICT_DEFAULT		0	/* as the tunable predictor says */
 #define ZERNEL_V0_PREDICT_FIXED		1	/* expected_ns, always */
 #define ZERNEL_V0_PREDICT_EMA		2	/* exponential moving average */

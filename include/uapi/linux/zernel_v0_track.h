@@ -82,7 +82,7 @@ struct zernel_v0_track {
 #define ZERNEL_V0_SLEEP_OTHER		5	/* for anything else */
 #define ZERNEL_V0_NR_SLEEPS		6
 
-/* What a thread does: 0 to 5 it sleeps, see above. */
+/* Activities of a thread: 0 to 5 it sleeps, see above. */
 #define ZERNEL_V0_DOES_RUN			16	/* it has a CPU */
 #define ZERNEL_V0_DOES_QUEUE		17	/* it could run and has no CPU */
 #define ZERNEL_V0_DOES_EXIT		18	/* it has exited */

@@ -80,7 +80,7 @@ pub(super) fn create(file: &File, arg: Arg) -> Result {
     written
 }
 
-/// What `zernel.ko` is told of a TSG.
+/// The description of a TSG for `zernel.ko`.
 pub(super) fn description(owned: &Owned, engine_type: u32, engine: u32, channels: u32) -> Tsg<'_> {
     Tsg {
         handle: owned.tsg.0,

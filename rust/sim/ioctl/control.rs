@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What tests may do to a GPU: faults of the provider, suspend, TSGs that become others.
+//! Control of a GPU by tests: faults of the provider, suspend, TSGs that become others.
 
 use super::{
     context::description,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What the GPUs are like and what they have done.
+//! The properties of the GPUs, and their work so far.
 
 use super::{
     must_be_zero,

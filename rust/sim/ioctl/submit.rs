@@ -60,7 +60,7 @@ fn expect(item: &zernel_sim_item) -> Result<Expect> {
     })
 }
 
-/// What an item means. A field that its kind does not use must be zero.
+/// The order for an item. A field that its kind does not use must be zero.
 fn order(item: &zernel_sim_item) -> Result<Order> {
     must_be_zero(&[item.flags & !ZERNEL_SIM_ITEM_NOTIFY, item.reserved])?;
     let demand = Permille(item.demand_permille);
@@ -137,7 +137,7 @@ pub(super) fn submit(file: &File, arg: Arg) -> Result {
         let address = first.checked_add(number * size).ok_or(EFAULT)?;
         orders.push(order(&abi::read(address, size)?)?, GFP_KERNEL_ACCOUNT)?;
     }
-    // What is submitted cannot be taken back: see that the answer can be written.
+    // A submission cannot be taken back: see that the answer can be written.
     arg.write(&io)?;
     file.user
         .items

@@ -17,7 +17,7 @@ attributes() {
 		grep -vE '^(uevent|dev|power/.*|waiting_for_supplier)$' | sort
 }
 
-# What the documentation names, as shell patterns: <level> stands for anything.
+# The names in the documentation, as shell patterns: <level> stands for anything.
 documented() {
 	sed -nE "s,^What:[[:space:]]*$CLASS/,,p" /zernel/abi/* | sed 's/<[^>]*>/*/g' | sort
 }

@@ -10,7 +10,7 @@ from zlab import counts
 
 
 class Counts(unittest.TestCase):
-    """What counts."""
+    """Lines that count."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()

@@ -25,7 +25,7 @@ def summary(text: str) -> ktap.Summary:
 
 
 class Ktap(unittest.TestCase):
-    """What counts as passed, failed and skipped."""
+    """Passed, failed and skipped tests."""
 
     def test_nested_suite_counts_its_leaves(self):
         result = summary(GOOD)

@@ -52,7 +52,7 @@ def verdict(**changes) -> Verdict:
 
 
 class Console(unittest.TestCase):
-    """What the scanner reports."""
+    """The reports of the scanner."""
 
     def test_each_fault_is_found(self):
         for line in FAULTS:

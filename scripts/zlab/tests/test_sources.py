@@ -29,7 +29,7 @@ class Sources(unittest.TestCase):
         sources.ROOT = self.root
 
     def found(self, check, files: dict[str, str]) -> list[str]:
-        """What a check says about these files."""
+        """The findings of a check in these files."""
         paths = []
         for name, text in files.items():
             path = self.root / name
