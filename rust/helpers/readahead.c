@@ -14,7 +14,7 @@
 
 #include "readahead.h"
 
-/* The caller's file, to be read at his expense. */
+/* The caller's file, to be read at the caller's expense. */
 int zernel_helper_source_open(int fd, struct zernel_source *source)
 {
 	struct file *file = fget(fd);

@@ -108,7 +108,7 @@ size_t zernel_helper_threads_of(struct pid *process, struct task_struct **tasks,
 	struct task_struct *leader, *task;
 	size_t count = 0;
 
-	/* Who is made from now on is followed by who makes him, if he is to be. */
+	/* A task that is made from now on is followed by its maker, if it is to be. */
 	smp_mb();
 	rcu_read_lock();
 	leader = pid_task(process, PIDTYPE_TGID);

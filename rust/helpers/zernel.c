@@ -199,7 +199,7 @@ u32 zernel_helper_euid(void)
 
 /*
  * Not audited: these are asked for every caller, also where the answer only
- * tells how much he sees.
+ * tells how much it sees.
  */
 bool zernel_helper_perfmon_capable(void)
 {

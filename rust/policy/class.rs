@@ -88,8 +88,8 @@ impl Effective {
     /// The class that remains for a TSG with work of several processes.
     ///
     /// A class that raises would raise strangers, so there is none. One that does not stays, or
-    /// whoever is held down would only have to say that he works for others too. That goes for
-    /// [`Level::DEFAULT`] as well: it keeps its owner from settings of his own.
+    /// whoever is held down would only have to say that it works for others too. That goes for
+    /// [`Level::DEFAULT`] as well: it keeps its owner from settings of its own.
     pub(crate) fn of_shared(self) -> Self {
         if self.rank().is_above(Level::DEFAULT) {
             Self::NONE
@@ -101,7 +101,7 @@ impl Effective {
     /// Puts a more specific assignment, if there is one, on top of `self`.
     ///
     /// The more specific one wins. One that was made without privilege counts only where it is less
-    /// urgent than what lies beneath it, so that nobody escapes a class by having lowered himself
+    /// urgent than what lies beneath it, so that nobody escapes a class by having lowered itself
     /// before.
     pub(crate) fn over(self, source: Source, assignment: Option<Assignment>) -> Self {
         match assignment {
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn user_may_lower_what_privilege_gave_him() {
+    fn user_may_lower_what_privilege_gave() {
         let lowered = Some(Assignment {
             level: at(3),
             allowed: Some(Level::LC),
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn user_has_no_effect_where_he_does_not_lower() {
+    fn user_has_no_effect_without_lowering() {
         for number in 0..7 {
             let e = Effective::NONE.over(Source::Thread, by_user(at(number)));
             assert_eq!(e, Effective::NONE);

@@ -3,7 +3,7 @@
 //!
 //! A thread has a *base*: the value that it would have without zernel. Whatever is asked for counts
 //! from there, and when nothing is asked for any more it has the base again. Everybody may raise
-//! the nice value of his threads at any time, and so from one that zernel has lowered: what comes
+//! the nice value of its threads at any time, and so from one that zernel has lowered: what comes
 //! of that is no base, or a thread would be lower with each turn.
 
 /// A nice value, -20 (most CPU time) to 19.
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_climbs_by_raising_himself() {
+    fn nobody_climbs_by_raising_itself() {
         let asks = [ask(-5, true)];
         let (mut now, mut held) = (Nice::default(), None);
         for _ in 0..20 {

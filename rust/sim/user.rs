@@ -77,7 +77,7 @@ impl Users {
     /// The caller opens a file.
     pub(crate) fn enter(&self) -> Result<Arc<User>> {
         let uid = task::uid();
-        // Without the lock: his cgroup may have him wait for memory.
+        // Without the lock: the user's cgroup may have it wait for memory.
         let (contexts, items) = (Quota(Atomic::new(0)), Quota(Atomic::new(0)));
         let user = Arc::new(
             User {

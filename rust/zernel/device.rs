@@ -100,7 +100,7 @@ const V0_BEGIN: u32 = named(uapi::ZERNEL_V0_NR_BEGIN);
 /// An open file.
 #[pin_data(PinnedDrop)]
 pub(crate) struct Client {
-    /// Who opened it: its stream shows what he sees.
+    /// The opener: the stream shows what it may see.
     viewer: Arc<Viewer>,
     /// It is open for writing: calls that change something are taken.
     writable: bool,
@@ -272,7 +272,7 @@ impl MiscDevice for Client {
 
 impl miscdev::Device for Client {
     const NAME: &'static CStr = c"zernel";
-    // Everybody may lower himself; what else is allowed is decided call by call.
+    // Everybody may lower their own; what else is allowed is decided call by call.
     const MODE: u16 = 0o666;
 
     fn groups() -> miscdev::Groups {

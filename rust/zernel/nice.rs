@@ -2,7 +2,7 @@
 //! Threads whose nice value is not their own: because of their phase, or of a request.
 //!
 //! A thread is in the table as long as something is asked for it. Whoever asks says so again when
-//! that changes, and at the end that he asks for nothing: then the thread has its base again.
+//! that changes, and at the end that it asks for nothing: then the thread has its base again.
 //!
 //! # Locking
 //!

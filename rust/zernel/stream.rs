@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Streams of events: one ring per reader, which never waits for him.
+//! Streams of events: one ring per reader, and no writer waits for a reader.
 
 use crate::{
     glue::{
@@ -311,8 +311,8 @@ impl Streams {
         }
     }
 
-    /// Tells every stream that may see a process that it is time to load its next batch. `private`: of
-    /// the streams of its user none may.
+    /// Tells every stream that may see a process that it is time to load its next batch. `private`:
+    /// of the streams of its user none may.
     pub(crate) fn push_prefetch(&self, owner: (&Pid, Uid), private: bool, counters: &mut Counters) {
         let event = uapi::zernel_v0_event {
             size: size_of::<uapi::zernel_v0_event>() as u32,

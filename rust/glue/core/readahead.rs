@@ -39,7 +39,7 @@ unsafe impl Send for Source {}
 unsafe impl Sync for Source {}
 
 impl Source {
-    /// The file that the caller calls `fd`. What is read of it is charged to his cgroups.
+    /// The file that the caller calls `fd`. What is read of it is charged to the caller's cgroups.
     ///
     /// # Errors
     ///

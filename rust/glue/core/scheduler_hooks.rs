@@ -2,12 +2,12 @@
 //! Records what threads do, as the scheduler tells it; other threads pay nothing.
 //!
 //! A record hangs on the preempt-notifier list of its thread, which that thread alone changes: it
-//! is put there by task work, when the thread returns to user space next, and taken off by task work
-//! or by a probe of its exit. What a thread does is written by it alone, with preemption off, and
-//! read under a sequence count in process context: no reader ever keeps the scheduler waiting.
+//! is put there by task work, when the thread returns to user space next, and taken off by task
+//! work or by a probe of its exit. What a thread does is written by it alone, with preemption off,
+//! and read under a sequence count in process context: no reader ever keeps the scheduler waiting.
 //!
-//! A record on its way belongs to the thread. Once it is over it is put on a lock-free list, and the
-//! record reaper takes it from there; until then it holds a reference to the module.
+//! A record on its way belongs to the thread. Once it is over it is put on a lock-free list, and
+//! the record reaper takes it from there; until then it holds a reference to the module.
 
 use super::{
     identity::Pid,
@@ -136,8 +136,8 @@ impl Hook {
     ///
     /// The record is over.
     unsafe fn next(&self) -> &Atomic<usize> {
-        // SAFETY: Within `opaque`, as large and aligned as a word of it, and used by nobody else, by
-        // the caller.
+        // SAFETY: Within `opaque`, as large and aligned as a word of it, and used by nobody else,
+        // by the caller.
         unsafe { &*self.opaque.get().cast::<Atomic<usize>>() }
     }
 }
@@ -393,8 +393,8 @@ static USED: Atomic<bool> = Atomic::new(false);
 pub(crate) struct Hooks(#[expect(dead_code, reason = "a probe kicks it")] Arc<Worker<CgroupSync>>);
 
 impl Hooks {
-    /// Turns them on; `cgroup_sync` looks when a process is made in a tracked cgroup that has no record.
-    /// May sleep.
+    /// Turns them on; `cgroup_sync` looks when a process is made in a tracked cgroup that has no
+    /// record. May sleep.
     ///
     /// # Errors
     ///
@@ -402,8 +402,8 @@ impl Hooks {
     pub(crate) fn new(cgroup_sync: Arc<Worker<CgroupSync>>) -> Result<Self> {
         USED.store(true, Relaxed);
         let data = core::ptr::from_ref(&*cgroup_sync).cast_mut().cast();
-        // SAFETY: There is one of these at a time, as the table is locked. The cgroup sync lives until
-        // `wait_for_all` has waited for the probes.
+        // SAFETY: There is one of these at a time, as the table is locked. The cgroup sync lives
+        // until `wait_for_all` has waited for the probes.
         to_result(unsafe { zernel_helper_hooks_on(data) })?;
         // INVARIANT: Just turned on.
         Ok(Self(cgroup_sync))
@@ -469,7 +469,7 @@ unsafe extern "C" fn zernel_rust_hook_work(hook: *mut c_void, exiting: bool, beg
 ///
 /// As [`record_of`], in the thread, between two changes of `seq`, with preemption off.
 unsafe fn activity_of<'a>(hook: *mut c_void) -> &'a mut Activity {
-    // SAFETY: By the caller: nobody else writes, and nobody uses what he reads now.
+    // SAFETY: By the caller: nobody else writes, and no reader uses the values that it reads now.
     unsafe { &mut *record_of(hook).activity.get() }
 }
 

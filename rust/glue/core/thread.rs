@@ -125,8 +125,9 @@ impl Thread {
         }
     }
 
-    /// Charges what `f` allocates, where that is accounted, to the memory cgroup of its process rather
-    /// than to that of who calls. `None` if it has no memory of its own any more. Process context.
+    /// Charges what `f` allocates, where that is accounted, to the memory cgroup of its process
+    /// rather than to that of who calls. `None` if it has no memory of its own any more. Process
+    /// context.
     pub(crate) fn pays<T>(&self, f: impl FnOnce() -> T) -> Option<T> {
         let mut charge = Charge {
             memcg: core::ptr::null_mut(),
@@ -164,14 +165,14 @@ impl Thread {
         (tid, pid)
     }
 
-    /// Whether it is of that user alone, and runs with no rights but his.
+    /// True if it is of that user alone, and runs with no other rights.
     pub(crate) fn is_of(&self, uid: Uid) -> bool {
         // SAFETY: Valid by the type invariant.
         unsafe { zernel_helper_thread_is_of(self.as_raw(), uid.0) }
     }
 
-    /// Whether a viewer may see what it does: it is of that user alone, and runs with no rights but
-    /// his.
+    /// True if a viewer may see its activity: it is of that user alone, and runs with no other
+    /// rights.
     pub(crate) fn is_seen_by(&self, viewer: &Viewer) -> bool {
         viewer.sees_all() || self.is_of(viewer.uid())
     }

@@ -20,8 +20,8 @@ pub(crate) struct Most {
 }
 
 impl Share {
-    /// Counts a subscription that reads so many bytes ahead. `most`: what the user may have, if he
-    /// is bound by that. Returns whether he may have it; nothing has changed if not.
+    /// Counts a subscription that reads so many bytes ahead. `most`: the bounds of the user, if
+    /// there are any. Returns false, with nothing changed, if it is beyond them.
     pub(crate) fn add(&mut self, bytes: u64, most: Option<Most>) -> bool {
         let (Some(count), Some(sum)) = (self.count.checked_add(1), self.bytes.checked_add(bytes))
         else {

@@ -83,11 +83,11 @@ impl Order {
     }
 
     /// Places a TSG that got something to run: at the end of the queue, and in virtual time where
-    /// it was, but no more than half a quantum of its own behind, or two if it only was_thinking: so much
-    /// can a TSG that is never idle be owed.
+    /// it was, but no more than half a quantum of its own behind, or two after a think time: so
+    /// much can a TSG that is never idle be owed.
     ///
-    /// So a short sleeper is soon served, nobody saves up a long sleep, and who sleeps to be served
-    /// soon gains nothing: in any stretch he gets at most his share and three quanta.
+    /// So a short sleeper is soon served, and nobody saves up a long sleep. To sleep in order to be
+    /// served soon gains nothing: in any stretch a TSG gets at most its share and three quanta.
     pub(super) fn wake(&mut self, e: &mut Entity) {
         let quantum = self.quantum();
         let most = match e.was_thinking {
@@ -107,10 +107,10 @@ impl Order {
         self.tail = self.tail.saturating_add(1);
     }
 
-    /// Charges GPU time, however late it is seen: who had the GPU for longer than his turn pays it
-    /// back. What he had while nobody else had anything to run moves virtual time and rounds on
-    /// ([`Self::advance`]), and so is not paid back. Nor is what he had in a queue that does not go
-    /// by weight.
+    /// Charges GPU time, however late it is seen: a TSG that had the GPU for longer than its turn
+    /// pays it back. Time while no other had anything to run moves virtual time and rounds on
+    /// ([`Self::advance`]), and so is not paid back. Nor is time in a queue that does not go by
+    /// weight.
     pub(super) fn charge(&self, e: &mut Entity, ran: Ns) {
         if self.discipline == Discipline::RoundRobin {
             return;
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_nap_does_not_forgive() {
+    fn think_time_does_not_forgive() {
         let mut order = order(Discipline::Fair);
         let mut group = pair(&mut order, [1024, 1024]);
         let [thinker, _] = &mut group.0;

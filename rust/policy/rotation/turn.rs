@@ -8,9 +8,9 @@
 //!
 //! While the rotation is on and at least two TSGs take part:
 //!
-//! * Nobody is enabled while two are, or while one is and no hand-over to him has begun. TSGs found
+//! * No TSG is enabled while two are, or while one is and no hand-over has begun. TSGs found
 //!   enabled at the start, or new ones, are disabled one by one.
-//! * Nobody is disabled who is the only one enabled. So some TSG is always enabled, and if the
+//! * The only enabled TSG is not disabled. So some TSG is always enabled, and if the
 //!   one that is has nothing to run while another has, a call to enable that one is under way, or
 //!   the think time of the first is about to be over.
 //! * A TSG for which a call failed takes no more turns: it is enabled, and stays so, in slices.
@@ -64,8 +64,8 @@ pub(crate) enum Outcome {
 enum End {
     /// At once.
     Now,
-    /// When it goes idle, as predicted. If it does not: when its burst has become this long, its turn
-    /// as long as a turn can be, or when the successor had a quantum.
+    /// When it goes idle, as predicted. If it does not: when its burst has become this long, its
+    /// turn as long as a turn can be, or when the successor had a quantum.
     Idle { burst: Ns },
 }
 
@@ -153,8 +153,8 @@ impl<I: Copy + Eq> Turn<I> {
         self.poll = interval;
     }
 
-    /// Says whether LC is using the GPU at `now`. Nobody's turn goes on then, so that it need not be
-    /// watched; ask again when that changes.
+    /// Says whether LC is using the GPU at `now`. Nobody's turn goes on then, so that it need not
+    /// be watched; ask again when that changes.
     pub(crate) fn set_lc(&mut self, busy: bool, now: Ns) {
         self.lc.set(busy, now);
     }

@@ -58,9 +58,9 @@ use kernel::{
     },
 };
 
-/// A thread is looked at for each such part of a tick, the same number of each user's; more take their
-/// turns. So whoever has many does not slow down the samples of others: a look takes about a tenth of
-/// this, and with the pause after it as long as this.
+/// A thread is looked at for each such part of a tick, the same number of each user's; more take
+/// their turns. So whoever has many does not slow down the samples of others: a look takes about a
+/// tenth of this, and with the pause after it as long as this.
 const LOOK: Ns = Ns(8_000);
 
 /// Most threads looked at in a tick.
@@ -83,7 +83,7 @@ struct User {
     awake: bool,
     /// Looks left in this tick.
     left: u64,
-    /// The key of the process with which his turn begins, and with which the next one does.
+    /// The key of the process with which the user's turn begins, and with which the next one does.
     turn: usize,
     next: Option<usize>,
 }
@@ -307,7 +307,7 @@ impl State {
         self.rests = self.made_from.is_some() && self.programs.iter().all(Program::rests);
     }
 
-    /// Gives every user his share of the looks of a tick.
+    /// Gives every user a share of the looks of a tick.
     fn share_out(&mut self, tick: Ns) {
         let awake = self.users.values().filter(|user| user.awake);
         let users = awake.count().max(1) as u64;
@@ -319,8 +319,8 @@ impl State {
         }
     }
 
-    /// Looks at the threads of a program, as far as its user's share goes. `again`: it is one of those
-    /// before the one whose turn it is; `sure`: all GPUs have answered.
+    /// Looks at the threads of a program, as far as its user's share goes. `again`: it is one of
+    /// those before the one whose turn it is; `sure`: all GPUs have answered.
     fn observe_program(
         &mut self,
         place: usize,

@@ -40,7 +40,7 @@ impl Registry {
     ///
     /// # Errors
     ///
-    /// [`Failure::OverQuota`] he has [`pages::MAX_PER_USER`] and is bound by that, `ENOMEM`.
+    /// [`Failure::OverQuota`] the user has [`pages::MAX_PER_USER`] and is bound by that, `ENOMEM`.
     pub(crate) fn charge_page(&mut self, user: Uid, unbound: bool) -> Result<(), Failure> {
         match self.pages.get_mut(&user) {
             Some(count) if *count >= pages::MAX_PER_USER && !unbound => {
@@ -85,8 +85,9 @@ impl Registry {
         Ok(self.boosts.clone().ok_or(ENODEV)?)
     }
 
-    /// The requests of a TSG, for one that `user` begins. `sees_all`, `may_all`: he sees, and may
-    /// begin some on, other users' TSGs. `stats`: where to count if it is the first one of the TSG.
+    /// The requests of a TSG, for one that `user` begins. `sees_all`, `may_all`: the user sees, and
+    /// may begin some on, other users' TSGs. `stats`: where to count if it is the first one of the
+    /// TSG.
     ///
     /// # Errors
     ///
@@ -111,7 +112,7 @@ impl Registry {
             return Ok(group.clone());
         }
         let gpu = self.gpus.get(&tsg.gpu).ok_or(Failure::NoTsg)?;
-        // Who brings none was told that his is not the first one.
+        // A caller without one was told that it is not the first.
         let stats = stats.ok_or(Failure::NoTsg)?;
         let group = Group::new(id, gpu.requests.clone(), stats, tsg.effective.level)?;
         tsg.requests = Some(group.clone());

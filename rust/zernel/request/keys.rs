@@ -39,8 +39,8 @@ pub(crate) const MAX: u32 = 65_536;
 /// Keys looked at before one is forgotten although it was used since the last look.
 const CHANCES: u32 = 64;
 
-/// So often a key has to be used for its place to be kept. Less is what making it takes: whoever makes
-/// keys without end keeps none of them.
+/// So often a key has to be used for its place to be kept. Less is what making it takes: whoever
+/// makes keys without end keeps none of them.
 const OFTEN: u32 = 2;
 
 /// The history of one key.
@@ -118,7 +118,7 @@ struct Held {
 
 /// All keys.
 ///
-/// A user loses keys to others only while he has more than an even share of [`MAX`].
+/// A user loses keys to others only with more than an even share of [`MAX`].
 ///
 /// # Invariants
 ///
@@ -184,8 +184,8 @@ impl Keys {
         Ok(key)
     }
 
-    /// Who loses a key to `uid`: himself, if he has an even share already, else the first who has
-    /// more than that. One of them exists where there is no room.
+    /// The user that loses a key to `uid`: itself, if it has an even share already, else the first
+    /// with more than that. One of them exists where there is no room.
     fn loser(&self, uid: Uid) -> Option<Uid> {
         let known = self.users.get(&uid).copied();
         let sharers = self.nr_users + u32::from(known.is_none());

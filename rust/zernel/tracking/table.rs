@@ -122,10 +122,10 @@ pub(super) struct Member {
 ///
 /// Every entry of `threads` has one in `members`, under the keys of its process and thread, and
 /// counts once among the members of its entry in `processes` and for its user in `users`. `ids` has
-/// exactly the ids of `processes`. Its record
-/// is not over, or will be handed to the record reaper. `count` counts those that are wanted, and so do
-/// `threads` of the entries; `singles` those of them that are single. `inside` has an entry for each
-/// of the `groups` of a process, and no others.
+/// exactly the ids of `processes`. Its record is not over, or will be handed to the record reaper.
+/// `count` counts those that are wanted, and so do `threads` of the entries; `singles` those of
+/// them that are single. `inside` has an entry for each of the `groups` of a process, and no
+/// others.
 pub(crate) struct Tracking {
     pub(super) last_id: u64,
     pub(super) threads: RBTree<u64, Member>,
@@ -207,7 +207,7 @@ impl Tracking {
         self.idle = None;
         if self.hooks.is_none() {
             self.hooks = Some(Hooks::new(self.cgroup_sync.clone())?);
-            // Whatever comes of it, he turns them off when they are not needed.
+            // In either case it turns them off when they are not needed.
             self.record_reaper.kick();
         }
         Ok(())
@@ -526,8 +526,8 @@ impl Tracking {
         }
     }
 
-    /// Tracks a thread again that has still to let its record go, which begins anew. Returns its new
-    /// id, if it was in time.
+    /// Tracks a thread again that has still to let its record go, which begins anew. Returns its
+    /// new id, if it was in time.
     fn call_back(&mut self, id: u64) -> Result<Option<u64>> {
         let node = RBTreeNodeReservation::new(account_nowait())?;
         // What it did before, which nobody knows any more when it is called back.
@@ -578,8 +578,8 @@ impl Tracking {
         (owner == process).then_some((thread, id))
     }
 
-    /// Turns the hooks of the scheduler off if there have been no records for [`REST`]. Returns when
-    /// to ask again.
+    /// Turns the hooks of the scheduler off if there have been no records for [`REST`]. Returns
+    /// when to ask again.
     pub(crate) fn rest(&mut self, now: Ns) -> Option<Ns> {
         if self.hooks.is_none()
             || scheduler_hooks::live() > 0

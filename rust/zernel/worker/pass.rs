@@ -150,7 +150,7 @@ impl Outcome {
 
 impl Step {
     /// Does it. What the driver held before is read before it is changed for the first time, and
-    /// again when it was given back in between: the owner may have changed it himself.
+    /// again when it was given back in between: the owner may have changed it.
     pub(crate) fn perform(&self, driver: &impl Driver) -> Outcome {
         let mut outcome = Outcome {
             original: self.original,

@@ -76,12 +76,12 @@ enum Command {
     /// Shows your own TSGs, or all with CAP_PERFMON. Events that were lost because they were not
     /// read in time are counted on standard error.
     Watch(WatchArgs),
-    /// Track what the threads of a process, or in a cgroup, do: CPU time, waits for a CPU, sleeps by
-    /// cause.
+    /// Track what the threads of a process, or in a cgroup, do: CPU time, waits for a CPU, sleeps
+    /// by cause.
     ///
-    /// A thread is recorded from the moment on when it returns to user space next. Your own are free
-    /// to track; another user's need CAP_SYS_NICE or membership of the group in the tunable lc_gid.
-    /// The owner of a cgroup's directory tracks his own processes in it.
+    /// A thread is recorded from the moment on when it returns to user space next. Your own are
+    /// free to track; another user's need CAP_SYS_NICE or membership of the group in the tunable
+    /// lc_gid. The owner of a cgroup's directory tracks its own processes in it.
     Track {
         #[command(flatten)]
         target: TrackArgs,
@@ -105,7 +105,8 @@ enum Command {
         #[arg(long, value_parser = process)]
         pid: Option<u32>,
     },
-    /// Have tracked threads counted as waiting for the GPU while they are in functions of a library.
+    /// Have tracked threads counted as waiting for the GPU while they are in functions of a
+    /// library.
     ///
     /// For runtimes that spin or poll until the GPU is done, and do not ask the driver. Needs
     /// CAP_PERFMON, and lasts until interrupted. Whoever calls such a function, tracked or not,
@@ -325,7 +326,8 @@ struct PhasesArgs {
     /// Sums of the processes in each cgroup v2.
     #[arg(long, conflicts_with = "process")]
     cgroup: bool,
-    /// The cgroups that are tracked: all that their threads did there, those that have left included.
+    /// The cgroups that are tracked: all that their threads did there, those that have left
+    /// included.
     #[arg(long, conflicts_with_all = ["process", "cgroup", "pid"])]
     cgroups: bool,
     /// Only those of this process.

@@ -125,7 +125,7 @@ impl<I: Copy + Eq> Turn<I> {
         };
         let quantum = self.order.quantum();
         match (to.enabled, to.runnable, end) {
-            // His work is gone, so that there is nothing to hand over for.
+            // Its work is gone, so that there is nothing to hand over for.
             (false, false, _) => {
                 self.successor = None;
                 self.go_on(group, now, current)
@@ -270,8 +270,8 @@ impl<I: Copy + Eq> Turn<I> {
         self.used.saturating_add(left).saturating_add(next) >= usual
     }
 
-    /// The end of the think time for which the GPU is left to the current TSG. Think time is part of
-    /// the turn, but not charged: weights share the GPU's work.
+    /// The end of the think time for which the GPU is left to the current TSG. Think time is part
+    /// of the turn, but not charged: weights share the GPU's work.
     fn thinking_ends(&mut self, e: &mut Entity, rank: Rank, now: Ns) -> Option<Ns> {
         if let (Thinking::Begun, Some(time)) = (self.thinking, e.usual_think_time(self.enable_cost))
         {

@@ -35,8 +35,8 @@ use kernel::{
     sync::Arc, //
 };
 
-/// So many rounds in a row have to find that nothing happens before a program rests: from the second
-/// on its threads are asked to ring.
+/// So many rounds in a row have to find that nothing happens before a program rests: from the
+/// second on its threads are asked to ring.
 const QUIET: u32 = 2;
 
 /// What came of the signals of a process.
@@ -172,7 +172,7 @@ impl Program {
 
     /// Takes the place of `old`, which is the same process, and knows what that knew.
     pub(crate) fn succeed(&mut self, old: &mut Self) {
-        // He may be another one by now.
+        // It may be another one by now.
         core::mem::swap(&mut self.uid, &mut old.uid);
         core::mem::swap(self, old);
     }
@@ -199,8 +199,8 @@ impl Program {
         (self.gpu.share, self.gpu.pending) = (self.before.waited, None);
     }
 
-    /// Takes in what one of its threads does and, if a sample was taken, what was seen of it; and its
-    /// waits for the GPU.
+    /// Takes in what one of its threads does and, if a sample was taken, what was seen of it; and
+    /// its waits for the GPU.
     pub(crate) fn see(
         &mut self,
         task: Option<&Task>,
@@ -284,8 +284,8 @@ impl Program {
             self.due = prefetch.compute_begins(at, params);
             return;
         }
-        // One computation may follow another too soon for the phase to change: the GPU was done, and
-        // who had waited for it went on.
+        // One computation may follow another too soon for the phase to change: the GPU was done,
+        // and who had waited for it went on.
         let synced = self.gpu.synced.filter(|_| self.gpu.synced != self.synced);
         if let Some(synced) = synced.filter(|_| self.computes && now.moved) {
             self.synced = Some(synced);

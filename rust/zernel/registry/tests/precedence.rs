@@ -134,7 +134,7 @@ mod cases {
         r.set_class(owner(), thread()?, Level::BE)?;
         let clear = r.clear_class(owner(), &Named::Tsg(id));
         assert_eq!(clear.err(), Some(Failure::NotPermitted));
-        // Nor does saying the same himself make it his own.
+        // Nor does the owner make it its own by saying the same.
         r.set_class(owner(), Named::Tsg(id), Level::BE)?;
         let clear = r.clear_class(owner(), &Named::Tsg(id));
         assert_eq!(clear.err(), Some(Failure::NotPermitted));
@@ -142,7 +142,7 @@ mod cases {
     }
 
     #[test]
-    fn an_owner_cannot_escape_his_cgroup() -> Result {
+    fn an_owner_cannot_escape_its_cgroup() -> Result {
         let (mut r, gpu) = fixture::registry()?;
         let id = r.add_tsg(gpu, fixture::tsg(1)?)?;
         r.set_class(owner(), process()?, level(6))?;

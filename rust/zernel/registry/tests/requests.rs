@@ -51,7 +51,7 @@ mod cases {
             r.charge_page(OWNER, false)?;
         }
         assert_eq!(r.charge_page(OWNER, false), Err(Failure::OverQuota));
-        // Others have their own share, and who is unbound has as many as he likes.
+        // Others have their own share, and without a bound there are as many as one likes.
         r.charge_page(OTHER, false)?;
         r.charge_page(OWNER, true)?;
         r.uncharge_page(OWNER);
@@ -81,12 +81,12 @@ mod cases {
     fn a_tsg_has_one_group_for_whom_it_belongs_to() -> Result {
         let (mut r, _, id) = lab()?;
         assert!(r.is_first(id, OWNER, false) && r.is_first(id, OTHER, true));
-        // Nobody learns of another user's TSG by what his request takes.
+        // Nobody learns of another user's TSG by the time of a request.
         assert!(!r.is_first(id, OTHER, false) && !r.is_first(tsg::Id(1), OWNER, true));
         let own = group(&mut r, id)?;
         assert!(!r.is_first(id, OWNER, false));
         assert!(Arc::ptr_eq(&own, &group(&mut r, id)?));
-        // A stranger is told that there is none; who sees all, that he may not.
+        // A stranger gets ENOENT; a caller that sees all, EPERM.
         let error = |r: &mut Registry, sees, may| r.group(id, OTHER, sees, may, None).err();
         assert_eq!(error(&mut r, false, false), Some(Failure::NoTsg));
         assert_eq!(error(&mut r, true, false), Some(Failure::NotPermitted));

@@ -67,7 +67,7 @@ mod cases {
     }
 
     #[test]
-    fn what_the_owner_changed_in_between_is_what_he_gets_back() -> Result {
+    fn the_owners_change_in_between_is_given_back() -> Result {
         let (mut r, gpu) = fixture::registry()?;
         let d = FakeDriver::new();
         r.add_tsg(gpu, fixture::tsg(1)?)?;

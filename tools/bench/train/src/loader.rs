@@ -68,7 +68,7 @@ impl Loader<'_> {
     /// Loads what is ordered.
     pub(crate) fn run(mut self, orders: &Receiver<Order>, batches: &Sender<Result<Batch>>) {
         if let Err(error) = self.zernel.track(&Target::CurrentThread, Tracking::ML) {
-            // Whoever orders has gone if he does not take it.
+            // Nobody waits for it any more if it is not taken.
             let _ = batches.send(Err(error.into()));
             return;
         }

@@ -103,7 +103,7 @@ proptest! {
         prop_assert!(fullest(&stretches, params.period().0) <= most);
     }
 
-    /// Whoever needs less than his budget in a slightly longer window is never throttled.
+    /// A level that needs less than its budget in a slightly longer window is never throttled.
     #[test]
     fn the_modest_are_never_throttled(
         params in params(),

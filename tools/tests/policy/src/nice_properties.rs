@@ -20,7 +20,7 @@ fn ask() -> impl Strategy<Value = Ask> {
 enum Step {
     /// These are asked for.
     Ask(Vec<Ask>),
-    /// Its user sets a value, as far as he may.
+    /// Its user sets a value, as far as it may.
     UserSets(Nice),
     /// An administrator does.
     RootSets(Nice),

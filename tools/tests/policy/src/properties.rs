@@ -74,7 +74,7 @@ proptest! {
         }
     }
 
-    /// What an owner does without privilege never makes his target, or a TSG of it, more urgent.
+    /// An owner without privilege never makes its target, or a TSG of it, more urgent.
     #[test]
     fn owner_never_rises(chain in chain(), wish in level(), slot in 0usize..4) {
         let caller = Caller { owner: true, capable: false, member: false };

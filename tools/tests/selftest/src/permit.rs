@@ -132,8 +132,8 @@ fn no_escape_from_a_later_class() -> Outcome {
         (listed.level, listed.source),
         (Some(level(7)), Source::Cgroup)
     );
-    // A more urgent class from above does not raise who lowered himself: his process does, and what
-    // says the same above it lowers nothing more.
+    // A more urgent class from above does not raise a thread that was lowered: its process does,
+    // and what says the same above it lowers nothing more.
     root.zernel.set_class(&group.target()?, level(1))?;
     let listed = root.tsg(tsg)?;
     check_eq!(
@@ -174,7 +174,7 @@ fn lowering_ends_with_what_it_lowers() -> Outcome {
     Ok(())
 }
 
-/// A class of the owner's own beneath does not help him to get rid of an administrator's.
+/// A class of the owner's own beneath does not help to get rid of an administrator's.
 fn privilege_is_not_cleared_away() -> Outcome {
     let root = Lab::open()?;
     let owner = owner_process(ALICE)?;

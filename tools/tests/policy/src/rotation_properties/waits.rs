@@ -179,10 +179,10 @@ fn shares_hold_beside_lc() {
     assert!(deviation(&bench) < 15_000);
 }
 
-/// Whoever sleeps a little after each burst, to be placed in front again, gets no more than his
+/// A TSG that sleeps a little after each burst, to be placed in front again, gets no more than its
 /// share.
 #[test]
-fn napping_pays_nothing() {
+fn thinking_pays_nothing() {
     for discipline in [Discipline::Fair, Discipline::Credit] {
         for (burst, sleep) in [
             (4_900, 10),
@@ -295,7 +295,8 @@ fn think_time_is_not_saved_up() {
     }
 }
 
-/// The time for which a TSG has the GPU to itself is as documented, with think times and LC, and without.
+/// The time for which a TSG has the GPU to itself is as documented, with think times and LC, and
+/// without.
 #[test]
 fn turns_last_as_long_as_documented() {
     for (burst, sleep) in [(1_000, 90), (6_800, 90), (9_500, 3_000), (3_000, 200)] {

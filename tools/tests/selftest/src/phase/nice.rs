@@ -149,7 +149,7 @@ pub(super) fn of_each_phase() -> Outcome {
     Ok(())
 }
 
-/// A program of a user, tracked by himself.
+/// A program of a user, tracked by that user.
 pub(super) fn within_limits() -> Outcome {
     tune("phase_nice", 1)?;
     for (rlimit, base, lower) in [

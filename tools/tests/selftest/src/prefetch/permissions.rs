@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Who may subscribe to whose signals, and whether he still may when they come.
+//! Permission to subscribe to signals, at the call and when they come.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 

@@ -191,7 +191,7 @@ pub(super) fn is_charged() -> Outcome {
         let zernel = Zernel::open()?;
         let data = Data::new()?;
         let _subscription = data.subscribe(&zernel, MIB, LENGTH, 0)?;
-        // Where he is when it is read does not matter.
+        // The user's cgroup when it is read does not matter.
         crate::group::leave()?;
         let signaller = Signaller::own(&zernel)?;
         let (before, file) = (zernel.stats()?, memory(name, "file")?);

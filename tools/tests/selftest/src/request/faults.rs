@@ -65,7 +65,7 @@ pub(super) fn of_register() -> Outcome {
             register(&zernel, area.address(0))?;
         }
         let answer = register(&zernel, area.address(0));
-        check_eq!(answer, Err(Errno::DQUOT), "one more than his share");
+        check_eq!(answer, Err(Errno::DQUOT), "one more than the share");
         Ok(())
     })
 }
@@ -142,7 +142,8 @@ pub(super) fn of_rebinding() -> Outcome {
                     slot.ready_call(request)?;
                     slot.done_call(request)?;
                 } else {
-                    // That of which nobody was told the number was begun, after the other had ended.
+                    // That of which nobody was told the number was begun, after the other had
+                    // ended.
                     check_eq!(error.errno(), Some(Errno::FAULT));
                     check_eq!((ends.cancelled, ends.in_flight), (2, 0), "{ends:?}");
                 }

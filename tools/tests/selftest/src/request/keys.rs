@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Keys: each user has his own, and loses them to no other user.
+//! Keys: each user has its own, and loses them to no other user.
 
 use std::os::fd::OwnedFd;
 

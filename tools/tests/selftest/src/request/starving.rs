@@ -243,7 +243,7 @@ impl Stage {
             longest: Duration::ZERO,
             turns: 0,
         };
-        // So long that who starves waits for longer than he may.
+        // So long that a starving one waits for longer than it may.
         while Timestamp::now().since(began) < (period * PERIODS).max(2 * most) {
             self.probe.look(&self.lab)?;
             most = bound + self.probe.late(tsgs);

@@ -24,7 +24,7 @@ const CGROUPS: usize = 4_096;
 /// The same on a debug kernel, which takes too long for as many as there can be.
 const FEW_CGROUPS: usize = 64;
 
-/// What a user has left when he tracks a process that has twice as many threads.
+/// The rest of a user's quota with a tracked process of twice as many threads.
 const ROOM: usize = 100;
 
 /// Threads that are made when there is no room for them any more.
@@ -89,7 +89,8 @@ fn make_missed(zernel: &Zernel, crowd: &mut Crowd) -> Outcome {
     Ok(())
 }
 
-/// No module is loaded. Crowds of alice's are tracked beside root's, and more until there is no room.
+/// No module is loaded. Crowds of alice's are tracked beside root's, and more until there is no
+/// room.
 pub(super) fn of_threads(crowds: Vec<Crowd>) -> Outcome {
     load("zernel", "")?;
     let zernel = Zernel::open()?;

@@ -32,13 +32,13 @@ use crate::harness::Outcome;
 use crate::sys::Sleeping;
 
 /// How long a sleep is that is over by itself.
-const NAP: Duration = Duration::from_millis(3);
+const PAUSE: Duration = Duration::from_millis(3);
 
 /// Sleeps of a cause after which there was enough of it.
 const ENOUGH: Sum = Sum { count: 5, ns: MS };
 
-/// Has a thread do nothing but sleep in one way, again and again, until there was enough of it. That
-/// is counted as `cause`, and as no other. `nudge` has a thread go on that waits for somebody.
+/// Has a thread do nothing but sleep in one way, again and again, until there was enough of it.
+/// That is counted as `cause`, and as no other. `nudge` has a thread go on that waits for somebody.
 /// Returns what there was of the cause.
 fn sleeps_as(
     cause: Cause,
@@ -130,9 +130,9 @@ pub(super) fn every_call_has_its_cause() -> Outcome {
 }
 
 /// One that is over by itself.
-fn nap(call: Sleeping, cause: Cause, fd: OwnedFd) -> Outcome {
+fn pause(call: Sleeping, cause: Cause, fd: OwnedFd) -> Outcome {
     let sleep = move || {
-        check_eq!(call.call(fd.as_fd(), &mut [], NAP)?, 0, "nothing comes");
+        check_eq!(call.call(fd.as_fd(), &mut [], PAUSE)?, 0, "nothing comes");
         Ok(())
     };
     sleeps_as(cause, ENOUGH, sleep, nobody)?;
@@ -141,12 +141,12 @@ fn nap(call: Sleeping, cause: Cause, fd: OwnedFd) -> Outcome {
 
 fn for_a_thread(call: Sleeping) -> Outcome {
     let (any, _writer) = pipe()?;
-    nap(call, Cause::Futex, any)
+    pause(call, Cause::Futex, any)
 }
 
 fn until_ready(call: Sleeping) -> Outcome {
     let (reader, _writer) = pipe()?;
-    nap(call, Cause::Poll, reader)
+    pause(call, Cause::Poll, reader)
 }
 
 fn until_told(call: Sleeping) -> Outcome {
@@ -154,14 +154,14 @@ fn until_told(call: Sleeping) -> Outcome {
     let teller = epoll::create(epoll::CreateFlags::CLOEXEC)?;
     let nothing = epoll::EventData::new_u64(0);
     epoll::add(&teller, &reader, nothing, epoll::EventFlags::IN)?;
-    nap(call, Cause::Poll, teller)
+    pause(call, Cause::Poll, teller)
 }
 
 fn for_a_timer(call: Sleeping) -> Outcome {
     let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC)?;
     let time = Timespec {
         tv_sec: 0,
-        tv_nsec: NAP.as_nanos() as i64,
+        tv_nsec: PAUSE.as_nanos() as i64,
     };
     let always = Itimerspec {
         it_interval: time,
@@ -169,7 +169,7 @@ fn for_a_timer(call: Sleeping) -> Outcome {
     };
     timerfd_settime(&timer, TimerfdTimerFlags::empty(), &always)?;
     let sleep = move || {
-        check_eq!(call.call(timer.as_fd(), &mut [0; 8], NAP)?, 8);
+        check_eq!(call.call(timer.as_fd(), &mut [0; 8], PAUSE)?, 8);
         Ok(())
     };
     sleeps_as(Cause::ReadWrite, ENOUGH, sleep, nobody)?;
@@ -184,7 +184,7 @@ fn for_an_event(call: Sleeping) -> Outcome {
     let stream = File::options().read(true).write(true).open(Zernel::PATH)?;
     let sleep = move || {
         ensure!(
-            call.call(stream.as_fd(), &mut [0; 4096], NAP)? > 0,
+            call.call(stream.as_fd(), &mut [0; 4096], PAUSE)? > 0,
             "no event"
         );
         Ok(())
@@ -203,7 +203,7 @@ fn for_a_reader(call: Sleeping) -> Outcome {
     let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
     rustix::io::ioctl_fionbio(&reader, true)?;
     let sleep = move || {
-        call.call(writer.as_fd(), &mut [0; 4096], NAP)?;
+        call.call(writer.as_fd(), &mut [0; 4096], PAUSE)?;
         Ok(())
     };
     let nudge = || match rustix::io::read(&reader, &mut [0; 1 << 16]) {
@@ -214,15 +214,15 @@ fn for_a_reader(call: Sleeping) -> Outcome {
     Ok(())
 }
 
-/// Who moves a process to a cgroup, the one where it is too, waits until nobody is still in what he
-/// locks, if nobody has done so just before.
+/// A move of a process to a cgroup, also to its own, waits for the readers of a lock, if nobody has
+/// done so just before.
 fn for_readers_of_a_lock(call: Sleeping) -> Outcome {
     let members = File::options()
         .write(true)
         .open(format!("{ROOT}/cgroup.procs"))?;
     let sleep = move || {
-        check_eq!(call.call(members.as_fd(), &mut [b'0'], NAP)?, 1);
-        spin(10 * NAP);
+        check_eq!(call.call(members.as_fd(), &mut [b'0'], PAUSE)?, 1);
+        spin(10 * PAUSE);
         Ok(())
     };
     sleeps_as(Cause::ReadWrite, ENOUGH, sleep, nobody)?;
@@ -233,7 +233,7 @@ fn in_a_driver() -> Outcome {
     let lab = Lab::open()?;
     let (context, _) = lab.compute()?;
     let sleep = move || {
-        let submitted = context.submit(0, &[Item::work(NAP)])?;
+        let submitted = context.submit(0, &[Item::work(PAUSE)])?;
         context.wait(0, submitted.last_seq, Timestamp::NEVER)?;
         Ok(())
     };
@@ -244,7 +244,7 @@ fn in_a_driver() -> Outcome {
 /// One of those that have no cause of their own.
 fn in_another_call() -> Outcome {
     let (socket, _other) = UnixDatagram::pair()?;
-    socket.set_read_timeout(Some(NAP))?;
+    socket.set_read_timeout(Some(PAUSE))?;
     let sleep = move || {
         ensure!(socket.recv(&mut [0; 8]).is_err(), "nobody sends");
         Ok(())

@@ -26,7 +26,7 @@ fn of_user(uid: u32, group: &Group) -> Result<Child> {
     Ok(child)
 }
 
-/// The owner has his own processes tracked, privilege those of all.
+/// The owner has its own processes tracked, privilege those of all.
 pub(super) fn who_may() -> Outcome {
     let zernel = Zernel::open()?;
     tune("lc_gid", GROUP)?;
@@ -229,7 +229,7 @@ fn pid(child: &Child) -> rustix::process::Pid {
 }
 
 /// As many processes as there may be, each of which makes others as fast as it can, while one user
-/// tracks and untracks: his calls are over soon, and nothing is left when all have been killed.
+/// tracks and untracks: its calls are over soon, and nothing is left when all have been killed.
 pub(super) fn fork_bomb() -> Outcome {
     const MOST: u32 = 40;
     fs::write(format!("{ROOT}/cgroup.subtree_control"), "+pids")?;

@@ -62,7 +62,7 @@ pub(super) fn who_may() -> Outcome {
     untrack(&alice, None)?;
     for by in [&nice as &dyn Fn() -> Result<()>, &member] {
         check_eq!(privileged(by)?, true);
-        // What privilege has begun its owner does not end, nor makes his own by beginning again.
+        // An owner does not end what privilege has begun, nor take it over by beginning again.
         untrack(&alice, eperm)?;
         check_eq!(privileged(&alice)?, true);
         untrack(&alice, eperm)?;
