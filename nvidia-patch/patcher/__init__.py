@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Puts zernel's hooks into a source tree of NVIDIA's open driver, or takes them out again."""
+"""Makes a copy of a source tree of NVIDIA's open driver that has zernel's hooks."""
 
 
 class Refused(Exception):
-    """The tree is left as it was; the message says why and what to do, one fact a line."""
+    """Nothing was made; the message says why and what to do, one fact a line."""

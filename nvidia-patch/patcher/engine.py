@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """Works out, on a copy, what a patched tree looks like, and refuses what is not as expected."""
 
-import hashlib
 import shutil
 import subprocess
 import tempfile
@@ -29,30 +28,13 @@ class Plan:
     places: int = 0
 
 
-def patch_id(home: Path) -> str:
-    """A name of everything that the result of patching depends on, besides the tree."""
-    parts = [home / "apply"]
-    for folder in ("patcher", "hooks", "compat", "src"):
-        parts += [path for path in sorted((home / folder).glob("*.*")) if path.is_file()]
-    total = hashlib.sha256()
-    for path in parts:
-        total.update(f"{path.relative_to(home)}\0".encode())
-        total.update(hashlib.sha256(path.read_bytes()).digest())
-    return total.hexdigest()[:12]
-
-
-def plan(layer: Layer, home: Path, earlier: dict[str, str | None], hooked: bool = True) -> Plan:
-    """The files of a patched tree; without hooks only what newer kernels need.
-
-    `earlier` are the files that an earlier patch changed, as they were before it, None for those
-    that it brought; others are read from the tree.
-    """
-    tree = _Tree(layer, earlier)
+def plan(layer: Layer, home: Path, hooked: bool = True) -> Plan:
+    """The files of a patched tree; without hooks only what newer kernels need."""
     result = Plan()
     hooks = [(patch, patch.expectations) for patch in read_all(home / "hooks")] if hooked else []
-    active = hooks + _select(layer, tree, read_all(home / "compat"), result.notes)
+    active = hooks + _select(layer, read_all(home / "compat"), result.notes)
     paths = sorted({e.path for _, expectations in active for e in expectations})
-    olds = {path: tree.read(path) for path in paths}
+    olds = {path: layer.read(path) for path in paths}
     result.files.update(_run_all(olds, active))
     problems: list[str] = []
     for path in paths:
@@ -61,33 +43,14 @@ def plan(layer: Layer, home: Path, earlier: dict[str, str | None], hooked: bool 
         problems += found
         result.places += count
     if problems:
-        raise Refused("the hooks do not fit this driver; nothing was changed.\n" +
+        raise Refused("the hooks do not fit this driver; nothing was made.\n" +
                       "\n".join(problems))
     result.files = {path: text for path, text in result.files.items() if text != olds[path]}
-    _add_own(tree, home, result, hooked)
+    _add_own(layer, home, result, hooked)
     return result
 
 
-class _Tree:
-    """The unpatched tree, whatever state it is in on disk."""
-
-    def __init__(self, layer: Layer, earlier: dict[str, str | None]):
-        self.layer, self.earlier = layer, earlier
-
-    def has(self, path: str) -> bool:
-        """True when the unpatched tree has the file."""
-        if path in self.earlier:
-            return self.earlier[path] is not None
-        return (self.layer.root / path).exists()
-
-    def read(self, path: str) -> str:
-        """An unpatched file."""
-        own = self.earlier.get(path)
-        return self.layer.read(path) if own is None else own
-
-
-def _select(layer: Layer, tree: _Tree, patches: list[Patch],
-            notes: list[str]) -> list[tuple[Patch, tuple[Expectation, ...]]]:
+def _select(layer: Layer, patches: list[Patch], notes: list[str]) -> list[tuple[Patch, tuple[Expectation, ...]]]:
     """The compatibility patches that this tree needs, each with what is to be expected of it."""
     chosen = []
     for patch in patches:
@@ -95,9 +58,9 @@ def _select(layer: Layer, tree: _Tree, patches: list[Patch],
             continue
         needed, stray = [], False
         for expectation in patch.expectations:
-            if not tree.has(expectation.path):
+            if not layer.has(expectation.path):
                 continue
-            text = tree.read(expectation.path)
+            text = layer.read(expectation.path)
             where = functions(text)
             hits = [where[line] for line in find(text, expectation.anchor)]
             own = {name for e in patch.expectations if e.path == expectation.path
@@ -210,7 +173,7 @@ def _missed(expectation: Expectation, count: int, hits: list[int], where: list[s
             f"it was {count} time(s). The code it goes by, '{expectation.anchor}', is {found}")
 
 
-def _add_own(tree: _Tree, home: Path, result: Plan, hooked: bool) -> None:
+def _add_own(layer: Layer, home: Path, result: Plan, hooked: bool) -> None:
     """The hook file, its headers, and their lines in the list of sources."""
     headers = sorted((home / "compat").glob("*.h"))
     sources = []
@@ -222,16 +185,16 @@ def _add_own(tree: _Tree, home: Path, result: Plan, hooked: bool) -> None:
     own = {f"nvidia/{source.name}": source for source in sources}
     own |= {f"common/inc/{header.name}": header for header in headers}
     for path, source in own.items():
-        if tree.has(path):
-            raise Refused(f"{tree.layer.root / path} is there already, but was not put there by "
-                          "this program; give an unchanged source tree")
+        if layer.has(path):
+            raise Refused(f"{layer.root / path} is there already; give an unchanged source "
+                          "tree")
         result.files[path] = source.read_text(encoding="utf-8")
     if not sources:
         return
-    listing = tree.read(SOURCES)
+    listing = layer.read(SOURCES)
     count = [" ".join(line.split()) for line in listing.split("\n")].count(SOURCES_ANCHOR)
     if count != 1:
-        raise Refused(f"{tree.layer.root / SOURCES} has {count} lines '{SOURCES_ANCHOR}' instead "
+        raise Refused(f"{layer.root / SOURCES} has {count} lines '{SOURCES_ANCHOR}' instead "
                       "of one; give an unchanged source tree")
     if not listing.endswith("\n"):
         listing += "\n"

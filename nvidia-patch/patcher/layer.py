@@ -28,6 +28,10 @@ class Layer:
         """True when the patches were tried with this driver."""
         return self.version in TRIED
 
+    def has(self, path: str) -> bool:
+        """True when the layer has the file."""
+        return (self.root / path).exists()
+
     def read(self, path: str) -> str:
         """A source file of it; bytes that are no UTF-8 survive the way back."""
         try:

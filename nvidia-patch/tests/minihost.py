@@ -36,22 +36,17 @@ exit 0
 """
 
 APPLY = """#!/bin/bash
-tree=${*: -1}
-fits() { [ ! -e "$tree/unfit" ]; }
+fits() { [ ! -e "$1/unfit" ]; }
 case $1 in
---check) fits; exit ;;
---revert)
-	[ ! -e "$tree/spoilt" ] || exit 1
-	cp "$tree/.zernel-patch/nv.c" "$tree/nvidia/nv.c"; rm -r "$tree/.zernel-patch"; exit ;;
---compat-only) echo "compat" >>"$tree/nvidia/nv.c"; exit ;;
+--check) fits "$2"; exit ;;
+--compat-only) cp -r "$2" "$3"; echo "compat" >>"$3/nvidia/nv.c"; exit ;;
 esac
-if [ -e "$tree/half" ]; then
-	mkdir "$tree/.zernel-patch"; cp "$tree/nvidia/nv.c" "$tree/.zernel-patch"
-	echo "hook by half" >>"$tree/nvidia/nv.c"
-	exit 1
-fi
-fits || exit 1
-echo "hook nv_zernel_register compat" >>"$tree/nvidia/nv.c"
+fits "$1" || exit 1
+cp -r "$1" "$2"
+echo "hook nv_zernel_register compat" >>"$2/nvidia/nv.c"
+# Nothing can be copied over a folder of another kind.
+if [ -e "$1/spoilt" ]; then rm "$2/make.sh"; mkdir "$2/make.sh"; fi
+if [ -e "$1/stopped" ]; then kill -KILL $PPID; exit 1; fi
 """
 
 MODULES = """#!/bin/bash

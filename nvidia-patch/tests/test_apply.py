@@ -9,6 +9,7 @@ import importlib.util
 import io
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -20,7 +21,7 @@ HOME = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(HOME), str(Path(__file__).resolve().parent)]
 
 import minitree  # noqa: E402
-from patcher.journal import COMING, FOLDER, Journal  # noqa: E402
+from patcher import fresh  # noqa: E402
 
 PR_CAPBSET_DROP, CAP_DAC_OVERRIDE = 24, 1
 
@@ -32,14 +33,14 @@ def drop_override() -> None:
 
 
 class Apply(unittest.TestCase):
-    """Changes, refusals, and trees that a refusal leaves alone."""
+    """Copies, refusals, and trees that stay as they are."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix="zernel-apply-")
         self.addCleanup(folder.cleanup)
         self.top = Path(folder.name)
         self.tree = self.top / "tree"
-        self.home = HOME
+        self.copy = self.top / "copy"
 
     def make(self, version: str = "550.163.01", path: str = "", old: str = "",
              new: str = "") -> dict:
@@ -55,47 +56,61 @@ class Apply(unittest.TestCase):
                   obey: bool = False) -> subprocess.CompletedProcess:
         """The program's run."""
         env = dict(os.environ) | ({"PATH": path} if path is not None else {})
+        folders = [self.tree] if "--check" in arguments else [self.tree, self.copy]
         return subprocess.run(
-            [sys.executable, str(self.home / "apply"), *arguments, str(self.tree)], env=env,
+            [sys.executable, str(HOME / "apply"), *arguments, *map(str, folders)], env=env,
             capture_output=True, text=True, check=False,
             preexec_fn=drop_override if obey else None)
 
     def assert_refused(self, before: dict, *words: str, **options) -> None:
-        """The run must fail, say every one of the words, and change nothing."""
+        """The run must fail, say every one of the words, and make and change nothing."""
+        beside = sorted(self.top.iterdir())
         done = self.run_apply(**options)
         self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
         for word in words:
             self.assertIn(word, done.stderr)
         self.assertNotIn("Traceback", done.stderr)
         self.assertEqual(minitree.snapshot(self.tree), before)
+        self.assertEqual(sorted(self.top.iterdir()), beside)
 
     def assert_done(self, *arguments: str, says: str = "") -> None:
-        """The run must succeed."""
+        """The run must succeed and leave the tree as it is."""
+        before = minitree.snapshot(self.tree)
         done = self.run_apply(*arguments)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertIn(says, done.stdout)
+        self.assertEqual(minitree.snapshot(self.tree), before)
 
     def text(self, path: str) -> str:
-        """A file of the tree."""
-        return (self.tree / path).read_text(encoding="utf-8")
+        """A file of the copy."""
+        return (self.copy / path).read_text(encoding="utf-8")
 
-    def test_patches_and_reverts(self):
+    def test_copy_has_the_hooks_and_all_else(self):
         for version in ("550.163.01", "595.45.04"):
             with self.subTest(version):
-                self.tree = self.top / version
+                self.tree, self.copy = self.top / version, self.top / f"{version}-copy"
                 before = self.make(version)
-                self.assert_done(says="is patched")
+                self.assert_done(says=f"{self.copy} is driver {version} with changes at")
                 self.assertIn("nv_zernel_rm_ioctl(sp, nv, &nvlfp->nvfp,", self.text("nvidia/nv.c"))
                 for source in sorted((HOME / "src").glob("*.c")):
                     self.assertIn(f"NVIDIA_SOURCES += nvidia/{source.name}\n",
                                   self.text("nvidia/nvidia-sources.Kbuild"))
-                    self.assertTrue((self.tree / "nvidia" / source.name).is_file())
+                    self.assertTrue((self.copy / "nvidia" / source.name).is_file())
                 kept = self.text("nvidia/nv-pci.c").count("nv_zernel_gpu_added(")
                 self.assertEqual(kept, 1 if version.startswith("550") else 3)
-                self.assert_done("--revert", says="as it was")
-                self.assertEqual(minitree.snapshot(self.tree), before)
-                self.assertEqual(sorted(p.name for p in self.tree.iterdir() if p.is_dir()),
-                                 ["common", "nvidia", "nvidia-uvm"])
+                after = minitree.snapshot(self.copy)
+                self.assertEqual(after["Kbuild"], before["Kbuild"])
+                self.assertLessEqual(set(before), set(after))
+
+    def test_layer_below_the_folder(self):
+        for place in ("kernel-open", "modules/nvidia-open-kernel"):
+            with self.subTest(place):
+                self.tree, self.copy = self.top / place[0], self.top / f"{place[0]}-copy"
+                minitree.write(self.tree / place, minitree.files())
+                minitree.write(self.tree, {"src/nvidia/Makefile": "all:\n"})
+                self.assert_done()
+                self.assertIn("nv_zernel_rm_ioctl", self.text(f"{place}/nvidia/nv.c"))
+                self.assertEqual(self.text("src/nvidia/Makefile"), "all:\n")
 
     def test_locks_are_not_held_around_hooks(self):
         self.make("595.45.04")
@@ -115,9 +130,7 @@ class Apply(unittest.TestCase):
         self.assert_done("--compat-only")
         self.assertNotIn("nv_zernel", self.text("nvidia/nv.c"))
         self.assertIn("nv_zernel_in_hardirq()", self.text("nvidia/os-interface.c"))
-        self.assertFalse((self.tree / "nvidia/nv-zernel.c").exists())
-        self.assert_done(says="is patched")
-        self.assertIn("nv_zernel_rm_ioctl", self.text("nvidia/nv.c"))
+        self.assertFalse((self.copy / "nvidia/nv-zernel.c").exists())
 
     def test_compatibility_where_it_is_needed(self):
         self.make("595.45.04")
@@ -130,34 +143,32 @@ class Apply(unittest.TestCase):
         self.make(path="nvidia/nv-dma.c", old="ops->map_resource != NULL", new="1")
         self.assert_done()
 
-    def test_second_run_changes_nothing(self):
+    def test_copy_that_is_there_stays(self):
         self.make()
         self.assert_done()
-        before = minitree.snapshot(self.tree)
-        self.assert_done(says="is patched already")
-        self.assert_done("--check", says="is patched already")
-        self.assertEqual(minitree.snapshot(self.tree), before)
+        before = minitree.snapshot(self.copy)
+        self.assert_refused(minitree.snapshot(self.tree), "copy is there already; remove it")
+        self.assertEqual(minitree.snapshot(self.copy), before)
 
-    def test_check_changes_nothing(self):
-        before = self.make()
-        self.assert_done("--check", says="as expected")
-        self.assertEqual(minitree.snapshot(self.tree), before)
-
-    def test_older_patch_is_replaced(self):
-        before = self.make()
-        self.home = self.top / "older"
-        shutil.copytree(HOME, self.home)
-        source = self.home / "src/nv-zernel.c"
-        source.write_text(source.read_text(encoding="utf-8") + "/* older */\n", encoding="utf-8")
-        (self.home / "src/nv-zernel-gone.c").write_text("int nv_zernel_gone;\n", encoding="utf-8")
+    def test_patched_tree_is_no_source(self):
+        self.make()
         self.assert_done()
-        self.home = HOME
-        self.assert_done(says="is patched:")
-        self.assertNotIn("/* older */", self.text("nvidia/nv-zernel.c"))
-        self.assertNotIn("gone", self.text("nvidia/nvidia-sources.Kbuild"))
-        self.assertFalse((self.tree / "nvidia/nv-zernel-gone.c").exists())
-        self.assert_done("--revert")
+        self.tree, self.copy = self.copy, self.top / "second"
+        self.assert_refused(minitree.snapshot(self.tree), "hooks/")
+
+    def test_check_makes_nothing(self):
+        self.make()
+        self.assert_done("--check", says="as expected")
+        self.assertEqual(list(self.top.iterdir()), [self.tree])
+
+    def test_folders_that_do_not_go_with_the_option(self):
+        before = self.make()
+        for arguments in (["--check", self.tree, self.copy], [self.tree], ["--compat-only", self.tree]):
+            done = subprocess.run([sys.executable, str(HOME / "apply"), *map(str, arguments)],
+                                  capture_output=True, text=True, check=False)
+            self.assertEqual(done.returncode, 2, arguments)
         self.assertEqual(minitree.snapshot(self.tree), before)
+        self.assertFalse(self.copy.exists())
 
     def test_untried_version_with_all_hooks(self):
         self.make("600.1.2")
@@ -204,28 +215,6 @@ class Apply(unittest.TestCase):
         before = self.make(path="nvidia/nv.c", old="switch (cmd)", new="switch (cmd) ) (")
         self.assert_refused(before, "hooks/ioctl", "in nvidia_ioctl()")
 
-    def test_edited_after_patch(self):
-        self.make()
-        self.assert_done()
-        with open(self.tree / "nvidia/nv-pci.c", "a", encoding="utf-8") as file:
-            file.write("/* mine */\n")
-        before = minitree.snapshot(self.tree)
-        self.assert_refused(before, "edited after they were patched", "nvidia/nv-pci.c")
-        done = self.run_apply("--revert")
-        self.assertEqual(done.returncode, 1)
-        self.assertIn("nvidia/nv-pci.c", done.stderr)
-        self.assertEqual(minitree.snapshot(self.tree), before)
-
-    def test_lost_original(self):
-        self.make()
-        self.assert_done()
-        (self.tree / FOLDER / "original/nvidia/nv.c").unlink()
-        before = minitree.snapshot(self.tree)
-        done = self.run_apply("--revert")
-        self.assertEqual(done.returncode, 1)
-        self.assertIn("original/nvidia/nv.c was edited or removed", done.stderr)
-        self.assertEqual(minitree.snapshot(self.tree), before)
-
     def test_own_file_that_somebody_else_put_there(self):
         self.make()
         minitree.write(self.tree, {"nvidia/nv-zernel.c": "int mine;\n"})
@@ -252,31 +241,54 @@ class Apply(unittest.TestCase):
         before = self.make(path="Kbuild", old="NV_VERSION_STRING", new="NV_OTHER_STRING")
         self.assert_refused(before, "does not say which version")
 
-    def test_unwritable(self):
+    def test_tree_that_nobody_may_write_to(self):
+        self.make()
+        for path in (self.tree / "nvidia/nv.c", self.tree / "nvidia", self.tree):
+            path.chmod(path.stat().st_mode & ~0o222)
+            self.addCleanup(path.chmod, 0o755)
+        done = self.run_apply(obey=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual((self.copy / "nvidia/nv.c").stat().st_mode & 0o777, 0o644)
+        (self.copy / "nvidia/nv-zernel.c").unlink()
+
+    def test_place_that_nobody_may_write_to(self):
         before = self.make()
-        (self.tree / "nvidia").chmod(0o555)
-        self.addCleanup((self.tree / "nvidia").chmod, 0o755)
-        self.assert_refused(before, "cannot write to", "/nvidia", obey=True)
+        closed = self.top / "closed"
+        closed.mkdir(0o555)
+        self.copy = closed / "copy"
+        self.assert_refused(before, "cannot write to", obey=True)
+
+    def test_place_without_a_folder(self):
+        self.copy = self.top / "none/copy"
+        self.assert_refused(self.make(), "there is no folder", "to make copy in")
+
+    def test_place_inside_the_tree(self):
+        self.copy = self.tree / "nvidia/copy"
+        self.assert_refused(self.make(), "is inside")
 
     def run_main(self, error: BaseException) -> tuple[int, str]:
-        """The program's main() where the system refuses the first change."""
+        """The program's main() where the system refuses to make the copy."""
         spec = importlib.util.spec_from_loader(
             "apply", importlib.machinery.SourceFileLoader("apply", str(HOME / "apply")))
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         said = io.StringIO()
-        with (mock.patch.object(sys, "argv", ["apply", "--compat-only", str(self.tree)]),
-              mock.patch.object(Journal, "apply", side_effect=error),
+        arguments = ["apply", "--compat-only", str(self.tree), str(self.copy)]
+        with (mock.patch.object(sys, "argv", arguments),
+              mock.patch.object(shutil, "copytree", side_effect=error),
               contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(said)):
             return module.main(), said.getvalue()
 
     def test_what_the_system_refuses(self):
         self.make()
-        for number, words in ((errno.ENOSPC, "No space left on device at /full; correct that"),
-                              (errno.EROFS, "/full is on a file system that cannot be written to"),
-                              (errno.EACCES, "cannot write to /full; run this as its owner")):
+        full = [("/from", "/full", "[Errno 28] No space left on device: '/full'")]
+        for error, words in (
+                (shutil.Error(full), "nvidia-patch: No space left on device: '/full' at /full; "),
+                (OSError(errno.EROFS, "", "/full"), "/full is on a file system that cannot be "
+                                                    "written to; name another folder"),
+                (OSError(errno.EACCES, "", "/full"), "cannot write to /full; run this as its")):
             with self.subTest(words):
-                code, said = self.run_main(OSError(number, os.strerror(number), "/full"))
+                code, said = self.run_main(error)
                 self.assertEqual(code, 1)
                 self.assertIn(words, said)
 
@@ -284,42 +296,67 @@ class Apply(unittest.TestCase):
         self.make()
         code, said = self.run_main(KeyboardInterrupt())
         self.assertEqual(code, 130)
-        self.assertIn("interrupted", said)
+        self.assertIn("interrupted; nothing was made", said)
 
-    def test_link(self):
+    def test_what_a_link_leads_to_stays(self):
         self.make()
         (self.tree / "nvidia/nv.c").rename(self.top / "nv.c")
         (self.tree / "nvidia/nv.c").symlink_to(self.top / "nv.c")
-        self.assert_refused(minitree.snapshot(self.tree), "nvidia/nv.c is a link")
+        self.assert_done()
+        self.assertIn("nv_zernel", self.text("nvidia/nv.c"))
+        self.assertEqual((self.top / "nv.c").read_text(encoding="utf-8"), minitree.NV_C)
 
     def test_without_spatch(self):
         before = self.make()
         self.assert_refused(before, "install Coccinelle", path="/nowhere")
 
-    def test_stopped_before_the_first_file(self):
-        before = self.make()
-        (self.tree / COMING / "original").mkdir(parents=True)
-        self.assert_done("--revert", says="put back")
-        self.assertEqual(minitree.snapshot(self.tree), before)
 
-    def test_stopped_midway(self):
-        before = self.make()
-        journal = Journal(self.tree)
-        files = {"nvidia/nv.c": minitree.NV_C + "int a;\n", "nvidia/b.c": "int b;\n"}
-        journal.apply("old", "550.163.01", files)
-        manifest = self.tree / FOLDER / "manifest.json"
-        manifest.write_text(manifest.read_text(encoding="utf-8").replace("applied", "applying"),
-                            encoding="utf-8")
-        (self.tree / "nvidia/b.c").unlink()
-        state = minitree.snapshot(self.tree)
-        done = self.run_apply("--check")
-        self.assertEqual(done.returncode, 1)
-        self.assertIn("was stopped", done.stderr)
-        self.assertEqual(minitree.snapshot(self.tree), state)
-        self.assert_done(says="put back")
-        self.assertIn("nv_zernel_rm_ioctl", self.text("nvidia/nv.c"))
-        self.assert_done("--revert")
-        self.assertEqual(minitree.snapshot(self.tree), before)
+class Copy(unittest.TestCase):
+    """The copy is whole or not there, whatever stops the run."""
+
+    FILES = {"nvidia/nv.c": b"int hooked;\n", "nvidia/new.c": b"int own;\n"}
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="zernel-copy-")
+        self.addCleanup(folder.cleanup)
+        self.tree, self.copy = Path(folder.name, "tree"), Path(folder.name, "copy")
+        minitree.write(self.tree, minitree.files())
+        self.before = minitree.snapshot(self.tree)
+
+    def assert_whole(self) -> None:
+        """The copy has the files, and nothing lies beside it."""
+        after = minitree.snapshot(self.copy)
+        self.assertEqual({name: content for name, (content, _) in after.items()},
+                         {name: content for name, (content, _) in self.before.items()} | self.FILES)
+        self.assertEqual(sorted(self.tree.parent.iterdir()), [self.copy, self.tree])
+
+    def test_stopped_at_each_step(self):
+        for name in ("unlink", "rename"):
+            for error in (KeyboardInterrupt, OSError(errno.ENOSPC, "full")):
+                owner = os if name == "rename" else Path
+                with mock.patch.object(owner, name, side_effect=error):
+                    with self.assertRaises((KeyboardInterrupt, OSError)):
+                        fresh.make(self.tree, self.copy, self.FILES)
+                self.assertEqual(list(self.tree.parent.iterdir()), [self.tree])
+        self.assertEqual(minitree.snapshot(self.tree), self.before)
+
+    def test_killed_at_any_time(self):
+        pid = os.fork()
+        if pid == 0:
+            with mock.patch.object(os, "rename", lambda *_: os.kill(os.getpid(), signal.SIGKILL)):
+                fresh.make(self.tree, self.copy, self.FILES)
+            os._exit(0)
+        self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), -signal.SIGKILL)
+        self.assertFalse(self.copy.exists())
+        self.assertTrue(fresh.partial(self.copy).exists())
+        fresh.make(self.tree, self.copy, self.FILES)
+        self.assert_whole()
+
+    def test_told_to_end(self):
+        with mock.patch.object(os, "rename", lambda *_: os.kill(os.getpid(), signal.SIGTERM)):
+            with self.assertRaises(KeyboardInterrupt):
+                fresh.make(self.tree, self.copy, self.FILES)
+        self.assertEqual(list(self.tree.parent.iterdir()), [self.tree])
 
 
 if __name__ == "__main__":

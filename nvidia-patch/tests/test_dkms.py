@@ -223,15 +223,18 @@ class Update(Recipe):
         self.assertEqual(self.rebuild_zernel(), 0)
         self.assert_zernel("0.1", None)
 
-    def test_half_patched(self):
-        put(self.host.source / "half", "")
-        self.assertEqual(self.rebuild(), 0)
-        self.assertEqual(self.host.module(), COMPAT)
-
-    def test_half_patched_for_good(self):
-        put(self.host.source / "half", "")
+    def test_half_changed(self):
         put(self.host.source / "spoilt", "")
         self.assertEqual(self.rebuild(), 10)
+
+    def test_killed_while_changing(self):
+        before = self.host.state()
+        put(self.host.source / "stopped", "")
+        self.assertEqual(self.rebuild(), 10)
+        self.assertIsNone(self.host.module())
+        (self.host.source / "stopped").unlink()
+        self.assertEqual(self.rebuild(), 0)
+        self.assertEqual(self.host.state(), before)
 
     def test_library_gone(self):
         shutil.rmtree(self.host.installed)
