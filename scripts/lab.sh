@@ -103,8 +103,8 @@ kernel_id() {
 
 # on_tools PROGRAM SUBCOMMAND [ARGUMENT...]: runs cargo, or what calls it, on the tools. It builds in
 # the cache, and from a copy there in which only files that differ are written: what was compiled
-# for one checkout is not compiled again for the next. The copy is this script's own until it ends.
-# Sets tools_target to where the results are.
+# for one checkout is not compiled again for the next. While it runs, others may use the copy, but
+# not change it. Sets tools_target to where the results are.
 on_tools() {
 	local program=$1 subcommand=$2 key
 	shift 2
@@ -114,16 +114,26 @@ on_tools() {
 		cat "$ROOT/tools/Cargo.lock"
 	} | sha256sum | cut -c1-12)
 	tools_target=$CACHE/cargo-$key
-	{
-		mkdir -p "$tools_target/workspace" &&
-			exec 5>"$tools_target/.zernel-lock" && flock 5 && cd "$ROOT" &&
-			rsync -rlc --delete --exclude /tools/target tools rust include "$tools_target/workspace"
-	} || {
+	lock_tools || {
 		say "the sources of the tools could not be copied to $tools_target"
 		return 1
 	}
 	LIBCLANG_PATH=$(libclang_path) "$program" "$subcommand" --target-dir "$tools_target" --locked \
 		--manifest-path "$tools_target/workspace/tools/Cargo.toml" "$@"
+}
+
+# Makes the copy and shares it. Another checkout can change it between the two locks.
+lock_tools() {
+	local differing
+	mkdir -p "$tools_target/workspace" && exec 5>"$tools_target/.zernel-lock" && flock -s 5 || return 1
+	while differing=$(copy_tools --dry-run --itemize-changes) || return 1; [ -n "$differing" ]; do
+		flock 5 && copy_tools && flock -s 5 || return 1
+	done
+}
+
+copy_tools() {
+	(cd "$ROOT" && rsync -rlc --delete --exclude /tools/target "$@" tools rust include \
+		"$tools_target/workspace")
 }
 
 # The kernel that the lab boots: the one given with KDIR=, or the lab's own.

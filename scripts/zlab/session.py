@@ -28,8 +28,7 @@ class Broken(Exception):
 class Session:
     """One run of all suites."""
 
-    def __init__(self, workers: int) -> None:
-        self.workers = workers
+    def __init__(self) -> None:
         self.lock = threading.Lock()
         self.total = Count()
         self.failures: list[str] = []
@@ -113,7 +112,6 @@ class Session:
             self.took.append((time.monotonic() - started, name))
 
     def _run(self, command: list[str], log: Path, cwd: Path, env: dict[str, str]) -> int:
-        before = f"{log.stem}: " if self.workers > 1 else ""
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("w", encoding="utf-8") as file, subprocess.Popen(
             command, cwd=cwd, env={**self.env, **env}, stdin=subprocess.DEVNULL,
@@ -121,7 +119,7 @@ class Session:
         ) as process:
             for line in process.stdout or ():
                 file.write(line)
-                self.say(before + line.rstrip("\n"))
+                self.say(f"{log.stem}: {line.rstrip()}")
                 # The line of testkit where a short run does not repeat something in full.
                 if line.startswith("    # cut short: "):
                     with self.lock:

@@ -71,6 +71,9 @@ struct Options {
     /// suite timed, for a machine that is never late, run only then.
     #[arg(long, value_name = "PATTERN")]
     only: Vec<String>,
+    /// Leave out the cases whose SUITE.CASE contains this; may be given several times.
+    #[arg(long, value_name = "PATTERN")]
+    skip: Vec<String>,
     /// Repeat nothing for more than four minutes, for a slow machine.
     #[arg(long)]
     short: bool,
@@ -78,9 +81,10 @@ struct Options {
 
 fn main() -> ExitCode {
     let options = Options::parse();
+    let any = |patterns: &[String], name: &str| patterns.iter().any(|p| name.contains(p));
     let chosen = |name: &str| match options.only.as_slice() {
-        [] => !name.starts_with("timed."),
-        only => only.iter().any(|pattern| name.contains(pattern)),
+        [] => !name.starts_with("timed.") && !any(&options.skip, name),
+        only => any(only, name) && !any(&options.skip, name),
     };
     if options.list {
         harness::list(SUITES, chosen);
