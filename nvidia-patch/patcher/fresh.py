@@ -38,9 +38,9 @@ def make(source: Path, target: Path, files: dict[str, bytes]) -> None:
         try:
             with _ended_by_signals():
                 shutil.copytree(source, copy, symlinks=True)
-                for folder, names, _ in os.walk(copy):
-                    for path in (Path(folder), *(Path(folder, name) for name in names)):
-                        _writable(path)
+                for folder, folders, names in os.walk(copy):
+                    for path in (folder, *(os.path.join(folder, name) for name in folders + names)):
+                        _writable(Path(path))
                 for name, data in files.items():
                     _write(copy / name, data)
                 # A crash after the next line leaves a whole tree, too.

@@ -243,12 +243,13 @@ class Apply(unittest.TestCase):
 
     def test_tree_that_nobody_may_write_to(self):
         self.make()
-        for path in (self.tree / "nvidia/nv.c", self.tree / "nvidia", self.tree):
+        for path in (self.tree / "Kbuild", self.tree / "nvidia/nv.c", self.tree / "nvidia", self.tree):
             path.chmod(path.stat().st_mode & ~0o222)
             self.addCleanup(path.chmod, 0o755)
         done = self.run_apply(obey=True)
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertEqual((self.copy / "nvidia/nv.c").stat().st_mode & 0o777, 0o644)
+        for name in ("Kbuild", "nvidia/nv.c"):
+            self.assertEqual((self.copy / name).stat().st_mode & 0o777, 0o644)
         (self.copy / "nvidia/nv-zernel.c").unlink()
 
     def test_place_that_nobody_may_write_to(self):
