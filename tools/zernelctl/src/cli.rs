@@ -17,7 +17,7 @@ use crate::{
     class, exit, list, phases, prefetch, probe, requests, run, status, track, tune, watch,
 };
 
-/// What it is good for.
+/// Examples of its use.
 const EXAMPLES: &str = "\
 Examples:
   zernelctl run --class lc -- ./serve --port 8000     serve with low latency
@@ -185,8 +185,8 @@ enum ClassCommand {
         level: Level,
         #[command(flatten)]
         target: TargetArgs,
-        /// How much its TSGs get where best-effort TSGs take turns, from 1 to 10000: relative to
-        /// the others, which have 1024 if they were given none. By default it stays what it is.
+        /// Share of its TSGs where best-effort TSGs take turns, from 1 to 10000, relative to the
+        /// others, which have 1024 unless they were given a weight. By default it stays the same.
         #[arg(long, value_name = "N")]
         weight: Option<Weight>,
     },
@@ -365,7 +365,7 @@ struct PrefetchArgs {
     /// Where the first part begins, in bytes.
     #[arg(long, value_name = "BYTES", value_parser = bytes, requires = "file", default_value = "0")]
     offset: u64,
-    /// How much to read at a signal, at most 1G; K, M and G are units of 1024.
+    /// Bytes to read at a signal, at most 1G; K, M and G are units of 1024.
     #[arg(long, value_name = "BYTES", value_parser = length, requires = "file")]
     length: Option<u64>,
     /// After so many bytes begin anew at the offset; by default at the end of the file.

@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::{cgroup, output};
 
-/// What is shown one by one.
+/// The objects that are shown one by one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum By {
     /// Each thread.
@@ -26,7 +26,7 @@ pub enum By {
     TrackedCgroup,
 }
 
-/// What to show.
+/// The objects to show.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
     /// One by one.
@@ -70,7 +70,7 @@ struct Tracked {
     phases: CgroupPhases,
 }
 
-/// What there is to show.
+/// The objects that were found.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 enum Found {
@@ -153,7 +153,7 @@ pub fn watch(
     Ok(())
 }
 
-/// What `hint` prints as JSON.
+/// The output of `hint` as JSON.
 #[derive(Serialize)]
 struct Hint {
     tid: u32,
@@ -313,7 +313,7 @@ fn cells(times: &Times) -> impl Iterator<Item = String> {
     })
 }
 
-/// What came of the signals to load the next batch.
+/// The outcomes of the signals to load the next batch.
 fn signals(prefetch: &Prefetch) -> [String; 5] {
     [
         prefetch.signals.to_string(),

@@ -17,7 +17,7 @@ use serde::Serialize;
 use crate::exit::Unsound;
 use crate::output;
 
-/// Whose signals, what to do at each, and until when.
+/// The process, the action at each signal, and the end.
 #[derive(Debug)]
 pub struct Options {
     /// The process.
@@ -28,7 +28,7 @@ pub struct Options {
     pub count: Option<u64>,
 }
 
-/// What to read of a file at each signal.
+/// The range of a file to read at each signal.
 #[derive(Debug)]
 pub struct Ahead {
     /// The file.

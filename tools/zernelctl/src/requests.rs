@@ -22,7 +22,7 @@ pub struct Options {
     pub histogram: bool,
 }
 
-/// What became of requests, and how long their TSGs waited for the GPU.
+/// The outcomes of requests, and the waits of their TSGs for the GPU.
 #[derive(Debug, Serialize)]
 struct Shown {
     #[serde(flatten)]

@@ -9,7 +9,7 @@ use object::{Object, ObjectSegment, ObjectSymbol, SegmentFlags, SymbolFlags};
 pub struct Symbols<'a>(object::File<'a>);
 
 impl<'a> Symbols<'a> {
-    /// What is in `file`.
+    /// The symbols in `file`.
     pub fn of(file: &'a [u8]) -> Result<Self> {
         let parsed = object::File::parse(file).context("that is not an ELF file")?;
         Ok(Self(parsed))
@@ -17,7 +17,7 @@ impl<'a> Symbols<'a> {
 
     /// Where in the file the first instruction of the function `name` is.
     pub fn offset(&self, name: &str) -> Result<u64> {
-        // What other programs find first.
+        // The first definition that other programs find.
         let all = self.0.dynamic_symbols().chain(self.0.symbols());
         let mut why = None;
         for symbol in all.filter(|symbol| symbol.name() == Ok(name)) {
@@ -115,7 +115,7 @@ mod tests {
         assert_eq!(why(&own, "no_such_one"), "there is no symbol no_such_one");
         let text = Symbols::of(b"#!/bin/sh").map(drop).unwrap_err().to_string();
         assert_eq!(text, "that is not an ELF file");
-        // What is in the C library of another system is not known.
+        // The C library of another system is not known.
         let Some(library) = c_library() else {
             return;
         };

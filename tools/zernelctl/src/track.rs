@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::output;
 
-/// What `track` and `untrack` print as JSON.
+/// The output of `track` and `untrack` as JSON.
 #[derive(Serialize)]
 struct Tracked {
     /// Threads of the process, or in the cgroup, that are tracked now.

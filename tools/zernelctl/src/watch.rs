@@ -10,7 +10,7 @@ use libzernel::{Event, Zernel};
 
 use crate::output;
 
-/// What to watch for, and until when.
+/// The events to watch for, and the end.
 #[derive(Debug)]
 pub struct Options {
     /// Stop after this many events.

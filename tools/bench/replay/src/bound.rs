@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What queueing theory says of latency-critical requests that preempt best-effort work, to be
-//! drawn beside what is simulated.
+//! Queueing theory of latency-critical requests that preempt best-effort work, to be drawn beside
+//! the simulation.
 //!
 //! # Latency-critical requests
 //!
@@ -58,7 +58,7 @@ use zernel_workload::{Arrival, ClientSpec, Role, Workload};
 
 use crate::world::{nanos, Setting};
 
-/// What the formulas are given; times in seconds.
+/// The parameters of the formulas; times in seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Queue {
     /// Latency-critical requests per second.
@@ -73,7 +73,7 @@ pub(crate) struct Queue {
     pub(crate) slice: f64,
     /// Service time of a best-effort request.
     pub(crate) below: f64,
-    /// What a request takes besides the GPU's computing: preparation and copies.
+    /// Time of a request besides the GPU's computing: preparation and copies.
     pub(crate) besides: f64,
 }
 
@@ -147,7 +147,7 @@ pub(crate) struct Arriving {
     pub(crate) service: f64,
     /// Mean of its square.
     pub(crate) square: f64,
-    /// What a request takes besides the GPU's computing.
+    /// Time of a request besides the GPU's computing.
     pub(crate) besides: f64,
 }
 

@@ -68,7 +68,7 @@ struct RunArgs {
 #[derive(Debug, ClapArgs)]
 #[command(allow_negative_numbers = true)]
 struct SweepArgs {
-    /// What to change.
+    /// The parameter to change.
     #[arg(value_enum)]
     kind: Kind,
     /// Name of a built-in workload, or path of a YAML file; the default depends on what is changed.
@@ -86,7 +86,7 @@ struct Common {
     /// Which clients share a TSG.
     #[arg(long, value_enum, default_value_t = Deployment::PerClient)]
     deployment: Deployment,
-    /// How long to simulate, instead of the workload's own time.
+    /// Seconds to simulate, instead of the workload's own time.
     #[arg(long, value_parser = seconds)]
     seconds: Option<f64>,
     /// Seed of the random numbers.
@@ -113,25 +113,25 @@ struct Common {
 #[derive(Debug, ClapArgs)]
 #[command(next_help_heading = "Of zernel")]
 struct ZernelArgs {
-    /// How preparations are predicted: fixed, ema, holt or quantile.
+    /// Predictor of preparations: fixed, ema, holt or quantile.
     #[arg(long, default_value = "quantile", value_parser = predictor)]
     predictor: Predictor,
     /// Take the classic adaptive margin off what a predictor other than quantile tells.
     #[arg(long)]
     margin: bool,
-    /// What a nanosecond of idle GPU costs.
+    /// Cost of a nanosecond of idle GPU.
     #[arg(long, value_name = "COST", default_value_t = 1)]
     early_cost: u32,
-    /// What a nanosecond of added latency costs.
+    /// Cost of a nanosecond of added latency.
     #[arg(long, value_name = "COST", default_value_t = 6)]
     late_cost: u32,
     /// Leave all best-effort TSGs enabled.
     #[arg(long)]
     no_rotation: bool,
-    /// Who of them is next: fair, credit or rr.
+    /// Order of their turns: fair, credit or rr.
     #[arg(long, default_value = "fair", value_parser = discipline)]
     discipline: Discipline,
-    /// How long a turn of them is meant to last, in microseconds.
+    /// Intended length of their turns, in microseconds.
     #[arg(long, value_name = "US", default_value_t = 8_000,
           value_parser = clap::value_parser!(u32).range(500..=1_000_000))]
     quantum_us: u32,
@@ -143,10 +143,10 @@ struct ZernelArgs {
 #[derive(Debug, ClapArgs)]
 #[command(next_help_heading = "Of gpreempt")]
 struct GpreemptArgs {
-    /// What a preparation is taken to last.
+    /// Assumed time of a preparation.
     #[arg(long, value_name = "US", default_value_t = 200)]
     preparation_us: u32,
-    /// What a switch is taken to last.
+    /// Assumed time of a switch.
     #[arg(long, value_name = "US", default_value_t = 100)]
     switch_us: u32,
 }

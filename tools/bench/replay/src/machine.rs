@@ -110,7 +110,7 @@ pub(crate) fn gpu(preset: &Preset, tsgs: usize, channels: usize) -> Model {
     )
 }
 
-/// What an item is to the simulation.
+/// The meaning of an item to the simulation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// The copy to the GPU.
@@ -150,9 +150,9 @@ pub(crate) const fn order(client: usize, kind: Kind, work: Work) -> Order {
 /// An item that has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ended {
-    /// Whose.
+    /// Its client.
     pub(crate) client: usize,
-    /// What.
+    /// Its meaning.
     pub(crate) kind: Kind,
     /// When it first ran.
     pub(crate) start: u64,
@@ -169,7 +169,7 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// What has ended since the last call, in order.
+    /// The items that have ended since the last call, in order.
     pub(crate) fn take(&mut self, into: &mut Vec<Ended>) {
         into.append(&mut self.ended);
     }

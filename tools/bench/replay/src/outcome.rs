@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What a simulation came to.
+//! The outcome of a simulation.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use zernel_workload::{Deployment, Role};
 
 use crate::world::Request;
 
-/// What the compute engine did until the end of the run, in nanoseconds.
+/// The time of the compute engine until the end of the run, in nanoseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Engine {
     /// Had a TSG, be it with a holder alone.
@@ -25,14 +25,14 @@ pub(crate) struct Engine {
     pub(crate) switches: u64,
 }
 
-/// What became of a client's requests; a column per figure.
+/// The outcomes of a client's requests; a column per figure.
 #[derive(Debug, Clone)]
 pub(crate) struct Served {
     /// The client's number in the workload.
     pub(crate) client: usize,
-    /// What it is for.
+    /// Its role.
     pub(crate) role: Role,
-    /// How many arrived before each.
+    /// Arrivals before each.
     pub(crate) number: Vec<u64>,
     /// When the preparation of each began, in nanoseconds.
     pub(crate) start: Vec<u64>,
@@ -90,10 +90,10 @@ impl Served {
     }
 }
 
-/// What a set of latencies comes to, in nanoseconds. Signed: a difference can be negative.
+/// The summary of a set of latencies, in nanoseconds. Signed: a difference can be negative.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub(crate) struct Summary {
-    /// How many.
+    /// Their number.
     pub(crate) count: u64,
     /// Mean.
     pub(crate) mean_ns: f64,
@@ -128,7 +128,7 @@ impl Summary {
     }
 }
 
-/// What a simulation came to.
+/// The outcome of a simulation.
 #[derive(Debug, Clone)]
 pub(crate) struct Outcome {
     /// Name of the workload.
@@ -137,9 +137,9 @@ pub(crate) struct Outcome {
     pub(crate) policy: String,
     /// Which clients shared a TSG.
     pub(crate) deployment: Deployment,
-    /// How long, in seconds.
+    /// Its length, in seconds.
     pub(crate) seconds: f64,
-    /// What the compute engine did.
+    /// The time of the compute engine.
     pub(crate) engine: Engine,
     /// Share of the time that latency-critical TSGs had the engine, with their holders.
     pub(crate) lc_share: f64,
@@ -211,8 +211,7 @@ impl Outcome {
         pairs.flatten().map(|(_, added)| added).collect()
     }
 
-    /// What became of the requests of the first latency-critical client after `change`, a time in
-    /// nanoseconds.
+    /// The requests of the first latency-critical client after `change`, a time in nanoseconds.
     pub(crate) fn recovery(&self, alone: &Self, change: u64) -> Option<recovery::Recovery> {
         let here = self.of_role(Role::Lc).next()?;
         let there = alone.served.iter().find(|one| one.client == here.client)?;

@@ -14,7 +14,7 @@ use zernel_workload::Workload;
 pub(crate) use self::gpreempt::Constants;
 use crate::world::{Launch, Operation, World};
 
-/// What a client's stream gets at the begin of a request.
+/// The addition to a client's stream at the begin of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stream {
     /// Nothing.
@@ -28,17 +28,17 @@ pub(crate) trait Policy {
     /// Its name, with what it was given.
     fn name(&self) -> String;
 
-    /// Whether it can run this.
+    /// Checks that it can run this.
     fn accepts(&self, _workload: &Workload) -> Result<()> {
         Ok(())
     }
 
-    /// Whether best-effort clients stay away.
+    /// True if best-effort clients stay away.
     fn lc_only(&self) -> bool {
         false
     }
 
-    /// How inferences are given to the GPU.
+    /// The way in which inferences are given to the GPU.
     fn launch(&self) -> Launch {
         Launch::Whole
     }
@@ -109,7 +109,7 @@ pub(crate) enum Name {
     Oracle,
 }
 
-/// What the policies are given.
+/// The options of the policies.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Options {
     /// GPreempt's.
@@ -125,7 +125,7 @@ pub(crate) struct Options {
 pub(crate) use self::zernel::Options as ZernelOptions;
 
 impl Options {
-    /// What is published, no error, and zernel's own defaults.
+    /// The published constants, no error, and zernel's own defaults.
     pub(crate) const DEFAULT: Self = Self {
         constants: Constants::PUBLISHED,
         error_us: 0.0,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What holds of every simulation, and what can be computed by hand.
+//! Properties of every simulation, and results that can be computed by hand.
 
 use proptest::prelude::*;
 use zernel_workload::{Arrival, ClientSpec, Deployment, Network, Preparation, Role, Workload};
@@ -35,7 +35,7 @@ fn run(workload: &Workload, policy: Name, deployment: Deployment) -> Outcome {
     sim::run(workload, setting, policy.policy(&Options::DEFAULT)).unwrap()
 }
 
-/// What holds whatever happens.
+/// Properties that always hold.
 fn check(workload: &Workload, outcome: &Outcome) {
     let end = nanos(workload.duration());
     let engine = outcome.engine;

@@ -18,8 +18,8 @@ use crate::world::Setting;
 /// Points of a distribution that are drawn.
 const POINTS: usize = 1_500;
 
-/// What being late costs zernel for each that being early costs, and the other way round: the
-/// sweep of a frontier.
+/// The cost of being late for each cost of being early, and the reverse: zernel's sweep of a
+/// frontier.
 const LATE_COSTS: [u32; 29] = [
     0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 19, 23, 28, 34, 41, 49, 58, 67, 76, 86, 99, 149,
     199, 299, 999,
@@ -50,7 +50,7 @@ const PROCESSES: usize = 16;
 /// A run to be made.
 #[derive(Debug, Clone)]
 pub(crate) struct Job {
-    /// What a sweep changes.
+    /// The parameter that a sweep changes.
     pub(crate) parameter: Option<f64>,
     /// The workload.
     pub(crate) workload: Workload,
@@ -58,7 +58,7 @@ pub(crate) struct Job {
     pub(crate) policies: Vec<(Name, Options)>,
 }
 
-/// What came of a run.
+/// The outcome of a run.
 #[derive(Debug, Clone)]
 pub(crate) struct Ran {
     /// The policy.
@@ -100,7 +100,7 @@ fn one(job: &Job, setting: Setting) -> Result<Vec<Ran>> {
         .collect()
 }
 
-/// What a sweep changes.
+/// The parameter that a sweep changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Kind {
     /// The preparation time of the latency-critical clients, 0 to 250 us. GPreempt is told.
@@ -109,7 +109,7 @@ pub(crate) enum Kind {
     Rate,
     /// The error of a policy that knows the future otherwise.
     Error,
-    /// What being early costs zernel against being late, and GPreempt's two constants.
+    /// The cost of being early against being late, and GPreempt's two constants.
     Frontier,
     /// The rate of best-effort requests, which arrive at random.
     BeRate,
@@ -148,7 +148,7 @@ impl Kind {
         }
     }
 
-    /// What its parameter is called.
+    /// The name of its parameter.
     pub(crate) const fn parameter(self) -> &'static str {
         match self {
             Self::Prep => "prep\nµs",

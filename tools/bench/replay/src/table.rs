@@ -14,7 +14,7 @@ use crate::world::nanos;
 pub(crate) struct Row {
     /// Workload.
     pub(crate) workload: String,
-    /// What a sweep changed.
+    /// The value of the parameter that a sweep changed.
     pub(crate) parameter: Option<f64>,
     /// Policy.
     pub(crate) policy: String,
@@ -28,7 +28,7 @@ pub(crate) struct Row {
     pub(crate) be_with_queue: Summary,
     /// Mean less the mean alone, in nanoseconds.
     pub(crate) lc_added_mean_ns: f64,
-    /// How much longer each request took than the same request alone.
+    /// The added latency of each request over the same request alone.
     pub(crate) lc_added: Summary,
     /// Latency-critical requests per second.
     pub(crate) lc_rate: f64,
@@ -60,7 +60,7 @@ pub(crate) struct Row {
     pub(crate) busy_ns: Vec<u64>,
     /// Published figures of the same policy: LC mean in ms, added in µs, BE per second.
     pub(crate) published: [Option<f64>; 3],
-    /// What became of a change of the preparation, if there was one.
+    /// The recovery from a change of the preparation, if there was one.
     pub(crate) recovery: Option<Recovery>,
 }
 
@@ -108,7 +108,7 @@ impl Row {
         }
     }
 
-    /// What is shown of it beside others.
+    /// Its figures beside others.
     fn figures(&self) -> Figures {
         let us = |ns: i64| ns as f64 / 1e3;
         let added = &self.lc_added;
@@ -128,7 +128,7 @@ impl Row {
     }
 }
 
-/// What is published of a policy: LC mean in ms, added in µs, BE per second.
+/// The published figures of a policy: LC mean in ms, added in µs, BE per second.
 fn published(known: &Published, policy: &str) -> [Option<f64>; 3] {
     match policy {
         "exclusive" => [known.alone_ms, None, None],

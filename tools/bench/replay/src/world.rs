@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What there is in a simulation, and what a policy can do with it.
+//! The state of a simulation, and the actions of a policy on it.
 
 mod parts;
 
@@ -33,7 +33,7 @@ const BUDGET: u32 = 1 << 20;
 pub(crate) struct World {
     /// Constants.
     pub(crate) setting: Setting,
-    /// How inferences are launched.
+    /// The way in which inferences are launched.
     pub(crate) launch: Launch,
     /// The clients.
     pub(crate) clients: Vec<Client>,
@@ -54,7 +54,7 @@ pub(crate) fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// What the model refuses here would be an error of this program.
+/// A refusal of the model here would be an error of this program.
 fn sound<T>(result: Result<T, ModelError>) -> T {
     result.unwrap_or_else(|error| panic!("the model refuses what it should take: {error:?}"))
 }
@@ -186,7 +186,7 @@ impl World {
         self.queue.pop().map(|Reverse((_, _, event))| Some(event))
     }
 
-    /// What has ended on the GPU since the last call.
+    /// The items that have ended on the GPU since the last call.
     pub(crate) fn take_ended(&mut self, into: &mut Vec<Ended>) {
         self.log.take(into);
     }
@@ -386,7 +386,7 @@ impl World {
         Some(operation)
     }
 
-    /// Whether a TSG has the compute engine.
+    /// True if a TSG has the compute engine.
     pub(crate) fn runs(&self, group: usize) -> bool {
         sound(self.gpu.tsg_stats(self.groups[group].compute)).on_engine
     }
@@ -398,7 +398,7 @@ impl World {
         group.busy_before + stats.times.busy.0
     }
 
-    /// What the compute engine did: time busy, switching and idle, and contexts restored.
+    /// The time of the compute engine: busy, switching and idle, and contexts restored.
     pub(crate) fn engine(&self) -> [u64; 4] {
         let stats = sound(self.gpu.engine_stats(COMPUTE));
         let times = stats.times;

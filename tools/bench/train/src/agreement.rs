@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! How well the phases that were told agree with what a loop says that it did.
+//! The agreement of the phases that were told with those that a loop reports itself.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::run::{Does, Section};
 use crate::watch::Told;
 
-/// How well they agree.
+/// Their agreement.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Agreement {
     /// Time in which the phase told was that of the section, of all time, in percent.
@@ -29,7 +29,7 @@ pub struct Agreement {
 impl Agreement {
     /// Of the sections of a loop with what was told of its thread, which is sampled every `tick`.
     ///
-    /// What is shorter than three samples need not be told and counts for nothing; nor does the
+    /// Sections shorter than three samples need not be told and count for nothing; nor does the
     /// first step, in which the loop has not waited for the GPU yet.
     pub fn of(sections: &[Section], told: &[Told], tick: Duration) -> Self {
         let found: Vec<Found> = sections
@@ -77,7 +77,7 @@ impl fmt::Display for Agreement {
     }
 }
 
-/// What was told of a section, in nanoseconds.
+/// The phases that were told of a section, in nanoseconds.
 struct Found {
     does: Does,
     all: u64,

@@ -10,16 +10,16 @@ use rustix::mount::{mount, MountFlags};
 
 const CONFIGFS: &str = "/sys/kernel/config";
 
-/// What its name begins with; the number of the process that has made it follows.
+/// The beginning of its name; the number of the process that has made it follows.
 const NAME: &str = "zernel-";
 
 /// Its size.
 const MIB: u64 = 16;
 
-/// What is read of it at a time, in bytes.
+/// Bytes that are read of it at a time.
 pub(crate) const BLOCK: u64 = 4096;
 
-/// How long its node takes to be there at most.
+/// Longest time until its node is there.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The kernel has not what a throttled disk is made of.
@@ -109,7 +109,7 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        // What cannot be removed now is removed before another one is made.
+        // A disk that cannot be removed now is removed before another one is made.
         let _ = remove(&self.place);
     }
 }

@@ -14,7 +14,7 @@ use rustix::event::{eventfd, poll, EventfdFlags, PollFd, PollFlags};
 use crate::run::Span;
 use crate::source::Source;
 
-/// How many computations are over.
+/// The number of computations that are over.
 pub(crate) struct Finished {
     count: AtomicUsize,
     bell: OwnedFd,
@@ -33,7 +33,7 @@ impl Finished {
         Ok(())
     }
 
-    /// Whether so many are. If not, the bell rings with the next one.
+    /// True if so many are. If not, the bell rings with the next one.
     fn are(&self, count: usize) -> bool {
         // Empty if it has not rung.
         let _ = rustix::io::read(&self.bell, &mut [0; 8]);

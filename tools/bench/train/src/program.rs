@@ -74,7 +74,7 @@ impl Program {
         self.trainer
     }
 
-    /// What came of its signals.
+    /// The outcomes of its signals.
     pub fn counts(&self) -> Result<Prefetch> {
         let own = |process: &ProcessPhases| process.pid == std::process::id();
         for process in self.zernel.processes() {
@@ -191,7 +191,7 @@ impl Program {
     }
 }
 
-/// What is wrong where a program that cannot load is to.
+/// The error of a program that shall load and has no source.
 const NO_SOURCE: &str = "the program has nothing to read batches from";
 
 impl Drop for Program {
@@ -201,7 +201,7 @@ impl Drop for Program {
     }
 }
 
-/// What a run has come to so far.
+/// The record of a run so far.
 struct Book {
     diary: Diary,
     loads: Vec<Span>,

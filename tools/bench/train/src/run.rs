@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What a loop did, and when.
+//! The activity of a loop over time.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub struct Span {
 }
 
 impl Span {
-    /// How long it took.
+    /// Its length.
     pub fn took(&self) -> Duration {
         self.ended.since(self.began)
     }
@@ -36,7 +36,7 @@ impl Span {
     }
 }
 
-/// What the thread that trains does.
+/// The activity of the thread that trains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Does {
@@ -54,11 +54,11 @@ impl Does {
     /// All of them, in the order of a step.
     pub const ALL: [Self; 4] = [Self::Load, Self::Wait, Self::Compute, Self::Optimize];
 
-    /// What it is to be told as.
+    /// The phase that it should be told as.
     pub const fn phase(self) -> Phase {
         match self {
             Self::Load => Phase::DataLoading,
-            // Who waits for another thread waits for no I/O.
+            // A wait for another thread is no wait for I/O.
             Self::Wait => Phase::Unknown,
             Self::Compute => Phase::GpuCompute,
             Self::Optimize => Phase::OptimizerStep,
@@ -76,18 +76,18 @@ impl Does {
     }
 }
 
-/// What the thread that trains did for a while, as it says itself.
+/// The activity of the thread that trains for a while, as it says itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Section {
     /// In which step, from 0.
     pub step: usize,
-    /// What.
+    /// The activity.
     pub does: Does,
     /// When.
     pub span: Span,
 }
 
-/// What the GPU's compute engine did, as it counts itself, in nanoseconds.
+/// The time of the GPU's compute engine, as it counts itself, in nanoseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EngineUse {
     /// It ran work.
@@ -114,12 +114,12 @@ impl EngineUse {
     }
 }
 
-/// What a loop did.
+/// The record of a loop.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Run {
     /// From the begin of the first step to the end of the last.
     pub whole: Span,
-    /// What the thread that trains did, in order.
+    /// The activities of the thread that trains, in order.
     pub sections: Vec<Section>,
     /// When batches were read, in the order of the steps.
     pub loads: Vec<Span>,
@@ -127,12 +127,12 @@ pub struct Run {
     pub computations: Vec<Span>,
     /// Batches that were loaded because of the signal.
     pub signalled: usize,
-    /// What the GPU did from before the first computation to after the last.
+    /// The time of the GPU from before the first computation to after the last.
     pub engine: EngineUse,
 }
 
 impl Run {
-    /// How long it took.
+    /// Its length.
     pub fn took(&self) -> Duration {
         self.whole.took()
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What batches are read from: a file or a block device, never the page cache.
+//! The source of batches: a file or a block device, never the page cache.
 
 use std::fmt;
 use std::num::NonZeroU64;
@@ -26,11 +26,11 @@ pub struct Source {
     /// Its file is closed by then: what is declared above is dropped first.
     _disk: Option<Disk>,
     buffer: Box<Buffer>,
-    /// What is read at a time, and of how much, in bytes.
+    /// Bytes that are read at a time, and the size of the source.
     chunk: usize,
     size: u64,
     next: u64,
-    /// What is read is to be dropped from the page cache before.
+    /// True if the range is to be dropped from the page cache before it is read.
     cached: bool,
 }
 

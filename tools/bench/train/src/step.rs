@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What a loop is to do in each of its steps.
+//! The work of each step of a loop.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use rand_chacha::rand_core::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, Uniform};
 
-/// What a step is to do, and for how long.
+/// The work of a step, with its times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Step {
     /// It reads.

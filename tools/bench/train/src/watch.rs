@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What phases zernel tells of the threads of this process, and since when, while they work.
+//! The phases that zernel tells of the threads of this process, and their begins, while they work.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What clients serve: how long a request takes on the GPU, and in how many kernels.
+//! The services of clients: the time of a request on the GPU, and its kernels.
 
 use std::fmt;
 use std::time::Duration;
@@ -104,8 +104,8 @@ impl Network {
         400
     }
 
-    /// Whether a kernel that was killed can be started again on the same data. Inference writes
-    /// to buffers that it does not read; a stencil or a graph algorithm updates in place.
+    /// True if a kernel that was killed can be started again on the same data. Inference writes to
+    /// buffers that it does not read; a stencil or a graph algorithm updates in place.
     pub const fn idempotent(self) -> bool {
         matches!(
             self,
@@ -144,7 +144,7 @@ pub struct Own {
     /// Share of the GPU that its kernels can use, in thousandths.
     #[serde(default = "whole")]
     pub demand_permille: u32,
-    /// Whether a kernel that was killed can be started again on the same data.
+    /// True if a kernel that was killed can be started again on the same data.
     #[serde(default)]
     pub idempotent: bool,
 }
@@ -179,7 +179,7 @@ impl Own {
     }
 }
 
-/// What a client serves: a program known by its name, or one that the workload describes.
+/// The service of a client: a program known by its name, or one that the workload describes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Program {
     /// Known.
@@ -221,7 +221,7 @@ impl Program {
         }
     }
 
-    /// Whether a kernel that was killed can be started again on the same data.
+    /// True if a kernel that was killed can be started again on the same data.
     pub fn idempotent(&self) -> bool {
         match self {
             Self::Known(network) => network.idempotent(),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! How long a client prepares the data of a request on the CPU.
+//! The time for which a client prepares the data of a request on the CPU.
 
 use std::fmt;
 use std::time::Duration;
@@ -53,7 +53,7 @@ pub struct Bimodal {
     pub low: u64,
     /// The long one.
     pub high: u64,
-    /// How often it is the long one, in thousandths.
+    /// The frequency of the long one, in thousandths.
     #[serde(default = "half")]
     pub high_permille: u32,
 }
@@ -149,7 +149,7 @@ impl Preparation {
         Duration::from_nanos((us.clamp(0.0, MAX_US as f64) * 1e3).round() as u64)
     }
 
-    /// Whether it is always nothing.
+    /// True if it is always nothing.
     pub fn is_none(&self) -> bool {
         *self == Self::Constant(0)
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What others have published for a workload, to be shown beside what is measured.
+//! Published results of others for a workload, to be shown beside the measured ones.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +13,7 @@ pub struct Published {
     pub default_ms: Option<f64>,
     /// Mean LC latency with GPreempt, in milliseconds.
     pub gpreempt_ms: Option<f64>,
-    /// What GPreempt adds to the mean LC latency, in microseconds.
+    /// Mean LC latency that GPreempt adds, in microseconds.
     pub gpreempt_added_us: Option<f64>,
     /// The same without the hint.
     pub classes_added_us: Option<f64>,
@@ -26,7 +26,7 @@ pub struct Published {
 }
 
 impl Published {
-    /// What GPreempt adds to the mean LC latency, in microseconds, against the preparation in
+    /// Mean LC latency that GPreempt adds, in microseconds, against the preparation in
     /// microseconds. The workload of this sweep is not named.
     pub const PREPARATION_SWEEP: [(u64, f64); 6] = [
         (0, 92.0),

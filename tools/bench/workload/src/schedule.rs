@@ -33,7 +33,7 @@ enum Ticks {
 pub struct Next {
     /// When it arrives or arrived.
     pub tick: Duration,
-    /// How many arrived before it, served or dropped.
+    /// Arrivals before it, served or dropped.
     pub number: u64,
     /// Requests that it took the place of.
     pub dropped: u64,

@@ -17,7 +17,7 @@ const COPY_IN: Duration = Duration::from_micros(80);
 /// The result, some kilobytes.
 const COPY_OUT: Duration = Duration::from_micros(10);
 
-/// What a client is for.
+/// The role of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, clap::ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
@@ -57,9 +57,9 @@ pub enum Arrival {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClientSpec {
-    /// What it is for.
+    /// Its role.
     pub role: Role,
-    /// What it serves.
+    /// Its service.
     pub network: Program,
     /// When requests arrive.
     #[serde(with = "serde_yaml_ng::with::singleton_map")]
@@ -125,7 +125,7 @@ impl ClientSpec {
     }
 }
 
-/// Whether so many requests per second can be made.
+/// Checks that so many requests per second can be made.
 pub fn check_rate(rate: f64) -> Result<()> {
     ensure!(
         (0.001..=100_000.0).contains(&rate),
@@ -134,7 +134,7 @@ pub fn check_rate(rate: f64) -> Result<()> {
     Ok(())
 }
 
-/// Whether a workload can run for so long.
+/// Checks that a workload can run for so long.
 pub fn check_seconds(seconds: f64) -> Result<()> {
     ensure!(
         (0.01..=3600.0).contains(&seconds),
@@ -149,14 +149,14 @@ pub fn check_seconds(seconds: f64) -> Result<()> {
 pub struct Workload {
     /// Its name.
     pub name: String,
-    /// What it is there for.
+    /// Its purpose.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub about: Option<String>,
-    /// How long it runs.
+    /// Its length.
     pub seconds: f64,
     /// Its clients.
     pub clients: Vec<ClientSpec>,
-    /// What others have published for it.
+    /// Published results of others for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub published: Option<Published>,
 }
@@ -258,14 +258,14 @@ impl Workload {
         })
     }
 
-    /// Whether somebody who wrote this had a workload in mind.
+    /// True if the author of this had a workload in mind.
     fn is_meant(value: &serde_yaml_ng::Value) -> bool {
         ["name", "seconds", "clients"]
             .iter()
             .any(|key| value.get(key).is_some())
     }
 
-    /// Whether this is the name of a built-in workload or of a file.
+    /// Checks that this is the name of a built-in workload or of a file.
     pub fn check_name(name_or_path: &str) -> Result<()> {
         let is_file = || {
             Path::new(name_or_path)
@@ -300,7 +300,7 @@ impl Workload {
         self.clients.iter().try_for_each(ClientSpec::check)
     }
 
-    /// How long it runs.
+    /// Its length.
     pub fn duration(&self) -> Duration {
         Duration::from_secs_f64(self.seconds)
     }

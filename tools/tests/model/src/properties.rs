@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What must hold for any sequence of operations.
+//! Properties of any sequence of operations.
 
 use std::{collections::HashMap, ops::Range};
 
@@ -204,7 +204,7 @@ fn advance_conserving(gpu: &mut TestGpu<'_>, to: Ns, log: &mut Log) {
     assert!(gpu.advance(to, BUDGET, log));
 }
 
-/// What holds for any log: one TSG at a time, items in order, none faster than alone.
+/// Properties of any log: one TSG at a time, items in order, none faster than alone.
 fn check_log(log: &Log, ops: &[(u64, Op)]) {
     let mut ends: HashMap<u32, Ns> = HashMap::new();
     for record in &log.records {

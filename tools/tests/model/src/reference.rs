@@ -24,7 +24,7 @@ pub(crate) struct Channel {
     queue: VecDeque<Item>,
     submitted: u64,
     active: bool,
-    /// What is left where the first item must stop for another TSG.
+    /// The rest where the first item must stop for another TSG.
     stop: u64,
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What must hold for a bandwidth server, compared with a search through every window.
+//! Properties of a budget server, compared with a search through every window.
 
 use crate::policy::{
     budget::{Params, Server, State},
@@ -17,7 +17,7 @@ fn params() -> impl Strategy<Value = Params> {
     })
 }
 
-/// What ran, from when to when.
+/// A stretch of work, from its begin to its end.
 type Stretch = (u64, u64);
 
 fn inside(stretches: &[Stretch], from: u64, to: u64) -> u64 {

@@ -14,8 +14,8 @@
 //! [`Hostile`] has one slot and no words at all: every event sees any of 0, `n - 1`, `n` and
 //! `n + 1` in each word and any time, which is whatever any process could have stored by then.
 //!
-//! What must hold for a single event is in `watched`, what for every state in `properties`. Numbers
-//! start below the wrap, so that each run passes it.
+//! The properties of single events are in `watched`, those of states in `properties`. Numbers start
+//! below the wrap, so that each run passes it.
 
 mod honest;
 mod hostile;

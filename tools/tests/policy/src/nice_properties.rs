@@ -15,7 +15,7 @@ fn ask() -> impl Strategy<Value = Ask> {
     })
 }
 
-/// What happens to a thread.
+/// An event of a thread.
 #[derive(Debug, Clone)]
 enum Step {
     /// These are asked for.

@@ -37,7 +37,7 @@ fn thresholds() -> impl Strategy<Value = Thresholds> {
     (any::<bool>(), any::<[u32; 4]>(), any::<u64>()).prop_map(|(nccl, shares, burst)| {
         let mut t = Thresholds::new();
         t.set_nccl(nccl);
-        // What is refused is as good as what is taken.
+        // A refused value is as good as one that is taken.
         let _ = t.set_io_wait(Permille(shares[0] % 1100));
         let _ = t.set_gpu_active(Permille(shares[1] % 1100));
         let _ = t.set_gpu_idle(Permille(shares[2] % 1100));
@@ -47,7 +47,7 @@ fn thresholds() -> impl Strategy<Value = Thresholds> {
     })
 }
 
-/// What the scheduler can tell of a task: it leaves its CPU, or has one, after so long.
+/// A report of the scheduler about a task: it leaves its CPU, or has one, after so long.
 #[derive(Debug, Clone, Copy)]
 enum Told {
     Leaves(i32, Option<usize>),
@@ -62,7 +62,7 @@ fn told() -> impl Strategy<Value = Told> {
     ]
 }
 
-/// What is told of waits for the GPU.
+/// A report about waits for the GPU.
 #[derive(Debug, Clone, Copy)]
 enum Waiting {
     Nothing,

@@ -322,7 +322,7 @@ proptest! {
         prop_assert_eq!(u128::from(Ppm(share).of_rounded_up(whole)), exact);
     }
 
-    /// What is told lies between the buckets of the shortest and the longest observation, and
+    /// The prediction lies between the buckets of the shortest and the longest observation, and
     /// never falls while being early grows cheaper to avoid.
     #[test]
     fn quantile_is_bounded_by_what_it_saw(values in proptest::collection::vec(anything(), 1..200),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What must hold for a slot and a learned cost whatever the numbers are: times that jump anywhere,
-//! plans for ever, words full of rubbish.
+//! Properties of a slot and a learned cost for any numbers: times that jump anywhere, plans for
+//! ever, words full of rubbish.
 
 use crate::policy::{
     request::{

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What must hold for the rotation of best-effort TSGs: on a simulated GPU, and for any order of
-//! events.
+//! Properties of the rotation of best-effort TSGs: on a simulated GPU, and for any order of events.
 
 mod bench;
 mod events;

@@ -24,7 +24,7 @@ pub struct Child {
     reaped: bool,
 }
 
-/// How a process ended.
+/// The end of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
     /// With an exit status.
@@ -200,7 +200,7 @@ impl Drop for Child {
             let _ = rustix::process::kill_process(self.pid, Signal::KILL);
             let _ = rustix::process::waitpid(Some(self.pid), WaitOptions::empty());
         } else {
-            // What is left of its session, if it led one.
+            // The rest of its session, if it led one.
             let _ = rustix::process::kill_process_group(self.pid, Signal::KILL);
         }
     }

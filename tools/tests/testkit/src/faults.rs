@@ -11,7 +11,7 @@ use anyhow::{ensure, Context as _, Result};
 
 use crate::harness::Skip;
 
-/// What is made to fail.
+/// The allocations that are made to fail.
 const MEMORY: [&str; 2] = ["failslab", "fail_page_alloc"];
 const COPIES: &str = "fail_usercopy";
 /// Which of the calling thread's is to fail next.
@@ -131,7 +131,7 @@ impl OneByOne {
 impl Drop for Faults {
     fn drop(&mut self) {
         for (path, value) in self.before.drain(..).rev() {
-            // What fails here makes nothing fail: nothing is armed any more.
+            // A failure here makes nothing fail: nothing is armed any more.
             let _ = put(&path, &value);
         }
     }

@@ -15,7 +15,7 @@ const SLOW: Duration = Duration::from_secs(5);
 /// A case that takes longer hangs, however slow the machine.
 const DEADLINE: Duration = Duration::from_secs(3000);
 
-/// What a case comes to; an error is a failure, unless it is a [`Skip`].
+/// The result of a case; an error is a failure, unless it is a [`Skip`].
 pub type Outcome = Result<()>;
 
 /// The kernel cannot offer what a case needs. Everything else is a failure.
@@ -43,7 +43,7 @@ pub const fn case(name: &'static str, run: fn() -> Outcome) -> Case {
     Case { name, run }
 }
 
-/// What surrounds each case of a suite.
+/// The surroundings of each case of a suite.
 #[derive(Clone, Copy)]
 pub struct Surroundings {
     /// Makes what a case finds.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What test programs for a guest share: cases in processes of their own, KTAP, modules that come
-//! and go, raw calls.
+//! The common part of test programs for a guest: cases in processes of their own, KTAP, modules
+//! that come and go, raw calls.
 
 pub mod child;
 pub mod faults;

@@ -21,7 +21,7 @@ impl Mark {
         Ok(Self(mark))
     }
 
-    /// What was said since.
+    /// The lines since.
     pub fn lines(&self) -> Result<Vec<String>> {
         let output = Command::new("dmesg").output()?;
         ensure!(output.status.success(), "dmesg: {}", output.status);

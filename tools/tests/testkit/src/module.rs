@@ -13,7 +13,7 @@ use crate::wait_until;
 /// Folder of the modules.
 pub const FOLDER: &str = "/lib/modules/zernel";
 
-/// Whether a module is loaded.
+/// True if a module is loaded.
 pub fn is_loaded(name: &str) -> bool {
     Path::new("/sys/module")
         .join(name)

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 /// In a short run no more is repeated after this long than what must be.
 const ENOUGH: Duration = Duration::from_secs(240);
-/// What must be, as a part of what is wanted.
+/// The least share of the wanted rounds that must be done.
 const LEAST: u64 = 20;
 
 static SHORT: AtomicBool = AtomicBool::new(false);
@@ -16,7 +16,7 @@ pub fn run_short() {
     SHORT.store(true, Relaxed);
 }
 
-/// Whether this run is a short one.
+/// True if this run is a short one.
 pub fn is_short() -> bool {
     SHORT.load(Relaxed)
 }
@@ -44,12 +44,12 @@ impl Repeat {
         }
     }
 
-    /// How often the beginning of a round was passed.
+    /// Times that the beginning of a round was passed.
     pub fn done(&self) -> u64 {
         self.done
     }
 
-    /// What a run of so many came to.
+    /// The report of a run of so many.
     pub fn report(&self) -> String {
         format!(
             "{} {} in {:.0?}",

@@ -63,7 +63,7 @@ pub fn fork_into(cgroup: BorrowedFd<'_>) -> io::Result<Option<Pid>> {
     })
 }
 
-/// What the arguments point to lives as long as the call.
+/// The memory behind the arguments lives as long as the call.
 fn clone_process(arguments: &Arguments) -> io::Result<Option<Pid>> {
     let arguments = Arguments {
         exit_signal: libc::SIGCHLD as u64,
@@ -443,7 +443,7 @@ pub unsafe fn ioctl(fd: BorrowedFd<'_>, number: u32, address: usize) -> Result<i
 
 /// An ioctl on a buffer that is as long as the number says or longer.
 ///
-/// What the bytes hold as an address is an [`Area`] or memory of the caller.
+/// An address in the bytes is an [`Area`] or memory of the caller.
 pub fn ioctl_bytes(fd: BorrowedFd<'_>, number: u32, bytes: &mut [u8]) -> Result<i32, Errno> {
     assert!(bytes.len() >= (number >> 16 & 0x3fff) as usize);
     // SAFETY: The kernel reads and writes as many bytes as the number says.

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{bail, Context as _, Result};
 
-/// What takes longer does not happen. It is that long because a guest on a busy host may run a
-/// hundred times slower than it should.
+/// An event that takes longer does not happen. It is that long because a guest on a busy host may
+/// run a hundred times slower than it should.
 pub const SOON: Duration = Duration::from_secs(120);
 
 /// Longest time of a call that must not wait for another, which takes `other`: a second. On a

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What the command line takes.
+//! Tests of the command line.
 
 use super::*;
 use clap::CommandFactory;

@@ -8,12 +8,12 @@ use super::{submit, Policy, Stream};
 use crate::model::measures::{Ns, Us};
 use crate::world::{Event, World};
 
-/// What GPreempt takes for given.
+/// The constants of GPreempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Constants {
-    /// How long a preparation takes.
+    /// Time of a preparation.
     pub(crate) preparation: Us,
-    /// How long a switch takes.
+    /// Time of a switch.
     pub(crate) switch: Us,
 }
 
@@ -30,7 +30,7 @@ impl Constants {
     }
 }
 
-/// What policies have in common in which clients take the GPU at a time that is set at the begin.
+/// The common part of policies in which clients take the GPU at a time that is set at the begin.
 #[derive(Debug, Default)]
 pub(super) struct Ahead {
     /// Last request of each client that was triggered.
@@ -137,7 +137,7 @@ impl Policy for Gpreempt {
     }
 }
 
-/// Whose timer it is: client and number of the request.
+/// The owner of a timer: client and number of the request.
 pub(super) const fn whose(token: u64) -> (usize, u32) {
     ((token >> 32) as usize, token as u32)
 }

@@ -63,7 +63,7 @@ impl Slices {
 
     /// The GPU is given away where kernels end, as soon as it is asked for.
     ///
-    /// How long a block takes is not published; here a block is a kernel of the workload.
+    /// The time of a block is not published; here a block is a kernel of the workload.
     pub(super) const fn block() -> Self {
         Self {
             name: "block",

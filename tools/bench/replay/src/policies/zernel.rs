@@ -27,22 +27,22 @@ use crate::policy::tunables::{Conditions, Tunables};
 use crate::policy::units::{Ns, Permille};
 use crate::world::{Event, Operation, World};
 
-/// What can be chosen.
+/// The options.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Options {
-    /// How preparations are predicted.
+    /// The predictor of preparations.
     pub(crate) kind: Kind,
-    /// What a nanosecond of being early costs.
+    /// Cost of a nanosecond of being early.
     pub(crate) early: u32,
-    /// What a nanosecond of being late costs.
+    /// Cost of a nanosecond of being late.
     pub(crate) late: u32,
-    /// Whether point predictors take the classic margin off.
+    /// True if point predictors take the classic margin off.
     pub(crate) margin: bool,
-    /// Whether best-effort TSGs take turns in software.
+    /// True if best-effort TSGs take turns in software.
     pub(crate) rotate: bool,
-    /// Who of them is next.
+    /// The order of their turns.
     pub(crate) discipline: Discipline,
-    /// How long a turn is meant to last.
+    /// The intended length of a turn.
     pub(crate) quantum: Us,
     /// Time slice of best-effort TSGs, if not that of their level.
     pub(crate) be_slice: Option<Us>,
@@ -65,14 +65,14 @@ impl Options {
     };
 }
 
-/// What is kept for a latency-critical client.
+/// The state of a latency-critical client.
 struct Lane {
     requests: Succession,
     history: History,
     seen: Observed,
     /// Alarms set before the last one are stale.
     alarm: u32,
-    /// What the GPU was about when its request began.
+    /// The state of the GPU when its request began.
     phase: Phase,
 }
 
@@ -132,7 +132,7 @@ impl Zernel {
         Us(settings.map_or(Level::BE.default_timeslice().0, |s| s.timeslice.0))
     }
 
-    /// What the GPU is about.
+    /// The state of the GPU.
     fn phase(&self) -> Phase {
         match &self.rotation {
             Some(rotation) if rotation.is_handing_over() => Phase::HandingOver,
@@ -140,7 +140,7 @@ impl Zernel {
         }
     }
 
-    /// What the words of a client hold now.
+    /// The words of a client now.
     fn observe(&mut self, world: &World, client: usize) -> Observed {
         let one = &world.clients[client];
         let lane = &mut self.lanes[client];

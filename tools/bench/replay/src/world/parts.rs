@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What a simulation consists of: settings, clients, their TSGs, and what can happen.
+//! The parts of a simulation: settings, clients, their TSGs, and events.
 
 use zernel_workload::{ClientSpec, Deployment, Role, Schedule};
 
@@ -9,7 +9,7 @@ use crate::model::measures::{Ns, Us};
 use crate::model::preset::{OpCost, Preset};
 use crate::model::tsg::Handle;
 
-/// How an inference is given to the GPU.
+/// The way in which an inference is given to the GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Launch {
     /// As one piece of work that can be preempted anywhere.
@@ -20,7 +20,7 @@ pub(crate) enum Launch {
     Kernels,
 }
 
-/// What a simulation is like, whatever the policy.
+/// The setting of a simulation, for every policy.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Setting {
     /// The GPU.
@@ -66,24 +66,24 @@ pub(crate) enum Stage {
 /// The request that a client is at; times in nanoseconds since the start of the run.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Request {
-    /// How many arrived before it.
+    /// Arrivals before it.
     pub(crate) number: u64,
     /// When it arrived.
     pub(crate) tick: u64,
     /// When its preparation began.
     pub(crate) start: u64,
-    /// How long the preparation takes.
+    /// Time of the preparation.
     pub(crate) prepare: u64,
     /// Kernels that are done.
     pub(crate) kernels_done: u32,
-    /// How long holders had the GPU for it.
+    /// Time for which holders had the GPU for it.
     pub(crate) held: u64,
 }
 
 /// A client.
 #[derive(Debug)]
 pub(crate) struct Client {
-    /// What it is told.
+    /// Its specification.
     pub(crate) spec: ClientSpec,
     /// Its number in the workload; its place among the clients of the run is another one.
     pub(crate) number: usize,
@@ -113,7 +113,7 @@ impl Client {
 /// Clients that share a TSG on the compute engine, and one on a copy engine.
 #[derive(Debug)]
 pub(crate) struct Group {
-    /// What they are for.
+    /// Their role.
     pub(crate) role: Role,
     /// Sum of their weights.
     pub(crate) weight: u32,
@@ -140,7 +140,7 @@ pub(crate) enum Operation {
     Enable(usize, bool),
 }
 
-/// What happens at a time.
+/// An event at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Event {
     /// A store to a word has reached the GPU: group, word, value.

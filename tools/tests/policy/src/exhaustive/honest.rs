@@ -9,7 +9,7 @@ use crate::policy::request::{
 };
 use stateright::{Model, Property};
 
-/// How far the process is with its last request.
+/// The progress of the process with its last request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Process {
     Begun,
@@ -55,10 +55,10 @@ pub(super) enum Step {
 /// A process that keeps to the protocol, if not always to its order.
 pub(super) struct Honest<const LANES: usize> {
     pub(super) requests: u8,
-    /// How many ticks ahead the trigger of a slot's request can be.
+    /// Ticks by which the trigger of a slot's request can be ahead.
     pub(super) leads: [&'static [u8]; LANES],
     pub(super) ticks: u8,
-    /// Whether it stores each word in a step of its own, calls, and forgets ready; else it is ready
+    /// True if it stores each word in a step of its own, calls, and forgets ready; else it is ready
     /// and done by store, each in one step.
     pub(super) thorough: bool,
     pub(super) coverage: Coverage,
@@ -157,19 +157,19 @@ impl Lane {
         number.is_reached_by(self.words.trigger) && number.is_reached_by(self.words.release)
     }
 
-    /// Whether no stream waits for a request that is over.
+    /// True if no stream waits for a request that is over.
     fn loses_no_release(&self) -> bool {
         self.watched.over.is_none_or(|number| self.is_free(number))
     }
 
-    /// Whether a request that is ready, by store or call, waits for nothing more of the kernel.
+    /// True if a request that is ready, by store or call, waits for nothing more of the kernel.
     fn runs_when_ready(&self) -> bool {
         let running = matches!(self.watched.slot.state(), State::Running { .. });
         let ready = running || self.process == Process::Ready;
         !ready || self.watched.begun.is_none_or(|n| self.is_free(n))
     }
 
-    /// Whether the GPU is held by a stream only as long as a timer will end it.
+    /// True if the GPU is held by a stream only as long as a timer will end it.
     fn holds_within_lease(&self) -> bool {
         let holds = self.stream.holds && !self.stream.at.is_reached_by(self.words.release);
         let taken = matches!(self.watched.slot.state(), State::Taken { .. });

@@ -54,7 +54,7 @@ pub(super) struct Watched {
     pub(super) fault: Option<&'static str>,
 }
 
-/// What happens to a slot.
+/// An event of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Event {
     Begin { lead: u8 },
@@ -138,14 +138,14 @@ impl Watched {
         }
     }
 
-    /// Whether every request that began has one outcome or is the one that goes on.
+    /// True if every request that began has one outcome or is the one that goes on.
     pub(super) fn is_counted(&self) -> bool {
         let active = self.slot.active();
         self.begins == self.overs + u8::from(active.is_some())
             && (active.is_none() || active == self.begun)
     }
 
-    /// Whether the timer will take the GPU in time, and give it back in time.
+    /// True if the timer will take the GPU in time, and give it back in time.
     pub(super) fn is_bounded(&self) -> bool {
         match self.slot.state() {
             State::Idle => self.alarm.is_none(),
@@ -163,7 +163,7 @@ impl Watched {
     }
 }
 
-/// What must hold for each event.
+/// The properties of each event.
 pub(super) fn checked(
     before: &Watched,
     after: &mut Watched,
@@ -253,7 +253,7 @@ pub(super) fn is_ordered(record: &Record) -> bool {
         && (record.early == Ns::ZERO || record.late == Ns::ZERO)
 }
 
-/// What was met on the way, so that a model that never gets there is noticed.
+/// The events that were met on the way, so that a model that never gets there is noticed.
 #[derive(Default)]
 pub(super) struct Coverage(AtomicU32);
 

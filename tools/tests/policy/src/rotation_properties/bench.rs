@@ -15,7 +15,7 @@ use crate::policy::{
 /// The resolution of time.
 pub(super) const STEP: u64 = 10 * US;
 
-/// How long a call takes at most.
+/// The longest time of a call.
 pub(super) const CALL: u64 = 250 * US;
 
 /// A generator of numbers that are random enough (xorshift64*).
@@ -30,7 +30,7 @@ impl Random {
     }
 }
 
-/// What a TSG does.
+/// The load of a TSG.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Load {
     /// Never idle.
@@ -76,7 +76,7 @@ impl Tsg {
     }
 }
 
-/// How the machine around the rotation behaves.
+/// The behaviour of the machine around the rotation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Machine {
     pub(super) discipline: Discipline,
@@ -98,7 +98,7 @@ pub(super) struct Bench {
     now: u64,
     call: Option<(Action<usize>, u64)>,
     wait_until: Option<u64>,
-    /// Who had the last slice.
+    /// The TSG that had the last slice.
     last: usize,
     idle: u64,
     pub(super) longest_idle: u64,

@@ -138,8 +138,8 @@ fn equal_weights_from_two_to_sixteen() {
     }
 }
 
-/// Whose bursts end within a quantum does not get one in turn, whatever its weight; and the GPU is
-/// not given away for a think time, nor at a time when that costs a switch.
+/// A TSG whose bursts end within a quantum does not get one in turn, whatever its weight; and the
+/// GPU is not given away for a think time, nor at a time when that costs a switch.
 #[test]
 fn closed_loops_share_by_weight() {
     let thinks = Load::Thinks {
@@ -168,7 +168,7 @@ fn closed_loops_share_by_weight() {
     }
 }
 
-/// What LC takes is nobody's loss in particular.
+/// The time of LC is nobody's loss in particular.
 #[test]
 fn shares_hold_beside_lc() {
     let machine = Machine {
@@ -278,7 +278,7 @@ fn think_time_is_not_saved_up() {
                 sleep: sleep * US,
                 busy_at,
             };
-            // Who sleeps all the time before, and is not behind for what others missed.
+            // Asleep all the time before, and not behind for what others missed.
             let newcomer = Load::Turncoat {
                 burst: STEP,
                 sleep: busy_at,

@@ -55,7 +55,7 @@ impl Budget {
         let ran: u64 = self.lc.iter().map(|&group| world.busy(group)).sum();
         let new = ran - self.charged;
         self.charged = ran;
-        // What runs in a slice of BE takes its turn like BE.
+        // A slice of BE takes its turn like BE.
         let charge = if self.throttled { 0 } else { new };
         let state = self.server.charge(Ns(world.now), Ns(charge));
         let (throttled, next) = match state {

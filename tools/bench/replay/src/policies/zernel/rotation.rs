@@ -90,7 +90,7 @@ impl Rotation {
         self.drive(world);
     }
 
-    /// Whether the GPU goes from one TSG to another.
+    /// True if the GPU goes from one TSG to another.
     pub(super) fn is_handing_over(&self) -> bool {
         self.turn.is_handing_over(&self.members)
     }
