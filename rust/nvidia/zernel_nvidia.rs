@@ -63,10 +63,10 @@ impl kernel::Module for ZernelNvidia {
             provider_side::Registration::new(operations::Nvidia::new(operations::Hook)?)?;
         let events = events::Events::new(Arc::new(provider, GFP_KERNEL)?)?;
         let events = nvidia::events::Registration::new(events).inspect_err(|e| {
-            pr_err!("nvidia.ko does not tell of its TSGs: {:?}\n", e);
+            pr_err!("nvidia.ko refuses to report its TSGs: {:?}\n", e);
         })?;
         let (gpus, tsgs) = nvidia::control::population();
-        pr_info!("{} GPU(s), {} TSG(s) there already\n", gpus, tsgs);
+        pr_info!("found {} GPU(s), {} TSG(s)\n", gpus, tsgs);
         Ok(Self {
             _debugfs: debugfs::Directory::new::<counters::Counts>(c"zernel_nvidia", c"counts"),
             _events: events,

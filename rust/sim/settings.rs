@@ -43,7 +43,7 @@ fn within<T: Copy + PartialOrd + kernel::fmt::Display>(
     if (min..=max).contains(&value) {
         return Ok(value);
     }
-    pr_err!("{} is {}, not {} to {}\n", name, value, min, max);
+    pr_err!("{} is {}; the range is {} to {}\n", name, value, min, max);
     Err(EINVAL)
 }
 

@@ -26,7 +26,7 @@ REPLACED = {
 LATER = {
     "replaced": ("Documentation", "include/uapi/linux"),
     "opening": ("rust/glue", "rust/helpers", "rust/zernel", "tools/bench/load",
-                "tools/bench/report", "tools/libzernel", "tools/tests/nvtest",
+                "tools/bench/report", "tools/libzernel",
                 "tools/tests/selftest"),
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What calls of the driver cost; under icount, in instructions of the guest.
+//! The costs of calls of the driver; under icount, in instructions of the guest.
 
 use std::fs;
 use std::hint::black_box;

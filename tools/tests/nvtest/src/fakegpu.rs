@@ -49,7 +49,7 @@ fn load_all() -> Result<()> {
     make_nodes()
 }
 
-/// What the table has of what user space can make here.
+/// The objects in the table that user space can make here.
 fn table() -> Result<(u64, u64)> {
     let counts = Counts::of_table()?;
     for name in [

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What the cases stand on: the modules, the driver's nodes, and zernel's view of a runtime's TSGs.
+//! The lab of the cases: the modules, the driver's nodes, and zernel's view of a runtime's TSGs.
 
 use std::fs;
 use std::path::Path;
@@ -224,7 +224,7 @@ pub fn wait_slice(runtime: &Runtime, tsg: Handle, slice_us: u64) -> Result<()> {
 /// Fails unless the resource manager and the table hold the same.
 pub fn agree() -> Result<()> {
     let mut outcome = Ok(());
-    // What a closed file has left may be on its way out.
+    // The objects of a closed file may be on their way out.
     let waited = wait_until("the table agrees with the resource manager", || {
         outcome = Counts::of_rm()?.agree(&Counts::of_table()?);
         Ok(outcome.is_ok())

@@ -28,12 +28,12 @@ pub struct Options {
     /// Random operations of the racing threads.
     #[arg(long, default_value_t = 100_000)]
     pub operations: u64,
-    /// What to do instead of running the cases.
+    /// The action instead of running the cases.
     #[command(subcommand)]
     pub action: Option<Action>,
 }
 
-/// What else can be done.
+/// The other actions.
 #[derive(Subcommand)]
 pub enum Action {
     /// Measure what calls of the driver cost, and write it as JSON.
@@ -45,7 +45,7 @@ pub enum Action {
 /// Options of a measurement.
 #[derive(Args)]
 pub struct Bench {
-    /// How often each call is measured.
+    /// Repetitions of each call.
     #[arg(long, default_value_t = 200)]
     pub repeat: u32,
     /// Name of what is measured.

@@ -50,7 +50,7 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// What a call comes to.
+/// The result of a call.
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// The status of a call that reached the resource manager.

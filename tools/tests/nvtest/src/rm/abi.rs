@@ -13,7 +13,7 @@ pub mod escape {
     pub const ALLOC: u32 = 0x2b;
     /// Give an object of another client a handle here.
     pub const DUP: u32 = 0x34;
-    /// What GPUs there are.
+    /// The list of GPUs.
     pub const CARD_INFO: u32 = 200;
     /// Bind a GPU's file to a control file.
     pub const REGISTER_FD: u32 = 201;
@@ -63,7 +63,7 @@ pub mod control {
     pub const SCHEDULE: u32 = 0xa06c_0101;
     /// GPUs that there are, by number: 32 u32.
     pub const ATTACHED_IDS: u32 = 0x201;
-    /// What a GPU is: see [`super::IdInfo`].
+    /// The identity of a GPU: see [`super::IdInfo`].
     pub const ID_INFO: u32 = 0x205;
 
     /// The parameters are in another form than the plain structure.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What a compute runtime has open: a client, one GPU, its address space, channel groups.
+//! The objects of a compute runtime: a client, one GPU, its address space, channel groups.
 
 use std::os::fd::OwnedFd;
 
@@ -11,14 +11,14 @@ use super::abi::{ChannelParams, ContextShareParams, DeviceParams, TsgParams, Vas
 use super::file::open_node;
 use super::{ControlFile, Form, Handle};
 
-/// What a runtime makes on its way to a channel group.
+/// The objects that a runtime makes on its way to a channel group.
 #[derive(Debug, Clone, Copy)]
 pub struct Spec {
     /// Which of the driver's GPUs, from 0.
     pub gpu: usize,
     /// It makes a subdevice, as all known runtimes do.
     pub subdevice: bool,
-    /// How it makes objects.
+    /// The way in which it makes objects.
     pub form: Form,
 }
 
@@ -43,7 +43,7 @@ pub struct Runtime {
     pub file: ControlFile,
     /// The GPU's file.
     pub node: OwnedFd,
-    /// What the driver says of the GPU.
+    /// The driver's description of the GPU.
     pub card: Card,
     /// The client.
     pub client: Handle,

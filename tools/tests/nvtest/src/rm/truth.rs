@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What there really is: as the software resource manager tells it, and as the hook's table has it.
+//! The true state: as the software resource manager tells it, and as the hook's table has it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -29,7 +29,7 @@ pub const COMMON: [&str; 8] = [
     "gpus",
 ];
 
-/// How many there are of each kind of object.
+/// The number of each kind of object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Counts(BTreeMap<String, u64>);
 
@@ -60,7 +60,7 @@ impl Counts {
             .map(Self)
     }
 
-    /// How many of that name.
+    /// The number of that name.
     pub fn get(&self, name: &str) -> Result<u64> {
         let value = self.0.get(name).copied();
         value.with_context(|| format!("nothing is told of {name}"))
@@ -184,14 +184,14 @@ pub fn tsg(client: Handle, object: Handle) -> Result<Tsg> {
     }
 }
 
-/// How often the kernel asked the resource manager for something that was gone, since it was loaded.
+/// Calls of the kernel to the resource manager for something that was gone, since it was loaded.
 pub fn dead_calls() -> Result<u64> {
     let text = fs::read_to_string(CALLS).context(CALLS)?;
     let dead = text.lines().find_map(|line| line.strip_prefix("dead "));
     number(dead.context("nothing is told of dead handles")?.trim())
 }
 
-/// How often the kernel asked for a control, since the resource manager was loaded.
+/// Calls of the kernel for a control, since the resource manager was loaded.
 pub fn kernel_calls(control: u32) -> Result<u64> {
     let text = fs::read_to_string(CALLS).context(CALLS)?;
     for line in text.lines() {

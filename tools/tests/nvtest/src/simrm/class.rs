@@ -41,7 +41,7 @@ const BE_US: u64 = 200;
 /// Time slice of latency-critical work in microseconds.
 const LC_US: u64 = 5_000_000;
 
-/// What the resource manager holds: time slice and interleave level.
+/// The time slice and interleave level in the resource manager.
 fn held(runtime: &Runtime, tsg: Handle) -> Result<(u64, u32)> {
     let held = truth::tsg(runtime.client, tsg)?;
     Ok((held.slice_us, held.interleave))

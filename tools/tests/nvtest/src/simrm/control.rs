@@ -148,7 +148,7 @@ fn reapplied_if_tuned() -> Outcome {
         wait_slice(&runtime, tsg, 200)?;
     }
     check_eq!(counters(&lab)?, (before.0, before.1 + 5));
-    // What the tenant asked for meanwhile is not what it had before.
+    // The tenant's own request meanwhile is not the setting that it had before.
     tune("user_control", "deny")?;
     let id = lab.tsg(&runtime, tsg)?.id;
     lab.zernel.clear_class(&Target::Tsg(id))?;

@@ -78,7 +78,7 @@ fn freed_as_memory() -> Outcome {
         check_eq!(lab.tsg(&runtime, tsg)?.channels, 0);
         free(tsg).context("TSG")?;
         check_eq!(lab.tsgs()?.len(), 1);
-        // What is not to be freed stays.
+        // An object that is not to be freed stays.
         let refused = free_as_memory(&runtime.file, 99, runtime.client, other)?;
         check_eq!(refused, Status::INVALID_ARGUMENT);
         let stranger = ControlFile::open()?;

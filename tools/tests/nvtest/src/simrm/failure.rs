@@ -194,7 +194,7 @@ fn slow_controls_delay_nobody() -> Outcome {
     Ok(())
 }
 
-/// What the driver says is gone is dropped, although the driver told of no end.
+/// A TSG that the driver calls gone is dropped, although the driver told of no end.
 fn gone_is_dropped_at_once() -> Outcome {
     let lab = Lab::open()?;
     for status in GONE {
@@ -277,7 +277,8 @@ fn failed_once_works_again() -> Outcome {
     let lab = Lab::open()?;
     let runtime = Runtime::open()?;
     let tsg = runtime.compute()?;
-    // What cannot be read cannot be given back: asked again with the next class.
+    // A setting that cannot be read cannot be given back: it is asked for again with the next
+    // class.
     set_faults("control:0xa06c0104 timeout kernel")?;
     lab.class(&runtime, tsg, Level::BE)?;
     lab.quiet()?;

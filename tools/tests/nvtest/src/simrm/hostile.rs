@@ -31,7 +31,7 @@ pub const SUITE: Suite = Suite::new(
     LOADED,
 );
 
-/// How long a tenant stops in the middle of a call, if the call is not told to go on.
+/// The time for which a tenant stops in the middle of a call, if the call is not told to go on.
 const STOP: Duration = Duration::from_secs(60);
 
 /// A tenant can stop the driver in the middle of an allocation, since the driver reads its memory.
@@ -189,8 +189,8 @@ fn garbage() -> Outcome {
     agree()
 }
 
-/// What of the interface layer itself answers without the resource manager, and what does not
-/// belong to the driver at all.
+/// Calls that the interface layer itself answers without the resource manager, and calls that do
+/// not belong to the driver at all.
 const ESCAPES: [u32; 20] = [
     0x27,
     0x28,
@@ -247,7 +247,7 @@ fn throw(random: &mut Random, end: Instant) -> Result<()> {
             word.copy_from_slice(&value.to_ne_bytes());
         }
         let fd = rustix::fd::AsFd::as_fd(&runtime.file);
-        // What it comes to is not looked at.
+        // The result does not matter.
         let _ = sys::ioctl_bytes(fd, number(escape, size), &mut bytes);
         if random.one_in(32) {
             if let Ok(tsg) = runtime.compute() {

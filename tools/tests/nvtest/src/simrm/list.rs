@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What a runtime makes, and how zernel lists it.
+//! The TSGs of a runtime, as zernel lists them.
 
 use std::collections::BTreeSet;
 use std::process::Command;

@@ -40,10 +40,10 @@ pub const SUITE: Suite = Suite::new(
 
 /// Threads that race.
 const THREADS: usize = 8;
-/// How often all of them pause.
+/// The number of pauses of all of them.
 const PHASES: u64 = 20;
 
-/// What happens beside the threads.
+/// The work beside the threads.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Beside {
     /// In every other phase the process is classed; processes are made and killed.
@@ -261,7 +261,7 @@ fn look(race: &Race, lab: &Lab, gpus: &[(u32, String)]) -> Result<()> {
     for (name, count) in expected {
         check_eq!(counts.get(name)?, count, "{name}");
     }
-    // What no thread has for itself is the shared clients'.
+    // An object that no thread has for itself is the shared clients'.
     for (client, object) in held.keys() {
         ensure!(
             race.shared.has(*client),

@@ -154,7 +154,7 @@ fn late_clean_up_is_followed() -> Outcome {
         Counts::of_table()?.nothing()?;
         let dying = Counts::of_rm()?.get("dying_clients")?;
         ensure!(dying == 1, "{dying} clients wait for their end");
-        // What comes next has the same numbers, perhaps.
+        // The next one may have the same numbers.
         let next = Runtime::open()?;
         let other = next.compute()?;
         lab.tsg(&next, other)?;

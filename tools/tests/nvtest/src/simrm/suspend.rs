@@ -90,7 +90,7 @@ fn classes_wait_for_the_driver() -> Outcome {
     Ok(())
 }
 
-/// What the hardware holds after a resume nobody knows: zernel sets it once more.
+/// The settings of the hardware after a resume are unknown: zernel sets them once more.
 fn settings_are_applied_again() -> Outcome {
     let lab = Lab::open()?;
     let runtime = Runtime::open()?;

@@ -33,7 +33,7 @@ const fn handles(kind: Kind) -> (u32, u64) {
 pub struct Private {
     random: Random,
     files: Vec<(ControlFile, Handle)>,
-    /// What must be there.
+    /// The objects that must be there.
     pub tree: Tree,
     /// The process is classed: its compute TSGs are not its to change.
     pub classed: bool,
@@ -68,7 +68,7 @@ impl Private {
         Ok((file, client))
     }
 
-    /// How many files have a client.
+    /// The number of files with a client.
     pub fn files(&self) -> u64 {
         self.files.len() as u64
     }
@@ -171,7 +171,7 @@ impl Private {
 
     fn free(&mut self, which: usize, object: Handle) -> Result<()> {
         let (file, client) = &self.files[which];
-        // What is not there is freed successfully.
+        // To free an object that is not there succeeds.
         check("free", file.free(*client, object), Status::OK)?;
         self.tree.free(*client, object);
         Ok(())
@@ -308,7 +308,7 @@ impl Private {
     }
 }
 
-/// What a call came to, if it is what it must come to.
+/// The result of a call, if it is the expected one.
 fn check<T>(what: &str, result: crate::rm::Result<T>, must: Status) -> Result<Option<T>> {
     let (status, value) = match result {
         Ok(value) => (Status::OK, Some(value)),

@@ -58,7 +58,7 @@ impl Place {
     }
 }
 
-/// What the threads share.
+/// The objects that the threads share.
 pub struct Shared {
     places: Vec<RwLock<Arc<Place>>>,
 }
@@ -72,12 +72,12 @@ impl Shared {
         Ok(Self { places })
     }
 
-    /// How many files and clients there must be when nothing is under way.
+    /// The number of files and clients that must be there when nothing is under way.
     pub fn counts(&self) -> (u64, u64) {
         (FILES as u64, (FILES * CLIENTS) as u64)
     }
 
-    /// Whether a client is one of these.
+    /// True if a client is one of these.
     pub fn has(&self, client: Handle) -> bool {
         (0..FILES).any(|place| {
             let place = self.place(place);

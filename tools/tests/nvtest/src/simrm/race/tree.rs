@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What the resource manager must hold after each call, as far as one thread alone decides it.
+//! The state of the resource manager after each call, as far as one thread alone decides it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,9 +32,9 @@ pub struct Object {
     pub tsg: Id,
     /// The address space that it stands for or uses.
     vas: Id,
-    /// Whose end is its own.
+    /// The object whose end is its own.
     depends: Handle,
-    /// What it stands for is gone; the handle is not.
+    /// True if the resource behind it is gone; the handle is not.
     pub lost: bool,
     order: u64,
 }
@@ -88,7 +88,7 @@ impl Tree {
         self.clients.get(&client)?.get(&object)
     }
 
-    /// What an allocation must be answered.
+    /// The expected answer to an allocation.
     pub fn may_add(&self, client: Handle, parent: Handle, wish: Handle, kind: Kind) -> Status {
         if wish == client {
             return Status::INVALID_OBJECT_PARENT;
@@ -120,7 +120,7 @@ impl Tree {
         OK
     }
 
-    /// What a TSG of handle `wish` must be answered that is to use this address space and engine.
+    /// The expected answer to a TSG of handle `wish` that is to use this address space and engine.
     pub fn may_use(&self, client: Handle, wish: Handle, vaspace: Handle, engine: u32) -> Status {
         if !matches!(engine, engine::GR0 | engine::COPY0) {
             return Status::INVALID_ARGUMENT;
@@ -205,7 +205,7 @@ impl Tree {
         self.put(client, object, new);
     }
 
-    /// What a duplication must be answered.
+    /// The expected answer to a duplication.
     pub fn may_dup(
         &self,
         client: Handle,
@@ -355,7 +355,7 @@ impl Tree {
         }
     }
 
-    /// How many objects of a kind stand for something.
+    /// The number of objects of a kind that have a resource.
     pub fn count(&self, kind: Kind) -> u64 {
         let objects = self.clients.values().flat_map(BTreeMap::values);
         objects.filter(|o| o.kind == kind && !o.lost).count() as u64
