@@ -13,7 +13,7 @@
 #include "tasks.h"
 
 #ifdef CONFIG_CGROUPS
-/* How many tracked cgroups have an id of that hash: who finds none need not ask further. */
+/* Tracked cgroups with an id of that hash: without one there is no need to look further. */
 #define KNOWN_BITS 10
 static atomic_t known[1 << KNOWN_BITS];
 
@@ -26,7 +26,7 @@ static atomic_t *known_of(struct cgroup *cgrp)
 void zernel_helper_cgroup_known(struct cgroup *cgrp, bool is)
 {
 	atomic_add(is ? 1 : -1, known_of(cgrp));
-	/* Who looks from now on sees a process that is made, or its maker sees this: on_fork(). */
+	/* A look from now on sees a process that is made, or its maker sees this: on_fork(). */
 	smp_mb();
 }
 

@@ -7,7 +7,7 @@
 
 struct task_struct;
 
-/* What the scheduler has of a thread. */
+/* The scheduler's account of a thread. */
 struct zernel_niceness {
 	s32 now;
 	/* The lowest that it may have by itself: 20 if it may not lower it. */

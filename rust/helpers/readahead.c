@@ -59,8 +59,8 @@ u64 zernel_helper_source_size(const struct zernel_source *source)
 }
 
 /*
- * How much can be asked for at @offset: force_page_cache_ra() leaves out what is beyond that
- * many pages.
+ * Returns the most that can be asked for at @offset: force_page_cache_ra() leaves out the pages
+ * beyond that.
  */
 u64 zernel_helper_source_most(const struct zernel_source *source, u64 offset)
 {

@@ -93,9 +93,9 @@ impl Drop for Queue {
     }
 }
 
-/// What [`Detached`] work does. It may sleep.
+/// The work of a [`Detached`]. It may sleep.
 pub(crate) trait Job: Send + Sync + 'static {
-    /// What came of it.
+    /// Its outcome.
     type Done;
 
     /// Runs once.

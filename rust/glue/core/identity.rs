@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Who a task is, what the caller may do, and how much a viewer sees.
+//! The owner of a task, the rights of the caller, and the view of a viewer.
 
 use core::ptr::NonNull;
 use kernel::{
@@ -34,7 +34,7 @@ extern "C" {
     fn zernel_helper_in_group(gid: u32) -> bool;
 }
 
-/// Whether a [`Pid`] is taken for the whole process or for one thread.
+/// The extent of a [`Pid`]: the whole process or one thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
     /// The thread group.
@@ -61,7 +61,7 @@ impl Uid {
 /// Length of [`Owner::comm`], `TASK_COMM_LEN`.
 pub(crate) const COMM_LEN: usize = bindings::TASK_COMM_LEN as usize;
 
-/// Who a task belonged to when it was looked at.
+/// The owner of a task when it was looked at.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Owner {
     /// Its real user.
@@ -162,7 +162,7 @@ impl Pid {
         unsafe { Self::adopt(zernel_helper_process_of(self.as_raw())) }
     }
 
-    /// Whether it has not exited.
+    /// True if it has not exited.
     pub(crate) fn is_alive(&self, scope: Scope) -> bool {
         // SAFETY: Valid by the type invariant.
         unsafe { zernel_helper_pid_alive(self.as_raw(), scope.is_process()) }
@@ -186,13 +186,13 @@ impl Pid {
         Ok(owner)
     }
 
-    /// Whether the caller owns it, by the rule of `sched_setscheduler(2)`.
+    /// True if the caller owns it, by the rule of `sched_setscheduler(2)`.
     pub(crate) fn is_callers(&self, scope: Scope) -> bool {
         // SAFETY: Valid by the type invariant.
         unsafe { zernel_helper_same_owner(self.as_raw(), scope.is_process()) }
     }
 
-    /// Whether this user owns the process, by the same rule.
+    /// True if this user owns the process, by the same rule.
     pub(crate) fn is_users(&self, uid: Uid) -> bool {
         // SAFETY: Valid by the type invariant.
         unsafe { zernel_helper_is_owner(self.as_raw(), uid.0) }
@@ -273,12 +273,12 @@ impl Viewer {
         self.uid
     }
 
-    /// Whether it sees every user's TSGs (`CAP_PERFMON`).
+    /// True if it sees every user's TSGs (`CAP_PERFMON`).
     pub(crate) fn sees_all(&self) -> bool {
         self.perfmon
     }
 
-    /// Whether it sees the TSGs of a user.
+    /// True if it sees the TSGs of a user.
     pub(crate) fn sees(&self, owner: Uid) -> bool {
         self.perfmon || owner == self.uid
     }
@@ -290,7 +290,7 @@ impl Viewer {
         u32::try_from(number).unwrap_or(0)
     }
 
-    /// Whether a process is in its pid namespace, or it sees all.
+    /// True if a process is in its pid namespace, or it sees all.
     pub(crate) fn is_in_reach(&self, process: &Pid) -> bool {
         self.perfmon || self.number_of(process) != 0
     }
@@ -322,25 +322,25 @@ pub(crate) fn caller_uid() -> Uid {
     Uid(unsafe { zernel_helper_euid() })
 }
 
-/// Whether the caller sees every user's TSGs (`CAP_PERFMON`).
+/// True if the caller sees every user's TSGs (`CAP_PERFMON`).
 pub(crate) fn caller_sees_all() -> bool {
     // SAFETY: FFI.
     unsafe { zernel_helper_perfmon_capable() }
 }
 
-/// Whether the caller has `CAP_SYS_NICE`.
+/// True if the caller has `CAP_SYS_NICE`.
 pub(crate) fn caller_is_capable() -> bool {
     // SAFETY: FFI.
     unsafe { zernel_helper_nice_capable() }
 }
 
-/// Whether quotas do not bind the caller (`CAP_SYS_RESOURCE`).
+/// True if quotas do not bind the caller (`CAP_SYS_RESOURCE`).
 pub(crate) fn caller_is_unbound() -> bool {
     // SAFETY: FFI.
     unsafe { zernel_helper_resource_capable() }
 }
 
-/// Whether the caller is a member of this group of the initial user namespace.
+/// True if the caller is a member of this group of the initial user namespace.
 pub(crate) fn caller_is_in_group(gid: u32) -> bool {
     // SAFETY: FFI.
     unsafe { zernel_helper_in_group(gid) }

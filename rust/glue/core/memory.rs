@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Who pays for memory, and who waits for it.
+//! The payer of memory, and the wait for it.
 
 use kernel::{
     alloc::{
@@ -15,10 +15,10 @@ use kernel::{
     prelude::*, //
 };
 
-/// How often memory is waited for.
+/// Times that memory is waited for.
 const WAITS: u32 = 8;
 
-/// How much of it: more than what is taken with a lock held at a time.
+/// Memory to wait for: more than is taken with a lock held at a time.
 const ROOM: usize = 4 * PAGE_SIZE;
 
 /// Charged to a cgroup, without waiting: neither for memory nor because the cgroup has too much. For

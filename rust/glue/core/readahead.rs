@@ -62,7 +62,7 @@ impl Source {
         unsafe { zernel_helper_source_size(&self.raw) }
     }
 
-    /// How many bytes from `offset` on can be asked for at once.
+    /// The most bytes from `offset` on that can be asked for at once.
     pub(crate) fn most(&self, offset: u64) -> u64 {
         // SAFETY: Open by the type invariant.
         unsafe { zernel_helper_source_most(&self.raw, offset) }

@@ -104,8 +104,8 @@ impl Drop for ThreadWaits {
 }
 
 impl Record {
-    /// What is known of its waits for the GPU at `now`. Ends one that the thread has left without
-    /// being seen. Process context.
+    /// Its waits for the GPU at `now`. Ends one that the thread has left without being seen.
+    /// Process context.
     pub(crate) fn waited(&self, activity: &Activity, now: Ns) -> Waited {
         let Some(waits) = self.waits().get() else {
             return Waited::default();

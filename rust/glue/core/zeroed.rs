@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What may be made in zeroed memory, because it is too large for a stack.
+//! Types that may be made in zeroed memory, because they are too large for a stack.
 
 use crate::policy::{
     counters::Counters, //

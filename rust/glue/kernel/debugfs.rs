@@ -21,7 +21,7 @@ impl fmt::Write for Text {
     }
 }
 
-/// What a file shows.
+/// The content of a file.
 pub(crate) trait Show {
     /// Writes the text.
     fn show(out: &mut Text) -> Result;

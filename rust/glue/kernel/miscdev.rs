@@ -19,7 +19,7 @@ use kernel::{
     },
 };
 
-/// What `poll` reports.
+/// The answer of `poll`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Readiness {
     /// Nothing to do.
@@ -95,14 +95,14 @@ impl<T: Device> VTable<T> {
     }
 }
 
-/// Whether a read must not wait. (`RWF_NOWAIT` is refused by the VFS for such files.)
+/// True if a read must not wait. (`RWF_NOWAIT` is refused by the VFS for such files.)
 #[cfg(zernel_core)]
 pub(crate) fn is_nonblocking<T: ForeignOwnable>(kiocb: &kernel::fs::Kiocb<'_, T>) -> bool {
     // SAFETY: The kiocb and its file are valid while we have the `Kiocb`.
     unsafe { (*(*kiocb.as_raw()).ki_filp).f_flags & bindings::O_NONBLOCK != 0 }
 }
 
-/// Whether a file is open for writing.
+/// True if a file is open for writing.
 #[cfg(zernel_core)]
 pub(crate) fn is_writable(file: &File) -> bool {
     use kernel::fs::file::flags;

@@ -84,7 +84,7 @@ pub(crate) fn waiting<T>(wait: impl FnOnce() -> T) -> T {
     done
 }
 
-/// What `zernel.ko` asks of a provider. Errors as in the header.
+/// The calls of `zernel.ko` to a provider. Errors as in the header.
 #[vtable]
 pub(crate) trait Provider: Send + Sync + 'static {
     /// Name, at most 15 bytes.
@@ -106,17 +106,17 @@ pub(crate) trait Provider: Send + Sync + 'static {
     fn load(&self, _gpu: u64) -> Result<(u64, u64)> {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
-    /// What a TSG does with the GPU. Not every driver can tell.
+    /// The load of a TSG. Not every driver can tell.
     fn tsg_load(&self, _gpu: u64, _tsg: u64) -> Result<TsgLoad> {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 }
 
-/// What a TSG does with the GPU.
+/// The load of a TSG.
 pub(crate) struct TsgLoad {
     /// Time that it had the engine and ran, in ns.
     pub(crate) ran: u64,
-    /// Whether it has something to run.
+    /// True if it has something to run.
     pub(crate) runnable: bool,
     /// Since when, as the kernel's monotonic clock tells it in ns; 0: not known.
     pub(crate) since: u64,
@@ -190,9 +190,9 @@ pub(crate) struct Gpu<'a> {
 pub(crate) struct Tsg<'a> {
     /// Handle.
     pub(crate) handle: u64,
-    /// Whether it computes.
+    /// True if it computes.
     pub(crate) compute: bool,
-    /// Whether it carries work of several processes.
+    /// True if it carries work of several processes.
     pub(crate) shared: bool,
     /// Place on the GPU, for people.
     pub(crate) place: u32,
@@ -499,7 +499,7 @@ impl<P: Provider> Registration<P> {
     }
 }
 
-/// What a process asked the driver to change on its own TSG.
+/// A setting that a process asked the driver to change on its own TSG.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Setting {
     /// The time slice.
@@ -508,7 +508,7 @@ pub(crate) enum Setting {
     Interleave,
 }
 
-/// What the driver answers.
+/// The answer to the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// It does it.
@@ -533,7 +533,7 @@ impl<P: Provider> Registration<P> {
         unsafe { zernel_gpu_suspended(self.provider, gpu) };
     }
 
-    /// What rings when a TSG of a GPU gets something to run, or runs out of it.
+    /// A bell to ring when a TSG of a GPU gets something to run, or runs out of it.
     #[cfg(zernel_sim)]
     pub(crate) fn bell(&self, gpu: u64) -> Bell {
         Bell::new(self.rope.clone(), gpu)

@@ -39,7 +39,7 @@ extern "C" {
 
 /// Something that a timer drives.
 pub(crate) trait Timed: Send + Sync + Sized {
-    /// What decides when the timer expires.
+    /// The state that decides when the timer expires.
     type State: Send + Unpin;
 
     /// The time has come. In interrupt context: must not sleep.
@@ -49,10 +49,10 @@ pub(crate) trait Timed: Send + Sync + Sized {
 /// The timer is not armed.
 const NOT_ARMED: u64 = u64::MAX;
 
-/// What the lock of a [`Driven`] protects.
+/// The state that the lock of a [`Driven`] protects.
 pub(crate) struct Armed<S> {
     state: S,
-    /// What the timer is armed for.
+    /// The expiry that the timer is armed for.
     at: u64,
 }
 
@@ -172,7 +172,7 @@ impl<'a, T: Timed> Expired<'a, T> {
 }
 
 impl<'a, T: Timed> Locked<'a, T> {
-    /// What the state belongs to.
+    /// The timer that the state belongs to.
     pub(crate) fn driven(&self) -> &'a Driven<T> {
         self.driven
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What `nvidia.ko` does for zernel: controls of TSGs with the driver's own privilege.
+//! Calls of zernel to `nvidia.ko`: controls of TSGs with the driver's own privilege.
 //!
 //! All of it may sleep, waits for the driver's locks, and works whether or not anybody is
 //! registered with the hook.
@@ -138,7 +138,7 @@ pub(crate) fn population() -> (u32, u32) {
     (counts.gpus, counts.tsgs)
 }
 
-/// What the table of the hook holds, with the names of the header.
+/// The counts of the hook's table, with the names of the header.
 pub(crate) fn counts() -> [(&'static str, u32); 9] {
     let counts = count();
     [

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What `nvidia.ko` tells zernel: GPUs, TSGs, and what processes ask for their own TSGs.
+//! Reports of `nvidia.ko` to zernel: GPUs, TSGs, and requests of processes for their own TSGs.
 
 use super::raw;
 use crate::glue::{
@@ -34,9 +34,9 @@ pub(crate) struct Tsg<'a> {
     pub(crate) gpu: u32,
     /// Number in the table of the hook; never used again.
     pub(crate) id: u64,
-    /// Whether it computes.
+    /// True if it computes.
     pub(crate) compute: bool,
-    /// Whether it was made through a file that serves MPS clients.
+    /// True if it was made through a file that serves MPS clients.
     pub(crate) mps: bool,
     /// The driver's number of it.
     pub(crate) hw_tsg: Option<u32>,
@@ -52,8 +52,8 @@ pub(crate) struct Tsg<'a> {
     pub(crate) thread: Task<'a>,
 }
 
-/// Who is told. Everything is called in process context and may sleep; the header says what each
-/// must not wait for.
+/// The receiver of the reports. Everything is called in process context and may sleep; the header
+/// says what each must not wait for.
 pub(crate) trait Observer: Send + Sync + 'static {
     /// A GPU was bound to the driver.
     fn gpu_added(&self, gpu: &Gpu<'_>);
@@ -134,7 +134,7 @@ impl Tsg<'_> {
     }
 }
 
-/// What a control of a process changes; `None` if that is not zernel's to decide.
+/// The setting that a control of a process changes; `None` if zernel does not decide about it.
 fn setting(cmd: u32) -> Option<Setting> {
     match cmd {
         raw::NV_ZERNEL_CTRL_SET_TIMESLICE => Some(Setting::Timeslice),
@@ -257,7 +257,7 @@ impl<O: Observer> Table<O> {
 /// `ops` is a table of `O` that is always there; it is registered with a pointer to the observer,
 /// which `_observer` keeps.
 pub(crate) struct Registration<O: Observer> {
-    /// Who is told is known by the address of the table, and a constant may have several.
+    /// The receiver is known by the address of the table, and a constant may have several.
     ops: *const raw::nv_zernel_ops,
     _observer: Arc<O>,
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What `zernel_nvidia.ko` alone needs: the hook in `nvidia.ko`.
+//! Wrappers that `zernel_nvidia.ko` alone needs: the hook in `nvidia.ko`.
 
 pub(crate) mod control;
 pub(crate) mod events;

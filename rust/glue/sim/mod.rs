@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What `zernel_sim.ko` alone needs of the kernel.
+//! Wrappers that `zernel_sim.ko` alone needs.
 
 pub(crate) mod hub;
 pub(crate) mod params;

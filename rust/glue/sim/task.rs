@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Who the caller is and what it may do.
+//! The caller and its rights.
 
 use crate::glue::provider_side::Task;
 use core::ptr::NonNull;
@@ -88,19 +88,19 @@ pub(crate) fn uid() -> u32 {
     kernel::task::Kuid::current_euid().into_raw().val
 }
 
-/// Whether the caller may see what others do.
+/// True if the caller may see the activity of others.
 pub(crate) fn may_observe() -> bool {
     // SAFETY: Called by a task.
     unsafe { zernel_sim_helper_perfmon_capable() }
 }
 
-/// Whether the caller may inject faults.
+/// True if the caller may inject faults.
 pub(crate) fn may_administrate() -> bool {
     // SAFETY: Called by a task.
     unsafe { bindings::capable(bindings::CAP_SYS_ADMIN as c_int) }
 }
 
-/// Whether the caller's quotas are lifted.
+/// True if the caller's quotas are lifted.
 pub(crate) fn has_resources() -> bool {
     // SAFETY: Called by a task.
     unsafe { bindings::capable(bindings::CAP_SYS_RESOURCE as c_int) }

@@ -24,7 +24,7 @@ const TARGETS: &[u32] = &[
     uapi::ZERNEL_TARGET_LEVEL,
 ];
 
-/// What is asked of a TSG or level.
+/// The question about a TSG or level.
 #[derive(Clone, Copy)]
 enum Kind {
     /// From begin to done.

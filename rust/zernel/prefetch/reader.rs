@@ -61,7 +61,7 @@ impl Reader {
     }
 }
 
-/// What was read.
+/// The range that was read.
 pub(crate) struct Read {
     bytes: u64,
     failed: bool,

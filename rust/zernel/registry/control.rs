@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What else changes a TSG's settings: its owner, through the driver, and a GPU that forgets.
+//! Other changes of a TSG's settings: by its owner through the driver, and by a GPU that forgets.
 
 use super::{
     gpu,

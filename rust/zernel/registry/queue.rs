@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What waits for the worker of each GPU: in order, each TSG once.
+//! The queues of the workers: the TSGs that wait for a change, in order, each once.
 
 use super::{
     gpu,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! How many TSGs of a GPU each user has, so that none of them takes all places.
+//! The number of TSGs of a GPU that each user has, so that none of them takes all places.
 
 use super::{
     gpu,
@@ -23,7 +23,7 @@ const ROOT: Uid = Uid::ROOT;
 /// Memory for the first TSG of a user on a GPU.
 pub(crate) type Reservation = RBTreeNodeReservation<(gpu::Id, Uid), u32>;
 
-/// What users have of each GPU.
+/// The shares of users in each GPU.
 ///
 /// # Invariants
 ///
@@ -41,7 +41,7 @@ impl Shares {
         RBTreeNodeReservation::new(GFP_KERNEL)
     }
 
-    /// Whether a user has as many TSGs of a GPU as it may have.
+    /// True if a user has as many TSGs of a GPU as it may have.
     pub(crate) fn is_used_up(&self, gpu: gpu::Id, uid: Uid) -> bool {
         let held = self.0.get(&(gpu, uid)).copied().unwrap_or(0);
         uid != ROOT && held >= MAX_PER_USER
@@ -71,7 +71,7 @@ impl Shares {
         }
     }
 
-    /// Whether nobody has anything.
+    /// True if nobody has anything.
     #[cfg(zernel_kunit)]
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What is remembered of preparation times, per user and key.
+//! The memory of preparation times, per user and key.
 
 use crate::{
     glue::{
@@ -49,16 +49,16 @@ pub(crate) struct Key {
     /// Fed when a request of the key was ready.
     #[pin]
     history: IrqLock<History>,
-    /// How often it was fed. Wraps.
+    /// Times that it was fed. Wraps.
     version: Atomic<u32>,
-    /// How often it was used since it was last looked at for being forgotten, up to [`OFTEN`].
+    /// Uses since it was last looked at for being forgotten, up to [`OFTEN`].
     used: Atomic<u32>,
 }
 
-/// What a key has told.
+/// The prediction of a key.
 #[derive(Clone, Copy)]
 pub(super) struct Prediction {
-    /// What it was asked for.
+    /// The question.
     pub(super) choice: Choice,
     version: u32,
     /// The time from begin at which the GPU shall be free; `None` if nothing is known.
@@ -96,7 +96,7 @@ impl Key {
         }
     }
 
-    /// Whether this is still what [`Self::predict`] tells.
+    /// True if this is still the answer of [`Self::predict`].
     pub(super) fn predicts(&self, prediction: &Prediction) -> bool {
         prediction.version == self.version.load(Relaxed)
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Whether the whole system sleeps, or is about to: no request begins then.
+//! The sleep of the whole system: no request begins during it, or shortly before.
 
 use kernel::sync::atomic::{
     ordering::Relaxed,
@@ -8,7 +8,7 @@ use kernel::sync::atomic::{
 
 static ASLEEP: Atomic<bool> = Atomic::new(false);
 
-/// Whether it does.
+/// True if it sleeps.
 pub(crate) fn is_asleep() -> bool {
     ASLEEP.load(Relaxed)
 }

@@ -22,7 +22,7 @@ use kernel::{
     sync::Arc, //
 };
 
-/// What system calls, timers and workers count of requests.
+/// Counters of requests for system calls, timers and workers.
 #[pin_data]
 pub(crate) struct Shared {
     #[pin]
@@ -106,13 +106,13 @@ impl Totals {
     }
 }
 
-/// What was counted on GPUs that are gone. The registry's lock protects it.
+/// The counters of GPUs that are gone. The registry's lock protects it.
 pub(crate) struct Gone {
     /// As those of [`Totals`].
     levels: KVec<Kept>,
 }
 
-/// What was counted of a level.
+/// The counters of a level.
 pub(crate) struct Kept {
     counters: KBox<Counters>,
     preemptions: KBox<Latencies>,
@@ -140,12 +140,12 @@ impl Gone {
         }
     }
 
-    /// What was counted of a level; `None`: of what had none.
+    /// The counters of a level; `None`: of requests without a level.
     pub(crate) fn of(&self, level: Option<Level>) -> Option<&Kept> {
         self.levels.get(place(level))
     }
 
-    /// What was counted of all levels.
+    /// The counters of all levels.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Kept> {
         self.levels.iter()
     }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::sys::abi;
 
-/// How urgent work is: 0, latency-critical, to 7, best-effort.
+/// The urgency of work: 0, latency-critical, to 7, best-effort.
 ///
 /// # Invariants
 ///

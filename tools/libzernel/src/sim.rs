@@ -37,7 +37,7 @@ pub struct Sim {
     fd: Arc<OwnedFd>,
 }
 
-/// What the software GPU is and how much of it one may use.
+/// The version of the software GPU, and the quotas of a user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Version {
     /// Version of its ABI.
@@ -68,7 +68,7 @@ pub struct Version {
     pub min_work: Duration,
     /// Longest work item or hold.
     pub max_work: Duration,
-    /// How late a store to a word is seen without a doorbell.
+    /// The longest time until a store to a word is seen without a doorbell.
     pub word_poll: Duration,
     /// Completions kept per file.
     pub completion_ring: u32,
@@ -126,7 +126,7 @@ impl Sim {
         Ok(Self { fd: Arc::new(fd) })
     }
 
-    /// What the software GPU is.
+    /// The version of the software GPU.
     pub fn version(&self) -> Result<Version> {
         let mut raw = abi::zernel_sim_version::zeroed();
         calls::version(self.as_fd(), &mut raw).map_err(Error::call(Call::SimVersion))?;
@@ -219,7 +219,7 @@ impl Sim {
         fault.inject(self.as_fd())
     }
 
-    /// How many calls of `operation` on `gpu` faults have hit so far.
+    /// Calls of `operation` on `gpu` that faults have hit so far.
     pub fn injected(&self, gpu: u32, operation: Operation) -> Result<u64> {
         fault::injected(self.as_fd(), gpu, operation)
     }

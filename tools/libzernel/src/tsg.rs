@@ -47,7 +47,7 @@ impl FromStr for Id {
     }
 }
 
-/// How urgently the GPU takes a TSG from its run list.
+/// The order in which the GPU takes TSGs from its run list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -96,7 +96,7 @@ pub struct Tsg {
     pub shared: bool,
     /// Level in force.
     pub level: Option<Level>,
-    /// What decides the level.
+    /// The source of the level.
     pub source: Source,
     /// Weight in force where best-effort TSGs take turns.
     pub weight: Weight,

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::sys::abi;
 
-/// How much of the GPU a target's best-effort TSGs get, relative to the others: 1 to 10,000.
+/// The share of a target's best-effort TSGs in the GPU, relative to the others: 1 to 10,000.
 ///
 /// # Invariants
 ///

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What a provider tells `zernel.ko` with interrupts off: what TSGs of a GPU do.
+//! Reports of a provider to `zernel.ko` with interrupts off: TSGs of a GPU have become busy or
+//! idle.
 
 use super::super::{
     irqlock::{
@@ -35,7 +36,7 @@ pub(crate) struct Start {
     pub(crate) switch: u64,
 }
 
-/// What the bells of a provider hang on.
+/// The registration that the bells of a provider share.
 ///
 /// # Invariants
 ///
@@ -76,7 +77,7 @@ pub(crate) struct Bell {
 }
 
 impl Bell {
-    /// What rings for a GPU.
+    /// The bell of a GPU.
     pub(super) fn new(rope: Arc<Rope>, gpu: u64) -> Self {
         Self { rope, gpu }
     }

@@ -135,7 +135,7 @@ mod cases {
         }
         r.add_tsg(second, fixture::tsg(1)?)?;
         assert_eq!(turned_away(&r, second), Some(false));
-        // What goes makes room, once.
+        // A TSG that goes makes room, once.
         assert!(last.is_some_and(|id| r.remove_tsg(id)));
         r.add_tsg(gpu, fixture::tsg(5000)?)?;
         assert_eq!(r.add_tsg(gpu, fixture::tsg(5001)?).err(), Some(ENOSPC));

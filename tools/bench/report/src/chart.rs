@@ -22,7 +22,7 @@ const KEY_LINE: u32 = 22;
 /// Letters of a label for which there is room when the key has two columns.
 const HALF: usize = 46;
 
-/// How a series is shown.
+/// The mark of a series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mark {
     /// Points, joined.
@@ -46,27 +46,27 @@ pub struct Series {
     pub colour: RGBColor,
     /// Its points.
     pub points: Vec<(f64, f64)>,
-    /// How they are shown.
+    /// Their mark.
     pub mark: Mark,
 }
 
 /// A plot.
 #[derive(Debug, Clone)]
 pub struct Chart {
-    /// What it shows.
+    /// Its title.
     pub title: String,
     /// The horizontal axis.
     pub x: Axis,
     /// The vertical one.
     pub y: Axis,
-    /// What is in it. What is drawn later lies above.
+    /// Its series. Later ones lie above.
     pub series: Vec<Series>,
 }
 
 /// An area of a picture.
 pub type Area<DB> = DrawingArea<DB, Shift>;
 
-/// What drawing in an area comes to.
+/// The outcome of drawing in an area.
 pub type Drawn<DB> = Result<(), DrawingAreaErrorKind<<DB as DrawingBackend>::ErrorType>>;
 
 impl Chart {
@@ -75,7 +75,7 @@ impl Chart {
         (SIZE.0.max(self.x.least_width()), SIZE.1 + self.key_height())
     }
 
-    /// Whether there is nothing to draw.
+    /// True if there is nothing to draw.
     pub fn is_empty(&self) -> bool {
         self.series.iter().all(|series| series.points.is_empty())
     }

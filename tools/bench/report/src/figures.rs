@@ -6,14 +6,14 @@ use std::fmt;
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, ContentArrangement};
 
-/// What a run came to.
+/// The figures of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Figures {
     /// Mean LC latency from the start of the preparation, in nanoseconds.
     pub lc_mean_ns: f64,
     /// The same less the mean alone, in microseconds.
     pub added_us: Option<f64>,
-    /// How much longer the same requests took than alone, in microseconds: median, 99th and 99.9th
+    /// The added latency over the same requests alone, in microseconds: median, 99th and 99.9th
     /// percentile, longest.
     pub added_at_us: Option<[f64; 4]>,
     /// Mean LC latency from the arrival, in nanoseconds.
@@ -55,7 +55,7 @@ pub const HEAD: [&str; COLUMNS] = [
     "switches\n/s",
 ];
 
-/// What they mean.
+/// Their meaning.
 pub const LEGEND: &str = "\
 LC latency counts from the start of data preparation; '+queue' counts from the arrival.
 'added mean' is the mean less the mean alone; p50 to max are of the differences between each request

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Whether one way of taking the GPU ahead is better than another whatever they are set to: both
-//! wait for it less and keep it idle less.
+//! The dominance of one way of taking the GPU ahead over another with any setting: both wait for it
+//! less and keep it idle less.
 //!
 //! Points are compared as they are. The 99th percentile of a mix of two settings lies on no line
 //! between theirs, so that nothing is said of points that nobody has measured.
 
 use serde::{Deserialize, Serialize};
 
-/// What a setting comes to.
+/// The figures of a setting.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Point {
     /// The setting, in words.
@@ -19,7 +19,7 @@ pub struct Point {
 }
 
 impl Point {
-    /// Whether it is not worse in both figures and better in one.
+    /// True if it is not worse in both figures and better in one.
     pub fn dominates(&self, other: &Self) -> bool {
         let (idle, p99) = (self.idle_percent, self.p99_us);
         idle <= other.idle_percent

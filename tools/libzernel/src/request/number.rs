@@ -34,7 +34,7 @@ impl Number {
         }
     }
 
-    /// Whether a word of this value has reached the request: it is as late or later, cyclic.
+    /// True if a word of this value has reached the request: it is as late or later, cyclic.
     pub const fn is_reached_by(self, word: u32) -> bool {
         word.wrapping_sub(self.get()) as i32 >= 0
     }

@@ -13,7 +13,7 @@ use crate::list::ALL;
 use crate::sys::{abi, zernel as calls};
 use crate::{gpu, tsg, Call, Error, Level, Result, Zernel};
 
-/// Whose requests.
+/// The owner of the requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Of {
     /// Those of a TSG.
@@ -52,7 +52,7 @@ fn target_of(id: tsg::Id) -> abi::zernel_target {
 
 macro_rules! request_stats {
     ($($(#[$doc:meta])* $field:ident,)*) => {
-        /// What became of requests; times in nanoseconds.
+        /// The outcomes of requests; times in nanoseconds.
         ///
         /// `begun` is the sum of `done`, `cancelled`, `expired`, `closed`, `gone`, `suspended`,
         /// `otherwise` and `in_flight`.
@@ -212,7 +212,7 @@ pub struct Bucket {
     pub from: Duration,
     /// The shortest duration that is in the next one.
     pub to: Duration,
-    /// How many there are in it.
+    /// Durations in it.
     pub count: u64,
 }
 

@@ -26,7 +26,7 @@ pub enum Operation {
     SetInterleave,
     /// Tell the load.
     QueryLoad,
-    /// What the owner of a TSG has changed after zernel has allowed it.
+    /// A change that the owner of a TSG has made after zernel has allowed it.
     UserControl,
 }
 
@@ -51,11 +51,11 @@ pub struct Fault {
     pub gpu: u32,
     /// Operation; a new fault replaces the one before.
     pub operation: Operation,
-    /// How many calls are hit; `u32::MAX` stands for all, 0 ends the fault.
+    /// Calls that are hit; `u32::MAX` stands for all, 0 ends the fault.
     pub count: u32,
     /// Error that they return.
     pub error: Option<Errno>,
-    /// How long they sleep, at most 10 s.
+    /// The time that they sleep, at most 10 s.
     pub delay: Duration,
     /// Only calls for this TSG handle.
     pub tsg: Option<u64>,

@@ -126,7 +126,7 @@ impl Item {
     }
 }
 
-/// How an item ended.
+/// The end of an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Status {
@@ -155,7 +155,7 @@ pub struct Completion {
     pub start: Timestamp,
     /// When it completed.
     pub end: Timestamp,
-    /// How it ended.
+    /// Its end.
     pub status: Status,
 }
 

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::sys::{abi, sim as calls};
 use crate::{Call, Error, Result, Timestamp};
 
-/// What an engine did.
+/// The activity of an engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -27,7 +27,7 @@ pub enum Activity {
     Unknown,
 }
 
-/// What an engine did from when to when.
+/// An activity of an engine, with its begin and end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
     /// From.
@@ -38,7 +38,7 @@ pub struct Record {
     pub tsg: u64,
     /// Engine.
     pub engine: u32,
-    /// What.
+    /// The activity.
     pub activity: Activity,
     /// Process in the initial namespace; 0 while idle.
     pub pid: i32,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What the suites share: the modules, the devices, contexts, waiting for a condition.
+//! The common part of the suites: the modules, the devices, contexts, waiting for a condition.
 
 use std::fs;
 
@@ -194,7 +194,7 @@ pub fn default_of(name: &str) -> u32 {
         .expect("a tunable that is a number")
 }
 
-/// What a call answered, if it failed.
+/// The errno of a call that failed.
 pub fn errno<T>(result: libzernel::Result<T>) -> Option<Errno> {
     result.err().and_then(|error| error.errno())
 }
@@ -215,7 +215,7 @@ pub fn level_info(zernel: &Zernel, level: Level) -> Result<LevelInfo> {
     Ok(found.context("a level is not listed")??)
 }
 
-/// What zernel has learned that a switch of the GPU of a TSG takes, in nanoseconds.
+/// The switch cost that zernel has learned for the GPU of a TSG, in nanoseconds.
 pub fn switch_ns(zernel: &Zernel, id: tsg::Id) -> Result<u64> {
     let tsg = zernel.tsgs_of(&Target::Tsg(id)).next();
     let gpu = tsg.context("no such TSG")??.gpu;

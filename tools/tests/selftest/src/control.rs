@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Who changes a TSG besides zernel: its owner, through the driver, and the driver itself.
+//! Other changes of a TSG: by its owner, through the driver, and by the driver itself.
 
 mod becoming;
 mod forgetting;
@@ -53,7 +53,7 @@ pub const SUITE: Suite = suite(
 
 /// Time slice of a new TSG.
 const DEFAULT_US: u32 = 1024;
-/// What an owner would like to have.
+/// The wish of an owner.
 const WISH_US: u32 = 77_000;
 /// Every value of the tunable.
 const POLICIES: [&str; 3] = ["deny", "reapply", "allow"];
@@ -77,7 +77,7 @@ fn classify(lab: &Lab, context: &Context, tsg: &Tsg, number: u8) -> Result<()> {
     calm(lab, tsg)
 }
 
-/// How many were denied and re-applied.
+/// The numbers of denied and of re-applied changes.
 fn counts(lab: &Lab) -> Result<(u64, u64)> {
     let stats = lab.stats()?;
     Ok((stats.controls_denied, stats.controls_reapplied))
@@ -94,7 +94,7 @@ fn try_both(context: &Context) -> Result<Option<Errno>> {
     Ok(answer)
 }
 
-/// What the GPU has: slice and interleave level.
+/// The settings of the GPU: slice and interleave level.
 fn held(context: &Context) -> Result<(u32, u32)> {
     let stats = context.stats()?;
     Ok((stats.timeslice_us, stats.interleave))
@@ -209,7 +209,7 @@ fn own_settings_come_back() -> Outcome {
         context.set_timeslice(3_000)?;
         context.set_interleave(1)?;
         classify(&lab, &context, &tsg, 0)?;
-        // What was there when the class came, not when the TSG was made.
+        // The setting when the class came counts, not that when the TSG was made.
         check_eq!(lab.tsg(tsg.id)?.default_timeslice_us, 3_000, "{policy}");
         let _ = try_both(&context)?;
         lab.zernel.clear_class(&Target::Tsg(tsg.id))?;

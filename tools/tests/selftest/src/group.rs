@@ -13,7 +13,7 @@ use crate::common::wait_until;
 /// Where cgroup v2 is mounted.
 pub const ROOT: &str = "/sys/fs/cgroup";
 
-/// How the names of all of them begin.
+/// The beginning of the names of all of them.
 const PREFIX: &str = "zernel-test-";
 
 /// A cgroup. Dropped, it is removed; the calling process, if it is in it, goes to the root.
@@ -90,7 +90,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // What cannot be removed now is removed after the case.
+        // A cgroup that cannot be removed now is removed after the case.
         let _ = fs::remove_dir(&self.0).or_else(|_| {
             let _ = leave();
             fs::remove_dir(&self.0)

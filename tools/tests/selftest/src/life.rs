@@ -45,7 +45,7 @@ pub const SUITE: Suite = suite(
 )
 .surrounded_by(BARE);
 
-/// What zernel.ko puts into the file system.
+/// The files that zernel.ko puts into the file system.
 const TRACES: [&str; 4] = [
     "/dev/zernel",
     "/sys/class/misc/zernel",

@@ -26,7 +26,7 @@ use testkit::passing;
 /// The suite.
 pub const SUITE: Suite = suite("stress", &[case("hostile_clients", hostile_clients)]);
 
-/// How long the clients go on.
+/// The time for which the clients go on.
 const LENGTH: Duration = Duration::from_secs(60);
 
 /// The first client's seed; each further one has the next number.
@@ -41,8 +41,8 @@ const SERVED: u32 = 60;
 /// Longest time that one of its requests may take.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// What is asked of that client. On a machine that needs a short run the clients keep one another
-/// from the processors for longer.
+/// The goal of that client. On a machine that needs a short run the clients keep one another from
+/// the processors for longer.
 fn asked() -> (u32, Duration) {
     if testkit::is_short() {
         (1, SOON)

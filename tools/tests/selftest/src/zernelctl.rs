@@ -55,7 +55,7 @@ impl Running {
         Ok(Self { child, output })
     }
 
-    /// What it has printed so far.
+    /// The output so far.
     pub fn text(&self) -> Result<String> {
         let mut text = vec![0; usize::try_from(self.output.metadata()?.len())?];
         self.output.read_exact_at(&mut text, 0)?;

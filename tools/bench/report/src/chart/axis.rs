@@ -8,7 +8,7 @@ use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint, Ranged};
 /// An axis of a plot.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Axis {
-    /// What it is, with its unit.
+    /// Its name, with its unit.
     pub name: String,
     kind: Kind,
 }
@@ -16,7 +16,7 @@ pub struct Axis {
 #[derive(Debug, Clone, PartialEq)]
 enum Kind {
     Linear,
-    /// What is below this least value is drawn there.
+    /// Values below this least one are drawn there.
     Logarithmic(f64),
     /// Places 0, 1, ... have names.
     Names(Vec<String>),
@@ -120,7 +120,7 @@ impl Placed<'_> {
         }
     }
 
-    /// What is written at a place that has a tick.
+    /// The label at a place that has a tick.
     pub(super) fn text(&self, place: f64) -> String {
         match self.kind {
             Kind::Linear => label(place),

@@ -49,7 +49,7 @@ pub(super) fn forgotten_is_set_again() -> Outcome {
         });
         check_eq!(elsewhere.stats()?.slice_changes, before.1, "the other GPU");
     }
-    // What they had before zernel is still known.
+    // The settings before zernel are still known.
     for (context, tsg, _) in &classed {
         check_eq!(lab.tsg(tsg.id)?.default_timeslice_us, 2_000);
         lab.zernel.clear_class(&Target::Tsg(tsg.id))?;
@@ -122,7 +122,7 @@ pub(super) fn resume_ends_the_waiting() -> Outcome {
     Ok(())
 }
 
-/// What failed for good is tried again, once for each time that the GPU comes back.
+/// A setting that failed for good is tried again, once for each time that the GPU comes back.
 pub(super) fn fails_again_once() -> Outcome {
     let lab = Lab::open()?;
     let (context, tsg) = known(&lab)?;
@@ -157,7 +157,7 @@ pub(super) fn fails_again_once() -> Outcome {
     lab.wait_slice(&context, DEFAULT_US)
 }
 
-/// What is lost while a call is under way is set again after it.
+/// A setting that is lost while a call is under way is set again after it.
 pub(super) fn forgotten_during_a_call() -> Outcome {
     let lab = Lab::open()?;
     let (context, tsg) = known(&lab)?;

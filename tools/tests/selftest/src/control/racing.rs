@@ -16,7 +16,7 @@ use crate::common::{errno, level, slice_of, tune, wait_until, Lab};
 use crate::events::Broken;
 use crate::harness::Outcome;
 
-/// What zernel allows takes the driver this long, so that everything else comes first.
+/// The time that the driver takes for an allowed change, so that everything else comes first.
 const LONG: Duration = Duration::from_secs(2);
 
 /// Has the owner set its wish; while the driver takes its time with it, does `meanwhile`.
@@ -74,8 +74,8 @@ pub(super) fn overtaken_by_a_class() -> Outcome {
     Ok(())
 }
 
-/// What was allowed stays, but not longer than the class: even if that asks for what the TSG had
-/// before, so that nothing seems to be there to give back.
+/// An allowed setting stays, but not longer than the class: even if that asks for the setting that
+/// the TSG had before, so that nothing seems to be there to give back.
 pub(super) fn allowed_and_overtaken() -> Outcome {
     let lab = Lab::open()?;
     tune("user_control", "allow")?;
@@ -95,7 +95,7 @@ pub(super) fn allowed_and_overtaken() -> Outcome {
     lab.wait_slice(&context, DEFAULT_US)
 }
 
-/// What the threads of [`everybody_at_once`] share.
+/// The state that the threads of [`everybody_at_once`] share.
 struct Race {
     lab: Lab,
     contexts: Vec<(Context, libzernel::Tsg)>,

@@ -13,7 +13,7 @@ use crate::child::Child;
 use crate::common::{slice_of, tune, wait_until, Lab, SOON};
 use crate::harness::Outcome;
 
-/// How long the slow call takes.
+/// The time of the slow call.
 const SLOW: Duration = Duration::from_secs(5);
 
 /// A context whose first change of slice takes [`SLOW`] and is under way.

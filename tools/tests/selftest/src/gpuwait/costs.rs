@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What waits cost, in instructions: on a machine on which one takes a nanosecond.
+//! The costs of waits, in instructions: on a machine on which one takes a nanosecond.
 
 use std::hint::black_box;
 use std::time::Instant;

@@ -202,7 +202,7 @@ impl Waiter {
                     spin(MS);
                 }
             });
-            // What goes on after that is seen as ever.
+            // Later waits are seen as ever.
             synchronize_context(&mut || spin(MS));
             while !END.load(Relaxed) {
                 std::thread::sleep(MS);
@@ -220,7 +220,7 @@ impl Waiter {
     }
 }
 
-/// Who waits does so no more once the probe that has seen it is removed.
+/// A thread waits no more once the probe that has seen it is removed.
 pub(super) fn removed() -> Outcome {
     in_child(|| {
         let probed = Probed::new()?;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What is counted as a wait, and for how long it is.
+//! Waits that are counted, and their times.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -86,7 +86,7 @@ pub(super) fn function() -> Outcome {
     })
 }
 
-/// What a wait does is a part of it, whoever tells.
+/// A nested wait is a part of the outer one, whoever tells.
 pub(super) fn nested() -> Outcome {
     in_child(|| {
         let probed = Probed::new()?;

@@ -77,7 +77,7 @@ fn client(socket: &OwnedFd, root: bool) -> Result<()> {
     bail!("the numbers are used up")
 }
 
-/// How many visits were reported since the last question.
+/// The number of visits that were reported since the last question.
 fn received(socket: &OwnedFd) -> u32 {
     let mut bytes = [0; 8];
     let report = || rustix::io::read(socket, &mut bytes).is_ok_and(|read| read == bytes.len());
@@ -132,7 +132,7 @@ pub(super) fn rounds_under_load() -> Outcome {
             _ => {
                 load("zernel_sim", "gpus=4")?;
                 for name in ["zernel", "zernel_sim", "zernel"] {
-                    // Whether it goes depends on the clients.
+                    // The clients decide whether it goes.
                     let _ = try_unload(name);
                 }
                 for name in ["zernel_sim", "zernel"] {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What `zernel-load train` shows, and what it says where it cannot run.
+//! The output of `zernel-load train`, and its errors where it cannot run.
 
 use std::fs;
 use std::process::Command;

@@ -14,8 +14,8 @@ use crate::common::default_of;
 use crate::gpuwait::{self, Probed};
 use crate::harness::Outcome;
 
-/// What a request of the disk takes: a small part of a section, so that sections are as long as
-/// they are to be.
+/// The time of a request of the disk: a small part of a section, so that sections are as long as
+/// they should be.
 const LATENCY: Duration = Duration::from_millis(4);
 
 /// Percent of the time, at least, in which the phase told is what the loop says.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What subscriptions end with: their process is silent, their file takes them along.
+//! The end of subscriptions: their process is silent, their file takes them along.
 
 use std::fs::File;
 use std::os::fd::AsFd;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What `zernelctl prefetch` shows and does.
+//! The output and actions of `zernelctl prefetch`.
 
 use std::process;
 

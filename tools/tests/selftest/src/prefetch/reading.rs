@@ -73,7 +73,7 @@ impl Data {
     }
 }
 
-/// What was read ahead since `before`, when nothing is being read any more.
+/// The bytes that were read ahead since `before`, when nothing is being read any more.
 fn since(zernel: &Zernel, before: &Stats) -> Result<[u64; 4]> {
     let now = zernel.stats()?;
     Ok([

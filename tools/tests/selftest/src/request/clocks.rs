@@ -80,7 +80,7 @@ pub(super) fn stepped() -> Outcome {
     Ok(())
 }
 
-/// How far the clocks of the children of a new time namespace are ahead, in seconds.
+/// The offset of the clocks of the children of a new time namespace, in seconds.
 const AHEAD: u64 = 1_000_000;
 
 /// A process whose `CLOCK_MONOTONIC` is ahead: what it stores is taken for now, and what it is told

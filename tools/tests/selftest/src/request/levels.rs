@@ -44,7 +44,7 @@ pub(super) fn are_counted_apart() -> Outcome {
     let first = slot.begin(&far(client.tsg))?.number;
     levels[0].expect(ends(0, 1))?;
     others_have_none(&[0])?;
-    // What it becomes counts where it began.
+    // The outcome counts under the level at its begin.
     lab.zernel.set_class(&target, Level::BE)?;
     levels[0].expect(ends(0, 1))?;
     slot.done_call(first)?;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What `zernelctl requests` shows.
+//! The output of `zernelctl requests`.
 
 use std::process::Command;
 

@@ -18,16 +18,16 @@ use crate::harness::Outcome;
 
 /// Those who try.
 const HOSTILE: usize = 8;
-/// What their requests take, and how long they wait for the next: short enough that there is always
-/// one, and so long that a slow machine has the time to look at each.
+/// The time of their requests, and the wait for the next: short enough that there is always one,
+/// and so long that a slow machine has the time to look at each.
 const LONG: Duration = Duration::from_millis(8);
 /// Periods in which they do.
 const PERIODS: u32 = 20;
-/// How often that is tried where it takes too long.
+/// The number of tries where it takes too long.
 const ATTEMPTS: u32 = 4;
 
-/// How late a worker may come that is not seen to be later: on a machine on which only a short run
-/// is asked for, it is not itself that is slow.
+/// The lateness of a worker that counts as none: on a machine on which only a short run is asked
+/// for, it is not itself that is slow.
 fn patience() -> Duration {
     match testkit::is_short() {
         true => Duration::from_millis(100),
@@ -35,7 +35,7 @@ fn patience() -> Duration {
     }
 }
 
-/// What a process does, again and again.
+/// The action that a process repeats.
 type Turn = fn(&Client, u64) -> Result<()>;
 
 /// Requests one after the other as fast as they are run: there is always another one.
@@ -95,7 +95,7 @@ fn hostile(turn: Turn) -> Result<Child> {
         passing::receive_number(&theirs)?;
         for round in 0.. {
             turn(&client, round)?;
-            // What they are told of completions is not of interest.
+            // The completions are not of interest.
             lab.sim.completions(64)?;
         }
         Ok(())
@@ -147,9 +147,9 @@ impl Probe {
         Ok(())
     }
 
-    /// How much later than its budget is spent a level of so many TSGs can be held back: the worker
-    /// comes late, and it has given all of them their own slices, one after the other, before it
-    /// looks at what they use, and then takes them away again.
+    /// The longest time after its budget is spent for which a level of so many TSGs goes on: the
+    /// worker comes late, and it has given all of them their own slices, one after the other,
+    /// before it looks at their use, and then takes them away again.
     fn late(&self, tsgs: u32) -> Duration {
         let mean = self.sum / self.looks.max(1);
         2 * tsgs * mean + 2 * self.worst + patience()
@@ -192,7 +192,7 @@ struct Stage {
     probe: Probe,
 }
 
-/// What came of it.
+/// The outcome.
 #[derive(Debug)]
 struct Waits {
     /// The longest that best-effort waited.
@@ -252,7 +252,7 @@ impl Stage {
             ensure!(dropped == 0, "{dropped} records dropped");
             be.take(&records);
         }
-        // What it still waits for counts.
+        // The wait that goes on counts.
         let stats = self.context.stats()?;
         be.take(&trace.read()?.0);
         let longest = be.longest.max(stats.now_ns.since(be.last));
@@ -289,7 +289,7 @@ impl Stage {
     }
 }
 
-/// What best-effort has of the GPU beside them.
+/// The share of best-effort in the GPU beside them.
 fn beside(turns: [Turn; 2]) -> Outcome {
     let mut stage = Stage::new()?;
     let default = ["level0_budget_us", "level0_period_us"].map(default_of);

@@ -18,7 +18,7 @@ use crate::harness::Outcome;
 /// Requests of a case.
 const REQUESTS: u64 = 400;
 
-/// What a test knows of a latency: it lies between these, in nanoseconds.
+/// The bounds of a latency that a test knows, in nanoseconds.
 #[derive(Clone, Copy)]
 struct Latency {
     least: u64,
@@ -123,7 +123,7 @@ fn latencies_are_right(
     Ok(())
 }
 
-/// How a request is said to be ready and done.
+/// The way in which a request is said to be ready and done.
 struct Manner {
     ready: fn(&Slot<'_>, Number) -> Result<()>,
     done: fn(&Slot<'_>, Number) -> Result<()>,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What is made of times: those that a process claims, too early and too late, too slow.
+//! The treatment of times: those that a process claims, too early and too late, too slow.
 
 use std::time::Duration;
 

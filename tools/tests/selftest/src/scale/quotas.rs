@@ -127,7 +127,7 @@ pub(super) fn of_threads(crowds: Vec<Crowd>) -> Outcome {
     track_as(BOB, &Target::Process(bobs.pid()), Ok(1))?;
     in_all(&zernel, bobs)?;
 
-    // What is tracked no more makes room.
+    // A thread that is tracked no more makes room.
     in_child(|| {
         become_somebody(ALICE)?;
         Zernel::open()?.untrack(&most.target())?;

@@ -12,7 +12,7 @@ use crate::check_eq;
 use crate::common::Lab;
 use crate::harness::Outcome;
 
-/// How often the sums are looked at while work is done.
+/// The number of looks at the sums while work is done.
 const LOOKS: usize = 200;
 
 fn is_whole(stats: &EngineStats) -> bool {
@@ -76,7 +76,7 @@ pub(super) fn engine_time_is_conserved() -> Outcome {
     }
     let after = lab.sim.engine_stats(0, 0)?;
     ensure!(is_whole(&after), "{after:?}");
-    // What the engine was busy with is what the TSGs did.
+    // The time for which the engine was busy is that of the TSGs.
     let (mut busy, mut switch, mut done) = (0, 0, 0);
     for context in &contexts {
         let stats = context.stats()?;
@@ -156,7 +156,7 @@ pub(super) fn trace_has_no_gap() -> Outcome {
     for context in contexts.iter().chain([&copy]) {
         context.wait(0, 24, Timestamp::NEVER)?;
     }
-    // What goes on now is recorded when it ends, so give every engine an end.
+    // An activity is recorded when it ends, so give every engine an end.
     let mut last = Vec::new();
     for spec in [
         ContextSpec::compute("end"),

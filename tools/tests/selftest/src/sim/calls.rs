@@ -26,7 +26,7 @@ struct Call {
     reserved: Option<usize>,
 }
 
-/// What the structures of the calls point to.
+/// The memory behind the structures of the calls.
 struct Memory {
     item: Box<abi::zernel_sim_item>,
     completion: Box<abi::zernel_sim_completion>,
@@ -220,7 +220,7 @@ pub(super) fn bad_addresses() -> Outcome {
     }
     check_eq!(lab.sim.gpu_info(0)?.tsgs, before);
     check_eq!(context.stats()?.completed, 0);
-    // What a structure points to.
+    // The memory behind a structure.
     let fd = lab.sim.as_fd();
     let mut submit = abi::zernel_sim_submit {
         context: context.id(),

@@ -127,7 +127,7 @@ pub(super) fn completion_ring_drops_exactly() -> Outcome {
         (room, MORE as u64),
         "taken and dropped"
     );
-    // What came when the ring was full is what was dropped.
+    // The records that came when the ring was full are those that were dropped.
     for (completion, seq) in taken.iter().zip(1..) {
         check_eq!((completion.seq, completion.channel), (seq, 1), "completion");
     }

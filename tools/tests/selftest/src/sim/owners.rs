@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Whose contexts are whose: destroyed, closed, killed, forked, passed on, known to zernel.
+//! The owners of contexts: destroyed, closed, killed, forked, passed on, known to zernel.
 
 use std::fs;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -35,7 +35,8 @@ fn context_of(raw_id: u32) -> abi::zernel_sim_wait {
     }
 }
 
-/// Who waits for an item of a context that is destroyed is told so; nobody is told of its items.
+/// A thread that waits for an item of a context that is destroyed is told so; nobody is told of its
+/// items.
 pub(super) fn destroyed_context() -> Outcome {
     let lab = Lab::open()?;
     let (context, _) = lab.compute()?;
@@ -244,7 +245,7 @@ pub(super) fn passed_file_works() -> Outcome {
     Ok(())
 }
 
-/// What zernel says about a TSG is what the software GPU says about it.
+/// zernel and the software GPU say the same about a TSG.
 pub(super) fn handles_match_zernel() -> Outcome {
     let lab = Lab::open()?;
     let gpus = lab.zernel.gpus().collect::<Result<Vec<_>, _>>()?;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What the software GPU refuses, and with which errno; an error changes nothing.
+//! The refusals of the software GPU, and their errno; an error changes nothing.
 
 use std::os::fd::{AsFd, AsRawFd};
 

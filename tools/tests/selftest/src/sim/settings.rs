@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What the owner of a TSG changes, and what zernel is told of it: refusals of the two calls.
+//! Changes by the owner of a TSG, and their report to zernel: refusals of the two calls.
 
 use std::os::fd::AsFd;
 

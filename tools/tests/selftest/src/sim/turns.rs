@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Whose turn it is: slices, work conservation, independent engines, suspended GPUs.
+//! The order of turns: slices, work conservation, independent engines, suspended GPUs.
 
 use std::time::Duration;
 

@@ -31,7 +31,7 @@ use crate::group::ROOT;
 use crate::harness::Outcome;
 use crate::sys::Sleeping;
 
-/// How long a sleep is that is over by itself.
+/// The time of a sleep that is over by itself.
 const PAUSE: Duration = Duration::from_millis(3);
 
 /// Sleeps of a cause after which there was enough of it.
@@ -176,8 +176,8 @@ fn for_a_timer(call: Sleeping) -> Outcome {
     Ok(())
 }
 
-/// What has places to read from does not wait as a rule. The stream of events does: its files have
-/// places, which mean nothing.
+/// A file with places to read from does not wait as a rule. The stream of events does: its files
+/// have places, which mean nothing.
 fn for_an_event(call: Sleeping) -> Outcome {
     let lab = Lab::open()?;
     let (_context, tsg) = lab.compute()?;
@@ -253,7 +253,7 @@ fn in_another_call() -> Outcome {
     Ok(())
 }
 
-/// What is read of a disk is waited for as long as the disk takes, past the page cache and into it.
+/// A read of a disk is waited for as long as the disk takes, past the page cache and into it.
 pub(super) fn waits_for_a_disk() -> Outcome {
     const LATENCY: Duration = Duration::from_millis(4);
     const READS: u64 = 25;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! How tracking ends: with the thread, when it is not wanted, and never by the module's going.
+//! The end of tracking: with the thread, when it is not wanted, and never by the module's going.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Who is tracked with whom: threads of a process, those that come later, children, exec.
+//! Tracking of threads with their process: those that come later, children, exec.
 
 use std::sync::mpsc;
 use std::time::Duration;
@@ -146,7 +146,7 @@ pub(super) fn children() -> Outcome {
                     let thread = thread?;
                     ensure!(thread.whole && thread.children, "{thread:?}");
                 }
-                // What is not wanted of the parent any more, is of the child.
+                // Tracking that is ended for the parent goes on for the child.
                 zernel.untrack(&Target::current_process())?;
                 check_eq!(threads_of(&zernel, child.pid())?.len(), 3);
                 check_eq!(zernel.untrack(&Target::Process(child.pid()))?, 0);
@@ -213,7 +213,7 @@ pub(super) fn exec_of_another_thread() -> Outcome {
     Ok(())
 }
 
-/// What is tracked already gets what is new.
+/// A target that is tracked already gets the additions.
 pub(super) fn again() -> Outcome {
     in_child(|| {
         let zernel = Zernel::open()?;

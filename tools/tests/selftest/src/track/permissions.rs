@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Who may track whom, and who sees it.
+//! Permission to track, and visibility.
 
 use anyhow::Result;
 use libzernel::{Target, Tracking, Zernel};
@@ -110,8 +110,8 @@ pub(super) fn who_sees() -> Outcome {
     seen(&|| Ok(()), &[a, b, raised.pid()])
 }
 
-/// What a user has does not count any more when it has ended. The suite `scale` has as many threads
-/// as the bound.
+/// A thread of a user does not count any more when it has ended. The suite `scale` has as many
+/// threads as the bound.
 pub(super) fn quota() -> Outcome {
     let lab = Lab::open()?;
     let (alices, bobs) = (idle(ALICE)?, idle(BOB)?);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What zernelctl shows and does of tracked threads, their phases, and probes.
+//! The output and actions of zernelctl about tracked threads, their phases, and probes.
 
 use std::process;
 
@@ -31,7 +31,7 @@ fn row(text: &str) -> Result<Vec<&str>> {
     }
 }
 
-/// What the only member of this name is in JSON.
+/// The value of the only member of this name in JSON.
 fn member<'a>(json: &'a str, name: &str) -> Result<&'a str> {
     let begin = format!("\"{name}\": ");
     let mut found = json

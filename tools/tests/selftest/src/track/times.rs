@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What is recorded: sleeps by cause, bursts, waits for a CPU; and that it adds up.
+//! The records: sleeps by cause, bursts, waits for a CPU; and that they add up.
 
 use std::os::fd::AsFd;
 use std::sync::{Condvar, Mutex};
@@ -71,7 +71,7 @@ fn sleep_for(lab: &Lab, cause: Cause) -> Result<()> {
     Ok(())
 }
 
-/// What is slept for, is counted there and nowhere else.
+/// A sleep counts under its cause and nowhere else.
 pub(super) fn causes() -> Outcome {
     in_child(|| {
         let lab = Lab::open()?;
@@ -144,7 +144,7 @@ pub(super) fn bursts() -> Outcome {
             std::thread::sleep(Duration::from_millis(1));
             after = own(&lab)?;
         }
-        // What lists it is a part of the next one.
+        // The list itself is a part of the next one.
         ensure!(after.burst_last_ns >= 30 * MS, "{after:?}");
         let spent = after.bursts.ns - before.bursts.ns;
         ensure!(spent >= 30 * MS, "{spent} ns of CPU time");

@@ -13,8 +13,8 @@ use crate::child::Child;
 use crate::common::{self, default_of, level, slice_of, tune, wait_until, Lab};
 use crate::harness::Outcome;
 
-/// How late the worker may come, in ns: what is longer is no lateness but a budget that is not
-/// kept, or a machine on which only a short run is asked for.
+/// The lateness of the worker, in ns: a longer one is no lateness but a budget that is not kept, or
+/// a machine on which only a short run is asked for.
 fn lateness() -> u64 {
     match testkit::is_short() {
         true => 1_000 * MS,
@@ -134,7 +134,7 @@ pub(super) fn no_bound() -> Outcome {
     lab.wait_slice(&context, 1024)
 }
 
-/// What LC runs counts for level 6, too.
+/// The GPU time of LC counts for level 6, too.
 pub(super) fn less_urgent_first() -> Outcome {
     let lab = Lab::open()?;
     let crowd = Crowd::new(&lab, 3)?;
@@ -146,7 +146,7 @@ pub(super) fn less_urgent_first() -> Outcome {
         tune(&format!("level{number}_budget_us"), 100_000)?;
     }
     tune("level6_budget_us", 20_000)?;
-    // What ran before this case counts for a period.
+    // Work before this case counts for a period.
     std::thread::sleep(Duration::from_millis(300));
     lab.wait_slice(crowd.context(1), slice_of(6))?;
     let before: Vec<_> = [0, 6]

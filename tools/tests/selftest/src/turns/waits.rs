@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! How long LC waits for those who take turns, how long they wait, and how long the GPU does.
+//! The waits of LC for the TSGs that take turns, of these, and of the GPU.
 
 use std::time::Duration;
 
@@ -73,7 +73,7 @@ pub(super) fn of_best_effort() -> Outcome {
     let all: Vec<_> = (0..COUNT).collect();
     let crowd = Crowd::taking_turns(&lab, &[1024; COUNT])?;
     let trace = lab.sim.trace(0, 1 << 18)?;
-    // What is shorter are slices of a hand-over.
+    // Shorter ones are slices of a hand-over.
     let is_turn = |of: &&(u64, Timestamp, Timestamp)| of.2.since(of.1) >= Duration::from_millis(1);
     let mut records = Vec::new();
     let stretches = loop {
@@ -114,7 +114,7 @@ pub(super) fn of_best_effort() -> Outcome {
     Ok(())
 }
 
-/// Who has nothing to run does not keep the GPU from who has.
+/// A TSG with nothing to run does not keep the GPU from one that has.
 pub(super) fn of_the_busy() -> Outcome {
     const ROUNDS: u64 = 20;
     let lab = Lab::open()?;
