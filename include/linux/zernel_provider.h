@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Provider ABI of zernel.ko: how a GPU driver reports its GPUs and channel
- * groups (TSGs) and lets zernel set their time slices.
+ * Provider ABI of zernel.ko: a GPU driver reports its GPUs and TSGs (time slice
+ * groups) and lets zernel set their time slices.
  *
  * Versioning: every structure begins with its size. Fields are only ever
  * appended; zernel takes a missing tail as zero. ZERNEL_PROVIDER_ABI grows when
@@ -50,7 +50,7 @@ struct zernel_provider;
 #define ZERNEL_USER_REAPPLY		2	/* the driver does it, then zernel_tsg_refresh() */
 
 /**
- * struct zernel_gpu_load - how busy a GPU is
+ * struct zernel_gpu_load - the load of a GPU
  * @size: sizeof(struct zernel_gpu_load), set by zernel
  * @reserved: zero
  * @busy_ns: time since the GPU was added in which a compute engine was busy
@@ -67,7 +67,7 @@ struct zernel_gpu_load {
 #define ZERNEL_TSG_LOAD_RUNNABLE	(1U << 0)	/* has something to run, enabled or not */
 
 /**
- * struct zernel_tsg_load - what a TSG does with the GPU
+ * struct zernel_tsg_load - the load of a TSG
  * @size: sizeof(struct zernel_tsg_load), set by zernel, or by a provider that tells of
  *        it; what lies beyond must not be written
  * @flags: ZERNEL_TSG_LOAD_*
@@ -204,7 +204,7 @@ struct zernel_gpu_desc {
 };
 
 /**
- * struct zernel_tsg_desc - a channel group, as its provider describes it
+ * struct zernel_tsg_desc - a TSG, as its provider describes it
  * @size: sizeof(struct zernel_tsg_desc)
  * @flags: ZERNEL_TSG_DESC_*
  * @handle: the provider's handle; unique per GPU and never used again
@@ -276,10 +276,10 @@ int zernel_gpu_added(struct zernel_provider *provider, const struct zernel_gpu_d
 void zernel_gpu_removed(struct zernel_provider *provider, u64 gpu);
 
 /**
- * zernel_tsg_added() - report a channel group
+ * zernel_tsg_added() - report a TSG
  * @provider: from zernel_provider_register() or replay
  * @gpu: the provider's handle of the GPU
- * @desc: the channel group
+ * @desc: the TSG
  *
  * Return: 0, -EINVAL malformed @desc, -ESRCH the owner was reaped, -ENODEV no
  * such GPU, -EEXIST the handle is in use, -ENOSPC 4,096 TSGs are on the GPU
@@ -290,7 +290,7 @@ int zernel_tsg_added(struct zernel_provider *provider, u64 gpu,
 		     const struct zernel_tsg_desc *desc);
 
 /**
- * zernel_tsg_removed() - report that a channel group is gone
+ * zernel_tsg_removed() - report that a TSG is gone
  * @provider: from zernel_provider_register() or replay
  * @gpu: the provider's handle of the GPU
  * @tsg: the provider's handle of the TSG
@@ -301,23 +301,23 @@ int zernel_tsg_added(struct zernel_provider *provider, u64 gpu,
 void zernel_tsg_removed(struct zernel_provider *provider, u64 gpu, u64 tsg);
 
 /**
- * zernel_tsg_ended() - report that a channel group is gone, and what it has done
+ * zernel_tsg_ended() - report that a TSG is gone, and what it has done
  * @provider: from zernel_provider_register() or replay
  * @gpu: the provider's handle of the GPU
  * @tsg: the provider's handle of the TSG
- * @load: what query_tsg would have told at its end
+ * @load: the answer that query_tsg would have given at its end
  *
- * As zernel_tsg_removed(). Without it, what the TSG did since it was asked about last is
- * in no counter of its level.
+ * As zernel_tsg_removed(). Without it, the work of the TSG since the last query is in no
+ * counter of its level.
  */
 void zernel_tsg_ended(struct zernel_provider *provider, u64 gpu, u64 tsg,
 		      const struct zernel_tsg_load *load);
 
 /**
- * zernel_tsg_changed() - report that a channel group is described otherwise now
+ * zernel_tsg_changed() - report that a TSG is described otherwise now
  * @provider: from zernel_provider_register() or replay
  * @gpu: the provider's handle of the GPU
- * @desc: the channel group; @process and @thread are not read
+ * @desc: the TSG; @process and @thread are not read
  *
  * Takes over flags, hw_tsg, engine, runlist and channels; a class that applies
  * now, or does not any more, follows: the worker gives the TSG its settings, or
@@ -329,17 +329,17 @@ int zernel_tsg_changed(struct zernel_provider *provider, u64 gpu,
 		       const struct zernel_tsg_desc *desc);
 
 /**
- * zernel_tsg_user_control() - may a process change its own channel group
+ * zernel_tsg_user_control() - ask if a process may change its own TSG
  * @provider: from zernel_provider_register() or replay
  * @gpu: the provider's handle of the GPU
  * @tsg: the provider's handle of the TSG
  * @what: ZERNEL_USER_TIMESLICE or ZERNEL_USER_INTERLEAVE
  *
- * A TSG that zernel has no settings in force on, or does not know, is its owner's
- * to change; of one that it has, or is about to, the tunable user_control decides.
- * Where zernel_tsg_added() has answered -ENOSPC or -ENOMEM for the GPU, one that
- * zernel does not know is denied unless user_control is "allow". What is denied or
- * to be re-applied of those is counted and traced.
+ * An owner may change a TSG that zernel does not know, or has no settings in force
+ * on. The tunable user_control decides about the others. Where zernel_tsg_added() has
+ * answered -ENOSPC or -ENOMEM for the GPU, changes of unknown TSGs are denied unless
+ * user_control is "allow". Changes that are denied or re-applied are counted and
+ * traced.
  *
  * A class may come between the answer and the driver's act. So ZERNEL_USER_REAPPLY
  * is also the answer, uncounted, for an unclassed TSG: zernel_tsg_refresh() then
@@ -354,21 +354,20 @@ int zernel_tsg_changed(struct zernel_provider *provider, u64 gpu,
 u32 zernel_tsg_user_control(struct zernel_provider *provider, u64 gpu, u64 tsg, u32 what);
 
 /**
- * zernel_tsg_refresh() - what the driver holds for a TSG is no longer known
+ * zernel_tsg_refresh() - report that the settings of a TSG are unknown
  * @provider: from zernel_provider_register() or replay
  * @gpu: the provider's handle of the GPU
  * @tsg: the provider's handle of the TSG
  *
- * Whatever zernel had set is set again by the worker; what the TSG gets back one
- * day stays what it had before. An unclassed TSG is left alone, and so is every TSG
- * while the tunable user_control is "allow": a provider calls this after each
- * change by an owner, whatever the answer to it was and whatever became of it. An
- * unknown handle is ignored.
+ * The worker sets the settings of zernel again; those that the TSG gets back one day
+ * stay the same. An unclassed TSG is left alone, and so is every TSG while the tunable
+ * user_control is "allow": a provider calls this after each change by an owner,
+ * whatever the answer and the result. An unknown handle is ignored.
  */
 void zernel_tsg_refresh(struct zernel_provider *provider, u64 gpu, u64 tsg);
 
 /**
- * zernel_gpu_refresh() - what the driver holds for every TSG is no longer known
+ * zernel_gpu_refresh() - report that the settings of all TSGs are unknown
  * @provider: from zernel_provider_register() or replay
  * @gpu: the provider's handle of the GPU
  *
@@ -393,7 +392,7 @@ void zernel_gpu_suspended(struct zernel_provider *provider, u64 gpu);
  * @provider: from zernel_provider_register() or replay
  * @gpu: the provider's handle of the GPU
  *
- * Has the worker of the GPU look, by query_tsg, whose turn it is. May be called in any
+ * Has the worker of the GPU look at the turns, by query_tsg. May be called in any
  * context, also with interrupts off; but not once zernel_provider_unregister() was called.
  * An unknown handle is ignored.
  */
@@ -407,7 +406,7 @@ void zernel_gpu_activity(struct zernel_provider *provider, u64 gpu);
  *
  * For a provider that knows: the only origin of the histograms of preemption latency and
  * of context switches. In any context, as zernel_gpu_activity(). Only compute engines
- * count. What is malformed or unknown is ignored.
+ * count. A malformed or unknown report is ignored.
  */
 void zernel_tsg_started(struct zernel_provider *provider, u64 gpu,
 			const struct zernel_tsg_start *start);
@@ -415,9 +414,8 @@ void zernel_tsg_started(struct zernel_provider *provider, u64 gpu,
 /**
  * zernel_gpu_wait_begin() - the current thread begins to wait for the GPU
  *
- * For a system call of a provider that waits until work on the GPU is done, whether it
- * sleeps or spins. Counted if the thread is tracked, and of any use to nobody else: it
- * costs others a look at a list that is empty. Waits nest, and the outermost counts.
+ * For a system call of a provider that waits until work on the GPU is done, asleep or
+ * spinning. Counts if the thread is tracked; others pay a look at a list that is empty. Waits nest, and the outermost counts.
  * May sleep: not under a spinlock, nor with preemption or interrupts off. Needs no
  * registration.
  *
@@ -429,8 +427,8 @@ void zernel_gpu_wait_begin(void);
 /**
  * zernel_gpu_wait_end() - the current thread is done waiting for the GPU
  *
- * Whatever became of the work, also if a signal has ended the wait. Context: as
- * zernel_gpu_wait_begin(). What begun before the thread was tracked is ignored.
+ * With any outcome of the work, also if a signal has ended the wait. Context: as
+ * zernel_gpu_wait_begin(). A wait from before the thread was tracked is ignored.
  */
 void zernel_gpu_wait_end(void);
 

@@ -58,7 +58,7 @@ struct simrm_gpu {
 	struct ida tsgs[RM_ENGINE_COUNT];	/* one per run list */
 };
 
-/* A channel group, whatever handles it has. */
+/* A TSG, whatever handles it has. */
 struct simrm_tsg {
 	struct kref ref;
 	struct list_head node;

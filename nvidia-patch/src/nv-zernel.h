@@ -2,7 +2,7 @@
 /*
  * The interface between a patched nvidia.ko and zernel.
  *
- * nvidia.ko keeps a table of the clients, devices, subdevices, channel groups
+ * nvidia.ko keeps a table of the clients, devices, subdevices, TSGs
  * (TSGs) and channels that user space makes, from its load on. zernel_nvidia.ko
  * registers here, is told what is there, and then follows changes.
  *
@@ -60,7 +60,7 @@ struct nv_zernel_gpu {
 };
 
 /**
- * struct nv_zernel_tsg - a channel group that user space made
+ * struct nv_zernel_tsg - a TSG that user space made
  * @size: sizeof(struct nv_zernel_tsg)
  * @gpu_id: its GPU
  * @id: number of it in the table; never used again while nvidia.ko is loaded

@@ -15,7 +15,7 @@ use crate::{tsg, Call, Error, Result};
 /// What a class is given to, the most specific first.
 #[derive(Debug)]
 pub enum Target {
-    /// One channel group.
+    /// One TSG.
     Tsg(tsg::Id),
     /// The calling thread.
     CurrentThread,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! TSGs (channel groups) as zernel knows them.
+//! TSGs (time slice groups) as zernel knows them.
 
 use std::fmt;
 use std::str::FromStr;

@@ -32,7 +32,7 @@ const COMMON: &str = "Common options";
 /// Show and set the classes of GPU work.
 ///
 /// zernel shares a GPU between latency-critical (LC) and best-effort (BE) work. A class is a level
-/// from 0 (lc, most urgent) to 7 (be). A target is a TSG (channel group), a thread, a process or a
+/// from 0 (lc, most urgent) to 7 (be). A target is a TSG (time slice group), a thread, a process or a
 /// cgroup; the most specific class wins. A class applies at once and lives as long as its target.
 ///
 /// Lowering your own targets is free. Raising them, or naming another user's, needs CAP_SYS_NICE
@@ -60,7 +60,7 @@ enum Command {
     /// GPUs.
     #[command(subcommand)]
     Gpu(GpuCommand),
-    /// TSGs (channel groups), the unit that a GPU schedules.
+    /// TSGs (time slice groups), the unit that a GPU schedules.
     #[command(subcommand)]
     Tsg(TsgCommand),
     /// Classes of targets.

@@ -35,7 +35,7 @@ pub mod class {
     pub const VASPACE: u32 = 0x90f1;
     /// Channel group.
     pub const TSG: u32 = 0xa06c;
-    /// Part of a channel group with an address space of its own.
+    /// Part of a TSG with an address space of its own.
     pub const CONTEXT_SHARE: u32 = 0x9067;
     /// Channel.
     pub const CHANNEL: u32 = 0xc56f;

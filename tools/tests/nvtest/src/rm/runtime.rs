@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The objects of a compute runtime: a client, one GPU, its address space, channel groups.
+//! The objects of a compute runtime: a client, one GPU, its address space, TSGs.
 
 use std::os::fd::OwnedFd;
 
@@ -11,7 +11,7 @@ use super::abi::{ChannelParams, ContextShareParams, DeviceParams, TsgParams, Vas
 use super::file::open_node;
 use super::{ControlFile, Form, Handle};
 
-/// The objects that a runtime makes on its way to a channel group.
+/// The objects that a runtime makes on its way to a TSG.
 #[derive(Debug, Clone, Copy)]
 pub struct Spec {
     /// Which of the driver's GPUs, from 0.
@@ -117,12 +117,12 @@ impl Runtime {
             .alloc(self.form, self.client, parent, Handle::NONE, class, params)
     }
 
-    /// A channel group on the compute engine.
+    /// A TSG on the compute engine.
     pub fn compute(&self) -> super::Result<Handle> {
         self.tsg(engine::GR0)
     }
 
-    /// A channel group.
+    /// A TSG.
     pub fn tsg(&self, engine: u32) -> super::Result<Handle> {
         tsg(
             &self.file,
@@ -209,7 +209,7 @@ pub fn device(
     file.alloc(form, client, client, wish, class::DEVICE, params)
 }
 
-/// Makes a channel group.
+/// Makes a TSG.
 pub fn tsg(
     file: &ControlFile,
     form: Form,

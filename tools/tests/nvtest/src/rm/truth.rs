@@ -93,7 +93,7 @@ impl Counts {
     }
 }
 
-/// A channel group as the resource manager holds it.
+/// A TSG as the resource manager holds it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tsg {
     /// The driver's number of its GPU.
@@ -164,7 +164,7 @@ fn number(text: &str) -> Result<u64> {
     parsed.with_context(|| format!("{text} is no number"))
 }
 
-/// All channel groups that have handles.
+/// All TSGs that have handles.
 pub fn tsgs() -> Result<Vec<Tsg>> {
     let path = format!("{RM}/tsgs");
     let text = fs::read_to_string(&path).context(path)?;
@@ -175,7 +175,7 @@ pub fn tsgs() -> Result<Vec<Tsg>> {
     Ok(all?.into_iter().filter(|tsg| !tsg.hidden).collect())
 }
 
-/// The channel group that a client knows by a handle.
+/// The TSG that a client knows by a handle.
 pub fn tsg(client: Handle, object: Handle) -> Result<Tsg> {
     let mut all = tsgs()?.into_iter();
     match all.find(|tsg| tsg.handles.contains(&(client, object))) {

@@ -18,7 +18,7 @@ pub enum Kind {
     Engine,
 }
 
-/// Number of a channel group or address space, whatever handles it has.
+/// Number of a TSG or address space, whatever handles it has.
 pub type Id = u64;
 
 /// An object of a client.
@@ -39,7 +39,7 @@ pub struct Object {
     order: u64,
 }
 
-/// A channel group.
+/// A TSG.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Group {
     pub gpu: u32,
