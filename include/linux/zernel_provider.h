@@ -415,7 +415,8 @@ void zernel_tsg_started(struct zernel_provider *provider, u64 gpu,
  * zernel_gpu_wait_begin() - the current thread begins to wait for the GPU
  *
  * For a system call of a provider that waits until work on the GPU is done, asleep or
- * spinning. Counts if the thread is tracked; others pay a look at a list that is empty. Waits nest, and the outermost counts.
+ * spinning. Counts if the thread is tracked; others pay a look at a list that is empty.
+ * Waits nest, and the outermost counts.
  * May sleep: not under a spinlock, nor with preemption or interrupts off. Needs no
  * registration.
  *

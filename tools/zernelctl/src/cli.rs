@@ -32,8 +32,9 @@ const COMMON: &str = "Common options";
 /// Show and set the classes of GPU work.
 ///
 /// zernel shares a GPU between latency-critical (LC) and best-effort (BE) work. A class is a level
-/// from 0 (lc, most urgent) to 7 (be). A target is a TSG (time slice group), a thread, a process or a
-/// cgroup; the most specific class wins. A class applies at once and lives as long as its target.
+/// from 0 (lc, most urgent) to 7 (be). A target is a TSG (time slice group), a thread, a process
+/// or a cgroup; the most specific class wins. A class applies at once and lives as long as its
+/// target.
 ///
 /// Lowering your own targets is free. Raising them, or naming another user's, needs CAP_SYS_NICE
 /// or membership of the group in the tunable lc_gid.
