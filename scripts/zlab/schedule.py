@@ -13,7 +13,7 @@ class Job:
 
     name: str
     # Takes the results of all jobs that are done; an exception keeps those that need it from running.
-    action: Callable[[Mapping[str, object]], object]
+    action: Callable[[Mapping[str, str]], str | None]
     needs: tuple[str, ...] = ()
     # The time on the two processors of a slow machine, for the order alone.
     minutes: float = 1
@@ -87,7 +87,7 @@ def run(jobs: list[Job], workers: int, memory: int,
     """
     schedule = Schedule(jobs, memory)
     change = threading.Condition()
-    results: dict[str, object] = {}
+    results: dict[str, str] = {}
 
     def work() -> None:
         while True:
@@ -105,7 +105,7 @@ def run(jobs: list[Job], workers: int, memory: int,
                 broken(job, error)
             with change:
                 if good:
-                    results[job.name] = result
+                    results[job.name] = result or ""
                 lost = schedule.finish(job, good)
                 change.notify_all()
             for other, need in lost:

@@ -77,9 +77,9 @@ class Run(unittest.TestCase):
     def test_results_reach_what_needs_them(self):
         seen = []
         jobs = [job("b", "a", action=lambda results: seen.append(results["a"])),
-                job("a", action=lambda results: 5)]
+                job("a", action=lambda results: "/place")]
         run(jobs, 2, 100, self.fail)
-        self.assertEqual(seen, [5])
+        self.assertEqual(seen, ["/place"])
 
     def test_two_at_once(self):
         meeting = threading.Barrier(2, timeout=20)
