@@ -20,6 +20,8 @@ mod predict_properties;
 #[cfg(test)]
 mod properties;
 #[cfg(test)]
+mod reference;
+#[cfg(test)]
 mod requests;
 #[cfg(test)]
 mod rotation_properties;
