@@ -133,7 +133,7 @@ lock_tools() {
 
 copy_tools() {
 	(cd "$ROOT" && rsync -rlc --delete --exclude /tools/target "$@" tools rust include \
-		"$tools_target/workspace")
+		README.md Documentation "$tools_target/workspace")
 }
 
 # The kernel that the lab boots: the one given with KDIR=, or the lab's own.

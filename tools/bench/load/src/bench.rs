@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What calls cost, and how long a class change takes from its beginning to its end.
+//! Costs of calls, and the time of a class change from its beginning to its end.
 
 mod bounds;
 mod requests;
@@ -11,6 +11,7 @@ use std::num::NonZeroU64;
 use std::time::Duration;
 
 use anyhow::{ensure, Context as _, Result};
+pub use bounds::check;
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Table};
 use libzernel::event::Kind;
@@ -19,19 +20,17 @@ use libzernel::{tsg, EventStream, Level, Target, Timestamp, Zernel};
 use rustix::process::getpid;
 use rustix::thread::set_current_timer_slack;
 use serde::Serialize;
-
-pub use bounds::check;
+use zernel_report::stats::median_and_max;
 
 use crate::hint::own_tsg;
-use crate::stats::median_and_max;
 
-/// How long to wait for an event before giving up.
+/// Longest wait for an event.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// One measured thing, in nanoseconds; under icount an instruction is one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Figure {
-    /// What.
+    /// The activity.
     pub name: &'static str,
     /// Median.
     pub median_ns: u64,
@@ -50,7 +49,7 @@ pub struct Figures {
     pub calls: Vec<Figure>,
     /// Times since the entry of the ioctl that changes a class.
     pub class_change: Vec<Figure>,
-    /// What timers take from a program that runs meanwhile.
+    /// Time that timers take from a program that runs meanwhile.
     pub interrupts: Vec<Figure>,
     /// A context switch, with the system calls that bring it about.
     pub switches: Vec<Figure>,
@@ -61,7 +60,7 @@ pub struct Figures {
 /// Measures everything, `repeat` times each. With `load` it begins without zernel, and loads it, and
 /// the software GPU with these parameters.
 pub fn run(repeat: u32, load: Option<&str>) -> Result<Figures> {
-    // What is measured around a timer must not be moved by another one.
+    // No other timer may move the measurement of one.
     set_current_timer_slack(NonZeroU64::new(1)).context("cannot set the timer slack")?;
     let switches = switches::costs(repeat, load)?;
     let zernel = Zernel::open()?;

@@ -9,18 +9,19 @@ use anyhow::{anyhow, ensure, Context, Result};
 use clap::{Args as ClapArgs, Parser, Subcommand};
 use libzernel::{Level, Timestamp};
 use zernel_report::figures::LEGEND;
+use zernel_report::outcome::{Comparison, Mode};
+use zernel_report::stats::Latencies;
+use zernel_report::{page, plots, readme, table, training as loops};
 use zernel_workload::{
     check_rate, check_seconds, Arrival, ClientSpec, Deployment, Network, Preparation, Role,
     Schedule, Workload,
 };
 
-use crate::outcome::{Comparison, Mode};
 use crate::run::{Constants, Options};
-use crate::stats::Latencies;
-use crate::suite::{self, Extent};
-use crate::training::{self, TrainArgs};
+use crate::suite::Extent;
+use crate::training::TrainArgs;
 use crate::worker::{Device, Gpu, Order};
-use crate::{bench, demo, page, report, run, table, worker};
+use crate::{bench, demo, run, suite, worker};
 
 /// The codes as help text.
 const EXIT_CODES: &str = "\
@@ -89,6 +90,14 @@ enum Command {
     Page(PageArgs),
     /// Print the tables of results in DIR and draw their plots there, as SVG and PNG.
     Report(ReportArgs),
+    /// Write the README's picture and table of a demo's results to their folder, DIR.
+    Readme {
+        /// Folder with the results of `demo`, or with the figures of the picture (demo.json).
+        dir: PathBuf,
+        /// Write them to this repository instead: its README and its images.
+        #[arg(long, value_name = "ROOT")]
+        record: Option<PathBuf>,
+    },
     /// Measure what each call costs, next to getpid, and how long a class change takes.
     ///
     /// Meant for QEMU's icount, under which a nanosecond is an instruction.
@@ -96,7 +105,7 @@ enum Command {
     /// A client process of `run` or `demo`.
     #[command(hide = true)]
     Worker {
-        /// What it is told, as JSON.
+        /// Its order, as JSON.
         order: String,
     },
 }
@@ -107,7 +116,7 @@ struct ClientArgs {
     /// Class to take: lc, be or a number from 0 to 7. Without it the class stays as it is.
     #[arg(long, value_name = "LEVEL")]
     class: Option<Level>,
-    /// What to serve.
+    /// Network to serve.
     #[arg(long, value_enum, default_value_t = Network::Vgg)]
     network: Network,
     /// Requests per second, evenly spaced. Without a rate the next starts when the last is done.
@@ -119,7 +128,7 @@ struct ClientArgs {
     /// Time to prepare the data, in microseconds.
     #[arg(long, value_name = "US", default_value_t = 200)]
     prepare_us: u64,
-    /// How long to run.
+    /// Duration.
     #[arg(long, default_value_t = 5.0, value_parser = seconds)]
     seconds: f64,
     /// Seed of the random numbers.
@@ -140,19 +149,19 @@ struct RunArgs {
     #[arg(long = "workload", value_name = "FILE", value_parser = workload_name,
           conflicts_with = "workload")]
     file: Option<String>,
-    /// Who runs, and with which slices; can be given several times.
+    /// The clients that run, and their slices; can be given several times.
     #[arg(long, value_enum, default_values_t = Mode::ALL)]
     mode: Vec<Mode>,
     /// Which clients share a process, and so a TSG.
     #[arg(long, value_enum, default_value_t = Deployment::PerClient)]
     deployment: Deployment,
-    /// What mode gpreempt takes a preparation to last.
+    /// Time of a preparation, as mode gpreempt believes.
     #[arg(long, value_name = "US", default_value_t = Constants::PUBLISHED.preparation_us)]
     preparation_us: u64,
-    /// What mode gpreempt takes a switch to last.
+    /// Time of a switch, as mode gpreempt believes.
     #[arg(long, value_name = "US", default_value_t = Constants::PUBLISHED.switch_us)]
     switch_us: u64,
-    /// How long to run each, instead of the workload's own time.
+    /// Duration of each run, instead of the workload's own time.
     #[arg(long, value_parser = seconds)]
     seconds: Option<f64>,
     /// Seed of the random numbers.
@@ -183,7 +192,7 @@ struct SuiteArgs {
     /// Where to write the results.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// How much of it.
+    /// Extent of the suite.
     #[arg(long, value_enum, default_value_t = Extent::Full)]
     extent: Extent,
     /// Run this many times as long.
@@ -220,7 +229,7 @@ struct ReportArgs {
 #[derive(Debug, ClapArgs)]
 #[command(allow_negative_numbers = true)]
 struct BenchArgs {
-    /// How often to repeat each measurement.
+    /// Repetitions of each measurement.
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     repeat: u32,
     /// Print the figures as JSON.
@@ -277,6 +286,16 @@ pub fn run(args: Args) -> Result<()> {
         Command::Suite(args) => suite::run(&args.out, args.extent, args.scale, &args.only),
         Command::Page(args) => page(&args),
         Command::Report(args) => report(&args),
+        Command::Readme { dir, record } => {
+            let files = match record {
+                Some(root) => readme::record(&dir, &root)?,
+                None => readme::write_all(&dir)?,
+            };
+            for file in files {
+                println!("{}", file.display());
+            }
+            Ok(())
+        }
         Command::Bench(args) => bench(&args),
         Command::Worker { order } => {
             let order: Order = serde_json::from_str(&order).context("the order is not sound")?;
@@ -404,7 +423,7 @@ fn page(args: &PageArgs) -> Result<()> {
 
 fn report(args: &ReportArgs) -> Result<()> {
     let all = Comparison::load_all(&args.dir)?;
-    let trainings = training::load(&args.dir)?;
+    let trainings = loops::load(&args.dir)?;
     ensure!(
         !all.is_empty() || !trainings.is_empty(),
         "{} holds no results",
@@ -412,11 +431,11 @@ fn report(args: &ReportArgs) -> Result<()> {
     );
     print(&all, args.json)?;
     if !args.json {
-        print!("{}", training::tables(&trainings));
+        print!("{}", loops::tables(&trainings));
     }
     if !args.no_plots {
-        let mut files = report::draw(&all, &args.dir)?;
-        files.extend(report::draw_trainings(&trainings, &args.dir)?);
+        let mut files = plots::draw(&all, &args.dir)?;
+        files.extend(plots::draw_trainings(&trainings, &args.dir)?);
         for path in files {
             // Paths are no part of the JSON that a program reads.
             if !args.json {

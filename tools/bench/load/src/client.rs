@@ -4,10 +4,10 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use serde::{Deserialize, Serialize};
-use zernel_workload::{Arrival, ClientSpec, Schedule};
+use zernel_report::requests::{Request, Requests};
+use zernel_workload::{ClientSpec, Schedule};
 
-/// What a client needs: a clock that starts with the run, and a GPU.
+/// The needs of a client: a clock that starts with the run, and a GPU.
 pub trait Machine {
     /// Time since the start of the run.
     fn now(&mut self) -> Duration;
@@ -26,94 +26,6 @@ pub trait Machine {
     fn copy_out(&mut self) -> Result<()>;
     /// The request is over, and its latency counted.
     fn over(&mut self) -> Result<()>;
-}
-
-/// One request; times since the start of the run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Request {
-    /// How many arrived before it, served or not.
-    pub number: u64,
-    /// When it arrived.
-    pub tick: Duration,
-    /// When its preparation began.
-    pub start: Duration,
-    /// When its result was there.
-    pub end: Duration,
-}
-
-impl Request {
-    /// Latency from the start of the preparation.
-    pub fn latency(&self) -> Duration {
-        self.end.saturating_sub(self.start)
-    }
-
-    /// Latency from the arrival.
-    pub fn latency_with_queue(&self) -> Duration {
-        self.end.saturating_sub(self.tick)
-    }
-}
-
-/// The requests of a client, a column per figure, so that they are compact as text.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Requests {
-    /// Requests that a newer one took the place of.
-    pub dropped: u64,
-    /// How many arrived before each, served or not.
-    pub number: Vec<u64>,
-    /// Nanoseconds from the start of the run to the start of the preparation.
-    pub start_ns: Vec<u64>,
-    /// Nanoseconds from the arrival to the start of the preparation.
-    pub queued_ns: Vec<u64>,
-    /// Nanoseconds from the start of the preparation to the result.
-    pub latency_ns: Vec<u64>,
-}
-
-impl Requests {
-    /// None yet, with room for those of a run of `duration`.
-    pub fn for_run(spec: &ClientSpec, duration: Duration) -> Self {
-        let served = duration.as_secs_f64() / spec.latency_alone().as_secs_f64();
-        let arriving = match spec.arrival {
-            Arrival::Closed => served,
-            Arrival::Periodic(rate) | Arrival::Poisson(rate) => rate * duration.as_secs_f64(),
-        };
-        // Writing to the memory makes the kernel give it now, so that no request pays for that.
-        let column = || {
-            let mut column = vec![1; served.min(arriving) as usize + 16];
-            column.clear();
-            column
-        };
-        Self {
-            dropped: 0,
-            number: column(),
-            start_ns: column(),
-            queued_ns: column(),
-            latency_ns: column(),
-        }
-    }
-
-    fn push(&mut self, request: Request) {
-        let ns = |duration: Duration| duration.as_nanos() as u64;
-        self.number.push(request.number);
-        self.start_ns.push(ns(request.start));
-        self.queued_ns
-            .push(ns(request.start.saturating_sub(request.tick)));
-        self.latency_ns.push(ns(request.latency()));
-    }
-
-    /// Each of them.
-    pub fn iter(&self) -> impl Iterator<Item = Request> + '_ {
-        self.number
-            .iter()
-            .zip(&self.start_ns)
-            .zip(&self.queued_ns)
-            .zip(&self.latency_ns)
-            .map(|(((&number, &start), &queued), &latency)| Request {
-                number,
-                tick: Duration::from_nanos(start.saturating_sub(queued)),
-                start: Duration::from_nanos(start),
-                end: Duration::from_nanos(start + latency),
-            })
-    }
 }
 
 /// Serves requests until `until` and adds them to `requests`; one that has begun is finished.
@@ -167,7 +79,7 @@ pub fn request(prepare: Duration, machine: &mut impl Machine, start: Duration) -
 #[cfg(test)]
 mod tests {
     use super::*;
-    use zernel_workload::{Network, Role};
+    use zernel_workload::{Arrival, Network, Role};
 
     /// A machine on which everything takes exactly its time.
     struct Ideal {

@@ -8,20 +8,21 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use serde::Serialize;
 use zernel_report::figures::LEGEND;
+use zernel_report::outcome::{Comparison, Mode};
+use zernel_report::readme::Summary;
+use zernel_report::table;
+use zernel_report::training::{self as loops, Plan, Training};
 use zernel_workload::{Deployment, Workload};
 
-use crate::outcome::{Comparison, Mode};
 use crate::run::{self, Constants, Options};
-use crate::table;
-use crate::training::{self, Plan, Training};
+use crate::training;
 
 /// The workloads, and how many seconds of each are run: of A and C half of the published time,
 /// which changes no figure, as they are periodic.
 const WORKLOADS: [(&str, f64); 3] = [("A", 30.0), ("B1", 5.0), ("C", 30.0)];
 
-/// How each is run.
+/// The mode of each.
 const MODES: [Mode; 3] = [Mode::Alone, Mode::Default, Mode::Zernel];
 
 /// The training loops.
@@ -29,13 +30,6 @@ const LOOPS: [Plan; 2] = [Plan::FIXED, Plan::RANDOM];
 
 /// Seed of all random numbers.
 const SEED: u64 = 1;
-
-/// The figures of the whole demo, as they are written to `summary.json`.
-#[derive(Debug, Serialize)]
-struct Summary {
-    rows: Vec<table::Row>,
-    training: Vec<training::Summary>,
-}
 
 /// Runs the demo, writes its results to `dir` and prints its tables.
 pub fn run(dir: &Path, scale: f64) -> Result<()> {
@@ -79,15 +73,13 @@ pub fn run(dir: &Path, scale: f64) -> Result<()> {
         println!("{missing}: training loops are left out");
         Vec::new()
     });
-    print!("{}", training::tables(&trainings));
-    training::save(&trainings, &dir.join(training::FILE))?;
+    print!("{}", loops::tables(&trainings));
+    loops::save(&trainings, &dir.join(loops::FILE))?;
     let summary = Summary {
         rows,
         training: trainings.iter().map(Training::summary).collect(),
     };
-    let path = dir.join("summary.json");
-    fs::write(&path, serde_json::to_vec_pretty(&summary)?)
-        .with_context(|| format!("cannot write {}", path.display()))
+    summary.save(dir)
 }
 
 /// A line that tells how far the demo is: redrawn in place on a terminal, else one per run.
@@ -126,7 +118,7 @@ impl ProgressLine {
     fn draw(&self, more: &str) {
         if self.terminal {
             print!("\r\x1b[K{}{more}", self.what);
-            // What cannot be shown is not worth stopping for.
+            // A progress line that cannot be shown is not worth stopping for.
             let _ = io::stdout().flush();
         }
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! How a client tells ahead that it will need the GPU: what it puts into its stream before the
+//! Hints of a client that it will need the GPU: the items in its stream before the
 //! kernels, and who stores the words that the stream waits for.
 //!
 //! A request is *ready* when its data is on the GPU: after the copy in, which runs on another engine
@@ -13,6 +13,7 @@ use libzernel::request::{Begin, Number, Of, Page, Slot};
 use libzernel::sim::{Condition, Item, Sim, Status, Words};
 use libzernel::{tsg, Target, Timestamp, Zernel};
 use serde::{Deserialize, Serialize};
+use zernel_report::outcome::HintUse;
 
 /// Longest time that a holder keeps the GPU by itself: above the longest lease that is usual.
 const BOUND: Duration = Duration::from_millis(150);
@@ -30,7 +31,7 @@ const DEMAND_PERMILLE: u32 = 10;
 /// The shortest kernel: the part of the holder that runs before it stores its word.
 const LEAST: Duration = Duration::from_micros(1);
 
-/// Who triggers.
+/// The side that triggers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Hint {
@@ -40,28 +41,7 @@ pub enum Hint {
     Request,
 }
 
-/// What the hints of a process came to.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HintUse {
-    /// Requests that began.
-    pub requests: u64,
-    /// Triggers that zernel stored.
-    pub triggers: u64,
-    /// Requests whose data came after the GPU was there, as far as zernel can tell.
-    pub early: u64,
-    /// By how much in all, in nanoseconds.
-    pub early_ns: u64,
-    /// Requests whose data was there before the GPU was.
-    pub late: u64,
-    /// By how much in all, in nanoseconds.
-    pub late_ns: u64,
-    /// Leases that ended.
-    pub expired: u64,
-    /// What zernel has learned that a switch costs, in nanoseconds.
-    pub switch_ns: u64,
-}
-
-/// What a process that gives hints has open.
+/// Open files of a process that gives hints.
 #[derive(Debug)]
 enum Kind {
     Constant {
@@ -101,7 +81,7 @@ impl Hints {
         Ok(Self { kind })
     }
 
-    /// What they came to so far; nothing is known of constant ones.
+    /// Their counters so far; nothing is known of constant ones.
     pub fn used(&self) -> Result<HintUse> {
         let Kind::Request { zernel, tsg, .. } = &self.kind else {
             return Ok(HintUse::default());
@@ -120,23 +100,7 @@ impl Hints {
     }
 }
 
-impl HintUse {
-    /// What has been added since `before`.
-    pub fn since(&self, before: &Self) -> Self {
-        Self {
-            requests: self.requests - before.requests,
-            triggers: self.triggers - before.triggers,
-            early: self.early - before.early,
-            early_ns: self.early_ns - before.early_ns,
-            late: self.late - before.late,
-            late_ns: self.late_ns - before.late_ns,
-            expired: self.expired - before.expired,
-            switch_ns: self.switch_ns,
-        }
-    }
-}
-
-/// What zernel has learned that a switch of the GPU of a TSG takes, in nanoseconds.
+/// Time of a switch of the GPU of a TSG, as learned by zernel, in nanoseconds.
 fn switch_ns(zernel: &Zernel, id: tsg::Id) -> Result<u64> {
     let tsg = zernel.tsgs_of(&Target::Tsg(id)).next();
     let gpu = tsg.context("the TSG is gone")??.gpu;

@@ -7,16 +7,9 @@ mod cli;
 mod client;
 mod demo;
 mod hint;
-mod outcome;
-mod page;
-mod report;
 mod run;
-mod stats;
 mod suite;
 mod sys;
-mod table;
-#[cfg(test)]
-mod testdata;
 mod training;
 mod worker;
 

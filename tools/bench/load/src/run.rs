@@ -13,12 +13,12 @@ use libzernel::sim::{EngineStats, Sim, TsgStats, COMPUTE_ENGINE};
 use libzernel::tunable::Tunables;
 use libzernel::{Level, Timestamp, Weight};
 use serde::de::DeserializeOwned;
+use zernel_report::outcome::{ClientOutcome, EngineUse, Mode, Outcome, ProcessUse, TraceWindow};
+use zernel_report::stats::Latencies;
 use zernel_workload::{ClientSpec, Deployment, Role, Workload};
 
 use self::plan::{watch, Plan, Step};
 use crate::hint::Hint;
-use crate::outcome::{ClientOutcome, EngineUse, Mode, Outcome, ProcessUse, TraceWindow};
-use crate::stats::Latencies;
 use crate::worker::{sleep_until, ClientOrder, Order, Ready, Report};
 
 /// Time from the last client's being ready to the common start.
@@ -28,16 +28,16 @@ const WEIGHT: u32 = 10;
 /// The start is a multiple of this, so that it meets the kernel's own ticks alike in every run.
 const ALIGN_NS: u64 = 100_000_000;
 
-/// How to run a workload.
+/// Options of a run.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
-    /// Who runs, and with which slices.
+    /// The clients that run, and their slices.
     pub mode: Mode,
     /// Which clients share a TSG.
     pub deployment: Deployment,
-    /// What mode gpreempt takes for given.
+    /// Constants of mode gpreempt.
     pub constants: Constants,
-    /// What a nanosecond of being early and of being late costs zernel, if not the defaults.
+    /// Costs of a nanosecond early and of one late for zernel, if not the defaults.
     pub costs: Option<(u32, u32)>,
     /// Seed of all random numbers.
     pub seed: u64,
@@ -46,7 +46,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// What the mode is set to, if not to its defaults.
+    /// The mode's settings, if not its defaults.
     fn setting(&self) -> Option<String> {
         match (self.mode, self.costs) {
             (Mode::Zernel, Some((early, late))) => Some(format!("{early}:{late}")),
@@ -62,12 +62,12 @@ impl Options {
     }
 }
 
-/// What GPreempt (USENIX ATC'25) takes for given, in microseconds.
+/// Constants of GPreempt (USENIX ATC'25), in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Constants {
-    /// How long a preparation takes.
+    /// Time of a preparation.
     pub preparation_us: u64,
-    /// How long a switch takes.
+    /// Time of a switch.
     pub switch_us: u64,
 }
 
@@ -121,7 +121,7 @@ impl Worker {
         })
     }
 
-    /// What the process says next.
+    /// The next report of the process.
     fn hear<T: DeserializeOwned>(&mut self) -> Result<T> {
         let name = self.specs.first().map_or("", |spec| spec.network.name());
         let mut line = String::new();
@@ -278,7 +278,7 @@ impl Drop for Tuned {
     }
 }
 
-/// What each process is told, and which clients of the workload it has; phases are the same whoever
+/// The order to each process, and its clients of the workload; phases are the same whoever
 /// else runs.
 fn orders(workload: &Workload, options: Options) -> Vec<(Vec<usize>, Order)> {
     let mut orders: Vec<(Role, Vec<usize>, Order)> = Vec::new();
@@ -317,7 +317,7 @@ fn orders(workload: &Workload, options: Options) -> Vec<(Vec<usize>, Order)> {
     parts.map(|(_, numbers, order)| (numbers, order)).collect()
 }
 
-/// How latency-critical clients tell ahead that they will need the GPU.
+/// Hints of latency-critical clients.
 fn hint(options: Options) -> Option<Hint> {
     match options.mode {
         Mode::Alone | Mode::Default | Mode::Classes => None,

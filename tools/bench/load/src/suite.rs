@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The suite of `make bench`: which workloads run how, and what came of each, a line of JSON per
-//! part, so that nothing that was measured is lost when the rest fails.
+//! The suite of `make bench`: which workloads run how.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -8,30 +7,26 @@ use std::path::Path;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
-use serde::{Deserialize, Serialize};
 use zernel_report::chart::distribution;
-use zernel_report::recovery::Recovery;
+use zernel_report::outcome::{Comparison, Mode, Outcome};
+use zernel_report::suite::{Done, Section, BESIDE, FILE};
+use zernel_report::{table, training as loops};
 use zernel_workload::{
     Arrival, ClientSpec, Deployment, Network, Preparation, Published, Role, Workload,
 };
 
-use crate::outcome::{Comparison, Mode, Share};
 use crate::run::{self, Constants, Options};
-use crate::table::{self, Row};
-use crate::training::{self, Plan};
-
-/// The file of a suite's results in its folder.
-pub const FILE: &str = "suite.jsonl";
+use crate::training;
 
 /// The training loops, and their name for `--only`.
-const LOOPS: [Plan; 2] = [
-    Plan {
+const LOOPS: [loops::Plan; 2] = [
+    loops::Plan {
         steps: 60,
-        ..Plan::FIXED
+        ..loops::Plan::FIXED
     },
-    Plan {
+    loops::Plan {
         steps: 60,
-        ..Plan::RANDOM
+        ..loops::Plan::RANDOM
     },
 ];
 const TRAINING: &str = "training";
@@ -39,38 +34,11 @@ const TRAINING: &str = "training";
 /// Seed of all random numbers.
 const SEED: u64 = 1;
 
-/// What a part belongs to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Section {
-    /// The published workloads, a process per client.
-    Workloads,
-    /// Those with several clients of a role, in the published deployment.
-    Published,
-    /// Against the preparation time.
-    Preparation,
-    /// Preparations that take now this long and now that.
-    Jitter,
-    /// The same with other constants and other costs.
-    Frontier,
-    /// Against the number of best-effort processes.
-    Processes,
-    /// Best-effort processes of different weights.
-    Weights,
-}
-
-impl Section {
-    /// Its name, as `--only` takes it.
-    pub fn name(self) -> String {
-        format!("{self:?}").to_lowercase()
-    }
-}
-
 /// A part of the suite that is to be run.
 #[derive(Debug, Clone)]
 struct Part {
     section: Section,
-    /// What was changed, for those of a kind.
+    /// The parameter that was changed, for those of a kind.
     parameter: Option<f64>,
     workload: Workload,
     deployment: Deployment,
@@ -82,7 +50,7 @@ struct Part {
 struct Run {
     mode: Mode,
     constants: Constants,
-    /// What a nanosecond of being early and of being late costs zernel, if not the defaults.
+    /// Costs of a nanosecond early and of one late for zernel, if not the defaults.
     costs: Option<(u32, u32)>,
 }
 
@@ -96,36 +64,7 @@ impl From<Mode> for Run {
     }
 }
 
-/// What came of a part.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Done {
-    /// What it belongs to.
-    pub section: Section,
-    /// What was changed: microseconds, a number of processes, a cost.
-    pub parameter: Option<f64>,
-    /// The workload.
-    pub workload: String,
-    /// The workload in words.
-    pub title: String,
-    /// Which clients shared a TSG.
-    pub deployment: Deployment,
-    /// How long each mode ran, in seconds of the guest.
-    pub seconds: f64,
-    /// What is published for it.
-    pub published: Option<Published>,
-    /// The figures of each mode.
-    pub rows: Vec<Row>,
-    /// Points of the distribution of LC latencies of each mode: milliseconds and percent.
-    pub curves: Vec<(Mode, Vec<(f64, f64)>)>,
-    /// What each BE process had of their GPU time, in each mode.
-    #[serde(default)]
-    pub shares: Vec<(Mode, Vec<Share>)>,
-    /// What became of a change of the preparation in each mode, if there was one.
-    #[serde(default)]
-    pub recovery: Vec<(Mode, Recovery)>,
-}
-
-/// How much of it is run.
+/// The extent of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Extent {
     /// A few seconds of three workloads, for `make test`.
@@ -255,16 +194,6 @@ const FRONTIER_CONSTANTS: [Constants; 3] = [
 /// Numbers of best-effort processes.
 const PROCESSES: [usize; 8] = [1, 2, 3, 4, 6, 8, 12, 16];
 
-/// LC requests per second beside a number of best-effort processes, and what they serve.
-const BESIDE: (f64, Network) = (100.0, Network::Vgg);
-
-/// GPU time that is left when those have what they need, in percent: what best-effort work would
-/// have on a GPU that switches at no cost and is never idle.
-pub fn ideal_percent() -> f64 {
-    let (rate, network) = BESIDE;
-    100.0 * (1.0 - rate * network.service().as_secs_f64())
-}
-
 /// Best-effort processes of these weights that always have work, beside an LC client.
 ///
 /// They prepare nothing: else the GPU would be idle for reasons of their own.
@@ -322,7 +251,7 @@ pub fn run(dir: &Path, extent: Extent, scale: f64, only: &[String]) -> Result<()
         );
         let loops = LOOPS.map(|plan| plan.scaled(scale));
         match training::run_all(&loops)? {
-            Ok(trainings) => training::save(&trainings, &dir.join(training::FILE))?,
+            Ok(trainings) => loops::save(&trainings, &dir.join(loops::FILE))?,
             Err(missing) => println!("{missing}: they are left out"),
         }
     }
@@ -354,11 +283,11 @@ fn one(part: &Part) -> Result<Done> {
     }
     let runs = &comparison.runs;
     let keeps = |section| part.section == section;
-    let curve = |run: &crate::outcome::Outcome| {
+    let curve = |run: &Outcome| {
         let sorted = run.sorted_latencies(Role::Lc);
         (!sorted.is_empty()).then(|| (run.mode, distribution(&sorted, CURVE)))
     };
-    let recovery = |run: &crate::outcome::Outcome| {
+    let recovery = |run: &Outcome| {
         let recovery = run.recovery(comparison.run(Mode::Alone)?, part.workload.change()?)?;
         Some((run.mode, recovery))
     };
@@ -391,19 +320,6 @@ fn one(part: &Part) -> Result<Done> {
 
 /// Points of a distribution that is kept.
 const CURVE: usize = 150;
-
-/// Reads what a suite came to.
-pub fn load(dir: &Path) -> Result<Vec<Done>> {
-    let path = dir.join(FILE);
-    let text =
-        fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-    text.lines()
-        .map(|line| {
-            serde_json::from_str(line)
-                .with_context(|| format!("{} holds what is no result", path.display()))
-        })
-        .collect()
-}
 
 #[cfg(test)]
 mod tests {

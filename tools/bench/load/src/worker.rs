@@ -17,10 +17,12 @@ use rustix::io::Errno;
 use rustix::thread::{clock_nanosleep_absolute, set_current_timer_slack};
 use rustix::time::ClockId;
 use serde::{Deserialize, Serialize};
+use zernel_report::outcome::HintUse;
+use zernel_report::requests::Requests;
 use zernel_workload::{ClientSpec, Role, Schedule};
 
-use crate::client::{self, Machine, Requests};
-use crate::hint::{Held, Hint, HintUse, Hints, Stream, DATA, WORDS};
+use crate::client::{self, Machine};
+use crate::hint::{Held, Hint, Hints, Stream, DATA, WORDS};
 use crate::sys;
 
 /// Longest time that one step of a request may take before the run is given up.
@@ -38,23 +40,23 @@ const SUBMIT: usize = 256;
 /// Items before the kernels of an inference: what a hint puts there, and the wait for the data.
 const HEAD: usize = 5;
 
-/// What a client process is told.
+/// Order to a client process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Order {
     /// Its clients: a channel each of its TSGs.
     pub clients: Vec<ClientOrder>,
-    /// How long it runs, in nanoseconds.
+    /// Duration, in nanoseconds.
     pub duration_ns: u64,
     /// Class that it gives itself.
     pub class: Option<Level>,
     /// Weight that it gives itself with its class.
     #[serde(default)]
     pub weight: Option<Weight>,
-    /// How it tells ahead that it will need the GPU.
+    /// Its hint that it will need the GPU.
     pub hint: Option<Hint>,
 }
 
-/// What a client is told.
+/// Order to a client.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ClientOrder {
     /// The client.
@@ -65,14 +67,14 @@ pub struct ClientOrder {
     pub seed: u64,
 }
 
-/// What a client process says when it can start.
+/// Report of a client process that can start.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ready {
     /// Handle of its compute TSG.
     pub tsg: u64,
 }
 
-/// What a client process says at its end.
+/// Report of a client process at its end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
     /// Time slice of its compute TSG at the end, in microseconds.
@@ -85,11 +87,11 @@ pub struct Report {
     pub held_each_ns: Vec<u64>,
     /// Holders that ended by their bound.
     pub holds_expired: u64,
-    /// What its hints came to.
+    /// Counters of its hints.
     pub hints: Option<HintUse>,
 }
 
-/// What a process has on the software GPU.
+/// Objects of a process on the software GPU.
 #[derive(Debug)]
 pub struct Gpu {
     sim: Sim,
@@ -274,7 +276,7 @@ impl Machine for Device<'_> {
             return Ok(start);
         };
         let (request, holder) = stream.begin()?;
-        // What the hint takes comes on top of the preparation.
+        // The time of the hint comes on top of the preparation.
         let begun = self.now();
         self.request = request;
         self.launch(Some(holder))?;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The outcome of a simulation.
 
-use std::collections::HashMap;
+use std::time::Duration;
 
 use serde::Serialize;
 use zernel_report::quantile;
 use zernel_report::recovery;
+use zernel_report::requests::{self, Requests};
 use zernel_workload::{Deployment, Role};
 
 use crate::world::Request;
@@ -32,20 +33,12 @@ pub(crate) struct Served {
     pub(crate) client: usize,
     /// Its role.
     pub(crate) role: Role,
-    /// Arrivals before each.
-    pub(crate) number: Vec<u64>,
-    /// When the preparation of each began, in nanoseconds.
-    pub(crate) start: Vec<u64>,
-    /// Nanoseconds from the start of the preparation to the result.
-    pub(crate) latency: Vec<u64>,
-    /// Nanoseconds that the GPU was held for its data.
-    pub(crate) held: Vec<u64>,
-    /// Nanoseconds from the arrival to the start of the preparation.
-    pub(crate) queued: Vec<u64>,
+    /// Its requests.
+    pub(crate) requests: Requests,
+    /// Nanoseconds that the GPU was held for the data of each.
+    pub(crate) held_ns: Vec<u64>,
     /// Requests that were done within the run.
     pub(crate) in_time: u64,
-    /// Requests that a newer one took the place of.
-    pub(crate) dropped: u64,
 }
 
 impl Served {
@@ -54,39 +47,22 @@ impl Served {
         Self {
             client,
             role,
-            number: Vec::new(),
-            start: Vec::new(),
-            latency: Vec::new(),
-            held: Vec::new(),
-            queued: Vec::new(),
+            requests: Requests::default(),
+            held_ns: Vec::new(),
             in_time: 0,
-            dropped: 0,
         }
     }
 
     /// A request that is done at `now`, of a run that ends at `end`.
     pub(crate) fn push(&mut self, request: &Request, now: u64, end: u64) {
-        self.number.push(request.number);
-        self.start.push(request.start);
-        self.latency.push(now - request.start);
-        self.held.push(request.held);
-        self.queued.push(request.start - request.tick);
+        self.requests.push(requests::Request {
+            number: request.number,
+            tick: Duration::from_nanos(request.tick),
+            start: Duration::from_nanos(request.start),
+            end: Duration::from_nanos(now),
+        });
+        self.held_ns.push(request.held);
         self.in_time += u64::from(now <= end);
-    }
-}
-
-impl Served {
-    /// For each request that was served here and there, its place here and how much longer it took
-    /// here.
-    fn added(&self, there: &Self) -> Vec<(usize, i64)> {
-        let latencies = there.latency.iter().copied();
-        let known: HashMap<u64, u64> = there.number.iter().copied().zip(latencies).collect();
-        let here = self.number.iter().zip(&self.latency).enumerate();
-        here.filter_map(|(at, (number, &latency))| {
-            let other = *known.get(number)?;
-            Some((at, latency as i64 - other as i64))
-        })
-        .collect()
     }
 }
 
@@ -163,14 +139,16 @@ impl Outcome {
     /// Latencies of a role from the start of the preparation, in no order.
     pub(crate) fn latencies(&self, role: Role) -> Vec<i64> {
         self.of_role(role)
-            .flat_map(|one| one.latency.iter().map(|&ns| ns as i64))
+            .flat_map(|one| one.requests.latency_ns.iter().map(|&ns| ns as i64))
             .collect()
     }
 
     /// The same in order.
     pub(crate) fn sorted_latencies(&self, role: Role) -> Vec<u64> {
         let served = self.of_role(role);
-        let mut all: Vec<u64> = served.flat_map(|one| one.latency.iter().copied()).collect();
+        let mut all: Vec<u64> = served
+            .flat_map(|one| one.requests.latency_ns.iter().copied())
+            .collect();
         all.sort_unstable();
         all
     }
@@ -179,15 +157,17 @@ impl Outcome {
     pub(crate) fn with_queue(&self, role: Role) -> Summary {
         let mut all: Vec<i64> = self
             .of_role(role)
-            .flat_map(|one| one.latency.iter().zip(&one.queued))
-            .map(|(latency, queued)| (latency + queued) as i64)
+            .flat_map(|one| one.requests.iter())
+            .map(|request| request.latency_with_queue().as_nanos() as i64)
             .collect();
         Summary::of(&mut all)
     }
 
     /// Requests of a role that were done.
     pub(crate) fn requests(&self, role: Role) -> u64 {
-        self.of_role(role).map(|one| one.latency.len() as u64).sum()
+        self.of_role(role)
+            .map(|one| one.requests.latency_ns.len() as u64)
+            .sum()
     }
 
     /// Requests of a role that were done within the run, per second.
@@ -198,7 +178,7 @@ impl Outcome {
 
     /// Requests of a role that a newer one took the place of.
     pub(crate) fn dropped(&self, role: Role) -> u64 {
-        self.of_role(role).map(|one| one.dropped).sum()
+        self.of_role(role).map(|one| one.requests.dropped).sum()
     }
 
     /// For each latency-critical request that was served here and in `alone`, how much longer it
@@ -206,7 +186,7 @@ impl Outcome {
     pub(crate) fn added(&self, alone: &Self) -> Vec<i64> {
         let pairs = self.of_role(Role::Lc).filter_map(|here| {
             let there = alone.served.iter().find(|one| one.client == here.client)?;
-            Some(here.added(there))
+            Some(here.requests.added(&there.requests))
         });
         pairs.flatten().map(|(_, added)| added).collect()
     }
@@ -215,18 +195,8 @@ impl Outcome {
     pub(crate) fn recovery(&self, alone: &Self, change: u64) -> Option<recovery::Recovery> {
         let here = self.of_role(Role::Lc).next()?;
         let there = alone.served.iter().find(|one| one.client == here.client)?;
-        let before = here.start.partition_point(|start| *start < change) as i64;
-        let us = |ns: f64| ns / 1e3;
-        let requests: Vec<_> = here
-            .added(there)
-            .into_iter()
-            .map(|(at, added)| recovery::Request {
-                place: at as i64 - before,
-                added_us: us(added as f64),
-                idle_us: us(here.held[at] as f64),
-            })
-            .collect();
-        recovery::Recovery::of(&requests)
+        let change = Duration::from_nanos(change);
+        recovery::Recovery::after(change, &here.requests, &there.requests, &here.held_ns)
     }
 }
 

@@ -46,13 +46,17 @@ fn check(workload: &Workload, outcome: &Outcome) {
     assert!(outcome.events > 0);
     for served in &outcome.served {
         let spec = &workload.clients[served.client];
-        let done = served.latency.len() as u64;
-        assert_eq!(served.number.len() as u64, done);
+        let done = served.requests.latency_ns.len() as u64;
+        assert_eq!(served.requests.number.len() as u64, done);
         // Every request that arrived up to the last one served was served or dropped.
-        let arrived = served.number.last().map_or(0, |last| last + 1);
-        assert_eq!(done + served.dropped, arrived);
+        let arrived = served.requests.number.last().map_or(0, |last| last + 1);
+        assert_eq!(done + served.requests.dropped, arrived);
         let own = nanos(spec.copy_in() + spec.network.service() + spec.copy_out());
-        assert!(served.latency.iter().all(|&latency| latency >= own));
+        assert!(served
+            .requests
+            .latency_ns
+            .iter()
+            .all(|&latency| latency >= own));
     }
 }
 
@@ -73,13 +77,18 @@ fn alone_takes_the_sum_of_its_parts() {
     let workload = built_in("C", 5.0);
     let alone = run(&workload, Name::Exclusive, Deployment::PerClient);
     let served = &alone.served[0];
-    assert_eq!((served.latency.len(), served.dropped), (500, 0));
+    assert_eq!(
+        (served.requests.latency_ns.len(), served.requests.dropped),
+        (500, 0)
+    );
     // Both engines restore the context once, for the first request.
     let setting = Setting::DEFAULT;
     let own = nanos(workload.clients[0].latency_alone());
     let first = own + setting.preset.switch_cost().0 + 1_000;
-    assert_eq!(served.latency[0], first);
-    assert!(served.latency[1..].iter().all(|&latency| latency == own));
+    assert_eq!(served.requests.latency_ns[0], first);
+    assert!(served.requests.latency_ns[1..]
+        .iter()
+        .all(|&latency| latency == own));
     let service = nanos(workload.clients[0].network.service());
     assert_eq!(alone.engine.busy_ns, 500 * service);
     assert_eq!(alone.rate(Role::Be), 0.0);
@@ -98,8 +107,8 @@ fn a_lone_best_effort_client_loses_nothing() {
     check(&workload, &outcome);
     let own = nanos(workload.clients[0].latency_alone());
     assert_eq!(
-        outcome.served[0].latency[1..],
-        vec![own; outcome.served[0].latency.len() - 1]
+        outcome.served[0].requests.latency_ns[1..],
+        vec![own; outcome.served[0].requests.latency_ns.len() - 1]
     );
     let without_lc = sim::run(
         &workload,

@@ -125,7 +125,7 @@ impl Run {
         one.stage = Stage::Waiting;
         one.request.tick = tick;
         one.request.number = next.number;
-        self.served[client].dropped += next.dropped;
+        self.served[client].requests.dropped += next.dropped;
         if tick > now {
             self.world.at(tick, Event::Tick(client));
         } else {

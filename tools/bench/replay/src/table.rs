@@ -4,7 +4,7 @@
 use serde::Serialize;
 use zernel_report::figures::{Figures, Table, COLUMNS, HEAD};
 use zernel_report::recovery::Recovery;
-use zernel_workload::{Deployment, Published, Role, Workload};
+use zernel_workload::{Deployment, Role, Workload};
 
 use crate::outcome::{Outcome, Summary};
 use crate::world::nanos;
@@ -101,7 +101,7 @@ impl Row {
             busy_ns: outcome.busy_ns.clone(),
             published: workload
                 .published
-                .map_or([None; 3], |known| published(&known, &outcome.policy)),
+                .map_or([None; 3], |known| known.of(&outcome.policy)),
             recovery: workload
                 .change()
                 .and_then(|change| outcome.recovery(alone, nanos(change))),
@@ -125,22 +125,6 @@ impl Row {
             idle_percent: self.idle_percent,
             switches: self.switches,
         }
-    }
-}
-
-/// The published figures of a policy: LC mean in ms, added in µs, BE per second.
-fn published(known: &Published, policy: &str) -> [Option<f64>; 3] {
-    match policy {
-        "exclusive" => [known.alone_ms, None, None],
-        "default" => [known.default_ms, None, known.default_be],
-        "block" => [None, known.block_added_us, None],
-        "classes" => [None, known.classes_added_us, None],
-        "gpreempt" => [
-            known.gpreempt_ms,
-            known.gpreempt_added_us,
-            known.gpreempt_be,
-        ],
-        _ => [None; 3],
     }
 }
 

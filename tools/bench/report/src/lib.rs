@@ -1,11 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What `zernel-load` and `replay` show alike: tables, plots, and what follows from the figures.
+//! Results as data, and what is shown of them: tables, plots, verdicts, the page of `make bench` and
+//! the picture of the README. `zernel-load` and `replay` make the data.
 
 pub mod chart;
 pub mod figures;
-pub mod frontier;
+mod frontier;
+pub mod outcome;
+pub mod page;
 pub mod palette;
+pub mod plots;
+pub mod readme;
 pub mod recovery;
+pub mod requests;
+pub mod stats;
+pub mod suite;
+pub mod table;
+#[cfg(test)]
+mod testdata;
+pub mod training;
 
 /// The smallest of sorted values that this share of them is not above; `None` if there are none.
 pub fn quantile<T: Copy>(sorted: &[T], share: f64) -> Option<T> {

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
-//! How many requests it takes until what follows a change of the preparation is back at its level.
+//! The number of requests from a change of the preparation until latencies are back at their level.
 //!
 //! The level is that of the last [`STEADY`] requests of the run. It is reached at the first request
 //! from which on [`WINDOW`] requests in a row have a mean added latency and a mean idle time that
 //! are not above those of the level by more than chance makes them, three standard errors, and at
 //! most one of each is above the level's 99th percentile.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use crate::quantile;
+use crate::requests::Requests;
 
 /// Requests that show the level.
 const STEADY: usize = 500;
@@ -28,15 +31,15 @@ const NEGLIGIBLE_US: f64 = 5.0;
 /// A request.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Request {
-    /// How many requests came before it since the change; negative before that.
+    /// Requests before it since the change; negative before that.
     pub place: i64,
-    /// How much longer it took than alone, in microseconds.
+    /// Added latency against the run alone, in microseconds.
     pub added_us: f64,
-    /// How long the GPU was held for its data, in microseconds.
+    /// GPU time held for its data, in microseconds.
     pub idle_us: f64,
 }
 
-/// What became of a change.
+/// Recovery from a change.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Recovery {
     /// The requests around it.
@@ -116,7 +119,25 @@ impl Recovery {
         })
     }
 
-    /// Whether it was back soon enough.
+    /// Of what was served `here`, beside the same requests `there`, alone; `held_ns` is for how long
+    /// the GPU was held for each.
+    pub fn after(
+        change: Duration,
+        here: &Requests,
+        there: &Requests,
+        held_ns: &[u64],
+    ) -> Option<Self> {
+        let change = change.as_nanos() as u64;
+        let before = here.start_ns.partition_point(|start| *start < change) as i64;
+        let requests = here.added(there).into_iter().map(|(at, added)| Request {
+            place: at as i64 - before,
+            added_us: added as f64 / 1e3,
+            idle_us: held_ns.get(at).map_or(0.0, |ns| *ns as f64 / 1e3),
+        });
+        Self::of(&requests.collect::<Vec<_>>())
+    }
+
+    /// True if it was back soon enough.
     pub fn is_soon(&self) -> bool {
         self.back_after.is_some_and(|requests| requests <= WITHIN)
     }

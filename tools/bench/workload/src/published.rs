@@ -37,6 +37,19 @@ impl Published {
         (250, 35.0),
     ];
 
+    /// Of a policy: LC mean in milliseconds, what is added to it in microseconds, and best-effort
+    /// requests per second.
+    pub fn of(&self, policy: &str) -> [Option<f64>; 3] {
+        match policy {
+            "alone" | "exclusive" => [self.alone_ms, None, None],
+            "default" => [self.default_ms, None, self.default_be],
+            "block" => [None, self.block_added_us, None],
+            "classes" => [None, self.classes_added_us, None],
+            "gpreempt" => [self.gpreempt_ms, self.gpreempt_added_us, self.gpreempt_be],
+            _ => [None; 3],
+        }
+    }
+
     /// The same as points of a plot.
     pub fn preparation_sweep() -> Vec<(f64, f64)> {
         let points = Self::PREPARATION_SWEEP;

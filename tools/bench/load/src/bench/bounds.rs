@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What may cost how much, in a guest that counts instructions.
+//! Bounds of costs, in a guest that counts instructions.
 
 use anyhow::{Context as _, Result};
 
 use super::{requests, switches, Figure, Figures};
 
-/// What requests may cost, in instructions more than the call that is named with it.
+/// Bounds of requests, in instructions more than the call that is named with it.
 const MOST_OF_BEGIN: u64 = 1_500;
 const MOST_OF_TRIGGER: u64 = 600;
 
-/// What a switch of a tracked thread may cost more than one without zernel, in instructions.
+/// Most that a switch of a tracked thread may cost more than one without zernel, in instructions.
 const MOST_OF_TRACKED: u64 = 250;
 
-/// What one beside something tracked may cost more, in thousandths.
+/// Most that one beside something tracked may cost more, in thousandths.
 const MOST_OF_BESIDE: u64 = 10;
 
 /// By how much one while nothing is tracked may seem to cost more or less, in thousandths: what the
@@ -92,7 +92,7 @@ pub fn check(figures: &Figures) -> Result<(String, bool)> {
 mod tests {
     use super::*;
 
-    /// What is within all bounds, and just so.
+    /// Figures just within all bounds.
     const MOST: [(&str, u64); 9] = [
         ("BEGIN", 1_700),
         (requests::TRIGGER_MORE, 600),

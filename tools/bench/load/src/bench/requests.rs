@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What requests cost: their calls, their stores, and the timer that triggers them.
+//! Costs of requests: their calls, their stores, and the timer that triggers them.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -13,29 +13,29 @@ use rustix::time::{
     timerfd_create, timerfd_settime, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags,
     Timespec,
 };
+use zernel_report::stats::median_and_max;
 
 use super::{Figure, Meter};
 use crate::run::Tuned;
-use crate::stats::median_and_max;
 use crate::worker::sleep_until;
 
 /// A preparation of the measured requests.
 const PREPARATION: Duration = Duration::from_micros(300);
 
-/// How long their kernels run.
+/// Duration of their kernels.
 const KERNELS: Duration = Duration::from_millis(2);
 
 /// The lease meanwhile.
 const LEASE: Duration = Duration::from_millis(2);
 
-/// How long before a timer is due, and after, its interrupt is looked for.
+/// Time before and after a timer is due in which its interrupt is looked for.
 const BEFORE: Duration = Duration::from_micros(5);
 const AFTER: Duration = Duration::from_micros(60);
 
 /// Ready stores whose system calls are counted.
 const STORES: u32 = 1_000;
 
-/// What a trigger costs beyond any timer.
+/// Cost of a trigger beyond any timer.
 pub(super) const TRIGGER_MORE: &str = "trigger: more than the timerfd";
 
 /// Costs of the calls and stores of requests.
@@ -162,7 +162,7 @@ fn step() -> u64 {
     median_and_max(&mut steps).0
 }
 
-/// How long the program was interrupted around `at`, if it was.
+/// Time of the interrupt around `at`, if there was one.
 fn interruption(at: Timestamp, step: u64) -> Option<u64> {
     let from = Timestamp::from_ns(at.as_ns().saturating_sub(BEFORE.as_nanos() as u64));
     // The tick of the scheduler is no part of it: a sleep ends with all that was due.

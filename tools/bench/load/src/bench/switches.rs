@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What a context switch costs: without zernel, with it, beside what is tracked, and of tracked
+//! Costs of a context switch: without zernel, with it, beside tracked threads, and of tracked
 //! threads.
 
 use std::fs::{self, File};
@@ -15,9 +15,9 @@ use libzernel::thread::Does;
 use libzernel::{Target, Timestamp, Tracking, Zernel};
 use rustix::thread::{gettid, sched_getaffinity, sched_setaffinity, CpuSet};
 use testkit::module;
+use zernel_report::stats::median_and_max;
 
 use super::{Figure, PATIENCE};
-use crate::stats::median_and_max;
 
 /// zernel is not loaded.
 pub(super) const UNLOADED: &str = "zernel is not loaded";
@@ -66,7 +66,7 @@ struct PingPong {
     cpus: CpuSet,
 }
 
-/// What is read from, and what is written to.
+/// The ends to read from and to write to.
 fn pipe() -> Result<(File, File)> {
     let (reader, writer) = rustix::pipe::pipe()?;
     Ok((reader.into(), writer.into()))
@@ -203,7 +203,7 @@ impl Inhabited {
 
 impl Drop for Inhabited {
     fn drop(&mut self) {
-        // What is left of it is seen when the cgroup is made again.
+        // Remains of it are seen when the cgroup is made again.
         let _ = self.inhabitant.kill();
         let _ = self.inhabitant.wait();
         let _ = fs::remove_dir(&self.path);

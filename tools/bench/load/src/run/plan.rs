@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What is done beside the clients of a run: progress is told, and a window of it traced.
+//! Work beside the clients of a run: progress is told, and a window of it traced.
 
 use std::time::Duration;
 
 use anyhow::Result;
 use libzernel::sim::{Record, Sim, COMPUTE_ENGINE};
 use libzernel::Timestamp;
+use zernel_report::outcome::{Span, TraceWindow};
 
 use super::Worker;
-use crate::outcome::{Span, TraceWindow};
 use crate::worker::sleep_until;
 
 /// Length of the traced window.
 const WINDOW: Duration = Duration::from_millis(40);
-/// How long before the window the trace starts.
+/// Time from the start of the trace to the window.
 const WINDOW_LEAD: Duration = Duration::from_millis(10);
 /// Records of the trace that can wait to be read.
 const TRACE_CAPACITY: u32 = 16_384;
 
-/// How often progress is told in a run.
+/// Progress reports of a run.
 const PROGRESS_STEPS: u32 = 10;
 
 /// Something to do during a run.
@@ -30,7 +30,7 @@ pub(super) enum Step {
     Trace(Duration),
 }
 
-/// What to do during a run, in order: progress now and then, the trace once.
+/// Steps during a run, in order: progress now and then, the trace once.
 #[derive(Debug)]
 pub(super) struct Plan {
     duration: Duration,
@@ -39,7 +39,7 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// What to do in a run of this length.
+    /// The steps of a run of this length.
     pub(super) fn new(duration: Duration, trace: bool) -> Self {
         // Late enough that queues have filled, and clear of the progress.
         let at = duration.mul_f64(0.55);

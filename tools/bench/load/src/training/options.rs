@@ -6,24 +6,25 @@ use std::path::PathBuf;
 
 use anyhow::{ensure, Result};
 use clap::Args;
+use zernel_report::training::{goals, render, save, Lengths, Plan, LEGEND};
 
-use super::{goals, render, run, save, From, Lengths, Plan, LEGEND};
+use super::{run, From};
 
 #[derive(Debug, Args)]
 pub struct TrainArgs {
-    /// How many steps.
+    /// Number of steps.
     #[arg(long, value_name = "COUNT", default_value_t = 30,
           value_parser = clap::value_parser!(u32).range(2..=100_000))]
     steps: u32,
-    /// How long a batch is loaded, in milliseconds.
+    /// Time to load a batch, in milliseconds.
     #[arg(long, value_name = "MS", default_value_t = 120,
           value_parser = clap::value_parser!(u64).range(1..=10_000))]
     load: u64,
-    /// How long the GPU computes, in milliseconds.
+    /// Time that the GPU computes, in milliseconds.
     #[arg(long, value_name = "MS", default_value_t = 180,
           value_parser = clap::value_parser!(u64).range(1..=10_000))]
     compute: u64,
-    /// How long the CPU works between two computations, in milliseconds; phases tell of what is
+    /// CPU time between two computations, in milliseconds; phases tell of what is
     /// below 5.
     #[arg(long, value_name = "MS", default_value_t = 4,
           value_parser = clap::value_parser!(u64).range(0..=1_000))]

@@ -1,28 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What a training loop did and what was told of it: some steps without the signal and with it.
+//! A training loop and the phases told of it: some steps without the signal and with it.
 
 use libzernel::{Phase, Timestamp};
-use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
-use zernel_report::chart::{Area, Drawn};
-use zernel_report::palette::{self, FONT};
 use zernel_train::{Does, Span};
 
-use super::{draw_swatches, Scale};
+use super::lanes::{middle, Frame, Lanes, AXIS};
+use super::{draw_swatches, Picture, Scale};
+use crate::chart::{Area, Drawn};
+use crate::palette;
 use crate::training::{Trained, Training};
 
-/// Size of the picture in units of length, for so many runs.
-pub(super) const fn size(runs: usize) -> (u32, u32) {
-    (1500, TITLE + PANEL * runs as u32 + AXIS + KEY)
-}
+/// Width of the picture in units of length.
+const WIDTH: u32 = 1500;
 
 const TITLE: u32 = 58;
 const PANEL: u32 = 236;
-const AXIS: u32 = 44;
 const KEY: u32 = 88;
 const LEFT: u32 = 190;
-const RIGHT: u32 = 30;
 
 /// Steps without the signal that are shown, on average.
 const STEPS: f64 = 4.3;
@@ -34,9 +30,7 @@ const OPTIMIZER: (f64, f64) = (0.24, 0.38);
 const TOLD: (f64, f64) = (0.02, 0.16);
 const TEXT: f64 = 0.91;
 
-type Chart<'a, DB> = ChartContext<'a, DB, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
-
-/// What is shown of a loop.
+/// The view of a loop.
 pub(super) struct View<'a> {
     training: &'a Training,
     /// The computation from whose end on it is shown.
@@ -68,28 +62,6 @@ impl<'a> View<'a> {
         })
     }
 
-    /// Draws the picture.
-    pub(super) fn draw<DB: DrawingBackend>(&self, area: &Area<DB>, scale: Scale) -> Drawn<DB> {
-        let runs = self.training.runs.len();
-        area.fill(&WHITE)?;
-        let (head, rest) = area.split_vertically(scale.px(TITLE));
-        let (mut body, key) = rest.split_vertically(scale.px(PANEL * runs as u32 + AXIS));
-        head.draw(&Text::new(
-            self.training.plan.title(),
-            scale.point(size(runs).0 as i32 / 2, TITLE as i32 / 2 + 4),
-            scale.text(20, palette::INK, HPos::Center),
-        ))?;
-        for (number, run) in self.training.runs.iter().enumerate() {
-            let last = number + 1 == runs;
-            let height = if last { PANEL + AXIS } else { PANEL };
-            let (panel, below) = body.split_vertically(scale.px(height));
-            body = below;
-            self.draw_panel(&panel, scale, run, last)?;
-        }
-        draw_key(&key, scale)?;
-        area.present()
-    }
-
     fn draw_panel<DB: DrawingBackend>(
         &self,
         area: &Area<DB>,
@@ -97,37 +69,25 @@ impl<'a> View<'a> {
         run: &Trained,
         axis: bool,
     ) -> Drawn<DB> {
-        let font = |height| (FONT, scale.px(height)).into_font().color(&palette::INK);
-        let until = self.length_ms - self.lead_ms;
-        let mut chart = ChartBuilder::on(area)
-            .margin_right(scale.px(RIGHT))
-            .margin_top(scale.px(6))
-            .x_label_area_size(scale.px(if axis { 6 + AXIS } else { 6 }))
-            .y_label_area_size(scale.px(LEFT))
-            .build_cartesian_2d(-self.lead_ms..until, 0.0..1.0)?;
-        let number = |ms: &f64| format!("{ms:.0}");
-        let nothing = |_: &f64| String::new();
-        chart
-            .configure_mesh()
-            .disable_y_mesh()
-            .disable_y_axis()
-            .light_line_style(TRANSPARENT)
-            .bold_line_style(palette::GRID.stroke_width(scale.px(1)))
-            .axis_style(palette::FAINT_INK.stroke_width(scale.px(1)))
-            .label_style(font(16))
-            .axis_desc_style(font(17))
-            .x_labels(18)
-            .x_label_formatter(if axis { &number } else { &nothing })
-            .x_desc(if axis {
-                "time since the end of a computation, ms"
-            } else {
-                ""
-            })
-            .draw()?;
-        draw_labels(area, scale, &chart)?;
-        self.draw_spans(&mut chart, run)?;
-        self.draw_signals(&mut chart, scale, run)?;
-        chart.draw_series([Text::new(
+        let frame = Frame {
+            left: LEFT,
+            ms: -self.lead_ms..self.length_ms - self.lead_ms,
+            labels: 18,
+            axis: axis.then_some("time since the end of a computation, ms"),
+        };
+        let mut lanes = frame.draw(area, scale)?;
+        let style = scale.text(15, palette::INK, HPos::Right);
+        let names = [
+            ("reads a batch", READS),
+            ("GPU computes", GPU),
+            ("optimizer", OPTIMIZER),
+            ("phase, as zernel tells", TOLD),
+        ];
+        let names = names.map(|(name, lane)| (name, middle(lane), style.clone()));
+        frame.name(area, scale, &lanes, names)?;
+        self.draw_spans(&mut lanes, run)?;
+        self.draw_signals(&mut lanes, scale, run)?;
+        lanes.draw_series([Text::new(
             heading(run),
             (-self.lead_ms, TEXT),
             scale.text(17, colour(run), HPos::Left),
@@ -137,7 +97,7 @@ impl<'a> View<'a> {
 
     fn draw_spans<DB: DrawingBackend>(
         &self,
-        chart: &mut Chart<'_, DB>,
+        lanes: &mut Lanes<'_, DB>,
         run: &Trained,
     ) -> Drawn<DB> {
         let does = |wanted: Does| {
@@ -162,14 +122,14 @@ impl<'a> View<'a> {
                 ))
             })
             .collect();
-        chart.draw_series(drawn)?;
+        lanes.draw_series(drawn)?;
         Ok(())
     }
 
     /// Those that the loop listens to.
     fn draw_signals<DB: DrawingBackend>(
         &self,
-        chart: &mut Chart<'_, DB>,
+        lanes: &mut Lanes<'_, DB>,
         scale: Scale,
         run: &Trained,
     ) -> Drawn<DB> {
@@ -182,10 +142,10 @@ impl<'a> View<'a> {
             all.filter(|at| within.contains(at))
         };
         let line = SIGNAL.stroke_width(scale.px(2));
-        chart
+        lanes
             .draw_series(places().map(|at| PathElement::new([(at, GPU.0), (at, READS.1)], line)))?;
         let size = scale.px(6);
-        chart.draw_series(
+        lanes.draw_series(
             places().map(|at| TriangleMarker::new((at, READS.0 - 0.02), size, SIGNAL.filled())),
         )?;
         Ok(())
@@ -203,6 +163,34 @@ impl<'a> View<'a> {
         let from = self.ms(run, span.began).max(-self.lead_ms);
         let until = self.ms(run, span.ended).min(self.length_ms - self.lead_ms);
         (from < until).then_some((from, until))
+    }
+}
+
+impl Picture for View<'_> {
+    fn size(&self) -> (u32, u32) {
+        let panels = PANEL * self.training.runs.len() as u32;
+        (WIDTH, TITLE + panels + AXIS + KEY)
+    }
+
+    fn draw<DB: DrawingBackend>(&self, area: &Area<DB>, scale: Scale) -> Drawn<DB> {
+        let runs = self.training.runs.len();
+        area.fill(&WHITE)?;
+        let (head, rest) = area.split_vertically(scale.px(TITLE));
+        let (mut body, key) = rest.split_vertically(scale.px(PANEL * runs as u32 + AXIS));
+        head.draw(&Text::new(
+            self.training.plan.title(),
+            scale.point(WIDTH as i32 / 2, TITLE as i32 / 2 + 4),
+            scale.text(20, palette::INK, HPos::Center),
+        ))?;
+        for (number, run) in self.training.runs.iter().enumerate() {
+            let last = number + 1 == runs;
+            let height = if last { PANEL + AXIS } else { PANEL };
+            let (panel, below) = body.split_vertically(scale.px(height));
+            body = below;
+            self.draw_panel(&panel, scale, run, last)?;
+        }
+        draw_key(&key, scale)?;
+        area.present()
     }
 }
 
@@ -239,31 +227,7 @@ fn heading(run: &Trained) -> String {
     )
 }
 
-fn draw_labels<DB: DrawingBackend>(
-    area: &Area<DB>,
-    scale: Scale,
-    chart: &Chart<'_, DB>,
-) -> Drawn<DB> {
-    // Where a height of the chart is in this area.
-    let origin = area.get_base_pixel().1;
-    let middle = |lane: (f64, f64)| {
-        let height = (lane.0 + lane.1) / 2.0;
-        chart.backend_coord(&(0.0, height)).1 - origin
-    };
-    let style = scale.text(15, palette::INK, HPos::Right);
-    for (text, lane) in [
-        ("reads a batch", READS),
-        ("GPU computes", GPU),
-        ("optimizer", OPTIMIZER),
-        ("phase, as zernel tells", TOLD),
-    ] {
-        let at = (scale.at(LEFT as i32 - 12), middle(lane));
-        area.draw(&Text::new(text, at, style.clone()))?;
-    }
-    Ok(())
-}
-
-/// What a colour means, in the loop's own words and in zernel's.
+/// The key of colours, in the loop's own words and in zernel's.
 fn draw_key<DB: DrawingBackend>(area: &Area<DB>, scale: Scale) -> Drawn<DB> {
     let entries = [
         ("reads a batch · data_loading", LOADS),

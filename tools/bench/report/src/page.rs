@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What `make bench` shows: a table, a page that needs nothing but itself, and all figures as JSON.
+//! The output of `make bench`: a table, a page that needs no other file, and all figures as JSON.
 
+mod charts;
 mod explain;
 mod html;
 mod line;
-mod plots;
 mod systems;
 mod verdict;
 
@@ -13,15 +13,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use serde_json::{json, Value};
-use zernel_report::figures::{self, Table, COLUMNS};
+use zernel_workload::Deployment;
 
 use self::explain::Explanations;
 use self::line::{Figure, Line, Replays};
-pub use self::verdict::Check;
-use self::verdict::Verdict;
+pub use self::verdict::{Check, Verdict};
+use crate::figures::{self, Table, COLUMNS};
 use crate::suite::{self, Section};
 use crate::training::{self, Training};
-use zernel_workload::Deployment;
 
 /// The costs of calls, as `bench --json --out` writes them.
 const COSTS: &str = "costs.json";
@@ -81,13 +80,13 @@ const SECTIONS: [(Section, &str, &str); 7] = [
     ),
 ];
 
-/// What was written, and what is to be said of it.
+/// The files written, and the verdicts.
 pub struct Written {
     /// The files.
     pub files: Vec<PathBuf>,
     /// The table.
     pub table: String,
-    /// Whether each run that was replayed agrees with its replay, and what else is to be shown.
+    /// Verdicts: the agreement of runs with their replays, and the goals.
     pub verdicts: Vec<Verdict>,
 }
 
@@ -102,7 +101,7 @@ pub fn write(dir: &Path) -> Result<Written> {
     verdicts.extend(trainings.iter().flat_map(verdict::of_training));
     verdicts.extend(lines.iter().filter_map(agreement));
     let html = dir.join("bench.html");
-    let page = html::Page {
+    let page = html::Content {
         all: &all,
         lines: &lines,
         replays: &replays,
@@ -131,7 +130,7 @@ pub fn write(dir: &Path) -> Result<Written> {
     })
 }
 
-/// Whether a run that was replayed agrees with that.
+/// The agreement of a run with its replay.
 fn agreement(line: &Line) -> Option<Verdict> {
     Some(Verdict {
         check: Check::Replay,
@@ -298,7 +297,7 @@ mod tests {
                 .collect::<Vec<_>>()
         };
         assert_eq!(of(Check::Replay), [true, false]);
-        // What C adds, what it serves, and the tail of J-step.
+        // C's added latency, C's throughput, and the tail of J-step.
         assert_eq!(of(Check::Goals)[..3], [false; 3]);
         // And the training loop.
         assert_eq!(of(Check::Goals)[3..], [true; 4]);

@@ -4,11 +4,11 @@
 use std::fmt::Write;
 
 use serde::{Deserialize, Serialize};
-use zernel_report::figures::{Figures, Table, COLUMNS, HEAD};
-use zernel_report::quantile;
 use zernel_workload::{Arrival, Role};
 
+use crate::figures::{Figures, Table, COLUMNS, HEAD};
 use crate::outcome::{Comparison, Mode, Outcome};
+use crate::quantile;
 use crate::stats::Summary;
 
 /// One run's figures.
@@ -16,9 +16,9 @@ use crate::stats::Summary;
 pub struct Row {
     /// Workload.
     pub workload: String,
-    /// Who ran, and with which slices.
+    /// The mode.
     pub mode: Mode,
-    /// What that was set to, if not to its defaults.
+    /// The mode's settings, if not its defaults.
     #[serde(default)]
     pub setting: Option<String>,
     /// Latency-critical latencies from the start of the preparation.
@@ -27,8 +27,8 @@ pub struct Row {
     pub lc_mean_with_queue_ns: f64,
     /// Mean less the mean alone, in microseconds.
     pub lc_added_us: Option<f64>,
-    /// How much longer the same requests took than alone, in microseconds: median, 99th and 99.9th
-    /// percentile, longest.
+    /// Added latency of the same requests against the run alone, in microseconds: median, 99th and
+    /// 99.9th percentile, longest.
     pub lc_added_at_us: Option<[f64; 4]>,
     /// Latency-critical requests per second.
     pub lc_rate: f64,
@@ -48,7 +48,7 @@ pub struct Row {
     pub switches: f64,
     /// Holders that ended by their bound.
     pub holds_expired: u64,
-    /// What zernel learned that a switch costs, in microseconds.
+    /// Cost of a switch, as learned by zernel, in microseconds.
     pub switch_cost_us: Option<f64>,
     /// GPU running work, in percent.
     pub gpu_busy_percent: f64,
@@ -109,7 +109,7 @@ pub fn rows(comparison: &Comparison) -> Vec<Row> {
 }
 
 impl Row {
-    /// What is shown of it beside others.
+    /// Its figures beside others.
     pub fn figures(&self) -> Figures {
         Figures {
             lc_mean_ns: self.lc.mean_ns,

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The table that compares a loop without the signal and with it.
 
-use zernel_report::figures::Table;
-
 use super::{Trained, Training};
+use crate::figures::Table;
 
 /// Names of its columns.
 pub const HEAD: [&str; 11] = [
@@ -20,7 +19,7 @@ pub const HEAD: [&str; 11] = [
     "\nuseless",
 ];
 
-/// What they mean.
+/// Their meaning.
 pub const LEGEND: &str = "\
 A training loop reads a batch from a throttled disk, computes on the GPU and steps its optimizer.
 Without the signal it does one after the other; with it a loader reads the next batch when zernel

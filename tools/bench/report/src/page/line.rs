@@ -6,18 +6,18 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
-use zernel_report::recovery::Recovery;
 use zernel_workload::{Deployment, Published};
 
 use super::explain::Explanations;
 use crate::outcome::Mode;
+use crate::recovery::Recovery;
 use crate::suite::{Done, Section};
 use crate::table::Row;
 
 /// A deviation from what is published that is larger is explained, in percent.
 pub const EXPLAINED_FROM: f64 = 25.0;
 
-/// How far the replay and the run may be apart, in percent.
+/// Largest difference between replay and run that counts as agreement, in percent.
 pub const AGREE_WITHIN: f64 = 5.0;
 
 /// A figure that is compared.
@@ -26,7 +26,7 @@ pub const AGREE_WITHIN: f64 = 5.0;
 pub enum Figure {
     /// Mean LC latency, in milliseconds.
     Latency,
-    /// What is added to it, in microseconds.
+    /// Added to it, in microseconds.
     Added,
     /// Best-effort requests per second.
     Be,
@@ -37,9 +37,9 @@ pub enum Figure {
 pub struct Compared {
     /// Which.
     pub figure: Figure,
-    /// What is published.
+    /// The published figure.
     pub published: f64,
-    /// What was measured.
+    /// The measured figure.
     pub measured: f64,
     /// By how much it differs, in percent.
     pub deviation_percent: f64,
@@ -48,13 +48,13 @@ pub struct Compared {
 }
 
 impl Compared {
-    /// Whether it is to be explained and is not.
+    /// True if it needs an explanation and has none.
     pub fn is_unexplained(&self) -> bool {
         self.deviation_percent.abs() > EXPLAINED_FROM && self.why.is_none()
     }
 }
 
-/// What the replay tells of the same run.
+/// The replay of the same run.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Replayed {
     /// Mean LC latency, in nanoseconds.
@@ -68,7 +68,7 @@ pub struct Replayed {
 }
 
 impl Replayed {
-    /// Whether both agree.
+    /// True if both agree.
     pub fn agrees(&self) -> bool {
         self.lc_mean_percent.abs() <= AGREE_WITHIN
             && self
@@ -82,17 +82,17 @@ impl Replayed {
 pub struct Line {
     /// Where it belongs.
     pub section: Section,
-    /// What was changed.
+    /// The parameter that was changed.
     pub parameter: Option<f64>,
     /// Which clients shared a TSG.
     pub deployment: Deployment,
-    /// How long it ran, in seconds of the guest.
+    /// Duration, in seconds of the guest.
     pub seconds: f64,
-    /// What was measured.
+    /// The measured figure.
     pub row: Row,
-    /// What is published.
+    /// The published figure.
     pub compared: Vec<Compared>,
-    /// What the replay tells.
+    /// Results of the replay.
     pub replayed: Option<Replayed>,
 }
 
@@ -105,7 +105,7 @@ pub struct ReplayRow {
     pub policy: String,
     /// Which clients shared a TSG.
     pub deployment: Deployment,
-    /// What a sweep changed.
+    /// The parameter of a sweep.
     pub parameter: Option<f64>,
     /// LC latencies.
     pub lc: ReplaySummary,
@@ -117,7 +117,7 @@ pub struct ReplayRow {
     pub held_percent: f64,
     /// Best-effort requests per second.
     pub be_rate: f64,
-    /// What became of a change of the preparation.
+    /// Recovery from a change of the preparation.
     #[serde(default)]
     pub recovery: Option<Recovery>,
 }
@@ -135,7 +135,7 @@ pub struct ReplaySummary {
 /// A file of the replay.
 #[derive(Debug, Deserialize)]
 struct ReplayFile {
-    /// What was swept, if anything.
+    /// The parameter that was swept, if any.
     #[serde(default)]
     sweep: Option<String>,
     rows: Vec<ReplayRow>,
@@ -144,7 +144,7 @@ struct ReplayFile {
     plots: Vec<String>,
 }
 
-/// What the replay tells of runs.
+/// Replays of runs.
 #[derive(Debug, Default)]
 pub struct Replays {
     rows: Vec<ReplayRow>,
@@ -196,7 +196,7 @@ impl Replays {
         self.frontiers.iter().filter(of).collect()
     }
 
-    /// What became of changes of the preparation under a policy.
+    /// Recovery from a change of the preparation under a policy.
     pub fn recovery(&self, mode: Mode) -> Option<&Recovery> {
         let of = |row: &&ReplayRow| row.policy == mode.name() && row.recovery.is_some();
         self.rows.iter().find(of)?.recovery.as_ref()
@@ -272,7 +272,7 @@ fn compared(done: &Done, row: &Row, explanations: &Explanations) -> Vec<Compared
         .collect()
 }
 
-/// What is published of a run.
+/// Published figures of a run.
 fn published(done: &Done, mode: Mode) -> Vec<(Figure, f64)> {
     if done.section == Section::Preparation {
         let sweep = Published::preparation_sweep();
@@ -286,26 +286,9 @@ fn published(done: &Done, mode: Mode) -> Vec<(Figure, f64)> {
     let Some(known) = &done.published else {
         return Vec::new();
     };
-    let Published {
-        alone_ms,
-        default_ms,
-        gpreempt_ms,
-        gpreempt_added_us,
-        classes_added_us,
-        default_be,
-        gpreempt_be,
-        ..
-    } = *known;
-    let figures = match mode {
-        Mode::Alone => [alone_ms, None, None],
-        Mode::Default => [default_ms, None, default_be],
-        Mode::Classes => [None, classes_added_us, None],
-        Mode::Gpreempt => [gpreempt_ms, gpreempt_added_us, gpreempt_be],
-        Mode::Zernel => [None; 3],
-    };
     [Figure::Latency, Figure::Added, Figure::Be]
         .into_iter()
-        .zip(figures)
+        .zip(known.of(mode.name()))
         .filter_map(|(figure, value)| Some((figure, value?)))
         .collect()
 }

@@ -1,27 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Who holds the GPU around some LC requests: the same moments with and without classes.
+//! Holders of the GPU around some LC requests: the same moments with and without classes.
 
 use libzernel::sim::Activity;
-use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
-use zernel_report::chart::{Area, Drawn};
-use zernel_report::palette::{self, FONT};
 use zernel_workload::Role;
 
-use super::{colour, draw_swatches, label, Scale};
+use super::lanes::{middle, Frame, Lanes, AXIS};
+use super::{colour, draw_swatches, label, Picture, Scale};
+use crate::chart::{Area, Drawn};
 use crate::outcome::{Comparison, Mode, Outcome, Span};
+use crate::palette;
 use crate::table;
 
 /// Size of the picture in units of length.
-pub(super) const SIZE: (u32, u32) = (1500, TITLE + 2 * PANEL + AXIS + KEY);
+const SIZE: (u32, u32) = (1500, TITLE + 2 * PANEL + AXIS + KEY);
 
 const TITLE: u32 = 58;
 const PANEL: u32 = 200;
-const AXIS: u32 = 44;
 const KEY: u32 = 52;
 const LEFT: u32 = 150;
-/// What is shown of the trace.
+/// The part of the trace that is shown.
 const VIEW_MS: f64 = 22.0;
 /// Time before the first request that is shown.
 const LEAD_MS: f64 = 1.0;
@@ -34,9 +33,7 @@ const GPU_LANE: (f64, f64) = (0.08, 0.50);
 const REQUEST_LANE: (f64, f64) = (0.62, 0.78);
 const REQUEST_TEXT: f64 = 0.90;
 
-type Chart<'a, DB> = ChartContext<'a, DB, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
-
-/// What is shown of a workload.
+/// The view of a workload.
 pub(super) struct View<'a> {
     comparison: &'a Comparison,
     runs: Vec<&'a Outcome>,
@@ -68,20 +65,6 @@ impl<'a> View<'a> {
         })
     }
 
-    /// Draws the picture.
-    pub(super) fn draw<DB: DrawingBackend>(&self, area: &Area<DB>, scale: Scale) -> Drawn<DB> {
-        area.fill(&WHITE)?;
-        let (head, rest) = area.split_vertically(scale.px(TITLE));
-        let (body, key) = rest.split_vertically(scale.px(2 * PANEL + AXIS));
-        self.draw_title(&head, scale)?;
-        let (first, last) = body.split_vertically(scale.px(PANEL));
-        for (panel, (index, run)) in [first, last].iter().zip(self.runs.iter().enumerate()) {
-            self.draw_panel(panel, scale, run, index + 1 == self.runs.len())?;
-        }
-        draw_key(&key, scale)?;
-        area.present()
-    }
-
     fn draw_title<DB: DrawingBackend>(&self, area: &Area<DB>, scale: Scale) -> Drawn<DB> {
         let title = table::title(self.comparison);
         let clients = title
@@ -101,60 +84,28 @@ impl<'a> View<'a> {
         run: &Outcome,
         axis: bool,
     ) -> Drawn<DB> {
-        let font = |height| (FONT, scale.px(height)).into_font().color(&palette::INK);
-        let mut chart = ChartBuilder::on(area)
-            .margin_right(scale.px(30))
-            .margin_top(scale.px(6))
-            .x_label_area_size(scale.px(if axis { 6 + AXIS } else { 6 }))
-            .y_label_area_size(scale.px(LEFT))
-            .build_cartesian_2d(0.0..self.length_ms, 0.0..1.0)?;
-        let number = |ms: &f64| format!("{ms:.0}");
-        let nothing = |_: &f64| String::new();
-        chart
-            .configure_mesh()
-            .disable_y_mesh()
-            .disable_y_axis()
-            .light_line_style(TRANSPARENT)
-            .bold_line_style(palette::GRID.stroke_width(scale.px(1)))
-            .axis_style(palette::FAINT_INK.stroke_width(scale.px(1)))
-            .label_style(font(16))
-            .axis_desc_style(font(17))
-            .x_labels(self.length_ms as usize + 1)
-            .x_label_formatter(if axis { &number } else { &nothing })
-            .x_desc(if axis { "time, ms" } else { "" })
-            .draw()?;
-        self.draw_labels(area, scale, &chart, run)?;
-        self.draw_spans(&mut chart, run)?;
-        self.draw_requests(&mut chart, scale, run)
-    }
-
-    fn draw_labels<DB: DrawingBackend>(
-        &self,
-        area: &Area<DB>,
-        scale: Scale,
-        chart: &Chart<'_, DB>,
-        run: &Outcome,
-    ) -> Drawn<DB> {
-        // Where a height of the chart is in this area.
-        let origin = area.get_base_pixel().1;
-        let row = |y: f64| chart.backend_coord(&(0.0, y)).1 - origin;
-        let middle = |lane: (f64, f64)| row((lane.0 + lane.1) / 2.0);
+        let frame = Frame {
+            left: LEFT,
+            ms: 0.0..self.length_ms,
+            labels: self.length_ms as usize + 1,
+            axis: axis.then_some("time, ms"),
+        };
+        let mut lanes = frame.draw(area, scale)?;
+        let name = scale.text(15, palette::INK, HPos::Right);
         let mode = scale.text(18, colour(run.mode), HPos::Right);
-        let lane = scale.text(15, palette::INK, HPos::Right);
-        let lines = [
-            (label(run.mode), row(REQUEST_TEXT), mode),
-            ("LC requests", middle(REQUEST_LANE), lane.clone()),
-            ("GPU", middle(GPU_LANE), lane),
+        let names = [
+            (label(run.mode), REQUEST_TEXT, mode),
+            ("LC requests", middle(REQUEST_LANE), name.clone()),
+            ("GPU", middle(GPU_LANE), name),
         ];
-        for (line, y, style) in lines {
-            area.draw(&Text::new(line, (scale.at(LEFT as i32 - 12), y), style))?;
-        }
-        Ok(())
+        frame.name(area, scale, &lanes, names)?;
+        self.draw_spans(&mut lanes, run)?;
+        self.draw_requests(&mut lanes, scale, run)
     }
 
     fn draw_spans<DB: DrawingBackend>(
         &self,
-        chart: &mut Chart<'_, DB>,
+        lanes: &mut Lanes<'_, DB>,
         run: &Outcome,
     ) -> Drawn<DB> {
         let spans = run.trace.spans.iter().filter_map(|span| {
@@ -164,13 +115,13 @@ impl<'a> View<'a> {
                 self.colour(run, span).filled(),
             ))
         });
-        chart.draw_series(spans)?;
+        lanes.draw_series(spans)?;
         Ok(())
     }
 
     fn draw_requests<DB: DrawingBackend>(
         &self,
-        chart: &mut Chart<'_, DB>,
+        lanes: &mut Lanes<'_, DB>,
         scale: Scale,
         run: &Outcome,
     ) -> Drawn<DB> {
@@ -182,7 +133,7 @@ impl<'a> View<'a> {
             };
             let [bottom, top] = [REQUEST_LANE.0, REQUEST_LANE.1];
             let bar = [(from, bottom), (until, top)];
-            chart.draw_series([
+            lanes.draw_series([
                 Rectangle::new(bar, palette::SKY.mix(0.45).filled()),
                 Rectangle::new(bar, palette::BLUE.stroke_width(scale.px(1))),
             ])?;
@@ -191,7 +142,7 @@ impl<'a> View<'a> {
             let cut = start < self.start_ns && until - from < TEXT_MS;
             if !cut && from >= free && from + TEXT_MS <= self.length_ms {
                 free = from + TEXT_MS;
-                chart.draw_series([Text::new(
+                lanes.draw_series([Text::new(
                     format!("{:.2} ms", (end - start) as f64 / 1e6),
                     (from, REQUEST_TEXT),
                     style.clone(),
@@ -219,6 +170,25 @@ impl<'a> View<'a> {
         let ms = |ns: u64| (ns as f64 - self.start_ns as f64) / 1e6;
         let (from, until) = (ms(start_ns).max(0.0), ms(end_ns).min(self.length_ms));
         (from < until).then_some((from, until))
+    }
+}
+
+impl Picture for View<'_> {
+    fn size(&self) -> (u32, u32) {
+        SIZE
+    }
+
+    fn draw<DB: DrawingBackend>(&self, area: &Area<DB>, scale: Scale) -> Drawn<DB> {
+        area.fill(&WHITE)?;
+        let (head, rest) = area.split_vertically(scale.px(TITLE));
+        let (body, key) = rest.split_vertically(scale.px(2 * PANEL + AXIS));
+        self.draw_title(&head, scale)?;
+        let (first, last) = body.split_vertically(scale.px(PANEL));
+        for (panel, (index, run)) in [first, last].iter().zip(self.runs.iter().enumerate()) {
+            self.draw_panel(panel, scale, run, index + 1 == self.runs.len())?;
+        }
+        draw_key(&key, scale)?;
+        area.present()
     }
 }
 

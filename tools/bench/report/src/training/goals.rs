@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Whether a training loop shows what it is there to show.
+//! The goals of a training loop.
 
 use super::{Lengths, Trained, Training};
 
@@ -13,14 +13,14 @@ const AGREEMENT_PERCENT: f64 = 95.0;
 /// Most whole samples after which a phase is told.
 const LAG_SAMPLES: u64 = 3;
 
-/// What is to be, whether it is, and what was found.
+/// A goal, and whether it is reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Goal {
-    /// What is to be.
+    /// The goal.
     pub what: String,
-    /// Whether it is.
+    /// True if it is reached.
     pub good: bool,
-    /// What was found.
+    /// The finding.
     pub found: String,
 }
 

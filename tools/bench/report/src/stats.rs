@@ -9,10 +9,10 @@ use serde::{Deserialize, Serialize};
 /// Significant digits of histograms: percentiles are exact to 0.1 %.
 const DIGITS: u8 = 3;
 
-/// What a set of latencies comes to, in nanoseconds.
+/// Summary of a set of latencies, in nanoseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
-    /// How many.
+    /// Their number.
     pub count: u64,
     /// Mean, exact.
     pub mean_ns: f64,
@@ -60,7 +60,7 @@ impl Latencies {
         all
     }
 
-    /// What they come to; zeroes if there are none.
+    /// Their summary; zeroes if there are none.
     pub fn summary(&self) -> Summary {
         let count = self.histogram.len();
         if count == 0 {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What a loop came to.
+//! Figures of a loop.
 
 use libzernel::phase::Prefetch;
 use serde::{Deserialize, Serialize};
 use zernel_train::{Agreement, Run};
 
-/// What a loop came to.
+/// Figures of a loop.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
     /// Steps.
@@ -25,7 +25,7 @@ pub struct Figures {
     pub late: u64,
     /// After which nothing was loaded.
     pub useless: u64,
-    /// How well the phases that were told agree with what the loop says.
+    /// Agreement of the phases told with the loop's own marks.
     pub agreement: Agreement,
     /// Phases that came and went unseen by who watched.
     pub missed: u64,

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Whether the suite shows what it is there to show.
+//! The goals of the suite, and whether it reaches them.
 
 use serde::Serialize;
-use zernel_report::frontier::{self, Point};
-use zernel_report::recovery::{Recovery, WITHIN};
 use zernel_workload::{Deployment, Role, Workload};
 
 use super::line::{ReplayRow, Replays};
+use crate::frontier::{self, Point};
 use crate::outcome::Mode;
+use crate::recovery::{Recovery, WITHIN};
 use crate::suite::{ideal_percent, Done, Section};
 use crate::table::Row;
 use crate::training::{self, Training};
 
-/// What can be checked.
+/// Kinds of checks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, clap::ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Check {
@@ -25,13 +25,13 @@ pub enum Check {
 /// A verdict.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Verdict {
-    /// What it belongs to.
+    /// Its kind.
     pub check: Check,
-    /// What is to be.
+    /// The goal.
     pub what: String,
-    /// Whether it is.
+    /// True if it is reached.
     pub good: bool,
-    /// What was found.
+    /// The finding.
     pub found: String,
 }
 
@@ -47,7 +47,7 @@ const BE_GAIN_IN: [&str; 2] = ["C", "Z"];
 const BE_SINGLE_PERCENT: f64 = 2.0;
 /// Least share of the ideal, in percent.
 const IDEAL_PERCENT: f64 = 95.0;
-/// How far a share may be from what its weight tells, in percent of that.
+/// Most that a share may deviate from that of its weight, in percent of that.
 const SHARE_PERCENT: f64 = 2.0;
 /// Where preparations vary: most that p99 may be, in µs, and the GPU idle, in percent.
 const JITTER: (f64, f64) = (60.0, 2.0);
@@ -76,7 +76,7 @@ fn goal(what: String, good: bool, found: String) -> Verdict {
     }
 }
 
-/// Whether a training loop shows what it is there to show.
+/// The goals of a training loop.
 pub fn of_training(training: &Training) -> Vec<Verdict> {
     let goals = training::goals(training).into_iter();
     goals
@@ -181,7 +181,7 @@ fn jitter(name: &str, row: &Row) -> Option<Verdict> {
     ))
 }
 
-/// Whether each point of GPreempt is dominated by one of zernel.
+/// True if each point of GPreempt is dominated by one of zernel.
 fn dominance(replays: &Replays, name: &str) -> Option<Verdict> {
     let points = |mode| -> Vec<Point> {
         let point = |row: &&ReplayRow| Point {

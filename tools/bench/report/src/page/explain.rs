@@ -3,11 +3,11 @@
 
 use anyhow::{Context, Result};
 use serde::Deserialize;
+use zernel_workload::Deployment;
 
 use super::line::Figure;
 use crate::outcome::Mode;
 use crate::suite::{Done, Section};
-use zernel_workload::Deployment;
 
 /// The texts.
 const TEXT: &str = include_str!("../../explanations.yaml");

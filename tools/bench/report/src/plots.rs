@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Plots of results: latency distributions, who holds the GPU, and what training loops did.
 
-pub mod latency;
+mod lanes;
+mod latency;
 mod timeline;
 mod training;
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{anyhow, Result};
+use anyhow::{anyhow, Context as _, Result};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
-use zernel_report::chart::{Area, Drawn};
-use zernel_report::palette::{self, register, FONT};
 
+use crate::chart::{Area, Drawn};
 use crate::outcome::{Comparison, Mode};
+use crate::palette::{self, register, FONT};
 use crate::training::Training;
 
 /// Colour of a mode.
@@ -21,7 +23,7 @@ pub fn colour(mode: Mode) -> RGBColor {
     palette::of_policy(mode.name())
 }
 
-/// What a mode is called in plots.
+/// Name of a mode in plots.
 pub fn label(mode: Mode) -> &'static str {
     match mode {
         Mode::Alone => "LC alone",
@@ -90,84 +92,71 @@ fn draw_swatches<DB: DrawingBackend>(
     Ok(())
 }
 
+/// A picture, drawn alike in any form.
+trait Picture {
+    /// Its size in units of length.
+    fn size(&self) -> (u32, u32);
+
+    /// Draws it.
+    fn draw<DB: DrawingBackend>(&self, area: &Area<DB>, scale: Scale) -> Drawn<DB>;
+
+    /// As SVG.
+    fn svg(&self) -> Result<String> {
+        register()?;
+        let mut text = String::new();
+        let size = Scale::SVG.size(self.size());
+        let drawn = {
+            let area = SVGBackend::with_string(&mut text, size).into_drawing_area();
+            self.draw(&area, Scale::SVG)
+        };
+        drawn.map_err(|error| anyhow!("cannot draw a picture: {error}"))?;
+        Ok(text)
+    }
+
+    /// Writes it to `dir` as SVG and PNG; returns the files.
+    fn save(&self, dir: &Path, name: &str) -> Result<[PathBuf; 2]> {
+        let [svg, png] = ["svg", "png"].map(|form| dir.join(format!("{name}.{form}")));
+        fs::write(&svg, self.svg()?).with_context(|| format!("cannot write {}", svg.display()))?;
+        let size = Scale::PNG.size(self.size());
+        let drawn = {
+            let area = BitMapBackend::new(&png, size).into_drawing_area();
+            self.draw(&area, Scale::PNG)
+                .map_err(|error| error.to_string())
+        };
+        drawn.map_err(|error| anyhow!("cannot draw {}: {error}", png.display()))?;
+        Ok([svg, png])
+    }
+}
+
 /// Draws every plot as SVG and PNG into `dir`; returns the files.
 pub fn draw(all: &[Comparison], dir: &Path) -> Result<Vec<PathBuf>> {
-    register()?;
     let mut files = Vec::new();
     if all.is_empty() {
         return Ok(files);
     }
-    let size = latency::size(all);
-    let (svg, png) = paths(dir, "latency");
-    latency::draw(&svg_area(&svg, size), Scale::SVG, all).map_err(|error| failed(&svg, &error))?;
-    latency::draw(&png_area(&png, size), Scale::PNG, all).map_err(|error| failed(&png, &error))?;
-    files.extend([svg, png]);
+    files.extend(latency::Panels(all).save(dir, "latency")?);
     for comparison in all {
-        let Some(view) = timeline::View::new(comparison) else {
-            continue;
-        };
-        let (svg, png) = paths(dir, &format!("timeline-{}", comparison.workload));
-        view.draw(&svg_area(&svg, timeline::SIZE), Scale::SVG)
-            .map_err(|error| failed(&svg, &error))?;
-        view.draw(&png_area(&png, timeline::SIZE), Scale::PNG)
-            .map_err(|error| failed(&png, &error))?;
-        files.extend([svg, png]);
+        if let Some(view) = timeline::View::new(comparison) {
+            files.extend(view.save(dir, &format!("timeline-{}", comparison.workload))?);
+        }
     }
     Ok(files)
 }
 
 /// Draws what training loops did, likewise.
 pub fn draw_trainings(all: &[Training], dir: &Path) -> Result<Vec<PathBuf>> {
-    register()?;
     let mut files = Vec::new();
     for one in all {
-        let Some(view) = training::View::new(one) else {
-            continue;
-        };
-        let size = training::size(one.runs.len());
-        let (svg, png) = paths(dir, &format!("training-{}", one.plan.name()));
-        view.draw(&svg_area(&svg, size), Scale::SVG)
-            .map_err(|error| failed(&svg, &error))?;
-        view.draw(&png_area(&png, size), Scale::PNG)
-            .map_err(|error| failed(&png, &error))?;
-        files.extend([svg, png]);
+        if let Some(view) = training::View::new(one) {
+            files.extend(view.save(dir, &format!("training-{}", one.plan.name()))?);
+        }
     }
     Ok(files)
 }
 
 /// The same as SVG; none if there is nothing to draw.
 pub fn training_svg(one: &Training) -> Result<Option<String>> {
-    let Some(view) = training::View::new(one) else {
-        return Ok(None);
-    };
-    register()?;
-    let mut text = String::new();
-    {
-        let size = training::size(one.runs.len());
-        let area = SVGBackend::with_string(&mut text, size).into_drawing_area();
-        view.draw(&area, Scale::SVG)
-            .map_err(|error| anyhow!("cannot draw a training loop: {error}"))?;
-    }
-    Ok(Some(text))
-}
-
-fn paths(dir: &Path, name: &str) -> (PathBuf, PathBuf) {
-    (
-        dir.join(format!("{name}.svg")),
-        dir.join(format!("{name}.png")),
-    )
-}
-
-fn svg_area(path: &Path, size: (u32, u32)) -> Area<SVGBackend<'_>> {
-    SVGBackend::new(path, Scale::SVG.size(size)).into_drawing_area()
-}
-
-fn png_area(path: &Path, size: (u32, u32)) -> Area<BitMapBackend<'_>> {
-    BitMapBackend::new(path, Scale::PNG.size(size)).into_drawing_area()
-}
-
-fn failed(path: &Path, error: &impl std::fmt::Display) -> anyhow::Error {
-    anyhow!("cannot draw {}: {error}", path.display())
+    training::View::new(one).map(|view| view.svg()).transpose()
 }
 
 #[cfg(test)]
@@ -183,7 +172,7 @@ mod tests {
         let files = draw(&all, dir.path()).unwrap();
         assert_eq!(files.len(), 8);
         for file in files {
-            let bytes = std::fs::read(&file).unwrap();
+            let bytes = fs::read(&file).unwrap();
             let head: &[u8] = match file.extension().unwrap().to_str().unwrap() {
                 "svg" => b"<svg ",
                 _ => b"\x89PNG",

@@ -7,8 +7,8 @@ use libzernel::Timestamp;
 use zernel_train::{Agreement, Does, EngineUse as Used, Run, Section, Span as Time, Told};
 use zernel_workload::{Deployment, Role, Workload};
 
-use crate::client::Requests;
 use crate::outcome::{ClientOutcome, Comparison, EngineUse, Mode, Outcome, Span, TraceWindow};
+use crate::requests::Requests;
 use crate::stats::{Buckets, Latencies};
 use crate::training::{Figures, Plan, Trained, Training};
 

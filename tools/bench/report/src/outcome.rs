@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What a run came to, as it is written to and read from JSON.
+//! Results of a run, as they are written to and read from JSON.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::fs::{self, File};
 use std::io::{BufReader, BufWriter, Write};
@@ -11,14 +10,13 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use libzernel::sim::{Activity, GpuInfo};
 use serde::{Deserialize, Serialize};
-use zernel_report::recovery;
 use zernel_workload::{ClientSpec, Deployment, Role};
 
-use crate::client::Requests;
-use crate::hint::HintUse;
+use crate::recovery;
+use crate::requests::Requests;
 use crate::stats::{Buckets, Latencies, Summary};
 
-/// Who runs, and with which time slices.
+/// Modes: the clients that run, and their time slices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, clap::ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
@@ -44,7 +42,7 @@ impl Mode {
         Self::Zernel,
     ];
 
-    /// Whether clients have the class of their role.
+    /// True if clients have the class of their role.
     pub const fn has_classes(self) -> bool {
         matches!(self, Self::Classes | Self::Gpreempt | Self::Zernel)
     }
@@ -67,7 +65,7 @@ impl fmt::Display for Mode {
     }
 }
 
-/// What the compute engine did during a run, in nanoseconds.
+/// Time of the compute engine during a run, in nanoseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EngineUse {
     /// Ran work.
@@ -88,10 +86,47 @@ impl EngineUse {
     }
 }
 
+/// Counters of the hints of a process.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HintUse {
+    /// Requests that began.
+    pub requests: u64,
+    /// Triggers that zernel stored.
+    pub triggers: u64,
+    /// Requests whose data came after the GPU was there, as far as zernel can tell.
+    pub early: u64,
+    /// By how much in all, in nanoseconds.
+    pub early_ns: u64,
+    /// Requests whose data was there before the GPU was.
+    pub late: u64,
+    /// By how much in all, in nanoseconds.
+    pub late_ns: u64,
+    /// Leases that ended.
+    pub expired: u64,
+    /// Cost of a switch, as learned by zernel, in nanoseconds.
+    pub switch_ns: u64,
+}
+
+impl HintUse {
+    /// The difference to `before`.
+    pub fn since(&self, before: &Self) -> Self {
+        Self {
+            requests: self.requests - before.requests,
+            triggers: self.triggers - before.triggers,
+            early: self.early - before.early,
+            early_ns: self.early_ns - before.early_ns,
+            late: self.late - before.late,
+            late_ns: self.late_ns - before.late_ns,
+            expired: self.expired - before.expired,
+            switch_ns: self.switch_ns,
+        }
+    }
+}
+
 /// A process of a run, so a TSG on the compute engine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessUse {
-    /// What its clients are for.
+    /// Role of its clients.
     pub role: Role,
     /// Nanoseconds that it had the compute engine for, with its holders.
     pub busy_ns: u64,
@@ -104,14 +139,14 @@ pub struct ProcessUse {
     pub held_each_ns: Vec<u64>,
     /// Holders that ended by their bound.
     pub holds_expired: u64,
-    /// What its hints came to, as zernel counts them.
+    /// Counters of its hints.
     pub hints: Option<HintUse>,
 }
 
 /// A client and what became of its requests.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ClientOutcome {
-    /// What it was told.
+    /// Its order.
     pub spec: ClientSpec,
     /// Time slice of its TSG, in microseconds.
     pub timeslice_us: u32,
@@ -121,7 +156,7 @@ pub struct ClientOutcome {
     pub histogram: Buckets,
 }
 
-/// What the compute engine did from when to when.
+/// An activity of the compute engine, and its time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Span {
     /// From, in nanoseconds since the start of the run.
@@ -130,7 +165,7 @@ pub struct Span {
     pub end_ns: u64,
     /// For which client, by its place in the list.
     pub client: Option<usize>,
-    /// What.
+    /// The activity.
     pub activity: Activity,
 }
 
@@ -141,30 +176,30 @@ pub struct TraceWindow {
     pub start_ns: u64,
     /// Until.
     pub end_ns: u64,
-    /// What it did, in order.
+    /// The activities, in order.
     pub spans: Vec<Span>,
     /// Records lost.
     pub dropped: u64,
 }
 
-/// What a run came to.
+/// Results of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     /// Name of the workload.
     pub workload: String,
-    /// Who ran, and with which slices.
+    /// The mode.
     pub mode: Mode,
-    /// What the mode was set to, if not to its defaults.
+    /// The mode's settings, if not its defaults.
     #[serde(default)]
     pub setting: Option<String>,
     /// Which clients shared a TSG.
     #[serde(default)]
     pub deployment: Deployment,
-    /// How long, in seconds.
+    /// Duration, in seconds.
     pub seconds: f64,
     /// The GPU.
     pub gpu: GpuInfo,
-    /// What its compute engine did.
+    /// Time of its compute engine.
     pub engine: EngineUse,
     /// The processes.
     #[serde(default)]
@@ -216,17 +251,17 @@ impl Outcome {
         done as f64 / self.seconds
     }
 
-    /// How much longer each LC request took here than the same one did in `alone`, in nanoseconds
+    /// Added latency of each LC request against the same request in `alone`, in nanoseconds
     /// and in order; those that were served in both.
     pub fn added(&self, alone: &Self) -> Vec<i64> {
         let pairs = self.of_role(Role::Lc).zip(alone.of_role(Role::Lc));
-        let each = pairs.flat_map(|(here, there)| added_each(&here.requests, &there.requests));
+        let each = pairs.flat_map(|(here, there)| here.requests.added(&there.requests));
         let mut all: Vec<i64> = each.map(|(_, added)| added).collect();
         all.sort_unstable();
         all
     }
 
-    /// What became of the requests of the first LC client after `change`, where its process has no
+    /// Recovery of the requests of the first LC client after `change`, where its process has no
     /// other client.
     pub fn recovery(&self, alone: &Self, change: Duration) -> Option<recovery::Recovery> {
         let here = &self.of_role(Role::Lc).next()?.requests;
@@ -236,20 +271,10 @@ impl Outcome {
             .iter()
             .find(|one| one.role == Role::Lc)?
             .held_each_ns;
-        let change = change.as_nanos() as u64;
-        let before = here.start_ns.partition_point(|start| *start < change) as i64;
-        let requests: Vec<_> = added_each(here, there)
-            .into_iter()
-            .map(|(at, added)| recovery::Request {
-                place: at as i64 - before,
-                added_us: added as f64 / 1e3,
-                idle_us: held.get(at).map_or(0.0, |ns| *ns as f64 / 1e3),
-            })
-            .collect();
-        recovery::Recovery::of(&requests)
+        recovery::Recovery::after(change, here, there, held)
     }
 
-    /// What each BE process had of the GPU time of all of them, beside its weight, in percent.
+    /// Shares of the BE processes in their GPU time, beside their weights, in percent.
     pub fn shares(&self) -> Vec<Share> {
         let all = self.sum(Role::Be, |one| one.busy_ns).max(1);
         let clients = self.of_role(Role::Be).map(|client| client.spec.weight);
@@ -310,14 +335,14 @@ impl Outcome {
     }
 }
 
-/// What a process had.
+/// Share of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Share {
     /// Its weight.
     pub weight: u32,
     /// Its share by that, in percent.
     pub due_percent: f64,
-    /// What it had, in percent.
+    /// Its actual share, in percent.
     pub had_percent: f64,
 }
 
@@ -326,19 +351,6 @@ impl Share {
     pub fn error_percent(&self) -> f64 {
         100.0 * (self.had_percent / self.due_percent - 1.0)
     }
-}
-
-/// For each request that was served here and there, its place here and how much longer it took here,
-/// in nanoseconds.
-fn added_each(here: &Requests, there: &Requests) -> Vec<(usize, i64)> {
-    let latencies = there.latency_ns.iter().copied();
-    let known: HashMap<u64, u64> = there.number.iter().copied().zip(latencies).collect();
-    let here = here.number.iter().zip(&here.latency_ns).enumerate();
-    here.filter_map(|(at, (number, &latency))| {
-        let other = *known.get(number)?;
-        Some((at, latency as i64 - other as i64))
-    })
-    .collect()
 }
 
 /// The runs of one workload that can be compared.

@@ -2,14 +2,14 @@
 //! Which plots the page has, and in which section.
 
 use plotters::style::RGBColor;
-use zernel_report::chart::{distributions, Axis, Chart, Mark, Series};
-use zernel_report::palette;
-use zernel_report::recovery::{Recovery, Request};
 use zernel_workload::{Deployment, Published, Workload};
 
 use super::line::{ReplayRow, Replays};
+use crate::chart::{distributions, Axis, Chart, Mark, Series};
 use crate::outcome::Mode;
-use crate::report::{colour, label};
+use crate::palette;
+use crate::plots::{colour, label};
+use crate::recovery::{Recovery, Request};
 use crate::suite::{ideal_percent, Done, Section};
 use crate::table::Row;
 

@@ -3,12 +3,12 @@
 
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
-use zernel_report::chart::{distribution, distributions, Area, Chart, Drawn};
-use zernel_report::palette;
 use zernel_workload::Role;
 
-use super::{colour, label, Scale};
+use super::{colour, label, Picture, Scale};
+use crate::chart::{distribution, distributions, Area, Chart, Drawn};
 use crate::outcome::Comparison;
+use crate::palette;
 use crate::table;
 
 const TITLE: u32 = 56;
@@ -16,43 +16,42 @@ const TITLE: u32 = 56;
 /// Most points of a curve.
 const POINTS: usize = 1_500;
 
-/// Size of the picture with these panels, in units of length.
-pub(super) fn size(all: &[Comparison]) -> (u32, u32) {
-    let sizes = || all.iter().map(|comparison| panel(comparison).size());
-    let width = sizes().map(|size| size.0).max().unwrap_or(0);
-    let height: u32 = sizes().map(|size| size.1).sum();
-    (width, height + TITLE)
-}
+/// A panel for each of these.
+pub(super) struct Panels<'a>(pub(super) &'a [Comparison]);
 
-/// Draws the picture.
-pub(super) fn draw<DB: DrawingBackend>(
-    area: &Area<DB>,
-    scale: Scale,
-    all: &[Comparison],
-) -> Drawn<DB> {
-    area.fill(&WHITE)?;
-    let (head, body) = area.split_vertically(scale.px(TITLE));
-    let title = if all.len() > 1 {
-        "Latency of latency-critical requests: share of requests answered within a time"
-    } else {
-        "Latency of latency-critical requests"
-    };
-    let middle = size(all).0 as i32 / 2;
-    head.draw(&Text::new(
-        title,
-        scale.point(middle, TITLE as i32 / 2 + 4),
-        scale.text(24, palette::INK, HPos::Center),
-    ))?;
-    let mut rest = body;
-    for comparison in all {
-        let chart = panel(comparison);
-        let (area, below) = rest.split_vertically(scale.px(chart.size().1));
-        rest = below;
-        if !chart.is_empty() {
-            chart.draw(&area, scale.0)?;
-        }
+impl Picture for Panels<'_> {
+    fn size(&self) -> (u32, u32) {
+        let sizes = || self.0.iter().map(|comparison| panel(comparison).size());
+        let width = sizes().map(|size| size.0).max().unwrap_or(0);
+        let height: u32 = sizes().map(|size| size.1).sum();
+        (width, height + TITLE)
     }
-    area.present()
+
+    fn draw<DB: DrawingBackend>(&self, area: &Area<DB>, scale: Scale) -> Drawn<DB> {
+        area.fill(&WHITE)?;
+        let (head, body) = area.split_vertically(scale.px(TITLE));
+        let title = if self.0.len() > 1 {
+            "Latency of latency-critical requests: share of requests answered within a time"
+        } else {
+            "Latency of latency-critical requests"
+        };
+        let middle = self.size().0 as i32 / 2;
+        head.draw(&Text::new(
+            title,
+            scale.point(middle, TITLE as i32 / 2 + 4),
+            scale.text(24, palette::INK, HPos::Center),
+        ))?;
+        let mut rest = body;
+        for comparison in self.0 {
+            let chart = panel(comparison);
+            let (area, below) = rest.split_vertically(scale.px(chart.size().1));
+            rest = below;
+            if !chart.is_empty() {
+                chart.draw(&area, scale.0)?;
+            }
+        }
+        area.present()
+    }
 }
 
 fn panel(comparison: &Comparison) -> Chart {
