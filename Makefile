@@ -13,7 +13,7 @@ LAB_KDIR := $(if $(filter command line environment,$(origin KDIR)),$(KDIR))
 export KVER KSRC LAB_KDIR
 
 .DEFAULT_GOAL := modules
-.PHONY: modules nvidia tools install demo test check format bench shell setup kernels update clean distclean help
+.PHONY: modules nvidia tools install demo test check format bench mutants shell setup kernels update clean distclean help
 
 modules: ## build the modules against KDIR (default: the running kernel's build folder)
 	@scripts/modules "$(KDIR)"
@@ -41,6 +41,9 @@ format: ## put every Rust source into its format
 
 bench: ## costs in guest instructions, the suite of workloads, NVIDIA's driver with hooks
 	@scripts/bench
+
+mutants: ## hours: what the tests catch of faults in the modules, and of mutants of policy and model
+	@scripts/mutants
 
 shell: ## a shell in QEMU with the modules loaded and the tools on PATH
 	@scripts/shell
