@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Waits for the GPU: what providers tell, and probes. Included like irqlock.c, after tasks.c. */
 
+#include <linux/capability.h>
 #include <linux/file.h>
 #include <linux/fs.h>
 #include <linux/path.h>
+#include <linux/sched/signal.h>
 #include <linux/sched/task_stack.h>
+#include <linux/security.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 #include <linux/uprobes.h>
@@ -76,6 +79,40 @@ void zernel_gpu_wait_end(void)
 
 #endif /* CONFIG_PREEMPT_NOTIFIERS */
 
+/*
+ * Whether the caller may probe. A probe changes the memory of all programs that map the file: of the
+ * reasons that a lockdown knows the nearest, which forbids that at its lowest level, too.
+ */
+bool zernel_helper_may_probe(void)
+{
+	return capable(CAP_SYS_ADMIN) && !security_locked_down(LOCKDOWN_BPF_WRITE_USER);
+}
+
+/* Reads up to @length bytes; less at the end of the file. */
+ssize_t zernel_helper_probe_read(struct file *file, u64 offset, void *bytes, size_t length)
+{
+	loff_t at = offset;
+	size_t done = 0;
+	ssize_t some;
+
+	while (done < length) {
+		if (fatal_signal_pending(current))
+			return -EINTR;
+		some = kernel_read(file, bytes + done, length - done, &at);
+		if (some < 0)
+			return some;
+		if (!some)
+			break;
+		done += some;
+	}
+	return done;
+}
+
+void zernel_helper_probe_put(struct file *file)
+{
+	fput(file);
+}
+
 #if defined(CONFIG_PREEMPT_NOTIFIERS) && defined(CONFIG_UPROBES)
 
 struct zernel_probe_point {
@@ -128,34 +165,43 @@ static int told(int error)
 	}
 }
 
-struct zernel_probe_point *zernel_helper_probe_begin(int fd, u64 offset, u64 id)
+/*
+ * The caller's file, to be probed at @offset. The mapped inode may differ from that of the file:
+ * a file system of layers maps the file of a layer.
+ */
+struct file *zernel_helper_probe_file(int fd, u64 offset)
 {
-	struct zernel_probe_point *point;
-	struct inode *inode;
 	struct file *file = fget(fd);
-	int error;
+	struct inode *inode;
+	int error = 0;
 
 	if (!file)
 		return ERR_PTR(-EBADF);
-	error = -EACCES;
-	if (!(file->f_mode & FMODE_READ))
-		goto put;
-	/* What is mapped from a file system of layers is the file of a layer. */
 	inode = d_real_inode(file->f_path.dentry);
-	error = -ENODEV;
-	if (!S_ISREG(inode->i_mode))
-		goto put;
-	error = -ERANGE;
-	if (offset >= i_size_read(inode))
-		goto put;
-	error = -ENOMEM;
+	if (!(file->f_mode & FMODE_READ))
+		error = -EACCES;
+	else if (!S_ISREG(inode->i_mode))
+		error = -ENODEV;
+	else if (offset >= i_size_read(inode))
+		error = -ERANGE;
+	if (!error)
+		return file;
+	fput(file);
+	return ERR_PTR(error);
+}
+
+struct zernel_probe_point *zernel_helper_probe_begin(struct file *file, u64 offset, u64 id)
+{
+	struct inode *inode = d_real_inode(file->f_path.dentry);
+	struct zernel_probe_point *point;
+	int error;
+
 	point = kzalloc(sizeof(*point), GFP_KERNEL_ACCOUNT);
 	if (!point)
-		goto put;
+		return ERR_PTR(-ENOMEM);
 	point->id = id;
 	point->path = file->f_path;
 	path_get(&point->path);
-	fput(file);
 	point->consumer.handler = on_call;
 	point->consumer.ret_handler = on_return;
 	point->uprobe = uprobe_register(inode, offset, 0, &point->consumer);
@@ -166,10 +212,6 @@ struct zernel_probe_point *zernel_helper_probe_begin(int fd, u64 offset, u64 id)
 		return ERR_PTR(error);
 	}
 	return point;
-
-put:
-	fput(file);
-	return ERR_PTR(error);
 }
 
 void zernel_helper_probe_end(struct zernel_probe_point *point)
@@ -191,7 +233,12 @@ void zernel_helper_probe_free(struct zernel_probe_point *point)
 
 #else
 
-struct zernel_probe_point *zernel_helper_probe_begin(int fd, u64 offset, u64 id)
+struct file *zernel_helper_probe_file(int fd, u64 offset)
+{
+	return ERR_PTR(-EOPNOTSUPP);
+}
+
+struct zernel_probe_point *zernel_helper_probe_begin(struct file *file, u64 offset, u64 id)
 {
 	return ERR_PTR(-EOPNOTSUPP);
 }

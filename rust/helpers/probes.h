@@ -5,14 +5,20 @@
 
 #include <linux/types.h>
 
+struct file;
 struct task_struct;
 struct zernel_hook;
 struct zernel_probe_point;
 
 bool zernel_helper_thread_has_left(struct task_struct *task, u64 sp, u64 program);
 
+bool zernel_helper_may_probe(void);
+struct file *zernel_helper_probe_file(int fd, u64 offset);
+ssize_t zernel_helper_probe_read(struct file *file, u64 offset, void *bytes, size_t length);
+void zernel_helper_probe_put(struct file *file);
+
 /* A point ends, whoever is in its handlers is waited for, and it is freed. */
-struct zernel_probe_point *zernel_helper_probe_begin(int fd, u64 offset, u64 id);
+struct zernel_probe_point *zernel_helper_probe_begin(struct file *file, u64 offset, u64 id);
 void zernel_helper_probe_end(struct zernel_probe_point *point);
 void zernel_helper_probes_wait(void);
 void zernel_helper_probe_free(struct zernel_probe_point *point);

@@ -125,17 +125,20 @@ size_t zernel_helper_threads_of(struct pid *process, struct task_struct **tasks,
 	return count;
 }
 
-/* Whether it is an object in shared memory that NCCL made. */
-static bool is_nccl(struct file *file)
+/* Whether it is an object in shared memory whose name begins with one of @names, in words. */
+static bool is_collective(struct file *file, const char *names)
 {
-	static const char prefix[] = "nccl-";
 	struct name_snapshot name;
-	bool is;
+	bool is = false;
+	size_t length;
 
 	if (file_inode(file)->i_sb->s_magic != TMPFS_MAGIC)
 		return false;
 	take_dentry_name_snapshot(&name, file->f_path.dentry);
-	is = !strncmp(name.name.name, prefix, sizeof(prefix) - 1);
+	for (; *names && !is; names += length + (names[length] == ' ')) {
+		length = strcspn(names, " ");
+		is = !strncmp(name.name.name, names, length);
+	}
 	release_dentry_name_snapshot(&name);
 	return is;
 }
@@ -144,7 +147,7 @@ static bool is_nccl(struct file *file)
  * Whether its process maps any, among its first mappings; less than 0 if that cannot be told now.
  * Does not wait for the process, which can keep its lock for as long as it likes.
  */
-int zernel_helper_thread_maps_nccl(struct task_struct *task)
+int zernel_helper_thread_maps_any(struct task_struct *task, const char *names)
 {
 	struct mm_struct *mm = get_task_mm(task);
 	unsigned int left = 4096;
@@ -158,7 +161,7 @@ int zernel_helper_thread_maps_nccl(struct task_struct *task)
 
 		found = 0;
 		for_each_vma(vmi, vma) {
-			found = vma->vm_file && is_nccl(vma->vm_file);
+			found = vma->vm_file && is_collective(vma->vm_file, names);
 			if (found || !--left)
 				break;
 		}

@@ -46,7 +46,7 @@ u32 zernel_helper_thread_uid(struct task_struct *task);
 void zernel_helper_thread_comm(struct task_struct *task, char *comm);
 bool zernel_helper_thread_is_of(struct task_struct *task, u32 uid);
 bool zernel_helper_thread_is_program(struct task_struct *task);
-int zernel_helper_thread_maps_nccl(struct task_struct *task);
+int zernel_helper_thread_maps_any(struct task_struct *task, const char *names);
 
 /* As Charge in rust/glue/core/thread.rs. */
 struct zernel_charge {

@@ -282,6 +282,60 @@ TRACE_EVENT(request_end,
 		  __entry->latency_ns, __entry->early_ns, __entry->late_ns)
 );
 
+/* ZERNEL_PHASE_* of zernel.h */
+#define zernel_show_phase(phase)			\
+	__print_symbolic(phase,				\
+			 { 0, "unknown" },		\
+			 { 1, "data_loading" },		\
+			 { 2, "gpu_compute" },		\
+			 { 3, "collective" },		\
+			 { 4, "optimizer_step" })
+
+/* A thread of a machine-learning program is in another phase, because samples or a hint say so. */
+TRACE_EVENT(phase_changed,
+	TP_PROTO(int pid, int tid, u32 from, u32 to, u64 lasted_ns, bool hinted),
+	TP_ARGS(pid, tid, from, to, lasted_ns, hinted),
+	TP_STRUCT__entry(
+		__field(u64, lasted_ns)
+		__field(int, pid)
+		__field(int, tid)
+		__field(u32, from)
+		__field(u32, to)
+		__field(bool, hinted)
+	),
+	TP_fast_assign(
+		__entry->lasted_ns = lasted_ns;
+		__entry->pid = pid;
+		__entry->tid = tid;
+		__entry->from = from;
+		__entry->to = to;
+		__entry->hinted = hinted;
+	),
+	TP_printk("pid=%d tid=%d from=%s to=%s lasted_ns=%llu hinted=%d", __entry->pid,
+		  __entry->tid, zernel_show_phase(__entry->from), zernel_show_phase(__entry->to),
+		  __entry->lasted_ns, __entry->hinted)
+);
+
+/* It is time to load the next batch: elapsed_ns + lead_ns has reached predicted_ns. */
+TRACE_EVENT(prefetch_signal,
+	TP_PROTO(int pid, u64 elapsed_ns, u64 predicted_ns, u64 lead_ns),
+	TP_ARGS(pid, elapsed_ns, predicted_ns, lead_ns),
+	TP_STRUCT__entry(
+		__field(u64, elapsed_ns)
+		__field(u64, predicted_ns)
+		__field(u64, lead_ns)
+		__field(int, pid)
+	),
+	TP_fast_assign(
+		__entry->elapsed_ns = elapsed_ns;
+		__entry->predicted_ns = predicted_ns;
+		__entry->lead_ns = lead_ns;
+		__entry->pid = pid;
+	),
+	TP_printk("pid=%d elapsed_ns=%llu predicted_ns=%llu lead_ns=%llu", __entry->pid,
+		  __entry->elapsed_ns, __entry->predicted_ns, __entry->lead_ns)
+);
+
 #endif /* _ZERNEL_TRACE_H */
 
 #include <trace/define_trace.h>

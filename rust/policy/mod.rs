@@ -10,6 +10,7 @@ pub(crate) mod budget;
 pub(crate) mod class;
 pub(crate) mod control;
 pub(crate) mod counters;
+pub(crate) mod elf;
 pub(crate) mod histogram;
 pub(crate) mod level;
 pub(crate) mod nice;

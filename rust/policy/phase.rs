@@ -8,6 +8,7 @@
 pub(crate) mod account;
 pub(crate) mod activity;
 pub(crate) mod detector;
+pub(crate) mod libraries;
 pub(crate) mod meter;
 pub(crate) mod task;
 pub(crate) mod waits;
@@ -32,7 +33,7 @@ pub(crate) enum Phase {
     /// The GPU computes, and the task waits for it.
     GpuCompute,
     /// Ranks exchange data.
-    NcclCollective,
+    Collective,
     /// Short work on the CPU between two batches.
     OptimizerStep,
 }
@@ -46,7 +47,7 @@ impl Phase {
         Self::Unknown,
         Self::DataLoading,
         Self::GpuCompute,
-        Self::NcclCollective,
+        Self::Collective,
         Self::OptimizerStep,
     ];
 
@@ -57,7 +58,7 @@ impl Phase {
 
     /// The phase that one sample tells of, the first in this order:
     ///
-    /// 1. NcclCollective: detection is on, NCCL is active, and the task has waited for a futex;
+    /// 1. Collective: detection is on, a library of collectives is active, and the task has waited for a futex;
     /// 2. DataLoading: it waited for I/O for more than the threshold, and the GPU was idle;
     /// 3. GpuCompute: the GPU was active, and the task is not in a burst on a CPU;
     /// 4. OptimizerStep: it is in a short burst, and has synchronised with the GPU;
@@ -70,8 +71,8 @@ impl Phase {
         let in_burst = sample.burst > Ns::ZERO;
         if !sample.is_ml {
             Self::Unknown
-        } else if t.nccl && sample.nccl && sample.futex_wait > Ns::ZERO {
-            Self::NcclCollective
+        } else if t.collectives && sample.collective && sample.futex_wait > Ns::ZERO {
+            Self::Collective
         } else if sample.io_wait > t.io_wait && sample.gpu < t.gpu_idle {
             Self::DataLoading
         } else if sample.gpu > t.gpu_active && !in_burst {
@@ -102,8 +103,8 @@ pub(crate) struct Sample {
     pub(crate) burst: Ns,
     /// True if it has synchronised with the GPU.
     pub(crate) synced: bool,
-    /// True if NCCL is active in its process.
-    pub(crate) nccl: bool,
+    /// True if a library of collectives is active in its process.
+    pub(crate) collective: bool,
     /// For how long it waited for futexes.
     pub(crate) futex_wait: Ns,
 }
@@ -116,7 +117,7 @@ pub(crate) struct Sample {
 /// [`Self::BURST_RANGE`] and [`Self::STABILITY_RANGE`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Thresholds {
-    nccl: bool,
+    collectives: bool,
     io_wait: Permille,
     gpu_idle: Permille,
     gpu_active: Permille,
@@ -134,7 +135,7 @@ impl Thresholds {
     pub(crate) const fn new() -> Self {
         // INVARIANT: 100 < 800 <= 1000, 5 ms and 3 are within their ranges.
         Self {
-            nccl: false,
+            collectives: false,
             io_wait: Permille(300),
             gpu_idle: Permille(100),
             gpu_active: Permille(800),
@@ -149,8 +150,8 @@ impl Thresholds {
     }
 
     /// True if collectives are told.
-    pub(crate) fn nccl(&self) -> bool {
-        self.nccl
+    pub(crate) fn collectives(&self) -> bool {
+        self.collectives
     }
 
     /// The share of waiting for I/O above which a task loads data.
@@ -178,9 +179,9 @@ impl Thresholds {
         self.optimizer_burst
     }
 
-    /// Changes [`Self::nccl`].
-    pub(crate) fn set_nccl(&mut self, nccl: bool) {
-        self.nccl = nccl;
+    /// Changes [`Self::collectives`].
+    pub(crate) fn set_collectives(&mut self, on: bool) {
+        self.collectives = on;
     }
 
     /// Changes the share of waiting for I/O above which a task loads data.
@@ -270,7 +271,7 @@ mod tests {
         gpu: Permille(0),
         burst: Ns(0),
         synced: false,
-        nccl: false,
+        collective: false,
         futex_wait: Ns(0),
     };
 
@@ -344,21 +345,21 @@ mod tests {
     #[test]
     fn collectives_are_told_first_where_that_is_on() {
         let waits = Sample {
-            nccl: true,
+            collective: true,
             futex_wait: Ns(1),
             ..shares(900, 0)
         };
         assert_eq!(sees(waits), Phase::DataLoading);
         let mut on = Thresholds::new();
-        on.set_nccl(true);
-        assert_eq!(Phase::of(&waits, &on), Phase::NcclCollective);
+        on.set_collectives(true);
+        assert_eq!(Phase::of(&waits, &on), Phase::Collective);
         for other in [
             Sample {
                 futex_wait: Ns(0),
                 ..waits
             },
             Sample {
-                nccl: false,
+                collective: false,
                 ..waits
             },
         ] {
@@ -369,12 +370,12 @@ mod tests {
     #[test]
     fn nobody_else_has_a_phase() {
         let mut on = Thresholds::new();
-        on.set_nccl(true);
+        on.set_collectives(true);
         for sample in [
             shares(1000, 0),
             shares(0, 1000),
             Sample {
-                nccl: true,
+                collective: true,
                 futex_wait: Ns(9),
                 ..NOTHING
             },

@@ -122,6 +122,27 @@ pub(crate) struct Counts {
     pub(crate) late_time: Ns,
     /// Nothing was loaded between the signal and the next one.
     pub(crate) useless: u64,
+    /// Loadings that ended.
+    pub(crate) loadings: u64,
+}
+
+/// A signal that is given.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Signal {
+    /// Time since the computation began.
+    pub(crate) elapsed: Ns,
+    /// Predicted time of all of it.
+    pub(crate) predicted: Ns,
+    /// Predicted time that loading takes.
+    pub(crate) lead: Ns,
+}
+
+/// The predictions for a computation, and the time of its signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Plan {
+    due: Ns,
+    compute: Ns,
+    lead: Ns,
 }
 
 /// A computation that is under way or has just ended, and the signal in it.
@@ -130,7 +151,7 @@ struct Step {
     began: Ns,
     ended: Option<Ns>,
     /// When the signal is due, if it is to come.
-    due: Option<Ns>,
+    plan: Option<Plan>,
     signalled: Option<Ns>,
     /// When the first batch after the signal was there.
     loaded: Option<Ns>,
@@ -149,13 +170,15 @@ pub(crate) struct Prefetch {
     counts: Counts,
 }
 
-/// Times in all.
-#[derive(Clone, Copy, Debug)]
-struct Sums {
-    compute: Ns,
+/// Times in all. (compute + lead) / loading is the share of loading that computations can hide.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sums {
+    /// Of computations that ended.
+    pub(crate) compute: Ns,
     /// From signals to the ends of their computations.
-    lead: Ns,
-    loading: Ns,
+    pub(crate) lead: Ns,
+    /// Of loadings that ended.
+    pub(crate) loading: Ns,
 }
 
 impl Prefetch {
@@ -178,51 +201,60 @@ impl Prefetch {
             late: 0,
             late_time: Ns::ZERO,
             useless: 0,
+            loadings: 0,
         },
     };
 
     /// A computation begins. Returns when the signal is due; `None` without a history.
     pub(crate) fn compute_begins(&mut self, now: Ns, params: &Params) -> Option<Ns> {
         self.close();
-        let due = self.predicted(params).map(|(compute, lead)| {
-            // elapsed + lead >= compute, and so elapsed >= compute - lead.
-            now.saturating_add(compute.saturating_sub(lead))
-        });
+        let plan = match self.predicted(params) {
+            (Some(compute), Some(lead)) => Some(Plan {
+                // elapsed + lead >= compute, and so elapsed >= compute - lead.
+                due: now.saturating_add(compute.saturating_sub(lead)),
+                compute,
+                lead,
+            }),
+            _ => None,
+        };
         self.step = Some(Step {
             began: now,
             ended: None,
-            due,
+            plan,
             signalled: None,
             loaded: None,
         });
-        due
+        plan.map(|plan| plan.due)
     }
 
     /// The time that the next computation takes, and the time before its end at which the signal is
-    /// due.
-    fn predicted(&self, params: &Params) -> Option<(Ns, Ns)> {
+    /// due; `None` without a history.
+    pub(crate) fn predicted(&self, params: &Params) -> (Option<Ns>, Option<Ns>) {
         let later = Ppm(Ppm::ONE.0.saturating_sub(SOONER.0));
         let (compute, loading) = match params.kind {
-            Kind::Ema => (self.compute.mean()?, self.loading.mean()),
-            Kind::Quantile => (self.compute.fractile(SOONER)?, self.loading.fractile(later)),
+            Kind::Ema => (self.compute.mean(), self.loading.mean()),
+            Kind::Quantile => (self.compute.fractile(SOONER), self.loading.fractile(later)),
         };
-        Some((compute, params.lead.or(loading)?))
+        (compute, params.lead.or(loading))
     }
 
-    /// True if the signal is to be given at `now`. It is given once for a computation, and not when
+    /// The signal, if it is to be given at `now`. It is given once for a computation, and not when
     /// that is over.
-    pub(crate) fn signal(&mut self, now: Ns) -> bool {
-        let Some(step) = &mut self.step else {
-            return false;
-        };
-        let is_due = step.due.is_some_and(|due| due <= now);
-        if !is_due || step.signalled.is_some() || step.ended.is_some() {
-            return false;
+    pub(crate) fn signal(&mut self, now: Ns) -> Option<Signal> {
+        let step = self.step.as_mut()?;
+        let plan = step.plan.filter(|plan| plan.due <= now)?;
+        if step.signalled.is_some() || step.ended.is_some() {
+            return None;
         }
         step.signalled = Some(now);
+        let elapsed = now.saturating_sub(step.began);
         self.give_up();
         self.counts.signals = self.counts.signals.saturating_add(1);
-        true
+        Some(Signal {
+            elapsed,
+            predicted: plan.compute,
+            lead: plan.lead,
+        })
     }
 
     /// The computation is over.
@@ -246,6 +278,7 @@ impl Prefetch {
         let took = ended.saturating_sub(began);
         self.loading.observe(took, params.history as usize);
         self.times.loading = self.times.loading.saturating_add(took);
+        self.counts.loadings = self.counts.loadings.saturating_add(1);
         if let Some(end) = self.awaited.take() {
             self.judge(end, ended);
             return;
@@ -290,15 +323,9 @@ impl Prefetch {
         }
     }
 
-    /// The share of the loading that computations can hide, in thousandths: (compute + lead) /
-    /// loading, of all that there were; 0 if nothing was loaded. From 1000 on all of it.
-    pub(crate) fn overlap(&self) -> u64 {
-        let covers = self.times.compute.saturating_add(self.times.lead);
-        covers
-            .0
-            .saturating_mul(1000)
-            .checked_div(self.times.loading.0)
-            .unwrap_or(0)
+    /// Times of all computations and loadings.
+    pub(crate) fn times(&self) -> Sums {
+        self.times
     }
 
     /// The outcomes of signals.
@@ -335,7 +362,7 @@ mod tests {
     fn nothing_is_signalled_without_a_history() {
         let mut p = Prefetch::NEW;
         assert_eq!(p.compute_begins(ms(0), &PARAMS), None);
-        assert!(!p.signal(ms(100)));
+        assert_eq!(p.signal(ms(100)), None);
         p.compute_ends(ms(100), &PARAMS);
         // It has never loaded.
         assert_eq!(p.compute_begins(ms(100), &PARAMS), None);
@@ -358,10 +385,15 @@ mod tests {
             let params = Params { kind, ..PARAMS };
             let mut p = known();
             assert_eq!(p.compute_begins(ms(1000), &params), Some(ms(1030)));
-            assert!(!p.signal(Ns(1030 * MS - 1)));
-            assert!(p.signal(ms(1030)));
+            assert_eq!(p.signal(Ns(1030 * MS - 1)), None);
+            let signal = Signal {
+                elapsed: ms(30),
+                predicted: ms(50),
+                lead: ms(20),
+            };
+            assert_eq!(p.signal(ms(1030)), Some(signal));
             // Once.
-            assert!(!p.signal(ms(1031)));
+            assert_eq!(p.signal(ms(1031)), None);
             assert_eq!(p.counts().signals, 1);
         }
         let mut p = known();
@@ -377,7 +409,7 @@ mod tests {
         let mut p = known();
         p.compute_begins(ms(1000), &PARAMS);
         p.compute_ends(ms(1010), &PARAMS);
-        assert!(!p.signal(ms(1030)));
+        assert_eq!(p.signal(ms(1030)), None);
     }
 
     #[test]
@@ -397,7 +429,7 @@ mod tests {
         let mut p = known();
         let mut step = |signal, ended, loaded: Option<u64>| {
             p.compute_begins(ms(0), &PARAMS);
-            assert!(p.signal(ms(signal)));
+            assert!(p.signal(ms(signal)).is_some());
             if let Some(at) = loaded.filter(|at| *at <= ended) {
                 p.loaded(ms(signal), ms(at), &PARAMS);
             }
@@ -419,11 +451,13 @@ mod tests {
             late: 1,
             late_time: ms(2),
             useless: 1,
+            loadings: 13,
         };
         assert_eq!(p.counts(), counts);
         // Only the first batch after a signal counts.
         p.loaded(ms(51), ms(60), &PARAMS);
-        assert_eq!(p.counts(), counts);
+        let loadings = counts.loadings + 1;
+        assert_eq!(p.counts(), Counts { loadings, ..counts });
     }
 
     #[test]
@@ -431,11 +465,11 @@ mod tests {
         let mut p = known();
         p.compute_begins(ms(1000), &PARAMS);
         p.loaded(ms(1000), ms(1020), &PARAMS);
-        assert!(p.signal(ms(1030)));
+        assert!(p.signal(ms(1030)).is_some());
         p.compute_ends(ms(1050), &PARAMS);
         p.compute_begins(ms(1050), &PARAMS);
         assert_eq!(p.counts().useless, 0);
-        assert!(p.signal(ms(1080)));
+        assert!(p.signal(ms(1080)).is_some());
         assert_eq!(p.counts().useless, 1);
     }
 
@@ -448,7 +482,7 @@ mod tests {
                 // For this one, signalled in the one before.
                 p.loaded(ms(begin - 20), ms(at), &PARAMS);
             }
-            assert!(p.signal(ms(begin + 30)));
+            assert!(p.signal(ms(begin + 30)).is_some());
             p.compute_ends(ms(begin + 50), &PARAMS);
         }
         let counts = p.counts();
@@ -458,15 +492,23 @@ mod tests {
     }
 
     #[test]
-    fn overlap_is_of_all_there_was() {
-        assert_eq!(Prefetch::NEW.overlap(), 0);
-        // 500 ms of computing, none of them signalled, and 200 ms of loading.
-        assert_eq!(known().overlap(), 2_500);
+    fn times_are_of_all_there_was() {
+        assert_eq!(Prefetch::NEW.times(), Sums::default());
+        assert_eq!(Prefetch::NEW.predicted(&PARAMS), (None, None));
+        // None of the computations was signalled.
+        let mut sums = Sums {
+            compute: ms(500),
+            lead: ms(0),
+            loading: ms(200),
+        };
+        assert_eq!(known().times(), sums);
+        assert_eq!(known().predicted(&PARAMS), (Some(ms(50)), Some(ms(20))));
         let mut p = known();
         p.compute_begins(ms(0), &PARAMS);
-        assert!(p.signal(ms(40)));
+        assert!(p.signal(ms(40)).is_some());
         p.compute_ends(ms(50), &PARAMS);
-        assert_eq!(p.overlap(), 2_800);
+        (sums.compute, sums.lead) = (ms(550), ms(10));
+        assert_eq!(p.times(), sums);
     }
 
     #[test]

@@ -55,6 +55,15 @@ impl Permille {
     }
 }
 
+impl Permille {
+    /// This share of a time, rounded down.
+    pub(crate) fn of_time(self, whole: Ns) -> Ns {
+        let share = u64::from(self.0);
+        let thousands = (whole.0 / 1000).saturating_mul(share);
+        Ns(thousands.saturating_add((whole.0 % 1000).saturating_mul(share) / 1000))
+    }
+}
+
 /// A share in millionths, 0 to 1,000,000: fine enough to tell the 99.9th percentile from the next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Ppm(pub(crate) u32);

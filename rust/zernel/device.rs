@@ -7,8 +7,6 @@ mod hint;
 mod histogram;
 mod info;
 mod list;
-mod phase;
-mod prefetch;
 mod probe;
 mod remove;
 mod request;
@@ -112,6 +110,8 @@ pub(crate) struct Client {
     subscriptions: Mutex<Subscriptions>,
     #[pin]
     probes: Mutex<Probes>,
+    /// The handles of both.
+    handles: remove::Handles,
 }
 
 impl Client {
@@ -200,17 +200,6 @@ impl Client {
             uapi::ZERNEL_V0_NR_DONE => request::v0_done(self, arg, size)?,
             uapi::ZERNEL_V0_NR_CANCEL => request::v0_cancel(self, arg, size)?,
             uapi::ZERNEL_V0_NR_REQUEST_STATS => request::v0_stats(arg, size)?,
-            uapi::ZERNEL_V0_NR_TRACK => track::v0_begin(arg, size)?,
-            uapi::ZERNEL_V0_NR_UNTRACK => track::v0_end(arg, size)?,
-            uapi::ZERNEL_V0_NR_LIST_THREADS => track::v0_list(arg, size)?,
-            uapi::ZERNEL_V0_NR_LIST_PHASES => phase::v0_threads(arg, size)?,
-            uapi::ZERNEL_V0_NR_LIST_PROCESSES => phase::v0_processes(arg, size)?,
-            uapi::ZERNEL_V0_NR_PHASE_HINT => phase::v0_hint(arg, size)?,
-            uapi::ZERNEL_V0_NR_PREFETCH_SUBSCRIBE => prefetch::v0_subscribe(self, arg, size)?,
-            uapi::ZERNEL_V0_NR_PREFETCH_UNSUBSCRIBE => prefetch::v0_unsubscribe(self, arg, size)?,
-            uapi::ZERNEL_V0_NR_LIST_CGROUPS => phase::v0_cgroups(arg, size)?,
-            uapi::ZERNEL_V0_NR_PROBE_ADD => probe::v0_add(self, arg, size)?,
-            uapi::ZERNEL_V0_NR_PROBE_REMOVE => probe::v0_remove(self, arg, size)?,
             _ => return Err(ENOTTY),
         }
         Ok(())
@@ -242,6 +231,7 @@ impl MiscDevice for Client {
                 pages <- new_mutex!(Pages::new()),
                 subscriptions <- new_mutex!(Subscriptions::new()),
                 probes <- new_mutex!(Probes::new()),
+                handles: remove::Handles::new(),
             }),
             GFP_KERNEL,
         )

@@ -29,8 +29,7 @@ use crate::{
             PinnedPage,
             Words, //
         },
-        thread::Thread,
-        uapi, //
+        thread::Thread, //
     },
     policy::prefetch::share::{
         Most,
@@ -57,7 +56,10 @@ pub(crate) use reader::Reader;
 
 static LAST_ID: Atomic<u64> = Atomic::new(0);
 
-/// Counters since the module was loaded; see `struct zernel_v0_stats`.
+/// Most subscriptions of a user.
+const MAX_PER_USER: u32 = 64;
+
+/// Counters since the module was loaded; see `struct zernel_system_info`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) subscriptions: u64,
@@ -150,7 +152,7 @@ impl Charge {
         let user = identity::caller_uid();
         let readahead = registry::with(|r| r.tunables().phases().readahead())?;
         let most = (!identity::caller_is_unbound()).then_some(Most {
-            count: uapi::ZERNEL_V0_MAX_PREFETCH_PER_USER,
+            count: MAX_PER_USER,
             bytes: readahead,
         });
         let node = RBTreeNode::new(user, Share::default(), GFP_KERNEL_ACCOUNT)?;

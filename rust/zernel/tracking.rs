@@ -191,7 +191,7 @@ fn lacks(process: &Process) {
 ///
 /// # Errors
 ///
-/// See `struct zernel_v0_track`; nothing has changed then, unless others track the same process
+/// See `struct zernel_track`; nothing has changed then, unless others track the same process
 /// meanwhile.
 pub(crate) fn track(pid: Pid, target: Target, privileged: bool, ml: bool) -> Result<u32, Failure> {
     let (whole, children) = match target {
@@ -228,7 +228,7 @@ pub(crate) fn track(pid: Pid, target: Target, privileged: bool, ml: bool) -> Res
 ///
 /// # Errors
 ///
-/// See `struct zernel_v0_track`; nothing has changed then.
+/// See `struct zernel_track`; nothing has changed then.
 pub(crate) fn untrack(pid: &Pid, target: &Target, privileged: bool) -> Result<u32, Failure> {
     let process = match target {
         Target::Thread(thread) => {

@@ -8,14 +8,10 @@ use std::path::{Path, PathBuf};
 
 use bindgen::callbacks::{DeriveInfo, ParseCallbacks, TypeKind};
 
-const HEADERS: [&str; 8] = [
+const HEADERS: [&str; 4] = [
     "linux/zernel.h",
     "linux/zernel_v0.h",
-    "linux/zernel_v0_phase.h",
-    "linux/zernel_v0_prefetch.h",
-    "linux/zernel_v0_probe.h",
     "linux/zernel_v0_request.h",
-    "linux/zernel_v0_track.h",
     "linux/zernel_sim.h",
 ];
 

@@ -34,10 +34,6 @@
 #include <linux/types.h>
 #include <linux/zernel.h>
 #include <linux/zernel_v0_request.h>
-#include <linux/zernel_v0_phase.h>
-#include <linux/zernel_v0_prefetch.h>
-#include <linux/zernel_v0_probe.h>
-#include <linux/zernel_v0_track.h>
 
 /* Version of this ABI: grows when structures or calls are added. */
 #define ZERNEL_V0_ABI_VERSION		6
@@ -374,8 +370,8 @@ struct zernel_v0_stats {
  *
  * ZERNEL_V0_EVENT_PREFETCH names a process: level is ZERNEL_V0_LEVEL_NONE, and what tells
  * of a TSG is zero. It is time for it to load its next batch, so that the data is
- * there when the GPU has computed the last one; see <linux/zernel_v0_phase.h>, and
- * <linux/zernel_v0_prefetch.h> for other ways to learn of it.
+ * there when the GPU has computed the last one; see SUBSCRIBE of
+ * <linux/zernel.h> for other ways to learn of it.
  *
  * Errors of read(): EINVAL the buffer is shorter than one record; EAGAIN
  * nothing to read and O_NONBLOCK; EINTR; EFAULT the buffer is not accessible
@@ -413,17 +409,6 @@ struct zernel_v0_event {
 #define ZERNEL_V0_NR_DONE			0x0b
 #define ZERNEL_V0_NR_CANCEL		0x0c
 #define ZERNEL_V0_NR_REQUEST_STATS		0x0d
-#define ZERNEL_V0_NR_TRACK			0x0e
-#define ZERNEL_V0_NR_UNTRACK		0x0f
-#define ZERNEL_V0_NR_LIST_THREADS		0x10
-#define ZERNEL_V0_NR_LIST_PHASES		0x11
-#define ZERNEL_V0_NR_LIST_PROCESSES	0x12
-#define ZERNEL_V0_NR_PHASE_HINT		0x13
-#define ZERNEL_V0_NR_PREFETCH_SUBSCRIBE	0x14
-#define ZERNEL_V0_NR_PREFETCH_UNSUBSCRIBE	0x15
-#define ZERNEL_V0_NR_LIST_CGROUPS		0x16
-#define ZERNEL_V0_NR_PROBE_ADD		0x17
-#define ZERNEL_V0_NR_PROBE_REMOVE		0x18
 
 #define ZERNEL_V0_IOC_VERSION	_IOR(ZERNEL_V0_IOC_MAGIC, ZERNEL_V0_NR_VERSION, struct zernel_v0_version)
 #define ZERNEL_V0_IOC_LIST_GPUS	_IOWR(ZERNEL_V0_IOC_MAGIC, ZERNEL_V0_NR_LIST_GPUS, struct zernel_v0_list)
@@ -442,19 +427,6 @@ struct zernel_v0_event {
 #define ZERNEL_V0_IOC_CANCEL	_IOW(ZERNEL_V0_IOC_MAGIC, ZERNEL_V0_NR_CANCEL, struct zernel_v0_request)
 #define ZERNEL_V0_IOC_REQUEST_STATS \
 	_IOWR(ZERNEL_V0_IOC_MAGIC, ZERNEL_V0_NR_REQUEST_STATS, struct zernel_v0_request_stats)
-#define ZERNEL_V0_IOC_TRACK	_IOWR(ZERNEL_V0_IOC_MAGIC, ZERNEL_V0_NR_TRACK, struct zernel_v0_track)
-#define ZERNEL_V0_IOC_UNTRACK	_IOWR(ZERNEL_V0_IOC_MAGIC, ZERNEL_V0_NR_UNTRACK, struct zernel_v0_track)
-#define ZERNEL_V0_IOC_LIST_THREADS	_IOWR(ZERNEL_V0_IOC_MAGIC, ZERNEL_V0_NR_LIST_THREADS, struct zernel_v0_list)
-#define ZERNEL_V0_IOC_LIST_PHASES	_IOWR(ZERNEL_V0_IOC_MAGIC, ZERNEL_V0_NR_LIST_PHASES, struct zernel_v0_list)
-#define ZERNEL_V0_IOC_LIST_PROCESSES \
-	_IOWR(ZERNEL_V0_IOC_MAGIC, ZERNEL_V0_NR_LIST_PROCESSES, struct zernel_v0_list)
-#define ZERNEL_V0_IOC_PHASE_HINT	_IOW(ZERNEL_V0_IOC_MAGIC, ZERNEL_V0_NR_PHASE_HINT, struct zernel_v0_phase_hint)
-#define ZERNEL_V0_IOC_PREFETCH_SUBSCRIBE \
-	_IOWR(ZERNEL_V0_IOC_MAGIC, ZERNEL_V0_NR_PREFETCH_SUBSCRIBE, struct zernel_v0_prefetch)
-#define ZERNEL_V0_IOC_PREFETCH_UNSUBSCRIBE \
-	_IOW(ZERNEL_V0_IOC_MAGIC, ZERNEL_V0_NR_PREFETCH_UNSUBSCRIBE, struct zernel_v0_prefetch_end)
-#define ZERNEL_V0_IOC_LIST_CGROUPS	_IOWR(ZERNEL_V0_IOC_MAGIC, ZERNEL_V0_NR_LIST_CGROUPS, struct zernel_v0_list)
-#define ZERNEL_V0_IOC_PROBE_ADD	_IOWR(ZERNEL_V0_IOC_MAGIC, ZERNEL_V0_NR_PROBE_ADD, struct zernel_v0_probe)
-#define ZERNEL_V0_IOC_PROBE_REMOVE	_IOW(ZERNEL_V0_IOC_MAGIC, ZERNEL_V0_NR_PROBE_REMOVE, struct zernel_v0_probe)
+
 
 #endif /* _UAPI_LINUX_ZERNEL_V0_H */

@@ -7,6 +7,7 @@ use super::identity::{
     Viewer,
     COMM_LEN, //
 };
+use crate::policy::phase::libraries::Libraries;
 use core::ptr::NonNull;
 use kernel::{
     bindings,
@@ -35,7 +36,10 @@ extern "C" {
     fn zernel_helper_thread_comm(task: *mut bindings::task_struct, comm: *mut c_char);
     fn zernel_helper_thread_is_of(task: *mut bindings::task_struct, uid: u32) -> bool;
     fn zernel_helper_thread_is_program(task: *mut bindings::task_struct) -> bool;
-    fn zernel_helper_thread_maps_nccl(task: *mut bindings::task_struct) -> c_int;
+    fn zernel_helper_thread_maps_any(
+        task: *mut bindings::task_struct,
+        names: *const c_char,
+    ) -> c_int;
     fn zernel_helper_charge_begin(charge: *mut Charge, task: *mut bindings::task_struct) -> bool;
     fn zernel_helper_charge_end(charge: *mut Charge);
     fn zernel_helper_thread_count(process: *mut bindings::pid) -> usize;
@@ -115,11 +119,12 @@ impl Thread {
         unsafe { zernel_helper_thread_is_program(self.as_raw()) }
     }
 
-    /// Whether its process maps objects in shared memory that NCCL made, among its first mappings;
-    /// `None` if that cannot be told now. Process context.
-    pub(crate) fn maps_nccl(&self) -> Option<bool> {
-        // SAFETY: Valid by the type invariant.
-        match unsafe { zernel_helper_thread_maps_nccl(self.as_raw()) } {
+    /// Whether its process maps objects in shared memory that these libraries made, among its first
+    /// mappings; `None` if that cannot be told now. Process context.
+    pub(crate) fn maps_any(&self, libraries: &Libraries) -> Option<bool> {
+        let names = libraries.bytes().as_ptr().cast();
+        // SAFETY: Valid by the type invariant; the names end with a zero.
+        match unsafe { zernel_helper_thread_maps_any(self.as_raw(), names) } {
             ..0 => None,
             found => Some(found > 0),
         }
@@ -163,6 +168,17 @@ impl Thread {
         // SAFETY: Both are valid by the type invariants.
         unsafe { zernel_helper_thread_numbers(self.as_raw(), viewer.pid_ns(), &mut tid, &mut pid) };
         (tid, pid)
+    }
+
+    /// Its number and that of its process in the initial pid namespace, for traces.
+    pub(crate) fn global_numbers(&self) -> (i32, i32) {
+        let (mut tid, mut pid) = (0, 0);
+        // SAFETY: Valid by the type invariant; the initial namespace always is.
+        unsafe {
+            let ns = core::ptr::addr_of_mut!(bindings::init_pid_ns);
+            zernel_helper_thread_numbers(self.as_raw(), ns, &mut tid, &mut pid);
+        }
+        (tid as i32, pid as i32)
     }
 
     /// True if it is of that user alone, and runs with no other rights.

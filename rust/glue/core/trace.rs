@@ -18,18 +18,24 @@ macro_rules! tracepoints {
                 fn [<rust_do_trace_ $name>]($($argument: $type),*);
             }
 
-            $(#[$doc])*
+            /// Somebody listens to it: its arguments are worth their price.
             #[inline]
-            pub(crate) fn $name($($argument: $type),*) {
+            #[allow(dead_code, reason = "most have no price")]
+            pub(crate) fn [<is_ $name _on>]() -> bool {
                 // SAFETY: The key is defined by rust/helpers/zernel.c.
-                let on = unsafe {
+                unsafe {
                     kernel::jump_label::static_branch_unlikely!(
                         [<__tracepoint_ $name>],
                         bindings::tracepoint,
                         key
                     )
-                };
-                if on {
+                }
+            }
+
+            $(#[$doc])*
+            #[inline]
+            pub(crate) fn $name($($argument: $type),*) {
+                if [<is_ $name _on>]() {
                     // SAFETY: Takes plain values, from any context.
                     unsafe { [<rust_do_trace_ $name>]($($argument),*) };
                 }
@@ -74,6 +80,10 @@ tracepoints! {
     /// A request is over.
     fn request_end(tsg: u64, request: u32, cause: u32, latency_ns: u64, early_ns: u64,
         late_ns: u64);
+    /// The phase of a thread changed.
+    fn phase_changed(pid: c_int, tid: c_int, from: u32, to: u32, lasted_ns: u64, hinted: bool);
+    /// It is time for a process to load its next batch.
+    fn prefetch_signal(pid: c_int, elapsed_ns: u64, predicted_ns: u64, lead_ns: u64);
     /// A provider refused the settings of a TSG for good.
     fn slice_failed(gpu: u64, tsg: u64, timeslice_us: u32, error: c_int);
 }

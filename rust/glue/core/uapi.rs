@@ -68,13 +68,4 @@ crate::glue::abi::abi! {
     zernel_v0_begin = 72, input 56;
     zernel_v0_request = 16;
     zernel_v0_request_stats = 248, first 240;
-    zernel_v0_track = 24;
-    zernel_v0_thread_info = 216, first 200;
-    zernel_v0_thread_phases = 112;
-    zernel_v0_process_phases = 160;
-    zernel_v0_phase_hint = 24;
-    zernel_v0_prefetch = 56;
-    zernel_v0_prefetch_end = 8;
-    zernel_v0_cgroup_phases = 64;
-    zernel_v0_probe = 24;
 }

@@ -131,7 +131,7 @@ mod tests {
             gpu: Permille(gpu),
             burst: Ns(0),
             synced: false,
-            nccl: false,
+            collective: false,
             futex_wait: Ns(0),
         }
     }
@@ -190,8 +190,8 @@ mod tests {
         let mut d = Detector::new(Ns(0));
         d.observe(Ns(1), &LOADS, &t);
         d.observe(Ns(2), &LOADS, &t);
-        assert!(d.set(Ns(3), Phase::NcclCollective).is_some());
-        assert_eq!(d.set(Ns(4), Phase::NcclCollective), None);
+        assert!(d.set(Ns(3), Phase::Collective).is_some());
+        assert_eq!(d.set(Ns(4), Phase::Collective), None);
         // And what samples told before does not count any more.
         assert_eq!(d.observe(Ns(5), &LOADS, &t), None);
         assert_eq!(d.transitions(), 1);

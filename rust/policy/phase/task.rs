@@ -15,6 +15,7 @@ use super::{
     waits::Waited,
     window::{
         Gpu,
+        Inputs,
         Window, //
     },
     Phase,
@@ -39,6 +40,8 @@ pub(crate) struct Seen {
 pub(crate) struct Task {
     detector: Detector,
     window: Window,
+    /// The inputs of the last sample.
+    inputs: Inputs,
     /// Until when a hint holds.
     hinted: Ns,
     samples: u32,
@@ -56,6 +59,7 @@ impl Task {
         Self {
             detector: Detector::new(activity.began()),
             window: Window::new(activity, waited, now),
+            inputs: Inputs::default(),
             hinted: Ns::ZERO,
             samples: 0,
             loads: false,
@@ -65,7 +69,7 @@ impl Task {
 
     /// Nobody has looked for a while: the next sample begins at `now`.
     pub(crate) fn skip(&mut self, activity: &Activity, waited: &Waited, now: Ns) {
-        self.window = Window::new(activity, waited, now);
+        self.window = self.window.skip(activity, waited, now);
     }
 
     /// Takes a sample at `now`.
@@ -75,10 +79,12 @@ impl Task {
         waited: &Waited,
         now: Ns,
         gpu: Gpu,
-        nccl: bool,
+        collective: bool,
         thresholds: &Thresholds,
     ) -> Seen {
-        let (sample, share, moved) = self.window.advance(activity, waited, now, gpu, nccl);
+        let (sample, share, moved, inputs) =
+            self.window.advance(activity, waited, now, gpu, collective);
+        self.inputs = inputs;
         self.samples = self.samples.saturating_add(1);
         self.see_loading(thresholds.has_much(sample.io_wait), thresholds);
         let hinted = self.is_hinted(now);
@@ -126,10 +132,10 @@ impl Task {
     }
 
     /// Nobody looks any more: from `now` on nothing is known of it, and no hint holds.
-    pub(crate) fn rest(&mut self, now: Ns) {
+    pub(crate) fn rest(&mut self, now: Ns) -> Option<Transition> {
         self.hinted = Ns::ZERO;
         (self.loads, self.doubts) = (false, 0);
-        self.detector.set(now, Phase::Unknown);
+        self.detector.set(now, Phase::Unknown)
     }
 
     /// True if a hint holds.
@@ -156,6 +162,11 @@ impl Task {
     /// Samples that were taken.
     pub(crate) fn samples(&self) -> u64 {
         self.samples.into()
+    }
+
+    /// The last sample: its length, and what it was told by.
+    pub(crate) fn sample(&self) -> (Ns, Inputs) {
+        (self.window.length(), self.inputs)
     }
 }
 

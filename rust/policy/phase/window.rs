@@ -40,6 +40,23 @@ pub(crate) struct Window {
     futex: u32,
     /// Sleeps and bursts, likewise, so that it shows whether it did anything.
     changes: u32,
+    /// Sleeps for a futex, likewise.
+    futexes: u32,
+    /// Length of the sample in ns; what is longer than 4 s counts as that.
+    length: u32,
+}
+
+/// The inputs of a sample, beside those that are shares.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Inputs {
+    /// When it was taken.
+    pub(crate) at: Ns,
+    /// CPU time since the last sleep or wait for the GPU.
+    pub(crate) burst: Ns,
+    /// Sleep for a block device, in ns.
+    pub(crate) io: u32,
+    /// Sleeps for a futex, one that had begun before included.
+    pub(crate) futexes: u32,
 }
 
 impl Window {
@@ -54,26 +71,43 @@ impl Window {
             waited: waited.time.0 as u32,
             futex: totals.slept(Cause::Futex).time.0 as u32,
             changes: sleeps.wrapping_add(totals.bursts.count) as u32,
+            futexes: totals.slept(Cause::Futex).count as u32,
+            length: 0,
         }
     }
 
+    /// Another one that begins at `now`, after no sample.
+    pub(crate) fn skip(&self, activity: &Activity, waited: &Waited, now: Ns) -> Self {
+        Self {
+            length: self.length,
+            ..Self::new(activity, waited, now)
+        }
+    }
+
+    /// Length of the last sample.
+    pub(crate) fn length(&self) -> Ns {
+        Ns(self.length.into())
+    }
+
     /// Goes on to `now`. Returns what was seen of the task since, the share of that time in which it
-    /// waited for the GPU, and whether it did anything but sleep.
+    /// waited for the GPU, whether it did anything but sleep, and the numbers behind that.
     pub(crate) fn advance(
         &mut self,
         activity: &Activity,
         waited: &Waited,
         now: Ns,
         gpu: Gpu,
-        nccl: bool,
-    ) -> (Sample, Permille, bool) {
-        let next = Self::new(activity, waited, now);
+        collective: bool,
+    ) -> (Sample, Permille, bool, Inputs) {
+        let mut next = Self::new(activity, waited, now);
         let time = next.time.saturating_sub(self.time);
         let io = next.io.wrapping_sub(self.io);
         let waits = next.waited.wrapping_sub(self.waited);
         let futex = next.futex.wrapping_sub(self.futex);
         let awake = matches!(activity.present(now).0, Doing::Running | Doing::Queued);
         let moved = awake || next.changes != self.changes;
+        let began = next.futexes.wrapping_sub(self.futexes);
+        next.length = u32::try_from(time.0).unwrap_or(u32::MAX);
         *self = next;
         let waits = Permille::of(waits.into(), time.0);
         let sample = Sample {
@@ -82,10 +116,16 @@ impl Window {
             gpu: gpu.share.max(waits),
             burst: waited.burst(activity.burst(now), now),
             synced: gpu.synced.is_some() || waited.synced.is_some(),
-            nccl,
+            collective,
             futex_wait: Ns(futex.into()),
         };
-        (sample, waits, moved)
+        let inputs = Inputs {
+            at: now,
+            burst: sample.burst,
+            io,
+            futexes: began.max(u32::from(futex > 0)),
+        };
+        (sample, waits, moved, inputs)
     }
 }
 
@@ -112,20 +152,20 @@ mod tests {
         let mut activity = Activity::new(Ns(1_000));
         let mut window = Window::new(&activity, NEVER, Ns(1_000));
         activity.leave(Ns(1_200), Some(Cause::Io));
-        let (sample, _, moved) = window.advance(&activity, NEVER, Ns(2_000), GPU, false);
-        assert_eq!(sample.io_wait, Permille(800));
+        let (sample, _, moved, inputs) = window.advance(&activity, NEVER, Ns(2_000), GPU, false);
+        assert_eq!((sample.io_wait, inputs.io), (Permille(800), 800));
         assert_eq!((sample.gpu, sample.burst), (Permille(250), Ns(0)));
         assert!(moved && sample.is_ml && !sample.synced);
         // It goes on to wait: all of the time, and nothing moves.
-        let (sample, _, moved) = window.advance(&activity, NEVER, Ns(3_000), GPU, false);
+        let (sample, _, moved, _) = window.advance(&activity, NEVER, Ns(3_000), GPU, false);
         assert_eq!(sample.io_wait, Permille(1000));
         assert!(!moved);
         activity.enter(Ns(3_500), Ns(0));
-        let (sample, _, moved) = window.advance(&activity, NEVER, Ns(4_000), GPU, false);
+        let (sample, _, moved, _) = window.advance(&activity, NEVER, Ns(4_000), GPU, false);
         assert_eq!((sample.io_wait, sample.burst), (Permille(500), Ns(500)));
         assert!(moved);
         // A burst goes on without a change.
-        let (sample, _, moved) = window.advance(&activity, NEVER, Ns(5_000), GPU, false);
+        let (sample, _, moved, _) = window.advance(&activity, NEVER, Ns(5_000), GPU, false);
         assert_eq!((sample.io_wait, sample.burst), (Permille(0), Ns(1_500)));
         assert!(moved);
     }
@@ -142,15 +182,17 @@ mod tests {
             synced: Some(Ns(7)),
             ..GPU
         };
-        let (sample, _, _) = window.advance(&activity, NEVER, Ns(4_000), synced, true);
+        let (sample, _, _, inputs) = window.advance(&activity, NEVER, Ns(4_000), synced, true);
         assert_eq!(sample.futex_wait, Ns(1_000));
-        assert!(sample.nccl && sample.synced);
-        let (sample, _, _) = window.advance(&activity, NEVER, Ns(5_000), GPU, false);
+        assert_eq!((inputs.at, inputs.futexes), (Ns(4_000), 2));
+        assert_eq!(window.length(), Ns(3_000));
+        assert!(sample.collective && sample.synced);
+        let (sample, _, _, _) = window.advance(&activity, NEVER, Ns(5_000), GPU, false);
         assert_eq!(sample.futex_wait, Ns(0));
         activity.leave(Ns(5_900), Some(Cause::Futex));
         for (now, wait) in [(6_000, 100), (7_000, 1_000), (8_000, 1_000)] {
-            let (sample, _, _) = window.advance(&activity, NEVER, Ns(now), GPU, false);
-            assert_eq!(sample.futex_wait, Ns(wait));
+            let (sample, _, _, inputs) = window.advance(&activity, NEVER, Ns(now), GPU, false);
+            assert_eq!((sample.futex_wait, inputs.futexes), (Ns(wait), 1));
         }
     }
 
@@ -165,7 +207,8 @@ mod tests {
             since: Some(Ns(1_400_000)),
             synced: None,
         };
-        let (sample, share, moved) = window.advance(&activity, &waits, Ns(2_000_000), GPU, false);
+        let (sample, share, moved, _) =
+            window.advance(&activity, &waits, Ns(2_000_000), GPU, false);
         assert_eq!((sample.gpu, share), (Permille(600), Permille(600)));
         assert_eq!((sample.burst, sample.synced, moved), (Ns(0), false, true));
         let waits = Waited {
@@ -174,12 +217,12 @@ mod tests {
             synced: Some(Ns(2_100_000)),
             ..waits
         };
-        let (sample, share, _) = window.advance(&activity, &waits, Ns(3_000_000), GPU, false);
+        let (sample, share, _, _) = window.advance(&activity, &waits, Ns(3_000_000), GPU, false);
         // The larger of both.
         assert_eq!((sample.gpu, share), (Permille(250), Permille(100)));
         assert_eq!((sample.burst, sample.synced), (Ns(900_000), true));
         activity.leave(Ns(3_000_000), Some(Cause::Io));
-        let (sample, share, _) = window.advance(&activity, &waits, Ns(4_000_000), GPU, false);
+        let (sample, share, _, _) = window.advance(&activity, &waits, Ns(4_000_000), GPU, false);
         assert_eq!((sample.gpu, share), (Permille(250), Permille(0)));
         assert_eq!(sample.burst, Ns(0));
     }
@@ -189,7 +232,7 @@ mod tests {
         let mut activity = Activity::new(Ns(1_000));
         activity.leave(Ns(1_000), Some(Cause::Io));
         let mut window = Window::new(&activity, NEVER, Ns(1_000));
-        let (sample, _, moved) = window.advance(&activity, NEVER, Ns(1_000), GPU, false);
+        let (sample, _, moved, _) = window.advance(&activity, NEVER, Ns(1_000), GPU, false);
         assert_eq!(sample.io_wait, Permille(0));
         assert!(!moved);
     }

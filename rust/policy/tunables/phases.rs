@@ -6,6 +6,7 @@ use crate::policy::{
     nice::Delta,
     phase::{
         self,
+        libraries::Libraries,
         Phase,
         Thresholds, //
     },
@@ -24,6 +25,7 @@ use crate::policy::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Phases {
     thresholds: Thresholds,
+    libraries: Libraries,
     tick: Us,
     prefetch: Params,
     owners: bool,
@@ -50,6 +52,7 @@ impl Phases {
         // INVARIANT: 100 <= 1,000 <= 1,000,000.
         Self {
             thresholds: Thresholds::new(),
+            libraries: Libraries::DEFAULT,
             tick: Us(1_000),
             prefetch: Params::new(),
             owners: false,
@@ -96,6 +99,16 @@ impl Phases {
     /// The same, to be changed.
     pub(crate) fn thresholds_mut(&mut self) -> &mut Thresholds {
         &mut self.thresholds
+    }
+
+    /// Names of libraries of collectives.
+    pub(crate) fn libraries(&self) -> &Libraries {
+        &self.libraries
+    }
+
+    /// Changes [`Self::libraries`].
+    pub(crate) fn set_libraries(&mut self, libraries: Libraries) {
+        self.libraries = libraries;
     }
 
     /// True if processes are tracked as machine-learning programs when they get a compute TSG.

@@ -15,6 +15,7 @@ use crate::{
     nice,
     policy::{
         phase::{
+            libraries::Libraries,
             Phase,
             Thresholds, //
         },
@@ -148,20 +149,40 @@ impl Attribute for Stability {
     }
 }
 
-/// `nccl_detection`.
-pub(super) struct Nccl;
+/// `collective_detection`.
+pub(super) struct Collectives;
 
-impl Attribute for Nccl {
-    const NAME: &'static CStr = c"nccl_detection";
+impl Attribute for Collectives {
+    const NAME: &'static CStr = c"collective_detection";
 
     fn show(out: &mut Formatter<'_>) -> Result {
-        show_number(out, read_threshold(Thresholds::nccl)?.into())
+        show_number(out, read_threshold(Thresholds::collectives)?.into())
     }
 
     fn store(text: &str) -> Result {
         let on = switch(text)?;
         tune_threshold(|t| {
-            t.set_nccl(on);
+            t.set_collectives(on);
+            Ok(())
+        })
+    }
+}
+
+/// `collective_libraries`.
+pub(super) struct CollectiveLibraries;
+
+impl Attribute for CollectiveLibraries {
+    const NAME: &'static CStr = c"collective_libraries";
+
+    fn show(out: &mut Formatter<'_>) -> Result {
+        out.write_str(read(|t| *t.phases().libraries())?.names())?;
+        Ok(())
+    }
+
+    fn store(text: &str) -> Result {
+        let libraries = Libraries::parse(text).ok_or(EINVAL)?;
+        tune(|t| {
+            t.phases_mut().set_libraries(libraries);
             Ok(())
         })
     }
@@ -302,7 +323,7 @@ impl<const PHASE: usize> Attribute for NiceOf<PHASE> {
         c"",
         c"nice_data_loading",
         c"nice_gpu_compute",
-        c"nice_nccl_collective",
+        c"nice_collective",
         c"nice_optimizer_step",
     ][PHASE];
 

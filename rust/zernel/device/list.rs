@@ -6,10 +6,13 @@
 //! when a call has looked at enough of them. The cursor of a call is the id of the object that was
 //! looked at last, whether it was shown or not.
 
+mod cgroups;
 mod gpus;
 mod levels;
+mod processes;
 mod requests;
 mod system;
+mod threads;
 mod tsgs;
 pub(super) mod v0;
 
@@ -32,7 +35,6 @@ use crate::{
     registry,
 };
 use kernel::prelude::*;
-pub(super) use v0::page;
 
 /// Most entries that a call fills.
 pub(super) const MAX: usize = 64;
@@ -76,6 +78,9 @@ pub(super) fn fill(_: &Client, list: &mut uapi::zernel_list) -> Result {
         uapi::ZERNEL_LIST_LEVEL_REQUESTS => fill_kind::<requests::OfLevels>(list),
         uapi::ZERNEL_LIST_TSGS => fill_kind::<tsgs::Tsgs>(list),
         uapi::ZERNEL_LIST_TSG_REQUESTS => fill_kind::<requests::OfTsgs>(list),
+        uapi::ZERNEL_LIST_PROCESSES => fill_kind::<processes::Processes>(list),
+        uapi::ZERNEL_LIST_THREADS => fill_kind::<threads::Threads>(list),
+        uapi::ZERNEL_LIST_CGROUPS => fill_kind::<cgroups::Cgroups>(list),
         _ => Err(EINVAL),
     }
 }
@@ -144,8 +149,14 @@ impl<T> Part<T> {
     /// object more than there is room for, so that a list that fits ends with the call. May be
     /// called again for what comes next.
     pub(super) fn fill(&mut self, mut find: impl FnMut(u64) -> Option<(u64, Option<T>)>) {
+        self.fill_at(|from| find(from).map(|(id, entry)| (id, 0, entry)));
+    }
+
+    /// As [`Self::fill`], of objects that are sums of others: `find` tells how many of them it has
+    /// looked at, too.
+    pub(super) fn fill_at(&mut self, mut find: impl FnMut(u64) -> Option<(u64, usize, Option<T>)>) {
         while self.looks > 0 {
-            let Some((id, entry)) = self.cursor.checked_add(1).and_then(&mut find) else {
+            let Some((id, parts, entry)) = self.cursor.checked_add(1).and_then(&mut find) else {
                 self.is_last = true;
                 return;
             };
@@ -157,7 +168,7 @@ impl<T> Part<T> {
                 let _ = self.entries.push_within_capacity(entry);
             }
             self.cursor = id;
-            self.looks -= 1;
+            self.looks = self.looks.saturating_sub(parts + 1);
         }
     }
 

@@ -2,7 +2,7 @@
 //! Requests: pages of slots, begin, ready, done, cancel, statistics.
 
 use super::{
-    prefetch,
+    subscribe,
     Client, //
 };
 use crate::{
@@ -80,7 +80,7 @@ pub(super) fn v0_register(client: &Client, arg: usize, size: usize) -> Result {
         // Nobody knows its number, but may have guessed it.
         let removed = client.pages.lock().remove(page.page);
         drop(removed);
-        prefetch::end_words_of(client, page.page);
+        subscribe::end_words_of(client, page.page);
     })
 }
 
@@ -93,7 +93,7 @@ pub(super) fn v0_unregister(client: &Client, arg: usize, size: usize) -> Result 
     let removed = client.pages.lock().remove(page.page)?;
     // Dropped without the lock.
     drop(removed);
-    prefetch::end_words_of(client, page.page);
+    subscribe::end_words_of(client, page.page);
     Ok(())
 }
 

@@ -24,7 +24,6 @@ use crate::{
 use kernel::prelude::*;
 
 /// What a call is about. That a TSG, GPU or level exists is for the call to find out.
-#[expect(dead_code, reason = "the calls move to it one by one")]
 pub(super) enum Target {
     /// Nothing, or everything.
     None,

@@ -11,6 +11,7 @@ use crate::{
         memory::account_nowait,
         thread::Thread,
         time::now_ns,
+        trace,
         work::{
             Job,
             Worker, //
@@ -18,6 +19,7 @@ use crate::{
     },
     policy::{
         phase::{
+            libraries::Libraries,
             task::{
                 Seen,
                 Task, //
@@ -25,6 +27,7 @@ use crate::{
             window::Gpu,
             Thresholds, //
         },
+        prefetch::Signal,
         tunables::phases::Phases,
         units::Ns, //
     },
@@ -36,8 +39,10 @@ use crate::{
     tracking::{
         self,
         batch,
-        process::Process,
-        programs::Recorded,
+        programs::{
+            tell as tell_phase,
+            Recorded, //
+        },
         BATCH, //
     },
 };
@@ -67,7 +72,7 @@ const LOOK: Ns = Ns(8_000);
 const MOST: u64 = 1_024;
 
 /// Processes whose memory is looked through in a tick.
-const LOOKS_FOR_NCCL: u32 = 8;
+const LOOKS_FOR_COLLECTIVES: u32 = 8;
 
 /// For how long a GPU that does not answer is waited for.
 const PATIENCE: Ns = Ns(100_000_000);
@@ -288,10 +293,10 @@ impl State {
             program.begin_look();
         }
         for meters in &self.meters {
-            meters.add_to(&mut self.programs);
+            meters.add_to(&mut self.programs, now);
         }
-        if tunables.thresholds().nccl() {
-            self.look_for_nccl(now);
+        if tunables.thresholds().collectives() {
+            self.look_for_collectives(now, tunables.libraries());
         }
         self.share_out(tunables.tick());
         let sure = self.made_from.is_some() && self.is_answered();
@@ -352,7 +357,7 @@ impl State {
                     from,
                     program.listens(),
                     |now, thread, slot| {
-                        let gpu = (program.gpu, program.nccl);
+                        let gpu = (program.gpu, program.collective);
                         let (anew, thresholds) = (program.is_anew(), tunables.thresholds());
                         let seen = take(thread, slot, now, gpu, anew, thresholds);
                         program.see(slot.as_deref(), seen, &thread.waited, now);
@@ -371,19 +376,17 @@ impl State {
         }
         program.end_round(now, tunables);
         program.settle(sure);
-        if program.has_news() {
-            // Without a table there is nobody to tell.
-            let _ = tracking::with(|t| t.report(program));
-        }
+        // Without a table there is nobody to tell.
+        let _ = tracking::with(|t| t.report(program, tunables.prefetch()));
     }
 
-    fn look_for_nccl(&mut self, now: Ns) {
-        let mut left = LOOKS_FOR_NCCL;
+    fn look_for_collectives(&mut self, now: Ns, libraries: &Libraries) {
+        let mut left = LOOKS_FOR_COLLECTIVES;
         for program in &mut self.programs {
             if !program.rests() && program.is_to_look(now) {
                 let thread = Thread::of(program.process().pid());
-                let maps = thread.map_or(Some(false), |thread| thread.maps_nccl());
-                program.nccl = maps.unwrap_or(program.nccl);
+                let maps = thread.map_or(Some(false), |thread| thread.maps_any(libraries));
+                program.collective = maps.unwrap_or(program.collective);
                 left -= 1;
             }
             if left == 0 {
@@ -396,8 +399,8 @@ impl State {
     fn signal(&mut self, now: Ns) -> Option<Ns> {
         let mut next: Option<Ns> = None;
         for program in &mut self.programs {
-            if program.signal(now) {
-                tell(program.process());
+            if let Some(signal) = program.signal(now) {
+                tell(program, &signal);
             }
             let due = program.due();
             next = next.map_or(due, |at| Some(due.map_or(at, |due| at.min(due))));
@@ -407,12 +410,20 @@ impl State {
 }
 
 /// Tells a process that it is time to load its next batch.
-fn tell(process: &Process) {
-    if let Some(thread) = Thread::of(process.pid()) {
-        prefetch::signal(process.pid(), &thread);
-        // Without a registry there are no streams.
-        let _ = registry::with(|r| r.signal_prefetch(process.pid(), &thread));
-    }
+fn tell(program: &Program, signal: &Signal) {
+    let process = program.process();
+    let Some(thread) = Thread::of(process.pid()) else {
+        return;
+    };
+    trace::prefetch_signal(
+        process.pid().global_number(),
+        signal.elapsed.0,
+        signal.predicted.0,
+        signal.lead.0,
+    );
+    prefetch::signal(process.pid(), &thread);
+    // Without a registry there are no streams.
+    let _ = registry::with(|r| r.signal_prefetch(process.pid(), &thread, program.id(), signal));
 }
 
 /// Takes a sample of a thread, unless nothing is known of the time before.
@@ -424,7 +435,7 @@ fn take(
     }: &Recorded<'_>,
     slot: &mut Option<KBox<Task>>,
     now: Ns,
-    (gpu, nccl): (Gpu, bool),
+    (gpu, collective): (Gpu, bool),
     anew: bool,
     thresholds: &Thresholds,
 ) -> Option<Seen> {
@@ -439,6 +450,12 @@ fn take(
             task.skip(activity, waited, now);
             None
         }
-        Some(task) => Some(task.observe(activity, waited, now, gpu, nccl, thresholds)),
+        Some(task) => {
+            let seen = task.observe(activity, waited, now, gpu, collective, thresholds);
+            if let Some(transition) = &seen.transition {
+                tell_phase(thread, transition, false);
+            }
+            Some(seen)
+        }
     }
 }

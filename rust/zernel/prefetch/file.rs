@@ -5,7 +5,6 @@ use super::{
     Registered,
     Subscription, //
 };
-use crate::error::Failure;
 use kernel::{
     prelude::*,
     rbtree::{
@@ -27,7 +26,6 @@ pub(crate) struct Entry {
 /// The subscriptions of a file.
 pub(crate) struct Subscriptions {
     entries: RBTree<u32, Entry>,
-    last: u32,
 }
 
 impl Subscriptions {
@@ -35,26 +33,28 @@ impl Subscriptions {
     pub(crate) fn new() -> Self {
         Self {
             entries: RBTree::new(),
-            last: 0,
         }
     }
 
-    /// Takes a subscription in, and has it be signalled. `word`: the slot whose word it counts in.
-    /// Returns its number, from 1.
+    /// Takes a subscription in under a handle, and has it be signalled. `word`: the slot whose word it
+    /// counts in.
     ///
     /// # Errors
     ///
-    /// [`Failure::OverQuota`] every number was used, `ENOMEM`.
-    pub(crate) fn add(&mut self, subscription: Subscription, word: Option<Place>) -> Result<u32> {
-        let number = self.last.checked_add(1).ok_or(Failure::OverQuota)?;
+    /// `ENOMEM`.
+    pub(crate) fn add(
+        &mut self,
+        handle: u32,
+        subscription: Subscription,
+        word: Option<Place>,
+    ) -> Result {
         let entry = Entry {
             word,
             _registered: Registered::new(subscription)?,
         };
         self.entries
-            .insert(RBTreeNode::new(number, entry, GFP_KERNEL_ACCOUNT)?);
-        self.last = number;
-        Ok(number)
+            .insert(RBTreeNode::new(handle, entry, GFP_KERNEL_ACCOUNT)?);
+        Ok(())
     }
 
     /// Whether one counts in the word of a slot.
@@ -62,13 +62,9 @@ impl Subscriptions {
         self.entries.values().any(|entry| entry.word == Some(place))
     }
 
-    /// Takes a subscription out. What is returned must be dropped without a lock.
-    ///
-    /// # Errors
-    ///
-    /// `ENOENT`.
-    pub(crate) fn remove(&mut self, number: u32) -> Result<Entry> {
-        self.entries.remove(&number).ok_or(ENOENT)
+    /// Takes a subscription out, if there is one. What is returned must be dropped without a lock.
+    pub(crate) fn remove(&mut self, handle: u32) -> Option<Entry> {
+        self.entries.remove(&handle)
     }
 
     /// Takes out some one that counts in a word of a page. What is returned must be dropped without

@@ -19,6 +19,7 @@ use crate::{
         },
         task_reaper::TaskReaper, //
     },
+    policy::prefetch::Signal,
     registry::meters::Meters, //
 };
 use kernel::{
@@ -62,8 +63,8 @@ impl Registry {
     /// `ENOMEM`.
     pub(crate) fn end_plan(&mut self, sampler: &Arc<Worker<Sampler>>) -> Result<KVec<Arc<Meters>>> {
         let mut found = KVec::with_capacity(self.gpu_count as usize, GFP_KERNEL)?;
-        for (_, gpu) in self.gpus.iter_mut().filter(|(_, gpu)| gpu.metered) {
-            gpu.metered = gpu.meters.end_plan(sampler.clone());
+        for (id, gpu) in self.gpus.iter_mut().filter(|(_, gpu)| gpu.metered) {
+            gpu.metered = gpu.meters.end_plan(*id, sampler.clone());
             if gpu.metered {
                 found.push(gpu.meters.clone(), GFP_KERNEL)?;
             }
@@ -104,8 +105,15 @@ impl Registry {
         }
     }
 
-    /// Tells those who may see it that it is time for a process to load its next batch.
-    pub(crate) fn signal_prefetch(&mut self, process: &Pid, thread: &Thread) {
+    /// Tells those who may see it that it is time for a process, which has that id among those that
+    /// are tracked, to load its next batch.
+    pub(crate) fn signal_prefetch(
+        &mut self,
+        process: &Pid,
+        thread: &Thread,
+        _id: u64,
+        _signal: &Signal,
+    ) {
         let owner = (process, thread.uid());
         let private = !thread.is_of(owner.1);
         self.streams

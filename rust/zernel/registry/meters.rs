@@ -16,7 +16,10 @@ use crate::{
             Look,
             Meter, //
         },
-        units::Ns, //
+        units::{
+            Ns,
+            Permille, //
+        }, //
     },
     registry::gpu, //
 };
@@ -51,6 +54,8 @@ struct List {
     tsgs: RBTree<u64, Metered>,
     /// Who is told of answers.
     sampler: Option<Arc<Worker<Sampler>>>,
+    /// The GPU.
+    gpu: Option<gpu::Id>,
 }
 
 /// The meters of a GPU's TSGs, by the provider's numbers.
@@ -77,6 +82,7 @@ impl Meters {
         let list = List {
             tsgs: RBTree::new(),
             sampler: None,
+            gpu: None,
         };
         Arc::pin_init(
             pin_init!(Self {
@@ -120,8 +126,8 @@ impl Meters {
         Ok(())
     }
 
-    /// See [`Self::begin_plan`]. Returns whether any is looked at.
-    pub(crate) fn end_plan(&self, sampler: Arc<Worker<Sampler>>) -> bool {
+    /// See [`Self::begin_plan`]. Returns whether any is looked at, on the GPU of this id.
+    pub(crate) fn end_plan(&self, gpu: gpu::Id, sampler: Arc<Worker<Sampler>>) -> bool {
         let mut list = self.list.lock();
         let mut from = Some(0);
         while let Some(at) = from {
@@ -134,7 +140,7 @@ impl Meters {
                 list.tsgs.remove(&tsg);
             }
         }
-        list.sampler = Some(sampler);
+        (list.sampler, list.gpu) = (Some(sampler), Some(gpu));
         let any = list.tsgs.iter().next().is_some();
         any
     }
@@ -188,15 +194,23 @@ impl Meters {
     }
 
     /// What the GPU did for each program is added to what others did, if the last look is over.
-    pub(crate) fn add_to(&self, programs: &mut [Program]) {
+    pub(crate) fn add_to(&self, programs: &mut [Program], now: Ns) {
         if !self.is_answered() {
             return;
         }
-        for (_, metered) in self.list.lock().tsgs.iter() {
-            if let Some(Program { gpu, .. }) = programs.get_mut(metered.program) {
-                gpu.share = gpu.share.max(metered.meter.share());
-                gpu.synced = gpu.synced.max(metered.meter.synced());
-                gpu.pending = gpu.pending.max(metered.meter.pending());
+        let list = self.list.lock();
+        for (_, metered) in list.tsgs.iter() {
+            let Some(program) = programs.get_mut(metered.program) else {
+                continue;
+            };
+            let (meter, gpu) = (&metered.meter, &mut program.gpu);
+            gpu.share = gpu.share.max(meter.share());
+            gpu.synced = gpu.synced.max(meter.synced());
+            gpu.pending = gpu.pending.max(meter.pending());
+            let is_busy = meter.share() > Permille(0) || meter.pending().is_some();
+            let used = is_busy.then_some(now).or(meter.synced());
+            if let (Some(used), Some(gpu)) = (used, list.gpu) {
+                program.uses(gpu, used);
             }
         }
     }

@@ -6,6 +6,7 @@ use super::{
         Process,
         Setting, //
     },
+    programs::tell,
     table::{
         Member,
         Tracking,
@@ -150,12 +151,11 @@ impl Tracking {
         let now = Ns(now_ns());
         let mut from = Some(0);
         while let Some((thread, id)) = from.and_then(|from| self.member_from(key, from)) {
-            let phases = self
-                .threads
-                .get_mut(&id)
-                .and_then(|m| m.phases.as_deref_mut());
-            if let Some(task) = phases {
-                task.rest(now);
+            if let Some(member) = self.threads.get_mut(&id) {
+                let task = member.phases.as_deref_mut();
+                if let Some(transition) = task.and_then(|task| task.rest(now)) {
+                    tell(member.record.thread(), &transition, false);
+                }
             }
             self.renice(id);
             from = thread.checked_add(1);

@@ -30,7 +30,7 @@ use kernel::{
 ///
 /// # Errors
 ///
-/// See `struct zernel_v0_track`; nothing has changed then, unless others track the same cgroup
+/// See `struct zernel_track`; nothing has changed then, unless others track the same cgroup
 /// meanwhile.
 pub(crate) fn track_cgroup(cgroup: Cgroup, terms: Terms) -> Result<u32, Failure> {
     let known = Arc::new(Known::new(cgroup), GFP_KERNEL_ACCOUNT)?;
@@ -52,7 +52,7 @@ pub(crate) fn track_cgroup(cgroup: Cgroup, terms: Terms) -> Result<u32, Failure>
 ///
 /// # Errors
 ///
-/// See `struct zernel_v0_track`; nothing has changed then.
+/// See `struct zernel_track`; nothing has changed then.
 pub(crate) fn untrack_cgroup(cgroup: &Cgroup, privileged: bool) -> Result<(), Failure> {
     let serial = with(|t| t.untrack_group(cgroup, privileged))??;
     look_inside(serial, serial)?;

@@ -110,7 +110,7 @@ impl Tracking {
     ///
     /// # Errors
     ///
-    /// See `struct zernel_v0_track`; nothing has changed then.
+    /// See `struct zernel_track`; nothing has changed then.
     pub(super) fn open_group(
         &mut self,
         cgroup: &Arc<Known>,
@@ -158,6 +158,7 @@ impl Tracking {
         let serial = group.serial;
         self.groups
             .try_create_and_insert(id, group, account_nowait())?;
+        self.changes.cgroups += 1;
         Ok(Opened {
             cgroup: cgroup.clone(),
             serial,
@@ -213,7 +214,7 @@ impl Tracking {
     }
 
     fn drop_group(&mut self, id: u64) {
-        self.groups.remove(&id);
+        self.changes.cgroups += u64::from(self.groups.remove(&id).is_some());
         self.record_reaper.kick();
     }
 

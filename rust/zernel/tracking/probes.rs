@@ -3,9 +3,13 @@
 
 use crate::{
     error::Failure,
-    glue::{
-        probe::Point,
-        uapi, //
+    glue::probe::{
+        File,
+        Point, //
+    },
+    policy::elf::{
+        self,
+        Refused, //
     },
     tracking, //
 };
@@ -18,16 +22,28 @@ use kernel::{
 };
 
 /// Most probes of an open file.
-const MAX_PER_FILE: usize = uapi::ZERNEL_V0_MAX_PROBES_PER_FILE as usize;
+const MAX_PER_FILE: usize = 64;
 
 /// Most probes.
-const MAX: u32 = uapi::ZERNEL_V0_MAX_PROBES;
+const MAX: u32 = 256;
 
 /// How many there are.
 static COUNT: Atomic<u32> = Atomic::new(0);
 
 /// The number of the last one; none is used again.
 static LAST: Atomic<u64> = Atomic::new(0);
+
+/// Bytes of symbols that are read at a time.
+const PART: usize = 4096;
+
+/// Checks that a function of a file begins at `offset`.
+fn check(file: &mut File, offset: u64) -> Result {
+    let mut scratch = KVec::from_elem(0, PART, GFP_KERNEL)?;
+    elf::check_function(file, offset, &mut scratch).map_err(|refused| match refused {
+        Refused::NoFunction => ENOEXEC,
+        Refused::Unreadable(error) => error,
+    })
+}
 
 /// A place among [`MAX`] probes.
 ///
@@ -60,8 +76,8 @@ impl Drop for Place {
 
 /// A probe.
 struct Probe {
-    /// Its number in its open file.
-    number: u32,
+    /// Its handle in its open file.
+    handle: u32,
     point: Point,
     _place: Place,
 }
@@ -69,57 +85,49 @@ struct Probe {
 /// Those of an open file; they end when this is dropped.
 pub(crate) struct Probes {
     all: KVec<Probe>,
-    /// The number of the last one.
-    last: u32,
 }
 
 impl Probes {
     /// None.
     pub(crate) const fn new() -> Self {
-        Self {
-            all: KVec::new(),
-            last: 0,
-        }
+        Self { all: KVec::new() }
     }
 
-    /// Probes the function at `offset` in the caller's file `fd`. Returns its number in this file. May
-    /// wait for every process that maps that file.
+    /// Probes the function at `offset` in the caller's file `fd`. May wait for every process that maps
+    /// that file.
     ///
     /// # Errors
     ///
-    /// See `struct zernel_v0_probe`.
-    pub(crate) fn add(&mut self, fd: u32, offset: u64) -> Result<u32, Failure> {
+    /// See `struct zernel_probe`.
+    pub(crate) fn add(&mut self, handle: u32, fd: i32, offset: u64) -> Result<(), Failure> {
         if self.all.len() >= MAX_PER_FILE {
             return Err(Failure::OverQuota);
         }
-        let number = self.last.checked_add(1).ok_or(Failure::TableFull)?;
         let place = Place::take().ok_or(Failure::TableFull)?;
         self.all.reserve(1, GFP_KERNEL_ACCOUNT)?;
+        let mut file = File::open(fd, offset)?;
+        check(&mut file, offset)?;
         let id = LAST.fetch_add(1, Relaxed).wrapping_add(1);
         let probe = Probe {
-            number,
-            point: Point::new(fd, offset, id)?,
+            handle,
+            point: Point::new(&file, offset, id)?,
             _place: place,
         };
         // There is room.
         self.all.push(probe, GFP_KERNEL_ACCOUNT)?;
-        self.last = number;
-        Ok(number)
+        Ok(())
     }
 
-    /// Ends a probe, and the waits that it has seen to begin.
-    ///
-    /// # Errors
-    ///
-    /// `ENOENT` there is none of that number.
-    pub(crate) fn remove(&mut self, number: u32) -> Result<(), Failure> {
-        let at = self.all.iter().position(|probe| probe.number == number);
-        let gone = Failure::Kernel(ENOENT);
-        let probe = self.all.remove(at.ok_or(gone)?).map_err(|_| gone)?;
+    /// Ends a probe, and the waits that it has seen to begin. Returns whether there was one.
+    pub(crate) fn remove(&mut self, handle: u32) -> bool {
+        let at = self.all.iter().position(|probe| probe.handle == handle);
+        let Some(Ok(probe)) = at.map(|at| self.all.remove(at)) else {
+            return false;
+        };
         let id = probe.point.id();
         drop(probe);
         tracking::end_waits(|ended| ended == id);
-        Ok(())
+        true
     }
 }
 

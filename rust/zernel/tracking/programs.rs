@@ -17,6 +17,7 @@ use crate::{
         scheduler_hooks::Record,
         thread::Thread,
         time::now_ns,
+        trace,
         work::Worker, //
     },
     jobs::sampler::{
@@ -35,11 +36,12 @@ use crate::{
         phase::{
             account::Times,
             activity::Activity,
+            detector::Transition,
             task::Task,
             waits::Waited,
-            window::Gpu,
             Phase, //
         },
+        prefetch::Params,
         units::Ns, //
     },
     tuned, //
@@ -58,13 +60,8 @@ pub(crate) struct Seen<'a> {
 }
 
 impl Seen<'_> {
-    /// How long it was in each phase, up to `now`.
-    pub(crate) fn times(&self, now: Ns) -> Times {
-        let activity = self.record.read();
-        activity.map_or(Times::ZERO, |activity| self.times_of(&activity, now))
-    }
-
-    fn times_of(&self, activity: &Activity, now: Ns) -> Times {
+    /// How long it was in each phase, up to `now`, by what it was read to do.
+    pub(crate) fn times_of(&self, activity: &Activity, now: Ns) -> Times {
         match self.task {
             Some(task) => task.times(activity.ended().unwrap_or(now)),
             None => Times::unknown(activity.totals(now).time()),
@@ -119,6 +116,17 @@ impl Member {
     }
 }
 
+/// Tells traces that the phase of a thread has changed.
+pub(crate) fn tell(thread: &Thread, transition: &Transition, hinted: bool) {
+    if !trace::is_phase_changed_on() {
+        return;
+    }
+    let (tid, pid) = thread.global_numbers();
+    let (from, to) = (transition.from.number(), transition.to.number());
+    let lasted = transition.lasted.0;
+    trace::phase_changed(pid, tid, from as u32, to as u32, lasted, hinted);
+}
+
 /// What is recorded of a thread.
 pub(crate) struct Recorded<'a> {
     /// Who it is.
@@ -129,6 +137,14 @@ pub(crate) struct Recorded<'a> {
     pub(crate) waited: Waited,
 }
 
+/// Entries of lists that have come and gone.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Changes {
+    pub(crate) threads: u64,
+    pub(crate) processes: u64,
+    pub(crate) cgroups: u64,
+}
+
 /// A process that a list shows.
 pub(crate) struct Listed {
     /// Its number.
@@ -137,10 +153,10 @@ pub(crate) struct Listed {
     pub(crate) process: Arc<Process>,
     /// Tracked threads.
     pub(crate) threads: u32,
-    /// What the GPU did for it, at the last sample.
-    pub(crate) gpu: Gpu,
-    /// What came of its signals.
-    pub(crate) prefetch: Report,
+    /// Threads with a record.
+    pub(crate) members: u32,
+    /// What the last sample has told.
+    pub(crate) report: Report,
 }
 
 impl Tracking {
@@ -164,12 +180,9 @@ impl Tracking {
     }
 
     /// What is seen of a program.
-    pub(crate) fn report(&mut self, program: &Program) {
+    pub(crate) fn report(&mut self, program: &Program, params: &Params) {
         if let Some(entry) = self.processes.get_mut(&program.key()) {
-            entry.gpu = program.gpu;
-            if let Some(report) = program.report() {
-                entry.prefetch = report;
-            }
+            entry.report = program.report(params);
         }
     }
 
@@ -242,13 +255,30 @@ impl Tracking {
         id.checked_add(1)
     }
 
-    /// The first thread with an id of at least `from`, if its process has phases.
-    pub(crate) fn phases_from(&self, from: u64) -> Option<(u64, Option<Seen<'_>>)> {
+    /// Entries of lists that have come and gone.
+    pub(crate) fn changes(&self) -> Changes {
+        self.changes
+    }
+
+    /// The first thread with an id of at least `from`, if it is tracked.
+    pub(crate) fn seen_from(&self, from: u64) -> Option<(u64, Option<Seen<'_>>)> {
         let cursor = self.threads.cursor_lower_bound(&from)?;
         let &id = cursor.current().0;
         let member = self.threads.get(&id)?;
-        let has = member.is_wanted() && member.record.process().setting().ml;
-        Some((id, has.then(|| member.seen())))
+        Some((id, member.is_wanted().then(|| member.seen())))
+    }
+
+    /// True if a thread is tracked, by itself or with others.
+    pub(crate) fn is_tracked(&self, process: &Pid, thread: &Thread) -> bool {
+        let id = self.members.get(&(process.key(), thread.key()));
+        let member = id.and_then(|id| self.threads.get(id));
+        member.is_some_and(Member::is_wanted)
+    }
+
+    /// The id of a process; 0 if nothing of it is tracked any more.
+    pub(crate) fn id_of(&self, process: &Pid) -> u64 {
+        let entry = self.processes.get(&process.key());
+        entry.map_or(0, |entry| entry.id)
     }
 
     /// A thread says what it does.
@@ -276,8 +306,9 @@ impl Tracking {
             let task = Task::new(&activity, &waited, now);
             member.phases = Some(KBox::new(task, account_nowait())?);
         }
-        if let Some(task) = &mut member.phases {
-            task.hint(now, phase, duration);
+        let task = member.phases.as_mut();
+        if let Some(transition) = task.and_then(|task| task.hint(now, phase, duration)) {
+            tell(thread, &transition, true);
         }
         member.renice(&self.nice);
         member.record.process().ring();
@@ -293,8 +324,8 @@ impl Tracking {
             id,
             process: entry.process.clone(),
             threads: entry.threads,
-            gpu: entry.gpu,
-            prefetch: entry.prefetch,
+            members: entry.members,
+            report: entry.report,
         })
     }
 
@@ -328,6 +359,6 @@ impl Tracking {
     }
 }
 
-// A tracked thread takes 512 bytes with its phases: 480, and 8 for each part that is accounted to a
+// A tracked thread takes 544 bytes with its phases: 512, and 8 for each part that is accounted to a
 // cgroup of memory.
-kernel::prelude::static_assert!(size_of::<Task>() <= 96);
+kernel::prelude::static_assert!(size_of::<Task>() <= 128);

@@ -11,6 +11,7 @@ use super::{
         Process,
         Setting, //
     },
+    programs::Changes,
 };
 use crate::{
     error::Failure,
@@ -43,7 +44,6 @@ use crate::{
         phase::{
             account::Times,
             task::Task,
-            window::Gpu,
             Phase, //
         },
         units::Ns, //
@@ -78,12 +78,10 @@ pub(super) struct Entry {
     pub(super) past: Times,
     /// The tracked cgroups that it is in.
     pub(super) groups: KVec<Membership>,
-    /// What the GPU did for it, at the last sample.
-    pub(super) gpu: Gpu,
-    /// What came of its signals.
-    pub(super) prefetch: Report,
+    /// What the last sample has told.
+    pub(super) report: Report,
     /// Those that have still to let their records go included.
-    members: u32,
+    pub(super) members: u32,
     /// Calls that are about to track more of it.
     pub(super) opened: u32,
     /// How often a call has changed how it is named.
@@ -143,6 +141,7 @@ pub(crate) struct Tracking {
     /// The cgroup sync is to look again when there may be memory or room.
     pub(super) retries: bool,
     count: u32,
+    pub(super) changes: Changes,
     /// Nice values.
     pub(super) nice: Arc<Table>,
     users: RBTree<Uid, u32>,
@@ -174,6 +173,7 @@ impl Tracking {
             cgroup_sync,
             retries: false,
             count: 0,
+            changes: Changes::default(),
             nice,
             users: RBTree::new(),
             hooks: None,
@@ -186,14 +186,6 @@ impl Tracking {
     /// How many threads are tracked.
     pub(crate) fn count(&self) -> u32 {
         self.count
-    }
-
-    /// The first record with an id of at least `from`, if its thread is tracked.
-    pub(crate) fn thread_from(&self, from: u64) -> Option<(u64, Option<&Record>)> {
-        let cursor = self.threads.cursor_lower_bound(&from)?;
-        let &id = cursor.current().0;
-        let member = self.threads.get(&id)?;
-        Some((id, member.is_wanted().then_some(&*member.record)))
     }
 
     pub(super) fn process_from(&self, from: usize) -> Option<(usize, Arc<Process>)> {
@@ -300,8 +292,7 @@ impl Tracking {
             process: process.clone(),
             id,
             past: Times::ZERO,
-            gpu: Gpu::default(),
-            prefetch: Report::default(),
+            report: Report::default(),
             threads: 0,
             singles: 0,
             groups: KVec::new(),
@@ -315,6 +306,7 @@ impl Tracking {
         self.processes
             .try_create_and_insert(key, entry, account_nowait())?;
         self.ids.insert(node.into_node(id, key));
+        self.changes.processes += 1;
         self.last_id = id;
         self.generation += u64::from(process.setting().ml);
         Ok(())
@@ -351,6 +343,7 @@ impl Tracking {
         self.leave_all(key);
         if let Some(entry) = self.processes.remove(&key) {
             self.ids.remove(&entry.id);
+            self.changes.processes += 1;
             self.generation += u64::from(entry.process.setting().ml);
         }
     }
@@ -462,6 +455,7 @@ impl Tracking {
         entry.members += 1;
         entry.threads += 1;
         self.count += 1;
+        self.changes.threads += 1;
         self.last_id += 1;
         let id = self.last_id;
         record.set_id(id);
@@ -508,6 +502,7 @@ impl Tracking {
         let single = member.is_single();
         member.wanted = Wanted::No;
         self.count -= 1;
+        self.changes.threads += 1;
         let key = member.record.process().pid().key();
         if let Some(entry) = self.processes.get_mut(&key) {
             entry.threads -= 1;
@@ -555,6 +550,7 @@ impl Tracking {
             *id = new;
         }
         self.count += 1;
+        self.changes.threads += 1;
         if let Some(entry) = self.processes.get_mut(&key.0) {
             entry.threads += 1;
             entry.past.add(&times);

@@ -13,15 +13,11 @@ use serde::Serialize;
 
 use crate::list::ALL;
 use crate::request::{self, Durations, Histogram, RequestStats};
-use crate::sys::{abi, v0 as calls};
+use crate::sys::{abi, v0 as calls, zernel};
 use crate::{
-    class, gpu, phase, thread, Call, CgroupPhases, Class, Error, EventStream, Gpu, Level,
-    LevelInfo, Phase, ProcessPhases, Result, Stats, Target, Thread, ThreadPhases, Tracking, Tsg,
-    Weight,
+    class, gpu, phase, thread, Call, Cgroup, Class, Error, EventStream, Gpu, Level, LevelInfo,
+    Phase, Process, Result, Stats, Target, Thread, Tracking, Tsg, Weight,
 };
-
-/// Most entries that one call of an enumeration fills.
-const PAGE: usize = 64;
 
 /// An open `/dev/zernel`.
 #[derive(Debug)]
@@ -210,69 +206,76 @@ impl Zernel {
 
     /// Tracks what the threads of `target` do: a thread, a process with the threads that it makes
     /// later, or a cgroup with all processes that are in it or come; `tracking` says whether those of
-    /// its children, too, which is not for a cgroup, and whether they have phases. Returns how many
-    /// threads of the process, or in the cgroup, are tracked then.
+    /// its children, too, which is for a process alone, and whether they have phases. Returns how
+    /// many threads of it are tracked then.
     ///
     /// Errors: [`Error::Call`] with `EPERM`, `EDQUOT`, `ENOSPC`, `EOPNOTSUPP`, `ESRCH` or `EBADF`;
     /// `EINVAL` for a TSG.
     pub fn track(&self, target: &Target, tracking: Tracking) -> Result<u32> {
-        let mut raw = thread::request(target, tracking);
-        calls::track(self.as_fd(), &mut raw).map_err(Error::call(Call::Track))?;
+        let mut raw = thread::begin(target, tracking);
+        zernel::track(self.as_fd(), &mut raw).map_err(self.failed(Call::Track))?;
         Ok(raw.threads)
     }
 
-    /// Tracks `target` no more. Returns how many threads of its process still are; 0 for a cgroup.
+    /// Tracks `target` no more. Returns how many threads of it still are.
     ///
     /// Errors: [`Error::Call`] with `EPERM`, `ENODATA`, `EBUSY`, `ESRCH` or `EBADF`; `EINVAL` for a
     /// TSG.
     pub fn untrack(&self, target: &Target) -> Result<u32> {
-        let mut raw = thread::request(target, Tracking::PLAIN);
-        calls::untrack(self.as_fd(), &mut raw).map_err(Error::call(Call::Untrack))?;
+        let mut raw = thread::end(target);
+        zernel::track(self.as_fd(), &mut raw).map_err(self.failed(Call::Untrack))?;
         Ok(raw.threads)
     }
 
     /// All tracked threads that the caller may see, in the order in which they came.
     pub fn threads(&self) -> impl Iterator<Item = Result<Thread>> + use<'_> {
-        Pages::new(Call::ListThreads, |cursor, page| {
-            calls::list_threads(self.as_fd(), cursor, page)
-        })
-        .map(|raw| raw.map(|raw| Thread::from(&raw)))
+        self.threads_in(ALL)
     }
 
-    /// The phases of all threads of machine-learning programs that the caller may see, in the order
-    /// in which they came.
-    pub fn phases(&self) -> impl Iterator<Item = Result<ThreadPhases>> + use<'_> {
-        Pages::new(Call::ListPhases, |cursor, page| {
-            calls::list_phases(self.as_fd(), cursor, page)
-        })
-        .map(|raw| raw.map(|raw| ThreadPhases::from(&raw)))
+    /// The tracked threads of a target that the caller may see: a thread, those of a process, or those
+    /// of the processes in a cgroup or below.
+    ///
+    /// Errors: [`Error::Call`] with `ESRCH` or `EBADF`.
+    pub fn threads_of(&self, target: &Target) -> impl Iterator<Item = Result<Thread>> + use<'_> {
+        self.threads_in(target.raw())
+    }
+
+    fn threads_in(
+        &self,
+        filter: abi::zernel_target,
+    ) -> impl Iterator<Item = Result<Thread>> + use<'_> {
+        self.entries(Call::ListThreads, abi::ZERNEL_LIST_THREADS, filter)
+            .map(|raw| raw.map(|raw: abi::zernel_thread_info| Thread::from(&raw)))
+    }
+
+    /// All threads of machine-learning programs that the caller may see, in the order in which they
+    /// came.
+    pub fn phases(&self) -> impl Iterator<Item = Result<Thread>> + use<'_> {
+        self.threads()
+            .filter(|thread| thread.as_ref().map_or(true, |thread| thread.ml))
     }
 
     /// All processes with tracked threads that the caller may see, machine-learning programs or
     /// not, in the order in which they came.
-    pub fn processes(&self) -> impl Iterator<Item = Result<ProcessPhases>> + use<'_> {
-        Pages::new(Call::ListProcesses, |cursor, page| {
-            calls::list_processes(self.as_fd(), cursor, page)
-        })
-        .map(|raw| raw.map(|raw| ProcessPhases::from(&raw)))
+    pub fn processes(&self) -> impl Iterator<Item = Result<Process>> + use<'_> {
+        self.entries(Call::ListProcesses, abi::ZERNEL_LIST_PROCESSES, ALL)
+            .map(|raw| raw.map(|raw: abi::zernel_process_info| Process::from(&raw)))
     }
 
     /// The tracked cgroups that the caller may see, by their ids.
-    pub fn cgroups(&self) -> impl Iterator<Item = Result<CgroupPhases>> + use<'_> {
-        Pages::new(Call::ListCgroups, |cursor, page| {
-            calls::list_cgroups(self.as_fd(), cursor, page)
-        })
-        .map(|raw| raw.map(|raw| CgroupPhases::from(&raw)))
+    pub fn cgroups(&self) -> impl Iterator<Item = Result<Cgroup>> + use<'_> {
+        self.entries(Call::ListCgroups, abi::ZERNEL_LIST_CGROUPS, ALL)
+            .map(|raw| raw.map(|raw: abi::zernel_cgroup_info| Cgroup::from(&raw)))
     }
 
-    /// Says that the thread `tid`, 0 for the caller, is in `phase` for `duration`, which wins over
-    /// what is detected. With a duration of zero the hint that was given before ends.
+    /// Says that a thread is in `phase` for `duration`, which wins over what is detected. With a
+    /// duration of zero the hint that was given before ends.
     ///
     /// Errors: [`Error::Call`] with `EINVAL` for more than [`phase::HINT_MAX`], `EPERM`, `ENODATA`
     /// when it is not tracked as one of a machine-learning program, or `ESRCH`.
-    pub fn hint(&self, tid: u32, phase: Phase, duration: Duration) -> Result<()> {
-        let mut raw = phase::hint(tid, phase, duration);
-        calls::phase_hint(self.as_fd(), &mut raw).map_err(Error::call(Call::PhaseHint))
+    pub fn hint(&self, thread: &Target, phase: Phase, duration: Duration) -> Result<()> {
+        let mut raw = phase::hint(thread, phase, duration);
+        zernel::hint(self.as_fd(), &mut raw).map_err(self.failed(Call::Hint))
     }
 
     /// The module's counters.
@@ -331,64 +334,10 @@ pub(crate) fn open_node(path: &Path, flags: OFlags) -> Result<OwnedFd> {
     })
 }
 
-/// An enumeration that is read a page at a time; it ends after the first error.
-struct Pages<T, F> {
-    call: Call,
-    read: F,
-    cursor: u64,
-    page: Vec<T>,
-    next: usize,
-    filled: usize,
-    done: bool,
-}
-
-impl<T: Zeroable + Copy, F> Pages<T, F>
-where
-    F: FnMut(&mut u64, &mut [T]) -> std::result::Result<usize, Errno>,
-{
-    fn new(call: Call, read: F) -> Self {
-        Self {
-            call,
-            read,
-            cursor: 0,
-            page: vec![T::zeroed(); PAGE],
-            next: 0,
-            filled: 0,
-            done: false,
-        }
-    }
-}
-
-impl<T: Zeroable + Copy, F> Iterator for Pages<T, F>
-where
-    F: FnMut(&mut u64, &mut [T]) -> std::result::Result<usize, Errno>,
-{
-    type Item = Result<T>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.next == self.filled && !self.done {
-            self.next = 0;
-            self.filled = match (self.read)(&mut self.cursor, &mut self.page) {
-                Ok(filled) => filled,
-                Err(errno) => {
-                    self.done = true;
-                    self.filled = 0;
-                    return Some(Err(Error::call(self.call)(errno)));
-                }
-            };
-            self.done = self.filled == 0;
-        }
-        let entry = *self.page[..self.filled].get(self.next)?;
-        self.next += 1;
-        Some(Ok(entry))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::Cause;
-    use proptest::prelude::*;
 
     #[test]
     fn no_device_says_so() {
@@ -401,41 +350,5 @@ mod tests {
         let zernel = Zernel::open_at("/dev/null").unwrap();
         assert_eq!(zernel.version().unwrap_err().cause(), Cause::Unsupported);
         assert_eq!(zernel.tsgs().count(), 1, "one error, then the end");
-    }
-
-    proptest! {
-        #[test]
-        fn pages_join_without_gap_or_repeat(ids in prop::collection::btree_set(1u64.., 0..300)) {
-            let ids: Vec<u64> = ids.into_iter().collect();
-            let read = |cursor: &mut u64, page: &mut [u64]| {
-                let seen = *cursor;
-                let rest = ids.iter().filter(|&&id| id > seen);
-                let mut count = 0;
-                for (slot, &id) in page.iter_mut().zip(rest) {
-                    (*slot, *cursor, count) = (id, id, count + 1);
-                }
-                Ok(count)
-            };
-            let seen: Result<Vec<u64>> = Pages::new(Call::ListTsgs, read).collect();
-            prop_assert_eq!(seen.unwrap(), ids.clone());
-        }
-    }
-
-    #[test]
-    fn an_error_in_the_middle_ends_the_enumeration() {
-        let mut calls = 0;
-        let read = |_: &mut u64, page: &mut [u64]| {
-            calls += 1;
-            if calls == 1 {
-                page[0] = 7;
-                Ok(1)
-            } else {
-                Err(Errno::INTR)
-            }
-        };
-        let seen: Vec<_> = Pages::new(Call::ListGpus, read).collect();
-        assert_eq!(seen.len(), 2);
-        assert_eq!(seen[0], Ok(7));
-        assert_eq!(seen[1].as_ref().unwrap_err().cause(), Cause::Interrupted);
     }
 }

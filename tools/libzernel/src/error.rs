@@ -149,28 +149,26 @@ calls! {
     Done = "end request",
     /// `ZERNEL_V0_IOC_CANCEL`.
     Cancel = "cancel request",
-    /// `ZERNEL_V0_IOC_TRACK`.
+    /// `ZERNEL_IOC_TRACK` that sets.
     Track = "track",
-    /// `ZERNEL_V0_IOC_UNTRACK`.
+    /// `ZERNEL_IOC_TRACK` that clears.
     Untrack = "untrack",
-    /// `ZERNEL_V0_IOC_LIST_THREADS`.
+    /// `ZERNEL_IOC_LIST` of tracked threads.
     ListThreads = "list threads",
-    /// `ZERNEL_V0_IOC_LIST_PHASES`.
-    ListPhases = "list phases",
-    /// `ZERNEL_V0_IOC_LIST_PROCESSES`.
+    /// `ZERNEL_IOC_LIST` of processes with tracked threads.
     ListProcesses = "list processes",
-    /// `ZERNEL_V0_IOC_LIST_CGROUPS`.
+    /// `ZERNEL_IOC_LIST` of tracked cgroups.
     ListCgroups = "list cgroups",
-    /// `ZERNEL_V0_IOC_PHASE_HINT`.
-    PhaseHint = "give hint",
-    /// `ZERNEL_V0_IOC_PREFETCH_SUBSCRIBE`.
-    PrefetchSubscribe = "subscribe to signals",
-    /// `ZERNEL_V0_IOC_PREFETCH_UNSUBSCRIBE`.
-    PrefetchUnsubscribe = "end subscription",
-    /// `ZERNEL_V0_IOC_PROBE_ADD`.
-    ProbeAdd = "add probe",
-    /// `ZERNEL_V0_IOC_PROBE_REMOVE`.
-    ProbeRemove = "remove probe",
+    /// `ZERNEL_IOC_HINT`.
+    Hint = "give hint",
+    /// `ZERNEL_IOC_SUBSCRIBE`.
+    Subscribe = "subscribe to signals",
+    /// `ZERNEL_IOC_REMOVE` of a subscription.
+    Unsubscribe = "end subscription",
+    /// `ZERNEL_IOC_PROBE`.
+    Probe = "add probe",
+    /// `ZERNEL_IOC_REMOVE` of a probe.
+    RemoveProbe = "remove probe",
     /// `read()` and `poll()` of the event stream.
     Events = "read events",
     /// `pidfd_open()`.
@@ -256,9 +254,9 @@ impl Error {
 
 fn call_cause(call: Call, errno: Errno) -> Cause {
     match (call, errno) {
-        (Call::ClassClear | Call::Untrack | Call::PhaseHint, Errno::NODATA) => Cause::NotAssigned,
-        (Call::Track | Call::ProbeAdd, Errno::OPNOTSUPP) => Cause::Unsupported,
-        (Call::ProbeAdd, Errno::NODEV | Errno::NOEXEC) => Cause::Invalid,
+        (Call::ClassClear | Call::Untrack | Call::Hint, Errno::NODATA) => Cause::NotAssigned,
+        (Call::Track | Call::Probe, Errno::OPNOTSUPP) => Cause::Unsupported,
+        (Call::Probe, Errno::NODEV | Errno::NOEXEC) => Cause::Invalid,
         (Call::Track | Call::Untrack, Errno::BADF) => Cause::NoSuchTarget,
         (Call::ClassSet, Errno::OPNOTSUPP) => Cause::SharedTsg,
         (_, Errno::STALE) => Cause::RequestOver,
@@ -296,7 +294,7 @@ fn open_sentence(errno: Errno) -> String {
 /// What `errno` means as the answer to `call`: the headers' lists as sentences.
 fn sentence(call: Call, errno: Errno) -> String {
     use Call::*;
-    if let (ProbeAdd | ProbeRemove, Some(text)) = (call, probe::sentence(errno)) {
+    if let (Probe | RemoveProbe, Some(text)) = (call, probe::sentence(errno)) {
         return text.to_owned();
     }
     let text = match (call, errno) {
@@ -346,33 +344,36 @@ fn sentence(call: Call, errno: Errno) -> String {
              was removed"
         }
         (Track | Untrack, Errno::BADF) => "that is neither a pidfd nor a cgroup v2 directory",
-        (PhaseHint, Errno::PERM) => {
+        (Hint, Errno::PERM) => {
             "another user's thread needs CAP_SYS_NICE or membership of the group in the tunable \
              lc_gid"
         }
-        (PhaseHint, Errno::INVAL) => "there is no such phase, or a hint holds for 60 s at most",
-        (PhaseHint, Errno::NODATA) => {
+        (Hint, Errno::INVAL) => "there is no such phase, or a hint holds for 60 s at most",
+        (Hint, Errno::NODATA) => {
             "the thread is not tracked as one of a machine-learning program (track --ml)"
         }
-        (PhaseHint, Errno::SRCH) => "there is no such thread, or it is one of the kernel's own",
-        (PrefetchSubscribe, Errno::PERM) => {
+        (Hint, Errno::SRCH) => "there is no such thread, or it is one of the kernel's own",
+        (Subscribe, Errno::PERM) => {
             "another user's process, or one that runs as another user too, needs CAP_PERFMON"
         }
-        (PrefetchSubscribe, Errno::SRCH) => {
+        (Subscribe, Errno::SRCH) => {
             "there is no such process, or it is one of the kernel's own"
         }
-        (PrefetchSubscribe, Errno::INVAL) => {
-            "that is not an eventfd, not a regular file or block device, or the range is out of \
-             bounds: 1 byte to 1 GiB at a time, and a span that is not shorter"
+        (Subscribe, Errno::INVAL) => {
+            "the target is not a process, or the range is out of bounds: 1 byte to 1 GiB at a time, \
+             and a span that is not shorter"
         }
-        (PrefetchSubscribe, Errno::BADF) => "the file is not open for reading, or not a pidfd",
-        (PrefetchSubscribe, Errno::BUSY) => "the word of the slot is subscribed already",
-        (PrefetchSubscribe, Errno::NOENT) => "there is no such page or slot",
-        (PrefetchSubscribe, Errno::DQUOT) => {
+        (Subscribe, Errno::BADF) => {
+            "that is not an eventfd, or neither a regular file nor a block device that is open for \
+             reading, or not a pidfd"
+        }
+        (Subscribe, Errno::BUSY) => "the word of the slot is subscribed already",
+        (Subscribe, Errno::NOENT) => "there is no such slot",
+        (Subscribe, Errno::DQUOT) => {
             "you have as many subscriptions as one user may have, or they read more ahead than the \
              tunable prefetch_readahead_bytes allows"
         }
-        (PrefetchUnsubscribe, Errno::NOENT) => "there is no such subscription",
+        (Unsubscribe, Errno::NOENT) => "there is no such subscription",
         (PageRegister, Errno::INVAL) => "the address is not that of a page",
         (PageRegister, Errno::FAULT) => "there is no writable memory at the address",
         (PageRegister, Errno::DQUOT) => "you have as many pages as one user may have",

@@ -48,7 +48,7 @@ pub use event::{Event, EventStream};
 pub use gpu::Gpu;
 pub use level::{Level, ParseLevelError};
 pub use level_info::LevelInfo;
-pub use phase::{CgroupPhases, ParsePhaseError, Phase, ProcessPhases, ThreadPhases};
+pub use phase::{Cgroup, ParsePhaseError, Phase, Process};
 pub use prefetch::Subscription;
 pub use request::RequestStats;
 pub use stats::Stats;

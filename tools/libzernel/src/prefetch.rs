@@ -24,11 +24,11 @@ use bytemuck::Zeroable;
 use rustix::io::Errno;
 
 use crate::request::Slot;
-use crate::sys::{abi, v0 as calls};
+use crate::sys::{abi, zernel as calls};
 use crate::{Call, Error, Result, Target, Zernel};
 
 /// Most bytes of a file that are read ahead at a signal.
-pub const MAX_LENGTH: u64 = abi::ZERNEL_V0_PREFETCH_MAX_LENGTH as u64;
+pub const MAX_LENGTH: u64 = abi::ZERNEL_READ_AHEAD_MAX as u64;
 
 /// Which part of a file is read ahead at which signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,14 +47,14 @@ pub struct Ranges {
 #[derive(Debug)]
 pub struct Subscription {
     file: Arc<OwnedFd>,
-    number: u32,
+    handle: u32,
     ended: bool,
 }
 
 impl Subscription {
-    /// Its number in its file.
-    pub fn number(&self) -> u32 {
-        self.number
+    /// Its handle in its file.
+    pub fn handle(&self) -> u32 {
+        self.handle
     }
 
     /// Ends it now, and tells if that failed: it ends by itself when the page of its slot is
@@ -62,7 +62,7 @@ impl Subscription {
     ///
     /// Errors: [`Error::Call`] with `ENOENT`.
     pub fn unsubscribe(mut self) -> Result<()> {
-        self.end().map_err(Error::call(Call::PrefetchUnsubscribe))
+        self.end().map_err(Error::call(Call::Unsubscribe))
     }
 
     /// Leaves it alone: it ends when the file is closed.
@@ -75,11 +75,11 @@ impl Subscription {
             return Ok(());
         }
         self.ended = true;
-        let mut raw = abi::zernel_v0_prefetch_end {
-            subscription: self.number,
+        let mut raw = abi::zernel_remove {
+            handle: self.handle,
             flags: 0,
         };
-        calls::prefetch_unsubscribe(self.file.as_fd(), &mut raw)
+        calls::remove(self.file.as_fd(), &mut raw)
     }
 }
 
@@ -93,15 +93,15 @@ impl Drop for Subscription {
 impl Zernel {
     /// Has 1 be added to an eventfd at each signal for a process.
     ///
-    /// Errors: [`Error::Call`] with `EBADF`, `EINVAL` when it is not an eventfd or the target not a
-    /// process, `ESRCH`, `EPERM` or `EDQUOT`.
+    /// Errors: [`Error::Call`] with `EBADF` when it is not an eventfd, `EINVAL` when the target is not
+    /// a process, `ESRCH`, `EPERM` or `EDQUOT`.
     pub fn subscribe_eventfd(
         &self,
         process: &Target,
         eventfd: BorrowedFd<'_>,
     ) -> Result<Subscription> {
         subscribe(self.file(), process, |raw| {
-            raw.kind = abi::ZERNEL_V0_PREFETCH_EVENTFD;
+            raw.action = abi::ZERNEL_ACTION_EVENTFD;
             raw.fd = eventfd.as_raw_fd();
         })
     }
@@ -109,9 +109,9 @@ impl Zernel {
     /// Has a range of a file, which is open for reading, be read into the page cache at each signal
     /// for a process.
     ///
-    /// Errors: [`Error::Call`] with `EBADF`, `EINVAL` when it is neither a regular file nor a block
-    /// device, the ranges are out of bounds or the target is not a process, `ESRCH`, `EPERM` or
-    /// `EDQUOT`.
+    /// Errors: [`Error::Call`] with `EBADF` also when it is neither a regular file nor a block device,
+    /// `EINVAL` when the ranges are out of bounds or the target is not a process, `ESRCH`, `EPERM`
+    /// or `EDQUOT`.
     pub fn subscribe_read_ahead(
         &self,
         process: &Target,
@@ -119,7 +119,7 @@ impl Zernel {
         ranges: &Ranges,
     ) -> Result<Subscription> {
         subscribe(self.file(), process, |raw| {
-            raw.kind = abi::ZERNEL_V0_PREFETCH_READ_AHEAD;
+            raw.action = abi::ZERNEL_ACTION_READ_AHEAD;
             raw.fd = file.as_raw_fd();
             (raw.offset, raw.length, raw.span) = (ranges.offset, ranges.length, ranges.span);
         })
@@ -134,8 +134,8 @@ impl Slot<'_> {
     /// process, `ENOENT`, `ESRCH`, `EPERM` or `EDQUOT`.
     pub fn subscribe(&self, process: &Target) -> Result<Subscription> {
         subscribe(self.page().file(), process, |raw| {
-            raw.kind = abi::ZERNEL_V0_PREFETCH_WORD;
-            (raw.page, raw.slot) = (self.page().number(), self.number());
+            raw.action = abi::ZERNEL_ACTION_WORD;
+            raw.slot = (self.page().number() - 1) * abi::ZERNEL_V0_PAGE_SLOTS + self.number();
         })
     }
 }
@@ -143,45 +143,26 @@ impl Slot<'_> {
 fn subscribe(
     file: &Arc<OwnedFd>,
     process: &Target,
-    fill: impl FnOnce(&mut abi::zernel_v0_prefetch),
+    fill: impl FnOnce(&mut abi::zernel_subscribe),
 ) -> Result<Subscription> {
-    let error = Error::call(Call::PrefetchSubscribe);
-    let mut raw = request(process).ok_or_else(|| error(Errno::INVAL))?;
+    let mut raw = abi::zernel_subscribe {
+        target: process.raw(),
+        signal: abi::ZERNEL_SIGNAL_PREFETCH,
+        ..abi::zernel_subscribe::zeroed()
+    };
     fill(&mut raw);
-    calls::prefetch_subscribe(file.as_fd(), &mut raw).map_err(error)?;
+    calls::subscribe(file.as_fd(), &mut raw).map_err(Error::call(Call::Subscribe))?;
     Ok(Subscription {
         file: file.clone(),
-        number: raw.subscription,
+        handle: raw.handle,
         ended: false,
-    })
-}
-
-/// What names a process; nothing for another target.
-fn request(process: &Target) -> Option<abi::zernel_v0_prefetch> {
-    // Flags of targets are the same for all calls.
-    const _: () = assert!(abi::ZERNEL_V0_PREFETCH_PIDFD == abi::ZERNEL_V0_CLASS_PIDFD);
-    let (kind, flags, id) = process.encode();
-    (kind == abi::ZERNEL_V0_TARGET_PROCESS).then(|| abi::zernel_v0_prefetch {
-        id,
-        flags,
-        ..abi::zernel_v0_prefetch::zeroed()
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{tsg, Cause};
-
-    #[test]
-    fn only_processes_are_named() {
-        let raw = request(&Target::Process(7)).unwrap();
-        assert_eq!((raw.id, raw.flags), (7, 0));
-        let raw = request(&Target::pidfd(std::process::id()).unwrap()).unwrap();
-        assert_eq!(raw.flags, abi::ZERNEL_V0_PREFETCH_PIDFD);
-        assert!(request(&Target::Thread(7)).is_none());
-        assert!(request(&Target::Tsg(tsg::Id::new(7))).is_none());
-    }
+    use crate::Cause;
 
     #[test]
     fn another_file_takes_no_subscription() {

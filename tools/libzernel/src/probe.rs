@@ -6,57 +6,58 @@ use std::os::fd::{AsFd, AsRawFd};
 use bytemuck::Zeroable;
 use rustix::io::Errno;
 
-use crate::sys::{abi, probe, v0 as calls};
-use crate::{Call, Error, Result, Zernel};
+use crate::sys::{abi, probe, zernel as calls};
+use crate::{Call, Result, Zernel};
 
 /// Most probes of an open [`Zernel`].
-pub const MAX_PER_FILE: usize = abi::ZERNEL_V0_MAX_PROBES_PER_FILE as usize;
+pub const MAX_PER_FILE: usize = 64;
 
 /// Most probes of all.
-pub const MAX: usize = abi::ZERNEL_V0_MAX_PROBES as usize;
+pub const MAX: usize = 256;
 
 impl Zernel {
     /// Has tracked threads counted as waiting for the GPU from the call of a function to its return.
-    /// It begins at `offset` in `library`, a file that is open for reading. Returns the number of the
-    /// probe, which ends when it is [removed](Self::remove_probe) or this file is closed.
+    /// It begins at `offset` in `library`, an ELF file that is open for reading and whose symbol table
+    /// has it. Returns the handle of the probe, which ends when it is
+    /// [removed](Self::remove_probe) or this file is closed.
     ///
     /// The place is mapped during the call, so that one that cannot be probed is found.
     ///
-    /// Errors: [`Error::Call`] with `EPERM` without `CAP_PERFMON`, `EDQUOT`, `ENOSPC`, `EBADF`,
-    /// `EACCES`, `ENODEV`, `ERANGE`, `ENOEXEC`, `EINVAL`, `EIO` or `EOPNOTSUPP`.
+    /// Errors: [`Error::Call`](crate::Error::Call) with `EPERM` without `CAP_SYS_ADMIN`, `EDQUOT`, `ENOSPC`, `EBADF`,
+    /// `EACCES`, `ENODEV`, `ERANGE`, `ENOEXEC`, `EIO` or `EOPNOTSUPP`.
     pub fn add_probe(&self, library: impl AsFd, offset: u64) -> Result<u32> {
         let library = library.as_fd();
         // What cannot be mapped is refused by the call.
         let _mapped = probe::Mapped::of(library, offset);
-        let mut raw = abi::zernel_v0_probe::zeroed();
-        raw.fd = library.as_raw_fd() as u32;
-        raw.offset = offset;
-        calls::probe_add(self.as_fd(), &mut raw).map_err(Error::call(Call::ProbeAdd))?;
-        Ok(raw.probe)
+        let mut raw = abi::zernel_probe {
+            fd: library.as_raw_fd(),
+            offset,
+            ..abi::zernel_probe::zeroed()
+        };
+        calls::probe(self.as_fd(), &mut raw).map_err(self.failed(Call::Probe))?;
+        Ok(raw.handle)
     }
 
     /// Ends a probe, and the waits that it has seen to begin.
     ///
-    /// Errors: [`Error::Call`] with `ENOENT` when this file has no such probe.
-    pub fn remove_probe(&self, number: u32) -> Result<()> {
-        let mut raw = abi::zernel_v0_probe::zeroed();
-        raw.probe = number;
-        calls::probe_remove(self.as_fd(), &mut raw).map_err(Error::call(Call::ProbeRemove))
+    /// Errors: [`Error::Call`](crate::Error::Call) with `ENOENT` when this file has no such probe.
+    pub fn remove_probe(&self, handle: u32) -> Result<()> {
+        let mut raw = abi::zernel_remove { handle, flags: 0 };
+        calls::remove(self.as_fd(), &mut raw).map_err(self.failed(Call::RemoveProbe))
     }
 }
 
 /// What `errno` means as the answer to a call about probes, if it means something there alone.
 pub(crate) fn sentence(errno: Errno) -> Option<&'static str> {
     Some(match errno {
-        Errno::PERM => "a probe needs CAP_PERFMON",
+        Errno::PERM => "a probe needs CAP_SYS_ADMIN, and a kernel that is not locked down",
         Errno::DQUOT => "this file has as many probes as one may have",
         Errno::NOSPC => "there are as many probes as the module takes",
         Errno::BADF => "the library is not open",
         Errno::ACCESS => "the library is not open for reading",
         Errno::NODEV => "the library is not a regular file",
         Errno::RANGE => "the offset does not lie in the library",
-        Errno::NOEXEC => "there is no instruction that can be probed at that offset",
-        Errno::INVAL => "no instruction begins at such an offset",
+        Errno::NOEXEC => "no function of the symbol table begins at that offset, or its first instruction cannot be probed",
         Errno::IO => "the kernel cannot probe that file",
         Errno::OPNOTSUPP => "the kernel was built without uprobes",
         Errno::NOENT => "there is no such probe",

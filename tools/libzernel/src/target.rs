@@ -27,6 +27,8 @@ pub enum Target {
     Process(u32),
     /// A process by a pidfd, which cannot come to mean another process.
     Pidfd(OwnedFd),
+    /// A thread by a pidfd, likewise.
+    ThreadPidfd(OwnedFd),
     /// A cgroup v2 directory: every process in it and below.
     Cgroup(OwnedFd),
 }
@@ -54,6 +56,20 @@ impl Target {
         pidfd_open(pid, PidfdFlags::empty())
             .map(Self::Pidfd)
             .map_err(error)
+    }
+
+    /// The thread that has `tid` now.
+    ///
+    /// Errors: [`Error::Call`] with `ESRCH` when there is none.
+    pub fn thread_pidfd(tid: u32) -> Result<Self> {
+        // `PIDFD_THREAD` is `O_EXCL`.
+        let flags = PidfdFlags::from_bits_retain(OFlags::EXCL.bits());
+        let error = Error::call(Call::Pidfd);
+        let tid = i32::try_from(tid)
+            .ok()
+            .and_then(Pid::from_raw)
+            .ok_or_else(|| error(rustix::io::Errno::SRCH))?;
+        pidfd_open(tid, flags).map(Self::ThreadPidfd).map_err(error)
     }
 
     /// The cgroup of this directory.
@@ -85,6 +101,7 @@ impl Target {
             Self::CurrentProcess => (abi::ZERNEL_TARGET_PROCESS, own, 0),
             Self::Process(pid) => (abi::ZERNEL_TARGET_PROCESS, 0, u64::from(*pid)),
             Self::Pidfd(pidfd) => (abi::ZERNEL_TARGET_PROCESS, fd, fd_id(pidfd)),
+            Self::ThreadPidfd(pidfd) => (abi::ZERNEL_TARGET_THREAD, fd, fd_id(pidfd)),
             Self::Cgroup(folder) => (abi::ZERNEL_TARGET_CGROUP, fd, fd_id(folder)),
         };
         abi::zernel_target { kind, flags, id }
@@ -101,6 +118,11 @@ impl Target {
             Self::Process(pid) => (abi::ZERNEL_V0_TARGET_PROCESS, 0, u64::from(*pid)),
             Self::Pidfd(fd) => (
                 abi::ZERNEL_V0_TARGET_PROCESS,
+                abi::ZERNEL_V0_CLASS_PIDFD,
+                fd_id(fd),
+            ),
+            Self::ThreadPidfd(fd) => (
+                abi::ZERNEL_V0_TARGET_THREAD,
                 abi::ZERNEL_V0_CLASS_PIDFD,
                 fd_id(fd),
             ),

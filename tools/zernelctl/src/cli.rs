@@ -110,7 +110,7 @@ enum Command {
     /// library.
     ///
     /// For runtimes that spin or poll until the GPU is done, and do not ask the driver. Needs
-    /// CAP_PERFMON, and lasts until interrupted. Whoever calls such a function, tracked or not,
+    /// CAP_SYS_ADMIN, and lasts until interrupted. Whoever calls such a function, tracked or not,
     /// takes a trap.
     Probe(ProbeArgs),
     /// Show the phases of your machine-learning programs, or of all with CAP_PERFMON.
@@ -130,7 +130,7 @@ enum Command {
         /// For so many milliseconds, at most 60000; 0 ends the hint that was given before.
         #[arg(long, value_name = "MS", value_parser = milliseconds)]
         duration: Duration,
-        /// unknown, data_loading, gpu_compute, nccl_collective or optimizer_step.
+        /// unknown, data_loading, gpu_compute, collective or optimizer_step.
         phase: Phase,
     },
     /// Tell when it is time for a machine-learning program to load its next batch.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use libzernel::phase::{Prefetch, Times};
-use libzernel::{CgroupPhases, Phase, ProcessPhases, ThreadPhases, Zernel};
+use libzernel::{Cgroup, Phase, Process, Target, Thread, Timestamp, Zernel};
 use serde::Serialize;
 
 use crate::{cgroup, output};
@@ -39,7 +39,7 @@ pub struct Options {
 const COLUMNS: [(&str, Phase); 5] = [
     ("LOADING", Phase::DataLoading),
     ("COMPUTE", Phase::GpuCompute),
-    ("NCCL", Phase::NcclCollective),
+    ("COLLECTIVE", Phase::Collective),
     ("OPTIMIZER", Phase::OptimizerStep),
     ("UNKNOWN", Phase::Unknown),
 ];
@@ -67,15 +67,15 @@ struct Tracked {
     /// Its path; none if it is not visible here.
     cgroup: Option<String>,
     #[serde(flatten)]
-    phases: CgroupPhases,
+    phases: Cgroup,
 }
 
 /// The objects that were found.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 enum Found {
-    Threads(Vec<ThreadPhases>),
-    Processes(Vec<ProcessPhases>),
+    Threads(Vec<Thread>),
+    Processes(Vec<Process>),
     Groups(Vec<Group>),
     Tracked(Vec<Tracked>),
 }
@@ -104,7 +104,7 @@ impl Found {
     fn table(&self) -> String {
         match self {
             Self::Threads(threads) => thread_table(threads),
-            Self::Processes(processes) => process_table(processes),
+            Self::Processes(processes) => process_table(processes, Timestamp::now()),
             Self::Groups(groups) => group_table(groups),
             Self::Tracked(tracked) => tracked_table(tracked),
         }
@@ -163,7 +163,7 @@ struct Hint {
 
 /// Gives a thread a hint.
 pub fn hint(zernel: &Zernel, tid: u32, phase: Phase, duration: Duration, json: bool) -> Result<()> {
-    zernel.hint(tid, phase, duration)?;
+    zernel.hint(&Target::Thread(tid), phase, duration)?;
     if json {
         let duration_ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         return output::json(&Hint {
@@ -180,7 +180,7 @@ pub fn hint(zernel: &Zernel, tid: u32, phase: Phase, duration: Duration, json: b
 }
 
 /// The processes by their cgroups, which `path` tells.
-fn groups(processes: &[ProcessPhases], path: impl Fn(u32) -> Option<String>) -> Vec<Group> {
+fn groups(processes: &[Process], path: impl Fn(u32) -> Option<String>) -> Vec<Group> {
     let mut groups: BTreeMap<Option<String>, Group> = BTreeMap::new();
     for process in processes {
         let cgroup = match process.pid {
@@ -200,15 +200,15 @@ fn groups(processes: &[ProcessPhases], path: impl Fn(u32) -> Option<String>) -> 
     groups.into_values().collect()
 }
 
-fn tracked(found: Vec<CgroupPhases>, paths: &BTreeMap<u64, String>) -> Vec<Tracked> {
-    let with_path = |phases: CgroupPhases| Tracked {
+fn tracked(found: Vec<Cgroup>, paths: &BTreeMap<u64, String>) -> Vec<Tracked> {
+    let with_path = |phases: Cgroup| Tracked {
         cgroup: paths.get(&phases.id).cloned(),
         phases,
     };
     found.into_iter().map(with_path).collect()
 }
 
-fn thread_table(threads: &[ThreadPhases]) -> String {
+fn thread_table(threads: &[Thread]) -> String {
     let rows = threads.iter().map(|thread| {
         let hint = if thread.hinted { " (hint)" } else { "" };
         let mut row = vec![
@@ -230,23 +230,29 @@ fn thread_table(threads: &[ThreadPhases]) -> String {
     table(&lead, &["TRANSITIONS"], rows)
 }
 
-fn process_table(processes: &[ProcessPhases]) -> String {
+fn process_table(processes: &[Process], now: Timestamp) -> String {
     let rows = processes.iter().map(|process| {
         let mut row = vec![
             process.pid.to_string(),
             process.uid.to_string(),
             process.comm.clone(),
             process.threads.to_string(),
-            format!("{:.1} %", f64::from(process.gpu_permille) / 10.0),
-            process.sync_ns.map_or_else(|| "-".to_owned(), seconds),
+            process
+                .gpu
+                .map_or_else(|| "-".to_owned(), |gpu| gpu.to_string()),
+            format!("{:.1} %", f64::from(process.gpu_permille()) / 10.0),
+            match process.synced_ns {
+                Some(at) => seconds(now.since(at).as_nanos() as u64),
+                None => "-".to_owned(),
+            },
         ];
         row.extend(cells(&process.phase_ns));
         row.extend(signals(&process.prefetch));
         row
     });
     table(
-        &["PID", "UID", "COMMAND", "THREADS", "GPU", "SYNC"],
-        &["SIGNALS", "EARLY", "LATE", "USELESS", "OVERLAP"],
+        &["PID", "UID", "COMMAND", "THREADS", "GPU", "BUSY", "SYNC"],
+        &["SIGNALS", "EARLY", "LATE", "USELESS", "OVERLAP", "NEXT"],
         rows,
     )
 }
@@ -313,18 +319,18 @@ fn cells(times: &Times) -> impl Iterator<Item = String> {
     })
 }
 
-/// The outcomes of the signals to load the next batch.
-fn signals(prefetch: &Prefetch) -> [String; 5] {
+/// Signals to load the next batch: their outcome, overlap efficiency so far and for the next batch.
+fn signals(prefetch: &Prefetch) -> [String; 6] {
+    let share = |share: f64| format!("{:.1} %", share * 100.0);
     [
         prefetch.signals.to_string(),
         prefetch.early.to_string(),
         prefetch.late.to_string(),
         prefetch.useless.to_string(),
-        match prefetch.overlap_permille {
-            // Nothing was loaded.
-            0 => "-".to_owned(),
-            permille => format!("{:.1} %", permille as f64 / 10.0),
-        },
+        share(prefetch.overlap()),
+        prefetch
+            .predicted_overlap()
+            .map_or_else(|| "-".to_owned(), share),
     ]
 }
 
@@ -338,23 +344,24 @@ mod tests {
     use bytemuck::Zeroable;
     use libzernel::sys::abi;
 
-    fn thread() -> abi::zernel_v0_thread_phases {
-        let mut raw = abi::zernel_v0_thread_phases::zeroed();
+    fn thread() -> abi::zernel_thread_info {
+        let mut raw = abi::zernel_thread_info::zeroed();
         (raw.pid, raw.tid, raw.transitions) = (10, 11, 42);
-        (raw.phase, raw.present_ns) = (abi::ZERNEL_V0_PHASE_GPU_COMPUTE, 12_000_000);
-        raw.phase_ns = [250_000_000, 500_000_000, 1_250_000_000, 0, 0];
+        (raw.phase, raw.phase_ns) = (abi::ZERNEL_PHASE_GPU_COMPUTE, 12_000_000);
+        (raw.unknown_ns, raw.data_loading_ns) = (250_000_000, 500_000_000);
+        raw.gpu_compute_ns = 1_250_000_000;
         for (to, from) in raw.comm.iter_mut().zip(b"train") {
             *to = *from as _;
         }
         raw
     }
 
-    fn process(pid: u32, threads: u32) -> ProcessPhases {
-        let mut raw = abi::zernel_v0_process_phases::zeroed();
-        (raw.pid, raw.threads, raw.flags) = (pid, threads, abi::ZERNEL_V0_PROCESS_ML);
-        (raw.uid, raw.gpu_permille) = (1000, 815);
-        raw.phase_ns = [1_000_000_000, 0, 3_000_000_000, 0, 0];
-        ProcessPhases::from(&raw)
+    fn process(pid: u32, threads: u32) -> Process {
+        let mut raw = abi::zernel_process_info::zeroed();
+        (raw.pid, raw.threads, raw.flags) = (pid, threads, abi::ZERNEL_TRACKED_ML);
+        (raw.uid, raw.sample_ns, raw.sample_gpu_ns) = (1000, 1_000_000, 815_000);
+        (raw.unknown_ns, raw.gpu_compute_ns) = (1_000_000_000, 3_000_000_000);
+        Process::from(&raw)
     }
 
     fn words(line: &str) -> Vec<&str> {
@@ -367,7 +374,7 @@ mod tests {
     #[test]
     fn threads_show_time_and_share_of_each_phase() {
         let mut raw = thread();
-        let text = thread_table(&[ThreadPhases::from(&raw)]);
+        let text = thread_table(&[Thread::from(&raw)]);
         let lines: Vec<_> = text.lines().collect();
         assert_eq!(
             words(lines[0]),
@@ -380,7 +387,7 @@ mod tests {
                 "NICE",
                 "LOADING",
                 "COMPUTE",
-                "NCCL",
+                "COLLECTIVE",
                 "OPTIMIZER",
                 "UNKNOWN",
                 "TRANSITIONS",
@@ -396,12 +403,12 @@ mod tests {
             assert!(lines[1].contains(expected), "{expected}: {text}");
         }
         assert!(lines[1].ends_with("42"), "{text}");
-        raw.flags = abi::ZERNEL_V0_PHASE_HINTED;
-        let text = thread_table(&[ThreadPhases::from(&raw)]);
+        raw.flags = abi::ZERNEL_TRACKED_HINTED;
+        let text = thread_table(&[Thread::from(&raw)]);
         assert!(text.contains("gpu_compute (hint)"), "{text}");
         for (nice, shown) in [(5, "0.012 s    +5"), (-10, "0.012 s   -10")] {
             raw.nice = nice;
-            let text = thread_table(&[ThreadPhases::from(&raw)]);
+            let text = thread_table(&[Thread::from(&raw)]);
             assert!(text.contains(shown), "{text}");
         }
     }
@@ -409,42 +416,48 @@ mod tests {
     #[test]
     fn an_empty_record_has_no_shares() {
         let mut raw = thread();
-        raw.phase_ns = [0; 5];
-        let text = thread_table(&[ThreadPhases::from(&raw)]);
+        (raw.unknown_ns, raw.data_loading_ns, raw.gpu_compute_ns) = (0, 0, 0);
+        let text = thread_table(&[Thread::from(&raw)]);
         assert!(!text.contains('%'), "{text}");
         assert!(thread_table(&[]).starts_with("No machine-learning program"));
     }
 
     #[test]
     fn processes_show_the_gpu() {
-        let mut never = process(10, 3);
-        let text = process_table(&[never.clone()]);
+        let now = Timestamp::from_ns(1_002_500_000);
+        let mut process = process(10, 3);
+        let text = process_table(&[process.clone()], now);
         let line = text.lines().nth(1).unwrap();
-        assert!(line.contains("81.5 %     -"), "{text}");
+        assert!(line.contains("-  81.5 %     -"), "{text}");
         assert!(line.contains("3.000 s  75.0 %"), "{text}");
-        never.sync_ns = Some(2_500_000);
-        let text = process_table(&[never]);
-        assert!(text.contains("81.5 %  0.003 s"), "{text}");
+        process.synced_ns = Some(Timestamp::from_ns(1_000_000_000));
+        process.gpu = Some(libzernel::gpu::Id::new(7));
+        let text = process_table(&[process], now);
+        assert!(text.contains("7  81.5 %  0.003 s"), "{text}");
     }
 
     #[test]
     fn processes_show_what_came_of_signals() {
         let mut one = process(10, 3);
-        let words = |process: &ProcessPhases| {
-            let text = process_table(std::slice::from_ref(process));
+        let words = |process: &Process| {
+            let text = process_table(std::slice::from_ref(process), Timestamp::from_ns(0));
             let line = text.lines().nth(1).unwrap().to_owned();
             let mut words: Vec<_> = line.split_whitespace().rev().map(str::to_owned).collect();
-            words.truncate(6);
+            words.truncate(8);
             words
         };
-        assert_eq!(words(&one)[..5], ["-", "0", "0", "0", "0"]);
+        // Nothing was loaded.
+        assert_eq!(words(&one)[..7], ["-", "%", "100.0", "0", "0", "0", "0"]);
         (one.prefetch.signals, one.prefetch.early) = (9, 5);
         (one.prefetch.late, one.prefetch.useless) = (3, 1);
-        one.prefetch.overlap_permille = 2_345;
-        assert_eq!(words(&one), ["%", "234.5", "1", "3", "5", "9"]);
+        (one.prefetch.compute_ns, one.prefetch.lead_ns) = (2_000, 345);
+        (one.prefetch.loading_ns, one.prefetch.loadings) = (1_000, 2);
+        one.prefetch.predicted_compute_ns = Some(200);
+        one.prefetch.predicted_lead_ns = Some(50);
+        assert_eq!(words(&one), ["%", "50.0", "%", "234.5", "1", "3", "5", "9"]);
         let json = serde_json::to_value(Found::Processes(vec![one])).unwrap();
         assert_eq!(json[0]["prefetch"]["signals"], 9);
-        assert_eq!(json[0]["prefetch"]["overlap_permille"], 2_345);
+        assert_eq!(json[0]["prefetch"]["lead_ns"], 345);
     }
 
     #[test]
@@ -478,12 +491,12 @@ mod tests {
 
     #[test]
     fn tracked_cgroups_have_their_paths() {
-        let mut raw = abi::zernel_v0_cgroup_phases::zeroed();
+        let mut raw = abi::zernel_cgroup_info::zeroed();
         (raw.id, raw.uid, raw.processes, raw.threads) = (77, 1000, 2, 5);
-        raw.phase_ns = [1_000_000_000, 0, 3_000_000_000, 0, 0];
+        (raw.unknown_ns, raw.gpu_compute_ns) = (1_000_000_000, 3_000_000_000);
         let mut other = raw;
         other.id = 78;
-        let found = vec![CgroupPhases::from(&raw), CgroupPhases::from(&other)];
+        let found = vec![Cgroup::from(&raw), Cgroup::from(&other)];
         let tracked = tracked(found, &BTreeMap::from([(77, "/train".to_owned())]));
         let text = tracked_table(&tracked);
         let lines: Vec<_> = text.lines().collect();
@@ -507,7 +520,7 @@ mod tests {
         let json = serde_json::to_value(&found).unwrap();
         assert_eq!(json[0]["cgroup"], "/a");
         assert_eq!(json[0]["phase_ns"]["gpu_compute"], 3_000_000_000u64);
-        let found = Found::Threads(vec![ThreadPhases::from(&thread())]);
+        let found = Found::Threads(vec![Thread::from(&thread())]);
         let json = serde_json::to_value(&found).unwrap();
         assert_eq!(json[0]["phase"], "gpu_compute");
         assert_eq!(json[0]["transitions"], 42);

@@ -15,7 +15,7 @@ use crate::{output, symbols};
 /// A function that is probed.
 #[derive(Serialize)]
 struct Probed<'a> {
-    /// Number of the probe.
+    /// Handle of the probe.
     probe: u32,
     /// The function, if it was named.
     symbol: Option<&'a str>,

@@ -2,8 +2,8 @@
 //! `track`, `untrack` and `threads`.
 
 use anyhow::Result;
-use libzernel::thread::{Cause, Does};
-use libzernel::{Target, Thread, Tracking, Zernel};
+use libzernel::thread::{Cause as Sleep, Does};
+use libzernel::{Cause, Target, Thread, Tracking, Zernel};
 use serde::Serialize;
 
 use crate::output;
@@ -11,7 +11,7 @@ use crate::output;
 /// The output of `track` and `untrack` as JSON.
 #[derive(Serialize)]
 struct Tracked {
-    /// Threads of the process, or in the cgroup, that are tracked now.
+    /// Threads of the target that are tracked now.
     threads: u32,
 }
 
@@ -31,6 +31,10 @@ fn tell(target: &Target, threads: u32, json: bool) -> Result<()> {
     }
     let whose = match target {
         Target::Cgroup(_) => "in the cgroup",
+        Target::Thread(_) | Target::ThreadPidfd(_) | Target::CurrentThread => {
+            let is = if threads == 0 { "is not" } else { "is" };
+            return output::text(&format!("the thread {is} tracked"));
+        }
         _ => "of the process",
     };
     output::text(&match threads {
@@ -42,14 +46,14 @@ fn tell(target: &Target, threads: u32, json: bool) -> Result<()> {
 
 /// Lists tracked threads.
 pub fn list(zernel: &Zernel, pid: Option<u32>, json: bool) -> Result<()> {
-    let threads: Vec<_> = zernel
-        .threads()
-        .filter(|thread| {
-            thread
-                .as_ref()
-                .map_or(true, |thread| pid.is_none_or(|pid| thread.pid == pid))
-        })
-        .collect::<libzernel::Result<_>>()?;
+    let threads: Vec<_> = match pid {
+        Some(pid) => match zernel.threads_of(&Target::Process(pid)).collect() {
+            // Nothing of it is tracked.
+            Err(error) if libzernel::Error::cause(&error) == Cause::NoSuchTarget => Vec::new(),
+            found => found?,
+        },
+        None => zernel.threads().collect::<libzernel::Result<_>>()?,
+    };
     if json {
         return output::json(&threads);
     }
@@ -64,7 +68,7 @@ fn table(threads: &[Thread]) -> String {
         let all = thread.recorded_ns();
         let share = |ns, does| {
             let now = if thread.does == does {
-                thread.present_ns
+                thread.does_ns
             } else {
                 0
             };
@@ -80,12 +84,12 @@ fn table(threads: &[Thread]) -> String {
             format!("{:.3}", all as f64 / 1e9),
             share(thread.bursts.ns, Does::Run),
             share(thread.queued.ns, Does::Queue),
-            slept(Cause::Io),
-            slept(Cause::Futex),
-            slept(Cause::Poll),
-            slept(Cause::ReadWrite),
-            slept(Cause::Ioctl),
-            slept(Cause::Other),
+            slept(Sleep::Io),
+            slept(Sleep::Futex),
+            slept(Sleep::Poll),
+            slept(Sleep::ReadWrite),
+            slept(Sleep::Ioctl),
+            slept(Sleep::Other),
             thread.bursts.count.to_string(),
             percent(thread.gpu_waits.ns, all),
             thread.gpu_waits.count.to_string(),
@@ -113,8 +117,8 @@ mod tests {
     use super::*;
     use libzernel::sys::abi;
 
-    fn thread() -> abi::zernel_v0_thread_info {
-        let mut raw: abi::zernel_v0_thread_info = bytemuck::Zeroable::zeroed();
+    fn thread() -> abi::zernel_thread_info {
+        let mut raw: abi::zernel_thread_info = bytemuck::Zeroable::zeroed();
         (raw.pid, raw.tid, raw.uid, raw.bursts) = (10, 11, 1000, 3);
         for (to, from) in raw.comm.iter_mut().zip(b"loader") {
             *to = *from as _;
@@ -125,9 +129,9 @@ mod tests {
     #[test]
     fn shares_count_what_goes_on() {
         let mut raw = thread();
-        raw.does = abi::ZERNEL_V0_SLEEP_IO;
-        (raw.present_ns, raw.burst_ns) = (250_000_000, 500_000_000);
-        raw.sleep_ns[abi::ZERNEL_V0_SLEEP_IO as usize] = 250_000_000;
+        raw.does = abi::ZERNEL_DOES_SLEEP_IO;
+        (raw.does_ns, raw.burst_ns) = (250_000_000, 500_000_000);
+        raw.sleep_io_ns = 250_000_000;
         (raw.gpu_waits, raw.gpu_wait_ns) = (2, 50_000_000);
         let text = table(&[Thread::from(&raw)]);
         let lines: Vec<_> = text.lines().collect();
@@ -145,7 +149,7 @@ mod tests {
     #[test]
     fn who_is_not_recorded_yet_has_no_shares() {
         let mut raw = thread();
-        raw.does = abi::ZERNEL_V0_DOES_ARRIVE;
+        raw.does = abi::ZERNEL_DOES_ARRIVE;
         let text = table(&[Thread::from(&raw)]);
         assert!(text.contains("arrive    0.000"), "{text}");
         assert!(!text.contains('%'), "{text}");

@@ -95,11 +95,7 @@ fn from_registry<T: Abi>(
 }
 
 /// Has a page filled, and hands it to the caller.
-pub(in crate::device) fn page<T: Abi>(
-    arg: usize,
-    size: usize,
-    fill: impl FnOnce(&mut Page<T>) -> Result,
-) -> Result {
+fn page<T: Abi>(arg: usize, size: usize, fill: impl FnOnce(&mut Page<T>) -> Result) -> Result {
     let mut list: uapi::zernel_v0_list = abi::read(arg, size)?;
     let stride = list.entry_size as usize;
     if list.flags != 0

@@ -20,7 +20,9 @@ use crate::{
         prefetch::{
             Counts,
             Params,
-            Prefetch, //
+            Prefetch,
+            Signal,
+            Sums, //
         },
         tunables::phases::Phases,
         units::{
@@ -28,6 +30,7 @@ use crate::{
             Permille, //
         },
     },
+    registry::gpu,
     tracking::process::Process,
 };
 use kernel::{
@@ -39,11 +42,24 @@ use kernel::{
 /// second on its threads are asked to ring.
 const QUIET: u32 = 2;
 
-/// What came of the signals of a process.
+/// What is told of a process with phases.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Report {
+    /// What the GPU did for it, at the last sample.
+    pub(crate) gpu: Gpu,
+    /// The GPU that it used last, as far as was seen.
+    pub(crate) used: Option<gpu::Id>,
+    /// A library of collectives is active.
+    pub(crate) collective: bool,
+    /// The last sample, and the time that it covers.
+    pub(crate) sampled: Ns,
+    pub(crate) sample: Ns,
+    /// What came of its signals.
     pub(crate) counts: Counts,
-    pub(crate) overlap: u64,
+    /// Times of computations and loadings.
+    pub(crate) times: Sums,
+    /// Predicted length of the next computation, and lead that loading needs.
+    pub(crate) predicted: (Option<Ns>, Option<Ns>),
 }
 
 /// What some thread of a process does.
@@ -79,17 +95,17 @@ pub(crate) struct Program {
     quiet: u32,
     /// What the GPU did for it, and its threads' waits for that.
     pub(crate) gpu: Gpu,
-    /// What was told of that the last time.
-    told: Gpu,
-    /// NCCL is active, and when to look for that again.
-    pub(crate) nccl: bool,
+    /// The GPU that it used last, as far as was seen, and since when it is known to.
+    used: Option<(Ns, gpu::Id)>,
+    /// Length of the last sample of all its threads.
+    sample: Ns,
+    /// A library of collectives is active, and when to look for that again.
+    pub(crate) collective: bool,
     look_at: Ns,
     /// What its threads were found to do at the last look at all of them.
     before: Doing,
     /// The same, as far as they were looked at since.
     now: Doing,
-    /// Its computations and batches may have changed.
-    news: bool,
     /// A computation is under way.
     computes: bool,
     /// When work on the GPU was done last that is not the end of that one.
@@ -118,12 +134,12 @@ impl Program {
             restless: true,
             quiet: 0,
             gpu: Gpu::default(),
-            told: Gpu::default(),
-            nccl: false,
+            used: None,
+            sample: Ns::ZERO,
+            collective: false,
             look_at: Ns::ZERO,
             before: Doing::default(),
             now: Doing::default(),
-            news: false,
             computes: false,
             synced: None,
             loads_since: Ns::ZERO,
@@ -182,7 +198,7 @@ impl Program {
         self.anew
     }
 
-    /// Whether to look if NCCL is active: now and then, for it takes a walk through the process'
+    /// Whether to look if a library of collectives is active: now and then, for it takes a walk through the process'
     /// memory.
     pub(crate) fn is_to_look(&mut self, now: Ns) -> bool {
         const INTERVAL: Ns = Ns(1_000_000_000);
@@ -199,8 +215,15 @@ impl Program {
         (self.gpu.share, self.gpu.pending) = (self.before.waited, None);
     }
 
-    /// Takes in what one of its threads does and, if a sample was taken, what was seen of it; and
-    /// its waits for the GPU.
+    /// A GPU does something for it now, or was done with that at `at`.
+    pub(crate) fn uses(&mut self, gpu: gpu::Id, at: Ns) {
+        if self.used.is_none_or(|(known, _)| known <= at) {
+            self.used = Some((at, gpu));
+        }
+    }
+
+    /// Takes in what one of its threads does and, if a sample was taken, what was seen of it; and its
+    /// waits for the GPU.
     pub(crate) fn see(
         &mut self,
         task: Option<&Task>,
@@ -234,9 +257,10 @@ impl Program {
         self.rounded = now;
         // After a rest nothing is known of the time before.
         let interval = if self.anew { tunables.tick() } else { interval };
+        self.sample = interval;
         let count = u64::from(tunables.thresholds().stability());
-        let lag = interval.0.saturating_mul(count.saturating_sub(1));
-        self.judge(now.saturating_sub(Ns(lag)), tunables.prefetch());
+        let delay = interval.0.saturating_mul(count.saturating_sub(1));
+        self.judge(now.saturating_sub(Ns(delay)), tunables.prefetch());
         self.cursor = 0;
         self.anew = false;
         self.quiet = match core::mem::take(&mut self.restless) {
@@ -255,8 +279,6 @@ impl Program {
     fn judge(&mut self, at: Ns, params: &Params) {
         let (before, now) = (self.before, core::mem::take(&mut self.now));
         self.before = now;
-        // What has just ended, too.
-        self.news = before.computes || before.loads || now.computes || now.loads;
         if self.prefetch.is_none() && (now.computes || now.loads) {
             // Without memory there is no history, and so no signal.
             let thread = Thread::of(self.process.pid());
@@ -309,29 +331,32 @@ impl Program {
         self.due
     }
 
-    /// Whether it is to be signalled at `now`.
-    pub(crate) fn signal(&mut self, now: Ns) -> bool {
+    /// The signal, if it is to be given at `now`.
+    pub(crate) fn signal(&mut self, now: Ns) -> Option<Signal> {
         if self.due.is_none_or(|due| due > now) {
-            return false;
+            return None;
         }
         self.due = None;
-        let prefetch = self.prefetch.as_mut();
-        prefetch.is_some_and(|prefetch| prefetch.signal(now))
+        self.prefetch.as_mut()?.signal(now)
     }
 
-    /// Whether there is something to tell that was not told before. It is then.
-    pub(crate) fn has_news(&mut self) -> bool {
-        let told = core::mem::replace(&mut self.told, self.gpu);
-        let news = core::mem::take(&mut self.news);
-        told != self.gpu || news
+    /// Its number.
+    pub(crate) fn id(&self) -> u64 {
+        self.id
     }
 
-    /// What came of its signals.
-    pub(crate) fn report(&self) -> Option<Report> {
-        let prefetch = self.prefetch.as_ref()?;
-        Some(Report {
-            counts: prefetch.counts(),
-            overlap: prefetch.overlap(),
-        })
+    /// What is told of it.
+    pub(crate) fn report(&self, params: &Params) -> Report {
+        let prefetch = self.prefetch.as_ref();
+        Report {
+            gpu: self.gpu,
+            used: self.used.map(|(_, gpu)| gpu),
+            collective: self.collective,
+            sampled: self.rounded,
+            sample: self.sample,
+            counts: prefetch.map_or(Counts::default(), |p| p.counts()),
+            times: prefetch.map_or(Sums::default(), |p| p.times()),
+            predicted: prefetch.map_or((None, None), |p| p.predicted(params)),
+        }
     }
 }

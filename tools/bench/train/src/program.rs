@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result};
 use libzernel::event::Kind;
 use libzernel::phase::Prefetch;
 use libzernel::sim::{Context, ContextSpec, EngineStats, Item, Sim, COMPUTE_ENGINE};
-use libzernel::{Event, EventStream, ProcessPhases, Target, Timestamp, Tracking, Zernel};
+use libzernel::{Event, EventStream, Process, Target, Timestamp, Tracking, Zernel};
 use rustix::thread::gettid;
 
 use crate::loader::{Batch, Finished, Loader, Order};
@@ -76,7 +76,7 @@ impl Program {
 
     /// The outcomes of its signals.
     pub fn counts(&self) -> Result<Prefetch> {
-        let own = |process: &ProcessPhases| process.pid == std::process::id();
+        let own = |process: &Process| process.pid == std::process::id();
         for process in self.zernel.processes() {
             let process = process?;
             if own(&process) {

@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{anyhow, Result};
-use libzernel::{Phase, ThreadPhases, Timestamp, Zernel};
+use libzernel::{Phase, Target, Thread, Timestamp, Zernel};
 use serde::{Deserialize, Serialize};
 
 use crate::run::Span;
@@ -60,7 +60,7 @@ impl Lines {
     }
 
     /// A look at a thread, at that time.
-    fn see(&mut self, at: Timestamp, seen: &ThreadPhases) {
+    fn see(&mut self, at: Timestamp, seen: &Thread) {
         let began = at - Duration::from_nanos(seen.present_ns);
         let told = |began| Told {
             phase: seen.phase,
@@ -127,13 +127,11 @@ impl Watch {
 fn look(zernel: &Zernel, lines: &mut Lines) -> Result<()> {
     let before = Timestamp::now();
     let mut at = None;
-    for phases in zernel.phases() {
+    for phases in zernel.threads_of(&Target::CurrentProcess) {
         let phases = phases?;
-        // The first comes with the others of its page.
+        // The first comes with the others of its part.
         let at = *at.get_or_insert_with(|| before + Timestamp::now().since(before) / 2);
-        if phases.pid == std::process::id() {
-            lines.see(at, &phases);
-        }
+        lines.see(at, &phases);
     }
     Ok(())
 }
@@ -142,20 +140,14 @@ fn look(zernel: &Zernel, lines: &mut Lines) -> Result<()> {
 mod tests {
     use super::*;
 
-    fn seen(tid: u32, phase: Phase, present_ns: u64, transitions: u64) -> ThreadPhases {
-        ThreadPhases {
+    fn seen(tid: u32, phase: Phase, present_ns: u64, transitions: u64) -> Thread {
+        Thread {
             id: u64::from(tid) + 100,
-            pid: 1,
             tid,
-            uid: 0,
-            comm: String::new(),
             phase,
-            hinted: false,
-            nice: 0,
             present_ns,
-            phase_ns: libzernel::phase::Times::default(),
             transitions,
-            samples: 0,
+            ..Thread::default()
         }
     }
 

@@ -116,7 +116,7 @@ fn every_documented_error_of_a_hint_has_its_cause_and_sentence() {
         (Errno::NODATA, Cause::NotAssigned, "machine-learning"),
         (Errno::SRCH, Cause::NoSuchTarget, "no such thread"),
     ] {
-        let error = call(Call::PhaseHint, errno);
+        let error = call(Call::Hint, errno);
         assert_eq!(error.cause(), cause, "{error}");
         assert!(error.to_string().contains(said), "{error}");
     }
@@ -133,11 +133,11 @@ fn every_documented_error_of_a_subscription_has_its_cause_and_sentence() {
         (Errno::SRCH, Cause::NoSuchTarget, "no such process"),
         (Errno::DQUOT, Cause::Exhausted, "prefetch_readahead_bytes"),
     ] {
-        let error = call(Call::PrefetchSubscribe, errno);
+        let error = call(Call::Subscribe, errno);
         assert_eq!(error.cause(), cause, "{error}");
         assert!(error.to_string().contains(said), "{error}");
     }
-    let error = call(Call::PrefetchUnsubscribe, Errno::NOENT);
+    let error = call(Call::Unsubscribe, Errno::NOENT);
     assert_eq!(error.cause(), Cause::NoSuchTarget);
     assert!(error.to_string().contains("subscription"), "{error}");
 }

@@ -74,59 +74,7 @@ list_call!(
     /// `ZERNEL_V0_IOC_LIST_TSGS`.
     list_tsgs, abi::ZERNEL_V0_NR_LIST_TSGS, LIBZERNEL_V0_IOC_LIST_TSGS, zernel_v0_tsg_info
 );
-list_call!(
-    /// `ZERNEL_V0_IOC_LIST_THREADS`.
-    list_threads, abi::ZERNEL_V0_NR_LIST_THREADS, LIBZERNEL_V0_IOC_LIST_THREADS, zernel_v0_thread_info
-);
-list_call!(
-    /// `ZERNEL_V0_IOC_LIST_PHASES`.
-    list_phases, abi::ZERNEL_V0_NR_LIST_PHASES, LIBZERNEL_V0_IOC_LIST_PHASES, zernel_v0_thread_phases
-);
-list_call!(
-    /// `ZERNEL_V0_IOC_LIST_PROCESSES`.
-    list_processes, abi::ZERNEL_V0_NR_LIST_PROCESSES, LIBZERNEL_V0_IOC_LIST_PROCESSES,
-    zernel_v0_process_phases
-);
-list_call!(
-    /// `ZERNEL_V0_IOC_LIST_CGROUPS`.
-    list_cgroups, abi::ZERNEL_V0_NR_LIST_CGROUPS, LIBZERNEL_V0_IOC_LIST_CGROUPS, zernel_v0_cgroup_phases
-);
 
-plain_call!(
-    /// `ZERNEL_V0_IOC_TRACK`.
-    track, read_write, abi::ZERNEL_V0_IOC_MAGIC, abi::ZERNEL_V0_NR_TRACK,
-    LIBZERNEL_V0_IOC_TRACK, zernel_v0_track
-);
-plain_call!(
-    /// `ZERNEL_V0_IOC_UNTRACK`.
-    untrack, read_write, abi::ZERNEL_V0_IOC_MAGIC, abi::ZERNEL_V0_NR_UNTRACK,
-    LIBZERNEL_V0_IOC_UNTRACK, zernel_v0_track
-);
-plain_call!(
-    /// `ZERNEL_V0_IOC_PHASE_HINT`.
-    phase_hint, write, abi::ZERNEL_V0_IOC_MAGIC, abi::ZERNEL_V0_NR_PHASE_HINT,
-    LIBZERNEL_V0_IOC_PHASE_HINT, zernel_v0_phase_hint
-);
-plain_call!(
-    /// `ZERNEL_V0_IOC_PREFETCH_SUBSCRIBE`.
-    prefetch_subscribe, read_write, abi::ZERNEL_V0_IOC_MAGIC, abi::ZERNEL_V0_NR_PREFETCH_SUBSCRIBE,
-    LIBZERNEL_V0_IOC_PREFETCH_SUBSCRIBE, zernel_v0_prefetch
-);
-plain_call!(
-    /// `ZERNEL_V0_IOC_PREFETCH_UNSUBSCRIBE`.
-    prefetch_unsubscribe, write, abi::ZERNEL_V0_IOC_MAGIC, abi::ZERNEL_V0_NR_PREFETCH_UNSUBSCRIBE,
-    LIBZERNEL_V0_IOC_PREFETCH_UNSUBSCRIBE, zernel_v0_prefetch_end
-);
-plain_call!(
-    /// `ZERNEL_V0_IOC_PROBE_ADD`.
-    probe_add, read_write, abi::ZERNEL_V0_IOC_MAGIC, abi::ZERNEL_V0_NR_PROBE_ADD,
-    LIBZERNEL_V0_IOC_PROBE_ADD, zernel_v0_probe
-);
-plain_call!(
-    /// `ZERNEL_V0_IOC_PROBE_REMOVE`.
-    probe_remove, write, abi::ZERNEL_V0_IOC_MAGIC, abi::ZERNEL_V0_NR_PROBE_REMOVE,
-    LIBZERNEL_V0_IOC_PROBE_REMOVE, zernel_v0_probe
-);
 plain_call!(
     /// `ZERNEL_V0_IOC_PAGE_UNREGISTER`.
     page_unregister, write, abi::ZERNEL_V0_IOC_MAGIC, abi::ZERNEL_V0_NR_PAGE_UNREGISTER,

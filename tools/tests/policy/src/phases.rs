@@ -21,22 +21,22 @@ fn sample() -> impl Strategy<Value = Sample> {
     let burst = prop_oneof![0u64..10_000_000, any::<u64>(), Just(0)].prop_map(Ns);
     let flags = any::<[bool; 3]>();
     (share(), share(), burst, flags, 0u64..3).prop_map(
-        |(io_wait, gpu, burst, [is_ml, synced, nccl], futex_wait)| Sample {
+        |(io_wait, gpu, burst, [is_ml, synced, collective], futex_wait)| Sample {
             is_ml,
             io_wait,
             gpu,
             burst,
             synced,
-            nccl,
+            collective,
             futex_wait: Ns(futex_wait),
         },
     )
 }
 
 fn thresholds() -> impl Strategy<Value = Thresholds> {
-    (any::<bool>(), any::<[u32; 4]>(), any::<u64>()).prop_map(|(nccl, shares, burst)| {
+    (any::<bool>(), any::<[u32; 4]>(), any::<u64>()).prop_map(|(collective, shares, burst)| {
         let mut t = Thresholds::new();
-        t.set_nccl(nccl);
+        t.set_collectives(collective);
         // A refused value is as good as one that is taken.
         let _ = t.set_io_wait(Permille(shares[0] % 1100));
         let _ = t.set_gpu_active(Permille(shares[1] % 1100));
@@ -311,12 +311,12 @@ proptest! {
             prop_assert!(due.is_none_or(|due| due >= Ns(now)));
             let at = now + asked.min(compute);
             let is_due = due.is_some_and(|due| due <= Ns(at));
-            prop_assert_eq!(prefetch.signal(Ns(at)), is_due);
-            prop_assert!(!prefetch.signal(Ns(at)));
+            prop_assert_eq!(prefetch.signal(Ns(at)).is_some(), is_due);
+            prop_assert!(prefetch.signal(Ns(at)).is_none());
             given += u64::from(is_due);
             now += compute;
             prefetch.compute_ends(Ns(now), &params);
-            prop_assert!(!prefetch.signal(Ns(now)));
+            prop_assert!(prefetch.signal(Ns(now)).is_none());
         }
         let counts = prefetch.counts();
         prop_assert_eq!(counts.signals, given);

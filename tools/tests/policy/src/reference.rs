@@ -16,7 +16,7 @@ use crate::policy::phase::detector::Detector;
 use crate::policy::phase::{Phase, Sample, Thresholds};
 use crate::policy::predict::ema::Ema;
 use crate::policy::predict::{Costs, Predictor as _};
-use crate::policy::prefetch::{Kind, Params, Prefetch};
+use crate::policy::prefetch::{Kind, Params, Prefetch, Sums};
 use crate::policy::units::{Ns, Permille, Us};
 
 const fn ms(ms: u64) -> Ns {
@@ -31,7 +31,7 @@ const fn percent(io_wait: u32, gpu: u32) -> Sample {
         gpu: Permille(10 * gpu),
         burst: Ns(0),
         synced: false,
-        nccl: false,
+        collective: false,
         futex_wait: Ns(0),
     }
 }
@@ -90,16 +90,16 @@ fn a_burst_of_the_optimizer_is_shorter_than_5_ms() {
 #[test]
 fn the_first_rule_that_fits_counts() {
     let mut collectives = Thresholds::new();
-    collectives.set_nccl(true);
+    collectives.set_collectives(true);
     let exchanges = |sample: Sample| Sample {
-        nccl: true,
+        collective: true,
         futex_wait: Ns(1),
         ..sample
     };
     // 1 before 2, before 3 and before 5.
     for other in [percent(90, 5), percent(0, 90), percent(20, 50)] {
         let sample = exchanges(other);
-        assert_eq!(Phase::of(&sample, &collectives), Phase::NcclCollective);
+        assert_eq!(Phase::of(&sample, &collectives), Phase::Collective);
         // Detection of collectives is off by default.
         assert_eq!(told(sample), told(other));
     }
@@ -192,16 +192,19 @@ fn with_a_lead_of_10_ms_the_signal_comes_after_80_and_by_95_ms() {
             assert_eq!(due, Some(ms(10_090)), "{kind:?}");
             prefetch
         };
-        assert!(!begun().signal(ms(10_080)), "{kind:?}");
-        assert!(begun().signal(ms(10_095)), "{kind:?}");
-        assert!(!begun().signal(Ns(10_089_999_999)), "{kind:?}");
-        assert!(begun().signal(ms(10_090)), "{kind:?}");
+        assert!(begun().signal(ms(10_080)).is_none(), "{kind:?}");
+        assert!(begun().signal(ms(10_095)).is_some(), "{kind:?}");
+        assert!(
+            begun().signal(Ns(10_089_999_999)).is_none(),
+            "{kind:?}"
+        );
+        assert!(begun().signal(ms(10_090)).is_some(), "{kind:?}");
     }
     // Without a history there is no signal.
     let params = with_lead(Kind::Quantile);
     let mut unknown = Prefetch::NEW;
     assert_eq!(unknown.compute_begins(ms(0), &params), None);
-    assert!(!unknown.signal(ms(1_000)));
+    assert!(unknown.signal(ms(1_000)).is_none());
 }
 
 /// Source: prefetch, overlap = (compute + lead) / loading. Ten computations of 100 ms and nine leads
@@ -215,12 +218,14 @@ fn overlap_is_compute_and_lead_over_loading() {
             let at = 1_000 * step + load;
             prefetch.loaded(ms(at - load), ms(at), &params);
             prefetch.compute_begins(ms(at), &params);
-            assert_eq!(prefetch.signal(ms(at + 90)), step > 0);
+            assert_eq!(prefetch.signal(ms(at + 90)).is_some(), step > 0);
             prefetch.compute_ends(ms(at + 100), &params);
         }
-        assert_eq!(prefetch.overlap(), per_mille, "{load} ms");
+        let sums = prefetch.times();
+        let covers = 1_000 * (sums.compute.0 + sums.lead.0);
+        assert_eq!(covers / sums.loading.0, per_mille, "{load} ms");
     }
-    assert_eq!(Prefetch::NEW.overlap(), 0);
+    assert_eq!(Prefetch::NEW.times(), Sums::default());
 }
 
 /// Source: phases, times and fractions: 60 ms of loading and 40 ms of computing are 60 % and 40 %; a

@@ -40,7 +40,6 @@ pub const SUITE: Suite = suite(
         case("probe_is_removed", ends::removed),
         case("file_is_closed", ends::closed),
         case("unload_is_refused", ends::unload),
-        case("fields", refusals::fields),
         case("files", refusals::files),
         case("who_may", refusals::who_may),
         case("bounds", refusals::bounds),
@@ -114,9 +113,52 @@ fn offset_of(address: usize) -> Result<u64> {
     bail!("{address:#x} is mapped nowhere");
 }
 
-/// A file of a page of instructions that do nothing and end.
+/// Where the first function of [`library`] begins in the file.
+pub const FIRST: u64 = 0x200;
+
+/// A library of one function, whose instructions do nothing and end.
 pub fn library() -> Result<File> {
-    file_of(&[[0x90; 64], [0xc3; 64]].concat())
+    file_of(&elf(&[[0x90; 64], [0xc3; 64]].concat(), &[0]))
+}
+
+/// An ELF file with this code, in which functions begin at these places.
+fn elf(code: &[u8], functions: &[u64]) -> Vec<u8> {
+    const ADDRESS: u64 = 0x40_0000;
+    let half = u16::to_ne_bytes;
+    let words = |words: &[u64]| {
+        words
+            .iter()
+            .flat_map(|w| w.to_ne_bytes())
+            .collect::<Vec<_>>()
+    };
+    let symbols = FIRST + code.len() as u64;
+    let symbols = symbols.next_multiple_of(8);
+    let length = 24 * (functions.len() as u64 + 1);
+    let mut file = b"\x7fELF\x02\x01\x01".to_vec();
+    file.resize(16, 0);
+    for number in [3, 62, 1, 0] {
+        file.extend(half(number));
+    }
+    // No entry; where headers of segments and sections lie.
+    file.extend(words(&[0, 64, 128, 0]));
+    file.truncate(52);
+    for number in [64, 56, 1, 64, 2, 0] {
+        file.extend(half(number));
+    }
+    // One segment, which is loaded, read and executed.
+    file.extend(words(&[1 | 5 << 32, FIRST, ADDRESS, ADDRESS]));
+    file.extend(words(&[code.len() as u64, code.len() as u64, 0x1000]));
+    file.resize(128 + 64, 0);
+    // Symbols.
+    file.extend(words(&[2 << 32, 0, 0, symbols, length, 0, 8, 24]));
+    file.resize(FIRST as usize, 0);
+    file.extend(code);
+    file.resize(symbols as usize + 24, 0);
+    for function in functions {
+        // A global function of the first section.
+        file.extend(words(&[0x12 << 32 | 1 << 48, ADDRESS + function, 1]));
+    }
+    file
 }
 
 /// A file with these bytes, of which nobody else knows.

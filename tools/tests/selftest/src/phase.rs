@@ -15,7 +15,7 @@ mod times;
 mod training;
 
 use anyhow::{Context as _, Result};
-use libzernel::{Phase, ProcessPhases, ThreadPhases, Zernel};
+use libzernel::{Phase, Process, Thread, Zernel};
 
 use crate::common::{tid, wait_until};
 use crate::harness::{case, suite, Suite};
@@ -24,7 +24,6 @@ use crate::harness::{case, suite, Suite};
 pub const SUITE: Suite = suite(
     "phase",
     &[
-        case("hint_fields", refusals::fields),
         case("who_has_no_phases", refusals::no_phases),
         case("no_such_thread", refusals::no_such_thread),
         case("who_sees", permissions::who_sees),
@@ -104,7 +103,7 @@ pub const TIMED: Suite = suite(
 const MS: u64 = 1_000_000;
 
 /// The phases of a thread, if it is listed.
-fn phases_of(zernel: &Zernel, tid: u32) -> Result<Option<ThreadPhases>> {
+fn phases_of(zernel: &Zernel, tid: u32) -> Result<Option<Thread>> {
     for phases in zernel.phases() {
         let phases = phases?;
         if phases.tid == tid {
@@ -115,12 +114,12 @@ fn phases_of(zernel: &Zernel, tid: u32) -> Result<Option<ThreadPhases>> {
 }
 
 /// The phases of the calling thread, which has some.
-fn own(zernel: &Zernel) -> Result<ThreadPhases> {
+fn own(zernel: &Zernel) -> Result<Thread> {
     phases_of(zernel, tid())?.context("the calling thread has no phases")
 }
 
 /// The phases of the threads of a process.
-fn phases_in(zernel: &Zernel, pid: u32) -> Result<Vec<ThreadPhases>> {
+fn phases_in(zernel: &Zernel, pid: u32) -> Result<Vec<Thread>> {
     let mut found = Vec::new();
     for phases in zernel.phases() {
         let phases = phases?;
@@ -132,7 +131,7 @@ fn phases_in(zernel: &Zernel, pid: u32) -> Result<Vec<ThreadPhases>> {
 }
 
 /// A process, if it is listed.
-fn process(zernel: &Zernel, pid: u32) -> Result<Option<ProcessPhases>> {
+fn process(zernel: &Zernel, pid: u32) -> Result<Option<Process>> {
     for process in zernel.processes() {
         let process = process?;
         if process.pid == pid {
@@ -143,12 +142,12 @@ fn process(zernel: &Zernel, pid: u32) -> Result<Option<ProcessPhases>> {
 }
 
 /// The calling process, which is listed.
-fn own_process(zernel: &Zernel) -> Result<ProcessPhases> {
+fn own_process(zernel: &Zernel) -> Result<Process> {
     process(zernel, std::process::id())?.context("the calling process is not listed")
 }
 
 /// Waits until so many threads of a process have phases.
-fn wait_phases(zernel: &Zernel, pid: u32, count: usize) -> Result<Vec<ThreadPhases>> {
+fn wait_phases(zernel: &Zernel, pid: u32, count: usize) -> Result<Vec<Thread>> {
     let mut phases = Vec::new();
     wait_until(&format!("{count} threads of {pid} have phases"), || {
         phases = phases_in(zernel, pid)?;
@@ -159,7 +158,7 @@ fn wait_phases(zernel: &Zernel, pid: u32, count: usize) -> Result<Vec<ThreadPhas
 }
 
 /// Time in `phase` from one look to another, and time in all, in ns.
-fn passed(before: &ThreadPhases, after: &ThreadPhases, phase: Phase) -> (u64, u64) {
+fn passed(before: &Thread, after: &Thread, phase: Phase) -> (u64, u64) {
     (
         after.phase_ns.of(phase) - before.phase_ns.of(phase),
         after.phase_ns.sum() - before.phase_ns.sum(),

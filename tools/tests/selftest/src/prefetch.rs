@@ -14,7 +14,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use libzernel::{Phase, ProcessPhases, Subscription, Target, Tracking, Zernel};
+use libzernel::{Phase, Process, Subscription, Target, Tracking, Zernel};
 use rustix::event::{eventfd, EventfdFlags};
 use rustix::io::Errno;
 
@@ -31,11 +31,10 @@ pub const SUITE: Suite = suite(
         case("words_end_with_their_page", ways::words_end_with_their_page),
         case("epoll_tells_of_signals", ways::epoll_tells_of_signals),
         case("of_another_process", ways::of_another_process),
-        case("fields", refusals::fields),
         case("bad_files", refusals::bad_files),
         case("no_such_process", refusals::no_such_process),
         case("no_such_slot", refusals::no_such_slot),
-        case("no_such_subscription", refusals::no_such_subscription),
+        case("handles", refusals::handles),
         case("subscriptions_of_a_user", quotas::subscriptions_of_a_user),
         case("bytes_of_a_user", quotas::bytes_of_a_user),
         case("who_may_subscribe", permissions::who_may_subscribe),
@@ -63,7 +62,7 @@ const LONG: Duration = Duration::from_secs(60);
 
 /// Gives signals for a process: as often as it is said to compute, for each computation is
 /// signalled as soon as it begins.
-struct Signaller<'a> {
+pub struct Signaller<'a> {
     zernel: &'a Zernel,
     pid: u32,
 }
@@ -75,18 +74,20 @@ impl<'a> Signaller<'a> {
         zernel.track(&Target::Process(pid), Tracking::ML)?;
         wait_recorded(zernel, pid, 1)?;
         let signaller = Self { zernel, pid };
-        signaller.zernel.hint(pid, Phase::GpuCompute, LONG)?;
+        signaller
+            .zernel
+            .hint(&Target::Thread(pid), Phase::GpuCompute, LONG)?;
         signaller.wait_sampled()?;
         signaller.end_computation()?;
         Ok(signaller)
     }
 
     /// The calling process.
-    fn own(zernel: &'a Zernel) -> Result<Self> {
+    pub fn own(zernel: &'a Zernel) -> Result<Self> {
         Self::new(zernel, std::process::id())
     }
 
-    fn process(&self) -> Result<ProcessPhases> {
+    fn process(&self) -> Result<Process> {
         for process in self.zernel.processes() {
             let process = process?;
             if process.pid == self.pid {
@@ -113,13 +114,15 @@ impl<'a> Signaller<'a> {
 
     /// Has what it computes be over.
     fn end_computation(&self) -> Result<()> {
-        self.zernel.hint(self.pid, Phase::Unknown, LONG)?;
+        self.zernel
+            .hint(&Target::Thread(self.pid), Phase::Unknown, LONG)?;
         self.wait_sampled()
     }
 
     fn computation(&self) -> Result<()> {
         let before = self.process()?.prefetch;
-        self.zernel.hint(self.pid, Phase::GpuCompute, LONG)?;
+        self.zernel
+            .hint(&Target::Thread(self.pid), Phase::GpuCompute, LONG)?;
         wait_until("there is a signal", || {
             Ok(self.process()?.prefetch.signals > before.signals)
         })?;
@@ -127,7 +130,7 @@ impl<'a> Signaller<'a> {
     }
 
     /// Gives so many signals.
-    fn signal(&self, count: u32) -> Result<()> {
+    pub fn signal(&self, count: u32) -> Result<()> {
         let before = self.process()?.prefetch.signals;
         for _ in 0..count {
             self.computation()?;

@@ -2,6 +2,7 @@
 //! What tracepoints and debugfs tell.
 
 mod requests;
+mod threads;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -39,6 +40,7 @@ pub const SUITE: Suite = suite(
         case("requests_that_end_otherwise", requests::every_cause),
         case("tsgs_kept_off", requests::preempted),
         case("levels_throttled", requests::throttled),
+        case("phases_and_signals", threads::phases_and_signals),
         case("state_is_for_root", state_is_for_root),
         case("state_agrees_with_the_lists", state_agrees_with_the_lists),
     ],
@@ -48,7 +50,7 @@ const TRACEFS: &str = "/sys/kernel/tracing";
 const STATE: &str = "/sys/kernel/debug/zernel/state";
 
 /// Every tracepoint.
-const EVENTS: [&str; 18] = [
+const EVENTS: [&str; 20] = [
     "gpu_added",
     "gpu_removed",
     "tsg_added",
@@ -67,6 +69,8 @@ const EVENTS: [&str; 18] = [
     "request_trigger",
     "request_end",
     "tsg_preempted",
+    "phase_changed",
+    "prefetch_signal",
 ];
 
 /// A trace of its own with all events of zernel.

@@ -7,6 +7,7 @@ mod crowds;
 mod ends;
 mod follow;
 mod limited;
+mod lists;
 mod memory;
 mod permissions;
 mod program;
@@ -55,9 +56,9 @@ pub const SUITE: Suite = suite(
         case("cgroup_storm", crowds::storm),
         case("cgroup_fork_bomb", crowds::fork_bomb),
         case("cgroup_sums_are_exact", crowds::sums_are_exact),
-        case("fields", refusals::fields),
         case("no_such_task", refusals::no_such_task),
         case("what_is_not_tracked", refusals::not_tracked),
+        case("lists_and_filters", lists::filters),
         case("who_may", permissions::who_may),
         case("who_sees", permissions::who_sees),
         case("quota", permissions::quota),

@@ -86,7 +86,8 @@ pub const DEFAULTS: &[(&str, &str)] = &[
     ("gpu_idle_threshold", "10"),
     ("optimizer_burst_max_ns", "5000000"),
     ("phase_stability_count", "3"),
-    ("nccl_detection", "0"),
+    ("collective_detection", "0"),
+    ("collective_libraries", "nccl-"),
     ("track_owners", "0"),
     ("prefetch_lead_ns", "auto"),
     ("prefetch_predictor", "quantile"),
@@ -95,7 +96,7 @@ pub const DEFAULTS: &[(&str, &str)] = &[
     ("phase_nice", "0"),
     ("nice_data_loading", "-5"),
     ("nice_gpu_compute", "5"),
-    ("nice_nccl_collective", "-5"),
+    ("nice_collective", "-5"),
     ("nice_optimizer_step", "-5"),
     ("request_nice", "0"),
 ];
@@ -156,9 +157,10 @@ fn good_values() -> Outcome {
     let counts = [("0", "0"), ("1", "1"), ("100000", "100000")];
     for (name, default) in DEFAULTS {
         let values: &[(&str, &str)] = match *name {
-            "enabled" | "nccl_detection" | "track_owners" | "phase_nice" => {
+            "enabled" | "collective_detection" | "track_owners" | "phase_nice" => {
                 &[("0", "0"), ("1", "1"), ("1\n", "1"), (" 0 ", "0")]
             }
+            "collective_libraries" => &[("nccl-", "nccl-"), (" a  b\tc\n", "a b c")],
             "default_class" => &[
                 ("lc", "0"),
                 ("be", "7"),
@@ -250,7 +252,11 @@ fn refused(name: &str, value: &[u8], errno: Errno) -> Outcome {
 
 fn no_values() -> Outcome {
     let long = "x".repeat(4000);
-    for (name, _) in DEFAULTS {
+    // Any word can be the name of a library.
+    for (name, _) in DEFAULTS
+        .iter()
+        .filter(|(name, _)| *name != "collective_libraries")
+    {
         for value in [
             " ", "\n", "x", "-", "-1", "1.5", "0x10", "1 2", "1,2", "yes", "NONE", "1\0", "\0",
             "LC", &long,
@@ -266,8 +272,11 @@ fn no_values() -> Outcome {
     }
     for value in ["2", "10", "true"] {
         refused("enabled", value.as_bytes(), Errno::INVAL)?;
-        refused("nccl_detection", value.as_bytes(), Errno::INVAL)?;
+        refused("collective_detection", value.as_bytes(), Errno::INVAL)?;
         refused("phase_nice", value.as_bytes(), Errno::INVAL)?;
+    }
+    for value in [" ", "a/b", "\u{e9}", &"n".repeat(64)] {
+        refused("collective_libraries", value.as_bytes(), Errno::INVAL)?;
     }
     for value in ["0", "1", "Fair", "fa", "fairr", "fair rr", "default", "off"] {
         refused("rotation", value.as_bytes(), Errno::INVAL)?;
@@ -303,8 +312,17 @@ fn out_of_range() -> Outcome {
     let huger = "99999999999999999999999999";
     for (name, _) in DEFAULTS {
         let values: &[&str] = match *name {
-            "enabled" | "user_control" | "predictor" | "rotation" | "nccl_detection"
-            | "track_owners" | "prefetch_predictor" | "phase_nice" => continue,
+            "enabled"
+            | "user_control"
+            | "predictor"
+            | "rotation"
+            | "collective_detection"
+            | "track_owners"
+            | "prefetch_predictor"
+            | "phase_nice"
+            | "collective_libraries" => {
+                continue;
+            }
             "request_nice" => &["-21", "1", "-2147483649", huge, huger],
             name if name.starts_with("nice_") => &["-21", "20", "-2147483649", huge, huger],
             "prefetch_lead_ns" | "prefetch_readahead_bytes" => &[huge, huger],

@@ -205,7 +205,7 @@ fn of_phase(phase: Phase) -> RGBColor {
         Phase::DataLoading => LOADS,
         Phase::GpuCompute => COMPUTES,
         Phase::OptimizerStep => STEPS_ON,
-        Phase::NcclCollective => palette::PURPLE,
+        Phase::Collective => palette::PURPLE,
         _ => palette::IDLE,
     }
 }

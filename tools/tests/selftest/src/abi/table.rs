@@ -1,20 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Every call with a structure that it takes, and what it needs to be taken.
 
-use std::cell::Cell;
-use std::fs::File;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 
 use anyhow::{Context as _, Result};
 use bytemuck::{bytes_of, Pod, Zeroable};
 use libzernel::sim::Context;
 use libzernel::sys::{abi, v0 as raw};
-use libzernel::{Level, Target, Tracking};
-use rustix::event::{eventfd, EventfdFlags};
+use libzernel::{Level, Target};
 
 use super::own_class;
 use crate::common::Lab;
-use crate::group::Group;
 use crate::sys::Area;
 
 /// A call, with a structure that it takes.
@@ -70,22 +66,9 @@ pub struct Stage {
     /// Where lists are written to.
     entries: Area,
     memory: Area,
-    bell: OwnedFd,
     _context: Context,
     tsg: u64,
     page: u32,
-    /// One that is tracked, to be listed.
-    group: Group,
-    /// A file whose instructions can be probed, and the number of a probe: there is none below it.
-    library: File,
-    probes: Cell<u32>,
-}
-
-impl Drop for Stage {
-    fn drop(&mut self) {
-        // The process goes on; it is not tracked if the call was not among those that were made.
-        let _ = self.lab.zernel.untrack(&Target::current_process());
-    }
 }
 
 impl Stage {
@@ -97,16 +80,11 @@ impl Stage {
             lab,
             entries: Area::new()?,
             memory: Area::new()?,
-            bell: eventfd(0, EventfdFlags::CLOEXEC)?,
             _context: context,
             tsg: tsg.id.as_u64(),
             page: 0,
-            group: Group::new("stage")?,
-            library: crate::gpuwait::library()?,
-            probes: Cell::new(1),
         };
         stage.page = stage.register()?;
-        stage.track()?;
         Ok(stage)
     }
 
@@ -125,21 +103,6 @@ impl Stage {
         };
         let gpus = list(size_of::<abi::zernel_v0_gpu_info>());
         let tsgs = list(size_of::<abi::zernel_v0_tsg_info>());
-        let threads = list(size_of::<abi::zernel_v0_thread_info>());
-        let phases = list(size_of::<abi::zernel_v0_thread_phases>());
-        let processes = list(size_of::<abi::zernel_v0_process_phases>());
-        let cgroups = list(size_of::<abi::zernel_v0_cgroup_phases>());
-        let hint = abi::zernel_v0_phase_hint {
-            phase: abi::ZERNEL_V0_PHASE_GPU_COMPUTE,
-            duration_ns: 1_000_000,
-            ..abi::zernel_v0_phase_hint::zeroed()
-        };
-        let subscribe = self.subscription();
-        let end = abi::zernel_v0_prefetch_end::zeroed();
-        let track = abi::zernel_v0_track {
-            target: abi::ZERNEL_V0_TARGET_PROCESS,
-            ..abi::zernel_v0_track::zeroed()
-        };
         let (version, stats) = (
             abi::zernel_v0_version::zeroed(),
             abi::zernel_v0_stats::zeroed(),
@@ -154,7 +117,6 @@ impl Stage {
             ..abi::zernel_v0_request_stats::zeroed()
         };
         let (begin, register) = (self.begin(0), self.page_request());
-        let probe = self.probe();
         let mut calls = vec![
             Call::new("VERSION", abi::LIBZERNEL_V0_IOC_VERSION, &version),
             Call::new("STATS", abi::LIBZERNEL_V0_IOC_STATS, &stats).grown_from(120),
@@ -178,33 +140,10 @@ impl Stage {
             Call::new("DONE", abi::LIBZERNEL_V0_IOC_DONE, &named),
             Call::new("CANCEL", abi::LIBZERNEL_V0_IOC_CANCEL, &named),
             Call::new("REQUEST_STATS", abi::LIBZERNEL_V0_IOC_REQUEST_STATS, &all).grown_from(240),
-            Call::new("PHASE_HINT", abi::LIBZERNEL_V0_IOC_PHASE_HINT, &hint),
-            Call::new(
-                "PREFETCH_SUBSCRIBE",
-                abi::LIBZERNEL_V0_IOC_PREFETCH_SUBSCRIBE,
-                &subscribe,
-            ),
-            Call::new(
-                "PREFETCH_UNSUBSCRIBE",
-                abi::LIBZERNEL_V0_IOC_PREFETCH_UNSUBSCRIBE,
-                &end,
-            ),
-            Call::new("TRACK", abi::LIBZERNEL_V0_IOC_TRACK, &track),
-            Call::new("UNTRACK", abi::LIBZERNEL_V0_IOC_UNTRACK, &track),
-            Call::new("LIST_THREADS", abi::LIBZERNEL_V0_IOC_LIST_THREADS, &threads),
-            Call::new("PROBE_ADD", abi::LIBZERNEL_V0_IOC_PROBE_ADD, &probe),
-            Call::new("PROBE_REMOVE", abi::LIBZERNEL_V0_IOC_PROBE_REMOVE, &probe),
-            Call::new("LIST_PHASES", abi::LIBZERNEL_V0_IOC_LIST_PHASES, &phases),
-            Call::new(
-                "LIST_PROCESSES",
-                abi::LIBZERNEL_V0_IOC_LIST_PROCESSES,
-                &processes,
-            ),
-            Call::new("LIST_CGROUPS", abi::LIBZERNEL_V0_IOC_LIST_CGROUPS, &cgroups),
         ];
         for call in &mut calls {
             // What is to be cleared is set by the call before.
-            if !["CLASS_CLEAR", "UNTRACK"].contains(&call.name) {
+            if call.name != "CLASS_CLEAR" {
                 self.renew(call)?;
             }
         }
@@ -220,30 +159,6 @@ impl Stage {
             "CLASS_CLEAR" => {
                 let me = Target::current_process();
                 self.lab.zernel.set_class(&me, Level::BE)?;
-                return Ok(());
-            }
-            "UNTRACK" | "PHASE_HINT" => {
-                self.track()?;
-                return Ok(());
-            }
-            "PREFETCH_UNSUBSCRIBE" => {
-                let mut subscription = self.subscription();
-                raw::prefetch_subscribe(self.fd(), &mut subscription).context("subscribe")?;
-                let end = abi::zernel_v0_prefetch_end {
-                    subscription: subscription.subscription,
-                    flags: 0,
-                };
-                call.request = bytes_of(&end).to_vec();
-                return Ok(());
-            }
-            "PROBE_ADD" => return self.forget_probes(),
-            "PROBE_REMOVE" => {
-                self.forget_probes()?;
-                let last = abi::zernel_v0_probe {
-                    probe: self.add_probe()?,
-                    ..abi::zernel_v0_probe::zeroed()
-                };
-                call.request = bytes_of(&last).to_vec();
                 return Ok(());
             }
             "PAGE_UNREGISTER" => {
@@ -265,45 +180,6 @@ impl Stage {
             flags: 0,
         };
         call.request = bytes_of(&named).to_vec();
-        Ok(())
-    }
-
-    fn track(&self) -> Result<()> {
-        let me = Target::current_process();
-        self.lab.zernel.track(&me, Tracking::ML)?;
-        let group = self.group.target()?;
-        self.lab.zernel.track(&group, Tracking::ML)?;
-        Ok(())
-    }
-
-    fn subscription(&self) -> abi::zernel_v0_prefetch {
-        abi::zernel_v0_prefetch {
-            kind: abi::ZERNEL_V0_PREFETCH_EVENTFD,
-            fd: self.bell.as_raw_fd(),
-            ..abi::zernel_v0_prefetch::zeroed()
-        }
-    }
-
-    fn probe(&self) -> abi::zernel_v0_probe {
-        abi::zernel_v0_probe {
-            fd: self.library.as_raw_fd() as u32,
-            ..abi::zernel_v0_probe::zeroed()
-        }
-    }
-
-    fn add_probe(&self) -> Result<u32> {
-        let mut probe = self.probe();
-        raw::probe_add(self.fd(), &mut probe).context("add a probe")?;
-        Ok(probe.probe)
-    }
-
-    /// Removes all that are there, so that there is room for others.
-    fn forget_probes(&self) -> Result<()> {
-        let last = self.add_probe()?;
-        for number in self.probes.replace(last + 1)..=last {
-            // What was removed by a call is not there.
-            let _ = self.lab.zernel.remove_probe(number);
-        }
         Ok(())
     }
 

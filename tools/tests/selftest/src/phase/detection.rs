@@ -76,17 +76,24 @@ impl Program {
 pub(super) fn waiting_for_the_gpu() -> Outcome {
     in_child(|| {
         let program = Program::new()?;
-        check_eq!(own_process(&program.lab.zernel)?.synced, false);
+        check_eq!(own_process(&program.lab.zernel)?.synced_ns, None);
         program.told(Phase::GpuCompute, MOST, || program.compute(WHILE))?;
         let begin = Timestamp::now();
         program.compute(Duration::from_millis(20))?;
         wait_until("the end of the work is seen", || {
             let mine = own_process(&program.lab.zernel)?;
-            let most = Timestamp::now().since(begin).as_nanos() as u64;
-            Ok(mine.synced && mine.sync_ns.is_some_and(|ns| ns <= most))
+            Ok(mine.synced_ns.is_some_and(|at| at >= begin))
         })?;
         let mine = own_process(&program.lab.zernel)?;
-        ensure!(mine.gpu_permille <= 1_000, "{mine:?}");
+        ensure!(mine.sample_gpu_ns <= mine.sample_ns, "{mine:?}");
+        ensure!(mine.sample_at_ns.is_some_and(|at| at >= begin), "{mine:?}");
+        // The software GPU is on no node.
+        let gpus = program
+            .lab
+            .zernel
+            .gpus()
+            .collect::<libzernel::Result<Vec<_>>>()?;
+        check_eq!((mine.gpu, mine.numa_node), (Some(gpus[0].id), None));
         Ok(())
     })
 }
@@ -153,7 +160,7 @@ pub(super) fn thresholds() -> Outcome {
         program.compute(WHILE)?;
         // A look that lasts tells for longer.
         wait_until("the GPU is seen to be idle", || {
-            Ok(own_process(&program.lab.zernel)?.gpu_permille == 0)
+            Ok(own_process(&program.lab.zernel)?.gpu_permille() == 0)
         })?;
         disk.read_for(WHILE)?;
         let times = own(&program.lab.zernel)?.phase_ns;
@@ -189,7 +196,7 @@ pub(super) fn stability() -> Outcome {
 pub(super) fn collectives() -> Outcome {
     in_child(|| {
         let program = Program::new()?;
-        let path = format!("/dev/shm/nccl-{}", std::process::id());
+        let path = format!("/dev/shm/oneccl_{}", std::process::id());
         let waits = |most: Duration| {
             let (lock, never) = (Mutex::new(()), Condvar::new());
             let begin = Instant::now();
@@ -200,8 +207,9 @@ pub(super) fn collectives() -> Outcome {
             Ok(())
         };
         let (short, long) = (Duration::from_micros(200), WHILE / 4);
-        tune("nccl_detection", 1)?;
-        check_eq!(program.share(Phase::NcclCollective, || waits(short))?, 0);
+        tune("collective_detection", 1)?;
+        tune("collective_libraries", "nccl- oneccl_")?;
+        check_eq!(program.share(Phase::Collective, || waits(short))?, 0);
         let file = File::options()
             .read(true)
             .write(true)
@@ -209,18 +217,20 @@ pub(super) fn collectives() -> Outcome {
             .open(&path)?;
         file.set_len(4096)?;
         let area = Mapped::of(file.as_fd())?;
-        let told =
-            [short, long].map(|most| program.told(Phase::NcclCollective, MOST, || waits(most)));
+        let told = [short, long].map(|most| program.told(Phase::Collective, MOST, || waits(most)));
         remove_file(&path)?;
+        let is_seen = own_process(&program.lab.zernel)?.collective;
+        check_eq!(is_seen, true, "a library of collectives");
         for told in told {
             told?;
         }
-        tune("nccl_detection", 0)?;
+        tune("collective_detection", 0)?;
+        tune("collective_libraries", "nccl-")?;
         wait_until("it is told no more", || {
             waits(short)?;
-            Ok(own(&program.lab.zernel)?.phase != Phase::NcclCollective)
+            Ok(own(&program.lab.zernel)?.phase != Phase::Collective)
         })?;
-        check_eq!(program.share(Phase::NcclCollective, || waits(short))?, 0);
+        check_eq!(program.share(Phase::Collective, || waits(short))?, 0);
         drop(area);
         Ok(())
     })

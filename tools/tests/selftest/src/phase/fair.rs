@@ -36,7 +36,7 @@ fn restless(user: u32, threads: usize) -> Result<Child> {
         zernel.track(&Target::current_process(), Tracking::ML)?;
         // At least one of its threads has to come back to user space.
         std::thread::sleep(Duration::from_millis(2));
-        zernel.hint(tid(), Phase::OptimizerStep, LONG)?;
+        zernel.hint(&Target::Thread(tid()), Phase::OptimizerStep, LONG)?;
         // Together the others have been released, and recorded, once.
         barrier.wait();
         std::thread::sleep(LONG);

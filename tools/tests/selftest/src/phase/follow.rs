@@ -212,7 +212,11 @@ pub(super) fn exec() -> Outcome {
     let child = Child::spawn(|| {
         let zernel = Zernel::open()?;
         zernel.track(&Target::current_process(), Tracking::ML)?;
-        zernel.hint(0, Phase::NcclCollective, Duration::from_millis(10))?;
+        zernel.hint(
+            &Target::CurrentThread,
+            Phase::Collective,
+            Duration::from_millis(10),
+        )?;
         std::thread::sleep(Duration::from_millis(30));
         rustix::io::read(&go, &mut [0; 8])?;
         sys::exec_sleep()?;
@@ -220,7 +224,7 @@ pub(super) fn exec() -> Outcome {
     })?;
     wait_until("it has been in a phase", || {
         let thread = phases_of(&zernel, child.pid())?;
-        Ok(thread.is_some_and(|t| !t.hinted && t.phase_ns.nccl_collective >= 10_000_000))
+        Ok(thread.is_some_and(|t| !t.hinted && t.phase_ns.collective >= 10_000_000))
     })?;
     let before = phases_of(&zernel, child.pid())?.context("not listed")?;
     let was = process(&zernel, child.pid())?.context("not listed")?;
@@ -250,7 +254,11 @@ pub(super) fn untrack_forgets() -> Outcome {
         for _ in 0..10 {
             let begin = Timestamp::now();
             zernel.track(&target, Tracking::ML)?;
-            zernel.hint(0, Phase::OptimizerStep, Duration::from_secs(60))?;
+            zernel.hint(
+                &Target::CurrentThread,
+                Phase::OptimizerStep,
+                Duration::from_secs(60),
+            )?;
             std::thread::sleep(Duration::from_millis(20));
             let (mine, whole) = (own(&zernel)?, own_process(&zernel)?);
             let most = Timestamp::now().since(begin).as_nanos() as u64;

@@ -23,11 +23,11 @@ pub(super) fn wins_and_ends() -> Outcome {
         zernel.track(&Target::current_process(), Tracking::ML)?;
         check_eq!(own(&zernel)?.hinted, false);
         // To end what was not given is no error.
-        zernel.hint(0, Phase::GpuCompute, Duration::ZERO)?;
+        zernel.hint(&Target::CurrentThread, Phase::GpuCompute, Duration::ZERO)?;
         let before = own(&zernel)?;
         check_eq!((before.phase, before.hinted), (Phase::Unknown, false));
         for phase in Phase::ALL {
-            zernel.hint(0, phase, LONG)?;
+            zernel.hint(&Target::CurrentThread, phase, LONG)?;
             let before = own(&zernel)?;
             check_eq!((before.phase, before.hinted), (phase, true));
             std::thread::sleep(Duration::from_millis(20));
@@ -36,7 +36,7 @@ pub(super) fn wins_and_ends() -> Outcome {
             let (there, all) = passed(&before, &after, phase);
             check_eq!(there, all, "time in {phase}");
             ensure!(there >= 20 * MS, "{there} ns in {phase}");
-            zernel.hint(0, Phase::Unknown, Duration::ZERO)?;
+            zernel.hint(&Target::CurrentThread, Phase::Unknown, Duration::ZERO)?;
             check_eq!(own(&zernel)?.hinted, false);
             // It sleeps and has never used the GPU: nothing else.
             wait_until("samples tell of another phase", || {
@@ -53,9 +53,9 @@ pub(super) fn expires() -> Outcome {
         zernel.track(&Target::current_process(), Tracking::ML)?;
         for ms in [1, 20, 300] {
             let duration = Duration::from_millis(ms);
-            let first = own(&zernel)?.phase_ns.nccl_collective;
+            let first = own(&zernel)?.phase_ns.collective;
             let begin = Timestamp::now();
-            zernel.hint(0, Phase::NcclCollective, duration)?;
+            zernel.hint(&Target::CurrentThread, Phase::Collective, duration)?;
             loop {
                 let look = Timestamp::now();
                 let thread = own(&zernel)?;
@@ -66,7 +66,7 @@ pub(super) fn expires() -> Outcome {
                     );
                     break;
                 }
-                check_eq!(thread.phase, Phase::NcclCollective);
+                check_eq!(thread.phase, Phase::Collective);
                 let over = look.since(begin);
                 ensure!(over < LONG, "a hint for {duration:?} still holds");
                 std::thread::sleep(Duration::from_millis(1));
@@ -74,7 +74,7 @@ pub(super) fn expires() -> Outcome {
             wait_until("samples tell of another phase", || {
                 Ok(own(&zernel)?.phase == Phase::Unknown)
             })?;
-            let spent = own(&zernel)?.phase_ns.nccl_collective - first;
+            let spent = own(&zernel)?.phase_ns.collective - first;
             ensure!(spent >= ms * MS, "{spent} ns of {duration:?}");
         }
         Ok(())
@@ -86,13 +86,21 @@ pub(super) fn replaced() -> Outcome {
     in_child(|| {
         let zernel = Zernel::open()?;
         zernel.track(&Target::current_process(), Tracking::ML)?;
-        zernel.hint(0, Phase::GpuCompute, Duration::from_millis(10))?;
-        zernel.hint(0, Phase::OptimizerStep, LONG)?;
+        zernel.hint(
+            &Target::CurrentThread,
+            Phase::GpuCompute,
+            Duration::from_millis(10),
+        )?;
+        zernel.hint(&Target::CurrentThread, Phase::OptimizerStep, LONG)?;
         std::thread::sleep(Duration::from_millis(30));
         let now = own(&zernel)?;
         check_eq!((now.phase, now.hinted), (Phase::OptimizerStep, true));
         // A shorter one.
-        zernel.hint(0, Phase::DataLoading, Duration::from_millis(10))?;
+        zernel.hint(
+            &Target::CurrentThread,
+            Phase::DataLoading,
+            Duration::from_millis(10),
+        )?;
         wait_until("the shorter one is over", || Ok(!own(&zernel)?.hinted))?;
         wait_until("samples tell of another phase", || {
             Ok(own(&zernel)?.phase == Phase::Unknown)
@@ -115,8 +123,8 @@ pub(super) fn of_another_thread() -> Outcome {
         let other_tid = told.recv()?;
         zernel.track(&Target::current_process(), Tracking::ML)?;
         wait_recorded(&zernel, std::process::id(), 2)?;
-        zernel.hint(other_tid, Phase::DataLoading, LONG)?;
-        zernel.hint(tid(), Phase::OptimizerStep, LONG)?;
+        zernel.hint(&Target::Thread(other_tid), Phase::DataLoading, LONG)?;
+        zernel.hint(&Target::Thread(tid()), Phase::OptimizerStep, LONG)?;
         for (thread, phase) in [
             (other_tid, Phase::DataLoading),
             (tid(), Phase::OptimizerStep),
@@ -124,7 +132,7 @@ pub(super) fn of_another_thread() -> Outcome {
             let found = phases_of(&zernel, thread)?.context("it is not listed")?;
             check_eq!((found.phase, found.hinted), (phase, true));
         }
-        zernel.hint(other_tid, Phase::Unknown, Duration::ZERO)?;
+        zernel.hint(&Target::Thread(other_tid), Phase::Unknown, Duration::ZERO)?;
         check_eq!(own(&zernel)?.hinted, true);
         drop(stop);
         other.join().expect("a thread that sleeps");
@@ -144,7 +152,7 @@ pub(super) fn over_detection() -> Outcome {
             Ok(())
         };
         for phase in [Phase::DataLoading, Phase::Unknown] {
-            lab.zernel.hint(0, phase, LONG)?;
+            lab.zernel.hint(&Target::CurrentThread, phase, LONG)?;
             let before = own(&lab.zernel)?;
             compute()?;
             let after = own(&lab.zernel)?;
@@ -152,7 +160,8 @@ pub(super) fn over_detection() -> Outcome {
             check_eq!(there, all, "time in {phase} while the GPU computes");
             check_eq!(after.transitions, before.transitions);
             // The same work without a hint is told.
-            lab.zernel.hint(0, phase, Duration::ZERO)?;
+            lab.zernel
+                .hint(&Target::CurrentThread, phase, Duration::ZERO)?;
             wait_until("it is told", || {
                 let before = own(&lab.zernel)?;
                 compute()?;

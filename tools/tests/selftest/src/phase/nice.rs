@@ -32,7 +32,7 @@ const LONG: Duration = Duration::from_secs(60);
 const DELTAS: [(Phase, i32); 5] = [
     (Phase::DataLoading, -5),
     (Phase::GpuCompute, 5),
-    (Phase::NcclCollective, -5),
+    (Phase::Collective, -5),
     (Phase::OptimizerStep, -5),
     (Phase::Unknown, 0),
 ];
@@ -115,7 +115,7 @@ pub(super) fn off() -> Outcome {
     in_child(|| {
         let zernel = track_self()?;
         for (phase, _) in DELTAS {
-            zernel.hint(0, phase, LONG)?;
+            zernel.hint(&Target::CurrentThread, phase, LONG)?;
             check_eq!((nice()?, own(&zernel)?.nice), (0, 0), "{phase}");
         }
         Ok(())
@@ -131,14 +131,18 @@ pub(super) fn of_each_phase() -> Outcome {
             let zernel = track_self()?;
             check_eq!(nice()?, base);
             for (phase, delta) in DELTAS.into_iter().chain(DELTAS) {
-                zernel.hint(0, phase, LONG)?;
+                zernel.hint(&Target::CurrentThread, phase, LONG)?;
                 let expected = (base + delta).clamp(-20, 19);
                 check_eq!(nice()?, expected, "{phase} from {base}");
                 let thread = own(&zernel)?;
                 check_eq!((thread.phase, thread.nice), (phase, expected - base));
             }
             // When the hint is over and samples tell otherwise.
-            zernel.hint(0, Phase::GpuCompute, Duration::from_millis(20))?;
+            zernel.hint(
+                &Target::CurrentThread,
+                Phase::GpuCompute,
+                Duration::from_millis(20),
+            )?;
             wait_until("samples tell of another phase", || {
                 Ok(own(&zernel)?.phase == Phase::Unknown)
             })?;
@@ -168,7 +172,7 @@ pub(super) fn within_limits() -> Outcome {
             become_alice()?;
             let zernel = track_self()?;
             for (phase, delta) in DELTAS {
-                zernel.hint(0, phase, LONG)?;
+                zernel.hint(&Target::CurrentThread, phase, LONG)?;
                 let expected = if delta < 0 { lower } else { base + delta };
                 check_eq!(nice()?, expected, "{phase} from {base} with {rlimit}");
                 check_eq!(own(&zernel)?.nice, expected - base);
@@ -192,30 +196,30 @@ pub(super) fn set_meanwhile() -> Outcome {
             (-12, Phase::DataLoading, -17),
             (0, Phase::GpuCompute, 5),
         ] {
-            zernel.hint(0, Phase::NcclCollective, LONG)?;
+            zernel.hint(&Target::CurrentThread, Phase::Collective, LONG)?;
             set_nice(set)?;
             // It stays until the phase changes.
             check_eq!((nice()?, own(&zernel)?.nice), (set, 0));
-            zernel.hint(0, Phase::Unknown, LONG)?;
+            zernel.hint(&Target::CurrentThread, Phase::Unknown, LONG)?;
             check_eq!(nice()?, set);
-            zernel.hint(0, Phase::NcclCollective, LONG)?;
-            zernel.hint(0, phase, LONG)?;
+            zernel.hint(&Target::CurrentThread, Phase::Collective, LONG)?;
+            zernel.hint(&Target::CurrentThread, phase, LONG)?;
             check_eq!(nice()?, expected);
             set_nice(set)?;
             tune("phase_nice", 0)?;
             check_eq!(nice()?, set);
             tune("phase_nice", 1)?;
         }
-        zernel.hint(0, Phase::GpuCompute, LONG)?;
+        zernel.hint(&Target::CurrentThread, Phase::GpuCompute, LONG)?;
         set_nice(11)?;
         zernel.untrack(&Target::current_process())?;
         check_eq!(nice()?, 11);
         // The same value cannot be told from zernel's own.
         zernel.track(&Target::current_process(), Tracking::ML)?;
-        zernel.hint(0, Phase::GpuCompute, LONG)?;
+        zernel.hint(&Target::CurrentThread, Phase::GpuCompute, LONG)?;
         check_eq!(nice()?, 16);
         set_nice(16)?;
-        zernel.hint(0, Phase::Unknown, LONG)?;
+        zernel.hint(&Target::CurrentThread, Phase::Unknown, LONG)?;
         check_eq!(nice()?, 11);
         Ok(())
     })
@@ -228,7 +232,7 @@ pub(super) fn tuned_at_once() -> Outcome {
         let helpers: Vec<_> = (0..4).map(|_| Helper::new()).collect::<Result<_>>()?;
         wait_recorded(&zernel, std::process::id(), 5)?;
         for (helper, (phase, _)) in helpers.iter().zip(DELTAS) {
-            zernel.hint(helper.tid, phase, LONG)?;
+            zernel.hint(&Target::Thread(helper.tid), phase, LONG)?;
         }
         let expect = |expected: [i32; 4]| -> Outcome {
             for (helper, expected) in helpers.iter().zip(expected) {
@@ -243,14 +247,14 @@ pub(super) fn tuned_at_once() -> Outcome {
             tune("nice_data_loading", -20)?;
             tune("nice_gpu_compute", 19)?;
             expect([-20, 19, -5, -5])?;
-            tune("nice_nccl_collective", 1)?;
+            tune("nice_collective", 1)?;
             tune("nice_optimizer_step", 0)?;
             expect([-20, 19, 1, 0])?;
             tune("phase_nice", 0)?;
             expect([0; 4])?;
             tune("nice_data_loading", -5)?;
             tune("nice_gpu_compute", 5)?;
-            tune("nice_nccl_collective", -5)?;
+            tune("nice_collective", -5)?;
             tune("nice_optimizer_step", -5)?;
             expect([0; 4])?;
         }
@@ -265,8 +269,8 @@ pub(super) fn ends_with_tracking() -> Outcome {
         let helper = Helper::new()?;
         for round in 0..10 {
             wait_recorded(&zernel, std::process::id(), 2)?;
-            zernel.hint(0, Phase::GpuCompute, LONG)?;
-            zernel.hint(helper.tid, Phase::DataLoading, LONG)?;
+            zernel.hint(&Target::CurrentThread, Phase::GpuCompute, LONG)?;
+            zernel.hint(&Target::Thread(helper.tid), Phase::DataLoading, LONG)?;
             check_eq!((nice()?, nice_of(helper.tid)?), (5, -5), "round {round}");
             zernel.untrack(&Target::current_process())?;
             check_eq!((nice()?, nice_of(helper.tid)?), (0, 0), "round {round}");
@@ -277,7 +281,7 @@ pub(super) fn ends_with_tracking() -> Outcome {
         zernel.untrack(&Target::current_process())?;
         zernel.track(&Target::current_thread(), Tracking::ML)?;
         wait_recorded(&zernel, std::process::id(), 1)?;
-        zernel.hint(0, Phase::GpuCompute, LONG)?;
+        zernel.hint(&Target::CurrentThread, Phase::GpuCompute, LONG)?;
         check_eq!(nice()?, 5);
         zernel.untrack(&Target::current_thread())?;
         check_eq!(nice()?, 0);
@@ -294,7 +298,7 @@ pub(super) fn of_those_who_are_made() -> Outcome {
             let zernel = Zernel::open()?;
             zernel.track(&Target::current_process(), tracking)?;
             for (phase, delta) in [(Phase::GpuCompute, 5), (Phase::DataLoading, -5)] {
-                zernel.hint(0, phase, LONG)?;
+                zernel.hint(&Target::CurrentThread, phase, LONG)?;
                 check_eq!(nice()?, base + delta);
                 let thread = std::thread::spawn(nice).join().expect("a thread");
                 check_eq!(thread?, base, "a thread");
@@ -315,7 +319,7 @@ pub(super) fn of_those_who_are_made() -> Outcome {
                     check_eq!(nice()?, 11, "after the maker was set");
                     Ok(())
                 })?;
-                zernel.hint(0, Phase::Unknown, LONG)?;
+                zernel.hint(&Target::CurrentThread, Phase::Unknown, LONG)?;
                 check_eq!(nice()?, 11);
                 set_nice(base)?;
             }
@@ -338,7 +342,7 @@ pub(super) fn reset_on_fork() -> Outcome {
                 (Phase::DataLoading, -5),
                 (Phase::Unknown, 0),
             ] {
-                zernel.hint(0, phase, LONG)?;
+                zernel.hint(&Target::CurrentThread, phase, LONG)?;
                 check_eq!(nice()?, base + delta);
                 in_child(|| {
                     check_eq!(nice()?, base.max(0), "{phase} from {base}");
@@ -357,7 +361,7 @@ pub(super) fn exec() -> Outcome {
     let child = Child::spawn(|| {
         set_nice(2)?;
         let zernel = track_self()?;
-        zernel.hint(0, Phase::GpuCompute, LONG)?;
+        zernel.hint(&Target::CurrentThread, Phase::GpuCompute, LONG)?;
         rustix::io::read(&go, &mut [0; 8])?;
         sys::exec_sleep()?;
         Ok(())
@@ -373,7 +377,7 @@ pub(super) fn exec() -> Outcome {
         Ok(thread.is_some_and(|thread| thread.comm == "sleep"))
     })?;
     check_eq!(nice_of(child.pid())?, 7);
-    zernel.hint(child.pid(), Phase::DataLoading, LONG)?;
+    zernel.hint(&Target::Thread(child.pid()), Phase::DataLoading, LONG)?;
     check_eq!(nice_of(child.pid())?, -3);
     zernel.untrack(&Target::Process(child.pid()))?;
     check_eq!(nice_of(child.pid())?, 2);
@@ -389,7 +393,7 @@ pub(super) fn of_other_policies() -> Outcome {
         let helper = Helper::new()?;
         wait_recorded(&zernel, std::process::id(), 2)?;
         let hint = |phase| -> Result<i32> {
-            zernel.hint(helper.tid, phase, LONG)?;
+            zernel.hint(&Target::Thread(helper.tid), phase, LONG)?;
             nice_of(helper.tid)
         };
         for policy in [libc::SCHED_FIFO, libc::SCHED_RR, libc::SCHED_IDLE] {
@@ -404,7 +408,7 @@ pub(super) fn of_other_policies() -> Outcome {
             check_eq!(hint(Phase::DataLoading)?, 0, "since it has {policy}");
             sys::set_policy(helper.tid, libc::SCHED_OTHER)?;
             check_eq!(nice_of(helper.tid)?, 0, "after {policy}");
-            check_eq!(hint(Phase::NcclCollective)?, -5);
+            check_eq!(hint(Phase::Collective)?, -5);
             check_eq!(hint(Phase::Unknown)?, 0);
         }
         Ok(())
@@ -454,7 +458,7 @@ pub(super) fn races() -> Outcome {
                 if thread != 0 {
                     let phase = Phase::ALL[turn % Phase::ALL.len()];
                     // Before it is recorded it has none.
-                    let _ = zernel.hint(thread, phase, Duration::from_millis(1));
+                    let _ = zernel.hint(&Target::Thread(thread), phase, Duration::from_millis(1));
                 }
             }
             Ok(())
@@ -463,17 +467,19 @@ pub(super) fn races() -> Outcome {
         let setter = std::thread::spawn(|| -> Outcome {
             let zernel = Zernel::open()?;
             while !STOP.load(Relaxed) {
-                let _ = zernel.hint(0, Phase::GpuCompute, LONG);
+                let _ = zernel.hint(&Target::CurrentThread, Phase::GpuCompute, LONG);
                 for value in [0, 3, 6] {
                     set_nice(value)?;
                 }
             }
             wait_until("a phase that asks for nothing", || {
-                Ok(zernel.hint(0, Phase::Unknown, LONG).is_ok())
+                Ok(zernel
+                    .hint(&Target::CurrentThread, Phase::Unknown, LONG)
+                    .is_ok())
             })?;
             set_nice(6)?;
-            zernel.hint(0, Phase::OptimizerStep, LONG)?;
-            zernel.hint(0, Phase::Unknown, LONG)?;
+            zernel.hint(&Target::CurrentThread, Phase::OptimizerStep, LONG)?;
+            zernel.hint(&Target::CurrentThread, Phase::Unknown, LONG)?;
             check_eq!(nice()?, 6, "what it has set");
             Ok(())
         });
@@ -505,7 +511,7 @@ pub(super) fn unload() -> Outcome {
     let child = Child::spawn(|| {
         {
             let zernel = track_self()?;
-            zernel.hint(0, Phase::GpuCompute, LONG)?;
+            zernel.hint(&Target::CurrentThread, Phase::GpuCompute, LONG)?;
         }
         loop {
             let last = passing::receive_number(&theirs)? == 0;
@@ -549,14 +555,16 @@ pub(super) fn without_memory() -> Outcome {
     let zernel = track_self()?;
     wait_phases(&zernel, std::process::id(), 1)?;
     let count = thread.each(|n| {
-        let hint = || zernel.hint(0, Phase::GpuCompute, LONG);
+        let hint = || zernel.hint(&Target::CurrentThread, Phase::GpuCompute, LONG);
         let (result, failed) = thread.nth(n, hint)?;
         ensure!(result.is_ok() || failed, "{result:?} of itself");
         if result.is_ok() {
             wait_until("it has what its phase asks for", || Ok(nice()? == 5))?;
         }
-        let (back, _) = thread.nth(n, || zernel.hint(0, Phase::Unknown, LONG))?;
-        back.or_else(|_| zernel.hint(0, Phase::Unknown, LONG))?;
+        let (back, _) = thread.nth(n, || {
+            zernel.hint(&Target::CurrentThread, Phase::Unknown, LONG)
+        })?;
+        back.or_else(|_| zernel.hint(&Target::CurrentThread, Phase::Unknown, LONG))?;
         check_eq!(nice()?, 0, "the way back needs no memory");
         Ok(failed)
     })?;

@@ -88,7 +88,7 @@ pub(super) fn who_may_hint() -> Outcome {
     let hint = |by: Become<'_>, phase: Phase, duration: Duration, expected: Option<Errno>| {
         in_child(|| {
             by()?;
-            let answer = Zernel::open()?.hint(alices.pid(), phase, duration);
+            let answer = Zernel::open()?.hint(&Target::Thread(alices.pid()), phase, duration);
             check_eq!(errno(answer), expected);
             Ok(())
         })

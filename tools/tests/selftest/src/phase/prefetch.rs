@@ -85,7 +85,7 @@ pub(super) fn without_history() -> Outcome {
         check_eq!(program.counts()?, Prefetch::default());
         computations(&program, 1, ms(100))?;
         let counts = wait_ended(&program, 1)?;
-        check_eq!((counts.signals, counts.overlap_permille), (0, 0));
+        check_eq!((counts.signals, counts.overlap()), (0, 1.0));
         // It has never loaded.
         computations(&program, 1, ms(100))?;
         check_eq!(wait_ended(&program, 2)?.signals, 0);
@@ -348,7 +348,8 @@ pub(super) fn judged() -> Outcome {
             let judged = counts.early + counts.late + counts.useless;
             ensure!(judged <= counts.signals, "{counts:?}");
             ensure!(counts.signals <= counts.computations + 1, "{counts:?}");
-            ensure!(counts.overlap_permille > 1_000, "{counts:?}");
+            ensure!(counts.overlap() > 1.0, "{counts:?}");
+            ensure!(counts.predicted_overlap().is_some(), "{counts:?}");
         }
         Ok(())
     })

@@ -74,7 +74,8 @@ pub(super) fn hints_beside_ends() -> Outcome {
                 let thread = NEXT.load(Relaxed);
                 turn += 1;
                 let phase = Phase::ALL[turn % Phase::ALL.len()];
-                let answer = errno(zernel.hint(thread, phase, Duration::from_micros(50)));
+                let answer =
+                    errno(zernel.hint(&Target::Thread(thread), phase, Duration::from_micros(50)));
                 let fine = [None, Some(Errno::SRCH), Some(Errno::NODATA)];
                 ensure!(fine.contains(&answer), "a hint for {thread}: {answer:?}");
             }

@@ -5,7 +5,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use anyhow::{ensure, Context as _, Result};
-use libzernel::{Phase, Target, ThreadPhases, Timestamp, Tracking, Zernel};
+use libzernel::{Phase, Target, Thread, Timestamp, Tracking, Zernel};
 
 use super::{own, own_process, wait_phases, MS};
 use crate::check_eq;
@@ -25,7 +25,7 @@ pub(super) fn add_up() -> Outcome {
             let thread = track::thread(&zernel, tid())?.context("it is not listed")?;
             Ok(thread.recorded_ns())
         };
-        let look = || -> Result<ThreadPhases> {
+        let look = || -> Result<Thread> {
             let least = recorded()?;
             let phases = own(&zernel)?;
             let most = recorded()?;
@@ -42,10 +42,10 @@ pub(super) fn add_up() -> Outcome {
         for round in 0..200 {
             let phase = Phase::ALL[round % Phase::ALL.len()];
             match round % 4 {
-                0 => zernel.hint(0, phase, LONG)?,
+                0 => zernel.hint(&Target::CurrentThread, phase, LONG)?,
                 1 => std::thread::sleep(Duration::from_micros(1_500)),
-                2 => zernel.hint(0, phase, Duration::from_micros(300))?,
-                _ => zernel.hint(0, phase, Duration::ZERO)?,
+                2 => zernel.hint(&Target::CurrentThread, phase, Duration::from_micros(300))?,
+                _ => zernel.hint(&Target::CurrentThread, phase, Duration::ZERO)?,
             }
             let now = look()?;
             check_eq!(now.id, last.id);
@@ -71,14 +71,14 @@ pub(super) fn transitions() -> Outcome {
         let fresh = own(&zernel)?;
         check_eq!((fresh.phase, fresh.transitions), (Phase::Unknown, 0));
         // What it is in already.
-        zernel.hint(0, Phase::Unknown, LONG)?;
+        zernel.hint(&Target::CurrentThread, Phase::Unknown, LONG)?;
         check_eq!(own(&zernel)?.transitions, 0);
         let mut expected = 0;
         for round in 1..50 {
             let phase = Phase::ALL[round % Phase::ALL.len()];
             for _ in 0..3 {
                 let begin = Timestamp::now();
-                zernel.hint(0, phase, LONG)?;
+                zernel.hint(&Target::CurrentThread, phase, LONG)?;
                 let now = own(&zernel)?;
                 if now.transitions > expected {
                     // It begins with the hint.
@@ -108,7 +108,7 @@ pub(super) fn exited() -> Outcome {
                 .map(|_| {
                     std::thread::spawn(|| -> Result<u64> {
                         let zernel = Zernel::open()?;
-                        zernel.hint(0, Phase::NcclCollective, LONG)?;
+                        zernel.hint(&Target::CurrentThread, Phase::Collective, LONG)?;
                         let hinted = Timestamp::now();
                         std::thread::sleep(Duration::from_millis(20));
                         Ok(Timestamp::now().since(hinted).as_nanos() as u64)
@@ -124,7 +124,7 @@ pub(super) fn exited() -> Outcome {
         })?;
         let after = own_process(&zernel)?.phase_ns;
         let wall = Timestamp::now().since(begin).as_nanos() as u64;
-        let hinted = after.nccl_collective - before.nccl_collective;
+        let hinted = after.collective - before.collective;
         ensure!(hinted >= least, "{hinted} ns of {least} ns at least");
         // The first thread and four others at a time.
         let all = after.sum() - before.sum();
@@ -133,7 +133,7 @@ pub(super) fn exited() -> Outcome {
         // It stays.
         std::thread::sleep(Duration::from_millis(10));
         let later = own_process(&zernel)?.phase_ns;
-        check_eq!(later.nccl_collective, after.nccl_collective);
+        check_eq!(later.collective, after.collective);
         ensure!(later.sum() > after.sum(), "{after:?} became {later:?}");
         Ok(())
     })
@@ -157,10 +157,10 @@ pub(super) fn untracked() -> Outcome {
         let other_tid = told.recv()?;
         let target = Target::Thread(other_tid);
         zernel.track(&Target::Thread(tid()), Tracking::ML)?;
-        zernel.hint(other_tid, Phase::NcclCollective, LONG)?;
+        zernel.hint(&Target::Thread(other_tid), Phase::Collective, LONG)?;
         std::thread::sleep(Duration::from_millis(30));
         let before = own_process(&zernel)?.phase_ns;
-        ensure!(before.nccl_collective >= 20 * MS, "{before:?}");
+        ensure!(before.collective >= 20 * MS, "{before:?}");
         let mut last = before;
         for round in 0..4 {
             match round {
@@ -182,7 +182,7 @@ pub(super) fn untracked() -> Outcome {
         other.join().expect("a thread that sleeps")?;
         wait_until("it has gone", || Ok(own_process(&zernel)?.threads == 1))?;
         let now = own_process(&zernel)?.phase_ns;
-        ensure!(now.nccl_collective >= last.nccl_collective, "{now:?}");
+        ensure!(now.collective >= last.collective, "{now:?}");
         // Nothing counts twice: there were two threads.
         let wall = Timestamp::now().since(begin).as_nanos() as u64;
         ensure!(now.sum() <= 2 * wall, "{now:?} in {wall} ns");

@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Permission to subscribe to signals, at the call and when they come.
 
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 
 use anyhow::Result;
-use bytemuck::Zeroable;
-use libzernel::sys::abi;
 use libzernel::{Subscription, Target, Zernel};
 use rustix::io::Errno;
 use testkit::passing;
 
 use super::{Bell, Signaller};
-use crate::abi::call;
 use crate::check_eq;
 use crate::child::{in_child, Child};
 use crate::common::errno;
@@ -76,10 +73,8 @@ pub(super) fn who_may_subscribe() -> Outcome {
 /// A process in a pid namespace of its own sees nobody outside of it, not even by a pidfd.
 pub(super) fn other_pid_namespaces() -> Outcome {
     let outside = Child::idle(alice)?;
-    let Target::Pidfd(pidfd) = Target::pidfd(outside.pid())? else {
-        anyhow::bail!("no pidfd");
-    };
-    for (by, expected) in [(&alice as Become<'_>, Err(Errno::SRCH)), (&perfmon, Ok(0))] {
+    let by_pidfd = Target::pidfd(outside.pid())?;
+    for (by, expected) in [(&alice as Become<'_>, Some(Errno::SRCH)), (&perfmon, None)] {
         in_child(|| {
             sys::unshare(libc::CLONE_NEWPID)?;
             in_child(|| {
@@ -89,19 +84,8 @@ pub(super) fn other_pid_namespaces() -> Outcome {
                 let by_number = Target::Process(outside.pid());
                 let answer = zernel.subscribe_eventfd(&by_number, bell.0.as_fd());
                 check_eq!(errno(answer), Some(Errno::SRCH), "by number");
-                let request = abi::zernel_v0_prefetch {
-                    id: pidfd.as_raw_fd() as u64,
-                    flags: abi::ZERNEL_V0_PREFETCH_PIDFD,
-                    kind: abi::ZERNEL_V0_PREFETCH_EVENTFD,
-                    fd: bell.0.as_raw_fd(),
-                    ..abi::zernel_v0_prefetch::zeroed()
-                };
-                let number = abi::LIBZERNEL_V0_IOC_PREFETCH_SUBSCRIBE;
-                check_eq!(
-                    call(zernel.as_fd(), number, &request).0,
-                    expected,
-                    "by pidfd"
-                );
+                let answer = zernel.subscribe_eventfd(&by_pidfd, bell.0.as_fd());
+                check_eq!(errno(answer), expected, "by pidfd");
                 let (_bell, _own) = Bell::of(&zernel, &Target::current_process())?;
                 Ok(())
             })

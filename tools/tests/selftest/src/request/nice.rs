@@ -201,17 +201,17 @@ pub(super) fn beside_a_phase() -> Outcome {
         let target = Target::current_process();
         zernel.track(&target, Tracking::ML)?;
         let long = Duration::from_secs(60);
-        zernel.hint(0, Phase::GpuCompute, long)?;
+        zernel.hint(&Target::CurrentThread, Phase::GpuCompute, long)?;
         check_eq!(nice()?, 5);
         let request = stage.preferred()?;
-        zernel.hint(0, Phase::DataLoading, long)?;
+        zernel.hint(&Target::CurrentThread, Phase::DataLoading, long)?;
         check_eq!(nice()?, -7);
         tune("nice_data_loading", -9)?;
         check_eq!(nice()?, -9);
         stage.client.slot(0).done_call(request)?;
         pause();
         check_eq!(nice()?, -9);
-        zernel.hint(0, Phase::GpuCompute, long)?;
+        zernel.hint(&Target::CurrentThread, Phase::GpuCompute, long)?;
         // The end of the request is seen by a worker.
         wait_nice(5)?;
         stage.preferred()?;

@@ -29,7 +29,7 @@ const EACH: usize = 12_500;
 const FEW: usize = 40;
 
 /// What a tracked thread with phases may take, in bytes.
-const MOST_BYTES: u64 = 512;
+const MOST_BYTES: u64 = 544;
 
 /// The share of a CPU that takes samples: a tenth, and what it may be off by where the clock of a
 /// guest goes on while its host does something else.

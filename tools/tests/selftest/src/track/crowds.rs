@@ -315,7 +315,11 @@ pub(super) fn sums_are_exact() -> Outcome {
     };
     let mut last = sums(&zernel, &outer)?.phase_ns;
     for round in 0..30 {
-        zernel.hint(one.pid(), Phase::ALL[round % 5], Duration::from_secs(1))?;
+        zernel.hint(
+            &Target::Thread(one.pid()),
+            Phase::ALL[round % 5],
+            Duration::from_secs(1),
+        )?;
         inner[round % 3].enter(one.pid())?;
         std::thread::sleep(Duration::from_millis(3));
         let before = sums(&zernel, &outer)?.phase_ns;

@@ -226,7 +226,7 @@ pub(super) fn says_what_is_wrong() -> Outcome {
             refused(&[command, "--pid", pid], 4, "needs CAP_SYS_NICE")?;
         }
         refused(&compute(pid), 4, "needs CAP_SYS_NICE")?;
-        refused(&named(program, "main"), 4, "a probe needs CAP_PERFMON")
+        refused(&named(program, "main"), 4, "a probe needs CAP_SYS_ADMIN")
     })?;
     check_eq!(zernel.stats()?.threads, 1);
     Ok(())

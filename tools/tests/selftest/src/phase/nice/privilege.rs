@@ -29,7 +29,7 @@ pub fn of_the_administrator() -> Outcome {
             (Phase::GpuCompute, 5),
             (Phase::OptimizerStep, lowest),
         ] {
-            zernel.hint(child.pid(), phase, LONG)?;
+            zernel.hint(&Target::Thread(child.pid()), phase, LONG)?;
             check_eq!(nice_of(child.pid())?, value, "{phase:?} with {rlimit}");
         }
         zernel.untrack(&target)?;
@@ -46,12 +46,12 @@ pub fn of_borrowed_rights() -> Outcome {
         let zernel = track_self()?;
         wait_recorded(&zernel, std::process::id(), 1)?;
         sys::set_users(ALICE, 0, 0)?;
-        zernel.hint(0, Phase::DataLoading, LONG)?;
+        zernel.hint(&Target::CurrentThread, Phase::DataLoading, LONG)?;
         check_eq!(nice()?, 0);
-        zernel.hint(0, Phase::GpuCompute, LONG)?;
+        zernel.hint(&Target::CurrentThread, Phase::GpuCompute, LONG)?;
         check_eq!(nice()?, 5);
         sys::set_users(0, 0, 0)?;
-        zernel.hint(0, Phase::DataLoading, LONG)?;
+        zernel.hint(&Target::CurrentThread, Phase::DataLoading, LONG)?;
         check_eq!(nice()?, -5);
         Ok(())
     })
