@@ -15,9 +15,9 @@
 #include "probes.h"
 
 /*
- * Whether a thread has left a function that it called with that stack pointer: it was in the kernel
- * since with one that lies above, or executes another program. What runs on an alternate signal
- * stack tells nothing. The thread need not be there any more.
+ * True if a thread has left a function that it called with that stack pointer: it was in the kernel
+ * since with one that lies above, or executes another program. A stack pointer on an alternate
+ * signal stack tells nothing. The thread need not be there any more.
  */
 bool zernel_helper_thread_has_left(struct task_struct *task, u64 sp, u64 program)
 {
@@ -129,7 +129,7 @@ static int on_call(struct uprobe_consumer *consumer, struct pt_regs *regs, __u64
 	struct zernel_probe_point *point = container_of(consumer, struct zernel_probe_point, consumer);
 	struct zernel_hook *hook = carried_hook();
 
-	/* Who is not looked at, or waits already, need not be seen to return. */
+	/* A thread that is not looked at, or waits already, need not be seen to return. */
 	if (!hook)
 		return UPROBE_HANDLER_IGNORE;
 	*began = zernel_rust_wait_calls(hook, point->id, user_stack_pointer(regs),
@@ -150,7 +150,7 @@ static int on_return(struct uprobe_consumer *consumer, unsigned long func, struc
 	return 0;
 }
 
-/* What user space is told, where the kernel has more to say, or what it must not see. */
+/* The error for user space, where the kernel has more to say, or one that it must not see. */
 static int told(int error)
 {
 	switch (error) {

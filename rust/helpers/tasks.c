@@ -96,13 +96,13 @@ size_t zernel_helper_thread_count(struct pid *process)
 	return count;
 }
 
-/* Whether it ever returns to user space, where task work runs. */
+/* True if it ever returns to user space, where task work runs. */
 bool zernel_helper_thread_is_program(struct task_struct *task)
 {
 	return !(READ_ONCE(task->flags) & (PF_KTHREAD | PF_USER_WORKER | PF_IO_WORKER));
 }
 
-/* How many there are; takes references to those that there is room for. */
+/* Returns the number of threads; takes references to those that there is room for. */
 size_t zernel_helper_threads_of(struct pid *process, struct task_struct **tasks, size_t room)
 {
 	struct task_struct *leader, *task;
@@ -144,8 +144,8 @@ static bool is_collective(struct file *file, const char *names)
 }
 
 /*
- * Whether its process maps any, among its first mappings; less than 0 if that cannot be told now.
- * Does not wait for the process, which can keep its lock for as long as it likes.
+ * Returns 1 if its process maps any, among its first mappings; less than 0 if that cannot be told
+ * now. Does not wait for the process, which can keep its lock for as long as it likes.
  */
 int zernel_helper_thread_maps_any(struct task_struct *task, const char *names)
 {
@@ -171,7 +171,7 @@ int zernel_helper_thread_maps_any(struct task_struct *task, const char *names)
 	return found;
 }
 
-/* What is allocated from now on is charged to the memory cgroup of the process of @task, if any. */
+/* Allocations from now on are charged to the memory cgroup of the process of @task, if any. */
 bool zernel_helper_charge_begin(struct zernel_charge *charge, struct task_struct *task)
 {
 	struct mm_struct *mm = get_task_mm(task);
@@ -220,7 +220,7 @@ static void end_write(struct zernel_hook *hook)
 	smp_store_release(&hook->seq, hook->seq + 1);
 }
 
-/* What a system call waits for, so far before ZERNEL_LEAVE_OTHER. Not all architectures have all. */
+/* Causes of sleeps by system call, so far before ZERNEL_LEAVE_OTHER. Not all architectures have all. */
 static const u8 waits_for[] = {
 #define WAITS(call, cause) \
 	[__NR_##call] = ZERNEL_LEAVE_OTHER - ZERNEL_LEAVE_##cause

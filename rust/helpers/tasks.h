@@ -25,7 +25,7 @@ enum zernel_leave {
 	ZERNEL_LEAVE_RUNNABLE,
 };
 
-/* What task work does: Work of rust/policy/attachment.rs. */
+/* Kinds of task work: Work of rust/policy/attachment.rs. */
 enum zernel_work {
 	ZERNEL_WORK_PUT_ON,
 	ZERNEL_WORK_BEGIN_ANEW,
@@ -33,7 +33,7 @@ enum zernel_work {
 	ZERNEL_WORK_GIVE_UP,
 };
 
-/* What hangs on a thread; the first part of a record. */
+/* A hook on a thread; the first part of a record. */
 struct zernel_hook;
 
 struct task_struct *zernel_helper_thread_of(struct pid *pid);

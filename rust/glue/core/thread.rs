@@ -113,7 +113,7 @@ impl Thread {
         unsafe { Pid::adopt(zernel_helper_thread_process(self.as_raw())) }.ok_or(ESRCH)
     }
 
-    /// Whether it runs a program: it is not one of the kernel's own, nor works for one.
+    /// True if it runs a program: it is not one of the kernel's own, nor works for one.
     pub(crate) fn is_program(&self) -> bool {
         // SAFETY: Valid by the type invariant.
         unsafe { zernel_helper_thread_is_program(self.as_raw()) }

@@ -27,7 +27,7 @@ use crate::{
 };
 use kernel::prelude::*;
 
-/// What a call asks for.
+/// The content of a call.
 enum Wish {
     Eventfd(i32),
     Word(Place),

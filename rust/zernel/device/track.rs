@@ -50,7 +50,7 @@ pub(super) fn track(_: &Client, asked: &mut uapi::zernel_track) -> Result {
     Ok(())
 }
 
-/// What a call asks for.
+/// The content of a call.
 #[derive(Clone, Copy)]
 enum Wish {
     /// To be tracked, in these ways.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What is named no more, or has left its cgroups, and whose threads are let go.
+//! Ends of tracking: processes that are named no more, or have left their cgroups, and whose
+//! threads are let go.
 
 use super::{
     process::{

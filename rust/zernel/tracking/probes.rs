@@ -27,7 +27,7 @@ const MAX_PER_FILE: usize = 64;
 /// Most probes.
 const MAX: u32 = 256;
 
-/// How many there are.
+/// The number of probes.
 static COUNT: Atomic<u32> = Atomic::new(0);
 
 /// The number of the last one; none is used again.
@@ -52,7 +52,7 @@ fn check(file: &mut File, offset: u64) -> Result {
 /// Counted.
 struct Place(());
 
-/// How many there are.
+/// The number of probes.
 pub(crate) fn count() -> u32 {
     COUNT.load(Relaxed)
 }

@@ -27,7 +27,7 @@ impl Zernel {
     /// `EACCES`, `ENODEV`, `ERANGE`, `ENOEXEC`, `EIO` or `EOPNOTSUPP`.
     pub fn add_probe(&self, library: impl AsFd, offset: u64) -> Result<u32> {
         let library = library.as_fd();
-        // What cannot be mapped is refused by the call.
+        // A file that cannot be mapped is refused by the call.
         let _mapped = probe::Mapped::of(library, offset);
         let mut raw = abi::zernel_probe {
             fd: library.as_raw_fd(),
@@ -47,7 +47,7 @@ impl Zernel {
     }
 }
 
-/// What `errno` means as the answer to a call about probes, if it means something there alone.
+/// The meaning of `errno` as the answer to a call about probes, if it has one there alone.
 pub(crate) fn sentence(errno: Errno) -> Option<&'static str> {
     Some(match errno {
         Errno::PERM => "a probe needs CAP_SYS_ADMIN, and a kernel that is not locked down",

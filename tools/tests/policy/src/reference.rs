@@ -194,10 +194,7 @@ fn with_a_lead_of_10_ms_the_signal_comes_after_80_and_by_95_ms() {
         };
         assert!(begun().signal(ms(10_080)).is_none(), "{kind:?}");
         assert!(begun().signal(ms(10_095)).is_some(), "{kind:?}");
-        assert!(
-            begun().signal(Ns(10_089_999_999)).is_none(),
-            "{kind:?}"
-        );
+        assert!(begun().signal(Ns(10_089_999_999)).is_none(), "{kind:?}");
         assert!(begun().signal(ms(10_090)).is_some(), "{kind:?}");
     }
     // Without a history there is no signal.

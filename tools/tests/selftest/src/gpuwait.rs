@@ -187,7 +187,7 @@ fn own(zernel: &Zernel) -> Result<Thread> {
     thread(zernel, tid())?.context("the calling thread is not listed")
 }
 
-/// What a tracked thread has waited.
+/// The waits of a tracked thread.
 fn waits(zernel: &Zernel, tid: u32) -> Result<(bool, Sum)> {
     let thread = thread(zernel, tid)?.with_context(|| format!("{tid} is not listed"))?;
     Ok((thread.gpu_wait, thread.gpu_waits))

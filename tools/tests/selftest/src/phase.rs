@@ -79,7 +79,7 @@ pub const SUITE: Suite = suite(
     ],
 );
 
-/// What depends on when samples are taken: on a machine whose clock waits for it alone.
+/// Cases that depend on the time of samples: on a machine whose clock waits for it alone.
 pub const TIMED: Suite = suite(
     "timed",
     &[

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What tracepoints and debugfs tell.
+//! The content of tracepoints and debugfs.
 
 mod requests;
 mod threads;
@@ -94,7 +94,7 @@ impl Tracer {
         fs::write(self.0.join("events/zernel/enable"), value).context("switch the events")
     }
 
-    /// What the events of this name tell, in order.
+    /// The content of the events of this name, in order.
     fn told(&self, name: &str) -> Result<Vec<String>> {
         let text = fs::read_to_string(self.0.join("trace"))?;
         let mark = format!(" {name}: ");
@@ -118,7 +118,7 @@ impl Tracer {
 
 impl Drop for Tracer {
     fn drop(&mut self) {
-        // What stays is removed by the next one.
+        // The next one removes it if it stays.
         let _ = self.enable(false);
         let _ = fs::remove_dir(&self.0);
     }
@@ -334,7 +334,7 @@ fn slices_applied() -> Outcome {
     Ok(())
 }
 
-/// What events of slices tell.
+/// The content of events of slices.
 fn slices(tsg: &libzernel::Tsg, slices: &[u32], error: i32) -> Vec<String> {
     let (gpu, id) = (tsg.gpu, tsg.id);
     slices

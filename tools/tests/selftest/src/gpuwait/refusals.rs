@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What is refused, and with which errno; nothing has changed then.
+//! Refusals and their errno; nothing has changed then.
 
 use std::fs::File;
 
@@ -83,7 +83,7 @@ pub(super) fn who_may() -> Outcome {
         sys::become_user_with(ALICE, ALICE, CAP_SYS_ADMIN)?;
         let zernel = Zernel::open()?;
         let handle = zernel.add_probe(&library, FIRST)?;
-        // What is there goes without it.
+        // An object that is there goes without it.
         sys::set_capabilities(0)?;
         check_eq!(errno(zernel.add_probe(&library, FIRST)), Some(Errno::PERM));
         zernel.remove_probe(handle)?;
@@ -109,7 +109,7 @@ pub(super) fn bounds() -> Outcome {
         errno(another.add_probe(&library, FIRST)),
         Some(Errno::NOSPC)
     );
-    // What is removed makes room.
+    // A probe that is removed makes room.
     files[1].remove_probe(9)?;
     another.add_probe(&library, FIRST)?;
     check_eq!(

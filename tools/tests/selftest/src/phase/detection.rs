@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What is told of a thread that does one thing, and what tunables change about that at once.
+//! The phase of a thread with one activity, and the immediate effect of tunables on it.
 
 use std::fs::{remove_file, File};
 use std::os::fd::AsFd as _;
@@ -18,13 +18,13 @@ use crate::common::{tune, wait_until, Lab};
 use crate::harness::Outcome;
 use crate::sys::Mapped;
 
-/// How long a thread does one thing.
+/// The time of one activity of a thread.
 const WHILE: Duration = Duration::from_millis(400);
 
-/// What a request of the disk takes.
+/// The time of a request of the disk.
 const LATENCY: Duration = Duration::from_millis(5);
 
-/// What a thread that does one thing is to be told as, at least: it takes some samples until it is.
+/// The least share of the right phase for one activity: it takes some samples until it is told.
 const MOST: u64 = 700;
 
 /// A machine-learning program, and what it has.
@@ -132,8 +132,8 @@ pub(super) fn short_bursts() -> Outcome {
     })
 }
 
-/// What is not told: how busy the GPU is is known of the process, so that whoever reads while it
-/// computes is taken for one that waits for it.
+/// A limit: the load of the GPU is known of the process, so a thread that reads while it computes
+/// is taken for one that waits for it.
 pub(super) fn reading_beside_the_gpu() -> Outcome {
     in_child(|| {
         let mut disk = disk(LATENCY)?;
@@ -191,7 +191,7 @@ pub(super) fn stability() -> Outcome {
     })
 }
 
-/// Who waits for other threads while NCCL is active takes part in a collective, if that is to be
+/// A thread that waits for others while NCCL is active takes part in a collective, if that is to be
 /// told.
 pub(super) fn collectives() -> Outcome {
     in_child(|| {

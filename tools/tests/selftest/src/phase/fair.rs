@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! How often samples are taken of one user's threads beside very many of another's.
+//! The frequency of samples of one user's threads beside very many of another's.
 
 use std::sync::{Arc, Barrier};
 use std::time::Duration;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Who has phases: machine-learning programs, what follows them, and nobody else.
+//! The programs that have phases: machine-learning programs, those that follow them, and no others.
 
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -245,7 +245,7 @@ pub(super) fn exec() -> Outcome {
     Ok(())
 }
 
-/// Who is tracked anew begins anew.
+/// A thread that is tracked anew begins anew.
 pub(super) fn untrack_forgets() -> Outcome {
     in_child(|| {
         let zernel = Zernel::open()?;

@@ -28,7 +28,7 @@ use crate::track::wait_recorded;
 
 const LONG: Duration = Duration::from_secs(60);
 
-/// What each phase adds by default.
+/// The addition of each phase by default.
 const DELTAS: [(Phase, i32); 5] = [
     (Phase::DataLoading, -5),
     (Phase::GpuCompute, 5),
@@ -185,7 +185,7 @@ pub(super) fn within_limits() -> Outcome {
     Ok(())
 }
 
-/// What somebody else sets is the thread's own from then on.
+/// A value that somebody else sets is the thread's own from then on.
 pub(super) fn set_meanwhile() -> Outcome {
     tune("phase_nice", 1)?;
     in_child(|| {
@@ -313,7 +313,7 @@ pub(super) fn of_those_who_are_made() -> Outcome {
                     })
                 })?;
                 check_eq!(nice()?, base + delta, "the maker");
-                // What the user sets is inherited, as ever.
+                // A value that the user sets is inherited, as ever.
                 set_nice(11)?;
                 in_child(|| {
                     check_eq!(nice()?, 11, "after the maker was set");
@@ -329,7 +329,7 @@ pub(super) fn of_those_who_are_made() -> Outcome {
     Ok(())
 }
 
-/// What a thread does not hand down, it does not.
+/// A value that a thread does not hand down stays with it.
 pub(super) fn reset_on_fork() -> Outcome {
     tune("phase_nice", 1)?;
     in_child(|| {

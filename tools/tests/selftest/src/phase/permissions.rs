@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Who sees phases, and who may give hints.
+//! The visibility of phases, and permission to give hints.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use crate::track::wait_recorded;
 const CAP_PERFMON: u32 = 38;
 const NOBODY: u32 = 1002;
 
-/// What a process becomes before it does something.
+/// A change of a process before its action.
 type Become<'a> = &'a dyn Fn() -> Result<()>;
 
 /// A tracked process that comes back to user space all the time, after it has become somebody.

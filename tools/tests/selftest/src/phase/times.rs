@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! How phases are counted: to the nanosecond, and nothing is lost when a thread exits.
+//! The counting of phases: to the nanosecond, and nothing is lost when a thread exits.
 
 use std::sync::mpsc;
 use std::time::Duration;
@@ -70,7 +70,7 @@ pub(super) fn transitions() -> Outcome {
         zernel.track(&Target::current_process(), Tracking::ML)?;
         let fresh = own(&zernel)?;
         check_eq!((fresh.phase, fresh.transitions), (Phase::Unknown, 0));
-        // What it is in already.
+        // The phase that it is in already.
         zernel.hint(&Target::CurrentThread, Phase::Unknown, LONG)?;
         check_eq!(own(&zernel)?.transitions, 0);
         let mut expected = 0;
@@ -94,7 +94,7 @@ pub(super) fn transitions() -> Outcome {
     })
 }
 
-/// What threads did that have exited stays in the sums of their process.
+/// The times of threads that have exited stay in the sums of their process.
 pub(super) fn exited() -> Outcome {
     in_child(|| {
         let zernel = Zernel::open()?;

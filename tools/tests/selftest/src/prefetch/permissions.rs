@@ -117,7 +117,7 @@ fn rings(subscriber: &OwnedFd, at_least: u64) -> Result<u64> {
     passing::receive_number(subscriber)
 }
 
-/// Who may not see a process any more is not signalled any more.
+/// A subscriber that may not see a process any more is not signalled any more.
 pub(super) fn who_has_become_another() -> Outcome {
     let zernel = Zernel::open()?;
     let turn = Bell::new()?;

@@ -22,23 +22,23 @@ use crate::sys;
 
 /// Processes, and threads of each beside the first.
 const PROCESSES: usize = 8;
-/// How many of them are alice's, whose quota their threads are within.
+/// The number of alice's processes, whose quota their threads are within.
 const ALICES: usize = 2;
 const EACH: usize = 12_500;
 /// The same on a debug kernel.
 const FEW: usize = 40;
 
-/// What a tracked thread with phases may take, in bytes.
+/// The bound of a tracked thread with phases, in bytes.
 const MOST_BYTES: u64 = 544;
 
 /// The share of a CPU that takes samples: a tenth, and what it may be off by where the clock of a
 /// guest goes on while its host does something else.
 const MOST_SHARE: f64 = 0.35;
 
-/// What the threads wait for.
+/// The word that the threads wait for.
 static WORD: AtomicU32 = AtomicU32::new(0);
 
-/// What a [`Crowd`] is told.
+/// The commands of a [`Crowd`].
 const WAKE: u8 = 1;
 const MAKE_ONE: u8 = 2;
 

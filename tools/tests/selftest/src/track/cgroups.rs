@@ -17,7 +17,7 @@ use crate::group::{self, Group};
 use crate::harness::Outcome;
 use crate::sys;
 
-/// How a tracked cgroup is listed.
+/// The entry of a tracked cgroup.
 pub(super) fn listed(zernel: &Zernel, group: &Group) -> Result<Option<Cgroup>> {
     let id = group.id()?;
     for cgroup in zernel.cgroups() {
@@ -214,7 +214,7 @@ pub(super) fn nested() -> Outcome {
     wait_count(&zernel, 0)
 }
 
-/// What was named stays when the cgroup does not track it any more, and the other way round.
+/// A process that was named stays when the cgroup does not track it any more, and the reverse.
 pub(super) fn named_besides() -> Outcome {
     let zernel = Zernel::open()?;
     let group = Group::new("named")?;
@@ -346,7 +346,7 @@ pub(super) fn unload() -> Outcome {
     );
     drop(child);
     wait_until("the module can go", || Ok(try_unload("zernel").is_ok()))?;
-    // What the kernel was told is taken back.
+    // The setting of the kernel is taken back.
     in_child(|| {
         group.enter(0)?;
         in_child(|| Ok(()))?;

@@ -78,7 +78,7 @@ pub(super) fn who_may() -> Outcome {
         Ok(())
     })?;
     wait_count(&zernel, 4)?;
-    // What all of them do is for neither to see, who tracks it or owns the directory.
+    // Neither the tracker nor the owner of the directory sees the sum of all.
     for uid in [BOB, ALICE] {
         by(uid, &[GROUP], &|zernel| {
             check_eq!(zernel.cgroups().count(), 0, "by privilege, seen by {uid}");
@@ -294,8 +294,8 @@ fn explode() -> Result<()> {
     }
 }
 
-/// What passes from one cgroup to the next is lost nowhere: an outer one has what its inner ones
-/// have, to the nanosecond, when all is over; and what LIST_PROCESSES tells lies between two looks.
+/// Nothing is lost from one cgroup to the next: an outer one has the times of its inner ones, to
+/// the nanosecond, when all is over; and the times of LIST_PROCESSES lie between two looks.
 pub(super) fn sums_are_exact() -> Outcome {
     let zernel = Zernel::open()?;
     let outer = Group::new("sum")?;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What is refused, and with which errno; nothing has changed then.
+//! Refusals and their errno; nothing has changed then.
 
 use std::time::Duration;
 

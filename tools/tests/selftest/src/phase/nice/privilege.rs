@@ -12,7 +12,7 @@ use crate::permit::ALICE;
 use crate::sys;
 use crate::track::wait_recorded;
 
-/// What an administrator tracks has what its own limit allows.
+/// A program that an administrator tracks has the values that its own limit allows.
 pub fn of_the_administrator() -> Outcome {
     tune("phase_nice", 1)?;
     for (rlimit, lowest) in [(0, 0), (23, -3)] {
@@ -38,7 +38,7 @@ pub fn of_the_administrator() -> Outcome {
     Ok(())
 }
 
-/// What a program may that has taken the rights of another user is not what the phases may that its
+/// The rights of a program that has taken those of another user do not go over to phases that its
 /// own user tells.
 pub fn of_borrowed_rights() -> Outcome {
     tune("phase_nice", 1)?;
