@@ -220,7 +220,7 @@ static void end_write(struct zernel_hook *hook)
 	smp_store_release(&hook->seq, hook->seq + 1);
 }
 
-/* Causes of sleeps by system call, so far before ZERNEL_LEAVE_OTHER. Not all architectures have all. */
+/* Causes of sleeps by system call, all before ZERNEL_LEAVE_OTHER. Architectures lack some. */
 static const u8 waits_for[] = {
 #define WAITS(call, cause) \
 	[__NR_##call] = ZERNEL_LEAVE_OTHER - ZERNEL_LEAVE_##cause
