@@ -31,7 +31,7 @@ BUILD_MEMORY_MB = 1500
 # For a slow machine (Documentation/testing.rst): nothing is repeated for more than four minutes.
 SHORT = "--short" if os.environ.get("SHORT", "0") not in ("", "0") else ""
 # About half of zernel-selftest, by time.
-REQUESTS = ("quota.", "request.", "turns.")
+REQUESTS = ("quota.", "request.", "stress.", "turns.")
 
 Results = Mapping[str, str]
 
@@ -149,9 +149,9 @@ def debug_suites(session: Session) -> list[Job]:
     return [
         kunit(session, "debug", 1.5),
         # Two guests, because one leaves a processor idle most of the time.
-        selftest(session, "requests-debug", 11, "debug",
+        selftest(session, "requests-debug", 12, "debug",
                  " ".join([*(f"--only {part}" for part in REQUESTS), SHORT])),
-        selftest(session, "selftest-debug", 11, "debug",
+        selftest(session, "selftest-debug", 13, "debug",
                  " ".join([*(f"--skip {part}" for part in REQUESTS), SHORT])),
     ]
 
