@@ -170,13 +170,5 @@ mod tests {
         let me = Target::current_process();
         let error = zernel.subscribe_eventfd(&me, zernel.as_fd()).unwrap_err();
         assert_eq!(error.cause(), Cause::Unsupported);
-        let ranges = Ranges {
-            offset: 0,
-            length: 1,
-            span: 0,
-        };
-        let thread = Target::current_thread();
-        let error = zernel.subscribe_read_ahead(&thread, zernel.as_fd(), &ranges);
-        assert_eq!(error.unwrap_err().cause(), Cause::Invalid);
     }
 }
