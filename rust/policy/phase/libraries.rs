@@ -19,8 +19,9 @@ impl Libraries {
     /// Those of NCCL and its kin.
     pub(crate) const DEFAULT: Self = {
         let mut text = [0; Self::ROOM];
-        let (name, _) = text.split_at_mut(5);
-        name.copy_from_slice(b"nccl-");
+        if let Some(name) = text.first_chunk_mut() {
+            *name = *b"nccl-";
+        }
         // INVARIANT: One name, and zeroes.
         Self { text }
     };
