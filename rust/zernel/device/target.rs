@@ -23,7 +23,7 @@ use crate::{
 };
 use kernel::prelude::*;
 
-/// What a call is about. That a TSG, GPU or level exists is for the call to find out.
+/// The target of a call. The call finds out whether a TSG, GPU or level exists.
 pub(super) enum Target {
     /// Nothing, or everything.
     None,
@@ -105,7 +105,7 @@ pub(super) fn task(id: u64, is_pidfd: bool, scope: Scope) -> Result<Pid> {
     Ok(pid)
 }
 
-/// What the kernel says about the caller, to whom the target belongs or not.
+/// The kernel's account of the caller, who owns the target or not.
 pub(super) fn asker(uid: Uid, owner: bool) -> Result<Asker> {
     let gid = registry::with(|r| r.tunables().lc_gid())?;
     Ok(Asker {

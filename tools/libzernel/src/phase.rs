@@ -15,7 +15,7 @@ use crate::{gpu, text, Target, Timestamp};
 /// Longest time for which a hint holds.
 pub const HINT_MAX: Duration = Duration::from_nanos(abi::ZERNEL_HINT_MAX_NS);
 
-/// What a thread of a machine-learning program does.
+/// The phase of a thread of a machine-learning program.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]

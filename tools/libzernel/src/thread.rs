@@ -10,7 +10,7 @@ use crate::phase::{times_of, Phase, Times};
 use crate::sys::abi;
 use crate::{text, Target, Timestamp};
 
-/// How a target is tracked.
+/// The way in which a target is tracked.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tracking {
     /// Processes that it makes later, too, and those that they make.
@@ -83,7 +83,7 @@ impl Cause {
     ];
 }
 
-/// What a thread does.
+/// The activity of a thread.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -139,16 +139,16 @@ impl fmt::Display for Does {
     }
 }
 
-/// How often, and for how long in all.
+/// A count, and the time of all.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Sum {
-    /// How often it began.
+    /// Times that it began.
     pub count: u64,
     /// For how long, in nanoseconds.
     pub ns: u64,
 }
 
-/// How often and how long a thread slept.
+/// The sleeps of a thread.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Sleeps {
     /// [`Cause::Io`].
@@ -221,7 +221,7 @@ pub struct Thread {
     pub ml: bool,
     /// It waits for the GPU, asleep or not.
     pub gpu_wait: bool,
-    /// What it does.
+    /// Its activity.
     pub does: Does,
     /// For how long it has, in nanoseconds.
     pub does_ns: u64,
@@ -251,7 +251,7 @@ pub struct Thread {
     pub samples: u64,
     /// The last of them.
     pub sample: Sample,
-    /// What zernel has added to its nice value.
+    /// The addition of zernel to its nice value.
     pub nice: i32,
 }
 
