@@ -54,9 +54,9 @@ pub fn settle() -> Result<()> {
         let requests = zernel.request_stats(Of::All)?.in_flight;
         last = Some((stats, requests));
         let there = [
-            stats.tsgs.into(),
-            stats.classes.into(),
-            stats.streams.into(),
+            stats.tsgs,
+            stats.classes,
+            stats.streams,
             stats.threads,
             stats.subscriptions,
         ];
