@@ -1,51 +1,146 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Which assignment is in force for a TSG.
+//! The class of a target: what assignments make of all attributes together.
 
+pub(crate) use super::attribute::Source;
 use super::{
+    attribute::{
+        Attribute,
+        Decided,
+        Origin,
+        Own, //
+    },
     level::Level,
-    rotation::Weight, //
+    rotation::Weight,
+    units::Us, //
 };
 
-/// The kind of target that an assignment names, the most specific last.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Source {
-    /// Nothing applies.
-    None = 0,
-    /// The tunable `default_class`.
-    Default = 1,
-    /// A cgroup, for every process in it or below it.
-    Cgroup = 2,
-    /// A process, for all of its threads.
-    Process = 3,
-    /// A thread.
-    Thread = 4,
-    /// One TSG.
-    Tsg = 5,
+/// Values of some attributes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Values {
+    /// The level.
+    pub(crate) level: Option<Level>,
+    /// The share of GPU time where best-effort TSGs take turns.
+    pub(crate) weight: Option<Weight>,
+    /// The time slice, in place of that of the level.
+    pub(crate) timeslice: Option<Us>,
 }
 
-/// The class that somebody gave to one target.
+impl From<Level> for Values {
+    fn from(level: Level) -> Self {
+        Self {
+            level: Some(level),
+            ..Self::default()
+        }
+    }
+}
+
+/// The attributes that somebody gave to one target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Assignment {
+    /// Its id.
+    pub(crate) id: u64,
     /// The level.
-    pub(crate) level: Level,
-    /// The most urgent level that privilege has allowed here, which is never less urgent than
-    /// `level`; without, the assignment can only lower.
-    pub(crate) allowed: Option<Level>,
-    /// The share of its TSGs where best-effort TSGs take turns.
-    pub(crate) weight: Weight,
+    pub(crate) level: Option<Own<Level>>,
+    /// The weight.
+    pub(crate) weight: Option<Own<Weight>>,
+    /// The time slice.
+    pub(crate) timeslice: Option<Own<Us>>,
 }
 
 impl Assignment {
-    /// The least that anybody could give.
-    pub(crate) const NOTHING: Self = Self {
-        level: Level::BE,
-        allowed: None,
-        weight: Weight::DEFAULT,
+    /// No attribute.
+    pub(crate) const NONE: Self = Self {
+        id: 0,
+        level: None,
+        weight: None,
+        timeslice: None,
     };
 
-    /// True if it rests on privilege.
-    pub(crate) fn is_privileged(self) -> bool {
-        self.allowed.is_some()
+    /// Whether it has no attribute.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.level.is_none() && self.weight.is_none() && self.timeslice.is_none()
+    }
+}
+
+/// What assignments down to a target make of each attribute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Layers {
+    /// The level.
+    pub(crate) level: Attribute<Level>,
+    /// The weight.
+    pub(crate) weight: Attribute<Weight>,
+    /// The time slice.
+    pub(crate) timeslice: Attribute<Us>,
+}
+
+impl Layers {
+    /// Nothing is assigned.
+    pub(crate) const NONE: Self = Self {
+        level: Attribute::NONE,
+        weight: Attribute::NONE,
+        timeslice: Attribute::NONE,
+    };
+
+    /// What the tunable `default_class` gives.
+    pub(crate) fn default_class(level: Option<Level>) -> Self {
+        Self {
+            level: level.map_or(Attribute::NONE, |level| {
+                Attribute::tuned(level, Source::Default)
+            }),
+            ..Self::NONE
+        }
+    }
+
+    /// Puts a more specific assignment, if there is one, on top.
+    pub(crate) fn over(self, source: Source, assignment: Option<Assignment>) -> Self {
+        let Some(own) = assignment else {
+            return self;
+        };
+        let origin = Origin {
+            source,
+            assignment: own.id,
+        };
+        Self {
+            level: self.level.over(own.level, origin),
+            weight: self.weight.over(own.weight, origin),
+            timeslice: self.timeslice.over(own.timeslice, origin),
+        }
+    }
+
+    /// The level in force: a target without a class ranks as [`Level::DEFAULT`].
+    pub(crate) fn level(&self) -> Decided<Level> {
+        self.level.decide(Level::DEFAULT, Origin::NONE)
+    }
+
+    /// The weight in force.
+    pub(crate) fn weight(&self) -> Decided<Weight> {
+        self.weight.decide(Weight::DEFAULT, Origin::NONE)
+    }
+
+    /// The class in force. `shared`: of a TSG that carries the work of several processes.
+    ///
+    /// No class raises such a TSG: it would raise strangers. One that does not stays, or whoever is
+    /// held down would only have to say that the work is of others too. That goes for
+    /// [`Level::DEFAULT`] as well: it keeps an owner from settings of its own.
+    pub(crate) fn effective(&self, shared: bool) -> Effective {
+        let level = self.level();
+        let is_classed = level.origin.source != Source::None;
+        let is_dropped = shared && level.value.is_above(Level::DEFAULT);
+        let weight = self.weight();
+        let timeslice = match shared {
+            true => self.timeslice.taking(),
+            false => self.timeslice,
+        };
+        Effective {
+            level: (is_classed && !is_dropped).then_some(level.value),
+            origin: match is_dropped {
+                true => Origin::NONE,
+                false => level.origin,
+            },
+            weight: weight.value,
+            timeslice,
+            is_held_down: shared && self.timeslice.is_given(),
+        }
     }
 }
 
@@ -54,72 +149,43 @@ impl Assignment {
 pub(crate) struct Effective {
     /// The level, `None` when not classed.
     pub(crate) level: Option<Level>,
-    /// Where it comes from.
-    pub(crate) source: Source,
-    /// The share of its TSGs where best-effort TSGs take turns.
+    /// Its origin.
+    pub(crate) origin: Origin,
+    /// How much its TSGs get where best-effort TSGs take turns.
     pub(crate) weight: Weight,
+    /// The time slice of its own, which the tunables decide upon.
+    pub(crate) timeslice: Attribute<Us>,
+    /// The time slice was given, but only takes, because the work of several processes has it.
+    pub(crate) is_held_down: bool,
 }
 
 impl Effective {
     /// Not classed: the driver's own settings.
     pub(crate) const NONE: Self = Self {
         level: None,
-        source: Source::None,
+        origin: Origin::NONE,
         weight: Weight::DEFAULT,
+        timeslice: Attribute::NONE,
+        is_held_down: false,
     };
 
-    /// The class of the tunable `default_class`.
-    pub(crate) fn default_class(level: Option<Level>) -> Self {
-        match level {
-            Some(_) => Self {
-                level,
-                source: Source::Default,
-                weight: Weight::DEFAULT,
-            },
-            None => Self::NONE,
+    /// A level, and nothing else.
+    pub(crate) fn of(level: Level) -> Self {
+        Self {
+            level: Some(level),
+            origin: Origin::of(Source::Default),
+            ..Self::NONE
         }
+    }
+
+    /// Where the level comes from.
+    pub(crate) fn source(&self) -> Source {
+        self.origin.source
     }
 
     /// The level to compare with: a target without a class ranks as [`Level::DEFAULT`].
-    pub(crate) fn rank(self) -> Level {
+    pub(crate) fn rank(&self) -> Level {
         self.level.unwrap_or(Level::DEFAULT)
-    }
-
-    /// The class that remains for a TSG with work of several processes.
-    ///
-    /// A class that raises would raise strangers, so there is none. One that does not stays, or
-    /// whoever is held down would only have to say that it works for others too. That goes for
-    /// [`Level::DEFAULT`] as well: it keeps its owner from settings of its own.
-    pub(crate) fn of_shared(self) -> Self {
-        if self.rank().is_above(Level::DEFAULT) {
-            Self::NONE
-        } else {
-            self
-        }
-    }
-
-    /// Puts a more specific assignment, if there is one, on top of `self`.
-    ///
-    /// The more specific one wins. One that was made without privilege counts only where it is less
-    /// urgent than what lies beneath it, so that nobody escapes a class by having lowered itself
-    /// before.
-    pub(crate) fn over(self, source: Source, assignment: Option<Assignment>) -> Self {
-        match assignment {
-            None => self,
-            Some(a) if a.is_privileged() => Self::of(source, a),
-            // Not lower than what lies beneath, which decides: a level's settings need not be those
-            // that the driver gives, so that even the same rank could be a rise.
-            Some(a) if !self.rank().is_above(a.level) => self,
-            Some(a) => Self::of(source, a),
-        }
-    }
-
-    fn of(source: Source, assignment: Assignment) -> Self {
-        Self {
-            level: Some(assignment.level),
-            source,
-            weight: assignment.weight,
-        }
     }
 }
 
@@ -130,17 +196,15 @@ mod tests {
 
     fn by_admin(level: Level) -> Option<Assignment> {
         Some(Assignment {
-            level,
-            allowed: Some(level),
-            weight: Weight::DEFAULT,
+            level: Some(Own::privileged(level, false)),
+            ..Assignment::NONE
         })
     }
 
     fn by_user(level: Level) -> Option<Assignment> {
         Some(Assignment {
-            level,
-            allowed: None,
-            weight: Weight::DEFAULT,
+            level: Some(Own::unprivileged(level)),
+            ..Assignment::NONE
         })
     }
 
@@ -148,115 +212,95 @@ mod tests {
         Level::new(number).unwrap_or(Level::BE)
     }
 
+    fn level(layers: Layers) -> (Option<Level>, Source) {
+        let effective = layers.effective(false);
+        (effective.level, effective.source())
+    }
+
     #[test]
     fn nothing_is_not_classed() {
-        let e = Effective::NONE.over(Source::Process, None);
-        assert_eq!(e, Effective::NONE);
-        assert_eq!(e.rank(), Level::DEFAULT);
+        let none = Layers::NONE.over(Source::Process, None);
+        assert_eq!(none.effective(false), Effective::NONE);
+        assert_eq!(Effective::NONE.rank(), Level::DEFAULT);
     }
 
     #[test]
-    fn default_class_is_beneath_everything() {
-        let e = Effective::default_class(Some(Level::BE));
-        assert_eq!(e.source, Source::Default);
-        let e = e.over(Source::Cgroup, by_admin(at(3)));
-        assert_eq!(e.level, Some(at(3)));
-        assert_eq!(e.source, Source::Cgroup);
-        assert_eq!(Effective::default_class(None), Effective::NONE);
+    fn the_default_class_is_beneath_everything() {
+        let default = Layers::default_class(Some(Level::BE));
+        assert_eq!(level(default), (Some(Level::BE), Source::Default));
+        let over = default.over(Source::Cgroup, by_admin(at(3)));
+        assert_eq!(level(over), (Some(at(3)), Source::Cgroup));
+        let none = Layers::default_class(None);
+        assert_eq!(level(none), (None, Source::None));
     }
 
     #[test]
-    fn most_specific_wins() {
-        let e = Effective::NONE
+    fn the_most_specific_wins() {
+        let all = Layers::NONE
             .over(Source::Cgroup, by_admin(at(1)))
             .over(Source::Process, by_admin(at(5)))
             .over(Source::Thread, by_admin(at(2)))
             .over(Source::Tsg, by_admin(at(4)));
-        assert_eq!(e.level, Some(at(4)));
-        assert_eq!(e.source, Source::Tsg);
+        assert_eq!(level(all), (Some(at(4)), Source::Tsg));
+        let user = all.over(Source::Tsg, by_user(at(3)));
+        assert_eq!(level(user), (Some(at(4)), Source::Tsg));
+        assert!(user.level().is_passed_over);
     }
 
     #[test]
-    fn gaps_are_skipped() {
-        let e = Effective::NONE
-            .over(Source::Cgroup, by_admin(at(1)))
-            .over(Source::Process, None)
-            .over(Source::Thread, None);
-        assert_eq!(e.source, Source::Cgroup);
-    }
-
-    #[test]
-    fn user_may_lower() {
-        let e = Effective::NONE
-            .over(Source::Process, by_admin(Level::LC))
-            .over(Source::Thread, by_user(at(3)));
-        assert_eq!(e.level, Some(at(3)));
-        assert_eq!(e.source, Source::Thread);
-    }
-
-    #[test]
-    fn user_may_lower_what_privilege_gave() {
-        let lowered = Some(Assignment {
-            level: at(3),
-            allowed: Some(Level::LC),
-            weight: Weight::DEFAULT,
-        });
-        let e = Effective::NONE.over(Source::Process, lowered);
-        assert_eq!(e.level, Some(at(3)));
-    }
-
-    #[test]
-    fn user_cannot_escape_a_later_class() {
-        let e = Effective::NONE
+    fn a_user_has_no_effect_without_lowering() {
+        for number in 0..7 {
+            let user = Layers::NONE.over(Source::Thread, by_user(at(number)));
+            assert_eq!(level(user), (None, Source::None));
+        }
+        let user = Layers::NONE.over(Source::Thread, by_user(Level::BE));
+        assert_eq!(level(user), (Some(Level::BE), Source::Thread));
+        let escape = Layers::NONE
             .over(Source::Cgroup, by_admin(Level::BE))
             .over(Source::Process, by_user(Level::DEFAULT));
-        assert_eq!(e.level, Some(Level::BE));
-        assert_eq!(e.source, Source::Cgroup);
+        assert_eq!(level(escape), (Some(Level::BE), Source::Cgroup));
     }
 
     #[test]
-    fn user_has_no_effect_without_lowering() {
-        for number in 0..7 {
-            let e = Effective::NONE.over(Source::Thread, by_user(at(number)));
-            assert_eq!(e, Effective::NONE);
-        }
-        let e = Effective::NONE.over(Source::Thread, by_user(Level::BE));
-        assert_eq!(e.source, Source::Thread);
-    }
-
-    #[test]
-    fn no_chain_of_users_rises() {
-        for beneath in Level::ALL {
-            for first in Level::ALL {
-                for second in Level::ALL {
-                    let base = Effective::NONE.over(Source::Cgroup, by_admin(beneath));
-                    let e = base
-                        .over(Source::Process, by_user(first))
-                        .over(Source::Thread, by_user(second));
-                    assert!(!e.rank().is_above(beneath));
-                }
-            }
-        }
+    fn each_attribute_has_its_own_assignment() {
+        let weight = Weight::new(3000).unwrap_or(Weight::DEFAULT);
+        let process = Assignment {
+            id: 7,
+            weight: Some(Own::privileged(weight, false)),
+            ..Assignment::NONE
+        };
+        let thread = Assignment {
+            id: 8,
+            timeslice: Some(Own::unprivileged(Us(100))),
+            ..Assignment::NONE
+        };
+        let layers = Layers::NONE
+            .over(Source::Cgroup, by_admin(Level::BE))
+            .over(Source::Process, Some(process))
+            .over(Source::Thread, Some(thread));
+        assert_eq!(level(layers), (Some(Level::BE), Source::Cgroup));
+        let decided = layers.weight();
+        assert_eq!((decided.value, decided.origin.assignment), (weight, 7));
+        let slice = layers.timeslice.decide(Us(200), Origin::NONE);
+        assert_eq!((slice.value, slice.origin.assignment), (Us(100), 8));
     }
 
     #[test]
     fn sharing_sheds_no_class_that_does_not_raise() {
-        assert_eq!(Effective::NONE.of_shared(), Effective::NONE);
-        for level in Level::ALL {
-            let class = Effective::NONE.over(Source::Cgroup, by_admin(level));
-            let left = class.of_shared();
-            let raises = level.is_above(Level::DEFAULT);
-            assert_eq!(left, if raises { Effective::NONE } else { class });
-            assert!(!left.rank().is_above(class.rank()));
+        for number in Level::ALL {
+            let class = Layers::NONE.over(Source::Cgroup, by_admin(number));
+            let (alone, shared) = (class.effective(false), class.effective(true));
+            let raises = number.is_above(Level::DEFAULT);
+            assert_eq!(shared.level, if raises { None } else { alone.level });
+            assert!(!shared.rank().is_above(alone.rank()));
         }
-    }
-
-    #[test]
-    fn sources_order_by_specificity() {
-        assert!(Source::None < Source::Default);
-        assert!(Source::Default < Source::Cgroup);
-        assert!(Source::Cgroup < Source::Process);
-        assert!(Source::Process < Source::Thread);
-        assert!(Source::Thread < Source::Tsg);
+        let slice = Assignment {
+            timeslice: Some(Own::privileged(Us(900), false)),
+            ..Assignment::NONE
+        };
+        let class = Layers::NONE.over(Source::Tsg, Some(slice)).effective(true);
+        assert!(class.is_held_down);
+        let decided = class.timeslice.decide(Us(200), Origin::NONE);
+        assert_eq!(decided.value, Us(200));
     }
 }

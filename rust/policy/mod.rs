@@ -4,6 +4,7 @@
 //! The same files are compiled into `zernel.ko` and into the host crate `zernel-policy`.
 
 pub(crate) mod attachment;
+pub(crate) mod attribute;
 pub(crate) mod backoff;
 pub(crate) mod buckets;
 pub(crate) mod budget;

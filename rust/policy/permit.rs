@@ -1,16 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The rules of who may give or take which class.
+//! Who may give or take which attribute.
 
 use super::{
+    attribute::{
+        Decided,
+        Origin,
+        Own,
+        Value, //
+    },
     class::{
         Assignment,
-        Effective, //
+        Layers,
+        Source,
+        Values, //
     },
     level::Level,
-    rotation::Weight, //
+    tunables::Tunables,
+    units::Us, //
 };
 
-/// The kernel's account of the caller of one request.
+/// What the kernel says about the caller of one call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Caller {
     /// The target belongs to the caller.
@@ -21,147 +30,234 @@ pub(crate) struct Caller {
     pub(crate) member: bool,
 }
 
-/// The assignments that a user has, and may have.
+impl Caller {
+    /// Whether it is a manager.
+    pub(crate) fn is_manager(self) -> bool {
+        self.capable || self.member
+    }
+}
+
+/// What a user holds already, and how much it may hold.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Quota {
-    /// Assignments of the user, the one that is replaced not counted.
+    /// Assignments of the user, the one that changes not counted.
     pub(crate) held: u32,
     /// Most assignments of a user without `CAP_SYS_NICE`.
     pub(crate) most: u32,
-    /// Raised assignments of all members together, the one that is replaced not counted.
+    /// Raised assignments of all members together, the one that changes not counted.
     pub(crate) raised: u32,
-    /// The tunable `lc_admission`: most of those.
-    pub(crate) admission: u32,
 }
 
-/// Why a request is refused.
+/// Why a call is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Denied {
-    /// It raises, or names another user's target, without privilege.
+    /// It gives something, or names another user's target, without privilege.
     NotPermitted,
     /// It is over the caller's quota or the admission budget.
     OverQuota,
+    /// It only clears, and there is nothing of that.
+    NotAssigned,
 }
 
-/// The way in which an assignment is made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Grant {
-    /// The assignment to store.
-    pub(crate) assignment: Assignment,
-    /// True if it counts towards the admission budget.
-    pub(crate) raised: bool,
-}
-
-/// The content of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Wish {
+/// Attributes by name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Set {
     /// The level.
-    pub(crate) level: Level,
-    /// The weight; `None`: the one that the target has, or [`Weight::DEFAULT`].
-    pub(crate) weight: Option<Weight>,
+    pub(crate) level: bool,
+    /// The weight.
+    pub(crate) weight: bool,
+    /// The time slice.
+    pub(crate) timeslice: bool,
 }
 
-impl From<Level> for Wish {
+#[cfg(any(test, zernel_kunit))]
+impl Set {
+    /// All of them.
+    pub(crate) const ALL: Self = Self {
+        level: true,
+        weight: true,
+        timeslice: true,
+    };
+}
+
+/// A call: what is to be cleared, and then set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Change {
+    /// Attributes that end.
+    pub(crate) clear: Set,
+    /// Attributes that get a value.
+    pub(crate) set: Values,
+}
+
+impl From<Level> for Change {
     fn from(level: Level) -> Self {
         Self {
-            level,
-            weight: None,
+            clear: Set::default(),
+            set: level.into(),
         }
     }
 }
 
-/// Decides a request to give `wish` to a target for which `now` is in force and which has the
-/// assignment `replaced`.
+#[cfg(any(test, zernel_kunit))]
+impl Change {
+    /// Clears everything.
+    pub(crate) const CLEAR: Self = Self {
+        clear: Set::ALL,
+        set: Values {
+            level: None,
+            weight: None,
+            timeslice: None,
+        },
+    };
+}
+
+/// What comes of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Grant {
+    /// The assignment from now on; an empty one is none.
+    pub(crate) assignment: Assignment,
+    /// It counts towards the admission budget.
+    pub(crate) raised: bool,
+}
+
+/// Decides a call for a target that has `own` on top of `beneath`.
 ///
-/// Lowering one's own target, or keeping its level, is free, and keeps what privilege has allowed
-/// there; so is a weight up to what privilege has given there, or else [`Weight::DEFAULT`]. No
-/// weight means the one that it had. Everything else needs `CAP_SYS_NICE` or membership. Members are
-/// bound by the admission budget as far as they raise above [`Level::DEFAULT`].
-pub(crate) fn set(
+/// The owner may take something from its target, or keep what it has; it may clear what rests on no
+/// privilege if nothing is gained. All else is a manager's. Members of `lc_gid` are bound by the
+/// admission budget as far as they raise: above [`Level::DEFAULT`], or to a longer time slice than
+/// that level has.
+pub(crate) fn change(
     caller: Caller,
-    now: Effective,
-    replaced: Option<Grant>,
-    wish: Wish,
+    change: Change,
+    own: Option<Assignment>,
+    beneath: &Layers,
+    tunables: &Tunables,
     quota: Quota,
 ) -> Result<Grant, Denied> {
-    let level = wish.level;
-    let privileged = caller.capable || caller.member;
-    let old = replaced.map(|grant| grant.assignment);
-    let weight = wish
-        .weight
-        .or(old.map(|old| old.weight))
-        .unwrap_or(Weight::DEFAULT);
-    let free = old
-        .filter(|old| old.is_privileged())
-        .map_or(Weight::DEFAULT, |old| old.weight);
-    if !privileged && weight > free {
+    let own = own.unwrap_or(Assignment::NONE);
+    if !caller.owner && !caller.is_manager() {
         return Err(Denied::NotPermitted);
     }
-    if !privileged && (!caller.owner || level.is_above(now.rank())) {
-        return Err(Denied::NotPermitted);
-    }
-    let was_raised = replaced.is_some_and(|grant| grant.raised);
-    let raised = !caller.capable && caller.member && level.is_above(Level::DEFAULT);
-    if !caller.capable && quota.held >= quota.most {
-        return Err(Denied::OverQuota);
-    }
-    if raised && quota.raised >= quota.admission {
-        return Err(Denied::OverQuota);
-    }
-    let allowed = if privileged {
-        Some(level)
-    } else {
-        // Only what allows the level at all: one that was less urgent allows nothing here.
-        replaced
-            .and_then(|grant| grant.assignment.allowed)
-            .filter(|allowed| !level.is_above(*allowed))
+    let now = beneath.over(Source::Tsg, Some(own));
+    let slice = beneath_slice(&now, tunables);
+    let assignment = Assignment {
+        id: own.id,
+        level: Asked {
+            set: change.set.level,
+            clear: change.clear.level,
+            own: own.level,
+            now: now.level(),
+            then: beneath.level(),
+        }
+        .decide(caller)?,
+        weight: Asked {
+            set: change.set.weight,
+            clear: change.clear.weight,
+            own: own.weight,
+            now: now.weight(),
+            then: beneath.weight(),
+        }
+        .decide(caller)?,
+        timeslice: Asked {
+            set: change.set.timeslice,
+            clear: change.clear.timeslice,
+            own: own.timeslice,
+            now: now.timeslice.decide(slice, Origin::NONE),
+            then: beneath.timeslice.decide(slice, Origin::NONE),
+        }
+        .decide(caller)?,
     };
+    let is_had = |asked: bool, had: bool| asked && had;
+    let clears = is_had(change.clear.level, own.level.is_some())
+        || is_had(change.clear.weight, own.weight.is_some())
+        || is_had(change.clear.timeslice, own.timeslice.is_some());
+    let sets = change.set != Values::default();
+    if !sets && !clears {
+        return Err(Denied::NotAssigned);
+    }
+    let level_raises = assignment
+        .level
+        .is_some_and(|own| own.is_by_member() && raises_level(own.value()));
+    let slice_raises = assignment
+        .timeslice
+        .is_some_and(|own| own.is_by_member() && raises_slice(own.value(), tunables));
+    let is_more = (change.set.level.is_some() && level_raises)
+        || (change.set.timeslice.is_some() && slice_raises);
+    if !caller.capable && !assignment.is_empty() && quota.held >= quota.most {
+        return Err(Denied::OverQuota);
+    }
+    if caller.is_manager() && is_more && quota.raised >= tunables.lc_admission() {
+        return Err(Denied::OverQuota);
+    }
     Ok(Grant {
-        assignment: Assignment {
-            level,
-            allowed,
-            weight,
-        },
-        // A share of the budget is held as long as the level is above the default.
-        raised: raised || (!privileged && was_raised && level.is_above(Level::DEFAULT)),
+        assignment,
+        raised: level_raises || slice_raises,
     })
 }
 
-/// Decides a request to clear `own`: `now` is in force, `then` would be afterwards.
-///
-/// Only privilege takes away an assignment that privilege made: the one beneath may be the owner's
-/// own, and end at the owner's will.
-pub(crate) fn clear(
-    caller: Caller,
-    own: Assignment,
-    now: Effective,
-    then: Effective,
-) -> Result<(), Denied> {
-    if caller.capable || caller.member {
-        return Ok(());
+/// The time slice beneath all assignments: that of the level in force. Without one it is the
+/// driver's, which no slice without privilege ever exceeds.
+fn beneath_slice(now: &Layers, tunables: &Tunables) -> Us {
+    match now.effective(false).level {
+        Some(level) => tunables.timeslice(level),
+        None => Us(u32::MAX),
     }
-    if !caller.owner || own.is_privileged() || then.rank().is_above(now.rank()) {
-        return Err(Denied::NotPermitted);
+}
+
+fn raises_level(level: Level) -> bool {
+    level.is_above(Level::DEFAULT)
+}
+
+fn raises_slice(slice: Us, tunables: &Tunables) -> bool {
+    slice > tunables.timeslice(Level::DEFAULT)
+}
+
+/// What a call asks for of one attribute.
+struct Asked<V> {
+    set: Option<V>,
+    clear: bool,
+    own: Option<Own<V>>,
+    /// In force for the target.
+    now: Decided<V>,
+    /// In force without its own assignment.
+    then: Decided<V>,
+}
+
+impl<V: Value> Asked<V> {
+    fn decide(self, caller: Caller) -> Result<Option<Own<V>>, Denied> {
+        if caller.is_manager() {
+            let set = self
+                .set
+                .map(|value| Own::privileged(value, !caller.capable));
+            return Ok(set.or(self.own.filter(|_| !self.clear)));
+        }
+        if self.clear && self.own.is_some_and(|own| own.is_privileged()) {
+            return Err(Denied::NotPermitted);
+        }
+        let gains = |value: V| self.now.value.is_less(value);
+        match self.set {
+            // Nothing changes, whatever lies beneath by now.
+            Some(value) if self.own.is_some_and(|own| own.value() == value) => Ok(self.own),
+            Some(value) if gains(value) => Err(Denied::NotPermitted),
+            Some(value) => Ok(Some(Own::lowered(value, self.own))),
+            None if self.clear && self.own.is_some() && gains(self.then.value) => {
+                Err(Denied::NotPermitted)
+            }
+            None => Ok(self.own.filter(|_| !self.clear)),
+        }
     }
-    Ok(())
 }
 
 #[cfg(any(test, zernel_kunit))]
 #[cfg_attr(not(test), kernel::macros::kunit_tests(zernel_policy_permit))]
 mod tests {
     use super::*;
-    use crate::policy::class::Source;
+    use crate::policy::rotation::Weight;
 
     const FREE: Quota = Quota {
         held: 0,
         most: 10,
         raised: 0,
-        admission: 2,
-    };
-    const BY_USER: Assignment = Assignment {
-        level: Level::BE,
-        allowed: None,
-        weight: Weight::DEFAULT,
     };
     const STRANGER: Caller = Caller {
         owner: false,
@@ -181,193 +277,236 @@ mod tests {
         ..STRANGER
     };
 
-    /// A request that names no weight.
-    fn set(
-        caller: Caller,
-        now: Effective,
-        replaced: Option<Grant>,
-        level: Level,
-        quota: Quota,
-    ) -> Result<Grant, Denied> {
-        super::set(caller, now, replaced, level.into(), quota)
+    fn at(number: u32) -> Level {
+        Level::new(number).unwrap_or(Level::BE)
     }
 
-    fn in_force(level: Level) -> Effective {
-        Effective {
-            level: Some(level),
-            source: Source::Process,
-            weight: Weight::DEFAULT,
+    fn weight(number: u32) -> Change {
+        Change {
+            set: Values {
+                weight: Weight::new(number).ok(),
+                ..Values::default()
+            },
+            ..Change::default()
         }
     }
 
-    #[test]
-    fn only_privilege_gives_more_than_the_usual_weight() {
-        let be = |number| Wish {
-            level: Level::BE,
-            weight: Weight::new(number).ok(),
-        };
-        let set = |caller, replaced, wish| {
-            super::set(caller, Effective::NONE, replaced, wish, FREE)
-                .map(|grant| grant.assignment.weight.number())
-        };
-        assert_eq!(set(OWNER, None, be(1024)), Ok(1024));
-        assert_eq!(set(OWNER, None, be(1)), Ok(1));
-        assert_eq!(set(OWNER, None, be(1025)), Err(Denied::NotPermitted));
-        assert_eq!(set(MEMBER, None, be(10_000)), Ok(10_000));
-        let held_down = super::set(ADMIN, Effective::NONE, None, be(100), FREE).ok();
-        assert_eq!(set(OWNER, held_down, be(101)), Err(Denied::NotPermitted));
-        assert_eq!(set(OWNER, held_down, be(99)), Ok(99));
-        assert_eq!(set(OWNER, held_down, Level::BE.into()), Ok(100));
-        let preferred = super::set(ADMIN, Effective::NONE, None, be(5000), FREE).ok();
-        assert_eq!(set(OWNER, preferred, be(5000)), Ok(5000));
-        assert_eq!(set(OWNER, preferred, be(5001)), Err(Denied::NotPermitted));
+    fn slice(us: u32) -> Change {
+        Change {
+            set: Values {
+                timeslice: Some(Us(us)),
+                ..Values::default()
+            },
+            ..Change::default()
+        }
     }
 
-    #[test]
-    fn owner_may_lower_or_keep() {
-        for now in Level::ALL {
-            for level in Level::ALL {
-                let r = set(OWNER, in_force(now), None, level, FREE);
-                assert_eq!(r.is_ok(), !level.is_above(now));
+    /// A target, and what lies beneath its own assignment.
+    struct Lab {
+        own: Option<Assignment>,
+        beneath: Layers,
+        tunables: Tunables,
+        quota: Quota,
+    }
+
+    impl Lab {
+        fn new() -> Self {
+            Self {
+                own: None,
+                beneath: Layers::NONE,
+                tunables: Tunables::new(),
+                quota: FREE,
+            }
+        }
+
+        /// In a cgroup that an administrator gave a level.
+        fn in_cgroup(level: Level) -> Self {
+            let own = Assignment {
+                level: Some(Own::privileged(level, false)),
+                ..Assignment::NONE
+            };
+            Self {
+                beneath: Layers::NONE.over(Source::Cgroup, Some(own)),
+                ..Self::new()
+            }
+        }
+
+        fn ask(&self, caller: Caller, asked: impl Into<Change>) -> Result<Grant, Denied> {
+            let beneath = &self.beneath;
+            change(
+                caller,
+                asked.into(),
+                self.own,
+                beneath,
+                &self.tunables,
+                self.quota,
+            )
+        }
+
+        /// Makes the call; whether it was refused.
+        fn make(&mut self, caller: Caller, asked: impl Into<Change>) -> Option<Denied> {
+            match self.ask(caller, asked) {
+                Ok(grant) => {
+                    self.own = Some(grant.assignment).filter(|own| !own.is_empty());
+                    None
+                }
+                Err(denied) => Some(denied),
             }
         }
     }
 
-    #[test]
-    fn owner_without_class_ranks_as_default() {
-        assert!(set(OWNER, Effective::NONE, None, Level::BE, FREE).is_ok());
-        assert!(set(OWNER, Effective::NONE, None, Level::DEFAULT, FREE).is_ok());
-        assert_eq!(
-            set(OWNER, Effective::NONE, None, Level::LC, FREE),
-            Err(Denied::NotPermitted)
-        );
-    }
+    const NOT_PERMITTED: Option<Denied> = Some(Denied::NotPermitted);
 
     #[test]
-    fn owner_assignment_is_unprivileged() {
-        let r = set(OWNER, Effective::NONE, None, Level::BE, FREE);
-        assert_eq!(
-            r.map(|g| (g.assignment.is_privileged(), g.raised)),
-            Ok((false, false))
-        );
-    }
-
-    #[test]
-    fn owner_keeps_what_privilege_allowed() {
-        let granted = set(MEMBER, Effective::NONE, None, Level::LC, FREE).ok();
-        let lowered = set(OWNER, in_force(Level::LC), granted, Level::ALL[3], FREE);
-        assert_eq!(
-            lowered.map(|g| (g.assignment.allowed, g.raised)),
-            Ok((Some(Level::LC), true))
-        );
-        let lowest = set(OWNER, in_force(Level::LC), lowered.ok(), Level::BE, FREE);
-        assert_eq!(
-            lowest.map(|g| (g.assignment.allowed, g.raised)),
-            Ok((Some(Level::LC), false))
-        );
-    }
-
-    #[test]
-    fn stranger_may_nothing() {
-        for level in Level::ALL {
-            assert_eq!(
-                set(STRANGER, in_force(Level::LC), None, level, FREE),
-                Err(Denied::NotPermitted)
-            );
+    fn an_owner_takes_or_keeps() {
+        for now in Level::ALL {
+            for level in Level::ALL {
+                let answer = Lab::in_cgroup(now).ask(OWNER, level);
+                assert_eq!(answer.is_ok(), !level.is_above(now));
+                let own = answer.ok().and_then(|grant| grant.assignment.level);
+                assert!(!own.is_some_and(|own| own.is_privileged()));
+            }
         }
-        assert_eq!(
-            clear(STRANGER, BY_USER, in_force(Level::BE), Effective::NONE),
-            Err(Denied::NotPermitted)
-        );
+        let lab = Lab::new();
+        assert!(lab.ask(OWNER, Level::DEFAULT).is_ok());
+        assert_eq!(lab.ask(OWNER, at(5)), Err(Denied::NotPermitted));
+        assert!(lab.ask(OWNER, weight(1024)).is_ok());
+        assert_eq!(lab.ask(OWNER, weight(1025)), Err(Denied::NotPermitted));
+        let be = Lab::in_cgroup(Level::BE);
+        assert!(be.ask(OWNER, slice(200)).is_ok());
+        assert_eq!(be.ask(OWNER, slice(201)), Err(Denied::NotPermitted));
     }
 
     #[test]
-    fn admin_may_everything_without_quota() {
-        let full = Quota {
+    fn a_slice_without_a_class_is_free_until_it_is_in_force() {
+        let mut lab = Lab::new();
+        assert_eq!(lab.make(OWNER, slice(10_000_000)), None);
+        assert_eq!(lab.make(OWNER, slice(500)), None);
+        assert_eq!(lab.make(OWNER, slice(501)), NOT_PERMITTED);
+        assert_eq!(lab.make(OWNER, Change::CLEAR), NOT_PERMITTED);
+        assert_eq!(lab.make(ADMIN, Change::CLEAR), None);
+        assert_eq!(lab.own, None);
+    }
+
+    #[test]
+    fn what_a_manager_allowed_stays_allowed_while_the_owner_takes_less() {
+        let mut lab = Lab::in_cgroup(Level::BE);
+        assert_eq!(lab.make(ADMIN, Level::LC), None);
+        assert_eq!(lab.make(OWNER, at(3)), None);
+        assert_eq!(lab.make(OWNER, at(2)), NOT_PERMITTED);
+        let level = |lab: &Lab| lab.beneath.over(Source::Process, lab.own).level().value;
+        assert_eq!(level(&lab), at(3));
+        assert_eq!(lab.make(OWNER, Level::BE), None);
+        assert!(lab
+            .own
+            .is_some_and(|own| own.level.is_some_and(|level| level.is_privileged())));
+        assert_eq!(lab.make(OWNER, Change::CLEAR), NOT_PERMITTED);
+    }
+
+    #[test]
+    fn an_owner_clears_what_gives_nothing() {
+        let mut lab = Lab::new();
+        assert_eq!(lab.make(OWNER, Level::BE), None);
+        assert_eq!(lab.make(OWNER, Change::CLEAR), NOT_PERMITTED);
+        let mut lab = Lab::in_cgroup(Level::BE);
+        assert_eq!(lab.make(OWNER, Level::BE), None);
+        assert_eq!(lab.make(OWNER, Change::CLEAR), None);
+        assert_eq!(lab.make(ADMIN, Level::BE), None);
+        assert_eq!(lab.make(OWNER, Change::CLEAR), NOT_PERMITTED);
+        // Nor is it cleared to be set anew.
+        let anew = Change {
+            clear: Set::ALL,
+            ..Level::BE.into()
+        };
+        assert_eq!(lab.make(OWNER, anew), NOT_PERMITTED);
+        assert_eq!(lab.make(ADMIN, anew), None);
+    }
+
+    #[test]
+    fn what_is_not_there_is_not_cleared() {
+        let mut lab = Lab::new();
+        let nothing = Some(Denied::NotAssigned);
+        assert_eq!(lab.make(ADMIN, Change::CLEAR), nothing);
+        assert_eq!(lab.make(OWNER, Change::CLEAR), nothing);
+        assert_eq!(lab.make(OWNER, Change::default()), nothing);
+        assert_eq!(lab.make(STRANGER, Change::CLEAR), NOT_PERMITTED);
+        assert_eq!(lab.make(ADMIN, weight(5)), None);
+        let level = Change {
+            clear: Set {
+                level: true,
+                ..Set::default()
+            },
+            ..Change::default()
+        };
+        assert_eq!(lab.make(ADMIN, level), nothing);
+        assert_eq!(lab.make(ADMIN, Change::CLEAR), None);
+    }
+
+    #[test]
+    fn a_stranger_may_nothing_and_an_admin_everything() {
+        let mut lab = Lab::in_cgroup(Level::BE);
+        lab.quota = Quota {
             held: 10,
-            raised: 2,
+            raised: 1000,
             ..FREE
         };
-        for level in Level::ALL {
-            let r = set(ADMIN, in_force(Level::BE), None, level, full);
-            assert_eq!(
-                r.map(|g| (g.assignment.is_privileged(), g.raised)),
-                Ok((true, false))
-            );
+        for asked in [Level::LC.into(), Level::BE.into(), weight(1), slice(10)] {
+            assert_eq!(lab.ask(STRANGER, asked), Err(Denied::NotPermitted));
+        }
+        for asked in [Level::LC.into(), weight(10_000), slice(10_000_000)] {
+            let raised = lab.ask(ADMIN, asked).map(|grant| grant.raised);
+            assert_eq!(raised, Ok(false));
         }
     }
 
     #[test]
-    fn member_raises_within_the_budget() {
-        let r = set(MEMBER, Effective::NONE, None, Level::LC, FREE);
-        assert_eq!(
-            r.map(|g| (g.assignment.is_privileged(), g.raised)),
-            Ok((true, true))
-        );
-        let used = Quota { raised: 2, ..FREE };
-        assert_eq!(
-            set(MEMBER, Effective::NONE, None, Level::LC, used),
-            Err(Denied::OverQuota)
-        );
-        assert!(set(MEMBER, Effective::NONE, None, Level::BE, used).is_ok());
+    fn members_raise_within_the_budget() {
+        let mut lab = Lab::new();
+        assert!(lab.tunables.set_lc_admission(2).is_ok());
+        let raised = |lab: &Lab, asked: Change| lab.ask(MEMBER, asked).map(|grant| grant.raised);
+        let asked = [at(5).into(), slice(1025)];
+        for asked in asked {
+            assert_eq!(raised(&lab, asked), Ok(true));
+        }
+        lab.quota.raised = 2;
+        for asked in asked {
+            assert_eq!(raised(&lab, asked), Err(Denied::OverQuota));
+        }
+        for asked in [Level::DEFAULT.into(), slice(1024), weight(10_000)] {
+            assert_eq!(raised(&lab, asked), Ok(false));
+        }
     }
 
     #[test]
-    fn budget_of_zero_admits_nobody() {
-        let none = Quota {
-            admission: 0,
-            ..FREE
-        };
+    fn a_share_of_the_budget_is_held_until_nothing_is_raised() {
+        let mut lab = Lab::new();
+        assert_eq!(lab.make(MEMBER, Level::LC), None);
+        lab.quota.raised = 64;
+        let raised = |lab: &Lab, asked| lab.ask(OWNER, asked).map(|grant| grant.raised);
+        assert_eq!(raised(&lab, at(5)), Ok(true));
+        assert_eq!(raised(&lab, at(6)), Ok(false));
+        // Another attribute is no second one, and an administrator's is none.
         assert_eq!(
-            set(MEMBER, Effective::NONE, None, Level::LC, none),
-            Err(Denied::OverQuota)
-        );
-    }
-
-    #[test]
-    fn quota_binds_owner_and_member() {
-        let full = Quota { held: 10, ..FREE };
-        assert_eq!(
-            set(OWNER, Effective::NONE, None, Level::BE, full),
-            Err(Denied::OverQuota)
+            lab.ask(MEMBER, weight(9)).map(|grant| grant.raised),
+            Ok(true)
         );
         assert_eq!(
-            set(MEMBER, Effective::NONE, None, Level::BE, full),
-            Err(Denied::OverQuota)
+            lab.ask(ADMIN, weight(9)).map(|grant| grant.raised),
+            Ok(true)
         );
-    }
-
-    #[test]
-    fn permission_is_told_before_quota() {
-        let full = Quota { held: 10, ..FREE };
         assert_eq!(
-            set(OWNER, Effective::NONE, None, Level::LC, full),
-            Err(Denied::NotPermitted)
+            lab.ask(ADMIN, Level::LC).map(|grant| grant.raised),
+            Ok(false)
         );
     }
 
     #[test]
-    fn owner_clears_only_what_does_not_raise() {
-        assert_eq!(
-            clear(OWNER, BY_USER, in_force(Level::BE), Effective::NONE),
-            Err(Denied::NotPermitted)
-        );
-        assert!(clear(OWNER, BY_USER, in_force(Level::BE), in_force(Level::BE)).is_ok());
-        assert!(clear(MEMBER, BY_USER, in_force(Level::BE), Effective::NONE).is_ok());
-        assert!(clear(ADMIN, BY_USER, in_force(Level::BE), Effective::NONE).is_ok());
-    }
-
-    #[test]
-    fn owner_does_not_clear_what_privilege_made() {
-        let by_admin = Assignment {
-            level: Level::BE,
-            allowed: Some(Level::BE),
-            weight: Weight::DEFAULT,
-        };
-        assert_eq!(
-            clear(OWNER, by_admin, in_force(Level::BE), in_force(Level::BE)),
-            Err(Denied::NotPermitted)
-        );
-        assert!(clear(ADMIN, by_admin, in_force(Level::BE), Effective::NONE).is_ok());
+    fn the_quota_binds_owner_and_member_after_permission() {
+        let mut lab = Lab::new();
+        lab.quota.held = 10;
+        assert_eq!(lab.ask(OWNER, Level::BE), Err(Denied::OverQuota));
+        assert_eq!(lab.ask(MEMBER, Level::BE), Err(Denied::OverQuota));
+        assert_eq!(lab.ask(OWNER, Level::LC), Err(Denied::NotPermitted));
+        assert!(lab.ask(ADMIN, Level::LC).is_ok());
     }
 }

@@ -6,6 +6,11 @@ pub(crate) mod requests;
 pub(crate) mod turns;
 
 use super::{
+    attribute::{
+        Decided,
+        Origin,
+        Source, //
+    },
     budget,
     class::Effective,
     control,
@@ -28,8 +33,42 @@ use turns::Turns;
 pub(crate) struct Settings {
     /// Its time slice.
     pub(crate) timeslice: Us,
-    /// Its place in the run list.
-    pub(crate) interleave: Interleave,
+    /// The time slice counts only where the driver's own is longer.
+    pub(crate) only_shortens: bool,
+    /// Its place in the run list; `None`: the driver's own.
+    pub(crate) interleave: Option<Interleave>,
+    /// The origin of the time slice.
+    pub(crate) origin: Origin,
+    /// Reasons for a time slice that is not the one of its origin.
+    pub(crate) why: Why,
+}
+
+/// Reasons for a value that is not that of the assignment that would decide it; the numbers are
+/// those of the user ABI (`ZERNEL_WHY_*`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Why(pub(crate) u32);
+
+impl Why {
+    /// Set without privilege, it would give something.
+    pub(crate) const UNPRIVILEGED: Self = Self(1 << 0);
+    /// The TSG carries the work of several processes.
+    pub(crate) const SHARED: Self = Self(1 << 1);
+    /// The bounds of tunables or of the GPU.
+    pub(crate) const CLAMPED: Self = Self(1 << 2);
+    /// The budget of the level is spent.
+    pub(crate) const THROTTLED: Self = Self(1 << 3);
+    /// Best-effort TSGs take turns.
+    pub(crate) const TURNS: Self = Self(1 << 4);
+    /// Classes are switched off.
+    pub(crate) const DISABLED: Self = Self(1 << 5);
+    /// The TSG is not on a compute engine.
+    pub(crate) const ENGINE: Self = Self(1 << 6);
+
+    /// Adds a reason if it is one.
+    #[must_use]
+    pub(crate) fn and(self, reason: Self, is: bool) -> Self {
+        Self(self.0 | if is { reason.0 } else { 0 })
+    }
 }
 
 /// Bounds of a GPU's hardware; a maximum of 0 means none.
@@ -102,6 +141,19 @@ impl Tunables {
     pub(crate) const RING_RANGE: (u32, u32) = (16, 65_536);
     /// Most raised assignments that members of `lc_gid` can be allowed.
     pub(crate) const ADMISSION_MAX: u32 = 100_000;
+
+    /// A time slice that can be asked for.
+    ///
+    /// # Errors
+    ///
+    /// `OutOfRange` it lies outside [`Self::SLICE_RANGE`].
+    pub(crate) fn in_slice_range(slice: Us) -> Result<Us, Refused> {
+        let (min, max) = Self::SLICE_RANGE;
+        if slice < min || slice > max {
+            return Err(Refused::OutOfRange);
+        }
+        Ok(slice)
+    }
 
     /// The values before anybody tunes.
     pub(crate) fn new() -> Self {
@@ -259,7 +311,7 @@ impl Tunables {
 
     /// Changes the time slice of a level.
     pub(crate) fn set_timeslice(&mut self, level: Level, slice: Us) -> Result<(), Refused> {
-        let slice = in_slice_range(slice)?;
+        let slice = Self::in_slice_range(slice)?;
         if let Some(slot) = self.timeslices.get_mut(level.number() as usize) {
             // INVARIANT: Just checked.
             *slot = slice;
@@ -274,7 +326,7 @@ impl Tunables {
 
     /// Changes [`Self::min_timeslice`]; it cannot pass the maximum.
     pub(crate) fn set_min_timeslice(&mut self, slice: Us) -> Result<(), Refused> {
-        let slice = in_slice_range(slice)?;
+        let slice = Self::in_slice_range(slice)?;
         if slice > self.max_timeslice {
             return Err(Refused::OutOfRange);
         }
@@ -290,7 +342,7 @@ impl Tunables {
 
     /// Changes [`Self::max_timeslice`]; it cannot pass the minimum.
     pub(crate) fn set_max_timeslice(&mut self, slice: Us) -> Result<(), Refused> {
-        let slice = in_slice_range(slice)?;
+        let slice = Self::in_slice_range(slice)?;
         if slice < self.min_timeslice {
             return Err(Refused::OutOfRange);
         }
@@ -320,41 +372,90 @@ impl Tunables {
 
     /// The settings that the GPU is asked to give a TSG with `effective` in force.
     ///
-    /// `None` means: what it had before zernel. The hardware's bounds win over the tunables.
+    /// `None` means: what it had before zernel. Turns and spent budgets only shorten a time slice;
+    /// the bounds of the hardware win over those of the tunables, and these over all else.
     pub(crate) fn settings(&self, effective: Effective, on: Conditions) -> Option<Settings> {
-        let level = effective.level.filter(|_| self.enabled)?;
-        let level = if on.throttled.contains(level) {
-            Level::BE
-        } else {
-            level
-        };
-        let bounds = on.bounds;
-        let max = match bounds.max {
-            Us(0) => Us(u32::MAX),
-            max => max,
-        };
-        let mut timeslice = self.timeslice(level);
-        if on.turns && level == Level::BE && self.turns.discipline().is_some() {
-            timeslice = timeslice.min(self.turns.timeslice());
+        if !self.enabled {
+            return None;
         }
-        let timeslice = timeslice
+        let (decided, only_shortens) = match effective.level {
+            Some(level) => {
+                let from = Origin::of(Source::Level);
+                let slice = self.timeslice(level);
+                (effective.timeslice.decide(slice, from), false)
+            }
+            None => effective.timeslice.decide_alone()?,
+        };
+        let is_throttled = |level| on.throttled.contains(level);
+        let level = match effective.level {
+            Some(level) if is_throttled(level) => Some(Level::BE),
+            level => level,
+        };
+        let Decided { value, origin, .. } = decided;
+        let mut why = effective.why_passed_over(decided.is_passed_over);
+        let mut slice = value;
+        if effective.level.is_some_and(is_throttled) {
+            let shorter = slice.min(self.timeslice(Level::BE));
+            why = why.and(Why::THROTTLED, shorter != slice);
+            slice = shorter;
+        }
+        if on.turns && level == Some(Level::BE) && self.turns.discipline().is_some() {
+            let shorter = slice.min(self.turns.timeslice());
+            why = why.and(Why::TURNS, shorter != slice);
+            slice = shorter;
+        }
+        let most = match on.bounds.max {
+            Us(0) => Us(u32::MAX),
+            most => most,
+        };
+        let timeslice = slice
             .max(self.min_timeslice)
             .min(self.max_timeslice)
-            .max(bounds.min)
-            .min(max);
+            .max(on.bounds.min)
+            .min(most);
         Some(Settings {
             timeslice,
-            interleave: level.interleave(),
+            only_shortens,
+            interleave: level.map(Level::interleave),
+            origin,
+            why: why.and(Why::CLAMPED, timeslice != slice),
         })
+    }
+
+    /// The time slice that a target has, 0 for that of the driver, which is `own` if it is known;
+    /// its origin; and the reasons.
+    pub(crate) fn told_slice(
+        &self,
+        effective: Effective,
+        on: Conditions,
+        own: Option<Us>,
+    ) -> (Us, Origin, Why) {
+        match self.settings(effective, on) {
+            Some(settings) if !settings.only_shortens => {
+                (settings.timeslice, settings.origin, settings.why)
+            }
+            Some(settings) if own.is_none_or(|own| settings.timeslice < own) => {
+                (settings.timeslice, settings.origin, settings.why)
+            }
+            Some(_) => (Us(0), Origin::NONE, effective.why_passed_over(true)),
+            None => (
+                Us(0),
+                Origin::NONE,
+                Why::default().and(Why::DISABLED, !self.enabled),
+            ),
+        }
     }
 }
 
-fn in_slice_range(slice: Us) -> Result<Us, Refused> {
-    let (min, max) = Tunables::SLICE_RANGE;
-    if slice < min || slice > max {
-        return Err(Refused::OutOfRange);
+impl Effective {
+    /// The reason for a time slice that does not count.
+    fn why_passed_over(&self, is: bool) -> Why {
+        let reason = match self.is_held_down {
+            true => Why::SHARED,
+            false => Why::UNPRIVILEGED,
+        };
+        Why::default().and(reason, is)
     }
-    Ok(slice)
 }
 
 #[cfg(any(test, zernel_kunit))]
@@ -362,8 +463,14 @@ fn in_slice_range(slice: Us) -> Result<Us, Refused> {
 mod tests {
     use super::*;
     use crate::policy::{
-        class::Source,
-        rotation::Weight, //
+        attribute::{
+            Attribute,
+            Own, //
+        },
+        class::{
+            Assignment,
+            Layers, //
+        },
     };
 
     const UNBOUND: Bounds = Bounds {
@@ -372,10 +479,15 @@ mod tests {
     };
 
     fn in_force(level: Level) -> Effective {
+        Effective::of(level)
+    }
+
+    /// A level and a slice of its own.
+    fn with_slice(level: Option<Level>, own: Own<Us>) -> Effective {
+        let process = Origin::of(Source::Process);
         Effective {
-            level: Some(level),
-            source: Source::Process,
-            weight: Weight::DEFAULT,
+            timeslice: Attribute::NONE.over(Some(own), process),
+            ..level.map_or(Effective::NONE, Effective::of)
         }
     }
 
@@ -490,8 +602,12 @@ mod tests {
         let t = Tunables::new();
         let mut on = Conditions::NONE;
         on.throttled.put(Level::LC, true);
-        let lc = t.settings(in_force(Level::LC), on);
-        assert_eq!(lc, t.settings(in_force(Level::BE), Conditions::NONE));
+        let settings = |level, on| {
+            let settings = t.settings(in_force(level), on);
+            settings.map(|s| (s.timeslice, s.interleave))
+        };
+        let be = settings(Level::BE, Conditions::NONE);
+        assert_eq!(settings(Level::LC, on), be);
         let other = t.settings(in_force(level(1)), on);
         assert_eq!(other, t.settings(in_force(level(1)), Conditions::NONE));
     }
@@ -565,6 +681,75 @@ mod tests {
     fn interleave_follows_the_level() {
         let t = Tunables::new();
         let s = t.settings(in_force(Level::LC), Conditions::NONE);
-        assert_eq!(s.map(|s| s.interleave), Some(Interleave::High));
+        assert_eq!(s.map(|s| s.interleave), Some(Some(Interleave::High)));
+    }
+
+    #[test]
+    fn a_slice_of_its_own_is_in_place_of_the_levels() {
+        let t = Tunables::new();
+        let told = |level, own, on| {
+            let (slice, origin, why) = t.told_slice(with_slice(level, own), on, Some(Us(1024)));
+            (slice.0, origin.source, why)
+        };
+        let (given, asked) = (
+            |us| Own::privileged(Us(us), false),
+            |us| Own::unprivileged(Us(us)),
+        );
+        let (none, be) = (Conditions::NONE, Some(Level::BE));
+        let because = Why::default();
+        for (level, own, want) in [
+            (be, given(900), (900, Source::Process, because)),
+            (be, asked(100), (100, Source::Process, because)),
+            (be, asked(900), (200, Source::Level, Why::UNPRIVILEGED)),
+            (be, given(20), (50, Source::Process, Why::CLAMPED)),
+            (None, given(9000), (9000, Source::Process, because)),
+            (None, asked(900), (900, Source::Process, because)),
+            (None, asked(9000), (0, Source::None, Why::UNPRIVILEGED)),
+        ] {
+            assert_eq!(told(level, own, none), want);
+        }
+        let settings = t.settings(with_slice(None, asked(900)), none);
+        assert!(settings.is_some_and(|s| s.only_shortens && s.interleave.is_none()));
+        let turns = Conditions {
+            turns: true,
+            ..none
+        };
+        assert_eq!(
+            told(be, given(900), turns),
+            (50, Source::Process, Why::TURNS)
+        );
+        assert_eq!(
+            told(None, given(900), turns),
+            (900, Source::Process, because)
+        );
+        let mut spent = none;
+        spent.throttled.put(Level::LC, true);
+        assert_eq!(
+            told(Some(Level::LC), given(900), spent),
+            (200, Source::Process, Why::THROTTLED)
+        );
+    }
+
+    #[test]
+    fn no_slice_of_its_own_lengthens_what_others_share() {
+        let t = Tunables::new();
+        let own = Assignment {
+            timeslice: Some(Own::privileged(Us(900), false)),
+            ..Assignment::NONE
+        };
+        let be = Layers::default_class(Some(Level::BE)).over(Source::Tsg, Some(own));
+        let (slice, origin, why) = t.told_slice(be.effective(true), Conditions::NONE, None);
+        assert_eq!(
+            (slice, origin.source, why),
+            (Us(200), Source::Level, Why::SHARED)
+        );
+    }
+
+    #[test]
+    fn switched_off_it_is_the_drivers() {
+        let mut t = Tunables::new();
+        t.set_enabled(false);
+        let (slice, _, why) = t.told_slice(in_force(Level::LC), Conditions::NONE, None);
+        assert_eq!((slice, why), (Us(0), Why::DISABLED));
     }
 }

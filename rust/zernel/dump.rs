@@ -102,7 +102,7 @@ fn tsgs(
             u8::from(tsg.traits.compute),
             u8::from(tsg.traits.shared),
             level,
-            tsg.effective.source as u32,
+            tsg.effective.source() as u32,
             tsg.current.map_or(0, |hw| hw.timeslice.0),
             tsg.original.map_or(0, |hw| hw.timeslice.0),
             u8::from(tsg.managed),

@@ -52,6 +52,7 @@ impl From<Denied> for Failure {
         match denied {
             Denied::NotPermitted => Self::NotPermitted,
             Denied::OverQuota => Self::OverQuota,
+            Denied::NotAssigned => Self::NotAssigned,
         }
     }
 }

@@ -48,6 +48,7 @@ use crate::{
         class::{
             Assignment,
             Effective,
+            Layers,
             Source, //
         },
         tunables::Tunables, //
@@ -78,8 +79,8 @@ use kernel::{
 use queue::Queue;
 use shares::Shares;
 use tsg::{
-    Hardware,
-    Tsg, //
+    Tsg,
+    Want, //
 };
 
 /// Counters since the module was loaded; see `struct zernel_system_info`.
@@ -323,27 +324,27 @@ impl Registry {
     }
 
     /// The class in force for a TSG with this assignment of its own.
-    ///
-    /// Only compute TSGs are classed unless they are named themselves. None that several processes
-    /// share is raised: it would raise all of them for one.
     fn resolve(&self, tsg: &Tsg, own: Option<Assignment>) -> Effective {
-        let effective = self.beneath(tsg).over(Source::Tsg, own);
-        if tsg.traits.shared {
-            effective.of_shared()
-        } else {
-            effective
+        self.beneath(tsg)
+            .over(Source::Tsg, own)
+            .effective(tsg.traits.shared)
+    }
+
+    /// What is assigned to a TSG by others than itself: only compute TSGs are meant.
+    fn beneath(&self, tsg: &Tsg) -> Layers {
+        match tsg.traits.compute {
+            true => self.layers_of_owner(tsg),
+            false => Layers::NONE,
         }
     }
 
-    fn beneath(&self, tsg: &Tsg) -> Effective {
-        if !tsg.traits.compute {
-            return Effective::NONE;
-        }
+    /// What is assigned to the owner of a TSG.
+    fn layers_of_owner(&self, tsg: &Tsg) -> Layers {
         let owner = &tsg.owner;
         let process = self.assignments.get(Target::Process(owner.process.key()));
         let thread = self.assignments.get(Target::Thread(owner.thread.key()));
         self.groups
-            .effective(&[tsg.cgroup])
+            .layers(&[tsg.cgroup])
             .over(Source::Process, process)
             .over(Source::Thread, thread)
     }
@@ -364,15 +365,20 @@ impl Registry {
         let Some(gpu) = self.gpus.get_mut(&tsg.gpu) else {
             return;
         };
-        let changed = tsg.effective != effective;
-        if changed {
+        let before = core::mem::replace(&mut tsg.effective, effective);
+        let is_moved = before.level != effective.level;
+        if is_moved || before.weight != effective.weight {
             gpu.changed();
-            gpu.levels.moved(tsg.effective.level, effective.level);
         }
-        tsg.effective = effective;
-        if changed {
+        if before.origin.assignment != effective.origin.assignment {
+            self.assignments.count_tsg(before.origin.assignment, false);
+            self.assignments
+                .count_tsg(effective.origin.assignment, true);
+        }
+        if is_moved || before.source() != effective.source() {
+            gpu.levels.moved(before.level, effective.level);
             let level = effective.level.map_or(-1, |l| l.number() as i32);
-            trace::class_changed(id.0, level, effective.source as u32);
+            trace::class_changed(id.0, level, effective.source() as u32);
             if let Some(group) = &tsg.requests {
                 group.set_level(effective.level);
             }
@@ -385,7 +391,7 @@ impl Registry {
         let want = self
             .tunables
             .settings(effective, gpu.conditions())
-            .map(|settings| Hardware::new(settings, gpu.abilities));
+            .map(|settings| Want::new(settings, gpu.abilities));
         if tsg.want != want || tsg.failed {
             // A TSG that only waits to be read for the first time has nothing to be replaced.
             let replaces = tsg.want.is_some() || tsg.managed;

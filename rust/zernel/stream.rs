@@ -300,7 +300,7 @@ impl Streams {
                 .effective
                 .level
                 .map_or(uapi::ZERNEL_V0_LEVEL_NONE, |l| l.number()),
-            source: tsg.effective.source as u32,
+            source: tsg.effective.source() as u32,
             timeslice_us: tsg.current.map_or(0, |hw| hw.timeslice.0),
             error,
             ..Default::default()

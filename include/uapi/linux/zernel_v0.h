@@ -60,10 +60,6 @@
 #define ZERNEL_V0_TARGET_THREAD		4	/* id: tid, 0 for the caller */
 #define ZERNEL_V0_TARGET_TSG		5	/* id: TSG id from ZERNEL_V0_IOC_LIST_TSGS */
 
-/* Flags of struct zernel_v0_class. */
-#define ZERNEL_V0_CLASS_PIDFD		(1U << 0)	/* in: id is a pidfd */
-#define ZERNEL_V0_CLASS_PRIVILEGED		(1U << 1)	/* out: rests on privilege */
-
 /* Flags of struct zernel_v0_tsg_info. */
 #define ZERNEL_V0_TSG_COMPUTE		(1U << 0)	/* runs on a compute engine */
 #define ZERNEL_V0_TSG_PENDING		(1U << 1)	/* a change waits for the worker */
@@ -226,69 +222,11 @@ struct zernel_v0_tsg_info {
 };
 
 /**
- * struct zernel_v0_class - the class of a target
- * @target: in: ZERNEL_V0_TARGET_CGROUP to ZERNEL_V0_TARGET_TSG
- * @flags: in: 0 or ZERNEL_V0_CLASS_PIDFD; out: also ZERNEL_V0_CLASS_PRIVILEGED
- * @id: in: which one, see ZERNEL_TARGET_*
- * @level: in: set: 0 to 7; get, clear: zero. out: the target's own assignment
- *         after the call, or ZERNEL_V0_LEVEL_NONE
- * @effective: out: level in force for the target, or ZERNEL_V0_LEVEL_NONE
- * @source: out: ZERNEL_TARGET_* of the assignment that decides it
- * @timeslice_us: out: time slice of that level before the bounds of a GPU, 0
- *                when not classed or while the tunable enabled is 0
- * @weight: in: set: how much the target's TSGs get where best-effort TSGs take
- *          turns, relative to others, ZERNEL_V0_WEIGHT_MIN to ZERNEL_V0_WEIGHT_MAX, or 0:
- *          what the target has, or ZERNEL_V0_WEIGHT_DEFAULT; get, clear: zero. out: that
- *          of the target's own assignment, or 0
- * @effective_weight: out: weight in force for the target
- *
- * The most specific assignment wins: TSG, thread, process, nearest cgroup,
- * tunable default_class. It applies at once to TSGs that exist and to later
- * ones, and lives as long as its target. Only TSGs on compute engines are
- * classed, and any TSG that is named itself. An assignment that was made
- * without privilege has effect only where it is less urgent than what would
- * otherwise be in force (no class ranks as ZERNEL_V0_LEVEL_DEFAULT).
- *
- * Lowering one's own target is free, and keeps what privilege has allowed
- * there. So is a weight up to the one that it has, where privilege has made
- * it, or up to ZERNEL_V0_WEIGHT_DEFAULT. A larger one, raising the target,
- * clearing what privilege has made, or naming another user's target needs
- * CAP_SYS_NICE or membership of the group in the tunable lc_gid; members of
- * that group are bound by the tunable lc_admission. To get the class of
- * another user's target CAP_PERFMON is enough. A user without CAP_SYS_NICE
- * holds at most 4,096 assignments.
- *
- * Errors
- *
- * EPERM	not allowed, see above
- * EDQUOT	set: the caller's quota of assignments or lc_admission is used up
- * ENOSPC	set: max_assignments are in use
- * ENODATA	clear: the target has no assignment of its own
- * ENOENT	no such TSG, or not one that the caller may see
- * ESRCH	no such thread or process, a tid that is not a process, or the
- *		cgroup was removed
- * EOPNOTSUPP	set: the TSG is ZERNEL_V0_TSG_SHARED, and the level, which is above
- *		ZERNEL_V0_LEVEL_DEFAULT, would raise the work of several processes
- * EBADF	the fd is not a pidfd, or not a cgroup v2 directory
- */
-struct zernel_v0_class {
-	__u32 target;
-	__u32 flags;
-	__u64 id;
-	__u32 level;
-	__u32 effective;
-	__u32 source;
-	__u32 timeslice_us;
-	__u32 weight;
-	__u32 effective_weight;
-};
-
-/**
  * struct zernel_v0_stats - counters since the module was loaded
  * @tsgs_added: TSGs that providers reported
  * @tsgs_removed: TSGs that went away
- * @classes_set: successful ZERNEL_V0_IOC_CLASS_SET
- * @classes_cleared: successful ZERNEL_V0_IOC_CLASS_CLEAR
+ * @classes_set: classes that were set
+ * @classes_cleared: classes that were cleared
  * @classes_expired: assignments that ended with their target
  * @denied: calls refused with EPERM or EDQUOT
  * @coalesced: changes that were replaced by a later one before the worker came
@@ -398,9 +336,6 @@ struct zernel_v0_event {
 #define ZERNEL_V0_NR_VERSION		0x00
 #define ZERNEL_V0_NR_LIST_GPUS		0x01
 #define ZERNEL_V0_NR_LIST_TSGS		0x02
-#define ZERNEL_V0_NR_CLASS_SET		0x03
-#define ZERNEL_V0_NR_CLASS_GET		0x04
-#define ZERNEL_V0_NR_CLASS_CLEAR		0x05
 #define ZERNEL_V0_NR_STATS			0x06
 #define ZERNEL_V0_NR_PAGE_REGISTER		0x07
 #define ZERNEL_V0_NR_PAGE_UNREGISTER	0x08
@@ -413,9 +348,6 @@ struct zernel_v0_event {
 #define ZERNEL_V0_IOC_VERSION	_IOR(ZERNEL_V0_IOC_MAGIC, ZERNEL_V0_NR_VERSION, struct zernel_v0_version)
 #define ZERNEL_V0_IOC_LIST_GPUS	_IOWR(ZERNEL_V0_IOC_MAGIC, ZERNEL_V0_NR_LIST_GPUS, struct zernel_v0_list)
 #define ZERNEL_V0_IOC_LIST_TSGS	_IOWR(ZERNEL_V0_IOC_MAGIC, ZERNEL_V0_NR_LIST_TSGS, struct zernel_v0_list)
-#define ZERNEL_V0_IOC_CLASS_SET	_IOWR(ZERNEL_V0_IOC_MAGIC, ZERNEL_V0_NR_CLASS_SET, struct zernel_v0_class)
-#define ZERNEL_V0_IOC_CLASS_GET	_IOWR(ZERNEL_V0_IOC_MAGIC, ZERNEL_V0_NR_CLASS_GET, struct zernel_v0_class)
-#define ZERNEL_V0_IOC_CLASS_CLEAR	_IOWR(ZERNEL_V0_IOC_MAGIC, ZERNEL_V0_NR_CLASS_CLEAR, struct zernel_v0_class)
 #define ZERNEL_V0_IOC_STATS	_IOR(ZERNEL_V0_IOC_MAGIC, ZERNEL_V0_NR_STATS, struct zernel_v0_stats)
 #define ZERNEL_V0_IOC_PAGE_REGISTER \
 	_IOWR(ZERNEL_V0_IOC_MAGIC, ZERNEL_V0_NR_PAGE_REGISTER, struct zernel_v0_page)

@@ -61,7 +61,6 @@ crate::glue::abi::abi! {
     zernel_v0_list = 32;
     zernel_v0_gpu_info = 128;
     zernel_v0_tsg_info = 120;
-    zernel_v0_class = 40, first 32;
     zernel_v0_stats = 200, first 120;
     zernel_v0_event = 72;
     zernel_v0_page = 16;

@@ -108,6 +108,11 @@ impl Armed {
         }
         Ok(armed)
     }
+
+    /// The task.
+    pub(crate) fn pid(&self) -> &Pid {
+        &self.0.pid
+    }
 }
 
 impl Drop for Armed {

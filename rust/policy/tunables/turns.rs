@@ -2,8 +2,8 @@
 //! The tunables of best-effort TSGs that take turns.
 
 use super::{
-    in_slice_range,
-    Refused, //
+    Refused,
+    Tunables, //
 };
 use crate::policy::{
     rotation::{
@@ -71,7 +71,7 @@ impl Turns {
     /// Changes [`Self::timeslice`].
     pub(crate) fn set_timeslice(&mut self, slice: Us) -> Result<(), Refused> {
         // INVARIANT: Checked.
-        self.timeslice = in_slice_range(slice)?;
+        self.timeslice = Tunables::in_slice_range(slice)?;
         Ok(())
     }
 }

@@ -1,139 +1,234 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The class of a target: set, get, clear.
+//! The class of a target: set, get.
 
 use super::{
-    target,
+    list,
+    target::{
+        self,
+        Target, //
+    },
     Client, //
 };
 use crate::{
     glue::{
-        abi,
         cgroup::Cgroup,
+        errno,
         identity::{
             self,
             Pid,
-            Scope, //
+            Scope,
+            Viewer, //
         },
         uapi, //
     },
     policy::{
+        attribute::Origin,
+        class::{
+            Assignment,
+            Values, //
+        },
         level::Level,
-        permit::Wish,
+        permit::{
+            Change,
+            Set, //
+        },
         rotation::Weight,
-        tunables::Conditions, //
+        tunables::{
+            Tunables,
+            Why, //
+        },
+        units::Us, //
     },
     registry::{
         self,
         class::{
-            Answer,
             Asker,
-            Named, //
+            Named,
+            Told, //
         },
-        tsg,
-        Registry, //
     },
 };
 use kernel::prelude::*;
 
+/// Capabilities (`ZERNEL_CAP_*`) of classes.
+#[expect(dead_code, reason = "for INFO")]
+pub(super) const CAPS: u64 = uapi::ZERNEL_CAP_TIMESLICE as u64;
+
+/// Attributes that this module acts on.
+const KNOWN: u32 =
+    uapi::ZERNEL_CLASS_LEVEL | uapi::ZERNEL_CLASS_WEIGHT | uapi::ZERNEL_CLASS_TIMESLICE;
+
+/// Attributes of the ABI.
+const NAMED: u32 = KNOWN | uapi::ZERNEL_CLASS_PREEMPTIBLE | uapi::ZERNEL_CLASS_DEADLINE;
+
+/// Kinds of target that have a class.
+const TARGETS: &[u32] = &[
+    uapi::ZERNEL_TARGET_CGROUP,
+    uapi::ZERNEL_TARGET_PROCESS,
+    uapi::ZERNEL_TARGET_THREAD,
+    uapi::ZERNEL_TARGET_TSG,
+];
+
+// The policy has the numbers of the header.
+const _: () = {
+    assert!(Why::UNPRIVILEGED.0 == uapi::ZERNEL_WHY_UNPRIVILEGED);
+    assert!(Why::SHARED.0 == uapi::ZERNEL_WHY_SHARED);
+    assert!(Why::CLAMPED.0 == uapi::ZERNEL_WHY_CLAMPED);
+    assert!(Why::THROTTLED.0 == uapi::ZERNEL_WHY_THROTTLED);
+    assert!(Why::TURNS.0 == uapi::ZERNEL_WHY_TURNS);
+    assert!(Why::DISABLED.0 == uapi::ZERNEL_WHY_DISABLED);
+    assert!(Why::ENGINE.0 == uapi::ZERNEL_WHY_ENGINE);
+};
+
 /// Sets and clears attributes of the target's assignment.
-pub(super) fn set(_: &Client, _: &mut uapi::zernel_class_set) -> Result {
-    Err(ENOTTY)
+///
+/// # Errors
+///
+/// See `struct zernel_class_set`.
+pub(super) fn set(_: &Client, asked: &mut uapi::zernel_class_set) -> Result {
+    let change = change(asked)?;
+    let (named, asker) = resolve(&asked.target)?;
+    registry::with(|r| r.change_class(asker, named, change))??;
+    Ok(())
 }
 
 /// Tells the target's own attributes, and those in force.
-pub(super) fn get(_: &Client, _: &mut uapi::zernel_class_get) -> Result {
-    Err(ENOTTY)
-}
-
-/// Gives a target a class.
-pub(super) fn v0_set(arg: usize, size: usize) -> Result {
-    let mut class = read(arg, size)?;
-    let level = Level::new(class.level).ok_or(EINVAL)?;
-    let weight = match class.weight {
-        0 => None,
-        number => Some(Weight::new(number).map_err(|_| EINVAL)?),
-    };
-    let wish = Wish { level, weight };
-    let (named, asker) = resolve(&class)?;
-    probe(arg, size, &class)?;
-    registry::with(|r| -> Result {
-        let answer = r.set_class(asker, named, wish)?;
-        fill(&mut class, r, answer);
-        Ok(())
-    })??;
-    abi::write(arg, size, &class)
-}
-
-/// Tells the class of a target.
-pub(super) fn v0_get(arg: usize, size: usize) -> Result {
-    let mut class = read(arg, size)?;
-    if class.level != 0 || class.weight != 0 {
+///
+/// # Errors
+///
+/// See `struct zernel_class_get`.
+pub(super) fn get(_: &Client, class: &mut uapi::zernel_class_get) -> Result {
+    if class.flags != 0 || class.reserved != 0 {
         return Err(EINVAL);
     }
-    let (named, asker) = resolve(&class)?;
-    registry::with(|r| -> Result {
-        let answer = r.get_class(asker, &named)?;
-        fill(&mut class, r, answer);
-        Ok(())
-    })??;
-    abi::write(arg, size, &class)
+    let (named, asker) = resolve(&class.target)?;
+    let viewer = Viewer::current();
+    let answer = registry::with(|r| r.get_class(asker, &named, &viewer))??;
+    if let Some(own) = answer.own {
+        let values = Own::of(&own);
+        class.assignment = own.id;
+        class.own = values.has;
+        class.own_privileged = values.privileged;
+        class.own_level = values.level;
+        class.own_weight = values.weight;
+        class.own_timeslice_us = values.timeslice_us;
+    }
+    class.level = told(answer.level, |level| list::number(level).into());
+    class.weight = told(answer.weight, u64::from);
+    class.timeslice_us = told(answer.timeslice, u64::from);
+    // Any TSG is left to more urgent work.
+    class.preemptible.value = 1;
+    Ok(())
 }
 
-/// Takes the class of a target away.
-pub(super) fn v0_clear(arg: usize, size: usize) -> Result {
-    let mut class = read(arg, size)?;
-    if class.level != 0 || class.weight != 0 {
+/// The change that a call asks for.
+fn change(asked: &uapi::zernel_class_set) -> Result<Change> {
+    let sets = |attribute: u32| asked.set & attribute != 0;
+    let clears_all = asked.clear == u32::MAX;
+    if asked.set & !NAMED != 0 || (asked.clear & !NAMED != 0 && !clears_all) {
         return Err(EINVAL);
     }
-    let (named, asker) = resolve(&class)?;
-    probe(arg, size, &class)?;
-    registry::with(|r| -> Result {
-        let answer = r.clear_class(asker, &named)?;
-        fill(&mut class, r, answer);
-        Ok(())
-    })??;
-    abi::write(arg, size, &class)
-}
-
-/// Makes sure that the answer can be written, before anything changes.
-fn probe(arg: usize, size: usize, class: &uapi::zernel_v0_class) -> Result {
-    abi::write(arg, size, class)
-}
-
-fn read(arg: usize, size: usize) -> Result<uapi::zernel_v0_class> {
-    let class: uapi::zernel_v0_class = abi::read(arg, size)?;
-    let takes_pidfd = matches!(
-        class.target,
-        uapi::ZERNEL_V0_TARGET_PROCESS | uapi::ZERNEL_V0_TARGET_THREAD
-    );
-    let known = if takes_pidfd {
-        uapi::ZERNEL_V0_CLASS_PIDFD
-    } else {
-        0
-    };
-    let outputs = class.effective | class.source | class.timeslice_us | class.effective_weight;
-    if class.flags & !known != 0 || outputs != 0 {
+    let level = value(sets(uapi::ZERNEL_CLASS_LEVEL), asked.level, Level::new)?;
+    let weight = value(sets(uapi::ZERNEL_CLASS_WEIGHT), asked.weight, |weight| {
+        Weight::new(weight).ok()
+    })?;
+    let timeslice = value(
+        sets(uapi::ZERNEL_CLASS_TIMESLICE),
+        asked.timeslice_us,
+        |us| Tunables::in_slice_range(Us(us)).ok(),
+    )?;
+    let preemptible = sets(uapi::ZERNEL_CLASS_PREEMPTIBLE);
+    let deadline = sets(uapi::ZERNEL_CLASS_DEADLINE);
+    if asked.preemptible > u32::from(preemptible) || deadline != (asked.deadline_ns != 0) {
         return Err(EINVAL);
     }
-    Ok(class)
+    let unknown = NAMED & !KNOWN;
+    if asked.set & unknown != 0 || (asked.clear & unknown != 0 && !clears_all) {
+        return Err(errno::unsupported());
+    }
+    let clears = |attribute| asked.clear & attribute != 0;
+    Ok(Change {
+        clear: Set {
+            level: clears(uapi::ZERNEL_CLASS_LEVEL),
+            weight: clears(uapi::ZERNEL_CLASS_WEIGHT),
+            timeslice: clears(uapi::ZERNEL_CLASS_TIMESLICE),
+        },
+        set: Values {
+            level,
+            weight,
+            timeslice,
+        },
+    })
 }
 
-/// The thread or process that a request names.
-fn task(class: &uapi::zernel_v0_class, scope: Scope) -> Result<Pid> {
-    target::task(
-        class.id,
-        class.flags & uapi::ZERNEL_V0_CLASS_PIDFD != 0,
-        scope,
-    )
+/// The value of an attribute if it is to be set; the field is 0 if not.
+fn value<T>(sets: bool, field: u32, new: impl FnOnce(u32) -> Option<T>) -> Result<Option<T>> {
+    match (sets, field) {
+        (true, field) => new(field).map(Some).ok_or(EINVAL),
+        (false, 0) => Ok(None),
+        (false, _) => Err(EINVAL),
+    }
 }
 
-/// Finds the target and what the kernel says about the caller.
-fn resolve(class: &uapi::zernel_v0_class) -> Result<(Named, Asker)> {
+/// The attributes of an assignment as the ABI has them.
+pub(super) struct Own {
+    /// Those that it has.
+    pub(super) has: u32,
+    /// Those of them that rest on privilege.
+    pub(super) privileged: u32,
+    /// The level, 0 if it has none.
+    pub(super) level: u32,
+    /// The weight, likewise.
+    pub(super) weight: u32,
+    /// The time slice, likewise.
+    pub(super) timeslice_us: u32,
+}
+
+impl Own {
+    /// Those of an assignment.
+    pub(super) fn of(own: &Assignment) -> Self {
+        let (level, weight, slice) = (own.level, own.weight, own.timeslice);
+        let all = [
+            (
+                uapi::ZERNEL_CLASS_LEVEL,
+                level.map(|own| own.is_privileged()),
+            ),
+            (
+                uapi::ZERNEL_CLASS_WEIGHT,
+                weight.map(|own| own.is_privileged()),
+            ),
+            (
+                uapi::ZERNEL_CLASS_TIMESLICE,
+                slice.map(|own| own.is_privileged()),
+            ),
+        ];
+        Self {
+            has: list::combine(&all.map(|(bit, own)| (own.is_some(), bit))),
+            privileged: list::combine(&all.map(|(bit, own)| (own == Some(true), bit))),
+            level: level.map_or(0, |own| own.value().number()),
+            weight: weight.map_or(0, |own| own.value().number()),
+            timeslice_us: slice.map_or(0, |own| own.value().0),
+        }
+    }
+}
+
+/// A value in force as the ABI has it.
+fn told<T>(told: Told<T>, number: impl FnOnce(T) -> u64) -> uapi::zernel_value {
+    let Origin { source, assignment } = told.origin;
+    uapi::zernel_value {
+        value: number(told.value),
+        assignment,
+        source: list::source(source),
+        why: told.why.0,
+    }
+}
+
+/// Finds the target and the rights of the caller.
+fn resolve(raw: &uapi::zernel_target) -> Result<(Named, Asker)> {
     let uid = identity::caller_uid();
-    let (named, owner) = match class.target {
-        uapi::ZERNEL_V0_TARGET_TSG => (Named::Tsg(tsg::Id(class.id)), false),
-        uapi::ZERNEL_V0_TARGET_THREAD => {
-            let thread = task(class, Scope::Thread)?;
+    let (named, owner) = match Target::read(raw, TARGETS)? {
+        Target::Tsg(id) => (Named::Tsg(id), false),
+        Target::Thread(thread) => {
             let process = thread.process().ok_or(ESRCH)?;
             let owner = thread.is_callers(Scope::Thread);
             let chain = chain_of(&process)?;
@@ -144,22 +239,20 @@ fn resolve(class: &uapi::zernel_v0_class) -> Result<(Named, Asker)> {
             };
             (named, owner)
         }
-        uapi::ZERNEL_V0_TARGET_PROCESS => {
-            let process = task(class, Scope::Process)?;
+        Target::Process(process) => {
             let owner = process.is_callers(Scope::Process);
             let chain = chain_of(&process)?;
             (Named::Process { process, chain }, owner)
         }
-        uapi::ZERNEL_V0_TARGET_CGROUP => {
-            let (cgroup, owner) = Cgroup::from_fd(class.id)?;
+        Target::Cgroup(cgroup, owner) => {
             let chain = cgroup.ancestry()?;
             let named = Named::Cgroup {
-                cgroup: Some(cgroup),
+                cgroup: Some((cgroup, owner)),
                 chain,
             };
             (named, owner == uid)
         }
-        _ => return Err(EINVAL),
+        Target::None | Target::Gpu(_) | Target::Level(_) => return Err(EINVAL),
     };
     Ok((named, target::asker(uid, owner)?))
 }
@@ -169,20 +262,4 @@ fn chain_of(process: &Pid) -> Result<KVec<u64>> {
         Some(cgroup) => cgroup.ancestry(),
         None => Ok(KVec::new()),
     }
-}
-
-fn fill(class: &mut uapi::zernel_v0_class, registry: &Registry, answer: Answer) {
-    let number = |level: Option<Level>| level.map_or(uapi::ZERNEL_V0_LEVEL_NONE, Level::number);
-    class.level = number(answer.own.map(|own| own.level));
-    if answer.own.is_some_and(|own| own.is_privileged()) {
-        class.flags |= uapi::ZERNEL_V0_CLASS_PRIVILEGED;
-    }
-    class.weight = answer.own.map_or(0, |own| own.weight.number());
-    class.effective_weight = answer.effective.weight.number();
-    class.effective = number(answer.effective.level);
-    class.source = answer.effective.source as u32;
-    class.timeslice_us = registry
-        .tunables()
-        .settings(answer.effective, Conditions::NONE)
-        .map_or(0, |settings| settings.timeslice.0);
 }

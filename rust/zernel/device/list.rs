@@ -7,6 +7,7 @@
 //! looked at last, whether it was shown or not.
 
 mod cgroups;
+mod classes;
 mod gpus;
 mod levels;
 mod processes;
@@ -31,7 +32,10 @@ use crate::{
         time::now_ns,
         uapi, //
     },
-    policy::level::Level,
+    policy::{
+        attribute::Source,
+        level::Level, //
+    },
     registry,
 };
 use kernel::prelude::*;
@@ -81,6 +85,7 @@ pub(super) fn fill(_: &Client, list: &mut uapi::zernel_list) -> Result {
         uapi::ZERNEL_LIST_PROCESSES => fill_kind::<processes::Processes>(list),
         uapi::ZERNEL_LIST_THREADS => fill_kind::<threads::Threads>(list),
         uapi::ZERNEL_LIST_CGROUPS => fill_kind::<cgroups::Cgroups>(list),
+        uapi::ZERNEL_LIST_CLASSES => fill_kind::<classes::Classes>(list),
         _ => Err(EINVAL),
     }
 }
@@ -191,6 +196,19 @@ impl<T> Part<T> {
 /// Number of a level in force.
 pub(super) fn number(level: Option<Level>) -> u32 {
     level.map_or(uapi::ZERNEL_LEVEL_NONE, |level| level.number())
+}
+
+/// Number of the origin of a value.
+pub(super) fn source(source: Source) -> u32 {
+    match source {
+        Source::None => uapi::ZERNEL_SOURCE_NONE,
+        Source::Cgroup => uapi::ZERNEL_SOURCE_CGROUP,
+        Source::Process => uapi::ZERNEL_SOURCE_PROCESS,
+        Source::Thread => uapi::ZERNEL_SOURCE_THREAD,
+        Source::Tsg => uapi::ZERNEL_SOURCE_TSG,
+        Source::Default => uapi::ZERNEL_SOURCE_DEFAULT,
+        Source::Level => uapi::ZERNEL_SOURCE_LEVEL,
+    }
 }
 
 /// Those flags that are on.

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Who gave which class to what, and how much of that each user holds.
+//! Who gave which attributes to what, and how much of that each user holds.
 
 use super::tsg;
 use crate::{
     glue::{
         cgroup::Cgroup,
-        identity::Uid,
+        identity::{
+            Pid,
+            Uid, //
+        },
         watch::Armed, //
     },
     policy::{
@@ -33,7 +36,7 @@ pub(crate) const MAX: u32 = 100_000;
 /// Most assignments of a user without `CAP_SYS_NICE`.
 pub(crate) const MAX_PER_USER: u32 = 4096;
 
-/// What an assignment names. Tasks are named by their `struct pid`, which the assignment holds.
+/// The target of an assignment. Tasks are named by their `struct pid`, which the assignment holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Target {
     /// Every process of a cgroup, by its id.
@@ -58,60 +61,116 @@ impl Target {
     }
 }
 
-/// What keeps a target's name its own, and tells its end.
+/// Keeps the name of a target its own, and tells its end.
 pub(crate) enum Keep {
     /// A watched task.
-    Task(#[expect(dead_code, reason = "held for its effect")] Armed),
-    /// A cgroup.
-    Cgroup(Cgroup),
+    Task(Armed),
+    /// A cgroup, and the owner of its directory.
+    Cgroup(Cgroup, Uid),
     /// Nothing: ids of TSGs are never used again, and the registry sees them go.
     Tsg,
 }
 
-struct Held {
+/// An assignment, and all that is known of it.
+pub(crate) struct Held {
     grant: Grant,
     by: Uid,
+    made_at: u64,
     keep: Keep,
+    tsgs: u32,
+}
+
+impl Held {
+    /// The attributes.
+    pub(crate) fn assignment(&self) -> &Assignment {
+        &self.grant.assignment
+    }
+
+    /// The user that made it or changed it last.
+    pub(crate) fn by(&self) -> Uid {
+        self.by
+    }
+
+    /// When that was, in ns of `CLOCK_MONOTONIC`.
+    pub(crate) fn made_at(&self) -> u64 {
+        self.made_at
+    }
+
+    /// TSGs whose level it decides.
+    pub(crate) fn tsgs(&self) -> u32 {
+        self.tsgs
+    }
+
+    /// The thread or process that is its target.
+    pub(crate) fn task(&self) -> Option<&Pid> {
+        match &self.keep {
+            Keep::Task(armed) => Some(armed.pid()),
+            Keep::Cgroup(..) | Keep::Tsg => None,
+        }
+    }
+
+    /// The owner of the cgroup that is its target, as it was when the class was set last.
+    pub(crate) fn cgroup_owner(&self) -> Option<Uid> {
+        match &self.keep {
+            Keep::Cgroup(_, owner) => Some(*owner),
+            Keep::Task(_) | Keep::Tsg => None,
+        }
+    }
 }
 
 /// Memory for one assignment.
-pub(crate) struct Reservation {
+struct Reservation {
     held: RBTreeNodeReservation<Target, Held>,
+    id: RBTreeNodeReservation<u64, Target>,
     user: RBTreeNodeReservation<Uid, u32>,
 }
 
 impl Reservation {
-    /// Allocates it.
-    pub(crate) fn new() -> Result<Self> {
+    fn new() -> Result<Self> {
         Ok(Self {
             held: RBTreeNodeReservation::new(GFP_KERNEL)?,
+            id: RBTreeNodeReservation::new(GFP_KERNEL)?,
             user: RBTreeNodeReservation::new(GFP_KERNEL)?,
         })
     }
 }
 
 /// All assignments.
+///
+/// # Invariants
+///
+/// `ids` has the id and the target of each.
 pub(crate) struct Assignments {
     held: RBTree<Target, Held>,
+    ids: RBTree<u64, Target>,
     users: RBTree<Uid, u32>,
     count: u32,
     raised: u32,
+    changes: u64,
 }
 
 impl Assignments {
     /// None.
     pub(crate) fn new() -> Self {
+        // INVARIANT: There are none.
         Self {
             held: RBTree::new(),
+            ids: RBTree::new(),
             users: RBTree::new(),
             count: 0,
             raised: 0,
+            changes: 0,
         }
     }
 
-    /// How many there are.
+    /// Their number.
     pub(crate) fn count(&self) -> u32 {
         self.count
+    }
+
+    /// Assignments that have come and gone.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes
     }
 
     /// Whether there is no room for one more.
@@ -124,30 +183,53 @@ impl Assignments {
         self.held.get(&target).map(|held| held.grant.assignment)
     }
 
-    /// How the assignment of a target was made.
+    /// All that is known of it.
+    pub(crate) fn held(&self, target: Target) -> Option<&Held> {
+        self.held.get(&target)
+    }
+
+    /// The assignment with an id.
+    pub(crate) fn by_id(&self, id: u64) -> Option<(Target, &Held)> {
+        let target = *self.ids.get(&id)?;
+        Some((target, self.held.get(&target)?))
+    }
+
+    /// The first assignment with an id of at least `from`.
+    pub(crate) fn from(&self, from: u64) -> Option<(u64, Target, &Held)> {
+        let cursor = self.ids.cursor_lower_bound(&from)?;
+        let (&id, &target) = cursor.current();
+        Some((id, target, self.held.get(&target)?))
+    }
+
+    /// The grant that made the assignment of a target.
     pub(crate) fn grant(&self, target: Target) -> Option<Grant> {
         self.held.get(&target).map(|held| held.grant)
     }
 
-    /// What counts against a new assignment of `by` to `target`.
-    pub(crate) fn quota(&self, target: Target, by: Uid, admission: u32) -> Quota {
-        let replaced = self.held.get(&target);
-        let own = u32::from(replaced.is_some_and(|held| held.by == by));
-        let raised = u32::from(replaced.is_some_and(|held| held.grant.raised));
+    /// Everything that counts against a change of the assignment of `target` by `by`.
+    pub(crate) fn quota(&self, target: Target, by: Uid) -> Quota {
+        let changed = self.held.get(&target);
+        let own = u32::from(changed.is_some_and(|held| held.by == by));
+        let raised = u32::from(changed.is_some_and(|held| held.grant.raised));
         Quota {
             held: self.users.get(&by).map_or(0, |n| n.saturating_sub(own)),
             most: MAX_PER_USER,
             raised: self.raised.saturating_sub(raised),
-            admission,
         }
     }
 
-    /// Stores an assignment; one that is there keeps its [`Keep`].
+    /// Stores an assignment, whose id is new or that of the one that is there. That one keeps its
+    /// [`Keep`].
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`, and those of `keep`; nothing has changed then.
     pub(crate) fn put(
         &mut self,
         target: Target,
         grant: Grant,
         by: Uid,
+        now_ns: u64,
         keep: impl FnOnce() -> Result<Keep>,
     ) -> Result {
         let memory = Reservation::new()?;
@@ -161,12 +243,23 @@ impl Assignments {
                     let (old, was) = (held.by, held.grant.raised);
                     held.grant = grant;
                     held.by = by;
+                    held.made_at = now_ns;
                     self.uncount(old, was);
                 }
             }
             Some(keep) => {
-                let held = Held { grant, by, keep };
+                let held = Held {
+                    grant,
+                    by,
+                    made_at: now_ns,
+                    keep,
+                    tsgs: 0,
+                };
                 self.held.insert(memory.held.into_node(target, held));
+                // INVARIANT: Both are inserted together.
+                self.ids
+                    .insert(memory.id.into_node(grant.assignment.id, target));
+                self.changes += 1;
             }
         }
         self.count += 1;
@@ -180,9 +273,32 @@ impl Assignments {
         Ok(())
     }
 
+    /// The directory of a cgroup that has an assignment belongs to `owner`.
+    pub(crate) fn set_cgroup_owner(&mut self, target: Target, owner: Uid) {
+        if let Some(held) = self.held.get_mut(&target) {
+            if let Keep::Cgroup(_, old) = &mut held.keep {
+                *old = owner;
+            }
+        }
+    }
+
+    /// The assignment with an id decides the level of one more TSG, or of one less.
+    pub(crate) fn count_tsg(&mut self, id: u64, is_more: bool) {
+        let target = self.ids.get(&id).copied();
+        if let Some(held) = target.and_then(|target| self.held.get_mut(&target)) {
+            held.tsgs = match is_more {
+                true => held.tsgs.saturating_add(1),
+                false => held.tsgs.saturating_sub(1),
+            };
+        }
+    }
+
     /// Takes the assignment of a target away.
     pub(crate) fn take(&mut self, target: Target) -> Option<Assignment> {
         let held = self.held.remove(&target)?;
+        // INVARIANT: Both are removed together.
+        self.ids.remove(&held.grant.assignment.id);
+        self.changes += 1;
         self.uncount(held.by, held.grant.raised);
         Some(held.grant.assignment)
     }
@@ -205,7 +321,7 @@ impl Assignments {
         let cursor = self.held.cursor_lower_bound(&Target::Cgroup(from))?;
         match cursor.current() {
             (&Target::Cgroup(id), held) => {
-                let dead = matches!(&held.keep, Keep::Cgroup(cgroup) if cgroup.is_dead());
+                let dead = matches!(&held.keep, Keep::Cgroup(cgroup, _) if cgroup.is_dead());
                 Some((id, dead))
             }
             _ => None,

@@ -6,7 +6,7 @@
 
 use crate::policy::class::{
     Assignment,
-    Effective,
+    Layers,
     Source, //
 };
 use kernel::{
@@ -22,7 +22,7 @@ struct Node {
     /// TSGs in it, nodes below it, and 1 for an assignment.
     users: u32,
     own: Option<Assignment>,
-    effective: Effective,
+    layers: Layers,
 }
 
 /// The tree. Cgroups are named by id.
@@ -30,11 +30,11 @@ struct Node {
 /// # Invariants
 ///
 /// The parent of a node is a node, and `children` holds exactly the pairs (parent, node).
-/// `effective` of a node is `own` over `effective` of its parent, or over the default class.
+/// `layers` of a node is `own` over `layers` of its parent, or over the default class.
 pub(crate) struct Groups {
     nodes: RBTree<u64, Node>,
     children: RBTree<(u64, u64), ()>,
-    default: Effective,
+    default: Layers,
 }
 
 impl Groups {
@@ -43,7 +43,7 @@ impl Groups {
         Self {
             nodes: RBTree::new(),
             children: RBTree::new(),
-            default: Effective::NONE,
+            default: Layers::NONE,
         }
     }
 
@@ -70,8 +70,8 @@ impl Groups {
                 break;
             };
             let parent = chain.get(depth + 1).copied();
-            let effective = match parent {
-                Some(parent) => self.effective(&[parent]),
+            let layers = match parent {
+                Some(parent) => self.layers(&[parent]),
                 None => self.default,
             };
             // INVARIANT: Nothing of its own, so what is above it is in force; its parent is there.
@@ -81,7 +81,7 @@ impl Groups {
                     parent,
                     users: 0,
                     own: None,
-                    effective,
+                    layers,
                 },
             ));
             if let Some(parent) = parent {
@@ -115,12 +115,12 @@ impl Groups {
         }
     }
 
-    /// The class in force for the cgroup `chain[0]`, which need not be a node.
-    pub(crate) fn effective(&self, chain: &[u64]) -> Effective {
+    /// What is assigned down to the cgroup `chain[0]`, which need not be a node.
+    pub(crate) fn layers(&self, chain: &[u64]) -> Layers {
         chain
             .iter()
             .find_map(|id| self.nodes.get(id))
-            .map_or(self.default, |node| node.effective)
+            .map_or(self.default, |node| node.layers)
     }
 
     /// Whether a node is a cgroup or below it. Takes a step per level of the tree.
@@ -135,9 +135,9 @@ impl Groups {
         false
     }
 
-    /// The class in force above the cgroup `chain[0]`.
-    pub(crate) fn effective_above(&self, chain: &[u64]) -> Effective {
-        self.effective(chain.get(1..).unwrap_or_default())
+    /// What is assigned above the cgroup `chain[0]`.
+    pub(crate) fn layers_above(&self, chain: &[u64]) -> Layers {
+        self.layers(chain.get(1..).unwrap_or_default())
     }
 
     /// Gives a node an assignment or takes it away. What is in force changes with
@@ -149,7 +149,7 @@ impl Groups {
     }
 
     /// Changes the class in force where nothing is assigned.
-    pub(crate) fn set_default(&mut self, default: Effective) {
+    pub(crate) fn set_default(&mut self, default: Layers) {
         self.default = default;
         let mut after = 0;
         // Every root; a hierarchy has one.
@@ -178,13 +178,13 @@ impl Groups {
     /// node that did not change, for nothing changes there.
     pub(crate) fn update(&mut self, top: u64, id: u64) -> (bool, Option<u64>) {
         let parent = self.nodes.get(&id).and_then(|node| node.parent);
-        let above = parent.map_or(self.default, |parent| self.effective(&[parent]));
+        let above = parent.map_or(self.default, |parent| self.layers(&[parent]));
         let mut differs = false;
         if let Some(node) = self.nodes.get_mut(&id) {
             // INVARIANT: Parents come before children in this walk.
-            let effective = above.over(Source::Cgroup, node.own);
-            differs = effective != node.effective;
-            node.effective = effective;
+            let layers = above.over(Source::Cgroup, node.own);
+            differs = layers != node.layers;
+            node.layers = layers;
         }
         (differs, self.after(top, id, differs))
     }
@@ -223,23 +223,25 @@ impl Groups {
 #[cfg(zernel_kunit)]
 #[kernel::macros::kunit_tests(zernel_groups)]
 mod tests {
-    use crate::policy::level::Level;
-    use crate::policy::rotation::Weight;
+    use crate::policy::{
+        attribute::Own,
+        level::Level, //
+    };
     use crate::registry::groups::*;
 
-    const LC: Option<Assignment> = Some(Assignment {
-        level: Level::LC,
-        allowed: Some(Level::LC),
-        weight: Weight::DEFAULT,
-    });
-    const BE: Option<Assignment> = Some(Assignment {
-        level: Level::BE,
-        allowed: Some(Level::BE),
-        weight: Weight::DEFAULT,
-    });
+    const LC: Option<Level> = Some(Level::LC);
+    const BE: Option<Level> = Some(Level::BE);
 
-    fn set(groups: &mut Groups, id: u64, own: Option<Assignment>) {
+    fn assign(groups: &mut Groups, id: u64, level: Option<Level>) {
+        let own = level.map(|level| Assignment {
+            level: Some(Own::privileged(level, false)),
+            ..Assignment::NONE
+        });
         groups.assign(id, own);
+    }
+
+    fn set(groups: &mut Groups, id: u64, level: Option<Level>) {
+        assign(groups, id, level);
         walk(groups, id);
     }
 
@@ -258,7 +260,7 @@ mod tests {
     }
 
     fn level(groups: &Groups, chain: &[u64]) -> Option<Level> {
-        groups.effective(chain).level
+        groups.layers(chain).effective(false).level
     }
 
     #[test]
@@ -318,10 +320,10 @@ mod tests {
         g.hold(&[4, 2, 1])?;
         g.hold(&[5, 3, 1])?;
         set(&mut g, 3, BE);
-        g.assign(1, LC);
+        assign(&mut g, 1, LC);
         // 3 has its own class, so neither it nor 5 below it changes.
         assert_eq!(walk(&mut g, 1), 124);
-        g.assign(1, LC);
+        assign(&mut g, 1, LC);
         assert_eq!(walk(&mut g, 1), 0);
         Ok(())
     }
@@ -353,11 +355,11 @@ mod tests {
         g.hold(&[4, 2, 1])?;
         g.hold(&[5, 2, 1])?;
         set(&mut g, 4, LC);
-        g.set_default(Effective::default_class(Some(Level::BE)));
+        g.set_default(Layers::default_class(Some(Level::BE)));
         assert_eq!(level(&g, &[5]), Some(Level::BE));
         assert_eq!(level(&g, &[4]), Some(Level::LC));
         assert_eq!(level(&g, &[77]), Some(Level::BE));
-        g.set_default(Effective::NONE);
+        g.set_default(Layers::NONE);
         assert_eq!(level(&g, &[5]), None);
         Ok(())
     }

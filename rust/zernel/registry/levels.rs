@@ -13,10 +13,7 @@ use super::{
 use crate::{
     glue::time::now_ns,
     policy::{
-        class::{
-            Effective,
-            Source, //
-        },
+        class::Effective,
         level::{
             self,
             Level, //
@@ -91,12 +88,8 @@ impl Registry {
 
     /// The settings that a GPU has for a level.
     pub(crate) fn level_settings(&self, gpu: &gpu::Gpu, level: Level) -> Option<Settings> {
-        let effective = Effective {
-            level: Some(level),
-            source: Source::Default,
-            ..Effective::NONE
-        };
-        self.tunables.settings(effective, gpu.conditions())
+        self.tunables
+            .settings(Effective::of(level), gpu.conditions())
     }
 
     /// Asks the workers of all GPUs what their TSGs have done.

@@ -293,6 +293,8 @@ impl Registry {
         if let Some(group) = tsg.requests.take() {
             group.end();
         }
+        self.assignments
+            .count_tsg(tsg.effective.origin.assignment, false);
         if let Some(assignment) = self.assignments.take(Target::Tsg(id)) {
             self.count_expired(Target::Tsg(id), id.0, assignment);
         }

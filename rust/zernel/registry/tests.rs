@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! KUnit suites of the registry and of the steps of its workers, with a driver of their own.
 
+mod attributes;
 mod control;
 mod fixture;
 mod population;

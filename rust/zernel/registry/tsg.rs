@@ -38,7 +38,7 @@ impl Id {
     }
 }
 
-/// What the driver holds for a TSG, or should.
+/// What the driver holds for a TSG.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hardware {
     /// Its time slice.
@@ -47,12 +47,35 @@ pub(crate) struct Hardware {
     pub(crate) interleave: Option<u32>,
 }
 
-impl Hardware {
+/// What the driver should hold for a TSG.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Want {
+    timeslice: Us,
+    /// Only where the slice that it held before is longer.
+    only_shortens: bool,
+    /// `None`: the one that it held before.
+    interleave: Option<u32>,
+}
+
+impl Want {
     /// What `settings` mean on a GPU with these abilities.
     pub(crate) fn new(settings: Settings, abilities: gpu::Abilities) -> Self {
+        let interleave = settings.interleave.filter(|_| abilities.interleave);
         Self {
             timeslice: settings.timeslice,
-            interleave: abilities.interleave.then_some(settings.interleave.number()),
+            only_shortens: settings.only_shortens,
+            interleave: interleave.map(|interleave| interleave.number()),
+        }
+    }
+
+    /// What that is for a TSG of which the driver held `original`.
+    pub(crate) fn over(self, original: Hardware) -> Hardware {
+        Hardware {
+            timeslice: match self.only_shortens {
+                true => self.timeslice.min(original.timeslice),
+                false => self.timeslice,
+            },
+            interleave: self.interleave.or(original.interleave),
         }
     }
 }
@@ -108,7 +131,7 @@ pub(crate) struct Tsg {
     /// The class in force.
     pub(crate) effective: Effective,
     /// What the driver should hold; `None`: what it held before.
-    pub(crate) want: Option<Hardware>,
+    pub(crate) want: Option<Want>,
     /// What the driver held before zernel changed it, as far as known.
     pub(crate) original: Option<Hardware>,
     /// What the driver holds, as far as known.

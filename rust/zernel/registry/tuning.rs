@@ -4,7 +4,7 @@
 use super::Registry;
 use crate::{
     policy::{
-        class::Effective,
+        class::Layers,
         tunables::{
             Refused,
             Tunables, //
@@ -38,7 +38,7 @@ impl Registry {
         tuned::publish(&tunables);
         if default_changed {
             self.groups
-                .set_default(Effective::default_class(tunables.default_class()));
+                .set_default(Layers::default_class(tunables.default_class()));
         }
         if default_changed || settings_changed {
             self.refresh_all();

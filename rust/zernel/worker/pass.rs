@@ -22,7 +22,8 @@ use crate::{
         steps::Next,
         tsg::{
             self,
-            Hardware, //
+            Hardware,
+            Want, //
         },
     },
     worker::{
@@ -63,7 +64,7 @@ pub(crate) struct Step {
     /// The provider's number of the TSG.
     pub(crate) handle: u64,
     /// What the driver should hold; `None`: what it held before.
-    pub(crate) want: Option<Hardware>,
+    pub(crate) want: Option<Want>,
     /// `original` is what it gets back.
     pub(crate) managed: bool,
     /// What the driver held before, as far as known.
@@ -198,9 +199,10 @@ impl Step {
             outcome.current = Some(held);
             outcome.sure = true;
         }
-        let (Some(goal), Some(mut held)) = (self.want.or(outcome.original), outcome.current) else {
+        let (Some(original), Some(mut held)) = (outcome.original, outcome.current) else {
             return Ok(());
         };
+        let goal = self.want.map_or(original, |want| want.over(original));
         // Even if a call below fails half-way, what it may have done is given back later.
         outcome.managed = true;
         let all = !outcome.sure;

@@ -15,8 +15,8 @@ use crate::list::ALL;
 use crate::request::{self, Durations, Histogram, RequestStats};
 use crate::sys::{abi, v0 as calls, zernel};
 use crate::{
-    class, gpu, phase, thread, Call, Cgroup, Class, Error, EventStream, Gpu, Level, LevelInfo,
-    Phase, Process, Result, Stats, Target, Thread, Tracking, Tsg, Weight,
+    gpu, phase, thread, Call, Cgroup, Error, EventStream, Gpu, LevelInfo, Phase, Process, Result,
+    Stats, Target, Thread, Tracking, Tsg,
 };
 
 /// An open `/dev/zernel`.
@@ -161,49 +161,6 @@ impl Zernel {
             .map(|raw| LevelInfo::try_from(&raw?))
     }
 
-    /// Gives `target` a class. It lives as long as the target, not as long as this file. The weight
-    /// stays what it is.
-    ///
-    /// Errors: [`Error::Call`] with `EPERM`, `EDQUOT`, `ENOSPC`, `ENOENT`, `ESRCH`, `EBADF` or
-    /// `EOPNOTSUPP`.
-    pub fn set_class(&self, target: &Target, level: Level) -> Result<Class> {
-        self.set_class_with(target, level, None)
-    }
-
-    /// Gives `target` a class and, if there is one, a weight among the best-effort TSGs that take
-    /// turns.
-    ///
-    /// Errors: as [`Self::set_class`].
-    pub fn set_class_with(
-        &self,
-        target: &Target,
-        level: Level,
-        weight: Option<Weight>,
-    ) -> Result<Class> {
-        let mut raw = class::request(target, Some(level), weight);
-        calls::class_set(self.as_fd(), &mut raw).map_err(self.failed(Call::ClassSet))?;
-        class::answer(&raw)
-    }
-
-    /// The class of `target`: its own and the one in force.
-    ///
-    /// Errors: [`Error::Call`] with `EPERM`, `ENOENT`, `ESRCH` or `EBADF`.
-    pub fn class(&self, target: &Target) -> Result<Class> {
-        let mut raw = class::request(target, None, None);
-        calls::class_get(self.as_fd(), &mut raw).map_err(Error::call(Call::ClassGet))?;
-        class::answer(&raw)
-    }
-
-    /// Takes `target`'s own class away; less specific ones apply again.
-    ///
-    /// Errors: [`Error::Call`] with `ENODATA` when it has none, `EPERM`, `ENOENT`, `ESRCH` or
-    /// `EBADF`.
-    pub fn clear_class(&self, target: &Target) -> Result<Class> {
-        let mut raw = class::request(target, None, None);
-        calls::class_clear(self.as_fd(), &mut raw).map_err(Error::call(Call::ClassClear))?;
-        class::answer(&raw)
-    }
-
     /// Tracks what the threads of `target` do: a thread, a process with the threads that it makes
     /// later, or a cgroup with all processes that are in it or come; `tracking` says whether those of
     /// its children, too, which is for a process alone, and whether they have phases. Returns how
@@ -312,6 +269,11 @@ impl Zernel {
     /// Starts a new stream of events, from now on.
     pub fn events(&self) -> Result<EventStream> {
         EventStream::open_at(&self.path)
+    }
+
+    /// Its descriptor.
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
     }
 
     /// The open file, for what is part of it and must not outlive it.

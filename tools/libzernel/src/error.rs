@@ -121,12 +121,14 @@ calls! {
     ListGpus = "list GPUs",
     /// `ZERNEL_IOC_LIST` of TSGs.
     ListTsgs = "list TSGs",
-    /// `ZERNEL_V0_IOC_CLASS_SET`.
+    /// `ZERNEL_IOC_CLASS_SET` that sets something.
     ClassSet = "set class",
-    /// `ZERNEL_V0_IOC_CLASS_GET`.
+    /// `ZERNEL_IOC_CLASS_GET`.
     ClassGet = "get class",
-    /// `ZERNEL_V0_IOC_CLASS_CLEAR`.
+    /// `ZERNEL_IOC_CLASS_SET` that only clears.
     ClassClear = "clear class",
+    /// `ZERNEL_IOC_LIST` of classes.
+    ListClasses = "list classes",
     /// `ZERNEL_IOC_LIST` of the module's counters.
     Stats = "read statistics",
     /// `ZERNEL_IOC_LIST` of levels.
@@ -260,7 +262,10 @@ fn call_cause(call: Call, errno: Errno) -> Cause {
         (Call::Track | Call::Untrack, Errno::BADF) => Cause::NoSuchTarget,
         (Call::ClassSet, Errno::OPNOTSUPP) => Cause::SharedTsg,
         (_, Errno::STALE) => Cause::RequestOver,
-        (Call::ClassSet | Call::ClassGet | Call::ClassClear, Errno::BADF) => Cause::NoSuchTarget,
+        (
+            Call::ClassSet | Call::ClassGet | Call::ClassClear | Call::ListClasses,
+            Errno::BADF,
+        ) => Cause::NoSuchTarget,
         (_, Errno::NOENT | Errno::SRCH) => Cause::NoSuchTarget,
         (_, errno) => general_cause(errno),
     }
@@ -299,11 +304,11 @@ fn sentence(call: Call, errno: Errno) -> String {
     }
     let text = match (call, errno) {
         (ClassSet, Errno::PERM) => {
-            "raising a class, or naming another user's target, needs CAP_SYS_NICE or membership \
-             of the group in the tunable lc_gid"
+            "giving more than is in force, or naming another user's target, needs CAP_SYS_NICE or \
+             membership of the group in the tunable lc_gid"
         }
         (ClassClear, Errno::PERM) => {
-            "clearing what privilege has made, what would raise, or another user's target needs \
+            "clearing what a manager has set, what would give more, or another user's target needs \
              CAP_SYS_NICE or membership of the group in the tunable lc_gid"
         }
         (ClassGet, Errno::PERM) => {
@@ -312,18 +317,18 @@ fn sentence(call: Call, errno: Errno) -> String {
         }
         (ClassSet, Errno::DQUOT) => "your quota of assignments, or lc_admission, is used up",
         (ClassSet, Errno::NOSPC) => "as many assignments as the module takes are in use",
-        (ClassClear, Errno::NODATA) => "the target has no class of its own",
+        (ClassClear, Errno::NODATA) => "the target has nothing of its own to clear",
         (ClassSet, Errno::OPNOTSUPP) => {
             "the TSG carries the work of several processes (MPS), and a level from 0 to 5 would raise \
              all of them; set the class of a process that does not use MPS"
         }
-        (ClassSet | ClassGet | ClassClear, Errno::NOENT) => {
+        (ClassSet | ClassGet | ClassClear | ListClasses, Errno::NOENT) => {
             "there is no such TSG, or you may not see it"
         }
-        (ClassSet | ClassGet | ClassClear, Errno::SRCH) => {
+        (ClassSet | ClassGet | ClassClear | ListClasses, Errno::SRCH) => {
             "there is no such thread or process, or the cgroup was removed"
         }
-        (ClassSet | ClassGet | ClassClear, Errno::BADF) => {
+        (ClassSet | ClassGet | ClassClear | ListClasses, Errno::BADF) => {
             "that is neither a pidfd nor a cgroup v2 directory"
         }
         (Track | Untrack, Errno::PERM) => {

@@ -118,7 +118,7 @@ impl Target {
             Self::Process(pid) => (abi::ZERNEL_V0_TARGET_PROCESS, 0, u64::from(*pid)),
             Self::Pidfd(fd) => (
                 abi::ZERNEL_V0_TARGET_PROCESS,
-                abi::ZERNEL_V0_CLASS_PIDFD,
+                abi::ZERNEL_V0_TRACK_PIDFD,
                 fd_id(fd),
             ),
             Self::ThreadPidfd(fd) => (
@@ -131,12 +131,12 @@ impl Target {
     }
 }
 
-/// Which kind of assignment decides the level in force.
+/// The origin of a value in force.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Source {
-    /// None: the target is not classed.
+    /// Nothing: the driver's own, or no value.
     None,
     /// The tunable `default_class`.
     Default,
@@ -148,6 +148,8 @@ pub enum Source {
     Thread,
     /// The TSG itself.
     Tsg,
+    /// The tunables of the level in force.
+    Level,
     /// A kind that this crate does not know.
     Unknown,
 }
@@ -176,6 +178,7 @@ impl Source {
             abi::ZERNEL_SOURCE_THREAD => Self::Thread,
             abi::ZERNEL_SOURCE_TSG => Self::Tsg,
             abi::ZERNEL_SOURCE_DEFAULT => Self::Default,
+            abi::ZERNEL_SOURCE_LEVEL => Self::Level,
             _ => Self::Unknown,
         }
     }
@@ -190,6 +193,7 @@ impl fmt::Display for Source {
             Self::Process => "process",
             Self::Thread => "thread",
             Self::Tsg => "tsg",
+            Self::Level => "level",
             Self::Unknown => "unknown",
         })
     }

@@ -1,92 +1,227 @@
 // SPDX-License-Identifier: GPL-2.0
-//! `class set`, `class get` and `class clear`.
+//! `class set`, `class get`, `class clear` and `class list`.
+
+use std::fmt::Display;
 
 use anyhow::Result;
-use libzernel::{Class, Level, Target, Weight, Zernel};
+use clap::ValueEnum;
+use libzernel::class::{Assignment, Attributes, Set, Value};
+use libzernel::{Class, Source, Target, Zernel};
 
 use crate::output;
 
-/// Gives `target` a class; without `weight` the one that it has stays.
-pub fn set(
-    zernel: &Zernel,
-    target: &Target,
-    level: Level,
-    weight: Option<Weight>,
-    json: bool,
-) -> Result<()> {
-    show(&zernel.set_class_with(target, level, weight)?, json)
+/// An attribute of a class.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Attribute {
+    /// The level.
+    Level,
+    /// The weight.
+    Weight,
+    /// The time slice.
+    Timeslice,
+}
+
+/// Gives `target` attributes; those that are not named stay.
+pub fn set(zernel: &Zernel, target: &Target, class: Attributes, json: bool) -> Result<()> {
+    zernel.set_class(target, class)?;
+    get(zernel, target, json)
 }
 
 /// Shows the class of `target`.
 pub fn get(zernel: &Zernel, target: &Target, json: bool) -> Result<()> {
-    show(&zernel.class(target)?, json)
-}
-
-/// Takes the class of `target` away.
-pub fn clear(zernel: &Zernel, target: &Target, json: bool) -> Result<()> {
-    show(&zernel.clear_class(target)?, json)
-}
-
-fn show(class: &Class, json: bool) -> Result<()> {
+    let class = zernel.class(target)?;
     if json {
-        return output::json(class);
+        return output::json(&class);
     }
-    output::text(&describe(class))
+    output::text(&describe(&class))
+}
+
+/// Takes attributes of `target` away, all of them if none is named.
+pub fn clear(zernel: &Zernel, target: &Target, names: &[Attribute], json: bool) -> Result<()> {
+    let named = names.iter().fold(Set::NONE, |set, name| {
+        set | match name {
+            Attribute::Level => Set::LEVEL,
+            Attribute::Weight => Set::WEIGHT,
+            Attribute::Timeslice => Set::TIMESLICE,
+        }
+    });
+    let clear = match names {
+        [] => Set::ALL,
+        _ => named,
+    };
+    zernel.change_class(target, clear, Attributes::default())?;
+    get(zernel, target, json)
+}
+
+/// Shows all assignments.
+pub fn list(zernel: &Zernel, json: bool) -> Result<()> {
+    let all: Vec<_> = zernel.classes().collect::<libzernel::Result<_>>()?;
+    if json {
+        return output::json(&all);
+    }
+    output::text(&table(&all))
+}
+
+/// A value of the target's own, with a mark if it rests on privilege.
+fn own<T: Display>(value: Option<T>, privileged: bool) -> String {
+    match value {
+        Some(value) if privileged => format!("{value} *"),
+        Some(value) => value.to_string(),
+        None => "-".to_owned(),
+    }
+}
+
+/// The origin of a value in plain words.
+fn origin<T>(value: &Value<T>) -> String {
+    let source = match value.source {
+        Source::None => "nothing is set".to_owned(),
+        Source::Default => "tunable default_class".to_owned(),
+        Source::Level => "tunables of the level".to_owned(),
+        source => source.to_string(),
+    };
+    let source = match value.assignment {
+        Some(id) => format!("{source}, assignment {id}"),
+        None => source,
+    };
+    match value.why.is_none() {
+        true => source,
+        false => format!("{source}; {}", value.why),
+    }
 }
 
 fn describe(class: &Class) -> String {
-    let weight = class.weight.unwrap_or_default();
-    let own = match (class.level, class.privileged) {
-        (Some(level), true) => format!("{level} (weight {weight}, set with privilege)"),
-        (Some(level), false) => format!("{level} (weight {weight})"),
-        (None, _) => output::level(None),
+    let is = |name| class.privileged.contains(name);
+    let slice = match class.timeslice_us.value {
+        0 => "driver's".to_owned(),
+        us => output::microseconds(us),
     };
-    let effective = match class.effective {
-        Some(level) => format!(
-            "{level} (from {}, slice {}, weight {})",
-            class.source,
-            output::microseconds(class.timeslice_us),
-            class.effective_weight
-        ),
-        None => "- (not classed)".to_owned(),
-    };
-    format!("own class: {own}\nin force:  {effective}")
+    let rows = [
+        vec![
+            "level".to_owned(),
+            own(class.own.level, is(Set::LEVEL)),
+            output::level(class.level.value),
+            origin(&class.level),
+        ],
+        vec![
+            "weight".to_owned(),
+            own(class.own.weight, is(Set::WEIGHT)),
+            class.weight.value.to_string(),
+            origin(&class.weight),
+        ],
+        vec![
+            "time slice".to_owned(),
+            own(
+                class.own.timeslice_us.map(output::microseconds),
+                is(Set::TIMESLICE),
+            ),
+            slice,
+            origin(&class.timeslice_us),
+        ],
+    ];
+    let table = output::table(["", "OWN", "IN FORCE", "FROM"], |_| false, rows);
+    match class.privileged.is_empty() {
+        true => table,
+        false => format!("{table}\n* set by a manager"),
+    }
+}
+
+fn table(all: &[Assignment]) -> String {
+    if all.is_empty() {
+        return "No class is set that you may see.".to_owned();
+    }
+    let rows = all.iter().map(|one| {
+        let is = |name| one.privileged.contains(name);
+        vec![
+            one.id.to_string(),
+            one.target.to_string(),
+            one.uid.to_string(),
+            own(one.own.level, is(Set::LEVEL)),
+            own(one.own.weight, is(Set::WEIGHT)),
+            own(
+                one.own.timeslice_us.map(output::microseconds),
+                is(Set::TIMESLICE),
+            ),
+            one.tsgs.to_string(),
+        ]
+    });
+    let right = |name: &str| ["ID", "UID", "TSGS"].contains(&name);
+    let header = ["ID", "TARGET", "UID", "LEVEL", "WEIGHT", "SLICE", "TSGS"];
+    let table = output::table(header, right, rows);
+    match all.iter().any(|one| !one.privileged.is_empty()) {
+        true => format!("{table}\n* set by a manager"),
+        false => table,
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use libzernel::Source;
+    use libzernel::class::{Of, Why};
+    use libzernel::{Level, Timestamp, Weight};
+
+    fn value<T>(value: T, source: Source) -> Value<T> {
+        Value {
+            value,
+            source,
+            assignment: None,
+            why: Why::NONE,
+        }
+    }
 
     #[test]
-    fn both_levels_are_told() {
-        let class = Class {
-            level: None,
-            effective: Some(Level::BE),
-            source: Source::Cgroup,
-            timeslice_us: 200,
-            weight: None,
-            effective_weight: Weight::DEFAULT,
-            privileged: false,
+    fn each_attribute_tells_its_value_and_origin() {
+        let mut class = Class {
+            assignment: None,
+            own: Attributes::default(),
+            privileged: Set::NONE,
+            level: value(Some(Level::BE), Source::Cgroup),
+            weight: value(Weight::DEFAULT, Source::None),
+            timeslice_us: value(200, Source::Level),
         };
         assert_eq!(
             describe(&class),
-            "own class: -\nin force:  be (from cgroup, slice 200 us, weight 1024)"
+            "            OWN  IN FORCE  FROM\n\
+             level       -    be        cgroup\n\
+             weight      -    1024      nothing is set\n\
+             time slice  -    200 us    tunables of the level"
         );
-        let own = Class {
-            level: Some(Level::BE),
-            weight: Weight::new(3000),
-            privileged: true,
-            ..class
+        class.own = Attributes::from(Level::BE).timeslice_us(900);
+        class.privileged = Set::TIMESLICE;
+        class.timeslice_us = Value {
+            value: 50,
+            source: Source::Process,
+            assignment: Some(17),
+            why: Why::TURNS | Why::CLAMPED,
+        };
+        let text = describe(&class);
+        let last: Vec<_> = text.lines().skip(3).collect();
+        assert_eq!(
+            last,
+            [
+                "time slice  900 us *  50 us     process, assignment 17; bounds of tunables or of \
+                 the GPU, best-effort TSGs take turns",
+                "* set by a manager"
+            ]
+        );
+    }
+
+    #[test]
+    fn assignments_are_a_table() {
+        assert_eq!(table(&[]), "No class is set that you may see.");
+        let one = Assignment {
+            id: 17,
+            target: Of::Process(4711),
+            uid: 1000,
+            made_ns: Timestamp::from_ns(1),
+            own: Attributes::from(Level::LC),
+            privileged: Set::LEVEL,
+            tsgs: 3,
         };
         assert_eq!(
-            describe(&own).lines().next(),
-            Some("own class: be (weight 3000, set with privilege)")
+            table(&[one]),
+            "ID  TARGET        UID  LEVEL  WEIGHT  SLICE  TSGS\n\
+             17  process 4711  1000  lc *   -       -         3\n* set by a manager"
+                .replace("  UID  LEVEL", "   UID  LEVEL")
         );
-        let json = serde_json::to_value(class).unwrap();
-        assert_eq!(json["level"], serde_json::Value::Null);
-        assert_eq!(json["effective"], 7);
-        assert_eq!(json["weight"], serde_json::Value::Null);
-        assert_eq!(json["effective_weight"], 1024);
     }
 }

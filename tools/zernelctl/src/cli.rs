@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::{Args as ClapArgs, Parser, Subcommand};
+use libzernel::class::Attributes;
 use libzernel::phase::HINT_MAX;
 use libzernel::prefetch::MAX_LENGTH;
 use libzernel::tunable::Tunables;
@@ -180,29 +181,45 @@ struct TsgListArgs {
 
 #[derive(Debug, Subcommand)]
 enum ClassCommand {
-    /// Give a target a class.
+    /// Give a target attributes of a class; those that are not named stay.
+    ///
+    /// Taking something from your own targets is free; all else needs CAP_SYS_NICE or membership of
+    /// the group in the tunable lc_gid.
+    #[command(group = clap::ArgGroup::new("attributes").required(true).multiple(true))]
     Set {
         /// lc, be or a number from 0 (most urgent) to 7.
-        level: Level,
+        #[arg(group = "attributes", conflicts_with = "named_level")]
+        level: Option<Level>,
         #[command(flatten)]
         target: TargetArgs,
+        /// The same by name.
+        #[arg(long = "level", id = "named_level", group = "attributes", value_name = "LEVEL")]
+        named_level: Option<Level>,
         /// Share of its TSGs where best-effort TSGs take turns, from 1 to 10000, relative to the
-        /// others, which have 1024 unless they were given a weight. By default it stays the same.
-        #[arg(long, value_name = "N")]
+        /// others, which have 1024 unless they were given a weight.
+        #[arg(long, group = "attributes", value_name = "N")]
         weight: Option<Weight>,
+        /// Time slice in place of that of the level, in microseconds, from 10 to 10000000.
+        #[arg(long, group = "attributes", value_name = "US", value_parser = clap::value_parser!(u32).range(10..=10_000_000))]
+        timeslice: Option<u32>,
     },
-    /// Show a target's class: its own and the one in force.
+    /// Show a target's class: its own attributes, those in force, and where they come from.
     ///
     /// Another user's target needs CAP_PERFMON, CAP_SYS_NICE or membership of the group lc_gid.
     Get {
         #[command(flatten)]
         target: TargetArgs,
     },
-    /// Take a target's own class away.
+    /// Take a target's own attributes away, all of them unless some are named.
     Clear {
+        /// What to take away.
+        #[arg(value_enum)]
+        attributes: Vec<class::Attribute>,
         #[command(flatten)]
         target: TargetArgs,
     },
+    /// List your classes, or all with CAP_PERFMON.
+    List,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -531,16 +548,23 @@ impl Args {
             Command::Class(ClassCommand::Set {
                 level,
                 target,
+                named_level,
                 weight,
+                timeslice,
             }) => {
-                class::set(&zernel()?, &target.target()?, level, weight, json)?;
+                let mut class = Attributes::default();
+                class.level = level.or(named_level);
+                class.weight = weight;
+                class.timeslice_us = timeslice;
+                class::set(&zernel()?, &target.target()?, class, json)?;
             }
             Command::Class(ClassCommand::Get { target }) => {
                 class::get(&zernel()?, &target.target()?, json)?;
             }
-            Command::Class(ClassCommand::Clear { target }) => {
-                class::clear(&zernel()?, &target.target()?, json)?;
+            Command::Class(ClassCommand::Clear { attributes, target }) => {
+                class::clear(&zernel()?, &target.target()?, &attributes, json)?;
             }
+            Command::Class(ClassCommand::List) => class::list(&zernel()?, json)?,
             Command::Run(args) if args.cgroup => {
                 return run::in_cgroup(&zernel()?, args.class, &args.command);
             }

@@ -116,7 +116,9 @@ fn info(registry: &Registry, id: u64, of: LevelOf) -> uapi::zernel_level_info {
         ]),
         tsgs: counters.tsgs,
         timeslice_us: settings.map_or(0, |settings| settings.timeslice.0),
-        interleave: settings.map_or(interleave, |settings| settings.interleave.number()),
+        interleave: settings
+            .and_then(|settings| settings.interleave)
+            .map_or(interleave, |interleave| interleave.number()),
         reserved: 0,
         budget_us: budget.map_or(0, |budget| budget.budget().0 / 1_000),
         period_us: budget.map_or(0, |budget| budget.period().0 / 1_000),

@@ -3,6 +3,7 @@
 
 use super::{
     combine,
+    source,
     Kind,
     Part, //
 };
@@ -12,7 +13,6 @@ use crate::{
         identity::Viewer,
         uapi, //
     },
-    policy::class::Source,
     registry::{
         self,
         assignments,
@@ -126,18 +126,6 @@ impl Filter {
     }
 }
 
-/// Number of the origin of a value.
-fn source(source: Source) -> u32 {
-    match source {
-        Source::None => uapi::ZERNEL_SOURCE_NONE,
-        Source::Cgroup => uapi::ZERNEL_SOURCE_CGROUP,
-        Source::Process => uapi::ZERNEL_SOURCE_PROCESS,
-        Source::Thread => uapi::ZERNEL_SOURCE_THREAD,
-        Source::Tsg => uapi::ZERNEL_SOURCE_TSG,
-        Source::Default => uapi::ZERNEL_SOURCE_DEFAULT,
-    }
-}
-
 fn info(registry: &Registry, id: tsg::Id, tsg: &Tsg, viewer: &Viewer) -> uapi::zernel_tsg_info {
     let level = tsg.effective.level;
     let throttled = registry.gpu(tsg.gpu).map(|gpu| gpu.throttled);
@@ -172,7 +160,7 @@ fn info(registry: &Registry, id: tsg::Id, tsg: &Tsg, viewer: &Viewer) -> uapi::z
         tid: viewer.number_of(&tsg.owner.thread),
         uid: viewer.number_of_user(tsg.owner.uid),
         level: level.map_or(uapi::ZERNEL_LEVEL_NONE, |level| level.number()),
-        source: source(tsg.effective.source),
+        source: source(tsg.effective.source()),
         weight: tsg.effective.weight.number(),
         timeslice_us: tsg.current.map_or(0, |hw| hw.timeslice.0),
         default_timeslice_us: tsg.original.map_or(0, |hw| hw.timeslice.0),

@@ -174,7 +174,7 @@ fn tsg_info(id: tsg::Id, tsg: &Tsg, viewer: &Viewer) -> uapi::zernel_v0_tsg_info
             .effective
             .level
             .map_or(uapi::ZERNEL_V0_LEVEL_NONE, |l| l.number()),
-        source: tsg.effective.source as u32,
+        source: tsg.effective.source() as u32,
         timeslice_us: tsg.current.map_or(0, |hw| hw.timeslice.0),
         default_timeslice_us: tsg.original.map_or(0, |hw| hw.timeslice.0),
         interleave: tsg.current.and_then(|hw| hw.interleave).unwrap_or(0),

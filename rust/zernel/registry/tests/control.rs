@@ -13,12 +13,15 @@ use super::fixture::{
 };
 use crate::{
     error::Failure,
+    glue::identity::Viewer,
     policy::{
         control::{
             Policy,
             Verdict, //
         },
         level::Level,
+        permit::Change,
+        tunables::Why,
         units::{
             Ms,
             Us, //
@@ -106,7 +109,7 @@ mod cases {
         let mut description = fixture::tsg(1)?;
         description.traits.compute = false;
         let id = r.add_tsg(gpu, description)?;
-        r.set_class(admin(), process()?, Level::BE)?;
+        r.change_class(admin(), process()?, Level::BE)?;
         work(&mut r, gpu, &d);
         assert_eq!(d.slice(), DEFAULT_US);
         let mut now = traits(&r, id)?;
@@ -125,7 +128,7 @@ mod cases {
     #[test]
     fn other_numbers_change_no_settings() -> Result {
         let (mut r, gpu, id, d) = lab()?;
-        r.set_class(admin(), process()?, Level::BE)?;
+        r.change_class(admin(), process()?, Level::BE)?;
         work(&mut r, gpu, &d);
         let calls = d.calls.get();
         let mut now = traits(&r, id)?;
@@ -150,22 +153,22 @@ mod cases {
             .into_iter()
             .filter(|l| l.is_above(Level::DEFAULT))
         {
-            let refused = r.set_class(admin(), Named::Tsg(id), level);
+            let refused = r.change_class(admin(), Named::Tsg(id), level);
             assert_eq!(refused.err(), Some(Failure::SharedTsg));
             assert_eq!(r.assignments.count(), 0);
             assert_eq!(r.counters().classes_set, before.classes_set);
         }
-        r.set_class(admin(), process()?, Level::LC)?;
+        r.change_class(admin(), process()?, Level::LC)?;
         assert_eq!(in_force(&r, id), None);
-        r.set_class(admin(), fixture::thread()?, fixture::level(5))?;
+        r.change_class(admin(), fixture::thread()?, fixture::level(5))?;
         assert_eq!(in_force(&r, id), None);
         work(&mut r, gpu, &d);
         assert_eq!(d.slice(), DEFAULT_US);
         // One that holds down does, wherever it comes from.
-        r.set_class(admin(), fixture::thread()?, Level::BE)?;
+        r.change_class(admin(), fixture::thread()?, Level::BE)?;
         work(&mut r, gpu, &d);
         assert_eq!((in_force(&r, id), d.slice()), (Some(Level::BE), 200));
-        r.set_class(admin(), Named::Tsg(id), Level::DEFAULT)?;
+        r.change_class(admin(), Named::Tsg(id), Level::DEFAULT)?;
         assert_eq!(in_force(&r, id), Some(Level::DEFAULT));
         Ok(())
     }
@@ -176,7 +179,7 @@ mod cases {
             for level in [Level::DEFAULT, Level::BE] {
                 let (mut r, gpu, id, d) = lab()?;
                 let target = if named { Named::Tsg(id) } else { process()? };
-                r.set_class(admin(), target, level)?;
+                r.change_class(admin(), target, level)?;
                 work(&mut r, gpu, &d);
                 let held = d.held.get();
                 let mut now = traits(&r, id)?;
@@ -210,7 +213,7 @@ mod cases {
     fn a_tsg_that_becomes_shared_gets_its_own_settings_back() -> Result {
         let (mut r, gpu, id, d) = lab()?;
         let before = d.held.get();
-        r.set_class(admin(), Named::Tsg(id), Level::LC)?;
+        r.change_class(admin(), Named::Tsg(id), Level::LC)?;
         work(&mut r, gpu, &d);
         let mut now = traits(&r, id)?;
         now.shared = true;
@@ -219,12 +222,13 @@ mod cases {
         work(&mut r, gpu, &d);
         assert_eq!(d.held.get(), before);
         // The assignment is there but has no effect; it can be taken away.
-        let answer = r.get_class(admin(), &Named::Tsg(id))?;
-        assert_eq!(answer.own.map(|own| own.level), Some(Level::LC));
-        assert_eq!(answer.effective.level, None);
-        r.clear_class(admin(), &Named::Tsg(id))?;
+        let answer = r.get_class(admin(), &Named::Tsg(id), &Viewer::current())?;
+        assert!(answer.own.is_some_and(|own| own.level.is_some()));
+        assert_eq!(answer.level.value, None);
+        assert_eq!(answer.level.why, Why::SHARED);
+        r.change_class(admin(), Named::Tsg(id), Change::CLEAR)?;
         assert_eq!(r.assignments.count(), 0);
-        r.set_class(admin(), process()?, Level::BE)?;
+        r.change_class(admin(), process()?, Level::BE)?;
         now.shared = false;
         r.change_tsg(id, now);
         work(&mut r, gpu, &d);
@@ -235,7 +239,7 @@ mod cases {
     #[test]
     fn what_failed_is_not_tried_again_for_a_channel() -> Result {
         let (mut r, gpu, id, d) = lab()?;
-        r.set_class(admin(), process()?, Level::BE)?;
+        r.change_class(admin(), process()?, Level::BE)?;
         d.slice_error.set(Some(EIO));
         work(&mut r, gpu, &d);
         let calls = d.calls.get();
@@ -275,7 +279,7 @@ mod cases {
         // One that is known is judged by what it has.
         tune(&mut r, Policy::Deny)?;
         assert_eq!(r.judge_owner(gpu, 1, WHAT), Verdict::Watch);
-        r.set_class(admin(), process()?, Level::BE)?;
+        r.change_class(admin(), process()?, Level::BE)?;
         assert_eq!(r.judge_owner(gpu, 1, WHAT), Verdict::Deny);
         assert_eq!(controls(&r), (3, 0));
         Ok(())
@@ -301,7 +305,7 @@ mod cases {
     fn a_classed_tsg_is_as_tuned() -> Result {
         let (mut r, gpu, id, d) = lab()?;
         let before = d.held.get();
-        r.set_class(admin(), process()?, Level::BE)?;
+        r.change_class(admin(), process()?, Level::BE)?;
         // From the moment the class is given, not only when the driver has it.
         assert_eq!(owner_sets(&mut r, id, &d, 9_000), Some(Verdict::Deny));
         work(&mut r, gpu, &d);
@@ -322,7 +326,7 @@ mod cases {
         assert_eq!(d.slice(), 9_000);
         assert_eq!(controls(&r), (2, 1));
 
-        r.clear_class(admin(), &process()?)?;
+        r.change_class(admin(), process()?, Change::CLEAR)?;
         work(&mut r, gpu, &d);
         assert_eq!(d.held.get(), before);
         Ok(())
@@ -331,7 +335,7 @@ mod cases {
     #[test]
     fn nothing_is_held_while_classes_are_off() -> Result {
         let (mut r, gpu, id, d) = lab()?;
-        r.set_class(admin(), process()?, Level::BE)?;
+        r.change_class(admin(), process()?, Level::BE)?;
         work(&mut r, gpu, &d);
         enable(&mut r, false)?;
         // Its own settings are not back yet, and would replace what it sets.
@@ -343,7 +347,7 @@ mod cases {
         enable(&mut r, true)?;
         work(&mut r, gpu, &d);
         assert_eq!(d.slice(), 200);
-        r.clear_class(admin(), &process()?)?;
+        r.change_class(admin(), process()?, Change::CLEAR)?;
         work(&mut r, gpu, &d);
         assert_eq!(d.slice(), 4_000);
         Ok(())
@@ -355,13 +359,13 @@ mod cases {
         for policy in [Policy::Deny, Policy::Reapply] {
             tune(&mut r, policy)?;
             assert_eq!(r.judge_control(id, WHAT), Some(Verdict::Watch));
-            r.set_class(admin(), process()?, Level::BE)?;
+            r.change_class(admin(), process()?, Level::BE)?;
             work(&mut r, gpu, &d);
             act(&d, 9_000);
             r.doubt_tsg(id);
             work(&mut r, gpu, &d);
             assert_eq!(d.slice(), 200);
-            r.clear_class(admin(), &process()?)?;
+            r.change_class(admin(), process()?, Change::CLEAR)?;
             work(&mut r, gpu, &d);
             assert_eq!(d.slice(), DEFAULT_US);
         }
@@ -381,14 +385,14 @@ mod cases {
                 // The class comes between the answer and the driver's act.
                 assert_eq!(r.judge_control(id, WHAT), Some(Verdict::Allow));
             }
-            r.set_class(admin(), process()?, Level::BE)?;
+            r.change_class(admin(), process()?, Level::BE)?;
             work(&mut r, gpu, &d);
             if late {
                 act(&d, 8_000);
             } else {
                 owner_sets(&mut r, id, &d, 8_000);
             }
-            r.clear_class(admin(), &process()?)?;
+            r.change_class(admin(), process()?, Change::CLEAR)?;
             work(&mut r, gpu, &d);
             assert_eq!(d.slice(), DEFAULT_US);
         }
@@ -405,7 +409,7 @@ mod cases {
     #[test]
     fn the_end_of_allow_puts_right_what_was_allowed() -> Result {
         let (mut r, gpu, id, d) = lab()?;
-        r.set_class(admin(), process()?, Level::BE)?;
+        r.change_class(admin(), process()?, Level::BE)?;
         work(&mut r, gpu, &d);
         for policy in [Policy::Deny, Policy::Reapply] {
             tune(&mut r, Policy::Allow)?;
@@ -422,7 +426,7 @@ mod cases {
     #[test]
     fn what_is_allowed_stays_however_late_it_happens() -> Result {
         let (mut r, gpu, id, d) = lab()?;
-        r.set_class(admin(), process()?, Level::BE)?;
+        r.change_class(admin(), process()?, Level::BE)?;
         work(&mut r, gpu, &d);
         tune(&mut r, Policy::Allow)?;
         for next in [Policy::Allow, Policy::Deny] {
@@ -443,7 +447,7 @@ mod cases {
     fn a_refresh_sets_again_and_keeps_what_to_give_back() -> Result {
         let (mut r, gpu, id, d) = lab()?;
         let before = d.held.get();
-        r.set_class(admin(), process()?, Level::BE)?;
+        r.change_class(admin(), process()?, Level::BE)?;
         work(&mut r, gpu, &d);
         for _ in 0..3 {
             d.held.set(Hardware {
@@ -457,7 +461,7 @@ mod cases {
             assert_eq!(d.held.get().interleave, Some(0));
         }
         assert_eq!(r.counters().coalesced, 0);
-        r.clear_class(admin(), &process()?)?;
+        r.change_class(admin(), process()?, Change::CLEAR)?;
         work(&mut r, gpu, &d);
         assert_eq!(d.held.get(), before);
         Ok(())
@@ -467,7 +471,7 @@ mod cases {
     fn a_refresh_during_a_call_is_not_lost() -> Result {
         let (mut r, gpu, id, d) = lab()?;
         let before = d.held.get();
-        r.set_class(admin(), process()?, Level::BE)?;
+        r.change_class(admin(), process()?, Level::BE)?;
         let step = r.next_step(gpu).ok_or(EINVAL)?;
         let outcome = step.perform(&d);
         act(&d, 9_000);
@@ -476,7 +480,7 @@ mod cases {
         work(&mut r, gpu, &d);
         assert_eq!(d.slice(), 200);
         // The same while its own settings are given back.
-        r.clear_class(admin(), &process()?)?;
+        r.change_class(admin(), process()?, Change::CLEAR)?;
         r.doubt_tsg(id);
         work(&mut r, gpu, &d);
         assert_eq!(d.held.get(), before);
@@ -486,7 +490,7 @@ mod cases {
     #[test]
     fn a_refresh_tries_again_what_failed_once() -> Result {
         let (mut r, gpu, id, d) = lab()?;
-        r.set_class(admin(), process()?, Level::BE)?;
+        r.change_class(admin(), process()?, Level::BE)?;
         d.slice_error.set(Some(EIO));
         work(&mut r, gpu, &d);
         let calls = d.calls.get();
@@ -506,10 +510,10 @@ mod cases {
     #[test]
     fn who_cannot_be_given_back_is_its_owners_until_the_gpu_returns() -> Result {
         let (mut r, gpu, id, d) = lab()?;
-        r.set_class(admin(), process()?, Level::BE)?;
+        r.change_class(admin(), process()?, Level::BE)?;
         work(&mut r, gpu, &d);
         d.slice_error.set(Some(EIO));
-        r.clear_class(admin(), &process()?)?;
+        r.change_class(admin(), process()?, Change::CLEAR)?;
         work(&mut r, gpu, &d);
         let calls = d.calls.get();
         assert_eq!(owner_sets(&mut r, id, &d, 3_000), Some(Verdict::Watch));
@@ -525,7 +529,7 @@ mod cases {
     #[test]
     fn a_gpu_that_returns_is_not_kept_waiting() -> Result {
         let (mut r, gpu, _, d) = lab()?;
-        r.set_class(admin(), process()?, Level::BE)?;
+        r.change_class(admin(), process()?, Level::BE)?;
         d.slice_error.set(Some(EAGAIN));
         for delay in [1, 2, 4] {
             assert_eq!(work(&mut r, gpu, &d), Next::Wait(Ms(delay)));
@@ -545,7 +549,7 @@ mod cases {
     fn a_leaving_gpu_is_given_back_all_the_same() -> Result {
         let (mut r, gpu, id, d) = lab()?;
         let before = d.held.get();
-        r.set_class(admin(), process()?, Level::BE)?;
+        r.change_class(admin(), process()?, Level::BE)?;
         work(&mut r, gpu, &d);
         r.close_gpu(gpu);
         d.held.set(Hardware {

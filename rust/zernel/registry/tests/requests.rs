@@ -9,7 +9,10 @@ use super::fixture::{
 use crate::{
     error::Failure,
     glue::identity::Uid,
-    policy::level::Level,
+    policy::{
+        level::Level,
+        permit::Change, //
+    },
     registry::{
         class::Named,
         gpu,
@@ -105,11 +108,11 @@ mod cases {
         assert_eq!(own.check(true), Ok(()));
         // Without a holder it takes a class that only privilege gives.
         assert_eq!(own.check(false), Err(EPERM));
-        r.set_class(admin(), Named::Tsg(id), Level::BE)?;
+        r.change_class(admin(), Named::Tsg(id), Level::BE)?;
         assert_eq!(own.check(false), Err(EPERM));
-        r.set_class(admin(), Named::Tsg(id), Level::LC)?;
+        r.change_class(admin(), Named::Tsg(id), Level::LC)?;
         assert_eq!(own.check(false), Ok(()));
-        r.clear_class(admin(), &Named::Tsg(id))?;
+        r.change_class(admin(), Named::Tsg(id), Change::CLEAR)?;
         assert_eq!(own.check(false), Err(EPERM));
         Ok(())
     }

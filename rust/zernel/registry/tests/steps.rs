@@ -13,6 +13,7 @@ use super::fixture::{
 use crate::{
     policy::{
         level::Level,
+        permit::Change,
         units::{
             Ms,
             Us, //
@@ -50,16 +51,16 @@ mod cases {
         let d = FakeDriver::new();
         let before = d.held.get();
         let id = r.add_tsg(gpu, fixture::tsg(1)?)?;
-        r.set_class(admin(), process()?, Level::BE)?;
+        r.change_class(admin(), process()?, Level::BE)?;
         work(&mut r, gpu, &d);
         assert_eq!(d.slice(), 200);
         assert_eq!(d.held.get().interleave, Some(0));
         assert_eq!(slice(&r, id), Some(200));
-        r.set_class(admin(), process()?, Level::LC)?;
+        r.change_class(admin(), process()?, Level::LC)?;
         work(&mut r, gpu, &d);
         assert_eq!(d.slice(), 5_000_000);
         assert_eq!(d.held.get().interleave, Some(2));
-        r.clear_class(admin(), &process()?)?;
+        r.change_class(admin(), process()?, Change::CLEAR)?;
         work(&mut r, gpu, &d);
         assert_eq!(d.held.get(), before);
         assert_eq!(r.counters().applied, 3);
@@ -75,10 +76,10 @@ mod cases {
         let mut own = d.held.get();
         own.timeslice = Us(3000);
         d.held.set(own);
-        r.set_class(admin(), process()?, Level::BE)?;
+        r.change_class(admin(), process()?, Level::BE)?;
         work(&mut r, gpu, &d);
         assert_eq!(d.slice(), 200);
-        r.clear_class(admin(), &process()?)?;
+        r.change_class(admin(), process()?, Change::CLEAR)?;
         work(&mut r, gpu, &d);
         assert_eq!(d.held.get(), own);
         Ok(())
@@ -92,7 +93,7 @@ mod cases {
         work(&mut r, gpu, &d);
         let calls = d.calls.get();
         for level in Level::ALL {
-            r.set_class(admin(), process()?, level)?;
+            r.change_class(admin(), process()?, level)?;
         }
         assert_eq!(r.counters().coalesced, 7);
         work(&mut r, gpu, &d);
@@ -107,11 +108,11 @@ mod cases {
         let (mut r, gpu) = fixture::registry()?;
         let d = FakeDriver::new();
         r.add_tsg(gpu, fixture::tsg(1)?)?;
-        r.set_class(admin(), process()?, Level::BE)?;
+        r.change_class(admin(), process()?, Level::BE)?;
         work(&mut r, gpu, &d);
         let calls = d.calls.get();
-        r.set_class(admin(), process()?, Level::LC)?;
-        r.set_class(admin(), process()?, Level::BE)?;
+        r.change_class(admin(), process()?, Level::LC)?;
+        r.change_class(admin(), process()?, Level::BE)?;
         work(&mut r, gpu, &d);
         assert_eq!(d.calls.get(), calls);
         assert_eq!(r.counters().applied, 1);
@@ -130,7 +131,7 @@ mod cases {
         for &i in &[2usize, 0, 3, 1] {
             let id = ids.get(i).copied().ok_or(EINVAL)?;
             // The fake driver has one memory for all, so each level has to differ.
-            r.set_class(admin(), Named::Tsg(id), fixture::level(i as u32 + 1))?;
+            r.change_class(admin(), Named::Tsg(id), fixture::level(i as u32 + 1))?;
         }
         work(&mut r, gpu, &d);
         assert_eq!(d.order.get(), 3142);
@@ -159,8 +160,8 @@ mod cases {
         let first = r.add_tsg(gpu, fixture::tsg(1)?)?;
         let second = r.add_tsg(gpu, fixture::tsg(2)?)?;
         work(&mut r, gpu, &d);
-        r.set_class(admin(), Named::Tsg(first), Level::BE)?;
-        r.set_class(admin(), Named::Tsg(second), Level::LC)?;
+        r.change_class(admin(), Named::Tsg(first), Level::BE)?;
+        r.change_class(admin(), Named::Tsg(second), Level::LC)?;
         d.slice_error.set(Some(EAGAIN));
         assert_eq!(work(&mut r, gpu, &d), Next::Wait(Ms(1)));
         assert_eq!(work(&mut r, gpu, &d), Next::Wait(Ms(2)));
@@ -184,7 +185,7 @@ mod cases {
         let id = r.add_tsg(gpu, fixture::tsg(1)?)?;
         work(&mut r, gpu, &d);
         d.slice_error.set(Some(ENOENT));
-        r.set_class(admin(), Named::Tsg(id), Level::BE)?;
+        r.change_class(admin(), Named::Tsg(id), Level::BE)?;
         work(&mut r, gpu, &d);
         assert_eq!(r.tsg_count, 0);
         assert_eq!(r.assignments.count(), 0);
@@ -202,7 +203,7 @@ mod cases {
         let id = r.add_tsg(gpu, fixture::tsg(1)?)?;
         work(&mut r, gpu, &d);
         d.slice_error.set(Some(EIO));
-        r.set_class(admin(), process()?, Level::BE)?;
+        r.change_class(admin(), process()?, Level::BE)?;
         work(&mut r, gpu, &d);
         let calls = d.calls.get();
         work(&mut r, gpu, &d);
@@ -210,7 +211,7 @@ mod cases {
         assert_eq!(r.counters().errors, 1);
         assert_eq!(r.tsgs.get(&id).map(|t| t.failed), Some(true));
         d.slice_error.set(None);
-        r.set_class(admin(), process()?, Level::LC)?;
+        r.change_class(admin(), process()?, Level::LC)?;
         work(&mut r, gpu, &d);
         assert_eq!(d.slice(), 5_000_000);
         assert_eq!(r.tsgs.get(&id).map(|t| t.failed), Some(false));
@@ -225,12 +226,12 @@ mod cases {
         let id = r.add_tsg(gpu, fixture::tsg(1)?)?;
         d.slice_error.set(Some(ETIMEDOUT));
         d.acts_anyway.set(true);
-        r.set_class(admin(), process()?, Level::BE)?;
+        r.change_class(admin(), process()?, Level::BE)?;
         work(&mut r, gpu, &d);
         assert_eq!(d.slice(), 200);
         assert_eq!(r.tsgs.get(&id).map(|t| t.failed), Some(true));
         d.slice_error.set(None);
-        r.clear_class(admin(), &process()?)?;
+        r.change_class(admin(), process()?, Change::CLEAR)?;
         work(&mut r, gpu, &d);
         assert_eq!(d.held.get(), before);
         Ok(())
@@ -242,10 +243,10 @@ mod cases {
         let d = FakeDriver::new();
         r.add_tsg(gpu, fixture::tsg(1)?)?;
         d.slice_error.set(Some(EIO));
-        r.set_class(admin(), process()?, Level::BE)?;
+        r.change_class(admin(), process()?, Level::BE)?;
         work(&mut r, gpu, &d);
         d.slice_error.set(None);
-        r.set_class(admin(), process()?, Level::BE)?;
+        r.change_class(admin(), process()?, Level::BE)?;
         work(&mut r, gpu, &d);
         assert_eq!(d.slice(), 200);
         Ok(())
@@ -258,12 +259,12 @@ mod cases {
         let before = d.held.get();
         let id = r.add_tsg(gpu, fixture::tsg(1)?)?;
         d.interleave_error.set(Some(EIO));
-        r.set_class(admin(), process()?, Level::BE)?;
+        r.change_class(admin(), process()?, Level::BE)?;
         work(&mut r, gpu, &d);
         assert_eq!(d.slice(), 200);
         assert_eq!(slice(&r, id), Some(200));
         d.interleave_error.set(None);
-        r.clear_class(admin(), &process()?)?;
+        r.change_class(admin(), process()?, Change::CLEAR)?;
         work(&mut r, gpu, &d);
         assert_eq!(d.held.get(), before);
         Ok(())
@@ -274,14 +275,14 @@ mod cases {
         let (mut r, gpu) = fixture::registry()?;
         let d = FakeDriver::new();
         r.add_tsg(gpu, fixture::tsg(1)?)?;
-        r.set_class(admin(), process()?, Level::BE)?;
+        r.change_class(admin(), process()?, Level::BE)?;
         let step = r.next_step(gpu).ok_or(EINVAL)?;
-        r.set_class(admin(), process()?, Level::LC)?;
+        r.change_class(admin(), process()?, Level::LC)?;
         let outcome = step.perform(&d);
         assert_eq!(r.complete(&step, &outcome), Next::Go);
         work(&mut r, gpu, &d);
         assert_eq!(d.slice(), 5_000_000);
-        r.clear_class(admin(), &process()?)?;
+        r.change_class(admin(), process()?, Change::CLEAR)?;
         work(&mut r, gpu, &d);
         assert_eq!(d.slice(), DEFAULT_US);
         Ok(())
@@ -306,7 +307,7 @@ mod cases {
         let (mut r, gpu) = fixture::registry()?;
         let d = FakeDriver::new();
         r.add_tsg(gpu, fixture::tsg(1)?)?;
-        r.set_class(admin(), process()?, Level::BE)?;
+        r.change_class(admin(), process()?, Level::BE)?;
         work(&mut r, gpu, &d);
         for (on, slice) in [(false, DEFAULT_US), (true, 200)] {
             r.tune(|t| {
@@ -325,7 +326,7 @@ mod cases {
         let (mut r, gpu) = fixture::registry()?;
         let d = FakeDriver::new();
         r.add_tsg(gpu, fixture::tsg(1)?)?;
-        r.set_class(admin(), process()?, Level::BE)?;
+        r.change_class(admin(), process()?, Level::BE)?;
         work(&mut r, gpu, &d);
         r.tune(|t| t.set_timeslice(Level::BE, Us(300)))
             .map_err(|_| EINVAL)?;
@@ -343,16 +344,16 @@ mod cases {
         let d = FakeDriver::new();
         let before = d.held.get();
         r.add_tsg(gpu, fixture::tsg(1)?)?;
-        r.set_class(admin(), process()?, Level::BE)?;
+        r.change_class(admin(), process()?, Level::BE)?;
         work(&mut r, gpu, &d);
         // One change is still under way when the provider leaves.
-        r.set_class(admin(), process()?, Level::LC)?;
+        r.change_class(admin(), process()?, Level::LC)?;
         r.close_gpu(gpu);
         r.queue_restore(gpu);
         work(&mut r, gpu, &d);
         assert_eq!(d.held.get(), before);
         // Nothing is queued for a closed GPU any more.
-        r.set_class(admin(), process()?, Level::BE)?;
+        r.change_class(admin(), process()?, Level::BE)?;
         assert!(r.queue.first(gpu).is_none());
         Ok(())
     }

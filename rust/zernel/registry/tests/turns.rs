@@ -40,7 +40,7 @@ fn add(r: &mut Registry, gpu: gpu::Id, handle: u64, runlist: u32) -> Result<tsg:
 /// The same, with a class.
 fn add_at(r: &mut Registry, gpu: gpu::Id, handle: u64, level: Level) -> Result<tsg::Id> {
     let id = add(r, gpu, handle, 0)?;
-    r.set_class(admin(), Named::Tsg(id), level)?;
+    r.change_class(admin(), Named::Tsg(id), level)?;
     Ok(id)
 }
 
@@ -111,11 +111,11 @@ mod cases {
         add_at(&mut r, gpu, 3, Level::LC)?;
         add(&mut r, gpu, 4, 0)?;
         let far = add(&mut r, gpu, 2, 1)?;
-        r.set_class(admin(), Named::Tsg(far), Level::BE)?;
+        r.change_class(admin(), Named::Tsg(far), Level::BE)?;
         let mut graphics = fixture::tsg(1)?;
         graphics.traits.compute = false;
         let graphics = r.add_tsg(gpu, graphics)?;
-        r.set_class(admin(), Named::Tsg(graphics), Level::BE)?;
+        r.change_class(admin(), Named::Tsg(graphics), Level::BE)?;
         let found = candidates(&mut r, gpu)?;
         // In the order of their handles, as those who look one up need it.
         assert_eq!(found.len(), 2);
@@ -131,10 +131,10 @@ mod cases {
         let setup = r.rotation_setup(gpu, 0)?.ok_or(ENOENT)?;
         assert!(r.rotation_setup(gpu, setup.generation)?.is_none());
         assert!(r.budget_setup(gpu, setup.generation)?.is_none());
-        r.set_class(admin(), Named::Tsg(id), Level::LC)?;
+        r.change_class(admin(), Named::Tsg(id), Level::LC)?;
         assert!(r.rotation_setup(gpu, setup.generation)?.is_some());
         assert_eq!(handles(&mut r, gpu)?.len(), 0);
-        r.set_class(admin(), Named::Tsg(id), Level::BE)?;
+        r.change_class(admin(), Named::Tsg(id), Level::BE)?;
         assert_eq!(handles(&mut r, gpu)?.len(), 1);
         let setup = r.rotation_setup(gpu, 0)?.ok_or(ENOENT)?;
         r.remove_tsg(id);
@@ -312,7 +312,7 @@ mod cases {
         let (mut r, gpu, id, d) = one(Level::BE)?;
         assert!(r.will_disable(id, true));
         was_disabled(&mut r, id, &d);
-        r.set_class(admin(), Named::Tsg(id), Level::LC)?;
+        r.change_class(admin(), Named::Tsg(id), Level::LC)?;
         let setup = r.less_urgent(gpu, Level::LC, 0)?.ok_or(ENOENT)?;
         assert_eq!(setup.found.len(), 0);
         work(&mut r, gpu, &d);
@@ -389,7 +389,7 @@ mod cases {
         assert!(!r.will_disable(id, true));
         assert!(!r.will_exclude(id, true));
         let calls = d.calls.get();
-        r.set_class(admin(), Named::Tsg(id), Level::LC)?;
+        r.change_class(admin(), Named::Tsg(id), Level::LC)?;
         work(&mut r, gpu, &d);
         assert_eq!(d.calls.get(), calls);
         r.doubt_gpu(gpu);

@@ -20,21 +20,6 @@ plain_call!(
     stats, read, abi::ZERNEL_V0_IOC_MAGIC, abi::ZERNEL_V0_NR_STATS,
     LIBZERNEL_V0_IOC_STATS, zernel_v0_stats
 );
-plain_call!(
-    /// `ZERNEL_V0_IOC_CLASS_SET`.
-    class_set, read_write, abi::ZERNEL_V0_IOC_MAGIC, abi::ZERNEL_V0_NR_CLASS_SET,
-    LIBZERNEL_V0_IOC_CLASS_SET, zernel_v0_class
-);
-plain_call!(
-    /// `ZERNEL_V0_IOC_CLASS_GET`.
-    class_get, read_write, abi::ZERNEL_V0_IOC_MAGIC, abi::ZERNEL_V0_NR_CLASS_GET,
-    LIBZERNEL_V0_IOC_CLASS_GET, zernel_v0_class
-);
-plain_call!(
-    /// `ZERNEL_V0_IOC_CLASS_CLEAR`.
-    class_clear, read_write, abi::ZERNEL_V0_IOC_MAGIC, abi::ZERNEL_V0_NR_CLASS_CLEAR,
-    LIBZERNEL_V0_IOC_CLASS_CLEAR, zernel_v0_class
-);
 
 /// Defines a safe function for an enumeration that fills `entries`.
 macro_rules! list_call {

@@ -10,6 +10,8 @@ pub(crate) mod policy;
 #[cfg(test)]
 mod budget_properties;
 #[cfg(test)]
+mod class_properties;
+#[cfg(test)]
 mod elf_properties;
 #[cfg(test)]
 mod exhaustive;

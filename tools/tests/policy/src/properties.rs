@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Properties of every input, tried on random ones.
+//! What must hold for every input, tried on random ones.
 
 use crate::policy::{
+    attribute::{Attribute, Origin, Own},
     backoff::Backoff,
-    class::{Assignment, Effective, Source},
+    class::Effective,
     level::{self, Level},
-    permit::{self, Caller, Grant, Quota},
     ring::Ring,
-    rotation::Weight,
     tunables::{Bounds, Conditions, Tunables},
     units::{Permille, Us},
 };
@@ -18,87 +17,13 @@ fn level() -> impl Strategy<Value = Level> {
     (0u32..8).prop_map(|n| Level::new(n).unwrap())
 }
 
-fn assignment() -> impl Strategy<Value = Option<Assignment>> {
-    proptest::option::of(
-        (level(), any::<bool>()).prop_map(|(level, privileged)| Assignment {
-            level,
-            allowed: privileged.then_some(level),
-            weight: Weight::DEFAULT,
-        }),
-    )
-}
-
-fn chain() -> impl Strategy<Value = [Option<Assignment>; 4]> {
-    [assignment(), assignment(), assignment(), assignment()]
-}
-
-const SOURCES: [Source; 4] = [Source::Cgroup, Source::Process, Source::Thread, Source::Tsg];
-
-fn resolve(default: Option<Level>, chain: &[Option<Assignment>; 4]) -> Effective {
-    SOURCES
-        .iter()
-        .zip(chain)
-        .fold(Effective::default_class(default), |e, (&s, &a)| {
-            e.over(s, a)
-        })
-}
-
 proptest! {
-    /// With privilege everywhere, precedence is simply "the most specific one".
-    #[test]
-    fn privileged_precedence(default in proptest::option::of(level()), levels in [
-        proptest::option::of(level()), proptest::option::of(level()),
-        proptest::option::of(level()), proptest::option::of(level()),
-    ]) {
-        let chain = levels.map(|l| l.map(|level| Assignment { level, allowed: Some(level), weight: Weight::DEFAULT }));
-        let expected = levels.iter().rev().find_map(|l| *l).or(default);
-        prop_assert_eq!(resolve(default, &chain).level, expected);
-    }
-
-    /// Taking every unprivileged assignment away never lowers the outcome.
-    #[test]
-    fn unprivileged_never_raises(default in proptest::option::of(level()), chain in chain()) {
-        let with = resolve(default, &chain);
-        let without = resolve(default, &chain.map(|a| a.filter(|a| a.is_privileged())));
-        prop_assert!(!with.rank().is_above(without.rank()));
-    }
-
-    /// The source that is named really has an assignment of its own.
-    #[test]
-    fn source_is_true(default in proptest::option::of(level()), chain in chain()) {
-        let e = resolve(default, &chain);
-        match e.source {
-            Source::None => prop_assert!(e.level.is_none()),
-            Source::Default => prop_assert_eq!(e.level, default),
-            s => prop_assert!(chain[s as usize - 2].is_some()),
-        }
-    }
-
-    /// An owner without privilege never makes its target, or a TSG of it, more urgent.
-    #[test]
-    fn owner_never_rises(chain in chain(), wish in level(), slot in 0usize..4) {
-        let caller = Caller { owner: true, capable: false, member: false };
-        let quota = Quota { held: 0, most: 1, raised: 0, admission: 0 };
-        // In force for the target itself: what is more specific than it does not count.
-        let target = |chain: &[Option<Assignment>; 4]| {
-            let mut prefix = *chain;
-            prefix[slot + 1..].fill(None);
-            resolve(None, &prefix)
-        };
-        let replaced = chain[slot].map(|assignment| Grant { assignment, raised: false });
-        if let Ok(grant) = permit::set(caller, target(&chain), replaced, wish.into(), quota) {
-            let mut after = chain;
-            after[slot] = Some(grant.assignment);
-            prop_assert!(!target(&after).rank().is_above(target(&chain).rank()));
-            prop_assert!(!resolve(None, &after).rank().is_above(resolve(None, &chain).rank()));
-        }
-    }
-
     /// Settings lie within every bound, or the hardware's where the two disagree.
     #[test]
     fn settings_are_bounded(l in level(), min in 10u32..10_000_000, max in 10u32..10_000_000,
                             hw_min in 0u32..1000, hw_max in 1000u32..20_000_000,
-                            turns: bool, spent: bool) {
+                            turns: bool, spent: bool,
+                            own in proptest::option::of(10u32..10_000_000)) {
         let mut t = Tunables::new();
         let (min, max) = (min.min(max), min.max(max));
         // Widened first, so that neither order is refused.
@@ -106,7 +31,8 @@ proptest! {
         t.set_max_timeslice(Us(max)).unwrap();
         t.set_min_timeslice(Us(min)).unwrap();
         let bounds = Bounds { min: Us(hw_min), max: Us(hw_max) };
-        let e = Effective { level: Some(l), source: Source::Tsg, weight: Weight::DEFAULT };
+        let own = own.map(|us| Own::privileged(Us(us), false));
+        let e = Effective { timeslice: Attribute::NONE.over(own, Origin::NONE), ..Effective::of(l) };
         let mut throttled = level::Set::NONE;
         throttled.put(l, spent);
         let s = t.settings(e, Conditions { bounds, turns, throttled }).unwrap().timeslice.0;

@@ -120,10 +120,7 @@ impl Zernel {
 
     /// Time slice that best-effort TSGs have.
     fn be_slice(&self) -> Us {
-        let class = Effective {
-            level: Some(Level::BE),
-            ..Effective::NONE
-        };
+        let class = Effective::of(Level::BE);
         let on = Conditions {
             turns: self.options.rotate,
             ..Conditions::NONE
