@@ -260,10 +260,7 @@ pub struct Value<T> {
 }
 
 impl<T> Value<T> {
-    fn from_abi(
-        raw: &abi::zernel_value,
-        value: impl FnOnce(u32) -> Result<T>,
-    ) -> Result<Self> {
+    fn from_abi(raw: &abi::zernel_value, value: impl FnOnce(u32) -> Result<T>) -> Result<Self> {
         let number = u32::try_from(raw.value);
         Ok(Self {
             value: value(number.map_err(|_| Error::Malformed("a value above all that exist"))?)?,
@@ -519,16 +516,25 @@ mod tests {
         };
         let class = Class::try_from(&raw).unwrap();
         assert_eq!(class.own, Attributes::default().timeslice_us(500));
-        assert_eq!((class.assignment, class.privileged), (Some(9), Set::TIMESLICE));
+        assert_eq!(
+            (class.assignment, class.privileged),
+            (Some(9), Set::TIMESLICE)
+        );
         assert_eq!(class.level.value, Some(Level::BE));
-        assert_eq!((class.level.source, class.level.assignment), (Source::Cgroup, None));
+        assert_eq!(
+            (class.level.source, class.level.assignment),
+            (Source::Cgroup, None)
+        );
         let json = serde_json::to_value(class).unwrap();
         assert_eq!(json["own"]["level"], serde_json::Value::Null);
         assert_eq!(json["timeslice_us"]["why"][0], "turns");
         assert_eq!(json["timeslice_us"]["why"][1], "other");
         assert_eq!(json["privileged"][0], "timeslice");
         let text = class.timeslice_us.why.to_string();
-        assert_eq!(text, "best-effort TSGs take turns, a reason that is not known here");
+        assert_eq!(
+            text,
+            "best-effort TSGs take turns, a reason that is not known here"
+        );
     }
 
     #[test]

@@ -262,10 +262,9 @@ fn call_cause(call: Call, errno: Errno) -> Cause {
         (Call::Track | Call::Untrack, Errno::BADF) => Cause::NoSuchTarget,
         (Call::ClassSet, Errno::OPNOTSUPP) => Cause::SharedTsg,
         (_, Errno::STALE) => Cause::RequestOver,
-        (
-            Call::ClassSet | Call::ClassGet | Call::ClassClear | Call::ListClasses,
-            Errno::BADF,
-        ) => Cause::NoSuchTarget,
+        (Call::ClassSet | Call::ClassGet | Call::ClassClear | Call::ListClasses, Errno::BADF) => {
+            Cause::NoSuchTarget
+        }
         (_, Errno::NOENT | Errno::SRCH) => Cause::NoSuchTarget,
         (_, errno) => general_cause(errno),
     }

@@ -193,7 +193,12 @@ enum ClassCommand {
         #[command(flatten)]
         target: TargetArgs,
         /// The same by name.
-        #[arg(long = "level", id = "named_level", group = "attributes", value_name = "LEVEL")]
+        #[arg(
+            long = "level",
+            id = "named_level",
+            group = "attributes",
+            value_name = "LEVEL"
+        )]
         named_level: Option<Level>,
         /// Share of its TSGs where best-effort TSGs take turns, from 1 to 10000, relative to the
         /// others, which have 1024 unless they were given a weight.

@@ -149,7 +149,9 @@ fn without_a_device_every_command_says_so() {
         &["class", "set", "be", "--tsg", "1", "--weight", "3000"],
         &["class", "get", "--tid", "1"],
         &["class", "set", "--timeslice", "500", "--pid", "1"],
-        &["class", "set", "--level", "3", "--weight", "7", "--pid", "1"],
+        &[
+            "class", "set", "--level", "3", "--weight", "7", "--pid", "1",
+        ],
         &["class", "clear", "--cgroup", "/"],
         &["class", "clear", "level", "weight", "--cgroup", "/"],
         &["class", "list"],

@@ -10,6 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{anyhow, Context as _, Result};
+use libzernel::class::Attributes;
 use libzernel::request::Number;
 use libzernel::sim::{Condition, Context, ContextSpec, Item, Sim, Words};
 use libzernel::{Level, Target, Timestamp, Weight, Zernel};
@@ -115,7 +116,9 @@ impl Gpu {
         // Without slack the kernel may not delay the wake-ups of a request.
         set_current_timer_slack(NonZeroU64::new(1)).context("cannot set the timer slack")?;
         if let Some(level) = class {
-            Zernel::open()?.set_class_with(&Target::current_process(), level, weight)?;
+            let mut class = Attributes::from(level);
+            class.weight = weight;
+            Zernel::open()?.set_class(&Target::current_process(), class)?;
         }
         let sim = Sim::open()?;
         let spec = |spec| ContextSpec { channels, ..spec };

@@ -25,7 +25,6 @@ use crate::common::Lab;
 use crate::harness::{case, suite, Outcome, Suite};
 use crate::sys::{self, Area, Wild};
 
-pub use fields::descriptor_is_bad;
 use table::Stage;
 
 /// The suite.
@@ -42,26 +41,12 @@ pub const SUITE: Suite = suite(
         case("longer_structures", longer_structures),
         case("longer_with_unknown_content", longer_with_unknown_content),
         case("foreign_numbers", foreign_numbers),
-        case("direction_is_not_looked_at", direction_is_not_looked_at),
-        case("class_fields", fields::class_fields),
-        case("class_levels", fields::class_levels),
-        case("class_weights", fields::class_weights),
-        case("class_targets", fields::class_targets),
         case("list_fields", fields::list_fields),
         case("read_needs_room", read_needs_room),
         case("write_and_mmap_are_refused", write_and_mmap_are_refused),
         case("other_files", other_files),
     ],
 );
-
-/// The calling process as a target.
-pub fn own_class(level: u32) -> abi::zernel_v0_class {
-    abi::zernel_v0_class {
-        target: abi::ZERNEL_V0_TARGET_PROCESS,
-        level,
-        ..abi::zernel_v0_class::zeroed()
-    }
-}
 
 /// Runs `f` and fails if anything but the count of refusals is different afterwards.
 pub fn unchanged<T>(zernel: &Zernel, f: impl FnOnce() -> Result<T>) -> Result<T> {
@@ -121,7 +106,7 @@ fn every_call_works() -> Outcome {
     check_eq!(lab.zernel.gpus().count(), 2);
     check_eq!(lab.stats()?.gpus, 2);
     let own = lab.zernel.class(&Target::current_process())?;
-    check_eq!(own.level, None);
+    check_eq!(own.level.value, None);
     Ok(())
 }
 
@@ -184,7 +169,7 @@ fn read_only_structure() -> Outcome {
         .context(call.name)?;
         check_eq!(result, Err(Errno::FAULT), "{}", call.name);
     }
-    check_eq!(lab.zernel.clear_class(&me)?.level, None);
+
     Ok(())
 }
 
@@ -328,7 +313,7 @@ fn foreign_numbers() -> Outcome {
     let lab = Lab::open()?;
     let fd = lab.zernel.as_fd();
     let mut bytes = vec![0; 16384];
-    let class = abi::LIBZERNEL_V0_IOC_CLASS_GET;
+    let class = abi::LIBZERNEL_V0_IOC_TRACK;
     unchanged(&lab.zernel, || {
         // Those of ABI 1 have their own suite.
         let known = [0x20..0x25, 0x30..0x32, 0x40..0x42, 0x50..0x54];
@@ -348,22 +333,6 @@ fn foreign_numbers() -> Outcome {
         Ok(())
     })?;
     check_eq!(bytes.iter().any(|&byte| byte != 0), false);
-    Ok(())
-}
-
-/// The header says: type and number alone decide.
-fn direction_is_not_looked_at() -> Outcome {
-    let lab = Lab::open()?;
-    for direction in 0..4u32 {
-        let number = abi::LIBZERNEL_V0_IOC_CLASS_GET & !(3 << 30) | direction << 30;
-        let (result, class) = call(lab.zernel.as_fd(), number, &own_class(0));
-        result?;
-        check_eq!(
-            class.level,
-            abi::ZERNEL_V0_LEVEL_NONE,
-            "direction {direction}"
-        );
-    }
     Ok(())
 }
 
@@ -425,19 +394,13 @@ pub fn count_tsgs(fd: BorrowedFd<'_>) -> Result<usize> {
     Ok(crate::list::part(fd, abi::ZERNEL_LIST_TSGS, 0, &mut part)?.0)
 }
 
-/// Sets a class through a file that is no [`Zernel`]; the target is a TSG or a process.
+/// Sets a class through a file that is no [`Zernel`].
 pub fn set_through(fd: BorrowedFd<'_>, target: &Target, level: u32) -> Result<(), Errno> {
-    let (target, id) = match target {
-        Target::Tsg(id) => (abi::ZERNEL_V0_TARGET_TSG, id.as_u64()),
-        Target::Process(pid) => (abi::ZERNEL_V0_TARGET_PROCESS, u64::from(*pid)),
-        other => panic!("{other:?} is not asked for"),
+    let mut call = abi::zernel_class_set {
+        target: target.raw(),
+        set: abi::ZERNEL_CLASS_LEVEL,
+        level,
+        ..Zeroable::zeroed()
     };
-    let request = abi::zernel_v0_class {
-        target,
-        id,
-        ..own_class(level)
-    };
-    call(fd, abi::LIBZERNEL_V0_IOC_CLASS_SET, &request)
-        .0
-        .map(drop)
+    libzernel::sys::zernel::class_set(fd, &mut call)
 }

@@ -42,7 +42,10 @@ const DRIVER_SLICE: u32 = 1024;
 
 /// What is in force for a target.
 fn in_force(class: &Class) -> (Option<u8>, Source) {
-    (class.effective.map(|level| level.number()), class.source)
+    (
+        class.level.value.map(|level| level.number()),
+        class.level.source,
+    )
 }
 
 fn reaches_what_is_below() -> Outcome {
@@ -67,7 +70,7 @@ fn reaches_what_is_below() -> Outcome {
     ] {
         let class = lab.zernel.class(&target)?;
         check_eq!(in_force(&class), (Some(7), Source::Cgroup), "{target:?}");
-        check_eq!(class.timeslice_us, told_slice_of(7));
+        check_eq!(class.timeslice_us.value, told_slice_of(7));
     }
     lab.zernel.clear_class(&top.target()?)?;
     lab.wait_slice(&context, DRIVER_SLICE)?;
@@ -190,7 +193,7 @@ fn moving_changes_the_class() -> Outcome {
             group.enter(0)?;
             // A question looks at where the process is now.
             let class = lab.zernel.class(&Target::CurrentProcess)?;
-            check_eq!(class.effective, number.map(level));
+            check_eq!(class.level.value, number.map(level));
             wait_moved(&lab, tsg.id, group.id()?, number)?;
         }
         group::leave()?;
@@ -283,7 +286,10 @@ fn lives_without_processes() -> Outcome {
         })?;
         wait_until("its TSG is gone", || Ok(lab.stats()?.tsgs == 0))?;
         check_eq!(lab.stats()?.classes, 1);
-        check_eq!(lab.zernel.class(&group.target()?)?.level, Some(level(7)));
+        check_eq!(
+            lab.zernel.class(&group.target()?)?.own.level,
+            Some(level(7))
+        );
     }
     Ok(())
 }
@@ -305,7 +311,7 @@ fn rmdir_ends_the_class() -> Outcome {
     // A new cgroup of the same name is another one.
     let again = parent.below("goes")?;
     let class = lab.zernel.class(&again.target()?)?;
-    check_eq!((class.level, class.effective), (None, Some(level(5))));
+    check_eq!((class.own.level, class.level.value), (None, Some(level(5))));
     Ok(())
 }
 
@@ -313,7 +319,7 @@ fn removed_cgroup() -> Outcome {
     let lab = Lab::open()?;
     let group = Group::new("removed")?;
     let target = group.target()?;
-    check_eq!(lab.zernel.class(&target)?.level, None);
+    check_eq!(lab.zernel.class(&target)?.own.level, None);
     group.remove()?;
     unchanged(&lab.zernel, || {
         let answers = [

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Classes of TSGs, threads, processes and cgroups: which one is in force and what it does.
 
+mod attributes;
 mod errors;
 
 use std::sync::mpsc;
 
 use anyhow::{anyhow, Context as _, Result};
+use libzernel::class::{Attributes, Set};
 use libzernel::sim::ContextSpec;
 use libzernel::tsg::Interleave;
-use libzernel::{tsg, Class, Source, Target, Weight};
+use libzernel::{tsg, Class, Level, Source, Target};
 
 use crate::check_eq;
 use crate::child::Child;
@@ -24,12 +26,19 @@ pub const SUITE: Suite = suite(
         case("precedence_of_all_combinations", precedence),
         case("every_level_has_its_slice", every_level_has_its_slice),
         case("existing_and_later_tsgs", existing_and_later_tsgs),
-        case("clear_gives_back_the_slice", clear_gives_back_the_slice),
         case("copy_engines_only_by_name", copy_engines_only_by_name),
         case("thread_is_not_its_process", thread_is_not_its_process),
         case("other_processes_are_left_alone", other_processes),
         case("both_gpus", both_gpus),
-        case("setting_again_replaces", setting_again_replaces),
+        case("a_slice_of_its_own", attributes::a_slice_of_its_own),
+        case(
+            "a_slice_without_a_class",
+            attributes::a_slice_without_a_class,
+        ),
+        case("reasons_of_a_slice", attributes::reasons_of_a_slice),
+        case("attributes_one_by_one", attributes::one_by_one),
+        case("assignments_are_listed", attributes::assignments_are_listed),
+        case("what_is_refused", attributes::what_is_refused),
         case("nothing_to_clear", errors::nothing_to_clear),
         case("no_such_tsg", errors::no_such_tsg),
         case("no_such_task", errors::no_such_task),
@@ -54,34 +63,38 @@ fn targets(id: tsg::Id, group: &Group) -> Result<Vec<(&'static str, Target, Sour
     ])
 }
 
+/// The own level, the level in force, its source and the time slice.
+fn summary(class: &Class) -> (Option<Level>, Option<Level>, Source, u32) {
+    let level = class.level;
+    let slice = class.timeslice_us.value;
+    (class.own.level, level.value, level.source, slice)
+}
+
 fn set_get_clear_of_each_kind() -> Outcome {
     let lab = Lab::open()?;
     let group = Group::new("kinds")?;
     group.enter(0)?;
     let (context, tsg) = lab.compute()?;
     for (name, target, source) in targets(tsg.id, &group)? {
-        let expected = Class {
-            level: Some(level(3)),
-            effective: Some(level(3)),
-            source,
-            timeslice_us: slice_of(3),
-            weight: Some(Weight::DEFAULT),
-            effective_weight: Weight::DEFAULT,
-            privileged: true,
-        };
-        let none = Class {
-            level: None,
-            effective: None,
-            source: Source::None,
-            timeslice_us: 0,
-            weight: None,
-            effective_weight: Weight::DEFAULT,
-            privileged: false,
-        };
         let before = lab.stats()?;
-        check_eq!(lab.zernel.class(&target)?, none, "{name} at first");
-        check_eq!(lab.zernel.set_class(&target, level(3))?, expected, "{name}");
-        check_eq!(lab.zernel.class(&target)?, expected, "{name} when asked");
+        let none = lab.zernel.class(&target)?;
+        check_eq!(
+            summary(&none),
+            (None, None, Source::None, 0),
+            "{name} at first"
+        );
+        check_eq!((none.assignment, none.own), (None, Attributes::default()));
+        lab.zernel.set_class(&target, level(3))?;
+        let class = lab.zernel.class(&target)?;
+        let three = Some(level(3));
+        check_eq!(
+            summary(&class),
+            (three, three, source, slice_of(3)),
+            "{name}"
+        );
+        check_eq!(class.privileged, Set::LEVEL, "{name}");
+        check_eq!(class.level.assignment, class.assignment, "{name}");
+        check_eq!(class.timeslice_us.source, Source::Level, "{name}");
         check_eq!(lab.stats()?.classes, before.classes + 1, "{name}");
         lab.wait_slice(&context, slice_of(3)).context(name)?;
         let listed = lab.tsg(tsg.id)?;
@@ -90,7 +103,13 @@ fn set_get_clear_of_each_kind() -> Outcome {
             (Some(level(3)), source),
             "{name}"
         );
-        check_eq!(lab.zernel.clear_class(&target)?, none, "{name} cleared");
+        let listed = lab.zernel.class_of(&target)?.context("not listed")?;
+        check_eq!(
+            (Some(listed.id), listed.own, listed.privileged, listed.tsgs),
+            (class.assignment, class.own, Set::LEVEL, 1),
+            "{name}"
+        );
+        lab.zernel.clear_class(&target)?;
         check_eq!(lab.zernel.class(&target)?, none, "{name} after that");
         lab.wait_slice(&context, DRIVER_SLICE).context(name)?;
         let after = lab.stats()?;
@@ -153,10 +172,10 @@ fn precedence() -> Outcome {
             }
             if let Some(target) = target {
                 let class = lab.zernel.class(target)?;
-                let told = (class.effective, class.source);
+                let told = (class.level.value, class.level.source);
                 check_eq!(told, (effective, source), "{target:?} with {on:?}");
                 let own = on[index].then(|| level(targets[index].2));
-                check_eq!(class.level, own, "{target:?} with {on:?}");
+                check_eq!(class.own.level, own, "{target:?} with {on:?}");
             }
         }
     }
@@ -168,8 +187,13 @@ fn every_level_has_its_slice() -> Outcome {
     let lab = Lab::open()?;
     let (context, tsg) = lab.compute()?;
     for number in 0..8u8 {
-        let class = lab.zernel.set_class(&Target::Tsg(tsg.id), level(number))?;
-        check_eq!(class.timeslice_us, told_slice_of(number), "level {number}");
+        lab.zernel.set_class(&Target::Tsg(tsg.id), level(number))?;
+        let class = lab.zernel.class(&Target::Tsg(tsg.id))?;
+        check_eq!(
+            class.timeslice_us.value,
+            told_slice_of(number),
+            "level {number}"
+        );
         lab.wait_slice(&context, slice_of(number))?;
         let (raw, interleave) = match number {
             0 | 1 => (2, Interleave::High),
@@ -212,25 +236,6 @@ fn existing_and_later_tsgs() -> Outcome {
     Ok(())
 }
 
-fn clear_gives_back_the_slice() -> Outcome {
-    let lab = Lab::open()?;
-    let (context, tsg) = lab.compute()?;
-    check_eq!(context.stats()?.timeslice_us, DRIVER_SLICE);
-    for numbers in [&[0][..], &[7, 0, 3], &[1, 1, 6, 2, 0, 7]] {
-        for &number in numbers {
-            lab.zernel.set_class(&Target::Tsg(tsg.id), level(number))?;
-        }
-        let last = *numbers.last().ok_or_else(|| anyhow!("no level"))?;
-        lab.wait_slice(&context, slice_of(last))?;
-        lab.zernel.clear_class(&Target::Tsg(tsg.id))?;
-        lab.wait_slice(&context, DRIVER_SLICE)?;
-        common::wait_until("the interleave level is back", || {
-            Ok(context.stats()?.interleave == 0)
-        })?;
-    }
-    Ok(())
-}
-
 fn copy_engines_only_by_name() -> Outcome {
     let lab = Lab::open()?;
     let (copy, tsg) = lab.context(&ContextSpec::copy("copy"))?;
@@ -246,12 +251,16 @@ fn copy_engines_only_by_name() -> Outcome {
         let listed = lab.tsg(id)?;
         check_eq!((listed.level, listed.source), (None, Source::None));
         let class = lab.zernel.class(&Target::Tsg(id))?;
-        check_eq!((class.effective, class.source), (None, Source::None));
+        check_eq!(
+            (class.level.value, class.level.source),
+            (None, Source::None)
+        );
         check_eq!(context.stats()?.slice_changes, 0);
     }
-    let class = lab.zernel.set_class(&Target::Tsg(tsg.id), level(2))?;
+    lab.zernel.set_class(&Target::Tsg(tsg.id), level(2))?;
+    let class = lab.zernel.class(&Target::Tsg(tsg.id))?;
     check_eq!(
-        (class.effective, class.source),
+        (class.level.value, class.level.source),
         (Some(level(2)), Source::Tsg)
     );
     lab.wait_slice(&copy, slice_of(2))?;
@@ -287,7 +296,7 @@ fn thread_is_not_its_process() -> Outcome {
             lab.wait_slice(&mine, slice_of(7))?;
             check_eq!(context.stats()?.timeslice_us, slice_of(1));
             check_eq!(
-                lab.zernel.class(&Target::CurrentThread)?.source,
+                lab.zernel.class(&Target::CurrentThread)?.level.source,
                 Source::Process
             );
             lab.zernel.clear_class(&Target::Thread(tid))?;
@@ -329,27 +338,5 @@ fn both_gpus() -> Outcome {
     lab.zernel.set_class(&Target::CurrentProcess, level(0))?;
     lab.wait_slice(&first, slice_of(0))?;
     lab.wait_slice(&second, slice_of(0))?;
-    Ok(())
-}
-
-fn setting_again_replaces() -> Outcome {
-    let lab = Lab::open()?;
-    let group = Group::new("again")?;
-    group.enter(0)?;
-    let (context, tsg) = lab.compute()?;
-    for (name, target, _) in targets(tsg.id, &group)? {
-        for number in [7, 0, 0, 5] {
-            lab.zernel.set_class(&target, level(number))?;
-            check_eq!(
-                lab.zernel.class(&target)?.level,
-                Some(level(number)),
-                "{name}"
-            );
-            check_eq!(lab.stats()?.classes, 1, "{name}");
-        }
-        lab.wait_slice(&context, slice_of(5)).context(name)?;
-        lab.zernel.clear_class(&target)?;
-        check_eq!(lab.stats()?.classes, 0, "{name}");
-    }
     Ok(())
 }

@@ -297,7 +297,7 @@ fn perfmon_sees_all() -> Outcome {
         let lab = Lab::open()?;
         check_eq!(seen()?.into_iter().collect::<Vec<_>>(), alices);
         let target = Target::Tsg(tsg::Id::new(alices[0]));
-        check_eq!(lab.zernel.class(&target)?.effective, None);
+        check_eq!(lab.zernel.class(&target)?.level.value, None);
         // Seeing is not changing.
         let answer = errno(lab.zernel.set_class(&target, level(7)));
         check_eq!(answer, Some(Errno::PERM));
@@ -323,7 +323,7 @@ fn foreign_pid_namespace() -> Outcome {
             // Numbers are those of the caller's namespace.
             let answer = errno(lab.zernel.class(&Target::Process(outside.pid)));
             check_eq!(answer, Some(Errno::SRCH));
-            check_eq!(lab.zernel.class(&Target::Process(1))?.level, None);
+            check_eq!(lab.zernel.class(&Target::Process(1))?.own.level, None);
             Ok(())
         })
     })

@@ -6,6 +6,7 @@ mod matrix;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use libzernel::class::Set;
 use libzernel::sim::{ContextSpec, Sim};
 use libzernel::{Source, Target, Zernel};
 use rustix::io::Errno;
@@ -82,9 +83,10 @@ fn lowering_cannot_be_undone() -> Outcome {
             Target::CurrentProcess,
         ] {
             for number in [6, 6, 7, 7] {
-                let class = lab.zernel.set_class(&target, level(number))?;
+                lab.zernel.set_class(&target, level(number))?;
+                let class = lab.zernel.class(&target)?;
                 check_eq!(
-                    (class.level, class.privileged),
+                    (class.own.level, class.privileged.contains(Set::LEVEL)),
                     (Some(level(number)), false)
                 );
             }
@@ -122,10 +124,10 @@ fn no_escape_from_a_later_class() -> Outcome {
     for target in &own {
         let class = root.zernel.class(target)?;
         check_eq!(
-            (class.level, class.effective),
+            (class.own.level, class.level.value),
             (Some(level(6)), Some(level(7)))
         );
-        check_eq!(class.source, Source::Cgroup, "{target:?}");
+        check_eq!(class.level.source, Source::Cgroup, "{target:?}");
     }
     let listed = root.tsg(tsg)?;
     check_eq!(
@@ -154,9 +156,10 @@ fn lowering_ends_with_what_it_lowers() -> Outcome {
     in_child(|| {
         sys::become_user(ALICE, ALICE, &[])?;
         let zernel = Zernel::open()?;
-        let class = zernel.set_class(&thread, level(3))?;
+        zernel.set_class(&thread, level(3))?;
+        let class = zernel.class(&thread)?;
         check_eq!(
-            (class.effective, class.source),
+            (class.level.value, class.level.source),
             (Some(level(3)), Source::Thread)
         );
         check_eq!(
@@ -168,7 +171,7 @@ fn lowering_ends_with_what_it_lowers() -> Outcome {
     check_eq!(root.tsg(tsg)?.level, Some(level(3)));
     root.zernel.clear_class(&process)?;
     let class = root.zernel.class(&thread)?;
-    check_eq!((class.level, class.effective), (Some(level(3)), None));
+    check_eq!((class.own.level, class.level.value), (Some(level(3)), None));
     let listed = root.tsg(tsg)?;
     check_eq!((listed.level, listed.source), (None, Source::None));
     Ok(())

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use libzernel::class::Set;
 use libzernel::sim::ContextSpec;
 use libzernel::{Target, Zernel};
 use rustix::io::Errno;
@@ -67,12 +68,12 @@ fn admission_is_a_budget() -> Outcome {
     let after = lab.stats()?;
     check_eq!(after.denied, before.denied + 4);
     check_eq!(after.classes, 2);
-    check_eq!(lab.zernel.class(&process(2))?.level, None);
+    check_eq!(lab.zernel.class(&process(2))?.own.level, None);
     // What replaces a raised one takes its place; what lowers is free and makes room.
     as_member(BOB, &process(0), 1, None)?;
     as_member(ALICE, &process(2), 7, None)?;
     as_member(ALICE, &process(2), 0, full)?;
-    check_eq!(lab.zernel.class(&process(2))?.level, Some(level(7)));
+    check_eq!(lab.zernel.class(&process(2))?.own.level, Some(level(7)));
     as_member(ALICE, &process(1), 6, None)?;
     as_member(ALICE, &process(2), 0, None)?;
     as_member(ALICE, &process(3), 0, full)?;
@@ -102,9 +103,9 @@ fn admission_of_nobody() -> Outcome {
     }
     as_member(ALICE, &second, 6, None)?;
     // What was admitted before stays; it just cannot be renewed.
-    check_eq!(lab.zernel.class(&first)?.effective, Some(level(0)));
+    check_eq!(lab.zernel.class(&first)?.level.value, Some(level(0)));
     as_member(ALICE, &first, 0, Some(Errno::DQUOT))?;
-    check_eq!(lab.zernel.class(&first)?.effective, Some(level(0)));
+    check_eq!(lab.zernel.class(&first)?.level.value, Some(level(0)));
     tune("lc_admission", 1)?;
     as_member(ALICE, &first, 0, None)
 }
@@ -122,9 +123,10 @@ fn owner_lowers_what_was_raised() -> Outcome {
         in_child(|| {
             sys::become_user(ALICE, ALICE, &[])?;
             let zernel = Zernel::open()?;
-            let class = zernel.set_class(&mine, level(number))?;
+            zernel.set_class(&mine, level(number))?;
+            let class = zernel.class(&mine)?;
             check_eq!(
-                (class.effective, class.privileged),
+                (class.level.value, class.privileged.contains(Set::LEVEL)),
                 (Some(level(number)), true)
             );
             let answer = errno(zernel.set_class(&mine, level(number - 1)));

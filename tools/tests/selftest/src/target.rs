@@ -60,7 +60,11 @@ fn child_is_not_classed() -> Outcome {
         let lab = Lab::open()?;
         for target in [Target::CurrentProcess, Target::CurrentThread] {
             let class = lab.zernel.class(&target)?;
-            check_eq!((class.level, class.effective), (None, None), "{target:?}");
+            check_eq!(
+                (class.own.level, class.level.value),
+                (None, None),
+                "{target:?}"
+            );
         }
         let (context, tsg) = lab.compute()?;
         check_eq!((tsg.level, tsg.source), (None, Source::None));
@@ -87,7 +91,7 @@ fn exec_keeps_the_class() -> Outcome {
     })?;
     let class = lab.zernel.class(&executed)?;
     check_eq!(
-        (class.level, class.source),
+        (class.own.level, class.level.source),
         (Some(level(7)), Source::Process)
     );
     check_eq!(lab.stats()?.classes, 1);
@@ -114,14 +118,14 @@ fn exec_from_another_thread() -> Outcome {
     })?;
     let class = lab.zernel.class(&Target::Process(child.pid()))?;
     check_eq!(
-        (class.level, class.source),
+        (class.own.level, class.level.source),
         (Some(level(7)), Source::Process)
     );
     // The thread has no number of its own any more, so its assignment has ended; the leader's
     // number never had one.
     wait_assignments(&lab, 1)?;
     let class = lab.zernel.class(&Target::Thread(child.pid()))?;
-    check_eq!((class.level, class.effective), (None, Some(level(7))));
+    check_eq!((class.own.level, class.level.value), (None, Some(level(7))));
     child.kill()?;
     wait_assignments(&lab, 0)
 }
@@ -177,7 +181,7 @@ fn leader_exits_first() -> Outcome {
     wait_until("the other thread has a TSG", || Ok(lab.stats()?.tsgs == 1))?;
     let class = lab.zernel.class(&process)?;
     check_eq!(
-        (class.level, class.source),
+        (class.own.level, class.level.source),
         (Some(level(7)), Source::Process)
     );
     let tsg = lab.zernel.tsgs().next().context("no TSG")??;
@@ -236,7 +240,11 @@ fn number_used_again() -> Outcome {
     let _second = Child::numbered(pid)?;
     for target in [Target::Process(pid), Target::Thread(pid)] {
         let class = lab.zernel.class(&target)?;
-        check_eq!((class.level, class.effective), (None, None), "{target:?}");
+        check_eq!(
+            (class.own.level, class.level.value),
+            (None, None),
+            "{target:?}"
+        );
     }
     wait_assignments(&lab, 0)
 }
@@ -250,7 +258,7 @@ fn class_outlives_its_file() -> Outcome {
     drop(other);
     lab.wait_slice(&context, slice_of(3))?;
     check_eq!(
-        lab.zernel.class(&Target::CurrentProcess)?.level,
+        lab.zernel.class(&Target::CurrentProcess)?.own.level,
         Some(level(7))
     );
     check_eq!(lab.stats()?.classes, 2);
@@ -282,7 +290,7 @@ fn passed_zernel_file() -> Outcome {
         check_eq!(answer, Ok(()), "lowering oneself");
         Ok(())
     })?;
-    check_eq!(lab.zernel.class(&theirs)?.level, None);
+    check_eq!(lab.zernel.class(&theirs)?.own.level, None);
     Ok(())
 }
 

@@ -394,7 +394,7 @@ fn slices_change_at_once() -> Outcome {
         tune("level7_timeslice_us", slice)?;
         lab.wait_slice(&one, slice)?;
         let class = lab.zernel.class(&Target::Tsg(one_tsg.id))?;
-        check_eq!(class.timeslice_us, slice);
+        check_eq!(class.timeslice_us.value, slice);
     }
     for number in 0..8 {
         lab.zernel
@@ -421,7 +421,7 @@ fn bounds_change_at_once() -> Outcome {
     tune("max_timeslice_us", 4000)?;
     lab.wait_slice(&low, 3000)?;
     lab.wait_slice(&high, 4000)?;
-    let told = |id| -> Result<u32> { Ok(lab.zernel.class(&Target::Tsg(id))?.timeslice_us) };
+    let told = |id| -> Result<u32> { Ok(lab.zernel.class(&Target::Tsg(id))?.timeslice_us.value) };
     check_eq!((told(low_tsg.id)?, told(high_tsg.id)?), (3000, 4000));
     tune("min_timeslice_us", 10)?;
     tune("max_timeslice_us", 10_000_000)?;
@@ -447,8 +447,11 @@ fn default_class_at_once() -> Outcome {
             (Some(level(number)), Source::Default)
         );
         let class = lab.zernel.class(&Target::CurrentProcess)?;
-        check_eq!((class.level, class.effective), (None, Some(level(number))));
-        check_eq!(class.source, Source::Default);
+        check_eq!(
+            (class.own.level, class.level.value),
+            (None, Some(level(number)))
+        );
+        check_eq!(class.level.source, Source::Default);
     }
     let (later, _) = lab.compute()?;
     lab.wait_slice(&later, slice_of(5))?;
@@ -478,7 +481,10 @@ fn switching_off_and_on() -> Outcome {
         check_eq!(lab.zernel.version()?.enabled, false);
         // The class is still there; it just asks for nothing.
         let class = lab.zernel.class(&Target::Tsg(one_tsg.id))?;
-        check_eq!((class.effective, class.timeslice_us), (Some(level(1)), 0));
+        check_eq!(
+            (class.level.value, class.timeslice_us.value),
+            (Some(level(1)), 0)
+        );
         tune("enabled", 1)?;
         check_eq!(lab.zernel.version()?.enabled, true);
     }

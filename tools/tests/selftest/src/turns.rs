@@ -16,6 +16,7 @@ mod weights;
 use std::time::Duration;
 
 use anyhow::{ensure, Context as _, Result};
+use libzernel::class::Attributes;
 use libzernel::sim::{Context, Item, TsgStats};
 use libzernel::{tsg, Level, Target, Weight};
 
@@ -57,7 +58,6 @@ pub const SUITE: Suite = suite(
         case("no_memory_for_budgets", memory::of_budgets),
         case("only_privilege_gives_more_weight", weights::permission),
         case("held_down_stays_held_down", weights::held_down),
-        case("weight_of_a_program_of_before", weights::older_programs),
     ],
 );
 
@@ -67,7 +67,7 @@ const ENDLESS: Duration = Duration::from_secs(60);
 const MS: u64 = 1_000_000;
 
 /// A weight.
-fn weight(number: u32) -> Result<Weight> {
+pub fn weight(number: u32) -> Result<Weight> {
     Weight::new(number).context("not a weight")
 }
 
@@ -98,7 +98,7 @@ impl<'a> Crowd<'a> {
         for ((context, id), &number) in crowd.members.iter().zip(weights) {
             let target = Target::Tsg(*id);
             lab.zernel
-                .set_class_with(&target, Level::BE, Some(weight(number)?))?;
+                .set_class(&target, Attributes::from(Level::BE).weight(weight(number)?))?;
             keep_busy(context)?;
         }
         crowd.settle_turns()?;

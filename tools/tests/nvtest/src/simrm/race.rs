@@ -216,7 +216,7 @@ fn lead(race: &Race, phases: &mut Repeat, beside: Beside, victims: Option<&Victi
 
 fn prepare(race: &Race, lab: &Lab, classed: bool) -> Result<()> {
     let me = Target::current_process();
-    let is = lab.zernel.class(&me)?.level.is_some();
+    let is = lab.zernel.class(&me)?.own.level.is_some();
     if classed && !is {
         lab.zernel.set_class(&me, Level::BE)?;
     } else if !classed && is {

@@ -9,7 +9,6 @@ use libzernel::sim::Context;
 use libzernel::sys::{abi, v0 as raw};
 use libzernel::{Level, Target};
 
-use super::own_class;
 use crate::common::Lab;
 use crate::sys::Area;
 
@@ -107,7 +106,6 @@ impl Stage {
             abi::zernel_v0_version::zeroed(),
             abi::zernel_v0_stats::zeroed(),
         );
-        let (set, plain) = (own_class(3), own_class(0));
         let (page, named) = (
             abi::zernel_v0_page::zeroed(),
             abi::zernel_v0_request::zeroed(),
@@ -122,9 +120,6 @@ impl Stage {
             Call::new("STATS", abi::LIBZERNEL_V0_IOC_STATS, &stats).grown_from(120),
             Call::new("LIST_GPUS", abi::LIBZERNEL_V0_IOC_LIST_GPUS, &gpus),
             Call::new("LIST_TSGS", abi::LIBZERNEL_V0_IOC_LIST_TSGS, &tsgs),
-            Call::new("CLASS_SET", abi::LIBZERNEL_V0_IOC_CLASS_SET, &set).grown_from(32),
-            Call::new("CLASS_GET", abi::LIBZERNEL_V0_IOC_CLASS_GET, &plain).grown_from(32),
-            Call::new("CLASS_CLEAR", abi::LIBZERNEL_V0_IOC_CLASS_CLEAR, &plain).grown_from(32),
             Call::new(
                 "PAGE_REGISTER",
                 abi::LIBZERNEL_V0_IOC_PAGE_REGISTER,

@@ -140,9 +140,9 @@ pub(super) fn becomes_shared() -> Outcome {
             Ok(!now.pending && now.applied == applied + 2)
         })?;
         let class = lab.zernel.class(&target)?;
-        check_eq!(class.level, Some(Level::LC), "its assignment stays");
+        check_eq!(class.own.level, Some(Level::LC), "its assignment stays");
         if own {
-            check_eq!(class.effective, None, "but has no effect");
+            check_eq!(class.level.value, None, "but has no effect");
         }
         context.describe(&PLAIN)?;
         lab.wait_slice(&context, slice_of(0))?;

@@ -275,7 +275,7 @@ pub(super) fn suspended_gpu_gets_its_changes() -> Outcome {
     for (number, (context, tsg)) in tsgs[..2].iter().enumerate() {
         let class = lab.zernel.class(&Target::Tsg(tsg.id))?;
         check_eq!(
-            class.level,
+            class.own.level,
             Some(level(4 + number)),
             "class of TSG {number}"
         );

@@ -35,7 +35,7 @@ pub(super) fn zernel_alone() -> Outcome {
         check_eq!(zernel.tsgs().count(), 0, "TSGs");
         let me = Target::current_process();
         zernel.set_class(&me, Level::LC)?;
-        check_eq!(zernel.class(&me)?.effective, Some(Level::LC));
+        check_eq!(zernel.class(&me)?.level.value, Some(Level::LC));
         check_eq!(zernel.stats()?.classes, 1);
         zernel.clear_class(&me)?;
         zernel.set_class(&me, Level::BE)?;

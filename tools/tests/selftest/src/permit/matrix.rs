@@ -5,13 +5,14 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 
 use anyhow::{Context as _, Result};
-use libzernel::{Target, Zernel};
+use libzernel::class::{Attributes, Set};
+use libzernel::{Target, Weight, Zernel};
 use rustix::io::Errno;
 
 use super::{owner_process, ALICE, BOB, GROUP, NICE};
 use crate::check_eq;
 use crate::child::Child;
-use crate::common::{errno, level, tune, Lab, SOON};
+use crate::common::{errno, level, told_slice_of, tune, Lab, SOON};
 use crate::group::Group;
 use crate::harness::Outcome;
 use crate::list::PERFMON;
@@ -56,9 +57,41 @@ impl Actor {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Request {
     Set(u8),
+    Weight(u32),
+    Slice(u32),
     Clear,
     Get,
 }
+
+impl Request {
+    /// What it sets, if it sets something.
+    fn sets(self) -> Option<Attributes> {
+        match self {
+            Self::Set(number) => Some(level(number).into()),
+            Self::Weight(weight) => Weight::new(weight).map(Attributes::from),
+            Self::Slice(us) => Some(Attributes::default().timeslice_us(us)),
+            Self::Clear | Self::Get => None,
+        }
+    }
+}
+
+/// Every call.
+const REQUESTS: [Request; 14] = [
+    Request::Set(0),
+    Request::Set(1),
+    Request::Set(2),
+    Request::Set(3),
+    Request::Set(4),
+    Request::Set(5),
+    Request::Set(6),
+    Request::Set(7),
+    Request::Weight(5),
+    Request::Weight(2000),
+    Request::Slice(60),
+    Request::Slice(4_000_000),
+    Request::Clear,
+    Request::Get,
+];
 
 /// What the header says: `rank` is the number of the level in force before, 6 without one.
 fn expected(
@@ -79,6 +112,13 @@ fn expected(
         _ if !may_change => Some(Errno::PERM),
         Request::Set(number) if number >= rank || actor.is_privileged() => None,
         Request::Set(_) => Some(Errno::PERM),
+        _ if request.sets().is_some() && actor.is_privileged() => None,
+        Request::Weight(weight) => (weight > 1024).then_some(Errno::PERM),
+        // Without a class a slice is never more than the driver's own.
+        Request::Slice(us) => {
+            let most = given.map_or(u32::MAX, told_slice_of);
+            (us > most).then_some(Errno::PERM)
+        }
         Request::Clear if given.is_none() => Some(Errno::NODATA),
         // Root gave it, so that only privilege takes it away.
         Request::Clear if actor.is_privileged() => None,
@@ -103,20 +143,16 @@ pub fn matrix(actor: Actor) -> Outcome {
         ("delegated cgroup", delegated.target()?, true),
         ("root's cgroup", foreign.target()?, false),
     ];
-    let requests: Vec<_> = (0..8)
-        .map(Request::Set)
-        .chain([Request::Clear, Request::Get])
-        .collect();
     let puppet = Puppet::new(actor, &targets.each_ref().map(|(_, target, _)| target))?;
     for (index, (name, target, is_alices)) in targets.iter().enumerate() {
         for given in [None, Some(3), Some(6), Some(7)] {
-            for &request in &requests {
+            for (number, request) in REQUESTS.into_iter().enumerate() {
                 if let Some(given) = given {
                     lab.zernel.set_class(target, level(given))?;
                 }
                 let is_tsg = matches!(target, Target::Tsg(_));
                 let want = expected(actor, is_tsg, *is_alices, given, request);
-                let ask = || puppet.ask(index, request);
+                let ask = || puppet.ask(index, number);
                 one(&lab, actor, target, request, want, ask)
                     .with_context(|| format!("{request:?} of the {name} with {given:?}"))?;
                 // There may be nothing to clear.
@@ -144,10 +180,11 @@ impl Puppet {
             loop {
                 (&theirs).read_exact(&mut command)?;
                 let target = targets[usize::from(command[0])];
-                let answer = match command[1] {
-                    8 => errno(zernel.clear_class(target)),
-                    9 => errno(zernel.class(target)),
-                    number => errno(zernel.set_class(target, level(number))),
+                let request = REQUESTS[usize::from(command[1])];
+                let answer = match (request, request.sets()) {
+                    (_, Some(class)) => errno(zernel.set_class(target, class)),
+                    (Request::Get, _) => errno(zernel.class(target)),
+                    _ => errno(zernel.clear_class(target)),
                 };
                 let answer = answer.map_or(0, Errno::raw_os_error);
                 (&theirs).write_all(&answer.to_ne_bytes())?;
@@ -159,13 +196,9 @@ impl Puppet {
         })
     }
 
-    fn ask(&self, target: usize, request: Request) -> Result<Option<Errno>> {
-        let request = match request {
-            Request::Set(number) => number,
-            Request::Clear => 8,
-            Request::Get => 9,
-        };
-        (&self.stream).write_all(&[u8::try_from(target)?, request])?;
+    fn ask(&self, target: usize, request: usize) -> Result<Option<Errno>> {
+        let command = [u8::try_from(target)?, u8::try_from(request)?];
+        (&self.stream).write_all(&command)?;
         let mut answer = [0; 4];
         (&self.stream).read_exact(&mut answer)?;
         let errno = i32::from_ne_bytes(answer);
@@ -186,16 +219,24 @@ fn one(
     check_eq!(ask()?, want, "the answer");
     let after = (lab.zernel.class(target)?, lab.stats()?);
     let (mut sets, mut clears) = (0, 0);
-    match (request, want) {
-        (Request::Set(number), None) => {
-            // What privilege has allowed there stays so when the owner lowers it.
-            let privileged = actor.is_privileged() || before.0.privileged;
-            let own = (Some(level(number)), privileged);
-            check_eq!((after.0.level, after.0.privileged), own);
+    match (request, request.sets(), want) {
+        (_, Some(class), None) => {
+            let (own, old) = (after.0.own, before.0.own);
+            let mut expected = class;
+            expected.level = class.level.or(old.level);
+            check_eq!(own, expected);
+            // What a manager allowed there stays allowed when the owner takes less.
+            let set = before.0.privileged;
+            let privileged = match actor.is_privileged() {
+                true => set | class.names(),
+                false => set,
+            };
+            check_eq!(after.0.privileged, privileged);
             sets = 1;
         }
-        (Request::Clear, None) => {
-            check_eq!((after.0.level, after.0.privileged), (None, false));
+        (Request::Clear, _, None) => {
+            check_eq!(after.0.own, Attributes::default());
+            check_eq!(after.0.privileged, Set::NONE);
             clears = 1;
         }
         _ => check_eq!(after.0, before.0, "the class"),

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use libzernel::class::Attributes;
 use libzernel::sim::{Condition, Context, ContextSpec, EngineChoice, Item, Sim};
 use libzernel::sys::abi;
 use libzernel::{EventStream, Level, Target, Timestamp, Weight, Zernel};
@@ -197,11 +198,16 @@ impl<'a> Worker<'a> {
         };
         match self.random.below(4) {
             0 => self.zernel[0].clear_class(&target)?,
-            1 => self.zernel[0].class(&target)?,
+            1 => drop(self.zernel[0].class(&target)?),
             _ => {
                 let level = Level::new(self.random.below(8) as u8).unwrap_or(Level::BE);
                 let weight = Weight::new(self.random.below(1_500) as u32);
-                self.zernel[0].set_class_with(&target, level, weight)?
+                let mut class = Attributes::from(level);
+                class.weight = weight;
+                if self.random.below(3) == 0 {
+                    class.timeslice_us = Some(self.random.below(12_000) as u32);
+                }
+                self.zernel[0].set_class(&target, class)?
             }
         };
         Ok(())

@@ -2,6 +2,7 @@
 //! Who is enabled, and how much each gets.
 
 use anyhow::{ensure, Result};
+use libzernel::class::Attributes;
 use libzernel::{Level, Target};
 
 use super::{weight, Crowd, MS};
@@ -94,21 +95,19 @@ pub(super) fn weight_changes_at_once() -> Outcome {
     let lab = Lab::open()?;
     let crowd = Crowd::taking_turns(&lab, &[1024, 1024])?;
     let told = |at: usize| -> Result<u32> {
-        Ok(lab
-            .zernel
-            .class(&crowd.target(at))?
-            .effective_weight
-            .number())
+        Ok(lab.zernel.class(&crowd.target(at))?.weight.value.number())
     };
     crowd.wait_shares(&[1, 1])?;
-    lab.zernel
-        .set_class_with(&crowd.target(0), Level::BE, Some(weight(3072)?))?;
+    lab.zernel.set_class(
+        &crowd.target(0),
+        Attributes::from(Level::BE).weight(weight(3072)?),
+    )?;
     check_eq!((told(0)?, told(1)?), (3072, 1024));
     crowd.wait_shares(&[3, 1])?;
     // That of the process, once the TSG has none of its own.
     let me = Target::current_process();
     lab.zernel
-        .set_class_with(&me, Level::BE, Some(weight(512)?))?;
+        .set_class(&me, Attributes::from(Level::BE).weight(weight(512)?))?;
     lab.zernel.clear_class(&crowd.target(0))?;
     check_eq!((told(0)?, told(1)?), (512, 1024));
     crowd.wait_shares(&[1, 2])

@@ -2,11 +2,9 @@
 //! Who may give which weight, and what is told of it.
 
 use anyhow::{Context as _, Result};
-use bytemuck::{bytes_of, bytes_of_mut, Zeroable};
-use libzernel::sys::abi;
+use libzernel::class::{Attributes, Set};
 use libzernel::{Level, Source, Target, Zernel};
 use rustix::io::Errno;
-use std::os::fd::AsFd;
 
 use super::weight;
 use crate::check_eq;
@@ -34,20 +32,17 @@ pub(super) fn permission() -> Outcome {
             sys::become_user(ALICE, ALICE, &[])?;
             let zernel = Zernel::open()?;
             let set = |number| {
-                Ok(errno(zernel.set_class_with(
-                    target,
-                    Level::BE,
-                    Some(weight(number)?),
-                )))
+                let class = Attributes::from(Level::BE).weight(weight(number)?);
+                Ok(errno(zernel.set_class(target, class)))
             };
             let set = |number| -> Result<Option<Errno>> { set(number) };
             for number in [1, 1023, 1024, 7] {
                 check_eq!(set(number)?, None, "{target:?} to {number}");
-                check_eq!(zernel.class(target)?.weight, Some(weight(number)?));
+                check_eq!(zernel.class(target)?.own.weight, Some(weight(number)?));
             }
             for number in [1025, 3000, 10_000] {
                 check_eq!(set(number)?, Some(Errno::PERM), "{target:?} to {number}");
-                check_eq!(zernel.class(target)?.weight, Some(weight(7)?));
+                check_eq!(zernel.class(target)?.own.weight, Some(weight(7)?));
             }
             Ok(())
         })?;
@@ -63,19 +58,21 @@ pub(super) fn permission() -> Outcome {
                 _ => sys::become_user_with(BOB, BOB, NICE)?,
             }
             let zernel = Zernel::open()?;
-            let class = zernel.set_class_with(target, Level::BE, Some(weight(number)?))?;
-            check_eq!(class.effective_weight, weight(number)?);
-            check_eq!(class.privileged, true);
+            zernel.set_class(target, Attributes::from(Level::BE).weight(weight(number)?))?;
+            let class = zernel.class(target)?;
+            check_eq!(class.weight.value, weight(number)?);
+            check_eq!(class.privileged.contains(Set::WEIGHT), true);
             Ok(())
         })?;
     }
     in_child(|| {
         sys::become_user(BOB, BOB, &[])?;
-        let answer = Zernel::open()?.set_class_with(target, Level::BE, Some(weight(1)?));
+        let answer =
+            Zernel::open()?.set_class(target, Attributes::from(Level::BE).weight(weight(1)?));
         check_eq!(errno(answer), Some(Errno::PERM), "a stranger");
         Ok(())
     })?;
-    check_eq!(root.zernel.class(target)?.weight, Some(weight(2_000)?));
+    check_eq!(root.zernel.class(target)?.own.weight, Some(weight(2_000)?));
     Ok(())
 }
 
@@ -89,11 +86,11 @@ pub(super) fn held_down() -> Outcome {
     crate::cgroup::wait_moved(&root, tsg, group.id()?, None)?;
     let (process, thread) = (Target::Process(owner.pid()), Target::Thread(owner.pid()));
     let of_tsg = Target::Tsg(tsg);
-    let little = Some(weight(100)?);
+    let little = Attributes::from(Level::BE).weight(weight(100)?);
     let force = |what: &str| -> Outcome {
         let class = root.zernel.class(&of_tsg)?;
-        check_eq!(class.effective, Some(Level::BE), "{what}");
-        check_eq!(class.effective_weight, weight(100)?, "{what}");
+        check_eq!(class.level.value, Some(Level::BE), "{what}");
+        check_eq!(class.weight.value, weight(100)?, "{what}");
         Ok(())
     };
     // Of the same target, and of more specific ones, made before and afterwards.
@@ -104,7 +101,8 @@ pub(super) fn held_down() -> Outcome {
                     sys::become_user(ALICE, ALICE, &[])?;
                     let zernel = Zernel::open()?;
                     for target in [&thread, &of_tsg] {
-                        zernel.set_class_with(target, Level::BE, Some(weight(1024)?))?;
+                        zernel
+                            .set_class(target, Attributes::from(Level::BE).weight(weight(1024)?))?;
                     }
                     Ok(())
                 })
@@ -112,7 +110,7 @@ pub(super) fn held_down() -> Outcome {
             if before {
                 own()?;
             }
-            root.zernel.set_class_with(given, Level::BE, little)?;
+            root.zernel.set_class(given, little)?;
             force("given")?;
             own()?;
             force("after the owner's own")?;
@@ -122,56 +120,30 @@ pub(super) fn held_down() -> Outcome {
             root.zernel.clear_class(given)?;
         }
     }
-    root.zernel.set_class_with(&process, Level::BE, little)?;
+    root.zernel.set_class(&process, little)?;
     in_child(|| {
         sys::become_user(ALICE, ALICE, &[])?;
         let zernel = Zernel::open()?;
         for number in [101, 1024, 10_000] {
-            let answer = zernel.set_class_with(&process, Level::BE, Some(weight(number)?));
+            let answer = zernel.set_class(
+                &process,
+                Attributes::from(Level::BE).weight(weight(number)?),
+            );
             check_eq!(errno(answer), Some(Errno::PERM), "to {number}");
         }
         check_eq!(errno(zernel.clear_class(&process)), Some(Errno::PERM));
         // Without a weight it keeps the one that it has; less is free.
         zernel.set_class(&process, Level::BE)?;
-        check_eq!(zernel.class(&process)?.effective_weight, weight(100)?);
-        zernel.set_class_with(&process, Level::BE, Some(weight(99)?))?;
-        let answer = zernel.set_class_with(&process, Level::BE, Some(weight(1024)?));
+        check_eq!(zernel.class(&process)?.weight.value, weight(100)?);
+        zernel.set_class(&process, Attributes::from(Level::BE).weight(weight(99)?))?;
+        let answer = zernel.set_class(&process, Attributes::from(Level::BE).weight(weight(1024)?));
         check_eq!(errno(answer), Some(Errno::PERM), "after less");
         Ok(())
     })?;
     let class = root.zernel.class(&of_tsg)?;
     check_eq!(
-        (class.effective_weight, class.source, class.weight),
+        (class.weight.value, class.level.source, class.own.weight),
         (weight(99)?, Source::Process, None)
     );
-    Ok(())
-}
-
-/// A program that knows of no weights neither changes nor sees them.
-pub(super) fn older_programs() -> Outcome {
-    const FIRST: usize = 32;
-    let lab = Lab::open()?;
-    let me = Target::current_process();
-    lab.zernel
-        .set_class_with(&me, Level::LC, Some(weight(77)?))?;
-    let request = abi::zernel_v0_class {
-        target: abi::ZERNEL_V0_TARGET_PROCESS,
-        level: 7,
-        ..abi::zernel_v0_class::zeroed()
-    };
-    let number = abi::LIBZERNEL_V0_IOC_CLASS_SET & !(0x3fff << 16) | (FIRST as u32) << 16;
-    let mut bytes = [0xa5; 40];
-    bytes[..FIRST].copy_from_slice(&bytes_of(&request)[..FIRST]);
-    sys::ioctl_bytes(lab.zernel.as_fd(), number, &mut bytes)?;
-    check_eq!(&bytes[FIRST..], [0xa5; 8], "what it does not know");
-    let mut answer = abi::zernel_v0_class::zeroed();
-    bytes_of_mut(&mut answer)[..FIRST].copy_from_slice(&bytes[..FIRST]);
-    check_eq!((answer.level, answer.effective), (7, 7));
-    let class = lab.zernel.class(&me)?;
-    check_eq!(
-        (class.level, class.weight, class.effective_weight),
-        (Some(Level::BE), Some(weight(77)?), weight(77)?)
-    );
-    check_eq!(lab.zernel.clear_class(&me)?.weight, None);
     Ok(())
 }
