@@ -55,7 +55,7 @@ impl Origin {
 
 /// A value of an attribute.
 pub(crate) trait Value: Copy + PartialEq {
-    /// Whether a target with `self` has less than one with `other`.
+    /// True if a target with `self` has less than one with `other`.
     fn is_less(self, other: Self) -> bool;
 }
 
@@ -125,12 +125,12 @@ impl<V: Value> Own<V> {
         self.value
     }
 
-    /// Whether it rests on privilege.
+    /// True if it rests on privilege.
     pub(crate) fn is_privileged(&self) -> bool {
         self.allowed.is_some()
     }
 
-    /// Whether it rests on that of a member of `lc_gid`.
+    /// True if it rests on that of a member of `lc_gid`.
     pub(crate) fn is_by_member(&self) -> bool {
         self.by_member
     }
@@ -242,12 +242,12 @@ impl<V: Value> Attribute<V> {
         }
     }
 
-    /// Whether privilege has given a value.
+    /// True if privilege has given a value.
     pub(crate) fn is_given(&self) -> bool {
         self.given.is_some()
     }
 
-    /// Whether no assignment has it.
+    /// True if no assignment has it.
     pub(crate) fn is_none(&self) -> bool {
         self.given.is_none() && self.limit.is_none()
     }

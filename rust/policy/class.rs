@@ -56,13 +56,13 @@ impl Assignment {
         timeslice: None,
     };
 
-    /// Whether it has no attribute.
+    /// True if it has no attribute.
     pub(crate) fn is_empty(&self) -> bool {
         self.level.is_none() && self.weight.is_none() && self.timeslice.is_none()
     }
 }
 
-/// What assignments down to a target make of each attribute.
+/// Each attribute as assignments down to a target leave it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layers {
     /// The level.
@@ -81,7 +81,7 @@ impl Layers {
         timeslice: Attribute::NONE,
     };
 
-    /// What the tunable `default_class` gives.
+    /// The level of the tunable `default_class`.
     pub(crate) fn default_class(level: Option<Level>) -> Self {
         Self {
             level: level.map_or(Attribute::NONE, |level| {
@@ -151,7 +151,7 @@ pub(crate) struct Effective {
     pub(crate) level: Option<Level>,
     /// Its origin.
     pub(crate) origin: Origin,
-    /// How much its TSGs get where best-effort TSGs take turns.
+    /// The share of its TSGs where best-effort TSGs take turns.
     pub(crate) weight: Weight,
     /// The time slice of its own, which the tunables decide upon.
     pub(crate) timeslice: Attribute<Us>,

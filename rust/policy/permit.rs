@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Who may give or take which attribute.
+//! The rules of who may give or take which attribute.
 
 use super::{
     attribute::{
@@ -19,7 +19,7 @@ use super::{
     units::Us, //
 };
 
-/// What the kernel says about the caller of one call.
+/// The kernel's account of the caller of one call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Caller {
     /// The target belongs to the caller.
@@ -31,13 +31,13 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
-    /// Whether it is a manager.
+    /// True if it is a manager.
     pub(crate) fn is_manager(self) -> bool {
         self.capable || self.member
     }
 }
 
-/// What a user holds already, and how much it may hold.
+/// The assignments that a user has, and may have.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Quota {
     /// Assignments of the user, the one that changes not counted.
@@ -111,7 +111,7 @@ impl Change {
     };
 }
 
-/// What comes of a call.
+/// The outcome of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Grant {
     /// The assignment from now on; an empty one is none.
@@ -212,7 +212,7 @@ fn raises_slice(slice: Us, tunables: &Tunables) -> bool {
     slice > tunables.timeslice(Level::DEFAULT)
 }
 
-/// What a call asks for of one attribute.
+/// The part of a call that concerns one attribute.
 struct Asked<V> {
     set: Option<V>,
     clear: bool,

@@ -330,7 +330,7 @@ impl Registry {
             .effective(tsg.traits.shared)
     }
 
-    /// What is assigned to a TSG by others than itself: only compute TSGs are meant.
+    /// The layers of a TSG without its own assignment: only compute TSGs have any.
     fn beneath(&self, tsg: &Tsg) -> Layers {
         match tsg.traits.compute {
             true => self.layers_of_owner(tsg),
@@ -338,7 +338,7 @@ impl Registry {
         }
     }
 
-    /// What is assigned to the owner of a TSG.
+    /// The layers of the owner of a TSG.
     fn layers_of_owner(&self, tsg: &Tsg) -> Layers {
         let owner = &tsg.owner;
         let process = self.assignments.get(Target::Process(owner.process.key()));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Who gave which attributes to what, and how much of that each user holds.
+//! The assignments, and the number that each user has.
 
 use super::tsg;
 use crate::{
@@ -173,7 +173,7 @@ impl Assignments {
         self.changes
     }
 
-    /// Whether there is no room for one more.
+    /// True if there is no room for one more.
     pub(crate) fn is_full(&self) -> bool {
         self.count >= MAX
     }

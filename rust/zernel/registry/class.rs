@@ -277,7 +277,7 @@ impl Registry {
         Ok(answer)
     }
 
-    /// Whether an assignment is shown to `viewer`: to whoever made it, owns its target, or sees all.
+    /// True if an assignment is shown to `viewer`: who made it, owns its target, or sees all.
     pub(crate) fn shows(&self, target: Target, held: &Held, viewer: &Viewer) -> bool {
         let owns = || match target {
             Target::Tsg(id) => self
@@ -353,7 +353,7 @@ impl Registry {
         Ok(caller)
     }
 
-    /// What is assigned to a target by others than itself.
+    /// The layers of a target without its own assignment.
     fn layers_beneath(&self, named: &Named) -> Layers {
         match named {
             Named::Tsg(id) => self
@@ -426,7 +426,7 @@ impl Registry {
         }
     }
 
-    /// What would be assigned to a TSG if it were on a compute engine.
+    /// The layers that would count for a TSG if it were on a compute engine.
     fn ignored(&self, tsg: &Tsg) -> Layers {
         match tsg.traits.compute {
             true => Layers::NONE,

@@ -115,7 +115,7 @@ impl Groups {
         }
     }
 
-    /// What is assigned down to the cgroup `chain[0]`, which need not be a node.
+    /// The layers down to the cgroup `chain[0]`, which need not be a node.
     pub(crate) fn layers(&self, chain: &[u64]) -> Layers {
         chain
             .iter()
@@ -135,7 +135,7 @@ impl Groups {
         false
     }
 
-    /// What is assigned above the cgroup `chain[0]`.
+    /// The layers above the cgroup `chain[0]`.
     pub(crate) fn layers_above(&self, chain: &[u64]) -> Layers {
         self.layers(chain.get(1..).unwrap_or_default())
     }

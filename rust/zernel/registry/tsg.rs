@@ -38,7 +38,7 @@ impl Id {
     }
 }
 
-/// What the driver holds for a TSG.
+/// The settings that the driver holds for a TSG.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hardware {
     /// Its time slice.
@@ -47,7 +47,7 @@ pub(crate) struct Hardware {
     pub(crate) interleave: Option<u32>,
 }
 
-/// What the driver should hold for a TSG.
+/// The settings that the driver should hold for a TSG.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Want {
     timeslice: Us,
@@ -58,7 +58,7 @@ pub(crate) struct Want {
 }
 
 impl Want {
-    /// What `settings` mean on a GPU with these abilities.
+    /// The meaning of `settings` on a GPU with these abilities.
     pub(crate) fn new(settings: Settings, abilities: gpu::Abilities) -> Self {
         let interleave = settings.interleave.filter(|_| abilities.interleave);
         Self {
@@ -68,7 +68,7 @@ impl Want {
         }
     }
 
-    /// What that is for a TSG of which the driver held `original`.
+    /// The same for a TSG of which the driver held `original`.
     pub(crate) fn over(self, original: Hardware) -> Hardware {
         Hardware {
             timeslice: match self.only_shortens {

@@ -113,12 +113,12 @@ impl Set {
         (Self(abi::ZERNEL_CLASS_DEADLINE), "deadline"),
     ];
 
-    /// Whether all of `other` are in it.
+    /// True if all of `other` are in it.
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// Whether there is none.
+    /// True if there is none.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
@@ -196,12 +196,12 @@ impl Why {
         (Self::ENGINE, "engine", "the TSG is on no compute engine"),
     ];
 
-    /// Whether all of `other` are among them.
+    /// True if all of `other` are among them.
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// Whether there is none.
+    /// True if there is none.
     pub const fn is_none(self) -> bool {
         self.0 == 0
     }

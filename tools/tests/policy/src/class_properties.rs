@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What must hold for classes, whoever sets and clears which attribute in whatever order.
+//! Invariants of classes, for all orders in which anybody sets and clears attributes.
 
 use crate::policy::{
     attribute::{Own, Source},
@@ -54,7 +54,7 @@ impl Gets {
 }
 
 impl World {
-    /// What assignments make of the class of the target in `slot`, without its own.
+    /// The layers of the target in `slot`, without its own.
     fn beneath(&self, slot: usize) -> Layers {
         let below = SOURCES.iter().zip(self.own).take(slot);
         below.fold(Layers::default_class(self.default), |layers, (&s, own)| {
@@ -66,7 +66,7 @@ impl World {
         self.beneath(4)
     }
 
-    /// What a TSG gets of which `slot` is the most specific target that names it.
+    /// The attributes of a TSG of which `slot` is the most specific target.
     fn gets_at(&self, slot: usize) -> Gets {
         let layers = self.beneath(slot + 1);
         let effective = layers.effective(false);
@@ -302,7 +302,7 @@ proptest! {
     }
 }
 
-/// What is done with one attribute.
+/// A deed with one attribute.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Deed {
     Low,

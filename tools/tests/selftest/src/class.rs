@@ -14,7 +14,7 @@ use libzernel::{tsg, Class, Level, Source, Target};
 
 use crate::check_eq;
 use crate::child::Child;
-use crate::common::{self, level, slice_of, tid, told_slice_of, tune, Lab};
+use crate::common::{self, level, slice_of, tid, tune, Lab};
 use crate::group::{self, Group};
 use crate::harness::{case, suite, Outcome, Suite};
 

@@ -73,33 +73,36 @@ pub fn a_slice_of_its_own() -> Outcome {
 /// An owner shortens the slice that the driver gave; a manager gives any. All of it is given back.
 pub fn a_slice_without_a_class() -> Outcome {
     let root = Lab::open()?;
+    let owner = owner_process(ALICE)?;
+    let id = root.zernel.tsgs().next().context("no TSG")??.id;
+    let target = Target::Tsg(id);
+    let has = |us: u32| {
+        common::wait_until(&format!("a slice of {us} us"), || {
+            let tsg = root.tsg(id)?;
+            Ok((tsg.level, tsg.timeslice_us, tsg.pending) == (None, us, false))
+        })
+    };
     in_child(|| {
         sys::become_user(ALICE, ALICE, &[])?;
-        let lab = Lab::open()?;
-        let (context, tsg) = lab.compute()?;
-        let target = Target::Tsg(tsg.id);
-        lab.zernel.set_class(&target, slice(5_000))?;
-        common::wait_until("it is told that it takes nothing", || {
-            Ok(told(&lab, &target)? == (0, Source::None, Why::UNPRIVILEGED))
-        })?;
-        check_eq!(context.stats()?.timeslice_us, DRIVER_SLICE);
-        lab.zernel.set_class(&target, slice(400))?;
-        lab.wait_slice(&context, 400)?;
-        check_eq!(told(&lab, &target)?, (400, Source::Tsg, Why::NONE));
-        check_eq!(lab.tsg(tsg.id)?.level, None);
-        for us in [401, 10_000_000] {
-            let more = lab.zernel.set_class(&target, slice(us));
-            check_eq!(errno(more), Some(Errno::PERM), "{us}");
-        }
-        check_eq!(errno(lab.zernel.clear_class(&target)), Some(Errno::PERM));
-        // As the owner cannot do it through the driver either.
-        let around = context.set_timeslice(5_000);
-        check_eq!(errno(around), Some(Errno::PERM));
-        lab.zernel.set_class(&target, slice(300))?;
-        lab.wait_slice(&context, 300)?;
-        root.zernel.clear_class(&target)?;
-        lab.wait_slice(&context, DRIVER_SLICE)
+        let zernel = Zernel::open()?;
+        let set = |us| errno(zernel.set_class(&target, slice(us)));
+        check_eq!(
+            set(5_000),
+            None,
+            "longer than the driver's: it takes nothing"
+        );
+        has(DRIVER_SLICE)?;
+        check_eq!(set(400), None);
+        check_eq!([set(401), set(10_000_000)], [Some(Errno::PERM); 2]);
+        check_eq!(set(300), None);
+        check_eq!(errno(zernel.clear_class(&target)), Some(Errno::PERM));
+        Ok(())
     })?;
+    has(300)?;
+    check_eq!(told(&root, &target)?, (300, Source::Tsg, Why::NONE));
+    root.zernel.clear_class(&target)?;
+    has(DRIVER_SLICE)?;
+    drop(owner);
     let (context, tsg) = root.compute()?;
     let target = Target::Tsg(tsg.id);
     root.zernel.set_class(&target, slice(80_000))?;
@@ -109,7 +112,7 @@ pub fn a_slice_without_a_class() -> Outcome {
     root.wait_slice(&context, DRIVER_SLICE)
 }
 
-/// What wins over a slice of its own, and is told as the reason.
+/// Reasons for another slice than its own.
 pub fn reasons_of_a_slice() -> Outcome {
     let lab = Lab::open()?;
     let (context, tsg) = lab.compute()?;
@@ -242,7 +245,7 @@ pub fn assignments_are_listed() -> Outcome {
     in_child(|| {
         sys::become_user(ALICE, ALICE, &[])?;
         let zernel = Zernel::open()?;
-        // Who made or changed it sees it, though the target is another's.
+        // The user that changed it last sees it, and the owner.
         let class = zernel.class(&targets[0].0)?;
         check_eq!(class.level.assignment, Some(all[0]));
         zernel.set_class(&targets[3].0, level(7))?;
