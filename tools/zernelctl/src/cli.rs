@@ -217,7 +217,7 @@ enum ClassCommand {
     },
     /// Take a target's own attributes away, all of them unless some are named.
     Clear {
-        /// What to take away.
+        /// The attributes that end.
         #[arg(value_enum)]
         attributes: Vec<class::Attribute>,
         #[command(flatten)]

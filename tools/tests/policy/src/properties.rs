@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What must hold for every input, tried on random ones.
+//! Invariants for all inputs, tried on random ones.
 
 use crate::policy::{
     attribute::{Attribute, Origin, Own},
