@@ -3,20 +3,14 @@
 
 pub(crate) mod phases;
 pub(crate) mod requests;
+pub(crate) mod settings;
 pub(crate) mod turns;
 
 use super::{
-    attribute::{
-        Decided,
-        Origin,
-        Source, //
-    },
     budget,
-    class::Effective,
     control,
     level::{
         self,
-        Interleave,
         Level, //
     },
     units::{
@@ -26,82 +20,11 @@ use super::{
 };
 use phases::Phases;
 use requests::Requests;
+pub(crate) use settings::{
+    Bounds,
+    Conditions, //
+};
 use turns::Turns;
-
-/// The settings that a TSG should have on the GPU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Settings {
-    /// Its time slice.
-    pub(crate) timeslice: Us,
-    /// The time slice counts only where the driver's own is longer.
-    pub(crate) only_shortens: bool,
-    /// Its place in the run list; `None`: the driver's own.
-    pub(crate) interleave: Option<Interleave>,
-    /// The origin of the time slice.
-    pub(crate) origin: Origin,
-    /// Reasons for a time slice that is not the one of its origin.
-    pub(crate) why: Why,
-}
-
-/// Reasons for a value that is not that of the assignment that would decide it; the numbers are
-/// those of the user ABI (`ZERNEL_WHY_*`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Why(pub(crate) u32);
-
-impl Why {
-    /// Set without privilege, it would give something.
-    pub(crate) const UNPRIVILEGED: Self = Self(1 << 0);
-    /// The TSG carries the work of several processes.
-    pub(crate) const SHARED: Self = Self(1 << 1);
-    /// The bounds of tunables or of the GPU.
-    pub(crate) const CLAMPED: Self = Self(1 << 2);
-    /// The budget of the level is spent.
-    pub(crate) const THROTTLED: Self = Self(1 << 3);
-    /// Best-effort TSGs take turns.
-    pub(crate) const TURNS: Self = Self(1 << 4);
-    /// Classes are switched off.
-    pub(crate) const DISABLED: Self = Self(1 << 5);
-    /// The TSG is not on a compute engine.
-    pub(crate) const ENGINE: Self = Self(1 << 6);
-
-    /// Adds a reason if it is one.
-    #[must_use]
-    pub(crate) fn and(self, reason: Self, is: bool) -> Self {
-        Self(self.0 | if is { reason.0 } else { 0 })
-    }
-}
-
-/// Bounds of a GPU's hardware; a maximum of 0 means none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Bounds {
-    /// Shortest time slice.
-    pub(crate) min: Us,
-    /// Longest time slice.
-    pub(crate) max: Us,
-}
-
-/// The conditions of a GPU that change the meaning of a class.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Conditions {
-    /// Bounds of its hardware.
-    pub(crate) bounds: Bounds,
-    /// Best-effort TSGs can take turns.
-    pub(crate) turns: bool,
-    /// Levels whose budget is spent: they are treated like BE.
-    pub(crate) throttled: level::Set,
-}
-
-impl Conditions {
-    /// Of no GPU in particular.
-    pub(crate) const NONE: Self = Self {
-        bounds: Bounds {
-            min: Us(0),
-            max: Us(0),
-        },
-        turns: false,
-        throttled: level::Set::NONE,
-    };
-}
 
 /// Why a value is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -369,93 +292,6 @@ impl Tunables {
             other.turns.timeslice(),
         )
     }
-
-    /// The settings that the GPU is asked to give a TSG with `effective` in force.
-    ///
-    /// `None` means: what it had before zernel. Turns and spent budgets only shorten a time slice;
-    /// the bounds of the hardware win over those of the tunables, and these over all else.
-    pub(crate) fn settings(&self, effective: Effective, on: Conditions) -> Option<Settings> {
-        if !self.enabled {
-            return None;
-        }
-        let (decided, only_shortens) = match effective.level {
-            Some(level) => {
-                let from = Origin::of(Source::Level);
-                let slice = self.timeslice(level);
-                (effective.timeslice.decide(slice, from), false)
-            }
-            None => effective.timeslice.decide_alone()?,
-        };
-        let is_throttled = |level| on.throttled.contains(level);
-        let level = match effective.level {
-            Some(level) if is_throttled(level) => Some(Level::BE),
-            level => level,
-        };
-        let Decided { value, origin, .. } = decided;
-        let mut why = effective.why_passed_over(decided.is_passed_over);
-        let mut slice = value;
-        if effective.level.is_some_and(is_throttled) {
-            let shorter = slice.min(self.timeslice(Level::BE));
-            why = why.and(Why::THROTTLED, shorter != slice);
-            slice = shorter;
-        }
-        if on.turns && level == Some(Level::BE) && self.turns.discipline().is_some() {
-            let shorter = slice.min(self.turns.timeslice());
-            why = why.and(Why::TURNS, shorter != slice);
-            slice = shorter;
-        }
-        let most = match on.bounds.max {
-            Us(0) => Us(u32::MAX),
-            most => most,
-        };
-        let timeslice = slice
-            .max(self.min_timeslice)
-            .min(self.max_timeslice)
-            .max(on.bounds.min)
-            .min(most);
-        Some(Settings {
-            timeslice,
-            only_shortens,
-            interleave: level.map(Level::interleave),
-            origin,
-            why: why.and(Why::CLAMPED, timeslice != slice),
-        })
-    }
-
-    /// The time slice that a target has, 0 for that of the driver, which is `own` if it is known;
-    /// its origin; and the reasons.
-    pub(crate) fn told_slice(
-        &self,
-        effective: Effective,
-        on: Conditions,
-        own: Option<Us>,
-    ) -> (Us, Origin, Why) {
-        match self.settings(effective, on) {
-            Some(settings) if !settings.only_shortens => {
-                (settings.timeslice, settings.origin, settings.why)
-            }
-            Some(settings) if own.is_none_or(|own| settings.timeslice < own) => {
-                (settings.timeslice, settings.origin, settings.why)
-            }
-            Some(_) => (Us(0), Origin::NONE, effective.why_passed_over(true)),
-            None => (
-                Us(0),
-                Origin::NONE,
-                Why::default().and(Why::DISABLED, !self.enabled),
-            ),
-        }
-    }
-}
-
-impl Effective {
-    /// The reason for a time slice that does not count.
-    fn why_passed_over(&self, is: bool) -> Why {
-        let reason = match self.is_held_down {
-            true => Why::SHARED,
-            false => Why::UNPRIVILEGED,
-        };
-        Why::default().and(reason, is)
-    }
 }
 
 #[cfg(any(test, zernel_kunit))]
@@ -463,14 +299,8 @@ impl Effective {
 mod tests {
     use super::*;
     use crate::policy::{
-        attribute::{
-            Attribute,
-            Own, //
-        },
-        class::{
-            Assignment,
-            Layers, //
-        },
+        class::Effective,
+        level::Interleave, //
     };
 
     const UNBOUND: Bounds = Bounds {
@@ -480,15 +310,6 @@ mod tests {
 
     fn in_force(level: Level) -> Effective {
         Effective::of(level)
-    }
-
-    /// A level and a slice of its own.
-    fn with_slice(level: Option<Level>, own: Own<Us>) -> Effective {
-        let process = Origin::of(Source::Process);
-        Effective {
-            timeslice: Attribute::NONE.over(Some(own), process),
-            ..level.map_or(Effective::NONE, Effective::of)
-        }
     }
 
     fn level(number: u32) -> Level {
@@ -682,74 +503,5 @@ mod tests {
         let t = Tunables::new();
         let s = t.settings(in_force(Level::LC), Conditions::NONE);
         assert_eq!(s.map(|s| s.interleave), Some(Some(Interleave::High)));
-    }
-
-    #[test]
-    fn a_slice_of_its_own_is_in_place_of_the_levels() {
-        let t = Tunables::new();
-        let told = |level, own, on| {
-            let (slice, origin, why) = t.told_slice(with_slice(level, own), on, Some(Us(1024)));
-            (slice.0, origin.source, why)
-        };
-        let (given, asked) = (
-            |us| Own::privileged(Us(us), false),
-            |us| Own::unprivileged(Us(us)),
-        );
-        let (none, be) = (Conditions::NONE, Some(Level::BE));
-        let because = Why::default();
-        for (level, own, want) in [
-            (be, given(900), (900, Source::Process, because)),
-            (be, asked(100), (100, Source::Process, because)),
-            (be, asked(900), (200, Source::Level, Why::UNPRIVILEGED)),
-            (be, given(20), (50, Source::Process, Why::CLAMPED)),
-            (None, given(9000), (9000, Source::Process, because)),
-            (None, asked(900), (900, Source::Process, because)),
-            (None, asked(9000), (0, Source::None, Why::UNPRIVILEGED)),
-        ] {
-            assert_eq!(told(level, own, none), want);
-        }
-        let settings = t.settings(with_slice(None, asked(900)), none);
-        assert!(settings.is_some_and(|s| s.only_shortens && s.interleave.is_none()));
-        let turns = Conditions {
-            turns: true,
-            ..none
-        };
-        assert_eq!(
-            told(be, given(900), turns),
-            (50, Source::Process, Why::TURNS)
-        );
-        assert_eq!(
-            told(None, given(900), turns),
-            (900, Source::Process, because)
-        );
-        let mut spent = none;
-        spent.throttled.put(Level::LC, true);
-        assert_eq!(
-            told(Some(Level::LC), given(900), spent),
-            (200, Source::Process, Why::THROTTLED)
-        );
-    }
-
-    #[test]
-    fn no_slice_of_its_own_lengthens_what_others_share() {
-        let t = Tunables::new();
-        let own = Assignment {
-            timeslice: Some(Own::privileged(Us(900), false)),
-            ..Assignment::NONE
-        };
-        let be = Layers::default_class(Some(Level::BE)).over(Source::Tsg, Some(own));
-        let (slice, origin, why) = t.told_slice(be.effective(true), Conditions::NONE, None);
-        assert_eq!(
-            (slice, origin.source, why),
-            (Us(200), Source::Level, Why::SHARED)
-        );
-    }
-
-    #[test]
-    fn switched_off_it_is_the_drivers() {
-        let mut t = Tunables::new();
-        t.set_enabled(false);
-        let (slice, _, why) = t.told_slice(in_force(Level::LC), Conditions::NONE, None);
-        assert_eq!((slice, why), (Us(0), Why::DISABLED));
     }
 }

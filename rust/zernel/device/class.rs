@@ -34,8 +34,8 @@ use crate::{
         },
         rotation::Weight,
         tunables::{
-            Tunables,
-            Why, //
+            settings::Why,
+            Tunables, //
         },
         units::Us, //
     },

@@ -44,8 +44,8 @@ use crate::{
             Change, //
         },
         tunables::{
-            Conditions,
-            Why, //
+            settings::Why,
+            Conditions, //
         },
     },
 };

@@ -18,7 +18,7 @@ use crate::{
             self,
             Level, //
         },
-        tunables::Settings, //
+        tunables::settings::Settings, //
     },
 };
 

@@ -14,7 +14,7 @@ use crate::{
     },
     policy::{
         class::Effective,
-        tunables::Settings,
+        tunables::settings::Settings,
         units::Us, //
     },
     request::group::Group,

@@ -488,14 +488,14 @@ mod tests {
             let back = Attributes::from_abi(Set(raw.set), raw.level, raw.weight, raw.timeslice_us);
             prop_assert_eq!(back, Ok(set));
             prop_assert_eq!((raw.preemptible, raw.deadline_ns), (0, 0));
-            prop_assert_eq!(raw.level, level.unwrap_or(0).into());
+            prop_assert_eq!(raw.level, u32::from(level.unwrap_or(0)));
         }
 
         #[test]
         fn answers_never_hold_what_does_not_exist(level: u64, weight: u64) {
             let mut raw = answered();
             (raw.level.value, raw.weight.value) = (level, weight);
-            let known = level < 8 || level == abi::ZERNEL_LEVEL_NONE.into();
+            let known = level < 8 || level == u64::from(abi::ZERNEL_LEVEL_NONE);
             let good = known && (1..=10_000).contains(&weight);
             prop_assert_eq!(Class::try_from(&raw).is_ok(), good);
         }

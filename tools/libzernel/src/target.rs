@@ -106,29 +106,6 @@ impl Target {
         };
         abi::zernel_target { kind, flags, id }
     }
-
-    /// Kind, flags and id as the ABI before has them.
-    pub(crate) fn encode(&self) -> (u32, u32, u64) {
-        let fd_id = |fd: &OwnedFd| fd.as_raw_fd() as u64;
-        match self {
-            Self::Tsg(id) => (abi::ZERNEL_V0_TARGET_TSG, 0, id.as_u64()),
-            Self::CurrentThread => (abi::ZERNEL_V0_TARGET_THREAD, 0, 0),
-            Self::Thread(tid) => (abi::ZERNEL_V0_TARGET_THREAD, 0, u64::from(*tid)),
-            Self::CurrentProcess => (abi::ZERNEL_V0_TARGET_PROCESS, 0, 0),
-            Self::Process(pid) => (abi::ZERNEL_V0_TARGET_PROCESS, 0, u64::from(*pid)),
-            Self::Pidfd(fd) => (
-                abi::ZERNEL_V0_TARGET_PROCESS,
-                abi::ZERNEL_V0_TRACK_PIDFD,
-                fd_id(fd),
-            ),
-            Self::ThreadPidfd(fd) => (
-                abi::ZERNEL_V0_TARGET_THREAD,
-                abi::ZERNEL_V0_CLASS_PIDFD,
-                fd_id(fd),
-            ),
-            Self::Cgroup(fd) => (abi::ZERNEL_V0_TARGET_CGROUP, 0, fd_id(fd)),
-        }
-    }
 }
 
 /// The origin of a value in force.
@@ -219,20 +196,9 @@ mod tests {
     }
 
     #[test]
-    fn targets_encode_as_the_header_says() {
-        assert_eq!(Target::Tsg(tsg::Id::new(9)).encode(), (5, 0, 9));
-        assert_eq!(Target::current_thread().encode(), (4, 0, 0));
-        assert_eq!(Target::Process(12).encode(), (3, 0, 12));
-        let cgroup = Target::cgroup("/").unwrap();
-        let (kind, flags, id) = cgroup.encode();
-        assert_eq!((kind, flags), (2, 0));
-        assert!(id < 1 << 20, "an fd, not a sign-extended number");
-    }
-
-    #[test]
     fn pidfd_names_a_live_process() {
-        let (kind, flags, _) = Target::pidfd(std::process::id()).unwrap().encode();
-        assert_eq!((kind, flags), (3, 1));
+        let raw = Target::pidfd(std::process::id()).unwrap().raw();
+        assert_eq!((raw.kind, raw.flags), (2, 1));
         for pid in [0, u32::MAX, i32::MAX as u32] {
             let error = Target::pidfd(pid).unwrap_err();
             assert_eq!(error.cause(), crate::Cause::NoSuchTarget, "{error}");

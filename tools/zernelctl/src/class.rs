@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 //! `class set`, `class get`, `class clear` and `class list`.
 
+pub mod command;
+
 use std::fmt::Display;
 
 use anyhow::Result;

@@ -8,11 +8,10 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::{Args as ClapArgs, Parser, Subcommand};
-use libzernel::class::Attributes;
 use libzernel::phase::HINT_MAX;
 use libzernel::prefetch::MAX_LENGTH;
 use libzernel::tunable::Tunables;
-use libzernel::{tsg, Level, Phase, Target, Tracking, Weight, Zernel};
+use libzernel::{tsg, Level, Phase, Target, Tracking, Zernel};
 
 use crate::{
     class, exit, list, phases, prefetch, probe, requests, run, status, track, tune, watch,
@@ -67,7 +66,7 @@ enum Command {
     Tsg(TsgCommand),
     /// Classes of targets.
     #[command(subcommand)]
-    Class(ClassCommand),
+    Class(class::command::Command),
     /// Run a command with a class.
     ///
     /// The class is set for the process, which then becomes the command. It does not reach the
@@ -177,88 +176,6 @@ struct TsgListArgs {
     /// Those of copy and other engines, too.
     #[arg(long)]
     all: bool,
-}
-
-#[derive(Debug, Subcommand)]
-enum ClassCommand {
-    /// Give a target attributes of a class; those that are not named stay.
-    ///
-    /// Taking something from your own targets is free; all else needs CAP_SYS_NICE or membership of
-    /// the group in the tunable lc_gid.
-    #[command(group = clap::ArgGroup::new("attributes").required(true).multiple(true))]
-    Set {
-        /// lc, be or a number from 0 (most urgent) to 7.
-        #[arg(group = "attributes", conflicts_with = "named_level")]
-        level: Option<Level>,
-        #[command(flatten)]
-        target: TargetArgs,
-        /// The same by name.
-        #[arg(
-            long = "level",
-            id = "named_level",
-            group = "attributes",
-            value_name = "LEVEL"
-        )]
-        named_level: Option<Level>,
-        /// Share of its TSGs where best-effort TSGs take turns, from 1 to 10000, relative to the
-        /// others, which have 1024 unless they were given a weight.
-        #[arg(long, group = "attributes", value_name = "N")]
-        weight: Option<Weight>,
-        /// Time slice in place of that of the level, in microseconds, from 10 to 10000000.
-        #[arg(long, group = "attributes", value_name = "US", value_parser = clap::value_parser!(u32).range(10..=10_000_000))]
-        timeslice: Option<u32>,
-    },
-    /// Show a target's class: its own attributes, those in force, and where they come from.
-    ///
-    /// Another user's target needs CAP_PERFMON, CAP_SYS_NICE or membership of the group lc_gid.
-    Get {
-        #[command(flatten)]
-        target: TargetArgs,
-    },
-    /// Take a target's own attributes away, all of them unless some are named.
-    Clear {
-        /// The attributes that end.
-        #[arg(value_enum)]
-        attributes: Vec<class::Attribute>,
-        #[command(flatten)]
-        target: TargetArgs,
-    },
-    /// List your classes, or all with CAP_PERFMON.
-    List,
-}
-
-#[derive(Debug, ClapArgs)]
-#[group(required = true, multiple = false)]
-struct TargetArgs {
-    /// A TSG by its id, as `tsg list` shows it.
-    #[arg(long, value_name = "ID")]
-    tsg: Option<tsg::Id>,
-    /// A thread.
-    #[arg(long, value_name = "TID", value_parser = thread)]
-    tid: Option<u32>,
-    /// A process.
-    #[arg(long, value_name = "PID", value_parser = process)]
-    pid: Option<u32>,
-    /// A cgroup v2 directory: every process in it and below.
-    #[arg(long, value_name = "PATH")]
-    cgroup: Option<PathBuf>,
-}
-
-impl TargetArgs {
-    fn target(&self) -> libzernel::Result<Target> {
-        if let Some(id) = self.tsg {
-            return Ok(Target::Tsg(id));
-        }
-        if let Some(tid) = self.tid {
-            return Ok(Target::Thread(tid));
-        }
-        if let Some(path) = &self.cgroup {
-            return Target::cgroup(path);
-        }
-        // One of the four is there, as clap has checked. A pidfd cannot come to mean another
-        // process between here and the call.
-        Target::pidfd(self.pid.unwrap_or(0))
-    }
 }
 
 #[derive(Debug, ClapArgs)]
@@ -418,11 +335,11 @@ impl PrefetchArgs {
     }
 }
 
-fn process(text: &str) -> Result<u32, String> {
+pub(crate) fn process(text: &str) -> Result<u32, String> {
     task(text, "a process id")
 }
 
-fn thread(text: &str) -> Result<u32, String> {
+pub(crate) fn thread(text: &str) -> Result<u32, String> {
     task(text, "a thread id")
 }
 
@@ -550,26 +467,7 @@ impl Args {
                 };
                 list::tsgs(&zernel()?, &filter, json)?;
             }
-            Command::Class(ClassCommand::Set {
-                level,
-                target,
-                named_level,
-                weight,
-                timeslice,
-            }) => {
-                let mut class = Attributes::default();
-                class.level = level.or(named_level);
-                class.weight = weight;
-                class.timeslice_us = timeslice;
-                class::set(&zernel()?, &target.target()?, class, json)?;
-            }
-            Command::Class(ClassCommand::Get { target }) => {
-                class::get(&zernel()?, &target.target()?, json)?;
-            }
-            Command::Class(ClassCommand::Clear { attributes, target }) => {
-                class::clear(&zernel()?, &target.target()?, &attributes, json)?;
-            }
-            Command::Class(ClassCommand::List) => class::list(&zernel()?, json)?,
+            Command::Class(command) => command.run(&zernel()?, json)?,
             Command::Run(args) if args.cgroup => {
                 return run::in_cgroup(&zernel()?, args.class, &args.command);
             }

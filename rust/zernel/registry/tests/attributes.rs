@@ -25,7 +25,7 @@ use crate::{
             Set, //
         },
         rotation::Weight,
-        tunables::Why,
+        tunables::settings::Why,
         units::Us, //
     },
     registry::{

@@ -21,7 +21,7 @@ use crate::{
         },
         level::Level,
         permit::Change,
-        tunables::Why,
+        tunables::settings::Why,
         units::{
             Ms,
             Us, //

@@ -15,6 +15,7 @@ mod outcome;
 #[allow(dead_code, clippy::assertions_on_constants)]
 #[path = "../../../../rust/policy"]
 mod policy {
+    pub(crate) mod attribute;
     pub(crate) mod backoff;
     pub(crate) mod buckets;
     pub(crate) mod budget;

@@ -313,7 +313,7 @@ fn foreign_numbers() -> Outcome {
     let lab = Lab::open()?;
     let fd = lab.zernel.as_fd();
     let mut bytes = vec![0; 16384];
-    let class = abi::LIBZERNEL_V0_IOC_TRACK;
+    let class = abi::LIBZERNEL_V0_IOC_VERSION;
     unchanged(&lab.zernel, || {
         // Those of ABI 1 have their own suite.
         let known = [0x20..0x25, 0x30..0x32, 0x40..0x42, 0x50..0x54];

@@ -189,11 +189,7 @@ fn every_level_has_its_slice() -> Outcome {
     for number in 0..8u8 {
         lab.zernel.set_class(&Target::Tsg(tsg.id), level(number))?;
         let class = lab.zernel.class(&Target::Tsg(tsg.id))?;
-        check_eq!(
-            class.timeslice_us.value,
-            told_slice_of(number),
-            "level {number}"
-        );
+        check_eq!(class.timeslice_us.value, slice_of(number), "level {number}");
         lab.wait_slice(&context, slice_of(number))?;
         let (raw, interleave) = match number {
             0 | 1 => (2, Interleave::High),
