@@ -14,7 +14,7 @@ fn same_errno_means_different_things_to_different_calls() {
     assert_eq!(clear.cause(), Cause::NotAssigned);
     assert_eq!(
         clear.to_string(),
-        "clear class: the target has no class of its own (ENODATA)"
+        "clear class: the target has nothing of its own to clear (ENODATA)"
     );
     assert_eq!(call(Call::Events, Errno::NODATA).cause(), Cause::Other);
 
