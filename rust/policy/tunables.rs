@@ -20,10 +20,7 @@ use super::{
 };
 use phases::Phases;
 use requests::Requests;
-pub(crate) use settings::{
-    Bounds,
-    Conditions, //
-};
+pub(crate) use settings::Conditions;
 use turns::Turns;
 
 /// Why a value is refused.
@@ -297,7 +294,10 @@ impl Tunables {
 #[cfg(any(test, zernel_kunit))]
 #[cfg_attr(not(test), kernel::macros::kunit_tests(zernel_policy_tunables))]
 mod tests {
-    use super::*;
+    use super::{
+        settings::Bounds,
+        *, //
+    };
     use crate::policy::{
         class::Effective,
         level::Interleave, //

@@ -122,15 +122,6 @@ impl Pid {
         unsafe { Self::adopt(bindings::find_get_pid(number)) }.ok_or(ESRCH)
     }
 
-    /// The task that a pidfd names.
-    ///
-    /// # Errors
-    ///
-    /// `EBADF` it is not a pidfd.
-    pub(crate) fn from_fd(fd: u64) -> Result<Self> {
-        Self::from_any_fd(fd).map(|(pid, _)| pid)
-    }
-
     /// The process or the thread that a pidfd names.
     ///
     /// # Errors

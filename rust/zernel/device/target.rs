@@ -86,25 +86,6 @@ impl Target {
     }
 }
 
-/// The thread or process of a number, 0 for the caller's, or of a pidfd.
-///
-/// # Errors
-///
-/// `EBADF` it is not a pidfd, `ESRCH` there is none.
-pub(super) fn task(id: u64, is_pidfd: bool, scope: Scope) -> Result<Pid> {
-    let pid = if is_pidfd {
-        Pid::from_fd(id)?
-    } else if id == 0 {
-        Pid::current(scope)?
-    } else {
-        Pid::find(id)?
-    };
-    if !pid.is_alive(scope) {
-        return Err(ESRCH);
-    }
-    Ok(pid)
-}
-
 /// The kernel's account of the caller, who owns the target or not.
 pub(super) fn asker(uid: Uid, owner: bool) -> Result<Asker> {
     let gid = registry::with(|r| r.tunables().lc_gid())?;

@@ -8,7 +8,7 @@ use crate::{
         backoff::Backoff,
         level,
         tunables::{
-            Bounds,
+            settings::Bounds,
             Conditions, //
         },
         units::Permille, //

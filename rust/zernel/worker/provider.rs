@@ -21,7 +21,7 @@ use crate::{
         backoff::Backoff,
         control::Verdict,
         level,
-        tunables::Bounds,
+        tunables::settings::Bounds,
         units::Us, //
     },
     registry::{

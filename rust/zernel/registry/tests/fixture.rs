@@ -14,7 +14,7 @@ use crate::{
             Level, //
         },
         permit::Caller,
-        tunables::Bounds,
+        tunables::settings::Bounds,
         units::Us, //
     },
     registry::{

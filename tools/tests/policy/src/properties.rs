@@ -7,7 +7,7 @@ use crate::policy::{
     class::Effective,
     level::{self, Level},
     ring::Ring,
-    tunables::{Bounds, Conditions, Tunables},
+    tunables::{settings::Bounds, Conditions, Tunables},
     units::{Permille, Us},
 };
 use proptest::prelude::*;
