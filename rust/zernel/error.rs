@@ -27,7 +27,7 @@ pub(crate) enum Failure {
     NoTsg,
     /// The request is over, or was never begun.
     Stale,
-    /// What the kernel said.
+    /// An error of the kernel.
     Kernel(Error),
 }
 

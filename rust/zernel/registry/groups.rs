@@ -123,7 +123,7 @@ impl Groups {
             .map_or(self.default, |node| node.layers)
     }
 
-    /// Whether a node is a cgroup or below it. Takes a step per level of the tree.
+    /// True if a node is a cgroup or below it. Takes a step per level of the tree.
     pub(crate) fn is_within(&self, id: u64, top: u64) -> bool {
         let mut at = Some(id);
         while let Some(id) = at {
@@ -213,7 +213,7 @@ impl Groups {
         (above == parent).then_some(child)
     }
 
-    /// Whether there is no node.
+    /// True if there is no node.
     #[cfg(zernel_kunit)]
     pub(crate) fn is_empty(&self) -> bool {
         self.nodes.is_empty() && self.children.is_empty()

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What a class is given to, and which assignment decides.
+//! The target of a class, and the source of a level.
 
 use std::fmt;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::sys::abi;
 use crate::{tsg, Call, Error, Result};
 
-/// What a class is given to, the most specific first.
+/// The target of a class, the most specific first.
 #[derive(Debug)]
 pub enum Target {
     /// One TSG.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What a TSG becomes, what its owner does to it through the driver, and a GPU that forgets.
+//! Tests of descriptions that change, of owners that change their TSG through the driver, and of a
+//! GPU that forgets.
 
 use super::fixture::{
     self,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What the workers do with the driver: in order, once, and back again.
+//! Tests of the workers' calls to the driver: in order, once, and back again.
 
 use super::fixture::{
     self,

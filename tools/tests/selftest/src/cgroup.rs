@@ -40,7 +40,7 @@ pub const SUITE: Suite = suite(
 /// A slice that zernel left alone.
 const DRIVER_SLICE: u32 = 1024;
 
-/// What is in force for a target.
+/// The class in force for a target.
 fn in_force(class: &Class) -> (Option<u8>, Source) {
     (
         class.level.value.map(|level| level.number()),

@@ -152,7 +152,7 @@ fn precedence() -> Outcome {
             ((None, _, number), true) => tune("default_class", number)?,
             ((None, ..), false) => tune("default_class", "none")?,
         }
-        // What is in force for each target: the first that is on, from itself downwards.
+        // The class in force for each target: the first that is on, from itself downwards.
         for (index, (target, ..)) in targets.iter().enumerate() {
             let winner = (index..6).find(|&i| on[i]).map(|i| &targets[i]);
             let (effective, source) = match winner {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Who may set, clear and ask for the class of what.
+//! Permission to set, clear and ask for classes.
 
 mod matrix;
 
@@ -145,7 +145,7 @@ fn no_escape_from_a_later_class() -> Outcome {
     Ok(())
 }
 
-/// What a user took from a class that was given to it does not outlive that class.
+/// A lowering by a user does not outlive the class that it lowers.
 fn lowering_ends_with_what_it_lowers() -> Outcome {
     let root = Lab::open()?;
     let owner = owner_process(ALICE)?;

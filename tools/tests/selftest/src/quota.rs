@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! How much one may assign: the admission budget of `lc_gid` and the quota of a user.
+//! The quotas of assignments: the admission budget of `lc_gid` and the quota of a user.
 
 use std::time::Duration;
 
@@ -69,7 +69,8 @@ fn admission_is_a_budget() -> Outcome {
     check_eq!(after.denied, before.denied + 4);
     check_eq!(after.classes, 2);
     check_eq!(lab.zernel.class(&process(2))?.own.level, None);
-    // What replaces a raised one takes its place; what lowers is free and makes room.
+    // An assignment that replaces a raised one takes its place; one that lowers is free and makes
+    // room.
     as_member(BOB, &process(0), 1, None)?;
     as_member(ALICE, &process(2), 7, None)?;
     as_member(ALICE, &process(2), 0, full)?;
@@ -102,7 +103,7 @@ fn admission_of_nobody() -> Outcome {
         as_member(ALICE, &second, number, Some(Errno::DQUOT))?;
     }
     as_member(ALICE, &second, 6, None)?;
-    // What was admitted before stays; it just cannot be renewed.
+    // An assignment that was admitted before stays; it just cannot be renewed.
     check_eq!(lab.zernel.class(&first)?.level.value, Some(level(0)));
     as_member(ALICE, &first, 0, Some(Errno::DQUOT))?;
     check_eq!(lab.zernel.class(&first)?.level.value, Some(level(0)));
@@ -228,7 +229,7 @@ fn full_quota(lab: &Lab) -> Outcome {
         let answer = errno(lab.zernel.set_class(&target, level(7)));
         check_eq!(answer, Some(Errno::DQUOT), "{target:?}");
     }
-    // What is not allowed at all is told first.
+    // A lack of permission is told first.
     let answer = errno(lab.zernel.set_class(&Target::CurrentProcess, level(0)));
     check_eq!(answer, Some(Errno::PERM));
     check_eq!(lab.stats()?.denied, before.denied + 3);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! How long an assignment lives and whom it reaches: fork, exec, exit, signals, passed files.
+//! The life and the reach of an assignment: fork, exec, exit, signals, passed files.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::mpsc;

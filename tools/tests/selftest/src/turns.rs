@@ -129,7 +129,7 @@ impl<'a> Crowd<'a> {
             .collect()
     }
 
-    /// Who is enabled, all looked at in the same moment: nothing is enabled or disabled while the
+    /// The enabled TSGs, all looked at in the same moment: nothing is enabled or disabled while the
     /// GPU is suspended.
     fn enabled(&self) -> Result<Vec<usize>> {
         let suspended = Suspended::new(&self.lab.sim, 0)?;

@@ -26,7 +26,7 @@ pub fn nothing_to_clear() -> Outcome {
         let answer = errno(lab.zernel.clear_class(&target));
         check_eq!(answer, Some(Errno::NODATA), "{name}");
     }
-    // What is in force from elsewhere is not the target's own.
+    // A class in force from elsewhere is not the target's own.
     lab.zernel.set_class(&group.target()?, level(3))?;
     for target in [
         Target::Tsg(tsg.id),

@@ -120,7 +120,7 @@ pub(super) fn shared_is_never_raised() -> Outcome {
     group::leave()
 }
 
-/// What a TSG had comes back when it becomes shared, and its class when it is not any more.
+/// The settings of a TSG come back when it becomes shared, and its class when it is not any more.
 pub(super) fn becomes_shared() -> Outcome {
     let lab = Lab::open()?;
     let (context, tsg) = known(&lab)?;
@@ -157,7 +157,7 @@ pub(super) fn becomes_shared() -> Outcome {
     Ok(())
 }
 
-/// Who is held down stays so by becoming shared, and cannot undo it.
+/// A TSG that is held down stays so by becoming shared, and cannot undo it.
 pub(super) fn sharing_sheds_no_class() -> Outcome {
     let lab = Lab::open()?;
     for number in [6, 7] {

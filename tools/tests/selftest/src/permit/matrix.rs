@@ -18,7 +18,7 @@ use crate::harness::Outcome;
 use crate::list::PERFMON;
 use crate::sys;
 
-/// Who asks.
+/// The caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Actor {
     /// With every capability.
@@ -53,7 +53,7 @@ impl Actor {
     }
 }
 
-/// What is asked for.
+/// The request of the caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Request {
     Set(u8),
@@ -93,7 +93,7 @@ const REQUESTS: [Request; 14] = [
     Request::Get,
 ];
 
-/// What the header says: `rank` is the number of the level in force before, 6 without one.
+/// The header's rule: `rank` is the number of the level in force before, 6 without one.
 fn expected(
     actor: Actor,
     is_tsg: bool,

@@ -69,7 +69,7 @@ pub(super) fn of_classes() -> Outcome {
     Ok(())
 }
 
-/// Who takes turns changes while there is no memory to take that up.
+/// The TSGs that take turns change while there is no memory to take that up.
 pub(super) fn of_turns() -> Outcome {
     let mut faults = Faults::of_module("zernel")?;
     let lab = Lab::open()?;

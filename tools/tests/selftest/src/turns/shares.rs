@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Who is enabled, and how much each gets.
+//! The enabled TSGs, and their shares.
 
 use anyhow::{ensure, Result};
 use libzernel::class::Attributes;
@@ -10,7 +10,7 @@ use crate::check_eq;
 use crate::common::{slice_of, tune, Lab};
 use crate::harness::Outcome;
 
-/// How often it is looked who is enabled.
+/// The number of looks at the enabled ones.
 const LOOKS: usize = 40;
 
 /// One, and in a hand-over two; so the engine never idles.
@@ -41,7 +41,7 @@ pub(super) fn one_is_enabled() -> Outcome {
     Ok(())
 }
 
-/// Who has nobody to take turns with has the GPU, however short its slice is.
+/// A TSG without another to take turns with has the GPU, however short its slice is.
 pub(super) fn one_alone() -> Outcome {
     let lab = Lab::open()?;
     let crowd = Crowd::new(&lab, 2)?;

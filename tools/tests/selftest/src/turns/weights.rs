@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Who may give which weight, and what is told of it.
+//! Permission to give weights, and their visibility.
 
 use anyhow::{Context as _, Result};
 use libzernel::class::{Attributes, Set};
@@ -76,7 +76,7 @@ pub(super) fn permission() -> Outcome {
     Ok(())
 }
 
-/// What an administrator gave little has no way to more.
+/// A TSG that an administrator gave little has no way to more.
 pub(super) fn held_down() -> Outcome {
     let root = Lab::open()?;
     let group = Group::new("held-down")?;
