@@ -123,6 +123,22 @@ struct rm_control {
 	u32 status;
 };
 
+/* A control of simrm's own, which no driver has: see pin.c. */
+#define RM_CMD_PIN	0x00007a01
+
+struct rm_pin {
+	u64 address;
+	u64 count;		/* of pages */
+	u64 word;		/* number of a 32-bit word of them */
+	u32 action;
+	u32 value;
+};
+
+#define RM_PIN		1
+#define RM_UNPIN	2
+#define RM_PIN_STORE	3
+#define RM_PIN_LOAD	4
+
 #define RM_CONTROL_IRQL_RAISED	0x1U
 #define RM_CONTROL_LOCK_BYPASS	0x2U
 #define RM_CONTROL_SERIALIZED	0x4U

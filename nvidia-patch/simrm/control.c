@@ -47,6 +47,7 @@ static const struct command commands[] = {
 	{ 0x00000202, SIMRM_ROOT, sizeof(struct rm_id_info), 0, SHARED, simrm_gpu_info },
 	{ 0x00000205, SIMRM_ROOT, sizeof(struct rm_id_info_v2), 0, SHARED, simrm_gpu_info_v2 },
 	{ 0x00000214, SIMRM_ROOT, 384, 256, SHARED, simrm_gpu_probed },
+	{ RM_CMD_PIN, SIMRM_ROOT, sizeof(struct rm_pin), 0, PRIVILEGED, simrm_pin },
 	{ 0x00000d02, SIMRM_ROOT, sizeof(struct rm_handle_info), 0, SHARED, handle_info },
 	{ 0x20800142, SIMRM_SUBDEVICE, 4, 0, SHARED, simrm_gpu_id },
 	{ 0x2080110b, SIMRM_SUBDEVICE, sizeof(struct rm_disable_channels), 0, 0,

@@ -37,6 +37,7 @@ void NV_API_CALL rm_shutdown_rm(nvidia_stack_t *sp)
 	unsigned int gpu, engine;
 
 	simrm_truth_exit();
+	simrm_pin_exit();
 	simrm_clients_exit();
 	for (gpu = 0; gpu < SIMRM_MAX_GPUS; gpu++) {
 		for (engine = 0; engine < RM_ENGINE_COUNT; engine++)

@@ -235,4 +235,7 @@ static inline void simrm_unlock(bool exclusive)
 		up_read(&simrm_api);
 }
 
+u32 simrm_pin(struct simrm_object *root, const struct simrm_caller *who, void *params);
+void simrm_pin_exit(void);
+
 #endif /* SIMRM_H */

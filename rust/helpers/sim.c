@@ -3,10 +3,12 @@
 
 #include <linux/eventfd.h>
 #include <linux/hrtimer.h>
+#include <linux/mm.h>
 #include <linux/module.h>
 #include <linux/perf_event.h>
 #include <linux/pid.h>
 #include <linux/sched.h>
+#include <linux/sched/mm.h>
 
 #include "irqlock.c"
 #include "timer.c"
@@ -77,4 +79,39 @@ bool zernel_sim_helper_pid_alive(struct pid *pid, bool process)
 bool zernel_sim_helper_perfmon_capable(void)
 {
 	return perfmon_capable();
+}
+
+int zernel_sim_helper_pin(unsigned long address, struct page **pages, size_t count,
+			  struct mm_struct **mm)
+{
+	int ret;
+
+	if (!current->mm)
+		return -EFAULT;
+	ret = account_locked_vm(current->mm, count, true);
+	if (ret)
+		return ret;
+	ret = pin_user_pages_fast(address, count, FOLL_WRITE | FOLL_LONGTERM, pages);
+	if (ret != count) {
+		if (ret > 0)
+			unpin_user_pages(pages, ret);
+		account_locked_vm(current->mm, count, false);
+		return ret == -ENOMEM ? ret : -EFAULT;
+	}
+	mmgrab(current->mm);
+	*mm = current->mm;
+	return 0;
+}
+
+/* The memory map may be without users by now, as it is when a process that dies closes its files. */
+void zernel_sim_helper_unpin(struct page **pages, size_t count, struct mm_struct *mm)
+{
+	unpin_user_pages_dirty_lock(pages, count, true);
+	account_locked_vm(mm, count, false);
+	mmdrop(mm);
+}
+
+void *zernel_sim_helper_page_address(struct page *page)
+{
+	return page_address(page);
 }

@@ -5,6 +5,8 @@
 
 #include <linux/types.h>
 
+struct mm_struct;
+struct page;
 struct pid;
 
 /* As given; not checked. */
@@ -26,5 +28,11 @@ struct pid *zernel_sim_helper_current_pid(bool process);
 pid_t zernel_sim_helper_pid_global(struct pid *pid);
 bool zernel_sim_helper_pid_alive(struct pid *pid, bool process);
 bool zernel_sim_helper_perfmon_capable(void);
+
+/* Memory of the caller, pinned, and the memory map that it is accounted to. */
+int zernel_sim_helper_pin(unsigned long address, struct page **pages, size_t count,
+			  struct mm_struct **mm);
+void zernel_sim_helper_unpin(struct page **pages, size_t count, struct mm_struct *mm);
+void *zernel_sim_helper_page_address(struct page *page);
 
 #endif /* ZERNEL_SIM_HELPERS_H */

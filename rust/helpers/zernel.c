@@ -237,35 +237,21 @@ void zernel_helper_watch_del(struct pid *pid, struct wait_queue_entry *entry)
 	remove_wait_queue(&pid->wait_pidfd, entry);
 }
 
-int zernel_helper_pin(unsigned long address, struct zernel_pinned *pinned)
+/* At the limit of its memory cgroup the caller is told so, not killed. */
+struct page *zernel_helper_slots_alloc(void)
 {
-	struct mm_struct *mm = current->mm;
-	struct page *page;
-	int ret;
-
-	if (!mm)
-		return -EFAULT;
-	ret = account_locked_vm(mm, 1, true);
-	if (ret)
-		return ret;
-	ret = pin_user_pages_fast(address, 1, FOLL_WRITE | FOLL_LONGTERM, &page);
-	if (ret != 1) {
-		account_locked_vm(mm, 1, false);
-		return ret < 0 ? ret : -EFAULT;
-	}
-	mmgrab(mm);
-	pinned->mm = mm;
-	pinned->page = page;
-	pinned->address = page_address(page);
-	return 0;
+	return alloc_page(GFP_KERNEL_ACCOUNT | __GFP_ZERO | __GFP_RETRY_MAYFAIL | __GFP_NOWARN);
 }
 
-/* The memory map may be without users by now, as it is when a process that dies closes its files. */
-void zernel_helper_unpin(struct zernel_pinned *pinned)
+void *zernel_helper_slots_address(struct page *page)
 {
-	unpin_user_pages_dirty_lock(&pinned->page, 1, true);
-	account_locked_vm(pinned->mm, 1, false);
-	mmdrop(pinned->mm);
+	return page_address(page);
+}
+
+/* Stays as long as somebody has it mapped or pinned. */
+void zernel_helper_slots_free(struct page *page)
+{
+	__free_page(page);
 }
 
 struct workqueue_struct *zernel_helper_wq_create(void)

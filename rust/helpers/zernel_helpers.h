@@ -13,7 +13,6 @@
 struct cgroup;
 struct cred;
 struct file;
-struct mm_struct;
 struct page;
 struct pid;
 struct pid_namespace;
@@ -53,15 +52,10 @@ void zernel_helper_cgroup_put(struct cgroup *cgrp);
 int zernel_helper_cgroup_hooks_add(void *data);
 void zernel_helper_cgroup_hooks_del(void);
 
-/* A page of the caller, pinned, and the memory map that it is accounted to. */
-struct zernel_pinned {
-	void *address;
-	struct page *page;
-	struct mm_struct *mm;
-};
-
-int zernel_helper_pin(unsigned long address, struct zernel_pinned *pinned);
-void zernel_helper_unpin(struct zernel_pinned *pinned);
+/* Pages of slots. */
+struct page *zernel_helper_slots_alloc(void);
+void *zernel_helper_slots_address(struct page *page);
+void zernel_helper_slots_free(struct page *page);
 
 /* Workers. */
 struct workqueue_struct *zernel_helper_wq_create(void);

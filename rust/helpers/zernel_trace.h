@@ -41,9 +41,8 @@
 			 { 2, "superseded" },		\
 			 { 3, "expired" },		\
 			 { 4, "closed" },		\
-			 { 5, "unregistered" },		\
-			 { 6, "tsg_gone" },		\
-			 { 7, "suspended" })
+			 { 5, "tsg_gone" },		\
+			 { 6, "suspended" })
 
 DECLARE_EVENT_CLASS(zernel_gpu,
 	TP_PROTO(u64 gpu),

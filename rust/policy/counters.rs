@@ -174,7 +174,7 @@ impl Counters {
             Cause::Done => &mut self.done,
             Cause::Cancelled | Cause::Superseded => &mut self.cancelled,
             Cause::Expired => &mut self.expired,
-            Cause::Closed | Cause::Unregistered => &mut self.closed,
+            Cause::Closed => &mut self.closed,
             Cause::TsgGone => &mut self.gone,
             Cause::Suspended => &mut self.suspended,
         };
@@ -300,7 +300,6 @@ mod tests {
             Cause::Superseded,
             Cause::Expired,
             Cause::Closed,
-            Cause::Unregistered,
             Cause::TsgGone,
             Cause::Suspended,
         ];
@@ -310,8 +309,8 @@ mod tests {
             t.count(&over(record(cause)));
             assert_eq!(t.in_flight(), 0, "{left}");
         }
-        assert_eq!((t.begun, t.done, t.cancelled, t.expired), (8, 1, 2, 1));
-        assert_eq!((t.closed, t.gone, t.suspended), (2, 1, 1));
+        assert_eq!((t.begun, t.done, t.cancelled, t.expired), (7, 1, 2, 1));
+        assert_eq!((t.closed, t.gone, t.suspended), (1, 1, 1));
         assert_eq!(t.latency.count(), 1);
         assert_eq!(t.latency.max(), Some(Ns(500_000)));
     }

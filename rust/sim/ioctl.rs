@@ -84,6 +84,7 @@ pub(super) fn dispatch(file: &File, cmd: u32, address: usize) -> Result {
         ZERNEL_SIM_NR_FAULT => arg.update(|io| control::fault(file, io)),
         ZERNEL_SIM_NR_SUSPEND => control::suspend(file, &arg.read()?),
         ZERNEL_SIM_NR_TSG_CONTROL => context::control(file, &arg.read()?),
+        ZERNEL_SIM_NR_MEMORY => context::memory(file, &arg.read()?),
         ZERNEL_SIM_NR_TSG_DESCRIBE => control::describe(file, &arg.read()?),
         _ => Err(ENOTTY),
     }

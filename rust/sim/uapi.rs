@@ -37,4 +37,5 @@ abi! {
     zernel_sim_suspend = 8;
     zernel_sim_tsg_control = 16;
     zernel_sim_tsg_describe = 16;
+    zernel_sim_memory = 24;
 }

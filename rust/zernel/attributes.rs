@@ -298,6 +298,24 @@ impl Attribute for Predictor {
     }
 }
 
+struct PredictorMargin;
+
+impl Attribute for PredictorMargin {
+    const NAME: &'static CStr = c"predictor_margin";
+
+    fn show(out: &mut Formatter<'_>) -> Result {
+        show_number(out, read(|t| t.requests().margin())?.into())
+    }
+
+    fn store(text: &str) -> Result {
+        let margin = switch(text)?;
+        tune(|t| {
+            t.requests_mut().set_margin(margin);
+            Ok(())
+        })
+    }
+}
+
 struct EarlyCost;
 
 impl Attribute for EarlyCost {
@@ -483,6 +501,7 @@ sysfs::groups! {
     UserControl,
     Lease,
     Predictor,
+    PredictorMargin,
     EarlyCost,
     LateCost,
     PreemptTimeout,

@@ -39,7 +39,7 @@ use crate::{
         gpu,
         tsg, //
     },
-    request::pages::Pages,
+    request::slots::Slots,
     stream::Stream,
     tracking::{
         self,
@@ -62,6 +62,7 @@ use kernel::{
         MiscDevice,
         MiscDeviceRegistration, //
     },
+    mm::virt::VmaNew,
     new_mutex,
     prelude::*,
     sync::{
@@ -93,8 +94,6 @@ const HINT: u32 = named(uapi::ZERNEL_NR_HINT);
 const SUBSCRIBE: u32 = named(uapi::ZERNEL_NR_SUBSCRIBE);
 const PROBE: u32 = named(uapi::ZERNEL_NR_PROBE);
 
-const V0_BEGIN: u32 = named(uapi::ZERNEL_V0_NR_BEGIN);
-
 /// An open file.
 #[pin_data(PinnedDrop)]
 pub(crate) struct Client {
@@ -105,7 +104,7 @@ pub(crate) struct Client {
     #[pin]
     stream: Mutex<Option<Arc<Stream>>>,
     #[pin]
-    pages: Mutex<Pages>,
+    slots: Mutex<Slots>,
     #[pin]
     subscriptions: Mutex<Subscriptions>,
     #[pin]
@@ -191,12 +190,6 @@ impl Client {
             uapi::ZERNEL_V0_NR_LIST_GPUS => list::v0::gpus(arg, size)?,
             uapi::ZERNEL_V0_NR_LIST_TSGS => list::v0::tsgs(arg, size)?,
             uapi::ZERNEL_V0_NR_STATS => abi::write(arg, size, &stats()?)?,
-            uapi::ZERNEL_V0_NR_PAGE_REGISTER => request::v0_register(self, arg, size)?,
-            uapi::ZERNEL_V0_NR_PAGE_UNREGISTER => request::v0_unregister(self, arg, size)?,
-            uapi::ZERNEL_V0_NR_READY => request::v0_ready(self, arg, size)?,
-            uapi::ZERNEL_V0_NR_DONE => request::v0_done(self, arg, size)?,
-            uapi::ZERNEL_V0_NR_CANCEL => request::v0_cancel(self, arg, size)?,
-            uapi::ZERNEL_V0_NR_REQUEST_STATS => request::v0_stats(arg, size)?,
             _ => return Err(ENOTTY),
         }
         Ok(())
@@ -225,7 +218,7 @@ impl MiscDevice for Client {
                 viewer,
                 writable,
                 stream <- new_mutex!(None),
-                pages <- new_mutex!(Pages::new()),
+                slots <- new_mutex!(Slots::new()),
                 subscriptions <- new_mutex!(Subscriptions::new()),
                 probes <- new_mutex!(Probes::new()),
                 handles: remove::Handles::new(),
@@ -239,6 +232,14 @@ impl MiscDevice for Client {
         kiocb.file().stream()?.read(iov, wait)
     }
 
+    fn mmap(me: Pin<&Self>, _file: &File, vma: &VmaNew) -> Result {
+        // One that is open for writing alone never gets here.
+        if !me.writable {
+            return Err(EACCES);
+        }
+        me.slots.lock().map(vma)
+    }
+
     fn ioctl(me: Pin<&Self>, _file: &File, cmd: u32, arg: usize) -> Result<isize> {
         if _IOC_TYPE(cmd) != uapi::ZERNEL_V0_IOC_MAGIC {
             return Err(ENOTTY);
@@ -246,7 +247,6 @@ impl MiscDevice for Client {
         let (call, size) = (cmd & CALL, _IOC_SIZE(cmd));
         // A request takes this one alone, of all calls: it is not to pay for the others.
         match call {
-            V0_BEGIN => request::v0_begin(&me, arg, size)?,
             REQUEST_BEGIN => {
                 me.check_writable()?;
                 request::begin(&me, arg, size)?;

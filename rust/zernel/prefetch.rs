@@ -25,8 +25,8 @@ use crate::{
             Viewer, //
         },
         lock,
-        pinned::{
-            PinnedPage,
+        slots::{
+            SlotWords,
             Words, //
         },
         thread::Thread, //
@@ -193,8 +193,7 @@ pub(crate) enum Way {
     Eventfd(Arc<Detached<Bell>>),
     /// The word of a slot counts it.
     Word {
-        page: Arc<PinnedPage>,
-        slot: u32,
+        words: SlotWords,
         signals: u32,
         _charge: Charge,
     },
@@ -208,11 +207,10 @@ impl Way {
     /// # Errors
     ///
     /// `ENOENT` there is no such slot.
-    pub(crate) fn word(page: Arc<PinnedPage>, slot: u32, charge: Charge) -> Result<Self> {
-        let signals = page.slot(slot).map(Words::prefetch).ok_or(ENOENT)?;
+    pub(crate) fn word(words: SlotWords, charge: Charge) -> Result<Self> {
+        let signals = words.get().map(Words::signals).ok_or(ENOENT)?;
         Ok(Self::Word {
-            page,
-            slot,
+            words,
             signals,
             _charge: charge,
         })
@@ -254,15 +252,10 @@ impl Subscription {
                 // The open file of the subscription keeps the module there.
                 bells.start_again(bell);
             }
-            Way::Word {
-                page,
-                slot,
-                signals,
-                ..
-            } => {
+            Way::Word { words, signals, .. } => {
                 *signals = signals.wrapping_add(1);
-                if let Some(words) = page.slot(*slot) {
-                    words.set_prefetch(*signals);
+                if let Some(words) = words.get() {
+                    words.set_signals(*signals);
                 }
             }
             // As above.

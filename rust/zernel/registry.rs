@@ -38,9 +38,9 @@ use crate::{
             Viewer, //
         },
         lock,
+        slots::PER_PAGE,
         time::now_ns,
         trace,
-        uapi,
         work::Worker, //
     },
     jobs::task_reaper::TaskReaper,
@@ -295,7 +295,7 @@ impl Registry {
     /// Slots that are allocated.
     pub(crate) fn slots(&self) -> u64 {
         let pages = self.pages.values().map(|&pages| u64::from(pages));
-        pages.sum::<u64>() * u64::from(uapi::ZERNEL_V0_PAGE_SLOTS)
+        pages.sum::<u64>() * PER_PAGE as u64
     }
 
     /// The TSG of a GPU with the first handle behind `after`, and that handle.

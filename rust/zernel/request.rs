@@ -3,7 +3,7 @@
 //!
 //! # Locking
 //!
-//! `pages` of a file → registry → members of a [`group::Group`] → state of a [`slot::Slot`] → what
+//! `slots` of a file → registry → members of a [`group::Group`] → state of a [`slot::Slot`] → what
 //! a request feeds: predictor, switch cost, statistics, new tickets of [`boost::Boosts`]. From the
 //! state of a slot on they are spinlocks that keep interrupts off, which timers take too; nothing
 //! is allocated, freed or looked up under them.
@@ -11,8 +11,8 @@
 pub(crate) mod boost;
 pub(crate) mod group;
 pub(crate) mod keys;
-pub(crate) mod pages;
 pub(crate) mod sleep;
 pub(crate) mod slot;
+pub(crate) mod slots;
 pub(crate) mod starts;
 pub(crate) mod stats;

@@ -21,7 +21,7 @@ use kernel::sync::atomic::{
     Atomic, //
 };
 
-/// The lease, and the predictor's number.
+/// The lease; the predictor's number, and [`MARGIN`].
 static LEASE_AND_PREDICTOR: Atomic<u64> = Atomic::new(0);
 /// The costs of being early and late.
 static COSTS: Atomic<u64> = Atomic::new(0);
@@ -30,6 +30,9 @@ static NICE: Atomic<i32> = Atomic::new(0);
 /// What the phases from the first after `Unknown` on add to the nice values of their threads, a
 /// byte each.
 static DELTAS: Atomic<u32> = Atomic::new(0);
+
+/// The classic margin is taken off.
+const MARGIN: u32 = 1 << 31;
 
 fn pack(upper: u32, lower: u32) -> u64 {
     u64::from(upper) << 32 | u64::from(lower)
@@ -43,8 +46,10 @@ fn unpack(both: u64) -> (u32, u32) {
 pub(crate) struct Requested {
     /// Longest time from the trigger to ready.
     pub(crate) lease: Us,
-    /// The predictor of a request that names none.
+    /// The predictor.
     pub(crate) predictor: Kind,
+    /// The classic margin is taken off its estimate.
+    pub(crate) margin: bool,
     /// What being early and late costs.
     pub(crate) costs: Costs,
 }
@@ -57,7 +62,8 @@ pub(crate) fn publish(tunables: &Tunables) {
 
 fn publish_requests(requests: &Requests) {
     let costs = requests.costs();
-    let predictor = requests.predictor().number();
+    let margin = if requests.margin() { MARGIN } else { 0 };
+    let predictor = requests.predictor().number() | margin;
     LEASE_AND_PREDICTOR.store(pack(requests.lease().0, predictor), Relaxed);
     COSTS.store(pack(costs.early, costs.late), Relaxed);
     NICE.store(requests.nice().number(), Relaxed);
@@ -80,7 +86,8 @@ pub(crate) fn requested() -> Requested {
     let (early, late) = unpack(COSTS.load(Relaxed));
     Requested {
         lease: Us(lease),
-        predictor: Kind::new(predictor).unwrap_or_default(),
+        predictor: Kind::new(predictor & !MARGIN).unwrap_or_default(),
+        margin: predictor & MARGIN != 0,
         costs: Costs { early, late },
     }
 }

@@ -8,10 +8,9 @@ use std::path::{Path, PathBuf};
 
 use bindgen::callbacks::{DeriveInfo, ParseCallbacks, TypeKind};
 
-const HEADERS: [&str; 4] = [
+const HEADERS: [&str; 3] = [
     "linux/zernel.h",
     "linux/zernel_v0.h",
-    "linux/zernel_v0_request.h",
     "linux/zernel_sim.h",
 ];
 

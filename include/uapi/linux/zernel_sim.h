@@ -29,8 +29,8 @@
  * Objects
  *
  * A file owns contexts. A context is one TSG (time slice group) with 1 to 16
- * channels on one engine of one GPU and a page of semaphore words. Contexts
- * die with their file. TSG handles are unique over all GPUs and never reused
+ * channels on one engine of one GPU and a page of semaphore words, to which it
+ * can add memory of the program. Contexts die with their file. TSG handles are unique over all GPUs and never reused
  * while the module is loaded; context ids are unique within a file and never
  * reused.
  *
@@ -40,7 +40,7 @@
  * Quotas
  *
  * Contexts and queued items are limited per user id (see struct
- * zernel_sim_version); CAP_SYS_RESOURCE in the initial user namespace lifts
+ * zernel_sim_version), pinned memory by RLIMIT_MEMLOCK; CAP_SYS_RESOURCE in the initial user namespace lifts
  * the limits per user, not those of a GPU or of a channel. Memory that a call
  * takes counts against the memory cgroup of the caller.
  *
@@ -56,7 +56,7 @@
 #include <linux/ioctl.h>
 #include <linux/types.h>
 
-#define ZERNEL_SIM_ABI_VERSION		2
+#define ZERNEL_SIM_ABI_VERSION		3
 #define ZERNEL_SIM_DEVICE_PATH		"/dev/zernel-sim"
 
 /* ioctl type of all commands. */
@@ -84,7 +84,7 @@ struct zernel_sim_version {
 	__u32 max_channels;		/* out: channels of a context */
 	__u32 max_items;		/* out: queued items of a channel */
 	__u32 max_submit;		/* out: items of one submission */
-	__u32 nr_words;			/* out: semaphore words of a context */
+	__u32 nr_words;			/* out: words of the semaphore page of a context */
 	__u32 user_contexts;		/* out: contexts of a user id */
 	__u32 user_items;		/* out: queued items of a user id */
 	__u64 min_work_ns;		/* out: shortest work item */
@@ -173,6 +173,33 @@ struct zernel_sim_context_destroy {
 	__u32 reserved;			/* in: 0 */
 };
 
+/* The first word of the memory that was added to a context; those before are of its page. */
+#define ZERNEL_SIM_MEMORY_WORD		1024
+/* Most memory of a context, in bytes. */
+#define ZERNEL_SIM_MEMORY_MAX		(63 * 4096)
+
+/*
+ * struct zernel_sim_memory - add memory of the program to the words of a context
+ *
+ * ZERNEL_SIM_IOC_MEMORY. The words of the memory, 32 bits each, are numbered from
+ * ZERNEL_SIM_MEMORY_WORD on. It is pinned, as a GPU does it, until the context is
+ * gone: what is stored there by anybody is seen, and stores of items are seen by
+ * all who map it, whatever becomes of the mapping. Contexts that share a
+ * semaphore page share it.
+ *
+ * -EINVAL   @address or @length is not a multiple of the page size, @length is 0
+ *           or above ZERNEL_SIM_MEMORY_MAX
+ * -EBUSY    the context has memory
+ * -EFAULT   also: not writable, or cannot be pinned
+ * -ENOMEM   also: RLIMIT_MEMLOCK is reached
+ */
+struct zernel_sim_memory {
+	__u32 context;			/* in */
+	__u32 reserved;			/* in: 0 */
+	__u64 address;			/* in */
+	__u64 length;			/* in */
+};
+
 /* Kinds of items; which fields each one uses is told below. */
 #define ZERNEL_SIM_ITEM_WORK		1
 #define ZERNEL_SIM_ITEM_WAIT		2
@@ -221,7 +248,7 @@ struct zernel_sim_item {
 	__u64 block_ns;			/* WORK with GRANULARITY_BLOCK */
 	__u32 demand_permille;		/* WORK, HOLD */
 	__u32 granularity;		/* WORK */
-	__u32 word;			/* WAIT, RELEASE, HOLD: 0 to nr_words - 1 */
+	__u32 word;			/* WAIT, RELEASE, HOLD: of the context's page or memory */
 	__u32 value;			/* WAIT, RELEASE, HOLD */
 	__u32 condition;		/* WAIT, HOLD: ZERNEL_SIM_COND_* */
 	__u32 reserved;			/* 0 */
@@ -576,6 +603,7 @@ struct zernel_sim_suspend {
 #define ZERNEL_SIM_NR_SUSPEND		0x0e
 #define ZERNEL_SIM_NR_TSG_CONTROL	0x0f
 #define ZERNEL_SIM_NR_TSG_DESCRIBE	0x10
+#define ZERNEL_SIM_NR_MEMORY		0x11
 
 #define ZERNEL_SIM_CALL_(dir, nr, name) \
 	_IO##dir(ZERNEL_SIM_IOC_TYPE, ZERNEL_SIM_NR_##nr, struct zernel_sim_##name)
@@ -596,5 +624,6 @@ struct zernel_sim_suspend {
 #define ZERNEL_SIM_IOC_SUSPEND		ZERNEL_SIM_CALL_(W, SUSPEND, suspend)
 #define ZERNEL_SIM_IOC_TSG_CONTROL	ZERNEL_SIM_CALL_(W, TSG_CONTROL, tsg_control)
 #define ZERNEL_SIM_IOC_TSG_DESCRIBE	ZERNEL_SIM_CALL_(W, TSG_DESCRIBE, tsg_describe)
+#define ZERNEL_SIM_IOC_MEMORY		ZERNEL_SIM_CALL_(W, MEMORY, memory)
 
 #endif /* _UAPI_LINUX_ZERNEL_SIM_H */

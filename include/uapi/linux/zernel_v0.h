@@ -33,7 +33,6 @@
 #include <linux/ioctl.h>
 #include <linux/types.h>
 #include <linux/zernel.h>
-#include <linux/zernel_v0_request.h>
 
 /* Version of this ABI: grows when structures or calls are added. */
 #define ZERNEL_V0_ABI_VERSION		6
@@ -337,28 +336,10 @@ struct zernel_v0_event {
 #define ZERNEL_V0_NR_LIST_GPUS		0x01
 #define ZERNEL_V0_NR_LIST_TSGS		0x02
 #define ZERNEL_V0_NR_STATS			0x06
-#define ZERNEL_V0_NR_PAGE_REGISTER		0x07
-#define ZERNEL_V0_NR_PAGE_UNREGISTER	0x08
-#define ZERNEL_V0_NR_BEGIN			0x09
-#define ZERNEL_V0_NR_READY			0x0a
-#define ZERNEL_V0_NR_DONE			0x0b
-#define ZERNEL_V0_NR_CANCEL		0x0c
-#define ZERNEL_V0_NR_REQUEST_STATS		0x0d
 
 #define ZERNEL_V0_IOC_VERSION	_IOR(ZERNEL_V0_IOC_MAGIC, ZERNEL_V0_NR_VERSION, struct zernel_v0_version)
 #define ZERNEL_V0_IOC_LIST_GPUS	_IOWR(ZERNEL_V0_IOC_MAGIC, ZERNEL_V0_NR_LIST_GPUS, struct zernel_v0_list)
 #define ZERNEL_V0_IOC_LIST_TSGS	_IOWR(ZERNEL_V0_IOC_MAGIC, ZERNEL_V0_NR_LIST_TSGS, struct zernel_v0_list)
 #define ZERNEL_V0_IOC_STATS	_IOR(ZERNEL_V0_IOC_MAGIC, ZERNEL_V0_NR_STATS, struct zernel_v0_stats)
-#define ZERNEL_V0_IOC_PAGE_REGISTER \
-	_IOWR(ZERNEL_V0_IOC_MAGIC, ZERNEL_V0_NR_PAGE_REGISTER, struct zernel_v0_page)
-#define ZERNEL_V0_IOC_PAGE_UNREGISTER \
-	_IOW(ZERNEL_V0_IOC_MAGIC, ZERNEL_V0_NR_PAGE_UNREGISTER, struct zernel_v0_page)
-#define ZERNEL_V0_IOC_BEGIN	_IOWR(ZERNEL_V0_IOC_MAGIC, ZERNEL_V0_NR_BEGIN, struct zernel_v0_begin)
-#define ZERNEL_V0_IOC_READY	_IOW(ZERNEL_V0_IOC_MAGIC, ZERNEL_V0_NR_READY, struct zernel_v0_request)
-#define ZERNEL_V0_IOC_DONE		_IOW(ZERNEL_V0_IOC_MAGIC, ZERNEL_V0_NR_DONE, struct zernel_v0_request)
-#define ZERNEL_V0_IOC_CANCEL	_IOW(ZERNEL_V0_IOC_MAGIC, ZERNEL_V0_NR_CANCEL, struct zernel_v0_request)
-#define ZERNEL_V0_IOC_REQUEST_STATS \
-	_IOWR(ZERNEL_V0_IOC_MAGIC, ZERNEL_V0_NR_REQUEST_STATS, struct zernel_v0_request_stats)
-
 
 #endif /* _UAPI_LINUX_ZERNEL_V0_H */

@@ -63,8 +63,4 @@ crate::glue::abi::abi! {
     zernel_v0_tsg_info = 120;
     zernel_v0_stats = 200, first 120;
     zernel_v0_event = 72;
-    zernel_v0_page = 16;
-    zernel_v0_begin = 72, input 56;
-    zernel_v0_request = 16;
-    zernel_v0_request_stats = 248, first 240;
 }

@@ -17,8 +17,6 @@ pub(crate) enum Cause {
     Expired,
     /// The file that it belongs to was closed.
     Closed,
-    /// Its page was unregistered.
-    Unregistered,
     /// The TSG was freed, or its GPU went away.
     TsgGone,
     /// The GPU was suspended.

@@ -269,12 +269,7 @@ mod tests {
 
     #[test]
     fn what_takes_the_request_away_gives_the_gpu_back() {
-        for why in [
-            Cause::Closed,
-            Cause::Unregistered,
-            Cause::TsgGone,
-            Cause::Suspended,
-        ] {
+        for why in [Cause::Closed, Cause::TsgGone, Cause::Suspended] {
             let before = armed(PLAN).end(Ns(1_100), &NOTHING, why);
             assert!(given_back(&before) && before.trigger == NUMBER);
             assert_eq!(cause(&before), Some(why));

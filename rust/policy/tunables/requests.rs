@@ -21,6 +21,7 @@ use crate::policy::{
 pub(crate) struct Requests {
     lease: Us,
     predictor: Kind,
+    margin: bool,
     costs: Costs,
     preempt_timeout: Us,
     nice: Delta,
@@ -40,6 +41,7 @@ impl Requests {
         Self {
             lease: Us(10_000),
             predictor: Kind::default(),
+            margin: false,
             costs: Costs::default(),
             preempt_timeout: Us(1_000),
             nice: Delta::NONE,
@@ -69,7 +71,17 @@ impl Requests {
         self.lease
     }
 
-    /// The predictor of preparation times unless a request names another.
+    /// The classic margin is taken off the estimate of a point predictor.
+    pub(crate) fn margin(&self) -> bool {
+        self.margin
+    }
+
+    /// Changes [`Self::margin`].
+    pub(crate) fn set_margin(&mut self, margin: bool) {
+        self.margin = margin;
+    }
+
+    /// The predictor of preparation times, unless a request states its own.
     pub(crate) fn predictor(&self) -> Kind {
         self.predictor
     }
@@ -170,6 +182,9 @@ mod tests {
         assert!(r.set_nice(of(-20)).is_ok());
         assert_eq!(r.nice().number(), -20);
         r.set_predictor(Kind::Ema);
+        assert!(!r.margin());
+        r.set_margin(true);
+        assert!(r.margin());
         assert_eq!(t.requests().lease(), Us(100));
         assert_eq!(t.requests().predictor(), Kind::Ema);
         assert_eq!(t.requests().costs().early, 1_000_000);

@@ -135,6 +135,13 @@ pub(super) fn destroy(file: &File, io: &zernel_sim_context_destroy) -> Result {
     file.remove(io.context)
 }
 
+/// Adds memory of the program to the words of a context.
+pub(super) fn memory(file: &File, io: &zernel_sim_memory) -> Result {
+    must_be_zero(&[io.reserved])?;
+    let owned = file.context(io.context)?;
+    owned.context.words.add(io.address, io.length)
+}
+
 /// Sets the eventfd of a channel.
 pub(super) fn eventfd(file: &File, io: &zernel_sim_eventfd) -> Result {
     must_be_zero(&[io.reserved])?;

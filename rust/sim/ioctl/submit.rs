@@ -9,8 +9,7 @@ use crate::{
     file::File,
     glue::{
         abi,
-        provider_side,
-        sim::words::WORDS, //
+        provider_side, //
     },
     model::{
         measures::{
@@ -39,14 +38,15 @@ pub(super) const MAX_WORK: u64 = 60_000_000_000;
 /// Completions copied at a time.
 const BATCH: usize = 16;
 
-fn word(item: &zernel_sim_item) -> Result<u16> {
-    if item.word as usize >= WORDS {
+/// The word of an item, below `words`.
+fn word(item: &zernel_sim_item, words: usize) -> Result<u16> {
+    if item.word as usize >= words {
         return Err(EINVAL);
     }
     u16::try_from(item.word).map_err(|_| EINVAL)
 }
 
-fn expect(item: &zernel_sim_item) -> Result<Expect> {
+fn expect(item: &zernel_sim_item, words: usize) -> Result<Expect> {
     let condition = match item.condition {
         ZERNEL_SIM_COND_EQ => Condition::Equal,
         ZERNEL_SIM_COND_GE => Condition::AtLeast,
@@ -54,14 +54,15 @@ fn expect(item: &zernel_sim_item) -> Result<Expect> {
         _ => return Err(EINVAL),
     };
     Ok(Expect {
-        word: word(item)?,
+        word: word(item, words)?,
         value: item.value,
         condition,
     })
 }
 
-/// The order for an item. A field that its kind does not use must be zero.
-fn order(item: &zernel_sim_item) -> Result<Order> {
+/// The meaning of an item for a context with so many words. A field that its kind does not use must
+/// be zero.
+fn order(item: &zernel_sim_item, words: usize) -> Result<Order> {
     must_be_zero(&[item.flags & !ZERNEL_SIM_ITEM_NOTIFY, item.reserved])?;
     let demand = Permille(item.demand_permille);
     let duration = Ns(item.duration_ns);
@@ -87,20 +88,20 @@ fn order(item: &zernel_sim_item) -> Result<Order> {
         }
         ZERNEL_SIM_ITEM_WAIT if no_time => {
             must_be_zero(&no_run)?;
-            Work::Wait(expect(item)?)
+            Work::Wait(expect(item, words)?)
         }
         ZERNEL_SIM_ITEM_RELEASE if no_time => {
             must_be_zero(&no_run)?;
             must_be_zero(&[item.condition])?;
             Work::Release {
-                word: word(item)?,
+                word: word(item, words)?,
                 value: item.value,
             }
         }
         ZERNEL_SIM_ITEM_HOLD if item.block_ns == 0 => {
             must_be_zero(&[item.granularity])?;
             Work::Hold {
-                expect: expect(item)?,
+                expect: expect(item, words)?,
                 bound: duration,
                 demand,
             }
@@ -130,12 +131,16 @@ pub(super) fn submit(file: &File, arg: Arg) -> Result {
         return Err(EINVAL);
     }
     let owned = file.context(io.context)?;
+    let words = owned.context.words.count();
     let size = size_of::<zernel_sim_item>();
     let first = usize::try_from(io.items).map_err(|_| EFAULT)?;
     let mut orders = KVec::with_capacity(io.nr_items as usize, GFP_KERNEL_ACCOUNT)?;
     for number in 0..io.nr_items as usize {
         let address = first.checked_add(number * size).ok_or(EFAULT)?;
-        orders.push(order(&abi::read(address, size)?)?, GFP_KERNEL_ACCOUNT)?;
+        orders.push(
+            order(&abi::read(address, size)?, words)?,
+            GFP_KERNEL_ACCOUNT,
+        )?;
     }
     // A submission cannot be taken back: see that the answer can be written.
     arg.write(&io)?;
@@ -214,6 +219,7 @@ pub(super) fn completions(file: &File, arg: Arg) -> Result {
 #[cfg(zernel_kunit)]
 #[kernel::macros::kunit_tests(zernel_sim_items)]
 mod tests {
+    use crate::glue::sim::words::WORDS;
     use crate::ioctl::submit::*;
 
     fn item(kind: u32) -> zernel_sim_item {
@@ -233,26 +239,26 @@ mod tests {
 
     #[test]
     fn every_kind_is_understood() {
-        assert!(order(&work()).is_ok());
+        assert!(order(&work(), WORDS).is_ok());
         let block = zernel_sim_item {
             granularity: ZERNEL_SIM_GRANULARITY_BLOCK,
             block_ns: 5_000,
             ..work()
         };
-        assert!(order(&block).is_ok());
+        assert!(order(&block, WORDS).is_ok());
         let hold = zernel_sim_item {
             kind: ZERNEL_SIM_ITEM_HOLD,
             word: 1_023,
             value: 7,
             ..work()
         };
-        assert!(order(&hold).is_ok());
+        assert!(order(&hold, WORDS).is_ok());
         for kind in [
             ZERNEL_SIM_ITEM_WAIT,
             ZERNEL_SIM_ITEM_RELEASE,
             ZERNEL_SIM_ITEM_FENCE,
         ] {
-            assert!(order(&item(kind)).is_ok());
+            assert!(order(&item(kind), WORDS).is_ok());
         }
     }
 
@@ -294,7 +300,7 @@ mod tests {
             },
         ];
         for item in &bad {
-            assert_eq!(order(item).err(), Some(EINVAL));
+            assert_eq!(order(item, WORDS).err(), Some(EINVAL));
         }
     }
 
@@ -341,7 +347,7 @@ mod tests {
             },
         ];
         for item in &bad {
-            assert_eq!(order(item).err(), Some(EINVAL));
+            assert_eq!(order(item, WORDS).err(), Some(EINVAL));
         }
     }
 }

@@ -17,7 +17,6 @@ use crate::{
     },
     policy::prefetch::ranges::Ranges,
     prefetch::{
-        file::Place,
         Bell,
         Charge,
         Reader,
@@ -30,7 +29,7 @@ use kernel::prelude::*;
 /// The content of a call.
 enum Wish {
     Eventfd(i32),
-    Word(Place),
+    Word(u32),
     ReadAhead(i32, Ranges),
 }
 
@@ -44,11 +43,7 @@ impl Wish {
             uapi::ZERNEL_ACTION_EVENTFD if asked.slot == 0 && no_range => {
                 Ok(Self::Eventfd(asked.fd))
             }
-            uapi::ZERNEL_ACTION_WORD if asked.fd == 0 && no_range => {
-                // Pages are numbered from 1, and full of slots.
-                const SLOTS: u32 = uapi::ZERNEL_V0_PAGE_SLOTS;
-                Ok(Self::Word((asked.slot / SLOTS + 1, asked.slot % SLOTS)))
-            }
+            uapi::ZERNEL_ACTION_WORD if asked.fd == 0 && no_range => Ok(Self::Word(asked.slot)),
             uapi::ZERNEL_ACTION_READ_AHEAD if asked.slot == 0 => {
                 let ranges = Ranges::new(asked.offset, asked.length, asked.span);
                 Ok(Self::ReadAhead(asked.fd, ranges.ok_or(EINVAL)?))
@@ -105,17 +100,15 @@ pub(super) fn subscribe(client: &Client, asked: &mut uapi::zernel_subscribe) -> 
                 .lock()
                 .add(handle, subscription, None)?;
         }
-        Wish::Word(place) => {
+        Wish::Word(slot) => {
             let charge = charge(0)?;
-            // Locked until it is there: a page that goes ends it.
-            let pages = client.pages.lock();
-            let words = pages.words(place.0, place.1)?;
+            let words = client.slots.lock().words(slot)?;
             let mut subscriptions = client.subscriptions.lock();
-            if subscriptions.has_word(place) {
+            if subscriptions.has_word(slot) {
                 return Err(EBUSY);
             }
-            let way = Way::word(words, place.1, charge)?;
-            subscriptions.add(handle, subscribed(way), Some(place))?;
+            let way = Way::word(words, charge)?;
+            subscriptions.add(handle, subscribed(way), Some(slot))?;
         }
     }
     asked.handle = handle;
@@ -124,18 +117,6 @@ pub(super) fn subscribe(client: &Client, asked: &mut uapi::zernel_subscribe) -> 
 
 fn charge(bytes: u64) -> Result<Charge> {
     Charge::new(bytes).map_err(track::refused)
-}
-
-/// Ends the subscriptions that count in words of a page.
-pub(super) fn end_words_of(client: &Client, page: u32) {
-    loop {
-        let removed = client.subscriptions.lock().remove_of(page);
-        if removed.is_none() {
-            return;
-        }
-        // Dropped without the lock.
-        drop(removed);
-    }
 }
 
 // The bounds are the same.

@@ -13,13 +13,10 @@ use kernel::{
     },
 };
 
-/// A slot: the number of its page, and its own.
-pub(crate) type Place = (u32, u32);
-
 /// A subscription of an open file. Dropped, it ends.
 pub(crate) struct Entry {
     /// The slot whose word it counts in.
-    word: Option<Place>,
+    word: Option<u32>,
     _registered: Registered,
 }
 
@@ -46,7 +43,7 @@ impl Subscriptions {
         &mut self,
         handle: u32,
         subscription: Subscription,
-        word: Option<Place>,
+        word: Option<u32>,
     ) -> Result {
         let entry = Entry {
             word,
@@ -58,21 +55,12 @@ impl Subscriptions {
     }
 
     /// Whether one counts in the word of a slot.
-    pub(crate) fn has_word(&self, place: Place) -> bool {
-        self.entries.values().any(|entry| entry.word == Some(place))
+    pub(crate) fn has_word(&self, slot: u32) -> bool {
+        self.entries.values().any(|entry| entry.word == Some(slot))
     }
 
     /// Takes a subscription out, if there is one. What is returned must be dropped without a lock.
     pub(crate) fn remove(&mut self, handle: u32) -> Option<Entry> {
         self.entries.remove(&handle)
-    }
-
-    /// Takes out some one that counts in a word of a page. What is returned must be dropped without
-    /// a lock.
-    pub(crate) fn remove_of(&mut self, page: u32) -> Option<Entry> {
-        let is_of = |entry: &Entry| entry.word.is_some_and(|place| place.0 == page);
-        let mut entries = self.entries.iter();
-        let number = entries.find_map(|(&number, entry)| is_of(entry).then_some(number))?;
-        self.entries.remove(&number)
     }
 }

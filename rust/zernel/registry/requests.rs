@@ -22,7 +22,7 @@ use crate::{
         boost::Boosts,
         group::Group,
         keys::Key,
-        pages,
+        slots,
         stats::{
             Part,
             Shared, //
@@ -40,10 +40,10 @@ impl Registry {
     ///
     /// # Errors
     ///
-    /// [`Failure::OverQuota`] the user has [`pages::MAX_PER_USER`] and is bound by that, `ENOMEM`.
+    /// [`Failure::OverQuota`] the user has [`slots::MAX_PER_USER`] and is bound by that, `ENOMEM`.
     pub(crate) fn charge_page(&mut self, user: Uid, unbound: bool) -> Result<(), Failure> {
         match self.pages.get_mut(&user) {
-            Some(count) if *count >= pages::MAX_PER_USER && !unbound => {
+            Some(count) if *count >= slots::MAX_PER_USER && !unbound => {
                 return Err(Failure::OverQuota);
             }
             Some(count) => *count += 1,

@@ -19,8 +19,8 @@ use crate::{
     error::Failure,
     glue::{
         identity::Uid,
-        pinned::{
-            PinnedPage,
+        slots::{
+            SlotWords,
             Words, //
         },
         time::now_ns,
@@ -72,10 +72,8 @@ use kernel::{
 
 /// What is wanted of a request that begins.
 pub(crate) struct Begin {
-    /// How its preparation time is predicted; `None`: as tuned.
-    pub(crate) kind: Option<Kind>,
-    /// Whether the classic margin is added.
-    pub(crate) margin: bool,
+    /// Its preparation takes as long as expected; else it is predicted as tuned.
+    pub(crate) exact: bool,
     /// Whether the stream has a holder.
     pub(crate) holder: bool,
     /// What the process expects; 0: nothing.
@@ -136,8 +134,7 @@ pub(crate) type Name = (u64, Uid);
 
 /// A slot of a page.
 pub(crate) struct Inner {
-    page: Arc<PinnedPage>,
-    number: u32,
+    words: SlotWords,
 }
 
 /// A slot with its timer.
@@ -148,7 +145,7 @@ type Guarded<'a> = Locked<'a, Inner>;
 impl Inner {
     /// What the process and zernel share.
     fn words(&self) -> Option<&Words> {
-        self.page.slot(self.number)
+        self.words.get()
     }
 
     #[inline(always)]
@@ -210,7 +207,7 @@ impl State {
 
 impl Slot {
     /// A slot without a request.
-    pub(crate) fn make(page: Arc<PinnedPage>, number: u32) -> Result<Arc<Self>> {
+    pub(crate) fn make(words: SlotWords) -> Result<Arc<Self>> {
         let state = State {
             requests: Succession::new(),
             group: None,
@@ -224,7 +221,7 @@ impl Slot {
             holds: None,
             ticket: None,
         };
-        let inner = Ok(Inner { page, number });
+        let inner = Ok(Inner { words });
         Arc::pin_init(
             new_driven!(state, c"zernel_slot", inner),
             GFP_KERNEL_ACCOUNT,
@@ -286,13 +283,16 @@ impl Slot {
     ) -> Result<Outcome> {
         let settings = tuned::requested();
         let choice = Choice {
-            kind: ask.kind.unwrap_or(settings.predictor),
+            kind: match ask.exact {
+                true => Kind::Fixed,
+                false => settings.predictor,
+            },
             costs: settings.costs,
             fixed: match ask.expected {
-                Ns::ZERO => Fixed::default(),
+                Ns::ZERO if !ask.exact => Fixed::default(),
                 expected => Fixed(expected),
             },
-            margin: ask.margin,
+            margin: settings.margin && !ask.exact,
         };
         let mut guard = self.lock();
         let (cost, phase, level) = match guard.bound(tsg, name) {

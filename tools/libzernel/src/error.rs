@@ -137,19 +137,15 @@ calls! {
     ListRequests = "read request statistics",
     /// `ZERNEL_IOC_HISTOGRAM`.
     Histogram = "read histogram",
-    /// `mmap()` of a page of slots.
-    PageMap = "map page",
-    /// `ZERNEL_V0_IOC_PAGE_REGISTER`.
-    PageRegister = "register page",
-    /// `ZERNEL_V0_IOC_PAGE_UNREGISTER`.
-    PageUnregister = "unregister page",
-    /// `ZERNEL_V0_IOC_BEGIN`.
+    /// `mmap()` of slots.
+    SlotsMap = "map slots",
+    /// `ZERNEL_IOC_REQUEST_BEGIN`.
     Begin = "begin request",
-    /// `ZERNEL_V0_IOC_READY`.
+    /// `ZERNEL_IOC_REQUEST_UPDATE`, `ZERNEL_REQUEST_READY`.
     Ready = "make request ready",
-    /// `ZERNEL_V0_IOC_DONE`.
+    /// `ZERNEL_IOC_REQUEST_UPDATE`, `ZERNEL_REQUEST_DONE`.
     Done = "end request",
-    /// `ZERNEL_V0_IOC_CANCEL`.
+    /// `ZERNEL_IOC_REQUEST_UPDATE`, `ZERNEL_REQUEST_CANCEL`.
     Cancel = "cancel request",
     /// `ZERNEL_IOC_TRACK` that sets.
     Track = "track",
@@ -209,6 +205,8 @@ calls! {
     SimTsgControl = "change TSG",
     /// `ZERNEL_SIM_IOC_TSG_DESCRIBE`.
     SimTsgDescribe = "describe TSG",
+    /// `ZERNEL_SIM_IOC_MEMORY`.
+    SimMemory = "add memory",
     /// `mmap()` of the semaphore words.
     SimWords = "map semaphore words",
 }
@@ -378,17 +376,13 @@ fn sentence(call: Call, errno: Errno) -> String {
              tunable prefetch_readahead_bytes allows"
         }
         (Unsubscribe, Errno::NOENT) => "there is no such subscription",
-        (PageRegister, Errno::INVAL) => "the address is not that of a page",
-        (PageRegister, Errno::FAULT) => "there is no writable memory at the address",
-        (PageRegister, Errno::DQUOT) => "you have as many pages as one user may have",
-        (PageRegister, Errno::NOMEM) => {
-            "the kernel is out of memory, or your limit of locked memory (RLIMIT_MEMLOCK) is reached"
-        }
-        (PageUnregister, Errno::NOENT) => "there is no such page",
-        (Begin, Errno::NOENT) => "there is no such page, slot or TSG, or you may not see it",
+        (SlotsMap, Errno::INVAL) => "there are no slots, or a file cannot have as many",
+        (SlotsMap, Errno::ACCESS) => "the device is not open for reading and writing",
+        (SlotsMap, Errno::DQUOT) => "you have as many pages of slots as one user may have",
+        (Begin, Errno::NOENT) => "there is no such slot or TSG, or you may not see it",
         (Begin, Errno::PERM) => "the TSG belongs to another user: that needs CAP_SYS_NICE",
         (Begin, Errno::AGAIN) => "the GPU is suspended",
-        (Ready | Done | Cancel, Errno::NOENT) => "there is no such page or slot",
+        (Ready | Done | Cancel, Errno::NOENT) => "there is no such slot",
         (Ready | Done | Cancel, Errno::STALE) => "the request is over, or was never begun",
         (ListTsgs | ListRequests | Histogram, Errno::NOENT) => {
             "there is no such TSG, GPU or level, or you may not see it"

@@ -57,8 +57,7 @@ impl Subscription {
         self.handle
     }
 
-    /// Ends it now, and tells if that failed: it ends by itself when the page of its slot is
-    /// unregistered.
+    /// Ends it now, and tells if that failed.
     ///
     /// Errors: [`Error::Call`] with `ENOENT`.
     pub fn unsubscribe(mut self) -> Result<()> {
@@ -85,7 +84,7 @@ impl Subscription {
 
 impl Drop for Subscription {
     fn drop(&mut self) {
-        // Fails only if it has ended with its page, or behind our back.
+        // Fails only if it has ended behind our back.
         let _ = self.end();
     }
 }
@@ -127,15 +126,15 @@ impl Zernel {
 }
 
 impl Slot<'_> {
-    /// Has the word [`Prefetch`](crate::request::Word::Prefetch) count the signals for a process,
-    /// from what it holds now. It ends with the page.
+    /// Has the word [`Signals`](crate::request::Word::Signals) count the signals for a process, from
+    /// what it holds now.
     ///
     /// Errors: [`Error::Call`] with `EBUSY` when it does already, `EINVAL` when the target is not a
     /// process, `ENOENT`, `ESRCH`, `EPERM` or `EDQUOT`.
     pub fn subscribe(&self, process: &Target) -> Result<Subscription> {
-        subscribe(self.page().file(), process, |raw| {
+        subscribe(self.slots().file(), process, |raw| {
             raw.action = abi::ZERNEL_ACTION_WORD;
-            raw.slot = (self.page().number() - 1) * abi::ZERNEL_V0_PAGE_SLOTS + self.number();
+            raw.slot = self.number();
         })
     }
 }

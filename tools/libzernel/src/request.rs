@@ -2,21 +2,21 @@
 //! Requests: a process tells when it begins to prepare data, and the GPU is free when that is
 //! ready.
 //!
-//! A [`Page`] is memory that the process shares with zernel and, best, with the GPU: the stream of
-//! request `n` waits there until the trigger word has reached `n`, runs a holder until the release
-//! word has, and then its kernels. In the steady state a request takes one system call,
+//! [`Slots`] are memory that the program shares with zernel and the GPU: the stream of request `n`
+//! waits there until the trigger word has reached `n`, runs a holder until the release word has, and
+//! then its kernels. In the steady state a request takes one system call,
 //! [`Slot::begin`]; that it is ready and done are stores.
 //!
 //! ```no_run
 //! use std::time::Duration;
-//! use libzernel::request::{Begin, Page};
+//! use libzernel::request::{Begin, Slots};
 //! use libzernel::{tsg, Zernel};
 //!
 //! # fn prepare() {}
 //! # fn wait_for_the_gpu() {}
 //! let zernel = Zernel::open()?;
-//! let page = Page::anonymous(&zernel)?;
-//! let slot = page.slot(0).expect("a page has 64 slots");
+//! let slots = Slots::map(&zernel, 0..64)?;
+//! let slot = slots.slot(0).expect("it was mapped");
 //! let begin = Begin::new(tsg::Id::new(7)).expected(Duration::from_micros(200));
 //! for _ in 0..1000 {
 //!     let request = slot.begin(&begin)?.number;
@@ -30,17 +30,12 @@
 
 mod begin;
 mod number;
-mod page;
 mod slot;
+mod slots;
 mod stats;
 
-pub use begin::{Begin, Begun, Predictor};
+pub use begin::{Begin, Begun};
 pub use number::Number;
-pub use page::Page;
 pub use slot::{Slot, Word};
+pub use slots::Slots;
 pub use stats::{Bucket, Durations, Histogram, Of, RequestStats};
-
-use crate::sys::page::SLOTS;
-
-/// Slots of a page.
-pub const SLOTS_PER_PAGE: u32 = SLOTS as u32;

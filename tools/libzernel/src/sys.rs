@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The only unsafe code of the crate: raw layouts and the calls that take them.
 
-pub mod page;
+pub mod memory;
 pub mod probe;
 pub mod sim;
 pub mod v0;

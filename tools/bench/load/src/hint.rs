@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{ensure, Context as _, Result};
-use libzernel::request::{Begin, Number, Of, Page, Slot};
-use libzernel::sim::{Condition, Item, Sim, Status, Words};
+use libzernel::request::{Begin, Number, Of, Slot, Slots, Word};
+use libzernel::sim::{Condition, Context, Item, Sim, Status, Words};
 use libzernel::{tsg, Target, Timestamp, Zernel};
 use serde::{Deserialize, Serialize};
 use zernel_report::outcome::HintUse;
@@ -18,12 +18,15 @@ use zernel_report::outcome::HintUse;
 /// Longest time that a holder keeps the GPU by itself: above the longest lease that is usual.
 const BOUND: Duration = Duration::from_millis(150);
 
-/// Semaphore words of a channel: a slot of a page.
-pub const WORDS: u32 = 16;
+/// Semaphore words of a channel.
+pub const WORDS: u32 = 4;
 
 /// The word of a channel that its kernels wait for: the number of the last request whose data is
-/// ready. In the part of a slot that zernel does not look at.
-pub const DATA: u32 = 8;
+/// ready.
+pub const DATA: u32 = 3;
+
+/// Slots of a process, one for each channel.
+const SLOTS: u32 = 64;
 
 /// Share of the GPU that a holder uses: one of about a hundred SMs.
 const DEMAND_PERMILLE: u32 = 10;
@@ -50,7 +53,7 @@ enum Kind {
     },
     Request {
         zernel: Zernel,
-        page: Page,
+        slots: Slots,
         tsg: tsg::Id,
     },
 }
@@ -65,7 +68,7 @@ impl Hints {
     /// Hints for what `context` runs, the only compute TSG of this process.
     ///
     /// `words` are its semaphore words.
-    pub fn open(hint: Hint, words: &Arc<Words>) -> Result<Self> {
+    pub fn open(hint: Hint, context: &Context, words: &Arc<Words>) -> Result<Self> {
         let kind = match hint {
             Hint::Constant(lead) => Kind::Constant {
                 words: words.clone(),
@@ -73,9 +76,10 @@ impl Hints {
             },
             Hint::Request => {
                 let zernel = Zernel::open()?;
-                let page = Page::of_words(&zernel, words)?;
+                let slots = Slots::map(&zernel, 0..SLOTS)?;
+                context.add_memory(slots.memory())?;
                 let tsg = own_tsg(&zernel)?;
-                Kind::Request { zernel, page, tsg }
+                Kind::Request { zernel, slots, tsg }
             }
         };
         Ok(Self { kind })
@@ -149,22 +153,30 @@ impl<'a> Stream<'a> {
         }
     }
 
-    fn slot(&self, page: &'a Page) -> Result<Slot<'a>> {
-        page.slot(self.channel)
-            .context("a page has a slot for each channel")
+    fn slot(&self, slots: &'a Slots) -> Result<Slot<'a>> {
+        slots
+            .slot(self.channel)
+            .context("there is no slot for each channel")
     }
 
-    /// Which words the stream uses: trigger, release, held.
-    fn words(&self) -> [u32; 3] {
-        [0, 1, 3].map(|word| self.channel * WORDS + word)
+    /// The words of the stream: trigger, release, held. Those of zernel are in its slot, others in
+    /// the semaphore page.
+    fn words(&self) -> Result<[u32; 3]> {
+        Ok(match &self.hints.kind {
+            Kind::Constant { .. } => [0, 1, 2].map(|word| self.channel * WORDS + word),
+            Kind::Request { slots, .. } => {
+                let slot = self.slot(slots)?;
+                [Word::Trigger, Word::Release, Word::Held].map(|word| slot.word(word))
+            }
+        })
     }
 
     /// A request begins: tells so. Returns its number, and what comes before its kernels in the
     /// stream: the wait and the holder.
     pub fn begin(&mut self) -> Result<(Number, [Item; 4])> {
         match (&self.hints.kind, &self.begin) {
-            (Kind::Request { page, .. }, Some(begin)) => {
-                self.request = self.slot(page)?.begin(begin)?.number;
+            (Kind::Request { slots, .. }, Some(begin)) => {
+                self.request = self.slot(slots)?.begin(begin)?.number;
             }
             (Kind::Constant { lead, .. }, _) => {
                 self.request = self.request.next();
@@ -172,7 +184,7 @@ impl<'a> Stream<'a> {
             }
             (Kind::Request { .. }, None) => {}
         }
-        let (number, [trigger, release, held]) = (self.request.get(), self.words());
+        let (number, [trigger, release, held]) = (self.request.get(), self.words()?);
         let items = [
             Item::wait(trigger, Condition::AtLeast, number),
             Item::work(LEAST).demand_permille(DEMAND_PERMILLE),
@@ -190,19 +202,20 @@ impl<'a> Stream<'a> {
     }
 
     /// The client's time to trigger has come. The GPU sees it when its doorbell is rung.
-    pub fn trigger(&mut self) {
+    pub fn trigger(&mut self) -> Result<()> {
         self.trigger_at = None;
         if let Kind::Constant { words, .. } = &self.hints.kind {
-            words.store(self.words()[0], self.request.get());
+            words.store(self.words()?[0], self.request.get());
         }
+        Ok(())
     }
 
     /// The data is ready. The GPU sees it when its doorbell is rung.
     pub fn ready(&mut self) -> Result<()> {
         match &self.hints.kind {
-            Kind::Request { page, .. } => self.slot(page)?.ready(self.request),
+            Kind::Request { slots, .. } => self.slot(slots)?.ready(self.request),
             Kind::Constant { words, .. } => {
-                let [trigger, release, _] = self.words();
+                let [trigger, release, _] = self.words()?;
                 words.store(release, self.request.get());
                 self.trigger_at = None;
                 words.store(trigger, self.request.get());
@@ -214,7 +227,7 @@ impl<'a> Stream<'a> {
     /// The result is there.
     pub fn done(&self) -> Result<()> {
         match &self.hints.kind {
-            Kind::Request { page, .. } => self.slot(page)?.done(self.request),
+            Kind::Request { slots, .. } => self.slot(slots)?.done(self.request),
             Kind::Constant { .. } => {}
         }
         Ok(())

@@ -125,7 +125,9 @@ impl Gpu {
         let compute = sim.create_context(&spec(ContextSpec::compute(label)))?;
         let copy = sim.create_context(&spec(ContextSpec::copy(label)))?;
         let words = Arc::new(compute.words(sim.version()?.words)?);
-        let hints = hint.map(|hint| Hints::open(hint, &words)).transpose()?;
+        let hints = hint
+            .map(|hint| Hints::open(hint, &compute, &words))
+            .transpose()?;
         Ok(Self {
             sim,
             compute,
@@ -232,7 +234,7 @@ impl<'a> Device<'a> {
         match stream.trigger_at() {
             Some(at) if at <= time => {
                 sleep_until(at)?;
-                stream.trigger();
+                stream.trigger()?;
                 Ok(self.gpu.compute.doorbell()?)
             }
             _ => Ok(()),

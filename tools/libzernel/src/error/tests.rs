@@ -53,21 +53,8 @@ fn every_documented_error_of_a_class_call_has_its_cause() {
 #[test]
 fn every_documented_error_of_a_request_has_its_cause_and_sentence() {
     for (which, errno, cause, said) in [
-        (Call::PageRegister, Errno::INVAL, Cause::Invalid, "address"),
-        (Call::PageRegister, Errno::FAULT, Cause::Invalid, "writable"),
-        (
-            Call::PageRegister,
-            Errno::DQUOT,
-            Cause::Exhausted,
-            "one user",
-        ),
-        (Call::PageRegister, Errno::NOMEM, Cause::Exhausted, "RLIMIT"),
-        (
-            Call::PageUnregister,
-            Errno::NOENT,
-            Cause::NoSuchTarget,
-            "no such page",
-        ),
+        (Call::SlotsMap, Errno::INVAL, Cause::Invalid, "no slots"),
+        (Call::SlotsMap, Errno::DQUOT, Cause::Exhausted, "one user"),
         (
             Call::Begin,
             Errno::NOENT,
@@ -85,7 +72,7 @@ fn every_documented_error_of_a_request_has_its_cause_and_sentence() {
             Call::Ready,
             Errno::NOENT,
             Cause::NoSuchTarget,
-            "page or slot",
+            "no such slot",
         ),
         (Call::Done, Errno::STALE, Cause::RequestOver, "is over"),
         (Call::Cancel, Errno::STALE, Cause::RequestOver, "(ESTALE)"),

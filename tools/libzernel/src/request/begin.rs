@@ -11,43 +11,6 @@ use crate::sys::abi;
 use crate::time::saturating_ns;
 use crate::{tsg, Error, Result, Timestamp};
 
-/// How the preparation time of a request is predicted.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub enum Predictor {
-    /// As the tunable `predictor` says.
-    #[default]
-    Default,
-    /// What is expected, always.
-    Fixed,
-    /// The exponential moving average of the key's history.
-    Ema,
-    /// Level and trend of the key's history.
-    Holt,
-    /// The critical fractile of the key's history.
-    Quantile,
-}
-
-impl Predictor {
-    /// All of them.
-    pub const ALL: [Self; 5] = [
-        Self::Default,
-        Self::Fixed,
-        Self::Ema,
-        Self::Holt,
-        Self::Quantile,
-    ];
-
-    fn to_abi(self) -> u32 {
-        match self {
-            Self::Default => abi::ZERNEL_V0_PREDICT_DEFAULT,
-            Self::Fixed => abi::ZERNEL_V0_PREDICT_FIXED,
-            Self::Ema => abi::ZERNEL_V0_PREDICT_EMA,
-            Self::Holt => abi::ZERNEL_V0_PREDICT_HOLT,
-            Self::Quantile => abi::ZERNEL_V0_PREDICT_QUANTILE,
-        }
-    }
-}
-
 /// A request that is to begin; the same can be used for each of a kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Begin {
@@ -55,7 +18,6 @@ pub struct Begin {
     key: u64,
     expected_ns: u64,
     slo_ns: u64,
-    predictor: Predictor,
     flags: u32,
 }
 
@@ -67,7 +29,6 @@ impl Begin {
             key: 0,
             expected_ns: 0,
             slo_ns: 0,
-            predictor: Predictor::Default,
             flags: 0,
         }
     }
@@ -79,7 +40,7 @@ impl Begin {
     }
 
     /// How long its preparation is expected to take. It is used while the key has no history, and
-    /// by [`Predictor::Fixed`].
+    /// with [`Self::exact`].
     #[must_use]
     pub const fn expected(self, expected: Duration) -> Self {
         Self {
@@ -97,45 +58,35 @@ impl Begin {
         }
     }
 
-    /// How its preparation time is predicted.
+    /// Its preparation takes exactly as long as expected: history is not asked.
     #[must_use]
-    pub const fn predictor(self, predictor: Predictor) -> Self {
-        Self { predictor, ..self }
-    }
-
-    /// Takes a margin off that follows the errors of the prediction.
-    #[must_use]
-    pub const fn margin(self, margin: bool) -> Self {
-        self.with_flag(abi::ZERNEL_V0_BEGIN_MARGIN, margin)
+    pub const fn exact(self) -> Self {
+        self.with_flag(abi::ZERNEL_REQUEST_EXACT)
     }
 
     /// The stream has no holder: from the trigger to ready, which must be told by a call then, zernel
     /// keeps every TSG off the GPU that is less urgent.
     #[must_use]
     pub const fn without_holder(self) -> Self {
-        self.with_flag(abi::ZERNEL_V0_BEGIN_NO_HOLDER, true)
+        self.with_flag(abi::ZERNEL_REQUEST_NO_HOLDER)
     }
 
-    const fn with_flag(self, flag: u32, on: bool) -> Self {
-        let flags = if on {
-            self.flags | flag
-        } else {
-            self.flags & !flag
-        };
-        Self { flags, ..self }
+    const fn with_flag(self, flag: u32) -> Self {
+        Self {
+            flags: self.flags | flag,
+            ..self
+        }
     }
 
-    pub(super) fn encode(&self, page: u32, slot: u32) -> abi::zernel_v0_begin {
-        abi::zernel_v0_begin {
+    pub(super) fn encode(&self, slot: u32) -> abi::zernel_request_begin {
+        abi::zernel_request_begin {
             tsg: self.tsg.as_u64(),
             key: self.key,
             expected_ns: self.expected_ns,
             slo_ns: self.slo_ns,
-            page,
             slot,
             flags: self.flags,
-            predictor: self.predictor.to_abi(),
-            ..abi::zernel_v0_begin::zeroed()
+            ..abi::zernel_request_begin::zeroed()
         }
     }
 }
@@ -151,16 +102,16 @@ pub struct Begun {
     pub trigger_at: Timestamp,
 }
 
-impl TryFrom<&abi::zernel_v0_begin> for Begun {
+impl TryFrom<&abi::zernel_request_begin> for Begun {
     type Error = Error;
 
-    fn try_from(raw: &abi::zernel_v0_begin) -> Result<Self> {
+    fn try_from(raw: &abi::zernel_request_begin) -> Result<Self> {
         let number = Number::new(raw.request).ok_or(Error::Malformed("a request of number 0"))?;
         let predicted = Duration::from_nanos(raw.predicted_ns);
         Ok(Self {
             number,
             predicted: (!predicted.is_zero()).then_some(predicted),
-            trigger_at: Timestamp::from_ns(raw.trigger_ns),
+            trigger_at: Timestamp::from_ns(raw.trigger_at),
         })
     }
 }
@@ -171,12 +122,11 @@ mod tests {
 
     #[test]
     fn what_is_not_told_is_zero() {
-        let raw = Begin::new(tsg::Id::new(9)).encode(3, 63);
-        let told = abi::zernel_v0_begin {
+        let raw = Begin::new(tsg::Id::new(9)).encode(63);
+        let told = abi::zernel_request_begin {
             tsg: 9,
-            page: 3,
             slot: 63,
-            ..abi::zernel_v0_begin::zeroed()
+            ..abi::zernel_request_begin::zeroed()
         };
         assert_eq!(bytemuck::bytes_of(&raw), bytemuck::bytes_of(&told));
     }
@@ -187,26 +137,19 @@ mod tests {
             .key(u64::MAX)
             .expected(Duration::from_micros(3))
             .slo(Duration::MAX)
-            .predictor(Predictor::Holt)
-            .margin(true)
-            .encode(0, 0);
+            .exact()
+            .without_holder()
+            .encode(0);
         assert_eq!((raw.key, raw.expected_ns), (u64::MAX, 3_000));
-        assert_eq!((raw.slo_ns, raw.flags), (u64::MAX, 1));
-        assert_eq!(raw.predictor, abi::ZERNEL_V0_PREDICT_HOLT);
-        assert_eq!((raw.request, raw.predicted_ns, raw.trigger_ns), (0, 0, 0));
-    }
-
-    #[test]
-    fn predictors_have_distinct_numbers() {
-        let numbers = Predictor::ALL.map(Predictor::to_abi);
-        assert_eq!(numbers, [0, 1, 2, 3, 4]);
+        assert_eq!((raw.slo_ns, raw.flags), (u64::MAX, 3));
+        assert_eq!((raw.request, raw.predicted_ns, raw.trigger_at), (0, 0, 0));
     }
 
     #[test]
     fn no_prediction_is_none_and_no_number_is_refused() {
-        let mut raw = abi::zernel_v0_begin::zeroed();
+        let mut raw = abi::zernel_request_begin::zeroed();
         assert!(matches!(Begun::try_from(&raw), Err(Error::Malformed(_))));
-        (raw.request, raw.trigger_ns) = (1, 50);
+        (raw.request, raw.trigger_at) = (1, 50);
         let begun = Begun::try_from(&raw).unwrap();
         assert_eq!((begun.number.get(), begun.predicted), (1, None));
         assert_eq!(begun.trigger_at.as_ns(), 50);

@@ -1,22 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Slots: one request at a time, told to zernel by stores or by calls.
 
-use std::os::fd::BorrowedFd;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-use rustix::io::Errno;
-
-use super::{Begin, Begun, Number, Page};
-use crate::sys::{abi, page, v0 as calls};
+use super::{Begin, Begun, Number, Slots};
+use crate::sys::{abi, memory, zernel as calls};
 use crate::{Call, Error, Result, Timestamp};
 
-/// A slot of a [`Page`]: the words of its requests.
+/// A slot: the words of its requests.
 #[derive(Debug, Clone, Copy)]
 pub struct Slot<'a> {
-    page: &'a Page,
+    slots: &'a Slots,
     number: u32,
-    words: &'a page::Slot,
+    /// Its place in the mapping.
+    place: u32,
+    words: &'a memory::Slot,
 }
 
 /// A word of a slot that the GPU waits for or stores.
@@ -30,41 +29,42 @@ pub enum Word {
     Done,
     /// The last request whose holder has run, which stores it.
     Held,
-    /// How many signals to load the next batch there were, from what it held when it was
-    /// subscribed to them.
-    Prefetch,
+    /// Counts the signals of a subscription, from what it held then.
+    Signals,
 }
 
 impl<'a> Slot<'a> {
-    pub(super) fn new(page: &'a Page, number: u32, words: &'a page::Slot) -> Self {
+    pub(super) fn new(slots: &'a Slots, number: u32, place: u32, words: &'a memory::Slot) -> Self {
         Self {
-            page,
+            slots,
             number,
+            place,
             words,
         }
     }
 
-    /// Its number in its page.
+    /// Its number in its file.
     pub fn number(&self) -> u32 {
         self.number
     }
 
-    /// Its page.
-    pub(crate) fn page(&self) -> &Page {
-        self.page
+    /// The slots that it is one of.
+    pub(crate) fn slots(&self) -> &Slots {
+        self.slots
     }
 
-    /// Which of the page's 32-bit words this is.
+    /// The number of a word for items of a context of the software GPU that was given the memory of
+    /// its [`Slots`].
     pub fn word(&self, word: Word) -> u32 {
-        const WORDS: u32 = (size_of::<page::Slot>() / size_of::<u32>()) as u32;
+        const WORDS: u32 = (size_of::<memory::Slot>() / size_of::<u32>()) as u32;
         let offset = match word {
             Word::Trigger => 0,
             Word::Release => 1,
             Word::Done => 2,
             Word::Held => 3,
-            Word::Prefetch => 8,
+            Word::Signals => 8,
         };
-        self.number * WORDS + offset
+        abi::ZERNEL_SIM_MEMORY_WORD + self.place * WORDS + offset
     }
 
     /// What a word holds now.
@@ -76,8 +76,8 @@ impl<'a> Slot<'a> {
     ///
     /// Errors: [`Error::Call`] with `ENOENT`, `EPERM`, `EAGAIN` or `ENOMEM`.
     pub fn begin(&self, begin: &Begin) -> Result<Begun> {
-        let mut raw = begin.encode(self.page.number(), self.number);
-        calls::begin(self.page.fd(), &mut raw).map_err(Error::call(Call::Begin))?;
+        let mut raw = begin.encode(self.number);
+        calls::request_begin(self.slots.fd(), &mut raw).map_err(Error::call(Call::Begin))?;
         Begun::try_from(&raw)
     }
 
@@ -88,7 +88,7 @@ impl<'a> Slot<'a> {
 
     /// As [`Self::ready`], with the time at which it was.
     pub fn ready_at(&self, request: Number, at: Timestamp) {
-        self.words.ready_ns.store(at.as_ns(), Relaxed);
+        self.words.ready_at.store(at.as_ns(), Relaxed);
         self.words.release.store(request.get(), Release);
         // Its time may have come meanwhile, and that of a later one must not be taken back.
         let missing = |word| (!request.is_reached_by(word)).then_some(request.get());
@@ -103,7 +103,7 @@ impl<'a> Slot<'a> {
 
     /// As [`Self::done`], with the time at which it was.
     pub fn done_at(&self, request: Number, at: Timestamp) {
-        self.words.done_ns.store(at.as_ns(), Relaxed);
+        self.words.done_at.store(at.as_ns(), Relaxed);
         self.words.done.store(request.get(), Release);
     }
 
@@ -111,36 +111,31 @@ impl<'a> Slot<'a> {
     ///
     /// Errors: [`Error::Call`] with `ESTALE` when the request is over.
     pub fn ready_call(&self, request: Number) -> Result<()> {
-        self.call(Call::Ready, request, calls::ready)
+        self.update(Call::Ready, request, abi::ZERNEL_REQUEST_READY)
     }
 
     /// As [`Self::done`], by a call.
     ///
     /// Errors: [`Error::Call`] with `ESTALE` when the request is over.
     pub fn done_call(&self, request: Number) -> Result<()> {
-        self.call(Call::Done, request, calls::done)
+        self.update(Call::Done, request, abi::ZERNEL_REQUEST_DONE)
     }
 
     /// Gives the request up.
     ///
     /// Errors: [`Error::Call`] with `ESTALE` when the request is over.
     pub fn cancel(&self, request: Number) -> Result<()> {
-        self.call(Call::Cancel, request, calls::cancel)
+        self.update(Call::Cancel, request, abi::ZERNEL_REQUEST_CANCEL)
     }
 
-    fn call(
-        &self,
-        call: Call,
-        request: Number,
-        make: impl FnOnce(BorrowedFd<'_>, &mut abi::zernel_v0_request) -> std::result::Result<(), Errno>,
-    ) -> Result<()> {
-        let mut raw = abi::zernel_v0_request {
-            page: self.page.number(),
+    fn update(&self, call: Call, request: Number, action: u32) -> Result<()> {
+        let mut raw = abi::zernel_request_update {
             slot: self.number,
             request: request.get(),
+            action,
             flags: 0,
         };
-        make(self.page.fd(), &mut raw).map_err(Error::call(call))
+        calls::request_update(self.slots.fd(), &mut raw).map_err(Error::call(call))
     }
 
     /// Stores any number to a word, as a program that makes mistakes may.
@@ -154,7 +149,7 @@ impl<'a> Slot<'a> {
             Word::Release => &self.words.release,
             Word::Done => &self.words.done,
             Word::Held => &self.words.held,
-            Word::Prefetch => &self.words.prefetch,
+            Word::Signals => &self.words.signals,
         }
     }
 }

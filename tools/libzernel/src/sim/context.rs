@@ -9,7 +9,7 @@ use bytemuck::Zeroable;
 use rustix::io::Errno;
 
 use super::{Item, TsgStats};
-use crate::sys::page::SharedPage;
+use crate::sys::memory::SharedMemory;
 use crate::sys::{abi, sim as calls};
 use crate::{text, Call, Error, Result, Timestamp};
 
@@ -180,15 +180,31 @@ impl Context {
         calls::doorbell(self.fd(), &mut raw).map_err(Error::call(Call::SimDoorbell))
     }
 
+    /// Gives it memory whose words its items can name, too: see [`Slot::word`]. It is pinned until
+    /// the context is gone, whatever becomes of the mapping.
+    ///
+    /// Errors: [`Error::Call`] with `EBUSY` when it has memory, `EINVAL`, `EFAULT`, `ENOMEM` or
+    /// `ENOENT`.
+    ///
+    /// [`Slot::word`]: crate::request::Slot::word
+    pub fn add_memory(&self, memory: &SharedMemory) -> Result<()> {
+        let mut raw = abi::zernel_sim_memory {
+            context: self.id,
+            reserved: 0,
+            address: memory.address(),
+            length: memory.length(),
+        };
+        calls::memory(self.fd(), &mut raw).map_err(Error::call(Call::SimMemory))
+    }
+
     /// Maps the semaphore words; `count` of them can be used.
     pub fn words(&self, count: u32) -> Result<Words> {
-        let page = SharedPage::of_file(self.fd(), self.mmap_offset)
+        let page = SharedMemory::of_file(self.fd(), self.mmap_offset, 1)
             .map_err(Error::call(Call::SimWords))?;
         let count = count as usize;
         if count > page.words().len() {
             return Err(Error::call(Call::SimWords)(Errno::INVAL));
         }
-        let page = Arc::new(page);
         Ok(Words { page, count })
     }
 
@@ -265,7 +281,7 @@ impl Drop for Context {
 /// The semaphore words of a context, shared with the engine.
 #[derive(Debug)]
 pub struct Words {
-    page: Arc<SharedPage>,
+    page: SharedMemory,
     count: usize,
 }
 
@@ -291,11 +307,6 @@ impl Words {
     /// How many there are.
     pub fn count(&self) -> usize {
         self.count
-    }
-
-    /// The page that they lie in.
-    pub(crate) fn page(&self) -> &Arc<SharedPage> {
-        &self.page
     }
 
     fn word(&self, word: u32) -> &AtomicU32 {

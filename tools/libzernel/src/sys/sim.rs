@@ -75,6 +75,10 @@ sim_call!(
     zernel_sim_tsg_control
 );
 sim_call!(
+    /// `ZERNEL_SIM_IOC_MEMORY`.
+    memory, write, ZERNEL_SIM_NR_MEMORY, LIBZERNEL_SIM_IOC_MEMORY, zernel_sim_memory
+);
+sim_call!(
     /// `ZERNEL_SIM_IOC_TSG_DESCRIBE`.
     tsg_describe, write, ZERNEL_SIM_NR_TSG_DESCRIBE, LIBZERNEL_SIM_IOC_TSG_DESCRIBE,
     zernel_sim_tsg_describe

@@ -29,6 +29,7 @@ const SUITES: &[Suite] = &[
     simrm::life::SUITE,
     simrm::life::ORDERS,
     simrm::suspend::SUITE,
+    simrm::pin::SUITE,
     simrm::race::SUITE,
     fakegpu::SUITE,
 ];

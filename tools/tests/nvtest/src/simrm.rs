@@ -8,6 +8,7 @@ pub mod failure;
 pub mod hostile;
 pub mod life;
 pub mod list;
+pub mod pin;
 pub mod race;
 pub mod sharing;
 pub mod suspend;

@@ -7,8 +7,7 @@
 //! - the process begins (the trigger due at once or a tick later), stores one word of ready
 //!   (time, release, trigger) or done, says done without ready, or calls ready, done or cancel;
 //!   it may do so in any order, and stop at any point;
-//! - it dies, and the kernel learns of it later; a slot closes (as when its TSG goes or its page
-//!   is unregistered); the GPU is suspended; zernel is unloaded;
+//! - it dies, and the kernel learns of it later; a slot closes (as when its TSG goes); the GPU is suspended; zernel is unloaded;
 //! - a timer fires, be it due, late or stale; a stream goes on; a tick passes.
 //!
 //! [`Hostile`] has one slot and no words at all: every event sees any of 0, `n - 1`, `n` and
@@ -44,7 +43,7 @@ fn one_slot_in_every_order() {
     };
     let checker = model.checker().threads(2).spawn_bfs().join();
     checker.assert_properties();
-    let rest = [Cause::Closed, Cause::Suspended, Cause::Unregistered];
+    let rest = [Cause::Closed, Cause::Suspended];
     checker
         .model()
         .coverage

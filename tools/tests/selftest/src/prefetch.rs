@@ -28,7 +28,7 @@ pub const SUITE: Suite = suite(
     &[
         case("eventfds_count", ways::eventfds_count),
         case("words_count", ways::words_count),
-        case("words_end_with_their_page", ways::words_end_with_their_page),
+        case("words_end_with_their_file", ways::words_end_with_their_file),
         case("epoll_tells_of_signals", ways::epoll_tells_of_signals),
         case("of_another_process", ways::of_another_process),
         case("bad_files", refusals::bad_files),

@@ -2,12 +2,11 @@
 //! Requests: what a process tells in advance, when the GPU is taken for it, and that it is given
 //! back whatever happens.
 //!
-//! The pages of slots are the semaphore words of the software GPU, or memory of the process.
+//! The software GPU waits for words in slots that the program has mapped, as a GPU does.
 
 mod calls;
 mod clocks;
 mod ends;
-mod families;
 mod faults;
 mod fields;
 mod gate;
@@ -19,27 +18,22 @@ mod many;
 mod modules;
 mod nice;
 mod others;
-mod pages;
 mod power;
 mod predictions;
 mod program;
-mod quotas;
 mod racing;
+mod slots;
 mod starving;
 mod steady;
 mod times;
 mod triggers;
 
-use std::os::fd::OwnedFd;
-use std::sync::atomic::Ordering::Acquire;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use libzernel::request::{Begin, Number, Of, Page, Predictor, RequestStats, Slot, Word};
+use libzernel::request::{Begin, Number, Of, RequestStats, Slot, Slots, Word};
 use libzernel::sim::{Condition, Context, Item};
-use libzernel::sys::page::SharedPage;
 use libzernel::{tsg, Timestamp, Zernel};
-use rustix::fs::MemfdFlags;
 
 use crate::check_eq;
 use crate::common::{tune, wait_until_within, Lab, SOON};
@@ -49,21 +43,23 @@ use crate::harness::{case, suite, Outcome, Suite};
 pub const SUITE: Suite = suite(
     "request",
     &[
-        case("bad_pages", calls::bad_pages),
         case("bad_names", calls::bad_names),
         case("bad_tsgs", calls::bad_tsgs),
         case("what_is_over_is_stale", calls::what_is_over_is_stale),
-        case("page_fields", fields::page_fields),
-        case("begin_fields", fields::begin_fields),
-        case("request_fields", fields::request_fields),
         case("histogram_fields", fields::histogram_fields),
         case("buckets_out_of_reach", fields::buckets_out_of_reach),
         case("no_answer_no_effect", fields::no_answer_no_effect),
         case("tsgs_of_others", others::tsgs_of_others),
         case("stats_of_others", others::stats_of_others),
-        case("pages_of_a_user", quotas::pages_of_a_user),
-        case("locked_memory", quotas::locked_memory),
-        case("pages_are_accounted", quotas::pages_are_accounted),
+        case("slots_by_number", slots::by_number),
+        case("slots_of_a_file", slots::of_a_file),
+        case("slots_refused", slots::refused),
+        case("slots_of_a_user", slots::of_a_user),
+        case("slots_are_charged", slots::are_charged),
+        case("slots_and_fork", slots::fork),
+        case("slots_shared", slots::shared_with_a_process),
+        case("slots_keep_the_file", slots::keep_the_file),
+        case("slots_on_the_gpu", slots::on_the_gpu),
         case("steady_state", steady::steady_state),
         case("steady_state_by_calls", steady::steady_state_by_calls),
         case("trigger_comes_in_time", triggers::comes_in_time),
@@ -87,20 +83,14 @@ pub const SUITE: Suite = suite(
         case("cancel", ends::cancel),
         case("next_begin", ends::next_begin),
         case("done_without_ready", ends::done_without_ready),
-        case("unregister", ends::unregister),
         case("close", ends::close),
         case("tsg_gone", ends::tsg_gone),
         case("suspend", ends::suspend),
         case("system_sleep", power::ends_requests),
-        case("sigkill", families::sigkill),
-        case("fork_copies_no_page", families::fork_copies_no_page),
-        case("fork_shares_the_file", families::fork_shares_the_file),
-        case("two_processes_one_page", families::two_processes_one_page),
-        case("unmapped_page", pages::unmapped),
-        case("page_in_two_files", pages::in_two_files),
-        case("page_of_words_outlives_them", pages::of_words_outlives_them),
+        case("sigkill", ends::sigkill),
+        case("fork_shares_the_file", ends::fork_shares_the_file),
         case("predictors_learn", predictions::predictors_learn),
-        case("fixed_and_expected", predictions::fixed_and_expected),
+        case("exact_and_expected", predictions::exact_and_expected),
         case("tunable_predictor", predictions::tunable_predictor),
         case("keys_of_users", keys::of_users),
         case("keys_are_not_evicted", keys::are_not_evicted_by_others),
@@ -125,7 +115,7 @@ pub const SUITE: Suite = suite(
         case("nice_of_many_slots", nice::of_many_slots),
         case("nice_unload", nice::unload),
         case("failures_of_open", faults::of_open),
-        case("failures_of_register", faults::of_register),
+        case("failures_of_mmap", faults::of_mmap),
         case("failures_of_begin", faults::of_begin),
         case("failures_of_rebinding", faults::of_rebinding),
         case("failures_of_the_other_calls", faults::of_the_other_calls),
@@ -134,7 +124,6 @@ pub const SUITE: Suite = suite(
         case("nobody_starves_without_holders", starving::without_holders),
         case("hostile_contents", hostile::contents),
         case("racing_calls", racing::calls),
-        case("racing_pages", racing::pages),
         case("unload_of_the_provider", modules::provider_goes),
         case("unload_while_killed", modules::unload_while_killed),
         case("open_file_keeps_zernel", modules::open_file_keeps_zernel),
@@ -157,24 +146,28 @@ fn longest_lease() -> Result<()> {
     tune("lease_us", 10_000_000)
 }
 
-/// A context that runs requests, and a page for them.
+/// A context that runs requests, and slots for them, of a file of their own.
 struct Client {
-    page: Page,
+    slots: Slots,
     context: Context,
     tsg: tsg::Id,
 }
 
 impl Client {
-    /// With the context's semaphore words as the page.
     fn new(lab: &Lab) -> Result<Self> {
         let (context, tsg) = lab.compute()?;
-        let page = Page::of_words(&lab.zernel, &context.words(0)?)?;
+        let slots = Slots::map(&Zernel::open()?, 0..SLOTS)?;
+        context.add_memory(slots.memory())?;
         let tsg = tsg.id;
-        Ok(Self { page, context, tsg })
+        Ok(Self {
+            slots,
+            context,
+            tsg,
+        })
     }
 
     fn slot(&self, number: u32) -> Slot<'_> {
-        slot(&self.page, number)
+        slot(&self.slots, number)
     }
 
     /// Queues the stream of a request, whose kernels take `work`. Returns the number of its last
@@ -213,9 +206,12 @@ impl Client {
     }
 }
 
-/// A slot that every page has.
-fn slot(page: &Page, number: u32) -> Slot<'_> {
-    page.slot(number).expect("a page has 64 slots")
+/// Slots that cases map.
+const SLOTS: u32 = 64;
+
+/// One of them.
+fn slot(slots: &Slots, number: u32) -> Slot<'_> {
+    slots.slot(number).expect("it was mapped")
 }
 
 /// A request of which nothing is known: it is triggered at once.
@@ -225,7 +221,7 @@ fn at_once(tsg: tsg::Id) -> Begin {
 
 /// A request whose data is ready in so long.
 fn in_so_long(tsg: tsg::Id, expected: Duration) -> Begin {
-    at_once(tsg).predictor(Predictor::Fixed).expected(expected)
+    at_once(tsg).exact().expected(expected)
 }
 
 /// A request whose trigger never comes by itself.
@@ -233,17 +229,9 @@ fn far(tsg: tsg::Id) -> Begin {
     in_so_long(tsg, FAR)
 }
 
-/// A file of one page, for memory that several processes map.
-fn shared_memory() -> Result<OwnedFd> {
-    let file = rustix::fs::memfd_create("page", MemfdFlags::CLOEXEC)?;
-    rustix::fs::ftruncate(&file, 4096)?;
-    Ok(file)
-}
-
-/// Trigger and release word of a slot of a page that is mapped elsewhere.
-fn words(page: &SharedPage, slot: usize) -> (u32, u32) {
-    let slot = &page.slots()[slot];
-    (slot.trigger.load(Acquire), slot.release.load(Acquire))
+/// Trigger and release word.
+fn words(slot: &Slot<'_>) -> (u32, u32) {
+    (slot.load(Word::Trigger), slot.load(Word::Release))
 }
 
 /// Whether both words have reached a request.

@@ -65,6 +65,7 @@ pub const SUITE: Suite = suite(
         case("hold_ends_with_its_word", words::hold_ends_with_its_word),
         case("hold_has_a_bound", words::hold_has_a_bound),
         case("mappings", words::mappings),
+        case("memory_of_the_program", words::memory),
         case(
             "words_outlive_their_context",
             words::words_outlive_their_context,

@@ -6,7 +6,7 @@ mod cgroups;
 mod crowds;
 mod ends;
 mod follow;
-mod limited;
+pub mod limited;
 mod lists;
 mod memory;
 mod permissions;

@@ -60,6 +60,7 @@ pub const DEFAULTS: &[(&str, &str)] = &[
     ("user_control", "deny"),
     ("lease_us", "10000"),
     ("predictor", "quantile"),
+    ("predictor_margin", "0"),
     ("early_cost", "1"),
     ("late_cost", "6"),
     ("preempt_timeout_us", "1000"),
@@ -189,6 +190,7 @@ fn good_values() -> Outcome {
                 ("holt", "holt"),
                 (" quantile ", "quantile"),
             ],
+            "predictor_margin" => &[("1", "1"), (" 0\n", "0")],
             "prefetch_lead_ns" => &[
                 ("0", "0"),
                 ("4294967295", "4294967295"),
@@ -315,6 +317,7 @@ fn out_of_range() -> Outcome {
             "enabled"
             | "user_control"
             | "predictor"
+            | "predictor_margin"
             | "rotation"
             | "collective_detection"
             | "track_owners"

@@ -27,7 +27,7 @@ pub fn check(figures: &Figures) -> Result<(String, bool)> {
             .map(|figure| figure.median_ns)
             .with_context(|| format!("'{name}' was not measured"))
     };
-    let begin = median(&figures.calls, "BEGIN")?;
+    let begin = median(&figures.calls, "REQUEST_BEGIN")?;
     let begin = begin.saturating_sub(median(&figures.calls, "getpid")?);
     let trigger = median(&figures.interrupts, requests::TRIGGER_MORE)?;
     let ready = figures
@@ -40,7 +40,7 @@ pub fn check(figures: &Figures) -> Result<(String, bool)> {
     let differs = |name| switch(name).map(|median| thousandths(median.abs_diff(without)));
     let beside = |name| more(name).map(thousandths);
     let lines = [
-        ("BEGIN, more than getpid", begin, MOST_OF_BEGIN),
+        ("REQUEST_BEGIN, more than getpid", begin, MOST_OF_BEGIN),
         (
             "trigger, more than an empty timer",
             trigger,
@@ -94,7 +94,7 @@ mod tests {
 
     /// Figures just within all bounds.
     const MOST: [(&str, u64); 9] = [
-        ("BEGIN", 1_700),
+        ("REQUEST_BEGIN", 1_700),
         (requests::TRIGGER_MORE, 600),
         (switches::UNLOADED, 2_000),
         (switches::PLAIN, 2_004),

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{ensure, Context as _, Result};
-use libzernel::request::{Begin, Begun, Number, Page, Predictor, Slot, Word};
+use libzernel::request::{Begin, Begun, Number, Slot, Slots, Word};
 use libzernel::{tsg, Timestamp, Zernel};
 use rustix::time::{
     timerfd_create, timerfd_settime, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags,
@@ -40,9 +40,9 @@ pub(super) const TRIGGER_MORE: &str = "trigger: more than the timerfd";
 
 /// Costs of the calls and stores of requests.
 pub(super) fn calls(meter: &Meter, zernel: &Zernel, id: tsg::Id) -> Result<Vec<Figure>> {
-    let page = Page::anonymous(zernel)?;
-    let slot = page.slot(0).context("a page has a slot 0")?;
-    let other = page.slot(1).context("a page has a slot 1")?;
+    let slots = Slots::map(&zernel, 0..64)?;
+    let slot = slots.slot(0).context("no slot 0")?;
+    let other = slots.slot(1).context("no slot 1")?;
     let same = Begin::new(id).key(1);
     let mut key = 0;
     // As in a server: the request before is done, and its data was ready when it was predicted.
@@ -61,9 +61,13 @@ pub(super) fn calls(meter: &Meter, zernel: &Zernel, id: tsg::Id) -> Result<Vec<F
         Ok(number)
     };
     Ok(vec![
-        meter.after("BEGIN", || cycle(&slot, &same), |()| slot.begin(&same))?,
         meter.after(
-            "BEGIN (another key)",
+            "REQUEST_BEGIN",
+            || cycle(&slot, &same),
+            |()| slot.begin(&same),
+        )?,
+        meter.after(
+            "REQUEST_BEGIN (another key)",
             || {
                 key ^= 1;
                 cycle(&other, &Begin::new(id).key(10 + key))?;
@@ -71,9 +75,15 @@ pub(super) fn calls(meter: &Meter, zernel: &Zernel, id: tsg::Id) -> Result<Vec<F
             },
             |begin| other.begin(&begin),
         )?,
-        meter.after("READY", begun, |number| slot.ready_call(number))?,
-        meter.after("DONE", ready, |number| slot.done_call(number))?,
-        meter.after("CANCEL", begun, |number| slot.cancel(number))?,
+        meter.after("REQUEST_UPDATE, ready", begun, |number| {
+            slot.ready_call(number)
+        })?,
+        meter.after("REQUEST_UPDATE, done", ready, |number| {
+            slot.done_call(number)
+        })?,
+        meter.after("REQUEST_UPDATE, cancel", begun, |number| {
+            slot.cancel(number)
+        })?,
         meter.after("ready by store", begun, |number| {
             slot.ready(number);
             Ok(())
@@ -92,13 +102,13 @@ fn pause(time: Duration) {
 
 /// Costs of interrupts: the time that they take from a program that reads the clock all the time.
 pub(super) fn interrupts(meter: &Meter, zernel: &Zernel, id: tsg::Id) -> Result<Vec<Figure>> {
-    let page = Page::anonymous(zernel)?;
-    let slot = page.slot(0).context("a page has a slot 0")?;
+    let slots = Slots::map(&zernel, 0..64)?;
+    let slot = slots.slot(0).context("no slot 0")?;
     let _lease = Tuned::set("lease_us", &LEASE.as_micros().to_string())?;
     let begin = Begin::new(id)
         .key(20)
         .expected(Duration::from_millis(1))
-        .predictor(Predictor::Fixed);
+        .exact();
     let step = step();
     let mut plain = Vec::new();
     let mut trigger = Vec::new();
@@ -192,8 +202,8 @@ pub(super) fn system_calls_of_ready(zernel: &Zernel) -> Result<Option<u64>> {
     if !events.exists() {
         return Ok(None);
     }
-    let page = Page::anonymous(zernel)?;
-    let slot = page.slot(0).context("a page has a slot 0")?;
+    let slots = Slots::map(&zernel, 0..64)?;
+    let slot = slots.slot(0).context("no slot 0")?;
     let mut number = Number::new(1).context("it is not 0")?;
     let mut count = |stores: u32| {
         counted(|| {

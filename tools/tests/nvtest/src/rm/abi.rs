@@ -65,6 +65,8 @@ pub mod control {
     pub const ATTACHED_IDS: u32 = 0x201;
     /// The identity of a GPU: see [`super::IdInfo`].
     pub const ID_INFO: u32 = 0x205;
+    /// Memory of the caller, pinned for a GPU: see [`super::Pin`]. simrm has it alone.
+    pub const PIN: u32 = 0x7a01;
 
     /// The parameters are in another form than the plain structure.
     pub const SERIALIZED: u32 = 4;
@@ -112,6 +114,9 @@ layouts! {
     Control = 32 {
         client: u32, object: u32, cmd: u32, flags: u32, params: u64, size: u32, status: u32,
     }
+
+    /// Parameters of [`control::PIN`].
+    Pin = 32 { address: u64, count: u64, word: u64, action: u32, value: u32, }
 
     /// [`escape::DUP`].
     Dup = 28 {

@@ -223,7 +223,6 @@ impl<const LANES: usize> Model for Honest<LANES> {
         if world.now < self.ticks {
             steps.push(Step::Tick);
         }
-        steps.push(Step::All(Cause::Unregistered));
         steps.push(Step::All(Cause::Suspended));
         steps.push(if world.alive {
             Step::Die

@@ -3,10 +3,10 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use bytemuck::{bytes_of, Pod, Zeroable};
 use libzernel::sim::Context;
-use libzernel::sys::{abi, v0 as raw};
+use libzernel::sys::abi;
 use libzernel::{Level, Target};
 
 use crate::common::Lab;
@@ -58,32 +58,25 @@ impl Call {
     }
 }
 
-/// What the calls need: a TSG, a page of slots, memory for entries.
+/// What the calls need: a TSG, memory for entries.
 pub struct Stage {
     /// Both devices.
     pub lab: Lab,
     /// Where lists are written to.
     entries: Area,
-    memory: Area,
     _context: Context,
-    tsg: u64,
-    page: u32,
 }
 
 impl Stage {
     /// Sets it up.
     pub fn new() -> Result<Self> {
         let lab = Lab::open()?;
-        let (context, tsg) = lab.compute()?;
-        let mut stage = Self {
+        let (context, _) = lab.compute()?;
+        let stage = Self {
             lab,
             entries: Area::new()?,
-            memory: Area::new()?,
             _context: context,
-            tsg: tsg.id.as_u64(),
-            page: 0,
         };
-        stage.page = stage.register()?;
         Ok(stage)
     }
 
@@ -106,35 +99,11 @@ impl Stage {
             abi::zernel_v0_version::zeroed(),
             abi::zernel_v0_stats::zeroed(),
         );
-        let (page, named) = (
-            abi::zernel_v0_page::zeroed(),
-            abi::zernel_v0_request::zeroed(),
-        );
-        let all = abi::zernel_v0_request_stats {
-            level: abi::ZERNEL_V0_LEVEL_NONE,
-            ..abi::zernel_v0_request_stats::zeroed()
-        };
-        let (begin, register) = (self.begin(0), self.page_request());
         let mut calls = vec![
             Call::new("VERSION", abi::LIBZERNEL_V0_IOC_VERSION, &version),
             Call::new("STATS", abi::LIBZERNEL_V0_IOC_STATS, &stats).grown_from(120),
             Call::new("LIST_GPUS", abi::LIBZERNEL_V0_IOC_LIST_GPUS, &gpus),
             Call::new("LIST_TSGS", abi::LIBZERNEL_V0_IOC_LIST_TSGS, &tsgs),
-            Call::new(
-                "PAGE_REGISTER",
-                abi::LIBZERNEL_V0_IOC_PAGE_REGISTER,
-                &register,
-            ),
-            Call::new(
-                "PAGE_UNREGISTER",
-                abi::LIBZERNEL_V0_IOC_PAGE_UNREGISTER,
-                &page,
-            ),
-            Call::new("BEGIN", abi::LIBZERNEL_V0_IOC_BEGIN, &begin),
-            Call::new("READY", abi::LIBZERNEL_V0_IOC_READY, &named),
-            Call::new("DONE", abi::LIBZERNEL_V0_IOC_DONE, &named),
-            Call::new("CANCEL", abi::LIBZERNEL_V0_IOC_CANCEL, &named),
-            Call::new("REQUEST_STATS", abi::LIBZERNEL_V0_IOC_REQUEST_STATS, &all).grown_from(240),
         ];
         for call in &mut calls {
             // What is to be cleared is set by the call before.
@@ -147,60 +116,13 @@ impl Stage {
 
     /// Makes what a call ends, so that it can be made again.
     pub fn renew(&self, call: &mut Call) -> Result<()> {
-        let slot = match call.name {
-            "READY" => 1,
-            "DONE" => 2,
-            "CANCEL" => 3,
+        match call.name {
             "CLASS_CLEAR" => {
                 let me = Target::current_process();
                 self.lab.zernel.set_class(&me, Level::BE)?;
-                return Ok(());
+                Ok(())
             }
-            "PAGE_UNREGISTER" => {
-                let page = abi::zernel_v0_page {
-                    page: self.register()?,
-                    ..abi::zernel_v0_page::zeroed()
-                };
-                call.request = bytes_of(&page).to_vec();
-                return Ok(());
-            }
-            _ => return Ok(()),
-        };
-        let mut begin = self.begin(slot);
-        raw::begin(self.fd(), &mut begin).context("begin a request")?;
-        let named = abi::zernel_v0_request {
-            page: self.page,
-            slot,
-            request: begin.request,
-            flags: 0,
-        };
-        call.request = bytes_of(&named).to_vec();
-        Ok(())
-    }
-
-    fn page_request(&self) -> abi::zernel_v0_page {
-        abi::zernel_v0_page {
-            address: self.memory.address(0),
-            ..abi::zernel_v0_page::zeroed()
-        }
-    }
-
-    fn register(&self) -> Result<u32> {
-        let number = abi::LIBZERNEL_V0_IOC_PAGE_REGISTER;
-        let (result, page) = super::call(self.fd(), number, &self.page_request());
-        result.context("register a page")?;
-        Ok(page.page)
-    }
-
-    /// A request that lasts until it is ended.
-    fn begin(&self, slot: u32) -> abi::zernel_v0_begin {
-        abi::zernel_v0_begin {
-            tsg: self.tsg,
-            expected_ns: 36_000_000_000_000,
-            page: self.page,
-            slot,
-            predictor: abi::ZERNEL_V0_PREDICT_FIXED,
-            ..abi::zernel_v0_begin::zeroed()
+            _ => Ok(()),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::os::fd::AsFd;
 
 use libzernel::prefetch::Ranges;
-use libzernel::request::Page;
+use libzernel::request::Slots;
 use libzernel::{Target, Zernel};
 use rustix::io::Errno;
 
@@ -28,8 +28,8 @@ pub(super) fn subscriptions_of_a_user() -> Outcome {
         sys::become_user(ALICE, ALICE, &[])?;
         let (zernel, other) = (Zernel::open()?, Zernel::open()?);
         let (bell, first) = Bell::of(&zernel, &me)?;
-        let page = Page::anonymous(&zernel)?;
-        let _word = page.slot(0).expect("a slot").subscribe(&me)?;
+        let slots = Slots::map(&zernel, 0..64)?;
+        let _word = slots.slot(0).expect("a slot").subscribe(&me)?;
         // However many files she has.
         let mut kept = Vec::new();
         for _ in 2..MOST {
@@ -39,7 +39,7 @@ pub(super) fn subscriptions_of_a_user() -> Outcome {
         check_eq!(before.subscriptions as usize, MOST);
         let full = Some(Errno::DQUOT);
         check_eq!(errno(zernel.subscribe_eventfd(&me, bell.0.as_fd())), full);
-        check_eq!(errno(page.slot(1).expect("a slot").subscribe(&me)), full);
+        check_eq!(errno(slots.slot(1).expect("a slot").subscribe(&me)), full);
         let after = zernel.stats()?;
         check_eq!(
             (after.subscriptions, after.denied),

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use anyhow::ensure;
 use libzernel::prefetch::Ranges;
-use libzernel::request::{Page, Word};
+use libzernel::request::{Slots, Word};
 use libzernel::{Target, Zernel};
 use testkit::Repeat;
 
@@ -57,8 +57,8 @@ fn come_and_go() -> anyhow::Result<u64> {
     let mut repeat = Repeat::new(400, "times four subscriptions");
     for round in repeat.by_ref() {
         let zernel = Zernel::open()?;
-        let page = Page::anonymous(&zernel)?;
-        let slot = page.slot((round % 64) as u32).expect("a slot");
+        let slots = Slots::map(&zernel, 0..64)?;
+        let slot = slots.slot((round % 64) as u32).expect("a slot");
         let (bell, rings) = Bell::of(&zernel, &me)?;
         let word = slot.subscribe(&me)?;
         let ahead = zernel.subscribe_read_ahead(&me, file.as_fd(), &ranges)?;
@@ -66,25 +66,19 @@ fn come_and_go() -> anyhow::Result<u64> {
         if round % 3 == 0 {
             std::thread::sleep(std::time::Duration::from_millis(round % 16));
         }
-        seen += u64::from(slot.load(Word::Prefetch)) + bell.rings(0)?;
-        match round % 4 {
+        seen += u64::from(slot.load(Word::Signals)) + bell.rings(0)?;
+        match round % 3 {
             // By themselves, in this order.
             0 => {
                 rings.unsubscribe()?;
                 word.unsubscribe()?;
                 ahead.unsubscribe()?;
             }
-            // With the page.
-            1 => {
-                word.keep();
-                page.unregister()?;
-            }
             // With the file.
-            2 => {
+            1 => {
                 rings.keep();
                 word.keep();
                 ahead.keep();
-                page.unmap();
             }
             _ => {}
         }

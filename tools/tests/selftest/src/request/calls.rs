@@ -1,88 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Pages, slots, TSGs and requests that are not there: each is refused, and nothing changes.
+//! Slots, TSGs and requests that are not there: each is refused, and nothing changes.
 
 use std::os::fd::AsFd;
 
-use anyhow::Result;
 use bytemuck::Zeroable;
-use libzernel::request::{Number, Page, Slot};
-use libzernel::sys::{abi, v0 as raw};
+use libzernel::request::{Number, Slot, Slots};
+use libzernel::sys::{abi, zernel as raw};
 use libzernel::{tsg, Target, Zernel};
 use rustix::io::Errno;
 
 use super::{at_once, far, in_so_long, longest_lease, slot, Client, Ends, Since};
-use crate::abi::{call, unchanged};
+use crate::abi::unchanged;
 use crate::check_eq;
 use crate::common::{errno, level, tune, wait_until, Lab};
 use crate::harness::Outcome;
-use crate::sys::{Area, Wild};
-
-/// Registers whatever is at an address; returns the number of the page.
-pub(super) fn register(zernel: &Zernel, address: u64) -> Result<u32, Errno> {
-    let request = abi::zernel_v0_page {
-        address,
-        ..abi::zernel_v0_page::zeroed()
-    };
-    let number = abi::LIBZERNEL_V0_IOC_PAGE_REGISTER;
-    let (result, page) = call(zernel.as_fd(), number, &request);
-    result.map(|_| page.page)
-}
-
-/// Ends the registration of a page.
-pub(super) fn unregister(zernel: &Zernel, page: u32) -> Result<(), Errno> {
-    let mut request = abi::zernel_v0_page {
-        page,
-        ..abi::zernel_v0_page::zeroed()
-    };
-    raw::page_unregister(zernel.as_fd(), &mut request)
-}
-
-pub(super) fn bad_pages() -> Outcome {
-    let lab = Lab::open()?;
-    let mut frozen = Area::new()?;
-    frozen.put(0, b"there is a page");
-    frozen.freeze()?;
-    let (good, zernel) = (Area::new()?, &lab.zernel);
-    // Code is mapped from a file, and not to be written.
-    let code = bad_pages as fn() -> Outcome as usize as u64 & !0xfff;
-    let mut cases = vec![
-        ("read-only memory", frozen.address(0), Errno::FAULT),
-        (
-            "memory out of reach",
-            good.address(Area::PAGE),
-            Errno::FAULT,
-        ),
-        ("a file's read-only page", code, Errno::FAULT),
-    ];
-    for wild in Wild::ALL {
-        let errno = match wild {
-            Wild::Last => Errno::INVAL,
-            _ => Errno::FAULT,
-        };
-        cases.push(("a wild address", wild.address(), errno));
-    }
-    for offset in [1, 4, 64, 2048, Area::PAGE - 1] {
-        cases.push(("half a page", good.address(offset), Errno::INVAL));
-    }
-    {
-        let gone = Area::new()?;
-        cases.push(("memory that is gone", gone.address(0), Errno::FAULT));
-    }
-    for (what, address, errno) in cases {
-        let result = unchanged(zernel, || Ok(register(zernel, address)))?;
-        check_eq!(result, Err(errno), "{what} at {address:#x}");
-    }
-    // What is left alone is left as it is, whatever it holds.
-    let mut area = Area::new()?;
-    let contents: Vec<u8> = (0..Area::PAGE).map(|i| (i % 251) as u8).collect();
-    area.put(0, &contents);
-    let page = register(zernel, area.address(0))?;
-    check_eq!(area.get(0, Area::PAGE) == contents, true, "contents");
-    unregister(zernel, page)?;
-    check_eq!(area.get(0, Area::PAGE) == contents, true, "contents");
-    check_eq!(unregister(zernel, page), Err(Errno::NOENT), "twice");
-    Ok(())
-}
 
 /// The three calls that name a request.
 type Calls = [(&'static str, fn(&Slot<'_>, Number) -> libzernel::Result<()>); 3];
@@ -94,51 +25,38 @@ pub(super) const CALLS: Calls = [
     ("cancel", |slot, request| slot.cancel(request)),
 ];
 
+/// Slots that are not mapped, or that no file has; mapped ones of another file.
 pub(super) fn bad_names() -> Outcome {
     let lab = Lab::open()?;
-    let client = Client::new(&lab)?;
-    let (zernel, fd) = (&lab.zernel, lab.zernel.as_fd());
-    let request = client.slot(0).begin(&far(client.tsg))?.number;
-    let page = client.page.number();
+    let slots = Slots::map(&lab.zernel, 64..128)?;
+    let (_context, tsg) = lab.compute()?;
+    let request = slot(&slots, 64).begin(&far(tsg.id))?.number;
     let other = Zernel::open()?;
-    let strange = [(page, 64), (page, 65), (page, u32::MAX), (page + 1, 0)];
-    let strange = strange
-        .into_iter()
-        .chain([(u32::MAX, 0), (page ^ 1 << 31, 0)]);
-    for (page, slot) in strange {
-        unchanged(zernel, || {
-            let mut begin = abi::zernel_v0_begin {
-                tsg: client.tsg.as_u64(),
-                page,
+    let beside = [0, 63, 128, 16_383, 16_384, 1 << 26, u32::MAX];
+    let all = beside.map(|slot| (&lab.zernel, slot));
+    for (zernel, slot) in all.into_iter().chain([(&other, 64)]) {
+        unchanged(&lab.zernel, || {
+            let mut begin = abi::zernel_request_begin {
+                tsg: tsg.id.as_u64(),
                 slot,
-                ..abi::zernel_v0_begin::zeroed()
+                ..abi::zernel_request_begin::zeroed()
             };
-            let answer = raw::begin(fd, &mut begin);
-            check_eq!(answer, Err(Errno::NOENT), "begin {page}/{slot}");
-            let mut named = abi::zernel_v0_request {
-                page,
-                slot,
-                request: request.get(),
-                flags: 0,
-            };
-            for (name, call) in [
-                ("ready", raw::ready as fn(_, &mut _) -> _),
-                ("done", raw::done),
-                ("cancel", raw::cancel),
-            ] {
-                let answer: Result<(), Errno> = call(fd, &mut named);
-                check_eq!(answer, Err(Errno::NOENT), "{name} {page}/{slot}");
+            let answer = raw::request_begin(zernel.as_fd(), &mut begin);
+            check_eq!(answer, Err(Errno::NOENT), "begin in {slot}");
+            for action in 1..=3 {
+                let mut update = abi::zernel_request_update {
+                    slot,
+                    request: request.get(),
+                    action,
+                    flags: 0,
+                };
+                let answer = raw::request_update(zernel.as_fd(), &mut update);
+                check_eq!(answer, Err(Errno::NOENT), "action {action} in {slot}");
             }
             Ok(())
         })?;
     }
-    for number in [page + 1, u32::MAX, page ^ 1 << 31] {
-        let answer = unchanged(zernel, || Ok(unregister(zernel, number)))?;
-        check_eq!(answer, Err(Errno::NOENT), "unregister {number}");
-    }
-    // Numbers are those of a file.
-    check_eq!(unregister(&other, page), Err(Errno::NOENT), "another file");
-    client.slot(0).cancel(request)?;
+    slot(&slots, 64).cancel(request)?;
     Ok(())
 }
 
@@ -147,8 +65,8 @@ pub(super) fn bad_tsgs() -> Outcome {
     let client = Client::new(&lab)?;
     let gpu = lab.tsg(client.tsg)?.gpu.as_u64();
     let (gone, was) = lab.compute()?;
-    let page = Page::anonymous(&lab.zernel)?;
-    let slot = slot(&page, 5);
+    let slots = Slots::map(&lab.zernel, 0..64)?;
+    let slot = slot(&slots, 5);
     gone.destroy()?;
     wait_until("the TSG is gone", || Ok(lab.stats()?.tsgs == 1))?;
     let known = client.tsg.as_u64();
@@ -218,11 +136,13 @@ pub(super) fn what_is_over_is_stale() -> Outcome {
         slot.cancel(next)?;
     }
     // Of number 0 there is none.
-    let mut none = abi::zernel_v0_request {
-        page: client.page.number(),
-        ..abi::zernel_v0_request::zeroed()
+    let zernel = Zernel::open()?;
+    let _slots = Slots::map(&zernel, 0..1)?;
+    let mut none = abi::zernel_request_update {
+        action: abi::ZERNEL_REQUEST_DONE,
+        ..abi::zernel_request_update::zeroed()
     };
-    let answer = raw::done(lab.zernel.as_fd(), &mut none);
+    let answer = raw::request_update(zernel.as_fd(), &mut none);
     check_eq!(answer, Err(Errno::STALE), "request 0");
 
     tune("lease_us", 100)?;

@@ -1,45 +1,39 @@
 // SPDX-License-Identifier: GPL-2.0
 //! All that ends a request: what it then counts as, and that the GPU is given back.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
 
 use anyhow::{ensure, Result};
-use libzernel::request::{Begin, Number, Of, Page, Slot, Word};
-use libzernel::sim::{Context, ContextSpec};
-use libzernel::sys::page::SharedPage;
-use libzernel::{tsg, Level, Target, Zernel};
+use libzernel::request::{Begin, Number, Of, Slot, Slots, Word};
+use libzernel::sim::{Condition, Context, ContextSpec, Item};
+use libzernel::{tsg, Level, Target, Timestamp, Zernel};
 use rustix::io::Errno;
+use testkit::passing;
 
-use super::{
-    at_once, far, is_free, longest_lease, shared_memory, slot, words, Client, Ends, Since,
-};
+use super::{at_once, far, is_free, longest_lease, slot, words, Client, Ends, Since};
 use crate::check_eq;
-use crate::common::{errno, wait_until, Lab};
+use crate::child::{Child, End};
+use crate::common::{errno, wait_until, Lab, SOON};
 use crate::harness::Outcome;
 use crate::sim::turns::Suspended;
 
-/// Both words of a slot.
-fn words_of(slot: &Slot<'_>) -> (u32, u32) {
-    (slot.load(Word::Trigger), slot.load(Word::Release))
-}
-
 /// Fails unless both words have reached a request.
 fn freed(slot: &Slot<'_>, request: Number) -> Outcome {
-    let words = words_of(slot);
+    let words = words(slot);
     ensure!(is_free(words, request), "{request} is held: {words:?}");
     Ok(())
 }
 
 /// One that waits for its trigger, one that has the GPU, one that is ready.
-fn in_every_state(page: &Page, tsg: tsg::Id) -> Result<[Number; 3]> {
+fn in_every_state(slots: &Slots, tsg: tsg::Id) -> Result<[Number; 3]> {
     let [waits, holds, runs] = [far(tsg), at_once(tsg), far(tsg)];
-    let begin = |number, begin: &Begin| slot(page, number).begin(begin);
+    let begin = |number, begin: &Begin| slot(slots, number).begin(begin);
     let requests = [
         begin(0, &waits)?.number,
         begin(1, &holds)?.number,
         begin(2, &runs)?.number,
     ];
-    slot(page, 2).ready_call(requests[2])?;
+    slot(slots, 2).ready_call(requests[2])?;
     Ok(requests)
 }
 
@@ -55,7 +49,7 @@ pub(super) fn cancel() -> Outcome {
     let lab = Lab::open()?;
     let client = Client::new(&lab)?;
     let since = Since::now(&lab.zernel)?;
-    let requests = in_every_state(&client.page, client.tsg)?;
+    let requests = in_every_state(&client.slots, client.tsg)?;
     since.expect(three(|ends| &mut ends.in_flight))?;
     for (number, request) in (0..).zip(requests) {
         let slot = client.slot(number);
@@ -83,7 +77,7 @@ pub(super) fn next_begin() -> Outcome {
     let (mut done, mut cancelled) = (0, 0);
     // For another TSG, or of another key, it is the same.
     for next in [far(client.tsg), far(client.tsg).key(1), far(other.id)] {
-        let requests = in_every_state(&client.page, client.tsg)?;
+        let requests = in_every_state(&client.slots, client.tsg)?;
         let fourth = client.slot(3).begin(&far(client.tsg))?.number;
         client.slot(3).ready(fourth);
         let mut begun = Vec::new();
@@ -92,7 +86,7 @@ pub(super) fn next_begin() -> Outcome {
             let later = slot.begin(&next)?.number;
             check_eq!(later, request.next(), "the next number");
             freed(&slot, request)?;
-            let (trigger, release) = words_of(&slot);
+            let (trigger, release) = words(&slot);
             let reached = later.is_reached_by(trigger) || later.is_reached_by(release);
             ensure!(!reached, "{later} was reached by {trigger} or {release}");
             begun.push((slot, later));
@@ -144,84 +138,112 @@ pub(super) fn done_without_ready() -> Outcome {
     })
 }
 
-/// A page in memory that stays in sight when its registration ends.
-struct Sight {
-    memory: OwnedFd,
-    view: SharedPage,
-}
-
-impl Sight {
-    fn new() -> Result<Self> {
-        let memory = shared_memory()?;
-        let view = SharedPage::of_file(memory.as_fd(), 0)?;
-        Ok(Self { memory, view })
+/// Queues the streams of the requests of the first slots. They end when these are held no longer.
+fn streams(client: &Client, requests: &[Number]) -> Result<u64> {
+    let mut last = 0;
+    for (number, &request) in (0..).zip(requests) {
+        last = client.submit(&client.slot(number), request, super::SHORTEST)?;
     }
-
-    fn register(&self, zernel: &Zernel) -> Result<Page> {
-        Ok(Page::of_file(zernel, self.memory.as_fd(), 0)?)
-    }
-
-    /// Fails unless the requests of the first slots are held no longer.
-    fn freed(&self, requests: &[Number]) -> Outcome {
-        for (slot, &request) in requests.iter().enumerate() {
-            let words = words(&self.view, slot);
-            ensure!(is_free(words, request), "{request} in {slot}: {words:?}");
-        }
-        Ok(())
-    }
-}
-
-pub(super) fn unregister() -> Outcome {
-    longest_lease()?;
-    let lab = Lab::open()?;
-    let (_context, tsg) = lab.compute()?;
-    let sight = Sight::new()?;
-    for _ in 0..3 {
-        let since = Since::now(&lab.zernel)?;
-        let page = sight.register(&lab.zernel)?;
-        let requests = in_every_state(&page, tsg.id)?;
-        page.unregister()?;
-        since.expect(three(|ends| &mut ends.closed))?;
-        sight.freed(&requests)?;
-    }
-    // One that the process had stored as done is done.
-    let since = Since::now(&lab.zernel)?;
-    let page = sight.register(&lab.zernel)?;
-    let request = slot(&page, 0).begin(&far(tsg.id))?.number;
-    slot(&page, 0).ready(request);
-    slot(&page, 0).done(request);
-    page.unregister()?;
-    since.expect(Ends {
-        done: 1,
-        ..Ends::NONE
-    })
+    Ok(last)
 }
 
 pub(super) fn close() -> Outcome {
     longest_lease()?;
     let lab = Lab::open()?;
-    let (_context, tsg) = lab.compute()?;
-    let (sight, other) = (Sight::new()?, Sight::new()?);
+    let client = Client::new(&lab)?;
     let since = Since::now(&lab.zernel)?;
-    let zernel = Zernel::open()?;
-    let page = sight.register(&zernel)?;
-    let requests = in_every_state(&page, tsg.id)?;
-    let kept = other.register(&lab.zernel)?;
-    let request = slot(&kept, 0).begin(&far(tsg.id))?.number;
-    // The mapping does not matter, the file does.
-    page.unmap();
-    since.expect(Ends {
-        in_flight: 4,
-        ..Ends::NONE
-    })?;
-    drop(zernel);
+    let requests = in_every_state(&client.slots, client.tsg)?;
+    let last = streams(&client, &requests)?;
+    // One that the program has stored as done is done.
+    let stored = client.slot(3).begin(&far(client.tsg))?.number;
+    client.slot(3).ready(stored);
+    client.slot(3).done(stored);
+    let kept = Slots::map(&lab.zernel, 0..64)?;
+    let request = slot(&kept, 0).begin(&far(client.tsg))?.number;
+    let Client { slots, context, .. } = client;
+    drop(slots);
     since.wait(Ends {
         closed: 3,
+        done: 1,
         in_flight: 1,
         ..Ends::NONE
     })?;
-    sight.freed(&requests)?;
+    context.wait(0, last, Timestamp::now() + SOON)?;
     slot(&kept, 0).cancel(request)?;
+    Ok(())
+}
+
+/// Until it is killed.
+fn sleep() -> Result<()> {
+    loop {
+        std::thread::sleep(Duration::from_secs(60));
+    }
+}
+
+/// A process that is killed gives the GPU back, whatever it had.
+pub(super) fn sigkill() -> Outcome {
+    longest_lease()?;
+    let lab = Lab::open()?;
+    let (ours, theirs) = passing::pair()?;
+    for begin in [far, at_once] {
+        let (context, tsg) = lab.compute()?;
+        let since = Since::now(&lab.zernel)?;
+        let child = Child::spawn(|| {
+            // Of a GPU that goes on without it.
+            let slots = Slots::map(&Zernel::open()?, 0..64)?;
+            context.add_memory(slots.memory())?;
+            let slot = slot(&slots, 0);
+            let request = slot.begin(&begin(tsg.id))?.number.get();
+            let release = slot.word(Word::Release);
+            let wait = Item::wait(release, Condition::AtLeast, request);
+            passing::send_number(&theirs, context.submit(0, &[wait])?.last_seq)?;
+            sleep()
+        })?;
+        let seq = passing::receive_number(&ours)?;
+        since.expect(Ends {
+            in_flight: 1,
+            ..Ends::NONE
+        })?;
+        child.kill()?;
+        check_eq!(child.end()?, End::Signal(9));
+        since.wait(Ends {
+            closed: 1,
+            ..Ends::NONE
+        })?;
+        context.wait(0, seq, Timestamp::now() + SOON)?;
+    }
+    Ok(())
+}
+
+/// The file is closed when the last process has closed it.
+pub(super) fn fork_shares_the_file() -> Outcome {
+    longest_lease()?;
+    let lab = Lab::open()?;
+    let client = Client::new(&lab)?;
+    let since = Since::now(&lab.zernel)?;
+    let request = client.slot(0).begin(&far(client.tsg))?.number;
+    let last = streams(&client, &[request])?;
+    let first = Child::spawn(sleep)?;
+    let second = Child::spawn(sleep)?;
+    let Client { slots, context, .. } = client;
+    drop(slots);
+    let open = Ends {
+        in_flight: 1,
+        ..Ends::NONE
+    };
+    since.expect(open)?;
+    first.kill()?;
+    first.end()?;
+    since.expect(open)?;
+    let answer = errno(context.wait(0, last, Timestamp::now()));
+    check_eq!(answer, Some(Errno::TIME), "given up too early");
+    second.kill()?;
+    second.end()?;
+    since.wait(Ends {
+        closed: 1,
+        ..Ends::NONE
+    })?;
+    context.wait(0, last, Timestamp::now() + SOON)?;
     Ok(())
 }
 
@@ -230,10 +252,10 @@ pub(super) fn tsg_gone() -> Outcome {
     let lab = Lab::open()?;
     let (context, tsg) = lab.compute()?;
     let (_other, other) = lab.compute()?;
-    let page = Page::anonymous(&lab.zernel)?;
+    let slots = Slots::map(&lab.zernel, 0..64)?;
     let since = Since::now(&lab.zernel)?;
-    let requests = in_every_state(&page, tsg.id)?;
-    let of_other = slot(&page, 3).begin(&far(other.id))?.number;
+    let requests = in_every_state(&slots, tsg.id)?;
+    let of_other = slot(&slots, 3).begin(&far(other.id))?.number;
     context.destroy()?;
     since.wait(Ends {
         gone: 3,
@@ -241,7 +263,7 @@ pub(super) fn tsg_gone() -> Outcome {
         ..Ends::NONE
     })?;
     for (number, request) in (0..).zip(requests) {
-        let slot = slot(&page, number);
+        let slot = slot(&slots, number);
         freed(&slot, request)?;
         let answer = errno(slot.cancel(request));
         check_eq!(answer, Some(Errno::STALE), "one that is over");
@@ -252,7 +274,7 @@ pub(super) fn tsg_gone() -> Outcome {
         check_eq!(next, request.next(), "the next number");
         slot.cancel(next)?;
     }
-    let (trigger, _) = words_of(&slot(&page, 3));
+    let (trigger, _) = words(&slot(&slots, 3));
     ensure!(!of_other.is_reached_by(trigger), "the other TSG's");
     let answer = errno(lab.zernel.request_stats(Of::Tsg(tsg.id)));
     check_eq!(
@@ -260,7 +282,7 @@ pub(super) fn tsg_gone() -> Outcome {
         Some(Errno::NOENT),
         "statistics of a TSG that is gone"
     );
-    slot(&page, 3).cancel(of_other)?;
+    slot(&slots, 3).cancel(of_other)?;
     since.expect(Ends {
         gone: 3,
         cancelled: 4,
@@ -287,10 +309,10 @@ pub(super) fn suspend() -> Outcome {
         gpu: 1,
         ..ContextSpec::compute("awake")
     })?;
-    let page = Page::anonymous(&lab.zernel)?;
+    let slots = Slots::map(&lab.zernel, 0..64)?;
     let since = Since::now(&lab.zernel)?;
-    let requests = in_every_state(&page, tsg.id)?;
-    let other = slot(&page, 3).begin(&far(awake.id))?.number;
+    let requests = in_every_state(&slots, tsg.id)?;
+    let other = slot(&slots, 3).begin(&far(awake.id))?.number;
     let asleep = Suspended::new(&lab.sim, 0)?;
     // zernel learns it from what the provider answers next.
     lab.zernel.set_class(&Target::Tsg(tsg.id), Level::BE)?;
@@ -301,20 +323,20 @@ pub(super) fn suspend() -> Outcome {
     })?;
     check_eq!(is_suspended(&lab, tsg.gpu)?, true, "the GPU is suspended");
     for (number, request) in (0..).zip(requests) {
-        let slot = slot(&page, number);
+        let slot = slot(&slots, number);
         freed(&slot, request)?;
         for begin in [far(tsg.id), at_once(tsg.id)] {
             let answer = errno(slot.begin(&begin));
             check_eq!(answer, Some(Errno::AGAIN), "one more");
         }
     }
-    let (trigger, _) = words_of(&slot(&page, 3));
+    let (trigger, _) = words(&slot(&slots, 3));
     ensure!(!other.is_reached_by(trigger), "the other GPU's");
-    slot(&page, 3).done_call(other)?;
+    slot(&slots, 3).done_call(other)?;
     drop(asleep);
     wait_awake(&lab, &context, tsg.gpu)?;
-    let request = slot(&page, 0).begin(&far(tsg.id))?.number;
-    slot(&page, 0).cancel(request)?;
+    let request = slot(&slots, 0).begin(&far(tsg.id))?.number;
+    slot(&slots, 0).cancel(request)?;
     since.expect(Ends {
         suspended: 3,
         done: 1,

@@ -5,27 +5,21 @@
 use std::fmt::Debug;
 
 use anyhow::ensure;
-use libzernel::request::{Durations, Of, Page, Slot, Word};
-use libzernel::sys::abi;
+use libzernel::request::{Durations, Of, Slots, Word};
 use libzernel::Zernel;
 use rustix::io::Errno;
 use testkit::faults::{Faults, OneByOne};
 
-use super::calls::{register, unregister, CALLS};
-use super::quotas::{limit_memory, locked_kib};
-use super::{far, longest_lease, new_key, Client, Ends, Since};
+use super::calls::CALLS;
+use super::slots::{allocated, MOST};
+use super::{far, longest_lease, new_key, words, Client, Ends, Since};
 use crate::abi::unchanged;
 use crate::check_eq;
 use crate::child::in_child;
 use crate::common::Lab;
 use crate::harness::Outcome;
 use crate::permit::ALICE;
-use crate::sys::{self, Area};
-
-/// Trigger and release word.
-fn words(slot: &Slot<'_>) -> (u32, u32) {
-    (slot.load(Word::Trigger), slot.load(Word::Release))
-}
+use crate::sys;
 
 /// Fails unless a call failed for one of the reasons that were made up.
 fn is_made_up(answer: Option<Errno>, failed: bool) -> Outcome {
@@ -41,31 +35,27 @@ fn tell(what: &str, count: u32) -> Outcome {
     Ok(())
 }
 
-/// A page: nothing stays pinned, and nothing of the user's share is lost.
-pub(super) fn of_register() -> Outcome {
+/// Slots: nothing of the user's share is lost.
+pub(super) fn of_mmap() -> Outcome {
     let faults = Faults::of_module("zernel")?;
     in_child(|| {
         let thread = faults.one_by_one()?;
-        limit_memory(64 << 20)?;
         sys::become_user(ALICE, ALICE, &[])?;
-        let (zernel, area) = (Zernel::open()?, Area::new()?);
-        let locked = locked_kib()?;
+        let before = allocated()?;
         let count = thread.each(|n| {
-            let (result, failed) = thread.nth(n, || register(&zernel, area.address(0)))?;
-            match result {
-                Ok(page) => unregister(&zernel, page)?,
-                Err(answer) => is_made_up(Some(answer), failed)?,
+            let zernel = Zernel::open()?;
+            let (result, failed) = thread.nth(n, || Slots::map(&zernel, 10..200))?;
+            if let Err(error) = result {
+                is_made_up(error.errno(), failed)?;
+                check_eq!(allocated()?, before, "slots");
             }
-            check_eq!(locked_kib()?, locked, "locked memory");
-            unregister(&zernel, register(&zernel, area.address(0))?)?;
+            Slots::map(&zernel, 0..256)?;
+            check_eq!(allocated()?, before + 256, "slots");
             Ok(failed)
         })?;
-        tell("register", count)?;
-        for _ in 0..abi::ZERNEL_V0_MAX_PAGES_PER_USER {
-            register(&zernel, area.address(0))?;
-        }
-        let answer = register(&zernel, area.address(0));
-        check_eq!(answer, Err(Errno::DQUOT), "one more than the share");
+        tell("mmap", count)?;
+        let zernel = Zernel::open()?;
+        let _all = Slots::map(&zernel, 0..MOST)?;
         Ok(())
     })
 }
@@ -235,20 +225,16 @@ pub(super) fn of_what_is_told() -> Outcome {
     })
 }
 
-/// A file, and a page of it: nothing of one that could not be opened stays.
+/// A file: nothing of one that could not be opened stays.
 pub(super) fn of_open() -> Outcome {
     let faults = Faults::of_module("zernel")?;
     let thread = faults.one_by_one()?;
     let lab = Lab::open()?;
-    let locked = locked_kib()?;
     let count = thread.each(|n| {
-        let open = || Page::anonymous(&Zernel::open()?);
-        let (result, failed) = thread.nth(n, open)?;
-        match result {
-            Ok(page) => drop(page),
-            Err(error) => is_made_up(error.errno(), failed)?,
+        let (result, failed) = thread.nth(n, Zernel::open)?;
+        if let Err(error) = result {
+            is_made_up(error.errno(), failed)?;
         }
-        check_eq!(locked_kib()?, locked, "locked memory");
         check_eq!(lab.zernel.request_stats(Of::All)?.in_flight, 0, "in flight");
         Ok(failed)
     })?;

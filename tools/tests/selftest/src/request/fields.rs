@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Fields that the calls do not take: unknown flags and numbers, reserved and output fields.
+//! Histograms of requests, and answers that cannot be written.
 
 use std::os::fd::AsFd;
 
-use anyhow::{ensure, Context as _, Result};
+use anyhow::Context as _;
 use bytemuck::{bytes_of, Pod, Zeroable};
-use libzernel::request::{Of, Page, RequestStats};
+use libzernel::request::{Of, RequestStats, Slots};
 use libzernel::sys::abi;
 use libzernel::Zernel;
 use rustix::io::Errno;
 
-use super::calls::{register, unregister};
-use super::quotas::locked_kib;
-use super::{far, longest_lease, Client, Ends, Since};
+use super::{far, Client, Ends, Since};
 use crate::abi::{call, unchanged};
 use crate::check_eq;
 use crate::common::Lab;
@@ -24,138 +22,6 @@ fn refused<T: Pod>(zernel: &Zernel, number: u32, request: &T, errno: Errno, what
     let (result, after) = unchanged(zernel, || Ok(call(zernel.as_fd(), number, request)))?;
     check_eq!(result, Err(errno), "{what}");
     check_eq!(bytes_of(&after) == bytes_of(request), true, "{what} wrote");
-    Ok(())
-}
-
-pub(super) fn page_fields() -> Outcome {
-    let lab = Lab::open()?;
-    let area = Area::new()?;
-    let before = locked_kib()?;
-    let good = abi::zernel_v0_page {
-        address: area.address(0),
-        ..abi::zernel_v0_page::zeroed()
-    };
-    let number = abi::LIBZERNEL_V0_IOC_PAGE_REGISTER;
-    let bad = (0..32).map(|bit| abi::zernel_v0_page {
-        flags: 1 << bit,
-        ..good
-    });
-    let numbered = [1, u32::MAX].map(|page| abi::zernel_v0_page { page, ..good });
-    for request in bad.chain(numbered) {
-        let what = format!("register with {request:?}");
-        refused(&lab.zernel, number, &request, Errno::INVAL, &what)?;
-    }
-    check_eq!(locked_kib()?, before, "locked memory");
-
-    let page = register(&lab.zernel, area.address(0))?;
-    let number = abi::LIBZERNEL_V0_IOC_PAGE_UNREGISTER;
-    let good = abi::zernel_v0_page {
-        page,
-        ..abi::zernel_v0_page::zeroed()
-    };
-    let bad = (0..32).map(|bit| abi::zernel_v0_page {
-        flags: 1 << bit,
-        ..good
-    });
-    let addressed = [1, area.address(0)].map(|address| abi::zernel_v0_page { address, ..good });
-    for request in bad.chain(addressed) {
-        let what = format!("unregister with {request:?}");
-        refused(&lab.zernel, number, &request, Errno::INVAL, &what)?;
-    }
-    check_eq!(locked_kib()?, before + 4, "locked memory");
-    Ok(unregister(&lab.zernel, page)?)
-}
-
-pub(super) fn begin_fields() -> Outcome {
-    let lab = Lab::open()?;
-    let client = Client::new(&lab)?;
-    let number = abi::LIBZERNEL_V0_IOC_BEGIN;
-    let good = abi::zernel_v0_begin {
-        tsg: client.tsg.as_u64(),
-        page: client.page.number(),
-        ..abi::zernel_v0_begin::zeroed()
-    };
-    let request = client.slot(0).begin(&far(client.tsg))?.number;
-    let mut bad = vec![
-        abi::zernel_v0_begin {
-            reserved: 1,
-            ..good
-        },
-        abi::zernel_v0_begin { request: 1, ..good },
-        abi::zernel_v0_begin {
-            request: u32::MAX,
-            ..good
-        },
-    ];
-    bad.extend(
-        [5, 6, 255, 256, u32::MAX].map(|predictor| abi::zernel_v0_begin { predictor, ..good }),
-    );
-    bad.extend((2..32).map(|bit| abi::zernel_v0_begin {
-        flags: 1 << bit,
-        ..good
-    }));
-    for request in bad {
-        let what = format!("begin with {request:?}");
-        refused(&lab.zernel, number, &request, Errno::INVAL, &what)?;
-    }
-    // The one that was there before is still the one.
-    client.slot(0).cancel(request)?;
-    // All that there is, at its ends.
-    for predictor in 0..=4 {
-        for (key, expected_ns, slo_ns) in [(0, 0, 0), (u64::MAX, u64::MAX, u64::MAX), (1, 1, 1)] {
-            let request = abi::zernel_v0_begin {
-                key,
-                expected_ns,
-                slo_ns,
-                predictor,
-                flags: abi::ZERNEL_V0_BEGIN_MARGIN,
-                slot: 63,
-                // What is only written is not looked at.
-                predicted_ns: u64::MAX,
-                trigger_ns: 1,
-                ..good
-            };
-            let (result, begun) = call(lab.zernel.as_fd(), number, &request);
-            result?;
-            check_eq!(begun.request == 0, false, "number of {request:?}");
-            ensure!(begun.trigger_ns > 1, "trigger of {request:?}");
-            let echoed = abi::zernel_v0_begin {
-                request: 0,
-                predicted_ns: u64::MAX,
-                trigger_ns: 1,
-                ..begun
-            };
-            check_eq!(bytes_of(&echoed) == bytes_of(&request), true, "{begun:?}");
-        }
-    }
-    Ok(())
-}
-
-pub(super) fn request_fields() -> Outcome {
-    longest_lease()?;
-    let lab = Lab::open()?;
-    let client = Client::new(&lab)?;
-    let slot = client.slot(1);
-    let begun = slot.begin(&far(client.tsg))?;
-    let good = abi::zernel_v0_request {
-        page: client.page.number(),
-        slot: 1,
-        request: begun.number.get(),
-        flags: 0,
-    };
-    for (name, number) in [
-        ("ready", abi::LIBZERNEL_V0_IOC_READY),
-        ("done", abi::LIBZERNEL_V0_IOC_DONE),
-        ("cancel", abi::LIBZERNEL_V0_IOC_CANCEL),
-    ] {
-        for bit in 0..32 {
-            let flags = 1 << bit;
-            let request = abi::zernel_v0_request { flags, ..good };
-            let what = format!("{name} with flag {bit}");
-            refused(&lab.zernel, number, &request, Errno::INVAL, &what)?;
-        }
-    }
-    slot.cancel(begun.number)?;
     Ok(())
 }
 
@@ -300,26 +166,20 @@ pub(super) fn buckets_out_of_reach() -> Outcome {
 pub(super) fn no_answer_no_effect() -> Outcome {
     let lab = Lab::open()?;
     let client = Client::new(&lab)?;
-    let page = Page::anonymous(&lab.zernel)?;
+    let slots = Slots::map(&lab.zernel, 0..64)?;
     let since = Since::now(&lab.zernel)?;
-    let slot = super::slot(&page, 0);
+    let slot = super::slot(&slots, 0);
     let request = slot.begin(&far(client.tsg))?.number;
-    let locked = locked_kib()?;
-    let frozen = |bytes: &[u8]| -> Result<Area> {
-        let mut area = Area::new()?;
-        area.put(0, bytes);
-        area.freeze()?;
-        Ok(area)
-    };
-    let begin = abi::zernel_v0_begin {
+    let begin = abi::zernel_request_begin {
         tsg: client.tsg.as_u64(),
         key: super::new_key(),
-        page: page.number(),
-        ..abi::zernel_v0_begin::zeroed()
+        ..abi::zernel_request_begin::zeroed()
     };
-    let mut area = frozen(bytes_of(&begin))?;
+    let mut area = Area::new()?;
+    area.put(0, bytes_of(&begin));
+    area.freeze()?;
     for _ in 0..3 {
-        let answer = area.ioctl(lab.zernel.as_fd(), abi::LIBZERNEL_V0_IOC_BEGIN, 0);
+        let answer = area.ioctl(lab.zernel.as_fd(), abi::LIBZERNEL_IOC_REQUEST_BEGIN, 0);
         check_eq!(answer, Err(Errno::FAULT), "begin");
     }
     since.expect(Ends {
@@ -330,17 +190,5 @@ pub(super) fn no_answer_no_effect() -> Outcome {
     let next = slot.begin(&far(client.tsg))?.number;
     check_eq!(next, request.next(), "no number was used");
     slot.cancel(next)?;
-
-    let memory = Area::new()?;
-    let register = abi::zernel_v0_page {
-        address: memory.address(0),
-        ..abi::zernel_v0_page::zeroed()
-    };
-    let mut area = frozen(bytes_of(&register))?;
-    for _ in 0..3 {
-        let answer = area.ioctl(lab.zernel.as_fd(), abi::LIBZERNEL_V0_IOC_PAGE_REGISTER, 0);
-        check_eq!(answer, Err(Errno::FAULT), "register");
-    }
-    check_eq!(locked_kib()?, locked, "locked memory");
     Ok(())
 }

@@ -199,10 +199,10 @@ pub(super) fn has_a_lease() -> Outcome {
     stage.wait_scheduled(2)?;
     longest_lease()?;
     let zernel = libzernel::Zernel::open()?;
-    let page = libzernel::request::Page::anonymous(&zernel)?;
-    super::slot(&page, 0).begin(&stage.begin())?;
+    let slots = libzernel::request::Slots::map(&zernel, 0..64)?;
+    super::slot(&slots, 0).begin(&stage.begin())?;
     stage.wait_scheduled(0)?;
-    drop((page, zernel));
+    drop((slots, zernel));
     stage.wait_scheduled(2)
 }
 

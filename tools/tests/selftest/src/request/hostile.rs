@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
-//! A page whose contents change all the time: nothing is believed that need not be.
+//! Slots whose contents change all the time: nothing is believed that need not be.
 
-use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use anyhow::{anyhow, ensure, Context as _, Result};
-use libzernel::request::{Begin, Of, Page, Predictor, Slot, Word};
-use libzernel::sys::page::SharedPage;
-use libzernel::Timestamp;
+use libzernel::request::{Begin, Of, Slot, Slots, Word};
+use libzernel::sys::memory::SharedMemory;
+use libzernel::{Timestamp, Zernel};
 use rustix::io::Errno;
 use testkit::random::Random;
 use testkit::Repeat;
 
-use super::{at_once, new_key, shared_memory, slot, Client, Since};
+use super::{at_once, new_key, slot, Client, Since};
 use crate::check_eq;
 use crate::common::{errno, tune, Lab};
 use crate::harness::Outcome;
@@ -24,7 +23,7 @@ const REQUESTS: u64 = 5_000;
 const SLOTS: u64 = 4;
 
 /// Stores anything anywhere, and often what almost makes sense.
-fn vandalize(view: &SharedPage, random: &mut Random) {
+fn vandalize(view: &SharedMemory, random: &mut Random) {
     let slot = &view.slots()[random.below(SLOTS) as usize];
     let near = slot
         .trigger
@@ -45,20 +44,20 @@ fn vandalize(view: &SharedPage, random: &mut Random) {
         2 | 3 => slot.release.store(value, Relaxed),
         4 => slot.done.store(value, Relaxed),
         5 => slot.held.store(value, Relaxed),
-        6 => slot.ready_ns.store(time, Relaxed),
-        _ => slot.done_ns.store(time, Relaxed),
+        6 => slot.ready_at.store(time, Relaxed),
+        _ => slot.done_at.store(time, Relaxed),
     }
 }
 
 /// One request of any kind, and what may be done with it.
 fn request(slot: &Slot<'_>, begin: Begin, random: &mut Random) -> Outcome {
     let expected = Duration::from_nanos(random.below(3_000_000));
-    let predictor = Predictor::ALL[random.below(5) as usize];
-    let begin = begin
+    let mut begin = begin
         .expected(expected)
-        .predictor(predictor)
-        .slo(Duration::from_micros(random.below(2_000)))
-        .margin(random.one_in(2));
+        .slo(Duration::from_micros(random.below(2_000)));
+    if random.one_in(3) {
+        begin = begin.exact();
+    }
     let number = slot.begin(&begin)?.number;
     if random.one_in(4) {
         std::thread::sleep(Duration::from_micros(random.below(2_000)));
@@ -84,20 +83,20 @@ fn request(slot: &Slot<'_>, begin: Begin, random: &mut Random) -> Outcome {
     Ok(())
 }
 
-/// Requests on a page that a thread vandalizes. Returns how many there were.
-fn go_on(page: &Page, view: &SharedPage, begin: Begin, random: &mut Random) -> Result<u64> {
+/// Requests in slots that a thread vandalizes. Returns how many there were.
+fn go_on(slots: &Slots, begin: Begin, random: &mut Random) -> Result<u64> {
     let over = AtomicBool::new(false);
     let seed = random.draw();
     std::thread::scope(|scope| {
         let vandal = scope.spawn(|| {
             let mut random = Random::new(seed);
             while !over.load(Relaxed) {
-                vandalize(view, &mut random);
+                vandalize(slots.memory(), &mut random);
             }
         });
         let mut repeat = Repeat::new(REQUESTS, "requests");
         let result = repeat.try_for_each(|_| {
-            let slot = slot(page, random.below(SLOTS) as u32);
+            let slot = slot(slots, random.below(SLOTS) as u32);
             request(&slot, begin, random)
         });
         over.store(true, Relaxed);
@@ -110,13 +109,11 @@ pub(super) fn contents() -> Outcome {
     tune("lease_us", 1_000)?;
     let lab = Lab::open()?;
     let client = Client::new(&lab)?;
-    let memory = shared_memory()?;
-    let view = SharedPage::of_file(memory.as_fd(), 0)?;
-    let page = Page::of_file(&lab.zernel, memory.as_fd(), 0)?;
+    let slots = Slots::map(&Zernel::open()?, 0..64)?;
     let (since, began) = (Since::now(&lab.zernel)?, Timestamp::now());
     let begin = Begin::new(client.tsg).key(new_key());
     let mut random = Random::new(0x7e57);
-    let begun = go_on(&page, &view, begin, &mut random)?;
+    let begun = go_on(&slots, begin, &mut random)?;
 
     // Times lie within what has passed, whatever was claimed.
     let passed = Timestamp::now().since(began).as_nanos();
@@ -135,15 +132,15 @@ pub(super) fn contents() -> Outcome {
         ensure!(u128::from(ns) <= most, "sum {number}: {ns} of {most} ns");
     }
 
-    // The page is good again, and so are leases in it.
-    for slot in page.slots() {
+    // The slots are good again, and so are their leases.
+    for slot in slots.slots() {
         for word in [Word::Trigger, Word::Release, Word::Done, Word::Held] {
             slot.store(word, 0);
         }
     }
     let before = since.ends()?;
     for number in 0..SLOTS as u32 {
-        slot(&page, number).begin(&at_once(client.tsg))?;
+        slot(&slots, number).begin(&at_once(client.tsg))?;
     }
     let all = begun + SLOTS;
     crate::common::wait_until("leases end", || Ok(since.ends()?.in_flight == 0))
@@ -151,10 +148,10 @@ pub(super) fn contents() -> Outcome {
     let ends = since.ends()?;
     check_eq!(ends.expired >= before.expired + SLOTS, true, "{ends:?}");
     check_eq!(since.stats()?.begun, all, "requests");
-    for slot in page.slots().take(SLOTS as usize) {
+    for slot in slots.slots().take(SLOTS as usize) {
         let (trigger, release) = (slot.load(Word::Trigger), slot.load(Word::Release));
         check_eq!(trigger, release, "words of slot {}", slot.number());
     }
-    page.unregister()?;
+    drop(slots);
     since.expect(ends)
 }

@@ -113,7 +113,7 @@ pub(super) fn ends_at_ready() -> Outcome {
 pub(super) fn is_tunable() -> Outcome {
     let lab = Lab::open()?;
     let client = Client::new(&lab)?;
-    for (slot, us) in client.page.slots().zip([100, 1_000, 20_000, 300_000]) {
+    for (slot, us) in client.slots.slots().zip([100, 1_000, 20_000, 300_000]) {
         tune("lease_us", us)?;
         let since = Since::now(&lab.zernel)?;
         let begun = slot.begin(&at_once(client.tsg))?;

@@ -4,10 +4,9 @@
 use std::time::Duration;
 
 use anyhow::{ensure, Result};
-use libzernel::request::{Page, Slot, Word, SLOTS_PER_PAGE};
-use libzernel::{tsg, Timestamp};
+use libzernel::request::{Slots, Word};
+use libzernel::{tsg, Timestamp, Zernel};
 
-use super::quotas::locked_kib;
 use super::{far, in_so_long, longest_lease, Ends, Since};
 use crate::check_eq;
 use crate::common::{tune, Lab, SOON};
@@ -16,21 +15,17 @@ use crate::harness::Outcome;
 /// Requests at a time.
 const MANY: u64 = 10_000;
 
-/// So many slots, of as many pages as it takes.
-fn slots(pages: &[Page]) -> impl Iterator<Item = Slot<'_>> {
-    pages.iter().flat_map(Page::slots).take(MANY as usize)
-}
-
 /// How many slots have the word of their request stored.
-fn stored(pages: &[Page], word: Word, number: u32) -> usize {
-    slots(pages)
+fn stored(slots: &Slots, word: Word, number: u32) -> usize {
+    slots
+        .slots()
         .filter(|slot| slot.load(word) == number)
         .count()
 }
 
 /// Begins one in each slot, all of which are triggered at the same time.
-fn begin_all(pages: &[Page], tsgs: &[tsg::Id], at: Option<Timestamp>) -> Result<()> {
-    for (slot, &tsg) in slots(pages).zip(tsgs.iter().cycle()) {
+fn begin_all(slots: &Slots, tsgs: &[tsg::Id], at: Option<Timestamp>) -> Result<()> {
+    for (slot, &tsg) in slots.slots().zip(tsgs.iter().cycle()) {
         let begin = match at {
             None => far(tsg).key(1),
             Some(at) => {
@@ -48,32 +43,29 @@ pub(super) fn ten_thousand_leases() -> Outcome {
     longest_lease()?;
     let patience = 10 * SOON;
     let lab = Lab::open()?;
-    let before = locked_kib()?;
     let mut contexts = Vec::new();
     for _ in 0..8 {
         contexts.push(lab.compute()?);
     }
     let tsgs: Vec<_> = contexts.iter().map(|(_, tsg)| tsg.id).collect();
-    let count = MANY.div_ceil(SLOTS_PER_PAGE.into());
-    let pages = (0..count).map(|_| Page::anonymous(&lab.zernel));
-    let pages: Vec<_> = pages.collect::<libzernel::Result<_>>()?;
-    check_eq!(locked_kib()?, before + 4 * count, "locked memory");
+    let zernel = Zernel::open()?;
+    let slots = Slots::map(&zernel, 0..MANY as u32)?;
     let since = Since::now(&lab.zernel)?;
 
     let began = Timestamp::now();
-    begin_all(&pages, &tsgs, None)?;
+    begin_all(&slots, &tsgs, None)?;
     let took = Timestamp::now().since(began);
     since.expect(Ends {
         in_flight: MANY,
         ..Ends::NONE
     })?;
     check_eq!(since.stats()?.triggers, 0, "triggers");
-    check_eq!(stored(&pages, Word::Trigger, 0), MANY as usize, "words");
+    check_eq!(stored(&slots, Word::Trigger, 0), MANY as usize, "words");
 
     // The next ones end those, and are all triggered and over at once.
     tune("lease_us", 50_000)?;
     let at = Timestamp::now() + 2 * took + Duration::from_secs(1);
-    begin_all(&pages, &tsgs, Some(at))?;
+    begin_all(&slots, &tsgs, Some(at))?;
     since.wait_for(
         patience,
         Ends {
@@ -86,12 +78,12 @@ pub(super) fn ten_thousand_leases() -> Outcome {
     let triggers = since.stats()?.triggers;
     ensure!((MANY..=2 * MANY).contains(&triggers), "{triggers} triggers");
     for word in [Word::Trigger, Word::Release] {
-        check_eq!(stored(&pages, word, 2), MANY as usize, "{word:?} words");
+        check_eq!(stored(&slots, word, 2), MANY as usize, "{word:?} words");
     }
 
-    // A third time: the end of their TSG ends an eighth of them, the end of the pages the rest.
+    // A third time: the end of their TSG ends an eighth of them, the end of the file the rest.
     longest_lease()?;
-    begin_all(&pages, &tsgs, None)?;
+    begin_all(&slots, &tsgs, None)?;
     let (context, _) = contexts.swap_remove(0);
     context.destroy()?;
     since.wait_for(
@@ -104,8 +96,8 @@ pub(super) fn ten_thousand_leases() -> Outcome {
             ..Ends::NONE
         },
     )?;
-    check_eq!(stored(&pages, Word::Release, 3), MANY as usize / 8, "freed");
-    drop(pages);
+    check_eq!(stored(&slots, Word::Release, 3), MANY as usize / 8, "freed");
+    drop((slots, zernel));
     since.wait_for(
         patience,
         Ends {
@@ -116,6 +108,5 @@ pub(super) fn ten_thousand_leases() -> Outcome {
             ..Ends::NONE
         },
     )?;
-    check_eq!(locked_kib()?, before, "locked memory");
     Ok(())
 }

@@ -1,72 +1,54 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Modules that go, or cannot, while there are requests.
 
-use std::os::fd::AsFd;
 use std::time::Duration;
 
 use anyhow::ensure;
-use libzernel::request::{Page, Word};
-use libzernel::sys::page::SharedPage;
+use libzernel::request::{Slots, Word};
 use libzernel::Zernel;
 use rustix::io::Errno;
 use testkit::passing;
 
-use super::{
-    at_once, far, is_free, longest_lease, shared_memory, slot, words, Client, Ends, Since,
-};
+use super::{at_once, far, is_free, longest_lease, slot, words, Client, Ends, Since};
 use crate::check_eq;
 use crate::child::Child;
 use crate::common::{errno, load_all, try_unload, unload_all, unload_soon, Lab};
 use crate::harness::Outcome;
 
-/// The provider goes: its TSGs do, and their requests. Pages stay, even one that was the
-/// provider's.
+/// The provider goes: its TSGs do, and their requests. Slots stay, also those that were given to
+/// the GPU.
 pub(super) fn provider_goes() -> Outcome {
     longest_lease()?;
     let zernel = Zernel::open()?;
     let since = Since::now(&zernel)?;
-    let memory = shared_memory()?;
-    let view = SharedPage::of_file(memory.as_fd(), 0)?;
-    let page = Page::of_file(&zernel, memory.as_fd(), 0)?;
-    let of_words = {
+    let slots = Slots::map(&zernel, 0..64)?;
+    {
         let lab = Lab::open()?;
-        let client = Client::new(&lab)?;
-        // Registered with the file that stays open, too.
-        let of_words = client.page.register_with(&zernel)?;
-        let waits = slot(&page, 0).begin(&far(client.tsg))?.number;
-        slot(&page, 1).begin(&at_once(client.tsg))?;
-        slot(&of_words, 2).begin(&at_once(client.tsg))?;
+        let (context, tsg) = lab.compute()?;
+        context.add_memory(slots.memory())?;
+        let waits = slot(&slots, 0).begin(&far(tsg.id))?.number;
+        slot(&slots, 1).begin(&at_once(tsg.id))?;
         check_eq!(try_unload("zernel_sim"), Err(Errno::AGAIN), "in use");
         since.expect(Ends {
-            in_flight: 3,
+            in_flight: 2,
             ..Ends::NONE
         })?;
-        let number = of_words.number();
-        // The mapping would keep the provider.
-        of_words.unmap();
-        drop(client);
+        context.destroy()?;
         since.wait(Ends {
-            gone: 3,
+            gone: 2,
             ..Ends::NONE
         })?;
-        ensure!(is_free(words(&view, 0), waits), "not given back");
-        number
-    };
+        ensure!(is_free(words(&slot(&slots, 0)), waits), "not given back");
+    }
     unload_soon("zernel_sim")?;
-    since.expect(Ends {
-        gone: 3,
-        ..Ends::NONE
-    })?;
     load_all()?;
     let lab = Lab::open()?;
     let (_context, tsg) = lab.compute()?;
-    let request = slot(&page, 1).begin(&at_once(tsg.id))?.number;
-    check_eq!(words(&view, 1).0, request.get(), "trigger");
-    // A page of words of a context that is long gone, and of no mapping.
-    super::calls::unregister(&zernel, of_words)?;
-    slot(&page, 1).done_call(request)?;
+    let request = slot(&slots, 1).begin(&at_once(tsg.id))?.number;
+    check_eq!(words(&slot(&slots, 1)).0, request.get(), "trigger");
+    slot(&slots, 1).done_call(request)?;
     since.expect(Ends {
-        gone: 3,
+        gone: 2,
         done: 1,
         ..Ends::NONE
     })
@@ -84,7 +66,7 @@ pub(super) fn unload_while_killed() -> Outcome {
         let child = Child::spawn(|| {
             let lab = Lab::open()?;
             let client = Client::new(&lab)?;
-            for slot in client.page.slots() {
+            for slot in client.slots.slots() {
                 let begin = match slot.number() % 2 {
                     0 => far(client.tsg),
                     _ => at_once(client.tsg),
@@ -111,23 +93,23 @@ pub(super) fn unload_while_killed() -> Outcome {
     load_all()
 }
 
-/// A page, and a request that is over, keep nothing that the file does not keep.
+/// Slots, and a request that is over, keep nothing that the file does not keep; a mapping keeps that.
 pub(super) fn open_file_keeps_zernel() -> Outcome {
     let zernel = Zernel::open()?;
-    let page = Page::anonymous(&zernel)?;
+    let slots = Slots::map(&zernel, 0..64)?;
     {
         let lab = Lab::open()?;
         let (_context, tsg) = lab.compute()?;
-        slot(&page, 0).begin(&far(tsg.id))?;
+        slot(&slots, 0).begin(&far(tsg.id))?;
         check_eq!(try_unload("zernel"), Err(Errno::AGAIN), "with all of it");
     }
     unload_soon("zernel_sim")?;
     check_eq!(try_unload("zernel"), Err(Errno::AGAIN), "with an open file");
-    let number = slot(&page, 0).load(Word::Release);
+    let number = slot(&slots, 0).load(Word::Release);
     let number = libzernel::request::Number::new(number);
     ensure!(number.is_some(), "the request was not released");
     if let Some(number) = number {
-        let answer = errno(slot(&page, 0).cancel(number));
+        let answer = errno(slot(&slots, 0).cancel(number));
         check_eq!(
             answer,
             Some(Errno::STALE),
@@ -135,9 +117,8 @@ pub(super) fn open_file_keeps_zernel() -> Outcome {
         );
     }
     drop(zernel);
-    // The page holds the file.
-    check_eq!(try_unload("zernel"), Err(Errno::AGAIN), "with a page");
-    drop(page);
+    check_eq!(try_unload("zernel"), Err(Errno::AGAIN), "with slots");
+    drop(slots);
     unload_all()?;
     load_all()
 }

@@ -5,7 +5,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use anyhow::Result;
-use libzernel::request::{Begin, Number, Page, Word};
+use libzernel::request::{Begin, Number, Slots, Word};
 use libzernel::{Level, Phase, Target, Tracking, Zernel};
 
 use super::{at_once, far, longest_lease, slot, Client};
@@ -118,17 +118,16 @@ pub(super) fn until_an_end_by_others() -> Outcome {
     {
         let stage = Stage::new()?;
         stage.preferred()?;
-        stage.client.page.unregister()?;
+        drop(stage.client.slots);
         wait_nice(0)?;
     }
     {
         let stage = Stage::new()?;
         let zernel = Zernel::open()?;
-        let page = Page::anonymous(&zernel)?;
-        slot(&page, 0).begin(&at_once(stage.client.tsg))?;
+        let slots = Slots::map(&zernel, 0..64)?;
+        slot(&slots, 0).begin(&at_once(stage.client.tsg))?;
         wait_nice(-7)?;
-        page.unmap();
-        drop(zernel);
+        drop((slots, zernel));
         wait_nice(0)?;
     }
     {

@@ -2,7 +2,7 @@
 //! Whose TSGs requests may be for, and whose statistics one sees.
 
 use anyhow::{Context as _, Result};
-use libzernel::request::{Of, Page};
+use libzernel::request::{Of, Slots};
 use libzernel::{tsg, Level, Zernel};
 use rustix::io::Errno;
 
@@ -18,8 +18,8 @@ use crate::sys;
 /// What the caller is answered when it begins a request of a TSG; one that begins is cancelled.
 fn begin_as_caller(tsg: tsg::Id) -> Result<Option<Errno>> {
     let zernel = Zernel::open()?;
-    let page = Page::anonymous(&zernel)?;
-    let slot = slot(&page, 0);
+    let slots = Slots::map(&zernel, 0..64)?;
+    let slot = slot(&slots, 0);
     match slot.begin(&far(tsg)) {
         Ok(begun) => {
             slot.cancel(begun.number)?;
@@ -128,14 +128,14 @@ pub(super) fn stats_of_others() -> Outcome {
     }
     // Whose file it is does not matter, who calls does.
     let zernel = Zernel::open()?;
-    let page = Page::anonymous(&zernel)?;
+    let slots = Slots::map(&zernel, 0..64)?;
     in_child(|| {
         sys::become_user(BOB, BOB, &[])?;
         let answer = errno(zernel.request_stats(Of::All));
         check_eq!(answer, Some(Errno::PERM), "all, from root's file");
         let answer = errno(zernel.request_stats(Of::Tsg(alices)));
         check_eq!(answer, Some(Errno::NOENT), "alice's TSG, from root's file");
-        let answer = errno(slot(&page, 0).begin(&far(alices)));
+        let answer = errno(slot(&slots, 0).begin(&far(alices)));
         check_eq!(answer, Some(Errno::NOENT), "a request, through root's file");
         Ok(())
     })

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use libzernel::request::{Page, Word};
+use libzernel::request::{Slots, Word};
 use rustix::io::Errno;
 use testkit::harness::Skip;
 
@@ -46,14 +46,14 @@ pub(super) fn ends_requests() -> Outcome {
     longest_lease()?;
     let lab = Lab::open()?;
     let (_context, tsg) = lab.compute()?;
-    let page = Page::anonymous(&lab.zernel)?;
+    let slots = Slots::map(&lab.zernel, 0..64)?;
     for (round, depth) in (1..).zip(["freezer", "devices"]) {
         let since = Since::now(&lab.zernel)?;
         let soon = in_so_long(tsg.id, Duration::from_millis(300));
         let begins = [far(tsg.id), at_once(tsg.id), soon];
         let mut requests = Vec::new();
         for (number, begin) in (0..).zip(&begins) {
-            requests.push(slot(&page, number).begin(begin)?.number);
+            requests.push(slot(&slots, number).begin(begin)?.number);
         }
         sleep(depth)?;
         since.expect(Ends {
@@ -61,14 +61,14 @@ pub(super) fn ends_requests() -> Outcome {
             ..Ends::NONE
         })?;
         for (number, request) in (0..).zip(requests) {
-            let slot = slot(&page, number);
+            let slot = slot(&slots, number);
             check_eq!(request.get(), round, "number");
             check_eq!(slot.load(Word::Trigger), round, "{depth}: trigger");
             check_eq!(slot.load(Word::Release), round, "{depth}: release");
             check_eq!(errno(slot.cancel(request)), Some(Errno::STALE));
         }
     }
-    let request = slot(&page, 0).begin(&far(tsg.id))?.number;
-    slot(&page, 0).cancel(request)?;
+    let request = slot(&slots, 0).begin(&far(tsg.id))?.number;
+    slot(&slots, 0).cancel(request)?;
     Ok(())
 }

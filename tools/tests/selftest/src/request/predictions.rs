@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{bail, ensure, Result};
-use libzernel::request::{Begin, Begun, Predictor, Slot};
+use libzernel::request::{Begin, Begun, Slot};
 use libzernel::Timestamp;
 
 use super::{longest_lease, new_key, Client};
@@ -61,21 +61,22 @@ pub(super) fn predictors_learn() -> Outcome {
     for _ in 0..40 {
         prepare(&slot, &history)?;
     }
+    // All of them learn from every request, whichever is asked.
     for (predictor, percent) in [
-        (Predictor::Default, 75..=115),
-        (Predictor::Quantile, 75..=115),
-        (Predictor::Ema, 85..=115),
-        (Predictor::Holt, 70..=130),
+        ("ema", 85..=115),
+        ("holt", 70..=130),
+        ("quantile", 75..=115),
     ] {
-        for margin in [false, true] {
-            let begin = history.predictor(predictor).margin(margin);
-            let Some(told) = predicted(&slot, &begin)? else {
-                bail!("{predictor:?} has learned nothing");
+        for margin in [0, 1] {
+            tune("predictor", predictor)?;
+            tune("predictor_margin", margin)?;
+            let Some(told) = predicted(&slot, &history)? else {
+                bail!("{predictor} has learned nothing");
             };
             let part = told.as_nanos() * 100 / TOOK.as_nanos();
-            let least = if margin { 0 } else { *percent.start() };
+            let least = if margin == 1 { 0 } else { *percent.start() };
             let right = (least..=*percent.end()).contains(&part);
-            ensure!(right, "{predictor:?}, margin {margin}: {told:?}");
+            ensure!(right, "{predictor}, margin {margin}: {told:?}");
         }
     }
     // Its trigger comes when the GPU should switch, not at once.
@@ -99,34 +100,26 @@ pub(super) fn predictors_learn() -> Outcome {
     Ok(())
 }
 
-pub(super) fn fixed_and_expected() -> Outcome {
+pub(super) fn exact_and_expected() -> Outcome {
     longest_lease()?;
     let lab = Lab::open()?;
     let client = Client::new(&lab)?;
     let slot = client.slot(0);
-    let key = new_key();
-    let begin = Begin::new(client.tsg).key(key);
+    let begin = Begin::new(client.tsg).key(new_key());
     let expected = Duration::from_nanos(12_345_678);
-    for predictor in Predictor::ALL {
-        let begin = begin.predictor(predictor).expected(expected);
-        let told = predicted(&slot, &begin)?;
-        check_eq!(told, Some(expected), "{predictor:?} without history");
+    for begin in [begin, begin.exact()] {
+        let told = predicted(&slot, &begin.expected(expected))?;
+        check_eq!(told, Some(expected), "{begin:?} without history");
     }
     for _ in 0..5 {
         prepare(&slot, &begin)?;
     }
-    for predictor in Predictor::ALL {
-        let told = predicted(&slot, &begin.predictor(predictor).expected(expected))?;
-        let is_expected = told == Some(expected);
-        check_eq!(
-            is_expected,
-            predictor == Predictor::Fixed,
-            "{predictor:?}: {told:?}"
-        );
-    }
-    // What the header says where nothing is told.
-    let told = predicted(&slot, &begin.predictor(Predictor::Fixed))?;
-    check_eq!(told, Some(Duration::from_micros(200)), "nothing expected");
+    let begin = begin.expected(expected);
+    ensure!(predicted(&slot, &begin)? != Some(expected), "with history");
+    check_eq!(predicted(&slot, &begin.exact())?, Some(expected), "exact");
+    // Exactly nothing is at once.
+    let now = begin.expected(Duration::ZERO).exact();
+    check_eq!(predicted(&slot, &now)?, None, "nothing expected");
     Ok(())
 }
 
@@ -143,22 +136,20 @@ pub(super) fn tunable_predictor() -> Outcome {
     // What a begin does not wait for is known to the next.
     predicted(&slot, &begin)?;
     let expected = Duration::from_secs(5);
-    let begin = begin.expected(expected);
-    for (name, predictor) in [
-        ("ema", Predictor::Ema),
-        ("holt", Predictor::Holt),
-        ("fixed", Predictor::Fixed),
-        ("quantile", Predictor::Quantile),
-    ] {
+    for name in ["ema", "holt", "fixed", "quantile"] {
         tune("predictor", name)?;
-        let by_name = predicted(&slot, &begin)?;
-        let by_number = predicted(&slot, &begin.predictor(predictor))?;
-        check_eq!(by_name, by_number, "{name}");
-        check_eq!(by_name == Some(expected), name == "fixed", "{name}");
-        // Whoever says so gets another one.
-        let fixed = predicted(&slot, &begin.predictor(Predictor::Fixed))?;
-        check_eq!(fixed, Some(expected), "fixed while the tunable is {name}");
+        let told = predicted(&slot, &begin.expected(expected))?;
+        check_eq!(told == Some(expected), name == "fixed", "{name}");
+        // Whoever says so gets what it expects.
+        let exact = predicted(&slot, &begin.expected(expected).exact())?;
+        check_eq!(exact, Some(expected), "exact while the tunable is {name}");
+        if name == "fixed" {
+            // The constant of GPreempt.
+            let told = predicted(&slot, &begin)?;
+            check_eq!(told, Some(Duration::from_micros(200)), "nothing expected");
+        }
     }
+    let begin = begin.expected(expected);
     // The dearer it is to be early, the later the GPU is taken.
     let mut told = Vec::new();
     for (early, late) in [(1, 9), (1, 1), (9, 1), (0, 1), (1, 0), (0, 0)] {

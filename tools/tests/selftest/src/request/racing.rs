@@ -1,20 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Threads that use one slot, or take its page away, at the same time.
+//! Threads that use one slot at the same time.
 
-use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use anyhow::{anyhow, ensure, Result};
-use bytemuck::Zeroable;
-use libzernel::request::{Number, Page, Slot};
-use libzernel::sys::{abi, v0 as raw};
+use libzernel::request::{Number, Slot};
 use libzernel::tsg;
 use rustix::io::Errno;
 use testkit::random::Random;
 use testkit::Repeat;
 
-use super::quotas::locked_kib;
 use super::{in_so_long, Client, Since};
 use crate::check_eq;
 use crate::common::{errno, tune, Lab};
@@ -99,11 +95,11 @@ pub(super) fn calls() -> Outcome {
     tune("lease_us", 200)?;
     let lab = Lab::open()?;
     let client = Client::new(&lab)?;
-    let slot = client.slot(11);
+    let (slot, tsg) = (client.slot(11), client.tsg);
     let since = Since::now(&lab.zernel)?;
     let answers = Answers::default();
     race(
-        |random| step(&slot, client.tsg, &answers, random),
+        |random| step(&slot, tsg, &answers, random),
         |over| {
             // All the time the sum is right.
             while !over.load(Relaxed) {
@@ -114,7 +110,7 @@ pub(super) fn calls() -> Outcome {
     )?;
     let begun = answers.begun.load(Relaxed);
     ensure!(begun > 0, "nothing was begun");
-    client.page.unregister()?;
+    drop(client);
     let (ends, stats) = (since.ends()?, since.stats()?);
     check_eq!((stats.begun, ends.in_flight), (begun, 0), "{stats:?}");
     let over = ends.done + ends.cancelled + ends.expired + ends.closed;
@@ -124,69 +120,5 @@ pub(super) fn calls() -> Outcome {
     ensure!(told <= ends.done + ends.cancelled, "{told} of {ends:?}");
     ensure!(ends.done >= answers.done.load(Relaxed), "{ends:?}");
     ensure!(stats.triggers <= begun, "{} triggers", stats.triggers);
-    Ok(())
-}
-
-/// Pages that come and go under the feet of those who use them.
-pub(super) fn pages() -> Outcome {
-    tune("lease_us", 200)?;
-    let lab = Lab::open()?;
-    let client = Client::new(&lab)?;
-    let locked = locked_kib()?;
-    let since = Since::now(&lab.zernel)?;
-    let fd = lab.zernel.as_fd();
-    let (begun, number) = (AtomicU64::new(0), AtomicU32::new(0));
-    let gone = |answer: Result<(), Errno>| {
-        let expected = matches!(answer, Ok(()) | Err(Errno::NOENT | Errno::STALE));
-        ensure!(expected, "{answer:?}");
-        Ok(answer.is_ok())
-    };
-    race(
-        |random| {
-            let page = number.load(Relaxed);
-            let slot = random.below(64) as u32;
-            let mut begin = abi::zernel_v0_begin {
-                tsg: client.tsg.as_u64(),
-                expected_ns: 1 + random.below(300_000),
-                predictor: abi::ZERNEL_V0_PREDICT_FIXED,
-                page,
-                slot,
-                ..abi::zernel_v0_begin::zeroed()
-            };
-            if gone(raw::begin(fd, &mut begin))? {
-                begun.fetch_add(1, Relaxed);
-            }
-            let mut name = abi::zernel_v0_request {
-                page,
-                slot,
-                request: begin.request,
-                flags: 0,
-            };
-            gone(match random.below(4) {
-                0 => raw::ready(fd, &mut name),
-                1 => raw::done(fd, &mut name),
-                2 => raw::cancel(fd, &mut name),
-                _ => Ok(()),
-            })?;
-            Ok(())
-        },
-        |over| {
-            let mut random = Random::new(99);
-            let mut pages = Vec::new();
-            while !over.load(Relaxed) {
-                let page = Page::anonymous(&lab.zernel)?;
-                number.store(page.number(), Relaxed);
-                pages.push(page);
-                if pages.len() > 3 {
-                    let victim = random.below(pages.len() as u64) as usize;
-                    pages.swap_remove(victim);
-                }
-            }
-            Ok(())
-        },
-    )?;
-    let (ends, stats) = (since.ends()?, since.stats()?);
-    check_eq!((stats.begun, ends.in_flight), (begun.into_inner(), 0));
-    check_eq!(locked_kib()?, locked, "locked memory");
     Ok(())
 }

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{ensure, Result};
-use libzernel::request::{Number, Page, Slot, Word};
+use libzernel::request::{Number, Slot, Slots, Word};
 use libzernel::Timestamp;
 
 use super::{at_once, far, in_so_long, longest_lease, slot, Client, Ends, Since};
@@ -84,7 +84,7 @@ pub(super) fn come_at_once() -> Outcome {
     let lab = Lab::open()?;
     let client = Client::new(&lab)?;
     let since = Since::now(&lab.zernel)?;
-    for (count, slot) in (1..).zip(client.page.slots()) {
+    for (count, slot) in (1..).zip(client.slots.slots()) {
         let before = Timestamp::now();
         let begun = slot.begin(&at_once(client.tsg))?;
         let after = Timestamp::now();
@@ -211,12 +211,12 @@ pub(super) fn slots_are_independent() -> Outcome {
     let lab = Lab::open()?;
     let client = Client::new(&lab)?;
     let (_other, other) = lab.compute()?;
-    let second = Page::anonymous(&lab.zernel)?;
+    let second = Slots::map(&lab.zernel, 0..64)?;
     let since = Since::now(&lab.zernel)?;
     let mut open = Vec::new();
     for number in 0..64 {
-        for (page, tsg) in [(&client.page, client.tsg), (&second, other.id)] {
-            let slot = slot(page, number);
+        for (slots, tsg) in [(&client.slots, client.tsg), (&second, other.id)] {
+            let slot = slot(slots, number);
             open.push((slot, slot.begin(&far(tsg))?.number));
         }
     }

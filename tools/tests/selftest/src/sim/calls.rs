@@ -182,7 +182,7 @@ pub(super) fn no_such_call() -> Outcome {
     let (lab, memory) = (Lab::open()?, Memory::new());
     let (_context, calls) = prepare(&lab, &memory)?;
     let mut bytes = [0u8; 256];
-    for nr in abi::ZERNEL_SIM_NR_TSG_DESCRIBE + 1..=0xff {
+    for nr in abi::ZERNEL_SIM_NR_MEMORY + 1..=0xff {
         let result = sys::ioctl_bytes(lab.sim.as_fd(), raw::number(nr, 64), &mut bytes);
         check_eq!(result, Err(Errno::NOTTY), "call {nr:#x}");
     }

@@ -9,7 +9,8 @@ use bytemuck::Pod;
 use libzernel::sys::abi;
 use rustix::io::Errno;
 use rustix::mm::{
-    madvise, mmap, mmap_anonymous, mprotect, munmap, Advice, MapFlags, MprotectFlags, ProtFlags,
+    madvise, mmap, mmap_anonymous, mprotect, mremap, munmap, Advice, MapFlags, MprotectFlags,
+    MremapFlags, ProtFlags,
 };
 
 use crate::sys;
@@ -132,4 +133,62 @@ pub fn try_do_fork(fd: BorrowedFd<'_>, offset: u64) -> Result<(), Errno> {
         munmap(base, PAGE)?;
         asked
     }
+}
+
+/// Maps the start of a file, for reading and, if asked, for writing; and unmaps again.
+pub fn try_map_to(fd: BorrowedFd<'_>, length: usize, write: bool) -> Result<(), Errno> {
+    let mut access = ProtFlags::READ;
+    access.set(ProtFlags::WRITE, write);
+    // SAFETY: A new mapping replaces no other; nobody uses it.
+    unsafe {
+        let base = mmap(ptr::null_mut(), length, access, MapFlags::SHARED, fd, 0)?;
+        munmap(base, length)
+    }
+}
+
+/// Maps the start of a file, asks for something, and unmaps again. Returns what the kernel said.
+fn with_mapping<T>(
+    fd: BorrowedFd<'_>,
+    pages: usize,
+    ask: impl FnOnce(*mut std::ffi::c_void) -> Result<T, Errno>,
+) -> Result<T, Errno> {
+    let access = ProtFlags::READ | ProtFlags::WRITE;
+    let length = pages * PAGE;
+    // SAFETY: A new mapping replaces no other; it is unmapped when nobody uses it any more.
+    unsafe {
+        let base = mmap(ptr::null_mut(), length, access, MapFlags::SHARED, fd, 0)?;
+        let asked = ask(base);
+        munmap(base, length)?;
+        asked
+    }
+}
+
+/// Makes a mapping executable.
+pub fn try_exec(fd: BorrowedFd<'_>) -> Result<(), Errno> {
+    let access = MprotectFlags::READ | MprotectFlags::EXEC;
+    // SAFETY: Nobody uses the mapping.
+    with_mapping(fd, 1, |base| unsafe { mprotect(base, PAGE, access) })
+}
+
+/// Makes a mapping longer.
+pub fn try_grow(fd: BorrowedFd<'_>) -> Result<(), Errno> {
+    with_mapping(fd, 1, |base| {
+        // SAFETY: Nobody uses the mapping, wherever it is then.
+        unsafe { mremap(base, PAGE, 2 * PAGE, MremapFlags::MAYMOVE).map(drop) }
+    })
+}
+
+/// Unmaps the second of three pages. Returns what the first word of the others holds after `value`
+/// was stored there.
+pub fn try_hole(fd: BorrowedFd<'_>, value: u32) -> Result<(u32, u32), Errno> {
+    with_mapping(fd, 3, |base| {
+        // SAFETY: The pages are there until the mapping goes; the one between is not used.
+        unsafe {
+            munmap(base.byte_add(PAGE), PAGE)?;
+            let (first, last) = (base.cast::<u32>(), base.byte_add(2 * PAGE).cast::<u32>());
+            first.write_volatile(value);
+            last.write_volatile(value);
+            Ok((first.read_volatile(), last.read_volatile()))
+        }
+    })
 }

@@ -6,13 +6,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::ensure;
 use libzernel::sim::{Condition, Context, ContextSpec, Item, Sim, Status};
+use libzernel::sys::abi;
+use libzernel::sys::memory::SharedMemory;
 use libzernel::Timestamp;
 use rustix::io::Errno;
 
 use super::raw::{self, Mapping, PAGE};
 use super::us;
 use crate::check_eq;
-use crate::common::Lab;
+use crate::common::{errno, Lab};
 use crate::harness::Outcome;
 
 const EQ: Condition = Condition::Equal;
@@ -274,6 +276,50 @@ fn mapped() -> anyhow::Result<usize> {
         .lines()
         .filter(|line| line.ends_with("/dev/zernel-sim"))
         .count())
+}
+
+/// Memory of the program: whole pages that can be pinned, once for a context.
+pub(super) fn memory() -> Outcome {
+    const AT: u32 = abi::ZERNEL_SIM_MEMORY_WORD;
+    let lab = Lab::open()?;
+    let (context, _) = lab.compute()?;
+    let memory = SharedMemory::anonymous()?;
+    let good = abi::zernel_sim_memory {
+        context: context.id(),
+        reserved: 0,
+        address: memory.address(),
+        length: memory.length(),
+    };
+    let (most, here) = (u64::from(abi::ZERNEL_SIM_MEMORY_MAX), good.address);
+    for (context, reserved, address, length, errno) in [
+        (good.context, 1, here, 4096, Errno::INVAL),
+        (good.context, 0, here + 4, 4096, Errno::INVAL),
+        (good.context, 0, here, 0, Errno::INVAL),
+        (good.context, 0, here, 4095, Errno::INVAL),
+        (good.context, 0, here, most + 4096, Errno::INVAL),
+        (good.context, 0, 4096, 4096, Errno::FAULT),
+        (good.context + 1, 0, here, 4096, Errno::NOENT),
+    ] {
+        let mut bad = abi::zernel_sim_memory {
+            context,
+            reserved,
+            address,
+            length,
+        };
+        let answer = raw::call(lab.sim.as_fd(), abi::ZERNEL_SIM_NR_MEMORY, &mut bad);
+        check_eq!(answer, Err(errno), "{bad:?}");
+    }
+    let early = errno(context.submit(0, &[Item::wait(AT, EQ, 1)]));
+    check_eq!(early, Some(Errno::INVAL), "a word of no memory");
+    context.add_memory(&memory)?;
+    context.submit(0, &[Item::wait(AT + 1023, EQ, 5), Item::release(AT, 9)])?;
+    let beyond = errno(context.submit(0, &[Item::wait(AT + 1024, EQ, 1)]));
+    check_eq!(beyond, Some(Errno::INVAL), "a word behind it");
+    memory.words()[1023].store(5, Ordering::Release);
+    context.doorbell()?;
+    ensure!(is_done(&context, 2)?, "a store to the memory was not seen");
+    check_eq!(memory.words()[0].load(Ordering::Acquire), 9, "a release");
+    Ok(())
 }
 
 /// A mapping stays, and does nothing any more.

@@ -6,7 +6,7 @@ use std::fs;
 use std::time::Duration;
 
 use anyhow::{ensure, Context as _, Result};
-use libzernel::request::{Begin, Begun, Page, Predictor, Slot};
+use libzernel::request::{Begin, Begun, Slot, Slots};
 use libzernel::sim::Item;
 use libzernel::{tsg, Level, Target, Timestamp, Tsg, Zernel};
 
@@ -71,15 +71,15 @@ fn of_tsg(tracer: &Tracer, id: tsg::Id) -> Result<Vec<Event>> {
 fn begin(id: tsg::Id, expected: Duration) -> Begin {
     Begin::new(id)
         .key(Timestamp::now().as_ns())
-        .predictor(Predictor::Fixed)
+        .exact()
         .expected(expected)
 }
 
 const FAR: Duration = Duration::from_secs(3_600);
 const AT_ONCE: Duration = Duration::from_nanos(1);
 
-fn slot(page: &Page) -> Result<Slot<'_>> {
-    page.slot(0).context("a page has slots")
+fn slot(slots: &Slots) -> Result<Slot<'_>> {
+    slots.slot(0).context("no slot")
 }
 
 /// Waits for the end of the first request of a TSG and checks all that was told of it.
@@ -113,8 +113,8 @@ pub(super) fn done() -> Outcome {
     let tracer = Tracer::new()?;
     for expected in [FAR, AT_ONCE] {
         let (_context, Tsg { id, .. }) = lab.compute()?;
-        let page = Page::anonymous(&lab.zernel)?;
-        let slot = slot(&page)?;
+        let slots = Slots::map(&lab.zernel, 0..64)?;
+        let slot = slot(&slots)?;
         let before = Timestamp::now();
         let begun = slot.begin(&begin(id, expected))?;
         let after = Timestamp::now();
@@ -149,15 +149,14 @@ pub(super) fn every_cause() -> Outcome {
         "cancelled",
         "superseded",
         "expired",
-        "unregistered",
         "closed",
         "tsg_gone",
         "suspended",
     ] {
         let (context, Tsg { id, .. }) = lab.compute()?;
         let zernel = Zernel::open()?;
-        let page = Page::anonymous(&zernel)?;
-        let slot = slot(&page)?;
+        let slots = Slots::map(&zernel, 0..64)?;
+        let slot = slot(&slots)?;
         if cause == "expired" {
             tune("lease_us", 100)?;
         }
@@ -174,10 +173,9 @@ pub(super) fn every_cause() -> Outcome {
                 // What comes next is another TSG's.
                 slot.begin(&begin(other.1.id, FAR))?;
             }
-            "unregistered" => page.unregister()?,
             "closed" => {
-                page.unmap();
                 drop(zernel);
+                drop(slots);
             }
             "tsg_gone" => context.destroy()?,
             "suspended" => drop(Suspended::new(&lab.sim, 0)?),
@@ -203,8 +201,8 @@ pub(super) fn preempted() -> Outcome {
     lab.zernel.set_class(&Target::Tsg(urgent.id), Level::LC)?;
     lab.wait_slice(&context, slice_of(0))?;
     let tracer = Tracer::new()?;
-    let page = Page::anonymous(&lab.zernel)?;
-    let slot = slot(&page)?;
+    let slots = Slots::map(&lab.zernel, 0..64)?;
+    let slot = slot(&slots)?;
     let mut expected = Vec::new();
     for _ in 0..3 {
         let begun = slot.begin(&begin(urgent.id, AT_ONCE).without_holder())?;

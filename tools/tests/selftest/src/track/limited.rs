@@ -31,14 +31,15 @@ const TRIES: u32 = 3;
 const CONTROL: &str = "cgroup.subtree_control";
 
 /// A cgroup whose memory can be limited.
-struct Limited {
+pub struct Limited {
     group: Group,
     /// Others could be, too, before.
     was_on: bool,
 }
 
 impl Limited {
-    fn new() -> Result<Self> {
+    /// One without a limit.
+    pub fn new() -> Result<Self> {
         let has = |name| {
             let text = fs::read_to_string(Path::new(ROOT).join(name))?;
             Ok::<_, std::io::Error>(text.split_whitespace().any(|word| word == "memory"))
@@ -52,7 +53,13 @@ impl Limited {
         Ok(Self { group, was_on })
     }
 
-    fn set(&self, name: &str, value: impl ToString) -> Result<()> {
+    /// Moves the calling process there.
+    pub fn enter(&self) -> Result<()> {
+        self.group.enter(0)
+    }
+
+    /// Sets a file of it.
+    pub fn set(&self, name: &str, value: impl ToString) -> Result<()> {
         let path = self.group.path().join(name);
         fs::write(&path, value.to_string()).with_context(|| path.display().to_string())
     }
@@ -63,7 +70,7 @@ impl Limited {
     }
 
     /// Bytes in use.
-    fn used(&self) -> Result<u64> {
+    pub fn used(&self) -> Result<u64> {
         Ok(self.text("memory.current")?.trim_end().parse()?)
     }
 
