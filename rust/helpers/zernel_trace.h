@@ -33,7 +33,7 @@
 			 { 1, "deny" },			\
 			 { 2, "reapply" })
 
-/* What ended a request: Cause of rust/policy/request/record.rs */
+/* Causes of the end of a request: Cause of rust/policy/request/record.rs */
 #define zernel_show_cause(cause)			\
 	__print_symbolic(cause,				\
 			 { 0, "done" },			\
@@ -147,7 +147,7 @@ TRACE_EVENT(class_changed,
 		  zernel_show_target(__entry->source))
 );
 
-/* What a provider answered to the settings of a TSG. */
+/* The answer of a provider to the settings of a TSG. */
 DECLARE_EVENT_CLASS(zernel_slice,
 	TP_PROTO(u64 gpu, u64 tsg, u32 timeslice_us, int error),
 	TP_ARGS(gpu, tsg, timeslice_us, error),

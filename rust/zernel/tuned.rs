@@ -25,10 +25,10 @@ use kernel::sync::atomic::{
 static LEASE_AND_PREDICTOR: Atomic<u64> = Atomic::new(0);
 /// The costs of being early and late.
 static COSTS: Atomic<u64> = Atomic::new(0);
-/// What LC requests add to the nice values of their threads.
+/// The addition of LC requests to the nice values of their threads.
 static NICE: Atomic<i32> = Atomic::new(0);
-/// What the phases from the first after `Unknown` on add to the nice values of their threads, a
-/// byte each.
+/// The additions of phases to the nice values of their threads, a byte each, from the first phase
+/// after `Unknown` on.
 static DELTAS: Atomic<u32> = Atomic::new(0);
 
 /// The classic margin is taken off.
@@ -50,7 +50,7 @@ pub(crate) struct Requested {
     pub(crate) predictor: Kind,
     /// The classic margin is taken off its estimate.
     pub(crate) margin: bool,
-    /// What being early and late costs.
+    /// The costs of being early and late.
     pub(crate) costs: Costs,
 }
 
@@ -80,7 +80,7 @@ fn publish_phases(phases: &Phases) {
     DELTAS.store(u32::from_ne_bytes(bytes), Relaxed);
 }
 
-/// What was published last for requests.
+/// The tunables of requests that were published last.
 pub(crate) fn requested() -> Requested {
     let (lease, predictor) = unpack(LEASE_AND_PREDICTOR.load(Relaxed));
     let (early, late) = unpack(COSTS.load(Relaxed));
@@ -92,7 +92,7 @@ pub(crate) fn requested() -> Requested {
     }
 }
 
-/// What LC requests add to the nice values of their threads.
+/// The addition of LC requests to the nice values of their threads.
 pub(crate) fn nice_of_requests() -> Delta {
     Delta::new(NICE.load(Relaxed)).unwrap_or(Delta::NONE)
 }
@@ -103,7 +103,7 @@ pub(crate) fn requests_prefer() -> bool {
     NICE.load(Relaxed) != 0
 }
 
-/// What a phase adds to the nice values of its threads.
+/// The addition of a phase to the nice values of its threads.
 pub(crate) fn nice_of_phase(phase: Phase) -> Delta {
     let bytes = DELTAS.load(Relaxed).to_ne_bytes();
     let byte = phase.number().checked_sub(1).and_then(|at| bytes.get(at));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What libzernel's build reads: both interfaces, and the numbers of their calls
- * as constants that the C compiler works out.
+ * The input of libzernel's build: both interfaces, and the numbers of their calls as constants that
+ * the C compiler works out.
  */
 #include <linux/zernel_v0.h>
 #include <linux/zernel_sim.h>

@@ -33,8 +33,8 @@ use kernel::{
 /// Where the output of `struct zernel_request_begin` begins.
 const ANSWER: usize = core::mem::offset_of!(uapi::zernel_request_begin, request);
 
-/// How often a begin is tried whose answer could not be written, or whose TSG was not known yet.
-/// Nobody else binds the slot in between, unless the memory for the answer has gone once more.
+/// Tries of a begin whose answer could not be written, or whose TSG was not known yet. Nobody else
+/// binds the slot in between, unless the memory for the answer has gone once more.
 const TRIES: usize = 8;
 
 /// Begins a request.

@@ -54,7 +54,7 @@ impl Subscriptions {
         Ok(())
     }
 
-    /// Whether one counts in the word of a slot.
+    /// True if one counts in the word of a slot.
     pub(crate) fn has_word(&self, slot: u32) -> bool {
         self.entries.values().any(|entry| entry.word == Some(slot))
     }

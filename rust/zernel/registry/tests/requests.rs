@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What the registry has to do with requests: shares of users, keys, and whose TSGs they are for.
+//! Tests of requests in the registry: shares of users, keys, and the owners of TSGs.
 
 use super::fixture::{
     self,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What is said of which error.
+//! Tests of the sentences for errors.
 
 use super::*;
 use proptest::prelude::*;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What is told of a request when it begins, and what zernel makes of it.
+//! The description of a request when it begins, and zernel's answer.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ impl Begin {
         }
     }
 
-    /// What its preparation time depends on, such as the model and the batch size.
+    /// The key of its preparation time, such as the model and the batch size.
     #[must_use]
     pub const fn key(self, key: u64) -> Self {
         Self { key, ..self }
@@ -96,7 +96,7 @@ impl Begin {
 pub struct Begun {
     /// Its number in its slot.
     pub number: Number,
-    /// How long its preparation will take, as far as zernel can tell.
+    /// The time that its preparation will take, as far as zernel can tell.
     pub predicted: Option<Duration>,
     /// When the trigger word is stored, unless the data is ready before.
     pub trigger_at: Timestamp,

@@ -67,7 +67,7 @@ impl<'a> Slot<'a> {
         abi::ZERNEL_SIM_MEMORY_WORD + self.place * WORDS + offset
     }
 
-    /// What a word holds now.
+    /// The value of a word now.
     pub fn load(&self, word: Word) -> u32 {
         self.at(word).load(Acquire)
     }

@@ -24,7 +24,7 @@ pub enum EngineChoice {
     Copy(u32),
 }
 
-/// What context to create.
+/// The context to create.
 #[derive(Debug, Clone, Copy)]
 pub struct ContextSpec<'a> {
     /// GPU, from 0.
@@ -70,7 +70,7 @@ pub struct Context {
     mmap_offset: u64,
 }
 
-/// What zernel is told of a TSG.
+/// The description of a TSG for zernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Description {
     /// On a compute engine.
@@ -81,7 +81,7 @@ pub struct Description {
     pub channels: u32,
 }
 
-/// What a submission became.
+/// The outcome of a submission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Submission {
     /// Sequence number of its last item.
@@ -90,7 +90,7 @@ pub struct Submission {
     pub at: Timestamp,
 }
 
-/// What a wait found.
+/// The outcome of a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Waited {
     /// Highest completed item of the channel.
@@ -304,7 +304,7 @@ impl Words {
         self.word(word).load(Ordering::Acquire)
     }
 
-    /// How many there are.
+    /// Their number.
     pub fn count(&self) -> usize {
         self.count
     }

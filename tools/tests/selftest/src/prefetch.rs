@@ -157,8 +157,8 @@ impl Bell {
         Ok((bell, subscription))
     }
 
-    /// How often it has rung since the last question. It rings a moment after the signal, and is
-    /// waited for until it has so often.
+    /// The number of rings since the last question. A ring comes a moment after the signal; waits
+    /// for at least so many.
     fn rings(&self, at_least: u64) -> Result<u64> {
         let mut rings = 0;
         let enough = wait_until(&format!("it rings {at_least} times"), || {

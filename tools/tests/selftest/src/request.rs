@@ -234,12 +234,12 @@ fn words(slot: &Slot<'_>) -> (u32, u32) {
     (slot.load(Word::Trigger), slot.load(Word::Release))
 }
 
-/// Whether both words have reached a request.
+/// True if both words have reached a request.
 fn is_free(words: (u32, u32), request: Number) -> bool {
     request.is_reached_by(words.0) && request.is_reached_by(words.1)
 }
 
-/// What requests came to.
+/// The outcomes of requests.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Ends {
     done: u64,
@@ -284,7 +284,7 @@ impl<'a> Since<'a> {
         Ok(Self { zernel, of, before })
     }
 
-    /// What has come to them; the times are since the module was loaded.
+    /// The outcomes; the times are since the module was loaded.
     fn stats(&self) -> Result<RequestStats> {
         let now = self.zernel.request_stats(self.of)?;
         check_eq!(now.begun, now.over() + now.in_flight, "the sum of {now:?}");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! How much a user may have subscribed.
+//! The quota of subscriptions.
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -105,7 +105,7 @@ pub(super) fn bytes_of_a_user() -> Outcome {
             (after.subscriptions, after.denied),
             (before.subscriptions + 3, before.denied + 3)
         );
-        // What reads nothing needs no room.
+        // A subscription that reads nothing needs no room.
         let _bell = Bell::of(&zernel, &me)?;
         drop(first);
         let _again = ahead(&zernel, 4096)?;
@@ -120,7 +120,7 @@ pub(super) fn bytes_of_a_user() -> Outcome {
         let _bell = Bell::of(&zernel, &me)?;
         Ok(())
     })?;
-    // Whom quotas do not bind.
+    // The users that quotas do not bind.
     let zernel = Zernel::open()?;
     let _kept = [ahead(&zernel, 1 << 30)?, ahead(&zernel, 1 << 30)?];
     Ok(())

@@ -290,7 +290,7 @@ pub(super) fn tsg_gone() -> Outcome {
     })
 }
 
-/// Whether zernel knows that the GPU of a TSG is suspended.
+/// True if zernel knows that the GPU of a TSG is suspended.
 fn is_suspended(lab: &Lab, gpu: libzernel::gpu::Id) -> Result<bool> {
     for known in lab.zernel.gpus() {
         let known = known?;

@@ -162,7 +162,7 @@ pub(super) fn buckets_out_of_reach() -> Outcome {
     Ok(())
 }
 
-/// What cannot be told to the caller does not happen.
+/// An action whose answer cannot be written does not happen.
 pub(super) fn no_answer_no_effect() -> Outcome {
     let lab = Lab::open()?;
     let client = Client::new(&lab)?;

@@ -56,7 +56,7 @@ impl Stage {
         at_once(self.client.tsg).without_holder()
     }
 
-    /// How many of the others are scheduled.
+    /// The number of the others that are scheduled.
     fn scheduled(&self) -> Result<usize> {
         let mut count = 0;
         for context in &self.others {
@@ -71,7 +71,7 @@ impl Stage {
         })
     }
 
-    /// What was counted since the beginning: off, off after a timeout, no memory, unresponsive,
+    /// The counters since the beginning: off, off after a timeout, no memory, unresponsive,
     /// invalid.
     fn verdicts(&self) -> Result<[u64; 5]> {
         let now = self.lab.zernel.request_stats(Of::Level(Level::LC))?;
@@ -136,7 +136,8 @@ pub(super) fn keeps_others_off() -> Outcome {
     stage.wait_scheduled(3)
 }
 
-/// Who comes while others are kept off is kept off too, whatever its class, until they are let in.
+/// A TSG that comes while others are kept off is kept off too, whatever its class, until they are
+/// let in.
 pub(super) fn keeps_newcomers_off() -> Outcome {
     let mut stage = Stage::new(1)?;
     let slot = stage.client.slot(0);
@@ -163,7 +164,7 @@ pub(super) fn keeps_newcomers_off() -> Outcome {
     stage.wait_scheduled(3)
 }
 
-/// Who stops others needs a class that only privilege gives.
+/// To stop others takes a class that only privilege gives.
 pub(super) fn needs_privilege() -> Outcome {
     let lab = Lab::open()?;
     let client = Client::new(&lab)?;
@@ -188,7 +189,8 @@ pub(super) fn needs_privilege() -> Outcome {
     Ok(())
 }
 
-/// Who does not get ready lets the others in when the lease is over, or the file is closed.
+/// A request that does not get ready lets the others in when the lease is over, or the file is
+/// closed.
 pub(super) fn has_a_lease() -> Outcome {
     let stage = Stage::new(2)?;
     let since = Since::now(&stage.lab.zernel)?;

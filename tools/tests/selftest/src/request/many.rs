@@ -15,7 +15,7 @@ use crate::harness::Outcome;
 /// Requests at a time.
 const MANY: u64 = 10_000;
 
-/// How many slots have the word of their request stored.
+/// The number of slots with the word of their request stored.
 fn stored(slots: &Slots, word: Word, number: u32) -> usize {
     slots
         .slots()

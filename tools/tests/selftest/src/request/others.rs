@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Whose TSGs requests may be for, and whose statistics one sees.
+//! The TSGs for which requests may be begun, and the visibility of statistics.
 
 use anyhow::{Context as _, Result};
 use libzernel::request::{Of, Slots};
@@ -15,7 +15,7 @@ use crate::list::PERFMON;
 use crate::permit::{owner_process, ALICE, BOB, NICE};
 use crate::sys;
 
-/// What the caller is answered when it begins a request of a TSG; one that begins is cancelled.
+/// The answer to a caller that begins a request of a TSG; one that begins is cancelled.
 fn begin_as_caller(tsg: tsg::Id) -> Result<Option<Errno>> {
     let zernel = Zernel::open()?;
     let slots = Slots::map(&zernel, 0..64)?;
@@ -126,7 +126,7 @@ pub(super) fn stats_of_others() -> Outcome {
             Ok(())
         })?;
     }
-    // Whose file it is does not matter, who calls does.
+    // The caller matters, not the owner of the file.
     let zernel = Zernel::open()?;
     let slots = Slots::map(&zernel, 0..64)?;
     in_child(|| {

@@ -30,7 +30,7 @@ fn sleep(depth: &str) -> Result<()> {
     slept
 }
 
-/// Whether the kernel can be asked for that.
+/// True if the kernel can be asked for that.
 fn can_sleep() -> bool {
     let states = fs::read_to_string(Path::new(POWER).join("state")).unwrap_or_default();
     states.split_whitespace().any(|state| state == "mem")

@@ -12,10 +12,10 @@ use crate::check_eq;
 use crate::common::{switch_ns, tune, Lab, SOON};
 use crate::harness::Outcome;
 
-/// What preparation takes here: much longer than a system call on any machine.
+/// The time of preparation here: much longer than a system call on any machine.
 pub(super) const TOOK: Duration = Duration::from_millis(20);
 
-/// How far off a preparation may be: begin lies somewhere in a call that took twice that at most.
+/// The error of a preparation: begin lies somewhere in a call that took twice that at most.
 const OFF: Duration = Duration::from_millis(1);
 
 /// One request whose preparation took [`TOOK`], give or take [`OFF`]: one whose call took longer is
@@ -43,7 +43,7 @@ pub(super) fn prepare(slot: &Slot<'_>, begin: &Begin) -> Result<Begun> {
     }
 }
 
-/// What is predicted now; the request is cancelled.
+/// The present prediction; the request is cancelled.
 pub(super) fn predicted(slot: &Slot<'_>, begin: &Begin) -> Result<Option<Duration>> {
     let begun = slot.begin(begin)?;
     slot.cancel(begun.number)?;
@@ -87,7 +87,7 @@ pub(super) fn predictors_learn() -> Outcome {
     slot.cancel(begun.number)?;
     let told = begun.predicted.unwrap_or_default();
     let (at, switch) = (begun.trigger_at, Duration::from_nanos(switch));
-    // What a switch takes can only have grown meanwhile, as no holder runs here.
+    // The switch cost can only have grown meanwhile, as no holder runs here.
     ensure!(at >= before, "{at} before {before}");
     ensure!(
         at + switch >= before + told,
@@ -133,7 +133,7 @@ pub(super) fn tunable_predictor() -> Outcome {
     for _ in 0..8 {
         prepare(&slot, &begin)?;
     }
-    // What a begin does not wait for is known to the next.
+    // A begin does not wait for the newest preparation; the next one knows it.
     predicted(&slot, &begin)?;
     let expected = Duration::from_secs(5);
     for name in ["ema", "holt", "fixed", "quantile"] {

@@ -18,10 +18,10 @@ use crate::harness::Outcome;
 
 /// Threads.
 const THREADS: u64 = 4;
-/// What each of them does.
+/// The number of steps of each of them.
 const STEPS: u64 = 3_000;
 
-/// What threads have been answered.
+/// The answers to threads.
 #[derive(Default)]
 struct Answers {
     begun: AtomicU64,
@@ -115,7 +115,8 @@ pub(super) fn calls() -> Outcome {
     check_eq!((stats.begun, ends.in_flight), (begun, 0), "{stats:?}");
     let over = ends.done + ends.cancelled + ends.expired + ends.closed;
     check_eq!(over, begun, "{ends:?}");
-    // What somebody was told is done is done, unless it was cancelled as it was stored as done.
+    // A request that somebody was told is done is done, unless it was cancelled as it was stored as
+    // done.
     let told = answers.done.load(Relaxed) + answers.cancelled.load(Relaxed);
     ensure!(told <= ends.done + ends.cancelled, "{told} of {ends:?}");
     ensure!(ends.done >= answers.done.load(Relaxed), "{ends:?}");

@@ -93,7 +93,7 @@ impl Drop for Guarded {
     }
 }
 
-/// What a mapping of semaphore words asks for.
+/// A mapping of semaphore words.
 #[derive(Clone, Copy, Debug)]
 pub struct Mapping {
     /// Bytes.

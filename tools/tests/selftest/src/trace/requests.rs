@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What is traced of requests, of those who are kept off the GPU for them, and of budgets.
+//! The trace of requests, of TSGs that are kept off the GPU for them, and of budgets.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -170,7 +170,7 @@ pub(super) fn every_cause() -> Outcome {
         match cause {
             "cancelled" => slot.cancel(begun.number)?,
             "superseded" => {
-                // What comes next is another TSG's.
+                // The next request is another TSG's.
                 slot.begin(&begin(other.1.id, FAR))?;
             }
             "closed" => {

@@ -27,7 +27,7 @@ const DELAY: Duration = Duration::from_secs(2);
 
 const TRIES: u32 = 3;
 
-/// What can be limited in cgroups below the root.
+/// The controllers that can be limited in cgroups below the root.
 const CONTROL: &str = "cgroup.subtree_control";
 
 /// A cgroup whose memory can be limited.
@@ -74,7 +74,7 @@ impl Limited {
         Ok(self.text("memory.current")?.trim_end().parse()?)
     }
 
-    /// How often it was at its limit.
+    /// The number of times that it was at its limit.
     fn was_full(&self) -> Result<u64> {
         let text = self.text("memory.events")?;
         let count = text.lines().find_map(|line| line.strip_prefix("max "));
@@ -84,7 +84,7 @@ impl Limited {
 
 impl Drop for Limited {
     fn drop(&mut self) {
-        // What fails here leaves a controller on that nobody uses.
+        // A failure here leaves a controller on that nobody uses.
         let _ = self.group.remove();
         if !self.was_on {
             let _ = control("-memory");
