@@ -80,8 +80,9 @@ void zernel_gpu_wait_end(void)
 #endif /* CONFIG_PREEMPT_NOTIFIERS */
 
 /*
- * Whether the caller may probe. A probe changes the memory of all programs that map the file: of the
- * reasons that a lockdown knows the nearest, which forbids that at its lowest level, too.
+ * Returns true if the caller may probe. A probe changes the memory of all programs that map the
+ * file: of the reasons that a lockdown knows the nearest, which forbids that at its lowest level,
+ * too.
  */
 bool zernel_helper_may_probe(void)
 {

@@ -125,7 +125,7 @@ size_t zernel_helper_threads_of(struct pid *process, struct task_struct **tasks,
 	return count;
 }
 
-/* Whether it is an object in shared memory whose name begins with one of @names, in words. */
+/* True if it is an object in shared memory whose name begins with one of @names, in words. */
 static bool is_collective(struct file *file, const char *names)
 {
 	struct name_snapshot name;

@@ -119,7 +119,7 @@ impl Thread {
         unsafe { zernel_helper_thread_is_program(self.as_raw()) }
     }
 
-    /// Whether its process maps objects in shared memory that these libraries made, among its first
+    /// True if its process maps objects in shared memory that these libraries made, among its first
     /// mappings; `None` if that cannot be told now. Process context.
     pub(crate) fn maps_any(&self, libraries: &Libraries) -> Option<bool> {
         let names = libraries.bytes().as_ptr().cast();

@@ -145,7 +145,7 @@ fn permitted(uid: Uid, owner: bool) -> Result<Caller> {
     Ok(caller)
 }
 
-/// Whether the caller is a manager.
+/// True if the caller is a manager.
 pub(super) fn is_privileged(caller: Caller) -> bool {
     caller.capable || caller.member
 }

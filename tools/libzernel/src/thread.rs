@@ -313,7 +313,7 @@ impl From<&abi::zernel_thread_info> for Thread {
     }
 }
 
-/// What has a target tracked.
+/// The call that has a target tracked.
 pub(crate) fn begin(target: &Target, tracking: Tracking) -> abi::zernel_track {
     abi::zernel_track {
         target: target.raw(),
@@ -322,7 +322,7 @@ pub(crate) fn begin(target: &Target, tracking: Tracking) -> abi::zernel_track {
     }
 }
 
-/// What has a target tracked no more.
+/// The call that has a target tracked no more.
 pub(crate) fn end(target: &Target) -> abi::zernel_track {
     abi::zernel_track {
         target: target.raw(),

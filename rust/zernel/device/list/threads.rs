@@ -102,7 +102,7 @@ impl<'a> Filter<'a> {
         }
     }
 
-    /// Whether a process is let through.
+    /// True if a process is let through.
     pub(super) fn lets_process(&self, process: &Process) -> bool {
         match self {
             Self::All => true,
@@ -131,7 +131,7 @@ pub(super) fn numbers(thread: &Thread, viewer: &Viewer) -> Option<(u32, u32)> {
     (is_there && thread.is_seen_by(viewer)).then_some((tid, pid))
 }
 
-/// How a process is tracked: `ZERNEL_TRACKED_*`.
+/// The tracking of a process: `ZERNEL_TRACKED_*`.
 pub(super) fn tracked(process: &Process) -> u32 {
     let setting = process.setting();
     combine(&[

@@ -39,8 +39,8 @@ impl Begin {
         Self { key, ..self }
     }
 
-    /// How long its preparation is expected to take. It is used while the key has no history, and
-    /// with [`Self::exact`].
+    /// The expected time of its preparation. It is used while the key has no history, and with
+    /// [`Self::exact`].
     #[must_use]
     pub const fn expected(self, expected: Duration) -> Self {
         Self {

@@ -64,7 +64,7 @@ enum Request {
 }
 
 impl Request {
-    /// What it sets, if it sets something.
+    /// The attributes that it sets, if any.
     fn sets(self) -> Option<Attributes> {
         match self {
             Self::Set(number) => Some(level(number).into()),
@@ -225,7 +225,7 @@ fn one(
             let mut expected = class;
             expected.level = class.level.or(old.level);
             check_eq!(own, expected);
-            // What a manager allowed there stays allowed when the owner takes less.
+            // A level that a manager allowed there stays allowed when the owner takes less.
             let set = before.0.privileged;
             let privileged = match actor.is_privileged() {
                 true => set | class.names(),

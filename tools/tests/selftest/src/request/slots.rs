@@ -57,7 +57,7 @@ pub(super) fn by_number() -> Outcome {
     slot(&all, 64 * 9).store(Word::Held, 5);
     let view = SharedMemory::of_file(lab.zernel.as_fd(), 9 * PAGE as u64, 1)?;
     check_eq!(view.slots()[0].held.load(Acquire), 5);
-    // What is unmapped ends no request and keeps its contents.
+    // A page that is unmapped ends no request and keeps its contents.
     drop((all, view));
     check_eq!(allocated()?, before + u64::from(MOST), "unmapped");
     slot(&few, 71).cancel(request)?;
@@ -130,7 +130,7 @@ pub(super) fn refused() -> Outcome {
     check_eq!(allocated()?, before, "slots that were refused");
     check_eq!(raw::try_map_to(zernel.as_fd(), PAGE, false), Ok(()));
     check_eq!(raw::try_map(zernel.as_fd(), good), Ok(()));
-    // What is mapped stays as it is.
+    // A page that is mapped stays as it is.
     check_eq!(raw::try_do_fork(zernel.as_fd(), 0), Err(Errno::INVAL));
     check_eq!(raw::try_exec(zernel.as_fd()), Err(Errno::ACCESS));
     check_eq!(raw::try_grow(zernel.as_fd()), Err(Errno::FAULT));
@@ -165,7 +165,7 @@ pub(super) fn of_a_user() -> Outcome {
             check_eq!(answer, full, "one more");
         }
         check_eq!(zernel.stats()?.denied, denied + 3, "denied");
-        // What is there costs nothing.
+        // A page that is there costs nothing.
         Slots::map(&zernel, 64..1_000)?;
         // A file that goes makes room.
         drop((_most, zernel));
@@ -201,7 +201,7 @@ pub(super) fn are_charged() -> Outcome {
         let zernel = Zernel::open()?;
         let kept = Slots::map(&zernel, 0..64)?;
         group.enter()?;
-        // What a process takes in advance, too.
+        // The memory that a process takes in advance counts, too.
         let room = group.used()? + (256 << 10);
         let before = (allocated()?, group.used()?);
         {
@@ -256,7 +256,8 @@ pub(super) fn fork() -> Outcome {
     Ok(())
 }
 
-/// Who gets the file sees the same slots; the end of one process leaves them to the other.
+/// A process that gets the file sees the same slots; the end of one process leaves them to the
+/// other.
 pub(super) fn shared_with_a_process() -> Outcome {
     longest_lease()?;
     let lab = Lab::open()?;
@@ -343,7 +344,7 @@ pub(super) fn on_the_gpu() -> Outcome {
     slot.ready(request);
     client.wait(seq)?;
     slot.done(request);
-    // What is mapped anew is the same memory.
+    // A page that is mapped anew is the same memory.
     let last = client.slot(63);
     let number = last.begin(&far(client.tsg))?.number;
     let release = last.word(Word::Release);
