@@ -8,11 +8,13 @@
 #include <linux/magic.h>
 #include <linux/mm.h>
 #include <linux/module.h>
+#include <linux/nsproxy.h>
 #include <linux/pid.h>
 #include <linux/pid_namespace.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/sched/task.h>
+#include <linux/time_namespace.h>
 #include <linux/tracepoint.h>
 #include <linux/uidgid.h>
 #include <linux/user_namespace.h>
@@ -205,6 +207,15 @@ bool zernel_helper_perfmon_capable(void)
 {
 	return ns_capable_noaudit(&init_user_ns, CAP_PERFMON) ||
 	       ns_capable_noaudit(&init_user_ns, CAP_SYS_ADMIN);
+}
+
+/* The caller's CLOCK_MONOTONIC less the host's. */
+s64 zernel_helper_clock_offset(void)
+{
+	struct timespec64 now = { };
+
+	timens_add_monotonic(&now);
+	return timespec64_to_ns(&now);
 }
 
 bool zernel_helper_nice_capable(void)

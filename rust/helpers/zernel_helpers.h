@@ -36,6 +36,7 @@ bool zernel_helper_perfmon_capable(void);
 bool zernel_helper_nice_capable(void);
 bool zernel_helper_resource_capable(void);
 bool zernel_helper_in_group(u32 gid);
+s64 zernel_helper_clock_offset(void);
 
 /* Exit of a task. */
 void zernel_helper_watch_init(struct wait_queue_entry *entry, wait_queue_func_t func);

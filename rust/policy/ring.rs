@@ -56,12 +56,14 @@ impl Ring {
         }
     }
 
+    /// The slot of the oldest element.
+    pub(crate) fn peek(&self) -> Option<usize> {
+        (!self.is_empty()).then_some((self.tail % self.capacity) as usize)
+    }
+
     /// Takes the oldest element and returns its slot.
     pub(crate) fn pop(&mut self) -> Option<usize> {
-        if self.is_empty() {
-            return None;
-        }
-        let slot = (self.tail % self.capacity) as usize;
+        let slot = self.peek()?;
         self.tail += 1;
         Some(slot)
     }
@@ -100,6 +102,7 @@ mod tests {
         let mut r = Ring::new(4);
         assert_eq!(r.push().slot, 0);
         assert_eq!(r.push().slot, 1);
+        assert_eq!(r.peek(), Some(0));
         assert_eq!(r.pop(), Some(0));
         assert_eq!(r.push().slot, 2);
         assert_eq!(r.pop(), Some(1));

@@ -21,30 +21,22 @@ use crate::{
             self,
             Abi, //
         },
+        errno,
         identity::Viewer,
         miscdev::{
             self,
             Readiness, //
         },
-        scheduler_hooks,
         uapi, //
     },
-    prefetch::{
-        self as subscriptions,
-        file::Subscriptions, //
-    },
-    registry::{
-        self,
-        assignments,
-        gpu,
-        tsg, //
-    },
+    prefetch::file::Subscriptions,
+    registry,
     request::slots::Slots,
-    stream::Stream,
-    tracking::{
-        self,
-        probes::Probes, //
+    stream::{
+        State,
+        Stream, //
     },
+    tracking::probes::Probes, //
 };
 use kernel::{
     fs::{
@@ -52,7 +44,6 @@ use kernel::{
         Kiocb, //
     },
     ioctl::{
-        _IOC_NR,
         _IOC_SIZE,
         _IOC_TYPE,
         _IOWR, //
@@ -114,15 +105,16 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// The stream, which the first use starts.
+    /// The stream, which the first use makes, and EVENTS starts.
     fn stream(&self) -> Result<Arc<Stream>> {
-        let mut slot = self.stream.lock();
-        if let Some(stream) = &*slot {
+        self.stream_in(&mut self.stream.lock())
+    }
+
+    fn stream_in(&self, slot: &mut Option<Arc<Stream>>) -> Result<Arc<Stream>> {
+        if let Some(stream) = slot {
             return Ok(stream.clone());
         }
-        let size = registry::with(|r| r.tunables().ring_size() as usize)?;
-        let stream = Stream::new(self.viewer.clone(), size)?;
-        registry::with(|r| r.streams().start(stream.clone()))??;
+        let stream = Stream::new(self.viewer.clone())?;
         *slot = Some(stream.clone());
         Ok(stream)
     }
@@ -150,7 +142,7 @@ impl Client {
                 let undo = |made: &uapi::zernel_probe| remove::forget(self, made.handle);
                 abi::call_or_undo(arg, size, |value| probe::probe(self, value), undo)
             }),
-            _ => self.v0(_IOC_NR(call), arg, size),
+            _ => Err(ENOTTY),
         }
     }
 
@@ -182,18 +174,6 @@ impl Client {
             false => Err(EBADF),
         }
     }
-
-    /// The calls of the ABI before.
-    fn v0(&self, number: u32, arg: usize, size: usize) -> Result {
-        match number {
-            uapi::ZERNEL_V0_NR_VERSION => abi::write(arg, size, &version()?)?,
-            uapi::ZERNEL_V0_NR_LIST_GPUS => list::v0::gpus(arg, size)?,
-            uapi::ZERNEL_V0_NR_LIST_TSGS => list::v0::tsgs(arg, size)?,
-            uapi::ZERNEL_V0_NR_STATS => abi::write(arg, size, &stats()?)?,
-            _ => return Err(ENOTTY),
-        }
-        Ok(())
-    }
 }
 
 #[pinned_drop]
@@ -201,7 +181,7 @@ impl PinnedDrop for Client {
     fn drop(self: Pin<&mut Self>) {
         if let Some(stream) = self.stream.lock().take() {
             // Without a registry there are no streams.
-            let _ = registry::with(|r| r.streams().end(&stream));
+            let _ = registry::with(|r| r.streams().forget(&stream));
         }
     }
 }
@@ -229,7 +209,8 @@ impl MiscDevice for Client {
 
     fn read_iter(kiocb: Kiocb<'_, Self::Ptr>, iov: &mut IovIterDest<'_>) -> Result<usize> {
         let wait = !miscdev::is_nonblocking(&kiocb);
-        kiocb.file().stream()?.read(iov, wait)
+        let stream = kiocb.file().stream.lock().clone();
+        stream.ok_or_else(errno::no_data)?.read(iov, wait)
     }
 
     fn mmap(me: Pin<&Self>, _file: &File, vma: &VmaNew) -> Result {
@@ -241,7 +222,7 @@ impl MiscDevice for Client {
     }
 
     fn ioctl(me: Pin<&Self>, _file: &File, cmd: u32, arg: usize) -> Result<isize> {
-        if _IOC_TYPE(cmd) != uapi::ZERNEL_V0_IOC_MAGIC {
+        if _IOC_TYPE(cmd) != uapi::ZERNEL_IOC_MAGIC {
             return Err(ENOTTY);
         }
         let (call, size) = (cmd & CALL, _IOC_SIZE(cmd));
@@ -271,68 +252,10 @@ impl miscdev::Device for Client {
             return Readiness::Failed;
         };
         table.register_wait(file, stream.ready());
-        if stream.is_empty() {
-            Readiness::Idle
-        } else {
-            Readiness::Readable
+        match stream.state() {
+            State::Stopped => Readiness::Failed,
+            State::Empty => Readiness::Idle,
+            State::Filled => Readiness::Readable,
         }
     }
-}
-
-fn version() -> Result<uapi::zernel_v0_version> {
-    Ok(uapi::zernel_v0_version {
-        abi: uapi::ZERNEL_V0_ABI_VERSION,
-        levels: uapi::ZERNEL_V0_NR_LEVELS,
-        caps: u64::from(
-            uapi::ZERNEL_V0_CAP_CLASSES
-                | uapi::ZERNEL_V0_CAP_EVENTS
-                | uapi::ZERNEL_V0_CAP_REQUESTS
-                | uapi::ZERNEL_V0_CAP_TRACKING
-                | uapi::ZERNEL_V0_CAP_PHASES
-                | uapi::ZERNEL_V0_CAP_PREFETCH
-                | uapi::ZERNEL_V0_CAP_PROBES,
-        ),
-        max_gpus: gpu::MAX,
-        max_tsgs_per_gpu: tsg::MAX_PER_GPU,
-        max_assignments: assignments::MAX,
-        enabled: registry::with(|r| r.tunables().enabled())?.into(),
-    })
-}
-
-fn stats() -> Result<uapi::zernel_v0_stats> {
-    let threads = tracking::with(|t| t.count())?;
-    let prefetch = subscriptions::counters()?;
-    registry::with(|r| {
-        let counters = r.counters();
-        let (gpus, tsgs, assignments) = r.population();
-        uapi::zernel_v0_stats {
-            tsgs_added: counters.tsgs_added,
-            tsgs_removed: counters.tsgs_removed,
-            classes_set: counters.classes_set,
-            classes_cleared: counters.classes_cleared,
-            classes_expired: counters.classes_expired,
-            denied: counters.denied,
-            coalesced: counters.coalesced,
-            applied: counters.applied,
-            retries: counters.retries,
-            errors: counters.errors,
-            dead: counters.dead,
-            events: counters.events,
-            events_dropped: counters.events_dropped,
-            gpus,
-            tsgs,
-            assignments,
-            streams: r.streams().count(),
-            controls_denied: counters.controls_denied,
-            controls_reapplied: counters.controls_reapplied,
-            turns: counters.turns,
-            threads: threads.into(),
-            threads_missed: scheduler_hooks::missed(),
-            subscriptions: prefetch.subscriptions,
-            readaheads: prefetch.readaheads,
-            readahead_bytes: prefetch.bytes,
-            readaheads_failed: prefetch.failed,
-            readaheads_skipped: prefetch.skipped,
-        }
-    })
 }

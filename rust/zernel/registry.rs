@@ -27,6 +27,7 @@ mod sleep;
 pub(crate) mod steps;
 #[cfg(zernel_kunit)]
 mod tests;
+pub(crate) mod told;
 pub(crate) mod tsg;
 pub(crate) mod tuning;
 pub(crate) mod turns;
@@ -58,10 +59,7 @@ use crate::{
         keys::Keys,
         stats::Gone, //
     },
-    stream::{
-        self,
-        Streams, //
-    },
+    stream::Streams,
     tuned, //
 };
 use assignments::{
@@ -78,6 +76,7 @@ use kernel::{
 };
 use queue::Queue;
 use shares::Shares;
+use told::Tidings;
 use tsg::{
     Tsg,
     Want, //
@@ -98,8 +97,6 @@ pub(crate) struct Counters {
     pub(crate) retries: u64,
     pub(crate) errors: u64,
     pub(crate) dead: u64,
-    pub(crate) events: u64,
-    pub(crate) events_dropped: u64,
     pub(crate) controls_denied: u64,
     pub(crate) controls_reapplied: u64,
     pub(crate) turns: u64,
@@ -140,6 +137,8 @@ pub(crate) struct Registry {
     first_level: u64,
     /// GPUs that have come and gone.
     gpu_changes: u64,
+    /// When the module was loaded, in ns of `CLOCK_MONOTONIC`.
+    loaded_at: u64,
     /// Clears up after tasks that exit; `None` in tests.
     reaper: Option<Arc<Worker<TaskReaper>>>,
     /// Prefers threads of requests; `None` in tests.
@@ -216,6 +215,7 @@ impl Registry {
             gone_levels: Levels::default(),
             first_level: last_id + 1,
             gpu_changes: 0,
+            loaded_at: now_ns(),
             reaper,
             boosts: None,
         })
@@ -234,6 +234,11 @@ impl Registry {
     /// GPUs, TSGs and assignments now.
     pub(crate) fn population(&self) -> (u32, u32, u32) {
         (self.gpu_count, self.tsg_count, self.assignments.count())
+    }
+
+    /// When the module was loaded, in ns of `CLOCK_MONOTONIC`.
+    pub(crate) fn loaded_at(&self) -> u64 {
+        self.loaded_at
     }
 
     /// The tunables.
@@ -382,8 +387,8 @@ impl Registry {
             if let Some(group) = &tsg.requests {
                 group.set_level(effective.level);
             }
-            self.streams
-                .push(stream::Kind::ClassChanged, id, tsg, 0, &mut self.counters);
+            let streams = (&mut self.streams, &self.groups);
+            told::tell(streams, Tidings::Class, id, tsg, 0);
         }
         if gpu.closing {
             return;

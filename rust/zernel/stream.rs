@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Streams of events: one ring per reader, and no writer waits for a reader.
+//!
+//! A slot of a ring takes the largest event, so that the capacity is a number of events, and an
+//! event is written without a search for room.
 
 use crate::{
     glue::{
@@ -14,13 +17,6 @@ use crate::{
         uapi, //
     },
     policy::ring::Ring,
-    registry::{
-        tsg::{
-            self,
-            Tsg, //
-        },
-        Counters, //
-    },
 };
 use kernel::{
     iov::IovIterDest,
@@ -46,66 +42,212 @@ static LAST_ID: Atomic<u64> = Atomic::new(0);
 /// Events handed to user space at a time.
 const BATCH: usize = 32;
 
-/// What happened to a TSG.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Kind {
-    /// It came.
-    TsgAdded = uapi::ZERNEL_V0_EVENT_TSG_ADDED as isize,
-    /// It went.
-    TsgRemoved = uapi::ZERNEL_V0_EVENT_TSG_REMOVED as isize,
-    /// Another class is in force for it.
-    ClassChanged = uapi::ZERNEL_V0_EVENT_CLASS_CHANGED as isize,
-    /// The provider took its settings.
-    SliceApplied = uapi::ZERNEL_V0_EVENT_SLICE_APPLIED as isize,
-    /// The provider refused them for good.
-    ProviderError = uapi::ZERNEL_V0_EVENT_PROVIDER_ERROR as isize,
+/// Bytes of the largest event.
+pub(crate) const EVENT_MAX: u32 = size_of::<uapi::zernel_event_signal>() as u32;
+
+/// The kinds of event that there are, one bit each.
+pub(crate) const KINDS: u64 = 1 << uapi::ZERNEL_EVENT_GPU_ADDED
+    | 1 << uapi::ZERNEL_EVENT_GPU_REMOVED
+    | 1 << uapi::ZERNEL_EVENT_GPU_STATE
+    | 1 << uapi::ZERNEL_EVENT_TSG_ADDED
+    | 1 << uapi::ZERNEL_EVENT_TSG_REMOVED
+    | 1 << uapi::ZERNEL_EVENT_TSG_CLASS
+    | 1 << uapi::ZERNEL_EVENT_TSG_APPLIED
+    | 1 << uapi::ZERNEL_EVENT_TSG_ERROR
+    | 1 << uapi::ZERNEL_EVENT_SIGNAL;
+
+/// An event. Header, and number of the owner, are filled in for each stream; of the header a writer
+/// sets the kind alone.
+#[derive(Clone, Copy)]
+pub(crate) enum Event {
+    /// Of a GPU.
+    Gpu(uapi::zernel_event_gpu),
+    /// Of a TSG.
+    Tsg(uapi::zernel_event_tsg),
+    /// A signal for a process.
+    Signal(uapi::zernel_event_signal),
 }
 
-/// The ring of a stream.
+impl Event {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Gpu(event) => event.bytes(),
+            Self::Tsg(event) => event.bytes(),
+            Self::Signal(event) => event.bytes(),
+        }
+    }
+
+    fn header(&self) -> &uapi::zernel_event {
+        match self {
+            Self::Gpu(event) => &event.event,
+            Self::Tsg(event) => &event.event,
+            Self::Signal(event) => &event.event,
+        }
+    }
+
+    fn header_mut(&mut self) -> &mut uapi::zernel_event {
+        match self {
+            Self::Gpu(event) => &mut event.event,
+            Self::Tsg(event) => &mut event.event,
+            Self::Signal(event) => &mut event.event,
+        }
+    }
+
+    /// The bit of its kind.
+    fn kind(&self) -> u64 {
+        1u64.checked_shl(self.header().kind).unwrap_or(0)
+    }
+
+    fn set_owner(&mut self, number: u32, user: u32) {
+        match self {
+            Self::Gpu(_) => {}
+            Self::Tsg(event) => (event.pid, event.uid) = (number, user),
+            Self::Signal(event) => (event.pid, event.uid) = (number, user),
+        }
+    }
+}
+
+/// The subject of an event: decides who gets it.
+pub(crate) struct Subject<'a> {
+    /// Id of the GPU; 0: none.
+    pub(crate) gpu: u64,
+    /// Id of the TSG; 0: none.
+    pub(crate) tsg: u64,
+    /// Its process, and the user of that. What has none is everybody's.
+    pub(crate) owner: Option<(&'a Pid, Uid)>,
+    /// The thread that made it.
+    pub(crate) thread: Option<&'a Pid>,
+    /// Its user may not see it.
+    pub(crate) is_private: bool,
+    /// Whether its process is in a cgroup, or below.
+    pub(crate) is_in_cgroup: &'a dyn Fn(u64) -> bool,
+}
+
+/// Events that a stream lets through.
+pub(crate) enum Filter {
+    /// All.
+    All,
+    /// Those of a GPU and its TSGs.
+    Gpu(u64),
+    /// Those of a TSG.
+    Tsg(u64),
+    /// Those of a process and its TSGs.
+    Process(Pid),
+    /// Those of the TSGs that a thread made.
+    Thread(Pid),
+    /// Those of the processes in a cgroup or below.
+    Cgroup(u64),
+}
+
+impl Filter {
+    fn lets_through(&self, subject: &Subject<'_>) -> bool {
+        let is = |pid: &Pid, other: Option<&Pid>| other.is_some_and(|o| o.key() == pid.key());
+        match self {
+            Self::All => true,
+            Self::Gpu(id) => subject.gpu == *id,
+            Self::Tsg(id) => subject.tsg == *id,
+            Self::Process(pid) => is(pid, subject.owner.map(|(process, _)| process)),
+            Self::Thread(pid) => is(pid, subject.thread),
+            Self::Cgroup(top) => subject.owner.is_some() && (subject.is_in_cgroup)(*top),
+        }
+    }
+}
+
+/// A stream that runs: its ring, and the events that get there.
 ///
 /// # Invariants
 ///
 /// `slots` is as long as `positions` has slots.
-struct Events {
+pub(crate) struct Running {
+    id: u64,
     positions: Ring,
-    slots: KVVec<uapi::zernel_v0_event>,
+    slots: KVVec<Event>,
+    /// One bit each.
+    kinds: u64,
+    filter: Filter,
 }
 
-/// A stream of events for one open file.
+impl Running {
+    /// Room for `capacity` of these events.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn new(kinds: u64, filter: Filter, capacity: usize) -> Result<Self> {
+        let capacity = capacity.max(1);
+        let empty = Event::Gpu(uapi::zernel_event_gpu::default());
+        // INVARIANT: Both have `capacity` slots.
+        Ok(Self {
+            id: LAST_ID.fetch_add(1, Relaxed),
+            positions: Ring::new(capacity),
+            slots: KVVec::from_elem(empty, capacity, GFP_KERNEL_ACCOUNT)?,
+            kinds,
+            filter,
+        })
+    }
+}
+
+/// What a stream is ready for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// It does not run.
+    Stopped,
+    /// Nothing is there.
+    Empty,
+    /// There are events to read.
+    Filled,
+}
+
+/// The stream of an open file, which gets events while it runs.
 #[pin_data]
 pub(crate) struct Stream {
     viewer: Arc<Viewer>,
-    id: u64,
     #[pin]
-    events: Mutex<Events>,
+    running: Mutex<Option<Running>>,
     #[pin]
     ready: PollCondVar,
 }
 
 impl Stream {
-    /// A stream with room for `size` events, which sees nothing until it is started.
+    /// A stream that shows what `viewer` sees, and does not run.
     ///
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(crate) fn new(viewer: Arc<Viewer>, size: usize) -> Result<Arc<Self>> {
-        let positions = Ring::new(size);
-        let slots = KVVec::from_elem(
-            uapi::zernel_v0_event::default(),
-            size.max(1),
-            GFP_KERNEL_ACCOUNT,
-        )?;
-        let id = LAST_ID.fetch_add(1, Relaxed);
-        // INVARIANT: Both have `size` slots.
+    pub(crate) fn new(viewer: Arc<Viewer>) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
                 viewer,
-                id,
-                events <- new_mutex!(Events { positions, slots }),
+                running <- new_mutex!(None),
                 ready <- new_poll_condvar!(),
             }),
             GFP_KERNEL_ACCOUNT,
         )
+    }
+
+    /// Takes other events from now on, if it runs: `false` else. Events that were not read stay.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` it has another capacity.
+    pub(crate) fn change(
+        &self,
+        kinds: u64,
+        filter: Filter,
+        capacity: Option<usize>,
+    ) -> Result<Changed> {
+        let mut guard = self.running.lock();
+        let Some(running) = &mut *guard else {
+            return Ok(Changed::Stopped(filter));
+        };
+        if capacity.is_some_and(|capacity| capacity != running.slots.len()) {
+            return Err(EBUSY);
+        }
+        running.kinds = kinds;
+        let before = core::mem::replace(&mut running.filter, filter);
+        drop(guard);
+        drop(before);
+        Ok(Changed::Done)
     }
 
     fn audience(&self) -> Audience {
@@ -116,19 +258,40 @@ impl Stream {
         }
     }
 
-    /// Returns whether an event was lost for it.
-    fn push(&self, mut event: uapi::zernel_v0_event, process: &Pid, uid: Uid) -> bool {
-        event.pid = self.viewer.number_of(process);
-        event.uid = self.viewer.number_of_user(uid);
-        let mut events = self.events.lock();
-        let place = events.positions.push();
-        event.seq = place.seq;
-        if let Some(slot) = events.slots.get_mut(place.slot) {
+    /// Ends it, after [`Streams::forget`]; whoever reads it gets `ENODATA`.
+    pub(crate) fn stop(&self) {
+        let running = self.running.lock().take();
+        self.ready.notify_all();
+        // Dropped without the lock.
+        drop(running);
+    }
+
+    /// Returns whether the event was taken, and one lost for it.
+    fn push(&self, mut event: Event, subject: &Subject<'_>) -> (bool, bool) {
+        let mut guard = self.running.lock();
+        let Some(running) = &mut *guard else {
+            return (false, false);
+        };
+        if running.kinds & event.kind() == 0 || !running.filter.lets_through(subject) {
+            return (false, false);
+        }
+        if let Some((process, uid)) = subject.owner {
+            if subject.tsg == 0 && !self.viewer.is_in_reach(process) {
+                return (false, false);
+            }
+            event.set_owner(
+                self.viewer.number_of(process),
+                self.viewer.number_of_user(uid),
+            );
+        }
+        let place = running.positions.push();
+        event.header_mut().seq = place.seq;
+        if let Some(slot) = running.slots.get_mut(place.slot) {
             *slot = event;
         }
-        drop(events);
+        drop(guard);
         self.ready.notify_all();
-        place.overwrote
+        (true, place.overwrote)
     }
 
     /// What `poll` waits on.
@@ -136,84 +299,122 @@ impl Stream {
         &self.ready
     }
 
-    /// Whether there is nothing to read.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.events.lock().positions.is_empty()
+    /// What it is ready for.
+    pub(crate) fn state(&self) -> State {
+        match &*self.running.lock() {
+            None => State::Stopped,
+            Some(running) if running.positions.is_empty() => State::Empty,
+            Some(_) => State::Filled,
+        }
     }
 
     /// Moves whole events to user space, as many as fit; waits for the first unless told not to.
     ///
     /// # Errors
     ///
-    /// `EINVAL` no room for one, `EAGAIN` none there and not to wait, `ERESTARTSYS` a signal,
-    /// `EFAULT` (the events that could not be copied count as dropped), `ENOMEM`.
+    /// `ENODATA` it does not run, `EINVAL` no room for the next event, `EAGAIN` none there and not to
+    /// wait, `ERESTARTSYS` a signal, `EFAULT` (the events that could not be copied count as
+    /// dropped), `ENOMEM`.
     pub(crate) fn read(&self, iov: &mut IovIterDest<'_>, wait: bool) -> Result<usize> {
-        const SIZE: usize = size_of::<uapi::zernel_v0_event>();
-        if iov.len() < SIZE {
-            return Err(EINVAL);
-        }
         let mut batch = KVec::with_capacity(BATCH, GFP_KERNEL)?;
         let mut written = 0;
-        while iov.len() >= SIZE {
-            self.take(&mut batch, iov.len() / SIZE, wait && written == 0)?;
-            if batch.is_empty() {
-                break;
-            }
+        loop {
+            batch.clear();
+            let taken = self.take(&mut batch, iov.len(), wait && written == 0);
+            let id = match taken {
+                Ok(id) => id,
+                Err(error) if written == 0 => return Err(error),
+                Err(_) => return Ok(written),
+            };
             for (i, event) in batch.iter().enumerate() {
-                if iov.copy_to_iter(event.bytes()) < SIZE {
-                    let lost = (batch.len() - i) as u64;
-                    self.events.lock().positions.lose(lost);
+                let bytes = event.bytes();
+                if iov.copy_to_iter(bytes) < bytes.len() {
+                    self.lose(id, (batch.len() - i) as u64);
                     return if written > 0 {
                         Ok(written)
                     } else {
                         Err(EFAULT)
                     };
                 }
-                written += SIZE;
+                written += bytes.len();
             }
-            batch.clear();
-        }
-        match written {
-            0 => Err(EAGAIN),
-            n => Ok(n),
         }
     }
 
-    fn take(&self, batch: &mut KVec<uapi::zernel_v0_event>, most: usize, wait: bool) -> Result {
-        let mut events = self.events.lock();
-        while wait && events.positions.is_empty() {
-            if self.ready.wait_interruptible(&mut events) {
+    /// Takes events that fit into so many bytes, one or more. Returns the id of what runs.
+    fn take(&self, batch: &mut KVec<Event>, mut room: usize, wait: bool) -> Result<u64> {
+        let mut guard = self.running.lock();
+        let running = loop {
+            match &mut *guard {
+                None => return Err(errno::no_data()),
+                _ if room < size_of::<uapi::zernel_event>() => return Err(EINVAL),
+                Some(running) if running.positions.is_empty() => {}
+                // Once more for the borrow checker: what is waited with is not borrowed.
+                Some(_) => break (*guard).as_mut().ok_or_else(errno::no_data)?,
+            }
+            if !wait {
+                return Err(EAGAIN);
+            }
+            if self.ready.wait_interruptible(&mut guard) {
                 return Err(ERESTARTSYS);
             }
-        }
-        let dropped = events.positions.lost();
-        while batch.len() < most.min(BATCH) {
-            let Some(slot) = events.positions.pop() else {
+        };
+        let dropped = running.positions.lost();
+        while batch.len() < BATCH {
+            let slot = running.positions.peek();
+            let Some(event) = slot.and_then(|slot| running.slots.get(slot)) else {
                 break;
             };
-            if let Some(event) = events.slots.get(slot) {
-                let event = uapi::zernel_v0_event { dropped, ..*event };
-                // Never fails: the capacity was allocated.
-                batch.push(event, GFP_NOWAIT)?;
+            let size = event.bytes().len();
+            if size > room {
+                break;
             }
+            let mut event = *event;
+            event.header_mut().dropped = dropped;
+            // Never fails: the capacity was allocated.
+            batch.push(event, GFP_NOWAIT)?;
+            running.positions.pop();
+            room -= size;
         }
-        Ok(())
+        if batch.is_empty() {
+            return Err(EINVAL);
+        }
+        Ok(running.id)
     }
+
+    /// Counts events as dropped that were taken from what runs.
+    fn lose(&self, id: u64, count: u64) {
+        match &mut *self.running.lock() {
+            Some(running) if running.id == id => running.positions.lose(count),
+            _ => {}
+        }
+    }
+}
+
+/// Outcome of a change.
+pub(crate) enum Changed {
+    /// It is in force.
+    Done,
+    /// The stream does not run. The filter comes back.
+    Stopped(Filter),
 }
 
 /// What a stream shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Audience {
-    /// Every TSG.
+    /// Everything.
     All,
-    /// The TSGs of a user.
+    /// GPUs, and what a user owns.
     User(Uid),
 }
 
-/// All streams, by what they show: an event costs what its audience is, not what all streams are.
+/// All streams that run, by what they show: an event costs what its audience is, not what all
+/// streams are.
 pub(crate) struct Streams {
     streams: RBTree<(Audience, u64), Arc<Stream>>,
     count: u32,
+    events: u64,
+    dropped: u64,
 }
 
 impl Streams {
@@ -222,6 +423,8 @@ impl Streams {
         Self {
             streams: RBTree::new(),
             count: 0,
+            events: 0,
+            dropped: 0,
         }
     }
 
@@ -230,26 +433,40 @@ impl Streams {
         self.count
     }
 
-    /// Starts a stream.
+    /// Events that were written to streams.
+    pub(crate) fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// Events that were overwritten before they were read.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    /// Has a stream run that does not. Calls for one stream are for one thread at a time.
     ///
     /// # Errors
     ///
     /// `EDQUOT` the user has [`MAX_PER_USER`], `ENOMEM`.
-    pub(crate) fn start(&mut self, stream: Arc<Stream>) -> Result {
+    pub(crate) fn start(&mut self, stream: Arc<Stream>, running: Running) -> Result {
         let audience = stream.audience();
         if audience != Audience::All && self.count_of(audience) >= MAX_PER_USER {
             return Err(errno::over_quota());
         }
+        let key = (audience, running.id);
         self.streams
-            .try_create_and_insert((audience, stream.id), stream, GFP_KERNEL)?;
+            .try_create_and_insert(key, stream.clone(), GFP_KERNEL)?;
+        *stream.running.lock() = Some(running);
         self.count += 1;
         Ok(())
     }
 
-    /// Ends a stream.
-    pub(crate) fn end(&mut self, stream: &Stream) {
-        let key = (stream.audience(), stream.id);
-        if self.streams.remove(&key).is_some() {
+    /// Writes nothing to a stream any more. [`Stream::stop`] is to follow, without locks.
+    pub(crate) fn forget(&mut self, stream: &Stream) {
+        let Some(id) = stream.running.lock().as_ref().map(|running| running.id) else {
+            return;
+        };
+        if self.streams.remove(&(stream.audience(), id)).is_some() {
             self.count -= 1;
         }
     }
@@ -278,70 +495,34 @@ impl Streams {
         Some((id, self.streams.get(&(audience, id))?))
     }
 
-    /// Tells every stream that may see the TSG what happened to it.
-    pub(crate) fn push(
-        &self,
-        kind: Kind,
-        id: tsg::Id,
-        tsg: &Tsg,
-        error: i32,
-        counters: &mut Counters,
-    ) {
+    /// Tells every stream that may see the subject what happened to it.
+    pub(crate) fn push(&mut self, mut event: Event, subject: &Subject<'_>) {
         if self.count == 0 {
             return;
         }
-        let event = uapi::zernel_v0_event {
-            size: size_of::<uapi::zernel_v0_event>() as u32,
-            type_: kind as u32,
-            time_ns: now_ns(),
-            tsg: id.0,
-            gpu: tsg.gpu.0,
-            level: tsg
-                .effective
-                .level
-                .map_or(uapi::ZERNEL_V0_LEVEL_NONE, |l| l.number()),
-            source: tsg.effective.source() as u32,
-            timeslice_us: tsg.current.map_or(0, |hw| hw.timeslice.0),
-            error,
-            ..Default::default()
+        let size = event.bytes().len() as u32;
+        let header = event.header_mut();
+        (header.size, header.time_at) = (size, now_ns());
+        let mut written = (0, 0);
+        let mut tell = |stream: &Stream| {
+            let (taken, lost) = stream.push(event, subject);
+            written.0 += u64::from(taken);
+            written.1 += u64::from(lost);
         };
-        let owner = (&tsg.owner.process, tsg.owner.uid);
-        for audience in [Audience::All, Audience::User(owner.1)] {
-            self.push_to(audience, event, owner, counters);
-        }
-    }
-
-    /// Tells every stream that may see a process that it is time to load its next batch. `private`:
-    /// of the streams of its user none may.
-    pub(crate) fn push_prefetch(&self, owner: (&Pid, Uid), private: bool, counters: &mut Counters) {
-        let event = uapi::zernel_v0_event {
-            size: size_of::<uapi::zernel_v0_event>() as u32,
-            type_: uapi::ZERNEL_V0_EVENT_PREFETCH,
-            time_ns: now_ns(),
-            level: uapi::ZERNEL_V0_LEVEL_NONE,
-            ..Default::default()
-        };
-        self.push_to(Audience::All, event, owner, counters);
-        if !private {
-            self.push_to(Audience::User(owner.1), event, owner, counters);
-        }
-    }
-
-    fn push_to(
-        &self,
-        audience: Audience,
-        event: uapi::zernel_v0_event,
-        (process, uid): (&Pid, Uid),
-        counters: &mut Counters,
-    ) {
-        let mut from = 0;
-        while let Some((id, stream)) = self.from(audience, from) {
-            from = id + 1;
-            if event.tsg == 0 && !stream.viewer.is_in_reach(process) {
-                continue;
+        match subject.owner {
+            None => self.streams.values().for_each(|stream| tell(stream)),
+            Some((_, uid)) => {
+                let user = (!subject.is_private).then_some(Audience::User(uid));
+                for audience in [Some(Audience::All), user].into_iter().flatten() {
+                    let mut from = 0;
+                    while let Some((id, stream)) = self.from(audience, from) {
+                        from = id + 1;
+                        tell(stream);
+                    }
+                }
             }
-            counters.events += 1;
-            counters.events_dropped += u64::from(stream.push(event, process, uid));
         }
+        self.events += written.0;
+        self.dropped += written.1;
     }
 }

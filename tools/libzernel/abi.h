@@ -3,7 +3,7 @@
  * The input of libzernel's build: both interfaces, and the numbers of their calls as constants that
  * the C compiler works out.
  */
-#include <linux/zernel_v0.h>
+#include <linux/zernel.h>
 #include <linux/zernel_sim.h>
 
 #define LIBZERNEL_CALL(name) LIBZERNEL_##name = ZERNEL_##name
@@ -23,10 +23,6 @@ enum {
 	LIBZERNEL_CALL(IOC_HINT),
 	LIBZERNEL_CALL(IOC_SUBSCRIBE),
 	LIBZERNEL_CALL(IOC_PROBE),
-	LIBZERNEL_CALL(V0_IOC_VERSION),
-	LIBZERNEL_CALL(V0_IOC_LIST_GPUS),
-	LIBZERNEL_CALL(V0_IOC_LIST_TSGS),
-	LIBZERNEL_CALL(V0_IOC_STATS),
 	LIBZERNEL_CALL(SIM_IOC_VERSION),
 	LIBZERNEL_CALL(SIM_IOC_GPU_INFO),
 	LIBZERNEL_CALL(SIM_IOC_CONTEXT_CREATE),

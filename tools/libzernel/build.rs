@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use bindgen::callbacks::{DeriveInfo, ParseCallbacks, TypeKind};
 
-const HEADERS: [&str; 3] = ["linux/zernel.h", "linux/zernel_v0.h", "linux/zernel_sim.h"];
+const HEADERS: [&str; 2] = ["linux/zernel.h", "linux/zernel_sim.h"];
 
 /// Makes every structure plain old data, which holds only without padding.
 #[derive(Debug)]

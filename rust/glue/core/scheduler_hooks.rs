@@ -74,6 +74,9 @@ extern "C" {
     fn zernel_helper_hook_queue(hook: *mut c_void, task: *mut bindings::task_struct) -> c_int;
 }
 
+/// Whether this kernel tells when threads are put on and off a CPU.
+pub(crate) const IS_SUPPORTED: bool = cfg!(CONFIG_PREEMPT_NOTIFIERS);
+
 #[cfg(not(zernel_linux_7_2))]
 fn smp_rmb() {
     smp_mb(Read);

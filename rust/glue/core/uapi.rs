@@ -54,13 +54,3 @@ crate::glue::abi::abi! {
     zernel_event_tsg = 72;
     zernel_event_signal = 80;
 }
-
-// The ABI before.
-crate::glue::abi::abi! {
-    zernel_v0_version = 32;
-    zernel_v0_list = 32;
-    zernel_v0_gpu_info = 128;
-    zernel_v0_tsg_info = 120;
-    zernel_v0_stats = 200, first 120;
-    zernel_v0_event = 72;
-}

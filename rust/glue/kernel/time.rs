@@ -13,3 +13,13 @@ pub(crate) fn sleep_ms(ms: u32) {
     // SAFETY: The caller may sleep.
     unsafe { kernel::bindings::msleep(ms) };
 }
+
+/// The caller's `CLOCK_MONOTONIC` less the host's, in ns: other than zero in a time namespace.
+#[cfg(zernel_core)]
+pub(crate) fn offset_of_caller() -> i64 {
+    extern "C" {
+        fn zernel_helper_clock_offset() -> i64;
+    }
+    // SAFETY: FFI without conditions.
+    unsafe { zernel_helper_clock_offset() }
+}

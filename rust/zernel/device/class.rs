@@ -46,12 +46,12 @@ use crate::{
             Named,
             Told, //
         },
+        told as numbers, //
     },
 };
 use kernel::prelude::*;
 
 /// Capabilities (`ZERNEL_CAP_*`) of classes.
-#[expect(dead_code, reason = "for INFO")]
 pub(super) const CAPS: u64 = uapi::ZERNEL_CAP_TIMESLICE as u64;
 
 /// Attributes that this module acts on.
@@ -218,7 +218,7 @@ fn told<T>(told: Told<T>, number: impl FnOnce(T) -> u64) -> uapi::zernel_value {
     uapi::zernel_value {
         value: number(told.value),
         assignment,
-        source: list::source(source),
+        source: numbers::source(source),
         why: told.why.0,
     }
 }

@@ -1,11 +1,59 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The loaded module, and the caller's place in it.
 
-use super::Client;
-use crate::glue::uapi;
+use super::{
+    class,
+    list,
+    Client, //
+};
+use crate::{
+    glue::{
+        probe,
+        scheduler_hooks,
+        time,
+        uapi, //
+    },
+    registry::{
+        self,
+        assignments,
+        gpu,
+        tsg, //
+    },
+    request::slots,
+    stream,
+};
 use kernel::prelude::*;
 
+/// Optional parts that work in this kernel.
+fn caps() -> u64 {
+    // Phases are made of records, and signals of phases.
+    let recorded = uapi::ZERNEL_CAP_TRACK | uapi::ZERNEL_CAP_PHASES | uapi::ZERNEL_CAP_SUBSCRIBE;
+    let caps = [
+        (true, uapi::ZERNEL_CAP_NO_HOLDER),
+        (scheduler_hooks::IS_SUPPORTED, recorded),
+        (probe::IS_SUPPORTED, uapi::ZERNEL_CAP_PROBE),
+    ];
+    let here = caps.iter().filter(|(is_here, _)| *is_here);
+    here.fold(class::CAPS, |all, (_, cap)| all | u64::from(*cap))
+}
+
 /// Tells what the module is.
-pub(super) fn get(_: &Client, _: &mut uapi::zernel_info) -> Result {
-    Err(ENOTTY)
+pub(super) fn get(_: &Client, info: &mut uapi::zernel_info) -> Result {
+    if info.flags != 0 || info.reserved != 0 {
+        return Err(EINVAL);
+    }
+    let (loaded_at, enabled) = registry::with(|r| (r.loaded_at(), r.tunables().enabled()))?;
+    info.caps = caps();
+    info.abi = 1;
+    info.header = uapi::ZERNEL_HEADER;
+    info.loaded_at = loaded_at;
+    info.clock_offset_ns = time::offset_of_caller();
+    info.enabled = enabled.into();
+    info.list_max = list::MAX as u32;
+    info.slots_max = slots::MAX;
+    info.event_max = stream::EVENT_MAX;
+    info.gpus_max = gpu::MAX;
+    info.tsgs_max = tsg::MAX_PER_GPU;
+    info.classes_max = assignments::MAX;
+    Ok(())
 }

@@ -15,7 +15,6 @@ mod requests;
 mod system;
 mod threads;
 mod tsgs;
-pub(super) mod v0;
 
 use super::{
     target::Target,
@@ -32,10 +31,7 @@ use crate::{
         time::now_ns,
         uapi, //
     },
-    policy::{
-        attribute::Source,
-        level::Level, //
-    },
+    policy::level::Level,
     registry,
 };
 use kernel::prelude::*;
@@ -196,19 +192,6 @@ impl<T> Part<T> {
 /// Number of a level in force.
 pub(super) fn number(level: Option<Level>) -> u32 {
     level.map_or(uapi::ZERNEL_LEVEL_NONE, |level| level.number())
-}
-
-/// Number of the origin of a value.
-pub(super) fn source(source: Source) -> u32 {
-    match source {
-        Source::None => uapi::ZERNEL_SOURCE_NONE,
-        Source::Cgroup => uapi::ZERNEL_SOURCE_CGROUP,
-        Source::Process => uapi::ZERNEL_SOURCE_PROCESS,
-        Source::Thread => uapi::ZERNEL_SOURCE_THREAD,
-        Source::Tsg => uapi::ZERNEL_SOURCE_TSG,
-        Source::Default => uapi::ZERNEL_SOURCE_DEFAULT,
-        Source::Level => uapi::ZERNEL_SOURCE_LEVEL,
-    }
 }
 
 /// Those flags that are on.

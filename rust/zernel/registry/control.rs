@@ -78,9 +78,10 @@ impl Registry {
             // A GPU that was away may take back now what it refused to take back before.
             self.doubt(id, |tsg| tsg.want.is_some() || tsg.is_changed());
         }
-        if let Some(gpu) = self.gpus.get_mut(&gpu) {
-            gpu.wake();
+        if let Some(woken) = self.gpus.get_mut(&gpu) {
+            woken.wake();
         }
+        self.tell_state(gpu);
     }
 
     /// Has the workers put right what owners were allowed to change.

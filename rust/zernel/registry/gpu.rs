@@ -3,7 +3,10 @@
 
 use super::gpu_time::Levels;
 use crate::{
-    glue::work::Worker,
+    glue::{
+        uapi,
+        work::Worker, //
+    },
     policy::{
         backoff::Backoff,
         level,
@@ -219,6 +222,8 @@ pub(crate) struct Gpu {
     /// Some TSG of it was not taken, for want of places or memory: one that is not known may be
     /// that one.
     pub(crate) turned_away: bool,
+    /// Its state as it was told last, see [`Self::state`].
+    pub(crate) told: u32,
     /// Its provider is leaving or it is gone: nothing is queued any more.
     pub(crate) closing: bool,
     /// Calls the provider; `None` in tests, which call the passes themselves.
@@ -233,6 +238,20 @@ impl Gpu {
             turns: self.abilities.turns,
             throttled: self.throttled,
         }
+    }
+
+    /// Its state, `ZERNEL_GPU_SUSPENDED` and so on. `has_turns`: best-effort TSGs take turns where
+    /// they can.
+    pub(crate) fn state(&self, has_turns: bool) -> u32 {
+        let states = [
+            (self.suspended, uapi::ZERNEL_GPU_SUSPENDED),
+            (self.retrying, uapi::ZERNEL_GPU_RETRYING),
+            (self.unresponsive, uapi::ZERNEL_GPU_UNRESPONSIVE),
+            (self.abilities.turns && has_turns, uapi::ZERNEL_GPU_TURNS),
+            (self.turned_away, uapi::ZERNEL_GPU_OVERFULL),
+        ];
+        let on = states.iter().filter(|(is_on, _)| *is_on);
+        on.fold(0, |all, (_, state)| all | state)
     }
 
     /// Has the worker look at the queue.

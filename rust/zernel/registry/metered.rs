@@ -7,11 +7,7 @@ use super::{
     Registry, //
 };
 use crate::{
-    glue::{
-        identity::Pid,
-        thread::Thread,
-        work::Worker, //
-    },
+    glue::work::Worker,
     jobs::{
         sampler::{
             program::Program,
@@ -19,7 +15,6 @@ use crate::{
         },
         task_reaper::TaskReaper, //
     },
-    policy::prefetch::Signal,
     registry::meters::Meters, //
 };
 use kernel::{
@@ -103,20 +98,5 @@ impl Registry {
                 gpu.kick();
             }
         }
-    }
-
-    /// Tells those who may see it that it is time for a process, which has that id among those that
-    /// are tracked, to load its next batch.
-    pub(crate) fn signal_prefetch(
-        &mut self,
-        process: &Pid,
-        thread: &Thread,
-        _id: u64,
-        _signal: &Signal,
-    ) {
-        let owner = (process, thread.uid());
-        let private = !thread.is_of(owner.1);
-        self.streams
-            .push_prefetch(owner, private, &mut self.counters);
     }
 }

@@ -14,6 +14,10 @@ use super::{
     levels,
     queue::Queue,
     shares::Shares,
+    told::{
+        self,
+        Tidings, //
+    },
     tsg::{
         self,
         Tsg, //
@@ -28,7 +32,6 @@ use crate::{
         trace, //
     },
     policy::class::Effective,
-    stream,
     worker::provider::TsgDescription, //
 };
 use kernel::{
@@ -60,6 +63,7 @@ impl Registry {
         self.gpu_count += 1;
         self.gpu_changes += 1;
         trace::gpu_added(id.0);
+        self.tell_added(id);
         Ok(())
     }
 
@@ -121,6 +125,7 @@ impl Registry {
         self.gone_levels.add(&gpu.levels);
         self.gone_requests.take_over(&gpu.requests.totals);
         trace::gpu_removed(id.0);
+        self.tell_removed(id, &gpu);
         Some(gpu)
     }
 
@@ -142,6 +147,7 @@ impl Registry {
         if let (Err(ENOSPC | ENOMEM), Some(gpu)) = (&result, self.gpus.get_mut(&gpu_id)) {
             gpu.turned_away = true;
             self.counters.tsgs_missed += 1;
+            self.tell_state(gpu_id);
         }
         result
     }
@@ -227,8 +233,8 @@ impl Registry {
             gpu.tsgs += 1;
             gpu.levels.count(None, |level| level.tsgs += 1);
             gpu.changed();
-            self.streams
-                .push(stream::Kind::TsgAdded, id, tsg, 0, &mut self.counters);
+            let streams = (&mut self.streams, &self.groups);
+            told::tell(streams, Tidings::Added, id, tsg, 0);
         }
         self.track_owner(id);
         self.refresh(id);
@@ -298,6 +304,9 @@ impl Registry {
         if let Some(assignment) = self.assignments.take(Target::Tsg(id)) {
             self.count_expired(Target::Tsg(id), id.0, assignment);
         }
+        // While the cgroup is still known.
+        let streams = (&mut self.streams, &self.groups);
+        told::tell(streams, Tidings::Removed, id, &tsg, 0);
         self.handles.remove(&(tsg.gpu, tsg.handle));
         self.users.remove(&(tsg.owner.uid, id));
         self.shares.give_back(tsg.gpu, tsg.owner.uid);
@@ -326,8 +335,7 @@ impl Registry {
         self.tsg_count -= 1;
         self.counters.tsgs_removed += 1;
         trace::tsg_removed(tsg.gpu.0, id.0, tsg.owner.process.global_number());
-        self.streams
-            .push(stream::Kind::TsgRemoved, id, &tsg, 0, &mut self.counters);
+        self.tell_state(tsg.gpu);
         true
     }
 

@@ -217,6 +217,7 @@ impl Registry {
             gpu.suspended = true;
         }
         self.set_retrying(id, true);
+        self.tell_state(id);
     }
 
     /// A provider answered a call for a GPU. One that was done shows that its driver is awake.
@@ -233,6 +234,7 @@ impl Registry {
         gpu.suspended &= retrying;
         if gpu.retrying != retrying {
             self.set_retrying(id, retrying);
+            self.tell_state(id);
         }
     }
 

@@ -3,6 +3,10 @@
 
 use super::{
     gpu,
+    told::{
+        self,
+        Tidings, //
+    },
     Registry, //
 };
 use crate::{
@@ -11,7 +15,6 @@ use crate::{
         trace, //
     },
     policy::units::Ms,
-    stream,
     worker::pass::{
         Outcome,
         Step, //
@@ -97,8 +100,8 @@ impl Registry {
                     gpu.applied += 1;
                     self.counters.applied += 1;
                     trace::slice_applied(step.gpu.0, id.0, slice, 0);
-                    self.streams
-                        .push(stream::Kind::SliceApplied, id, tsg, 0, &mut self.counters);
+                    let streams = (&mut self.streams, &self.groups);
+                    told::tell(streams, Tidings::Applied, id, tsg, 0);
                 }
             }
             Err(EAGAIN) => {
@@ -124,13 +127,8 @@ impl Registry {
                 gpu.errors += 1;
                 self.counters.errors += 1;
                 trace::slice_failed(step.gpu.0, id.0, slice, error);
-                self.streams.push(
-                    stream::Kind::ProviderError,
-                    id,
-                    tsg,
-                    error,
-                    &mut self.counters,
-                );
+                let streams = (&mut self.streams, &self.groups);
+                told::tell(streams, Tidings::Error, id, tsg, error);
             }
         }
         Next::Go

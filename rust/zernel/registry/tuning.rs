@@ -49,6 +49,7 @@ impl Registry {
         if tightened {
             self.doubt_loose();
         }
+        self.tell_states();
         Ok(())
     }
 }

@@ -3,6 +3,10 @@
 
 use super::{
     gpu,
+    told::{
+        self,
+        Tidings, //
+    },
     tsg::{
         self,
         Tsg, //
@@ -20,7 +24,6 @@ use crate::{
         tunables::Tunables,
         units::Ms, //
     },
-    stream,
     worker::{
         budget,
         exclusion::{
@@ -36,7 +39,7 @@ use crate::{
 use kernel::prelude::*;
 
 /// Whether anybody takes turns, where that is possible.
-fn has_turns(tunables: &Tunables) -> bool {
+pub(super) fn has_turns(tunables: &Tunables) -> bool {
     tunables.enabled() && tunables.turns().discipline().is_some()
 }
 
@@ -46,11 +49,6 @@ fn takes_turns(tunables: &Tunables, tsg: &Tsg) -> bool {
 }
 
 impl Registry {
-    /// Whether best-effort TSGs take turns on a GPU.
-    pub(crate) fn takes_turns_on(&self, gpu: &gpu::Gpu) -> bool {
-        gpu.abilities.turns && has_turns(&self.tunables)
-    }
-
     /// Who takes turns on a GPU, if that is not what it was in `generation`. Who does not any more
     /// is scheduled again.
     ///
@@ -288,6 +286,7 @@ impl Registry {
             if let Some(gpu) = self.gpus.get_mut(&gpu) {
                 gpu.unresponsive = true;
             }
+            self.tell_state(gpu);
         }
     }
 
@@ -327,8 +326,8 @@ impl Registry {
                 tsg.errors += 1;
                 tsg.last_error = error.to_errno();
                 self.counters.errors += 1;
-                let (kind, counters) = (stream::Kind::ProviderError, &mut self.counters);
-                self.streams.push(kind, id, tsg, error.to_errno(), counters);
+                let streams = (&mut self.streams, &self.groups);
+                told::tell(streams, Tidings::Error, id, tsg, error.to_errno());
             }
         }
         self.answered(gpu_id, result);

@@ -227,6 +227,7 @@ pub(crate) fn gpu_added(
         meters,
         metered: false,
         turned_away: false,
+        told: 0,
         closing: false,
         worker: Some(worker),
     };

@@ -264,7 +264,7 @@ impl<T> Value<T> {
         let number = u32::try_from(raw.value);
         Ok(Self {
             value: value(number.map_err(|_| Error::Malformed("a value above all that exist"))?)?,
-            source: Source::from_number(raw.source),
+            source: Source::from_abi(raw.source),
             assignment: Some(raw.assignment).filter(|&id| id != 0),
             why: Why(raw.why),
         })

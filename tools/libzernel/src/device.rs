@@ -6,14 +6,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytemuck::Zeroable;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use serde::Serialize;
 
+use crate::event::Wanted;
 use crate::list::ALL;
 use crate::request::{self, Durations, Histogram, RequestStats};
-use crate::sys::{abi, v0 as calls, zernel};
+use crate::sys::{abi, zernel};
 use crate::{
     gpu, phase, thread, Call, Cgroup, Error, EventStream, Gpu, LevelInfo, Phase, Process, Result,
     Stats, Target, Thread, Tracking, Tsg,
@@ -25,37 +24,6 @@ pub struct Zernel {
     fd: Arc<OwnedFd>,
     path: PathBuf,
     writable: bool,
-}
-
-/// What the loaded module is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Version {
-    /// Version of its ABI.
-    pub abi: u32,
-    /// Number of levels.
-    pub levels: u32,
-    /// It has classes.
-    pub classes: bool,
-    /// It has an event stream.
-    pub events: bool,
-    /// It takes requests.
-    pub requests: bool,
-    /// It tracks threads.
-    pub tracking: bool,
-    /// It tells phases of machine-learning programs.
-    pub phases: bool,
-    /// It takes subscriptions of prefetch signals.
-    pub prefetch: bool,
-    /// It takes probes of functions in which threads wait for the GPU.
-    pub probes: bool,
-    /// Classes are applied; otherwise they are switched off through sysfs.
-    pub enabled: bool,
-    /// Most GPUs at a time.
-    pub max_gpus: u32,
-    /// Most TSGs of one GPU at a time.
-    pub max_tsgs_per_gpu: u32,
-    /// Most assignments at a time.
-    pub max_assignments: u32,
 }
 
 impl Zernel {
@@ -104,28 +72,6 @@ impl Zernel {
             Errno::BADF if !writable => Error::ReadOnly(call),
             errno => Error::call(call)(errno),
         }
-    }
-
-    /// What the loaded module is.
-    pub fn version(&self) -> Result<Version> {
-        let mut raw = abi::zernel_v0_version::zeroed();
-        calls::version(self.as_fd(), &mut raw).map_err(Error::call(Call::Version))?;
-        let has = |cap: u32| raw.caps & u64::from(cap) != 0;
-        Ok(Version {
-            abi: raw.abi,
-            levels: raw.levels,
-            classes: has(abi::ZERNEL_V0_CAP_CLASSES),
-            events: has(abi::ZERNEL_V0_CAP_EVENTS),
-            requests: has(abi::ZERNEL_V0_CAP_REQUESTS),
-            tracking: has(abi::ZERNEL_V0_CAP_TRACKING),
-            phases: has(abi::ZERNEL_V0_CAP_PHASES),
-            prefetch: has(abi::ZERNEL_V0_CAP_PREFETCH),
-            probes: has(abi::ZERNEL_V0_CAP_PROBES),
-            enabled: raw.enabled != 0,
-            max_gpus: raw.max_gpus,
-            max_tsgs_per_gpu: raw.max_tsgs_per_gpu,
-            max_assignments: raw.max_assignments,
-        })
     }
 
     /// All GPUs in the order of their ids.
@@ -266,9 +212,16 @@ impl Zernel {
         Histogram::read_switches(self, gpu)
     }
 
-    /// Starts a new stream of events, from now on.
+    /// Starts a new stream of all events, from now on.
     pub fn events(&self) -> Result<EventStream> {
-        EventStream::open_at(&self.path)
+        self.events_of(&Wanted::all())
+    }
+
+    /// Starts a new stream of these events, from now on.
+    ///
+    /// Errors: as [`EventStream::open_at`].
+    pub fn events_of(&self, wanted: &Wanted<'_>) -> Result<EventStream> {
+        EventStream::open_at(&self.path, wanted)
     }
 
     /// Its descriptor.
@@ -310,7 +263,7 @@ mod tests {
     #[test]
     fn another_file_is_no_zernel() {
         let zernel = Zernel::open_at("/dev/null").unwrap();
-        assert_eq!(zernel.version().unwrap_err().cause(), Cause::Unsupported);
+        assert_eq!(zernel.info().unwrap_err().cause(), Cause::Unsupported);
         assert_eq!(zernel.tsgs().count(), 1, "one error, then the end");
     }
 }

@@ -115,8 +115,8 @@ macro_rules! calls {
 }
 
 calls! {
-    /// `ZERNEL_V0_IOC_VERSION`.
-    Version = "query version",
+    /// `ZERNEL_IOC_INFO`.
+    Info = "query the module",
     /// `ZERNEL_IOC_LIST` of GPUs.
     ListGpus = "list GPUs",
     /// `ZERNEL_IOC_LIST` of TSGs.
@@ -167,7 +167,7 @@ calls! {
     Probe = "add probe",
     /// `ZERNEL_IOC_REMOVE` of a probe.
     RemoveProbe = "remove probe",
-    /// `read()` and `poll()` of the event stream.
+    /// `ZERNEL_IOC_EVENTS`, and `read()` and `poll()` of the event stream.
     Events = "read events",
     /// `pidfd_open()`.
     Pidfd = "open pidfd",
@@ -391,6 +391,10 @@ fn sentence(call: Call, errno: Errno) -> String {
             "those of other users' TSGs, too, need CAP_PERFMON"
         }
         (Pidfd, Errno::SRCH) => "there is no such process",
+        (Events, Errno::BUSY) => "the stream keeps another number of events",
+        (Events, Errno::NODATA) => "the stream was ended",
+        (Events, Errno::NOENT) => "there is no such TSG or GPU, or you may not see it",
+        (Events, Errno::SRCH) => "there is no such thread or process, or the cgroup was removed",
         (Events, Errno::DQUOT) => "you have as many event streams as one user may have",
         (SimContextCreate, Errno::NOSPC) => "the GPU has as many TSGs or channels as it takes",
         (SimContextCreate, Errno::DQUOT) => "you have as many contexts as one user may have",

@@ -83,6 +83,55 @@ impl Serialize for Uuid {
     }
 }
 
+/// The state of a GPU; see [`Gpu`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct State {
+    /// Its driver sleeps.
+    pub suspended: bool,
+    /// The provider answered "later" to the last call.
+    pub retrying: bool,
+    /// It does not respond.
+    pub unresponsive: bool,
+    /// Best-effort TSGs take turns on it.
+    pub turns: bool,
+    /// Some of its TSGs were not taken.
+    pub overfull: bool,
+}
+
+impl State {
+    pub(crate) fn from_abi(raw: u32) -> Self {
+        let is = |state| raw & state != 0;
+        Self {
+            suspended: is(abi::ZERNEL_GPU_SUSPENDED),
+            retrying: is(abi::ZERNEL_GPU_RETRYING),
+            unresponsive: is(abi::ZERNEL_GPU_UNRESPONSIVE),
+            turns: is(abi::ZERNEL_GPU_TURNS),
+            overfull: is(abi::ZERNEL_GPU_OVERFULL),
+        }
+    }
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let states = [
+            (self.suspended, "suspended"),
+            (self.retrying, "retrying"),
+            (self.unresponsive, "unresponsive"),
+            (self.turns, "turns"),
+            (self.overfull, "overfull"),
+        ];
+        let on: Vec<&str> = states
+            .iter()
+            .filter(|(on, _)| *on)
+            .map(|(_, name)| *name)
+            .collect();
+        match on.is_empty() {
+            true => f.write_str("ready"),
+            false => f.write_str(&on.join(", ")),
+        }
+    }
+}
+
 /// A GPU.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Gpu {
@@ -157,7 +206,7 @@ impl Gpu {
 impl From<&abi::zernel_gpu_info> for Gpu {
     fn from(raw: &abi::zernel_gpu_info) -> Self {
         let can = |cap: u32| raw.caps & u64::from(cap) != 0;
-        let is = |state| raw.state & state != 0;
+        let state = State::from_abi(raw.state);
         let bound = |us: u32| Some(us).filter(|&us| us > 0);
         Self {
             id: Id(raw.id),
@@ -179,11 +228,11 @@ impl From<&abi::zernel_gpu_info> for Gpu {
                 waits: can(abi::ZERNEL_GPU_CAP_WAITS),
                 context: can(abi::ZERNEL_GPU_CAP_CONTEXT),
             },
-            suspended: is(abi::ZERNEL_GPU_SUSPENDED),
-            retrying: is(abi::ZERNEL_GPU_RETRYING),
-            unresponsive: is(abi::ZERNEL_GPU_UNRESPONSIVE),
-            turns: is(abi::ZERNEL_GPU_TURNS),
-            overfull: is(abi::ZERNEL_GPU_OVERFULL),
+            suspended: state.suspended,
+            retrying: state.retrying,
+            unresponsive: state.unresponsive,
+            turns: state.turns,
+            overfull: state.overfull,
             tsgs: raw.tsgs,
             pending: raw.pending,
             min_timeslice_us: bound(raw.min_timeslice_us),

@@ -24,13 +24,13 @@ pub struct ParseLevelError(String);
 
 impl Level {
     /// Number of levels.
-    pub const COUNT: u8 = abi::ZERNEL_V0_NR_LEVELS as u8;
+    pub const COUNT: u8 = 8;
     /// Latency-critical, the most urgent.
-    pub const LC: Self = Self(abi::ZERNEL_V0_LEVEL_LC as u8);
+    pub const LC: Self = Self(abi::ZERNEL_LEVEL_LC as u8);
     /// Where work without a class ranks.
-    pub const UNCLASSED_RANK: Self = Self(abi::ZERNEL_V0_LEVEL_DEFAULT as u8);
+    pub const UNCLASSED_RANK: Self = Self(abi::ZERNEL_LEVEL_DEFAULT as u8);
     /// Best-effort, the least urgent.
-    pub const BE: Self = Self(abi::ZERNEL_V0_LEVEL_BE as u8);
+    pub const BE: Self = Self(abi::ZERNEL_LEVEL_BE as u8);
 
     /// The level of this number, if there is one.
     pub const fn new(number: u8) -> Option<Self> {
@@ -52,9 +52,9 @@ impl Level {
         (0..Self::COUNT).map(Self)
     }
 
-    /// As the ABI writes it: `None` stands for `ZERNEL_V0_LEVEL_NONE`.
+    /// As the ABI writes it: `None` stands for `ZERNEL_LEVEL_NONE`.
     pub(crate) fn from_abi(raw: u32) -> crate::Result<Option<Self>> {
-        if raw == abi::ZERNEL_V0_LEVEL_NONE {
+        if raw == abi::ZERNEL_LEVEL_NONE {
             return Ok(None);
         }
         u8::try_from(raw)

@@ -4,7 +4,6 @@
 pub mod memory;
 pub mod probe;
 pub mod sim;
-pub mod v0;
 pub mod zernel;
 
 /// Layouts and constants as generated from the C headers.

@@ -134,21 +134,6 @@ pub enum Source {
 impl Source {
     pub(crate) fn from_abi(raw: u32) -> Self {
         match raw {
-            abi::ZERNEL_V0_TARGET_NONE => Self::None,
-            abi::ZERNEL_V0_TARGET_DEFAULT => Self::Default,
-            abi::ZERNEL_V0_TARGET_CGROUP => Self::Cgroup,
-            abi::ZERNEL_V0_TARGET_PROCESS => Self::Process,
-            abi::ZERNEL_V0_TARGET_THREAD => Self::Thread,
-            abi::ZERNEL_V0_TARGET_TSG => Self::Tsg,
-            _ => Self::Unknown,
-        }
-    }
-}
-
-impl Source {
-    /// From `ZERNEL_SOURCE_*` of ABI 1.
-    pub(crate) fn from_number(raw: u32) -> Self {
-        match raw {
             abi::ZERNEL_SOURCE_NONE => Self::None,
             abi::ZERNEL_SOURCE_CGROUP => Self::Cgroup,
             abi::ZERNEL_SOURCE_PROCESS => Self::Process,
@@ -215,7 +200,7 @@ mod tests {
     #[test]
     fn unknown_sources_are_kept_apart() {
         assert_eq!(Source::from_abi(0), Source::None);
-        assert_eq!(Source::from_abi(5), Source::Tsg);
-        assert_eq!(Source::from_abi(6), Source::Unknown);
+        assert_eq!(Source::from_abi(4), Source::Tsg);
+        assert_eq!(Source::from_abi(99), Source::Unknown);
     }
 }

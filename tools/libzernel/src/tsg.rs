@@ -157,7 +157,7 @@ impl TryFrom<&abi::zernel_tsg_info> for Tsg {
             compute: has(abi::ZERNEL_TSG_COMPUTE),
             shared: has(abi::ZERNEL_TSG_SHARED),
             level: Level::from_abi(raw.level)?,
-            source: Source::from_number(raw.source),
+            source: Source::from_abi(raw.source),
             weight: Weight::from_abi(raw.weight)?,
             timeslice_us: raw.timeslice_us,
             default_timeslice_us: raw.default_timeslice_us,

@@ -24,11 +24,11 @@ pub struct ParseWeightError(String);
 
 impl Weight {
     /// The least.
-    pub const MIN: Self = Self(abi::ZERNEL_V0_WEIGHT_MIN);
+    pub const MIN: Self = Self(abi::ZERNEL_WEIGHT_MIN);
     /// The weight of who was given none.
-    pub const DEFAULT: Self = Self(abi::ZERNEL_V0_WEIGHT_DEFAULT);
+    pub const DEFAULT: Self = Self(abi::ZERNEL_WEIGHT_DEFAULT);
     /// The most.
-    pub const MAX: Self = Self(abi::ZERNEL_V0_WEIGHT_MAX);
+    pub const MAX: Self = Self(abi::ZERNEL_WEIGHT_MAX);
 
     /// The weight of this number, if there is one.
     pub const fn new(number: u32) -> Option<Self> {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use anyhow::Result;
-use libzernel::{Gpu, Stats, Tsg, Version, Zernel};
+use libzernel::{Gpu, Info, Stats, Tsg, Zernel};
 use serde::Serialize;
 
 use crate::{list, output};
@@ -13,7 +13,7 @@ use crate::{list, output};
 /// The whole at a glance.
 #[derive(Debug, Serialize)]
 struct Status {
-    version: Version,
+    module: Info,
     gpus: Vec<Gpu>,
     /// The same, a moment earlier.
     #[serde(skip)]
@@ -29,7 +29,7 @@ pub fn status(zernel: &Zernel, json: bool) -> Result<()> {
     let tsgs = zernel.tsgs().collect::<libzernel::Result<Vec<_>>>()?;
     let (before, gpus) = list::look_twice(zernel)?;
     let status = Status {
-        version: zernel.version()?,
+        module: zernel.info()?,
         gpus,
         before,
         tsgs: tsgs.len(),
@@ -70,12 +70,12 @@ fn by_level(tsgs: &[Tsg]) -> BTreeMap<String, usize> {
 }
 
 fn describe(status: &Status) -> String {
-    let version = &status.version;
+    let module = &status.module;
     let mut text = format!(
-        "zernel: ABI {}, {} levels, classes {}\n",
-        version.abi,
-        version.levels,
-        if version.enabled {
+        "zernel: ABI {}, loaded at {}, classes {}\n",
+        module.abi,
+        module.loaded_at,
+        if module.enabled {
             "applied"
         } else {
             "switched off (tunable enabled)"
@@ -120,21 +120,11 @@ mod tests {
     fn status_of(tsgs: &[Tsg]) -> Status {
         let stats: abi::zernel_system_info = bytemuck::Zeroable::zeroed();
         Status {
-            version: Version {
+            module: Info::from(&abi::zernel_info {
                 abi: 1,
-                levels: 8,
-                classes: true,
-                events: true,
-                requests: true,
-                tracking: true,
-                phases: true,
-                prefetch: true,
-                probes: true,
-                enabled: false,
-                max_gpus: 64,
-                max_tsgs_per_gpu: 4096,
-                max_assignments: 100_000,
-            },
+                gpus_max: 64,
+                ..bytemuck::Zeroable::zeroed()
+            }),
             gpus: Vec::new(),
             before: Vec::new(),
             tsgs: tsgs.len(),
@@ -163,7 +153,7 @@ mod tests {
     #[test]
     fn json_holds_every_part() {
         let json = serde_json::to_value(status_of(&[tsg(1, None)])).unwrap();
-        assert_eq!(json["version"]["max_gpus"], 64);
+        assert_eq!(json["module"]["gpus_max"], 64);
         assert_eq!(json["levels"]["none"], 1);
         assert_eq!(json["stats"]["events_dropped"], 0);
         assert!(json["gpus"].as_array().unwrap().is_empty());

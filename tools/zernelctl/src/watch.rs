@@ -54,27 +54,40 @@ pub fn watch(zernel: &Zernel, options: &Options, json: bool) -> Result<()> {
 }
 
 fn describe(event: &Event) -> String {
-    let mut line = format!("{} #{:<5} {:<14}", event.time_ns, event.seq, event.kind);
-    // The others happen to a TSG.
-    if event.kind != Kind::Prefetch {
+    let mut line = format!("{} #{:<5} {:<11}", event.time_ns, event.seq, event.kind);
+    if event.kind.is_of_gpu() {
+        line += &format!(" gpu {}", event.gpu);
+    } else if event.kind != Kind::Signal {
         line += &format!(" gpu {} tsg {}", event.gpu, event.tsg);
     }
-    line += &format!(" pid {}", event.pid);
+    if !event.kind.is_of_gpu() {
+        line += &format!(" pid {}", event.pid);
+    }
     match event.kind {
-        Kind::TsgRemoved | Kind::Prefetch => {}
-        Kind::ProviderError => {
-            line += &format!(
-                " {}",
-                io::Error::from_raw_os_error(event.error.saturating_neg())
-            )
+        Kind::TsgError => {
+            let error = io::Error::from_raw_os_error(event.error.saturating_neg());
+            line += &format!(" {error}");
         }
-        _ => {
+        Kind::TsgAdded | Kind::TsgClass | Kind::TsgApplied => {
             line += &match event.level {
                 Some(level) => format!(" level {level} from {}", event.source),
                 None => " not classed".to_owned(),
             };
             line += &format!(" slice {}", output::microseconds(event.timeslice_us));
         }
+        _ => {}
+    }
+    if let Some(state) = event.state.filter(|_| event.kind != Kind::GpuRemoved) {
+        line += &format!(" {state}");
+    }
+    if let Some(signal) = event.signal {
+        let ns = Duration::from_nanos;
+        line += &format!(
+            " prefetch: {:?} of {:?}, loading takes {:?}",
+            ns(signal.elapsed_ns),
+            ns(signal.predicted_ns),
+            ns(signal.lead_ns)
+        );
     }
     line
 }
@@ -85,44 +98,64 @@ mod tests {
     use libzernel::{event, sys::abi, Level};
 
     fn event(kind: u32) -> Event {
-        let mut raw: abi::zernel_v0_event = bytemuck::Zeroable::zeroed();
-        raw.size = size_of::<abi::zernel_v0_event>() as u32;
-        raw.type_ = kind;
-        raw.seq = 4;
-        raw.time_ns = 12_000_000_345;
-        raw.tsg = 9;
-        raw.gpu = 1;
-        raw.pid = 77;
-        raw.level = Level::BE.number().into();
-        raw.source = abi::ZERNEL_V0_TARGET_PROCESS;
-        raw.timeslice_us = 200;
-        raw.error = -5;
+        let raw = abi::zernel_event_tsg {
+            event: header::<abi::zernel_event_tsg>(kind),
+            tsg: 9,
+            gpu: 1,
+            pid: 77,
+            uid: 0,
+            level: Level::BE.number().into(),
+            source: abi::ZERNEL_SOURCE_PROCESS,
+            timeslice_us: 200,
+            error: -5,
+        };
         event::parse(bytemuck::bytes_of(&raw)).unwrap().unwrap().0
+    }
+
+    fn header<T>(kind: u32) -> abi::zernel_event {
+        abi::zernel_event {
+            size: size_of::<T>() as u32,
+            kind,
+            seq: 4,
+            dropped: 0,
+            time_at: 12_000_000_345,
+        }
     }
 
     #[test]
     fn lines_tell_what_matters_for_their_kind() {
         assert_eq!(
-            describe(&event(abi::ZERNEL_V0_EVENT_SLICE_APPLIED)),
-            "12.000000345 #4     slice-applied  gpu 1 tsg 9 pid 77 level be from process \
-             slice 200 us"
+            describe(&event(abi::ZERNEL_EVENT_TSG_APPLIED)),
+            "12.000000345 #4     tsg-applied gpu 1 tsg 9 pid 77 level be from process slice 200 us"
         );
-        assert!(describe(&event(abi::ZERNEL_V0_EVENT_TSG_REMOVED)).ends_with("pid 77"));
-        assert!(describe(&event(abi::ZERNEL_V0_EVENT_PROVIDER_ERROR)).contains("os error 5"));
-        assert_eq!(
-            describe(&event(abi::ZERNEL_V0_EVENT_PREFETCH)),
-            "12.000000345 #4     prefetch       pid 77"
-        );
+        assert!(describe(&event(abi::ZERNEL_EVENT_TSG_REMOVED)).ends_with("pid 77"));
+        assert!(describe(&event(abi::ZERNEL_EVENT_TSG_ERROR)).contains("os error 5"));
+        let raw = abi::zernel_event_gpu {
+            event: header::<abi::zernel_event_gpu>(abi::ZERNEL_EVENT_GPU_STATE),
+            gpu: 1,
+            state: abi::ZERNEL_GPU_SUSPENDED | abi::ZERNEL_GPU_RETRYING,
+            reserved: 0,
+        };
+        let (event, _) = event::parse(bytemuck::bytes_of(&raw)).unwrap().unwrap();
+        let line = "12.000000345 #4     gpu-state   gpu 1 suspended, retrying";
+        assert_eq!(describe(&event), line);
+        let raw = abi::zernel_event_signal {
+            event: header::<abi::zernel_event_signal>(abi::ZERNEL_EVENT_SIGNAL),
+            pid: 77,
+            ..bytemuck::Zeroable::zeroed()
+        };
+        let (event, _) = event::parse(bytemuck::bytes_of(&raw)).unwrap().unwrap();
+        assert!(describe(&event).contains("signal      pid 77 prefetch: "));
     }
 
     #[test]
     fn json_is_a_line() {
         let mut out = Vec::new();
-        output::json_line(&mut out, &event(abi::ZERNEL_V0_EVENT_CLASS_CHANGED)).unwrap();
+        output::json_line(&mut out, &event(abi::ZERNEL_EVENT_TSG_CLASS)).unwrap();
         let text = String::from_utf8(out).unwrap();
         assert_eq!(text.matches('\n').count(), 1);
         let json: serde_json::Value = serde_json::from_str(&text).unwrap();
-        assert_eq!(json["kind"], "class_changed");
+        assert_eq!(json["kind"], "tsg_class");
         assert_eq!(json["seq"], 4);
     }
 }

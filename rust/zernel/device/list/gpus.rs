@@ -66,17 +66,6 @@ impl Gpus {
     }
 }
 
-/// The state of a GPU, `ZERNEL_GPU_SUSPENDED` and so on.
-fn state(registry: &Registry, gpu: &Gpu) -> u32 {
-    combine(&[
-        (gpu.suspended, uapi::ZERNEL_GPU_SUSPENDED),
-        (gpu.retrying, uapi::ZERNEL_GPU_RETRYING),
-        (gpu.unresponsive, uapi::ZERNEL_GPU_UNRESPONSIVE),
-        (registry.takes_turns_on(gpu), uapi::ZERNEL_GPU_TURNS),
-        (gpu.turned_away, uapi::ZERNEL_GPU_OVERFULL),
-    ])
-}
-
 /// What its provider can do.
 fn caps(gpu: &Gpu) -> u64 {
     let caps = combine(&[
@@ -106,7 +95,7 @@ fn info(registry: &Registry, id: gpu::Id, gpu: &Gpu) -> uapi::zernel_gpu_info {
         applied: gpu.applied,
         retries: gpu.retries,
         errors: gpu.errors,
-        state: state(registry, gpu),
+        state: registry.state_of(gpu),
         tsgs: gpu.tsgs,
         pending: gpu.pending + u32::from(gpu.working),
         numa_node: gpu.names.numa_node.unwrap_or(-1),

@@ -3,7 +3,6 @@
 
 use super::{
     combine,
-    source,
     Kind,
     Part, //
 };
@@ -17,6 +16,7 @@ use crate::{
         self,
         assignments,
         gpu,
+        told,
         tsg::{
             self,
             Tsg, //
@@ -160,7 +160,7 @@ fn info(registry: &Registry, id: tsg::Id, tsg: &Tsg, viewer: &Viewer) -> uapi::z
         tid: viewer.number_of(&tsg.owner.thread),
         uid: viewer.number_of_user(tsg.owner.uid),
         level: level.map_or(uapi::ZERNEL_LEVEL_NONE, |level| level.number()),
-        source: source(tsg.effective.source()),
+        source: told::source(tsg.effective.source()),
         weight: tsg.effective.weight.number(),
         timeslice_us: tsg.current.map_or(0, |hw| hw.timeslice.0),
         default_timeslice_us: tsg.original.map_or(0, |hw| hw.timeslice.0),

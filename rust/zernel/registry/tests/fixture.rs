@@ -105,6 +105,7 @@ pub(super) fn gpu(handle: u64) -> Result<Gpu> {
         meters: Meters::new()?,
         metered: false,
         turned_away: false,
+        told: 0,
         closing: false,
         worker: None,
     })

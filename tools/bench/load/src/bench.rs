@@ -169,7 +169,7 @@ fn calls(
     let mut turn = 0u8;
     let figures = vec![
         meter.figure("getpid", || Ok(getpid()))?,
-        meter.figure("VERSION", || zernel.version())?,
+        meter.figure("INFO", || zernel.info())?,
         meter.figure("STATS", || zernel.stats())?,
         meter.figure("LIST_GPUS (all)", || each(zernel.gpus()))?,
         meter.figure("LIST_TSGS (all)", || each(zernel.tsgs()))?,
@@ -239,7 +239,7 @@ fn class_change(
     let parts: [(&str, Part); 4] = [
         ("ioctl returns", |change| change.returned),
         ("slice in force in the model", |change| change.in_model),
-        ("SLICE_APPLIED event", |change| change.event),
+        ("TSG_APPLIED event", |change| change.event),
         ("event read by the program", |change| change.read),
     ];
     Ok(parts
@@ -278,8 +278,8 @@ fn change(
     let event = loop {
         let event = events
             .next_within(Some(PATIENCE))?
-            .context("no SLICE_APPLIED event came")?;
-        if event.tsg == id && event.kind == Kind::SliceApplied {
+            .context("no TSG_APPLIED event came")?;
+        if event.tsg == id && event.kind == Kind::TsgApplied {
             break event;
         }
     };

@@ -93,7 +93,7 @@ impl Loader<'_> {
         loop {
             while let Some(event) = self.stream.next_within(Some(Duration::ZERO))? {
                 // One from before tells of another batch.
-                let own = event.kind == Kind::Prefetch && event.pid == std::process::id();
+                let own = event.kind == Kind::Signal && event.pid == std::process::id();
                 if own && event.time_ns >= order.at {
                     return Ok(true);
                 }

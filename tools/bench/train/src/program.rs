@@ -90,7 +90,7 @@ impl Program {
     pub fn signals(&mut self) -> Result<Vec<Event>> {
         let mut signals = Vec::new();
         while let Some(event) = self.stream.next_within(Some(Duration::ZERO))? {
-            if event.kind == Kind::Prefetch && event.pid == std::process::id() {
+            if event.kind == Kind::Signal && event.pid == std::process::id() {
                 signals.push(event);
             }
         }

@@ -1,50 +1,55 @@
 // SPDX-License-Identifier: GPL-2.0
-//! How calls of `/dev/zernel` are taken or refused: memory, sizes, numbers, reserved fields.
+//! How calls of `/dev/zernel` are taken or refused: memory, sizes, numbers, fields; and programs that
+//! were built for another version of the header.
 //!
-//! Calls of 32-bit programs are not among these: the layouts are the same for them, so that the
-//! kernel's `compat_ptr_ioctl` is all there is to it, and the test kernels have no
-//! `CONFIG_IA32_EMULATION` to make such a call with.
+//! The layouts are the same for 32-bit programs, so that the kernel's `compat_ptr_ioctl` is all there
+//! is to their calls. The test kernels have no `CONFIG_IA32_EMULATION` to make one with.
 
-mod fields;
-mod table;
+mod filter;
+mod sizes;
+mod stage;
+mod validity;
+mod versions;
 
-use std::fs::File;
-use std::io::Read;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use bytemuck::{bytes_of_mut, Pod, Zeroable};
 use libzernel::request::Of;
 use libzernel::sys::abi;
-use libzernel::{Level, Stats, Target, Zernel};
-use rustix::fs::{Mode, OFlags};
+use libzernel::{Stats, Target, Zernel};
 use rustix::io::Errno;
 
 use crate::check_eq;
+use crate::child::in_child;
 use crate::common::Lab;
 use crate::harness::{case, suite, Outcome, Suite};
-use crate::sys::{self, Area, Wild};
-
-use table::Stage;
+use crate::sys;
 
 /// The suite.
 pub const SUITE: Suite = suite(
     "abi",
     &[
-        case("every_call_works", every_call_works),
-        case("wild_pointers", wild_pointers),
-        case("structure_over_the_edge", structure_over_the_edge),
-        case("read_only_structure", read_only_structure),
-        case("entries_out_of_reach", entries_out_of_reach),
-        case("short_structures", short_structures),
-        case("older_structures", older_structures),
-        case("longer_structures", longer_structures),
-        case("longer_with_unknown_content", longer_with_unknown_content),
-        case("foreign_numbers", foreign_numbers),
-        case("list_fields", fields::list_fields),
-        case("read_needs_room", read_needs_room),
-        case("write_and_mmap_are_refused", write_and_mmap_are_refused),
-        case("other_files", other_files),
+        case("every_call_works", sizes::every_call_works),
+        case("addresses", sizes::addresses),
+        case("read_only_structures", sizes::read_only_structures),
+        case("shorter_structures", sizes::shorter_structures),
+        case("longer_structures", sizes::longer_structures),
+        case("other_numbers", sizes::other_numbers),
+        case("files_open_for_reading", sizes::files_open_for_reading),
+        case("other_files", sizes::other_files),
+        case(
+            "numbers_tell_the_structure",
+            sizes::numbers_tell_the_structure,
+        ),
+        case("seccomp_tells_calls_apart", || {
+            in_child(sizes::seccomp_tells_calls_apart)
+        }),
+        case("fields", validity::fields),
+        case("targets", validity::targets),
+        case("clocks_of_time_namespaces", clocks_of_time_namespaces),
+        case("old_programs", versions::old_programs),
+        case("other_versions", versions::other_versions),
     ],
 );
 
@@ -72,323 +77,32 @@ pub fn call<T: Pod>(fd: BorrowedFd<'_>, number: u32, value: &T) -> (Result<i32, 
     (result, value)
 }
 
-fn every_call_works() -> Outcome {
-    let stage = Stage::new()?;
-    let lab = &stage.lab;
-    let mut area = Area::new()?;
-    for call in stage.calls()? {
-        area.put(512, &call.request);
-        area.ioctl(stage.fd(), call.number, 512)
-            .context(call.name)?;
+/// The offset of a time namespace is that by which its clock differs.
+fn clocks_of_time_namespaces() -> Outcome {
+    const NEWTIME: libc::c_int = 0x80;
+    const OFFSET_S: i64 = 7200;
+    if !std::path::Path::new("/proc/self/ns/time").exists() {
+        eprintln!("this kernel has no time namespaces");
+        return Ok(());
     }
-    let version = lab.zernel.version()?;
-    check_eq!((version.abi, version.levels), (6, 8));
-    check_eq!(
-        [
-            version.classes,
-            version.events,
-            version.requests,
-            version.tracking,
-            version.phases,
-            version.prefetch
-        ],
-        [true; 6]
-    );
-    check_eq!(version.enabled, true);
-    check_eq!(
-        (
-            version.max_gpus,
-            version.max_tsgs_per_gpu,
-            version.max_assignments
-        ),
-        (64, 4096, 100_000)
-    );
-    check_eq!(lab.zernel.gpus().count(), 2);
-    check_eq!(lab.stats()?.gpus, 2);
-    let own = lab.zernel.class(&Target::current_process())?;
-    check_eq!(own.level.value, None);
-    Ok(())
-}
-
-fn wild_pointers() -> Outcome {
-    let stage = Stage::new()?;
-    let lab = &stage.lab;
-    for call in stage.calls()? {
-        for wild in Wild::ALL {
-            let result = unchanged(&lab.zernel, || {
-                Ok(wild.ioctl(lab.zernel.as_fd(), call.number))
-            })?;
-            check_eq!(result, Err(Errno::FAULT), "{} at {wild:?}", call.name);
-        }
-    }
-    Ok(())
-}
-
-fn structure_over_the_edge() -> Outcome {
-    let stage = Stage::new()?;
-    let lab = &stage.lab;
-    let mut area = Area::new()?;
-    for mut call in stage.calls()? {
-        for missing in [1, call.size() / 2, call.size()] {
-            let offset = Area::PAGE - call.size() + missing;
-            area.put(offset, &call.request[..call.size() - missing]);
-            let result = unchanged(&lab.zernel, || {
-                Ok(area.ioctl(lab.zernel.as_fd(), call.number, offset))
-            })?;
-            check_eq!(result, Err(Errno::FAULT), "{} less {missing}", call.name);
-        }
-        // The last byte that is there is good enough.
-        stage.renew(&mut call)?;
-        let offset = Area::PAGE - call.size();
-        area.put(offset, &call.request);
-        area.ioctl(lab.zernel.as_fd(), call.number, offset)
-            .with_context(|| format!("{} at the end of a page", call.name))?;
-        lab.wait_set()?;
-    }
-    Ok(())
-}
-
-fn read_only_structure() -> Outcome {
-    let stage = Stage::new()?;
-    let lab = &stage.lab;
-    let me = Target::current_process();
-    lab.zernel.set_class(&me, Level::BE)?;
-    lab.wait_set()?;
-    for call in stage.calls()? {
-        let mut area = Area::new()?;
-        area.put(0, &call.request);
-        area.freeze()?;
-        if !call.answers {
-            // There is nothing to write.
-            area.ioctl(stage.fd(), call.number, 0).context(call.name)?;
-            continue;
-        }
-        let result = unchanged(&lab.zernel, || {
-            Ok(area.ioctl(lab.zernel.as_fd(), call.number, 0))
+    in_child(|| {
+        sys::unshare(NEWTIME)?;
+        std::fs::write(
+            "/proc/self/timens_offsets",
+            format!("monotonic {OFFSET_S} 0"),
+        )?;
+        // The namespace is that of children.
+        in_child(|| {
+            let info = Lab::open()?.zernel.info()?;
+            check_eq!(info.clock_offset_ns, OFFSET_S * 1_000_000_000);
+            let now = libzernel::Timestamp::now().as_ns() as i64 - info.clock_offset_ns;
+            check_eq!(now > info.loaded_at.as_ns() as i64, true, "{info:?}");
+            Ok(())
         })
-        .context(call.name)?;
-        check_eq!(result, Err(Errno::FAULT), "{}", call.name);
-    }
-
-    Ok(())
-}
-
-fn entries_out_of_reach() -> Outcome {
-    let stage = Stage::new()?;
-    let (lab, area) = (&stage.lab, Area::new()?);
-    let calls = stage.calls()?;
-    for call in calls.iter().filter(|call| call.name.starts_with("LIST")) {
-        let good: abi::zernel_v0_list = bytemuck::pod_read_unaligned(&call.request);
-        let over = area.address(Area::PAGE - good.entry_size as usize + 1);
-        let wild = Wild::ALL.map(Wild::address);
-        for entries in wild.into_iter().chain([over, u64::MAX - 8]) {
-            let request = abi::zernel_v0_list { entries, ..good };
-            let (result, after) = self::call(lab.zernel.as_fd(), call.number, &request);
-            check_eq!(result, Err(Errno::FAULT), "{} to {entries:#x}", call.name);
-            check_eq!((after.cursor, after.count), (0, 1), "{}", call.name);
-        }
-        // At the end of the list nothing is written, so that no address is looked at.
-        let request = abi::zernel_v0_list {
-            cursor: u64::MAX,
-            entries: 0,
-            ..good
-        };
-        let (result, after) = self::call(lab.zernel.as_fd(), call.number, &request);
-        check_eq!(
-            (result, after.count),
-            (Ok(0), 0),
-            "{} at the end",
-            call.name
-        );
-    }
-    Ok(())
-}
-
-fn short_structures() -> Outcome {
-    let stage = Stage::new()?;
-    let lab = &stage.lab;
-    let mut area = Area::new()?;
-    for call in stage.calls()? {
-        for size in 0..call.first {
-            area.put(512, &call.request);
-            let result = unchanged(&lab.zernel, || {
-                Ok(area.ioctl(lab.zernel.as_fd(), call.sized(size), 512))
-            })?;
-            check_eq!(result, Err(Errno::INVAL), "{} of {size} bytes", call.name);
-            check_eq!(
-                area.get(512, call.size()) == call.request,
-                true,
-                "{}",
-                call.name
-            );
-        }
-    }
-    Ok(())
-}
-
-/// A program that knows an older version gets just what it knows.
-fn older_structures() -> Outcome {
-    let stage = Stage::new()?;
-    let lab = &stage.lab;
-    let mut tried = 0;
-    for mut call in stage.calls()? {
-        for size in call.first..call.size() {
-            stage.renew(&mut call)?;
-            let mut bytes = vec![0xa5; call.size()];
-            if call.reads {
-                bytes[..size].copy_from_slice(&call.request[..size]);
-            }
-            sys::ioctl_bytes(lab.zernel.as_fd(), call.sized(size), &mut bytes)
-                .with_context(|| format!("{} of {size} bytes", call.name))?;
-            check_eq!(
-                bytes[size..].iter().all(|&byte| byte == 0xa5),
-                true,
-                "{} past {size} bytes",
-                call.name
-            );
-            check_eq!(
-                bytes[..size].iter().all(|&byte| byte == 0xa5),
-                false,
-                "{} of {size} bytes",
-                call.name
-            );
-            tried += 1;
-        }
-    }
-    // 80 bytes of the counters, 8 of a class in three calls, 8 of the request statistics.
-    check_eq!(tried, 112, "sizes between two versions");
-    Ok(())
-}
-
-fn longer_structures() -> Outcome {
-    let stage = Stage::new()?;
-    let lab = &stage.lab;
-    for mut call in stage.calls()? {
-        for size in [call.size() + 1, call.size() + 8, 4096, 16383] {
-            stage.renew(&mut call)?;
-            let mut bytes = vec![0; size + 8];
-            bytes[..call.size()].copy_from_slice(&call.request);
-            bytes[size..].fill(0xa5);
-            sys::ioctl_bytes(lab.zernel.as_fd(), call.sized(size), &mut bytes)
-                .with_context(|| format!("{} of {size} bytes", call.name))?;
-            check_eq!(bytes[call.size()..size].iter().any(|&b| b != 0), false);
-            check_eq!(&bytes[size..], [0xa5; 8], "{} past {size} bytes", call.name);
-        }
-    }
-    Ok(())
-}
-
-fn longer_with_unknown_content() -> Outcome {
-    let stage = Stage::new()?;
-    let lab = &stage.lab;
-    for call in stage.calls()?.iter().filter(|call| call.reads) {
-        let known = call.size();
-        for (size, position) in [
-            (known + 1, known),
-            (known + 200, known + 70),
-            (16383, known),
-            (16383, 16382),
-        ] {
-            let mut bytes = vec![0; size];
-            bytes[..known].copy_from_slice(&call.request);
-            bytes[position] = 1;
-            let before = bytes.clone();
-            let result = unchanged(&lab.zernel, || {
-                let number = call.sized(size);
-                Ok(sys::ioctl_bytes(lab.zernel.as_fd(), number, &mut bytes))
-            })?;
-            check_eq!(
-                result,
-                Err(Errno::TOOBIG),
-                "{} of {size} bytes with byte {position} set",
-                call.name
-            );
-            check_eq!(bytes == before, true, "{} wrote something", call.name);
-        }
-    }
-    Ok(())
-}
-
-fn foreign_numbers() -> Outcome {
-    let lab = Lab::open()?;
-    let fd = lab.zernel.as_fd();
-    let mut bytes = vec![0; 16384];
-    let class = abi::LIBZERNEL_V0_IOC_VERSION;
-    unchanged(&lab.zernel, || {
-        // Those of ABI 1 have their own suite.
-        let known = [0x20..0x25, 0x30..0x32, 0x40..0x42, 0x50..0x54];
-        let is_known = |number: &u32| known.iter().any(|numbers| numbers.contains(number));
-        let numbers = 0x19..=255;
-        for number in numbers.filter(|number| !is_known(number)) {
-            let number = class & !0xff | number;
-            let result = sys::ioctl_bytes(fd, number, &mut bytes);
-            check_eq!(result, Err(Errno::NOTTY), "number {number:#x}");
-        }
-        for magic in (0..=255).filter(|&magic| magic != abi::ZERNEL_V0_IOC_MAGIC) {
-            // The VFS keeps some numbers of these for itself: none of them is number 0x7b.
-            let number = class & !0xffff | magic << 8 | 0x7b;
-            let result = sys::ioctl_bytes(fd, number, &mut bytes);
-            check_eq!(result, Err(Errno::NOTTY), "number {number:#x}");
-        }
-        Ok(())
-    })?;
-    check_eq!(bytes.iter().any(|&byte| byte != 0), false);
-    Ok(())
-}
-
-fn read_needs_room() -> Outcome {
-    let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let mut file = File::from(rustix::fs::open(Zernel::PATH, flags, Mode::empty())?);
-    let event = size_of::<abi::zernel_v0_event>();
-    let mut buffer = vec![0; event];
-    for room in 1..event {
-        let error = file.read(&mut buffer[..room]).err().map(|e| e.kind());
-        check_eq!(
-            error,
-            Some(std::io::ErrorKind::InvalidInput),
-            "{room} bytes"
-        );
-    }
-    let error = file.read(&mut buffer).err().map(|error| error.kind());
-    check_eq!(error, Some(std::io::ErrorKind::WouldBlock));
-    Ok(())
-}
-
-fn write_and_mmap_are_refused() -> Outcome {
-    let lab = Lab::open()?;
-    unchanged(&lab.zernel, || {
-        let result = rustix::io::write(lab.zernel.as_fd(), &[0; 64]);
-        check_eq!(result, Err(Errno::INVAL));
-        check_eq!(sys::map_shared(lab.zernel.as_fd(), 4096), Err(Errno::NODEV));
-        Ok(())
     })
 }
 
-fn other_files() -> Outcome {
-    let stage = Stage::new()?;
-    let lab = &stage.lab;
-    let null = File::options().read(true).write(true).open("/dev/null")?;
-    let (reader, _writer) = rustix::pipe::pipe()?;
-    let regular = File::open("/proc/self/exe")?;
-    let place = rustix::fs::open(Zernel::PATH, OFlags::PATH, Mode::empty())?;
-    let mut area = Area::new()?;
-    for call in stage.calls()? {
-        area.put(512, &call.request);
-        for (what, fd, errno) in [
-            ("/dev/null", null.as_fd(), Errno::NOTTY),
-            ("a pipe", reader.as_fd(), Errno::NOTTY),
-            ("a file", regular.as_fd(), Errno::NOTTY),
-            ("the software GPU", lab.sim.as_fd(), Errno::NOTTY),
-            ("a path", place.as_fd(), Errno::BADF),
-        ] {
-            let result = area.ioctl(fd, call.number, 512);
-            check_eq!(result, Err(errno), "{} on {what}", call.name);
-        }
-    }
-    Ok(())
-}
-
-/// How many TSGs the first page through this file has.
+/// How many TSGs the first part of their list through this file has.
 pub fn count_tsgs(fd: BorrowedFd<'_>) -> Result<usize> {
     let mut part = [abi::zernel_tsg_info::zeroed(); 64];
     Ok(crate::list::part(fd, abi::ZERNEL_LIST_TSGS, 0, &mut part)?.0)

@@ -2,6 +2,7 @@
 //! The event stream, and what happens when a provider fails: each event and each counter.
 
 mod failures;
+mod filters;
 mod going;
 mod raw;
 mod reading;
@@ -13,7 +14,7 @@ mod watching;
 use std::time::Duration;
 
 use anyhow::{bail, Result};
-use libzernel::event::Kind;
+use libzernel::event::{Kind, Wanted};
 use libzernel::sim::{Context, ContextSpec, Fault, Operation, Sim};
 use libzernel::{Event, EventStream, Level, Stats, Target, Tsg};
 use rustix::io::Errno;
@@ -57,6 +58,11 @@ pub const SUITE: Suite = suite(
         case("users_see_their_own", viewers::users_see_their_own),
         case("opener_decides", viewers::opener_decides),
         case("stream_quota", viewers::stream_quota),
+        case("filters", filters::filters),
+        case("kinds", filters::kinds),
+        case("changes_and_ends", filters::changes_and_ends),
+        case("gpus_tell_their_state", filters::gpus_tell_their_state),
+        case("follows_a_list", filters::follows_a_list),
         case("not_now_is_retried", failures::not_now_is_retried),
         case("not_now_keeps_the_order", failures::not_now_keeps_the_order),
         case(
@@ -106,7 +112,9 @@ struct Reader {
 
 impl Reader {
     fn new(lab: &Lab) -> Result<Self> {
-        Ok(Self::of(lab.zernel.events()?))
+        Ok(Self::of(
+            lab.zernel.events_of(&Wanted::only(&Kind::OF_TSGS))?,
+        ))
     }
 
     fn of(stream: EventStream) -> Self {

@@ -250,7 +250,7 @@ fn a_hundred_thousand_assignments() -> Outcome {
 fn fill(size: Size) -> Result<()> {
     let Size { few, full, most } = size;
     let (zernel, sim) = (Zernel::open()?, Sim::open()?);
-    check_eq!(zernel.version()?.max_assignments, MOST);
+    check_eq!(zernel.info()?.classes_max, MOST);
     check_eq!(zernel.gpus().count(), GPUS as usize, "GPUs");
     let mut crowd = Crowd {
         zernel,

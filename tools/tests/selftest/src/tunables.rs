@@ -481,7 +481,7 @@ fn switching_off_and_on() -> Outcome {
         crate::common::wait_until("the interleave level is back", || {
             Ok(one.stats()?.interleave == 0)
         })?;
-        check_eq!(lab.zernel.version()?.enabled, false);
+        check_eq!(lab.zernel.info()?.enabled, false);
         // The class is still there; it just asks for nothing.
         let class = lab.zernel.class(&Target::Tsg(one_tsg.id))?;
         check_eq!(
@@ -489,7 +489,7 @@ fn switching_off_and_on() -> Outcome {
             (Some(level(1)), 0)
         );
         tune("enabled", 1)?;
-        check_eq!(lab.zernel.version()?.enabled, true);
+        check_eq!(lab.zernel.info()?.enabled, true);
     }
     lab.wait_slice(&one, slice_of(1))?;
     lab.wait_slice(&two, slice_of(7))

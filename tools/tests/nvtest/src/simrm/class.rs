@@ -79,8 +79,8 @@ fn there_and_back(level: Level, slice_us: u64, interleave: u32) -> Outcome {
     let mut applied = Vec::new();
     while let Some(event) = events.next_within(Some(Duration::from_millis(50)))? {
         match event.kind {
-            Kind::SliceApplied => applied.push(u64::from(event.timeslice_us)),
-            Kind::ProviderError => bail!("the provider failed: {event:?}"),
+            Kind::TsgApplied => applied.push(u64::from(event.timeslice_us)),
+            Kind::TsgError => bail!("the provider failed: {event:?}"),
             _ => {}
         }
     }

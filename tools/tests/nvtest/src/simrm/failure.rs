@@ -99,7 +99,7 @@ fn each_status_has_its_errno() -> Outcome {
         let before = lab.stats()?;
         set_faults(&format!("{SET_SLICE} status={:#x} kernel", status.0))?;
         let listed = lab.class(&runtime, tsg, Level::BE)?;
-        let event = next(&mut events, Kind::ProviderError).context(what.clone())?;
+        let event = next(&mut events, Kind::TsgError).context(what.clone())?;
         check_eq!(event.error, -errno.raw_os_error(), "{what}");
         check_eq!(event.tsg, listed.id, "{what}");
         check_eq!(faults()?, "", "faults left after {what}");

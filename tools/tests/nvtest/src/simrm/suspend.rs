@@ -83,7 +83,7 @@ fn classes_wait_for_the_driver() -> Outcome {
     wait_slice(&runtime, tsg, 200)?;
     wait_until("the GPU works again", || Ok(!lab.gpu(&bus)?.suspended))?;
     while let Some(event) = events.next_within(Some(Duration::from_millis(50)))? {
-        ensure!(event.kind != Kind::ProviderError, "{event:?}");
+        ensure!(event.kind != Kind::TsgError, "{event:?}");
     }
     let said = log.lines()?;
     ensure!(said.len() < 20, "the kernel's log: {said:?}");

@@ -57,8 +57,8 @@ pub(super) fn not_now_is_retried() -> Outcome {
     );
     let done = (after.errors - gpu.errors, after.applied - gpu.applied);
     check_eq!(done, (0, 1), "errors, settings");
-    reader.expect(Kind::ClassChanged)?;
-    reader.expect(Kind::SliceApplied)?;
+    reader.expect(Kind::TsgClass)?;
+    reader.expect(Kind::TsgApplied)?;
     check_eq!(reader.drain()?.len(), 0, "more events");
     Ok(())
 }
@@ -77,7 +77,7 @@ pub(super) fn not_now_keeps_the_order() -> Outcome {
     let mut order = Vec::new();
     while order.len() < tsgs.len() {
         let event = reader.next()?;
-        if event.kind == Kind::SliceApplied {
+        if event.kind == Kind::TsgApplied {
             order.push(tsgs.iter().position(|(_, tsg)| tsg.id == event.tsg));
         }
     }
@@ -107,9 +107,9 @@ pub(super) fn hard_errors_are_told_once() -> Outcome {
                 classify(&lab, &tsg, level)?;
                 attempts += 1;
                 if request == "first" {
-                    reader.expect(Kind::ClassChanged)?;
+                    reader.expect(Kind::TsgClass)?;
                 }
-                let event = reader.expect(Kind::ProviderError)?;
+                let event = reader.expect(Kind::TsgError)?;
                 check_eq!(
                     (event.error, event.tsg),
                     (-errno.raw_os_error(), tsg.id),
@@ -160,8 +160,8 @@ pub(super) fn half_a_change() -> Outcome {
     let operation = Operation::SetInterleave;
     let broken = Broken::new(&lab.sim, operation, None, u32::MAX, Some(Errno::IO), none)?;
     classify(&lab, &tsg, Level::LC)?;
-    reader.expect(Kind::ClassChanged)?;
-    let event = reader.expect(Kind::ProviderError)?;
+    reader.expect(Kind::TsgClass)?;
+    let event = reader.expect(Kind::TsgError)?;
     check_eq!(
         (event.error, event.timeslice_us),
         (-5, LC_US),
@@ -192,10 +192,10 @@ pub(super) fn unreadable_slice() -> Outcome {
     let broken = Broken::new(&lab.sim, operation, None, u32::MAX, Some(Errno::IO), none)?;
     let (context, tsg) = lab.compute()?;
     reader.expect(Kind::TsgAdded)?;
-    check_eq!(reader.expect(Kind::ProviderError)?.error, -5);
+    check_eq!(reader.expect(Kind::TsgError)?.error, -5);
     classify(&lab, &tsg, Level::BE)?;
-    reader.expect(Kind::ClassChanged)?;
-    reader.expect(Kind::ProviderError)?;
+    reader.expect(Kind::TsgClass)?;
+    reader.expect(Kind::TsgError)?;
     check_eq!(context.stats()?.slice_changes, 0, "changes");
     drop(broken);
     let broken = Broken::new(&lab.sim, operation, None, 3, Some(Errno::AGAIN), none)?;
@@ -215,7 +215,7 @@ pub(super) fn gone_tsg_is_dropped() -> Outcome {
     let mut reader = Reader::new(&lab)?;
     let broken = Broken::slices(&lab.sim, Some(&context), Errno::NOENT)?;
     classify(&lab, &tsg, Level::BE)?;
-    reader.expect(Kind::ClassChanged)?;
+    reader.expect(Kind::TsgClass)?;
     check_eq!(reader.expect(Kind::TsgRemoved)?.tsg, tsg.id);
     ensure!(lab.tsg(tsg.id).is_err(), "still listed");
     check_eq!(grown(&lab, &before, |s| s.tsgs_dead)?, 1, "TSGs found dead");

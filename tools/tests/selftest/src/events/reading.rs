@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use anyhow::{bail, ensure, Result};
 use libzernel::event::parse;
+use libzernel::sys::{abi, zernel as calls};
 use libzernel::{Event, Level, Tsg, Zernel};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::fs::{Mode, OFlags};
@@ -19,13 +20,36 @@ use crate::common::{tune, wait_until, Lab, SOON};
 use crate::harness::Outcome;
 use crate::sim::raw::{Guarded, PAGE};
 
-/// Size of an event.
-const SIZE: usize = size_of::<libzernel::sys::abi::zernel_v0_event>();
+/// Size of an event of a TSG.
+const SIZE: usize = size_of::<abi::zernel_event_tsg>();
 
-/// A stream that has not been started, blocking unless told otherwise.
-fn open(flags: OFlags) -> Result<OwnedFd> {
-    let flags = OFlags::RDWR | OFlags::CLOEXEC | flags;
+/// An open file without a stream, blocking unless told otherwise.
+pub(super) fn open(flags: OFlags) -> Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | flags;
     Ok(rustix::fs::open(Zernel::PATH, flags, Mode::empty())?)
+}
+
+/// Starts the stream of a file: all events of TSGs.
+pub(super) fn start_at(fd: BorrowedFd<'_>) -> Result<(), Errno> {
+    let kinds = [
+        abi::ZERNEL_EVENT_TSG_ADDED,
+        abi::ZERNEL_EVENT_TSG_REMOVED,
+        abi::ZERNEL_EVENT_TSG_CLASS,
+        abi::ZERNEL_EVENT_TSG_APPLIED,
+        abi::ZERNEL_EVENT_TSG_ERROR,
+    ];
+    let mut wanted = abi::zernel_events {
+        kinds: kinds.iter().fold(0, |all, kind| all | 1 << kind),
+        ..bytemuck::Zeroable::zeroed()
+    };
+    calls::events(fd, &mut wanted)
+}
+
+/// A file whose stream has been started.
+pub(super) fn start(flags: OFlags) -> Result<OwnedFd> {
+    let fd = open(flags)?;
+    start_at(fd.as_fd())?;
+    Ok(fd)
 }
 
 fn ready(fd: BorrowedFd<'_>) -> Result<PollFlags> {
@@ -58,6 +82,9 @@ pub(super) fn read_sizes() -> Outcome {
     let fd = open(OFlags::NONBLOCK)?;
     let mut bytes = [0; 4 * SIZE];
     let mut read = |length: usize| rustix::io::read(&fd, &mut bytes[..length]);
+    check_eq!(read(SIZE), Err(Errno::NODATA), "before the start");
+    check_eq!(ready(fd.as_fd())?, PollFlags::ERR, "ready before the start");
+    start_at(fd.as_fd())?;
     check_eq!(read(SIZE), Err(Errno::AGAIN), "the first read");
     check_eq!(
         ready(fd.as_fd())?,
@@ -98,7 +125,7 @@ pub(super) fn read_to_bad_address() -> Outcome {
     let lab = Lab::open()?;
     let (_context, tsg) = known(&lab)?;
     tune("enabled", 0)?;
-    let fd = open(OFlags::NONBLOCK)?;
+    let fd = start(OFlags::NONBLOCK)?;
     let page = Guarded::new()?;
     check_eq!(
         read_at(fd.as_fd(), page.end(), SIZE),
@@ -154,7 +181,7 @@ pub(super) fn blocked_read_wakes() -> Outcome {
     let (_context, tsg) = known(&lab)?;
     tune("enabled", 0)?;
     let child = blocked(&lab, || {
-        let event = read_event(&open(OFlags::empty())?)?;
+        let event = read_event(&start(OFlags::empty())?)?;
         check_eq!((event.seq, event.level), (1, Some(Level::BE)), "event");
         Ok(())
     })?;
@@ -167,7 +194,7 @@ pub(super) fn poll_wakes() -> Outcome {
     let (_context, tsg) = known(&lab)?;
     tune("enabled", 0)?;
     let child = blocked(&lab, || {
-        let fd = open(OFlags::NONBLOCK)?;
+        let fd = start(OFlags::NONBLOCK)?;
         let mut fds = [PollFd::new(&fd, PollFlags::IN)];
         check_eq!(poll(&mut fds, None)?, 1);
         check_eq!(fds[0].revents(), PollFlags::IN);
@@ -190,7 +217,7 @@ pub(super) fn signal_ends_a_read() -> Outcome {
     let lab = Lab::open()?;
     let child = blocked(&lab, || {
         catch_usr1(false);
-        let fd = open(OFlags::empty())?;
+        let fd = start(OFlags::empty())?;
         check_eq!(
             rustix::io::read(&fd, &mut [0; SIZE]),
             Err(Errno::INTR),
@@ -208,7 +235,7 @@ pub(super) fn restarted_read_goes_on() -> Outcome {
     tune("enabled", 0)?;
     let child = blocked(&lab, || {
         catch_usr1(true);
-        check_eq!(read_event(&open(OFlags::empty())?)?.seq, 1);
+        check_eq!(read_event(&start(OFlags::empty())?)?.seq, 1);
         Ok(())
     })?;
     interrupt(&child)?;
@@ -222,7 +249,7 @@ pub(super) fn restarted_read_goes_on() -> Outcome {
 pub(super) fn kill_ends_a_read() -> Outcome {
     let lab = Lab::open()?;
     let child = blocked(&lab, || {
-        read_event(&open(OFlags::empty())?)?;
+        read_event(&start(OFlags::empty())?)?;
         Ok(())
     })?;
     child.kill()?;

@@ -55,18 +55,18 @@ pub(super) fn every_field() -> Outcome {
     let lc = (Some(Level::LC), Source::Tsg);
     check(reader.next()?, Kind::TsgAdded, none, 0, 0)?;
     classify(&lab, &tsg, Level::BE)?;
-    check(reader.next()?, Kind::ClassChanged, be, DEFAULT_US, 0)?;
-    check(reader.next()?, Kind::SliceApplied, be, BE_US, 0)?;
+    check(reader.next()?, Kind::TsgClass, be, DEFAULT_US, 0)?;
+    check(reader.next()?, Kind::TsgApplied, be, BE_US, 0)?;
     {
         let _broken = Broken::slices(&lab.sim, Some(&context), Errno::INVAL)?;
         classify(&lab, &tsg, Level::LC)?;
-        check(reader.next()?, Kind::ClassChanged, lc, BE_US, 0)?;
+        check(reader.next()?, Kind::TsgClass, lc, BE_US, 0)?;
         let error = -Errno::INVAL.raw_os_error();
-        check(reader.next()?, Kind::ProviderError, lc, BE_US, error)?;
+        check(reader.next()?, Kind::TsgError, lc, BE_US, error)?;
     }
     clear(&lab, &tsg)?;
-    check(reader.next()?, Kind::ClassChanged, none, BE_US, 0)?;
-    check(reader.next()?, Kind::SliceApplied, none, DEFAULT_US, 0)?;
+    check(reader.next()?, Kind::TsgClass, none, BE_US, 0)?;
+    check(reader.next()?, Kind::TsgApplied, none, DEFAULT_US, 0)?;
     drop(context);
     check(reader.next()?, Kind::TsgRemoved, none, DEFAULT_US, 0)?;
     check_eq!(reader.drain()?.len(), 0, "more events");
@@ -89,8 +89,8 @@ pub(super) fn change_comes_before_slice() -> Outcome {
                 .set_class(&libzernel::Target::Tsg(tsg.id), next)?;
             let slice = slice_of(next.number());
             lab.wait_slice(context, slice)?;
-            let changed = reader.expect(Kind::ClassChanged)?;
-            let applied = reader.expect(Kind::SliceApplied)?;
+            let changed = reader.expect(Kind::TsgClass)?;
+            let applied = reader.expect(Kind::TsgApplied)?;
             check_eq!((changed.tsg, applied.tsg), (tsg.id, tsg.id), "TSG");
             let wanted = Some(level(round + number));
             check_eq!((changed.level, applied.level), (wanted, wanted), "level");
@@ -155,8 +155,8 @@ pub(super) fn changes_coalesce() -> Outcome {
             .iter()
             .filter(move |event| event.kind == kind && event.tsg == tsg.id)
     };
-    check_eq!(of(Kind::ClassChanged).count(), CHANGES, "changes told");
-    check_eq!(of(Kind::SliceApplied).count(), 1, "settings applied");
+    check_eq!(of(Kind::TsgClass).count(), CHANGES, "changes told");
+    check_eq!(of(Kind::TsgApplied).count(), 1, "settings applied");
     check_eq!(lab.tsg(tsg.id)?.applied, 1);
     check_eq!(context.stats()?.slice_changes, 1, "calls that the GPU saw");
     check_eq!(

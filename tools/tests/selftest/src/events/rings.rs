@@ -46,10 +46,7 @@ pub(super) fn ring_overflows_exactly() -> Outcome {
                 "events read of {count}, ring of {size}"
             );
             check_eq!(reader.total(), made, "read and dropped, ring of {size}");
-            ensure!(
-                read.iter().all(|e| e.kind == Kind::ClassChanged),
-                "{read:?}"
-            );
+            ensure!(read.iter().all(|e| e.kind == Kind::TsgClass), "{read:?}");
         }
         check_eq!(grown(&lab, &before, |s| s.events)?, made, "events counted");
         check_eq!(
@@ -75,11 +72,7 @@ pub(super) fn ring_keeps_its_size() -> Outcome {
     check_eq!(small.drain()?.len(), 16, "events in the small ring");
     check_eq!(large.drain()?.len(), 40, "events in the large ring");
     check_eq!((small.total(), large.total()), (40, 40), "events of each");
-    check_eq!(
-        lab.stats()?.streams,
-        2,
-        "an open file without a read is no stream"
-    );
+    check_eq!(lab.stats()?.streams, 2, "an open file alone is no stream");
     drop(unstarted);
     drop(small);
     check_eq!(lab.stats()?.streams, 1);
@@ -102,7 +95,7 @@ pub(super) fn readers_are_complete() -> Outcome {
             let mut reader = Reader::new(&Lab::open()?)?;
             let mut last = None;
             for _ in 0..EVENTS {
-                let event = reader.expect(Kind::ClassChanged)?;
+                let event = reader.expect(Kind::TsgClass)?;
                 ensure!(Some(event.level) != last, "twice the same: {event:?}");
                 last = Some(event.level);
             }

@@ -8,9 +8,10 @@ use libzernel::event::Kind;
 use libzernel::sim::{ContextSpec, Sim};
 use libzernel::{EventStream, Target, Zernel};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 
+use super::reading::{open, start_at};
 use super::{level, Reader};
 use crate::check_eq;
 use crate::child::{in_child, Child};
@@ -108,8 +109,7 @@ pub(super) fn opener_decides() -> Outcome {
     let (ours, its) = passing::pair()?;
     let child = Child::spawn(move || {
         become_user(ALICE)?;
-        let mut fds = [PollFd::new(&stream, PollFlags::IN)];
-        poll(&mut fds, Some(&Timespec::default()))?;
+        start_at(stream.as_fd())?;
         passing::send_number(&its, 1)?;
         passing::receive_number(&its)?;
         let mut bytes = [0; 8000];
@@ -128,13 +128,10 @@ pub(super) fn opener_decides() -> Outcome {
     Ok(())
 }
 
-fn open() -> Result<OwnedFd> {
-    let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    Ok(rustix::fs::open(Zernel::PATH, flags, Mode::empty())?)
-}
-
-fn first_read(fd: &OwnedFd) -> Result<usize, Errno> {
-    rustix::io::read(fd, &mut [0; 128])
+fn first() -> Result<(OwnedFd, Result<(), Errno>)> {
+    let fd = open(OFlags::NONBLOCK)?;
+    let answer = start_at(fd.as_fd());
+    Ok((fd, answer))
 }
 
 pub(super) fn stream_quota() -> Outcome {
@@ -143,46 +140,33 @@ pub(super) fn stream_quota() -> Outcome {
         become_user(ALICE)?;
         let mut streams = Vec::new();
         for _ in 0..QUOTA {
-            streams.push(open()?);
-        }
-        // Files are free; a stream starts with the first read or poll.
-        let more = open()?;
-        for fd in &streams {
-            check_eq!(first_read(fd), Err(Errno::AGAIN), "within the quota");
+            let (fd, answer) = first()?;
+            check_eq!(answer, Ok(()), "within the quota");
+            streams.push(fd);
         }
         check_eq!(lab.stats()?.streams, QUOTA as u64, "streams");
-        check_eq!(first_read(&more), Err(Errno::DQUOT), "over the quota");
+        // Files are free.
+        let (more, answer) = first()?;
+        check_eq!(answer, Err(Errno::DQUOT), "over the quota");
         let mut fds = [PollFd::from_borrowed_fd(more.as_fd(), PollFlags::IN)];
-        check_eq!(
-            poll(&mut fds, Some(&Timespec::default()))?,
-            1,
-            "files that are ready"
-        );
+        poll(&mut fds, Some(&Timespec::default()))?;
         check_eq!(fds[0].revents(), PollFlags::ERR, "poll over the quota");
         in_child(|| {
-            // Not in another process either.
-            check_eq!(
-                first_read(&open()?),
-                Err(Errno::DQUOT),
-                "a child of the same user"
-            );
+            check_eq!(first()?.1, Err(Errno::DQUOT), "another process");
             Ok(())
         })?;
         streams.pop();
-        check_eq!(first_read(&more), Err(Errno::AGAIN), "after one was closed");
-        check_eq!(first_read(&open()?), Err(Errno::DQUOT), "full again");
+        check_eq!(start_at(more.as_fd()), Ok(()), "after one was closed");
+        check_eq!(first()?.1, Err(Errno::DQUOT), "full again");
         Ok(())
     })?;
-    check_eq!(
-        lab.stats()?.streams,
-        0,
-        "streams of a process that has ended"
-    );
+    let left = lab.stats()?.streams;
+    check_eq!(left, 0, "streams of a process that has ended");
     in_child(|| {
         let mut streams = Vec::new();
         for _ in 0..QUOTA + 6 {
-            let fd = open()?;
-            check_eq!(first_read(&fd), Err(Errno::AGAIN), "root");
+            let (fd, answer) = first()?;
+            check_eq!(answer, Ok(()), "root");
             streams.push(fd);
         }
         Ok(())

@@ -2,18 +2,18 @@
 //! Streams that are waited for by epoll, level- and edge-triggered.
 
 use std::fs::File;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use anyhow::{bail, ensure, Result};
 use libzernel::event::parse;
-use libzernel::{Event, Level, Zernel};
+use libzernel::{Event, Level};
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::Timespec;
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use super::reading::blocked;
+use super::reading::{blocked, open, start_at};
 use super::{classify, known};
 use crate::check_eq;
 use crate::common::{tune, Lab, SOON};
@@ -25,7 +25,7 @@ pub const KINDS: [EventFlags; 2] = [EventFlags::IN, EventFlags::IN.union(EventFl
 /// The number by which an epoll knows the stream.
 const NUMBER: u64 = 0x5eed_0000_0007;
 
-/// A stream that nobody has read or polled, and an epoll that it was added to.
+/// A stream that nobody has read, and an epoll that it was added to.
 pub struct Watched {
     epoll: OwnedFd,
     stream: File,
@@ -34,10 +34,11 @@ pub struct Watched {
 impl Watched {
     /// A new stream, of which nothing is known but this.
     pub fn new(kind: EventFlags) -> Result<Self> {
-        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
-        let stream = File::from(rustix::fs::open(Zernel::PATH, flags, Mode::empty())?);
+        let stream = File::from(open(OFlags::NONBLOCK)?);
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, &stream, EventData::new_u64(NUMBER), kind)?;
+        // Also a file that was there before its stream is told of.
+        start_at(stream.as_fd())?;
         Ok(Self { epoll, stream })
     }
 
@@ -59,7 +60,7 @@ impl Watched {
 
     /// The next event that is there.
     pub fn read(&self) -> Result<Event> {
-        let mut bytes = [0; size_of::<libzernel::sys::abi::zernel_v0_event>()];
+        let mut bytes = [0; size_of::<libzernel::sys::abi::zernel_event_tsg>()];
         let read = rustix::io::read(&self.stream, &mut bytes)?;
         match parse(&bytes[..read])? {
             Some((event, _)) => Ok(event),

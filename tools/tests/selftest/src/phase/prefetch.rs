@@ -212,7 +212,7 @@ fn watcher(
         let pid = passing::receive_number(&its)?;
         let mut seen = 0;
         while let Some(event) = stream.next_within(Some(Duration::ZERO))? {
-            if event.kind == Kind::Prefetch {
+            if event.kind == Kind::Signal {
                 check_eq!((u64::from(event.pid), event.uid), (pid, ALICE));
                 seen += 1;
             }

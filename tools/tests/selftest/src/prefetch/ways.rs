@@ -123,7 +123,7 @@ pub(super) fn epoll_tells_of_signals() -> Outcome {
             wait_until("it is told of a signal", || watched.is_told())?;
             let event = watched.read()?;
             let seen = (event.kind, event.pid, event.seq);
-            let expected = (Kind::Prefetch, std::process::id(), number);
+            let expected = (Kind::Signal, std::process::id(), number);
             check_eq!(seen, expected, "{kind:?}: {number}");
         }
     }

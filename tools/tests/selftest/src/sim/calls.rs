@@ -187,7 +187,7 @@ pub(super) fn no_such_call() -> Outcome {
         check_eq!(result, Err(Errno::NOTTY), "call {nr:#x}");
     }
     for mut call in calls {
-        for group in [0, abi::ZERNEL_V0_IOC_MAGIC, 0xff] {
+        for group in [0, abi::ZERNEL_IOC_MAGIC, 0xff] {
             let number = raw::typed(group, call.nr, call.bytes.len());
             let result = sys::ioctl_bytes(lab.sim.as_fd(), number, &mut call.bytes);
             check_eq!(

@@ -112,27 +112,20 @@ impl<'a> Worker<'a> {
 
     /// Any number, any size, any bytes, on either device or what came out of the socket.
     fn call_anything(&mut self) -> Result<()> {
-        let known: [(u32, u32, usize); 31] = [
-            (abi::ZERNEL_V0_IOC_MAGIC, 0, 40),
-            (abi::ZERNEL_V0_IOC_MAGIC, 1, 32),
-            (abi::ZERNEL_V0_IOC_MAGIC, 2, 32),
-            (abi::ZERNEL_V0_IOC_MAGIC, 3, 40),
-            (abi::ZERNEL_V0_IOC_MAGIC, 4, 40),
-            (abi::ZERNEL_V0_IOC_MAGIC, 5, 40),
-            (abi::ZERNEL_V0_IOC_MAGIC, 6, 144),
-            (abi::ZERNEL_V0_IOC_MAGIC, 7, 16),
-            (abi::ZERNEL_V0_IOC_MAGIC, 8, 16),
-            (abi::ZERNEL_V0_IOC_MAGIC, 9, 72),
-            (abi::ZERNEL_V0_IOC_MAGIC, 10, 16),
-            (abi::ZERNEL_V0_IOC_MAGIC, 11, 16),
-            (abi::ZERNEL_V0_IOC_MAGIC, 12, 16),
-            (abi::ZERNEL_V0_IOC_MAGIC, 13, 240),
-            (abi::ZERNEL_V0_IOC_MAGIC, 16, 32),
-            (abi::ZERNEL_V0_IOC_MAGIC, 17, 32),
-            (abi::ZERNEL_V0_IOC_MAGIC, 18, 32),
-            (abi::ZERNEL_V0_IOC_MAGIC, 19, 24),
-            (abi::ZERNEL_V0_IOC_MAGIC, 20, 56),
-            (abi::ZERNEL_V0_IOC_MAGIC, 21, 8),
+        let known: [(u32, u32, usize); 24] = [
+            (abi::ZERNEL_IOC_MAGIC, 0x20, 72),
+            (abi::ZERNEL_IOC_MAGIC, 0x21, 80),
+            (abi::ZERNEL_IOC_MAGIC, 0x22, 88),
+            (abi::ZERNEL_IOC_MAGIC, 0x23, 32),
+            (abi::ZERNEL_IOC_MAGIC, 0x24, 8),
+            (abi::ZERNEL_IOC_MAGIC, 0x30, 48),
+            (abi::ZERNEL_IOC_MAGIC, 0x31, 184),
+            (abi::ZERNEL_IOC_MAGIC, 0x40, 72),
+            (abi::ZERNEL_IOC_MAGIC, 0x41, 16),
+            (abi::ZERNEL_IOC_MAGIC, 0x50, 32),
+            (abi::ZERNEL_IOC_MAGIC, 0x51, 40),
+            (abi::ZERNEL_IOC_MAGIC, 0x52, 72),
+            (abi::ZERNEL_IOC_MAGIC, 0x53, 24),
             (abi::ZERNEL_SIM_IOC_TYPE, 1, 128),
             (abi::ZERNEL_SIM_IOC_TYPE, 2, 64),
             (abi::ZERNEL_SIM_IOC_TYPE, 3, 8),
@@ -174,8 +167,8 @@ impl<'a> Worker<'a> {
         let number = 3 << 30 | (size as u32) << 16 | group << 8 | nr;
         let fd = match self.random.below(8) {
             0 if !self.strange.is_empty() => self.strange[0].as_fd(),
-            1 if group == abi::ZERNEL_V0_IOC_MAGIC => self.sims[0].as_fd(),
-            _ if group == abi::ZERNEL_V0_IOC_MAGIC => self.zernel[0].as_fd(),
+            1 if group == abi::ZERNEL_IOC_MAGIC => self.sims[0].as_fd(),
+            _ if group == abi::ZERNEL_IOC_MAGIC => self.zernel[0].as_fd(),
             _ => self.sims[0].as_fd(),
         };
         raw::call(fd, number, address);

@@ -98,7 +98,7 @@ pub(super) fn hard_errors() -> Outcome {
             }
             Ok(failed >= 3)
         })?;
-        let event = wait_event(&mut events, Kind::ProviderError)?;
+        let event = wait_event(&mut events, Kind::TsgError)?;
         check_eq!(event.error, -errno.raw_os_error(), "event");
         check_eq!(event.level, Some(Level::BE), "event");
         let members: Vec<_> = crowd.members.iter().map(|(_, id)| *id).collect();

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * A program that was built for a recorded header: it reads, classes, follows, and tracks, with the structures that it knows. It needs no C library, so that it can be built for
+ * 32 bits, too.
+ *
+ * Its status is 0, or the number of the step that went wrong.
+ */
+#include <linux/zernel.h>
+
+#define O_RDWR		2
+#define EAGAIN		11
+#define AT_FDCWD	(-100)
+
+#ifdef __x86_64__
+#define NR_READ		0
+#define NR_IOCTL	16
+#define NR_EXIT		60
+#define NR_OPENAT	257
+#define NR_FCNTL	72
+
+static long sys(long number, long a, long b, long c, long d)
+{
+	register long r10 __asm__("r10") = d;
+	long result;
+
+	__asm__ volatile("syscall"
+			 : "=a"(result)
+			 : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10)
+			 : "rcx", "r11", "memory");
+	return result;
+}
+#else
+#define NR_READ		3
+#define NR_IOCTL	54
+#define NR_EXIT		1
+#define NR_OPENAT	295
+#define NR_FCNTL	55
+
+static long sys(long number, long a, long b, long c, long d)
+{
+	long result;
+
+	__asm__ volatile("int $0x80"
+			 : "=a"(result)
+			 : "a"(number), "b"(a), "c"(b), "d"(c), "S"(d)
+			 : "memory");
+	return result;
+}
+#endif
+
+static int fd;
+static int step;
+
+static void end(int status)
+{
+	sys(NR_EXIT, status, 0, 0, 0);
+}
+
+/* The next step: it ends the program if it fails. */
+static void check(int is_right)
+{
+	step++;
+	if (!is_right)
+		end(step);
+}
+
+static long call(unsigned long number, void *structure)
+{
+	return sys(NR_IOCTL, fd, (long)number, (long)structure, 0);
+}
+
+/* Memory that the compiler does not clear by memset(), which is not there. */
+static struct zernel_info info;
+static struct zernel_list list;
+static struct zernel_system_info counters;
+static struct zernel_gpu_info gpus[2];
+static struct zernel_class_set set;
+static struct zernel_class_get get;
+static struct zernel_events wanted;
+static struct zernel_track track;
+static struct zernel_histogram histogram;
+static __u64 events[512];
+
+static __u64 address(void *p)
+{
+	return (__u64)(unsigned long)p;
+}
+
+void _start(void);
+void _start(void)
+{
+	fd = (int)sys(NR_OPENAT, AT_FDCWD, (long)"/dev/zernel", O_RDWR, 0);
+	check(fd >= 0);
+
+	check(call(ZERNEL_IOC_INFO, &info) == 0 && info.abi == 1);
+	check(info.header >= 1 && info.list_max >= 64 && info.event_max <= 4096);
+
+	list.kind = ZERNEL_LIST_SYSTEM;
+	list.entries = address(&counters);
+	list.entry_size = sizeof(counters);
+	list.room = 1;
+	check(call(ZERNEL_IOC_LIST, &list) == 0 && list.filled == 1 && list.next == 0);
+	check(list.entry_known >= sizeof(counters) && counters.id == 1);
+
+	/* The structure is used again: output is ignored. */
+	list.kind = ZERNEL_LIST_GPUS;
+	list.entries = address(gpus);
+	list.entry_size = sizeof(gpus[0]);
+	list.room = 2;
+	check(call(ZERNEL_IOC_LIST, &list) == 0 && list.filled == counters.gpus);
+	check(list.filled < 2 || gpus[0].id < gpus[1].id);
+
+	histogram.target.kind = ZERNEL_TARGET_GPU;
+	histogram.target.id = gpus[0].id;
+	histogram.kind = ZERNEL_HISTOGRAM_SWITCH;
+	check(call(ZERNEL_IOC_HISTOGRAM, &histogram) == 0 && histogram.unit_ns > 0);
+
+	wanted.kinds = 1ULL << ZERNEL_EVENT_GPU_ADDED | 1ULL << ZERNEL_EVENT_TSG_CLASS;
+	wanted.capacity = 16;
+	check(call(ZERNEL_IOC_EVENTS, &wanted) == 0);
+	/* F_SETFL, O_NONBLOCK */
+	check(sys(NR_FCNTL, fd, 4, 04000, 0) == 0);
+	check(sys(NR_READ, fd, (long)events, sizeof(events), 0) == -EAGAIN);
+
+	set.target.kind = ZERNEL_TARGET_PROCESS;
+	set.target.flags = ZERNEL_TARGET_SELF;
+	set.set = ZERNEL_CLASS_LEVEL;
+	set.level = ZERNEL_LEVEL_BE;
+	check(call(ZERNEL_IOC_CLASS_SET, &set) == 0);
+	get.target = set.target;
+	check(call(ZERNEL_IOC_CLASS_GET, &get) == 0);
+	check(get.own == ZERNEL_CLASS_LEVEL && get.own_level == ZERNEL_LEVEL_BE);
+	check(get.level.value == ZERNEL_LEVEL_BE && get.level.assignment == get.assignment);
+	/* Attributes that this program does not know end, too. */
+	set.set = 0;
+	set.level = 0;
+	set.clear = ~0U;
+	check(call(ZERNEL_IOC_CLASS_SET, &set) == 0);
+	check(call(ZERNEL_IOC_CLASS_GET, &get) == 0 && get.own == 0);
+
+	track.target = get.target;
+	track.set = ZERNEL_TRACK_THREADS;
+	check(call(ZERNEL_IOC_TRACK, &track) == 0 && track.threads == 1);
+	track.set = 0;
+	track.clear = ZERNEL_TRACK_THREADS;
+	check(call(ZERNEL_IOC_TRACK, &track) == 0);
+
+	end(0);
+	for (;;)
+		;
+}

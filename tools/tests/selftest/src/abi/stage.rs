@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The thirteen calls, each with a structure that it takes, and what it needs to be taken.
+
+use std::cell::Cell;
+use std::fs::File;
+use std::mem::offset_of;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use anyhow::{Context as _, Result};
+use bytemuck::{bytes_of, Pod, Zeroable};
+use libzernel::sim::Context;
+use libzernel::sys::abi;
+use libzernel::{tsg, Target, Zernel};
+use rustix::event::{eventfd, EventfdFlags};
+use rustix::fs::{Mode, OFlags};
+
+use crate::common::Lab;
+use crate::sys::{self, Area, Mapped};
+
+/// A call.
+#[derive(Debug, Clone, Copy)]
+pub struct Call {
+    /// Its name, `ZERNEL_IOC_` and this.
+    pub name: &'static str,
+    /// Its number.
+    pub number: u32,
+    /// Bytes of its structure.
+    pub size: usize,
+    /// Bytes of the part that it reads; output follows.
+    pub input: usize,
+    /// Bytes of the first version of the structure.
+    pub first: usize,
+    /// It needs a file that is open for writing.
+    pub changes: bool,
+    /// Kinds of target that it takes, at [`Self::target`] in its structure.
+    pub targets: &'static [u32],
+    /// Where the target is.
+    pub target: usize,
+}
+
+impl Call {
+    /// Its number, with another size in it.
+    pub fn sized(&self, size: usize) -> u32 {
+        self.number & abi::LIBZERNEL_IOC_MASK | (size as u32) << 16
+    }
+
+    /// The call of this name.
+    pub fn named(name: &str) -> &'static Self {
+        let found = CALLS.iter().find(|call| call.name == name);
+        found.unwrap_or_else(|| panic!("no call {name}"))
+    }
+}
+
+macro_rules! call {
+    ($name:literal $op:ident $type:ident $(, input $output:ident)? $(, first $first:ident)?
+     $(, changes $changes:literal)? $(, at $target:ident $targets:expr)?) => {
+        Call {
+            name: $name,
+            number: abi::$op,
+            size: size_of::<abi::$type>(),
+            input: call!(@or size_of::<abi::$type>() $(, offset_of!(abi::$type, $output))?),
+            first: call!(@or size_of::<abi::$type>() $(, abi::$first as usize)?),
+            changes: call!(@or false $(, $changes)?),
+            targets: call!(@or &[] $(, $targets)?),
+            target: call!(@or 0 $(, offset_of!(abi::$type, $target))?),
+        }
+    };
+    (@or $or:expr) => { $or };
+    (@or $or:expr, $other:expr) => { $other };
+}
+
+/// Targets of classes.
+const CLASSED: &[u32] = &[
+    abi::ZERNEL_TARGET_CGROUP,
+    abi::ZERNEL_TARGET_PROCESS,
+    abi::ZERNEL_TARGET_THREAD,
+    abi::ZERNEL_TARGET_TSG,
+];
+
+/// All calls of ABI 1.
+pub const CALLS: [Call; 13] = [
+    call!("INFO" LIBZERNEL_IOC_INFO zernel_info, input caps, first ZERNEL_INFO_SIZE_1),
+    call!("LIST" LIBZERNEL_IOC_LIST zernel_list, input next, first ZERNEL_LIST_SIZE_1,
+        at filter &[abi::ZERNEL_TARGET_NONE, abi::ZERNEL_TARGET_GPU]),
+    call!("HISTOGRAM" LIBZERNEL_IOC_HISTOGRAM zernel_histogram, input filled,
+        first ZERNEL_HISTOGRAM_SIZE_1,
+        at target &[abi::ZERNEL_TARGET_TSG, abi::ZERNEL_TARGET_LEVEL]),
+    call!("EVENTS" LIBZERNEL_IOC_EVENTS zernel_events, first ZERNEL_EVENTS_SIZE_1,
+    at filter &[
+        abi::ZERNEL_TARGET_NONE,
+        abi::ZERNEL_TARGET_CGROUP,
+        abi::ZERNEL_TARGET_PROCESS,
+        abi::ZERNEL_TARGET_THREAD,
+        abi::ZERNEL_TARGET_TSG,
+        abi::ZERNEL_TARGET_GPU,
+    ]),
+    call!("REMOVE" LIBZERNEL_IOC_REMOVE zernel_remove, first ZERNEL_REMOVE_SIZE_1, changes true),
+    call!("CLASS_SET" LIBZERNEL_IOC_CLASS_SET zernel_class_set, first ZERNEL_CLASS_SET_SIZE_1,
+        changes true, at target CLASSED),
+    call!("CLASS_GET" LIBZERNEL_IOC_CLASS_GET zernel_class_get, input assignment,
+        first ZERNEL_CLASS_GET_SIZE_1, at target CLASSED),
+    call!("REQUEST_BEGIN" LIBZERNEL_IOC_REQUEST_BEGIN zernel_request_begin, input request,
+        changes true),
+    call!("REQUEST_UPDATE" LIBZERNEL_IOC_REQUEST_UPDATE zernel_request_update,
+        first ZERNEL_REQUEST_UPDATE_SIZE_1, changes true),
+    call!("TRACK" LIBZERNEL_IOC_TRACK zernel_track, input threads, first ZERNEL_TRACK_SIZE_1,
+        changes true,
+        at target &[abi::ZERNEL_TARGET_CGROUP, abi::ZERNEL_TARGET_PROCESS, abi::ZERNEL_TARGET_THREAD]),
+    call!("HINT" LIBZERNEL_IOC_HINT zernel_hint, first ZERNEL_HINT_SIZE_1, changes true,
+        at target &[abi::ZERNEL_TARGET_THREAD]),
+    call!("SUBSCRIBE" LIBZERNEL_IOC_SUBSCRIBE zernel_subscribe, input handle,
+        first ZERNEL_SUBSCRIBE_SIZE_1, changes true, at target &[abi::ZERNEL_TARGET_PROCESS]),
+    call!("PROBE" LIBZERNEL_IOC_PROBE zernel_probe, input handle, first ZERNEL_PROBE_SIZE_1,
+        changes true),
+];
+
+/// The caller's process or thread.
+pub fn own(kind: u32) -> abi::zernel_target {
+    abi::zernel_target {
+        kind,
+        flags: abi::ZERNEL_TARGET_SELF,
+        id: 0,
+    }
+}
+
+/// A TSG and slots of an open file, and whatever else the calls name.
+pub struct Stage {
+    /// Both devices.
+    pub lab: Lab,
+    /// Memory for entries.
+    pub entries: Area,
+    /// The TSG.
+    pub tsg: tsg::Id,
+    /// A file that is none of those that calls take.
+    pub null: File,
+    /// An eventfd.
+    pub bell: OwnedFd,
+    /// A file whose instructions can be probed.
+    pub library: File,
+    /// The device, open for reading alone.
+    pub reader: OwnedFd,
+    _context: Context,
+    _slots: Mapped,
+    request: Cell<u32>,
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        // The process goes on, tracked only if a test has got so far, and likewise classed.
+        let _ = self.lab.zernel.untrack(&Target::current_process());
+        let _ = self.lab.zernel.clear_class(&Target::current_process());
+    }
+}
+
+impl Stage {
+    /// Sets it up.
+    pub fn new() -> Result<Self> {
+        let lab = Lab::open()?;
+        let (context, tsg) = lab.compute()?;
+        let slots = Mapped::of(lab.zernel.as_fd())?;
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        Ok(Self {
+            entries: Area::new()?,
+            tsg: tsg.id,
+            null: File::options().read(true).write(true).open("/dev/null")?,
+            bell: eventfd(0, EventfdFlags::CLOEXEC)?,
+            library: crate::gpuwait::library()?,
+            reader: rustix::fs::open(Zernel::PATH, flags, Mode::empty())?,
+            _context: context,
+            _slots: slots,
+            request: Cell::new(0),
+            lab,
+        })
+    }
+
+    /// zernel.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.lab.zernel.as_fd()
+    }
+
+    /// Makes a call on a structure.
+    fn make<T: Pod>(&self, number: u32, value: &mut T) -> Result<()> {
+        sys::ioctl_bytes(self.fd(), number, bytemuck::bytes_of_mut(value))?;
+        Ok(())
+    }
+
+    /// A structure that a call takes now.
+    pub fn good(&self, call: &Call) -> Result<Vec<u8>> {
+        let me = own(abi::ZERNEL_TARGET_PROCESS);
+        Ok(match call.name {
+            "INFO" => bytes_of(&abi::zernel_info::zeroed()).to_vec(),
+            "LIST" => bytes_of(&abi::zernel_list {
+                kind: abi::ZERNEL_LIST_GPUS,
+                entries: self.entries.address(0),
+                entry_size: size_of::<abi::zernel_gpu_info>() as u32,
+                room: 1,
+                ..Zeroable::zeroed()
+            })
+            .to_vec(),
+            "HISTOGRAM" => bytes_of(&abi::zernel_histogram {
+                target: self.own_tsg(),
+                kind: abi::ZERNEL_HISTOGRAM_LATENCY,
+                ..Zeroable::zeroed()
+            })
+            .to_vec(),
+            "EVENTS" => bytes_of(&abi::zernel_events {
+                kinds: 1 << abi::ZERNEL_EVENT_TSG_ADDED,
+                ..Zeroable::zeroed()
+            })
+            .to_vec(),
+            "REMOVE" => {
+                let mut subscribe: abi::zernel_subscribe =
+                    bytemuck::pod_read_unaligned(&self.good(Call::named("SUBSCRIBE"))?);
+                self.make(abi::LIBZERNEL_IOC_SUBSCRIBE, &mut subscribe)
+                    .context("subscribe")?;
+                bytes_of(&abi::zernel_remove {
+                    handle: subscribe.handle,
+                    flags: 0,
+                })
+                .to_vec()
+            }
+            "CLASS_SET" => bytes_of(&abi::zernel_class_set {
+                target: me,
+                set: abi::ZERNEL_CLASS_LEVEL,
+                level: 7,
+                ..Zeroable::zeroed()
+            })
+            .to_vec(),
+            "CLASS_GET" => bytes_of(&abi::zernel_class_get {
+                target: me,
+                ..Zeroable::zeroed()
+            })
+            .to_vec(),
+            "REQUEST_BEGIN" => bytes_of(&self.begin()).to_vec(),
+            "REQUEST_UPDATE" => {
+                let mut begin = abi::zernel_request_begin {
+                    slot: 1,
+                    ..self.begin()
+                };
+                self.make(abi::LIBZERNEL_IOC_REQUEST_BEGIN, &mut begin)
+                    .context("begin a request")?;
+                self.request.set(begin.request);
+                bytes_of(&abi::zernel_request_update {
+                    slot: 1,
+                    request: begin.request,
+                    action: abi::ZERNEL_REQUEST_DONE,
+                    flags: 0,
+                })
+                .to_vec()
+            }
+            "TRACK" => bytes_of(&abi::zernel_track {
+                target: me,
+                set: abi::ZERNEL_TRACK_ML,
+                ..Zeroable::zeroed()
+            })
+            .to_vec(),
+            "HINT" => {
+                let mut track: abi::zernel_track =
+                    bytemuck::pod_read_unaligned(&self.good(Call::named("TRACK"))?);
+                self.make(abi::LIBZERNEL_IOC_TRACK, &mut track)
+                    .context("track")?;
+                bytes_of(&abi::zernel_hint {
+                    target: own(abi::ZERNEL_TARGET_THREAD),
+                    kind: abi::ZERNEL_HINT_PHASE,
+                    value: abi::ZERNEL_PHASE_DATA_LOADING.into(),
+                    duration_ns: 1_000_000_000,
+                    ..Zeroable::zeroed()
+                })
+                .to_vec()
+            }
+            "SUBSCRIBE" => bytes_of(&abi::zernel_subscribe {
+                target: me,
+                signal: abi::ZERNEL_SIGNAL_PREFETCH,
+                action: abi::ZERNEL_ACTION_EVENTFD,
+                fd: self.bell.as_raw_fd(),
+                ..Zeroable::zeroed()
+            })
+            .to_vec(),
+            "PROBE" => bytes_of(&abi::zernel_probe {
+                fd: self.library.as_raw_fd(),
+                offset: crate::gpuwait::FIRST,
+                ..Zeroable::zeroed()
+            })
+            .to_vec(),
+            other => panic!("no call {other}"),
+        })
+    }
+
+    /// The TSG as a target.
+    pub fn own_tsg(&self) -> abi::zernel_target {
+        Target::Tsg(self.tsg).raw()
+    }
+
+    /// A request that lasts until it is ended.
+    fn begin(&self) -> abi::zernel_request_begin {
+        abi::zernel_request_begin {
+            tsg: self.tsg.as_u64(),
+            key: 1,
+            expected_ns: 36_000_000_000_000,
+            flags: abi::ZERNEL_REQUEST_EXACT,
+            ..Zeroable::zeroed()
+        }
+    }
+}
