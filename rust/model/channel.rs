@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 //! A channel: a queue of items, of which the first one is what the channel does.
 
+pub(crate) use super::index::ChannelIx;
 use super::{
     arena::{
-        index,
         Arena,
         Index,
         Node,
         Pool, //
     },
+    index::TsgIx,
     list::{
         Linked,
         Links, //
@@ -17,18 +18,12 @@ use super::{
         Ns,
         Ps, //
     },
-    tsg::TsgIx,
     work::{
         Item,
         ItemIx,
         Order, //
     }, //
 };
-
-index!(
-    /// Names a [`Channel`].
-    ChannelIx
-);
 
 /// List of the channels that wait for a semaphore word, or spin on one.
 pub(crate) const WATCHERS: u8 = 0;

@@ -15,6 +15,7 @@ pub(crate) mod engine;
 pub(crate) mod error;
 pub(crate) mod event;
 pub(crate) mod gpu;
+pub(crate) mod index;
 pub(crate) mod list;
 pub(crate) mod measures;
 mod operate;

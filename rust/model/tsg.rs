@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 //! A TSG: channels that run side by side and take turns with other TSGs.
 
+pub(crate) use super::index::TsgIx;
 use super::{
     account::TsgAccount,
     arena::{
-        index,
         Index,
         Node, //
     },
-    channel::ChannelIx,
+    index::{
+        ChannelIx,
+        TSGS, //
+    },
     list::{
         Linked,
         Links, //
@@ -19,11 +22,6 @@ use super::{
     }, //
     preset::DEFAULT_TIMESLICE,
 };
-
-index!(
-    /// Names a [`Tsg`].
-    TsgIx
-);
 
 /// List of a runlist that a TSG can be in.
 pub(crate) const RUNLIST: u8 = 0;
@@ -37,7 +35,7 @@ pub(crate) struct Handle(pub(crate) u64);
 
 impl Handle {
     /// Most TSGs of a GPU.
-    pub(crate) const TSGS: u32 = 1 << 12;
+    pub(crate) const TSGS: u32 = TSGS;
     /// Most GPUs.
     pub(crate) const GPUS: u32 = 1 << 6;
     /// Of no TSG.
@@ -56,12 +54,6 @@ impl Handle {
     /// The place that it names.
     pub(crate) fn ix(self) -> TsgIx {
         TsgIx::new((self.0 as u32) % Self::TSGS)
-    }
-}
-
-impl TsgIx {
-    const fn place(self) -> u32 {
-        self.0 % Handle::TSGS
     }
 }
 

@@ -18,7 +18,7 @@
 
 use super::{
     level::Level,
-    tunables::Refused,
+    refused::Refused,
     units::Ns, //
 };
 

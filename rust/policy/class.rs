@@ -10,8 +10,8 @@ use super::{
         Own, //
     },
     level::Level,
-    rotation::Weight,
-    units::Us, //
+    units::Us,
+    weight::Weight, //
 };
 
 /// Values of some attributes.

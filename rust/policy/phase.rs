@@ -15,7 +15,7 @@ pub(crate) mod waits;
 pub(crate) mod window;
 
 use super::{
-    tunables::Refused,
+    refused::Refused,
     units::{
         Ns,
         Permille, //

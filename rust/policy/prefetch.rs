@@ -17,7 +17,7 @@ pub(crate) mod ranges;
 pub(crate) mod share;
 
 use super::{
-    tunables::Refused,
+    refused::Refused,
     units::{
         Ns,
         Ppm, //

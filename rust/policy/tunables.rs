@@ -4,8 +4,10 @@
 pub(crate) mod phases;
 pub(crate) mod requests;
 pub(crate) mod settings;
+mod slice;
 pub(crate) mod turns;
 
+pub(crate) use super::refused::Refused;
 use super::{
     budget,
     control,
@@ -23,18 +25,11 @@ use requests::Requests;
 pub(crate) use settings::Conditions;
 use turns::Turns;
 
-/// Why a value is refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refused {
-    /// It lies outside the range that is documented for it.
-    OutOfRange,
-}
-
 /// The tunables.
 ///
 /// # Invariants
 ///
-/// `min_timeslice <= max_timeslice`, both within [`Tunables::SLICE_RANGE`]; every level's slice
+/// `min_timeslice <= max_timeslice`, both within [`slice::RANGE`]; every level's slice
 /// lies within that range; `ring_size` lies within [`Tunables::RING_RANGE`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tunables {
@@ -54,9 +49,6 @@ pub(crate) struct Tunables {
 }
 
 impl Tunables {
-    /// Time slices that can be asked for: 10 µs (below it an A100 spends its time in context
-    /// switches, about 80 µs each) to 10 s (twice GPreempt's LC slice).
-    pub(crate) const SLICE_RANGE: (Us, Us) = (Us(10), Us(10_000_000));
     /// Events in the ring of a stream.
     pub(crate) const RING_RANGE: (u32, u32) = (16, 65_536);
     /// Most raised assignments that members of `lc_gid` can be allowed.
@@ -66,13 +58,9 @@ impl Tunables {
     ///
     /// # Errors
     ///
-    /// `OutOfRange` it lies outside [`Self::SLICE_RANGE`].
+    /// `OutOfRange` it lies outside [`slice::RANGE`].
     pub(crate) fn in_slice_range(slice: Us) -> Result<Us, Refused> {
-        let (min, max) = Self::SLICE_RANGE;
-        if slice < min || slice > max {
-            return Err(Refused::OutOfRange);
-        }
-        Ok(slice)
+        slice::in_range(slice)
     }
 
     /// The values before anybody tunes.
@@ -231,7 +219,7 @@ impl Tunables {
 
     /// Changes the time slice of a level.
     pub(crate) fn set_timeslice(&mut self, level: Level, slice: Us) -> Result<(), Refused> {
-        let slice = Self::in_slice_range(slice)?;
+        let slice = slice::in_range(slice)?;
         if let Some(slot) = self.timeslices.get_mut(level.number() as usize) {
             // INVARIANT: Just checked.
             *slot = slice;
@@ -246,7 +234,7 @@ impl Tunables {
 
     /// Changes [`Self::min_timeslice`]; it cannot pass the maximum.
     pub(crate) fn set_min_timeslice(&mut self, slice: Us) -> Result<(), Refused> {
-        let slice = Self::in_slice_range(slice)?;
+        let slice = slice::in_range(slice)?;
         if slice > self.max_timeslice {
             return Err(Refused::OutOfRange);
         }
@@ -262,7 +250,7 @@ impl Tunables {
 
     /// Changes [`Self::max_timeslice`]; it cannot pass the minimum.
     pub(crate) fn set_max_timeslice(&mut self, slice: Us) -> Result<(), Refused> {
-        let slice = Self::in_slice_range(slice)?;
+        let slice = slice::in_range(slice)?;
         if slice < self.min_timeslice {
             return Err(Refused::OutOfRange);
         }

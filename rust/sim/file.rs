@@ -8,34 +8,14 @@ use super::{
     context::Context,
     device::Card,
     inbox::Inbox,
-    ioctl,
     provider::{
         load_of,
         Hub, //
     },
     user::User,
 };
-use crate::{
-    glue::{
-        miscdev::{
-            self,
-            Readiness, //
-        },
-        sim::{
-            hub,
-            words, //
-        },
-    },
-    model::tsg::Handle, //
-};
+use crate::model::tsg::Handle;
 use kernel::{
-    fs::File as VfsFile,
-    miscdevice::{
-        MiscDevice,
-        MiscDeviceRegistration, //
-    },
-    mm::virt::VmaNew,
-    new_mutex,
     page::PAGE_SIZE,
     prelude::*,
     rbtree::{
@@ -43,7 +23,6 @@ use kernel::{
         RBTreeNodeReservation, //
     },
     sync::{
-        poll::PollTable,
         Arc,
         Mutex, //
     }, //
@@ -61,9 +40,9 @@ pub(crate) struct Owned {
 }
 
 /// The contexts of a file.
-struct Contexts {
-    last: u32,
-    tree: RBTree<u32, Owned>,
+pub(super) struct Contexts {
+    pub(super) last: u32,
+    pub(super) tree: RBTree<u32, Owned>,
 }
 
 /// An open file.
@@ -78,7 +57,7 @@ pub(crate) struct File {
     /// Completions.
     pub(crate) inbox: Arc<Inbox>,
     #[pin]
-    contexts: Mutex<Contexts>,
+    pub(super) contexts: Mutex<Contexts>,
     /// Held by the one who takes completions or trace records.
     #[pin]
     pub(crate) reader: Mutex<()>,
@@ -124,7 +103,7 @@ impl File {
     }
 
     /// Ends a context that nobody can find any more: `zernel.ko` forgets it first.
-    fn end(&self, owned: &Owned) {
+    pub(super) fn end(&self, owned: &Owned) {
         let gpu = u64::from(owned.gpu);
         if let Ok(card) = self.card(owned.gpu) {
             match load_of(card, owned.tsg) {
@@ -140,72 +119,4 @@ impl File {
 /// Offset at which the words of a context are mapped.
 pub(crate) fn mmap_offset(context: u32) -> u64 {
     u64::from(context) * PAGE_SIZE as u64
-}
-
-#[pinned_drop]
-impl PinnedDrop for File {
-    fn drop(self: Pin<&mut Self>) {
-        let tree = core::mem::replace(&mut self.contexts.lock().tree, RBTree::new());
-        for owned in tree.values() {
-            self.end(owned);
-        }
-        ioctl::trace::stop(&self);
-        self.hub.inner().users.leave(&self.user);
-    }
-}
-
-#[vtable]
-impl MiscDevice for File {
-    type Ptr = Pin<KBox<Self>>;
-
-    fn open(_file: &VfsFile, _misc: &MiscDeviceRegistration<Self>) -> Result<Self::Ptr> {
-        let hub = hub::get()?;
-        let inbox = Inbox::new()?;
-        let user = hub.inner().users.enter()?;
-        let number = hub.inner().next_file();
-        let (keep, leaver) = (hub.clone(), user.clone());
-        let file = KBox::pin_init(
-            pin_init!(Self {
-                number,
-                hub,
-                user,
-                inbox,
-                contexts <- new_mutex!(
-                    Contexts { last: 0, tree: RBTree::new() },
-                    "zernel_sim_contexts"
-                ),
-                reader <- new_mutex!((), "zernel_sim_reader"),
-            }),
-            GFP_KERNEL_ACCOUNT,
-        );
-        if file.is_err() {
-            keep.inner().users.leave(&leaver);
-        }
-        file
-    }
-
-    fn mmap(file: Pin<&Self>, _vfs: &VfsFile, vma: &VmaNew) -> Result {
-        let offset = words::offset(vma);
-        let id = u32::try_from(offset / PAGE_SIZE as u64).map_err(|_| EINVAL)?;
-        let owned = file.context(id).map_err(|_| EINVAL)?;
-        owned.context.words.map(vma)
-    }
-
-    fn ioctl(file: Pin<&Self>, _vfs: &VfsFile, cmd: u32, arg: usize) -> Result<isize> {
-        ioctl::dispatch(&file, cmd, arg).map(|()| 0)
-    }
-}
-
-impl miscdev::Device for File {
-    const NAME: &'static CStr = c"zernel-sim";
-    const MODE: u16 = 0o666;
-
-    fn poll(file: Pin<&Self>, vfs: &VfsFile, table: PollTable<'_>) -> Readiness {
-        table.register_wait(vfs, &file.inbox.readable);
-        if file.inbox.is_readable() {
-            Readiness::Readable
-        } else {
-            Readiness::Idle
-        }
-    }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The commands of `/dev/zernel-sim`, by type and number.
 
+mod arg;
 mod context;
 mod control;
 mod query;
@@ -11,9 +12,9 @@ use super::{
     file::File,
     uapi::*, //
 };
-use crate::glue::abi::{
-    self,
-    Abi, //
+use arg::{
+    must_be_zero,
+    Arg, //
 };
 use kernel::{
     ioctl::{
@@ -23,40 +24,6 @@ use kernel::{
     },
     prelude::*, //
 };
-
-/// The caller's structure.
-#[derive(Clone, Copy)]
-struct Arg {
-    address: usize,
-    size: usize,
-}
-
-impl Arg {
-    /// Reads it.
-    fn read<T: Abi>(self) -> Result<T> {
-        abi::read(self.address, self.size)
-    }
-
-    /// Writes it back.
-    fn write<T: Abi>(self, value: &T) -> Result {
-        abi::write(self.address, self.size, value)
-    }
-
-    /// Reads it, lets `f` change it, writes it back.
-    fn update<T: Abi>(self, f: impl FnOnce(&mut T) -> Result) -> Result {
-        let mut value = self.read()?;
-        f(&mut value)?;
-        self.write(&value)
-    }
-}
-
-/// Refuses what is not zero.
-fn must_be_zero(values: &[u32]) -> Result {
-    if values.iter().any(|value| *value != 0) {
-        return Err(EINVAL);
-    }
-    Ok(())
-}
 
 /// Does a command.
 pub(super) fn dispatch(file: &File, cmd: u32, address: usize) -> Result {

@@ -14,6 +14,7 @@ mod inbox;
 mod ioctl;
 #[path = "../model/mod.rs"]
 mod model;
+mod open;
 mod provider;
 mod records;
 mod report;

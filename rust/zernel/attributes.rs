@@ -3,15 +3,15 @@
 //!
 //! `EINVAL`: not a value of this kind; `ERANGE`: outside its range. Nothing has changed then.
 
+pub(crate) mod nice;
 mod phases;
+mod value;
 
 use crate::{
-    error::refused,
     glue::sysfs::{
         self,
         Attribute, //
     },
-    nice,
     policy::{
         control,
         level::Level,
@@ -27,73 +27,23 @@ use crate::{
             Us, //
         },
     },
-    registry,
 };
 use kernel::{
     fmt::Write as _,
     prelude::*,
     str::Formatter, //
 };
-
-/// Level, time slice and count are shown as plain numbers, what is absent as this word.
-const NONE: &str = "none";
-
-fn read<T>(get: impl FnOnce(&Tunables) -> T) -> Result<T> {
-    registry::with(|r| get(r.tunables()))
-}
-
-fn tune(change: impl FnOnce(&mut Tunables) -> Result<(), Refused>) -> Result {
-    registry::with(|r| r.tune(change))?.map_err(refused)
-}
-
-fn number(text: &str) -> Result<u32> {
-    match text.parse::<u32>() {
-        Ok(n) => Ok(n),
-        Err(e) => Err(match e.kind() {
-            core::num::IntErrorKind::PosOverflow => ERANGE,
-            _ => EINVAL,
-        }),
-    }
-}
-
-fn switch(text: &str) -> Result<bool> {
-    match text {
-        "0" => Ok(false),
-        "1" => Ok(true),
-        _ => Err(EINVAL),
-    }
-}
-
-fn show_number(out: &mut Formatter<'_>, n: u32) -> Result {
-    out.write_fmt(fmt!("{}", n))?;
-    Ok(())
-}
-
-fn show_option(out: &mut Formatter<'_>, n: Option<u32>) -> Result {
-    match n {
-        Some(n) => show_number(out, n),
-        None => {
-            out.write_str(NONE)?;
-            Ok(())
-        }
-    }
-}
-
-fn signed(text: &str) -> Result<i32> {
-    text.parse::<i32>().map_err(|e| match e.kind() {
-        core::num::IntErrorKind::PosOverflow | core::num::IntErrorKind::NegOverflow => ERANGE,
-        _ => EINVAL,
-    })
-}
-
-fn delta(text: &str) -> Result<Delta> {
-    Delta::new(signed(text)?).ok_or(ERANGE)
-}
-
-fn show_delta(out: &mut Formatter<'_>, delta: Delta) -> Result {
-    out.write_fmt(fmt!("{}", delta.number()))?;
-    Ok(())
-}
+use value::{
+    delta,
+    number,
+    read,
+    show_delta,
+    show_number,
+    show_option,
+    switch,
+    tune, //
+    NONE,
+};
 
 struct Enabled;
 

@@ -16,11 +16,9 @@ use crate::{
             new_irq_lock,
             IrqLock, //
         },
-        lock,
         memory::account_nowait,
-        nice::Births,
-        thread::Thread,
-        work::Worker, //
+        nice::Bases,
+        thread::Thread, //
     },
     policy::nice::{
         self,
@@ -29,8 +27,6 @@ use crate::{
         Nice,
         Seen, //
     },
-    request::boost::Boosts,
-    tracking,
 };
 use kernel::{
     prelude::*,
@@ -185,73 +181,13 @@ impl Table {
         let is_set = |held: &Held| seen.is_some_and(|seen| seen.now == held.set());
         held.filter(is_set).map_or(0, Held::delta)
     }
+}
 
-    /// The nice value that the thread with this key has by itself; `look` tells what the kernel
-    /// says of it.
-    pub(crate) fn base_of(&self, key: usize, look: impl FnOnce() -> Seen) -> Nice {
+impl Bases for Table {
+    fn base_of(&self, key: usize, look: &dyn Fn() -> Seen) -> Nice {
         let threads = self.threads.lock();
         let held = threads.get(&key).and_then(|entry| entry.held);
         // With the lock, so that both are of the same time.
         nice::base(held, &look())
     }
-}
-
-/// What the tunables of nice values turn on and off.
-pub(crate) struct Control {
-    table: Arc<Table>,
-    boosts: Arc<Worker<Boosts>>,
-    /// From when anything is turned on for the first time: whoever was about to make a thread when
-    /// it was turned off still does.
-    births: Option<Births>,
-}
-
-/// Keeps the control there; everything is as before when this is dropped.
-pub(crate) struct Installed(());
-
-impl Installed {
-    /// Makes it usable; called once, when the module is loaded.
-    pub(crate) fn new(table: Arc<Table>, boosts: Arc<Worker<Boosts>>) -> Result<Self> {
-        let control = Control {
-            table,
-            boosts,
-            births: None,
-        };
-        *lock::nice().lock() = Some(KBox::new(control, GFP_KERNEL)?);
-        Ok(Self(()))
-    }
-}
-
-impl Drop for Installed {
-    fn drop(&mut self) {
-        let control = lock::nice().lock().take();
-        if let Some(control) = control {
-            // There are no slots any more, and no tracked threads.
-            control.boosts.cancel_sync();
-            control.boosts.clear();
-            // Then the probe goes.
-            drop(control);
-        }
-    }
-}
-
-/// Changes a tunable of nice values; when this returns every thread has what it says. `on`: a nice
-/// value may differ from then on.
-///
-/// # Errors
-///
-/// Those of `change`, `EOPNOTSUPP`, `ENOMEM`, and `ENODEV` the module is on its way out; nothing
-/// has changed then.
-pub(crate) fn retune(on: bool, change: impl FnOnce() -> Result) -> Result {
-    let mut guard = lock::nice().lock();
-    let control = guard.as_mut().ok_or(ENODEV)?;
-    if on && control.births.is_none() {
-        // First: no thread may be made with what is not its maker's own.
-        control.births = Some(Births::new(control.table.clone())?);
-    }
-    change()?;
-    if control.births.is_some() {
-        tracking::renice();
-        control.boosts.look();
-    }
-    Ok(())
 }

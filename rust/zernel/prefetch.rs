@@ -83,6 +83,8 @@ pub(crate) struct Table {
     bells: Queue,
 }
 
+lock::global!(PREFETCH: Table);
+
 /// Keeps the table there; it is emptied when this is dropped.
 pub(crate) struct Installed(());
 
@@ -96,7 +98,7 @@ impl Installed {
             readers: Queue::new()?,
             bells: Queue::new()?,
         };
-        *lock::prefetch().lock() = Some(KBox::new(table, GFP_KERNEL)?);
+        *lock().lock() = Some(KBox::new(table, GFP_KERNEL)?);
         Ok(Self(()))
     }
 }
@@ -104,7 +106,7 @@ impl Installed {
 impl Drop for Installed {
     fn drop(&mut self) {
         // Nobody has subscribed, for that takes an open file. Waits for what is left of the work.
-        let table = lock::prefetch().lock().take();
+        let table = lock().lock().take();
         drop(table);
     }
 }
@@ -115,7 +117,7 @@ impl Drop for Installed {
 ///
 /// `ENODEV` the module is on its way out.
 fn with<T>(f: impl FnOnce(&mut Table) -> T) -> Result<T> {
-    let mut guard = lock::prefetch().lock();
+    let mut guard = lock().lock();
     let table = guard.as_mut().ok_or(ENODEV)?;
     Ok(f(table))
 }

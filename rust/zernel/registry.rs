@@ -13,17 +13,21 @@
 pub(crate) mod assignments;
 pub(crate) mod class;
 pub(crate) mod control;
+mod counters;
 pub(crate) mod gpu;
 pub(crate) mod gpu_time;
 pub(crate) mod groups;
 pub(crate) mod levels;
 pub(crate) mod metered;
 pub(crate) mod meters;
+mod place;
+pub(crate) mod plan;
 pub(crate) mod population;
 pub(crate) mod queue;
 pub(crate) mod requests;
 pub(crate) mod shares;
-mod sleep;
+pub(crate) mod sleep;
+pub(crate) mod step;
 pub(crate) mod steps;
 #[cfg(zernel_kunit)]
 mod tests;
@@ -42,9 +46,12 @@ use crate::{
         slots::PER_PAGE,
         time::now_ns,
         trace,
-        work::Worker, //
+        work::{
+            Kick,
+            Worker, //
+        }, //
     },
-    jobs::task_reaper::TaskReaper,
+    ids::LEVEL_IDS,
     policy::{
         class::{
             Assignment,
@@ -60,12 +67,14 @@ use crate::{
         stats::Gone, //
     },
     stream::Streams,
+    tracking::owners::Owners,
     tuned, //
 };
 use assignments::{
     Assignments,
     Target, //
 };
+pub(crate) use counters::Counters;
 use gpu::Gpu;
 use gpu_time::Levels;
 use groups::Groups;
@@ -81,26 +90,6 @@ use tsg::{
     Tsg,
     Want, //
 };
-
-/// Counters since the module was loaded; see `struct zernel_system_info`.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Counters {
-    pub(crate) tsgs_added: u64,
-    pub(crate) tsgs_removed: u64,
-    pub(crate) tsgs_missed: u64,
-    pub(crate) classes_set: u64,
-    pub(crate) classes_cleared: u64,
-    pub(crate) classes_expired: u64,
-    pub(crate) denied: u64,
-    pub(crate) coalesced: u64,
-    pub(crate) applied: u64,
-    pub(crate) retries: u64,
-    pub(crate) errors: u64,
-    pub(crate) dead: u64,
-    pub(crate) controls_denied: u64,
-    pub(crate) controls_reapplied: u64,
-    pub(crate) turns: u64,
-}
 
 /// The registry.
 ///
@@ -140,10 +129,14 @@ pub(crate) struct Registry {
     /// When the module was loaded, in ns of `CLOCK_MONOTONIC`.
     loaded_at: u64,
     /// Clears up after tasks that exit; `None` in tests.
-    reaper: Option<Arc<Worker<TaskReaper>>>,
+    reaper: Option<Kick>,
+    /// Processes that are to be tracked, and who does that; `None` in tests.
+    owners: Option<(Arc<Owners>, Kick)>,
     /// Prefers threads of requests; `None` in tests.
     boosts: Option<Arc<Worker<Boosts>>>,
 }
+
+lock::global!(REGISTRY: Registry);
 
 /// Keeps the registry there; it is emptied when this is dropped.
 pub(crate) struct Installed(());
@@ -151,21 +144,23 @@ pub(crate) struct Installed(());
 impl Installed {
     /// Makes the registry usable; called once, when the module is loaded.
     pub(crate) fn new(
-        reaper: Arc<Worker<TaskReaper>>,
+        reaper: Kick,
+        owners: Arc<Owners>,
         boosts: Arc<Worker<Boosts>>,
     ) -> Result<Self> {
-        let mut registry = Registry::new(now_ns() / 1000, Some(reaper))?;
+        let mut registry = Registry::new(now_ns() / 1000, Some(reaper.clone()))?;
+        registry.owners = Some((owners, reaper));
         registry.boosts = Some(boosts);
         tuned::publish(&registry.tunables);
         let registry = KBox::new(registry, GFP_KERNEL)?;
-        *lock::get().lock() = Some(registry);
+        *lock().lock() = Some(registry);
         Ok(Self(()))
     }
 }
 
 impl Drop for Installed {
     fn drop(&mut self) {
-        let registry = lock::get().lock().take();
+        let registry = lock().lock().take();
         // Dropped without the lock.
         drop(registry);
     }
@@ -177,7 +172,7 @@ impl Drop for Installed {
 ///
 /// `ENODEV` the module is on its way out.
 pub(crate) fn with<T>(f: impl FnOnce(&mut Registry) -> T) -> Result<T> {
-    let mut guard = lock::get().lock();
+    let mut guard = lock().lock();
     let registry = guard.as_mut().ok_or(ENODEV)?;
     Ok(f(registry))
 }
@@ -191,11 +186,11 @@ impl Registry {
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(crate) fn new(last_id: u64, reaper: Option<Arc<Worker<TaskReaper>>>) -> Result<Self> {
+    pub(crate) fn new(last_id: u64, reaper: Option<Kick>) -> Result<Self> {
         Ok(Self {
             tunables: Tunables::new(),
             counters: Counters::default(),
-            last_id: last_id + levels::IDS,
+            last_id: last_id + LEVEL_IDS,
             gpus: RBTree::new(),
             gpu_count: 0,
             tsgs: RBTree::new(),
@@ -217,6 +212,7 @@ impl Registry {
             gpu_changes: 0,
             loaded_at: now_ns(),
             reaper,
+            owners: None,
             boosts: None,
         })
     }

@@ -11,11 +11,13 @@
 mod ending;
 pub(crate) mod follow;
 pub(crate) mod groups;
+pub(crate) mod owners;
 pub(crate) mod probes;
-pub(crate) mod process;
+pub(crate) mod program;
 pub(crate) mod programs;
 mod table;
 
+pub(crate) use crate::glue::process;
 use crate::{
     error::Failure,
     glue::{
@@ -27,13 +29,7 @@ use crate::{
             Record, //
         },
         thread::Thread,
-        work::Worker, //
-    },
-    jobs::{
-        cgroup_sync::CgroupSync,
-        record_reaper::RecordReaper,
-        sampler::Sampler,
-        task_reaper::TaskReaper, //
+        work::Kick, //
     },
     nice::Table, //
 };
@@ -42,6 +38,7 @@ use kernel::{
     sync::Arc, //
 };
 use process::{
+    Kicks,
     Process,
     Setting, //
 };
@@ -64,44 +61,33 @@ pub(crate) enum Target {
     },
 }
 
+lock::global!(TRACKING: Tracking);
+
 /// Keeps the tracking there; it is emptied when this is dropped.
-pub(crate) struct Installed {
-    record_reaper: Arc<Worker<RecordReaper>>,
-    sampler: Arc<Worker<Sampler>>,
-    cgroup_sync: Arc<Worker<CgroupSync>>,
-}
+pub(crate) struct Installed(());
 
 impl Installed {
     /// Makes it usable; called once, when the module is loaded.
     pub(crate) fn new(
-        reaper: Arc<Worker<TaskReaper>>,
-        cgroup_sync: Arc<Worker<CgroupSync>>,
+        jobs: Arc<Kicks>,
+        reaper: Kick,
+        cgroup_sync: Kick,
         nice: Arc<Table>,
     ) -> Result<Self> {
-        let sampler = Arc::pin_init(Worker::new(Sampler::new()?), GFP_KERNEL)?;
-        let record_reaper =
-            Arc::pin_init(Worker::new(RecordReaper::new(sampler.clone())), GFP_KERNEL)?;
-        let tracking = Tracking::new(record_reaper.clone(), reaper, cgroup_sync.clone(), nice);
-        *lock::tracking().lock() = Some(KBox::new(tracking, GFP_KERNEL)?);
-        Ok(Self {
-            record_reaper,
-            sampler,
-            cgroup_sync,
-        })
+        scheduler_hooks::hand_arrivals_to(arrived);
+        let tracking = Tracking::new(jobs, reaper, cgroup_sync, nice);
+        *lock().lock() = Some(KBox::new(tracking, GFP_KERNEL)?);
+        Ok(Self(()))
     }
 }
 
 impl Drop for Installed {
     fn drop(&mut self) {
-        let tracking = lock::tracking().lock().take();
-        // There are no records, for each has a reference to the module: nobody kicks it any more.
-        self.record_reaper.cancel_sync();
-        self.sampler.cancel_sync();
-        self.sampler.clear();
-        // Tracked cgroups may be left: it is over with them.
+        let tracking = lock().lock().take();
+        // Tracked cgroups may be left: it is over with them. There are no records, for each has a
+        // reference to the module.
         drop(tracking);
         scheduler_hooks::wait_for_all();
-        self.cgroup_sync.cancel_sync();
     }
 }
 
@@ -111,7 +97,7 @@ impl Drop for Installed {
 ///
 /// `ENODEV` the module is on its way out.
 pub(crate) fn with<T>(f: impl FnOnce(&mut Tracking) -> T) -> Result<T> {
-    let mut guard = lock::tracking().lock();
+    let mut guard = lock().lock();
     let tracking = guard.as_mut().ok_or(ENODEV)?;
     Ok(f(tracking))
 }
@@ -161,7 +147,7 @@ pub(crate) fn expire(process: &Pid) {
 }
 
 /// A record has come to a thread that a tracked one has made. Returns whether it is to take it.
-pub(crate) fn arrived(record: Arc<Record>) -> bool {
+fn arrived(record: Arc<Record>) -> bool {
     let process = record.process().clone();
     match with_some_memory(|t, strict| t.born(&record, strict)) {
         Ok(taken) => taken,

@@ -6,9 +6,8 @@ use super::{
         Pid,
         Uid, //
     },
-    work::Worker, //
+    work::Kick, //
 };
-use crate::jobs::cgroup_sync::CgroupSync;
 use core::ptr::NonNull;
 use kernel::{
     bindings,
@@ -16,8 +15,7 @@ use kernel::{
         from_err_ptr,
         to_result, //
     },
-    prelude::*,
-    sync::Arc,
+    prelude::*, //
 };
 
 extern "C" {
@@ -195,8 +193,8 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Kicks the cgroup sync when a process moved to another cgroup or a cgroup was removed.
-pub(crate) struct Hooks(#[expect(dead_code, reason = "the probes use it")] Arc<Worker<CgroupSync>>);
+/// Kicks a worker when a process moved to another cgroup or a cgroup was removed.
+pub(crate) struct Hooks(#[expect(dead_code, reason = "the probes use it")] Kick);
 
 impl Hooks {
     /// Hooks into the cgroup tracepoints.
@@ -204,11 +202,10 @@ impl Hooks {
     /// # Errors
     ///
     /// `ENOENT` the kernel has no such tracepoints.
-    pub(crate) fn new(cgroup_sync: Arc<Worker<CgroupSync>>) -> Result<Self> {
-        let data = core::ptr::from_ref(&*cgroup_sync).cast_mut().cast();
-        // SAFETY: The cgroup sync lives until `drop` has removed the probes.
-        to_result(unsafe { zernel_helper_cgroup_hooks_add(data) })?;
-        Ok(Self(cgroup_sync))
+    pub(crate) fn new(kick: Kick) -> Result<Self> {
+        // SAFETY: The worker lives until `drop` has removed the probes.
+        to_result(unsafe { zernel_helper_cgroup_hooks_add(kick.as_raw()) })?;
+        Ok(Self(kick))
     }
 }
 
@@ -227,6 +224,5 @@ impl Drop for Hooks {
 #[no_mangle]
 unsafe extern "C" fn zernel_rust_cgroup_changed(data: *mut c_void) {
     // SAFETY: By the caller.
-    let cgroup_sync = unsafe { &*data.cast::<Worker<CgroupSync>>() };
-    cgroup_sync.kick_after(cgroup_sync.delay().0);
+    unsafe { Kick::by_hook(data) };
 }

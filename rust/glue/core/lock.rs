@@ -1,84 +1,51 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The global locks of `zernel.ko`: C calls the provider ABI, and threads come with their records,
+//! Global locks of `zernel.ko`: C calls the provider ABI, and threads come with their records,
 //! without a pointer to anything.
 
-use crate::{
-    nice::Control,
-    prefetch::Table,
-    registry::Registry,
-    tracking::Tracking, //
-};
+use core::marker::PhantomData;
 use kernel::{
-    prelude::*,
-    sync::{
-        global_lock,
-        GlobalLock, //
-    },
+    prelude::*, //
 };
 
-global_lock! {
-    // SAFETY: `init` comes before everything that locks it.
-    pub(crate) unsafe(uninit) static REGISTRY: Mutex<Option<KBox<Registry>>> = None;
+/// Only a module that is being loaded has one.
+pub(crate) struct Loading(());
+
+/// A mutex around what one part of the module owns: `global!(REGISTRY: Registry)` makes `lock()`,
+/// and `init_lock()` for [`Locks`].
+macro_rules! global {
+    ($name:ident: $owned:ty) => {
+        kernel::sync::global_lock! {
+            // SAFETY: `init_lock` comes before everything that locks it.
+            unsafe(uninit) static $name: Mutex<Option<KBox<$owned>>> = None;
+        }
+
+        /// The lock.
+        fn lock() -> &'static kernel::sync::GlobalLock<$name> {
+            &$name
+        }
+
+        /// Makes the lock usable.
+        pub(crate) fn init_lock(_: &$crate::glue::lock::Loading) {
+            // SAFETY: Called once, by the one list of locks, with nothing registered yet: only
+            // `Root` has a `Loading`.
+            unsafe { $name.init() };
+        }
+    };
+}
+pub(crate) use global;
+
+/// All locks of a module.
+pub(crate) trait Locks {
+    /// Makes each of them usable, once.
+    fn init(loading: &Loading);
 }
 
-/// The lock of the registry.
-pub(crate) fn get() -> &'static GlobalLock<REGISTRY> {
-    &REGISTRY
-}
+/// The module's type, whose locks are made usable before everything else.
+pub(crate) struct Root<T, L>(T, PhantomData<L>);
 
-global_lock! {
-    // SAFETY: `init` comes before everything that locks it.
-    pub(crate) unsafe(uninit) static TRACKING: Mutex<Option<KBox<Tracking>>> = None;
-}
-
-/// The lock of the table of tracked threads.
-pub(crate) fn tracking() -> &'static GlobalLock<TRACKING> {
-    &TRACKING
-}
-
-global_lock! {
-    // SAFETY: `init` comes before everything that locks it.
-    pub(crate) unsafe(uninit) static NICE: Mutex<Option<KBox<Control>>> = None;
-}
-
-/// The lock of who tunes nice values.
-pub(crate) fn nice() -> &'static GlobalLock<NICE> {
-    &NICE
-}
-
-global_lock! {
-    // SAFETY: `init` comes before everything that locks it.
-    pub(crate) unsafe(uninit) static PREFETCH: Mutex<Option<KBox<Table>>> = None;
-}
-
-/// The lock of the subscriptions of prefetch signals.
-pub(crate) fn prefetch() -> &'static GlobalLock<PREFETCH> {
-    &PREFETCH
-}
-
-/// Makes the locks usable.
-///
-/// # Safety
-///
-/// Called once, when the module is loaded, before anything can call [`get`], [`tracking`],
-/// [`nice`] or [`prefetch`].
-unsafe fn init() {
-    // SAFETY: By the caller.
-    unsafe {
-        REGISTRY.init();
-        TRACKING.init();
-        NICE.init();
-        PREFETCH.init();
-    }
-}
-
-/// The module's type, whose initialisation comes before everything else.
-pub(crate) struct Root<T>(T);
-
-impl<T: kernel::Module> kernel::Module for Root<T> {
+impl<T: kernel::Module, L: Locks + Send + Sync> kernel::Module for Root<T, L> {
     fn init(module: &'static ThisModule) -> Result<Self> {
-        // SAFETY: The kernel calls this once, and nothing of the module is registered yet.
-        unsafe { init() };
-        Ok(Self(T::init(module)?))
+        L::init(&Loading(()));
+        Ok(Self(T::init(module)?, PhantomData))
     }
 }

@@ -2,13 +2,10 @@
 //! Nice values of threads, as the kernel has them, and of threads that are made meanwhile.
 
 use super::thread::Thread;
-use crate::{
-    nice::Table,
-    policy::nice::{
-        Lowest,
-        Nice,
-        Seen, //
-    },
+use crate::policy::nice::{
+    Lowest,
+    Nice,
+    Seen, //
 };
 use kernel::{
     bindings,
@@ -66,12 +63,18 @@ impl Thread {
     }
 }
 
+/// Knows the nice values that threads have by themselves.
+pub(crate) trait Bases: Send + Sync {
+    /// That of the thread with this key; `look` tells what the kernel says of it.
+    fn base_of(&self, key: usize, look: &dyn Fn() -> Seen) -> Nice;
+}
+
 /// Has each thread that is made begin with the base of its maker, as long as it lives.
 ///
 /// # Invariants
 ///
-/// The probe is registered with the table, to which this has a reference.
-pub(crate) struct Births(Arc<Table>);
+/// The probe is registered with what is in the box.
+pub(crate) struct Births(KBox<Arc<dyn Bases>>);
 
 impl Births {
     /// Begins.
@@ -79,11 +82,12 @@ impl Births {
     /// # Errors
     ///
     /// `EOPNOTSUPP` the kernel has no such tracepoint, `ENOMEM`.
-    pub(crate) fn new(table: Arc<Table>) -> Result<Self> {
-        // SAFETY: The table lives until `drop` has removed the probe.
-        to_result(unsafe { zernel_helper_births_on(pointer(&table)) })?;
+    pub(crate) fn new(bases: Arc<dyn Bases>) -> Result<Self> {
+        let bases = KBox::new(bases, GFP_KERNEL)?;
+        // SAFETY: The box lives until `drop` has removed the probe.
+        to_result(unsafe { zernel_helper_births_on(pointer(&bases)) })?;
         // INVARIANT: Just registered.
-        Ok(Self(table))
+        Ok(Self(bases))
     }
 }
 
@@ -94,23 +98,25 @@ impl Drop for Births {
     }
 }
 
-fn pointer(table: &Arc<Table>) -> *mut c_void {
-    core::ptr::from_ref::<Table>(table).cast_mut().cast()
+fn pointer(bases: &KBox<Arc<dyn Bases>>) -> *mut c_void {
+    core::ptr::from_ref::<Arc<dyn Bases>>(bases)
+        .cast_mut()
+        .cast()
 }
 
 /// The nice value that a thread has by itself.
 ///
 /// # Safety
 ///
-/// `table` is what [`Births::new`] handed over; `task` is valid during this call.
+/// `bases` is what [`Births::new`] handed over; `task` is valid during this call.
 #[no_mangle]
 unsafe extern "C" fn zernel_rust_nice_base(
-    table: *mut c_void,
+    bases: *mut c_void,
     task: *mut bindings::task_struct,
 ) -> i32 {
     // SAFETY: By the caller.
-    let table = unsafe { &*table.cast::<Table>() };
+    let bases = unsafe { &*bases.cast::<Arc<dyn Bases>>() };
     // SAFETY: By the caller.
     let look = || unsafe { seen(task) }.0;
-    table.base_of(task as usize, look).number()
+    bases.base_of(task as usize, &look).number()
 }

@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Tells when the whole system is about to sleep, while processes still run, and when it is back.
 
-use crate::registry;
 use kernel::{
     error::to_result,
-    prelude::*, //
+    prelude::*,
+    sync::atomic::{
+        ordering::{
+            Acquire,
+            Release, //
+        },
+        Atomic, //
+    },
 };
 
 extern "C" {
@@ -12,7 +18,10 @@ extern "C" {
     fn zernel_helper_power_ignore();
 }
 
-/// Has the registry told, until it is dropped.
+/// Whom to tell, once there is somebody.
+static TOLD: Atomic<usize> = Atomic::new(0);
+
+/// Has somebody told, until it is dropped.
 ///
 /// # Invariants
 ///
@@ -20,12 +29,14 @@ extern "C" {
 pub(crate) struct Notifier(());
 
 impl Notifier {
-    /// Called once, when the module is loaded.
+    /// `told` is called when the system is about to sleep, with true, and when it is back. Called
+    /// once, when the module is loaded.
     ///
     /// # Errors
     ///
     /// Those of `register_pm_notifier()`, of which a kernel that cannot sleep has none.
-    pub(crate) fn new() -> Result<Self> {
+    pub(crate) fn new(told: fn(bool)) -> Result<Self> {
+        TOLD.store(told as usize, Release);
         // SAFETY: The notifier is static, and is there as long as the module.
         to_result(unsafe { zernel_helper_power_watch() })?;
         // INVARIANT: Just registered.
@@ -43,6 +54,8 @@ impl Drop for Notifier {
 /// Called by the notifier, in process context.
 #[no_mangle]
 extern "C" fn zernel_rust_system_sleeps(asleep: bool) {
-    // Without a registry there is nothing to end.
-    let _ = registry::with(|r| r.system_sleeps(asleep));
+    let told = TOLD.load(Acquire);
+    // SAFETY: Stored before the notifier was registered.
+    let told = unsafe { core::mem::transmute::<usize, fn(bool)>(told) };
+    told(asleep);
 }

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The C side of the provider ABI: `include/linux/zernel_provider.h`.
 
+pub(crate) mod gpu;
 mod reports;
+pub(crate) mod tsg;
 
 use crate::{
     glue::{
@@ -16,26 +18,9 @@ use crate::{
             Us, //
         },
     },
-    registry::{
-        gpu,
-        gpu_time::Done,
-        tsg::Hardware, //
-    },
-    worker::provider::{
-        self,
-        Provider, //
-    },
 };
-use kernel::{
-    error::to_result,
-    prelude::*,
-    str::CStr,
-    sync::{
-        Arc,
-        ArcBorrow, //
-    },
-};
-pub(crate) use reports::answer_number;
+use kernel::{error::to_result, prelude::*, str::CStr};
+pub(crate) use reports::*;
 
 /// Length of a provider's name with its NUL, as user space sees it.
 pub(crate) const NAME_LEN: usize = 16;
@@ -120,7 +105,7 @@ impl Ops {
     }
 
     /// Reads what the driver holds for a TSG.
-    pub(crate) fn get(&self, gpu: gpu::Handle, tsg: u64) -> Result<Hardware> {
+    pub(crate) fn get(&self, gpu: gpu::Handle, tsg: u64) -> Result<tsg::Hardware> {
         let mut us = 0;
         let get = self.ops.get_timeslice.ok_or(EINVAL)?;
         // SAFETY: Valid by the type invariant.
@@ -134,7 +119,7 @@ impl Ops {
                 Some(level)
             }
         };
-        Ok(Hardware {
+        Ok(tsg::Hardware {
             timeslice: Us(us),
             interleave,
         })
@@ -185,7 +170,7 @@ impl Ops {
     }
 
     /// What a TSG has done.
-    pub(crate) fn tsg_done(&self, gpu: gpu::Handle, tsg: u64) -> Result<Done> {
+    pub(crate) fn tsg_done(&self, gpu: gpu::Handle, tsg: u64) -> Result<tsg::Done> {
         let query = self.ops.query_tsg.ok_or_else(errno::unsupported)?;
         let mut load = raw::zernel_tsg_load {
             size: size_of::<raw::zernel_tsg_load>() as u32,
@@ -209,17 +194,17 @@ impl Ops {
     }
 
     /// Has the provider report everything that exists already.
-    fn replay(&self, provider: *const Provider) -> Result {
+    fn replay(&self, provider: *mut raw::zernel_provider) -> Result {
         match self.ops.replay {
             None => Ok(()),
             // SAFETY: Valid by the type invariant.
-            Some(replay) => answer(unsafe { replay(self.private, provider.cast_mut().cast()) }),
+            Some(replay) => answer(unsafe { replay(self.private, provider) }),
         }
     }
 }
 
-fn done(load: &raw::zernel_tsg_load) -> Done {
-    Done {
+fn done(load: &raw::zernel_tsg_load) -> tsg::Done {
+    tsg::Done {
         ran: Ns(load.ran_ns),
         preemptions: load.preemptions,
         preempted_at: Ns(load.preempted_ns),
@@ -256,53 +241,4 @@ unsafe fn copy<T: Default>(raw: *const T, first: usize) -> Result<T> {
         );
     }
     Ok(copy)
-}
-
-fn error_pointer(error: Error) -> *mut raw::zernel_provider {
-    error.to_errno() as isize as *mut raw::zernel_provider
-}
-
-/// # Safety
-///
-/// `provider` comes from [`zernel_provider_register`] or from the replay, and is not unregistered.
-unsafe fn borrow<'a>(provider: *mut raw::zernel_provider) -> ArcBorrow<'a, Provider> {
-    // SAFETY: By the caller it is an `Arc<Provider>` that the registration holds.
-    unsafe { ArcBorrow::from_raw(provider.cast::<Provider>()) }
-}
-
-/// See the header.
-///
-/// # Safety
-///
-/// As the header says: `ops` is valid until the provider is unregistered.
-#[no_mangle]
-unsafe extern "C" fn zernel_provider_register(
-    ops: *const raw::zernel_provider_ops,
-    private: *mut c_void,
-) -> *mut raw::zernel_provider {
-    // SAFETY: By the caller.
-    let provider = unsafe { Ops::new(ops, private) }.and_then(Provider::new);
-    let provider = match provider {
-        Ok(provider) => provider,
-        Err(e) => return error_pointer(e),
-    };
-    if let Err(e) = provider.ops().replay(&*provider) {
-        provider::restore(&provider);
-        provider::forget(&provider);
-        return error_pointer(e);
-    }
-    Arc::into_raw(provider).cast_mut().cast()
-}
-
-/// See the header.
-///
-/// # Safety
-///
-/// `provider` comes from [`zernel_provider_register`], and nobody uses it any more.
-#[no_mangle]
-unsafe extern "C" fn zernel_provider_unregister(provider: *mut raw::zernel_provider) {
-    // SAFETY: By the caller: the reference that the registration holds.
-    let provider = unsafe { Arc::from_raw(provider.cast::<Provider>()) };
-    provider::restore(&provider);
-    provider::forget(&provider);
 }

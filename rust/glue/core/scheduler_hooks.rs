@@ -9,31 +9,26 @@
 //! A record on its way belongs to the thread. Once it is over it is put on a lock-free list, and
 //! the record reaper takes it from there; until then it holds a reference to the module.
 
+mod places;
+
 use super::{
     identity::Pid,
     memory::account_nowait,
+    process::Process,
     thread::Thread,
     waits::ThreadWaits,
-    work::Worker, //
+    work::Kick, //
 };
-use crate::{
-    glue::module::this_module,
-    jobs::cgroup_sync::CgroupSync,
-    policy::{
-        attachment::{
-            State,
-            Work, //
-        },
-        phase::activity::{
-            Activity,
-            Cause, //
-        },
-        units::Ns, //
+use crate::policy::{
+    attachment::{
+        State,
+        Work, //
     },
-    tracking::{
-        self,
-        process::Process, //
+    phase::activity::{
+        Activity,
+        Cause, //
     },
+    units::Ns, //
 };
 use core::{
     cell::UnsafeCell,
@@ -66,6 +61,14 @@ use kernel::{
     },
 };
 
+use places::Place;
+pub(crate) use places::{
+    live,
+    miss,
+    missed,
+    MAX, //
+};
+
 extern "C" {
     fn zernel_helper_hooks_on(cgroup_sync: *mut c_void) -> c_int;
     fn zernel_helper_hooks_off();
@@ -82,31 +85,23 @@ fn smp_rmb() {
     smp_mb(Read);
 }
 
-/// Most records at a time, those of threads that have still to let theirs go included.
-pub(crate) const MAX: u32 = 1 << 17;
-
-/// Records that the record reaper has not been through.
-static LIVE: Atomic<u32> = Atomic::new(0);
-
-/// Threads that were to be tracked and are not, because there was no memory or no room.
-static MISSED: Atomic<u64> = Atomic::new(0);
-
 /// Head of the list of records that are over: `Arc`s turned into pointers.
 static OVER: Atomic<usize> = Atomic::new(0);
 
-/// How many records there are.
-pub(crate) fn live() -> u32 {
-    LIVE.load(Relaxed)
+/// Takes a record that has come to its thread, once somebody is there for it.
+static ARRIVALS: Atomic<usize> = Atomic::new(0);
+
+/// `take` is called with each record that has come to a thread that a tracked one has made; it
+/// returns false if the thread is not to have it. Called once, before there is any.
+pub(crate) fn hand_arrivals_to(take: fn(Arc<Record>) -> bool) {
+    ARRIVALS.store(take as usize, Release);
 }
 
-/// How many threads were missed.
-pub(crate) fn missed() -> u64 {
-    MISSED.load(Relaxed)
-}
-
-/// One more thread was missed.
-pub(crate) fn miss() {
-    MISSED.fetch_add(1, Relaxed);
+fn arrived(record: Arc<Record>) -> bool {
+    let take = ARRIVALS.load(Acquire);
+    // SAFETY: Stored before there was any record.
+    let take = unsafe { core::mem::transmute::<usize, fn(Arc<Record>) -> bool>(take) };
+    take(record)
 }
 
 /// `struct zernel_hook`.
@@ -173,35 +168,6 @@ unsafe impl Send for Record {}
 // SAFETY: As above.
 unsafe impl Sync for Record {}
 
-/// A reference to the module and a place among [`MAX`] records.
-struct Place(());
-
-impl Place {
-    fn take() -> Option<Self> {
-        // The module may be on its way out: the cgroup sync and the record reaper run until it is.
-        // SAFETY: The module's code runs, so it is there.
-        let there = unsafe { bindings::try_module_get(this_module()) };
-        if LIVE.fetch_add(1, Full) >= MAX || !there {
-            LIVE.fetch_sub(1, Full);
-            if there {
-                // SAFETY: Just taken.
-                unsafe { bindings::module_put(this_module()) };
-            }
-            return None;
-        }
-        Some(Self(()))
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        LIVE.fetch_sub(1, Full);
-        // SAFETY: Taken in `take`. Whoever gets here is waited for when the module goes: it has a
-        // file open, is a thread with a record, runs in task work, or on the workqueue.
-        unsafe { bindings::module_put(this_module()) };
-    }
-}
-
 impl Record {
     /// One that no thread has yet.
     ///
@@ -230,7 +196,7 @@ impl Record {
     pub(crate) fn discard(record: Arc<Self>) {
         drop(record);
         // Taken in `new`.
-        drop(Place(()));
+        Place::give_back();
     }
 
     /// Hands it to its thread, which takes it when it returns to user space.
@@ -356,7 +322,7 @@ impl Record {
     unsafe fn end(record: *const Self) {
         // SAFETY: By the caller.
         let this = unsafe { &*record };
-        let record_reaper = this.process.record_reaper().clone();
+        let jobs = this.process.jobs().clone();
         let mut head = OVER.load(Relaxed);
         loop {
             // SAFETY: It is over.
@@ -366,7 +332,7 @@ impl Record {
                 Err(now) => head = now,
             }
         }
-        record_reaper.kick();
+        jobs.record_reaper.kick();
     }
 }
 
@@ -381,7 +347,7 @@ pub(crate) fn take_over(mut over: impl FnMut(&Record)) {
         over(&record);
         drop(record);
         // Taken when the record was made.
-        drop(Place(()));
+        Place::give_back();
     }
 }
 
@@ -393,7 +359,7 @@ static USED: Atomic<bool> = Atomic::new(false);
 /// # Invariants
 ///
 /// They are on.
-pub(crate) struct Hooks(#[expect(dead_code, reason = "a probe kicks it")] Arc<Worker<CgroupSync>>);
+pub(crate) struct Hooks(#[expect(dead_code, reason = "a probe kicks it")] Kick);
 
 impl Hooks {
     /// Turns them on; `cgroup_sync` looks when a process is made in a tracked cgroup that has no
@@ -402,12 +368,11 @@ impl Hooks {
     /// # Errors
     ///
     /// `EOPNOTSUPP` the kernel was built without preempt notifiers, `ENOMEM`.
-    pub(crate) fn new(cgroup_sync: Arc<Worker<CgroupSync>>) -> Result<Self> {
+    pub(crate) fn new(cgroup_sync: Kick) -> Result<Self> {
         USED.store(true, Relaxed);
-        let data = core::ptr::from_ref(&*cgroup_sync).cast_mut().cast();
         // SAFETY: There is one of these at a time, as the table is locked. The cgroup sync lives
         // until `wait_for_all` has waited for the probes.
-        to_result(unsafe { zernel_helper_hooks_on(data) })?;
+        to_result(unsafe { zernel_helper_hooks_on(cgroup_sync.as_raw()) })?;
         // INVARIANT: Just turned on.
         Ok(Self(cgroup_sync))
     }
@@ -452,7 +417,7 @@ unsafe extern "C" fn zernel_rust_hook_work(hook: *mut c_void, exiting: bool, beg
         // SAFETY: The thread holds a reference, so that one more can be made here.
         let arc = unsafe { Arc::<Record>::from_raw(record) };
         core::mem::forget(arc.clone());
-        taken = tracking::arrived(arc);
+        taken = arrived(arc);
     }
     if !begun && State::of(record.hook.state.load(Acquire)) == State::Returning {
         record.waits.forget();

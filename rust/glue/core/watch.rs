@@ -10,9 +10,8 @@ use super::{
         Pid,
         Scope, //
     },
-    work::Worker, //
+    work::Kick, //
 };
-use crate::jobs::task_reaper::TaskReaper;
 use core::{
     cell::UnsafeCell,
     marker::PhantomPinned, //
@@ -62,7 +61,7 @@ pub(crate) struct Watch {
     entry: UnsafeCell<bindings::wait_queue_entry>,
     pid: Pid,
     scope: Scope,
-    reaper: Arc<Worker<TaskReaper>>,
+    reaper: Kick,
     listed: Atomic<bool>,
     next: Atomic<usize>,
     #[pin]
@@ -83,7 +82,7 @@ impl Armed {
     /// # Errors
     ///
     /// `ESRCH` it has exited already, `ENOMEM`.
-    pub(crate) fn new(pid: Pid, scope: Scope, reaper: Arc<Worker<TaskReaper>>) -> Result<Self> {
+    pub(crate) fn new(pid: Pid, scope: Scope, reaper: Kick) -> Result<Self> {
         let watch = Arc::pin_init(
             pin_init!(Watch {
                 entry: UnsafeCell::new(pin_init::zeroed()),

@@ -8,18 +8,24 @@ use crate::{
         Expired,
         Timed, //
     },
-    policy::units::Ns, //
+    policy::units::{
+        Ms,
+        Ns, //
+    },
 };
-use core::marker::PhantomData;
 use kernel::{
     bindings,
     prelude::*,
-    sync::atomic::{
-        ordering::{
-            Acquire,
-            Release, //
+    sync::{
+        atomic::{
+            ordering::{
+                Acquire,
+                Relaxed,
+                Release, //
+            },
+            Atomic,
         },
-        Atomic,
+        Arc,
     },
     types::Opaque,
 };
@@ -71,76 +77,38 @@ pub(crate) trait Job: Send + Sync {
         Self: Sized;
 }
 
-/// A job that runs in process context soon after it was kicked, never twice at a time.
-#[pin_data(PinnedDrop)]
-pub(crate) struct Worker<J: Job> {
+/// The work of a [`Worker`] and its alarm, which need nothing of its job.
+#[pin_data]
+struct Queued {
     #[pin]
     work: Opaque<bindings::delayed_work>,
     #[pin]
-    alarm: Driven<Alarm<J>>,
-    job: J,
+    alarm: Driven<Alarm>,
+    /// See [`Worker::set_delay`].
+    delay_ms: Atomic<u32>,
 }
 
 /// Kicks the worker that it is a part of.
-struct Alarm<J>(PhantomData<J>);
+struct Alarm;
 
-impl<J: Job> Timed for Alarm<J> {
+impl Timed for Alarm {
     type State = ();
 
     fn expired(this: Expired<'_, Self>) {
         let this = core::ptr::from_ref(this.lock().driven());
-        // SAFETY: An alarm is a part of a worker, and its timer is cancelled before that goes.
-        let worker = unsafe { &*kernel::container_of!(this, Worker<J>, alarm) };
-        worker.kick();
+        // SAFETY: An alarm is a part of this, and its timer is cancelled before that goes.
+        let queued = unsafe { &*kernel::container_of!(this, Queued, alarm) };
+        queued.kick_after(0);
     }
 }
 
-// SAFETY: The workqueue synchronises its own state; the job is `Send + Sync`.
-unsafe impl<J: Job> Send for Worker<J> {}
+// SAFETY: The workqueue synchronises its own state.
+unsafe impl Send for Queued {}
 // SAFETY: As above.
-unsafe impl<J: Job> Sync for Worker<J> {}
+unsafe impl Sync for Queued {}
 
-impl<J: Job> core::ops::Deref for Worker<J> {
-    type Target = J;
-
-    fn deref(&self) -> &J {
-        &self.job
-    }
-}
-
-impl<J: Job> Worker<J> {
-    /// A worker that waits to be kicked.
-    pub(crate) fn new(job: J) -> impl PinInit<Self, Error> {
-        try_pin_init!(Self {
-            work <- Opaque::ffi_init(|slot: *mut bindings::delayed_work| {
-                // SAFETY: `slot` is valid for writes and pinned.
-                unsafe { zernel_helper_work_init(slot, Self::callback) }
-            }),
-            alarm <- new_driven!((), c"zernel_alarm", Ok(Alarm(PhantomData))),
-            job,
-        })
-    }
-
-    /// # Safety
-    ///
-    /// Called by the workqueue with the work of a live [`Worker`].
-    unsafe extern "C" fn callback(work: *mut bindings::work_struct) {
-        // SAFETY: By the caller: the work is the first part of the delayed work of a `Worker`,
-        // which is not freed before `drop` has cancelled it.
-        let worker = unsafe {
-            let delayed = kernel::container_of!(work, bindings::delayed_work, work);
-            &*kernel::container_of!(Opaque::cast_from(delayed), Self, work)
-        };
-        J::run(worker);
-    }
-
-    /// Runs the job as soon as possible; if it is waiting for a delay, when that is over.
-    pub(crate) fn kick(&self) {
-        self.kick_after(0);
-    }
-
-    /// Runs the job as soon as possible, even if it is waiting for a delay.
-    pub(crate) fn kick_now(&self) {
+impl Queued {
+    fn kick_now(&self) {
         let queue = QUEUE.load(Acquire) as *mut bindings::workqueue_struct;
         if queue.is_null() {
             return;
@@ -156,8 +124,7 @@ impl<J: Job> Worker<J> {
         }
     }
 
-    /// Runs the job in `ms` milliseconds, unless it is waiting already.
-    pub(crate) fn kick_after(&self, ms: u32) {
+    fn kick_after(&self, ms: u32) {
         let queue = QUEUE.load(Acquire) as *mut bindings::workqueue_struct;
         if queue.is_null() {
             return;
@@ -173,26 +140,142 @@ impl<J: Job> Worker<J> {
             );
         }
     }
+}
+
+/// A job that runs in process context soon after it was kicked, never twice at a time.
+#[pin_data(PinnedDrop)]
+pub(crate) struct Worker<J: Job + ?Sized> {
+    #[pin]
+    queued: Queued,
+    job: J,
+}
+
+impl<J: Job> core::ops::Deref for Worker<J> {
+    type Target = J;
+
+    fn deref(&self) -> &J {
+        &self.job
+    }
+}
+
+impl<J: Job> Worker<J> {
+    /// A worker that waits to be kicked.
+    pub(crate) fn new(job: J) -> impl PinInit<Self, Error> {
+        let queued = try_pin_init!(Queued {
+            work <- Opaque::ffi_init(|slot: *mut bindings::delayed_work| {
+                // SAFETY: `slot` is valid for writes and pinned.
+                unsafe { zernel_helper_work_init(slot, Self::callback) }
+            }),
+            alarm <- new_driven!((), c"zernel_alarm", Ok(Alarm)),
+            delay_ms: Atomic::new(0),
+        });
+        try_pin_init!(Self {
+            queued <- queued,
+            job,
+        })
+    }
+
+    /// # Safety
+    ///
+    /// Called by the workqueue with the work of a live [`Worker`].
+    unsafe extern "C" fn callback(work: *mut bindings::work_struct) {
+        // SAFETY: By the caller: the work is the first part of the delayed work of a `Worker`,
+        // which is not freed before `drop` has cancelled it.
+        let worker = unsafe {
+            let delayed = kernel::container_of!(work, bindings::delayed_work, work);
+            let queued = kernel::container_of!(Opaque::cast_from(delayed), Queued, work);
+            &*kernel::container_of!(queued, Self, queued)
+        };
+        J::run(worker);
+    }
+}
+
+impl<J: Job + ?Sized> Worker<J> {
+    /// Runs the job as soon as possible; if it is waiting for a delay, when that is over.
+    pub(crate) fn kick(&self) {
+        self.queued.kick_after(0);
+    }
+
+    /// Runs the job as soon as possible, even if it is waiting for a delay.
+    pub(crate) fn kick_now(&self) {
+        self.queued.kick_now();
+    }
+
+    /// Runs the job in `ms` milliseconds, unless it is waiting already.
+    pub(crate) fn kick_after(&self, ms: u32) {
+        self.queued.kick_after(ms);
+    }
 
     /// Runs the job at this time on `CLOCK_MONOTONIC`, instead of the one that was asked for last.
     pub(crate) fn kick_at(&self, at: Ns) {
-        self.alarm.lock().arm(at.0);
+        self.queued.alarm.lock().arm(at.0);
+    }
+
+    /// The delay of a kick by a hook.
+    pub(crate) fn delay(&self) -> Ms {
+        Ms(self.queued.delay_ms.load(Relaxed))
+    }
+
+    /// Hooks kick the worker with this delay from now on.
+    pub(crate) fn set_delay(&self, delay: Ms) {
+        self.queued.delay_ms.store(delay.0, Relaxed);
     }
 
     /// Cancels a run that waits and waits for one that is under way. May sleep.
     pub(crate) fn cancel_sync(&self) {
         // The first run that is waited for may have asked for another.
         for _ in 0..2 {
-            self.alarm.disarm();
+            self.queued.alarm.disarm();
             // SAFETY: Initialised in `new`.
-            unsafe { bindings::cancel_delayed_work_sync(self.work.get()) };
+            unsafe { bindings::cancel_delayed_work_sync(self.queued.work.get()) };
         }
     }
 }
 
 #[pinned_drop]
-impl<J: Job> PinnedDrop for Worker<J> {
+impl<J: Job + ?Sized> PinnedDrop for Worker<J> {
     fn drop(self: Pin<&mut Self>) {
         self.cancel_sync();
+    }
+}
+
+/// Kicks a worker, whatever its job is.
+#[derive(Clone)]
+pub(crate) struct Kick(Arc<Worker<dyn Job>>);
+
+impl<J: Job + 'static> From<Arc<Worker<J>>> for Kick {
+    fn from(worker: Arc<Worker<J>>) -> Self {
+        Self(worker)
+    }
+}
+
+impl core::ops::Deref for Kick {
+    type Target = Worker<dyn Job>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl Kick {
+    /// True if it kicks this one.
+    pub(crate) fn is_of<J: Job>(&self, worker: &Worker<J>) -> bool {
+        core::ptr::addr_eq(&raw const *self.0, worker)
+    }
+
+    /// A pointer for a hook to kick the worker with; valid as long as this is.
+    pub(super) fn as_raw(&self) -> *mut c_void {
+        core::ptr::from_ref(&self.0.queued).cast_mut().cast()
+    }
+
+    /// A hook kicks a worker.
+    ///
+    /// # Safety
+    ///
+    /// `kick` comes from [`Self::as_raw`] and is valid.
+    pub(super) unsafe fn by_hook(kick: *mut c_void) {
+        // SAFETY: By the caller.
+        let queued = unsafe { &*kick.cast::<Queued>() };
+        queued.kick_after(queued.delay_ms.load(Relaxed));
     }
 }

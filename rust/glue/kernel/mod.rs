@@ -13,7 +13,7 @@ pub(crate) mod irqlock;
 #[cfg(any(zernel_core, zernel_sim))]
 pub(crate) mod miscdev;
 pub(crate) mod module;
-pub(in crate::glue) mod provider_abi;
+pub(crate) mod provider_abi;
 #[cfg(any(zernel_sim, zernel_nvidia))]
 pub(crate) mod provider_side;
 #[cfg(any(zernel_core, zernel_sim))]

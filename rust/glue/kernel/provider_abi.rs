@@ -13,4 +13,4 @@
 mod mirror {
     include!(env!("ZERNEL_PROVIDER_RS"));
 }
-pub(in crate::glue) use mirror::*;
+pub(crate) use mirror::*;

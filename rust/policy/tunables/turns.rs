@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The tunables of best-effort TSGs that take turns.
 
-use super::{
-    Refused,
-    Tunables, //
-};
+use super::{slice, Refused};
 use crate::policy::{
     rotation::{
         Discipline,
@@ -20,7 +17,7 @@ use crate::policy::{
 ///
 /// # Invariants
 ///
-/// `timeslice` lies within [`Tunables::SLICE_RANGE`].
+/// `timeslice` lies within [`slice::RANGE`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Turns {
     discipline: Option<Discipline>,
@@ -71,7 +68,7 @@ impl Turns {
     /// Changes [`Self::timeslice`].
     pub(crate) fn set_timeslice(&mut self, slice: Us) -> Result<(), Refused> {
         // INVARIANT: Checked.
-        self.timeslice = Tunables::in_slice_range(slice)?;
+        self.timeslice = slice::in_range(slice)?;
         Ok(())
     }
 }

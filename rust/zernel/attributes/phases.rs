@@ -3,6 +3,7 @@
 
 use super::{
     delta,
+    nice,
     number,
     read,
     show_delta,
@@ -12,7 +13,6 @@ use super::{
 };
 use crate::{
     glue::sysfs::Attribute,
-    nice,
     policy::{
         phase::{
             libraries::Libraries,

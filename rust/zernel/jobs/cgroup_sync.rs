@@ -16,39 +16,31 @@ use crate::{
     },
     tracking,
 };
-use kernel::sync::atomic::{
-    ordering::Relaxed,
-    Atomic, //
+use kernel::{
+    prelude::*,
+    sync::Arc, //
 };
 
 /// Objects looked at with the registry locked once.
 const BATCH: usize = 128;
 
 /// The job that looks at everything that has a cgroup.
-pub(crate) struct CgroupSync {
-    /// How long the last look took, in µs.
-    look_us: Atomic<u32>,
-}
+pub(crate) struct CgroupSync;
 
 impl CgroupSync {
     /// Shortest delay between a move and its effect, so that many moves cost one look.
     const DELAY: Ms = Ms(2);
     /// A look is followed by a pause of so many times its length: whoever moves processes all the
     /// time takes a bounded share of a CPU.
-    const PAUSE: u32 = 10;
+    const PAUSE: u64 = 10;
     /// Delay before another look after one that ran out of memory.
     const RETRY: Ms = Ms(1000);
 
-    /// One that has not looked yet.
-    pub(crate) fn new() -> Self {
-        Self {
-            look_us: Atomic::new(0),
-        }
-    }
-
-    /// How long after a move to look. Callable from any context.
-    pub(crate) fn delay(&self) -> Ms {
-        Self::DELAY.max(Ms(self.look_us.load(Relaxed) / (1000 / Self::PAUSE)))
+    /// Its worker, which has not looked yet.
+    pub(crate) fn worker() -> Result<Arc<Worker<Self>>> {
+        let worker = Arc::pin_init(Worker::new(Self), GFP_KERNEL)?;
+        worker.set_delay(Self::DELAY);
+        Ok(worker)
     }
 }
 
@@ -57,10 +49,9 @@ impl Job for CgroupSync {
         let begin = now_ns();
         let done = look();
         tracking::follow::follow();
-        let look_us = now_ns().saturating_sub(begin) / 1000;
-        worker
-            .look_us
-            .store(u32::try_from(look_us).unwrap_or(u32::MAX), Relaxed);
+        let pause = now_ns().saturating_sub(begin).saturating_mul(Self::PAUSE) / 1_000_000;
+        let pause = Ms(u32::try_from(pause).unwrap_or(u32::MAX));
+        worker.set_delay(Self::DELAY.max(pause));
         if !done {
             worker.kick_after(Self::RETRY.0);
         }

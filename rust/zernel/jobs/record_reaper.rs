@@ -10,33 +10,12 @@ use crate::{
             Worker, //
         },
     },
-    jobs::sampler::Sampler,
     policy::units::Ns,
     tracking, //
 };
-use kernel::sync::Arc;
 
 /// The job.
-pub(crate) struct RecordReaper {
-    sampler: Arc<Worker<Sampler>>,
-}
-
-impl RecordReaper {
-    /// The record reaper, and who takes samples of programs that have phases.
-    pub(crate) fn new(sampler: Arc<Worker<Sampler>>) -> Self {
-        Self { sampler }
-    }
-
-    /// Who takes samples.
-    pub(crate) fn sampler(&self) -> &Arc<Worker<Sampler>> {
-        &self.sampler
-    }
-
-    /// A thread that has phases does something. From any context.
-    pub(crate) fn ring(&self) {
-        Sampler::wake(&self.sampler);
-    }
-}
+pub(crate) struct RecordReaper;
 
 impl Job for RecordReaper {
     fn run(worker: &Worker<Self>) {

@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Takes samples of the threads of machine-learning programs.
 
-pub(crate) mod program;
-
-use program::Program;
-
 use crate::{
     glue::{
         identity::Uid,
@@ -39,6 +35,8 @@ use crate::{
     tracking::{
         self,
         batch,
+        process,
+        program::Program,
         programs::{
             tell as tell_phase,
             Recorded, //
@@ -51,13 +49,6 @@ use kernel::{
     prelude::*,
     rbtree::RBTree,
     sync::{
-        atomic::{
-            ordering::{
-                Acquire,
-                Release, //
-            },
-            Atomic,
-        },
         Arc,
         Mutex, //
     },
@@ -116,8 +107,6 @@ struct State {
 
 /// The job.
 pub(crate) struct Sampler {
-    /// A thread has done something, or more are to be looked at.
-    rung: Atomic<bool>,
     state: Pin<KBox<Mutex<State>>>,
 }
 
@@ -136,15 +125,8 @@ impl Sampler {
             rests: true,
         };
         Ok(Self {
-            rung: Atomic::new(false),
             state: KBox::pin_init(new_mutex!(state), GFP_KERNEL)?,
         })
-    }
-
-    /// Something happens: it is to look. From any context.
-    pub(crate) fn wake(worker: &Worker<Self>) {
-        worker.rung.store(true, Release);
-        worker.kick();
     }
 
     /// Forgets everything. The worker does not run any more.
@@ -161,7 +143,7 @@ impl Job for Sampler {
         };
         let mut state = worker.state.lock();
         let now = Ns(now_ns());
-        if worker.rung.xchg(false, Acquire) {
+        if process::take_rung() {
             state.wake(now);
         }
         if state.asked && (state.is_answered() || state.ticked.saturating_add(PATIENCE) <= now) {

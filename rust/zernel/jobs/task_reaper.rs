@@ -4,10 +4,7 @@
 use crate::{
     error::Failure,
     glue::{
-        identity::{
-            Pid,
-            Scope, //
-        },
+        identity::Scope,
         scheduler_hooks, watch,
         work::{
             Job,
@@ -18,37 +15,29 @@ use crate::{
         self,
         assignments::Target, //
     },
-    tracking, //
+    tracking::{
+        self,
+        owners::Owners, //
+    },
 };
 use kernel::{
-    new_mutex,
     prelude::*,
-    sync::Mutex, //
+    sync::Arc, //
 };
 
 /// The job that ends what tasks had that have exited, and tracks those that have a TSG now.
 pub(crate) struct TaskReaper {
-    owners: Pin<KBox<Mutex<KVVec<Pid>>>>,
+    owners: Arc<Owners>,
 }
 
 impl TaskReaper {
     /// One with nothing to do.
-    pub(crate) fn new() -> Result<Self> {
-        let owners = KBox::pin_init(new_mutex!(KVVec::new()), GFP_KERNEL)?;
-        Ok(Self { owners })
-    }
-
-    /// A process has a TSG now, and is to be tracked. Not at once: its provider may hold locks.
-    pub(crate) fn track(worker: &Worker<Self>, owner: Pid) {
-        match worker.owners.lock().push(owner, GFP_KERNEL) {
-            Ok(()) => worker.kick(),
-            Err(_) => scheduler_hooks::miss(),
-        }
+    pub(crate) fn new(owners: Arc<Owners>) -> Self {
+        Self { owners }
     }
 
     fn track_owners(&self) {
-        let owners = core::mem::take(&mut *self.owners.lock());
-        for owner in owners {
+        for owner in self.owners.take() {
             if let Ok(true) = tracking::with(|t| t.is_owner(&owner)) {
                 continue;
             }

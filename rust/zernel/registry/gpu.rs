@@ -2,10 +2,19 @@
 //! A GPU in the registry.
 
 use super::gpu_time::Levels;
+pub(crate) use crate::{
+    glue::provider::gpu::{
+        Abilities,
+        Description,
+        Handle,
+        Tells, //
+    },
+    ids::GpuId as Id,
+};
 use crate::{
     glue::{
         uapi,
-        work::Worker, //
+        work::Kick, //
     },
     policy::{
         backoff::Backoff,
@@ -18,48 +27,11 @@ use crate::{
     },
     registry::meters::Meters,
     request::group::Device,
-    worker::pass::Pass, //
 };
 use kernel::sync::Arc;
 
 /// Most GPUs at a time.
 pub(crate) const MAX: u32 = 64;
-
-/// Id of a GPU: never used again, not even after a reload.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Id(pub(crate) u64);
-
-/// The provider's own number of a GPU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Handle(pub(crate) u64);
-
-/// What a provider can do beyond time slices.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Abilities {
-    /// Set the interleave level.
-    pub(crate) interleave: bool,
-    /// Take the engine away from a TSG.
-    pub(crate) preempt: bool,
-    /// Enable and disable a TSG.
-    pub(crate) enable: bool,
-    /// Tell how busy the GPU is.
-    pub(crate) load: bool,
-    /// Tell what a TSG does.
-    pub(crate) tsg_load: bool,
-    /// Enable and disable a TSG, and tell what it does: best-effort TSGs can take turns.
-    pub(crate) turns: bool,
-}
-
-/// What a provider tells by itself.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Tells {
-    /// That owners ask the driver for changes, so that they can be refused.
-    pub(crate) control: bool,
-    /// That threads wait for the GPU.
-    pub(crate) waits: bool,
-    /// The memory of contexts.
-    pub(crate) context: bool,
-}
 
 /// What a GPU is. Names are NUL-padded and NUL-terminated.
 #[derive(Clone, Copy, Debug)]
@@ -227,7 +199,7 @@ pub(crate) struct Gpu {
     /// Its provider is leaving or it is gone: nothing is queued any more.
     pub(crate) closing: bool,
     /// Calls the provider; `None` in tests, which call the passes themselves.
-    pub(crate) worker: Option<Arc<Worker<Pass>>>,
+    pub(crate) worker: Option<Kick>,
 }
 
 impl Gpu {
@@ -279,7 +251,7 @@ impl Gpu {
         }
     }
 
-    fn open_worker(&self) -> Option<&Worker<Pass>> {
-        self.worker.as_deref().filter(|_| !self.closing)
+    fn open_worker(&self) -> Option<&Kick> {
+        self.worker.as_ref().filter(|_| !self.closing)
     }
 }

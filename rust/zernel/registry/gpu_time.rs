@@ -5,6 +5,7 @@
 //! in force in between: the worker asks whenever it gives a TSG the settings of another level, and
 //! at the end of a TSG the provider tells by itself. Otherwise it is asked only for those who read.
 
+pub(crate) use crate::glue::provider::tsg::Done;
 use crate::policy::{
     level::{
         self,
@@ -12,19 +13,6 @@ use crate::policy::{
     },
     units::Ns, //
 };
-
-/// What a TSG has done since it was added.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Done {
-    /// Time that it ran on its engine.
-    pub(crate) ran: Ns,
-    /// Times that it lost the engine while it had something to run.
-    pub(crate) preemptions: u64,
-    /// When it did so last; zero: never, or not known.
-    pub(crate) preempted_at: Ns,
-    /// Memory of its context; 0: not known.
-    pub(crate) context_bytes: u64,
-}
 
 /// What was counted of a TSG.
 #[derive(Clone, Copy, Debug, Default)]

@@ -10,20 +10,15 @@ use super::{
     },
     Registry, //
 };
+pub(super) use crate::ids::LEVEL_IDS as IDS;
 use crate::{
     glue::time::now_ns,
     policy::{
         class::Effective,
-        level::{
-            self,
-            Level, //
-        },
+        level::Level,
         tunables::settings::Settings, //
     },
 };
-
-/// Ids that the levels on a GPU take: one each, and one for TSGs without a class.
-pub(super) const IDS: u64 = level::COUNT as u64 + 1;
 
 /// A level on a GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

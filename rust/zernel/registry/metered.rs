@@ -7,15 +7,9 @@ use super::{
     Registry, //
 };
 use crate::{
-    glue::work::Worker,
-    jobs::{
-        sampler::{
-            program::Program,
-            Sampler, //
-        },
-        task_reaper::TaskReaper, //
-    },
-    registry::meters::Meters, //
+    glue::work::Kick,
+    registry::meters::Meters,
+    tracking::program::Program, //
 };
 use kernel::{
     prelude::*,
@@ -35,8 +29,8 @@ impl Registry {
     pub(super) fn track_owner(&self, id: tsg::Id) {
         let tsg = self.tsgs.get(&id).filter(|tsg| tsg.traits.compute);
         let tracks = self.tunables.phases().owners();
-        if let (Some(tsg), Some(reaper), true) = (tsg, &self.reaper, tracks) {
-            TaskReaper::track(reaper, tsg.owner.process.clone());
+        if let (Some(tsg), Some((owners, reaper)), true) = (tsg, &self.owners, tracks) {
+            owners.add(tsg.owner.process.clone(), reaper);
         }
     }
 
@@ -56,7 +50,7 @@ impl Registry {
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(crate) fn end_plan(&mut self, sampler: &Arc<Worker<Sampler>>) -> Result<KVec<Arc<Meters>>> {
+    pub(crate) fn end_plan(&mut self, sampler: &Kick) -> Result<KVec<Arc<Meters>>> {
         let mut found = KVec::with_capacity(self.gpu_count as usize, GFP_KERNEL)?;
         for (id, gpu) in self.gpus.iter_mut().filter(|(_, gpu)| gpu.metered) {
             gpu.metered = gpu.meters.end_plan(*id, sampler.clone());

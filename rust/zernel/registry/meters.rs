@@ -3,14 +3,14 @@
 
 use crate::{
     glue::{
-        provider::Ops,
+        provider::{
+            gpu::Handle,
+            Ops, //
+        },
         time::now_ns,
-        work::Worker, //
+        work::Kick, //
     },
-    jobs::sampler::{
-        program::Program,
-        Sampler, //
-    },
+    ids::GpuId,
     policy::{
         phase::meter::{
             Look,
@@ -21,7 +21,7 @@ use crate::{
             Permille, //
         }, //
     },
-    registry::gpu, //
+    tracking::program::Program, //
 };
 use kernel::{
     new_mutex,
@@ -53,9 +53,9 @@ struct Metered {
 struct List {
     tsgs: RBTree<u64, Metered>,
     /// Who is told of answers.
-    sampler: Option<Arc<Worker<Sampler>>>,
+    sampler: Option<Kick>,
     /// The GPU.
-    gpu: Option<gpu::Id>,
+    gpu: Option<GpuId>,
 }
 
 /// The meters of a GPU's TSGs, by the provider's numbers.
@@ -127,7 +127,7 @@ impl Meters {
     }
 
     /// See [`Self::begin_plan`]. Returns whether any is looked at, on the GPU of this id.
-    pub(crate) fn end_plan(&self, gpu: gpu::Id, sampler: Arc<Worker<Sampler>>) -> bool {
+    pub(crate) fn end_plan(&self, gpu: GpuId, sampler: Kick) -> bool {
         let mut list = self.list.lock();
         let mut from = Some(0);
         while let Some(at) = from {
@@ -161,7 +161,7 @@ impl Meters {
     }
 
     /// Looks at each TSG if that was asked for. Called by the worker of the GPU.
-    pub(crate) fn look(&self, ops: &Ops, gpu: gpu::Handle) {
+    pub(crate) fn look(&self, ops: &Ops, gpu: Handle) {
         if self.is_answered() {
             return;
         }

@@ -32,7 +32,6 @@ use crate::{
         trace, //
     },
     policy::class::Effective,
-    worker::provider::TsgDescription, //
 };
 use kernel::{
     prelude::*,
@@ -141,7 +140,7 @@ impl Registry {
     pub(crate) fn add_tsg(
         &mut self,
         gpu_id: gpu::Id,
-        description: TsgDescription,
+        description: tsg::Description,
     ) -> Result<tsg::Id> {
         let result = self.try_add_tsg(gpu_id, description);
         if let (Err(ENOSPC | ENOMEM), Some(gpu)) = (&result, self.gpus.get_mut(&gpu_id)) {
@@ -152,7 +151,7 @@ impl Registry {
         result
     }
 
-    fn try_add_tsg(&mut self, gpu_id: gpu::Id, description: TsgDescription) -> Result<tsg::Id> {
+    fn try_add_tsg(&mut self, gpu_id: gpu::Id, description: tsg::Description) -> Result<tsg::Id> {
         let gpu = self.gpus.get(&gpu_id).ok_or(ENODEV)?;
         if gpu.closing {
             return Err(ENODEV);

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The queues of the workers: the TSGs that wait for a change, in order, each once.
 
+pub(crate) use super::place::{
+    Place,
+    Reservation, //
+};
 use super::{
     gpu,
     tsg::{
@@ -15,16 +19,6 @@ use kernel::{
         RBTreeNodeReservation, //
     },
 };
-
-/// A place in the queue of a GPU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Place {
-    gpu: gpu::Id,
-    number: u64,
-}
-
-/// Memory for one place.
-pub(crate) type Reservation = RBTreeNodeReservation<Place, tsg::Id>;
 
 /// The queues of all GPUs.
 pub(crate) struct Queue {

@@ -3,6 +3,10 @@
 
 use super::{
     gpu,
+    step::{
+        Outcome,
+        Step, //
+    },
     told::{
         self,
         Tidings, //
@@ -15,10 +19,6 @@ use crate::{
         trace, //
     },
     policy::units::Ms,
-    worker::pass::{
-        Outcome,
-        Step, //
-    },
 };
 use kernel::prelude::*;
 

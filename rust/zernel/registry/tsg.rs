@@ -4,14 +4,18 @@
 use super::{
     gpu,
     gpu_time::Meter,
-    queue, //
+    place, //
+};
+pub(crate) use crate::{
+    glue::provider::tsg::{
+        Description,
+        Hardware,
+        Owner,
+        Traits, //
+    },
+    ids::TsgId as Id,
 };
 use crate::{
-    glue::identity::{
-        Pid,
-        Uid,
-        COMM_LEN, //
-    },
     policy::{
         class::Effective,
         tunables::settings::Settings,
@@ -23,29 +27,6 @@ use kernel::sync::Arc;
 
 /// Most TSGs of a GPU at a time.
 pub(crate) const MAX_PER_GPU: u32 = 4096;
-
-/// Id of a TSG: never used again, not even after a reload.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Id(pub(crate) u64);
-
-impl Id {
-    /// Before every id.
-    pub(crate) const FIRST: Self = Self(0);
-
-    /// The next possible id.
-    pub(crate) fn after(self) -> Self {
-        Self(self.0.saturating_add(1))
-    }
-}
-
-/// The settings that the driver holds for a TSG.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Hardware {
-    /// Its time slice.
-    pub(crate) timeslice: Us,
-    /// Its interleave level, if the provider can set it.
-    pub(crate) interleave: Option<u32>,
-}
 
 /// The settings that the driver should hold for a TSG.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,35 +59,6 @@ impl Want {
             interleave: self.interleave.or(original.interleave),
         }
     }
-}
-
-/// What a provider says about a TSG, and may say otherwise later.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Traits {
-    /// Whether it runs on a compute engine.
-    pub(crate) compute: bool,
-    /// Whether it carries the work of several processes: then no class raises it.
-    pub(crate) shared: bool,
-    /// Number in the hardware.
-    pub(crate) hw_tsg: u32,
-    /// Engine type.
-    pub(crate) engine: u32,
-    /// Run list.
-    pub(crate) runlist: u32,
-    /// Channels now.
-    pub(crate) channels: u32,
-}
-
-/// Whose a TSG is.
-pub(crate) struct Owner {
-    /// The process.
-    pub(crate) process: Pid,
-    /// The thread that made it.
-    pub(crate) thread: Pid,
-    /// The user.
-    pub(crate) uid: Uid,
-    /// Name of the thread.
-    pub(crate) comm: [u8; COMM_LEN],
 }
 
 /// A channel group.
@@ -167,9 +119,9 @@ pub(crate) struct Tsg {
     /// What it has done.
     pub(crate) meter: Meter,
     /// Its place in the queue of the worker.
-    pub(crate) queued: Option<queue::Place>,
+    pub(crate) queued: Option<place::Place>,
     /// The node for its next place.
-    pub(crate) spare: Option<queue::Reservation>,
+    pub(crate) spare: Option<place::Reservation>,
 }
 
 impl Tsg {

@@ -3,6 +3,13 @@
 
 use super::{
     gpu,
+    plan::{
+        budgets, exclusion,
+        turns::{
+            Candidate,
+            Setup, //
+        },
+    },
     told::{
         self,
         Tidings, //
@@ -23,17 +30,6 @@ use crate::{
         preempt::Verdict,
         tunables::Tunables,
         units::Ms, //
-    },
-    worker::{
-        budget,
-        exclusion::{
-            self,
-            Excluded, //
-        },
-        rotation::{
-            Candidate,
-            Setup, //
-        },
     },
 };
 use kernel::prelude::*;
@@ -98,14 +94,14 @@ impl Registry {
         &self,
         id: gpu::Id,
         generation: u64,
-    ) -> Result<Option<budget::Setup>> {
+    ) -> Result<Option<budgets::Setup>> {
         let Some(gpu) = self.gpus.get(&id) else {
             return Ok(None);
         };
         if gpu.generation == generation || gpu.closing {
             return Ok(None);
         }
-        let mut setup = budget::Setup {
+        let mut setup = budgets::Setup {
             candidates: KVec::new(),
             budgets: Level::ALL.map(|level| self.tunables.budget(level)),
             generation: gpu.generation,
@@ -120,7 +116,7 @@ impl Registry {
             if let Some(level) = level.filter(counts) {
                 setup
                     .candidates
-                    .push(budget::Candidate { handle, level }, GFP_KERNEL)?;
+                    .push(budgets::Candidate { handle, level }, GFP_KERNEL)?;
             }
         }
         Ok(Some(setup))
@@ -212,7 +208,7 @@ impl Registry {
             after = Some(handle);
             let is_disabled = self.tsgs.get(&tsg_id).is_none_or(|tsg| tsg.disable);
             if !is_disabled && self.is_less_urgent(tsg_id, level) {
-                let excluded = Excluded { id: tsg_id, handle };
+                let excluded = exclusion::Excluded { id: tsg_id, handle };
                 found.push(excluded, GFP_KERNEL)?;
             }
         }

@@ -5,7 +5,6 @@
 //! kick a worker. That one changes nice values, and looks from then on whether the request is over:
 //! many are by a store, of which nobody is told.
 
-use super::slot::Slot;
 use crate::{
     glue::{
         identity::{
@@ -61,6 +60,12 @@ const INTERVAL: Ns = Ns(1_000_000);
 /// A look is followed by a pause of so many times its length, at least.
 const PAUSE: u64 = 9;
 
+/// A slot, for whose requests a thread is preferred.
+pub(super) trait Bearer: Send + Sync {
+    /// Calls `f` with the slot locked. It is told if the thread of this ticket is to be preferred.
+    fn look(&self, ticket: &Ticket, f: &mut dyn FnMut(bool));
+}
+
 /// A slot that was bound, and the thread that did that.
 ///
 /// Slot and ticket hold each other, until the slot is closed or bound again: they part then, so
@@ -70,7 +75,7 @@ const PAUSE: u64 = 9;
 #[pin_data]
 pub(crate) struct Ticket {
     thread: Pid,
-    of: Arc<Slot>,
+    of: Arc<dyn Bearer>,
     worker: Arc<Worker<Boosts>>,
     /// Who is preferred for it, and by how much. The worker's alone.
     #[pin]
@@ -102,7 +107,7 @@ impl Ticket {
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(super) fn new(of: Arc<Slot>, worker: Arc<Worker<Boosts>>) -> Result<Arc<Self>> {
+    pub(super) fn new(of: Arc<dyn Bearer>, worker: Arc<Worker<Boosts>>) -> Result<Arc<Self>> {
         let thread = Pid::current(Scope::Thread)?;
         Arc::pin_init(
             pin_init!(Self {
@@ -148,19 +153,20 @@ impl Ticket {
     /// Prefers the thread of a request that was triggered by `delta`. Returns the ticket if that is
     /// to be looked at again.
     fn look(listed: ListArc<Self>, table: &Table, delta: Delta) -> Option<ListArc<Self>> {
-        let slot = listed.of.clone();
-        let state = slot.lock();
-        if delta != Delta::NONE && slot.is_preferred(&state, &listed) {
-            drop(state);
-            listed.prefer(table, delta);
-            return Some(listed);
+        let ticket = listed.clone_arc();
+        let mut listed = Some(listed);
+        ticket.of.look(&ticket, &mut |is_preferred| {
+            if delta == Delta::NONE || !is_preferred {
+                // From here on it can be put on a list again.
+                listed = None;
+                ticket.is_listed.store(false, Relaxed);
+            }
+        });
+        match &listed {
+            Some(ticket) => ticket.prefer(table, delta),
+            None => ticket.give_back(table),
         }
-        // From here on it can be put on a list again.
-        let ticket = listed.into_arc();
-        ticket.is_listed.store(false, Relaxed);
-        drop(state);
-        ticket.give_back(table);
-        None
+        listed
     }
 
     fn prefer(&self, table: &Table, delta: Delta) {

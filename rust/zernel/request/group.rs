@@ -3,7 +3,6 @@
 
 use super::{
     sleep,
-    slot::Slot,
     starts::{
         Start,
         Waiting, //
@@ -22,8 +21,9 @@ use crate::{
             IrqLock, //
         },
         memory::account_nowait,
-        work::Worker, //
+        work::Kick, //
     },
+    ids::TsgId,
     policy::{
         histogram::Latencies,
         level::{
@@ -39,8 +39,6 @@ use crate::{
         },
         units::Ns, //
     },
-    registry::tsg,
-    worker::pass::Pass, //
 };
 use kernel::{
     new_mutex,
@@ -92,7 +90,7 @@ pub(crate) struct Device {
     switches: IrqLock<KBox<Latencies>>,
     /// Excludes TSGs; `None` in tests, and when the GPU is gone.
     #[pin]
-    worker: IrqLock<Option<Arc<Worker<Pass>>>>,
+    worker: IrqLock<Option<Kick>>,
 }
 
 impl Device {
@@ -127,7 +125,7 @@ impl Device {
     }
 
     /// Sets the worker that excludes TSGs; `None`: none any more.
-    pub(crate) fn set_worker(&self, worker: Option<Arc<Worker<Pass>>>) {
+    pub(crate) fn set_worker(&self, worker: Option<Kick>) {
         let old = core::mem::replace(&mut *self.worker.lock(), worker);
         // Dropped without the lock.
         drop(old);
@@ -277,7 +275,7 @@ impl Device {
 #[pin_data]
 pub(crate) struct Group {
     /// The TSG.
-    pub(crate) tsg: tsg::Id,
+    pub(crate) tsg: TsgId,
     /// Its GPU.
     pub(crate) gpu: Arc<Device>,
     /// Statistics of the TSG.
@@ -288,11 +286,21 @@ pub(crate) struct Group {
     gone: Atomic<bool>,
     /// Slots whose requests are the TSG's, by address.
     #[pin]
-    members: Mutex<RBTree<usize, Arc<Slot>>>,
+    members: Mutex<RBTree<usize, Arc<dyn Member>>>,
+}
+
+/// A slot whose requests are a TSG's.
+pub(super) trait Member: Send + Sync {
+    /// Has its requests be a TSG's. The one that it has is over. Returns whose they were.
+    fn set_group(&self, group: Arc<Group>) -> Option<Arc<Group>>;
+    /// Ends the request that is not over.
+    fn end(&self, cause: Cause);
+    /// Takes up what the process has stored, and counts it.
+    fn poll(&self);
 }
 
 /// A place among the members of a group.
-pub(super) type Member = RBTreeNode<usize, Arc<Slot>>;
+pub(super) type Place = RBTreeNode<usize, Arc<dyn Member>>;
 
 const NO_LEVEL: u32 = u32::MAX;
 
@@ -303,7 +311,7 @@ fn number(level: Option<Level>) -> u32 {
 impl Group {
     /// A TSG without requests.
     pub(crate) fn new(
-        tsg: tsg::Id,
+        tsg: TsgId,
         gpu: Arc<Device>,
         stats: Arc<Shared>,
         level: Option<Level>,
@@ -371,8 +379,9 @@ impl Group {
     }
 
     /// Memory for [`Self::attach`].
-    pub(super) fn reserve(&self, slot: &Arc<Slot>) -> Result<Member> {
-        RBTreeNode::new(address(slot), slot.clone(), GFP_KERNEL_ACCOUNT)
+    pub(super) fn reserve<M: Member + 'static>(&self, slot: &Arc<M>) -> Result<Place> {
+        let member: Arc<dyn Member> = slot.clone();
+        RBTreeNode::new(address(slot), member, GFP_KERNEL_ACCOUNT)
     }
 
     /// Has the requests of `slot` be the TSG's. Returns the other group that they were of.
@@ -380,10 +389,10 @@ impl Group {
     /// # Errors
     ///
     /// `ENOENT` the TSG is gone.
-    pub(super) fn attach(
+    pub(super) fn attach<M: Member>(
         self: &Arc<Self>,
-        slot: &Arc<Slot>,
-        member: Member,
+        slot: &Arc<M>,
+        member: Place,
     ) -> Result<Option<Arc<Self>>> {
         let mut members = self.members.lock();
         if self.is_gone() {
@@ -398,7 +407,7 @@ impl Group {
     }
 
     /// The requests of `slot` are not the TSG's any more.
-    pub(super) fn detach(&self, slot: &Arc<Slot>) {
+    pub(super) fn detach<M: Member>(&self, slot: &Arc<M>) {
         let member = self.members.lock().remove(&address(slot));
         // Dropped without the lock.
         drop(member);
@@ -428,6 +437,6 @@ impl Group {
     }
 }
 
-fn address(slot: &Arc<Slot>) -> usize {
-    core::ptr::from_ref::<Slot>(slot) as usize
+fn address<M: Member>(slot: &Arc<M>) -> usize {
+    core::ptr::from_ref::<M>(slot) as usize
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 //! A slot: carries out what [`policy::request`](crate::policy::request) decides about its requests.
 
+mod roles;
+
 use super::{
     boost::{
         Boosts,
@@ -34,6 +36,7 @@ use crate::{
         trace,
         work::Worker, //
     },
+    ids::TsgId,
     policy::{
         counters::Uncounted,
         level::Level,
@@ -62,7 +65,6 @@ use crate::{
         },
         units::Ns, //
     },
-    registry::tsg,
     tuned, //
 };
 use kernel::{
@@ -261,13 +263,6 @@ impl Slot {
         Ok(())
     }
 
-    /// Has its requests be a TSG's. The one that it has is over. Returns whose they were.
-    pub(super) fn set_group(&self, group: Arc<Group>) -> Option<Arc<Group>> {
-        let mut state = self.lock();
-        self.retire(&mut state, Ns(now_ns()), &self.observe());
-        state.group.replace(group)
-    }
-
     /// A request for this TSG, under this key of a user, begins; the one before it is over. `tell`
     /// is called with the slot locked, and says whether the process knows now.
     ///
@@ -276,7 +271,7 @@ impl Slot {
     /// As [`Group::check`]; nothing has changed then.
     pub(crate) fn begin(
         &self,
-        tsg: tsg::Id,
+        tsg: TsgId,
         name: Name,
         ask: &Begin,
         mut tell: impl FnMut(Begun) -> bool,
@@ -399,14 +394,6 @@ impl Slot {
         self.call(request, Succession::cancel)
     }
 
-    /// Takes up what the process has stored, and counts it.
-    pub(super) fn poll(&self) {
-        let mut state = self.lock();
-        let actions = state.requests.poll(Ns(now_ns()), &self.observe());
-        self.apply(&mut state, &actions);
-        state.catch_up();
-    }
-
     /// Ends the request that is not over.
     pub(super) fn end(&self, cause: Cause) {
         let mut state = self.lock();
@@ -483,13 +470,6 @@ impl Slot {
         state.follow();
     }
 
-    /// Whether the thread that a ticket names is to be preferred.
-    pub(super) fn is_preferred(&self, state: &State, ticket: &Ticket) -> bool {
-        let current = state.preferable();
-        current.is_some_and(|current| core::ptr::eq::<Ticket>(&**current, ticket))
-            && state.requests.is_under_way(&self.observe())
-    }
-
     fn trigger(&self, state: &mut State, number: Number) {
         if let Some(words) = self.words() {
             words.trigger(number.get());
@@ -507,7 +487,7 @@ impl Slot {
 
 impl State {
     /// The TSG of the requests, if it and their key are these.
-    fn bound(&self, tsg: tsg::Id, name: Name) -> Option<&Group> {
+    fn bound(&self, tsg: TsgId, name: Name) -> Option<&Group> {
         match (&self.group, &self.key) {
             (Some(group), Some((bound, _))) if group.tsg == tsg && *bound == name => Some(group),
             _ => None,

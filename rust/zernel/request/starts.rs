@@ -5,22 +5,9 @@
 //! Providers tell with interrupts off. What they tell waits in a ring, until somebody wants to know,
 //! until it is about to be full, or until a TSG or its class changes.
 
+pub(crate) use crate::glue::provider::tsg::Start;
 use crate::policy::units::Ns;
 use kernel::prelude::*;
-
-/// A TSG has got its engine.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Start {
-    /// The provider's number of it.
-    pub(crate) handle: u64,
-    /// When.
-    pub(crate) at: Ns,
-    /// When it got something to run, if it had nothing before.
-    pub(crate) woken: Option<Ns>,
-    /// Time of the context switch before that; zero without one.
-    pub(crate) switch: Ns,
-}
-
 impl Start {
     /// What a GPU may take to see a trigger. A trigger that is longer ago than that was another's.
     const SEEN: Ns = Ns(200_000);

@@ -193,7 +193,7 @@ impl Tracking {
             }
         }
         // Where there is no record, nobody else asks whether the hooks are still needed.
-        self.record_reaper.kick();
+        self.jobs.record_reaper.kick();
         self.sums_of(id).map_or(0, |sums| sums.threads)
     }
 
@@ -215,7 +215,7 @@ impl Tracking {
 
     fn drop_group(&mut self, id: u64) {
         self.changes.cgroups += u64::from(self.groups.remove(&id).is_some());
-        self.record_reaper.kick();
+        self.jobs.record_reaper.kick();
     }
 
     /// Forgets the cgroups that were removed. Returns whether any cgroup is tracked.
@@ -443,7 +443,7 @@ impl Tracking {
             let membership = Membership { cgroup: id, serial };
             if self.processes.get(&key).is_none() {
                 self.hook()?;
-                let process = Process::new(pid.clone(), self.record_reaper.clone())?;
+                let process = Process::new(pid.clone(), self.jobs.clone())?;
                 match self.enter(&process) {
                     // It has exited meanwhile.
                     Err(ESRCH) => return Ok(()),

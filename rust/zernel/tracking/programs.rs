@@ -3,7 +3,12 @@
 
 use super::{
     process::Process,
+    program::{
+        Program,
+        Report, //
+    },
     table::{
+        Changes,
         Member,
         Tracking,
         Wanted, //
@@ -18,14 +23,7 @@ use crate::{
         thread::Thread,
         time::now_ns,
         trace,
-        work::Worker, //
-    },
-    jobs::sampler::{
-        program::{
-            Program,
-            Report, //
-        },
-        Sampler, //
+        work::Kick, //
     },
     nice::Table,
     policy::{
@@ -137,14 +135,6 @@ pub(crate) struct Recorded<'a> {
     pub(crate) waited: Waited,
 }
 
-/// Entries of lists that have come and gone.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Changes {
-    pub(crate) threads: u64,
-    pub(crate) processes: u64,
-    pub(crate) cgroups: u64,
-}
-
 /// A process that a list shows.
 pub(crate) struct Listed {
     /// Its number.
@@ -166,8 +156,8 @@ impl Tracking {
     }
 
     /// Who takes samples of those.
-    pub(crate) fn sampler(&self) -> Arc<Worker<Sampler>> {
-        self.record_reaper.sampler().clone()
+    pub(crate) fn sampler(&self) -> Kick {
+        self.jobs.sampler.clone()
     }
 
     /// The first process with a key of at least `from`, and it as a program if it has phases.

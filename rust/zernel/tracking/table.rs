@@ -6,12 +6,13 @@ use super::{
         Group,
         Membership, //
     },
+    process::Kicks,
     process::{
         Opened,
         Process,
         Setting, //
     },
-    programs::Changes,
+    program::Report,
 };
 use crate::{
     error::Failure,
@@ -30,13 +31,7 @@ use crate::{
         thread::Thread,
         time::now_ns,
         watch::Armed,
-        work::Worker, //
-    },
-    jobs::{
-        cgroup_sync::CgroupSync,
-        record_reaper::RecordReaper,
-        sampler::program::Report,
-        task_reaper::TaskReaper, //
+        work::Kick, //
     },
     nice::Table,
     policy::{
@@ -114,6 +109,14 @@ pub(super) struct Member {
     uid: Uid,
 }
 
+/// Entries of lists that have come and gone.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Changes {
+    pub(crate) threads: u64,
+    pub(crate) processes: u64,
+    pub(crate) cgroups: u64,
+}
+
 /// The table.
 ///
 /// # Invariants
@@ -137,7 +140,7 @@ pub(crate) struct Tracking {
     /// Who is in them, by the serial number of the cgroup and the key of the process; and the times
     /// that the process had before.
     pub(super) inside: RBTree<(u64, usize), Times>,
-    pub(super) cgroup_sync: Arc<Worker<CgroupSync>>,
+    pub(super) cgroup_sync: Kick,
     /// The cgroup sync is to look again when there may be memory or room.
     pub(super) retries: bool,
     count: u32,
@@ -148,18 +151,13 @@ pub(crate) struct Tracking {
     hooks: Option<Hooks>,
     /// Since when there are no records.
     idle: Option<Ns>,
-    pub(super) record_reaper: Arc<Worker<RecordReaper>>,
-    reaper: Arc<Worker<TaskReaper>>,
+    pub(super) jobs: Arc<Kicks>,
+    reaper: Kick,
 }
 
 impl Tracking {
     /// An empty table, whose ids begin after those of any before it.
-    pub(super) fn new(
-        record_reaper: Arc<Worker<RecordReaper>>,
-        reaper: Arc<Worker<TaskReaper>>,
-        cgroup_sync: Arc<Worker<CgroupSync>>,
-        nice: Arc<Table>,
-    ) -> Self {
+    pub(super) fn new(jobs: Arc<Kicks>, reaper: Kick, cgroup_sync: Kick, nice: Arc<Table>) -> Self {
         Self {
             // Ids are handed out more slowly than one in a microsecond.
             last_id: now_ns() / 1000,
@@ -178,7 +176,7 @@ impl Tracking {
             users: RBTree::new(),
             hooks: None,
             idle: None,
-            record_reaper,
+            jobs,
             reaper,
         }
     }
@@ -200,7 +198,7 @@ impl Tracking {
         if self.hooks.is_none() {
             self.hooks = Some(Hooks::new(self.cgroup_sync.clone())?);
             // In either case it turns them off when they are not needed.
-            self.record_reaper.kick();
+            self.jobs.record_reaper.kick();
         }
         Ok(())
     }
@@ -210,7 +208,7 @@ impl Tracking {
         self.hook()?;
         let key = pid.key();
         if self.processes.get(&key).is_none() {
-            let process = Process::new(pid.clone(), self.record_reaper.clone())?;
+            let process = Process::new(pid.clone(), self.jobs.clone())?;
             self.enter(&process)?;
         }
         // Of one that has exited what is left goes with its last record, and nobody asks again.
@@ -322,7 +320,7 @@ impl Tracking {
         let threads = entry.threads;
         self.tidy(key);
         // Where there is no record, nobody else asks whether the hooks are still needed.
-        self.record_reaper.kick();
+        self.jobs.record_reaper.kick();
         threads
     }
 

@@ -6,7 +6,6 @@ use crate::{
     glue::time::now_ns,
     policy::{
         budget::{
-            Params,
             Server,
             State, //
         },
@@ -16,29 +15,16 @@ use crate::{
         },
         units::Ns, //
     },
-    registry,
+    registry::{
+        self,
+        plan::budgets::{
+            Candidate,
+            Setup, //
+        },
+    },
     worker::rotation::Driver, //
 };
 use kernel::prelude::*;
-
-/// A TSG of a level with a budget, as the registry knows it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Candidate {
-    /// The provider's number of it.
-    pub(crate) handle: u64,
-    /// The level in force.
-    pub(crate) level: Level,
-}
-
-/// Who is watched, and for what.
-pub(crate) struct Setup {
-    /// By the provider's number.
-    pub(crate) candidates: KVec<Candidate>,
-    /// The budget of each level, if it has one.
-    pub(crate) budgets: [Option<Params>; level::COUNT],
-    /// Tells this from later ones.
-    pub(crate) generation: u64,
-}
 
 /// A TSG of a level with a budget.
 struct Watched {

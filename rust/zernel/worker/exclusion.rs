@@ -23,31 +23,12 @@ use crate::{
     },
     registry::{
         self,
-        tsg, //
+        plan::exclusion::Excluded, //
     },
     request::group::Device,
     worker::rotation::Driver, //
 };
 use kernel::prelude::*;
-
-/// A TSG that is to be kept off the GPU, or is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Excluded {
-    /// The TSG.
-    pub(crate) id: tsg::Id,
-    /// The provider's number of it.
-    pub(crate) handle: u64,
-}
-
-/// Who is to be kept off.
-pub(crate) struct Setup {
-    /// The TSGs, but for those that are kept off already.
-    pub(crate) found: KVec<Excluded>,
-    /// How long taking the GPU away from one may take.
-    pub(crate) timeout: Us,
-    /// Tells this from later ones.
-    pub(crate) generation: u64,
-}
 
 /// The TSGs that are excluded from a GPU.
 pub(crate) struct Exclusion {

@@ -15,16 +15,16 @@ use crate::{
         Ns, //
     },
     registry::{
-        self, gpu,
+        self,
+        gpu,
         gpu_time::Done,
         meters::Meters,
-        queue,
-        steps::Next,
-        tsg::{
-            self,
-            Hardware,
-            Want, //
+        step::{
+            Outcome,
+            Step, //
         },
+        steps::Next,
+        tsg::Hardware, //
     },
     worker::{
         budget::Budgets,
@@ -32,7 +32,6 @@ use crate::{
             self,
             Exclusion, //
         },
-        provider::Provider,
         rotation::{
             self,
             Rotation, //
@@ -51,54 +50,6 @@ use kernel::{
         Mutex, //
     }, //
 };
-
-/// What has to be done for one TSG.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Step {
-    /// Its GPU.
-    pub(crate) gpu: gpu::Id,
-    /// The TSG.
-    pub(crate) tsg: tsg::Id,
-    /// The place in the queue that it was taken from.
-    pub(crate) place: queue::Place,
-    /// The provider's number of the TSG.
-    pub(crate) handle: u64,
-    /// What the driver should hold; `None`: what it held before.
-    pub(crate) want: Option<Want>,
-    /// `original` is what it gets back.
-    pub(crate) managed: bool,
-    /// What the driver held before, as far as known.
-    pub(crate) original: Option<Hardware>,
-    /// What it holds now, as far as known.
-    pub(crate) current: Option<Hardware>,
-    /// Whether that is certain.
-    pub(crate) sure: bool,
-    /// Whether the TSG is not to be scheduled.
-    pub(crate) disable: bool,
-    /// Whether it is not, as far as known.
-    pub(crate) disabled: Option<bool>,
-    /// Its class changes from one level to another: what it has done so far counts for the one.
-    pub(crate) is_moved: bool,
-}
-
-/// What came of a step.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Outcome {
-    /// What the driver held before.
-    pub(crate) original: Option<Hardware>,
-    /// What it holds now, as far as known.
-    pub(crate) current: Option<Hardware>,
-    /// Whether that is certain.
-    pub(crate) sure: bool,
-    /// Whether there is something to give back.
-    pub(crate) managed: bool,
-    /// Whether other settings reached the driver.
-    pub(crate) touched: bool,
-    /// Whether the TSG is not scheduled now, as far as known.
-    pub(crate) disabled: Option<bool>,
-    /// What it answered.
-    pub(crate) result: Result,
-}
 
 /// The calls of a step; a trait so that tests can be the driver.
 pub(crate) trait Driver {
@@ -235,7 +186,7 @@ pub(crate) struct Pass {
     /// Its number at the provider.
     pub(crate) handle: gpu::Handle,
     /// Whom to call.
-    pub(crate) provider: Arc<Provider>,
+    ops: Arc<Ops>,
     /// Whose turn it is.
     rotation: Pin<KBox<Mutex<Rotation>>>,
     /// Who is kept off the GPU.
@@ -260,7 +211,7 @@ impl Pass {
     /// Tells also whether any step was completed.
     pub(crate) fn run_steps(&self) -> (Next, bool) {
         let driver = Real {
-            ops: self.provider.ops(),
+            ops: &self.ops,
             gpu: self.handle,
         };
         let mut progress = false;
@@ -281,13 +232,13 @@ impl Pass {
     pub(crate) fn new(
         gpu: gpu::Id,
         handle: gpu::Handle,
-        provider: Arc<Provider>,
+        ops: Arc<Ops>,
         meters: Arc<Meters>,
     ) -> Result<Self> {
         Ok(Self {
             gpu,
             handle,
-            provider,
+            ops,
             rotation: KBox::pin_init(new_mutex!(Rotation::new()), GFP_KERNEL)?,
             exclusion: KBox::pin_init(new_mutex!(Exclusion::new()), GFP_KERNEL)?,
             budgets: KBox::pin_init(new_mutex!(Budgets::new()), GFP_KERNEL)?,
@@ -303,9 +254,9 @@ impl Pass {
 
     /// Does one thing about who is kept off the GPU, turns and budgets. Returns what comes next.
     fn rotate(&self) -> rotation::Next {
-        let abilities = self.provider.ops().abilities();
+        let abilities = self.ops.abilities();
         let driver = rotation::Driver {
-            ops: self.provider.ops(),
+            ops: &self.ops,
             gpu: self.gpu,
             handle: self.handle,
         };
@@ -368,7 +319,7 @@ impl Pass {
 
     fn read_load(&self) {
         if let Ok(true) = registry::with(|r| r.wants_load(self.gpu)) {
-            let load = self.provider.ops().load(self.handle).ok();
+            let load = self.ops.load(self.handle).ok();
             // Without a registry there is nobody to tell.
             let _ = registry::with(|r| r.set_load(self.gpu, load));
         }
@@ -401,7 +352,7 @@ impl Pass {
         let mut count = 0;
         for &handle in handles {
             // One that is gone is about to be removed.
-            let done = self.provider.ops().tsg_done(self.handle, handle);
+            let done = self.ops.tsg_done(self.handle, handle);
             if let (Ok(done), Some(place)) = (done, found.get_mut(count)) {
                 *place = (handle, done);
                 count += 1;
@@ -425,10 +376,10 @@ impl Pass {
 impl Job for Pass {
     fn run(worker: &Worker<Self>) {
         // A provider that is being unloaded unregisters, and what is left is done there.
-        let Some(_pin) = worker.provider.ops().pin() else {
+        let Some(_pin) = worker.ops.pin() else {
             return;
         };
-        worker.meters.look(worker.provider.ops(), worker.handle);
+        worker.meters.look(&worker.ops, worker.handle);
         worker.count_starts();
         loop {
             if let Next::Wait(delay) = worker.run_steps().0 {

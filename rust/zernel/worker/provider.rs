@@ -8,14 +8,19 @@ use crate::{
             IrqLock, //
         },
         provider::{
-            Ops, //
-            NAME_LEN,
+            provider_abi,
+            Ops,
+            Reports,
+            NAME_LEN, //
         },
         time::{
             now_ns,
             sleep_ms, //
         },
-        work::Worker, //
+        work::{
+            Kick,
+            Worker, //
+        }, //
     },
     policy::{
         backoff::Backoff,
@@ -65,7 +70,7 @@ static LAST_ID: Atomic<u64> = Atomic::new(0);
 #[pin_data]
 pub(crate) struct Provider {
     id: u64,
-    ops: Ops,
+    ops: Arc<Ops>,
     /// Whom activity on a GPU concerns. There is room for every GPU.
     #[pin]
     listeners: IrqLock<KVec<Listener>>,
@@ -79,92 +84,21 @@ struct Listener {
 }
 
 impl Provider {
-    /// A provider with these operations.
-    pub(crate) fn new(ops: Ops) -> Result<Arc<Self>> {
-        let id = LAST_ID.fetch_add(1, Relaxed);
-        let listeners = KVec::with_capacity(gpu::MAX as usize, GFP_KERNEL)?;
-        Arc::pin_init(
-            pin_init!(Self {
-                id,
-                ops,
-                listeners <- new_irq_lock!(listeners, c"zernel_activity"),
-            }),
-            GFP_KERNEL,
-        )
-    }
-
-    /// TSGs of a GPU have got something to run, or have run out of it. In any context.
-    pub(crate) fn activity(&self, gpu: gpu::Handle) {
-        let listeners = self.listeners.lock();
-        if let Some(listener) = listeners.iter().find(|listener| listener.gpu == gpu) {
-            if listener.worker.is_listening() {
-                listener.worker.kick();
-            }
-        }
-    }
-
-    /// A TSG of a GPU has got its engine. In any context.
-    pub(crate) fn started(&self, gpu: gpu::Handle, start: Start) {
-        let listeners = self.listeners.lock();
-        if let Some(listener) = listeners.iter().find(|listener| listener.gpu == gpu) {
-            if listener.requests.started(start) {
-                listener.worker.kick();
-            }
-        }
-    }
-
     fn listen(&self, listener: Listener) {
         // There is room: the registry takes no more GPUs.
         let _ = self.listeners.lock().push_within_capacity(listener);
     }
 
-    fn ignore(&self, worker: &Arc<Worker<Pass>>) {
+    fn ignore(&self, kick: &Kick) -> Option<Arc<Worker<Pass>>> {
         let mut listeners = self.listeners.lock();
         let at = listeners
             .iter()
-            .position(|other| core::ptr::eq::<Worker<Pass>>(&*other.worker, &**worker));
+            .position(|listener| kick.is_of(&listener.worker));
         let listener = at.and_then(|at| listeners.remove(at).ok());
         drop(listeners);
         // Dropped without the lock.
-        drop(listener);
+        listener.map(|listener| listener.worker)
     }
-
-    /// Its operations.
-    pub(crate) fn ops(&self) -> &Ops {
-        &self.ops
-    }
-}
-
-/// A GPU, as its provider describes it.
-pub(crate) struct GpuDescription<'a> {
-    /// The provider's number.
-    pub(crate) handle: gpu::Handle,
-    /// Shortest time slice, 0: no bound.
-    pub(crate) min: Us,
-    /// Longest time slice, 0: no bound.
-    pub(crate) max: Us,
-    /// Product.
-    pub(crate) name: &'a [u8],
-    /// Bus address.
-    pub(crate) bus: &'a [u8],
-    /// Version of the driver.
-    pub(crate) driver: &'a [u8],
-    /// UUID.
-    pub(crate) uuid: Option<&'a [u8; 16]>,
-    /// Node of the host that it is attached to.
-    pub(crate) numa_node: Option<i32>,
-    /// What the provider tells by itself.
-    pub(crate) tells: gpu::Tells,
-}
-
-/// A TSG, as its provider describes it, and its owner.
-pub(crate) struct TsgDescription {
-    /// The provider's number.
-    pub(crate) handle: u64,
-    /// What it is.
-    pub(crate) traits: tsg::Traits,
-    /// Whose it is.
-    pub(crate) owner: tsg::Owner,
 }
 
 /// Copies a name, cut so that at least one NUL ends it.
@@ -177,16 +111,13 @@ fn name<const N: usize>(bytes: &[u8]) -> [u8; N] {
 }
 
 /// A provider reports a GPU.
-pub(crate) fn gpu_added(
-    provider: ArcBorrow<'_, Provider>,
-    description: &GpuDescription<'_>,
-) -> Result {
+fn gpu_added(provider: ArcBorrow<'_, Provider>, description: &gpu::Description<'_>) -> Result {
     if description.max != Us(0) && description.min > description.max {
         return Err(EINVAL);
     }
     let id = registry::with(|r| r.reserve_gpu_id())?;
     let meters = Meters::new()?;
-    let pass = Pass::new(id, description.handle, provider.into(), meters.clone())?;
+    let pass = Pass::new(id, description.handle, provider.ops.clone(), meters.clone())?;
     let worker = Arc::pin_init(Worker::new(pass), GFP_KERNEL)?;
     let bell = worker.clone();
     let requests = Device::new(provider.ops.abilities().enable)?;
@@ -229,10 +160,10 @@ pub(crate) fn gpu_added(
         turned_away: false,
         told: 0,
         closing: false,
-        worker: Some(worker),
+        worker: Some(worker.into()),
     };
     registry::with(|r| r.add_gpu(id, gpu))??;
-    requests.set_worker(Some(bell.clone()));
+    requests.set_worker(Some(bell.clone().into()));
     provider.listen(Listener {
         gpu: description.handle,
         worker: bell,
@@ -241,98 +172,124 @@ pub(crate) fn gpu_added(
     Ok(())
 }
 
-/// A provider reports that a GPU is suspended.
-pub(crate) fn gpu_suspended(provider: &Provider, gpu: gpu::Handle) {
-    // Without a registry there is nothing to end.
-    let _ = registry::with(|r| {
-        if let Some(id) = r.find_gpu(provider.id, gpu) {
-            r.suspend_gpu(id);
-        }
-    });
-}
+impl Reports for Provider {
+    fn new(ops: Arc<Ops>) -> Result<Arc<Self>> {
+        let id = LAST_ID.fetch_add(1, Relaxed);
+        let listeners = KVec::with_capacity(gpu::MAX as usize, GFP_KERNEL)?;
+        Arc::pin_init(
+            pin_init!(Self {
+                id,
+                ops,
+                listeners <- new_irq_lock!(listeners, c"zernel_activity"),
+            }),
+            GFP_KERNEL,
+        )
+    }
 
-/// A provider reports that a GPU is gone.
-pub(crate) fn gpu_removed(provider: &Provider, handle: gpu::Handle) {
-    if let Ok(Some(id)) = registry::with(|r| r.find_gpu(provider.id, handle)) {
-        close(id);
-        remove(id);
+    fn leave(&self) {
+        restore(self);
+        forget(self);
+    }
+
+    fn gpu_added(this: ArcBorrow<'_, Self>, description: &gpu::Description<'_>) -> Result {
+        gpu_added(this, description)
+    }
+
+    fn gpu_removed(&self, gpu: gpu::Handle) {
+        if let Ok(Some(id)) = registry::with(|r| r.find_gpu(self.id, gpu)) {
+            close(self, id);
+            remove(id);
+        }
+    }
+
+    fn gpu_suspended(&self, gpu: gpu::Handle) {
+        // Without a registry there is nothing to end.
+        let _ = registry::with(|r| {
+            if let Some(id) = r.find_gpu(self.id, gpu) {
+                r.suspend_gpu(id);
+            }
+        });
+    }
+
+    fn gpu_refresh(&self, gpu: gpu::Handle) {
+        // Without a registry there is nothing to set.
+        let _ = registry::with(|r| {
+            if let Some(id) = r.find_gpu(self.id, gpu) {
+                r.doubt_gpu(id);
+            }
+        });
+    }
+
+    fn activity(&self, gpu: gpu::Handle) {
+        let listeners = self.listeners.lock();
+        if let Some(listener) = listeners.iter().find(|listener| listener.gpu == gpu) {
+            if listener.worker.is_listening() {
+                listener.worker.kick();
+            }
+        }
+    }
+
+    fn tsg_added(&self, gpu: gpu::Handle, description: tsg::Description) -> Result {
+        registry::with(|r| {
+            let id = r.find_gpu(self.id, gpu).ok_or(ENODEV)?;
+            r.add_tsg(id, description).map(|_| ())
+        })?
+    }
+
+    fn tsg_removed(&self, gpu: gpu::Handle, tsg: u64, done: Option<Done>) {
+        // Without a registry there is nothing to remove.
+        let _ = registry::with(|r| {
+            if let Some(id) = r.find(self.id, gpu, tsg) {
+                r.end_tsg(id, done);
+            }
+        });
+    }
+
+    fn tsg_changed(&self, gpu: gpu::Handle, tsg: u64, traits: tsg::Traits) -> Result {
+        registry::with(|r| {
+            let id = r.find(self.id, gpu, tsg).ok_or(ENOENT)?;
+            r.change_tsg(id, traits);
+            Ok(())
+        })?
+    }
+
+    fn tsg_refresh(&self, gpu: gpu::Handle, tsg: u64) {
+        // Without a registry there is nothing to set.
+        let _ = registry::with(|r| {
+            if let Some(id) = r.find(self.id, gpu, tsg) {
+                r.doubt_tsg(id);
+            }
+        });
+    }
+
+    fn started(&self, gpu: gpu::Handle, start: Start) {
+        let listeners = self.listeners.lock();
+        if let Some(listener) = listeners.iter().find(|listener| listener.gpu == gpu) {
+            if listener.requests.started(start) {
+                listener.worker.kick();
+            }
+        }
+    }
+
+    fn user_control(&self, gpu: gpu::Handle, tsg: u64, what: u32) -> Verdict {
+        registry::with(|r| {
+            let gpu = r.find_gpu(self.id, gpu)?;
+            Some(r.judge_owner(gpu, tsg, what))
+        })
+        .ok()
+        .flatten()
+        .unwrap_or(Verdict::Allow)
     }
 }
 
-/// A provider reports a TSG.
-pub(crate) fn tsg_added(
-    provider: &Provider,
-    gpu: gpu::Handle,
-    description: TsgDescription,
-) -> Result {
-    registry::with(|r| {
-        let id = r.find_gpu(provider.id, gpu).ok_or(ENODEV)?;
-        r.add_tsg(id, description).map(|_| ())
-    })?
-}
-
-/// A provider reports that a TSG is gone.
-/// `done`: what it has done, if the provider tells.
-pub(crate) fn tsg_removed(provider: &Provider, gpu: gpu::Handle, tsg: u64, done: Option<Done>) {
-    // Without a registry there is nothing to remove.
-    let _ = registry::with(|r| {
-        if let Some(id) = r.find(provider.id, gpu, tsg) {
-            r.end_tsg(id, done);
-        }
-    });
-}
-
-/// A provider describes a TSG otherwise.
-pub(crate) fn tsg_changed(
-    provider: &Provider,
-    gpu: gpu::Handle,
-    tsg: u64,
-    traits: tsg::Traits,
-) -> Result {
-    registry::with(|r| {
-        let id = r.find(provider.id, gpu, tsg).ok_or(ENOENT)?;
-        r.change_tsg(id, traits);
-        Ok(())
-    })?
-}
-
-/// A process asks a provider's driver to change its own TSG.
-pub(crate) fn user_control(provider: &Provider, gpu: gpu::Handle, tsg: u64, what: u32) -> Verdict {
-    registry::with(|r| {
-        let gpu = r.find_gpu(provider.id, gpu)?;
-        Some(r.judge_owner(gpu, tsg, what))
-    })
-    .ok()
-    .flatten()
-    .unwrap_or(Verdict::Allow)
-}
-
-/// A provider does not know any more what its driver holds for a TSG.
-pub(crate) fn tsg_refresh(provider: &Provider, gpu: gpu::Handle, tsg: u64) {
-    // Without a registry there is nothing to set.
-    let _ = registry::with(|r| {
-        if let Some(id) = r.find(provider.id, gpu, tsg) {
-            r.doubt_tsg(id);
-        }
-    });
-}
-
-/// A provider does not know any more what its driver holds for the TSGs of a GPU.
-pub(crate) fn gpu_refresh(provider: &Provider, gpu: gpu::Handle) {
-    // Without a registry there is nothing to set.
-    let _ = registry::with(|r| {
-        if let Some(id) = r.find_gpu(provider.id, gpu) {
-            r.doubt_gpu(id);
-        }
-    });
-}
+provider_abi!(Provider);
 
 /// Gives every TSG of a leaving provider its own settings back.
-pub(crate) fn restore(provider: &Provider) {
+fn restore(provider: &Provider) {
     let mut after = gpu::Id(0);
     while let Ok(Some(id)) = registry::with(|r| r.next_gpu_of(provider.id, after)) {
         after = id;
-        let Some(worker) = close(id) else {
+        let Some(worker) = close(provider, id) else {
             continue;
         };
         // The worker is not there any more, so its steps are taken here.
@@ -350,25 +307,25 @@ pub(crate) fn restore(provider: &Provider) {
 }
 
 /// Forgets everything that a provider reported.
-pub(crate) fn forget(provider: &Provider) {
+fn forget(provider: &Provider) {
     while let Ok(Some(id)) = registry::with(|r| r.next_gpu_of(provider.id, gpu::Id(0))) {
-        close(id);
+        close(provider, id);
         remove(id);
     }
 }
 
 /// Stops the worker of a GPU for good. Waits for a call that is under way.
-fn close(id: gpu::Id) -> Option<Arc<Worker<Pass>>> {
-    let (worker, requests) = registry::with(|r| {
+fn close(provider: &Provider, id: gpu::Id) -> Option<Arc<Worker<Pass>>> {
+    let (kick, requests) = registry::with(|r| {
         r.close_gpu(id);
         let gpu = r.gpu(id)?;
         Some((gpu.worker.clone()?, gpu.requests.clone()))
     })
     .ok()??;
     requests.set_worker(None);
-    worker.provider.ignore(&worker);
-    worker.cancel_sync();
-    Some(worker)
+    let worker = provider.ignore(&kick);
+    kick.cancel_sync();
+    worker
 }
 
 /// Removes a closed GPU with its TSGs.

@@ -16,47 +16,25 @@ use crate::{
                 Outcome,
                 Turn, //
             },
-            Weight, //
         },
         tunables::turns::Turns,
         units::{
             Ms,
             Ns, //
-        }, //
+        },
     },
     registry::{
         self,
         gpu,
+        plan::turns::{
+            Candidate,
+            Setup, //
+        },
         tsg, //
     },
-    request::group::Device,
+    request::group::Device, //
 };
 use kernel::prelude::*;
-
-/// A TSG that takes turns, as the registry knows it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Candidate {
-    /// Its run list.
-    pub(crate) runlist: u32,
-    /// The TSG.
-    pub(crate) id: tsg::Id,
-    /// The provider's number of it.
-    pub(crate) handle: u64,
-    /// Whether it is disabled, as far as known.
-    pub(crate) disabled: Option<bool>,
-    /// How much it gets.
-    pub(crate) weight: Weight,
-}
-
-/// Who takes turns, and how.
-pub(crate) struct Setup {
-    /// What is tuned.
-    pub(crate) turns: Turns,
-    /// By the provider's number.
-    pub(crate) candidates: KVec<Candidate>,
-    /// Tells this from later ones.
-    pub(crate) generation: u64,
-}
 
 /// A TSG that takes turns.
 struct Member {

@@ -2,14 +2,21 @@
 //! What providers report: GPUs, TSGs, and what owners ask of the driver.
 
 use super::{
-    super::identity::{
-        Pid,
-        Scope, //
+    copy, done,
+    gpu::{
+        self,
+        Handle, //
     },
-    borrow, copy, done,
+    tsg, Ops,
 };
 use crate::{
-    glue::provider_abi as raw,
+    glue::{
+        identity::{
+            Pid,
+            Scope, //
+        },
+        provider_abi as raw,
+    },
     policy::{
         control::Verdict,
         units::{
@@ -17,22 +24,100 @@ use crate::{
             Us, //
         },
     },
-    registry::{
-        gpu,
-        tsg, //
-    },
-    request::starts::Start,
-    worker::provider::{
-        self,
-        GpuDescription,
-        TsgDescription, //
-    },
 };
 use kernel::{
     error::from_result,
     prelude::*,
-    str::CStr, //
+    str::CStr,
+    sync::{
+        Arc,
+        ArcBorrow, //
+    },
 };
+
+/// What is above takes the reports of providers: a registered provider, as it sees that.
+pub(crate) trait Reports: Send + Sync + Sized {
+    /// A provider with these operations.
+    fn new(ops: Arc<Ops>) -> Result<Arc<Self>>;
+    /// It is leaving: gives back what was changed, and forgets what it reported.
+    fn leave(&self);
+    /// It reports a GPU.
+    fn gpu_added(this: ArcBorrow<'_, Self>, description: &gpu::Description<'_>) -> Result;
+    /// It reports that a GPU is gone.
+    fn gpu_removed(&self, gpu: Handle);
+    /// It reports that a GPU is suspended.
+    fn gpu_suspended(&self, gpu: Handle);
+    /// It does not know any more what its driver holds for the TSGs of a GPU.
+    fn gpu_refresh(&self, gpu: Handle);
+    /// TSGs of a GPU have got something to run, or have run out of it. In any context.
+    fn activity(&self, gpu: Handle);
+    /// It reports a TSG.
+    fn tsg_added(&self, gpu: Handle, description: tsg::Description) -> Result;
+    /// It reports that a TSG is gone. `done`: what it has done, if the provider tells.
+    fn tsg_removed(&self, gpu: Handle, tsg: u64, done: Option<tsg::Done>);
+    /// It describes a TSG otherwise.
+    fn tsg_changed(&self, gpu: Handle, tsg: u64, traits: tsg::Traits) -> Result;
+    /// It does not know any more what its driver holds for a TSG.
+    fn tsg_refresh(&self, gpu: Handle, tsg: u64);
+    /// A TSG of a GPU has got its engine. In any context.
+    fn started(&self, gpu: Handle, start: tsg::Start);
+    /// A process asks its driver to change its own TSG.
+    fn user_control(&self, gpu: Handle, tsg: u64, what: u32) -> Verdict;
+}
+
+/// Makes the functions of the provider ABI, for the type that takes the reports.
+macro_rules! provider_abi {
+    ($reports:ty) => {
+        $crate::glue::provider::provider_abi! { $reports;
+            zernel_provider_register(
+                ops: *const zernel_provider_ops, private: *mut c_void
+            ) -> *mut zernel_provider;
+            zernel_provider_unregister(provider: *mut zernel_provider) -> ();
+            zernel_gpu_added(provider: *mut zernel_provider, desc: *const zernel_gpu_desc) -> c_int;
+            zernel_gpu_removed(provider: *mut zernel_provider, gpu: u64) -> ();
+            zernel_tsg_added(
+                provider: *mut zernel_provider, gpu: u64, desc: *const zernel_tsg_desc
+            ) -> c_int;
+            zernel_tsg_removed(provider: *mut zernel_provider, gpu: u64, tsg: u64) -> ();
+            zernel_tsg_ended(
+                provider: *mut zernel_provider, gpu: u64, tsg: u64, load: *const zernel_tsg_load
+            ) -> ();
+            zernel_tsg_started(
+                provider: *mut zernel_provider, gpu: u64, start: *const zernel_tsg_start
+            ) -> ();
+            zernel_tsg_changed(
+                provider: *mut zernel_provider, gpu: u64, desc: *const zernel_tsg_desc
+            ) -> c_int;
+            zernel_tsg_user_control(
+                provider: *mut zernel_provider, gpu: u64, tsg: u64, what: u32
+            ) -> u32;
+            zernel_tsg_refresh(provider: *mut zernel_provider, gpu: u64, tsg: u64) -> ();
+            zernel_gpu_refresh(provider: *mut zernel_provider, gpu: u64) -> ();
+            zernel_gpu_suspended(provider: *mut zernel_provider, gpu: u64) -> ();
+            zernel_gpu_activity(provider: *mut zernel_provider, gpu: u64) -> ();
+        }
+    };
+    ($reports:ty; $($name:ident($($arg:ident: $type:ty),*) -> $ret:ty;)*) => {
+        mod provider_abi {
+            use super::*;
+            use $crate::glue::{provider, provider_abi::*};
+
+            $(
+                /// See the header.
+                ///
+                /// # Safety
+                ///
+                /// As the header says.
+                #[no_mangle]
+                unsafe extern "C" fn $name($($arg: $type),*) -> $ret {
+                    // SAFETY: By the caller, as the header says.
+                    unsafe { provider::$name::<$reports>($($arg),*) }
+                }
+            )*
+        }
+    };
+}
+pub(crate) use provider_abi;
 
 /// # Safety
 ///
@@ -50,8 +135,7 @@ unsafe fn bytes<'a>(text: *const c_char) -> &'a [u8] {
 /// # Safety
 ///
 /// `provider` is registered and `desc` is null or points to `size` bytes.
-#[no_mangle]
-unsafe extern "C" fn zernel_gpu_added(
+pub(crate) unsafe fn zernel_gpu_added<P: Reports>(
     provider: *mut raw::zernel_provider,
     desc: *const raw::zernel_gpu_desc,
 ) -> c_int {
@@ -68,7 +152,7 @@ unsafe extern "C" fn zernel_gpu_added(
             return Err(EINVAL);
         }
         let has = |flag| desc.flags & flag != 0;
-        let description = GpuDescription {
+        let description = gpu::Description {
             numa_node: has(raw::ZERNEL_GPU_DESC_NUMA_NODE).then_some(desc.numa_node),
             // SAFETY: Null or 16 bytes, by the caller.
             uuid: unsafe { desc.uuid.cast::<[u8; 16]>().as_ref() },
@@ -79,7 +163,7 @@ unsafe extern "C" fn zernel_gpu_added(
                 waits: has(raw::ZERNEL_GPU_DESC_WAITS),
                 context: has(raw::ZERNEL_GPU_DESC_CONTEXT),
             },
-            handle: gpu::Handle(desc.handle),
+            handle: Handle(desc.handle),
             min: Us(desc.min_timeslice_us),
             max: Us(desc.max_timeslice_us),
             // SAFETY: By the caller.
@@ -88,7 +172,7 @@ unsafe extern "C" fn zernel_gpu_added(
             bus: unsafe { bytes(desc.bus) },
         };
         // SAFETY: By the caller.
-        provider::gpu_added(unsafe { borrow(provider) }, &description)?;
+        P::gpu_added(unsafe { borrow(provider) }, &description)?;
         Ok(0)
     })
 }
@@ -98,11 +182,10 @@ unsafe extern "C" fn zernel_gpu_added(
 /// # Safety
 ///
 /// `provider` is registered.
-#[no_mangle]
-unsafe extern "C" fn zernel_gpu_removed(provider: *mut raw::zernel_provider, gpu: u64) {
+pub(crate) unsafe fn zernel_gpu_removed<P: Reports>(provider: *mut raw::zernel_provider, gpu: u64) {
     // SAFETY: By the caller.
-    let provider = unsafe { borrow(provider) };
-    provider::gpu_removed(&provider, gpu::Handle(gpu));
+    let provider = unsafe { borrow::<P>(provider) };
+    provider.gpu_removed(Handle(gpu));
 }
 
 /// Checks and copies the description of a TSG.
@@ -138,8 +221,7 @@ fn traits(desc: &raw::zernel_tsg_desc) -> tsg::Traits {
 /// # Safety
 ///
 /// `provider` is registered, `desc` is null or points to `size` bytes, and its pids are valid.
-#[no_mangle]
-unsafe extern "C" fn zernel_tsg_added(
+pub(crate) unsafe fn zernel_tsg_added<P: Reports>(
     provider: *mut raw::zernel_provider,
     gpu: u64,
     desc: *const raw::zernel_tsg_desc,
@@ -156,7 +238,7 @@ unsafe extern "C" fn zernel_tsg_added(
             .or_else(|_| thread.owner(Scope::Thread))
             .map_err(|_| ESRCH)?;
         let comm = thread.owner(Scope::Thread).map_or(owner.comm, |o| o.comm);
-        let description = TsgDescription {
+        let description = tsg::Description {
             handle: desc.handle,
             traits: traits(&desc),
             owner: tsg::Owner {
@@ -167,8 +249,8 @@ unsafe extern "C" fn zernel_tsg_added(
             },
         };
         // SAFETY: By the caller.
-        let provider = unsafe { borrow(provider) };
-        provider::tsg_added(&provider, gpu::Handle(gpu), description)?;
+        let provider = unsafe { borrow::<P>(provider) };
+        provider.tsg_added(Handle(gpu), description)?;
         Ok(0)
     })
 }
@@ -178,11 +260,14 @@ unsafe extern "C" fn zernel_tsg_added(
 /// # Safety
 ///
 /// `provider` is registered.
-#[no_mangle]
-unsafe extern "C" fn zernel_tsg_removed(provider: *mut raw::zernel_provider, gpu: u64, tsg: u64) {
+pub(crate) unsafe fn zernel_tsg_removed<P: Reports>(
+    provider: *mut raw::zernel_provider,
+    gpu: u64,
+    tsg: u64,
+) {
     // SAFETY: By the caller.
-    let provider = unsafe { borrow(provider) };
-    provider::tsg_removed(&provider, gpu::Handle(gpu), tsg, None);
+    let provider = unsafe { borrow::<P>(provider) };
+    provider.tsg_removed(Handle(gpu), tsg, None);
 }
 
 /// See the header.
@@ -190,8 +275,7 @@ unsafe extern "C" fn zernel_tsg_removed(provider: *mut raw::zernel_provider, gpu
 /// # Safety
 ///
 /// `provider` is registered and `load` is null or points to `size` bytes.
-#[no_mangle]
-unsafe extern "C" fn zernel_tsg_ended(
+pub(crate) unsafe fn zernel_tsg_ended<P: Reports>(
     provider: *mut raw::zernel_provider,
     gpu: u64,
     tsg: u64,
@@ -200,11 +284,11 @@ unsafe extern "C" fn zernel_tsg_ended(
     // What the first version of the structure has.
     const FIRST_SIZE: usize = 16;
     // SAFETY: By the caller.
-    let provider = unsafe { borrow(provider) };
+    let provider = unsafe { borrow::<P>(provider) };
     // SAFETY: By the caller.
     let load = unsafe { copy(load, FIRST_SIZE) };
     let done = load.ok().map(|load| done(&load));
-    provider::tsg_removed(&provider, gpu::Handle(gpu), tsg, done);
+    provider.tsg_removed(Handle(gpu), tsg, done);
 }
 
 /// See the header. In any context.
@@ -212,8 +296,7 @@ unsafe extern "C" fn zernel_tsg_ended(
 /// # Safety
 ///
 /// `provider` is registered and `start` is null or points to `size` bytes.
-#[no_mangle]
-unsafe extern "C" fn zernel_tsg_started(
+pub(crate) unsafe fn zernel_tsg_started<P: Reports>(
     provider: *mut raw::zernel_provider,
     gpu: u64,
     start: *const raw::zernel_tsg_start,
@@ -225,14 +308,14 @@ unsafe extern "C" fn zernel_tsg_started(
         return;
     };
     let woken = start.flags & raw::ZERNEL_TSG_START_WOKEN != 0;
-    let start = Start {
+    let start = tsg::Start {
         handle: start.tsg,
         at: Ns(start.at_ns),
         woken: woken.then_some(Ns(start.since_ns)),
         switch: Ns(start.switch_ns),
     };
     // SAFETY: By the caller.
-    unsafe { borrow(provider) }.started(gpu::Handle(gpu), start);
+    unsafe { borrow::<P>(provider) }.started(Handle(gpu), start);
 }
 
 /// See the header.
@@ -240,8 +323,7 @@ unsafe extern "C" fn zernel_tsg_started(
 /// # Safety
 ///
 /// `provider` is registered and `desc` is null or points to `size` bytes.
-#[no_mangle]
-unsafe extern "C" fn zernel_tsg_changed(
+pub(crate) unsafe fn zernel_tsg_changed<P: Reports>(
     provider: *mut raw::zernel_provider,
     gpu: u64,
     desc: *const raw::zernel_tsg_desc,
@@ -250,8 +332,8 @@ unsafe extern "C" fn zernel_tsg_changed(
         // SAFETY: By the caller.
         let desc = unsafe { tsg_desc(desc) }?;
         // SAFETY: By the caller.
-        let provider = unsafe { borrow(provider) };
-        provider::tsg_changed(&provider, gpu::Handle(gpu), desc.handle, traits(&desc))?;
+        let provider = unsafe { borrow::<P>(provider) };
+        provider.tsg_changed(Handle(gpu), desc.handle, traits(&desc))?;
         Ok(0)
     })
 }
@@ -270,21 +352,15 @@ pub(crate) fn answer_number(verdict: Verdict) -> u32 {
 /// # Safety
 ///
 /// `provider` is registered.
-#[no_mangle]
-unsafe extern "C" fn zernel_tsg_user_control(
+pub(crate) unsafe fn zernel_tsg_user_control<P: Reports>(
     provider: *mut raw::zernel_provider,
     gpu: u64,
     tsg: u64,
     what: u32,
 ) -> u32 {
     // SAFETY: By the caller.
-    let provider = unsafe { borrow(provider) };
-    answer_number(provider::user_control(
-        &provider,
-        gpu::Handle(gpu),
-        tsg,
-        what,
-    ))
+    let provider = unsafe { borrow::<P>(provider) };
+    answer_number(provider.user_control(Handle(gpu), tsg, what))
 }
 
 /// See the header.
@@ -292,11 +368,14 @@ unsafe extern "C" fn zernel_tsg_user_control(
 /// # Safety
 ///
 /// `provider` is registered.
-#[no_mangle]
-unsafe extern "C" fn zernel_tsg_refresh(provider: *mut raw::zernel_provider, gpu: u64, tsg: u64) {
+pub(crate) unsafe fn zernel_tsg_refresh<P: Reports>(
+    provider: *mut raw::zernel_provider,
+    gpu: u64,
+    tsg: u64,
+) {
     // SAFETY: By the caller.
-    let provider = unsafe { borrow(provider) };
-    provider::tsg_refresh(&provider, gpu::Handle(gpu), tsg);
+    let provider = unsafe { borrow::<P>(provider) };
+    provider.tsg_refresh(Handle(gpu), tsg);
 }
 
 /// See the header.
@@ -304,11 +383,10 @@ unsafe extern "C" fn zernel_tsg_refresh(provider: *mut raw::zernel_provider, gpu
 /// # Safety
 ///
 /// `provider` is registered.
-#[no_mangle]
-unsafe extern "C" fn zernel_gpu_refresh(provider: *mut raw::zernel_provider, gpu: u64) {
+pub(crate) unsafe fn zernel_gpu_refresh<P: Reports>(provider: *mut raw::zernel_provider, gpu: u64) {
     // SAFETY: By the caller.
-    let provider = unsafe { borrow(provider) };
-    provider::gpu_refresh(&provider, gpu::Handle(gpu));
+    let provider = unsafe { borrow::<P>(provider) };
+    provider.gpu_refresh(Handle(gpu));
 }
 
 /// See the header.
@@ -316,11 +394,13 @@ unsafe extern "C" fn zernel_gpu_refresh(provider: *mut raw::zernel_provider, gpu
 /// # Safety
 ///
 /// `provider` is registered.
-#[no_mangle]
-unsafe extern "C" fn zernel_gpu_suspended(provider: *mut raw::zernel_provider, gpu: u64) {
+pub(crate) unsafe fn zernel_gpu_suspended<P: Reports>(
+    provider: *mut raw::zernel_provider,
+    gpu: u64,
+) {
     // SAFETY: By the caller.
-    let provider = unsafe { borrow(provider) };
-    provider::gpu_suspended(&provider, gpu::Handle(gpu));
+    let provider = unsafe { borrow::<P>(provider) };
+    provider.gpu_suspended(Handle(gpu));
 }
 
 /// See the header.
@@ -328,9 +408,59 @@ unsafe extern "C" fn zernel_gpu_suspended(provider: *mut raw::zernel_provider, g
 /// # Safety
 ///
 /// `provider` is registered.
-#[no_mangle]
-unsafe extern "C" fn zernel_gpu_activity(provider: *mut raw::zernel_provider, gpu: u64) {
+pub(crate) unsafe fn zernel_gpu_activity<P: Reports>(
+    provider: *mut raw::zernel_provider,
+    gpu: u64,
+) {
     // SAFETY: By the caller.
-    let provider = unsafe { borrow(provider) };
-    provider.activity(gpu::Handle(gpu));
+    let provider = unsafe { borrow::<P>(provider) };
+    provider.activity(Handle(gpu));
+}
+
+fn error_pointer(error: Error) -> *mut raw::zernel_provider {
+    error.to_errno() as isize as *mut raw::zernel_provider
+}
+
+/// # Safety
+///
+/// `provider` comes from [`zernel_provider_register`] or from the replay, and is not unregistered.
+unsafe fn borrow<'a, P: Reports>(provider: *mut raw::zernel_provider) -> ArcBorrow<'a, P> {
+    // SAFETY: By the caller it is an `Arc<P>` that the registration holds.
+    unsafe { ArcBorrow::from_raw(provider.cast::<P>()) }
+}
+
+/// See the header.
+///
+/// # Safety
+///
+/// As the header says: `ops` is valid until the provider is unregistered.
+pub(crate) unsafe fn zernel_provider_register<P: Reports>(
+    ops: *const raw::zernel_provider_ops,
+    private: *mut c_void,
+) -> *mut raw::zernel_provider {
+    // SAFETY: By the caller.
+    let ops = unsafe { Ops::new(ops, private) };
+    let ops = ops.and_then(|ops| Ok(Arc::new(ops, GFP_KERNEL)?));
+    let provider = ops.and_then(|ops| Ok((ops.clone(), P::new(ops)?)));
+    let (ops, provider) = match provider {
+        Ok(provider) => provider,
+        Err(e) => return error_pointer(e),
+    };
+    let pointer = core::ptr::from_ref::<P>(&provider).cast_mut().cast();
+    if let Err(e) = ops.replay(pointer) {
+        provider.leave();
+        return error_pointer(e);
+    }
+    Arc::into_raw(provider).cast_mut().cast()
+}
+
+/// See the header.
+///
+/// # Safety
+///
+/// `provider` comes from [`zernel_provider_register`], and nobody uses it any more.
+pub(crate) unsafe fn zernel_provider_unregister<P: Reports>(provider: *mut raw::zernel_provider) {
+    // SAFETY: By the caller: the reference that the registration holds.
+    let provider = unsafe { Arc::from_raw(provider.cast::<P>()) };
+    provider.leave();
 }

@@ -36,10 +36,7 @@ use crate::{
         Registry, //
     },
     request::group::Device,
-    worker::{
-        pass::Driver,
-        provider::TsgDescription, //
-    },
+    worker::pass::Driver, //
 };
 use core::cell::Cell;
 use kernel::prelude::*;
@@ -112,13 +109,13 @@ pub(super) fn gpu(handle: u64) -> Result<Gpu> {
 }
 
 /// A compute TSG of the first process and its main thread.
-pub(super) fn tsg(handle: u64) -> Result<TsgDescription> {
+pub(super) fn tsg(handle: u64) -> Result<tsg::Description> {
     tsg_of(handle, OWNER)
 }
 
 /// The same of another user.
-pub(super) fn tsg_of(handle: u64, uid: Uid) -> Result<TsgDescription> {
-    Ok(TsgDescription {
+pub(super) fn tsg_of(handle: u64, uid: Uid) -> Result<tsg::Description> {
+    Ok(tsg::Description {
         handle,
         traits: tsg::Traits {
             compute: true,

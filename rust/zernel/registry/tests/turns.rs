@@ -23,10 +23,10 @@ use crate::{
         class::Named,
         gpu,
         levels::LevelOf,
+        plan::turns::Candidate,
         tsg,
         Registry, //
     },
-    worker::rotation::Candidate, //
 };
 use kernel::prelude::*;
 

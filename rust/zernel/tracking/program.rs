@@ -7,6 +7,7 @@ use crate::{
         memory::account_nowait,
         thread::Thread, //
     },
+    ids::GpuId,
     policy::{
         phase::{
             task::{
@@ -30,7 +31,6 @@ use crate::{
             Permille, //
         },
     },
-    registry::gpu,
     tracking::process::Process,
 };
 use kernel::{
@@ -48,7 +48,7 @@ pub(crate) struct Report {
     /// What the GPU did for it, at the last sample.
     pub(crate) gpu: Gpu,
     /// The GPU that it used last, as far as was seen.
-    pub(crate) used: Option<gpu::Id>,
+    pub(crate) used: Option<GpuId>,
     /// A library of collectives is active.
     pub(crate) collective: bool,
     /// The last sample, and the time that it covers.
@@ -96,7 +96,7 @@ pub(crate) struct Program {
     /// What the GPU did for it, and its threads' waits for that.
     pub(crate) gpu: Gpu,
     /// The GPU that it used last, as far as was seen, and since when it is known to.
-    used: Option<(Ns, gpu::Id)>,
+    used: Option<(Ns, GpuId)>,
     /// Length of the last sample of all its threads.
     sample: Ns,
     /// A library of collectives is active, and when to look for that again.
@@ -216,7 +216,7 @@ impl Program {
     }
 
     /// A GPU does something for it now, or was done with that at `at`.
-    pub(crate) fn uses(&mut self, gpu: gpu::Id, at: Ns) {
+    pub(crate) fn uses(&mut self, gpu: GpuId, at: Ns) {
         if self.used.is_none_or(|(known, _)| known <= at) {
             self.used = Some((at, gpu));
         }

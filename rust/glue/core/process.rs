@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 //! A process with threads that are tracked: what becomes of those that it makes.
 
-use crate::{
-    glue::{
-        identity::Pid,
-        memory::account_nowait,
-        work::Worker, //
-    },
-    jobs::record_reaper::RecordReaper, //
+use super::{
+    identity::Pid,
+    memory::account_nowait,
+    work::Kick, //
 };
 use kernel::{
     prelude::*,
@@ -81,14 +78,38 @@ impl Setting {
 static SCANS: Atomic<bool> = Atomic::new(false);
 
 /// Whether some process may have asked for a scan since the last question.
-pub(super) fn take_scans() -> bool {
+pub(crate) fn take_scans() -> bool {
     SCANS.xchg(false, Full)
+}
+
+/// Some thread has rung since the sampler looked.
+static RUNG: Atomic<bool> = Atomic::new(false);
+
+/// True if some thread has rung since the last question.
+pub(crate) fn take_rung() -> bool {
+    RUNG.xchg(false, Acquire)
+}
+
+/// The jobs that processes kick.
+pub(crate) struct Kicks {
+    /// Drops records that are over, and looks for threads that were missed.
+    pub(crate) record_reaper: Kick,
+    /// Takes samples of threads that have phases.
+    pub(crate) sampler: Kick,
+}
+
+impl Kicks {
+    /// Something happens that phases may tell: the sampler is to look. From any context.
+    pub(crate) fn ring(&self) {
+        RUNG.store(true, Release);
+        self.sampler.kick();
+    }
 }
 
 /// A process.
 pub(crate) struct Process {
     pid: Pid,
-    record_reaper: Arc<Worker<RecordReaper>>,
+    jobs: Arc<Kicks>,
     /// How it is tracked by name, and how by the cgroups that it is in.
     setting: Atomic<u32>,
     /// Threads may be there that are not tracked and should be.
@@ -101,11 +122,11 @@ pub(crate) struct Process {
 
 impl Process {
     /// A process, none of whose threads is tracked.
-    pub(super) fn new(pid: Pid, record_reaper: Arc<Worker<RecordReaper>>) -> Result<Arc<Self>> {
+    pub(crate) fn new(pid: Pid, jobs: Arc<Kicks>) -> Result<Arc<Self>> {
         Ok(Arc::new(
             Self {
                 pid,
-                record_reaper,
+                jobs,
                 setting: Atomic::new(Setting::SINGLE.bits()),
                 scan: Atomic::new(false),
                 rung: Atomic::new(false),
@@ -130,7 +151,7 @@ impl Process {
         Ok(Arc::new(
             Self {
                 pid,
-                record_reaper: parent.record_reaper.clone(),
+                jobs: parent.jobs.clone(),
                 setting: Atomic::new(bits),
                 scan: Atomic::new(false),
                 rung: Atomic::new(false),
@@ -145,9 +166,9 @@ impl Process {
         &self.pid
     }
 
-    /// Who clears up.
-    pub(crate) fn record_reaper(&self) -> &Arc<Worker<RecordReaper>> {
-        &self.record_reaper
+    /// The jobs that it kicks.
+    pub(crate) fn jobs(&self) -> &Arc<Kicks> {
+        &self.jobs
     }
 
     /// How it is tracked, by name or by a cgroup.
@@ -156,7 +177,7 @@ impl Process {
     }
 
     /// How it is tracked by name: itself, or because who has made it was.
-    pub(super) fn named(&self) -> Setting {
+    pub(crate) fn named(&self) -> Setting {
         Setting::of(self.setting.load(Relaxed))
     }
 
@@ -166,7 +187,7 @@ impl Process {
     }
 
     /// Changes [`Self::named`] and [`Self::grouped`].
-    pub(super) fn set(&self, named: Setting, grouped: Setting) {
+    pub(crate) fn set(&self, named: Setting, grouped: Setting) {
         let bits = named.bits() | grouped.bits() << Setting::WIDTH;
         self.setting.store(bits, Relaxed);
     }
@@ -178,12 +199,12 @@ impl Process {
     }
 
     /// Says whether there was no room for all of its threads. Returns whether there was none before.
-    pub(super) fn set_lacks(&self, lacks: bool) -> bool {
+    pub(crate) fn set_lacks(&self, lacks: bool) -> bool {
         self.lacks.xchg(lacks, Relaxed)
     }
 
     /// Whether there was no room for all of its threads.
-    pub(super) fn lacks(&self) -> bool {
+    pub(crate) fn lacks(&self) -> bool {
         self.lacks.load(Relaxed)
     }
 
@@ -191,7 +212,7 @@ impl Process {
     pub(crate) fn ring(&self) {
         // Pairs with the Acquire of whoever takes it.
         self.rung.store(true, Release);
-        self.record_reaper.ring();
+        self.jobs.ring();
     }
 
     /// Whether it has rung, and nobody has taken that.
@@ -209,18 +230,18 @@ impl Process {
         self.scan.store(true, Relaxed);
         // Whoever sees this sees that.
         SCANS.store(true, Release);
-        self.record_reaper.kick();
+        self.jobs.record_reaper.kick();
     }
 
     /// Whether the record reaper was asked to look, which it does now.
-    pub(super) fn take_scan(&self) -> bool {
+    pub(crate) fn take_scan(&self) -> bool {
         self.scan.xchg(false, Relaxed)
     }
 }
 
 /// A process that a call names, how it was named before, and which change that is.
-pub(super) struct Opened {
-    pub(super) process: Arc<Process>,
-    pub(super) before: Setting,
-    pub(super) change: u64,
+pub(crate) struct Opened {
+    pub(crate) process: Arc<Process>,
+    pub(crate) before: Setting,
+    pub(crate) change: u64,
 }

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: GPL-2.0
+//! A GPU, as its provider describes it.
+
+use crate::policy::units::Us;
+
+/// The provider's own number of a GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Handle(pub(crate) u64);
+
+/// What a provider can do beyond time slices.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Abilities {
+    /// Set the interleave level.
+    pub(crate) interleave: bool,
+    /// Take the engine away from a TSG.
+    pub(crate) preempt: bool,
+    /// Enable and disable a TSG.
+    pub(crate) enable: bool,
+    /// Tell how busy the GPU is.
+    pub(crate) load: bool,
+    /// Tell what a TSG does.
+    pub(crate) tsg_load: bool,
+    /// Enable and disable a TSG, and tell what it does: best-effort TSGs can take turns.
+    pub(crate) turns: bool,
+}
+
+/// What a provider tells by itself.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Tells {
+    /// That owners ask the driver for changes, so that they can be refused.
+    pub(crate) control: bool,
+    /// That threads wait for the GPU.
+    pub(crate) waits: bool,
+    /// The memory of contexts.
+    pub(crate) context: bool,
+}
+
+/// A GPU.
+pub(crate) struct Description<'a> {
+    /// The provider's number.
+    pub(crate) handle: Handle,
+    /// Shortest time slice, 0: no bound.
+    pub(crate) min: Us,
+    /// Longest time slice, 0: no bound.
+    pub(crate) max: Us,
+    /// Product.
+    pub(crate) name: &'a [u8],
+    /// Bus address.
+    pub(crate) bus: &'a [u8],
+    /// Version of the driver.
+    pub(crate) driver: &'a [u8],
+    /// UUID.
+    pub(crate) uuid: Option<&'a [u8; 16]>,
+    /// Node of the host that it is attached to.
+    pub(crate) numa_node: Option<i32>,
+    /// What the provider tells by itself.
+    pub(crate) tells: Tells,
+}

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: GPL-2.0
+//! A TSG, as its provider describes it, and what it tells of it.
+
+use crate::{
+    glue::identity::{
+        Pid,
+        Uid,
+        COMM_LEN, //
+    },
+    policy::units::{
+        Ns,
+        Us, //
+    },
+};
+
+/// What the driver holds for a TSG, or should.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Hardware {
+    /// Its time slice.
+    pub(crate) timeslice: Us,
+    /// Its interleave level, if the provider can set it.
+    pub(crate) interleave: Option<u32>,
+}
+
+/// What a provider says about a TSG, and may say otherwise later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Traits {
+    /// Whether it runs on a compute engine.
+    pub(crate) compute: bool,
+    /// Whether it carries the work of several processes: then no class raises it.
+    pub(crate) shared: bool,
+    /// Number in the hardware.
+    pub(crate) hw_tsg: u32,
+    /// Engine type.
+    pub(crate) engine: u32,
+    /// Run list.
+    pub(crate) runlist: u32,
+    /// Channels now.
+    pub(crate) channels: u32,
+}
+
+/// Whose a TSG is.
+pub(crate) struct Owner {
+    /// The process.
+    pub(crate) process: Pid,
+    /// The thread that made it.
+    pub(crate) thread: Pid,
+    /// The user.
+    pub(crate) uid: Uid,
+    /// Name of the thread.
+    pub(crate) comm: [u8; COMM_LEN],
+}
+
+/// What a TSG has done since it was added.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Done {
+    /// Time that it ran on its engine.
+    pub(crate) ran: Ns,
+    /// Times that it lost the engine while it had something to run.
+    pub(crate) preemptions: u64,
+    /// When it did so last; zero: never, or not known.
+    pub(crate) preempted_at: Ns,
+    /// Memory of its context; 0: not known.
+    pub(crate) context_bytes: u64,
+}
+
+/// A TSG has got its engine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Start {
+    /// The provider's number of it.
+    pub(crate) handle: u64,
+    /// When.
+    pub(crate) at: Ns,
+    /// When it got something to run, if it had nothing before.
+    pub(crate) woken: Option<Ns>,
+    /// Time of the context switch before that; zero without one.
+    pub(crate) switch: Ns,
+}
+
+/// A TSG and its owner.
+pub(crate) struct Description {
+    /// The provider's number.
+    pub(crate) handle: u64,
+    /// What it is.
+    pub(crate) traits: Traits,
+    /// Whose it is.
+    pub(crate) owner: Owner,
+}

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The structure of a call, and the rule for its reserved fields.
+
+use crate::glue::abi::{
+    self,
+    Abi, //
+};
+use kernel::prelude::*;
+
+/// The caller's structure.
+#[derive(Clone, Copy)]
+pub(super) struct Arg {
+    pub(super) address: usize,
+    pub(super) size: usize,
+}
+
+impl Arg {
+    /// Reads it.
+    pub(super) fn read<T: Abi>(self) -> Result<T> {
+        abi::read(self.address, self.size)
+    }
+
+    /// Writes it back.
+    pub(super) fn write<T: Abi>(self, value: &T) -> Result {
+        abi::write(self.address, self.size, value)
+    }
+
+    /// Reads it, lets `f` change it, writes it back.
+    pub(super) fn update<T: Abi>(self, f: impl FnOnce(&mut T) -> Result) -> Result {
+        let mut value = self.read()?;
+        f(&mut value)?;
+        self.write(&value)
+    }
+}
+
+/// Refuses what is not zero.
+pub(super) fn must_be_zero(values: &[u32]) -> Result {
+    if values.iter().any(|value| *value != 0) {
+        return Err(EINVAL);
+    }
+    Ok(())
+}

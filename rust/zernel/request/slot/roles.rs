@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: GPL-2.0
+//! A slot among the requests of a TSG, and as the bearer of a ticket.
+
+use super::{
+    Slot,
+    State, //
+};
+use crate::{
+    glue::time::now_ns,
+    policy::{
+        request::record::Cause,
+        units::Ns, //
+    },
+    request::{
+        boost::{
+            Bearer,
+            Ticket, //
+        },
+        group::{
+            Group,
+            Member, //
+        },
+    },
+};
+use kernel::sync::Arc;
+
+impl Member for Slot {
+    /// Has its requests be a TSG's. The one that it has is over. Returns whose they were.
+    fn set_group(&self, group: Arc<Group>) -> Option<Arc<Group>> {
+        let mut state = self.lock();
+        self.retire(&mut state, Ns(now_ns()), &self.observe());
+        state.group.replace(group)
+    }
+
+    fn end(&self, cause: Cause) {
+        self.end(cause);
+    }
+
+    /// Takes up what the process has stored, and counts it.
+    fn poll(&self) {
+        let mut state = self.lock();
+        let actions = state.requests.poll(Ns(now_ns()), &self.observe());
+        self.apply(&mut state, &actions);
+        state.catch_up();
+    }
+}
+
+impl Bearer for Slot {
+    fn look(&self, ticket: &Ticket, f: &mut dyn FnMut(bool)) {
+        let state = self.lock();
+        f(self.is_preferred(&state, ticket));
+    }
+}
+
+impl Slot {
+    /// Whether the thread that a ticket names is to be preferred.
+    fn is_preferred(&self, state: &State, ticket: &Ticket) -> bool {
+        let current = state.preferable();
+        current.is_some_and(|current| core::ptr::eq::<Ticket>(&**current, ticket))
+            && state.requests.is_under_way(&self.observe())
+    }
+}
