@@ -38,7 +38,7 @@ Exit codes:
   4    not permitted
   5    no zernel device: the module is not loaded
   6    a quota, the admission budget or a bound of the module is used up
-  7    class clear: the target has no class of its own; untrack: it is not tracked;
+  7    class clear: the target has nothing of that; untrack: it is not tracked;
        hint: the thread has no phases
   8    class set: the TSG carries the work of several processes (MPS)
   126  run: the command cannot be started
