@@ -27,6 +27,7 @@ pub(crate) mod queue;
 pub(crate) mod requests;
 pub(crate) mod shares;
 pub(crate) mod sleep;
+mod states;
 pub(crate) mod step;
 pub(crate) mod steps;
 #[cfg(zernel_kunit)]

@@ -1,30 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Events of GPUs, TSGs and signals, as the streams get them.
+//! Events of TSGs and GPUs, as the streams get them.
 
 use super::{
-    gpu::{
-        self,
-        Gpu, //
-    },
+    gpu,
     groups::Groups,
     tsg::{
         self,
         Tsg, //
-    },
-    turns::has_turns,
-    Registry, //
+    }, //
 };
 use crate::{
-    glue::{
-        cgroup::Cgroup,
-        identity::Pid,
-        thread::Thread,
-        uapi, //
-    },
-    policy::{
-        attribute::Source,
-        prefetch::Signal, //
-    },
+    glue::uapi,
+    policy::attribute::Source,
     stream::{
         Event,
         Streams,
@@ -47,7 +34,7 @@ pub(super) enum Tidings {
     Error = uapi::ZERNEL_EVENT_TSG_ERROR as isize,
 }
 
-fn header(kind: u32) -> uapi::zernel_event {
+pub(super) fn header(kind: u32) -> uapi::zernel_event {
     uapi::zernel_event {
         kind,
         ..Default::default()
@@ -100,7 +87,8 @@ pub(super) fn tell(
     streams.push(Event::Tsg(event), &subject);
 }
 
-fn tell_gpu(streams: &mut Streams, kind: u32, id: gpu::Id, state: u32) {
+/// Tells what happened to a GPU.
+pub(super) fn tell_gpu(streams: &mut Streams, kind: u32, id: gpu::Id, state: u32) {
     let event = uapi::zernel_event_gpu {
         event: header(kind),
         gpu: id.0,
@@ -116,85 +104,4 @@ fn tell_gpu(streams: &mut Streams, kind: u32, id: gpu::Id, state: u32) {
         is_in_cgroup: &|_| false,
     };
     streams.push(Event::Gpu(event), &subject);
-}
-
-impl Registry {
-    /// The state of a GPU, `ZERNEL_GPU_SUSPENDED` and so on.
-    pub(crate) fn state_of(&self, gpu: &Gpu) -> u32 {
-        gpu.state(has_turns(&self.tunables))
-    }
-
-    /// Tells that a GPU was added.
-    pub(super) fn tell_added(&mut self, id: gpu::Id) {
-        let has_turns = has_turns(&self.tunables);
-        if let Some(gpu) = self.gpus.get_mut(&id) {
-            gpu.told = gpu.state(has_turns);
-            let kind = uapi::ZERNEL_EVENT_GPU_ADDED;
-            tell_gpu(&mut self.streams, kind, id, gpu.told);
-        }
-    }
-
-    /// Tells that a GPU is gone.
-    pub(super) fn tell_removed(&mut self, id: gpu::Id, gpu: &Gpu) {
-        let state = self.state_of(gpu);
-        let kind = uapi::ZERNEL_EVENT_GPU_REMOVED;
-        tell_gpu(&mut self.streams, kind, id, state);
-    }
-
-    /// Tells the state of a GPU if it is another one than was told.
-    pub(super) fn tell_state(&mut self, id: gpu::Id) {
-        let has_turns = has_turns(&self.tunables);
-        let Some(gpu) = self.gpus.get_mut(&id) else {
-            return;
-        };
-        let state = gpu.state(has_turns);
-        if state != gpu.told {
-            gpu.told = state;
-            let kind = uapi::ZERNEL_EVENT_GPU_STATE;
-            tell_gpu(&mut self.streams, kind, id, state);
-        }
-    }
-
-    /// Does that for all GPUs.
-    pub(super) fn tell_states(&mut self) {
-        let mut next = self.gpu_from(gpu::Id(0)).map(|(id, _)| id);
-        while let Some(id) = next {
-            self.tell_state(id);
-            next = self.gpu_from(gpu::Id(id.0 + 1)).map(|(id, _)| id);
-        }
-    }
-
-    /// Tells those who may see it that it is time for a process, which has that id among those that
-    /// are tracked, to load its next batch.
-    pub(crate) fn signal_prefetch(
-        &mut self,
-        process: &Pid,
-        thread: &Thread,
-        id: u64,
-        signal: &Signal,
-    ) {
-        let uid = thread.uid();
-        let event = uapi::zernel_event_signal {
-            event: header(uapi::ZERNEL_EVENT_SIGNAL),
-            process: id,
-            signal: uapi::ZERNEL_SIGNAL_PREFETCH,
-            elapsed_ns: signal.elapsed.0,
-            predicted_ns: signal.predicted.0,
-            lead_ns: signal.lead.0,
-            ..Default::default()
-        };
-        let is_in_cgroup = |top| {
-            let cgroup = Cgroup::of(process);
-            cgroup.is_some_and(|cgroup| cgroup.ids().any(|id| id == top))
-        };
-        let subject = Subject {
-            gpu: 0,
-            tsg: 0,
-            owner: Some((process, uid)),
-            thread: None,
-            is_private: !thread.is_of(uid),
-            is_in_cgroup: &is_in_cgroup,
-        };
-        self.streams.push(Event::Signal(event), &subject);
-    }
 }
