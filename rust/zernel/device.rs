@@ -119,8 +119,8 @@ impl Client {
         Ok(stream)
     }
 
-    /// What is called more rarely than once for a request. Each call states with [`Self::look`] or
-    /// [`Self::change`] which files it takes.
+    /// A call that is made more rarely than once for a request. Each call states with
+    /// [`Self::look`] or [`Self::change`] which files it takes.
     #[inline(never)]
     fn call(&self, call: u32, arg: usize, size: usize) -> Result {
         match call {

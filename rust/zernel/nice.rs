@@ -173,7 +173,7 @@ impl Table {
         });
     }
 
-    /// What is added to the nice value of a thread now.
+    /// The addition to the nice value of a thread now.
     pub(crate) fn delta(&self, thread: &Thread) -> i32 {
         let threads = self.threads.lock();
         let held = threads.get(&thread.key()).and_then(|entry| entry.held);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Who has subscribed to prefetch signals, and what is done at each.
+//! Subscriptions to prefetch signals, and their actions.
 //!
 //! # Locking
 //!
@@ -134,7 +134,7 @@ pub(crate) fn signal(process: &Pid, thread: &Thread) {
     let _ = with(|t| t.signal(process, thread));
 }
 
-/// What counts for a user as long as it is there.
+/// The subscription in the user's quota as long as it is there.
 ///
 /// # Invariants
 ///
@@ -189,7 +189,7 @@ impl Drop for Charge {
     }
 }
 
-/// What is done at a signal.
+/// The action at a signal.
 pub(crate) enum Way {
     /// 1 is added to an eventfd.
     Eventfd(Arc<Detached<Bell>>),
@@ -221,9 +221,9 @@ impl Way {
 
 /// A subscription.
 pub(crate) struct Subscription {
-    /// Whose signals. The reference keeps its key from being another's.
+    /// The process whose signals they are. The reference keeps its key from being another's.
     process: Pid,
-    /// Who subscribed.
+    /// The subscriber.
     viewer: Viewer,
     way: Way,
 }

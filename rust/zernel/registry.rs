@@ -120,7 +120,7 @@ pub(crate) struct Registry {
     /// Pages of slots per user.
     pages: RBTree<Uid, u32>,
     keys: Keys,
-    /// What was counted on GPUs that are gone.
+    /// The counters of GPUs that are gone.
     gone_requests: Gone,
     gone_levels: Levels,
     /// Id of the first level of all GPUs together.
@@ -284,7 +284,7 @@ impl Registry {
         Some((id, self.tsgs.get(&id).filter(|_| is_member)?))
     }
 
-    /// Whether a TSG's process is in a cgroup or below it.
+    /// True if a TSG's process is in a cgroup or below it.
     pub(crate) fn is_in_cgroup(&self, tsg: &Tsg, top: u64) -> bool {
         self.groups.is_within(tsg.cgroup, top)
     }
@@ -358,7 +358,7 @@ impl Registry {
         };
         let effective = self.resolve(tsg, self.assignments.get(Target::Tsg(id)));
         if tsg.requests.is_some() && tsg.effective.level != effective.level {
-            // What its requests waited for until now counts for the level that it had.
+            // Waits of its requests until now count for the level that it had.
             self.count_starts(tsg.gpu);
         }
         let Some(tsg) = self.tsgs.get_mut(&id) else {

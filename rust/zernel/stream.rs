@@ -119,7 +119,7 @@ pub(crate) struct Subject<'a> {
     pub(crate) thread: Option<&'a Pid>,
     /// Its user may not see it.
     pub(crate) is_private: bool,
-    /// Whether its process is in a cgroup, or below.
+    /// True if its process is in a cgroup, or below.
     pub(crate) is_in_cgroup: &'a dyn Fn(u64) -> bool,
 }
 
@@ -187,7 +187,7 @@ impl Running {
     }
 }
 
-/// What a stream is ready for.
+/// The readiness of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     /// It does not run.
@@ -294,12 +294,12 @@ impl Stream {
         (true, place.overwrote)
     }
 
-    /// What `poll` waits on.
+    /// The queue on which `poll` waits.
     pub(crate) fn ready(&self) -> &PollCondVar {
         &self.ready
     }
 
-    /// What it is ready for.
+    /// Its readiness.
     pub(crate) fn state(&self) -> State {
         match &*self.running.lock() {
             None => State::Stopped,
@@ -399,7 +399,7 @@ pub(crate) enum Changed {
     Stopped(Filter),
 }
 
-/// What a stream shows.
+/// The objects that a stream shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Audience {
     /// Everything.
@@ -428,7 +428,7 @@ impl Streams {
         }
     }
 
-    /// How many there are.
+    /// The number of streams.
     pub(crate) fn count(&self) -> u32 {
         self.count
     }

@@ -50,7 +50,7 @@ pub(crate) const BATCH: usize = 64;
 /// A look at the threads of a process begins anew so often if some have come meanwhile.
 const LOOKS: usize = 8;
 
-/// What is to be tracked, or no more.
+/// The target of tracking, or of its end.
 pub(crate) enum Target {
     /// One thread of the process.
     Thread(Thread),
@@ -273,7 +273,7 @@ pub(crate) fn scan_asked() {
     while let Ok(Some((key, process))) = with(|t| t.process_from(from)) {
         if process.take_scan() && process.setting().whole {
             let mut added = KVVec::new();
-            // What there is no memory or room for now was counted when it was made.
+            // A process without memory or room now was counted when it was made.
             if look(&process, &mut added).is_err() {
                 lacks(&process);
             }

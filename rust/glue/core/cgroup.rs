@@ -78,7 +78,7 @@ impl Cgroup {
         unsafe { zernel_helper_cgroup_id(self.0.as_ptr()) }
     }
 
-    /// Whether its directory was removed.
+    /// True if its directory was removed.
     pub(crate) fn is_dead(&self) -> bool {
         // SAFETY: Valid by the type invariant.
         unsafe { zernel_helper_cgroup_dead(self.0.as_ptr()) }

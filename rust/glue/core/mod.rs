@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What `zernel.ko` alone needs of the kernel.
+//! Wrappers that `zernel.ko` alone needs.
 
 pub(crate) mod cgroup;
 pub(crate) mod detached;

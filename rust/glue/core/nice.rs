@@ -31,7 +31,7 @@ struct Niceness {
     exits: bool,
 }
 
-/// What the kernel says of a task.
+/// The kernel's account of a task.
 ///
 /// # Safety
 ///
@@ -49,7 +49,7 @@ unsafe fn seen(task: *mut bindings::task_struct) -> (Seen, bool) {
 }
 
 impl Thread {
-    /// What the kernel says of it; `None` when it exits.
+    /// The kernel's account of it; `None` when it exits.
     pub(crate) fn niceness(&self) -> Option<Seen> {
         // SAFETY: Valid by the type invariant.
         let (seen, is_there) = unsafe { seen(self.as_raw()) };

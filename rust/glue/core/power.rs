@@ -18,7 +18,7 @@ extern "C" {
     fn zernel_helper_power_ignore();
 }
 
-/// Whom to tell, once there is somebody.
+/// The receiver, once there is one.
 static TOLD: Atomic<usize> = Atomic::new(0);
 
 /// Has somebody told, until it is dropped.

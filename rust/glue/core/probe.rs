@@ -25,10 +25,10 @@ extern "C" {
     fn zernel_helper_probe_free(point: *mut c_void);
 }
 
-/// Whether this kernel has what a probe needs.
+/// True if this kernel has the parts that a probe needs.
 pub(crate) const IS_SUPPORTED: bool = super::scheduler_hooks::IS_SUPPORTED && cfg!(CONFIG_UPROBES);
 
-/// Whether the caller may probe (`CAP_SYS_ADMIN`), and the kernel is not locked down. Audited.
+/// True if the caller may probe (`CAP_SYS_ADMIN`), and the kernel is not locked down. Audited.
 pub(crate) fn caller_may() -> bool {
     // SAFETY: FFI.
     unsafe { zernel_helper_may_probe() }

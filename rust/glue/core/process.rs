@@ -22,7 +22,7 @@ use kernel::{
     },
 };
 
-/// How a process is tracked.
+/// The way in which a process is tracked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Setting {
     /// All of it: threads that its threads make, too.
@@ -77,7 +77,7 @@ impl Setting {
 /// Some process may have asked for a scan.
 static SCANS: Atomic<bool> = Atomic::new(false);
 
-/// Whether some process may have asked for a scan since the last question.
+/// True if some process may have asked for a scan since the last question.
 pub(crate) fn take_scans() -> bool {
     SCANS.xchg(false, Full)
 }
@@ -110,7 +110,7 @@ impl Kicks {
 pub(crate) struct Process {
     pid: Pid,
     jobs: Arc<Kicks>,
-    /// How it is tracked by name, and how by the cgroups that it is in.
+    /// The way in which it is tracked by name, and that by the cgroups that it is in.
     setting: Atomic<u32>,
     /// Threads may be there that are not tracked and should be.
     scan: Atomic<bool>,
@@ -161,7 +161,7 @@ impl Process {
         )?)
     }
 
-    /// Who it is.
+    /// Its pid.
     pub(crate) fn pid(&self) -> &Pid {
         &self.pid
     }
@@ -171,17 +171,17 @@ impl Process {
         &self.jobs
     }
 
-    /// How it is tracked, by name or by a cgroup.
+    /// The way in which it is tracked, by name or by a cgroup.
     pub(crate) fn setting(&self) -> Setting {
         self.named().and(self.grouped())
     }
 
-    /// How it is tracked by name: itself, or because who has made it was.
+    /// The way in which it is tracked by name: itself, or because its maker was.
     pub(crate) fn named(&self) -> Setting {
         Setting::of(self.setting.load(Relaxed))
     }
 
-    /// How it is tracked by the cgroups that it is in.
+    /// The way in which it is tracked by the cgroups that it is in.
     pub(crate) fn grouped(&self) -> Setting {
         Setting::of(self.setting.load(Relaxed) >> Setting::WIDTH)
     }
@@ -192,7 +192,7 @@ impl Process {
         self.setting.store(bits, Relaxed);
     }
 
-    /// Whether a thread, or a process, that one of its tracked threads makes is tracked, too.
+    /// True if a thread, or a process, that one of its tracked threads makes is tracked, too.
     pub(crate) fn follows(&self, thread: bool) -> bool {
         let named = self.named();
         self.grouped().whole || named.whole && (thread || named.children)
@@ -203,7 +203,7 @@ impl Process {
         self.lacks.xchg(lacks, Relaxed)
     }
 
-    /// Whether there was no room for all of its threads.
+    /// True if there was no room for all of its threads.
     pub(crate) fn lacks(&self) -> bool {
         self.lacks.load(Relaxed)
     }
@@ -215,12 +215,12 @@ impl Process {
         self.jobs.ring();
     }
 
-    /// Whether it has rung, and nobody has taken that.
+    /// True if it has rung, and nobody has taken that.
     pub(crate) fn is_rung(&self) -> bool {
         self.rung.load(Acquire)
     }
 
-    /// Whether it has rung since the last time.
+    /// True if it has rung since the last time.
     pub(crate) fn take_ring(&self) -> bool {
         self.rung.load(Relaxed) && self.rung.xchg(false, Acquire)
     }
@@ -233,7 +233,7 @@ impl Process {
         self.jobs.record_reaper.kick();
     }
 
-    /// Whether the record reaper was asked to look, which it does now.
+    /// True if the record reaper was asked to look, which it does now.
     pub(crate) fn take_scan(&self) -> bool {
         self.scan.xchg(false, Relaxed)
     }

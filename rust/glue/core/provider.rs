@@ -41,7 +41,7 @@ unsafe impl Send for Ops {}
 // SAFETY: As above.
 unsafe impl Sync for Ops {}
 
-/// What an operation answered; a code that no user may see is `EIO`.
+/// The answer of an operation; a code that no user may see is `EIO`.
 fn answer(errno: c_int) -> Result {
     // From here on codes are the kernel's own.
     const FIRST_INTERNAL: c_int = 512;
@@ -86,7 +86,7 @@ impl Ops {
         unsafe { CStr::from_char_ptr(self.ops.name) }.to_bytes()
     }
 
-    /// What the provider can do.
+    /// The abilities of the provider.
     pub(crate) fn abilities(&self) -> gpu::Abilities {
         gpu::Abilities {
             interleave: self.ops.set_interleave.is_some(),
@@ -153,7 +153,7 @@ impl Ops {
         answer(unsafe { set(self.private, gpu.0, tsg, enabled) })
     }
 
-    /// What a TSG does with the GPU.
+    /// The load of a TSG.
     pub(crate) fn tsg_load(&self, gpu: gpu::Handle, tsg: u64) -> Result<Sample> {
         let query = self.ops.query_tsg.ok_or_else(errno::unsupported)?;
         let mut load = raw::zernel_tsg_load {
@@ -169,7 +169,7 @@ impl Ops {
         })
     }
 
-    /// What a TSG has done.
+    /// The work of a TSG so far.
     pub(crate) fn tsg_done(&self, gpu: gpu::Handle, tsg: u64) -> Result<tsg::Done> {
         let query = self.ops.query_tsg.ok_or_else(errno::unsupported)?;
         let mut load = raw::zernel_tsg_load {
@@ -181,7 +181,7 @@ impl Ops {
         Ok(done(&load))
     }
 
-    /// How long the GPU was busy, and since when that is counted, in ns.
+    /// The time for which the GPU was busy, and the time over which that is counted, in ns.
     pub(crate) fn load(&self, gpu: gpu::Handle) -> Result<(u64, u64)> {
         let query = self.ops.query_load.ok_or_else(errno::unsupported)?;
         let mut load = raw::zernel_gpu_load {

@@ -77,7 +77,7 @@ extern "C" {
     fn zernel_helper_hook_queue(hook: *mut c_void, task: *mut bindings::task_struct) -> c_int;
 }
 
-/// Whether this kernel tells when threads are put on and off a CPU.
+/// True if this kernel tells when threads are put on and off a CPU.
 pub(crate) const IS_SUPPORTED: bool = cfg!(CONFIG_PREEMPT_NOTIFIERS);
 
 #[cfg(not(zernel_linux_7_2))]
@@ -107,7 +107,7 @@ fn arrived(record: Arc<Record>) -> bool {
 /// `struct zernel_hook`.
 #[repr(C)]
 struct Hook {
-    /// What C alone uses; the first word is [`Self::next`] once the record is over.
+    /// Words that C alone uses; the first is [`Self::next`] once the record is over.
     opaque: UnsafeCell<[u64; 6]>,
     /// Odd while `activity` is written.
     seq: Atomic<u32>,
@@ -140,7 +140,7 @@ impl Hook {
     }
 }
 
-/// What one thread does.
+/// The activity of one thread.
 ///
 /// # Invariants
 ///
@@ -281,7 +281,7 @@ impl Record {
         self.id.store(id, Relaxed);
     }
 
-    /// What the thread has done; `None` as long as it has not begun. Process context.
+    /// The activity of the thread; `None` as long as it has not begun. Process context.
     pub(crate) fn read(&self) -> Option<Activity> {
         // First: what is begun anew is there before it is not about to be any more.
         if State::of(self.hook.state.load(Acquire)) == State::Returning {
@@ -351,7 +351,7 @@ pub(crate) fn take_over(mut over: impl FnMut(&Record)) {
     }
 }
 
-/// Whether [`Hooks`] were ever on.
+/// True if [`Hooks`] were ever on.
 static USED: Atomic<bool> = Atomic::new(false);
 
 /// Has the probes and notifiers called as long as it lives; all records are over before that.
@@ -403,7 +403,8 @@ pub(super) unsafe fn record_of<'a>(hook: *mut c_void) -> &'a Record {
     unsafe { &*hook.cast::<Record>() }
 }
 
-/// What task work is to do. What is to begin anew has `begun` before it is wanted again.
+/// The work for task work to do. A record that is to begin anew has `begun` before it is wanted
+/// again.
 ///
 /// # Safety
 ///
@@ -431,7 +432,7 @@ unsafe extern "C" fn zernel_rust_hook_work(hook: *mut c_void, exiting: bool, beg
     work.unwrap_or(Work::GiveUp) as u32
 }
 
-/// What the thread of a hook has done, to be changed by it.
+/// The activity of the thread of a hook, to be changed by it.
 ///
 /// # Safety
 ///

@@ -69,7 +69,7 @@ impl Drop for Queue {
     }
 }
 
-/// What a [`Worker`] does. It may sleep.
+/// The work of a [`Worker`]. It may sleep.
 pub(crate) trait Job: Send + Sync {
     /// Runs once for one or more kicks.
     fn run(worker: &Worker<Self>)

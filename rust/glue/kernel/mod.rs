@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What more than one module needs of the kernel, and both sides of the provider ABI.
+//! Wrappers that more than one module needs, and both sides of the provider ABI.
 
 #[cfg(any(zernel_core, zernel_sim))]
 pub(crate) mod abi;

@@ -16,7 +16,7 @@ use kernel::{
     sync::Arc, //
 };
 
-/// What the tunables of nice values turn on and off.
+/// The switch for nice values, set by tunables.
 pub(crate) struct Control {
     table: Arc<Table>,
     boosts: Arc<Worker<Boosts>>,

@@ -315,7 +315,7 @@ impl Attribute for Nice {
     }
 }
 
-/// What a phase adds to nice values.
+/// The addition of a phase to nice values.
 pub(super) struct NiceOf<const PHASE: usize>;
 
 impl<const PHASE: usize> Attribute for NiceOf<PHASE> {

@@ -72,7 +72,7 @@ const PATIENCE: Ns = Ns(100_000_000);
 /// phases, the sampler takes a bounded share of a CPU.
 const PAUSE: u64 = 9;
 
-/// Whose programs have phases.
+/// A user whose programs have phases.
 #[derive(Clone, Copy, Default)]
 struct User {
     /// Some of them are to be looked at.
@@ -90,7 +90,7 @@ struct State {
     programs: KVVec<Program>,
     /// Their users.
     users: RBTree<Uid, User>,
-    /// What that was made from: the generations of the table and the registry.
+    /// The generations of the table and the registry that it was made from.
     made_from: Option<(u64, u64)>,
     /// The GPUs with TSGs of them.
     meters: KVec<Arc<Meters>>,
@@ -209,7 +209,7 @@ impl State {
         }
         // Without a registry nobody answers.
         let asked = registry::with(|r| r.kick_metered());
-        // Who has just looked for long does not look again now.
+        // A sampler that has just looked for long does not look again now.
         self.asked = asked.is_ok() && !self.is_answered();
         if !self.asked {
             self.observe(now, tunables);

@@ -33,7 +33,7 @@ use kernel::sync::Arc;
 /// Most GPUs at a time.
 pub(crate) const MAX: u32 = 64;
 
-/// What a GPU is. Names are NUL-padded and NUL-terminated.
+/// The names of a GPU. NUL-padded and NUL-terminated.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Names {
     /// Product.
@@ -63,7 +63,7 @@ impl Names {
     };
 }
 
-/// How busy a GPU is, from one question to the next.
+/// The load of a GPU, from one question to the next.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Load {
     /// Time for which it was busy.
@@ -145,25 +145,25 @@ pub(crate) struct Gpu {
     pub(crate) provider: u64,
     /// Its number there.
     pub(crate) handle: Handle,
-    /// What it is.
+    /// Its names.
     pub(crate) names: Names,
     /// When its provider reported it, in ns of `CLOCK_MONOTONIC`.
     pub(crate) added_at: u64,
-    /// What its provider tells by itself.
+    /// Reports that its provider makes by itself.
     pub(crate) tells: Tells,
-    /// What its TSGs have done, by level.
+    /// The work of its TSGs, by level.
     pub(crate) levels: Levels,
     /// When to ask for that.
     pub(crate) look: Look,
-    /// What its hardware takes.
+    /// The bounds of its hardware.
     pub(crate) bounds: Bounds,
-    /// What its provider can do.
+    /// The abilities of its provider.
     pub(crate) abilities: Abilities,
     /// TSGs on it.
     pub(crate) tsgs: u32,
     /// TSGs in the queue of its worker.
     pub(crate) pending: u32,
-    /// Whether its worker is at a TSG.
+    /// True if its worker is at a TSG.
     pub(crate) working: bool,
     /// Counted up when other TSGs may take turns, or be kept off, than before.
     pub(crate) generation: u64,
@@ -181,13 +181,13 @@ pub(crate) struct Gpu {
     pub(crate) suspended: bool,
     /// It did not answer, and is left alone until its provider refreshes it.
     pub(crate) unresponsive: bool,
-    /// What requests on it have in common.
+    /// State that requests on it share.
     pub(crate) requests: Arc<Device>,
     /// Delay before the next call after `EAGAIN`.
     pub(crate) backoff: Backoff,
-    /// How busy it is.
+    /// Its load.
     pub(crate) load: Load,
-    /// How busy it is for programs that have phases, and whether there are any on it.
+    /// Its load by programs that have phases, and whether there are any on it.
     pub(crate) meters: Arc<Meters>,
     /// See there.
     pub(crate) metered: bool,
@@ -203,7 +203,7 @@ pub(crate) struct Gpu {
 }
 
 impl Gpu {
-    /// What it makes of a class.
+    /// The conditions that change the meaning of a class.
     pub(crate) fn conditions(&self) -> Conditions {
         Conditions {
             bounds: self.bounds,

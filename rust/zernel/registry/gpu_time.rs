@@ -14,16 +14,16 @@ use crate::policy::{
     units::Ns, //
 };
 
-/// What was counted of a TSG.
+/// The counters of a TSG.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Meter {
-    /// What its provider told last.
+    /// The last report of its provider.
     pub(crate) done: Done,
     /// The level that what it does counts for.
     pub(crate) level: Option<Level>,
 }
 
-/// What the TSGs of a level have done.
+/// The work of the TSGs of a level.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counters {
     /// Time that they ran on their engines.

@@ -58,7 +58,7 @@ impl Registry {
             .map(|(_, level)| level)
     }
 
-    /// What the TSGs of a level have done.
+    /// The work of the TSGs of a level.
     pub(crate) fn level_counters(&self, of: LevelOf) -> Counters {
         let pick = |levels: &Levels| match of {
             LevelOf {
@@ -96,7 +96,7 @@ impl Registry {
         }
     }
 
-    /// Whether somebody asked what the TSGs of a GPU have done.
+    /// True if somebody asked for the work of the TSGs of a GPU.
     pub(crate) fn wants_done(&self, id: gpu::Id) -> bool {
         self.gpus.get(&id).is_some_and(|gpu| gpu.look.wanted)
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What a GPU does for the programs that have phases.
+//! The work of a GPU for the programs that have phases.
 
 use crate::{
     glue::{
@@ -46,13 +46,13 @@ struct Metered {
     /// Place of its program.
     program: usize,
     meter: Meter,
-    /// Whose place is not known any more.
+    /// True if its place is not known any more.
     stale: bool,
 }
 
 struct List {
     tsgs: RBTree<u64, Metered>,
-    /// Who is told of answers.
+    /// The receiver of answers.
     sampler: Option<Kick>,
     /// The GPU.
     gpu: Option<GpuId>,
@@ -145,7 +145,7 @@ impl Meters {
         any
     }
 
-    /// How many times as long as a look takes the worker is left alone after it.
+    /// The pause of the worker after a look, in times of the look.
     const PAUSE: u64 = 9;
 
     /// Asks for a look at `now`, unless the worker has just looked for long.
@@ -155,7 +155,7 @@ impl Meters {
         }
     }
 
-    /// Whether the last look that was asked for is over.
+    /// True if the last look that was asked for is over.
     pub(crate) fn is_answered(&self) -> bool {
         !self.wanted.load(Acquire)
     }
@@ -193,7 +193,7 @@ impl Meters {
         }
     }
 
-    /// What the GPU did for each program is added to what others did, if the last look is over.
+    /// Adds the GPU's work for each program to that of others, if the last look is over.
     pub(crate) fn add_to(&self, programs: &mut [Program], now: Ns) {
         if !self.is_answered() {
             return;

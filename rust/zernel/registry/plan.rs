@@ -22,15 +22,15 @@ pub(crate) mod turns {
         pub(crate) id: tsg::Id,
         /// The provider's number of it.
         pub(crate) handle: u64,
-        /// Whether it is disabled, as far as known.
+        /// True if it is disabled, as far as known.
         pub(crate) disabled: Option<bool>,
-        /// How much it gets.
+        /// Its share.
         pub(crate) weight: Weight,
     }
 
-    /// Who takes turns, and how.
+    /// The TSGs that take turns, and the way.
     pub(crate) struct Setup {
-        /// What is tuned.
+        /// The tunables.
         pub(crate) turns: Turns,
         /// By the provider's number.
         pub(crate) candidates: KVec<Candidate>,
@@ -59,7 +59,7 @@ pub(crate) mod budgets {
         pub(crate) level: Level,
     }
 
-    /// Who is watched, and for what.
+    /// The TSGs that are watched, and for what.
     pub(crate) struct Setup {
         /// By the provider's number.
         pub(crate) candidates: KVec<Candidate>,
@@ -87,11 +87,11 @@ pub(crate) mod exclusion {
         pub(crate) handle: u64,
     }
 
-    /// Who is to be kept off.
+    /// The TSGs to keep off.
     pub(crate) struct Setup {
         /// The TSGs, but for those that are kept off already.
         pub(crate) found: KVec<Excluded>,
-        /// How long taking the GPU away from one may take.
+        /// The longest time for taking the GPU away from one.
         pub(crate) timeout: Us,
         /// Tells this from later ones.
         pub(crate) generation: u64,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What the registry has to do with requests: whose they are, and what they end with.
+//! Requests as the registry sees them: their owners, and their ends.
 
 use super::{
     gpu,
@@ -76,7 +76,7 @@ impl Registry {
         Ok(self.keys.get(user, name)?)
     }
 
-    /// Who prefers threads of requests.
+    /// The worker that prefers threads of requests.
     ///
     /// # Errors
     ///
@@ -119,7 +119,7 @@ impl Registry {
         Ok(group)
     }
 
-    /// Whether a request that `user` begins would be the first one of a TSG.
+    /// True if a request that `user` begins would be the first one of a TSG.
     pub(crate) fn is_first(&self, id: tsg::Id, user: Uid, may_all: bool) -> bool {
         let tsg = self.tsgs.get(&id);
         let tsg = tsg.filter(|tsg| tsg.owner.uid == user || may_all);

@@ -11,7 +11,7 @@ use super::{
 };
 use kernel::prelude::*;
 
-/// What has to be done for one TSG.
+/// The work for one TSG.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Step {
     /// Its GPU.
@@ -22,39 +22,39 @@ pub(crate) struct Step {
     pub(crate) place: queue::Place,
     /// The provider's number of the TSG.
     pub(crate) handle: u64,
-    /// What the driver should hold; `None`: what it held before.
+    /// The settings that the driver should hold; `None`: those before zernel.
     pub(crate) want: Option<Want>,
     /// `original` is what it gets back.
     pub(crate) managed: bool,
-    /// What the driver held before, as far as known.
+    /// The settings before zernel, as far as known.
     pub(crate) original: Option<Hardware>,
-    /// What it holds now, as far as known.
+    /// The settings that it holds now, as far as known.
     pub(crate) current: Option<Hardware>,
-    /// Whether that is certain.
+    /// True if that is certain.
     pub(crate) sure: bool,
-    /// Whether the TSG is not to be scheduled.
+    /// True if the TSG is not to be scheduled.
     pub(crate) disable: bool,
-    /// Whether it is not, as far as known.
+    /// True if it is not scheduled, as far as known.
     pub(crate) disabled: Option<bool>,
     /// Its class changes from one level to another: what it has done so far counts for the one.
     pub(crate) is_moved: bool,
 }
 
-/// What came of a step.
+/// The outcome of a step.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outcome {
-    /// What the driver held before.
+    /// The settings before zernel, as far as known.
     pub(crate) original: Option<Hardware>,
-    /// What it holds now, as far as known.
+    /// The settings that it holds now, as far as known.
     pub(crate) current: Option<Hardware>,
-    /// Whether that is certain.
+    /// True if that is certain.
     pub(crate) sure: bool,
-    /// Whether there is something to give back.
+    /// True if there is something to give back.
     pub(crate) managed: bool,
-    /// Whether other settings reached the driver.
+    /// True if other settings reached the driver.
     pub(crate) touched: bool,
-    /// Whether the TSG is not scheduled now, as far as known.
+    /// True if the TSG is not scheduled now, as far as known.
     pub(crate) disabled: Option<bool>,
-    /// What it answered.
+    /// The answer.
     pub(crate) result: Result,
 }

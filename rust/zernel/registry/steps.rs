@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What the workers take from the registry and bring back.
+//! The steps that the workers take from the registry, and their outcomes.
 
 use super::{
     gpu,
@@ -22,7 +22,7 @@ use crate::{
 };
 use kernel::prelude::*;
 
-/// What a worker does after a step.
+/// The worker's next action after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     /// It goes on.
@@ -86,7 +86,7 @@ impl Registry {
         tsg.managed = outcome.managed;
         tsg.disabled = outcome.disabled;
         if step.disabled != outcome.disabled && outcome.disabled == Some(false) {
-            // Who lets TSGs take turns takes one for disabled that it could not enable itself.
+            // The rotation takes one for disabled that it could not enable itself.
             gpu.generation += 1;
         }
         let slice = tsg.current.map_or(0, |hw| hw.timeslice.0);
@@ -134,7 +134,7 @@ impl Registry {
         Next::Go
     }
 
-    /// Whether somebody asked how busy a GPU is.
+    /// True if somebody asked for the load of a GPU.
     pub(crate) fn wants_load(&self, id: gpu::Id) -> bool {
         self.gpus.get(&id).is_some_and(|gpu| gpu.load.wanted)
     }

@@ -19,7 +19,7 @@ use crate::{
     },
 };
 
-/// What happened to a TSG.
+/// An event of a TSG.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Tidings {
     /// Its provider reported it.

@@ -72,9 +72,9 @@ pub(crate) struct Tsg {
     pub(crate) gpu: gpu::Id,
     /// The provider's number.
     pub(crate) handle: u64,
-    /// What the provider says about it.
+    /// The provider's description of it.
     pub(crate) traits: Traits,
-    /// Whose it is.
+    /// Its owner.
     pub(crate) owner: Owner,
     /// Cgroup of the owner, 0 if unknown.
     pub(crate) cgroup: u64,
@@ -82,11 +82,11 @@ pub(crate) struct Tsg {
     pub(crate) added_ns: u64,
     /// The class in force.
     pub(crate) effective: Effective,
-    /// What the driver should hold; `None`: what it held before.
+    /// The settings that the driver should hold; `None`: those before zernel.
     pub(crate) want: Option<Want>,
-    /// What the driver held before zernel changed it, as far as known.
+    /// The settings before zernel changed them, as far as known.
     pub(crate) original: Option<Hardware>,
-    /// What the driver holds, as far as known.
+    /// The settings that the driver holds, as far as known.
     pub(crate) current: Option<Hardware>,
     /// `current` is certain; not so after a call that failed and may have had its effect, nor
     /// after a refresh.
@@ -104,7 +104,7 @@ pub(crate) struct Tsg {
     pub(crate) disable: bool,
     /// It is kept off the GPU for a request.
     pub(crate) excluded: bool,
-    /// Whether it is not, as far as known: not known after a call that failed.
+    /// True if it is disabled; `None` after a call that failed.
     pub(crate) disabled: Option<bool>,
     /// The last change failed for good.
     pub(crate) failed: bool,
@@ -116,7 +116,7 @@ pub(crate) struct Tsg {
     pub(crate) errors: u64,
     /// The negative errno of the last of these; 0: none.
     pub(crate) last_error: i32,
-    /// What it has done.
+    /// Its counters.
     pub(crate) meter: Meter,
     /// Its place in the queue of the worker.
     pub(crate) queued: Option<place::Place>,
@@ -125,13 +125,13 @@ pub(crate) struct Tsg {
 }
 
 impl Tsg {
-    /// Whether zernel has settings in force on it or is about to: from the moment a class applies
+    /// True if zernel has settings in force on it or is about to: from the moment a class applies
     /// until its own settings are back. A TSG that refused to take them back is its owner's again.
     pub(crate) fn is_held(&self) -> bool {
         self.want.is_some() || (self.managed && !self.failed)
     }
 
-    /// Whether the driver has, or may have, something of it that is to be given back.
+    /// True if the driver has, or may have, settings of zernel that are to be given back.
     pub(crate) fn is_changed(&self) -> bool {
         self.managed || self.disabled != Some(false)
     }

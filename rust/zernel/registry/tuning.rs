@@ -18,7 +18,7 @@ impl Registry {
     ///
     /// # Errors
     ///
-    /// What `change` refuses; nothing has changed then.
+    /// The refusal of `change`; nothing has changed then.
     pub(crate) fn tune(
         &mut self,
         change: impl FnOnce(&mut Tunables) -> Result<(), Refused>,

@@ -34,19 +34,19 @@ use crate::{
 };
 use kernel::prelude::*;
 
-/// Whether anybody takes turns, where that is possible.
+/// True if anybody takes turns, where that is possible.
 pub(super) fn has_turns(tunables: &Tunables) -> bool {
     tunables.enabled() && tunables.turns().discipline().is_some()
 }
 
-/// Whether a TSG takes turns with the others of its run list.
+/// True if a TSG takes turns with the others of its run list.
 fn takes_turns(tunables: &Tunables, tsg: &Tsg) -> bool {
     has_turns(tunables) && tsg.traits.compute && tsg.effective.level == Some(Level::BE)
 }
 
 impl Registry {
-    /// Who takes turns on a GPU, if that is not what it was in `generation`. Who does not any more
-    /// is scheduled again.
+    /// The TSGs that take turns on a GPU, if they have changed since `generation`. Those that do
+    /// not any more are scheduled again.
     ///
     /// # Errors
     ///
@@ -85,7 +85,7 @@ impl Registry {
         Ok(Some(setup))
     }
 
-    /// Whose GPU time is bounded on a GPU, if that is not what it was in `generation`.
+    /// The TSGs whose GPU time is bounded on a GPU, if they have changed since `generation`.
     ///
     /// # Errors
     ///
@@ -219,7 +219,7 @@ impl Registry {
         }))
     }
 
-    /// Whether a TSG is to be kept off the GPU for requests of `level`.
+    /// True if a TSG is to be kept off the GPU for requests of `level`.
     pub(crate) fn is_less_urgent(&self, id: tsg::Id, level: Level) -> bool {
         self.tsgs
             .get(&id)
@@ -238,7 +238,7 @@ impl Registry {
         if closing {
             return false;
         }
-        // What cannot be done now for want of an answer is done when the GPU is back.
+        // A call that cannot be made now, for want of an answer, is made when the GPU is back.
         tsg.excluded = exclude && !unresponsive;
         tsg.disable = tsg.excluded;
         !unresponsive
@@ -260,7 +260,7 @@ impl Registry {
         gpu.kick();
     }
 
-    /// What came of taking the GPU away from a TSG, for requests of `level`.
+    /// The outcome of taking the GPU away from a TSG, for requests of `level`.
     pub(crate) fn was_excluded(
         &mut self,
         gpu: gpu::Id,
@@ -273,7 +273,7 @@ impl Registry {
             gpu.requests.totals.preempted(level, verdict);
         }
         if !verdict.is_off() {
-            // What failed may have had its effect all the same.
+            // A call that failed may have had its effect all the same.
             self.let_run(id);
         }
         if verdict == Verdict::NotResponding {
@@ -286,7 +286,7 @@ impl Registry {
         }
     }
 
-    /// What the provider answered to that. Returns when to come back if that was "not now".
+    /// The provider's answer to that. Returns when to come back if it was "not now".
     pub(crate) fn was_disabled(
         &mut self,
         id: tsg::Id,

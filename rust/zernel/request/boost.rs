@@ -77,7 +77,7 @@ pub(crate) struct Ticket {
     thread: Pid,
     of: Arc<dyn Bearer>,
     worker: Arc<Worker<Boosts>>,
-    /// Who is preferred for it, and by how much. The worker's alone.
+    /// The thread that is preferred for it, and by how much. The worker's alone.
     #[pin]
     preferred: Mutex<Option<(Thread, Delta)>>,
     /// It is on a list, and it ever was.
@@ -145,7 +145,7 @@ impl Ticket {
         if self.is_listed.load(Relaxed) {
             self.worker.look();
         } else if self.was_listed.load(Relaxed) {
-            // Who has just taken it from there may not be done.
+            // A holder that has just taken it from there may not be done.
             drop(self.worker.listed.lock());
         }
     }
@@ -183,7 +183,7 @@ impl Ticket {
             }
             Some(_) => {}
             None => {
-                // Who has exited needs nothing; without memory the next look tries again.
+                // A thread that has exited needs nothing; without memory the next look tries again.
                 let thread = Thread::of(&self.thread);
                 let thread = thread.filter(|t| table.begin_request(t, ask).is_ok());
                 *preferred = thread.map(|thread| (thread, delta));
@@ -261,7 +261,7 @@ impl Job for Boosts {
         let again = worker.look();
         let end = now_ns();
         let pause = end.saturating_sub(began).saturating_mul(PAUSE);
-        // What is short is never waited for.
+        // A short pause is never waited for.
         if pause > INTERVAL.0 {
             worker.rests_until.store(end.saturating_add(pause), Relaxed);
         }

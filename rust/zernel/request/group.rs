@@ -57,13 +57,13 @@ use kernel::{
     }, //
 };
 
-/// What the requests of a GPU have in common.
+/// State that the requests of a GPU share.
 #[pin_data]
 pub(crate) struct Device {
-    /// What a switch takes, learned from requests.
+    /// The cost of a switch, learned from requests.
     #[pin]
     switch: IrqLock<Costs>,
-    /// What it is taken to be now, in ns: settled, and while the GPU changes hands.
+    /// The present estimates of it, in ns: settled, and while the GPU changes hands.
     switch_costs: [Atomic<u64>; 2],
     /// The GPU goes from one best-effort TSG to another.
     handing_over: Atomic<bool>,
@@ -74,7 +74,7 @@ pub(crate) struct Device {
     suspended: Atomic<bool>,
     /// Less urgent TSGs can be kept off it.
     can_exclude: bool,
-    /// What keeping them off takes, in ns, learned from what it took.
+    /// The cost of keeping them off, in ns, learned from the time that it took.
     gate_cost: Atomic<u64>,
     /// Requests without a holder that ever held the GPU.
     arrivals: Atomic<u64>,
@@ -82,7 +82,7 @@ pub(crate) struct Device {
     holders: [Atomic<u32>; level::COUNT],
     /// Statistics of all requests on it.
     pub(crate) totals: Totals,
-    /// What its provider told, and is not counted yet.
+    /// Reports of its provider that are not counted yet.
     #[pin]
     starts: IrqLock<Waiting>,
     /// Context switches, as its provider measured them.
@@ -94,8 +94,8 @@ pub(crate) struct Device {
 }
 
 impl Device {
-    /// What keeping TSGs off the GPU is taken to cost before it was tried: the longest that one
-    /// call of NVIDIA's driver was measured to take.
+    /// The cost of keeping TSGs off the GPU before it was tried: the longest measured call of
+    /// NVIDIA's driver.
     const GATE_PRIOR: u64 = 356_000;
 
     /// Of a new GPU. `can_exclude`: less urgent TSGs can be kept off it.
@@ -131,12 +131,12 @@ impl Device {
         drop(old);
     }
 
-    /// Whether less urgent TSGs can be kept off the GPU.
+    /// True if less urgent TSGs can be kept off the GPU.
     pub(super) fn can_exclude(&self) -> bool {
         self.can_exclude
     }
 
-    /// What the GPU is about.
+    /// The state of the GPU.
     pub(super) fn phase(&self) -> Phase {
         match self.handing_over.load(Relaxed) {
             true => Phase::HandingOver,
@@ -149,8 +149,8 @@ impl Device {
         self.handing_over.store(handing_over, Relaxed);
     }
 
-    /// Whether TSGs above best-effort have something to run: a request that takes the GPU then waits
-    /// for them, which says nothing of a switch.
+    /// True if TSGs above best-effort have something to run: a request that takes the GPU then
+    /// waits for them, which says nothing of a switch.
     pub(crate) fn is_lc_busy(&self) -> bool {
         self.lc_busy.load(Relaxed)
     }
@@ -191,7 +191,7 @@ impl Device {
         sum.merge(&self.switches.lock());
     }
 
-    /// What a switch takes.
+    /// The cost of a switch.
     pub(crate) fn switch_cost(&self, phase: Phase) -> Ns {
         let [settled, handing_over] = &self.switch_costs;
         Ns(match phase {
@@ -209,7 +209,7 @@ impl Device {
         }
     }
 
-    /// What keeping them off takes.
+    /// The cost of keeping them off.
     pub(super) fn gate_cost(&self) -> Ns {
         Ns(self.gate_cost.load(Relaxed))
     }
@@ -226,7 +226,7 @@ impl Device {
         self.gate_cost.store(new, Relaxed);
     }
 
-    /// How many requests without a holder ever held the GPU.
+    /// Requests without a holder that ever held the GPU.
     pub(crate) fn arrivals(&self) -> u64 {
         self.arrivals.load(Relaxed)
     }
@@ -258,7 +258,7 @@ impl Device {
         }
     }
 
-    /// Whether no request can begin.
+    /// True if no request can begin.
     pub(crate) fn is_suspended(&self) -> bool {
         self.suspended.load(Relaxed) || sleep::is_asleep()
     }
@@ -347,12 +347,12 @@ impl Group {
         }
     }
 
-    /// Whether the TSG is gone.
+    /// True if the TSG is gone.
     pub(super) fn is_gone(&self) -> bool {
         self.gone.load(Relaxed)
     }
 
-    /// Whether a request can begin. `holder`: its stream has one.
+    /// Checks that a request can begin. `holder`: its stream has one.
     ///
     /// # Errors
     ///

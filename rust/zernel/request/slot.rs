@@ -72,13 +72,13 @@ use kernel::{
     sync::Arc, //
 };
 
-/// What is wanted of a request that begins.
+/// The wishes of a request that begins.
 pub(crate) struct Begin {
     /// Its preparation takes as long as expected; else it is predicted as tuned.
     pub(crate) exact: bool,
-    /// Whether the stream has a holder.
+    /// True if the stream has a holder.
     pub(crate) holder: bool,
-    /// What the process expects; 0: nothing.
+    /// The time that the process expects; 0: none.
     pub(crate) expected: Ns,
     /// Longest latency that is no violation; 0: any.
     pub(crate) slo: Ns,
@@ -95,7 +95,7 @@ pub(crate) struct Begun {
     pub(crate) trigger_at: Ns,
 }
 
-/// What came of a begin.
+/// The outcome of a begin.
 pub(crate) enum Outcome {
     /// It has begun.
     Begun,
@@ -105,7 +105,7 @@ pub(crate) enum Outcome {
     Untold,
 }
 
-/// What the lock of a slot protects.
+/// The state that the lock of a slot protects.
 pub(crate) struct State {
     requests: Succession,
     /// The TSG, while it is there.
@@ -114,16 +114,16 @@ pub(crate) struct State {
     key: Option<(Name, Arc<Key>)>,
     /// Level under which the request that is not over is counted.
     level: Option<Level>,
-    /// What the GPU was about when the last request began.
+    /// The state of the GPU when the last request began.
     phase: Phase,
     /// The GPU had other work above best-effort when the request was triggered.
     waits_for_lc: bool,
-    /// How the request that is not over was predicted, and the one before it; kept while one of
+    /// The predictions of the request that is not over, and of the one before it; kept while one of
     /// them has a margin, which is all that is learned from it.
     choices: (Choice, Choice),
-    /// What the key has told, for the next begin.
+    /// The prediction of the key, for the next begin.
     ahead: Option<Prediction>,
-    /// What the statistics do not have yet.
+    /// Events that the statistics do not have yet.
     uncounted: Uncounted,
     /// The GPU and level that it is counted for as holding it without a holder.
     holds: Option<(Arc<Device>, Level)>,
@@ -145,7 +145,7 @@ pub(crate) type Slot = Driven<Inner>;
 type Guarded<'a> = Locked<'a, Inner>;
 
 impl Inner {
-    /// What the process and zernel share.
+    /// The words that the process and zernel share.
     fn words(&self) -> Option<&Words> {
         self.words.get()
     }
@@ -309,7 +309,7 @@ impl Slot {
         }
         let mut predicted = guard.predict(choice);
         if predicted.is_none() || guard.level != level {
-            // What there is to learn is worth the wait, and to be counted under its own level.
+            // Anything to learn is worth the wait, and is counted under its own level.
             if !tell(Begun::default()) {
                 return Ok(Outcome::Untold);
             }
@@ -340,7 +340,7 @@ impl Slot {
             return Ok(Outcome::Untold);
         }
         if state.holds.is_some() {
-            // What the one before holds is not this one's.
+            // The hold of the one before is not this one's.
             state.hold();
         }
         let mut actions = Actions::default();
@@ -529,8 +529,8 @@ impl State {
         }
     }
 
-    /// What the switch was seen to cost is stored by the process. It concerns all requests of the
-    /// GPU, so only those whose class rests on privilege are believed.
+    /// Learns the cost of a switch. The process stores the observation, and it concerns all
+    /// requests of the GPU, so only those whose class rests on privilege are believed.
     fn learn(&self, seen: Switched) {
         let believed = self.level.is_some_and(|l| l.is_above(Level::DEFAULT));
         if let (Some(group), true) = (&self.group, believed && !self.waits_for_lc) {

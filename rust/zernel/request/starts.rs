@@ -9,7 +9,8 @@ pub(crate) use crate::glue::provider::tsg::Start;
 use crate::policy::units::Ns;
 use kernel::prelude::*;
 impl Start {
-    /// What a GPU may take to see a trigger. A trigger that is longer ago than that was another's.
+    /// The longest time for a GPU to see a trigger. A trigger that is longer ago than that was
+    /// another's.
     const SEEN: Ns = Ns(200_000);
 
     /// Counts from the trigger, if `triggered` is when the last one was stored and it was this
@@ -26,7 +27,7 @@ impl Start {
         self
     }
 
-    /// How long it waited for the engine, if it had nothing to run before.
+    /// The time for which it waited for the engine, if it had nothing to run before.
     pub(crate) fn waited(&self) -> Option<Ns> {
         self.woken.map(|woken| self.at.saturating_sub(woken))
     }

@@ -45,10 +45,10 @@ const MAX_PER_USER: usize = 64;
 /// For how long the cgroup sync waits for memory or room.
 const RETRY: Ns = Ns(1_000_000_000);
 
-/// How a cgroup is tracked.
+/// The terms on which a cgroup is tracked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Terms {
-    /// Who tracks it.
+    /// The user that tracks it.
     pub(crate) uid: Uid,
     /// By privilege: processes of all users, and it takes that to end it.
     pub(crate) privileged: bool,
@@ -66,7 +66,7 @@ pub(super) struct Group {
     past: Times,
     /// Calls that are about to track it.
     opened: u32,
-    /// How often a call has tracked it.
+    /// Times that a call has tracked it.
     changes: u64,
 }
 
@@ -77,7 +77,7 @@ pub(super) struct Membership {
     serial: u64,
 }
 
-/// What a look at the cgroups of a process has changed.
+/// The changes that a look at the cgroups of a process has found.
 pub(super) struct Change {
     pub(super) process: Arc<Process>,
     /// It has come to a tracked cgroup: all of its threads are to be tracked.
@@ -95,7 +95,7 @@ pub(super) struct Opened {
     before: Option<Terms>,
 }
 
-/// What is told of a tracked cgroup.
+/// The report of a tracked cgroup.
 pub(crate) struct Sums {
     /// Processes that are in it.
     pub(crate) processes: u32,
@@ -131,7 +131,7 @@ impl Tracking {
                 group.terms = terms;
                 group.terms.ml |= before.ml;
             } else if terms.ml && !before.ml {
-                // What privilege has begun is not its owner's to change, for others too.
+                // An owner does not change what privilege has begun, as it is for others, too.
                 return Err(Failure::NotPermitted);
             }
             group.opened += 1;
@@ -253,7 +253,7 @@ impl Tracking {
         }
     }
 
-    /// Whether a process in a cgroup is tracked with that, and if so under which serial number.
+    /// The serial number under which a process in a cgroup is tracked with that, if it is.
     fn covers(&self, cgroup: u64, process: &Pid) -> Option<u64> {
         let group = self.groups.get(&cgroup)?;
         let is = group.terms.privileged || process.is_users(group.terms.uid);
@@ -300,7 +300,7 @@ impl Tracking {
         if self.groups.iter().next().is_none() && self.inside.iter().next().is_none() {
             return Ok(None);
         }
-        // What is left of one that has exited goes with its last record.
+        // The rest of one that has exited goes with its last record.
         let alive = pid.is_alive(Scope::Process);
         let Some(cgroup) = Cgroup::of(pid).filter(|_| alive) else {
             return Ok(None);
@@ -369,13 +369,13 @@ impl Tracking {
         }))
     }
 
-    /// Whether a process is still in a tracked cgroup that it was in.
+    /// True if a process is still in a tracked cgroup that it was in.
     fn is_inside(&self, pid: &Pid, cgroup: &Cgroup, membership: &Membership) -> bool {
         self.covers(membership.cgroup, pid) == Some(membership.serial)
             && cgroup.ids().any(|id| id == membership.cgroup)
     }
 
-    /// Whether a process is in other tracked cgroups than is known.
+    /// True if a process is in other tracked cgroups than is known.
     fn has_moved(&self, pid: &Pid, cgroup: &Cgroup) -> bool {
         let entry = self.processes.get(&pid.key());
         let known: &[Membership] = entry.map_or(&[], |entry| &entry.groups);
@@ -473,7 +473,7 @@ impl Tracking {
         Some((id, group.terms))
     }
 
-    /// What is told of a cgroup, if it is still tracked.
+    /// The report of a cgroup, if it is still tracked.
     pub(crate) fn sums_of(&self, id: u64) -> Option<Sums> {
         let group = self.groups.get(&id)?;
         let now = Ns(now_ns());

@@ -42,10 +42,10 @@ use kernel::{
 /// second on its threads are asked to ring.
 const QUIET: u32 = 2;
 
-/// What is told of a process with phases.
+/// The report of a process with phases.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Report {
-    /// What the GPU did for it, at the last sample.
+    /// The GPU's work for it, at the last sample.
     pub(crate) gpu: Gpu,
     /// The GPU that it used last, as far as was seen.
     pub(crate) used: Option<GpuId>,
@@ -54,7 +54,7 @@ pub(crate) struct Report {
     /// The last sample, and the time that it covers.
     pub(crate) sampled: Ns,
     pub(crate) sample: Ns,
-    /// What came of its signals.
+    /// The outcomes of its signals.
     pub(crate) counts: Counts,
     /// Times of computations and loadings.
     pub(crate) times: Sums,
@@ -62,7 +62,7 @@ pub(crate) struct Report {
     pub(crate) predicted: (Option<Ns>, Option<Ns>),
 }
 
-/// What some thread of a process does.
+/// The activity of some thread of a process.
 #[derive(Clone, Copy, Debug, Default)]
 struct Doing {
     computes: bool,
@@ -91,9 +91,9 @@ pub(crate) struct Program {
     anew: bool,
     /// Something has happened since the first thread was looked at.
     restless: bool,
-    /// How often in a row nothing had.
+    /// Rounds in a row in which nothing had happened.
     quiet: u32,
-    /// What the GPU did for it, and its threads' waits for that.
+    /// The GPU's work for it, and its threads' waits for that.
     pub(crate) gpu: Gpu,
     /// The GPU that it used last, as far as was seen, and since when it is known to.
     used: Option<(Ns, GpuId)>,
@@ -102,7 +102,7 @@ pub(crate) struct Program {
     /// A library of collectives is active, and when to look for that again.
     pub(crate) collective: bool,
     look_at: Ns,
-    /// What its threads were found to do at the last look at all of them.
+    /// The activity of its threads at the last look at all of them.
     before: Doing,
     /// The same, as far as they were looked at since.
     now: Doing,
@@ -158,7 +158,7 @@ impl Program {
         self.uid
     }
 
-    /// Whether nobody looks at it, for nothing happens.
+    /// True if nobody looks at it, as nothing happens.
     pub(crate) fn rests(&self) -> bool {
         self.rests
     }
@@ -168,7 +168,7 @@ impl Program {
         self.process.pid().key()
     }
 
-    /// Whether both are the same process.
+    /// True if both are the same process.
     pub(crate) fn is(&self, other: &Self) -> bool {
         (self.key(), self.id) == (other.key(), other.id)
     }
@@ -193,13 +193,13 @@ impl Program {
         core::mem::swap(self, old);
     }
 
-    /// Whether what was seen last is of no use.
+    /// True if the last observations are of no use.
     pub(crate) fn is_anew(&self) -> bool {
         self.anew
     }
 
-    /// Whether to look if a library of collectives is active: now and then, for it takes a walk through the process'
-    /// memory.
+    /// True if it is time to look whether a library of collectives is active: now and then, as that
+    /// takes a walk through the process's memory.
     pub(crate) fn is_to_look(&mut self, now: Ns) -> bool {
         const INTERVAL: Ns = Ns(1_000_000_000);
         let is = self.look_at <= now;
@@ -245,14 +245,14 @@ impl Program {
         self.gpu.synced = self.gpu.synced.max(waited.synced);
     }
 
-    /// Whether the threads that are looked at are to ring from now on.
+    /// True if the threads that are looked at are to ring from now on.
     pub(crate) fn listens(&self) -> bool {
         self.quiet > 0
     }
 
     /// Every thread was looked at at `now`.
     pub(crate) fn end_round(&mut self, now: Ns, tunables: &Phases) {
-        // What is seen now has begun with the first of the samples that it takes to be sure.
+        // The present activity has begun with the first of the samples that it takes to be sure.
         let interval = now.saturating_sub(self.rounded).max(tunables.tick());
         self.rounded = now;
         // After a rest nothing is known of the time before.
@@ -271,11 +271,11 @@ impl Program {
 
     /// Rests if nothing has happened for long enough; `sure`: all GPUs have answered.
     pub(crate) fn settle(&mut self, sure: bool) {
-        // Who has rung since this round began may have been looked at before.
+        // A thread that has rung since this round began may have been looked at before.
         self.rests = sure && self.quiet >= QUIET && !self.process.is_rung();
     }
 
-    /// What its threads do was seen. What has begun or ended since the last time did so at `at`.
+    /// Judges the activity of its threads. Changes since the last time happened at `at`.
     fn judge(&mut self, at: Ns, params: &Params) {
         let (before, now) = (self.before, core::mem::take(&mut self.now));
         self.before = now;
@@ -319,7 +319,7 @@ impl Program {
         if let Some(since) = pending.filter(|_| !self.computes) {
             self.computes = true;
             self.due = prefetch.compute_begins(since, params);
-            // Who waited for the one before is done with that later than the GPU was.
+            // A thread that waited for the one before is done with that later than the GPU was.
             if self.gpu.synced.is_some_and(|synced| synced <= since) {
                 self.synced = self.gpu.synced;
             }
@@ -345,7 +345,7 @@ impl Program {
         self.id
     }
 
-    /// What is told of it.
+    /// The report of it.
     pub(crate) fn report(&self, params: &Params) -> Report {
         let prefetch = self.prefetch.as_ref();
         Report {

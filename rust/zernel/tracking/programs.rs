@@ -58,7 +58,7 @@ pub(crate) struct Seen<'a> {
 }
 
 impl Seen<'_> {
-    /// How long it was in each phase, up to `now`, by what it was read to do.
+    /// The time in each phase, up to `now`, by the activity that was read.
     pub(crate) fn times_of(&self, activity: &Activity, now: Ns) -> Times {
         match self.task {
             Some(task) => task.times(activity.ended().unwrap_or(now)),
@@ -68,12 +68,12 @@ impl Seen<'_> {
 }
 
 impl Member {
-    /// Whether it is tracked.
+    /// True if it is tracked.
     pub(super) fn is_wanted(&self) -> bool {
         self.wanted != Wanted::No
     }
 
-    /// Whether it was named itself.
+    /// True if it was named itself.
     pub(super) fn is_single(&self) -> bool {
         self.wanted == Wanted::Itself
     }
@@ -86,7 +86,7 @@ impl Member {
         }
     }
 
-    /// How long the thread was in each phase, up to `now`, as far as that does not count already.
+    /// The time of the thread in each phase, up to `now`, as far as that does not count already.
     pub(super) fn times(&self, now: Ns) -> Times {
         let counts = |activity: &Activity| activity.began() >= self.since;
         let activity = self.record.read().filter(counts);
@@ -125,11 +125,11 @@ pub(crate) fn tell(thread: &Thread, transition: &Transition, hinted: bool) {
     trace::phase_changed(pid, tid, from as u32, to as u32, lasted, hinted);
 }
 
-/// What is recorded of a thread.
+/// The record of a thread.
 pub(crate) struct Recorded<'a> {
-    /// Who it is.
+    /// The thread.
     pub(crate) thread: &'a Thread,
-    /// What it does.
+    /// Its activity.
     pub(crate) activity: Activity,
     /// Its waits for the GPU.
     pub(crate) waited: Waited,
@@ -139,13 +139,13 @@ pub(crate) struct Recorded<'a> {
 pub(crate) struct Listed {
     /// Its number.
     pub(crate) id: u64,
-    /// Who it is, and how it is tracked.
+    /// The process, and the way in which it is tracked.
     pub(crate) process: Arc<Process>,
     /// Tracked threads.
     pub(crate) threads: u32,
     /// Threads with a record.
     pub(crate) members: u32,
-    /// What the last sample has told.
+    /// The report of the last sample.
     pub(crate) report: Report,
 }
 
@@ -155,7 +155,7 @@ impl Tracking {
         self.generation
     }
 
-    /// Who takes samples of those.
+    /// The sampler.
     pub(crate) fn sampler(&self) -> Kick {
         self.jobs.sampler.clone()
     }
@@ -169,7 +169,7 @@ impl Tracking {
         Some((key, program))
     }
 
-    /// What is seen of a program.
+    /// The observations of a program.
     pub(crate) fn report(&mut self, program: &Program, params: &Params) {
         if let Some(entry) = self.processes.get_mut(&program.key()) {
             entry.report = program.report(params);
@@ -212,7 +212,7 @@ impl Tracking {
         thread.checked_add(1)
     }
 
-    /// Whether a process has a thread with a key of at least `from`.
+    /// True if a process has a thread with a key of at least `from`.
     pub(crate) fn has_thread_from(&self, process: usize, from: usize) -> bool {
         self.member_from(process, from).is_some()
     }
@@ -231,7 +231,7 @@ impl Tracking {
         id.checked_add(1)
     }
 
-    /// What is added to the nice value of a thread now.
+    /// The addition to the nice value of a thread now.
     pub(crate) fn nice_delta(&self, thread: &Thread) -> i32 {
         self.nice.delta(thread)
     }
@@ -341,7 +341,7 @@ impl Tracking {
         times
     }
 
-    /// Whether a process is tracked as owners of TSGs are.
+    /// True if a process is tracked as owners of TSGs are.
     pub(crate) fn is_owner(&self, pid: &Pid) -> bool {
         let entry = self.processes.get(&pid.key());
         let named = entry.map(|entry| entry.process.named());

@@ -73,18 +73,18 @@ pub(super) struct Entry {
     pub(super) past: Times,
     /// The tracked cgroups that it is in.
     pub(super) groups: KVec<Membership>,
-    /// What the last sample has told.
+    /// The report of the last sample.
     pub(super) report: Report,
     /// Those that have still to let their records go included.
     pub(super) members: u32,
     /// Calls that are about to track more of it.
     pub(super) opened: u32,
-    /// How often a call has changed how it is named.
+    /// Times that a call has changed how it is named.
     pub(super) changes: u64,
     _watch: Armed,
 }
 
-/// Whether a thread is tracked.
+/// The tracking of a thread.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wanted {
     /// No more: it has still to let the record go.
@@ -105,7 +105,7 @@ pub(super) struct Member {
     pub(super) wanted: Wanted,
     /// The phase that asks for a nice value, and what it asks for.
     pub(super) nice: (Phase, Ask),
-    /// Who it counts for.
+    /// The user that it counts for.
     uid: Uid,
 }
 
@@ -137,8 +137,8 @@ pub(crate) struct Tracking {
     pub(super) generation: u64,
     /// Tracked cgroups, by their ids.
     pub(super) groups: RBTree<u64, Group>,
-    /// Who is in them, by the serial number of the cgroup and the key of the process; and the times
-    /// that the process had before.
+    /// The processes in them, by the serial number of the cgroup and the key of the process; and
+    /// the times that the process had before.
     pub(super) inside: RBTree<(u64, usize), Times>,
     pub(super) cgroup_sync: Kick,
     /// The cgroup sync is to look again when there may be memory or room.
@@ -181,7 +181,7 @@ impl Tracking {
         }
     }
 
-    /// How many threads are tracked.
+    /// The number of tracked threads.
     pub(crate) fn count(&self) -> u32 {
         self.count
     }
@@ -262,7 +262,7 @@ impl Tracking {
         }
     }
 
-    /// Whether all threads of the process are to be tracked.
+    /// True if all threads of the process are to be tracked.
     pub(super) fn is_whole(&self, process: &Arc<Process>) -> bool {
         let entry = self.processes.get(&process.pid().key());
         entry.is_some_and(|entry| Arc::ptr_eq(&entry.process, process)) && process.setting().whole
@@ -274,7 +274,7 @@ impl Tracking {
         let entry = self.processes.get(&key);
         let dead = entry.filter(|_| !pid.is_alive(Scope::Process));
         if let Some(process) = dead.map(|entry| entry.process.clone()) {
-            // What is left of it goes with its last record.
+            // The rest of it goes with its last record.
             let ml = process.setting().ml;
             let none = Setting::SINGLE;
             self.set(&process, Setting { ml, ..none }, none);
@@ -523,7 +523,7 @@ impl Tracking {
     /// new id, if it was in time.
     fn call_back(&mut self, id: u64) -> Result<Option<u64>> {
         let node = RBTreeNodeReservation::new(account_nowait())?;
-        // What it did before, which nobody knows any more when it is called back.
+        // Its earlier work, which nobody knows any more when it is called back.
         let now = Ns(now_ns());
         let times = self.threads.get(&id).map(|member| member.times(now));
         let times = times.unwrap_or(Times::ZERO);

@@ -59,12 +59,12 @@ impl Budgets {
         }
     }
 
-    /// Whether nobody is watched.
+    /// True if nobody is watched.
     pub(crate) fn is_empty(&self) -> bool {
         self.watched.is_empty()
     }
 
-    /// Whether a TSG that is not treated like best-effort has something to run.
+    /// True if a TSG that is not treated like best-effort has something to run.
     pub(crate) fn is_busy(&self) -> bool {
         Level::ALL
             .into_iter()
@@ -103,7 +103,7 @@ impl Budgets {
             let level = watched.candidate.level;
             let before = watched.ran.replace(sample.ran).unwrap_or(sample.ran);
             if let Some(ran) = ran.get_mut(level.number() as usize) {
-                // What runs like best-effort is not charged.
+                // Work like best-effort is not charged.
                 if !self.throttled.contains(level) {
                     *ran = ran.saturating_add(sample.ran.saturating_sub(before));
                 }

@@ -32,7 +32,7 @@ use kernel::prelude::*;
 
 /// The TSGs that are excluded from a GPU.
 pub(crate) struct Exclusion {
-    /// Who is kept off.
+    /// The TSGs that are kept off.
     excluded: KVec<Excluded>,
     /// For whom.
     level: Option<Level>,
@@ -42,12 +42,12 @@ pub(crate) struct Exclusion {
     failed: Option<u64>,
 }
 
-/// What comes next.
+/// The next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     /// Nobody is kept off: TSGs may take turns.
     Nobody,
-    /// Who is kept off, for requests of this level, stays so for now.
+    /// The TSGs that are kept off, for requests of this level, stay so for now.
     Below(Level),
     /// The provider cannot be called now: come back after a delay.
     Wait(Ms),

@@ -185,17 +185,17 @@ pub(crate) struct Pass {
     pub(crate) gpu: gpu::Id,
     /// Its number at the provider.
     pub(crate) handle: gpu::Handle,
-    /// Whom to call.
+    /// The provider to call.
     ops: Arc<Ops>,
-    /// Whose turn it is.
+    /// The turns.
     rotation: Pin<KBox<Mutex<Rotation>>>,
-    /// Who is kept off the GPU.
+    /// The TSGs that are kept off the GPU.
     exclusion: Pin<KBox<Mutex<Exclusion>>>,
-    /// Who had how much.
+    /// The GPU time of levels.
     budgets: Pin<KBox<Mutex<Budgets>>>,
     /// Somebody takes turns, so that it matters what TSGs do.
     listening: Atomic<bool>,
-    /// How busy the GPU is for programs that have phases.
+    /// The load of the GPU by programs that have phases.
     meters: Arc<Meters>,
 }
 
@@ -247,7 +247,7 @@ impl Pass {
         })
     }
 
-    /// Whether it matters what TSGs do.
+    /// True if the activity of TSGs matters.
     pub(crate) fn is_listening(&self) -> bool {
         self.listening.load(Relaxed)
     }
@@ -307,7 +307,7 @@ impl Pass {
         };
         let watches = !rotation.is_empty() || !budgets.is_empty();
         if !self.listening.xchg(watches, Relaxed) && watches {
-            // What happened before is not told: it is looked at once more.
+            // Nobody told of earlier events: it is looked at once more.
             return rotation::Next::Again;
         }
         match (next, charge) {

@@ -71,12 +71,12 @@ static LAST_ID: Atomic<u64> = Atomic::new(0);
 pub(crate) struct Provider {
     id: u64,
     ops: Arc<Ops>,
-    /// Whom activity on a GPU concerns. There is room for every GPU.
+    /// The receivers of activity on GPUs. There is room for every GPU.
     #[pin]
     listeners: IrqLock<KVec<Listener>>,
 }
 
-/// Whom what happens on a GPU concerns.
+/// The receiver of events on a GPU.
 struct Listener {
     gpu: gpu::Handle,
     worker: Arc<Worker<Pass>>,

@@ -40,7 +40,7 @@ use kernel::prelude::*;
 struct Member {
     id: tsg::Id,
     handle: u64,
-    /// Whether it was disabled, as far as known, when who takes turns was looked at last.
+    /// True if it was disabled, as far as known, at the last look at the TSGs that take turns.
     disabled: Option<bool>,
     entity: Entity,
 }
@@ -55,7 +55,7 @@ impl Member {
         }
     }
 
-    /// What the registry knows: it is not only turns that enable and disable.
+    /// Takes in the registry's knowledge: it is not only turns that enable and disable.
     fn see_disabled(&mut self, disabled: Option<bool>) {
         if let Some(disabled) = disabled {
             self.entity.set_enabled(!disabled);
@@ -116,7 +116,7 @@ pub(crate) struct Driver<'a> {
     pub(crate) handle: gpu::Handle,
 }
 
-/// What comes next.
+/// The next step.
 pub(crate) enum Next {
     /// Something was changed: look again.
     Again,
@@ -137,7 +137,7 @@ impl Rotation {
         }
     }
 
-    /// Whether anybody takes turns.
+    /// True if nobody takes turns.
     pub(crate) fn is_empty(&self) -> bool {
         self.lists.is_empty()
     }

@@ -190,7 +190,7 @@ impl Zernel {
         Ok(Stats::from(&raw?))
     }
 
-    /// What became of requests.
+    /// The outcomes of requests.
     ///
     /// Errors: [`Error::Call`] with `ENOENT` for a TSG that is not there or not to be seen, `EPERM`
     /// for anything but a TSG without `CAP_PERFMON`.

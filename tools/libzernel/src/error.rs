@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What can go wrong, in words: every error number of every call has a cause and a sentence.
+//! Errors in words: every error number of every call has a cause and a sentence.
 
 use std::path::PathBuf;
 
@@ -17,7 +17,7 @@ pub enum Error {
     /// A device node or an attribute could not be opened.
     #[error("{}: {}", path.display(), open_sentence(*errno))]
     Open {
-        /// What was opened.
+        /// The path that was opened.
         path: PathBuf,
         /// Why not.
         errno: Errno,
@@ -35,7 +35,7 @@ pub enum Error {
     Call {
         /// Which one.
         call: Call,
-        /// What the kernel answered.
+        /// The answer of the kernel.
         errno: Errno,
     },
     /// A call that changes something, on a device that is open for reading alone.
@@ -49,9 +49,9 @@ pub enum Error {
     Tunable {
         /// Name of the attribute.
         attribute: String,
-        /// What is wrong, as a sentence.
+        /// The fault, as a sentence.
         why: String,
-        /// What the kernel answered, if it was asked.
+        /// The answer of the kernel, if it was asked.
         errno: Option<Errno>,
     },
 }
@@ -217,7 +217,7 @@ impl Error {
         move |errno| Self::Call { call, errno }
     }
 
-    /// What the kernel answered, unless the error is of our own making.
+    /// The answer of the kernel, unless the error is of our own making.
     pub fn errno(&self) -> Option<Errno> {
         match self {
             Self::Open { errno, .. } | Self::Cgroup { errno, .. } | Self::Call { errno, .. } => {
@@ -293,7 +293,7 @@ fn open_sentence(errno: Errno) -> String {
     }
 }
 
-/// What `errno` means as the answer to `call`: the headers' lists as sentences.
+/// The meaning of `errno` as the answer to `call`: the headers' lists as sentences.
 fn sentence(call: Call, errno: Errno) -> String {
     use Call::*;
     if let (Probe | RemoveProbe, Some(text)) = (call, probe::sentence(errno)) {

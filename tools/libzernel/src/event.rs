@@ -17,7 +17,7 @@ use crate::list::ALL;
 use crate::sys::{abi, zernel as calls};
 use crate::{gpu, tsg, Call, Error, Level, Result, Source, Target, Timestamp, Zernel};
 
-/// What happened.
+/// Its kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -132,7 +132,7 @@ pub struct Event {
     pub dropped: u64,
     /// When.
     pub time_ns: Timestamp,
-    /// What happened.
+    /// Its kind.
     pub kind: Kind,
     /// To which TSG.
     pub tsg: tsg::Id,
@@ -140,7 +140,7 @@ pub struct Event {
     pub gpu: gpu::Id,
     /// Level in force.
     pub level: Option<Level>,
-    /// What decides the level.
+    /// The source of the level.
     pub source: Source,
     /// Time slice the TSG has, in microseconds.
     pub timeslice_us: u32,
@@ -395,7 +395,7 @@ impl EventStream {
         std::iter::repeat_with(|| self.next_event())
     }
 
-    /// Whether something can be read within `timeout`.
+    /// Waits until something can be read, for `timeout` at most.
     fn wait(&self, timeout: Option<Duration>) -> Result<bool> {
         let timeout = timeout.map(|timeout| Timespec {
             tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
@@ -564,7 +564,7 @@ mod tests {
                 }
             };
             prop_assert_eq!(whole, count - 1);
-            // What is left is cut, unless nothing is.
+            // The rest is cut, unless there is none.
             prop_assert!(end.is_err() || rest.is_empty());
         }
     }

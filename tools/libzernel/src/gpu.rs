@@ -31,7 +31,7 @@ impl fmt::Display for Id {
     }
 }
 
-/// What the provider of a GPU can do.
+/// The abilities of the provider of a GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Abilities {
     /// Set time slices.
@@ -151,7 +151,7 @@ pub struct Gpu {
     pub provider: String,
     /// Version of the driver, empty if its provider does not tell.
     pub driver: String,
-    /// What its provider can do.
+    /// The abilities of its provider.
     pub can: Abilities,
     /// Its driver sleeps.
     pub suspended: bool,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What the loaded module is, and what works in this kernel.
+//! The version of the loaded module, and the parts that work in this kernel.
 
 use std::os::fd::AsFd;
 
@@ -16,7 +16,7 @@ pub struct Capabilities {
     pub no_holder: bool,
     /// Time slices of targets.
     pub timeslice: bool,
-    /// Whether more urgent work takes the engine, told of a target.
+    /// True if more urgent work takes the engine, as told of a target.
     pub preemptible: bool,
     /// Deadlines of targets.
     pub deadline: bool,
@@ -89,7 +89,7 @@ impl From<&abi::zernel_info> for Info {
 }
 
 impl Zernel {
-    /// What the loaded module is.
+    /// The version of the loaded module.
     pub fn info(&self) -> Result<Info> {
         let mut raw = abi::zernel_info::zeroed();
         calls::info(self.as_fd(), &mut raw).map_err(Error::call(Call::Info))?;

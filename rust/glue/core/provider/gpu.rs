@@ -7,7 +7,7 @@ use crate::policy::units::Us;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Handle(pub(crate) u64);
 
-/// What a provider can do beyond time slices.
+/// The abilities of a provider beyond time slices.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Abilities {
     /// Set the interleave level.
@@ -24,7 +24,7 @@ pub(crate) struct Abilities {
     pub(crate) turns: bool,
 }
 
-/// What a provider tells by itself.
+/// Reports that a provider makes by itself.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tells {
     /// That owners ask the driver for changes, so that they can be refused.
@@ -53,6 +53,6 @@ pub(crate) struct Description<'a> {
     pub(crate) uuid: Option<&'a [u8; 16]>,
     /// Node of the host that it is attached to.
     pub(crate) numa_node: Option<i32>,
-    /// What the provider tells by itself.
+    /// Reports that the provider makes by itself.
     pub(crate) tells: Tells,
 }

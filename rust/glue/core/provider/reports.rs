@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What providers report: GPUs, TSGs, and what owners ask of the driver.
+//! Reports of providers: GPUs, TSGs, and requests of owners to the driver.
 
 use super::{
     copy, done,
@@ -35,7 +35,7 @@ use kernel::{
     },
 };
 
-/// What is above takes the reports of providers: a registered provider, as it sees that.
+/// The receiver of the reports of providers: a registered provider, as it sees that.
 pub(crate) trait Reports: Send + Sync + Sized {
     /// A provider with these operations.
     fn new(ops: Arc<Ops>) -> Result<Arc<Self>>;
@@ -281,7 +281,7 @@ pub(crate) unsafe fn zernel_tsg_ended<P: Reports>(
     tsg: u64,
     load: *const raw::zernel_tsg_load,
 ) {
-    // What the first version of the structure has.
+    // The size of the structure's first version.
     const FIRST_SIZE: usize = 16;
     // SAFETY: By the caller.
     let provider = unsafe { borrow::<P>(provider) };

@@ -13,7 +13,7 @@ use crate::{
     },
 };
 
-/// What the driver holds for a TSG, or should.
+/// The settings that the driver holds for a TSG, or should.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hardware {
     /// Its time slice.
@@ -22,12 +22,12 @@ pub(crate) struct Hardware {
     pub(crate) interleave: Option<u32>,
 }
 
-/// What a provider says about a TSG, and may say otherwise later.
+/// A provider's description of a TSG, which it may change later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Traits {
-    /// Whether it runs on a compute engine.
+    /// True if it runs on a compute engine.
     pub(crate) compute: bool,
-    /// Whether it carries the work of several processes: then no class raises it.
+    /// True if it carries the work of several processes: then no class raises it.
     pub(crate) shared: bool,
     /// Number in the hardware.
     pub(crate) hw_tsg: u32,
@@ -39,7 +39,7 @@ pub(crate) struct Traits {
     pub(crate) channels: u32,
 }
 
-/// Whose a TSG is.
+/// The owner of a TSG.
 pub(crate) struct Owner {
     /// The process.
     pub(crate) process: Pid,
@@ -51,7 +51,7 @@ pub(crate) struct Owner {
     pub(crate) comm: [u8; COMM_LEN],
 }
 
-/// What a TSG has done since it was added.
+/// The work of a TSG since it was added.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Done {
     /// Time that it ran on its engine.
@@ -81,8 +81,8 @@ pub(crate) struct Start {
 pub(crate) struct Description {
     /// The provider's number.
     pub(crate) handle: u64,
-    /// What it is.
+    /// Its description.
     pub(crate) traits: Traits,
-    /// Whose it is.
+    /// Its owner.
     pub(crate) owner: Owner,
 }

@@ -22,12 +22,12 @@ static LIVE: Atomic<u32> = Atomic::new(0);
 /// Threads that were to be tracked and are not, because there was no memory or no room.
 static MISSED: Atomic<u64> = Atomic::new(0);
 
-/// How many records there are.
+/// The number of records.
 pub(crate) fn live() -> u32 {
     LIVE.load(Relaxed)
 }
 
-/// How many threads were missed.
+/// The number of threads that were missed.
 pub(crate) fn missed() -> u64 {
     MISSED.load(Relaxed)
 }

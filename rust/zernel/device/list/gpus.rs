@@ -66,7 +66,7 @@ impl Gpus {
     }
 }
 
-/// What its provider can do.
+/// The abilities of its provider.
 fn caps(gpu: &Gpu) -> u64 {
     let caps = combine(&[
         (true, uapi::ZERNEL_GPU_CAP_TIMESLICE),

@@ -186,7 +186,7 @@ pub(super) fn in_force(registry: &Registry, id: tsg::Id) -> Option<Level> {
     registry.tsgs.get(&id).and_then(|tsg| tsg.effective.level)
 }
 
-/// What the registry believes that the driver holds, in µs.
+/// The time slice that the registry believes the driver to hold, in µs.
 pub(super) fn slice(registry: &Registry, id: tsg::Id) -> Option<u32> {
     let tsg = registry.tsgs.get(&id)?;
     tsg.current.map(|hw| hw.timeslice.0)
@@ -194,21 +194,21 @@ pub(super) fn slice(registry: &Registry, id: tsg::Id) -> Option<u32> {
 
 /// A driver with one TSG's worth of memory.
 pub(super) struct FakeDriver {
-    /// What it holds.
+    /// The settings that it holds.
     pub(super) held: Cell<Hardware>,
     /// Calls of any kind.
     pub(super) calls: Cell<u32>,
     /// Handles of the time slice calls, as decimal digits in order.
     pub(super) order: Cell<u64>,
-    /// What it answers to a time slice.
+    /// Its answer to a time slice.
     pub(super) slice_error: Cell<Option<Error>>,
     /// It does what it is asked for even when it answers an error.
     pub(super) acts_anyway: Cell<bool>,
-    /// What it answers to an interleave level.
+    /// Its answer to an interleave level.
     pub(super) interleave_error: Cell<Option<Error>>,
-    /// Whether TSGs are scheduled.
+    /// True if TSGs are scheduled.
     pub(super) enabled: Cell<bool>,
-    /// What it answers when TSGs are to be scheduled, or not.
+    /// Its answer when TSGs are to be scheduled, or not.
     pub(super) enable_error: Cell<Option<Error>>,
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Who takes turns, who is kept off the GPU, whose budget is spent: what the registry tells those
-//! who carry it out, and what it makes of what came of that.
+//! Tests of turns, exclusion and budgets: the registry's setups for the workers, and its reaction
+//! to outcomes.
 
 use super::fixture::{
     self,
@@ -188,7 +188,7 @@ mod cases {
         assert_eq!(r.was_disabled(id, true, Err(EAGAIN)), Some(Ms(1)));
         assert_eq!(disabled(&r, id), Some((false, Some(false))));
         assert_eq!(r.counters().retries, 1);
-        // What failed may have had its effect; what was refused did not.
+        // A call that failed may have had its effect; one that was refused did not.
         assert!(r.will_disable(id, true));
         assert_eq!(r.was_disabled(id, true, Err(EINVAL)), None);
         assert_eq!(disabled(&r, id), Some((true, Some(false))));
@@ -281,7 +281,7 @@ mod cases {
         assert_eq!(count(&mut r, Level::BE)?, Some(0));
         assert!(r.is_less_urgent(best, fixture::level(3)));
         assert!(!r.is_less_urgent(best, Level::BE));
-        // Who has no turn is off the GPU already.
+        // A TSG without a turn is off the GPU already.
         assert!(r.will_disable(best, true));
         assert_eq!(count(&mut r, Level::LC)?, Some(1));
         Ok(())

@@ -53,7 +53,7 @@ impl Bearer for Slot {
 }
 
 impl Slot {
-    /// Whether the thread that a ticket names is to be preferred.
+    /// True if the thread that a ticket names is to be preferred.
     fn is_preferred(&self, state: &State, ticket: &Ticket) -> bool {
         let current = state.preferable();
         current.is_some_and(|current| core::ptr::eq::<Ticket>(&**current, ticket))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! How calls of `/dev/zernel` are taken or refused: memory, sizes, numbers, fields; and programs that
-//! were built for another version of the header.
+//! Calls of `/dev/zernel` that are taken or refused: memory, sizes, numbers, fields; and programs
+//! that were built for another version of the header.
 //!
 //! The layouts are the same for 32-bit programs, so that the kernel's `compat_ptr_ioctl` is all there
 //! is to their calls. The test kernels have no `CONFIG_IA32_EMULATION` to make one with.
@@ -102,7 +102,7 @@ fn clocks_of_time_namespaces() -> Outcome {
     })
 }
 
-/// How many TSGs the first part of their list through this file has.
+/// The number of TSGs in the first part of their list through this file.
 pub fn count_tsgs(fd: BorrowedFd<'_>) -> Result<usize> {
     let mut part = [abi::zernel_tsg_info::zeroed(); 64];
     Ok(crate::list::part(fd, abi::ZERNEL_LIST_TSGS, 0, &mut part)?.0)

@@ -269,7 +269,7 @@ fn clear(lab: &Lab, tsg: &Tsg) -> Result<()> {
     Ok(())
 }
 
-/// What a counter grew by.
+/// The growth of a counter.
 fn grown(lab: &Lab, before: &Stats, counter: fn(&Stats) -> u64) -> Result<u64> {
     Ok(counter(&lab.stats()?) - counter(before))
 }

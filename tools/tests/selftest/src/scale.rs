@@ -42,16 +42,16 @@ pub const SUITE: Suite = suite(
 const GPUS: u32 = 64;
 /// Assignments that zernel holds at most.
 const MOST: u32 = 100_000;
-/// How much more an operation may cost among half of all than among few: trees are up to three
-/// times as deep, and less of them is in the cache. Walking through all would cost at least 40 times
-/// as much.
+/// The largest ratio of the cost of an operation among half of all to that among few: trees are up
+/// to three times as deep, and less of them is in the cache. Walking through all would cost at
+/// least 40 times as much.
 const RATIO: u32 = 8;
 /// Times that each operation is measured; the shortest counts.
 const TRIES: u32 = 60;
 /// Contexts that share a page of words, to save memory.
 const SHARERS: usize = 8;
 
-/// How many of what there are.
+/// The number of each kind of object.
 #[derive(Clone, Copy)]
 struct Size {
     /// When the costs are looked at: among these, and among half of all.
@@ -75,7 +75,7 @@ impl Size {
     }
 }
 
-/// How long the fastest of many calls takes.
+/// The time of the fastest of many calls.
 fn fastest(mut call: impl FnMut() -> Result<()>) -> Result<Duration> {
     let mut best = Duration::MAX;
     for _ in 0..TRIES {
@@ -164,7 +164,7 @@ impl Crowd {
         })
     }
 
-    /// What the operations cost now.
+    /// The costs of the operations now.
     fn costs(&mut self, size: Size) -> Result<Vec<(&'static str, Duration)>> {
         self.settle()?;
         let middle = tsg(self.ids[self.ids.len() / 2]);

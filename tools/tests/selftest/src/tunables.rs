@@ -113,7 +113,7 @@ fn read(name: &str) -> Result<String> {
     Ok(value.to_owned())
 }
 
-/// What a write is answered, if it fails.
+/// The errno of a write that fails.
 fn answer(name: &str, value: &[u8]) -> Option<Errno> {
     let error = fs::write(tunable_path(name), value).err()?;
     Errno::from_io_error(&error)

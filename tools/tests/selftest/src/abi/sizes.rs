@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What holds for all calls: memory, sizes, direction, numbers, files.
+//! Properties of all calls: memory, sizes, direction, numbers, files.
 
 use std::fs::File;
 use std::os::fd::AsFd;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What zernel does when a provider says "not now", "never" or "gone".
+//! Reactions of zernel to a provider that says "not now", "never" or "gone".
 
 use std::time::Duration;
 
@@ -232,7 +232,7 @@ pub(super) fn gone_tsg_is_dropped() -> Outcome {
         Err(Some(Errno::NOENT)),
         "its id"
     );
-    // What names it in other ways does not reach it.
+    // A fault that is named in other ways does not reach it.
     for number in 0..8 {
         lab.zernel
             .set_class(&Target::current_process(), level(number))?;

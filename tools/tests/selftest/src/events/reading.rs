@@ -120,7 +120,7 @@ pub(super) fn read_sizes() -> Outcome {
     Ok(())
 }
 
-/// What could not be handed over counts as dropped.
+/// An event that could not be handed over counts as dropped.
 pub(super) fn read_to_bad_address() -> Outcome {
     let lab = Lab::open()?;
     let (_context, tsg) = known(&lab)?;

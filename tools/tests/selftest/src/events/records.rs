@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What the events say, in which order they come, and how changes coalesce.
+//! The content of events, their order, and the coalescing of changes.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Who sees which events, and how many streams one may have.
+//! The visibility of events, and the quota of streams.
 
 use std::os::fd::{AsFd, OwnedFd};
 

@@ -19,7 +19,7 @@ use crate::check_eq;
 use crate::common::{tune, Lab, SOON};
 use crate::harness::Outcome;
 
-/// What both kinds are told of.
+/// The reports to both kinds.
 pub const KINDS: [EventFlags; 2] = [EventFlags::IN, EventFlags::IN.union(EventFlags::ET)];
 
 /// The number by which an epoll knows the stream.
@@ -42,7 +42,7 @@ impl Watched {
         Ok(Self { epoll, stream })
     }
 
-    /// Whether the epoll tells of the stream now.
+    /// True if the epoll tells of the stream now.
     pub fn is_told(&self) -> Result<bool> {
         self.wait(Some(&Timespec::default()))
     }
@@ -68,7 +68,7 @@ impl Watched {
         }
     }
 
-    /// Whether nothing is left.
+    /// True if nothing is left.
     fn is_read(&self) -> bool {
         rustix::io::read(&self.stream, &mut [0; 4096]) == Err(Errno::AGAIN)
     }
@@ -80,7 +80,7 @@ pub(super) fn epoll_tells() -> Outcome {
     // A change is one event.
     tune("enabled", 0)?;
     for kind in KINDS {
-        // What is left is told once more by a level alone.
+        // A level alone tells once more of events that are left.
         let level = !kind.contains(EventFlags::ET);
         let watched = Watched::new(kind)?;
         check_eq!(watched.is_told()?, false, "{kind:?}, with nothing there");
@@ -93,7 +93,7 @@ pub(super) fn epoll_tells() -> Outcome {
         check_eq!(watched.is_told()?, level, "{kind:?}, one of two was read");
         check_eq!(watched.read()?.level, Some(Level::LC), "{kind:?}");
         check_eq!(watched.is_told()?, false, "{kind:?}, all was read");
-        // What was read before anybody has asked is not told.
+        // An event that was read before anybody has asked is not told.
         classify(&lab, &tsg, Level::BE)?;
         watched.read()?;
         check_eq!(watched.is_told()?, false, "{kind:?}, all was read at once");

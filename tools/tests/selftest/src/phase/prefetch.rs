@@ -26,8 +26,8 @@ const NOBODY: u32 = 1002;
 /// as long as it likes.
 const TRIES: u32 = 3;
 
-/// What a request of the disk takes: a small part of what is loaded, so that loading takes as long
-/// as it is to.
+/// The time of a request of the disk: a small part of a loading, so that loading takes as long as
+/// it should.
 const LATENCY: Duration = Duration::from_millis(4);
 
 fn ms(count: u64) -> Duration {
@@ -160,8 +160,8 @@ pub(super) fn ahead_of_the_end() -> Outcome {
     Ok(())
 }
 
-/// Who loads when the computation is over, whatever it is told, loads for no longer than that
-/// takes.
+/// A program that loads when the computation is over, whatever it is told, loads for no longer than
+/// that takes.
 pub(super) fn unheeded() -> Outcome {
     in_child(|| {
         let mut program = with_disk()?;

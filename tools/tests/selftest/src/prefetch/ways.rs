@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What is done at a signal: an eventfd rings, a word counts, a stream tells.
+//! Actions at a signal: an eventfd rings, a word counts, a stream tells.
 
 use libzernel::event::Kind;
 use libzernel::request::{Slots, Word};
@@ -46,7 +46,7 @@ pub(super) fn words_count() -> Outcome {
     signaller.signal(3)?;
     check_eq!(slots[5].load(Word::Signals), 1, "it wraps");
     check_eq!(slots[63].load(Word::Signals), 3);
-    // What the process stores is its own affair.
+    // A store of the process is its own affair.
     slots[5].store(Word::Signals, 77);
     signaller.signal(1)?;
     check_eq!(slots[5].load(Word::Signals), 2);

@@ -70,7 +70,7 @@ fn wait_event(events: &mut EventStream, kind: Kind) -> Result<libzernel::Event> 
     found.ok_or_else(|| anyhow::anyhow!("no event"))
 }
 
-/// Who is enabled, each looked at after the other.
+/// The enabled TSGs, each looked at after the other.
 fn enabled_by_and_by(crowd: &Crowd<'_>) -> Result<Vec<usize>> {
     let stats = crowd.stats()?;
     let enabled = stats.iter().enumerate().filter(|(_, stats)| stats.enabled);
