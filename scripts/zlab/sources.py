@@ -13,7 +13,8 @@ SOURCE_SUFFIXES = {".rs", ".c", ".h", ".py", ".sh", ".toml", ".config", ".rst", 
 SOURCE_NAMES = {"Makefile", "Kbuild", "init", "run", ".gitignore"}
 GENERATED = {"Cargo.lock"}
 # Programs need nothing else, so each holds the whole ABI of a device.
-ANY_LENGTH = {"include/uapi/linux/zernel.h", "include/uapi/linux/zernel_sim.h"}
+ANY_LENGTH = {"include/uapi/linux/zernel.h", "include/uapi/linux/zernel_sim.h",
+              "tools/tests/selftest/record/v1/linux/zernel.h"}
 # Code that a Rust test module holds may unwrap, and so may what only tests compile.
 TEST_CFG = r"#\[cfg\([^\]]*\b(?:test|zernel_kunit|kunit)\b[^\]]*\)\]\s*"
 TEST_FILE = re.compile(TEST_CFG + r"(?:#\[[^\]]*\]\s*)*(?:pub(?:\([a-z]+\))? )?mod (\w+);")
