@@ -27,7 +27,8 @@ pub(super) fn permission() -> Outcome {
         Target::Tsg(tsg),
     ];
     let denied = root.stats()?.denied;
-    for target in &targets {
+    // The most specific first: the weight of one is the most that those above it may set.
+    for target in targets.iter().rev() {
         in_child(|| {
             sys::become_user(ALICE, ALICE, &[])?;
             let zernel = Zernel::open()?;
