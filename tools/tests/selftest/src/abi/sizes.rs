@@ -233,7 +233,7 @@ pub(super) fn numbers_tell_the_structure() -> Outcome {
         let beyond = after.split_off(guarded);
         check_eq!(beyond.iter().all(|&b| b == 0x5a), true, "{}", call.name);
         check_eq!(
-            &after[..call.input] == &before[..call.input],
+            after[..call.input] == before[..call.input],
             true,
             "{}",
             call.name
