@@ -224,7 +224,10 @@ impl<'a, F: File> Image<'a, F> {
             }
             let table = Table {
                 offset: layout.long(section, 16, 24),
-                count: layout.long(section, 20, 32) / layout.symbol as u64,
+                count: layout
+                    .long(section, 20, 32)
+                    .checked_div(layout.symbol as u64)
+                    .unwrap_or(0),
             };
             left = left.checked_sub(table.count).ok_or(Refused::NoFunction)?;
             if self.table_has(table, address, scratch)? {
@@ -241,7 +244,7 @@ impl<'a, F: File> Image<'a, F> {
         scratch: &mut [u8],
     ) -> Result<bool, Refused<F::Error>> {
         let length = self.layout.symbol;
-        let most = scratch.len() / length;
+        let most = scratch.len().checked_div(length).unwrap_or(0);
         let mut at = 0;
         while at < table.count {
             let count = most.min(usize::try_from(table.count - at).unwrap_or(most));

@@ -191,7 +191,6 @@ impl<'a> Mapping<'a> {
         }
         // SAFETY: The VMA is valid while there is a reference to it.
         let first = unsafe { (*vma.as_ptr()).vm_pgoff };
-        let first = usize::try_from(first).map_err(|_| EINVAL)?;
         let count = vma.end().saturating_sub(vma.start()) / PAGE_SIZE;
         let end = first.checked_add(count).ok_or(EINVAL)?;
         if end > pages {
