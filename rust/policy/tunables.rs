@@ -22,7 +22,6 @@ use super::{
 };
 use phases::Phases;
 use requests::Requests;
-pub(crate) use settings::Conditions;
 use turns::Turns;
 
 /// The tunables.
@@ -283,7 +282,10 @@ impl Tunables {
 #[cfg_attr(not(test), kernel::macros::kunit_tests(zernel_policy_tunables))]
 mod tests {
     use super::{
-        settings::Bounds,
+        settings::{
+            Bounds,
+            Conditions, //
+        },
         *, //
     };
     use crate::policy::{

@@ -43,9 +43,9 @@ use crate::{
             Caller,
             Change, //
         },
-        tunables::{
-            settings::Why,
-            Conditions, //
+        tunables::settings::{
+            Conditions,
+            Why, //
         },
     },
 };

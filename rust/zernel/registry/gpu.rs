@@ -19,8 +19,8 @@ use crate::{
     policy::{
         backoff::Backoff,
         level,
-        tunables::{
-            settings::Bounds,
+        tunables::settings::{
+            Bounds,
             Conditions, //
         },
         units::Permille, //

@@ -26,11 +26,13 @@ mod policy {
     pub(crate) mod phase;
     pub(crate) mod predict;
     pub(crate) mod prefetch;
+    pub(crate) mod refused;
     pub(crate) mod request;
     pub(crate) mod rotation;
     pub(crate) mod switch_cost;
     pub(crate) mod tunables;
     pub(crate) mod units;
+    pub(crate) mod weight;
 }
 #[cfg(test)]
 mod properties;

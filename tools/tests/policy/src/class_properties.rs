@@ -7,7 +7,7 @@ use crate::policy::{
     level::Level,
     permit::{self, Caller, Change, Denied, Quota, Set},
     rotation::Weight,
-    tunables::{Conditions, Tunables},
+    tunables::{settings::Conditions, Tunables},
     units::Us,
 };
 use proptest::prelude::*;

@@ -7,7 +7,10 @@ use crate::policy::{
     class::Effective,
     level::{self, Level},
     ring::Ring,
-    tunables::{settings::Bounds, Conditions, Tunables},
+    tunables::{
+        settings::{Bounds, Conditions},
+        Tunables,
+    },
     units::{Permille, Us},
 };
 use proptest::prelude::*;

@@ -40,7 +40,7 @@ pub(super) const TRIGGER_MORE: &str = "trigger: more than the timerfd";
 
 /// Costs of the calls and stores of requests.
 pub(super) fn calls(meter: &Meter, zernel: &Zernel, id: tsg::Id) -> Result<Vec<Figure>> {
-    let slots = Slots::map(&zernel, 0..64)?;
+    let slots = Slots::map(zernel, 0..64)?;
     let slot = slots.slot(0).context("no slot 0")?;
     let other = slots.slot(1).context("no slot 1")?;
     let same = Begin::new(id).key(1);
@@ -102,7 +102,7 @@ fn pause(time: Duration) {
 
 /// Costs of interrupts: the time that they take from a program that reads the clock all the time.
 pub(super) fn interrupts(meter: &Meter, zernel: &Zernel, id: tsg::Id) -> Result<Vec<Figure>> {
-    let slots = Slots::map(&zernel, 0..64)?;
+    let slots = Slots::map(zernel, 0..64)?;
     let slot = slots.slot(0).context("no slot 0")?;
     let _lease = Tuned::set("lease_us", &LEASE.as_micros().to_string())?;
     let begin = Begin::new(id)
@@ -202,7 +202,7 @@ pub(super) fn system_calls_of_ready(zernel: &Zernel) -> Result<Option<u64>> {
     if !events.exists() {
         return Ok(None);
     }
-    let slots = Slots::map(&zernel, 0..64)?;
+    let slots = Slots::map(zernel, 0..64)?;
     let slot = slots.slot(0).context("no slot 0")?;
     let mut number = Number::new(1).context("it is not 0")?;
     let mut count = |stores: u32| {

@@ -23,7 +23,7 @@ use crate::policy::request::words::Observed;
 use crate::policy::request::{Actions, Plan};
 use crate::policy::rotation::Discipline;
 use crate::policy::switch_cost::{Cost, Costs as SwitchCosts, Phase};
-use crate::policy::tunables::{Conditions, Tunables};
+use crate::policy::tunables::{settings::Conditions, Tunables};
 use crate::policy::units::{Ns, Permille};
 use crate::world::{Event, Operation, World};
 

@@ -38,6 +38,7 @@ pub(super) fn allocated() -> Result<u64> {
 
 /// Slot n is at byte 64 n, in whatever mapping, and is zero at first.
 pub(super) fn by_number() -> Outcome {
+    longest_lease()?;
     let lab = Lab::open()?;
     let (_context, tsg) = lab.compute()?;
     let before = allocated()?;
@@ -70,6 +71,7 @@ pub(super) fn by_number() -> Outcome {
 
 /// Each file has slots of its own.
 pub(super) fn of_a_file() -> Outcome {
+    longest_lease()?;
     let lab = Lab::open()?;
     let (_context, tsg) = lab.compute()?;
     let other = Zernel::open()?;
