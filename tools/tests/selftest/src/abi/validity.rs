@@ -138,7 +138,7 @@ const LINES: &[Line] = lines! { stage;
         level = abi::ZERNEL_LEVEL_NONE => INVAL;
         set = 0, level = 7 => INVAL;
         set = 0, level = 0, clear = abi::ZERNEL_CLASS_WEIGHT => NODATA;
-        set = 0, level = 0 => INVAL;
+        set = 0, level = 0 => NODATA;
         weight = 1024 => INVAL;
         timeslice_us = 100 => INVAL;
         preemptible = 1 => INVAL;
