@@ -22,7 +22,7 @@ use rustix::io::Errno;
 
 use crate::check_eq;
 use crate::child::in_child;
-use crate::common::Lab;
+use crate::common::{wait_set, Lab};
 use crate::harness::{case, suite, Outcome, Suite};
 use crate::sys;
 
@@ -64,6 +64,8 @@ pub fn unchanged<T>(zernel: &Zernel, f: impl FnOnce() -> Result<T>) -> Result<T>
         let own = zernel.class(&Target::current_process())?;
         Ok((stats, requests, own))
     };
+    // Changes that succeeded before are applied a moment later.
+    wait_set(zernel)?;
     let before = look()?;
     let result = f()?;
     check_eq!(look()?, before, "a call that failed changed something");

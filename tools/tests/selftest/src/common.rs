@@ -74,7 +74,7 @@ pub fn ended_thread() -> Result<u32> {
     Ok(ended)
 }
 
-fn wait_set(zernel: &Zernel) -> Result<()> {
+pub fn wait_set(zernel: &Zernel) -> Result<()> {
     wait_until("everything is set", || {
         Ok(zernel
             .gpus()
