@@ -181,7 +181,8 @@ fn for_a_timer(call: Sleeping) -> Outcome {
 fn for_an_event(call: Sleeping) -> Outcome {
     let lab = Lab::open()?;
     let (_context, tsg) = lab.compute()?;
-    let stream = File::options().read(true).write(true).open(Zernel::PATH)?;
+    let stream = lab.zernel.events()?;
+    rustix::io::ioctl_fionbio(&stream, false)?;
     let sleep = move || {
         ensure!(
             call.call(stream.as_fd(), &mut [0; 4096], PAUSE)? > 0,
