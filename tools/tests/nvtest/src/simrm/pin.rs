@@ -8,7 +8,7 @@ use libzernel::Zernel;
 use testkit::check_eq;
 use testkit::harness::{case, Outcome, Suite};
 
-use crate::lab::{Lab, LOADED};
+use crate::lab::{tune, Lab, LOADED};
 use crate::rm::abi::{control, Pin};
 use crate::rm::{status_of, Runtime, Status};
 
@@ -73,6 +73,8 @@ fn slots_are_pinned() -> Outcome {
     let slot = slots.slot(100).expect("it was mapped");
     let begin = Begin::new(tsg.id).key(1);
 
+    // However slow the guest is.
+    tune("lease_us", "10000000")?;
     let request = slot.begin(&begin)?.number;
     check_eq!(gpu.act(LOAD, 100, 0, 0)?, request.get(), "zernel's trigger");
     gpu.act(STORE, 100, 3, request.get())?;

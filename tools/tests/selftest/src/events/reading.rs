@@ -29,7 +29,7 @@ pub(super) fn open(flags: OFlags) -> Result<OwnedFd> {
     Ok(rustix::fs::open(Zernel::PATH, flags, Mode::empty())?)
 }
 
-/// Starts the stream of a file: all events of TSGs.
+/// Starts the stream of a file: all events of TSGs, and signals.
 pub(super) fn start_at(fd: BorrowedFd<'_>) -> Result<(), Errno> {
     let kinds = [
         abi::ZERNEL_EVENT_TSG_ADDED,
@@ -37,6 +37,7 @@ pub(super) fn start_at(fd: BorrowedFd<'_>) -> Result<(), Errno> {
         abi::ZERNEL_EVENT_TSG_CLASS,
         abi::ZERNEL_EVENT_TSG_APPLIED,
         abi::ZERNEL_EVENT_TSG_ERROR,
+        abi::ZERNEL_EVENT_SIGNAL,
     ];
     let mut wanted = abi::zernel_events {
         kinds: kinds.iter().fold(0, |all, kind| all | 1 << kind),

@@ -60,7 +60,8 @@ impl Watched {
 
     /// The next event that is there.
     pub fn read(&self) -> Result<Event> {
-        let mut bytes = [0; size_of::<libzernel::sys::abi::zernel_event_tsg>()];
+        // Room for one of each kind, and never for two.
+        let mut bytes = [0; size_of::<libzernel::sys::abi::zernel_event_signal>()];
         let read = rustix::io::read(&self.stream, &mut bytes)?;
         match parse(&bytes[..read])? {
             Some((event, _)) => Ok(event),
