@@ -44,7 +44,12 @@ impl Zernel {
         match open_node(path, OFlags::RDWR) {
             Ok(fd) => Ok(Self::new(fd, path, true)),
             Err(Error::Open { errno, .. }) if [Errno::ACCESS, Errno::PERM].contains(&errno) => {
-                Self::open_to_read(path)
+                let reader = Self::open_to_read(path)?;
+                // The node of a module that is being loaded gets its mode after it has appeared.
+                match open_node(path, OFlags::RDWR) {
+                    Ok(fd) => Ok(Self::new(fd, path, true)),
+                    Err(_) => Ok(reader),
+                }
             }
             Err(error) => Err(error),
         }
