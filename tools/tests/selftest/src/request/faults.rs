@@ -221,7 +221,7 @@ pub(super) fn of_what_is_told() -> Outcome {
         })?;
     }
     only_tells(&thread, zernel, "the list of TSGs", || {
-        // How much memory a context has is told with what its GPU does, in its own time.
+        // The context bytes come with the load of the GPU, in their own time.
         let tsgs = zernel.tsgs().map(|tsg| {
             tsg.map(|mut tsg| {
                 tsg.context_bytes = 0;
