@@ -148,6 +148,8 @@ def debug_suites(session: Session) -> list[Job]:
     """On the debug kernel: KUnit and the selftests."""
     return [
         kunit(session, "debug", 1.5),
+        # A kernel that is locked down stays so.
+        selftest(session, "locked-debug", 0.5, "debug", "--only locked."),
         # Two guests, because one leaves a processor idle most of the time.
         selftest(session, "requests-debug", 12, "debug",
                  " ".join([*(f"--only {part}" for part in REQUESTS), SHORT])),

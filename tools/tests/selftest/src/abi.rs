@@ -3,7 +3,7 @@
 //! that were built for another version of the header.
 //!
 //! The layouts are the same for 32-bit programs, so that the kernel's `compat_ptr_ioctl` is all there
-//! is to their calls. The test kernels have no `CONFIG_IA32_EMULATION` to make one with.
+//! is to their calls. Of the test kernels the debug kernel runs such programs.
 
 mod filter;
 mod sizes;

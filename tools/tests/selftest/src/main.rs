@@ -13,6 +13,7 @@ mod group;
 mod harness;
 mod life;
 mod list;
+mod locked;
 mod permit;
 mod phase;
 mod prefetch;
@@ -59,7 +60,11 @@ const SUITES: &[Suite] = &[
     scale::SUITE,
     stress::SUITE,
     life::SUITE,
+    locked::SUITE,
 ];
+
+/// Suites that run only when they are named.
+const NAMED: [&str; 2] = ["timed.", "locked."];
 
 /// Tests the modules in /lib/modules/zernel; needs root and a machine to spare.
 #[derive(Parser)]
@@ -68,7 +73,8 @@ struct Options {
     #[arg(long)]
     list: bool,
     /// Run only the cases whose SUITE.CASE contains this; may be given several times. Those of the
-    /// suite timed, for a machine that is never late, run only then.
+    /// suites timed, for a machine that is never late, and locked, which locks the kernel down, run
+    /// only then.
     #[arg(long, value_name = "PATTERN")]
     only: Vec<String>,
     /// Leave out the cases whose SUITE.CASE contains this; may be given several times.
@@ -83,7 +89,7 @@ fn main() -> ExitCode {
     let options = Options::parse();
     let any = |patterns: &[String], name: &str| patterns.iter().any(|p| name.contains(p));
     let chosen = |name: &str| match options.only.as_slice() {
-        [] => !name.starts_with("timed.") && !any(&options.skip, name),
+        [] => !NAMED.iter().any(|suite| name.starts_with(suite)) && !any(&options.skip, name),
         only => any(only, name) && !any(&options.skip, name),
     };
     if options.list {
