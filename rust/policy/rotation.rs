@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Which one of several best-effort TSGs of a run list is enabled now.
+//! Turns: one of several best-effort TSGs of a run list is enabled at a time.
 //!
 //! A GPU that slices time between *k* runnable TSGs pays a save and a restore, about 80 µs, for
 //! every slice, and nothing while only one is runnable. So one TSG at a time is left enabled for a
 //! quantum of milliseconds, with a short hardware slice: LC finds the GPU within that slice, and
 //! nothing is lost to switches between best-effort TSGs.
 //!
-//! * [`entity::Entity`] is what each TSG carries: its weight, its accounts, its state.
-//! * [`order::Order`] says who is next, by the [`Discipline`].
-//! * [`turn::Turn`] says what to do next: whom to enable, whom to disable, when to look again.
+//! * [`entity::Entity`] is the part of each TSG: its weight, its accounts, its state.
+//! * [`order::Order`] chooses the next TSG by the [`Discipline`].
+//! * [`turn::Turn`] gives the next action: enable a TSG, disable one, or look again later.
 //!
-//! All of them count GPU time that a TSG really had, not time that passes: what LC takes is no part
-//! of anybody's turn.
+//! Turns are measured in GPU time of the TSG, not in time that passes: LC's time is no part of a
+//! turn.
 
 pub(crate) mod entity;
-pub(crate) mod group;
 pub(crate) mod order;
+pub(crate) mod run_list;
 #[cfg(any(test, zernel_kunit))]
 mod scenarios;
 pub(crate) mod turn;

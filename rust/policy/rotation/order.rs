@@ -4,7 +4,7 @@
 use super::{
     super::units::Ns,
     entity::Entity,
-    group::Group,
+    run_list::RunList,
     Discipline,
     Quantum,
     Weight, //
@@ -126,11 +126,11 @@ impl Order {
     }
 
     /// Lets virtual time and rounds follow what was charged. `thinking`: takes part though idle.
-    pub(super) fn advance<G: Group>(&mut self, group: &G, thinking: Option<G::Id>) {
+    pub(super) fn advance<G: RunList>(&mut self, list: &G, thinking: Option<G::Id>) {
         let mut weights = 0i64;
         let mut lags = 0i64;
         let mut rounds = None;
-        group.each(|id, e| {
+        list.each(|id, e| {
             if e.contends() || thinking == Some(id) {
                 let weight = i64::from(e.weight.number());
                 weights = weights.saturating_add(weight);
@@ -182,13 +182,13 @@ impl Order {
     }
 
     /// The next of those for which `wanted` holds.
-    pub(super) fn first<G: Group>(
+    pub(super) fn first<G: RunList>(
         &self,
-        group: &G,
+        list: &G,
         wanted: impl Fn(G::Id, &Entity) -> bool,
     ) -> Option<(Rank, G::Id)> {
         let mut first: Option<(Rank, G::Id)> = None;
-        group.each(|id, e| {
+        list.each(|id, e| {
             if wanted(id, e) {
                 let rank = self.rank(e);
                 if first.is_none_or(|(best, _)| rank < best) {
@@ -240,7 +240,7 @@ mod tests {
 
     struct Pair([Entity; 2]);
 
-    impl Group for Pair {
+    impl RunList for Pair {
         type Id = usize;
 
         fn get(&self, id: usize) -> Option<&Entity> {
@@ -278,10 +278,10 @@ mod tests {
     }
 
     /// Lets the first run for a quantum; says who it was.
-    fn turn(order: &mut Order, group: &mut Pair) -> Option<usize> {
-        order.advance(group, None);
-        let (_, id) = order.first(group, |_, e| e.contends())?;
-        let e = group.get_mut(id)?;
+    fn turn(order: &mut Order, list: &mut Pair) -> Option<usize> {
+        order.advance(list, None);
+        let (_, id) = order.first(list, |_, e| e.contends())?;
+        let e = list.get_mut(id)?;
         order.charge(e, MS);
         order.requeue(e);
         Some(id)
@@ -289,9 +289,9 @@ mod tests {
 
     fn turns_of_first(discipline: Discipline, weights: [u32; 2], turns: usize) -> usize {
         let mut order = order(discipline);
-        let mut group = pair(&mut order, weights);
+        let mut list = pair(&mut order, weights);
         (0..turns)
-            .filter(|_| turn(&mut order, &mut group) == Some(0))
+            .filter(|_| turn(&mut order, &mut list) == Some(0))
             .count()
     }
 
@@ -312,10 +312,10 @@ mod tests {
     #[test]
     fn the_heavy_one_does_not_run_in_one_stretch() {
         let mut order = order(Discipline::Fair);
-        let mut group = pair(&mut order, [3072, 1024]);
+        let mut list = pair(&mut order, [3072, 1024]);
         let mut last = [0; 2];
         for n in 1..100 {
-            if let Some(at) = turn(&mut order, &mut group).and_then(|id| last.get_mut(id)) {
+            if let Some(at) = turn(&mut order, &mut list).and_then(|id| last.get_mut(id)) {
                 assert!(n - *at <= 5);
                 *at = n;
             }
@@ -325,20 +325,20 @@ mod tests {
     #[test]
     fn sleep_is_not_saved_up() {
         let mut order = order(Discipline::Fair);
-        let mut group = pair(&mut order, [1024, 1024]);
-        let [sleeper, _] = &mut group.0;
+        let mut list = pair(&mut order, [1024, 1024]);
+        let [sleeper, _] = &mut list.0;
         sleeper.runnable = false;
         for _ in 0..1000 {
-            assert_eq!(turn(&mut order, &mut group), Some(1));
+            assert_eq!(turn(&mut order, &mut list), Some(1));
         }
-        order.advance(&group, None);
-        let [sleeper, _] = &mut group.0;
+        order.advance(&list, None);
+        let [sleeper, _] = &mut list.0;
         order.wake(sleeper);
         sleeper.runnable = true;
         // Half a quantum in advance, and equal from there.
-        assert_eq!(turn(&mut order, &mut group), Some(0));
+        assert_eq!(turn(&mut order, &mut list), Some(0));
         let of_sleeper = (0..100)
-            .filter(|_| turn(&mut order, &mut group) == Some(0))
+            .filter(|_| turn(&mut order, &mut list) == Some(0))
             .count();
         assert!((49..=51).contains(&of_sleeper));
     }
@@ -346,8 +346,8 @@ mod tests {
     #[test]
     fn think_time_does_not_forgive() {
         let mut order = order(Discipline::Fair);
-        let mut group = pair(&mut order, [1024, 1024]);
-        let [thinker, _] = &mut group.0;
+        let mut list = pair(&mut order, [1024, 1024]);
+        let [thinker, _] = &mut list.0;
         order.charge(thinker, MS);
         let before = thinker.vruntime;
         order.wake(thinker);
@@ -358,13 +358,13 @@ mod tests {
     fn virtual_time_wraps() {
         let mut order = order(Discipline::Fair);
         order.now = u64::MAX - 3;
-        let mut group = pair(&mut order, [1024, 1024]);
+        let mut list = pair(&mut order, [1024, 1024]);
         for n in 0..100 {
-            assert_eq!(turn(&mut order, &mut group), Some(n % 2));
+            assert_eq!(turn(&mut order, &mut list), Some(n % 2));
         }
         assert!(order.now < u64::MAX / 2);
         // Asleep for so long that the difference wraps.
-        let [old, _] = &mut group.0;
+        let [old, _] = &mut list.0;
         old.vruntime = order.now.wrapping_add(1 << 63);
         order.wake(old);
         assert!(order.lag(old) > 0);
@@ -374,16 +374,16 @@ mod tests {
     fn a_stretch_alone_is_not_paid_back() {
         for discipline in [Discipline::Fair, Discipline::Credit] {
             let mut order = order(discipline);
-            let mut group = pair(&mut order, [1024, 1024]);
-            let [alone, sleeper] = &mut group.0;
+            let mut list = pair(&mut order, [1024, 1024]);
+            let [alone, sleeper] = &mut list.0;
             sleeper.runnable = false;
             order.charge(alone, Ns(1_000_000_000));
-            order.advance(&group, None);
-            let [_, sleeper] = &mut group.0;
+            order.advance(&list, None);
+            let [_, sleeper] = &mut list.0;
             order.wake(sleeper);
             sleeper.runnable = true;
             let of_sleeper = (0..10)
-                .filter(|_| turn(&mut order, &mut group) == Some(1))
+                .filter(|_| turn(&mut order, &mut list) == Some(1))
                 .count();
             assert!((4..=6).contains(&of_sleeper));
         }
@@ -393,11 +393,11 @@ mod tests {
     fn an_overrun_is_paid_back() {
         for discipline in [Discipline::Fair, Discipline::Credit] {
             let mut order = order(discipline);
-            let mut group = pair(&mut order, [1024, 1024]);
-            let [late, _] = &mut group.0;
+            let mut list = pair(&mut order, [1024, 1024]);
+            let [late, _] = &mut list.0;
             order.charge(late, Ns(50_000_000));
             let of_other = (0..100)
-                .filter(|_| turn(&mut order, &mut group) == Some(1))
+                .filter(|_| turn(&mut order, &mut list) == Some(1))
                 .count();
             // 50 turns of 1 ms in advance, and equal from there.
             assert!((74..=76).contains(&of_other));
@@ -407,14 +407,14 @@ mod tests {
     #[test]
     fn turns_without_weight_are_not_paid_back() {
         let mut order = order(Discipline::RoundRobin);
-        let mut group = pair(&mut order, [3072, 1024]);
+        let mut list = pair(&mut order, [3072, 1024]);
         for _ in 0..1000 {
-            turn(&mut order, &mut group);
+            turn(&mut order, &mut list);
         }
         for discipline in [Discipline::Fair, Discipline::Credit] {
             order.discipline = discipline;
             let of_heavy = (0..100)
-                .filter(|_| turn(&mut order, &mut group) == Some(0))
+                .filter(|_| turn(&mut order, &mut list) == Some(0))
                 .count();
             assert!((73..=77).contains(&of_heavy));
         }
@@ -470,10 +470,10 @@ mod tests {
     #[test]
     fn nobody_is_next_of_nobody() {
         let mut order = order(Discipline::Fair);
-        let mut group = pair(&mut order, [1, 1]);
-        for e in &mut group.0 {
+        let mut list = pair(&mut order, [1, 1]);
+        for e in &mut list.0 {
             e.runnable = false;
         }
-        assert_eq!(turn(&mut order, &mut group), None);
+        assert_eq!(turn(&mut order, &mut list), None);
     }
 }

@@ -27,8 +27,8 @@ use super::{
         Entity,
         Sample, //
     },
-    group::Group,
     order::Order,
+    run_list::RunList,
     Discipline,
     Quantum,
     Weight, //
@@ -173,7 +173,7 @@ impl<I: Copy + Eq> Turn<I> {
         self.order.join(e);
     }
 
-    /// Forgets a TSG that is no longer in the group.
+    /// Forgets a TSG that is no longer in the list.
     pub(crate) fn leave(&mut self, id: I) {
         if self.current == Some(id) {
             self.become_current(None, Ns::ZERO);
@@ -189,9 +189,9 @@ impl<I: Copy + Eq> Turn<I> {
     }
 
     /// Lets virtual time follow what was charged.
-    fn advance(&mut self, group: &impl Group<Id = I>) {
+    fn advance(&mut self, list: &impl RunList<Id = I>) {
         self.order.advance(
-            group,
+            list,
             self.current.filter(|_| self.thinking != Thinking::None),
         );
     }
@@ -215,25 +215,22 @@ impl<I: Copy + Eq> Turn<I> {
     }
 
     /// True if the GPU is about to go from one TSG to another, or goes back and forth between two.
-    pub(crate) fn is_handing_over(&self, group: &impl Group<Id = I>) -> bool {
+    pub(crate) fn is_handing_over(&self, list: &impl RunList<Id = I>) -> bool {
         let Some((successor, _)) = self.successor else {
             return false;
         };
         let holds = |e: &Entity| e.enabled && e.runnable;
-        let current = self.current.and_then(|id| group.get(id));
-        current.is_some_and(holds) || !group.get(successor).is_some_and(holds)
+        let current = self.current.and_then(|id| list.get(id));
+        current.is_some_and(holds) || !list.get(successor).is_some_and(holds)
     }
 
     /// Takes in what is known of a TSG now.
-    pub(crate) fn observe(&mut self, group: &mut impl Group<Id = I>, id: I, sample: Sample) {
-        if group
-            .get(id)
-            .is_some_and(|e| sample.runnable && !e.runnable)
-        {
+    pub(crate) fn observe(&mut self, list: &mut impl RunList<Id = I>, id: I, sample: Sample) {
+        if list.get(id).is_some_and(|e| sample.runnable && !e.runnable) {
             // Placed where the others are now, not where they were when somebody last asked.
-            self.advance(group);
+            self.advance(list);
         }
-        let Some(e) = group.get_mut(id) else {
+        let Some(e) = list.get_mut(id) else {
             return;
         };
         let ran = e.see(sample.ran);
@@ -247,9 +244,9 @@ impl<I: Copy + Eq> Turn<I> {
         if !sample.runnable && ran > Ns::ZERO {
             // It still takes part in what it had: alone, it moves virtual time, and owes nothing.
             e.runnable = true;
-            self.advance(group);
+            self.advance(list);
         }
-        if let Some(e) = group.get_mut(id) {
+        if let Some(e) = list.get_mut(id) {
             if self.current == Some(id) && sample.runnable != e.runnable {
                 let thinks = !sample.runnable && e.usual_think_time(self.enable_cost).is_some();
                 self.thinking = if thinks {
@@ -271,7 +268,7 @@ impl<I: Copy + Eq> Turn<I> {
     /// Takes in what came of the call under way; returns a TSG that takes no more turns for it.
     pub(crate) fn finished(
         &mut self,
-        group: &mut impl Group<Id = I>,
+        list: &mut impl RunList<Id = I>,
         now: Ns,
         outcome: Outcome,
     ) -> Option<I> {
@@ -281,7 +278,7 @@ impl<I: Copy + Eq> Turn<I> {
             Action::Disable(id) => (id, false),
             Action::WaitUntil(_) | Action::Nothing => return None,
         };
-        let e = group.get_mut(id)?;
+        let e = list.get_mut(id)?;
         let mut newly_failed = false;
         match outcome {
             Outcome::Later => return None,
@@ -301,7 +298,7 @@ impl<I: Copy + Eq> Turn<I> {
         if enabling && outcome == Outcome::Done {
             self.learn(now.saturating_sub(began));
         } else if self.current == Some(id) {
-            self.hand_over(group);
+            self.hand_over(list);
         } else {
             self.drop_successor(id);
         }
@@ -309,10 +306,10 @@ impl<I: Copy + Eq> Turn<I> {
     }
 
     /// The current TSG is not enabled any more.
-    fn hand_over(&mut self, group: &impl Group<Id = I>) {
+    fn hand_over(&mut self, list: &impl RunList<Id = I>) {
         // INVARIANT: There is no successor then.
         let next = self.successor.take().map(|(id, _)| id);
-        let next = next.filter(|&id| group.get(id).is_some_and(|e| e.enabled));
+        let next = next.filter(|&id| list.get(id).is_some_and(|e| e.enabled));
         self.become_current(next, self.used_ahead);
     }
 

@@ -10,7 +10,7 @@ use crate::{
     policy::{
         rotation::{
             entity::Entity,
-            group::Group,
+            run_list::RunList,
             turn::{
                 Action,
                 Outcome,
@@ -74,7 +74,7 @@ impl Members {
     }
 }
 
-impl Group for Members {
+impl RunList for Members {
     type Id = u64;
 
     fn get(&self, handle: u64) -> Option<&Entity> {

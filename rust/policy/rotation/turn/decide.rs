@@ -5,8 +5,8 @@ use super::{
     super::{
         super::units::Ns,
         entity::Entity,
-        group::Group,
         order::Rank, //
+        run_list::RunList,
     },
     Action,
     End,
@@ -16,17 +16,17 @@ use super::{
 
 impl<I: Copy + Eq> Turn<I> {
     /// Says what to do at `now`. A call that it asks for is under way until [`Turn::finished`].
-    pub(crate) fn next(&mut self, group: &mut impl Group<Id = I>, now: Ns) -> Action<I> {
+    pub(crate) fn next(&mut self, list: &mut impl RunList<Id = I>, now: Ns) -> Action<I> {
         if self.under_way.is_some() {
             return Action::Nothing;
         }
         let mut taking_part = 0u32;
-        group.each(|_, e| taking_part = taking_part.saturating_add(u32::from(!e.in_slices)));
+        list.each(|_, e| taking_part = taking_part.saturating_add(u32::from(!e.in_slices)));
         let rotating = self.on && taking_part > 1;
-        let restore = Self::restore(group, rotating);
+        let restore = Self::restore(list, rotating);
         let action = match restore {
             Some((due, id)) if due <= now => Action::Enable(id),
-            _ if rotating => self.rotate(group, now),
+            _ if rotating => self.rotate(list, now),
             _ => {
                 self.become_current(None, Ns::ZERO);
                 self.successor = None;
@@ -45,9 +45,9 @@ impl<I: Copy + Eq> Turn<I> {
     }
 
     /// The TSG that has to be enabled though it is not its turn, the most urgent, and when.
-    fn restore<G: Group<Id = I>>(group: &G, rotating: bool) -> Option<(Ns, I)> {
+    fn restore<G: RunList<Id = I>>(list: &G, rotating: bool) -> Option<(Ns, I)> {
         let mut first: Option<(Ns, I)> = None;
-        group.each(|id, e| {
+        list.each(|id, e| {
             if !e.enabled && (e.in_slices || !rotating) {
                 let due = if e.in_slices { e.retry } else { Ns::ZERO };
                 if first.is_none_or(|(at, _)| due < at) {
@@ -58,44 +58,42 @@ impl<I: Copy + Eq> Turn<I> {
         first
     }
 
-    fn rotate<G: Group<Id = I>>(&mut self, group: &mut G, now: Ns) -> Action<I> {
-        self.advance(group);
-        if !self.current.is_some_and(|id| takes_turns(group, id)) {
+    fn rotate<G: RunList<Id = I>>(&mut self, list: &mut G, now: Ns) -> Action<I> {
+        self.advance(list);
+        if !self.current.is_some_and(|id| takes_turns(list, id)) {
             self.become_current(None, Ns::ZERO);
         }
-        if !self.successor.is_some_and(|(id, _)| takes_turns(group, id)) {
+        if !self.successor.is_some_and(|(id, _)| takes_turns(list, id)) {
             self.successor = None;
         }
-        let Some(current) = self.adopt(group) else {
-            return self.begin(group);
+        let Some(current) = self.adopt(list) else {
+            return self.begin(list);
         };
         let successor = self.successor.map(|(id, _)| id);
         let surplus =
             |id: I, e: &Entity| e.enabled && !e.in_slices && id != current && Some(id) != successor;
-        if let Some((_, id)) = self.order.first(group, surplus) {
+        if let Some((_, id)) = self.order.first(list, surplus) {
             return Action::Disable(id);
         }
         match self.successor {
-            Some((id, end)) => self.change(group, now, (current, id, end)),
-            None => self.go_on(group, now, current),
+            Some((id, end)) => self.change(list, now, (current, id, end)),
+            None => self.go_on(list, now, current),
         }
     }
 
     /// The one whose turn it is: the one it was, if it is still enabled and has something to run or
     /// nobody else that is enabled has; else the first of those.
-    fn adopt<G: Group<Id = I>>(&mut self, group: &G) -> Option<I> {
+    fn adopt<G: RunList<Id = I>>(&mut self, list: &G) -> Option<I> {
         let successor = self.successor.map(|(id, _)| id);
-        let stays = |id: I| group.get(id).is_some_and(|e| e.enabled && e.runnable);
+        let stays = |id: I| list.get(id).is_some_and(|e| e.enabled && e.runnable);
         let enabled = |e: &Entity| e.enabled && !e.in_slices;
-        let current = self
-            .current
-            .filter(|&id| group.get(id).is_some_and(enabled));
+        let current = self.current.filter(|&id| list.get(id).is_some_and(enabled));
         if current.is_some_and(|id| stays(id) || successor.is_some_and(stays)) {
             return current;
         }
-        let next = self.order.first(group, |_, e| enabled(e) && e.runnable);
+        let next = self.order.first(list, |_, e| enabled(e) && e.runnable);
         let next = next.map(|(_, id)| id).or(current);
-        let next = next.or_else(|| Some(self.order.first(group, |_, e| enabled(e))?.1));
+        let next = next.or_else(|| Some(self.order.first(list, |_, e| enabled(e))?.1));
         if next != self.current {
             self.become_current(next, Ns::ZERO);
         }
@@ -107,20 +105,20 @@ impl<I: Copy + Eq> Turn<I> {
     }
 
     /// Nobody is enabled: the first that can run is, or the first of all.
-    fn begin<G: Group<Id = I>>(&mut self, group: &G) -> Action<I> {
-        let runnable = self.order.first(group, |_, e| e.contends());
-        let first = runnable.or_else(|| self.order.first(group, |_, e| !e.in_slices));
+    fn begin<G: RunList<Id = I>>(&mut self, list: &G) -> Action<I> {
+        let runnable = self.order.first(list, |_, e| e.contends());
+        let first = runnable.or_else(|| self.order.first(list, |_, e| !e.in_slices));
         first.map_or(Action::Nothing, |(_, id)| Action::Enable(id))
     }
 
     /// A hand-over has begun.
-    fn change<G: Group<Id = I>>(
+    fn change<G: RunList<Id = I>>(
         &mut self,
-        group: &mut G,
+        list: &mut G,
         now: Ns,
         (current, successor, end): (I, I, End),
     ) -> Action<I> {
-        let (Some(from), Some(to)) = (group.get(current), group.get(successor)) else {
+        let (Some(from), Some(to)) = (list.get(current), list.get(successor)) else {
             return Action::Nothing;
         };
         let quantum = self.order.quantum();
@@ -128,7 +126,7 @@ impl<I: Copy + Eq> Turn<I> {
             // Its work is gone, so that there is nothing to hand over for.
             (false, false, _) => {
                 self.successor = None;
-                self.go_on(group, now, current)
+                self.go_on(list, now, current)
             }
             (true, false, _) if from.runnable => Action::Disable(successor),
             (false, true, _) => Action::Enable(successor),
@@ -158,12 +156,12 @@ impl<I: Copy + Eq> Turn<I> {
     /// has the GPU, from half a quantum on; else with the burst that ends nearest to a quantum; in
     /// the middle of a burst only after a quantum, or one and a half, if LC or the end of the burst
     /// is expected by then.
-    fn go_on<G: Group<Id = I>>(&mut self, group: &mut G, now: Ns, current: I) -> Action<I> {
+    fn go_on<G: RunList<Id = I>>(&mut self, list: &mut G, now: Ns, current: I) -> Action<I> {
         let quantum = self.order.quantum();
         let cost = self.enable_cost;
         let others = |id: I, e: &Entity| id != current && e.contends();
         let (Some((rank, other)), Some(e)) =
-            (self.order.first(group, others), group.get_mut(current))
+            (self.order.first(list, others), list.get_mut(current))
         else {
             return match self.poll {
                 Some(interval) if self.lc.is_on() => {
@@ -306,6 +304,6 @@ impl<I: Copy + Eq> Turn<I> {
     }
 }
 
-fn takes_turns<G: Group>(group: &G, id: G::Id) -> bool {
-    group.get(id).is_some_and(|e| !e.in_slices)
+fn takes_turns<G: RunList>(list: &G, id: G::Id) -> bool {
+    list.get(id).is_some_and(|e| !e.in_slices)
 }

@@ -6,7 +6,7 @@ mod events;
 mod waits;
 
 use crate::policy::{
-    rotation::{entity::Entity, group::Group, Quantum, Weight},
+    rotation::{entity::Entity, run_list::RunList, Quantum, Weight},
     units::Ns,
 };
 
@@ -17,7 +17,7 @@ const MS: u64 = 1_000 * US;
 #[derive(Default)]
 struct Members(Vec<Option<Entity>>);
 
-impl Group for Members {
+impl RunList for Members {
     type Id = usize;
 
     fn get(&self, id: usize) -> Option<&Entity> {

@@ -5,7 +5,7 @@ use super::{Members, MS, US};
 use crate::policy::{
     rotation::{
         entity::{Entity, Sample},
-        group::Group as _,
+        run_list::RunList as _,
         turn::{Action, Outcome, Turn},
         Discipline, Quantum, Weight,
     },

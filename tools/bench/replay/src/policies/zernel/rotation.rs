@@ -4,7 +4,7 @@
 use super::ROTATION;
 use crate::model::measures::Us;
 use crate::policy::rotation::entity::{Entity, Sample};
-use crate::policy::rotation::group::Group;
+use crate::policy::rotation::run_list::RunList;
 use crate::policy::rotation::turn::{Action, Outcome, Turn};
 use crate::policy::rotation::{Discipline, Quantum, Weight};
 use crate::policy::units::Ns;
@@ -13,7 +13,7 @@ use crate::world::{Event, Operation, World};
 /// The best-effort TSGs by their group.
 struct Members(Vec<(usize, Entity)>);
 
-impl Group for Members {
+impl RunList for Members {
     type Id = usize;
 
     fn get(&self, id: usize) -> Option<&Entity> {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The best-effort TSGs of a run list, wherever the caller keeps them.
+//! The best-effort TSGs of a run list, in a container of the caller's.
 
 use super::entity::Entity;
 
-/// A set of TSGs: those of one run list that take turns.
+/// The TSGs of one run list that take turns.
 ///
-/// Whoever is in it was given to [`super::turn::Turn::join`] first, and whoever leaves it is named
-/// to [`super::turn::Turn::leave`].
-pub(crate) trait Group {
+/// [`super::turn::Turn::join`] comes before a TSG is added, [`super::turn::Turn::leave`] after it is
+/// removed.
+pub(crate) trait RunList {
     /// The name of a TSG.
     type Id: Copy + Eq;
 
