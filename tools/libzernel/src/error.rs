@@ -23,7 +23,7 @@ pub enum Error {
         errno: Errno,
     },
     /// A path that should name a cgroup could not be opened.
-    #[error("{}: not a cgroup directory that you can open: {}", path.display(), system_text(*errno))]
+    #[error("{}: no cgroup v2 directory opens at this path: {}", path.display(), system_text(*errno))]
     Cgroup {
         /// The path.
         path: PathBuf,
@@ -39,10 +39,12 @@ pub enum Error {
         errno: Errno,
     },
     /// A call that changes something, on a device that is open for reading alone.
-    #[error("{0}: the device is open for reading alone")]
+    #[error("{0}: the device is open read-only; open it for reading and writing")]
     ReadOnly(Call),
     /// The kernel wrote something that the headers do not allow.
-    #[error("the kernel wrote {0}: the module and this program do not fit together")]
+    #[error(
+        "the kernel wrote {0}: module and program have different ABIs; build both from one version"
+    )]
     Malformed(&'static str),
     /// An attribute does not take this value.
     #[error("{attribute}: {why}")]
@@ -287,8 +289,10 @@ fn general_cause(errno: Errno) -> Cause {
 
 fn open_sentence(errno: Errno) -> String {
     match errno {
-        Errno::NOENT | Errno::NODEV | Errno::NXIO => "not there; is the module loaded?".to_owned(),
-        Errno::ACCESS | Errno::PERM => "you may not open it".to_owned(),
+        Errno::NOENT | Errno::NODEV | Errno::NXIO => {
+            "not there; load the module first (modprobe)".to_owned()
+        }
+        Errno::ACCESS | Errno::PERM => "its permissions do not let you open it".to_owned(),
         errno => system_text(errno),
     }
 }
@@ -301,138 +305,149 @@ fn sentence(call: Call, errno: Errno) -> String {
     }
     let text = match (call, errno) {
         (ClassSet, Errno::PERM) => {
-            "giving more than is in force, or naming another user's target, needs CAP_SYS_NICE or \
-             membership of the group in the tunable lc_gid"
+            "to raise a target, or to name another user's, needs CAP_SYS_NICE or membership of the \
+             group in the tunable lc_gid"
         }
         (ClassClear, Errno::PERM) => {
-            "clearing what a manager has set, what would give more, or another user's target needs \
-             CAP_SYS_NICE or membership of the group in the tunable lc_gid"
+            "to clear a manager's attributes, attributes that hold the target down, or another user's, \
+             needs CAP_SYS_NICE or membership of the group in the tunable lc_gid"
         }
         (ClassGet, Errno::PERM) => {
-            "the target belongs to another user: that needs CAP_PERFMON, CAP_SYS_NICE or \
-             membership of the group in the tunable lc_gid"
+            "to read another user's target needs CAP_PERFMON, CAP_SYS_NICE or membership of the group \
+             in the tunable lc_gid"
         }
-        (ClassSet, Errno::DQUOT) => "your quota of assignments, or lc_admission, is used up",
-        (ClassSet, Errno::NOSPC) => "as many assignments as the module takes are in use",
-        (ClassClear, Errno::NODATA) => "the target has nothing of its own to clear",
+        (ClassSet, Errno::DQUOT) => {
+            "your quota of assignments, or the tunable lc_admission, is used up; clear a class first"
+        }
+        (ClassSet, Errno::NOSPC) => {
+            "the module's room for assignments is used up; clear a class first"
+        }
+        (ClassClear, Errno::NODATA) => "the target has no such attribute of its own",
         (ClassSet, Errno::OPNOTSUPP) => {
-            "the TSG carries the work of several processes (MPS), and a level from 0 to 5 would raise \
-             all of them; set the class of a process that does not use MPS"
+            "several processes share the TSG (MPS), and a level from 0 to 5 would raise all of them; \
+             name a process that does not use MPS, or a level of 6 or 7"
         }
         (ClassSet | ClassGet | ClassClear | ListClasses, Errno::NOENT) => {
             "there is no such TSG, or you may not see it"
         }
         (ClassSet | ClassGet | ClassClear | ListClasses, Errno::SRCH) => {
-            "there is no such thread or process, or the cgroup was removed"
+            "there is no such thread, process or cgroup (any more)"
         }
         (ClassSet | ClassGet | ClassClear | ListClasses, Errno::BADF) => {
-            "that is neither a pidfd nor a cgroup v2 directory"
+            "the file is neither a pidfd nor a cgroup v2 directory"
         }
         (Track | Untrack, Errno::PERM) => {
-            "another user's target, or to end what privilege has begun, needs CAP_SYS_NICE or \
+            "to track another user's target, or to end a manager's tracking, needs CAP_SYS_NICE or \
              membership of the group in the tunable lc_gid"
         }
         (Track, Errno::DQUOT) => {
-            "its user has as many tracked threads as one user may have, or you as many tracked cgroups"
+            "its user's quota of tracked threads, or yours of tracked cgroups, is used up; untrack \
+             something first"
         }
-        (Track, Errno::NOSPC) => "as many threads, or cgroups, as the module takes are tracked",
-        (Track, Errno::OPNOTSUPP) => "the kernel was built without preempt notifiers",
+        (Track, Errno::NOSPC) => {
+            "the module's room for tracked threads, or cgroups, is used up; untrack something first"
+        }
+        (Track, Errno::OPNOTSUPP) => {
+            "the kernel has no preempt notifiers; build it with CONFIG_PREEMPT_NOTIFIERS"
+        }
         (Untrack, Errno::NODATA) => "the target is not tracked",
         (Untrack, Errno::BUSY) => {
-            "the thread is tracked with its whole process, or the target with its cgroup: name that"
+            "the thread is tracked with its process, or the target with its cgroup; untrack that"
         }
         (Track | Untrack, Errno::SRCH) => {
-            "there is no such thread or process, or it is one of the kernel's own; or the cgroup \
-             was removed"
+            "there is no such thread, process or cgroup (any more), or it is the kernel's own"
         }
-        (Track | Untrack, Errno::BADF) => "that is neither a pidfd nor a cgroup v2 directory",
+        (Track | Untrack, Errno::BADF) => "the file is neither a pidfd nor a cgroup v2 directory",
         (Hint, Errno::PERM) => {
-            "another user's thread needs CAP_SYS_NICE or membership of the group in the tunable \
-             lc_gid"
+            "to give a hint about another user's thread needs CAP_SYS_NICE or membership of the group \
+             in the tunable lc_gid"
         }
-        (Hint, Errno::INVAL) => "there is no such phase, or a hint holds for 60 s at most",
+        (Hint, Errno::INVAL) => "there is no such phase, or the hint would hold for more than 60 s",
         (Hint, Errno::NODATA) => {
-            "the thread is not tracked as one of a machine-learning program (track --ml)"
+            "the thread has no phases; track its process as a machine-learning program first \
+             (zernelctl track --ml)"
         }
-        (Hint, Errno::SRCH) => "there is no such thread, or it is one of the kernel's own",
+        (Hint, Errno::SRCH) => "there is no such thread, or it is the kernel's own",
         (Subscribe, Errno::PERM) => {
-            "another user's process, or one that runs as another user too, needs CAP_PERFMON"
+            "to subscribe to a process that runs, even in part, as another user needs CAP_PERFMON"
         }
         (Subscribe, Errno::SRCH) => {
-            "there is no such process, or it is one of the kernel's own"
+            "there is no such process, or it is the kernel's own"
         }
         (Subscribe, Errno::INVAL) => {
-            "the target is not a process, or the range is out of bounds: 1 byte to 1 GiB at a time, \
-             and a span that is not shorter"
+            "the target is not a process, or the range is out of bounds: a part has 1 byte to 1 GiB, \
+             and the span holds one part at least"
         }
         (Subscribe, Errno::BADF) => {
-            "that is not an eventfd, or neither a regular file nor a block device that is open for \
-             reading, or not a pidfd"
+            "a file has the wrong type: the subscription takes an eventfd, a pidfd, and a regular file \
+             or block device that is open for reading"
         }
-        (Subscribe, Errno::BUSY) => "the word of the slot is subscribed already",
+        (Subscribe, Errno::BUSY) => "the slot has a subscription already; take another slot",
         (Subscribe, Errno::NOENT) => "there is no such slot",
         (Subscribe, Errno::DQUOT) => {
-            "you have as many subscriptions as one user may have, or they read more ahead than the \
-             tunable prefetch_readahead_bytes allows"
+            "your quota of subscriptions, or of bytes that they read ahead (tunable \
+             prefetch_readahead_bytes), is used up; end a subscription first"
         }
         (Unsubscribe, Errno::NOENT) => "there is no such subscription",
-        (SlotsMap, Errno::INVAL) => "there are no slots, or a file cannot have as many",
-        (SlotsMap, Errno::ACCESS) => "the device is not open for reading and writing",
-        (SlotsMap, Errno::DQUOT) => "you have as many pages of slots as one user may have",
+        (SlotsMap, Errno::INVAL) => "the number of slots is out of range: a file takes 1 to slots_max of ZERNEL_IOC_INFO",
+        (SlotsMap, Errno::ACCESS) => "the device is open read-only; open it for reading and writing",
+        (SlotsMap, Errno::DQUOT) => "your quota of slot pages is used up; close a file with slots first",
         (Begin, Errno::NOENT) => "there is no such slot or TSG, or you may not see it",
-        (Begin, Errno::PERM) => "the TSG belongs to another user: that needs CAP_SYS_NICE",
-        (Begin, Errno::AGAIN) => "the GPU is suspended",
+        (Begin, Errno::PERM) => "a request for another user's TSG needs CAP_SYS_NICE",
+        (Begin, Errno::AGAIN) => "the GPU's driver sleeps or does not answer; begin later",
         (Ready | Done | Cancel, Errno::NOENT) => "there is no such slot",
-        (Ready | Done | Cancel, Errno::STALE) => "the request is over, or was never begun",
+        (Ready | Done | Cancel, Errno::STALE) => "the request is over, or never began",
         (ListTsgs | ListRequests | Histogram, Errno::NOENT) => {
             "there is no such TSG, GPU or level, or you may not see it"
         }
         (ListLevels | ListRequests | Histogram, Errno::PERM) => {
-            "those of other users' TSGs, too, need CAP_PERFMON"
+            "to read other users' requests, too, needs CAP_PERFMON"
         }
         (Pidfd, Errno::SRCH) => "there is no such process",
-        (Events, Errno::BUSY) => "the stream keeps another number of events",
-        (Events, Errno::NODATA) => "the stream was ended",
+        (Events, Errno::BUSY) => "the stream runs with another number of events; keep that, or open a stream of its own",
+        (Events, Errno::NODATA) => "the stream was ended; open another",
         (Events, Errno::NOENT) => "there is no such TSG or GPU, or you may not see it",
-        (Events, Errno::SRCH) => "there is no such thread or process, or the cgroup was removed",
-        (Events, Errno::DQUOT) => "you have as many event streams as one user may have",
-        (SimContextCreate, Errno::NOSPC) => "the GPU has as many TSGs or channels as it takes",
-        (SimContextCreate, Errno::DQUOT) => "you have as many contexts as one user may have",
+        (Events, Errno::SRCH) => "there is no such thread, process or cgroup (any more)",
+        (Events, Errno::DQUOT) => "your quota of event streams is used up; close one first",
+        (SimContextCreate, Errno::NOSPC) => "the GPU's room for TSGs or channels is used up; destroy a context first",
+        (SimContextCreate, Errno::DQUOT) => "your quota of contexts is used up; destroy one first",
         (SimContextCreate, Errno::MLINK) => {
-            "as many contexts as can share semaphore words share those"
+            "8 TSGs share the semaphore words of that context already; share another's"
         }
-        (SimContextCreate, Errno::NOENT) => "there is no such GPU, engine or context to share with",
+        (SimContextCreate, Errno::NOENT) => "there is no such GPU or engine, or no such context to share with",
         (SimGpuInfo | SimEngineStats | SimSuspend | SimFault | SimTraceStart, Errno::NOENT) => {
             "there is no such GPU or engine"
         }
         (SimTsgStats, Errno::NOENT) => "there is no such TSG",
-        (SimTsgStats, Errno::PERM) => "the TSG belongs to another user",
-        (SimSubmit, Errno::NOSPC) => "the GPU has as many items queued as it takes, of all users",
-        (SimSubmit, Errno::AGAIN) => "the channel has no room now",
-        (SimSubmit, Errno::DQUOT) => "you have as many items queued as one user may have",
-        (SimWait, Errno::TIME) => "not completed at the deadline",
-        (SimWait, Errno::NOENT) => "the context was destroyed",
-        (SimWait, Errno::INVAL) => "no item of that number was submitted",
-        (SimEventfd, Errno::BADF) => "the eventfd is not open",
-        (SimEventfd, Errno::INVAL) => "that is not an eventfd",
-        (SimTraceStart, Errno::PERM) => "tracing needs CAP_PERFMON",
-        (SimTraceStart, Errno::BUSY) => "the GPU is being traced already",
-        (SimTraceRead, Errno::PERM) => "the trace was not started through this file",
-        (SimFault | SimSuspend | SimTsgDescribe, Errno::PERM) => "that needs CAP_SYS_ADMIN",
-        (SimTsgControl, Errno::PERM) => {
-            "the TSG has a class, and the tunable user_control does not let its owner change it"
+        (SimTsgStats, Errno::PERM) => "the TSG is another user's",
+        (SimSubmit, Errno::NOSPC) => {
+            "the GPU's room for items of all users is used up; wait until some are done"
         }
-        (SimTsgControl, Errno::AGAIN) => "the GPU is suspended",
-        (SimTsgDescribe, Errno::NOENT) => "there is no such context, or zernel does not know it",
+        (SimSubmit, Errno::AGAIN) => "the channel is full; wait until an item is done",
+        (SimSubmit, Errno::DQUOT) => "your quota of items queued is used up; wait until some are done",
+        (SimWait, Errno::TIME) => "the work was not done at the deadline",
+        (SimWait, Errno::NOENT) => "the context was destroyed",
+        (SimWait, Errno::INVAL) => "no item with this number was submitted",
+        (SimEventfd, Errno::BADF) => "the eventfd is not open",
+        (SimEventfd, Errno::INVAL) => "the file is not an eventfd",
+        (SimTraceStart, Errno::PERM) => "a trace needs CAP_PERFMON",
+        (SimTraceStart, Errno::BUSY) => "the GPU has a trace already; end it first",
+        (SimTraceRead, Errno::PERM) => "another file has started the trace; read it there",
+        (SimFault | SimSuspend | SimTsgDescribe, Errno::PERM) => "this call needs CAP_SYS_ADMIN",
+        (SimTsgControl, Errno::PERM) => {
+            "the TSG has a class: its owner can change it only as the tunable user_control allows"
+        }
+        (SimTsgControl, Errno::AGAIN) => "the GPU is suspended; resume it first",
+        (SimTsgDescribe, Errno::NOENT) => "there is no such context, or zernel does not list it",
         (_, Errno::NOENT) => "there is no such GPU, context, channel or TSG",
         (_, Errno::INVAL) => "a value is out of range",
-        (_, Errno::TOOBIG) => "the loaded module is older and does not know this",
+        (_, Errno::TOOBIG) => "the loaded module is older than this call; load a newer one",
         (_, Errno::NOTTY) => {
-            "this is no zernel device, or the loaded module is older and does not know this"
+            "this is no zernel device, or the loaded module is older than this call"
         }
         (_, Errno::NOMEM) => "the kernel is out of memory",
-        (_, Errno::INTR) => "a signal came first",
-        (_, Errno::PERM | Errno::ACCESS) => "you may not do this",
+        (_, Errno::INTR) => "a signal interrupted the call; repeat it",
+        (_, Errno::PERM | Errno::ACCESS) => "you lack the permission for this call",
         (_, errno) => return system_text(errno),
     };
     text.to_owned()

@@ -51,15 +51,15 @@ impl Zernel {
 pub(crate) fn sentence(errno: Errno) -> Option<&'static str> {
     Some(match errno {
         Errno::PERM => "a probe needs CAP_SYS_ADMIN, and a kernel that is not locked down",
-        Errno::DQUOT => "this file has as many probes as one may have",
-        Errno::NOSPC => "there are as many probes as the module takes",
+        Errno::DQUOT => "this file's room for probes is used up; remove one first",
+        Errno::NOSPC => "the module's room for probes is used up; remove one first",
         Errno::BADF => "the library is not open",
         Errno::ACCESS => "the library is not open for reading",
         Errno::NODEV => "the library is not a regular file",
-        Errno::RANGE => "the offset does not lie in the library",
+        Errno::RANGE => "the offset lies beyond the end of the library",
         Errno::NOEXEC => "no function of the symbol table begins at that offset, or its first instruction cannot be probed",
         Errno::IO => "the kernel cannot probe that file",
-        Errno::OPNOTSUPP => "the kernel was built without uprobes",
+        Errno::OPNOTSUPP => "the kernel has no uprobes; build it with CONFIG_UPROBES",
         Errno::NOENT => "there is no such probe",
         _ => return None,
     })

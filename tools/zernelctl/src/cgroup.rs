@@ -21,7 +21,8 @@ impl Child {
     pub fn create() -> Result<Self> {
         let mounts = fs::read_to_string("/proc/self/mountinfo").context("/proc/self/mountinfo")?;
         let own = fs::read_to_string("/proc/self/cgroup").context("/proc/self/cgroup")?;
-        let parent = own_path(&mounts, &own).context("no cgroup v2 hierarchy is mounted")?;
+        let parent = own_path(&mounts, &own)
+            .context("no cgroup v2 hierarchy is mounted; mount one at /sys/fs/cgroup")?;
         let path = parent.join(format!("zernel-run-{}", std::process::id()));
         fs::create_dir(&path).with_context(|| format!("cannot make cgroup {}", path.display()))?;
         Ok(Self { parent, path })
@@ -49,7 +50,7 @@ impl Drop for Child {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(_) => eprintln!(
-                "zernelctl: processes are left in {}; remove it when they have ended",
+                "zernelctl: {} still has processes; remove it when they have ended",
                 self.path.display()
             ),
         }

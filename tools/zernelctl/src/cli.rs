@@ -21,10 +21,10 @@ use crate::{
 const EXAMPLES: &str = "\
 Examples:
   zernelctl run --class lc -- ./serve --port 8000     serve with low latency
-  zernelctl run --class be --cgroup -- make train     train in what is left, children too
+  zernelctl run --class be --cgroup -- make train     train in the rest of the time, children too
   zernelctl class set be --pid 4711                   a process that runs already
   zernelctl class set 3 --cgroup /sys/fs/cgroup/batch everything in a cgroup
-  zernelctl watch --json | jq .kind                   follow what happens";
+  zernelctl watch --json | jq .kind                   follow events";
 
 /// Heading of the options that every command has.
 const COMMON: &str = "Common options";
@@ -56,7 +56,7 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Show the module, its GPUs and how much work of which level they have.
+    /// Show the module, its GPUs and the number of TSGs per level.
     Status,
     /// GPUs.
     #[command(subcommand)]
@@ -69,87 +69,83 @@ enum Command {
     Class(class::command::Command),
     /// Run a command with a class.
     ///
-    /// The class is set for the process, which then becomes the command. It does not reach the
-    /// command's children, unless --cgroup makes a cgroup for all of them.
+    /// The class is the command's alone. With --cgroup its children have it, too.
     Run(RunArgs),
     /// Print events as they happen, until interrupted.
     ///
-    /// Shows your own TSGs, or all with CAP_PERFMON. Events that were lost because they were not
-    /// read in time are counted on standard error.
+    /// Shows your own TSGs, or all with CAP_PERFMON. Lost events, not read in time, are counted on
+    /// standard error.
     Watch(WatchArgs),
-    /// Track what the threads of a process, or in a cgroup, do: CPU time, waits for a CPU, sleeps
-    /// by cause.
+    /// Track threads: their CPU time, waits for a CPU, and sleeps by cause.
     ///
-    /// A thread is recorded from the moment on when it returns to user space next. Your own are
-    /// free to track; another user's need CAP_SYS_NICE or membership of the group in the tunable
-    /// lc_gid. The owner of a cgroup's directory tracks its own processes in it.
+    /// A thread's record begins when it next returns to user space. Your own threads are free to
+    /// track; another user's need CAP_SYS_NICE or membership of the group in the tunable lc_gid. The
+    /// owner of a cgroup's directory tracks its own processes in it.
     Track {
         #[command(flatten)]
         target: TrackArgs,
-        /// Processes that it makes from now on, too, and those that they make.
+        /// Track also the processes that it starts from now on, and theirs.
         #[arg(long, conflicts_with_all = ["tid", "cgroup"])]
         children: bool,
-        /// It is a machine-learning program: `phases` tells what its threads do.
+        /// Treat it as a machine-learning program: `phases` shows the phases of its threads.
         #[arg(long)]
         ml: bool,
     },
-    /// Track the threads of a process, or in a cgroup, no more.
+    /// End the tracking of a thread, a process or a cgroup.
     Untrack {
         #[command(flatten)]
         target: TrackArgs,
     },
-    /// List your tracked threads, or all with CAP_PERFMON, and what they did with their time.
+    /// List your tracked threads, or all with CAP_PERFMON, with their time by activity.
     ///
-    /// Shares are of the time since each is recorded.
+    /// Shares are of the time since the record of a thread began.
     Threads {
         /// Only those of this process.
         #[arg(long, value_parser = process)]
         pid: Option<u32>,
     },
-    /// Have tracked threads counted as waiting for the GPU while they are in functions of a
-    /// library.
+    /// Count tracked threads as waiting for the GPU while they are in functions of a library.
     ///
-    /// For runtimes that spin or poll until the GPU is done, and do not ask the driver. Needs
-    /// CAP_SYS_ADMIN, and lasts until interrupted. Whoever calls such a function, tracked or not,
-    /// takes a trap.
+    /// For runtimes that spin or poll until the GPU is done instead of a call to the driver. Needs
+    /// CAP_SYS_ADMIN, and lasts until interrupted. Each call of such a function costs a trap, in
+    /// threads that are not tracked, too.
     Probe(ProbeArgs),
     /// Show the phases of your machine-learning programs, or of all with CAP_PERFMON.
     ///
-    /// A phase is what a thread does: it loads data, waits for the GPU, exchanges data with other
-    /// ranks, or makes an optimizer step. `track --ml` says what is such a program. Shares are of
-    /// the time since each is recorded.
+    /// A phase is the step of its loop in which a thread is: it loads data, waits for the GPU,
+    /// exchanges data with other ranks, or makes an optimizer step. `track --ml` marks a program as
+    /// a machine-learning one. Shares are of the time since the record of a thread began.
     Phases(PhasesArgs),
-    /// Say what phase a thread is in, for a time: that wins over what is detected.
+    /// State the phase of a thread for a time, over the detected one.
     ///
-    /// The thread is one of a program that is tracked with --ml. Your own are free to give hints
-    /// to; another user's need CAP_SYS_NICE or membership of the group in the tunable lc_gid.
+    /// The program is tracked with --ml. Hints about your own threads are free; another user's need
+    /// CAP_SYS_NICE or membership of the group in the tunable lc_gid.
     Hint {
         /// The thread.
         #[arg(long, value_name = "TID", value_parser = thread)]
         tid: u32,
-        /// For so many milliseconds, at most 60000; 0 ends the hint that was given before.
+        /// Length of the hint in milliseconds, at most 60000; 0 ends the last one.
         #[arg(long, value_name = "MS", value_parser = milliseconds)]
         duration: Duration,
-        /// unknown, data_loading, gpu_compute, collective or optimizer_step.
+        /// The phase: unknown, data_loading, gpu_compute, collective or optimizer_step.
         phase: Phase,
     },
     /// Tell when it is time for a machine-learning program to load its next batch.
     ///
-    /// Prints a line for each signal, until interrupted or the process has ended. With --file that
-    /// file is read into the page cache meanwhile, a part at each signal: for programs that know
-    /// nothing of zernel. The program is one that is tracked with --ml; for those of other users
-    /// that needs CAP_PERFMON.
+    /// Prints a line for each signal, until interrupted or the process has ended. With --file, zernel
+    /// reads a part of that file into the page cache at each signal, for programs that know nothing
+    /// of zernel. The program is tracked with --ml. Another user's needs CAP_PERFMON.
     Prefetch(PrefetchArgs),
     /// Tunables of the module.
     #[command(subcommand)]
     Tune(TuneCommand),
     /// Show the module's counters.
     Stats,
-    /// Show what became of requests, and how long they took.
+    /// Show the outcomes and times of requests.
     ///
-    /// A request is what a process tells before its data is ready, so that the GPU is free then.
-    /// Shows each level that has had some and all together, which needs CAP_PERFMON, or everything
-    /// about one level or TSG; your own TSGs need no privilege.
+    /// A request announces a need of the GPU before its data is ready, so that the GPU is free
+    /// then. Shows all levels with requests, or one level or TSG. Levels need CAP_PERFMON, your own
+    /// TSGs nothing.
     Requests(RequestsArgs),
 }
 
@@ -167,13 +163,13 @@ enum TsgCommand {
 
 #[derive(Debug, ClapArgs)]
 struct TsgListArgs {
-    /// Only those of this process.
+    /// Only TSGs of this process.
     #[arg(long, value_parser = process)]
     pid: Option<u32>,
-    /// Only those of this level: lc, be or a number from 0 to 7.
+    /// Only TSGs of this level: lc, be or a number from 0 to 7.
     #[arg(long)]
     level: Option<Level>,
-    /// Those of copy and other engines, too.
+    /// TSGs of copy and other engines, too.
     #[arg(long)]
     all: bool,
 }
@@ -187,7 +183,7 @@ struct TrackArgs {
     /// A process: all of its threads, later ones too.
     #[arg(long, value_name = "PID", value_parser = process)]
     pid: Option<u32>,
-    /// A cgroup v2 directory: every process in it and below, as long as it is there.
+    /// A cgroup v2 directory: every process while it is in it or below.
     #[arg(long, value_name = "PATH")]
     cgroup: Option<PathBuf>,
 }
@@ -210,21 +206,22 @@ struct ProbeArgs {
     /// The library: an ELF file.
     #[arg(long, value_name = "FILE")]
     library: PathBuf,
-    /// Functions of it by their names.
+    /// Functions of the library, by name.
     #[arg(long, value_name = "NAME", num_args = 1.., required_unless_present = "offset")]
     symbol: Vec<String>,
-    /// Functions of it by where they begin in the file, decimal or 0x and hexadecimal.
+    /// Functions of the library, by the offset of their start in the file: decimal, or 0x and
+    /// hexadecimal.
     #[arg(long, value_name = "OFFSET", num_args = 1.., value_parser = offset)]
     offset: Vec<u64>,
 }
 
 #[derive(Debug, ClapArgs)]
 struct RunArgs {
-    /// lc, be or a number from 0 (most urgent) to 7.
+    /// The level: lc, be or a number from 0 (most urgent) to 7.
     #[arg(long, value_name = "LEVEL")]
     class: Level,
-    /// Make a child cgroup with the class and run the command in it, so that its children are
-    /// covered, too. The cgroup is removed at the end.
+    /// Run the command in a cgroup of its own with the class, so that its children have it, too. The
+    /// cgroup is removed at the end.
     #[arg(long)]
     cgroup: bool,
     /// The command and its arguments.
@@ -237,7 +234,7 @@ struct WatchArgs {
     /// Stop after this many events.
     #[arg(long, value_name = "N", value_parser = count)]
     count: Option<u64>,
-    /// Stop when nothing happens for this many seconds.
+    /// Stop after this many seconds without an event.
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     timeout: Option<Duration>,
     /// Only events of this process.
@@ -247,37 +244,35 @@ struct WatchArgs {
 
 #[derive(Debug, ClapArgs)]
 struct RequestsArgs {
-    /// Only those of this TSG, by its id as `tsg list` shows it.
+    /// Only requests of this TSG, by its id in `tsg list`.
     #[arg(long, value_name = "ID", conflicts_with = "level")]
     tsg: Option<tsg::Id>,
-    /// Only those that began at this level: lc, be or a number from 0 to 7.
+    /// Only requests that began at this level: lc, be or a number from 0 to 7.
     #[arg(long)]
     level: Option<Level>,
-    /// Show how many took how long, too.
+    /// Show the distribution of each time, too.
     #[arg(long)]
     histogram: bool,
 }
 
 #[derive(Debug, ClapArgs)]
 struct PhasesArgs {
-    /// Sums of each process, how busy the GPU is for it, and how long ago its work was done last.
+    /// Show processes: sums of their threads, GPU activity, and the time since their last work.
     #[arg(long)]
     process: bool,
-    /// Sums of the processes in each cgroup v2.
+    /// Show cgroups v2: sums of the processes in each.
     #[arg(long, conflicts_with = "process")]
     cgroup: bool,
-    /// The cgroups that are tracked: all that their threads did there, those that have left
-    /// included.
+    /// Show tracked cgroups: sums of all threads while they were there.
     #[arg(long, conflicts_with_all = ["process", "cgroup", "pid"])]
     cgroups: bool,
-    /// Only those of this process.
+    /// Only threads of this process.
     #[arg(long, value_parser = process)]
     pid: Option<u32>,
-    /// Show them again and again, every so many seconds, until interrupted; JSON is a line each
-    /// time.
+    /// Repeat every so many seconds, until interrupted; JSON is a line each time.
     #[arg(long, value_name = "SECONDS", value_parser = interval)]
     watch: Option<Duration>,
-    /// Stop after so many times.
+    /// Stop after this many repetitions.
     #[arg(long, value_name = "N", value_parser = count, requires = "watch")]
     count: Option<u64>,
 }
@@ -302,13 +297,13 @@ struct PrefetchArgs {
     /// Read this file ahead: a regular file or a block device.
     #[arg(long, value_name = "PATH", requires = "length")]
     file: Option<PathBuf>,
-    /// Where the first part begins, in bytes.
+    /// Offset of the first part, in bytes.
     #[arg(long, value_name = "BYTES", value_parser = bytes, requires = "file", default_value = "0")]
     offset: u64,
     /// Bytes to read at a signal, at most 1G; K, M and G are units of 1024.
     #[arg(long, value_name = "BYTES", value_parser = length, requires = "file")]
     length: Option<u64>,
-    /// After so many bytes begin anew at the offset; by default at the end of the file.
+    /// Bytes after which reading begins anew at the offset; by default up to the end of the file.
     #[arg(long, value_name = "BYTES", value_parser = bytes, requires = "file")]
     span: Option<u64>,
     /// Stop after this many signals.
@@ -343,10 +338,10 @@ pub(crate) fn thread(text: &str) -> Result<u32, String> {
     task(text, "a thread id")
 }
 
-fn task(text: &str, what: &str) -> Result<u32, String> {
+fn task(text: &str, noun: &str) -> Result<u32, String> {
     match text.parse() {
         Ok(0) | Err(_) => Err(format!(
-            "'{text}' is not {what}: it takes a decimal number from 1"
+            "'{text}' is not {noun}: it takes a decimal number from 1"
         )),
         Ok(id) => Ok(id),
     }
@@ -366,9 +361,9 @@ fn count(text: &str) -> Result<u64, String> {
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text
-        .parse()
-        .map_err(|_| format!("'{text}' is not a number of seconds"))?;
+    let seconds: f64 = text.parse().map_err(|_| {
+        format!("'{text}' is not a number of seconds: it takes a decimal number, like 0.5")
+    })?;
     Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
 }
 
@@ -377,16 +372,16 @@ fn interval(text: &str) -> Result<Duration, String> {
     let time = seconds(text)?;
     if time < LEAST {
         return Err(format!(
-            "'{text}' is too short: it takes 0.01 seconds or more"
+            "'{text}' is too short: the interval is 0.01 seconds or more"
         ));
     }
     Ok(time)
 }
 
 fn milliseconds(text: &str) -> Result<Duration, String> {
-    let ms: u64 = text
-        .parse()
-        .map_err(|_| format!("'{text}' is not a number of milliseconds"))?;
+    let ms: u64 = text.parse().map_err(|_| {
+        format!("'{text}' is not a number of milliseconds: it takes a decimal number from 0")
+    })?;
     let time = Duration::from_millis(ms);
     if time > HINT_MAX {
         let most = HINT_MAX.as_millis();
@@ -416,7 +411,7 @@ fn length(text: &str) -> Result<u64, String> {
     let length = bytes(text)?;
     if !(1..=MAX_LENGTH).contains(&length) {
         return Err(format!(
-            "'{text}' is not what can be read at a signal: that is 1 byte to 1G"
+            "'{text}' is not the length of a part: it takes 1 byte to 1G"
         ));
     }
     Ok(length)

@@ -7,9 +7,9 @@ use std::process::ExitCode;
 
 use libzernel::Cause;
 
-/// Something failed for which there is no other code.
+/// A failure without a code of its own.
 const FAILED: u8 = 1;
-/// The command line is not sound; clap uses the same number.
+/// The command line is invalid; clap uses the same number.
 const USAGE: u8 = 2;
 /// There is no such target or tunable.
 const NO_TARGET: u8 = 3;
@@ -33,19 +33,19 @@ pub const HELP: &str = "\
 Exit codes:
   0    done
   1    failed
-  2    the command line is not sound, or a value is not one that is taken
+  2    the command line or one of its values is invalid
   3    no such TSG, thread, process, cgroup or tunable
   4    not permitted
   5    no zernel device: the module is not loaded
   6    a quota, the admission budget or a bound of the module is used up
-  7    class clear: the target has nothing of that; untrack: it is not tracked;
-       hint: the thread has no phases
-  8    class set: the TSG carries the work of several processes (MPS)
+  7    class clear: the target has no such attribute of its own;
+       untrack: the target is not tracked; hint: the thread has no phases
+  8    class set: several processes share the TSG (MPS)
   126  run: the command cannot be started
   127  run: there is no such command
   run with --cgroup exits with the command's own code, or 128 + the signal that ended it";
 
-/// A value of the command line that is not one that is taken, as a sentence.
+/// An invalid value on the command line, as a sentence.
 #[derive(Debug)]
 pub struct Unsound(pub String);
 
@@ -60,7 +60,7 @@ impl std::error::Error for Unsound {}
 /// Tells what went wrong, and returns the code that goes with it.
 pub fn report(error: &anyhow::Error) -> ExitCode {
     if is_broken_pipe(error) {
-        // Whoever read the output has seen enough.
+        // The reader of the output has seen enough.
         return ExitCode::SUCCESS;
     }
     eprintln!("zernelctl: {error:#}");

@@ -70,7 +70,7 @@ pub fn run(zernel: &Zernel, options: &Options, json: bool) -> Result<()> {
         let new = match rustix::io::read(&bell, &mut count) {
             Ok(_) => u64::from_ne_bytes(count),
             Err(Errno::AGAIN | Errno::INTR) => 0,
-            Err(errno) => return Err(errno).context("read an eventfd"),
+            Err(errno) => return Err(errno).context("cannot read the eventfd"),
         };
         for _ in 0..new {
             if options.count.is_some_and(|count| shown >= count) {
@@ -104,7 +104,7 @@ fn wait(bell: &impl AsFd, target: &Target) -> Result<bool> {
     }
     match poll(&mut fds, None) {
         Ok(_) | Err(Errno::INTR) => {}
-        Err(errno) => return Err(errno).context("wait for a signal"),
+        Err(errno) => return Err(errno).context("cannot wait for a signal"),
     }
     let rings = !fds[0].revents().is_empty();
     let ended = fds.get(1).is_some_and(|fd| !fd.revents().is_empty());
@@ -135,14 +135,15 @@ impl Ahead {
         let rest = size.saturating_sub(self.offset);
         if rest == 0 {
             let offset = self.offset;
-            let why = format!("{path} has {size} bytes: there are none from {offset} on");
+            let why =
+                format!("{path} has only {size} bytes; give an --offset below that, not {offset}");
             return Err(Unsound(why).into());
         }
         let span = self.span.unwrap_or(rest.max(self.length));
         if span < self.length {
             let length = self.length;
             let why =
-                format!("a span of {span} bytes is shorter than what is read at a time, {length}");
+                format!("the span of {span} bytes is shorter than the length of {length} bytes");
             return Err(Unsound(why).into());
         }
         Ok(Ranges {
@@ -179,9 +180,12 @@ mod tests {
     #[test]
     fn what_makes_no_sense_is_told_in_a_sentence() {
         for (ahead, said) in [
-            (ahead(1_000, 50, None), "there are none from 1000 on"),
-            (ahead(0, 50, Some(49)), "a span of 49 bytes is shorter"),
-            (ahead(0, 50, Some(0)), "a span of 0 bytes is shorter"),
+            (
+                ahead(1_000, 50, None),
+                "give an --offset below that, not 1000",
+            ),
+            (ahead(0, 50, Some(49)), "the span of 49 bytes is shorter"),
+            (ahead(0, 50, Some(0)), "the span of 0 bytes is shorter"),
         ] {
             let error = ahead.ranges(1_000).unwrap_err();
             assert!(error.to_string().contains(said), "{error}");

@@ -49,11 +49,13 @@ pub fn in_cgroup(zernel: &Zernel, level: Level, command: &[OsString]) -> Result<
     handle.close();
     // It ends once its signals are closed, and has nothing to tell.
     let _ = forwarder.join();
-    Ok(ExitCode::from(code(status.context("cannot wait")?)))
+    Ok(ExitCode::from(code(
+        status.context("cannot wait for the command")?,
+    )))
 }
 
 fn to_command(command: &[OsString]) -> Result<Command> {
-    let (program, args) = command.split_first().context("no command is given")?;
+    let (program, args) = command.split_first().context("the command is missing")?;
     let mut command = Command::new(program);
     command.args(args);
     Ok(command)

@@ -11,7 +11,7 @@ pub struct Symbols<'a>(object::File<'a>);
 impl<'a> Symbols<'a> {
     /// The symbols in `file`.
     pub fn of(file: &'a [u8]) -> Result<Self> {
-        let parsed = object::File::parse(file).context("that is not an ELF file")?;
+        let parsed = object::File::parse(file).context("the library is not an ELF file")?;
         Ok(Self(parsed))
     }
 
@@ -26,21 +26,21 @@ impl<'a> Symbols<'a> {
                 Err(error) => why = Some(error),
             }
         }
-        Err(why.with_context(|| format!("there is no symbol {name}"))?)
+        Err(why.with_context(|| format!("the library has no symbol {name}"))?)
     }
 
     fn place_of<'s>(&self, name: &str, symbol: &impl ObjectSymbol<'s>) -> Result<u64> {
         ensure!(
             !symbol.is_undefined(),
-            "{name} is used there, and defined in another library"
+            "{name} is defined in another library; name that library"
         );
         let SymbolFlags::Elf { st_info, .. } = symbol.flags() else {
-            bail!("that is not an ELF file");
+            bail!("the library is not an ELF file");
         };
         match st_info.st_type() {
             STT_FUNC => {}
             STT_GNU_IFUNC => bail!(
-                "{name} is chosen when a program starts (IFUNC): name the function that is chosen"
+                "{name} is only a name for one of several functions (IFUNC); name the function itself"
             ),
             _ => bail!("{name} is not a function"),
         }
@@ -56,7 +56,7 @@ impl<'a> Symbols<'a> {
                 return Ok(offset + within);
             }
         }
-        bail!("{name} is in no part of the file that is executed")
+        bail!("{name} lies outside the executable segments of the file")
     }
 }
 
@@ -112,9 +112,12 @@ mod tests {
             let symbols = Symbols::of(file).unwrap();
             symbols.offset(name).unwrap_err().to_string()
         };
-        assert_eq!(why(&own, "no_such_one"), "there is no symbol no_such_one");
+        assert_eq!(
+            why(&own, "no_such_one"),
+            "the library has no symbol no_such_one"
+        );
         let text = Symbols::of(b"#!/bin/sh").map(drop).unwrap_err().to_string();
-        assert_eq!(text, "that is not an ELF file");
+        assert_eq!(text, "the library is not an ELF file");
         // The C library of another system is not known.
         let Some(library) = c_library() else {
             return;
@@ -122,7 +125,7 @@ mod tests {
         assert!(Symbols::of(&library).unwrap().offset("abort").unwrap() > 0);
         assert_eq!(
             why(&own, "abort"),
-            "abort is used there, and defined in another library"
+            "abort is defined in another library; name that library"
         );
         assert_eq!(why(&library, "stdout"), "stdout is not a function");
         let chosen = why(&library, "strlen");

@@ -181,7 +181,7 @@ fn without_a_device_every_command_says_so() {
             "optimizer_step",
         ],
     ] {
-        let said = predicate::str::contains("is the module loaded?");
+        let said = predicate::str::contains("load the module first");
         zernelctl(args).assert().code(5).stdout("").stderr(said);
     }
 }

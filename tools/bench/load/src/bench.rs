@@ -278,7 +278,7 @@ fn change(
     let event = loop {
         let event = events
             .next_within(Some(PATIENCE))?
-            .context("no TSG_APPLIED event came")?;
+            .context("the TSG_APPLIED event has not come")?;
         if event.tsg == id && event.kind == Kind::TsgApplied {
             break event;
         }

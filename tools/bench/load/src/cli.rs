@@ -27,8 +27,8 @@ use crate::{bench, demo, run, suite, worker};
 const EXIT_CODES: &str = "\
 Exit codes:
   0  done
-  1  failed, or a workload file is not sound
-  2  the command line is not sound, or one of its values is not one that is taken
+  1  failed, or a workload file is invalid
+  2  the command line or one of its values is invalid
   5  no zernel device: a module is not loaded";
 
 /// Load generator for zernel's software GPU.
@@ -72,33 +72,32 @@ enum Command {
     Run(RunArgs),
     /// Run a training loop without zernel's prefetch signal and with it.
     ///
-    /// It really reads its batches, computes on the software GPU and works on the CPU, and says when
-    /// it did what. Prints how long the GPU was idle and how well the phases that zernel tells agree
-    /// with that.
+    /// The loop reads batches, computes on the software GPU and works on the CPU, and logs the time of
+    /// each step. Prints the idle time of the GPU, and the agreement of zernel's phases with the log.
     Train(TrainArgs),
     /// Run workloads A, B1 and C alone, with default slices and with zernel's classes; then training
     /// loops without the prefetch signal and with it.
     ///
     /// Prints a table per workload and loop, and writes WORKLOAD-MODE.json, training.json and
-    /// summary.json to DIR, from which `zernel-load report DIR` draws plots.
+    /// summary.json to DIR; `zernel-load report DIR` draws plots of them.
     Demo(DemoArgs),
-    /// Run the suite of `make bench` and write what came of it to DIR, a line of JSON per part.
+    /// Run the suite of `make bench` and write its results to DIR, a line of JSON per part.
     Suite(SuiteArgs),
-    /// Print the table of what a suite wrote to DIR, and write bench.html and bench.json there.
+    /// Print the table of a suite's results in DIR, and write bench.html and bench.json there.
     ///
     /// Beside it, DIR can have costs.json (`bench --out`) and replay*.json (`replay run --json`).
     Page(PageArgs),
     /// Print the tables of results in DIR and draw their plots there, as SVG and PNG.
     Report(ReportArgs),
-    /// Write the README's picture and table of a demo's results to their folder, DIR.
+    /// Write the README's picture and table of a demo's results to DIR.
     Readme {
         /// Folder with the results of `demo`, or with the figures of the picture (demo.json).
         dir: PathBuf,
-        /// Write them to this repository instead: its README and its images.
+        /// Write to this repository instead: its README and its images.
         #[arg(long, value_name = "ROOT")]
         record: Option<PathBuf>,
     },
-    /// Measure what each call costs, next to getpid, and how long a class change takes.
+    /// Measure the cost of each call, next to getpid, and the time of a class change.
     ///
     /// Meant for QEMU's icount, under which a nanosecond is an instruction.
     Bench(BenchArgs),
@@ -119,16 +118,16 @@ struct ClientArgs {
     /// Network to serve.
     #[arg(long, value_enum, default_value_t = Network::Vgg)]
     network: Network,
-    /// Requests per second, evenly spaced. Without a rate the next starts when the last is done.
+    /// Requests per second, evenly spaced. Without a rate each starts when the last is done.
     #[arg(long, value_name = "RATE", conflicts_with = "poisson", value_parser = rate)]
     periodic: Option<f64>,
-    /// Requests per second on average, at random.
+    /// Requests per second on average, at random times.
     #[arg(long, value_name = "RATE", value_parser = rate)]
     poisson: Option<f64>,
     /// Time to prepare the data, in microseconds.
     #[arg(long, value_name = "US", default_value_t = 200)]
     prepare_us: u64,
-    /// Duration.
+    /// Duration in seconds.
     #[arg(long, default_value_t = 5.0, value_parser = seconds)]
     seconds: f64,
     /// Seed of the random numbers.
@@ -145,23 +144,23 @@ struct RunArgs {
     /// Name of a built-in workload, or path of a YAML file.
     #[arg(value_parser = workload_name, required_unless_present = "file")]
     workload: Option<String>,
-    /// The same, as an option.
+    /// The workload as an option.
     #[arg(long = "workload", value_name = "FILE", value_parser = workload_name,
           conflicts_with = "workload")]
     file: Option<String>,
-    /// The clients that run, and their slices; can be given several times.
+    /// The clients that run, and their slices; several can be given.
     #[arg(long, value_enum, default_values_t = Mode::ALL)]
     mode: Vec<Mode>,
-    /// Which clients share a process, and so a TSG.
+    /// Clients that share a process, and so a TSG.
     #[arg(long, value_enum, default_value_t = Deployment::PerClient)]
     deployment: Deployment,
-    /// Time of a preparation, as mode gpreempt believes.
+    /// Time of a preparation that mode gpreempt assumes.
     #[arg(long, value_name = "US", default_value_t = Constants::PUBLISHED.preparation_us)]
     preparation_us: u64,
-    /// Time of a switch, as mode gpreempt believes.
+    /// Time of a switch that mode gpreempt assumes.
     #[arg(long, value_name = "US", default_value_t = Constants::PUBLISHED.switch_us)]
     switch_us: u64,
-    /// Duration of each run, instead of the workload's own time.
+    /// Duration of each run in seconds, instead of the workload's.
     #[arg(long, value_parser = seconds)]
     seconds: Option<f64>,
     /// Seed of the random numbers.
@@ -178,10 +177,10 @@ struct RunArgs {
 #[derive(Debug, ClapArgs)]
 #[command(allow_negative_numbers = true)]
 struct DemoArgs {
-    /// Where to write the results.
+    /// Folder for the results.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// Run this many times as long; below 1 for a quick look.
+    /// Factor of all durations; below 1 for a quick look.
     #[arg(long, default_value_t = 1.0, value_parser = scale)]
     scale: f64,
 }
@@ -189,13 +188,13 @@ struct DemoArgs {
 #[derive(Debug, ClapArgs)]
 #[command(allow_negative_numbers = true)]
 struct SuiteArgs {
-    /// Where to write the results.
+    /// Folder for the results.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
     /// Extent of the suite.
     #[arg(long, value_enum, default_value_t = Extent::Full)]
     extent: Extent,
-    /// Run this many times as long.
+    /// Factor of all durations.
     #[arg(long, default_value_t = 1.0, value_parser = scale)]
     scale: f64,
     /// Only these sections (workloads, published, preparation, jitter, frontier, processes, weights,
@@ -208,9 +207,9 @@ struct SuiteArgs {
 struct PageArgs {
     /// Folder with the results of `suite`.
     dir: PathBuf,
-    /// Fail unless each run agrees with its replay, and what is to be shown is shown.
+    /// Fail unless each run agrees with its replay (replay), and reaches its goals (goals).
     #[arg(long, value_enum, value_delimiter = ',', num_args = 0..=1, require_equals = true,
-          default_missing_value = "replay,goals", value_name = "WHAT")]
+          default_missing_value = "replay,goals", value_name = "CHECKS")]
     check: Vec<page::Check>,
 }
 
@@ -235,15 +234,15 @@ struct BenchArgs {
     /// Print the figures as JSON.
     #[arg(long)]
     json: bool,
-    /// Also write the figures as JSON to this file.
+    /// Write the figures as JSON to this file, too.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Tell whether requests and context switches cost no more than they may, instead of all
-    /// figures; only in a guest that counts instructions.
+    /// Check the cost of requests and context switches against its bounds, instead of all figures;
+    /// only in a guest that counts instructions.
     #[arg(long, conflicts_with = "json", requires = "load")]
     check: bool,
-    /// Load zernel, and the software GPU with these parameters, once a context switch without them
-    /// is measured; track a cgroup, too. Only in a test guest, where they are not loaded yet.
+    /// Measure a context switch, then load zernel and the software GPU with these parameters, and
+    /// track a cgroup, too. Only in a test guest without the modules loaded.
     #[arg(long, value_name = "PARAMETERS")]
     load: Option<String>,
 }
@@ -298,7 +297,7 @@ pub fn run(args: Args) -> Result<()> {
         }
         Command::Bench(args) => bench(&args),
         Command::Worker { order } => {
-            let order: Order = serde_json::from_str(&order).context("the order is not sound")?;
+            let order: Order = serde_json::from_str(&order).context("the order is invalid JSON")?;
             worker::run(&order)
         }
     }
@@ -357,7 +356,10 @@ fn client(args: &ClientArgs) -> Result<()> {
 
 fn workload(args: &RunArgs) -> Result<()> {
     let name = args.workload.as_ref().or(args.file.as_ref());
-    let mut workload = Workload::load(name.context("name a workload")?, "zernel-load run --help")?;
+    let mut workload = Workload::load(
+        name.context("the workload is missing; name one")?,
+        "zernel-load run --help",
+    )?;
     if let Some(seconds) = args.seconds {
         workload = workload.lasting(seconds)?;
     }
@@ -411,11 +413,11 @@ fn page(args: &PageArgs) -> Result<()> {
         let of = || written.verdicts.iter().filter(|one| one.check == *check);
         ensure!(
             of().next().is_some(),
-            "there is nothing to check: {check:?}"
+            "no result is there to check: {check:?}"
         );
         ensure!(
             of().all(|one| one.good),
-            "not everything is as it is to be: {check:?}"
+            "a check failed, see 'not ok' above: {check:?}"
         );
     }
     Ok(())
@@ -426,7 +428,7 @@ fn report(args: &ReportArgs) -> Result<()> {
     let trainings = loops::load(&args.dir)?;
     ensure!(
         !all.is_empty() || !trainings.is_empty(),
-        "{} holds no results",
+        "{} holds no results; write some with run --out, demo or train --out",
         args.dir.display()
     );
     print(&all, args.json)?;
@@ -476,7 +478,7 @@ fn bench(args: &BenchArgs) -> Result<()> {
     if args.check {
         let (text, holds) = bench::check(&figures)?;
         write!(out, "{text}")?;
-        ensure!(holds, "something costs more than it may");
+        ensure!(holds, "a cost is above its bound, see above");
         return Ok(());
     }
     Ok(write!(out, "{}", bench::render(&figures))?)

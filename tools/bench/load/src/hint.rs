@@ -123,7 +123,7 @@ pub fn own_tsg(zernel: &Zernel) -> Result<tsg::Id> {
             newest = Some(tsg.id);
         }
     }
-    newest.context("zernel knows no TSG of this process; is the software GPU its provider?")
+    newest.context("zernel lists no TSG of this process; load zernel_sim before")
 }
 
 /// The hints of one client: the requests of a channel.
@@ -156,7 +156,7 @@ impl<'a> Stream<'a> {
     fn slot(&self, slots: &'a Slots) -> Result<Slot<'a>> {
         slots
             .slot(self.channel)
-            .context("there is no slot for each channel")
+            .context("the slots are fewer than the channels")
     }
 
     /// The words of the stream: trigger, release, held. Those of zernel are in its slot, others in

@@ -130,7 +130,8 @@ impl Worker {
             let status = self.process.wait()?;
             bail!("the client process of {name} ended early ({status})");
         }
-        serde_json::from_str(&line).with_context(|| format!("the client of {name} said '{line}'"))
+        serde_json::from_str(&line)
+            .with_context(|| format!("the client of {name} answered '{line}'"))
     }
 }
 
@@ -226,7 +227,7 @@ pub fn run(
     let clients: Vec<ClientOutcome> = clients.into_iter().map(|(_, client)| client).collect();
     let applied = |client: &ClientOutcome| client.timeslice_us != gpu.default_timeslice_us;
     if options.mode.has_classes() && !clients.iter().any(applied) {
-        bail!("no class was applied: is the tunable 'enabled' 0?");
+        bail!("no class was applied; set the tunable 'enabled' to 1");
     }
     Ok(Outcome {
         workload: workload.name.clone(),

@@ -86,7 +86,8 @@ impl Part {
 }
 
 fn built_in(name: &str, seconds: f64) -> Result<Workload> {
-    let workload = Workload::built_in(name).with_context(|| format!("there is no {name}"))?;
+    let workload = Workload::built_in(name)
+        .with_context(|| format!("there is no section or workload {name}"))?;
     workload.lasting(seconds)
 }
 

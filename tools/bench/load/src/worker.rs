@@ -339,7 +339,7 @@ pub fn sleep_until(time: Timestamp) -> Result<()> {
 
 /// Runs the client process of `order`, talking over standard input and output.
 pub fn run(order: &Order) -> Result<()> {
-    let first = order.clients.first().context("was told of no client")?;
+    let first = order.clients.first().context("the order names no client")?;
     let label = first.spec.network.name();
     if first.spec.role == Role::Lc {
         // The GPU's worker in the kernel runs beside a client where there are several CPUs; under
@@ -369,7 +369,7 @@ pub fn run(order: &Order) -> Result<()> {
 
     let mut line = String::new();
     io::stdin().lock().read_line(&mut line)?;
-    let start = Timestamp::from_ns(line.trim().parse().context("was told no start time")?);
+    let start = Timestamp::from_ns(line.trim().parse().context("the start time is missing")?);
     let duration = Duration::from_nanos(order.duration_ns);
     let serve = |device: &mut Device<'_>, client: &ClientOrder| {
         let (spec, seed) = (&client.spec, client.seed);

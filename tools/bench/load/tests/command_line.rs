@@ -119,7 +119,7 @@ fn unsound_values_are_told_in_a_sentence() {
             1,
             "neither a file nor a block device",
         ),
-        (&["worker", "{}"], 1, "the order is not sound"),
+        (&["worker", "{}"], 1, "the order is invalid JSON"),
         (&["report", "/nonexistent"], 1, "cannot read /nonexistent"),
     ] {
         zernel_load(args)
@@ -207,7 +207,7 @@ fn a_loop_without_a_device_says_so() {
     .code(5)
     .stdout("")
     .stderr(predicate::str::contains(
-        "/dev/zernel: not there; is the module loaded?",
+        "/dev/zernel: not there; load the module first (modprobe)",
     ));
 }
 
@@ -224,6 +224,6 @@ fn what_is_no_training_loop_is_named() {
         .assert()
         .code(1)
         .stderr(predicate::str::contains(
-            "training.json is not what came of training loops",
+            "training.json holds no results of training loops",
         ));
 }

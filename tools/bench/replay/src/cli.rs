@@ -19,10 +19,10 @@ use crate::sweep::{self, Job, Kind, Ran};
 use crate::table::{self, Row};
 use crate::world::Setting;
 
-/// Where the user is told what a workload file looks like.
+/// The command that shows the form of a workload file.
 const SEE: &str = "replay show B1";
 
-/// Replays workloads on a model of a GPU, under one policy or another, in simulated time.
+/// Replay workloads on a model of a GPU, under several policies, in simulated time.
 ///
 /// The model and zernel's policy are those of the kernel modules, the same source files. Equal seeds
 /// give equal figures, on every machine.
@@ -37,11 +37,11 @@ pub(crate) struct Args {
 enum Command {
     /// Run workloads under several policies.
     Run(RunArgs),
-    /// Change one thing in steps.
+    /// Run a workload several times while one parameter changes in steps.
     Sweep(SweepArgs),
     /// List the built-in workloads.
     List,
-    /// Print a workload as YAML: a start for one's own.
+    /// Print a workload as YAML: a start for your own.
     Show {
         /// Name of a built-in workload, or path of a YAML file.
         #[arg(value_parser = workload_name)]
@@ -71,10 +71,10 @@ struct SweepArgs {
     /// The parameter to change.
     #[arg(value_enum)]
     kind: Kind,
-    /// Name of a built-in workload, or path of a YAML file; the default depends on what is changed.
+    /// Name of a built-in workload, or path of a YAML file; the default depends on the parameter.
     #[arg(long, value_name = "FILE", value_parser = workload_name)]
     workload: Option<String>,
-    /// Policies to compare, separated by commas; the default depends on what is changed.
+    /// Policies to compare, separated by commas; the default depends on the parameter.
     #[arg(long, value_enum, value_delimiter = ',')]
     policy: Vec<Name>,
     #[command(flatten)]
@@ -83,10 +83,10 @@ struct SweepArgs {
 
 #[derive(Debug, ClapArgs)]
 struct Common {
-    /// Which clients share a TSG.
+    /// Clients that share a TSG.
     #[arg(long, value_enum, default_value_t = Deployment::PerClient)]
     deployment: Deployment,
-    /// Seconds to simulate, instead of the workload's own time.
+    /// Seconds to simulate, instead of the workload's.
     #[arg(long, value_parser = seconds)]
     seconds: Option<f64>,
     /// Seed of the random numbers.
@@ -95,7 +95,7 @@ struct Common {
     /// The GPU: a100, h100, h200, l4 or rtx4090.
     #[arg(long, default_value = "a100", value_parser = preset)]
     gpu: &'static Preset,
-    /// Cost of the driver's operations, in percent of the published.
+    /// Cost of the driver's operations, in percent of the published cost.
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(0..=10_000))]
     operation_percent: u64,
     /// Write the figures to this file, as JSON.
@@ -111,12 +111,12 @@ struct Common {
 }
 
 #[derive(Debug, ClapArgs)]
-#[command(next_help_heading = "Of zernel")]
+#[command(next_help_heading = "Policy zernel")]
 struct ZernelArgs {
     /// Predictor of preparations: fixed, ema, holt or quantile.
     #[arg(long, default_value = "quantile", value_parser = predictor)]
     predictor: Predictor,
-    /// Take the classic adaptive margin off what a predictor other than quantile tells.
+    /// Subtract the classic adaptive margin from predictions; not for predictor quantile.
     #[arg(long)]
     margin: bool,
     /// Cost of a nanosecond of idle GPU.
@@ -125,28 +125,28 @@ struct ZernelArgs {
     /// Cost of a nanosecond of added latency.
     #[arg(long, value_name = "COST", default_value_t = 6)]
     late_cost: u32,
-    /// Leave all best-effort TSGs enabled.
+    /// Leave all best-effort TSGs enabled: no turns.
     #[arg(long)]
     no_rotation: bool,
-    /// Order of their turns: fair, credit or rr.
+    /// Order of turns: fair, credit or rr.
     #[arg(long, default_value = "fair", value_parser = discipline)]
     discipline: Discipline,
-    /// Intended length of their turns, in microseconds.
+    /// Intended length of a turn, in microseconds.
     #[arg(long, value_name = "US", default_value_t = 8_000,
           value_parser = clap::value_parser!(u32).range(500..=1_000_000))]
     quantum_us: u32,
-    /// Their time slice, instead of that of their level.
+    /// Time slice of best-effort TSGs in microseconds, instead of their level's.
     #[arg(long, value_name = "US", value_parser = clap::value_parser!(u32).range(10..=10_000_000))]
     be_slice_us: Option<u32>,
 }
 
 #[derive(Debug, ClapArgs)]
-#[command(next_help_heading = "Of gpreempt")]
+#[command(next_help_heading = "Policy gpreempt")]
 struct GpreemptArgs {
-    /// Assumed time of a preparation.
+    /// Assumed time of a preparation, in microseconds.
     #[arg(long, value_name = "US", default_value_t = 200)]
     preparation_us: u32,
-    /// Assumed time of a switch.
+    /// Assumed time of a switch, in microseconds.
     #[arg(long, value_name = "US", default_value_t = 100)]
     switch_us: u32,
 }
@@ -314,7 +314,7 @@ fn sweep(args: &SweepArgs) -> Result<()> {
     let all = sweep::run(&jobs, setting)?;
     ensure!(
         !all.is_empty(),
-        "none of these policies has what this sweep changes; choose from {}",
+        "none of these policies has the parameter of this sweep; choose from {}",
         kind.policies()
             .iter()
             .map(|policy| policy.name())

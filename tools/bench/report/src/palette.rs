@@ -59,7 +59,7 @@ pub fn register() -> Result<()> {
     static DONE: OnceLock<bool> = OnceLock::new();
     let done = DONE
         .get_or_init(|| register_font(FONT, FontStyle::Normal, dejavu::sans::regular()).is_ok());
-    ensure!(*done, "the embedded font is not sound");
+    ensure!(*done, "the embedded font is damaged");
     Ok(())
 }
 

@@ -171,8 +171,12 @@ pub fn record(dir: &Path, root: &Path) -> Result<Vec<PathBuf>> {
     let readme = root.join("README.md");
     let text =
         fs::read_to_string(&readme).with_context(|| format!("cannot read {}", readme.display()))?;
-    let (before, rest) = text.split_once(MARKS.0).context("README.md has no table")?;
-    let (_, after) = rest.split_once(MARKS.1).context("its table has no end")?;
+    let (before, rest) = text
+        .split_once(MARKS.0)
+        .context("README.md has no mark of the demo's table")?;
+    let (_, after) = rest
+        .split_once(MARKS.1)
+        .context("README.md has no mark of the end of the demo's table")?;
     let table = shown.table()?;
     let text = [before, MARKS.0, "\n", &table, MARKS.1, after].concat();
     write(&readme, &text)?;
@@ -374,7 +378,8 @@ fn rounded(value: f64, digits: i32) -> f64 {
 
 fn read<T: DeserializeOwned>(path: &Path) -> Result<T> {
     let text = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-    serde_json::from_slice(&text).with_context(|| format!("{} is not of the demo", path.display()))
+    serde_json::from_slice(&text)
+        .with_context(|| format!("{} is not a result of the demo", path.display()))
 }
 
 fn write(path: &Path, text: &str) -> Result<()> {

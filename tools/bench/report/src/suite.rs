@@ -89,8 +89,12 @@ pub fn load(dir: &Path) -> Result<Vec<Done>> {
         fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
     text.lines()
         .map(|line| {
-            serde_json::from_str(line)
-                .with_context(|| format!("{} holds what is no result", path.display()))
+            serde_json::from_str(line).with_context(|| {
+                format!(
+                    "{} holds a line that is no result of a suite",
+                    path.display()
+                )
+            })
         })
         .collect()
 }

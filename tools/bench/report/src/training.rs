@@ -189,7 +189,7 @@ pub fn load(dir: &Path) -> Result<Vec<Training>> {
     }
     let text = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
     serde_json::from_slice(&text)
-        .with_context(|| format!("{} is not what came of training loops", path.display()))
+        .with_context(|| format!("{} holds no results of training loops", path.display()))
 }
 
 /// A table for each, and what they mean; nothing if there is none.
@@ -252,7 +252,7 @@ mod tests {
         fs::write(dir.path().join(FILE), "{").unwrap();
         let error = load(dir.path()).unwrap_err().to_string();
         assert!(
-            error.contains("training.json is not what came of"),
+            error.contains("training.json holds no results of"),
             "{error}"
         );
     }

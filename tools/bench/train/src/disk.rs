@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The kernel has not what a throttled disk is made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("no throttled disk: this kernel has no {0}")]
+#[error("no throttled disk: this kernel has no {0}; name a source with --file")]
 pub struct Missing(pub &'static str);
 
 /// A block device. Dropped, it is removed.
@@ -54,10 +54,11 @@ impl Disk {
             return Err(Missing("configfs").into());
         }
         if !rustix::process::geteuid().is_root() {
-            bail!("a throttled disk is made through configfs, which takes root");
+            bail!("a throttled disk takes root; run as root, or name a source with --file");
         }
         if fs::read_dir(root)?.next().is_none() {
-            mount("none", root, "configfs", MountFlags::empty(), None).context("mount configfs")?;
+            mount("none", root, "configfs", MountFlags::empty(), None)
+                .context("cannot mount configfs")?;
         }
         let devices = root.join("nullb");
         if !devices.exists() {
@@ -66,7 +67,7 @@ impl Disk {
         remove_orphans(&devices)?;
         let name = format!("{NAME}{}", std::process::id());
         let (place, node) = (devices.join(&name), Path::new("/dev").join(&name));
-        fs::create_dir(&place).with_context(|| format!("make {}", place.display()))?;
+        fs::create_dir(&place).with_context(|| format!("cannot make {}", place.display()))?;
         let disk = Self { place, node };
         if let Some(depth) = depth {
             for (name, value) in [("hw_queue_depth", depth), ("max_sectors", 256)] {
@@ -99,7 +100,10 @@ impl Disk {
         let begin = Instant::now();
         while !self.node.exists() {
             if begin.elapsed() > PATIENCE {
-                bail!("{} is not there after {PATIENCE:?}", self.node.display());
+                bail!(
+                    "the disk {} has not appeared within {PATIENCE:?}",
+                    self.node.display()
+                );
             }
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -135,7 +139,7 @@ fn owner(name: &str) -> Option<u32> {
 
 fn remove(place: &Path) -> Result<()> {
     fs::write(place.join("power"), "0").context("power=0")?;
-    fs::remove_dir(place).with_context(|| format!("remove {}", place.display()))
+    fs::remove_dir(place).with_context(|| format!("cannot remove {}", place.display()))
 }
 
 #[cfg(test)]

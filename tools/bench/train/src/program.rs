@@ -83,7 +83,7 @@ impl Program {
                 return Ok(process.prefetch);
             }
         }
-        anyhow::bail!("zernel does not list this process")
+        anyhow::bail!("zernel does not list this process among the tracked ones")
     }
 
     /// The signals that have come since the last question.
@@ -178,7 +178,7 @@ impl Program {
         let mut book = Book::new();
         ask(0);
         for (number, step) in steps.iter().enumerate() {
-            let batch = batches.recv().context("the loader has ended")??;
+            let batch = batches.recv().context("the loader has ended early")??;
             book.diary.mark(number, Does::Wait);
             book.signalled += usize::from(batch.signalled);
             book.loads.push(batch.read);

@@ -77,12 +77,12 @@ impl Source {
         let kind = FileType::from_raw_mode(fstat(&file)?.st_mode);
         ensure!(
             matches!(kind, FileType::RegularFile | FileType::BlockDevice),
-            "it is neither a file nor a block device"
+            "the source is neither a file nor a block device"
         );
         let size = seek(&file, SeekFrom::End(0))?;
         ensure!(
             size >= BLOCK,
-            "it has {size} bytes; {BLOCK} are read at a time at least"
+            "the source has {size} bytes; it needs {BLOCK} at least"
         );
         let chunk = (MOST as u64).min(size - size % BLOCK) as usize;
         Ok(Self {
@@ -109,7 +109,7 @@ impl Source {
         let read = pread(self.file.as_fd(), buffer, self.next).context("cannot read a batch")?;
         ensure!(
             read == self.chunk,
-            "{read} bytes instead of {} at {}: the file has become shorter",
+            "{read} bytes instead of {} at {}: the file has become shorter during the run",
             self.chunk,
             self.next
         );
@@ -167,7 +167,7 @@ mod tests {
         let short = dir.path().join("short");
         std::fs::write(&short, [0; 4095]).unwrap();
         assert!(
-            said(&short).contains("it has 4095 bytes"),
+            said(&short).contains("the source has 4095 bytes"),
             "{}",
             said(&short)
         );

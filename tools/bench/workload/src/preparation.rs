@@ -167,7 +167,7 @@ impl Preparation {
             Self::Bimodal(two) => {
                 ensure!(
                     two.high_permille <= 1_000,
-                    "a high_permille of {} is more than always; give it 0 to 1000",
+                    "a high_permille of {} is out of range (0 to 1000)",
                     two.high_permille
                 );
                 ([two.low, two.high], 1.0)
@@ -185,12 +185,12 @@ impl Preparation {
         for us in times {
             ensure!(
                 us <= MAX_US,
-                "a preparation of {us} us is longer than a second"
+                "a preparation of {us} us is out of range (0 to {MAX_US})"
             );
         }
         ensure!(
             (0.001..=3600.0).contains(&seconds),
-            "{seconds} seconds until the preparation has changed are out of range (0.001 to 3600)"
+            "the seconds of a changing preparation are {seconds}, out of range (0.001 to 3600)"
         );
         Ok(())
     }

@@ -14,7 +14,7 @@ fn same_errno_means_different_things_to_different_calls() {
     assert_eq!(clear.cause(), Cause::NotAssigned);
     assert_eq!(
         clear.to_string(),
-        "clear class: the target has nothing of its own to clear (ENODATA)"
+        "clear class: the target has no such attribute of its own (ENODATA)"
     );
     assert_eq!(call(Call::Events, Errno::NODATA).cause(), Cause::Other);
 
@@ -53,8 +53,18 @@ fn every_documented_error_of_a_class_call_has_its_cause() {
 #[test]
 fn every_documented_error_of_a_request_has_its_cause_and_sentence() {
     for (which, errno, cause, said) in [
-        (Call::SlotsMap, Errno::INVAL, Cause::Invalid, "no slots"),
-        (Call::SlotsMap, Errno::DQUOT, Cause::Exhausted, "one user"),
+        (
+            Call::SlotsMap,
+            Errno::INVAL,
+            Cause::Invalid,
+            "number of slots",
+        ),
+        (
+            Call::SlotsMap,
+            Errno::DQUOT,
+            Cause::Exhausted,
+            "quota of slot pages",
+        ),
         (
             Call::Begin,
             Errno::NOENT,
@@ -67,7 +77,7 @@ fn every_documented_error_of_a_request_has_its_cause_and_sentence() {
             Cause::NotPermitted,
             "CAP_SYS_NICE",
         ),
-        (Call::Begin, Errno::AGAIN, Cause::TryAgain, "suspended"),
+        (Call::Begin, Errno::AGAIN, Cause::TryAgain, "sleeps"),
         (
             Call::Ready,
             Errno::NOENT,
@@ -139,7 +149,7 @@ fn missing_device_is_its_own_cause() {
         assert_eq!(error.cause(), Cause::NoDevice);
         assert_eq!(
             error.to_string(),
-            "/dev/zernel: not there; is the module loaded?"
+            "/dev/zernel: not there; load the module first (modprobe)"
         );
     }
 }

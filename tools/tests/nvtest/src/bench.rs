@@ -38,7 +38,7 @@ struct Meter {
 
 impl Meter {
     fn new(repeat: u32) -> Result<Self> {
-        ensure!(repeat > 0, "nothing is measured zero times");
+        ensure!(repeat > 0, "--repeat is 0; give it 1 or more");
         let mut meter = Self {
             repeat,
             clock_ns: 0,
@@ -92,7 +92,7 @@ pub fn run(options: &options::Bench) -> Result<()> {
         let name = "TSG SET_TIMESLICE, classed (denied)";
         meter.measure(name, || match runtime.set_timeslice(tsg, 1_024) {
             Err(_) => Ok(()),
-            Ok(()) => bail!("it was not denied"),
+            Ok(()) => bail!("the call was not denied"),
         })?;
         zernel.clear_class(&Target::current_process())?;
     }
@@ -157,7 +157,7 @@ pub fn table(options: &options::Table) -> Result<()> {
 }
 
 fn render(all: &[Measurement]) -> Result<String> {
-    let (first, others) = all.split_first().context("nothing was measured")?;
+    let (first, others) = all.split_first().context("the file has no measurements")?;
     let mut names: Vec<_> = first.figures.iter().map(|f| f.name.clone()).collect();
     for figure in others.iter().flat_map(|other| &other.figures) {
         if !names.contains(&figure.name) {

@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Parser, Subcommand};
 
-/// Tests the modules in /lib/modules/zernel; needs root and a machine to spare.
+/// Test the modules in /lib/modules/zernel. Needs root and a machine to spare.
 ///
 /// Suites that begin with `simrm.` need an nvidia.ko with the software resource manager, those
 /// that begin with `fakegpu.` one with the real one.
@@ -22,7 +22,7 @@ pub struct Options {
     /// Repeat nothing for more than four minutes, for a slow machine.
     #[arg(long)]
     pub short: bool,
-    /// First number of what is random; each run prints the one it uses.
+    /// Seed of random numbers; each run prints its own.
     #[arg(long)]
     pub seed: Option<u64>,
     /// Random operations of the racing threads.
@@ -36,7 +36,7 @@ pub struct Options {
 /// The other actions.
 #[derive(Subcommand)]
 pub enum Action {
-    /// Measure what calls of the driver cost, and write it as JSON.
+    /// Measure the cost of calls of the driver, and write it as JSON.
     Bench(Bench),
     /// Show measurements beside each other.
     Table(Table),
@@ -48,15 +48,15 @@ pub struct Bench {
     /// Repetitions of each call.
     #[arg(long, default_value_t = 200)]
     pub repeat: u32,
-    /// Name of what is measured.
+    /// Name of the measurement.
     #[arg(long)]
     pub label: String,
-    /// zernel classes the TSGs of this process for some of the calls.
+    /// Give the TSGs of this process a class for some of the calls.
     #[arg(long)]
     pub classed: bool,
 }
 
-/// Which measurements are shown; the others are compared with the first.
+/// Measurements to show; the others are compared with the first.
 #[derive(Args)]
 pub struct Table {
     /// A file with a measurement on each line.

@@ -14,18 +14,18 @@ use crate::cli::{process, thread};
 /// A command about classes.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Give a target attributes of a class; those that are not named stay.
+    /// Set attributes of a target's class; the others stay.
     ///
-    /// Taking something from your own targets is free; all else needs CAP_SYS_NICE or membership of
-    /// the group in the tunable lc_gid.
+    /// Lowering your own targets is free; all else needs CAP_SYS_NICE or membership of the group in
+    /// the tunable lc_gid.
     #[command(group = clap::ArgGroup::new("attributes").required(true).multiple(true))]
     Set {
-        /// lc, be or a number from 0 (most urgent) to 7.
+        /// The level: lc, be or a number from 0 (most urgent) to 7.
         #[arg(group = "attributes", conflicts_with = "named_level")]
         level: Option<Level>,
         #[command(flatten)]
         target: TargetArgs,
-        /// The same by name.
+        /// The level as an option.
         #[arg(
             long = "level",
             id = "named_level",
@@ -34,23 +34,23 @@ pub enum Command {
         )]
         named_level: Option<Level>,
         /// Share of its TSGs where best-effort TSGs take turns, from 1 to 10000, relative to the
-        /// others, which have 1024 unless they were given a weight.
+        /// default of 1024.
         #[arg(long, group = "attributes", value_name = "N")]
         weight: Option<Weight>,
-        /// Time slice in place of that of the level, in microseconds, from 10 to 10000000.
+        /// Time slice instead of the level's, in microseconds, from 10 to 10000000.
         #[arg(long, group = "attributes", value_name = "US", value_parser = clap::value_parser!(u32).range(10..=10_000_000))]
         timeslice: Option<u32>,
     },
-    /// Show a target's class: its own attributes, those in force, and where they come from.
+    /// Show a target's class: its own attributes, those in force, and their sources.
     ///
     /// Another user's target needs CAP_PERFMON, CAP_SYS_NICE or membership of the group lc_gid.
     Get {
         #[command(flatten)]
         target: TargetArgs,
     },
-    /// Take a target's own attributes away, all of them unless some are named.
+    /// Clear a target's own attributes: the named ones, or all.
     Clear {
-        /// The attributes that end.
+        /// The attributes to clear.
         #[arg(value_enum)]
         attributes: Vec<Attribute>,
         #[command(flatten)]
@@ -90,7 +90,7 @@ impl Command {
 #[derive(Debug, ClapArgs)]
 #[group(required = true, multiple = false)]
 pub struct TargetArgs {
-    /// A TSG by its id, as `tsg list` shows it.
+    /// A TSG, by its id in `tsg list`.
     #[arg(long, value_name = "ID")]
     tsg: Option<tsg::Id>,
     /// A thread.

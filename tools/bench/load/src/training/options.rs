@@ -20,38 +20,37 @@ pub struct TrainArgs {
     #[arg(long, value_name = "MS", default_value_t = 120,
           value_parser = clap::value_parser!(u64).range(1..=10_000))]
     load: u64,
-    /// Time that the GPU computes, in milliseconds.
+    /// Time of a computation on the GPU, in milliseconds.
     #[arg(long, value_name = "MS", default_value_t = 180,
           value_parser = clap::value_parser!(u64).range(1..=10_000))]
     compute: u64,
-    /// CPU time between two computations, in milliseconds; phases tell of what is
-    /// below 5.
+    /// CPU time of an optimizer step, in milliseconds; zernel recognises steps below 5.
     #[arg(long, value_name = "MS", default_value_t = 4,
           value_parser = clap::value_parser!(u64).range(0..=1_000))]
     optimizer: u64,
-    /// Load and compute for random times of 1 to 200 ms.
+    /// Draw the times of loading and computing at random, from 1 to 200 ms.
     #[arg(long, conflicts_with_all = ["load", "compute"])]
     random: bool,
     /// Seed of the random times.
     #[arg(long, default_value_t = 1, requires = "random")]
     seed: u64,
-    /// Only the loop whose loader waits for the signal.
+    /// Run only the loop with the prefetch signal.
     #[arg(long)]
     prefetch: bool,
-    /// Only the loop without it.
+    /// Run only the loop without the signal.
     #[arg(long, conflicts_with = "prefetch")]
     no_prefetch: bool,
-    /// Read batches from a throttled block device that is made for it, which takes root and the
-    /// kernel's null_blk: the default.
+    /// Read batches from a throttled block device, made for the run: the default. Needs root and the
+    /// kernel's null_blk.
     #[arg(long)]
     disk: bool,
     /// Read batches from this file or block device, past the page cache.
     #[arg(long, value_name = "PATH", conflicts_with = "disk")]
     file: Option<PathBuf>,
-    /// Also write what came of it, with the time lines, as JSON to this file.
+    /// Write the result, with the time lines, as JSON to this file, too.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Tell whether it shows what it is to show, and fail if not.
+    /// Check the goals, and fail if one is missed.
     #[arg(long)]
     check: bool,
 }
@@ -71,7 +70,7 @@ impl TrainArgs {
         }
     }
 
-    /// Runs the loop, and prints what came of it.
+    /// Runs the loop, and prints the result.
     pub fn run(&self) -> Result<()> {
         let signals: &[bool] = match (self.prefetch, self.no_prefetch) {
             (true, _) => &[true],
@@ -94,7 +93,7 @@ impl TrainArgs {
         }
         ensure!(
             goals.iter().all(|goal| goal.good),
-            "the loop does not show what it is to show"
+            "a goal of the loop is missed, see 'not ok' above"
         );
         Ok(())
     }

@@ -36,7 +36,7 @@ pub struct Explanations(Vec<Explanation>);
 impl Explanations {
     /// Those that come with the program.
     pub fn load() -> Result<Self> {
-        let texts = serde_yaml_ng::from_str(TEXT).context("explanations.yaml is not sound")?;
+        let texts = serde_yaml_ng::from_str(TEXT).context("explanations.yaml is invalid")?;
         Ok(Self(texts))
     }
 

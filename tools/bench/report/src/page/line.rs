@@ -170,8 +170,9 @@ impl Replays {
             if name.starts_with("replay") && name.ends_with(".json") {
                 let text = fs::read_to_string(&path)
                     .with_context(|| format!("cannot read {}", path.display()))?;
-                let file: ReplayFile = serde_json::from_str(&text)
-                    .with_context(|| format!("{} is not of the replay", path.display()))?;
+                let file: ReplayFile = serde_json::from_str(&text).with_context(|| {
+                    format!("{} is not a result of replay run --json", path.display())
+                })?;
                 match file.sweep.as_deref() {
                     None => all.rows.extend(file.rows),
                     Some("frontier") => all.frontiers.extend(file.rows),

@@ -26,7 +26,7 @@ pub fn all(all: &[Done]) -> Vec<Beside> {
         xsched_priority(&of),
         xsched_shares(all),
         xsched_suspend(&of),
-        tally(&of),
+        beside_tally(&of),
         reef(&of),
     ];
     compared.into_iter().flatten().collect()
@@ -99,7 +99,7 @@ fn xsched_suspend<'a>(of: &dyn Fn(&str, Mode) -> Option<&'a Row>) -> Option<Besi
     ))
 }
 
-fn tally<'a>(of: &dyn Fn(&str, Mode) -> Option<&'a Row>) -> Option<Beside> {
+fn beside_tally<'a>(of: &dyn Fn(&str, Mode) -> Option<&'a Row>) -> Option<Beside> {
     let (alone, default, zernel) = (
         of("C", Mode::Alone)?,
         of("C", Mode::Default)?,

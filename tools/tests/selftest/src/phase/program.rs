@@ -69,7 +69,7 @@ pub(super) fn says_why_not() -> Outcome {
     let (code, text) = train(&[])?;
     check_eq!(code, Some(5), "{text}");
     ensure!(
-        text.contains("/dev/zernel-sim: not there; is the module loaded?"),
+        text.contains("/dev/zernel-sim: not there; load the module first (modprobe)"),
         "{text}"
     );
     Ok(())
