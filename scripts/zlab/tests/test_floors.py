@@ -85,7 +85,7 @@ class Newcomer(unittest.TestCase):
 
     def test_tasks(self):
         text = (floors.ROOT / "Documentation/contributing.rst").read_text(encoding="utf-8")
-        part = text.split("Where to change what", 1)[1].split("\nWords\n====", 1)[0]
+        part = text.split("Files of common changes", 1)[1].split("\nWords\n====", 1)[0]
         rows = [row for row in part.split("\n- ")[1:]]
         self.assertGreaterEqual(len(rows), 10)
         for row in rows:
