@@ -21,7 +21,7 @@ MODULE_PARM_DESC(simrm_serialize, "run one operation at a time");
 
 static unsigned int simrm_deferred_ms;
 module_param(simrm_deferred_ms, uint, 0644);
-MODULE_PARM_DESC(simrm_deferred_ms, "free the clients of a closed file that much later (0: at once)");
+MODULE_PARM_DESC(simrm_deferred_ms, "delay until the clients of a closed file are freed (0: none)");
 
 static DEFINE_XARRAY(by_handle);
 static LIST_HEAD(dying);

@@ -175,4 +175,4 @@ static int faults_get(char *buffer, const struct kernel_param *kp)
 
 static const struct kernel_param_ops faults_ops = { .set = faults_set, .get = faults_get };
 module_param_cb(simrm_faults, &faults_ops, NULL, 0600);
-MODULE_PARM_DESC(simrm_faults, "what is to be slow or to fail, see nvidia-patch/simrm/README");
+MODULE_PARM_DESC(simrm_faults, "operations to slow down or to fail, see nvidia-patch/simrm/README");

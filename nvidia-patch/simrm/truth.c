@@ -101,7 +101,7 @@ static int counts_get(char *buffer, const struct kernel_param *kp)
 
 static const struct kernel_param_ops counts_ops = { .get = counts_get };
 module_param_cb(simrm_counts, &counts_ops, NULL, 0400);
-MODULE_PARM_DESC(simrm_counts, "what the resource manager holds");
+MODULE_PARM_DESC(simrm_counts, "objects of the resource manager");
 
 static int calls_get(char *buffer, const struct kernel_param *kp)
 {
@@ -110,7 +110,7 @@ static int calls_get(char *buffer, const struct kernel_param *kp)
 
 static const struct kernel_param_ops calls_ops = { .get = calls_get };
 module_param_cb(simrm_calls, &calls_ops, NULL, 0400);
-MODULE_PARM_DESC(simrm_calls, "how often each control was asked for");
+MODULE_PARM_DESC(simrm_calls, "calls of each control");
 
 static int tsgs_show(struct seq_file *out, void *unused)
 {

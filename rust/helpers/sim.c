@@ -21,7 +21,7 @@ MODULE_PARM_DESC(gpus, "Number of GPUs, 1 to 64 (default 1)");
 
 static char *preset = "a100";
 module_param(preset, charp, 0444);
-MODULE_PARM_DESC(preset, "What the GPUs are like: a100, h100, h200, l4, rtx4090 (default a100)");
+MODULE_PARM_DESC(preset, "Model of the GPUs: a100, h100, h200, l4, rtx4090 (default a100)");
 
 static int copy_engines = -1;
 module_param(copy_engines, int, 0444);
@@ -34,7 +34,7 @@ MODULE_PARM_DESC(max_tsgs, "TSGs of each GPU at once, 1 to 4096 (default 1024)")
 static unsigned int word_poll_us = 20;
 module_param(word_poll_us, uint, 0444);
 MODULE_PARM_DESC(word_poll_us,
-		 "Interval in us at which stores to semaphore words are noticed, 1 to 1000000 (default 20)");
+		 "Interval in us of looks at semaphore words with waiters, 1 to 1000000 (default 20)");
 
 static unsigned int user_contexts = 256;
 module_param(user_contexts, uint, 0444);
@@ -47,7 +47,7 @@ MODULE_PARM_DESC(user_items, "Queued items of one user, 1 to 16777216 (default 1
 static unsigned int operation_percent = 100;
 module_param(operation_percent, uint, 0444);
 MODULE_PARM_DESC(operation_percent,
-		 "Cost of provider operations in percent of the published one, 0 to 10000 (default 100)");
+		 "Cost of provider operations in percent of the published cost, 0 to 10000 (default 100)");
 
 void zernel_sim_helper_params(struct zernel_sim_params *params)
 {

@@ -79,7 +79,7 @@ DEFINE_EVENT(zernel_tsg, tsg_removed,
 DEFINE_EVENT(zernel_tsg, tsg_changed,
 	TP_PROTO(u64 gpu, u64 tsg, int pid), TP_ARGS(gpu, tsg, pid));
 
-/* A process asked its driver to change its own TSG, of which zernel holds settings. */
+/* A process asked its driver to change its own TSG while zernel has settings in force on it. */
 TRACE_EVENT(tsg_user_control,
 	TP_PROTO(u64 gpu, u64 tsg, int pid, u32 what, u32 answer),
 	TP_ARGS(gpu, tsg, pid, what, answer),
@@ -102,7 +102,7 @@ TRACE_EVENT(tsg_user_control,
 		  zernel_show_answer(__entry->answer))
 );
 
-/* A request, granted or not: level is -1 for a clear. */
+/* A call that sets or clears a class, granted or not: level is -1 for a clear. */
 DECLARE_EVENT_CLASS(zernel_request,
 	TP_PROTO(u32 target, u64 id, int level, int error),
 	TP_ARGS(target, id, level, error),
@@ -129,7 +129,7 @@ DEFINE_EVENT(zernel_request, class_cleared,
 DEFINE_EVENT(zernel_request, class_expired,
 	TP_PROTO(u32 target, u64 id, int level, int error), TP_ARGS(target, id, level, error));
 
-/* The level in force of a TSG changed: level is -1 when it is not classed. */
+/* Another level, or source of it, is in force for a TSG: level is -1 when it is not classed. */
 TRACE_EVENT(class_changed,
 	TP_PROTO(u64 tsg, int level, u32 source),
 	TP_ARGS(tsg, level, source),
@@ -186,7 +186,7 @@ DEFINE_EVENT(zernel_slice, slice_failed,
 			 { 3, "not_responding" },	\
 			 { 4, "invalid_state" })
 
-/* A TSG was to be taken off the GPU for a request without holder. */
+/* The outcome of an attempt to take a TSG off the GPU, for a request without a holder. */
 TRACE_EVENT(tsg_preempted,
 	TP_PROTO(u64 gpu, u64 tsg, u32 verdict),
 	TP_ARGS(gpu, tsg, verdict),
@@ -290,7 +290,7 @@ TRACE_EVENT(request_end,
 			 { 3, "collective" },		\
 			 { 4, "optimizer_step" })
 
-/* A thread of a machine-learning program is in another phase, because samples or a hint say so. */
+/* A thread of a machine-learning program is in another phase, by samples or by a hint. */
 TRACE_EVENT(phase_changed,
 	TP_PROTO(int pid, int tid, u32 from, u32 to, u64 lasted_ns, bool hinted),
 	TP_ARGS(pid, tid, from, to, lasted_ns, hinted),

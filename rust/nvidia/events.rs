@@ -99,7 +99,11 @@ fn describe<'a>(tsg: &Tsg<'a>) -> provider_side::Tsg<'a> {
 impl Observer for Events {
     fn gpu_added(&self, gpu: &Gpu<'_>) {
         if let Err(e) = self.add_gpu(gpu) {
-            pr_warn!("GPU {} is not managed: {:?}\n", gpu.bus, e);
+            pr_warn!(
+                "GPU {} is not managed, its TSGs keep the driver's settings: {:?}\n",
+                gpu.bus,
+                e
+            );
         }
     }
 
@@ -112,13 +116,16 @@ impl Observer for Events {
     fn tsg_added(&self, tsg: &Tsg<'_>) {
         match self.provider.tsg_added(tsg.gpu.into(), &describe(tsg)) {
             Ok(()) => self.note_shared(tsg),
-            // Its file lives on in another process; whose work it carries, nobody knows.
+            // Its file lives on in another process; the owner of its work is unknown.
             Err(ESRCH) => {
                 counters::UNOWNED.count();
             }
             Err(e) => {
                 if counters::UNMANAGED.count() {
-                    pr_warn!("a TSG is not managed: {:?}\n", e);
+                    pr_warn!(
+                        "a TSG is not managed and keeps the driver's settings: {:?}\n",
+                        e
+                    );
                 }
             }
         }

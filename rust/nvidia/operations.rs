@@ -138,7 +138,9 @@ impl<D: Driver> Nvidia<D> {
             Meaning::Gone | Meaning::Refused | Meaning::TimedOut | Meaning::Failed => {
                 if self.gpus.lock().set_unheeding(gpu) {
                     counters::UNHEEDED.count();
-                    pr_warn!("GPU 0x{gpu:x}: run lists do not heed interleave levels; time slices work\n");
+                    pr_warn!(
+                        "GPU 0x{gpu:x}: run lists ignore interleave levels; time slices work\n"
+                    );
                 }
                 Ok(())
             }

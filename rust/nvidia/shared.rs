@@ -24,7 +24,7 @@ impl Shared {
         // Without memory for it, it is counted again the next time.
         let _ = self.0.try_create_and_insert(tsg, (), GFP_KERNEL);
         if counters::SHARED.count() {
-            pr_info!("MPS is in use: its TSGs carry work of several processes, so no class raises them\n");
+            pr_info!("MPS is in use: several processes share its TSGs, so no class raises them\n");
         }
     }
 

@@ -63,7 +63,10 @@ impl kernel::Module for ZernelNvidia {
             provider_side::Registration::new(operations::Nvidia::new(operations::Hook)?)?;
         let events = events::Events::new(Arc::new(provider, GFP_KERNEL)?)?;
         let events = nvidia::events::Registration::new(events).inspect_err(|e| {
-            pr_err!("nvidia.ko refuses to report its TSGs: {:?}\n", e);
+            pr_err!(
+                "nvidia.ko refuses to report its TSGs, build both modules from one tree: {:?}\n",
+                e
+            );
         })?;
         let (gpus, tsgs) = nvidia::control::population();
         pr_info!("found {} GPU(s), {} TSG(s)\n", gpus, tsgs);

@@ -48,10 +48,13 @@ fn within<T: Copy + PartialOrd + kernel::fmt::Display>(
 }
 
 impl Settings {
-    /// Checks the parameters; says what is wrong with them.
+    /// Checks the parameters; a fault is a line in the kernel log.
     pub(crate) fn new(params: &Params) -> Result<Self> {
         let Some(preset) = Preset::named(params.preset) else {
-            pr_err!("no preset {}\n", params.preset);
+            pr_err!(
+                "no preset {}; take a100, h100, h200, l4 or rtx4090\n",
+                params.preset
+            );
             return Err(EINVAL);
         };
         let percent = u64::from(within(

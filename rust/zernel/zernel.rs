@@ -55,9 +55,9 @@ impl lock::Locks for Zernel {
 
 /// Everything that is registered.
 ///
-/// Dropped in this order: user space goes first, then what calls into the registry, then the
-/// registry and the tracking with the watches in them, then the subscriptions, then what changes
-/// nice values, then the jobs, then the workqueue.
+/// Dropped in the order of Documentation/locking.rst, "Unloading": user space first, then the
+/// callers of the registry, the registry and the tracking with their watches, the jobs that look at
+/// tracked threads, the subscriptions, the nice values, the task reaper, the workqueue.
 struct Zernel {
     _device: Pin<KBox<miscdev::Registration<device::Client>>>,
     _debugfs: debugfs::Directory,
@@ -85,8 +85,11 @@ impl kernel::Module for Zernel {
             tracking::Installed::new(jobs.kicks()?, reaper.clone(), cgroup_sync.clone(), table)?;
         let sampling = jobs.sampling();
         let registry = registry::Installed::new(reaper, jobs.owners(), boosts)?;
-        let cgroups = cgroup::Hooks::new(cgroup_sync)
-            .inspect_err(|_| pr_err!("this kernel has no tracepoints for cgroups\n"))?;
+        let cgroups = cgroup::Hooks::new(cgroup_sync).inspect_err(|_| {
+            pr_err!(
+                "this kernel has no tracepoints for cgroups; build it with CONFIG_TRACEPOINTS\n"
+            )
+        })?;
         let power = power::Notifier::new(registry::sleep::system_sleeps)?;
         let debugfs = debugfs::Directory::new::<dump::State>(c"zernel", c"state");
         let device = KBox::pin_init(miscdev::Registration::new(), GFP_KERNEL)?;

@@ -277,7 +277,10 @@ impl Registry {
             self.let_run(id);
         }
         if verdict == Verdict::NotResponding {
-            pr_warn!("GPU {} does not respond and is left alone\n", gpu.0);
+            pr_warn!(
+                "GPU {} does not respond; no calls until its driver reports it back\n",
+                gpu.0
+            );
             self.suspend_gpu(gpu);
             if let Some(gpu) = self.gpus.get_mut(&gpu) {
                 gpu.unresponsive = true;

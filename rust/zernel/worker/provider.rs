@@ -298,7 +298,7 @@ fn restore(provider: &Provider) {
         while let (Next::Wait(delay), progress) = worker.run_steps() {
             tries = if progress { 1 } else { tries + 1 };
             if tries > PATIENCE {
-                pr_warn!("a leaving provider did not take back the settings of its TSGs\n");
+                pr_warn!("a leaving provider did not put settings back; its TSGs keep zernel's\n");
                 break;
             }
             sleep_ms(delay.0);
