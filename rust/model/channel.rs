@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! A channel: a queue of items, of which the first one is what the channel does.
+//! A channel: a queue of items. It works on the first one.
 
 pub(crate) use super::index::ChannelIx;
 use super::{
@@ -61,7 +61,7 @@ pub(crate) struct Channel {
     pub(crate) head: Head,
     /// True if the first item runs on the engine now.
     pub(crate) active: bool,
-    /// While its TSG leaves the engine: what is left of the first item where it must stop.
+    /// While its TSG leaves the engine: the rest of the first item at its stopping point.
     pub(crate) stop: Ps,
     watchers: Links<ChannelIx>,
     pending: Links<ChannelIx>,

@@ -28,7 +28,7 @@ pub(crate) struct Completion {
     pub(crate) notify: bool,
     /// When it was submitted.
     pub(crate) queued: Ns,
-    /// When it first ran; when it completed, for what does not run.
+    /// When it first ran; for an item that does not run, when it completed.
     pub(crate) start: Ns,
     /// When it completed.
     pub(crate) end: Ns,

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 //! A GPU that time-slices, as integer arithmetic: runlists, TSGs, channels, context switches.
 //!
-//! Pure: no clock, no memory of its own, no threads. The caller hands in the storage and the
-//! time, calls [`gpu::Gpu::advance`] when [`gpu::Gpu::next_event`] says so, and is told through an
-//! [`event::Sink`] what happened. The result does not depend on how often it is called.
+//! Pure: no clock, no memory of its own, no threads. The caller hands in the storage and the time,
+//! calls [`gpu::Gpu::advance`] at the time of [`gpu::Gpu::next_event`], and gets events through an
+//! [`event::Sink`]. The number of calls does not change the result.
 //!
 //! Every operation takes at most the time of 64 events; an event looks at the channels of one TSG
-//! (16), or of those that share its semaphore words (8 times 16), whatever the number of TSGs.
+//! (16), or of those that share its semaphore words (8 times 16), for any number of TSGs.
 
 pub(crate) mod account;
 pub(crate) mod arena;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Operations on what is there: submit, time slice, interleave level, enable, preempt, suspend.
+//! Operations on existing TSGs: submit, time slice, interleave level, enable, preempt, suspend.
 
 use super::{
     arena::Index,
@@ -112,8 +112,8 @@ impl<C: Context, S: Store<C>> Gpu<C, S> {
         Ok(())
     }
 
-    /// Lets a TSG run, or not. A disabled one gives the engine away at the next point where it
-    /// can; it keeps what it has to do.
+    /// Lets a TSG run, or not. A disabled one gives the engine away at the next possible point; it
+    /// keeps its work.
     pub(crate) fn set_enabled(
         &mut self,
         now: Ns,

@@ -11,10 +11,10 @@ pub(crate) const DEFAULT_TIMESLICE: Us = Us(1_024);
 
 /// The properties of one GPU.
 ///
-/// A context switch saves and restores what the streaming multiprocessors (SMs) hold: registers
-/// and shared memory. Registers are 64 Ki words of 32 bits = 256 KiB per SM on all of these;
-/// shared memory is the maximum per SM of the compute capability (CUDA C++ Programming Guide,
-/// table "Technical Specifications per Compute Capability").
+/// A context switch saves and restores the state of the streaming multiprocessors (SMs): registers
+/// and shared memory. Registers are 64 Ki words of 32 bits = 256 KiB per SM on all of these; shared
+/// memory is the maximum per SM of the compute capability (CUDA C++ Programming Guide, table
+/// "Technical Specifications per Compute Capability").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Preset {
     /// Name, as the module parameter takes it.
@@ -79,7 +79,7 @@ impl Preset {
     /// All presets; the first one is the default.
     pub(crate) const ALL: [Self; 5] = [Self::A100, Self::H100, Self::H200, Self::L4, Self::RTX4090];
 
-    /// The preset called `name`, whatever its case.
+    /// The preset called `name`, in any case.
     pub(crate) fn named(name: &str) -> Option<&'static Self> {
         const ALL: &[Preset] = &Preset::ALL;
         ALL.iter()

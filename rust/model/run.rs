@@ -171,7 +171,7 @@ impl<C: Context, S: Store<C>> Gpu<C, S> {
         }
     }
 
-    /// Changes what the first item makes of a channel.
+    /// Changes the state of a channel for its first item.
     pub(super) fn set_head(&mut self, at: ChannelIx, head: Head) {
         let channel = self.channels.get_mut(at);
         let before = core::mem::replace(&mut channel.head, head);

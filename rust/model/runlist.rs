@@ -144,7 +144,7 @@ impl Runlist {
         }
     }
 
-    /// Takes the TSG out whose turn it is.
+    /// Takes out the TSG that has its turn.
     pub(crate) fn pick<C, P: Pool<Tsg<C>>>(
         &mut self,
         tsgs: &mut Arena<Tsg<C>, P>,

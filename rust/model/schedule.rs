@@ -293,7 +293,7 @@ impl<C: Context, S: Store<C>> Gpu<C, S> {
         }
     }
 
-    /// Takes a TSG off its engine and out of the runlist, for good, whatever it is doing.
+    /// Takes a TSG off its engine and out of the runlist, for good, in any state.
     pub(super) fn evict(&mut self, ix: TsgIx, sink: &mut impl Sink<C>) {
         let at = EngineIx::new(self.tsgs.get(ix).engine);
         if self.runs(ix) {
@@ -326,7 +326,7 @@ impl<C: Context, S: Store<C>> Gpu<C, S> {
         self.place(ix);
     }
 
-    /// Stops an engine: what it does ends now and its context is lost.
+    /// Stops an engine: its work ends now and its context is lost.
     pub(super) fn halt(&mut self, at: EngineIx, sink: &mut impl Sink<C>) {
         match self.engines.get(at).phase() {
             Phase::Idle => {}
@@ -363,7 +363,7 @@ impl<C: Context, S: Store<C>> Gpu<C, S> {
         self.sync(at, sink);
         let ix = self.engines.get(at).loaded;
         if !self.pending.is_empty() {
-            // Items have completed: what follows them decides.
+            // Items have completed: their successors decide.
             self.engines.get_mut(at).dirty = true;
             return;
         }

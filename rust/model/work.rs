@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Items of work: what a channel is told to do.
+//! Items of work of a channel.
 
 use super::{
     arena::{
@@ -39,7 +39,7 @@ pub(crate) enum Condition {
     NotEqual,
 }
 
-/// A semaphore word and what is expected of it.
+/// A semaphore word and its expected value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Expect {
     /// Number of the word.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Where the record of a tracked thread is on its way to the thread and back, and who gives it up.
+//! Where the record of a tracked thread is on its way to the thread and back, and the side that
+//! gives it up.
 //!
 //! The thread alone puts a record on and takes it off: in task work, of which one at most is queued
 //! per record, or as it exits, before its last task work. Whether a record is wanted is said by

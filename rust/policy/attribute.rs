@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 //! One attribute of a class: which of several assignments decides its value.
 //!
-//! Assignments lie in layers, the least specific beneath. One that rests on privilege replaces what
-//! lies beneath. One that does not counts only where it takes something from the target: nobody
-//! gains by having set something before. All attributes are decided by this one rule, each by
-//! itself.
+//! Assignments lie in layers, the least specific beneath. A privileged one replaces all layers
+//! beneath. An unprivileged one counts only where its value is less than theirs: an early
+//! assignment gains nothing. This one rule decides all attributes, each by itself.
 
 use super::{
     level::Level,
@@ -136,18 +135,18 @@ impl<V: Value> Own<V> {
     }
 }
 
-/// An attribute as assignments leave it, while what lies beneath all of them is not known.
+/// An attribute as assignments leave it, over an unknown lowest layer.
 ///
 /// # Invariants
 ///
 /// A `limit` is less than `given`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Attribute<V> {
-    /// The value that privilege gives; `None`: what lies beneath all.
+    /// The privileged value; `None`: that of the lowest layer.
     given: Option<(V, Origin)>,
     /// The least that was set without, above that.
     limit: Option<(V, Origin)>,
-    /// The most specific assignment takes nothing from what lies beneath, and does not count.
+    /// The most specific assignment is not less than the layers beneath, and does not count.
     is_passed_over: bool,
 }
 
@@ -190,7 +189,7 @@ impl<V: Value> Attribute<V> {
             };
         }
         match self.limit.or(self.given) {
-            // Not even the same counts: what lies beneath may be taken back.
+            // Not even the same value counts: the layer beneath may be cleared.
             Some((beneath, _)) if !own.value.is_less(beneath) => Self {
                 is_passed_over: true,
                 ..self

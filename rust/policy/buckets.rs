@@ -9,7 +9,7 @@ use super::units::Ns;
 
 /// A way to cut durations into buckets.
 ///
-/// The first bucket begins at 0. What is longer than the last bucket belongs to the last bucket.
+/// The first bucket begins at 0. Longer times belong to the last bucket.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scale {
     unit_bits: u32,

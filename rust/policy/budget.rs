@@ -2,14 +2,14 @@
 //! The bound on the GPU time of the levels above best-effort: a runtime budget per period.
 //!
 //! One [`Server`] per level and run list is a sporadic server (Sprunt, Sha and Lehoczky, 1989; the
-//! one of POSIX' `SCHED_SPORADIC`): what a level ran is taken from its budget, and comes back one
-//! period after it was begun. In any window of one period a level then runs for at most
+//! one of POSIX' `SCHED_SPORADIC`): the GPU time of a level is taken from its budget, and comes
+//! back one period after its begin. In any window of one period a level then runs for at most
 //!
 //! > budget + the longest time between two charges
 //!
 //! and, before BE gets its turn, until its slice is lowered: BE waits for no more than that. The
-//! engine keeps it small by charging again when what is [`State::Free`] has passed. A level that
-//! needs less than its budget in any window of 16/15 periods is never throttled.
+//! engine keeps that small by charging again after the time of [`State::Free`]. A level that needs
+//! less than its budget in any window of 16/15 periods is never throttled.
 //!
 //! The engine gives a throttled level the slice of BE until its budget is back. Time in such a
 //! slice is not charged, as the level then takes its turn like BE. The run time of a level is also
@@ -57,8 +57,8 @@ impl Params {
 
     /// The parameters of a level until it is tuned; `None`: it runs without a bound, as BE does.
     ///
-    /// 95 % are what Linux leaves to its own real-time tasks (`sched_rt_runtime_us`); the period is
-    /// a tenth of theirs, for a GPU request is short.
+    /// 95 % is the share of Linux' own real-time tasks (`sched_rt_runtime_us`); the period is a
+    /// tenth of theirs, for a GPU request is short.
     pub(crate) fn default_of(level: Level) -> Option<Self> {
         // INVARIANT: 1 ms <= 95 ms <= 100 ms <= 10 s.
         (level != Level::BE).then_some(Self {
@@ -130,14 +130,14 @@ pub(crate) struct Server {
     pieces: [Piece; PIECES],
     len: usize,
     used: u64,
-    /// The end of what ran last.
+    /// The end of the last time charged.
     end: u64,
     throttled: bool,
     throttles: u64,
 }
 
 impl Server {
-    /// A server whose budget is full.
+    /// A server with a full budget.
     pub(crate) fn new(params: Params) -> Self {
         // INVARIANT: Nothing is pending.
         Self {
@@ -151,7 +151,7 @@ impl Server {
         }
     }
 
-    /// Changes budget and period. What has been taken comes back one new period after it was begun.
+    /// Changes budget and period. Spent time comes back one new period after its begin.
     pub(crate) fn set_params(&mut self, params: Params) {
         self.params = params;
     }
@@ -176,7 +176,7 @@ impl Server {
         self.expire(now);
         // Older runtime would be back already.
         let mut rest = ran.0.min(self.params.period.0);
-        // As late as it can have been: what comes back later than it might errs on BE's side.
+        // The latest possible begin: time that comes back too late errs on BE's side.
         let mut begin = now.0.saturating_sub(rest).max(self.end);
         while rest > 0 {
             let cell_end = self.cell(begin).saturating_add(1);
@@ -247,7 +247,7 @@ impl Server {
         at.checked_div(self.params.grain()).unwrap_or(0)
     }
 
-    /// Forgets what is back.
+    /// Forgets the pieces that are back.
     fn expire(&mut self, now: Ns) {
         let period = self.params.period.0;
         let back = self

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The class of a target: what assignments make of all attributes together.
+//! The class of a target: all attributes, as its assignments decide them.
 
 pub(crate) use super::attribute::Source;
 use super::{
@@ -119,8 +119,8 @@ impl Layers {
 
     /// The class in force. `shared`: of a TSG that carries the work of several processes.
     ///
-    /// No class raises such a TSG: it would raise strangers. One that does not stays, or whoever is
-    /// held down would only have to say that the work is of others too. That goes for
+    /// No class raises such a TSG: it would raise strangers. A class that lowers stays, or a
+    /// program could shed it by declaring that it works for others. That goes for
     /// [`Level::DEFAULT`] as well: it keeps an owner from settings of its own.
     pub(crate) fn effective(&self, shared: bool) -> Effective {
         let level = self.level();

@@ -58,7 +58,7 @@ pub(crate) struct Counters {
     pub(crate) preempt_unresponsive: u64,
     /// TSGs that were not, because of the state that the GPU was in.
     pub(crate) preempt_invalid: u64,
-    /// From begin to done, of what is done.
+    /// From begin to done, of done requests.
     pub(crate) latency: Latencies,
 }
 
@@ -145,7 +145,7 @@ impl Counters {
         self.latency.clear();
     }
 
-    /// Counts what has happened.
+    /// Counts an event.
     pub(crate) fn count(&mut self, what: &Uncounted) {
         // INVARIANT: Before the end of it.
         self.begun = self.begun.saturating_add(what.begun.into());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Functions of ELF files, at whose first instructions alone probes are taken.
+//! Functions of ELF files: a probe is taken at the first instruction of one alone.
 //!
 //! A probe replaces an instruction by a trap. Within another instruction it would be a part of that,
 //! in every program that maps the file. The symbol table tells where functions begin; anything else
@@ -34,7 +34,7 @@ pub(crate) trait File {
 /// Why a place is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refused<E> {
-    /// No function begins there, or the file is not what it should be.
+    /// No function begins there, or the file is malformed.
     NoFunction,
     /// The file cannot be read.
     Unreadable(E),
@@ -65,7 +65,7 @@ const WIDE: Layout = Layout {
     symbol: 24,
 };
 
-/// Bytes of the byte order of this machine; what is missing counts as zero.
+/// Bytes of the byte order of this machine; missing ones count as zero.
 fn number<const SIZE: usize>(bytes: &[u8], at: usize) -> [u8; SIZE] {
     let part = at.checked_add(SIZE).and_then(|end| bytes.get(at..end));
     let mut number = [0; SIZE];
@@ -95,7 +95,7 @@ impl Layout {
     }
 }
 
-/// A file with what its header tells.
+/// A file and the content of its header.
 struct Image<'a, F> {
     file: &'a mut F,
     layout: &'static Layout,
@@ -434,7 +434,7 @@ mod tests {
             |l| l.long(SECTIONS + 64 + 24, u64::MAX - 24),
             |l| l.long(SECTIONS + 64 + 32, u64::MAX),
             |l| l.long(SECTIONS + 64 + 56, 0),
-            // One symbol more than the file has is looked at before what it names.
+            // A symbol beyond the end of the file is found before its name is read.
             |l| {
                 l.long(SYMBOLS + 24 + 8, 0);
                 l.long(SECTIONS + 64 + 32, 24 * 9);

@@ -11,9 +11,9 @@ const UNIT_BITS: u32 = 5;
 
 /// A histogram of latencies: 1 µs to 17 s (2^34 ns) with an error of at most 1.6 %, 6.4 KiB.
 ///
-/// 32 buckets per octave are 1/32 of their start wide at most, and a quantile is told as the
-/// middle of a bucket: half of that. Below 1 µs the error is 16 ns. What is longer than 17 s is
-/// counted in the last bucket.
+/// 32 buckets per octave are 1/32 of their start wide at most, and a quantile is told as the middle
+/// of a bucket: half of that. Below 1 µs the error is 16 ns. Times above 17 s are counted in the
+/// last bucket.
 pub(crate) type Latencies = Histogram<5, 800>;
 
 /// A histogram with `2^SUB_BITS` buckets per octave, `BUCKETS` in all.

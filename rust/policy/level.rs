@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Levels: how urgent the work of a target is, and what each level asks of the GPU.
+//! Levels: the urgency of a target's work, and its settings of the GPU.
 
 use super::units::Us;
 
@@ -17,7 +17,7 @@ pub(crate) struct Level(u8);
 impl Level {
     /// Latency-critical.
     pub(crate) const LC: Self = Self(0);
-    /// The rank of a TSG without a class: the level whose time slice is the driver's default.
+    /// The rank of a TSG without a class: the level with the driver's default time slice.
     pub(crate) const DEFAULT: Self = Self(6);
     /// Best-effort.
     pub(crate) const BE: Self = Self(7);

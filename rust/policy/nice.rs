@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The nice value of a thread that is preferred or held back, and the one that it gets back.
 //!
-//! A thread has a *base*: the value that it would have without zernel. Whatever is asked for counts
-//! from there, and when nothing is asked for any more it has the base again. Everybody may raise
-//! the nice value of its threads at any time, and so from one that zernel has lowered: what comes
-//! of that is no base, or a thread would be lower with each turn.
+//! A thread has a *base*: the value that it would have without zernel. Every addition counts from
+//! there, and without one the thread has its base again. Programs may raise the nice value of their
+//! threads at any time, and so from a value that zernel has lowered: the result is no base, or a
+//! thread would be lower with each turn.
 
 /// A nice value, -20 (most CPU time) to 19.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -69,7 +69,7 @@ impl Delta {
 pub(crate) struct Ask {
     /// The addition to its base.
     pub(crate) delta: Delta,
-    /// By privilege: below what the thread may have by itself, too.
+    /// By privilege: below the thread's own limit, too.
     pub(crate) privileged: bool,
 }
 
@@ -122,7 +122,7 @@ pub(crate) struct Seen {
     pub(crate) fair: bool,
 }
 
-/// A thread whose nice value is not its own.
+/// A thread with a nice value of zernel's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Held {
     base: Nice,
@@ -141,8 +141,8 @@ impl Held {
     }
 }
 
-/// The base of a thread. What somebody else has set is a new one, unless anybody might have, from a
-/// value that was set here, and the thread by itself might not.
+/// The base of a thread. A value set by others is a new base, except one that anybody could reach
+/// from a value of zernel's and the thread by itself could not.
 pub(crate) fn base(held: Option<Held>, seen: &Seen) -> Nice {
     let Some(Held { base, set }) = held else {
         return seen.now;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The rules of who may give or take which attribute.
+//! Permission to set and clear attributes.
 
 use super::{
     attribute::{
@@ -80,7 +80,7 @@ impl Set {
     };
 }
 
-/// A call: what is to be cleared, and then set.
+/// A call: attributes to clear, and then to set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Change {
     /// Attributes that end.
@@ -122,10 +122,10 @@ pub(crate) struct Grant {
 
 /// Decides a call for a target that has `own` on top of `beneath`.
 ///
-/// The owner may take something from its target, or keep what it has; it may clear what rests on no
-/// privilege if nothing is gained. All else is a manager's. Members of `lc_gid` are bound by the
-/// admission budget as far as they raise: above [`Level::DEFAULT`], or to a longer time slice than
-/// that level has.
+/// The owner may lower its target, or set the same value; it may clear an unprivileged attribute if
+/// nothing is gained. All else is a manager's. Members of `lc_gid` are bound by the admission
+/// budget as far as they raise: above [`Level::DEFAULT`], or to a longer time slice than that level
+/// has.
 pub(crate) fn change(
     caller: Caller,
     change: Change,
@@ -236,7 +236,7 @@ impl<V: Value> Asked<V> {
         }
         let gains = |value: V| self.now.value.is_less(value);
         match self.set {
-            // Nothing changes, whatever lies beneath by now.
+            // Nothing changes, with any layer beneath by now.
             Some(value) if self.own.is_some_and(|own| own.value() == value) => Ok(self.own),
             Some(value) if gains(value) => Err(Denied::NotPermitted),
             Some(value) => Ok(Some(Own::lowered(value, self.own))),
@@ -301,7 +301,7 @@ mod tests {
         }
     }
 
-    /// A target, and what lies beneath its own assignment.
+    /// A target, and the layers beneath its own assignment.
     struct Lab {
         own: Option<Assignment>,
         beneath: Layers,

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The phase of a task of a machine-learning program, told from the kernel's view of it.
 //!
-//! * [`Sample`] is what was seen since the last one; [`Phase::of`] tells the phase of one sample.
+//! * [`Sample`] has the observations since the last one; [`Phase::of`] tells the phase of one
+//!   sample.
 //! * [`Detector`] takes one sample after the other: a phase holds until enough samples in a row
 //!   tell of another one, and the time in each is counted to the nanosecond.
 

@@ -42,7 +42,7 @@ pub(crate) enum Kind {
     Ema,
     /// Level and trend.
     Holt,
-    /// The critical fractile of what was observed.
+    /// The critical fractile of the observations.
     #[default]
     Quantile,
 }
@@ -92,8 +92,8 @@ pub(crate) struct Choice {
 }
 
 impl Choice {
-    /// The time from begin to trigger of a request whose data is predicted to be ready after
-    /// `predicted`, where a switch is estimated to take `switch`. Zero without a prediction.
+    /// The time from begin to trigger of a request with its data predicted ready after `predicted`,
+    /// for a switch of an estimated `switch`. Zero without a prediction.
     pub(crate) fn lead(self, predicted: Option<Ns>, switch: Ns) -> Ns {
         let allowance = match self.kind {
             Kind::Fixed | Kind::Ema | Kind::Holt => switch,

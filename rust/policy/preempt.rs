@@ -8,7 +8,7 @@
 /// The answer of a call to the provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// It did what it was asked for.
+    /// Done.
     Done,
     /// The GPU did not do it in time.
     TimedOut,
@@ -81,11 +81,11 @@ impl Attempt {
         self.next
     }
 
-    /// Takes in what that answered.
+    /// Takes in the answer.
     pub(crate) fn answered(&mut self, answer: Answer) {
         self.next = match (self.next, answer) {
             (Next::Over(verdict), _) => Next::Over(verdict),
-            // Nobody is there who could have the GPU.
+            // No other TSG could have the GPU.
             (_, Answer::Gone) => Next::Over(Verdict::Done),
             (Next::Preempt, Answer::Done) => Next::Disable,
             (Next::Preempt, Answer::TimedOut) => {

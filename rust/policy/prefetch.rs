@@ -25,7 +25,7 @@ use super::{
 };
 use durations::Durations;
 
-/// The share of computations that are shorter than what is taken for granted.
+/// The share of computations shorter than the prediction.
 const SOONER: Ppm = Ppm(100_000);
 
 /// The way in which durations are predicted.
@@ -163,8 +163,8 @@ pub(crate) struct Prefetch {
     compute: Durations,
     loading: Durations,
     step: Option<Step>,
-    /// The end of the computation before, if what was to be loaded for the one that is under way was
-    /// not seen yet: it may be seen a moment after that has begun.
+    /// The end of the computation before, if the loading for the present one was not seen yet: it
+    /// may be seen a moment after the begin.
     awaited: Option<Ns>,
     times: Sums,
     counts: Counts,

@@ -4,12 +4,12 @@
 //! The stream of request `n` waits on the GPU until the trigger word has reached `n`, holds the GPU
 //! until the release word has (or the holder's own bound is over), and then runs its kernels. A
 //! [`Slot`] decides which of these words zernel stores, and when its one timer fires. Both are
-//! *reached* as soon as the request is over, whatever ended it, so no stream waits for ever.
+//! *reached* after any end of the request, so no stream waits for ever.
 //!
-//! The words lie in memory that the process writes at will. Nothing is read back from them except
-//! what the process may decide: that a request was triggered, ready or done. What zernel has stored
-//! it never reads, and stores at most once per request. A process that takes back what it or zernel
-//! stored makes its own stream wait or hold; the holder's own bound ends that.
+//! The words lie in memory that the process writes at will. zernel reads from them only the
+//! process' decisions: a request was triggered, ready or done. It never reads its own stores, and
+//! makes each at most once per request. A process that takes a store back makes its own stream wait
+//! or hold; the holder's own bound ends that.
 
 pub(crate) mod record;
 pub(crate) mod succession;
@@ -58,11 +58,11 @@ pub(crate) enum State {
     /// There is none: the last one is over.
     #[default]
     Idle,
-    /// It prepares its data, and the GPU runs what it likes.
+    /// It prepares its data, and the GPU does other work.
     Armed,
     /// It still prepares, and the GPU is held for it.
     Taken {
-        /// Since when. What the process triggered itself counts from its begin.
+        /// Begin of the lease. A request that the process triggered itself counts from its begin.
         trigger: Ns,
     },
     /// Its kernels run.
@@ -77,11 +77,11 @@ pub(crate) enum State {
 /// The actions after an event, in the order of the fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Actions {
-    /// Store this to the release word: before the trigger, so that what was given up never holds.
+    /// Store this to the release word: before the trigger, so that a cancelled request never holds.
     pub(crate) release: Option<Number>,
     /// Store this to the trigger word.
     pub(crate) trigger: Option<Number>,
-    /// When the timer is to fire, in place of what it was set to; `None`: not at all.
+    /// The new time of the timer; `None`: it does not fire.
     pub(crate) alarm: Option<Ns>,
     /// The observation of the switch, for [`super::switch_cost::Cost::learn`].
     pub(crate) sample: Option<Switched>,
@@ -98,9 +98,9 @@ pub(crate) enum Error {
 
 /// The requests of one slot, one at a time.
 ///
-/// Every event is given the time and what the words hold, and first takes up what the process has
-/// stored since the last one. Time may stand still or jump; should it go back, records lose
-/// precision and deadlines stay where they are.
+/// Every event gets the time and the words, and first takes up the process' stores since the last
+/// one. Time may stand still or jump; should it go back, records lose precision and deadlines stay
+/// where they are.
 ///
 /// # Invariants
 ///
@@ -316,7 +316,7 @@ impl Slot {
         }
     }
 
-    /// Takes up what the process has stored.
+    /// Takes up the stores of the process.
     fn look(&mut self, now: Ns, seen: &Observed, actions: &mut Actions) {
         let Some(number) = self.active() else {
             return;
@@ -381,7 +381,7 @@ impl Slot {
         let Some(number) = self.active() else {
             return;
         };
-        // Whatever the process claims.
+        // Against any claim of the process.
         let ready = ready.max(self.begin);
         let trigger = match self.state {
             State::Idle | State::Running { .. } => return,
@@ -448,7 +448,7 @@ impl Slot {
             },
             slo: self.plan.slo,
         });
-        // INVARIANT: Whoever called this has stored what was not.
+        // INVARIANT: The caller has stored the missing words.
         self.state = State::Idle;
         self.sample = None;
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Positions in a ring that overwrites its oldest element.
 
-/// Read and write position of a ring, with an exact count of what was lost.
+/// Read and write position of a ring, with an exact count of losses.
 ///
 /// # Invariants
 ///

@@ -29,14 +29,14 @@ use super::{
 /// The order of turns: the tunable `rotation`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Discipline {
-    /// By weight: of those that have not had more than their share, the one whose next quantum ends
-    /// first in virtual time (Stoica and Abdel-Wahab, 1995: EEVDF; Linux' own since 6.6).
+    /// By weight: of the TSGs without a negative lag, the one with the earliest end of its next
+    /// quantum in virtual time (Stoica and Abdel-Wahab, 1995: EEVDF; Linux' own since 6.6).
     #[default]
     Fair,
-    /// By weight: whoever has credit left in this round, in the order of a queue (Xen's credit
-    /// scheduler, with rounds that end when nobody has any left in place of its 30 ms).
+    /// By weight: the TSGs with credit left in this round, in the order of a queue (Xen's credit
+    /// scheduler, with rounds that end with the last credit, not after 30 ms).
     Credit,
-    /// In the order of a queue, whatever the weight.
+    /// In the order of a queue, without weights.
     RoundRobin,
 }
 
@@ -72,10 +72,10 @@ impl Discipline {
     /// | rr | sum over the others of q |
     ///
     /// fair: after its turn it is at most q ahead of its share and so not eligible; until it is,
-    /// another gets what brings it to the same virtual time, and until its deadline, one quantum
-    /// later, the same again; each of the others is at most three quanta behind before, and overruns
-    /// by one turn. credit: its debt of at most q is paid in 1 + q / grant rounds, another has one
-    /// grant saved, and overruns by one turn.
+    /// another gets the time that brings it to the same virtual time, and until its deadline, one
+    /// quantum later, the same again; each of the others is at most three quanta behind before, and
+    /// overruns by one turn. credit: its debt of at most q is paid in 1 + q / grant rounds, another
+    /// has one grant saved, and overruns by one turn.
     #[allow(
         dead_code,
         reason = "the documented bound, which the tests hold waits against"
@@ -118,7 +118,7 @@ impl Discipline {
 pub(crate) struct Quantum(Ns);
 
 impl Quantum {
-    /// Quanta that can be asked for: 0.5 ms, twice what a call of a driver takes at most, to 1 s.
+    /// Range of quanta: 0.5 ms, twice the longest call of a driver, to 1 s.
     pub(crate) const RANGE: (Ns, Ns) = (Ns(500_000), Ns(1_000_000_000));
     /// The quantum until it is tuned: 8 ms, longer than most inferences. A hand-over costs three
     /// switches, since both share the GPU in slices until the call to disable is done: a quarter of

@@ -109,7 +109,7 @@ impl Cost {
     /// The smallest step down of the smallest estimate is 1000 ns / 32 / 100: less than one.
     const FRACTION: u32 = 8;
 
-    /// Starts from what a switch is thought to cost. What lies out of range is brought into it.
+    /// Starts from an assumed cost of a switch, clamped to the range.
     pub(crate) fn new(prior: Ns, quantile: Permille) -> Self {
         let (min, max) = Self::QUANTILES;
         // INVARIANT: Clamped, and the largest step.

@@ -159,7 +159,7 @@ impl Tunables {
         self.default_class = level;
     }
 
-    /// The group whose members may raise.
+    /// The group of managers.
     pub(crate) fn lc_gid(&self) -> Option<u32> {
         self.lc_gid
     }

@@ -66,7 +66,7 @@ impl Times {
     }
 }
 
-/// Times up to a moment. What the phase is since then is for its owner to know, who has room for it.
+/// Times up to a moment. The owner knows the phase since then, as it has room for it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Account {
     times: Times,

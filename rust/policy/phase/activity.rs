@@ -9,7 +9,7 @@ use super::super::units::Ns;
 /// Why a task sleeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
-    /// It waits for a block device or what counts as one.
+    /// It waits for a block device or its like.
     Io,
     /// In a call of the futex family: for another thread.
     Futex,
@@ -52,7 +52,7 @@ pub(crate) struct Sum {
     pub(crate) time: Ns,
 }
 
-// In the scheduler: what cannot overflow is not looked at. Times are of parts of one span of 64 bits
+// In the scheduler: no checks where nothing can overflow. Times are of parts of one span of 64 bits
 // that do not overlap, and a count grows less often than once in a nanosecond.
 impl Sum {
     const NONE: Self = Self {
@@ -241,7 +241,7 @@ impl Activity {
         }
     }
 
-    /// The CPU time of the burst up to the last change of what it does.
+    /// The CPU time of the burst up to the last change of activity.
     fn burst_so_far(&self) -> Ns {
         self.totals.bursts.time.saturating_sub(self.before)
     }
@@ -269,7 +269,7 @@ impl Activity {
         time
     }
 
-    /// So much of a sleep is over, with what of it was waiting for a CPU.
+    /// So much of a sleep is over, and so much of that was a wait for a CPU.
     fn wake(&mut self, cause: Cause, time: Ns, queued: Ns) {
         let queued = queued.min(time);
         self.totals.queued.last(queued);

@@ -67,7 +67,7 @@ impl Detector {
         (u32::from(self.seen) >= thresholds.stability()).then(|| self.enter(now, told))
     }
 
-    /// The phase is `phase` from `now` on, whatever samples told: the program says so.
+    /// The phase is `phase` from `now` on, by a hint, against any samples.
     pub(crate) fn set(&mut self, now: Ns, phase: Phase) -> Option<Transition> {
         self.seen = 0;
         (phase != self.phase()).then(|| self.enter(now, phase))
@@ -192,7 +192,7 @@ mod tests {
         d.observe(Ns(2), &LOADS, &t);
         assert!(d.set(Ns(3), Phase::Collective).is_some());
         assert_eq!(d.set(Ns(4), Phase::Collective), None);
-        // And what samples told before does not count any more.
+        // And earlier samples do not count any more.
         assert_eq!(d.observe(Ns(5), &LOADS, &t), None);
         assert_eq!(d.transitions(), 1);
     }

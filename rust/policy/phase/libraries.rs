@@ -13,7 +13,7 @@ pub(crate) struct Libraries {
 }
 
 impl Libraries {
-    /// Bytes of all names, and of what separates and ends them.
+    /// Bytes of all names, separators and the end.
     pub(crate) const ROOM: usize = 64;
 
     /// Those of NCCL and its kin.

@@ -17,7 +17,7 @@ pub(crate) struct Look {
     pub(crate) since: Option<Ns>,
 }
 
-/// The last look at a TSG, and what came of it.
+/// The last look at a TSG, and its result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Meter {
     last: Option<(Ns, Look)>,
@@ -36,8 +36,8 @@ impl Meter {
     /// Takes in a look at `now`.
     ///
     /// The GPU was busy for the time that the TSG ran, or for which it had something to run: of two
-    /// that share the GPU each waits for all of the time. What lies between two looks is known by
-    /// the last change alone; of what came and went before that there is the time that it ran.
+    /// that share the GPU each waits for all of the time. Between two looks only the last change is
+    /// known; of earlier work only its GPU time.
     pub(crate) fn look(&mut self, now: Ns, look: Look) {
         let Some((at, before)) = self.last.replace((now, look)) else {
             if look.pending {

@@ -45,7 +45,7 @@ pub(crate) struct Task {
     /// Until when a hint holds.
     hinted: Ns,
     samples: u32,
-    /// It waits for I/O, whatever the GPU does; and how many samples in a row told otherwise.
+    /// It waits for I/O, beside any GPU activity; and the number of samples in a row against that.
     loads: bool,
     doubts: u16,
 }
@@ -164,7 +164,7 @@ impl Task {
         self.samples.into()
     }
 
-    /// The last sample: its length, and what it was told by.
+    /// The last sample: its length, and its inputs.
     pub(crate) fn sample(&self) -> (Ns, Inputs) {
         (self.window.length(), self.inputs)
     }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
-//! When a thread waits for the GPU: what a provider tells, and what probes of a runtime see.
+//! Waits of a thread for the GPU: from a provider's reports, and from probes of a runtime.
 //!
-//! A wait is from the first of these to begin to the end of that one; what begins and ends within it
-//! is a part of it. A provider tells of both, in one system call. A function that is probed may be
-//! left without its return being seen: by a jump out of it, by another program, or because the
-//! kernel lost it. Whoever finds that out ends the wait.
+//! A wait is from the first begin to the end of that one; nested ones are a part of it. A provider
+//! tells of both, in one system call. A function that is probed may be left without its return
+//! being seen: by a jump out of it, by another program, or because the kernel lost it. The next
+//! look that finds this out ends the wait.
 
 use super::super::units::Ns;
 
@@ -36,7 +36,7 @@ enum By {
 /// The waits of a thread.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Waits {
-    /// The one under way: when it began, and by whom that was said.
+    /// The one under way: the time of its begin, and its source.
     present: Option<(Ns, By)>,
     /// Waits of a provider that have begun and not ended.
     depth: u32,
@@ -87,7 +87,7 @@ impl Waits {
         Some(now)
     }
 
-    /// A function that is probed returns, whose wait began at `began`.
+    /// A probed function returns, with its wait begun at `began`.
     pub(crate) fn returns(&mut self, now: Ns, began: Ns) {
         if let Some((since, By::Probe(_))) = self.present {
             if since == began {
@@ -120,7 +120,7 @@ impl Waits {
         }
     }
 
-    /// Whatever is under way is over.
+    /// Any wait under way is over.
     pub(crate) fn end(&mut self, now: Ns) {
         if let Some((since, _)) = self.present.take() {
             let time = now.saturating_sub(since);

@@ -42,7 +42,7 @@ pub(crate) struct Window {
     changes: u32,
     /// Sleeps for a futex, likewise.
     futexes: u32,
-    /// Length of the sample in ns; what is longer than 4 s counts as that.
+    /// Length of the sample in ns, 4 s at most.
     length: u32,
 }
 
@@ -89,8 +89,8 @@ impl Window {
         Ns(self.length.into())
     }
 
-    /// Goes on to `now`. Returns what was seen of the task since, the share of that time in which it
-    /// waited for the GPU, whether it did anything but sleep, and the numbers behind that.
+    /// Goes on to `now`. Returns the observations of the task since, the share of that time in
+    /// which it waited for the GPU, whether it did anything but sleep, and the numbers behind that.
     pub(crate) fn advance(
         &mut self,
         activity: &Activity,

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::policy::units::Ns;
 
-/// Tells a given duration, whatever is observed.
+/// Predicts a given duration and ignores observations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fixed(pub(crate) Ns);
 

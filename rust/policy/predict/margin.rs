@@ -22,7 +22,7 @@ pub(crate) struct Margin {
 }
 
 impl Margin {
-    /// 1 µs: what it takes to write a flag that the GPU sees; nothing shorter makes a difference.
+    /// 1 µs: the time to write a flag that the GPU sees; nothing shorter makes a difference.
     pub(crate) const LEAST: Ns = Ns(1_000);
     /// 500 µs: an estimate that is always wrong leaves the GPU idle for no longer than that.
     pub(crate) const MOST: Ns = Ns(500_000);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The task of a predictor: what it learns from, and the costs of its errors.
+//! The task of a predictor: its observations, and the costs of its errors.
 
 use crate::policy::units::{Ns, Ppm};
 
@@ -78,6 +78,6 @@ pub(crate) trait Predictor {
 
     /// The time from begin at which the GPU shall be free; `None` if nothing is known.
     ///
-    /// Point predictors tell the expected preparation time, whatever the costs.
+    /// Point predictors tell the expected preparation time, at any costs.
     fn predict(&self, costs: Costs) -> Option<Ns>;
 }

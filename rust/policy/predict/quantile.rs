@@ -12,10 +12,9 @@
 //!
 //! # Form
 //!
-//! Weights are kept per bucket: four per octave, 256 ns to 17 s. A bucket also has the mean of
-//! what fell into it and twice the mean deviation from it, both smoothed by weight; its
-//! observations count as spread evenly over mean ± that, which is exact for an even spread and for
-//! a constant.
+//! Weights are kept per bucket: four per octave, 256 ns to 17 s. A bucket also has the mean of its
+//! observations and twice the mean deviation from it, both smoothed by weight; its observations
+//! count as spread evenly over mean ± that, which is exact for an even spread and for a constant.
 
 mod bucket;
 mod change;
@@ -49,7 +48,7 @@ const GROWTH_BITS: u32 = 5;
 /// two equal sides shows after 12.
 const RECENT: usize = 12;
 
-/// Decayed buckets of one key, and what it takes to notice that they are no longer true.
+/// Decayed buckets of one key, and the state that shows when they are out of date.
 ///
 /// # Invariants
 ///
@@ -153,7 +152,7 @@ impl Quantile {
         let mut index = self.first;
         for bucket in self.weighty() {
             let weight = u32::from(bucket.weight);
-            // The last one has weight, and takes whatever is left.
+            // The last one has weight, and takes the rest.
             if left < weight || index >= self.last {
                 return Place {
                     bucket: index,

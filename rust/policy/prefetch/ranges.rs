@@ -75,7 +75,7 @@ impl Ranges {
         self.length
     }
 
-    /// The next one. What is left at the end of the span may be shorter.
+    /// The next one. The last of a span may be shorter.
     pub(crate) fn next(&mut self) -> Range {
         let left = self.span.saturating_sub(self.done);
         let length = self.length.min(left);

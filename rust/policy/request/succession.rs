@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
-//! When it is worked out what became of a request: not while the next one begins, if it can wait.
+//! The late outcome of a request: worked out after the begin of the next one, if it can wait.
 //!
-//! A request whose data was made ready by stores alone leaves nothing to be done for its stream, and
-//! the next begin is the first that zernel hears of it. What happened then is kept, as is what the
-//! words held, and looked at when nobody waits for it; the outcome is the same.
+//! A request made ready by stores alone needs nothing more for its stream, and zernel learns of it
+//! only at the next begin. That keeps the times and words, and the outcome is worked out when no
+//! call waits for it; it is the same.
 
 use super::{
     record::{
@@ -32,7 +32,7 @@ pub(crate) struct Succession {
     odd: Slot,
     /// True if the request that is not over is in `odd`.
     is_odd: bool,
-    /// When the one after it began, and what the words held then.
+    /// The begin of the one after it, and the words at that time.
     before: Option<(Ns, Observed)>,
 }
 
@@ -83,7 +83,7 @@ impl Succession {
         self.before.is_some()
     }
 
-    /// Works out what became of the request before this one, if that has been left.
+    /// Works out the outcome of the request before this one, if that is left to do.
     pub(crate) fn catch_up(&mut self) -> Option<Record> {
         // INVARIANT: Retired below.
         let (at, seen) = self.before.take()?;
@@ -100,9 +100,9 @@ impl Succession {
         last.map_or_else(|| Number::first(seen), Number::next)
     }
 
-    /// A request begins, with the number that [`Self::next`] told. The one before it is over: done if
-    /// it was ready. What became of that one is told now, or left for [`Self::catch_up`], which has
-    /// to be called before the next one begins. What is to be done is added to `actions`.
+    /// A request begins, with the number that [`Self::next`] told. The one before it is over: done
+    /// if it was ready. Its outcome is worked out now, or left for [`Self::catch_up`], which has to
+    /// be called before the next one begins. Actions to carry out are added to `actions`.
     pub(crate) fn begin(
         &mut self,
         number: Number,

@@ -18,8 +18,8 @@ impl Number {
         NonZeroU32::new(value).map(Self)
     }
 
-    /// The first one of a slot whose words held `seen`: they come as whoever used the page last
-    /// left them, so it is one that neither the trigger nor the release word has reached.
+    /// The first number of a slot with the words `seen`: the last user of the page left them, so it
+    /// is one that neither the trigger nor the release word has reached.
     pub(crate) fn first(seen: &Observed) -> Self {
         let after = |word| Self::new(word).map_or(Self::ONE, Self::next);
         let first = after(seen.trigger);
@@ -56,20 +56,20 @@ impl Number {
 /// The content of a slot's words when they were read. The process writes them at will.
 ///
 /// To be read in the order of the fields, with acquire order: a process stores them in the opposite
-/// one, so that nothing is seen without what it follows.
+/// one, so that no store is seen without the ones before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Observed {
     /// The last request that is done.
     pub(crate) done: u32,
     /// When, on `CLOCK_MONOTONIC`, as the process claims.
     pub(crate) done_ns: Ns,
-    /// The last request whose time has come.
+    /// Number of the last triggered request.
     pub(crate) trigger: u32,
     /// The last request that is held no longer.
     pub(crate) release: u32,
     /// When it was ready, on `CLOCK_MONOTONIC`, as the process claims.
     pub(crate) ready_ns: Ns,
-    /// The last request whose holder has run.
+    /// Number of the last request with a holder that has run.
     pub(crate) held: u32,
 }
 

@@ -28,7 +28,7 @@ pub(crate) struct Sample {
 /// A TSG in the rotation.
 ///
 /// The accounts of both disciplines that go by weight are kept under either, so that a change
-/// between them starts from what everybody had.
+/// between them starts from each TSG's account.
 #[derive(Clone, Debug)]
 pub(crate) struct Entity {
     pub(super) weight: Weight,
@@ -166,7 +166,7 @@ impl Entity {
             self.think_times.predict(Costs::default())?,
             self.mean_burst?,
         );
-        // Half of what is taken for a sleep at most, which is never told from a longer one.
+        // Half of the longest recognised sleep; longer ones count as that.
         let most = most.min(Ns(Self::SLEEP.0 / 2));
         (time <= most && time.0 <= burst.0 / 8).then_some(time)
     }
@@ -182,7 +182,7 @@ impl Entity {
         self.runnable && !self.in_slices
     }
 
-    /// Takes in a sample's GPU time; returns what came since the last.
+    /// Takes in a sample's GPU time; returns the increase since the last.
     pub(super) fn see(&mut self, ran: Ns) -> Ns {
         // A counter that starts again says nothing about the time before.
         let new = ran.saturating_sub(self.seen.unwrap_or(ran));

@@ -14,8 +14,8 @@ use super::{
 /// that was kept from its work for seconds sees more at once.
 const LONGEST_CHARGE: Ns = Ns(4_000_000_000);
 
-/// Farther ahead in virtual time than any charge can bring a TSG: 4 s at weight 1 are 2^42 ns. What
-/// looks farther ahead is behind, so much that the difference wrapped.
+/// Farther ahead in virtual time than any charge can bring a TSG: 4 s at weight 1 are 2^42 ns. A
+/// value farther ahead is behind, by a difference that wrapped.
 const FARTHEST_AHEAD: u64 = 1 << 44;
 
 /// Where a TSG stands; the smallest is next.
@@ -34,8 +34,8 @@ pub(super) struct Rank {
 pub(super) struct Order {
     discipline: Discipline,
     quantum: Quantum,
-    /// Virtual time: the mean of the runnable TSGs, by weight. Whoever is behind it is owed GPU
-    /// time. Wraps.
+    /// Virtual time: the mean of the runnable TSGs, by weight. A TSG behind it is owed GPU time.
+    /// Wraps.
     now: u64,
     /// Rounds of credit that were granted.
     round: u64,
@@ -125,7 +125,7 @@ impl Order {
         e.round = self.round;
     }
 
-    /// Lets virtual time and rounds follow what was charged. `thinking`: takes part though idle.
+    /// Lets virtual time and rounds follow the charged time. `thinking`: takes part though idle.
     pub(super) fn advance<G: RunList>(&mut self, list: &G, thinking: Option<G::Id>) {
         let mut weights = 0i64;
         let mut lags = 0i64;
@@ -209,7 +209,7 @@ impl Order {
         i64::try_from(grant.0).unwrap_or(i64::MAX)
     }
 
-    /// The credit of a TSG now: what it had, and the grants since. No more than one is saved.
+    /// The credit of a TSG now: the last one, and the grants since. No more than one is saved.
     fn credit(&self, e: &Entity) -> i64 {
         let grant = self.grant(e);
         let rounds = self.round.saturating_sub(e.round);

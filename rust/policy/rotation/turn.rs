@@ -2,9 +2,9 @@
 //! The next action for the best-effort TSGs of a run list: a TSG to enable or disable, or a time to
 //! look again.
 //!
-//! The caller, a worker, tells what it sees ([`Turn::observe`], the one that is enabled first),
-//! asks what to do ([`Turn::next`]), does it, and tells what came of it ([`Turn::finished`]). What
-//! it sees meanwhile it may tell at once; there is one call under way at a time.
+//! The caller, a worker, gives its observations ([`Turn::observe`], of the enabled TSG first), asks
+//! for an action ([`Turn::next`]), carries it out, and gives the result ([`Turn::finished`]).
+//! Observations may come during a call; one call is under way at a time.
 //!
 //! While the rotation is on and at least two TSGs take part:
 //!
@@ -52,8 +52,8 @@ pub(crate) enum Action<I> {
 pub(crate) enum Outcome {
     /// It is done.
     Done,
-    /// It is not done, and cannot be done now. [`Turn::next`] says what to do instead, most often
-    /// the same: whoever asks waits a while first.
+    /// It is not done, and cannot be done now. [`Turn::next`] gives another action, most often the
+    /// same: the caller waits a while first.
     Later,
     /// It failed; it may have had its effect all the same.
     Failed,
@@ -91,7 +91,7 @@ pub(crate) struct Turn<I> {
     on: bool,
     poll: Option<Ns>,
     lc: LcWindow,
-    /// The TSG whose turn it is: the one that is enabled.
+    /// The TSG that has its turn: the enabled one.
     current: Option<I>,
     /// GPU time that the current TSG had in this turn.
     used: Ns,
@@ -109,9 +109,9 @@ pub(crate) struct Turn<I> {
 }
 
 impl<I: Copy + Eq> Turn<I> {
-    /// A turn is not looked at again before this, so that what is nearly over does not wake the
+    /// No look at a turn comes before this, so that one that is nearly over does not wake the
     /// worker twice. A turn may last that much longer. A tenth of the shortest quantum, and a
-    /// fraction of what a call takes, by which the end of a burst is foreseen.
+    /// fraction of a call, by which the end of a burst is foreseen.
     pub(crate) const STEP: Ns = Ns(50_000);
 
     /// The time of a call to enable before one has been measured: the upper end for a call of
@@ -188,7 +188,7 @@ impl<I: Copy + Eq> Turn<I> {
         self.thinking = Thinking::None;
     }
 
-    /// Lets virtual time follow what was charged.
+    /// Lets virtual time follow the charged time.
     fn advance(&mut self, list: &impl RunList<Id = I>) {
         self.order.advance(
             list,
@@ -224,7 +224,7 @@ impl<I: Copy + Eq> Turn<I> {
         current.is_some_and(holds) || !list.get(successor).is_some_and(holds)
     }
 
-    /// Takes in what is known of a TSG now.
+    /// Takes in an observation of a TSG.
     pub(crate) fn observe(&mut self, list: &mut impl RunList<Id = I>, id: I, sample: Sample) {
         if list.get(id).is_some_and(|e| sample.runnable && !e.runnable) {
             // Placed where the others are now, not where they were when somebody last asked.
@@ -242,7 +242,7 @@ impl<I: Copy + Eq> Turn<I> {
             e.burst = Ns::ZERO;
         }
         if !sample.runnable && ran > Ns::ZERO {
-            // It still takes part in what it had: alone, it moves virtual time, and owes nothing.
+            // It still takes part until now: alone, it moves virtual time, and owes nothing.
             e.runnable = true;
             self.advance(list);
         }
@@ -265,7 +265,7 @@ impl<I: Copy + Eq> Turn<I> {
         }
     }
 
-    /// Takes in what came of the call under way; returns a TSG that takes no more turns for it.
+    /// Takes in the result of the call under way; returns a TSG that takes no more turns for it.
     pub(crate) fn finished(
         &mut self,
         list: &mut impl RunList<Id = I>,

@@ -123,13 +123,13 @@ impl Requests {
         self.predictor = kind;
     }
 
-    /// Changes what being early costs.
+    /// Changes the cost of being early.
     pub(crate) fn set_early_cost(&mut self, cost: u32) -> Result<(), Refused> {
         self.costs.early = in_cost_range(cost)?;
         Ok(())
     }
 
-    /// Changes what being late costs.
+    /// Changes the cost of being late.
     pub(crate) fn set_late_cost(&mut self, cost: u32) -> Result<(), Refused> {
         self.costs.late = in_cost_range(cost)?;
         Ok(())

@@ -76,7 +76,7 @@ pub(crate) struct Conditions {
     pub(crate) bounds: Bounds,
     /// Best-effort TSGs can take turns.
     pub(crate) turns: bool,
-    /// Levels whose budget is spent: they are treated like BE.
+    /// Levels with a spent budget: they are treated like BE.
     pub(crate) throttled: level::Set,
 }
 
@@ -95,8 +95,8 @@ impl Conditions {
 impl Tunables {
     /// The settings that the GPU is asked to give a TSG with `effective` in force.
     ///
-    /// `None` means: what it had before zernel. Turns and spent budgets only shorten a time slice;
-    /// the bounds of the hardware win over those of the tunables, and these over all else.
+    /// `None` means: the settings from before zernel. Turns and spent budgets only shorten a time
+    /// slice; the bounds of the hardware win over those of the tunables, and these over all else.
     pub(crate) fn settings(&self, effective: Effective, on: Conditions) -> Option<Settings> {
         if !self.enabled {
             return None;

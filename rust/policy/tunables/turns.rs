@@ -28,8 +28,8 @@ pub(crate) struct Turns {
 impl Turns {
     /// The values before anybody tunes.
     ///
-    /// The slice is that of the one whose turn it is: it bounds how long LC waits, and costs nothing
-    /// as long as nobody else wants the GPU.
+    /// The slice of the TSG in its turn: it bounds the wait of LC, and costs nothing while no other
+    /// TSG wants the GPU.
     pub(crate) fn new() -> Self {
         // INVARIANT: 10 <= 50 <= 10,000,000.
         Self {

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Do the newest preparations still come from what is known?
+//! Changes: the newest preparations against the known distribution.
 //!
 //! Two tests on ranks, so that no distribution need be assumed:
 //!
 //! - [`OUTSIDE`] in a row are all longer, or all shorter, than everything known before. One that is
 //!   drawn from the same distribution as n others is by chance 1 / (n + 1); three are
 //!   6 / ((n + 1) (n + 2) (n + 3)), 1 of 50,000 for n = 65.
-//! - What is known is cut in two, as near to its middle as buckets allow, and a run falls on one
-//!   side. If that side had the share p, a run of k is by chance p^k; 1 of 4,096 is too little,
-//!   which with equal sides is a run of 12.
+//! - The known distribution is cut in two, as near to its middle as buckets allow, and a run falls
+//!   on one side. If that side had the share p, a run of k is by chance p^k; 1 of 4,096 is too
+//!   little, which with equal sides is a run of 12.
 //!
-//! Both compare with what was known before the run, which a run must not explain away.
+//! Both compare with the distribution before the run, which a run must not explain away.
 
 use super::bucket::Place;
 
@@ -21,7 +21,7 @@ const OUTSIDE: u8 = 3;
 const ONE: u32 = 1 << 16;
 /// A run less likely than that is none by chance.
 const UNLIKELY: u32 = ONE / 4096;
-/// No side is taken for less likely: what was never seen may still come, and come twice.
+/// No side counts as less likely: a first time may still come, and come twice.
 const LEAST_SHARE: u32 = ONE / 16;
 
 /// The knowledge at the start of a run.
@@ -53,7 +53,7 @@ impl Known {
         weights: impl Iterator<Item = u16>,
         total: u32,
     ) -> Self {
-        // The cut, what is below it, and how far that is from as much as above it.
+        // The cut, the weight below it, and its distance from half.
         let (mut cut, mut lower, mut distance) = (shortest.bucket, 0, total);
         let mut below = 0u32;
         let mut bucket = shortest.bucket;
@@ -89,7 +89,7 @@ impl Known {
     }
 }
 
-/// The current run on one side of what is known.
+/// The current run on one side of the known distribution.
 #[derive(Debug)]
 pub(super) struct Watch {
     known: Known,
@@ -113,7 +113,7 @@ impl Watch {
         outside: 0,
     };
 
-    /// A run that begins with this observation, which is not among what is known.
+    /// A run that begins with this observation, not yet in the known distribution.
     pub(super) fn new(place: Place, known: Known) -> Self {
         Self {
             upper: known.is_upper(place),
@@ -127,8 +127,8 @@ impl Watch {
         self.length == 0 || self.known.is_upper(place) != self.upper
     }
 
-    /// Adds to the run. If that makes clear that what was known is no longer true: how many of the
-    /// newest observations are, and there is no run.
+    /// Adds to the run. If that shows a change, returns the number of newest observations after it,
+    /// and ends the run.
     pub(super) fn observe(&mut self, place: Place) -> Option<u8> {
         self.length = self.length.saturating_add(1);
         // Shares are at most 2^16.
@@ -174,7 +174,7 @@ mod tests {
         watch.observe(place)
     }
 
-    /// Which of these observations is told, and with what.
+    /// The observation with a change, and its result.
     fn told(known: Known, places: impl Iterator<Item = Place>) -> Option<(usize, u8)> {
         let mut watch = Watch::NONE;
         places

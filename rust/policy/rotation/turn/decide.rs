@@ -15,7 +15,7 @@ use super::{
 };
 
 impl<I: Copy + Eq> Turn<I> {
-    /// Says what to do at `now`. A call that it asks for is under way until [`Turn::finished`].
+    /// The action at `now`. A call of it is under way until [`Turn::finished`].
     pub(crate) fn next(&mut self, list: &mut impl RunList<Id = I>, now: Ns) -> Action<I> {
         if self.under_way.is_some() {
             return Action::Nothing;
@@ -81,8 +81,8 @@ impl<I: Copy + Eq> Turn<I> {
         }
     }
 
-    /// The one whose turn it is: the one it was, if it is still enabled and has something to run or
-    /// nobody else that is enabled has; else the first of those.
+    /// The TSG that has its turn: the last one, if it is still enabled and has work, or no other
+    /// enabled TSG has; else the first of the others.
     fn adopt<G: RunList<Id = I>>(&mut self, list: &G) -> Option<I> {
         let successor = self.successor.map(|(id, _)| id);
         let stays = |id: I| list.get(id).is_some_and(|e| e.enabled && e.runnable);
