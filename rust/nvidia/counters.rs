@@ -60,11 +60,11 @@ pub(crate) static TIMED_OUT: Counter = Counter::new();
 pub(crate) static FAILED: Counter = Counter::new();
 /// `NV_STATUS` of the last control that the driver did not carry out.
 pub(crate) static LAST_STATUS: Atomic<u32> = Atomic::new(0);
-/// GPUs whose run lists would not heed interleave levels.
+/// GPUs with run lists that ignore interleave levels.
 pub(crate) static UNHEEDED: Counter = Counter::new();
 
-/// The file `counts`: `name value` in each line. What the table of the hook holds now, then what
-/// was counted since the module was loaded.
+/// The file `counts`: `name value` in each line. The present sizes of the hook's table, then the
+/// counters since the module was loaded.
 pub(crate) struct Counts;
 
 impl Show for Counts {

@@ -154,8 +154,8 @@ impl Observer for Events {
     }
 
     fn user_controlled(&self, gpu: u32, tsg: u64) {
-        // Whatever was answered, and whatever became of it: the class may be younger than the
-        // answer, and a control that failed may have had its effect.
+        // After any answer and result: the class may be younger than the answer, and a failed
+        // control may have had its effect.
         self.provider.refresh(gpu.into(), tsg);
     }
 

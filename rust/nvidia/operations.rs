@@ -176,7 +176,7 @@ fn meaning(answer: Result<Status>) -> Meaning {
     }
 }
 
-/// Counts what became of a control, and says it as the provider ABI does.
+/// Counts the outcome of a control, and returns it as an errno of the provider ABI.
 fn judge(meaning: Meaning) -> Result {
     let (counter, result) = match meaning {
         Meaning::Done => (&counters::CONTROLS, Ok(())),
@@ -209,7 +209,7 @@ impl<D: Driver> Provider for Nvidia<D> {
         judge(meaning(self.driver.set_timeslice(tsg, us.into())))
     }
 
-    /// An owner may have asked for more than zernel can say; it gets back what zernel can.
+    /// An owner may have set a longer slice than zernel can; it gets back the longest of zernel.
     fn timeslice(&self, _gpu: u64, tsg: u64) -> Result<u32> {
         let us = judge_value(self.driver.timeslice(tsg))?;
         Ok(u32::try_from(us).unwrap_or(u32::MAX))

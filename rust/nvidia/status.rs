@@ -44,9 +44,9 @@ impl Status {
     pub(crate) const INVALID_COMMAND: Self = Self(0x24);
     /// No such device of the client.
     pub(crate) const INVALID_DEVICE: Self = Self(0x26);
-    /// A number beyond what is possible.
+    /// A number out of range.
     pub(crate) const INVALID_LIMIT: Self = Self(0x2e);
-    /// The object has lost what it stands for.
+    /// The object has lost its resource.
     pub(crate) const INVALID_OBJECT: Self = Self(0x31);
     /// No such handle.
     pub(crate) const INVALID_OBJECT_HANDLE: Self = Self(0x33);
@@ -60,7 +60,7 @@ impl Status {
     pub(crate) const NOT_SUPPORTED: Self = Self(0x56);
     /// No such object.
     pub(crate) const OBJECT_NOT_FOUND: Self = Self(0x57);
-    /// A value beyond what is possible.
+    /// A value out of range.
     pub(crate) const OUT_OF_RANGE: Self = Self(0x5b);
     /// The GPU did not answer in time.
     pub(crate) const TIMEOUT: Self = Self(0x65);
@@ -72,19 +72,18 @@ impl Status {
     pub(crate) const RESOURCE_LOST: Self = Self(0x6e);
     /// Keys of a confidential GPU are being exchanged.
     pub(crate) const KEY_ROTATION_IN_PROGRESS: Self = Self(0x7d);
-    /// No answer: what a status holds before the driver has written it.
+    /// No answer: the value of a status before the driver has written it.
     pub(crate) const NONE: Self = Self(0xffff);
     /// Nothing had to be done.
     pub(crate) const NOTHING_TO_DO: Self = Self(0x1_0006);
 
     /// Its meaning.
     ///
-    /// Whatever is not listed (a lost GPU, 0x0f, one that must be reset, 0x62, a wrong state, 0x40)
-    /// may have happened half-way, so it is a failure: the driver is not believed to hold anything
-    /// then. Want of memory in the driver, 0x51 and 0x1a, is one too: asking again and again would
-    /// keep the other TSGs of the GPU waiting. So are 0x17, 0x55 and 0x63, which say that an object
-    /// is in use or not ready: nothing tells that it ever will be otherwise. What is asked again
-    /// concerns the whole GPU, and passes.
+    /// Any other one (a lost GPU, 0x0f, one that must be reset, 0x62, a wrong state, 0x40) may have
+    /// happened half-way, so it is a failure: the driver's settings are unknown then. Want of
+    /// memory in the driver, 0x51 and 0x1a, is one too: asking again and again would keep the other
+    /// TSGs of the GPU waiting. So are 0x17, 0x55 and 0x63, which say that an object is in use or
+    /// not ready: that may never change. Repeated errors concern the whole GPU, and pass.
     pub(crate) fn meaning(self) -> Meaning {
         match self {
             Self::OK | Self::NOTHING_TO_DO => Meaning::Done,

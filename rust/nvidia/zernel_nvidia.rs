@@ -3,12 +3,12 @@
 //!
 //! # Coming and going
 //!
-//! The driver becomes a provider of `zernel.ko` first, without any GPU, and is told by the hook in
-//! `nvidia.ko` of what there is next: so every event finds the provider. On the way out the hook is
-//! left first, so that no event comes to a provider that is going, and then `zernel.ko` gives every
-//! TSG its settings back, through controls that need nobody who is told. What the hook's table
-//! learns in between (a TSG that is freed, a GPU that is let go) makes those controls answer
-//! `ENOENT`. Last, when no operation can come any more, the run lists get their policy back.
+//! The driver becomes a provider of `zernel.ko` first, without any GPU, and the hook in `nvidia.ko`
+//! reports the present GPUs and TSGs next: so every event finds the provider. On the way out the
+//! hook is left first, so that no event comes to a leaving provider, and then `zernel.ko` puts the
+//! settings of every TSG back, by controls that report to nobody. A TSG freed or a GPU let go in
+//! between makes those controls answer `ENOENT`. Last, when no operation can come any more, the run
+//! lists get their policy back.
 //!
 //! # Locking
 //!
@@ -50,8 +50,8 @@ module! {
     license: "GPL",
 }
 
-/// The module. Dropped in this order: the file of the counters, then the hook is left, and with it
-/// goes who is told, and with that the provider.
+/// The module. Dropped in this order: the file of the counters, the hook with its observer, the
+/// provider.
 struct ZernelNvidia {
     _debugfs: debugfs::Directory,
     _events: nvidia::events::Registration<events::Events>,

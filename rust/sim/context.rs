@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The owner's side of a TSG: its words, whom to wake, and whom it belongs to.
+//! The owner's side of a TSG: its words, its waiters and its user.
 
 use super::{
     inbox::Inbox,
@@ -49,7 +49,7 @@ pub(crate) struct Context {
     pub(crate) words: Arc<Words>,
     /// Where completions go.
     pub(crate) inbox: Arc<Inbox>,
-    /// The user whose quotas it counts against.
+    /// The user that it counts for.
     pub(crate) user: Arc<User>,
     /// Process that made it.
     pub(crate) process: Pid,
@@ -89,7 +89,7 @@ impl Context {
         )
     }
 
-    /// The caller, who holds the lock of the GPU, will wait for item `seq` of a channel.
+    /// The caller, with the lock of the GPU held, will wait for item `seq` of a channel.
     pub(crate) fn will_wait(&self, channel: u32, seq: u64) {
         if let Some(wake_at) = self.wake_at.get(channel as usize) {
             wake_at.store(wake_at.load(Relaxed).min(seq), Relaxed);

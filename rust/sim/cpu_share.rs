@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The share of a CPU that the interrupts of a GPU may take.
 //!
-//! All of them may come to the same CPU, that of a user who is bound to it: the shares of all GPUs
-//! together are half of one CPU, however many there are.
+//! All of them may come to one CPU, as with a user bound to it: the shares of all GPUs together are
+//! half of one CPU.
 
 /// Time over which a share counts, in ns.
 const WINDOW: u64 = 10_000_000;
@@ -35,7 +35,7 @@ impl CpuShare {
     }
 
     /// An interrupt lasted from `start` to `end`. Returns when the next one may come, if not at any
-    /// time: what goes beyond the share of this window is taken from those that follow.
+    /// time: an excess over the share of this window is taken from the next ones.
     pub(super) fn charge(&mut self, start: u64, end: u64) -> Option<u64> {
         let passed = end.saturating_sub(self.window) / WINDOW;
         self.window = self.window.saturating_add(passed.saturating_mul(WINDOW));
@@ -74,7 +74,7 @@ mod tests {
                 let taken = greedy(gpus, length, WINDOWS) * u64::from(gpus);
                 let most = WINDOWS * WINDOW / 2 + u64::from(gpus) * (length + OVERHEAD);
                 assert!(taken <= most);
-                // And no less than that, but for what is left over in the end.
+                // And no less than that, but for the remainder.
                 assert!(taken >= WINDOWS * WINDOW / 2 / 100 * 95);
             }
         }

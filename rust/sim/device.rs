@@ -160,14 +160,14 @@ impl State {
 }
 
 impl Card {
-    /// Tells `zernel.ko` from now on what happens.
+    /// Reports events to `zernel.ko` from now on.
     pub(crate) fn set_bell(&self, bell: Bell) {
         let before = self.lock().bell.replace(bell);
         // Dropped without the lock.
         drop(before);
     }
 
-    /// Calls `f` with the model and its time, and arms the timer for what follows.
+    /// Calls `f` with the model and its time, and arms the timer for the next event.
     pub(crate) fn with<R>(&self, f: impl FnOnce(&mut Model, Ns, &mut Reporter<'_>) -> R) -> R {
         let mut state = self.lock();
         let now = now_ns();
@@ -188,15 +188,15 @@ impl Card {
         f(&mut self.lock().trace)
     }
 
-    /// When words are looked at after `now`: on a grid, so that whoever starts to wait often does
+    /// The time of the next look at words after `now`: on a grid, so that frequent new waiters do
     /// not push it back.
     fn next_poll(&self, now: u64) -> u64 {
         let passed = now.checked_rem(self.word_poll).unwrap_or(0);
         now.saturating_sub(passed).saturating_add(self.word_poll)
     }
 
-    /// Arms the timer for what the model, or a word, needs next. Only the timer looks at words, so
-    /// a look that is due stays due, however often this is called.
+    /// Arms the timer for the next event of the model, or look at words. Only the timer looks at
+    /// words, so a look that is due stays due over any number of calls.
     fn arm_next(&self, state: &mut Locked<'_, Device>, now: u64) {
         if state.model.take_stirred() {
             if let Some(bell) = &state.bell {
@@ -285,7 +285,7 @@ impl Card {
         }
     }
 
-    /// Ends a TSG: its items are dropped, and those who wait for them are woken.
+    /// Ends a TSG: its items are dropped, and their waiters woken.
     pub(crate) fn destroy(&self, tsg: Handle) {
         let destroyed = self.with(|model, now, sink| model.destroy(now, tsg, sink));
         if let Ok((Some(context), dropped)) = destroyed {

@@ -58,7 +58,7 @@ pub(crate) struct File {
     pub(crate) inbox: Arc<Inbox>,
     #[pin]
     pub(super) contexts: Mutex<Contexts>,
-    /// Held by the one who takes completions or trace records.
+    /// Held by the taker of completions or trace records.
     #[pin]
     pub(crate) reader: Mutex<()>,
 }

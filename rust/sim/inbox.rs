@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The completions of a file, and who polls for them.
+//! The completions of a file, and the pollers for them.
 
 use super::{
     records::Records,
@@ -62,12 +62,12 @@ impl Inbox {
         if current.is_unset() {
             core::mem::swap(&mut *current, &mut records);
         }
-        // The lock goes before what is left of `records`.
+        // The lock goes before the rest of `records`.
         drop(current);
         Ok(())
     }
 
-    /// Adds a completion and wakes those who poll.
+    /// Adds a completion and wakes the pollers.
     pub(crate) fn push(&self, context: u32, completion: &Completion) {
         self.records.lock().push(zernel_sim_completion {
             context,

@@ -150,7 +150,7 @@ fn sleep(time: Ns) {
     }
 }
 
-/// The UUID of a software GPU: of version 8, whose bits have any meaning that one likes.
+/// The UUID of a software GPU: of version 8, with free use of its bits.
 fn uuid(number: u32) -> [u8; 16] {
     let [a, b, c, d] = number.to_be_bytes();
     [

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Passes on what the model reports: to waiters, files, eventfds and the trace.
+//! Passes on reports of the model: to waiters, files, eventfds and the trace.
 
 use super::{
     context::Context,

@@ -3,7 +3,7 @@
 //!
 //! Chunks are made where memory can be waited for and handed over under the lock of the GPU, so
 //! that nothing is allocated while interrupts are off. They count against the memory cgroup of the
-//! caller who needed them, and stay when its objects are gone.
+//! caller that needed them, and stay when its objects are gone.
 
 use super::context::Context;
 use crate::model::{

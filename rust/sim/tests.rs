@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Tests of what `zernel.ko` can ask of a GPU, on a GPU with its timer that `zernel.ko` does not
-//! know.
+//! Tests of the operations of a GPU for `zernel.ko`, on a GPU with its timer that `zernel.ko` does
+//! not know.
 
 #[kernel::macros::kunit_tests(zernel_sim_operations)]
 mod tests {
@@ -40,7 +40,7 @@ mod tests {
 
     /// Longer than any test takes.
     const LONG: u64 = 60_000_000_000;
-    /// By when what has to happen has happened.
+    /// The time by which all has to have happened.
     const SOON: u64 = 10_000_000_000;
     /// Longest that an operation may take, in µs.
     const TIMEOUT: u32 = 1_000_000;

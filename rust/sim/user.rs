@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Quotas: what the files of one user id have taken together.
+//! Quotas: the use of the files of one user id together.
 
 use crate::glue::{
     errno,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The software GPU: a provider of zernel whose TSGs share simulated engines.
+//! The software GPU: a provider of zernel with TSGs that share simulated engines.
 #![crate_name = "zernel_sim"]
 
 mod context;

@@ -63,7 +63,7 @@ use kernel::{
     },
 };
 
-/// The part of a number that names a call: direction, type and number, whatever the size.
+/// The part of a number that names a call: direction, type and number, without the size.
 const CALL: u32 = !(kernel::uapi::_IOC_SIZEMASK << kernel::uapi::_IOC_SIZESHIFT);
 
 /// That part of the number of a call of ABI 1.
@@ -88,7 +88,7 @@ const PROBE: u32 = named(uapi::ZERNEL_NR_PROBE);
 /// An open file.
 #[pin_data(PinnedDrop)]
 pub(crate) struct Client {
-    /// The opener: the stream shows what it may see.
+    /// The opener: the stream has its view.
     viewer: Arc<Viewer>,
     /// It is open for writing: calls that change something are taken.
     writable: bool,
@@ -240,7 +240,7 @@ impl MiscDevice for Client {
 
 impl miscdev::Device for Client {
     const NAME: &'static CStr = c"zernel";
-    // Everybody may lower their own; what else is allowed is decided call by call.
+    // Everybody may lower their own; all else is decided call by call.
     const MODE: u16 = 0o666;
 
     fn groups() -> miscdev::Groups {

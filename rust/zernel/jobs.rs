@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Work in the background, on zernel's own workqueue.
 //!
-//! The [task reaper](task_reaper) ends what tasks had that have exited, the
-//! [record reaper](record_reaper) drops the records of threads that have, and the
-//! [cgroup sync](cgroup_sync) looks at everything that has a cgroup.
+//! The [task reaper](task_reaper) ends assignments and tracking of exited tasks, the [record
+//! reaper](record_reaper) drops the records of threads that have, and the [cgroup
+//! sync](cgroup_sync) looks at everything that has a cgroup.
 //!
-//! One [sampler](sampler::Sampler) asks the workers of the GPUs what these did for the programs, and
-//! when they have answered takes a sample of each thread, as long as something happens; then it
-//! rests, and has the threads ring. What it says of a thread is kept with that.
+//! One [sampler](sampler::Sampler) asks the workers for the load of the GPUs, and takes a sample of
+//! each thread when they have answered. While nothing happens it rests, and the threads wake it.
+//! Phases are kept with their thread.
 //!
 //! # Locking
 //!
@@ -48,8 +48,8 @@ pub(crate) struct Jobs {
     sampler: Arc<Worker<Sampler>>,
 }
 
-/// The jobs that look at what is tracked. Dropped when nothing is tracked any more, and what is in
-/// the hooks has been waited for.
+/// The jobs that look at tracked threads. Dropped after the tracking, and after the last thread in
+/// the scheduler hooks.
 pub(crate) struct Sampling {
     cgroup_sync: Arc<Worker<CgroupSync>>,
     record_reaper: Arc<Worker<RecordReaper>>,
@@ -93,7 +93,7 @@ impl Jobs {
         Ok(Arc::new(kicks, GFP_KERNEL)?)
     }
 
-    /// Ends the jobs that look at what is tracked, when it is dropped.
+    /// Ends the jobs that look at tracked threads, when it is dropped.
     pub(crate) fn sampling(&self) -> Sampling {
         Sampling {
             cgroup_sync: self.cgroup_sync.clone(),

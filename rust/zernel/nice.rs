@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Threads whose nice value is not their own: because of their phase, or of a request.
+//! Threads with a changed nice value: for their phase, or for a request.
 //!
-//! A thread is in the table as long as something is asked for it. Whoever asks says so again when
-//! that changes, and at the end that it asks for nothing: then the thread has its base again.
+//! A thread is in the table as long as a phase or request asks for another value. Each asks again
+//! when that changes, and at its end asks for nothing: then the thread has its base again.
 //!
 //! # Locking
 //!
@@ -64,7 +64,7 @@ impl Entry {
         self.phase.is_none() && self.requests == 0
     }
 
-    /// Has the thread have what is asked for.
+    /// Gives the thread the value asked for.
     fn settle(&mut self) {
         let Some(seen) = self.thread.niceness() else {
             return;

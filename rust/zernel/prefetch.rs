@@ -3,8 +3,8 @@
 //!
 //! # Locking
 //!
-//! One mutex protects the table. Nothing else of zernel is locked under it, and nothing is
-//! allocated, and what leaves the table is dropped without it. It is taken in system calls, by the
+//! One mutex protects the table. Nothing else of zernel is locked under it, nothing is allocated,
+//! and entries that leave the table are dropped without it. It is taken in system calls, by the
 //! sampler, and when a range of a file was read.
 
 mod bell;
@@ -73,7 +73,7 @@ pub(crate) struct Counters {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Key(usize, u64);
 
-/// The subscriptions of all open files, by process: a signal costs what is subscribed to it.
+/// The subscriptions of all open files, by process: a signal costs its own subscriptions alone.
 pub(crate) struct Table {
     subscriptions: RBTree<Key, Subscription>,
     users: RBTree<Uid, Share>,
@@ -105,7 +105,7 @@ impl Installed {
 
 impl Drop for Installed {
     fn drop(&mut self) {
-        // Nobody has subscribed, for that takes an open file. Waits for what is left of the work.
+        // There are no subscriptions, for these take open files. Waits for the rest of the work.
         let table = lock().lock().take();
         drop(table);
     }
@@ -127,8 +127,8 @@ pub(crate) fn counters() -> Result<Counters> {
     with(|t| t.counters)
 }
 
-/// It is time for a process to load its next batch: does what was subscribed by those who may see
-/// it. `thread`: one of it.
+/// It is time for a process to load its next batch: carries out the subscriptions that may see it.
+/// `thread`: one of it.
 pub(crate) fn signal(process: &Pid, thread: &Thread) {
     // Without a table there is no subscription.
     let _ = with(|t| t.signal(process, thread));
@@ -204,7 +204,7 @@ pub(crate) enum Way {
 }
 
 impl Way {
-    /// Counts in the word of a slot, from what it holds.
+    /// Counts in the word of a slot, from its present value.
     ///
     /// # Errors
     ///
@@ -221,7 +221,7 @@ impl Way {
 
 /// A subscription.
 pub(crate) struct Subscription {
-    /// The process whose signals they are. The reference keeps its key from being another's.
+    /// The process of the signals. The reference keeps its key from being another's.
     process: Pid,
     /// The subscriber.
     viewer: Viewer,
@@ -321,7 +321,7 @@ impl Table {
         }
     }
 
-    /// Forgets a user who has none.
+    /// Forgets a user without subscriptions.
     fn forget(&mut self, user: Uid) {
         if self.users.get(&user).is_some_and(Share::is_empty) {
             self.users.remove(&user);

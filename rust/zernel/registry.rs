@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The registry: which GPUs and TSGs there are, which class is in force for each TSG, and what
-//! waits for the workers.
+//! The registry: GPUs and TSGs, the class in force for each TSG, and the queues of the workers.
 //!
 //! # Locking
 //!
@@ -131,7 +130,7 @@ pub(crate) struct Registry {
     loaded_at: u64,
     /// Clears up after tasks that exit; `None` in tests.
     reaper: Option<Kick>,
-    /// Processes that are to be tracked, and who does that; `None` in tests.
+    /// Processes to track, and the job that does it; `None` in tests.
     owners: Option<(Arc<Owners>, Kick)>,
     /// Prefers threads of requests; `None` in tests.
     boosts: Option<Arc<Worker<Boosts>>>,
@@ -179,7 +178,7 @@ pub(crate) fn with<T>(f: impl FnOnce(&mut Registry) -> T) -> Result<T> {
 }
 
 impl Registry {
-    /// An empty registry whose ids begin after `last_id`.
+    /// An empty registry with ids from behind `last_id`.
     ///
     /// The time in µs is a good choice: ids are handed out more slowly than that, so that no id
     /// ever comes again when the module is loaded once more.
@@ -351,7 +350,7 @@ impl Registry {
             .over(Source::Thread, thread)
     }
 
-    /// Brings a TSG in line with what is assigned and tuned now.
+    /// Brings a TSG in line with its assignments and the tunables.
     fn refresh(&mut self, id: tsg::Id) {
         let Some(tsg) = self.tsgs.get(&id) else {
             return;
@@ -408,8 +407,8 @@ impl Registry {
         }
     }
 
-    /// Brings a TSG in line if another class is in force for it now. What else is new about it is
-    /// no reason to try again what the provider refused: its owner decides how often that happens.
+    /// Brings a TSG in line if another class is in force for it now. Other news about it repeats no
+    /// settings that the provider refused, for its owner decides the number of these.
     fn reclass(&mut self, id: tsg::Id) {
         let Some(tsg) = self.tsgs.get(&id) else {
             return;

@@ -3,10 +3,10 @@
 //!
 //! # Locking
 //!
-//! `slots` of a file → registry → members of a [`group::Group`] → state of a [`slot::Slot`] → what
-//! a request feeds: predictor, switch cost, statistics, new tickets of [`boost::Boosts`]. From the
-//! state of a slot on they are spinlocks that keep interrupts off, which timers take too; nothing
-//! is allocated, freed or looked up under them.
+//! `slots` of a file → registry → members of a [`group::Group`] → state of a [`slot::Slot`] →
+//! predictor, switch cost, statistics, new tickets of [`boost::Boosts`]. From the state of a slot
+//! on they are spinlocks that keep interrupts off, which timers take too; nothing is allocated,
+//! freed or looked up under them.
 
 pub(crate) mod boost;
 pub(crate) mod group;

@@ -107,13 +107,13 @@ impl Event {
     }
 }
 
-/// The subject of an event: decides who gets it.
+/// The subject of an event: decides the streams that get it.
 pub(crate) struct Subject<'a> {
     /// Id of the GPU; 0: none.
     pub(crate) gpu: u64,
     /// Id of the TSG; 0: none.
     pub(crate) tsg: u64,
-    /// Its process, and the user of that. What has none is everybody's.
+    /// Its process, and the user of that. A subject without one is everybody's.
     pub(crate) owner: Option<(&'a Pid, Uid)>,
     /// The thread that made it.
     pub(crate) thread: Option<&'a Pid>,
@@ -209,7 +209,7 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    /// A stream that shows what `viewer` sees, and does not run.
+    /// A stream with the view of `viewer` that does not run yet.
     ///
     /// # Errors
     ///
@@ -258,7 +258,7 @@ impl Stream {
         }
     }
 
-    /// Ends it, after [`Streams::forget`]; whoever reads it gets `ENODATA`.
+    /// Ends it, after [`Streams::forget`]; a reader gets `ENODATA`.
     pub(crate) fn stop(&self) {
         let running = self.running.lock().take();
         self.ready.notify_all();
@@ -341,7 +341,7 @@ impl Stream {
         }
     }
 
-    /// Takes events that fit into so many bytes, one or more. Returns the id of what runs.
+    /// Takes events that fit into so many bytes, one or more. Returns the id of the run.
     fn take(&self, batch: &mut KVec<Event>, mut room: usize, wait: bool) -> Result<u64> {
         let mut guard = self.running.lock();
         let running = loop {
@@ -349,7 +349,7 @@ impl Stream {
                 None => return Err(errno::no_data()),
                 _ if room < size_of::<uapi::zernel_event>() => return Err(EINVAL),
                 Some(running) if running.positions.is_empty() => {}
-                // Once more for the borrow checker: what is waited with is not borrowed.
+                // Once more for the borrow checker: the guard to wait with is not borrowed.
                 Some(_) => break (*guard).as_mut().ok_or_else(errno::no_data)?,
             }
             if !wait {
@@ -382,7 +382,7 @@ impl Stream {
         Ok(running.id)
     }
 
-    /// Counts events as dropped that were taken from what runs.
+    /// Counts events as dropped that were taken from a run.
     fn lose(&self, id: u64, count: u64) {
         match &mut *self.running.lock() {
             Some(running) if running.id == id => running.positions.lose(count),
@@ -404,12 +404,11 @@ pub(crate) enum Changed {
 enum Audience {
     /// Everything.
     All,
-    /// GPUs, and what a user owns.
+    /// GPUs, and the objects of a user.
     User(Uid),
 }
 
-/// All streams that run, by what they show: an event costs what its audience is, not what all
-/// streams are.
+/// All streams that run, by audience: an event costs its own audience, not all streams.
 pub(crate) struct Streams {
     streams: RBTree<(Audience, u64), Arc<Stream>>,
     count: u32,
@@ -495,7 +494,7 @@ impl Streams {
         Some((id, self.streams.get(&(audience, id))?))
     }
 
-    /// Tells every stream that may see the subject what happened to it.
+    /// Gives an event to every stream that may see its subject.
     pub(crate) fn push(&mut self, mut event: Event, subject: &Subject<'_>) {
         if self.count == 0 {
             return;

@@ -107,8 +107,8 @@ fn with_memory<T>(mut f: impl FnMut(&mut Tracking) -> Result<T, Failure>) -> Res
     memory::with_memory(|| with(&mut f)?)
 }
 
-/// As [`with_memory`], where `f` is to change nothing when it fails. If there is no memory in the end
-/// it is not, but does what it can.
+/// As [`with_memory`], where `f` is to change nothing when it fails. Without memory in the end it
+/// may change a part.
 fn with_some_memory<T>(
     mut f: impl FnMut(&mut Tracking, bool) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
@@ -190,7 +190,7 @@ pub(crate) fn track(pid: Pid, target: Target, privileged: bool, ml: bool) -> Res
         privileged,
         ml,
     };
-    // First, so that nobody is made meanwhile who is not tracked.
+    // First, so that no process is made meanwhile without being tracked.
     let opened = with_memory(|t| t.open(&pid, more))?;
     let process = &opened.process;
     let mut added = KVVec::new();
@@ -246,7 +246,7 @@ fn look(process: &Arc<Process>, added: &mut KVVec<u64>) -> Result<(), Failure> {
                 return Ok(());
             }
         }
-        // Whoever has a record has those tracked that it makes.
+        // A thread with a record has its children tracked.
         if all && added.len() == before {
             return Ok(());
         }

@@ -49,7 +49,7 @@ unsafe impl Send for Cgroup {}
 unsafe impl Sync for Cgroup {}
 
 impl Cgroup {
-    /// The cgroup whose directory `fd` is, and the owner of that directory.
+    /// The cgroup of the directory `fd`, and the owner of that directory.
     ///
     /// # Errors
     ///
@@ -120,8 +120,8 @@ impl Drop for Cgroup {
     }
 }
 
-/// A cgroup that is tracked: whoever makes a process in it while the hooks of threads are on has the
-/// cgroup sync look, unless the process has a record from the start.
+/// A tracked cgroup: while the scheduler hooks are on, a new process in it kicks the cgroup sync,
+/// unless it has a record from the start.
 pub(crate) struct Known(Cgroup);
 
 impl Known {
@@ -220,7 +220,7 @@ impl Drop for Hooks {
 ///
 /// # Safety
 ///
-/// `data` is what [`Hooks::new`] handed over.
+/// `data` comes from [`Hooks::new`].
 #[no_mangle]
 unsafe extern "C" fn zernel_rust_cgroup_changed(data: *mut c_void) {
     // SAFETY: By the caller.

@@ -30,7 +30,7 @@ extern "C" {
     fn zernel_helper_detached_wq_create() -> *mut bindings::workqueue_struct;
 }
 
-/// A workqueue for [`Detached`] work. Dropped, it waits for what is left of it.
+/// A workqueue for [`Detached`] work. Dropped, it waits for the rest of it.
 ///
 /// # Invariants
 ///
@@ -55,7 +55,7 @@ impl Queue {
         Ok(Self(NonNull::new(queue).ok_or(ENOMEM)?))
     }
 
-    /// Runs a job soon, after what it does now if it runs already. Otherwise as [`Self::start`].
+    /// Runs a job soon; one that runs already runs once more. Otherwise as [`Self::start`].
     pub(crate) fn start_again<J: Job>(&self, work: &Arc<Detached<J>>) {
         while !self.start(work) {
             if work.state.load(Acquire) == AGAIN || work.state.cmpxchg(BUSY, AGAIN, Full).is_ok() {
@@ -74,8 +74,8 @@ impl Queue {
         unsafe { bindings::__module_get(this_module()) };
         // SAFETY: Valid by the type invariant while `self` is borrowed.
         let queue = unsafe { workqueue::Queue::from_raw(self.0.as_ptr()) };
-        // Never refused: who makes it busy is the only one to queue it, and it is busy until it
-        // has run.
+        // Never refused: only the thread that makes it busy queues it, and it is busy until it has
+        // run.
         let queued = queue.enqueue(work.clone()).is_ok();
         if !queued {
             work.state.store(IDLE, Release);
@@ -163,7 +163,7 @@ impl<J: Job> WorkItem for Detached<J> {
             let done = this.job.run();
             let is_over = this.state.cmpxchg(BUSY, IDLE, Full).is_ok();
             if !is_over {
-                // It is to run again; who wants that from now on finds it busy.
+                // It is to run again; further wishes find it busy.
                 this.state.store(BUSY, Release);
             }
             J::tell(done);
@@ -172,8 +172,8 @@ impl<J: Job> WorkItem for Detached<J> {
             }
         }
         drop(this);
-        // SAFETY: Taken when it was started. What is left of this function is waited for when the
-        // module goes, with the workqueue.
+        // SAFETY: Taken when it was started. The end of the module waits for the rest of this
+        // function, with the workqueue.
         unsafe { bindings::module_put(this_module()) };
     }
 }

@@ -226,8 +226,7 @@ impl Drop for Pid {
     }
 }
 
-/// Through whose eyes tasks and users are seen: namespaces and capability, as they were when it
-/// was made.
+/// A view of tasks and users: namespaces and capability of its maker, as they were at that time.
 ///
 /// # Invariants
 ///

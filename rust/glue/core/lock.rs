@@ -10,8 +10,8 @@ use kernel::{
 /// Only a module that is being loaded has one.
 pub(crate) struct Loading(());
 
-/// A mutex around what one part of the module owns: `global!(REGISTRY: Registry)` makes `lock()`,
-/// and `init_lock()` for [`Locks`].
+/// A mutex around the state of one part of the module: `global!(REGISTRY: Registry)` makes
+/// `lock()`, and `init_lock()` for [`Locks`].
 macro_rules! global {
     ($name:ident: $owned:ty) => {
         kernel::sync::global_lock! {
@@ -40,7 +40,7 @@ pub(crate) trait Locks {
     fn init(loading: &Loading);
 }
 
-/// The module's type, whose locks are made usable before everything else.
+/// The module's type. Its locks are made usable before everything else.
 pub(crate) struct Root<T, L>(T, PhantomData<L>);
 
 impl<T: kernel::Module, L: Locks + Send + Sync> kernel::Module for Root<T, L> {

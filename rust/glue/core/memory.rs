@@ -21,8 +21,8 @@ const WAITS: u32 = 8;
 /// Memory to wait for: more than is taken with a lock held at a time.
 const ROOM: usize = 4 * PAGE_SIZE;
 
-/// Charged to a cgroup, without waiting: neither for memory nor because the cgroup has too much. For
-/// whoever holds what others wait for.
+/// Charged to a cgroup, without waiting: neither for memory nor because the cgroup has too much.
+/// For callers that hold a lock that others wait for.
 pub(crate) fn account_nowait() -> Flags {
     GFP_NOWAIT | (GFP_KERNEL_ACCOUNT & !GFP_KERNEL)
 }
@@ -41,7 +41,7 @@ where
     for _ in 0..WAITS {
         match f() {
             Err(error) if error == E::from(ENOMEM) => {
-                // Given back at once, and there for who asks next.
+                // Given back at once, and there for the next allocation.
                 let flags = GFP_KERNEL_ACCOUNT | __GFP_NOWARN;
                 drop(VVec::<u8>::with_capacity(ROOM, flags).map_err(|_| error)?);
             }

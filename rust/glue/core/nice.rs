@@ -65,7 +65,7 @@ impl Thread {
 
 /// Knows the nice values that threads have by themselves.
 pub(crate) trait Bases: Send + Sync {
-    /// That of the thread with this key; `look` tells what the kernel says of it.
+    /// That of the thread with this key; `look` reads the kernel's values.
     fn base_of(&self, key: usize, look: &dyn Fn() -> Seen) -> Nice;
 }
 
@@ -73,7 +73,7 @@ pub(crate) trait Bases: Send + Sync {
 ///
 /// # Invariants
 ///
-/// The probe is registered with what is in the box.
+/// The probe is registered with the content of the box.
 pub(crate) struct Births(KBox<Arc<dyn Bases>>);
 
 impl Births {
@@ -108,7 +108,7 @@ fn pointer(bases: &KBox<Arc<dyn Bases>>) -> *mut c_void {
 ///
 /// # Safety
 ///
-/// `bases` is what [`Births::new`] handed over; `task` is valid during this call.
+/// `bases` comes from [`Births::new`]; `task` is valid during this call.
 #[no_mangle]
 unsafe extern "C" fn zernel_rust_nice_base(
     bases: *mut c_void,

@@ -62,7 +62,7 @@ impl elf::File for File {
         let to = bytes.as_mut_ptr().cast();
         // SAFETY: Open by the type invariant; `bytes` is valid for writes of its length.
         let read = unsafe { zernel_helper_probe_read(self.0.as_ptr(), offset, to, bytes.len()) };
-        // Whatever the file system says.
+        // Any other error of the file system.
         usize::try_from(read)
             .map(|read| read == bytes.len())
             .map_err(|_| EIO)
@@ -76,7 +76,7 @@ impl Drop for File {
     }
 }
 
-/// A place in a file whose execution the kernel tells of.
+/// A place in a file; the kernel reports its execution.
 ///
 /// # Invariants
 ///
@@ -115,7 +115,7 @@ impl Point {
         self.id
     }
 
-    /// Ends all that are held, waiting once for whoever is in their handlers.
+    /// Ends all that are held, with one wait for threads in their handlers.
     pub(crate) fn end<T>(holders: &mut [T], of: impl Fn(&mut T) -> &mut Self) {
         if holders.is_empty() {
             return;

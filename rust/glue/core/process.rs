@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! A process with threads that are tracked: what becomes of those that it makes.
+//! A process with tracked threads: the tracking of its new threads and children.
 
 use super::{
     identity::Pid,
@@ -121,7 +121,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// A process, none of whose threads is tracked.
+    /// A process without tracked threads.
     pub(crate) fn new(pid: Pid, jobs: Arc<Kicks>) -> Result<Arc<Self>> {
         Ok(Arc::new(
             Self {
@@ -210,7 +210,7 @@ impl Process {
 
     /// Something happens that its phases may tell. From any context.
     pub(crate) fn ring(&self) {
-        // Pairs with the Acquire of whoever takes it.
+        // Pairs with the Acquire of its taker.
         self.rung.store(true, Release);
         self.jobs.ring();
     }
@@ -228,7 +228,7 @@ impl Process {
     /// Has the record reaper look for threads that are not tracked and should be. From any context.
     pub(crate) fn ask_scan(&self) {
         self.scan.store(true, Relaxed);
-        // Whoever sees this sees that.
+        // A thread that sees this sees that.
         SCANS.store(true, Release);
         self.jobs.record_reaper.kick();
     }

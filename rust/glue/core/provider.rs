@@ -55,7 +55,7 @@ fn answer(errno: c_int) -> Result {
 }
 
 impl Ops {
-    /// Checks and copies what a provider registers; a shorter structure is zero-extended.
+    /// Checks and copies a provider's registration; a shorter structure is zero-extended.
     ///
     /// # Safety
     ///
@@ -104,7 +104,7 @@ impl Ops {
         unsafe { Reference::try_get(self.ops.owner.cast()) }
     }
 
-    /// Reads what the driver holds for a TSG.
+    /// Reads the driver's settings of a TSG.
     pub(crate) fn get(&self, gpu: gpu::Handle, tsg: u64) -> Result<tsg::Hardware> {
         let mut us = 0;
         let get = self.ops.get_timeslice.ok_or(EINVAL)?;
@@ -212,7 +212,7 @@ fn done(load: &raw::zernel_tsg_load) -> tsg::Done {
     }
 }
 
-/// Copies a structure whose size comes first, zero-extended.
+/// Copies a structure that begins with its size, zero-extended.
 ///
 /// # Errors
 ///
@@ -221,7 +221,7 @@ fn done(load: &raw::zernel_tsg_load) -> tsg::Done {
 /// # Safety
 ///
 /// `raw` is null or points to as many bytes as its first word tells. All-zero bytes and every
-/// prefix that ends between fields are values of `T`, whose first word is a `u32`.
+/// prefix that ends between fields are values of `T`; the first word of `T` is a `u32`.
 unsafe fn copy<T: Default>(raw: *const T, first: usize) -> Result<T> {
     if raw.is_null() {
         return Err(EINVAL);

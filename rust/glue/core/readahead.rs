@@ -24,7 +24,7 @@ extern "C" {
     fn zernel_helper_source_read(source: *const Raw, offset: u64, length: u64) -> c_int;
 }
 
-/// A file that is open for reading, and the cgroups of who asked for it.
+/// A file that is open for reading, and the cgroups of the subscriber.
 ///
 /// # Invariants
 ///
@@ -39,7 +39,7 @@ unsafe impl Send for Source {}
 unsafe impl Sync for Source {}
 
 impl Source {
-    /// The file that the caller calls `fd`. What is read of it is charged to the caller's cgroups.
+    /// The caller's file `fd`. Reads of it are charged to the caller's cgroups.
     ///
     /// # Errors
     ///
@@ -68,8 +68,8 @@ impl Source {
         unsafe { zernel_helper_source_most(&self.raw, offset) }
     }
 
-    /// Reads what is missing of a range into the page cache. By a thread of the kernel; may sleep
-    /// for as long as the file system likes.
+    /// Reads missing pages of a range into the page cache. By a thread of the kernel; the file
+    /// system may have it sleep without bound.
     ///
     /// # Errors
     ///

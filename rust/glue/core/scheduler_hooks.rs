@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Records what threads do, as the scheduler tells it; other threads pay nothing.
+//! Records the activity of threads, as the scheduler tells it; other threads pay nothing.
 //!
 //! A record hangs on the preempt-notifier list of its thread, which that thread alone changes: it
 //! is put there by task work, when the thread returns to user space next, and taken off by task
-//! work or by a probe of its exit. What a thread does is written by it alone, with preemption off,
-//! and read under a sequence count in process context: no reader ever keeps the scheduler waiting.
+//! work or by a probe of its exit. A thread alone writes its activity, with preemption off. It is
+//! read under a sequence count in process context: no reader ever keeps the scheduler waiting.
 //!
 //! A record on its way belongs to the thread. Once it is over it is put on a lock-free list, and
 //! the record reaper takes it from there; until then it holds a reference to the module.
@@ -160,7 +160,7 @@ pub(crate) struct Record {
 }
 
 // With the count of its references a quarter of a KiB, so that a tracked thread takes half of one
-// with what the table needs for it.
+// with its part of the table.
 kernel::prelude::static_assert!(size_of::<Record>() <= 248);
 
 // SAFETY: See the invariants; everything else is atomic or constant.
@@ -220,7 +220,7 @@ impl Record {
         result
     }
 
-    /// Goes on to the next state, if there is one. Returns what comes with that.
+    /// Goes on to the next state, if there is one. Returns the action for that.
     fn change<T>(&self, next: impl Fn(State) -> Option<(State, T)>) -> Option<T> {
         let mut number = self.hook.state.load(Acquire);
         loop {
@@ -283,14 +283,14 @@ impl Record {
 
     /// The activity of the thread; `None` as long as it has not begun. Process context.
     pub(crate) fn read(&self) -> Option<Activity> {
-        // First: what is begun anew is there before it is not about to be any more.
+        // First: a record that begins anew is there before its announcement ends.
         if State::of(self.hook.state.load(Acquire)) == State::Returning {
             return None;
         }
         loop {
             let seq = self.hook.seq.load(Acquire);
             if seq % 2 == 0 {
-                // SAFETY: Valid for reads; what it is, is used only if nobody wrote meanwhile.
+                // SAFETY: Valid for reads; the value is used only without a write meanwhile.
                 let copy = unsafe {
                     self.activity
                         .get()

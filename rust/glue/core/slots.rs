@@ -84,8 +84,8 @@ impl Words {
 
     /// The words that the program, and its stream, have stored.
     ///
-    /// A program stores the words in the opposite order, so nothing is seen here without what was
-    /// stored before it.
+    /// A program stores the words in the opposite order, so no store is seen here without the ones
+    /// before it.
     #[inline]
     pub(crate) fn observe(&self) -> Observed {
         let done = self.done.load(Acquire);

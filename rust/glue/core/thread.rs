@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Threads: who they are, and which a process has.
+//! Threads: their identity, and the threads of a process.
 
 use super::identity::{
     Pid,
@@ -58,7 +58,7 @@ extern "C" {
 /// Holds a reference.
 pub(crate) struct Thread(NonNull<bindings::task_struct>);
 
-// SAFETY: Tasks are reference-counted; what is read of them has its own locks.
+// SAFETY: Tasks are reference-counted; the fields read here have their own locks.
 unsafe impl Send for Thread {}
 // SAFETY: As above.
 unsafe impl Sync for Thread {}
@@ -130,9 +130,8 @@ impl Thread {
         }
     }
 
-    /// Charges what `f` allocates, where that is accounted, to the memory cgroup of its process
-    /// rather than to that of who calls. `None` if it has no memory of its own any more. Process
-    /// context.
+    /// Charges accounted allocations of `f` to the memory cgroup of the thread's process instead of
+    /// the caller's. `None` if it has no memory of its own any more. Process context.
     pub(crate) fn pays<T>(&self, f: impl FnOnce() -> T) -> Option<T> {
         let mut charge = Charge {
             memcg: core::ptr::null_mut(),

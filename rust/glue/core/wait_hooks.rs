@@ -117,7 +117,7 @@ unsafe extern "C" fn zernel_rust_wait_calls(
     began.map_or(0, |began| began.0)
 }
 
-/// A function that is probed returns, whose wait began at `began`.
+/// A probed function returns, with its wait begun at `began`.
 ///
 /// # Safety
 ///

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The waits of a tracked thread for the GPU.
 //!
-//! A thread has memory for them once it waits. It alone begins them; others end those whose end it
-//! cannot tell, so that there is a lock, which the scheduler never takes.
+//! A thread has memory for them once it waits. It alone begins them; others end waits with a missed
+//! return, so that there is a lock. The scheduler never takes it.
 
 use super::memory::account_nowait;
 use crate::policy::phase::waits::Waits;

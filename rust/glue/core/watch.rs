@@ -55,7 +55,7 @@ static FIRED: Atomic<usize> = Atomic::new(0);
 /// # Invariants
 ///
 /// `entry` is on the wait queue of `pid` from `start` until `stop`. While `listed` is set, one
-/// reference belongs to the list of fired watches, or to who takes it from there.
+/// reference belongs to the list of fired watches, or to its taker.
 #[pin_data]
 pub(crate) struct Watch {
     entry: UnsafeCell<bindings::wait_queue_entry>,

@@ -239,7 +239,7 @@ impl<J: Job + ?Sized> PinnedDrop for Worker<J> {
     }
 }
 
-/// Kicks a worker, whatever its job is.
+/// Kicks a worker with any job.
 #[derive(Clone)]
 pub(crate) struct Kick(Arc<Worker<dyn Job>>);
 

@@ -31,7 +31,7 @@ const SMALL: usize = 8;
 pub(crate) unsafe trait Abi: Copy + Default {
     /// Size of the first version of the structure: a shorter one is refused.
     const FIRST_SIZE: usize;
-    /// Size of the part that is read; what follows is only written.
+    /// Size of the part that is read; the rest is only written.
     const INPUT_SIZE: usize;
 
     /// Its bytes.
@@ -49,9 +49,8 @@ pub(crate) unsafe trait Abi: Copy + Default {
     }
 }
 
-/// Declares structures of a user ABI with the size that the header gives them, the size of
-/// their first version where that is another, and the size of the part that is read where what
-/// follows is only written.
+/// Declares structures of a user ABI with their size in the header, the size of their first version
+/// where that differs, and the size of the part that is read where the rest is only written.
 macro_rules! abi {
     (@or $size:expr) => { $size };
     (@or $size:expr, $other:expr) => { $other };
@@ -104,7 +103,7 @@ fn read_bytes(address: usize, bytes: &mut [u8]) -> Result {
     reader.read_slice(bytes)
 }
 
-/// Checks that what this module does not know is zero: everything from `known` on.
+/// Checks that the unknown part is zero: everything from `known` on.
 fn check_rest(address: usize, size: usize, known: usize) -> Result {
     let mut reader = UserSlice::new(UserPtr::from_addr(address), size).reader();
     reader.skip(known)?;
@@ -166,8 +165,7 @@ pub(crate) fn call<T: Abi>(
     call_or_undo(address, size, make, |_| ())
 }
 
-/// Makes a call as [`call`] does, and has `undo` take back what `make` did if the answer cannot be
-/// written.
+/// Makes a call as [`call`] does, and undoes `make` with `undo` if the answer cannot be written.
 ///
 /// # Errors
 ///

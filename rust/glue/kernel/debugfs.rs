@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! A read-only debugfs file whose text is made when it is opened, owned by the module.
+//! A read-only debugfs file, owned by the module; its text is made when it is opened.
 
 use super::module::this_module;
 use core::marker::PhantomData;

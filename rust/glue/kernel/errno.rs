@@ -36,7 +36,7 @@ pub(crate) fn unsupported() -> Error {
     Error::from_errno(-(bindings::EOPNOTSUPP as c_int))
 }
 
-/// `ESTALE`: what is named is over.
+/// `ESTALE`: the named request is over.
 #[cfg(zernel_core)]
 pub(crate) fn stale() -> Error {
     Error::from_errno(-(bindings::ESTALE as c_int))

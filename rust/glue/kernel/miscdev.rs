@@ -45,7 +45,7 @@ impl Readiness {
 /// Attribute groups, null-terminated, or null.
 pub(crate) type Groups = *mut *const bindings::attribute_group;
 
-/// A [`MiscDevice`] with what that trait lacks.
+/// A [`MiscDevice`] with the operations that that trait lacks.
 pub(crate) trait Device: MiscDevice {
     /// Name of the node.
     const NAME: &'static CStr;
@@ -57,7 +57,7 @@ pub(crate) trait Device: MiscDevice {
         core::ptr::null_mut()
     }
 
-    /// Registers the caller with `table` and says what the file is ready for.
+    /// Registers the caller with `table` and returns the events that the file is ready for.
     fn poll(
         device: <Self::Ptr as ForeignOwnable>::Borrowed<'_>,
         file: &File,

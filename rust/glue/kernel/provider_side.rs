@@ -233,7 +233,7 @@ struct Table<P>(PhantomData<P>);
 ///
 /// # Safety
 ///
-/// `private` is what was registered, and the provider is still registered.
+/// `private` comes from the registration, and the provider is still registered.
 unsafe fn call<P: Provider>(private: *mut c_void, f: impl FnOnce(&P) -> Result) -> c_int {
     // SAFETY: By the caller: the registration holds an `Arc`.
     let provider = unsafe { &*private.cast::<P>() };
@@ -484,7 +484,7 @@ impl<P: Provider> Registration<P> {
         to_result(unsafe { zernel_tsg_added(self.provider, gpu, &desc) })
     }
 
-    /// Reports that a TSG is gone, and what it has done.
+    /// Reports that a TSG is gone, with its last load.
     #[cfg(zernel_sim)]
     pub(crate) fn tsg_ended(&self, gpu: u64, tsg: u64, load: &TsgLoad) {
         let load = load.describe();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 //! A high-resolution timer with the state that drives it and that it drives: absolute
-//! `CLOCK_MONOTONIC` times, armed anew by whoever has the state locked, its own callback included.
+//! `CLOCK_MONOTONIC` times, armed anew under the lock of the state, by its own callback too.
 
 use super::irqlock::{
     IrqBackend,
@@ -60,8 +60,8 @@ pub(crate) struct Armed<S> {
 ///
 /// # Invariants
 ///
-/// `timer` is set up and is embedded in this structure, which is pinned. It is armed by those alone
-/// who hold `armed`.
+/// `timer` is set up and is embedded in this structure, which is pinned. Only holders of `armed`
+/// arm it.
 #[pin_data(PinnedDrop)]
 pub(crate) struct Driven<T: Timed> {
     #[pin]
@@ -80,7 +80,7 @@ pub(crate) struct Locked<'a, T: Timed> {
     again: Option<&'a Cell<bool>>,
 }
 
-/// A [`Driven`] whose time has come.
+/// A [`Driven`] at its time.
 pub(crate) struct Expired<'a, T: Timed> {
     driven: &'a Driven<T>,
     again: &'a Cell<bool>,
@@ -177,8 +177,7 @@ impl<'a, T: Timed> Locked<'a, T> {
         self.driven
     }
 
-    /// Arms the timer for `at`, instead of what it was armed for. A time in the past expires at
-    /// once.
+    /// Arms the timer for `at`, instead of its last time. A time in the past expires at once.
     pub(crate) fn arm(&mut self, at: u64) {
         if self.guard.at == at {
             return;
@@ -188,7 +187,7 @@ impl<'a, T: Timed> Locked<'a, T> {
         let timer = self.driven.timer.get();
         if let Some(again) = self.again {
             // SAFETY: Called in the timer's callback, and by the type invariant nobody starts it
-            // while this holds the lock. Whoever does later is respected by the timer core.
+            // while this holds the lock. The timer core respects a later start.
             if unsafe { zernel_helper_timer_again(timer, expires) } {
                 again.set(true);
                 return;
@@ -244,7 +243,7 @@ impl<T: Timed> PinnedDrop for Driven<T> {
     }
 }
 
-/// Makes a [`Driven`] whose lock has a class of its own; `name` is a C string.
+/// Makes a [`Driven`] with a lock of its own class; `name` is a C string.
 macro_rules! new_driven {
     ($state:expr, $name:literal, $inner:expr) => {
         $crate::glue::timer::Driven::new($state, $name, kernel::static_lock_class!(), $inner)

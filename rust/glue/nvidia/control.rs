@@ -32,7 +32,7 @@ struct Preempt {
     timeout_us: u32,
 }
 
-/// A control and what it reads or writes.
+/// A control and its data.
 ///
 /// # Safety
 ///
@@ -51,7 +51,7 @@ static_assert!(size_of::<Timeslice>() == 8);
 static_assert!(size_of::<Interleave>() == 4);
 static_assert!(size_of::<Preempt>() == 8);
 
-/// Hands a control to the driver. `Ok` is what the driver answered.
+/// Hands a control to the driver. `Ok` has the driver's answer.
 fn control<P: Parameters>(tsg: u64, cmd: u32, params: &mut P) -> Result<Status> {
     let mut status = Status::NONE.0;
     let address = core::ptr::from_mut(params).cast();

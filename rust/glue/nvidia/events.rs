@@ -53,7 +53,7 @@ pub(crate) struct Tsg<'a> {
 }
 
 /// The receiver of the reports. Everything is called in process context and may sleep; the header
-/// says what each must not wait for.
+/// names the locks that each must not wait for.
 pub(crate) trait Observer: Send + Sync + 'static {
     /// A GPU was bound to the driver.
     fn gpu_added(&self, gpu: &Gpu<'_>);
@@ -67,8 +67,7 @@ pub(crate) trait Observer: Send + Sync + 'static {
     fn tsg_removed(&self, gpu: u32, tsg: u64);
     /// A process wants to change its own TSG.
     fn user_control(&self, gpu: u32, tsg: u64, setting: Setting) -> Verdict;
-    /// Such a change has come back from the driver, whatever was answered before and whatever
-    /// became of it.
+    /// Such a change has come back from the driver, after any answer and with any result.
     fn user_controlled(&self, gpu: u32, tsg: u64);
     /// The driver answers no control from now on.
     fn suspended(&self);
@@ -77,8 +76,8 @@ pub(crate) trait Observer: Send + Sync + 'static {
 }
 
 impl Gpu<'_> {
-    /// Calls `f` with what C describes; a description that is shorter than the first version
-    /// cannot be, and is left out.
+    /// Calls `f` with C's description; one shorter than the first version cannot be, and is left
+    /// out.
     ///
     /// # Safety
     ///
@@ -148,7 +147,7 @@ struct Table<O>(PhantomData<O>);
 
 /// # Safety
 ///
-/// `private` is what was registered, and is still registered.
+/// `private` comes from the registration, and is still registered.
 unsafe fn observer<'a, O: Observer>(private: *mut c_void) -> &'a O {
     // SAFETY: By the caller: the registration holds an `Arc`.
     unsafe { &*private.cast::<O>() }
@@ -250,7 +249,7 @@ impl<O: Observer> Table<O> {
     }
 }
 
-/// Somebody who is told, until this is dropped.
+/// A registered observer, until this is dropped.
 ///
 /// # Invariants
 ///
@@ -269,7 +268,7 @@ unsafe impl<O: Observer> Send for Registration<O> {}
 unsafe impl<O: Observer> Sync for Registration<O> {}
 
 impl<O: Observer> Registration<O> {
-    /// Has `observer` told of everything, beginning with what is there already.
+    /// Registers `observer`; it is told of present objects first.
     ///
     /// # Errors
     ///

@@ -25,7 +25,7 @@ extern "C" {
 
 /// The parameters as given; not checked.
 pub(crate) struct Params {
-    /// Name of what the GPUs are like.
+    /// Name of the model of the GPUs.
     pub(crate) preset: &'static str,
     /// GPUs.
     pub(crate) gpus: u32,

@@ -127,7 +127,7 @@ impl Words {
         })
     }
 
-    /// Adds memory of the caller, whose words are numbered behind those of the page.
+    /// Adds memory of the caller; its words are numbered behind those of the page.
     ///
     /// # Errors
     ///

@@ -33,7 +33,7 @@ impl Arg {
     }
 }
 
-/// Refuses what is not zero.
+/// Refuses a value other than zero.
 pub(super) fn must_be_zero(values: &[u32]) -> Result {
     if values.iter().any(|value| *value != 0) {
         return Err(EINVAL);

@@ -175,7 +175,7 @@ pub(super) fn control(file: &File, io: &zernel_sim_tsg_control) -> Result {
         return Err(EPERM);
     }
     let changed = file.hub.inner().change(gpu, tsg, change);
-    // Whatever the answer was: it may be too old by now.
+    // After any answer: it may be too old by now.
     file.hub.refresh(gpu, tsg);
     changed
 }

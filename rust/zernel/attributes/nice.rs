@@ -20,8 +20,8 @@ use kernel::{
 pub(crate) struct Control {
     table: Arc<Table>,
     boosts: Arc<Worker<Boosts>>,
-    /// From when anything is turned on for the first time: whoever was about to make a thread when
-    /// it was turned off still does.
+    /// From the first use on, also after it is turned off: a thread may have been in the making
+    /// then.
     births: Option<Births>,
 }
 
@@ -56,8 +56,8 @@ impl Drop for Installed {
     }
 }
 
-/// Changes a tunable of nice values; when this returns every thread has what it says. `on`: a nice
-/// value may differ from then on.
+/// Changes a tunable of nice values; when this returns every thread follows it. `on`: a nice value
+/// may differ from then on.
 ///
 /// # Errors
 ///
@@ -67,7 +67,7 @@ pub(crate) fn retune(on: bool, change: impl FnOnce() -> Result) -> Result {
     let mut guard = lock().lock();
     let control = guard.as_mut().ok_or(ENODEV)?;
     if on && control.births.is_none() {
-        // First: no thread may be made with what is not its maker's own.
+        // First: no thread may be made with a changed value of its maker.
         control.births = Some(Births::new(control.table.clone())?);
     }
     change()?;

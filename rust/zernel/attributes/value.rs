@@ -18,7 +18,7 @@ use kernel::{
     str::Formatter, //
 };
 
-/// Level, time slice and count are shown as plain numbers, what is absent as this word.
+/// Level, time slice and count are shown as plain numbers, an absent one as this word.
 pub(super) const NONE: &str = "none";
 
 pub(super) fn read<T>(get: impl FnOnce(&Tunables) -> T) -> Result<T> {

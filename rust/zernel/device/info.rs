@@ -37,7 +37,7 @@ fn caps() -> u64 {
     here.fold(class::CAPS, |all, (_, cap)| all | u64::from(*cap))
 }
 
-/// Tells what the module is.
+/// Describes the module.
 pub(super) fn get(_: &Client, info: &mut uapi::zernel_info) -> Result {
     if info.flags != 0 || info.reserved != 0 {
         return Err(EINVAL);

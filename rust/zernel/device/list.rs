@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Lists: what all kinds of them have in common.
+//! Lists: the common part of all kinds.
 //!
 //! A kind is one file below this one, which implements [`Kind`]. It goes through its objects in the
-//! order of their ids and hands each to [`Part::fill`], which knows what there is room for, and
-//! when a call has looked at enough of them. The cursor of a call is the id of the object that was
-//! looked at last, whether it was shown or not.
+//! order of their ids and hands each to [`Part::fill`], which bounds the entries and the looks of a
+//! call. The cursor of a call is the id of the last object it looked at, shown or not.
 
 mod cgroups;
 mod classes;
@@ -61,7 +60,7 @@ pub(super) trait Kind {
     /// `ENODEV` the module is on its way out.
     fn changes() -> Result<u64>;
 
-    /// Fills a part with what `viewer` may see and `filter` lets through.
+    /// Fills a part with the objects that are visible to `viewer` and pass `filter`.
     ///
     /// # Errors
     ///
@@ -145,10 +144,10 @@ pub(super) struct Part<T> {
 }
 
 impl<T> Part<T> {
-    /// Fills the part with what `find` finds: the first object with an id of at least its argument,
-    /// with its id, and its entry if it is to be shown. `None` ends the list. Called with one
-    /// object more than there is room for, so that a list that fits ends with the call. May be
-    /// called again for what comes next.
+    /// Fills the part with the objects of `find`: the first one with an id of at least its
+    /// argument, with its id, and its entry if it is to be shown. `None` ends the list. Looks one
+    /// object beyond the room, so that a list that fits ends with the call. May be called again for
+    /// the next objects.
     pub(super) fn fill(&mut self, mut find: impl FnMut(u64) -> Option<(u64, Option<T>)>) {
         self.fill_at(|from| find(from).map(|(id, entry)| (id, 0, entry)));
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Handles of a file, and the end of what they name: a subscription or a probe.
+//! Handles of a file, and the end of a subscription or a probe by its handle.
 
 use super::Client;
 use crate::{
@@ -40,7 +40,7 @@ impl Handles {
     }
 }
 
-/// Ends what a handle names.
+/// Ends the subscription or probe of a handle.
 pub(super) fn remove(client: &Client, named: &mut uapi::zernel_remove) -> Result {
     if named.flags != 0 {
         return Err(EINVAL);

@@ -33,7 +33,7 @@ use kernel::{
 /// Where the output of `struct zernel_request_begin` begins.
 const ANSWER: usize = core::mem::offset_of!(uapi::zernel_request_begin, request);
 
-/// Tries of a begin whose answer could not be written, or whose TSG was not known yet. Nobody else
+/// Tries of a begin with an answer that could not be written, or with a new TSG. No other thread
 /// binds the slot in between, unless the memory for the answer has gone once more.
 const TRIES: usize = 8;
 
@@ -78,7 +78,7 @@ pub(super) fn begin(client: &Client, arg: usize, size: usize) -> Result {
     Err(EFAULT)
 }
 
-/// Looks up what a slot's requests are about from now on.
+/// Looks up the TSG and key of a slot's next requests.
 fn bind(slot: &Arc<Slot>, id: tsg::Id, name: Name, holder: bool) -> Result {
     let (key, uid) = name;
     let (sees_all, may_all) = (identity::caller_sees_all(), identity::caller_is_capable());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The targets that calls name, and who asks.
+//! The targets of calls, and the caller.
 
 use crate::{
     glue::{
@@ -86,7 +86,7 @@ impl Target {
     }
 }
 
-/// The kernel's account of the caller, who owns the target or not.
+/// The rights of the caller, as owner of the target or not.
 pub(super) fn asker(uid: Uid, owner: bool) -> Result<Asker> {
     let gid = registry::with(|r| r.tunables().lc_gid())?;
     Ok(Asker {

@@ -30,8 +30,8 @@ pub(crate) struct CgroupSync;
 impl CgroupSync {
     /// Shortest delay between a move and its effect, so that many moves cost one look.
     const DELAY: Ms = Ms(2);
-    /// A look is followed by a pause of so many times its length: whoever moves processes all the
-    /// time takes a bounded share of a CPU.
+    /// A look is followed by a pause of so many times its length: endless moves of processes take a
+    /// bounded share of a CPU.
     const PAUSE: u64 = 10;
     /// Delay before another look after one that ran out of memory.
     const RETRY: Ms = Ms(1000);

@@ -55,14 +55,14 @@ use kernel::{
 };
 
 /// A thread is looked at for each such part of a tick, the same number of each user's; more take
-/// their turns. So whoever has many does not slow down the samples of others: a look takes about a
+/// their turns. So a user with many does not slow down the samples of others: a look takes about a
 /// tenth of this, and with the pause after it as long as this.
 const LOOK: Ns = Ns(8_000);
 
 /// Most threads looked at in a tick.
 const MOST: u64 = 1_024;
 
-/// Processes whose memory is looked through in a tick.
+/// Processes per tick with a look through their memory.
 const LOOKS_FOR_COLLECTIVES: u32 = 8;
 
 /// For how long a GPU that does not answer is waited for.
@@ -72,7 +72,7 @@ const PATIENCE: Ns = Ns(100_000_000);
 /// phases, the sampler takes a bounded share of a CPU.
 const PAUSE: u64 = 9;
 
-/// A user whose programs have phases.
+/// A user of programs with phases.
 #[derive(Clone, Copy, Default)]
 struct User {
     /// Some of them are to be looked at.
@@ -168,8 +168,8 @@ impl State {
         }
     }
 
-    /// Counts what this run has spent. Returns when the next tick is due, or, while a GPU has not
-    /// answered, when it is not waited for any more.
+    /// Counts the time of this run. Returns the time of the next tick or, while a GPU has not
+    /// answered, the end of waiting for it.
     fn pace(&mut self, began: Ns) -> Ns {
         let end = Ns(now_ns());
         self.spent = self.spent.saturating_add(end.saturating_sub(began));
@@ -282,7 +282,7 @@ impl State {
         }
         self.share_out(tunables.tick());
         let sure = self.made_from.is_some() && self.is_answered();
-        // First those whose turn it is, then those before.
+        // First those from the present place on, then those before.
         for again in [false, true] {
             for place in 0..self.programs.len() {
                 self.observe_program(place, (again, sure), now, tunables);
@@ -306,8 +306,8 @@ impl State {
         }
     }
 
-    /// Looks at the threads of a program, as far as its user's share goes. `again`: it is one of
-    /// those before the one whose turn it is; `sure`: all GPUs have answered.
+    /// Looks at the threads of a program, as far as its user's share goes. `again`: it lies before
+    /// the present place; `sure`: all GPUs have answered.
     fn observe_program(
         &mut self,
         place: usize,
@@ -349,7 +349,7 @@ impl State {
                 next
             });
         }
-        // Whoever has as many as were left is through.
+        // A user with no more left is through.
         let is_left = |&at: &usize| tracking::with(|t| t.has_thread_from(program.key(), at));
         if let Some(at) = from.filter(|at| is_left(at).unwrap_or(false)) {
             program.cursor = at;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Ends what tasks had that have exited, and tracks those that have a TSG now.
+//! Ends assignments and tracking of exited tasks, and tracks processes with a new TSG.
 
 use crate::{
     error::Failure,
@@ -25,7 +25,7 @@ use kernel::{
     sync::Arc, //
 };
 
-/// The job that ends what tasks had that have exited, and tracks those that have a TSG now.
+/// The job that ends assignments and tracking of exited tasks, and tracks processes with a new TSG.
 pub(crate) struct TaskReaper {
     owners: Arc<Owners>,
 }

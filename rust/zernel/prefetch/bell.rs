@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Signals an eventfd: not at once, for whoever waits for it is woken one by one.
+//! Signals an eventfd: later, as its waiters are woken one by one.
 
 use super::Charge;
 use crate::glue::{
@@ -23,7 +23,7 @@ use kernel::{
     },
 };
 
-/// An eventfd with what is still to be added to it.
+/// An eventfd, and the number still to be added to it.
 pub(crate) struct Bell {
     eventfd: EventFd,
     owed: Atomic<u32>,

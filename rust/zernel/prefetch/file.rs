@@ -15,7 +15,7 @@ use kernel::{
 
 /// A subscription of an open file. Dropped, it ends.
 pub(crate) struct Entry {
-    /// The slot whose word it counts in.
+    /// The slot with the word that it counts in.
     word: Option<u32>,
     _registered: Registered,
 }
@@ -33,8 +33,8 @@ impl Subscriptions {
         }
     }
 
-    /// Takes a subscription in under a handle, and has it be signalled. `word`: the slot whose word it
-    /// counts in.
+    /// Takes a subscription in under a handle, and has it be signalled. `word`: the slot with the
+    /// word that it counts in.
     ///
     /// # Errors
     ///
@@ -59,7 +59,7 @@ impl Subscriptions {
         self.entries.values().any(|entry| entry.word == Some(slot))
     }
 
-    /// Takes a subscription out, if there is one. What is returned must be dropped without a lock.
+    /// Takes a subscription out, if there is one. Drop the result without a lock.
     pub(crate) fn remove(&mut self, handle: u32) -> Option<Entry> {
         self.entries.remove(&handle)
     }

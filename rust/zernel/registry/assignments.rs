@@ -96,7 +96,7 @@ impl Held {
         self.made_at
     }
 
-    /// TSGs whose level it decides.
+    /// TSGs with their level from it.
     pub(crate) fn tsgs(&self) -> u32 {
         self.tsgs
     }
@@ -218,7 +218,7 @@ impl Assignments {
         }
     }
 
-    /// Stores an assignment, whose id is new or that of the one that is there. That one keeps its
+    /// Stores an assignment with a new id, or with the id of the present one, which keeps its
     /// [`Keep`].
     ///
     /// # Errors

@@ -277,7 +277,8 @@ impl Registry {
         Ok(answer)
     }
 
-    /// True if an assignment is shown to `viewer`: who made it, owns its target, or sees all.
+    /// True if an assignment is shown to `viewer`: its maker, the owner of its target, or a viewer
+    /// of all.
     pub(crate) fn shows(&self, target: Target, held: &Held, viewer: &Viewer) -> bool {
         let owns = || match target {
             Target::Tsg(id) => self

@@ -30,8 +30,7 @@ impl Registry {
             .unwrap_or_else(|| self.judge_unknown(gpu, what))
     }
 
-    /// As [`Self::judge_owner`] for a TSG that is not there: what has it there cannot be told, nor
-    /// put right.
+    /// As [`Self::judge_owner`] for an unknown TSG: its settings cannot be put right.
     fn judge_unknown(&mut self, gpu: gpu::Id, what: u32) -> Verdict {
         let turned_away = self.gpus.get(&gpu).is_some_and(|gpu| gpu.turned_away);
         let verdict = self.tunables.user_control().decide_unknown(turned_away);
@@ -60,8 +59,8 @@ impl Registry {
         Some(verdict)
     }
 
-    /// Has the worker set once more what a TSG should have: the owner may have set anything. Unless
-    /// owners may: then it stays, however late the driver did it.
+    /// Has the worker set the settings of a TSG once more: the owner may have set anything. Where
+    /// owners may, their setting stays, however late it came.
     pub(crate) fn doubt_tsg(&mut self, id: tsg::Id) {
         if self.tunables.user_control() != Policy::Allow {
             self.doubt(id, Tsg::is_held);
@@ -70,12 +69,12 @@ impl Registry {
         }
     }
 
-    /// Has the worker set once more what the TSGs of a GPU should have, without waiting.
+    /// Has the worker set the settings of all TSGs of a GPU once more, without waiting.
     pub(crate) fn doubt_gpu(&mut self, gpu: gpu::Id) {
         let mut after = None;
         while let Some((handle, id)) = self.next_tsg_of(gpu, after) {
             after = Some(handle);
-            // A GPU that was away may take back now what it refused to take back before.
+            // A GPU that was away may accept a restore now that it refused before.
             self.doubt(id, |tsg| tsg.want.is_some() || tsg.is_changed());
         }
         if let Some(woken) = self.gpus.get_mut(&gpu) {
@@ -84,7 +83,7 @@ impl Registry {
         self.tell_state(gpu);
     }
 
-    /// Has the workers put right what owners were allowed to change.
+    /// Has the workers undo the changes that owners were allowed.
     pub(super) fn doubt_loose(&mut self) {
         let mut from = tsg::Id::FIRST;
         while let Some(cursor) = self.tsgs.cursor_lower_bound(&from) {

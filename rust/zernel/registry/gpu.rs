@@ -105,7 +105,7 @@ impl Load {
     }
 }
 
-/// When the provider is asked what TSGs have done.
+/// The time to ask the provider for the load of TSGs.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Look {
     /// Somebody wants to know.
@@ -167,7 +167,7 @@ pub(crate) struct Gpu {
     pub(crate) working: bool,
     /// Counted up when other TSGs may take turns, or be kept off, than before.
     pub(crate) generation: u64,
-    /// Levels whose budget is spent.
+    /// Levels with a spent budget.
     pub(crate) throttled: level::Set,
     /// Settings the provider took.
     pub(crate) applied: u64,
@@ -233,7 +233,7 @@ impl Gpu {
         }
     }
 
-    /// Other TSGs may take turns, or be kept off, than before: has the worker look who.
+    /// The TSGs that take turns, or are excluded, may have changed: has the worker look.
     pub(crate) fn changed(&mut self) {
         self.generation += 1;
         self.kick();

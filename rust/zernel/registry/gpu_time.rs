@@ -3,7 +3,7 @@
 //!
 //! The provider counts for each TSG. A difference between two answers counts for the level that was
 //! in force in between: the worker asks whenever it gives a TSG the settings of another level, and
-//! at the end of a TSG the provider tells by itself. Otherwise it is asked only for those who read.
+//! at the end of a TSG the provider tells by itself. Otherwise it is asked only for readers.
 
 pub(crate) use crate::glue::provider::tsg::Done;
 use crate::policy::{
@@ -19,7 +19,7 @@ use crate::policy::{
 pub(crate) struct Meter {
     /// The last report of its provider.
     pub(crate) done: Done,
-    /// The level that what it does counts for.
+    /// The level that its GPU time counts for.
     pub(crate) level: Option<Level>,
 }
 
@@ -86,7 +86,7 @@ impl Levels {
         }
     }
 
-    /// Takes an answer of the provider about a TSG, whose level is `now` from here on.
+    /// Takes an answer of the provider about a TSG. Its level is `now` from here on.
     pub(crate) fn take(&mut self, meter: &mut Meter, done: Done, now: Option<Level>) {
         let before = meter.done;
         self.count(meter.level, |counters| {

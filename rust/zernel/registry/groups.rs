@@ -47,7 +47,7 @@ impl Groups {
         }
     }
 
-    /// Counts a use of the cgroup `chain[0]`, whose ancestors follow in `chain`.
+    /// Counts a use of the cgroup `chain[0]`; its ancestors follow in `chain`.
     ///
     /// # Errors
     ///
@@ -74,7 +74,7 @@ impl Groups {
                 Some(parent) => self.layers(&[parent]),
                 None => self.default,
             };
-            // INVARIANT: Nothing of its own, so what is above it is in force; its parent is there.
+            // INVARIANT: Nothing of its own, so the class of its parent is in force; that is there.
             self.nodes.insert(node.into_node(
                 id,
                 Node {
@@ -140,8 +140,8 @@ impl Groups {
         self.layers(chain.get(1..).unwrap_or_default())
     }
 
-    /// Gives a node an assignment or takes it away. What is in force changes with
-    /// [`Self::update`], from this node on.
+    /// Gives a node an assignment or takes it away. [`Self::update`] changes the class in force,
+    /// from this node on.
     pub(crate) fn assign(&mut self, id: u64, own: Option<Assignment>) {
         if let Some(node) = self.nodes.get_mut(&id) {
             node.own = own;
@@ -173,7 +173,7 @@ impl Groups {
         Some((id, node.parent.is_none()))
     }
 
-    /// Works out what is in force for a node: one step of a walk from `top` downwards, which a
+    /// Works out the class in force for a node: one step of a walk from `top` downwards, which a
     /// caller begins at `top`. Tells whether it changed, and where the walk goes on: not below a
     /// node that did not change, for nothing changes there.
     pub(crate) fn update(&mut self, top: u64, id: u64) -> (bool, Option<u64>) {
@@ -189,7 +189,7 @@ impl Groups {
         (differs, self.after(top, id, differs))
     }
 
-    /// The node after `id` in a walk from `top` downwards, parents first, with or without what is
+    /// The node after `id` in a walk from `top` downwards, parents first, with or without the nodes
     /// below `id`; it needs no memory.
     fn after(&self, top: u64, id: u64, below: bool) -> Option<u64> {
         if let Some(child) = self.child(id, 0).filter(|_| below) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The levels on a GPU, and on all of them together: their ids, and what they have counted.
+//! The levels on a GPU, and on all of them together: their ids and counters.
 
 use super::{
     gpu,
@@ -87,7 +87,7 @@ impl Registry {
             .settings(Effective::of(level), gpu.conditions())
     }
 
-    /// Asks the workers of all GPUs what their TSGs have done.
+    /// Asks the workers of all GPUs for the load of their TSGs.
     pub(crate) fn want_done(&mut self) {
         for (_, gpu) in self.gpus.iter_mut() {
             if gpu.abilities.tsg_load && gpu.look.ask(now_ns()) {
@@ -122,7 +122,7 @@ impl Registry {
         count
     }
 
-    /// Takes in what a provider told of a TSG.
+    /// Takes in a provider's report of a TSG.
     pub(crate) fn take_done(&mut self, id: gpu::Id, handle: u64, done: Done) {
         let tsg = self.handles.get(&(id, handle));
         let tsg = tsg.and_then(|tsg| self.tsgs.get_mut(tsg));

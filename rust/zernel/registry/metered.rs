@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The TSGs of machine-learning programs, for those who look how busy GPUs are for them.
+//! The TSGs of machine-learning programs, for the meters of their GPU activity.
 
 use super::{
     assignments::Target,

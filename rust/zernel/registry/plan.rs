@@ -59,7 +59,7 @@ pub(crate) mod budgets {
         pub(crate) level: Level,
     }
 
-    /// The TSGs that are watched, and for what.
+    /// The watched TSGs, and the reasons.
     pub(crate) struct Setup {
         /// By the provider's number.
         pub(crate) candidates: KVec<Candidate>,

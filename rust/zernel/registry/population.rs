@@ -115,7 +115,7 @@ impl Registry {
             .is_some_and(|(_, id)| self.remove_tsg(id))
     }
 
-    /// Removes a GPU without TSGs. What is returned must be dropped without the lock.
+    /// Removes a GPU without TSGs. Drop the result without the lock.
     pub(crate) fn remove_gpu(&mut self, id: gpu::Id) -> Option<Gpu> {
         self.count_starts(id);
         let gpu = self.gpus.remove(&id)?;
@@ -238,7 +238,7 @@ impl Registry {
         self.track_owner(id);
         self.refresh(id);
         if let (Some(tsg), Some(gpu)) = (self.tsgs.get_mut(&id), self.gpus.get_mut(&gpu_id)) {
-            // Queued even without a class: the worker learns what the driver gave it.
+            // Queued even without a class: the worker reads the driver's settings.
             if self.queue.push(id, tsg) {
                 gpu.pending += 1;
             }
@@ -253,7 +253,7 @@ impl Registry {
         self.handles.get(&(gpu, handle)).copied()
     }
 
-    /// Takes over what a TSG is now; a class that applies now, or does not any more, follows.
+    /// Takes over a new description of a TSG; the worker follows a change of the class in force.
     pub(crate) fn change_tsg(&mut self, id: tsg::Id, traits: tsg::Traits) {
         let Some(tsg) = self.tsgs.get_mut(&id) else {
             return;
@@ -279,7 +279,7 @@ impl Registry {
         self.reclass(id);
     }
 
-    /// Removes a TSG as [`Self::remove_tsg`] does, after its provider has told what it has done.
+    /// Removes a TSG as [`Self::remove_tsg`] does, after its provider has reported its last load.
     pub(crate) fn end_tsg(&mut self, id: tsg::Id, done: Option<Done>) {
         if let (Some(tsg), Some(done)) = (self.tsgs.get(&id), done) {
             self.take_done(tsg.gpu, tsg.handle, done);
@@ -325,7 +325,7 @@ impl Registry {
             gpu.changed();
             gpu.pending -= u32::from(was_queued);
             if gpu.pending == 0 && !gpu.suspended {
-                // Nobody is left who could find out that the GPU is back.
+                // No TSG is left to show that the GPU is back.
                 gpu.retrying = false;
                 gpu.requests.set_suspended(false);
                 gpu.backoff.reset();

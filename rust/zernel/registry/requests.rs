@@ -143,7 +143,7 @@ impl Registry {
             .ok_or(Failure::NoTsg)
     }
 
-    /// Counts what the provider of a GPU told of starts.
+    /// Counts the starts that the provider of a GPU reported.
     pub(crate) fn count_starts(&mut self, id: gpu::Id) {
         let Some(gpu) = self.gpus.get(&id) else {
             return;
@@ -162,7 +162,7 @@ impl Registry {
         }
     }
 
-    /// Counts what the providers of all GPUs told of starts.
+    /// Counts the starts that the providers of all GPUs reported.
     pub(crate) fn count_all_starts(&mut self) {
         let mut from = gpu::Id(0);
         while let Some((id, _)) = self.gpu_from(from) {

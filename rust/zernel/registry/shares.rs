@@ -65,7 +65,7 @@ impl Shares {
             *held -= 1;
             left = *held;
         }
-        // INVARIANT: What became zero goes.
+        // INVARIANT: A share of zero goes.
         if left == 0 {
             self.0.remove(&(gpu, uid));
         }

@@ -73,8 +73,8 @@ impl Registry {
         }
     }
 
-    /// Tells those who may see it that it is time for a process, which has that id among those that
-    /// are tracked, to load its next batch.
+    /// Tells the streams that may see it that it is time for a process, with that id among tracked
+    /// ones, to load its next batch.
     pub(crate) fn signal_prefetch(
         &mut self,
         process: &Pid,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! A step of a worker: what it takes from the registry, and what came of it.
+//! A step of a worker: its input from the registry, and its outcome.
 
 use super::{
     gpu, queue,
@@ -24,7 +24,7 @@ pub(crate) struct Step {
     pub(crate) handle: u64,
     /// The settings that the driver should hold; `None`: those before zernel.
     pub(crate) want: Option<Want>,
-    /// `original` is what it gets back.
+    /// `original` is its setting without zernel.
     pub(crate) managed: bool,
     /// The settings before zernel, as far as known.
     pub(crate) original: Option<Hardware>,
@@ -36,7 +36,7 @@ pub(crate) struct Step {
     pub(crate) disable: bool,
     /// True if it is not scheduled, as far as known.
     pub(crate) disabled: Option<bool>,
-    /// Its class changes from one level to another: what it has done so far counts for the one.
+    /// Its class changes from one level to another: its GPU time so far counts for the first.
     pub(crate) is_moved: bool,
 }
 

@@ -64,7 +64,7 @@ impl Registry {
         })
     }
 
-    /// Takes in what came of a step.
+    /// Takes in the outcome of a step.
     pub(crate) fn complete(&mut self, step: &Step, outcome: &Outcome) -> Next {
         let id = step.tsg;
         let Some(gpu) = self.gpus.get_mut(&step.gpu) else {

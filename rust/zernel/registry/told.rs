@@ -54,7 +54,7 @@ pub(crate) fn source(source: Source) -> u32 {
     }
 }
 
-/// Tells what happened to a TSG. `error`: 0, or the negative errno of its provider.
+/// Reports an event of a TSG. `error`: 0, or the negative errno of its provider.
 pub(super) fn tell(
     (streams, groups): (&mut Streams, &Groups),
     tidings: Tidings,
@@ -87,7 +87,7 @@ pub(super) fn tell(
     streams.push(Event::Tsg(event), &subject);
 }
 
-/// Tells what happened to a GPU.
+/// Reports an event of a GPU.
 pub(super) fn tell_gpu(streams: &mut Streams, kind: u32, id: gpu::Id, state: u32) {
     let event = uapi::zernel_event_gpu {
         event: header(kind),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! A channel group in the registry.
+//! A TSG in the registry.
 
 use super::{
     gpu,
@@ -61,7 +61,7 @@ impl Want {
     }
 }
 
-/// A channel group.
+/// A TSG.
 ///
 /// # Invariants
 ///
@@ -91,14 +91,14 @@ pub(crate) struct Tsg {
     /// `current` is certain; not so after a call that failed and may have had its effect, nor
     /// after a refresh.
     pub(crate) sure: bool,
-    /// A refresh came since the last step was taken, so that what comes of it makes nothing certain.
+    /// A refresh came since the last step was taken, so that its outcome makes nothing certain.
     pub(crate) doubted: bool,
     /// Its owner was let through once without being followed: nothing is certain any more, except
-    /// what was just read.
+    /// the last reading.
     pub(crate) loose: bool,
     /// A provider's call for it is under way.
     pub(crate) busy: bool,
-    /// zernel changed it, or is about to: `original` is what it gets back.
+    /// zernel changed it, or is about to: `original` is its setting without zernel.
     pub(crate) managed: bool,
     /// It is not to be scheduled for now.
     pub(crate) disable: bool,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Which TSGs take turns, and who is not scheduled meanwhile.
+//! The TSGs that take turns, and those that are disabled meanwhile.
 
 use super::{
     gpu,
@@ -85,7 +85,7 @@ impl Registry {
         Ok(Some(setup))
     }
 
-    /// The TSGs whose GPU time is bounded on a GPU, if they have changed since `generation`.
+    /// The TSGs with a budget on a GPU, if they have changed since `generation`.
     ///
     /// # Errors
     ///
@@ -148,7 +148,7 @@ impl Registry {
         }
     }
 
-    /// Has every worker look who takes turns now.
+    /// Has every worker look at the TSGs that take turns.
     pub(super) fn change_turns(&mut self) {
         for (_, gpu) in self.gpus.iter_mut() {
             gpu.changed();
@@ -185,8 +185,8 @@ impl Registry {
         true
     }
 
-    /// The TSGs of a GPU that are less urgent than `level` and are scheduled, if who is there is not
-    /// what it was in `generation`. Who takes no turns any more is scheduled again.
+    /// The enabled TSGs of a GPU that are less urgent than `level`, if the set has changed since
+    /// `generation`. TSGs that take no turns any more are enabled again.
     ///
     /// # Errors
     ///
@@ -314,8 +314,8 @@ impl Registry {
             }
             Err(EAGAIN) => {
                 self.counters.retries += 1;
-                // Whoever sets it all once more, meanwhile, is not to do what may never be asked
-                // for again.
+                // A pass that sets everything once more, meanwhile, must not disable the TSG: no
+                // turn may ever ask for that again.
                 tsg.disable &= !disable || tsg.excluded;
             }
             Err(error) => {

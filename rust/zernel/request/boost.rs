@@ -60,7 +60,7 @@ const INTERVAL: Ns = Ns(1_000_000);
 /// A look is followed by a pause of so many times its length, at least.
 const PAUSE: u64 = 9;
 
-/// A slot, for whose requests a thread is preferred.
+/// A slot, and the thread that its requests prefer.
 pub(super) trait Bearer: Send + Sync {
     /// Calls `f` with the slot locked. It is told if the thread of this ticket is to be preferred.
     fn look(&self, ticket: &Ticket, f: &mut dyn FnMut(bool));
@@ -69,9 +69,9 @@ pub(super) trait Bearer: Send + Sync {
 /// A slot that was bound, and the thread that did that.
 ///
 /// Slot and ticket hold each other, until the slot is closed or bound again: they part then, so
-/// that the worker never has the last reference to a slot, whose page may wait for its process. A ticket
-/// is on a list from a trigger until the worker has seen, with the slot locked, that the request is
-/// over.
+/// that the worker never has the last reference to a slot, as the end of its page may wait for its
+/// process. A ticket is on a list from a trigger until the worker has seen, with the slot locked,
+/// that the request is over.
 #[pin_data]
 pub(crate) struct Ticket {
     thread: Pid,
@@ -202,7 +202,7 @@ impl Ticket {
 /// The job.
 pub(crate) struct Boosts {
     table: Arc<Table>,
-    /// Tickets whose requests were triggered since the last look.
+    /// Tickets with requests triggered since the last look.
     new: Pin<KBox<IrqLock<List<Ticket>>>>,
     /// Those that are looked at.
     listed: Pin<KBox<Mutex<List<Ticket>>>>,
@@ -229,14 +229,14 @@ impl Boosts {
         self.look_with(tuned::nice_of_requests)
     }
 
-    /// Gives every thread back what it had.
+    /// Gives every thread its base back.
     pub(crate) fn clear(&self) {
         self.look_with(|| Delta::NONE);
     }
 
     fn look_with(&self, delta: impl FnOnce() -> Delta) -> bool {
         let mut listed = self.listed.lock();
-        // With the lock, so that what was tuned before is not what is done last.
+        // With the lock, so that an older value of the tunable is not applied last.
         let delta = delta();
         listed.push_all_back(&mut self.new.lock());
         let mut rest = List::new();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The requests of one TSG: their statistics, and what ends them with it.
+//! The requests of one TSG: their statistics, and their end with it.
 
 use super::{
     sleep,
@@ -71,6 +71,8 @@ pub(crate) struct Device {
     lc_busy: Atomic<bool>,
     /// When the last request begun above best-effort takes the GPU, in ns.
     trigger: Atomic<u64>,
+    /// No request begins: the GPU is suspended, or retrying (its provider's last answer was
+    /// `-EAGAIN`).
     suspended: Atomic<bool>,
     /// Less urgent TSGs can be kept off it.
     can_exclude: bool,
@@ -200,7 +202,7 @@ impl Device {
         })
     }
 
-    /// Learns what a switch takes from one more, for a request that began in this phase.
+    /// Learns the cost of a switch from one more, for a request that began in this phase.
     pub(super) fn switched(&self, phase: Phase, seen: Switched) {
         let mut switch = self.switch.lock();
         switch.learn(phase, seen);
@@ -263,7 +265,8 @@ impl Device {
         self.suspended.load(Relaxed) || sleep::is_asleep()
     }
 
-    /// The GPU is suspended, or is back. Returns whether it was suspended.
+    /// No request begins from now on, as the GPU is suspended or retrying; or some may again. Returns
+    /// the state before.
     pub(crate) fn set_suspended(&self, suspended: bool) -> bool {
         self.suspended.xchg(suspended, Relaxed)
     }
@@ -284,18 +287,18 @@ pub(crate) struct Group {
     level: Atomic<u32>,
     /// The TSG is gone. Set with `members` locked.
     gone: Atomic<bool>,
-    /// Slots whose requests are the TSG's, by address.
+    /// Slots with requests of the TSG, by address.
     #[pin]
     members: Mutex<RBTree<usize, Arc<dyn Member>>>,
 }
 
-/// A slot whose requests are a TSG's.
+/// A slot with requests of a TSG.
 pub(super) trait Member: Send + Sync {
-    /// Has its requests be a TSG's. The one that it has is over. Returns whose they were.
+    /// Makes its requests a TSG's. The present one is over. Returns the TSG before.
     fn set_group(&self, group: Arc<Group>) -> Option<Arc<Group>>;
     /// Ends the request that is not over.
     fn end(&self, cause: Cause);
-    /// Takes up what the process has stored, and counts it.
+    /// Takes up the stores of the process, and counts them.
     fn poll(&self);
 }
 
@@ -356,7 +359,7 @@ impl Group {
     ///
     /// # Errors
     ///
-    /// `ENOENT` the TSG is gone, `EAGAIN` its GPU is suspended; without a holder also
+    /// `ENOENT` the TSG is gone, `EAGAIN` its GPU is suspended or retrying; without a holder also
     /// [`Failure::NotPermitted`], and `EOPNOTSUPP` nobody can be kept off the GPU.
     pub(crate) fn check(&self, holder: bool) -> Result {
         if self.is_gone() {
@@ -368,7 +371,7 @@ impl Group {
         if holder {
             return Ok(());
         }
-        // It stops others, so it takes what only privilege gives.
+        // It stops others, so it takes a level that only privilege gives.
         if !self.level().is_some_and(|l| l.is_above(Level::DEFAULT)) {
             return Err(Failure::NotPermitted.into());
         }
@@ -422,14 +425,14 @@ impl Group {
         }
     }
 
-    /// Ends the requests of a GPU that was suspended.
+    /// Ends the requests of a GPU that is suspended or retrying.
     pub(crate) fn suspend(&self) {
         for (_, slot) in self.members.lock().iter() {
             slot.end(Cause::Suspended);
         }
     }
 
-    /// Takes up what processes have stored about their requests.
+    /// Takes up the stores of processes for their requests.
     pub(crate) fn poll(&self) {
         for (_, slot) in self.members.lock().iter() {
             slot.poll();

@@ -39,8 +39,8 @@ pub(crate) const MAX: u32 = 65_536;
 /// Keys looked at before one is forgotten although it was used since the last look.
 const CHANCES: u32 = 64;
 
-/// So often a key has to be used for its place to be kept. Less is what making it takes: whoever
-/// makes keys without end keeps none of them.
+/// Uses of a key until its place is kept. Making a key takes fewer: a program that makes keys
+/// without end keeps none of them.
 const OFTEN: u32 = 2;
 
 /// The history of one key.

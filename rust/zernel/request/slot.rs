@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! A slot: carries out what [`policy::request`](crate::policy::request) decides about its requests.
+//! A slot: carries out decisions of [`policy::request`](crate::policy::request) about its requests.
 
 mod roles;
 
@@ -110,7 +110,7 @@ pub(crate) struct State {
     requests: Succession,
     /// The TSG, while it is there.
     group: Option<Arc<Group>>,
-    /// The key of the requests and whose it is, and what is known of it.
+    /// The key of the requests, its user, and its history.
     key: Option<(Name, Arc<Key>)>,
     /// Level under which the request that is not over is counted.
     level: Option<Level>,
@@ -127,7 +127,7 @@ pub(crate) struct State {
     uncounted: Uncounted,
     /// The GPU and level that it is counted for as holding it without a holder.
     holds: Option<(Arc<Device>, Level)>,
-    /// Names who bound it to those who prefer the thread of a request.
+    /// Names the thread that bound it, for the preference of that thread.
     ticket: Option<Arc<Ticket>>,
 }
 
@@ -194,7 +194,7 @@ impl State {
         self.uncounted.over = Some(*record);
     }
 
-    /// Works out what was left for later, and counts it.
+    /// Works out an outcome that was left for later, and counts it.
     fn catch_up(&mut self) {
         if let Some(record) = self.requests.catch_up() {
             self.over(&record, self.choices.1);
@@ -438,7 +438,7 @@ impl Slot {
         Ok(())
     }
 
-    /// Does what is to be done at once.
+    /// Carries out the immediate actions.
     #[inline]
     fn store(&self, guard: &mut Guarded<'_>, actions: &Actions) {
         if let (Some(number), Some(words)) = (actions.release, self.words()) {
@@ -530,7 +530,7 @@ impl State {
     }
 
     /// Learns the cost of a switch. The process stores the observation, and it concerns all
-    /// requests of the GPU, so only those whose class rests on privilege are believed.
+    /// requests of the GPU, so only those with a privileged class are believed.
     fn learn(&self, seen: Switched) {
         let believed = self.level.is_some_and(|l| l.is_above(Level::DEFAULT));
         if let (Some(group), true) = (&self.group, believed && !self.waits_for_lc) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The slots of an open file: one area, whose pages the first mapping makes.
+//! The slots of an open file: one area of pages, each made by its first mapping.
 
 use super::slot::Slot;
 use crate::{
@@ -110,7 +110,7 @@ impl Page {
 
 impl Drop for Page {
     fn drop(&mut self) {
-        // First, so that one look at those whose threads are preferred is enough.
+        // First, so that one look at preferred threads is enough.
         for slot in self.slots.iter().flatten() {
             slot.end(Cause::Closed);
         }

@@ -2,8 +2,8 @@
 //! Starts of TSGs on the engines of a GPU, from the moment at which a provider tells of them to
 //! the histograms.
 //!
-//! Providers tell with interrupts off. What they tell waits in a ring, until somebody wants to know,
-//! until it is about to be full, or until a TSG or its class changes.
+//! Providers tell with interrupts off. Their reports wait in a ring, until a reader comes, until it
+//! is about to be full, or until a TSG or its class changes.
 
 pub(crate) use crate::glue::provider::tsg::Start;
 use crate::policy::units::Ns;
@@ -49,7 +49,7 @@ impl Waiting {
         Ok(Self(KVec::with_capacity(Self::ROOM, GFP_KERNEL)?))
     }
 
-    /// Takes a start. What there is no room for is not counted. Returns whether it is time to count.
+    /// Takes a start, or drops it without room. Returns whether it is time to count.
     pub(crate) fn push(&mut self, start: Start) -> bool {
         if self.0.len() < Self::ROOM {
             // There is room.

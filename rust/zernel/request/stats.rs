@@ -74,7 +74,7 @@ impl Shared {
 
 /// The statistics of all requests on a GPU, by the level that was in force when they began.
 pub(crate) struct Totals {
-    /// One per level, and one for what had none.
+    /// One per level, and one for requests without a level.
     levels: KVec<Arc<Shared>>,
 }
 
@@ -88,7 +88,7 @@ impl Totals {
         Ok(Self { levels })
     }
 
-    /// The statistics of a level; `None`: of what had none.
+    /// The statistics of a level; `None`: of requests without a level.
     pub(crate) fn of(&self, level: Option<Level>) -> Option<&Shared> {
         self.levels.get(place(level)).map(|shared| &**shared)
     }
@@ -132,7 +132,7 @@ impl Gone {
         Ok(Self { levels })
     }
 
-    /// Takes over what was counted on a GPU whose requests are all over.
+    /// Takes over the counters of a GPU without requests under way.
     pub(crate) fn take_over(&mut self, totals: &Totals) {
         for (kept, shared) in self.levels.iter_mut().zip(totals.all()) {
             shared.add_to(&mut kept.counters);
@@ -161,7 +161,7 @@ pub(crate) enum Part<'a> {
 }
 
 impl Part<'_> {
-    /// Adds what was counted of requests to `sum`.
+    /// Adds counters of requests to `sum`.
     pub(crate) fn add_to(self, sum: &mut Counters) {
         match self {
             Self::Live(shared) => shared.add_to(sum),
@@ -186,7 +186,7 @@ impl Part<'_> {
     }
 }
 
-/// Place of a level among the counters of all; `None`: of what has none.
+/// Place of a level among the counters of all; `None`: of requests without a level.
 fn place(level: Option<Level>) -> usize {
     level.map_or(level::COUNT, |level| level.number() as usize)
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Ends of tracking: processes that are named no more, or have left their cgroups, and whose
-//! threads are let go.
+//! Ends of tracking: processes that are named no more, or have left their cgroups, let their
+//! threads go.
 
 use super::{
     process::{
@@ -147,7 +147,7 @@ impl Tracking {
         }
     }
 
-    /// A process has no phases any more: what its threads do from now on is not known.
+    /// A process has no phases any more: those of its threads are unknown from now on.
     pub(super) fn rest_phases(&mut self, key: usize) {
         let now = Ns(now_ns());
         let mut from = Some(0);

@@ -35,7 +35,7 @@ use kernel::{
 pub(crate) fn track_cgroup(cgroup: Cgroup, terms: Terms) -> Result<u32, Failure> {
     let known = Arc::new(Known::new(cgroup), GFP_KERNEL_ACCOUNT)?;
     let opened = with_memory(|t| t.open_group(&known, terms))?;
-    // Whoever removes it from now on has the cgroup sync look.
+    // A removal of it from now on kicks the cgroup sync.
     let result = match opened.cgroup.is_dead() {
         true => Err(Failure::Kernel(ESRCH)),
         false => fill(&opened.cgroup),
@@ -59,7 +59,7 @@ pub(crate) fn untrack_cgroup(cgroup: &Cgroup, privileged: bool) -> Result<(), Fa
     Ok(())
 }
 
-/// Looks who is in which tracked cgroup. Called by the cgroup sync.
+/// Looks for the processes in tracked cgroups. Called by the cgroup sync.
 pub(crate) fn follow() {
     let Ok(any) = with(|t| t.drop_removed()) else {
         return;
@@ -91,17 +91,17 @@ fn fill(cgroup: &Known) -> Result<(), Failure> {
                 came |= settle(pid, false)?;
             }
         }
-        // Whoever has a record has those tracked that it makes.
+        // A thread with a record has its children tracked.
         if !came {
             return Ok(());
         }
     }
-    // They come faster than one can look. The cgroup sync was told of those who had no record.
+    // They come faster than one can look. The cgroup sync knows of processes without a record.
     Ok(())
 }
 
-/// Looks at those who are in the cgroups of these serial numbers, as far as is known. Returns whether
-/// there was no memory or room for some.
+/// Looks at the processes in the cgroups of these serial numbers, as far as is known. Returns
+/// whether there was no memory or room for some.
 fn look_inside(first: u64, last: u64) -> Result<bool> {
     let mut lacks = false;
     let mut from = (first, 0);
@@ -132,7 +132,8 @@ fn settle(pid: &Pid, counts: bool) -> Result<bool, Failure> {
         from = with(|t| t.end_some(process, at))?;
     }
     let came = change.came || process.lacks();
-    // Whoever fills a cgroup answers for all in it, be it that another one has seen them come.
+    // The call that fills a cgroup answers for all processes in it, even if another one has seen
+    // them come.
     if came || (!counts && process.grouped().whole) {
         let mut added = KVVec::new();
         let result = look(process, &mut added);

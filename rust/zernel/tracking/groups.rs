@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Tracked cgroups: who is in them, and for how long their threads were in which phase.
+//! Tracked cgroups: their processes, and the times of their threads by phase.
 
 use super::{
     process::{
@@ -39,7 +39,7 @@ use kernel::{
 /// Most tracked cgroups.
 const MAX: usize = 4096;
 
-/// Most tracked cgroups of a user who is not root.
+/// Most tracked cgroups of a user other than root.
 const MAX_PER_USER: usize = 64;
 
 /// For how long the cgroup sync waits for memory or room.
@@ -131,7 +131,7 @@ impl Tracking {
                 group.terms = terms;
                 group.terms.ml |= before.ml;
             } else if terms.ml && !before.ml {
-                // An owner does not change what privilege has begun, as it is for others, too.
+                // An owner does not change a manager's tracking, as it is for others, too.
                 return Err(Failure::NotPermitted);
             }
             group.opened += 1;
@@ -167,8 +167,7 @@ impl Tracking {
         })
     }
 
-    /// Takes back what [`Self::open_group`] has done, unless another call has tracked it since, or is
-    /// about to.
+    /// Undoes [`Self::open_group`], unless another call has tracked it since, or is about to.
     pub(super) fn undo_group(&mut self, opened: &Opened) {
         let id = opened.cgroup.id();
         let alone = |group: &&mut Group| {
@@ -197,7 +196,7 @@ impl Tracking {
         self.sums_of(id).map_or(0, |sums| sums.threads)
     }
 
-    /// A cgroup is tracked no more. Returns its serial number: who was in it is to be looked at.
+    /// A cgroup is tracked no more. Returns its serial number: the processes in it need a look.
     pub(super) fn untrack_group(
         &mut self,
         cgroup: &Cgroup,
@@ -260,9 +259,9 @@ impl Tracking {
         is.then_some(group.serial)
     }
 
-    /// A process comes here with the record of its first thread. Returns whether it is tracked: it may
-    /// have been born in another cgroup than who made it, or have been moved since.
-    /// `strict`: as [`Self::refresh`].
+    /// A process comes here with the record of its first thread. Returns whether it is tracked: it
+    /// may have been born in another cgroup than its maker, or have been moved since. `strict`: as
+    /// [`Self::refresh`].
     ///
     /// # Errors
     ///
@@ -312,7 +311,7 @@ impl Tracking {
         let before = whole(self);
         let mut result = Ok(());
         if self.has_moved(pid, &cgroup) {
-            // Once for all: what it has in one ends where what it has in the next begins.
+            // Once for all: its time in one ends where that in the next begins.
             let times = self.times_at(key, Ns(now_ns()));
             let known = self.memberships(key);
             result = self.join(pid, &cgroup, &times);
@@ -350,7 +349,7 @@ impl Tracking {
             self.tidy(key);
         }
         if result.is_err() && after && !before {
-            // Whoever looks again finds nobody who comes.
+            // The next look finds no process that comes.
             process.set_lacks(true);
         }
         let left = !after && has_others;
@@ -417,7 +416,7 @@ impl Tracking {
         entry.map_or(0, |entry| entry.groups.len())
     }
 
-    /// A process with these times is no more in one of its cgroups, which keeps what it had there.
+    /// A process with these times is no more in one of its cgroups, which keeps its times there.
     fn forget(&mut self, key: usize, at: usize, times: &Times) {
         let Some(entry) = self.processes.get_mut(&key) else {
             return;

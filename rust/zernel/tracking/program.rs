@@ -87,7 +87,7 @@ pub(crate) struct Program {
     rounded: Ns,
     /// Nothing happens: nobody looks.
     rests: bool,
-    /// Nobody has looked for a while: what was seen last is of no use.
+    /// No look for a while: the last observation is of no use.
     anew: bool,
     /// Something has happened since the first thread was looked at.
     restless: bool,
@@ -186,7 +186,7 @@ impl Program {
         !self.rests
     }
 
-    /// Takes the place of `old`, which is the same process, and knows what that knew.
+    /// Takes the place of `old`, the same process, with its history.
     pub(crate) fn succeed(&mut self, old: &mut Self) {
         // It may be another one by now.
         core::mem::swap(&mut self.uid, &mut old.uid);
@@ -209,8 +209,8 @@ impl Program {
         is
     }
 
-    /// Its threads are about to be looked at. What the GPU does is added: known already is for how
-    /// long some thread waited for it up to the last look at all of them.
+    /// Its threads are about to be looked at. GPU activity is added later; the wait of a thread for
+    /// it is known up to the last look at all of them.
     pub(crate) fn begin_look(&mut self) {
         (self.gpu.share, self.gpu.pending) = (self.before.waited, None);
     }
@@ -222,8 +222,8 @@ impl Program {
         }
     }
 
-    /// Takes in what one of its threads does and, if a sample was taken, what was seen of it; and its
-    /// waits for the GPU.
+    /// Takes in the activity of one of its threads, its waits for the GPU and, if there is one, its
+    /// sample.
     pub(crate) fn see(
         &mut self,
         task: Option<&Task>,
@@ -307,7 +307,7 @@ impl Program {
             return;
         }
         // One computation may follow another too soon for the phase to change: the GPU was done,
-        // and who had waited for it went on.
+        // and the waiting thread went on.
         let synced = self.gpu.synced.filter(|_| self.gpu.synced != self.synced);
         if let Some(synced) = synced.filter(|_| self.computes && now.moved) {
             self.synced = Some(synced);

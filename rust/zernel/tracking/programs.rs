@@ -93,7 +93,7 @@ impl Member {
         activity.map_or(Times::ZERO, |activity| self.seen().times_of(&activity, now))
     }
 
-    /// Asks for what the phase of the thread asks for, if that is something else than before.
+    /// Asks for the nice value of the thread's phase, if it is another one than before.
     fn renice(&mut self, table: &Table) {
         let setting = self.record.process().setting();
         let task = self
@@ -101,7 +101,7 @@ impl Member {
             .as_ref()
             .filter(|_| self.is_wanted() && setting.ml);
         let phase = task.map_or(Phase::Unknown, |task| task.present());
-        // Once more for another phase, too: what others have set meanwhile is seen then.
+        // Once more for another phase, too: a value set by others meanwhile is seen then.
         let asked = match tuned::nice_of_phase(phase) {
             Delta::NONE => (Phase::Unknown, Ask::NONE),
             delta => (phase, Ask { delta, ..Ask::NONE }),
@@ -196,7 +196,7 @@ impl Tracking {
                 member.record.listen();
             }
             if let Some(activity) = member.record.read() {
-                // Read with the table locked: nobody was told what lies ahead of it.
+                // Read with the table locked: no reader has got later times yet.
                 let now = activity.ended().unwrap_or(Ns(now_ns()));
                 let waited = member.record.waited(&activity, now);
                 let thread = member.record.thread();
@@ -271,7 +271,7 @@ impl Tracking {
         entry.map_or(0, |entry| entry.id)
     }
 
-    /// A thread says what it does.
+    /// A hint for a thread.
     ///
     /// # Errors
     ///

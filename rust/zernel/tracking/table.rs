@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The table of records: which thread has one, of which process, and for whom it counts.
+//! The table of records: by thread and process, each with the user that it counts for.
 
 use super::{
     groups::{
@@ -53,7 +53,7 @@ use kernel::{
     sync::Arc, //
 };
 
-/// Most tracked threads of a user who is not root.
+/// Most tracked threads of a user other than root.
 pub(crate) const MAX_PER_USER: u32 = scheduler_hooks::MAX / 4;
 
 /// For how long nothing has to be tracked until the scheduler's hooks are turned off: to turn them
@@ -98,12 +98,12 @@ pub(super) enum Wanted {
 /// A thread with a record.
 pub(super) struct Member {
     pub(super) record: Arc<Record>,
-    /// When it was called back the last time: what it did before counts already.
+    /// When it was called back the last time: its time before counts already.
     pub(super) since: Ns,
     /// Its phases, once a sample was taken of it.
     pub(super) phases: Option<KBox<Task>>,
     pub(super) wanted: Wanted,
-    /// The phase that asks for a nice value, and what it asks for.
+    /// The phase that asks for a nice value, and the value.
     pub(super) nice: (Phase, Ask),
     /// The user that it counts for.
     uid: Uid,
@@ -156,7 +156,7 @@ pub(crate) struct Tracking {
 }
 
 impl Tracking {
-    /// An empty table, whose ids begin after those of any before it.
+    /// An empty table, with ids behind those of any before it.
     pub(super) fn new(jobs: Arc<Kicks>, reaper: Kick, cgroup_sync: Kick, nice: Arc<Table>) -> Self {
         Self {
             // Ids are handed out more slowly than one in a microsecond.
@@ -211,7 +211,7 @@ impl Tracking {
             let process = Process::new(pid.clone(), self.jobs.clone())?;
             self.enter(&process)?;
         }
-        // Of one that has exited what is left goes with its last record, and nobody asks again.
+        // The rest of an exited one goes with its last record, without another look.
         let alive = pid.is_alive(Scope::Process);
         let entry = self
             .processes

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Keeps the levels above best-effort within their budgets, from the worker of a GPU: carries out
-//! what [`policy::budget`](crate::policy::budget) decides.
+//! decisions of [`policy::budget`](crate::policy::budget).
 
 use crate::{
     glue::time::now_ns,
@@ -71,7 +71,7 @@ impl Budgets {
             .any(|level| self.runs.contains(level) && !self.throttled.contains(level))
     }
 
-    /// Levels whose budget is spent.
+    /// Levels with a spent budget.
     pub(crate) fn throttled(&self) -> level::Set {
         self.throttled
     }
@@ -81,7 +81,7 @@ impl Budgets {
         self.held = None;
     }
 
-    /// Takes from the budgets what has run. Returns when to look again, if not only when a TSG gets
+    /// Charges GPU time to the budgets. Returns the time of the next look; `None`: when a TSG gets
     /// something to run.
     ///
     /// `held`: the level for which others are kept off the GPU, since this time or an earlier step.
@@ -167,7 +167,7 @@ impl Budgets {
         next
     }
 
-    /// Takes over who is watched now. What was used of the budgets stays used.
+    /// Takes over the watched TSGs. Spent budget stays spent.
     ///
     /// # Errors
     ///

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Keeps less urgent TSGs off the GPU for requests without a holder, from the worker of a GPU:
-//! carries out what [`policy::preempt`](crate::policy::preempt) decides.
+//! carries out decisions of [`policy::preempt`](crate::policy::preempt).
 
 use crate::{
     glue::time::now_ns,
@@ -34,7 +34,7 @@ use kernel::prelude::*;
 pub(crate) struct Exclusion {
     /// The TSGs that are kept off.
     excluded: KVec<Excluded>,
-    /// For whom.
+    /// The level of the requests.
     level: Option<Level>,
     /// Of the TSGs that were there when the exclusion began; 0: none are excluded.
     generation: u64,
@@ -65,8 +65,8 @@ impl Exclusion {
     }
 
     /// Excludes TSGs, or lets them in, as the requests of the GPU have it, but for those of levels
-    /// whose budget is spent. Meanwhile a TSG that comes is excluded too, and one whose level rises
-    /// is let in.
+    /// with a spent budget. Meanwhile a new TSG is excluded too, and one with a risen level is let
+    /// in.
     pub(crate) fn step(
         &mut self,
         driver: &Driver<'_>,
@@ -113,7 +113,7 @@ impl Exclusion {
 
     /// Lets everybody in again. Returns when to come back if the provider cannot do so now.
     fn let_all_in(&mut self, driver: &Driver<'_>) -> Option<Ms> {
-        // Whatever stops this half-way.
+        // Even if this stops half-way.
         self.generation = 0;
         let delay = self.let_in(driver, |_| true);
         if delay.is_none() {
@@ -122,7 +122,7 @@ impl Exclusion {
         delay
     }
 
-    /// Lets those in whom `may` names, the last that came first. Returns when to come back if the
+    /// Lets in the TSGs that `may` names, the last excluded first. Returns when to come back if the
     /// provider cannot do so now.
     fn let_in(&mut self, driver: &Driver<'_>, may: impl Fn(&Excluded) -> bool) -> Option<Ms> {
         let mut at = self.excluded.len();
@@ -151,8 +151,8 @@ impl Exclusion {
         None
     }
 
-    /// Keeps everybody off who is less urgent, as long as that is wanted. Returns when to come back
-    /// if the provider cannot let in now who is not any more.
+    /// Excludes all less urgent TSGs, as long as that is wanted. Returns when to come back if the
+    /// provider cannot let one in now that no longer is.
     fn exclude(
         &mut self,
         driver: &Driver<'_>,
@@ -178,7 +178,7 @@ impl Exclusion {
         self.level = Some(level);
         for victim in &setup.found {
             if !is_wanted() {
-                // Whoever does not want it any more has kicked the worker.
+                // The end of the wish has kicked the worker.
                 return Ok(None);
             }
             let verdict = exclude_one(driver, victim, setup.timeout, can_preempt);

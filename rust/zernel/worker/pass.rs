@@ -53,7 +53,7 @@ use kernel::{
 
 /// The calls of a step; a trait so that tests can be the driver.
 pub(crate) trait Driver {
-    /// Reads what the driver holds.
+    /// Reads the driver's settings.
     fn get(&self, tsg: u64) -> Result<Hardware>;
     /// Sets the time slice.
     fn set_timeslice(&self, tsg: u64, hardware: Hardware) -> Result;
@@ -90,8 +90,8 @@ impl Driver for Real<'_> {
 }
 
 impl Outcome {
-    /// Passes on what a call answered. One that failed may have had its effect all the same, unless
-    /// its error says otherwise: what the driver holds is not known then.
+    /// Passes on the answer of a call. A failed call may have had its effect all the same, unless
+    /// its error says otherwise: the driver's settings are unknown then.
     fn judge(&mut self, result: Result) -> Result {
         if !matches!(result, Ok(()) | Err(EAGAIN | ENOENT | EINVAL)) {
             self.sure = false;
@@ -101,8 +101,8 @@ impl Outcome {
 }
 
 impl Step {
-    /// Does it. What the driver held before is read before it is changed for the first time, and
-    /// again when it was given back in between: the owner may have changed it.
+    /// Does it. The driver's settings are read before the first change, and again after a restore
+    /// in between: the owner may have changed them.
     pub(crate) fn perform(&self, driver: &impl Driver) -> Outcome {
         let mut outcome = Outcome {
             original: self.original,
@@ -122,8 +122,8 @@ impl Step {
             Self::switch(self.handle, driver, outcome, true)?;
             return self.apply(driver, outcome);
         }
-        // One that is to run again does so with the settings that it should have by then, and
-        // whatever became of those.
+        // A TSG that is enabled again runs with its new settings, or with the old ones if those
+        // failed.
         let applied = self.apply(driver, outcome);
         let switched = Self::switch(self.handle, driver, outcome, false);
         applied.and(switched)
@@ -136,7 +136,7 @@ impl Step {
         let result = driver.set_enabled(tsg, !disable);
         outcome.disabled = match result {
             Ok(()) => Some(disable),
-            // These keep what the driver held.
+            // These keep the driver's settings.
             Err(EAGAIN | ENOENT | EINVAL) => outcome.disabled,
             Err(_) => None,
         };
@@ -154,7 +154,7 @@ impl Step {
             return Ok(());
         };
         let goal = self.want.map_or(original, |want| want.over(original));
-        // Even if a call below fails half-way, what it may have done is given back later.
+        // Even if a call below fails half-way, its effect is undone later.
         outcome.managed = true;
         let all = !outcome.sure;
         if all || held.timeslice != goal.timeslice {
@@ -193,7 +193,7 @@ pub(crate) struct Pass {
     exclusion: Pin<KBox<Mutex<Exclusion>>>,
     /// The GPU time of levels.
     budgets: Pin<KBox<Mutex<Budgets>>>,
-    /// Somebody takes turns, so that it matters what TSGs do.
+    /// Some TSGs take turns, so that the load of TSGs matters.
     listening: Atomic<bool>,
     /// The load of the GPU by programs that have phases.
     meters: Arc<Meters>,
@@ -252,7 +252,7 @@ impl Pass {
         self.listening.load(Relaxed)
     }
 
-    /// Does one thing about who is kept off the GPU, turns and budgets. Returns what comes next.
+    /// Does one thing about exclusion, turns and budgets. Returns the next one.
     fn rotate(&self) -> rotation::Next {
         let abilities = self.ops.abilities();
         let driver = rotation::Driver {
@@ -293,7 +293,7 @@ impl Pass {
         let charge = budgets.step(&driver, held);
         device.set_lc_busy(budgets.is_busy());
         if budgets.throttled() != throttled {
-            // Requests of levels whose budget is spent exclude nobody.
+            // Requests of levels with a spent budget exclude no TSG.
             return rotation::Next::Again;
         }
         let mut rotation = self.rotation.lock();
@@ -302,7 +302,7 @@ impl Pass {
             _ => Ok(rotation::Next::Idle),
         };
         let (Ok(charge), Ok(next)) = (charge, next) else {
-            // Out of memory: nothing else may ever remind of who takes turns, and is watched, now.
+            // Out of memory: nothing else may ever remind of the changed sets.
             return rotation::Next::Wait(Self::RETRY);
         };
         let watches = !rotation.is_empty() || !budgets.is_empty();
@@ -325,7 +325,7 @@ impl Pass {
         }
     }
 
-    /// Asks what the TSGs of the GPU have done, if somebody wants to know.
+    /// Asks for the load of the GPU's TSGs, if a reader waits for it.
     fn read_done(&self) {
         if !registry::with(|r| r.wants_done(self.gpu)).unwrap_or(false) {
             return;
@@ -346,7 +346,7 @@ impl Pass {
         let _ = registry::with(|r| r.was_looked_at(self.gpu, now_ns().saturating_sub(began)));
     }
 
-    /// Asks what some TSGs have done, [`Self::LOOK`] at most.
+    /// Asks for the load of some TSGs, [`Self::LOOK`] at most.
     fn look_at(&self, handles: &[u64]) {
         let mut found = [(0, Done::default()); Self::LOOK];
         let mut count = 0;
@@ -366,7 +366,7 @@ impl Pass {
         });
     }
 
-    /// Counts what the provider told of starts.
+    /// Counts the starts that the provider reported.
     fn count_starts(&self) {
         // Without a registry nothing is counted.
         let _ = registry::with(|r| r.count_starts(self.gpu));
@@ -375,7 +375,7 @@ impl Pass {
 
 impl Job for Pass {
     fn run(worker: &Worker<Self>) {
-        // A provider that is being unloaded unregisters, and what is left is done there.
+        // A provider that is being unloaded unregisters, and the rest is done there.
         let Some(_pin) = worker.ops.pin() else {
             return;
         };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Providers: what they report, and how they leave.
+//! Providers: their reports, and their leaving.
 
 use crate::{
     glue::{

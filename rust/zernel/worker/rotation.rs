@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Best-effort TSGs take turns: carries out what [`policy::rotation`](crate::policy::rotation)
-//! decides, from the worker of a GPU.
+//! Best-effort TSGs take turns: carries out decisions of
+//! [`policy::rotation`](crate::policy::rotation), from the worker of a GPU.
 
 use crate::{
     glue::{
@@ -169,7 +169,7 @@ impl Rotation {
                 break;
             }
         }
-        // Before the call: requests that begin while it lasts meet what it leads to.
+        // Before the call: requests that begin during it count on its effect.
         device.set_handing_over(self.lists.iter().any(List::is_handing_over));
         let list = call.and_then(|(place, ..)| self.lists.get_mut(place));
         Ok(match (list, call) {
@@ -178,7 +178,7 @@ impl Rotation {
         })
     }
 
-    /// Takes over who takes turns now. Those who do not any more are enabled by the registry.
+    /// Takes over the TSGs that take turns. The registry enables those that do not any more.
     ///
     /// # Errors
     ///
@@ -266,7 +266,7 @@ impl List {
         self.turn.is_handing_over(&self.members)
     }
 
-    /// Looks at every TSG, the one whose turn it is first.
+    /// Looks at every TSG, first at the one in its turn.
     fn observe(&mut self, driver: &Driver<'_>) {
         let current = self
             .turn
@@ -313,7 +313,7 @@ impl List {
                     (Err(_), _) => (Outcome::Failed, Next::Again),
                 }
             }
-            // Whoever changed who takes turns kicks the worker.
+            // A change of the TSGs that take turns kicks the worker.
             None => (Outcome::Later, Next::Idle),
         };
         self.turn.finished(&mut self.members, Ns(now_ns()), outcome);

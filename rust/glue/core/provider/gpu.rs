@@ -18,9 +18,9 @@ pub(crate) struct Abilities {
     pub(crate) enable: bool,
     /// Tell how busy the GPU is.
     pub(crate) load: bool,
-    /// Tell what a TSG does.
+    /// Tell the load of a TSG.
     pub(crate) tsg_load: bool,
-    /// Enable and disable a TSG, and tell what it does: best-effort TSGs can take turns.
+    /// Enable and disable a TSG, and tell its load: best-effort TSGs can take turns.
     pub(crate) turns: bool,
 }
 

@@ -39,7 +39,7 @@ use kernel::{
 pub(crate) trait Reports: Send + Sync + Sized {
     /// A provider with these operations.
     fn new(ops: Arc<Ops>) -> Result<Arc<Self>>;
-    /// It is leaving: gives back what was changed, and forgets what it reported.
+    /// It is leaving: restores changed settings, and forgets its GPUs and TSGs.
     fn leave(&self);
     /// It reports a GPU.
     fn gpu_added(this: ArcBorrow<'_, Self>, description: &gpu::Description<'_>) -> Result;
@@ -47,17 +47,17 @@ pub(crate) trait Reports: Send + Sync + Sized {
     fn gpu_removed(&self, gpu: Handle);
     /// It reports that a GPU is suspended.
     fn gpu_suspended(&self, gpu: Handle);
-    /// It does not know any more what its driver holds for the TSGs of a GPU.
+    /// It does not know the driver's settings of a GPU's TSGs any more.
     fn gpu_refresh(&self, gpu: Handle);
     /// TSGs of a GPU have got something to run, or have run out of it. In any context.
     fn activity(&self, gpu: Handle);
     /// It reports a TSG.
     fn tsg_added(&self, gpu: Handle, description: tsg::Description) -> Result;
-    /// It reports that a TSG is gone. `done`: what it has done, if the provider tells.
+    /// It reports that a TSG is gone. `done`: its last load, if the provider tells.
     fn tsg_removed(&self, gpu: Handle, tsg: u64, done: Option<tsg::Done>);
     /// It describes a TSG otherwise.
     fn tsg_changed(&self, gpu: Handle, tsg: u64, traits: tsg::Traits) -> Result;
-    /// It does not know any more what its driver holds for a TSG.
+    /// It does not know the driver's settings of a TSG any more.
     fn tsg_refresh(&self, gpu: Handle, tsg: u64);
     /// A TSG of a GPU has got its engine. In any context.
     fn started(&self, gpu: Handle, start: tsg::Start);
@@ -146,7 +146,7 @@ pub(crate) unsafe fn zernel_gpu_added<P: Reports>(
             | raw::ZERNEL_GPU_DESC_CONTEXT
             | raw::ZERNEL_GPU_DESC_NUMA_NODE;
         static_assert!(size_of::<raw::zernel_gpu_desc>() == FIRST_SIZE + 24);
-        // SAFETY: By the caller. What is missing is null or zero.
+        // SAFETY: By the caller. A missing field is null or zero.
         let desc = unsafe { copy(desc, FIRST_SIZE) }?;
         if desc.flags & !FLAGS != 0 || desc.reserved != 0 {
             return Err(EINVAL);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! A TSG, as its provider describes it, and what it tells of it.
+//! A TSG, as its provider describes it, and its load.
 
 use crate::{
     glue::identity::{

@@ -65,8 +65,8 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         LIVE.fetch_sub(1, Full);
-        // SAFETY: Taken in `take`. Whoever gets here is waited for when the module goes: it has a
-        // file open, is a thread with a record, runs in task work, or on the workqueue.
+        // SAFETY: Taken in `take`. The end of the module waits for every caller: it has a file
+        // open, is a thread with a record, runs in task work, or on the workqueue.
         unsafe { bindings::module_put(this_module()) };
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The lists of what became of requests: by TSG, and by level.
+//! The lists of the outcomes of requests: by TSG, and by level.
 
 use super::{
     levels,
@@ -76,11 +76,11 @@ impl Kind for OfTsgs {
     }
 }
 
-/// TSGs whose slots are looked at in a call about levels.
+/// Most TSGs in one call about levels, with a look at their slots.
 const LOOKS: usize = super::MAX;
 
-/// Marks a cursor of a list of levels whose entries have not begun: the requests of all TSGs are
-/// looked at first, of some in each call. No id is that large.
+/// Marks a cursor of a list of levels before its first entry: looks at the requests of all TSGs
+/// come first, of some in each call. No id is that large.
 const LOOKING: u64 = 1 << 63;
 
 impl Kind for OfLevels {
@@ -123,8 +123,8 @@ impl Kind for OfLevels {
     }
 }
 
-/// Takes up what processes have stored about the requests of some TSGs behind `after`. Returns
-/// where to go on.
+/// Takes up the stores of processes for the requests of some TSGs behind `after`. Returns the TSG
+/// to go on from.
 fn take_up(after: tsg::Id) -> Result<Option<tsg::Id>> {
     let mut after = after;
     for _ in 0..LOOKS {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The list of tracked threads, and what a filter lets through of them.
+//! The list of tracked threads, and its filters.
 
 use super::{
     combine,
@@ -57,7 +57,7 @@ impl Kind for Threads {
 
     fn fill(part: &mut Part<Self::Entry>, filter: &Target, viewer: &Viewer) -> Result {
         let filter = Filter::new(filter);
-        // Locked for each anew: who is about to be tracked does not wait for all of them.
+        // Locked for each anew: a call that tracks a thread does not wait for all of them.
         part.fill(|from| {
             let found = tracking::with(|t| {
                 let (id, seen) = t.seen_from(from)?;
@@ -162,7 +162,7 @@ fn info(id: u64, seen: &Seen<'_>, viewer: &Viewer) -> Option<uapi::zernel_thread
         comm: thread.comm(),
         ..Default::default()
     };
-    // First: what is told of its waits is over by then, or goes on.
+    // First: a wait is over at that time, or goes on.
     let before = Ns(now_ns());
     if let Some(activity) = record.read() {
         let now = activity.ended().unwrap_or(Ns(now_ns()));

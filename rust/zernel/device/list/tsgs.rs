@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The list of TSGs, and what a filter lets through of them.
+//! The list of TSGs, and its filters.
 
 use super::{
     combine,

@@ -25,7 +25,7 @@ use crate::{
 use kernel::sync::Arc;
 
 impl Member for Slot {
-    /// Has its requests be a TSG's. The one that it has is over. Returns whose they were.
+    /// Makes its requests a TSG's. The present one is over. Returns the TSG before.
     fn set_group(&self, group: Arc<Group>) -> Option<Arc<Group>> {
         let mut state = self.lock();
         self.retire(&mut state, Ns(now_ns()), &self.observe());
@@ -36,7 +36,7 @@ impl Member for Slot {
         self.end(cause);
     }
 
-    /// Takes up what the process has stored, and counts it.
+    /// Takes up the stores of the process, and counts them.
     fn poll(&self) {
         let mut state = self.lock();
         let actions = state.requests.poll(Ns(now_ns()), &self.observe());
