@@ -68,8 +68,7 @@ struct zernel_gpu_load {
 
 /**
  * struct zernel_tsg_load - the load of a TSG
- * @size: sizeof(struct zernel_tsg_load), set by zernel, or by a provider that tells of
- *        it; what lies beyond must not be written
+ * @size: sizeof(struct zernel_tsg_load), set by the caller; write nothing beyond it
  * @flags: ZERNEL_TSG_LOAD_*
  * @ran_ns: time that it had the engine and ran, since it was added; never decreases
  * @since_ns: when it got something to run, or ran out of it, the last time, as
@@ -146,9 +145,8 @@ struct zernel_tsg_start {
  * -ETIMEDOUT	the GPU did not answer in time; reported, not repeated
  * -EIO		the GPU or its driver failed; reported, not repeated
  *
- * After -ETIMEDOUT and -EIO zernel does not know what the driver holds and
- * sets it again before it believes so. Any other negative errno is treated like
- * -EIO.
+ * After -ETIMEDOUT and -EIO the settings of the driver are unknown, and zernel sets them again. Any
+ * other negative errno is treated like -EIO.
  */
 struct zernel_provider_ops {
 	u32 size;
@@ -301,7 +299,7 @@ int zernel_tsg_added(struct zernel_provider *provider, u64 gpu,
 void zernel_tsg_removed(struct zernel_provider *provider, u64 gpu, u64 tsg);
 
 /**
- * zernel_tsg_ended() - report that a TSG is gone, and what it has done
+ * zernel_tsg_ended() - report that a TSG is gone, with its last load
  * @provider: from zernel_provider_register() or replay
  * @gpu: the provider's handle of the GPU
  * @tsg: the provider's handle of the TSG
@@ -314,14 +312,13 @@ void zernel_tsg_ended(struct zernel_provider *provider, u64 gpu, u64 tsg,
 		      const struct zernel_tsg_load *load);
 
 /**
- * zernel_tsg_changed() - report that a TSG is described otherwise now
+ * zernel_tsg_changed() - report a new description of a TSG
  * @provider: from zernel_provider_register() or replay
  * @gpu: the provider's handle of the GPU
  * @desc: the TSG; @process and @thread are not read
  *
- * Takes over flags, hw_tsg, engine, runlist and channels; a class that applies
- * now, or does not any more, follows: the worker gives the TSG its settings, or
- * those back that it had.
+ * Takes over flags, hw_tsg, engine, runlist and channels. Where that changes the class in force,
+ * the worker sets the new settings, or restores the old ones.
  *
  * Return: 0, -EINVAL malformed @desc, -ENOENT no such TSG.
  */
@@ -359,10 +356,10 @@ u32 zernel_tsg_user_control(struct zernel_provider *provider, u64 gpu, u64 tsg, 
  * @gpu: the provider's handle of the GPU
  * @tsg: the provider's handle of the TSG
  *
- * The worker sets the settings of zernel again; those that the TSG gets back one day
- * stay the same. An unclassed TSG is left alone, and so is every TSG while the tunable
- * user_control is "allow": a provider calls this after each change by an owner,
- * whatever the answer and the result. An unknown handle is ignored.
+ * The worker sets the settings of zernel again; the ones to restore later stay the same. An
+ * unclassed TSG is left alone, and so is every TSG while the tunable user_control is "allow": a
+ * provider calls this after each change by an owner, after any answer and result. An unknown handle
+ * is ignored.
  */
 void zernel_tsg_refresh(struct zernel_provider *provider, u64 gpu, u64 tsg);
 
@@ -371,9 +368,8 @@ void zernel_tsg_refresh(struct zernel_provider *provider, u64 gpu, u64 tsg);
  * @provider: from zernel_provider_register() or replay
  * @gpu: the provider's handle of the GPU
  *
- * As zernel_tsg_refresh() for each of them, whatever user_control says. For a GPU
- * that comes back from suspend or reset: also ends the waiting after -EAGAIN at
- * once. An unknown handle is ignored.
+ * As zernel_tsg_refresh() for each of them, under any user_control. For a GPU that comes back from
+ * suspend or reset: also ends the waiting after -EAGAIN at once. An unknown handle is ignored.
  */
 void zernel_gpu_refresh(struct zernel_provider *provider, u64 gpu);
 
@@ -402,7 +398,7 @@ void zernel_gpu_activity(struct zernel_provider *provider, u64 gpu);
  * zernel_tsg_started() - a TSG has got its engine
  * @provider: from zernel_provider_register() or replay
  * @gpu: the provider's handle of the GPU
- * @start: which one, when, and what it took
+ * @start: the TSG, the time, and the durations
  *
  * For a provider that knows: the only origin of the histograms of preemption latency and
  * of context switches. In any context, as zernel_gpu_activity(). Only compute engines

@@ -70,7 +70,7 @@ static inline int nv_zernel_call_resize_4(void *resize, struct pci_dev *dev, int
 #define nv_zernel_vm_flags_clear(vma, flags)	((vma)->vm_flags &= ~(flags))
 #endif
 
-/* True if DMA operations can map what is not memory. */
+/* True if DMA operations can map resources other than memory. */
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 19, 0)
 #define nv_zernel_maps_resources(ops)	((ops)->map_phys != NULL)
 #else

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-// The driver has a copy of what __vma_start_write() did in one kernel, for flavours that may not
-// call it. The open flavour may.
+// The driver has a copy of __vma_start_write() of one kernel, for flavours that may not call it. The
+// open flavour may.
 //
 // Versions: 550.163.01
 // Expect: common/inc/nv-mm.h - 1 #define NV_CAN_CALL_VMA_START_WRITE 0 => #define NV_CAN_CALL_VMA_START_WRITE 1

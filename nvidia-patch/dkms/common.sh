@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
-# Shared by install and remove: where things go, and what DKMS has; to be sourced.
+# Shared by install and remove: places of files, and the state of DKMS; to be
+# sourced.
 #
 # With ZERNEL_DESTDIR everything is below that folder, and the commands in its bin/ come first: so
 # the tests run it.
@@ -74,7 +75,7 @@ write_override() {
 	mv "$override.zernel-new" "$override"
 }
 
-# drop_override FILE: takes our lines out; what others wrote there stays.
+# drop_override FILE: takes our lines out; other lines stay.
 drop_override() {
 	has_override "$1" || return 0
 	foreign_lines "$1" >"$1.zernel-new"
@@ -140,7 +141,7 @@ unbuild() {
 	rm -rf "${TREE:?}/$driver/$driver_version/$1"
 }
 
-# installed NAME [KERNEL]: `VERSION KERNEL` of what DKMS has installed of a package.
+# installed NAME [KERNEL]: `VERSION KERNEL` of each installation of a package by DKMS.
 installed() {
 	{ dkms status -m "$1" ${2:+-k "$2"} || true; } |
 		sed -nE "s|^$1[/,] *([^,]+), *([^,]+), *[^:,]+: *installed.*|\1 \2|p"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-// The clients of a file are dropped before the core frees them, so that nobody controls what is
-// being freed.
+// The clients of a file are dropped before the core frees them, so that no control meets an object
+// while it is freed.
 //
 // Anchor: rm_cleanup_file_private(
 // Expect: nvidia/nv.c nvidia_close_callback 1 + nv_zernel_file_close(&nvlfp->nvfp);

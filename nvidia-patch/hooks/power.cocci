@@ -2,8 +2,8 @@
 // Suspend is told before the lock that keeps controls out is taken, and resume after it was given
 // back, also when the suspend failed: the hooks call out under a mutex of their own.
 //
-// The PM core suspends devices without that lock. The hook does what the driver would do then, where
-// none of the device's locks is held, and so knows how it went.
+// The PM core suspends devices without that lock. The hook does it in place of
+// the driver, without the device's locks, and so knows the result.
 //
 // Anchor: down_write(&nv_system_pm_lock);
 // Expect: nvidia/nv.c nv_set_system_power_state 1 + nv_zernel_suspended();

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Works out, on a copy, what a patched tree looks like, and refuses what is not as expected."""
+"""Works out a patched tree on a copy, and refuses one that is not as expected."""
 
 import shutil
 import subprocess
@@ -29,7 +29,7 @@ class Plan:
 
 
 def plan(layer: Layer, home: Path, hooked: bool = True) -> Plan:
-    """The files of a patched tree; without hooks only what newer kernels need."""
+    """The files of a patched tree; without hooks only the changes for newer kernels."""
     result = Plan()
     hooks = [(patch, patch.expectations) for patch in read_all(home / "hooks")] if hooked else []
     active = hooks + _select(layer, read_all(home / "compat"), result.notes)
@@ -51,7 +51,7 @@ def plan(layer: Layer, home: Path, hooked: bool = True) -> Plan:
 
 
 def _select(layer: Layer, patches: list[Patch], notes: list[str]) -> list[tuple[Patch, tuple[Expectation, ...]]]:
-    """The compatibility patches that this tree needs, each with what is to be expected of it."""
+    """The compatibility patches that this tree needs, each with its expectations."""
     chosen = []
     for patch in patches:
         if layer.tried and layer.version not in patch.versions:

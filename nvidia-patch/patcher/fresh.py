@@ -28,7 +28,7 @@ def check(source: Path, target: Path) -> None:
 def make(source: Path, target: Path, files: dict[str, bytes]) -> None:
     """Copies the tree and writes the files into the copy, which gets its name when all is done.
 
-    A run that was killed leaves a folder whose name says that it is no tree (`partial()`); the
+    A run that was killed leaves a folder with a name that no tree has (`partial()`); the
     next one removes it.
     """
     with _locked(target.parent):
@@ -62,7 +62,7 @@ def partial(target: Path) -> Path:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """A file in place of the one of that name, with its mode. What a link leads to stays."""
+    """A file in place of the one of that name, with its mode. The target of a link stays."""
     mode = stat.S_IMODE(path.stat().st_mode) | stat.S_IWUSR if path.exists() else 0o644
     path.unlink(missing_ok=True)
     path.write_bytes(data)
@@ -96,7 +96,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def _ended_by_signals() -> Iterator[None]:
-    """SIGTERM and SIGHUP end what is under way as an interrupt does."""
+    """SIGTERM and SIGHUP end a run as an interrupt does."""
     def end(*_) -> None:
         raise KeyboardInterrupt
 

@@ -19,7 +19,7 @@ HEADER = re.compile(r"//\s*(Expect|Anchor|Versions):\s*(.*\S)\s*$")
 
 @dataclass(frozen=True)
 class Expectation:
-    """One change that a semantic patch must make: where, how often, and what."""
+    """One change that a semantic patch must make: its place, number and text."""
 
     patch: str
     path: str
@@ -61,7 +61,7 @@ class Expectation:
 
 @dataclass(frozen=True)
 class Patch:
-    """A semantic patch: its text, what it must do, and which drivers need it."""
+    """A semantic patch: its text, its expected changes, and the drivers that need it."""
 
     name: str
     text: str

@@ -55,7 +55,7 @@ def functions(text: str) -> list[str]:
 
 
 def squeezed(text: str) -> str:
-    """The text with each run of blanks made one, for comparing what layout does not change."""
+    """The text with each run of blanks made one, to compare texts beyond their layout."""
     return " ".join(text.split())
 
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 /*
- * The controls of a TSG that zernel may send to the core: a short list, each with the size that its
- * parameters must have, on whatever handle of the TSG lives.
+ * The controls of a TSG that zernel may send to the core: a short list, each with the size of its
+ * parameters, on any living handle of the TSG.
  */
 #include "nv-zernel-private.h"
 
@@ -161,8 +161,8 @@ static struct nvz_object *nvz_tsg_subdevice(struct nvz_tsg *tsg)
 }
 
 /*
- * All channels at once or none: whoever waited for a free with a pin in hand could
- * wait for itself.
+ * All channels at once or none: a caller that waited for a free with a pin in hand could wait for
+ * itself.
  */
 static int nvz_channels_pin(u64 id, struct nvz_channels **pinned)
 {
@@ -272,7 +272,7 @@ int nv_zernel_tsg_enable(u64 tsg, bool enable, u32 *status)
 		if (*status != NV_OK)
 			break;
 	}
-	/* A TSG of which a part runs is what nobody asked for. */
+	/* A TSG must not run in part. */
 	while (*status != NV_OK && done) {
 		done -= NVZ_DISABLE_MAX;
 		nvz_channels_switch(sp, channels, done, !enable, params);

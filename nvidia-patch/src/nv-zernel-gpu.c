@@ -2,10 +2,9 @@
 /*
  * The registered observer, the GPUs of the driver, and zernel's own client on them.
  *
- * The list of GPUs changes under the GPU, policy and table locks, so each of them
- * is enough to read it. gpu_added and gpu_removed are called under the GPU lock
- * alone, because who is registered may wait there for its own controls, which
- * take the other two.
+ * The list of GPUs changes under the GPU, policy and table locks, so each of them is enough
+ * to read it. gpu_added and gpu_removed are called under the GPU lock alone, because the
+ * listener may wait there for its own controls, which take the other two.
  */
 #include "nv-zernel-private.h"
 
@@ -245,13 +244,13 @@ void nv_zernel_gpu_started(nv_state_t *nv)
 }
 
 /*
- * The core is about to forget the GPU, with whatever user space still has on it.
- * The device's locks are held, so this waits for no control: one that is under
- * way gets the core's own error.
+ * The core is about to forget the GPU, with all remaining objects of user space on it.
+ * The device's locks are held, so this waits for no control: one that is under way
+ * gets the core's own error.
  *
- * One that was pulled out is stopped when its last user leaves. By then another one may
- * be in its place, with its number, and what is in the table under that number may be
- * the other one's: what was not shows as dead when it is used.
+ * One that was pulled out is stopped when its last user leaves. By then another one may be in its
+ * place, with its number, and entries under that number may be the other one's: the rest show as
+ * dead when they are used.
  */
 void nv_zernel_gpu_stopped(nv_state_t *nv)
 {
@@ -380,10 +379,10 @@ static struct nvz_gpu *nvz_gpu_of_device(struct device *dev)
 }
 
 /*
- * The PM core suspends a device, perhaps in the middle of a suspend that was asked for
- * through /proc/driver/nvidia/suspend: then both must be over again. Newer drivers leave
- * a device whose suspend failed as suspended, and resume it at once. One that nobody has
- * open is not suspended at all, and may not be resumed either.
+ * The PM core suspends a device, perhaps in the middle of a suspend through
+ * /proc/driver/nvidia/suspend: then both must be over again. Newer drivers leave a device with a
+ * failed suspend as suspended, and resume it at once. A device without users is not suspended at
+ * all, and may not be resumed either.
  */
 NV_STATUS nv_zernel_device_suspend(NV_STATUS (*suspend)(struct device *, nv_pm_action_t, NvBool),
 				   struct device *dev, nv_pm_action_t action, NvBool procfs)
@@ -410,7 +409,7 @@ NV_STATUS nv_zernel_device_suspend(NV_STATUS (*suspend)(struct device *, nv_pm_a
 	return status;
 }
 
-/* A device whose resume failed stays asleep until it is removed. */
+/* A device with a failed resume stays asleep until it is removed. */
 NV_STATUS nv_zernel_device_resume(NV_STATUS (*resume)(struct device *, nv_pm_action_t),
 				  struct device *dev, nv_pm_action_t action)
 {
@@ -430,7 +429,7 @@ bool nvz_listening_now(void)
 	return rcu_access_pointer(nvz_listening);
 }
 
-/* False: nobody is registered. True: who is stays until nvz_listener_leave(@cookie). */
+/* False: there is no listener. True: it stays until nvz_listener_leave(@cookie). */
 bool nvz_listener_enter(struct nvz_listener *listener, int *cookie)
 {
 	const struct nvz_listener *now;

@@ -2,16 +2,15 @@
 /*
  * Keeps handles alive while somebody else than their file uses them.
  *
- * A control of zernel, or a duplication by another file, pins the client. A free
- * first marks the client, so that no new pin is given, then waits for the pins
- * there are, then asks the core. Whoever wants a pin meanwhile waits for the
- * outcome. Both waits end as soon as the core answers a call whose parameters are
- * in kernel memory, so a tenant cannot draw them out. That the core serialises
+ * A control of zernel, or a duplication by another file, pins the client. A free first marks the
+ * client, so that no new pin is given, then waits for the pins there are, then asks the core. A
+ * wish for a pin meanwhile waits for the outcome. Both waits end as soon as the core answers a call
+ * with parameters in kernel memory, so a tenant cannot draw them out. That the core serialises
  * these calls anyway makes the pins cost no concurrency.
  */
 #include "nv-zernel-private.h"
 
-/* For how long a free yields at most: enough for whoever is waiting to be scheduled. */
+/* For how long a free yields at most: enough for a waiter to be scheduled. */
 #define NVZ_YIELD	(HZ / 10)
 
 static DECLARE_WAIT_QUEUE_HEAD(nvz_wait);

@@ -4,25 +4,23 @@
  *
  * Locks, outermost first
  *
- *   register lock		who is registered
+ *   register lock		the listener
  *   GPU lock			the list of GPUs; gpu_added, gpu_removed, suspended and
  *				resumed are called under it
- *   file lock (per file)	whatever one control file asks of the core that the
- *				table follows: the table changes in the core's order
+ *   file lock (per file)	calls of one control file that change the table, which so
+ *				changes in the core's order
  *   "freeing" of a client	a free is under way, its outcome is waited for
  *   "busy" of a client		handles in use by a control; a free waits for them
- *   power locks		the driver's, and "awake" for what suspends without that one
+ *   power locks		the driver's, and "awake" for suspends without that one
  *   policy lock		zernel's own client on each GPU
  *   table lock			everything in the table; tsg_* are called under it
  *
- * A tenant can stop the core for as long as it likes in the middle of an
- * allocation or a control, because the core reads the parameters from the tenant's
- * memory (userfaultfd, FUSE). Its own file lock is then held. So nobody waits for a
- * file lock but calls on that same file: no control of zernel, no registration, no
- * other tenant. Who is registered is asked under the caller's file lock, and must not
- * wait for one. The core never touches user memory under "freeing" or "busy", so
- * these are held for as long as the core needs and no longer. The core is never
- * called under the table lock.
+ * A tenant can stop the core for as long as it likes in the middle of an allocation or a control,
+ * because the core reads the parameters from the tenant's memory (userfaultfd, FUSE). Its own file
+ * lock is then held. So nobody waits for a file lock but calls on that same file: no control of
+ * zernel, no registration, no other tenant. The listener is asked under the caller's file lock, and
+ * must not wait for one. The core never touches user memory under "freeing" or "busy", so these are
+ * held for as long as the core needs and no longer. The core is never called under the table lock.
  *
  * The core bounds the entries that a tenant can make in the table: one of some hundred bytes stands
  * for an object of the core that costs more, and is charged to the tenant's memory cgroup.
@@ -165,7 +163,7 @@ enum nvz_kind {
  * @buried: how many of @clients are
  * @mps: it serves MPS clients
  *
- * Lives until the file is closed. Whoever uses it holds a reference to the file.
+ * Lives until the file is closed. A user of it holds a reference to the file.
  */
 struct nvz_file {
 	struct rb_node node;
@@ -242,9 +240,9 @@ struct nvz_object {
  * @node: in the tree of TSGs, by @id
  * @handles: objects that are handles of it, oldest first; never empty outside the table lock
  * @channels: objects that are channels of it
- * @changed: in the list of TSGs that somebody is to be told of
- * @process: who made it
- * @thread: who made it
+ * @changed: in the list of TSGs to report
+ * @process: its maker
+ * @thread: its maker
  * @id: number in the table
  * @gpu_id: its GPU
  * @flags: NV_ZERNEL_TSG_*
@@ -253,7 +251,7 @@ struct nvz_object {
  * @mig: see struct nv_zernel_tsg
  * @channel_count: length of @channels
  * @level: interleave level that it was last given
- * @announced: who is registered knows it
+ * @announced: the listener knows it
  * @adopted: it may be the same TSG of the core as another one
  * @guessed: @gpu_id may be wrong
  */
@@ -278,8 +276,8 @@ struct nvz_tsg {
 };
 
 /**
- * struct nvz_listener - who is registered
- * @ops: told; NULL: nobody is registered
+ * struct nvz_listener - the registered receiver of reports
+ * @ops: its functions; NULL: there is none
  * @priv: handed to @ops
  */
 struct nvz_listener {
@@ -314,7 +312,7 @@ struct nvz_alloc {
 };
 
 /**
- * struct nvz_made - room for what the core may make; what is used is taken out
+ * struct nvz_made - room for objects that the core may make; used ones are taken out
  * @client: of an allocation of a client
  * @object: of an allocation or duplication
  * @tsg: of an allocation of a TSG

@@ -4,9 +4,9 @@
  * comes or goes meanwhile but by a stop of its GPU.
  *
  * The parameters of an allocation are in the tenant's memory, which it can change
- * while the core reads it: what is taken from there is a hint. Wrong hints may
- * cost the tenant attribution. They must not hide a TSG, nor make one look less
- * like compute.
+ * while the core reads it: values from there are hints. Wrong hints may cost the
+ * tenant attribution. They must not hide a TSG, nor make one look less like
+ * compute.
  */
 #include "nv-zernel-private.h"
 
@@ -25,7 +25,7 @@ struct nvz_gpu_id_info {
 	u32 gpu_id, flags, device_instance, subdevice_instance, sli, board, gpu_instance, numa;
 };
 
-/* Makes room for whatever may have to be recorded, before the core is asked. */
+/* Makes room for the records of a call, before the core is asked. */
 int nvz_made_prepare(struct nvz_made *made, bool tsg)
 {
 	made->client = kzalloc(sizeof(*made->client), GFP_KERNEL_ACCOUNT);
@@ -123,10 +123,9 @@ void nvz_forget(struct nvz_file *file, u32 client_handle, u32 handle)
 }
 
 /*
- * With an address space, a context share or the memory of a channel the core ends
- * what depends on it. It is asked about each object that can, because what depends
- * on what is known from hints only. That can be many calls of the core, so nobody is
- * kept waiting for them but calls on the same file.
+ * With an address space, a context share or the memory of a channel the core ends its dependants.
+ * It is asked about each possible one, because dependence is known from hints only. That can be
+ * many calls of the core, so only calls on the same file wait for them.
  */
 void nvz_verify(nvidia_stack_t *sp, struct nvz_file *file, u32 client_handle)
 {
@@ -192,7 +191,7 @@ static u32 nvz_guess_gpu(nvidia_stack_t *sp, u32 client, u32 instance)
 	return count ? ids[0] : NV_ZERNEL_UNKNOWN;
 }
 
-/* Fills in what can be learned of a TSG, except for its engine. */
+/* Fills in the properties of a TSG, except for its engine. */
 static void nvz_learn_tsg(nvidia_stack_t *sp, u32 client, u32 parent, u32 handle,
 			  struct nvz_tsg *tsg)
 {
@@ -230,10 +229,10 @@ static void nvz_learn_engine(const struct nvz_alloc *alloc, struct nvz_tsg *tsg)
 }
 
 /*
- * A failed copy back to the tenant's memory makes the core report an error for what it
- * has made. So does a failed copy from there, before the core looks at what the call
- * names: that can be anybody's, and made long ago. So the client must be the caller's
- * own, and the core is asked where the object hangs.
+ * A failed copy back to the tenant's memory makes the core report an error for an object that it
+ * has made. So does a failed copy from there, before the core looks at the named object: that can
+ * be anybody's, and made long ago. So the client must be the caller's own, and the core is asked
+ * where the object hangs.
  */
 static bool nvz_was_made(nvidia_stack_t *sp, nv_state_t *nv, nv_file_private_t *nvfp,
 			 struct nvz_file *file, struct nvz_alloc *alloc)
@@ -265,9 +264,9 @@ static bool nvz_was_made(nvidia_stack_t *sp, nv_state_t *nv, nv_file_private_t *
 }
 
 /*
- * The core gives no handle twice, so a client that had this one has gone by a way
- * unseen, or its free is about to be recorded. Only a success proves that: beside an
- * error the handle is what the tenant says.
+ * The core gives no handle twice, so a client that had this one has gone by a way unseen, or its
+ * free is about to be recorded. Only a success proves that: beside an error the handle is only the
+ * tenant's claim.
  */
 static void nvz_record_client(struct nvz_file *file, const struct nvz_alloc *alloc,
 			      struct nvz_made *made)
@@ -413,10 +412,10 @@ void nvz_record_dup(nvidia_stack_t *sp, struct nvz_file *file, const struct nvz_
 }
 
 /*
- * A TSG whose handle came by a way that the hook does not see (an import from
- * a file) is recorded as one of its own when something is done with it.
+ * A TSG with a handle from an unseen way (an import from a file) is recorded as one of its own at
+ * the first call for it.
  *
- * An import that fails half-way frees what it has made, unseen as well. Such an entry
+ * An import that fails half-way frees its objects, unseen as well. Such an entry
  * goes when a control finds its handle dead, or when the handle is given anew.
  */
 void nvz_adopt(nvidia_stack_t *sp, struct nvz_file *file, u32 client, u32 handle)

@@ -129,7 +129,7 @@ static u32 nvz_rm_info(nvidia_stack_t *sp, u32 client, u32 object, u32 index, u3
 	return status;
 }
 
-/* The handle of what an object belongs to. */
+/* The handle of an object's parent. */
 u32 nvz_rm_parent(nvidia_stack_t *sp, u32 client, u32 object, u32 *parent)
 {
 	return nvz_rm_info(sp, client, object, NVZ_INFO_PARENT, parent);
@@ -156,8 +156,8 @@ bool nvz_rm_gone(nvidia_stack_t *sp, u32 client, u32 object)
 }
 
 /*
- * True if the core takes the caller for the owner of a client: nobody else may free anything in it,
- * not even what is not there.
+ * True if the core takes the caller for the owner of a client: no other may free anything in it,
+ * not even a missing object.
  */
 bool nvz_rm_owner(nvidia_stack_t *sp, nv_state_t *nv, nv_file_private_t *nvfp, u32 client)
 {
@@ -202,9 +202,9 @@ void nvz_rm_leave(nvidia_stack_t *sp)
 }
 
 /*
- * For what cannot be put off until later: waits while the driver is suspended. A
- * device that the PM core has suspended is not waited for: user space is frozen then,
- * so nobody comes here, unless its resume failed, and then it would be for ever.
+ * For calls that cannot be put off: waits while the driver is suspended. It does not wait for a
+ * device that the PM core has suspended: user space is frozen then and makes no calls, unless the
+ * resume failed, and then the wait would be for ever.
  */
 void nvz_rm_hold(void)
 {

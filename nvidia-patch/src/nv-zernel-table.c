@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 /*
- * The table of files, clients and objects. It asks the core nothing; what the
- * core did is put in by nv-zernel-record.c.
+ * The table of files, clients and objects. It asks the core nothing; nv-zernel-record.c puts in the
+ * results of the core.
  */
 #include "nv-zernel-private.h"
 
@@ -79,7 +79,7 @@ void nvz_file_drop(struct nvz_file *file)
 	rb_erase(&file->node, &nvz_files);
 }
 
-/* Marks what the file has made, and what it will make. */
+/* Marks the file's present and later objects. */
 void nvz_file_flag_mps(struct nvz_file *file)
 {
 	struct nvz_client *client;
@@ -159,9 +159,9 @@ void nvz_client_drop(struct nvz_client *client)
 }
 
 /*
- * The core has this client no more, as shown by its handle being another one's. The
- * client's file may be any, and its lock is not held: what goes through the list of
- * its clients, and who holds a pin, still meets the entry.
+ * The core has this client no more, as shown by its handle being another one's. The client's file
+ * may be any, and its lock is not held: a walk through the list of its clients, and a holder of a
+ * pin, still meet the entry.
  */
 void nvz_client_bury(struct nvz_client *client)
 {
@@ -246,7 +246,8 @@ void nvz_object_add(struct nvz_object *object, struct nvz_client *client, u32 pa
 {
 	struct nvz_object *old = nvz_object_find(client, object->handle);
 
-	/* The core gives no handle twice: what had this one has gone by a way unseen. */
+	/* The core gives no handle twice: the last object with this one has gone by a way unseen.
+	 * */
 	if (old)
 		nvz_object_drop(old);
 	object->client = client;

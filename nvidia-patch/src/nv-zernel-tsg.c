@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 /*
- * TSGs, and telling who is registered what becomes of them.
+ * TSGs, and the reports about them to the listener.
  *
  * All under the table lock. A TSG that changes is put in a list, and told of once
  * when everything that belongs to the change has been done.

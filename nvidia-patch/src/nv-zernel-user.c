@@ -2,20 +2,18 @@
 /*
  * A process that changes the time slice or interleave level of its own TSG.
  *
- * The core lets every client set the time slice of its TSGs, so a tenant could
- * undo what zernel has set. Who is registered decides. All other controls go
- * straight to the core.
+ * The core lets every client set the time slice of its TSGs, so a tenant could undo zernel's
+ * settings. The listener decides. All other controls go straight to the core.
  *
  * The question, the control and its report are one under the lock of the caller's file,
  * so the handle is the same TSG's all along: handles come and go under that lock. The
  * core reads the parameters from the tenant's memory and may be kept there for as long
- * as the tenant likes. Then calls on the same file wait, and nobody else does.
+ * as the tenant likes. Then only calls on the same file wait.
  *
- * The answer may be old when the core acts on it, because the TSG can get a class
- * meanwhile; an import from a file can even give the handle meanwhile. That is why the
- * one who is registered is told of every control that the core was asked for, whatever
- * both answered: one that fails for its parameters could not be written back, or that
- * took too long, has had its effect.
+ * The answer may be old when the core acts on it, because the TSG can get a class meanwhile; an
+ * import from a file can even give the handle meanwhile. So the listener is told of every control
+ * that went to the core, after any answer of both: a control that failed to write its parameters
+ * back, or took too long, has had its effect.
  */
 #include "nv-zernel-private.h"
 
@@ -112,7 +110,7 @@ static bool nvz_next_of_client(struct nvz_file *file, u32 handle, struct nvz_tar
 
 /*
  * The next TSG after @target, which becomes it, that a control of an object in a
- * client of the caller's file can change. What is another's is for the core to refuse.
+ * client of the caller's file can change. The core refuses those of others.
  */
 static bool nvz_next_target(struct nvz_file *file, const struct nvz_esc_control *control,
 			    struct nvz_target *target, bool *unknown)
@@ -157,8 +155,8 @@ static bool nvz_first_target(nvidia_stack_t *sp, struct nvz_file *file,
 }
 
 /*
- * Another entry for what may be the same TSG of the core: one that was imported
- * has an entry of its own. The next one after @target, which becomes it.
+ * Another entry for possibly the same TSG of the core: an imported one has an entry of its own. The
+ * next one after @target, which becomes it.
  */
 static bool nvz_next_twin(struct nvz_target *target, u64 of)
 {
@@ -192,9 +190,9 @@ static u32 nvz_ask(const struct nvz_target *target, u32 cmd)
 }
 
 /*
- * The interleave level that a control which went through has set. By now its
- * parameters may say something else; a process that may set any level only lies
- * about what it gets back when a class of it ends.
+ * The interleave level that a control which went through has set. By now its parameters may say
+ * something else; a process that may set any level lies only about its own level after the end of
+ * its class.
  */
 static u32 nvz_level_set(const struct nvz_esc_control *control)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 /*
- * Where what user space asks of the driver's core passes by.
+ * The way of user space's calls to the driver's core.
  *
  * Everything that can change the table is handed to the core under the file lock
  * and recorded before that is given back, so the table changes in the order in
@@ -56,9 +56,9 @@ static struct nvz_file *nvz_file_get(nv_file_private_t *owner)
 }
 
 /*
- * Takes the file lock. A file can be linked to another one once (REGISTER_FD), and
- * its calls then count as that one's. That happens under the lock of the first, so
- * who holds it knows who the core will take the caller for.
+ * Takes the file lock. A file can be linked to another one once (REGISTER_FD), and its calls then
+ * count as that one's. That happens under the lock of the first, so its holder knows the file that
+ * the core will take for the caller's.
  */
 struct nvz_file *nvz_file_lock(nv_file_private_t *nvfp)
 {
@@ -131,8 +131,8 @@ static bool nvz_parse_free(u32 escape, void *data, u32 size, struct nvz_free *fr
 }
 
 /*
- * A free that reports an error may have freed after all, and what the core has ended by
- * itself (with a GPU that was stopped) shows as an error.
+ * A free that reports an error may have freed after all, and an object that the core has ended by
+ * itself (with a stopped GPU) shows as an error.
  */
 static NV_STATUS nvz_free(nvidia_stack_t *sp, nv_state_t *nv, nv_file_private_t *nvfp,
 			  u32 escape, void *data, u32 size)
@@ -187,9 +187,8 @@ static NV_STATUS nvz_free(nvidia_stack_t *sp, nv_state_t *nv, nv_file_private_t 
 }
 
 /*
- * A duplicate is another handle of the same object. The source may be another
- * file's, whose lock is not taken: a pin keeps the source alive, and the core
- * decides whether it may be had.
+ * A duplicate is another handle of the same object. The source may be another file's. That lock is
+ * not taken: a pin keeps the source alive, and the core decides about permission.
  */
 static NV_STATUS nvz_dup(nvidia_stack_t *sp, nv_state_t *nv, nv_file_private_t *nvfp,
 			 u32 escape, struct nvz_esc_dup *params, u32 size)
@@ -313,9 +312,8 @@ static NV_STATUS nvz_alloc(nvidia_stack_t *sp, nv_state_t *nv, nv_file_private_t
 }
 
 /*
- * An old way to make context DMA objects, which takes any class. The object hangs on
- * what the memory that is named hangs on, and its parameters are not the class's own, so
- * there are no hints.
+ * An old way to make context DMA objects, which takes any class. The object has the parent of the
+ * named memory, and its parameters are not the class's own, so there are no hints.
  */
 static NV_STATUS nvz_alloc_context_dma(nvidia_stack_t *sp, nv_state_t *nv,
 				       nv_file_private_t *nvfp, u32 escape,

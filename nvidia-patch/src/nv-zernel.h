@@ -2,9 +2,9 @@
 /*
  * The interface between a patched nvidia.ko and zernel.
  *
- * nvidia.ko keeps a table of the clients, devices, subdevices, TSGs
- * (TSGs) and channels that user space makes, from its load on. zernel_nvidia.ko
- * registers here, is told what is there, and then follows changes.
+ * nvidia.ko keeps a table of the clients, devices, subdevices, TSGs and channels that user space
+ * makes, from its load on. zernel_nvidia.ko registers here, is told of present ones, and then
+ * follows changes.
  *
  * Versioning: every structure begins with its size; fields are only appended;
  * NV_ZERNEL_ABI grows when the meaning of something changes.
@@ -71,8 +71,8 @@ struct nv_zernel_gpu {
  * @mig: MIG instance (swizzId) that its client subscribed to, or NV_ZERNEL_UNKNOWN
  * @channels: number of channels now
  * @reserved: zero
- * @process: who made it, PIDTYPE_TGID; valid during the callback
- * @thread: who made it, PIDTYPE_PID; valid during the callback
+ * @process: its maker, PIDTYPE_TGID; valid during the callback
+ * @thread: its maker, PIDTYPE_PID; valid during the callback
  */
 struct nv_zernel_tsg {
 	u32 size;
@@ -89,7 +89,7 @@ struct nv_zernel_tsg {
 };
 
 /**
- * struct nv_zernel_counts - what the table holds now
+ * struct nv_zernel_counts - the present sizes of the table
  * @size: sizeof(struct nv_zernel_counts)
  * @files: control files with at least one client
  * @clients: clients
@@ -115,7 +115,7 @@ struct nv_zernel_counts {
 };
 
 /**
- * struct nv_zernel_ops - who is told
+ * struct nv_zernel_ops - the functions of the listener
  * @size: sizeof(struct nv_zernel_ops)
  * @abi: NV_ZERNEL_ABI
  * @owner: THIS_MODULE
@@ -195,8 +195,8 @@ int nv_zernel_tsg_control(u64 tsg, u32 cmd, void *params, u32 size, u32 *status)
  * @tsg: number in the table
  * @level: 0 to 2, when 0 is returned
  *
- * No version of the driver can be asked for it. What a process with the privilege
- * for it gave its own TSG is as that process said.
+ * No version of the driver can be asked for it. A level that a privileged process gave its own TSG
+ * is as that process said.
  *
  * Return: 0, -ENOENT no such TSG.
  */
@@ -225,7 +225,7 @@ int nv_zernel_tsg_enable(u64 tsg, bool enable, u32 *status);
  * @status: NV_STATUS of the driver, when 0 is returned
  *
  * The policy goes with the client that set it. That client is also freed before
- * the GPU is stopped, and when the one who is registered leaves. To free it, this waits
+ * the GPU is stopped, and when the listener leaves. To free it, this waits
  * while the driver is suspended, so that it cannot outlive the caller.
  *
  * Return: 0 when the driver answered, -ENOENT no such GPU or it is not started; with
@@ -234,7 +234,7 @@ int nv_zernel_tsg_enable(u64 tsg, bool enable, u32 *status);
 int nv_zernel_runlists_interleave(u32 gpu_id, bool on, u32 *status);
 
 /**
- * nv_zernel_count() - count what the table holds
+ * nv_zernel_count() - count the objects in the table
  * @counts: filled in
  */
 void nv_zernel_count(struct nv_zernel_counts *counts);

@@ -15,8 +15,8 @@
 #include "nice.h"
 
 /*
- * As can_nice(), of another thread than the current one. What a program that took other rights by
- * exec may is not what whoever started it may, who can still tell of its phases.
+ * As can_nice(), of another thread than the current one. A program that took other rights by exec
+ * has other limits than its starter, which can still give hints of its phases.
  */
 static s32 lowest_nice(struct task_struct *task)
 {
@@ -84,7 +84,7 @@ int zernel_helper_births_on(void *table)
 	return tracepoint_probe_register(birth_point, on_birth, table);
 }
 
-/* Waits for what is under way in the probe. */
+/* Waits for threads in the probe. */
 void zernel_helper_births_off(void *table)
 {
 	tracepoint_probe_unregister(birth_point, on_birth, table);

@@ -38,7 +38,7 @@ bool zernel_helper_thread_has_left(struct task_struct *task, u64 sp, u64 program
 
 #ifdef CONFIG_PREEMPT_NOTIFIERS
 
-/* Whoever rests while nothing happens is told, as by hook_in_ring(). */
+/* Wakes a resting sampler, as hook_in_ring() does. */
 static void answer_bell(struct zernel_hook *hook)
 {
 	if (READ_ONCE(hook->notifier.ops) != &bell_ops)
@@ -119,7 +119,7 @@ void zernel_helper_probe_put(struct file *file)
 struct zernel_probe_point {
 	struct uprobe_consumer consumer;
 	struct uprobe *uprobe;
-	/* Keeps the file and what it is mounted on. */
+	/* Keeps the file and its mount. */
 	struct path path;
 	u64 id;
 };

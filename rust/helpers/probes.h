@@ -17,7 +17,7 @@ struct file *zernel_helper_probe_file(int fd, u64 offset);
 ssize_t zernel_helper_probe_read(struct file *file, u64 offset, void *bytes, size_t length);
 void zernel_helper_probe_put(struct file *file);
 
-/* A point ends, whoever is in its handlers is waited for, and it is freed. */
+/* Ends a point, waits for threads in its handlers, and frees it. */
 struct zernel_probe_point *zernel_helper_probe_begin(struct file *file, u64 offset, u64 id);
 void zernel_helper_probe_end(struct zernel_probe_point *point);
 void zernel_helper_probes_wait(void);

@@ -10,7 +10,7 @@ struct cgroup_subsys_state;
 struct file;
 struct mem_cgroup;
 
-/* A file, and the cgroups that what is read of it is charged to. */
+/* A file, and the cgroups that its reads are charged to. */
 struct zernel_source {
 	struct file *file;
 	struct mem_cgroup *memcg;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* C side of rust/glue/sim/: what Rust cannot reach. */
+/* C side of rust/glue/sim/: the parts out of reach of Rust. */
 #ifndef ZERNEL_SIM_HELPERS_H
 #define ZERNEL_SIM_HELPERS_H
 

@@ -125,7 +125,7 @@ size_t zernel_helper_threads_of(struct pid *process, struct task_struct **tasks,
 	return count;
 }
 
-/* True if it is an object in shared memory whose name begins with one of @names, in words. */
+/* True for a file in shared memory with a name that begins with a word of @names. */
 static bool is_collective(struct file *file, const char *names)
 {
 	struct name_snapshot name;
@@ -210,13 +210,13 @@ static_assert(sizeof(struct zernel_hook) == 7 * sizeof(u64));
 static void begin_write(struct zernel_hook *hook)
 {
 	WRITE_ONCE(hook->seq, hook->seq + 1);
-	/* Before what is written; pairs with the smp_rmb() of Record::read(). */
+	/* Before the writes; pairs with the smp_rmb() of Record::read(). */
 	smp_wmb();
 }
 
 static void end_write(struct zernel_hook *hook)
 {
-	/* After what is written; pairs with the first load of Record::read(). */
+	/* After the writes; pairs with the first load of Record::read(). */
 	smp_store_release(&hook->seq, hook->seq + 1);
 }
 
@@ -319,12 +319,12 @@ static void hook_in_ring(struct preempt_notifier *notifier, int cpu)
 	struct zernel_hook *hook = container_of(notifier, struct zernel_hook, notifier);
 
 	hook_in(notifier, cpu);
-	/* Once; whoever listens says so again. */
+	/* Once; a listener asks again. */
 	WRITE_ONCE(notifier->ops, &hook_ops);
 	zernel_rust_hook_rings(hook);
 }
 
-/* So that who does not listen pays nothing. */
+/* So that threads without a listener pay nothing. */
 static struct preempt_ops bell_ops = {
 	.sched_in = hook_in_ring,
 	.sched_out = hook_out,
@@ -369,7 +369,7 @@ static void run_work(struct callback_head *work)
 	enum zernel_work what = zernel_rust_hook_work(hook, exiting, false);
 
 	if (what == ZERNEL_WORK_BEGIN_ANEW) {
-		/* First, so that nobody takes what was before for what is now. */
+		/* First, so that no reader takes the old state for the new one. */
 		preempt_disable();
 		begin(hook);
 		preempt_enable();
@@ -443,7 +443,7 @@ static struct zernel_hook *own_hook(void)
 		return hook;
 	if (!READ_ONCE(current->task_works))
 		return NULL;
-	/* Others add in front; that none is cancelled meanwhile is what the lock is for. */
+	/* Others add in front; the lock keeps them from being cancelled meanwhile. */
 	raw_spin_lock_irqsave(&current->pi_lock, flags);
 	for (work = READ_ONCE(current->task_works); work; work = READ_ONCE(work->next))
 		if (work->func == run_work)
@@ -458,7 +458,7 @@ static void on_fork(void *data, struct task_struct *parent, struct task_struct *
 	struct zernel_hook *hook = own_hook();
 	bool thread = same_thread_group(current, child);
 
-	/* The child is there; whoever begins to follow it from now on finds it. */
+	/* The child is there; a call that begins to follow it from now on finds it. */
 	smp_mb();
 	if (hook && zernel_helper_thread_is_program(child) &&
 	    zernel_rust_hook_forks(hook, child, thread))
@@ -513,7 +513,7 @@ void zernel_helper_hooks_off(void)
 	tracepoint_probe_unregister(exit_point, on_exit_of, NULL);
 }
 
-/* Waits for what is under way in the probes, the notifiers and task work: it can take long. */
+/* Waits for threads in the probes, the notifiers and task work: it can take long. */
 void zernel_helper_hooks_wait(void)
 {
 	tracepoint_synchronize_unregister();

@@ -87,8 +87,8 @@ struct pid *zernel_helper_process_of(struct pid *thread)
 }
 
 /*
- * pidfd_pid() is not exported; this is what it does, told by the magic number
- * of the file system instead of by its file operations.
+ * pidfd_pid() is not exported; this does the same, by the magic number of the file system instead
+ * of by its file operations.
  */
 struct pid *zernel_helper_pid_from_fd(int fd, bool *thread)
 {
@@ -289,7 +289,7 @@ struct cgroup *zernel_helper_cgroup_from_fd(int fd, u32 *owner)
 		cgroup_put(cgrp);
 		cgrp = ERR_PTR(-EBADF);
 	}
-	/* The directory's owner is who the cgroup is delegated to. */
+	/* The cgroup is delegated to its directory's owner. */
 	if (!IS_ERR(cgrp))
 		*owner = __kuid_val(file_inode(file)->i_uid);
 	fput(file);

@@ -44,11 +44,10 @@
  * the limits per user, not those of a GPU or of a channel. Memory that a call
  * takes counts against the memory cgroup of the caller.
  *
- * The interrupts of all GPUs together take at most half of one CPU, counted over
- * some tens of ms, of which each GPU has an equal share. When users queue more
- * than that can simulate, the time of a GPU falls behind, and it looks at words
- * less often: what it reports stays exact in its own time, and it catches up
- * later.
+ * The interrupts of all GPUs together take at most half of one CPU, counted over some tens of ms,
+ * of which each GPU has an equal share. When users queue more than that can simulate, the time of a
+ * GPU falls behind, and it looks at words less often: its reports stay exact in its own time, and
+ * it catches up later.
  */
 #ifndef _UAPI_LINUX_ZERNEL_SIM_H
 #define _UAPI_LINUX_ZERNEL_SIM_H
@@ -182,10 +181,9 @@ struct zernel_sim_context_destroy {
  * struct zernel_sim_memory - add memory of the program to the words of a context
  *
  * ZERNEL_SIM_IOC_MEMORY. The words of the memory, 32 bits each, are numbered from
- * ZERNEL_SIM_MEMORY_WORD on. It is pinned, as a GPU does it, until the context is
- * gone: what is stored there by anybody is seen, and stores of items are seen by
- * all who map it, whatever becomes of the mapping. Contexts that share a
- * semaphore page share it.
+ * ZERNEL_SIM_MEMORY_WORD on. It is pinned, as a GPU does it, until the context is gone: the GPU
+ * sees all stores to it, and all programs that map it see stores of items, also after the end of
+ * this mapping. Contexts that share a semaphore page share it.
  *
  * -EINVAL   @address or @length is not a multiple of the page size, @length is 0
  *           or above ZERNEL_SIM_MEMORY_MAX
@@ -227,10 +225,9 @@ struct zernel_sim_memory {
  * struct zernel_sim_item - one item of a channel
  *
  * WORK     runs for @duration_ns (min_work_ns to max_work_ns) when alone; uses
- *          @demand_permille (1 to 1000) of the engine. Channels of the TSG
- *          whose demands sum up to 1000 or less run at full speed, else each
- *          at 1000 / sum. With GRANULARITY_BLOCK the engine is given away only
- *          at multiples of @block_ns (min_work_ns to @duration_ns) of progress.
+ *          @demand_permille (1 to 1000) of the engine. Channels of the TSG with a sum of demands up
+ *          to 1000 run at full speed, else each at 1000 / sum. With GRANULARITY_BLOCK the engine is
+ *          given away only at multiples of @block_ns (min_work_ns to @duration_ns) of progress.
  * WAIT     the channel is not runnable until @word meets @condition @value.
  *          A switch to the TSG is not needed for a WAIT to end.
  * RELEASE  stores @value in @word when everything before it has finished.
@@ -435,7 +432,7 @@ struct zernel_sim_engine_stats {
 #define ZERNEL_SIM_TRACE_IDLE		4
 
 /*
- * struct zernel_sim_trace_record - who had an engine from when to when
+ * struct zernel_sim_trace_record - the TSG on an engine, with begin and end
  *
  * Records of one engine do not overlap and leave no gap (but for dropped
  * ones); they come in the order of their end.
@@ -451,7 +448,7 @@ struct zernel_sim_trace_record {
 };
 
 /*
- * struct zernel_sim_trace_start - record what the engines of a GPU do
+ * struct zernel_sim_trace_start - record the activity of a GPU's engines
  *
  * ZERNEL_SIM_IOC_TRACE_START. Needs CAP_PERFMON. The ring belongs to this file
  * and ends with it or with @capacity 0. When the ring is full, new records are
@@ -508,10 +505,10 @@ struct zernel_sim_tsg_control {
 #define ZERNEL_SIM_TSG_SHARED		(1u << 1)	/* of several processes */
 
 /*
- * struct zernel_sim_tsg_describe - tell zernel.ko that a TSG has become another
+ * struct zernel_sim_tsg_describe - describe a TSG anew to zernel.ko
  *
  * ZERNEL_SIM_IOC_TSG_DESCRIBE. Needs CAP_SYS_ADMIN in the initial user
- * namespace. What the GPU does stays the same.
+ * namespace. The work of the GPU stays the same.
  *
  * -EPERM    no CAP_SYS_ADMIN
  * -ENOENT   no such context, or zernel.ko does not know its TSG
@@ -524,9 +521,9 @@ struct zernel_sim_tsg_describe {
 };
 
 /*
- * Provider operations that a fault can hit. GET_TIMESLICE stands for reading
- * the interleave level too. QUERY_LOAD names no TSG. USER_CONTROL is what TSG_CONTROL
- * does after zernel.ko has allowed it.
+ * Provider operations that a fault can hit. GET_TIMESLICE stands for reading the interleave level
+ * too. QUERY_LOAD names no TSG. USER_CONTROL is the change by TSG_CONTROL after zernel.ko has
+ * allowed it.
  */
 #define ZERNEL_SIM_OP_SET_TIMESLICE	1
 #define ZERNEL_SIM_OP_GET_TIMESLICE	2
@@ -571,7 +568,7 @@ struct zernel_sim_fault {
  * suspended GPU runs nothing and keeps everything: its engines are idle, the
  * loaded contexts are lost (so that each TSG is restored before it runs again),
  * and provider operations fail with -EAGAIN. Suspending twice changes nothing.
- * zernel.ko is told when the GPU continues, and sets again what it had set.
+ * zernel.ko is told when the GPU continues, and repeats its settings.
  *
  * -EPERM    no CAP_SYS_ADMIN
  * -EINVAL   @suspend is none of those below
