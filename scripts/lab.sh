@@ -37,7 +37,7 @@ prune() {
 	done < <(find "$1" -mindepth 1 -maxdepth 1 -name "${2:-*}" -mtime +14 -print0)
 }
 
-# Debian's toolchain alone, whatever else is first in the user's PATH: kernel, modules and tools
+# Debian's toolchain alone, against any other in the user's PATH: kernel, modules and tools
 # must come from the same rustc. /usr/sbin is where modprobe and friends are.
 export PATH=/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin
 export RUSTC=/usr/bin/rustc CARGO=/usr/bin/cargo LC_ALL=C

@@ -91,8 +91,8 @@ static u32 alloc_below(struct simrm_client *client, u32 parent, u32 *handle,
 }
 
 /*
- * @object: the handle that is wanted (0: any), then the one it got. The class
- * decides how much of @params is read, whatever size the caller says.
+ * @object: the handle that is wanted (0: any), then the one it got. The class decides how much of
+ * @params is read, against any size of the caller.
  *
  * The answer in @params is written when no lock is held any more: when that fails the caller sees
  * an error, and the object is there all the same.

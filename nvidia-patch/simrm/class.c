@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Classes: which there are, below what they go, and what their objects stand for.
+ * Classes: their numbers, their parents, and the resources of their objects.
  */
 #include <linux/slab.h>
 
@@ -254,7 +254,7 @@ static void depend_on_copy(struct simrm_object *object, const struct simrm_vas *
 	}
 }
 
-/* Make the object stand for what @source, perhaps of another client, stands for. */
+/* Give the object the resource of @source, perhaps of another client. */
 u32 simrm_class_copy(struct simrm_object *object, struct simrm_object *source)
 {
 	object->gpu = source->gpu;
@@ -275,7 +275,7 @@ u32 simrm_class_copy(struct simrm_object *object, struct simrm_object *source)
 	return RM_OK;
 }
 
-/* End what the object stands for, also when it was only half made. */
+/* End the object's resource, also when it was only half made. */
 void simrm_class_destroy(struct simrm_object *object)
 {
 	struct simrm_tsg *group = object->tsg;

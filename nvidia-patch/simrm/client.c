@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Clients: their handles, whose they are, and how they end with their file.
+ * Clients: their handles, their files, and their end with these.
  */
 #include <linux/module.h>
 #include <linux/sched.h>

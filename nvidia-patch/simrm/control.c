@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Controls: which there are, who may, and the way of the parameters.
+ * Controls: their numbers, permission, and the way of the parameters.
  */
 #include <linux/slab.h>
 #include <linux/uaccess.h>

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Duplicating objects, and saying who may.
+ * Duplicates of objects, and permission for them.
  *
  * Simplified: a process may duplicate between its own clients, the kernel may
- * duplicate anything, and an object that was shared may be duplicated by whom it
- * was shared with.
+ * duplicate anything, and clients that an object is shared with may duplicate it.
  */
 #include "simrm.h"
 
@@ -119,7 +118,7 @@ u32 simrm_dup(const struct simrm_caller *who, struct rm_dup *dup)
 	return status;
 }
 
-/* Each call replaces what was said before; no rights: nobody but the process itself. */
+/* Each call replaces the one before; no rights: the process itself alone. */
 u32 simrm_share(const struct simrm_caller *who, struct rm_share *share)
 {
 	struct simrm_object *object;

@@ -66,7 +66,7 @@ static void alloc_escape(nv_file_private_t *file, void *data, NvU32 size)
 		shorter->status = status;
 }
 
-/* Two of its functions free an object, of whatever class it is. */
+/* Two of its functions free an object of any class. */
 static u32 heap_control(const struct simrm_caller *who, const struct rm_heap_control *heap)
 {
 	/* Of another machine's memory. */

@@ -120,7 +120,7 @@ NvBool NV_API_CALL rm_init_adapter(nvidia_stack_t *sp, nv_state_t *nv)
 	return NV_TRUE;
 }
 
-/* A GPU that stops takes the devices on it along, in whatever client they are. */
+/* A GPU that stops takes the devices on it along, in any client. */
 void NV_API_CALL rm_disable_adapter(nvidia_stack_t *sp, nv_state_t *nv)
 {
 	simrm_gpu_free_objects(simrm_gpu_of(nv));

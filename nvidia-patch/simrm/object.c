@@ -11,7 +11,7 @@
 #define GENERATED_BASE	0xcaf00000U
 #define GENERATED_COUNT	0x00080000U
 
-/* Of user space: what the kernel's own clients have is nobody's to follow. */
+/* Of user space: objects of the kernel's own clients are not followed. */
 atomic_t simrm_alive[SIMRM_KINDS];
 
 struct simrm_object *simrm_object_find(struct simrm_client *client, u32 handle)
@@ -92,7 +92,7 @@ void simrm_object_depend(struct simrm_object *object, struct simrm_object *on)
 	WARN_ON_ONCE(1);
 }
 
-/* End what the object stands for; the handle stays. */
+/* End the object's resource; the handle stays. */
 static void lose(struct simrm_object *object)
 {
 	struct simrm_dep *dep, *next;
@@ -133,7 +133,7 @@ static bool within(const struct simrm_object *object, const struct simrm_object 
 /*
  * Everything that goes before @object is put in front of it: first the children, then its
  * dependants, each with its own. The tree is five levels deep at most, and a dependant is never
- * above what it depends on, so this ends.
+ * above its own support, so this ends.
  */
 static void collect(struct simrm_object *object, struct list_head *list)
 {
@@ -148,9 +148,8 @@ static void collect(struct simrm_object *object, struct list_head *list)
 }
 
 /*
- * Free @target with everything below it. What depends on something in there, but
- * is elsewhere in the tree, ends as well, and its handle lives on until it is
- * freed itself: as the driver does it.
+ * Free @target with everything below it. Its dependants elsewhere in the tree end as well, and
+ * their handles live on until they are freed themselves: as the driver does it.
  */
 void simrm_object_free(struct simrm_object *target)
 {

@@ -54,7 +54,7 @@ u32 simrm_pin(struct simrm_object *root, const struct simrm_caller *who, void *p
 	if (!word)
 		return RM_INVALID_ARGUMENT;
 	if (pin->action == RM_PIN_STORE) {
-		/* As an engine does: what it wrote before is seen with the word. */
+		/* As an engine does: its earlier writes are seen with the word. */
 		smp_store_release(word, pin->value);
 	}
 	/* Likewise; pairs with the stores of programs and of zernel. */

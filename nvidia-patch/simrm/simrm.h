@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The software resource manager: what its files share.
+ * The software resource manager: declarations shared by its files.
  *
  * Order of locks: simrm_api (read or write), a client's lock (of two clients, the
  * lower handle first), simrm_tsgs_lock, a TSG's lock.
@@ -58,7 +58,7 @@ struct simrm_gpu {
 	struct ida tsgs[RM_ENGINE_COUNT];	/* one per run list */
 };
 
-/* A TSG, whatever handles it has. */
+/* A TSG, with any number of handles. */
 struct simrm_tsg {
 	struct kref ref;
 	struct list_head node;
@@ -79,7 +79,7 @@ struct simrm_tsg {
 	u32 disabled;		/* channels that are disabled */
 };
 
-/* An address space, whatever handles it has. */
+/* An address space, with any number of handles. */
 struct simrm_vas {
 	struct kref ref;
 };
@@ -103,7 +103,7 @@ struct simrm_object {
 	struct list_head dependants;
 	struct simrm_dep deps[2];
 	struct list_head pending;
-	bool lost;		/* what it stood for is gone, its handle is not */
+	bool lost;		/* its resource is gone, its handle is not */
 	u32 shared;		/* RM_SHARE_* that others may duplicate it by, 0 none */
 	u32 shared_with;
 	/* The GPU that it stands for. */

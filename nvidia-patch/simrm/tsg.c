@@ -76,7 +76,7 @@ void simrm_tsg_drop_channel(struct simrm_tsg *tsg, bool disabled)
 	mutex_unlock(&tsg->lock);
 }
 
-/* One line per TSG; README says what is in it. */
+/* One line per TSG, as in README. */
 void simrm_tsg_show(struct seq_file *out)
 {
 	struct simrm_object *object;

@@ -105,7 +105,7 @@ struct nvz_esc_alloc_context_dma {
 #define NVZ_ALLOC_SERIALIZED		0x1	/* flags of nvz_esc_alloc_rights */
 #define NVZ_CONTROL_SERIALIZED		0x4	/* flags of nvz_esc_control */
 
-/* Functions of nvz_esc_heap_control that free an object, of whatever class. */
+/* Functions of nvz_esc_heap_control that free an object of any class. */
 #define NVZ_HEAP_FREE			3
 #define NVZ_HEAP_HW_FREE		20
 
@@ -131,7 +131,7 @@ struct nvz_esc_alloc_context_dma {
 #define NVZ_CTRL_CHANNEL_INTERLEAVE	0xa06f0109U
 #define NVZ_CTRL_MAKE_REALTIME		0xa06c0110U
 
-/* Interleave levels: what the core gives to a new TSG, and the highest. */
+/* Interleave levels: that of a new TSG in the core, and the highest. */
 #define NVZ_LEVEL_DEFAULT	1
 #define NVZ_LEVEL_MAX		2
 
@@ -146,7 +146,7 @@ enum nvz_kind {
 	NVZ_SUBDEVICE,
 	NVZ_TSG,
 	NVZ_CHANNEL,
-	NVZ_SUPPORT,	/* address space or context share: what depends on it goes with it */
+	NVZ_SUPPORT,	/* address space or context share: its dependants go with it */
 	NVZ_COMPUTE,	/* compute or 3D object on a channel; not recorded itself */
 	NVZ_MPS,	/* not recorded itself */
 	NVZ_MIG,	/* not recorded itself */

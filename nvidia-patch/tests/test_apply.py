@@ -313,7 +313,7 @@ class Apply(unittest.TestCase):
 
 
 class Copy(unittest.TestCase):
-    """The copy is whole or not there, whatever stops the run."""
+    """The copy is whole or not there, after any stop of the run."""
 
     FILES = {"nvidia/nv.c": b"int hooked;\n", "nvidia/new.c": b"int own;\n"}
 

@@ -26,6 +26,7 @@ REPLACED = {
 LATER = {
     "replaced": (),
     "opening": (),
+    "decoding": ("tools/tests",),
 }
 
 # Other meanings of these words: quoted names of the kernel and of other projects.
@@ -36,6 +37,12 @@ OPENING = re.compile(
     r"(?:^\s*(?:///?|//!|/\*\*?|\*|#|\"\"\")|\s(?://|/\*|#))\s*"
     r"(?:@\w+: (?:in: |out: )?)?(?:What|Whether|How|Who|Whom|Whose)\b(?! if\b)"
 )
+# Words in place of a noun: a reader has to decode them. Quoted ones (*so*) are allowed.
+DECODING = re.compile(
+    r"(?<![*`])\b(?:who(?:m|se)?ever|whatever|what (?:came|comes|became|becomes) of)\b",
+    re.IGNORECASE)
+COMMENT = re.compile(r"(?:^\s*|\s)(?://|/\*|#|\"\"\")|^\s*\*(?:\s|$)")
+PROSE = {".rst", ".md"}
 COMMENTED = {".rs", ".c", ".h", ".py", ".sh", ".cocci", ""}
 
 
@@ -66,10 +73,22 @@ def opening(path: Path, text: str) -> Iterator[str]:
             yield f"{path}:{number}: opens with a question word: {line.strip()}"
 
 
-CHECKS = {"replaced": replaced, "opening": opening}
+def decoding(path: Path, text: str) -> Iterator[str]:
+    """Comments and pages that name a thing by whoever, whatever or what came of it."""
+    if path.suffix not in COMMENTED | PROSE or path.name in ("words.py", "test_words.py"):
+        return
+    for number, line in enumerate(text.splitlines(), 1):
+        comment = None if path.suffix in PROSE else COMMENT.search(line)
+        said = line if path.suffix in PROSE else line[comment.start():] if comment else ""
+        for word in DECODING.finditer(said):
+            yield f"{path}:{number}: {word.group()}: use a noun: {line.strip()}"
+
+
+CHECKS = {"replaced": replaced, "opening": opening, "decoding": decoding}
 NAMES = {
     "replaced": "no word that the glossary replaced",
     "opening": "no comment opens with What, Whether, How or Who",
+    "decoding": "no comment or page has whoever, whatever or what came of",
 }
 
 

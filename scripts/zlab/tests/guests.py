@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Tests of the runner on real guests: it must fail whatever a kernel or a test can get wrong.
+"""Tests of the runner on real guests: it must fail for each fault of a kernel or a test.
 
 The kernel's build folder comes in ZERNEL_KERNEL.
 """

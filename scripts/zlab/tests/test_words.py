@@ -35,6 +35,16 @@ class Words(unittest.TestCase):
             self.assertFalse(self.found("opening", line), line)
         self.assertFalse(self.found("opening", "What: /sys/x", "Documentation/ABI/testing/x.rst"))
 
+    def test_words_to_decode(self):
+        for line in ("/// Wakes whoever waits.", "int x; // Whatever it is.", " * what became of it",
+                     "# What came of it."):
+            self.assertTrue(self.found("decoding", line), line)
+        self.assertTrue(self.found("decoding", "It stays, whatever it was.", "Documentation/x.rst"))
+
+    def test_other_words_with_what(self):
+        for line in ("let whatever = 1;", "/// What it does.", "let s = \"whoever\";"):
+            self.assertFalse(self.found("decoding", line), line)
+
     def test_all_words_have_a_replacement(self):
         for old in words.REPLACED:
             for word in old.split("|"):

@@ -135,7 +135,7 @@ calls! {
     Stats = "read statistics",
     /// `ZERNEL_IOC_LIST` of levels.
     ListLevels = "list levels",
-    /// `ZERNEL_IOC_LIST` of what became of requests.
+    /// `ZERNEL_IOC_LIST` of the outcomes of requests.
     ListRequests = "read request statistics",
     /// `ZERNEL_IOC_HISTOGRAM`.
     Histogram = "read histogram",

@@ -205,7 +205,7 @@ impl Process {
     }
 }
 
-/// Computations and loadings of a process, and what came of the signals to load the next batch.
+/// Computations and loadings of a process, and the outcomes of its prefetch signals.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Prefetch {
     /// Computations that ended.

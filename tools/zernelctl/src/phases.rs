@@ -146,7 +146,7 @@ pub fn watch(
             }
             writeln!(out, "{}", found.table().trim_end())?;
         }
-        // Whoever reads a pipe wants each when it is there.
+        // The reader of a pipe wants each when it is there.
         out.flush()?;
         shown += 1;
     }

@@ -88,7 +88,7 @@ pub fn run(zernel: &Zernel, options: &Options, json: bool) -> Result<()> {
                 writeln!(out, "{}", describe(&signal))?;
             }
         }
-        // Whoever reads a pipe wants signals when they happen.
+        // The reader of a pipe wants signals when they happen.
         out.flush()?;
         if options.count.is_some_and(|count| shown >= count) || !wait(&bell, &target)? {
             return Ok(());

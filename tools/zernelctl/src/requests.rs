@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! `requests`: what became of requests, and how long they took.
+//! `requests`: the outcomes of requests, and their times.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -52,7 +52,7 @@ struct Overview {
     levels: BTreeMap<u8, Shown>,
 }
 
-/// Shows what became of requests.
+/// Shows the outcomes of requests.
 pub fn show(zernel: &Zernel, options: &Options, json: bool) -> Result<()> {
     let one = match (options.tsg, options.level) {
         (Some(id), _) => Of::Tsg(id),

@@ -47,7 +47,7 @@ pub fn watch(zernel: &Zernel, options: &Options, json: bool) -> Result<()> {
         } else {
             writeln!(out, "{}", describe(&event))?;
         }
-        // Whoever reads a pipe wants events when they happen.
+        // The reader of a pipe wants events when they happen.
         out.flush()?;
     }
     Ok(())

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Attributes of a class one by one: what is told of them, and what becomes of a TSG.
+//! Attributes of a class one by one: their values in force, and the settings of a TSG.
 
 use super::fixture::{
     self,
@@ -116,7 +116,7 @@ mod cases {
         let d = FakeDriver::new();
         let id = r.add_tsg(gpu, fixture::tsg(1)?)?;
         let before = d.held.get();
-        // Longer than the driver's, whatever that is: without effect.
+        // Longer than the driver's unknown slice: without effect.
         r.change_class(owner(), Named::Tsg(id), slice(3000))?;
         work(&mut r, gpu, &d);
         assert_eq!(d.held.get(), before);

@@ -277,7 +277,7 @@ mod cases {
             assert_eq!(r.judge_owner(gpu, 77, WHAT), verdict);
             assert_eq!(controls(&r), (denied, 0));
         }
-        // One that is known is judged by what it has.
+        // A known TSG is judged by its settings.
         tune(&mut r, Policy::Deny)?;
         assert_eq!(r.judge_owner(gpu, 1, WHAT), Verdict::Watch);
         r.change_class(admin(), process()?, Level::BE)?;
@@ -339,7 +339,7 @@ mod cases {
         r.change_class(admin(), process()?, Level::BE)?;
         work(&mut r, gpu, &d);
         enable(&mut r, false)?;
-        // Its own settings are not back yet, and would replace what it sets.
+        // Its own settings are not back yet, and would replace the new ones.
         assert_eq!(r.judge_control(id, WHAT), Some(Verdict::Deny));
         work(&mut r, gpu, &d);
         assert_eq!(owner_sets(&mut r, id, &d, 4_000), Some(Verdict::Watch));
@@ -378,7 +378,7 @@ mod cases {
     fn what_was_allowed_never_survives_the_class() -> Result {
         let (mut r, gpu, id, d) = lab()?;
         tune(&mut r, Policy::Allow)?;
-        // The class asks for what the TSG has anyway, so that nothing seems to be given back.
+        // The class asks for the TSG's own settings, so that nothing seems to need a restore.
         r.tune(|t| t.set_timeslice(Level::BE, Us(DEFAULT_US)))
             .map_err(|_| EINVAL)?;
         for late in [false, true] {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! A registry with one GPU, and a driver that remembers what it was told.
+//! A registry with one GPU, and a driver that remembers its settings.
 
 use crate::{
     glue::identity::{
@@ -146,7 +146,7 @@ pub(super) fn owner() -> Asker {
     asker
 }
 
-/// Somebody with these rights who owns nothing.
+/// A caller with these rights that owns nothing.
 pub(super) fn asker(uid: Uid, capable: bool, member: bool) -> Asker {
     Asker {
         uid,
@@ -202,7 +202,7 @@ pub(super) struct FakeDriver {
     pub(super) order: Cell<u64>,
     /// Its answer to a time slice.
     pub(super) slice_error: Cell<Option<Error>>,
-    /// It does what it is asked for even when it answers an error.
+    /// Calls have their effect even when it answers an error.
     pub(super) acts_anyway: Cell<bool>,
     /// Its answer to an interleave level.
     pub(super) interleave_error: Cell<Option<Error>>,
@@ -281,7 +281,7 @@ impl Driver for FakeDriver {
     }
 }
 
-/// Does what a worker does.
+/// Stands in for a worker.
 pub(super) fn work(registry: &mut Registry, gpu: gpu::Id, driver: &FakeDriver) -> Next {
     while let Some(step) = registry.next_step(gpu) {
         let outcome = step.perform(driver);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Which class a TSG gets, from whom, and when it ends.
+//! The class of a TSG, its source, and its end.
 
 use super::fixture::{
     self,
@@ -179,7 +179,7 @@ mod cases {
         r.change_class(member, Named::Tsg(first), Level::LC)?;
         let over = r.change_class(member, Named::Tsg(second), Level::LC);
         assert_eq!(over.err(), Some(Failure::OverQuota));
-        // Changing what one holds is no second one.
+        // A changed assignment is no second one.
         r.change_class(member, Named::Tsg(first), level(1))?;
         // The end of a target gives its share back.
         r.remove_tsg(first);

@@ -98,7 +98,7 @@ mod cases {
         assert_eq!(r.counters().coalesced, 7);
         work(&mut r, gpu, &d);
         assert_eq!(d.slice(), 200);
-        // One to read what to give back, one for the slice, one for the interleave.
+        // One to read the settings to restore, one for the slice, one for the interleave.
         assert_eq!(d.calls.get() - calls, 3);
         Ok(())
     }

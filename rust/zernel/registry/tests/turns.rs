@@ -117,7 +117,7 @@ mod cases {
         let graphics = r.add_tsg(gpu, graphics)?;
         r.change_class(admin(), Named::Tsg(graphics), Level::BE)?;
         let found = candidates(&mut r, gpu)?;
-        // In the order of their handles, as those who look one up need it.
+        // In the order of their handles, as look-ups need it.
         assert_eq!(found.len(), 2);
         assert_eq!(found.first().map(|c| (c.handle, c.runlist)), Some((2, 1)));
         assert_eq!(found.get(1).map(|c| (c.handle, c.runlist)), Some((5, 0)));
@@ -256,7 +256,7 @@ mod cases {
         work(&mut r, gpu, &d);
         let throttled = slice(&r, id).ok_or(EINVAL)?;
         assert!(throttled < 1_000);
-        // The level is what it was.
+        // The level is the same.
         assert_eq!(fixture::in_force(&r, id), Some(Level::LC));
         r.set_throttled(gpu, level::Set::NONE);
         work(&mut r, gpu, &d);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Load generator for zernel's software GPU: latency-critical and best-effort clients, each a
-//! process of its own, and the figures, tables and plots of what became of them.
+//! process of its own, and the figures, tables and plots of their results.
 
 mod bench;
 mod cli;
@@ -36,7 +36,7 @@ fn code(error: &anyhow::Error) -> u8 {
     }
 }
 
-/// Whoever read the output has seen enough.
+/// The reader of the output has seen enough.
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error
         .downcast_ref::<std::io::Error>()

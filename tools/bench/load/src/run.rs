@@ -279,8 +279,8 @@ impl Drop for Tuned {
     }
 }
 
-/// The order to each process, and its clients of the workload; phases are the same whoever
-/// else runs.
+/// The order to each process, and its clients of the workload; phases are the same beside any
+/// other clients.
 fn orders(workload: &Workload, options: Options) -> Vec<(Vec<usize>, Order)> {
     let mut orders: Vec<(Role, Vec<usize>, Order)> = Vec::new();
     let phases = workload.phases();

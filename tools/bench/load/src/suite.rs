@@ -209,8 +209,8 @@ fn beside_lc(name: &str, seconds: f64, weights: &[u32]) -> Result<Workload> {
     Workload::new(name, seconds, std::iter::once(lc).chain(be).collect())
 }
 
-/// Runs the suite and writes what came of it to `dir`; `only` are the sections or workloads to run,
-/// all if there are none.
+/// Runs the suite and writes its results to `dir`; `only` are the sections or workloads to run, all
+/// if there are none.
 pub fn run(dir: &Path, extent: Extent, scale: f64, only: &[String]) -> Result<()> {
     let mut parts = match extent {
         Extent::Quick => quick()?,

@@ -326,7 +326,7 @@ impl Machine for Device<'_> {
     }
 }
 
-/// Sleeps until `time`, whatever signals come.
+/// Sleeps until `time`, through any signals.
 pub fn sleep_until(time: Timestamp) -> Result<()> {
     loop {
         match clock_nanosleep_absolute(ClockId::Monotonic, &time.timespec()) {

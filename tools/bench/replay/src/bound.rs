@@ -5,8 +5,8 @@
 //! # Latency-critical requests
 //!
 //! They arrive at random with rate λ and are served in their order, each by a process of its own.
-//! Whatever runs below them is preempted and goes on later (preemptive resume), so that it concerns
-//! them in two ways only: the GPU has to switch, and it does so at the end of a slice.
+//! Less urgent work is preempted and goes on later (preemptive resume), so that it concerns them in
+//! two ways only: the GPU has to switch, and it does so at the end of a slice.
 //!
 //! With S the time that a request has the GPU for, its mean time there is that of an M/G/1 queue
 //! (Pollaczek, Khinchine):
@@ -78,7 +78,7 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    /// Of the clients of a workload, whatever their arrivals are.
+    /// Of the clients of a workload, with any arrivals.
     pub(crate) fn of(workload: &Workload, setting: &Setting, slice_us: u32, rate: f64) -> Self {
         let mean = |role, value: &dyn Fn(f64, f64) -> f64| {
             let clients = workload.clients.iter().filter(|one| one.role == role);

@@ -56,7 +56,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whoever read the output has seen enough.
+/// The reader of the output has seen enough.
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error
         .downcast_ref::<std::io::Error>()

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Policies: what becomes of the GPU when requests begin, are ready and are done.
+//! Policies: changes of the GPU when requests begin, are ready and are done.
 
 mod gpreempt;
 mod oracle;
@@ -51,7 +51,7 @@ pub(crate) trait Policy {
         Stream::Plain
     }
 
-    /// The data is on the GPU. Whoever implements this launches the kernels, now or later.
+    /// The data is on the GPU. The policy launches the kernels, now or later.
     fn ready(&mut self, world: &mut World, client: usize) {
         submit(world, client);
     }

@@ -70,7 +70,7 @@ pub(crate) struct Ran {
 }
 
 /// Makes all runs, as many at a time as there are processors; the results are in order, and the
-/// same whatever their number.
+/// same for any number.
 pub(crate) fn run(jobs: &[Job], setting: Setting) -> Result<Vec<Ran>> {
     let rows: Result<Vec<Vec<Ran>>> = jobs.par_iter().map(|job| one(job, setting)).collect();
     Ok(rows?.into_iter().flatten().collect())

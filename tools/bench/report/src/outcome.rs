@@ -143,7 +143,7 @@ pub struct ProcessUse {
     pub hints: Option<HintUse>,
 }
 
-/// A client and what became of its requests.
+/// A client and the outcome of its requests.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ClientOutcome {
     /// Its order.

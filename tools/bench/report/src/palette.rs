@@ -32,7 +32,7 @@ pub const PURPLE: RGBColor = RGBColor(204, 121, 167);
 /// Of an idle GPU.
 pub const IDLE: RGBColor = RGBColor(205, 205, 205);
 
-/// Colour of a policy by its name, whatever it was given.
+/// Colour of a policy by its name, with any parameters.
 pub fn of_policy(name: &str) -> RGBColor {
     match name.split_whitespace().next().unwrap_or("") {
         "alone" | "exclusive" => INK,

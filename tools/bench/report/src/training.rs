@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! A training loop, without zernel's prefetch signal and with it: what came of both.
+//! Results of a training loop, without zernel's prefetch signal and with it.
 
 mod figures;
 mod goals;
@@ -17,7 +17,7 @@ pub use self::figures::Figures;
 pub use self::goals::goals;
 pub use self::table::{cells, render, HEAD, LEGEND};
 
-/// The file of what came of loops in a folder of results.
+/// The file of loops in a folder of results.
 pub const FILE: &str = "training.json";
 
 /// Bounds of a random time, in milliseconds.
@@ -175,7 +175,7 @@ pub struct Summary {
     pub with_signal: Option<Figures>,
 }
 
-/// Writes what came of loops to a file.
+/// Writes the results of loops to a file.
 pub fn save(trainings: &[Training], path: &Path) -> Result<()> {
     fs::write(path, serde_json::to_vec(trainings)?)
         .with_context(|| format!("cannot write {}", path.display()))

@@ -98,7 +98,7 @@ pub struct Step {
 
 impl Preparation {
     /// The time of the request with number `number`, which begins at `at` from the start of the
-    /// run. It depends on nothing else: the same whoever else runs, and whatever was dropped.
+    /// run. It depends on nothing else, neither on other clients nor on dropped requests.
     pub fn sample(&self, seed: u64, number: u64, at: Duration) -> Duration {
         let us = match self {
             Self::Constant(us) => return Duration::from_micros(*us),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Statistics of requests: what became of them, and how long they took.
+//! Statistics of requests: their outcomes and times.
 
 use std::os::fd::AsFd;
 use std::time::Duration;

@@ -181,7 +181,7 @@ impl Context {
     }
 
     /// Gives it memory whose words its items can name, too: see [`Slot::word`]. It is pinned until
-    /// the context is gone, whatever becomes of the mapping.
+    /// the context is gone, also after the end of the mapping.
     ///
     /// Errors: [`Error::Call`] with `EBUSY` when it has memory, `EINVAL`, `EFAULT`, `ENOMEM` or
     /// `ENOENT`.

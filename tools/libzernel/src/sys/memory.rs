@@ -81,7 +81,7 @@ impl SharedMemory {
         Self::new(base, length)
     }
 
-    /// Pages of a file, shared with whoever else maps them.
+    /// Pages of a file, shared with other mappings of them.
     ///
     /// `offset` is a multiple of the page size, and so is what `length` is rounded up to.
     pub fn of_file(fd: BorrowedFd<'_>, offset: u64, length: usize) -> Result<Self, Errno> {
