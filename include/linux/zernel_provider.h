@@ -140,7 +140,7 @@ struct zernel_tsg_start {
  * -ENOENT	the TSG or GPU is gone; zernel drops it and never calls again
  * -EAGAIN	not now (suspended, say); zernel calls again with back-off, and
  *		until then nothing else on that GPU
- * -EINVAL	the hardware cannot do this value and keeps what it has;
+ * -EINVAL	the hardware cannot do this value and keeps its own;
  *		reported, not repeated
  * -ETIMEDOUT	the GPU did not answer in time; reported, not repeated
  * -EIO		the GPU or its driver failed; reported, not repeated
@@ -235,8 +235,7 @@ struct zernel_tsg_desc {
  *
  * Return: the provider, or an ERR_PTR: -EINVAL @ops lacks something or its
  * size, name or time slice operations are missing, -EPROTO another @abi,
- * -ENOMEM, or what @ops->replay returned (everything it reported is then
- * gone again).
+ * -ENOMEM, or the error of @ops->replay (all its reports are then undone).
  */
 struct zernel_provider *zernel_provider_register(const struct zernel_provider_ops *ops,
 						 void *priv);

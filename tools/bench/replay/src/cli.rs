@@ -69,7 +69,7 @@ struct RunArgs {
 #[command(allow_negative_numbers = true)]
 struct SweepArgs {
     /// The parameter to change.
-    #[arg(value_enum)]
+    #[arg(value_enum, value_name = "PARAMETER")]
     kind: Kind,
     /// Name of a built-in workload, or path of a YAML file; the default depends on the parameter.
     #[arg(long, value_name = "FILE", value_parser = workload_name)]
