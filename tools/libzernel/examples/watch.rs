@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Lowers the calling process, and tells what happens to its TSGs: the example of
+//! Lowers the calling process, and prints the events of its TSGs: the example of
 //! Documentation/uapi.rst.
 
 use libzernel::event::{Kind, Wanted};

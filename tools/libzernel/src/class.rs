@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Classes of targets: what to set, and what is in force.
+//! Classes of targets: attributes to set, and those in force.
 
 use std::fmt;
 
@@ -361,7 +361,7 @@ pub struct Assignment {
     pub own: Attributes,
     /// Those of them that rest on privilege.
     pub privileged: Set,
-    /// TSGs whose level it decides.
+    /// TSGs with their level from it.
     pub tsgs: u32,
 }
 
@@ -414,8 +414,8 @@ impl Zernel {
 
     /// Takes attributes of `target` away and then gives it others, in one call.
     ///
-    /// Errors: as [`Self::set_class`]; `ENODATA` when nothing is set and the target has nothing of
-    /// what is cleared.
+    /// Errors: as [`Self::set_class`]; `ENODATA` when nothing is set and the target has no
+    /// attribute to clear.
     pub fn change_class(
         &self,
         target: &Target,

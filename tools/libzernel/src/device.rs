@@ -112,10 +112,9 @@ impl Zernel {
             .map(|raw| LevelInfo::try_from(&raw?))
     }
 
-    /// Tracks what the threads of `target` do: a thread, a process with the threads that it makes
-    /// later, or a cgroup with all processes that are in it or come; `tracking` says whether those of
-    /// its children, too, which is for a process alone, and whether they have phases. Returns how
-    /// many threads of it are tracked then.
+    /// Tracks the threads of `target`: a thread, a process with its later threads, or a cgroup with
+    /// all its present and later processes. `tracking` adds the children of a process, and phases.
+    /// Returns the number of its tracked threads.
     ///
     /// Errors: [`Error::Call`] with `EPERM`, `EDQUOT`, `ENOSPC`, `EOPNOTSUPP`, `ESRCH` or `EBADF`;
     /// `EINVAL` for a TSG.
@@ -176,8 +175,8 @@ impl Zernel {
             .map(|raw| raw.map(|raw: abi::zernel_cgroup_info| Cgroup::from(&raw)))
     }
 
-    /// Says that a thread is in `phase` for `duration`, which wins over what is detected. With a
-    /// duration of zero the hint that was given before ends.
+    /// States that a thread is in `phase` for `duration`, over the detected phase. A duration of
+    /// zero ends the last hint.
     ///
     /// Errors: [`Error::Call`] with `EINVAL` for more than [`phase::HINT_MAX`], `EPERM`, `ENODATA`
     /// when it is not tracked as one of a machine-learning program, or `ESRCH`.
@@ -234,7 +233,7 @@ impl Zernel {
         self.fd.as_fd()
     }
 
-    /// The open file, for what is part of it and must not outlive it.
+    /// The open file, for its parts, which must not outlive it.
     pub(crate) fn file(&self) -> &Arc<OwnedFd> {
         &self.fd
     }

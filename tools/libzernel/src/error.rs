@@ -82,7 +82,7 @@ pub enum Cause {
     TryAgain,
     /// A signal came first.
     Interrupted,
-    /// Something else holds what is needed.
+    /// Another user holds the resource.
     Busy,
     /// The module is older than this program.
     Unsupported,
@@ -214,7 +214,7 @@ calls! {
 }
 
 impl Error {
-    /// Makes the error of `call` from what the kernel answered.
+    /// Makes the error of `call` from the kernel's answer.
     pub fn call(call: Call) -> impl Fn(Errno) -> Self {
         move |errno| Self::Call { call, errno }
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The event stream: what zernel did, in order, with what was lost counted.
+//! The event stream: zernel's actions in order, with a count of lost ones.
 
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -176,7 +176,7 @@ impl Event {
         }
     }
 
-    /// Takes what an event of its kind has from its bytes.
+    /// Takes the fields of an event of its kind from its bytes.
     fn fill(&mut self, bytes: &[u8]) -> Result<()> {
         match self.kind {
             Kind::GpuAdded | Kind::GpuRemoved | Kind::GpuState => {
@@ -407,7 +407,7 @@ impl EventStream {
             .map_err(Error::call(Call::Events))
     }
 
-    /// Reads what is there; says whether that was anything.
+    /// Reads waiting events; true if there were any.
     fn refill(&mut self) -> Result<bool> {
         match rustix::io::read(&self.fd, &mut self.buffer) {
             Ok(read) => {

@@ -44,9 +44,9 @@ pub struct Abilities {
     pub enable: bool,
     /// Tell how busy the GPU is.
     pub load: bool,
-    /// Tell what a TSG does.
+    /// Tell the load of a TSG.
     pub tsg_load: bool,
-    /// Refuse what owners of TSGs ask of the driver.
+    /// Refuse owners' changes of their TSGs by the driver.
     pub control: bool,
     /// Tell that a thread waits for the GPU.
     pub waits: bool,

@@ -12,7 +12,7 @@ use crate::{Call, Error, Result, Timestamp, Zernel};
 /// Optional parts that work in this kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Capabilities {
-    /// Requests without a holder, on a GPU whose provider can do that.
+    /// Requests without a holder, on GPUs with a provider that can exclude TSGs.
     pub no_holder: bool,
     /// Time slices of targets.
     pub timeslice: bool,

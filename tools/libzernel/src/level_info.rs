@@ -18,7 +18,7 @@ impl Id {
     }
 }
 
-/// A level on a GPU: what it has, and what its TSGs have done.
+/// A level on a GPU: its settings, and the counters of its TSGs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct LevelInfo {
     /// Its id.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Phases of machine-learning programs: what their threads do, and for how long they did.
+//! Phases of machine-learning programs, and their times.
 
 use std::fmt;
 use std::ops::Add;

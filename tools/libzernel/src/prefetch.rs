@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Subscriptions: what is done when it is time for a process to load its next batch.
+//! Subscriptions: actions at the prefetch signals of a process.
 //!
 //! ```no_run
 //! use std::os::fd::AsFd;
@@ -126,8 +126,8 @@ impl Zernel {
 }
 
 impl Slot<'_> {
-    /// Has the word [`Signals`](crate::request::Word::Signals) count the signals for a process, from
-    /// what it holds now.
+    /// Has the word [`Signals`](crate::request::Word::Signals) count the signals for a process,
+    /// from its present value.
     ///
     /// Errors: [`Error::Call`] with `EBUSY` when it does already, `EINVAL` when the target is not a
     /// process, `ENOENT`, `ESRCH`, `EPERM` or `EDQUOT`.

@@ -16,9 +16,9 @@ pub const MAX_PER_FILE: usize = 64;
 pub const MAX: usize = 256;
 
 impl Zernel {
-    /// Has tracked threads counted as waiting for the GPU from the call of a function to its return.
-    /// It begins at `offset` in `library`, an ELF file that is open for reading and whose symbol table
-    /// has it. Returns the handle of the probe, which ends when it is
+    /// Has tracked threads counted as waiting for the GPU from the call of a function to its
+    /// return. It begins at `offset` in `library`, an ELF file that is open for reading and has it
+    /// in its symbol table. Returns the handle of the probe, which ends when it is
     /// [removed](Self::remove_probe) or this file is closed.
     ///
     /// The place is mapped during the call, so that one that cannot be probed is found.

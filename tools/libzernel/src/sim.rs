@@ -205,7 +205,7 @@ impl Sim {
         EngineStats::read(self.as_fd(), gpu, engine)
     }
 
-    /// Starts to record what the engines of `gpu` do, at most `capacity` records unread.
+    /// Starts to record the activity of the engines of `gpu`, at most `capacity` records unread.
     ///
     /// Errors: [`Error::Call`] with `EPERM`, `EBUSY`, `EINVAL`, `ENOENT` or `ENOMEM`.
     pub fn trace(&self, gpu: u32, capacity: u32) -> Result<Trace> {

@@ -22,7 +22,7 @@ pub mod abi {
     include!(concat!(env!("OUT_DIR"), "/abi.rs"));
 }
 
-/// Defines a safe function for a call whose structure holds no address.
+/// Defines a safe function for a call without addresses in its structure.
 ///
 /// The number comes from the C header. That it carries the size and the
 /// direction of the Rust structure is checked when this crate is built.

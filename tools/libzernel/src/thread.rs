@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Tracked threads: what they did with their time, and their phases.
+//! Tracked threads: their times by activity, and their phases.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ use crate::{text, Target, Timestamp};
 pub struct Tracking {
     /// Processes that it makes later, too, and those that they make.
     pub children: bool,
-    /// It is a machine-learning program, whose threads have phases.
+    /// It is a machine-learning program: its threads have phases.
     pub ml: bool,
 }
 
@@ -57,7 +57,7 @@ impl Tracking {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Cause {
-    /// For a block device, or what counts as one.
+    /// For a block device, or its like.
     Io,
     /// In futex(2) and its like: for a thread.
     Futex,
@@ -179,7 +179,7 @@ impl Sleeps {
     }
 }
 
-/// The last sample of a thread: what its phase was told by.
+/// The last sample of a thread: the inputs of its phase.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Sample {
     /// When it was taken; none: there was none yet.
@@ -194,7 +194,7 @@ pub struct Sample {
     pub futexes: u64,
 }
 
-/// A tracked thread: what it did since it is recorded, and its phases.
+/// A tracked thread: its times since its record began, and its phases.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Thread {
     /// Id of its record: never used again, not even after a reload of the module.
@@ -225,7 +225,7 @@ pub struct Thread {
     pub does: Does,
     /// For how long it has, in nanoseconds.
     pub does_ns: u64,
-    /// CPU bursts, up to the last change of what it does: from one sleep to the next.
+    /// CPU bursts, up to the last change of activity: from one sleep to the next.
     pub bursts: Sum,
     /// It could run and had no CPU.
     pub queued: Sum,

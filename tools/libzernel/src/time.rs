@@ -73,7 +73,7 @@ impl fmt::Display for Timestamp {
     }
 }
 
-/// Nanoseconds of `duration`; what does not fit is as long as can be said.
+/// Nanoseconds of `duration`, clamped to the longest possible one.
 pub(crate) const fn saturating_ns(duration: Duration) -> u64 {
     let ns = duration.as_nanos();
     if ns > u64::MAX as u128 {

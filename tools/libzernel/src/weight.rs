@@ -25,7 +25,7 @@ pub struct ParseWeightError(String);
 impl Weight {
     /// The least.
     pub const MIN: Self = Self(abi::ZERNEL_WEIGHT_MIN);
-    /// The weight of who was given none.
+    /// The weight of TSGs without one of their own.
     pub const DEFAULT: Self = Self(abi::ZERNEL_WEIGHT_DEFAULT);
     /// The most.
     pub const MAX: Self = Self(abi::ZERNEL_WEIGHT_MAX);

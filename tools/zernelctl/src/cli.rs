@@ -437,7 +437,7 @@ enum TuneCommand {
 }
 
 impl Args {
-    /// Does what the command line says.
+    /// Runs the command.
     pub fn run(self) -> Result<ExitCode> {
         let json = self.json;
         let zernel = || Zernel::open_at(&self.device);

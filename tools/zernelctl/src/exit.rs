@@ -57,7 +57,7 @@ impl fmt::Display for Unsound {
 
 impl std::error::Error for Unsound {}
 
-/// Tells what went wrong, and returns the code that goes with it.
+/// Prints the error, and returns its exit code.
 pub fn report(error: &anyhow::Error) -> ExitCode {
     if is_broken_pipe(error) {
         // The reader of the output has seen enough.

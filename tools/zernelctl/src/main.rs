@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Shows what zernel knows about GPUs and their work, and sets classes and tunables.
+//! Shows GPUs and their work, and sets classes and tunables.
 
 mod cgroup;
 mod class;

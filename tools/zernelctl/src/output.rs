@@ -27,7 +27,7 @@ pub fn text(text: &str) -> Result<()> {
     Ok(writeln!(io::stdout().lock(), "{}", text.trim_end())?)
 }
 
-/// A table without lines whose columns are as wide as they need to be.
+/// A table without lines, with columns as wide as they need to be.
 pub fn table<'a>(
     header: impl IntoIterator<Item = &'a str>,
     right: impl Fn(&str) -> bool,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! `phases` and `hint`: what machine-learning programs do.
+//! `phases` and `hint`: phases of machine-learning programs.
 
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal, Write};

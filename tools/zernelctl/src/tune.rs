@@ -34,7 +34,7 @@ pub fn get(tunables: &Tunables, name: &str, json: bool) -> Result<()> {
     output::text(&tunable.value)
 }
 
-/// Sets one tunable and shows what it then is.
+/// Sets one tunable and shows its new value.
 pub fn set(tunables: &Tunables, name: &str, value: &str, json: bool) -> Result<()> {
     tunables.set(name, value)?;
     get(tunables, name, json)

@@ -267,7 +267,7 @@ fn change(
     level: Level,
     events: &mut EventStream,
 ) -> Result<Change> {
-    // Events of what was done before are not ours.
+    // Events of earlier calls are not ours.
     while events
         .next_within(Some(Duration::from_millis(2)))?
         .is_some()

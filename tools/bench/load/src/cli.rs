@@ -275,7 +275,7 @@ fn workload_name(text: &str) -> Result<String> {
     Workload::check_name(text).map(|()| text.to_owned())
 }
 
-/// Does what the command line says.
+/// Runs the command.
 pub fn run(args: Args) -> Result<()> {
     match args.command {
         Command::Client(args) => client(&args),

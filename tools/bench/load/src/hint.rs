@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Hints of a client that it will need the GPU: the items in its stream before the
-//! kernels, and who stores the words that the stream waits for.
+//! Hints of a client that it will need the GPU: the items in its stream before the kernels, and the
+//! stores to the words that the stream waits for.
 //!
-//! A request is *ready* when its data is on the GPU: after the copy in, which runs on another engine
-//! and needs no switch. So what is predicted is the preparation and the copy together.
+//! A request is *ready* when its data is on the GPU: after the copy in, which runs on another
+//! engine and needs no switch. So the prediction covers the preparation and the copy together.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,8 +21,7 @@ const BOUND: Duration = Duration::from_millis(150);
 /// Semaphore words of a channel.
 pub const WORDS: u32 = 4;
 
-/// The word of a channel that its kernels wait for: the number of the last request whose data is
-/// ready.
+/// The word of a channel that its kernels wait for: the number of the last ready request.
 pub const DATA: u32 = 3;
 
 /// Slots of a process, one for each channel.
@@ -65,7 +64,7 @@ pub struct Hints {
 }
 
 impl Hints {
-    /// Hints for what `context` runs, the only compute TSG of this process.
+    /// Hints for the kernels of `context`, the only compute TSG of this process.
     ///
     /// `words` are its semaphore words.
     pub fn open(hint: Hint, context: &Context, words: &Arc<Words>) -> Result<Self> {
@@ -138,7 +137,7 @@ pub struct Stream<'a> {
 }
 
 impl<'a> Stream<'a> {
-    /// Of a channel of the context; `key` is what its preparation depends on.
+    /// Of a channel of the context; `key` stands for the causes of its preparation time.
     pub fn new(hints: &'a Hints, channel: u32, key: u64) -> Self {
         let begin = match &hints.kind {
             Kind::Constant { .. } => None,
@@ -171,8 +170,8 @@ impl<'a> Stream<'a> {
         })
     }
 
-    /// A request begins: tells so. Returns its number, and what comes before its kernels in the
-    /// stream: the wait and the holder.
+    /// Begins a request. Returns its number, and the items before its kernels in the stream: the
+    /// wait and the holder.
     pub fn begin(&mut self) -> Result<(Number, [Item; 4])> {
         match (&self.hints.kind, &self.begin) {
             (Kind::Request { slots, .. }, Some(begin)) => {

@@ -22,7 +22,7 @@ const JUDGED: u32 = 8;
 /// Source of batches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum From {
-    /// A block device made for it, whose reads take their time.
+    /// A block device with slow reads, made for it.
     Disk,
     /// A file or block device that is there.
     File(PathBuf),

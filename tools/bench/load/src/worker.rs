@@ -38,7 +38,7 @@ const EACH: usize = 8_192;
 /// Most items of a submission.
 const SUBMIT: usize = 256;
 
-/// Items before the kernels of an inference: what a hint puts there, and the wait for the data.
+/// Items before the kernels of an inference: those of a hint, and the wait for the data.
 const HEAD: usize = 5;
 
 /// Order to a client process.
@@ -153,7 +153,7 @@ pub struct Device<'a> {
     gpu: &'a Gpu,
     channel: u32,
     stream: Option<Stream<'a>>,
-    /// The kernels of an inference, behind what they wait for.
+    /// The kernels of an inference, behind their waits.
     inference: Vec<Item>,
     /// The request that it is at, and the last item of its inference.
     request: Number,

@@ -231,14 +231,14 @@ impl Common {
         options
     }
 
-    /// Prints the table, and writes what was asked for.
+    /// Prints the table, and writes the files.
     fn report(&self, all: &[Ran], sweep: Option<Kind>, charts: Vec<(String, Chart)>) -> Result<()> {
         let parameter = sweep.map(Kind::parameter);
         let rows: Vec<Row> = all.iter().map(|ran| ran.row.clone()).collect();
         let mut out = io::stdout().lock();
         write!(out, "{}{}", table::render(&rows, parameter), LEGEND)?;
         if let Some(path) = &self.json {
-            // Of a sweep its plot, too: a page can show it without knowing what it is.
+            // Of a sweep its plot, too: a page can show it as it is.
             let plots = charts.iter().filter(|_| sweep.is_some());
             let plots = plots
                 .filter_map(|(_, chart)| chart.svg().transpose())
@@ -267,7 +267,7 @@ impl Common {
     }
 }
 
-/// Does what the command line says.
+/// Runs the command.
 pub(crate) fn run(args: Args) -> Result<()> {
     match args.command {
         Command::Run(args) => policies(&args),

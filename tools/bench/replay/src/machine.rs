@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The model of the GPU with what it needs on the host: storage, semaphore words, reports.
+//! The model of the GPU with its surroundings on the host: storage, semaphore words, reports.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -89,7 +89,7 @@ pub(crate) type Model = Gpu<Words, Heaps>;
 /// Number of the compute engine.
 pub(crate) const COMPUTE: u32 = 0;
 
-/// Most items that wait in a channel: the kernels of a request and what is around them.
+/// Most items that wait in a channel: the kernels of a request and the items around them.
 const CHANNEL_ITEMS: u32 = 300;
 
 /// A GPU like `preset` with room for this many TSGs and channels.
@@ -138,7 +138,7 @@ impl Kind {
     ];
 }
 
-/// An order for a client, whose completion can be told from others.
+/// An order for a client; its completion can be told from others.
 pub(crate) const fn order(client: usize, kind: Kind, work: Work) -> Order {
     Order {
         work,
@@ -162,7 +162,7 @@ pub(crate) struct Ended {
     pub(crate) expired: bool,
 }
 
-/// Collects what has ended.
+/// Collects ended items.
 #[derive(Debug, Default)]
 pub(crate) struct Log {
     ended: Vec<Ended>,

@@ -20,7 +20,7 @@ pub(crate) struct Engine {
     pub(crate) switch_ns: u64,
     /// Had nothing to do.
     pub(crate) idle_ns: u64,
-    /// Was held for requests whose data was not there.
+    /// Was held for requests without their data.
     pub(crate) held_ns: u64,
     /// Contexts restored.
     pub(crate) switches: u64,

@@ -23,9 +23,9 @@ pub(crate) enum Stream {
     Holder,
 }
 
-/// A policy. Called at the time of what it is told.
+/// A policy. Called at the time of each event.
 pub(crate) trait Policy {
-    /// Its name, with what it was given.
+    /// Its name, with its parameters.
     fn name(&self) -> String;
 
     /// Checks that it can run this.
@@ -64,7 +64,7 @@ pub(crate) trait Policy {
     /// A timer has fired.
     fn timer(&mut self, _world: &mut World, _token: u64) {}
 
-    /// The driver has done what it was asked for.
+    /// The driver has done an operation.
     fn operated(&mut self, _world: &mut World, _operation: Operation) {}
 }
 

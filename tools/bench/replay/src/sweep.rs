@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Several simulations beside each other: policies of a workload, and what changes with what.
+//! Several simulations beside each other: policies of a workload, and the effect of a parameter.
 
 use anyhow::{Context, Result};
 use rayon::prelude::*;
@@ -54,7 +54,7 @@ pub(crate) struct Job {
     pub(crate) parameter: Option<f64>,
     /// The workload.
     pub(crate) workload: Workload,
-    /// The policies, with what each is given.
+    /// The policies, with the parameters of each.
     pub(crate) policies: Vec<(Name, Options)>,
 }
 

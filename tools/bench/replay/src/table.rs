@@ -42,7 +42,7 @@ pub(crate) struct Row {
     pub(crate) be_percent: f64,
     /// The same of latency-critical ones, with their holders.
     pub(crate) lc_percent: f64,
-    /// GPU held for requests whose data was not there, in percent.
+    /// GPU held for requests without their data, in percent.
     pub(crate) held_percent: f64,
     /// GPU switching contexts, in percent.
     pub(crate) switch_percent: f64,
@@ -128,7 +128,7 @@ impl Row {
     }
 }
 
-/// The table of these rows; `parameter` names what a sweep changed.
+/// The table of these rows; `parameter` is that of a sweep.
 pub(crate) fn render(rows: &[Row], parameter: Option<&str>) -> String {
     let mut head = vec!["", "policy"];
     head.extend(parameter);

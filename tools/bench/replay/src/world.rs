@@ -26,7 +26,7 @@ pub(crate) const HOLD_BOUND: Ns = Ns(20_000_000);
 /// Share of the GPU that a holder uses: one of about a hundred SMs.
 const HOLD_DEMAND: Permille = Permille(10);
 
-/// Most events that the model handles before the simulation looks at what has ended.
+/// Most events that the model handles before the simulation looks for ended items.
 const BUDGET: u32 = 1 << 20;
 
 /// Everything but the policy.
@@ -169,8 +169,8 @@ impl World {
             .push(Reverse((time.max(self.now), self.pushed, event)));
     }
 
-    /// Lets time go on to what happens next: an event, or `None` if something on the GPU has.
-    /// Returns whether there was anything left.
+    /// Lets time go on to the next event, or to `None` for one on the GPU. Returns whether there
+    /// was anything left.
     pub(crate) fn step(&mut self) -> Option<Option<Event>> {
         let model = self.gpu.next_event().map_or(u64::MAX, |time| time.0);
         let queued = self.queue.peek().map_or(u64::MAX, |Reverse(head)| head.0);
@@ -274,7 +274,7 @@ impl World {
         self.submit(tsg, channel, &orders);
     }
 
-    /// Kills what a TSG runs. Its clients' kernels start again, and what they had done is lost.
+    /// Kills the kernels of a TSG. They start again, and their progress is lost.
     pub(crate) fn reset(&mut self, group: usize) {
         let (old, now) = (self.groups[group].compute, Ns(self.now));
         let stats = sound(self.gpu.tsg_stats(old));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Results as data, and what is shown of them: tables, plots, verdicts, the page of `make bench` and
-//! the picture of the README. `zernel-load` and `replay` make the data.
+//! Results as data, and their views: tables, plots, verdicts, the page of `make bench` and the
+//! picture of the README. `zernel-load` and `replay` make the data.
 
 pub mod chart;
 pub mod figures;

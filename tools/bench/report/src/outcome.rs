@@ -93,11 +93,11 @@ pub struct HintUse {
     pub requests: u64,
     /// Triggers that zernel stored.
     pub triggers: u64,
-    /// Requests whose data came after the GPU was there, as far as zernel can tell.
+    /// Requests with the GPU free before their data was ready, as far as zernel can tell.
     pub early: u64,
     /// By how much in all, in nanoseconds.
     pub early_ns: u64,
-    /// Requests whose data was there before the GPU was.
+    /// Requests with their data ready before the GPU was free.
     pub late: u64,
     /// By how much in all, in nanoseconds.
     pub late_ns: u64,

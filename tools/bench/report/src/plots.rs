@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Plots of results: latency distributions, who holds the GPU, and what training loops did.
+//! Plots of results: latency distributions, the holder of the GPU, and the steps of training loops.
 
 mod lanes;
 mod latency;
@@ -72,7 +72,7 @@ impl Scale {
     }
 }
 
-/// Draws what colours mean in a row that begins at `place`.
+/// Draws the meaning of colours in a row that begins at `place`.
 fn draw_swatches<DB: DrawingBackend>(
     area: &Area<DB>,
     scale: Scale,
@@ -143,7 +143,7 @@ pub fn draw(all: &[Comparison], dir: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Draws what training loops did, likewise.
+/// Draws the steps of training loops, likewise.
 pub fn draw_trainings(all: &[Training], dir: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for one in all {

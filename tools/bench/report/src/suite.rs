@@ -82,7 +82,7 @@ pub fn ideal_percent() -> f64 {
     100.0 * (1.0 - rate * network.service().as_secs_f64())
 }
 
-/// Reads what a suite came to.
+/// Reads the results of a suite.
 pub fn load(dir: &Path) -> Result<Vec<Done>> {
     let path = dir.join(FILE);
     let text =

@@ -40,7 +40,7 @@ pub struct Row {
     pub be_kept_percent: Option<f64>,
     /// GPU that best-effort clients had, in percent.
     pub be_gpu_percent: f64,
-    /// GPU held for requests whose data was not there, in percent.
+    /// GPU held for requests without their data, in percent.
     pub held_percent: f64,
     /// The same as zernel counts it, in percent.
     pub early_percent: f64,
@@ -126,7 +126,7 @@ impl Row {
         }
     }
 
-    /// Its mode, and what that was set to.
+    /// Its mode, and the parameters of that.
     pub fn mode_and_setting(&self) -> String {
         let setting = self.setting.as_ref().map(|setting| format!(" {setting}"));
         format!("{}{}", self.mode, setting.unwrap_or_default())
@@ -139,7 +139,7 @@ fn percentiles(sorted: &[i64]) -> Option<[f64; 4]> {
     Some([us(0.5)?, us(0.99)?, us(0.999)?, us(1.0)?])
 }
 
-/// The workload in words: who runs how often.
+/// The workload in words: its clients and their rates.
 pub fn title(comparison: &Comparison) -> String {
     let mut title = format!("Workload {}", comparison.workload);
     let Some(run) = comparison.runs.iter().max_by_key(|run| run.clients.len()) else {

@@ -181,7 +181,7 @@ pub fn save(trainings: &[Training], path: &Path) -> Result<()> {
         .with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Reads what [`save`] wrote to a folder; nothing if there is none.
+/// Reads the file of [`save`] in a folder; nothing if there is none.
 pub fn load(dir: &Path) -> Result<Vec<Training>> {
     let path = dir.join(FILE);
     if !path.exists() {

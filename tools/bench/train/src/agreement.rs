@@ -27,7 +27,7 @@ pub struct Agreement {
 }
 
 impl Agreement {
-    /// Of the sections of a loop with what was told of its thread, which is sampled every `tick`.
+    /// Of the sections of a loop with the phases of its thread, sampled every `tick`.
     ///
     /// Sections shorter than three samples need not be told and count for nothing; nor does the
     /// first step, in which the loop has not waited for the GPU yet.

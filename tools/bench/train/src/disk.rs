@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! A block device that takes its time: the kernel's null_blk, whose requests end by a timer.
+//! A slow block device: the kernel's null_blk, with requests that end by a timer.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ pub(crate) const BLOCK: u64 = 4096;
 /// Longest time until its node is there.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The kernel has not what a throttled disk is made of.
+/// The kernel lacks a part of the throttled disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("no throttled disk: this kernel has no {0}; name a source with --file")]
 pub struct Missing(pub &'static str);
@@ -40,7 +40,7 @@ impl Disk {
 
     /// A device each of whose requests takes `latency`; a process has one at a time.
     ///
-    /// Errors: [`Missing`]; and what root alone may do, for others.
+    /// Errors: [`Missing`]; a lack of permission for users other than root.
     pub fn new(latency: Duration) -> Result<Self> {
         Self::with_depth(latency, None)
     }
@@ -118,7 +118,7 @@ impl Drop for Disk {
     }
 }
 
-/// Removes those whose processes are gone, or are this one.
+/// Removes those of processes that are gone, and of this one.
 fn remove_orphans(devices: &Path) -> Result<()> {
     for entry in fs::read_dir(devices)? {
         let entry = entry?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! A training loop that reads, computes and steps, and says when it did what: what zernel tells of
-//! its phases and what its prefetch signal is good for are measured against that.
+//! A training loop that reads, computes and steps, and logs the time of each step: zernel's phases
+//! and the use of its prefetch signal are measured against that.
 
 mod agreement;
 mod disk;

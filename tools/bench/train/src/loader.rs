@@ -51,7 +51,7 @@ pub(crate) struct Order {
 
 /// A batch that is there.
 pub(crate) struct Batch {
-    /// The signal was what it was loaded for.
+    /// It was loaded for the signal.
     pub(crate) signalled: bool,
     pub(crate) read: Span,
 }
@@ -65,7 +65,7 @@ pub(crate) struct Loader<'a> {
 }
 
 impl Loader<'_> {
-    /// Loads what is ordered.
+    /// Loads ordered batches.
     pub(crate) fn run(mut self, orders: &Receiver<Order>, batches: &Sender<Result<Batch>>) {
         if let Err(error) = self.zernel.track(&Target::CurrentThread, Tracking::ML) {
             // Nobody waits for it any more if it is not taken.

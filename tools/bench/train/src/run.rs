@@ -147,7 +147,7 @@ impl Run {
     }
 }
 
-/// Writes down what the thread that trains does.
+/// Logs the steps of the training thread.
 #[derive(Debug)]
 pub(crate) struct Diary {
     began: Timestamp,
@@ -176,7 +176,7 @@ impl Diary {
         span
     }
 
-    /// From the first mark to the last, and what was between.
+    /// From the first mark to the last, with the sections between.
     pub(crate) fn close(self) -> (Span, Vec<Section>) {
         let whole = Span {
             began: self.began,

@@ -45,11 +45,11 @@ impl fmt::Debug for Source {
 impl Source {
     /// The file or block device at `path`.
     ///
-    /// Errors: what opening it comes to; what is neither, or is shorter than 4,096 bytes.
+    /// Errors: those of opening it; a source of another kind, or shorter than 4,096 bytes.
     pub fn open(path: &Path) -> Result<Self> {
         let named = || format!("cannot read batches from {}", path.display());
         let direct = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::DIRECT;
-        // Opening a pipe must not wait for who writes to it.
+        // Opening a pipe must not wait for its writer.
         let flags = |direct: OFlags| direct | OFlags::NONBLOCK;
         let (file, cached) = match open(path, flags(direct), Mode::empty()) {
             // A file system that has only its cache.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Workloads: which clients run, what they serve, when their requests arrive and how long the
-//! preparation of each takes. No GPU: `zernel-load` runs them on one, `replay` on a model of one.
+//! Workloads: clients, their networks, the arrival of their requests and the times of preparation.
+//! No GPU: `zernel-load` runs them on one, `replay` on a model of one.
 
 mod network;
 mod preparation;

@@ -94,7 +94,7 @@ impl Network {
         }
     }
 
-    /// Share of the GPU that its kernels can use, in thousandths: what is left is for the other
+    /// Share of the GPU that its kernels can use, in thousandths: the rest is for the other
     /// channels of the same TSG, if there are any.
     ///
     /// At batch size 1 a network fills less than half of an A100: the published C and D without

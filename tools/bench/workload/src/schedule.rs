@@ -47,7 +47,7 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// The schedule of `arrival` whose periodic requests begin at `phase`; equal seeds make equal
+    /// The schedule of `arrival`, with periodic requests from `phase` on; equal seeds make equal
     /// schedules.
     pub fn new(arrival: Arrival, phase: Duration, seed: u64) -> Self {
         let ticks = match arrival {

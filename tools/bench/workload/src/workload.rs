@@ -239,8 +239,8 @@ impl Workload {
         Ok(workload)
     }
 
-    /// A built-in workload, or the YAML file at this path; `see` is where the user is told what one
-    /// looks like.
+    /// A built-in workload, or the YAML file at this path; `see` is the command that shows the form
+    /// of one.
     pub fn load(name_or_path: &str, see: &str) -> Result<Self> {
         if let Some(workload) = Self::built_in(name_or_path) {
             return Ok(workload);
@@ -306,8 +306,8 @@ impl Workload {
     }
 
     /// When each client's first request arrives: periodic clients of the same rate follow each
-    /// other by their cumulative latency alone and a twentieth of it, so that who comes next starts
-    /// when the last is done, and not while it is about to be.
+    /// other by their cumulative latency alone and a twentieth of it, so that the next starts when
+    /// the last is done, and not while it is about to be.
     pub fn phases(&self) -> Vec<Duration> {
         let mut taken: HashMap<u64, Duration> = HashMap::new();
         self.clients

@@ -21,15 +21,15 @@ pub struct Slot<'a> {
 /// A word of a slot that the GPU waits for or stores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Word {
-    /// The last request whose time has come; its stream waits for it.
+    /// The last triggered request; its stream waits for it.
     Trigger,
     /// The last request that is to be held no longer; its holder waits for it.
     Release,
     /// The last request that is done.
     Done,
-    /// The last request whose holder has run, which stores it.
+    /// The last request with a holder that has run; the holder stores it.
     Held,
-    /// Counts the signals of a subscription, from what it held then.
+    /// Counts the signals of a subscription, from its value at that time.
     Signals,
 }
 

@@ -309,7 +309,7 @@ impl Histogram {
         Some(Duration::from_nanos(middle.clamp(min, max)))
     }
 
-    /// The shortest duration in a bucket; what no clock can tell is as long as can be said.
+    /// The shortest duration in a bucket, clamped to the longest possible one.
     fn lower(&self, index: usize) -> Duration {
         let (octave, within) = match index / self.octave {
             0 => (0, index),

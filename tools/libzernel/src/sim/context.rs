@@ -180,8 +180,8 @@ impl Context {
         calls::doorbell(self.fd(), &mut raw).map_err(Error::call(Call::SimDoorbell))
     }
 
-    /// Gives it memory whose words its items can name, too: see [`Slot::word`]. It is pinned until
-    /// the context is gone, also after the end of the mapping.
+    /// Gives it memory with words that its items can name, too: see [`Slot::word`]. It is pinned
+    /// until the context is gone, also after the end of the mapping.
     ///
     /// Errors: [`Error::Call`] with `EBUSY` when it has memory, `EINVAL`, `EFAULT`, `ENOMEM` or
     /// `ENOENT`.
@@ -286,7 +286,7 @@ pub struct Words {
 }
 
 impl Words {
-    /// Stores `value` in `word`; all earlier writes are visible to who sees it.
+    /// Stores `value` in `word`; a reader that sees it sees all earlier writes.
     ///
     /// # Panics
     ///

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The execution trace: who had an engine from when to when.
+//! The execution trace: the TSG on each engine, with begin and end.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;

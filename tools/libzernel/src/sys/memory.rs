@@ -13,17 +13,17 @@ use rustix::mm::{mmap, mmap_anonymous, munmap, MapFlags, ProtFlags};
 
 use super::abi;
 
-/// `struct zernel_slot`, whose fields others store to at any time.
+/// `struct zernel_slot`; others store to its fields at any time.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Slot {
-    /// Number of the last request whose time has come.
+    /// Number of the last triggered request.
     pub trigger: AtomicU32,
     /// Number of the last request that is to be held no longer.
     pub release: AtomicU32,
     /// Number of the last request that is done.
     pub done: AtomicU32,
-    /// Number of the last request whose holder has run.
+    /// Number of the last request with a holder that has run.
     pub held: AtomicU32,
     /// When the release word was stored.
     pub ready_at: AtomicU64,
@@ -66,7 +66,7 @@ pub struct SharedMemory {
 
 // SAFETY: The mapping belongs to the process, not to a thread.
 unsafe impl Send for SharedMemory {}
-// SAFETY: What is in it is reached through atomics only.
+// SAFETY: All accesses to its content are atomic.
 unsafe impl Sync for SharedMemory {}
 
 impl SharedMemory {
@@ -83,7 +83,7 @@ impl SharedMemory {
 
     /// Pages of a file, shared with other mappings of them.
     ///
-    /// `offset` is a multiple of the page size, and so is what `length` is rounded up to.
+    /// `offset` is a multiple of the page size; `length` is rounded up to one.
     pub fn of_file(fd: BorrowedFd<'_>, offset: u64, length: usize) -> Result<Self, Errno> {
         let length = length.next_multiple_of(rustix::param::page_size());
         let (access, flags) = (Self::ACCESS, MapFlags::SHARED);

@@ -13,7 +13,7 @@ use super::{abi, checked_opcode, plain_call};
 /// The part of a number that names a call: all but the size of its structure.
 pub const CALL_MASK: u32 = abi::LIBZERNEL_IOC_MASK;
 
-/// Defines a safe function for a call whose structure holds no address that the kernel follows.
+/// Defines a safe function for a call without addresses for the kernel in its structure.
 macro_rules! call {
     ($name:ident, $nr:ident, $op:ident, $arg:ident) => {
         plain_call!(
@@ -83,7 +83,7 @@ pub fn request_begin(
     call(fd, begin)
 }
 
-/// `ZERNEL_IOC_LIST` of what `list` asks for, into `entries`. Returns how many were filled.
+/// `ZERNEL_IOC_LIST` as in `list`, into `entries`. Returns the number of filled ones.
 pub fn list<T: Pod>(
     fd: BorrowedFd<'_>,
     list: &mut abi::zernel_list,
@@ -107,8 +107,7 @@ pub fn list<T: Pod>(
     Ok((list.filled as usize).min(entries.len()))
 }
 
-/// `ZERNEL_IOC_HISTOGRAM` of what `histogram` asks for, into `buckets`. Returns how many were
-/// filled.
+/// `ZERNEL_IOC_HISTOGRAM` as in `histogram`, into `buckets`. Returns the number of filled ones.
 pub fn histogram(
     fd: BorrowedFd<'_>,
     histogram: &mut abi::zernel_histogram,

@@ -15,8 +15,8 @@ const MOST_OF_TRACKED: u64 = 250;
 /// Most that one beside something tracked may cost more, in thousandths.
 const MOST_OF_BESIDE: u64 = 10;
 
-/// By how much one while nothing is tracked may seem to cost more or less, in thousandths: what the
-/// measurement itself differs by.
+/// By how much one while nothing is tracked may seem to cost more or less, in thousandths: the
+/// error of the measurement itself.
 const MOST_OF_NONE: u64 = 2;
 
 /// A line for each bound, and whether all hold.

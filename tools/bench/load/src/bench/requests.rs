@@ -32,7 +32,7 @@ const LEASE: Duration = Duration::from_millis(2);
 const BEFORE: Duration = Duration::from_micros(5);
 const AFTER: Duration = Duration::from_micros(60);
 
-/// Ready stores whose system calls are counted.
+/// Ready stores with a count of their system calls.
 const STORES: u32 = 1_000;
 
 /// Cost of a trigger beyond any timer.

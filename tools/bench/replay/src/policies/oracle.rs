@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! A policy that knows the future, to within an error: what prediction is worth.
+//! A policy that knows the future, to within an error: the worth of prediction.
 
 use rand_chacha::rand_core::SeedableRng;
 use rand_chacha::ChaCha8Rng;

@@ -8,8 +8,8 @@ use super::slices::set_classes;
 use super::{submit, Policy};
 use crate::world::{Launch, World};
 
-/// Kills what runs when a latency-critical request is ready. Only what can start again on the same
-/// data may be killed.
+/// Kills running kernels when a latency-critical request is ready. Only kernels that can start
+/// again on the same data may be killed.
 pub(super) struct Reset;
 
 impl Reset {

@@ -147,7 +147,7 @@ impl Zernel {
         lane.seen
     }
 
-    /// Does what a slot has decided.
+    /// Carries out the actions of a slot.
     fn act(&mut self, world: &mut World, client: usize, actions: Actions) {
         let lane = &mut self.lanes[client];
         if let Some(number) = actions.release {
@@ -174,7 +174,7 @@ impl Zernel {
         }
     }
 
-    /// Learns from the request before, whose outcome was left for later.
+    /// Learns from the request before, as its outcome was left for later.
     fn catch_up(&mut self, client: usize) {
         let lane = &mut self.lanes[client];
         let took = lane

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! A line of the page: what was measured, beside what is published and what the replay tells.
+//! A line of the page: the measured figure, beside the published one and the replay's.
 
 use std::fs;
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::recovery::Recovery;
 use crate::suite::{Done, Section};
 use crate::table::Row;
 
-/// A deviation from what is published that is larger is explained, in percent.
+/// The largest deviation from a published figure without an explanation, in percent.
 pub const EXPLAINED_FROM: f64 = 25.0;
 
 /// Largest difference between replay and run that counts as agreement, in percent.
@@ -101,7 +101,7 @@ pub struct Line {
 pub struct ReplayRow {
     /// The workload.
     pub workload: String,
-    /// The policy, with what it was given.
+    /// The policy, with its parameters.
     pub policy: String,
     /// Which clients shared a TSG.
     pub deployment: Deployment,
@@ -230,7 +230,7 @@ impl Replays {
     }
 }
 
-/// The lines of what a suite came to.
+/// The lines of a suite's results.
 pub fn lines(all: &[Done], replays: &Replays, explanations: &Explanations) -> Vec<Line> {
     let of = |done: &Done| -> Vec<Line> {
         let line = |row: &Row| Line {

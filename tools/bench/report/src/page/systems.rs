@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Figures of other systems, beside what zernel comes to where there is something to compare.
+//! Figures of other systems, beside zernel's where there is one to compare.
 
 use zernel_workload::Deployment;
 
@@ -7,7 +7,7 @@ use crate::outcome::Mode;
 use crate::suite::{ideal_percent, Done, Section};
 use crate::table::Row;
 
-/// A figure of another system: which, what was measured, what is published, what zernel comes to.
+/// A figure of another system: its name, the measure, the published figure, zernel's.
 pub type Beside = [String; 4];
 
 /// All of them for which there are results.

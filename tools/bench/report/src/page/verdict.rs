@@ -18,7 +18,7 @@ use crate::training::{self, Training};
 pub enum Check {
     /// Each run agrees with its replay.
     Replay,
-    /// zernel reaches what it is meant to reach.
+    /// zernel reaches its goal.
     Goals,
 }
 
