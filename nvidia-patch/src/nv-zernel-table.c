@@ -246,8 +246,7 @@ void nvz_object_add(struct nvz_object *object, struct nvz_client *client, u32 pa
 {
 	struct nvz_object *old = nvz_object_find(client, object->handle);
 
-	/* The core gives no handle twice: the last object with this one has gone by a way unseen.
-	 * */
+	/* The core gives no handle twice: this one's last object has gone by a way unseen. */
 	if (old)
 		nvz_object_drop(old);
 	object->client = client;
