@@ -6,6 +6,7 @@ use super::{
         Contexts,
         File, //
     },
+    hub,
     inbox::Inbox,
     ioctl, //
 };
@@ -14,10 +15,7 @@ use crate::glue::{
         self,
         Readiness, //
     },
-    sim::{
-        hub,
-        words, //
-    },
+    sim::words, //
 };
 use kernel::{
     fs::File as VfsFile,

@@ -10,6 +10,7 @@ mod fault;
 mod file;
 #[path = "../glue/mod.rs"]
 mod glue;
+mod hub;
 mod inbox;
 mod ioctl;
 #[path = "../model/mod.rs"]
@@ -27,15 +28,11 @@ mod user;
 
 use file::File;
 use glue::{
+    lock,
     miscdev,
-    sim::{
-        hub::{
-            self,
-            Published, //
-        },
-        params::Params, //
-    },
+    sim::params::Params, //
 };
+use hub::Published;
 use kernel::{
     prelude::*,
     sync::Arc, //
@@ -43,7 +40,7 @@ use kernel::{
 use provider::Hub;
 
 module! {
-    type: ZernelSim,
+    type: lock::Root<ZernelSim, ZernelSim>,
     name: "zernel_sim",
     authors: ["zernel"],
     description: "Software GPU for zernel",
@@ -52,18 +49,24 @@ module! {
 
 /// The module. Fields are dropped in this order: first nobody can open the device any more, then
 /// `zernel.ko` forgets the GPUs, then they go.
-#[pin_data]
 struct ZernelSim {
-    #[pin]
-    _device: miscdev::Registration<File>,
+    _device: Pin<KBox<miscdev::Registration<File>>>,
     _hub: Published,
 }
 
-impl kernel::InPlaceModule for ZernelSim {
-    fn init(module: &'static ThisModule) -> impl PinInit<Self, Error> {
-        try_pin_init!(Self {
-            _hub: hub::publish(module, start)?,
-            _device <- miscdev::Registration::new(),
+impl lock::Locks for ZernelSim {
+    fn init(loading: &lock::Loading) {
+        hub::init_lock(loading);
+    }
+}
+
+impl kernel::Module for ZernelSim {
+    fn init(_module: &'static ThisModule) -> Result<Self> {
+        let hub = Published::new(start()?);
+        let device = KBox::pin_init(miscdev::Registration::new(), GFP_KERNEL)?;
+        Ok(Self {
+            _device: device,
+            _hub: hub,
         })
     }
 }

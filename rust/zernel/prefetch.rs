@@ -83,7 +83,7 @@ pub(crate) struct Table {
     bells: Queue,
 }
 
-lock::global!(PREFETCH: Table);
+lock::global!(PREFETCH: KBox<Table>);
 
 /// Keeps the table there; it is emptied when this is dropped.
 pub(crate) struct Installed(());

@@ -136,7 +136,7 @@ pub(crate) struct Registry {
     boosts: Option<Arc<Worker<Boosts>>>,
 }
 
-lock::global!(REGISTRY: Registry);
+lock::global!(REGISTRY: KBox<Registry>);
 
 /// Keeps the registry there; it is emptied when this is dropped.
 pub(crate) struct Installed(());

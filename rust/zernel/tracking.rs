@@ -61,7 +61,7 @@ pub(crate) enum Target {
     },
 }
 
-lock::global!(TRACKING: Tracking);
+lock::global!(TRACKING: KBox<Tracking>);
 
 /// Keeps the tracking there; it is emptied when this is dropped.
 pub(crate) struct Installed(());

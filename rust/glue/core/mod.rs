@@ -4,7 +4,6 @@
 pub(crate) mod cgroup;
 pub(crate) mod detached;
 pub(crate) mod identity;
-pub(crate) mod lock;
 pub(crate) mod memory;
 pub(crate) mod nice;
 pub(crate) mod power;

@@ -11,6 +11,8 @@ pub(crate) mod eventfd;
 #[cfg(any(zernel_core, zernel_sim))]
 pub(crate) mod irqlock;
 #[cfg(any(zernel_core, zernel_sim))]
+pub(crate) mod lock;
+#[cfg(any(zernel_core, zernel_sim))]
 pub(crate) mod miscdev;
 pub(crate) mod module;
 pub(crate) mod provider_abi;

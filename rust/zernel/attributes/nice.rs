@@ -25,7 +25,7 @@ pub(crate) struct Control {
     births: Option<Births>,
 }
 
-lock::global!(NICE: Control);
+lock::global!(NICE: KBox<Control>);
 
 /// Keeps the control there; everything is as before when this is dropped.
 pub(crate) struct Installed(());

@@ -1,22 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Global locks of `zernel.ko`: C calls the provider ABI, and threads come with their records,
+//! Global locks: C calls the provider ABI, threads come with their records, and files are opened,
 //! without a pointer to anything.
 
 use core::marker::PhantomData;
-use kernel::{
-    prelude::*, //
-};
+use kernel::prelude::*;
 
 /// Only a module that is being loaded has one.
 pub(crate) struct Loading(());
 
-/// A mutex around the state of one part of the module: `global!(REGISTRY: Registry)` makes
+/// A mutex around the state of one part of the module: `global!(REGISTRY: KBox<Registry>)` makes
 /// `lock()`, and `init_lock()` for [`Locks`].
 macro_rules! global {
     ($name:ident: $owned:ty) => {
         kernel::sync::global_lock! {
             // SAFETY: `init_lock` comes before everything that locks it.
-            unsafe(uninit) static $name: Mutex<Option<KBox<$owned>>> = None;
+            unsafe(uninit) static $name: Mutex<Option<$owned>> = None;
         }
 
         /// The lock.
