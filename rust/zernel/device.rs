@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
-//! `/dev/zernel`: open files and their calls.
+//! `/dev/zernel`: the calls on open files.
 
 mod class;
+mod client;
+mod encode;
 mod events;
+mod handles;
 mod hint;
 mod histogram;
 mod info;
@@ -22,22 +25,15 @@ use crate::{
             Abi, //
         },
         errno,
-        identity::Viewer,
         miscdev::{
             self,
             Readiness, //
         },
         uapi, //
     },
-    prefetch::file::Subscriptions,
-    registry,
-    request::slots::Slots,
-    stream::{
-        State,
-        Stream, //
-    },
-    tracking::probes::Probes, //
+    stream::State, //
 };
+pub(crate) use client::Client;
 use kernel::{
     fs::{
         File,
@@ -54,13 +50,8 @@ use kernel::{
         MiscDeviceRegistration, //
     },
     mm::virt::VmaNew,
-    new_mutex,
     prelude::*,
-    sync::{
-        poll::PollTable,
-        Arc,
-        Mutex, //
-    },
+    sync::poll::PollTable, //
 };
 
 /// The part of a number that names a call: direction, type and number, without the size.
@@ -85,40 +76,7 @@ const HINT: u32 = named(uapi::ZERNEL_NR_HINT);
 const SUBSCRIBE: u32 = named(uapi::ZERNEL_NR_SUBSCRIBE);
 const PROBE: u32 = named(uapi::ZERNEL_NR_PROBE);
 
-/// An open file.
-#[pin_data(PinnedDrop)]
-pub(crate) struct Client {
-    /// The opener: the stream has its view.
-    viewer: Arc<Viewer>,
-    /// It is open for writing: calls that change something are taken.
-    writable: bool,
-    #[pin]
-    stream: Mutex<Option<Arc<Stream>>>,
-    #[pin]
-    slots: Mutex<Slots>,
-    #[pin]
-    subscriptions: Mutex<Subscriptions>,
-    #[pin]
-    probes: Mutex<Probes>,
-    /// The handles of both.
-    handles: remove::Handles,
-}
-
 impl Client {
-    /// The stream, which the first use makes, and EVENTS starts.
-    fn stream(&self) -> Result<Arc<Stream>> {
-        self.stream_in(&mut self.stream.lock())
-    }
-
-    fn stream_in(&self, slot: &mut Option<Arc<Stream>>) -> Result<Arc<Stream>> {
-        if let Some(stream) = slot {
-            return Ok(stream.clone());
-        }
-        let stream = Stream::new(self.viewer.clone())?;
-        *slot = Some(stream.clone());
-        Ok(stream)
-    }
-
     /// A call that is made more rarely than once for a request. Each call states with
     /// [`Self::look`] or [`Self::change`] which files it takes.
     #[inline(never)]
@@ -176,35 +134,12 @@ impl Client {
     }
 }
 
-#[pinned_drop]
-impl PinnedDrop for Client {
-    fn drop(self: Pin<&mut Self>) {
-        if let Some(stream) = self.stream.lock().take() {
-            // Without a registry there are no streams.
-            let _ = registry::with(|r| r.streams().forget(&stream));
-        }
-    }
-}
-
 #[vtable]
 impl MiscDevice for Client {
     type Ptr = Pin<KBox<Self>>;
 
     fn open(file: &File, _misc: &MiscDeviceRegistration<Self>) -> Result<Self::Ptr> {
-        let viewer = Arc::new(Viewer::current(), GFP_KERNEL)?;
-        let writable = miscdev::is_writable(file);
-        KBox::pin_init(
-            pin_init!(Self {
-                viewer,
-                writable,
-                stream <- new_mutex!(None),
-                slots <- new_mutex!(Slots::new()),
-                subscriptions <- new_mutex!(Subscriptions::new()),
-                probes <- new_mutex!(Probes::new()),
-                handles: remove::Handles::new(),
-            }),
-            GFP_KERNEL,
-        )
+        Client::new(miscdev::is_writable(file))
     }
 
     fn read_iter(kiocb: Kiocb<'_, Self::Ptr>, iov: &mut IovIterDest<'_>) -> Result<usize> {

@@ -37,9 +37,6 @@ TOGETHER = {"zernel/stream.rs": "zernel/registry.rs"}
 # Imports that still climb or close a circle, as (user, used); to be emptied. A folder stands for
 # what is in it.
 KNOWN = (
-    ("zernel/device/", "zernel/device.rs"),
-    ("zernel/device/list/", "zernel/device/list.rs"),
-    ("zernel/device/list/classes.rs", "zernel/device/class.rs"),
     ("zernel/prefetch/", "zernel/prefetch.rs"),
     ("zernel/request/slots.rs", "zernel/registry.rs"),
     ("zernel/tracking/groups.rs", "zernel/tracking/table.rs"),

@@ -2,12 +2,15 @@
 //! The class of a target: set, get.
 
 use super::{
-    list,
+    client::Client,
+    encode::{
+        self,
+        Own, //
+    },
     target::{
         self,
         Target, //
     },
-    Client, //
 };
 use crate::{
     glue::{
@@ -23,10 +26,7 @@ use crate::{
     },
     policy::{
         attribute::Origin,
-        class::{
-            Assignment,
-            Values, //
-        },
+        class::Values,
         level::Level,
         permit::{
             Change,
@@ -113,7 +113,7 @@ pub(super) fn get(_: &Client, class: &mut uapi::zernel_class_get) -> Result {
         class.own_weight = values.weight;
         class.own_timeslice_us = values.timeslice_us;
     }
-    class.level = told(answer.level, |level| list::number(level).into());
+    class.level = told(answer.level, |level| encode::level(level).into());
     class.weight = told(answer.weight, u64::from);
     class.timeslice_us = told(answer.timeslice, u64::from);
     // Any TSG is left to more urgent work.
@@ -167,48 +167,6 @@ fn value<T>(sets: bool, field: u32, new: impl FnOnce(u32) -> Option<T>) -> Resul
         (true, field) => new(field).map(Some).ok_or(EINVAL),
         (false, 0) => Ok(None),
         (false, _) => Err(EINVAL),
-    }
-}
-
-/// The attributes of an assignment as the ABI has them.
-pub(super) struct Own {
-    /// Those that it has.
-    pub(super) has: u32,
-    /// Those of them that rest on privilege.
-    pub(super) privileged: u32,
-    /// The level, 0 if it has none.
-    pub(super) level: u32,
-    /// The weight, likewise.
-    pub(super) weight: u32,
-    /// The time slice, likewise.
-    pub(super) timeslice_us: u32,
-}
-
-impl Own {
-    /// Those of an assignment.
-    pub(super) fn of(own: &Assignment) -> Self {
-        let (level, weight, slice) = (own.level, own.weight, own.timeslice);
-        let all = [
-            (
-                uapi::ZERNEL_CLASS_LEVEL,
-                level.map(|own| own.is_privileged()),
-            ),
-            (
-                uapi::ZERNEL_CLASS_WEIGHT,
-                weight.map(|own| own.is_privileged()),
-            ),
-            (
-                uapi::ZERNEL_CLASS_TIMESLICE,
-                slice.map(|own| own.is_privileged()),
-            ),
-        ];
-        Self {
-            has: list::combine(&all.map(|(bit, own)| (own.is_some(), bit))),
-            privileged: list::combine(&all.map(|(bit, own)| (own == Some(true), bit))),
-            level: level.map_or(0, |own| own.value().number()),
-            weight: weight.map_or(0, |own| own.value().number()),
-            timeslice_us: slice.map_or(0, |own| own.value().0),
-        }
     }
 }
 

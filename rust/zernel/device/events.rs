@@ -2,8 +2,8 @@
 //! Start, change and end of an event stream.
 
 use super::{
-    target::Target,
-    Client, //
+    client::Client,
+    target::Target, //
 };
 use crate::{
     glue::{

@@ -2,12 +2,12 @@
 //! Hints of programs on the phase of a thread.
 
 use super::{
+    client::Client,
     target::{
         self,
         Target, //
     },
-    track,
-    Client, //
+    track, //
 };
 use crate::{
     error::Failure,
@@ -25,9 +25,9 @@ use crate::{
             task::Task,
             Phase, //
         },
-        units::Ns,
+        units::Ns, //
     },
-    tracking,
+    tracking, //
 };
 use kernel::prelude::*;
 

@@ -2,9 +2,9 @@
 //! Histograms of durations.
 
 use super::{
+    client::Client,
     list,
-    target::Target,
-    Client, //
+    target::Target, //
 };
 use crate::{
     glue::{
@@ -13,7 +13,7 @@ use crate::{
         uapi, //
     },
     policy::histogram::Latencies,
-    registry,
+    registry, //
 };
 use kernel::prelude::*;
 

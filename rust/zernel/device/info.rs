@@ -3,8 +3,8 @@
 
 use super::{
     class,
-    list,
-    Client, //
+    client::Client,
+    list, //
 };
 use crate::{
     glue::{
@@ -20,7 +20,7 @@ use crate::{
         tsg, //
     },
     request::slots,
-    stream,
+    stream, //
 };
 use kernel::prelude::*;
 

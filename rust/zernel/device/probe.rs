@@ -2,8 +2,8 @@
 //! Probes of functions in which threads wait for the GPU.
 
 use super::{
-    track::refused,
-    Client, //
+    client::Client,
+    track::refused, //
 };
 use crate::{
     error::Failure,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Requests: begin, ready, done, cancel.
 
-use super::Client;
+use super::client::Client;
 use crate::{
     error::Failure,
     glue::{

@@ -2,9 +2,9 @@
 //! Actions at signals.
 
 use super::{
+    client::Client,
     target::Target,
-    track,
-    Client, //
+    track, //
 };
 use crate::{
     error::Failure,

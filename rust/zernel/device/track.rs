@@ -2,11 +2,11 @@
 //! Tracking of threads, processes and cgroups: begin, end.
 
 use super::{
+    client::Client,
     target::{
         self,
         Target, //
     },
-    Client, //
 };
 use crate::{
     error::Failure,

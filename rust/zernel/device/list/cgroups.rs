@@ -2,13 +2,17 @@
 //! The list of tracked cgroups.
 
 use super::{
-    combine,
-    threads::phases,
-    Kind,
-    Part, //
+    part::{
+        Kind,
+        Part, //
+    },
+    threads::phases, //
 };
 use crate::{
-    device::target::Target,
+    device::{
+        encode::combine,
+        target::Target, //
+    },
     glue::{
         identity::Viewer,
         uapi, //
@@ -19,7 +23,7 @@ use crate::{
             Sums,
             Terms, //
         }, //
-    },
+    }, //
 };
 use kernel::prelude::*;
 

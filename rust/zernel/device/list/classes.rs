@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The list of classes: all assignments.
 
-use super::{
+use super::part::{
     Kind,
     Part, //
 };
 use crate::{
     device::{
-        class::Own,
+        encode::Own,
         target::Target, //
     },
     glue::{

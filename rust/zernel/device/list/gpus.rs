@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The list of GPUs.
 
-use super::{
-    combine,
+use super::part::{
     Kind,
     Part, //
 };
 use crate::{
-    device::target::Target,
+    device::{
+        encode::combine,
+        target::Target, //
+    },
     glue::{
         identity::Viewer,
         uapi, //

@@ -2,13 +2,17 @@
 //! The list of levels on each GPU, and on all of them together.
 
 use super::{
-    combine,
     gpus::Gpus,
-    Kind,
-    Part, //
+    part::{
+        Kind,
+        Part, //
+    },
 };
 use crate::{
-    device::target::Target,
+    device::{
+        encode::combine,
+        target::Target, //
+    },
     glue::{
         identity::Viewer,
         uapi, //

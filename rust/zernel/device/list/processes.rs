@@ -2,18 +2,22 @@
 //! The list of processes with tracked threads.
 
 use super::{
-    combine,
+    part::{
+        Kind,
+        Part, //
+    },
     threads::{
         numbers,
         phases,
         tracked,
         Filter, //
     },
-    Kind,
-    Part, //
 };
 use crate::{
-    device::target::Target,
+    device::{
+        encode::combine,
+        target::Target, //
+    },
     glue::{
         identity::Viewer,
         thread::Thread,

@@ -3,12 +3,18 @@
 
 use super::{
     levels,
-    tsgs,
-    Kind,
-    Part, //
+    part::{
+        Kind,
+        Part,
+        MAX, //
+    },
+    tsgs, //
 };
 use crate::{
-    device::target::Target,
+    device::{
+        encode,
+        target::Target, //
+    },
     glue::{
         identity::Viewer,
         uapi, //
@@ -21,7 +27,7 @@ use crate::{
         self,
         tsg, //
     },
-    request::group::Group,
+    request::group::Group, //
 };
 use kernel::{
     prelude::*,
@@ -43,7 +49,7 @@ impl Kind for OfTsgs {
     }
 
     fn fill(part: &mut Part<Self::Entry>, filter: &Target, viewer: &Viewer) -> Result {
-        let mut groups = KVec::<Option<Arc<Group>>>::with_capacity(super::MAX + 1, GFP_KERNEL)?;
+        let mut groups = KVec::<Option<Arc<Group>>>::with_capacity(MAX + 1, GFP_KERNEL)?;
         registry::with(|r| {
             let filter = tsgs::Filter::new(r, filter, viewer)?;
             part.fill(|from| {
@@ -54,7 +60,7 @@ impl Kind for OfTsgs {
                     uapi::zernel_request_info {
                         id: id.0,
                         gpu: tsg.gpu.0,
-                        level: super::number(tsg.effective.level),
+                        level: encode::level(tsg.effective.level),
                         ..Default::default()
                     }
                 });
@@ -77,7 +83,7 @@ impl Kind for OfTsgs {
 }
 
 /// Most TSGs in one call about levels, with a look at their slots.
-const LOOKS: usize = super::MAX;
+const LOOKS: usize = MAX;
 
 /// Marks a cursor of a list of levels before its first entry: looks at the requests of all TSGs
 /// come first, of some in each call. No id is that large.
@@ -113,7 +119,7 @@ impl Kind for OfLevels {
                 let mut info = uapi::zernel_request_info {
                     id,
                     gpu: of.gpu.map_or(0, |id| id.0),
-                    level: super::number(of.level),
+                    level: encode::level(of.level),
                     ..Default::default()
                 };
                 tell(&mut info, &counters);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The list of the module's counters: one entry.
 
-use super::{
+use super::part::{
     Kind,
     Part, //
 };

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The list of tracked threads, and its filters.
 
-use super::{
-    combine,
+use super::part::{
     Kind,
     Part, //
 };
 use crate::{
-    device::target::Target,
+    device::{
+        encode::combine,
+        target::Target, //
+    },
     glue::{
         cgroup::Cgroup,
         identity::{
@@ -30,7 +32,7 @@ use crate::{
             task::Task,
             Phase, //
         },
-        units::Ns,
+        units::Ns, //
     },
     tracking::{
         self,

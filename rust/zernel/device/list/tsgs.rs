@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The list of TSGs, and its filters.
 
-use super::{
-    combine,
+use super::part::{
     Kind,
     Part, //
 };
 use crate::{
-    device::target::Target,
+    device::{
+        encode::combine,
+        target::Target, //
+    },
     glue::{
         identity::Viewer,
         uapi, //
