@@ -13,6 +13,5 @@ pub(crate) mod group;
 pub(crate) mod keys;
 pub(crate) mod sleep;
 pub(crate) mod slot;
-pub(crate) mod slots;
 pub(crate) mod starts;
 pub(crate) mod stats;

@@ -17,6 +17,7 @@ mod policy;
 mod prefetch;
 mod registry;
 mod request;
+mod slots;
 mod stream;
 mod tracking;
 mod tuned;

@@ -19,7 +19,7 @@ FLOORS = (
     ("zernel/nice.rs",),
     ("zernel/request.rs", "zernel/tracking.rs"),
     ("zernel/registry.rs", "zernel/stream.rs"),
-    ("zernel/prefetch.rs", "zernel/worker.rs"),
+    ("zernel/prefetch.rs", "zernel/slots.rs", "zernel/worker.rs"),
     ("zernel/jobs.rs", "zernel/attributes.rs", "zernel/dump.rs"),
     ("zernel/device.rs",),
     ("zernel/zernel.rs", "sim", "nvidia"),
@@ -38,7 +38,6 @@ TOGETHER = {"zernel/stream.rs": "zernel/registry.rs"}
 # what is in it.
 KNOWN = (
     ("zernel/prefetch/", "zernel/prefetch.rs"),
-    ("zernel/request/slots.rs", "zernel/registry.rs"),
     ("zernel/tracking/groups.rs", "zernel/tracking/table.rs"),
 )
 

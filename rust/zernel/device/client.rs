@@ -6,7 +6,7 @@ use crate::{
     glue::identity::Viewer,
     prefetch::file::Subscriptions,
     registry,
-    request::slots::Slots,
+    slots::Slots,
     stream::Stream,
     tracking::probes::Probes, //
 };

@@ -19,7 +19,7 @@ use crate::{
         gpu,
         tsg, //
     },
-    request::slots,
+    slots,
     stream, //
 };
 use kernel::prelude::*;

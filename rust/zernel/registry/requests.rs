@@ -22,7 +22,6 @@ use crate::{
         boost::Boosts,
         group::Group,
         keys::Key,
-        slots,
         stats::{
             Part,
             Shared, //
@@ -35,15 +34,18 @@ use kernel::{
     sync::Arc, //
 };
 
+/// Most pages of slots of a user.
+pub(crate) const PAGES_PER_USER: u32 = 256;
+
 impl Registry {
     /// Counts one more page of a user.
     ///
     /// # Errors
     ///
-    /// [`Failure::OverQuota`] the user has [`slots::MAX_PER_USER`] and is bound by that, `ENOMEM`.
+    /// [`Failure::OverQuota`] the user has [`PAGES_PER_USER`] and is bound by that, `ENOMEM`.
     pub(crate) fn charge_page(&mut self, user: Uid, unbound: bool) -> Result<(), Failure> {
         match self.pages.get_mut(&user) {
-            Some(count) if *count >= slots::MAX_PER_USER && !unbound => {
+            Some(count) if *count >= PAGES_PER_USER && !unbound => {
                 return Err(Failure::OverQuota);
             }
             Some(count) => *count += 1,

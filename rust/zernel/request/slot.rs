@@ -395,7 +395,7 @@ impl Slot {
     }
 
     /// Ends the request that is not over.
-    pub(super) fn end(&self, cause: Cause) {
+    pub(crate) fn end(&self, cause: Cause) {
         let mut state = self.lock();
         let actions = state.requests.end(Ns(now_ns()), &self.observe(), cause);
         self.apply(&mut state, &actions);
@@ -403,7 +403,7 @@ impl Slot {
     }
 
     /// Ends the request that is not over, and is nobody's any more.
-    pub(super) fn close(self: &Arc<Self>, cause: Cause) {
+    pub(crate) fn close(self: &Arc<Self>, cause: Cause) {
         self.end(cause);
         let mut state = self.lock();
         let (group, ticket) = (state.group.take(), state.ticket.take());

@@ -16,12 +16,12 @@ use crate::{
     registry::{
         class::Named,
         gpu,
+        requests::PAGES_PER_USER,
         tsg,
         Registry, //
     },
     request::{
         group::Group,
-        slots,
         stats::Shared, //
     },
 };
@@ -50,7 +50,7 @@ mod cases {
     #[test]
     fn pages_of_a_user_are_counted() -> Result {
         let (mut r, _) = fixture::registry()?;
-        for _ in 0..slots::MAX_PER_USER {
+        for _ in 0..PAGES_PER_USER {
             r.charge_page(OWNER, false)?;
         }
         assert_eq!(r.charge_page(OWNER, false), Err(Failure::OverQuota));
@@ -61,7 +61,7 @@ mod cases {
         assert_eq!(r.charge_page(OWNER, false), Err(Failure::OverQuota));
         r.uncharge_page(OWNER);
         r.charge_page(OWNER, false)?;
-        for _ in 0..slots::MAX_PER_USER {
+        for _ in 0..PAGES_PER_USER {
             r.uncharge_page(OWNER);
         }
         r.uncharge_page(OTHER);

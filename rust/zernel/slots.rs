@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The slots of an open file: one area of pages, each made by its first mapping.
 
-use super::slot::Slot;
 use crate::{
     glue::{
         identity::{
@@ -18,6 +17,7 @@ use crate::{
     },
     policy::request::record::Cause,
     registry,
+    request::slot::Slot, //
 };
 use kernel::{
     mm::virt::VmaNew,
@@ -30,9 +30,6 @@ pub(crate) const MAX: u32 = 16_384;
 
 /// Most pages of a file.
 const MAX_PAGES: usize = MAX as usize / PER_PAGE;
-
-/// Most pages of a user.
-pub(crate) const MAX_PER_USER: u32 = 256;
 
 /// Calls `f`, which does not wait for memory; while there is none, it is waited for in between as for
 /// a page of slots. At the limit of its memory cgroup the caller is told so, and not killed.
@@ -139,7 +136,7 @@ impl Slots {
     /// # Errors
     ///
     /// `EPERM` executable; `EINVAL` private, or beyond the slots; `EDQUOT` the user has
-    /// [`MAX_PER_USER`] pages; `ENOMEM`. No page was made then.
+    /// [`PAGES_PER_USER`](registry::requests::PAGES_PER_USER) pages; `ENOMEM`. No page was made then.
     pub(crate) fn map(&mut self, vma: &VmaNew) -> Result {
         let mapping = Mapping::new(vma, MAX_PAGES)?;
         let pages = mapping.pages.clone();
