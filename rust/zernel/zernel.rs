@@ -50,7 +50,8 @@ impl lock::Locks for Zernel {
         registry::init_lock(loading);
         tracking::init_lock(loading);
         attributes::nice::init_lock(loading);
-        prefetch::init_lock(loading);
+        prefetch::table::init_lock(loading);
+        prefetch::quota::init_lock(loading);
     }
 }
 

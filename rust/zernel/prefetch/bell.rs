@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Signals an eventfd: later, as its waiters are woken one by one.
 
-use super::Charge;
+use super::quota::Charge;
 use crate::glue::{
     detached::{
         Detached,

@@ -2,8 +2,8 @@
 //! The subscriptions of an open file.
 
 use super::{
-    Registered,
-    Subscription, //
+    subscription::Subscription,
+    table::Registered, //
 };
 use kernel::{
     prelude::*,

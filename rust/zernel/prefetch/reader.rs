@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Reads a file ahead, a range for each signal.
 
-use super::{
-    with,
+use super::quota::{
+    self,
     Charge, //
 };
 use crate::{
@@ -87,10 +87,9 @@ impl Job for Reader {
     }
 
     fn tell(done: Read) {
-        // Without a table nothing is counted.
-        let _ = with(|t| {
-            t.counters.bytes = t.counters.bytes.saturating_add(done.bytes);
-            t.counters.failed += u64::from(done.failed);
+        quota::count(|counters| {
+            counters.bytes = counters.bytes.saturating_add(done.bytes);
+            counters.failed += u64::from(done.failed);
         });
     }
 }

@@ -12,7 +12,8 @@ use crate::{
         scheduler_hooks,
         uapi, //
     },
-    prefetch as subscriptions, registry,
+    prefetch::quota,
+    registry,
     tracking::{
         self,
         probes, //
@@ -43,7 +44,7 @@ impl Kind for System {
 
 fn info() -> Result<uapi::zernel_system_info> {
     let threads = tracking::with(|t| t.count())?;
-    let prefetch = subscriptions::counters()?;
+    let prefetch = quota::counters()?;
     registry::with(|r| {
         let counters = r.counters();
         let (gpus, tsgs, classes) = r.population();
