@@ -10,6 +10,7 @@
 
 mod ending;
 pub(crate) mod follow;
+pub(crate) mod group;
 pub(crate) mod groups;
 pub(crate) mod owners;
 pub(crate) mod probes;

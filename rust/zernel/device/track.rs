@@ -26,7 +26,7 @@ use crate::{
     tracking::{
         self,
         follow,
-        groups::Terms, //
+        group::Terms, //
     },
 };
 use kernel::prelude::*;

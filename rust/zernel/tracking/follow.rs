@@ -2,7 +2,7 @@
 //! Has the processes in tracked cgroups tracked, wherever they come from and go.
 
 use super::{
-    groups::Terms,
+    group::Terms,
     look,
     with,
     with_memory,

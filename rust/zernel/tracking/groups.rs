@@ -2,6 +2,11 @@
 //! Tracked cgroups: their processes, and the times of their threads by phase.
 
 use super::{
+    group::{
+        Group,
+        Membership,
+        Terms, //
+    },
     process::{
         Process,
         Setting, //
@@ -24,7 +29,7 @@ use crate::{
             Uid, //
         },
         memory::account_nowait,
-        time::now_ns,
+        time::now_ns, //
     },
     policy::{
         phase::account::Times,
@@ -44,38 +49,6 @@ const MAX_PER_USER: usize = 64;
 
 /// For how long the cgroup sync waits for memory or room.
 const RETRY: Ns = Ns(1_000_000_000);
-
-/// The terms on which a cgroup is tracked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Terms {
-    /// The user that tracks it.
-    pub(crate) uid: Uid,
-    /// By privilege: processes of all users, and it takes that to end it.
-    pub(crate) privileged: bool,
-    /// Its processes are machine-learning programs.
-    pub(crate) ml: bool,
-}
-
-/// A tracked cgroup.
-pub(super) struct Group {
-    cgroup: Arc<Known>,
-    /// Never used again, unlike its id, which comes again when it is tracked again.
-    serial: u64,
-    terms: Terms,
-    /// Times of those that have left it.
-    past: Times,
-    /// Calls that are about to track it.
-    opened: u32,
-    /// Times that a call has tracked it.
-    changes: u64,
-}
-
-/// That a process is in a tracked cgroup.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Membership {
-    cgroup: u64,
-    serial: u64,
-}
 
 /// The changes that a look at the cgroups of a process has found.
 pub(super) struct Change {

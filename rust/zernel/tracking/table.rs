@@ -2,17 +2,17 @@
 //! The table of records: by thread and process, each with the user that it counts for.
 
 use super::{
-    groups::{
+    group::{
         Group,
         Membership, //
     },
-    process::Kicks,
     process::{
+        Kicks,
         Opened,
         Process,
         Setting, //
     },
-    program::Report,
+    program::Report, //
 };
 use crate::{
     error::Failure,

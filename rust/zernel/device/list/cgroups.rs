@@ -19,10 +19,8 @@ use crate::{
     },
     tracking::{
         self,
-        groups::{
-            Sums,
-            Terms, //
-        }, //
+        group::Terms,
+        groups::Sums, //
     }, //
 };
 use kernel::prelude::*;
