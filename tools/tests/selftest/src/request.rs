@@ -1,19 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Requests: what a process tells in advance, when the GPU is taken for it, and that it is given
-//! back whatever happens.
+//! Requests: the announcements of a process, the time at which the GPU is taken for it, and its
+//! return in every case.
 //!
 //! The software GPU waits for words in slots that the program has mapped, as a GPU does.
 
-mod calls;
+/// Outcomes of requests: those that are named, and none of the others.
+macro_rules! ends {
+    ($($cause:ident: $count:expr),*) => {
+        $crate::request::Ends { $($cause: $count,)* ..Default::default() }
+    };
+}
+
 mod clocks;
 mod ends;
 mod faults;
 mod fields;
 mod gate;
-mod hostile;
+mod hammer;
 mod keys;
 mod leases;
-mod levels;
 mod many;
 mod modules;
 mod nice;
@@ -21,11 +26,9 @@ mod others;
 mod power;
 mod predictions;
 mod program;
-mod racing;
 mod slots;
 mod starving;
 mod steady;
-mod times;
 mod triggers;
 
 use std::time::Duration;
@@ -43,14 +46,8 @@ use crate::harness::{case, suite, Outcome, Suite};
 pub const SUITE: Suite = suite(
     "request",
     &[
-        case("bad_names", calls::bad_names),
-        case("bad_tsgs", calls::bad_tsgs),
-        case("what_is_over_is_stale", calls::what_is_over_is_stale),
-        case("histogram_fields", fields::histogram_fields),
-        case("buckets_out_of_reach", fields::buckets_out_of_reach),
-        case("no_answer_no_effect", fields::no_answer_no_effect),
-        case("tsgs_of_others", others::tsgs_of_others),
-        case("stats_of_others", others::stats_of_others),
+        case("histograms", fields::histograms),
+        case("of_others", others::of_others),
         case("slots_by_number", slots::by_number),
         case("slots_of_a_file", slots::of_a_file),
         case("slots_refused", slots::refused),
@@ -60,73 +57,49 @@ pub const SUITE: Suite = suite(
         case("slots_shared", slots::shared_with_a_process),
         case("slots_keep_the_file", slots::keep_the_file),
         case("slots_on_the_gpu", slots::on_the_gpu),
-        case("steady_state", steady::steady_state),
-        case("steady_state_by_calls", steady::steady_state_by_calls),
+        case("steady_state", || steady::serve(true)),
+        case("steady_state_by_calls", || steady::serve(false)),
+        case("early_late_and_slow", steady::early_late_and_slow),
+        case("levels_are_counted_apart", steady::levels),
         case("trigger_comes_in_time", triggers::comes_in_time),
-        case("trigger_at_once", triggers::come_at_once),
-        case("ready_triggers_early", triggers::ready_triggers_early),
         case("timers_do_not_fire_twice", triggers::do_not_fire_twice),
-        case("slots_are_independent", triggers::slots_are_independent),
-        case("numbers_wrap", triggers::numbers_wrap),
-        case("claimed_times_have_bounds", times::claims_have_bounds),
-        case("early_and_late", times::early_and_late),
-        case("slow_requests", times::slow_requests),
         case("stepped_clock", clocks::stepped),
         case("time_namespace", clocks::in_a_time_namespace),
-        case("levels_are_counted_apart", levels::are_counted_apart),
         case("zernelctl_shows_requests", program::shows_requests),
         case("lease_gives_the_gpu_back", leases::gives_the_gpu_back),
         case("lease_ends_at_ready", leases::ends_at_ready),
         case("lease_is_tunable", leases::is_tunable),
-        case("holder_has_its_own_bound", leases::holder_has_its_own_bound),
         case("ten_thousand_leases", many::ten_thousand_leases),
-        case("cancel", ends::cancel),
+        case("every_end", ends::in_every_state),
         case("next_begin", ends::next_begin),
-        case("done_without_ready", ends::done_without_ready),
-        case("close", ends::close),
-        case("tsg_gone", ends::tsg_gone),
-        case("suspend", ends::suspend),
         case("system_sleep", power::ends_requests),
-        case("sigkill", ends::sigkill),
-        case("fork_shares_the_file", ends::fork_shares_the_file),
         case("predictors_learn", predictions::predictors_learn),
-        case("exact_and_expected", predictions::exact_and_expected),
         case("tunable_predictor", predictions::tunable_predictor),
         case("keys_of_users", keys::of_users),
-        case("keys_are_not_evicted", keys::are_not_evicted_by_others),
         case("no_holder_keeps_others_off", gate::keeps_others_off),
         case("no_holder_keeps_newcomers_off", gate::keeps_newcomers_off),
-        case("no_holder_needs_privilege", gate::needs_privilege),
         case("no_holder_has_a_lease", gate::has_a_lease),
-        case("preempt_timeout_escalates", gate::timeout_escalates),
-        case(
-            "preempt_failure_is_rolled_back",
-            gate::failure_is_rolled_back,
-        ),
+        case("preemption_fails", gate::fails),
         case("no_memory_for_the_gate", gate::no_memory),
         case("unresponsive_gpu_is_left_alone", gate::unresponsive),
         case("nice_until_the_end", nice::until_the_end),
         case("nice_until_an_end_by_others", nice::until_an_end_by_others),
         case("nice_of_lc_alone", nice::of_lc_alone),
-        case("nice_tuned_at_once", nice::tuned_at_once),
         case("nice_beside_a_phase", nice::beside_a_phase),
-        case("nice_of_who_binds", nice::of_who_binds),
-        case("nice_of_who_exits", nice::of_who_exits),
+        case("nice_of_threads", nice::of_threads),
         case("nice_of_many_slots", nice::of_many_slots),
         case("nice_unload", nice::unload),
         case("failures_of_open", faults::of_open),
         case("failures_of_mmap", faults::of_mmap),
         case("failures_of_begin", faults::of_begin),
-        case("failures_of_rebinding", faults::of_rebinding),
         case("failures_of_the_other_calls", faults::of_the_other_calls),
         case("failures_of_what_is_told", faults::of_what_is_told),
-        case("nobody_starves_beside_holders", starving::by_holders),
-        case("nobody_starves_without_holders", starving::without_holders),
-        case("hostile_contents", hostile::contents),
-        case("racing_calls", racing::calls),
+        case("nobody_starves_beside_holders", || starving::beside(true)),
+        case("nobody_starves_without_holders", || starving::beside(false)),
+        case("hostile_contents", hammer::hostile_contents),
+        case("racing_calls", hammer::racing_calls),
         case("unload_of_the_provider", modules::provider_goes),
         case("unload_while_killed", modules::unload_while_killed),
-        case("open_file_keeps_zernel", modules::open_file_keeps_zernel),
     ],
 );
 
@@ -136,6 +109,9 @@ const FAR: Duration = Duration::from_secs(36_000);
 /// Shortest work of the software GPU: what a holder takes before it holds.
 const SHORTEST: Duration = Duration::from_micros(1);
 
+/// The longest hold that there is.
+const LONGEST_HOLD: Duration = Duration::from_secs(60);
+
 /// A key without history.
 fn new_key() -> u64 {
     Timestamp::now().as_ns()
@@ -144,6 +120,24 @@ fn new_key() -> u64 {
 /// Requests are not to expire unless the case is about that, however slow the machine.
 fn longest_lease() -> Result<()> {
     tune("lease_us", 10_000_000)
+}
+
+/// An update of a request by a call.
+type Update = fn(&Slot<'_>, Number) -> libzernel::Result<()>;
+
+/// The three of them.
+const UPDATES: [(&str, Update); 3] = [
+    ("ready", |slot, request| slot.ready_call(request)),
+    ("done", |slot, request| slot.done_call(request)),
+    ("cancel", |slot, request| slot.cancel(request)),
+];
+
+/// Both devices and a client, whose requests do not expire.
+fn lab() -> Result<(Lab, Client)> {
+    longest_lease()?;
+    let lab = Lab::open()?;
+    let client = Client::new(&lab)?;
+    Ok((lab, client))
 }
 
 /// A context that runs requests, and slots for them, of a file of their own.
@@ -158,11 +152,10 @@ impl Client {
         let (context, tsg) = lab.compute()?;
         let slots = Slots::map(&Zernel::open()?, 0..SLOTS)?;
         context.add_memory(slots.memory())?;
-        let tsg = tsg.id;
         Ok(Self {
             slots,
             context,
-            tsg,
+            tsg: tsg.id,
         })
     }
 
@@ -173,26 +166,13 @@ impl Client {
     /// Queues the stream of a request, whose kernels take `work`. Returns the number of its last
     /// item; the holder, the one before it, and that one tell when they are completed.
     fn submit(&self, slot: &Slot<'_>, request: Number, work: Duration) -> Result<u64> {
-        self.submit_held(slot, request, work, FAR)
-    }
-
-    /// As [`Self::submit`]; the holder gives up after `bound`.
-    fn submit_held(
-        &self,
-        slot: &Slot<'_>,
-        request: Number,
-        work: Duration,
-        bound: Duration,
-    ) -> Result<u64> {
         let number = request.get();
         let (trigger, release) = (slot.word(Word::Trigger), slot.word(Word::Release));
-        // The longest hold that there is.
-        let bound = bound.min(Duration::from_secs(60));
         let items = [
             Item::wait(trigger, Condition::AtLeast, number),
             Item::work(SHORTEST),
             Item::release(slot.word(Word::Held), number),
-            Item::hold(release, Condition::AtLeast, number, bound).notify(),
+            Item::hold(release, Condition::AtLeast, number, LONGEST_HOLD).notify(),
             Item::work(work).notify(),
         ];
         Ok(self.context.submit(0, &items)?.last_seq)
@@ -200,10 +180,14 @@ impl Client {
 
     /// Waits for the end of an item.
     fn wait(&self, seq: u64) -> Result<()> {
-        let deadline = Timestamp::now() + SOON;
-        self.context.wait(0, seq, deadline)?;
-        Ok(())
+        wait(&self.context, seq)
     }
+}
+
+/// Waits for the end of an item of a context.
+fn wait(context: &Context, seq: u64) -> Result<()> {
+    context.wait(0, seq, Timestamp::now() + SOON)?;
+    Ok(())
 }
 
 /// Slots that cases map.
@@ -251,19 +235,6 @@ struct Ends {
     in_flight: u64,
 }
 
-impl Ends {
-    /// None.
-    const NONE: Self = Self {
-        done: 0,
-        cancelled: 0,
-        expired: 0,
-        closed: 0,
-        gone: 0,
-        suspended: 0,
-        in_flight: 0,
-    };
-}
-
 /// Statistics from some moment on.
 struct Since<'a> {
     zernel: &'a Zernel,
@@ -288,25 +259,15 @@ impl<'a> Since<'a> {
     fn stats(&self) -> Result<RequestStats> {
         let now = self.zernel.request_stats(self.of)?;
         check_eq!(now.begun, now.over() + now.in_flight, "the sum of {now:?}");
-        let before = &self.before;
-        Ok(RequestStats {
-            begun: now.begun - before.begun,
-            done: now.done - before.done,
-            cancelled: now.cancelled - before.cancelled,
-            expired: now.expired - before.expired,
-            closed: now.closed - before.closed,
-            gone: now.gone - before.gone,
-            suspended: now.suspended - before.suspended,
-            triggers: now.triggers - before.triggers,
-            early: now.early - before.early,
-            early_ns: now.early_ns - before.early_ns,
-            late: now.late - before.late,
-            late_ns: now.late_ns - before.late_ns,
-            lost_ns: now.lost_ns - before.lost_ns,
-            violations: now.violations - before.violations,
-            latency_ns: now.latency_ns - before.latency_ns,
-            ..now
-        })
+        macro_rules! less {
+            ($($name:ident)*) => {
+                RequestStats { $($name: now.$name - self.before.$name,)* ..now }
+            };
+        }
+        Ok(less!(
+            begun done cancelled expired closed gone suspended triggers early early_ns late late_ns
+            lost_ns violations latency_ns
+        ))
     }
 
     fn ends(&self) -> Result<Ends> {
@@ -335,11 +296,7 @@ impl<'a> Since<'a> {
 
     /// Waits until it has, that long at most.
     fn wait_for(&self, patience: Duration, ends: Ends) -> Outcome {
-        let mut last = Ends::NONE;
-        wait_until_within(patience, &format!("{ends:?}"), || {
-            last = self.ends()?;
-            Ok(last == ends)
-        })
-        .with_context(|| format!("requests came to {last:?}"))
+        wait_until_within(patience, &format!("{ends:?}"), || Ok(self.ends()? == ends))
+            .with_context(|| format!("requests came to {:?}", self.ends()))
     }
 }

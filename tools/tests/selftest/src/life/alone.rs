@@ -2,8 +2,10 @@
 //! zernel.ko on a machine without any GPU, and modules that cannot be loaded.
 
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::ensure;
+use libzernel::sim::Sim;
 use libzernel::{Level, Target, Zernel};
 use rustix::io::Errno;
 
@@ -18,14 +20,8 @@ pub(super) fn zernel_alone() -> Outcome {
     let log = Mark::new()?;
     load("zernel", "")?;
     let said = log.lines()?;
-    let about: Vec<_> = said
-        .iter()
-        .filter(|line| line.contains("zernel: "))
-        .collect();
-    ensure!(
-        about.iter().any(|line| line.contains("no GPU")),
-        "the log: {about:?}"
-    );
+    let is_it = |line: &String| line.contains("zernel: ") && line.contains("no GPU");
+    ensure!(said.iter().any(is_it), "the log: {said:?}");
     for path in TRACES {
         ensure!(Path::new(path).exists(), "{path} is missing");
     }
@@ -39,12 +35,8 @@ pub(super) fn zernel_alone() -> Outcome {
         check_eq!(zernel.stats()?.classes, 1);
         zernel.clear_class(&me)?;
         zernel.set_class(&me, Level::BE)?;
-        let mut events = zernel.events()?;
-        check_eq!(
-            events.next_within(Some(std::time::Duration::ZERO))?,
-            None,
-            "events"
-        );
+        let event = zernel.events()?.next_within(Some(Duration::ZERO))?;
+        check_eq!(event, None, "events");
     }
     // With an assignment of a live process and the enabled tracepoints.
     let enable = "/sys/kernel/tracing/events/zernel/enable";
@@ -68,28 +60,20 @@ pub(super) fn bad_parameters() -> Outcome {
         "user_items=0",
         "operation_percent=10001",
     ] {
-        let errno =
-            load("zernel_sim", parameters).map_err(|error| error.downcast_ref::<Errno>().copied());
-        check_eq!(errno, Err(Some(Errno::INVAL)), "{parameters}");
+        let error = load("zernel_sim", parameters).err();
+        let errno = error.and_then(|error| error.downcast::<Errno>().ok());
+        check_eq!(errno, Some(Errno::INVAL), "{parameters}");
         ensure!(!is_loaded("zernel_sim"), "loaded with {parameters}");
     }
-    check_eq!(
-        Zernel::open()?.stats()?.gpus,
-        0,
-        "GPUs of providers that failed"
-    );
+    check_eq!(Zernel::open()?.stats()?.gpus, 0, "GPUs that failed");
     for parameters in [
         "gpus=64 max_tsgs=1 copy_engines=0",
         "preset=H100",
         "gpus=3 copy_engines=8",
     ] {
         load("zernel_sim", parameters)?;
-        let gpus = libzernel::sim::Sim::open()?.version()?.gpus;
-        check_eq!(
-            Zernel::open()?.gpus().count(),
-            gpus as usize,
-            "GPUs with {parameters}"
-        );
+        let gpus = Sim::open()?.version()?.gpus as usize;
+        check_eq!(Zernel::open()?.gpus().count(), gpus, "{parameters}");
         unload_soon("zernel_sim")?;
         check_eq!(Zernel::open()?.stats()?.gpus, 0, "GPUs after {parameters}");
     }

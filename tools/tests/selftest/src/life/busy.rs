@@ -10,13 +10,14 @@ use anyhow::{ensure, Result};
 use libzernel::event::Kind;
 use libzernel::sim::{ContextSpec, Fault, Item, Operation, Sim};
 use libzernel::{Level, Target, Zernel};
+use rustix::io::Errno;
+use testkit::passing;
 
 use super::{in_use, nothing_left};
 use crate::check_eq;
 use crate::child::Child;
 use crate::common::{load, slice_of, unload, unload_all, unload_soon, wait_until, Lab};
 use crate::harness::Outcome;
-use testkit::passing;
 
 fn load_both() -> Result<()> {
     load("zernel", "")?;
@@ -26,29 +27,32 @@ fn load_both() -> Result<()> {
 /// Unloads both, the way that must always work.
 fn end() -> Outcome {
     unload_soon("zernel_sim")?;
+    check_eq!(Zernel::open()?.stats()?.gpus, 0, "GPUs");
     unload("zernel")?;
     nothing_left()
 }
 
-/// Waits for SIGKILL.
-fn stay() -> Result<()> {
-    loop {
-        std::thread::sleep(Duration::from_secs(60));
-    }
-}
-
+/// A provider keeps zernel; after a reload no id comes again.
 pub(super) fn provider_keeps_zernel() -> Outcome {
-    load_both()?;
-    in_use("zernel", "a provider")?;
-    check_eq!(Zernel::open()?.stats()?.gpus, 2);
-    unload_soon("zernel_sim")?;
-    check_eq!(Zernel::open()?.stats()?.gpus, 0);
-    unload("zernel")?;
-    nothing_left()
+    let mut last = 0;
+    for _ in 0..5 {
+        load_both()?;
+        in_use("zernel", "a provider")?;
+        {
+            let lab = Lab::open()?;
+            check_eq!(lab.stats()?.gpus, 2);
+            let (_context, tsg) = lab.compute()?;
+            let ids = (tsg.gpu.as_u64(), tsg.id.as_u64());
+            ensure!(ids.1 > ids.0 && ids.0 > last, "{ids:?} after {last}");
+            last = ids.1;
+        }
+        end()?;
+    }
+    Ok(())
 }
 
 /// However the last reference to an open file is held.
-pub(super) fn open_files_keep_modules() -> Outcome {
+pub(super) fn open_files() -> Outcome {
     for (path, name) in [("/dev/zernel", "zernel"), ("/dev/zernel-sim", "zernel_sim")] {
         load("zernel", "")?;
         if name == "zernel_sim" {
@@ -59,7 +63,7 @@ pub(super) fn open_files_keep_modules() -> Outcome {
         let second = file.try_clone()?;
         drop(file);
         in_use(name, "a dup of a file")?;
-        let child = Child::spawn(stay)?;
+        let child = Child::idle(|| Ok(()))?;
         drop(second);
         in_use(name, "a file that a child inherited")?;
         child.kill()?;
@@ -72,14 +76,12 @@ pub(super) fn open_files_keep_modules() -> Outcome {
         in_use(name, "a file in a socket")?;
         let received = passing::receive(&to)?;
         in_use(name, "a file out of a socket")?;
-        drop(received);
+        drop((received, to));
 
-        passing::pair().and_then(|(from, to)| {
-            passing::send(&from, File::open(path)?.as_fd())?;
-            in_use(name, "a file in a socket")?;
-            drop((from, to));
-            Ok(())
-        })?;
+        let (from, to) = passing::pair()?;
+        passing::send(&from, File::open(path)?.as_fd())?;
+        in_use(name, "a file in a socket")?;
+        drop((from, to));
         // A socket's files are put when its last end is closed, maybe a moment later.
         unload_all()?;
     }
@@ -87,7 +89,7 @@ pub(super) fn open_files_keep_modules() -> Outcome {
 }
 
 /// An open attribute or debugfs file either keeps the module or works without it.
-pub(super) fn attributes_keep_nothing_broken() -> Outcome {
+pub(super) fn attributes() -> Outcome {
     load_both()?;
     let state = File::open("/sys/kernel/debug/zernel/state")?;
     unload_soon("zernel_sim")?;
@@ -101,20 +103,15 @@ pub(super) fn attributes_keep_nothing_broken() -> Outcome {
     check_eq!(text.trim_end(), "1");
     // An open attribute of sysfs keeps no module; what is removed says so.
     unload("zernel")?;
-    let mut byte = [0];
     let gone = parameters
-        .read(&mut byte)
+        .read(&mut [0])
         .map_err(|error| error.raw_os_error());
-    check_eq!(
-        gone,
-        Err(Some(libc::ENODEV)),
-        "an attribute of a module that is gone"
-    );
+    check_eq!(gone, Err(Some(libc::ENODEV)), "a module that is gone");
     nothing_left()
 }
 
 /// The mapping keeps the file, and the file the module.
-pub(super) fn mapped_words_keep_the_provider() -> Outcome {
+pub(super) fn mapped_words() -> Outcome {
     load_both()?;
     let sim = Sim::open()?;
     let context = sim.create_context(&ContextSpec::compute("mapped"))?;
@@ -138,19 +135,16 @@ pub(super) fn busy_provider() -> Outcome {
         let mut events = lab.zernel.events()?;
         let mut contexts = Vec::new();
         for number in 0..40 {
-            let context = lab.sim.create_context(&ContextSpec {
-                gpu: number % 2,
-                ..ContextSpec::compute("busy")
-            })?;
+            let spec = ContextSpec::compute("busy");
+            let gpu = number % 2;
+            let context = lab.sim.create_context(&ContextSpec { gpu, ..spec })?;
             context.submit(0, &[Item::work(Duration::from_millis(50)); 8])?;
             contexts.push(context);
         }
-        lab.zernel
-            .set_class(&Target::current_process(), Level::BE)?;
-        for _ in 0..5 {
-            in_use("zernel_sim", "working contexts")?;
-            in_use("zernel", "a provider with TSGs")?;
-        }
+        let me = Target::current_process();
+        lab.zernel.set_class(&me, Level::BE)?;
+        in_use("zernel_sim", "working contexts")?;
+        in_use("zernel", "a provider with TSGs")?;
         lab.wait_slice(&contexts[39], slice_of(7))?;
         drop(contexts);
         let (mut added, mut removed) = (0, 0);
@@ -160,20 +154,14 @@ pub(super) fn busy_provider() -> Outcome {
         }
         check_eq!((added, removed), (40, 40), "TSGs told");
         let stats = lab.stats()?;
-        check_eq!(
-            (stats.tsgs, stats.gpus, stats.classes),
-            (0, 2, 1),
-            "population"
-        );
+        let counts = (stats.tsgs, stats.gpus, stats.classes);
+        check_eq!(counts, (0, 2, 1), "population");
         // zernel itself stays in use by this file.
         drop(lab.sim);
         unload_soon("zernel_sim")?;
         let stats = lab.zernel.stats()?;
-        check_eq!(
-            (stats.tsgs, stats.gpus, stats.classes),
-            (0, 0, 1),
-            "what is left"
-        );
+        let counts = (stats.tsgs, stats.gpus, stats.classes);
+        check_eq!(counts, (0, 0, 1), "what is left");
         in_use("zernel", "an open file")?;
     }
     unload("zernel")?;
@@ -181,71 +169,34 @@ pub(super) fn busy_provider() -> Outcome {
 }
 
 /// A call of the provider that takes long is waited for, and nothing is called afterwards.
-pub(super) fn provider_leaves_during_a_call() -> Outcome {
-    for operation in [Operation::SetTimeslice, Operation::GetTimeslice] {
-        for error in [None, Some(rustix::io::Errno::AGAIN)] {
-            load_both()?;
-            {
-                let lab = Lab::open()?;
-                let (context, tsg) = lab.compute()?;
-                wait_until("zernel knows it", || {
-                    Ok(lab.tsg(tsg.id)?.timeslice_us == 1024)
-                })?;
-                lab.sim.inject(&Fault {
-                    gpu: 0,
-                    operation,
-                    count: u32::MAX,
-                    error,
-                    delay: Duration::from_millis(300),
-                    tsg: None,
-                })?;
-                let before = lab.sim.injected(0, operation)?;
-                let other = lab.sim.create_context(&ContextSpec::compute("late"))?;
-                lab.zernel.set_class(&Target::Tsg(tsg.id), Level::BE)?;
-                wait_until("the call is under way", || {
-                    Ok(lab.sim.injected(0, operation)? > before)
-                })?;
-                drop((context, other));
-            }
-            unload_soon("zernel_sim")?;
-            check_eq!(Zernel::open()?.stats()?.gpus, 0, "GPUs");
-            unload("zernel")?;
-            nothing_left()?;
-        }
-    }
-    Ok(())
-}
-
-/// The class of a process is there for the next provider, too.
-pub(super) fn classes_outlive_the_provider() -> Outcome {
-    load_both()?;
-    let zernel = Zernel::open()?;
-    zernel.set_class(&Target::current_process(), Level::BE)?;
-    for _ in 0..3 {
-        let lab = Lab::open()?;
-        let (context, tsg) = lab.compute()?;
-        lab.wait_slice(&context, slice_of(7))?;
-        check_eq!(tsg.level, Some(Level::BE), "class at once");
-        drop((context, lab));
-        unload_soon("zernel_sim")?;
-        load("zernel_sim", "gpus=2")?;
-    }
-    zernel.clear_class(&Target::current_process())?;
-    drop(zernel);
-    end()
-}
-
-pub(super) fn ids_are_not_used_again() -> Outcome {
-    let mut last = (0, 0);
-    for _ in 0..5 {
+pub(super) fn leaves_during_a_call() -> Outcome {
+    for (operation, error) in [
+        (Operation::SetTimeslice, None),
+        (Operation::SetTimeslice, Some(Errno::AGAIN)),
+        (Operation::GetTimeslice, None),
+        (Operation::GetTimeslice, Some(Errno::AGAIN)),
+    ] {
         load_both()?;
         {
             let lab = Lab::open()?;
             let (_context, tsg) = lab.compute()?;
-            let ids = (tsg.gpu.as_u64(), tsg.id.as_u64());
-            ensure!(ids.0 > last.0 && ids.1 > last.1, "{ids:?} after {last:?}");
-            ensure!(ids.1 > ids.0, "{ids:?}");
-            last = (ids.1, ids.1);
+            wait_until("zernel knows it", || {
+                Ok(lab.tsg(tsg.id)?.timeslice_us == 1024)
+            })?;
+            lab.sim.inject(&Fault {
+                gpu: 0,
+                operation,
+                count: u32::MAX,
+                error,
+                delay: Duration::from_millis(300),
+                tsg: None,
+            })?;
+            let before = lab.sim.injected(0, operation)?;
+            let _other = lab.sim.create_context(&ContextSpec::compute("late"))?;
+            lab.zernel.set_class(&Target::Tsg(tsg.id), Level::BE)?;
+            wait_until("the call is under way", || {
+                Ok(lab.sim.injected(0, operation)? > before)
+            })?;
         }
         end()?;
     }

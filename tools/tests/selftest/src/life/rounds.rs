@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 use super::nothing_left;
 use crate::child::Child;
-use crate::common::{is_loaded, load, load_all, try_unload, unload_all, unload_soon, wait_until};
+use crate::common::{load, load_all, try_unload, unload_all, unload_soon, wait_until};
 use crate::harness::Outcome;
 use crate::sys;
 use testkit::module::Expedited;
@@ -39,14 +39,8 @@ fn visit(number: u64, root: bool) -> Result<()> {
     let zernel = Zernel::open()?;
     zernel.stats()?;
     let me = Target::current_process();
-    zernel.set_class(
-        &me,
-        if root && number % 2 == 0 {
-            Level::LC
-        } else {
-            Level::BE
-        },
-    )?;
+    let raised = root && number % 2 == 0;
+    zernel.set_class(&me, if raised { Level::LC } else { Level::BE })?;
     let _events = zernel.events()?;
     let sim = Sim::open()?;
     let context = sim.create_context(&ContextSpec::compute("visit"))?;
@@ -100,54 +94,31 @@ pub(super) fn rounds_under_load() -> Outcome {
     let mut rounds = Repeat::new(ROUNDS, "rounds");
     for round in &mut rounds {
         load("zernel", "")?;
+        load("zernel_sim", &format!("gpus={}", round % 4 + 1))?;
         match round % 4 {
-            // zernel alone, then its provider, then both go.
-            0 => {
-                load("zernel_sim", "gpus=2")?;
-                unload_soon("zernel_sim")?;
-                unload_soon("zernel")?;
-            }
-            // The provider comes back to the same zernel, at times.
-            1 => {
-                load("zernel_sim", "")?;
-                unload_soon("zernel_sim")?;
+            // The provider goes and, at times, comes back to the same zernel.
+            0 | 1 => {
                 if round % 20 == 1 {
-                    load("zernel_sim", "gpus=3")?;
-                    ensure!(
-                        try_unload("zernel").is_err(),
-                        "zernel went before its provider"
-                    );
                     unload_soon("zernel_sim")?;
+                    load("zernel_sim", "gpus=3")?;
                 }
-                unload_soon("zernel")?;
+                ensure!(try_unload("zernel").is_err(), "before its provider");
             }
             // With some time for the clients.
-            2 => {
-                load("zernel_sim", "gpus=1")?;
-                std::thread::sleep(Duration::from_millis(15));
-                unload_soon("zernel_sim")?;
-                unload_soon("zernel")?;
-            }
+            2 => std::thread::sleep(Duration::from_millis(15)),
             // At once; the one that is in use stays.
             _ => {
-                load("zernel_sim", "gpus=4")?;
                 for name in ["zernel", "zernel_sim", "zernel"] {
                     // The clients decide whether it goes.
                     let _ = try_unload(name);
                 }
-                for name in ["zernel_sim", "zernel"] {
-                    if is_loaded(name) {
-                        unload_soon(name)?;
-                    }
-                }
             }
         }
+        unload_all()?;
         nothing_left().with_context(|| format!("after round {round}"))?;
         visits += received(&ours);
-        if let Some(ended) = clients
-            .iter()
-            .position(|c| c.wait_ended(Duration::ZERO).is_ok())
-        {
+        let ended = |client: &Child| client.wait_ended(Duration::ZERO).is_ok();
+        if let Some(ended) = clients.iter().position(ended) {
             let why = clients.swap_remove(ended).join();
             bail!("client {ended} ended in round {round}: {why:?}");
         }
@@ -162,10 +133,7 @@ pub(super) fn rounds_under_load() -> Outcome {
         client.kill()?;
         client.end()?;
     }
-    println!(
-        "    # {visits} visits of clients found the devices in {} rounds",
-        rounds.done()
-    );
+    println!("    # {visits} visits in {}", rounds.report());
     unload_all()?;
     nothing_left()
 }

@@ -11,69 +11,42 @@ use libzernel::Timestamp;
 use rustix::time::{clock_gettime, clock_settime, ClockId, Timespec};
 use testkit::harness::Skip;
 
-use super::{in_so_long, longest_lease, Client, Ends, Since};
+use super::{in_so_long, lab, longest_lease, Since};
 use crate::check_eq;
 use crate::child::in_child;
-use crate::common::{tune, wait_until, Lab};
+use crate::common::{tune, wait_until};
 use crate::harness::Outcome;
 
-/// A day, in seconds.
-const DAY: i64 = 86_400;
-
-/// The clock on the wall is set; dropped, it is set back.
-struct Stepped(i64);
-
-impl Stepped {
-    fn by(seconds: i64) -> Result<Self> {
-        step(seconds)?;
-        Ok(Self(seconds))
-    }
-}
-
-impl Drop for Stepped {
-    fn drop(&mut self) {
-        // It went well in the other direction.
-        let _ = step(-self.0);
-    }
-}
-
-fn step(seconds: i64) -> Result<()> {
+/// Sets the clock on the wall forward, or back.
+fn step(days: i64) -> Result<()> {
     let now = clock_gettime(ClockId::Realtime);
-    let then = Timespec {
-        tv_sec: now.tv_sec + seconds,
-        ..now
-    };
-    clock_settime(ClockId::Realtime, then).context("set the clock")
+    let tv_sec = now.tv_sec + days * 86_400;
+    clock_settime(ClockId::Realtime, Timespec { tv_sec, ..now }).context("set the clock")
 }
 
 /// Neither the trigger nor the end of the lease moves when the clock on the wall does.
 pub(super) fn stepped() -> Outcome {
-    let lab = Lab::open()?;
-    let client = Client::new(&lab)?;
-    let (wait, lease) = (Duration::from_millis(300), Duration::from_millis(300));
+    let (lab, client) = lab()?;
+    let wait = Duration::from_millis(300);
+    tune("lease_us", wait.as_micros())?;
+    let slot = client.slot(0);
     for days in [1, -1, 30, -30] {
-        tune("lease_us", lease.as_micros())?;
-        let slot = client.slot(0);
         let since = Since::now(&lab.zernel)?;
         let begun = slot.begin(&in_so_long(client.tsg, wait))?;
         let before = Timestamp::now();
-        let stepped = Stepped::by(days * DAY)?;
-        wait_until("the trigger", || {
+        step(days)?;
+        let triggered = wait_until("the trigger", || {
             Ok(begun.number.is_reached_by(slot.load(Word::Trigger)))
-        })?;
-        let triggered = Timestamp::now();
-        ensure!(triggered >= begun.trigger_at, "{days} days: early");
+        });
+        let at = Timestamp::now();
         // The other way, while the lease runs.
-        drop(stepped);
-        since.wait(Ends {
-            expired: 1,
-            ..Ends::NONE
-        })?;
+        step(-days)?;
+        triggered?;
+        ensure!(at >= begun.trigger_at, "{days} days: early");
+        since.wait(ends!(expired: 1))?;
         let over = Timestamp::now();
-        ensure!(
-            over >= begun.trigger_at + lease,
-            "{days} days: expired early"
-        );
+        let least = begun.trigger_at + wait;
+        ensure!(over >= least, "{days} days: expired early");
         let took = over.since(before);
         ensure!(took < Duration::from_secs(60), "{days} days: {took:?}");
     }
@@ -87,7 +60,7 @@ const AHEAD: u64 = 1_000_000;
 /// is the kernel's.
 pub(super) fn in_a_time_namespace() -> Outcome {
     longest_lease()?;
-    if !std::path::Path::new("/proc/self/timens_offsets").exists() {
+    if !fs::exists("/proc/self/timens_offsets")? {
         return Err(Skip("this kernel has no time namespaces").into());
     }
     let outside = Timestamp::now();
@@ -99,16 +72,12 @@ pub(super) fn in_a_time_namespace() -> Outcome {
             let began = Timestamp::now();
             let ahead = began.since(outside);
             ensure!(ahead >= Duration::from_secs(AHEAD), "{ahead:?} ahead");
-            let own = Lab::open()?;
-            let client = Client::new(&own)?;
-            let since = Since::of(&own.zernel, Of::Tsg(client.tsg))?;
+            let (lab, client) = lab()?;
+            let since = Since::of(&lab.zernel, Of::Tsg(client.tsg))?;
             let slot = client.slot(0);
             let told = in_so_long(client.tsg, Duration::from_millis(50));
             let begun = slot.begin(&told)?;
-            ensure!(
-                begun.trigger_at < began,
-                "{begun:?} is not the kernel's time"
-            );
+            ensure!(begun.trigger_at < began, "{begun:?} is not the kernel's");
             wait_until("the trigger", || {
                 Ok(begun.number.is_reached_by(slot.load(Word::Trigger)))
             })?;

@@ -4,15 +4,14 @@
 
 use std::fmt::Debug;
 
-use anyhow::ensure;
-use libzernel::request::{Durations, Of, Slots, Word};
-use libzernel::Zernel;
+use anyhow::{ensure, Result};
+use libzernel::request::{Durations, Of, Slots};
+use libzernel::{Level, Zernel};
 use rustix::io::Errno;
 use testkit::faults::{Faults, OneByOne};
 
-use super::calls::CALLS;
 use super::slots::{allocated, MOST};
-use super::{far, longest_lease, new_key, words, Client, Ends, Since};
+use super::{far, lab, words, Since, UPDATES};
 use crate::abi::unchanged;
 use crate::check_eq;
 use crate::child::in_child;
@@ -23,13 +22,15 @@ use crate::sys;
 
 /// Fails unless a call failed for one of the reasons that were made up.
 fn is_made_up(answer: Option<Errno>, failed: bool) -> Outcome {
-    let causes = [Errno::NOMEM, Errno::FAULT];
     ensure!(failed, "{answer:?} of itself");
-    ensure!(answer.is_some_and(|e| causes.contains(&e)), "{answer:?}");
+    let made_up = matches!(answer, Some(Errno::NOMEM | Errno::FAULT));
+    ensure!(made_up, "{answer:?}");
     Ok(())
 }
 
-fn tell(what: &str, count: u32) -> Outcome {
+/// Has a round made with the failure of each step of a call.
+fn walk(thread: &OneByOne, what: &str, round: impl FnMut(u32) -> Result<bool>) -> Outcome {
+    let count = thread.each(round)?;
     println!("    # {what}: {count} steps that can fail");
     ensure!(count > 0, "{what} cannot fail");
     Ok(())
@@ -42,7 +43,7 @@ pub(super) fn of_mmap() -> Outcome {
         let thread = faults.one_by_one()?;
         sys::become_user(ALICE, ALICE, &[])?;
         let before = allocated()?;
-        let count = thread.each(|n| {
+        walk(&thread, "mmap", |n| {
             let zernel = Zernel::open()?;
             let (result, failed) = thread.nth(n, || Slots::map(&zernel, 10..200))?;
             if let Err(error) = result {
@@ -53,113 +54,66 @@ pub(super) fn of_mmap() -> Outcome {
             check_eq!(allocated()?, before + 256, "slots");
             Ok(failed)
         })?;
-        tell("mmap", count)?;
-        let zernel = Zernel::open()?;
-        let _all = Slots::map(&zernel, 0..MOST)?;
+        let _all = Slots::map(&Zernel::open()?, 0..MOST)?;
         Ok(())
     })
 }
 
-/// The first request of a TSG, a key and a slot, for which all of it is made.
+/// The first request of a TSG, a key and a slot, for which all of it is made; and of a slot whose
+/// request of another TSG and key goes on.
 pub(super) fn of_begin() -> Outcome {
-    longest_lease()?;
     let faults = Faults::of_module("zernel")?;
     let thread = faults.one_by_one()?;
-    let lab = Lab::open()?;
-    let count = thread.each(|n| {
-        let client = Client::new(&lab)?;
-        let slot = client.slot(n % 64);
-        let begin = far(client.tsg);
-        let since = Since::of(&lab.zernel, Of::Tsg(client.tsg))?;
-        let (result, failed) = thread.nth(n, || slot.begin(&begin))?;
-        let mut cancelled = 0;
-        match result {
-            Ok(begun) => slot.cancel(begun.number)?,
-            Err(error) => is_made_up(error.errno(), failed)?,
-        }
-        if words(&slot) == (1, 1) {
-            // It had begun, and was given up: nobody was told its number.
-            cancelled = 1;
-        } else {
-            check_eq!(words(&slot), (0, 0), "words");
-        }
-        let ends = Ends {
-            cancelled,
-            ..Ends::NONE
-        };
-        since.expect(ends)?;
-        let request = slot.begin(&begin)?.number;
-        since.expect(Ends {
-            in_flight: 1,
-            ..ends
-        })?;
-        slot.done_call(request)?;
-        since.expect(Ends { done: 1, ..ends })?;
-        Ok(failed)
-    })?;
-    tell("begin", count)
-}
-
-/// A slot whose requests become another TSG's and another key's: the one that it has goes on.
-pub(super) fn of_rebinding() -> Outcome {
-    longest_lease()?;
-    let faults = Faults::of_module("zernel")?;
-    let thread = faults.one_by_one()?;
-    let lab = Lab::open()?;
-    let first = Client::new(&lab)?;
-    let count = thread.each(|n| {
-        let (_context, second) = lab.compute()?;
-        let slot = first.slot(n % 64);
-        let (before, after) = (far(first.tsg), far(second.id));
-        let since = Since::now(&lab.zernel)?;
-        let request = slot.begin(&before)?.number;
-        let (result, failed) = thread.nth(n, || slot.begin(&after))?;
-        let ends = since.ends()?;
-        let goes_on = Ends {
-            in_flight: 1,
-            ..Ends::NONE
-        };
-        match result {
-            Ok(begun) => {
-                check_eq!(begun.number, request.next(), "the next number");
-                check_eq!(ends.cancelled, 1, "the one before");
-                slot.cancel(begun.number)?;
-            }
-            Err(error) => {
-                is_made_up(error.errno(), failed)?;
-                if ends == goes_on {
-                    ensure!(!request.is_reached_by(slot.load(Word::Trigger)), "freed");
-                    slot.ready_call(request)?;
-                    slot.done_call(request)?;
-                } else {
-                    // That of which nobody was told the number was begun, after the other had
+    for in_use in [0, 1] {
+        walk(&thread, "begin", |n| {
+            let (lab, client) = lab()?;
+            let (_context, tsg) = lab.compute()?;
+            let slot = client.slot(n % 64);
+            let since = Since::now(&lab.zernel)?;
+            let before = match in_use {
+                0 => None,
+                _ => Some(slot.begin(&far(client.tsg))?.number),
+            };
+            let (was, begin) = (words(&slot), far(tsg.id));
+            let (result, failed) = thread.nth(n, || slot.begin(&begin))?;
+            match result {
+                Ok(begun) => slot.cancel(begun.number)?,
+                Err(error) => {
+                    is_made_up(error.errno(), failed)?;
+                    // That of which nobody was told the number had begun, after the one before had
                     // ended.
-                    check_eq!(error.errno(), Some(Errno::FAULT));
-                    check_eq!((ends.cancelled, ends.in_flight), (2, 0), "{ends:?}");
+                    let untold = since.ends()? == ends!(cancelled: 1 + in_use)
+                        && error.errno() == Some(Errno::FAULT);
+                    if !untold {
+                        since.expect(ends!(in_flight: in_use))?;
+                        check_eq!(words(&slot), was, "words");
+                    }
+                    if let (Some(request), false) = (before, untold) {
+                        slot.ready_call(request)?;
+                        slot.done_call(request)?;
+                    }
                 }
             }
-        }
-        let number = slot.begin(&after)?.number;
-        slot.cancel(number)?;
-        check_eq!(since.ends()?.in_flight, 0, "in flight");
-        Ok(failed)
-    })?;
-    tell("begin of a slot in use", count)
+            let number = slot.begin(&begin)?.number;
+            check_eq!(since.ends()?.in_flight, 1, "in flight");
+            slot.done_call(number)?;
+            check_eq!(since.ends()?.in_flight, 0, "in flight");
+            Ok(failed)
+        })?;
+    }
+    Ok(())
 }
 
 /// Ready, done and cancel.
 pub(super) fn of_the_other_calls() -> Outcome {
-    longest_lease()?;
     let faults = Faults::of_module("zernel")?;
     let thread = faults.one_by_one()?;
-    let lab = Lab::open()?;
-    let client = Client::new(&lab)?;
-    for (name, call) in CALLS {
-        let count = thread.each(|n| {
-            let slot = client.slot(0);
+    let (lab, client) = lab()?;
+    let slot = client.slot(0);
+    for (name, call) in UPDATES {
+        walk(&thread, name, |n| {
             let request = slot.begin(&far(client.tsg))?.number;
-            let state =
-                || Ok::<_, anyhow::Error>((lab.zernel.request_stats(Of::All)?, words(&slot)));
+            let state = || anyhow::Ok((lab.zernel.request_stats(Of::All)?, words(&slot)));
             let before = state()?;
             let (result, failed) = thread.nth(n, || call(&slot, request))?;
             if let Err(error) = result {
@@ -172,7 +126,6 @@ pub(super) fn of_the_other_calls() -> Outcome {
             }
             Ok(failed)
         })?;
-        tell(name, count)?;
     }
     Ok(())
 }
@@ -185,7 +138,7 @@ fn only_tells<T: Debug + PartialEq>(
     call: impl Fn() -> libzernel::Result<T>,
 ) -> Outcome {
     let told = call()?;
-    let count = thread.each(|n| {
+    walk(thread, name, |n| {
         let (result, failed) = unchanged(zernel, || thread.nth(n, &call))?;
         match result {
             Ok(now) => check_eq!(now, told, "{name}"),
@@ -193,27 +146,20 @@ fn only_tells<T: Debug + PartialEq>(
         }
         check_eq!(call()?, told, "{name}, once more");
         Ok(failed)
-    })?;
-    tell(name, count)
+    })
 }
 
 /// Statistics and lists, while there are requests.
 pub(super) fn of_what_is_told() -> Outcome {
-    longest_lease()?;
     let faults = Faults::of_module("zernel")?;
     let thread = faults.one_by_one()?;
-    let lab = Lab::open()?;
-    let client = Client::new(&lab)?;
-    client.slot(0).begin(&far(client.tsg).key(new_key()))?;
+    let (lab, client) = lab()?;
+    client.slot(0).begin(&far(client.tsg))?;
     let over = client.slot(1).begin(&far(client.tsg))?.number;
     client.slot(1).done_call(over)?;
     lab.wait_set()?;
     let zernel = &lab.zernel;
-    for of in [
-        Of::All,
-        Of::Level(libzernel::Level::LC),
-        Of::Tsg(client.tsg),
-    ] {
+    for of in [Of::All, Of::Level(Level::LC), Of::Tsg(client.tsg)] {
         only_tells(&thread, zernel, "statistics", || zernel.request_stats(of))?;
         only_tells(&thread, zernel, "a histogram", || {
             let histogram = zernel.histogram(of, Durations::Latency)?;
@@ -237,13 +183,11 @@ pub(super) fn of_open() -> Outcome {
     let faults = Faults::of_module("zernel")?;
     let thread = faults.one_by_one()?;
     let lab = Lab::open()?;
-    let count = thread.each(|n| {
-        let (result, failed) = thread.nth(n, Zernel::open)?;
+    walk(&thread, "open", |n| {
+        let (result, failed) = unchanged(&lab.zernel, || thread.nth(n, Zernel::open))?;
         if let Err(error) = result {
             is_made_up(error.errno(), failed)?;
         }
-        check_eq!(lab.zernel.request_stats(Of::All)?.in_flight, 0, "in flight");
         Ok(failed)
-    })?;
-    tell("open", count)
+    })
 }

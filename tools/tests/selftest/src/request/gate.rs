@@ -5,16 +5,17 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use libzernel::request::{Begin, Of, RequestStats};
+use libzernel::request::{Begin, Of, RequestStats, Slots};
 use libzernel::sim::{self, Fault, Item, Operation};
-use libzernel::{Level, Target};
+use libzernel::{Level, Target, Zernel};
 use rustix::io::Errno;
 use testkit::faults::Faults;
 
 use super::{at_once, longest_lease, Client, Since};
 use crate::check_eq;
-use crate::common::{errno, tune, wait_until, Lab};
+use crate::common::{errno, slice_of, tune, wait_until, Lab};
 use crate::harness::Outcome;
+use crate::sim::turns::Suspended;
 
 /// Latency-critical requests beside best-effort work without end.
 struct Stage {
@@ -27,12 +28,11 @@ struct Stage {
 impl Stage {
     /// With so many others.
     fn new(others: usize) -> Result<Self> {
-        longest_lease()?;
         // All of them are scheduled, so that all of them have to be stopped.
         tune("rotation", "none")?;
         // On a slow machine the budget could be spent, which opens the gate.
         tune("level0_budget_us", 100_000)?;
-        let lab = Lab::open()?;
+        let (lab, client) = super::lab()?;
         let mut contexts = Vec::new();
         for _ in 0..others {
             let (context, tsg) = lab.compute()?;
@@ -40,9 +40,8 @@ impl Stage {
             context.submit(0, &[Item::work(Duration::from_secs(60)); 20])?;
             contexts.push(context);
         }
-        let client = Client::new(&lab)?;
         lab.zernel.set_class(&Target::Tsg(client.tsg), Level::LC)?;
-        lab.wait_slice(&client.context, crate::common::slice_of(0))?;
+        lab.wait_slice(&client.context, slice_of(0))?;
         let before = lab.zernel.request_stats(Of::Level(Level::LC))?;
         Ok(Self {
             lab,
@@ -58,11 +57,8 @@ impl Stage {
 
     /// The number of the others that are scheduled.
     fn scheduled(&self) -> Result<usize> {
-        let mut count = 0;
-        for context in &self.others {
-            count += usize::from(context.stats()?.enabled);
-        }
-        Ok(count)
+        let enabled = |context: &sim::Context| Ok(usize::from(context.stats()?.enabled));
+        self.others.iter().map(enabled).sum()
     }
 
     fn wait_scheduled(&self, count: usize) -> Outcome {
@@ -87,19 +83,27 @@ impl Stage {
 
     /// They are counted a moment after the TSGs were told.
     fn wait_verdicts(&self, expected: [u64; 5]) -> Result<()> {
-        let mut seen = [0; 5];
         wait_until(&format!("verdicts {expected:?}"), || {
-            seen = self.verdicts()?;
-            Ok(seen == expected)
+            Ok(self.verdicts()? == expected)
         })
-        .with_context(|| format!("{seen:?}"))
+        .with_context(|| format!("{:?}", self.verdicts()))
     }
 
-    fn inject(&self, operation: Operation, count: u32, error: Errno) -> Result<()> {
+    /// One more request goes well.
+    fn goes_on(&self) -> Outcome {
+        let slot = self.client.slot(0);
+        let begun = slot.begin(&self.begin())?;
+        self.wait_scheduled(0)?;
+        slot.cancel(begun.number)?;
+        self.wait_scheduled(self.others.len())
+    }
+
+    /// The next such operation fails.
+    fn inject(&self, operation: Operation, error: Errno) -> Result<()> {
         self.lab.sim.inject(&Fault {
             gpu: 0,
             operation,
-            count,
+            count: 1,
             error: Some(error),
             delay: Duration::ZERO,
             tsg: None,
@@ -115,11 +119,11 @@ pub(super) fn keeps_others_off() -> Outcome {
     for round in 1..=3 {
         let begun = slot.begin(&stage.begin())?;
         stage.wait_scheduled(0)?;
-        let busy = |context: &sim::Context| Ok::<_, anyhow::Error>(context.stats()?.busy_ns);
-        let before: Vec<u64> = stage.others.iter().map(busy).collect::<Result<_>>()?;
+        let busy = |context: &sim::Context| Ok(context.stats()?.busy_ns);
+        let busy = || stage.others.iter().map(busy).collect::<Result<Vec<_>>>();
+        let before = busy()?;
         std::thread::sleep(Duration::from_millis(5));
-        let after: Vec<u64> = stage.others.iter().map(busy).collect::<Result<_>>()?;
-        check_eq!(after, before, "busy time of those who are kept off");
+        check_eq!(busy()?, before, "busy time of those who are kept off");
         slot.ready_call(begun.number)?;
         stage.wait_scheduled(3)?;
         slot.done_call(begun.number)?;
@@ -136,25 +140,20 @@ pub(super) fn keeps_others_off() -> Outcome {
     stage.wait_scheduled(3)
 }
 
-/// A TSG that comes while others are kept off is kept off too, whatever its class, until they are
-/// let in.
+/// A TSG that comes while others are kept off is kept off too, with any class, until they are
+/// let in; one that is as urgent is not.
 pub(super) fn keeps_newcomers_off() -> Outcome {
     let mut stage = Stage::new(1)?;
     let slot = stage.client.slot(0);
     let begun = slot.begin(&stage.begin())?;
     stage.wait_scheduled(0)?;
     let (unclassed, _) = stage.lab.compute()?;
-    let (classed, tsg) = stage.lab.compute()?;
-    stage
-        .lab
-        .zernel
-        .set_class(&Target::Tsg(tsg.id), Level::BE)?;
-    let (equal, tsg) = stage.lab.compute()?;
-    stage
-        .lab
-        .zernel
-        .set_class(&Target::Tsg(tsg.id), Level::LC)?;
-    stage.lab.wait_slice(&equal, crate::common::slice_of(0))?;
+    let (classed, be) = stage.lab.compute()?;
+    let (equal, lc) = stage.lab.compute()?;
+    let zernel = &stage.lab.zernel;
+    zernel.set_class(&Target::Tsg(be.id), Level::BE)?;
+    zernel.set_class(&Target::Tsg(lc.id), Level::LC)?;
+    stage.lab.wait_slice(&equal, slice_of(0))?;
     stage.others.extend([unclassed, classed]);
     stage.wait_scheduled(0)?;
     wait_until("one that is as urgent is let in", || {
@@ -164,118 +163,67 @@ pub(super) fn keeps_newcomers_off() -> Outcome {
     stage.wait_scheduled(3)
 }
 
-/// To stop others takes a class that only privilege gives.
-pub(super) fn needs_privilege() -> Outcome {
-    let lab = Lab::open()?;
-    let client = Client::new(&lab)?;
-    let slot = client.slot(0);
-    let first = slot.begin(&super::far(client.tsg))?;
-    let begin = at_once(client.tsg).without_holder();
-    for level in [None, Some(Level::BE), Some(crate::common::level(6))] {
-        if let Some(level) = level {
-            lab.zernel.set_class(&Target::Tsg(client.tsg), level)?;
-        }
-        let answer = errno(slot.begin(&begin));
-        check_eq!(answer, Some(Errno::PERM), "with class {level:?}");
-        let other = client.slot(1);
-        check_eq!(
-            errno(other.begin(&begin)),
-            Some(Errno::PERM),
-            "another slot"
-        );
-    }
-    // The request that was there before is still there.
-    slot.cancel(first.number)?;
-    Ok(())
-}
-
 /// A request that does not get ready lets the others in when the lease is over, or the file is
 /// closed.
 pub(super) fn has_a_lease() -> Outcome {
     let stage = Stage::new(2)?;
     let since = Since::now(&stage.lab.zernel)?;
     tune("lease_us", 300_000)?;
-    let slot = stage.client.slot(0);
-    slot.begin(&stage.begin())?;
-    wait_until("the lease ends", || Ok(since.ends()?.expired == 1))?;
+    stage.client.slot(0).begin(&stage.begin())?;
+    since.wait(ends!(expired: 1))?;
     stage.wait_scheduled(2)?;
     longest_lease()?;
-    let zernel = libzernel::Zernel::open()?;
-    let slots = libzernel::request::Slots::map(&zernel, 0..64)?;
+    let slots = Slots::map(&Zernel::open()?, 0..64)?;
     super::slot(&slots, 0).begin(&stage.begin())?;
     stage.wait_scheduled(0)?;
-    drop((slots, zernel));
+    drop(slots);
     stage.wait_scheduled(2)
 }
 
-/// A GPU that does not answer in time is told to keep the TSG off all the same.
-pub(super) fn timeout_escalates() -> Outcome {
-    let stage = Stage::new(2)?;
-    stage.inject(Operation::Preempt, 1, Errno::TIMEDOUT)?;
-    let slot = stage.client.slot(0);
-    let begun = slot.begin(&stage.begin())?;
-    stage.wait_scheduled(0)?;
-    stage.wait_verdicts([1, 1, 0, 0, 0])?;
-    slot.cancel(begun.number)?;
-    stage.wait_scheduled(2)?;
-    // The timeout is a tunable: shorter than what the GPU takes, it always comes.
-    tune("preempt_timeout_us", 1)?;
-    let begun = slot.begin(&stage.begin())?;
-    stage.wait_scheduled(0)?;
-    stage.wait_verdicts([1, 3, 0, 0, 0])?;
-    slot.cancel(begun.number)?;
-    stage.wait_scheduled(2)
-}
-
-/// Where one cannot be stopped, nobody is, and the request goes on.
-pub(super) fn failure_is_rolled_back() -> Outcome {
-    for (operation, error, verdict) in [
-        (Operation::Preempt, Errno::NOMEM, 2),
-        (Operation::Preempt, Errno::INVAL, 4),
-        (Operation::SetEnabled, Errno::NOMEM, 2),
-        (Operation::SetEnabled, Errno::INVAL, 4),
+/// A GPU that does not answer in time is told to keep the TSG off all the same. Where one cannot be
+/// stopped for another reason, nobody is, and the request goes on.
+pub(super) fn fails() -> Outcome {
+    for (operation, error, verdicts, scheduled) in [
+        (Operation::Preempt, Errno::TIMEDOUT, [1, 1, 0, 0, 0], 0),
+        (Operation::Preempt, Errno::NOMEM, [0, 0, 1, 0, 0], 2),
+        (Operation::Preempt, Errno::INVAL, [0, 0, 0, 0, 1], 2),
+        (Operation::SetEnabled, Errno::NOMEM, [0, 0, 1, 0, 0], 2),
+        (Operation::SetEnabled, Errno::INVAL, [0, 0, 0, 0, 1], 2),
     ] {
         let stage = Stage::new(2)?;
-        stage.inject(operation, 1, error)?;
+        stage.inject(operation, error)?;
         let slot = stage.client.slot(0);
         let begun = slot.begin(&stage.begin())?;
-        let mut expected = [0; 5];
-        expected[verdict] = 1;
-        stage.wait_verdicts(expected)?;
-        stage.wait_scheduled(2)?;
+        stage.wait_verdicts(verdicts)?;
+        stage.wait_scheduled(scheduled)?;
         slot.ready_call(begun.number)?;
         slot.done_call(begun.number)?;
-        // The next one goes well.
-        let begun = slot.begin(&stage.begin())?;
-        stage.wait_scheduled(0)?;
-        slot.cancel(begun.number)?;
         stage.wait_scheduled(2)?;
+        stage.goes_on()?;
     }
-    Ok(())
+    // Shorter than what the GPU takes, it always comes.
+    let stage = Stage::new(2)?;
+    tune("preempt_timeout_us", 1)?;
+    stage.goes_on()?;
+    stage.wait_verdicts([0, 2, 0, 0, 0])
 }
 
 /// A GPU that does not respond is left alone until it is back.
 pub(super) fn unresponsive() -> Outcome {
     let stage = Stage::new(2)?;
-    stage.inject(Operation::Preempt, 1, Errno::TIMEDOUT)?;
-    stage.inject(Operation::SetEnabled, 1, Errno::TIMEDOUT)?;
+    stage.inject(Operation::Preempt, Errno::TIMEDOUT)?;
+    stage.inject(Operation::SetEnabled, Errno::TIMEDOUT)?;
     let slot = stage.client.slot(0);
     slot.begin(&stage.begin())?;
-    wait_until("it does not respond", || {
-        Ok(stage.verdicts()? == [0, 0, 0, 1, 0])
-    })?;
-    let answer = || errno(slot.begin(&at_once(stage.client.tsg)));
-    check_eq!(answer(), Some(Errno::AGAIN), "begin");
+    stage.wait_verdicts([0, 0, 0, 1, 0])?;
+    let answer = errno(slot.begin(&at_once(stage.client.tsg)));
+    check_eq!(answer, Some(Errno::AGAIN), "begin");
     let gpu = stage.lab.zernel.gpus().next().transpose()?;
     check_eq!(gpu.map(|gpu| gpu.unresponsive), Some(true), "told");
     // A reset: the driver says that it is back.
-    stage.lab.sim.suspend(0, true)?;
-    stage.lab.sim.suspend(0, false)?;
+    drop(Suspended::new(&stage.lab.sim, 0)?);
     stage.wait_scheduled(2)?;
-    let begun = slot.begin(&stage.begin())?;
-    stage.wait_scheduled(0)?;
-    slot.cancel(begun.number)?;
-    stage.wait_scheduled(2)
+    stage.goes_on()
 }
 
 /// Without memory to keep others off, nobody is, and the request goes on; the next ones are as ever.
@@ -299,8 +247,5 @@ pub(super) fn no_memory() -> Outcome {
     slot.done_call(begun.number)?;
     drop(none);
     check_eq!(stage.verdicts()?, [2, 0, 0, 0, 0]);
-    let begun = slot.begin(&begin)?;
-    stage.wait_scheduled(0)?;
-    slot.cancel(begun.number)?;
-    stage.wait_scheduled(2)
+    stage.goes_on()
 }

@@ -6,13 +6,14 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use libzernel::request::{Slots, Word};
+use libzernel::request::Begin;
+use libzernel::tsg;
 use rustix::io::Errno;
 use testkit::harness::Skip;
 
-use super::{at_once, far, in_so_long, longest_lease, slot, Ends, Since};
+use super::{at_once, far, in_so_long, lab, words, Since};
 use crate::check_eq;
-use crate::common::{errno, Lab};
+use crate::common::errno;
 use crate::harness::Outcome;
 
 const POWER: &str = "/sys/power";
@@ -43,32 +44,24 @@ pub(super) fn ends_requests() -> Outcome {
     if !can_sleep() {
         return Err(Skip("this kernel has no test of its sleep").into());
     }
-    longest_lease()?;
-    let lab = Lab::open()?;
-    let (_context, tsg) = lab.compute()?;
-    let slots = Slots::map(&lab.zernel, 0..64)?;
+    let (lab, client) = lab()?;
+    let soon = |tsg| in_so_long(tsg, Duration::from_millis(300));
     for (round, depth) in (1..).zip(["freezer", "devices"]) {
         let since = Since::now(&lab.zernel)?;
-        let soon = in_so_long(tsg.id, Duration::from_millis(300));
-        let begins = [far(tsg.id), at_once(tsg.id), soon];
+        let begins: [fn(tsg::Id) -> Begin; 3] = [far, at_once, soon];
         let mut requests = Vec::new();
-        for (number, begin) in (0..).zip(&begins) {
-            requests.push(slot(&slots, number).begin(begin)?.number);
+        for (slot, begin) in client.slots.slots().zip(begins) {
+            requests.push((slot, slot.begin(&begin(client.tsg))?.number));
         }
         sleep(depth)?;
-        since.expect(Ends {
-            suspended: 3,
-            ..Ends::NONE
-        })?;
-        for (number, request) in (0..).zip(requests) {
-            let slot = slot(&slots, number);
+        since.expect(ends!(suspended: 3))?;
+        for (slot, request) in requests {
             check_eq!(request.get(), round, "number");
-            check_eq!(slot.load(Word::Trigger), round, "{depth}: trigger");
-            check_eq!(slot.load(Word::Release), round, "{depth}: release");
+            check_eq!(words(&slot), (round, round), "{depth}: both words");
             check_eq!(errno(slot.cancel(request)), Some(Errno::STALE));
         }
     }
-    let request = slot(&slots, 0).begin(&far(tsg.id))?.number;
-    slot(&slots, 0).cancel(request)?;
+    let request = client.slot(0).begin(&far(client.tsg))?.number;
+    client.slot(0).cancel(request)?;
     Ok(())
 }

@@ -13,7 +13,7 @@ use libzernel::Zernel;
 use rustix::io::Errno;
 use testkit::passing;
 
-use super::{at_once, far, in_so_long, longest_lease, slot, words, Client, Ends, Since};
+use super::{at_once, far, in_so_long, lab, longest_lease, slot, wait, words, Client, Since};
 use crate::check_eq;
 use crate::child::{in_child, Child, End};
 use crate::common::{errno, try_unload, wait_until, Lab};
@@ -36,25 +36,21 @@ pub(super) fn allocated() -> Result<u64> {
     Ok(Zernel::open()?.stats()?.slots)
 }
 
-/// Slot n is at byte 64 n, in whatever mapping, and is zero at first.
+/// Slot n is at byte 64 n of the file, in any mapping, and is zero at first.
 pub(super) fn by_number() -> Outcome {
-    longest_lease()?;
-    let lab = Lab::open()?;
-    let (_context, tsg) = lab.compute()?;
+    let (lab, client) = lab()?;
     let before = allocated()?;
     let few = Slots::map(&lab.zernel, 70..72)?;
     check_eq!(allocated()?, before + 64, "one page");
-    let request = slot(&few, 71).begin(&at_once(tsg.id))?.number;
+    let request = slot(&few, 71).begin(&at_once(client.tsg))?.number;
     let all = Slots::map(&lab.zernel, 0..MOST)?;
     check_eq!(allocated()?, before + u64::from(MOST), "all pages");
-    check_eq!(slot(&all, 71).load(Word::Trigger), request.get(), "slot 71");
     let used = all.memory().words().iter().enumerate();
-    let mut used = used.filter(|(_, word)| word.load(Acquire) != 0);
-    check_eq!(used.next().map(|(at, _)| at), Some(71 * 16), "its trigger");
-    check_eq!(used.next().map(|(at, _)| at), None, "all else");
+    let used = used.filter(|(_, word)| word.load(Acquire) != 0);
+    let used: Vec<_> = used.map(|(at, _)| at).collect();
+    check_eq!(used, [71 * 16_usize], "all but its trigger");
     // The last one, and the same memory from a page in the middle on.
-    let last = slot(&all, MOST - 1);
-    last.begin(&far(tsg.id))?;
+    slot(&all, MOST - 1).begin(&far(client.tsg))?;
     slot(&all, 64 * 9).store(Word::Held, 5);
     let view = SharedMemory::of_file(lab.zernel.as_fd(), 9 * PAGE as u64, 1)?;
     check_eq!(view.slots()[0].held.load(Acquire), 5);
@@ -71,67 +67,50 @@ pub(super) fn by_number() -> Outcome {
 
 /// Each file has slots of its own.
 pub(super) fn of_a_file() -> Outcome {
-    longest_lease()?;
-    let lab = Lab::open()?;
-    let (_context, tsg) = lab.compute()?;
-    let other = Zernel::open()?;
-    let (mine, its) = (Slots::map(&lab.zernel, 0..64)?, Slots::map(&other, 0..64)?);
+    let (lab, client) = lab()?;
+    let its = Slots::map(&Zernel::open()?, 0..64)?;
     let since = Since::now(&lab.zernel)?;
-    let request = slot(&mine, 3).begin(&at_once(tsg.id))?.number;
+    let request = client.slot(3).begin(&at_once(client.tsg))?.number;
     check_eq!(words(&slot(&its, 3)), (0, 0), "of the other file");
     check_eq!(errno(slot(&its, 3).cancel(request)), Some(Errno::STALE));
-    slot(&its, 3).begin(&far(tsg.id))?;
-    drop((its, other));
-    since.wait(Ends {
-        closed: 1,
-        in_flight: 1,
-        ..Ends::NONE
-    })?;
-    slot(&mine, 3).cancel(request)?;
+    slot(&its, 3).begin(&far(client.tsg))?;
+    drop(its);
+    since.wait(ends!(closed: 1, in_flight: 1))?;
+    client.slot(3).cancel(request)?;
     Ok(())
 }
 
 pub(super) fn refused() -> Outcome {
     let zernel = Zernel::open()?;
     let before = allocated()?;
-    let good = Mapping {
-        length: PAGE,
-        offset: 0,
-        shared: true,
-        exec: false,
-    };
-    let end = u64::from(MOST) * 64;
-    let private = Mapping {
-        shared: false,
-        ..good
-    };
-    let beyond = [
-        (PAGE, end),
-        (2 * PAGE, end - PAGE as u64),
-        (end as usize + PAGE, 0),
-        (PAGE, 1 << 31),
-        (PAGE, 1 << 50),
-    ];
-    let beyond = beyond.map(|(length, offset)| Mapping {
-        length,
-        offset,
-        ..good
-    });
-    for what in beyond.into_iter().chain([private]) {
+    let (page, end) = (PAGE as u64, u64::from(MOST) * 64);
+    for (length, offset, shared, exec, error) in [
+        (page, end, true, false, Errno::INVAL),
+        (2 * page, end - page, true, false, Errno::INVAL),
+        (end + page, 0, true, false, Errno::INVAL),
+        (page, 1 << 31, true, false, Errno::INVAL),
+        (page, 1 << 50, true, false, Errno::INVAL),
+        (page, 0, false, false, Errno::INVAL),
+        (page, 0, true, true, Errno::PERM),
+    ] {
+        let what = Mapping {
+            length: length as usize,
+            offset,
+            shared,
+            exec,
+        };
         let answer = raw::try_map(zernel.as_fd(), what);
-        check_eq!(answer, Err(Errno::INVAL), "{what:?}");
+        check_eq!(answer, Err(error), "{what:?}");
     }
-    let exec = Mapping { exec: true, ..good };
-    let answer = raw::try_map(zernel.as_fd(), exec);
-    check_eq!(answer, Err(Errno::PERM), "executable");
     let reader = Zernel::open_to_read(Zernel::PATH)?;
     for write in [false, true] {
         let answer = raw::try_map_to(reader.as_fd(), PAGE, write);
         check_eq!(answer, Err(Errno::ACCESS), "a file to read, {write}");
     }
     check_eq!(allocated()?, before, "slots that were refused");
-    check_eq!(raw::try_map_to(zernel.as_fd(), PAGE, false), Ok(()));
-    check_eq!(raw::try_map(zernel.as_fd(), good), Ok(()));
+    for write in [false, true] {
+        check_eq!(raw::try_map_to(zernel.as_fd(), PAGE, write), Ok(()));
+    }
     // A page that is mapped stays as it is.
     check_eq!(raw::try_do_fork(zernel.as_fd(), 0), Err(Errno::INVAL));
     check_eq!(raw::try_exec(zernel.as_fd()), Err(Errno::ACCESS));
@@ -141,57 +120,51 @@ pub(super) fn refused() -> Outcome {
     Ok(())
 }
 
+/// A user has as many as a file, in all files of all processes together; others have their own, and
+/// `CAP_SYS_RESOURCE` allows more.
 pub(super) fn of_a_user() -> Outcome {
     let full = Some(Errno::DQUOT);
-    let (ours, theirs) = passing::pair()?;
-    // Another process, and so another file, of the same user counts too.
-    let other = Child::spawn(|| {
-        sys::become_user(ALICE, ALICE, &[])?;
-        let zernel = Zernel::open()?;
-        let _slots = Slots::map(&zernel, 0..640)?;
-        passing::send_number(&theirs, 10)?;
-        passing::receive_number(&theirs)?;
-        Ok(())
-    })?;
-    passing::receive_number(&ours)?;
+    let alice = || sys::become_user(ALICE, ALICE, &[]);
     in_child(|| {
-        sys::become_user(ALICE, ALICE, &[])?;
+        alice()?;
         let (zernel, second) = (Zernel::open()?, Zernel::open()?);
-        let denied = zernel.stats()?.denied;
-        let before = allocated()?;
+        let few = Slots::map(&second, 0..640)?;
+        let (denied, before) = (zernel.stats()?.denied, allocated()?);
         check_eq!(errno(Slots::map(&zernel, 0..MOST)), full, "all of them");
         check_eq!(allocated()?, before, "of a mapping that was refused");
         let _most = Slots::map(&zernel, 0..MOST - 640)?;
-        for zernel in [&zernel, &second] {
-            let answer = errno(Slots::map(zernel, MOST - 640..MOST));
+        for (zernel, number) in [(&zernel, MOST - 1), (&second, 640)] {
+            let answer = errno(Slots::map(zernel, number..number + 1));
             check_eq!(answer, full, "one more");
         }
         check_eq!(zernel.stats()?.denied, denied + 3, "denied");
         // A page that is there costs nothing.
         Slots::map(&zernel, 64..1_000)?;
         // A file that goes makes room.
-        drop((_most, zernel));
-        let _again = Slots::map(&second, 0..MOST - 640)?;
+        drop((few, second));
+        Slots::map(&zernel, 0..MOST)?;
+        Ok(())
+    })?;
+    let _all = Child::idle(|| {
+        alice()?;
+        // The mapping keeps the file.
+        std::mem::forget(Slots::map(&Zernel::open()?, 0..MOST)?);
+        Ok(())
+    })?;
+    let map = |slots| errno(Zernel::open().and_then(|zernel| Slots::map(&zernel, 0..slots)));
+    in_child(|| {
+        alice()?;
+        check_eq!(map(1), full, "one more than all");
         Ok(())
     })?;
     in_child(|| {
         sys::become_user_with(ALICE, ALICE, RESOURCE)?;
-        let _all = Slots::map(&Zernel::open()?, 0..MOST)?;
+        check_eq!(map(MOST), None, "with CAP_SYS_RESOURCE");
         Ok(())
     })?;
     in_child(|| {
         sys::become_user(BOB, BOB, &[])?;
-        let _few = Slots::map(&Zernel::open()?, 0..64)?;
-        Ok(())
-    })?;
-    passing::send_number(&ours, 0)?;
-    other.join()?;
-    in_child(|| {
-        sys::become_user(ALICE, ALICE, &[])?;
-        let zernel = Zernel::open()?;
-        let _all = Slots::map(&zernel, 0..MOST)?;
-        let answer = errno(Slots::map(&Zernel::open()?, 0..1));
-        check_eq!(answer, full, "one more than all");
+        check_eq!(map(64), None, "another user");
         Ok(())
     })
 }
@@ -207,19 +180,15 @@ pub(super) fn are_charged() -> Outcome {
         let room = group.used()? + (256 << 10);
         let before = (allocated()?, group.used()?);
         {
-            let all = Slots::map(&Zernel::open()?, 0..MOST)?;
+            let _all = Slots::map(&Zernel::open()?, 0..MOST)?;
             let after = group.used()?;
             ensure!(after >= before.1 + (1 << 20), "{} then {after}", before.1);
-            drop(all);
         }
         group.set("memory.max", room)?;
-        let mut answer = None;
         // The kernel kills for memory of user space alone.
-        for _ in 0..3 {
-            answer = errno(Slots::map(&zernel, 0..MOST));
-        }
+        let answers = [(); 3].map(|()| errno(Slots::map(&zernel, 0..MOST)));
         group.set("memory.max", "max")?;
-        check_eq!(answer, Some(Errno::NOMEM), "at the limit");
+        check_eq!(answers[2], Some(Errno::NOMEM), "at the limit");
         check_eq!(allocated()?, before.0, "slots");
         slot(&kept, 63).store(Word::Held, 1);
         Slots::map(&zernel, 0..MOST)?;
@@ -229,11 +198,9 @@ pub(super) fn are_charged() -> Outcome {
 
 /// A child has the file, but not the mapping; it can make one.
 pub(super) fn fork() -> Outcome {
-    longest_lease()?;
-    let lab = Lab::open()?;
-    let (_context, tsg) = lab.compute()?;
+    let (lab, client) = lab()?;
     let slots = Slots::map(&lab.zernel, 0..64)?;
-    let request = slot(&slots, 0).begin(&far(tsg.id))?.number;
+    let request = slot(&slots, 0).begin(&far(client.tsg))?.number;
     // It does not fill the log.
     std::fs::write(TRACE_SEGV, "0")?;
     let child = Child::spawn(|| {
@@ -247,8 +214,7 @@ pub(super) fn fork() -> Outcome {
         let own = Slots::map(&lab.zernel, 0..64)?;
         slot(&own, 0).ready_call(request)?;
         check_eq!(slot(&own, 0).load(Word::Trigger), request.get());
-        let second = slot(&own, 1).begin(&at_once(tsg.id))?.number;
-        check_eq!(second.get(), 1);
+        slot(&own, 1).begin(&at_once(client.tsg))?;
         Ok(())
     })?;
     check_eq!(words(&slot(&slots, 0)), (request.get(), request.get()));
@@ -258,103 +224,82 @@ pub(super) fn fork() -> Outcome {
     Ok(())
 }
 
-/// A process that gets the file sees the same slots; the end of one process leaves them to the
-/// other.
+/// A process that gets the file, by a socket or by fork, sees the same slots; the end of one process
+/// leaves them to the others, and the last one that is killed gives the GPU back.
 pub(super) fn shared_with_a_process() -> Outcome {
     longest_lease()?;
     let lab = Lab::open()?;
-    let client = Client::new(&lab)?;
+    let (context, tsg) = lab.compute()?;
     let zernel = Zernel::open()?;
     let mine = Slots::map(&zernel, 0..64)?;
+    context.add_memory(mine.memory())?;
     let since = Since::now(&lab.zernel)?;
     let (ours, theirs) = passing::pair()?;
     passing::send(&ours, zernel.as_fd())?;
-    let child = Child::spawn(|| {
+    let received = Child::spawn(|| {
         let file = passing::receive(&theirs)?;
         let view = SharedMemory::of_file(file.as_fd(), 0, 1)?;
         view.slots()[5].held.store(77, Release);
         passing::send_number(&theirs, 0)?;
-        loop {
-            std::thread::sleep(Duration::from_secs(60));
-        }
+        std::thread::sleep(super::FAR);
+        Ok(())
     })?;
     passing::receive_number(&ours)?;
     check_eq!(slot(&mine, 5).load(Word::Held), 77, "stored by another");
-    let request = slot(&mine, 5).begin(&far(client.tsg))?.number;
+    let inherited = Child::spawn(|| {
+        std::thread::sleep(super::FAR);
+        Ok(())
+    })?;
+    let request = slot(&mine, 5).begin(&far(tsg.id))?.number.get();
+    let release = slot(&mine, 5).word(Word::Release);
+    let held = Item::wait(release, Condition::AtLeast, request);
+    let seq = context.submit(0, &[held])?.last_seq;
     drop((mine, zernel));
-    since.expect(Ends {
-        in_flight: 1,
-        ..Ends::NONE
-    })?;
-    child.kill()?;
-    child.end()?;
-    since.wait(Ends {
-        closed: 1,
-        ..Ends::NONE
-    })?;
-    check_eq!(request.get(), 1);
-    Ok(())
+    for child in [received, inherited] {
+        since.expect(ends!(in_flight: 1))?;
+        let answer = errno(context.wait(0, seq, libzernel::Timestamp::now()));
+        check_eq!(answer, Some(Errno::TIME), "given up too early");
+        child.kill()?;
+        child.end()?;
+    }
+    since.wait(ends!(closed: 1))?;
+    wait(&context, seq)
 }
 
 /// With a mapping all goes on as with a descriptor: timers, stores, and zernel itself.
 pub(super) fn keep_the_file() -> Outcome {
-    longest_lease()?;
-    let lab = Lab::open()?;
-    let (_context, tsg) = lab.compute()?;
+    let (lab, client) = lab()?;
     let zernel = Zernel::open()?;
     let slots = Slots::map(&zernel, 0..64)?;
     let view = SharedMemory::of_file(zernel.as_fd(), 0, 1)?;
     let since = Since::now(&lab.zernel)?;
-    let soon = in_so_long(tsg.id, Duration::from_millis(200));
-    let request = slot(&slots, 0).begin(&soon)?.number;
-    slot(&slots, 1).begin(&far(tsg.id))?;
+    let soon = in_so_long(client.tsg, Duration::from_millis(200));
+    let request = slot(&slots, 0).begin(&soon)?.number.get();
+    slot(&slots, 1).begin(&far(client.tsg))?;
     drop((slots, zernel));
     let words = &view.slots()[0];
-    wait_until("the trigger", || {
-        Ok(words.trigger.load(Acquire) == request.get())
-    })?;
-    words.release.store(request.get(), Release);
-    words.done.store(request.get(), Release);
-    since.wait(Ends {
-        done: 1,
-        in_flight: 1,
-        ..Ends::NONE
-    })?;
+    wait_until("the trigger", || Ok(words.trigger.load(Acquire) == request))?;
+    words.release.store(request, Release);
+    words.done.store(request, Release);
+    since.wait(ends!(done: 1, in_flight: 1))?;
     check_eq!(try_unload("zernel"), Err(Errno::AGAIN), "while mapped");
     drop(view);
-    since.wait(Ends {
-        done: 1,
-        closed: 1,
-        ..Ends::NONE
-    })
+    since.wait(ends!(done: 1, closed: 1))
 }
 
 /// A GPU is given the slots, as a driver does it: pinned for long. It sees what is stored, stores
 /// itself, and goes on when mapping and file are gone.
 pub(super) fn on_the_gpu() -> Outcome {
-    longest_lease()?;
-    let lab = Lab::open()?;
-    let client = Client::new(&lab)?;
+    let (_lab, client) = lab()?;
     let answer = errno(client.context.add_memory(client.slots.memory()));
     check_eq!(answer, Some(Errno::BUSY), "twice");
-    let slot = client.slot(2);
-    let request = slot.begin(&at_once(client.tsg))?.number;
-    let seq = client.submit(&slot, request, super::SHORTEST)?;
-    wait_until("the holder stores its word", || {
-        Ok(slot.load(Word::Held) == request.get())
-    })?;
-    slot.ready(request);
-    client.wait(seq)?;
-    slot.done(request);
-    // A page that is mapped anew is the same memory.
     let last = client.slot(63);
-    let number = last.begin(&far(client.tsg))?.number;
-    let release = last.word(Word::Release);
-    let wait = Item::wait(release, Condition::AtLeast, number.get());
-    let seq = client.context.submit(0, &[wait])?.last_seq;
+    let request = last.begin(&at_once(client.tsg))?.number;
+    let seq = client.submit(&last, request, super::SHORTEST)?;
+    wait_until("the holder stores its word", || {
+        Ok(last.load(Word::Held) == request.get())
+    })?;
     let Client { slots, context, .. } = client;
     drop(slots);
-    let deadline = libzernel::Timestamp::now() + crate::common::SOON;
-    context.wait(0, seq, deadline)?;
-    Ok(())
+    wait(&context, seq)
 }

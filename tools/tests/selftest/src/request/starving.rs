@@ -5,103 +5,86 @@
 use std::time::Duration;
 
 use anyhow::{ensure, Result};
-use libzernel::request::{Number, Of, Slot};
+use libzernel::request::Of;
 use libzernel::sim::{Activity, Context, ContextSpec, Item, Record};
 use libzernel::{tsg, Level, Target, Timestamp};
 use testkit::passing;
 
-use super::{at_once, longest_lease, Client};
+use super::{at_once, lab, longest_lease, Client};
 use crate::check_eq;
 use crate::child::Child;
-use crate::common::{default_of, level, level_info, slice_of, tune, wait_until, Lab};
+use crate::common::{default_of, level, slice_of, tune, wait_until, Lab};
 use crate::harness::Outcome;
 
 /// Those who try.
-const HOSTILE: usize = 8;
+const HOSTILE: u32 = 8;
 /// The time of their requests, and the wait for the next: short enough that there is always one,
 /// and so long that a slow machine has the time to look at each.
 const LONG: Duration = Duration::from_millis(8);
 /// Periods in which they do.
 const PERIODS: u32 = 20;
 /// The number of tries where it takes too long.
-const ATTEMPTS: u32 = 4;
+const ATTEMPTS: usize = 4;
 
 /// The lateness of a worker that counts as none: on a machine on which only a short run is asked
 /// for, it is not itself that is slow.
 fn patience() -> Duration {
-    match testkit::is_short() {
-        true => Duration::from_millis(100),
-        false => Duration::from_millis(5),
+    Duration::from_millis(if testkit::is_short() { 100 } else { 5 })
+}
+
+/// A turn of a process, with a holder or without: a request as fast as it is run, so that there is
+/// always another one; or one that is never told that the data is ready, and another one before it
+/// has to go.
+fn take_turn(client: &Client, holder: bool, holds_on: bool, round: u32) -> Outcome {
+    let slot = client.slot(round % if holds_on { 2 } else { 8 });
+    let begin = at_once(client.tsg).key(1);
+    let begin = if holder {
+        begin
+    } else {
+        begin.without_holder()
+    };
+    let request = slot.begin(&begin)?.number;
+    match (holder, holds_on) {
+        (true, true) => {
+            client.submit(&slot, request, super::SHORTEST)?;
+        }
+        (true, false) => {
+            let seq = client.submit(&slot, request, LONG)?;
+            slot.ready(request);
+            client.wait(seq)?;
+            slot.done(request);
+        }
+        (false, true) => {}
+        (false, false) => {
+            std::thread::sleep(Duration::from_micros(500));
+            slot.ready_call(request)?;
+            let work = Item::work(LONG).notify();
+            client.wait(client.context.submit(0, &[work])?.last_seq)?;
+            slot.done_call(request)?;
+        }
     }
-}
-
-/// The action that a process repeats.
-type Turn = fn(&Client, u64) -> Result<()>;
-
-/// Requests one after the other as fast as they are run: there is always another one.
-fn closed_loop(client: &Client, round: u64) -> Result<()> {
-    let slot = client.slot(u32::try_from(round % 8)?);
-    let request = slot.begin(&at_once(client.tsg).key(1))?.number;
-    let seq = client.submit(&slot, request, LONG)?;
-    slot.ready(request);
-    client.wait(seq)?;
-    slot.done(request);
-    Ok(())
-}
-
-/// A holder that is never told that the data is ready. Before it has to go, there is another one.
-fn hold_on(client: &Client, round: u64) -> Result<()> {
-    let slot = client.slot(u32::try_from(round % 2)?);
-    let request = slot.begin(&at_once(client.tsg).key(1))?.number;
-    client.submit(&slot, request, super::SHORTEST)?;
-    std::thread::sleep(LONG);
-    Ok(())
-}
-
-/// A request without a holder.
-fn without_holder(client: &Client, slot: &Slot<'_>) -> Result<Number> {
-    let begin = at_once(client.tsg).key(1).without_holder();
-    Ok(slot.begin(&begin)?.number)
-}
-
-/// The same without a holder.
-fn closed_loop_without_holder(client: &Client, round: u64) -> Result<()> {
-    let slot = client.slot(u32::try_from(round % 8)?);
-    let request = without_holder(client, &slot)?;
-    std::thread::sleep(Duration::from_micros(500));
-    slot.ready_call(request)?;
-    let work = Item::work(LONG).notify();
-    client.wait(client.context.submit(0, &[work])?.last_seq)?;
-    slot.done_call(request)?;
-    Ok(())
-}
-
-/// The same without a holder: everybody else is kept off for nothing.
-fn hold_on_without_holder(client: &Client, round: u64) -> Result<()> {
-    without_holder(client, &client.slot(u32::try_from(round % 2)?))?;
-    std::thread::sleep(LONG);
+    if holds_on {
+        std::thread::sleep(LONG);
+    }
     Ok(())
 }
 
 /// A process that takes its turns until it is killed.
-fn hostile(turn: Turn) -> Result<Child> {
+fn hostile(holder: bool, holds_on: bool) -> Result<Child> {
     let (ours, theirs) = passing::pair()?;
     let child = Child::spawn(|| {
-        let lab = Lab::open()?;
-        let client = Client::new(&lab)?;
+        let (lab, client) = lab()?;
         lab.zernel.set_class(&Target::Tsg(client.tsg), Level::LC)?;
         lab.wait_set()?;
         passing::send_number(&theirs, 1)?;
-        passing::receive_number(&theirs)?;
         for round in 0.. {
-            turn(&client, round)?;
+            take_turn(&client, holder, holds_on, round)?;
             // The completions are not of interest.
             lab.sim.completions(64)?;
         }
         Ok(())
     })?;
     passing::receive_number(&ours)?;
-    passing::send_number(&ours, 1)?;
     Ok(child)
 }
 
@@ -109,41 +92,31 @@ fn hostile(turn: Turn) -> Result<Child> {
 struct Probe {
     context: Context,
     tsg: tsg::Id,
-    worst: Duration,
-    sum: Duration,
-    looks: u32,
     number: u8,
+    took: Vec<Duration>,
 }
 
 impl Probe {
     fn new(lab: &Lab) -> Result<Self> {
-        let (context, tsg) = lab.context(&ContextSpec {
-            gpu: 1,
-            ..ContextSpec::compute("probe")
-        })?;
+        let spec = ContextSpec::compute("probe");
+        let (context, tsg) = lab.context(&ContextSpec { gpu: 1, ..spec })?;
         tune("level3_timeslice_us", 3_333)?;
         Ok(Self {
             context,
             tsg: tsg.id,
-            worst: Duration::ZERO,
-            sum: Duration::ZERO,
-            looks: 0,
             number: 0,
+            took: Vec::new(),
         })
     }
 
-    fn look(&mut self, lab: &Lab) -> Result<()> {
+    fn look(&mut self, lab: &Lab) -> Outcome {
         self.number = 3 - self.number;
-        let (began, slice) = (Timestamp::now(), [slice_of(0), 3_333]);
-        lab.zernel
-            .set_class(&Target::Tsg(self.tsg), level(self.number))?;
-        let wanted = slice[usize::from(self.number == 3)];
-        wait_until("the probe's slice", || {
-            Ok(self.context.stats()?.timeslice_us == wanted)
-        })?;
-        let took = Timestamp::now().since(began);
-        self.worst = self.worst.max(took);
-        (self.sum, self.looks) = (self.sum + took, self.looks + 1);
+        let began = Timestamp::now();
+        let target = Target::Tsg(self.tsg);
+        lab.zernel.set_class(&target, level(self.number))?;
+        let wanted = if self.number == 3 { 3_333 } else { slice_of(0) };
+        lab.wait_slice(&self.context, wanted)?;
+        self.took.push(Timestamp::now().since(began));
         Ok(())
     }
 
@@ -151,12 +124,10 @@ impl Probe {
     /// worker comes late, and it has given all of them their own slices, one after the other,
     /// before it looks at their use, and then takes them away again.
     fn late(&self, tsgs: u32) -> Duration {
-        let mean = self.sum / self.looks.max(1);
-        2 * tsgs * mean + 2 * self.worst + patience()
-    }
-
-    fn forget(&mut self) {
-        (self.worst, self.sum, self.looks) = (Duration::ZERO, Duration::ZERO, 0);
+        let looks = u32::try_from(self.took.len()).unwrap_or(u32::MAX);
+        let mean = self.took.iter().sum::<Duration>() / looks.max(1);
+        let worst = self.took.iter().max().copied().unwrap_or_default();
+        2 * tsgs * mean + 2 * worst + patience()
     }
 }
 
@@ -165,7 +136,6 @@ struct Follower {
     tsg: u64,
     last: Timestamp,
     longest: Duration,
-    turns: u64,
 }
 
 impl Follower {
@@ -173,15 +143,12 @@ impl Follower {
         let own = |record: &&Record| {
             record.engine == 0 && record.activity == Activity::Run && record.tsg == self.tsg
         };
-        let (mut last, mut longest, mut turns) = (self.last, self.longest, self.turns);
+        let (mut last, mut longest) = (self.last, self.longest);
         for record in records.iter().filter(own) {
-            if record.start_ns > last {
-                longest = longest.max(record.start_ns.since(last));
-                turns += 1;
-            }
+            longest = longest.max(record.start_ns.since(last));
             last = record.end_ns;
         }
-        (self.last, self.longest, self.turns) = (last, longest, turns);
+        (self.last, self.longest) = (last, longest);
     }
 }
 
@@ -190,15 +157,6 @@ struct Stage {
     lab: Lab,
     context: Context,
     probe: Probe,
-}
-
-/// The outcome.
-#[derive(Debug)]
-struct Waits {
-    /// The longest that best-effort waited.
-    longest: Duration,
-    /// The longest that it may.
-    most: Duration,
 }
 
 impl Stage {
@@ -217,23 +175,17 @@ impl Stage {
         })
     }
 
-    fn throttles(&self) -> Result<u64> {
-        Ok(level_info(&self.lab.zernel, Level::LC)?.throttles)
-    }
-
-    /// Lets them try for some periods.
-    fn attempt(&mut self, turns: [Turn; 2], budget: Duration, period: Duration) -> Result<Waits> {
-        let children = turns.iter().cycle().take(HOSTILE);
-        let children = children.map(|turn| hostile(*turn));
+    /// Lets them try for some periods. Returns the longest that best-effort waited, and may wait.
+    fn attempt(&mut self, holder: bool, budget: u32, period: u32) -> Result<[Duration; 2]> {
+        let [budget, period] = [budget, period].map(|us| Duration::from_micros(us.into()));
+        let children = (0..HOSTILE).map(|number| hostile(holder, number % 2 == 0));
         let children = children.collect::<Result<Vec<_>>>()?;
-        let before = (self.throttles()?, self.context.stats()?.busy_ns);
-        self.probe.forget();
-        let tsgs = u32::try_from(HOSTILE)?;
+        self.probe.took.clear();
         let info = self.lab.sim.gpu_info(0)?;
         let switch = Duration::from_nanos(info.save_ns + info.restore_ns);
         let slice = Duration::from_micros(slice_of(7).into());
         // Those that are throttled have their turns before and after.
-        let bound = budget + 2 * (tsgs + 1) * (slice + switch);
+        let bound = budget + 2 * (HOSTILE + 1) * (slice + switch);
         let mut most = bound;
         let trace = self.lab.sim.trace(0, 1 << 18)?;
         let began = Timestamp::now();
@@ -241,70 +193,49 @@ impl Stage {
             tsg: self.context.tsg(),
             last: began,
             longest: Duration::ZERO,
-            turns: 0,
         };
         // So long that a starving one waits for longer than it may.
         while Timestamp::now().since(began) < (period * PERIODS).max(2 * most) {
             self.probe.look(&self.lab)?;
-            most = bound + self.probe.late(tsgs);
+            most = bound + self.probe.late(HOSTILE);
             std::thread::sleep(Duration::from_millis(5));
             let (records, dropped) = trace.read()?;
             ensure!(dropped == 0, "{dropped} records dropped");
             be.take(&records);
         }
         // The wait that goes on counts.
-        let stats = self.context.stats()?;
+        let now = self.context.stats()?.now_ns;
         be.take(&trace.read()?.0);
-        let longest = be.longest.max(stats.now_ns.since(be.last));
+        let longest = be.longest.max(now.since(be.last));
         drop(trace);
-        let (throttles, busy) = (self.throttles()? - before.0, stats.busy_ns - before.1);
         for child in children {
             child.kill()?;
             child.end()?;
         }
         wait_until("they are gone", || Ok(self.lab.stats()?.tsgs == 2))?;
-        println!(
-            "    # budget {budget:?} of {period:?}: longest wait {longest:?} of {most:?}, {} turns, \
-             {busy} ns, throttled {throttles} times, worker {:?} late",
-            be.turns, self.probe.worst
-        );
-        Ok(Waits { longest, most })
-    }
-
-    /// The same until it goes well: a machine that is held up makes waits longer than they are, and
-    /// none shorter.
-    fn try_hard(&mut self, turns: [Turn; 2], budget: u32, period: u32) -> Outcome {
-        tune("level0_budget_us", budget)?;
-        tune("level0_period_us", period)?;
-        let [budget, period] = [budget, period].map(|us| Duration::from_micros(us.into()));
-        let mut all = Vec::new();
-        for _ in 0..ATTEMPTS {
-            let waits = self.attempt(turns, budget, period)?;
-            if waits.longest <= waits.most {
-                return Ok(());
-            }
-            all.push(waits);
-        }
-        anyhow::bail!("best-effort waits: {all:?}");
+        println!("    # budget {budget:?} of {period:?}: waited {longest:?} of {most:?}");
+        Ok([longest, most])
     }
 }
 
-/// The share of best-effort in the GPU beside them.
-fn beside(turns: [Turn; 2]) -> Outcome {
+/// The share of best-effort in the GPU beside them. It is tried until it goes well: a machine that
+/// is held up makes waits longer than they are, and none shorter.
+pub(super) fn beside(holder: bool) -> Outcome {
     let mut stage = Stage::new()?;
     let default = ["level0_budget_us", "level0_period_us"].map(default_of);
-    stage.try_hard(turns, default[0], default[1])?;
-    stage.try_hard(turns, 10_000, 50_000)?;
+    for [budget, period] in [default, [10_000, 50_000]] {
+        tune("level0_budget_us", budget)?;
+        tune("level0_period_us", period)?;
+        let mut all = Vec::new();
+        loop {
+            let [longest, most] = stage.attempt(holder, budget, period)?;
+            if longest <= most {
+                break;
+            }
+            all.push([longest, most]);
+            ensure!(all.len() < ATTEMPTS, "best-effort waits: {all:?}");
+        }
+    }
     check_eq!(stage.lab.zernel.request_stats(Of::All)?.in_flight, 0);
     Ok(())
-}
-
-/// Holders that stay, and requests without a pause.
-pub(super) fn by_holders() -> Outcome {
-    beside([hold_on, closed_loop])
-}
-
-/// Requests that need no holder to keep others off.
-pub(super) fn without_holders() -> Outcome {
-    beside([hold_on_without_holder, closed_loop_without_holder])
 }
