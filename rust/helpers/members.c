@@ -10,7 +10,7 @@
 #include <linux/sched/signal.h>
 
 #include "members.h"
-#include "tasks.h"
+#include "threads.h"
 
 #ifdef CONFIG_CGROUPS
 /* Tracked cgroups with an id of that hash: without one there is no need to look further. */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Waits for the GPU: what providers tell, and probes. Included like irqlock.c, after tasks.c. */
+/* Waits for the GPU: what providers tell, and probes. Included like irqlock.c, after hooks.c. */
 
 #include <linux/capability.h>
 #include <linux/file.h>

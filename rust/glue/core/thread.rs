@@ -14,7 +14,7 @@ use kernel::{
     prelude::*, //
 };
 
-/// `struct zernel_charge` of `rust/helpers/tasks.h`.
+/// `struct zernel_charge` of `rust/helpers/threads.h`.
 #[repr(C)]
 struct Charge {
     memcg: *mut c_void,
