@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The calls of `zernel.ko` to a provider: a trait, and its table of C functions.
+
+use super::description::TsgLoad;
+use crate::glue::{
+    module::this_module,
+    provider_abi as raw, //
+};
+use core::marker::PhantomData;
+use kernel::{
+    error::{
+        from_result,
+        VTABLE_DEFAULT_ERROR, //
+    },
+    prelude::*,
+};
+
+/// The calls of `zernel.ko` to a provider. Errors as in the header.
+#[vtable]
+pub(crate) trait Provider: Send + Sync + 'static {
+    /// Name, at most 15 bytes.
+    const NAME: &'static CStr;
+    /// Gives a TSG a time slice in µs.
+    fn set_timeslice(&self, gpu: u64, tsg: u64, us: u32) -> Result;
+    /// The time slice of a TSG in µs.
+    fn timeslice(&self, gpu: u64, tsg: u64) -> Result<u32>;
+    /// Gives a TSG an interleave level, 0 to 2.
+    fn set_interleave(&self, gpu: u64, tsg: u64, level: u32) -> Result;
+    /// The interleave level of a TSG.
+    fn interleave(&self, gpu: u64, tsg: u64) -> Result<u32>;
+    /// Takes the engine away from a TSG.
+    fn preempt(&self, gpu: u64, tsg: u64, timeout_us: u32) -> Result;
+    /// Lets a TSG run, or not.
+    fn set_enabled(&self, gpu: u64, tsg: u64, enabled: bool) -> Result;
+    /// For how long the compute engine was busy, and since when the GPU has been there, in ns. Not
+    /// every driver can tell.
+    fn load(&self, _gpu: u64) -> Result<(u64, u64)> {
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
+    /// The load of a TSG. Not every driver can tell.
+    fn tsg_load(&self, _gpu: u64, _tsg: u64) -> Result<TsgLoad> {
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
+}
+
+/// The C functions of `P`.
+pub(super) struct Table<P>(PhantomData<P>);
+
+/// Calls `f` with the provider behind `private`.
+///
+/// # Safety
+///
+/// `private` comes from the registration, and the provider is still registered.
+unsafe fn call<P: Provider>(private: *mut c_void, f: impl FnOnce(&P) -> Result) -> c_int {
+    // SAFETY: By the caller: the registration holds an `Arc`.
+    let provider = unsafe { &*private.cast::<P>() };
+    from_result(|| f(provider).map(|()| 0))
+}
+
+impl<P: Provider> Table<P> {
+    pub(super) const OPS: raw::zernel_provider_ops = raw::zernel_provider_ops {
+        size: size_of::<raw::zernel_provider_ops>() as u32,
+        abi: raw::ZERNEL_PROVIDER_ABI,
+        owner: this_module().cast(),
+        name: kernel::str::as_char_ptr_in_const_context(P::NAME).cast(),
+        replay: None,
+        set_timeslice: Some(Self::set_timeslice),
+        get_timeslice: Some(Self::get_timeslice),
+        set_interleave: Some(Self::set_interleave),
+        get_interleave: Some(Self::get_interleave),
+        preempt: Some(Self::preempt),
+        set_enabled: Some(Self::set_enabled),
+        query_load: if P::HAS_LOAD {
+            Some(Self::query_load)
+        } else {
+            None
+        },
+        query_tsg: if P::HAS_TSG_LOAD {
+            Some(Self::query_tsg)
+        } else {
+            None
+        },
+    };
+
+    /// # Safety
+    ///
+    /// As [`call`].
+    unsafe extern "C" fn set_timeslice(private: *mut c_void, gpu: u64, tsg: u64, us: u32) -> c_int {
+        // SAFETY: By the caller.
+        unsafe { call(private, |provider: &P| provider.set_timeslice(gpu, tsg, us)) }
+    }
+
+    /// # Safety
+    ///
+    /// As [`call`]; `us` is valid for writes.
+    unsafe extern "C" fn get_timeslice(
+        private: *mut c_void,
+        gpu: u64,
+        tsg: u64,
+        us: *mut u32,
+    ) -> c_int {
+        // SAFETY: By the caller.
+        unsafe {
+            call(private, |provider: &P| {
+                us.write(provider.timeslice(gpu, tsg)?);
+                Ok(())
+            })
+        }
+    }
+
+    /// # Safety
+    ///
+    /// As [`call`].
+    unsafe extern "C" fn set_interleave(
+        private: *mut c_void,
+        gpu: u64,
+        tsg: u64,
+        level: u32,
+    ) -> c_int {
+        // SAFETY: By the caller.
+        unsafe {
+            call(private, |provider: &P| {
+                provider.set_interleave(gpu, tsg, level)
+            })
+        }
+    }
+
+    /// # Safety
+    ///
+    /// As [`call`]; `level` is valid for writes.
+    unsafe extern "C" fn get_interleave(
+        private: *mut c_void,
+        gpu: u64,
+        tsg: u64,
+        level: *mut u32,
+    ) -> c_int {
+        // SAFETY: By the caller.
+        unsafe {
+            call(private, |provider: &P| {
+                level.write(provider.interleave(gpu, tsg)?);
+                Ok(())
+            })
+        }
+    }
+
+    /// # Safety
+    ///
+    /// As [`call`].
+    unsafe extern "C" fn preempt(
+        private: *mut c_void,
+        gpu: u64,
+        tsg: u64,
+        timeout_us: u32,
+    ) -> c_int {
+        // SAFETY: By the caller.
+        unsafe {
+            call(private, |provider: &P| {
+                provider.preempt(gpu, tsg, timeout_us)
+            })
+        }
+    }
+
+    /// # Safety
+    ///
+    /// As [`call`].
+    unsafe extern "C" fn set_enabled(
+        private: *mut c_void,
+        gpu: u64,
+        tsg: u64,
+        enabled: bool,
+    ) -> c_int {
+        // SAFETY: By the caller.
+        unsafe {
+            call(private, |provider: &P| {
+                provider.set_enabled(gpu, tsg, enabled)
+            })
+        }
+    }
+
+    /// # Safety
+    ///
+    /// As [`call`]; `load` is valid and tells its size.
+    unsafe extern "C" fn query_load(
+        private: *mut c_void,
+        gpu: u64,
+        load: *mut raw::zernel_gpu_load,
+    ) -> c_int {
+        // SAFETY: By the caller.
+        unsafe {
+            call(private, |provider: &P| {
+                if ((*load).size as usize) < size_of::<raw::zernel_gpu_load>() {
+                    return Err(EINVAL);
+                }
+                let (busy, elapsed) = provider.load(gpu)?;
+                (*load).busy_ns = busy;
+                (*load).elapsed_ns = elapsed;
+                Ok(())
+            })
+        }
+    }
+
+    /// # Safety
+    ///
+    /// As [`call`]; `load` is valid and tells its size.
+    unsafe extern "C" fn query_tsg(
+        private: *mut c_void,
+        gpu: u64,
+        tsg: u64,
+        load: *mut raw::zernel_tsg_load,
+    ) -> c_int {
+        // SAFETY: By the caller.
+        unsafe {
+            call(private, |provider: &P| {
+                const FIRST_SIZE: usize = core::mem::offset_of!(raw::zernel_tsg_load, since_ns);
+                let size = (*load).size as usize;
+                if size < FIRST_SIZE {
+                    return Err(EINVAL);
+                }
+                let mut told = provider.tsg_load(gpu, tsg)?.describe();
+                told.size = size as u32;
+                // An older zernel has no room for all of it.
+                let known = size.min(size_of::<raw::zernel_tsg_load>());
+                core::ptr::copy_nonoverlapping(
+                    core::ptr::from_ref(&told).cast::<u8>(),
+                    load.cast::<u8>(),
+                    known,
+                );
+                Ok(())
+            })
+        }
+    }
+}
