@@ -2,25 +2,19 @@
 //! A slot: carries out decisions of [`policy::request`](crate::policy::request) about its requests.
 
 mod roles;
+mod state;
 
 use super::{
     boost::{
         Boosts,
         Ticket, //
     },
-    group::{
-        Device,
-        Group, //
-    },
-    keys::{
-        Key,
-        Prediction, //
-    },
+    group::Group,
+    keys::Key, //
 };
 use crate::{
     error::Failure,
     glue::{
-        identity::Uid,
         slots::{
             SlotWords,
             Words, //
@@ -38,7 +32,6 @@ use crate::{
     },
     ids::TsgId,
     policy::{
-        counters::Uncounted,
         level::Level,
         predict::{
             fixed::Fixed,
@@ -47,10 +40,7 @@ use crate::{
         },
         request::{
             self,
-            record::{
-                Cause,
-                Record, //
-            },
+            record::Cause,
             succession::Succession,
             words::{
                 Number,
@@ -58,10 +48,6 @@ use crate::{
             },
             Actions,
             Plan, //
-        },
-        switch_cost::{
-            Phase,
-            Switched, //
         },
         units::Ns, //
     },
@@ -71,6 +57,8 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
+pub(crate) use state::Name;
+use state::State;
 
 /// The wishes of a request that begins.
 pub(crate) struct Begin {
@@ -105,35 +93,6 @@ pub(crate) enum Outcome {
     Untold,
 }
 
-/// The state that the lock of a slot protects.
-pub(crate) struct State {
-    requests: Succession,
-    /// The TSG, while it is there.
-    group: Option<Arc<Group>>,
-    /// The key of the requests, its user, and its history.
-    key: Option<(Name, Arc<Key>)>,
-    /// Level under which the request that is not over is counted.
-    level: Option<Level>,
-    /// The state of the GPU when the last request began.
-    phase: Phase,
-    /// The GPU had other work above best-effort when the request was triggered.
-    waits_for_lc: bool,
-    /// The predictions of the request that is not over, and of the one before it; kept while one of
-    /// them has a margin, which is all that is learned from it.
-    choices: (Choice, Choice),
-    /// The prediction of the key, for the next begin.
-    ahead: Option<Prediction>,
-    /// Events that the statistics do not have yet.
-    uncounted: Uncounted,
-    /// The GPU and level that it is counted for as holding it without a holder.
-    holds: Option<(Arc<Device>, Level)>,
-    /// Names the thread that bound it, for the preference of that thread.
-    ticket: Option<Arc<Ticket>>,
-}
-
-/// A key of a user.
-pub(crate) type Name = (u64, Uid);
-
 /// A slot of a page.
 pub(crate) struct Inner {
     words: SlotWords,
@@ -156,73 +115,10 @@ impl Inner {
     }
 }
 
-impl State {
-    /// Has both statistics that the requests count in follow.
-    fn count(&mut self) {
-        if self.uncounted.is_empty() {
-            return;
-        }
-        if let Some(group) = &self.group {
-            group
-                .stats
-                .count(|counters| counters.count(&self.uncounted));
-            if let Some(level) = group.gpu.totals.of(self.level) {
-                level.count(|counters| counters.count(&self.uncounted));
-            }
-        }
-        self.uncounted.clear();
-    }
-
-    /// A request is over that was predicted in this way.
-    fn over(&mut self, record: &Record, choice: Choice) {
-        if let (Some(took), Some((_, key))) = (record.preparation(), &self.key) {
-            key.learn(took, choice);
-        }
-        if let Some(group) = &self.group {
-            trace::request_end(
-                group.tsg.0,
-                record.number.get(),
-                record.cause as u32,
-                record.latency().unwrap_or_default().0,
-                record.early.0,
-                record.late.0,
-            );
-        }
-        if self.uncounted.over.is_some() {
-            self.count();
-        }
-        self.uncounted.over = Some(*record);
-    }
-
-    /// Works out an outcome that was left for later, and counts it.
-    fn catch_up(&mut self) {
-        if let Some(record) = self.requests.catch_up() {
-            self.over(&record, self.choices.1);
-        }
-        self.count();
-        // As the one before this is most likely to be asked for.
-        if let Some(ahead) = self.ahead {
-            self.predict(ahead.choice);
-        }
-    }
-}
-
 impl Slot {
     /// A slot without a request.
     pub(crate) fn make(words: SlotWords) -> Result<Arc<Self>> {
-        let state = State {
-            requests: Succession::new(),
-            group: None,
-            key: None,
-            level: None,
-            phase: Phase::default(),
-            waits_for_lc: false,
-            choices: (Choice::default(), Choice::default()),
-            ahead: None,
-            uncounted: Uncounted::default(),
-            holds: None,
-            ticket: None,
-        };
+        let state = State::new();
         let inner = Ok(Inner { words });
         Arc::pin_init(
             new_driven!(state, c"zernel_slot", inner),
@@ -481,79 +377,6 @@ impl Slot {
         }
         if tuned::requests_prefer() {
             state.prefer();
-        }
-    }
-}
-
-impl State {
-    /// The TSG of the requests, if it and their key are these.
-    fn bound(&self, tsg: TsgId, name: Name) -> Option<&Group> {
-        match (&self.group, &self.key) {
-            (Some(group), Some((bound, _))) if group.tsg == tsg && *bound == name => Some(group),
-            _ => None,
-        }
-    }
-
-    /// The time from begin at which the GPU shall be free; `None` if nothing is known.
-    #[inline]
-    fn predict(&mut self, choice: Choice) -> Option<Ns> {
-        let (_, key) = self.key.as_ref()?;
-        match &self.ahead {
-            Some(ahead) if ahead.choice == choice && key.predicts(ahead) => ahead.time,
-            _ => self.ahead.insert(key.predict(choice)).time,
-        }
-    }
-
-    /// The ticket, if threads of requests like this one are preferred where any are.
-    fn preferable(&self) -> Option<&Arc<Ticket>> {
-        self.ticket
-            .as_ref()
-            .filter(|_| self.level == Some(Level::LC))
-    }
-
-    /// Its thread is preferred from now on.
-    #[cold]
-    #[inline(never)]
-    fn prefer(&self) {
-        if let Some(ticket) = self.preferable() {
-            ticket.triggered();
-        }
-    }
-
-    /// Its thread is preferred no more.
-    #[cold]
-    #[inline(never)]
-    fn prefer_no_more(&self) {
-        if let Some(ticket) = self.preferable() {
-            ticket.over();
-        }
-    }
-
-    /// Learns the cost of a switch. The process stores the observation, and it concerns all
-    /// requests of the GPU, so only those with a privileged class are believed.
-    fn learn(&self, seen: Switched) {
-        let believed = self.level.is_some_and(|l| l.is_above(Level::DEFAULT));
-        if let (Some(group), true) = (&self.group, believed && !self.waits_for_lc) {
-            group.gpu.switched(self.phase, seen);
-        }
-    }
-
-    /// Has the exclusion of the GPU follow the hold of the request.
-    #[inline]
-    fn follow(&mut self) {
-        if self.requests.holds() != self.holds.is_some() {
-            self.hold();
-        }
-    }
-
-    fn hold(&mut self) {
-        match (self.holds.take(), &self.group, self.level) {
-            (Some((gpu, level)), _, _) => gpu.hold(level, false),
-            (None, Some(group), Some(level)) => {
-                group.gpu.hold(level, true);
-                self.holds = Some((group.gpu.clone(), level));
-            }
-            _ => {}
         }
     }
 }

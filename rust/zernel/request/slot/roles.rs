@@ -2,8 +2,8 @@
 //! A slot among the requests of a TSG, and as the bearer of a ticket.
 
 use super::{
-    Slot,
-    State, //
+    state::State,
+    Slot, //
 };
 use crate::{
     glue::time::now_ns,

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The state of a slot: its request, whose it is, what is known of it and told to others.
+
+use crate::{
+    glue::{
+        identity::Uid,
+        trace, //
+    },
+    ids::TsgId,
+    policy::{
+        counters::Uncounted,
+        level::Level,
+        predict::Choice,
+        request::{
+            record::Record,
+            succession::Succession, //
+        },
+        switch_cost::{
+            Phase,
+            Switched, //
+        },
+        units::Ns, //
+    },
+    request::{
+        boost::Ticket,
+        group::{
+            Device,
+            Group, //
+        },
+        keys::{
+            Key,
+            Prediction, //
+        },
+    },
+};
+use kernel::sync::Arc;
+
+/// A key of a user.
+pub(crate) type Name = (u64, Uid);
+
+/// The state that the lock of a slot protects.
+pub(crate) struct State {
+    pub(super) requests: Succession,
+    /// The TSG, while it is there.
+    pub(super) group: Option<Arc<Group>>,
+    /// The key of the requests, its user, and its history.
+    pub(super) key: Option<(Name, Arc<Key>)>,
+    /// Level under which the request that is not over is counted.
+    pub(super) level: Option<Level>,
+    /// The state of the GPU when the last request began.
+    pub(super) phase: Phase,
+    /// The GPU had other work above best-effort when the request was triggered.
+    pub(super) waits_for_lc: bool,
+    /// The predictions of the request that is not over, and of the one before it; kept while one of
+    /// them has a margin, which is all that is learned from it.
+    pub(super) choices: (Choice, Choice),
+    /// The prediction of the key, for the next begin.
+    pub(super) ahead: Option<Prediction>,
+    /// Events that the statistics do not have yet.
+    pub(super) uncounted: Uncounted,
+    /// The GPU and level that it is counted for as holding it without a holder.
+    pub(super) holds: Option<(Arc<Device>, Level)>,
+    /// Names the thread that bound it, for the preference of that thread.
+    pub(super) ticket: Option<Arc<Ticket>>,
+}
+
+impl State {
+    /// No request, no TSG.
+    pub(super) fn new() -> Self {
+        Self {
+            requests: Succession::new(),
+            group: None,
+            key: None,
+            level: None,
+            phase: Phase::default(),
+            waits_for_lc: false,
+            choices: (Choice::default(), Choice::default()),
+            ahead: None,
+            uncounted: Uncounted::default(),
+            holds: None,
+            ticket: None,
+        }
+    }
+
+    /// Has both statistics that the requests count in follow.
+    fn count(&mut self) {
+        if self.uncounted.is_empty() {
+            return;
+        }
+        if let Some(group) = &self.group {
+            group
+                .stats
+                .count(|counters| counters.count(&self.uncounted));
+            if let Some(level) = group.gpu.totals.of(self.level) {
+                level.count(|counters| counters.count(&self.uncounted));
+            }
+        }
+        self.uncounted.clear();
+    }
+
+    /// A request is over that was predicted in this way.
+    pub(super) fn over(&mut self, record: &Record, choice: Choice) {
+        if let (Some(took), Some((_, key))) = (record.preparation(), &self.key) {
+            key.learn(took, choice);
+        }
+        if let Some(group) = &self.group {
+            trace::request_end(
+                group.tsg.0,
+                record.number.get(),
+                record.cause as u32,
+                record.latency().unwrap_or_default().0,
+                record.early.0,
+                record.late.0,
+            );
+        }
+        if self.uncounted.over.is_some() {
+            self.count();
+        }
+        self.uncounted.over = Some(*record);
+    }
+
+    /// Works out an outcome that was left for later, and counts it.
+    pub(super) fn catch_up(&mut self) {
+        if let Some(record) = self.requests.catch_up() {
+            self.over(&record, self.choices.1);
+        }
+        self.count();
+        // As the one before this is most likely to be asked for.
+        if let Some(ahead) = self.ahead {
+            self.predict(ahead.choice);
+        }
+    }
+
+    /// The TSG of the requests, if it and their key are these.
+    pub(super) fn bound(&self, tsg: TsgId, name: Name) -> Option<&Group> {
+        match (&self.group, &self.key) {
+            (Some(group), Some((bound, _))) if group.tsg == tsg && *bound == name => Some(group),
+            _ => None,
+        }
+    }
+
+    /// The time from begin at which the GPU shall be free; `None` if nothing is known.
+    #[inline]
+    pub(super) fn predict(&mut self, choice: Choice) -> Option<Ns> {
+        let (_, key) = self.key.as_ref()?;
+        match &self.ahead {
+            Some(ahead) if ahead.choice == choice && key.predicts(ahead) => ahead.time,
+            _ => self.ahead.insert(key.predict(choice)).time,
+        }
+    }
+
+    /// The ticket, if threads of requests like this one are preferred where any are.
+    pub(super) fn preferable(&self) -> Option<&Arc<Ticket>> {
+        self.ticket
+            .as_ref()
+            .filter(|_| self.level == Some(Level::LC))
+    }
+
+    /// Its thread is preferred from now on.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn prefer(&self) {
+        if let Some(ticket) = self.preferable() {
+            ticket.triggered();
+        }
+    }
+
+    /// Its thread is preferred no more.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn prefer_no_more(&self) {
+        if let Some(ticket) = self.preferable() {
+            ticket.over();
+        }
+    }
+
+    /// Learns the cost of a switch. The process stores the observation, and it concerns all
+    /// requests of the GPU, so only those with a privileged class are believed.
+    pub(super) fn learn(&self, seen: Switched) {
+        let believed = self.level.is_some_and(|l| l.is_above(Level::DEFAULT));
+        if let (Some(group), true) = (&self.group, believed && !self.waits_for_lc) {
+            group.gpu.switched(self.phase, seen);
+        }
+    }
+
+    /// Has the exclusion of the GPU follow the hold of the request.
+    #[inline]
+    pub(super) fn follow(&mut self) {
+        if self.requests.holds() != self.holds.is_some() {
+            self.hold();
+        }
+    }
+
+    pub(super) fn hold(&mut self) {
+        match (self.holds.take(), &self.group, self.level) {
+            (Some((gpu, level)), _, _) => gpu.hold(level, false),
+            (None, Some(group), Some(level)) => {
+                group.gpu.hold(level, true);
+                self.holds = Some((group.gpu.clone(), level));
+            }
+            _ => {}
+        }
+    }
+}
