@@ -12,6 +12,7 @@ mod ending;
 pub(crate) mod follow;
 pub(crate) mod group;
 pub(crate) mod groups;
+mod members;
 pub(crate) mod owners;
 pub(crate) mod probes;
 pub(crate) mod program;
