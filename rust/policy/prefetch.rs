@@ -13,97 +13,22 @@
 //! a long L of those that it remembers: the fractiles [`SOONER`] and 1 - [`SOONER`].
 
 pub(crate) mod durations;
+mod params;
 pub(crate) mod ranges;
 pub(crate) mod share;
 
-use super::{
-    refused::Refused,
-    units::{
-        Ns,
-        Ppm, //
-    },
+use super::units::{
+    Ns,
+    Ppm, //
 };
 use durations::Durations;
+pub(crate) use params::{
+    Kind,
+    Params, //
+};
 
 /// The share of computations shorter than the prediction.
 const SOONER: Ppm = Ppm(100_000);
-
-/// The way in which durations are predicted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// The exponential moving average, α 0.3.
-    Ema,
-    /// Fractiles of the last ones.
-    #[default]
-    Quantile,
-}
-
-impl Kind {
-    /// All of them.
-    pub(crate) const ALL: [Self; 2] = [Self::Ema, Self::Quantile];
-
-    /// Its name for people and programs.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Ema => "ema",
-            Self::Quantile => "quantile",
-        }
-    }
-
-    /// The one of this name.
-    pub(crate) fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.name() == name)
-    }
-}
-
-/// The tunable parameters.
-///
-/// # Invariants
-///
-/// `history` lies within [`Self::HISTORY_RANGE`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Params {
-    /// The way in which durations are predicted.
-    pub(crate) kind: Kind,
-    /// The time before the end of a computation at which the signal is due; `None`: the time that
-    /// loading takes.
-    pub(crate) lead: Option<Ns>,
-    history: u32,
-}
-
-impl Params {
-    /// Bounds of the number of durations that are remembered.
-    pub(crate) const HISTORY_RANGE: (u32, u32) = (1, Durations::MOST as u32);
-
-    /// The values before anybody tunes.
-    pub(crate) const fn new() -> Self {
-        // INVARIANT: 1 <= 64 <= 128.
-        Self {
-            kind: Kind::Quantile,
-            lead: None,
-            history: 64,
-        }
-    }
-
-    /// The number of durations that are remembered.
-    pub(crate) fn history(&self) -> u32 {
-        self.history
-    }
-
-    /// Changes [`Self::history`].
-    ///
-    /// # Errors
-    ///
-    /// Outside of [`Self::HISTORY_RANGE`].
-    pub(crate) fn set_history(&mut self, count: u32) -> Result<(), Refused> {
-        if count < Self::HISTORY_RANGE.0 || count > Self::HISTORY_RANGE.1 {
-            return Err(Refused::OutOfRange);
-        }
-        // INVARIANT: Just checked.
-        self.history = count;
-        Ok(())
-    }
-}
 
 /// The outcomes of signals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -263,7 +188,7 @@ impl Prefetch {
             step.ended = Some(now);
             self.counts.computations = self.counts.computations.saturating_add(1);
             let took = now.saturating_sub(step.began);
-            self.compute.observe(took, params.history as usize);
+            self.compute.observe(took, params.history() as usize);
             self.times.compute = self.times.compute.saturating_add(took);
             let lead = step.signalled.map_or(Ns::ZERO, |at| now.saturating_sub(at));
             self.times.lead = self.times.lead.saturating_add(lead);
@@ -276,7 +201,7 @@ impl Prefetch {
     /// A batch was loaded from `began` to `ended`.
     pub(crate) fn loaded(&mut self, began: Ns, ended: Ns, params: &Params) {
         let took = ended.saturating_sub(began);
-        self.loading.observe(took, params.history as usize);
+        self.loading.observe(took, params.history() as usize);
         self.times.loading = self.times.loading.saturating_add(took);
         self.counts.loadings = self.counts.loadings.saturating_add(1);
         if let Some(end) = self.awaited.take() {
@@ -366,10 +291,8 @@ mod tests {
         p.compute_ends(ms(100), &PARAMS);
         // It has never loaded.
         assert_eq!(p.compute_begins(ms(100), &PARAMS), None);
-        let fixed = Params {
-            lead: Some(ms(30)),
-            ..PARAMS
-        };
+        let mut fixed = PARAMS;
+        fixed.lead = Some(ms(30));
         p.compute_ends(ms(200), &fixed);
         assert_eq!(p.compute_begins(ms(200), &fixed), Some(ms(270)));
         let counts = Counts {
@@ -382,7 +305,8 @@ mod tests {
     #[test]
     fn the_signal_is_due_one_lead_before_the_end() {
         for kind in Kind::ALL {
-            let params = Params { kind, ..PARAMS };
+            let mut params = PARAMS;
+            params.kind = kind;
             let mut p = known();
             assert_eq!(p.compute_begins(ms(1000), &params), Some(ms(1030)));
             assert_eq!(p.signal(Ns(1030 * MS - 1)), None);
@@ -397,10 +321,8 @@ mod tests {
             assert_eq!(p.counts().signals, 1);
         }
         let mut p = known();
-        let endless = Params {
-            lead: Some(ms(51)),
-            ..PARAMS
-        };
+        let mut endless = PARAMS;
+        endless.lead = Some(ms(51));
         assert_eq!(p.compute_begins(ms(1000), &endless), Some(ms(1000)));
     }
 
@@ -512,27 +434,13 @@ mod tests {
     }
 
     #[test]
-    fn a_history_is_bounded() {
+    fn a_history_of_one_is_the_last_one() {
         let mut params = Params::new();
-        for bad in [0, 129, u32::MAX] {
-            assert_eq!(params.set_history(bad), Err(Refused::OutOfRange));
-        }
-        assert_eq!(params.history(), 64);
         assert_eq!(params.set_history(1), Ok(()));
         let mut p = known();
         p.compute_begins(ms(0), &params);
         p.compute_ends(ms(7), &params);
         p.loaded(ms(7), ms(9), &params);
         assert_eq!(p.compute_begins(ms(10), &params), Some(ms(15)));
-    }
-
-    #[test]
-    fn names_lead_back() {
-        for kind in Kind::ALL {
-            assert_eq!(Kind::named(kind.name()), Some(kind));
-        }
-        for bad in ["", "Ema", "fixed", "quantile "] {
-            assert_eq!(Kind::named(bad), None);
-        }
     }
 }
