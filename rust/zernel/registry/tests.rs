@@ -3,9 +3,11 @@
 
 mod attributes;
 mod control;
+mod descriptions;
 mod fixture;
 mod population;
 mod precedence;
+mod refresh;
 mod requests;
 mod steps;
 mod turns;

@@ -1,20 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Tests of descriptions that change, of owners that change their TSG through the driver, and of a
-//! GPU that forgets.
+//! Tests of owners that change their TSG through the driver.
 
 use super::fixture::{
     self,
     admin,
-    in_force,
     process,
-    slice,
     work,
-    FakeDriver, //
-    DEFAULT_US,
+    FakeDriver,
+    DEFAULT_US, //
 };
 use crate::{
-    error::Failure,
-    glue::identity::Viewer,
     policy::{
         control::{
             Policy,
@@ -22,20 +17,13 @@ use crate::{
         },
         level::Level,
         permit::Change,
-        tunables::settings::Why,
-        units::{
-            Ms,
-            Us, //
-        },
+        units::Us, //
     },
     registry::{
-        class::Named,
         gpu,
-        steps::Next,
         tsg::{
             self,
-            Hardware,
-            Traits, //
+            Hardware, //
         },
         Registry, //
     },
@@ -46,16 +34,12 @@ use kernel::prelude::*;
 const WHAT: u32 = 1;
 
 /// A registry, its GPU, a TSG that is unclassed and known, and the driver.
-fn lab() -> Result<(Registry, gpu::Id, tsg::Id, FakeDriver)> {
+pub(super) fn lab() -> Result<(Registry, gpu::Id, tsg::Id, FakeDriver)> {
     let (mut r, gpu) = fixture::registry()?;
     let d = FakeDriver::new();
     let id = r.add_tsg(gpu, fixture::tsg(1)?)?;
     work(&mut r, gpu, &d);
     Ok((r, gpu, id, d))
-}
-
-fn traits(r: &Registry, id: tsg::Id) -> Result<Traits> {
-    r.tsgs.get(&id).map(|tsg| tsg.traits).ok_or(ENOENT)
 }
 
 fn tune(r: &mut Registry, policy: Policy) -> Result {
@@ -75,7 +59,12 @@ fn enable(r: &mut Registry, on: bool) -> Result {
 }
 
 /// The owner has the driver set another slice, if zernel lets it.
-fn owner_sets(r: &mut Registry, id: tsg::Id, d: &FakeDriver, us: u32) -> Option<Verdict> {
+pub(super) fn owner_sets(
+    r: &mut Registry,
+    id: tsg::Id,
+    d: &FakeDriver,
+    us: u32,
+) -> Option<Verdict> {
     let verdict = r.judge_control(id, WHAT)?;
     if verdict != Verdict::Deny {
         act(d, us);
@@ -86,14 +75,14 @@ fn owner_sets(r: &mut Registry, id: tsg::Id, d: &FakeDriver, us: u32) -> Option<
     Some(verdict)
 }
 
-fn act(d: &FakeDriver, us: u32) {
+pub(super) fn act(d: &FakeDriver, us: u32) {
     d.held.set(Hardware {
         timeslice: Us(us),
         ..d.held.get()
     });
 }
 
-fn controls(r: &Registry) -> (u64, u64) {
+pub(super) fn controls(r: &Registry) -> (u64, u64) {
     let counters = r.counters();
     (counters.controls_denied, counters.controls_reapplied)
 }
@@ -101,163 +90,6 @@ fn controls(r: &Registry) -> (u64, u64) {
 #[kernel::macros::kunit_tests(zernel_control)]
 mod cases {
     use crate::registry::tests::control::*;
-
-    #[test]
-    fn a_tsg_that_becomes_compute_gets_its_class_and_gives_it_back() -> Result {
-        let (mut r, gpu) = fixture::registry()?;
-        let d = FakeDriver::new();
-        let before = d.held.get();
-        let mut description = fixture::tsg(1)?;
-        description.traits.compute = false;
-        let id = r.add_tsg(gpu, description)?;
-        r.change_class(admin(), process()?, Level::BE)?;
-        work(&mut r, gpu, &d);
-        assert_eq!(d.slice(), DEFAULT_US);
-        let mut now = traits(&r, id)?;
-        (now.compute, now.channels, now.hw_tsg) = (true, 8, 99);
-        r.change_tsg(id, now);
-        assert_eq!(traits(&r, id)?, now);
-        work(&mut r, gpu, &d);
-        assert_eq!(d.slice(), 200);
-        now.compute = false;
-        r.change_tsg(id, now);
-        work(&mut r, gpu, &d);
-        assert_eq!(d.held.get(), before);
-        Ok(())
-    }
-
-    #[test]
-    fn other_numbers_change_no_settings() -> Result {
-        let (mut r, gpu, id, d) = lab()?;
-        r.change_class(admin(), process()?, Level::BE)?;
-        work(&mut r, gpu, &d);
-        let calls = d.calls.get();
-        let mut now = traits(&r, id)?;
-        (now.channels, now.engine, now.runlist) = (3, 9, 4);
-        r.change_tsg(id, now);
-        assert!(r.queue.first(gpu).is_none());
-        assert_eq!(d.calls.get(), calls);
-        // Nobody is there to change.
-        r.change_tsg(tsg::Id(1), now);
-        Ok(())
-    }
-
-    #[test]
-    fn no_class_raises_a_shared_tsg_whoever_gives_it() -> Result {
-        let (mut r, gpu) = fixture::registry()?;
-        let d = FakeDriver::new();
-        let mut description = fixture::tsg(1)?;
-        description.traits.shared = true;
-        let id = r.add_tsg(gpu, description)?;
-        let before = r.counters();
-        for level in Level::ALL
-            .into_iter()
-            .filter(|l| l.is_above(Level::DEFAULT))
-        {
-            let refused = r.change_class(admin(), Named::Tsg(id), level);
-            assert_eq!(refused.err(), Some(Failure::SharedTsg));
-            assert_eq!(r.assignments.count(), 0);
-            assert_eq!(r.counters().classes_set, before.classes_set);
-        }
-        r.change_class(admin(), process()?, Level::LC)?;
-        assert_eq!(in_force(&r, id), None);
-        r.change_class(admin(), fixture::thread()?, fixture::level(5))?;
-        assert_eq!(in_force(&r, id), None);
-        work(&mut r, gpu, &d);
-        assert_eq!(d.slice(), DEFAULT_US);
-        // One that holds down does, wherever it comes from.
-        r.change_class(admin(), fixture::thread()?, Level::BE)?;
-        work(&mut r, gpu, &d);
-        assert_eq!((in_force(&r, id), d.slice()), (Some(Level::BE), 200));
-        r.change_class(admin(), Named::Tsg(id), Level::DEFAULT)?;
-        assert_eq!(in_force(&r, id), Some(Level::DEFAULT));
-        Ok(())
-    }
-
-    #[test]
-    fn sharing_sheds_no_class_that_holds_down() -> Result {
-        for named in [true, false] {
-            for level in [Level::DEFAULT, Level::BE] {
-                let (mut r, gpu, id, d) = lab()?;
-                let target = if named { Named::Tsg(id) } else { process()? };
-                r.change_class(admin(), target, level)?;
-                work(&mut r, gpu, &d);
-                let held = d.held.get();
-                let mut now = traits(&r, id)?;
-                now.shared = true;
-                r.change_tsg(id, now);
-                assert_eq!(in_force(&r, id), Some(level));
-                assert_eq!(owner_sets(&mut r, id, &d, 9_000), Some(Verdict::Deny));
-                work(&mut r, gpu, &d);
-                assert_eq!(d.held.get(), held);
-                assert_eq!(controls(&r), (1, 0));
-            }
-        }
-        // The same where everything is held down from the start.
-        let (mut r, gpu) = fixture::registry()?;
-        let d = FakeDriver::new();
-        r.tune(|t| {
-            t.set_default_class(Some(Level::BE));
-            Ok(())
-        })
-        .map_err(|_| EINVAL)?;
-        let mut description = fixture::tsg(1)?;
-        description.traits.shared = true;
-        let id = r.add_tsg(gpu, description)?;
-        work(&mut r, gpu, &d);
-        assert_eq!(owner_sets(&mut r, id, &d, 9_000), Some(Verdict::Deny));
-        assert_eq!(d.slice(), 200);
-        Ok(())
-    }
-
-    #[test]
-    fn a_tsg_that_becomes_shared_gets_its_own_settings_back() -> Result {
-        let (mut r, gpu, id, d) = lab()?;
-        let before = d.held.get();
-        r.change_class(admin(), Named::Tsg(id), Level::LC)?;
-        work(&mut r, gpu, &d);
-        let mut now = traits(&r, id)?;
-        now.shared = true;
-        r.change_tsg(id, now);
-        assert_eq!(in_force(&r, id), None);
-        work(&mut r, gpu, &d);
-        assert_eq!(d.held.get(), before);
-        // The assignment is there but has no effect; it can be taken away.
-        let answer = r.get_class(admin(), &Named::Tsg(id), &Viewer::current())?;
-        assert!(answer.own.is_some_and(|own| own.level.is_some()));
-        assert_eq!(answer.level.value, None);
-        assert_eq!(answer.level.why, Why::SHARED);
-        r.change_class(admin(), Named::Tsg(id), Change::CLEAR)?;
-        assert_eq!(r.assignments.count(), 0);
-        r.change_class(admin(), process()?, Level::BE)?;
-        now.shared = false;
-        r.change_tsg(id, now);
-        work(&mut r, gpu, &d);
-        assert_eq!(d.slice(), 200);
-        Ok(())
-    }
-
-    #[test]
-    fn what_failed_is_not_tried_again_for_a_channel() -> Result {
-        let (mut r, gpu, id, d) = lab()?;
-        r.change_class(admin(), process()?, Level::BE)?;
-        d.slice_error.set(Some(EIO));
-        work(&mut r, gpu, &d);
-        let calls = d.calls.get();
-        let mut now = traits(&r, id)?;
-        for channels in 2..10 {
-            now.channels = channels;
-            r.change_tsg(id, now);
-        }
-        // Nor for a trait that leaves the class as it is.
-        now.shared = true;
-        r.change_tsg(id, now);
-        assert!(r.queue.first(gpu).is_none());
-        assert_eq!(r.tsgs.get(&id).map(|tsg| tsg.failed), Some(true));
-        work(&mut r, gpu, &d);
-        assert_eq!((d.calls.get(), r.counters().errors), (calls, 1));
-        Ok(())
-    }
 
     #[test]
     fn an_unknown_tsg_is_its_owners_where_none_was_turned_away() -> Result {
@@ -441,129 +273,6 @@ mod cases {
             let allowed = next == Policy::Allow;
             assert_eq!(d.slice(), if allowed { 8_000 } else { 200 });
         }
-        Ok(())
-    }
-
-    #[test]
-    fn a_refresh_sets_again_and_keeps_what_to_give_back() -> Result {
-        let (mut r, gpu, id, d) = lab()?;
-        let before = d.held.get();
-        r.change_class(admin(), process()?, Level::BE)?;
-        work(&mut r, gpu, &d);
-        for _ in 0..3 {
-            d.held.set(Hardware {
-                timeslice: Us(50),
-                interleave: Some(1),
-            });
-            r.doubt_tsg(id);
-            r.doubt_tsg(id);
-            work(&mut r, gpu, &d);
-            assert_eq!(d.slice(), 200);
-            assert_eq!(d.held.get().interleave, Some(0));
-        }
-        assert_eq!(r.counters().coalesced, 0);
-        r.change_class(admin(), process()?, Change::CLEAR)?;
-        work(&mut r, gpu, &d);
-        assert_eq!(d.held.get(), before);
-        Ok(())
-    }
-
-    #[test]
-    fn a_refresh_during_a_call_is_not_lost() -> Result {
-        let (mut r, gpu, id, d) = lab()?;
-        let before = d.held.get();
-        r.change_class(admin(), process()?, Level::BE)?;
-        let step = r.next_step(gpu).ok_or(EINVAL)?;
-        let outcome = step.perform(&d);
-        act(&d, 9_000);
-        r.doubt_tsg(id);
-        assert_eq!(r.complete(&step, &outcome), Next::Go);
-        work(&mut r, gpu, &d);
-        assert_eq!(d.slice(), 200);
-        // The same while its own settings are given back.
-        r.change_class(admin(), process()?, Change::CLEAR)?;
-        r.doubt_tsg(id);
-        work(&mut r, gpu, &d);
-        assert_eq!(d.held.get(), before);
-        Ok(())
-    }
-
-    #[test]
-    fn a_refresh_tries_again_what_failed_once() -> Result {
-        let (mut r, gpu, id, d) = lab()?;
-        r.change_class(admin(), process()?, Level::BE)?;
-        d.slice_error.set(Some(EIO));
-        work(&mut r, gpu, &d);
-        let calls = d.calls.get();
-        r.doubt_gpu(gpu);
-        assert_eq!(r.tsgs.get(&id).map(|tsg| tsg.failed), Some(false));
-        work(&mut r, gpu, &d);
-        assert_eq!(d.calls.get(), calls + 1);
-        assert_eq!(r.counters().errors, 2);
-        d.slice_error.set(None);
-        r.doubt_tsg(id);
-        work(&mut r, gpu, &d);
-        assert_eq!(slice(&r, id), Some(200));
-        assert_eq!(d.slice(), 200);
-        Ok(())
-    }
-
-    #[test]
-    fn who_cannot_be_given_back_is_its_owners_until_the_gpu_returns() -> Result {
-        let (mut r, gpu, id, d) = lab()?;
-        r.change_class(admin(), process()?, Level::BE)?;
-        work(&mut r, gpu, &d);
-        d.slice_error.set(Some(EIO));
-        r.change_class(admin(), process()?, Change::CLEAR)?;
-        work(&mut r, gpu, &d);
-        let calls = d.calls.get();
-        assert_eq!(owner_sets(&mut r, id, &d, 3_000), Some(Verdict::Watch));
-        work(&mut r, gpu, &d);
-        assert_eq!((d.slice(), d.calls.get()), (3_000, calls));
-        d.slice_error.set(None);
-        r.doubt_gpu(gpu);
-        work(&mut r, gpu, &d);
-        assert_eq!(d.slice(), DEFAULT_US);
-        Ok(())
-    }
-
-    #[test]
-    fn a_gpu_that_returns_is_not_kept_waiting() -> Result {
-        let (mut r, gpu, _, d) = lab()?;
-        r.change_class(admin(), process()?, Level::BE)?;
-        d.slice_error.set(Some(EAGAIN));
-        for delay in [1, 2, 4] {
-            assert_eq!(work(&mut r, gpu, &d), Next::Wait(Ms(delay)));
-        }
-        assert_eq!(r.gpu(gpu).map(|g| g.retrying), Some(true));
-        r.doubt_gpu(gpu);
-        assert_eq!(r.gpu(gpu).map(|g| g.retrying), Some(false));
-        assert_eq!(r.gpu(gpu).map(|g| g.pending), Some(1));
-        assert_eq!(work(&mut r, gpu, &d), Next::Wait(Ms(1)));
-        d.slice_error.set(None);
-        assert_eq!(work(&mut r, gpu, &d), Next::Go);
-        assert_eq!(d.slice(), 200);
-        Ok(())
-    }
-
-    #[test]
-    fn a_leaving_gpu_is_given_back_all_the_same() -> Result {
-        let (mut r, gpu, id, d) = lab()?;
-        let before = d.held.get();
-        r.change_class(admin(), process()?, Level::BE)?;
-        work(&mut r, gpu, &d);
-        r.close_gpu(gpu);
-        d.held.set(Hardware {
-            timeslice: before.timeslice,
-            interleave: Some(2),
-        });
-        r.doubt_tsg(id);
-        r.doubt_gpu(gpu);
-        assert!(r.queue.first(gpu).is_none());
-        r.queue_restore(gpu);
-        work(&mut r, gpu, &d);
-        assert_eq!(d.held.get(), before);
-        r.doubt_gpu(gpu::Id(1));
         Ok(())
     }
 }
