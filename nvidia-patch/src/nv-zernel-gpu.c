@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 /*
- * The registered observer, the GPUs of the driver, and zernel's own client on them.
+ * The registered observer, and the GPUs of the driver.
  *
  * The list of GPUs changes under the GPU, policy and table locks, so each of them is enough
  * to read it. gpu_added and gpu_removed are called under the GPU lock alone, because the
@@ -33,30 +33,6 @@ static DEFINE_MUTEX(nvz_register_lock);
 static DEFINE_MUTEX(nvz_gpu_lock);
 static DEFINE_MUTEX(nvz_policy_lock);
 static LIST_HEAD(nvz_gpus);
-
-/* Handles in the client of zernel, which has nothing else. */
-#define NVZ_OWN_DEVICE		0x7a650080U
-#define NVZ_OWN_SUBDEVICE	0x7a652080U
-
-#define NVZ_POLICY_INTERLEAVED	1
-
-struct nvz_gpu_id_info {
-	u32 gpu_id, flags, device_instance, subdevice_instance, sli, board, gpu_instance, numa;
-};
-
-struct nvz_device_params {
-	u32 device, client_share, target_client, target_device, flags, pad;
-	u64 va_size, va_start, va_limit;
-	u32 va_mode, pad2;
-};
-
-struct nvz_subdevice_params {
-	u32 subdevice;
-};
-
-struct nvz_runlist_policy {
-	u32 flags, policy;
-};
 
 /*
  * Changes under the GPU lock and the table lock, and while nobody is in the
@@ -152,18 +128,9 @@ void nv_zernel_gpu_added(nv_state_t *nv)
  */
 static void nvz_policy_drop(struct nvz_gpu *gpu)
 {
-	nvidia_stack_t *sp = NULL;
-
 	lockdep_assert_held(&nvz_policy_lock);
-	if (!gpu->client)
-		return;
-	if (nv_kmem_cache_alloc_stack(&sp)) {
-		nv_printf(NV_DBG_ERRORS, "NVRM: zernel's client 0x%x is left over: no memory\n",
-			  gpu->client);
-	} else {
-		nvz_rm_free(sp, gpu->client, gpu->client);
-		nv_kmem_cache_free_stack(sp);
-	}
+	if (gpu->client)
+		nvz_policy_free(gpu->client);
 	gpu->client = 0;
 }
 
@@ -274,46 +241,6 @@ void nv_zernel_gpu_stopped(nv_state_t *nv)
 	mutex_unlock(&nvz_table_lock);
 }
 
-/* Sets the policy with a new client; its handle is 0 when that fails. */
-static u32 nvz_policy_set(nvidia_stack_t *sp, struct nvz_gpu *gpu)
-{
-	struct nvz_runlist_policy policy = { .policy = NVZ_POLICY_INTERLEAVED };
-	struct nvz_gpu_id_info info = { .gpu_id = gpu->desc.gpu_id };
-	u32 device = NVZ_OWN_DEVICE, subdevice = NVZ_OWN_SUBDEVICE;
-	struct nvz_subdevice_params subdevice_params = {};
-	struct nvz_device_params device_params = {};
-	u32 client = 0, made = 0, status;
-
-	status = nvz_rm_alloc(sp, 0, 0, &client, NVZ_CLASS_ROOT, &made);
-	if (status != NV_OK)
-		return status;
-	if (!client)
-		client = made;
-	status = nvz_rm_control(sp, client, client, NVZ_CTRL_GPU_ID_INFO, &info, sizeof(info));
-	if (status != NV_OK)
-		goto fail;
-	device_params.device = info.device_instance;
-	device_params.client_share = client;
-	status = nvz_rm_alloc(sp, client, client, &device, NVZ_CLASS_DEVICE, &device_params);
-	if (status != NV_OK)
-		goto fail;
-	subdevice_params.subdevice = info.subdevice_instance;
-	status = nvz_rm_alloc(sp, client, device, &subdevice, NVZ_CLASS_SUBDEVICE,
-			      &subdevice_params);
-	if (status != NV_OK)
-		goto fail;
-	status = nvz_rm_control(sp, client, subdevice, NVZ_CTRL_RUNLIST_POLICY, &policy,
-				sizeof(policy));
-	if (status != NV_OK)
-		goto fail;
-	gpu->client = client;
-	return NV_OK;
-
-fail:
-	nvz_rm_free(sp, client, client);
-	return status;
-}
-
 /* The policy is given back for certain, or it would outlive zernel. */
 static int nvz_policy_off(u32 gpu_id, u32 *status)
 {
@@ -348,7 +275,7 @@ int nv_zernel_runlists_interleave(u32 gpu_id, bool on, u32 *status)
 	mutex_lock(&nvz_policy_lock);
 	gpu = nvz_gpu_find(gpu_id);
 	if (gpu && gpu->started)
-		*status = gpu->client ? NV_OK : nvz_policy_set(sp, gpu);
+		*status = gpu->client ? NV_OK : nvz_policy_make(sp, gpu_id, &gpu->client);
 	else
 		ret = -ENOENT;
 	mutex_unlock(&nvz_policy_lock);

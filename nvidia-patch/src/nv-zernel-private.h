@@ -400,6 +400,10 @@ void nvz_rm_release(void);
 void nvz_rm_sleep(void);
 void nvz_rm_wake(void);
 
+/* nv-zernel-policy.c: policy lock */
+u32 nvz_policy_make(nvidia_stack_t *sp, u32 gpu_id, u32 *own);
+void nvz_policy_free(u32 client);
+
 /* nv-zernel-gpu.c */
 extern struct nvz_listener nvz_listener;
 
