@@ -6,13 +6,17 @@ use std::fs;
 use anyhow::{bail, Context as _, Result};
 use libzernel::request::Of;
 use libzernel::sim::{Context, ContextSpec, Sim};
-use libzernel::{tsg, Level, LevelInfo, Stats, Target, Tsg, Zernel};
+use libzernel::{tsg, Class, Level, LevelInfo, Source, Stats, Target, Tsg, Zernel};
 use rustix::io::Errno;
+use testkit::check_eq;
 use testkit::module::unload_each;
 pub use testkit::module::{is_loaded, load, try_unload, unload, unload_soon};
 pub use testkit::{wait_until, wait_until_within, SOON};
 
 use crate::group::Group;
+
+/// The slice of a TSG that zernel leaves alone.
+pub const DRIVER_SLICE: u32 = 1024;
 
 /// Loads the modules that are not loaded; the software GPU has 2 GPUs.
 pub fn load_all() -> Result<()> {
@@ -116,34 +120,28 @@ impl Lab {
 
     /// A new context, and its TSG as zernel knows it.
     pub fn context(&self, spec: &ContextSpec<'_>) -> Result<(Context, Tsg)> {
-        let last = self.newest()?;
+        let last = self.zernel.tsgs().last().transpose()?.map(|tsg| tsg.id);
         let context = self.sim.create_context(spec)?;
         for tsg in self.zernel.tsgs() {
             let tsg = tsg?;
-            if tsg.id.as_u64() > last && tsg.tid == tid() {
+            if Some(tsg.id) > last && tsg.tid == tid() {
                 return Ok((context, tsg));
             }
         }
         bail!("zernel does not list the TSG of a new context");
     }
 
-    fn newest(&self) -> Result<u64> {
-        let mut last = 0;
-        for tsg in self.zernel.tsgs() {
-            last = tsg?.id.as_u64();
-        }
-        Ok(last)
-    }
-
     /// A TSG that is listed.
     pub fn tsg(&self, id: tsg::Id) -> Result<Tsg> {
-        for tsg in self.zernel.tsgs() {
-            let tsg = tsg?;
-            if tsg.id == id {
-                return Ok(tsg);
-            }
-        }
-        bail!("TSG {id} is not listed");
+        let is_it = |tsg: &libzernel::Result<Tsg>| tsg.as_ref().map_or(true, |tsg| tsg.id == id);
+        let found = self.zernel.tsgs().find(is_it);
+        Ok(found.with_context(|| format!("TSG {id} is not listed"))??)
+    }
+
+    /// The level of a TSG that is listed, and the source of it.
+    pub fn listed(&self, id: tsg::Id) -> Result<(Option<u8>, Source)> {
+        let tsg = self.tsg(id)?;
+        Ok((tsg.level.map(Level::number), tsg.source))
     }
 
     /// The counters.
@@ -165,6 +163,22 @@ impl Lab {
         })
         .with_context(|| format!("the time slice is {seen} us"))
     }
+}
+
+/// Fails unless a class of `target` is neither set nor told nor cleared, and changes nothing.
+pub fn refuses_class(lab: &Lab, target: &Target, expected: Errno) -> Result<()> {
+    crate::abi::unchanged(&lab.zernel, || {
+        let set = errno(lab.zernel.set_class(target, level(7)));
+        let get = errno(lab.zernel.class(target));
+        let clear = errno(lab.zernel.clear_class(target));
+        check_eq!([set, get, clear], [Some(expected); 3], "{target:?}");
+        Ok(())
+    })
+}
+
+/// The level in force for a target, and the source of it.
+pub fn in_force(class: &Class) -> (Option<u8>, Source) {
+    (class.level.value.map(Level::number), class.level.source)
 }
 
 /// The level of a number.
@@ -219,7 +233,7 @@ pub fn level_info(zernel: &Zernel, level: Level) -> Result<LevelInfo> {
 pub fn switch_ns(zernel: &Zernel, id: tsg::Id) -> Result<u64> {
     let tsg = zernel.tsgs_of(&Target::Tsg(id)).next();
     let gpu = tsg.context("no such TSG")??.gpu;
-    let mut gpus = zernel.gpus();
-    let found = gpus.find(|known| known.as_ref().map_or(true, |known| known.id == gpu));
-    Ok(found.context("no such GPU")??.switch_ns)
+    let gpus: Vec<_> = zernel.gpus().collect::<Result<_, _>>()?;
+    let found = gpus.into_iter().find(|known| known.id == gpu);
+    Ok(found.context("no such GPU")?.switch_ns)
 }

@@ -28,13 +28,12 @@ mod trace;
 mod track;
 mod tunables;
 mod turns;
-mod zernelctl;
 
 use std::process::ExitCode;
 
 use clap::Parser;
 use harness::Suite;
-use testkit::{check_eq, child, sys};
+use testkit::{check_eq, child, sys, zernelctl};
 
 /// Every suite, in the order in which they run.
 const SUITES: &[Suite] = &[

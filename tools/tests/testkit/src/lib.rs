@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The common part of test programs for a guest: cases in processes of their own, KTAP, modules
-//! that come and go, raw calls.
+//! that come and go, raw calls, zernelctl.
 
 pub mod child;
 pub mod faults;
@@ -12,6 +12,7 @@ pub mod random;
 mod repeat;
 pub mod sys;
 mod wait;
+pub mod zernelctl;
 
 pub use repeat::{is_short, run_short, Repeat};
 pub use wait::{at_once, wait_until, wait_until_within, SOON};

@@ -2,6 +2,7 @@
 //! The only unsafe code of the crate: forking, credentials and raw calls.
 #![allow(unsafe_code)]
 
+mod arena;
 mod sleeping;
 
 use std::io;
@@ -9,6 +10,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+pub use arena::Arena;
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitOptions};
 pub use sleeping::Sleeping;
@@ -488,27 +490,6 @@ impl Drop for Mapped {
         // SAFETY: The mapping is ours by the invariants.
         unsafe { libc::munmap(self.base as *mut _, Area::PAGE) };
     }
-}
-
-/// Tries to map a file, shared; says only whether that went well.
-pub fn map_shared(fd: BorrowedFd<'_>, length: usize) -> Result<(), Errno> {
-    let (protection, flags) = (libc::PROT_READ, libc::MAP_SHARED);
-    // SAFETY: A new mapping where there is none, and unmapped at once.
-    unsafe {
-        let base = libc::mmap(
-            std::ptr::null_mut(),
-            length,
-            protection,
-            flags,
-            fd.as_raw_fd(),
-            0,
-        );
-        if base == libc::MAP_FAILED {
-            return Err(last_errno());
-        }
-        libc::munmap(base, length);
-    }
-    Ok(())
 }
 
 /// Which pages of a file are in the page cache: those of `length` bytes from `offset` on, which is

@@ -2,14 +2,13 @@
 //! The TSGs of a runtime, as zernel lists them.
 
 use std::collections::BTreeSet;
-use std::process::Command;
 use std::sync::Barrier;
 
 use anyhow::{ensure, Context as _, Result};
 use libzernel::Tsg;
 use testkit::child::{in_child, Child, End};
 use testkit::harness::{case, Outcome, Suite};
-use testkit::{check_eq, sys, wait_until};
+use testkit::{check_eq, sys, wait_until, zernelctl};
 
 use crate::lab::{agree, Lab, GPUS, LOADED, ORIGINAL_US};
 use crate::rm::abi::{class, engine};
@@ -347,13 +346,8 @@ fn command_line() -> Outcome {
         runtime.channel(tsg)?;
     }
     Lab::open()?.quiet()?;
-    let output = Command::new("/zernel/bin/zernelctl")
-        .args(["tsg", "list", "--json"])
-        .output()
-        .context("start zernelctl")?;
-    let errors = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{}: {errors}", output.status);
-    let json: serde_json::Value = serde_json::from_slice(&output.stdout)?;
+    let text = zernelctl::says(&["tsg", "list", "--json"])?;
+    let json: serde_json::Value = serde_json::from_str(&text)?;
     let listed = json.as_array().context("no list")?;
     check_eq!(listed.len(), 1);
     for (name, value) in [

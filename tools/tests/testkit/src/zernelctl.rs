@@ -10,8 +10,8 @@ use rustix::fs::{memfd_create, MemfdFlags};
 use rustix::process::{kill_process, Pid, Signal};
 
 use crate::check_eq;
-use crate::common::wait_until;
 use crate::harness::Outcome;
+use crate::wait_until;
 
 fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new("/zernel/bin/zernelctl");
