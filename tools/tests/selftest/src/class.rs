@@ -1,210 +1,171 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Classes of TSGs, threads, processes and cgroups: which one is in force and what it does.
+//! Classes of TSGs, threads, processes and cgroups: the one in force, and its effect.
 
-mod attributes;
-mod errors;
-
-use std::sync::mpsc;
-
-use anyhow::{anyhow, Context as _, Result};
-use libzernel::class::{Attributes, Set};
-use libzernel::sim::ContextSpec;
+use anyhow::{Context as _, Result};
+use libzernel::class::{Assignment, Attributes, Of, Set, Why};
+use libzernel::sim::{Context, ContextSpec};
 use libzernel::tsg::Interleave;
-use libzernel::{tsg, Class, Level, Source, Target};
+use libzernel::{Level, Source, Target, Tsg, Zernel};
+use rustix::io::Errno;
 
 use crate::check_eq;
-use crate::child::Child;
-use crate::common::{self, level, slice_of, tid, tune, Lab};
+use crate::child::in_child;
+use crate::common::{
+    default_of, errno, in_force, level, slice_of, tid, tune, wait_until, Lab, DRIVER_SLICE,
+};
 use crate::group::{self, Group};
 use crate::harness::{case, suite, Outcome, Suite};
+use crate::list::PERFMON;
+use crate::permit::{owner_process, ALICE, BOB};
+use crate::sys;
+use crate::turns::weight;
 
 /// The suite.
 pub const SUITE: Suite = suite(
     "class",
     &[
         case("set_get_clear_of_each_kind", set_get_clear_of_each_kind),
-        case("precedence_of_all_combinations", precedence),
+        case("the_most_specific_wins", the_most_specific_wins),
         case("every_level_has_its_slice", every_level_has_its_slice),
-        case("existing_and_later_tsgs", existing_and_later_tsgs),
-        case("copy_engines_only_by_name", copy_engines_only_by_name),
-        case("thread_is_not_its_process", thread_is_not_its_process),
-        case("other_processes_are_left_alone", other_processes),
-        case("both_gpus", both_gpus),
-        case("a_slice_of_its_own", attributes::a_slice_of_its_own),
-        case(
-            "a_slice_without_a_class",
-            attributes::a_slice_without_a_class,
-        ),
-        case("reasons_of_a_slice", attributes::reasons_of_a_slice),
-        case("attributes_one_by_one", attributes::one_by_one),
-        case("assignments_are_listed", attributes::assignments_are_listed),
-        case("what_is_refused", attributes::what_is_refused),
-        case("nothing_to_clear", errors::nothing_to_clear),
-        case("no_such_tsg", errors::no_such_tsg),
-        case("no_such_task", errors::no_such_task),
-        case("wrong_descriptors", errors::wrong_descriptors),
+        case("reasons_of_a_slice", reasons_of_a_slice),
+        case("attributes_one_by_one", attributes_one_by_one),
+        case("assignments_are_listed", assignments_are_listed),
     ],
 );
-
-/// The slice of a TSG that zernel leaves alone.
-const DRIVER_SLICE: u32 = 1024;
-
-/// A target of each kind, made anew for each use: all name the caller or what belongs to it.
-fn targets(id: tsg::Id, group: &Group) -> Result<Vec<(&'static str, Target, Source)>> {
-    let pid = std::process::id();
-    Ok(vec![
-        ("TSG", Target::Tsg(id), Source::Tsg),
-        ("thread 0", Target::CurrentThread, Source::Thread),
-        ("thread by tid", Target::Thread(tid()), Source::Thread),
-        ("process 0", Target::CurrentProcess, Source::Process),
-        ("process by pid", Target::Process(pid), Source::Process),
-        ("process by pidfd", Target::pidfd(pid)?, Source::Process),
-        ("cgroup", group.target()?, Source::Cgroup),
-    ])
-}
-
-/// The own level, the level in force, its source and the time slice.
-fn summary(class: &Class) -> (Option<Level>, Option<Level>, Source, u32) {
-    let level = class.level;
-    let slice = class.timeslice_us.value;
-    (class.own.level, level.value, level.source, slice)
-}
 
 fn set_get_clear_of_each_kind() -> Outcome {
     let lab = Lab::open()?;
     let group = Group::new("kinds")?;
     group.enter(0)?;
-    let (context, tsg) = lab.compute()?;
-    for (name, target, source) in targets(tsg.id, &group)? {
-        let before = lab.stats()?;
-        let none = lab.zernel.class(&target)?;
-        check_eq!(
-            summary(&none),
-            (None, None, Source::None, 0),
-            "{name} at first"
-        );
-        check_eq!((none.assignment, none.own), (None, Attributes::default()));
-        lab.zernel.set_class(&target, level(3))?;
-        let class = lab.zernel.class(&target)?;
-        let three = Some(level(3));
-        check_eq!(
-            summary(&class),
-            (three, three, source, slice_of(3)),
-            "{name}"
-        );
-        check_eq!(class.privileged, Set::LEVEL, "{name}");
-        check_eq!(class.level.assignment, class.assignment, "{name}");
-        check_eq!(class.timeslice_us.source, Source::Level, "{name}");
-        check_eq!(lab.stats()?.classes, before.classes + 1, "{name}");
-        lab.wait_slice(&context, slice_of(3)).context(name)?;
-        let listed = lab.tsg(tsg.id)?;
-        check_eq!(
-            (listed.level, listed.source),
-            (Some(level(3)), source),
-            "{name}"
-        );
-        let listed = lab.zernel.class_of(&target)?.context("not listed")?;
-        check_eq!(
-            (Some(listed.id), listed.own, listed.privileged, listed.tsgs),
-            (class.assignment, class.own, Set::LEVEL, 1),
-            "{name}"
-        );
-        lab.zernel.clear_class(&target)?;
-        check_eq!(lab.zernel.class(&target)?, none, "{name} after that");
-        lab.wait_slice(&context, DRIVER_SLICE).context(name)?;
-        let after = lab.stats()?;
-        check_eq!(after.classes, before.classes, "{name}");
-        check_eq!(after.classes_set, before.classes_set + 1, "{name}");
-        check_eq!(after.classes_cleared, before.classes_cleared + 1, "{name}");
-        check_eq!(after.classes_expired, before.classes_expired, "{name}");
+    let compute = lab.compute()?;
+    let pid = std::process::id();
+    for (name, target, source) in [
+        ("TSG", Target::Tsg(compute.1.id), Source::Tsg),
+        ("the thread", Target::CurrentThread, Source::Thread),
+        ("thread by tid", Target::Thread(tid()), Source::Thread),
+        ("the process", Target::CurrentProcess, Source::Process),
+        ("process by pid", Target::Process(pid), Source::Process),
+        ("process by pidfd", Target::pidfd(pid)?, Source::Process),
+        ("cgroup", group.target()?, Source::Cgroup),
+    ] {
+        set_get_clear(&lab, &compute, &target, source).context(name)?;
     }
     Ok(())
 }
 
-/// Walks through all 64 combinations, one change at a time (a Gray code), and compares the class
-/// of the TSG, its time slice and what each target is told.
-fn precedence() -> Outcome {
+/// Gives a class to a target of which there is one TSG, and takes it away.
+fn set_get_clear(
+    lab: &Lab,
+    (context, tsg): &(Context, Tsg),
+    target: &Target,
+    source: Source,
+) -> Outcome {
+    let before = lab.stats()?;
+    let none = lab.zernel.class(target)?;
+    check_eq!(in_force(&none), (None, Source::None));
+    check_eq!(
+        (none.assignment, none.own, none.timeslice_us.value),
+        (None, Attributes::default(), 0)
+    );
+    lab.zernel.set_class(target, level(3))?;
+    let class = lab.zernel.class(target)?;
+    check_eq!(in_force(&class), (Some(3), source));
+    check_eq!((class.own, class.privileged), (level(3).into(), Set::LEVEL));
+    check_eq!(class.level.assignment, class.assignment);
+    let slice = class.timeslice_us;
+    check_eq!((slice.value, slice.source), (slice_of(3), Source::Level));
+    check_eq!(lab.stats()?.classes, before.classes + 1);
+    lab.wait_slice(context, slice_of(3))?;
+    check_eq!(lab.listed(tsg.id)?, (Some(3), source));
+    let listed = lab.zernel.class_of(target)?.context("not listed")?;
+    check_eq!(
+        (Some(listed.id), listed.own, listed.privileged, listed.tsgs),
+        (class.assignment, class.own, Set::LEVEL, 1)
+    );
+    lab.zernel.clear_class(target)?;
+    check_eq!(lab.zernel.class(target)?, none, "after that");
+    lab.wait_slice(context, DRIVER_SLICE)?;
+    check_eq!(
+        errno(lab.zernel.clear_class(target)),
+        Some(Errno::NODATA),
+        "nothing to clear"
+    );
+    let after = lab.stats()?;
+    check_eq!(after.classes, before.classes);
+    check_eq!(after.classes_set, before.classes_set + 1);
+    check_eq!(after.classes_cleared, before.classes_cleared + 1);
+    check_eq!(after.classes_expired, before.classes_expired);
+    check_eq!(after.denied, before.denied);
+    Ok(())
+}
+
+/// Targets above one another, set one after the other, and cleared in another order.
+fn the_most_specific_wins() -> Outcome {
     let lab = Lab::open()?;
     let outer = Group::new("outer")?;
     let inner = outer.below("inner")?;
     inner.enter(0)?;
     let (context, tsg) = lab.compute()?;
-    // The most specific first, each with a level of its own that is not in order of urgency.
-    let targets = [
-        (Some(Target::Tsg(tsg.id)), Source::Tsg, 4),
-        (Some(Target::CurrentThread), Source::Thread, 1),
-        (Some(Target::CurrentProcess), Source::Process, 7),
-        (Some(inner.target()?), Source::Cgroup, 2),
-        (Some(outer.target()?), Source::Cgroup, 5),
-        (None, Source::Default, 3),
+    tune("default_class", 3)?;
+    // The least specific first, with levels in no order of urgency.
+    let chain = [
+        (outer.target()?, Source::Cgroup, 5),
+        (inner.target()?, Source::Cgroup, 2),
+        (Target::CurrentProcess, Source::Process, 7),
+        (Target::CurrentThread, Source::Thread, 1),
+        (Target::Tsg(tsg.id), Source::Tsg, 4),
     ];
-    let mut on = [false; 6];
-    for step in 1..=64u32 {
-        let change = (step.trailing_zeros() as usize).min(5);
-        on[change] = !on[change];
-        match (&targets[change], on[change]) {
-            ((Some(target), _, number), true) => {
-                lab.zernel.set_class(target, level(*number))?;
-            }
-            ((Some(target), ..), false) => {
-                lab.zernel.clear_class(target)?;
-            }
-            ((None, _, number), true) => tune("default_class", number)?,
-            ((None, ..), false) => tune("default_class", "none")?,
+    let mut on = [false; 5];
+    for index in [0, 1, 2, 3, 4, 0, 3, 1, 4, 2] {
+        let (target, _, number) = &chain[index];
+        on[index] = !on[index];
+        match on[index] {
+            true => lab.zernel.set_class(target, level(*number))?,
+            false => lab.zernel.clear_class(target)?,
         }
-        // The class in force for each target: the first that is on, from itself downwards.
-        for (index, (target, ..)) in targets.iter().enumerate() {
-            let winner = (index..6).find(|&i| on[i]).map(|i| &targets[i]);
-            let (effective, source) = match winner {
-                Some((_, source, number)) => (Some(level(*number)), *source),
-                None => (None, Source::None),
-            };
-            if index == 0 {
-                let listed = lab.tsg(tsg.id)?;
-                check_eq!(
-                    (listed.level, listed.source),
-                    (effective, source),
-                    "with {on:?}"
-                );
-                let slice = winner.map_or(DRIVER_SLICE, |(_, _, number)| slice_of(*number));
-                lab.wait_slice(&context, slice)
-                    .with_context(|| format!("with {on:?}"))?;
+        let mut expected = (3, Source::Default);
+        for (on, (target, source, number)) in on.iter().zip(&chain) {
+            if *on {
+                expected = (*number, *source);
             }
-            if let Some(target) = target {
-                let class = lab.zernel.class(target)?;
-                let told = (class.level.value, class.level.source);
-                check_eq!(told, (effective, source), "{target:?} with {on:?}");
-                let own = on[index].then(|| level(targets[index].2));
-                check_eq!(class.own.level, own, "{target:?} with {on:?}");
+            let class = in_force(&lab.zernel.class(target)?);
+            check_eq!(class, (Some(expected.0), expected.1), "{target:?}");
+            if !on {
+                // A class in force from elsewhere is not the target's own.
+                let answer = errno(lab.zernel.clear_class(target));
+                check_eq!(answer, Some(Errno::NODATA), "{target:?}");
             }
         }
+        let (number, source) = expected;
+        check_eq!(lab.listed(tsg.id)?, (Some(number), source), "{on:?}");
+        lab.wait_slice(&context, slice_of(number))?;
     }
-    check_eq!(on, [false; 6]);
     group::leave()
 }
 
 fn every_level_has_its_slice() -> Outcome {
     let lab = Lab::open()?;
-    let (context, tsg) = lab.compute()?;
+    let spec = ContextSpec {
+        gpu: 1,
+        ..ContextSpec::compute("of the second GPU")
+    };
+    let (context, tsg) = lab.context(&spec)?;
+    let target = Target::Tsg(tsg.id);
     for number in 0..8u8 {
-        lab.zernel.set_class(&Target::Tsg(tsg.id), level(number))?;
-        let class = lab.zernel.class(&Target::Tsg(tsg.id))?;
-        check_eq!(class.timeslice_us.value, slice_of(number), "level {number}");
-        lab.wait_slice(&context, slice_of(number))?;
+        lab.zernel.set_class(&target, level(number))?;
+        let told = lab.zernel.class(&target)?.timeslice_us.value;
+        check_eq!(told, slice_of(number), "level {number}");
         let (raw, interleave) = match number {
             0 | 1 => (2, Interleave::High),
             2..=5 => (1, Interleave::Medium),
             _ => (0, Interleave::Low),
         };
-        common::wait_until(&format!("interleave {raw} for level {number}"), || {
-            Ok(context.stats()?.interleave == raw)
-        })?;
-        common::wait_until("zernel knows of it", || {
-            let tsg = lab.tsg(tsg.id)?;
+        wait_until(&format!("slice and interleave of level {number}"), || {
+            let (stats, tsg) = (context.stats()?, lab.tsg(tsg.id)?);
             Ok(
-                (tsg.timeslice_us, tsg.interleave) == (slice_of(number), interleave)
-                    && !tsg.pending
-                    && !tsg.failed
+                (stats.timeslice_us, stats.interleave) == (slice_of(number), raw)
+                    && (tsg.timeslice_us, tsg.interleave) == (slice_of(number), interleave)
+                    && (tsg.pending, tsg.failed) == (false, false)
                     && tsg.default_timeslice_us == DRIVER_SLICE,
             )
         })?;
@@ -212,127 +173,175 @@ fn every_level_has_its_slice() -> Outcome {
     Ok(())
 }
 
-fn existing_and_later_tsgs() -> Outcome {
-    let lab = Lab::open()?;
-    let (first, _) = lab.compute()?;
-    let (second, _) = lab.compute()?;
-    lab.zernel.set_class(&Target::CurrentProcess, level(7))?;
-    lab.wait_slice(&first, slice_of(7))?;
-    lab.wait_slice(&second, slice_of(7))?;
-    let (third, tsg) = lab.compute()?;
-    check_eq!((tsg.level, tsg.source), (Some(level(7)), Source::Process));
-    lab.wait_slice(&third, slice_of(7))?;
-    lab.zernel.clear_class(&Target::CurrentProcess)?;
-    for context in [&first, &second, &third] {
-        lab.wait_slice(context, DRIVER_SLICE)?;
-    }
-    let (fourth, tsg) = lab.compute()?;
-    check_eq!((tsg.level, tsg.source), (None, Source::None));
-    check_eq!(fourth.stats()?.timeslice_us, DRIVER_SLICE);
-    Ok(())
+/// The time slice in force for a target, its source and the reasons.
+fn told(lab: &Lab, target: &Target) -> Result<(u32, Source, Why)> {
+    let slice = lab.zernel.class(target)?.timeslice_us;
+    Ok((slice.value, slice.source, slice.why))
 }
 
-fn copy_engines_only_by_name() -> Outcome {
+fn slice(us: u32) -> Attributes {
+    Attributes::default().timeslice_us(us)
+}
+
+/// Each attribute from the most specific target that has it, in force for TSGs that are there and
+/// later ones, and cleared alone.
+fn attributes_one_by_one() -> Outcome {
     let lab = Lab::open()?;
-    let (copy, tsg) = lab.context(&ContextSpec::copy("copy"))?;
-    let (compute, other) = lab.compute()?;
-    check_eq!((tsg.compute, other.compute), (false, true));
-    let slice = copy.stats()?.timeslice_us;
-    lab.zernel.set_class(&Target::CurrentProcess, level(7))?;
-    lab.zernel.set_class(&Target::CurrentThread, level(7))?;
-    tune("default_class", 7)?;
-    lab.wait_slice(&compute, slice_of(7))?;
-    let (later, later_tsg) = lab.context(&ContextSpec::copy("later"))?;
-    for (context, id) in [(&copy, tsg.id), (&later, later_tsg.id)] {
-        let listed = lab.tsg(id)?;
-        check_eq!((listed.level, listed.source), (None, Source::None));
-        let class = lab.zernel.class(&Target::Tsg(id))?;
-        check_eq!(
-            (class.level.value, class.level.source),
-            (None, Source::None)
-        );
-        check_eq!(context.stats()?.slice_changes, 0);
+    let group = Group::new("slices")?;
+    group.enter(0)?;
+    let (context, tsg) = lab.compute()?;
+    let (me, ours) = (Target::CurrentProcess, group.target()?);
+    let class = Attributes::from(level(3)).weight(weight(3000)?);
+    lab.zernel.set_class(&ours, class)?;
+    lab.zernel.set_class(&ours, slice(7_000))?;
+    lab.zernel.set_class(&Target::Tsg(tsg.id), weight(20)?)?;
+    lab.wait_slice(&context, 7_000)?;
+    // Ten times the slice of its level, and a tenth of it.
+    for us in [100_000, 1_000, 333] {
+        lab.zernel.set_class(&me, slice(us))?;
+        lab.wait_slice(&context, us)?;
+        let of_tsg = told(&lab, &Target::Tsg(tsg.id))?;
+        check_eq!(of_tsg, (us, Source::Process, Why::NONE));
+        check_eq!(told(&lab, &ours)?.0, 7_000);
     }
-    lab.zernel.set_class(&Target::Tsg(tsg.id), level(2))?;
     let class = lab.zernel.class(&Target::Tsg(tsg.id))?;
-    check_eq!(
-        (class.level.value, class.level.source),
-        (Some(level(2)), Source::Tsg)
-    );
-    lab.wait_slice(&copy, slice_of(2))?;
+    check_eq!(in_force(&class), (Some(3), Source::Cgroup));
+    let weighs = (class.weight.value, class.weight.source);
+    check_eq!(weighs, (weight(20)?, Source::Tsg));
+    check_eq!(class.own, Attributes::from(weight(20)?));
+    let decides = lab.zernel.class(&ours)?.assignment;
+    check_eq!((class.level.assignment, decides.is_some()), (decides, true));
+    check_eq!(lab.tsg(tsg.id)?.default_timeslice_us, DRIVER_SLICE);
+    // Another level has another place in the run list, and nothing else.
+    let (later, _) = lab.compute()?;
+    lab.wait_slice(&later, 333)?;
+    lab.zernel.set_class(&ours, level(0))?;
+    wait_until(
+        "the interleave level",
+        || Ok(later.stats()?.interleave == 2),
+    )?;
+    check_eq!(later.stats()?.timeslice_us, 333);
+    lab.zernel.clear_class(&me)?;
+    lab.wait_slice(&context, 7_000)?;
+    let clear = |set| lab.zernel.change_class(&ours, set, Attributes::default());
+    clear(Set::TIMESLICE)?;
+    lab.wait_slice(&context, slice_of(0))?;
+    // Clear and set in one call: all that is left is what was set, as often as it is done.
+    for _ in 0..2 {
+        lab.zernel.change_class(&ours, Set::ALL, weight(4)?)?;
+        let class = lab.zernel.class(&ours)?;
+        check_eq!(class.own, Attributes::from(weight(4)?));
+        check_eq!(class.level.value, None);
+    }
+    check_eq!(errno(clear(Set::LEVEL)), Some(Errno::NODATA));
+    clear(Set::WEIGHT)?;
+    check_eq!(lab.zernel.class(&ours)?.assignment, None);
+    // A slice without a class.
     lab.zernel.clear_class(&Target::Tsg(tsg.id))?;
-    lab.wait_slice(&copy, slice)?;
-    check_eq!(later.stats()?.slice_changes, 0);
+    lab.wait_slice(&context, DRIVER_SLICE)?;
+    lab.zernel.set_class(&me, slice(80_000))?;
+    lab.wait_slice(&context, 80_000)?;
+    check_eq!(context.stats()?.interleave, 0);
+    lab.zernel.clear_class(&me)?;
+    lab.wait_slice(&context, DRIVER_SLICE)?;
+    group::leave()
+}
+
+/// Reasons for another slice than its own.
+fn reasons_of_a_slice() -> Outcome {
+    let lab = Lab::open()?;
+    let (context, tsg) = lab.compute()?;
+    let target = Target::Tsg(tsg.id);
+    let class = Attributes::from(Level::BE).timeslice_us(900);
+    lab.zernel.set_class(&target, class)?;
+    let short = default_of("rotation_timeslice_us");
+    for (name, value, us, why) in [
+        ("rotation", "fair", short, Why::TURNS),
+        ("rotation", "none", 900, Why::NONE),
+        ("max_timeslice_us", "600", 600, Why::CLAMPED),
+        ("enabled", "0", 0, Why::DISABLED),
+        ("enabled", "1", 600, Why::CLAMPED),
+    ] {
+        tune(name, value)?;
+        let (slice, source) = match us {
+            0 => (DRIVER_SLICE, Source::None),
+            _ => (us, Source::Tsg),
+        };
+        lab.wait_slice(&context, slice)?;
+        check_eq!(told(&lab, &target)?, (us, source, why), "{name} {value}");
+    }
+    // On a copy engine nothing of the process counts.
+    let (_copy, tsg) = lab.context(&ContextSpec::copy("copy"))?;
+    lab.zernel.set_class(&Target::CurrentProcess, level(3))?;
+    let class = lab.zernel.class(&Target::Tsg(tsg.id))?;
+    check_eq!((class.level.value, class.level.why), (None, Why::ENGINE));
     Ok(())
 }
 
-fn thread_is_not_its_process() -> Outcome {
-    let lab = Lab::open()?;
-    let (mine, my_tsg) = lab.compute()?;
-    let (send, receive) = mpsc::channel();
-    let (quit, wait) = mpsc::channel::<()>();
-    std::thread::scope(|scope| {
-        let lab = &lab;
-        let thread = scope.spawn(move || -> Result<()> {
-            let (context, tsg) = lab.compute()?;
-            send.send((tid(), context, tsg))?;
-            // Ends when the other side is dropped.
-            let _ = wait.recv();
+/// The assignments that a user sees, by id.
+fn seen(zernel: &Zernel) -> Result<Vec<u64>> {
+    let ids: Result<Vec<_>, _> = zernel.classes().map(|one| one.map(|one| one.id)).collect();
+    Ok(ids?)
+}
+
+fn assignments_are_listed() -> Outcome {
+    let root = Lab::open()?;
+    let owner = owner_process(ALICE)?;
+    let tsg = root.zernel.tsgs().next().context("no TSG")??.id;
+    let (delegated, foreign) = (Group::new("seen")?, Group::new("unseen")?);
+    delegated.delegate(ALICE)?;
+    let pid = owner.pid();
+    let targets = [
+        (Target::Process(pid), Of::Process(pid.into())),
+        (Target::Thread(pid), Of::Thread(pid.into())),
+        (Target::Tsg(tsg), Of::Tsg(tsg.as_u64())),
+        (delegated.target()?, Of::Cgroup(delegated.id()?)),
+        (foreign.target()?, Of::Cgroup(foreign.id()?)),
+        (Target::CurrentThread, Of::Thread(tid().into())),
+    ];
+    for (number, (target, _)) in (0..).zip(&targets) {
+        root.zernel.set_class(target, level(number))?;
+    }
+    let listed: Vec<Assignment> = root.zernel.classes().collect::<Result<_, _>>()?;
+    check_eq!(listed.len(), targets.len());
+    check_eq!(listed.is_sorted_by_key(|one| one.id), true);
+    for ((number, one), (_, of)) in (0..).zip(&listed).zip(&targets) {
+        check_eq!((one.target, one.own), (*of, level(number).into()));
+        check_eq!((one.privileged, one.uid), (Set::LEVEL, 0));
+        check_eq!(one.tsgs, u32::from(*of == Of::Tsg(tsg.as_u64())), "{of:?}");
+    }
+    let all = seen(&root.zernel)?;
+    for (uid, caps, want) in [
+        (BOB, 0, &[][..]),
+        (BOB, PERFMON, &all[..]),
+        (ALICE, 0, &all[..4]),
+    ] {
+        in_child(|| {
+            sys::become_user_with(uid, uid, caps)?;
+            let zernel = Zernel::open()?;
+            check_eq!(seen(&zernel)?, want, "user {uid} with {caps:#x}");
+            if uid == ALICE {
+                // The user that changed it last sees it, and the owner.
+                let class = zernel.class(&targets[0].0)?;
+                check_eq!(class.level.assignment, Some(all[0]));
+                zernel.set_class(&targets[3].0, level(7))?;
+                let one = zernel.class_of(&targets[3].0)?.context("not listed")?;
+                check_eq!((one.id, one.uid), (all[3], ALICE));
+            }
             Ok(())
-        });
-        let checked = (|| {
-            let (tid, context, tsg) = receive.recv()?;
-            check_eq!(tsg.tid, tid);
-            check_eq!(tsg.pid, my_tsg.pid);
-            lab.zernel.set_class(&Target::Thread(tid), level(1))?;
-            lab.wait_slice(&context, slice_of(1))?;
-            check_eq!(lab.tsg(my_tsg.id)?.level, None);
-            check_eq!(mine.stats()?.slice_changes, 0);
-            lab.zernel.set_class(&Target::CurrentProcess, level(7))?;
-            lab.wait_slice(&mine, slice_of(7))?;
-            check_eq!(context.stats()?.timeslice_us, slice_of(1));
-            check_eq!(
-                lab.zernel.class(&Target::CurrentThread)?.level.source,
-                Source::Process
-            );
-            lab.zernel.clear_class(&Target::Thread(tid))?;
-            lab.wait_slice(&context, slice_of(7))
-        })();
-        drop(quit);
-        let ended = thread.join().map_err(|_| anyhow!("the thread panicked"))?;
-        checked.and(ended)
+        })?;
+    }
+    // More than a part of the list: each once, in the order of their ids.
+    let contexts: Vec<_> = (0..150).map(|_| root.compute()).collect::<Result<_>>()?;
+    for (_, tsg) in &contexts {
+        root.zernel.set_class(&Target::Tsg(tsg.id), Level::BE)?;
+    }
+    let many = seen(&root.zernel)?;
+    check_eq!((many.len(), many.is_sorted()), (156, true));
+    drop(contexts);
+    wait_until("theirs are gone", || Ok(seen(&root.zernel)? == all))?;
+    drop(owner);
+    wait_until("those of the process are gone", || {
+        Ok(seen(&root.zernel)? == all[3..])
     })
-}
-
-fn other_processes() -> Outcome {
-    let lab = Lab::open()?;
-    let (_context, mine) = lab.compute()?;
-    let (theirs, their_tsg) = lab.compute()?;
-    let child = Child::spawn(|| {
-        let lab = Lab::open()?;
-        let (context, _) = lab.compute()?;
-        lab.zernel.set_class(&Target::CurrentProcess, level(7))?;
-        lab.wait_slice(&context, slice_of(7))?;
-        check_eq!(lab.tsg(mine.id)?.level, None);
-        check_eq!(lab.tsg(their_tsg.id)?.level, None);
-        Ok(())
-    })?;
-    child.join()?;
-    check_eq!(theirs.stats()?.slice_changes, 0);
-    Ok(())
-}
-
-fn both_gpus() -> Outcome {
-    let lab = Lab::open()?;
-    let spec = ContextSpec {
-        gpu: 1,
-        ..ContextSpec::compute("second")
-    };
-    let (first, first_tsg) = lab.compute()?;
-    let (second, second_tsg) = lab.context(&spec)?;
-    check_eq!(first_tsg.gpu == second_tsg.gpu, false);
-    lab.zernel.set_class(&Target::CurrentProcess, level(0))?;
-    lab.wait_slice(&first, slice_of(0))?;
-    lab.wait_slice(&second, slice_of(0))?;
-    Ok(())
 }

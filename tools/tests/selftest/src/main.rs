@@ -21,7 +21,6 @@ mod quota;
 mod request;
 mod scale;
 mod sim;
-mod socket;
 mod stress;
 mod target;
 mod trace;

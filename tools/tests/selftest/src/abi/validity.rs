@@ -133,11 +133,18 @@ const LINES: &[Line] = lines! { stage;
     "CLASS_SET" zernel_class_set {
         set = 1 << 5 => INVAL;
         set = 1 << 31 => INVAL;
+        set = u32::MAX => INVAL;
         clear = 1 << 5 => INVAL;
+        clear = 1 << 31 => INVAL;
+        clear = u32::MAX - 1 => INVAL;
+        clear = abi::ZERNEL_CLASS_PREEMPTIBLE => OPNOTSUPP;
+        clear = abi::ZERNEL_CLASS_DEADLINE => OPNOTSUPP;
         level = 8 => INVAL;
+        level = 256 => INVAL;
         level = abi::ZERNEL_LEVEL_NONE => INVAL;
         set = 0, level = 7 => INVAL;
         set = 0, level = 0, clear = abi::ZERNEL_CLASS_WEIGHT => NODATA;
+        set = 0, level = 0, clear = u32::MAX => NODATA;
         set = 0, level = 0 => NODATA;
         weight = 1024 => INVAL;
         timeslice_us = 100 => INVAL;
@@ -149,8 +156,11 @@ const LINES: &[Line] = lines! { stage;
         set = abi::ZERNEL_CLASS_TIMESLICE, level = 0, timeslice_us = 0 => INVAL;
         set = abi::ZERNEL_CLASS_TIMESLICE, level = 0, timeslice_us = 9 => INVAL;
         set = abi::ZERNEL_CLASS_TIMESLICE, level = 0, timeslice_us = 10_000_001 => INVAL;
+        set = abi::ZERNEL_CLASS_TIMESLICE, level = 0, timeslice_us = u32::MAX => INVAL;
+        set = abi::ZERNEL_CLASS_PREEMPTIBLE, level = 0 => OPNOTSUPP;
         set = abi::ZERNEL_CLASS_PREEMPTIBLE, level = 0, preemptible = 2 => INVAL;
         set = abi::ZERNEL_CLASS_DEADLINE, level = 0, deadline_ns = 0 => INVAL;
+        set = abi::ZERNEL_CLASS_DEADLINE, level = 0, deadline_ns = 9 => OPNOTSUPP;
     }
     "CLASS_GET" zernel_class_get {
         flags = 1 => INVAL;
