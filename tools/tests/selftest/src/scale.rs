@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0
-//! As many GPUs, TSGs and assignments as there can be, and what each operation costs then; and as
+//! As many GPUs, TSGs and assignments as there can be, and the cost of each operation then; and as
 //! many tracked threads and cgroups.
 
-mod quotas;
 mod threads;
 
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use anyhow::{bail, ensure, Result};
+use anyhow::{ensure, Context as _, Result};
 use bytemuck::Zeroable;
 use libzernel::sim::{Context, ContextSpec, Sim};
 use libzernel::sys::abi;
-use libzernel::{Level, Target, Zernel};
+use libzernel::{Level, Target, Tracking, Zernel};
 use rustix::io::Errno;
+use testkit::harness::Skip;
 
 use crate::check_eq;
 use crate::child::Child;
-use crate::common::{load, slice_of, unload_all, wait_until_within, SOON};
+use crate::common::{errno, load, told_slice_of, tune, unload_all, wait_set, wait_until, SOON};
+use crate::group::Group;
 use crate::harness::{case, suite, Outcome, Suite, BARE};
 use crate::list;
 
@@ -25,15 +26,9 @@ use crate::list;
 pub const SUITE: Suite = suite(
     "scale",
     &[
-        case(
-            "a_hundred_thousand_assignments",
-            a_hundred_thousand_assignments,
-        ),
-        case(
-            "a_hundred_thousand_threads",
-            threads::a_hundred_thousand_threads,
-        ),
-        case("as_many_cgroups_as_there_can_be", quotas::of_cgroups),
+        case("a_hundred_thousand_assignments", assignments),
+        case("a_hundred_thousand_threads", threads::most),
+        case("as_many_cgroups_as_there_can_be", cgroups),
     ],
 )
 .surrounded_by(BARE);
@@ -41,7 +36,13 @@ pub const SUITE: Suite = suite(
 /// GPUs.
 const GPUS: u32 = 64;
 /// Assignments that zernel holds at most.
-const MOST: u32 = 100_000;
+const MOST: usize = 100_000;
+/// TSGs of one GPU, which are all that it takes.
+const FULL: usize = 4_096;
+/// Costs are looked at among these, and among half of all.
+const FEW: usize = 100;
+/// Tracked cgroups that zernel holds at most.
+const CGROUPS: usize = 4_096;
 /// The largest ratio of the cost of an operation among half of all to that among few: trees are up
 /// to three times as deep, and less of them is in the cache. Walking through all would cost at
 /// least 40 times as much.
@@ -51,27 +52,13 @@ const TRIES: u32 = 60;
 /// Contexts that share a page of words, to save memory.
 const SHARERS: usize = 8;
 
-/// The number of each kind of object.
-#[derive(Clone, Copy)]
-struct Size {
-    /// When the costs are looked at: among these, and among half of all.
-    few: u32,
-    /// TSGs of one GPU, which are all that it takes.
-    full: u32,
-    /// Assignments.
-    most: u32,
-}
-
-impl Size {
-    /// A debug kernel takes many times as long for each.
-    fn for_this_kernel() -> Self {
-        let debug = std::path::Path::new("/proc/lockdep").exists();
-        let (few, full, most) = match (debug, testkit::is_short()) {
-            (false, _) => (100, 4096, MOST),
-            (true, false) => (100, 4096, 8_192),
-            (true, true) => (12, 512, 1_024),
-        };
-        Self { few, full, most }
+/// A debug kernel takes many times as long for each.
+///
+/// Errors: [`Skip`] there.
+fn skip_on_debug() -> Outcome {
+    match std::path::Path::new("/proc/lockdep").exists() {
+        true => Err(Skip("as many would take a debug kernel minutes").into()),
+        false => Ok(()),
     }
 }
 
@@ -91,8 +78,6 @@ struct Crowd {
     zernel: Zernel,
     sim: Sim,
     contexts: Vec<Context>,
-    /// The last id listed.
-    last: u64,
     /// Ids of all TSGs.
     ids: Vec<u64>,
 }
@@ -106,113 +91,65 @@ impl Crowd {
     }
 
     /// Adds TSGs to a GPU and gives each a class.
-    fn grow(&mut self, gpu: u32, count: u32) -> Result<()> {
-        let first = self.contexts.len();
-        for number in 0..count as usize {
+    fn grow(&mut self, gpu: u32, count: usize) -> Result<()> {
+        let (first, known) = (self.contexts.len(), self.ids.len());
+        for number in 0..count {
             let leader = first + number - number % SHARERS;
-            let sharer = (number % SHARERS != 0).then(|| &self.contexts[leader]);
             let spec = ContextSpec {
-                share_words: sharer,
+                share_words: (number % SHARERS != 0).then(|| &self.contexts[leader]),
                 ..Self::spec(gpu)
             };
             let context = self.sim.create_context(&spec)?;
             self.contexts.push(context);
         }
-        let known = self.ids.len();
         self.list()?;
-        check_eq!(
-            self.ids.len() - known,
-            count as usize,
-            "TSGs that were added"
-        );
+        check_eq!(self.ids.len() - known, count, "TSGs that were added");
         for &id in &self.ids[known..] {
             self.zernel.set_class(&tsg(id), Level::BE)?;
         }
         Ok(())
     }
 
-    /// Lists what is new.
+    /// Lists those behind the last known.
     fn list(&mut self) -> Result<()> {
         let mut page = vec![abi::zernel_tsg_info::zeroed(); 64];
         loop {
             let fd = self.zernel.as_fd();
-            let (count, next) = list::part(fd, abi::ZERNEL_LIST_TSGS, self.last, &mut page)?;
-            for info in &page[..count] {
-                ensure!(
-                    Some(&info.id) > self.ids.last(),
-                    "TSG {} out of order",
-                    info.id
-                );
-                self.ids.push(info.id);
-                self.last = info.id;
-            }
+            let last = self.ids.last().copied().unwrap_or(0);
+            let (count, next) = list::part(fd, abi::ZERNEL_LIST_TSGS, last, &mut page)?;
+            self.ids.extend(page[..count].iter().map(|info| info.id));
             if next == 0 {
+                let in_order = self.ids.is_sorted_by(|one, next| one < next);
+                ensure!(in_order, "TSGs out of order");
                 return Ok(());
             }
         }
     }
 
-    /// Waits until the workers have nothing to do.
-    fn settle(&self) -> Result<()> {
-        wait_until_within(10 * SOON, "the workers are done", || {
-            for gpu in self.zernel.gpus() {
-                if gpu?.pending != 0 {
-                    return Ok(false);
-                }
-            }
-            Ok(true)
-        })
-    }
-
     /// The costs of the operations now.
-    fn costs(&mut self, size: Size) -> Result<Vec<(&'static str, Duration)>> {
-        self.settle()?;
-        let middle = tsg(self.ids[self.ids.len() / 2]);
-        let zernel = &self.zernel;
-        let get = fastest(|| {
-            zernel.class(&middle)?;
-            Ok(())
-        })?;
-        let mut number = 0;
-        let set = fastest(|| {
-            number += 1;
-            let level = Level::new(number % 8).unwrap_or(Level::BE);
-            zernel.set_class(&middle, level)?;
-            Ok(())
-        })?;
-        let clear = fastest(|| {
-            zernel.set_class(&middle, Level::BE)?;
+    fn costs(&self) -> Result<[(&'static str, Duration); 4]> {
+        wait_set(&self.zernel)?;
+        let id = self.ids[self.ids.len() / 2];
+        let (zernel, middle) = (&self.zernel, tsg(id));
+        let get = fastest(|| Ok(zernel.class(&middle).map(drop)?))?;
+        let change = fastest(|| {
             zernel.clear_class(&middle)?;
-            Ok(())
+            Ok(zernel.set_class(&middle, Level::BE)?)
         })?;
-        zernel.set_class(&middle, Level::BE)?;
-        // As many as there are behind the middle of the few.
-        let listed = (size.few as usize / 3).min(32);
-        let mut page = vec![abi::zernel_tsg_info::zeroed(); listed];
-        let from = self.ids[self.ids.len() / 2];
+        // Fewer than there are behind the middle of the few.
+        let mut page = [abi::zernel_tsg_info::zeroed(); 4];
         let list = fastest(|| {
-            let part = list::part(zernel.as_fd(), abi::ZERNEL_LIST_TSGS, from, &mut page)?;
-            check_eq!(part.0, listed);
+            let part = list::part(zernel.as_fd(), abi::ZERNEL_LIST_TSGS, id, &mut page)?;
+            check_eq!(part.0, page.len());
             Ok(())
         })?;
-        let (mut attach, mut detach) = (Duration::MAX, Duration::MAX);
-        for _ in 0..TRIES {
-            let began = Instant::now();
-            let context = self.sim.create_context(&Self::spec(GPUS - 1))?;
-            attach = attach.min(began.elapsed());
-            let began = Instant::now();
-            drop(context);
-            detach = detach.min(began.elapsed());
-        }
-        // The TSGs that came and went are behind it.
-        self.last = *self.ids.last().unwrap_or(&0);
-        Ok(vec![
+        let spec = Self::spec(GPUS - 1);
+        let attach = fastest(|| Ok(drop(self.sim.create_context(&spec)?)))?;
+        Ok([
             ("get", get),
-            ("set", set),
-            ("set and clear", clear),
+            ("clear and set", change),
             ("list", list),
-            ("attach", attach),
-            ("detach", detach),
+            ("attach and detach", attach),
         ])
     }
 }
@@ -221,136 +158,116 @@ fn tsg(id: u64) -> Target {
     Target::Tsg(libzernel::tsg::Id::new(id))
 }
 
-fn errno<T>(result: libzernel::Result<T>) -> Option<Errno> {
-    result.err().and_then(|error| error.errno())
-}
-
-fn a_hundred_thousand_assignments() -> Outcome {
-    let size = Size::for_this_kernel();
+fn assignments() -> Outcome {
+    skip_on_debug()?;
     load("zernel", "")?;
-    let parameters = format!(
-        "gpus={GPUS} max_tsgs={} copy_engines=0 operation_percent=0",
-        size.full
-    );
+    // Thousands that take turns on one GPU are taken in one by one, each with a look at all.
+    tune("rotation", "none")?;
+    let parameters = format!("gpus={GPUS} max_tsgs={FULL} copy_engines=0 operation_percent=0");
     load("zernel_sim", &parameters)?;
-    Child::spawn(move || fill(size))?.join_within(20 * SOON)?;
+    Child::spawn(fill)?.join_within(20 * SOON)?;
     // Everything was given back when the one file was closed.
     let stats = Zernel::open()?.stats()?;
-    check_eq!(
-        (stats.gpus, stats.tsgs, stats.classes),
-        (GPUS.into(), 0, 0),
-        "population"
-    );
+    let population = (stats.gpus, stats.tsgs, stats.classes);
+    check_eq!(population, (GPUS.into(), 0, 0));
     check_eq!(stats.tsgs_added, stats.tsgs_removed);
     check_eq!(stats.errors + stats.tsgs_dead, 0, "calls that failed");
     unload_all()
 }
 
 /// Makes all that there can be, and leaves it to the end of the process.
-fn fill(size: Size) -> Result<()> {
-    let Size { few, full, most } = size;
-    let (zernel, sim) = (Zernel::open()?, Sim::open()?);
-    check_eq!(zernel.info()?.classes_max, MOST);
-    check_eq!(zernel.gpus().count(), GPUS as usize, "GPUs");
+fn fill() -> Result<()> {
     let mut crowd = Crowd {
-        zernel,
-        sim,
+        zernel: Zernel::open()?,
+        sim: Sim::open()?,
         contexts: Vec::new(),
-        last: 0,
         ids: Vec::new(),
     };
+    check_eq!(crowd.zernel.info()?.classes_max as usize, MOST);
+    check_eq!(crowd.zernel.gpus().count(), GPUS as usize, "GPUs");
     let began = Instant::now();
-    crowd.grow(0, few)?;
-    let before = crowd.costs(size)?;
+    crowd.grow(0, FEW)?;
+    let before = crowd.costs()?;
     // One GPU with all that it can have.
-    crowd.grow(0, full - few)?;
-    check_eq!(crowd.zernel.stats()?.tsgs, u64::from(full));
-    println!("    # {full} TSGs after {:?}", began.elapsed());
-    check_eq!(
-        errno(crowd.sim.create_context(&Crowd::spec(0))),
-        Some(Errno::NOSPC),
-        "a TSG more"
-    );
-    let mut gpu = 1;
-    let share = (most - full) / (GPUS - 1);
-    while (crowd.ids.len() as u32) < most / 2 {
+    crowd.grow(0, FULL - FEW)?;
+    let more = errno(crowd.sim.create_context(&Crowd::spec(0)));
+    check_eq!(more, Some(Errno::NOSPC), "a TSG more");
+    let share = (MOST - FULL) / (GPUS as usize - 1);
+    let mut after = None;
+    for gpu in 1..GPUS {
+        if after.is_none() && crowd.ids.len() >= MOST / 2 {
+            after = Some(crowd.costs()?);
+        }
         crowd.grow(gpu, share)?;
-        gpu += 1;
     }
-    let after = crowd.costs(size)?;
-    for ((what, before), (_, after)) in before.iter().zip(&after) {
-        println!(
-            "    # {what}: {before:?}, {after:?} among {} TSGs",
-            most / 2
-        );
-    }
-    while gpu < GPUS {
-        crowd.grow(gpu, share)?;
-        gpu += 1;
-    }
-    let left = most - crowd.ids.len() as u32;
-    crowd.grow(GPUS - 1, left)?;
+    crowd.grow(GPUS - 1, MOST - crowd.ids.len())?;
     let stats = crowd.zernel.stats()?;
-    check_eq!(
-        (stats.gpus, stats.tsgs, stats.classes),
-        (GPUS.into(), most.into(), most.into()),
-        "population"
-    );
-    println!("    # {most} assignments after {:?}", began.elapsed());
-
-    if most == MOST {
-        none_more(&mut crowd)?;
-    }
-    crowd.settle()?;
-    for number in [0, full - 1, full, most / 2, most - 1] {
-        let slice = crowd.contexts[number as usize].stats()?.timeslice_us;
-        check_eq!(slice, slice_of(7), "time slice of TSG {number}");
+    let population = (stats.gpus, stats.tsgs, stats.classes);
+    check_eq!(population, (GPUS.into(), MOST as u64, MOST as u64));
+    println!("    # {MOST} assignments after {:?}", began.elapsed());
+    none_more(&mut crowd)?;
+    wait_set(&crowd.zernel)?;
+    for number in [0, FULL - 1, FULL, MOST / 2, MOST - 1] {
+        let slice = crowd.contexts[number].stats()?.timeslice_us;
+        check_eq!(slice, told_slice_of(7), "time slice of TSG {number}");
     }
     // All in one listing, each once; the rest of the checks are those of `list`.
-    (crowd.last, crowd.ids) = (0, Vec::new());
+    crowd.ids.clear();
     crowd.list()?;
-    check_eq!(
-        crowd.ids.len() as u64,
-        crowd.zernel.stats()?.tsgs,
-        "TSGs listed"
-    );
+    let listed = crowd.ids.len() as u64;
+    check_eq!(listed, crowd.zernel.stats()?.tsgs, "TSGs listed");
     std::mem::forget(crowd);
+    let after = after.context("no half of them")?;
     for ((what, before), (_, after)) in before.into_iter().zip(after) {
-        ensure!(
-            after < before * RATIO,
-            "{what}: {before:?} among {few}, {after:?} among many"
-        );
+        println!("    # {what}: {before:?} among {FEW}, {after:?} among many");
+        ensure!(after < before * RATIO, "{what}: {after:?}");
     }
     Ok(())
 }
 
 /// With all assignments in use, a new one of any kind is refused; one that is there can be changed.
 fn none_more(crowd: &mut Crowd) -> Result<()> {
-    let one_more = crowd.sim.create_context(&Crowd::spec(GPUS - 1))?;
-    crowd.contexts.push(one_more);
+    crowd
+        .contexts
+        .push(crowd.sim.create_context(&Crowd::spec(GPUS - 1))?);
     crowd.list()?;
-    let Some(&new) = crowd.ids.last() else {
-        bail!("no TSG");
-    };
-    let old = tsg(crowd.ids[77_777]);
-    for target in [
-        tsg(new),
-        Target::current_process(),
-        Target::current_thread(),
-    ] {
-        let result = crowd.zernel.set_class(&target, Level::BE);
-        check_eq!(errno(result), Some(Errno::NOSPC), "{target:?}");
+    let (old, new) = (tsg(crowd.ids[77_777]), tsg(crowd.ids[MOST]));
+    let set = |target: &Target| errno(crowd.zernel.set_class(target, Level::BE));
+    for target in [&new, &Target::CurrentProcess, &Target::CurrentThread] {
+        check_eq!(set(target), Some(Errno::NOSPC), "{target:?}");
     }
     crowd.zernel.set_class(&old, Level::LC)?;
     crowd.zernel.clear_class(&old)?;
-    crowd.zernel.set_class(&tsg(new), Level::BE)?;
-    check_eq!(
-        errno(crowd.zernel.set_class(&old, Level::BE)),
-        Some(Errno::NOSPC),
-        "full again"
-    );
+    check_eq!([set(&new), set(&old)], [None, Some(Errno::NOSPC)]);
     // As it was.
-    crowd.zernel.clear_class(&tsg(new))?;
-    crowd.zernel.set_class(&old, Level::BE)?;
+    crowd.zernel.clear_class(&new)?;
+    check_eq!(set(&old), None);
     Ok(())
+}
+
+fn cgroups() -> Outcome {
+    skip_on_debug()?;
+    load("zernel", "")?;
+    let zernel = Zernel::open()?;
+    let parent = Group::new("many")?;
+    let groups: Vec<_> = (0..CGROUPS)
+        .map(|number| parent.below(&number.to_string()))
+        .collect::<Result<_>>()?;
+    for group in &groups {
+        zernel.track(&group.target()?, Tracking::PLAIN)?;
+    }
+    let one_more = parent.below("more")?;
+    let target = one_more.target()?;
+    let track = || errno(zernel.track(&target, Tracking::PLAIN));
+    check_eq!(track(), Some(Errno::NOSPC));
+    check_eq!(zernel.cgroups().count(), CGROUPS, "cgroups");
+    // One that is tracked can be tracked again.
+    zernel.track(&groups[0].target()?, Tracking::ML)?;
+    zernel.untrack(&groups[1].target()?)?;
+    check_eq!(track(), None);
+    // Those that are removed are not tracked any more.
+    drop((groups, one_more));
+    wait_until("no cgroup is tracked", || Ok(zernel.cgroups().count() == 0))?;
+    drop(zernel);
+    unload_all()
 }
