@@ -7,11 +7,9 @@
 mod budgets;
 mod changes;
 mod ends;
-mod failures;
 mod memory;
 mod shares;
 mod waits;
-mod weights;
 
 use std::time::Duration;
 
@@ -19,7 +17,9 @@ use anyhow::{ensure, Context as _, Result};
 use libzernel::class::Attributes;
 use libzernel::sim::{Context, Item, TsgStats};
 use libzernel::{tsg, Level, Target, Weight};
+use testkit::passing;
 
+use crate::child::Child;
 use crate::common::{slice_of, wait_until, wait_until_within, Lab, SOON};
 use crate::harness::{case, suite, Outcome, Suite};
 use crate::sim::turns::Suspended;
@@ -30,34 +30,26 @@ pub const SUITE: Suite = suite(
     &[
         case("one_is_enabled", shares::one_is_enabled),
         case("one_alone_is_just_scheduled", shares::one_alone),
-        case("equal_shares", shares::equal),
         case("shares_by_weight", shares::by_weight),
         case("shares_of_other_disciplines", shares::of_other_disciplines),
         case("weight_changes_at_once", shares::weight_changes_at_once),
         case("lc_waits_for_one_slice", waits::of_lc),
         case("nobody_starves", waits::of_best_effort),
         case("an_idle_one_passes_its_turn_on", waits::of_the_busy),
-        case("gpus_say_so", changes::gpus_say_so),
         case("another_class_and_back", changes::another_class_and_back),
         case("off_and_on", changes::off_and_on),
         case("everybody_gets_everything_back", changes::clearing),
         case("suspend_and_resume", changes::suspend_and_resume),
         case("the_current_one_is_destroyed", ends::destroyed),
         case("the_current_one_is_killed", ends::killed),
+        case("one_that_fails", ends::one_that_fails),
         case("provider_leaves_in_a_call", ends::provider_leaves_in_a_call),
-        case("hard_errors", failures::hard_errors),
-        case("one_that_fails", failures::one_that_fails),
-        case("not_now", failures::not_now),
-        case("gone", failures::gone),
         case("best_effort_is_not_starved", budgets::not_starved),
         case("no_bound", budgets::no_bound),
         case("less_urgent_is_held_back_first", budgets::less_urgent_first),
-        case("budget_and_period", budgets::budget_and_period),
         case("no_memory_for_classes", memory::of_classes),
         case("no_memory_for_turns", memory::of_turns),
-        case("no_memory_for_budgets", memory::of_budgets),
-        case("only_privilege_gives_more_weight", weights::permission),
-        case("held_down_stays_held_down", weights::held_down),
+        case("held_down_stays_held_down", shares::held_down),
     ],
 );
 
@@ -71,10 +63,32 @@ pub fn weight(number: u32) -> Result<Weight> {
     Weight::new(number).context("not a weight")
 }
 
+/// Best-effort with a weight.
+fn best_effort(number: u32) -> Result<Attributes> {
+    Ok(Attributes::from(Level::BE).weight(weight(number)?))
+}
+
 /// Gives it more work than any case waits for.
 fn keep_busy(context: &Context) -> Result<()> {
     context.submit(0, &[Item::work(ENDLESS); 60])?;
     Ok(())
+}
+
+/// A process with a TSG of this level that is always busy; returns the TSG's handle, too.
+fn tenant(level: Level) -> Result<(Child, u64)> {
+    let (ours, theirs) = passing::pair()?;
+    let child = Child::spawn(|| {
+        let lab = Lab::open()?;
+        lab.zernel.set_class(&Target::current_process(), level)?;
+        let (context, _) = lab.compute()?;
+        lab.wait_slice(&context, slice_of(level.number()))?;
+        keep_busy(&context)?;
+        passing::send_number(&theirs, context.tsg())?;
+        loop {
+            std::thread::sleep(ENDLESS);
+        }
+    })?;
+    Ok((child, passing::receive_number(&ours)?))
 }
 
 /// TSGs of this process.
@@ -96,9 +110,8 @@ impl<'a> Crowd<'a> {
     fn taking_turns(lab: &'a Lab, weights: &[u32]) -> Result<Self> {
         let crowd = Self::new(lab, weights.len())?;
         for ((context, id), &number) in crowd.members.iter().zip(weights) {
-            let target = Target::Tsg(*id);
             lab.zernel
-                .set_class(&target, Attributes::from(Level::BE).weight(weight(number)?))?;
+                .set_class(&Target::Tsg(*id), best_effort(number)?)?;
             keep_busy(context)?;
         }
         crowd.settle_turns()?;
@@ -123,10 +136,8 @@ impl<'a> Crowd<'a> {
     }
 
     fn stats(&self) -> Result<Vec<TsgStats>> {
-        self.members
-            .iter()
-            .map(|(context, _)| Ok(context.stats()?))
-            .collect()
+        let each = self.members.iter().map(|(context, _)| Ok(context.stats()?));
+        each.collect()
     }
 
     /// The enabled TSGs, all looked at in the same moment: nothing is enabled or disabled while the
@@ -188,14 +199,19 @@ impl<'a> Crowd<'a> {
         .with_context(|| format!("{before:?} became {now:?}"))
     }
 
+    fn wait_everybody_runs(&self, more: u64) -> Outcome {
+        let everybody: Vec<_> = (0..self.members.len()).collect();
+        self.wait_all_run(&everybody, more)
+    }
+
     /// Waits until what each has had of the GPU, in a second or more, is within 2 % of what `due`
     /// says of it, which are parts of any size.
     ///
     /// Whoever had more because the worker came late pays it back, so that this takes longer on a
     /// slow machine.
-    fn wait_shares(&self, due: &[u64]) -> Outcome {
+    fn wait_shares(&self, due: &[u32]) -> Outcome {
         let (least, most) = (1_000 * MS, 100_000 * MS);
-        let sum: u64 = due.iter().sum();
+        let sum = due.iter().map(|&due| u64::from(due)).sum::<u64>();
         let before = self.busy()?;
         let (mut had, mut all) = (Vec::new(), 0);
         let mut reached = false;
@@ -207,8 +223,8 @@ impl<'a> Crowd<'a> {
                 .map(|(now, then)| now - then)
                 .collect();
             all = had.iter().sum();
-            let is_due = |(&had, &due): (&u64, &u64)| {
-                let share = all * due / sum;
+            let is_due = |(&had, &due): (&u64, &u32)| {
+                let share = all * u64::from(due) / sum;
                 had.abs_diff(share) * 50 <= share
             };
             reached = all >= least && had.iter().zip(due).all(is_due);

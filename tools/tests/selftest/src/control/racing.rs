@@ -1,192 +1,89 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Owners that change their TSGs at the very moment that a class comes or goes.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use anyhow::{anyhow, bail, Context as _, Result};
-use libzernel::sim::{Context, Description, Operation};
-use libzernel::{Level, Target};
+use anyhow::{bail, ensure, Result};
+use libzernel::sim::{Context, Description};
+use libzernel::{Target, Tsg};
 use rustix::io::Errno;
 use testkit::random::Random;
 
-use super::{calm, counts, held, known, DEFAULT_US, POLICIES, WISH_US};
+use super::{calm, classify, held, try_both, PLAIN, WISH};
 use crate::check_eq;
-use crate::common::{errno, level, slice_of, tune, wait_until, Lab};
-use crate::events::Broken;
+use crate::common::{errno, level, slice_of, tune, Lab};
+use crate::events::known;
 use crate::harness::Outcome;
 
-/// The time that the driver takes for an allowed change, so that everything else comes first.
-const LONG: Duration = Duration::from_secs(2);
-
-/// Has the owner set its wish; while the driver takes its time with it, does `meanwhile`.
-fn overtake(lab: &Lab, context: &Context, meanwhile: impl FnOnce() -> Result<()>) -> Result<()> {
-    let slow = Broken::new(
-        &lab.sim,
-        Operation::UserControl,
-        Some(context),
-        1,
-        None,
-        LONG,
-    )?;
-    std::thread::scope(|scope| {
-        let owner = scope.spawn(|| context.set_timeslice(WISH_US));
-        slow.wait_hits(1)?;
-        meanwhile()?;
-        let set = owner.join().map_err(|_| anyhow!("the owner panicked"))?;
-        set.context("allowed before the class came")
-    })
-}
-
-/// The class is in force although the driver does afterwards what was allowed before.
-pub(super) fn overtaken_by_a_class() -> Outcome {
-    let lab = Lab::open()?;
-    for policy in ["deny", "reapply"] {
-        tune("user_control", policy)?;
-        let (context, tsg) = known(&lab)?;
-        let changes = context.stats()?.slice_changes;
-        let before = counts(&lab)?;
-        overtake(&lab, &context, || {
-            lab.zernel.set_class(&Target::Tsg(tsg.id), Level::BE)?;
-            lab.wait_slice(&context, slice_of(7))
-        })?;
-        lab.wait_slice(&context, slice_of(7))?;
-        calm(&lab, &tsg)?;
-        check_eq!(held(&context)?.0, slice_of(7), "{policy}");
-        let changes = context.stats()?.slice_changes - changes;
-        check_eq!(changes, 3, "class, wish, class: {policy}");
-        check_eq!(counts(&lab)?, before, "nothing was denied: {policy}");
-        lab.zernel.clear_class(&Target::Tsg(tsg.id))?;
-        lab.wait_slice(&context, DEFAULT_US)?;
-
-        // A class that comes and goes meanwhile leaves the owner what it wished.
-        calm(&lab, &tsg)?;
-        overtake(&lab, &context, || {
-            lab.zernel.set_class(&Target::Tsg(tsg.id), Level::BE)?;
-            lab.wait_slice(&context, slice_of(7))?;
-            lab.zernel.clear_class(&Target::Tsg(tsg.id))?;
-            lab.wait_slice(&context, DEFAULT_US)?;
-            calm(&lab, &tsg)
-        })?;
-        calm(&lab, &tsg)?;
-        check_eq!(held(&context)?.0, WISH_US, "{policy}");
-    }
-    Ok(())
-}
-
-/// An allowed setting stays, but not longer than the class: even if that asks for the setting that
-/// the TSG had before, so that nothing seems to be there to give back.
-pub(super) fn allowed_and_overtaken() -> Outcome {
-    let lab = Lab::open()?;
-    tune("user_control", "allow")?;
-    tune("level7_timeslice_us", DEFAULT_US)?;
-    tune("rotation_timeslice_us", DEFAULT_US)?;
-    let (context, tsg) = known(&lab)?;
-    overtake(&lab, &context, || {
-        lab.zernel.set_class(&Target::Tsg(tsg.id), Level::BE)?;
-        wait_until("the class is applied", || {
-            let now = lab.tsg(tsg.id)?;
-            Ok(now.level == Some(Level::BE) && !now.pending)
-        })
-    })?;
-    calm(&lab, &tsg)?;
-    check_eq!(held(&context)?.0, WISH_US);
-    lab.zernel.clear_class(&Target::Tsg(tsg.id))?;
-    lab.wait_slice(&context, DEFAULT_US)
-}
-
-/// The state that the threads of [`everybody_at_once`] share.
+/// A lab, its TSGs, and the end of the race.
 struct Race {
     lab: Lab,
-    contexts: Vec<(Context, libzernel::Tsg)>,
-    over: AtomicBool,
-    refused: AtomicU64,
-    let_through: AtomicU64,
+    tsgs: Vec<(Context, Tsg)>,
+    end: Instant,
 }
 
 impl Race {
-    /// An owner that tries to have its way.
-    fn wish(&self, seed: u64) -> Result<()> {
+    /// Calls `act` with one TSG after the other until the end.
+    fn run(
+        &self,
+        seed: u64,
+        mut act: impl FnMut(&mut Random, &Context, &Tsg) -> Outcome,
+    ) -> Outcome {
         let mut random = Random::new(seed);
-        while !self.over.load(Relaxed) {
-            let at = random.below(self.contexts.len() as u64) as usize;
-            let context = &self.contexts[at].0;
+        while Instant::now() < self.end {
+            let at = random.below(self.tsgs.len() as u64) as usize;
+            act(&mut random, &self.tsgs[at].0, &self.tsgs[at].1)?;
+        }
+        Ok(())
+    }
+
+    /// An owner that tries to have its way: how often it was refused, and let through.
+    fn wish(&self, seed: u64) -> Result<(u64, u64)> {
+        let (mut refused, mut passed) = (0, 0);
+        self.run(seed, |random, context, _| {
             let answer = match random.below(2) {
                 0 => context.set_timeslice(50_000 + random.below(1_000) as u32),
                 _ => context.set_interleave(random.below(3) as u32),
             };
             match errno(answer) {
-                None => self.let_through.fetch_add(1, Relaxed),
-                Some(Errno::PERM) => self.refused.fetch_add(1, Relaxed),
-                // The GPU is suspended: allowed, but not done.
-                Some(Errno::AGAIN) => self.let_through.fetch_add(1, Relaxed),
+                Some(Errno::PERM) => refused += 1,
+                // Of a suspended GPU: allowed, but not done.
+                None | Some(Errno::AGAIN) => passed += 1,
                 Some(other) => bail!("an owner was answered {other}"),
-            };
-        }
-        Ok(())
+            }
+            Ok(())
+        })?;
+        Ok((refused, passed))
     }
 
     /// An administrator that changes everything.
-    fn rule(&self, seed: u64) -> Result<()> {
-        let mut random = Random::new(seed);
-        while !self.over.load(Relaxed) {
-            let at = random.below(self.contexts.len() as u64) as usize;
-            let (context, tsg) = &self.contexts[at];
+    fn rule(&self, seed: u64) -> Outcome {
+        let Self { lab, .. } = self;
+        self.run(seed, |random, context, tsg| {
+            let target = Target::Tsg(tsg.id);
             match random.below(10) {
                 0..=3 => {
-                    let number = random.below(8) as u8;
-                    let set = self
-                        .lab
-                        .zernel
-                        .set_class(&Target::Tsg(tsg.id), level(number));
-                    match errno(set) {
-                        None | Some(Errno::OPNOTSUPP) => {}
-                        Some(other) => bail!("set: {other}"),
-                    }
+                    let set = errno(lab.zernel.set_class(&target, level(random.below(8) as u8)));
+                    ensure!(matches!(set, None | Some(Errno::OPNOTSUPP)), "{set:?}");
                 }
-                4 | 5 => match errno(self.lab.zernel.clear_class(&Target::Tsg(tsg.id))) {
-                    None | Some(Errno::NODATA) => {}
-                    Some(other) => bail!("clear: {other}"),
-                },
-                6 => tune("user_control", POLICIES[random.below(3) as usize])?,
+                4 | 5 => {
+                    let clear = errno(lab.zernel.clear_class(&target));
+                    ensure!(matches!(clear, None | Some(Errno::NODATA)), "{clear:?}");
+                }
+                6 => {
+                    let policy = ["deny", "reapply", "allow"][random.below(3) as usize];
+                    tune("user_control", policy)?;
+                }
                 7 => context.describe(&Description {
                     compute: random.below(2) == 0,
                     shared: random.below(4) == 0,
                     channels: random.below(9) as u32,
                 })?,
-                8 => self.lab.sim.forget(0)?,
+                8 => lab.sim.forget(0)?,
                 _ => {
-                    self.lab.sim.suspend(0, true)?;
-                    self.lab.sim.suspend(0, false)?;
+                    lab.sim.suspend(0, true)?;
+                    lab.sim.suspend(0, false)?;
                 }
-            }
-        }
-        Ok(())
-    }
-
-    fn run(&self, length: Duration) -> Result<()> {
-        std::thread::scope(|scope| {
-            let threads: Vec<_> = (1..=5)
-                .map(|seed| {
-                    scope.spawn(move || {
-                        let done = if seed <= 3 {
-                            self.wish(seed)
-                        } else {
-                            self.rule(seed)
-                        };
-                        // One that fails ends the others too.
-                        self.over.store(true, Relaxed);
-                        done
-                    })
-                })
-                .collect();
-            let end = Instant::now() + length;
-            while Instant::now() < end && !self.over.load(Relaxed) {
-                std::thread::sleep(Duration::from_millis(20));
-            }
-            self.over.store(true, Relaxed);
-            for thread in threads {
-                thread.join().map_err(|_| anyhow!("a thread panicked"))??;
             }
             Ok(())
         })
@@ -195,48 +92,47 @@ impl Race {
 
 pub(super) fn everybody_at_once() -> Outcome {
     let lab = Lab::open()?;
-    let contexts = (0..6).map(|_| known(&lab)).collect::<Result<Vec<_>>>()?;
+    let tsgs = (0..6).map(|_| known(&lab)).collect::<Result<_>>()?;
     let before = lab.stats()?;
-    let race = Race {
-        lab,
-        contexts,
-        over: AtomicBool::new(false),
-        refused: AtomicU64::new(0),
-        let_through: AtomicU64::new(0),
-    };
-    race.run(Duration::from_secs(10))?;
-    let (refused, passed) = (race.refused.load(Relaxed), race.let_through.load(Relaxed));
-    let after = race.lab.stats()?;
+    let end = Instant::now() + Duration::from_secs(8);
+    let race = &Race { lab, tsgs, end };
+    let (mut refused, mut passed) = (0, 0);
+    std::thread::scope(|scope| -> Outcome {
+        let owners = [1, 2, 3].map(|seed| scope.spawn(move || race.wish(seed)));
+        let rulers = [4, 5].map(|seed| scope.spawn(move || race.rule(seed)));
+        for owner in owners {
+            let counted = owner.join().expect("an owner")?;
+            refused += counted.0;
+            passed += counted.1;
+        }
+        for ruler in rulers {
+            ruler.join().expect("an administrator")?;
+        }
+        Ok(())
+    })?;
     println!("    # {refused} refused, {passed} let through");
+    let lab = &race.lab;
+    let after = lab.stats()?;
     check_eq!(after.controls_denied - before.controls_denied, refused);
-    if after.controls_reapplied - before.controls_reapplied > passed {
-        bail!("{passed} let through, but {after:?}");
-    }
-    check_eq!(
-        (after.errors, after.tsgs_dead),
-        (before.errors, before.tsgs_dead)
-    );
+    let reapplied = after.controls_reapplied - before.controls_reapplied;
+    ensure!(reapplied <= passed, "{reapplied} of {passed} put right");
+    check_eq!(after.errors, before.errors);
+    check_eq!(after.tsgs_dead, before.tsgs_dead);
 
     // Whatever they did, the last word is zernel's, and then the owner's.
     tune("user_control", "deny")?;
-    for (context, tsg) in &race.contexts {
-        context.describe(&Description {
-            compute: true,
-            shared: false,
-            channels: 1,
-        })?;
-        race.lab.zernel.set_class(&Target::Tsg(tsg.id), Level::BE)?;
-        race.lab.wait_slice(context, slice_of(7))?;
-        calm(&race.lab, tsg)?;
+    for (context, tsg) in &race.tsgs {
+        context.describe(&PLAIN)?;
+        classify(lab, context, tsg, 7)?;
         check_eq!(held(context)?, (slice_of(7), 0));
-        check_eq!(errno(context.set_timeslice(WISH_US)), Some(Errno::PERM));
-        let own = race.lab.tsg(tsg.id)?.default_timeslice_us;
-        race.lab.zernel.clear_class(&Target::Tsg(tsg.id))?;
-        race.lab.wait_slice(context, own)?;
-        calm(&race.lab, tsg)?;
-        context.set_timeslice(WISH_US)?;
-        calm(&race.lab, tsg)?;
-        check_eq!(held(context)?.0, WISH_US);
+        check_eq!(try_both(context)?, Some(Errno::PERM));
+        let own = lab.tsg(tsg.id)?.default_timeslice_us;
+        lab.zernel.clear_class(&Target::Tsg(tsg.id))?;
+        lab.wait_slice(context, own)?;
+        calm(lab, tsg)?;
+        check_eq!(try_both(context)?, None);
+        calm(lab, tsg)?;
+        check_eq!(held(context)?, WISH);
     }
     Ok(())
 }

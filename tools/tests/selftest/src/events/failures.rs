@@ -1,28 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Reactions of zernel to a provider that says "not now", "never" or "gone".
+//! Reactions of zernel to a provider that says "not now", "never" or "gone", and to TSGs and owners
+//! that go away while it is called.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::{ensure, Result};
+use anyhow::{ensure, Context as _, Result};
 use libzernel::event::Kind;
-use libzernel::sim::Operation;
-use libzernel::{Gpu, Level, Target};
+use libzernel::sim::Operation::SetTimeslice;
+use libzernel::sim::{Context, ContextSpec};
+use libzernel::{Gpu, Level, Target, Zernel};
 use rustix::io::Errno;
+use testkit::passing;
 
-use super::{classify, clear, grown, known, level, Broken, Reader, BE_US, DEFAULT_US, LC_US};
+use super::{classify, known, Broken, Reader, BE_US, DEFAULT_US, LC_US, SLOW};
 use crate::check_eq;
-use crate::common::{slice_of, wait_until, Lab};
+use crate::child::Child;
+use crate::common::{errno, tune, wait_until, Lab};
 use crate::harness::Outcome;
-use crate::sim::turns::Suspended;
-
-/// Long enough for a worker that would call again to do so.
-const A_WHILE: Duration = Duration::from_millis(100);
 
 fn first_gpu(lab: &Lab) -> Result<Gpu> {
-    match lab.zernel.gpus().next() {
-        Some(gpu) => Ok(gpu?),
-        None => anyhow::bail!("no GPU"),
-    }
+    Ok(lab.zernel.gpus().next().context("no GPU")??)
 }
 
 /// `EAGAIN`: called again until it is done; each answer counted, the GPU marked meanwhile.
@@ -31,30 +28,21 @@ pub(super) fn not_now_is_retried() -> Outcome {
     let (context, tsg) = known(&lab)?;
     let (before, gpu) = (lab.stats()?, first_gpu(&lab)?);
     let mut reader = Reader::new(&lab)?;
-    let operation = Operation::SetTimeslice;
-    let base = lab.sim.injected(0, operation)?;
-    let broken = Broken::slices(&lab.sim, None, Errno::AGAIN)?;
+    let base = lab.sim.injected(0, SetTimeslice)?;
+    let broken = Broken::new(&lab.sim, SetTimeslice, None, Errno::AGAIN)?;
     classify(&lab, &tsg, Level::BE)?;
     broken.wait_hits(4)?;
     wait_until("the GPU is marked", || Ok(first_gpu(&lab)?.retrying))?;
-    check_eq!(lab.tsg(tsg.id)?.applied, 0, "settings applied");
-    ensure!(!lab.tsg(tsg.id)?.failed, "failed for good");
+    let waiting = lab.tsg(tsg.id)?;
+    check_eq!((waiting.applied, waiting.failed), (0, false));
     check_eq!(context.stats()?.timeslice_us, DEFAULT_US);
     drop(broken);
     lab.wait_slice(&context, BE_US)?;
     wait_until("the mark is gone", || Ok(!first_gpu(&lab)?.retrying))?;
-    let hits = lab.sim.injected(0, operation)? - base;
+    let hits = lab.sim.injected(0, SetTimeslice)? - base;
     let after = first_gpu(&lab)?;
-    check_eq!(
-        after.retries - gpu.retries,
-        hits,
-        "answers counted by the GPU"
-    );
-    check_eq!(
-        grown(&lab, &before, |s| s.retries)?,
-        hits,
-        "answers counted"
-    );
+    check_eq!(after.retries - gpu.retries, hits, "answers of the GPU");
+    check_eq!(lab.stats()?.retries - before.retries, hits, "answers");
     let done = (after.errors - gpu.errors, after.applied - gpu.applied);
     check_eq!(done, (0, 1), "errors, settings");
     reader.expect(Kind::TsgClass)?;
@@ -63,80 +51,36 @@ pub(super) fn not_now_is_retried() -> Outcome {
     Ok(())
 }
 
-/// A TSG that has to wait keeps its place before those that came later.
-pub(super) fn not_now_keeps_the_order() -> Outcome {
-    let lab = Lab::open()?;
-    let tsgs = [known(&lab)?, known(&lab)?, known(&lab)?, known(&lab)?];
-    let broken = Broken::slices(&lab.sim, None, Errno::AGAIN)?;
-    let mut reader = Reader::new(&lab)?;
-    for number in [2, 0, 3, 1] {
-        classify(&lab, &tsgs[number].1, Level::BE)?;
-    }
-    broken.wait_hits(3)?;
-    drop(broken);
-    let mut order = Vec::new();
-    while order.len() < tsgs.len() {
-        let event = reader.next()?;
-        if event.kind == Kind::TsgApplied {
-            order.push(tsgs.iter().position(|(_, tsg)| tsg.id == event.tsg));
-        }
-    }
-    check_eq!(order, [Some(2), Some(0), Some(3), Some(1)], "order");
-    Ok(())
-}
-
-/// Any other error: told, counted, not repeated, tried again with the next change.
+/// Any other error: told, counted, not repeated, tried again with the next request.
 pub(super) fn hard_errors_are_told_once() -> Outcome {
-    for errno in [
-        Errno::IO,
-        Errno::INVAL,
-        Errno::TIMEDOUT,
-        Errno::NOSYS,
-        Errno::NODEV,
-    ] {
+    for error in [Errno::IO, Errno::INVAL, Errno::TIMEDOUT, Errno::NODEV] {
         let lab = Lab::open()?;
         let (context, tsg) = known(&lab)?;
         let (other, other_tsg) = known(&lab)?;
-        let before = lab.stats()?;
+        let before = lab.stats()?.errors;
         let mut reader = Reader::new(&lab)?;
-        let broken = Broken::slices(&lab.sim, Some(&context), errno)?;
-        let mut attempts = 0;
-        for level in [Level::BE, Level::LC] {
-            // The same request once more changes no class, but is one more attempt.
-            for request in ["first", "second"] {
-                classify(&lab, &tsg, level)?;
-                attempts += 1;
-                if request == "first" {
-                    reader.expect(Kind::TsgClass)?;
-                }
-                let event = reader.expect(Kind::TsgError)?;
-                check_eq!(
-                    (event.error, event.tsg),
-                    (-errno.raw_os_error(), tsg.id),
-                    "event"
-                );
-                check_eq!(
-                    (event.level, event.timeslice_us),
-                    (Some(level), DEFAULT_US),
-                    "event"
-                );
-                let failed = lab.tsg(tsg.id)?;
-                ensure!(failed.failed && !failed.pending, "{failed:?}");
-                check_eq!(
-                    (failed.errors, failed.applied),
-                    (attempts, 0),
-                    "errors, settings"
-                );
-                check_eq!(broken.hits()?, attempts, "calls");
+        let broken = Broken::new(&lab.sim, SetTimeslice, Some(&context), error)?;
+        // The same request once more changes no class, but is one more attempt.
+        for (attempts, kinds) in [
+            (1, &[Kind::TsgClass, Kind::TsgError][..]),
+            (2, &[Kind::TsgError]),
+        ] {
+            classify(&lab, &tsg, Level::LC)?;
+            for &kind in kinds {
+                let event = reader.expect(kind)?;
+                let failed = kind == Kind::TsgError;
+                let expected = if failed { -error.raw_os_error() } else { 0 };
+                check_eq!((event.tsg, event.error), (tsg.id, expected));
+                check_eq!(event.timeslice_us, DEFAULT_US);
             }
+            let failed = lab.tsg(tsg.id)?;
+            check_eq!((failed.failed, failed.pending), (true, false));
+            check_eq!((failed.errors, failed.applied), (attempts, 0));
         }
-        std::thread::sleep(A_WHILE);
-        check_eq!(broken.hits()?, attempts, "calls after a while");
-        check_eq!(
-            grown(&lab, &before, |s| s.errors)?,
-            attempts,
-            "errors counted"
-        );
+        // Long enough for a worker that would call again to do so.
+        std::thread::sleep(Duration::from_millis(100));
+        check_eq!(broken.hits()?, 2, "calls");
+        check_eq!(lab.stats()?.errors - before, 2, "errors counted");
         // The others are served all the same.
         classify(&lab, &other_tsg, Level::BE)?;
         lab.wait_slice(&other, BE_US)?;
@@ -151,147 +95,114 @@ pub(super) fn hard_errors_are_told_once() -> Outcome {
     Ok(())
 }
 
-/// The slice was set, the interleave level was not: both are given back.
-pub(super) fn half_a_change() -> Outcome {
-    let lab = Lab::open()?;
-    let (context, tsg) = known(&lab)?;
-    let mut reader = Reader::new(&lab)?;
-    let none = Duration::ZERO;
-    let operation = Operation::SetInterleave;
-    let broken = Broken::new(&lab.sim, operation, None, u32::MAX, Some(Errno::IO), none)?;
-    classify(&lab, &tsg, Level::LC)?;
-    reader.expect(Kind::TsgClass)?;
-    let event = reader.expect(Kind::TsgError)?;
-    check_eq!(
-        (event.error, event.timeslice_us),
-        (-5, LC_US),
-        "what was done"
-    );
-    check_eq!(context.stats()?.timeslice_us, LC_US);
-    clear(&lab, &tsg)?;
-    lab.wait_slice(&context, DEFAULT_US)?;
-    drop(broken);
-    classify(&lab, &tsg, Level::LC)?;
-    wait_until("both are set", || {
-        let stats = context.stats()?;
-        Ok((stats.timeslice_us, stats.interleave) == (LC_US, 2))
-    })?;
-    clear(&lab, &tsg)?;
-    wait_until("both are given back", || {
-        let stats = context.stats()?;
-        Ok((stats.timeslice_us, stats.interleave) == (DEFAULT_US, 0))
-    })
-}
-
-/// Nothing is changed as long as it is not known what to give back.
-pub(super) fn unreadable_slice() -> Outcome {
-    let lab = Lab::open()?;
-    let none = Duration::ZERO;
-    let mut reader = Reader::new(&lab)?;
-    let operation = Operation::GetTimeslice;
-    let broken = Broken::new(&lab.sim, operation, None, u32::MAX, Some(Errno::IO), none)?;
-    let (context, tsg) = lab.compute()?;
-    reader.expect(Kind::TsgAdded)?;
-    check_eq!(reader.expect(Kind::TsgError)?.error, -5);
-    classify(&lab, &tsg, Level::BE)?;
-    reader.expect(Kind::TsgClass)?;
-    reader.expect(Kind::TsgError)?;
-    check_eq!(context.stats()?.slice_changes, 0, "changes");
-    drop(broken);
-    let broken = Broken::new(&lab.sim, operation, None, 3, Some(Errno::AGAIN), none)?;
-    classify(&lab, &tsg, Level::LC)?;
-    lab.wait_slice(&context, LC_US)?;
-    check_eq!(broken.hits()?, 3, "answers \"not now\"");
-    clear(&lab, &tsg)?;
-    lab.wait_slice(&context, DEFAULT_US)
-}
-
-/// `ENOENT`: zernel drops the TSG and never calls for it again.
+/// `ENOENT`: zernel drops the TSG, which is its owner's from then on.
 pub(super) fn gone_tsg_is_dropped() -> Outcome {
     let lab = Lab::open()?;
     let (context, tsg) = known(&lab)?;
-    let (other, other_tsg) = known(&lab)?;
+    let (other, _) = known(&lab)?;
     let before = lab.stats()?;
     let mut reader = Reader::new(&lab)?;
-    let broken = Broken::slices(&lab.sim, Some(&context), Errno::NOENT)?;
+    let broken = Broken::new(&lab.sim, SetTimeslice, Some(&context), Errno::NOENT)?;
     classify(&lab, &tsg, Level::BE)?;
     reader.expect(Kind::TsgClass)?;
     check_eq!(reader.expect(Kind::TsgRemoved)?.tsg, tsg.id);
-    ensure!(lab.tsg(tsg.id).is_err(), "still listed");
-    check_eq!(grown(&lab, &before, |s| s.tsgs_dead)?, 1, "TSGs found dead");
-    check_eq!(grown(&lab, &before, |s| s.tsgs_removed)?, 1, "TSGs removed");
-    check_eq!(
-        grown(&lab, &before, |s| s.errors + s.retries)?,
-        0,
-        "other failures"
-    );
-    check_eq!(lab.stats()?.classes, 0, "its assignment");
     let unknown = lab.zernel.set_class(&Target::Tsg(tsg.id), Level::LC);
-    check_eq!(
-        unknown.map_err(|e| e.errno()),
-        Err(Some(Errno::NOENT)),
-        "its id"
-    );
-    // A fault that is named in other ways does not reach it.
-    for number in 0..8 {
-        lab.zernel
-            .set_class(&Target::current_process(), level(number))?;
-        lab.wait_slice(&other, slice_of(number as u8))?;
-    }
+    check_eq!(errno(unknown), Some(Errno::NOENT), "its id");
+    // A class of its process does not reach it.
+    let me = Target::CurrentProcess;
+    lab.zernel.set_class(&me, Level::BE)?;
+    lab.wait_slice(&other, BE_US)?;
     check_eq!(broken.hits()?, 1, "calls");
-    lab.zernel.clear_class(&Target::current_process())?;
+    lab.zernel.clear_class(&me)?;
+    for policy in ["deny", "reapply", "allow"] {
+        tune("user_control", policy)?;
+        context.set_timeslice(9_000)?;
+        check_eq!(context.stats()?.timeslice_us, 9_000, "{policy}");
+    }
     // Its end is no news.
     drop(context);
+    let after = lab.stats()?;
+    check_eq!(after.tsgs_dead - before.tsgs_dead, 1, "TSGs found dead");
+    check_eq!(after.tsgs_removed - before.tsgs_removed, 1, "removed");
     check_eq!(
-        grown(&lab, &before, |s| s.tsgs_removed)?,
-        1,
-        "TSGs removed in the end"
+        (after.errors, after.retries),
+        (before.errors, before.retries)
     );
-    check_eq!(lab.tsg(other_tsg.id)?.id, other_tsg.id);
+    check_eq!((after.tsgs, after.classes), (1, 0));
     Ok(())
 }
 
-/// Changes of a suspended GPU wait for it, the last state wins.
-pub(super) fn suspended_gpu_gets_its_changes() -> Outcome {
+/// A context whose first change of slice takes [`SLOW`] and is under way.
+fn in_call(lab: &Lab) -> Result<(Context, Broken<'_>)> {
+    let (context, tsg) = known(lab)?;
+    let slow = Broken::slow(&lab.sim, &context)?;
+    classify(lab, &tsg, Level::BE)?;
+    slow.wait_hits(1)?;
+    Ok((context, slow))
+}
+
+/// After all that, the worker serves the next TSG.
+fn still_serves(lab: &Lab) -> Outcome {
+    let (context, tsg) = known(lab)?;
+    classify(lab, &tsg, Level::BE)?;
+    lab.wait_slice(&context, BE_US)?;
+    check_eq!(lab.stats()?.tsgs, 1, "TSGs");
+    Ok(())
+}
+
+pub(super) fn destroyed_during_a_call() -> Outcome {
     let lab = Lab::open()?;
-    let tsgs = [known(&lab)?, known(&lab)?, known(&lab)?];
-    let before = lab.stats()?;
-    let suspended = Suspended::new(&lab.sim, 0)?;
-    for round in 0..5 {
-        for (number, (_, tsg)) in tsgs.iter().enumerate() {
-            classify(&lab, tsg, level(round + number))?;
+    let (context, _slow) = in_call(&lab)?;
+    let began = Instant::now();
+    context.destroy()?;
+    check_eq!(lab.stats()?.tsgs, 0, "TSGs");
+    // The call is not waited for.
+    let took = began.elapsed();
+    ensure!(took < testkit::at_once(SLOW), "destroying took {took:?}");
+    still_serves(&lab)
+}
+
+pub(super) fn killed_during_a_call() -> Outcome {
+    let lab = Lab::open()?;
+    let injected = || lab.sim.injected(0, SetTimeslice);
+    let base = injected()?;
+    let child = Child::spawn(|| {
+        let lab = Lab::open()?;
+        let _call = in_call(&lab)?;
+        loop {
+            std::thread::sleep(SLOW);
         }
-    }
-    clear(&lab, &tsgs[2].1)?;
-    wait_until("the GPU is marked", || Ok(first_gpu(&lab)?.retrying))?;
-    for (context, _) in &tsgs {
-        check_eq!(context.stats()?.slice_changes, 0, "changes while suspended");
-    }
-    // TSGs come and go meanwhile.
-    drop(lab.compute()?);
-    let (late, late_tsg) = lab.compute()?;
-    classify(&lab, &late_tsg, Level::LC)?;
-    drop(suspended);
-    for (number, (context, tsg)) in tsgs[..2].iter().enumerate() {
-        let class = lab.zernel.class(&Target::Tsg(tsg.id))?;
-        check_eq!(
-            class.own.level,
-            Some(level(4 + number)),
-            "class of TSG {number}"
-        );
-        lab.wait_slice(context, slice_of(4 + number as u8))?;
-    }
-    lab.wait_slice(&late, LC_US)?;
-    wait_until("nothing waits", || Ok(first_gpu(&lab)?.pending == 0))?;
-    check_eq!(
-        tsgs[2].0.stats()?.timeslice_us,
-        DEFAULT_US,
-        "slice of the cleared one"
-    );
-    ensure!(
-        grown(&lab, &before, |s| s.retries)? > 0,
-        "nothing was retried"
-    );
-    check_eq!(grown(&lab, &before, |s| s.errors)?, 0, "errors");
+    })?;
+    wait_until("the call is under way", || Ok(injected()? > base))?;
+    child.kill()?;
+    child.end()?;
+    let left = (lab.stats()?.tsgs, lab.sim.gpu_info(0)?.tsgs);
+    check_eq!(left, (0, 0), "TSGs");
+    still_serves(&lab)
+}
+
+/// The class of a process ends with it; a TSG that another process keeps gets its slice back.
+pub(super) fn restored_when_the_owner_ends() -> Outcome {
+    let lab = Lab::open()?;
+    let (ours, its) = passing::pair()?;
+    let child = Child::spawn(|| {
+        Zernel::open()?.set_class(&Target::current_process(), Level::LC)?;
+        // In the file that the parent keeps open.
+        let context = lab.sim.create_context(&ContextSpec::compute("owner"))?;
+        lab.wait_slice(&context, LC_US)?;
+        passing::send_number(&its, context.tsg())?;
+        loop {
+            std::thread::sleep(SLOW);
+        }
+    })?;
+    let tsg = passing::receive_number(&ours)?;
+    check_eq!(lab.sim.tsg_stats(tsg)?.timeslice_us, LC_US);
+    child.kill()?;
+    child.end()?;
+    wait_until("the slice is given back", || {
+        Ok(lab.sim.tsg_stats(tsg)?.timeslice_us == DEFAULT_US)
+    })?;
+    let after = lab.stats()?;
+    check_eq!((after.tsgs, after.classes), (1, 0), "TSGs, assignments");
     Ok(())
 }

@@ -3,94 +3,70 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use anyhow::{bail, ensure, Result};
+use anyhow::{ensure, Result};
 use libzernel::event::Kind;
 use libzernel::sim::{ContextSpec, Sim};
-use libzernel::{EventStream, Target, Zernel};
-use rustix::event::{poll, PollFd, PollFlags, Timespec};
+use libzernel::{EventStream, Level, Target, Zernel};
+use rustix::event::PollFlags;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
+use testkit::passing;
 
-use super::reading::{open, start_at};
-use super::{level, Reader};
+use super::reading::{open, read_event, ready, start_at};
+use super::Reader;
 use crate::check_eq;
 use crate::child::{in_child, Child};
 use crate::common::{wait_until, Lab};
 use crate::harness::Outcome;
-use crate::sys;
-use testkit::passing;
+use crate::list::PERFMON;
+use crate::permit::{ALICE, BOB};
+use crate::sys::{become_user, become_user_with};
 
-const ALICE: u32 = 1000;
-const BOB: u32 = 1001;
-/// Number of CAP_PERFMON.
-const PERFMON: u32 = 38;
-/// Streams of a user without it.
+/// Streams of a user without `CAP_PERFMON`.
 const QUOTA: usize = 64;
 
-fn become_user(uid: u32) -> Result<()> {
-    Ok(sys::become_user(uid, uid, &[])?)
-}
-
 /// Adds a TSG, lowers it a bit, lets it go: three events at least.
-fn live(level_number: usize) -> Result<()> {
+fn live() -> Outcome {
     let (zernel, sim) = (Zernel::open()?, Sim::open()?);
-    let context = sim.create_context(&ContextSpec::compute("live"))?;
-    zernel.set_class(&Target::current_process(), level(level_number))?;
-    drop(context);
-    Ok(())
-}
-
-/// Users of the events that a stream got.
-fn users(reader: &mut Reader) -> Result<Vec<u32>> {
-    let mut users = Vec::new();
-    for event in reader.drain()? {
-        ensure!(event.pid != 0, "no owner: {event:?}");
-        if event.kind == Kind::TsgAdded {
-            users.push(event.uid);
-        }
-    }
-    users.sort_unstable();
-    Ok(users)
-}
-
-/// Starts a child as soon as it is told to by a number, once its stream is there.
-fn watcher(
-    lab: &Lab,
-    prepare: impl FnOnce() -> Result<()>,
-    expected: &'static [u32],
-) -> Result<(Child, OwnedFd)> {
-    let (ours, its) = passing::pair()?;
-    let streams = lab.stats()?.streams;
-    let child = Child::spawn(move || {
-        prepare()?;
-        let mut reader = Reader::of(EventStream::open()?);
-        passing::receive_number(&its)?;
-        check_eq!(users(&mut reader)?, expected, "owners of the TSGs");
-        Ok(())
-    })?;
-    wait_until("the watcher is there", || {
-        Ok(lab.stats()?.streams == streams + 1)
-    })?;
-    Ok((child, ours))
+    let _context = sim.create_context(&ContextSpec::compute("live"))?;
+    Ok(zernel.set_class(&Target::current_process(), Level::BE)?)
 }
 
 pub(super) fn users_see_their_own() -> Outcome {
     let lab = Lab::open()?;
-    let watchers = [
-        watcher(&lab, || Ok(()), &[0, ALICE, BOB])?,
-        watcher(&lab, || become_user(ALICE), &[ALICE])?,
-        watcher(&lab, || become_user(BOB), &[BOB])?,
-        watcher(&lab, || become_user(1002), &[])?,
-        watcher(
-            &lab,
-            || Ok(sys::become_user_with(ALICE, ALICE, PERFMON)?),
-            &[0, ALICE, BOB],
-        )?,
-    ];
-    for uid in [0, ALICE, BOB] {
+    let all = &[0, ALICE, BOB][..];
+    let mut watchers = Vec::new();
+    for (uid, sees_all, expected) in [
+        (0, true, all),
+        (ALICE, false, &[ALICE]),
+        (BOB, false, &[BOB]),
+        (1002, false, &[]),
+        (ALICE, true, all),
+    ] {
+        let (ours, its) = passing::pair()?;
+        let child = Child::spawn(move || {
+            match sees_all && uid != 0 {
+                true => become_user_with(uid, uid, PERFMON)?,
+                false => become_user(uid, uid, &[])?,
+            }
+            let mut reader = Reader::of(EventStream::open()?);
+            passing::send_number(&its, 1)?;
+            passing::receive_number(&its)?;
+            let events = reader.drain()?;
+            ensure!(events.iter().all(|event| event.pid != 0), "{events:?}");
+            let added = events.iter().filter(|event| event.kind == Kind::TsgAdded);
+            let mut users: Vec<_> = added.map(|event| event.uid).collect();
+            users.sort_unstable();
+            check_eq!(users, expected, "owners of the TSGs");
+            Ok(())
+        })?;
+        passing::receive_number(&ours)?;
+        watchers.push((child, ours));
+    }
+    for &uid in all {
         in_child(|| {
-            become_user(uid)?;
-            live(7)
+            become_user(uid, uid, &[])?;
+            live()
         })?;
     }
     wait_until("the TSGs are gone", || Ok(lab.stats()?.tsgs == 0))?;
@@ -108,67 +84,55 @@ pub(super) fn opener_decides() -> Outcome {
     let stream = Zernel::open()?;
     let (ours, its) = passing::pair()?;
     let child = Child::spawn(move || {
-        become_user(ALICE)?;
+        become_user(ALICE, ALICE, &[])?;
         start_at(stream.as_fd())?;
         passing::send_number(&its, 1)?;
         passing::receive_number(&its)?;
-        let mut bytes = [0; 8000];
-        let read = rustix::io::read(&stream, &mut bytes)?;
-        match libzernel::event::parse(&bytes[..read])? {
-            Some((event, _)) => check_eq!((event.kind, event.uid), (Kind::TsgAdded, 0), "event"),
-            None => bail!("nothing to read"),
-        }
+        let event = read_event(&stream, 8_000)?;
+        check_eq!((event.kind, event.uid), (Kind::TsgAdded, 0));
         Ok(())
     })?;
     passing::receive_number(&ours)?;
-    live(7)?;
+    in_child(live)?;
     passing::send_number(&ours, 1)?;
     child.join()?;
     check_eq!(lab.stats()?.streams, 0, "streams");
     Ok(())
 }
 
+/// A file, and the answer when its stream is started.
 fn first() -> Result<(OwnedFd, Result<(), Errno>)> {
     let fd = open(OFlags::NONBLOCK)?;
     let answer = start_at(fd.as_fd());
     Ok((fd, answer))
 }
 
+/// So many streams.
+fn streams(count: usize) -> Result<Vec<OwnedFd>> {
+    let one = |_| first().and_then(|(fd, answer)| Ok(answer.map(|()| fd)?));
+    (0..count).map(one).collect()
+}
+
 pub(super) fn stream_quota() -> Outcome {
     let lab = Lab::open()?;
     in_child(|| {
-        become_user(ALICE)?;
-        let mut streams = Vec::new();
-        for _ in 0..QUOTA {
-            let (fd, answer) = first()?;
-            check_eq!(answer, Ok(()), "within the quota");
-            streams.push(fd);
-        }
+        become_user(ALICE, ALICE, &[])?;
+        let mut within = streams(QUOTA)?;
         check_eq!(lab.stats()?.streams, QUOTA as u64, "streams");
         // Files are free.
         let (more, answer) = first()?;
         check_eq!(answer, Err(Errno::DQUOT), "over the quota");
-        let mut fds = [PollFd::from_borrowed_fd(more.as_fd(), PollFlags::IN)];
-        poll(&mut fds, Some(&Timespec::default()))?;
-        check_eq!(fds[0].revents(), PollFlags::ERR, "poll over the quota");
+        check_eq!(ready(more.as_fd(), true)?, PollFlags::ERR);
         in_child(|| {
             check_eq!(first()?.1, Err(Errno::DQUOT), "another process");
             Ok(())
         })?;
-        streams.pop();
+        within.pop();
         check_eq!(start_at(more.as_fd()), Ok(()), "after one was closed");
         check_eq!(first()?.1, Err(Errno::DQUOT), "full again");
         Ok(())
     })?;
     let left = lab.stats()?.streams;
     check_eq!(left, 0, "streams of a process that has ended");
-    in_child(|| {
-        let mut streams = Vec::new();
-        for _ in 0..QUOTA + 6 {
-            let (fd, answer) = first()?;
-            check_eq!(answer, Ok(()), "root");
-            streams.push(fd);
-        }
-        Ok(())
-    })
+    in_child(|| streams(QUOTA + 6).map(drop))
 }

@@ -3,94 +3,60 @@
 
 use std::time::Duration;
 
-use anyhow::{ensure, Result};
+use anyhow::{ensure, Context as _};
 use libzernel::{Level, Target};
 
 use super::{keep_busy, Crowd, MS};
 use crate::check_eq;
-use crate::common::{slice_of, told_slice_of, tune, wait_until, Lab};
+use crate::common::{level, slice_of, told_slice_of, tune, wait_until, Lab};
+use crate::events::DEFAULT_US;
 use crate::harness::Outcome;
 use crate::sim::turns::Suspended;
-
-/// A slice that zernel left alone.
-const DRIVER_SLICE: u32 = 1024;
-
-/// The flag is there where turns are taken.
-pub(super) fn gpus_say_so() -> Outcome {
-    let lab = Lab::open()?;
-    let says = |expected: bool| -> Outcome {
-        for gpu in lab.zernel.gpus() {
-            let gpu = gpu?;
-            ensure!(gpu.can.enable, "{gpu:?}");
-            check_eq!(gpu.turns, expected, "{gpu:?}");
-        }
-        Ok(())
-    };
-    says(true)?;
-    for (name, value, expected) in [
-        ("rotation", "none", false),
-        ("rotation", "rr", true),
-        ("enabled", "0", false),
-        ("rotation", "none", false),
-        ("enabled", "1", false),
-        ("rotation", "credit", true),
-    ] {
-        tune(name, value)?;
-        says(expected)?;
-    }
-    Ok(())
-}
-
-/// Waits until `at` is enabled with this slice, and stays so among the turns of the others.
-fn wait_out_of_turns(crowd: &Crowd<'_>, at: usize, slice: u32) -> Outcome {
-    crowd.lab.wait_slice(crowd.context(at), slice)?;
-    crowd.wait_who("it is enabled, and one of the others", |enabled| {
-        enabled.contains(&at) && enabled.len() == 2
-    })?;
-    for _ in 0..20 {
-        ensure!(crowd.enabled()?.contains(&at), "not enabled");
-    }
-    Ok(())
-}
 
 /// The one whose turn it is, and one whose turn it is not.
 pub(super) fn another_class_and_back() -> Outcome {
     let lab = Lab::open()?;
     let errors = lab.stats()?.errors;
     let crowd = Crowd::taking_turns(&lab, &[1024; 4])?;
-    for round in 0..6u8 {
+    for (number, has_turn) in [
+        (Some(0), true),
+        (Some(0), false),
+        (None, true),
+        (None, false),
+        (Some(3), true),
+    ] {
         let enabled = crowd.enabled()?;
-        ensure!(!enabled.is_empty(), "nobody is enabled");
-        let current = enabled[0];
-        let at = match round % 2 {
-            0 => current,
-            _ => (current + 2) % 4,
-        };
-        let others: Vec<_> = (0..4).filter(|&other| other != at).collect();
-        let target = crowd.target(at);
-        match round / 2 {
-            0 => {
-                lab.zernel.set_class(&target, Level::LC)?;
-                wait_out_of_turns(&crowd, at, slice_of(0))?;
-                // LC has a budget, so that the others go on: without, its level is another.
-                wait_until("its interleave level is that of LC", || {
-                    Ok(crowd.context(at).stats()?.interleave == 2)
-                })?;
+        let current = *enabled.first().context("nobody is enabled")?;
+        let at = if has_turn { current } else { (current + 2) % 4 };
+        let (context, target) = (crowd.context(at), crowd.target(at));
+        let slice = match number {
+            Some(number) => {
+                lab.zernel.set_class(&target, level(number))?;
+                slice_of(number)
             }
-            1 => {
+            None => {
                 lab.zernel.clear_class(&target)?;
-                wait_out_of_turns(&crowd, at, DRIVER_SLICE)?;
+                DEFAULT_US
             }
-            _ => {
-                lab.zernel
-                    .set_class(&target, Level::new(3).unwrap_or(Level::LC))?;
-                wait_out_of_turns(&crowd, at, slice_of(3))?;
-            }
+        };
+        lab.wait_slice(context, slice)?;
+        crowd.wait_who("it is enabled, and one of the others", |enabled| {
+            enabled.contains(&at) && enabled.len() == 2
+        })?;
+        for _ in 0..20 {
+            ensure!(crowd.enabled()?.contains(&at), "not enabled");
         }
+        if number == Some(0) {
+            // LC has a budget, so that the others go on: without, its level is another.
+            wait_until("its interleave level is that of LC", || {
+                Ok(context.stats()?.interleave == 2)
+            })?;
+        }
+        let others: Vec<_> = (0..4).filter(|&other| other != at).collect();
         crowd.wait_all_run(&others, 2 * MS)?;
         lab.zernel.set_class(&target, Level::BE)?;
         crowd.settle_turns()?;
-        crowd.wait_all_run(&[0, 1, 2, 3], 5 * MS)?;
+        crowd.wait_everybody_runs(5 * MS)?;
     }
     check_eq!(lab.stats()?.errors, errors, "errors");
     Ok(())
@@ -102,20 +68,20 @@ pub(super) fn off_and_on() -> Outcome {
     let crowd = Crowd::taking_turns(&lab, &[1024; 5])?;
     for (name, off, slice, on) in [
         ("rotation", "none", told_slice_of(7), "fair"),
-        ("enabled", "0", DRIVER_SLICE, "1"),
+        ("enabled", "0", DEFAULT_US, "1"),
         ("rotation", "none", told_slice_of(7), "rr"),
         ("rotation", "none", told_slice_of(7), "credit"),
     ] {
         tune(name, off)?;
         crowd.wait_enabled(5)?;
-        for at in 0..5 {
-            lab.wait_slice(crowd.context(at), slice)?;
+        for (context, _) in &crowd.members {
+            lab.wait_slice(context, slice)?;
         }
-        crowd.wait_all_run(&[0, 1, 2, 3, 4], MS)?;
+        crowd.wait_everybody_runs(MS)?;
         check_eq!(crowd.enabled()?.len(), 5);
         tune(name, on)?;
         crowd.settle_turns()?;
-        crowd.wait_all_run(&[0, 1, 2, 3, 4], 5 * MS)?;
+        crowd.wait_everybody_runs(5 * MS)?;
     }
     // Often, so that it comes at any moment of a hand-over.
     for round in 0..40 {
@@ -124,7 +90,7 @@ pub(super) fn off_and_on() -> Outcome {
     }
     crowd.settle_turns()?;
     tune("rotation_quantum_us", 500)?;
-    crowd.wait_all_run(&[0, 1, 2, 3, 4], 5 * MS)?;
+    crowd.wait_everybody_runs(5 * MS)?;
     tune("rotation", "none")?;
     crowd.wait_enabled(5)
 }
@@ -135,27 +101,23 @@ pub(super) fn clearing() -> Outcome {
     let crowd = Crowd::taking_turns(&lab, &[1024; 4])?;
     for at in 0..4 {
         lab.zernel.clear_class(&crowd.target(at))?;
-        lab.wait_slice(crowd.context(at), DRIVER_SLICE)?;
+        lab.wait_slice(crowd.context(at), DEFAULT_US)?;
         let left = 3 - at;
         crowd.wait_enabled(at + 1 + left.min(1))?;
     }
     // And by way of the process, all at once.
     let me = Target::current_process();
-    for _ in 0..5 {
-        lab.zernel.set_class(&me, Level::BE)?;
-        crowd.settle_turns()?;
-        lab.zernel.clear_class(&me)?;
-        for at in 0..4 {
-            lab.wait_slice(crowd.context(at), DRIVER_SLICE)?;
-        }
-        crowd.wait_enabled(4)?;
+    lab.zernel.set_class(&me, Level::BE)?;
+    crowd.settle_turns()?;
+    lab.zernel.clear_class(&me)?;
+    for (context, _) in &crowd.members {
+        lab.wait_slice(context, DEFAULT_US)?;
     }
-    Ok(())
+    crowd.wait_enabled(4)
 }
 
 pub(super) fn suspend_and_resume() -> Outcome {
     let lab = Lab::open()?;
-    let all = [0, 1, 2, 3];
     let crowd = Crowd::taking_turns(&lab, &[1024; 4])?;
     let before = lab.stats()?;
     for round in 0..6u64 {
@@ -169,32 +131,38 @@ pub(super) fn suspend_and_resume() -> Outcome {
         }
         drop(suspended);
         crowd.settle_turns()?;
-        crowd.wait_all_run(&all, 10 * MS)?;
+        crowd.wait_everybody_runs(10 * MS)?;
     }
     // Turns change while nothing can be called.
-    for (off, count) in [("none", 4), ("fair", 1)] {
+    for (turns, count) in [("none", 4), ("fair", 1)] {
         let suspended = Suspended::new(&lab.sim, 0)?;
-        tune("rotation", off)?;
+        tune("rotation", turns)?;
         std::thread::sleep(Duration::from_millis(20));
         drop(suspended);
         crowd.wait_enabled(count)?;
-        crowd.wait_all_run(&all, 5 * MS)?;
+        crowd.wait_everybody_runs(5 * MS)?;
     }
-    let after = lab.stats()?;
-    check_eq!(after.errors - before.errors, 0, "errors");
-    fn ends_busy(crowd: &Crowd<'_>) -> Result<()> {
-        // A context that comes during a suspension takes part afterwards.
-        let lab = crowd.lab;
-        let suspended = Suspended::new(&lab.sim, 0)?;
-        let (context, tsg) = lab.compute()?;
-        lab.zernel.set_class(&Target::Tsg(tsg.id), Level::BE)?;
-        keep_busy(&context)?;
-        drop(suspended);
-        wait_until("the new one runs", || {
-            Ok(context.stats()?.busy_ns >= 10 * MS)
-        })?;
-        drop(context);
-        crowd.settle_turns()
+    // TSGs come and go meanwhile, and of many changes the last one counts.
+    let (urgent, urgent_tsg) = lab.compute()?;
+    let suspended = Suspended::new(&lab.sim, 0)?;
+    drop(lab.compute()?);
+    let (late, late_tsg) = lab.compute()?;
+    keep_busy(&late)?;
+    for number in [7, 3, 0, 7, 2] {
+        lab.zernel
+            .set_class(&Target::Tsg(urgent_tsg.id), level(number))?;
     }
-    ends_busy(&crowd)
+    lab.zernel.set_class(&Target::Tsg(late_tsg.id), Level::BE)?;
+    wait_until("a call was answered \"not now\"", || {
+        Ok(lab.stats()?.retries > before.retries)
+    })?;
+    check_eq!(urgent.stats()?.slice_changes, 0, "changes while suspended");
+    drop(suspended);
+    lab.wait_slice(&urgent, slice_of(2))?;
+    check_eq!(urgent.stats()?.slice_changes, 1, "changes");
+    wait_until("the new one runs", || Ok(late.stats()?.busy_ns >= 10 * MS))?;
+    drop(late);
+    crowd.settle_turns()?;
+    check_eq!(lab.stats()?.errors, before.errors, "errors");
+    Ok(())
 }

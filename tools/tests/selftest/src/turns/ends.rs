@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
-//! TSGs end while it is their turn, and the provider goes while it is called.
+//! TSGs end or fail while it is their turn, and the provider goes while it is called.
 
 use std::time::Duration;
 
-use anyhow::{ensure, Result};
+use anyhow::{ensure, Context as _, Result};
 use libzernel::sim::{Fault, Operation, Sim};
-use libzernel::{Level, Target, Zernel};
-use testkit::passing;
+use libzernel::{Level, Zernel};
+use rustix::io::Errno;
 
-use super::{keep_busy, Crowd, MS};
+use super::{tenant, Crowd, MS};
 use crate::check_eq;
-use crate::child::Child;
-use crate::common::{load_all, unload_soon, wait_until, Lab};
+use crate::common::{load_all, tune, unload_soon, wait_until, Lab};
+use crate::events::Broken;
 use crate::harness::Outcome;
 
 /// Whoever is left goes on.
@@ -21,32 +21,13 @@ pub(super) fn destroyed() -> Outcome {
     let mut crowd = Crowd::taking_turns(&lab, &[1024; 6])?;
     while crowd.members.len() > 1 {
         let enabled = crowd.enabled()?;
-        ensure!(!enabled.is_empty(), "nobody is enabled");
-        drop(crowd.members.swap_remove(enabled[0]));
-        let left = crowd.members.len();
+        let current = *enabled.first().context("nobody is enabled")?;
+        drop(crowd.members.swap_remove(current));
         crowd.wait_enabled(1)?;
-        crowd.wait_all_run(&(0..left).collect::<Vec<_>>(), 5 * MS)?;
+        crowd.wait_everybody_runs(5 * MS)?;
     }
     check_eq!(lab.stats()?.errors, errors, "errors");
     Ok(())
-}
-
-/// A process with a best-effort TSG that is always busy; returns the TSG's handle, too.
-fn tenant() -> Result<(Child, u64)> {
-    let (ours, theirs) = passing::pair()?;
-    let child = Child::spawn(|| {
-        let lab = Lab::open()?;
-        let (context, _) = lab.compute()?;
-        lab.zernel
-            .set_class(&Target::current_process(), Level::BE)?;
-        keep_busy(&context)?;
-        passing::send_number(&theirs, context.tsg())?;
-        loop {
-            std::thread::sleep(Duration::from_secs(60));
-        }
-    })?;
-    let handle = passing::receive_number(&ours)?;
-    Ok((child, handle))
 }
 
 fn busy(sim: &Sim, handle: u64) -> Result<u64> {
@@ -56,17 +37,16 @@ fn busy(sim: &Sim, handle: u64) -> Result<u64> {
 pub(super) fn killed() -> Outcome {
     let lab = Lab::open()?;
     let errors = lab.stats()?.errors;
-    let mut tenants = Vec::new();
-    for _ in 0..5 {
-        tenants.push(tenant()?);
-    }
-    while let Some(victim) = tenants.pop() {
+    let mut tenants = (0..5)
+        .map(|_| tenant(Level::BE))
+        .collect::<Result<Vec<_>>>()?;
+    while let Some((victim, handle)) = tenants.pop() {
         wait_until("its turn comes", || {
-            let stats = lab.sim.tsg_stats(victim.1)?;
+            let stats = lab.sim.tsg_stats(handle)?;
             Ok(stats.enabled && stats.on_engine && stats.busy_ns >= MS)
         })?;
-        victim.0.kill()?;
-        victim.0.end()?;
+        victim.kill()?;
+        victim.end()?;
         for (_, handle) in &tenants {
             let before = busy(&lab.sim, *handle)?;
             wait_until("the others go on", || {
@@ -79,17 +59,44 @@ pub(super) fn killed() -> Outcome {
     Ok(())
 }
 
+/// One that cannot be disabled stays enabled, and the others take turns beside it.
+pub(super) fn one_that_fails() -> Outcome {
+    let lab = Lab::open()?;
+    let crowd = Crowd::taking_turns(&lab, &[1024; 4])?;
+    let failing = Some(crowd.context(2));
+    let broken = Broken::new(&lab.sim, Operation::SetEnabled, failing, Errno::IO)?;
+    broken.wait_hits(1)?;
+    crowd.wait_all_run(&[0, 1, 3], 20 * MS)?;
+    drop(broken);
+    // Each is looked at after the other: a suspension would have it take turns again.
+    let enabled = || Ok::<_, anyhow::Error>(Crowd::who(&crowd.stats()?));
+    wait_until("it is enabled, and one of the others", || {
+        let enabled = enabled()?;
+        Ok(enabled.contains(&2) && enabled.len() == 2)
+    })?;
+    for _ in 0..200 {
+        let enabled = enabled()?;
+        ensure!(enabled.contains(&2), "enabled: {enabled:?}");
+    }
+    crowd.wait_everybody_runs(10 * MS)?;
+    // When the GPU comes back, which the worker finds out when it calls meanwhile, it tries again.
+    wait_until("it takes turns again", || {
+        std::thread::sleep(Duration::from_millis(100));
+        Ok(crowd.enabled()?.len() == 1)
+    })?;
+    crowd.settle_turns()?;
+    crowd.wait_everybody_runs(10 * MS)?;
+    tune("rotation", "none")?;
+    crowd.wait_enabled(4)
+}
+
 /// A call to enable or disable that takes long is waited for, and none comes afterwards.
 pub(super) fn provider_leaves_in_a_call() -> Outcome {
-    for error in [
-        None,
-        Some(rustix::io::Errno::AGAIN),
-        Some(rustix::io::Errno::IO),
-    ] {
+    for error in [None, Some(Errno::AGAIN), Some(Errno::IO)] {
         load_all()?;
         {
             let lab = Lab::open()?;
-            let crowd = Crowd::taking_turns(&lab, &[1024; 4])?;
+            let _crowd = Crowd::taking_turns(&lab, &[1024; 4])?;
             let operation = Operation::SetEnabled;
             let before = lab.sim.injected(0, operation)?;
             lab.sim.inject(&Fault {
@@ -103,7 +110,6 @@ pub(super) fn provider_leaves_in_a_call() -> Outcome {
             wait_until("a call is under way", || {
                 Ok(lab.sim.injected(0, operation)? > before)
             })?;
-            drop(crowd);
         }
         unload_soon("zernel_sim")?;
         let stats = Zernel::open()?.stats()?;

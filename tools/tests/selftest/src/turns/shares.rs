@@ -1,40 +1,32 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The enabled TSGs, and their shares.
+//! The enabled TSGs, their shares, and the permission to give weights.
 
-use anyhow::{ensure, Result};
-use libzernel::class::Attributes;
-use libzernel::{Level, Target};
+use anyhow::{ensure, Context as _, Result};
+use libzernel::{Level, Source, Target, Zernel};
+use rustix::io::Errno;
 
-use super::{weight, Crowd, MS};
+use super::{best_effort, keep_busy, weight, Crowd, MS};
+use crate::cgroup::wait_moved;
 use crate::check_eq;
-use crate::common::{slice_of, tune, Lab};
+use crate::child::in_child;
+use crate::common::{errno, slice_of, tune, Lab};
+use crate::group::Group;
 use crate::harness::Outcome;
-
-/// The number of looks at the enabled ones.
-const LOOKS: usize = 40;
+use crate::permit::{owner_process, ALICE};
+use crate::sys;
 
 /// One, and in a hand-over two; so the engine never idles.
 pub(super) fn one_is_enabled() -> Outcome {
     let lab = Lab::open()?;
     for count in [2, 3, 8] {
         let crowd = Crowd::taking_turns(&lab, &vec![1024; count])?;
-        let mut seen = vec![0; count];
-        let mut most = 0;
-        for _ in 0..LOOKS {
+        for _ in 0..40 {
             let enabled = crowd.enabled()?;
-            ensure!(
-                (1..=2).contains(&enabled.len()),
-                "of {count}, enabled: {enabled:?}"
-            );
-            most = most.max(enabled.len());
-            for at in enabled {
-                seen[at] += 1;
-            }
+            ensure!([1, 2].contains(&enabled.len()), "of {count}: {enabled:?}");
         }
-        println!("    # enabled in {LOOKS} looks: {seen:?}, {most} at most");
         // No look suspends the GPU now.
         let before = lab.sim.engine_stats(0, 0)?;
-        crowd.wait_all_run(&(0..count).collect::<Vec<_>>(), 10 * MS)?;
+        crowd.wait_everybody_runs(10 * MS)?;
         let after = lab.sim.engine_stats(0, 0)?;
         check_eq!(after.idle_ns - before.idle_ns, 0, "idle time");
     }
@@ -47,33 +39,22 @@ pub(super) fn one_alone() -> Outcome {
     let crowd = Crowd::new(&lab, 2)?;
     lab.zernel.set_class(&crowd.target(0), Level::BE)?;
     lab.wait_slice(crowd.context(0), slice_of(7))?;
-    super::keep_busy(crowd.context(0))?;
+    keep_busy(crowd.context(0))?;
     crowd.wait_all_run(&[0], 50 * MS)?;
     check_eq!(crowd.enabled()?, [0, 1]);
-    // Another one that joins and leaves.
-    lab.zernel.set_class(&crowd.target(1), Level::BE)?;
-    super::keep_busy(crowd.context(1))?;
-    crowd.wait_enabled(1)?;
-    crowd.wait_all_run(&[0, 1], 20 * MS)?;
-    lab.zernel.clear_class(&crowd.target(1))?;
-    crowd.wait_enabled(2)
-}
-
-pub(super) fn equal() -> Outcome {
-    let lab = Lab::open()?;
-    for count in [2, 3, 5, 8] {
-        let crowd = Crowd::taking_turns(&lab, &vec![1024; count])?;
-        crowd.wait_shares(&vec![1; count])?;
-    }
     Ok(())
 }
 
 pub(super) fn by_weight() -> Outcome {
     let lab = Lab::open()?;
-    for weights in [&[3072, 1024][..], &[300, 100], &[6000, 2000, 2000]] {
-        let crowd = Crowd::taking_turns(&lab, weights)?;
-        let due: Vec<_> = weights.iter().map(|&w| u64::from(w)).collect();
-        crowd.wait_shares(&due)?;
+    for weights in [
+        &[1024; 2][..],
+        &[1024; 3],
+        &[1024; 8],
+        &[300, 100],
+        &[6000, 2000, 2000],
+    ] {
+        Crowd::taking_turns(&lab, weights)?.wait_shares(weights)?;
     }
     Ok(())
 }
@@ -94,21 +75,57 @@ pub(super) fn of_other_disciplines() -> Outcome {
 pub(super) fn weight_changes_at_once() -> Outcome {
     let lab = Lab::open()?;
     let crowd = Crowd::taking_turns(&lab, &[1024, 1024])?;
-    let told = |at: usize| -> Result<u32> {
-        Ok(lab.zernel.class(&crowd.target(at))?.weight.value.number())
-    };
-    crowd.wait_shares(&[1, 1])?;
-    lab.zernel.set_class(
-        &crowd.target(0),
-        Attributes::from(Level::BE).weight(weight(3072)?),
-    )?;
-    check_eq!((told(0)?, told(1)?), (3072, 1024));
+    let told = |at: usize| -> Result<_> { Ok(lab.zernel.class(&crowd.target(at))?.weight.value) };
+    lab.zernel.set_class(&crowd.target(0), best_effort(3072)?)?;
+    check_eq!((told(0)?, told(1)?), (weight(3072)?, weight(1024)?));
     crowd.wait_shares(&[3, 1])?;
     // That of the process, once the TSG has none of its own.
     let me = Target::current_process();
-    lab.zernel
-        .set_class(&me, Attributes::from(Level::BE).weight(weight(512)?))?;
+    lab.zernel.set_class(&me, best_effort(512)?)?;
     lab.zernel.clear_class(&crowd.target(0))?;
-    check_eq!((told(0)?, told(1)?), (512, 1024));
+    check_eq!((told(0)?, told(1)?), (weight(512)?, weight(1024)?));
     crowd.wait_shares(&[1, 2])
+}
+
+/// A TSG that an administrator gave little has no way to more.
+pub(super) fn held_down() -> Outcome {
+    let root = Lab::open()?;
+    let group = Group::new("held-down")?;
+    let owner = owner_process(ALICE)?;
+    group.enter(owner.pid())?;
+    let tsg = root.zernel.tsgs().next().context("no TSG")??.id;
+    wait_moved(&root, tsg, group.id()?, None)?;
+    let (of_tsg, process) = (Target::Tsg(tsg), Target::Process(owner.pid()));
+    // The owner's own wishes, and the answers.
+    let own = |target: &Target, wishes: &[(u32, bool)]| -> Outcome {
+        in_child(|| {
+            sys::become_user(ALICE, ALICE, &[])?;
+            let zernel = Zernel::open()?;
+            for &(number, granted) in wishes {
+                let answer = errno(zernel.set_class(target, best_effort(number)?));
+                let expected = (!granted).then_some(Errno::PERM);
+                check_eq!(answer, expected, "{target:?} to {number}");
+            }
+            Ok(())
+        })
+    };
+    // Wishes for a more specific target, before and afterwards. The same once more is no rise; where
+    // it is the first time, it is one.
+    own(&of_tsg, &[(1024, true)])?;
+    root.zernel.set_class(&group.target()?, best_effort(100)?)?;
+    own(&of_tsg, &[(1024, true)])?;
+    own(&Target::Thread(owner.pid()), &[(1024, false), (101, false)])?;
+    let class = root.zernel.class(&of_tsg)?;
+    let in_force = (class.level.value, class.weight.value);
+    check_eq!(in_force, (Some(Level::BE), weight(100)?));
+    // The same target: less is free, and cannot be undone.
+    root.zernel.set_class(&process, best_effort(100)?)?;
+    own(
+        &process,
+        &[(101, false), (99, true), (100, false), (1024, false)],
+    )?;
+    let class = root.zernel.class(&of_tsg)?;
+    check_eq!(class.weight.value, weight(99)?);
+    check_eq!(class.weight.source, Source::Process);
+    Ok(())
 }

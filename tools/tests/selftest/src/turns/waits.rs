@@ -3,12 +3,12 @@
 
 use std::time::Duration;
 
-use anyhow::{ensure, Result};
+use anyhow::ensure;
 use libzernel::sim::{Activity, Context, Item, Record};
 use libzernel::{tsg, Level, Target, Timestamp};
 
 use super::{at_most, keep_busy, Crowd, MS};
-use crate::common::{default_of, slice_of, Lab};
+use crate::common::{default_of, slice_of, wait_until, Lab};
 use crate::harness::Outcome;
 
 /// LC finds the GPU within one short slice and the switches around it, however many wait.
@@ -33,7 +33,7 @@ pub(super) fn of_lc() -> Outcome {
     let slice = u64::from(slice_of(7)) * 1_000;
     let most = slice + 2 * info.save_ns + info.restore_ns;
     at_most("the longest wait of LC", stats.max_wait_ns, most)?;
-    crowd.wait_all_run(&(0..8).collect::<Vec<_>>(), 10 * MS)
+    crowd.wait_everybody_runs(10 * MS)
 }
 
 /// Times in which one TSG ran and no other.
@@ -53,12 +53,10 @@ fn stretches(records: &[Record]) -> Vec<(u64, Timestamp, Timestamp)> {
 
 /// The longest from the end of one of these to the beginning of the next.
 fn longest_gap<'a>(of: impl Iterator<Item = &'a (u64, Timestamp, Timestamp)>) -> u64 {
-    let mut longest = 0;
-    let mut last: Option<Timestamp> = None;
+    let (mut longest, mut last) = (0, None);
     for &(_, start, end) in of {
-        if let Some(last) = last {
-            longest = longest.max(start.as_ns() - last.as_ns());
-        }
+        let since = last.map_or(0, |last: Timestamp| start.as_ns() - last.as_ns());
+        longest = longest.max(since);
         last = Some(end);
     }
     longest
@@ -70,14 +68,13 @@ pub(super) fn of_best_effort() -> Outcome {
     const TURNS: u64 = 12;
     let lab = Lab::open()?;
     let quantum = u64::from(default_of("rotation_quantum_us")) * 1_000;
-    let all: Vec<_> = (0..COUNT).collect();
     let crowd = Crowd::taking_turns(&lab, &[1024; COUNT])?;
     let trace = lab.sim.trace(0, 1 << 18)?;
     // Shorter ones are slices of a hand-over.
     let is_turn = |of: &&(u64, Timestamp, Timestamp)| of.2.since(of.1) >= Duration::from_millis(1);
     let mut records = Vec::new();
     let stretches = loop {
-        crowd.wait_all_run(&all, TURNS * quantum)?;
+        crowd.wait_everybody_runs(TURNS * quantum)?;
         let (more, dropped) = trace.read()?;
         ensure!(dropped == 0, "{dropped} records dropped");
         records.extend(more);
@@ -86,26 +83,15 @@ pub(super) fn of_best_effort() -> Outcome {
             let own = stretches.iter().filter(|of| of.0 == context.tsg());
             own.filter(is_turn).count() as u64
         };
-        if crowd
-            .members
-            .iter()
-            .all(|member| turns(member) >= TURNS / 2)
-        {
+        if crowd.members.iter().map(turns).min() >= Some(TURNS / 2) {
             break stretches;
         }
     };
-    let turn = stretches
-        .iter()
-        .map(|(_, start, end)| end.as_ns() - start.as_ns())
-        .max()
-        .unwrap_or(0);
+    let lengths = stretches.iter().map(|of| of.2.as_ns() - of.1.as_ns());
+    let turn = lengths.max().unwrap_or(0);
     let hand_over = longest_gap(stretches.iter().filter(is_turn));
     let longest = (quantum + quantum / 16).max(turn) + hand_over;
-    println!(
-        "    # longest turn {} us, longest hand-over {} us",
-        turn / 1_000,
-        hand_over / 1_000
-    );
+    println!("    # longest turn {turn} ns, longest hand-over {hand_over} ns");
     let most = 5 * (COUNT as u64 - 1) * longest;
     for (context, _) in &crowd.members {
         let own = stretches.iter().filter(|of| of.0 == context.tsg());
@@ -124,12 +110,11 @@ pub(super) fn of_the_busy() -> Outcome {
         lab.wait_slice(crowd.context(at), slice_of(7))?;
     }
     keep_busy(crowd.context(0))?;
-    let burst = |length: u64| -> Result<()> {
+    let burst = |length: u64| -> Outcome {
         let item = Item::work(Duration::from_nanos(length));
-        let submitted = crowd.context(1).submit(0, &[item])?;
-        crowd
-            .context(1)
-            .wait(0, submitted.last_seq, Timestamp::NEVER)?;
+        let context = crowd.context(1);
+        let submitted = context.submit(0, &[item])?;
+        context.wait(0, submitted.last_seq, Timestamp::NEVER)?;
         Ok(())
     };
     burst(2 * MS)?;
@@ -138,7 +123,7 @@ pub(super) fn of_the_busy() -> Outcome {
         burst(2 * MS)?;
         // Three quarters of the time nobody but the busy one has anything to run.
         let busy = crowd.context(0).stats()?.busy_ns;
-        crate::common::wait_until("the busy one goes on", || {
+        wait_until("the busy one goes on", || {
             Ok(crowd.context(0).stats()?.busy_ns >= busy + 30 * MS)
         })?;
     }
