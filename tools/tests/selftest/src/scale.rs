@@ -185,7 +185,6 @@ fn fill() -> Result<()> {
     };
     check_eq!(crowd.zernel.info()?.classes_max as usize, MOST);
     check_eq!(crowd.zernel.gpus().count(), GPUS as usize, "GPUs");
-    let began = Instant::now();
     crowd.grow(0, FEW)?;
     let before = crowd.costs()?;
     // One GPU with all that it can have.
@@ -204,7 +203,6 @@ fn fill() -> Result<()> {
     let stats = crowd.zernel.stats()?;
     let population = (stats.gpus, stats.tsgs, stats.classes);
     check_eq!(population, (GPUS.into(), MOST as u64, MOST as u64));
-    println!("    # {MOST} assignments after {:?}", began.elapsed());
     none_more(&mut crowd)?;
     wait_set(&crowd.zernel)?;
     for number in [0, FULL - 1, FULL, MOST / 2, MOST - 1] {
