@@ -2,80 +2,50 @@
 //! Phases of machine-learning programs: who has them, how they are told and counted, hints.
 
 mod detection;
-mod fair;
-mod follow;
 mod hints;
 pub mod nice;
-mod permissions;
-mod prefetch;
-mod program;
-mod races;
-mod refusals;
-mod times;
-mod training;
+mod timed;
+pub mod who;
+
+use std::sync::mpsc;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use libzernel::{Phase, Process, Thread, Zernel};
+use libzernel::{Phase, Process, Target, Thread, Tracking, Zernel};
 
+use crate::child::in_child;
 use crate::common::{tid, wait_until};
-use crate::harness::{case, suite, Suite};
+use crate::harness::{case, suite, Outcome, Suite};
 
 /// The suite.
 pub const SUITE: Suite = suite(
     "phase",
     &[
-        case("who_has_no_phases", refusals::no_phases),
-        case("no_such_thread", refusals::no_such_thread),
-        case("who_sees", permissions::who_sees),
-        case("who_may_hint", permissions::who_may_hint),
-        case("plain_is_never_anything", follow::plain_is_never_anything),
-        case("another_user", follow::another_user),
-        case("one_thread_is_enough", follow::one_thread_is_enough),
-        case("children", follow::children),
-        case("owners_of_tsgs", follow::owners),
-        case("exec", follow::exec),
-        case("untrack_forgets", follow::untrack_forgets),
-        case("times_add_up", times::add_up),
-        case("transitions", times::transitions),
-        case("time_of_the_exited_stays", times::exited),
-        case("time_of_the_untracked_stays", times::untracked),
+        case("who_has_none", who::who_has_none),
+        case("who_sees", who::who_sees),
+        case("who_may_hint", who::who_may_hint),
+        case("another_user", who::another_user),
+        case("one_thread_is_enough", who::one_thread_is_enough),
+        case("children", who::children),
+        case("owners_of_tsgs", who::owners),
+        case("exec", who::exec),
+        case("times_add_up", hints::add_up),
+        case("time_of_those_who_go_stays", hints::stay),
         case("hint_wins_and_ends", hints::wins_and_ends),
-        case("hint_expires", hints::expires),
-        case("hint_is_replaced", hints::replaced),
-        case("hint_of_another_thread", hints::of_another_thread),
-        case("hint_wins_over_detection", hints::over_detection),
-        case("short_lived_threads", races::short_lived),
-        case("hints_beside_ends", races::hints_beside_ends),
-        case("nice_is_off", nice::off),
+        case("everything_at_once", hints::everything_at_once),
         case("nice_of_each_phase", nice::of_each_phase),
-        case("nice_within_limits", nice::within_limits),
-        case(
-            "nice_of_the_administrator",
-            nice::privilege::of_the_administrator,
-        ),
-        case(
-            "nice_of_borrowed_rights",
-            nice::privilege::of_borrowed_rights,
-        ),
+        case("nice_of_borrowed_rights", nice::of_borrowed_rights),
         case("nice_set_meanwhile", nice::set_meanwhile),
         case("nice_tuned_at_once", nice::tuned_at_once),
         case("nice_ends_with_tracking", nice::ends_with_tracking),
         case("nice_of_those_who_are_made", nice::of_those_who_are_made),
-        case("nice_reset_on_fork", nice::reset_on_fork),
-        case("nice_exec", nice::exec),
         case("nice_of_other_policies", nice::of_other_policies),
-        case("nice_races", nice::races),
         case("nice_unload", nice::unload),
         case("nice_without_memory", nice::without_memory),
         case("waiting_for_the_gpu", detection::waiting_for_the_gpu),
-        case("reading", detection::reading),
-        case("short_bursts", detection::short_bursts),
-        case("reading_beside_the_gpu", detection::reading_beside_the_gpu),
-        case("thresholds_at_once", detection::thresholds),
-        case("stability", detection::stability),
+        case("tuned_at_once", detection::tuned_at_once),
         case("collectives", detection::collectives),
-        case("training_program", program::trains),
-        case("training_program_refusals", program::says_why_not),
+        case("training_program", timed::program),
     ],
 );
 
@@ -83,34 +53,68 @@ pub const SUITE: Suite = suite(
 pub const TIMED: Suite = suite(
     "timed",
     &[
-        case("training_loop", training::fixed),
-        case("random_training_loop", training::random),
-        case("sampled_beside_many", fair::beside_many),
-        case("training_loop_that_spins", training::spinning),
+        case("sampled_beside_many", timed::beside_many),
+        case("training_loop_that_spins", timed::spinning),
         case("costs_of_waits", crate::gpuwait::costs),
-        case("no_signal_without_history", prefetch::without_history),
-        case("who_sees_the_signal", prefetch::who_sees),
-        case("signal_comes_ahead_of_the_end", prefetch::ahead_of_the_end),
-        case("signal_that_is_not_heeded", prefetch::unheeded),
-        case("signal_with_a_fixed_lead", prefetch::fixed_lead),
-        case("signal_removes_idle_time", prefetch::removes_idle_time),
-        case("signal_of_random_steps", prefetch::random),
-        case("signals_are_judged", prefetch::judged),
-        case("signal_beside_an_optimizer", prefetch::beside_an_optimizer),
+        case("signal_comes_ahead_of_the_end", timed::ahead_of_the_end),
+        case("signals_are_judged", timed::judged),
+        case("signal_beside_an_optimizer", timed::beside_an_optimizer),
     ],
 );
 
 const MS: u64 = 1_000_000;
 
-/// The phases of a thread, if it is listed.
-fn phases_of(zernel: &Zernel, tid: u32) -> Result<Option<Thread>> {
-    for phases in zernel.phases() {
-        let phases = phases?;
-        if phases.tid == tid {
-            return Ok(Some(phases));
-        }
+/// Longer than any case takes.
+pub const LONG: Duration = Duration::from_secs(60);
+
+fn me() -> u32 {
+    std::process::id()
+}
+
+/// Tracks the calling process as a machine-learning program.
+fn track_self() -> Result<Zernel> {
+    let zernel = Zernel::open()?;
+    zernel.track(&Target::current_process(), Tracking::ML)?;
+    Ok(zernel)
+}
+
+/// Runs `run` in a machine-learning program of its own.
+fn in_program(run: impl FnOnce(&Zernel) -> Outcome) -> Outcome {
+    in_child(|| run(&track_self()?))
+}
+
+/// Gives a hint for the calling thread.
+fn hint(zernel: &Zernel, phase: Phase, duration: Duration) -> Outcome {
+    Ok(zernel.hint(&Target::CurrentThread, phase, duration)?)
+}
+
+/// A thread that comes back to user space all the time, until this is dropped.
+struct Helper {
+    tid: u32,
+    _stop: mpsc::Sender<()>,
+}
+
+impl Helper {
+    fn new() -> Result<Self> {
+        let (tell, told) = mpsc::channel();
+        let (stop, wait) = mpsc::channel::<()>();
+        std::thread::spawn(move || {
+            let _ = tell.send(tid());
+            let pause = Duration::from_millis(2);
+            while wait.recv_timeout(pause) == Err(mpsc::RecvTimeoutError::Timeout) {}
+        });
+        Ok(Self {
+            tid: told.recv()?,
+            _stop: stop,
+        })
     }
-    Ok(None)
+}
+
+/// The phases of a thread, if it is listed.
+pub fn phases_of(zernel: &Zernel, tid: u32) -> Result<Option<Thread>> {
+    let mut phases = zernel.phases();
+    let found = phases.find(|found| found.as_ref().map_or(true, |found| found.tid == tid));
+    Ok(found.transpose()?)
 }
 
 /// The phases of the calling thread, which has some.
@@ -118,32 +122,30 @@ fn own(zernel: &Zernel) -> Result<Thread> {
     phases_of(zernel, tid())?.context("the calling thread has no phases")
 }
 
+/// Waits until the calling thread is in a phase.
+fn wait_phase(zernel: &Zernel, phase: Phase) -> Outcome {
+    wait_until(&format!("samples tell of {phase}"), || {
+        Ok(own(zernel)?.phase == phase)
+    })
+}
+
 /// The phases of the threads of a process.
 fn phases_in(zernel: &Zernel, pid: u32) -> Result<Vec<Thread>> {
-    let mut found = Vec::new();
-    for phases in zernel.phases() {
-        let phases = phases?;
-        if phases.pid == pid {
-            found.push(phases);
-        }
-    }
-    Ok(found)
+    let mut phases = zernel.phases().collect::<libzernel::Result<Vec<_>>>()?;
+    phases.retain(|phases| phases.pid == pid);
+    Ok(phases)
 }
 
 /// A process, if it is listed.
-fn process(zernel: &Zernel, pid: u32) -> Result<Option<Process>> {
-    for process in zernel.processes() {
-        let process = process?;
-        if process.pid == pid {
-            return Ok(Some(process));
-        }
-    }
-    Ok(None)
+pub fn process(zernel: &Zernel, pid: u32) -> Result<Option<Process>> {
+    let mut processes = zernel.processes();
+    let found = processes.find(|found| found.as_ref().map_or(true, |found| found.pid == pid));
+    Ok(found.transpose()?)
 }
 
 /// The calling process, which is listed.
 fn own_process(zernel: &Zernel) -> Result<Process> {
-    process(zernel, std::process::id())?.context("the calling process is not listed")
+    process(zernel, me())?.context("the calling process is not listed")
 }
 
 /// Waits until so many threads of a process have phases.

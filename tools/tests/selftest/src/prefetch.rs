@@ -1,64 +1,50 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Subscriptions of prefetch signals: eventfds, words, files that are read ahead.
 
-mod ends;
 mod permissions;
-mod program;
-mod quotas;
-mod races;
 mod reading;
-mod refusals;
-mod ways;
+mod subscriptions;
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use libzernel::{Phase, Process, Subscription, Target, Tracking, Zernel};
+use libzernel::prefetch::Ranges;
+use libzernel::{Phase, Subscription, Target, Tracking, Zernel};
 use rustix::event::{eventfd, EventfdFlags};
 use rustix::io::Errno;
 
+use crate::check_eq;
 use crate::common::{tune, wait_until};
-use crate::harness::{case, suite, Suite};
+use crate::harness::{case, suite, Outcome, Suite};
+use crate::phase::{phases_of, process, LONG};
 use crate::track::wait_recorded;
 
 /// The suite.
 pub const SUITE: Suite = suite(
     "prefetch",
     &[
-        case("eventfds_count", ways::eventfds_count),
-        case("words_count", ways::words_count),
-        case("words_end_with_their_file", ways::words_end_with_their_file),
-        case("epoll_tells_of_signals", ways::epoll_tells_of_signals),
-        case("of_another_process", ways::of_another_process),
-        case("bad_files", refusals::bad_files),
-        case("no_such_process", refusals::no_such_process),
-        case("no_such_slot", refusals::no_such_slot),
-        case("handles", refusals::handles),
-        case("subscriptions_of_a_user", quotas::subscriptions_of_a_user),
-        case("bytes_of_a_user", quotas::bytes_of_a_user),
-        case("who_may_subscribe", permissions::who_may_subscribe),
-        case("other_pid_namespaces", permissions::other_pid_namespaces),
+        case("eventfds_count", subscriptions::eventfds_count),
+        case("words_count", subscriptions::words_count),
         case(
-            "who_has_become_another",
-            permissions::who_has_become_another,
+            "epoll_tells_of_signals",
+            subscriptions::epoll_tells_of_signals,
         ),
-        case("fills_the_page_cache", reading::fills_the_page_cache),
-        case("span_begins_anew", reading::span_begins_anew),
-        case("end_of_the_file", reading::end_of_the_file),
+        case("bad_files", subscriptions::bad_files),
+        case("handles", subscriptions::handles),
+        case("quotas_of_a_user", permissions::of_a_user),
+        case("who_may_subscribe", permissions::who_may_subscribe),
+        case("who_sees_signals", permissions::who_sees),
+        case("other_pid_namespaces", permissions::other_pid_namespaces),
+        case("fills_the_page_cache", reading::fill_the_page_cache),
         case("is_charged_to_who_asked", reading::is_charged),
         case("blocked_reading_blocks_nobody", reading::blocked),
-        case("process_is_killed", ends::process_is_killed),
-        case("file_is_closed", ends::file_is_closed),
-        case("module_stays", ends::module_stays),
-        case("beside_signals", races::beside_signals),
-        case("program_shows_signals", program::shows_signals),
-        case("program_reads_ahead", program::reads_ahead),
-        case("program_says_what_is_wrong", program::says_what_is_wrong),
+        case("file_is_closed", subscriptions::file_is_closed),
+        case("module_stays", subscriptions::module_stays),
+        case("beside_signals", subscriptions::beside_signals),
+        case("program_shows_and_reads", reading::shows_and_reads),
+        case("program_says_what_is_wrong", reading::says_what_is_wrong),
     ],
 );
-
-const LONG: Duration = Duration::from_secs(60);
 
 /// Gives signals for a process: as often as it is said to compute, for each computation is
 /// signalled as soon as it begins.
@@ -74,11 +60,8 @@ impl<'a> Signaller<'a> {
         zernel.track(&Target::Process(pid), Tracking::ML)?;
         wait_recorded(zernel, pid, 1)?;
         let signaller = Self { zernel, pid };
-        signaller
-            .zernel
-            .hint(&Target::Thread(pid), Phase::GpuCompute, LONG)?;
-        signaller.wait_sampled()?;
-        signaller.end_computation()?;
+        signaller.pass(Phase::GpuCompute)?;
+        signaller.pass(Phase::Unknown)?;
         Ok(signaller)
     }
 
@@ -87,56 +70,36 @@ impl<'a> Signaller<'a> {
         Self::new(zernel, std::process::id())
     }
 
-    fn process(&self) -> Result<Process> {
-        for process in self.zernel.processes() {
-            let process = process?;
-            if process.pid == self.pid {
-                return Ok(process);
-            }
-        }
-        anyhow::bail!("process {} is not listed", self.pid)
+    fn hint(&self, phase: Phase) -> Outcome {
+        Ok(self.zernel.hint(&Target::Thread(self.pid), phase, LONG)?)
     }
 
-    /// Waits until what was said just now was seen.
-    fn wait_sampled(&self) -> Result<()> {
+    /// Has it be in a phase, and waits until that was seen.
+    fn pass(&self, phase: Phase) -> Outcome {
+        self.hint(phase)?;
         let samples = || -> Result<u64> {
-            for thread in self.zernel.phases() {
-                let thread = thread?;
-                if thread.tid == self.pid {
-                    return Ok(thread.samples);
-                }
-            }
-            Ok(0)
+            Ok(phases_of(self.zernel, self.pid)?.map_or(0, |thread| thread.samples))
         };
         let before = samples()?;
         wait_until("samples are taken", || Ok(samples()? > before + 3))
     }
 
-    /// Has what it computes be over.
-    fn end_computation(&self) -> Result<()> {
-        self.zernel
-            .hint(&Target::Thread(self.pid), Phase::Unknown, LONG)?;
-        self.wait_sampled()
-    }
-
-    fn computation(&self) -> Result<()> {
-        let before = self.process()?.prefetch;
-        self.zernel
-            .hint(&Target::Thread(self.pid), Phase::GpuCompute, LONG)?;
-        wait_until("there is a signal", || {
-            Ok(self.process()?.prefetch.signals > before.signals)
-        })?;
-        self.end_computation()
+    fn signals(&self) -> Result<u64> {
+        let process = process(self.zernel, self.pid)?.context("it is not listed")?;
+        Ok(process.prefetch.signals)
     }
 
     /// Gives so many signals.
-    pub fn signal(&self, count: u32) -> Result<()> {
-        let before = self.process()?.prefetch.signals;
-        for _ in 0..count {
-            self.computation()?;
+    pub fn signal(&self, count: u64) -> Outcome {
+        let before = self.signals()?;
+        for number in 1..=count {
+            self.hint(Phase::GpuCompute)?;
+            wait_until("there is a signal", || {
+                Ok(self.signals()? >= before + number)
+            })?;
+            self.pass(Phase::Unknown)?;
         }
-        let signals = self.process()?.prefetch.signals - before;
-        crate::check_eq!(signals, u64::from(count), "signals");
+        check_eq!(self.signals()? - before, count, "signals");
         Ok(())
     }
 }
@@ -153,8 +116,19 @@ impl Bell {
     /// One that rings for a process.
     fn of(zernel: &Zernel, target: &Target) -> Result<(Self, Subscription)> {
         let bell = Self::new()?;
-        let subscription = zernel.subscribe_eventfd(target, bell.0.as_fd())?;
+        let subscription = bell.subscribe(zernel, target)?;
         Ok((bell, subscription))
+    }
+
+    /// It rings for a process, too.
+    fn subscribe(&self, zernel: &Zernel, target: &Target) -> libzernel::Result<Subscription> {
+        zernel.subscribe_eventfd(target, self.0.as_fd())
+    }
+
+    /// Rings it.
+    fn ring(&self) -> Outcome {
+        rustix::io::write(&self.0, &1u64.to_ne_bytes())?;
+        Ok(())
     }
 
     /// The number of rings since the last question. A ring comes a moment after the signal; waits
@@ -177,6 +151,20 @@ impl Bell {
             Err(errno) => Err(errno).context("read an eventfd"),
         }
     }
+}
+
+/// Has a file read ahead at signals of the calling process: from an offset on, a length, in a span.
+fn read_ahead(
+    zernel: &Zernel,
+    file: impl AsFd,
+    [offset, length, span]: [u64; 3],
+) -> libzernel::Result<Subscription> {
+    let ranges = Ranges {
+        offset,
+        length,
+        span,
+    };
+    zernel.subscribe_read_ahead(&Target::current_process(), file.as_fd(), &ranges)
 }
 
 /// Waits until so many subscriptions count.

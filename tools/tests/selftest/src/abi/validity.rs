@@ -15,6 +15,8 @@ use rustix::process::{pidfd_open, PidfdFlags};
 
 use super::sizes::refused;
 use super::stage::{own, Call, Stage, CALLS};
+use crate::child::Child;
+use crate::common::{ended_thread, SOON};
 use crate::harness::Outcome;
 
 /// A line of the table.
@@ -272,6 +274,8 @@ pub(super) fn fields() -> Outcome {
 
 /// Descriptors that targets can be confused with.
 struct Descriptors {
+    zombie: Child,
+    ended: u32,
     process: OwnedFd,
     thread: OwnedFd,
     folder: OwnedFd,
@@ -334,6 +338,7 @@ const WRONG: &[Wrong] = wrong! { stage, fds;
         "no such number": 0, NO_PID => SRCH;
         "more than an int": 0, 1 << 32 | 1 => SRCH;
         "a kernel thread": 0, 2 => SRCH;
+        "a zombie": 0, fds.zombie.pid().into() => SRCH;
         "the caller with a number": SELF, 1 => INVAL;
         "both flags": FD | SELF, 0 => INVAL;
         "an unknown flag": 4, 1 => INVAL;
@@ -346,6 +351,8 @@ const WRONG: &[Wrong] = wrong! { stage, fds;
         "number 0": 0, 0 => SRCH;
         "no such number": 0, NO_PID => SRCH;
         "a kernel thread": 0, 2 => SRCH;
+        "a zombie": 0, fds.zombie.pid().into() => SRCH;
+        "one that has ended": 0, fds.ended.into() => SRCH;
         "the caller with a number": SELF, 1 => INVAL;
         "both flags": FD | SELF, 0 => INVAL;
         "an unknown flag": 1 << 31, 1 => INVAL;
@@ -380,7 +387,11 @@ pub(super) fn targets() -> Outcome {
     // PIDFD_THREAD, which has the value of O_EXCL.
     let of_thread = PidfdFlags::from_bits_retain(OFlags::EXCL.bits());
     let folder = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let zombie = Child::spawn(|| Ok(()))?;
+    zombie.wait_ended(SOON)?;
     let fds = Descriptors {
+        zombie,
+        ended: ended_thread()?,
         process: pidfd_open(me, PidfdFlags::empty())?,
         thread: pidfd_open(thread, of_thread).context("a thread's pidfd")?,
         folder: rustix::fs::open("/proc", folder, Mode::empty())?,

@@ -1,23 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Nice values of phases: what a thread has in each, within which limits, and that it gets its own
-//! back whatever happens.
+//! Nice values of phases: the value in each, its limits, and the return of the thread's own.
 
-pub mod privilege;
-
-use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
-use std::sync::mpsc;
 use std::time::Duration;
 
 use anyhow::{ensure, Context as _, Result};
-use libzernel::{Phase, Target, Tracking, Zernel};
-use rustix::event::{eventfd, EventfdFlags};
+use libzernel::{Phase, Target, Timestamp, Tracking, Zernel};
 use rustix::io::Errno;
 use rustix::process::{getpriority_process, setpriority_process, setrlimit, Pid, Resource, Rlimit};
 use testkit::faults::Faults;
-use testkit::{passing, Repeat};
 
-use super::{own, phases_of, wait_phases};
+use super::{
+    hint, in_program, me, own, own_process, phases_in, phases_of, process, track_self, wait_phase,
+    wait_phases, Helper, LONG,
+};
 use crate::check_eq;
 use crate::child::{in_child, Child};
 use crate::common::{load_all, tid, try_unload, tune, unload_all, wait_until};
@@ -25,8 +20,6 @@ use crate::harness::Outcome;
 use crate::permit::ALICE;
 use crate::sys;
 use crate::track::wait_recorded;
-
-const LONG: Duration = Duration::from_secs(60);
 
 /// The addition of each phase by default.
 const DELTAS: [(Phase, i32); 5] = [
@@ -51,237 +44,200 @@ pub fn nice() -> Result<i32> {
     nice_of(tid())
 }
 
-fn set_nice(nice: i32) -> Result<()> {
+pub(super) fn set_nice(nice: i32) -> Outcome {
     Ok(setpriority_process(pid_of(tid()), nice)?)
 }
 
-/// Tracks the calling process, whose threads have a phase as soon as they are told.
-fn track_self() -> Result<Zernel> {
-    let zernel = Zernel::open()?;
-    zernel.track(&Target::current_process(), Tracking::ML)?;
-    Ok(zernel)
-}
-
-/// The caller may have a nice value of 20 less this.
-fn limit(rlimit: u64) -> Result<()> {
-    let limit = Rlimit {
-        current: Some(rlimit),
-        maximum: Some(rlimit),
-    };
-    Ok(setrlimit(Resource::Nice, limit)?)
-}
-
-fn become_alice() -> Result<()> {
-    Ok(sys::become_user(ALICE, ALICE, &[])?)
-}
-
-/// A thread that does what it is told, until this is dropped.
-pub struct Helper {
-    pub tid: u32,
-    stop: Option<mpsc::Sender<()>>,
-    thread: Option<std::thread::JoinHandle<()>>,
-}
-
-impl Helper {
-    /// One that comes back to user space all the time.
-    pub fn new() -> Result<Self> {
-        let (tell, told) = mpsc::channel();
-        let (stop, wait) = mpsc::channel::<()>();
-        let thread = std::thread::spawn(move || {
-            tell.send(tid()).expect("somebody listens");
-            while wait.recv_timeout(Duration::from_millis(2))
-                == Err(mpsc::RecvTimeoutError::Timeout)
-            {}
-        });
-        Ok(Self {
-            tid: told.recv()?,
-            stop: Some(stop),
-            thread: Some(thread),
-        })
-    }
-}
-
-impl Drop for Helper {
-    fn drop(&mut self) {
-        drop(self.stop.take());
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
-}
-
-/// Nobody asked for it.
-pub(super) fn off() -> Outcome {
-    in_child(|| {
-        let zernel = track_self()?;
-        for (phase, _) in DELTAS {
-            zernel.hint(&Target::CurrentThread, phase, LONG)?;
-            check_eq!((nice()?, own(&zernel)?.nice), (0, 0), "{phase}");
-        }
-        Ok(())
-    })
-}
-
-/// With the right to have any nice value, as root has.
-pub(super) fn of_each_phase() -> Outcome {
-    tune("phase_nice", 1)?;
-    for base in [0, 7, -3, 17, -18] {
-        in_child(|| {
-            set_nice(base)?;
-            let zernel = track_self()?;
-            check_eq!(nice()?, base);
-            for (phase, delta) in DELTAS.into_iter().chain(DELTAS) {
-                zernel.hint(&Target::CurrentThread, phase, LONG)?;
-                let expected = (base + delta).clamp(-20, 19);
-                check_eq!(nice()?, expected, "{phase} from {base}");
-                let thread = own(&zernel)?;
-                check_eq!((thread.phase, thread.nice), (phase, expected - base));
-            }
-            // When the hint is over and samples tell otherwise.
-            zernel.hint(
-                &Target::CurrentThread,
-                Phase::GpuCompute,
-                Duration::from_millis(20),
-            )?;
-            wait_until("samples tell of another phase", || {
-                Ok(own(&zernel)?.phase == Phase::Unknown)
-            })?;
-            check_eq!(nice()?, base);
-            Ok(())
-        })?;
+/// In every phase, twice around, a thread has its own value, `lower` in those that ask for less, or
+/// `higher`.
+fn check_phases(zernel: &Zernel, tid: u32, base: i32, lower: i32, higher: i32) -> Outcome {
+    for (phase, delta) in DELTAS.into_iter().chain(DELTAS) {
+        zernel.hint(&Target::Thread(tid), phase, LONG)?;
+        let expected = match delta {
+            ..0 => lower,
+            0 => base,
+            1.. => higher,
+        };
+        let thread = phases_of(zernel, tid)?.context("it is not listed")?;
+        let seen = (thread.phase, nice_of(tid)?, thread.nice);
+        check_eq!(seen, (phase, expected, expected - base), "from {base}");
     }
     Ok(())
 }
 
-/// A program of a user, tracked by that user.
-pub(super) fn within_limits() -> Outcome {
+/// Programs of root, who may have any value, and of a user within its limit.
+pub(super) fn of_each_phase() -> Outcome {
+    // Nobody asked for it.
+    in_program(|zernel| check_phases(zernel, tid(), 0, 0, 0))?;
     tune("phase_nice", 1)?;
-    for (rlimit, base, lower) in [
-        (0, 0, 0),
-        (20, 0, 0),
-        (23, 0, -3),
-        (25, 0, -5),
-        (40, 0, -5),
-        (20, 3, 0),
+    for (user, limit, base, lower, higher) in [
+        (0, 0, 0, -5, 5),
+        (0, 0, 7, 2, 12),
+        (0, 0, -3, -8, 2),
+        (0, 0, 17, 12, 19),
+        (0, 0, -18, -20, -13),
+        (ALICE, 0, 0, 0, 5),
+        (ALICE, 20, 0, 0, 5),
+        (ALICE, 23, 0, -3, 5),
+        (ALICE, 25, 0, -5, 5),
+        (ALICE, 40, 0, -5, 5),
+        (ALICE, 20, 3, 0, 8),
         // Where root has put it.
-        (20, -4, -4),
+        (ALICE, 20, -4, -4, 1),
     ] {
-        in_child(|| {
-            limit(rlimit)?;
+        // The lowest that it may have is 20 less the limit.
+        let begin = || -> Outcome {
+            let (current, maximum) = (Some(limit), Some(limit));
+            setrlimit(Resource::Nice, Rlimit { current, maximum })?;
             set_nice(base)?;
-            become_alice()?;
+            Ok(sys::become_user(user, user, &[])?)
+        };
+        let check = |zernel: &Zernel, tid: u32| {
+            check_phases(zernel, tid, base, lower, higher)
+                .with_context(|| format!("user {user} with {limit}"))
+        };
+        in_child(|| {
+            begin()?;
             let zernel = track_self()?;
-            for (phase, delta) in DELTAS {
-                zernel.hint(&Target::CurrentThread, phase, LONG)?;
-                let expected = if delta < 0 { lower } else { base + delta };
-                check_eq!(nice()?, expected, "{phase} from {base} with {rlimit}");
-                check_eq!(own(&zernel)?.nice, expected - base);
-            }
+            check(&zernel, tid())?;
+            // The hint is over, and samples tell otherwise.
+            hint(&zernel, Phase::GpuCompute, Duration::from_millis(20))?;
+            wait_phase(&zernel, Phase::Unknown)?;
+            check_eq!(nice()?, base);
+            hint(&zernel, Phase::OptimizerStep, LONG)?;
             zernel.untrack(&Target::current_process())?;
             check_eq!(nice()?, base);
             Ok(())
         })?;
+        // The privilege of an administrator who tracks it and gives hints does not help.
+        let (zernel, child) = (Zernel::open()?, Child::idle(begin)?);
+        zernel.track(&Target::Process(child.pid()), Tracking::ML)?;
+        wait_recorded(&zernel, child.pid(), 1)?;
+        check(&zernel, child.pid())?;
+        zernel.hint(&Target::Thread(child.pid()), Phase::GpuCompute, LONG)?;
+        zernel.untrack(&Target::Process(child.pid()))?;
+        check_eq!(nice_of(child.pid())?, base);
     }
     Ok(())
+}
+
+/// The rights of a program that has taken those of another user do not go over to phases that its
+/// own user tells.
+pub(super) fn of_borrowed_rights() -> Outcome {
+    tune("phase_nice", 1)?;
+    in_program(|zernel| {
+        wait_recorded(zernel, me(), 1)?;
+        sys::set_users(ALICE, 0, 0)?;
+        check_phases(zernel, tid(), 0, 0, 5)?;
+        sys::set_users(0, 0, 0)?;
+        check_phases(zernel, tid(), 0, -5, 5)
+    })
 }
 
 /// A value that somebody else sets is the thread's own from then on.
 pub(super) fn set_meanwhile() -> Outcome {
     tune("phase_nice", 1)?;
-    in_child(|| {
-        let zernel = track_self()?;
+    in_program(|zernel| {
+        let nice_in = |phase| -> Result<i32> {
+            hint(zernel, phase, LONG)?;
+            nice()
+        };
         for (set, phase, expected) in [
             (10, Phase::OptimizerStep, 5),
             (3, Phase::GpuCompute, 8),
             (-12, Phase::DataLoading, -17),
             (0, Phase::GpuCompute, 5),
         ] {
-            zernel.hint(&Target::CurrentThread, Phase::Collective, LONG)?;
+            nice_in(Phase::Collective)?;
             set_nice(set)?;
             // It stays until the phase changes.
-            check_eq!((nice()?, own(&zernel)?.nice), (set, 0));
-            zernel.hint(&Target::CurrentThread, Phase::Unknown, LONG)?;
-            check_eq!(nice()?, set);
-            zernel.hint(&Target::CurrentThread, Phase::Collective, LONG)?;
-            zernel.hint(&Target::CurrentThread, phase, LONG)?;
-            check_eq!(nice()?, expected);
+            check_eq!((nice()?, own(zernel)?.nice), (set, 0));
+            check_eq!(nice_in(Phase::Unknown)?, set);
+            check_eq!(nice_in(phase)?, expected);
             set_nice(set)?;
             tune("phase_nice", 0)?;
             check_eq!(nice()?, set);
             tune("phase_nice", 1)?;
         }
-        zernel.hint(&Target::CurrentThread, Phase::GpuCompute, LONG)?;
-        set_nice(11)?;
-        zernel.untrack(&Target::current_process())?;
-        check_eq!(nice()?, 11);
         // The same value cannot be told from zernel's own.
-        zernel.track(&Target::current_process(), Tracking::ML)?;
-        zernel.hint(&Target::CurrentThread, Phase::GpuCompute, LONG)?;
-        check_eq!(nice()?, 16);
+        nice_in(Phase::Unknown)?;
+        set_nice(11)?;
+        check_eq!(nice_in(Phase::GpuCompute)?, 16);
         set_nice(16)?;
-        zernel.hint(&Target::CurrentThread, Phase::Unknown, LONG)?;
-        check_eq!(nice()?, 11);
+        check_eq!(nice_in(Phase::Unknown)?, 11);
+        nice_in(Phase::GpuCompute)?;
+        set_nice(9)?;
+        zernel.untrack(&Target::current_process())?;
+        check_eq!(nice()?, 9);
         Ok(())
     })
 }
 
 /// A change reaches threads that rest, and is complete when the tunable is written.
 pub(super) fn tuned_at_once() -> Outcome {
-    in_child(|| {
-        let zernel = track_self()?;
-        let helpers: Vec<_> = (0..4).map(|_| Helper::new()).collect::<Result<_>>()?;
-        wait_recorded(&zernel, std::process::id(), 5)?;
+    const STEPS: [(&str, i32, [i32; 4]); 8] = [
+        ("phase_nice", 1, [-5, 5, -5, -5]),
+        ("nice_data_loading", -20, [-20, 5, -5, -5]),
+        ("nice_gpu_compute", 19, [-20, 19, -5, -5]),
+        ("nice_collective", 1, [-20, 19, 1, -5]),
+        ("nice_optimizer_step", 0, [-20, 19, 1, 0]),
+        ("phase_nice", 0, [0; 4]),
+        ("nice_data_loading", -5, [0; 4]),
+        ("phase_nice", 1, [-5, 19, 1, 0]),
+    ];
+    in_program(|zernel| {
+        let helpers = (0..4).map(|_| Helper::new()).collect::<Result<Vec<_>>>()?;
+        wait_recorded(zernel, me(), 5)?;
         for (helper, (phase, _)) in helpers.iter().zip(DELTAS) {
             zernel.hint(&Target::Thread(helper.tid), phase, LONG)?;
         }
-        let expect = |expected: [i32; 4]| -> Outcome {
+        for (name, value, expected) in STEPS {
+            tune(name, value)?;
             for (helper, expected) in helpers.iter().zip(expected) {
-                check_eq!(nice_of(helper.tid)?, expected);
+                check_eq!(nice_of(helper.tid)?, expected, "{name} is {value}");
             }
-            Ok(())
-        };
-        expect([0; 4])?;
-        for _ in 0..3 {
-            tune("phase_nice", 1)?;
-            expect([-5, 5, -5, -5])?;
-            tune("nice_data_loading", -20)?;
-            tune("nice_gpu_compute", 19)?;
-            expect([-20, 19, -5, -5])?;
-            tune("nice_collective", 1)?;
-            tune("nice_optimizer_step", 0)?;
-            expect([-20, 19, 1, 0])?;
-            tune("phase_nice", 0)?;
-            expect([0; 4])?;
-            tune("nice_data_loading", -5)?;
-            tune("nice_gpu_compute", 5)?;
-            tune("nice_collective", -5)?;
-            tune("nice_optimizer_step", -5)?;
-            expect([0; 4])?;
         }
         Ok(())
     })
 }
 
+/// The phase ends with tracking, and with it its nice value: a thread that is tracked anew begins
+/// anew, also before it has let its record go.
 pub(super) fn ends_with_tracking() -> Outcome {
     tune("phase_nice", 1)?;
     in_child(|| {
-        let zernel = track_self()?;
-        let helper = Helper::new()?;
+        let zernel = &Zernel::open()?;
+        let (helper, target) = (Helper::new()?, Target::current_process());
+        let both = || anyhow::Ok((nice()?, nice_of(helper.tid)?));
+        let mut last = (0, 0);
         for round in 0..10 {
-            wait_recorded(&zernel, std::process::id(), 2)?;
-            zernel.hint(&Target::CurrentThread, Phase::GpuCompute, LONG)?;
+            let begin = Timestamp::now();
+            zernel.track(&target, Tracking::ML)?;
+            check_eq!(both()?, (0, 0), "round {round}");
+            wait_recorded(zernel, me(), 2)?;
+            hint(zernel, Phase::GpuCompute, LONG)?;
             zernel.hint(&Target::Thread(helper.tid), Phase::DataLoading, LONG)?;
-            check_eq!((nice()?, nice_of(helper.tid)?), (5, -5), "round {round}");
-            zernel.untrack(&Target::current_process())?;
-            check_eq!((nice()?, nice_of(helper.tid)?), (0, 0), "round {round}");
-            // It is tracked again before it has let its record go: without a phase.
-            zernel.track(&Target::current_process(), Tracking::ML)?;
-            check_eq!((nice()?, nice_of(helper.tid)?), (0, 0), "round {round}");
+            check_eq!(both()?, (5, -5), "round {round}");
+            let (mine, whole) = (own(zernel)?, own_process(zernel)?);
+            let most = Timestamp::now().since(begin).as_nanos() as u64;
+            ensure!(mine.id > last.0 && mine.hinted, "{mine:?}");
+            let (times, transitions) = (mine.phase_ns, mine.transitions);
+            ensure!(transitions == 1 && times.sum() <= most, "{mine:?}");
+            if round % 2 == 0 {
+                ensure!(whole.id > last.1, "an old id: {whole:?}");
+                ensure!(whole.phase_ns.sum() <= 2 * most, "{whole:?} in {most} ns");
+            }
+            last = (mine.id, whole.id);
+            check_eq!(zernel.untrack(&target)?, 0);
+            check_eq!(both()?, (0, 0), "round {round}");
+            check_eq!(phases_in(zernel, me())?, []);
+            if round % 2 == 1 {
+                wait_until("it is not listed", || Ok(process(zernel, me())?.is_none()))?;
+            }
         }
-        zernel.untrack(&Target::current_process())?;
         zernel.track(&Target::current_thread(), Tracking::ML)?;
-        wait_recorded(&zernel, std::process::id(), 1)?;
-        zernel.hint(&Target::CurrentThread, Phase::GpuCompute, LONG)?;
+        wait_recorded(zernel, me(), 1)?;
+        hint(zernel, Phase::GpuCompute, LONG)?;
         check_eq!(nice()?, 5);
         zernel.untrack(&Target::current_thread())?;
         check_eq!(nice()?, 0);
@@ -289,28 +245,31 @@ pub(super) fn ends_with_tracking() -> Outcome {
     })
 }
 
-/// Threads and processes begin with what their maker has by itself, tracked or not.
+/// Threads and processes begin with what their maker has by itself and hands down, tracked or not.
 pub(super) fn of_those_who_are_made() -> Outcome {
+    const USUAL: libc::c_int = libc::SCHED_OTHER;
+    const RESET: libc::c_int = libc::SCHED_OTHER | libc::SCHED_RESET_ON_FORK;
     tune("phase_nice", 1)?;
-    for (tracking, base) in [(Tracking::ML, 0), (Tracking::ML_CHILDREN, 4)] {
+    let made_thread = || std::thread::spawn(nice).join().expect("a thread");
+    for (tracking, policy, base, expected) in [
+        (Tracking::ML, USUAL, 0, 0),
+        (Tracking::ML_CHILDREN, USUAL, 4, 4),
+        (Tracking::ML, RESET, -3, 0),
+        (Tracking::ML, RESET, 4, 4),
+    ] {
         in_child(|| {
+            sys::set_policy(0, policy)?;
             set_nice(base)?;
             let zernel = Zernel::open()?;
             zernel.track(&Target::current_process(), tracking)?;
-            for (phase, delta) in [(Phase::GpuCompute, 5), (Phase::DataLoading, -5)] {
-                zernel.hint(&Target::CurrentThread, phase, LONG)?;
+            for (phase, delta) in DELTAS {
+                hint(&zernel, phase, LONG)?;
                 check_eq!(nice()?, base + delta);
-                let thread = std::thread::spawn(nice).join().expect("a thread");
-                check_eq!(thread?, base, "a thread");
-                let nested = || std::thread::spawn(nice).join().expect("a thread");
-                let thread = std::thread::spawn(nested).join().expect("a thread");
-                check_eq!(thread?, base, "a thread of a thread");
+                check_eq!(made_thread()?, expected, "a thread");
                 in_child(|| {
-                    check_eq!(nice()?, base, "a process");
-                    in_child(|| {
-                        check_eq!(nice()?, base, "a process of that");
-                        Ok(())
-                    })
+                    check_eq!(nice()?, expected, "a process, {phase} from {base}");
+                    check_eq!(made_thread()?, expected, "a thread of that");
+                    Ok(())
                 })?;
                 check_eq!(nice()?, base + delta, "the maker");
                 // A value that the user sets is inherited, as ever.
@@ -319,7 +278,7 @@ pub(super) fn of_those_who_are_made() -> Outcome {
                     check_eq!(nice()?, 11, "after the maker was set");
                     Ok(())
                 })?;
-                zernel.hint(&Target::CurrentThread, Phase::Unknown, LONG)?;
+                hint(&zernel, Phase::Unknown, LONG)?;
                 check_eq!(nice()?, 11);
                 set_nice(base)?;
             }
@@ -329,69 +288,12 @@ pub(super) fn of_those_who_are_made() -> Outcome {
     Ok(())
 }
 
-/// A value that a thread does not hand down stays with it.
-pub(super) fn reset_on_fork() -> Outcome {
-    tune("phase_nice", 1)?;
-    in_child(|| {
-        sys::set_policy(0, libc::SCHED_OTHER | libc::SCHED_RESET_ON_FORK)?;
-        for base in [-3, 0, 4] {
-            set_nice(base)?;
-            let zernel = track_self()?;
-            for (phase, delta) in [
-                (Phase::GpuCompute, 5),
-                (Phase::DataLoading, -5),
-                (Phase::Unknown, 0),
-            ] {
-                zernel.hint(&Target::CurrentThread, phase, LONG)?;
-                check_eq!(nice()?, base + delta);
-                in_child(|| {
-                    check_eq!(nice()?, base.max(0), "{phase} from {base}");
-                    Ok(())
-                })?;
-            }
-        }
-        Ok(())
-    })
-}
-
-pub(super) fn exec() -> Outcome {
-    tune("phase_nice", 1)?;
-    let zernel = Zernel::open()?;
-    let go = eventfd(0, EventfdFlags::CLOEXEC)?;
-    let child = Child::spawn(|| {
-        set_nice(2)?;
-        let zernel = track_self()?;
-        zernel.hint(&Target::CurrentThread, Phase::GpuCompute, LONG)?;
-        rustix::io::read(&go, &mut [0; 8])?;
-        sys::exec_sleep()?;
-        Ok(())
-    })?;
-    wait_until("it is in a phase", || {
-        let thread = phases_of(&zernel, child.pid())?;
-        Ok(thread.is_some_and(|thread| thread.hinted))
-    })?;
-    check_eq!(nice_of(child.pid())?, 7);
-    rustix::io::write(go.as_fd(), &1u64.to_ne_bytes())?;
-    wait_until("it is another program", || {
-        let thread = phases_of(&zernel, child.pid())?;
-        Ok(thread.is_some_and(|thread| thread.comm == "sleep"))
-    })?;
-    check_eq!(nice_of(child.pid())?, 7);
-    zernel.hint(&Target::Thread(child.pid()), Phase::DataLoading, LONG)?;
-    check_eq!(nice_of(child.pid())?, -3);
-    zernel.untrack(&Target::Process(child.pid()))?;
-    check_eq!(nice_of(child.pid())?, 2);
-    drop(child);
-    Ok(())
-}
-
 /// Nice values are of the fair scheduler.
 pub(super) fn of_other_policies() -> Outcome {
     tune("phase_nice", 1)?;
-    in_child(|| {
-        let zernel = track_self()?;
+    in_program(|zernel| {
         let helper = Helper::new()?;
-        wait_recorded(&zernel, std::process::id(), 2)?;
+        wait_recorded(zernel, me(), 2)?;
         let hint = |phase| -> Result<i32> {
             zernel.hint(&Target::Thread(helper.tid), phase, LONG)?;
             nice_of(helper.tid)
@@ -415,129 +317,19 @@ pub(super) fn of_other_policies() -> Outcome {
     })
 }
 
-/// Hints, threads and processes that come and go, and the tunable, all at once.
-pub(super) fn races() -> Outcome {
-    const HINTED: usize = 3;
-    static STOP: AtomicBool = AtomicBool::new(false);
-    static WRONG: AtomicU32 = AtomicU32::new(0);
-    static TIDS: [AtomicU32; HINTED] = [const { AtomicU32::new(0) }; HINTED];
-    let check = || match nice() {
-        Ok(0) => {}
-        _ => {
-            WRONG.fetch_add(1, Relaxed);
-        }
-    };
-    let mut repeat = Repeat::new(60, "times the tunable on and off");
-    in_child(|| {
-        let zernel = track_self()?;
-        // Each is hinted by another thread while it makes threads and processes.
-        let makers: Vec<_> = (0..HINTED)
-            .map(|number| {
-                std::thread::spawn(move || -> Outcome {
-                    TIDS[number].store(tid(), Relaxed);
-                    while !STOP.load(Relaxed) {
-                        if number == 0 {
-                            in_child(|| {
-                                check_eq!(nice()?, 0, "a process");
-                                Ok(())
-                            })?;
-                        } else {
-                            std::thread::spawn(check).join().expect("a thread");
-                        }
-                    }
-                    Ok(())
-                })
-            })
-            .collect();
-        let hinter = std::thread::spawn(|| -> Outcome {
-            let zernel = Zernel::open()?;
-            let mut turn = 0;
-            while !STOP.load(Relaxed) {
-                let thread = TIDS[turn % HINTED].load(Relaxed);
-                turn += 1;
-                if thread != 0 {
-                    let phase = Phase::ALL[turn % Phase::ALL.len()];
-                    // Before it is recorded it has none.
-                    let _ = zernel.hint(&Target::Thread(thread), phase, Duration::from_millis(1));
-                }
-            }
-            Ok(())
-        });
-        // One that sets its own all the time, within what is its base in the end.
-        let setter = std::thread::spawn(|| -> Outcome {
-            let zernel = Zernel::open()?;
-            while !STOP.load(Relaxed) {
-                let _ = zernel.hint(&Target::CurrentThread, Phase::GpuCompute, LONG);
-                for value in [0, 3, 6] {
-                    set_nice(value)?;
-                }
-            }
-            wait_until("a phase that asks for nothing", || {
-                Ok(zernel
-                    .hint(&Target::CurrentThread, Phase::Unknown, LONG)
-                    .is_ok())
-            })?;
-            set_nice(6)?;
-            zernel.hint(&Target::CurrentThread, Phase::OptimizerStep, LONG)?;
-            zernel.hint(&Target::CurrentThread, Phase::Unknown, LONG)?;
-            check_eq!(nice()?, 6, "what it has set");
-            Ok(())
-        });
-        while repeat.next().is_some() {
-            tune("phase_nice", repeat.done() % 2)?;
-            if repeat.done() % 16 == 0 {
-                zernel.untrack(&Target::current_process())?;
-                zernel.track(&Target::current_process(), Tracking::ML)?;
-            }
-        }
-        println!("    # {}", repeat.report());
-        STOP.store(true, Relaxed);
-        for maker in makers {
-            maker.join().expect("one that makes threads")?;
-        }
-        hinter.join().expect("one that gives hints")?;
-        tune("phase_nice", 1)?;
-        setter.join().expect("one that sets")?;
-        check_eq!(WRONG.load(Relaxed), 0, "threads with another nice value");
-        check_eq!(nice()?, 0);
-        Ok(())
-    })
-}
-
 /// A thread whose nice value is another keeps the module; without one it goes.
 pub(super) fn unload() -> Outcome {
     tune("phase_nice", 1)?;
-    let (ours, theirs) = passing::pair()?;
-    let child = Child::spawn(|| {
-        {
-            let zernel = track_self()?;
-            zernel.hint(&Target::CurrentThread, Phase::GpuCompute, LONG)?;
-        }
-        loop {
-            let last = passing::receive_number(&theirs)? == 0;
-            in_child(|| {
-                check_eq!(nice()?, 0);
-                Ok(())
-            })?;
-            passing::send_number(&theirs, nice()? as u64)?;
-            if last {
-                return Ok(());
-            }
-        }
-    })?;
-    let nice_there = |more: u64| -> Result<u64> {
-        passing::send_number(&ours, more)?;
-        passing::receive_number(&ours)
-    };
-    check_eq!(nice_there(1)?, 5);
+    let child = Child::idle(|| hint(&track_self()?, Phase::GpuCompute, LONG))?;
+    check_eq!(nice_of(child.pid())?, 5);
     try_unload("zernel_sim").ok();
     check_eq!(try_unload("zernel"), Err(Errno::AGAIN), "in use");
-    check_eq!(nice_there(1)?, 5);
+    check_eq!(nice_of(child.pid())?, 5);
     Zernel::open()?.untrack(&Target::Process(child.pid()))?;
-    check_eq!(nice_there(1)?, 0);
+    check_eq!(nice_of(child.pid())?, 0);
     wait_until("nobody uses it", || Ok(unload_all().is_ok()))?;
-    check_eq!(nice_there(0)?, 0);
-    child.join()?;
+    check_eq!(nice_of(child.pid())?, 0);
+    drop(child);
     load_all()
 }
 
@@ -553,25 +345,21 @@ pub(super) fn without_memory() -> Outcome {
     println!("    # {count} steps of turning it on that can fail");
     tune("phase_nice", 1)?;
     let zernel = track_self()?;
-    wait_phases(&zernel, std::process::id(), 1)?;
+    wait_phases(&zernel, me(), 1)?;
     let count = thread.each(|n| {
-        let hint = || zernel.hint(&Target::CurrentThread, Phase::GpuCompute, LONG);
-        let (result, failed) = thread.nth(n, hint)?;
+        let (result, failed) = thread.nth(n, || hint(&zernel, Phase::GpuCompute, LONG))?;
         ensure!(result.is_ok() || failed, "{result:?} of itself");
         if result.is_ok() {
             wait_until("it has what its phase asks for", || Ok(nice()? == 5))?;
         }
-        let (back, _) = thread.nth(n, || {
-            zernel.hint(&Target::CurrentThread, Phase::Unknown, LONG)
-        })?;
-        back.or_else(|_| zernel.hint(&Target::CurrentThread, Phase::Unknown, LONG))?;
+        let back = || hint(&zernel, Phase::Unknown, LONG);
+        thread.nth(n, back)?.0.or_else(|_| back())?;
         check_eq!(nice()?, 0, "the way back needs no memory");
         Ok(failed)
     })?;
     println!("    # {count} steps of a hint that can fail");
     ensure!(count > 0, "nothing can fail");
-    let before = phases_of(&zernel, tid())?.context("not listed")?;
-    check_eq!(before.nice, 0);
+    check_eq!(own(&zernel)?.nice, 0);
     zernel.untrack(&Target::current_process())?;
     Ok(())
 }

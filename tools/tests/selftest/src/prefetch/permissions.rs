@@ -1,72 +1,56 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Permission to subscribe to signals, at the call and when they come.
+//! Permission to subscribe to signals, at the call and when they come; who sees them; quotas.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::fs::File;
+use std::time::Duration;
 
 use anyhow::Result;
-use libzernel::{Subscription, Target, Zernel};
+use libzernel::event::Kind;
+use libzernel::request::Slots;
+use libzernel::{EventStream, Subscription, Target, Zernel};
 use rustix::io::Errno;
-use testkit::passing;
 
-use super::{Bell, Signaller};
+use super::{read_ahead, Bell, Signaller};
 use crate::check_eq;
 use crate::child::{in_child, Child};
-use crate::common::errno;
+use crate::common::{errno, tune};
 use crate::harness::Outcome;
-use crate::permit::{ALICE, BOB, NICE};
+use crate::permit::{ALICE, BOB};
+use crate::phase::who::{alice, bob, nice, perfmon, raised, stranger, Become};
 use crate::sys;
 
-const CAP_PERFMON: u32 = 38;
+/// Subscriptions of a user.
+const MOST: usize = 64;
+
 const CAP_SETUID: u32 = 7;
-
-type Become<'a> = &'a dyn Fn() -> Result<()>;
-
-fn alice() -> Result<()> {
-    Ok(sys::become_user(ALICE, ALICE, &[])?)
-}
-
-fn bob() -> Result<()> {
-    Ok(sys::become_user(BOB, BOB, &[])?)
-}
-
-fn perfmon() -> Result<()> {
-    Ok(sys::become_user_with(BOB, BOB, CAP_PERFMON)?)
-}
-
-fn nice() -> Result<()> {
-    Ok(sys::become_user_with(BOB, BOB, NICE)?)
-}
+const CAP_SYS_RESOURCE: u32 = 24;
 
 pub(super) fn who_may_subscribe() -> Outcome {
     let lab = Zernel::open()?;
-    let alices = Child::idle(alice)?;
-    let raised = Child::idle(|| Ok(sys::set_users(ALICE, 0, 0)?))?;
+    let (alices, raised) = (Child::idle(alice)?, Child::idle(raised)?);
     let denied = lab.stats()?.denied;
-    let mut refusals = 0;
-    let mut subscribe = |by: Become<'_>, pid: u32, may: bool| {
-        refusals += u64::from(!may);
+    let root = || Ok(());
+    for (by, pid, expected) in [
+        (&root as Become<'_>, alices.pid(), None),
+        (&alice, alices.pid(), None),
+        (&perfmon, alices.pid(), None),
+        (&bob, alices.pid(), Some(Errno::PERM)),
+        // To track it would be another matter.
+        (&nice, alices.pid(), Some(Errno::PERM)),
+        (&root, raised.pid(), None),
+        (&perfmon, raised.pid(), None),
+        (&alice, raised.pid(), Some(Errno::PERM)),
+        (&bob, 1, Some(Errno::PERM)),
+    ] {
         in_child(|| {
             by()?;
-            let zernel = Zernel::open()?;
-            let bell = Bell::new()?;
-            let answer = zernel.subscribe_eventfd(&Target::Process(pid), bell.0.as_fd());
-            check_eq!(errno(answer), (!may).then_some(Errno::PERM));
+            let answer = Bell::new()?.subscribe(&Zernel::open()?, &Target::Process(pid));
+            check_eq!(errno(answer), expected);
             Ok(())
-        })
-    };
-    let root = || Ok(());
-    subscribe(&root, alices.pid(), true)?;
-    subscribe(&alice, alices.pid(), true)?;
-    subscribe(&perfmon, alices.pid(), true)?;
-    subscribe(&bob, alices.pid(), false)?;
-    // To track it would be another matter.
-    subscribe(&nice, alices.pid(), false)?;
-    subscribe(&root, raised.pid(), true)?;
-    subscribe(&perfmon, raised.pid(), true)?;
-    subscribe(&alice, raised.pid(), false)?;
-    subscribe(&bob, 1, false)?;
-    check_eq!(lab.stats()?.denied, denied + refusals);
-    check_eq!(lab.stats()?.subscriptions, 0);
+        })?;
+    }
+    let after = lab.stats()?;
+    check_eq!((after.denied, after.subscriptions), (denied + 4, 0));
     Ok(())
 }
 
@@ -79,12 +63,10 @@ pub(super) fn other_pid_namespaces() -> Outcome {
             sys::unshare(libc::CLONE_NEWPID)?;
             in_child(|| {
                 by()?;
-                let zernel = Zernel::open()?;
-                let bell = Bell::new()?;
-                let by_number = Target::Process(outside.pid());
-                let answer = zernel.subscribe_eventfd(&by_number, bell.0.as_fd());
+                let (zernel, bell) = (Zernel::open()?, Bell::new()?);
+                let answer = bell.subscribe(&zernel, &Target::Process(outside.pid()));
                 check_eq!(errno(answer), Some(Errno::SRCH), "by number");
-                let answer = zernel.subscribe_eventfd(&by_pidfd, bell.0.as_fd());
+                let answer = bell.subscribe(&zernel, &by_pidfd);
                 check_eq!(errno(answer), expected, "by pidfd");
                 let (_bell, _own) = Bell::of(&zernel, &Target::current_process())?;
                 Ok(())
@@ -94,61 +76,114 @@ pub(super) fn other_pid_namespaces() -> Outcome {
     Ok(())
 }
 
-/// A child that subscribes to a process as somebody, and tells how often it was signalled whenever
-/// it is asked.
-fn subscriber(by: Become<'_>, pid: u32) -> Result<(Child, OwnedFd)> {
-    let (ours, its) = passing::pair()?;
-    let child = Child::spawn(move || {
-        by()?;
-        let zernel = Zernel::open()?;
-        let (bell, _subscription): (Bell, Subscription) = Bell::of(&zernel, &Target::Process(pid))?;
-        loop {
-            let at_least = passing::receive_number(&its)?;
-            passing::send_number(&its, bell.rings(at_least)?)?;
-        }
-    })?;
-    check_eq!(rings(&ours, 0)?, 0);
-    Ok((child, ours))
-}
-
-/// Asks a subscriber, who waits for so many.
-fn rings(subscriber: &OwnedFd, at_least: u64) -> Result<u64> {
-    passing::send_number(subscriber, at_least)?;
-    passing::receive_number(subscriber)
-}
-
-/// A subscriber that may not see a process any more is not signalled any more.
-pub(super) fn who_has_become_another() -> Outcome {
+/// Streams and subscriptions tell of signals as long as their owner may see the process.
+pub(super) fn who_sees() -> Outcome {
     let zernel = Zernel::open()?;
-    let turn = Bell::new()?;
-    let turned = Bell::new()?;
-    let process = process_with(&turn, &turned)?;
-    let (_alice, hers) = subscriber(&alice, process.pid())?;
-    let (_observer, observers) = subscriber(&perfmon, process.pid())?;
-    let signaller = Signaller::new(&zernel, process.pid())?;
-    signaller.signal(2)?;
-    check_eq!((rings(&hers, 2)?, rings(&observers, 2)?), (2, 2));
-    rustix::io::write(&turn.0, &1u64.to_ne_bytes())?;
-    turned.rings(1)?;
-    signaller.signal(2)?;
-    check_eq!((rings(&hers, 0)?, rings(&observers, 2)?), (0, 2));
-    Ok(())
-}
-
-/// A process of Alice that becomes Bob's, too, when it is told to.
-fn process_with(turn: &Bell, turned: &Bell) -> Result<Child> {
-    let ready = Bell::new()?;
-    let child = Child::spawn(|| {
+    let (turn, turned) = (Bell::new()?, Bell::new()?);
+    // A process of Alice that becomes Bob's, too, when it is told to.
+    let process = Child::spawn(|| {
         sys::become_user_with(ALICE, ALICE, CAP_SETUID)?;
-        rustix::io::write(&ready.0, &1u64.to_ne_bytes())?;
+        turned.ring()?;
         loop {
-            std::thread::sleep(std::time::Duration::from_millis(2));
+            std::thread::sleep(Duration::from_millis(2));
             if turn.rings(0)? > 0 {
                 sys::set_users(ALICE, BOB, BOB)?;
-                rustix::io::write(&turned.0, &1u64.to_ne_bytes())?;
+                turned.ring()?;
             }
         }
     })?;
-    ready.rings(1)?;
-    Ok(child)
+    turned.rings(1)?;
+    let signaller = Signaller::new(&zernel, process.pid())?;
+    // Each has a subscription, if it may, and rings at what its stream tells.
+    let observer = |by: Become<'_>| -> Result<(Child, [Bell; 2])> {
+        let bells = [Bell::new()?, Bell::new()?];
+        let child = Child::spawn(|| {
+            by()?;
+            let (zernel, mut stream) = (Zernel::open()?, EventStream::open()?);
+            let _bell = bells[0].subscribe(&zernel, &Target::Process(process.pid()));
+            bells[1].ring()?;
+            loop {
+                let event = stream.next_event()?;
+                let signal = (event.kind, event.pid, event.uid);
+                check_eq!(signal, (Kind::Signal, process.pid(), ALICE));
+                bells[1].ring()?;
+            }
+        })?;
+        bells[1].rings(1)?;
+        Ok((child, bells))
+    };
+    let root = || Ok(());
+    let all = [&root as Become<'_>, &perfmon, &alice, &bob, &stranger];
+    let all = all.into_iter().map(observer).collect::<Result<Vec<_>>>()?;
+    for expected in [[2, 2, 2, 0, 0], [2, 2, 0, 0, 0]] {
+        signaller.signal(2)?;
+        for ((_, [bell, told]), expected) in all.iter().zip(expected) {
+            let seen = [bell.rings(expected)?, told.rings(expected)?];
+            check_eq!(seen, [expected; 2]);
+        }
+        turn.ring()?;
+        turned.rings(1)?;
+    }
+    Ok(())
+}
+
+/// The subscription is over the quota.
+fn full(answer: libzernel::Result<Subscription>) -> Outcome {
+    check_eq!(errno(answer), Some(Errno::DQUOT));
+    Ok(())
+}
+
+pub(super) fn of_a_user() -> Outcome {
+    let me = Target::current_process();
+    let file = File::open("/proc/self/exe")?;
+    let ahead = |zernel: &Zernel, length: u64| read_ahead(zernel, &file, [0, length, length * 4]);
+    tune("prefetch_readahead_bytes", 8192)?;
+    in_child(|| {
+        alice()?;
+        let (zernel, other) = (Zernel::open()?, Zernel::open()?);
+        let begin = zernel.stats()?;
+        full(ahead(&zernel, 8193))?;
+        let first = ahead(&zernel, 4096)?;
+        let _second = ahead(&zernel, 4096)?;
+        full(ahead(&zernel, 1))?;
+        drop(first);
+        let _again = ahead(&zernel, 4096)?;
+        full(ahead(&zernel, 1))?;
+        // A subscription that reads nothing needs no room; she has as many as her files together.
+        let (bell, rings) = Bell::of(&zernel, &me)?;
+        let slots = Slots::map(&zernel, 0..64)?;
+        let [word, next] = [0, 1].map(|number| slots.slot(number).expect("a slot"));
+        let _word = word.subscribe(&me)?;
+        let more = (4..MOST).map(|_| bell.subscribe(&other, &me));
+        let _more = more.collect::<libzernel::Result<Vec<_>>>()?;
+        full(bell.subscribe(&zernel, &me))?;
+        full(next.subscribe(&me))?;
+        let end = zernel.stats()?;
+        let seen = (end.subscriptions as usize, end.denied);
+        check_eq!(seen, (MOST, begin.denied + 5));
+        // The same user in another process.
+        in_child(|| full(bell.subscribe(&Zernel::open()?, &me)))?;
+        rings.unsubscribe()?;
+        let _rings = bell.subscribe(&zernel, &me)?;
+        full(bell.subscribe(&zernel, &me))
+    })?;
+    tune("prefetch_readahead_bytes", 0)?;
+    let unbound = || Ok(sys::become_user_with(BOB, BOB, CAP_SYS_RESOURCE)?);
+    for (by, is_bound) in [(&bob as Become<'_>, true), (&unbound, false)] {
+        in_child(|| {
+            by()?;
+            let (zernel, bell) = (Zernel::open()?, Bell::new()?);
+            let count = if is_bound { MOST } else { MOST + 5 };
+            let all = (0..count).map(|_| bell.subscribe(&zernel, &me));
+            let all = all.collect::<libzernel::Result<Vec<_>>>()?;
+            check_eq!(zernel.stats()?.subscriptions as usize, all.len());
+            drop(all);
+            match is_bound {
+                true => full(ahead(&zernel, 1)),
+                false => Ok(drop([ahead(&zernel, 1 << 30)?, ahead(&zernel, 1 << 30)?])),
+            }
+        })?;
+    }
+    check_eq!(Zernel::open()?.stats()?.subscriptions, 0);
+    Ok(())
 }

@@ -1,27 +1,31 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Files that are read ahead: what of them, by whom, at whose expense.
+//! Files that are read ahead: what of them, at whose expense, and by `zernelctl`.
 
 use std::fs::{self, File};
 use std::os::fd::AsFd;
+use std::process;
 use std::time::{Duration, Instant};
 
 use anyhow::{ensure, Context as _, Result};
-use libzernel::prefetch::Ranges;
-use libzernel::{Stats, Subscription, Target, Zernel};
+use libzernel::{Stats, Target, Zernel};
 use rustix::fs::{fadvise, Advice};
 use zernel_train::Disk;
 
-use super::{wait_subscriptions, Bell, Signaller};
+use super::{read_ahead, wait_subscriptions, Bell, Signaller};
 use crate::block::device;
 use crate::check_eq;
-use crate::child::in_child;
+use crate::child::{in_child, Child};
 use crate::common::wait_until;
 use crate::group::{Group, ROOT};
 use crate::harness::Outcome;
 use crate::sys;
+use crate::zernelctl::{refused, Running};
 
 const PAGE: u64 = 4096;
 const MIB: u64 = 1 << 20;
+
+/// The time of a request that matters little.
+const FAST: Duration = Duration::from_micros(100);
 
 /// A disk, of which nothing that matters is in the page cache, and its file.
 struct Data {
@@ -30,10 +34,6 @@ struct Data {
 }
 
 impl Data {
-    fn new() -> Result<Self> {
-        Self::on(device(Duration::from_micros(100), None)?)
-    }
-
     fn on(disk: Disk) -> Result<Self> {
         let file = File::open(disk.node())?;
         let data = Self { file, _disk: disk };
@@ -55,22 +55,6 @@ impl Data {
         let pages = (0..).zip(resident).filter(|(_, there)| *there);
         Ok(pages.map(|(number, _)| number).collect())
     }
-
-    fn subscribe(
-        &self,
-        zernel: &Zernel,
-        offset: u64,
-        length: u64,
-        span: u64,
-    ) -> Result<Subscription> {
-        let ranges = Ranges {
-            offset,
-            length,
-            span,
-        };
-        let me = Target::current_process();
-        Ok(zernel.subscribe_read_ahead(&me, self.file.as_fd(), &ranges)?)
-    }
 }
 
 /// The bytes that were read ahead since `before`, when nothing is being read any more.
@@ -90,84 +74,54 @@ fn wait_bytes(zernel: &Zernel, before: &Stats, bytes: u64) -> Outcome {
     })
 }
 
-pub(super) fn fills_the_page_cache() -> Outcome {
+pub(super) fn fill_the_page_cache() -> Outcome {
+    const END: u64 = Disk::SIZE;
     let zernel = Zernel::open()?;
-    let data = Data::new()?;
+    let data = Data::on(device(FAST, None)?)?;
     let signaller = Signaller::own(&zernel)?;
-    let before = zernel.stats()?;
     // Longer than what can be asked for at once, and not of whole pages.
-    let (offset, length) = (MIB + 100, 5 * MIB + 4000);
-    let subscription = data.subscribe(&zernel, offset, length, 0)?;
-    check_eq!(data.pages()?, [], "before a signal");
-    let expected: Vec<u64> = (offset / PAGE..(offset + length).div_ceil(PAGE)).collect();
-    for round in 1..=2 {
-        signaller.signal(1)?;
-        wait_bytes(&zernel, &before, round * length)?;
-        let mut pages = Vec::new();
-        wait_until("all of the range is there", || {
-            pages = data.pages()?;
-            Ok(pages.len() >= expected.len())
-        })
-        .with_context(|| format!("{} of {} pages", pages.len(), expected.len()))?;
-        check_eq!(pages == expected, true, "pages {pages:?}");
-        check_eq!(since(&zernel, &before)?, [round, round * length, 0, 0]);
-    }
-    subscription.unsubscribe()?;
-    data.forget()?;
-    signaller.signal(1)?;
-    check_eq!(since(&zernel, &before)?, [2, 2 * length, 0, 0]);
-    check_eq!(data.pages()?, [], "nobody has subscribed");
-    Ok(())
-}
-
-pub(super) fn span_begins_anew() -> Outcome {
-    let zernel = Zernel::open()?;
-    let data = Data::new()?;
-    let signaller = Signaller::own(&zernel)?;
-    let before = zernel.stats()?;
-    let at = MIB / PAGE;
-    let _subscription = data.subscribe(&zernel, MIB, 16 * PAGE, 40 * PAGE)?;
-    let mut bytes = 0;
-    for (from, to) in [(0, 16), (16, 32), (32, 40), (0, 16), (16, 32)] {
+    let (long, last) = ([MIB + 100, 6 * MIB + 4100], [END - 8 * PAGE, END]);
+    let parts = [0, 16, 32, 40].map(|page| MIB + page * PAGE);
+    let [first, second, third] = [0, 1, 2].map(|part| [parts[part], parts[part + 1]]);
+    for (range, rounds) in [
+        ([long[0], long[1] - long[0], 0], &[long, long][..]),
+        // A span begins anew, also across the end of the file.
+        (
+            [MIB, 16 * PAGE, 40 * PAGE],
+            &[first, second, third, first, second],
+        ),
+        (
+            [last[0], 12 * PAGE, 36 * PAGE],
+            &[last, [END; 2], [END; 2], last],
+        ),
+    ] {
+        data.forget()?;
+        let before = zernel.stats()?;
+        let subscription = read_ahead(&zernel, &data.file, range)?;
+        check_eq!(data.pages()?, [], "before a signal");
+        let (mut signals, mut bytes) = (0, 0);
+        for [from, to] in rounds {
+            data.forget()?;
+            signaller.signal(1)?;
+            signals += 1;
+            bytes += to - from;
+            wait_bytes(&zernel, &before, bytes)?;
+            let expected: Vec<u64> = (from / PAGE..to.div_ceil(PAGE)).collect();
+            let mut pages = Vec::new();
+            wait_until("all of the range is there", || {
+                pages = data.pages()?;
+                Ok(pages.len() >= expected.len())
+            })
+            .with_context(|| format!("{} of {} pages", pages.len(), expected.len()))?;
+            check_eq!(pages, expected, "of {range:?}");
+            check_eq!(since(&zernel, &before)?, [signals, bytes, 0, 0]);
+        }
+        subscription.unsubscribe()?;
         data.forget()?;
         signaller.signal(1)?;
-        bytes += (to - from) * PAGE;
-        wait_bytes(&zernel, &before, bytes)?;
-        let expected: Vec<_> = (at + from..at + to).collect();
-        let mut pages = Vec::new();
-        wait_until("all of the range is there", || {
-            pages = data.pages()?;
-            Ok(pages.len() >= expected.len())
-        })
-        .with_context(|| format!("pages {pages:?}"))?;
-        check_eq!(pages, expected);
+        check_eq!(since(&zernel, &before)?, [signals, bytes, 0, 0]);
+        check_eq!(data.pages()?, [], "nobody has subscribed");
     }
-    check_eq!(since(&zernel, &before)?, [5, bytes, 0, 0]);
-    Ok(())
-}
-
-pub(super) fn end_of_the_file() -> Outcome {
-    let zernel = Zernel::open()?;
-    let data = Data::new()?;
-    let signaller = Signaller::own(&zernel)?;
-    let (bell, _bell) = Bell::of(&zernel, &Target::current_process())?;
-    let before = zernel.stats()?;
-    let offset = Disk::SIZE - 8 * PAGE;
-    let _subscription = data.subscribe(&zernel, offset, 12 * PAGE, 36 * PAGE)?;
-    // Wholly beyond the end.
-    let _nothing = data.subscribe(&zernel, 2 * Disk::SIZE, PAGE, 0)?;
-    for (signals, rounds) in [(1, 1), (2, 1), (3, 1), (4, 2)] {
-        signaller.signal(1)?;
-        wait_bytes(&zernel, &before, rounds * 8 * PAGE)?;
-        wait_until("both have read", || {
-            let [begun, _, _, skipped] = since(&zernel, &before)?;
-            Ok(begun + skipped == 2 * signals)
-        })?;
-    }
-    let [_, bytes, failed, _] = since(&zernel, &before)?;
-    check_eq!((bytes, failed), (2 * 8 * PAGE, 0));
-    check_eq!(data.pages()?.last(), Some(&(Disk::SIZE / PAGE - 1)));
-    check_eq!(bell.rings(4)?, 4);
     Ok(())
 }
 
@@ -189,8 +143,8 @@ pub(super) fn is_charged() -> Outcome {
     let charged = in_child(|| {
         group.enter(0)?;
         let zernel = Zernel::open()?;
-        let data = Data::new()?;
-        let _subscription = data.subscribe(&zernel, MIB, LENGTH, 0)?;
+        let data = Data::on(device(FAST, None)?)?;
+        let _subscription = read_ahead(&zernel, &data.file, [MIB, LENGTH, 0])?;
         // The user's cgroup when it is read does not matter.
         crate::group::leave()?;
         let signaller = Signaller::own(&zernel)?;
@@ -221,17 +175,11 @@ pub(super) fn blocked() -> Outcome {
     let data = Data::on(device(LATENCY, Some(1))?)?;
     let memory = rustix::fs::memfd_create("memory", rustix::fs::MemfdFlags::CLOEXEC)?;
     rustix::fs::ftruncate(&memory, MIB)?;
-    let me = Target::current_process();
     let before = zernel.stats()?;
-    let blocked = data.subscribe(&zernel, MIB, LENGTH, 0)?;
+    let blocked = read_ahead(&zernel, &data.file, [MIB, LENGTH, 0])?;
     signaller.signal(1)?;
-    let quick = Ranges {
-        offset: 0,
-        length: PAGE,
-        span: 0,
-    };
-    let _quick = zernel.subscribe_read_ahead(&me, memory.as_fd(), &quick)?;
-    let (bell, _bell) = Bell::of(&zernel, &me)?;
+    let _quick = read_ahead(&zernel, &memory, [0, PAGE, 0])?;
+    let (bell, _bell) = Bell::of(&zernel, &Target::current_process())?;
     signaller.signal(1)?;
     wait_bytes(&zernel, &before, PAGE)?;
     check_eq!(bell.rings(1)?, 1);
@@ -246,5 +194,73 @@ pub(super) fn blocked() -> Outcome {
     let [begun, bytes, failed, skipped] = since(&zernel, &before)?;
     check_eq!((begun, failed, skipped), (2, 0, 1));
     ensure!(bytes < PAGE + LENGTH, "{bytes} bytes, though it was ended");
+    Ok(())
+}
+
+/// The output and actions of `zernelctl prefetch`.
+pub(super) fn shows_and_reads() -> Outcome {
+    const LENGTH: u64 = 8 << 20;
+    let zernel = Zernel::open()?;
+    let disk = device(FAST, None)?;
+    let node = disk.node().to_str().context("its path is text")?;
+    let child = Child::idle(|| Ok(()))?;
+    let pid = child.pid().to_string();
+    let signaller = Signaller::new(&zernel, child.pid())?;
+    let start =
+        |arguments: &[&str]| Running::start(&[&["prefetch", "--pid", &pid], arguments].concat());
+    let two = start(&["--count", "2"])?;
+    let json = start(&["--json", "--count", "3"])?;
+    let endless = start(&[])?;
+    let reads = start(&["--file", node, "--length", "8M", "--count", "3"])?;
+    wait_subscriptions(&zernel, 5)?;
+    let before = zernel.stats()?;
+    // Twice the whole disk would be four: it begins anew.
+    for round in 1..=3 {
+        signaller.signal(1)?;
+        if round < 3 {
+            wait_until("it is read", || {
+                let bytes = zernel.stats()?.readahead_bytes - before.readahead_bytes;
+                Ok(bytes == round * LENGTH)
+            })?;
+        }
+    }
+    let (code, text) = two.end()?;
+    let lines = text.lines().map(|line| line.split_whitespace().skip(1));
+    let words: Vec<_> = lines.flatten().collect();
+    let expected = ["#1", "prefetch", "pid", &pid, "#2", "prefetch", "pid", &pid];
+    check_eq!((code, words), (Some(0), expected.to_vec()), "{text}");
+    let (code, text) = json.end()?;
+    check_eq!((code, text.lines().count()), (Some(0), 3), "{text}");
+    check_eq!(text.contains("\"number\":3"), true, "{text}");
+    let (code, text) = reads.end()?;
+    check_eq!((code, text.lines().count()), (Some(0), 3), "{text}");
+    let after = zernel.stats()?;
+    check_eq!(after.readaheads - before.readaheads, 3);
+    check_eq!(after.readaheads_skipped, before.readaheads_skipped);
+    wait_until("all signals are shown", || {
+        Ok(endless.text()?.lines().count() == 3)
+    })?;
+    // With the process it is over.
+    child.kill()?;
+    child.end()?;
+    let (code, text) = endless.end()?;
+    check_eq!((code, text.lines().count()), (Some(0), 3), "{text}");
+    wait_subscriptions(&zernel, 0)
+}
+
+pub(super) fn says_what_is_wrong() -> Outcome {
+    let refused = |arguments: &str, code, said| {
+        let words: Vec<_> = arguments.split(' ').collect();
+        refused(&words, code, said)
+    };
+    let file = format!("prefetch --pid {} --length 4K --file", process::id());
+    let it = format!("{file} /zernel/bin/zernelctl");
+    refused("prefetch --pid 1073741824", 3, "no such process")?;
+    refused("prefetch --pid 2", 3, "the kernel's own")?;
+    refused(&format!("{file} /no/such"), 1, "cannot open /no/such")?;
+    refused(&format!("{file} /dev/null"), 2, "has only 0 bytes")?;
+    refused(&format!("{it} --offset 1G"), 2, "not 1073741824")?;
+    refused(&format!("{it} --span 4095"), 2, "the span of 4095 bytes")?;
+    check_eq!(Zernel::open()?.stats()?.subscriptions, 0);
     Ok(())
 }
