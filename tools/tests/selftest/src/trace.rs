@@ -2,24 +2,24 @@
 //! The content of tracepoints and debugfs.
 
 mod requests;
-mod threads;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{ensure, Context as _, Result};
 use libzernel::sim::{Description, Fault, Operation};
-use libzernel::{Target, Zernel};
+use libzernel::{Phase, Target, Tracking, Tsg, Zernel};
 use rustix::io::Errno;
 
 use crate::check_eq;
-use crate::child::in_child;
-use crate::common::{self, errno, level, slice_of, tid, told_slice_of, wait_until, Lab};
+use crate::child::{in_child, Child};
+use crate::common::{self, errno, level, slice_of, tid, told_slice_of, tune, wait_until, Lab};
 use crate::group::Group;
 use crate::harness::{case, suite, Outcome, Suite};
+use crate::prefetch::Signaller;
 use crate::sys;
 
 /// The suite.
@@ -27,21 +27,16 @@ pub const SUITE: Suite = suite(
     "trace",
     &[
         case("every_event_is_there", every_event_is_there),
-        case("gpus_come_and_go", gpus_come_and_go),
-        case("tsgs_come_and_go", tsgs_come_and_go),
-        case("tsgs_become_others", tsgs_become_others),
+        case("gpus", gpus),
+        case("tsgs", tsgs),
         case("owners_ask_their_driver", owners_ask_their_driver),
-        case("requests_granted_and_refused", granted_and_refused),
-        case("classes_in_force", classes_in_force),
+        case("classes", classes),
         case("classes_expire", classes_expire),
-        case("slices_applied", slices_applied),
-        case("slices_retried_and_failed", slices_retried_and_failed),
-        case("requests_that_are_done", requests::done),
-        case("requests_that_end_otherwise", requests::every_cause),
+        case("slices", slices),
+        case("requests", requests::every_end),
         case("tsgs_kept_off", requests::preempted),
         case("levels_throttled", requests::throttled),
-        case("phases_and_signals", threads::phases_and_signals),
-        case("state_is_for_root", state_is_for_root),
+        case("phases_and_signals", phases_and_signals),
         case("state_agrees_with_the_lists", state_agrees_with_the_lists),
     ],
 );
@@ -50,28 +45,11 @@ const TRACEFS: &str = "/sys/kernel/tracing";
 const STATE: &str = "/sys/kernel/debug/zernel/state";
 
 /// Every tracepoint.
-const EVENTS: [&str; 20] = [
-    "gpu_added",
-    "gpu_removed",
-    "tsg_added",
-    "tsg_removed",
-    "tsg_changed",
-    "tsg_user_control",
-    "class_set",
-    "class_cleared",
-    "class_expired",
-    "class_changed",
-    "slice_applied",
-    "slice_retried",
-    "slice_failed",
-    "level_throttled",
-    "request_begin",
-    "request_trigger",
-    "request_end",
-    "tsg_preempted",
-    "phase_changed",
-    "prefetch_signal",
-];
+const EVENTS: &str = "gpu_added gpu_removed \
+    tsg_added tsg_removed tsg_changed tsg_user_control tsg_preempted \
+    class_set class_cleared class_expired class_changed \
+    slice_applied slice_retried slice_failed level_throttled \
+    request_begin request_trigger request_end phase_changed prefetch_signal";
 
 /// A trace of its own with all events of zernel.
 struct Tracer(PathBuf);
@@ -94,25 +72,32 @@ impl Tracer {
         fs::write(self.0.join("events/zernel/enable"), value).context("switch the events")
     }
 
-    /// The content of the events of this name, in order.
-    fn told(&self, name: &str) -> Result<Vec<String>> {
+    /// The events whose name begins so, in order: each its name and its content.
+    fn all(&self, names: &str) -> Result<Vec<(String, String)>> {
         let text = fs::read_to_string(self.0.join("trace"))?;
-        let mark = format!(" {name}: ");
-        let told = text
-            .lines()
-            .filter(|line| !line.starts_with('#'))
-            .filter_map(|line| Some(line.split_once(&mark)?.1.trim().to_owned()));
-        Ok(told.collect())
+        let lines = text.lines().filter(|line| !line.starts_with('#'));
+        // Behind the time comes the name, behind that the content.
+        let events = lines.filter_map(|line| line.split_once(": ")?.1.split_once(": "));
+        let events = events.map(|(name, told)| (name.trim().to_owned(), told.trim().to_owned()));
+        Ok(events.filter(|(name, _)| name.starts_with(names)).collect())
     }
 
-    /// Waits until the events of this name tell just that.
-    fn wait(&self, name: &str, expected: &[String]) -> Outcome {
-        let mut told = Vec::new();
-        wait_until(&format!("{name} tells {expected:?}"), || {
-            told = self.told(name)?;
-            Ok(told == expected)
-        })
-        .with_context(|| format!("it tells {told:?}"))
+    /// The content of the events of this name, in order.
+    fn told(&self, name: &str) -> Result<Vec<String>> {
+        Ok(self.all(name)?.into_iter().map(|(_, told)| told).collect())
+    }
+
+    /// Waits until each of some events tells just that.
+    fn wait(&self, expected: &[(&str, &[String])]) -> Outcome {
+        for (name, expected) in expected {
+            let mut told = Vec::new();
+            wait_until(&format!("{name} tells {expected:?}"), || {
+                told = self.told(name)?;
+                Ok(told == *expected)
+            })
+            .with_context(|| format!("it tells {told:?}"))?;
+        }
+        Ok(())
     }
 }
 
@@ -124,6 +109,22 @@ impl Drop for Tracer {
     }
 }
 
+/// A field of an event.
+fn field<'a>(event: &'a str, name: &str) -> Result<&'a str> {
+    let mut fields = event.split(' ').filter_map(|field| field.split_once('='));
+    let found = fields.find(|(found, _)| *found == name);
+    Ok(found.with_context(|| format!("no {name} in {event}"))?.1)
+}
+
+fn number(event: &str, name: &str) -> Result<u64> {
+    Ok(field(event, name)?.parse()?)
+}
+
+/// The beginning of the events of a TSG of this process.
+fn of_tsg(tsg: &Tsg) -> String {
+    format!("gpu={} tsg={} pid={}", tsg.gpu, tsg.id, std::process::id())
+}
+
 fn every_event_is_there() -> Outcome {
     let mut names = BTreeSet::new();
     for entry in fs::read_dir(format!("{TRACEFS}/events/zernel"))? {
@@ -132,11 +133,12 @@ fn every_event_is_there() -> Outcome {
             names.insert(entry.file_name().to_string_lossy().into_owned());
         }
     }
-    check_eq!(names, EVENTS.map(str::to_owned).into());
+    let known: BTreeSet<_> = EVENTS.split_whitespace().map(str::to_owned).collect();
+    check_eq!(names, known);
     Ok(())
 }
 
-fn gpus_come_and_go() -> Outcome {
+fn gpus() -> Outcome {
     let ids = || -> Result<Vec<String>> {
         let gpus = Zernel::open()?;
         let gpus = gpus.gpus().map(|gpu| Ok(format!("gpu={}", gpu?.id)));
@@ -148,52 +150,41 @@ fn gpus_come_and_go() -> Outcome {
     common::load_all()?;
     let new = ids()?;
     check_eq!((old.len(), new.len()), (2, 2));
-    tracer.wait("gpu_removed", &old)?;
-    tracer.wait("gpu_added", &new)
+    tracer.wait(&[("gpu_removed", &old), ("gpu_added", &new)])
 }
 
-fn tsgs_come_and_go() -> Outcome {
+/// A TSG comes, becomes another twice, and goes.
+fn tsgs() -> Outcome {
     let lab = Lab::open()?;
     let tracer = Tracer::new()?;
     let (context, tsg) = lab.compute()?;
-    let told = format!("gpu={} tsg={} pid={}", tsg.gpu, tsg.id, std::process::id());
-    tracer.wait("tsg_added", std::slice::from_ref(&told))?;
-    tracer.wait("tsg_removed", &[])?;
-    drop(context);
-    tracer.wait("tsg_removed", &[told])
-}
-
-fn tsgs_become_others() -> Outcome {
-    let lab = Lab::open()?;
-    let (context, tsg) = lab.compute()?;
-    let tracer = Tracer::new()?;
-    let told = format!("gpu={} tsg={} pid={}", tsg.gpu, tsg.id, std::process::id());
-    let mut description = Description {
-        compute: true,
-        shared: false,
-        channels: tsg.channels,
-    };
+    let told = of_tsg(&tsg);
+    let one = std::slice::from_ref(&told);
+    tracer.wait(&[("tsg_added", one), ("tsg_removed", &[])])?;
     // Nothing new is nothing to tell.
-    context.describe(&description)?;
-    description.channels += 1;
-    context.describe(&description)?;
-    description.shared = true;
-    context.describe(&description)?;
-    context.describe(&description)?;
-    tracer.wait("tsg_changed", &[told.clone(), told])
+    for (shared, more) in [(false, 0), (false, 1), (true, 1), (true, 1)] {
+        context.describe(&Description {
+            compute: true,
+            shared,
+            channels: tsg.channels + more,
+        })?;
+    }
+    tracer.wait(&[("tsg_changed", &[told.clone(), told.clone()])])?;
+    drop(context);
+    tracer.wait(&[("tsg_added", one), ("tsg_removed", one)])
 }
 
 fn owners_ask_their_driver() -> Outcome {
     let lab = Lab::open()?;
     let (context, tsg) = lab.compute()?;
     let tracer = Tracer::new()?;
-    let whose = format!("gpu={} tsg={} pid={}", tsg.gpu, tsg.id, std::process::id());
+    let whose = of_tsg(&tsg);
     // Of a TSG without a class nothing is told.
     context.set_timeslice(3_000)?;
     lab.zernel.set_class(&Target::Tsg(tsg.id), level(7))?;
     let mut told = Vec::new();
     for policy in ["deny", "reapply", "allow"] {
-        common::tune("user_control", policy)?;
+        tune("user_control", policy)?;
         for what in ["timeslice", "interleave"] {
             let answer = match what {
                 "timeslice" => errno(context.set_timeslice(4_000)),
@@ -203,31 +194,52 @@ fn owners_ask_their_driver() -> Outcome {
             told.push(format!("{whose} what={what} answer={policy}"));
         }
     }
-    tracer.wait("tsg_user_control", &told)
+    tracer.wait(&[("tsg_user_control", &told)])
 }
 
-fn granted_and_refused() -> Outcome {
+/// All that is told when classes are set, cleared and refused, and of the classes in force.
+fn classes() -> Outcome {
     let lab = Lab::open()?;
     let group = Group::new("traced")?;
+    group.enter(0)?;
     let (_context, tsg) = lab.compute()?;
-    let pid = std::process::id();
+    let (id, pid) = (tsg.id, std::process::id());
     let tracer = Tracer::new()?;
-    let (mut set, mut cleared) = (Vec::new(), Vec::new());
-    for (target, kind, id) in [
-        (Target::Tsg(tsg.id), "tsg", tsg.id.as_u64()),
-        (Target::CurrentThread, "thread", tid().into()),
-        (Target::CurrentProcess, "process", pid.into()),
-        (group.target()?, "cgroup", group.id()?),
-    ] {
-        for number in [7, 0] {
-            lab.zernel.set_class(&target, level(number))?;
-            set.push(format!("target={kind} id={id} level={number} error=0"));
-        }
-        lab.zernel.clear_class(&target)?;
-        cleared.push(format!("target={kind} id={id} level=-1 error=0"));
-        check_eq!(errno(lab.zernel.clear_class(&target)), Some(Errno::NODATA));
-        cleared.push(format!("target={kind} id={id} level=-1 error=-61"));
+    let told = |kind: &str, id: u64, level: i32, error: i32| {
+        format!("target={kind} id={id} level={level} error={error}")
+    };
+    let (mut set, mut cleared, mut changed) = (Vec::new(), Vec::new(), Vec::new());
+    let mut in_force = |level: i32, source: &str| {
+        changed.push(format!("tsg={id} level={level} source={source}"));
+    };
+    tune("default_class", 7)?;
+    in_force(7, "default");
+    let targets = [
+        (group.target()?, "cgroup", group.id()?, 5),
+        (Target::CurrentProcess, "process", pid.into(), 3),
+        (Target::CurrentThread, "thread", tid().into(), 2),
+        (Target::Tsg(id), "tsg", id.as_u64(), 1),
+    ];
+    for (target, kind, id, number) in &targets {
+        lab.zernel.set_class(target, level(*number))?;
+        set.push(told(kind, *id, (*number).into(), 0));
+        in_force((*number).into(), kind);
     }
+    // A class that another one hides changes nothing for the TSG.
+    lab.zernel.set_class(&Target::CurrentProcess, level(6))?;
+    set.push(told("process", pid.into(), 6, 0));
+    for (target, kind, id, _) in targets.iter().rev() {
+        lab.zernel.clear_class(target)?;
+        cleared.push(told(kind, *id, -1, 0));
+        check_eq!(errno(lab.zernel.clear_class(target)), Some(Errno::NODATA));
+        cleared.push(told(kind, *id, -1, -61));
+    }
+    tune("default_class", "none")?;
+    in_force(2, "thread");
+    in_force(6, "process");
+    in_force(5, "cgroup");
+    in_force(7, "default");
+    in_force(-1, "none");
     in_child(|| {
         sys::become_user(1000, 1000, &[])?;
         let zernel = Zernel::open()?;
@@ -235,52 +247,18 @@ fn granted_and_refused() -> Outcome {
         check_eq!(answer, Some(Errno::PERM));
         let answer = errno(zernel.clear_class(&Target::Process(pid)));
         check_eq!(answer, Some(Errno::PERM));
-        let answer = errno(zernel.set_class(&Target::Tsg(tsg.id), level(7)));
+        let answer = errno(zernel.set_class(&Target::Tsg(id), level(7)));
         check_eq!(answer, Some(Errno::NOENT));
         Ok(())
     })?;
-    set.push(format!("target=process id={pid} level=7 error=-1"));
-    set.push(format!("target=tsg id={} level=7 error=-2", tsg.id));
-    cleared.push(format!("target=process id={pid} level=-1 error=-1"));
-    tracer.wait("class_set", &set)?;
-    tracer.wait("class_cleared", &cleared)
-}
-
-fn classes_in_force() -> Outcome {
-    let lab = Lab::open()?;
-    let group = Group::new("in-force")?;
-    group.enter(0)?;
-    let (_context, tsg) = lab.compute()?;
-    let tracer = Tracer::new()?;
-    common::tune("default_class", 7)?;
-    lab.zernel.set_class(&group.target()?, level(5))?;
-    lab.zernel.set_class(&Target::CurrentProcess, level(3))?;
-    lab.zernel.set_class(&Target::CurrentThread, level(2))?;
-    lab.zernel.set_class(&Target::Tsg(tsg.id), level(1))?;
-    // This changes nothing for the TSG and is not told.
-    lab.zernel.set_class(&Target::CurrentProcess, level(6))?;
-    lab.zernel.clear_class(&Target::Tsg(tsg.id))?;
-    lab.zernel.clear_class(&Target::CurrentThread)?;
-    lab.zernel.clear_class(&Target::CurrentProcess)?;
-    lab.zernel.clear_class(&group.target()?)?;
-    common::tune("default_class", "none")?;
-    let expected = [
-        (7, "default"),
-        (5, "cgroup"),
-        (3, "process"),
-        (2, "thread"),
-        (1, "tsg"),
-        (2, "thread"),
-        (6, "process"),
-        (5, "cgroup"),
-        (7, "default"),
-        (-1, "none"),
-    ];
-    let expected = expected.map(|(level, source)| {
-        let id = tsg.id;
-        format!("tsg={id} level={level} source={source}")
-    });
-    tracer.wait("class_changed", &expected)?;
+    set.push(told("process", pid.into(), 7, -1));
+    set.push(told("tsg", id.as_u64(), 7, -2));
+    cleared.push(told("process", pid.into(), -1, -1));
+    tracer.wait(&[
+        ("class_set", &set),
+        ("class_cleared", &cleared),
+        ("class_changed", &changed),
+    ])?;
     crate::group::leave()
 }
 
@@ -292,14 +270,14 @@ fn classes_expire() -> Outcome {
     lab.zernel.set_class(&group.target()?, level(4))?;
     let tracer = Tracer::new()?;
     let told =
-        |kind: &str, id: u64, level: u8| format!("target={kind} id={id} level={level} error=0");
+        |target: &str, id: u64, level: u8| format!("target={target} id={id} level={level} error=0");
     let mut expected = vec![told("tsg", tsg.id.as_u64(), 5)];
     drop(context);
-    tracer.wait("class_expired", &expected)?;
+    tracer.wait(&[("class_expired", &expected)])?;
     expected.push(told("cgroup", group.id()?, 4));
     group.remove()?;
-    tracer.wait("class_expired", &expected)?;
-    let child = crate::child::Child::spawn(|| {
+    tracer.wait(&[("class_expired", &expected)])?;
+    let child = Child::spawn(|| {
         Zernel::open()?.set_class(&Target::CurrentProcess, level(7))?;
         Ok(())
     })?;
@@ -315,41 +293,22 @@ fn classes_expire() -> Outcome {
     Ok(())
 }
 
-fn slices_applied() -> Outcome {
+/// Slices that are applied, told to come later, and failed.
+fn slices() -> Outcome {
     let lab = Lab::open()?;
     let (context, tsg) = lab.compute()?;
-    let tracer = Tracer::new()?;
-    let mut expected = Vec::new();
-    for number in [7, 0, 3] {
-        lab.zernel.set_class(&Target::Tsg(tsg.id), level(number))?;
-        lab.wait_slice(&context, slice_of(number))?;
-        expected.push(slice_of(number));
-        tracer.wait("slice_applied", &slices(&tsg, &expected, 0))?;
-    }
-    lab.zernel.clear_class(&Target::Tsg(tsg.id))?;
-    expected.push(1024);
-    tracer.wait("slice_applied", &slices(&tsg, &expected, 0))?;
-    check_eq!(tracer.told("slice_retried")?, Vec::<String>::new());
-    check_eq!(tracer.told("slice_failed")?, Vec::<String>::new());
-    Ok(())
-}
-
-/// The content of events of slices.
-fn slices(tsg: &libzernel::Tsg, slices: &[u32], error: i32) -> Vec<String> {
-    let (gpu, id) = (tsg.gpu, tsg.id);
-    slices
-        .iter()
-        .map(|slice| format!("gpu={gpu} tsg={id} timeslice_us={slice} error={error}"))
-        .collect()
-}
-
-fn slices_retried_and_failed() -> Outcome {
-    let lab = Lab::open()?;
-    let (context, tsg) = lab.compute()?;
+    let target = Target::Tsg(tsg.id);
     wait_until("the worker has read the slice", || {
         Ok(lab.tsg(tsg.id)?.timeslice_us == 1024)
     })?;
     let tracer = Tracer::new()?;
+    let told = |slices: &[u32], error: i32| -> Vec<String> {
+        let begin = format!("gpu={} tsg={}", tsg.gpu, tsg.id);
+        let slices = slices.iter();
+        slices
+            .map(|slice| format!("{begin} timeslice_us={slice} error={error}"))
+            .collect()
+    };
     let fault = |count, error| Fault {
         gpu: 0,
         operation: Operation::SetTimeslice,
@@ -358,40 +317,80 @@ fn slices_retried_and_failed() -> Outcome {
         delay: Duration::ZERO,
         tsg: None,
     };
+    let mut applied = Vec::new();
+    for number in [0, 3] {
+        lab.zernel.set_class(&target, level(number))?;
+        lab.wait_slice(&context, slice_of(number))?;
+        applied.push(slice_of(number));
+        tracer.wait(&[("slice_applied", &told(&applied, 0))])?;
+    }
+    lab.zernel.clear_class(&target)?;
+    applied.push(1024);
+    tracer.wait(&[
+        ("slice_applied", &told(&applied, 0)),
+        ("slice_retried", &[]),
+        ("slice_failed", &[]),
+    ])?;
     lab.sim.inject(&fault(2, Errno::AGAIN))?;
-    lab.zernel.set_class(&Target::Tsg(tsg.id), level(7))?;
+    lab.zernel.set_class(&target, level(7))?;
     lab.wait_slice(&context, slice_of(7))?;
-    tracer.wait("slice_retried", &slices(&tsg, &[1024, 1024], -11))?;
-    tracer.wait("slice_applied", &slices(&tsg, &[slice_of(7)], 0))?;
+    applied.push(slice_of(7));
+    tracer.wait(&[
+        ("slice_retried", &told(&[1024, 1024], -11)),
+        ("slice_applied", &told(&applied, 0)),
+    ])?;
     lab.sim.inject(&fault(1, Errno::IO))?;
-    lab.zernel.set_class(&Target::Tsg(tsg.id), level(0))?;
-    tracer.wait("slice_failed", &slices(&tsg, &[slice_of(7)], -5))?;
+    lab.zernel.set_class(&target, level(0))?;
+    tracer.wait(&[("slice_failed", &told(&[slice_of(7)], -5))])?;
     let listed = lab.tsg(tsg.id)?;
     check_eq!((listed.failed, listed.errors), (true, 1));
     // The next change is another try.
-    lab.zernel.set_class(&Target::Tsg(tsg.id), level(3))?;
+    lab.zernel.set_class(&target, level(3))?;
     lab.wait_slice(&context, slice_of(3))?;
-    tracer.wait(
-        "slice_applied",
-        &slices(&tsg, &[slice_of(7), slice_of(3)], 0),
-    )?;
+    applied.push(slice_of(3));
+    tracer.wait(&[("slice_applied", &told(&applied, 0))])?;
     check_eq!(lab.tsg(tsg.id)?.failed, false);
     Ok(())
 }
 
-fn state_is_for_root() -> Outcome {
-    let mode = fs::metadata(STATE)?.permissions().mode();
-    check_eq!(mode & 0o7777, 0o400);
+/// Of hints to a tracked thread, and of a signal as soon as a computation begins.
+fn phases_and_signals() -> Outcome {
     in_child(|| {
-        sys::become_user(1000, 1000, &[])?;
-        let error = fs::read(STATE).err().map(|error| error.kind());
-        check_eq!(error, Some(std::io::ErrorKind::PermissionDenied));
-        Ok(())
+        let (zernel, tracer) = (Zernel::open()?, Tracer::new()?);
+        zernel.track(&Target::current_process(), Tracking::ML)?;
+        crate::track::wait_recorded(&zernel, std::process::id(), 1)?;
+        for phase in [Phase::Collective, Phase::OptimizerStep] {
+            zernel.hint(&Target::CurrentThread, phase, Duration::from_secs(60))?;
+        }
+        let thread = format!("pid={} tid={} ", std::process::id(), tid());
+        let mut told = tracer.told("phase_changed")?;
+        told.retain(|event| event.starts_with(&thread));
+        let changes = [
+            "from=unknown to=collective",
+            "from=collective to=optimizer_step",
+        ];
+        check_eq!(told.len(), changes.len(), "{told:?}");
+        for (event, change) in told.iter().zip(changes) {
+            let begins = event.starts_with(&format!("{thread}{change} lasted_ns="));
+            ensure!(begins && event.ends_with(" hinted=1"), "{told:?}");
+        }
+        ensure!(number(&told[1], "lasted_ns")? > 0, "{told:?}");
+        Signaller::own(&zernel)?.signal(1)?;
+        let told = tracer.told("prefetch_signal")?;
+        let [signal] = &told[..] else {
+            anyhow::bail!("{told:?}");
+        };
+        check_eq!(number(signal, "pid")?, std::process::id().into());
+        let (elapsed, lead) = (number(signal, "elapsed_ns")?, number(signal, "lead_ns")?);
+        let predicted = number(signal, "predicted_ns")?;
+        ensure!(predicted > 0 && lead == u64::from(u32::MAX), "{signal}");
+        ensure!(elapsed + lead >= predicted, "{signal}");
+        tune("prefetch_lead_ns", "auto")
     })
 }
 
-/// The words of a line, by the name before each: `tsg 5 gpu 3 …`.
-fn words(line: &str) -> BTreeMap<&str, &str> {
+/// The words of a line, in pairs: `tsg 5 gpu 3 …`.
+fn pairs(line: &str) -> Vec<(&str, &str)> {
     let words: Vec<_> = line.split_whitespace().collect();
     words
         .chunks_exact(2)
@@ -406,54 +405,50 @@ fn state_agrees_with_the_lists() -> Outcome {
     lab.zernel.set_class(&Target::Tsg(classed), level(7))?;
     lab.wait_slice(&contexts[66].0, slice_of(7))?;
     wait_until("the workers are done", || {
-        Ok(lab
-            .zernel
-            .tsgs()
-            .all(|tsg| tsg.is_ok_and(|tsg| !tsg.pending)))
+        let mut tsgs = lab.zernel.tsgs();
+        Ok(tsgs.all(|tsg| tsg.is_ok_and(|tsg| !tsg.pending)))
     })?;
-    let text = fs::read_to_string(STATE)?;
-    let begin = |word: &'static str| {
-        let begins = move |line: &&str| line.split(' ').next() == Some(word);
-        text.lines().filter(begins).map(words)
-    };
-    let head: Vec<_> = begin("enabled").collect();
-    check_eq!(head.len(), 1);
-    let counts = ["enabled", "gpus", "tsgs", "assignments"].map(|word| head[0].get(word).copied());
-    check_eq!(counts, ["1", "2", "70", "1"].map(Some));
-    for (number, line) in begin("level").enumerate() {
-        let slice = told_slice_of(u8::try_from(number)?).to_string();
-        check_eq!(
-            line.get("timeslice_us"),
-            Some(&slice.as_str()),
-            "level {number}"
-        );
+    let mut expected = vec!["enabled 1 gpus 2 tsgs 70 assignments 1".to_owned()];
+    for number in 0..8 {
+        let slice = told_slice_of(number);
+        expected.push(format!("level {number} timeslice_us {slice}"));
     }
-    check_eq!(begin("level").count(), 8);
-    check_eq!(begin("gpu").count(), 2);
-    let mut tsgs = begin("tsg");
-    for tsg in lab.zernel.tsgs() {
+    for gpu in lab.zernel.gpus() {
+        expected.push(format!("gpu {}", gpu?.id));
+    }
+    for (tsg, (context, _)) in lab.zernel.tsgs().zip(&contexts) {
         let tsg = tsg?;
-        let line = tsgs.next().context("fewer TSGs than listed")?;
-        let is_classed = tsg.id == classed;
-        let expected = [
-            ("tsg", tsg.id.to_string()),
-            ("gpu", tsg.gpu.to_string()),
-            ("pid", tsg.pid.to_string()),
-            ("uid", "0".to_owned()),
-            ("compute", "1".to_owned()),
-            ("shared", "0".to_owned()),
-            ("level", if is_classed { "7" } else { "-1" }.to_owned()),
-            ("source", if is_classed { "5" } else { "0" }.to_owned()),
-            ("timeslice_us", tsg.timeslice_us.to_string()),
-            ("default_us", "1024".to_owned()),
-            ("managed", u8::from(is_classed).to_string()),
-            ("queued", "0".to_owned()),
-            ("failed", "0".to_owned()),
-        ];
-        for (word, value) in &expected {
-            check_eq!(line.get(word), Some(&value.as_str()), "{word} of {line:?}");
+        let (level, source, managed) = match tsg.id == classed {
+            true => (7, 5, 1),
+            false => (-1, 0, 0),
+        };
+        expected.push(format!(
+            "tsg {} gpu {} handle {} pid {} uid 0 compute 1 shared 0 level {level} source {source} \
+             timeslice_us {} default_us 1024 managed {managed} queued 0 failed 0",
+            tsg.id,
+            tsg.gpu,
+            context.tsg(),
+            tsg.pid,
+            tsg.timeslice_us
+        ));
+    }
+    let mode = fs::metadata(STATE)?.permissions().mode();
+    check_eq!(mode & 0o7777, 0o400, "for root alone");
+    let text = fs::read_to_string(STATE)?;
+    // The lines of each kind, in the order of the lists.
+    for kind in ["enabled ", "level ", "gpu ", "tsg "] {
+        let told: Vec<_> = text.lines().filter(|line| line.starts_with(kind)).collect();
+        let known: Vec<_> = expected
+            .iter()
+            .filter(|line| line.starts_with(kind))
+            .collect();
+        check_eq!(told.len(), known.len(), "lines of {kind}");
+        for (line, expected) in told.into_iter().zip(known) {
+            let told = pairs(line);
+            for pair in pairs(expected) {
+                ensure!(told.contains(&pair), "no {pair:?} in {line}");
+            }
         }
     }
-    check_eq!(tsgs.next(), None, "more TSGs than listed");
     Ok(())
 }

@@ -31,96 +31,86 @@ pub fn refused(stage: &Stage, number: u32, bytes: &[u8], errno: Errno, what: &st
     Ok(())
 }
 
+/// A call can be decoded from its number and its structure alone: what it reads, what it writes,
+/// and of LIST and HISTOGRAM how much lies at the address.
 pub(super) fn every_call_works() -> Outcome {
     let stage = Stage::new()?;
     for call in &CALLS {
-        let mut bytes = stage.good(call).context(call.name)?;
-        sys::ioctl_bytes(stage.fd(), call.number, &mut bytes).context(call.name)?;
-        let input = &stage.good(call)?[..call.input];
-        if call.name != "REMOVE" && call.name != "REQUEST_UPDATE" {
-            check_eq!(&bytes[..call.input] == input, true, "{} input", call.name);
-        }
+        let number = call.number;
+        let decoded = (number >> 30, number >> 16 & 0x3fff, number >> 8 & 0xff);
+        let expected = (3, call.size as u32, abi::ZERNEL_IOC_MAGIC);
+        check_eq!(decoded, expected, "{}", call.name);
+        let before = stage.good(call).context(call.name)?;
+        let mut after = before.clone();
+        after.extend([0x5a; 64]);
+        sys::ioctl_bytes(stage.fd(), number, &mut after).context(call.name)?;
+        check_eq!(after[..call.input], before[..call.input], "{}", call.name);
+        check_eq!(&after[call.size..], [0x5a; 64], "{}", call.name);
+        let gpu = (stage.entries.address(0), size_of::<abi::zernel_gpu_info>());
+        let array = array_of(call, &after).unwrap_or((0, 0));
+        check_eq!([gpu, (0, 0)].contains(&array), true, "{}", call.name);
     }
     let info = stage.lab.zernel.info()?;
     check_eq!((info.abi, info.header, info.enabled), (1, 1, true));
     check_eq!((info.list_max, info.slots_max), (64, 16_384));
     let bounds = (info.gpus_max, info.tsgs_max, info.classes_max);
     check_eq!(bounds, (64, 4096, 100_000));
-    check_eq!(
-        info.event_max as usize,
-        size_of::<abi::zernel_event_signal>()
-    );
+    let longest = size_of::<abi::zernel_event_signal>();
+    check_eq!(info.event_max as usize, longest);
     check_eq!(info.clock_offset_ns, 0, "outside time namespaces");
     Ok(())
 }
 
+/// A call whose structure cannot be read changes nothing. One that cannot write its answer is undone;
+/// TRACK stays in force.
 pub(super) fn addresses() -> Outcome {
     let stage = Stage::new()?;
+    let (fd, zernel) = (stage.fd(), &stage.lab.zernel);
     let mut area = Area::new()?;
     for call in &CALLS {
+        let (name, number) = (call.name, call.number);
         for wild in Wild::ALL {
-            let result = unchanged(
-                &stage.lab.zernel,
-                || Ok(wild.ioctl(stage.fd(), call.number)),
-            )?;
-            check_eq!(result, Err(Errno::FAULT), "{} at {wild:?}", call.name);
+            let result = unchanged(zernel, || Ok(wild.ioctl(fd, number)))?;
+            check_eq!(result, Err(Errno::FAULT), "{name} at {wild:?}");
         }
         // The end of the input lies beyond the end of the memory.
         let bytes = stage.good(call)?;
         for missing in [1, call.input / 2, call.input] {
             let offset = Area::PAGE - call.input + missing;
             area.put(offset, &bytes[..call.input - missing]);
-            let result = unchanged(&stage.lab.zernel, || {
-                Ok(area.ioctl(stage.fd(), call.number, offset))
-            })?;
-            check_eq!(result, Err(Errno::FAULT), "{} less {missing}", call.name);
+            let result = unchanged(zernel, || Ok(area.ioctl(fd, number, offset)))?;
+            check_eq!(result, Err(Errno::FAULT), "{name} less {missing}");
         }
         // The last byte that is there is good enough.
         let offset = Area::PAGE - call.size;
         area.put(offset, &stage.good(call)?);
-        area.ioctl(stage.fd(), call.number, offset)
-            .with_context(|| format!("{} at the end of a page", call.name))?;
-    }
-    Ok(())
-}
+        area.ioctl(fd, number, offset).context(name)?;
 
-/// A call that cannot write its answer is undone; TRACK stays in force.
-pub(super) fn read_only_structures() -> Outcome {
-    let stage = Stage::new()?;
-    for call in &CALLS {
-        let bytes = stage.good(call)?;
         let mut area = Area::new()?;
-        area.put(0, &bytes);
+        area.put(0, &stage.good(call)?);
         area.freeze()?;
+        let mut make = || area.ioctl(fd, number, 0);
         if call.input == call.size {
-            area.ioctl(stage.fd(), call.number, 0).context(call.name)?;
+            make().context(name)?;
             continue;
         }
-        let mut make = || area.ioctl(stage.fd(), call.number, 0);
-        let result = match call.name {
+        let result = match name {
             "TRACK" => make(),
-            _ => unchanged(&stage.lab.zernel, || Ok(make())).context(call.name)?,
+            _ => unchanged(zernel, || Ok(make())).context(name)?,
         };
-        check_eq!(result, Err(Errno::FAULT), "{}", call.name);
+        check_eq!(result, Err(Errno::FAULT), "{name} in a read-only page");
     }
     Ok(())
 }
 
-pub(super) fn shorter_structures() -> Outcome {
+pub(super) fn other_sizes() -> Outcome {
     let stage = Stage::new()?;
     for call in &CALLS {
-        let bytes = stage.good(call)?;
+        let good = stage.good(call)?;
         for size in (0..call.size).filter(|size| *size < call.first || size % 8 != 0) {
             let what = format!("{} of {size} bytes", call.name);
-            refused(&stage, call.sized(size), &bytes, Errno::INVAL, &what)?;
+            refused(&stage, call.sized(size), &good, Errno::INVAL, &what)?;
         }
-    }
-    Ok(())
-}
-
-pub(super) fn longer_structures() -> Outcome {
-    let stage = Stage::new()?;
-    for call in &CALLS {
         // The size has 14 bits.
         for size in [call.size + 8, 4096, 16_376] {
             let what = format!("{} of {size} bytes", call.name);
@@ -177,75 +167,31 @@ pub(super) fn other_numbers() -> Outcome {
     Ok(())
 }
 
-/// A file that is open for reading alone takes what changes nothing.
-pub(super) fn files_open_for_reading() -> Outcome {
-    let stage = Stage::new()?;
-    for call in &CALLS {
-        let mut bytes = stage.good(call)?;
-        let result = sys::ioctl_bytes(stage.reader.as_fd(), call.number, &mut bytes);
-        let expected = match call.changes {
-            true => Err(Errno::BADF),
-            false => Ok(0),
-        };
-        check_eq!(result, expected, "{}", call.name);
-    }
-    Ok(())
-}
-
+/// A file that is open for reading alone takes what changes nothing, and no other file takes anything.
 pub(super) fn other_files() -> Outcome {
     let stage = Stage::new()?;
     let (pipe, _writer) = rustix::pipe::pipe()?;
     let regular = File::open("/proc/self/exe")?;
     let place = rustix::fs::open(Zernel::PATH, OFlags::PATH, Mode::empty())?;
     for call in &CALLS {
-        for (what, fd, errno) in [
-            ("/dev/null", stage.null.as_fd(), Errno::NOTTY),
-            ("a pipe", pipe.as_fd(), Errno::NOTTY),
-            ("a file", regular.as_fd(), Errno::NOTTY),
-            ("the software GPU", stage.lab.sim.as_fd(), Errno::NOTTY),
-            ("a path", place.as_fd(), Errno::BADF),
+        let for_reading = match call.changes {
+            true => Err(Errno::BADF),
+            false => Ok(0),
+        };
+        for (what, fd, expected) in [
+            ("a file for reading", stage.reader.as_fd(), for_reading),
+            ("/dev/null", stage.null.as_fd(), Err(Errno::NOTTY)),
+            ("a pipe", pipe.as_fd(), Err(Errno::NOTTY)),
+            ("a file", regular.as_fd(), Err(Errno::NOTTY)),
+            ("the software GPU", stage.lab.sim.as_fd(), Err(Errno::NOTTY)),
+            ("a path", place.as_fd(), Err(Errno::BADF)),
         ] {
-            let mut bytes = vec![0; call.size];
-            let result = sys::ioctl_bytes(fd, call.number, &mut bytes);
-            check_eq!(result, Err(errno), "{} on {what}", call.name);
+            let result = sys::ioctl_bytes(fd, call.number, &mut stage.good(call)?);
+            check_eq!(result, expected, "{} on {what}", call.name);
         }
     }
     let write = rustix::io::write(stage.fd(), &[0; 64]);
     check_eq!(write, Err(Errno::INVAL), "write()");
-    Ok(())
-}
-
-/// A call can be decoded from its number and its structure alone: what it reads, what it writes,
-/// and of LIST and HISTOGRAM how much lies at the address.
-pub(super) fn numbers_tell_the_structure() -> Outcome {
-    let stage = Stage::new()?;
-    for call in &CALLS {
-        let number = call.number;
-        let decoded = (number >> 30, number >> 16 & 0x3fff, number >> 8 & 0xff);
-        let expected = (3, call.size as u32, abi::ZERNEL_IOC_MAGIC);
-        check_eq!(decoded, expected, "{}", call.name);
-        // As a tracer prints it: that many bytes at the address, before and after.
-        let before = stage.good(call)?;
-        let mut after = before.clone();
-        let guarded = after.len();
-        after.extend([0x5a; 64]);
-        sys::ioctl_bytes(stage.fd(), number, &mut after).context(call.name)?;
-        let beyond = after.split_off(guarded);
-        check_eq!(beyond.iter().all(|&b| b == 0x5a), true, "{}", call.name);
-        check_eq!(
-            after[..call.input] == before[..call.input],
-            true,
-            "{}",
-            call.name
-        );
-        if let Some((address, length)) = array_of(call, &after) {
-            let known = [
-                (stage.entries.address(0), size_of::<abi::zernel_gpu_info>()),
-                (0, 0),
-            ];
-            check_eq!(known.contains(&(address, length)), true, "{}", call.name);
-        }
-    }
     Ok(())
 }
 
@@ -265,20 +211,15 @@ fn array_of(call: &Call, bytes: &[u8]) -> Option<(u64, usize)> {
 }
 
 /// A filter that cannot look into memory tells looking from changing, whatever the size.
-pub(super) fn seccomp_tells_calls_apart() -> Outcome {
+pub(super) fn seccomp_tells_apart() -> Outcome {
     let mask = abi::LIBZERNEL_IOC_MASK;
     for call in &CALLS {
-        for other in &CALLS {
-            for size in [0, 8, call.size + 8, 16_376] {
-                let is_same = call.sized(size) & mask == other.number & mask;
-                check_eq!(
-                    is_same,
-                    call.name == other.name,
-                    "{} {}",
-                    call.name,
-                    other.name
-                );
-            }
+        for (other, size) in CALLS
+            .iter()
+            .flat_map(|it| [0, 8, 16_376].map(|size| (it, size)))
+        {
+            let is_same = call.sized(size) & mask == other.number & mask;
+            check_eq!(is_same, call.name == other.name, "{}", other.name);
         }
     }
     let stage = Stage::new()?;
@@ -297,11 +238,7 @@ pub(super) fn seccomp_tells_calls_apart() -> Outcome {
         let result = sys::ioctl_bytes(stage.fd(), change.sized(size), &mut bytes);
         check_eq!(result, Err(Errno::OWNERDEAD), "REMOVE of {size} bytes");
         let result = sys::ioctl_bytes(stage.fd(), look.sized(size), &mut bytes);
-        check_eq!(
-            result == Err(Errno::OWNERDEAD),
-            false,
-            "LIST of {size} bytes"
-        );
+        check_eq!(result == Err(Errno::OWNERDEAD), false, "LIST of {size}");
     }
     Ok(())
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The thirteen calls, each with a structure that it takes, and what it needs to be taken.
 
-use std::cell::Cell;
 use std::fs::File;
 use std::mem::offset_of;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -22,7 +21,6 @@ use crate::sys::{self, Area, Mapped};
 pub struct Call {
     /// Its name, `ZERNEL_IOC_` and this.
     pub name: &'static str,
-    /// Its number.
     pub number: u32,
     /// Bytes of its structure.
     pub size: usize,
@@ -69,31 +67,28 @@ macro_rules! call {
     (@or $or:expr, $other:expr) => { $other };
 }
 
+// Kinds of targets.
+pub const NONE: u32 = abi::ZERNEL_TARGET_NONE;
+pub const CGROUP: u32 = abi::ZERNEL_TARGET_CGROUP;
+pub const PROCESS: u32 = abi::ZERNEL_TARGET_PROCESS;
+pub const THREAD: u32 = abi::ZERNEL_TARGET_THREAD;
+pub const TSG: u32 = abi::ZERNEL_TARGET_TSG;
+pub const GPU: u32 = abi::ZERNEL_TARGET_GPU;
+pub const LEVEL: u32 = abi::ZERNEL_TARGET_LEVEL;
+
 /// Targets of classes.
-const CLASSED: &[u32] = &[
-    abi::ZERNEL_TARGET_CGROUP,
-    abi::ZERNEL_TARGET_PROCESS,
-    abi::ZERNEL_TARGET_THREAD,
-    abi::ZERNEL_TARGET_TSG,
-];
+const CLASSED: &[u32] = &[CGROUP, PROCESS, THREAD, TSG];
 
 /// All calls of ABI 1.
 pub const CALLS: [Call; 13] = [
     call!("INFO" LIBZERNEL_IOC_INFO zernel_info, input caps, first ZERNEL_INFO_SIZE_1),
     call!("LIST" LIBZERNEL_IOC_LIST zernel_list, input next, first ZERNEL_LIST_SIZE_1,
-        at filter &[abi::ZERNEL_TARGET_NONE, abi::ZERNEL_TARGET_GPU]),
+        at filter &[NONE, GPU]),
     call!("HISTOGRAM" LIBZERNEL_IOC_HISTOGRAM zernel_histogram, input filled,
         first ZERNEL_HISTOGRAM_SIZE_1,
-        at target &[abi::ZERNEL_TARGET_TSG, abi::ZERNEL_TARGET_LEVEL]),
+        at target &[TSG, LEVEL]),
     call!("EVENTS" LIBZERNEL_IOC_EVENTS zernel_events, first ZERNEL_EVENTS_SIZE_1,
-    at filter &[
-        abi::ZERNEL_TARGET_NONE,
-        abi::ZERNEL_TARGET_CGROUP,
-        abi::ZERNEL_TARGET_PROCESS,
-        abi::ZERNEL_TARGET_THREAD,
-        abi::ZERNEL_TARGET_TSG,
-        abi::ZERNEL_TARGET_GPU,
-    ]),
+        at filter &[NONE, CGROUP, PROCESS, THREAD, TSG, GPU]),
     call!("REMOVE" LIBZERNEL_IOC_REMOVE zernel_remove, first ZERNEL_REMOVE_SIZE_1, changes true),
     call!("CLASS_SET" LIBZERNEL_IOC_CLASS_SET zernel_class_set, first ZERNEL_CLASS_SET_SIZE_1,
         changes true, at target CLASSED),
@@ -104,15 +99,25 @@ pub const CALLS: [Call; 13] = [
     call!("REQUEST_UPDATE" LIBZERNEL_IOC_REQUEST_UPDATE zernel_request_update,
         first ZERNEL_REQUEST_UPDATE_SIZE_1, changes true),
     call!("TRACK" LIBZERNEL_IOC_TRACK zernel_track, input threads, first ZERNEL_TRACK_SIZE_1,
-        changes true,
-        at target &[abi::ZERNEL_TARGET_CGROUP, abi::ZERNEL_TARGET_PROCESS, abi::ZERNEL_TARGET_THREAD]),
+        changes true, at target &[CGROUP, PROCESS, THREAD]),
     call!("HINT" LIBZERNEL_IOC_HINT zernel_hint, first ZERNEL_HINT_SIZE_1, changes true,
-        at target &[abi::ZERNEL_TARGET_THREAD]),
+        at target &[THREAD]),
     call!("SUBSCRIBE" LIBZERNEL_IOC_SUBSCRIBE zernel_subscribe, input handle,
-        first ZERNEL_SUBSCRIBE_SIZE_1, changes true, at target &[abi::ZERNEL_TARGET_PROCESS]),
+        first ZERNEL_SUBSCRIBE_SIZE_1, changes true, at target &[PROCESS]),
     call!("PROBE" LIBZERNEL_IOC_PROBE zernel_probe, input handle, first ZERNEL_PROBE_SIZE_1,
         changes true),
 ];
+
+/// The bytes of a structure that is zero but for some fields.
+macro_rules! bytes {
+    ($type:ident { $($field:ident: $value:expr),* $(,)? }) => {{
+        #[allow(unused_mut)]
+        let mut structure = abi::$type::zeroed();
+        $(structure.$field = $value;)*
+        bytes_of(&structure).to_vec()
+    }};
+}
+pub(crate) use bytes;
 
 /// The caller's process or thread.
 pub fn own(kind: u32) -> abi::zernel_target {
@@ -125,15 +130,12 @@ pub fn own(kind: u32) -> abi::zernel_target {
 
 /// A TSG and slots of an open file, and whatever else the calls name.
 pub struct Stage {
-    /// Both devices.
     pub lab: Lab,
     /// Memory for entries.
     pub entries: Area,
-    /// The TSG.
     pub tsg: tsg::Id,
     /// A file that is none of those that calls take.
     pub null: File,
-    /// An eventfd.
     pub bell: OwnedFd,
     /// A file whose instructions can be probed.
     pub library: File,
@@ -141,7 +143,6 @@ pub struct Stage {
     pub reader: OwnedFd,
     _context: Context,
     _slots: Mapped,
-    request: Cell<u32>,
 }
 
 impl Drop for Stage {
@@ -153,7 +154,6 @@ impl Drop for Stage {
 }
 
 impl Stage {
-    /// Sets it up.
     pub fn new() -> Result<Self> {
         let lab = Lab::open()?;
         let (context, tsg) = lab.compute()?;
@@ -168,137 +168,99 @@ impl Stage {
             reader: rustix::fs::open(Zernel::PATH, flags, Mode::empty())?,
             _context: context,
             _slots: slots,
-            request: Cell::new(0),
             lab,
         })
     }
 
-    /// zernel.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.lab.zernel.as_fd()
     }
 
-    /// Makes a call on a structure.
-    fn make<T: Pod>(&self, number: u32, value: &mut T) -> Result<()> {
-        sys::ioctl_bytes(self.fd(), number, bytemuck::bytes_of_mut(value))?;
-        Ok(())
+    /// Makes a call that is taken and returns its structure.
+    fn made<T: Pod>(&self, name: &'static str) -> Result<T> {
+        let call = Call::named(name);
+        let mut bytes = self.good(call)?;
+        sys::ioctl_bytes(self.fd(), call.number, &mut bytes).context(name)?;
+        Ok(bytemuck::pod_read_unaligned(&bytes))
     }
 
     /// A structure that a call takes now.
     pub fn good(&self, call: &Call) -> Result<Vec<u8>> {
-        let me = own(abi::ZERNEL_TARGET_PROCESS);
+        let (me, thread) = (
+            own(abi::ZERNEL_TARGET_PROCESS),
+            own(abi::ZERNEL_TARGET_THREAD),
+        );
         Ok(match call.name {
-            "INFO" => bytes_of(&abi::zernel_info::zeroed()).to_vec(),
-            "LIST" => bytes_of(&abi::zernel_list {
+            "INFO" => bytes!(zernel_info {}),
+            "LIST" => bytes!(zernel_list {
                 kind: abi::ZERNEL_LIST_GPUS,
                 entries: self.entries.address(0),
                 entry_size: size_of::<abi::zernel_gpu_info>() as u32,
                 room: 1,
-                ..Zeroable::zeroed()
-            })
-            .to_vec(),
-            "HISTOGRAM" => bytes_of(&abi::zernel_histogram {
-                target: self.own_tsg(),
+            }),
+            "HISTOGRAM" => bytes!(zernel_histogram {
+                target: Target::Tsg(self.tsg).raw(),
                 kind: abi::ZERNEL_HISTOGRAM_LATENCY,
-                ..Zeroable::zeroed()
-            })
-            .to_vec(),
-            "EVENTS" => bytes_of(&abi::zernel_events {
+            }),
+            "EVENTS" => bytes!(zernel_events {
                 kinds: 1 << abi::ZERNEL_EVENT_TSG_ADDED,
-                ..Zeroable::zeroed()
-            })
-            .to_vec(),
-            "REMOVE" => {
-                let mut subscribe: abi::zernel_subscribe =
-                    bytemuck::pod_read_unaligned(&self.good(Call::named("SUBSCRIBE"))?);
-                self.make(abi::LIBZERNEL_IOC_SUBSCRIBE, &mut subscribe)
-                    .context("subscribe")?;
-                bytes_of(&abi::zernel_remove {
-                    handle: subscribe.handle,
-                    flags: 0,
-                })
-                .to_vec()
-            }
-            "CLASS_SET" => bytes_of(&abi::zernel_class_set {
+            }),
+            "REMOVE" => bytes!(zernel_remove {
+                handle: self.made::<abi::zernel_subscribe>("SUBSCRIBE")?.handle,
+            }),
+            "CLASS_SET" => bytes!(zernel_class_set {
                 target: me,
                 set: abi::ZERNEL_CLASS_LEVEL,
                 level: 7,
-                ..Zeroable::zeroed()
-            })
-            .to_vec(),
-            "CLASS_GET" => bytes_of(&abi::zernel_class_get {
-                target: me,
-                ..Zeroable::zeroed()
-            })
-            .to_vec(),
-            "REQUEST_BEGIN" => bytes_of(&self.begin()).to_vec(),
+            }),
+            "CLASS_GET" => bytes!(zernel_class_get { target: me }),
+            "REQUEST_BEGIN" => self.begin(0),
             "REQUEST_UPDATE" => {
-                let mut begin = abi::zernel_request_begin {
+                let mut begin = self.begin(1);
+                let number = Call::named("REQUEST_BEGIN").number;
+                sys::ioctl_bytes(self.fd(), number, &mut begin).context("begin a request")?;
+                let begun: abi::zernel_request_begin = bytemuck::pod_read_unaligned(&begin);
+                bytes!(zernel_request_update {
                     slot: 1,
-                    ..self.begin()
-                };
-                self.make(abi::LIBZERNEL_IOC_REQUEST_BEGIN, &mut begin)
-                    .context("begin a request")?;
-                self.request.set(begin.request);
-                bytes_of(&abi::zernel_request_update {
-                    slot: 1,
-                    request: begin.request,
+                    request: begun.request,
                     action: abi::ZERNEL_REQUEST_DONE,
-                    flags: 0,
                 })
-                .to_vec()
             }
-            "TRACK" => bytes_of(&abi::zernel_track {
+            "TRACK" => bytes!(zernel_track {
                 target: me,
                 set: abi::ZERNEL_TRACK_ML,
-                ..Zeroable::zeroed()
-            })
-            .to_vec(),
+            }),
             "HINT" => {
-                let mut track: abi::zernel_track =
-                    bytemuck::pod_read_unaligned(&self.good(Call::named("TRACK"))?);
-                self.make(abi::LIBZERNEL_IOC_TRACK, &mut track)
-                    .context("track")?;
-                bytes_of(&abi::zernel_hint {
-                    target: own(abi::ZERNEL_TARGET_THREAD),
+                self.made::<abi::zernel_track>("TRACK")?;
+                bytes!(zernel_hint {
+                    target: thread,
                     kind: abi::ZERNEL_HINT_PHASE,
                     value: abi::ZERNEL_PHASE_DATA_LOADING.into(),
                     duration_ns: 1_000_000_000,
-                    ..Zeroable::zeroed()
                 })
-                .to_vec()
             }
-            "SUBSCRIBE" => bytes_of(&abi::zernel_subscribe {
+            "SUBSCRIBE" => bytes!(zernel_subscribe {
                 target: me,
                 signal: abi::ZERNEL_SIGNAL_PREFETCH,
                 action: abi::ZERNEL_ACTION_EVENTFD,
                 fd: self.bell.as_raw_fd(),
-                ..Zeroable::zeroed()
-            })
-            .to_vec(),
-            "PROBE" => bytes_of(&abi::zernel_probe {
+            }),
+            "PROBE" => bytes!(zernel_probe {
                 fd: self.library.as_raw_fd(),
                 offset: crate::gpuwait::FIRST,
-                ..Zeroable::zeroed()
-            })
-            .to_vec(),
+            }),
             other => panic!("no call {other}"),
         })
     }
 
-    /// The TSG as a target.
-    pub fn own_tsg(&self) -> abi::zernel_target {
-        Target::Tsg(self.tsg).raw()
-    }
-
     /// A request that lasts until it is ended.
-    fn begin(&self) -> abi::zernel_request_begin {
-        abi::zernel_request_begin {
+    fn begin(&self, slot: u32) -> Vec<u8> {
+        bytes!(zernel_request_begin {
             tsg: self.tsg.as_u64(),
+            slot: slot,
             key: 1,
             expected_ns: 36_000_000_000_000,
             flags: abi::ZERNEL_REQUEST_EXACT,
-            ..Zeroable::zeroed()
-        }
+        })
     }
 }

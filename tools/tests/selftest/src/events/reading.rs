@@ -20,7 +20,7 @@ use crate::check_eq;
 use crate::child::{Child, End};
 use crate::common::{tune, wait_until, Lab};
 use crate::harness::Outcome;
-use crate::sim::raw::Guarded;
+use crate::sys::Area;
 
 /// Size of an event of a TSG.
 const SIZE: usize = size_of::<abi::zernel_event_tsg>();
@@ -182,8 +182,8 @@ pub(super) fn read_to_bad_address() -> Outcome {
     let lab = Lab::open()?;
     let (_context, tsg) = quiet(&lab)?;
     let fd = start(OFlags::NONBLOCK)?;
-    let page = Guarded::new()?;
-    let end = page.end();
+    let page = Area::new()?;
+    let end = page.address(Area::PAGE) as usize;
     let bad = |address: usize, events: usize| read_at(fd.as_fd(), address, events * SIZE);
     check_eq!(bad(end, 1), Err(Errno::AGAIN), "with nothing there");
     change(&lab, &tsg, 5)?;

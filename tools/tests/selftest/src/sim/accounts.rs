@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Time of engines and TSGs: every nanosecond is somebody's, in statistics and in traces.
 
-use anyhow::ensure;
+use anyhow::{ensure, Context as _, Result};
 use libzernel::sim::{
-    Activity, Condition, Context, ContextSpec, EngineStats, Item, Record, Sim, Trace, TsgStats,
+    Activity, Condition, Context, ContextSpec, EngineStats, Item, Record, Sim, TsgStats,
 };
 use libzernel::Timestamp;
 
@@ -15,18 +15,24 @@ use crate::harness::Outcome;
 /// The number of looks at the sums while work is done.
 const LOOKS: usize = 200;
 
-fn is_whole(stats: &EngineStats) -> bool {
+fn check_engine(sim: &Sim, gpu: u32, engine: u32) -> Result<EngineStats> {
+    let stats = sim.engine_stats(gpu, engine)?;
     let age = stats.now_ns.as_ns() - stats.created_ns.as_ns();
-    stats.busy_ns + stats.switch_ns + stats.idle_ns == age
+    let sum = stats.busy_ns + stats.switch_ns + stats.idle_ns;
+    check_eq!(sum, age, "GPU {gpu}: {stats:?}");
+    Ok(stats)
 }
 
-fn is_whole_tsg(stats: &TsgStats) -> bool {
+fn check_tsg(context: &Context) -> Result<TsgStats> {
+    let stats = context.stats()?;
     let age = stats.now_ns.as_ns() - stats.created_ns.as_ns();
-    stats.busy_ns + stats.switch_ns + stats.wait_ns + stats.inactive_ns == age
+    let sum = stats.busy_ns + stats.switch_ns + stats.wait_ns + stats.inactive_ns;
+    check_eq!(sum, age, "{stats:?}");
+    Ok(stats)
 }
 
 /// Work of all kinds that keeps `contexts` busy for some milliseconds each.
-fn mix(contexts: &[Context]) -> anyhow::Result<()> {
+fn mix(contexts: &[Context]) -> Result<()> {
     for (number, context) in contexts.iter().enumerate() {
         let long = us(300 + 170 * number as u64);
         let items = [
@@ -46,114 +52,68 @@ fn mix(contexts: &[Context]) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn contexts(sim: &Sim, count: usize) -> anyhow::Result<Vec<Context>> {
+fn contexts(sim: &Sim, count: usize) -> Result<Vec<Context>> {
     let spec = ContextSpec::compute("accounts");
     let contexts: Result<_, _> = (0..count).map(|_| sim.create_context(&spec)).collect();
     Ok(contexts?)
 }
 
-pub(super) fn engine_time_is_conserved() -> Outcome {
+/// Every nanosecond of an engine and of a TSG counts once, at any moment.
+pub(super) fn times_add_up() -> Outcome {
     let lab = Lab::open()?;
     let contexts = contexts(&lab.sim, 3)?;
-    let before = lab.sim.engine_stats(0, 0)?;
+    let before = check_engine(&lab.sim, 0, 0)?;
     mix(&contexts)?;
-    let mut last = before;
     for _ in 0..LOOKS {
         for (gpu, engine) in [(0, 0), (0, 1), (0, 2), (1, 0)] {
-            let stats = lab.sim.engine_stats(gpu, engine)?;
-            ensure!(is_whole(&stats), "GPU {gpu}, engine {engine}: {stats:?}");
+            check_engine(&lab.sim, gpu, engine)?;
         }
-        let stats = lab.sim.engine_stats(0, 0)?;
-        let grown = stats.busy_ns >= last.busy_ns
-            && stats.idle_ns >= last.idle_ns
-            && stats.switch_ns >= last.switch_ns
-            && stats.now_ns >= last.now_ns;
-        ensure!(grown, "time went back: {last:?}, {stats:?}");
-        last = stats;
+        for context in &contexts {
+            check_tsg(context)?;
+        }
     }
     for context in &contexts {
         context.wait(0, 24, Timestamp::NEVER)?;
     }
-    let after = lab.sim.engine_stats(0, 0)?;
-    ensure!(is_whole(&after), "{after:?}");
-    // The time for which the engine was busy is that of the TSGs.
-    let (mut busy, mut switch, mut done) = (0, 0, 0);
-    for context in &contexts {
-        let stats = context.stats()?;
+    let after = check_engine(&lab.sim, 0, 0)?;
+    let (mut busy, mut switch) = (0, 0);
+    for (number, context) in (0..).zip(&contexts) {
+        let stats = check_tsg(context)?;
+        check_eq!((stats.completed, stats.queued), (24, 0), "TSG {number}");
+        // Work and holds alone make a TSG busy. A hold here ends by its bound, and had the engine for
+        // at most that long.
+        let least = 3 * (300 + 170 * number + 500 + 900) * 1_000;
+        let range = least..=least + 3 * 400_000;
+        ensure!(range.contains(&stats.busy_ns), "{range:?}: {stats:?}");
+        ensure!(stats.max_wait_ns <= stats.wait_ns, "{stats:?}");
+        let later = check_tsg(context)?;
+        let grown = later.inactive_ns - stats.inactive_ns;
+        let passed = later.now_ns.as_ns() - stats.now_ns.as_ns();
+        check_eq!(grown, passed, "time of a TSG with nothing to do");
         (busy, switch) = (busy + stats.busy_ns, switch + stats.switch_ns);
-        done += stats.completed;
     }
+    // The time for which the engine was busy is that of the TSGs.
     check_eq!(after.busy_ns - before.busy_ns, busy, "busy time");
-    check_eq!(after.completed - before.completed, done, "items");
+    check_eq!(after.completed - before.completed, 3 * 24, "items");
     // An engine that leaves a context of an earlier owner is charged for it, too.
+    let switched = after.switch_ns - before.switch_ns - switch;
     let cost = lab.sim.gpu_info(0)?.save_ns;
-    let switched = after.switch_ns - before.switch_ns;
-    ensure!(
-        switched == switch || switched == switch + cost,
-        "{switched} ns, TSGs {switch} ns"
-    );
+    check_eq!([0, cost].contains(&switched), true, "{switched} ns");
     check_eq!((after.tsgs, after.runnable), (3, 0), "TSGs");
     Ok(())
 }
 
-pub(super) fn tsg_times_add_up() -> Outcome {
-    let lab = Lab::open()?;
-    let contexts = contexts(&lab.sim, 3)?;
-    mix(&contexts)?;
-    for _ in 0..LOOKS {
-        for context in &contexts {
-            let stats = context.stats()?;
-            ensure!(is_whole_tsg(&stats), "{stats:?}");
-        }
-    }
-    for (number, context) in contexts.iter().enumerate() {
-        context.wait(0, 24, Timestamp::NEVER)?;
-        let stats = context.stats()?;
-        ensure!(is_whole_tsg(&stats), "{stats:?}");
-        check_eq!(
-            (stats.completed, stats.queued),
-            (24, 0),
-            "items of TSG {number}"
-        );
-        // Work and holds are all that makes a TSG busy; a hold here ends by its bound, and had
-        // the engine for at most that long.
-        let work = 3 * (300 + 170 * number as u64 + 500 + 900) * 1_000;
-        let most = work + 3 * 400_000;
-        ensure!(
-            (work..=most).contains(&stats.busy_ns),
-            "{} of {work} ns",
-            stats.busy_ns
-        );
-        ensure!(stats.max_wait_ns <= stats.wait_ns, "{stats:?}");
-    }
-    let idle = contexts[0].stats()?;
-    let later = contexts[0].stats()?;
-    check_eq!(
-        later.inactive_ns - idle.inactive_ns,
-        later.now_ns.as_ns() - idle.now_ns.as_ns(),
-        "time of a TSG with nothing to do"
-    );
-    Ok(())
-}
-
-/// All records of a trace, of which none was dropped.
-pub(super) fn take_all(trace: &Trace) -> anyhow::Result<Vec<Record>> {
-    let (records, dropped) = trace.read()?;
-    check_eq!(dropped, 0, "records dropped");
-    Ok(records)
-}
-
 pub(super) fn trace_has_no_gap() -> Outcome {
     let lab = Lab::open()?;
-    let contexts = contexts(&lab.sim, 3)?;
-    let copy = lab.sim.create_context(&ContextSpec::copy("trace"))?;
+    let mut contexts = contexts(&lab.sim, 3)?;
+    contexts.push(lab.sim.create_context(&ContextSpec::copy("trace"))?);
     let trace = lab.sim.trace(0, 1 << 16)?;
-    let engines: Vec<_> = (0..3)
-        .map(|e| lab.sim.engine_stats(0, e))
-        .collect::<Result<_, _>>()?;
+    let mut began = Vec::new();
+    for engine in 0..3 {
+        began.push(lab.sim.engine_stats(0, engine)?.now_ns);
+    }
     mix(&contexts)?;
-    mix(std::slice::from_ref(&copy))?;
-    for context in contexts.iter().chain([&copy]) {
+    for context in &contexts {
         context.wait(0, 24, Timestamp::NEVER)?;
     }
     // An activity is recorded when it ends, so give every engine an end.
@@ -163,73 +123,32 @@ pub(super) fn trace_has_no_gap() -> Outcome {
         ContextSpec::copy("end"),
         ContextSpec::copy("end"),
     ] {
-        let context = lab.sim.create_context(&spec)?;
-        super::run(&context, &[Item::work(us(10))])?;
         // Kept, so that the next one gets another engine.
-        last.push(context);
+        last.push(lab.sim.create_context(&spec)?);
+        super::run(&last[last.len() - 1], &[Item::work(us(10))])?;
     }
-    let records = take_all(&trace)?;
+    let (records, dropped) = trace.read()?;
+    check_eq!(dropped, 0, "records dropped");
     ensure!(records.len() > 20, "{} records", records.len());
-    let mut busy = std::collections::HashMap::new();
-    for engine in 0..3 {
+    for (engine, began) in (0..).zip(began) {
         let of: Vec<_> = records.iter().filter(|r| r.engine == engine).collect();
-        ensure!(!of.is_empty(), "no record of engine {engine}");
-        ensure!(
-            of[0].start_ns <= engines[engine as usize].now_ns,
-            "late start: {:?}",
-            of[0]
-        );
+        let first = of.first().context("an engine without a record")?;
+        ensure!(first.start_ns <= began, "late start: {first:?}");
         for pair in of.windows(2) {
             check_eq!(pair[1].start_ns, pair[0].end_ns, "gap or overlap: {pair:?}");
         }
         for record in of {
             ensure!(record.end_ns > record.start_ns, "empty record: {record:?}");
-            check_eq!(
-                record.tsg == 0,
-                record.activity == Activity::Idle,
-                "{record:?}"
-            );
-            if record.activity == Activity::Run {
-                *busy.entry(record.tsg).or_insert(0) +=
-                    record.end_ns.as_ns() - record.start_ns.as_ns();
-            }
+            let is_idle = record.activity == Activity::Idle;
+            check_eq!(record.tsg == 0, is_idle, "{record:?}");
         }
     }
-    for context in contexts.iter().chain([&copy]) {
+    for context in &contexts {
         let stats = context.stats()?;
-        check_eq!(
-            busy.get(&stats.tsg),
-            Some(&stats.busy_ns),
-            "traced time of a TSG"
-        );
+        let ran = |r: &&Record| r.tsg == stats.tsg && r.activity == Activity::Run;
+        let length = |r: &Record| r.end_ns.as_ns() - r.start_ns.as_ns();
+        let busy: u64 = records.iter().filter(ran).map(length).sum();
+        check_eq!(busy, stats.busy_ns, "traced time of a TSG");
     }
-    Ok(())
-}
-
-pub(super) fn trace_drops_exactly() -> Outcome {
-    const ROOM: u32 = 8;
-    const RUNS: usize = 20;
-    let lab = Lab::open()?;
-    let (context, _) = lab.compute()?;
-    super::run(&context, &[Item::work(us(10))])?;
-    let trace = lab.sim.trace(0, ROOM)?;
-    for _ in 0..RUNS {
-        super::run(&context, &[Item::work(us(10))])?;
-    }
-    // Alone on its engine: the idle time before each run, and the run.
-    let (records, dropped) = trace.read()?;
-    check_eq!(
-        (records.len(), dropped),
-        (ROOM as usize, (2 * RUNS) as u64 - u64::from(ROOM))
-    );
-    let (records, again) = trace.read()?;
-    check_eq!(
-        (records.len(), again),
-        (0, dropped),
-        "after everything was taken"
-    );
-    super::run(&context, &[Item::work(us(10))])?;
-    let (records, again) = trace.read()?;
-    check_eq!((records.len(), again), (2, dropped), "with room again");
     Ok(())
 }

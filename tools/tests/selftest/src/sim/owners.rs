@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The owners of contexts: destroyed, closed, killed, forked, passed on, known to zernel.
+//! The owners of contexts: destroyed, closed, killed, forked, passed on.
 
 use std::fs;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use anyhow::{ensure, Context as _, Result};
+use anyhow::{ensure, Result};
 use bytemuck::Zeroable;
-use libzernel::sim::{Condition, ContextSpec, EngineChoice, Item, Sim};
+use libzernel::sim::{Condition, Context, ContextSpec, Item, Sim};
 use libzernel::sys::abi;
 use libzernel::Timestamp;
 use rustix::event::{eventfd, EventfdFlags};
 use rustix::io::Errno;
 use testkit::passing;
 
-use super::{raw, us};
+use super::{raw, refused, us};
 use crate::check_eq;
-use crate::child::{in_child, Child};
-use crate::common::{tid, wait_until, Lab, SOON};
+use crate::child::{in_child, Child, End};
+use crate::common::{errno, wait_until, Lab, SOON};
 use crate::harness::Outcome;
+use crate::permit::ALICE;
 use crate::sys;
 
 /// TSGs that the software GPUs have, and that zernel knows.
@@ -26,41 +27,45 @@ fn population(lab: &Lab) -> Result<(u32, u32)> {
     Ok((gpus, lab.stats()?.tsgs as u32))
 }
 
-fn context_of(raw_id: u32) -> abi::zernel_sim_wait {
-    abi::zernel_sim_wait {
-        context: raw_id,
-        seq: 1,
-        deadline_ns: u64::MAX,
-        ..Zeroable::zeroed()
-    }
+/// A process that waits for an item of channel 0; returns when it sleeps.
+fn waiter(context: &Context, seq: u64, expected: Option<Errno>) -> Result<Child> {
+    let child = Child::spawn(|| {
+        let waited = context.wait(0, seq, Timestamp::NEVER);
+        check_eq!(errno(waited), expected, "the waiter for item {seq}");
+        Ok(())
+    })?;
+    wait_until("the child sleeps", || is_asleep(child.pid()))?;
+    Ok(child)
 }
 
-/// A thread that waits for an item of a context that is destroyed is told so; nobody is told of its
-/// items.
-pub(super) fn destroyed_context() -> Outcome {
+/// Of those that wait for a channel each wakes at its own item. One that is killed ends, one whose
+/// context is destroyed is told so, and nobody is told of the items that are dropped.
+pub(super) fn waiters() -> Outcome {
     let lab = Lab::open()?;
     let (context, _) = lab.compute()?;
     let counter = eventfd(0, EventfdFlags::NONBLOCK)?;
     context.set_eventfd(0, Some(counter.as_fd()))?;
-    context.submit(
-        0,
-        &[
-            Item::wait(0, Condition::Equal, 1).notify(),
-            Item::fence().notify(),
-        ],
-    )?;
-    let (fd, id) = (lab.sim.clone(), context.id());
-    let waiter = Child::spawn(move || {
-        let mut wait = context_of(id);
-        let result = raw::call(fd.as_fd(), abi::ZERNEL_SIM_NR_WAIT, &mut wait);
-        check_eq!(result, Err(Errno::NOENT), "a wait for what is destroyed");
-        Ok(())
-    })?;
-    wait_until("the child sleeps", || is_asleep(waiter.pid()))?;
     let words = context.words(1)?;
-    context.destroy()?;
-    waiter.join()?;
+    let gate = |value| Item::wait(0, Condition::Equal, value);
+    context.submit(0, &[gate(1), gate(2), gate(3), Item::fence().notify()])?;
+    let (first, second) = (waiter(&context, 1, None)?, waiter(&context, 2, None)?);
+    let (killed, last) = (
+        waiter(&context, 3, None)?,
+        waiter(&context, 4, Some(Errno::NOENT))?,
+    );
     words.store(0, 1);
+    first.join()?;
+    wait_until("the second sleeps", || is_asleep(second.pid()))?;
+    let deadline = Timestamp::now() + us(2_000);
+    refused("deadline", context.wait(0, 2, deadline), Errno::TIME)?;
+    ensure!(Timestamp::now() >= deadline, "returned before its deadline");
+    words.store(0, 2);
+    second.join()?;
+    killed.kill()?;
+    check_eq!(killed.end()?, End::Signal(9), "while it waited");
+    context.destroy()?;
+    last.join()?;
+    words.store(0, 3);
     check_eq!(lab.sim.completions(16)?, (Vec::new(), 0), "completions");
     let result = rustix::io::read(&counter, &mut [0u8; 8]);
     check_eq!(result, Err(Errno::AGAIN), "eventfd");
@@ -88,34 +93,16 @@ fn busy(sim: &Sim) -> Result<()> {
     Ok(())
 }
 
-pub(super) fn close_ends_contexts() -> Outcome {
+/// The contexts of a process end with it, in order or killed, and leave the engines free.
+pub(super) fn ended_process() -> Outcome {
     let lab = Lab::open()?;
     in_child(|| {
-        let sim = Sim::open()?;
-        busy(&sim)?;
+        busy(&Sim::open()?)?;
         check_eq!(population(&lab)?, (4, 4), "while the file is open");
-        check_eq!(
-            Sim::open()?.engine_stats(0, 0)?.runnable,
-            1,
-            "TSGs that can run"
-        );
+        check_eq!(lab.sim.engine_stats(0, 0)?.runnable, 1, "TSGs that can run");
         Ok(())
     })?;
     check_eq!(population(&lab)?, (0, 0), "after the process has ended");
-    let (context, _) = lab.compute()?;
-    // The engines are free at once, but for the switch away from what was there.
-    let (from, to) = super::run(&context, &[Item::work(us(100))])?;
-    let most = 100_000 + 2 * lab.sim.gpu_info(0)?.save_ns;
-    ensure!(
-        to.as_ns() - from.as_ns() <= most,
-        "{} ns",
-        to.as_ns() - from.as_ns()
-    );
-    Ok(())
-}
-
-pub(super) fn sigkill_ends_contexts() -> Outcome {
-    let lab = Lab::open()?;
     for round in 0..10 {
         let child = Child::spawn(|| {
             let sim = Sim::open()?;
@@ -135,6 +122,12 @@ pub(super) fn sigkill_ends_contexts() -> Outcome {
         drop(child);
         check_eq!(population(&lab)?, (0, 0), "after round {round}");
     }
+    let (context, _) = lab.compute()?;
+    // The engines are free at once, but for the switch away from what was there.
+    let (from, to) = super::run(&context, &[Item::work(us(100))])?;
+    let took = to.as_ns() - from.as_ns();
+    let most = 100_000 + 2 * lab.sim.gpu_info(0)?.save_ns;
+    ensure!(took <= most, "{took} ns");
     Ok(())
 }
 
@@ -144,73 +137,30 @@ fn submit_fence(fd: BorrowedFd<'_>, context: u32) -> Result<u64> {
         kind: abi::ZERNEL_SIM_ITEM_FENCE,
         ..Zeroable::zeroed()
     };
-    let mut submit = abi::zernel_sim_submit {
+    let submit = abi::zernel_sim_submit {
         context,
         nr_items: 1,
         items: std::ptr::from_ref(&item) as u64,
         ..Zeroable::zeroed()
     };
-    raw::call(fd, abi::ZERNEL_SIM_NR_SUBMIT, &mut submit).context("submit")?;
-    Ok(submit.last_seq)
+    Ok(raw::call(fd, abi::ZERNEL_SIM_NR_SUBMIT, submit)?.last_seq)
 }
 
 fn stats_of(fd: BorrowedFd<'_>, context: u32) -> Result<abi::zernel_sim_tsg_stats> {
-    let mut stats = abi::zernel_sim_tsg_stats {
+    let stats = abi::zernel_sim_tsg_stats {
         context,
         ..Zeroable::zeroed()
     };
-    raw::call(fd, abi::ZERNEL_SIM_NR_TSG_STATS, &mut stats).context("statistics")?;
-    Ok(stats)
+    Ok(raw::call(fd, abi::ZERNEL_SIM_NR_TSG_STATS, stats)?)
 }
 
-/// Forked processes share the file; its contexts live until the last one has closed it.
-pub(super) fn fork_shares_the_file() -> Outcome {
-    let lab = Lab::open()?;
-    let shared = Sim::open()?;
-    // The first context of a file has the id 1.
-    in_child(|| {
-        let context = shared.create_context(&ContextSpec::compute("forked"))?;
-        check_eq!(context.id(), 1);
-        std::mem::forget(context);
-        Ok(())
-    })?;
-    check_eq!(population(&lab)?, (1, 1), "after its maker has ended");
-    check_eq!(submit_fence(shared.as_fd(), 1)?, 1);
-    let stats = stats_of(shared.as_fd(), 1)?;
-    check_eq!(
-        (stats.completed, stats.pid, stats.tid),
-        (1, 0, 0),
-        "items, maker"
-    );
-
-    let inherited = shared.clone();
-    let heir = Child::spawn(move || {
-        submit_fence(inherited.as_fd(), 1)?;
-        loop {
-            std::thread::sleep(us(1_000_000));
-        }
-    })?;
-    wait_until("the heir has submitted", || {
-        Ok(stats_of(shared.as_fd(), 1)?.completed == 2)
-    })?;
-    drop(shared);
-    check_eq!(
-        population(&lab)?,
-        (1, 1),
-        "while the heir has the file open"
-    );
-    heir.kill()?;
-    heir.wait_ended(SOON)?;
-    check_eq!(population(&lab)?, (0, 0), "after the heir was killed");
-    Ok(())
-}
-
-/// A file that alice opened and passed on: root uses it, and it stays alice's.
-pub(super) fn passed_file_works() -> Outcome {
+/// A file that alice has opened and passed on: root uses it, and it stays alice's. Its contexts live
+/// until the last process that has it ends, here a forked one that is killed.
+pub(super) fn shared_file() -> Outcome {
     let lab = Lab::open()?;
     let (to_alice, to_root) = passing::pair()?;
     let alice = Child::spawn(move || {
-        sys::become_user(1000, 1000, &[])?;
+        sys::become_user(ALICE, ALICE, &[])?;
         let sim = Sim::open()?;
         std::mem::forget(sim.create_context(&ContextSpec::compute("alice"))?);
         passing::send(&to_root, sim.as_fd())?;
@@ -222,72 +172,28 @@ pub(super) fn passed_file_works() -> Outcome {
     })?;
     let passed = passing::receive(&to_alice)?;
     check_eq!(submit_fence(passed.as_fd(), 1)?, 1);
-    let mut create = abi::zernel_sim_context_create {
+    let create = abi::zernel_sim_context_create {
         engine: abi::ZERNEL_SIM_ENGINE_ANY,
         nr_channels: 1,
         ..Zeroable::zeroed()
     };
-    raw::call(
-        passed.as_fd(),
-        abi::ZERNEL_SIM_NR_CONTEXT_CREATE,
-        &mut create,
-    )?;
+    let create = raw::call(passed.as_fd(), abi::ZERNEL_SIM_NR_CONTEXT_CREATE, create)?;
     check_eq!(create.context, 2, "the second context of the file");
-    check_eq!(
-        stats_of(passed.as_fd(), 2)?.pid.unsigned_abs(),
-        std::process::id()
-    );
+    let maker = stats_of(passed.as_fd(), 2)?.pid.unsigned_abs();
+    check_eq!(maker, std::process::id());
     passing::send_number(&to_alice, create.tsg)?;
     alice.join()?;
-    check_eq!(population(&lab)?, (2, 2), "while the passed file is open");
-    drop(passed);
-    check_eq!(population(&lab)?, (0, 0), "after it was closed");
-    Ok(())
-}
+    let stats = stats_of(passed.as_fd(), 1)?;
+    let (told, nobody) = ((stats.completed, stats.pid, stats.tid), (1, 0, 0));
+    check_eq!(told, nobody, "items, maker");
+    check_eq!(population(&lab)?, (2, 2), "after the first maker has ended");
 
-/// zernel and the software GPU say the same about a TSG.
-pub(super) fn handles_match_zernel() -> Outcome {
-    let lab = Lab::open()?;
-    let gpus = lab.zernel.gpus().collect::<Result<Vec<_>, _>>()?;
-    check_eq!(gpus.len(), 2);
-    for (number, gpu) in gpus.iter().enumerate() {
-        check_eq!(
-            (gpu.bus.as_str(), gpu.provider.as_str()),
-            (&*format!("sim:{number}"), "sim")
-        );
-        check_eq!(gpu.name.as_str(), "software a100");
-    }
-    for (gpu, spec) in [
-        (0, ContextSpec::compute("match")),
-        (1, ContextSpec::copy("match")),
-        (
-            1,
-            ContextSpec {
-                channels: 16,
-                ..ContextSpec::compute("match")
-            },
-        ),
-    ] {
-        let spec = ContextSpec { gpu, ..spec };
-        let (context, tsg) = lab.context(&spec)?;
-        check_eq!(tsg.gpu, gpus[gpu as usize].id);
-        check_eq!(tsg.compute, spec.engine == EngineChoice::Compute);
-        check_eq!(tsg.channels, spec.channels);
-        check_eq!((tsg.pid, tsg.tid), (std::process::id(), tid()), "owner");
-        check_eq!(tsg.uid, 0);
-        let stats = context.stats()?;
-        check_eq!(
-            (stats.pid.unsigned_abs(), stats.tsg),
-            (tsg.pid, context.tsg()),
-            "the GPU's"
-        );
-        check_eq!((stats.gpu, stats.engine), (gpu, context.engine()), "place");
-        let state = fs::read_to_string("/sys/kernel/debug/zernel/state")?;
-        let line = format!("tsg {} gpu {} handle {} ", tsg.id, tsg.gpu, context.tsg());
-        ensure!(state.contains(&line), "no '{line}' in:\n{state}");
-        wait_until("zernel knows its time slice", || {
-            Ok(lab.tsg(tsg.id)?.timeslice_us == stats.timeslice_us)
-        })?;
-    }
+    let heir = Child::idle(|| submit_fence(passed.as_fd(), 1).map(drop))?;
+    check_eq!(stats_of(passed.as_fd(), 1)?.completed, 2, "of the heir");
+    drop(passed);
+    check_eq!(population(&lab)?, (2, 2), "while the heir has the file");
+    heir.kill()?;
+    heir.wait_ended(SOON)?;
+    check_eq!(population(&lab)?, (0, 0), "after the heir was killed");
     Ok(())
 }
