@@ -130,7 +130,12 @@ impl Child {
 
     /// Kills it; it stays a zombie until it is joined.
     pub fn kill(&self) -> Result<()> {
-        rustix::process::kill_process(self.pid, Signal::KILL).context("kill a child")
+        self.signal(Signal::KILL)
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: Signal) -> Result<()> {
+        rustix::process::kill_process(self.pid, signal).context("send a signal to a child")
     }
 
     /// Waits until it has ended, without reaping it.
