@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Waits for the GPU: what providers and probes tell, how they end, and who may probe.
+//! Waits for the GPU: what providers and probes tell, and who may probe what.
 
-mod costs;
-mod ends;
-mod hammer;
-mod refusals;
-mod told;
+mod counted;
 
 use std::fs::File;
 use std::hint::{black_box, spin_loop};
@@ -13,37 +9,40 @@ use std::io::Write;
 use std::time::{Duration, Instant};
 
 use anyhow::{bail, Context as _, Result};
+use libzernel::probe::{MAX, MAX_PER_FILE};
 use libzernel::thread::Sum;
-use libzernel::{Target, Thread, Tracking, Zernel};
+use libzernel::{Target, Tracking, Zernel};
+use rustix::fs::{memfd_create, MemfdFlags, Mode, OFlags};
+use rustix::io::Errno;
 
-use crate::common::{tid, wait_until};
-use crate::harness::{case, suite, Suite};
+use crate::abi::unchanged;
+use crate::check_eq;
+use crate::child::in_child;
+use crate::common::{errno, tid, wait_until};
+use crate::harness::{case, suite, Outcome, Suite};
+use crate::list::PERFMON;
+use crate::permit::{ALICE, NICE};
+use crate::sys;
 use crate::track::thread;
-
-pub use costs::costs;
 
 /// The suite.
 pub const SUITE: Suite = suite(
     "gpuwait",
     &[
-        case("of_the_provider", told::provider),
-        case("of_a_function", told::function),
-        case("within_another", told::nested),
-        case("of_another_thread", told::another_thread),
-        case("of_one_that_is_not_tracked", told::untracked),
-        case("begun_anew", told::begun_anew),
-        case("jump_out", ends::jump_out),
-        case("jump_out_for_good", ends::jump_out_for_good),
-        case("fork", ends::fork),
-        case("exec", ends::exec),
-        case("exit_and_kill", ends::exit_and_kill),
-        case("probe_is_removed", ends::removed),
-        case("file_is_closed", ends::closed),
-        case("unload_is_refused", ends::unload),
-        case("files", refusals::files),
-        case("who_may", refusals::who_may),
-        case("bounds", refusals::bounds),
-        case("hammer", hammer::hammer),
+        case("of_the_provider", counted::provider),
+        case("of_a_function", counted::function),
+        case("within_another", counted::nested),
+        case("of_another_thread", counted::another_thread),
+        case("begun_anew", counted::begun_anew),
+        case("jump_out", counted::jump_out),
+        case("fork", counted::fork),
+        case("exec", counted::exec),
+        case("exit_and_kill", counted::exit_and_kill),
+        case("unload_is_refused", counted::unload_is_refused),
+        case("files", files),
+        case("who_may", who_may_probe),
+        case("bounds", bounds),
+        case("hammer", counted::hammer),
     ],
 );
 
@@ -83,7 +82,7 @@ impl Probed {
     /// Probes them.
     pub fn new() -> Result<Self> {
         let zernel = Zernel::open()?;
-        let own = File::open("/proc/self/exe")?;
+        let (own, _) = library()?;
         let functions = [synchronize as *const (), synchronize_context as *const ()];
         let mut numbers = [0; 2];
         for (number, function) in numbers.iter_mut().zip(functions) {
@@ -93,87 +92,23 @@ impl Probed {
     }
 }
 
-/// Where [`synchronize`] begins in the file of this program.
-pub fn offset_of_synchronize() -> Result<u64> {
-    offset_of(synchronize as *const () as usize)
-}
-
 /// Where in the file an address is mapped from.
 fn offset_of(address: usize) -> Result<u64> {
     for line in std::fs::read_to_string("/proc/self/maps")?.lines() {
-        let mut fields = line.split_whitespace();
-        let (range, _access, offset) = (fields.next(), fields.next(), fields.next());
-        let ends = range.and_then(|range| range.split_once('-'));
-        let ((start, end), offset) = ends.zip(offset).context("a line of the kernel's")?;
+        let fields: Vec<_> = line.splitn(4, ' ').collect();
+        let (start, end) = fields[0].split_once('-').context("a range")?;
         let hex = |text| usize::from_str_radix(text, 16);
         if (hex(start)?..hex(end)?).contains(&address) {
-            return Ok((address - hex(start)? + hex(offset)?) as u64);
+            return Ok((address - hex(start)? + hex(fields[2])?) as u64);
         }
     }
     bail!("{address:#x} is mapped nowhere");
 }
 
-/// Where the first function of [`library`] begins in the file.
-pub const FIRST: u64 = 0x200;
-
-/// A library of one function, whose instructions do nothing and end.
-pub fn library() -> Result<File> {
-    file_of(&elf(&[[0x90; 64], [0xc3; 64]].concat(), &[0]))
-}
-
-/// An ELF file with this code, in which functions begin at these places.
-fn elf(code: &[u8], functions: &[u64]) -> Vec<u8> {
-    const ADDRESS: u64 = 0x40_0000;
-    let half = u16::to_ne_bytes;
-    let words = |words: &[u64]| {
-        words
-            .iter()
-            .flat_map(|w| w.to_ne_bytes())
-            .collect::<Vec<_>>()
-    };
-    let symbols = FIRST + code.len() as u64;
-    let symbols = symbols.next_multiple_of(8);
-    let length = 24 * (functions.len() as u64 + 1);
-    let mut file = b"\x7fELF\x02\x01\x01".to_vec();
-    file.resize(16, 0);
-    for number in [3, 62, 1, 0] {
-        file.extend(half(number));
-    }
-    // No entry; where headers of segments and sections lie.
-    file.extend(words(&[0, 64, 128, 0]));
-    file.truncate(52);
-    for number in [64, 56, 1, 64, 2, 0] {
-        file.extend(half(number));
-    }
-    // One segment, which is loaded, read and executed.
-    file.extend(words(&[1 | 5 << 32, FIRST, ADDRESS, ADDRESS]));
-    file.extend(words(&[code.len() as u64, code.len() as u64, 0x1000]));
-    file.resize(128 + 64, 0);
-    // Symbols.
-    file.extend(words(&[2 << 32, 0, 0, symbols, length, 0, 8, 24]));
-    file.resize(FIRST as usize, 0);
-    file.extend(code);
-    file.resize(symbols as usize + 24, 0);
-    for function in functions {
-        // A global function of the first section.
-        file.extend(words(&[0x12 << 32 | 1 << 48, ADDRESS + function, 1]));
-    }
-    file
-}
-
-/// A file with these bytes, of which nobody else knows.
-fn file_of(bytes: &[u8]) -> Result<File> {
-    let path = std::env::temp_dir().join(format!("zernel-probed-{}-{}", std::process::id(), tid()));
-    let mut file = File::options()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .open(&path)
-        .with_context(|| format!("make {}", path.display()))?;
-    std::fs::remove_file(&path)?;
-    file.write_all(bytes)?;
-    Ok(file)
+/// This program as a library, with the place of a function.
+pub fn library() -> Result<(File, u64)> {
+    let place = offset_of(synchronize as *const () as usize)?;
+    Ok((File::open("/proc/self/exe")?, place))
 }
 
 /// Tracks the calling process and what it makes.
@@ -182,24 +117,132 @@ fn track(zernel: &Zernel) -> Result<()> {
     Ok(())
 }
 
-/// The calling thread, which is tracked.
-fn own(zernel: &Zernel) -> Result<Thread> {
-    thread(zernel, tid())?.context("the calling thread is not listed")
+/// Runs `run` in a process that is tracked and whose functions are probed.
+fn probed_child(run: impl FnOnce(&Probed) -> Outcome) -> Outcome {
+    in_child(|| {
+        let probed = Probed::new()?;
+        track(&probed.zernel)?;
+        run(&probed)
+    })
 }
 
-/// The waits of a tracked thread.
+/// True for a tracked thread that waits, and its waits.
 fn waits(zernel: &Zernel, tid: u32) -> Result<(bool, Sum)> {
     let thread = thread(zernel, tid)?.with_context(|| format!("{tid} is not listed"))?;
     Ok((thread.gpu_wait, thread.gpu_waits))
 }
 
+/// The calling thread does not wait; its waits.
+fn own_waits(zernel: &Zernel) -> Result<Sum> {
+    let (waiting, sum) = waits(zernel, tid())?;
+    check_eq!(waiting, false, "who runs waits: {sum:?}");
+    Ok(sum)
+}
+
 /// Waits until a tracked thread waits for the GPU, or does not any more.
 fn wait_waiting(zernel: &Zernel, tid: u32, waiting: bool) -> Result<Sum> {
-    let mut seen = None;
+    let mut seen = Default::default();
     wait_until(&format!("{tid} waits for the GPU: {waiting}"), || {
-        seen = thread(zernel, tid)?.map(|thread| (thread.gpu_wait, thread.gpu_waits));
-        Ok(seen.is_some_and(|(waits, _)| waits == waiting))
+        seen = waits(zernel, tid)?;
+        Ok(seen.0 == waiting)
     })
     .with_context(|| format!("{seen:?}"))?;
-    Ok(seen.map(|(_, sum)| sum).unwrap_or_default())
+    Ok(seen.1)
+}
+
+const CAP_SYS_ADMIN: u32 = 21;
+
+/// A file with these bytes, of which nobody else knows.
+fn file_of(bytes: &[u8]) -> Result<File> {
+    let mut file = File::from(memfd_create("library", MemfdFlags::CLOEXEC)?);
+    file.write_all(bytes)?;
+    Ok(file)
+}
+
+fn files() -> Outcome {
+    let zernel = Zernel::open()?;
+    let (library, place) = library()?;
+    let whole = std::fs::read("/proc/self/exe")?;
+    let cut = place as usize;
+    // No instruction in 64-bit mode, and a trap of its own.
+    let beginning_with = |byte| {
+        let mut bytes = whole.clone();
+        bytes[cut] = byte;
+        file_of(&bytes)
+    };
+    let open = |path, flags| rustix::fs::open(path, flags, Mode::empty()).map(File::from);
+    let hostname = open("/proc/sys/kernel/hostname", OFlags::WRONLY)?;
+    for (file, offset, expected) in [
+        (&library, whole.len() as u64, Errno::RANGE),
+        (&file_of(&[])?, 0, Errno::RANGE),
+        // Within a function; and where the file is no ELF file, or ends early.
+        (&library, place + 1, Errno::NOEXEC),
+        (&file_of(&[0x90; 4096])?, 0, Errno::NOEXEC),
+        (&file_of(&whole[..cut + 64])?, place, Errno::NOEXEC),
+        (&beginning_with(0x06)?, place, Errno::NOEXEC),
+        (&beginning_with(0xcc)?, place, Errno::NOEXEC),
+        (&open("/", OFlags::RDONLY)?, 0, Errno::NODEV),
+        (&open("/proc/self/exe", OFlags::PATH)?, 0, Errno::BADF),
+        (&hostname, 0, Errno::ACCESS),
+        // None of the kernel's own files has a size.
+        (&open("/proc/version", OFlags::RDONLY)?, 0, Errno::RANGE),
+    ] {
+        let answer = unchanged(&zernel, || Ok(errno(zernel.add_probe(file, offset))))?;
+        check_eq!(answer, Some(expected), "{file:?} at {offset:#x}");
+    }
+    Ok(())
+}
+
+fn who_may_probe() -> Outcome {
+    let (library, place) = library()?;
+    let zernel = Zernel::open()?;
+    let denied = zernel.stats()?.denied;
+    let refused = |zernel: &Zernel| {
+        check_eq!(errno(zernel.add_probe(&library, place)), Some(Errno::PERM));
+        Ok(())
+    };
+    // To see what others do is not enough.
+    for capability in [PERFMON, NICE] {
+        in_child(|| {
+            sys::become_user_with(ALICE, ALICE, capability)?;
+            refused(&Zernel::open()?)
+        })?;
+    }
+    in_child(|| {
+        sys::become_user_with(ALICE, ALICE, CAP_SYS_ADMIN)?;
+        let zernel = Zernel::open()?;
+        let handle = zernel.add_probe(&library, place)?;
+        // An object that is there goes without it.
+        sys::set_capabilities(0)?;
+        refused(&zernel)?;
+        Ok(zernel.remove_probe(handle)?)
+    })?;
+    check_eq!(zernel.stats()?.denied, denied + 3);
+    Ok(())
+}
+
+fn bounds() -> Outcome {
+    let (library, place) = library()?;
+    let add = |zernel: &Zernel| errno(zernel.add_probe(&library, place));
+    let mut files = Vec::new();
+    for _ in 0..MAX / MAX_PER_FILE {
+        let zernel = Zernel::open()?;
+        for _ in 0..MAX_PER_FILE {
+            check_eq!(add(&zernel), None);
+        }
+        check_eq!(add(&zernel), Some(Errno::DQUOT));
+        files.push(zernel);
+    }
+    let another = Zernel::open()?;
+    check_eq!(add(&another), Some(Errno::NOSPC));
+    // A probe that is removed makes room.
+    files[1].remove_probe(9)?;
+    check_eq!(add(&another), None);
+    check_eq!(add(&another), Some(Errno::NOSPC));
+    drop(another);
+    check_eq!(add(&files[1]), None);
+    drop(files);
+    // All of them have gone.
+    check_eq!(add(&Zernel::open()?), None);
+    Ok(())
 }

@@ -12,7 +12,7 @@ use rustix::mount::{mount, MountFlags};
 use crate::abi::unchanged;
 use crate::check_eq;
 use crate::common::{errno, Lab};
-use crate::gpuwait::{library, Probed, FIRST};
+use crate::gpuwait::{library, Probed};
 use crate::harness::{case, suite, Outcome, Suite};
 
 /// The suite.
@@ -26,9 +26,9 @@ fn no_probe() -> Outcome {
     let lab = Lab::open()?;
     let before = Probed::new()?;
     lock_down()?;
-    let library = library()?;
+    let (library, place) = library()?;
     let answer = unchanged(&lab.zernel, || {
-        Ok(errno(lab.zernel.add_probe(&library, FIRST)))
+        Ok(errno(lab.zernel.add_probe(&library, place)))
     })?;
     check_eq!(answer, Some(Errno::PERM));
     drop(before);

@@ -55,7 +55,6 @@ pub const TIMED: Suite = suite(
     &[
         case("sampled_beside_many", timed::beside_many),
         case("training_loop_that_spins", timed::spinning),
-        case("costs_of_waits", crate::gpuwait::costs),
         case("signal_comes_ahead_of_the_end", timed::ahead_of_the_end),
         case("signals_are_judged", timed::judged),
         case("signal_beside_an_optimizer", timed::beside_an_optimizer),

@@ -139,6 +139,8 @@ pub struct Stage {
     pub bell: OwnedFd,
     /// A file whose instructions can be probed.
     pub library: File,
+    /// The place of a function there.
+    place: u64,
     /// The device, open for reading alone.
     pub reader: OwnedFd,
     _context: Context,
@@ -158,13 +160,15 @@ impl Stage {
         let lab = Lab::open()?;
         let (context, tsg) = lab.compute()?;
         let slots = Mapped::of(lab.zernel.as_fd())?;
+        let (library, place) = crate::gpuwait::library()?;
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
         Ok(Self {
             entries: Area::new()?,
             tsg: tsg.id,
             null: File::options().read(true).write(true).open("/dev/null")?,
             bell: eventfd(0, EventfdFlags::CLOEXEC)?,
-            library: crate::gpuwait::library()?,
+            library,
+            place,
             reader: rustix::fs::open(Zernel::PATH, flags, Mode::empty())?,
             _context: context,
             _slots: slots,
@@ -247,7 +251,7 @@ impl Stage {
             }),
             "PROBE" => bytes!(zernel_probe {
                 fd: self.library.as_raw_fd(),
-                offset: crate::gpuwait::FIRST,
+                offset: self.place,
             }),
             other => panic!("no call {other}"),
         })

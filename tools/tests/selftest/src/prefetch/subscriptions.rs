@@ -212,9 +212,9 @@ pub(super) fn handles() -> Outcome {
     let (zernel, other) = (Zernel::open()?, Zernel::open()?);
     let me = Target::current_process();
     let (_bell, subscription) = Bell::of(&zernel, &me)?;
-    let library = crate::gpuwait::library()?;
+    let (library, place) = crate::gpuwait::library()?;
     let first = subscription.handle();
-    let probe = zernel.add_probe(&library, crate::gpuwait::FIRST)?;
+    let probe = zernel.add_probe(&library, place)?;
     check_eq!((first, probe), (1, 2));
     let remove = |zernel: &Zernel, handle| {
         let mut named = abi::zernel_remove { handle, flags: 0 };

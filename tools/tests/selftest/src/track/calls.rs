@@ -1,30 +1,29 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Every cause of a sleep, by everything that counts as it: each system call, and a disk.
+//! Every cause of a sleep, by everything that counts as it: each system call, and a disk; bursts, waits
+//! for a CPU; and that all of them add up.
 
 use std::fs::File;
-use std::os::fd::{AsFd, OwnedFd};
+use std::io::{Read, Write};
+use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
-use std::os::unix::net::UnixDatagram;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{mpsc, Arc};
+use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
 use anyhow::{bail, ensure, Context as _, Result};
 use libzernel::sim::Item;
-use libzernel::thread::{Cause, Does, Sum};
+use libzernel::thread::{Cause, Does, Sleeps, Sum};
 use libzernel::{Level, Target, Thread, Timestamp, Tracking, Zernel};
 use rustix::event::epoll;
 use rustix::fs::{fadvise, Advice};
-use rustix::io::Errno;
-use rustix::pipe::{pipe, pipe_with, PipeFlags};
-use rustix::time::{
-    timerfd_create, timerfd_settime, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags,
-    Timespec,
-};
+use rustix::pipe::pipe;
+use rustix::thread::{sched_setaffinity, CpuSet};
+use rustix::time::{clock_gettime, ClockId};
 
-use super::MS;
+use super::{own, MS};
 use crate::block::{device, disk};
 use crate::check_eq;
+use crate::child::in_child;
 use crate::common::{tid, wait_until, Lab};
 use crate::gpuwait::spin;
 use crate::group::ROOT;
@@ -35,58 +34,53 @@ use crate::sys::Sleeping;
 const PAUSE: Duration = Duration::from_millis(3);
 
 /// Sleeps of a cause after which there was enough of it.
-const ENOUGH: Sum = Sum { count: 5, ns: MS };
+const ENOUGH: u64 = 10;
 
-/// Has a thread do nothing but sleep in one way, again and again, until there was enough of it.
-/// That is counted as `cause`, and as no other. `nudge` has a thread go on that waits for somebody.
-/// Returns what there was of the cause.
+/// Has a thread do nothing but sleep in one way, again and again, until there was enough of it, of
+/// `least` each on average. That is counted as `cause`, and as no other. `nudge` has a thread go on
+/// that waits for somebody.
 fn sleeps_as(
     cause: Cause,
-    enough: Sum,
-    mut sleep: impl FnMut() -> Result<()> + Send + 'static,
-    mut nudge: impl FnMut() -> Result<()>,
-) -> Result<Sum> {
+    least: Duration,
+    mut sleep: impl FnMut() -> Outcome + Send,
+    mut nudge: impl FnMut() -> Outcome,
+) -> Outcome {
     let zernel = Zernel::open()?;
-    let stop = Arc::new(AtomicBool::new(false));
-    let (say, said) = mpsc::channel();
-    let stopped = stop.clone();
-    let sleeper = std::thread::spawn(move || -> Result<()> {
-        say.send(tid())?;
-        while !stopped.load(Relaxed) {
-            sleep()?;
+    let (stop, number) = (AtomicBool::new(false), AtomicU32::new(0));
+    let mut seen: Vec<Sleeps> = Vec::new();
+    let slept = std::thread::scope(|scope| {
+        let sleeper = scope.spawn(|| -> Outcome {
+            number.store(tid(), Relaxed);
+            while !stop.load(Relaxed) {
+                sleep()?;
+            }
+            Ok(())
+        });
+        let slept = wait_until(&format!("it sleeps as {cause:?}"), || {
+            nudge()?;
+            // One that cannot sleep says why below.
+            ensure!(!sleeper.is_finished(), "it ended");
+            let Some(now) = super::thread(&zernel, number.load(Relaxed))? else {
+                let _ = zernel.track(&Target::Thread(number.load(Relaxed)), Tracking::PLAIN);
+                return Ok(false);
+            };
+            if now.does == Does::Arrive {
+                return Ok(false);
+            }
+            seen.truncate(1);
+            seen.push(now.sleeps);
+            let (was, is) = (seen[0].of(cause), now.sleeps.of(cause));
+            let (count, ns) = (is.count - was.count, is.ns - was.ns);
+            // A part of the time may be over before it sleeps.
+            Ok(count >= ENOUGH && ns >= MS.max(count * least.as_nanos() as u64))
+        });
+        stop.store(true, Relaxed);
+        while !sleeper.is_finished() && nudge().is_ok() {
+            std::thread::sleep(PAUSE);
         }
-        Ok(())
+        sleeper.join().expect("a thread that sleeps").and(slept)
     });
-    let tid = said.recv()?;
-    zernel.track(&Target::Thread(tid), Tracking::PLAIN)?;
-    let mut look = || -> Result<Option<Thread>> {
-        nudge()?;
-        // One that cannot sleep says why below.
-        ensure!(!sleeper.is_finished() || stop.load(Relaxed), "it ended");
-        let thread = super::thread(&zernel, tid)?;
-        Ok(thread.filter(|thread| thread.does != Does::Arrive))
-    };
-    let mut seen = Vec::new();
-    let slept = wait_until(&format!("it sleeps as {cause:?}"), || {
-        let Some(now) = look()? else {
-            return Ok(false);
-        };
-        let sleeps = now.sleeps;
-        seen.truncate(1);
-        seen.push(sleeps);
-        let grown = grown(seen[0].of(cause), sleeps.of(cause));
-        Ok(grown.count >= enough.count && grown.ns >= enough.ns)
-    });
-    stop.store(true, Relaxed);
-    let ended = wait_until("it ends", || {
-        look()?;
-        Ok(sleeper.is_finished())
-    });
-    if sleeper.is_finished() {
-        sleeper.join().expect("a thread that sleeps")?;
-    }
     slept.with_context(|| format!("{seen:?}"))?;
-    ended?;
     let [before, after] = seen[..] else {
         bail!("it was seen {} times", seen.len());
     };
@@ -96,31 +90,30 @@ fn sleeps_as(
             check_eq!(after.of(other), before.of(other), "{other:?} for {cause:?}");
         }
     }
-    Ok(grown(before.of(cause), after.of(cause)))
-}
-
-fn grown(before: Sum, after: Sum) -> Sum {
-    Sum {
-        count: after.count - before.count,
-        ns: after.ns - before.ns,
-    }
-}
-
-fn nobody() -> Result<()> {
     Ok(())
 }
 
 pub(super) fn every_call_has_its_cause() -> Outcome {
     for call in Sleeping::ALL {
+        let (reader, _writer) = pipe()?;
         let slept = match call {
-            Sleeping::Futex | Sleeping::FutexWait | Sleeping::FutexWaitv => for_a_thread(call),
-            Sleeping::Poll | Sleeping::Ppoll | Sleeping::Select | Sleeping::Pselect6 => {
-                until_ready(call)
+            Sleeping::Futex | Sleeping::FutexWait | Sleeping::FutexWaitv => {
+                pause(call, Cause::Futex, &reader)
             }
-            Sleeping::EpollWait | Sleeping::EpollPwait | Sleeping::EpollPwait2 => until_told(call),
-            Sleeping::Read | Sleeping::Readv | Sleeping::Preadv2 => for_a_timer(call),
+            Sleeping::Poll | Sleeping::Ppoll | Sleeping::Select | Sleeping::Pselect6 => {
+                pause(call, Cause::Poll, &reader)
+            }
+            Sleeping::EpollWait | Sleeping::EpollPwait | Sleeping::EpollPwait2 => {
+                let teller = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+                let nothing = epoll::EventData::new_u64(0);
+                epoll::add(&teller, &reader, nothing, epoll::EventFlags::IN)?;
+                pause(call, Cause::Poll, teller)
+            }
+            Sleeping::Read | Sleeping::Readv | Sleeping::Write | Sleeping::Writev => {
+                for_the_other_end(call)
+            }
+            Sleeping::Preadv2 | Sleeping::Pwritev2 => for_the_other_end(call),
             Sleeping::Pread64 | Sleeping::Preadv => for_an_event(call),
-            Sleeping::Write | Sleeping::Writev | Sleeping::Pwritev2 => for_a_reader(call),
             Sleeping::Pwrite64 | Sleeping::Pwritev => for_readers_of_a_lock(call),
         };
         slept.with_context(|| format!("{call:?}"))?;
@@ -129,51 +122,13 @@ pub(super) fn every_call_has_its_cause() -> Outcome {
     in_another_call().context("recvfrom")
 }
 
-/// One that is over by itself.
-fn pause(call: Sleeping, cause: Cause, fd: OwnedFd) -> Outcome {
+/// A sleep that is over by itself.
+fn pause(call: Sleeping, cause: Cause, fd: impl AsFd + Send) -> Outcome {
     let sleep = move || {
         check_eq!(call.call(fd.as_fd(), &mut [], PAUSE)?, 0, "nothing comes");
         Ok(())
     };
-    sleeps_as(cause, ENOUGH, sleep, nobody)?;
-    Ok(())
-}
-
-fn for_a_thread(call: Sleeping) -> Outcome {
-    let (any, _writer) = pipe()?;
-    pause(call, Cause::Futex, any)
-}
-
-fn until_ready(call: Sleeping) -> Outcome {
-    let (reader, _writer) = pipe()?;
-    pause(call, Cause::Poll, reader)
-}
-
-fn until_told(call: Sleeping) -> Outcome {
-    let (reader, _writer) = pipe()?;
-    let teller = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-    let nothing = epoll::EventData::new_u64(0);
-    epoll::add(&teller, &reader, nothing, epoll::EventFlags::IN)?;
-    pause(call, Cause::Poll, teller)
-}
-
-fn for_a_timer(call: Sleeping) -> Outcome {
-    let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC)?;
-    let time = Timespec {
-        tv_sec: 0,
-        tv_nsec: PAUSE.as_nanos() as i64,
-    };
-    let always = Itimerspec {
-        it_interval: time,
-        it_value: time,
-    };
-    timerfd_settime(&timer, TimerfdTimerFlags::empty(), &always)?;
-    let sleep = move || {
-        check_eq!(call.call(timer.as_fd(), &mut [0; 8], PAUSE)?, 8);
-        Ok(())
-    };
-    sleeps_as(Cause::ReadWrite, ENOUGH, sleep, nobody)?;
-    Ok(())
+    sleeps_as(cause, PAUSE / 2, sleep, || Ok(()))
 }
 
 /// A file with places to read from does not wait as a rule. The stream of events does: its files
@@ -184,10 +139,8 @@ fn for_an_event(call: Sleeping) -> Outcome {
     let stream = lab.zernel.events()?;
     rustix::io::ioctl_fionbio(&stream, false)?;
     let sleep = move || {
-        ensure!(
-            call.call(stream.as_fd(), &mut [0; 4096], PAUSE)? > 0,
-            "no event"
-        );
+        let length = call.call(stream.as_fd(), &mut [0; 4096], PAUSE)?;
+        ensure!(length > 0, "no event");
         Ok(())
     };
     let mut levels = [Level::BE, Level::LC].into_iter().cycle();
@@ -196,23 +149,22 @@ fn for_an_event(call: Sleeping) -> Outcome {
         lab.zernel.set_class(&Target::Tsg(tsg.id), level)?;
         Ok(())
     };
-    sleeps_as(Cause::ReadWrite, ENOUGH, sleep, nudge)?;
-    Ok(())
+    sleeps_as(Cause::ReadWrite, Duration::ZERO, sleep, nudge)
 }
 
-fn for_a_reader(call: Sleeping) -> Outcome {
-    let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
-    rustix::io::ioctl_fionbio(&reader, true)?;
+fn for_the_other_end(call: Sleeping) -> Outcome {
+    let (own, mut other) = UnixStream::pair()?;
+    other.set_nonblocking(true)?;
     let sleep = move || {
-        call.call(writer.as_fd(), &mut [0; 4096], PAUSE)?;
+        call.call(own.as_fd(), &mut [0; 4096], PAUSE)?;
         Ok(())
     };
-    let nudge = || match rustix::io::read(&reader, &mut [0; 1 << 16]) {
-        Ok(_) | Err(Errno::AGAIN) => Ok(()),
-        Err(errno) => Err(errno.into()),
+    let nudge = || {
+        // Either may have to wait.
+        let _ = (other.read(&mut [0; 1 << 20]), other.write(&[0; 64]));
+        Ok(())
     };
-    sleeps_as(Cause::ReadWrite, ENOUGH, sleep, nudge)?;
-    Ok(())
+    sleeps_as(Cause::ReadWrite, Duration::ZERO, sleep, nudge)
 }
 
 /// A move of a process to a cgroup, also to its own, waits for the readers of a lock, if nobody has
@@ -226,8 +178,7 @@ fn for_readers_of_a_lock(call: Sleeping) -> Outcome {
         spin(10 * PAUSE);
         Ok(())
     };
-    sleeps_as(Cause::ReadWrite, ENOUGH, sleep, nobody)?;
-    Ok(())
+    sleeps_as(Cause::ReadWrite, Duration::ZERO, sleep, || Ok(()))
 }
 
 fn in_a_driver() -> Outcome {
@@ -238,8 +189,7 @@ fn in_a_driver() -> Outcome {
         context.wait(0, submitted.last_seq, Timestamp::NEVER)?;
         Ok(())
     };
-    sleeps_as(Cause::Ioctl, ENOUGH, sleep, nobody)?;
-    Ok(())
+    sleeps_as(Cause::Ioctl, Duration::ZERO, sleep, || Ok(()))
 }
 
 /// One of those that have no cause of their own.
@@ -250,27 +200,15 @@ fn in_another_call() -> Outcome {
         ensure!(socket.recv(&mut [0; 8]).is_err(), "nobody sends");
         Ok(())
     };
-    sleeps_as(Cause::Other, ENOUGH, sleep, nobody)?;
-    Ok(())
+    sleeps_as(Cause::Other, PAUSE / 2, sleep, || Ok(()))
 }
 
 /// A read of a disk is waited for as long as the disk takes, past the page cache and into it.
 pub(super) fn waits_for_a_disk() -> Outcome {
     const LATENCY: Duration = Duration::from_millis(4);
-    const READS: u64 = 25;
-    let latency = LATENCY.as_nanos() as u64;
-    let enough = Sum {
-        count: READS,
-        ns: READS * latency,
-    };
-    let check = |slept: Sum| -> Outcome {
-        // A part of it may be over before it sleeps.
-        ensure!(slept.ns >= slept.count * latency / 2, "{slept:?}");
-        Ok(())
-    };
     let mut source = disk(LATENCY)?;
     let direct = move || source.read();
-    check(sleeps_as(Cause::Io, enough, direct, nobody)?).context("past the page cache")?;
+    sleeps_as(Cause::Io, LATENCY / 2, direct, || Ok(())).context("past the page cache")?;
 
     let slow = device(LATENCY, None)?;
     let file = File::open(slow.node())?;
@@ -278,5 +216,93 @@ pub(super) fn waits_for_a_disk() -> Outcome {
         fadvise(&file, 0, None, Advice::DontNeed)?;
         Ok(file.read_exact_at(&mut [0; 4096], 0)?)
     };
-    check(sleeps_as(Cause::Io, enough, cached, nobody)?).context("into the page cache")
+    sleeps_as(Cause::Io, LATENCY / 2, cached, || Ok(())).context("into the page cache")
+}
+
+/// Spends CPU time of the calling thread, in ns.
+fn spend(time: u64) {
+    let spent = || {
+        let now = clock_gettime(ClockId::ThreadCPUTime);
+        now.tv_sec as u64 * 1_000 * MS + now.tv_nsec as u64
+    };
+    let end = spent() + time;
+    while spent() < end {
+        std::hint::spin_loop();
+    }
+}
+
+/// Work on a CPU is a burst, up to the next sleep; and two threads on one CPU wait for each other.
+pub(super) fn bursts() -> Outcome {
+    in_child(|| {
+        let zernel = Zernel::open()?;
+        zernel.track(&Target::CurrentThread, Tracking::PLAIN)?;
+        std::thread::sleep(Duration::from_millis(1));
+        let before = own(&zernel)?;
+        spend(30 * MS);
+        let during = own(&zernel)?;
+        check_eq!(during.bursts.count, before.bursts.count, "a burst goes on");
+        ensure!(during.burst_now_ns >= 30 * MS, "{during:?}");
+        let mut after = own(&zernel)?;
+        while after.bursts.count == during.bursts.count {
+            // On a slow machine a short time is over before it sleeps.
+            std::thread::sleep(Duration::from_millis(1));
+            after = own(&zernel)?;
+        }
+        // The list itself is a part of the next one.
+        ensure!(after.burst_last_ns >= 30 * MS, "{after:?}");
+        let spent = after.bursts.ns - before.bursts.ns;
+        ensure!(spent >= 30 * MS, "{spent} ns of CPU time");
+
+        let mut one_cpu = CpuSet::new();
+        one_cpu.set(0);
+        sched_setaffinity(None, &one_cpu)?;
+        let queued = own(&zernel)?.queued;
+        // On a machine that stands still, time that nobody had counts as that of a CPU.
+        wait_until("it waits for its CPU", || {
+            std::thread::scope(|scope| {
+                scope.spawn(|| spend(60 * MS));
+                spend(60 * MS);
+            });
+            let now = own(&zernel)?.queued;
+            Ok(now.count > queued.count && now.ns >= queued.ns + 10 * MS)
+        })
+    })
+}
+
+/// All times together are the time since it is recorded, to the nanosecond: between two looks as
+/// much has passed as on the clock; and none ever decreases.
+pub(super) fn add_up() -> Outcome {
+    in_child(|| {
+        let zernel = Zernel::open()?;
+        zernel.track(&Target::CurrentThread, Tracking::PLAIN)?;
+        let look = || -> Result<(u64, Thread, u64)> {
+            let before = Timestamp::now().as_ns();
+            let thread = own(&zernel)?;
+            Ok((before, thread, Timestamp::now().as_ns()))
+        };
+        let sums = |thread: &Thread| {
+            let mut sums = vec![thread.bursts, thread.queued];
+            sums.extend(Cause::ALL.map(|cause| thread.sleeps.of(cause)));
+            sums
+        };
+        let mut last = look()?;
+        for round in 0..200 {
+            match round % 4 {
+                0 => std::thread::yield_now(),
+                1 => std::thread::sleep(Duration::from_micros(300)),
+                2 => std::thread::park_timeout(Duration::from_millis(40)),
+                _ => drop(std::fs::read("/proc/self/status")?),
+            }
+            let now = look()?;
+            let passed = now.1.recorded_ns() - last.1.recorded_ns();
+            let (least, most) = (now.0 - last.2, now.2 - last.0);
+            let right = (least..=most).contains(&passed);
+            ensure!(right, "{passed} ns recorded, {least} to {most} passed");
+            let grew = |(was, is): (Sum, Sum)| is.count >= was.count && is.ns >= was.ns;
+            let mut both = sums(&last.1).into_iter().zip(sums(&now.1));
+            ensure!(both.all(grew), "{:?} became {:?}", last.1, now.1);
+            last = now;
+        }
+        Ok(())
+    })
 }

@@ -1,217 +1,129 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Cgroups as what is tracked: who comes, goes, is made there, and was named besides.
+//! Cgroups as what is tracked: who comes, goes, is made there, and was named besides; and lists of all
+//! that is tracked, by filters.
 
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use anyhow::{ensure, Context as _, Result};
-use libzernel::{Cgroup, Target, Tracking, Zernel};
+use anyhow::{bail, ensure, Context as _, Result};
+use bytemuck::Zeroable;
+use libzernel::sys::{abi, zernel as calls};
+use libzernel::{Cgroup, Target, Thread, Tracking, Zernel};
 use rustix::io::Errno;
 
-use super::{thread, threads_of, wait_count, wait_recorded};
+use super::{busy, find, rest, thread, threads_of, wait_count, wait_recorded};
 use crate::abi::unchanged;
-use crate::check_eq;
 use crate::child::{in_child, Child};
-use crate::common::{errno, load_all, try_unload, unload_all, wait_until};
+use crate::common::{errno, load, load_all, unload_all, unload_soon, wait_until};
 use crate::group::{self, Group};
 use crate::harness::Outcome;
-use crate::sys;
+use crate::{check_eq, sys};
 
 /// The entry of a tracked cgroup.
-pub(super) fn listed(zernel: &Zernel, group: &Group) -> Result<Option<Cgroup>> {
-    let id = group.id()?;
-    for cgroup in zernel.cgroups() {
-        let cgroup = cgroup?;
-        if cgroup.id == id {
-            return Ok(Some(cgroup));
-        }
-    }
-    Ok(None)
-}
-
-/// The same of one that is tracked.
 pub(super) fn sums(zernel: &Zernel, group: &Group) -> Result<Cgroup> {
-    listed(zernel, group)?.context("the cgroup is not listed")
+    let id = group.id()?;
+    let found = find(zernel.cgroups(), |cgroup| cgroup.id == id)?;
+    found.context("the cgroup is not listed")
 }
 
-/// A process of so many threads that come back to user space all the time.
-pub(super) fn busy(threads: usize) -> Result<Child> {
-    Child::session(move || {
-        let rest = || loop {
-            std::thread::sleep(Duration::from_millis(2));
-        };
-        for _ in 1..threads {
-            std::thread::spawn(rest);
-        }
-        rest()
-    })
+/// Its processes and threads.
+pub(super) fn counts(zernel: &Zernel, group: &Group) -> Result<(u32, u32)> {
+    let sums = sums(zernel, group)?;
+    Ok((sums.processes, sums.threads))
 }
 
-/// Whoever comes is tracked with all threads, whoever goes is not, again and again.
-pub(super) fn moves() -> Outcome {
-    let zernel = Zernel::open()?;
-    let group = Group::new("moves")?;
-    let below = group.below("below")?;
-    let (inside, outside) = (busy(3)?, busy(2)?);
-    group.enter(inside.pid())?;
-    wait_until("its threads are there", || {
-        let tasks = std::fs::read_dir(format!("/proc/{}/task", inside.pid()))?;
-        Ok(tasks.count() == 3)
-    })?;
-    check_eq!(zernel.track(&group.target()?, Tracking::PLAIN)?, 3);
-    let threads = wait_recorded(&zernel, inside.pid(), 3)?;
-    ensure!(
-        threads.iter().all(|t| t.whole && t.cgroup && t.privileged),
-        "{threads:?}"
-    );
-    check_eq!(zernel.stats()?.threads, 3, "nobody else");
-    for round in 0..5 {
-        let to = if round % 2 == 0 { &group } else { &below };
-        to.enter(outside.pid())?;
-        wait_recorded(&zernel, outside.pid(), 2)?;
-        let there = sums(&zernel, &group)?;
-        check_eq!((there.processes, there.threads), (2, 5), "round {round}");
-        group::put(outside.pid())?;
-        wait_count(&zernel, 3)?;
-        check_eq!(threads_of(&zernel, outside.pid())?.len(), 0);
-        check_eq!(sums(&zernel, &group)?.threads, 3);
-    }
-    // Within it nothing changes.
-    let before = wait_recorded(&zernel, inside.pid(), 3)?;
-    below.enter(inside.pid())?;
-    group.enter(outside.pid())?;
-    wait_recorded(&zernel, outside.pid(), 2)?;
-    let after = wait_recorded(&zernel, inside.pid(), 3)?;
-    ensure!(
-        before.iter().zip(&after).all(|(a, b)| a.id == b.id),
-        "new records"
-    );
-    check_eq!(zernel.untrack(&group.target()?)?, 0);
-    check_eq!(zernel.threads().count(), 0);
-    check_eq!(zernel.cgroups().count(), 0);
-    drop((inside, outside));
-    wait_count(&zernel, 0)
+pub(super) fn wait_counts(zernel: &Zernel, group: &Group, expected: (u32, u32)) -> Outcome {
+    let what = format!("{} has {expected:?}", group.path().display());
+    wait_until(&what, || Ok(counts(zernel, group)? == expected))
 }
 
 /// Threads, processes and programs that are made inside are tracked from the start, and those that
-/// are put there as they are made.
-pub(super) fn born_inside() -> Outcome {
+/// are put there as they are made; those that are put elsewhere are not.
+pub(super) fn born() -> Outcome {
     let zernel = Zernel::open()?;
-    let group = Group::new("born")?;
+    let (group, other) = (Group::new("born")?, Group::new("elsewhere")?);
     zernel.track(&group.target()?, Tracking::PLAIN)?;
     let missed = zernel.stats()?.threads_missed;
+    let put_into = |group: &Group| -> Result<Child> {
+        let Target::Cgroup(directory) = group.target()? else {
+            bail!("no directory");
+        };
+        Child::into_cgroup(directory.as_fd())
+    };
     let parent = Child::session(|| {
         group.enter(0)?;
         wait_recorded(&Zernel::open()?, std::process::id(), 1)?;
-        std::mem::forget(Child::spawn(|| {
+        let _outside = put_into(&other)?;
+        let _program = Child::spawn(|| {
             std::thread::sleep(Duration::from_millis(5));
             Ok(sys::exec_sleep()?)
-        })?);
-        std::thread::spawn(|| loop {
-            std::thread::sleep(Duration::from_millis(2));
-        });
-        std::thread::sleep(Duration::from_secs(600));
-        Ok(())
+        })?;
+        std::thread::spawn(|| rest());
+        rest()
     })?;
     wait_count(&zernel, 3)?;
     wait_until("the child is another program", || {
-        Ok(zernel
-            .threads()
-            .any(|thread| thread.is_ok_and(|t| t.comm == "sleep" && t.cgroup)))
+        let program = find(zernel.threads(), |thread| thread.comm == "sleep")?;
+        Ok(program.is_some_and(|thread| thread.cgroup))
     })?;
     // It is made there by one who is not, nor is tracked.
-    let Target::Cgroup(directory) = group.target()? else {
-        anyhow::bail!("no directory");
-    };
-    let put = Child::into_cgroup(directory.as_fd())?;
+    let put = put_into(&group)?;
     wait_recorded(&zernel, put.pid(), 1)?;
-    check_eq!(sums(&zernel, &group)?.processes, 3);
-    check_eq!(zernel.stats()?.threads_missed, missed);
-    drop((put, parent));
-    wait_until("all are forgotten", || {
-        let left = sums(&zernel, &group)?;
-        Ok((left.processes, left.threads) == (0, 0))
-    })?;
-    let left = sums(&zernel, &group)?;
-    ensure!(
-        left.phase_ns.sum() > 0,
-        "the time of those that ended is gone"
-    );
-    zernel.untrack(&group.target()?)?;
-    Ok(())
-}
-
-/// Made by one who is inside and tracked, and put outside.
-pub(super) fn born_outside() -> Outcome {
-    let zernel = Zernel::open()?;
-    let (group, other) = (Group::new("maker")?, Group::new("elsewhere")?);
-    zernel.track(&group.target()?, Tracking::PLAIN)?;
-    let Target::Cgroup(directory) = other.target()? else {
-        anyhow::bail!("no directory");
-    };
-    let parent = Child::session(|| {
-        group.enter(0)?;
-        wait_recorded(&Zernel::open()?, std::process::id(), 1)?;
-        std::mem::forget(Child::into_cgroup(directory.as_fd())?);
-        std::thread::sleep(Duration::from_secs(600));
-        Ok(())
-    })?;
-    wait_until("the child is there", || {
+    check_eq!(counts(&zernel, &group)?, (3, 4));
+    wait_until("a child is elsewhere", || {
         let procs = std::fs::read_to_string(other.path().join("cgroup.procs"))?;
         Ok(!procs.is_empty())
     })?;
     std::thread::sleep(Duration::from_millis(30));
-    wait_count(&zernel, 1)?;
-    let all: Vec<_> = zernel.threads().collect::<libzernel::Result<_>>()?;
-    check_eq!(all[0].pid, parent.pid());
-    drop(parent);
+    check_eq!(zernel.stats()?.threads, 4, "nobody from elsewhere");
+    check_eq!(zernel.stats()?.threads_missed, missed);
+    drop((put, parent));
+    wait_counts(&zernel, &group, (0, 0))?;
+    let left = sums(&zernel, &group)?.phase_ns.sum();
+    ensure!(left > 0, "the time of those that ended is gone");
     zernel.untrack(&group.target()?)?;
-    wait_count(&zernel, 0)
+    Ok(())
 }
 
-/// One below the other: each counts, and each ends for itself.
+/// One below the other: each counts, and each ends for itself. Whoever comes is tracked with all
+/// threads, whoever goes is not.
 pub(super) fn nested() -> Outcome {
     let zernel = Zernel::open()?;
     let outer = Group::new("outer")?;
     let inner = outer.below("inner")?;
-    let child = busy(2)?;
+    let (child, outside) = (busy(2)?, busy(1)?);
     inner.enter(child.pid())?;
-    zernel.track(&inner.target()?, Tracking::PLAIN)?;
-    zernel.track(&outer.target()?, Tracking::ML)?;
-    wait_recorded(&zernel, child.pid(), 2)?;
-    check_eq!(sums(&zernel, &inner)?.threads, 2);
-    check_eq!(sums(&zernel, &outer)?.threads, 2);
-    check_eq!(
-        zernel.phases().count(),
-        2,
-        "the outer one is of such programs"
-    );
-    ensure!(
-        !sums(&zernel, &inner)?.ml && sums(&zernel, &outer)?.ml,
-        "ml"
-    );
-    outer.enter(child.pid())?;
-    wait_until("it has left the inner one", || {
-        Ok(sums(&zernel, &inner)?.threads == 0)
-    })?;
-    check_eq!(sums(&zernel, &outer)?.threads, 2);
-    inner.enter(child.pid())?;
-    wait_until("it is back", || Ok(sums(&zernel, &inner)?.threads == 2))?;
+    check_eq!(zernel.track(&inner.target()?, Tracking::PLAIN)?, 2);
+    check_eq!(zernel.track(&outer.target()?, Tracking::ML)?, 2);
+    let before = wait_recorded(&zernel, child.pid(), 2)?;
+    let right = |t: &Thread| t.whole && t.cgroup && t.privileged && t.ml;
+    ensure!(before.iter().all(right), "{before:?}");
+    check_eq!(zernel.stats()?.threads, 2, "nobody else");
+    check_eq!(sums(&zernel, &inner)?.ml, false);
+    check_eq!(sums(&zernel, &outer)?.ml, true);
+    for _ in 0..3 {
+        outer.enter(child.pid())?;
+        wait_counts(&zernel, &inner, (0, 0))?;
+        inner.enter(outside.pid())?;
+        wait_recorded(&zernel, outside.pid(), 1)?;
+        let both = (counts(&zernel, &outer)?, counts(&zernel, &inner)?);
+        check_eq!(both, ((2, 3), (1, 1)));
+        group::put(outside.pid())?;
+        wait_count(&zernel, 2)?;
+        check_eq!(threads_of(&zernel, outside.pid())?, []);
+        inner.enter(child.pid())?;
+        wait_counts(&zernel, &inner, (1, 2))?;
+    }
+    let after = wait_recorded(&zernel, child.pid(), 2)?;
+    let ids = |threads: &[Thread]| threads.iter().map(|t| t.id).collect::<Vec<_>>();
+    check_eq!(ids(&after), ids(&before), "records");
     check_eq!(zernel.untrack(&outer.target()?)?, 0);
-    check_eq!(
-        threads_of(&zernel, child.pid())?.len(),
-        2,
-        "the inner one has it"
-    );
-    check_eq!(
-        zernel.phases().count(),
-        0,
-        "phases ended with the outer one"
-    );
-    zernel.untrack(&inner.target()?)?;
-    check_eq!(zernel.threads().count(), 0);
-    drop(child);
-    wait_count(&zernel, 0)
+    let left = threads_of(&zernel, child.pid())?;
+    check_eq!(left.len(), 2, "the inner one has it");
+    check_eq!(zernel.phases().count(), 0, "they end with the outer one");
+    check_eq!(zernel.untrack(&inner.target()?)?, 0);
+    check_eq!((zernel.threads().count(), zernel.cgroups().count()), (0, 0));
+    Ok(())
 }
 
 /// A process that was named stays when the cgroup does not track it any more, and the reverse.
@@ -221,21 +133,15 @@ pub(super) fn named_besides() -> Outcome {
     let child = busy(3)?;
     let process = Target::Process(child.pid());
     let one = Target::Thread(child.pid());
-    let there = || Ok::<_, anyhow::Error>(threads_of(&zernel, child.pid())?.len());
-    wait_until("its threads are there", || {
-        let tasks = std::fs::read_dir(format!("/proc/{}/task", child.pid()))?;
-        Ok(tasks.count() == 3)
-    })?;
+    let there = || threads_of(&zernel, child.pid()).map(|threads| threads.len());
     // A single thread, then all of them by the cgroup.
     zernel.track(&one, Tracking::ML)?;
     group.enter(child.pid())?;
     check_eq!(zernel.track(&group.target()?, Tracking::PLAIN)?, 3);
     zernel.untrack(&group.target()?)?;
     check_eq!(there()?, 1);
-    ensure!(
-        thread(&zernel, child.pid())?.is_some(),
-        "not the one that was named"
-    );
+    let named = thread(&zernel, child.pid())?;
+    ensure!(named.is_some(), "not the one that was named");
     // It ends while the cgroup goes on, and is no program with phases any more.
     zernel.track(&group.target()?, Tracking::PLAIN)?;
     check_eq!(zernel.phases().count(), 3);
@@ -243,31 +149,22 @@ pub(super) fn named_besides() -> Outcome {
     check_eq!(zernel.phases().count(), 0);
     for target in [&one, &process] {
         let answer = unchanged(&zernel, || Ok(errno(zernel.untrack(target))))?;
-        check_eq!(
-            answer,
-            Some(Errno::BUSY),
-            "{target:?} is tracked with the cgroup alone"
-        );
+        check_eq!(answer, Some(Errno::BUSY), "{target:?} by the cgroup");
     }
     // All of it, by both.
     check_eq!(zernel.track(&process, Tracking::CHILDREN)?, 3);
     group::put(child.pid())?;
-    wait_until("it has left", || Ok(sums(&zernel, &group)?.processes == 0))?;
+    wait_counts(&zernel, &group, (0, 0))?;
     check_eq!(there()?, 3);
     group.enter(child.pid())?;
-    wait_until("it is back", || Ok(sums(&zernel, &group)?.processes == 1))?;
+    wait_counts(&zernel, &group, (1, 3))?;
     check_eq!(zernel.untrack(&process)?, 3);
-    ensure!(
-        threads_of(&zernel, child.pid())?
-            .iter()
-            .all(|t| t.cgroup && !t.children),
-        "named"
-    );
+    let left = threads_of(&zernel, child.pid())?;
+    ensure!(left.iter().all(|t| t.cgroup && !t.children), "{left:?}");
     zernel.untrack(&group.target()?)?;
     check_eq!(there()?, 0);
     check_eq!(errno(zernel.untrack(&process)), Some(Errno::NODATA));
-    drop(child);
-    wait_count(&zernel, 0)
+    Ok(())
 }
 
 /// A cgroup that is removed is tracked no more; another one of its name is not it.
@@ -283,76 +180,107 @@ pub(super) fn removed() -> Outcome {
         drop(child);
         group.remove()?;
         wait_until("it is listed no more", || Ok(zernel.cgroups().count() == 0))?;
-        check_eq!(errno(zernel.untrack(&target)), Some(Errno::SRCH));
+        let again = errno(zernel.track(&target, Tracking::PLAIN));
         check_eq!(
-            errno(zernel.track(&target, Tracking::PLAIN)),
-            Some(Errno::SRCH)
+            [errno(zernel.untrack(&target)), again],
+            [Some(Errno::SRCH); 2]
         );
         check_eq!(zernel.cgroups().count(), 0);
     }
     wait_count(&zernel, 0)
 }
 
-pub(super) fn refused() -> Outcome {
-    let zernel = Zernel::open()?;
-    let group = Group::new("refused")?;
-    let target = group.target()?;
-    // A thread and a cgroup make no processes of their own.
-    for target in [&target, &Target::current_thread()] {
-        let answer = unchanged(&zernel, || {
-            Ok(errno(zernel.track(target, Tracking::CHILDREN)))
-        })?;
-        check_eq!(answer, Some(Errno::INVAL), "{target:?}");
-    }
-    check_eq!(errno(zernel.untrack(&target)), Some(Errno::NODATA));
-    check_eq!(zernel.cgroups().count(), 0);
-    Ok(())
-}
-
-/// The module goes beside moves: it does so when nobody has a record, or not, and never while it gives
-/// one to somebody.
-pub(super) fn unload_beside_moves() -> Outcome {
+/// The module goes beside moves of a process that forks, while a cgroup is tracked: it does so when
+/// nobody has a record, or not, and never while it gives one to somebody. It knows nothing afterwards.
+pub(super) fn unload() -> Outcome {
     unload_all()?;
     let group = Group::new("leaves")?;
     let mover = Child::session(|| loop {
         group.enter(0)?;
+        in_child(|| Ok(()))?;
         std::thread::sleep(Duration::from_millis(4));
         group::leave()?;
         std::thread::sleep(Duration::from_millis(15));
     })?;
     for _ in 0..3 {
-        crate::common::load("zernel", "")?;
-        Zernel::open()?.track(&group.target()?, Tracking::PLAIN)?;
+        load("zernel", "")?;
+        Zernel::open()?.track(&group.target()?, Tracking::ML)?;
         std::thread::sleep(Duration::from_millis(40));
-        wait_until("the module can go", || Ok(try_unload("zernel").is_ok()))?;
+        unload_soon("zernel")?;
+        // The setting of the kernel is taken back.
+        std::thread::sleep(Duration::from_millis(40));
     }
     drop(mover);
-    load_all()
-}
-
-/// The module goes while a cgroup is tracked in which nobody is, and knows nothing of it afterwards.
-pub(super) fn unload() -> Outcome {
-    unload_all()?;
-    crate::common::load("zernel", "")?;
-    let group = Group::new("unload")?;
-    let child = busy(2)?;
-    group.enter(child.pid())?;
-    Zernel::open()?.track(&group.target()?, Tracking::ML)?;
-    wait_recorded(&Zernel::open()?, child.pid(), 2)?;
-    check_eq!(
-        try_unload("zernel"),
-        Err(Errno::AGAIN),
-        "threads are tracked"
-    );
-    drop(child);
-    wait_until("the module can go", || Ok(try_unload("zernel").is_ok()))?;
-    // The setting of the kernel is taken back.
-    in_child(|| {
-        group.enter(0)?;
-        in_child(|| Ok(()))?;
-        group::leave()
-    })?;
     load_all()?;
     check_eq!(Zernel::open()?.cgroups().count(), 0);
     Ok(())
+}
+
+/// Ids of the entries that a filter lets through, and the number of changes.
+fn list(zernel: &Zernel, kind: u32, filter: &Target) -> Result<(Vec<u64>, u64), Errno> {
+    // The longest; the id is the first field of each.
+    let mut entries = [abi::zernel_thread_info::zeroed(); 8];
+    let mut list = abi::zernel_list {
+        kind,
+        filter: filter.raw(),
+        ..abi::zernel_list::zeroed()
+    };
+    let filled = calls::list(zernel.as_fd(), &mut list, &mut entries)?;
+    let ids = entries[..filled].iter().map(|entry| entry.id).collect();
+    Ok((ids, list.changes))
+}
+
+pub(super) fn filters() -> Outcome {
+    const ALL: [u32; 3] = [
+        abi::ZERNEL_LIST_THREADS,
+        abi::ZERNEL_LIST_PROCESSES,
+        abi::ZERNEL_LIST_CGROUPS,
+    ];
+    let zernel = Zernel::open()?;
+    let group = Group::new("filters")?;
+    let (inside, outside) = (busy(2)?, Child::idle(|| Ok(()))?);
+    let all = group.target()?;
+    let changes = || -> Result<Vec<u64>, Errno> {
+        let of = |kind| list(&zernel, kind, &all).map(|(_, changes)| changes);
+        ALL.into_iter().map(of).collect()
+    };
+    let before = changes()?;
+    group.enter(inside.pid())?;
+    zernel.track(&all, Tracking::ML)?;
+    zernel.track(&Target::Process(outside.pid()), Tracking::PLAIN)?;
+    let threads = wait_recorded(&zernel, inside.pid(), 2)?;
+    wait_recorded(&zernel, outside.pid(), 1)?;
+    let some = Target::Thread(threads[1].tid);
+    let process = |child: &Child| Target::Process(child.pid());
+    let count = |kind, filter: &Target| list(&zernel, kind, filter).map(|(ids, _)| ids.len());
+    for (filter, expected) in [
+        (&some, [1].as_slice()),
+        (&process(&inside), &[2, 1]),
+        (&all, &[2, 1, 1]),
+        (&Target::current_process(), &[0, 0]),
+        (&process(&outside), &[1, 1]),
+    ] {
+        for (kind, expected) in ALL.into_iter().zip(expected) {
+            check_eq!(count(kind, filter), Ok(*expected), "{filter:?}");
+        }
+    }
+    let ids = |kind| list(&zernel, kind, &all).map(|(ids, _)| ids);
+    check_eq!(ids(ALL[1])?, [threads[0].process]);
+    for thread in zernel.threads_of(&all) {
+        let thread = thread?;
+        check_eq!(thread.process, threads[0].process);
+        // Both are the time since it is recorded, of the same moment.
+        check_eq!(thread.recorded_ns(), thread.phase_ns.sum(), "{thread:?}");
+        check_eq!((thread.ml, thread.cgroup), (true, true));
+    }
+    drop((inside, outside));
+    zernel.untrack(&all)?;
+    wait_count(&zernel, 0)?;
+    wait_until("what has come has gone", || {
+        let now = changes()?.into_iter();
+        Ok(now
+            .zip(&before)
+            .map(|(now, before)| now - before)
+            .eq([6, 4, 2]))
+    })
 }

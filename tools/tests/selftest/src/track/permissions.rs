@@ -1,134 +1,182 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Permission to track, and visibility.
+//! Permission to track, the visibility of cgroups and the quota of a user. The suite `phase` tells who
+//! sees threads and processes.
 
 use anyhow::Result;
 use libzernel::{Target, Tracking, Zernel};
 use rustix::io::Errno;
 
-use super::{idle, threads_of, wait_recorded};
+use super::cgroups::sums;
+use super::{threads_of, wait_count, wait_recorded};
 use crate::check_eq;
 use crate::child::{in_child, Child};
-use crate::common::{errno, tune, Lab};
+use crate::common::{errno, tune};
+use crate::group::{Group, ROOT};
 use crate::harness::Outcome;
-use crate::permit::{ALICE, BOB, GROUP};
+use crate::list::PERFMON;
+use crate::permit::{ALICE, BOB, GROUP, NICE};
 use crate::sys;
 
-const CAP_SYS_NICE: u32 = 23;
-const CAP_PERFMON: u32 = 38;
+/// A caller: its user, its further groups, and the only capability that it has.
+type Who = (u32, &'static [u32], Option<u32>);
 
-pub(super) fn who_may() -> Outcome {
-    let lab = Lab::open()?;
-    tune("lc_gid", GROUP)?;
-    let alices = idle(ALICE)?;
-    let target = || Target::Process(alices.pid());
-    let eperm = Some(Errno::PERM);
-    // Whoever it does not belong to, and has no privilege.
-    let denied = lab.stats()?.denied;
+const ALICES: Who = (ALICE, &[], None);
+const BOBS: Who = (BOB, &[], None);
+const MEMBER: Who = (BOB, &[GROUP], None);
+const NICES: Who = (BOB, &[], Some(NICE));
+const WATCHER: Who = (1002, &[], Some(PERFMON));
+
+const PLAIN: Option<Tracking> = Some(Tracking::PLAIN);
+const ML: Option<Tracking> = Some(Tracking::ML);
+const OFF: Option<Tracking> = None;
+const REFUSED: Result<u32, Errno> = Err(Errno::PERM);
+
+fn become_it((uid, groups, capability): Who) -> Outcome {
+    match capability {
+        Some(capability) => sys::become_user_with(uid, uid, capability)?,
+        None => sys::become_user(uid, uid, groups)?,
+    }
+    Ok(())
+}
+
+/// Runs `run` as somebody.
+fn by(who: Who, run: impl FnOnce(&Zernel) -> Outcome) -> Outcome {
     in_child(|| {
-        sys::become_user(BOB, BOB, &[])?;
-        let zernel = Zernel::open()?;
-        check_eq!(errno(zernel.track(&target(), Tracking::PLAIN)), eperm);
-        check_eq!(errno(zernel.untrack(&target())), eperm);
-        check_eq!(
-            errno(zernel.track(&Target::Process(1), Tracking::PLAIN)),
-            eperm
-        );
+        become_it(who)?;
+        run(&Zernel::open()?)
+    })
+}
+
+/// A process of somebody in a cgroup.
+fn of(who: Who, group: &Group) -> Result<Child> {
+    let child = Child::idle(|| become_it(who))?;
+    group.enter(child.pid())?;
+    Ok(child)
+}
+
+/// Somebody tracks something, in a way or no more, and is told so many threads, or why not.
+fn asks(who: Who, target: &Target, how: Option<Tracking>, expected: Result<u32, Errno>) -> Outcome {
+    by(who, |zernel| {
+        let answer = match how {
+            Some(how) => zernel.track(target, how),
+            None => zernel.untrack(target),
+        };
+        let answer = answer.map_err(|error| error.errno().unwrap_or(Errno::IO));
+        check_eq!(answer, expected, "{how:?} {target:?}");
+        Ok(())
+    })
+}
+
+/// The owner of a process or of a cgroup, somebody with the capability, and a member of the group may;
+/// an owner does not end what privilege has begun, nor take it over by beginning again.
+pub(super) fn who_may() -> Outcome {
+    let zernel = Zernel::open()?;
+    tune("lc_gid", GROUP)?;
+    let group = Group::new("owned")?;
+    group.delegate(ALICE)?;
+    let child = of(ALICES, &group)?;
+    for (target, everybody) in [
+        (Target::Process(child.pid()), Target::Process(1)),
+        (group.target()?, Target::cgroup(ROOT)?),
+    ] {
+        let denied = zernel.stats()?.denied;
+        asks(BOBS, &target, OFF, REFUSED)?;
+        for target in [&target, &everybody] {
+            asks(BOBS, target, PLAIN, REFUSED)?;
+        }
+        let stats = zernel.stats()?;
+        check_eq!((stats.denied, stats.threads), (denied + 3, 0));
+        let begins = |who, privileged: bool| -> Outcome {
+            asks(who, &target, PLAIN, Ok(1))?;
+            let threads = threads_of(&zernel, child.pid())?;
+            let found: Vec<_> = threads.iter().map(|thread| thread.privileged).collect();
+            check_eq!(found, [privileged], "{target:?}");
+            Ok(())
+        };
+        begins(ALICES, false)?;
+        asks(ALICES, &target, OFF, Ok(0))?;
+        for who in [NICES, MEMBER] {
+            begins(who, true)?;
+            asks(ALICES, &target, OFF, REFUSED)?;
+            begins(ALICES, true)?;
+            asks(ALICES, &target, OFF, REFUSED)?;
+            asks(who, &target, OFF, Ok(0))?;
+        }
+        begins(ALICES, false)?;
+        asks(MEMBER, &target, OFF, Ok(0))?;
+    }
+    Ok(())
+}
+
+/// The owner of a cgroup has its own processes tracked, privilege those of all.
+pub(super) fn of_cgroups() -> Outcome {
+    let zernel = Zernel::open()?;
+    tune("lc_gid", GROUP)?;
+    let group = Group::new("owned")?;
+    group.delegate(ALICE)?;
+    let (alices, bobs) = (of(ALICES, &group)?, of(BOBS, &group)?);
+    let target = group.target()?;
+    let sees = |who, count| {
+        by(who, |zernel| {
+            check_eq!(zernel.cgroups().count(), count, "{who:?} sees");
+            Ok(())
+        })
+    };
+    asks(ALICES, &target, PLAIN, Ok(1))?;
+    sees(ALICES, 1)?;
+    wait_recorded(&zernel, alices.pid(), 1)?;
+    check_eq!(threads_of(&zernel, bobs.pid())?, [], "not alice's to track");
+    check_eq!(sums(&zernel, &group)?.privileged, false);
+    // One of bob's that comes later is none of hers, either; one of hers is.
+    let _more = [of(BOBS, &group)?, of(ALICES, &group)?];
+    wait_count(&zernel, 2)?;
+    sees(BOBS, 0)?;
+    // Privilege has all of them, and is needed to end that.
+    asks(MEMBER, &target, PLAIN, Ok(4))?;
+    wait_count(&zernel, 4)?;
+    check_eq!(sums(&zernel, &group)?.privileged, true);
+    // Neither the tracker nor the owner of the directory sees the sum of all.
+    sees(MEMBER, 0)?;
+    sees(ALICES, 0)?;
+    sees(WATCHER, 1)?;
+    // She does not say what all of them are, nor are they hers when she begins again.
+    asks(ALICES, &target, ML, REFUSED)?;
+    check_eq!(zernel.phases().count(), 0);
+    asks(ALICES, &target, PLAIN, Ok(4))?;
+    asks(ALICES, &target, OFF, REFUSED)?;
+    asks(NICES, &target, OFF, Ok(0))?;
+    check_eq!(zernel.threads().count(), 0);
+    Ok(())
+}
+
+/// A user has so many tracked cgroups, and no more.
+pub(super) fn quota_of_cgroups() -> Outcome {
+    const MOST: usize = 64;
+    let zernel = Zernel::open()?;
+    let parent = Group::new("quota")?;
+    let groups = (0..=MOST).map(|number| parent.below(&number.to_string()));
+    let groups = groups.collect::<Result<Vec<_>>>()?;
+    for group in &groups {
+        group.delegate(ALICE)?;
+    }
+    by(ALICES, |zernel| {
+        let track = |number: usize| -> Result<_> {
+            let target = groups[number].target()?;
+            Ok(errno(zernel.track(&target, Tracking::PLAIN)))
+        };
+        for number in 0..MOST {
+            check_eq!(track(number)?, None);
+        }
+        check_eq!(track(MOST)?, Some(Errno::DQUOT));
+        check_eq!(zernel.cgroups().count(), MOST);
+        // One that is tracked can be tracked again.
+        check_eq!(track(0)?, None);
+        zernel.untrack(&groups[7].target()?)?;
+        check_eq!(track(MOST)?, None);
+        check_eq!(zernel.cgroups().count(), MOST);
         Ok(())
     })?;
-    check_eq!(lab.stats()?.denied, denied + 3);
-    check_eq!(lab.stats()?.threads, 0);
-    // The owner, somebody with the capability, a member of the group.
-    let privileged = |begin: &dyn Fn() -> Result<()>| -> Result<bool> {
-        in_child(|| {
-            begin()?;
-            Zernel::open()?.track(&target(), Tracking::PLAIN)?;
-            Ok(())
-        })?;
-        let threads = threads_of(&lab.zernel, alices.pid())?;
-        check_eq!(threads.len(), 1);
-        Ok(threads[0].privileged)
-    };
-    let alice = || Ok(sys::become_user(ALICE, ALICE, &[])?);
-    let nice = || Ok(sys::become_user_with(BOB, BOB, CAP_SYS_NICE)?);
-    let member = || Ok(sys::become_user(BOB, BOB, &[GROUP])?);
-    let untrack = |by: &dyn Fn() -> Result<()>, expected: Option<Errno>| {
-        in_child(|| {
-            by()?;
-            check_eq!(errno(Zernel::open()?.untrack(&target())), expected);
-            Ok(())
-        })
-    };
-    check_eq!(privileged(&alice)?, false);
-    untrack(&alice, None)?;
-    for by in [&nice as &dyn Fn() -> Result<()>, &member] {
-        check_eq!(privileged(by)?, true);
-        // An owner does not end what privilege has begun, nor take it over by beginning again.
-        untrack(&alice, eperm)?;
-        check_eq!(privileged(&alice)?, true);
-        untrack(&alice, eperm)?;
-        untrack(by, None)?;
-    }
-    check_eq!(privileged(&alice)?, false);
-    untrack(&member, None)
-}
-
-pub(super) fn who_sees() -> Outcome {
-    let lab = Lab::open()?;
-    let (alices, bobs) = (idle(ALICE)?, idle(BOB)?);
-    lab.zernel
-        .track(&Target::Process(alices.pid()), Tracking::PLAIN)?;
-    lab.zernel
-        .track(&Target::Process(bobs.pid()), Tracking::PLAIN)?;
-    wait_recorded(&lab.zernel, alices.pid(), 1)?;
-    wait_recorded(&lab.zernel, bobs.pid(), 1)?;
-    let seen = |by: &dyn Fn() -> Result<()>, expected: &[u32]| {
-        in_child(|| {
-            by()?;
-            let zernel = Zernel::open()?;
-            let mut pids = Vec::new();
-            for thread in zernel.threads() {
-                pids.push(thread?.pid);
-            }
-            check_eq!(pids, expected);
-            Ok(())
-        })
-    };
-    let (a, b) = (alices.pid(), bobs.pid());
-    seen(&|| Ok(()), &[a, b])?;
-    seen(&|| Ok(sys::become_user(ALICE, ALICE, &[])?), &[a])?;
-    seen(&|| Ok(sys::become_user(BOB, BOB, &[])?), &[b])?;
-    seen(&|| Ok(sys::become_user(1002, 1002, &[])?), &[])?;
-    let perfmon = || Ok(sys::become_user_with(1002, 1002, CAP_PERFMON)?);
-    seen(&perfmon, &[a, b])?;
-    // One of alice's that has taken root's rights, as by a program that is set-user-ID, is not hers
-    // to watch any more.
-    let raised = Child::idle(|| Ok(sys::set_users(ALICE, 0, 0)?))?;
-    lab.zernel
-        .track(&Target::Process(raised.pid()), Tracking::PLAIN)?;
-    wait_recorded(&lab.zernel, raised.pid(), 1)?;
-    seen(&|| Ok(sys::become_user(ALICE, ALICE, &[])?), &[a])?;
-    seen(&|| Ok(()), &[a, b, raised.pid()])
-}
-
-/// A thread of a user does not count any more when it has ended. The suite `scale` has as many
-/// threads as the bound.
-pub(super) fn quota() -> Outcome {
-    let lab = Lab::open()?;
-    let (alices, bobs) = (idle(ALICE)?, idle(BOB)?);
-    for round in 0..20 {
-        for child in [&alices, &bobs] {
-            let target = Target::Process(child.pid());
-            check_eq!(
-                lab.zernel.track(&target, Tracking::PLAIN)?,
-                1,
-                "round {round}"
-            );
-        }
-        check_eq!(lab.stats()?.threads, 2);
-        for child in [&alices, &bobs] {
-            lab.zernel.untrack(&Target::Process(child.pid()))?;
-        }
-        check_eq!(lab.stats()?.threads, 0);
-    }
+    // Others have theirs.
+    zernel.track(&groups[7].target()?, Tracking::PLAIN)?;
     Ok(())
 }
