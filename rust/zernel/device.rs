@@ -31,6 +31,7 @@ use crate::{
         },
         uapi, //
     },
+    registry,
     stream::State, //
 };
 pub(crate) use client::Client;
@@ -126,6 +127,16 @@ impl Client {
         abi::call(arg, size, |value| make(self, value))
     }
 
+    /// Counts a call that is refused for want of permission or of room in a quota.
+    #[cold]
+    fn count_denied(error: Error) -> Error {
+        if error == EPERM || error == errno::over_quota() {
+            // Without a registry nothing is counted.
+            let _ = registry::with(|r| r.count_denied());
+        }
+        error
+    }
+
     fn check_writable(&self) -> Result {
         match self.writable {
             true => Ok(()),
@@ -153,7 +164,7 @@ impl MiscDevice for Client {
         if !me.writable {
             return Err(EACCES);
         }
-        me.slots.lock().map(vma)
+        me.slots.lock().map(vma).map_err(Client::count_denied)
     }
 
     fn ioctl(me: Pin<&Self>, _file: &File, cmd: u32, arg: usize) -> Result<isize> {
@@ -165,10 +176,11 @@ impl MiscDevice for Client {
         match call {
             REQUEST_BEGIN => {
                 me.check_writable()?;
-                request::begin(&me, arg, size)?;
+                request::begin(&me, arg, size)
             }
-            _ => me.call(call, arg, size)?,
+            _ => me.call(call, arg, size),
         }
+        .map_err(Client::count_denied)?;
         Ok(0)
     }
 }

@@ -56,11 +56,7 @@ struct Charge {
 impl Charge {
     fn new() -> Result<Self> {
         let (user, unbound) = (identity::caller_uid(), identity::caller_is_unbound());
-        registry::with(|r| {
-            let charged = r.charge_page(user, unbound);
-            r.count_denied(&charged);
-            charged
-        })??;
+        registry::with(|r| r.charge_page(user, unbound))??;
         // INVARIANT: Just counted.
         Ok(Self { user })
     }
@@ -97,11 +93,11 @@ impl Page {
 
     /// A slot, which the first use makes.
     fn slot(&mut self, number: usize) -> Result<&Arc<Slot>> {
-        let place = self.slots.get_mut(number).ok_or(ENOENT)?;
+        let place = self.slots.get_mut(number).ok_or(ENXIO)?;
         if place.is_none() {
             *place = Some(Slot::make(SlotWords::new(self.memory.clone(), number))?);
         }
-        place.as_ref().ok_or(ENOENT)
+        place.as_ref().ok_or(ENXIO)
     }
 }
 
@@ -166,7 +162,7 @@ impl Slots {
     fn page(&mut self, number: u32) -> Result<(&mut Page, usize)> {
         let number = number as usize;
         let page = self.pages.get_mut(number / PER_PAGE);
-        let page = page.and_then(Option::as_mut).ok_or(ENOENT)?;
+        let page = page.and_then(Option::as_mut).ok_or(ENXIO)?;
         Ok((page, number % PER_PAGE))
     }
 
@@ -174,7 +170,7 @@ impl Slots {
     ///
     /// # Errors
     ///
-    /// `ENOENT` its page is not mapped yet, `ENOMEM`.
+    /// `ENXIO` its page is not mapped yet, `ENOMEM`.
     pub(crate) fn slot(&mut self, number: u32) -> Result<&Arc<Slot>> {
         let (page, number) = self.page(number)?;
         page.slot(number)
@@ -184,7 +180,7 @@ impl Slots {
     ///
     /// # Errors
     ///
-    /// `ENOENT` its page is not mapped yet.
+    /// `ENXIO` its page is not mapped yet.
     pub(crate) fn used(&mut self, number: u32) -> Result<Option<Arc<Slot>>> {
         let (page, number) = self.page(number)?;
         Ok(page.slots.get(number).cloned().flatten())
@@ -194,7 +190,7 @@ impl Slots {
     ///
     /// # Errors
     ///
-    /// `ENOENT` its page is not mapped yet.
+    /// `ENXIO` its page is not mapped yet.
     pub(crate) fn words(&mut self, number: u32) -> Result<SlotWords> {
         let (page, number) = self.page(number)?;
         Ok(SlotWords::new(page.memory.clone(), number))

@@ -41,7 +41,7 @@ pub(crate) struct Client {
 impl Client {
     /// An open file of the caller.
     pub(super) fn new(writable: bool) -> Result<Pin<KBox<Self>>> {
-        let viewer = Arc::new(Viewer::current(), GFP_KERNEL)?;
+        let viewer = Arc::new(Viewer::current(), GFP_KERNEL_ACCOUNT)?;
         KBox::pin_init(
             pin_init!(Self {
                 viewer,
@@ -52,7 +52,7 @@ impl Client {
                 probes <- new_mutex!(Probes::new()),
                 handles: Handles::new(),
             }),
-            GFP_KERNEL,
+            GFP_KERNEL_ACCOUNT,
         )
     }
 

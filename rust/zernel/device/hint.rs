@@ -12,11 +12,13 @@ use super::{
 use crate::{
     error::Failure,
     glue::{
+        errno,
         identity::{
             self,
             Scope, //
         },
         memory::with_memory,
+        scheduler_hooks,
         thread::Thread,
         uapi, //
     },
@@ -42,13 +44,16 @@ pub(super) fn hint(_: &Client, hint: &mut uapi::zernel_hint) -> Result {
     if duration > Task::LONGEST_HINT {
         return Err(EINVAL);
     }
+    if !scheduler_hooks::IS_SUPPORTED {
+        return Err(errno::unsupported());
+    }
     let Target::Thread(pid) = Target::read(&hint.target, &[uapi::ZERNEL_TARGET_THREAD])? else {
         return Err(EINVAL);
     };
     let owner = pid.is_callers(Scope::Thread);
     let caller = target::asker(identity::caller_uid(), owner)?.caller;
     if !owner && !track::is_privileged(caller) {
-        return Err(track::refused(Failure::NotPermitted));
+        return Err(EPERM);
     }
     let thread = Thread::of(&pid).filter(Thread::is_program).ok_or(ESRCH)?;
     let process = thread.process()?;

@@ -15,10 +15,7 @@ mod tsgs;
 use super::client::Client;
 use crate::glue::uapi;
 use kernel::prelude::*;
-pub(super) use part::{
-    refuse,
-    MAX, //
-};
+pub(super) use part::MAX;
 
 /// Fills a part of a list.
 pub(super) fn fill(_: &Client, list: &mut uapi::zernel_list) -> Result {

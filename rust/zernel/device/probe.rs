@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Probes of functions in which threads wait for the GPU.
 
-use super::{
-    client::Client,
-    track::refused, //
-};
+use super::client::Client;
 use crate::{
     error::Failure,
     glue::{
@@ -20,13 +17,13 @@ pub(super) fn probe(client: &Client, asked: &mut uapi::zernel_probe) -> Result {
         return Err(EINVAL);
     }
     if !probe::caller_may() {
-        return Err(refused(Failure::NotPermitted));
+        return Err(EPERM);
     }
     let handle = client.handles.next()?;
     let mut probes = client.probes.lock();
     probes
         .add(handle, asked.fd, asked.offset)
-        .map_err(refused)?;
+        .map_err(Failure::errno)?;
     asked.handle = handle;
     Ok(())
 }

@@ -56,12 +56,16 @@ pub(super) fn begin(client: &Client, arg: usize, size: usize) -> Result {
     let mut slots = client.slots.lock();
     for _ in 0..TRIES {
         let slot = slots.slot(begin.slot)?;
-        let outcome = slot.begin(tsg, name, &ask, |begun| {
-            begin.request = begun.request;
-            begin.predicted_ns = begun.predicted.0;
-            begin.trigger_at = begun.trigger_at.0;
-            answer.try_write(&begin)
-        });
+        // Another user's TSG takes privilege at each call, not only at the first.
+        let outcome = match slot.is_foreign() && !identity::caller_is_capable() {
+            true => Ok(Outcome::Unbound),
+            false => slot.begin(tsg, name, &ask, |begun| {
+                begin.request = begun.request;
+                begin.predicted_ns = begun.predicted.0;
+                begin.trigger_at = begun.trigger_at.0;
+                answer.try_write(&begin)
+            }),
+        };
         match outcome? {
             Outcome::Begun => return Ok(()),
             Outcome::Unbound if is_there => bind(slot, tsg, name, ask.holder)?,
@@ -86,14 +90,13 @@ fn bind(slot: &Arc<Slot>, id: tsg::Id, name: Name, holder: bool) -> Result {
         true => Some(Shared::new()?),
         false => None,
     };
-    let (group, known, boosts) = with_memory(|| {
+    let (group, owns, known, boosts) = with_memory(|| {
         registry::with(|r| -> Result<_, Failure> {
-            let group = r.group(id, uid, sees_all, may_all, stats.clone());
-            r.count_denied(&group);
-            Ok((group?, r.key(uid, key)?, r.boosts()?))
+            let group = r.group(id, uid, sees_all, may_all, stats.clone())?;
+            Ok((group, r.owns(id, uid), r.key(uid, key)?, r.boosts()?))
         })?
     })?;
-    slot.bind(&group, name, known, boosts, holder)
+    slot.bind(&group, name, owns, known, boosts, holder)
 }
 
 /// Makes a request ready, or ends it.

@@ -3,15 +3,16 @@
 
 use super::{
     client::Client,
-    target::Target,
-    track, //
+    target::Target, //
 };
 use crate::{
     error::Failure,
     glue::{
+        errno,
         eventfd::EventFd,
         identity::Viewer,
         readahead::Source,
+        scheduler_hooks,
         thread::Thread,
         uapi, //
     },
@@ -59,6 +60,9 @@ pub(super) fn subscribe(client: &Client, asked: &mut uapi::zernel_subscribe) -> 
     if !is_prefetch || asked.flags != 0 || asked.reserved != 0 {
         return Err(EINVAL);
     }
+    if !scheduler_hooks::IS_SUPPORTED {
+        return Err(errno::unsupported());
+    }
     let wish = Wish::of(asked)?;
     let target = Target::read(&asked.target, &[uapi::ZERNEL_TARGET_PROCESS])?;
     let Target::Process(process) = target else {
@@ -71,7 +75,7 @@ pub(super) fn subscribe(client: &Client, asked: &mut uapi::zernel_subscribe) -> 
         return Err(ESRCH);
     }
     if !thread.is_seen_by(&viewer) {
-        return Err(track::refused(Failure::NotPermitted));
+        return Err(EPERM);
     }
     let handle = client.handles.next()?;
     let subscribed = |way| Subscription::new(process, viewer, way);
@@ -116,7 +120,7 @@ pub(super) fn subscribe(client: &Client, asked: &mut uapi::zernel_subscribe) -> 
 }
 
 fn charge(bytes: u64) -> Result<Charge> {
-    Charge::new(bytes).map_err(track::refused)
+    Charge::new(bytes).map_err(Failure::errno)
 }
 
 // The bounds are the same.

@@ -22,7 +22,6 @@ use crate::{
         uapi, //
     },
     policy::permit::Caller,
-    registry,
     tracking::{
         self,
         follow,
@@ -95,11 +94,11 @@ impl Wish {
                     privileged,
                     ml,
                 };
-                follow::track_cgroup(cgroup, terms).map_err(refused)
+                follow::track_cgroup(cgroup, terms).map_err(Failure::errno)
             }
             Self::End => follow::untrack_cgroup(&cgroup, privileged)
                 .map(|()| 0)
-                .map_err(refused),
+                .map_err(Failure::errno),
         }
     }
 
@@ -124,7 +123,7 @@ impl Wish {
             Self::Begin { ml, .. } => tracking::track(process, target, !owner, ml),
             Self::End => tracking::untrack(&process, &target, is_privileged(caller)),
         };
-        let of_process = of_process.map_err(refused)?;
+        let of_process = of_process.map_err(Failure::errno)?;
         match scope {
             Scope::Process => Ok(of_process),
             Scope::Thread => tracking::with(|t| t.is_tracked(&of, &thread).into()),
@@ -140,7 +139,7 @@ impl Wish {
 fn permitted(uid: Uid, owner: bool) -> Result<Caller> {
     let caller = target::asker(uid, owner)?.caller;
     if !owner && !is_privileged(caller) {
-        return Err(refused(Failure::NotPermitted));
+        return Err(EPERM);
     }
     Ok(caller)
 }
@@ -148,11 +147,4 @@ fn permitted(uid: Uid, owner: bool) -> Result<Caller> {
 /// True if the caller is a manager.
 pub(super) fn is_privileged(caller: Caller) -> bool {
     caller.capable || caller.member
-}
-
-/// The errno of a refusal, which is counted.
-pub(super) fn refused(failure: Failure) -> Error {
-    // Without a registry nothing is counted.
-    let _ = registry::with(|r| r.count_denied(&Err::<(), _>(failure)));
-    failure.errno()
 }

@@ -148,7 +148,6 @@ impl Registry {
         let change = change.into();
         let (target, number) = (named.target().source() as u32, named.number());
         let result = self.try_change_class(asker, &mut named, change);
-        self.count_denied(&result);
         let error = result.as_ref().err().map_or(0, |e| e.errno().to_errno());
         match result {
             Ok(false) => trace::class_cleared(target, number, -1, error),
@@ -243,17 +242,6 @@ impl Registry {
     ///
     /// `NotPermitted` another user's target without `CAP_PERFMON`, `NoTsg`.
     pub(crate) fn get_class(
-        &mut self,
-        asker: Asker,
-        named: &Named,
-        viewer: &Viewer,
-    ) -> Result<Answer, Failure> {
-        let result = self.try_get_class(asker, named, viewer);
-        self.count_denied(&result);
-        result
-    }
-
-    fn try_get_class(
         &self,
         asker: Asker,
         named: &Named,
@@ -435,9 +423,8 @@ impl Registry {
         }
     }
 
-    pub(crate) fn count_denied<T>(&mut self, result: &Result<T, Failure>) {
-        if matches!(result, Err(Failure::NotPermitted | Failure::OverQuota)) {
-            self.counters.denied += 1;
-        }
+    /// Counts a call that failed with `EPERM` or `EDQUOT`.
+    pub(crate) fn count_denied(&mut self) {
+        self.counters.denied += 1;
     }
 }

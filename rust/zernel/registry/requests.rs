@@ -121,6 +121,11 @@ impl Registry {
         Ok(group)
     }
 
+    /// True if a TSG is of this user.
+    pub(crate) fn owns(&self, id: tsg::Id, user: Uid) -> bool {
+        self.tsgs.get(&id).is_some_and(|tsg| tsg.owner.uid == user)
+    }
+
     /// True if a request that `user` begins would be the first one of a TSG.
     pub(crate) fn is_first(&self, id: tsg::Id, user: Uid, may_all: bool) -> bool {
         let tsg = self.tsgs.get(&id);

@@ -55,7 +55,13 @@ use crate::{
 };
 use kernel::{
     prelude::*,
-    sync::Arc, //
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc, //
+    },
 };
 pub(crate) use state::Name;
 use state::State;
@@ -96,6 +102,8 @@ pub(crate) enum Outcome {
 /// A slot of a page.
 pub(crate) struct Inner {
     words: SlotWords,
+    /// The TSG is another user's.
+    foreign: Atomic<bool>,
 }
 
 /// A slot with its timer.
@@ -119,7 +127,10 @@ impl Slot {
     /// A slot without a request.
     pub(crate) fn make(words: SlotWords) -> Result<Arc<Self>> {
         let state = State::new();
-        let inner = Ok(Inner { words });
+        let inner = Ok(Inner {
+            words,
+            foreign: Atomic::new(false),
+        });
         Arc::pin_init(
             new_driven!(state, c"zernel_slot", inner),
             GFP_KERNEL_ACCOUNT,
@@ -136,6 +147,7 @@ impl Slot {
         self: &Arc<Self>,
         group: &Arc<Group>,
         name: Name,
+        owns: bool,
         key: Arc<Key>,
         boosts: Arc<Worker<Boosts>>,
         holder: bool,
@@ -151,12 +163,19 @@ impl Slot {
         let unused = state.key.replace((name, key));
         let before = state.ticket.replace(ticket);
         drop(state);
+        self.foreign.store(!owns, Relaxed);
         if let Some(before) = &before {
             before.part();
         }
         // Dropped without the lock.
         drop((unused, before));
         Ok(())
+    }
+
+    /// True if its requests are about another user's TSG. Those who bind it are for one thread at a
+    /// time.
+    pub(crate) fn is_foreign(&self) -> bool {
+        self.foreign.load(Relaxed)
     }
 
     /// A request for this TSG, under this key of a user, begins; the one before it is over. `tell`

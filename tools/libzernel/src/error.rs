@@ -265,7 +265,7 @@ fn call_cause(call: Call, errno: Errno) -> Cause {
         (Call::ClassSet | Call::ClassGet | Call::ClassClear | Call::ListClasses, Errno::BADF) => {
             Cause::NoSuchTarget
         }
-        (_, Errno::NOENT | Errno::SRCH) => Cause::NoSuchTarget,
+        (_, Errno::NOENT | Errno::NXIO | Errno::SRCH) => Cause::NoSuchTarget,
         (_, errno) => general_cause(errno),
     }
 }
@@ -383,7 +383,7 @@ fn sentence(call: Call, errno: Errno) -> String {
              or block device that is open for reading"
         }
         (Subscribe, Errno::BUSY) => "the slot has a subscription already; take another slot",
-        (Subscribe, Errno::NOENT) => "there is no such slot",
+        (Subscribe, Errno::NXIO) => "there is no such slot",
         (Subscribe, Errno::DQUOT) => {
             "your quota of subscriptions, or of bytes that they read ahead (tunable \
              prefetch_readahead_bytes), is used up; end a subscription first"
@@ -392,10 +392,11 @@ fn sentence(call: Call, errno: Errno) -> String {
         (SlotsMap, Errno::INVAL) => "the number of slots is out of range: a file takes 1 to slots_max of ZERNEL_IOC_INFO",
         (SlotsMap, Errno::ACCESS) => "the device is open read-only; open it for reading and writing",
         (SlotsMap, Errno::DQUOT) => "your quota of slot pages is used up; close a file with slots first",
-        (Begin, Errno::NOENT) => "there is no such slot or TSG, or you may not see it",
+        (Begin, Errno::NXIO) => "there is no such slot; map its page first",
+        (Begin, Errno::NOENT) => "there is no such TSG, or you may not see it",
         (Begin, Errno::PERM) => "a request for another user's TSG needs CAP_SYS_NICE",
         (Begin, Errno::AGAIN) => "the GPU's driver sleeps or does not answer; begin later",
-        (Ready | Done | Cancel, Errno::NOENT) => "there is no such slot",
+        (Ready | Done | Cancel, Errno::NXIO) => "there is no such slot",
         (Ready | Done | Cancel, Errno::STALE) => "the request is over, or never began",
         (ListTsgs | ListRequests | Histogram, Errno::NOENT) => {
             "there is no such TSG, GPU or level, or you may not see it"

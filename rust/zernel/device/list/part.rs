@@ -7,7 +7,6 @@
 
 use crate::{
     device::target::Target,
-    error::Failure,
     glue::{
         abi::{
             self,
@@ -16,8 +15,7 @@ use crate::{
         identity::Viewer,
         time::now_ns,
         uapi, //
-    },
-    registry, //
+    }, //
 };
 use kernel::prelude::*;
 
@@ -70,7 +68,7 @@ pub(super) fn fill<K: Kind>(list: &mut uapi::zernel_list) -> Result {
     };
     let viewer = Viewer::current();
     if K::PRIVATE && !viewer.sees_all() {
-        return refuse();
+        return Err(EPERM);
     }
     let room = MAX.min(list.room as usize);
     let mut part = Part {
@@ -93,12 +91,6 @@ pub(super) fn fill<K: Kind>(list: &mut uapi::zernel_list) -> Result {
     list.filled = part.entries.len() as u32;
     list.entry_known = size_of::<K::Entry>() as u32;
     Ok(())
-}
-
-/// The answer to a caller without `CAP_PERFMON` where that is needed.
-pub(in crate::device) fn refuse<T>() -> Result<T> {
-    registry::with(|r| r.count_denied::<()>(&Err(Failure::NotPermitted)))?;
-    Err(EPERM)
 }
 
 /// A part of a list that is filled.

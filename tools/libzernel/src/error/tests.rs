@@ -126,7 +126,7 @@ fn every_documented_error_of_a_subscription_has_its_cause_and_sentence() {
         (Errno::INVAL, Cause::Invalid, "1 GiB"),
         (Errno::BADF, Cause::Invalid, "open for reading"),
         (Errno::BUSY, Cause::Busy, "already"),
-        (Errno::NOENT, Cause::NoSuchTarget, "no such slot"),
+        (Errno::NXIO, Cause::NoSuchTarget, "no such slot"),
         (Errno::SRCH, Cause::NoSuchTarget, "no such process"),
         (Errno::DQUOT, Cause::Exhausted, "prefetch_readahead_bytes"),
     ] {

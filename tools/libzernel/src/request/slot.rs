@@ -74,7 +74,7 @@ impl<'a> Slot<'a> {
 
     /// Begins a request: its data is prepared from now on. The request before it is over.
     ///
-    /// Errors: [`Error::Call`] with `ENOENT`, `EPERM`, `EAGAIN` or `ENOMEM`.
+    /// Errors: [`Error::Call`] with `ENXIO`, `ENOENT`, `EPERM`, `EAGAIN` or `ENOMEM`.
     pub fn begin(&self, begin: &Begin) -> Result<Begun> {
         let mut raw = begin.encode(self.number);
         calls::request_begin(self.slots.fd(), &mut raw).map_err(Error::call(Call::Begin))?;

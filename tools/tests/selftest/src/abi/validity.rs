@@ -143,12 +143,12 @@ const LINES: &[Line<Stage>] = lines! { stage: Stage;
     }
     "REQUEST_BEGIN" zernel_request_begin {
         tsg in [0, NO_ID, u64::MAX] => NOENT;
-        slot in [16_383, 16_384, u32::MAX] => NOENT;
+        slot in [16_383, 16_384, u32::MAX] => NXIO;
         flags in [1 << 2, 1 << 31] => INVAL;
         options in [1, stage.entries.address(0)] => INVAL;
     }
     "REQUEST_UPDATE" zernel_request_update {
-        slot in [16_383, 16_384, u32::MAX] => NOENT;
+        slot in [16_383, 16_384, u32::MAX] => NXIO;
         slot in [2] => STALE;
         request in [0, u32::MAX] => STALE;
         action in [0, 4, u32::MAX] => INVAL;
@@ -176,7 +176,7 @@ const LINES: &[Line<Stage>] = lines! { stage: Stage;
         offset in [1] => INVAL;
         length in [1] => INVAL;
         span in [1] => INVAL;
-        slot in [16_383, u32::MAX], action = abi::ZERNEL_ACTION_WORD, fd = 0 => NOENT;
+        slot in [16_383, u32::MAX], action = abi::ZERNEL_ACTION_WORD, fd = 0 => NXIO;
         length in [1], action = abi::ZERNEL_ACTION_WORD, fd = 0 => INVAL;
         fd in [stage.bell.as_raw_fd(), -1], action = abi::ZERNEL_ACTION_READ_AHEAD,
             length = 4096 => BADF;
