@@ -69,7 +69,13 @@ fn every_documented_error_of_a_request_has_its_cause_and_sentence() {
             Call::Begin,
             Errno::NOENT,
             Cause::NoSuchTarget,
-            "slot or TSG",
+            "no such TSG",
+        ),
+        (
+            Call::Begin,
+            Errno::NXIO,
+            Cause::NoSuchTarget,
+            "map its page",
         ),
         (
             Call::Begin,
@@ -80,7 +86,7 @@ fn every_documented_error_of_a_request_has_its_cause_and_sentence() {
         (Call::Begin, Errno::AGAIN, Cause::TryAgain, "sleeps"),
         (
             Call::Ready,
-            Errno::NOENT,
+            Errno::NXIO,
             Cause::NoSuchTarget,
             "no such slot",
         ),
