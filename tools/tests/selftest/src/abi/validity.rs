@@ -197,6 +197,9 @@ const LINES: &[Line<Stage>] = lines! { stage: Stage;
     }
 };
 
+/// What an earlier call left in each byte of its output.
+const OLD_OUTPUT: u8 = 0x5a;
+
 /// Every line of the table.
 pub(super) fn fields() -> Outcome {
     let stage = Stage::new()?;
@@ -205,6 +208,8 @@ pub(super) fn fields() -> Outcome {
         for value in (line.values)(&stage) {
             let mut bytes = stage.good(call)?;
             (line.make)(&stage, &mut bytes, value);
+            // The output of an earlier call outlives one that fails.
+            bytes[call.input..].fill(OLD_OUTPUT);
             let what = format!("{} with {} {value:#x}", line.call, line.change);
             refused(&stage, call.number, &bytes, line.errno, &what)?;
         }
@@ -336,5 +341,6 @@ fn with_target(stage: &Stage, call: &Call, target: abi::zernel_target) -> Result
     let mut bytes = stage.good(call)?;
     let place = call.target..call.target + size_of_val(&target);
     bytes[place].copy_from_slice(bytes_of(&target));
+    bytes[call.input..].fill(OLD_OUTPUT);
     Ok(bytes)
 }

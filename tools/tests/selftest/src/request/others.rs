@@ -82,6 +82,22 @@ pub(super) fn of_others() -> Outcome {
             Ok(())
         })?;
     }
+    // Privilege counts at the call: not the one that the slot was used with before.
+    begun += 1;
+    in_child(|| {
+        let slots = Slots::map(&roots, 0..64)?;
+        for (mask, answer) in [(u64::MAX, None), (0, noent)] {
+            sys::set_capabilities(mask & capabilities()?)?;
+            for _ in 0..2 {
+                let begin = slot(&slots, 0).begin(&far(alices.id).key(1));
+                if let Ok(begun) = &begin {
+                    slot(&slots, 0).cancel(begun.number)?;
+                }
+                check_eq!(errno(begin), answer, "with capabilities {mask:#x}");
+            }
+        }
+        Ok(())
+    })?;
     let stats = lab.zernel.request_stats(Of::Tsg(alices.id))?;
     check_eq!((stats.begun, stats.cancelled), (2 * begun, 2 * begun));
     since.expect(ends!(cancelled: 2 * begun))
