@@ -23,6 +23,7 @@ use crate::harness::{case, suite, Suite};
 pub const SUITE: Suite = suite(
     "sim",
     &[
+        case("version_and_gpus", calls::version_and_gpus),
         case("every_call_works", calls::every_call_works),
         case("addresses", calls::addresses),
         case("sizes_and_numbers", calls::sizes_and_numbers),

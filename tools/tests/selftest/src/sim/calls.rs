@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use anyhow::{ensure, Context as _, Result};
 use bytemuck::{bytes_of, Zeroable};
-use libzernel::sim::{Context, Item, Trace};
+use libzernel::sim::{Context, Item, Sim, Trace};
 use libzernel::sys::abi;
 use libzernel::sys::memory::SharedMemory;
 use rustix::io::Errno;
@@ -289,6 +289,33 @@ pub(super) fn sizes_and_numbers() -> Outcome {
         bytes[size] = 0;
         sys::ioctl_bytes(stage.fd(), call.sized(LONGEST), &mut bytes).context(name)?;
         ensure!(bytes[size..].iter().all(|&byte| byte == 0), "{name}");
+    }
+    Ok(())
+}
+
+/// Each GPU is as its preset says.
+pub(super) fn version_and_gpus() -> Outcome {
+    let sim = Sim::open()?;
+    let version = sim.version()?;
+    check_eq!(version.abi, abi::ZERNEL_SIM_ABI_VERSION);
+    check_eq!(version.gpus, 2);
+    ensure!(
+        version.trace && version.faults && version.provider,
+        "{version:?}"
+    );
+    check_eq!(version.words as usize * size_of::<u32>(), raw::PAGE);
+    ensure!(version.min_work < version.max_work, "{version:?}");
+    for gpu in 0..version.gpus {
+        let info = sim.gpu_info(gpu)?;
+        check_eq!(info.preset.as_str(), "a100");
+        check_eq!(
+            (info.copy_engines, info.tsgs, info.suspended),
+            (3, 0, false),
+            "GPU {gpu}"
+        );
+        let ns = u128::from(info.context_bytes) * 1_000_000_000 / u128::from(info.bandwidth);
+        check_eq!(u128::from(info.save_ns), ns, "time of a save");
+        check_eq!(info.restore_ns, info.save_ns);
     }
     Ok(())
 }
