@@ -264,7 +264,7 @@ def ask_host(work: Path, package: str) -> str:
         # Of each process: a limit by the clock would take a busy machine for an endless loop.
         child = subprocess.Popen([*command, *more], cwd=work, env=system(**target, **env),
                                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                                 start_new_session=True, preexec_fn=lambda: resource.setrlimit(
+                                 process_group=0, preexec_fn=lambda: resource.setrlimit(
                                      resource.RLIMIT_CPU, (cpu_s, cpu_s)))
         try:
             return child.wait(STUCK_S) == 0

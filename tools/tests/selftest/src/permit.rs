@@ -179,7 +179,7 @@ fn matrix(may: May, uid: u32, groups: &[u32], capability: Option<u32>) -> Outcom
                         let mut own = sets;
                         own.level = own.level.or(before.own.level);
                         check_eq!(class.own, own, "{what}");
-                        // What a manager allowed stays allowed when the owner takes less.
+                        // The allowance of a manager stays when the owner takes less.
                         let new = (may == May::Manage).then(|| sets.names());
                         let privileged = before.privileged | new.unwrap_or_default();
                         check_eq!(class.privileged, privileged, "{what}");

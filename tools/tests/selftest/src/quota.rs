@@ -44,7 +44,7 @@ fn admission_is_a_budget() -> Outcome {
         })
     };
     let full = Some(Errno::DQUOT);
-    // What root and CAP_SYS_NICE give is not counted.
+    // Assignments by root and CAP_SYS_NICE are not counted.
     lab.zernel.set_class(&process(0), level(0))?;
     in_child(|| {
         sys::become_user_with(BOB, GROUP, NICE)?;
@@ -78,7 +78,7 @@ fn admission_is_a_budget() -> Outcome {
     // And one that root takes over.
     lab.zernel.set_class(&process(0), level(0))?;
     member(BOB, 1, 0, None)?;
-    // What was admitted before stays when nobody is any more; it just cannot be renewed.
+    // An assignment that was admitted stays when nobody is any more; it just cannot be renewed.
     tune("lc_admission", 0)?;
     member(BOB, 1, 0, full)?;
     check_eq!(lab.zernel.class(&process(1))?.level.value, Some(level(0)));

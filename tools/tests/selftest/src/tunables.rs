@@ -32,10 +32,18 @@ pub const SUITE: Suite = suite(
 /// A slice that zernel left alone.
 const DRIVER_SLICE: u32 = 1024;
 
+/// Name, default, numbers and words of a tunable.
+type Row = (
+    &'static str,
+    &'static str,
+    (i64, i64),
+    &'static [&'static str],
+);
+
 /// Every tunable, its value in a module that was just loaded, and its other values: the numbers from
 /// one to another, as far as other tunables at their defaults allow, and words. They are in an order in
 /// which they can be put back.
-const ROWS: [(&str, &str, (i64, i64), &[&str]); 58] = [
+const ROWS: [Row; 58] = [
     ("enabled", "1", NONE, &["0", "1"]),
     ("default_class", "none", (0, 7), &["none"]),
     ("level0_timeslice_us", "5000000", (10, 10_000_000), &[]),

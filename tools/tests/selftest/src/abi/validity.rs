@@ -197,7 +197,7 @@ const LINES: &[Line<Stage>] = lines! { stage: Stage;
     }
 };
 
-/// What an earlier call left in each byte of its output.
+/// Each byte of the output that an earlier call left.
 const OLD_OUTPUT: u8 = 0x5a;
 
 /// Every line of the table.

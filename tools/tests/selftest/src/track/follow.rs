@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Who is tracked, and until when: threads that come later, other programs, ends, and never beyond the
+//! Reach and end of tracking: threads that come later, other programs, ends, and never beyond the
 //! module. The suite `phase` tells of children.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
