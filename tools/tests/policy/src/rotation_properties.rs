@@ -13,7 +13,7 @@ use crate::policy::{
 const US: u64 = 1_000;
 const MS: u64 = 1_000 * US;
 
-/// A group in a vector; who left is `None`.
+/// A run list in a vector; an entity that left is `None`.
 #[derive(Default)]
 struct Members(Vec<Option<Entity>>);
 
