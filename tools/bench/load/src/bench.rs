@@ -4,6 +4,7 @@
 mod bounds;
 mod requests;
 mod switches;
+mod waits;
 
 use std::fmt::Write;
 use std::hint::black_box;
@@ -53,6 +54,8 @@ pub struct Figures {
     pub interrupts: Vec<Figure>,
     /// A context switch, with the system calls that bring it about.
     pub switches: Vec<Figure>,
+    /// A wait for the GPU; nothing without `load`, as probes take privilege.
+    pub waits: Vec<Figure>,
     /// System calls that 1,000 readies and dones by store take, if they could be counted.
     pub ready_system_calls: Option<u64>,
 }
@@ -79,6 +82,10 @@ pub fn run(repeat: u32, load: Option<&str>) -> Result<Figures> {
         interrupts: requests::interrupts(&meter, &zernel, id)?,
         ready_system_calls: requests::system_calls_of_ready(&zernel)?,
         class_change: class_change(repeat, &zernel, &context, id, &mut events)?,
+        waits: match load {
+            Some(_) => waits::costs(&meter, &zernel, &context)?,
+            None => Vec::new(),
+        },
     })
 }
 
@@ -310,6 +317,7 @@ pub fn render(figures: &Figures) -> String {
     let changes = figures.class_change.iter().map(|figure| (figure, None));
     let switches = figures.switches.iter().map(|figure| (figure, None));
     let interrupts = figures.interrupts.iter().map(|figure| (figure, None));
+    let waits = figures.waits.iter().map(|figure| (figure, None));
     // Writing to a string cannot fail.
     let _ = writeln!(
         text,
@@ -327,6 +335,13 @@ pub fn render(figures: &Figures) -> String {
         "\nA context switch from thread to thread through a pipe: ns\n{}",
         table(&["while", "median", "max"], switches)
     );
+    if !figures.waits.is_empty() {
+        let _ = writeln!(
+            text,
+            "\nA wait for the GPU that is over: ns\n{}",
+            table(&["wait", "median", "max"], waits)
+        );
+    }
     let _ = writeln!(
         text,
         "\nWhat a timer takes from a program that runs: ns\n{}\n\n\
@@ -389,11 +404,13 @@ mod tests {
             calls: vec![figure("getpid", 200), figure("STATS", 900)],
             class_change: vec![figure("ioctl returns", 1_500)],
             interrupts: vec![figure("trigger", 500)],
+            waits: vec![figure("call with a probe", 1_100)],
             switches: vec![figure(switches::PLAIN, 2_000)],
             ready_system_calls: Some(0),
         });
         assert!(text.contains("STATS"), "{text}");
         assert!(text.contains("4.5"), "{text}");
         assert!(text.contains("ioctl returns"), "{text}");
+        assert!(text.contains("call with a probe"), "{text}");
     }
 }

@@ -8,12 +8,13 @@ use std::hint::{black_box, spin_loop};
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-use anyhow::{bail, Context as _, Result};
+use anyhow::{Context as _, Result};
 use libzernel::probe::{MAX, MAX_PER_FILE};
 use libzernel::thread::Sum;
 use libzernel::{Target, Tracking, Zernel};
 use rustix::fs::{memfd_create, MemfdFlags, Mode, OFlags};
 use rustix::io::Errno;
+use testkit::own::place_of;
 
 use crate::abi::unchanged;
 use crate::check_eq;
@@ -82,33 +83,19 @@ impl Probed {
     /// Probes them.
     pub fn new() -> Result<Self> {
         let zernel = Zernel::open()?;
-        let (own, _) = library()?;
         let functions = [synchronize as *const (), synchronize_context as *const ()];
         let mut numbers = [0; 2];
         for (number, function) in numbers.iter_mut().zip(functions) {
-            *number = zernel.add_probe(&own, offset_of(function as usize)?)?;
+            let (own, place) = place_of(function as usize)?;
+            *number = zernel.add_probe(&own, place)?;
         }
         Ok(Self { zernel, numbers })
     }
 }
 
-/// Where in the file an address is mapped from.
-fn offset_of(address: usize) -> Result<u64> {
-    for line in std::fs::read_to_string("/proc/self/maps")?.lines() {
-        let fields: Vec<_> = line.splitn(4, ' ').collect();
-        let (start, end) = fields[0].split_once('-').context("a range")?;
-        let hex = |text| usize::from_str_radix(text, 16);
-        if (hex(start)?..hex(end)?).contains(&address) {
-            return Ok((address - hex(start)? + hex(fields[2])?) as u64);
-        }
-    }
-    bail!("{address:#x} is mapped nowhere");
-}
-
 /// This program as a library, with the place of a function.
 pub fn library() -> Result<(File, u64)> {
-    let place = offset_of(synchronize as *const () as usize)?;
-    Ok((File::open("/proc/self/exe")?, place))
+    place_of(synchronize as *const () as usize)
 }
 
 /// Tracks the calling process and what it makes.

@@ -7,6 +7,7 @@ pub mod faults;
 pub mod harness;
 pub mod log;
 pub mod module;
+pub mod own;
 pub mod passing;
 pub mod random;
 mod repeat;

@@ -121,6 +121,7 @@ mod tests {
             calls: all.clone(),
             class_change: Vec::new(),
             interrupts: all.clone(),
+            waits: Vec::new(),
             switches: all,
             ready_system_calls,
         }

@@ -335,6 +335,7 @@ fn costs(costs: &Value) -> Section {
             "switches",
             "context switch from thread to thread through a pipe, while",
         ),
+        ("waits", "wait for the GPU that is over"),
         ("class_change", "class change, until"),
     ] {
         let Some(figures) = costs[key].as_array() else {
