@@ -320,6 +320,16 @@ mod tests {
     }
 
     #[test]
+    fn one_that_counts_hides_one_that_does_not() {
+        let attribute = Attribute::NONE
+            .over(given(900), Origin::of(Source::Cgroup))
+            .over(asked(901), PROCESS)
+            .over(asked(300), THREAD);
+        let decided = attribute.decide(Us(200), LEVEL);
+        assert_eq!((decided.value, decided.is_passed_over), (Us(300), false));
+    }
+
+    #[test]
     fn alone_a_limit_is_none_that_gives() {
         let none = Attribute::<Us>::NONE;
         assert_eq!(none.decide_alone(), None);

@@ -316,6 +316,24 @@ mod tests {
     }
 
     #[test]
+    fn every_preemption_is_counted_once() {
+        let mut t = Counters::EMPTY;
+        for verdict in [
+            Verdict::Done,
+            Verdict::TimedOut,
+            Verdict::OutOfMemory,
+            Verdict::NotResponding,
+            Verdict::InvalidState,
+        ] {
+            t.preempt(verdict);
+        }
+        t.preempt(Verdict::Done);
+        assert_eq!((t.preempted, t.preempt_timeouts), (2, 1));
+        assert_eq!((t.preempt_no_memory, t.preempt_unresponsive), (1, 1));
+        assert_eq!(t.preempt_invalid, 1);
+    }
+
+    #[test]
     fn being_wrong_is_counted_with_its_cost() {
         let mut t = Counters::EMPTY;
         t.count(&over(Record {

@@ -406,6 +406,7 @@ mod tests {
         assert_eq!(t.set_gpu_idle(Permille(799)), Ok(()));
         assert_eq!(t.set_gpu_active(Permille(1000)), Ok(()));
         assert_eq!(t.set_optimizer_burst(Ns(1_000)), Ok(()));
+        assert_eq!(t.optimizer_burst(), Ns(1_000));
         assert_eq!(t.set_stability(1), Ok(()));
         assert_eq!(t.stability(), 1);
     }

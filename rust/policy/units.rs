@@ -118,6 +118,14 @@ mod tests {
     }
 
     #[test]
+    fn a_share_of_a_time_rounds_down() {
+        for (share, whole, part) in [(500, 3_001, 1_500), (3, 999, 2), (1000, 12_345, 12_345)] {
+            assert_eq!(Permille(share).of_time(Ns(whole)), Ns(part));
+        }
+        assert_eq!(Permille(1000).of_time(Ns(u64::MAX)), Ns(u64::MAX));
+    }
+
+    #[test]
     fn permille_of_nothing_is_zero() {
         assert_eq!(Permille::of(5, 0), Permille(0));
         assert_eq!(Permille::of(0, 5), Permille(0));

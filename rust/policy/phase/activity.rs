@@ -299,6 +299,12 @@ mod tests {
     }
 
     #[test]
+    fn nobody_has_looked_at_first() {
+        assert!(!Activity::NONE.has_begun());
+        assert!(Activity::new(Ns(1)).has_begun());
+    }
+
+    #[test]
     fn a_burst_goes_on_until_a_sleep() {
         let mut task = Activity::new(Ns(100));
         assert_eq!(task.burst(Ns(130)), Ns(30));

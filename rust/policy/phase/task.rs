@@ -224,6 +224,23 @@ mod tests {
     }
 
     #[test]
+    fn who_uses_the_gpu_is_looked_at_again() {
+        let activity = loader();
+        let mut task = Task::new(&activity, NEVER, Ns(3_000));
+        task.observe(&activity, NEVER, Ns(4_000), IDLE, false, &at_once());
+        let busy = Gpu {
+            share: Permille(1),
+            ..IDLE
+        };
+        let mut restless = |now, gpu| {
+            let seen = task.observe(&activity, NEVER, Ns(now), gpu, false, &at_once());
+            seen.restless
+        };
+        assert!(!restless(5_000, IDLE));
+        assert!(restless(6_000, busy));
+    }
+
+    #[test]
     fn whoever_looked_before_it_began_counts_no_time() {
         let activity = Activity::new(Ns(1_000));
         let task = Task::new(&activity, NEVER, Ns(400));

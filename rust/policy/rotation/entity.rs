@@ -207,6 +207,15 @@ mod tests {
     }
 
     #[test]
+    fn others_may_enable_and_disable_it() {
+        let mut e = Entity::new(Weight::DEFAULT);
+        for enabled in [false, true] {
+            e.set_enabled(enabled);
+            assert_eq!(e.is_enabled(), enabled);
+        }
+    }
+
+    #[test]
     fn a_burst_is_predicted_until_it_is_unusual() {
         let mut e = Entity::new(Weight::DEFAULT);
         assert_eq!(e.burst_left(Ns(10)), None);

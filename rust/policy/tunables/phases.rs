@@ -181,6 +181,16 @@ mod tests {
     }
 
     #[test]
+    fn owners_are_tracked_when_it_is_tuned() {
+        let mut phases = Phases::new();
+        let by_default = phases.owners();
+        for on in [!by_default, by_default] {
+            phases.set_owners(on);
+            assert_eq!(phases.owners(), on);
+        }
+    }
+
+    #[test]
     fn every_phase_but_unknown_has_its_delta() {
         let mut phases = Phases::new();
         assert!(!phases.nice());

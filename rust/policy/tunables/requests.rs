@@ -171,8 +171,11 @@ mod tests {
             Err(Refused::OutOfRange)
         );
         assert_eq!(*r, old);
-        assert!(r.set_preempt_timeout(Us(300)).is_ok());
-        assert_eq!(r.preempt_timeout(), Us(300));
+        let (least, most) = Requests::TIMEOUT_RANGE;
+        for timeout in [least, most, Us(300)] {
+            assert!(r.set_preempt_timeout(timeout).is_ok());
+            assert_eq!(r.preempt_timeout(), timeout);
+        }
         assert!(r.set_lease(Us(100)).is_ok());
         assert!(r.set_early_cost(1_000_000).is_ok());
         assert!(r.set_late_cost(0).is_ok());
