@@ -37,8 +37,9 @@ FEW_CASES = 16
 SLOW = "exhaustive::"
 CARGO_MUTANTS = "27.1.0"
 
-# A guest that does not end has caught a fault, too.
+# A guest that does not end has caught a fault, too: with all suites, and with some.
 DEADLINE_S = 2400
+SHORT_DEADLINE_S = 420
 
 
 @dataclass(frozen=True)
@@ -118,12 +119,13 @@ def build(tree: Path, script: str, *arguments: str) -> str | None:
     return done.stdout.strip().splitlines()[-1]
 
 
-def guest(kdir: str, name: str, add: list[str], command: str) -> list[str]:
+def guest(kdir: str, name: str, add: list[str], command: str,
+          deadline: int = SHORT_DEADLINE_S) -> list[str]:
     """The tests that failed in a guest, and what else was wrong with the run."""
     result = OUT / "guest.json"
     result.unlink(missing_ok=True)
     arguments = [str(SCRIPTS / "vm"), "--kernel", kdir, "--ktap", name, "--mem", "2048", "--quiet",
-                 "--deadline", str(DEADLINE_S), "--result", str(result),
+                 "--deadline", str(deadline), "--result", str(result),
                  "--log", str(OUT / f"{name}.log")]
     for entry in add:
         arguments += ["--add", entry]
@@ -134,11 +136,12 @@ def guest(kdir: str, name: str, add: list[str], command: str) -> list[str]:
 
 def judge(tree: Path, kdir: str, tools: str, ask: list[str]) -> dict:
     """The verdict of KUnit and then of zernel-selftest on the modules of a tree."""
-    def failures(*variant: str, name: str, command: str, add: list[str]) -> list[str] | None:
+    def failures(*variant: str, name: str, command: str, add: list[str],
+                 deadline: int = SHORT_DEADLINE_S) -> list[str] | None:
         built = build(tree, "modules", kdir, *variant)
         if built is None:
             return None
-        failed = guest(kdir, name, [*modules(built), *add], command)
+        failed = guest(kdir, name, [*modules(built), *add], command, deadline)
         # Modules with a fault are of no use to anybody.
         shutil.rmtree(built)
         return failed
@@ -153,7 +156,8 @@ def judge(tree: Path, kdir: str, tools: str, ask: list[str]) -> dict:
             break
         judges = "selftest"
         failed = failures(name="selftest", command=f"zernel-selftest --short {cases}",
-                          add=with_programs)
+                          add=with_programs,
+                          deadline=SHORT_DEADLINE_S if cases else DEADLINE_S)
     if failed is None:
         return {"verdict": "unbuildable"}
     return {"verdict": "caught", "by": judges, "failed": failed[:5]} if failed else \
