@@ -39,6 +39,8 @@ CARGO_MUTANTS = "27.1.0"
 
 # A guest that does not end has caught a fault, too: with all suites, and with some.
 DEADLINE_S = 2400
+# The suite scale uses 3 GB.
+MEMORY_MB = "4096"
 SHORT_DEADLINE_S = 420
 
 
@@ -124,7 +126,7 @@ def guest(kdir: str, name: str, add: list[str], command: str,
     """The tests that failed in a guest, and what else was wrong with the run."""
     result = OUT / "guest.json"
     result.unlink(missing_ok=True)
-    arguments = [str(SCRIPTS / "vm"), "--kernel", kdir, "--ktap", name, "--mem", "2048", "--quiet",
+    arguments = [str(SCRIPTS / "vm"), "--kernel", kdir, "--ktap", name, "--mem", MEMORY_MB, "--quiet",
                  "--deadline", str(deadline), "--result", str(result),
                  "--log", str(OUT / f"{name}.log")]
     for entry in add:

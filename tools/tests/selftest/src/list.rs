@@ -8,9 +8,10 @@ use std::os::unix::fs::MetadataExt;
 
 use anyhow::Result;
 use bytemuck::{Pod, Zeroable};
+use libzernel::event::Wanted;
 use libzernel::sim::{Context, ContextSpec, Sim};
 use libzernel::sys::abi;
-use libzernel::{Source, Target, Timestamp, Zernel};
+use libzernel::{EventStream, Source, Target, Timestamp, Tsg, Zernel};
 use rustix::io::Errno;
 
 use crate::check_eq;
@@ -160,6 +161,7 @@ fn users_see_their_own() -> Outcome {
     let _mine = lab.compute()?;
     let all = seen()?;
     check_eq!(all.len(), 3);
+    let tsgs = lab.zernel.tsgs().collect::<Result<Vec<_>, _>>()?;
     // A root without capabilities is a user like any other.
     for (uid, capability, want) in [
         (ALICE, 0, &all[..1]),
@@ -175,9 +177,24 @@ fn users_see_their_own() -> Outcome {
                 let tsg = tsg?;
                 check_eq!(capability == PERFMON || tsg.uid == uid, true, "{tsg:?}");
             }
-            Ok(())
+            tsgs.iter()
+                .try_for_each(|tsg| named(tsg, want.contains(&tsg.id.as_u64())))
         })?;
     }
+    Ok(())
+}
+
+/// A TSG that the caller does not see is, where it is named, as if it were not there.
+fn named(tsg: &Tsg, is_seen: bool) -> Outcome {
+    let zernel = Zernel::open()?;
+    let target = Target::Tsg(tsg.id);
+    let want = (!is_seen).then_some(Errno::NOENT);
+    let listed = zernel.tsgs_of(&target).next().transpose();
+    check_eq!(errno(listed), want, "list of {target:?}");
+    let events = EventStream::open_at(Zernel::PATH, &Wanted::all().of(&target));
+    check_eq!(errno(events), want, "events of {target:?}");
+    let of_process = zernel.tsgs_of(&Target::Process(tsg.pid));
+    check_eq!(of_process.count(), usize::from(is_seen), "of its process");
     Ok(())
 }
 

@@ -2,7 +2,7 @@
 //! The TSGs for which requests may be begun, and the visibility of statistics.
 
 use anyhow::Context as _;
-use libzernel::request::{Of, Slots};
+use libzernel::request::{Durations, Of, Slots};
 use libzernel::{tsg, Level, Zernel};
 use rustix::io::Errno;
 
@@ -71,6 +71,10 @@ pub(super) fn of_others() -> Outcome {
                     check_eq!(stats.begun, stats.cancelled, "{who}");
                 }
                 check_eq!(errno(stats), answers[1], "one TSG, by {who}");
+                for durations in [Durations::Latency, Durations::Preemption] {
+                    let histogram = zernel.histogram(Of::Tsg(alices.id), durations);
+                    check_eq!(errno(histogram), answers[1], "{durations:?}, by {who}");
+                }
                 for of in [Of::All, Of::Level(Level::LC), Of::Level(Level::BE)] {
                     let answer = errno(zernel.request_stats(of));
                     check_eq!(answer, answers[2], "{of:?} by {who}");
