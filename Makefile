@@ -51,9 +51,10 @@ shell: ## a shell in QEMU with the modules loaded and the tools on PATH
 setup: ## install what the lab needs on this machine
 	@scripts/setup
 
-kernels: setup ## build both test kernels
+kernels: setup ## build the test kernels
 	@scripts/kernel base
 	@scripts/kernel debug
+	@scripts/kernel rt
 
 update: ## look for newer releases of the kernel and the driver at the next build
 	@scripts/update

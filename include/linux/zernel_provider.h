@@ -114,7 +114,7 @@ struct zernel_tsg_start {
  * struct zernel_provider_ops - operations of a provider
  * @size: sizeof(struct zernel_provider_ops)
  * @abi: ZERNEL_PROVIDER_ABI
- * @owner: THIS_MODULE; pinned while a worker has work on one of its GPUs
+ * @owner: THIS_MODULE. No reference to it is held: zernel_provider_unregister() waits for calls
  * @name: at most 15 bytes
  * @replay: report every GPU and TSG that exists already; called once by
  *          zernel_provider_register() before it returns. May be NULL.

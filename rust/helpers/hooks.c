@@ -172,58 +172,60 @@ void zernel_helper_hook_listen(struct zernel_hook *hook)
 	WRITE_ONCE(hook->notifier.ops, &bell_ops);
 }
 
-static void begin(struct zernel_hook *hook)
+/* As the three below, in the thread. Returns since when it is recorded. */
+static u64 begin(struct zernel_hook *hook)
 {
+	u64 now = ktime_get();
+
 	begin_write(hook);
-	zernel_rust_hook_begins(hook, ktime_get());
+	zernel_rust_hook_begins(hook, now);
 	hook->run_delay = run_delay();
 	end_write(hook);
+	return now;
 }
 
-static void take_off(struct zernel_hook *hook)
+u64 zernel_helper_hook_put_on(struct zernel_hook *hook)
 {
+	u64 now;
+
+	preempt_disable();
+	now = begin(hook);
+	preempt_notifier_init(&hook->notifier, &hook_ops);
+	preempt_notifier_register(&hook->notifier);
+	preempt_enable();
+	return now;
+}
+
+u64 zernel_helper_hook_begin_anew(struct zernel_hook *hook)
+{
+	u64 now;
+
+	preempt_disable();
+	now = begin(hook);
+	preempt_enable();
+	return now;
+}
+
+/* Returns until when it was recorded. */
+u64 zernel_helper_hook_take_off(struct zernel_hook *hook)
+{
+	u64 now;
+
 	preempt_disable();
 	preempt_notifier_unregister(&hook->notifier);
+	now = ktime_get();
 	begin_write(hook);
-	zernel_rust_hook_stops(hook, ktime_get());
+	zernel_rust_hook_stops(hook, now);
 	end_write(hook);
 	preempt_enable();
+	return now;
 }
 
 static void run_work(struct callback_head *work)
 {
-	struct zernel_hook *hook = container_of(work, struct zernel_hook, work);
 	/* do_exit() comes to the probe below before it runs task work. */
-	bool exiting = current->flags & PF_EXITING;
-	enum zernel_work what = zernel_rust_hook_work(hook, exiting, false);
-
-	if (what == ZERNEL_WORK_BEGIN_ANEW) {
-		/* First, so that no reader takes the old state for the new one. */
-		preempt_disable();
-		begin(hook);
-		preempt_enable();
-		what = zernel_rust_hook_work(hook, exiting, true);
-	}
-	switch (what) {
-	case ZERNEL_WORK_PUT_ON:
-		preempt_disable();
-		begin(hook);
-		preempt_notifier_init(&hook->notifier, &hook_ops);
-		preempt_notifier_register(&hook->notifier);
-		preempt_enable();
-		zernel_rust_hook_rings(hook);
-		break;
-	case ZERNEL_WORK_BEGIN_ANEW:
-		zernel_rust_hook_rings(hook);
-		break;
-	case ZERNEL_WORK_TAKE_OFF:
-		take_off(hook);
-		zernel_rust_hook_ends(hook);
-		break;
-	case ZERNEL_WORK_GIVE_UP:
-		zernel_rust_hook_ends(hook);
-		break;
-	}
+	zernel_rust_hook_work(container_of(work, struct zernel_hook, work),
+			      current->flags & PF_EXITING);
 }
 
 /* Not TWA_SIGNAL: that interrupts system calls. */
@@ -242,11 +244,8 @@ static void on_exit_of(void *data, struct task_struct *task, bool group_dead)
 	hlist_for_each_entry_safe(notifier, next, &current->preempt_notifiers, link) {
 		struct zernel_hook *hook = container_of(notifier, struct zernel_hook, notifier);
 
-		if (!is_ours(notifier))
-			continue;
-		take_off(hook);
-		if (zernel_rust_hook_exits(hook))
-			zernel_rust_hook_ends(hook);
+		if (is_ours(notifier))
+			zernel_rust_hook_exits(hook);
 	}
 }
 
@@ -261,35 +260,15 @@ static struct zernel_hook *carried_hook(void)
 	return NULL;
 }
 
-/* The hook of the current task: on its list, or on its way there in task work. */
-static struct zernel_hook *own_hook(void)
-{
-	struct zernel_hook *hook = carried_hook();
-	struct callback_head *work;
-	unsigned long flags;
-
-	if (hook)
-		return hook;
-	if (!READ_ONCE(current->task_works))
-		return NULL;
-	/* Others add in front; the lock keeps them from being cancelled meanwhile. */
-	raw_spin_lock_irqsave(&current->pi_lock, flags);
-	for (work = READ_ONCE(current->task_works); work; work = READ_ONCE(work->next))
-		if (work->func == run_work)
-			break;
-	raw_spin_unlock_irqrestore(&current->pi_lock, flags);
-	/* The current task alone runs it. */
-	return work ? container_of(work, struct zernel_hook, work) : NULL;
-}
-
 static void on_fork(void *data, struct task_struct *parent, struct task_struct *child)
 {
-	struct zernel_hook *hook = own_hook();
+	struct zernel_hook *hook = carried_hook();
 	bool thread = same_thread_group(current, child);
 
 	/* The child is there; a call that begins to follow it from now on finds it. */
 	smp_mb();
-	if (hook && zernel_helper_thread_is_program(child) &&
+	/* A hook that is on its way in task work is in the table. */
+	if ((hook || READ_ONCE(current->task_works)) && zernel_helper_thread_is_program(child) &&
 	    zernel_rust_hook_forks(hook, child, thread))
 		return;
 	if (thread)
@@ -371,6 +350,21 @@ void zernel_helper_hooks_wait(void)
 int zernel_helper_hook_queue(struct zernel_hook *hook, struct task_struct *task)
 {
 	return -EOPNOTSUPP;
+}
+
+u64 zernel_helper_hook_put_on(struct zernel_hook *hook)
+{
+	return 0;
+}
+
+u64 zernel_helper_hook_begin_anew(struct zernel_hook *hook)
+{
+	return 0;
+}
+
+u64 zernel_helper_hook_take_off(struct zernel_hook *hook)
+{
+	return 0;
 }
 
 #endif /* CONFIG_PREEMPT_NOTIFIERS */

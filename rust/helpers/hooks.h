@@ -19,14 +19,6 @@ enum zernel_leave {
 	ZERNEL_LEAVE_RUNNABLE,
 };
 
-/* Kinds of task work: Work of rust/policy/attachment.rs. */
-enum zernel_work {
-	ZERNEL_WORK_PUT_ON,
-	ZERNEL_WORK_BEGIN_ANEW,
-	ZERNEL_WORK_TAKE_OFF,
-	ZERNEL_WORK_GIVE_UP,
-};
-
 /* A hook on a thread; the first part of a record. */
 struct zernel_hook;
 
@@ -35,16 +27,18 @@ void zernel_helper_hooks_off(void);
 void zernel_helper_hooks_wait(void);
 void zernel_helper_hook_listen(struct zernel_hook *hook);
 int zernel_helper_hook_queue(struct zernel_hook *hook, struct task_struct *task);
+u64 zernel_helper_hook_put_on(struct zernel_hook *hook);
+u64 zernel_helper_hook_begin_anew(struct zernel_hook *hook);
+u64 zernel_helper_hook_take_off(struct zernel_hook *hook);
 
 /* Defined in rust/glue/core/scheduler_hooks/calls.rs. */
-u32 zernel_rust_hook_work(struct zernel_hook *hook, bool exiting, bool begun);
+void zernel_rust_hook_work(struct zernel_hook *hook, bool exiting);
 void zernel_rust_hook_begins(struct zernel_hook *hook, u64 now);
 void zernel_rust_hook_enters(struct zernel_hook *hook, u64 now, u64 queued);
 void zernel_rust_hook_leaves(struct zernel_hook *hook, u64 now, u32 cause);
 void zernel_rust_hook_rings(struct zernel_hook *hook);
-bool zernel_rust_hook_exits(struct zernel_hook *hook);
+void zernel_rust_hook_exits(struct zernel_hook *hook);
 void zernel_rust_hook_stops(struct zernel_hook *hook, u64 now);
-void zernel_rust_hook_ends(struct zernel_hook *hook);
 bool zernel_rust_hook_forks(struct zernel_hook *hook, struct task_struct *child, bool thread);
 
 #endif /* ZERNEL_HOOKS_H */

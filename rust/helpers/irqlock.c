@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Helpers of rust/glue/kernel/irqlock.rs, a spinlock that keeps interrupts off. Included by the C
+ * Helpers of rust/glue/kernel/irqlock.rs, spinlocks that keep interrupts off. Included by the C
  * side of each module that has such locks: an object file belongs to one module only.
  */
 
@@ -19,6 +19,7 @@ void zernel_helper_irqlock_init(spinlock_t *lock, const char *name, struct lock_
 #endif
 }
 
+#ifdef CONFIG_PREEMPT_RT
 unsigned long zernel_helper_irqlock_lock(spinlock_t *lock)
 {
 	unsigned long flags;
@@ -27,17 +28,37 @@ unsigned long zernel_helper_irqlock_lock(spinlock_t *lock)
 	return flags;
 }
 
+void zernel_helper_irqlock_unlock(spinlock_t *lock, unsigned long flags)
+{
+	spin_unlock_irqrestore(lock, flags);
+}
+#endif
+
 bool zernel_helper_irqlock_trylock(spinlock_t *lock, unsigned long *flags)
 {
 	return spin_trylock_irqsave(lock, *flags);
 }
 
-void zernel_helper_irqlock_unlock(spinlock_t *lock, unsigned long flags)
+void zernel_helper_irqlock_assert_held(spinlock_t *lock)
 {
-	spin_unlock_irqrestore(lock, flags);
+	lockdep_assert_held(lock);
 }
 
-void zernel_helper_irqlock_assert_held(spinlock_t *lock)
+void zernel_helper_rawlock_init(raw_spinlock_t *lock, const char *name, struct lock_class_key *key)
+{
+#ifdef CONFIG_DEBUG_SPINLOCK
+	__raw_spin_lock_init(lock, name, key, LD_WAIT_SPIN);
+#else
+	raw_spin_lock_init(lock);
+#endif
+}
+
+bool zernel_helper_rawlock_trylock(raw_spinlock_t *lock, unsigned long *flags)
+{
+	return raw_spin_trylock_irqsave(lock, *flags);
+}
+
+void zernel_helper_rawlock_assert_held(raw_spinlock_t *lock)
 {
 	lockdep_assert_held(lock);
 }

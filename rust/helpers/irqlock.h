@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* A spinlock that keeps interrupts off: helpers of rust/glue/kernel/irqlock.rs. */
+/* Spinlocks that keep interrupts off: helpers of rust/glue/kernel/irqlock.rs. */
 #ifndef ZERNEL_IRQLOCK_H
 #define ZERNEL_IRQLOCK_H
 
@@ -13,5 +13,8 @@ unsigned long zernel_helper_irqlock_lock(spinlock_t *lock);
 bool zernel_helper_irqlock_trylock(spinlock_t *lock, unsigned long *flags);
 void zernel_helper_irqlock_unlock(spinlock_t *lock, unsigned long flags);
 void zernel_helper_irqlock_assert_held(spinlock_t *lock);
+void zernel_helper_rawlock_init(raw_spinlock_t *lock, const char *name, struct lock_class_key *key);
+bool zernel_helper_rawlock_trylock(raw_spinlock_t *lock, unsigned long *flags);
+void zernel_helper_rawlock_assert_held(raw_spinlock_t *lock);
 
 #endif /* ZERNEL_IRQLOCK_H */

@@ -30,26 +30,24 @@ void zernel_helper_cgroup_known(struct cgroup *cgrp, bool is)
 	smp_mb();
 }
 
+/* The first cgroup from this one up to the root that may be tracked. */
+struct cgroup *zernel_helper_cgroup_next_known(struct cgroup *cgrp)
+{
+	for (; cgrp; cgrp = cgroup_parent(cgrp))
+		if (atomic_read(known_of(cgrp)))
+			return cgrp;
+	return NULL;
+}
+
 /* Under RCU: may be true where it is not. */
 static bool may_be_tracked(struct task_struct *task)
 {
-	struct cgroup *cgrp;
-
-	for (cgrp = task_dfl_cgroup(task); cgrp; cgrp = cgroup_parent(cgrp))
-		if (atomic_read(known_of(cgrp)))
-			return true;
-	return false;
+	return zernel_helper_cgroup_next_known(task_dfl_cgroup(task));
 }
 
-/* Under RCU: a leader that has exited is left behind when its process moves. */
-static struct task_struct *first_living(struct task_struct *leader)
+bool zernel_helper_cgroup_is_below(struct cgroup *cgrp, struct cgroup *top)
 {
-	struct task_struct *thread;
-
-	for_each_thread(leader, thread)
-		if (!(READ_ONCE(thread->flags) & PF_EXITING))
-			return thread;
-	return NULL;
+	return cgroup_is_descendant(cgrp, top);
 }
 
 /*
@@ -85,6 +83,16 @@ size_t zernel_helper_processes_in(struct cgroup *cgrp, int *from, struct pid **f
 #else
 void zernel_helper_cgroup_known(struct cgroup *cgrp, bool is)
 {
+}
+
+struct cgroup *zernel_helper_cgroup_next_known(struct cgroup *cgrp)
+{
+	return NULL;
+}
+
+bool zernel_helper_cgroup_is_below(struct cgroup *cgrp, struct cgroup *top)
+{
+	return false;
 }
 
 static bool may_be_tracked(struct task_struct *task)

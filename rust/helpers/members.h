@@ -10,6 +10,8 @@ struct pid;
 struct task_struct;
 
 void zernel_helper_cgroup_known(struct cgroup *cgrp, bool is);
+struct cgroup *zernel_helper_cgroup_next_known(struct cgroup *cgrp);
+bool zernel_helper_cgroup_is_below(struct cgroup *cgrp, struct cgroup *top);
 size_t zernel_helper_processes_in(struct cgroup *cgrp, int *from, struct pid **found, size_t room);
 
 /* Defined in rust/glue/core/cgroup.rs. */

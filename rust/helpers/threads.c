@@ -20,6 +20,30 @@ struct task_struct *zernel_helper_thread_of(struct pid *pid)
 	return get_pid_task(pid, PIDTYPE_PID);
 }
 
+/* Under RCU: a leader that has exited is left behind when its process moves. */
+static struct task_struct *first_living(struct task_struct *leader)
+{
+	struct task_struct *thread;
+
+	for_each_thread(leader, thread)
+		if (!(READ_ONCE(thread->flags) & PF_EXITING))
+			return thread;
+	return NULL;
+}
+
+struct task_struct *zernel_helper_living_thread_of(struct pid *process)
+{
+	struct task_struct *task;
+
+	rcu_read_lock();
+	task = pid_task(process, PIDTYPE_TGID);
+	task = task ? first_living(task) : NULL;
+	if (task)
+		get_task_struct(task);
+	rcu_read_unlock();
+	return task;
+}
+
 void zernel_helper_thread_get(struct task_struct *task)
 {
 	get_task_struct(task);
@@ -163,14 +187,20 @@ int zernel_helper_thread_maps_any(struct task_struct *task, const char *names)
 /* Allocations from now on are charged to the memory cgroup of the process of @task, if any. */
 bool zernel_helper_charge_begin(struct zernel_charge *charge, struct task_struct *task)
 {
-	struct mm_struct *mm = get_task_mm(task);
+	bool found;
 
-	if (!mm)
-		return false;
-	charge->memcg = get_mem_cgroup_from_mm(mm);
-	charge->before = set_active_memcg(charge->memcg);
-	mmput_async(mm);
-	return true;
+	/*
+	 * Without a reference to the address space: its end would wait for ours, and with it the
+	 * mappings that keep other modules.
+	 */
+	task_lock(task);
+	found = task->mm && !(task->flags & PF_KTHREAD);
+	if (found)
+		charge->memcg = get_mem_cgroup_from_mm(task->mm);
+	task_unlock(task);
+	if (found)
+		charge->before = set_active_memcg(charge->memcg);
+	return found;
 }
 
 void zernel_helper_charge_end(struct zernel_charge *charge)

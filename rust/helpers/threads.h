@@ -11,6 +11,7 @@ struct pid_namespace;
 struct task_struct;
 
 struct task_struct *zernel_helper_thread_of(struct pid *pid);
+struct task_struct *zernel_helper_living_thread_of(struct pid *process);
 void zernel_helper_thread_get(struct task_struct *task);
 void zernel_helper_thread_put(struct task_struct *task);
 struct pid *zernel_helper_thread_process(struct task_struct *task);

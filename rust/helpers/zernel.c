@@ -25,13 +25,14 @@
 #endif
 
 #include "irqlock.c"
+#include "threads.c"
 #include "members.c"
 #include "nice.c"
-#include "threads.c"
 #include "hooks.c"
 #include "probes.c"
 #include "timer.c"
 #include "user.c"
+#include "waiters.c"
 #include "power.c"
 #include "readahead.c"
 #include "zernel_helpers.h"
@@ -266,9 +267,11 @@ void zernel_helper_slots_free(struct page *page)
 	__free_page(page);
 }
 
-struct workqueue_struct *zernel_helper_wq_create(void)
+struct workqueue_struct *zernel_helper_wq_create(bool urgent)
 {
-	return alloc_workqueue("zernel", WQ_UNBOUND | WQ_HIGHPRI, 0);
+	if (urgent)
+		return alloc_workqueue("zernel", WQ_UNBOUND | WQ_HIGHPRI, 0);
+	return alloc_workqueue("zernel_ordinary", WQ_UNBOUND, 0);
 }
 
 void zernel_helper_work_init(struct delayed_work *work, work_func_t func)
@@ -317,6 +320,11 @@ struct cgroup *zernel_helper_cgroup_of(struct pid *process)
 struct cgroup *zernel_helper_cgroup_parent(struct cgroup *cgrp)
 {
 	return cgroup_parent(cgrp);
+}
+
+struct cgroup *zernel_helper_cgroup_above(struct cgroup *cgrp, int level)
+{
+	return cgroup_ancestor(cgrp, level) ?: cgrp;
 }
 
 u64 zernel_helper_cgroup_id(struct cgroup *cgrp)
@@ -410,6 +418,11 @@ struct cgroup *zernel_helper_cgroup_of(struct pid *process)
 struct cgroup *zernel_helper_cgroup_parent(struct cgroup *cgrp)
 {
 	return NULL;
+}
+
+struct cgroup *zernel_helper_cgroup_above(struct cgroup *cgrp, int level)
+{
+	return cgrp;
 }
 
 u64 zernel_helper_cgroup_id(struct cgroup *cgrp)

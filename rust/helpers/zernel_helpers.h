@@ -47,6 +47,7 @@ void zernel_helper_watch_del(struct pid *pid, struct wait_queue_entry *entry);
 struct cgroup *zernel_helper_cgroup_from_fd(int fd, u32 *owner);
 struct cgroup *zernel_helper_cgroup_of(struct pid *process);
 struct cgroup *zernel_helper_cgroup_parent(struct cgroup *cgrp);
+struct cgroup *zernel_helper_cgroup_above(struct cgroup *cgrp, int level);
 u64 zernel_helper_cgroup_id(struct cgroup *cgrp);
 bool zernel_helper_cgroup_dead(struct cgroup *cgrp);
 void zernel_helper_cgroup_put(struct cgroup *cgrp);
@@ -59,7 +60,7 @@ void *zernel_helper_slots_address(struct page *page);
 void zernel_helper_slots_free(struct page *page);
 
 /* Workers. */
-struct workqueue_struct *zernel_helper_wq_create(void);
+struct workqueue_struct *zernel_helper_wq_create(bool urgent);
 void zernel_helper_work_init(struct delayed_work *work, work_func_t func);
 
 #endif /* ZERNEL_HELPERS_H */

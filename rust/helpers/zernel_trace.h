@@ -184,7 +184,8 @@ DEFINE_EVENT(zernel_slice, slice_failed,
 			 { 1, "timed_out" },		\
 			 { 2, "out_of_memory" },	\
 			 { 3, "not_responding" },	\
-			 { 4, "invalid_state" })
+			 { 4, "invalid_state" },	\
+			 { 5, "refused" })
 
 /* The outcome of an attempt to take a TSG off the GPU, for a request without a holder. */
 TRACE_EVENT(tsg_preempted,

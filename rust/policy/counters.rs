@@ -162,7 +162,7 @@ impl Counters {
             Verdict::TimedOut => &mut self.preempt_timeouts,
             Verdict::OutOfMemory => &mut self.preempt_no_memory,
             Verdict::NotResponding => &mut self.preempt_unresponsive,
-            Verdict::InvalidState => &mut self.preempt_invalid,
+            Verdict::InvalidState | Verdict::Refused => &mut self.preempt_invalid,
         };
         *count = count.saturating_add(1);
     }
@@ -324,13 +324,14 @@ mod tests {
             Verdict::OutOfMemory,
             Verdict::NotResponding,
             Verdict::InvalidState,
+            Verdict::Refused,
         ] {
             t.preempt(verdict);
         }
         t.preempt(Verdict::Done);
         assert_eq!((t.preempted, t.preempt_timeouts), (2, 1));
         assert_eq!((t.preempt_no_memory, t.preempt_unresponsive), (1, 1));
-        assert_eq!(t.preempt_invalid, 1);
+        assert_eq!(t.preempt_invalid, 2);
     }
 
     #[test]

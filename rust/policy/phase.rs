@@ -11,6 +11,7 @@ pub(crate) mod activity;
 pub(crate) mod detector;
 pub(crate) mod libraries;
 pub(crate) mod meter;
+pub(crate) mod running;
 pub(crate) mod task;
 pub(crate) mod waits;
 pub(crate) mod window;

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The steps to take the GPU away from a TSG that has no reason to give it back, and their outcome.
 //!
-//! The engine is taken away first, and the TSG is kept from it then. Where the first times out, the
-//! second may still succeed; where that fails too, the GPU does not respond, and is left alone until
-//! its provider says that it is back.
+//! The engine is taken away first, and the TSG is kept from it then. Where the first times out or
+//! fails, the second may still succeed. Where that times out too, the GPU does not respond, and is
+//! left alone until its provider says that it is back. Any other failure tells of this TSG alone: an
+//! answer that the provider does not know, which the owner of the TSG may have brought about, must
+//! not end the service of the GPU for all.
 
 /// The answer of a call to the provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,9 +16,11 @@ pub(crate) enum Answer {
     TimedOut,
     /// There was no memory for it.
     OutOfMemory,
-    /// The GPU or its driver failed.
+    /// The driver failed, in a way that says nothing of the GPU.
     Failed,
-    /// The hardware cannot do it in the state that it is in.
+    /// The hardware cannot do it to this TSG.
+    Refused,
+    /// The GPU is in no state for it.
     InvalidState,
     /// The TSG is gone.
     Gone,
@@ -35,12 +39,19 @@ pub(crate) enum Verdict {
     NotResponding,
     /// The GPU is in no state for it: the TSG goes on.
     InvalidState,
+    /// This TSG cannot be taken off: it goes on, and others do not.
+    Refused,
 }
 
 impl Verdict {
     /// True if the TSG is off the GPU.
     pub(crate) fn is_off(self) -> bool {
         matches!(self, Self::Done | Self::TimedOut)
+    }
+
+    /// True if it says nothing of other TSGs.
+    pub(crate) fn concerns_one(self) -> bool {
+        self.is_off() || self == Self::Refused
     }
 }
 
@@ -87,7 +98,7 @@ impl Attempt {
             (Next::Over(verdict), _) => Next::Over(verdict),
             // No other TSG could have the GPU.
             (_, Answer::Gone) => Next::Over(Verdict::Done),
-            (Next::Preempt, Answer::Done) => Next::Disable,
+            (Next::Preempt, Answer::Done | Answer::Failed) => Next::Disable,
             (Next::Preempt, Answer::TimedOut) => {
                 self.timed_out = true;
                 Next::Disable
@@ -96,7 +107,8 @@ impl Attempt {
             (Next::Disable, Answer::Done) => Next::Over(Verdict::Done),
             (_, Answer::OutOfMemory) => Next::Over(Verdict::OutOfMemory),
             (_, Answer::InvalidState) => Next::Over(Verdict::InvalidState),
-            (_, Answer::TimedOut | Answer::Failed) => Next::Over(Verdict::NotResponding),
+            (_, Answer::Refused | Answer::Failed) => Next::Over(Verdict::Refused),
+            (_, Answer::TimedOut) => Next::Over(Verdict::NotResponding),
         };
     }
 }
@@ -106,11 +118,12 @@ impl Attempt {
 mod tests {
     use super::*;
 
-    const ANSWERS: [Answer; 6] = [
+    const ANSWERS: [Answer; 7] = [
         Answer::Done,
         Answer::TimedOut,
         Answer::OutOfMemory,
         Answer::Failed,
+        Answer::Refused,
         Answer::InvalidState,
         Answer::Gone,
     ];
@@ -148,7 +161,7 @@ mod tests {
     fn each_failure_has_its_verdict() {
         for (answer, verdict) in [
             (Answer::OutOfMemory, Verdict::OutOfMemory),
-            (Answer::Failed, Verdict::NotResponding),
+            (Answer::Refused, Verdict::Refused),
             (Answer::InvalidState, Verdict::InvalidState),
             (Answer::Gone, Verdict::Done),
         ] {
@@ -156,6 +169,21 @@ mod tests {
             assert_eq!(after(true, &[Answer::Done, answer]), Next::Over(verdict));
             assert_eq!(after(false, &[answer]), Next::Over(verdict));
         }
+    }
+
+    #[test]
+    fn a_failure_concerns_the_tsg_alone() {
+        assert_eq!(after(true, &[Answer::Failed]), Next::Disable);
+        let off = after(true, &[Answer::Failed, Answer::Done]);
+        assert_eq!(off, Next::Over(Verdict::Done));
+        for first in [Answer::Done, Answer::Failed, Answer::TimedOut] {
+            let failed = after(true, &[first, Answer::Failed]);
+            assert_eq!(failed, Next::Over(Verdict::Refused));
+        }
+        let failed = after(false, &[Answer::Failed]);
+        assert_eq!(failed, Next::Over(Verdict::Refused));
+        assert!(Verdict::Refused.concerns_one() && !Verdict::Refused.is_off());
+        assert!(!Verdict::NotResponding.concerns_one() && !Verdict::OutOfMemory.concerns_one());
     }
 
     #[test]

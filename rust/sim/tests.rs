@@ -222,3 +222,56 @@ mod tests {
         Ok(())
     }
 }
+
+/// Tests of the reports to `zernel.ko`, of the GPUs that it knows.
+#[kernel::macros::kunit_tests(zernel_sim_bell)]
+mod bell {
+    use crate::{
+        glue::{
+            irqlock::{
+                new_raw_lock,
+                RawLock, //
+            },
+            provider_side::Start,
+            time::now_ns, //
+        },
+        hub, //
+    };
+    use kernel::prelude::*;
+
+    #[pin_data]
+    struct Driver {
+        #[pin]
+        lock: RawLock<()>,
+    }
+
+    /// More than `zernel.ko` keeps before its worker counts them.
+    const STARTS: u32 = 256;
+
+    #[test]
+    fn it_rings_in_any_context() -> Result {
+        let bell = hub::get()?.bell(0);
+        let driver = KBox::pin_init(
+            pin_init!(Driver {
+                lock <- new_raw_lock!((), c"zernel_sim_driver"),
+            }),
+            GFP_KERNEL,
+        )?;
+        // As in the interrupt of a driver: the checks of the debug and the real-time kernel find a
+        // lock that sleeps.
+        let guard = driver.lock.lock();
+        bell.ring();
+        for _ in 0..STARTS {
+            bell.started(&Start {
+                tsg: u64::MAX,
+                at: now_ns(),
+                since: None,
+                switch: 0,
+            });
+        }
+        drop(guard);
+        // The test is the report that does not come.
+        assert!(hub::get().is_ok());
+        Ok(())
+    }
+}

@@ -198,8 +198,7 @@ impl miscdev::Device for Client {
         let Ok(stream) = me.stream() else {
             return Readiness::Failed;
         };
-        table.register_wait(file, stream.ready());
-        match stream.state() {
+        match stream.poll(file, &table) {
             State::Stopped => Readiness::Failed,
             State::Empty => Readiness::Idle,
             State::Filled => Readiness::Readable,

@@ -9,7 +9,10 @@ use crate::{
         },
         identity::Viewer, //
     },
-    policy::level::Level,
+    policy::{
+        class::Effective,
+        level::Level, //
+    },
     registry::{
         self,
         gpu,
@@ -22,27 +25,29 @@ use kernel::{
     prelude::*, //
 };
 
-/// TSGs written with the registry locked once.
-const BATCH: usize = 64;
-
 /// The file `state`.
 pub(crate) struct State;
 
 impl Show for State {
     fn show(out: &mut Text) -> Result {
-        registry::with(|r| head(r, out))??;
+        head(out)?;
+        let mut gpu = gpu::Id(0);
+        while let Some(found) = registry::with(|r| gpu_from(r, gpu))? {
+            write_gpu(&found, out)?;
+            gpu = gpu::Id(found.id.saturating_add(1));
+        }
         let viewer = Viewer::current();
-        let mut from = Some(tsg::Id::FIRST);
-        while let Some(id) = from {
-            from = registry::with(|r| tsgs(r, id, &viewer, out))??;
+        let mut from = tsg::Id::FIRST;
+        while let Some(found) = registry::with(|r| tsg_from(r, from, &viewer))? {
+            write_tsg(&found, out)?;
+            from = tsg::Id(found.id).after();
         }
         Ok(())
     }
 }
 
-fn head(registry: &Registry, out: &mut Text) -> Result {
-    let (gpus, tsgs, assignments) = registry.population();
-    let t = registry.tunables();
+fn head(out: &mut Text) -> Result {
+    let ((gpus, tsgs, assignments), t) = registry::with(|r| (r.population(), *r.tunables()))?;
     out.write_fmt(fmt!(
         "enabled {} user_control {} gpus {} tsgs {} assignments {}\n",
         u8::from(t.enabled()),
@@ -59,57 +64,102 @@ fn head(registry: &Registry, out: &mut Text) -> Result {
             level.interleave().number()
         ))?;
     }
-    let mut from = gpu::Id(0);
-    while let Some((id, gpu)) = registry.gpu_from(from) {
-        out.write_fmt(fmt!(
-            "gpu {} handle {} tsgs {} pending {} suspended {} retrying {} applied {} retries {} errors {}\n",
-            id.0,
-            gpu.handle.0,
-            gpu.tsgs,
-            gpu.pending,
-            u8::from(gpu.suspended),
-            u8::from(gpu.retrying),
-            gpu.applied,
-            gpu.retries,
-            gpu.errors
-        ))?;
-        from = gpu::Id(id.0 + 1);
-    }
     Ok(())
 }
 
-/// Writes some TSGs from `from` on; returns where to go on.
-fn tsgs(
-    registry: &Registry,
-    from: tsg::Id,
-    viewer: &Viewer,
-    out: &mut Text,
-) -> Result<Option<tsg::Id>> {
-    let mut from = from;
-    for _ in 0..BATCH {
-        let Some((id, tsg)) = registry.tsg_from(from, viewer) else {
-            return Ok(None);
-        };
-        let level = tsg.effective.level.map_or(-1, |l| l.number() as i32);
-        out.write_fmt(fmt!(
-            "tsg {} gpu {} handle {} pid {} uid {} compute {} shared {} level {} source {} \
-             timeslice_us {} default_us {} managed {} queued {} failed {}\n",
-            id.0,
-            tsg.gpu.0,
-            tsg.handle,
-            viewer.number_of(&tsg.owner.process),
-            tsg.owner.uid.0,
-            u8::from(tsg.traits.compute),
-            u8::from(tsg.traits.shared),
-            level,
-            tsg.effective.source() as u32,
-            tsg.current.map_or(0, |hw| hw.timeslice.0),
-            tsg.original.map_or(0, |hw| hw.timeslice.0),
-            u8::from(tsg.managed),
-            u8::from(tsg.queued.is_some()),
-            u8::from(tsg.failed)
-        ))?;
-        from = id.after();
-    }
-    Ok(Some(from))
+/// A GPU, copied with the registry locked and written without: that takes memory.
+struct GpuLine {
+    id: u64,
+    handle: u64,
+    tsgs: u32,
+    pending: u32,
+    suspended: bool,
+    retrying: bool,
+    calls: [u64; 3],
+}
+
+fn gpu_from(registry: &Registry, from: gpu::Id) -> Option<GpuLine> {
+    let (id, gpu) = registry.gpu_from(from)?;
+    Some(GpuLine {
+        id: id.0,
+        handle: gpu.handle.0,
+        tsgs: gpu.tsgs,
+        pending: gpu.pending,
+        suspended: gpu.suspended,
+        retrying: gpu.retrying,
+        calls: [gpu.applied, gpu.retries, gpu.errors],
+    })
+}
+
+fn write_gpu(gpu: &GpuLine, out: &mut Text) -> Result {
+    let [applied, retries, errors] = gpu.calls;
+    out.write_fmt(fmt!(
+        "gpu {} handle {} tsgs {} pending {} suspended {} retrying {} applied {} retries {} errors {}\n",
+        gpu.id,
+        gpu.handle,
+        gpu.tsgs,
+        gpu.pending,
+        u8::from(gpu.suspended),
+        u8::from(gpu.retrying),
+        applied,
+        retries,
+        errors
+    ))?;
+    Ok(())
+}
+
+/// The same of a TSG.
+struct TsgLine {
+    id: u64,
+    gpu: u64,
+    handle: u64,
+    pid: u32,
+    uid: u32,
+    traits: tsg::Traits,
+    effective: Effective,
+    slices: [u32; 2],
+    managed: bool,
+    queued: bool,
+    failed: bool,
+}
+
+fn tsg_from(registry: &Registry, from: tsg::Id, viewer: &Viewer) -> Option<TsgLine> {
+    let (id, tsg) = registry.tsg_from(from, viewer)?;
+    let slice = |hardware: Option<tsg::Hardware>| hardware.map_or(0, |hw| hw.timeslice.0);
+    Some(TsgLine {
+        id: id.0,
+        gpu: tsg.gpu.0,
+        handle: tsg.handle,
+        pid: viewer.number_of(&tsg.owner.process),
+        uid: tsg.owner.uid.0,
+        traits: tsg.traits,
+        effective: tsg.effective,
+        slices: [slice(tsg.current), slice(tsg.original)],
+        managed: tsg.managed,
+        queued: tsg.queued.is_some(),
+        failed: tsg.failed,
+    })
+}
+
+fn write_tsg(tsg: &TsgLine, out: &mut Text) -> Result {
+    let [current, original] = tsg.slices;
+    out.write_fmt(fmt!(
+        "tsg {} gpu {} handle {} pid {} uid {} compute {} shared {} level {} source {} \
+         timeslice_us {} default_us {} managed {} queued {} failed {}\n",
+        tsg.id,
+        tsg.gpu,
+        tsg.handle,
+        tsg.pid,
+        tsg.uid,
+        u8::from(tsg.traits.compute),
+        u8::from(tsg.traits.shared),
+        tsg.effective.level.map_or(-1, |l| l.number() as i32),
+        tsg.effective.source() as u32,
+        current,
+        original,
+        u8::from(tsg.managed),
+        u8::from(tsg.queued),
+        u8::from(tsg.failed)
+    ))?;
+    Ok(())
 }

@@ -32,6 +32,15 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
+    /// No record can be made.
+    pub(crate) fn of_record(error: Error) -> Self {
+        match error {
+            ENOSPC => Self::TableFull,
+            error if error == errno::over_quota() => Self::OverQuota,
+            error => Self::Kernel(error),
+        }
+    }
+
     /// The errno for user space.
     pub(crate) fn errno(self) -> Error {
         match self {

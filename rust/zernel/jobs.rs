@@ -21,7 +21,10 @@ pub(crate) mod task_reaper;
 
 use crate::{
     glue::{
-        process::Kicks,
+        process::{
+            self,
+            Kicks, //
+        },
         watch,
         work::{
             Kick,
@@ -64,7 +67,7 @@ impl Jobs {
             task_reaper: Arc::pin_init(Worker::new(TaskReaper::new(owners.clone())), GFP_KERNEL)?,
             owners,
             cgroup_sync: CgroupSync::worker()?,
-            record_reaper: Arc::pin_init(Worker::new(RecordReaper), GFP_KERNEL)?,
+            record_reaper: Arc::pin_init(Worker::new(RecordReaper::new()), GFP_KERNEL)?,
             sampler: Arc::pin_init(Worker::new(Sampler::new()?), GFP_KERNEL)?,
         })
     }
@@ -105,16 +108,19 @@ impl Jobs {
 
 impl Drop for Sampling {
     fn drop(&mut self) {
-        self.record_reaper.cancel_sync();
-        self.sampler.cancel_sync();
+        self.record_reaper.end();
+        // Those that still ask are nobody's any more.
+        process::take_asked(drop);
+        self.sampler.end();
         self.sampler.clear();
-        self.cgroup_sync.cancel_sync();
+        process::take_rung(|_| ());
+        self.cgroup_sync.end();
     }
 }
 
 impl Drop for Jobs {
     fn drop(&mut self) {
-        self.task_reaper.cancel_sync();
+        self.task_reaper.end();
         // Watches that fired in the meantime: their targets are nobody's any more.
         watch::take_fired(|_, _| ());
     }

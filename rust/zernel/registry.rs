@@ -3,12 +3,15 @@
 //!
 //! # Locking
 //!
-//! One mutex protects all of it. Order: provider's locks → registry → ring of a stream. Nothing
-//! that may wait for a provider or for user memory happens under it: workers take a [`pass::Step`],
-//! drop the lock, call, and take the lock again; the device copies before and after.
+//! One spinlock protects all of it. Order: provider's locks → registry → streams. It is
+//! held for a short time that depends on no number of objects: walks go in pieces ([`after`]), and
+//! memory is there before. Workers take a [`Step`], drop the lock, call their provider, and take the
+//! lock again; the device copies before and after.
 //!
-//! [`pass::Step`]: crate::worker::pass::Step
+//! [`Step`]: step::Step
 
+pub(crate) mod after;
+mod arrival;
 pub(crate) mod assignments;
 pub(crate) mod class;
 pub(crate) mod control;
@@ -17,6 +20,7 @@ pub(crate) mod gpu;
 pub(crate) mod gpu_time;
 pub(crate) mod groups;
 pub(crate) mod levels;
+pub(crate) mod look;
 pub(crate) mod metered;
 pub(crate) mod meters;
 mod place;
@@ -29,12 +33,15 @@ pub(crate) mod sleep;
 mod states;
 pub(crate) mod step;
 pub(crate) mod steps;
+mod target;
 #[cfg(zernel_kunit)]
 mod tests;
 pub(crate) mod told;
 pub(crate) mod tsg;
 pub(crate) mod tuning;
 pub(crate) mod turns;
+pub(crate) mod view;
+mod walks;
 
 use crate::{
     glue::{
@@ -43,7 +50,10 @@ use crate::{
             Viewer, //
         },
         lock,
-        slots::PER_PAGE,
+        rcu::{
+            Publication,
+            Writer, //
+        },
         time::now_ns,
         trace,
         work::{
@@ -66,10 +76,10 @@ use crate::{
         keys::Keys,
         stats::Gone, //
     },
-    stream::Streams,
     tracking::owners::Owners,
     tuned, //
 };
+use after::After;
 use assignments::{
     Assignments,
     Target, //
@@ -88,7 +98,12 @@ use shares::Shares;
 use told::Tidings;
 use tsg::{
     Tsg,
+    Tsgs,
     Want, //
+};
+use view::{
+    View,
+    VIEW, //
 };
 
 /// The registry.
@@ -104,7 +119,7 @@ pub(crate) struct Registry {
     last_id: u64,
     gpus: RBTree<gpu::Id, Gpu>,
     gpu_count: u32,
-    tsgs: RBTree<tsg::Id, Tsg>,
+    tsgs: Tsgs,
     tsg_count: u32,
     handles: RBTree<(gpu::Id, u64), tsg::Id>,
     users: RBTree<(Uid, tsg::Id), ()>,
@@ -113,14 +128,11 @@ pub(crate) struct Registry {
     assignments: Assignments,
     groups: Groups,
     queue: Queue,
-    streams: Streams,
     /// TSGs that became compute TSGs, or ceased to be ones.
     conversions: u64,
-    /// Pages of slots per user.
-    pages: RBTree<Uid, u32>,
     keys: Keys,
     /// The counters of GPUs that are gone.
-    gone_requests: Gone,
+    gone_requests: Arc<Gone>,
     gone_levels: Levels,
     /// Id of the first level of all GPUs together.
     first_level: u64,
@@ -134,12 +146,20 @@ pub(crate) struct Registry {
     owners: Option<(Arc<Owners>, Kick)>,
     /// Prefers threads of requests; `None` in tests.
     boosts: Option<Arc<Worker<Boosts>>>,
+    /// Left by changes, for [`with`].
+    after: After,
+    /// The part that is read without the lock.
+    view: Arc<View>,
+    writer: Writer,
 }
 
-lock::global!(REGISTRY: KBox<Registry>);
+lock::global!(REGISTRY: KBox<Registry>, SpinLock);
+
+/// Lists of each table that is read without the lock, as a power of two.
+const BITS: u32 = 14;
 
 /// Keeps the registry there; it is emptied when this is dropped.
-pub(crate) struct Installed(());
+pub(crate) struct Installed(#[expect(dead_code, reason = "it is dropped")] Publication<View>);
 
 impl Installed {
     /// Makes the registry usable; called once, when the module is loaded.
@@ -148,13 +168,14 @@ impl Installed {
         owners: Arc<Owners>,
         boosts: Arc<Worker<Boosts>>,
     ) -> Result<Self> {
-        let mut registry = Registry::new(now_ns() / 1000, Some(reaper.clone()))?;
+        let view = View::new(BITS)?;
+        let mut registry = Registry::new(now_ns() / 1000, Some(reaper.clone()), view.clone())?;
         registry.owners = Some((owners, reaper));
         registry.boosts = Some(boosts);
         tuned::publish(&registry.tunables);
         let registry = KBox::new(registry, GFP_KERNEL)?;
         *lock().lock() = Some(registry);
-        Ok(Self(()))
+        Ok(Self(Publication::new(&VIEW, view)))
     }
 }
 
@@ -166,15 +187,63 @@ impl Drop for Installed {
     }
 }
 
-/// Calls `f` with the registry locked.
+/// Calls `f` with the registry locked: it does not sleep, and its time is bounded. What it leaves is
+/// done then, with the lock taken for short times.
 ///
 /// # Errors
 ///
 /// `ENODEV` the module is on its way out.
 pub(crate) fn with<T>(f: impl FnOnce(&mut Registry) -> T) -> Result<T> {
+    let (result, left) = locked(|registry| (f(registry), registry.after.take()))?;
+    if let Some(left) = left {
+        finish(left);
+    }
+    Ok(result)
+}
+
+/// The registry, for a walk of a worker: its lock is taken for each piece.
+pub(crate) trait Locked {
+    /// As [`with`].
+    ///
+    /// # Errors
+    ///
+    /// `ENODEV` the module is on its way out.
+    fn locked<T>(&mut self, f: impl FnOnce(&mut Registry) -> T) -> Result<T>;
+}
+
+/// The module's registry.
+pub(crate) struct Global;
+
+impl Locked for Global {
+    fn locked<T>(&mut self, f: impl FnOnce(&mut Registry) -> T) -> Result<T> {
+        with(f)
+    }
+}
+
+/// One that nobody else has, in tests.
+#[cfg(zernel_kunit)]
+impl Locked for Registry {
+    fn locked<T>(&mut self, f: impl FnOnce(&mut Registry) -> T) -> Result<T> {
+        Ok(f(self))
+    }
+}
+
+fn locked<T>(f: impl FnOnce(&mut Registry) -> T) -> Result<T> {
     let mut guard = lock().lock();
     let registry = guard.as_mut().ok_or(ENODEV)?;
-    Ok(f(registry))
+    let result = f(registry);
+    registry.show();
+    Ok(result)
+}
+
+fn finish(mut left: After) {
+    loop {
+        left.finish();
+        // Without a registry there is nothing to bring in line.
+        if !locked(|registry| registry.go_on(&mut left)).unwrap_or(false) {
+            return;
+        }
+    }
 }
 
 impl Registry {
@@ -186,14 +255,14 @@ impl Registry {
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(crate) fn new(last_id: u64, reaper: Option<Kick>) -> Result<Self> {
+    pub(crate) fn new(last_id: u64, reaper: Option<Kick>, view: Arc<View>) -> Result<Self> {
         Ok(Self {
             tunables: Tunables::new(),
             counters: Counters::default(),
             last_id: last_id + LEVEL_IDS,
             gpus: RBTree::new(),
             gpu_count: 0,
-            tsgs: RBTree::new(),
+            tsgs: Tsgs::new(),
             tsg_count: 0,
             handles: RBTree::new(),
             users: RBTree::new(),
@@ -202,9 +271,7 @@ impl Registry {
             assignments: Assignments::new(),
             groups: Groups::new(),
             queue: Queue::new(),
-            streams: Streams::new(),
             conversions: 0,
-            pages: RBTree::new(),
             keys: Keys::new(),
             gone_requests: Gone::new()?,
             gone_levels: Levels::default(),
@@ -214,7 +281,15 @@ impl Registry {
             reaper,
             owners: None,
             boosts: None,
+            after: After::default(),
+            view,
+            writer: Writer::new(),
         })
+    }
+
+    /// Shows changes of TSGs to those who read without the lock.
+    fn show(&mut self) {
+        self.tsgs.show(&self.writer);
     }
 
     fn new_id(&mut self) -> u64 {
@@ -242,11 +317,6 @@ impl Registry {
         &self.tunables
     }
 
-    /// The streams of events.
-    pub(crate) fn streams(&mut self) -> &mut Streams {
-        &mut self.streams
-    }
-
     /// The first GPU with an id of at least `from`.
     pub(crate) fn gpu_from(&self, from: gpu::Id) -> Option<(gpu::Id, &Gpu)> {
         let cursor = self.gpus.cursor_lower_bound(&from)?;
@@ -257,8 +327,7 @@ impl Registry {
     /// The first TSG with an id of at least `from` that `viewer` may see.
     pub(crate) fn tsg_from(&self, from: tsg::Id, viewer: &Viewer) -> Option<(tsg::Id, &Tsg)> {
         let id = if viewer.sees_all() {
-            let cursor = self.tsgs.cursor_lower_bound(&from)?;
-            *cursor.current().0
+            self.tsg_id(from)?
         } else {
             let cursor = self.users.cursor_lower_bound(&(viewer.uid(), from))?;
             let (&(uid, id), ()) = cursor.current();
@@ -277,10 +346,8 @@ impl Registry {
 
     /// The first TSG of a process or thread with an id of at least `from`.
     pub(crate) fn member_from(&self, target: Target, from: tsg::Id) -> Option<(tsg::Id, &Tsg)> {
-        let cursor = self.members.cursor_lower_bound(&(target, from))?;
-        let (&(owner, id), ()) = cursor.current();
-        let is_member = owner == target;
-        Some((id, self.tsgs.get(&id).filter(|_| is_member)?))
+        let id = self.member_id(target, from)?;
+        Some((id, self.tsgs.get(&id)?))
     }
 
     /// True if a TSG's process is in a cgroup or below it.
@@ -291,12 +358,6 @@ impl Registry {
     /// GPUs that have come and gone.
     pub(crate) fn gpu_changes(&self) -> u64 {
         self.gpu_changes
-    }
-
-    /// Slots that are allocated.
-    pub(crate) fn slots(&self) -> u64 {
-        let pages = self.pages.values().map(|&pages| u64::from(pages));
-        pages.sum::<u64>() * PER_PAGE as u64
     }
 
     /// The TSG of a GPU with the first handle behind `after`, and that handle.
@@ -383,8 +444,7 @@ impl Registry {
             if let Some(group) = &tsg.requests {
                 group.set_level(effective.level);
             }
-            let streams = (&mut self.streams, &self.groups);
-            told::tell(streams, Tidings::Class, id, tsg, 0);
+            told::tell(&self.groups, Tidings::Class, id, tsg, 0);
         }
         if gpu.closing {
             return;
@@ -407,54 +467,18 @@ impl Registry {
         }
     }
 
+    /// True if another class is in force for a TSG than it has been brought in line with.
+    pub(crate) fn is_to_follow(&self, id: tsg::Id) -> bool {
+        self.tsgs.get(&id).is_some_and(|tsg| {
+            self.resolve(tsg, self.assignments.get(Target::Tsg(id))) != tsg.effective
+        })
+    }
+
     /// Brings a TSG in line if another class is in force for it now. Other news about it repeats no
     /// settings that the provider refused, for its owner decides the number of these.
     fn reclass(&mut self, id: tsg::Id) {
-        let Some(tsg) = self.tsgs.get(&id) else {
-            return;
-        };
-        if self.resolve(tsg, self.assignments.get(Target::Tsg(id))) != tsg.effective {
+        if self.is_to_follow(id) {
             self.refresh(id);
-        }
-    }
-
-    /// Brings every TSG in line.
-    fn refresh_all(&mut self) {
-        let mut from = tsg::Id::FIRST;
-        while let Some(cursor) = self.tsgs.cursor_lower_bound(&from) {
-            let id = *cursor.current().0;
-            self.refresh(id);
-            from = id.after();
-        }
-    }
-
-    /// Brings every TSG in line that a target names.
-    fn refresh_target(&mut self, target: Target) {
-        match target {
-            Target::Tsg(id) => self.refresh(id),
-            Target::Process(_) | Target::Thread(_) => self.refresh_members(target),
-            Target::Cgroup(top) => {
-                let mut next = Some(top);
-                while let Some(id) = next {
-                    let (changed, after) = self.groups.update(top, id);
-                    if changed {
-                        self.refresh_members(Target::Cgroup(id));
-                    }
-                    next = after;
-                }
-            }
-        }
-    }
-
-    fn refresh_members(&mut self, target: Target) {
-        let mut from = tsg::Id::FIRST;
-        while let Some(cursor) = self.members.cursor_lower_bound(&(target, from)) {
-            let (&(owner, id), ()) = cursor.current();
-            if owner != target {
-                return;
-            }
-            self.refresh(id);
-            from = id.after();
         }
     }
 }

@@ -11,6 +11,7 @@
 pub(crate) mod boost;
 pub(crate) mod group;
 pub(crate) mod keys;
+pub(crate) mod share;
 pub(crate) mod sleep;
 pub(crate) mod slot;
 pub(crate) mod starts;

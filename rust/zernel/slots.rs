@@ -3,10 +3,7 @@
 
 use crate::{
     glue::{
-        identity::{
-            self,
-            Uid, //
-        },
+        identity,
         memory::account_nowait,
         slots::{
             Mapping,
@@ -16,8 +13,10 @@ use crate::{
         }, //
     },
     policy::request::record::Cause,
-    registry,
-    request::slot::Slot, //
+    request::{
+        share::Charge,
+        slot::Slot, //
+    },
 };
 use kernel::{
     mm::virt::VmaNew,
@@ -44,42 +43,17 @@ fn with_room<T>(mut f: impl FnMut() -> Result<T>) -> Result<T> {
     f()
 }
 
-/// A page that counts against the share of its user.
-///
-/// # Invariants
-///
-/// The registry counts it for `user`.
-struct Charge {
-    user: Uid,
-}
-
-impl Charge {
-    fn new() -> Result<Self> {
-        let (user, unbound) = (identity::caller_uid(), identity::caller_is_unbound());
-        registry::with(|r| r.charge_page(user, unbound))??;
-        // INVARIANT: Just counted.
-        Ok(Self { user })
-    }
-}
-
-impl Drop for Charge {
-    fn drop(&mut self) {
-        // Without a registry nothing is counted.
-        let _ = registry::with(|r| r.uncharge_page(self.user));
-    }
-}
-
 /// A page of slots.
 struct Page {
     memory: Arc<SlotPage>,
     slots: KVec<Option<Arc<Slot>>>,
-    _charge: Charge,
+    charge: Charge,
 }
 
 impl Page {
     /// Does not wait for memory.
     fn new(memory: SlotPage) -> Result<Self> {
-        let charge = Charge::new()?;
+        let charge = Charge::new(identity::caller_uid(), identity::caller_is_unbound())?;
         let mut slots = KVec::with_capacity(PER_PAGE, account_nowait())?;
         for _ in 0..PER_PAGE {
             slots.push(None, account_nowait())?;
@@ -87,7 +61,7 @@ impl Page {
         Ok(Self {
             memory: Arc::new(memory, account_nowait())?,
             slots,
-            _charge: charge,
+            charge,
         })
     }
 
@@ -95,7 +69,8 @@ impl Page {
     fn slot(&mut self, number: usize) -> Result<&Arc<Slot>> {
         let place = self.slots.get_mut(number).ok_or(ENXIO)?;
         if place.is_none() {
-            *place = Some(Slot::make(SlotWords::new(self.memory.clone(), number))?);
+            let words = SlotWords::new(self.memory.clone(), number);
+            *place = Some(Slot::make(words, self.charge.timers.clone())?);
         }
         place.as_ref().ok_or(ENXIO)
     }
@@ -132,7 +107,7 @@ impl Slots {
     /// # Errors
     ///
     /// `EPERM` executable; `EINVAL` private, or beyond the slots; `EDQUOT` the user has
-    /// [`PAGES_PER_USER`](registry::requests::PAGES_PER_USER) pages; `ENOMEM`. No page was made then.
+    /// its share of pages; `ENOMEM`. No page was made then.
     pub(crate) fn map(&mut self, vma: &VmaNew) -> Result {
         let mapping = Mapping::new(vma, MAX_PAGES)?;
         let pages = mapping.pages.clone();

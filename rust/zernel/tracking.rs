@@ -3,20 +3,24 @@
 //!
 //! # Locking
 //!
-//! One mutex protects the table. It is taken in system calls, by the record reaper, and by threads that a
-//! tracked thread has made, in task work: never in the scheduler, or in a probe. Under it are locked
-//! the waits of a thread, the wait queue of a pid, alarms, and the table of nice values. Memory that a
-//! cgroup pays for is not waited for with the table locked.
+//! One spinlock protects the table. It is taken in system calls, by workers, and by tracked threads
+//! as they begin to be recorded, or exit: never in the scheduler. Each look or change takes it anew
+//! for a few records at most, however many there are, so that nobody waits for long: sums are kept
+//! up as records change, and walks go from key to key. Under it are locked the waits of a thread,
+//! the wait queue of a pid, alarms, and the table of nice values. Memory is not waited for with the
+//! table locked.
 
 mod ending;
 pub(crate) mod follow;
 pub(crate) mod group;
 pub(crate) mod groups;
+mod keeper;
 mod members;
 pub(crate) mod owners;
 pub(crate) mod probes;
 pub(crate) mod program;
 pub(crate) mod programs;
+mod switch;
 mod table;
 
 pub(crate) use crate::glue::process;
@@ -28,13 +32,17 @@ use crate::{
         memory,
         scheduler_hooks::{
             self,
+            Change,
             Record, //
         },
         thread::Thread,
         work::Kick, //
     },
-    nice::Table, //
+    nice::Table,
+    policy::units::Ns, //
 };
+pub(crate) use keeper::scan_asked;
+
 use kernel::{
     prelude::*,
     sync::Arc, //
@@ -44,10 +52,14 @@ use process::{
     Process,
     Setting, //
 };
+use switch::{
+    Needed,
+    Switch, //
+};
 pub(crate) use table::Tracking;
 
 /// Threads looked at with the table locked once.
-pub(crate) const BATCH: usize = 64;
+pub(crate) const BATCH: usize = 4;
 
 /// A look at the threads of a process begins anew so often if some have come meanwhile.
 const LOOKS: usize = 8;
@@ -63,10 +75,26 @@ pub(crate) enum Target {
     },
 }
 
-lock::global!(TRACKING: KBox<Tracking>);
+/// The payer of memory for records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Payer {
+    /// The caller, who waits for it.
+    Caller,
+    /// The process that is tracked. A worker does not wait: others wait for that.
+    Process,
+}
+
+lock::global!(TRACKING: KBox<Tracking>, SpinLock);
+
+/// The table, for the threads that have a record.
+static TABLE: scheduler_hooks::Table = scheduler_hooks::Table {
+    arrived,
+    change,
+    find,
+};
 
 /// Keeps the tracking there; it is emptied when this is dropped.
-pub(crate) struct Installed(());
+pub(crate) struct Installed(Arc<Switch>);
 
 impl Installed {
     /// Makes it usable; called once, when the module is loaded.
@@ -76,10 +104,12 @@ impl Installed {
         cgroup_sync: Kick,
         nice: Arc<Table>,
     ) -> Result<Self> {
-        scheduler_hooks::hand_arrivals_to(arrived);
-        let tracking = Tracking::new(jobs, reaper, cgroup_sync, nice);
-        *lock().lock() = Some(KBox::new(tracking, GFP_KERNEL)?);
-        Ok(Self(()))
+        scheduler_hooks::belong_to(&TABLE);
+        let switch = Switch::new(jobs.record_reaper.clone(), cgroup_sync.clone())?;
+        let tracking = Tracking::new(jobs, reaper, cgroup_sync, nice, switch.clone());
+        let tracking = KBox::new(tracking, GFP_KERNEL)?;
+        *lock().lock() = Some(tracking);
+        Ok(Self(switch))
     }
 }
 
@@ -89,6 +119,7 @@ impl Drop for Installed {
         // Tracked cgroups may be left: it is over with them. There are no records, for each has a
         // reference to the module.
         drop(tracking);
+        self.0.end();
         scheduler_hooks::wait_for_all();
     }
 }
@@ -118,6 +149,54 @@ fn with_some_memory<T>(
         Err(Failure::Kernel(ENOMEM)) => with(|t| f(t, false))?,
         result => result,
     }
+}
+
+impl Payer {
+    /// As [`with_memory`], if the caller pays; else `f` gets the memory that is there for the
+    /// process.
+    fn with_memory<T>(
+        self,
+        process: &Pid,
+        mut f: impl FnMut(&mut Tracking) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        match self {
+            Self::Caller => with_memory(f),
+            Self::Process => pays(process, || with(|t| f(t))?),
+        }
+    }
+
+    /// As [`with_some_memory`], in the same way.
+    fn with_some_memory<T>(
+        self,
+        process: &Pid,
+        mut f: impl FnMut(&mut Tracking, bool) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        match self {
+            Self::Caller => with_some_memory(f),
+            Self::Process => pays(process, || with(|t| f(t, false))?),
+        }
+    }
+}
+
+/// The memory that `f` takes is charged to a process.
+fn pays<T>(process: &Pid, mut f: impl FnMut() -> Result<T, Failure>) -> Result<T, Failure> {
+    let thread = Thread::living_of(process);
+    // One without memory exits: it takes none any more.
+    let done = thread.and_then(|thread| thread.pays(&mut f));
+    done.unwrap_or_else(f)
+}
+
+/// The scheduler hooks are on as long as the result is there.
+fn need_hooks() -> Result<Needed, Failure> {
+    let switch = with(|t| t.switch.clone())?;
+    Ok(switch.need()?)
+}
+
+/// Turns the scheduler hooks on or off, as they are needed. Returns when to ask again. Called by the
+/// record reaper.
+pub(crate) fn turn_hooks(now: Ns) -> Option<Ns> {
+    let switch = with(|t| t.switch.clone()).ok()?;
+    switch.turn(now, || with(|t| t.is_idle()).unwrap_or(false))
 }
 
 /// Does something for some threads or processes from a key on, with the table locked once. Returns
@@ -159,11 +238,25 @@ fn arrived(record: Arc<Record>) -> bool {
             scheduler_hooks::miss();
             lacks(&process);
             if failure == Failure::Kernel(ENOMEM) && process.named().whole {
-                process.ask_scan();
+                Process::ask_scan(&process);
             }
             false
         }
     }
+}
+
+/// A thread changes its record.
+fn change(record: &Record, by: &mut dyn FnMut() -> Option<Change>) {
+    let mut tracking = lock().lock();
+    let change = by();
+    if let (Some(tracking), Some(change)) = (tracking.as_mut(), change) {
+        tracking.changed(record, change);
+    }
+}
+
+/// The record of a thread of a process, by their keys.
+fn find(process: usize, thread: usize) -> Option<Arc<Record>> {
+    with(|t| t.record_of(process, thread)).ok().flatten()
 }
 
 /// There was no memory or room for a thread. If it is in a tracked cgroup the cgroup sync looks again.
@@ -181,7 +274,13 @@ fn lacks(process: &Process) {
 ///
 /// See `struct zernel_track`; nothing has changed then, unless others track the same process
 /// meanwhile.
-pub(crate) fn track(pid: Pid, target: Target, privileged: bool, ml: bool) -> Result<u32, Failure> {
+pub(crate) fn track(
+    pid: Pid,
+    target: Target,
+    privileged: bool,
+    ml: bool,
+    payer: Payer,
+) -> Result<u32, Failure> {
     let (whole, children) = match target {
         Target::Thread(_) => (false, false),
         Target::Process { children } => (true, children),
@@ -192,21 +291,20 @@ pub(crate) fn track(pid: Pid, target: Target, privileged: bool, ml: bool) -> Res
         privileged,
         ml,
     };
+    let _needed = need_hooks()?;
     // First, so that no process is made meanwhile without being tracked.
-    let opened = with_memory(|t| t.open(&pid, more))?;
+    let opened = payer.with_memory(&pid, |t| t.open(&pid, more))?;
     let process = &opened.process;
-    let mut added = KVVec::new();
     let result = match target {
-        Target::Thread(thread) => with_memory(|t| t.add_single(process, &thread, &mut added)),
-        Target::Process { .. } => look(process, &mut added),
+        Target::Thread(thread) => payer
+            .with_memory(&pid, |t| t.add_single(process, &thread))
+            .map(|_| ()),
+        Target::Process { .. } => look(process, payer),
     };
     if result.is_err() {
         with(|t| t.undo(&opened))?;
         // Those that they have made meanwhile, too.
-        let mut from = Some(0);
-        while let Some(at) = from {
-            from = with(|t| t.end_some(process, at))?;
-        }
+        end_all(process)?;
     }
     let threads = with(|t| t.close(process))?;
     result.map(|()| threads)
@@ -220,7 +318,9 @@ pub(crate) fn track(pid: Pid, target: Target, privileged: bool, ml: bool) -> Res
 pub(crate) fn untrack(pid: &Pid, target: &Target, privileged: bool) -> Result<u32, Failure> {
     let process = match target {
         Target::Thread(thread) => {
-            return with(|t| t.untrack_thread(pid, thread, privileged))?;
+            let (process, threads) = with(|t| t.untrack_thread(pid, thread, privileged))??;
+            rest(&process)?;
+            return Ok(threads);
         }
         Target::Process { .. } => with(|t| t.untrack_process(pid, privileged))??,
     };
@@ -228,34 +328,53 @@ pub(crate) fn untrack(pid: &Pid, target: &Target, privileged: bool) -> Result<u3
     while let Some(at) = from {
         from = with(|t| t.unname_some(&process, at))?;
     }
+    rest(&process)?;
     Ok(with(|t| t.close(&process))?)
 }
 
+/// Tracks the threads of a process no more that were not named, unless all of it is tracked.
+fn end_all(process: &Arc<Process>) -> Result {
+    let mut from = Some(0);
+    while let Some(at) = from {
+        from = with(|t| t.end_some(process, at))?;
+    }
+    rest(process)
+}
+
+/// Ends the phases of the threads of a process, if it has none any more.
+fn rest(process: &Arc<Process>) -> Result {
+    while with(|t| t.rest_some(process))? {}
+    Ok(())
+}
+
 /// Adds every thread of a process that is not tracked yet, as long as all of it is to be.
-fn look(process: &Arc<Process>, added: &mut KVVec<u64>) -> Result<(), Failure> {
+fn look(process: &Arc<Process>, payer: Payer) -> Result<(), Failure> {
     for _ in 0..LOOKS {
-        let (threads, all) = Thread::all_of(process.pid())?;
-        let before = added.len();
-        for thread in threads {
-            let wanted = with_memory(|t| {
-                let wanted = t.is_whole(process);
-                if wanted {
-                    t.add(process, &thread, added)?;
-                }
-                Ok(wanted)
-            })?;
-            if !wanted {
-                return Ok(());
-            }
-        }
-        // A thread with a record has its children tracked.
-        if all && added.len() == before {
+        if look_once(process, payer)? {
             return Ok(());
         }
     }
     // They come faster than one can look, from threads that are not tracked.
-    process.ask_scan();
+    Process::ask_scan(process);
     Ok(())
+}
+
+/// As [`look`], once. Returns whether that was enough.
+fn look_once(process: &Arc<Process>, payer: Payer) -> Result<bool, Failure> {
+    let (threads, all) = Thread::all_of(process.pid())?;
+    let mut came = false;
+    for thread in threads {
+        let added = payer.with_memory(process.pid(), |t| match t.is_whole(process) {
+            true => t.add(process, &thread).map(Some),
+            false => Ok(None),
+        })?;
+        match added {
+            Some(added) => came |= added,
+            None => return Ok(true),
+        }
+    }
+    // A thread with a record has its children tracked.
+    Ok(all && !came)
 }
 
 /// Probes have gone: waits that they have seen to begin are over.
@@ -263,26 +382,5 @@ pub(crate) fn end_waits(is_gone: impl Fn(u64) -> bool) {
     let mut from = Some(0);
     while let Some(at) = from {
         from = batch(at, |t, from| t.end_wait_from(from, &is_gone));
-    }
-}
-
-/// Looks for threads of processes that asked for it, if any did.
-pub(crate) fn scan_asked() {
-    if !process::take_scans() {
-        return;
-    }
-    let mut from = 0;
-    while let Ok(Some((key, process))) = with(|t| t.process_from(from)) {
-        if process.take_scan() && process.setting().whole {
-            let mut added = KVVec::new();
-            // A process without memory or room now was counted when it was made.
-            if look(&process, &mut added).is_err() {
-                lacks(&process);
-            }
-        }
-        match key.checked_add(1) {
-            Some(next) => from = next,
-            None => return,
-        }
     }
 }

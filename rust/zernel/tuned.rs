@@ -31,6 +31,11 @@ static NICE: Atomic<i32> = Atomic::new(0);
 /// after `Unknown` on.
 static DELTAS: Atomic<u32> = Atomic::new(0);
 
+/// The group whose members may raise classes; [`NO_GROUP`]: none.
+static LC_GID: Atomic<u64> = Atomic::new(NO_GROUP);
+
+const NO_GROUP: u64 = u64::MAX;
+
 /// The classic margin is taken off.
 const MARGIN: u32 = 1 << 31;
 
@@ -56,6 +61,7 @@ pub(crate) struct Requested {
 
 /// Makes tunables known. Called with the registry locked.
 pub(crate) fn publish(tunables: &Tunables) {
+    LC_GID.store(tunables.lc_gid().map_or(NO_GROUP, u64::from), Relaxed);
     publish_requests(tunables.requests());
     publish_phases(tunables.phases());
 }
@@ -78,6 +84,11 @@ fn publish_phases(phases: &Phases) {
         }
     }
     DELTAS.store(u32::from_ne_bytes(bytes), Relaxed);
+}
+
+/// The group whose members may raise classes.
+pub(crate) fn lc_gid() -> Option<u32> {
+    u32::try_from(LC_GID.load(Relaxed)).ok()
 }
 
 /// The tunables of requests that were published last.

@@ -29,13 +29,17 @@ use glue::{
     lock,
     miscdev,
     power,
+    scheduler_hooks,
     work, //
 };
 use kernel::{
     prelude::*,
     sync::Arc, //
 };
-use request::boost::Boosts;
+use request::{
+    boost::Boosts,
+    share, //
+};
 
 module! {
     type: lock::Root<Zernel, Zernel>,
@@ -49,9 +53,12 @@ impl lock::Locks for Zernel {
     fn init(loading: &lock::Loading) {
         registry::init_lock(loading);
         tracking::init_lock(loading);
+        scheduler_hooks::init_lock(loading);
         attributes::nice::init_lock(loading);
         prefetch::table::init_lock(loading);
         prefetch::quota::init_lock(loading);
+        stream::init_lock(loading);
+        request::share::init_lock(loading);
     }
 }
 
@@ -59,33 +66,38 @@ impl lock::Locks for Zernel {
 ///
 /// Dropped in the order of Documentation/locking.rst, "Unloading": user space first, then the
 /// callers of the registry, the registry and the tracking with their watches, the jobs that look at
-/// tracked threads, the subscriptions, the nice values, the task reaper, the workqueue.
+/// tracked threads, the subscriptions, the shares of pages, the nice values, the task reaper, the
+/// workqueues.
 struct Zernel {
     _device: Pin<KBox<miscdev::Registration<device::Client>>>,
     _debugfs: debugfs::Directory,
     _cgroups: cgroup::Hooks,
     _power: power::Notifier,
     _registry: registry::Installed,
+    _streams: stream::Installed,
     _tracking: tracking::Installed,
     _sampling: jobs::Sampling,
     _prefetch: prefetch::Installed,
+    _shares: share::Installed,
     _nice: attributes::nice::Installed,
     _jobs: jobs::Jobs,
-    _queue: work::Queue,
+    _queues: work::Queues,
 }
 
 impl kernel::Module for Zernel {
     fn init(_module: &'static ThisModule) -> Result<Self> {
-        let queue = work::Queue::new()?;
+        let queues = work::Queues::new()?;
         let jobs = jobs::Jobs::new()?;
         let table = nice::Table::new()?;
         let boosts = Arc::pin_init(work::Worker::new(Boosts::new(table.clone())?), GFP_KERNEL)?;
         let nice = attributes::nice::Installed::new(table.clone(), boosts.clone())?;
         let prefetch = prefetch::Installed::new()?;
+        let shares = share::Installed::new()?;
         let (reaper, cgroup_sync) = (jobs.task_reaper(), jobs.cgroup_sync());
         let tracking =
             tracking::Installed::new(jobs.kicks()?, reaper.clone(), cgroup_sync.clone(), table)?;
         let sampling = jobs.sampling();
+        let streams = stream::Installed::new()?;
         let registry = registry::Installed::new(reaper, jobs.owners(), boosts)?;
         let cgroups = cgroup::Hooks::new(cgroup_sync).inspect_err(|_| {
             pr_err!(
@@ -102,12 +114,14 @@ impl kernel::Module for Zernel {
             _cgroups: cgroups,
             _power: power,
             _registry: registry,
+            _streams: streams,
             _tracking: tracking,
             _sampling: sampling,
             _prefetch: prefetch,
+            _shares: shares,
             _nice: nice,
             _jobs: jobs,
-            _queue: queue,
+            _queues: queues,
         })
     }
 }

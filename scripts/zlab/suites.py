@@ -158,6 +158,11 @@ def debug_suites(session: Session) -> list[Job]:
     ]
 
 
+def rt_suites(session: Session) -> list[Job]:
+    """On the real-time kernel, which has the checks of the debug kernel, too."""
+    return [*kernel(session, "rt", 7), kunit(session, "rt", 2)]
+
+
 def nvidia_suites(session: Session) -> list[Job]:
     """NVIDIA's driver: its hooked interface layer on simrm, and the whole of it on fake GPUs."""
     found = []
@@ -221,8 +226,11 @@ def driver(session: Session) -> Job:
 
 def plan(session: Session) -> list[Job]:
     """All builds and suites."""
-    return [*host_suites(session), *kernel(session, "base", 6), *kernel(session, "debug", 7),
+    jobs = [*host_suites(session), *kernel(session, "base", 6), *kernel(session, "debug", 7),
             *base_suites(session), *debug_suites(session), *nvidia_suites(session)]
+    if not os.environ.get("LAB_KDIR"):
+        jobs += rt_suites(session)
+    return jobs
 
 
 def workers() -> int:

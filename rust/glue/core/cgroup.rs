@@ -22,9 +22,18 @@ extern "C" {
     fn zernel_helper_cgroup_from_fd(fd: c_int, owner: *mut u32) -> *mut bindings::cgroup;
     fn zernel_helper_cgroup_of(process: *mut bindings::pid) -> *mut bindings::cgroup;
     fn zernel_helper_cgroup_parent(cgroup: *mut bindings::cgroup) -> *mut bindings::cgroup;
+    fn zernel_helper_cgroup_above(
+        cgroup: *mut bindings::cgroup,
+        level: c_int,
+    ) -> *mut bindings::cgroup;
     fn zernel_helper_cgroup_id(cgroup: *mut bindings::cgroup) -> u64;
     fn zernel_helper_cgroup_dead(cgroup: *mut bindings::cgroup) -> bool;
     fn zernel_helper_cgroup_put(cgroup: *mut bindings::cgroup);
+    fn zernel_helper_cgroup_next_known(cgroup: *mut bindings::cgroup) -> *mut bindings::cgroup;
+    fn zernel_helper_cgroup_is_below(
+        cgroup: *mut bindings::cgroup,
+        top: *mut bindings::cgroup,
+    ) -> bool;
     fn zernel_helper_cgroup_known(cgroup: *mut bindings::cgroup, is: bool);
     fn zernel_helper_processes_in(
         cgroup: *mut bindings::cgroup,
@@ -35,6 +44,10 @@ extern "C" {
     fn zernel_helper_cgroup_hooks_add(data: *mut c_void) -> c_int;
     fn zernel_helper_cgroup_hooks_del();
 }
+
+/// Levels of the tree that have a meaning here, the root's included. A process farther down counts
+/// as one of its cgroup's ancestor at the last of them, so that no look upwards takes long.
+pub(crate) const LEVELS: usize = 32;
 
 /// A reference to a cgroup.
 ///
@@ -84,9 +97,26 @@ impl Cgroup {
         unsafe { zernel_helper_cgroup_dead(self.0.as_ptr()) }
     }
 
-    /// The ids from this cgroup up to the root.
+    /// The cgroup that its processes count for: itself, or its ancestor on the last of [`LEVELS`].
+    fn counted(&self) -> *mut bindings::cgroup {
+        // SAFETY: Valid by the type invariant, as are all ancestors.
+        unsafe { zernel_helper_cgroup_above(self.0.as_ptr(), LEVELS as c_int - 1) }
+    }
+
+    /// True if its processes count for another one.
+    pub(crate) fn is_too_deep(&self) -> bool {
+        self.counted() != self.0.as_ptr()
+    }
+
+    /// The id of the cgroup that its processes count for.
+    pub(crate) fn counted_id(&self) -> u64 {
+        // SAFETY: Lives as long as this one.
+        unsafe { zernel_helper_cgroup_id(self.counted()) }
+    }
+
+    /// The ids from the cgroup that its processes count for up to the root; [`LEVELS`] at most.
     pub(crate) fn ids(&self) -> impl Iterator<Item = u64> + '_ {
-        let mut cgroup = self.0.as_ptr();
+        let mut cgroup = self.counted();
         core::iter::from_fn(move || {
             if cgroup.is_null() {
                 return None;
@@ -99,13 +129,37 @@ impl Cgroup {
         })
     }
 
+    /// Those of [`Self::ids`] that may be ids of [`Known`] ones: however many there are, hardly any
+    /// others are among them.
+    pub(crate) fn known_ids(&self) -> impl Iterator<Item = u64> + '_ {
+        let mut cgroup = self.0.as_ptr();
+        core::iter::from_fn(move || {
+            // SAFETY: Null, or as in `ids`.
+            cgroup = unsafe { zernel_helper_cgroup_next_known(cgroup) };
+            if cgroup.is_null() {
+                return None;
+            }
+            // SAFETY: As in `ids`.
+            let id = unsafe { zernel_helper_cgroup_id(cgroup) };
+            // SAFETY: As above.
+            cgroup = unsafe { zernel_helper_cgroup_parent(cgroup) };
+            Some(id)
+        })
+    }
+
+    /// True if it is `top`, or below that.
+    pub(crate) fn is_below(&self, top: &Self) -> bool {
+        // SAFETY: Both are valid by the type invariant.
+        unsafe { zernel_helper_cgroup_is_below(self.0.as_ptr(), top.0.as_ptr()) }
+    }
+
     /// As [`Self::ids`].
     ///
     /// # Errors
     ///
     /// `ENOMEM`.
     pub(crate) fn ancestry(&self) -> Result<KVec<u64>> {
-        let mut chain = KVec::new();
+        let mut chain = KVec::with_capacity(LEVELS, GFP_KERNEL)?;
         for id in self.ids() {
             chain.push(id, GFP_KERNEL)?;
         }

@@ -285,6 +285,13 @@ impl Viewer {
         self.perfmon || self.number_of(process) != 0
     }
 
+    /// True if both see the same numbers of tasks and users.
+    pub(crate) fn has_numbers_of(&self, other: &Self) -> bool {
+        // SAFETY: Both are valid by the type invariant.
+        let users = unsafe { [(*self.cred).user_ns, (*other.cred).user_ns] };
+        self.pid_ns == other.pid_ns && users[0] == users[1]
+    }
+
     pub(super) fn pid_ns(&self) -> *mut bindings::pid_namespace {
         self.pid_ns
     }

@@ -6,6 +6,7 @@ use super::{
     memory::account_nowait,
     work::Kick, //
 };
+use crate::policy::units::Ns;
 use kernel::{
     prelude::*,
     sync::{
@@ -74,20 +75,59 @@ impl Setting {
     }
 }
 
-/// Some process may have asked for a scan.
-static SCANS: Atomic<bool> = Atomic::new(false);
+/// Head of the list of processes that have asked for a scan: `Arc`s turned into pointers.
+static ASKED: Atomic<usize> = Atomic::new(0);
 
-/// True if some process may have asked for a scan since the last question.
-pub(crate) fn take_scans() -> bool {
-    SCANS.xchg(false, Full)
+/// True if some process has asked for a scan, and nobody has taken that.
+pub(crate) fn any_asked() -> bool {
+    ASKED.load(Relaxed) != 0
 }
 
-/// Some thread has rung since the sampler looked.
-static RUNG: Atomic<bool> = Atomic::new(false);
+/// Hands over each process that has asked for a scan since the last call. It may ask again.
+pub(crate) fn take_asked(mut f: impl FnMut(Arc<Process>)) {
+    let mut pointer = ASKED.xchg(0, Acquire);
+    while pointer != 0 {
+        // SAFETY: The list owned a reference to each of its processes; it is ours now.
+        let process = unsafe { Arc::from_raw(pointer as *const Process) };
+        pointer = process.next.load(Relaxed);
+        // After `next` was read: from here on it may be listed again.
+        process.asked.xchg(false, Full);
+        f(process);
+    }
+}
 
-/// True if some thread has rung since the last question.
-pub(crate) fn take_rung() -> bool {
-    RUNG.xchg(false, Acquire)
+/// Head of the list of processes of which some thread has rung: as [`ASKED`].
+static RUNG: Atomic<usize> = Atomic::new(0);
+
+/// True if some process has rung, and nobody has taken that.
+pub(crate) fn any_rung() -> bool {
+    RUNG.load(Relaxed) != 0
+}
+
+/// Hands over each process that has rung since the last call.
+pub(crate) fn take_rung(mut f: impl FnMut(&Process)) {
+    let mut pointer = RUNG.xchg(0, Acquire);
+    while pointer != 0 {
+        // SAFETY: As in `take_asked`.
+        let process = unsafe { Arc::from_raw(pointer as *const Process) };
+        pointer = process.rung_next.load(Relaxed);
+        // After `rung_next` was read: from here on it may be listed again.
+        process.rung.xchg(false, Full);
+        f(&process);
+    }
+}
+
+/// Puts a process on a list of which it is on none: by its link.
+fn push(process: &Arc<Process>, list: &Atomic<usize>, link: &Atomic<usize>) {
+    let pointer = Arc::into_raw(process.clone()) as usize;
+    let mut head = list.load(Relaxed);
+    loop {
+        link.store(head, Relaxed);
+        match list.cmpxchg(head, pointer, Release) {
+            Ok(_) => return,
+            Err(now) => head = now,
+        }
+    }
 }
 
 /// The jobs that processes kick.
@@ -98,24 +138,21 @@ pub(crate) struct Kicks {
     pub(crate) sampler: Kick,
 }
 
-impl Kicks {
-    /// Something happens that phases may tell: the sampler is to look. From any context.
-    pub(crate) fn ring(&self) {
-        RUNG.store(true, Release);
-        self.sampler.kick();
-    }
-}
-
 /// A process.
 pub(crate) struct Process {
     pid: Pid,
     jobs: Arc<Kicks>,
     /// The way in which it is tracked by name, and that by the cgroups that it is in.
     setting: Atomic<u32>,
-    /// Threads may be there that are not tracked and should be.
-    scan: Atomic<bool>,
-    /// A thread has done something, or somebody else has for it.
+    /// It is on the list of those that have asked for a scan, and the next one on that.
+    asked: Atomic<bool>,
+    next: Atomic<usize>,
+    /// The time before which it is not to be scanned again, in ns.
+    spared: Atomic<u64>,
+    /// A thread has done something, or somebody else has for it: it is on the list of those that
+    /// have rung, and the next one on that.
     rung: Atomic<bool>,
+    rung_next: Atomic<usize>,
     /// There was no memory or room for all of its threads when it came to a tracked cgroup.
     lacks: Atomic<bool>,
 }
@@ -128,8 +165,11 @@ impl Process {
                 pid,
                 jobs,
                 setting: Atomic::new(Setting::SINGLE.bits()),
-                scan: Atomic::new(false),
+                asked: Atomic::new(false),
+                next: Atomic::new(0),
+                spared: Atomic::new(0),
                 rung: Atomic::new(false),
+                rung_next: Atomic::new(0),
                 lacks: Atomic::new(false),
             },
             account_nowait(),
@@ -153,8 +193,11 @@ impl Process {
                 pid,
                 jobs: parent.jobs.clone(),
                 setting: Atomic::new(bits),
-                scan: Atomic::new(false),
+                asked: Atomic::new(false),
+                next: Atomic::new(0),
+                spared: Atomic::new(0),
                 rung: Atomic::new(false),
+                rung_next: Atomic::new(0),
                 lacks: Atomic::new(false),
             },
             account_nowait(),
@@ -208,11 +251,12 @@ impl Process {
         self.lacks.load(Relaxed)
     }
 
-    /// Something happens that its phases may tell. From any context.
-    pub(crate) fn ring(&self) {
-        // Pairs with the Acquire of its taker.
-        self.rung.store(true, Release);
-        self.jobs.ring();
+    /// Something happens that its phases may tell: the sampler is to look. From any context.
+    pub(crate) fn ring(process: &Arc<Self>) {
+        if !process.rung.xchg(true, Full) {
+            push(process, &RUNG, &process.rung_next);
+        }
+        process.jobs.sampler.kick();
     }
 
     /// True if it has rung, and nobody has taken that.
@@ -220,22 +264,28 @@ impl Process {
         self.rung.load(Acquire)
     }
 
-    /// True if it has rung since the last time.
-    pub(crate) fn take_ring(&self) -> bool {
-        self.rung.load(Relaxed) && self.rung.xchg(false, Acquire)
+    /// Has the record reaper look for threads that are not tracked and should be, or for phases that
+    /// are over. From any context.
+    pub(crate) fn ask_scan(process: &Arc<Self>) {
+        Self::ask_scan_later(process);
+        process.jobs.record_reaper.kick();
     }
 
-    /// Has the record reaper look for threads that are not tracked and should be. From any context.
-    pub(crate) fn ask_scan(&self) {
-        self.scan.store(true, Relaxed);
-        // A thread that sees this sees that.
-        SCANS.store(true, Release);
-        self.jobs.record_reaper.kick();
+    /// As [`Self::ask_scan`], when the record reaper runs next.
+    pub(crate) fn ask_scan_later(process: &Arc<Self>) {
+        if !process.asked.xchg(true, Full) {
+            push(process, &ASKED, &process.next);
+        }
     }
 
-    /// True if the record reaper was asked to look, which it does now.
-    pub(crate) fn take_scan(&self) -> bool {
-        self.scan.xchg(false, Relaxed)
+    /// It is not to be scanned again before then.
+    pub(crate) fn spare_until(&self, at: Ns) {
+        self.spared.store(at.0, Relaxed);
+    }
+
+    /// The time before which it is not to be scanned again.
+    pub(crate) fn spared_until(&self) -> Ns {
+        Ns(self.spared.load(Relaxed))
     }
 }
 

@@ -8,7 +8,6 @@ pub(crate) mod tsg;
 use crate::{
     glue::{
         errno,
-        module::Reference,
         provider_abi as raw, //
     },
     policy::{
@@ -96,12 +95,6 @@ impl Ops {
             tsg_load: self.ops.query_tsg.is_some(),
             turns: self.ops.set_enabled.is_some() && self.ops.query_tsg.is_some(),
         }
-    }
-
-    /// Pins the provider's module, unless it is being unloaded.
-    pub(crate) fn pin(&self) -> Option<Reference> {
-        // SAFETY: The module is there until it has unregistered.
-        unsafe { Reference::try_get(self.ops.owner.cast()) }
     }
 
     /// Reads the driver's settings of a TSG.

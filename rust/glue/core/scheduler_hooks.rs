@@ -3,8 +3,13 @@
 //!
 //! A record hangs on the preempt-notifier list of its thread, which that thread alone changes: it
 //! is put there by task work, when the thread returns to user space next, and taken off by task
-//! work or by a probe of its exit. A thread alone writes its activity, with preemption off. It is
-//! read under a sequence count in process context: no reader ever keeps the scheduler waiting.
+//! work or by a probe of its exit, with the table of records locked: sums of times are exact. A
+//! thread alone writes its activity, with preemption off. It is read under a sequence count in
+//! process context: no reader ever keeps the scheduler waiting.
+//!
+//! The scheduler calls the notifiers, which take no lock but the workqueue's own when they ring:
+//! that is a raw spinlock with `PREEMPT_RT`, too. The probes of fork and exit run with preemption
+//! on, and may take spinlocks.
 //!
 //! A record on its way belongs to the thread. Once it is over it is put on a lock-free list, and
 //! the record reaper takes it from there; until then it holds a reference to the module.
@@ -14,7 +19,11 @@ mod places;
 mod record;
 
 use super::work::Kick;
-pub(crate) use calls::hand_arrivals_to;
+pub(crate) use calls::{
+    belong_to,
+    Change,
+    Table, //
+};
 use kernel::{
     error::to_result,
     prelude::*,
@@ -24,10 +33,10 @@ use kernel::{
     },
 };
 pub(crate) use places::{
+    init_lock,
     live,
     miss,
-    missed,
-    MAX, //
+    missed, //
 };
 pub(super) use record::record_of;
 pub(crate) use record::{
@@ -63,8 +72,8 @@ impl Hooks {
     /// `EOPNOTSUPP` the kernel was built without preempt notifiers, `ENOMEM`.
     pub(crate) fn new(cgroup_sync: Kick) -> Result<Self> {
         USED.store(true, Relaxed);
-        // SAFETY: There is one of these at a time, as the table is locked. The cgroup sync lives
-        // until `wait_for_all` has waited for the probes.
+        // SAFETY: There is one of these at a time, as its switch has it. The cgroup sync lives until
+        // `wait_for_all` has waited for the probes.
         to_result(unsafe { zernel_helper_hooks_on(cgroup_sync.as_raw()) })?;
         // INVARIANT: Just turned on.
         Ok(Self(cgroup_sync))

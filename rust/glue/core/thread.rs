@@ -23,6 +23,7 @@ struct Charge {
 
 extern "C" {
     fn zernel_helper_thread_of(pid: *mut bindings::pid) -> *mut bindings::task_struct;
+    fn zernel_helper_living_thread_of(process: *mut bindings::pid) -> *mut bindings::task_struct;
     fn zernel_helper_thread_get(task: *mut bindings::task_struct);
     fn zernel_helper_thread_put(task: *mut bindings::task_struct);
     fn zernel_helper_thread_process(task: *mut bindings::task_struct) -> *mut bindings::pid;
@@ -71,6 +72,19 @@ impl Thread {
         NonNull::new(unsafe { zernel_helper_thread_of(pid.as_raw()) }).map(Self)
     }
 
+    /// A thread of a process that has not exited.
+    pub(crate) fn living_of(process: &Pid) -> Option<Self> {
+        // INVARIANT: The helper takes a reference.
+        // SAFETY: `process` is valid.
+        NonNull::new(unsafe { zernel_helper_living_thread_of(process.as_raw()) }).map(Self)
+    }
+
+    /// The calling thread.
+    pub(crate) fn current() -> Self {
+        // SAFETY: The current task is valid as long as it runs.
+        unsafe { Self::share(NonNull::new_unchecked(bindings::get_current())) }
+    }
+
     /// Takes a reference of its own.
     ///
     /// # Safety
@@ -94,8 +108,8 @@ impl Thread {
         // Some may come meanwhile.
         let room = count.saturating_add(count / 8).saturating_add(4);
         let mut found: KVVec<*mut bindings::task_struct> = KVVec::new();
-        found.resize(room, core::ptr::null_mut(), GFP_KERNEL)?;
-        let mut threads = KVVec::with_capacity(room, GFP_KERNEL)?;
+        found.resize(room, core::ptr::null_mut(), GFP_KERNEL_ACCOUNT)?;
+        let mut threads = KVVec::with_capacity(room, GFP_KERNEL_ACCOUNT)?;
         // SAFETY: `process` is valid, and `found` has that room.
         let count = unsafe { zernel_helper_threads_of(process.as_raw(), found.as_mut_ptr(), room) };
         for &task in found.iter().take(count) {

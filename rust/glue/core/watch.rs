@@ -17,6 +17,7 @@ use core::{
     marker::PhantomPinned, //
 };
 use kernel::{
+    alloc::Flags,
     bindings, container_of,
     prelude::*,
     sync::{
@@ -83,6 +84,11 @@ impl Armed {
     ///
     /// `ESRCH` it has exited already, `ENOMEM`.
     pub(crate) fn new(pid: Pid, scope: Scope, reaper: Kick) -> Result<Self> {
+        Self::with_flags(pid, scope, reaper, GFP_KERNEL)
+    }
+
+    /// As [`Self::new`]. Sleeps only if the memory does.
+    pub(crate) fn with_flags(pid: Pid, scope: Scope, reaper: Kick, flags: Flags) -> Result<Self> {
         let watch = Arc::pin_init(
             pin_init!(Watch {
                 entry: UnsafeCell::new(pin_init::zeroed()),
@@ -93,7 +99,7 @@ impl Armed {
                 next: Atomic::new(0),
                 _pin: PhantomPinned,
             }),
-            GFP_KERNEL,
+            flags,
         )?;
         // SAFETY: The entry is pinned in the `Arc` and taken off in `drop`, before it is freed.
         unsafe {
@@ -102,10 +108,15 @@ impl Armed {
         }
         let armed = Self(watch);
         // Looked at after the watch is in place, so that no exit falls in between.
-        if !armed.0.pid.is_alive(scope) {
+        if !armed.is_alive() {
             return Err(ESRCH);
         }
         Ok(armed)
+    }
+
+    /// True if the task has not exited.
+    pub(crate) fn is_alive(&self) -> bool {
+        self.0.pid.is_alive(self.0.scope)
     }
 
     /// The task.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Work that runs on zernel's own workqueue, one instance at a time.
+//! Work that runs on zernel's own workqueues, one instance at a time.
 
 use crate::{
     glue::timer::{
@@ -31,41 +31,62 @@ use kernel::{
 };
 
 extern "C" {
-    fn zernel_helper_wq_create() -> *mut bindings::workqueue_struct;
+    fn zernel_helper_wq_create(urgent: bool) -> *mut bindings::workqueue_struct;
     fn zernel_helper_work_init(
         work: *mut bindings::delayed_work,
         func: unsafe extern "C" fn(*mut bindings::work_struct),
     );
 }
 
-static QUEUE: Atomic<usize> = Atomic::new(0);
+/// A workqueue, null while there is none.
+static URGENT: Atomic<usize> = Atomic::new(0);
+/// Another one, without priority over programs.
+static ORDINARY: Atomic<usize> = Atomic::new(0);
 
-/// The workqueue; every [`Worker`] is dropped before it.
-pub(crate) struct Queue(*mut bindings::workqueue_struct);
+/// A workqueue of this module.
+struct Published {
+    queue: *mut bindings::workqueue_struct,
+    at: &'static Atomic<usize>,
+}
 
 // SAFETY: A workqueue may be destroyed by any thread.
-unsafe impl Send for Queue {}
+unsafe impl Send for Published {}
 // SAFETY: No `&self` method.
-unsafe impl Sync for Queue {}
+unsafe impl Sync for Published {}
 
-impl Queue {
-    /// Creates the workqueue of this module; called once, before any [`Worker`] is kicked.
-    pub(crate) fn new() -> Result<Self> {
+impl Published {
+    fn new(at: &'static Atomic<usize>, urgent: bool) -> Result<Self> {
         // SAFETY: FFI.
-        let queue = unsafe { zernel_helper_wq_create() };
+        let queue = unsafe { zernel_helper_wq_create(urgent) };
         if queue.is_null() {
             return Err(ENOMEM);
         }
-        QUEUE.store(queue as usize, Release);
-        Ok(Self(queue))
+        at.store(queue as usize, Release);
+        Ok(Self { queue, at })
     }
 }
 
-impl Drop for Queue {
+impl Drop for Published {
     fn drop(&mut self) {
-        QUEUE.store(0, Release);
+        self.at.store(0, Release);
         // SAFETY: Created in `new`, and nobody queues on it any more.
-        unsafe { bindings::destroy_workqueue(self.0) };
+        unsafe { bindings::destroy_workqueue(self.queue) };
+    }
+}
+
+/// The workqueues; every [`Worker`] is dropped before them.
+pub(crate) struct Queues {
+    _urgent: Published,
+    _ordinary: Published,
+}
+
+impl Queues {
+    /// Creates the workqueues of this module; called once, before any [`Worker`] is kicked.
+    pub(crate) fn new() -> Result<Self> {
+        Ok(Self {
+            _urgent: Published::new(&URGENT, true)?,
+            _ordinary: Published::new(&ORDINARY, false)?,
+        })
     }
 }
 
@@ -82,6 +103,8 @@ pub(crate) trait Job: Send + Sync {
 struct Queued {
     #[pin]
     work: Opaque<bindings::delayed_work>,
+    /// Its workqueue.
+    queue: &'static Atomic<usize>,
     #[pin]
     alarm: Driven<Alarm>,
     /// See [`Worker::set_delay`].
@@ -91,8 +114,11 @@ struct Queued {
 /// Kicks the worker that it is a part of.
 struct Alarm;
 
+/// Set once the worker has ended: nobody arms the timer any more.
+struct Ended(bool);
+
 impl Timed for Alarm {
-    type State = ();
+    type State = Ended;
 
     fn expired(this: Expired<'_, Self>) {
         let this = core::ptr::from_ref(this.lock().driven());
@@ -109,7 +135,7 @@ unsafe impl Sync for Queued {}
 
 impl Queued {
     fn kick_now(&self) {
-        let queue = QUEUE.load(Acquire) as *mut bindings::workqueue_struct;
+        let queue = self.queue.load(Acquire) as *mut bindings::workqueue_struct;
         if queue.is_null() {
             return;
         }
@@ -125,7 +151,7 @@ impl Queued {
     }
 
     fn kick_after(&self, ms: u32) {
-        let queue = QUEUE.load(Acquire) as *mut bindings::workqueue_struct;
+        let queue = self.queue.load(Acquire) as *mut bindings::workqueue_struct;
         if queue.is_null() {
             return;
         }
@@ -159,14 +185,25 @@ impl<J: Job> core::ops::Deref for Worker<J> {
 }
 
 impl<J: Job> Worker<J> {
-    /// A worker that waits to be kicked.
+    /// A worker that waits to be kicked, and then goes before programs.
     pub(crate) fn new(job: J) -> impl PinInit<Self, Error> {
+        Self::on(&URGENT, job)
+    }
+
+    /// A worker that waits to be kicked, with the priority of any program: for work of a size that
+    /// programs decide.
+    pub(crate) fn ordinary(job: J) -> impl PinInit<Self, Error> {
+        Self::on(&ORDINARY, job)
+    }
+
+    fn on(queue: &'static Atomic<usize>, job: J) -> impl PinInit<Self, Error> {
         let queued = try_pin_init!(Queued {
             work <- Opaque::ffi_init(|slot: *mut bindings::delayed_work| {
                 // SAFETY: `slot` is valid for writes and pinned.
                 unsafe { zernel_helper_work_init(slot, Self::callback) }
             }),
-            alarm <- new_driven!((), c"zernel_alarm", Ok(Alarm)),
+            queue,
+            alarm <- new_driven!(Ended(false), c"zernel_alarm", Ok(Alarm)),
             delay_ms: Atomic::new(0),
         });
         try_pin_init!(Self {
@@ -180,7 +217,7 @@ impl<J: Job> Worker<J> {
     /// Called by the workqueue with the work of a live [`Worker`].
     unsafe extern "C" fn callback(work: *mut bindings::work_struct) {
         // SAFETY: By the caller: the work is the first part of the delayed work of a `Worker`,
-        // which is not freed before `drop` has cancelled it.
+        // which is not freed before `drop` has ended it.
         let worker = unsafe {
             let delayed = kernel::container_of!(work, bindings::delayed_work, work);
             let queued = kernel::container_of!(Opaque::cast_from(delayed), Queued, work);
@@ -208,7 +245,10 @@ impl<J: Job + ?Sized> Worker<J> {
 
     /// Runs the job at this time on `CLOCK_MONOTONIC`, instead of the one that was asked for last.
     pub(crate) fn kick_at(&self, at: Ns) {
-        self.queued.alarm.lock().arm(at.0);
+        let mut alarm = self.queued.alarm.lock();
+        if !alarm.0 {
+            alarm.arm(at.0);
+        }
     }
 
     /// The delay of a kick by a hook.
@@ -221,21 +261,21 @@ impl<J: Job + ?Sized> Worker<J> {
         self.queued.delay_ms.store(delay.0, Relaxed);
     }
 
-    /// Cancels a run that waits and waits for one that is under way. May sleep.
-    pub(crate) fn cancel_sync(&self) {
-        // The first run that is waited for may have asked for another.
-        for _ in 0..2 {
-            self.queued.alarm.disarm();
-            // SAFETY: Initialised in `new`.
-            unsafe { bindings::cancel_delayed_work_sync(self.queued.work.get()) };
-        }
+    /// Ends the worker: cancels a run that waits, and waits for one that is under way. The job never
+    /// runs again; kicks do nothing, the alarm's among them. May sleep.
+    pub(crate) fn end(&self) {
+        // First: an alarm that comes in between finds the work disabled.
+        // SAFETY: Initialised in `new`.
+        unsafe { bindings::disable_delayed_work_sync(self.queued.work.get()) };
+        self.queued.alarm.lock().0 = true;
+        self.queued.alarm.disarm();
     }
 }
 
 #[pinned_drop]
 impl<J: Job + ?Sized> PinnedDrop for Worker<J> {
     fn drop(self: Pin<&mut Self>) {
-        self.cancel_sync();
+        self.end();
     }
 }
 
@@ -277,5 +317,84 @@ impl Kick {
         // SAFETY: By the caller.
         let queued = unsafe { &*kick.cast::<Queued>() };
         queued.kick_after(queued.delay_ms.load(Relaxed));
+    }
+}
+
+#[cfg(zernel_kunit)]
+#[kernel::macros::kunit_tests(zernel_work)]
+mod tests {
+    use super::*;
+    use crate::glue::time::{
+        now_ns,
+        sleep_ms, //
+    };
+
+    /// Counts its runs, and has each followed by others.
+    struct Busy {
+        runs: Atomic<u32>,
+    }
+
+    impl Job for Busy {
+        fn run(worker: &Worker<Self>) {
+            worker.runs.fetch_add(1, Relaxed);
+            worker.kick_at(Ns(now_ns() + 20_000));
+            worker.kick_after(1);
+        }
+    }
+
+    fn busy() -> Result<Arc<Worker<Busy>>> {
+        Arc::pin_init(
+            Worker::new(Busy {
+                runs: Atomic::new(0),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    fn kick_from_everywhere(worker: &Arc<Worker<Busy>>) {
+        worker.kick_at(Ns(now_ns()));
+        worker.kick_after(0);
+        worker.kick();
+        worker.kick_now();
+        let kick = Kick::from(worker.clone());
+        kick.kick();
+        // SAFETY: It is there.
+        unsafe { Kick::by_hook(kick.as_raw()) };
+    }
+
+    #[test]
+    fn a_worker_runs_until_it_is_ended() -> Result {
+        let worker = busy()?;
+        worker.kick();
+        let mut waited = 0;
+        while worker.runs.load(Relaxed) < 3 && waited < 10_000 {
+            sleep_ms(1);
+            waited += 1;
+        }
+        assert!(worker.runs.load(Relaxed) >= 3);
+        worker.end();
+        let runs = worker.runs.load(Relaxed);
+        kick_from_everywhere(&worker);
+        sleep_ms(20);
+        assert_eq!(worker.runs.load(Relaxed), runs);
+        Ok(())
+    }
+
+    #[test]
+    fn no_alarm_comes_after_the_end() -> Result {
+        for round in 0..100 {
+            let worker = busy()?;
+            // The alarm is due before the end, during it, or after it.
+            worker.kick_at(Ns(now_ns() + round * 1_000));
+            worker.kick();
+            worker.end();
+            let runs = worker.runs.load(Relaxed);
+            kick_from_everywhere(&worker);
+            // Twice does no harm.
+            worker.end();
+            sleep_ms(1);
+            assert_eq!(worker.runs.load(Relaxed), runs);
+        }
+        Ok(())
     }
 }

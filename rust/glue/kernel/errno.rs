@@ -24,6 +24,12 @@ pub(crate) fn no_data() -> Error {
     Error::from_errno(-(bindings::ENODATA as c_int))
 }
 
+/// `ELOOP`: there are more levels than count.
+#[cfg(zernel_core)]
+pub(crate) fn too_deep() -> Error {
+    Error::from_errno(-(bindings::ELOOP as c_int))
+}
+
 /// `EPROTO`: another version of an interface.
 #[cfg(zernel_core)]
 pub(crate) fn protocol() -> Error {

@@ -8,13 +8,16 @@ use kernel::prelude::*;
 /// Only a module that is being loaded has one.
 pub(crate) struct Loading(());
 
-/// A mutex around the state of one part of the module: `global!(REGISTRY: KBox<Registry>)` makes
-/// `lock()`, and `init_lock()` for [`Locks`].
+/// A lock around the state of one part of the module: `global!(REGISTRY: KBox<Registry>)` makes
+/// `lock()`, and `init_lock()` for [`Locks`]. It is a mutex, or of the kind that follows the type.
 macro_rules! global {
     ($name:ident: $owned:ty) => {
+        $crate::glue::lock::global!($name: $owned, Mutex);
+    };
+    ($name:ident: $owned:ty, $kind:ident) => {
         kernel::sync::global_lock! {
             // SAFETY: `init_lock` comes before everything that locks it.
-            unsafe(uninit) static $name: Mutex<Option<$owned>> = None;
+            unsafe(uninit) static $name: $kind<Option<$owned>> = None;
         }
 
         /// The lock.

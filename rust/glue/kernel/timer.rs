@@ -42,7 +42,8 @@ pub(crate) trait Timed: Send + Sync + Sized {
     /// The state that decides when the timer expires.
     type State: Send + Unpin;
 
-    /// The time has come. In interrupt context: must not sleep.
+    /// The time has come. In interrupt context, with `PREEMPT_RT` in the thread of soft timers: must
+    /// not sleep, but for spinlocks.
     fn expired(this: Expired<'_, Self>);
 }
 
@@ -106,8 +107,9 @@ impl<T: Timed> Driven<T> {
         // INVARIANT: Set up in place.
         try_pin_init!(Self {
             timer <- Opaque::ffi_init(|timer: *mut bindings::hrtimer| {
-                // SAFETY: `timer` is valid for writes. Not a hard timer: its callback takes
-                // sleeping locks where spinlocks sleep.
+                // SAFETY: `timer` is valid for writes. Neither a hard nor a soft timer by name: in
+                // its interrupt, and with PREEMPT_RT in a thread, as the lock of the state sleeps
+                // there (Documentation/locking.rst, "Contexts").
                 unsafe {
                     bindings::hrtimer_setup(
                         timer,
@@ -131,7 +133,8 @@ impl<T: Timed> Driven<T> {
         }
     }
 
-    /// Takes the timer off, and waits for its callback. Not from there.
+    /// Takes the timer off, and waits for its callback. Not from there. For a state that lets nobody
+    /// arm it meanwhile.
     #[cfg(zernel_core)]
     pub(crate) fn disarm(&self) {
         self.armed.lock().at = NOT_ARMED;
@@ -175,6 +178,12 @@ impl<'a, T: Timed> Locked<'a, T> {
     /// The timer that the state belongs to.
     pub(crate) fn driven(&self) -> &'a Driven<T> {
         self.driven
+    }
+
+    /// True in the callback of the timer.
+    #[cfg(zernel_core)]
+    pub(crate) fn is_expired(&self) -> bool {
+        self.again.is_some()
     }
 
     /// Arms the timer for `at`, instead of its last time. A time in the past expires at once.

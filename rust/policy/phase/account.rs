@@ -25,6 +25,11 @@ impl Times {
         times
     }
 
+    /// Those of the phases by their numbers.
+    pub(crate) fn of_phases(times: [Ns; COUNT]) -> Self {
+        Self(times)
+    }
+
     /// The time in a phase.
     pub(crate) fn of(&self, phase: Phase) -> Ns {
         self.0.get(phase.number()).copied().unwrap_or_default()
@@ -43,20 +48,12 @@ impl Times {
         Permille::of(self.of(phase).0, self.sum().0)
     }
 
-    /// Adds the times of another task: of the same process, or cgroup.
+    /// Adds the times of another task.
+    #[allow(dead_code, reason = "the tests of running sums compare")]
     pub(crate) fn add(&mut self, other: &Self) {
         for (sum, time) in self.0.iter_mut().zip(other.0) {
             *sum = sum.saturating_add(time);
         }
-    }
-
-    /// The times that came since `before`, of which this is a continuation.
-    pub(crate) fn since(&self, before: &Self) -> Self {
-        let mut times = *self;
-        for (time, before) in times.0.iter_mut().zip(before.0) {
-            *time = time.saturating_sub(before);
-        }
-        times
     }
 
     fn put(&mut self, phase: Phase, time: Ns) {
@@ -139,20 +136,6 @@ mod tests {
         for phase in Phase::ALL {
             assert_eq!(Times::ZERO.share(phase), Permille(0));
         }
-    }
-
-    #[test]
-    fn what_has_come_since_is_told_by_phase() {
-        let mut account = Account::new(Ns(0));
-        account.leave(Phase::Unknown, Ns(5));
-        let before = account.at(Phase::GpuCompute, Ns(9));
-        account.leave(Phase::GpuCompute, Ns(11));
-        let since = account.at(Phase::DataLoading, Ns(18)).since(&before);
-        assert_eq!(since.of(Phase::Unknown), Ns(0));
-        assert_eq!(since.of(Phase::GpuCompute), Ns(2));
-        assert_eq!(since.of(Phase::DataLoading), Ns(7));
-        assert_eq!(since.sum(), Ns(9));
-        assert_eq!(before.since(&before), Times::ZERO);
     }
 
     #[test]

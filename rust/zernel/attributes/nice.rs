@@ -48,7 +48,7 @@ impl Drop for Installed {
         let control = lock().lock().take();
         if let Some(control) = control {
             // There are no slots any more, and no tracked threads.
-            control.boosts.cancel_sync();
+            control.boosts.end();
             control.boosts.clear();
             // Then the probe goes.
             drop(control);

@@ -40,8 +40,8 @@ use crate::{
         units::Us, //
     },
     registry::{
-        self,
         class::{
+            self,
             Asker,
             Named,
             Told, //
@@ -88,7 +88,7 @@ const _: () = {
 pub(super) fn set(_: &Client, asked: &mut uapi::zernel_class_set) -> Result {
     let change = change(asked)?;
     let (named, asker) = resolve(&asked.target)?;
-    registry::with(|r| r.change_class(asker, named, change))??;
+    class::change(asker, named, change)?;
     Ok(())
 }
 
@@ -103,7 +103,7 @@ pub(super) fn get(_: &Client, class: &mut uapi::zernel_class_get) -> Result {
     }
     let (named, asker) = resolve(&class.target)?;
     let viewer = Viewer::current();
-    let answer = registry::with(|r| r.get_class(asker, &named, &viewer))??;
+    let answer = class::get(asker, &named, &viewer)?;
     if let Some(own) = answer.own {
         let values = Own::of(&own);
         class.assignment = own.id;
@@ -212,7 +212,7 @@ fn resolve(raw: &uapi::zernel_target) -> Result<(Named, Asker)> {
         }
         Target::None | Target::Gpu(_) | Target::Level(_) => return Err(EINVAL),
     };
-    Ok((named, target::asker(uid, owner)?))
+    Ok((named, target::asker(uid, owner)))
 }
 
 fn chain_of(process: &Pid) -> Result<KVec<u64>> {

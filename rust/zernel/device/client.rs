@@ -5,9 +5,11 @@ use super::handles::Handles;
 use crate::{
     glue::identity::Viewer,
     prefetch::file::Subscriptions,
-    registry,
     slots::Slots,
-    stream::Stream,
+    stream::{
+        self,
+        Stream, //
+    },
     tracking::probes::Probes, //
 };
 use kernel::{
@@ -75,8 +77,7 @@ impl Client {
 impl PinnedDrop for Client {
     fn drop(self: Pin<&mut Self>) {
         if let Some(stream) = self.stream.lock().take() {
-            // Without a registry there are no streams.
-            let _ = registry::with(|r| r.streams().forget(&stream));
+            stream::forget(&stream);
         }
     }
 }

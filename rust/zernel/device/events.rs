@@ -12,6 +12,7 @@ use crate::{
     },
     registry,
     stream::{
+        self,
         Changed,
         Filter,
         Running,
@@ -46,7 +47,7 @@ pub(super) fn start(client: &Client, events: &mut uapi::zernel_events) -> Result
     let mut slot = client.stream.lock();
     if events.kinds == 0 {
         if let Some(stream) = &*slot {
-            registry::with(|r| r.streams().forget(stream))?;
+            stream::forget(stream);
             stream.stop();
         }
         return Ok(());
@@ -61,7 +62,7 @@ pub(super) fn start(client: &Client, events: &mut uapi::zernel_events) -> Result
         None => registry::with(|r| r.tunables().ring_size() as usize)?,
     };
     let running = Running::new(events.kinds, filter, capacity)?;
-    registry::with(|r| r.streams().start(stream, running))?
+    stream::start(&stream, running)
 }
 
 /// The filter that a call names.

@@ -51,7 +51,7 @@ pub(super) fn hint(_: &Client, hint: &mut uapi::zernel_hint) -> Result {
         return Err(EINVAL);
     };
     let owner = pid.is_callers(Scope::Thread);
-    let caller = target::asker(identity::caller_uid(), owner)?.caller;
+    let caller = target::asker(identity::caller_uid(), owner).caller;
     if !owner && !track::is_privileged(caller) {
         return Err(EPERM);
     }

@@ -12,7 +12,10 @@ use crate::{
         uapi, //
     },
     policy::histogram::Latencies,
-    registry, //
+    registry::{
+        self,
+        requests, //
+    },
 };
 use kernel::prelude::*;
 
@@ -51,12 +54,13 @@ pub(super) fn fill(_: &Client, asked: &mut uapi::zernel_histogram) -> Result {
     }
     let mut sum = KBox::<Latencies>::zeroed(GFP_KERNEL)?;
     match (target, kind) {
-        (Target::Gpu(id), _) => registry::with(|r| {
-            r.count_starts(id);
-            let gpu = r.gpu(id).ok_or(ENOENT)?;
-            gpu.requests.add_switches_to(&mut sum);
-            Ok::<_, Error>(())
-        })??,
+        (Target::Gpu(id), _) => {
+            let requests = registry::with(|r| {
+                r.count_starts(id);
+                r.gpu(id).map(|gpu| gpu.requests.clone())
+            })?;
+            requests.ok_or(ENOENT)?.add_switches_to(&mut sum);
+        }
         (Target::Tsg(id), Some(kind)) => {
             let group = registry::with(|r| {
                 if let Some(tsg) = r.tsg(id) {
@@ -72,15 +76,14 @@ pub(super) fn fill(_: &Client, asked: &mut uapi::zernel_histogram) -> Result {
                 }
             }
         }
-        (Target::Level(id), Some(kind)) => registry::with(|r| {
-            let of = r.level(id).ok_or(ENOENT)?;
-            r.count_all_starts();
-            r.each_part(of, |part| match kind {
+        (Target::Level(id), Some(kind)) => {
+            let of = registry::with(|r| r.level(id))?.ok_or(ENOENT)?;
+            requests::count_all_starts()?;
+            requests::each_part(of, |part| match kind {
                 Kind::Latency => part.add_latencies_to(&mut sum),
                 Kind::Preemption => part.add_preemptions_to(&mut sum),
-            });
-            Ok::<_, Error>(())
-        })??,
+            })?;
+        }
         _ => return Err(EINVAL),
     }
     let counts = sum.counts();

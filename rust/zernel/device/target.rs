@@ -4,6 +4,7 @@
 use crate::{
     glue::{
         cgroup::Cgroup,
+        errno,
         identity::{
             self,
             Pid,
@@ -15,11 +16,11 @@ use crate::{
     },
     policy::permit::Caller,
     registry::{
-        self,
         class::Asker,
         gpu,
         tsg, //
     },
+    tuned, //
 };
 use kernel::prelude::*;
 
@@ -48,7 +49,7 @@ impl Target {
     ///
     /// `EINVAL` another kind, or a flag that the kind does not take; `EBADF` not a descriptor of
     /// that kind; `ESRCH` no such thread or process, or one of the kernel's own, or the cgroup was
-    /// removed.
+    /// removed; `ELOOP` it is farther down than [`LEVELS`](crate::glue::cgroup::LEVELS).
     pub(super) fn read(raw: &uapi::zernel_target, takes: &[u32]) -> Result<Self> {
         if !takes.contains(&raw.kind) {
             return Err(EINVAL);
@@ -58,6 +59,9 @@ impl Target {
             uapi::ZERNEL_TARGET_THREAD => Self::pid(raw, Scope::Thread).map(Self::Thread),
             uapi::ZERNEL_TARGET_CGROUP if raw.flags == uapi::ZERNEL_TARGET_FD => {
                 let (cgroup, owner) = Cgroup::from_fd(raw.id)?;
+                if cgroup.is_too_deep() {
+                    return Err(errno::too_deep());
+                }
                 Ok(Self::Cgroup(cgroup, owner))
             }
             _ if raw.flags != 0 => Err(EINVAL),
@@ -87,9 +91,9 @@ impl Target {
 }
 
 /// The rights of the caller, as owner of the target or not.
-pub(super) fn asker(uid: Uid, owner: bool) -> Result<Asker> {
-    let gid = registry::with(|r| r.tunables().lc_gid())?;
-    Ok(Asker {
+pub(super) fn asker(uid: Uid, owner: bool) -> Asker {
+    let gid = tuned::lc_gid();
+    Asker {
         uid,
         caller: Caller {
             owner,
@@ -97,5 +101,5 @@ pub(super) fn asker(uid: Uid, owner: bool) -> Result<Asker> {
             member: gid.is_some_and(identity::caller_is_in_group),
         },
         perfmon: identity::caller_sees_all(),
-    })
+    }
 }

@@ -25,7 +25,8 @@ use crate::{
     tracking::{
         self,
         follow,
-        group::Terms, //
+        group::Terms,
+        Payer, //
     },
 };
 use kernel::prelude::*;
@@ -120,7 +121,7 @@ impl Wish {
         let of = process.clone();
         let of_process = match self {
             // One's own is one's own to end.
-            Self::Begin { ml, .. } => tracking::track(process, target, !owner, ml),
+            Self::Begin { ml, .. } => tracking::track(process, target, !owner, ml, Payer::Caller),
             Self::End => tracking::untrack(&process, &target, is_privileged(caller)),
         };
         let of_process = of_process.map_err(Failure::errno)?;
@@ -137,7 +138,7 @@ impl Wish {
 ///
 /// `EPERM`.
 fn permitted(uid: Uid, owner: bool) -> Result<Caller> {
-    let caller = target::asker(uid, owner)?.caller;
+    let caller = target::asker(uid, owner).caller;
     if !owner && !is_privileged(caller) {
         return Err(EPERM);
     }

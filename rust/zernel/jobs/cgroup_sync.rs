@@ -12,6 +12,7 @@ use crate::{
     policy::units::Ms,
     registry::{
         self,
+        population,
         tsg, //
     },
     tracking,
@@ -20,9 +21,6 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
-
-/// Objects looked at with the registry locked once.
-const BATCH: usize = 128;
 
 /// The job that looks at everything that has a cgroup.
 pub(crate) struct CgroupSync;
@@ -60,20 +58,19 @@ impl Job for CgroupSync {
 
 /// Looks at everything that has a cgroup. Returns false when it ran out of memory.
 fn look() -> bool {
-    let mut from = Some(tsg::Id::FIRST);
-    while let Some(id) = from {
-        match registry::with(|r| r.follow_cgroups(id, BATCH)) {
-            Ok(Ok(next)) => from = next,
-            Ok(Err(_)) => return false,
-            Err(_) => return true,
+    let mut from = tsg::Id::FIRST;
+    loop {
+        match population::follow_cgroup(from) {
+            Ok(Some(next)) => from = next,
+            Ok(None) => break,
+            // Without a registry there is nothing to follow.
+            Err(error) => return error == ENODEV,
         }
     }
     let mut from = Some(0);
     while let Some(id) = from {
-        match registry::with(|r| r.expire_cgroups(id, BATCH)) {
-            Ok(next) => from = next,
-            Err(_) => return true,
-        }
+        // As above.
+        from = registry::with(|r| r.expire_cgroup(id)).unwrap_or(None);
     }
     true
 }

@@ -30,6 +30,7 @@ use crate::{
     prefetch,
     registry::{
         self,
+        metered,
         meters::Meters, //
     },
     tracking::{
@@ -88,6 +89,8 @@ struct User {
 struct State {
     /// The processes that have phases, by their places, in the order of their keys.
     programs: KVVec<Program>,
+    /// The places of those that do not rest, in order. There is room for all.
+    awake: KVVec<usize>,
     /// Their users.
     users: RBTree<Uid, User>,
     /// The generations of the table and the registry that it was made from.
@@ -115,6 +118,7 @@ impl Sampler {
     pub(crate) fn new() -> Result<Self> {
         let state = State {
             programs: KVVec::new(),
+            awake: KVVec::new(),
             users: RBTree::new(),
             made_from: None,
             meters: KVec::new(),
@@ -143,7 +147,7 @@ impl Job for Sampler {
         };
         let mut state = worker.state.lock();
         let now = Ns(now_ns());
-        if process::take_rung() {
+        if process::any_rung() {
             state.wake(now);
         }
         if state.asked && (state.is_answered() || state.ticked.saturating_add(PATIENCE) <= now) {
@@ -192,15 +196,14 @@ impl State {
             // The next tick tries again.
             self.made_from = None;
         }
-        let mut awake = false;
-        for program in &mut self.programs {
-            let is = program.is_awake();
-            awake |= is;
-            if let Some(user) = self.users.get_mut(&program.uid()) {
-                user.awake |= is;
+        self.wake_rung();
+        for &place in self.awake.iter() {
+            let uid = self.programs.get(place).map(Program::uid);
+            if let Some(user) = uid.and_then(|uid| self.users.get_mut(&uid)) {
+                user.awake = true;
             }
         }
-        if !awake {
+        if self.awake.is_empty() {
             self.rests = self.made_from.is_some();
             return;
         }
@@ -216,9 +219,29 @@ impl State {
         }
     }
 
+    /// Has those that have rung looked at.
+    fn wake_rung(&mut self) {
+        let (programs, awake) = (&mut self.programs, &mut self.awake);
+        process::take_rung(|process| {
+            let key = process.pid().key();
+            // One that is not there yet is awake when it comes.
+            let place = programs.binary_search_by_key(&key, Program::key);
+            let Ok(place) = place else {
+                return;
+            };
+            let program = programs.get_mut(place).filter(|p| p.is_of(process));
+            if program.is_some_and(Program::wake) {
+                // Never fails: there is room for all.
+                let _ = awake.push_within_capacity(place);
+            }
+        });
+        awake.sort_unstable();
+    }
+
     fn forget(&mut self) {
         self.made_from = None;
         self.programs.clear();
+        self.awake.clear();
         self.users = RBTree::new();
         self.meters.clear();
     }
@@ -248,6 +271,7 @@ impl State {
             let user = self.users.get(&program.uid()).copied().unwrap_or_default();
             users.try_create_and_insert(program.uid(), user, GFP_KERNEL)?;
         }
+        let mut awake = KVVec::with_capacity(programs.len(), GFP_KERNEL)?;
         // Both are in the order of their keys.
         let mut known = self.programs.iter_mut().peekable();
         for program in &mut programs {
@@ -257,22 +281,28 @@ impl State {
             }
         }
         drop(known);
-        (self.programs, self.users) = (programs, users);
+        for (place, _) in programs.iter().enumerate().filter(|(_, p)| !p.rests()) {
+            // Never fails, as above.
+            let _ = awake.push_within_capacity(place);
+        }
+        (self.programs, self.awake, self.users) = (programs, awake, users);
         self.meters.clear();
         let sampler = tracking::with(|t| t.sampler())?;
-        let complete = registry::with(|r| r.begin_plan())?;
+        let complete = metered::begin_plan()?;
         for (place, program) in self.programs.iter().enumerate() {
-            registry::with(|r| r.plan_program(program, place))??;
+            metered::plan_program(program, place)?;
         }
-        self.meters = registry::with(|r| r.end_plan(&sampler))??;
+        self.meters = metered::end_plan(&sampler)?;
         self.made_from = complete.then_some((generation, population));
         Ok(())
     }
 
     /// Takes a sample of each thread.
     fn observe(&mut self, now: Ns, tunables: &Phases) {
-        for program in &mut self.programs {
-            program.begin_look();
+        for &place in self.awake.iter() {
+            if let Some(program) = self.programs.get_mut(place) {
+                program.begin_look();
+            }
         }
         for meters in &self.meters {
             meters.add_to(&mut self.programs, now);
@@ -284,14 +314,19 @@ impl State {
         let sure = self.made_from.is_some() && self.is_answered();
         // First those from the present place on, then those before.
         for again in [false, true] {
-            for place in 0..self.programs.len() {
-                self.observe_program(place, (again, sure), now, tunables);
+            for at in 0..self.awake.len() {
+                if let Some(&place) = self.awake.get(at) {
+                    self.observe_program(place, (again, sure), now, tunables);
+                }
             }
         }
         for user in self.users.values_mut() {
             user.turn = user.next.take().unwrap_or(0);
         }
-        self.rests = self.made_from.is_some() && self.programs.iter().all(Program::rests);
+        let programs = &self.programs;
+        let is_awake = |place: &mut usize| programs.get(*place).is_some_and(|p| !p.rests());
+        self.awake.retain(is_awake);
+        self.rests = self.made_from.is_some() && self.awake.is_empty();
     }
 
     /// Gives every user a share of the looks of a tick.
@@ -364,8 +399,11 @@ impl State {
 
     fn look_for_collectives(&mut self, now: Ns, libraries: &Libraries) {
         let mut left = LOOKS_FOR_COLLECTIVES;
-        for program in &mut self.programs {
-            if !program.rests() && program.is_to_look(now) {
+        for &place in self.awake.iter() {
+            let Some(program) = self.programs.get_mut(place) else {
+                continue;
+            };
+            if program.is_to_look(now) {
                 let thread = Thread::of(program.process().pid());
                 let maps = thread.map_or(Some(false), |thread| thread.maps_any(libraries));
                 program.collective = maps.unwrap_or(program.collective);
@@ -380,7 +418,11 @@ impl State {
     /// Gives the signals that are due. Returns when the next one is.
     fn signal(&mut self, now: Ns) -> Option<Ns> {
         let mut next: Option<Ns> = None;
-        for program in &mut self.programs {
+        // One whose signal is due does not rest.
+        for &place in self.awake.iter() {
+            let Some(program) = self.programs.get_mut(place) else {
+                continue;
+            };
             if let Some(signal) = program.signal(now) {
                 tell(program, &signal);
             }

@@ -17,7 +17,8 @@ use crate::{
     },
     tracking::{
         self,
-        owners::Owners, //
+        owners::Owners,
+        Payer, //
     },
 };
 use kernel::{
@@ -42,7 +43,7 @@ impl TaskReaper {
                 continue;
             }
             let whole = tracking::Target::Process { children: false };
-            match tracking::track(owner, whole, true, true) {
+            match tracking::track(owner, whole, true, true, Payer::Process) {
                 Ok(_) | Err(Failure::Kernel(ESRCH | ENODEV)) => {}
                 Err(_) => scheduler_hooks::miss(),
             }

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The assignments, and the number that each user has.
 
-use super::tsg;
+pub(crate) use super::target::Target;
+use super::view::{
+    ForAssignment,
+    Made, //
+};
 use crate::{
     glue::{
         cgroup::Cgroup,
@@ -12,10 +16,7 @@ use crate::{
         watch::Armed, //
     },
     policy::{
-        class::{
-            Assignment,
-            Source, //
-        },
+        class::Assignment,
         permit::{
             Grant,
             Quota, //
@@ -36,31 +37,6 @@ pub(crate) const MAX: u32 = 100_000;
 /// Most assignments of a user without `CAP_SYS_NICE`.
 pub(crate) const MAX_PER_USER: u32 = 4096;
 
-/// The target of an assignment. Tasks are named by their `struct pid`, which the assignment holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Target {
-    /// Every process of a cgroup, by its id.
-    Cgroup(u64),
-    /// A process.
-    Process(usize),
-    /// A thread.
-    Thread(usize),
-    /// A TSG.
-    Tsg(tsg::Id),
-}
-
-impl Target {
-    /// Its kind.
-    pub(crate) fn source(self) -> Source {
-        match self {
-            Self::Cgroup(_) => Source::Cgroup,
-            Self::Process(_) => Source::Process,
-            Self::Thread(_) => Source::Thread,
-            Self::Tsg(_) => Source::Tsg,
-        }
-    }
-}
-
 /// Keeps the name of a target its own, and tells its end.
 pub(crate) enum Keep {
     /// A watched task.
@@ -69,6 +45,17 @@ pub(crate) enum Keep {
     Cgroup(Cgroup, Uid),
     /// Nothing: ids of TSGs are never used again, and the registry sees them go.
     Tsg,
+}
+
+impl Keep {
+    /// True if the target is gone.
+    pub(crate) fn is_over(&self) -> bool {
+        match self {
+            Self::Task(armed) => !armed.is_alive(),
+            Self::Cgroup(cgroup, _) => cgroup.is_dead(),
+            Self::Tsg => false,
+        }
+    }
 }
 
 /// An assignment, and all that is known of it.
@@ -109,6 +96,15 @@ impl Held {
         }
     }
 
+    /// As others see it.
+    pub(crate) fn made(&self) -> Made {
+        Made {
+            assignment: self.grant.assignment,
+            by: self.by,
+            cgroup_owner: self.cgroup_owner(),
+        }
+    }
+
     /// The owner of the cgroup that is its target, as it was when the class was set last.
     pub(crate) fn cgroup_owner(&self) -> Option<Uid> {
         match &self.keep {
@@ -119,18 +115,30 @@ impl Held {
 }
 
 /// Memory for one assignment.
-struct Reservation {
+pub(crate) struct Reservation {
     held: RBTreeNodeReservation<Target, Held>,
     id: RBTreeNodeReservation<u64, Target>,
     user: RBTreeNodeReservation<Uid, u32>,
+    shown: ForAssignment,
 }
 
 impl Reservation {
-    fn new() -> Result<Self> {
+    /// The part for a user that has no assignment yet.
+    pub(crate) fn into_user(self) -> RBTreeNodeReservation<Uid, u32> {
+        self.user
+    }
+
+    /// As much as one can need.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn new() -> Result<Self> {
         Ok(Self {
             held: RBTreeNodeReservation::new(GFP_KERNEL)?,
             id: RBTreeNodeReservation::new(GFP_KERNEL)?,
             user: RBTreeNodeReservation::new(GFP_KERNEL)?,
+            shown: ForAssignment::new()?,
         })
     }
 }
@@ -189,6 +197,7 @@ impl Assignments {
     }
 
     /// The assignment with an id.
+    #[cfg(zernel_kunit)]
     pub(crate) fn by_id(&self, id: u64) -> Option<(Target, &Held)> {
         let target = *self.ids.get(&id)?;
         Some((target, self.held.get(&target)?))
@@ -218,59 +227,66 @@ impl Assignments {
         }
     }
 
-    /// Stores an assignment with a new id, or with the id of the present one, which keeps its
-    /// [`Keep`].
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`, and those of `keep`; nothing has changed then.
-    pub(crate) fn put(
+    /// True if a change by `by` takes memory.
+    pub(crate) fn takes_memory(&self, target: Target, by: Uid) -> bool {
+        self.held.get(&target).is_none() || self.users.get(&by).is_none()
+    }
+
+    /// Changes an assignment that is there, which keeps its id. `user`: memory, if it
+    /// [takes](Self::takes_memory) that.
+    pub(crate) fn change(
         &mut self,
         target: Target,
         grant: Grant,
         by: Uid,
         now_ns: u64,
-        keep: impl FnOnce() -> Result<Keep>,
-    ) -> Result {
-        let memory = Reservation::new()?;
-        let keep = match self.held.get(&target) {
-            Some(_) => None,
-            None => Some(keep()?),
+        user: Option<RBTreeNodeReservation<Uid, u32>>,
+    ) {
+        let Some(held) = self.held.get_mut(&target) else {
+            return;
         };
-        match keep {
-            None => {
-                if let Some(held) = self.held.get_mut(&target) {
-                    let (old, was) = (held.by, held.grant.raised);
-                    held.grant = grant;
-                    held.by = by;
-                    held.made_at = now_ns;
-                    self.uncount(old, was);
-                }
-            }
-            Some(keep) => {
-                let held = Held {
-                    grant,
-                    by,
-                    made_at: now_ns,
-                    keep,
-                    tsgs: 0,
-                };
-                self.held.insert(memory.held.into_node(target, held));
-                // INVARIANT: Both are inserted together.
-                self.ids
-                    .insert(memory.id.into_node(grant.assignment.id, target));
-                self.changes += 1;
-            }
-        }
+        let (old, was) = (held.by, held.grant.raised);
+        held.grant = grant;
+        held.by = by;
+        held.made_at = now_ns;
+        self.uncount(old, was);
+        self.recount(by, grant.raised, user);
+    }
+
+    /// Stores an assignment with a new id. Returns the memory for showing it.
+    pub(crate) fn put(
+        &mut self,
+        target: Target,
+        (grant, by, now_ns): (Grant, Uid, u64),
+        keep: Keep,
+        memory: Reservation,
+    ) -> ForAssignment {
+        let held = Held {
+            grant,
+            by,
+            made_at: now_ns,
+            keep,
+            tsgs: 0,
+        };
+        self.held.insert(memory.held.into_node(target, held));
+        // INVARIANT: Both are inserted together.
+        self.ids
+            .insert(memory.id.into_node(grant.assignment.id, target));
+        self.changes += 1;
+        self.recount(by, grant.raised, Some(memory.user));
+        memory.shown
+    }
+
+    fn recount(&mut self, by: Uid, raised: bool, user: Option<RBTreeNodeReservation<Uid, u32>>) {
         self.count += 1;
-        self.raised += u32::from(grant.raised);
-        match self.users.get_mut(&by) {
-            Some(n) => *n += 1,
-            None => {
-                self.users.insert(memory.user.into_node(by, 1));
+        self.raised += u32::from(raised);
+        match (self.users.get_mut(&by), user) {
+            (Some(n), _) => *n += 1,
+            (None, Some(user)) => {
+                self.users.insert(user.into_node(by, 1));
             }
+            (None, None) => {}
         }
-        Ok(())
     }
 
     /// The directory of a cgroup that has an assignment belongs to `owner`.
@@ -293,14 +309,15 @@ impl Assignments {
         }
     }
 
-    /// Takes the assignment of a target away.
-    pub(crate) fn take(&mut self, target: Target) -> Option<Assignment> {
+    /// Takes the assignment of a target away. The [`Keep`] is to be dropped without locks: others
+    /// may have any number of watchers on the same wait queue.
+    pub(crate) fn take(&mut self, target: Target) -> Option<(Assignment, Keep)> {
         let held = self.held.remove(&target)?;
         // INVARIANT: Both are removed together.
         self.ids.remove(&held.grant.assignment.id);
         self.changes += 1;
         self.uncount(held.by, held.grant.raised);
-        Some(held.grant.assignment)
+        Some((held.grant.assignment, held.keep))
     }
 
     fn uncount(&mut self, by: Uid, raised: bool) {

@@ -3,13 +3,16 @@
 
 use super::{
     assignments::{
+        self,
         Held,
         Keep,
         Target, //
     },
-    tsg::{
-        self,
-        Tsg, //
+    groups,
+    tsg,
+    view::{
+        TRIES,
+        VIEW, //
     },
     Registry, //
 };
@@ -23,10 +26,12 @@ use crate::{
             Uid,
             Viewer, //
         },
+        rcu::Guard,
         thread::Thread,
         time::now_ns,
         trace,
-        watch::Armed, //
+        watch::Armed,
+        work::Kick, //
     },
     policy::{
         attribute::{
@@ -43,10 +48,7 @@ use crate::{
             Caller,
             Change, //
         },
-        tunables::settings::{
-            Conditions,
-            Why, //
-        },
+        tunables::settings::Why,
     },
 };
 use kernel::prelude::*;
@@ -72,7 +74,7 @@ pub(crate) enum Named {
 }
 
 impl Named {
-    fn target(&self) -> Target {
+    pub(super) fn target(&self) -> Target {
         match self {
             Self::Tsg(id) => Target::Tsg(*id),
             Self::Thread { thread, .. } => Target::Thread(thread.key()),
@@ -133,39 +135,117 @@ fn traced(level: Option<Level>) -> i32 {
     level.map_or(-1, |level| level.number() as i32)
 }
 
+/// Everything that a new assignment takes, made and dropped without the lock.
+pub(crate) struct Memory {
+    assignment: Option<assignments::Reservation>,
+    nodes: groups::Reservation,
+    keep: Option<Keep>,
+}
+
+impl Memory {
+    /// For an assignment of this target; `reaper` is told of the end of a task.
+    ///
+    /// # Errors
+    ///
+    /// `ESRCH` the target is gone, `ENOMEM`.
+    fn new(named: &mut Named, reaper: Option<Kick>) -> Result<Self> {
+        let watch = |pid: &Pid, scope| match reaper {
+            Some(reaper) => Armed::new(pid.clone(), scope, reaper).map(Keep::Task),
+            None => Ok(Keep::Tsg),
+        };
+        let (keep, chain) = match named {
+            Named::Tsg(_) => (Keep::Tsg, &[] as &[u64]),
+            Named::Thread { thread, .. } => (watch(thread, Scope::Thread)?, &[] as &[u64]),
+            Named::Process { process, .. } => (watch(process, Scope::Process)?, &[] as &[u64]),
+            Named::Cgroup { cgroup, chain } => {
+                let keep = |(cgroup, owner)| Keep::Cgroup(cgroup, owner);
+                (cgroup.take().map_or(Keep::Tsg, keep), &chain[..])
+            }
+        };
+        Ok(Self {
+            assignment: Some(assignments::Reservation::new()?),
+            nodes: groups::Reservation::new(chain)?,
+            keep: Some(keep),
+        })
+    }
+}
+
+/// The outcome of a change.
+pub(super) enum Changed {
+    /// There is an assignment now, or none.
+    To(bool),
+    /// It takes memory. Nothing has changed. The end of a task is told to this one.
+    TakesMemory(Option<Kick>),
+}
+
+/// Changes the assignment of a target, at once for everybody who asks. The TSGs that it names follow
+/// before this returns, and are pending until then.
+///
+/// # Errors
+///
+/// See `struct zernel_class_set`; nothing has changed then.
+pub(crate) fn change(asker: Asker, mut named: Named, change: Change) -> Result<(), Failure> {
+    let mut memory = None;
+    loop {
+        let changed = super::with(|r| r.set_class(asker, &named, change, &mut memory))??;
+        match changed {
+            Changed::To(_) => return Ok(()),
+            Changed::TakesMemory(reaper) => memory = Some(Memory::new(&mut named, reaper)?),
+        }
+    }
+}
+
+/// The class of a target. Assignments that `viewer` may not see are not named. Takes no lock, unless
+/// classes change all the time.
+///
+/// # Errors
+///
+/// `NotPermitted` another user's target without `CAP_PERFMON`, `NoTsg`.
+pub(crate) fn get(asker: Asker, named: &Named, viewer: &Viewer) -> Result<Answer, Failure> {
+    for _ in 0..TRIES {
+        let read =
+            VIEW.with(|view, guard| view.read(guard, |classes| classes.get(asker, named, viewer)));
+        if let Some(answer) = read.ok_or(ENODEV)? {
+            return answer;
+        }
+    }
+    super::with(|r| r.look(asker, named, viewer))?
+}
+
 impl Registry {
-    /// Changes the assignment of a target, at once for every TSG that it names.
+    /// As [`change`], but that TSGs are left to follow.
     ///
     /// # Errors
     ///
     /// See `struct zernel_class_set`; nothing has changed then.
-    pub(crate) fn change_class(
+    pub(super) fn set_class(
         &mut self,
         asker: Asker,
-        mut named: Named,
-        change: impl Into<Change>,
-    ) -> Result<(), Failure> {
-        let change = change.into();
+        named: &Named,
+        change: Change,
+        memory: &mut Option<Memory>,
+    ) -> Result<Changed, Failure> {
         let (target, number) = (named.target().source() as u32, named.number());
-        let result = self.try_change_class(asker, &mut named, change);
+        let result = self.try_set_class(asker, named, change, memory);
         let error = result.as_ref().err().map_or(0, |e| e.errno().to_errno());
         match result {
-            Ok(false) => trace::class_cleared(target, number, -1, error),
+            Ok(Changed::TakesMemory(_)) => {}
+            Ok(Changed::To(false)) => trace::class_cleared(target, number, -1, error),
             Err(_) if change.set == Default::default() => {
                 trace::class_cleared(target, number, -1, error)
             }
             _ => trace::class_set(target, number, traced(change.set.level), error),
         }
-        result.map(|_| ())
+        result
     }
 
-    /// As above; tells whether there is an assignment now.
-    fn try_change_class(
+    fn try_set_class(
         &mut self,
         asker: Asker,
-        named: &mut Named,
+        named: &Named,
         change: Change,
-    ) -> Result<bool, Failure> {
+        memory: &mut Option<Memory>,
+    ) -> Result<Changed, Failure> {
         let caller = self.caller(asker, named)?;
         let target = named.target();
         let raises = |level: Level| level.is_above(Level::DEFAULT);
@@ -187,82 +267,111 @@ impl Registry {
             // One that would be empty from the start was refused: there was nothing to clear.
             self.drop_assignment(target);
             self.counters.classes_cleared += 1;
-            return Ok(false);
+            return Ok(Changed::To(false));
         }
-        if before.is_none() {
-            if self.assignments.is_full() {
-                return Err(Failure::TableFull);
-            }
-            grant.assignment.id = self.new_id();
+        if before.is_none() && self.assignments.is_full() {
+            return Err(Failure::TableFull);
         }
-        let reaper = self.reaper.clone();
-        let groups = &mut self.groups;
-        let owner = match named {
-            Named::Cgroup { cgroup, .. } => cgroup.as_ref().map(|(_, owner)| *owner),
+        if self.assignments.takes_memory(target, asker.uid) && memory.is_none() {
+            return Ok(Changed::TakesMemory(self.reaper.clone()));
+        }
+        let keep = memory.as_ref().and_then(|memory| memory.keep.as_ref());
+        let owner = match (named, keep) {
+            (
+                Named::Cgroup {
+                    cgroup: Some((_, owner)),
+                    ..
+                },
+                _,
+            ) => Some(*owner),
+            (_, Some(Keep::Cgroup(_, owner))) => Some(*owner),
             _ => None,
         };
-        self.assignments
-            .put(target, grant, asker.uid, now_ns(), || {
-                let watch = |pid: &Pid, scope| match reaper {
-                    Some(reaper) => Armed::new(pid.clone(), scope, reaper).map(Keep::Task),
-                    None => Ok(Keep::Tsg),
-                };
-                match named {
-                    Named::Tsg(_) => Ok(Keep::Tsg),
-                    Named::Thread { thread, .. } => watch(thread, Scope::Thread),
-                    Named::Process { process, .. } => watch(process, Scope::Process),
-                    Named::Cgroup { cgroup, chain } => {
-                        if cgroup.as_ref().is_some_and(|(cgroup, _)| cgroup.is_dead()) {
-                            return Err(ESRCH);
-                        }
-                        groups.hold(chain)?;
-                        let keep = |(cgroup, owner)| Keep::Cgroup(cgroup, owner);
-                        Ok(cgroup.take().map_or(Keep::Tsg, keep))
-                    }
+        let mut shown = None;
+        match before {
+            Some(_) => {
+                let memory = memory.as_mut().and_then(|memory| memory.assignment.take());
+                let user = memory.map(assignments::Reservation::into_user);
+                self.assignments
+                    .change(target, grant, asker.uid, now_ns(), user);
+            }
+            None => {
+                // Looked at with the lock: a reaper that learns of a later end finds the
+                // assignment.
+                if keep.is_none_or(Keep::is_over) {
+                    return Err(ESRCH.into());
                 }
-            })?;
+                let memory = memory.as_mut().ok_or(ENOMEM)?;
+                let (Some(assignment), Some(keep)) = (memory.assignment.take(), memory.keep.take())
+                else {
+                    return Err(ENOMEM.into());
+                };
+                grant.assignment.id = self.new_id();
+                if let Named::Cgroup { chain, .. } = named {
+                    let view = (&*self.view, &mut self.writer);
+                    self.groups.hold(chain, &mut memory.nodes, view);
+                }
+                let made = (grant, asker.uid, now_ns());
+                shown = Some(self.assignments.put(target, made, keep, assignment));
+            }
+        }
         if let Some(owner) = owner {
             self.assignments.set_cgroup_owner(target, owner);
+        }
+        if let Some(held) = self.assignments.held(target) {
+            let shown_as = (held.made(), held.task());
+            self.view.assign(target, shown_as, shown, &mut self.writer);
         }
         self.counters.classes_set += 1;
         if before == Some(grant) && matches!(target, Target::Cgroup(_)) {
             // A walk through everything below would find nothing.
-            return Ok(true);
+            return Ok(Changed::To(true));
         }
         if let Target::Cgroup(id) = target {
             self.groups.assign(id, Some(grant.assignment));
         }
         self.refresh_target(target);
-        Ok(true)
+        Ok(Changed::To(true))
     }
 
-    /// The class of a target. Assignments that `viewer` may not see are not named.
-    ///
-    /// # Errors
-    ///
-    /// `NotPermitted` another user's target without `CAP_PERFMON`, `NoTsg`.
+    /// As [`change`], for tests without a lock.
+    #[cfg(zernel_kunit)]
+    pub(crate) fn change_class(
+        &mut self,
+        asker: Asker,
+        mut named: Named,
+        change: impl Into<Change>,
+    ) -> Result<(), Failure> {
+        let (change, mut memory) = (change.into(), None);
+        loop {
+            match self.set_class(asker, &named, change, &mut memory)? {
+                Changed::To(_) => break,
+                Changed::TakesMemory(reaper) => memory = Some(Memory::new(&mut named, reaper)?),
+            }
+        }
+        self.settle();
+        Ok(())
+    }
+
+    /// As [`get`], for tests without a lock.
+    #[cfg(zernel_kunit)]
     pub(crate) fn get_class(
-        &self,
+        &mut self,
         asker: Asker,
         named: &Named,
         viewer: &Viewer,
     ) -> Result<Answer, Failure> {
-        let caller = self.caller(asker, named)?;
-        if !(caller.owner || caller.is_manager() || asker.perfmon) {
-            return Err(Failure::NotPermitted);
-        }
-        let mut answer = self.answer(named);
-        for origin in [
-            &mut answer.level.origin,
-            &mut answer.weight.origin,
-            &mut answer.timeslice.origin,
-        ] {
-            let held = self.assignments.by_id(origin.assignment);
-            if !held.is_some_and(|(target, held)| self.shows(target, held, viewer)) {
-                origin.assignment = 0;
-            }
-        }
-        Ok(answer)
+        self.show();
+        self.look(asker, named, viewer)
+    }
+
+    /// As [`get`], with the lock: nobody changes anything meanwhile.
+    fn look(&self, asker: Asker, named: &Named, viewer: &Viewer) -> Result<Answer, Failure> {
+        let guard = Guard::new();
+        let read = self
+            .view
+            .read(&guard, |classes| classes.get(asker, named, viewer));
+        read.unwrap_or(Err(EAGAIN.into()))
     }
 
     /// True if an assignment is shown to `viewer`: its maker, the owner of its target, or a viewer
@@ -301,30 +410,28 @@ impl Registry {
         trace::class_expired(target.source() as u32, number, traced(level), 0);
     }
 
-    /// Ends the assignments of removed cgroups, looking at up to `most` from `from` on.
+    /// Ends the assignment of the first cgroup from `from` on that has one, if it was removed.
     ///
     /// Returns where to go on, or `None` at the end.
-    pub(crate) fn expire_cgroups(&mut self, from: u64, most: usize) -> Option<u64> {
-        let mut from = from;
-        for _ in 0..most {
-            let (id, dead) = self.assignments.cgroup_from(from)?;
-            if dead {
-                self.expire(Target::Cgroup(id), id);
-            }
-            from = id.checked_add(1)?;
+    pub(crate) fn expire_cgroup(&mut self, from: u64) -> Option<u64> {
+        let (id, dead) = self.assignments.cgroup_from(from)?;
+        if dead {
+            self.expire(Target::Cgroup(id), id);
         }
-        Some(from)
+        id.checked_add(1)
     }
 
     fn drop_assignment(&mut self, target: Target) -> Option<Assignment> {
-        let assignment = self.assignments.take(target)?;
+        let (assignment, keep) = self.assignments.take(target)?;
+        self.view.unassign(target, &mut self.writer);
+        self.after.drop_keep(keep);
         if let Target::Cgroup(id) = target {
             self.groups.assign(id, None);
         }
-        self.refresh_target(target);
         if let Target::Cgroup(id) = target {
-            self.groups.release(id);
+            self.groups.release(id, (&*self.view, &mut self.writer));
         }
+        self.refresh_target(target);
         Some(assignment)
     }
 
@@ -360,67 +467,6 @@ impl Registry {
 
     fn is_shared(&self, id: tsg::Id) -> bool {
         self.tsgs.get(&id).is_some_and(|tsg| tsg.traits.shared)
-    }
-
-    fn answer(&self, named: &Named) -> Answer {
-        let target = named.target();
-        let own = self.assignments.get(target);
-        let layers = self.layers_beneath(named).over(target.source(), own);
-        let tsg = match named {
-            Named::Tsg(id) => self.tsgs.get(id),
-            _ => None,
-        };
-        let is_shared = tsg.is_some_and(|tsg| tsg.traits.shared);
-        let effective = layers.effective(is_shared);
-        let gpu = tsg.and_then(|tsg| self.gpus.get(&tsg.gpu));
-        let on = gpu.map_or(Conditions::NONE, |gpu| gpu.conditions());
-        let drivers = tsg.and_then(|tsg| tsg.original).map(|hw| hw.timeslice);
-        let (slice, origin, why) = self.tunables.told_slice(effective, on, drivers);
-        let (level, weight) = (layers.level(), layers.weight());
-        let ignored = tsg.map_or(Layers::NONE, |tsg| self.ignored(tsg));
-        let engine = |told: Why, layers: bool, own: bool| told.and(Why::ENGINE, layers && !own);
-        let passed_over = |decided: bool| Why::default().and(Why::UNPRIVILEGED, decided);
-        Answer {
-            own,
-            level: Told {
-                value: effective.level,
-                origin: effective.origin,
-                why: engine(
-                    passed_over(level.is_passed_over).and(
-                        Why::SHARED,
-                        is_shared && level.value.is_above(Level::DEFAULT),
-                    ),
-                    !ignored.level.is_none(),
-                    own.is_some_and(|own| own.level.is_some()),
-                ),
-            },
-            weight: Told {
-                value: weight.value.number(),
-                origin: weight.origin,
-                why: engine(
-                    passed_over(weight.is_passed_over),
-                    !ignored.weight.is_none(),
-                    own.is_some_and(|own| own.weight.is_some()),
-                ),
-            },
-            timeslice: Told {
-                value: slice.0,
-                origin,
-                why: engine(
-                    why,
-                    !ignored.timeslice.is_none() || !ignored.level.is_none(),
-                    own.is_some_and(|own| own.timeslice.is_some() || own.level.is_some()),
-                ),
-            },
-        }
-    }
-
-    /// The layers that would count for a TSG if it were on a compute engine.
-    fn ignored(&self, tsg: &Tsg) -> Layers {
-        match tsg.traits.compute {
-            true => Layers::NONE,
-            false => self.layers_of_owner(tsg),
-        }
     }
 
     /// Counts a call that failed with `EPERM` or `EDQUOT`.

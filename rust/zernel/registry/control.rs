@@ -2,6 +2,10 @@
 //! Other changes of a TSG's settings: by its owner through the driver, and by a GPU that forgets.
 
 use super::{
+    after::{
+        OnGpu,
+        Walk, //
+    },
     gpu,
     tsg::{
         self,
@@ -71,28 +75,27 @@ impl Registry {
 
     /// Has the worker set the settings of all TSGs of a GPU once more, without waiting.
     pub(crate) fn doubt_gpu(&mut self, gpu: gpu::Id) {
-        let mut after = None;
-        while let Some((handle, id)) = self.next_tsg_of(gpu, after) {
-            after = Some(handle);
-            // A GPU that was away may accept a restore now that it refused before.
-            self.doubt(id, |tsg| tsg.want.is_some() || tsg.is_changed());
-        }
         if let Some(woken) = self.gpus.get_mut(&gpu) {
             woken.wake();
         }
         self.tell_state(gpu);
+        self.walk(Walk::Gpu(gpu, None, OnGpu::Doubt));
     }
 
-    /// Has the workers undo the changes that owners were allowed.
-    pub(super) fn doubt_loose(&mut self) {
-        let mut from = tsg::Id::FIRST;
-        while let Some(cursor) = self.tsgs.cursor_lower_bound(&from) {
-            let id = *cursor.current().0;
-            self.doubt(id, |tsg| tsg.loose && tsg.is_held());
-            from = id.after();
+    /// As [`Self::doubt`], for a TSG of a GPU that was away: a change that failed may go better now.
+    pub(super) fn doubt_anew(&mut self, id: tsg::Id) {
+        let Some(tsg) = self.tsgs.get_mut(&id) else {
+            return;
+        };
+        tsg.recover();
+        if let (true, Some(gpu)) = (self.queue.remove(tsg), self.gpus.get_mut(&tsg.gpu)) {
+            gpu.pending -= 1;
         }
+        // It may accept a restore, too, that it refused before.
+        self.doubt(id, |tsg| tsg.want.is_some() || tsg.is_changed());
     }
 
+    /// Has the worker set the settings of a TSG once more, if it `concerns` that.
     pub(super) fn doubt(&mut self, id: tsg::Id, concerns: impl FnOnce(&Tsg) -> bool) {
         let Some(tsg) = self.tsgs.get_mut(&id).filter(|tsg| concerns(tsg)) else {
             return;

@@ -132,6 +132,15 @@ impl Look {
         true
     }
 
+    /// The earliest time for the next one, as far as known at `now_ns`.
+    pub(crate) fn next(&self, now_ns: u64) -> u64 {
+        let pause = Self::INTERVAL_NS.max(self.took_ns.saturating_mul(Self::PARTS));
+        match self.wanted {
+            true => now_ns.saturating_add(Self::INTERVAL_NS),
+            false => self.asked_ns.saturating_add(pause),
+        }
+    }
+
     /// The look is over, and took so long.
     pub(crate) fn done(&mut self, took_ns: u64) {
         self.wanted = false;

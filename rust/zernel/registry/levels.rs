@@ -89,11 +89,19 @@ impl Registry {
 
     /// Asks the workers of all GPUs for the load of their TSGs.
     pub(crate) fn want_done(&mut self) {
-        for (_, gpu) in self.gpus.iter_mut() {
-            if gpu.abilities.tsg_load && gpu.look.ask(now_ns()) {
+        let now = now_ns();
+        let mut next = u64::MAX;
+        for (_, gpu) in self
+            .gpus
+            .iter_mut()
+            .filter(|(_, gpu)| gpu.abilities.tsg_load)
+        {
+            if gpu.look.ask(now) {
                 gpu.kick();
             }
+            next = next.min(gpu.look.next(now));
         }
+        self.view.set_look(next);
     }
 
     /// True if somebody asked for the work of the TSGs of a GPU.

@@ -11,6 +11,8 @@ use kernel::rbtree::RBTreeNodeReservation;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Place {
     pub(super) gpu: GpuId,
+    /// When it may be taken, in ns of `CLOCK_MONOTONIC`.
+    pub(super) due: u64,
     pub(super) number: u64,
 }
 

@@ -2,6 +2,12 @@
 //! GPUs and TSGs come and go.
 
 use super::{
+    after::{
+        Gone,
+        OnGpu,
+        Walk, //
+    },
+    arrival::Arrival,
     assignments::Target,
     gpu::{
         self,
@@ -11,9 +17,8 @@ use super::{
         Done,
         Meter, //
     },
+    groups,
     levels,
-    queue::Queue,
-    shares::Shares,
     told::{
         self,
         Tidings, //
@@ -22,12 +27,16 @@ use super::{
         self,
         Tsg, //
     },
+    view::ForGpu,
     Registry, //
 };
 use crate::{
     glue::{
         cgroup::Cgroup,
-        identity::Scope,
+        identity::{
+            Pid,
+            Scope, //
+        },
         time::now_ns,
         trace, //
     },
@@ -35,10 +44,78 @@ use crate::{
 };
 use kernel::{
     prelude::*,
-    rbtree::RBTreeNode, //
+    rbtree::RBTreeNodeReservation, //
 };
 
+/// Removes a GPU without TSGs. Waits for its worker.
+pub(crate) fn remove_gpu(id: gpu::Id) {
+    // Without a registry there is nothing to remove.
+    let Ok(gone) = super::with(|r| r.gone_requests.clone()) else {
+        return;
+    };
+    let mut kept = gone.lock();
+    let gpu = super::with(|r| r.take_gpu(id)).ok().flatten();
+    if let Some(gpu) = &gpu {
+        kept.take_over(&gpu.requests.totals);
+    }
+    drop(kept);
+    // Dropped without locks: the worker goes with it.
+    drop(gpu);
+}
+
+/// Tries to add a TSG whose process moves from cgroup to cgroup.
+const TRIES: usize = 16;
+
+/// Adds a TSG to the GPU that `find` names, and queues it for its worker.
+///
+/// # Errors
+///
+/// `ENODEV` no such GPU or it is closing, `EEXIST` the handle is in use, `ENOSPC`
+/// [`tsg::MAX_PER_GPU`] are there or the user has [`shares::MAX_PER_USER`] of them, `ENOMEM` also
+/// where its process moves from cgroup to cgroup without end; nothing has changed, but that the GPU
+/// knows of the last two.
+pub(crate) fn add_tsg(
+    find: impl Fn(&Registry) -> Option<gpu::Id>,
+    description: tsg::Description,
+) -> Result {
+    let mut arrival = Arrival::new(description);
+    let mut result = Err(ENOMEM);
+    for _ in 0..TRIES {
+        result = match &mut arrival {
+            Ok(arrival) => super::with(|r| r.take_in(find(r).ok_or(ENODEV)?, arrival))?,
+            Err(_) => Err(ENOMEM),
+        };
+        if result != Err(EAGAIN) {
+            break;
+        }
+        if arrival.as_mut().map(Arrival::look_up).is_err() {
+            break;
+        }
+    }
+    let result = result.map(|_| ()).map_err(|error| match error {
+        EAGAIN => ENOMEM,
+        error => error,
+    });
+    if let Err(ENOSPC | ENOMEM) = result {
+        super::with(|r| {
+            if let Some(gpu) = find(r) {
+                r.turn_away(gpu);
+            }
+        })?;
+    }
+    result
+}
+
 impl Registry {
+    /// A TSG of a GPU could not be added.
+    pub(super) fn turn_away(&mut self, id: gpu::Id) {
+        if let Some(gpu) = self.gpus.get_mut(&id) {
+            gpu.turned_away = true;
+            self.counters.tsgs_missed += 1;
+            self.tell_state(id);
+        }
+    }
+
     /// An id for a GPU that is about to be added. Those of its levels follow.
     pub(crate) fn reserve_gpu_id(&mut self) -> gpu::Id {
         let id = self.new_id();
@@ -46,19 +123,32 @@ impl Registry {
         gpu::Id(id)
     }
 
-    /// Adds a GPU.
+    /// Adds a GPU, which is taken out of `gpu`.
     ///
     /// # Errors
     ///
-    /// `EEXIST` the provider has one with this handle, `ENOSPC` [`gpu::MAX`] are there, `ENOMEM`.
-    pub(crate) fn add_gpu(&mut self, id: gpu::Id, gpu: Gpu) -> Result {
-        if self.find_gpu(gpu.provider, gpu.handle).is_some() {
+    /// `EEXIST` the provider has one with this handle, `ENOSPC` [`gpu::MAX`] are there.
+    pub(crate) fn take_in_gpu(
+        &mut self,
+        id: gpu::Id,
+        gpu: &mut Option<Gpu>,
+        memory: (RBTreeNodeReservation<gpu::Id, Gpu>, ForGpu),
+    ) -> Result {
+        let (provider, handle) = gpu
+            .as_ref()
+            .map(|gpu| (gpu.provider, gpu.handle))
+            .ok_or(EINVAL)?;
+        if self.find_gpu(provider, handle).is_some() {
             return Err(EEXIST);
         }
         if self.gpu_count >= gpu::MAX {
             return Err(ENOSPC);
         }
-        self.gpus.try_create_and_insert(id, gpu, GFP_KERNEL)?;
+        if let Some(gpu) = gpu.take() {
+            let shown = (id, gpu.conditions());
+            self.view.add_gpu(shown, memory.1, &mut self.writer);
+            self.gpus.insert(memory.0.into_node(id, gpu));
+        }
         self.gpu_count += 1;
         self.gpu_changes += 1;
         trace::gpu_added(id.0);
@@ -92,20 +182,25 @@ impl Registry {
 
     /// Queues every TSG of a closed GPU that has to get its own settings back.
     pub(crate) fn queue_restore(&mut self, gpu: gpu::Id) {
-        let mut after = None;
-        while let Some((handle, id)) = self.next_tsg_of(gpu, after) {
-            after = Some(handle);
-            if let (Some(tsg), Some(gpu)) = (self.tsgs.get_mut(&id), self.gpus.get_mut(&gpu)) {
-                tsg.want = None;
-                tsg.disable = false;
-                if tsg.is_changed() {
-                    if self.queue.push(id, tsg) {
-                        gpu.pending += 1;
-                    }
-                } else if self.queue.remove(tsg) {
-                    gpu.pending -= 1;
-                }
+        self.walk(Walk::Gpu(gpu, None, OnGpu::Restore));
+    }
+
+    /// Queues a TSG of a closed GPU if it has to get its own settings back.
+    pub(super) fn restore(&mut self, id: tsg::Id) {
+        let Some(tsg) = self.tsgs.get_mut(&id) else {
+            return;
+        };
+        let Some(gpu) = self.gpus.get_mut(&tsg.gpu) else {
+            return;
+        };
+        tsg.want = None;
+        tsg.disable = false;
+        if tsg.is_changed() {
+            if self.queue.push(id, tsg) {
+                gpu.pending += 1;
             }
+        } else if self.queue.remove(tsg) {
+            gpu.pending -= 1;
         }
     }
 
@@ -115,14 +210,14 @@ impl Registry {
             .is_some_and(|(_, id)| self.remove_tsg(id))
     }
 
-    /// Removes a GPU without TSGs. Drop the result without the lock.
-    pub(crate) fn remove_gpu(&mut self, id: gpu::Id) -> Option<Gpu> {
+    /// Removes a GPU without TSGs. The result is dropped without the lock.
+    pub(super) fn take_gpu(&mut self, id: gpu::Id) -> Option<Gpu> {
         self.count_starts(id);
         let gpu = self.gpus.remove(&id)?;
+        self.view.remove_gpu(id, &mut self.writer);
         self.gpu_count -= 1;
         self.gpu_changes += 1;
         self.gone_levels.add(&gpu.levels);
-        self.gone_requests.take_over(&gpu.requests.totals);
         trace::gpu_removed(id.0);
         self.tell_removed(id, &gpu);
         Some(gpu)
@@ -132,30 +227,13 @@ impl Registry {
     ///
     /// # Errors
     ///
-    /// `ENODEV` no such GPU or it is closing, `EEXIST` the handle is in use, `ENOSPC`
-    /// [`tsg::MAX_PER_GPU`] are there or the user has [`shares::MAX_PER_USER`] of them, `ENOMEM`;
-    /// nothing has changed, but that the GPU knows of the last two.
-    ///
-    /// [`shares::MAX_PER_USER`]: super::shares::MAX_PER_USER
-    pub(crate) fn add_tsg(
-        &mut self,
-        gpu_id: gpu::Id,
-        description: tsg::Description,
-    ) -> Result<tsg::Id> {
-        let result = self.try_add_tsg(gpu_id, description);
-        if let (Err(ENOSPC | ENOMEM), Some(gpu)) = (&result, self.gpus.get_mut(&gpu_id)) {
-            gpu.turned_away = true;
-            self.counters.tsgs_missed += 1;
-            self.tell_state(gpu_id);
-        }
-        result
-    }
-
-    fn try_add_tsg(&mut self, gpu_id: gpu::Id, description: tsg::Description) -> Result<tsg::Id> {
+    /// As [`add_tsg`]; `EAGAIN` its process has moved to another cgroup.
+    pub(super) fn take_in(&mut self, gpu_id: gpu::Id, arrival: &mut Arrival) -> Result<tsg::Id> {
         let gpu = self.gpus.get(&gpu_id).ok_or(ENODEV)?;
         if gpu.closing {
             return Err(ENODEV);
         }
+        let description = arrival.description.as_ref().ok_or(EINVAL)?;
         if self.handles.get(&(gpu_id, description.handle)).is_some() {
             return Err(EEXIST);
         }
@@ -163,68 +241,67 @@ impl Registry {
         if gpu.tsgs >= tsg::MAX_PER_GPU || self.shares.is_used_up(gpu_id, uid) {
             return Err(ENOSPC);
         }
-        let id = tsg::Id(self.last_id + 1);
-        // Read under the lock: a move to another cgroup that comes later finds the TSG here.
-        let chain = match Cgroup::of(&description.owner.process) {
-            Some(cgroup) => cgroup.ancestry()?,
-            None => KVec::new(),
+        // Read with the lock: a move to another cgroup that comes later finds the TSG here.
+        let cgroup = Cgroup::of(&description.owner.process).map_or(0, |own| own.counted_id());
+        if cgroup != arrival.chain.first().copied().unwrap_or(0) {
+            return Err(EAGAIN);
+        }
+        let (Some(memory), Some(description)) = (arrival.memory.take(), arrival.description.take())
+        else {
+            return Err(EINVAL);
         };
-        let cgroup = chain.first().copied().unwrap_or(0);
+        let id = tsg::Id(self.new_id());
+        let view = (&*self.view, &mut self.writer);
+        self.groups.hold(&arrival.chain, &mut arrival.nodes, view);
         let process = Target::Process(description.owner.process.key());
         let thread = Target::Thread(description.owner.thread.key());
-        // Everything is allocated before anything changes.
-        let handle = RBTreeNode::new((gpu_id, description.handle), id, GFP_KERNEL)?;
-        let user = RBTreeNode::new((uid, id), (), GFP_KERNEL)?;
-        let share = Shares::reserve()?;
-        let of_process = RBTreeNode::new((process, id), (), GFP_KERNEL)?;
-        let of_thread = RBTreeNode::new((thread, id), (), GFP_KERNEL)?;
-        let of_cgroup = RBTreeNode::new((Target::Cgroup(cgroup), id), (), GFP_KERNEL)?;
-        // INVARIANT: (of `Tsg`) Not queued, so the node is at hand.
-        let node = RBTreeNode::new(
-            id,
-            Tsg {
-                gpu: gpu_id,
-                handle: description.handle,
-                traits: description.traits,
-                owner: description.owner,
-                cgroup,
-                added_ns: now_ns(),
-                effective: Effective::NONE,
-                want: None,
-                original: None,
-                current: None,
-                sure: false,
-                doubted: false,
-                loose: false,
-                busy: false,
-                managed: false,
-                disable: false,
-                excluded: false,
-                disabled: Some(false),
-                requests: None,
-                failed: false,
-                applied: 0,
-                errors: 0,
-                last_error: 0,
-                meter: Meter::default(),
-                queued: None,
-                spare: Some(Queue::reserve()?),
-            },
-            GFP_KERNEL,
-        )?;
-        self.groups.hold(&chain)?;
-
-        self.last_id = id.0;
         // INVARIANT: One entry per key.
-        self.handles.insert(handle);
-        self.users.insert(user);
-        self.shares.take(gpu_id, uid, share);
-        self.members.insert(of_process);
-        self.members.insert(of_thread);
+        self.handles
+            .insert(memory.handle.into_node((gpu_id, description.handle), id));
+        self.users.insert(memory.user.into_node((uid, id), ()));
+        self.shares.take(gpu_id, uid, memory.share);
+        let [of_process, of_thread, of_cgroup] = memory.members;
+        self.members.insert(of_process.into_node((process, id), ()));
+        self.members.insert(of_thread.into_node((thread, id), ()));
         if cgroup != 0 {
-            self.members.insert(of_cgroup);
+            let member = of_cgroup.into_node((Target::Cgroup(cgroup), id), ());
+            self.members.insert(member);
         }
-        self.tsgs.insert(node);
+        // INVARIANT: (of `Tsg`) Not queued, so the node is at hand.
+        let new = Tsg {
+            gpu: gpu_id,
+            handle: description.handle,
+            traits: description.traits,
+            owner: description.owner,
+            cgroup,
+            added_ns: now_ns(),
+            effective: Effective::NONE,
+            want: None,
+            original: None,
+            current: None,
+            sure: false,
+            doubted: false,
+            loose: false,
+            busy: false,
+            managed: false,
+            disable: false,
+            excluded: false,
+            disabled: Some(false),
+            requests: None,
+            failed: false,
+            backoff: None,
+            rests_until: 0,
+            applied: 0,
+            errors: 0,
+            last_error: 0,
+            meter: Meter::default(),
+            queued: None,
+            spare: Some(memory.place),
+            shown: memory.shown.clone(),
+        };
+        self.tsgs.insert(memory.tsg.into_node(id, new));
+        self.view
+            .add_tsg(id, memory.shown, memory.in_view, &mut self.writer);
         self.tsg_count += 1;
         self.counters.tsgs_added += 1;
         if let (Some(tsg), Some(gpu)) = (self.tsgs.get_mut(&id), self.gpus.get_mut(&gpu_id)) {
@@ -232,8 +309,7 @@ impl Registry {
             gpu.tsgs += 1;
             gpu.levels.count(None, |level| level.tsgs += 1);
             gpu.changed();
-            let streams = (&mut self.streams, &self.groups);
-            told::tell(streams, Tidings::Added, id, tsg, 0);
+            told::tell(&self.groups, Tidings::Added, id, tsg, 0);
         }
         self.track_owner(id);
         self.refresh(id);
@@ -289,36 +365,39 @@ impl Registry {
 
     /// Removes a TSG and everything that names it; false when there is none.
     pub(crate) fn remove_tsg(&mut self, id: tsg::Id) -> bool {
-        if let Some(tsg) = self.tsgs.get(&id) {
-            self.count_starts(tsg.gpu);
-        }
-        let Some(mut tsg) = self.tsgs.remove(&id) else {
+        let Some(gpu_id) = self.tsgs.get(&id).map(|tsg| tsg.gpu) else {
             return false;
         };
-        if let Some(group) = tsg.requests.take() {
-            group.end();
+        self.count_starts(gpu_id);
+        if let Some((assignment, _)) = self.assignments.take(Target::Tsg(id)) {
+            self.count_expired(Target::Tsg(id), id.0, assignment);
+        }
+        let Some(tsg) = self.tsgs.get_mut(&id) else {
+            return false;
+        };
+        let group = tsg.requests.take();
+        if let Some(group) = &group {
+            // None begins from now on. Those under way end without the lock.
+            group.close();
         }
         self.assignments
             .count_tsg(tsg.effective.origin.assignment, false);
-        if let Some(assignment) = self.assignments.take(Target::Tsg(id)) {
-            self.count_expired(Target::Tsg(id), id.0, assignment);
-        }
         // While the cgroup is still known.
-        let streams = (&mut self.streams, &self.groups);
-        told::tell(streams, Tidings::Removed, id, &tsg, 0);
-        self.handles.remove(&(tsg.gpu, tsg.handle));
+        told::tell(&self.groups, Tidings::Removed, id, tsg, 0);
+        self.handles.remove(&(gpu_id, tsg.handle));
         self.users.remove(&(tsg.owner.uid, id));
-        self.shares.give_back(tsg.gpu, tsg.owner.uid);
+        self.shares.give_back(gpu_id, tsg.owner.uid);
         self.members
             .remove(&(Target::Process(tsg.owner.process.key()), id));
         self.members
             .remove(&(Target::Thread(tsg.owner.thread.key()), id));
         if tsg.cgroup != 0 {
             self.members.remove(&(Target::Cgroup(tsg.cgroup), id));
-            self.groups.release(tsg.cgroup);
+            let view = (&*self.view, &mut self.writer);
+            self.groups.release(tsg.cgroup, view);
         }
-        let was_queued = self.queue.remove(&mut tsg);
-        if let Some(gpu) = self.gpus.get_mut(&tsg.gpu) {
+        let was_queued = self.queue.remove(tsg);
+        if let Some(gpu) = self.gpus.get_mut(&gpu_id) {
             gpu.tsgs -= 1;
             let level = tsg.effective.level;
             gpu.levels.count(level, |level| level.tsgs -= 1);
@@ -331,45 +410,71 @@ impl Registry {
                 gpu.backoff.reset();
             }
         }
+        trace::tsg_removed(gpu_id.0, id.0, tsg.owner.process.global_number());
         self.tsg_count -= 1;
         self.counters.tsgs_removed += 1;
-        trace::tsg_removed(tsg.gpu.0, id.0, tsg.owner.process.global_number());
-        self.tell_state(tsg.gpu);
+        self.view.remove_tsg(id, &mut self.writer);
+        if let Some(node) = self.tsgs.remove_node(&id) {
+            self.after.drop_tsg(Gone::new(node), group);
+        }
+        self.tell_state(gpu_id);
         true
     }
 
-    /// Looks whether the owners of up to `most` TSGs from `from` on moved to another cgroup.
-    ///
-    /// Returns where to go on, or `None` at the end.
-    pub(crate) fn follow_cgroups(&mut self, from: tsg::Id, most: usize) -> Result<Option<tsg::Id>> {
-        let mut from = from;
-        for _ in 0..most {
-            let Some(cursor) = self.tsgs.cursor_lower_bound(&from) else {
-                return Ok(None);
-            };
-            let (&id, tsg) = cursor.current();
-            from = id.after();
-            let Some(cgroup) = Cgroup::of(&tsg.owner.process) else {
-                continue;
-            };
-            // A process that is about to be reaped keeps the cgroup that it had.
-            if cgroup.id() == tsg.cgroup || !tsg.owner.process.is_alive(Scope::Process) {
-                continue;
-            }
-            let (new, old) = (cgroup.id(), tsg.cgroup);
-            let chain = cgroup.ancestry()?;
-            let member = RBTreeNode::new((Target::Cgroup(new), id), (), GFP_KERNEL)?;
-            self.groups.hold(&chain)?;
-            self.members.insert(member);
-            if old != 0 {
-                self.members.remove(&(Target::Cgroup(old), id));
-                self.groups.release(old);
-            }
-            if let Some(tsg) = self.tsgs.get_mut(&id) {
-                tsg.cgroup = new;
-            }
-            self.reclass(id);
-        }
-        Ok(Some(from))
+    /// The first TSG from `from` on, with its process if that has moved to another cgroup.
+    fn moved_from(&self, from: tsg::Id) -> Option<(tsg::Id, Option<Pid>)> {
+        let id = self.tsg_id(from)?;
+        let tsg = self.tsgs.get(&id)?;
+        let process = &tsg.owner.process;
+        let is_elsewhere = Cgroup::of(process).is_some_and(|own| own.counted_id() != tsg.cgroup);
+        // A process that is about to be reaped keeps the cgroup that it had.
+        let has_moved = is_elsewhere && process.is_alive(Scope::Process);
+        Some((id, has_moved.then(|| process.clone())))
     }
+
+    /// The process of a TSG is in the cgroup `chain[0]` now.
+    fn move_to(
+        &mut self,
+        id: tsg::Id,
+        chain: &[u64],
+        nodes: &mut groups::Reservation,
+        member: RBTreeNodeReservation<(Target, tsg::Id), ()>,
+    ) {
+        let new = chain.first().copied().unwrap_or(0);
+        let Some(tsg) = self.tsgs.get_mut(&id).filter(|tsg| tsg.cgroup != new) else {
+            return;
+        };
+        let old = core::mem::replace(&mut tsg.cgroup, new);
+        self.groups
+            .hold(chain, nodes, (&*self.view, &mut self.writer));
+        self.members
+            .insert(member.into_node((Target::Cgroup(new), id), ()));
+        if old != 0 {
+            self.members.remove(&(Target::Cgroup(old), id));
+            self.groups.release(old, (&*self.view, &mut self.writer));
+        }
+        self.reclass(id);
+    }
+}
+
+/// Looks whether the process of the first TSG from `from` on has moved to another cgroup. Called by
+/// one thread at a time.
+///
+/// Returns where to go on, or `None` at the end.
+///
+/// # Errors
+///
+/// `ENODEV` the module is on its way out, `ENOMEM`.
+pub(crate) fn follow_cgroup(from: tsg::Id) -> Result<Option<tsg::Id>> {
+    let Some((id, moved)) = super::with(|r| r.moved_from(from))? else {
+        return Ok(None);
+    };
+    // A move in between has kicked the cgroup sync once more.
+    if let Some(cgroup) = moved.as_ref().and_then(Cgroup::of) {
+        let chain = cgroup.ancestry()?;
+        let mut nodes = groups::Reservation::new(&chain)?;
+        let member = RBTreeNodeReservation::new(GFP_KERNEL)?;
+        super::with(|r| r.move_to(id, &chain, &mut nodes, member))?;
+    }
+    Ok(Some(id.after()))
 }

@@ -12,6 +12,7 @@ use super::{
         Tsg, //
     },
 };
+use crate::glue::time::now_ns;
 use kernel::{
     prelude::*,
     rbtree::{
@@ -40,11 +41,13 @@ impl Queue {
         RBTreeNodeReservation::new(GFP_KERNEL)
     }
 
-    /// Puts a TSG at the end. Returns false if it is in the queue already, where it stays.
+    /// Puts a TSG at the end, or behind the others for as long as it is to be left alone. Returns
+    /// false if it is in the queue already, where it stays.
     pub(crate) fn push(&mut self, id: tsg::Id, tsg: &mut Tsg) -> bool {
         self.last += 1;
         let place = Place {
             gpu: tsg.gpu,
+            due: now_ns().max(tsg.rests_until),
             number: self.last,
         };
         self.insert(place, id, tsg)
@@ -67,7 +70,12 @@ impl Queue {
 
     /// The first TSG of a GPU.
     pub(crate) fn first(&self, gpu: gpu::Id) -> Option<(Place, tsg::Id)> {
-        let cursor = self.places.cursor_lower_bound(&Place { gpu, number: 0 })?;
+        let start = Place {
+            gpu,
+            due: 0,
+            number: 0,
+        };
+        let cursor = self.places.cursor_lower_bound(&start)?;
         let (&place, &id) = cursor.current();
         (place.gpu == gpu).then_some((place, id))
     }

@@ -2,6 +2,10 @@
 //! Requests as the registry sees them: their owners, and their ends.
 
 use super::{
+    after::{
+        OnGpu,
+        Walk, //
+    },
     gpu,
     levels::LevelOf,
     tsg,
@@ -14,15 +18,18 @@ use crate::{
             Uid,
             Viewer, //
         },
-        memory::account_nowait,
         work::Worker,
     },
     policy::units::Ns,
     request::{
         boost::Boosts,
-        group::Group,
+        group::{
+            Device,
+            Group, //
+        },
         keys::Key,
         stats::{
+            Levels,
             Part,
             Shared, //
         },
@@ -30,43 +37,72 @@ use crate::{
 };
 use kernel::{
     prelude::*,
-    rbtree::RBTreeNode,
     sync::Arc, //
 };
 
-/// Most pages of slots of a user.
-pub(crate) const PAGES_PER_USER: u32 = 256;
+/// Counts the starts that the providers of all GPUs reported.
+///
+/// # Errors
+///
+/// `ENODEV` the module is on its way out.
+pub(crate) fn count_all_starts() -> Result {
+    let mut from = gpu::Id(0);
+    while let Some(id) = super::with(|r| {
+        let id = r.gpu_from(from)?.0;
+        r.count_starts(id);
+        Some(id)
+    })? {
+        from = gpu::Id(id.0.saturating_add(1));
+    }
+    Ok(())
+}
+
+/// Tells the statistics that make up a level: on a GPU, or on all of them, those that are gone
+/// included.
+///
+/// # Errors
+///
+/// `ENODEV` the module is on its way out, `ENOMEM`.
+pub(crate) fn each_part(of: LevelOf, f: impl FnMut(Part<'_>)) -> Result {
+    let mut devices = KVec::with_capacity(gpu::MAX as usize, GFP_KERNEL)?;
+    let gone = super::with(|r| r.gone_requests.clone())?;
+    let gone = gone.lock();
+    super::with(|r| r.devices_of(of, &mut devices))?;
+    tell_parts(of, &devices, &gone, f);
+    Ok(())
+}
+
+fn tell_parts(of: LevelOf, devices: &[Arc<Device>], gone: &Levels, mut f: impl FnMut(Part<'_>)) {
+    let everywhere = of.gpu.is_none();
+    for device in devices {
+        match of.level {
+            None if everywhere => device.totals.all().for_each(|shared| f(Part::Live(shared))),
+            level => {
+                if let Some(shared) = device.totals.of(level) {
+                    f(Part::Live(shared));
+                }
+            }
+        }
+    }
+    match of.level {
+        _ if !everywhere => {}
+        None => gone.all().for_each(|kept| f(Part::Gone(kept))),
+        level => {
+            if let Some(kept) = gone.of(level) {
+                f(Part::Gone(kept));
+            }
+        }
+    }
+}
 
 impl Registry {
-    /// Counts one more page of a user.
-    ///
-    /// # Errors
-    ///
-    /// [`Failure::OverQuota`] the user has [`PAGES_PER_USER`] and is bound by that, `ENOMEM`.
-    pub(crate) fn charge_page(&mut self, user: Uid, unbound: bool) -> Result<(), Failure> {
-        match self.pages.get_mut(&user) {
-            Some(count) if *count >= PAGES_PER_USER && !unbound => {
-                return Err(Failure::OverQuota);
-            }
-            Some(count) => *count += 1,
-            None => {
-                let node = RBTreeNode::new(user, 1, account_nowait())?;
-                self.pages.insert(node);
-            }
-        }
+    /// As [`each_part`], for tests without a lock.
+    #[cfg(zernel_kunit)]
+    pub(crate) fn each_part(&self, of: LevelOf, f: impl FnMut(Part<'_>)) -> Result {
+        let mut devices = KVec::with_capacity(gpu::MAX as usize, GFP_KERNEL)?;
+        self.devices_of(of, &mut devices);
+        tell_parts(of, &devices, &self.gone_requests.lock(), f);
         Ok(())
-    }
-
-    /// Counts one page less.
-    pub(crate) fn uncharge_page(&mut self, user: Uid) {
-        let mut left = 0;
-        if let Some(count) = self.pages.get_mut(&user) {
-            *count -= 1;
-            left = *count;
-        }
-        if left == 0 {
-            self.pages.remove(&user);
-        }
     }
 
     /// The history of a user's key.
@@ -169,53 +205,19 @@ impl Registry {
         }
     }
 
-    /// Counts the starts that the providers of all GPUs reported.
-    pub(crate) fn count_all_starts(&mut self) {
-        let mut from = gpu::Id(0);
-        while let Some((id, _)) = self.gpu_from(from) {
-            self.count_starts(id);
-            from = gpu::Id(id.0.saturating_add(1));
-        }
-    }
-
-    /// The statistics that make up a level: on a GPU, or on all of them, those that are gone
-    /// included.
-    pub(crate) fn each_part(&self, of: LevelOf, mut f: impl FnMut(Part<'_>)) {
-        let everywhere = of.gpu.is_none();
-        let is_meant = |id: &gpu::Id| everywhere || of.gpu == Some(*id);
+    /// The state of the requests on the GPUs of a level. `found` has room for [`gpu::MAX`].
+    fn devices_of(&self, of: LevelOf, found: &mut KVec<Arc<Device>>) {
+        let is_meant = |id: &gpu::Id| of.gpu.is_none_or(|gpu| gpu == *id);
         for (_, gpu) in self.gpus.iter().filter(|(id, _)| is_meant(id)) {
-            let totals = &gpu.requests.totals;
-            match of.level {
-                None if everywhere => totals.all().for_each(|shared| f(Part::Live(shared))),
-                level => totals
-                    .of(level)
-                    .into_iter()
-                    .for_each(|shared| f(Part::Live(shared))),
-            }
-        }
-        let gone = &self.gone_requests;
-        match of.level {
-            _ if !everywhere => {}
-            None => gone.all().for_each(|kept| f(Part::Gone(kept))),
-            level => gone
-                .of(level)
-                .into_iter()
-                .for_each(|kept| f(Part::Gone(kept))),
+            // There is room.
+            let _ = found.push_within_capacity(gpu.requests.clone());
         }
     }
 
-    /// The TSG with requests that comes after `after`.
-    pub(crate) fn next_group(&self, after: Option<tsg::Id>) -> Option<(tsg::Id, Arc<Group>)> {
-        let mut after = after;
-        loop {
-            let first = after.map_or(0, |id| id.0.saturating_add(1));
-            let cursor = self.tsgs.cursor_lower_bound(&tsg::Id(first))?;
-            let (&id, tsg) = cursor.current();
-            if let Some(group) = &tsg.requests {
-                return Some((id, group.clone()));
-            }
-            after = Some(id);
-        }
+    /// The TSG that comes after `after`, and its requests if it ever had some.
+    pub(crate) fn next_group(&self, after: tsg::Id) -> Option<(tsg::Id, Option<Arc<Group>>)> {
+        let id = self.tsg_id(after.after())?;
+        Some((id, self.tsg(id)?.requests.clone()))
     }
 
     /// Its provider says that a GPU is suspended.
@@ -254,12 +256,6 @@ impl Registry {
         if gpu.requests.set_suspended(retrying) || !retrying {
             return;
         }
-        let mut after = None;
-        while let Some((handle, tsg)) = self.next_tsg_of(id, after) {
-            after = Some(handle);
-            if let Some(group) = self.tsgs.get(&tsg).and_then(|tsg| tsg.requests.as_ref()) {
-                group.suspend();
-            }
-        }
+        self.walk(Walk::Gpu(id, None, OnGpu::Suspend));
     }
 }

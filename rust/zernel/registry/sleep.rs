@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The sleep of the whole system ends all requests.
 
-use super::Registry;
+use super::{
+    after::Walk,
+    tsg,
+    Registry, //
+};
 use crate::request::sleep;
 
 /// The whole system is about to sleep, or is back.
@@ -19,10 +23,6 @@ impl Registry {
         if !asleep {
             return;
         }
-        for (_, tsg) in self.tsgs.iter() {
-            if let Some(group) = &tsg.requests {
-                group.suspend();
-            }
-        }
+        self.walk(Walk::Sleep(tsg::Id::FIRST));
     }
 }

@@ -22,6 +22,7 @@ use crate::{
     },
     policy::prefetch::Signal,
     stream::{
+        self,
         Event,
         Subject, //
     },
@@ -39,7 +40,7 @@ impl Registry {
         if let Some(gpu) = self.gpus.get_mut(&id) {
             gpu.told = gpu.state(has_turns);
             let kind = uapi::ZERNEL_EVENT_GPU_ADDED;
-            tell_gpu(&mut self.streams, kind, id, gpu.told);
+            tell_gpu(kind, id, gpu.told);
         }
     }
 
@@ -47,7 +48,7 @@ impl Registry {
     pub(super) fn tell_removed(&mut self, id: gpu::Id, gpu: &Gpu) {
         let state = self.state_of(gpu);
         let kind = uapi::ZERNEL_EVENT_GPU_REMOVED;
-        tell_gpu(&mut self.streams, kind, id, state);
+        tell_gpu(kind, id, state);
     }
 
     /// Tells the state of a GPU if it is another one than was told.
@@ -60,7 +61,7 @@ impl Registry {
         if state != gpu.told {
             gpu.told = state;
             let kind = uapi::ZERNEL_EVENT_GPU_STATE;
-            tell_gpu(&mut self.streams, kind, id, state);
+            tell_gpu(kind, id, state);
         }
     }
 
@@ -104,6 +105,6 @@ impl Registry {
             is_private: !thread.is_of(uid),
             is_in_cgroup: &is_in_cgroup,
         };
-        self.streams.push(Event::Signal(event), &subject);
+        stream::push(Event::Signal(event), &subject);
     }
 }

@@ -18,7 +18,10 @@ use crate::{
         time::now_ns,
         trace, //
     },
-    policy::units::Ms,
+    policy::units::{
+        Ms,
+        Ns, //
+    },
 };
 use kernel::prelude::*;
 
@@ -32,7 +35,13 @@ pub(crate) enum Next {
 }
 
 impl Registry {
-    /// Takes the first TSG from the queue of a GPU.
+    /// When the first TSG in the queue of a GPU may be taken.
+    pub(crate) fn next_due(&self, id: gpu::Id) -> Option<Ns> {
+        self.gpus.get(&id).filter(|gpu| !gpu.unresponsive)?;
+        self.queue.first(id).map(|(place, _)| Ns(place.due))
+    }
+
+    /// Takes the first TSG from the queue of a GPU, unless it is to be left alone for now.
     pub(crate) fn next_step(&mut self, gpu_id: gpu::Id) -> Option<Step> {
         // A provider that leaves is asked to take back its settings all the same.
         let gpu = self.gpus.get(&gpu_id)?;
@@ -40,6 +49,9 @@ impl Registry {
             return None;
         }
         let (place, id) = self.queue.first(gpu_id)?;
+        if place.due > now_ns() && !gpu.closing {
+            return None;
+        }
         let tsg = self.tsgs.get_mut(&id)?;
         self.queue.remove(tsg);
         tsg.busy = true;
@@ -94,14 +106,13 @@ impl Registry {
         match outcome.result {
             Ok(()) => {
                 gpu.backoff.reset();
-                tsg.failed = false;
+                tsg.recover();
                 if outcome.touched {
                     tsg.applied += 1;
                     gpu.applied += 1;
                     self.counters.applied += 1;
                     trace::slice_applied(step.gpu.0, id.0, slice, 0);
-                    let streams = (&mut self.streams, &self.groups);
-                    told::tell(streams, Tidings::Applied, id, tsg, 0);
+                    told::tell(&self.groups, Tidings::Applied, id, tsg, 0);
                 }
             }
             Err(EAGAIN) => {
@@ -121,14 +132,11 @@ impl Registry {
             }
             Err(_) => {
                 gpu.backoff.reset();
-                tsg.failed = true;
-                tsg.errors += 1;
-                tsg.last_error = error;
+                tsg.fail(error, now_ns());
                 gpu.errors += 1;
                 self.counters.errors += 1;
                 trace::slice_failed(step.gpu.0, id.0, slice, error);
-                let streams = (&mut self.streams, &self.groups);
-                told::tell(streams, Tidings::Error, id, tsg, error);
+                told::tell(&self.groups, Tidings::Error, id, tsg, error);
             }
         }
         Next::Go

@@ -13,8 +13,8 @@ use crate::{
     glue::uapi,
     policy::attribute::Source,
     stream::{
+        self,
         Event,
-        Streams,
         Subject, //
     },
 };
@@ -55,14 +55,8 @@ pub(crate) fn source(source: Source) -> u32 {
 }
 
 /// Reports an event of a TSG. `error`: 0, or the negative errno of its provider.
-pub(super) fn tell(
-    (streams, groups): (&mut Streams, &Groups),
-    tidings: Tidings,
-    id: tsg::Id,
-    tsg: &Tsg,
-    error: i32,
-) {
-    if streams.count() == 0 {
+pub(super) fn tell(groups: &Groups, tidings: Tidings, id: tsg::Id, tsg: &Tsg, error: i32) {
+    if !stream::is_heard() {
         return;
     }
     let level = tsg.effective.level;
@@ -84,11 +78,11 @@ pub(super) fn tell(
         is_private: false,
         is_in_cgroup: &|top| groups.is_within(tsg.cgroup, top),
     };
-    streams.push(Event::Tsg(event), &subject);
+    stream::push(Event::Tsg(event), &subject);
 }
 
 /// Reports an event of a GPU.
-pub(super) fn tell_gpu(streams: &mut Streams, kind: u32, id: gpu::Id, state: u32) {
+pub(super) fn tell_gpu(kind: u32, id: gpu::Id, state: u32) {
     let event = uapi::zernel_event_gpu {
         event: header(kind),
         gpu: id.0,
@@ -103,5 +97,5 @@ pub(super) fn tell_gpu(streams: &mut Streams, kind: u32, id: gpu::Id, state: u32
         is_private: false,
         is_in_cgroup: &|_| false,
     };
-    streams.push(Event::Gpu(event), &subject);
+    stream::push(Event::Gpu(event), &subject);
 }

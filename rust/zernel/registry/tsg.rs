@@ -4,7 +4,12 @@
 use super::{
     gpu,
     gpu_time::Meter,
-    place, //
+    place,
+    view::{
+        Found,
+        Shown,
+        State, //
+    }, //
 };
 pub(crate) use crate::{
     glue::provider::tsg::{
@@ -16,14 +21,22 @@ pub(crate) use crate::{
     ids::TsgId as Id,
 };
 use crate::{
+    glue::rcu::Writer,
     policy::{
+        backoff::Backoff,
         class::Effective,
         tunables::settings::Settings,
         units::Us, //
     },
     request::group::Group,
 };
-use kernel::sync::Arc;
+use kernel::{
+    rbtree::{
+        RBTree,
+        RBTreeNode, //
+    },
+    sync::Arc, //
+};
 
 /// Most TSGs of a GPU at a time.
 pub(crate) const MAX_PER_GPU: u32 = 4096;
@@ -108,6 +121,10 @@ pub(crate) struct Tsg {
     pub(crate) disabled: Option<bool>,
     /// The last change failed for good.
     pub(crate) failed: bool,
+    /// Delays between changes that fail one after another.
+    pub(crate) backoff: Option<Backoff>,
+    /// When it may be changed again, in ns of `CLOCK_MONOTONIC`.
+    pub(crate) rests_until: u64,
     /// Its requests, once it had one.
     pub(crate) requests: Option<Arc<Group>>,
     /// Settings the provider took.
@@ -122,13 +139,141 @@ pub(crate) struct Tsg {
     pub(crate) queued: Option<place::Place>,
     /// The node for its next place.
     pub(crate) spare: Option<place::Reservation>,
+    /// As others see it.
+    pub(super) shown: Arc<Shown>,
+}
+
+/// TSGs that are changed at most with the registry locked once.
+const CHANGES: usize = 32;
+
+/// All TSGs, and those that were changed and are to be shown so.
+pub(super) struct Tsgs {
+    tsgs: RBTree<Id, Tsg>,
+    changed: [Id; CHANGES],
+    count: usize,
+    all: bool,
+}
+
+impl Tsgs {
+    pub(super) fn new() -> Self {
+        Self {
+            tsgs: RBTree::new(),
+            changed: [Id::FIRST; CHANGES],
+            count: 0,
+            all: false,
+        }
+    }
+
+    pub(super) fn get(&self, id: &Id) -> Option<&Tsg> {
+        self.tsgs.get(id)
+    }
+
+    /// A TSG, to be changed.
+    pub(super) fn get_mut(&mut self, id: &Id) -> Option<&mut Tsg> {
+        let known = self.changed.get(..self.count).unwrap_or_default();
+        if !known.contains(id) {
+            match self.changed.get_mut(self.count) {
+                Some(place) => {
+                    *place = *id;
+                    self.count += 1;
+                }
+                // More than are changed at most.
+                None => self.all = true,
+            }
+        }
+        self.tsgs.get_mut(id)
+    }
+
+    pub(super) fn insert(&mut self, node: RBTreeNode<Id, Tsg>) {
+        self.tsgs.insert(node);
+    }
+
+    pub(super) fn remove_node(&mut self, id: &Id) -> Option<RBTreeNode<Id, Tsg>> {
+        self.tsgs.remove_node(id)
+    }
+
+    /// The first one with an id of at least `from`.
+    pub(super) fn from(&self, from: Id) -> Option<Id> {
+        Some(*self.tsgs.cursor_lower_bound(&from)?.current().0)
+    }
+
+    /// Shows the changes.
+    pub(super) fn show(&mut self, writer: &Writer) {
+        let count = core::mem::take(&mut self.count);
+        for id in self.changed.iter().take(count) {
+            if let Some(tsg) = self.tsgs.get(id) {
+                tsg.shown
+                    .update((tsg.gpu, tsg.added_ns), tsg.state(), writer);
+            }
+        }
+        if core::mem::take(&mut self.all) {
+            for tsg in self.tsgs.values() {
+                tsg.shown
+                    .update((tsg.gpu, tsg.added_ns), tsg.state(), writer);
+            }
+        }
+    }
+
+    #[cfg(zernel_kunit)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.tsgs.is_empty()
+    }
 }
 
 impl Tsg {
+    /// As lists show it.
+    pub(crate) fn found(&self) -> Found<'_> {
+        Found {
+            shown: &self.shown,
+            gpu: self.gpu,
+            added_ns: self.added_ns,
+            state: self.state(),
+        }
+    }
+
+    /// Its state, as others see it.
+    pub(super) fn state(&self) -> State {
+        State {
+            traits: self.traits,
+            cgroup: self.cgroup,
+            effective: self.effective,
+            original: self.original,
+            current: self.current,
+            done: self.meter.done,
+            applied: self.applied,
+            errors: self.errors,
+            last_error: self.last_error,
+            is_pending: self.queued.is_some() || self.busy,
+            failed: self.failed,
+        }
+    }
+
     /// True if zernel has settings in force on it or is about to: from the moment a class applies
     /// until its own settings are back. A TSG that refused to take them back is its owner's again.
     pub(crate) fn is_held(&self) -> bool {
         self.want.is_some() || (self.managed && !self.failed)
+    }
+
+    /// A change failed for good. The next is tried when one is asked for; from then on, more and more
+    /// time passes between two: its owner decides how often one is asked for.
+    pub(crate) fn fail(&mut self, error: i32, now_ns: u64) {
+        self.failed = true;
+        self.errors += 1;
+        self.last_error = error;
+        match &mut self.backoff {
+            Some(backoff) => {
+                let pause = u64::from(backoff.next().0).saturating_mul(1_000_000);
+                self.rests_until = now_ns.saturating_add(pause);
+            }
+            None => self.backoff = Some(Backoff::default()),
+        }
+    }
+
+    /// Changes may go better now.
+    pub(crate) fn recover(&mut self) {
+        self.failed = false;
+        self.backoff = None;
+        self.rests_until = 0;
     }
 
     /// True if the driver has, or may have, settings of zernel that are to be given back.

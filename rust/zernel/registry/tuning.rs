@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 //! A change of a tunable reaches every TSG that it concerns.
 
-use super::Registry;
+use super::{
+    after::Walk,
+    Registry, //
+};
 use crate::{
     policy::{
         class::Layers,
@@ -36,18 +39,19 @@ impl Registry {
             || tunables.gives_other_budgets(&self.tunables);
         self.tunables = tunables;
         tuned::publish(&tunables);
+        self.view.tune(&tunables, &mut self.writer);
         if default_changed {
             self.groups
                 .set_default(Layers::default_class(tunables.default_class()));
         }
         if default_changed || settings_changed {
-            self.refresh_all();
+            self.walk(Walk::all(false));
         }
         if turns_changed {
             self.change_turns();
         }
         if tightened {
-            self.doubt_loose();
+            self.walk(Walk::all(true));
         }
         self.tell_states();
         Ok(())

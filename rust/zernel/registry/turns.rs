@@ -2,6 +2,10 @@
 //! The TSGs that take turns, and those that are disabled meanwhile.
 
 use super::{
+    after::{
+        OnGpu,
+        Walk, //
+    },
     gpu,
     plan::{
         budgets, exclusion,
@@ -18,6 +22,7 @@ use super::{
         self,
         Tsg, //
     },
+    Locked,
     Registry, //
 };
 use crate::{
@@ -44,82 +49,146 @@ fn takes_turns(tunables: &Tunables, tsg: &Tsg) -> bool {
     has_turns(tunables) && tsg.traits.compute && tsg.effective.level == Some(Level::BE)
 }
 
-impl Registry {
-    /// The TSGs that take turns on a GPU, if they have changed since `generation`. Those that do
-    /// not any more are scheduled again.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`; nothing has changed then.
-    pub(crate) fn rotation_setup(&mut self, id: gpu::Id, generation: u64) -> Result<Option<Setup>> {
-        let Some(gpu) = self.gpus.get(&id) else {
-            return Ok(None);
-        };
-        if gpu.generation == generation || gpu.closing {
-            return Ok(None);
-        }
-        let mut setup = Setup {
-            turns: *self.tunables.turns(),
-            candidates: KVec::with_capacity(gpu.tsgs as usize, GFP_KERNEL)?,
-            generation: gpu.generation,
-        };
-        let mut after = None;
-        while let Some((handle, tsg_id)) = self.next_tsg_of(id, after) {
-            after = Some(handle);
-            if let Some(tsg) = self.tsgs.get(&tsg_id) {
-                if takes_turns(&self.tunables, tsg) {
-                    setup.candidates.push(
-                        Candidate {
-                            runlist: tsg.traits.runlist,
-                            id: tsg_id,
-                            handle,
-                            disabled: tsg.disabled,
-                            weight: tsg.effective.weight,
-                        },
-                        GFP_KERNEL,
-                    )?;
-                }
+/// TSGs that are looked at with the registry locked once.
+const PIECE: usize = 16;
+
+/// Collects what `pick` finds among the TSGs of a GPU, in the order of their handles, if they have
+/// changed since `generation`. Returns it with the generation that it is of at least: TSGs that
+/// change meanwhile are seen then or make another one.
+fn collect<T>(
+    registry: &mut impl Locked,
+    id: gpu::Id,
+    generation: u64,
+    pick: impl Fn(&mut Registry, u64, tsg::Id) -> Option<T>,
+) -> Result<Option<(KVec<T>, u64)>> {
+    let now = registry.locked(|r| {
+        let gpu = r.gpus.get(&id).filter(|gpu| !gpu.closing)?;
+        Some(gpu.generation).filter(|&now| now != generation)
+    })?;
+    let Some(now) = now else {
+        return Ok(None);
+    };
+    let mut all = KVec::new();
+    let mut after = None;
+    loop {
+        let mut found = [const { None }; PIECE];
+        let mut count = 0;
+        let next = registry.locked(|r| {
+            for place in &mut found {
+                let (handle, tsg) = r.next_tsg_of(id, after)?;
+                after = Some(handle);
+                *place = pick(r, handle, tsg);
+                count += usize::from(place.is_some());
             }
+            after
+        })?;
+        all.reserve(count, GFP_KERNEL)?;
+        for found in found.into_iter().flatten() {
+            // There is room.
+            let _ = all.push_within_capacity(found);
         }
-        self.enable_others(id);
-        Ok(Some(setup))
+        if next.is_none() {
+            return Ok(Some((all, now)));
+        }
+    }
+}
+
+/// The TSGs that take turns on a GPU, if they have changed since `generation`. Those that do not any
+/// more are scheduled again.
+///
+/// # Errors
+///
+/// `ENODEV` the module is on its way out, `ENOMEM`.
+pub(crate) fn rotation_setup(
+    registry: &mut impl Locked,
+    id: gpu::Id,
+    generation: u64,
+) -> Result<Option<Setup>> {
+    let found = collect(registry, id, generation, |r, handle, tsg| {
+        r.enable_other(tsg);
+        r.candidate(handle, tsg)
+    })?;
+    let Some((candidates, generation)) = found else {
+        return Ok(None);
+    };
+    Ok(Some(Setup {
+        turns: registry.locked(|r| *r.tunables.turns())?,
+        candidates,
+        generation,
+    }))
+}
+
+/// The TSGs with a budget on a GPU, if they have changed since `generation`.
+///
+/// # Errors
+///
+/// `ENODEV` the module is on its way out, `ENOMEM`.
+pub(crate) fn budget_setup(
+    registry: &mut impl Locked,
+    id: gpu::Id,
+    generation: u64,
+) -> Result<Option<budgets::Setup>> {
+    let found = collect(registry, id, generation, |r, handle, tsg| {
+        r.watched(handle, tsg)
+    })?;
+    let Some((candidates, generation)) = found else {
+        return Ok(None);
+    };
+    Ok(Some(budgets::Setup {
+        candidates,
+        budgets: registry.locked(|r| Level::ALL.map(|level| r.tunables.budget(level)))?,
+        generation,
+    }))
+}
+
+/// The enabled TSGs of a GPU that are less urgent than `level`, if the set has changed since
+/// `generation`. TSGs that take no turns any more are enabled again.
+///
+/// # Errors
+///
+/// `ENODEV` the module is on its way out, `ENOMEM`.
+pub(crate) fn less_urgent(
+    registry: &mut impl Locked,
+    id: gpu::Id,
+    level: Level,
+    generation: u64,
+) -> Result<Option<exclusion::Setup>> {
+    let found = collect(registry, id, generation, |r, handle, id| {
+        r.enable_other(id);
+        let is_disabled = r.tsgs.get(&id).is_none_or(|tsg| tsg.disable);
+        let is_meant = !is_disabled && r.is_less_urgent(id, level);
+        is_meant.then_some(exclusion::Excluded { id, handle })
+    })?;
+    let Some((found, generation)) = found else {
+        return Ok(None);
+    };
+    Ok(Some(exclusion::Setup {
+        found,
+        timeout: registry.locked(|r| r.tunables.requests().preempt_timeout())?,
+        generation,
+    }))
+}
+
+impl Registry {
+    /// A TSG as one that takes turns, if it does.
+    fn candidate(&self, handle: u64, id: tsg::Id) -> Option<Candidate> {
+        let tsg = self.tsgs.get(&id)?;
+        takes_turns(&self.tunables, tsg).then_some(Candidate {
+            runlist: tsg.traits.runlist,
+            id,
+            handle,
+            disabled: tsg.disabled,
+            weight: tsg.effective.weight,
+        })
     }
 
-    /// The TSGs with a budget on a GPU, if they have changed since `generation`.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`; nothing has changed then.
-    pub(crate) fn budget_setup(
-        &self,
-        id: gpu::Id,
-        generation: u64,
-    ) -> Result<Option<budgets::Setup>> {
-        let Some(gpu) = self.gpus.get(&id) else {
-            return Ok(None);
-        };
-        if gpu.generation == generation || gpu.closing {
-            return Ok(None);
-        }
-        let mut setup = budgets::Setup {
-            candidates: KVec::new(),
-            budgets: Level::ALL.map(|level| self.tunables.budget(level)),
-            generation: gpu.generation,
-        };
-        let mut after = None;
-        while let Some((handle, tsg)) = self.next_tsg_of(id, after) {
-            after = Some(handle);
-            let tsg = self.tsgs.get(&tsg).filter(|tsg| tsg.traits.compute);
-            let level = tsg.and_then(|tsg| tsg.effective.level);
-            let counts =
-                |l: &Level| self.tunables.enabled() && gpu.abilities.turns && *l != Level::BE;
-            if let Some(level) = level.filter(counts) {
-                setup
-                    .candidates
-                    .push(budgets::Candidate { handle, level }, GFP_KERNEL)?;
-            }
-        }
-        Ok(Some(setup))
+    /// A TSG as one of a level with a budget, if it is.
+    fn watched(&self, handle: u64, id: tsg::Id) -> Option<budgets::Candidate> {
+        let tsg = self.tsgs.get(&id).filter(|tsg| tsg.traits.compute)?;
+        let level = tsg.effective.level.filter(|&level| level != Level::BE)?;
+        let gpu = self.gpus.get(&tsg.gpu)?;
+        let counts = self.tunables.enabled() && gpu.abilities.turns;
+        counts.then_some(budgets::Candidate { handle, level })
     }
 
     /// The budgets of these levels are spent on a GPU, and no others'.
@@ -129,6 +198,7 @@ impl Registry {
         };
         let changed = throttled.difference(gpu.throttled);
         gpu.throttled = throttled;
+        self.view.change_gpu(id, gpu.conditions(), &mut self.writer);
         for level in Level::ALL {
             if changed.contains(level) {
                 let on = throttled.contains(level);
@@ -138,14 +208,7 @@ impl Registry {
                 }
             }
         }
-        let mut after = None;
-        while let Some((handle, tsg)) = self.next_tsg_of(id, after) {
-            after = Some(handle);
-            let level = self.tsgs.get(&tsg).and_then(|tsg| tsg.effective.level);
-            if level.is_some_and(|level| changed.contains(level)) {
-                self.refresh(tsg);
-            }
-        }
+        self.walk(Walk::Gpu(id, None, OnGpu::Throttle(changed)));
     }
 
     /// Has every worker look at the TSGs that take turns.
@@ -155,18 +218,14 @@ impl Registry {
         }
     }
 
-    /// Has every TSG of a GPU scheduled that takes no turns.
-    fn enable_others(&mut self, id: gpu::Id) {
-        let mut after = None;
-        while let Some((handle, tsg_id)) = self.next_tsg_of(id, after) {
-            after = Some(handle);
-            let concerned = self.tsgs.get(&tsg_id).is_some_and(|tsg| {
-                let is_disabled = tsg.disable || tsg.disabled != Some(false);
-                is_disabled && !tsg.excluded && !takes_turns(&self.tunables, tsg)
-            });
-            if concerned {
-                self.let_run(tsg_id);
-            }
+    /// Has a TSG scheduled that takes no turns.
+    fn enable_other(&mut self, id: tsg::Id) {
+        let concerned = self.tsgs.get(&id).is_some_and(|tsg| {
+            let is_disabled = tsg.disable || tsg.disabled != Some(false);
+            is_disabled && !tsg.excluded && !takes_turns(&self.tunables, tsg)
+        });
+        if concerned {
+            self.let_run(id);
         }
     }
 
@@ -183,40 +242,6 @@ impl Registry {
         }
         tsg.disable = disable;
         true
-    }
-
-    /// The enabled TSGs of a GPU that are less urgent than `level`, if the set has changed since
-    /// `generation`. TSGs that take no turns any more are enabled again.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
-    pub(crate) fn less_urgent(
-        &mut self,
-        id: gpu::Id,
-        level: Level,
-        generation: u64,
-    ) -> Result<Option<exclusion::Setup>> {
-        let now = self.gpus.get(&id).map(|gpu| gpu.generation);
-        let Some(now) = now.filter(|&now| now != generation) else {
-            return Ok(None);
-        };
-        self.enable_others(id);
-        let mut found = KVec::new();
-        let mut after = None;
-        while let Some((handle, tsg_id)) = self.next_tsg_of(id, after) {
-            after = Some(handle);
-            let is_disabled = self.tsgs.get(&tsg_id).is_none_or(|tsg| tsg.disable);
-            if !is_disabled && self.is_less_urgent(tsg_id, level) {
-                let excluded = exclusion::Excluded { id: tsg_id, handle };
-                found.push(excluded, GFP_KERNEL)?;
-            }
-        }
-        Ok(Some(exclusion::Setup {
-            found,
-            timeout: self.tunables.requests().preempt_timeout(),
-            generation: now,
-        }))
     }
 
     /// True if a TSG is to be kept off the GPU for requests of `level`.
@@ -277,10 +302,7 @@ impl Registry {
             self.let_run(id);
         }
         if verdict == Verdict::NotResponding {
-            pr_warn!(
-                "GPU {} does not respond; no calls until its driver reports it back\n",
-                gpu.0
-            );
+            self.after.warn(gpu);
             self.suspend_gpu(gpu);
             if let Some(gpu) = self.gpus.get_mut(&gpu) {
                 gpu.unresponsive = true;
@@ -325,8 +347,7 @@ impl Registry {
                 tsg.errors += 1;
                 tsg.last_error = error.to_errno();
                 self.counters.errors += 1;
-                let streams = (&mut self.streams, &self.groups);
-                told::tell(streams, Tidings::Error, id, tsg, error.to_errno());
+                told::tell(&self.groups, Tidings::Error, id, tsg, error.to_errno());
             }
         }
         self.answered(gpu_id, result);

@@ -18,7 +18,9 @@ use crate::{
         errno,
         irqlock::{
             new_irq_lock,
-            IrqLock, //
+            new_raw_lock,
+            IrqLock,
+            RawLock, //
         },
         memory::account_nowait,
         work::Kick, //
@@ -84,9 +86,9 @@ pub(crate) struct Device {
     holders: [Atomic<u32>; level::COUNT],
     /// Statistics of all requests on it.
     pub(crate) totals: Totals,
-    /// Reports of its provider that are not counted yet.
+    /// Reports of its provider that are not counted yet. They come in any context.
     #[pin]
-    starts: IrqLock<Waiting>,
+    starts: RawLock<Waiting>,
     /// Context switches, as its provider measured them.
     #[pin]
     switches: IrqLock<KBox<Latencies>>,
@@ -118,7 +120,7 @@ impl Device {
                 arrivals: Atomic::new(0),
                 holders: [const { Atomic::new(0) }; level::COUNT],
                 totals,
-                starts <- new_irq_lock!(starts, c"zernel_starts"),
+                starts <- new_raw_lock!(starts, c"zernel_starts"),
                 switches <- new_irq_lock!(switches, c"zernel_switches"),
                 worker <- new_irq_lock!(None, c"zernel_exclusion"),
             }),
@@ -285,12 +287,15 @@ pub(crate) struct Group {
     pub(crate) stats: Arc<Shared>,
     /// The level in force, [`NO_LEVEL`] if there is none.
     level: Atomic<u32>,
-    /// The TSG is gone. Set with `members` locked.
+    /// The TSG is gone.
     gone: Atomic<bool>,
     /// Slots with requests of the TSG, by address.
     #[pin]
     members: Mutex<RBTree<usize, Arc<dyn Member>>>,
 }
+
+/// Slots of a TSG that are looked at in one hold of its members.
+const PIECE: usize = 16;
 
 /// A slot with requests of a TSG.
 pub(super) trait Member: Send + Sync {
@@ -398,6 +403,8 @@ impl Group {
         member: Place,
     ) -> Result<Option<Arc<Self>>> {
         let mut members = self.members.lock();
+        // Those that end the requests of a TSG that is gone lock the members after it is: they find
+        // this slot, or it finds the TSG gone.
         if self.is_gone() {
             return Err(ENOENT);
         }
@@ -416,27 +423,42 @@ impl Group {
         drop(member);
     }
 
-    /// The TSG is gone: ends its requests, and lets none begin.
-    pub(crate) fn end(&self) {
-        let members = self.members.lock();
+    /// The TSG is gone: no request begins any more. [`Self::end`] follows.
+    pub(crate) fn close(&self) {
         self.gone.store(true, Relaxed);
-        for (_, slot) in members.iter() {
-            slot.end(Cause::TsgGone);
+    }
+
+    /// Ends the requests of a TSG that is gone. May sleep.
+    pub(crate) fn end(&self) {
+        self.each(|slot| slot.end(Cause::TsgGone));
+    }
+
+    /// Calls `f` with each slot that is a member, and perhaps with some that become one meanwhile.
+    /// Holds the members for a few of them at a time.
+    fn each(&self, f: impl Fn(&dyn Member)) {
+        let mut from = Some(0);
+        while let Some(mut next) = from.take() {
+            let members = self.members.lock();
+            for left in (0..PIECE).rev() {
+                let Some(cursor) = members.cursor_lower_bound(&next) else {
+                    break;
+                };
+                let (&address, slot) = cursor.current();
+                f(&**slot);
+                next = address.saturating_add(1);
+                from = (left == 0).then_some(next);
+            }
         }
     }
 
     /// Ends the requests of a GPU that is suspended or retrying.
     pub(crate) fn suspend(&self) {
-        for (_, slot) in self.members.lock().iter() {
-            slot.end(Cause::Suspended);
-        }
+        self.each(|slot| slot.end(Cause::Suspended));
     }
 
     /// Takes up the stores of processes for their requests.
     pub(crate) fn poll(&self) {
-        for (_, slot) in self.members.lock().iter() {
-            slot.poll();
-        }
+        self.each(|slot| slot.poll());
     }
 }
 

@@ -118,29 +118,40 @@ struct Held {
 
 /// All keys.
 ///
-/// A user loses keys to others only with more than an even share of [`MAX`].
+/// A user loses keys to others only with more than an even share of all, and the one with most
+/// first.
 ///
 /// # Invariants
 ///
 /// `order` has exactly one entry per key of `held`, `users` counts them per user; no count is 0.
+/// `counts` has exactly one entry per user, with its count.
 pub(crate) struct Keys {
     held: RBTree<(Uid, u64), Held>,
     order: RBTree<(Uid, u64), u64>,
     users: RBTree<Uid, u32>,
+    counts: RBTree<(u32, Uid), ()>,
     nr_users: u32,
     count: u32,
+    /// Most keys.
+    most: u32,
     last_place: u64,
 }
 
 impl Keys {
     /// None.
     pub(crate) fn new() -> Self {
+        Self::with_most(MAX)
+    }
+
+    fn with_most(most: u32) -> Self {
         Self {
             held: RBTree::new(),
             order: RBTree::new(),
             users: RBTree::new(),
+            counts: RBTree::new(),
             nr_users: 0,
             count: 0,
+            most,
             last_place: 0,
         }
     }
@@ -164,7 +175,8 @@ impl Keys {
         let held = RBTreeNode::new((uid, name), held, account_nowait())?;
         let order = RBTreeNode::new((uid, place), name, account_nowait())?;
         let user = RBTreeNode::new(uid, 1, account_nowait())?;
-        if self.count >= MAX {
+        let count = RBTreeNode::new((1, uid), (), account_nowait())?;
+        if self.count >= self.most {
             if let Some(loser) = self.loser(uid) {
                 self.forget_one(loser);
             }
@@ -174,9 +186,14 @@ impl Keys {
         self.held.insert(held);
         self.order.insert(order);
         match self.users.get_mut(&uid) {
-            Some(count) => *count += 1,
+            Some(before) => {
+                *before += 1;
+                let after = *before;
+                self.recount(uid, after - 1, after);
+            }
             None => {
                 self.users.insert(user);
+                self.counts.insert(count);
                 self.nr_users += 1;
             }
         }
@@ -184,19 +201,26 @@ impl Keys {
         Ok(key)
     }
 
-    /// The user that loses a key to `uid`: itself, if it has an even share already, else the first
-    /// with more than that. One of them exists where there is no room.
+    /// The count of a user has changed.
+    fn recount(&mut self, uid: Uid, before: u32, after: u32) {
+        if let Some(node) = self.counts.remove_node(&(before, uid)) {
+            self.counts
+                .insert(node.into_reservation().into_node((after, uid), ()));
+        }
+    }
+
+    /// The user that loses a key to `uid`: itself, if it has an even share already, else the one
+    /// with most. One of them exists where there is no room.
     fn loser(&self, uid: Uid) -> Option<Uid> {
         let known = self.users.get(&uid).copied();
         let sharers = self.nr_users + u32::from(known.is_none());
-        let share = MAX.checked_div(sharers).unwrap_or(MAX);
+        let share = self.most.checked_div(sharers).unwrap_or(self.most);
         if known.is_some_and(|count| count >= share) {
             return Some(uid);
         }
-        self.users
-            .iter()
-            .find(|(_, &count)| count > share)
-            .map(|(&user, _)| user)
+        let most = self.counts.cursor_back().map(|cursor| *cursor.current().0);
+        most.filter(|&(count, _)| count > share)
+            .map(|(_, user)| user)
             .or(known.map(|_| uid))
     }
 
@@ -221,7 +245,10 @@ impl Keys {
         }
         if left == 0 {
             self.users.remove(&uid);
+            self.counts.remove(&(1, uid));
             self.nr_users -= 1;
+        } else {
+            self.recount(uid, left + 1, left);
         }
     }
 
@@ -250,5 +277,68 @@ impl Keys {
         self.order
             .insert(node.into_reservation().into_node((uid, held.place), name));
         true
+    }
+}
+
+#[cfg(zernel_kunit)]
+#[kernel::macros::kunit_tests(zernel_request_keys)]
+mod tests {
+    use crate::request::keys::*;
+
+    const MOST: u32 = 64;
+
+    fn fill(keys: &mut Keys, user: u32, names: core::ops::Range<u64>) -> Result {
+        for name in names {
+            keys.get(Uid(user), name)?;
+        }
+        Ok(())
+    }
+
+    fn counts<const N: usize>(keys: &Keys) -> [u32; N] {
+        let mut user = 0;
+        [(); N].map(|()| {
+            user += 1;
+            keys.users.get(&Uid(user)).copied().unwrap_or(0)
+        })
+    }
+
+    #[test]
+    fn the_user_with_most_keys_loses_some_to_others() -> Result {
+        let mut keys = Keys::with_most(MOST);
+        fill(&mut keys, 1, 0..23)?;
+        fill(&mut keys, 2, 0..41)?;
+        assert_eq!(counts(&keys), [23, 41]);
+        // Both have more than a third, and the first one keeps all until the other has fewer.
+        fill(&mut keys, 3, 0..18)?;
+        assert_eq!(counts(&keys), [23, 23, 18]);
+        fill(&mut keys, 3, 18..40)?;
+        assert_eq!(counts(&keys), [22, 21, 21]);
+        assert_eq!(keys.count, MOST);
+        Ok(())
+    }
+
+    #[test]
+    fn a_user_with_an_even_share_loses_its_own() -> Result {
+        let mut keys = Keys::with_most(MOST);
+        fill(&mut keys, 1, 0..32)?;
+        fill(&mut keys, 2, 0..200)?;
+        assert_eq!(counts(&keys), [32, 32]);
+        // The oldest ones go.
+        assert!(keys.held.get(&(Uid(2), 199)).is_some());
+        assert!(keys.held.get(&(Uid(2), 1)).is_none());
+        Ok(())
+    }
+
+    #[test]
+    fn users_without_keys_are_forgotten() -> Result {
+        let mut keys = Keys::with_most(MOST);
+        for user in 0..10 * MOST {
+            fill(&mut keys, user, 0..1)?;
+        }
+        assert_eq!(keys.nr_users, MOST);
+        assert_eq!(keys.users.iter().count(), MOST as usize);
+        let sum: u32 = keys.counts.iter().map(|(&(count, _), ())| count).sum();
+        assert_eq!(sum, MOST);
+        Ok(())
     }
 }

@@ -10,7 +10,8 @@ use super::{
         Ticket, //
     },
     group::Group,
-    keys::Key, //
+    keys::Key,
+    share::Timers, //
 };
 use crate::{
     error::Failure,
@@ -102,6 +103,9 @@ pub(crate) enum Outcome {
 /// A slot of a page.
 pub(crate) struct Inner {
     words: SlotWords,
+    /// Those of its user, and what tells it from others.
+    timers: Arc<Timers>,
+    seed: u32,
     /// The TSG is another user's.
     foreign: Atomic<bool>,
 }
@@ -125,10 +129,12 @@ impl Inner {
 
 impl Slot {
     /// A slot without a request.
-    pub(crate) fn make(words: SlotWords) -> Result<Arc<Self>> {
+    pub(crate) fn make(words: SlotWords, timers: Arc<Timers>) -> Result<Arc<Self>> {
         let state = State::new();
         let inner = Ok(Inner {
             words,
+            seed: timers.seed(),
+            timers,
             foreign: Atomic::new(false),
         });
         Arc::pin_init(
@@ -277,7 +283,7 @@ impl Slot {
                 group.gpu.announce(trigger_at);
             }
         }
-        self.store(&mut guard, &actions);
+        self.store(&mut guard, now, &actions);
         guard.follow();
         Ok(Outcome::Begun)
     }
@@ -312,8 +318,9 @@ impl Slot {
     /// Ends the request that is not over.
     pub(crate) fn end(&self, cause: Cause) {
         let mut state = self.lock();
-        let actions = state.requests.end(Ns(now_ns()), &self.observe(), cause);
-        self.apply(&mut state, &actions);
+        let now = Ns(now_ns());
+        let actions = state.requests.end(now, &self.observe(), cause);
+        self.apply(&mut state, now, &actions);
         state.catch_up();
     }
 
@@ -336,7 +343,7 @@ impl Slot {
     /// Ends the request that is not over as the next begin does.
     fn retire(&self, guard: &mut Guarded<'_>, now: Ns, seen: &Observed) {
         let actions = guard.requests.retire(now, seen);
-        self.apply(guard, &actions);
+        self.apply(guard, now, &actions);
         guard.catch_up();
     }
 
@@ -347,28 +354,35 @@ impl Slot {
     ) -> Result {
         let number = Number::new(request).ok_or(Failure::Stale)?;
         let mut state = self.lock();
-        let actions = event(&mut state.requests, number, Ns(now_ns()), &self.observe())
+        let now = Ns(now_ns());
+        let actions = event(&mut state.requests, number, now, &self.observe())
             .map_err(|request::Error::Stale| Failure::Stale)?;
-        self.apply(&mut state, &actions);
+        self.apply(&mut state, now, &actions);
         Ok(())
     }
 
     /// Carries out the immediate actions.
     #[inline]
-    fn store(&self, guard: &mut Guarded<'_>, actions: &Actions) {
+    fn store(&self, guard: &mut Guarded<'_>, now: Ns, actions: &Actions) {
         if let (Some(number), Some(words)) = (actions.release, self.words()) {
             words.release(number.get());
         }
         if let Some(number) = actions.trigger {
             self.trigger(guard, number);
         }
-        if let Some(at) = actions.alarm {
+        if let Some(at) = actions.alarm.filter(|&at| at != guard.alarm) {
+            guard.alarm = at;
+            // One that the timer asks for follows its last time, and so is spread as that is.
+            let at = match guard.is_expired() {
+                true => at,
+                false => self.timers.place(at, now, self.seed),
+            };
             guard.arm(at.0);
         }
     }
 
-    fn apply(&self, guard: &mut Guarded<'_>, actions: &Actions) {
-        self.store(guard, actions);
+    fn apply(&self, guard: &mut Guarded<'_>, now: Ns, actions: &Actions) {
+        self.store(guard, now, actions);
         let state = &mut **guard;
         if let Some(seen) = actions.sample {
             state.learn(seen);
@@ -405,9 +419,11 @@ impl Timed for Inner {
 
     fn expired(this: Expired<'_, Self>) {
         let mut state = this.lock();
+        state.alarm = Ns::ZERO;
         let slot = state.driven();
-        let actions = state.requests.poll(Ns(now_ns()), &slot.observe());
-        slot.apply(&mut state, &actions);
+        let now = Ns(now_ns());
+        let actions = state.requests.poll(now, &slot.observe());
+        slot.apply(&mut state, now, &actions);
         if actions.trigger.is_none() {
             state.catch_up();
         }

@@ -18,8 +18,16 @@ use crate::{
     },
 };
 use kernel::{
+    new_mutex,
     prelude::*,
-    sync::Arc, //
+    sync::{
+        lock::{
+            mutex::MutexBackend,
+            Guard, //
+        },
+        Arc,
+        Mutex, //
+    },
 };
 
 /// Counters of requests for system calls, timers and workers.
@@ -106,11 +114,16 @@ impl Totals {
     }
 }
 
-/// The counters of GPUs that are gone. The registry's lock protects it.
+/// The counters of GPUs that are gone, and the lock that keeps a sum whole: a GPU goes with it held,
+/// and a reader that adds everything up holds it from the first part to the last.
+#[pin_data]
 pub(crate) struct Gone {
-    /// As those of [`Totals`].
-    levels: KVec<Kept>,
+    #[pin]
+    kept: Mutex<Levels>,
 }
+
+/// As those of [`Totals`].
+pub(crate) struct Levels(KVec<Kept>);
 
 /// The counters of a level.
 pub(crate) struct Kept {
@@ -120,7 +133,7 @@ pub(crate) struct Kept {
 
 impl Gone {
     /// No GPU is gone.
-    pub(crate) fn new() -> Result<Self> {
+    pub(crate) fn new() -> Result<Arc<Self>> {
         let mut levels = KVec::with_capacity(level::COUNT + 1, GFP_KERNEL)?;
         for _ in 0..=level::COUNT {
             let kept = Kept {
@@ -129,12 +142,25 @@ impl Gone {
             };
             levels.push(kept, GFP_KERNEL)?;
         }
-        Ok(Self { levels })
+        let levels = Levels(levels);
+        Arc::pin_init(
+            pin_init!(Self {
+                kept <- new_mutex!(levels, "zernel_gone_requests"),
+            }),
+            GFP_KERNEL,
+        )
     }
 
+    /// Their counters.
+    pub(crate) fn lock(&self) -> Guard<'_, Levels, MutexBackend> {
+        self.kept.lock()
+    }
+}
+
+impl Levels {
     /// Takes over the counters of a GPU without requests under way.
     pub(crate) fn take_over(&mut self, totals: &Totals) {
-        for (kept, shared) in self.levels.iter_mut().zip(totals.all()) {
+        for (kept, shared) in self.0.iter_mut().zip(totals.all()) {
             shared.add_to(&mut kept.counters);
             shared.add_preemptions_to(&mut kept.preemptions);
         }
@@ -142,12 +168,12 @@ impl Gone {
 
     /// The counters of a level; `None`: of requests without a level.
     pub(crate) fn of(&self, level: Option<Level>) -> Option<&Kept> {
-        self.levels.get(place(level))
+        self.0.get(place(level))
     }
 
     /// The counters of all levels.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Kept> {
-        self.levels.iter()
+        self.0.iter()
     }
 }
 

@@ -30,12 +30,13 @@ use kernel::{
 };
 
 impl Tracking {
+    /// A thread is named no more. Returns its process, and how many of its threads are tracked.
     pub(super) fn untrack_thread(
         &mut self,
         pid: &Pid,
         thread: &Thread,
         privileged: bool,
-    ) -> Result<u32, Failure> {
+    ) -> Result<(Arc<Process>, u32), Failure> {
         let key = pid.key();
         let entry = self.processes.get(&key).ok_or(Failure::NotAssigned)?;
         let (process, named) = (entry.process.clone(), entry.process.named());
@@ -61,7 +62,7 @@ impl Tracking {
         if singles == 0 {
             self.set(&process, Setting::SINGLE, process.grouped());
         }
-        Ok(threads)
+        Ok((process, threads))
     }
 
     /// All of the process is named no more. It is open then.
@@ -147,19 +148,29 @@ impl Tracking {
         }
     }
 
-    /// A process has no phases any more: those of its threads are unknown from now on.
-    pub(super) fn rest_phases(&mut self, key: usize) {
-        let now = Ns(now_ns());
-        let mut from = Some(0);
-        while let Some((thread, id)) = from.and_then(|from| self.member_from(key, from)) {
-            if let Some(member) = self.threads.get_mut(&id) {
+    /// Ends the phases of some of the threads of a process, if it has none any more. They are unknown
+    /// from now on. Returns whether there are more.
+    pub(super) fn rest_some(&mut self, process: &Arc<Process>) -> bool {
+        let key = process.pid().key();
+        let entry = self.processes.get_mut(&key);
+        let entry = entry.filter(|entry| Arc::ptr_eq(&entry.process, process));
+        let Some(from) = entry.and_then(|entry| entry.rests.take()) else {
+            return false;
+        };
+        let next = self.some(process, from, |t, id| {
+            let now = Ns(now_ns());
+            if let Some(member) = t.threads.get_mut(&id) {
                 let task = member.phases.as_deref_mut();
                 if let Some(transition) = task.and_then(|task| task.rest(now)) {
                     tell(member.record.thread(), &transition, false);
                 }
             }
-            self.renice(id);
-            from = thread.checked_add(1);
+            t.count_anew(id, now);
+            t.renice(id);
+        });
+        if let Some(entry) = self.processes.get_mut(&key) {
+            entry.rests = next;
         }
+        next.is_some()
     }
 }

@@ -6,7 +6,7 @@ use crate::{
         cgroup::Known,
         identity::Uid, //
     },
-    policy::phase::account::Times, //
+    policy::phase::running::Running, //
 };
 use kernel::sync::Arc;
 
@@ -27,8 +27,12 @@ pub(super) struct Group {
     /// Never used again, unlike its id, which comes again when it is tracked again.
     pub(super) serial: u64,
     pub(super) terms: Terms,
-    /// Times of those that have left it.
-    pub(super) past: Times,
+    /// Processes that are in it.
+    pub(super) processes: u32,
+    /// Tracked threads of theirs.
+    pub(super) threads: u32,
+    /// For how long their threads, and those that were in it, were in each phase.
+    pub(super) sums: Running,
     /// Calls that are about to track it.
     pub(super) opened: u32,
     /// Times that a call has tracked it.

@@ -32,12 +32,16 @@ use crate::{
         time::now_ns, //
     },
     policy::{
-        phase::account::Times,
+        phase::{
+            account::Times,
+            running::Running, //
+        },
         units::Ns, //
     },
 };
 use kernel::{
     prelude::*,
+    rbtree::RBTreeNodeReservation,
     sync::Arc, //
 };
 
@@ -57,6 +61,8 @@ pub(super) struct Change {
     pub(super) came: bool,
     /// It has left the last one, and was not named.
     pub(super) left: bool,
+    /// There was no memory for another change.
+    pub(super) lacks: bool,
 }
 
 /// A call that tracks a cgroup.
@@ -65,6 +71,7 @@ pub(super) struct Opened {
     pub(super) serial: u64,
     /// Which change of it this is.
     change: u64,
+    /// The terms on which it was tracked before, if that was so: it still counts for their user, too.
     before: Option<Terms>,
 }
 
@@ -89,34 +96,38 @@ impl Tracking {
         cgroup: &Arc<Known>,
         terms: Terms,
     ) -> Result<Opened, Failure> {
-        self.hook()?;
         let id = cgroup.id();
         let known = self.groups.get(&id).map(|group| group.terms);
         if known.is_none_or(|known| known.uid != terms.uid) {
-            let mut of_user = self.groups.values().filter(|g| g.terms.uid == terms.uid);
-            if terms.uid != Uid::ROOT && of_user.nth(MAX_PER_USER - 1).is_some() {
+            let of_user = self.trackers.get(&terms.uid).map_or(0, |&count| count);
+            if terms.uid != Uid::ROOT && of_user >= MAX_PER_USER {
                 return Err(Failure::OverQuota);
             }
         }
+        let room = RBTreeNodeReservation::new(account_nowait())?;
         if let Some(group) = self.groups.get_mut(&id) {
             let before = group.terms;
+            let mut after = before;
             if terms.privileged || !before.privileged {
-                group.terms = terms;
-                group.terms.ml |= before.ml;
+                after = terms;
+                after.ml |= before.ml;
             } else if terms.ml && !before.ml {
                 // An owner does not change a manager's tracking, as it is for others, too.
                 return Err(Failure::NotPermitted);
             }
+            group.terms = after;
             group.opened += 1;
             group.changes += 1;
-            return Ok(Opened {
+            let opened = Opened {
                 cgroup: group.cgroup.clone(),
                 serial: group.serial,
                 change: group.changes,
                 before: Some(before),
-            });
+            };
+            self.count_tracker(after.uid, room);
+            return Ok(opened);
         }
-        if self.groups.values().nth(MAX - 1).is_some() {
+        if self.group_count >= MAX {
             return Err(Failure::TableFull);
         }
         self.last_id += 1;
@@ -124,13 +135,17 @@ impl Tracking {
             cgroup: cgroup.clone(),
             serial: self.last_id,
             terms,
-            past: Times::ZERO,
+            processes: 0,
+            threads: 0,
+            sums: Running::NONE,
             opened: 1,
             changes: 0,
         };
         let serial = group.serial;
         self.groups
             .try_create_and_insert(id, group, account_nowait())?;
+        self.group_count += 1;
+        self.count_tracker(terms.uid, room);
         self.changes.cgroups += 1;
         Ok(Opened {
             cgroup: cgroup.clone(),
@@ -140,8 +155,24 @@ impl Tracking {
         })
     }
 
+    /// A user tracks one more cgroup.
+    fn count_tracker(&mut self, uid: Uid, room: RBTreeNodeReservation<Uid, usize>) {
+        match self.trackers.get_mut(&uid) {
+            Some(count) => *count += 1,
+            None => drop(self.trackers.insert(room.into_node(uid, 1))),
+        }
+    }
+
+    /// Balances [`Self::count_tracker`].
+    fn discount_tracker(&mut self, uid: Uid) {
+        match self.trackers.get_mut(&uid) {
+            Some(count) if *count > 1 => *count -= 1,
+            _ => drop(self.trackers.remove(&uid)),
+        }
+    }
+
     /// Undoes [`Self::open_group`], unless another call has tracked it since, or is about to.
-    pub(super) fn undo_group(&mut self, opened: &Opened) {
+    pub(super) fn undo_group(&mut self, opened: &mut Opened) {
         let id = opened.cgroup.id();
         let alone = |group: &&mut Group| {
             let same = (group.serial, group.changes) == (opened.serial, opened.change);
@@ -150,8 +181,11 @@ impl Tracking {
         let Some(group) = self.groups.get_mut(&id).filter(alone) else {
             return;
         };
-        match opened.before {
-            Some(before) => group.terms = before,
+        match opened.before.take() {
+            Some(before) => {
+                let after = core::mem::replace(&mut group.terms, before);
+                self.discount_tracker(after.uid);
+            }
             None => self.drop_group(id),
         }
     }
@@ -164,8 +198,9 @@ impl Tracking {
                 group.opened = group.opened.saturating_sub(1);
             }
         }
-        // Where there is no record, nobody else asks whether the hooks are still needed.
-        self.jobs.record_reaper.kick();
+        if let Some(before) = opened.before {
+            self.discount_tracker(before.uid);
+        }
         self.sums_of(id).map_or(0, |sums| sums.threads)
     }
 
@@ -186,31 +221,34 @@ impl Tracking {
     }
 
     fn drop_group(&mut self, id: u64) {
-        self.changes.cgroups += u64::from(self.groups.remove(&id).is_some());
-        self.jobs.record_reaper.kick();
+        if let Some(group) = self.groups.remove(&id) {
+            self.group_count -= 1;
+            self.discount_tracker(group.terms.uid);
+            self.changes.cgroups += 1;
+            self.jobs.record_reaper.kick();
+        }
     }
 
-    /// Forgets the cgroups that were removed. Returns whether any cgroup is tracked.
-    pub(super) fn drop_removed(&mut self) -> bool {
-        self.retries = false;
-        let mut from = Some(0);
-        while let Some(at) = from {
-            let Some(cursor) = self.groups.cursor_lower_bound(&at) else {
-                break;
-            };
-            let (&id, group) = cursor.current();
-            if group.cgroup.is_dead() {
-                self.drop_group(id);
-            }
-            from = id.checked_add(1);
+    /// Forgets the first cgroup with an id of at least `from` if it was removed. Returns where to go
+    /// on.
+    pub(super) fn drop_removed_from(&mut self, from: u64) -> Option<u64> {
+        let cursor = self.groups.cursor_lower_bound(&from)?;
+        let (&id, group) = cursor.current();
+        if group.cgroup.is_dead() {
+            self.drop_group(id);
         }
-        self.groups.iter().next().is_some()
+        id.checked_add(1)
+    }
+
+    /// The cgroup sync looks at all of them now. Returns whether any cgroup is tracked.
+    pub(super) fn begin_follow(&mut self) -> bool {
+        self.retries = false;
+        self.group_count > 0
     }
 
     /// The first process in the cgroup of this serial number, or one that follows, and where to go on.
     pub(super) fn inside_from(&self, from: (u64, usize)) -> Option<((u64, usize), Arc<Process>)> {
-        let cursor = self.inside.cursor_lower_bound(&from)?;
-        let &(serial, key) = cursor.current().0;
+        let &(serial, key) = self.inside.cursor_lower_bound(&from)?.current().0;
         let process = self.processes.get(&key)?.process.clone();
         Some(((serial, key.checked_add(1)?), process))
     }
@@ -269,7 +307,7 @@ impl Tracking {
     /// there was memory.
     pub(super) fn refresh(&mut self, pid: &Pid, strict: bool) -> Result<Option<Change>, Failure> {
         let key = pid.key();
-        if self.groups.iter().next().is_none() && self.inside.iter().next().is_none() {
+        if self.group_count == 0 && self.inside.iter().next().is_none() {
             return Ok(None);
         }
         // The rest of one that has exited goes with its last record.
@@ -285,17 +323,17 @@ impl Tracking {
         let mut result = Ok(());
         if self.has_moved(pid, &cgroup) {
             // Once for all: its time in one ends where that in the next begins.
-            let times = self.times_at(key, Ns(now_ns()));
+            let now = Ns(now_ns());
             let known = self.memberships(key);
-            result = self.join(pid, &cgroup, &times);
+            result = self.join(pid, &cgroup, now);
             if strict && result.is_err() {
                 while self.memberships(key) > known {
-                    self.forget(key, known, &times);
+                    self.forget(key, known, now);
                 }
                 self.tidy(key);
                 return result.map(|()| None);
             }
-            self.leave(pid, &cgroup, &times);
+            self.leave(pid, &cgroup, now);
         }
         let Some(entry) = self.processes.get(&key) else {
             return result.map(|()| None);
@@ -326,25 +364,23 @@ impl Tracking {
             process.set_lacks(true);
         }
         let left = !after && has_others;
-        if result.is_err() && left {
-            // Nobody would look for them any more.
-            let mut from = Some(0);
-            while let Some(at) = from {
-                from = self.end_some(&process, at);
-            }
+        if result.is_err() && !left {
+            return result.map(|()| None);
         }
-        result?;
+        // Nobody would look again for the threads of one that has left.
         Ok(Some(Change {
             process,
             came: after && !before,
             left,
+            lacks: result.is_err(),
         }))
     }
 
     /// True if a process is still in a tracked cgroup that it was in.
     fn is_inside(&self, pid: &Pid, cgroup: &Cgroup, membership: &Membership) -> bool {
+        let group = self.groups.get(&membership.cgroup);
         self.covers(membership.cgroup, pid) == Some(membership.serial)
-            && cgroup.ids().any(|id| id == membership.cgroup)
+            && group.is_some_and(|group| cgroup.is_below(&group.cgroup))
     }
 
     /// True if a process is in other tracked cgroups than is known.
@@ -355,11 +391,11 @@ impl Tracking {
             let serial = self.covers(id, pid);
             serial.is_some_and(|serial| !known.contains(&Membership { cgroup: id, serial }))
         };
-        known.iter().any(|m| !self.is_inside(pid, cgroup, m)) || cgroup.ids().any(is_new)
+        known.iter().any(|m| !self.is_inside(pid, cgroup, m)) || cgroup.known_ids().any(is_new)
     }
 
     /// A process leaves the tracked cgroups that it is not in any more.
-    fn leave(&mut self, pid: &Pid, cgroup: &Cgroup, times: &Times) {
+    fn leave(&mut self, pid: &Pid, cgroup: &Cgroup, now: Ns) {
         let key = pid.key();
         let mut at = 0;
         loop {
@@ -371,15 +407,15 @@ impl Tracking {
                 at += 1;
                 continue;
             }
-            self.forget(key, at, times);
+            self.forget(key, at, now);
         }
     }
 
     /// A process leaves all tracked cgroups: nothing of it is tracked any more.
     pub(super) fn leave_all(&mut self, key: usize) {
-        let times = self.times_at(key, Ns(now_ns()));
+        let now = Ns(now_ns());
         while self.memberships(key) > 0 {
-            self.forget(key, 0, &times);
+            self.forget(key, 0, now);
         }
     }
 
@@ -389,32 +425,32 @@ impl Tracking {
         entry.map_or(0, |entry| entry.groups.len())
     }
 
-    /// A process with these times is no more in one of its cgroups, which keeps its times there.
-    fn forget(&mut self, key: usize, at: usize, times: &Times) {
+    /// A process is no more in one of its cgroups, which keeps its times there.
+    fn forget(&mut self, key: usize, at: usize, now: Ns) {
         let Some(entry) = self.processes.get_mut(&key) else {
             return;
         };
         let Ok(membership) = entry.groups.remove(at) else {
             return;
         };
-        let base = self.inside.remove(&(membership.serial, key));
+        self.inside.remove(&(membership.serial, key));
         let group = self.groups.get_mut(&membership.cgroup);
-        let group = group.filter(|group| group.serial == membership.serial);
-        if let (Some(base), Some(group)) = (base, group) {
-            group.past.add(&times.since(&base));
+        if let Some(group) = group.filter(|group| group.serial == membership.serial) {
+            group.processes -= u32::from(entry.process.grouped().whole);
+            group.threads -= entry.threads;
+            group.sums.leave(&entry.sums, now);
         }
     }
 
     /// A process comes to the tracked cgroups that it is in now.
-    fn join(&mut self, pid: &Pid, cgroup: &Cgroup, times: &Times) -> Result<(), Failure> {
+    fn join(&mut self, pid: &Pid, cgroup: &Cgroup, now: Ns) -> Result<(), Failure> {
         let key = pid.key();
-        for id in cgroup.ids() {
+        for id in cgroup.known_ids() {
             let Some(serial) = self.covers(id, pid) else {
                 continue;
             };
             let membership = Membership { cgroup: id, serial };
             if self.processes.get(&key).is_none() {
-                self.hook()?;
                 let process = Process::new(pid.clone(), self.jobs.clone())?;
                 match self.enter(&process) {
                     // It has exited meanwhile.
@@ -431,9 +467,14 @@ impl Tracking {
             };
             entry.groups.reserve(1, account_nowait())?;
             self.inside
-                .try_create_and_insert((serial, key), *times, account_nowait())?;
+                .try_create_and_insert((serial, key), (), account_nowait())?;
             // There is room.
             entry.groups.push(membership, account_nowait())?;
+            if let Some(group) = self.groups.get_mut(&id) {
+                group.processes += u32::from(entry.process.grouped().whole);
+                group.threads += entry.threads;
+                group.sums.join(&entry.sums, now);
+            }
         }
         Ok(())
     }
@@ -448,28 +489,10 @@ impl Tracking {
     /// The report of a cgroup, if it is still tracked.
     pub(crate) fn sums_of(&self, id: u64) -> Option<Sums> {
         let group = self.groups.get(&id)?;
-        let now = Ns(now_ns());
-        let mut sums = Sums {
-            processes: 0,
-            threads: 0,
-            times: group.past,
-        };
-        let mut from = Some(0);
-        while let Some(at) = from {
-            let Some(cursor) = self.inside.cursor_lower_bound(&(group.serial, at)) else {
-                break;
-            };
-            let (&(serial, key), base) = cursor.current();
-            if serial != group.serial {
-                break;
-            }
-            if let Some(entry) = self.processes.get(&key) {
-                sums.processes += u32::from(entry.process.grouped().whole);
-                sums.threads += entry.threads;
-                sums.times.add(&self.times_at(key, now).since(base));
-            }
-            from = key.checked_add(1);
-        }
-        Some(sums)
+        Some(Sums {
+            processes: group.processes,
+            threads: group.threads,
+            times: group.sums.at(Ns(now_ns())),
+        })
     }
 }

@@ -6,25 +6,23 @@ use super::{
     table::{
         Member,
         Tracking,
-        Wanted,
-        MAX_PER_USER, //
+        Wanted, //
     },
 };
 use crate::{
     error::Failure,
     glue::{
-        identity::Uid,
         memory::account_nowait,
-        scheduler_hooks::Record,
+        scheduler_hooks::{
+            Change,
+            Record, //
+        },
         thread::Thread,
         time::now_ns, //
     },
     policy::{
         nice::Ask,
-        phase::{
-            account::Times,
-            Phase, //
-        },
+        phase::Phase,
         units::Ns, //
     },
 };
@@ -35,15 +33,14 @@ use kernel::{
 };
 
 impl Tracking {
-    /// Tracks a thread that is named itself.
+    /// Tracks a thread that is named itself. Returns whether it was not tracked.
     pub(super) fn add_single(
         &mut self,
         process: &Arc<Process>,
         thread: &Thread,
-        added: &mut KVVec<u64>,
-    ) -> Result<(), Failure> {
+    ) -> Result<bool, Failure> {
         let key = (process.pid().key(), thread.key());
-        self.add(process, thread, added)?;
+        let added = self.add(process, thread)?;
         let id = self.members.get(&key).map_or(0, |&id| id);
         let member = self.threads.get_mut(&id);
         if let Some(member) = member.filter(|member| member.wanted == Wanted::WithOthers) {
@@ -52,30 +49,24 @@ impl Tracking {
                 entry.singles += 1;
             }
         }
-        Ok(())
+        Ok(added)
     }
 
-    /// Tracks a thread, unless it is tracked already.
-    pub(super) fn add(
-        &mut self,
-        process: &Arc<Process>,
-        thread: &Thread,
-        added: &mut KVVec<u64>,
-    ) -> Result<(), Failure> {
+    /// Tracks a thread, unless it is tracked already, or exits. Returns whether it does.
+    pub(super) fn add(&mut self, process: &Arc<Process>, thread: &Thread) -> Result<bool, Failure> {
         let key = (process.pid().key(), thread.key());
-        self.hook()?;
-        added.reserve(1, GFP_KERNEL)?;
         if let Some(&id) = self.members.get(&key) {
             if self.threads.get(&id).is_some_and(Member::is_wanted) {
-                return Ok(());
+                return Ok(false);
             }
-            if let Some(id) = self.call_back(id)? {
-                return Ok(added.push(id, GFP_KERNEL)?);
+            if self.call_back(id)? {
+                return Ok(true);
             }
             // It is over, and the record reaper has not been told yet.
             self.take(id);
         }
-        let record = Record::new(thread.clone(), process.clone(), account_nowait())?;
+        let record = Record::new(thread.clone(), process.clone(), account_nowait());
+        let record = record.map_err(Failure::of_record)?;
         let id = match self.insert(record.clone()) {
             Ok(id) => id,
             Err(failure) => {
@@ -86,10 +77,9 @@ impl Tracking {
         if Record::attach(record).is_err() {
             // It exits: it is not there any more.
             self.take(id);
-            return Ok(());
+            return Ok(false);
         }
-        added.push(id, GFP_KERNEL)?;
-        Ok(())
+        Ok(true)
     }
 
     /// A record has come to a thread that a tracked one has made. Returns whether it is wanted.
@@ -104,7 +94,7 @@ impl Tracking {
             Some(known) if !Arc::ptr_eq(&known, &process) => {
                 // It was named itself, or found, before its first thread came here.
                 self.set(&known, known.named().and(process.named()), known.grouped());
-                known.ask_scan();
+                Process::ask_scan(&known);
                 return Ok(false);
             }
             Some(_) => {}
@@ -127,33 +117,26 @@ impl Tracking {
     }
 
     fn insert(&mut self, record: Arc<Record>) -> Result<u64, Failure> {
-        let uid = record.thread().uid();
         let key = (record.process().pid().key(), record.thread().key());
         let entry = self.processes.get_mut(&key.0).ok_or(ESRCH)?;
-        let held = self.users.get(&uid).map_or(0, |&held| held);
-        if uid != Uid::ROOT && held >= MAX_PER_USER {
-            return Err(Failure::OverQuota);
-        }
         let thread = RBTreeNodeReservation::new(account_nowait())?;
         let member = RBTreeNodeReservation::new(account_nowait())?;
-        self.users
-            .try_create_and_insert(uid, held + 1, account_nowait())?;
         // Nothing fails any more.
         entry.members += 1;
         entry.threads += 1;
+        self.in_groups(key.0, |group| group.threads += 1);
         self.count += 1;
         self.changes.threads += 1;
         self.last_id += 1;
         let id = self.last_id;
-        record.set_id(id);
+        record.set_listed();
         self.members.insert(member.into_node(key, id));
         let new = Member {
             record,
-            since: Ns::ZERO,
+            counts_in: None,
             phases: None,
             wanted: Wanted::WithOthers,
             nice: (Phase::Unknown, Ask::NONE),
-            uid,
         };
         self.threads.insert(thread.into_node(id, new));
         Ok(id)
@@ -162,20 +145,15 @@ impl Tracking {
     /// Takes a record out of the table.
     fn take(&mut self, id: u64) {
         self.count_out(id);
-        let Some(member) = self.threads.remove(&id) else {
+        // It may be on its way to count no more.
+        self.count_in(id, None, Ns(now_ns()));
+        let Some(Member { record, .. }) = self.threads.remove(&id) else {
             return;
         };
-        let times = member.times(Ns(now_ns()));
-        let Member { record, uid, .. } = member;
         let key = (record.process().pid().key(), record.thread().key());
         self.members.remove(&key);
-        match self.users.get_mut(&uid) {
-            Some(held) if *held > 1 => *held -= 1,
-            _ => drop(self.users.remove(&uid)),
-        }
         if let Some(entry) = self.processes.get_mut(&key.0) {
             entry.members -= 1;
-            entry.past.add(&times);
         }
         self.tidy(key.0);
     }
@@ -195,6 +173,7 @@ impl Tracking {
             entry.threads -= 1;
             entry.singles -= u32::from(single);
         }
+        self.in_groups(key, |group| group.threads -= 1);
         self.renice(id);
         true
     }
@@ -208,26 +187,23 @@ impl Tracking {
         }
     }
 
-    /// Tracks a thread again that has still to let its record go, which begins anew. Returns its
-    /// new id, if it was in time.
-    fn call_back(&mut self, id: u64) -> Result<Option<u64>> {
+    /// Tracks a thread again that has still to let its record go, which begins anew. Returns whether
+    /// it was in time. It has a new id then.
+    fn call_back(&mut self, id: u64) -> Result<bool> {
         let node = RBTreeNodeReservation::new(account_nowait())?;
-        // Its earlier work, which nobody knows any more when it is called back.
-        let now = Ns(now_ns());
-        let times = self.threads.get(&id).map(|member| member.times(now));
-        let times = times.unwrap_or(Times::ZERO);
         let in_time = |member: &Member| member.record.call_back();
         if !self.threads.get(&id).is_some_and(in_time) {
-            return Ok(None);
+            return Ok(false);
         }
+        // Until it begins anew.
+        self.count_in(id, None, Ns(now_ns()));
         let Some(mut member) = self.threads.remove(&id) else {
-            return Ok(None);
+            return Ok(false);
         };
         member.wanted = Wanted::WithOthers;
-        (member.since, member.phases) = (now, None);
+        member.phases = None;
         self.last_id += 1;
         let new = self.last_id;
-        member.record.set_id(new);
         let key = (
             member.record.process().pid().key(),
             member.record.thread().key(),
@@ -240,16 +216,39 @@ impl Tracking {
         self.changes.threads += 1;
         if let Some(entry) = self.processes.get_mut(&key.0) {
             entry.threads += 1;
-            entry.past.add(&times);
         }
-        Ok(Some(new))
+        self.in_groups(key.0, |group| group.threads += 1);
+        Ok(true)
+    }
+
+    /// A thread has changed its record.
+    pub(super) fn changed(&mut self, record: &Record, change: Change) {
+        let Some(id) = self.id_of(record) else {
+            return;
+        };
+        match change {
+            Change::Begun(at) => self.count_in(id, Some(Phase::Unknown), at),
+            Change::Ended(at) => self.count_in(id, None, at),
+        }
+    }
+
+    /// The record of a thread of a process, by their keys.
+    pub(super) fn record_of(&self, process: usize, thread: usize) -> Option<Arc<Record>> {
+        let id = self.members.get(&(process, thread))?;
+        Some(self.threads.get(id)?.record.clone())
+    }
+
+    /// The id of a record, while it is in the table.
+    fn id_of(&self, record: &Record) -> Option<u64> {
+        let key = (record.process().pid().key(), record.thread().key());
+        let is = |member: &Member| core::ptr::eq(&*member.record, record);
+        let &id = self.members.get(&key)?;
+        self.threads.get(&id).is_some_and(is).then_some(id)
     }
 
     /// A record is over.
     pub(crate) fn remove(&mut self, record: &Record) {
-        let is = |member: &Member| core::ptr::eq(&*member.record, record);
-        let id = record.id();
-        if self.threads.get(&id).is_some_and(is) {
+        if let Some(id) = self.id_of(record) {
             self.take(id);
         }
     }

@@ -173,17 +173,21 @@ impl Program {
         (self.key(), self.id) == (other.key(), other.id)
     }
 
-    /// Looks whether it has rung. Returns whether it is to be looked at.
-    pub(crate) fn is_awake(&mut self) -> bool {
-        if self.process.take_ring() {
-            if core::mem::take(&mut self.rests) {
-                self.anew = true;
-                self.cursor = 0;
-            }
-            self.quiet = 0;
-            self.restless = true;
+    /// True if it is this process.
+    pub(crate) fn is_of(&self, process: &Process) -> bool {
+        core::ptr::eq(&*self.process, process)
+    }
+
+    /// It has rung: it is to be looked at. Returns whether it rested.
+    pub(crate) fn wake(&mut self) -> bool {
+        let rested = core::mem::take(&mut self.rests);
+        if rested {
+            self.anew = true;
+            self.cursor = 0;
         }
-        !self.rests
+        self.quiet = 0;
+        self.restless = true;
+        rested
     }
 
     /// Takes the place of `old`, the same process, with its history.
@@ -269,10 +273,12 @@ impl Program {
         };
     }
 
-    /// Rests if nothing has happened for long enough; `sure`: all GPUs have answered.
+    /// Rests if nothing has happened for long enough, and no signal is due; `sure`: all GPUs have
+    /// answered.
     pub(crate) fn settle(&mut self, sure: bool) {
         // A thread that has rung since this round began may have been looked at before.
-        self.rests = sure && self.quiet >= QUIET && !self.process.is_rung();
+        let quiet = self.quiet >= QUIET && self.due.is_none();
+        self.rests = sure && quiet && !self.process.is_rung();
     }
 
     /// Judges the activity of its threads. Changes since the last time happened at `at`.

@@ -49,20 +49,36 @@ use kernel::{
     sync::Arc, //
 };
 
-/// A thread with phases.
-pub(crate) struct Seen<'a> {
+/// A thread that a list shows, as it was at one moment.
+pub(crate) struct Shown {
     /// Its record.
-    pub(crate) record: &'a Record,
-    /// Its phases, once a sample was taken.
-    pub(crate) task: Option<&'a Task>,
+    pub(crate) record: Arc<Record>,
+    /// The number of its process; 0 if nothing of that is tracked any more.
+    pub(crate) process: u64,
+    /// The addition to its nice value.
+    pub(crate) nice: i32,
+    /// Its activity, once it has begun to be recorded.
+    pub(crate) seen: Option<Seen>,
 }
 
-impl Seen<'_> {
-    /// The time in each phase, up to `now`, by the activity that was read.
-    pub(crate) fn times_of(&self, activity: &Activity, now: Ns) -> Times {
-        match self.task {
-            Some(task) => task.times(activity.ended().unwrap_or(now)),
-            None => Times::unknown(activity.totals(now).time()),
+/// The activity of a thread at one moment.
+pub(crate) struct Seen {
+    /// The moment.
+    pub(crate) now: Ns,
+    /// Its activity.
+    pub(crate) activity: Activity,
+    /// Its waits for the GPU.
+    pub(crate) waited: Waited,
+    /// Its phases, once a sample was taken.
+    pub(crate) task: Option<Task>,
+}
+
+impl Seen {
+    /// The time in each phase.
+    pub(crate) fn times(&self) -> Times {
+        match &self.task {
+            Some(task) => task.times(self.now),
+            None => Times::unknown(self.activity.totals(self.now).time()),
         }
     }
 }
@@ -78,19 +94,23 @@ impl Member {
         self.wanted == Wanted::Itself
     }
 
-    /// The thread, be its process one with phases or not.
-    fn seen(&self) -> Seen<'_> {
-        Seen {
-            record: &self.record,
-            task: self.phases.as_deref(),
-        }
+    /// The phase that its time counts in, if it does at all.
+    fn phase(&self) -> Phase {
+        let task = self.phases.as_ref();
+        task.map_or(Phase::Unknown, |task| task.present())
     }
 
-    /// The time of the thread in each phase, up to `now`, as far as that does not count already.
-    pub(super) fn times(&self, now: Ns) -> Times {
-        let counts = |activity: &Activity| activity.began() >= self.since;
-        let activity = self.record.read().filter(counts);
-        activity.map_or(Times::ZERO, |activity| self.seen().times_of(&activity, now))
+    /// Its activity now.
+    fn seen(&self) -> Option<Seen> {
+        let activity = self.record.read()?;
+        // Read with the table locked: no reader has got later times yet.
+        let now = activity.ended().unwrap_or(Ns(now_ns()));
+        Some(Seen {
+            now,
+            waited: self.record.waited(&activity, now),
+            activity,
+            task: self.phases.as_deref().copied(),
+        })
     }
 
     /// Asks for the nice value of the thread's phase, if it is another one than before.
@@ -143,8 +163,8 @@ pub(crate) struct Listed {
     pub(crate) process: Arc<Process>,
     /// Tracked threads.
     pub(crate) threads: u32,
-    /// Threads with a record.
-    pub(crate) members: u32,
+    /// For how long its threads were in each phase.
+    pub(crate) times: Times,
     /// The report of the last sample.
     pub(crate) report: Report,
 }
@@ -206,10 +226,19 @@ impl Tracking {
                     waited,
                 };
                 f(now, &recorded, &mut member.phases);
+                self.count_anew(id, now);
             }
-            member.renice(&self.nice);
+            self.renice(id);
         }
         thread.checked_add(1)
+    }
+
+    /// The phase of a thread may have changed at `now`.
+    pub(super) fn count_anew(&mut self, id: u64, now: Ns) {
+        let member = self.threads.get(&id);
+        if let Some(phase) = member.and_then(|m| m.counts_in.map(|_| m.phase())) {
+            self.count_in(id, Some(phase), now);
+        }
     }
 
     /// True if a process has a thread with a key of at least `from`.
@@ -231,11 +260,6 @@ impl Tracking {
         id.checked_add(1)
     }
 
-    /// The addition to the nice value of a thread now.
-    pub(crate) fn nice_delta(&self, thread: &Thread) -> i32 {
-        self.nice.delta(thread)
-    }
-
     /// Ends the wait of the first thread with an id of at least `from`, if it was seen to begin by a
     /// probe that is gone. Returns where to go on.
     pub(super) fn end_wait_from(&self, from: u64, is_gone: impl Fn(u64) -> bool) -> Option<u64> {
@@ -251,11 +275,19 @@ impl Tracking {
     }
 
     /// The first thread with an id of at least `from`, if it is tracked.
-    pub(crate) fn seen_from(&self, from: u64) -> Option<(u64, Option<Seen<'_>>)> {
+    pub(crate) fn shown_from(&self, from: u64) -> Option<(u64, Option<Shown>)> {
         let cursor = self.threads.cursor_lower_bound(&from)?;
-        let &id = cursor.current().0;
-        let member = self.threads.get(&id)?;
-        Some((id, member.is_wanted().then(|| member.seen())))
+        let (&id, member) = cursor.current();
+        let shown = || {
+            let pid = member.record.process().pid();
+            Shown {
+                record: member.record.clone(),
+                process: self.processes.get(&pid.key()).map_or(0, |entry| entry.id),
+                nice: self.nice.delta(member.record.thread()),
+                seen: member.seen(),
+            }
+        };
+        Some((id, member.is_wanted().then(shown)))
     }
 
     /// True if a thread is tracked, by itself or with others.
@@ -263,12 +295,6 @@ impl Tracking {
         let id = self.members.get(&(process.key(), thread.key()));
         let member = id.and_then(|id| self.threads.get(id));
         member.is_some_and(Member::is_wanted)
-    }
-
-    /// The id of a process; 0 if nothing of it is tracked any more.
-    pub(crate) fn id_of(&self, process: &Pid) -> u64 {
-        let entry = self.processes.get(&process.key());
-        entry.map_or(0, |entry| entry.id)
     }
 
     /// A hint for a thread.
@@ -288,9 +314,9 @@ impl Tracking {
         let member = self.threads.get_mut(&id).ok_or(Failure::NotAssigned)?;
         let setting = member.record.process().setting();
         let activity = member.record.read();
-        let Some(activity) = activity.filter(|_| member.is_wanted() && setting.ml) else {
-            return Err(Failure::NotAssigned);
-        };
+        let lives = |activity: &Activity| activity.ended().is_none();
+        let activity = activity.filter(|a| member.is_wanted() && setting.ml && lives(a));
+        let activity = activity.ok_or(Failure::NotAssigned)?;
         if member.phases.is_none() {
             let waited = member.record.waited(&activity, now);
             let task = Task::new(&activity, &waited, now);
@@ -300,8 +326,9 @@ impl Tracking {
         if let Some(transition) = task.and_then(|task| task.hint(now, phase, duration)) {
             tell(thread, &transition, true);
         }
-        member.renice(&self.nice);
-        member.record.process().ring();
+        Process::ring(member.record.process());
+        self.count_anew(id, now);
+        self.renice(id);
         Ok(())
     }
 
@@ -314,31 +341,9 @@ impl Tracking {
             id,
             process: entry.process.clone(),
             threads: entry.threads,
-            members: entry.members,
+            times: entry.sums.at(Ns(now_ns())),
             report: entry.report,
         })
-    }
-
-    /// The times of all threads of the process with this id together, if it is still there.
-    pub(crate) fn times_of(&self, id: u64) -> Option<Times> {
-        let &key = self.ids.get(&id)?;
-        Some(self.times_at(key, Ns(now_ns())))
-    }
-
-    /// The times of all threads of a process together, up to `now`; none if it is not there.
-    pub(super) fn times_at(&self, key: usize, now: Ns) -> Times {
-        let Some(entry) = self.processes.get(&key) else {
-            return Times::ZERO;
-        };
-        let mut times = entry.past;
-        let mut thread = Some(0);
-        while let Some((at, record)) = thread.and_then(|at| self.member_from(key, at)) {
-            if let Some(member) = self.threads.get(&record) {
-                times.add(&member.times(now));
-            }
-            thread = at.checked_add(1);
-        }
-        times
     }
 
     /// True if a process is tracked as owners of TSGs are.

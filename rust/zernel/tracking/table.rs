@@ -12,7 +12,8 @@ use super::{
         Process,
         Setting, //
     },
-    program::Report, //
+    program::Report,
+    switch::Switch, //
 };
 use crate::{
     error::Failure,
@@ -25,7 +26,6 @@ use crate::{
         memory::account_nowait,
         scheduler_hooks::{
             self,
-            Hooks,
             Record, //
         },
         time::now_ns,
@@ -36,7 +36,7 @@ use crate::{
     policy::{
         nice::Ask,
         phase::{
-            account::Times,
+            running::Running,
             task::Task,
             Phase, //
         },
@@ -52,13 +52,6 @@ use kernel::{
     sync::Arc, //
 };
 
-/// Most tracked threads of a user other than root.
-pub(crate) const MAX_PER_USER: u32 = scheduler_hooks::MAX / 4;
-
-/// For how long nothing has to be tracked until the scheduler's hooks are turned off: to turn them
-/// on and off changes the kernel's text.
-const REST: Ns = Ns(1_000_000_000);
-
 /// A process with tracked threads, or that is tracked.
 pub(super) struct Entry {
     pub(super) process: Arc<Process>,
@@ -68,8 +61,10 @@ pub(super) struct Entry {
     pub(super) threads: u32,
     /// Those of them that were named themselves.
     pub(super) singles: u32,
-    /// Times of threads that are tracked no more.
-    pub(super) past: Times,
+    /// For how long its threads, and those that were tracked, were in each phase.
+    pub(super) sums: Running,
+    /// It has no phases any more: from which thread on those of its threads have still to end.
+    pub(super) rests: Option<usize>,
     /// The tracked cgroups that it is in.
     pub(super) groups: KVec<Membership>,
     /// The report of the last sample.
@@ -97,15 +92,13 @@ pub(super) enum Wanted {
 /// A thread with a record.
 pub(super) struct Member {
     pub(super) record: Arc<Record>,
-    /// When it was called back the last time: its time before counts already.
-    pub(super) since: Ns,
+    /// The phase that its time counts in, while it does.
+    pub(super) counts_in: Option<Phase>,
     /// Its phases, once a sample was taken of it.
     pub(super) phases: Option<KBox<Task>>,
     pub(super) wanted: Wanted,
     /// The phase that asks for a nice value, and the value.
     pub(super) nice: (Phase, Ask),
-    /// The user that it counts for.
-    pub(super) uid: Uid,
 }
 
 /// Entries of lists that have come and gone.
@@ -121,11 +114,12 @@ pub(crate) struct Changes {
 /// # Invariants
 ///
 /// Every entry of `threads` has one in `members`, under the keys of its process and thread, and
-/// counts once among the members of its entry in `processes` and for its user in `users`. `ids` has
-/// exactly the ids of `processes`. Its record is not over, or will be handed to the record reaper.
-/// `count` counts those that are wanted, and so do `threads` of the entries; `singles` those of
-/// them that are single. `inside` has an entry for each of the `groups` of a process, and no
-/// others.
+/// counts once among the members of its entry in `processes`. `ids` has exactly the ids of
+/// `processes`. Its record is not over, or will be handed to the record reaper. `count` counts those
+/// that are wanted, and so do `threads` of the entries and cgroups; `singles` those of them that are
+/// single. `inside` has an entry for each of the `groups` of a process, and no others. The `sums`
+/// of an entry, and of each tracked cgroup that it is in, count each member in its `counts_in`.
+/// `trackers` counts the tracked cgroups by user.
 pub(crate) struct Tracking {
     pub(super) last_id: u64,
     pub(super) threads: RBTree<u64, Member>,
@@ -136,9 +130,11 @@ pub(crate) struct Tracking {
     pub(super) generation: u64,
     /// Tracked cgroups, by their ids.
     pub(super) groups: RBTree<u64, Group>,
-    /// The processes in them, by the serial number of the cgroup and the key of the process; and
-    /// the times that the process had before.
-    pub(super) inside: RBTree<(u64, usize), Times>,
+    /// Their number, and the number that each user tracks.
+    pub(super) group_count: usize,
+    pub(super) trackers: RBTree<Uid, usize>,
+    /// The processes in them, by the serial number of the cgroup and the key of the process.
+    pub(super) inside: RBTree<(u64, usize), ()>,
     pub(super) cgroup_sync: Kick,
     /// The cgroup sync is to look again when there may be memory or room.
     pub(super) retries: bool,
@@ -146,17 +142,20 @@ pub(crate) struct Tracking {
     pub(super) changes: Changes,
     /// Nice values.
     pub(super) nice: Arc<Table>,
-    pub(super) users: RBTree<Uid, u32>,
-    hooks: Option<Hooks>,
-    /// Since when there are no records.
-    idle: Option<Ns>,
     pub(super) jobs: Arc<Kicks>,
     reaper: Kick,
+    pub(super) switch: Arc<Switch>,
 }
 
 impl Tracking {
     /// An empty table, with ids behind those of any before it.
-    pub(super) fn new(jobs: Arc<Kicks>, reaper: Kick, cgroup_sync: Kick, nice: Arc<Table>) -> Self {
+    pub(super) fn new(
+        jobs: Arc<Kicks>,
+        reaper: Kick,
+        cgroup_sync: Kick,
+        nice: Arc<Table>,
+        switch: Arc<Switch>,
+    ) -> Self {
         Self {
             // Ids are handed out more slowly than one in a microsecond.
             last_id: now_ns() / 1000,
@@ -166,17 +165,17 @@ impl Tracking {
             ids: RBTree::new(),
             generation: 1,
             groups: RBTree::new(),
+            group_count: 0,
+            trackers: RBTree::new(),
             inside: RBTree::new(),
             cgroup_sync,
             retries: false,
             count: 0,
             changes: Changes::default(),
             nice,
-            users: RBTree::new(),
-            hooks: None,
-            idle: None,
             jobs,
             reaper,
+            switch,
         }
     }
 
@@ -185,26 +184,37 @@ impl Tracking {
         self.count
     }
 
-    pub(super) fn process_from(&self, from: usize) -> Option<(usize, Arc<Process>)> {
-        let cursor = self.processes.cursor_lower_bound(&from)?;
-        let (&key, entry) = cursor.current();
-        Some((key, entry.process.clone()))
+    /// Does this with each tracked cgroup that a process is in.
+    pub(super) fn in_groups(&mut self, process: usize, mut f: impl FnMut(&mut Group)) {
+        let Some(entry) = self.processes.get(&process) else {
+            return;
+        };
+        for membership in entry.groups.iter() {
+            let group = self.groups.get_mut(&membership.cgroup);
+            if let Some(group) = group.filter(|group| group.serial == membership.serial) {
+                f(group);
+            }
+        }
     }
 
-    /// The scheduler's hooks are on, and stay so as long as there are records.
-    pub(super) fn hook(&mut self) -> Result {
-        self.idle = None;
-        if self.hooks.is_none() {
-            self.hooks = Some(Hooks::new(self.cgroup_sync.clone())?);
-            // In either case it turns them off when they are not needed.
-            self.jobs.record_reaper.kick();
+    /// The time of a thread of a process counts in another phase from `at` on.
+    pub(super) fn count_in(&mut self, id: u64, to: Option<Phase>, at: Ns) {
+        let Some(member) = self.threads.get_mut(&id) else {
+            return;
+        };
+        let from = core::mem::replace(&mut member.counts_in, to);
+        if from == to {
+            return;
         }
-        Ok(())
+        let key = member.record.process().pid().key();
+        if let Some(entry) = self.processes.get_mut(&key) {
+            entry.sums.change(from, to, at);
+        }
+        self.in_groups(key, |group| group.sums.change(from, to, at));
     }
 
     /// The entry of a process, which is made if need be, and is named in `more` ways from now on.
     pub(super) fn open(&mut self, pid: &Pid, more: Setting) -> Result<Opened, Failure> {
-        self.hook()?;
         let key = pid.key();
         if self.processes.get(&key).is_none() {
             let process = Process::new(pid.clone(), self.jobs.clone())?;
@@ -242,22 +252,34 @@ impl Tracking {
         self.set(process, opened.before, process.grouped());
         if process.setting().whole {
             // A cgroup has come to want them all meanwhile, or not been through with them.
-            process.ask_scan();
+            Process::ask_scan(process);
         }
     }
 
-    /// Changes how a process is tracked, by name and by cgroups.
-    pub(super) fn set(&mut self, process: &Process, named: Setting, grouped: Setting) {
+    /// Changes how a process is tracked, by name and by cgroups. If it has no phases any more, those
+    /// of its threads are still to end: see [`Self::rest_some`].
+    pub(super) fn set(&mut self, process: &Arc<Process>, named: Setting, grouped: Setting) {
         let before = process.setting();
+        let was = process.grouped().whole;
         process.set(named, grouped);
         let after = process.setting();
+        let key = process.pid().key();
+        if was != grouped.whole {
+            self.in_groups(key, |group| match was {
+                true => group.processes -= 1,
+                false => group.processes += 1,
+            });
+        }
         if before.ml != after.ml {
             self.generation += 1;
+            if let Some(entry) = self.processes.get_mut(&key) {
+                entry.rests = before.ml.then_some(0);
+            }
         }
         if after.ml {
-            process.ring();
+            Process::ring(process);
         } else if before.ml {
-            self.rest_phases(process.pid().key());
+            Process::ask_scan(process);
         }
     }
 
@@ -283,12 +305,14 @@ impl Tracking {
 
     pub(super) fn enter(&mut self, process: &Arc<Process>) -> Result {
         let pid = process.pid();
-        let watch = Armed::new(pid.clone(), Scope::Process, self.reaper.clone())?;
+        let (reaper, flags) = (self.reaper.clone(), account_nowait());
+        let watch = Armed::with_flags(pid.clone(), Scope::Process, reaper, flags)?;
         let id = self.last_id + 1;
         let entry = Entry {
             process: process.clone(),
             id,
-            past: Times::ZERO,
+            sums: Running::NONE,
+            rests: None,
             report: Report::default(),
             threads: 0,
             singles: 0,
@@ -318,8 +342,6 @@ impl Tracking {
         entry.opened = entry.opened.saturating_sub(1);
         let threads = entry.threads;
         self.tidy(key);
-        // Where there is no record, nobody else asks whether the hooks are still needed.
-        self.jobs.record_reaper.kick();
         threads
     }
 
@@ -345,23 +367,9 @@ impl Tracking {
         }
     }
 
-    /// Turns the hooks of the scheduler off if there have been no records for [`REST`]. Returns
-    /// when to ask again.
-    pub(crate) fn rest(&mut self, now: Ns) -> Option<Ns> {
-        if self.hooks.is_none()
-            || scheduler_hooks::live() > 0
-            || self.groups.iter().next().is_some()
-        {
-            self.idle = None;
-            return None;
-        }
-        let since = *self.idle.get_or_insert(now);
-        let at = since.saturating_add(REST);
-        if now < at {
-            return Some(at);
-        }
-        self.idle = None;
-        self.hooks = None;
-        None
+    /// True if nothing is tracked, and nothing has to be let go.
+    pub(super) fn is_idle(&self) -> bool {
+        let none = self.group_count == 0 && self.processes.iter().next().is_none();
+        none && scheduler_hooks::live() == 0
     }
 }

@@ -21,6 +21,8 @@ use crate::{
             Candidate,
             Setup, //
         },
+        turns,
+        Global, //
     },
     worker::rotation::Driver, //
 };
@@ -90,7 +92,7 @@ impl Budgets {
         driver: &Driver<'_>,
         held: Option<(Level, Ns)>,
     ) -> Result<Option<Ns>> {
-        if let Some(setup) = registry::with(|r| r.budget_setup(driver.gpu, self.generation))?? {
+        if let Some(setup) = turns::budget_setup(&mut Global, driver.gpu, self.generation)? {
             self.set_up(setup)?;
         }
         let mut ran = [Ns::ZERO; level::COUNT];

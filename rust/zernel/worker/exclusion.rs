@@ -23,7 +23,10 @@ use crate::{
     },
     registry::{
         self,
-        plan::exclusion::Excluded, //
+        plan::exclusion::Excluded,
+        tsg,
+        turns,
+        Global, //
     },
     request::group::Device,
     worker::rotation::Driver, //
@@ -34,6 +37,9 @@ use kernel::prelude::*;
 pub(crate) struct Exclusion {
     /// The TSGs that are kept off.
     excluded: KVec<Excluded>,
+    /// Those that cannot be: they are not tried again until this exclusion is over, as each try may
+    /// change the TSGs that there are to try.
+    refused: KVec<tsg::Id>,
     /// The level of the requests.
     level: Option<Level>,
     /// Of the TSGs that were there when the exclusion began; 0: none are excluded.
@@ -58,6 +64,7 @@ impl Exclusion {
     pub(crate) fn new() -> Self {
         Self {
             excluded: KVec::new(),
+            refused: KVec::new(),
             level: None,
             generation: 0,
             failed: None,
@@ -115,6 +122,7 @@ impl Exclusion {
     fn let_all_in(&mut self, driver: &Driver<'_>) -> Option<Ms> {
         // Even if this stops half-way.
         self.generation = 0;
+        self.refused.clear();
         let delay = self.let_in(driver, |_| true);
         if delay.is_none() {
             self.level = None;
@@ -160,11 +168,9 @@ impl Exclusion {
         can_preempt: bool,
         is_wanted: impl Fn() -> bool,
     ) -> Result<Option<Ms>, ()> {
-        let setup = registry::with(|r| r.less_urgent(driver.gpu, level, self.generation));
-        let setup = match setup {
-            Ok(Ok(Some(setup))) => setup,
-            Ok(Ok(None)) => return Ok(None),
-            _ => return Err(()),
+        let setup = turns::less_urgent(&mut Global, driver.gpu, level, self.generation);
+        let Some(setup) = setup.map_err(|_| ())? else {
+            return Ok(None);
         };
         let rose = |excluded: &Excluded| {
             registry::with(|r| !r.is_less_urgent(excluded.id, level)).unwrap_or(false)
@@ -175,8 +181,14 @@ impl Exclusion {
         self.excluded
             .reserve(setup.found.len(), GFP_KERNEL)
             .map_err(|_| ())?;
+        self.refused
+            .reserve(setup.found.len(), GFP_KERNEL)
+            .map_err(|_| ())?;
         self.level = Some(level);
         for victim in &setup.found {
+            if self.refused.contains(&victim.id) {
+                continue;
+            }
             if !is_wanted() {
                 // The end of the wish has kicked the worker.
                 return Ok(None);
@@ -184,8 +196,13 @@ impl Exclusion {
             let verdict = exclude_one(driver, victim, setup.timeout, can_preempt);
             // Without a registry there is nothing to count.
             let _ = registry::with(|r| r.was_excluded(driver.gpu, victim.id, level, verdict));
-            if !verdict.is_off() {
+            if !verdict.concerns_one() {
                 return Err(());
+            }
+            if !verdict.is_off() {
+                // There is room.
+                let _ = self.refused.push_within_capacity(victim.id);
+                continue;
             }
             // One is there already that was to be let in, which the provider could not do then.
             if !self
@@ -223,7 +240,8 @@ fn exclude_one(driver: &Driver<'_>, victim: &Excluded, timeout: Us, can_preempt:
             Ok(()) => Answer::Done,
             Err(ETIMEDOUT) => Answer::TimedOut,
             Err(ENOMEM) => Answer::OutOfMemory,
-            Err(EINVAL | EAGAIN) => Answer::InvalidState,
+            Err(EINVAL) => Answer::Refused,
+            Err(EAGAIN) => Answer::InvalidState,
             Err(ENOENT) => Answer::Gone,
             Err(_) => Answer::Failed,
         });

@@ -179,6 +179,16 @@ impl Step {
     }
 }
 
+/// The outcome of some steps.
+pub(crate) struct Steps {
+    /// The provider's wish.
+    pub(crate) next: Next,
+    /// Some were completed.
+    pub(crate) progress: bool,
+    /// There may be more.
+    pub(crate) more: bool,
+}
+
 /// The job of a GPU's worker.
 pub(crate) struct Pass {
     /// The GPU.
@@ -206,26 +216,40 @@ impl Pass {
     /// TSGs that are looked at in between two looks at the registry.
     const LOOK: usize = 8;
 
-    /// Takes steps until nothing is left or the provider wants to be left alone for a while.
-    ///
-    /// Tells also whether any step was completed.
-    pub(crate) fn run_steps(&self) -> (Next, bool) {
+    /// Steps that are taken before turns, the gate and budgets are looked at again: calls for one
+    /// user's TSGs keep nobody waiting for longer than so many of them.
+    const STEPS: usize = 8;
+
+    /// Takes steps until nothing is left, there were [`Self::STEPS`], or the provider wants to be left
+    /// alone for a while.
+    pub(crate) fn run_steps(&self) -> Steps {
         let driver = Real {
             ops: &self.ops,
             gpu: self.handle,
         };
-        let mut progress = false;
-        while let Ok(Some(step)) = registry::with(|r| r.next_step(self.gpu)) {
+        let mut done = Steps {
+            next: Next::Go,
+            progress: false,
+            more: false,
+        };
+        for _ in 0..Self::STEPS {
+            let Ok(Some(step)) = registry::with(|r| r.next_step(self.gpu)) else {
+                return done;
+            };
             if step.is_moved {
                 self.look_at(&[step.handle]);
             }
             let outcome = step.perform(&driver);
             match registry::with(|r| r.complete(&step, &outcome)) {
-                Ok(Next::Wait(delay)) => return (Next::Wait(delay), progress),
-                Ok(Next::Go) | Err(_) => progress = true,
+                Ok(Next::Wait(delay)) => {
+                    done.next = Next::Wait(delay);
+                    return done;
+                }
+                Ok(Next::Go) | Err(_) => done.progress = true,
             }
         }
-        (Next::Go, progress)
+        done.more = true;
+        done
     }
 
     /// A worker's job for a GPU.
@@ -375,29 +399,34 @@ impl Pass {
 
 impl Job for Pass {
     fn run(worker: &Worker<Self>) {
-        // A provider that is being unloaded unregisters, and the rest is done there.
-        let Some(_pin) = worker.ops.pin() else {
-            return;
-        };
         worker.meters.look(&worker.ops, worker.handle);
         worker.count_starts();
         loop {
-            if let Next::Wait(delay) = worker.run_steps().0 {
+            let steps = worker.run_steps();
+            if let Next::Wait(delay) = steps.next {
                 worker.kick_after(delay.0);
                 return;
             }
-            match worker.rotate() {
-                rotation::Next::Again => {}
+            let at = match worker.rotate() {
+                rotation::Next::Again => continue,
                 rotation::Next::Wait(delay) => {
                     worker.kick_after(delay.0);
                     return;
                 }
-                rotation::Next::At(at) => {
-                    worker.kick_at(at);
-                    break;
-                }
-                rotation::Next::Idle => break,
+                _ if steps.more => continue,
+                rotation::Next::At(at) => Some(at),
+                rotation::Next::Idle => None,
+            };
+            // A TSG with changes that fail is left alone until then.
+            let due = registry::with(|r| r.next_due(worker.gpu)).unwrap_or(None);
+            let at = match (at, due) {
+                (Some(at), Some(due)) => Some(at.min(due)),
+                (at, due) => at.or(due),
+            };
+            if let Some(at) = at {
+                worker.kick_at(at);
             }
+            break;
         }
         worker.read_load();
         worker.read_done();

@@ -4,8 +4,8 @@
 use crate::{
     glue::{
         irqlock::{
-            new_irq_lock,
-            IrqLock, //
+            new_raw_lock,
+            RawLock, //
         },
         provider::{
             provider_abi,
@@ -40,8 +40,10 @@ use crate::{
             Levels, //
         },
         meters::Meters,
+        population,
         steps::Next,
-        tsg, //
+        tsg,
+        view::ForGpu, //
     },
     request::{
         group::Device,
@@ -51,6 +53,7 @@ use crate::{
 };
 use kernel::{
     prelude::*,
+    rbtree::RBTreeNodeReservation,
     sync::{
         atomic::{
             ordering::Relaxed,
@@ -71,9 +74,9 @@ static LAST_ID: Atomic<u64> = Atomic::new(0);
 pub(crate) struct Provider {
     id: u64,
     ops: Arc<Ops>,
-    /// The receivers of activity on GPUs. There is room for every GPU.
+    /// The receivers of activity on GPUs, in any context. There is room for every GPU.
     #[pin]
-    listeners: IrqLock<KVec<Listener>>,
+    listeners: RawLock<KVec<Listener>>,
 }
 
 /// The receiver of events on a GPU.
@@ -162,7 +165,10 @@ fn gpu_added(provider: ArcBorrow<'_, Provider>, description: &gpu::Description<'
         closing: false,
         worker: Some(worker.into()),
     };
-    registry::with(|r| r.add_gpu(id, gpu))??;
+    // Dropped without the lock if it is refused.
+    let mut gpu = Some(gpu);
+    let memory = (RBTreeNodeReservation::new(GFP_KERNEL)?, ForGpu::new()?);
+    registry::with(|r| r.take_in_gpu(id, &mut gpu, memory))??;
     requests.set_worker(Some(bell.clone().into()));
     provider.listen(Listener {
         gpu: description.handle,
@@ -180,7 +186,7 @@ impl Reports for Provider {
             pin_init!(Self {
                 id,
                 ops,
-                listeners <- new_irq_lock!(listeners, c"zernel_activity"),
+                listeners <- new_raw_lock!(listeners, c"zernel_activity"),
             }),
             GFP_KERNEL,
         )
@@ -230,10 +236,7 @@ impl Reports for Provider {
     }
 
     fn tsg_added(&self, gpu: gpu::Handle, description: tsg::Description) -> Result {
-        registry::with(|r| {
-            let id = r.find_gpu(self.id, gpu).ok_or(ENODEV)?;
-            r.add_tsg(id, description).map(|_| ())
-        })?
+        population::add_tsg(|r| r.find_gpu(self.id, gpu), description)
     }
 
     fn tsg_removed(&self, gpu: gpu::Handle, tsg: u64, done: Option<Done>) {
@@ -295,8 +298,15 @@ fn restore(provider: &Provider) {
         // The worker is not there any more, so its steps are taken here.
         let _ = registry::with(|r| r.queue_restore(id));
         let mut tries = 0;
-        while let (Next::Wait(delay), progress) = worker.run_steps() {
-            tries = if progress { 1 } else { tries + 1 };
+        loop {
+            let steps = worker.run_steps();
+            let Next::Wait(delay) = steps.next else {
+                match steps.more {
+                    true => continue,
+                    false => break,
+                }
+            };
+            tries = if steps.progress { 1 } else { tries + 1 };
             if tries > PATIENCE {
                 pr_warn!("a leaving provider did not put settings back; its TSGs keep zernel's\n");
                 break;
@@ -324,14 +334,12 @@ fn close(provider: &Provider, id: gpu::Id) -> Option<Arc<Worker<Pass>>> {
     .ok()??;
     requests.set_worker(None);
     let worker = provider.ignore(&kick);
-    kick.cancel_sync();
+    kick.end();
     worker
 }
 
 /// Removes a closed GPU with its TSGs.
 fn remove(id: gpu::Id) {
     while let Ok(true) = registry::with(|r| r.remove_any_tsg(id)) {}
-    let gpu = registry::with(|r| r.remove_gpu(id));
-    // Dropped without the lock: the worker goes with it.
-    drop(gpu);
+    population::remove_gpu(id);
 }

@@ -30,7 +30,9 @@ use crate::{
             Candidate,
             Setup, //
         },
-        tsg, //
+        tsg,
+        turns,
+        Global, //
     },
     request::group::Device, //
 };
@@ -144,7 +146,7 @@ impl Rotation {
 
     /// Does one thing.
     pub(crate) fn step(&mut self, driver: &Driver<'_>, device: &Device) -> Result<Next> {
-        if let Some(setup) = registry::with(|r| r.rotation_setup(driver.gpu, self.generation))?? {
+        if let Some(setup) = turns::rotation_setup(&mut Global, driver.gpu, self.generation)? {
             self.set_up(setup)?;
         }
         let mut next = Next::Idle;

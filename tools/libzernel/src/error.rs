@@ -281,7 +281,7 @@ fn general_cause(errno: Errno) -> Cause {
         Errno::INTR => Cause::Interrupted,
         Errno::BUSY => Cause::Busy,
         Errno::NOTTY | Errno::TOOBIG => Cause::Unsupported,
-        Errno::INVAL | Errno::FAULT | Errno::BADF | Errno::RANGE => Cause::Invalid,
+        Errno::INVAL | Errno::FAULT | Errno::BADF | Errno::RANGE | Errno::LOOP => Cause::Invalid,
         Errno::NODEV | Errno::NXIO => Cause::NoDevice,
         _ => Cause::Other,
     }
@@ -335,6 +335,9 @@ fn sentence(call: Call, errno: Errno) -> String {
         }
         (ClassSet | ClassGet | ClassClear | ListClasses, Errno::BADF) => {
             "the file is neither a pidfd nor a cgroup v2 directory"
+        }
+        (_, Errno::LOOP) => {
+            "the cgroup is more than 31 levels below the root; name one of those above it"
         }
         (Track | Untrack, Errno::PERM) => {
             "to track another user's target, or to end a manager's tracking, needs CAP_SYS_NICE or \
@@ -468,6 +471,7 @@ fn name(errno: Errno) -> String {
         Errno::DQUOT => "EDQUOT",
         Errno::FAULT => "EFAULT",
         Errno::INTR => "EINTR",
+        Errno::LOOP => "ELOOP",
         Errno::INVAL => "EINVAL",
         Errno::IO => "EIO",
         Errno::MLINK => "EMLINK",

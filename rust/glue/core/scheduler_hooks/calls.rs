@@ -11,7 +11,10 @@ use super::{
 };
 use crate::{
     glue::{
-        identity::Pid,
+        identity::{
+            Pid,
+            Scope, //
+        },
         memory::account_nowait,
         process::Process,
         thread::Thread, //
@@ -44,49 +47,97 @@ use kernel::{
     },
 };
 
-/// Takes a record that has come to its thread, once somebody is there for it.
-static ARRIVALS: Atomic<usize> = Atomic::new(0);
-
-/// `take` is called with each record that has come to a thread that a tracked one has made; it
-/// returns false if the thread is not to have it. Called once, before there is any.
-pub(crate) fn hand_arrivals_to(take: fn(Arc<Record>) -> bool) {
-    ARRIVALS.store(take as usize, Release);
+extern "C" {
+    fn zernel_helper_hook_put_on(hook: *mut c_void) -> u64;
+    fn zernel_helper_hook_begin_anew(hook: *mut c_void) -> u64;
+    fn zernel_helper_hook_take_off(hook: *mut c_void) -> u64;
 }
 
-fn arrived(record: Arc<Record>) -> bool {
-    let take = ARRIVALS.load(Acquire);
-    // SAFETY: Stored before there was any record.
-    let take = unsafe { core::mem::transmute::<usize, fn(Arc<Record>) -> bool>(take) };
-    take(record)
+/// A change of a record by its thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// Its time counts from then on.
+    Begun(Ns),
+    /// Its time counts up to then.
+    Ended(Ns),
 }
 
-/// The work for task work to do. A record that is to begin anew has `begun` before it is wanted
-/// again.
+/// The table of records, as threads with one need it. Each may be called where preemption is on and
+/// no lock is held, in the thread.
+pub(crate) struct Table {
+    /// Takes in a record that has come to a thread that a tracked one has made. Returns false if the
+    /// thread is not to have it.
+    pub(crate) arrived: fn(Arc<Record>) -> bool,
+    /// Does this with the table locked, so that nobody who sums up times meets it half done.
+    pub(crate) change: fn(&Record, &mut dyn FnMut() -> Option<Change>),
+    /// The record of a thread of a process, by their keys.
+    pub(crate) find: fn(usize, usize) -> Option<Arc<Record>>,
+}
+
+/// The address of the [`Table`], once there is one.
+static TABLE: Atomic<usize> = Atomic::new(0);
+
+/// Records belong to this table. Called once, before there is any.
+pub(crate) fn belong_to(table: &'static Table) {
+    TABLE.store(core::ptr::from_ref(table) as usize, Release);
+}
+
+fn table() -> Option<&'static Table> {
+    let table = TABLE.load(Acquire) as *const Table;
+    // SAFETY: Null, or the address of a static.
+    unsafe { table.as_ref() }
+}
+
+/// Has a record changed by its thread with the table locked.
+fn change(record: &Record, mut by: impl FnMut() -> Option<Change>) {
+    // There was a table before any record.
+    if let Some(table) = table() {
+        (table.change)(record, &mut by);
+    }
+}
+
+/// Task work: the thread takes a record, begins it anew, or lets it go.
 ///
 /// # Safety
 ///
 /// As [`record_of`], in the thread.
 #[no_mangle]
-unsafe extern "C" fn zernel_rust_hook_work(hook: *mut c_void, exiting: bool, begun: bool) -> u32 {
+unsafe extern "C" fn zernel_rust_hook_work(hook: *mut c_void, exiting: bool) {
     // SAFETY: By the caller.
     let record = unsafe { record_of(hook) };
     let mut taken = !exiting;
-    if taken && record.id() == 0 {
+    if taken && !record.is_listed() {
         // SAFETY: The thread holds a reference, so that one more can be made here.
         let arc = unsafe { Arc::<Record>::from_raw(record) };
         core::mem::forget(arc.clone());
-        taken = arrived(arc);
+        taken = table().is_some_and(|table| (table.arrived)(arc));
     }
-    if !begun && record.state() == State::Returning {
-        record.waits().forget();
-    }
-    let work = record.change(|state| match state {
-        State::Coming if !taken => State::CalledOff.work(),
-        State::Returning if !begun => Some((state, Work::BeginAnew)),
-        state => state.work(),
+    let mut work = Work::GiveUp;
+    change(record, || {
+        if record.state() == State::Returning {
+            record.waits().forget();
+        }
+        let next = record.change(|state| match state {
+            State::Coming if !taken => State::CalledOff.work(),
+            state => state.work(),
+        });
+        // There is always some: it was queued.
+        work = next.unwrap_or(Work::GiveUp);
+        // SAFETY: By the caller; the thread has it, or takes it now, by the state.
+        unsafe {
+            match work {
+                Work::PutOn => Some(Change::Begun(Ns(zernel_helper_hook_put_on(hook)))),
+                Work::BeginAnew => Some(Change::Begun(Ns(zernel_helper_hook_begin_anew(hook)))),
+                Work::TakeOff => Some(Change::Ended(Ns(zernel_helper_hook_take_off(hook)))),
+                Work::GiveUp => None,
+            }
+        }
     });
-    // There is always some: it was queued.
-    work.unwrap_or(Work::GiveUp) as u32
+    match work {
+        Work::PutOn | Work::BeginAnew => rings(record),
+        // SAFETY: By the caller: the thread gives its reference.
+        Work::TakeOff | Work::GiveUp => unsafe { Record::end(record) },
+    }
 }
 
 /// The thread takes the record.
@@ -123,8 +174,7 @@ unsafe extern "C" fn zernel_rust_hook_leaves(hook: *mut c_void, now: u64, cause:
     unsafe { activity_of(hook) }.leave(Ns(now), cause);
 }
 
-/// The thread has begun to be recorded, or somebody listens and it has a CPU again. Preemption may
-/// be off.
+/// Somebody listens, and the thread has a CPU again. Preemption may be off.
 ///
 /// # Safety
 ///
@@ -132,9 +182,13 @@ unsafe extern "C" fn zernel_rust_hook_leaves(hook: *mut c_void, now: u64, cause:
 #[no_mangle]
 unsafe extern "C" fn zernel_rust_hook_rings(hook: *mut c_void) {
     // SAFETY: By the caller.
-    let process = unsafe { record_of(hook) }.process();
+    rings(unsafe { record_of(hook) });
+}
+
+fn rings(record: &Record) {
+    let process = record.process();
     if process.setting().ml {
-        process.ring();
+        Process::ring(process);
     }
 }
 
@@ -149,44 +203,52 @@ unsafe extern "C" fn zernel_rust_hook_stops(hook: *mut c_void, now: u64) {
     unsafe { activity_of(hook) }.end(Ns(now));
 }
 
-/// The thread has taken the record off, and exits. Whether it is over; otherwise that is for task
-/// work to say, which comes later.
+/// The thread exits with its record.
 ///
 /// # Safety
 ///
 /// As [`record_of`], in the thread.
 #[no_mangle]
-unsafe extern "C" fn zernel_rust_hook_exits(hook: *mut c_void) -> bool {
+unsafe extern "C" fn zernel_rust_hook_exits(hook: *mut c_void) {
     // SAFETY: By the caller.
     let record = unsafe { record_of(hook) };
-    record.change(State::exits) == Some(true)
-}
-
-/// The record is over.
-///
-/// # Safety
-///
-/// As [`record_of`], in the thread, which does not use it any more.
-#[no_mangle]
-unsafe extern "C" fn zernel_rust_hook_ends(hook: *mut c_void) {
-    // SAFETY: By the caller: the thread gives its reference.
-    unsafe { Record::end(hook.cast::<Record>()) };
+    let mut over = false;
+    change(record, || {
+        // SAFETY: By the caller; the thread has it.
+        let now = unsafe { zernel_helper_hook_take_off(hook) };
+        // Otherwise that is for task work to say, which comes later.
+        over = record.change(State::exits) == Some(true);
+        Some(Change::Ended(Ns(now)))
+    });
+    if over {
+        // SAFETY: By the caller: the thread gives its reference.
+        unsafe { Record::end(record) };
+    }
 }
 
 /// A thread with a record has made another, of its own process or the first of a new one. Returns
-/// whether that has a record, too.
+/// whether that has a record, too. Without a hook the record may be on its way to the thread.
 ///
 /// # Safety
 ///
-/// As [`record_of`], in the thread; `child` has not run yet.
+/// `hook` is null, or as [`record_of`] in the thread; `child` has not run yet.
 #[no_mangle]
 unsafe extern "C" fn zernel_rust_hook_forks(
     hook: *mut c_void,
     child: *mut bindings::task_struct,
     thread: bool,
 ) -> bool {
-    // SAFETY: By the caller.
-    let record = unsafe { record_of(hook) };
+    let found;
+    let record = if hook.is_null() {
+        found = own_record();
+        match &found {
+            Some(record) => record,
+            None => return false,
+        }
+    } else {
+        // SAFETY: By the caller.
+        unsafe { record_of(hook) }
+    };
     let process = record.process();
     if !record.state().is_followed() || !process.follows(thread) {
         return false;
@@ -209,8 +271,15 @@ unsafe extern "C" fn zernel_rust_hook_forks(
         miss();
         if thread {
             // There may be memory later.
-            process.ask_scan();
+            Process::ask_scan(process);
         }
     }
     attached.is_ok()
+}
+
+/// The record of the current thread, as the table has it.
+fn own_record() -> Option<Arc<Record>> {
+    let process = Pid::current(Scope::Process).ok()?;
+    let thread = Thread::current();
+    (table()?.find)(process.key(), thread.key())
 }

@@ -7,6 +7,7 @@ use super::{
 };
 use crate::{
     glue::{
+        identity::Uid,
         process::Process,
         thread::Thread, //
     },
@@ -107,8 +108,10 @@ pub(crate) struct Record {
     activity: UnsafeCell<Activity>,
     thread: Thread,
     process: Arc<Process>,
-    /// Its number in the table; 0 while it is not there.
-    id: Atomic<u64>,
+    /// It is in the table, or was.
+    listed: Atomic<bool>,
+    /// The user that it counts for.
+    uid: Uid,
     /// Its waits for the GPU, which have memory of their own.
     waits: ThreadWaits,
 }
@@ -127,16 +130,19 @@ impl Record {
     ///
     /// # Errors
     ///
-    /// `ENOSPC` there are [`MAX`](super::places::MAX), `ENOMEM`.
+    /// `ENOSPC` there are [`MAX`](super::places::MAX), `EDQUOT` the thread's user has
+    /// [`MAX_PER_USER`](super::places::MAX_PER_USER), `ENOMEM`.
     pub(crate) fn new(thread: Thread, process: Arc<Process>, flags: Flags) -> Result<Arc<Self>> {
-        let place = Place::take().ok_or(ENOSPC)?;
+        let uid = thread.uid();
+        let place = Place::take(uid)?;
         let record = Arc::new(
             Self {
                 hook: Hook::new(),
                 activity: UnsafeCell::new(Activity::NONE),
                 thread,
                 process,
-                id: Atomic::new(0),
+                listed: Atomic::new(false),
+                uid,
                 waits: ThreadWaits::new(),
             },
             flags,
@@ -148,9 +154,10 @@ impl Record {
 
     /// Gives one up that was not handed to its thread.
     pub(crate) fn discard(record: Arc<Self>) {
+        let uid = record.uid;
         drop(record);
         // Taken in `new`.
-        Place::give_back();
+        Place::give_back(uid);
     }
 
     /// Hands it to its thread, which takes it when it returns to user space.
@@ -225,14 +232,14 @@ impl Record {
         &self.process
     }
 
-    /// Its number in the table; 0 while it is not there.
-    pub(crate) fn id(&self) -> u64 {
-        self.id.load(Relaxed)
+    /// True if it is in the table, or was.
+    pub(super) fn is_listed(&self) -> bool {
+        self.listed.load(Relaxed)
     }
 
     /// It is in the table now.
-    pub(crate) fn set_id(&self, id: u64) {
-        self.id.store(id, Relaxed);
+    pub(crate) fn set_listed(&self) {
+        self.listed.store(true, Relaxed);
     }
 
     /// Its state.
@@ -304,9 +311,10 @@ pub(crate) fn take_over(mut over: impl FnMut(&Record)) {
         // SAFETY: It is over.
         pointer = unsafe { record.hook.next() }.load(Relaxed);
         over(&record);
+        let uid = record.uid;
         drop(record);
         // Taken when the record was made.
-        Place::give_back();
+        Place::give_back(uid);
     }
 }
 

@@ -4,8 +4,8 @@
 
 use super::super::{
     irqlock::{
-        new_irq_lock,
-        IrqLock, //
+        new_raw_lock,
+        RawLock, //
     },
     provider_abi as raw, //
 };
@@ -44,7 +44,7 @@ pub(crate) struct Start {
 #[pin_data]
 pub(super) struct Rope {
     #[pin]
-    provider: IrqLock<Option<NonNull<raw::zernel_provider>>>,
+    provider: RawLock<Option<NonNull<raw::zernel_provider>>>,
 }
 
 // SAFETY: The pointer is only handed to a function that may be called in any context.
@@ -58,7 +58,7 @@ impl Rope {
         // INVARIANT: By the caller, who cuts it.
         Arc::pin_init(
             pin_init!(Self {
-                provider <- new_irq_lock!(NonNull::new(provider), c"zernel_bell"),
+                provider <- new_raw_lock!(NonNull::new(provider), c"zernel_bell"),
             }),
             GFP_KERNEL,
         )

@@ -41,10 +41,10 @@ impl Kind for Cgroups {
             Target::Cgroup(cgroup, _) => Some(cgroup.id()),
             _ => None,
         };
-        part.fill_at(|from| {
+        part.fill(|from| {
             // The order of its ids: one is found at once.
             let from = only.map_or(from, |only| only.max(from));
-            // Without a table there are none. One at a time, for many threads may be in it.
+            // Without a table there are none.
             let found = tracking::with(|t| t.group_from(from)).ok().flatten();
             let (id, terms) = found.filter(|(id, _)| only.is_none_or(|only| only == *id))?;
             // By privilege also processes of others are tracked.
@@ -52,8 +52,7 @@ impl Kind for Cgroups {
             let is_shown = viewer.sees_all() || is_ones_own;
             let sums = is_shown.then(|| tracking::with(|t| t.sums_of(id)).ok().flatten());
             let sums = sums.flatten();
-            let threads = sums.as_ref().map_or(0, |sums| sums.threads as usize);
-            Some((id, threads, sums.map(|sums| info(id, terms, &sums, viewer))))
+            Some((id, sums.map(|sums| info(id, terms, &sums, viewer))))
         });
         Ok(())
     }

@@ -42,9 +42,9 @@ impl Kind for Classes {
     }
 
     fn fill(part: &mut Part<Self::Entry>, filter: &Target, viewer: &Viewer) -> Result {
-        registry::with(|r| {
-            let only = only(r, filter, viewer)?;
-            part.fill(|from| {
+        let only = registry::with(|r| only(r, filter, viewer))??;
+        part.fill_each(|from| {
+            registry::with(|r| {
                 let (id, target, held) = match only {
                     None => r.assignments().from(from)?,
                     Some(target) => {
@@ -55,9 +55,8 @@ impl Kind for Classes {
                 };
                 let is_shown = r.shows(target, held, viewer);
                 Some((id, is_shown.then(|| info(target, held, viewer))))
-            });
-            Ok(())
-        })?
+            })
+        })
     }
 }
 

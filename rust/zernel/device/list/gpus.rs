@@ -38,9 +38,9 @@ impl Kind for Gpus {
     }
 
     fn fill(part: &mut Part<Self::Entry>, filter: &Target, _: &Viewer) -> Result {
-        registry::with(|r| {
-            let only = Self::only(r, filter)?;
-            part.fill(|from| {
+        let only = registry::with(|r| Self::only(r, filter))??;
+        part.fill_each(|from| {
+            registry::with(|r| {
                 let (id, gpu) = r.gpu_from(gpu::Id(from))?;
                 let is_shown = only.is_none_or(|only| only == id);
                 let info = is_shown.then(|| info(r, id, gpu));
@@ -48,9 +48,8 @@ impl Kind for Gpus {
                     r.want_load(id);
                 }
                 Some((id.0, info))
-            });
-            Ok(())
-        })?
+            })
+        })
     }
 }
 

@@ -42,15 +42,14 @@ impl Kind for Levels {
     }
 
     fn fill(part: &mut Part<Self::Entry>, filter: &Target, _: &Viewer) -> Result {
-        registry::with(|r| {
-            let filter = Filter::new(r, filter)?;
-            part.fill(|from| {
+        let filter = registry::with(|r| Filter::new(r, filter))??;
+        part.fill_each(|from| {
+            registry::with(|r| {
                 let (id, of) = filter.find(r, from)?;
                 Some((id, Some(info(r, id, of))))
-            });
-            r.want_done();
-            Ok(())
-        })?
+            })
+        })?;
+        registry::with(|r| r.want_done())
     }
 }
 

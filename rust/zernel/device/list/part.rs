@@ -111,14 +111,8 @@ impl<T> Part<T> {
     /// object beyond the room, so that a list that fits ends with the call. May be called again for
     /// the next objects.
     pub(super) fn fill(&mut self, mut find: impl FnMut(u64) -> Option<(u64, Option<T>)>) {
-        self.fill_at(|from| find(from).map(|(id, entry)| (id, 0, entry)));
-    }
-
-    /// As [`Self::fill`], of objects that are sums of others: `find` tells how many of them it has
-    /// looked at, too.
-    pub(super) fn fill_at(&mut self, mut find: impl FnMut(u64) -> Option<(u64, usize, Option<T>)>) {
         while self.looks > 0 {
-            let Some((id, parts, entry)) = self.cursor.checked_add(1).and_then(&mut find) else {
+            let Some((id, entry)) = self.cursor.checked_add(1).and_then(&mut find) else {
                 self.is_last = true;
                 return;
             };
@@ -130,8 +124,28 @@ impl<T> Part<T> {
                 let _ = self.entries.push_within_capacity(entry);
             }
             self.cursor = id;
-            self.looks = self.looks.saturating_sub(parts + 1);
+            self.looks -= 1;
         }
+    }
+
+    /// As [`Self::fill`]; `find` takes a lock for each object, so that it is held for a short time.
+    ///
+    /// # Errors
+    ///
+    /// Those of `find`.
+    pub(super) fn fill_each(
+        &mut self,
+        mut find: impl FnMut(u64) -> Result<Option<(u64, Option<T>)>>,
+    ) -> Result {
+        let mut result = Ok(());
+        self.fill(|from| match find(from) {
+            Ok(found) => found,
+            Err(error) => {
+                result = Err(error);
+                None
+            }
+        });
+        result
     }
 
     /// The id that was looked at last.

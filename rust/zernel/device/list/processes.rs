@@ -44,13 +44,11 @@ impl Kind for Processes {
 
     fn fill(part: &mut Part<Self::Entry>, filter: &Target, viewer: &Viewer) -> Result {
         let filter = Filter::new(filter);
-        part.fill_at(|from| {
+        part.fill(|from| {
             // Without a table there are none.
             let listed = tracking::with(|t| t.listed_from(from)).ok().flatten()?;
             let is_shown = filter.lets_process(&listed.process);
-            let entry = is_shown.then(|| info(&listed, viewer)).flatten();
-            let threads = if entry.is_some() { listed.members } else { 0 };
-            Some((listed.id, threads as usize, entry))
+            Some((listed.id, is_shown.then(|| info(&listed, viewer)).flatten()))
         });
         Ok(())
     }
@@ -59,14 +57,12 @@ impl Kind for Processes {
 fn info(listed: &Listed, viewer: &Viewer) -> Option<uapi::zernel_process_info> {
     let thread = Thread::of(listed.process.pid())?;
     let (_, pid) = numbers(&thread, viewer)?;
-    // Of those that are shown alone: there may be many threads.
-    let times = tracking::with(|t| t.times_of(listed.id)).ok().flatten()?;
     let report = &listed.report;
     let (counts, sums) = (report.counts, report.times);
     let node = |gpu| registry::with(|r| r.gpu(gpu).and_then(|gpu| gpu.names.numa_node));
     let node = report.used.and_then(|gpu| node(gpu).ok().flatten());
     let [unknown_ns, data_loading_ns, gpu_compute_ns, collective_ns, optimizer_step_ns] =
-        phases(&times);
+        phases(&listed.times);
     Some(uapi::zernel_process_info {
         id: listed.id,
         gpu: report.used.map_or(0, |gpu| gpu.0),

@@ -50,9 +50,9 @@ impl Kind for OfTsgs {
 
     fn fill(part: &mut Part<Self::Entry>, filter: &Target, viewer: &Viewer) -> Result {
         let mut groups = KVec::<Option<Arc<Group>>>::with_capacity(MAX + 1, GFP_KERNEL)?;
-        registry::with(|r| {
-            let filter = tsgs::Filter::new(r, filter, viewer)?;
-            part.fill(|from| {
+        let filter = registry::with(|r| tsgs::Filter::new(r, filter, viewer))??;
+        part.fill_each(|from| {
+            registry::with(|r| {
                 let (id, tsg, is_shown) = filter.find(r, viewer, from)?;
                 let info = is_shown.then(|| {
                     // There is room for the one that is not shown any more, too.
@@ -65,9 +65,8 @@ impl Kind for OfTsgs {
                     }
                 });
                 Some((id.0, info))
-            });
-            Ok::<_, Error>(())
-        })??;
+            })
+        })?;
         let mut counters = KBox::<Counters>::zeroed(GFP_KERNEL)?;
         for (info, group) in part.entries_mut().iter_mut().zip(&groups) {
             let Some(group) = group else {
@@ -82,8 +81,8 @@ impl Kind for OfTsgs {
     }
 }
 
-/// Most TSGs in one call about levels, with a look at their slots.
-const LOOKS: usize = MAX;
+/// Most TSGs in one call about levels, with a look at the slots of those with requests.
+const LOOKS: usize = 16 * MAX;
 
 /// Marks a cursor of a list of levels before its first entry: looks at the requests of all TSGs
 /// come first, of some in each call. No id is that large.
@@ -111,20 +110,20 @@ impl Kind for OfLevels {
             }
         }
         let mut counters = KBox::<Counters>::zeroed(GFP_KERNEL)?;
-        registry::with(|r| {
-            part.fill(|from| {
-                let (id, of) = filter.find(r, from)?;
-                counters.clear();
-                r.each_part(of, |part| part.add_to(&mut counters));
-                let mut info = uapi::zernel_request_info {
-                    id,
-                    gpu: of.gpu.map_or(0, |id| id.0),
-                    level: encode::level(of.level),
-                    ..Default::default()
-                };
-                tell(&mut info, &counters);
-                Some((id, Some(info)))
-            });
+        part.fill_each(|from| {
+            let Some((id, of)) = registry::with(|r| filter.find(r, from))? else {
+                return Ok(None);
+            };
+            counters.clear();
+            registry::requests::each_part(of, |part| part.add_to(&mut counters))?;
+            let mut info = uapi::zernel_request_info {
+                id,
+                gpu: of.gpu.map_or(0, |id| id.0),
+                level: encode::level(of.level),
+                ..Default::default()
+            };
+            tell(&mut info, &counters);
+            Ok(Some((id, Some(info))))
         })
     }
 }
@@ -134,10 +133,12 @@ impl Kind for OfLevels {
 fn take_up(after: tsg::Id) -> Result<Option<tsg::Id>> {
     let mut after = after;
     for _ in 0..LOOKS {
-        let Some((id, group)) = registry::with(|r| r.next_group(Some(after)))? else {
+        let Some((id, group)) = registry::with(|r| r.next_group(after))? else {
             return Ok(None);
         };
-        group.poll();
+        if let Some(group) = group {
+            group.poll();
+        }
         after = id;
     }
     Ok(Some(after))

@@ -14,6 +14,8 @@ use crate::{
     },
     prefetch::quota,
     registry,
+    request::share,
+    stream,
     tracking::{
         self,
         probes, //
@@ -45,6 +47,8 @@ impl Kind for System {
 fn info() -> Result<uapi::zernel_system_info> {
     let threads = tracking::with(|t| t.count())?;
     let prefetch = quota::counters()?;
+    let (streams, events, events_dropped) = stream::counts();
+    let slots = share::slots();
     registry::with(|r| {
         let counters = r.counters();
         let (gpus, tsgs, classes) = r.population();
@@ -65,8 +69,8 @@ fn info() -> Result<uapi::zernel_system_info> {
             controls_denied: counters.controls_denied,
             controls_reapplied: counters.controls_reapplied,
             turns: counters.turns,
-            events: r.streams().events(),
-            events_dropped: r.streams().dropped(),
+            events,
+            events_dropped,
             threads_missed: scheduler_hooks::missed(),
             readaheads: prefetch.readaheads,
             readahead_bytes: prefetch.bytes,
@@ -75,8 +79,8 @@ fn info() -> Result<uapi::zernel_system_info> {
             gpus: gpus.into(),
             tsgs: tsgs.into(),
             classes: classes.into(),
-            streams: r.streams().count().into(),
-            slots: r.slots(),
+            streams: streams.into(),
+            slots,
             threads: threads.into(),
             subscriptions: prefetch.subscriptions,
             probes: probes::count().into(),

@@ -17,7 +17,6 @@ use crate::{
             Viewer, //
         },
         thread::Thread,
-        time::now_ns,
         uapi, //
     },
     policy::{
@@ -37,7 +36,7 @@ use crate::{
     tracking::{
         self,
         process::Process,
-        programs::Seen, //
+        programs::Shown, //
     },
 };
 use kernel::prelude::*;
@@ -59,23 +58,16 @@ impl Kind for Threads {
 
     fn fill(part: &mut Part<Self::Entry>, filter: &Target, viewer: &Viewer) -> Result {
         let filter = Filter::new(filter);
-        // Locked for each anew: a call that tracks a thread does not wait for all of them.
+        // Locked for each anew, and only to look: a call that tracks a thread does not wait for all.
         part.fill(|from| {
-            let found = tracking::with(|t| {
-                let (id, seen) = t.seen_from(from)?;
-                let entry = seen.and_then(|seen| {
-                    if !filter.lets_thread(seen.record.thread(), seen.record.process()) {
-                        return None;
-                    }
-                    let mut info = info(id, &seen, viewer)?;
-                    info.process = t.id_of(seen.record.process().pid());
-                    info.nice = t.nice_delta(seen.record.thread());
-                    Some(info)
-                });
-                Some((id, entry))
-            });
             // Without a table there are none.
-            found.ok().flatten()
+            let (id, shown) = tracking::with(|t| t.shown_from(from)).ok().flatten()?;
+            let is_let = |shown: &Shown| {
+                let record = &shown.record;
+                filter.lets_thread(record.thread(), record.process())
+            };
+            let shown = shown.filter(is_let);
+            Some((id, shown.and_then(|shown| info(id, &shown, viewer))))
         });
         Ok(())
     }
@@ -150,34 +142,34 @@ pub(super) fn phases(times: &Times) -> [u64; 5] {
     Phase::ALL.map(|phase| times.of(phase).0)
 }
 
-fn info(id: u64, seen: &Seen<'_>, viewer: &Viewer) -> Option<uapi::zernel_thread_info> {
-    let (record, thread) = (seen.record, seen.record.thread());
+fn info(id: u64, shown: &Shown, viewer: &Viewer) -> Option<uapi::zernel_thread_info> {
+    let (record, thread) = (&shown.record, shown.record.thread());
     let (tid, pid) = numbers(thread, viewer)?;
     let mut info = uapi::zernel_thread_info {
         id,
+        process: shown.process,
         pid,
         tid,
         uid: viewer.number_of_user(thread.uid()),
         flags: tracked(record.process()),
+        nice: shown.nice,
         does: uapi::ZERNEL_DOES_ARRIVE,
         phase: uapi::ZERNEL_PHASE_UNKNOWN,
         comm: thread.comm(),
         ..Default::default()
     };
-    // First: a wait is over at that time, or goes on.
-    let before = Ns(now_ns());
-    if let Some(activity) = record.read() {
-        let now = activity.ended().unwrap_or(Ns(now_ns()));
-        fill_activity(&mut info, &activity, now);
-        let waited = record.waited(&activity, before);
+    if let Some(seen) = &shown.seen {
+        let (now, task) = (seen.now, seen.task.as_ref());
+        fill_activity(&mut info, &seen.activity, now);
+        let waited = &seen.waited;
         (info.gpu_waits, info.gpu_wait_ns) = (waited.count, waited.time.0);
-        let is_hinted = seen.task.is_some_and(|task| task.is_hinted(now));
+        let is_hinted = task.is_some_and(|task| task.is_hinted(now));
         info.flags |= combine(&[
             (waited.since.is_some(), uapi::ZERNEL_TRACKED_GPU_WAIT),
             (is_hinted, uapi::ZERNEL_TRACKED_HINTED),
         ]);
         // Of the same moment, so that both sums are the same.
-        fill_phases(&mut info, &seen.times_of(&activity, now), seen.task, now);
+        fill_phases(&mut info, &seen.times(), task, now);
     }
     Some(info)
 }

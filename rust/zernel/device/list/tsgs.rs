@@ -14,15 +14,18 @@ use crate::{
         identity::Viewer,
         uapi, //
     },
+    policy::level,
     registry::{
         self,
         assignments,
         gpu,
+        look,
         told,
         tsg::{
             self,
             Tsg, //
         },
+        view::Found,
         Registry, //
     },
 };
@@ -49,24 +52,35 @@ impl Kind for Tsgs {
     }
 
     fn fill(part: &mut Part<Self::Entry>, filter: &Target, viewer: &Viewer) -> Result {
-        registry::with(|r| {
-            let filter = Filter::new(r, filter, viewer)?;
-            part.fill(|from| {
-                let (id, tsg, is_shown) = filter.find(r, viewer, from)?;
-                Some((id.0, is_shown.then(|| info(r, id, tsg, viewer))))
-            });
-            r.want_done();
-            Ok(())
-        })?
+        if let Target::Tsg(id) = filter {
+            let seen = look::tsg(*id, |found, throttled, follows| {
+                let is_seen = viewer.sees(found.shown.uid);
+                is_seen.then(|| info(*id, found, throttled, follows, viewer))
+            })?;
+            let entry = seen.flatten().ok_or(ENOENT)?;
+            part.fill(|from| (from <= id.0).then_some((id.0, Some(entry))));
+        } else {
+            let filter = registry::with(|r| Filter::new(r, filter, viewer))??;
+            part.fill_each(|from| {
+                registry::with(|r| {
+                    let (id, tsg, is_shown) = filter.find(r, viewer, from)?;
+                    let entry = is_shown.then(|| {
+                        let throttled = r.gpu(tsg.gpu).map(|gpu| gpu.throttled);
+                        let found = tsg.found();
+                        let throttled = throttled.unwrap_or_default();
+                        info(id, &found, throttled, r.is_to_follow(id), viewer)
+                    });
+                    Some((id.0, entry))
+                })
+            })?;
+        }
+        look::want_done()
     }
 }
 
 /// TSGs that have come and gone.
 pub(super) fn changes() -> Result<u64> {
-    registry::with(|r| {
-        let counters = r.counters();
-        counters.tsgs_added.wrapping_add(counters.tsgs_removed)
-    })
+    look::changes()
 }
 
 /// TSGs that are let through.
@@ -128,46 +142,52 @@ impl Filter {
     }
 }
 
-fn info(registry: &Registry, id: tsg::Id, tsg: &Tsg, viewer: &Viewer) -> uapi::zernel_tsg_info {
-    let level = tsg.effective.level;
-    let throttled = registry.gpu(tsg.gpu).map(|gpu| gpu.throttled);
-    let is_throttled = level.is_some_and(|level| throttled.is_some_and(|set| set.contains(level)));
-    let is_pending = tsg.queued.is_some() || tsg.busy;
+fn info(
+    id: tsg::Id,
+    tsg: &Found<'_>,
+    throttled: level::Set,
+    follows: bool,
+    viewer: &Viewer,
+) -> uapi::zernel_tsg_info {
+    let (shown, state) = (tsg.shown, &tsg.state);
+    let (traits, done) = (&state.traits, &state.done);
+    let level = state.effective.level;
+    let is_throttled = level.is_some_and(|level| throttled.contains(level));
     uapi::zernel_tsg_info {
         id: id.0,
         gpu: tsg.gpu.0,
-        cgroup: tsg.cgroup,
+        cgroup: state.cgroup,
         added_at: tsg.added_ns,
-        gpu_ns: tsg.meter.done.ran.0,
-        preemptions: tsg.meter.done.preemptions,
-        preempted_at: tsg.meter.done.preempted_at.0,
-        context_bytes: tsg.meter.done.context_bytes,
-        applied: tsg.applied,
-        errors: tsg.errors,
+        gpu_ns: done.ran.0,
+        preemptions: done.preemptions,
+        preempted_at: done.preempted_at.0,
+        context_bytes: done.context_bytes,
+        applied: state.applied,
+        errors: state.errors,
         flags: combine(&[
-            (tsg.traits.compute, uapi::ZERNEL_TSG_COMPUTE),
-            (tsg.traits.shared, uapi::ZERNEL_TSG_SHARED),
-            (is_pending, uapi::ZERNEL_TSG_PENDING),
-            (tsg.failed, uapi::ZERNEL_TSG_FAILED),
+            (traits.compute, uapi::ZERNEL_TSG_COMPUTE),
+            (traits.shared, uapi::ZERNEL_TSG_SHARED),
+            (state.is_pending || follows, uapi::ZERNEL_TSG_PENDING),
+            (state.failed, uapi::ZERNEL_TSG_FAILED),
             // Any TSG is left to more urgent work.
             (true, uapi::ZERNEL_TSG_PREEMPTIBLE),
             (is_throttled, uapi::ZERNEL_TSG_THROTTLED),
         ]),
-        error: tsg.last_error,
-        hw_tsg: tsg.traits.hw_tsg,
-        engine: tsg.traits.engine,
-        runlist: tsg.traits.runlist,
-        channels: tsg.traits.channels,
-        pid: viewer.number_of(&tsg.owner.process),
-        tid: viewer.number_of(&tsg.owner.thread),
-        uid: viewer.number_of_user(tsg.owner.uid),
+        error: state.last_error,
+        hw_tsg: traits.hw_tsg,
+        engine: traits.engine,
+        runlist: traits.runlist,
+        channels: traits.channels,
+        pid: viewer.number_of(&shown.process),
+        tid: viewer.number_of(&shown.thread),
+        uid: viewer.number_of_user(shown.uid),
         level: level.map_or(uapi::ZERNEL_LEVEL_NONE, |level| level.number()),
-        source: told::source(tsg.effective.source()),
-        weight: tsg.effective.weight.number(),
-        timeslice_us: tsg.current.map_or(0, |hw| hw.timeslice.0),
-        default_timeslice_us: tsg.original.map_or(0, |hw| hw.timeslice.0),
-        interleave: tsg.current.and_then(|hw| hw.interleave).unwrap_or(0),
+        source: told::source(state.effective.source()),
+        weight: state.effective.weight.number(),
+        timeslice_us: state.current.map_or(0, |hw| hw.timeslice.0),
+        default_timeslice_us: state.original.map_or(0, |hw| hw.timeslice.0),
+        interleave: state.current.and_then(|hw| hw.interleave).unwrap_or(0),
         reserved: 0,
-        comm: tsg.owner.comm,
+        comm: shown.comm,
     }
 }

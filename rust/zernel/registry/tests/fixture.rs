@@ -18,6 +18,7 @@ use crate::{
         units::Us, //
     },
     registry::{
+        arrival::Arrival,
         class::{
             Asker,
             Named, //
@@ -33,13 +34,20 @@ use crate::{
             self,
             Hardware, //
         },
+        view::{
+            ForGpu,
+            View, //
+        },
         Registry, //
     },
     request::group::Device,
     worker::pass::Driver, //
 };
 use core::cell::Cell;
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    rbtree::RBTreeNodeReservation, //
+};
 
 /// The user that owns the TSGs of a test.
 pub(super) const OWNER: Uid = Uid(1000);
@@ -47,9 +55,29 @@ pub(super) const OWNER: Uid = Uid(1000);
 /// Time slice that the driver gives a new TSG.
 pub(super) const DEFAULT_US: u32 = 1024;
 
+/// Calls of the module that take the lock several times.
+impl Registry {
+    /// Adds a GPU.
+    pub(super) fn add_gpu(&mut self, id: gpu::Id, gpu: Gpu) -> Result {
+        let memory = (RBTreeNodeReservation::new(GFP_KERNEL)?, ForGpu::new()?);
+        self.take_in_gpu(id, &mut Some(gpu), memory)
+    }
+
+    /// Adds a TSG.
+    pub(super) fn add_tsg(&mut self, gpu: gpu::Id, new: tsg::Description) -> Result<tsg::Id> {
+        let mut arrival = Arrival::new(new)?;
+        let result = self.take_in(gpu, &mut arrival);
+        if result == Err(ENOSPC) {
+            self.turn_away(gpu);
+        }
+        self.settle();
+        result
+    }
+}
+
 /// A registry with one GPU.
 pub(super) fn registry() -> Result<(Registry, gpu::Id)> {
-    let mut registry = Registry::new(1000, None)?;
+    let mut registry = Registry::new(1000, None, View::new(4)?)?;
     let id = registry.reserve_gpu_id();
     registry.add_gpu(id, gpu(7)?)?;
     Ok((registry, id))
@@ -57,7 +85,7 @@ pub(super) fn registry() -> Result<(Registry, gpu::Id)> {
 
 /// A registry with one GPU, on which best-effort TSGs can take turns.
 pub(super) fn registry_with_turns() -> Result<(Registry, gpu::Id)> {
-    let mut registry = Registry::new(1000, None)?;
+    let mut registry = Registry::new(1000, None, View::new(4)?)?;
     let id = registry.reserve_gpu_id();
     let mut description = gpu(7)?;
     description.abilities.enable = true;

@@ -151,8 +151,8 @@ mod cases {
         r.add_tsg(gpu, fixture::tsg(2)?)?;
         r.close_gpu(gpu);
         while r.remove_any_tsg(gpu) {}
-        assert!(r.remove_gpu(gpu).is_some());
-        assert!(r.remove_gpu(gpu).is_none());
+        assert!(r.take_gpu(gpu).is_some());
+        assert!(r.take_gpu(gpu).is_none());
         assert!(is_empty(&r));
         assert_eq!(r.find_gpu(1, gpu::Handle(7)), None);
         Ok(())

@@ -16,7 +16,6 @@ use crate::{
     registry::{
         class::Named,
         gpu,
-        requests::PAGES_PER_USER,
         tsg,
         Registry, //
     },
@@ -46,28 +45,6 @@ fn group(r: &mut Registry, id: tsg::Id) -> Result<Arc<Group>> {
 #[kernel::macros::kunit_tests(zernel_registry_requests)]
 mod cases {
     use crate::registry::tests::requests::*;
-
-    #[test]
-    fn pages_of_a_user_are_counted() -> Result {
-        let (mut r, _) = fixture::registry()?;
-        for _ in 0..PAGES_PER_USER {
-            r.charge_page(OWNER, false)?;
-        }
-        assert_eq!(r.charge_page(OWNER, false), Err(Failure::OverQuota));
-        // Others have their own share, and without a bound there are as many as one likes.
-        r.charge_page(OTHER, false)?;
-        r.charge_page(OWNER, true)?;
-        r.uncharge_page(OWNER);
-        assert_eq!(r.charge_page(OWNER, false), Err(Failure::OverQuota));
-        r.uncharge_page(OWNER);
-        r.charge_page(OWNER, false)?;
-        for _ in 0..PAGES_PER_USER {
-            r.uncharge_page(OWNER);
-        }
-        r.uncharge_page(OTHER);
-        assert!(r.pages.is_empty());
-        Ok(())
-    }
 
     #[test]
     fn a_key_is_one_users_own() -> Result {

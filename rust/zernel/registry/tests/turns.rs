@@ -25,6 +25,11 @@ use crate::{
         levels::LevelOf,
         plan::turns::Candidate,
         tsg,
+        turns::{
+            budget_setup,
+            less_urgent,
+            rotation_setup, //
+        },
         Registry, //
     },
 };
@@ -60,7 +65,7 @@ fn was_disabled(r: &mut Registry, id: tsg::Id, d: &FakeDriver) {
 }
 
 fn candidates(r: &mut Registry, gpu: gpu::Id) -> Result<KVec<Candidate>> {
-    let setup = r.rotation_setup(gpu, 0)?.ok_or(ENOENT)?;
+    let setup = rotation_setup(r, gpu, 0)?.ok_or(ENOENT)?;
     Ok(setup.candidates)
 }
 
@@ -91,7 +96,7 @@ fn requests_of(r: &Registry, level: Level) -> Result<KBox<Counters>> {
         gpu: None,
         level: Some(level),
     };
-    r.each_part(of, |part| part.add_to(&mut counters));
+    r.each_part(of, |part| part.add_to(&mut counters))?;
     Ok(counters)
 }
 
@@ -128,17 +133,17 @@ mod cases {
     fn nothing_new_is_not_told_again() -> Result {
         let (mut r, gpu) = fixture::registry_with_turns()?;
         let id = add_at(&mut r, gpu, 1, Level::BE)?;
-        let setup = r.rotation_setup(gpu, 0)?.ok_or(ENOENT)?;
-        assert!(r.rotation_setup(gpu, setup.generation)?.is_none());
-        assert!(r.budget_setup(gpu, setup.generation)?.is_none());
+        let setup = rotation_setup(&mut r, gpu, 0)?.ok_or(ENOENT)?;
+        assert!(rotation_setup(&mut r, gpu, setup.generation)?.is_none());
+        assert!(budget_setup(&mut r, gpu, setup.generation)?.is_none());
         r.change_class(admin(), Named::Tsg(id), Level::LC)?;
-        assert!(r.rotation_setup(gpu, setup.generation)?.is_some());
+        assert!(rotation_setup(&mut r, gpu, setup.generation)?.is_some());
         assert_eq!(handles(&mut r, gpu)?.len(), 0);
         r.change_class(admin(), Named::Tsg(id), Level::BE)?;
         assert_eq!(handles(&mut r, gpu)?.len(), 1);
-        let setup = r.rotation_setup(gpu, 0)?.ok_or(ENOENT)?;
+        let setup = rotation_setup(&mut r, gpu, 0)?.ok_or(ENOENT)?;
         r.remove_tsg(id);
-        assert!(r.rotation_setup(gpu, setup.generation)?.is_some());
+        assert!(rotation_setup(&mut r, gpu, setup.generation)?.is_some());
         Ok(())
     }
 
@@ -147,11 +152,11 @@ mod cases {
         let (mut r, gpu) = fixture::registry_with_turns()?;
         let id = add_at(&mut r, gpu, 1, Level::BE)?;
         r.close_gpu(gpu);
-        assert!(r.rotation_setup(gpu, 0)?.is_none());
-        assert!(r.budget_setup(gpu, 0)?.is_none());
+        assert!(rotation_setup(&mut r, gpu, 0)?.is_none());
+        assert!(budget_setup(&mut r, gpu, 0)?.is_none());
         assert!(!r.will_disable(id, true));
         assert!(!r.will_exclude(id, true));
-        assert!(r.rotation_setup(crate::registry::gpu::Id(1), 0)?.is_none());
+        assert!(rotation_setup(&mut r, crate::registry::gpu::Id(1), 0)?.is_none());
         Ok(())
     }
 
@@ -225,7 +230,7 @@ mod cases {
         add_at(&mut r, gpu, 2, fixture::level(3))?;
         add_at(&mut r, gpu, 3, Level::LC)?;
         add(&mut r, gpu, 4, 0)?;
-        let setup = r.budget_setup(gpu, 0)?.ok_or(ENOENT)?;
+        let setup = budget_setup(&mut r, gpu, 0)?.ok_or(ENOENT)?;
         let mut found = 0;
         for candidate in &setup.candidates {
             found = found * 100 + candidate.handle * 10 + u64::from(candidate.level.number());
@@ -237,7 +242,7 @@ mod cases {
             Ok(())
         })
         .map_err(|_| EINVAL)?;
-        let setup = r.budget_setup(gpu, 0)?.ok_or(ENOENT)?;
+        let setup = budget_setup(&mut r, gpu, 0)?.ok_or(ENOENT)?;
         assert_eq!(setup.candidates.len(), 0);
         Ok(())
     }
@@ -273,7 +278,7 @@ mod cases {
         add_at(&mut r, gpu, 2, fixture::level(3))?;
         add_at(&mut r, gpu, 3, Level::LC)?;
         let count = |r: &mut Registry, level| {
-            let setup = r.less_urgent(gpu, level, 0)?;
+            let setup = less_urgent(r, gpu, level, 0)?;
             Ok::<_, Error>(setup.map(|setup| setup.found.len()))
         };
         assert_eq!(count(&mut r, Level::LC)?, Some(2));
@@ -292,7 +297,7 @@ mod cases {
         let (mut r, gpu) = fixture::registry_with_turns()?;
         let mut seen = 0;
         let mut is_new = |r: &mut Registry| {
-            let setup = r.less_urgent(gpu, Level::LC, seen)?;
+            let setup = less_urgent(r, gpu, Level::LC, seen)?;
             seen = setup.as_ref().map_or(seen, |setup| setup.generation);
             Ok::<_, Error>(setup.is_some())
         };
@@ -313,7 +318,7 @@ mod cases {
         assert!(r.will_disable(id, true));
         was_disabled(&mut r, id, &d);
         r.change_class(admin(), Named::Tsg(id), Level::LC)?;
-        let setup = r.less_urgent(gpu, Level::LC, 0)?.ok_or(ENOENT)?;
+        let setup = less_urgent(&mut r, gpu, Level::LC, 0)?.ok_or(ENOENT)?;
         assert_eq!(setup.found.len(), 0);
         work(&mut r, gpu, &d);
         assert!(d.enabled.get());

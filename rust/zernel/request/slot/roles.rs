@@ -39,8 +39,9 @@ impl Member for Slot {
     /// Takes up the stores of the process, and counts them.
     fn poll(&self) {
         let mut state = self.lock();
-        let actions = state.requests.poll(Ns(now_ns()), &self.observe());
-        self.apply(&mut state, &actions);
+        let now = Ns(now_ns());
+        let actions = state.requests.poll(now, &self.observe());
+        self.apply(&mut state, now, &actions);
         state.catch_up();
     }
 }

@@ -41,6 +41,9 @@ pub(crate) type Name = (u64, Uid);
 /// The state that the lock of a slot protects.
 pub(crate) struct State {
     pub(super) requests: Succession,
+    /// The time that was asked for last, before it was spread; 0: the timer is not armed. Asking
+    /// again takes no other place.
+    pub(super) alarm: Ns,
     /// The TSG, while it is there.
     pub(super) group: Option<Arc<Group>>,
     /// The key of the requests, its user, and its history.
@@ -69,6 +72,7 @@ impl State {
     pub(super) fn new() -> Self {
         Self {
             requests: Succession::new(),
+            alarm: Ns::ZERO,
             group: None,
             key: None,
             level: None,

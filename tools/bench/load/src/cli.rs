@@ -169,6 +169,9 @@ struct RunArgs {
     /// Write WORKLOAD-MODE.json files to this folder.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Record no window of the execution, which takes CAP_PERFMON, for these files.
+    #[arg(long)]
+    no_trace: bool,
     /// Print the figures as JSON.
     #[arg(long)]
     json: bool,
@@ -380,7 +383,7 @@ fn workload(args: &RunArgs) -> Result<()> {
             },
             costs: None,
             seed: args.seed,
-            trace: args.out.is_some(),
+            trace: args.out.is_some() && !args.no_trace,
         };
         let outcome = run::run(&workload, options, &mut |_| {})?;
         if let Some(dir) = &args.out {

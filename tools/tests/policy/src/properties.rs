@@ -7,11 +7,12 @@ use crate::policy::{
     class::Effective,
     level::{self, Level},
     ring::Ring,
+    spread::{self, Cells, CELLS, MOST, WINDOW_BITS},
     tunables::{
         settings::{Bounds, Conditions},
         Tunables,
     },
-    units::{Permille, Us},
+    units::{Ns, Permille, Us},
 };
 use proptest::prelude::*;
 use std::collections::VecDeque;
@@ -93,5 +94,38 @@ proptest! {
             prop_assert_eq!(got, exact);
         }
         prop_assert!(got <= 1000);
+    }
+}
+
+/// The cells of a user.
+struct All(Vec<u32>);
+
+impl Cells for All {
+    fn change(&mut self, cell: usize, next: impl Fn(u32) -> Option<u32>) -> bool {
+        next(self.0[cell]).map(|next| self.0[cell] = next).is_some()
+    }
+}
+
+/// All slots of a user at one instant, again before that is over, and as soon as it is.
+#[test]
+fn all_slots_of_a_user_at_one_instant_are_spread() {
+    const SLOTS: u32 = 16_384;
+    const LAP: u64 = (CELLS as u64) << WINDOW_BITS;
+    let mut cells = All(vec![0; CELLS]);
+    let start = 7 * LAP + 1_234_567;
+    for (at, now, most) in [
+        (start, start - 9, MOST),
+        // Half of the room is taken by those that have not come yet.
+        (start + LAP / 4, start, 4 * MOST),
+        (start + 2 * LAP, start + 2 * LAP, MOST),
+    ] {
+        let mut windows = vec![0; CELLS];
+        for seed in 0..SLOTS {
+            let placed = spread::place(&mut cells, Ns(at), Ns(now), seed);
+            windows[((placed.0 - at) >> WINDOW_BITS) as usize] += 1;
+        }
+        let fullest = *windows.iter().max().unwrap();
+        assert!(fullest <= most, "{fullest} at {at}");
+        assert_eq!(windows.iter().sum::<u32>(), SLOTS);
     }
 }

@@ -186,6 +186,8 @@ fn version_1_is_refused() -> Outcome {
 /// The nearest cgroup with a class wins, in whichever order they get and lose it.
 fn deep_nesting() -> Outcome {
     const DEPTH: usize = 200;
+    // On level 31, for the first is on level 1.
+    const LAST: usize = 30;
     let lab = Lab::open()?;
     let mut groups = vec![Group::new("deep")?];
     for _ in 1..DEPTH {
@@ -194,15 +196,19 @@ fn deep_nesting() -> Outcome {
     }
     groups[DEPTH - 1].enter(0)?;
     let (context, tsg) = lab.compute()?;
-    let mut given = [None; DEPTH];
+    check_eq!(tsg.cgroup, groups[LAST].id()?);
+    for depth in [LAST + 1, DEPTH - 1] {
+        refuses_class(&lab, &groups[depth].target()?, Errno::LOOP)?;
+    }
+    let mut given = [None; LAST + 1];
     for (depth, number) in [
         (0, Some(7)),
-        (DEPTH - 1, Some(5)),
-        (100, Some(2)),
+        (LAST, Some(5)),
+        (15, Some(2)),
         (0, Some(4)),
-        (DEPTH - 1, None),
-        (100, None),
-        (100, Some(1)),
+        (LAST, None),
+        (15, None),
+        (15, Some(1)),
         (0, None),
         (0, Some(3)),
     ] {
@@ -213,11 +219,11 @@ fn deep_nesting() -> Outcome {
         }
         given[depth] = number;
         let nearest = |depth: usize| given[..=depth].iter().rev().find_map(|given| *given);
-        for depth in [0, 1, 99, 100, 101, DEPTH - 2, DEPTH - 1] {
+        for depth in [0, 1, 14, 15, 16, LAST - 1, LAST] {
             let class = lab.zernel.class(&groups[depth].target()?)?;
             check_eq!(in_force(&class).0, nearest(depth), "depth {depth}");
         }
-        let number = nearest(DEPTH - 1);
+        let number = nearest(LAST);
         check_eq!(lab.listed(tsg.id)?.0, number);
         lab.wait_slice(&context, number.map_or(DRIVER_SLICE, slice_of))?;
     }

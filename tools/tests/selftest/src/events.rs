@@ -8,6 +8,7 @@ mod reading;
 mod records;
 mod rings;
 mod viewers;
+mod watchers;
 
 use std::time::Duration;
 
@@ -43,6 +44,12 @@ pub const SUITE: Suite = suite(
         case("sleepers_wake", reading::sleepers_wake),
         case("signals_meet_a_read", reading::signals_meet_a_read),
         case("epoll_tells", reading::epoll_tells),
+        case("callers_wake_nobody", watchers::callers_wake_nobody),
+        case("crowds_are_told", watchers::crowds_are_told),
+        case(
+            "sleepers_learn_of_the_end",
+            watchers::sleepers_learn_of_the_end,
+        ),
         case("users_see_their_own", viewers::users_see_their_own),
         case("opener_decides", viewers::opener_decides),
         case("stream_quota", viewers::stream_quota),

@@ -26,6 +26,10 @@ pub const SUITE: Suite = suite(
         case("mapped_words_keep_the_provider", busy::mapped_words),
         case("busy_provider", busy::busy_provider),
         case("provider_leaves_during_a_call", busy::leaves_during_a_call),
+        case(
+            "provider_leaves_right_after_use",
+            busy::leaves_right_after_use,
+        ),
         case("rounds_under_load", rounds::rounds_under_load),
     ],
 )

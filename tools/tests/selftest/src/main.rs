@@ -9,7 +9,6 @@ mod common;
 mod control;
 mod events;
 mod gpuwait;
-mod group;
 mod harness;
 mod life;
 mod list;
@@ -32,7 +31,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use harness::Suite;
-use testkit::{check_eq, child, sys, zernelctl};
+use testkit::{check_eq, child, group, sys, zernelctl};
 
 /// Every suite, in the order in which they run.
 const SUITES: &[Suite] = &[

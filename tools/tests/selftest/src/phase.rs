@@ -16,6 +16,7 @@ use libzernel::{Phase, Process, Target, Thread, Tracking, Zernel};
 use crate::child::in_child;
 use crate::common::{tid, wait_until};
 use crate::harness::{case, suite, Outcome, Suite};
+use crate::request;
 
 /// The suite.
 pub const SUITE: Suite = suite(
@@ -54,6 +55,11 @@ pub const TIMED: Suite = suite(
     "timed",
     &[
         case("sampled_beside_many", timed::beside_many),
+        case("timers_at_one_instant", request::timers_at_one_instant),
+        case(
+            "readers_do_not_delay_a_trigger",
+            request::readers_do_not_delay,
+        ),
         case("training_loop_that_spins", timed::spinning),
         case("signal_comes_ahead_of_the_end", timed::ahead_of_the_end),
         case("signals_are_judged", timed::judged),

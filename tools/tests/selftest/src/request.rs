@@ -109,6 +109,16 @@ const FAR: Duration = Duration::from_secs(36_000);
 /// Shortest work of the software GPU: what a holder takes before it holds.
 const SHORTEST: Duration = Duration::from_micros(1);
 
+/// Readers and a trigger: a case of the suite `timed`.
+pub fn readers_do_not_delay() -> Outcome {
+    many::readers_do_not_delay()
+}
+
+/// Timers of all slots at one instant: a case of the suite `timed`.
+pub fn timers_at_one_instant() -> Outcome {
+    many::at_one_instant()
+}
+
 /// The longest hold that there is.
 const LONGEST_HOLD: Duration = Duration::from_secs(60);
 

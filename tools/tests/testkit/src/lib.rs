@@ -4,6 +4,7 @@
 
 pub mod child;
 pub mod faults;
+pub mod group;
 pub mod harness;
 pub mod log;
 pub mod module;

@@ -6,11 +6,12 @@ use std::io::Read;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use anyhow::{ensure, Result};
+use anyhow::{ensure, Context as _, Result};
 use libzernel::event::Kind;
 use libzernel::sim::{ContextSpec, Fault, Item, Operation, Sim};
 use libzernel::{Level, Target, Zernel};
 use rustix::io::Errno;
+use testkit::module::Expedited;
 use testkit::passing;
 
 use super::{in_use, nothing_left};
@@ -18,6 +19,9 @@ use crate::check_eq;
 use crate::child::Child;
 use crate::common::{load, slice_of, unload, unload_all, unload_soon, wait_until, Lab};
 use crate::harness::Outcome;
+
+/// Rounds of use and unloading.
+const ROUNDS: u32 = 20;
 
 fn load_both() -> Result<()> {
     load("zernel", "")?;
@@ -199,6 +203,36 @@ pub(super) fn leaves_during_a_call() -> Outcome {
             })?;
         }
         end()?;
+    }
+    Ok(())
+}
+
+/// Without open files and mappings the provider goes at once, also during a call.
+pub(super) fn leaves_right_after_use() -> Outcome {
+    let _expedited = Expedited::new()?;
+    for _ in 0..ROUNDS {
+        load_both()?;
+        let lab = Lab::open()?;
+        let context = lab.sim.create_context(&ContextSpec::compute("used"))?;
+        let before = lab.sim.injected(0, Operation::SetTimeslice)?;
+        lab.sim.inject(&Fault {
+            gpu: 0,
+            operation: Operation::SetTimeslice,
+            count: u32::MAX,
+            error: None,
+            delay: Duration::from_millis(50),
+            tsg: None,
+        })?;
+        lab.zernel
+            .set_class(&Target::current_process(), Level::BE)?;
+        wait_until("the call is under way", || {
+            Ok(lab.sim.injected(0, Operation::SetTimeslice)? > before)
+        })?;
+        drop(context);
+        drop(lab);
+        unload("zernel_sim").context("nobody uses it")?;
+        unload("zernel")?;
+        nothing_left()?;
     }
     Ok(())
 }

@@ -180,15 +180,18 @@ pub(super) fn has_a_lease() -> Outcome {
     stage.wait_scheduled(2)
 }
 
-/// A GPU that does not answer in time is told to keep the TSG off all the same. Where one cannot be
-/// stopped for another reason, nobody is, and the request goes on.
+/// A GPU that does not answer in time, or whose driver fails, is told to keep the TSG off all the
+/// same. A TSG that cannot be stopped goes on, and the others do not. Without memory nobody is
+/// stopped, and the request goes on.
 pub(super) fn fails() -> Outcome {
     for (operation, error, verdicts, scheduled) in [
         (Operation::Preempt, Errno::TIMEDOUT, [1, 1, 0, 0, 0], 0),
         (Operation::Preempt, Errno::NOMEM, [0, 0, 1, 0, 0], 2),
-        (Operation::Preempt, Errno::INVAL, [0, 0, 0, 0, 1], 2),
+        (Operation::Preempt, Errno::INVAL, [1, 0, 0, 0, 1], 1),
+        (Operation::Preempt, Errno::IO, [2, 0, 0, 0, 0], 0),
         (Operation::SetEnabled, Errno::NOMEM, [0, 0, 1, 0, 0], 2),
-        (Operation::SetEnabled, Errno::INVAL, [0, 0, 0, 0, 1], 2),
+        (Operation::SetEnabled, Errno::INVAL, [1, 0, 0, 0, 1], 1),
+        (Operation::SetEnabled, Errno::IO, [1, 0, 0, 0, 1], 1),
     ] {
         let stage = Stage::new(2)?;
         stage.inject(operation, error)?;

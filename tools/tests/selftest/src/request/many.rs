@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use anyhow::{ensure, Result};
-use libzernel::request::{Begin, Slots, Word};
+use anyhow::{ensure, Context as _, Result};
+use libzernel::request::{Begin, Of, Slot, Slots, Word};
 use libzernel::{tsg, Timestamp, Zernel};
 
 use super::{far, in_so_long, longest_lease, Since};
@@ -75,4 +75,64 @@ pub(super) fn ten_thousand_leases() -> Outcome {
         patience,
         ends!(cancelled: MANY, expired: MANY, gone: gone, closed: rest),
     )
+}
+
+/// All slots of a file.
+const ALL: u32 = 16_384;
+
+/// Longest that timers keep a program from running at a time: those of all slots at once would take
+/// more than ten milliseconds.
+const LONGEST: Duration = Duration::from_micros(250);
+
+/// All slots of a user are triggered at one instant, and other programs still run. Under icount.
+pub(super) fn at_one_instant() -> Outcome {
+    longest_lease()?;
+    let lab = Lab::open()?;
+    let (_context, tsg) = lab.compute()?;
+    let slots = Slots::map(&Zernel::open()?, 0..ALL)?;
+    let begin = Begin::new(tsg.id).key(1).exact();
+    for slot in slots.slots() {
+        slot.begin(&begin.expected(super::FAR))?;
+    }
+    let at = Timestamp::now() + Duration::from_millis(500);
+    let mut first = None;
+    for slot in slots.slots() {
+        let left = at.since(Timestamp::now());
+        let trigger = slot.begin(&begin.expected(left))?.trigger_at;
+        first = Some(first.map_or(trigger, |first: Timestamp| first.min(trigger)));
+        ensure!(trigger <= at, "later than it was to be");
+    }
+    let first = first.context("no slots")?;
+    ensure!(Timestamp::now() < first, "it took too long");
+    let stored = |slot: &Slot<'_>| slot.load(Word::Trigger) == 2;
+    let (mut longest, mut before) = (Duration::ZERO, Timestamp::now());
+    let until = at + Duration::from_millis(250);
+    while before < until {
+        let now = Timestamp::now();
+        longest = longest.max(now.since(before));
+        before = now;
+    }
+    check_eq!(slots.slots().filter(stored).count() as u32, ALL, "triggers");
+    println!("    # longest interruption: {} ns", longest.as_nanos());
+    ensure!(longest <= LONGEST, "kept off for {longest:?}");
+    Ok(())
+}
+
+/// Readers of the counters of a request do not delay its trigger. Under icount.
+pub(super) fn readers_do_not_delay() -> Outcome {
+    longest_lease()?;
+    let lab = Lab::open()?;
+    let (_context, tsg) = lab.compute()?;
+    let slots = Slots::map(&Zernel::open()?, 0..64)?;
+    let slot = super::slot(&slots, 0);
+    let begin = Begin::new(tsg.id).key(1).exact();
+    let begun = slot.begin(&begin.expected(Duration::from_millis(100)))?;
+    for _ in 0..500 {
+        lab.zernel.request_stats(Of::Tsg(tsg.id))?;
+    }
+    let due = begun.trigger_at;
+    ensure!(Timestamp::now() < due, "it took too long");
+    while Timestamp::now() < due + LONGEST {}
+    check_eq!(slot.load(Word::Trigger), begun.number.get(), "trigger");
+    Ok(())
 }

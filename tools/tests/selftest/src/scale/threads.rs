@@ -19,6 +19,7 @@ use super::skip_on_debug;
 use crate::check_eq;
 use crate::child::{in_child, Child};
 use crate::common::{errno, load, unload_all, unload_soon, wait_until_within, SOON};
+use crate::group::{self, Group};
 use crate::harness::Outcome;
 use crate::permit::{ALICE, BOB};
 use crate::sys;
@@ -304,6 +305,7 @@ fn quotas(crowds: Vec<Crowd>) -> Outcome {
     let one = Target::Thread(over.child.pid());
     track_as(ALICE, &one, Some(Errno::DQUOT))?;
     make_missed(&zernel, &rest)?;
+    beside_others(&zernel, &over)?;
 
     // Others are not bound by that.
     let bobs = Child::idle(|| become_somebody(BOB))?;
@@ -321,6 +323,31 @@ fn quotas(crowds: Vec<Crowd>) -> Outcome {
     drop(zernel);
     // No record is left.
     unload_all()
+}
+
+/// A process over its user's quota is in a cgroup with another one: that is tracked.
+fn beside_others(zernel: &Zernel, over: &Crowd) -> Outcome {
+    let bobs = Child::idle(|| become_somebody(BOB))?;
+    let group = Group::new("quota")?;
+    for pid in [over.child.pid(), bobs.pid()] {
+        group.enter(pid)?;
+    }
+    let before = zernel.stats()?;
+    check_eq!(zernel.track(&group.target()?, Tracking::PLAIN)?, 1);
+    let after = zernel.stats()?;
+    check_eq!(after.threads, before.threads + 1);
+    ensure!(
+        after.threads_missed > before.threads_missed,
+        "nobody was missed"
+    );
+    zernel.untrack(&group.target()?)?;
+    for pid in [over.child.pid(), bobs.pid()] {
+        group::put(pid)?;
+    }
+    drop(bobs);
+    wait_until_within(SOON, "it is tracked no more", || {
+        Ok(zernel.stats()?.threads == before.threads)
+    })
 }
 
 /// There is no room for anybody. One of bob's threads is tracked.

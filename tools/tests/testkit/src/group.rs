@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 use libzernel::Target;
 
-use crate::common::wait_until;
+use crate::wait_until;
 
 /// Where cgroup v2 is mounted.
 pub const ROOT: &str = "/sys/fs/cgroup";

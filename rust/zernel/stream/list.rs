@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: GPL-2.0
+//! All streams that run, by audience: an event costs its own audience, not all streams.
+//!
+//! A thread that tells an event may hold spinlocks, and others may wait for these. So nothing is
+//! allocated or freed with the list locked, and no reader woken: the streams are marked, and the
+//! worker of the audience wakes their readers. Very many of them hold up those of their user alone.
+
+use super::{
+    event::{
+        Event,
+        Subject, //
+    },
+    file::Stream,
+    running::{
+        Named,
+        Running, //
+    }, //
+};
+use crate::{
+    glue::{
+        errno,
+        identity::Uid,
+        lock,
+        time::now_ns,
+        work::{
+            Job,
+            Worker, //
+        }, //
+    },
+    policy::{
+        rest::Rest,
+        units::Ns, //
+    },
+};
+use kernel::{
+    prelude::*,
+    rbtree::{
+        RBTree,
+        RBTreeNode, //
+    },
+    sync::{
+        atomic::{
+            ordering::{
+                Full,
+                Relaxed, //
+            },
+            Atomic,
+        },
+        Arc,
+    },
+};
+
+/// Most streams of a user without `CAP_PERFMON`.
+const MAX_PER_USER: usize = 64;
+
+/// Streams looked at in one hold, to find one with readers to wake.
+const LOOK: usize = 64;
+
+/// The time that a worker takes for a stream besides that of its waiters, about.
+const PER_STREAM: Ns = Ns(2_000);
+
+/// The objects that a stream shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Audience {
+    /// Everything.
+    All,
+    /// GPUs, and the objects of a user.
+    User(Uid),
+}
+
+impl Audience {
+    fn of(stream: &Stream) -> Self {
+        match stream.viewer() {
+            viewer if viewer.sees_all() => Self::All,
+            viewer => Self::User(viewer.uid()),
+        }
+    }
+}
+
+/// The streams of an audience, one or more.
+///
+/// # Invariants
+///
+/// `count` is the number of `streams`, which have their runs as keys.
+struct Streams {
+    streams: RBTree<u64, Arc<Stream>>,
+    count: usize,
+    waker: Arc<Worker<Waker>>,
+}
+
+impl Streams {
+    /// None; one is to follow at once.
+    fn new(audience: Audience) -> Result<Self> {
+        let waker = Worker::ordinary(Waker {
+            audience,
+            rest_until: Atomic::new(0),
+        });
+        // INVARIANT: Both are nothing.
+        Ok(Self {
+            streams: RBTree::new(),
+            count: 0,
+            waker: Arc::pin_init(waker, GFP_KERNEL_ACCOUNT)?,
+        })
+    }
+
+    /// Gives an event to those that may see its subject. Returns how many took it, and how many
+    /// lost one for it.
+    fn push<'a>(&'a self, event: &Event, subject: &'a Subject<'a>) -> (u64, u64) {
+        let (mut taken, mut lost, mut tells) = (0, 0, false);
+        let mut named = Named::new(subject);
+        for stream in self.streams.values() {
+            if let Some(pushed) = stream.push(event, &mut named) {
+                taken += 1;
+                lost += u64::from(pushed.overwrote);
+                tells |= pushed.tells;
+            }
+        }
+        if tells {
+            self.waker.kick();
+        }
+        (taken, lost)
+    }
+}
+
+/// All of them.
+struct List {
+    audiences: RBTree<Audience, Streams>,
+    events: u64,
+    dropped: u64,
+}
+
+lock::global!(STREAMS: KBox<List>, SpinLock);
+
+/// Streams that run; written with the list locked.
+static COUNT: Atomic<u32> = Atomic::new(0);
+
+/// Keeps the list there.
+pub(crate) struct Installed(());
+
+impl Installed {
+    /// Makes it usable; called once, when the module is loaded.
+    pub(crate) fn new() -> Result<Self> {
+        let list = KBox::new(
+            List {
+                audiences: RBTree::new(),
+                events: 0,
+                dropped: 0,
+            },
+            GFP_KERNEL,
+        )?;
+        *lock().lock() = Some(list);
+        Ok(Self(()))
+    }
+}
+
+impl Drop for Installed {
+    fn drop(&mut self) {
+        // Empty, for streams take open files: no worker is left.
+        let list = lock().lock().take();
+        drop(list);
+    }
+}
+
+/// Calls `f` with the list locked.
+///
+/// # Errors
+///
+/// `ENODEV` the module is on its way out.
+fn with<T>(f: impl FnOnce(&mut List) -> T) -> Result<T> {
+    let mut guard = lock().lock();
+    let list = guard.as_mut().ok_or(ENODEV)?;
+    Ok(f(list))
+}
+
+/// The numbers of streams that run, of events written to streams, and of events that were
+/// overwritten before they were read.
+pub(crate) fn counts() -> (u32, u64, u64) {
+    let (events, dropped) = with(|list| (list.events, list.dropped)).unwrap_or_default();
+    (COUNT.load(Relaxed), events, dropped)
+}
+
+/// The number of streams that run.
+pub(crate) fn count() -> u32 {
+    COUNT.load(Relaxed)
+}
+
+/// False if an event would get to no stream. To be asked under a lock that a program takes, by a
+/// call of its own, between the start of its stream and its look at what is there.
+pub(crate) fn is_heard() -> bool {
+    COUNT.load(Relaxed) > 0
+}
+
+/// Has a stream run that does not. Calls for one stream are for one thread at a time.
+///
+/// # Errors
+///
+/// `EDQUOT` the user has [`MAX_PER_USER`], `ENOMEM`, `ENODEV` the module is on its way out.
+pub(crate) fn start(stream: &Arc<Stream>, running: Running) -> Result {
+    let audience = Audience::of(stream);
+    let node = RBTreeNode::new(running.id(), stream.clone(), GFP_KERNEL_ACCOUNT)?;
+    let streams = RBTreeNode::new(audience, Streams::new(audience)?, GFP_KERNEL_ACCOUNT)?;
+    // The rest is dropped without the lock.
+    let mut spare = (Some(node), Some(streams), Some(running));
+    with(|list| {
+        if list.audiences.get(&audience).is_none() {
+            if let Some(streams) = spare.1.take() {
+                list.audiences.insert(streams);
+            }
+        }
+        let streams = list.audiences.get_mut(&audience).ok_or(ENOMEM)?;
+        if audience != Audience::All && streams.count >= MAX_PER_USER {
+            return Err(errno::over_quota());
+        }
+        if let (Some(node), Some(running)) = (spare.0.take(), spare.2.take()) {
+            // INVARIANT: One more; no other run has its number.
+            streams.streams.insert(node);
+            streams.count += 1;
+            COUNT.fetch_add(1, Full);
+            stream.start(running);
+        }
+        Ok(())
+    })?
+}
+
+/// Writes nothing to a stream any more. [`Stream::stop`] is to follow unless its file has ended.
+/// Sleeps.
+pub(crate) fn forget(stream: &Stream) {
+    let Some(run) = stream.run() else {
+        return;
+    };
+    let audience = Audience::of(stream);
+    let gone = with(|list| {
+        let streams = list.audiences.get_mut(&audience)?;
+        let node = streams.streams.remove_node(&run)?;
+        // INVARIANT: One less.
+        streams.count -= 1;
+        COUNT.fetch_sub(1, Full);
+        let is_last = streams.count == 0;
+        let streams = is_last.then(|| list.audiences.remove_node(&audience));
+        Some((node, streams.flatten()))
+    });
+    // Dropped without the lock: a worker that nobody kicks any more is waited for.
+    drop(gone);
+}
+
+/// Gives an event to every stream that may see its subject. Neither sleeps nor allocates, nor wakes
+/// a reader.
+pub(crate) fn push(mut event: Event, subject: &Subject<'_>) {
+    if !is_heard() {
+        return;
+    }
+    let size = event.bytes().len() as u32;
+    let header = event.header_mut();
+    header.size = size;
+    // Without a list there is no stream.
+    let _ = with(|list| {
+        // With the list locked, so that no event of a stream is older than the one before.
+        event.header_mut().time_at = now_ns();
+        let (mut taken, mut lost) = (0, 0);
+        let mut tell = |streams: &Streams| {
+            let (more_taken, more_lost) = streams.push(&event, subject);
+            taken += more_taken;
+            lost += more_lost;
+        };
+        match subject.owner {
+            None => list.audiences.values().for_each(&mut tell),
+            Some((_, uid)) => {
+                let user = (!subject.is_private).then_some(Audience::User(uid));
+                [Some(Audience::All), user]
+                    .into_iter()
+                    .flatten()
+                    .filter_map(|audience| list.audiences.get(&audience))
+                    .for_each(&mut tell);
+            }
+        }
+        list.events += taken;
+        list.dropped += lost;
+    });
+}
+
+/// Wakes the readers of the streams of an audience that got events.
+struct Waker {
+    audience: Audience,
+    /// See [`Rest`]. Its worker alone uses it.
+    rest_until: Atomic<u64>,
+}
+
+impl Job for Waker {
+    fn run(worker: &Worker<Self>) {
+        let (mut next, mut spent) = (Some(0), Ns::ZERO);
+        while let Some(from) = next {
+            let (found, after) = worker.look(from);
+            if let Some(stream) = found {
+                spent = spent
+                    .saturating_add(PER_STREAM)
+                    .saturating_add(stream.wake());
+            }
+            next = after;
+        }
+        let mut rest = Rest {
+            until: Ns(worker.rest_until.load(Relaxed)),
+        };
+        let pause = rest.after(Ns(now_ns()), spent);
+        worker.rest_until.store(rest.until.0, Relaxed);
+        if let Some(pause) = pause {
+            // Kicks until then count for the run that follows.
+            worker.kick_after(pause.0);
+        }
+    }
+}
+
+impl Waker {
+    /// A stream that got events, of [`LOOK`] from this run on; and where to go on, unless that is
+    /// all.
+    fn look(&self, from: u64) -> (Option<Arc<Stream>>, Option<u64>) {
+        let found = with(|list| {
+            let streams = &mut list.audiences.get_mut(&self.audience)?.streams;
+            let mut cursor = streams.cursor_lower_bound_mut(&from)?;
+            let mut looked = 0;
+            loop {
+                let (&run, stream) = cursor.current();
+                looked += 1;
+                let found = stream.take_told().then(|| stream.clone());
+                if found.is_some() || looked == LOOK {
+                    return Some((found, run.checked_add(1)));
+                }
+                cursor = cursor.move_next()?;
+            }
+        });
+        found.ok().flatten().unwrap_or((None, None))
+    }
+}

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The attacks: what tenants do that is theirs to do, as much as they can.
+
+mod classes;
+mod events;
+mod faults;
+mod forks;
+mod groups;
+mod idle;
+mod probes;
+mod requests;
+mod threads;
+
+use anyhow::{Context as _, Result};
+use libzernel::sim::{Context, ContextSpec, Sim};
+use libzernel::{Level, Target, Zernel};
+
+use crate::troop::Troop;
+
+/// An attack.
+pub struct Attack {
+    /// Its name.
+    pub name: &'static str,
+    /// Its description.
+    pub about: &'static str,
+    /// Gathers its tenants, who make ready.
+    pub muster: fn(&mut Troop) -> Result<()>,
+}
+
+const fn attack(
+    name: &'static str,
+    about: &'static str,
+    muster: fn(&mut Troop) -> Result<()>,
+) -> Attack {
+    Attack {
+        name,
+        about,
+        muster,
+    }
+}
+
+/// All of them.
+pub const ALL: &[Attack] = &[
+    attack(
+        "watchers-1000",
+        "64 streams, 1,000 epoll watchers of one, own class set to and fro",
+        |troop| events::watched(troop, 1_000),
+    ),
+    attack("watchers-10000", "the same with 10,000 watchers", |troop| {
+        events::watched(troop, 10_000)
+    }),
+    attack(
+        "class-3840",
+        "class of a cgroup with 3,840 TSGs of four users set to and fro",
+        classes::of_cgroup,
+    ),
+    attack(
+        "lists-1000",
+        "LIST_PROCESSES and LIST_THREADS over 1,000 own threads",
+        |troop| threads::listed(troop, 1_000),
+    ),
+    attack("lists-32768", "the same over 32,768", |troop| {
+        threads::listed(troop, 32_768)
+    }),
+    attack(
+        "idle-readers",
+        "SCHED_IDLE readers of LIST_TSGS beside four busy threads",
+        idle::readers,
+    ),
+    attack(
+        "idle-writers",
+        "SCHED_IDLE writers of classes beside four busy threads",
+        idle::writers,
+    ),
+    attack(
+        "idle-trackers",
+        "SCHED_IDLE trackers and listers of threads beside four busy threads",
+        idle::trackers,
+    ),
+    attack(
+        "class-storm",
+        "own classes changed at full rate by four users",
+        classes::storm,
+    ),
+    attack(
+        "timers",
+        "256 pages of slots whose timers expire at one instant",
+        requests::timers,
+    ),
+    attack(
+        "keys",
+        "requests of ever new keys by four users",
+        requests::keys,
+    ),
+    attack(
+        "requests",
+        "requests at full rate, with a holder and without",
+        requests::rate,
+    ),
+    attack(
+        "forks",
+        "tracked processes that make processes and threads",
+        forks::storm,
+    ),
+    attack("lists", "lists of everything", threads::everything),
+    attack("unread", "64 streams that nobody reads", events::unread),
+    attack(
+        "memory",
+        "streams and tracked forks in a cgroup at its memory limit",
+        groups::full,
+    ),
+    attack(
+        "cgroups",
+        "64 TSGs moved between cgroups that come and go",
+        groups::moved,
+    ),
+    attack(
+        "faults",
+        "TSGs whose settings fail, class set to and fro",
+        faults::failing,
+    ),
+    attack(
+        "probes",
+        "waits at a probe at full rate, by new threads too",
+        probes::waits,
+    ),
+    attack("all", "all of these together", together),
+];
+
+/// All the others, of as many users.
+fn together(troop: &mut Troop) -> Result<()> {
+    let (_, others) = ALL.split_last().context("there is no attack")?;
+    others
+        .iter()
+        .try_for_each(|one| (one.muster)(troop).with_context(|| format!("muster {}", one.name)))
+}
+
+/// So many compute contexts of the caller.
+fn contexts(sim: &Sim, count: usize) -> Result<Vec<Context>> {
+    let one = |_| sim.create_context(&ContextSpec::compute("tenant"));
+    (0..count)
+        .map(one)
+        .collect::<libzernel::Result<_>>()
+        .context("make contexts")
+}
+
+/// Gives a target a class and takes it away, for ever. Who does so is a member of the group that may
+/// raise: any other tenant can only lower, a thousand times or so for each target.
+fn set_to_and_fro(zernel: &Zernel, target: &Target) -> Result<()> {
+    loop {
+        zernel.set_class(target, Level::BE)?;
+        zernel.clear_class(target)?;
+    }
+}

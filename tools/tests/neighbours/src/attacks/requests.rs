@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Requests: as many slots, keys and calls as there can be.
+
+use std::ops::Range;
+use std::thread::sleep;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use libzernel::request::{Begin, Slot, Slots};
+use libzernel::sim::{Context, Sim};
+use libzernel::{tsg, Target, Timestamp, Zernel};
+
+use super::contexts;
+use crate::troop::Troop;
+
+/// Slots of all pages that a user can have.
+const SLOTS: u32 = 256 * 64;
+
+/// Time from the begin of the first request to the instant at which all timers expire. The begins
+/// of all take less where an instruction takes a nanosecond.
+const AHEAD: Duration = Duration::from_millis(100);
+
+/// Users who use up keys together.
+const USERS: u32 = 4;
+
+/// A process with a TSG.
+struct Program {
+    zernel: Zernel,
+    _sim: Sim,
+    _contexts: Vec<Context>,
+    tsg: tsg::Id,
+}
+
+impl Program {
+    fn new() -> Result<Self> {
+        let (zernel, sim) = (Zernel::open()?, Sim::open()?);
+        let contexts = contexts(&sim, 1)?;
+        let own = zernel.tsgs_of(&Target::current_process()).next();
+        let tsg = own.context("no TSG is listed")??.id;
+        Ok(Self {
+            zernel,
+            _sim: sim,
+            _contexts: contexts,
+            tsg,
+        })
+    }
+}
+
+/// All slots of a user, whose requests are triggered at one instant, again and again.
+pub fn timers(troop: &mut Troop) -> Result<()> {
+    let user = troop.user();
+    troop.tenant(user, |stage| {
+        let program = Program::new()?;
+        let most = program.zernel.info()?.slots_max;
+        let mut files = Vec::new();
+        for first in (0..SLOTS).step_by(most as usize) {
+            let zernel = Zernel::open()?;
+            let slots = Slots::map(&zernel, 0..most.min(SLOTS - first))?;
+            files.push((zernel, slots));
+        }
+        stage.wait()?;
+        loop {
+            let at = Timestamp::now() + AHEAD;
+            for slot in files.iter().flat_map(|(_, slots)| slots.slots()) {
+                let left = at.since(Timestamp::now());
+                slot.begin(&Begin::new(program.tsg).expected(left).exact())?;
+            }
+            sleep(at.since(Timestamp::now()) + AHEAD / 10);
+        }
+    })
+}
+
+/// Requests of ever new keys, of several users.
+pub fn keys(troop: &mut Troop) -> Result<()> {
+    for _ in 0..USERS {
+        let user = troop.user();
+        troop.tenant(user, |stage| {
+            let program = Program::new()?;
+            let slots = Slots::map(&program.zernel, 0..1)?;
+            let slot = slots.slot(0).context("no slot")?;
+            stage.wait()?;
+            for key in 1.. {
+                serve(&slot, &Begin::new(program.tsg).key(key))?;
+            }
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+/// Requests at full rate, with a holder and without one, each by a process of its own.
+pub fn rate(troop: &mut Troop) -> Result<()> {
+    let user = troop.user();
+    for holder in [true, false] {
+        troop.tenant(user, move |stage| {
+            let program = Program::new()?;
+            let numbers: Range<u32> = 0..64;
+            let slots = Slots::map(&program.zernel, numbers)?;
+            let begin = Begin::new(program.tsg).expected(Duration::from_micros(1));
+            let begin = match holder {
+                true => begin,
+                false => begin.without_holder(),
+            };
+            stage.wait()?;
+            loop {
+                for slot in slots.slots() {
+                    serve(&slot, &begin)?;
+                }
+            }
+        })?;
+    }
+    Ok(())
+}
+
+/// A request from its begin to its end.
+fn serve(slot: &Slot<'_>, begin: &Begin) -> Result<()> {
+    let begun = slot.begin(begin)?;
+    slot.ready_call(begun.number)?;
+    Ok(slot.done_call(begun.number)?)
+}
