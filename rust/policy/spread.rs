@@ -92,7 +92,6 @@ pub(crate) trait Cells {
 }
 
 /// The time at which a timer expires that is wanted `at` then. `seed` tells timers apart.
-#[inline]
 pub(crate) fn place(cells: &mut impl Cells, at: Ns, now: Ns, seed: u32) -> Ns {
     let (wanted, now) = (Window::of(at), Window::of(now));
     if cells.change(wanted.cell(), |cell| wanted.take(cell, now)) {

@@ -444,7 +444,7 @@ impl Registry {
             if let Some(group) = &tsg.requests {
                 group.set_level(effective.level);
             }
-            told::tell(&self.groups, Tidings::Class, id, tsg, 0);
+            told::tell((&self.groups, &self.writer), Tidings::Class, id, tsg, 0);
         }
         if gpu.closing {
             return;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Wrappers that `zernel.ko` alone needs.
 
+pub(crate) mod barrier;
 pub(crate) mod cgroup;
 pub(crate) mod detached;
 pub(crate) mod identity;

@@ -5,6 +5,10 @@
 //! A reader holds a [`Guard`] and writes nothing that is shared. Writers have a lock of their own,
 //! which they prove with a [`Writer`] that it protects.
 
+use super::barrier::{
+    smp_rmb,
+    smp_wmb, //
+};
 use core::{
     cell::{
         Cell,
@@ -30,28 +34,6 @@ use kernel::{
     },
     types::Opaque, //
 };
-
-#[cfg(not(zernel_linux_7_2))]
-use kernel::sync::barrier::{
-    smp_mb,
-    Read,
-    Write, //
-};
-#[cfg(zernel_linux_7_2)]
-use kernel::sync::barrier::{
-    smp_rmb,
-    smp_wmb, //
-};
-
-#[cfg(not(zernel_linux_7_2))]
-fn smp_rmb() {
-    smp_mb(Read);
-}
-
-#[cfg(not(zernel_linux_7_2))]
-fn smp_wmb() {
-    smp_mb(Write);
-}
 
 /// Proof that the lock of the writers is held: it is a part of the data that this protects, and so
 /// one thread has it at a time.

@@ -309,7 +309,7 @@ impl Registry {
             gpu.tsgs += 1;
             gpu.levels.count(None, |level| level.tsgs += 1);
             gpu.changed();
-            told::tell(&self.groups, Tidings::Added, id, tsg, 0);
+            told::tell((&self.groups, &self.writer), Tidings::Added, id, tsg, 0);
         }
         self.track_owner(id);
         self.refresh(id);
@@ -382,8 +382,9 @@ impl Registry {
         }
         self.assignments
             .count_tsg(tsg.effective.origin.assignment, false);
+        self.view.remove_tsg(id, &mut self.writer);
         // While the cgroup is still known.
-        told::tell(&self.groups, Tidings::Removed, id, tsg, 0);
+        told::tell((&self.groups, &self.writer), Tidings::Removed, id, tsg, 0);
         self.handles.remove(&(gpu_id, tsg.handle));
         self.users.remove(&(tsg.owner.uid, id));
         self.shares.give_back(gpu_id, tsg.owner.uid);
@@ -413,7 +414,6 @@ impl Registry {
         trace::tsg_removed(gpu_id.0, id.0, tsg.owner.process.global_number());
         self.tsg_count -= 1;
         self.counters.tsgs_removed += 1;
-        self.view.remove_tsg(id, &mut self.writer);
         if let Some(node) = self.tsgs.remove_node(&id) {
             self.after.drop_tsg(Gone::new(node), group);
         }

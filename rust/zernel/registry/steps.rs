@@ -112,7 +112,7 @@ impl Registry {
                     gpu.applied += 1;
                     self.counters.applied += 1;
                     trace::slice_applied(step.gpu.0, id.0, slice, 0);
-                    told::tell(&self.groups, Tidings::Applied, id, tsg, 0);
+                    told::tell((&self.groups, &self.writer), Tidings::Applied, id, tsg, 0);
                 }
             }
             Err(EAGAIN) => {
@@ -136,7 +136,7 @@ impl Registry {
                 gpu.errors += 1;
                 self.counters.errors += 1;
                 trace::slice_failed(step.gpu.0, id.0, slice, error);
-                told::tell(&self.groups, Tidings::Error, id, tsg, error);
+                told::tell((&self.groups, &self.writer), Tidings::Error, id, tsg, error);
             }
         }
         Next::Go

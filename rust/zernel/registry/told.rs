@@ -10,7 +10,10 @@ use super::{
     }, //
 };
 use crate::{
-    glue::uapi,
+    glue::{
+        rcu::Writer,
+        uapi, //
+    },
     policy::attribute::Source,
     stream::{
         self,
@@ -55,7 +58,17 @@ pub(crate) fn source(source: Source) -> u32 {
 }
 
 /// Reports an event of a TSG. `error`: 0, or the negative errno of its provider.
-pub(super) fn tell(groups: &Groups, tidings: Tidings, id: tsg::Id, tsg: &Tsg, error: i32) {
+///
+/// The TSG is shown as it is now first. So a program that has started a stream, and looks at the TSG
+/// then, sees the change or gets the event.
+pub(super) fn tell(
+    (groups, writer): (&Groups, &Writer),
+    tidings: Tidings,
+    id: tsg::Id,
+    tsg: &Tsg,
+    error: i32,
+) {
+    tsg.show(writer);
     if !stream::is_heard() {
         return;
     }

@@ -202,14 +202,12 @@ impl Tsgs {
         let count = core::mem::take(&mut self.count);
         for id in self.changed.iter().take(count) {
             if let Some(tsg) = self.tsgs.get(id) {
-                tsg.shown
-                    .update((tsg.gpu, tsg.added_ns), tsg.state(), writer);
+                tsg.show(writer);
             }
         }
         if core::mem::take(&mut self.all) {
             for tsg in self.tsgs.values() {
-                tsg.shown
-                    .update((tsg.gpu, tsg.added_ns), tsg.state(), writer);
+                tsg.show(writer);
             }
         }
     }
@@ -221,6 +219,12 @@ impl Tsgs {
 }
 
 impl Tsg {
+    /// Shows it to those who read without the lock.
+    pub(super) fn show(&self, writer: &Writer) {
+        self.shown
+            .update((self.gpu, self.added_ns), self.state(), writer);
+    }
+
     /// As lists show it.
     pub(crate) fn found(&self) -> Found<'_> {
         Found {

@@ -347,7 +347,13 @@ impl Registry {
                 tsg.errors += 1;
                 tsg.last_error = error.to_errno();
                 self.counters.errors += 1;
-                told::tell(&self.groups, Tidings::Error, id, tsg, error.to_errno());
+                told::tell(
+                    (&self.groups, &self.writer),
+                    Tidings::Error,
+                    id,
+                    tsg,
+                    error.to_errno(),
+                );
             }
         }
         self.answered(gpu_id, result);

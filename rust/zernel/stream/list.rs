@@ -18,6 +18,7 @@ use super::{
 };
 use crate::{
     glue::{
+        barrier::smp_mb,
         errno,
         identity::Uid,
         lock,
@@ -184,9 +185,11 @@ pub(crate) fn count() -> u32 {
     COUNT.load(Relaxed)
 }
 
-/// False if an event would get to no stream. To be asked under a lock that a program takes, by a
-/// call of its own, between the start of its stream and its look at what is there.
+/// False if an event would get to no stream. To be asked after the change is there to see: a program
+/// that starts a stream and looks then sees the change, if this does not see the stream.
 pub(crate) fn is_heard() -> bool {
+    // Pairs with the full barrier of `start`.
+    smp_mb();
     COUNT.load(Relaxed) > 0
 }
 

@@ -169,7 +169,7 @@ unsafe extern "C" fn zernel_rust_hook_enters(hook: *mut c_void, now: u64, queued
 /// As [`activity_of`].
 #[no_mangle]
 unsafe extern "C" fn zernel_rust_hook_leaves(hook: *mut c_void, now: u64, cause: u32) {
-    let cause = Cause::ALL.get(cause as usize).copied();
+    let cause = Cause::new(cause);
     // SAFETY: By the caller.
     unsafe { activity_of(hook) }.leave(Ns(now), cause);
 }

@@ -7,6 +7,7 @@ use super::{
 };
 use crate::{
     glue::{
+        barrier::smp_rmb,
         identity::Uid,
         process::Process,
         thread::Thread, //
@@ -19,13 +20,6 @@ use crate::{
 use core::{
     cell::UnsafeCell,
     mem::MaybeUninit, //
-};
-#[cfg(zernel_linux_7_2)]
-use kernel::sync::barrier::smp_rmb;
-#[cfg(not(zernel_linux_7_2))]
-use kernel::sync::barrier::{
-    smp_mb,
-    Read, //
 };
 use kernel::{
     alloc::Flags,
@@ -49,11 +43,6 @@ use kernel::{
 extern "C" {
     fn zernel_helper_hook_listen(hook: *mut c_void);
     fn zernel_helper_hook_queue(hook: *mut c_void, task: *mut bindings::task_struct) -> c_int;
-}
-
-#[cfg(not(zernel_linux_7_2))]
-fn smp_rmb() {
-    smp_mb(Read);
 }
 
 /// Head of the list of records that are over: `Arc`s turned into pointers.

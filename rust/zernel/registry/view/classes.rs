@@ -176,7 +176,8 @@ impl Classes<'_> {
             &mut answer.weight.origin,
             &mut answer.timeslice.origin,
         ] {
-            if !self.shows(origin.assignment, named, tsg.as_ref(), viewer) {
+            let id = origin.assignment;
+            if id != 0 && !self.shows(id, named, tsg.as_ref(), viewer) {
                 origin.assignment = 0;
             }
         }

@@ -6,11 +6,11 @@ use anyhow::{Context as _, Result};
 use super::{requests, switches, Figure, Figures};
 
 /// Bounds of requests, in instructions more than the call that is named with it.
-const MOST_OF_BEGIN: u64 = 1_510;
+const MOST_OF_BEGIN: u64 = 1_475;
 const MOST_OF_TRIGGER: u64 = 521;
 
 /// Most that a switch of a tracked thread may cost more than one without zernel, in instructions.
-const MOST_OF_TRACKED: u64 = 250;
+const MOST_OF_TRACKED: u64 = 241;
 
 /// Most that one beside something tracked may cost more, in thousandths.
 const MOST_OF_BESIDE: u64 = 10;
