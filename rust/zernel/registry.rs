@@ -173,7 +173,6 @@ impl Installed {
         registry.owners = Some((owners, reaper));
         registry.boosts = Some(boosts);
         tuned::publish(&registry.tunables);
-        let registry = KBox::new(registry, GFP_KERNEL)?;
         *lock().lock() = Some(registry);
         Ok(Self(Publication::new(&VIEW, view)))
     }
@@ -222,6 +221,14 @@ impl Locked for Global {
 
 /// One that nobody else has, in tests.
 #[cfg(zernel_kunit)]
+impl Locked for KBox<Registry> {
+    fn locked<T>(&mut self, f: impl FnOnce(&mut Registry) -> T) -> Result<T> {
+        Ok(f(self))
+    }
+}
+
+/// As above.
+#[cfg(zernel_kunit)]
 impl Locked for Registry {
     fn locked<T>(&mut self, f: impl FnOnce(&mut Registry) -> T) -> Result<T> {
         Ok(f(self))
@@ -255,8 +262,11 @@ impl Registry {
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(crate) fn new(last_id: u64, reaper: Option<Kick>, view: Arc<View>) -> Result<Self> {
-        Ok(Self {
+    pub(crate) fn new(last_id: u64, reaper: Option<Kick>, view: Arc<View>) -> Result<KBox<Self>> {
+        let gone_requests = Gone::new()?;
+        let first_level = last_id + 1;
+        // In place: it is too large for the stack of a thread.
+        let registry = init!(Self {
             tunables: Tunables::new(),
             counters: Counters::default(),
             last_id: last_id + LEVEL_IDS,
@@ -273,9 +283,9 @@ impl Registry {
             queue: Queue::new(),
             conversions: 0,
             keys: Keys::new(),
-            gone_requests: Gone::new()?,
+            gone_requests,
             gone_levels: Levels::default(),
-            first_level: last_id + 1,
+            first_level,
             gpu_changes: 0,
             loaded_at: now_ns(),
             reaper,
@@ -284,7 +294,8 @@ impl Registry {
             after: After::default(),
             view,
             writer: Writer::new(),
-        })
+        });
+        KBox::init(registry, GFP_KERNEL)
     }
 
     /// Shows changes of TSGs to those who read without the lock.

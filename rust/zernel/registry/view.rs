@@ -183,17 +183,19 @@ impl View {
     ///
     /// `ENOMEM`.
     pub(super) fn new(bits: u32) -> Result<Arc<Self>> {
-        let view = Self {
+        let (assigned, parents) = (Hash::new(bits)?, Hash::new(bits.saturating_sub(2))?);
+        let (tsgs, gpus) = (Hash::new(bits)?, Hash::new(6)?);
+        let view = init!(Self {
             classes: Sequence::new(),
-            assigned: Hash::new(bits)?,
-            parents: Hash::new(bits.saturating_sub(2))?,
-            tsgs: Hash::new(bits)?,
-            gpus: Hash::new(6)?,
+            assigned,
+            parents,
+            tsgs,
+            gpus,
             tunables: Snapshot::new(Tunables::new()),
             changes: Atomic::new(0),
             look_at: Atomic::new(0),
-        };
-        Ok(Arc::new(view, GFP_KERNEL)?)
+        });
+        Arc::init(view, GFP_KERNEL)
     }
 
     /// Shows an assignment that is new, for which there is memory, or was changed.

@@ -34,7 +34,7 @@ use kernel::prelude::*;
 const WHAT: u32 = 1;
 
 /// A registry, its GPU, a TSG that is unclassed and known, and the driver.
-pub(super) fn lab() -> Result<(Registry, gpu::Id, tsg::Id, FakeDriver)> {
+pub(super) fn lab() -> Result<(KBox<Registry>, gpu::Id, tsg::Id, FakeDriver)> {
     let (mut r, gpu) = fixture::registry()?;
     let d = FakeDriver::new();
     let id = r.add_tsg(gpu, fixture::tsg(1)?)?;

@@ -76,7 +76,7 @@ impl Registry {
 }
 
 /// A registry with one GPU.
-pub(super) fn registry() -> Result<(Registry, gpu::Id)> {
+pub(super) fn registry() -> Result<(KBox<Registry>, gpu::Id)> {
     let mut registry = Registry::new(1000, None, View::new(4)?)?;
     let id = registry.reserve_gpu_id();
     registry.add_gpu(id, gpu(7)?)?;
@@ -84,7 +84,7 @@ pub(super) fn registry() -> Result<(Registry, gpu::Id)> {
 }
 
 /// A registry with one GPU, on which best-effort TSGs can take turns.
-pub(super) fn registry_with_turns() -> Result<(Registry, gpu::Id)> {
+pub(super) fn registry_with_turns() -> Result<(KBox<Registry>, gpu::Id)> {
     let mut registry = Registry::new(1000, None, View::new(4)?)?;
     let id = registry.reserve_gpu_id();
     let mut description = gpu(7)?;

@@ -32,7 +32,7 @@ use kernel::{
 /// Somebody else.
 const OTHER: Uid = Uid(1001);
 
-fn lab() -> Result<(Registry, gpu::Id, tsg::Id)> {
+fn lab() -> Result<(KBox<Registry>, gpu::Id, tsg::Id)> {
     let (mut r, gpu) = fixture::registry_with_turns()?;
     let id = r.add_tsg(gpu, fixture::tsg(1)?)?;
     Ok((r, gpu, id))

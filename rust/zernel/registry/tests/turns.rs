@@ -50,7 +50,7 @@ fn add_at(r: &mut Registry, gpu: gpu::Id, handle: u64, level: Level) -> Result<t
 }
 
 /// A TSG of this level that has got its settings.
-fn one(level: Level) -> Result<(Registry, gpu::Id, tsg::Id, FakeDriver)> {
+fn one(level: Level) -> Result<(KBox<Registry>, gpu::Id, tsg::Id, FakeDriver)> {
     let (mut r, gpu) = fixture::registry_with_turns()?;
     let d = FakeDriver::new();
     let id = add_at(&mut r, gpu, 1, level)?;
