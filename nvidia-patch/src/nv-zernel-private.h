@@ -159,6 +159,8 @@ enum nvz_kind {
  * @owner: the driver's private data of the file
  * @lock: file lock
  * @clients: of this file, buried ones too
+ * @strays: TSGs that were adopted by a duplicate of a handle of this file, as the call of this file
+ *	that is under way may not have recorded it yet
  * @freeing: of @clients, the one that a free is under way in
  * @buried: how many of @clients are
  * @mps: it serves MPS clients
@@ -170,6 +172,7 @@ struct nvz_file {
 	nv_file_private_t *owner;
 	struct mutex lock;
 	struct list_head clients;
+	struct list_head strays;
 	struct nvz_client *freeing;
 	u32 buried;
 	bool mps;
@@ -241,6 +244,9 @@ struct nvz_object {
  * @handles: objects that are handles of it, oldest first; never empty outside the table lock
  * @channels: objects that are channels of it
  * @changed: in the list of TSGs to report
+ * @stray: in nvz_file.strays
+ * @stray_client: of the handle that it was adopted for, as a stray
+ * @stray_handle: that handle
  * @process: its maker
  * @thread: its maker
  * @id: number in the table
@@ -260,6 +266,7 @@ struct nvz_tsg {
 	struct list_head handles;
 	struct list_head channels;
 	struct list_head changed;
+	struct list_head stray;
 	struct pid *process;
 	struct pid *thread;
 	u64 id;
@@ -270,6 +277,8 @@ struct nvz_tsg {
 	u32 mig;
 	u32 channel_count;
 	u32 level;
+	u32 stray_client;
+	u32 stray_handle;
 	bool announced;
 	bool adopted;
 	bool guessed;
@@ -364,6 +373,9 @@ struct nvz_tsg *nvz_tsg_find(u64 id);
 struct nvz_tsg *nvz_tsg_next(u64 after);
 struct nvz_tsg *nvz_tsg_twin(u64 of, u64 after);
 void nvz_tsg_set_level(u64 id, u32 level);	/* takes the lock */
+void nvz_tsg_stray(struct nvz_tsg *tsg, struct nvz_file *file, u32 client, u32 handle);
+void nvz_tsg_gather(struct nvz_tsg *tsg, struct nvz_file *file, u32 client, u32 handle);
+void nvz_tsg_settle(struct nvz_file *file);
 void nvz_tsg_touch(struct nvz_tsg *tsg);
 void nvz_tsg_flag(struct nvz_tsg *tsg, u32 flags);
 void nvz_gpu_announce(u32 gpu_id);

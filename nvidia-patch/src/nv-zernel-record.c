@@ -302,6 +302,8 @@ static struct nvz_object *nvz_record_object(struct nvz_file *file, u32 client_ha
 	if (object->kind == NVZ_CHANNEL && hint != NV_ZERNEL_UNKNOWN)
 		object->userd = hint;
 	nvz_object_add(object, client, parent, tsg);
+	if (tsg)
+		nvz_tsg_gather(tsg, file, client_handle, handle);
 	if (tsg && tsg == made->tsg)
 		made->tsg = NULL;
 	return object;
@@ -373,6 +375,7 @@ void nvz_record_dup(nvidia_stack_t *sp, struct nvz_file *file, const struct nvz_
 	};
 	struct nvz_object *source, *object;
 	u32 class = NVZ_CLASS_ROOT;
+	struct nvz_client *client;
 	bool known;
 
 	mutex_lock(&nvz_table_lock);
@@ -406,6 +409,10 @@ void nvz_record_dup(nvidia_stack_t *sp, struct nvz_file *file, const struct nvz_
 			object->gpu_id = like.gpu_id;
 			object->mig = like.mig;
 		}
+		client = nvz_client_find(dup->source_client);
+		if (object && object->tsg && object->tsg->adopted && !source && client &&
+		    mutex_is_locked(&client->file->lock))
+			nvz_tsg_stray(object->tsg, client->file, dup->source_client, dup->source);
 		nvz_tell();
 	}
 	mutex_unlock(&nvz_table_lock);

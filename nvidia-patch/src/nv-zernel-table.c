@@ -76,6 +76,7 @@ void nvz_file_drop(struct nvz_file *file)
 {
 	while (!list_empty(&file->clients))
 		nvz_client_drop(list_first_entry(&file->clients, struct nvz_client, in_file));
+	nvz_tsg_settle(file);
 	rb_erase(&file->node, &nvz_files);
 }
 

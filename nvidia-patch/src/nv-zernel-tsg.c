@@ -37,6 +37,7 @@ struct nvz_tsg *nvz_tsg_new(void)
 	INIT_LIST_HEAD(&tsg->handles);
 	INIT_LIST_HEAD(&tsg->channels);
 	INIT_LIST_HEAD(&tsg->changed);
+	INIT_LIST_HEAD(&tsg->stray);
 	tsg->process = get_task_pid(current, PIDTYPE_TGID);
 	tsg->thread = get_task_pid(current, PIDTYPE_PID);
 	tsg->gpu_id = NV_ZERNEL_UNKNOWN;
@@ -51,6 +52,7 @@ void nvz_tsg_discard(struct nvz_tsg *tsg)
 {
 	if (!tsg)
 		return;
+	list_del(&tsg->stray);
 	put_pid(tsg->process);
 	put_pid(tsg->thread);
 	kfree(tsg);
@@ -131,6 +133,48 @@ int nv_zernel_tsg_interleave(u64 id, u32 *level)
 	return tsg ? 0 : -ENOENT;
 }
 EXPORT_SYMBOL_GPL(nv_zernel_tsg_interleave);
+
+/*
+ * @tsg was adopted for a handle of @file that is not in the table. The call of that file that is
+ * under way may have made it, and may have still to record it.
+ */
+void nvz_tsg_stray(struct nvz_tsg *tsg, struct nvz_file *file, u32 client, u32 handle)
+{
+	tsg->stray_client = client;
+	tsg->stray_handle = handle;
+	list_move(&tsg->stray, &file->strays);
+}
+
+/* The call has recorded the handle as one of @tsg, which the strays for it turn out to be. */
+void nvz_tsg_gather(struct nvz_tsg *tsg, struct nvz_file *file, u32 client, u32 handle)
+{
+	struct nvz_tsg *stray, *next;
+	struct nvz_object *object;
+
+	list_for_each_entry_safe(stray, next, &file->strays, stray) {
+		if (stray->stray_client != client || stray->stray_handle != handle)
+			continue;
+		list_del_init(&stray->stray);
+		list_for_each_entry(object, &stray->handles, in_tsg)
+			object->tsg = tsg;
+		list_splice_tail_init(&stray->handles, &tsg->handles);
+		list_for_each_entry(object, &stray->channels, in_tsg)
+			object->tsg = tsg;
+		list_splice_tail_init(&stray->channels, &tsg->channels);
+		tsg->channel_count += stray->channel_count;
+		tsg->flags |= stray->flags & NV_ZERNEL_TSG_MPS;
+		tsg->level = stray->level;
+		nvz_tsg_touch(stray);
+		nvz_tsg_touch(tsg);
+	}
+}
+
+/* The file's strays are what they seem: no call that began before is under way. */
+void nvz_tsg_settle(struct nvz_file *file)
+{
+	while (!list_empty(&file->strays))
+		list_del_init(file->strays.next);
+}
 
 void nvz_tsg_touch(struct nvz_tsg *tsg)
 {

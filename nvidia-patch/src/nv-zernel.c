@@ -40,6 +40,7 @@ static struct nvz_file *nvz_file_get(nv_file_private_t *owner)
 	fresh->owner = owner;
 	mutex_init(&fresh->lock);
 	INIT_LIST_HEAD(&fresh->clients);
+	INIT_LIST_HEAD(&fresh->strays);
 	mutex_lock(&nvz_table_lock);
 	file = nvz_file_find(owner);
 	if (!file) {
@@ -53,6 +54,16 @@ static struct nvz_file *nvz_file_get(nv_file_private_t *owner)
 		kfree(fresh);
 	}
 	return file;
+}
+
+/* The calls before this one are over. */
+static void nvz_file_settle(struct nvz_file *file)
+{
+	if (list_empty_careful(&file->strays))
+		return;
+	mutex_lock(&nvz_table_lock);
+	nvz_tsg_settle(file);
+	mutex_unlock(&nvz_table_lock);
 }
 
 /*
@@ -72,8 +83,10 @@ struct nvz_file *nvz_file_lock(nv_file_private_t *nvfp)
 			return file;
 		if (mutex_lock_killable(&file->lock))
 			return ERR_PTR(-EINTR);
-		if (nvz_owner(nvfp) == owner)
+		if (nvz_owner(nvfp) == owner) {
+			nvz_file_settle(file);
 			return file;
+		}
 		mutex_unlock(&file->lock);
 	}
 }
