@@ -4,15 +4,17 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{ensure, Context as _, Result};
 use libzernel::request::{Begin, Of, RequestStats, Slots};
 use libzernel::sim::{self, Fault, Item, Operation};
 use libzernel::{Level, Target, Zernel};
 use rustix::io::Errno;
 use testkit::faults::Faults;
+use testkit::passing;
 
 use super::{at_once, longest_lease, Client, Since};
 use crate::check_eq;
+use crate::child::Child;
 use crate::common::{errno, slice_of, tune, wait_until, Lab};
 use crate::harness::Outcome;
 use crate::sim::turns::Suspended;
@@ -178,6 +180,62 @@ pub(super) fn has_a_lease() -> Outcome {
     stage.wait_scheduled(0)?;
     drop(slots);
     stage.wait_scheduled(2)
+}
+
+/// A tenant who keeps the worker busy with settings, each of which takes long, does not keep it from
+/// a request: the worker looks up after a few.
+pub(super) fn comes_between_settings() -> Outcome {
+    const TSGS: usize = 64;
+    let stage = Stage::new(1)?;
+    let slow = |count| Fault {
+        gpu: 0,
+        operation: Operation::SetTimeslice,
+        count,
+        error: None,
+        delay: Duration::from_millis(5),
+        tsg: None,
+    };
+    let (ours, its) = passing::pair()?;
+    let tenant = Child::spawn(move || {
+        let lab = Lab::open()?;
+        let contexts = (0..TSGS).map(|_| lab.compute());
+        let _contexts = contexts.collect::<Result<Vec<_>>>()?;
+        passing::send_number(&its, 1)?;
+        passing::receive_number(&its)?;
+        let me = Target::current_process();
+        loop {
+            lab.zernel.set_class(&me, Level::BE)?;
+            lab.zernel.clear_class(&me)?;
+        }
+    })?;
+    passing::receive_number(&ours)?;
+    let sim = &stage.lab.sim;
+    sim.inject(&slow(u32::MAX))?;
+    passing::send_number(&ours, 1)?;
+    let calls = || sim.injected(0, Operation::SetTimeslice);
+    let so_many = |from: u64| {
+        wait_until("the worker is busy", || {
+            Ok(calls()? >= from + 2 * TSGS as u64)
+        })
+    };
+    so_many(calls()?)?;
+    let slot = stage.client.slot(0);
+    for _ in 0..3 {
+        let before = calls()?;
+        let begun = slot.begin(&stage.begin())?;
+        stage.wait_scheduled(0)?;
+        let between = calls()? - before;
+        ensure!(
+            between < TSGS as u64,
+            "{between} settings came before the request"
+        );
+        slot.cancel(begun.number)?;
+        stage.wait_scheduled(1)?;
+    }
+    so_many(calls()?)?;
+    tenant.kill()?;
+    sim.inject(&slow(0))?;
+    Ok(())
 }
 
 /// A GPU that does not answer in time, or whose driver fails, is told to keep the TSG off all the
