@@ -32,6 +32,11 @@ BUILD_MEMORY_MB = 1500
 SHORT = "--short" if os.environ.get("SHORT", "0") not in ("", "0") else ""
 # About half of zernel-selftest, by time.
 REQUESTS = ("quota.", "request.", "stress.", "turns.")
+# The quick part, one of each kind: what a tenant's calls, timers, forks and workers do.
+QUICK = ("list.", "class.", "events.", "track.every_call", "track.again", "track.cgroup_nested",
+         "track.one_that", "request.no_holder", "request.nice_until", "request.trigger_comes",
+         "request.every_end", "request.system_sleep", "turns.one_is_enabled", "turns.off_and_on",
+         "turns.suspend_and_resume", "phase.nice_without_memory")
 
 Results = Mapping[str, str]
 
@@ -160,7 +165,9 @@ def debug_suites(session: Session) -> list[Job]:
 
 def rt_suites(session: Session) -> list[Job]:
     """On the real-time kernel, which has the checks of the debug kernel, too."""
-    return [*kernel(session, "rt", 7), kunit(session, "rt", 2)]
+    return [*kernel(session, "rt", 7), kunit(session, "rt", 2),
+            selftest(session, "selftest-rt", 4, "rt",
+                     " ".join([*(f"--only {part}" for part in QUICK), SHORT]))]
 
 
 def nvidia_suites(session: Session) -> list[Job]:

@@ -21,6 +21,11 @@ const WAITS: u32 = 8;
 /// Memory to wait for: more than is taken with a lock held at a time.
 const ROOM: usize = 4 * PAGE_SIZE;
 
+/// Charged to a cgroup; a tenant whose cgroup has no room for large pieces fills nobody's log.
+pub(crate) fn account_quietly() -> Flags {
+    GFP_KERNEL_ACCOUNT | __GFP_NOWARN
+}
+
 /// Charged to a cgroup, without waiting: neither for memory nor because the cgroup has too much.
 /// For callers that hold a lock that others wait for.
 pub(crate) fn account_nowait() -> Flags {
@@ -42,8 +47,7 @@ where
         match f() {
             Err(error) if error == E::from(ENOMEM) => {
                 // Given back at once, and there for the next allocation.
-                let flags = GFP_KERNEL_ACCOUNT | __GFP_NOWARN;
-                drop(VVec::<u8>::with_capacity(ROOM, flags).map_err(|_| error)?);
+                drop(VVec::<u8>::with_capacity(ROOM, account_quietly()).map_err(|_| error)?);
             }
             result => return result,
         }

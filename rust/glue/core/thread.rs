@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Threads: their identity, and the threads of a process.
 
-use super::identity::{
-    Pid,
-    Uid,
-    Viewer,
-    COMM_LEN, //
+use super::{
+    identity::{
+        Pid,
+        Uid,
+        Viewer,
+        COMM_LEN, //
+    },
+    memory::account_quietly, //
 };
 use crate::policy::phase::libraries::Libraries;
 use core::ptr::NonNull;
@@ -108,8 +111,8 @@ impl Thread {
         // Some may come meanwhile.
         let room = count.saturating_add(count / 8).saturating_add(4);
         let mut found: KVVec<*mut bindings::task_struct> = KVVec::new();
-        found.resize(room, core::ptr::null_mut(), GFP_KERNEL_ACCOUNT)?;
-        let mut threads = KVVec::with_capacity(room, GFP_KERNEL_ACCOUNT)?;
+        found.resize(room, core::ptr::null_mut(), account_quietly())?;
+        let mut threads = KVVec::with_capacity(room, account_quietly())?;
         // SAFETY: `process` is valid, and `found` has that room.
         let count = unsafe { zernel_helper_threads_of(process.as_raw(), found.as_mut_ptr(), room) };
         for &task in found.iter().take(count) {

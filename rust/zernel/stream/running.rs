@@ -12,6 +12,7 @@ use super::event::{
 use crate::{
     glue::{
         identity::Viewer,
+        memory::account_quietly,
         uapi, //
     },
     policy::ring::Ring,
@@ -90,7 +91,7 @@ impl Running {
         Ok(Self {
             id: LAST_ID.fetch_add(1, Relaxed),
             positions: Ring::new(capacity),
-            slots: KVVec::from_elem(empty, capacity, GFP_KERNEL_ACCOUNT)?,
+            slots: KVVec::from_elem(empty, capacity, account_quietly())?,
             kinds,
             filter,
         })
