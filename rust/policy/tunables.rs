@@ -257,25 +257,6 @@ impl Tunables {
         self.max_timeslice = slice;
         Ok(())
     }
-
-    /// True if a class means other settings than it does with `other`.
-    pub(crate) fn gives_other_settings(&self, other: &Self) -> bool {
-        (
-            self.enabled,
-            self.timeslices,
-            self.min_timeslice,
-            self.max_timeslice,
-            self.turns.discipline().is_some(),
-            self.turns.timeslice(),
-        ) != (
-            other.enabled,
-            other.timeslices,
-            other.min_timeslice,
-            other.max_timeslice,
-            other.turns.discipline().is_some(),
-            other.turns.timeslice(),
-        )
-    }
 }
 
 #[cfg(any(test, zernel_kunit))]

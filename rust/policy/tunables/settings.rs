@@ -92,7 +92,64 @@ impl Conditions {
     };
 }
 
+/// The part of the tunables that gives a class its meaning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Meaning {
+    enabled: bool,
+    default_class: Option<Level>,
+    timeslices: [Us; level::COUNT],
+    min_timeslice: Us,
+    max_timeslice: Us,
+    /// The time slice of best-effort TSGs that take turns, if they do.
+    turns: Option<Us>,
+}
+
 impl Tunables {
+    /// The part that gives a class its meaning.
+    pub(crate) fn meaning(&self) -> Meaning {
+        Meaning {
+            enabled: self.enabled,
+            default_class: self.default_class,
+            timeslices: self.timeslices,
+            min_timeslice: self.min_timeslice,
+            max_timeslice: self.max_timeslice,
+            turns: self
+                .turns
+                .discipline()
+                .is_some()
+                .then(|| self.turns.timeslice()),
+        }
+    }
+
+    /// As [`Meaning::settings`].
+    pub(crate) fn settings(&self, effective: Effective, on: Conditions) -> Option<Settings> {
+        self.meaning().settings(effective, on)
+    }
+
+    /// True if a class means other settings than it does with `other`.
+    pub(crate) fn gives_other_settings(&self, other: &Self) -> bool {
+        let of = |tunables: &Self| Meaning {
+            default_class: None,
+            ..tunables.meaning()
+        };
+        of(self) != of(other)
+    }
+}
+
+impl Meaning {
+    /// The class of a TSG that no assignment names.
+    pub(crate) fn default_class(&self) -> Option<Level> {
+        self.default_class
+    }
+
+    /// The time slice of a level before it is clamped.
+    fn timeslice(&self, level: Level) -> Us {
+        self.timeslices
+            .get(level.number() as usize)
+            .copied()
+            .unwrap_or(level.default_timeslice())
+    }
+
     /// The settings that the GPU is asked to give a TSG with `effective` in force.
     ///
     /// `None` means: the settings from before zernel. Turns and spent budgets only shorten a time
@@ -122,8 +179,8 @@ impl Tunables {
             why = why.and(Why::THROTTLED, shorter != slice);
             slice = shorter;
         }
-        if on.turns && level == Some(Level::BE) && self.turns.discipline().is_some() {
-            let shorter = slice.min(self.turns.timeslice());
+        if let Some(turns) = self.turns.filter(|_| on.turns && level == Some(Level::BE)) {
+            let shorter = slice.min(turns);
             why = why.and(Why::TURNS, shorter != slice);
             slice = shorter;
         }
@@ -209,7 +266,7 @@ mod tests {
     fn a_slice_of_its_own_is_in_place_of_the_levels() {
         let t = Tunables::new();
         let told = |level, own, on| {
-            let (slice, origin, why) = t.told_slice(with_slice(level, own), on, Some(Us(1024)));
+            let (slice, origin, why) = t.meaning().told_slice(with_slice(level, own), on, Some(Us(1024)));
             (slice.0, origin.source, why)
         };
         let (given, asked) = (
@@ -259,7 +316,7 @@ mod tests {
             ..Assignment::NONE
         };
         let be = Layers::default_class(Some(Level::BE)).over(Source::Tsg, Some(own));
-        let (slice, origin, why) = t.told_slice(be.effective(true), Conditions::NONE, None);
+        let (slice, origin, why) = t.meaning().told_slice(be.effective(true), Conditions::NONE, None);
         assert_eq!(
             (slice, origin.source, why),
             (Us(200), Source::Level, Why::SHARED)
@@ -270,7 +327,7 @@ mod tests {
     fn switched_off_it_is_the_drivers() {
         let mut t = Tunables::new();
         t.set_enabled(false);
-        let (slice, _, why) = t.told_slice(Effective::of(Level::LC), Conditions::NONE, None);
+        let (slice, _, why) = t.meaning().told_slice(Effective::of(Level::LC), Conditions::NONE, None);
         assert_eq!((slice, why), (Us(0), Why::DISABLED));
     }
 }

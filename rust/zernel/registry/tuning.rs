@@ -39,7 +39,7 @@ impl Registry {
             || tunables.gives_other_budgets(&self.tunables);
         self.tunables = tunables;
         tuned::publish(&tunables);
-        self.view.tune(&tunables, &mut self.writer);
+        self.view.tune(tunables.meaning(), &mut self.writer);
         if default_changed {
             self.groups
                 .set_default(Layers::default_class(tunables.default_class()));

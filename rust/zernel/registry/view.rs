@@ -41,7 +41,10 @@ use crate::{
             Effective, //
         },
         tunables::{
-            settings::Conditions,
+            settings::{
+                Conditions,
+                Meaning, //
+            },
             Tunables, //
         },
     },
@@ -166,7 +169,7 @@ pub(crate) struct View {
     parents: Hash<u64, Option<u64>>,
     tsgs: Hash<TsgId, Arc<Shown>>,
     gpus: Hash<GpuId, Snapshot<Conditions>>,
-    tunables: Snapshot<Tunables>,
+    meaning: Snapshot<Meaning>,
     /// TSGs that have come and gone.
     changes: Atomic<u64>,
     /// Before this time in ns nobody needs to ask GPUs for the load of their TSGs.
@@ -191,7 +194,7 @@ impl View {
             parents,
             tsgs,
             gpus,
-            tunables: Snapshot::new(Tunables::new()),
+            meaning: Snapshot::new(Tunables::new().meaning()),
             changes: Atomic::new(0),
             look_at: Atomic::new(0),
         });
@@ -286,10 +289,10 @@ impl View {
         self.gpus.remove(id, writer);
     }
 
-    /// Shows the tunables.
-    pub(super) fn tune(&self, tunables: &Tunables, writer: &mut Writer) {
+    /// Shows another meaning of classes.
+    pub(super) fn tune(&self, meaning: Meaning, writer: &mut Writer) {
         self.classes
-            .change(writer, |writer| self.tunables.store(writer, *tunables));
+            .change(writer, |writer| self.meaning.store(writer, meaning));
     }
 
     /// TSGs that have come and gone.

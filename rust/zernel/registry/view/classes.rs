@@ -28,6 +28,7 @@ use crate::{
         tunables::{
             settings::{
                 Conditions,
+                Meaning,
                 Why, //
             },
             Tunables, //
@@ -72,11 +73,11 @@ impl View {
 }
 
 impl Classes<'_> {
-    fn whole<T>(&self, value: Option<T>, otherwise: T) -> T {
-        if value.is_none() {
+    fn whole<T>(&self, value: Option<T>, otherwise: impl FnOnce() -> T) -> T {
+        value.unwrap_or_else(|| {
             self.torn.set(true);
-        }
-        value.unwrap_or(otherwise)
+            otherwise()
+        })
     }
 
     fn made(&self, target: Target) -> Option<(Made, Option<&Pid>)> {
@@ -92,17 +93,17 @@ impl Classes<'_> {
         self.made(target).map(|(made, _)| made.assignment)
     }
 
-    fn tunables(&self) -> Tunables {
-        self.whole(self.view.tunables.load(), Tunables::new())
+    fn meaning(&self) -> Meaning {
+        self.whole(self.view.meaning.load(), || Tunables::new().meaning())
     }
 
     fn tsg(&self, id: TsgId) -> Option<Found<'_>> {
-        self.whole(self.view.tsg(id, self.guard), None)
+        self.whole(self.view.tsg(id, self.guard), || None)
     }
 
     /// The layers down to the first of these cgroups.
-    fn down_to(&self, tunables: &Tunables, cgroups: &[u64]) -> Layers {
-        let default = Layers::default_class(tunables.default_class());
+    fn down_to(&self, meaning: &Meaning, cgroups: &[u64]) -> Layers {
+        let default = Layers::default_class(meaning.default_class());
         cgroups.iter().rev().fold(default, |layers, &id| {
             layers.over(Source::Cgroup, self.assignment(Target::Cgroup(id)))
         })
@@ -121,18 +122,18 @@ impl Classes<'_> {
     }
 
     /// The layers of the owner of a TSG.
-    fn of_owner(&self, tunables: &Tunables, tsg: &Found<'_>) -> Layers {
+    fn of_owner(&self, meaning: &Meaning, tsg: &Found<'_>) -> Layers {
         let process = Target::Process(tsg.shown.process.key());
         let thread = Target::Thread(tsg.shown.thread.key());
-        self.with_chain(tsg.state.cgroup, |chain| self.down_to(tunables, chain))
+        self.with_chain(tsg.state.cgroup, |chain| self.down_to(meaning, chain))
             .over(Source::Process, self.assignment(process))
             .over(Source::Thread, self.assignment(thread))
     }
 
     /// The layers of a TSG without its own assignment: only compute TSGs have any.
-    fn beneath(&self, tunables: &Tunables, tsg: &Found<'_>) -> Layers {
+    fn beneath(&self, meaning: &Meaning, tsg: &Found<'_>) -> Layers {
         match tsg.state.traits.compute {
-            true => self.of_owner(tunables, tsg),
+            true => self.of_owner(meaning, tsg),
             false => Layers::NONE,
         }
     }
@@ -140,7 +141,7 @@ impl Classes<'_> {
     /// True if another class is in force for a TSG than it has been brought in line with.
     pub(in crate::registry) fn is_to_follow(&self, id: TsgId, tsg: &Found<'_>) -> bool {
         let own = self.assignment(Target::Tsg(id));
-        let layers = self.beneath(&self.tunables(), tsg).over(Source::Tsg, own);
+        let layers = self.beneath(&self.meaning(), tsg).over(Source::Tsg, own);
         layers.effective(tsg.state.traits.shared) != tsg.state.effective
     }
 
@@ -185,17 +186,17 @@ impl Classes<'_> {
     }
 
     fn answer(&self, named: &Named, tsg: Option<&Found<'_>>) -> Answer {
-        let tunables = self.tunables();
+        let meaning = self.meaning();
         let beneath = match (named, tsg) {
-            (Named::Tsg(_), Some(tsg)) => self.beneath(&tunables, tsg),
+            (Named::Tsg(_), Some(tsg)) => self.beneath(&meaning, tsg),
             (Named::Tsg(_), None) => Layers::NONE,
-            (Named::Thread { process, chain, .. }, _) => self.down_to(&tunables, chain).over(
+            (Named::Thread { process, chain, .. }, _) => self.down_to(&meaning, chain).over(
                 Source::Process,
                 self.assignment(Target::Process(process.key())),
             ),
-            (Named::Process { chain, .. }, _) => self.down_to(&tunables, chain),
+            (Named::Process { chain, .. }, _) => self.down_to(&meaning, chain),
             (Named::Cgroup { chain, .. }, _) => {
-                self.down_to(&tunables, chain.get(1..).unwrap_or_default())
+                self.down_to(&meaning, chain.get(1..).unwrap_or_default())
             }
         };
         let target = named.target();
@@ -205,16 +206,16 @@ impl Classes<'_> {
         let effective = layers.effective(is_shared);
         let on = tsg.map_or(Conditions::NONE, |tsg| {
             let known = self.view.conditions(tsg.gpu, self.guard);
-            self.whole(known, Conditions::NONE)
+            self.whole(known, || Conditions::NONE)
         });
         let drivers = tsg
             .and_then(|tsg| tsg.state.original)
             .map(|hw| hw.timeslice);
-        let (slice, origin, why) = tunables.told_slice(effective, on, drivers);
+        let (slice, origin, why) = meaning.told_slice(effective, on, drivers);
         let (level, weight) = (layers.level(), layers.weight());
         // The layers that would count for it if it were on a compute engine.
         let ignored = match tsg {
-            Some(tsg) if !tsg.state.traits.compute => self.of_owner(&tunables, tsg),
+            Some(tsg) if !tsg.state.traits.compute => self.of_owner(&meaning, tsg),
             _ => Layers::NONE,
         };
         let engine = |told: Why, layers: bool, own: bool| told.and(Why::ENGINE, layers && !own);
