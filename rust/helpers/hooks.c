@@ -107,16 +107,6 @@ static enum zernel_leave why_it_leaves(void)
 	return ZERNEL_LEAVE_OTHER - waits_for[array_index_nospec(nr, ARRAY_SIZE(waits_for))];
 }
 
-/* For how long the current task has waited for a CPU in all, in ns. */
-static u64 run_delay(void)
-{
-#ifdef CONFIG_SCHED_INFO
-	return current->sched_info.run_delay;
-#else
-	return 0;
-#endif
-}
-
 static void hook_in(struct preempt_notifier *notifier, int cpu)
 {
 	struct zernel_hook *hook = container_of(notifier, struct zernel_hook, notifier);

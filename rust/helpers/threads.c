@@ -15,6 +15,21 @@
 
 #include "threads.h"
 
+/* For how long the current task has waited for a CPU in all, in ns. */
+static u64 run_delay(void)
+{
+#ifdef CONFIG_SCHED_INFO
+	return current->sched_info.run_delay;
+#else
+	return 0;
+#endif
+}
+
+u64 zernel_helper_run_delay(void)
+{
+	return run_delay();
+}
+
 struct task_struct *zernel_helper_thread_of(struct pid *pid)
 {
 	return get_pid_task(pid, PIDTYPE_PID);

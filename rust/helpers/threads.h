@@ -10,6 +10,7 @@ struct pid;
 struct pid_namespace;
 struct task_struct;
 
+u64 zernel_helper_run_delay(void);
 struct task_struct *zernel_helper_thread_of(struct pid *pid);
 struct task_struct *zernel_helper_living_thread_of(struct pid *process);
 void zernel_helper_thread_get(struct task_struct *task);

@@ -110,10 +110,11 @@ impl Drop for Sampling {
     fn drop(&mut self) {
         self.record_reaper.end();
         // Those that still ask are nobody's any more.
-        process::take_asked(drop);
+        drop(process::ASKED.take());
         self.sampler.end();
         self.sampler.clear();
-        process::take_rung(|_| ());
+        drop(process::RUNG.take());
+        drop(process::CHANGED.take());
         self.cgroup_sync.end();
     }
 }

@@ -75,58 +75,127 @@ impl Setting {
     }
 }
 
-/// Head of the list of processes that have asked for a scan: `Arc`s turned into pointers.
-static ASKED: Atomic<usize> = Atomic::new(0);
-
-/// True if some process has asked for a scan, and nobody has taken that.
-pub(crate) fn any_asked() -> bool {
-    ASKED.load(Relaxed) != 0
+/// A list of processes, each of which is on it once, without a lock. From any context.
+///
+/// # Invariants
+///
+/// `head` is null or an `Arc` turned into a pointer, as is the `next` of each link; the list owns these
+/// references.
+pub(crate) struct List {
+    head: Atomic<usize>,
+    link: fn(&Process) -> &Link,
 }
 
-/// Hands over each process that has asked for a scan since the last call. It may ask again.
-pub(crate) fn take_asked(mut f: impl FnMut(Arc<Process>)) {
-    let mut pointer = ASKED.xchg(0, Acquire);
-    while pointer != 0 {
-        // SAFETY: The list owned a reference to each of its processes; it is ours now.
-        let process = unsafe { Arc::from_raw(pointer as *const Process) };
-        pointer = process.next.load(Relaxed);
-        // After `next` was read: from here on it may be listed again.
-        process.asked.xchg(false, Full);
-        f(process);
-    }
+/// The place of a process on a list.
+struct Link {
+    is_listed: Atomic<bool>,
+    next: Atomic<usize>,
 }
 
-/// Head of the list of processes of which some thread has rung: as [`ASKED`].
-static RUNG: Atomic<usize> = Atomic::new(0);
-
-/// True if some process has rung, and nobody has taken that.
-pub(crate) fn any_rung() -> bool {
-    RUNG.load(Relaxed) != 0
-}
-
-/// Hands over each process that has rung since the last call.
-pub(crate) fn take_rung(mut f: impl FnMut(&Process)) {
-    let mut pointer = RUNG.xchg(0, Acquire);
-    while pointer != 0 {
-        // SAFETY: As in `take_asked`.
-        let process = unsafe { Arc::from_raw(pointer as *const Process) };
-        pointer = process.rung_next.load(Relaxed);
-        // After `rung_next` was read: from here on it may be listed again.
-        process.rung.xchg(false, Full);
-        f(&process);
-    }
-}
-
-/// Puts a process on a list of which it is on none: by its link.
-fn push(process: &Arc<Process>, list: &Atomic<usize>, link: &Atomic<usize>) {
-    let pointer = Arc::into_raw(process.clone()) as usize;
-    let mut head = list.load(Relaxed);
-    loop {
-        link.store(head, Relaxed);
-        match list.cmpxchg(head, pointer, Release) {
-            Ok(_) => return,
-            Err(now) => head = now,
+impl Link {
+    const fn new() -> Self {
+        Self {
+            is_listed: Atomic::new(false),
+            next: Atomic::new(0),
         }
+    }
+}
+
+/// Processes that have asked for a scan.
+pub(crate) static ASKED: List = List::new(|process| &process.asked);
+/// Processes of which some thread has rung.
+pub(crate) static RUNG: List = List::new(|process| &process.rung);
+/// Processes that have phases now and had none, or the opposite.
+pub(crate) static CHANGED: List = List::new(|process| &process.changed);
+
+impl List {
+    const fn new(link: fn(&Process) -> &Link) -> Self {
+        // INVARIANT: It is empty.
+        Self {
+            head: Atomic::new(0),
+            link,
+        }
+    }
+
+    /// Puts a process on it, unless it is there.
+    fn push(&self, process: &Arc<Process>) {
+        let link = (self.link)(process);
+        if link.is_listed.xchg(true, Full) {
+            return;
+        }
+        // INVARIANT: One reference more.
+        let pointer = Arc::into_raw(process.clone()) as usize;
+        let mut head = self.head.load(Relaxed);
+        loop {
+            link.next.store(head, Relaxed);
+            match self.head.cmpxchg(head, pointer, Release) {
+                Ok(_) => return,
+                Err(now) => head = now,
+            }
+        }
+    }
+
+    /// True if there is any process that nobody has taken.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.head.load(Relaxed) == 0
+    }
+
+    /// Takes all of them.
+    pub(crate) fn take(&self) -> Taken {
+        Taken {
+            next: self.head.xchg(0, Acquire),
+            link: self.link,
+        }
+    }
+}
+
+/// Processes that were taken from a list. One that has come out may be listed again.
+///
+/// # Invariants
+///
+/// As [`List`].
+pub(crate) struct Taken {
+    next: usize,
+    link: fn(&Process) -> &Link,
+}
+
+impl Taken {
+    /// None.
+    pub(crate) const fn none() -> Self {
+        // INVARIANT: As for an empty list.
+        Self {
+            next: 0,
+            link: |process| &process.asked,
+        }
+    }
+
+    /// True if none is left.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.next == 0
+    }
+}
+
+impl Iterator for Taken {
+    type Item = Arc<Process>;
+
+    fn next(&mut self) -> Option<Arc<Process>> {
+        if self.next == 0 {
+            return None;
+        }
+        // SAFETY: By the type invariant; the reference is the caller's now.
+        let process = unsafe { Arc::from_raw(self.next as *const Process) };
+        let link = (self.link)(&process);
+        // INVARIANT: The next one's reference is still owned.
+        self.next = link.next.load(Relaxed);
+        // After `next` was read: from here on it may be listed again.
+        link.is_listed.xchg(false, Full);
+        Some(process)
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        self.for_each(drop);
     }
 }
 
@@ -144,15 +213,14 @@ pub(crate) struct Process {
     jobs: Arc<Kicks>,
     /// The way in which it is tracked by name, and that by the cgroups that it is in.
     setting: Atomic<u32>,
-    /// It is on the list of those that have asked for a scan, and the next one on that.
-    asked: Atomic<bool>,
-    next: Atomic<usize>,
+    /// On [`ASKED`].
+    asked: Link,
     /// The time before which it is not to be scanned again, in ns.
     spared: Atomic<u64>,
-    /// A thread has done something, or somebody else has for it: it is on the list of those that
-    /// have rung, and the next one on that.
-    rung: Atomic<bool>,
-    rung_next: Atomic<usize>,
+    /// On [`RUNG`]: a thread has done something, or somebody else has for it.
+    rung: Link,
+    /// On [`CHANGED`].
+    changed: Link,
     /// There was no memory or room for all of its threads when it came to a tracked cgroup.
     lacks: Atomic<bool>,
 }
@@ -165,11 +233,10 @@ impl Process {
                 pid,
                 jobs,
                 setting: Atomic::new(Setting::SINGLE.bits()),
-                asked: Atomic::new(false),
-                next: Atomic::new(0),
+                asked: Link::new(),
                 spared: Atomic::new(0),
-                rung: Atomic::new(false),
-                rung_next: Atomic::new(0),
+                rung: Link::new(),
+                changed: Link::new(),
                 lacks: Atomic::new(false),
             },
             account_nowait(),
@@ -193,11 +260,10 @@ impl Process {
                 pid,
                 jobs: parent.jobs.clone(),
                 setting: Atomic::new(bits),
-                asked: Atomic::new(false),
-                next: Atomic::new(0),
+                asked: Link::new(),
                 spared: Atomic::new(0),
-                rung: Atomic::new(false),
-                rung_next: Atomic::new(0),
+                rung: Link::new(),
+                changed: Link::new(),
                 lacks: Atomic::new(false),
             },
             account_nowait(),
@@ -253,15 +319,19 @@ impl Process {
 
     /// Something happens that its phases may tell: the sampler is to look. From any context.
     pub(crate) fn ring(process: &Arc<Self>) {
-        if !process.rung.xchg(true, Full) {
-            push(process, &RUNG, &process.rung_next);
-        }
+        RUNG.push(process);
+        process.jobs.sampler.kick();
+    }
+
+    /// It has phases now and had none, or the opposite: the sampler is to know. From any context.
+    pub(crate) fn change(process: &Arc<Self>) {
+        CHANGED.push(process);
         process.jobs.sampler.kick();
     }
 
     /// True if it has rung, and nobody has taken that.
     pub(crate) fn is_rung(&self) -> bool {
-        self.rung.load(Acquire)
+        self.rung.is_listed.load(Acquire)
     }
 
     /// Has the record reaper look for threads that are not tracked and should be, or for phases that
@@ -273,9 +343,7 @@ impl Process {
 
     /// As [`Self::ask_scan`], when the record reaper runs next.
     pub(crate) fn ask_scan_later(process: &Arc<Self>) {
-        if !process.asked.xchg(true, Full) {
-            push(process, &ASKED, &process.next);
-        }
+        ASKED.push(process);
     }
 
     /// It is not to be scanned again before then.

@@ -10,12 +10,39 @@ use super::{
     },
     memory::account_quietly, //
 };
-use crate::policy::phase::libraries::Libraries;
+use crate::{
+    glue::time::now_ns,
+    policy::phase::libraries::Libraries, //
+};
 use core::ptr::NonNull;
 use kernel::{
     bindings,
     prelude::*, //
 };
+
+/// A time during which the current thread runs.
+pub(crate) struct Stint {
+    began: u64,
+    delay: u64,
+}
+
+impl Stint {
+    /// One that begins.
+    pub(crate) fn new() -> Self {
+        Self {
+            began: now_ns(),
+            // SAFETY: FFI without conditions.
+            delay: unsafe { zernel_helper_run_delay() },
+        }
+    }
+
+    /// Its length so far in ns, without the time for which others had the CPU.
+    pub(crate) fn length(&self) -> u64 {
+        let now = Self::new();
+        let waited = now.delay.saturating_sub(self.delay);
+        now.began.saturating_sub(self.began).saturating_sub(waited)
+    }
+}
 
 /// `struct zernel_charge` of `rust/helpers/threads.h`.
 #[repr(C)]
@@ -25,6 +52,7 @@ struct Charge {
 }
 
 extern "C" {
+    fn zernel_helper_run_delay() -> u64;
     fn zernel_helper_thread_of(pid: *mut bindings::pid) -> *mut bindings::task_struct;
     fn zernel_helper_living_thread_of(process: *mut bindings::pid) -> *mut bindings::task_struct;
     fn zernel_helper_thread_get(task: *mut bindings::task_struct);

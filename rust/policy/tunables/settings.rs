@@ -266,7 +266,9 @@ mod tests {
     fn a_slice_of_its_own_is_in_place_of_the_levels() {
         let t = Tunables::new();
         let told = |level, own, on| {
-            let (slice, origin, why) = t.meaning().told_slice(with_slice(level, own), on, Some(Us(1024)));
+            let (slice, origin, why) =
+                t.meaning()
+                    .told_slice(with_slice(level, own), on, Some(Us(1024)));
             (slice.0, origin.source, why)
         };
         let (given, asked) = (
@@ -316,7 +318,9 @@ mod tests {
             ..Assignment::NONE
         };
         let be = Layers::default_class(Some(Level::BE)).over(Source::Tsg, Some(own));
-        let (slice, origin, why) = t.meaning().told_slice(be.effective(true), Conditions::NONE, None);
+        let (slice, origin, why) =
+            t.meaning()
+                .told_slice(be.effective(true), Conditions::NONE, None);
         assert_eq!(
             (slice, origin.source, why),
             (Us(200), Source::Level, Why::SHARED)
@@ -327,7 +331,9 @@ mod tests {
     fn switched_off_it_is_the_drivers() {
         let mut t = Tunables::new();
         t.set_enabled(false);
-        let (slice, _, why) = t.meaning().told_slice(Effective::of(Level::LC), Conditions::NONE, None);
+        let (slice, _, why) =
+            t.meaning()
+                .told_slice(Effective::of(Level::LC), Conditions::NONE, None);
         assert_eq!((slice, why), (Us(0), Why::DISABLED));
     }
 }

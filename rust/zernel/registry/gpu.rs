@@ -196,10 +196,8 @@ pub(crate) struct Gpu {
     pub(crate) backoff: Backoff,
     /// Its load.
     pub(crate) load: Load,
-    /// Its load by programs that have phases, and whether there are any on it.
+    /// Its load by programs that have phases.
     pub(crate) meters: Arc<Meters>,
-    /// See there.
-    pub(crate) metered: bool,
     /// Some TSG of it was not taken, for want of places or memory: one that is not known may be
     /// that one.
     pub(crate) turned_away: bool,

@@ -3,7 +3,6 @@
 
 use super::{
     assignments::Target,
-    gpu,
     tsg,
     Registry, //
 };
@@ -13,7 +12,6 @@ use crate::{
         self,
         meters::Meters, //
     },
-    tracking::program::Program, //
 };
 use kernel::{
     prelude::*,
@@ -42,19 +40,7 @@ impl Registry {
         }
     }
 
-    /// The first GPU from `from` on, and its meters.
-    fn meters_from(&self, from: gpu::Id) -> Option<(gpu::Id, Arc<Meters>, bool)> {
-        let (id, gpu) = self.gpu_from(from)?;
-        Some((id, gpu.meters.clone(), gpu.metered))
-    }
-
-    fn set_metered(&mut self, id: gpu::Id, metered: bool) {
-        if let Some(gpu) = self.gpus.get_mut(&id) {
-            gpu.metered = metered;
-        }
-    }
-
-    /// The compute TSGs of a process on GPUs that look at some, from `from` on: as many as there is
+    /// The compute TSGs of a process from `from` on, with the meters of their GPUs: as many as there is
     /// room for. Returns where to go on, or `None` at the end.
     fn metered_from(
         &self,
@@ -66,7 +52,7 @@ impl Registry {
         for place in found {
             let (id, tsg) = self.member_from(process, from)?;
             from = id.after();
-            let gpu = self.gpus.get(&tsg.gpu).filter(|gpu| gpu.metered);
+            let gpu = self.gpus.get(&tsg.gpu).filter(|gpu| !gpu.closing);
             if let (true, Some(gpu)) = (tsg.traits.compute, gpu) {
                 *place = Some((tsg.handle, gpu.meters.clone()));
             }
@@ -74,74 +60,57 @@ impl Registry {
         Some(from)
     }
 
-    /// Has the workers of those GPUs answer.
+    /// Has the workers of those GPUs answer whose meters are waited for.
     pub(crate) fn kick_metered(&self) {
         for (_, gpu) in self.gpus.iter() {
-            if gpu.metered {
+            if !gpu.meters.is_answered() {
                 gpu.kick();
             }
         }
     }
 }
 
-/// Calls `f` for each GPU and its meters, without locks. `f` tells whether it looks at any TSG.
-fn each_meters(mut f: impl FnMut(gpu::Id, &Arc<Meters>, bool) -> Result<bool>) -> Result {
-    let mut from = gpu::Id(0);
-    while let Some((id, meters, before)) = registry::with(|r| r.meters_from(from))? {
-        let now = f(id, &meters, before)?;
-        registry::with(|r| r.set_metered(id, now))?;
-        from = gpu::Id(id.0.saturating_add(1));
-    }
-    Ok(())
-}
-
-/// Has the GPUs look at the compute TSGs that are named before [`end_plan`] from now on, and at no
-/// others. Returns whether that is all: a GPU that has not answered yet is left out.
-///
-/// # Errors
-///
-/// `ENODEV` the module is on its way out.
-pub(crate) fn begin_plan() -> Result<bool> {
-    let mut complete = true;
-    each_meters(|_, meters, _| {
-        let metered = meters.begin_plan();
-        complete &= metered;
-        Ok(metered)
-    })?;
-    Ok(complete)
-}
-
-/// Names the compute TSGs of the program at a place.
+/// Names the compute TSGs of a program to the meters of their GPUs, which are added to those that are
+/// known. Returns how many times it took the registry, and whether that was all: a GPU that has not
+/// answered yet is left out.
 ///
 /// # Errors
 ///
 /// `ENODEV` the module is on its way out, `ENOMEM`.
-pub(crate) fn plan_program(program: &Program, place: usize) -> Result {
-    let process = Target::Process(program.key());
+pub(crate) fn name_program(
+    program: usize,
+    known: &mut KVec<Arc<Meters>>,
+    sampler: &Kick,
+) -> Result<(u64, bool)> {
+    let (mut pieces, mut complete) = (0, true);
+    for meters in known.iter() {
+        complete &= meters.begin(program);
+    }
+    let process = Target::Process(program);
     let mut from = Some(tsg::Id::FIRST);
     while let Some(at) = from {
         let mut found = [const { None }; PIECE];
         from = registry::with(|r| r.metered_from(process, at, &mut found))?;
+        pieces += 1;
         for (handle, meters) in found.iter().flatten() {
-            meters.plan(*handle, place)?;
+            if !known.iter().any(|known| Arc::ptr_eq(known, meters)) {
+                known.push(meters.clone(), GFP_KERNEL)?;
+            }
+            complete &= meters.name(program, *handle, sampler)?;
         }
     }
-    Ok(())
+    for meters in known.iter() {
+        meters.end(program);
+    }
+    known.retain(|meters| !meters.is_empty());
+    Ok((pieces, complete))
 }
 
-/// Returns the meters of GPUs that look at any.
+/// Leaves out the meters of GPUs that are gone.
 ///
 /// # Errors
 ///
-/// `ENODEV` the module is on its way out, `ENOMEM`.
-pub(crate) fn end_plan(sampler: &Kick) -> Result<KVec<Arc<Meters>>> {
-    let mut found = KVec::new();
-    each_meters(|id, meters, metered| {
-        let metered = metered && meters.end_plan(id, sampler.clone());
-        if metered {
-            found.push(meters.clone(), GFP_KERNEL)?;
-        }
-        Ok(metered)
-    })?;
-    Ok(found)
+/// `ENODEV` the module is on its way out.
+pub(crate) fn retain_present(known: &mut KVec<Arc<Meters>>) -> Result {
+    registry::with(|r| known.retain(|meters| r.gpus.get(&meters.gpu()).is_some()))
 }

@@ -3,6 +3,7 @@
 
 use crate::{
     glue::{
+        memory::account_nowait,
         provider::{
             gpu::Handle,
             Ops, //
@@ -41,29 +42,43 @@ use kernel::{
     },
 };
 
-/// A TSG that is looked at.
+/// A TSG of a program.
 struct Metered {
-    /// Place of its program.
-    program: usize,
     meter: Meter,
-    /// True if its place is not known any more.
+    /// It was not named since [`Meters::begin`].
     stale: bool,
 }
 
+/// TSGs by the keys of their programs and the provider's numbers.
+type Tsgs = RBTree<(usize, u64), Metered>;
+
 struct List {
-    tsgs: RBTree<u64, Metered>,
+    /// Those of programs that are looked at.
+    awake: Tsgs,
+    /// Those of programs that rest.
+    resting: Tsgs,
     /// The receiver of answers.
     sampler: Option<Kick>,
-    /// The GPU.
-    gpu: Option<GpuId>,
 }
 
-/// The meters of a GPU's TSGs, by the provider's numbers.
+/// The first TSG of a program behind one.
+fn next(tsgs: &Tsgs, (program, from): (usize, Option<u64>)) -> Option<u64> {
+    let from = match from {
+        Some(from) => from.checked_add(1)?,
+        None => 0,
+    };
+    let cursor = tsgs.cursor_lower_bound(&(program, from))?;
+    let (&(owner, tsg), _) = cursor.current();
+    (owner == program).then_some(tsg)
+}
+
+/// The meters of a GPU's TSGs.
 ///
-/// While a look is wanted the list is the worker's, which takes it out; otherwise it is the
-/// sampler's. So nobody holds its lock while a provider is called.
+/// While a look is wanted the TSGs that are looked at are the worker's, which takes them out;
+/// otherwise all are the sampler's. So nobody holds the lock while a provider is called.
 #[pin_data]
 pub(crate) struct Meters {
+    gpu: GpuId,
     /// The sampler waits for an answer.
     wanted: Atomic<bool>,
     /// Until when the worker is not asked again, in ns.
@@ -78,14 +93,15 @@ impl Meters {
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(crate) fn new() -> Result<Arc<Self>> {
+    pub(crate) fn new(gpu: GpuId) -> Result<Arc<Self>> {
         let list = List {
-            tsgs: RBTree::new(),
+            awake: RBTree::new(),
+            resting: RBTree::new(),
             sampler: None,
-            gpu: None,
         };
         Arc::pin_init(
             pin_init!(Self {
+                gpu,
                 wanted: Atomic::new(false),
                 rests_until: Atomic::new(0),
                 list <- new_mutex!(list),
@@ -94,63 +110,117 @@ impl Meters {
         )
     }
 
-    /// Other TSGs are to be looked at: those that are named before [`Self::end_plan`]. Returns false,
-    /// and changes nothing, if the last look is not over.
-    pub(crate) fn begin_plan(&self) -> bool {
+    /// The GPU.
+    pub(crate) fn gpu(&self) -> GpuId {
+        self.gpu
+    }
+
+    /// True if there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        let list = self.list.lock();
+        self.is_answered() && list.awake.is_empty() && list.resting.is_empty()
+    }
+
+    /// The TSGs of a program are about to be named. Returns false if the last look is not over: none
+    /// can be then.
+    pub(crate) fn begin(&self, program: usize) -> bool {
         if !self.is_answered() {
             return false;
         }
-        for (_, metered) in self.list.lock().tsgs.iter_mut() {
-            metered.stale = true;
+        let mut list = self.list.lock();
+        let mut at = (program, None);
+        while let Some(tsg) = next(&list.awake, at) {
+            if let Some(metered) = list.awake.get_mut(&(program, tsg)) {
+                metered.stale = true;
+            }
+            at.1 = Some(tsg);
         }
         true
     }
 
-    /// A TSG of the program at this place is to be looked at.
+    /// A TSG of a program is to be looked at. Returns false if it cannot be yet.
     ///
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(crate) fn plan(&self, tsg: u64, program: usize) -> Result {
-        let mut list = self.list.lock();
-        if let Some(metered) = list.tsgs.get_mut(&tsg) {
-            (metered.program, metered.stale) = (program, false);
-            return Ok(());
+    pub(crate) fn name(&self, program: usize, tsg: u64, sampler: &Kick) -> Result<bool> {
+        if !self.is_answered() {
+            return Ok(false);
         }
-        let new = Metered {
-            program,
-            meter: Meter::NEW,
-            stale: false,
-        };
-        list.tsgs.try_create_and_insert(tsg, new, GFP_KERNEL)?;
-        Ok(())
-    }
-
-    /// See [`Self::begin_plan`]. Returns whether any is looked at, on the GPU of this id.
-    pub(crate) fn end_plan(&self, gpu: GpuId, sampler: Kick) -> bool {
         let mut list = self.list.lock();
-        let mut from = Some(0);
-        while let Some(at) = from {
-            let found = list.tsgs.cursor_lower_bound(&at).map(|cursor| {
-                let (&tsg, metered) = cursor.current();
-                (tsg, metered.stale)
-            });
-            from = found.and_then(|(tsg, _)| tsg.checked_add(1));
-            if let Some((tsg, true)) = found {
-                list.tsgs.remove(&tsg);
+        list.sampler.get_or_insert_with(|| sampler.clone());
+        let key = (program, tsg);
+        if let Some(node) = list.resting.remove_node(&key) {
+            list.awake.insert(node);
+            if let Some(metered) = list.awake.get_mut(&key) {
+                // Nothing is known of the time since.
+                metered.meter.lose();
             }
         }
-        (list.sampler, list.gpu) = (Some(sampler), Some(gpu));
-        let any = list.tsgs.iter().next().is_some();
-        any
+        match list.awake.get_mut(&key) {
+            Some(metered) => metered.stale = false,
+            None => {
+                let new = Metered {
+                    meter: Meter::NEW,
+                    stale: false,
+                };
+                list.awake
+                    .try_create_and_insert(key, new, account_nowait())?;
+            }
+        }
+        Ok(true)
+    }
+
+    /// The TSGs of a program were named: there are no others.
+    pub(crate) fn end(&self, program: usize) {
+        if !self.is_answered() {
+            return;
+        }
+        let mut list = self.list.lock();
+        let mut at = (program, None);
+        while let Some(tsg) = next(&list.awake, at) {
+            let key = (program, tsg);
+            if list.awake.get(&key).is_some_and(|metered| metered.stale) {
+                list.awake.remove(&key);
+            }
+            at.1 = Some(tsg);
+        }
+        while let Some(tsg) = next(&list.resting, (program, None)) {
+            list.resting.remove(&(program, tsg));
+        }
+    }
+
+    /// A program rests.
+    pub(crate) fn rest(&self, program: usize) {
+        if !self.is_answered() {
+            return;
+        }
+        let mut list = self.list.lock();
+        while let Some(tsg) = next(&list.awake, (program, None)) {
+            if let Some(node) = list.awake.remove_node(&(program, tsg)) {
+                list.resting.insert(node);
+            }
+        }
+    }
+
+    /// A program has no phases any more. TSGs that the worker has meanwhile go with their end.
+    pub(crate) fn forget(&self, program: usize) {
+        let mut list = self.list.lock();
+        let List { awake, resting, .. } = &mut *list;
+        for tsgs in [awake, resting] {
+            while let Some(tsg) = next(tsgs, (program, None)) {
+                tsgs.remove(&(program, tsg));
+            }
+        }
     }
 
     /// The pause of the worker after a look, in times of the look.
     const PAUSE: u64 = 9;
 
-    /// Asks for a look at `now`, unless the worker has just looked for long.
+    /// Asks for a look at `now`, unless there is nothing to look at, or the worker has just looked for
+    /// long.
     pub(crate) fn want(&self, now: Ns) {
-        if self.rests_until.load(Relaxed) <= now.0 {
+        if self.rests_until.load(Relaxed) <= now.0 && !self.list.lock().awake.is_empty() {
             self.wanted.store(true, Release);
         }
     }
@@ -166,9 +236,12 @@ impl Meters {
             return;
         }
         let began = now_ns();
-        let mut tsgs = core::mem::replace(&mut self.list.lock().tsgs, RBTree::new());
-        for (&tsg, metered) in tsgs.iter_mut() {
-            match ops.tsg_load(gpu, tsg) {
+        let mut tsgs = core::mem::replace(&mut self.list.lock().awake, RBTree::new());
+        let mut cursor = tsgs.cursor_front_mut();
+        while let Some(mut at) = cursor {
+            let (&(_, tsg), metered) = at.current_mut();
+            let load = ops.tsg_load(gpu, tsg);
+            match load {
                 Ok(load) => {
                     let look = Look {
                         ran: load.ran,
@@ -179,12 +252,16 @@ impl Meters {
                 }
                 Err(_) => metered.meter.lose(),
             }
+            cursor = match load {
+                Err(ENOENT) => at.remove_current().0,
+                _ => at.move_next(),
+            };
         }
         let end = now_ns();
         let pause = end.saturating_sub(began).saturating_mul(Self::PAUSE);
         self.rests_until.store(end.saturating_add(pause), Relaxed);
         let mut list = self.list.lock();
-        list.tsgs = tsgs;
+        list.awake = tsgs;
         let sampler = list.sampler.clone();
         drop(list);
         self.wanted.store(false, Release);
@@ -194,13 +271,13 @@ impl Meters {
     }
 
     /// Adds the GPU's work for each program to that of others, if the last look is over.
-    pub(crate) fn add_to(&self, programs: &mut [Program], now: Ns) {
+    pub(crate) fn add_to(&self, programs: &mut RBTree<usize, Program>, now: Ns) {
         if !self.is_answered() {
             return;
         }
         let list = self.list.lock();
-        for (_, metered) in list.tsgs.iter() {
-            let Some(program) = programs.get_mut(metered.program) else {
+        for (&(program, _), metered) in list.awake.iter() {
+            let Some(program) = programs.get_mut(&program) else {
                 continue;
             };
             let (meter, gpu) = (&metered.meter, &mut program.gpu);
@@ -209,8 +286,8 @@ impl Meters {
             gpu.pending = gpu.pending.max(meter.pending());
             let is_busy = meter.share() > Permille(0) || meter.pending().is_some();
             let used = is_busy.then_some(now).or(meter.synced());
-            if let (Some(used), Some(gpu)) = (used, list.gpu) {
-                program.uses(gpu, used);
+            if let Some(used) = used {
+                program.uses(self.gpu, used);
             }
         }
     }

@@ -26,22 +26,22 @@ const SPARED: Ns = Ns(1_000_000_000);
 /// any process waits for that. Called by the record reaper.
 pub(crate) fn scan_asked(due: Ns) -> (Ns, bool) {
     let began = Ns(now_ns());
-    if began < due || !process::any_asked() {
-        return (due, process::any_asked());
+    if began < due || process::ASKED.is_empty() {
+        return (due, !process::ASKED.is_empty());
     }
     // The earliest end of a rest.
     let mut next: Option<Ns> = None;
-    process::take_asked(|process| {
+    for process in process::ASKED.take() {
         // Without a table there are no phases.
         let _ = rest(&process);
         let mut spared = process.spared_until();
         if spared <= began {
             if !process.setting().whole {
-                return;
+                continue;
             }
             // A process without memory or room now was counted when it was made.
             match look_once(&process, Payer::Process) {
-                Ok(true) => return,
+                Ok(true) => continue,
                 Ok(false) => {}
                 Err(_) => lacks(&process),
             }
@@ -50,9 +50,10 @@ pub(crate) fn scan_asked(due: Ns) -> (Ns, bool) {
         }
         next = Some(next.map_or(spared, |next| next.min(spared)));
         process::Process::ask_scan_later(&process);
-    });
+    }
     let end = Ns(now_ns());
     let pause = Ns(end.saturating_sub(began).0.saturating_mul(PAUSE));
     let due = end.saturating_add(pause);
-    (next.map_or(due, |next| next.max(due)), process::any_asked())
+    let waits = !process::ASKED.is_empty();
+    (next.map_or(due, |next| next.max(due)), waits)
 }

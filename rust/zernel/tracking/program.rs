@@ -85,6 +85,9 @@ pub(crate) struct Program {
     pub(crate) cursor: usize,
     /// When all its threads had been looked at the last time.
     rounded: Ns,
+    /// The population of TSGs of which its own were named to the meters of their GPUs; `None`: they
+    /// are to be named anew.
+    planned: Option<u64>,
     /// Nothing happens: nobody looks.
     rests: bool,
     /// No look for a while: the last observation is of no use.
@@ -129,6 +132,7 @@ impl Program {
             uid,
             cursor: 0,
             rounded: Ns::ZERO,
+            planned: None,
             rests: false,
             anew: true,
             restless: true,
@@ -163,14 +167,19 @@ impl Program {
         self.rests
     }
 
+    /// True if its TSGs are to be named for this population.
+    pub(crate) fn is_to_plan(&self, population: u64) -> bool {
+        self.planned != Some(population)
+    }
+
+    /// All of its TSGs were named, of this population; `None`: not all of them.
+    pub(crate) fn set_planned(&mut self, population: Option<u64>) {
+        self.planned = population;
+    }
+
     /// Its key.
     pub(crate) fn key(&self) -> usize {
         self.process.pid().key()
-    }
-
-    /// True if both are the same process.
-    pub(crate) fn is(&self, other: &Self) -> bool {
-        (self.key(), self.id) == (other.key(), other.id)
     }
 
     /// True if it is this process.
@@ -178,23 +187,15 @@ impl Program {
         core::ptr::eq(&*self.process, process)
     }
 
-    /// It has rung: it is to be looked at. Returns whether it rested.
-    pub(crate) fn wake(&mut self) -> bool {
-        let rested = core::mem::take(&mut self.rests);
-        if rested {
+    /// It has rung: it is to be looked at.
+    pub(crate) fn wake(&mut self) {
+        if core::mem::take(&mut self.rests) {
             self.anew = true;
             self.cursor = 0;
+            self.planned = None;
         }
         self.quiet = 0;
         self.restless = true;
-        rested
-    }
-
-    /// Takes the place of `old`, the same process, with its history.
-    pub(crate) fn succeed(&mut self, old: &mut Self) {
-        // It may be another one by now.
-        core::mem::swap(&mut self.uid, &mut old.uid);
-        core::mem::swap(self, old);
     }
 
     /// True if the last observations are of no use.
@@ -278,7 +279,7 @@ impl Program {
     pub(crate) fn settle(&mut self, sure: bool) {
         // A thread that has rung since this round began may have been looked at before.
         let quiet = self.quiet >= QUIET && self.due.is_none();
-        self.rests = sure && quiet && !self.process.is_rung();
+        self.rests = sure && self.planned.is_some() && quiet && !self.process.is_rung();
     }
 
     /// Judges the activity of its threads. Changes since the last time happened at `at`.

@@ -170,23 +170,16 @@ pub(crate) struct Listed {
 }
 
 impl Tracking {
-    /// Counted up when other processes have phases than before.
-    pub(crate) fn generation(&self) -> u64 {
-        self.generation
-    }
-
     /// The sampler.
     pub(crate) fn sampler(&self) -> Kick {
         self.jobs.sampler.clone()
     }
 
-    /// The first process with a key of at least `from`, and it as a program if it has phases.
-    pub(crate) fn program_from(&self, from: usize) -> Option<(usize, Option<Program>)> {
-        let cursor = self.processes.cursor_lower_bound(&from)?;
-        let (&key, entry) = cursor.current();
-        let has_phases = entry.process.setting().ml;
-        let program = has_phases.then(|| Program::new(entry.process.clone(), entry.id));
-        Some((key, program))
+    /// The number of a process if it has phases.
+    pub(crate) fn program_id(&self, process: &Process) -> Option<u64> {
+        let entry = self.processes.get(&process.pid().key())?;
+        let is = core::ptr::eq(&*entry.process, process) && process.setting().ml;
+        is.then_some(entry.id)
     }
 
     /// The observations of a program.

@@ -126,8 +126,6 @@ pub(crate) struct Tracking {
     pub(super) members: RBTree<(usize, usize), u64>,
     pub(super) processes: RBTree<usize, Entry>,
     pub(super) ids: RBTree<u64, usize>,
-    /// Counted up when other processes have phases than before.
-    pub(super) generation: u64,
     /// Tracked cgroups, by their ids.
     pub(super) groups: RBTree<u64, Group>,
     /// Their number, and the number that each user tracks.
@@ -163,7 +161,6 @@ impl Tracking {
             members: RBTree::new(),
             processes: RBTree::new(),
             ids: RBTree::new(),
-            generation: 1,
             groups: RBTree::new(),
             group_count: 0,
             trackers: RBTree::new(),
@@ -271,7 +268,7 @@ impl Tracking {
             });
         }
         if before.ml != after.ml {
-            self.generation += 1;
+            Process::change(process);
             if let Some(entry) = self.processes.get_mut(&key) {
                 entry.rests = before.ml.then_some(0);
             }
@@ -329,7 +326,9 @@ impl Tracking {
         self.ids.insert(node.into_node(id, key));
         self.changes.processes += 1;
         self.last_id = id;
-        self.generation += u64::from(process.setting().ml);
+        if process.setting().ml {
+            Process::change(process);
+        }
         Ok(())
     }
 
@@ -363,7 +362,9 @@ impl Tracking {
         if let Some(entry) = self.processes.remove(&key) {
             self.ids.remove(&entry.id);
             self.changes.processes += 1;
-            self.generation += u64::from(entry.process.setting().ml);
+            if entry.process.setting().ml {
+                Process::change(&entry.process);
+            }
         }
     }
 

@@ -119,7 +119,7 @@ fn gpu_added(provider: ArcBorrow<'_, Provider>, description: &gpu::Description<'
         return Err(EINVAL);
     }
     let id = registry::with(|r| r.reserve_gpu_id())?;
-    let meters = Meters::new()?;
+    let meters = Meters::new(id)?;
     let pass = Pass::new(id, description.handle, provider.ops.clone(), meters.clone())?;
     let worker = Arc::pin_init(Worker::new(pass), GFP_KERNEL)?;
     let bell = worker.clone();
@@ -159,7 +159,6 @@ fn gpu_added(provider: ArcBorrow<'_, Provider>, description: &gpu::Description<'
         backoff: Backoff::default(),
         load: gpu::Load::default(),
         meters,
-        metered: false,
         turned_away: false,
         told: 0,
         closing: false,

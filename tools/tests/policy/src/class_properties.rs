@@ -71,7 +71,9 @@ impl World {
         let layers = self.beneath(slot + 1);
         let effective = layers.effective(false);
         let tunables = Tunables::new();
-        let (slice, ..) = tunables.told_slice(effective, Conditions::NONE, Some(DRIVERS));
+        let (slice, ..) = tunables
+            .meaning()
+            .told_slice(effective, Conditions::NONE, Some(DRIVERS));
         Gets {
             urgency: 7 - effective.rank().number(),
             weight: effective.weight.number(),

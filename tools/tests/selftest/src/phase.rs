@@ -55,6 +55,7 @@ pub const TIMED: Suite = suite(
     "timed",
     &[
         case("sampled_beside_many", timed::beside_many),
+        case("sampled_beside_a_storm", timed::beside_a_storm),
         case("timers_at_one_instant", request::timers_at_one_instant),
         case(
             "readers_do_not_delay_a_trigger",

@@ -79,7 +79,10 @@ pub const SUITE: Suite = suite(
         case("no_holder_keeps_others_off", gate::keeps_others_off),
         case("no_holder_keeps_newcomers_off", gate::keeps_newcomers_off),
         case("no_holder_has_a_lease", gate::has_a_lease),
-        case("no_holder_comes_between_settings", gate::comes_between_settings),
+        case(
+            "no_holder_comes_between_settings",
+            gate::comes_between_settings,
+        ),
         case("preemption_fails", gate::fails),
         case("no_memory_for_the_gate", gate::no_memory),
         case("unresponsive_gpu_is_left_alone", gate::unresponsive),

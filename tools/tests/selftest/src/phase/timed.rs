@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{bail, ensure, Context as _, Result};
 use libzernel::phase::Prefetch;
-use libzernel::{Event, Phase, Timestamp, Zernel};
+use libzernel::{Event, Phase, Target, Timestamp, Tracking, Zernel};
 use testkit::harness::Skip;
 use testkit::module::unload_each;
 use zernel_train::{Agreement, Program, Step, Watch};
@@ -97,6 +97,45 @@ pub(super) fn beside_many() -> Outcome {
     })?;
     let beside = samples(&zernel, few.pid())?;
     println!("    # {alone} samples alone, {beside} beside {MANY} threads of another user");
+    ensure!(beside * 2 >= alone, "{beside} of {alone}");
+    Ok(())
+}
+
+/// A program of a user with so many children that rest, and others that come and go.
+fn storm(user: u32, children: usize) -> Result<Child> {
+    Child::spawn(move || {
+        sys::become_user(user, user, &[])?;
+        let zernel = Zernel::open()?;
+        zernel.track(&Target::current_process(), Tracking::ML_CHILDREN)?;
+        // Each ends with this one.
+        let resting = (0..children).map(|_| Child::idle(|| Ok(())));
+        let _resting = resting.collect::<Result<Vec<_>>>()?;
+        loop {
+            in_child(|| Ok(()))?;
+        }
+    })
+}
+
+/// The frequency of samples of one user's thread beside another's programs that come and go, many of
+/// which rest.
+pub(super) fn beside_a_storm() -> Outcome {
+    const MANY: usize = 800;
+    let zernel = Zernel::open()?;
+    let few = restless(BOB, 1)?;
+    wait_phases(&zernel, few.pid(), 1)?;
+    let alone = samples(&zernel, few.pid())?;
+    let many = storm(ALICE, MANY)?;
+    let is_over = || many.wait_ended(Duration::ZERO).is_ok();
+    wait_until("the many are tracked", || {
+        Ok(is_over() || zernel.stats()?.threads >= MANY as u64)
+    })?;
+    if is_over() {
+        return many.join().context("the many");
+    }
+    // They come to rest.
+    std::thread::sleep(Duration::from_millis(500));
+    let beside = samples(&zernel, few.pid())?;
+    println!("    # {alone} samples alone, {beside} beside a storm of another user's programs");
     ensure!(beside * 2 >= alone, "{beside} of {alone}");
     Ok(())
 }
