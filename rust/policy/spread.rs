@@ -16,9 +16,9 @@ pub(crate) const WINDOW_BITS: u32 = 15;
 
 /// Most timers of a window. One takes about 1,300 instructions with its interrupt; those of the end
 /// of a window and of the begin of the next one may come together.
-pub(crate) const MOST: u32 = 6;
+pub(crate) const MOST: u32 = 5;
 
-/// A cell serves every `2^CELL_BITS`th window. There is room for 24,576 timers before a cell serves
+/// A cell serves every `2^CELL_BITS`th window. There is room for 20,480 timers before a cell serves
 /// another window, 134 ms later: more than a user has slots.
 const CELL_BITS: u32 = 12;
 

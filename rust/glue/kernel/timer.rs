@@ -180,12 +180,6 @@ impl<'a, T: Timed> Locked<'a, T> {
         self.driven
     }
 
-    /// True in the callback of the timer.
-    #[cfg(zernel_core)]
-    pub(crate) fn is_expired(&self) -> bool {
-        self.again.is_some()
-    }
-
     /// Arms the timer for `at`, instead of its last time. A time in the past expires at once.
     pub(crate) fn arm(&mut self, at: u64) {
         if self.guard.at == at {

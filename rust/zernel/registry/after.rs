@@ -33,7 +33,7 @@ use kernel::{
 
 /// TSGs that a piece brings in line at most: so many that the lock is not held for long where
 /// cgroups are nested as deeply as they may be.
-pub(super) const PIECE: usize = 4;
+pub(super) const PIECE: usize = 2;
 
 /// Streams up to which the events of a piece are cheap.
 pub(super) const FEW_STREAMS: u32 = 8;

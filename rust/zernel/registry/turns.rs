@@ -50,7 +50,7 @@ fn takes_turns(tunables: &Tunables, tsg: &Tsg) -> bool {
 }
 
 /// TSGs that are looked at with the registry locked once.
-const PIECE: usize = 16;
+const PIECE: usize = 4;
 
 /// Collects what `pick` finds among the TSGs of a GPU, in the order of their handles, if they have
 /// changed since `generation`. Returns it with the generation that it is of at least: TSGs that

@@ -372,11 +372,7 @@ impl Slot {
         }
         if let Some(at) = actions.alarm.filter(|&at| at != guard.alarm) {
             guard.alarm = at;
-            // One that the timer asks for follows its last time, and so is spread as that is.
-            let at = match guard.is_expired() {
-                true => at,
-                false => self.timers.place(at, now, self.seed),
-            };
+            let at = self.timers.place(at, now, self.seed);
             guard.arm(at.0);
         }
     }

@@ -276,8 +276,9 @@ impl Pass {
         self.listening.load(Relaxed)
     }
 
-    /// Does one thing about exclusion, turns and budgets. Returns the next one.
-    fn rotate(&self) -> rotation::Next {
+    /// Does one thing about exclusion and, with `turns`, about turns and budgets. Returns the next
+    /// one.
+    fn rotate(&self, turns: bool) -> rotation::Next {
         let abilities = self.ops.abilities();
         let driver = rotation::Driver {
             ops: &self.ops,
@@ -313,6 +314,9 @@ impl Pass {
         if held.is_some() {
             // Turns stand still.
             device.set_handing_over(false);
+        }
+        if !turns {
+            return rotation::Next::Idle;
         }
         let charge = budgets.step(&driver, held);
         device.set_lc_busy(budgets.is_busy());
@@ -401,13 +405,23 @@ impl Job for Pass {
     fn run(worker: &Worker<Self>) {
         worker.meters.look(&worker.ops, worker.handle);
         worker.count_starts();
+        // Turns look at every TSG that takes them. As much time is for steps in between, so that
+        // those of one user with very many TSGs keep nobody's waiting.
+        let mut turns_at = 0;
         loop {
             let steps = worker.run_steps();
             if let Next::Wait(delay) = steps.next {
                 worker.kick_after(delay.0);
                 return;
             }
-            let at = match worker.rotate() {
+            let began = now_ns();
+            let turns = !steps.more || began >= turns_at;
+            let next = worker.rotate(turns);
+            if turns {
+                let now = now_ns();
+                turns_at = now.saturating_add(now.saturating_sub(began));
+            }
+            let at = match next {
                 rotation::Next::Again => continue,
                 rotation::Next::Wait(delay) => {
                     worker.kick_after(delay.0);

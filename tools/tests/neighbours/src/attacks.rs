@@ -13,9 +13,9 @@ mod threads;
 
 use anyhow::{Context as _, Result};
 use libzernel::sim::{Context, ContextSpec, Sim};
-use libzernel::{Level, Target, Zernel};
+use libzernel::{Level, Target};
 
-use crate::troop::Troop;
+use crate::troop::{size, Troop};
 
 /// An attack.
 pub struct Attack {
@@ -44,10 +44,10 @@ pub const ALL: &[Attack] = &[
     attack(
         "watchers-1000",
         "64 streams, 1,000 epoll watchers of one, own class set to and fro",
-        |troop| events::watched(troop, 1_000),
+        |troop| events::watched(troop, size(1_000)),
     ),
     attack("watchers-10000", "the same with 10,000 watchers", |troop| {
-        events::watched(troop, 10_000)
+        events::watched(troop, size(10_000))
     }),
     attack(
         "class-3840",
@@ -57,10 +57,10 @@ pub const ALL: &[Attack] = &[
     attack(
         "lists-1000",
         "LIST_PROCESSES and LIST_THREADS over 1,000 own threads",
-        |troop| threads::listed(troop, 1_000),
+        |troop| threads::listed(troop, size(1_000)),
     ),
     attack("lists-32768", "the same over 32,768", |troop| {
-        threads::listed(troop, 32_768)
+        threads::listed(troop, size(32_768))
     }),
     attack(
         "idle-readers",
@@ -100,19 +100,19 @@ pub const ALL: &[Attack] = &[
     attack(
         "forks",
         "tracked processes that make processes and threads",
-        forks::storm,
+        |troop| forks::storm(troop, Zernel::Used),
     ),
     attack("lists", "lists of everything", threads::everything),
     attack("unread", "64 streams that nobody reads", events::unread),
     attack(
         "memory",
         "streams and tracked forks in a cgroup at its memory limit",
-        groups::full,
+        |troop| groups::full(troop, Zernel::Used),
     ),
     attack(
         "cgroups",
         "64 TSGs moved between cgroups that come and go",
-        groups::moved,
+        |troop| groups::moved(troop, Zernel::Used),
     ),
     attack(
         "faults",
@@ -126,6 +126,46 @@ pub const ALL: &[Attack] = &[
     ),
     attack("all", "all of these together", together),
 ];
+
+/// Some of these without zernel: the loss that the kernel itself makes possible.
+pub const BARE: &[Attack] = &[
+    attack(
+        "bare-forks",
+        "processes that make processes and threads, without zernel",
+        |troop| forks::storm(troop, Zernel::Unused),
+    ),
+    attack(
+        "bare-memory",
+        "a cgroup at its memory limit, without zernel",
+        |troop| groups::full(troop, Zernel::Unused),
+    ),
+    attack(
+        "bare-cgroups",
+        "a process moved between cgroups that come and go, without zernel",
+        |troop| groups::moved(troop, Zernel::Unused),
+    ),
+];
+
+/// Use of zernel by an attack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Zernel {
+    /// As much as there can be.
+    Used,
+    /// None.
+    Unused,
+}
+
+/// Every row but that without an attack.
+pub fn every() -> impl Iterator<Item = &'static Attack> {
+    ALL.iter().chain(BARE)
+}
+
+/// The attack of this name.
+pub fn named(name: &str) -> Result<&'static Attack> {
+    let mut all = every();
+    all.find(|attack| attack.name == name)
+        .with_context(|| format!("there is no attack {name}; `list` prints them"))
+}
 
 /// All the others, of as many users.
 fn together(troop: &mut Troop) -> Result<()> {
@@ -146,7 +186,7 @@ fn contexts(sim: &Sim, count: usize) -> Result<Vec<Context>> {
 
 /// Gives a target a class and takes it away, for ever. Who does so is a member of the group that may
 /// raise: any other tenant can only lower, a thousand times or so for each target.
-fn set_to_and_fro(zernel: &Zernel, target: &Target) -> Result<()> {
+fn set_to_and_fro(zernel: &libzernel::Zernel, target: &Target) -> Result<()> {
     loop {
         zernel.set_class(target, Level::BE)?;
         zernel.clear_class(target)?;

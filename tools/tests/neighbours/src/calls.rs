@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use libzernel::class::Attributes;
 use libzernel::request::{Begin, Slots};
-use libzernel::sim::{ContextSpec, Sim};
-use libzernel::{Level, Target, Tracking, Weight, Zernel};
+use libzernel::sim::{ContextSpec, Item, Sim};
+use libzernel::{Level, Target, Timestamp, Tracking, Weight, Zernel};
 use serde::{Deserialize, Serialize};
 use testkit::child::Child;
 use testkit::sys;
@@ -23,8 +23,11 @@ use crate::ground;
 /// Time from one round of calls to the next.
 const PAUSE: Duration = Duration::from_millis(5);
 
+/// Work of the request without a holder, on the GPU.
+const WORK: Duration = Duration::from_micros(10);
+
 /// The times of the calls, and their failures.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct Calls {
     /// By name.
     pub times: BTreeMap<String, Summary>,
@@ -33,12 +36,20 @@ pub struct Calls {
 }
 
 impl Calls {
-    /// Failures that `alone` has not.
-    pub fn failed_beyond(&self, alone: &Self) -> u64 {
-        let new = self.failed.iter();
-        new.filter(|(what, _)| !alone.failed.contains_key(*what))
-            .map(|(_, count)| count)
-            .sum()
+    /// Number of failures that `alone` has not.
+    pub fn failed_beyond(&self, alone: Option<&Self>) -> u64 {
+        self.new_failures(alone).map(|(_, count)| count).sum()
+    }
+
+    /// The same by name and errno.
+    pub fn new_failures<'a>(
+        &'a self,
+        alone: Option<&'a Self>,
+    ) -> impl Iterator<Item = (&'a str, u64)> {
+        let known = move |what: &str| alone.is_some_and(|alone| alone.failed.contains_key(what));
+        let all = self.failed.iter();
+        all.filter(move |(what, _)| !known(what))
+            .map(|(what, count)| (what.as_str(), *count))
     }
 }
 
@@ -63,13 +74,22 @@ type Call<'a> = (&'static str, Box<dyn FnMut() -> libzernel::Result<()> + 'a>);
 fn call(length: Duration) -> Result<Calls> {
     let zernel = Zernel::open()?;
     let sim = Sim::open()?;
-    let _context = sim.create_context(&ContextSpec::compute("calls"))?;
     let me = Target::current_process();
-    let own = zernel.tsgs_of(&me).next().context("no TSG is listed")??;
-    let slots = Slots::map(&zernel, 0..1)?;
+    // The only TSG so far.
+    let urgent = sim.create_context(&ContextSpec::compute("urgent"))?;
+    let first = zernel.tsgs_of(&me).next().context("no TSG is listed")??;
+    zernel.set_class(&Target::Tsg(first.id), Level::LC)?;
+    let _context = sim.create_context(&ContextSpec::compute("calls"))?;
+    let mut others = zernel.tsgs_of(&me).filter_map(libzernel::Result::ok);
+    let own = others
+        .find(|tsg| tsg.id != first.id)
+        .context("a TSG is not listed")?;
+    let slots = Slots::map(&zernel, 0..2)?;
     let slot = slots.slot(0).context("no slot")?;
+    let bare = slots.slot(1).context("no slot")?;
+    let work = [Item::work(WORK)];
     let mut weight = 0;
-    let calls: [Call<'_>; 9] = [
+    let calls: [Call<'_>; 10] = [
         ("class get", Box::new(|| zernel.class(&me).map(drop))),
         (
             "class set",
@@ -104,6 +124,16 @@ fn call(length: Duration) -> Result<Calls> {
                 let begun = slot.begin(&Begin::new(own.id).expected(Duration::from_millis(1)))?;
                 slot.ready(begun.number);
                 slot.done_call(begun.number)
+            }),
+        ),
+        (
+            "no holder",
+            Box::new(|| {
+                let begun = bare.begin(&Begin::new(first.id).without_holder())?;
+                bare.ready_call(begun.number)?;
+                let sent = urgent.submit(0, &work)?;
+                urgent.wait(0, sent.last_seq, Timestamp::now() + testkit::SOON)?;
+                bare.done_call(begun.number)
             }),
         ),
     ];

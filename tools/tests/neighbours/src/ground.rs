@@ -42,9 +42,13 @@ pub fn prepare(parameters: &str) -> Result<()> {
     fs::write("/sys/class/misc/zernel/lc_gid", LC_GROUP.to_string())?;
     // Where there is such a controller. Tenants' cgroups have no other use for it.
     let _ = fs::write("/sys/fs/cgroup/cgroup.subtree_control", "+memory");
+    // The console takes a millisecond of a line, in which nothing else runs.
+    fs::write("/proc/sys/kernel/printk", "1")?;
     fs::create_dir_all(FOLDER)?;
     std::os::unix::fs::chown(FOLDER, Some(ALICE), Some(ALICE))?;
     sys::become_subreaper()?;
+    // Tenants start as others do.
+    sys::set_policy(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK)?;
     Ok(())
 }
 

@@ -3,6 +3,7 @@
 //! the other, and the kernel's meter is read after each.
 
 use std::fs;
+use std::path::PathBuf;
 use std::sync::atomic::AtomicU32;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -15,6 +16,7 @@ use libzernel::{EventStream, Level, Target, Timestamp, Tracking, Weight, Zernel}
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::process::{setrlimit, Resource, Rlimit};
 use serde::{Deserialize, Serialize};
+use testkit::child::Child;
 use testkit::{sys, wait_until};
 use zernel_report::figures::Table;
 
@@ -28,7 +30,10 @@ const MOST_SPINNING: u64 = 20_000;
 const MOST_SLEEPING: u64 = 200_000;
 
 /// Holds of a call that are told.
-const TOLD: usize = 4;
+const TOLD: usize = 6;
+
+/// Time in which the kernel frees what calls before have let go.
+const SETTLES: Duration = Duration::from_millis(400);
 
 /// The word that threads wait for.
 static WORD: AtomicU32 = AtomicU32::new(0);
@@ -42,6 +47,15 @@ struct Row {
     holds: Vec<Hold>,
 }
 
+impl Row {
+    /// Says how far it is.
+    fn tell(&self) {
+        let longest = self.holds.first();
+        let (ns, place) = longest.map_or((0, "none"), |hold| (hold.ns, &hold.place));
+        eprintln!("{}: {ns}: {place}", self.call);
+    }
+}
+
 /// Measures and prints.
 pub fn run(options: &Holds) -> Result<()> {
     ground::prepare(&options.load)?;
@@ -50,18 +64,16 @@ pub fn run(options: &Holds) -> Result<()> {
         zernel: Zernel::open()?,
         rows: Vec::new(),
         share: options.share,
+        json: options.json.clone(),
     };
     unlimit()?;
+    if bench.meter == Meter::Locks {
+        println!("{}", readers(&bench.zernel)?);
+    }
     bench.gpu()?;
     bench.requests()?;
     bench.threads()?;
-    print!("{}", bench.table());
-    if bench.meter == Meter::Locks {
-        print!("\n{}", readers(&bench.zernel)?);
-    }
-    if let Some(path) = &options.json {
-        fs::write(path, serde_json::to_vec_pretty(&bench.rows)?)?;
-    }
+    println!("{}", bench.table(&bench.rows));
     Ok(())
 }
 
@@ -81,6 +93,8 @@ struct Bench {
     rows: Vec<Row>,
     /// Share of the full sizes.
     share: f64,
+    /// File of the rows.
+    json: Option<PathBuf>,
 }
 
 impl Bench {
@@ -96,18 +110,22 @@ impl Bench {
         let done = run(&self.zernel).with_context(|| call.to_owned())?;
         let ns = begin.elapsed().as_nanos() as u64;
         self.settle()?;
-        let mut holds = self.meter.read()?;
-        holds.truncate(TOLD);
-        self.rows.push(Row {
+        let holds = self.meter.read()?;
+        let row = Row {
             call: call.to_owned(),
             ns,
             holds,
-        });
+        };
+        row.tell();
+        self.rows.push(row);
+        if let Some(path) = &self.json {
+            fs::write(path, serde_json::to_vec_pretty(&self.rows)?)?;
+        }
         Ok(done)
     }
 
     fn settle(&self) -> Result<()> {
-        sleep(Duration::from_millis(50));
+        sleep(SETTLES);
         wait_until("everything is set", || {
             let mut gpus = self.zernel.gpus();
             Ok(gpus.all(|gpu| gpu.is_ok_and(|gpu| gpu.pending == 0)))
@@ -204,10 +222,12 @@ impl Bench {
 
     fn threads(&mut self) -> Result<()> {
         let me = Target::current_process();
+        // Of its own process, as this one's threads are tracked with it.
+        let child = Child::idle(|| Ok(()))?;
+        let one = Target::Thread(child.pid());
         for _ in 1..self.size(32_768) {
             sys::spawn_waiter(&WORD)?;
         }
-        let one = Target::current_thread();
         self.call("TRACK of a process", |z| Ok(z.track(&me, Tracking::ML)?))?;
         self.call("LIST_PROCESSES", |z| Ok(z.processes().count()))?;
         self.call("LIST_THREADS", |z| Ok(z.threads().count()))?;
@@ -217,10 +237,10 @@ impl Bench {
         Ok(())
     }
 
-    fn table(&self) -> String {
+    fn table(&self, rows: &[Row]) -> String {
         let mut table = Table::new(["call", "its time", "longest", "bound", "place"], 1..3);
-        for row in &self.rows {
-            for (at, hold) in row.holds.iter().enumerate() {
+        for row in rows {
+            for (at, hold) in row.holds.iter().take(TOLD).enumerate() {
                 let bound = match self.meter {
                     Meter::Sections => MOST_SPINNING,
                     Meter::Locks => MOST_SLEEPING,

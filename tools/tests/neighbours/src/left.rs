@@ -9,7 +9,10 @@ use libzernel::{Stats, Zernel};
 use serde::{Deserialize, Serialize};
 
 /// Longest time until everything is given back.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Time in which memory comes back that readers may still see.
+const GRACE: Duration = Duration::from_millis(500);
 
 /// The objects and the memory at one time.
 #[derive(Debug, Clone, Copy)]
@@ -19,7 +22,7 @@ pub struct Stock {
 }
 
 /// The remains.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct Left {
     /// Time until the module counted as many objects as before, in milliseconds.
     pub after_ms: u64,
@@ -30,8 +33,9 @@ pub struct Left {
 }
 
 impl Stock {
-    /// Takes stock.
+    /// Takes stock, once the consequences of what was before are over.
     pub fn take() -> Result<Self> {
+        std::thread::sleep(GRACE);
         Ok(Self {
             stats: Zernel::open()?.stats()?,
             bytes: memory()?,
@@ -50,8 +54,7 @@ impl Stock {
             std::thread::sleep(Duration::from_millis(1));
         };
         let after_ms = since.elapsed().as_millis() as u64;
-        // Grace periods.
-        std::thread::sleep(Duration::from_millis(500));
+        std::thread::sleep(GRACE);
         Ok(Left {
             after_ms,
             objects,

@@ -4,6 +4,7 @@
 
 mod attacks;
 mod calls;
+mod check;
 mod compare;
 mod ground;
 mod holds;
@@ -31,9 +32,25 @@ struct Options {
 #[derive(Subcommand)]
 enum Action {
     /// Print the attacks.
-    List,
-    /// Run the victim without an attack and under each, and print the table.
+    List {
+        /// Their names alone.
+        #[arg(long)]
+        names: bool,
+    },
+    /// Run the victim beside one attack, and print its row. One attack for each boot of the guest:
+    /// none finds what another has left.
     Run(Run),
+    /// Print the rows of a folder as one table.
+    Table {
+        /// Folder with the rows, each a JSON file with the name of its attack.
+        folder: PathBuf,
+    },
+    /// Run small attacks and judge their outcomes: whether calls fail and everything is given back.
+    Check {
+        /// Parameters of the software GPU, which is loaded with zernel.
+        #[arg(long, default_value = "")]
+        load: String,
+    },
     /// Make calls one after the other beside as much of everything as there can be, and print the
     /// longest holds: of sections without interrupts or preemption, or of locks, as the kernel has
     /// a meter for.
@@ -43,17 +60,16 @@ enum Action {
 /// Options of `run`.
 #[derive(Args)]
 struct Run {
-    /// Only the attacks whose name contains this; may be given several times.
-    #[arg(long, value_name = "PATTERN")]
-    only: Vec<String>,
-    /// Seconds of workload B1 under each attack.
+    /// Name of the attack, or `none`.
+    attack: String,
+    /// Seconds of workload B1.
     #[arg(long, default_value_t = 2.0)]
     seconds: f64,
-    /// Seconds of the other calls under each attack.
+    /// Seconds of the other calls.
     #[arg(long, default_value_t = 1.0)]
     calls: f64,
-    /// Write the rows as JSON to this file, too.
-    #[arg(long, value_name = "FILE")]
+    /// Write the row to this folder as JSON, at once and after each part.
+    #[arg(long, value_name = "FOLDER")]
     json: Option<PathBuf>,
     /// Parameters of the software GPU, which is loaded with zernel.
     #[arg(long, default_value = "")]
@@ -76,8 +92,10 @@ struct Holds {
 
 fn main() -> ExitCode {
     let done = match Options::parse().action {
-        Action::List => list(),
+        Action::List { names } => list(names),
         Action::Run(options) => compare::run(&options),
+        Action::Table { folder } => table::print(&folder),
+        Action::Check { load } => check::run(&load),
         Action::Holds(options) => holds::run(&options),
     };
     match done {
@@ -89,9 +107,12 @@ fn main() -> ExitCode {
     }
 }
 
-fn list() -> Result<()> {
-    for attack in attacks::ALL {
-        println!("{:18} {}", attack.name, attack.about);
+fn list(names: bool) -> Result<()> {
+    for attack in attacks::every() {
+        match names {
+            true => println!("{}", attack.name),
+            false => println!("{:18} {}", attack.name, attack.about),
+        }
     }
     Ok(())
 }

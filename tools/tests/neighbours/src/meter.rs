@@ -77,16 +77,32 @@ impl Meter {
     }
 }
 
-/// All classes of locks that are taken, other than those of RCU, which are none.
+/// All classes of locks that are taken.
 pub fn all_locks() -> Result<Vec<Hold>> {
     let mut all = locks(&fs::read_to_string(LOCK_STAT)?);
-    all.retain(|hold| !hold.place.starts_with("rcu_"));
+    all.retain(|hold| is_lock(&hold.place));
     Ok(all)
 }
 
-/// A lock of the modules: classes are named, or have the file and line that made them.
+/// False for what lockdep only treats like a lock: sections of RCU, flushes of work, and places at
+/// which memory may be waited for.
+fn is_lock(name: &str) -> bool {
+    const OTHERS: [&str; 5] = [
+        "rcu_",
+        "(wq_completion)",
+        "(work_completion)",
+        "fs_reclaim",
+        "mmu_notifier_invalidate_range_start",
+    ];
+    !OTHERS.iter().any(|other| name.starts_with(other))
+}
+
+/// A lock of the modules: classes are named, or have the file and line that made them, or the name
+/// of a static.
 fn is_own(name: &str) -> bool {
-    name.contains("zernel") || name.contains("rust/sim/")
+    let is_static = |c: char| c.is_ascii_uppercase() || c == '_';
+    let is_global = name.len() > 2 && name.chars().all(is_static);
+    is_lock(name) && (is_global || name.contains("zernel") || name.contains("rust/sim/"))
 }
 
 fn trace(file: &str, value: &str) -> Result<()> {
@@ -120,22 +136,26 @@ fn function(symbol: &str) -> String {
         return name.to_owned();
     };
     let (mut path, mut rest) = (Vec::new(), mangled);
-    while let Some(at) = rest.find(|c: char| c.is_ascii_digit()) {
-        rest = &rest[at..];
-        let digits = rest
-            .find(|c: char| !c.is_ascii_digit())
-            .unwrap_or(rest.len());
-        let length: usize = rest[..digits].parse().unwrap_or(0);
-        rest = &rest[digits..];
-        let part = rest.strip_prefix('_').unwrap_or(rest);
-        match part.get(..length) {
-            Some(part) if length > 0 => {
-                path.push(part);
-                let skip = rest.len().min(length + usize::from(rest.starts_with('_')));
-                rest = &rest[skip..];
-            }
-            _ => {}
+    while let Some(tag) = rest.chars().next() {
+        if !tag.is_ascii_digit() {
+            // These are followed by a number up to a `_`: a part that was there before, and one of
+            // several of a name.
+            let skip = match tag {
+                'B' | 's' => rest.find('_').map_or(rest.len(), |at| at + 1),
+                _ => tag.len_utf8(),
+            };
+            rest = &rest[skip..];
+            continue;
         }
+        let digits = rest.find(|c: char| !c.is_ascii_digit());
+        let (length, name) = rest.split_at(digits.unwrap_or(rest.len()));
+        let length = length.parse().unwrap_or(0);
+        let name = name.strip_prefix('_').unwrap_or(name);
+        let Some(part) = name.get(..length).filter(|part| !part.is_empty()) else {
+            break;
+        };
+        path.push(part);
+        rest = &name[length..];
     }
     path[path.len().saturating_sub(3)..].join("::")
 }
@@ -183,6 +203,8 @@ mod tests {
             "rust_helper_spin_lock … rust_helper_spin_unlock in zernel_helper_waiters_any";
         assert_eq!(section(text), expected);
         assert_eq!(section(""), "?");
+        let symbol = "_RNvMNtNtCsiHo09XeB4a3_6zernel6worker8rotationNtB2_8Rotation4step+0x1/0x2";
+        assert_eq!(function(symbol), "rotation::Rotation::step");
     }
 
     #[test]
@@ -203,5 +225,7 @@ mod tests {
         assert_eq!(all[0], registry);
         assert_eq!(all.len(), 2);
         assert!(is_own(&all[0].place) && !is_own(&all[1].place));
+        assert!(is_own("REGISTRY"));
+        assert!(!is_own("(wq_completion)zernel"));
     }
 }

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The tenants of an attack: processes that make ready, begin at one time, and are killed.
 
+use std::cell::Cell;
+use std::fs;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{bail, ensure, Result};
@@ -9,11 +12,27 @@ use rustix::event::{eventfd, EventfdFlags};
 use rustix::io::{read, write, Errno};
 use testkit::child::Child;
 use testkit::group::Group;
+use testkit::wait_until;
 
 use crate::ground;
 
 /// Longest time that a tenant makes ready.
 const PATIENCE: Duration = Duration::from_secs(600);
+
+thread_local! {
+    /// Share of the full sizes of attacks.
+    static SHARE: Cell<f64> = const { Cell::new(1.0) };
+}
+
+/// Has attacks be smaller.
+pub fn set_share(share: f64) {
+    SHARE.set(share);
+}
+
+/// A number of objects of an attack, of which there are so many in full.
+pub fn size(full: usize) -> usize {
+    ((full as f64 * SHARE.get()) as usize).max(1)
+}
 
 /// Start of an attack, as a tenant sees it.
 pub struct Stage {
@@ -133,8 +152,24 @@ impl Troop {
         }
         testkit::sys::end_all();
         for group in self.groups.drain(..) {
+            // A process that was just killed may be in one for a moment more.
+            wait_until("a tenant's cgroups are removed", || {
+                Ok(remove_below(group.path()).is_ok())
+            })?;
             group.remove()?;
         }
         ended
     }
+}
+
+/// Removes the cgroups that a tenant has made in its own.
+fn remove_below(group: &Path) -> std::io::Result<()> {
+    for entry in fs::read_dir(group)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            remove_below(&entry.path())?;
+            fs::remove_dir(entry.path())?;
+        }
+    }
+    Ok(())
 }

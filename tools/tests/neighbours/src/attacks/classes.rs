@@ -6,7 +6,7 @@ use libzernel::sim::Sim;
 use libzernel::{Level, Target, Zernel};
 
 use super::{contexts, set_to_and_fro};
-use crate::troop::Troop;
+use crate::troop::{size, Troop};
 
 /// Users whose TSGs are in one cgroup, as the subordinate users of a container are.
 const USERS: usize = 4;
@@ -30,7 +30,7 @@ pub fn of_cgroup(troop: &mut Troop) -> Result<()> {
             || Ok(std::fs::write(procs, "0")?),
             |stage| {
                 let sim = Sim::open()?;
-                let _contexts = contexts(&sim, CONTEXTS)?;
+                let _contexts = contexts(&sim, size(CONTEXTS))?;
                 stage.wait()?;
                 loop {
                     std::thread::sleep(testkit::SOON);

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 //! A tenant whose TSG's driver calls fail, over and over.
+//!
+//! `EAGAIN` is not among their answers: by it a driver says that the GPU sleeps, which a tenant
+//! cannot bring about.
 
 use std::time::Duration;
 
@@ -12,12 +15,12 @@ use testkit::passing;
 use super::{contexts, set_to_and_fro};
 use crate::troop::Troop;
 
-/// Every setting of one TSG fails, for now or for good, while its owner sets its class to and fro.
+/// Every setting of one TSG fails, by its value or by the driver, while its owner sets its class to and fro.
 /// That it fails is for root to arrange here; a broken channel does the same on a real GPU.
 pub fn failing(troop: &mut Troop) -> Result<()> {
     let user = troop.user();
     for (operation, errno) in [
-        (Operation::SetTimeslice, Errno::AGAIN),
+        (Operation::SetTimeslice, Errno::INVAL),
         (Operation::SetInterleave, Errno::IO),
     ] {
         let (here, there) = passing::pair()?;

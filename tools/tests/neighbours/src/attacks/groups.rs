@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use libzernel::sim::Sim;
-use libzernel::{EventStream, Level, Target, Tracking, Zernel};
+use libzernel::{EventStream, Level, Target, Tracking};
 use testkit::sys;
 
-use super::contexts;
-use crate::troop::Troop;
+use super::{contexts, Zernel};
+use crate::troop::{size, Troop};
 
 /// TSGs of the process that moves.
 const TSGS: usize = 64;
@@ -20,8 +20,8 @@ const TSGS: usize = 64;
 const LIMIT: u64 = 24 << 20;
 
 /// A process with many TSGs moves between cgroups with classes, which are made and removed, and
-/// are tracked.
-pub fn moved(troop: &mut Troop) -> Result<()> {
+/// are tracked. Or a process without any of that, between others.
+pub fn moved(troop: &mut Troop, with: Zernel) -> Result<()> {
     let user = troop.user();
     let path = troop.group(user, "moved")?.path().to_owned();
     // The common ancestor of all cgroups that it moves between is its own.
@@ -31,18 +31,21 @@ pub fn moved(troop: &mut Troop) -> Result<()> {
         user,
         || Ok(fs::write(&procs, "0")?),
         |stage| {
-            let (zernel, sim) = (Zernel::open()?, Sim::open()?);
-            let _contexts = contexts(&sim, TSGS)?;
+            let (zernel, sim) = (libzernel::Zernel::open()?, Sim::open()?);
+            let count = if with == Zernel::Used { size(TSGS) } else { 0 };
+            let _contexts = contexts(&sim, count)?;
             stage.wait()?;
             for number in 0u64.. {
                 let place = path.join(number.to_string());
                 fs::create_dir(&place)?;
-                let target = Target::cgroup(&place)?;
-                zernel.set_class(&target, Level::BE)?;
-                zernel.track(&target, Tracking::PLAIN)?;
+                if with == Zernel::Used {
+                    let target = Target::cgroup(&place)?;
+                    // Quotas end some of it: what counts is given back a little later.
+                    let _ = zernel.set_class(&target, Level::BE);
+                    let _ = zernel.track(&target, Tracking::PLAIN);
+                }
                 fs::write(place.join("cgroup.procs"), "0")?;
                 fs::write(&procs, "0")?;
-                drop(target);
                 fs::remove_dir(&place)?;
             }
             Ok(())
@@ -61,8 +64,8 @@ fn own(place: &Path, user: u32) -> Result<PathBuf> {
 }
 
 /// Processes at the limit of their cgroup's memory, which are killed now and then, make streams
-/// with room for many events and track their threads.
-pub fn full(troop: &mut Troop) -> Result<()> {
+/// with room for many events and track their threads. Or they only take memory.
+pub fn full(troop: &mut Troop, with: Zernel) -> Result<()> {
     let user = troop.user();
     let path = troop.group(user, "full")?.path().to_owned();
     fs::write(path.join("cgroup.subtree_control"), "+memory").context("limit memory")?;
@@ -78,7 +81,10 @@ pub fn full(troop: &mut Troop) -> Result<()> {
             loop {
                 if sys::fork()?.is_none() {
                     // Each failure is one of the many that there can be.
-                    let _ = fill(&procs);
+                    let _ = match with {
+                        Zernel::Used => fill(&procs),
+                        Zernel::Unused => take_memory(&procs),
+                    };
                     sys::exit(0);
                 }
                 rustix::process::wait(rustix::process::WaitOptions::empty())?;
@@ -87,15 +93,28 @@ pub fn full(troop: &mut Troop) -> Result<()> {
     )
 }
 
+fn take_memory(procs: &Path) -> Result<()> {
+    const PIECE: usize = 1 << 20;
+    fs::write(procs, "0")?;
+    let mut taken = Vec::new();
+    loop {
+        taken.push(vec![1u8; PIECE]);
+        if sys::fork()?.is_none() {
+            sys::exit(0);
+        }
+        rustix::process::wait(rustix::process::WaitOptions::NOHANG)?;
+    }
+}
+
 fn fill(procs: &Path) -> Result<()> {
     fs::write(procs, "0")?;
-    let zernel = Zernel::open()?;
+    let zernel = libzernel::Zernel::open()?;
     let me = Target::current_process();
     zernel.track(&me, Tracking::ML_CHILDREN)?;
     let wanted = libzernel::event::Wanted::all().keep(65_536);
     let mut streams = Vec::new();
     loop {
-        match EventStream::open_at(Zernel::PATH, &wanted) {
+        match EventStream::open_at(libzernel::Zernel::PATH, &wanted) {
             Ok(stream) => streams.push(stream),
             Err(_) => drop(streams.pop()),
         }

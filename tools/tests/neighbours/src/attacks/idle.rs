@@ -63,9 +63,12 @@ fn beside_busy(troop: &mut Troop, call: fn(&Stage) -> Result<()>) -> Result<()> 
     for _ in 0..BUSY {
         troop.tenant(user, |stage| {
             stage.wait()?;
-            loop {
-                std::hint::spin_loop();
+            // Without `pause`, at which an emulator that counts instructions stops each time: a
+            // second of it would take minutes.
+            for number in 0u64.. {
+                std::hint::black_box(number);
             }
+            Ok(())
         })?;
     }
     Ok(())

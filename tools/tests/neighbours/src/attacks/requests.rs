@@ -8,10 +8,10 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use libzernel::request::{Begin, Slot, Slots};
 use libzernel::sim::{Context, Sim};
-use libzernel::{tsg, Target, Timestamp, Zernel};
+use libzernel::{tsg, Level, Target, Timestamp, Zernel};
 
 use super::contexts;
-use crate::troop::Troop;
+use crate::troop::{size, Troop};
 
 /// Slots of all pages that a user can have.
 const SLOTS: u32 = 256 * 64;
@@ -53,9 +53,10 @@ pub fn timers(troop: &mut Troop) -> Result<()> {
         let program = Program::new()?;
         let most = program.zernel.info()?.slots_max;
         let mut files = Vec::new();
-        for first in (0..SLOTS).step_by(most as usize) {
+        let count = size(SLOTS as usize) as u32;
+        for first in (0..count).step_by(most as usize) {
             let zernel = Zernel::open()?;
-            let slots = Slots::map(&zernel, 0..most.min(SLOTS - first))?;
+            let slots = Slots::map(&zernel, 0..most.min(count - first))?;
             files.push((zernel, slots));
         }
         stage.wait()?;
@@ -88,12 +89,16 @@ pub fn keys(troop: &mut Troop) -> Result<()> {
     Ok(())
 }
 
-/// Requests at full rate, with a holder and without one, each by a process of its own.
+/// Requests at full rate, with a holder and without one, each by a process of its own. One without
+/// needs a class above the default: the least of those, which is below the victim's.
 pub fn rate(troop: &mut Troop) -> Result<()> {
     let user = troop.user();
     for holder in [true, false] {
-        troop.tenant(user, move |stage| {
+        troop.member(user, move |stage| {
             let program = Program::new()?;
+            let level = Level::new(Level::UNCLASSED_RANK.number() - 1).context("no such level")?;
+            let class = Target::current_process();
+            program.zernel.set_class(&class, level)?;
             let numbers: Range<u32> = 0..64;
             let slots = Slots::map(&program.zernel, numbers)?;
             let begin = Begin::new(program.tsg).expected(Duration::from_micros(1));
