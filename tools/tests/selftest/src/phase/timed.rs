@@ -10,6 +10,7 @@ use std::time::Duration;
 use anyhow::{bail, ensure, Context as _, Result};
 use libzernel::phase::Prefetch;
 use libzernel::{Event, Phase, Target, Timestamp, Tracking, Zernel};
+use rustix::process::{wait, WaitOptions};
 use testkit::harness::Skip;
 use testkit::module::unload_each;
 use zernel_train::{Agreement, Program, Step, Watch};
@@ -103,15 +104,22 @@ pub(super) fn beside_many() -> Outcome {
 
 /// A program of a user with so many children that rest, and others that come and go.
 fn storm(user: u32, children: usize) -> Result<Child> {
-    Child::spawn(move || {
+    Child::session(move || {
         sys::become_user(user, user, &[])?;
         let zernel = Zernel::open()?;
         zernel.track(&Target::current_process(), Tracking::ML_CHILDREN)?;
-        // Each ends with this one.
-        let resting = (0..children).map(|_| Child::idle(|| Ok(())));
-        let _resting = resting.collect::<Result<Vec<_>>>()?;
+        for _ in 0..children {
+            if sys::fork()?.is_none() {
+                loop {
+                    std::thread::sleep(LONG);
+                }
+            }
+        }
         loop {
-            in_child(|| Ok(()))?;
+            if sys::fork()?.is_none() {
+                sys::exit(0);
+            }
+            wait(WaitOptions::empty())?;
         }
     })
 }
@@ -119,7 +127,7 @@ fn storm(user: u32, children: usize) -> Result<Child> {
 /// The frequency of samples of one user's thread beside another's programs that come and go, many of
 /// which rest.
 pub(super) fn beside_a_storm() -> Outcome {
-    const MANY: usize = 800;
+    const MANY: usize = 1_000;
     let zernel = Zernel::open()?;
     let few = restless(BOB, 1)?;
     wait_phases(&zernel, few.pid(), 1)?;
