@@ -292,3 +292,90 @@ impl Meters {
         }
     }
 }
+
+#[cfg(zernel_kunit)]
+#[kernel::macros::kunit_tests(zernel_meters)]
+mod tests {
+    use super::*;
+    use crate::glue::work::{
+        Job,
+        Worker, //
+    };
+
+    struct Nobody;
+
+    impl Job for Nobody {
+        fn run(_: &Worker<Self>) {}
+    }
+
+    fn sampler() -> Result<Kick> {
+        Ok(Arc::pin_init(Worker::new(Nobody), GFP_KERNEL)?.into())
+    }
+
+    fn name(meters: &Meters, program: usize, tsgs: &[u64], sampler: &Kick) -> Result {
+        assert!(meters.begin(program));
+        for &tsg in tsgs {
+            assert!(meters.name(program, tsg, sampler)?);
+        }
+        meters.end(program);
+        Ok(())
+    }
+
+    /// The TSGs that are looked at.
+    fn awake(meters: &Meters) -> Result<KVec<(usize, u64)>> {
+        let mut all = KVec::new();
+        for &key in meters.list.lock().awake.keys() {
+            all.push(key, GFP_KERNEL)?;
+        }
+        Ok(all)
+    }
+
+    #[test]
+    fn those_that_are_not_named_anew_go() -> Result {
+        let (meters, sampler) = (Meters::new(GpuId(1))?, sampler()?);
+        name(&meters, 1, &[5, 7], &sampler)?;
+        name(&meters, 2, &[6], &sampler)?;
+        assert_eq!(&awake(&meters)?[..], &[(1, 5), (1, 7), (2, 6)]);
+        name(&meters, 1, &[7, 8], &sampler)?;
+        assert_eq!(&awake(&meters)?[..], &[(1, 7), (1, 8), (2, 6)]);
+        meters.forget(1);
+        meters.forget(2);
+        assert!(meters.is_empty());
+        Ok(())
+    }
+
+    #[test]
+    fn those_of_a_program_that_rests_are_left_alone() -> Result {
+        let (meters, sampler) = (Meters::new(GpuId(1))?, sampler()?);
+        name(&meters, 1, &[5, 7], &sampler)?;
+        name(&meters, 2, &[6], &sampler)?;
+        meters.rest(1);
+        assert_eq!(&awake(&meters)?[..], &[(2, 6)]);
+        assert!(!meters.is_empty());
+        // One is gone when it is looked at again.
+        name(&meters, 1, &[7], &sampler)?;
+        assert_eq!(&awake(&meters)?[..], &[(1, 7), (2, 6)]);
+        assert!(meters.list.lock().resting.is_empty());
+        meters.rest(2);
+        meters.forget(2);
+        meters.forget(1);
+        assert!(meters.is_empty());
+        Ok(())
+    }
+
+    #[test]
+    fn nothing_is_named_during_a_look() -> Result {
+        let (meters, sampler) = (Meters::new(GpuId(1))?, sampler()?);
+        meters.want(Ns(1));
+        // There is nothing to look at.
+        assert!(meters.is_answered());
+        name(&meters, 1, &[5], &sampler)?;
+        meters.want(Ns(1));
+        assert!(!meters.is_answered());
+        assert!(!meters.begin(1) && !meters.name(1, 6, &sampler)?);
+        meters.end(1);
+        meters.rest(1);
+        assert_eq!(&awake(&meters)?[..], &[(1, 5)]);
+        Ok(())
+    }
+}

@@ -127,7 +127,7 @@ pub(super) fn gpu(handle: u64) -> Result<Gpu> {
         requests: Device::new(false)?,
         backoff: Backoff::default(),
         load: gpu::Load::default(),
-        meters: Meters::new(id)?,
+        meters: Meters::new(gpu::Id(handle))?,
         turned_away: false,
         told: 0,
         closing: false,
