@@ -32,7 +32,10 @@ use crate::{
         uapi, //
     },
     registry,
-    stream::State, //
+    stream::{
+        self,
+        State, //
+    }, //
 };
 pub(crate) use client::Client;
 use kernel::{
@@ -156,7 +159,9 @@ impl MiscDevice for Client {
     fn read_iter(kiocb: Kiocb<'_, Self::Ptr>, iov: &mut IovIterDest<'_>) -> Result<usize> {
         let wait = !miscdev::is_nonblocking(&kiocb);
         let stream = kiocb.file().stream.lock().clone();
-        stream.ok_or_else(errno::no_data)?.read(iov, wait)
+        let stream = stream.ok_or_else(errno::no_data)?;
+        stream::catch_up(&stream);
+        stream.read(iov, wait)
     }
 
     fn mmap(me: Pin<&Self>, _file: &File, vma: &VmaNew) -> Result {
@@ -198,6 +203,7 @@ impl miscdev::Device for Client {
         let Ok(stream) = me.stream() else {
             return Readiness::Failed;
         };
+        stream::catch_up(&stream);
         match stream.poll(file, &table) {
             State::Stopped => Readiness::Failed,
             State::Empty => Readiness::Idle,

@@ -76,6 +76,7 @@ use crate::{
         keys::Keys,
         stats::Gone, //
     },
+    stream,
     tracking::owners::Owners,
     tuned, //
 };
@@ -240,6 +241,9 @@ fn locked<T>(f: impl FnOnce(&mut Registry) -> T) -> Result<T> {
     let registry = guard.as_mut().ok_or(ENODEV)?;
     let result = f(registry);
     registry.show();
+    let tickets = stream::tickets();
+    drop(guard);
+    stream::deliver(tickets);
     Ok(result)
 }
 

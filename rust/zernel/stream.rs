@@ -3,11 +3,13 @@
 //!
 //! # Locking
 //!
-//! Order: registry → the [list of streams](list) → [ring](file::Stream). A writer marks the
-//! streams that it wrote to, and a worker wakes their readers, without a lock.
+//! Order: registry → the [list of streams](list) → [ring](file::Stream). A writer puts an event into
+//! the [inbox] of its audience. With the registry given back it hands it to the streams, some at a
+//! time, and marks them; a worker wakes their readers, without a lock.
 
 mod event;
 mod file;
+mod inbox;
 mod list;
 mod running;
 
@@ -24,13 +26,16 @@ pub(crate) use file::{
     Stream, //
 };
 pub(crate) use list::{
+    catch_up,
     count,
     counts,
+    deliver,
     forget,
     init_lock,
     is_heard,
     push,
     start,
+    tickets,
     Installed, //
 };
 pub(crate) use running::Running;

@@ -155,6 +155,15 @@ impl Groups {
         false
     }
 
+    /// Calls `f` for a node and each above it.
+    pub(crate) fn each_above(&self, id: u64, f: &mut dyn FnMut(u64)) {
+        let mut at = Some(id).filter(|&id| id != 0);
+        while let Some(id) = at {
+            f(id);
+            at = self.nodes.get(&id).and_then(|node| node.parent);
+        }
+    }
+
     /// The layers above the cgroup `chain[0]`.
     pub(crate) fn layers_above(&self, chain: &[u64]) -> Layers {
         self.layers(chain.get(1..).unwrap_or_default())

@@ -93,9 +93,10 @@ impl Registry {
             lead_ns: signal.lead.0,
             ..Default::default()
         };
-        let is_in_cgroup = |top| {
-            let cgroup = Cgroup::of(process);
-            cgroup.is_some_and(|cgroup| cgroup.ids().any(|id| id == top))
+        let each_cgroup = |f: &mut dyn FnMut(u64)| {
+            if let Some(cgroup) = Cgroup::of(process) {
+                cgroup.ids().for_each(f);
+            }
         };
         let subject = Subject {
             gpu: 0,
@@ -103,7 +104,7 @@ impl Registry {
             owner: Some((process, uid)),
             thread: None,
             is_private: !thread.is_of(uid),
-            is_in_cgroup: &is_in_cgroup,
+            each_cgroup: &each_cgroup,
         };
         stream::push(Event::Signal(event), &subject);
     }

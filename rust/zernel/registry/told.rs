@@ -89,7 +89,7 @@ pub(super) fn tell(
         owner: Some((&tsg.owner.process, tsg.owner.uid)),
         thread: Some(&tsg.owner.thread),
         is_private: false,
-        is_in_cgroup: &|top| groups.is_within(tsg.cgroup, top),
+        each_cgroup: &|f| groups.each_above(tsg.cgroup, f),
     };
     stream::push(Event::Tsg(event), &subject);
 }
@@ -108,7 +108,7 @@ pub(super) fn tell_gpu(kind: u32, id: gpu::Id, state: u32) {
         owner: None,
         thread: None,
         is_private: false,
-        is_in_cgroup: &|_| false,
+        each_cgroup: &|_| (),
     };
     stream::push(Event::Gpu(event), &subject);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Events, their subjects, and filters.
 
+use super::inbox::Letter;
 use crate::glue::{
     abi::Abi,
     identity::{
@@ -87,8 +88,8 @@ pub(crate) struct Subject<'a> {
     pub(crate) thread: Option<&'a Pid>,
     /// Its user may not see it.
     pub(crate) is_private: bool,
-    /// True if its process is in a cgroup, or below.
-    pub(crate) is_in_cgroup: &'a dyn Fn(u64) -> bool,
+    /// Calls a function for each cgroup that its process is in, from the lowest on.
+    pub(crate) each_cgroup: &'a dyn Fn(&mut dyn FnMut(u64)),
 }
 
 /// Events that a stream lets through.
@@ -108,15 +109,15 @@ pub(crate) enum Filter {
 }
 
 impl Filter {
-    pub(super) fn lets_through(&self, subject: &Subject<'_>) -> bool {
+    pub(super) fn lets_through(&self, letter: &Letter) -> bool {
         let is = |pid: &Pid, other: Option<&Pid>| other.is_some_and(|o| o.key() == pid.key());
         match self {
             Self::All => true,
-            Self::Gpu(id) => subject.gpu == *id,
-            Self::Tsg(id) => subject.tsg == *id,
-            Self::Process(pid) => is(pid, subject.owner.map(|(process, _)| process)),
-            Self::Thread(pid) => is(pid, subject.thread),
-            Self::Cgroup(top) => subject.owner.is_some() && (subject.is_in_cgroup)(*top),
+            Self::Gpu(id) => letter.gpu == *id,
+            Self::Tsg(id) => letter.tsg == *id,
+            Self::Process(pid) => is(pid, letter.owner.as_ref().map(|(process, _)| process)),
+            Self::Thread(pid) => is(pid, letter.thread.as_ref()),
+            Self::Cgroup(top) => letter.is_in_cgroup(*top),
         }
     }
 }

@@ -143,9 +143,9 @@ impl Stream {
     }
 
     /// Takes an event that is for this stream. Neither sleeps nor allocates.
-    pub(super) fn push<'a>(&'a self, event: &Event, named: &mut Named<'a>) -> Option<Pushed> {
+    pub(super) fn push<'a>(&'a self, named: &mut Named<'a>) -> Option<Pushed> {
         let mut ring = self.ring.lock();
-        let Taken { overwrote } = ring.running.as_mut()?.push(event, named, &self.viewer)?;
+        let Taken { overwrote } = ring.running.as_mut()?.push(named, &self.viewer)?;
         // A waiter that is not there yet looks at the ring later.
         let tells = !ring.told && self.waiters.is_any();
         ring.told |= tells;

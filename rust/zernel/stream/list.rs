@@ -11,6 +11,10 @@ use super::{
         Subject, //
     },
     file::Stream,
+    inbox::{
+        Inbox,
+        Letter, //
+    },
     running::{
         Named,
         Running, //
@@ -37,7 +41,8 @@ use kernel::{
     prelude::*,
     rbtree::{
         RBTree,
-        RBTreeNode, //
+        RBTreeNode,
+        RBTreeNodeReservation, //
     },
     sync::{
         atomic::{
@@ -53,6 +58,9 @@ use kernel::{
 
 /// Most streams of a user without `CAP_PERFMON`.
 const MAX_PER_USER: usize = 64;
+
+/// Streams that get an event in one hold.
+const PIECE: usize = 8;
 
 /// Streams looked at in one hold, to find one with readers to wake.
 const LOOK: usize = 64;
@@ -78,14 +86,23 @@ impl Audience {
     }
 }
 
+/// A stream, and the number of the last event that came before it.
+struct Entry {
+    stream: Arc<Stream>,
+    after: u64,
+}
+
 /// The streams of an audience, one or more.
 ///
 /// # Invariants
 ///
 /// `count` is the number of `streams`, which have their runs as keys.
 struct Streams {
-    streams: RBTree<u64, Arc<Stream>>,
+    streams: RBTree<u64, Entry>,
     count: usize,
+    inbox: Inbox,
+    /// The streams before this run have the first event of the inbox.
+    cursor: u64,
     waker: Arc<Worker<Waker>>,
 }
 
@@ -100,32 +117,86 @@ impl Streams {
         Ok(Self {
             streams: RBTree::new(),
             count: 0,
+            inbox: Inbox::new()?,
+            cursor: 0,
             waker: Arc::pin_init(waker, GFP_KERNEL_ACCOUNT)?,
         })
     }
 
-    /// Gives an event to those that may see its subject. Returns how many took it, and how many
-    /// lost one for it.
-    fn push<'a>(&'a self, event: &Event, subject: &'a Subject<'a>) -> (u64, u64) {
+    /// Hands events up to a number to [`PIECE`] streams that may see their subjects. Returns how many
+    /// took one, how many lost one for it, and whether there is more.
+    fn deliver(&mut self, last: u64) -> (u64, u64, bool) {
         let (mut taken, mut lost, mut tells) = (0, 0, false);
-        let mut named = Named::new(subject);
-        for stream in self.streams.values() {
-            if let Some(pushed) = stream.push(event, &mut named) {
-                taken += 1;
-                lost += u64::from(pushed.overwrote);
-                tells |= pushed.tells;
+        let mut left = PIECE;
+        while left > 0 {
+            let Some(letter) = self.inbox.first().filter(|letter| letter.number <= last) else {
+                break;
+            };
+            let mut named = Named::new(letter);
+            let mut next = run_from(&self.streams, self.cursor);
+            while let Some(run) = next.filter(|_| left > 0) {
+                left -= 1;
+                let entry = self.streams.get(&run);
+                // One that was started afterwards does not get it.
+                let entry = entry.filter(|entry| entry.after < letter.number);
+                if let Some(pushed) = entry.and_then(|entry| entry.stream.push(&mut named)) {
+                    taken += 1;
+                    lost += u64::from(pushed.overwrote);
+                    tells |= pushed.tells;
+                }
+                next = run_from(&self.streams, run.saturating_add(1));
+            }
+            self.cursor = next.unwrap_or(0);
+            if next.is_none() {
+                self.inbox.remove_first();
+                PENDING.fetch_sub(1, Relaxed);
+                left = left.saturating_sub(1);
             }
         }
         if tells {
             self.waker.kick();
         }
-        (taken, lost)
+        let is_left = |letter: &Letter| letter.number <= last;
+        (taken, lost, self.inbox.first().is_some_and(is_left))
+    }
+}
+
+/// The first run from a number on.
+fn run_from(streams: &RBTree<u64, Entry>, from: u64) -> Option<u64> {
+    let cursor = streams.cursor_lower_bound(&from)?;
+    Some(*cursor.current().0)
+}
+
+/// Events of some audiences that a writer has put in, and has to hand on.
+#[derive(Clone, Copy)]
+pub(crate) struct Tickets([Option<(Audience, u64)>; Self::MOST]);
+
+impl Tickets {
+    /// The audience of all, and users: two TSGs are told of in a hold, as a rule. The workers of more
+    /// audiences do it.
+    const MOST: usize = 4;
+
+    const NONE: Self = Self([None; Self::MOST]);
+
+    /// Returns false if there is no room.
+    fn add(&mut self, audience: Audience, number: u64) -> bool {
+        let is_place = |place: &&mut Option<(Audience, u64)>| {
+            place.is_none_or(|(known, _)| known == audience)
+        };
+        let place = self.0.iter_mut().find(is_place);
+        let found = place.is_some();
+        if let Some(place) = place {
+            *place = Some((audience, number));
+        }
+        found
     }
 }
 
 /// All of them.
 struct List {
     audiences: RBTree<Audience, Streams>,
+    /// Events that were put in since the registry was taken.
+    recent: Tickets,
     events: u64,
     dropped: u64,
 }
@@ -134,6 +205,12 @@ lock::global!(STREAMS: KBox<List>, SpinLock);
 
 /// Streams that run; written with the list locked.
 static COUNT: Atomic<u32> = Atomic::new(0);
+
+/// Events that have still to get to streams; written with the list locked.
+static PENDING: Atomic<u32> = Atomic::new(0);
+
+/// True if there are recent events. The registry is locked for it.
+static RECENT: Atomic<bool> = Atomic::new(false);
 
 /// Keeps the list there.
 pub(crate) struct Installed(());
@@ -144,6 +221,7 @@ impl Installed {
         let list = KBox::new(
             List {
                 audiences: RBTree::new(),
+                recent: Tickets::NONE,
                 events: 0,
                 dropped: 0,
             },
@@ -200,7 +278,7 @@ pub(crate) fn is_heard() -> bool {
 /// `EDQUOT` the user has [`MAX_PER_USER`], `ENOMEM`, `ENODEV` the module is on its way out.
 pub(crate) fn start(stream: &Arc<Stream>, running: Running) -> Result {
     let audience = Audience::of(stream);
-    let node = RBTreeNode::new(running.id(), stream.clone(), GFP_KERNEL_ACCOUNT)?;
+    let node = RBTreeNodeReservation::new(GFP_KERNEL_ACCOUNT)?;
     let streams = RBTreeNode::new(audience, Streams::new(audience)?, GFP_KERNEL_ACCOUNT)?;
     // The rest is dropped without the lock.
     let mut spare = (Some(node), Some(streams), Some(running));
@@ -215,8 +293,12 @@ pub(crate) fn start(stream: &Arc<Stream>, running: Running) -> Result {
             return Err(errno::over_quota());
         }
         if let (Some(node), Some(running)) = (spare.0.take(), spare.2.take()) {
+            let entry = Entry {
+                stream: stream.clone(),
+                after: streams.inbox.sent(),
+            };
             // INVARIANT: One more; no other run has its number.
-            streams.streams.insert(node);
+            streams.streams.insert(node.into_node(running.id(), entry));
             streams.count += 1;
             COUNT.fetch_add(1, Full);
             stream.start(running);
@@ -239,6 +321,10 @@ pub(crate) fn forget(stream: &Stream) {
         streams.count -= 1;
         COUNT.fetch_sub(1, Full);
         let is_last = streams.count == 0;
+        let left = streams.inbox.count();
+        if is_last {
+            PENDING.fetch_sub(left, Relaxed);
+        }
         let streams = is_last.then(|| list.audiences.remove_node(&audience));
         Some((node, streams.flatten()))
     });
@@ -246,8 +332,8 @@ pub(crate) fn forget(stream: &Stream) {
     drop(gone);
 }
 
-/// Gives an event to every stream that may see its subject. Neither sleeps nor allocates, nor wakes
-/// a reader.
+/// Puts an event in for every stream that may see its subject. Neither sleeps nor allocates, nor wakes
+/// a reader. The caller has the registry locked.
 pub(crate) fn push(mut event: Event, subject: &Subject<'_>) {
     if !is_heard() {
         return;
@@ -259,26 +345,79 @@ pub(crate) fn push(mut event: Event, subject: &Subject<'_>) {
     let _ = with(|list| {
         // With the list locked, so that no event of a stream is older than the one before.
         event.header_mut().time_at = now_ns();
-        let (mut taken, mut lost) = (0, 0);
-        let mut tell = |streams: &Streams| {
-            let (more_taken, more_lost) = streams.push(&event, subject);
-            taken += more_taken;
-            lost += more_lost;
+        let (recent, dropped) = (&mut list.recent, &mut list.dropped);
+        let mut put = |audience: Audience, streams: &mut Streams| {
+            if !streams.inbox.put(&event, subject) {
+                *dropped += streams.count as u64;
+            } else {
+                PENDING.fetch_add(1, Relaxed);
+                if recent.add(audience, streams.inbox.sent()) {
+                    return;
+                }
+            }
+            streams.waker.kick();
         };
         match subject.owner {
-            None => list.audiences.values().for_each(&mut tell),
+            None => {
+                for (&audience, streams) in list.audiences.iter_mut() {
+                    put(audience, streams);
+                }
+            }
             Some((_, uid)) => {
                 let user = (!subject.is_private).then_some(Audience::User(uid));
-                [Some(Audience::All), user]
-                    .into_iter()
-                    .flatten()
-                    .filter_map(|audience| list.audiences.get(&audience))
-                    .for_each(&mut tell);
+                for audience in [Some(Audience::All), user].into_iter().flatten() {
+                    if let Some(streams) = list.audiences.get_mut(&audience) {
+                        put(audience, streams);
+                    }
+                }
             }
         }
+        RECENT.store(true, Relaxed);
+    });
+}
+
+/// The events that were put in since the registry was taken. The caller has it locked still, and is to
+/// [`deliver`] them without.
+pub(crate) fn tickets() -> Tickets {
+    if !RECENT.load(Relaxed) {
+        return Tickets::NONE;
+    }
+    RECENT.store(false, Relaxed);
+    let taken = with(|list| core::mem::replace(&mut list.recent, Tickets::NONE));
+    // Without a list there is no stream.
+    taken.unwrap_or(Tickets::NONE)
+}
+
+/// Hands events to the streams of their audiences, with those that others have put in before. Takes no
+/// lock for long. Does not sleep.
+pub(crate) fn deliver(tickets: Tickets) {
+    for (audience, last) in tickets.0.into_iter().flatten() {
+        hand_on(audience, Some(last));
+    }
+}
+
+/// Has a stream have the events that were put in until now.
+pub(crate) fn catch_up(stream: &Stream) {
+    if PENDING.load(Relaxed) > 0 {
+        hand_on(Audience::of(stream), None);
+    }
+}
+
+/// Hands events up to a number to the streams of an audience; `None`: those that there are.
+fn hand_on(audience: Audience, mut last: Option<u64>) {
+    let more = |list: &mut List| {
+        let Some(streams) = list.audiences.get_mut(&audience) else {
+            return false;
+        };
+        let last = *last.get_or_insert(streams.inbox.sent());
+        let (taken, lost, more) = streams.deliver(last);
         list.events += taken;
         list.dropped += lost;
-    });
+        more
+    };
+    let mut more = more;
+    // Without a list there is no stream.
+    while with(&mut more).unwrap_or(false) {}
 }
 
 /// Wakes the readers of the streams of an audience that got events.
@@ -290,6 +429,7 @@ struct Waker {
 
 impl Job for Waker {
     fn run(worker: &Worker<Self>) {
+        hand_on(worker.audience, None);
         let (mut next, mut spent) = (Some(0), Ns::ZERO);
         while let Some(from) = next {
             let (found, after) = worker.look(from);
@@ -321,9 +461,9 @@ impl Waker {
             let mut cursor = streams.cursor_lower_bound_mut(&from)?;
             let mut looked = 0;
             loop {
-                let (&run, stream) = cursor.current();
+                let (&run, entry) = cursor.current();
                 looked += 1;
-                let found = stream.take_told().then(|| stream.clone());
+                let found = entry.stream.take_told().then(|| entry.stream.clone());
                 if found.is_some() || looked == LOOK {
                     return Some((found, run.checked_add(1)));
                 }

@@ -4,10 +4,12 @@
 //! A slot of a ring takes the largest event, so that the capacity is a number of events, and an
 //! event is written without a search for room.
 
-use super::event::{
-    Event,
-    Filter,
-    Subject, //
+use super::{
+    event::{
+        Event,
+        Filter, //
+    },
+    inbox::Letter, //
 };
 use crate::{
     glue::{
@@ -41,31 +43,31 @@ pub(crate) struct Running {
     filter: Filter,
 }
 
-/// The subject of an event, and the numbers of its process and user in the view that was asked for
+/// An event, and the numbers of its process and user in the view that was asked for
 /// last: most streams have the same.
 pub(super) struct Named<'a> {
-    subject: &'a Subject<'a>,
+    letter: &'a Letter,
     last: Option<(&'a Viewer, (u32, u32))>,
 }
 
 impl<'a> Named<'a> {
-    /// A subject.
-    pub(super) fn new(subject: &'a Subject<'a>) -> Self {
+    /// An event.
+    pub(super) fn new(letter: &'a Letter) -> Self {
         Self {
-            subject,
+            letter,
             last: None,
         }
     }
 
     /// The numbers of the process and of its user as `viewer` sees them.
     fn numbers(&mut self, viewer: &'a Viewer) -> Option<(u32, u32)> {
-        let (process, uid) = self.subject.owner?;
+        let (process, uid) = self.letter.owner.as_ref()?;
         if let Some((last, numbers)) = self.last {
             if viewer.has_numbers_of(last) {
                 return Some(numbers);
             }
         }
-        let numbers = (viewer.number_of(process), viewer.number_of_user(uid));
+        let numbers = (viewer.number_of(process), viewer.number_of_user(*uid));
         self.last = Some((viewer, numbers));
         Some(numbers)
     }
@@ -119,23 +121,21 @@ impl Running {
     }
 
     /// Takes an event unless it, or its subject, is not for this stream.
-    pub(super) fn push<'a>(
-        &mut self,
-        event: &Event,
-        named: &mut Named<'a>,
-        viewer: &'a Viewer,
-    ) -> Option<Taken> {
-        if self.kinds & event.kind() == 0 || !self.filter.lets_through(named.subject) {
+    pub(super) fn push<'a>(&mut self, named: &mut Named<'a>, viewer: &'a Viewer) -> Option<Taken> {
+        let letter = named.letter;
+        // One of those that were lost may have been for this stream.
+        self.positions.lose(letter.lost);
+        if self.kinds & letter.event.kind() == 0 || !self.filter.lets_through(letter) {
             return None;
         }
         let owner = named.numbers(viewer);
         let is_unknown = owner.is_some_and(|(number, _)| number == 0);
-        if is_unknown && named.subject.tsg == 0 && !viewer.sees_all() {
+        if is_unknown && letter.tsg == 0 && !viewer.sees_all() {
             return None;
         }
         let place = self.positions.push();
         if let Some(slot) = self.slots.get_mut(place.slot) {
-            *slot = *event;
+            *slot = letter.event;
             slot.header_mut().seq = place.seq;
             if let Some((number, user)) = owner {
                 slot.set_owner(number, user);

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Events on their way to the streams of an audience, in order.
+//!
+//! A writer, which may hold locks that others wait for, puts an event in once, however many streams
+//! there are. It gets to the streams some at a time, with the list of streams alone locked.
+
+use super::event::{
+    Event,
+    Subject, //
+};
+use crate::glue::{
+    cgroup::LEVELS,
+    identity::{
+        Pid,
+        Uid, //
+    },
+    memory::account_quietly,
+    uapi, //
+};
+use kernel::prelude::*;
+
+/// Most events on their way. A writer sees to its own before it goes on, so there are as many as
+/// writers are kept from that.
+const MOST: usize = 64;
+
+/// An event, and its subject.
+pub(super) struct Letter {
+    pub(super) event: Event,
+    pub(super) gpu: u64,
+    pub(super) tsg: u64,
+    pub(super) owner: Option<(Pid, Uid)>,
+    pub(super) thread: Option<Pid>,
+    cgroups: [u64; LEVELS],
+    levels: usize,
+    /// Its number in the inbox, from 1 on.
+    pub(super) number: u64,
+    /// Events before it for which there was no room.
+    pub(super) lost: u64,
+}
+
+impl Letter {
+    fn new() -> Self {
+        Self {
+            event: Event::Gpu(uapi::zernel_event_gpu::default()),
+            gpu: 0,
+            tsg: 0,
+            owner: None,
+            thread: None,
+            cgroups: [0; LEVELS],
+            levels: 0,
+            number: 0,
+            lost: 0,
+        }
+    }
+
+    fn write(&mut self, event: &Event, subject: &Subject<'_>) {
+        self.event = *event;
+        (self.gpu, self.tsg) = (subject.gpu, subject.tsg);
+        self.owner = subject.owner.map(|(process, uid)| (process.clone(), uid));
+        self.thread = subject.thread.cloned();
+        self.levels = 0;
+        (subject.each_cgroup)(&mut |id| {
+            if let Some(place) = self.cgroups.get_mut(self.levels) {
+                *place = id;
+                self.levels += 1;
+            }
+        });
+    }
+
+    /// True if the process of its subject is in a cgroup, or below.
+    pub(super) fn is_in_cgroup(&self, top: u64) -> bool {
+        let cgroups = self.cgroups.get(..self.levels);
+        self.owner.is_some() && cgroups.is_some_and(|cgroups| cgroups.contains(&top))
+    }
+}
+
+/// The events of an audience that are on their way.
+///
+/// # Invariants
+///
+/// `letters` has [`MOST`] places. `count` of them are in use, from `first` on, round and round.
+pub(super) struct Inbox {
+    letters: KVVec<Letter>,
+    first: usize,
+    count: usize,
+    sent: u64,
+    lost: u64,
+}
+
+impl Inbox {
+    /// An empty one.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(super) fn new() -> Result<Self> {
+        let mut letters = KVVec::with_capacity(MOST, account_quietly())?;
+        for _ in 0..MOST {
+            letters.push(Letter::new(), account_quietly())?;
+        }
+        // INVARIANT: None is in use.
+        Ok(Self {
+            letters,
+            first: 0,
+            count: 0,
+            sent: 0,
+            lost: 0,
+        })
+    }
+
+    /// The number of events.
+    pub(super) fn count(&self) -> u32 {
+        self.count as u32
+    }
+
+    /// The number of the last event that was put in.
+    pub(super) fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    /// Puts an event in. Returns false if there is no room: it is lost.
+    pub(super) fn put(&mut self, event: &Event, subject: &Subject<'_>) -> bool {
+        let at = (self.first + self.count) % MOST;
+        let letter = self.letters.get_mut(at).filter(|_| self.count < MOST);
+        let Some(letter) = letter else {
+            self.lost += 1;
+            return false;
+        };
+        letter.write(event, subject);
+        self.sent += 1;
+        letter.number = self.sent;
+        letter.lost = core::mem::take(&mut self.lost);
+        // INVARIANT: There was room.
+        self.count += 1;
+        true
+    }
+
+    /// The first event.
+    pub(super) fn first(&self) -> Option<&Letter> {
+        self.letters.get(self.first).filter(|_| self.count > 0)
+    }
+
+    /// The first event has got everywhere.
+    pub(super) fn remove_first(&mut self) {
+        if self.count == 0 {
+            return;
+        }
+        if let Some(letter) = self.letters.get_mut(self.first) {
+            (letter.owner, letter.thread) = (None, None);
+        }
+        // INVARIANT: One less.
+        self.first = (self.first + 1) % MOST;
+        self.count -= 1;
+    }
+}
+
+#[cfg(zernel_kunit)]
+#[kernel::macros::kunit_tests(zernel_inbox)]
+mod tests {
+    use super::*;
+
+    fn put(inbox: &mut Inbox, gpu: u64, cgroups: &[u64]) -> bool {
+        let event = Event::Gpu(uapi::zernel_event_gpu {
+            gpu,
+            ..Default::default()
+        });
+        let subject = Subject {
+            gpu,
+            tsg: 0,
+            owner: None,
+            thread: None,
+            is_private: false,
+            each_cgroup: &|f| cgroups.iter().for_each(|&id| f(id)),
+        };
+        inbox.put(&event, &subject)
+    }
+
+    fn take(inbox: &mut Inbox) -> Option<(u64, u64, u64)> {
+        let letter = inbox.first()?;
+        let found = (letter.gpu, letter.number, letter.lost);
+        inbox.remove_first();
+        Some(found)
+    }
+
+    #[test]
+    fn what_comes_first_goes_first() -> Result {
+        let mut inbox = Inbox::new()?;
+        for round in 0..3 * MOST as u64 {
+            assert!(put(&mut inbox, 2 * round, &[]));
+            assert!(put(&mut inbox, 2 * round + 1, &[]));
+            for gpu in [2 * round, 2 * round + 1] {
+                assert_eq!(take(&mut inbox), Some((gpu, gpu + 1, 0)));
+            }
+        }
+        assert!(take(&mut inbox).is_none());
+        inbox.remove_first();
+        assert_eq!(inbox.sent(), 6 * MOST as u64);
+        Ok(())
+    }
+
+    #[test]
+    fn those_that_are_lost_are_counted_with_the_next() -> Result {
+        let mut inbox = Inbox::new()?;
+        for gpu in 0..MOST as u64 {
+            assert!(put(&mut inbox, gpu, &[]));
+        }
+        assert!(!put(&mut inbox, 1_000, &[]) && !put(&mut inbox, 1_001, &[]));
+        assert_eq!(take(&mut inbox), Some((0, 1, 0)));
+        assert!(put(&mut inbox, 7, &[]));
+        for gpu in 1..MOST as u64 {
+            assert_eq!(take(&mut inbox), Some((gpu, gpu + 1, 0)));
+        }
+        assert_eq!(take(&mut inbox), Some((7, MOST as u64 + 1, 2)));
+        assert!(put(&mut inbox, 8, &[]));
+        assert_eq!(take(&mut inbox), Some((8, MOST as u64 + 2, 0)));
+        Ok(())
+    }
+
+    #[test]
+    fn cgroups_are_those_of_the_owner() -> Result {
+        let mut inbox = Inbox::new()?;
+        let deep = [7u64; LEVELS + 3];
+        assert!(put(&mut inbox, 1, &deep));
+        // It is nobody's.
+        assert!(inbox.first().is_some_and(|letter| !letter.is_in_cgroup(7)));
+        Ok(())
+    }
+}
