@@ -180,21 +180,28 @@ impl<'a, T: Timed> Locked<'a, T> {
         self.driven
     }
 
+    /// True in the callback of the timer.
+    #[cfg(zernel_core)]
+    pub(crate) fn is_expired(&self) -> bool {
+        self.again.is_some()
+    }
+
     /// Arms the timer for `at`, instead of its last time. A time in the past expires at once.
     pub(crate) fn arm(&mut self, at: u64) {
-        if self.guard.at == at {
-            return;
-        }
-        self.guard.at = at;
-        let expires = i64::try_from(at).unwrap_or(i64::MAX);
         let timer = self.driven.timer.get();
+        let expires = i64::try_from(at).unwrap_or(i64::MAX);
         if let Some(again) = self.again {
+            // It has expired: also the same time is another one.
+            self.guard.at = at;
             // SAFETY: Called in the timer's callback, and by the type invariant nobody starts it
             // while this holds the lock. The timer core respects a later start.
             if unsafe { zernel_helper_timer_again(timer, expires) } {
                 again.set(true);
                 return;
             }
+        }
+        if core::mem::replace(&mut self.guard.at, at) == at && self.again.is_none() {
+            return;
         }
         // SAFETY: Set up by the type invariant. The core takes its own locks.
         unsafe {

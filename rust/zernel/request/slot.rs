@@ -372,7 +372,13 @@ impl Slot {
         }
         if let Some(at) = actions.alarm.filter(|&at| at != guard.alarm) {
             guard.alarm = at;
-            let at = self.timers.place(at, now, self.seed);
+            if !guard.is_expired() {
+                guard.is_spread = self.timers.are_many();
+            }
+            let at = match guard.is_spread {
+                true => self.timers.place(at, now, self.seed),
+                false => at,
+            };
             guard.arm(at.0);
         }
     }

@@ -180,9 +180,8 @@ impl Tickets {
 
     /// Returns false if there is no room.
     fn add(&mut self, audience: Audience, number: u64) -> bool {
-        let is_place = |place: &&mut Option<(Audience, u64)>| {
-            place.is_none_or(|(known, _)| known == audience)
-        };
+        let is_place =
+            |place: &&mut Option<(Audience, u64)>| place.is_none_or(|(known, _)| known == audience);
         let place = self.0.iter_mut().find(is_place);
         let found = place.is_some();
         if let Some(place) = place {

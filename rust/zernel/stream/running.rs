@@ -53,10 +53,7 @@ pub(super) struct Named<'a> {
 impl<'a> Named<'a> {
     /// An event.
     pub(super) fn new(letter: &'a Letter) -> Self {
-        Self {
-            letter,
-            last: None,
-        }
+        Self { letter, last: None }
     }
 
     /// The numbers of the process and of its user as `viewer` sees them.

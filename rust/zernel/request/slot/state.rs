@@ -44,6 +44,8 @@ pub(crate) struct State {
     /// The time that was asked for last, before it was spread; 0: the timer is not armed. Asking
     /// again takes no other place.
     pub(super) alarm: Ns,
+    /// The timers of its user were many when it was set last, but by itself.
+    pub(super) is_spread: bool,
     /// The TSG, while it is there.
     pub(super) group: Option<Arc<Group>>,
     /// The key of the requests, its user, and its history.
@@ -73,6 +75,7 @@ impl State {
         Self {
             requests: Succession::new(),
             alarm: Ns::ZERO,
+            is_spread: false,
             group: None,
             key: None,
             level: None,
