@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Events, their subjects, and filters.
 
-use super::inbox::Letter;
 use crate::glue::{
     abi::Abi,
     identity::{
@@ -76,6 +75,9 @@ impl Event {
     }
 }
 
+/// Calls a function for each of some cgroups.
+pub(crate) type Cgroups<'a> = &'a dyn Fn(&mut dyn FnMut(u64));
+
 /// The subject of an event: decides the streams that get it.
 pub(crate) struct Subject<'a> {
     /// Id of the GPU; 0: none.
@@ -89,7 +91,7 @@ pub(crate) struct Subject<'a> {
     /// Its user may not see it.
     pub(crate) is_private: bool,
     /// Calls a function for each cgroup that its process is in, from the lowest on.
-    pub(crate) each_cgroup: &'a dyn Fn(&mut dyn FnMut(u64)),
+    pub(crate) each_cgroup: Cgroups<'a>,
 }
 
 /// Events that a stream lets through.
@@ -106,18 +108,4 @@ pub(crate) enum Filter {
     Thread(Pid),
     /// Those of the processes in a cgroup or below.
     Cgroup(u64),
-}
-
-impl Filter {
-    pub(super) fn lets_through(&self, letter: &Letter) -> bool {
-        let is = |pid: &Pid, other: Option<&Pid>| other.is_some_and(|o| o.key() == pid.key());
-        match self {
-            Self::All => true,
-            Self::Gpu(id) => letter.gpu == *id,
-            Self::Tsg(id) => letter.tsg == *id,
-            Self::Process(pid) => is(pid, letter.owner.as_ref().map(|(process, _)| process)),
-            Self::Thread(pid) => is(pid, letter.thread.as_ref()),
-            Self::Cgroup(top) => letter.is_in_cgroup(*top),
-        }
-    }
 }

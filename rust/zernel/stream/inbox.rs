@@ -6,6 +6,7 @@
 
 use super::event::{
     Event,
+    Filter,
     Subject, //
 };
 use crate::glue::{
@@ -67,8 +68,21 @@ impl Letter {
         });
     }
 
+    /// True if a filter lets it through.
+    pub(super) fn passes(&self, filter: &Filter) -> bool {
+        let is = |pid: &Pid, other: Option<&Pid>| other.is_some_and(|o| o.key() == pid.key());
+        match filter {
+            Filter::All => true,
+            Filter::Gpu(id) => self.gpu == *id,
+            Filter::Tsg(id) => self.tsg == *id,
+            Filter::Process(pid) => is(pid, self.owner.as_ref().map(|(process, _)| process)),
+            Filter::Thread(pid) => is(pid, self.thread.as_ref()),
+            Filter::Cgroup(top) => self.is_in_cgroup(*top),
+        }
+    }
+
     /// True if the process of its subject is in a cgroup, or below.
-    pub(super) fn is_in_cgroup(&self, top: u64) -> bool {
+    fn is_in_cgroup(&self, top: u64) -> bool {
         let cgroups = self.cgroups.get(..self.levels);
         self.owner.is_some() && cgroups.is_some_and(|cgroups| cgroups.contains(&top))
     }

@@ -122,7 +122,7 @@ impl Running {
         let letter = named.letter;
         // One of those that were lost may have been for this stream.
         self.positions.lose(letter.lost);
-        if self.kinds & letter.event.kind() == 0 || !self.filter.lets_through(letter) {
+        if self.kinds & letter.event.kind() == 0 || !letter.passes(&self.filter) {
             return None;
         }
         let owner = named.numbers(viewer);

@@ -127,8 +127,8 @@ pub(super) fn delays_itself_alone() -> Outcome {
         delayed.join()?;
         println!("    # others were for {longest:?} at most");
         wait_count(&zernel, 0)?;
-        // Who waited for one that is delayed would have waited for all of a delay, as this one tries
-        // again after each.
+        // A call that waited for one that is delayed would have waited for all of a delay: there is
+        // another call at once after each.
         if longest < DELAY * 9 / 10 {
             return Ok(());
         }
