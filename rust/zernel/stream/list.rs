@@ -172,8 +172,7 @@ fn run_from(streams: &RBTree<u64, Entry>, from: u64) -> Option<u64> {
 pub(crate) struct Tickets([Option<(Audience, u64)>; Self::MOST]);
 
 impl Tickets {
-    /// The audience of all, and users: two TSGs are told of in a hold, as a rule. The workers of more
-    /// audiences do it.
+    /// Those of a hold, which tells of two TSGs, as a rule. The workers of more audiences do it.
     const MOST: usize = 4;
 
     const NONE: Self = Self([None; Self::MOST]);
@@ -198,6 +197,53 @@ struct List {
     recent: Tickets,
     events: u64,
     dropped: u64,
+}
+
+/// Memory for the start of a stream: a place in the list, that of its audience, and its ring.
+type Spare = (
+    Option<RBTreeNodeReservation<u64, Entry>>,
+    Option<RBTreeNode<Audience, Streams>>,
+    Option<Running>,
+);
+
+impl List {
+    /// Has a stream run. Returns false, and changes nothing, if it is the first of its audience and there
+    /// is no place for that.
+    ///
+    /// # Errors
+    ///
+    /// `EDQUOT` the user has [`MAX_PER_USER`].
+    fn start(
+        &mut self,
+        stream: &Arc<Stream>,
+        audience: Audience,
+        spare: &mut Spare,
+    ) -> Result<bool> {
+        if self.audiences.get(&audience).is_none() {
+            let Some(streams) = spare.1.take() else {
+                return Ok(false);
+            };
+            self.audiences.insert(streams);
+        }
+        let Some(streams) = self.audiences.get_mut(&audience) else {
+            return Ok(false);
+        };
+        if audience != Audience::All && streams.count >= MAX_PER_USER {
+            return Err(errno::over_quota());
+        }
+        if let (Some(node), Some(running)) = (spare.0.take(), spare.2.take()) {
+            let entry = Entry {
+                stream: stream.clone(),
+                after: streams.inbox.sent(),
+            };
+            // INVARIANT: One more; no other run has its number.
+            streams.streams.insert(node.into_node(running.id(), entry));
+            streams.count += 1;
+            COUNT.fetch_add(1, Full);
+            stream.start(running);
+        }
+        Ok(true)
+    }
 }
 
 lock::global!(STREAMS: KBox<List>, SpinLock);
@@ -278,32 +324,14 @@ pub(crate) fn is_heard() -> bool {
 pub(crate) fn start(stream: &Arc<Stream>, running: Running) -> Result {
     let audience = Audience::of(stream);
     let node = RBTreeNodeReservation::new(GFP_KERNEL_ACCOUNT)?;
-    let streams = RBTreeNode::new(audience, Streams::new(audience)?, GFP_KERNEL_ACCOUNT)?;
     // The rest is dropped without the lock.
-    let mut spare = (Some(node), Some(streams), Some(running));
-    with(|list| {
-        if list.audiences.get(&audience).is_none() {
-            if let Some(streams) = spare.1.take() {
-                list.audiences.insert(streams);
-            }
-        }
-        let streams = list.audiences.get_mut(&audience).ok_or(ENOMEM)?;
-        if audience != Audience::All && streams.count >= MAX_PER_USER {
-            return Err(errno::over_quota());
-        }
-        if let (Some(node), Some(running)) = (spare.0.take(), spare.2.take()) {
-            let entry = Entry {
-                stream: stream.clone(),
-                after: streams.inbox.sent(),
-            };
-            // INVARIANT: One more; no other run has its number.
-            streams.streams.insert(node.into_node(running.id(), entry));
-            streams.count += 1;
-            COUNT.fetch_add(1, Full);
-            stream.start(running);
-        }
-        Ok(())
-    })?
+    let mut spare = (Some(node), None, Some(running));
+    // Once more with what a first stream of its audience needs.
+    while !with(|list| list.start(stream, audience, &mut spare))?? {
+        let streams = RBTreeNode::new(audience, Streams::new(audience)?, GFP_KERNEL_ACCOUNT)?;
+        spare.1 = Some(streams);
+    }
+    Ok(())
 }
 
 /// Writes nothing to a stream any more. [`Stream::stop`] is to follow unless its file has ended.
@@ -338,8 +366,7 @@ pub(crate) fn push(mut event: Event, subject: &Subject<'_>) {
         return;
     }
     let size = event.bytes().len() as u32;
-    let header = event.header_mut();
-    header.size = size;
+    event.header_mut().size = size;
     // Without a list there is no stream.
     let _ = with(|list| {
         // With the list locked, so that no event of a stream is older than the one before.
@@ -404,7 +431,7 @@ pub(crate) fn catch_up(stream: &Stream) {
 
 /// Hands events up to a number to the streams of an audience; `None`: those that there are.
 fn hand_on(audience: Audience, mut last: Option<u64>) {
-    let more = |list: &mut List| {
+    let mut more = |list: &mut List| {
         let Some(streams) = list.audiences.get_mut(&audience) else {
             return false;
         };
@@ -414,7 +441,6 @@ fn hand_on(audience: Audience, mut last: Option<u64>) {
         list.dropped += lost;
         more
     };
-    let mut more = more;
     // Without a list there is no stream.
     while with(&mut more).unwrap_or(false) {}
 }

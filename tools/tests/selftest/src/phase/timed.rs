@@ -76,30 +76,46 @@ fn samples(zernel: &Zernel, tid: u32) -> Result<u64> {
     Ok(count()? - before)
 }
 
-/// The frequency of samples of one user's threads beside very many of another's.
-pub(super) fn beside_many() -> Outcome {
-    const MANY: usize = 6_000;
+/// The frequency of samples of a thread of bob's: at least half of it is left beside `others` of alice's,
+/// once there are so many tracked threads and they have come to `settle`.
+fn beside(
+    threads: usize,
+    others: impl FnOnce() -> Result<Child>,
+    settle: impl FnOnce(&Zernel, &Child) -> Outcome,
+) -> Outcome {
     let zernel = Zernel::open()?;
     let few = restless(BOB, 1)?;
     wait_phases(&zernel, few.pid(), 1)?;
     let alone = samples(&zernel, few.pid())?;
-    let many = restless(ALICE, MANY)?;
+    let many = others()?;
     let is_over = || many.wait_ended(Duration::ZERO).is_ok();
     wait_until("the many are tracked", || {
-        Ok(is_over() || zernel.stats()?.threads >= MANY as u64)
+        Ok(is_over() || zernel.stats()?.threads >= threads as u64)
     })?;
     if is_over() {
         return many.join().context("the many");
     }
-    // None of the many is without: they are looked at in turn.
-    wait_until("the many have samples", || {
-        let of = phases_in(&zernel, many.pid())?;
-        Ok(of.iter().filter(|thread| thread.samples > 0).count() > 1)
-    })?;
+    settle(&zernel, &many)?;
     let beside = samples(&zernel, few.pid())?;
-    println!("    # {alone} samples alone, {beside} beside {MANY} threads of another user");
+    println!("    # {alone} samples alone, {beside} beside {threads} threads of another user");
     ensure!(beside * 2 >= alone, "{beside} of {alone}");
     Ok(())
+}
+
+/// Very many threads of another user.
+pub(super) fn beside_many() -> Outcome {
+    const MANY: usize = 6_000;
+    beside(
+        MANY,
+        || restless(ALICE, MANY),
+        |zernel, many| {
+            // None of the many is without: they are looked at in turn.
+            wait_until("the many have samples", || {
+                let of = phases_in(zernel, many.pid())?;
+                Ok(of.iter().filter(|thread| thread.samples > 0).count() > 1)
+            })
+        },
+    )
 }
 
 /// A program of a user with so many children that rest, and others that come and go.
@@ -124,28 +140,18 @@ fn storm(user: u32, children: usize) -> Result<Child> {
     })
 }
 
-/// The frequency of samples of one user's thread beside another's programs that come and go, many of
-/// which rest.
+/// Another user's programs that come and go, many of which rest.
 pub(super) fn beside_a_storm() -> Outcome {
     const MANY: usize = 1_000;
-    let zernel = Zernel::open()?;
-    let few = restless(BOB, 1)?;
-    wait_phases(&zernel, few.pid(), 1)?;
-    let alone = samples(&zernel, few.pid())?;
-    let many = storm(ALICE, MANY)?;
-    let is_over = || many.wait_ended(Duration::ZERO).is_ok();
-    wait_until("the many are tracked", || {
-        Ok(is_over() || zernel.stats()?.threads >= MANY as u64)
-    })?;
-    if is_over() {
-        return many.join().context("the many");
-    }
-    // They come to rest.
-    std::thread::sleep(Duration::from_millis(500));
-    let beside = samples(&zernel, few.pid())?;
-    println!("    # {alone} samples alone, {beside} beside a storm of another user's programs");
-    ensure!(beside * 2 >= alone, "{beside} of {alone}");
-    Ok(())
+    beside(
+        MANY,
+        || storm(ALICE, MANY),
+        |_, _| {
+            // They come to rest.
+            std::thread::sleep(Duration::from_millis(500));
+            Ok(())
+        },
+    )
 }
 
 /// In a process of its own, does something with a program that can load.
