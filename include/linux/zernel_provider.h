@@ -7,8 +7,9 @@
  * appended; zernel takes a missing tail as zero. ZERNEL_PROVIDER_ABI grows when
  * the meaning of something that exists changes; another value is refused.
  *
- * Context: every operation, and every function here but zernel_gpu_activity() and
- * zernel_tsg_started(), runs in process context and may sleep. zernel calls operations
+ * Context: every operation, and every function here but zernel_gpu_activity(),
+ * zernel_tsg_activity() and zernel_tsg_started(), runs in process context and may sleep.
+ * zernel calls operations
  * from the worker of the GPU (and, for a provider that leaves, from
  * zernel_provider_unregister() itself), one at a time per GPU, holding no lock of its
  * own, so a provider may call every function here under its own mutexes even when its
@@ -128,7 +129,7 @@ struct zernel_tsg_start {
  * @set_enabled: let the TSG be scheduled or not. May be NULL.
  * @query_load: fill in @load. May be NULL.
  * @query_tsg: fill in @load of a TSG; takes microseconds at most. A provider that has
- *             this and @set_enabled calls zernel_gpu_activity(), and best-effort TSGs
+ *             this and @set_enabled calls zernel_tsg_activity(), and best-effort TSGs
  *             take turns on its GPUs. May be NULL. Asked for all TSGs of a GPU only
  *             while somebody reads their counters.
  *
@@ -383,13 +384,25 @@ void zernel_gpu_refresh(struct zernel_provider *provider, u64 gpu);
 void zernel_gpu_suspended(struct zernel_provider *provider, u64 gpu);
 
 /**
- * zernel_gpu_activity() - a TSG of a GPU has got something to run, or has run out of it
+ * zernel_tsg_activity() - a TSG has got something to run, or has run out of it
+ * @provider: from zernel_provider_register() or replay
+ * @gpu: the provider's handle of the GPU
+ * @tsg: the provider's handle of the TSG
+ *
+ * Has the worker of the GPU look at the TSG, by query_tsg, a few TSGs at a time however many
+ * are reported. A TSG that was reported and has not been looked at yet needs no second
+ * report. May be called in any context, also with interrupts off; but not once
+ * zernel_provider_unregister() was called. An unknown handle is ignored.
+ */
+void zernel_tsg_activity(struct zernel_provider *provider, u64 gpu, u64 tsg);
+
+/**
+ * zernel_gpu_activity() - some TSG of a GPU has got something to run, or has run out of it
  * @provider: from zernel_provider_register() or replay
  * @gpu: the provider's handle of the GPU
  *
- * Has the worker of the GPU look at the turns, by query_tsg. May be called in any
- * context, also with interrupts off; but not once zernel_provider_unregister() was called.
- * An unknown handle is ignored.
+ * As zernel_tsg_activity(), for a driver that cannot tell which one: each call has all TSGs
+ * with turns or budgets looked at, a few at a time. With many TSGs the news come late.
  */
 void zernel_gpu_activity(struct zernel_provider *provider, u64 gpu);
 
@@ -400,7 +413,7 @@ void zernel_gpu_activity(struct zernel_provider *provider, u64 gpu);
  * @start: the TSG, the time, and the durations
  *
  * For a provider that knows: the only origin of the histograms of preemption latency and
- * of context switches. In any context, as zernel_gpu_activity(). Only compute engines
+ * of context switches. In any context, as zernel_tsg_activity(). Only compute engines
  * count. A malformed or unknown report is ignored.
  */
 void zernel_tsg_started(struct zernel_provider *provider, u64 gpu,

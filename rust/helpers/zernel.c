@@ -54,6 +54,7 @@ EXPORT_SYMBOL_GPL(zernel_tsg_refresh);
 EXPORT_SYMBOL_GPL(zernel_gpu_refresh);
 EXPORT_SYMBOL_GPL(zernel_gpu_suspended);
 EXPORT_SYMBOL_GPL(zernel_gpu_activity);
+EXPORT_SYMBOL_GPL(zernel_tsg_activity);
 EXPORT_SYMBOL_GPL(zernel_tsg_ended);
 EXPORT_SYMBOL_GPL(zernel_tsg_started);
 /* Defined in probes.c. */

@@ -31,7 +31,8 @@ use super::{
         Handle,
         Place,
         Tsg,
-        TsgIx, //
+        TsgIx,
+        STIRRED, //
     },
     work::Item, //
 };
@@ -91,8 +92,8 @@ pub(crate) struct Gpu<C: Context, S: Store<C>> {
     pub(super) clock: Ns,
     pub(super) created: Ns,
     pub(super) suspended: bool,
-    /// A TSG on the compute engine has got something to run, or has run out of it.
-    pub(super) stirred: bool,
+    /// TSGs on the compute engine that have got something to run, or have run out of it.
+    pub(super) stirred: List<STIRRED, TsgIx>,
     pub(super) engines: Arena<Engine, S::Engines>,
     pub(super) tsgs: Arena<Tsg<C>, S::Tsgs>,
     pub(super) channels: Arena<Channel, S::Channels>,
@@ -122,7 +123,7 @@ impl<C: Context, S: Store<C>> Gpu<C, S> {
             clock: now,
             created: now,
             suspended: false,
-            stirred: false,
+            stirred: List::new(),
             engines,
             tsgs: Arena::new(tsgs),
             channels: Arena::new(channels),
@@ -162,10 +163,11 @@ impl<C: Context, S: Store<C>> Gpu<C, S> {
         self.tsgs.used()
     }
 
-    /// True if a TSG on the compute engine has got something to run, or has run out of it, since
-    /// the last call.
-    pub(crate) fn take_stirred(&mut self) -> bool {
-        core::mem::replace(&mut self.stirred, false)
+    /// The next TSG on the compute engine that has got something to run, or has run out of it, since
+    /// it was taken last.
+    pub(crate) fn take_stirred(&mut self) -> Option<Handle> {
+        let ix = self.stirred.pop(&mut self.tsgs)?;
+        Some(self.tsgs.get(ix).handle)
     }
 
     /// True if the GPU is suspended.
@@ -336,6 +338,7 @@ impl<C: Context, S: Store<C>> Gpu<C, S> {
         let tsg = self.tsgs.get_mut(ix);
         tsg.handle = Handle::NONE;
         let context = tsg.context.take();
+        self.stirred.remove(&mut self.tsgs, ix);
         self.tsgs.put(ix);
         let clock = self.clock;
         self.advance(clock, OPERATION_BUDGET, sink);

@@ -94,6 +94,27 @@ mod tests {
     }
 
     #[test]
+    fn who_gets_work_or_runs_out_of_it_is_named_once() -> Result<(), Error> {
+        let (words, mut log) = (Words::default(), Log::default());
+        let mut gpu = gpu(Ns(0))?;
+        let a = tsg(&mut gpu, 1, &words, &mut log)?;
+        let b = tsg(&mut gpu, 2, &words, &mut log)?;
+        assert_eq!(gpu.take_stirred(), None);
+        for (channel, tsg) in [(1, b), (2, a), (3, b)] {
+            gpu.submit(Ns(0), tsg, 0, &[run(channel, 1_000, 1_000)], &mut log)?;
+        }
+        assert_eq!(gpu.take_stirred(), Some(b));
+        assert_eq!(gpu.take_stirred(), Some(a));
+        assert_eq!(gpu.take_stirred(), None);
+        // Both run out of it, and one is gone before anybody asks.
+        assert!(gpu.advance(Ns(1_000_000), BUDGET, &mut log));
+        gpu.destroy(Ns(1_000_000), b, &mut log)?;
+        assert_eq!(gpu.take_stirred(), Some(a));
+        assert_eq!(gpu.take_stirred(), None);
+        Ok(())
+    }
+
+    #[test]
     fn a_start_tells_what_it_took() -> Result<(), Error> {
         let (words, mut log) = (Words::default(), Log::default());
         let mut gpu = gpu(Ns(10_000))?;

@@ -43,8 +43,11 @@ impl<C: Context, S: Store<C>> Gpu<C, S> {
             tsg.demand = demand;
             tsg.demand_since = self.clock;
             tsg.woken = demand;
-            self.stirred |= tsg.engine == COMPUTE;
+            if tsg.engine == COMPUTE {
+                self.stirred.push(&mut self.tsgs, ix);
+            }
         }
+        let tsg = self.tsgs.get_mut(ix);
         let engine = self.engines.get_mut(EngineIx::new(tsg.engine));
         engine.dirty = true;
         match (tsg.place, tsg.eligible()) {

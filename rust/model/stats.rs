@@ -132,7 +132,7 @@ impl<C: Context, S: Store<C>> Gpu<C, S> {
             preempted_at: tsg.preempted_at,
             completed: tsg.completed,
             queued: tsg.queued,
-            demand: tsg.ready > 0,
+            demand: tsg.demand,
             demand_since: tsg.demand_since,
             slice_changes: tsg.slice_changes,
             slice_changed: tsg.slice_changed,

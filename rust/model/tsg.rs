@@ -25,6 +25,8 @@ use super::{
 
 /// List of a runlist that a TSG can be in.
 pub(crate) const RUNLIST: u8 = 0;
+/// List of a GPU that a TSG can be in.
+pub(crate) const STIRRED: u8 = 1;
 
 /// Name of a TSG that is never given to another one: serial number, GPU, place.
 ///
@@ -160,6 +162,7 @@ pub(crate) struct Tsg<C> {
     /// When the last one was; zero if there was none.
     pub(crate) slice_changed: Ns,
     runlist: Links<TsgIx>,
+    stirred: Links<TsgIx>,
     free: TsgIx,
 }
 
@@ -178,6 +181,12 @@ impl<C> Node for Tsg<C> {
 impl<C> Linked<RUNLIST> for Tsg<C> {
     fn links(&mut self) -> &mut Links<TsgIx> {
         &mut self.runlist
+    }
+}
+
+impl<C> Linked<STIRRED> for Tsg<C> {
+    fn links(&mut self) -> &mut Links<TsgIx> {
+        &mut self.stirred
     }
 }
 
@@ -209,6 +218,7 @@ impl<C> Tsg<C> {
             slice_changes: 0,
             slice_changed: Ns::ZERO,
             runlist: Links::new(),
+            stirred: Links::new(),
             free: TsgIx::NIL,
         }
     }

@@ -14,6 +14,7 @@ pub(crate) mod counters;
 pub(crate) mod elf;
 pub(crate) mod histogram;
 pub(crate) mod level;
+pub(crate) mod marks;
 pub(crate) mod nice;
 // Belongs to `zernel_nvidia.ko`; here for its tests, which need no driver.
 #[cfg(any(test, zernel_kunit))]

@@ -7,7 +7,8 @@
 //! nothing is lost to switches between best-effort TSGs.
 //!
 //! * [`entity::Entity`] is the part of each TSG: its weight, its accounts, its state.
-//! * [`order::Order`] chooses the next TSG by the [`Discipline`].
+//! * [`order::Order`] compares TSGs by the [`Discipline`], and [`sets::Sets`] keeps them in that
+//!   order: a decision looks at a few of them, however many there are.
 //! * [`turn::Turn`] gives the next action: enable a TSG, disable one, or look again later.
 //!
 //! Turns are measured in GPU time of the TSG, not in time that passes: LC's time is no part of a
@@ -18,6 +19,9 @@ pub(crate) mod order;
 pub(crate) mod run_list;
 #[cfg(any(test, zernel_kunit))]
 mod scenarios;
+mod sets;
+mod standing;
+mod tree;
 pub(crate) mod turn;
 
 pub(crate) use super::weight::Weight;

@@ -198,9 +198,9 @@ impl Card {
     /// Arms the timer for the next event of the model, or look at words. Only the timer looks at
     /// words, so a look that is due stays due over any number of calls.
     fn arm_next(&self, state: &mut Locked<'_, Device>, now: u64) {
-        if state.model.take_stirred() {
+        while let Some(tsg) = state.model.take_stirred() {
             if let Some(bell) = &state.bell {
-                bell.ring();
+                bell.ring(tsg.0);
             }
         }
         let mut next = state.model.next_event().map_or(NEVER, |event| event.0);

@@ -260,7 +260,7 @@ mod bell {
         // As in the interrupt of a driver: the checks of the debug and the real-time kernel find a
         // lock that sleeps.
         let guard = driver.lock.lock();
-        bell.ring();
+        bell.ring(u64::MAX);
         for _ in 0..STARTS {
             bell.started(&Start {
                 tsg: u64::MAX,

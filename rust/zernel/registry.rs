@@ -23,11 +23,14 @@ pub(crate) mod levels;
 pub(crate) mod look;
 pub(crate) mod metered;
 pub(crate) mod meters;
-mod place;
+pub(crate) mod news;
+pub(crate) mod place;
 pub(crate) mod plan;
 pub(crate) mod population;
 pub(crate) mod queue;
+pub(crate) mod reader;
 pub(crate) mod requests;
+pub(crate) mod schedule;
 pub(crate) mod shares;
 pub(crate) mod sleep;
 mod states;
@@ -94,7 +97,9 @@ use kernel::{
     rbtree::RBTree,
     sync::Arc, //
 };
+use news::News;
 use queue::Queue;
+use schedule::Schedule;
 use shares::Shares;
 use told::Tidings;
 use tsg::{
@@ -129,6 +134,8 @@ pub(crate) struct Registry {
     assignments: Assignments,
     groups: Groups,
     queue: Queue,
+    news: News,
+    schedule: Schedule,
     /// TSGs that became compute TSGs, or ceased to be ones.
     conversions: u64,
     keys: Keys,
@@ -201,41 +208,6 @@ pub(crate) fn with<T>(f: impl FnOnce(&mut Registry) -> T) -> Result<T> {
     Ok(result)
 }
 
-/// The registry, for a walk of a worker: its lock is taken for each piece.
-pub(crate) trait Locked {
-    /// As [`with`].
-    ///
-    /// # Errors
-    ///
-    /// `ENODEV` the module is on its way out.
-    fn locked<T>(&mut self, f: impl FnOnce(&mut Registry) -> T) -> Result<T>;
-}
-
-/// The module's registry.
-pub(crate) struct Global;
-
-impl Locked for Global {
-    fn locked<T>(&mut self, f: impl FnOnce(&mut Registry) -> T) -> Result<T> {
-        with(f)
-    }
-}
-
-/// One that nobody else has, in tests.
-#[cfg(zernel_kunit)]
-impl Locked for KBox<Registry> {
-    fn locked<T>(&mut self, f: impl FnOnce(&mut Registry) -> T) -> Result<T> {
-        Ok(f(self))
-    }
-}
-
-/// As above.
-#[cfg(zernel_kunit)]
-impl Locked for Registry {
-    fn locked<T>(&mut self, f: impl FnOnce(&mut Registry) -> T) -> Result<T> {
-        Ok(f(self))
-    }
-}
-
 fn locked<T>(f: impl FnOnce(&mut Registry) -> T) -> Result<T> {
     let mut guard = lock().lock();
     let registry = guard.as_mut().ok_or(ENODEV)?;
@@ -285,6 +257,8 @@ impl Registry {
             assignments: Assignments::new(),
             groups: Groups::new(),
             queue: Queue::new(),
+            news: News::new(),
+            schedule: Schedule::new(),
             conversions: 0,
             keys: Keys::new(),
             gone_requests,
@@ -445,7 +419,9 @@ impl Registry {
         let before = core::mem::replace(&mut tsg.effective, effective);
         let is_moved = before.level != effective.level;
         if is_moved || before.weight != effective.weight {
-            gpu.changed();
+            self.news.add(id, tsg);
+            self.schedule.update(id, tsg);
+            gpu.kick();
         }
         if before.origin.assignment != effective.origin.assignment {
             self.assignments.count_tsg(before.origin.assignment, false);

@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The worker of a GPU: it calls the provider, and nobody else does.
 
+pub(crate) mod activity;
 pub(crate) mod budget;
+pub(crate) mod calls;
 pub(crate) mod exclusion;
+pub(crate) mod members;
 pub(crate) mod pass;
 pub(crate) mod provider;
 pub(crate) mod rotation;
+#[cfg(zernel_kunit)]
+mod tests;

@@ -11,7 +11,11 @@ use super::{
         },
         units::Ns, //
     },
-    Weight,
+    standing::{
+        Node,
+        Standing, //
+    },
+    Weight, //
 };
 
 /// The state of a TSG now.
@@ -64,6 +68,10 @@ pub(crate) struct Entity {
     /// When to try again to enable it.
     pub(super) retry: Ns,
     pub(super) backoff: Backoff,
+    /// Where it stands among the others, if it is in their list.
+    pub(super) standing: Option<Standing>,
+    /// Its links to the others there.
+    pub(super) node: Node,
 }
 
 impl Entity {
@@ -92,17 +100,15 @@ impl Entity {
             in_slices: false,
             retry: Ns::ZERO,
             backoff: Backoff::default(),
+            standing: None,
+            node: Node::default(),
         }
     }
 
     /// Its weight.
+    #[allow(dead_code, reason = "the tests on the host ask")]
     pub(crate) fn weight(&self) -> Weight {
         self.weight
-    }
-
-    /// Says whether it is enabled, where somebody else has enabled or disabled it.
-    pub(crate) fn set_enabled(&mut self, enabled: bool) {
-        self.enabled = enabled;
     }
 
     /// True if it is known to be enabled.
@@ -204,15 +210,6 @@ mod tests {
             assert_eq!(e.see(Ns(ran)), Ns(new));
         }
         assert_eq!(e.burst, Ns(205));
-    }
-
-    #[test]
-    fn others_may_enable_and_disable_it() {
-        let mut e = Entity::new(Weight::DEFAULT);
-        for enabled in [false, true] {
-            e.set_enabled(enabled);
-            assert_eq!(e.is_enabled(), enabled);
-        }
     }
 
     #[test]

@@ -4,7 +4,10 @@
 use super::{
     super::units::Ns,
     entity::Entity,
-    run_list::RunList,
+    standing::{
+        Key,
+        Sums, //
+    },
     Discipline,
     Quantum,
     Weight, //
@@ -54,9 +57,11 @@ impl Order {
         }
     }
 
-    pub(super) fn tune(&mut self, discipline: Discipline, quantum: Quantum) {
-        self.discipline = discipline;
-        self.quantum = quantum;
+    /// Changes discipline and quantum. Returns true if they are others now.
+    pub(super) fn tune(&mut self, discipline: Discipline, quantum: Quantum) -> bool {
+        let old = (self.discipline, self.quantum);
+        (self.discipline, self.quantum) = (discipline, quantum);
+        old != (discipline, quantum)
     }
 
     pub(super) fn quantum(&self) -> Ns {
@@ -125,25 +130,45 @@ impl Order {
         e.round = self.round;
     }
 
-    /// Lets virtual time and rounds follow the charged time. `thinking`: takes part though idle.
-    pub(super) fn advance<G: RunList>(&mut self, list: &G, thinking: Option<G::Id>) {
-        let mut weights = 0i64;
-        let mut lags = 0i64;
-        let mut rounds = None;
-        list.each(|id, e| {
-            if e.contends() || thinking == Some(id) {
-                let weight = i64::from(e.weight.number());
-                weights = weights.saturating_add(weight);
-                lags = lags.saturating_add(self.lag(e).saturating_mul(weight));
-                let needed = self.rounds_needed(e);
-                rounds = Some(rounds.map_or(needed, |r: u64| r.min(needed)));
-            }
-        });
+    /// Lets virtual time and rounds follow the charged time of those that take part.
+    pub(super) fn advance(&mut self, taking_part: Sums) {
+        let weights = i64::try_from(taking_part.weights).unwrap_or(i64::MAX);
+        // Lags times weights are small: the sums may wrap, and their difference is right.
+        let all_now = taking_part.weights.wrapping_mul(self.now);
+        let lags = all_now.wrapping_sub(taking_part.vruntimes) as i64;
         // Rounded down, so that somebody is always eligible.
         if let Some(mean) = lags.saturating_neg().checked_div_euclid(weights) {
             self.now = self.now.wrapping_add_signed(mean);
         }
-        self.round = self.round.saturating_add(rounds.unwrap_or(0));
+        self.round = self.round.max(taking_part.ready.unwrap_or(0));
+    }
+
+    /// Where a TSG stands among those that have something to run, in the order of [`Self::rank`].
+    pub(super) fn key(&self, e: &Entity) -> Key {
+        let ready = self.ready(e);
+        let (start, end) = match self.discipline {
+            Discipline::Fair => {
+                let quantum = e.weight.slow_down(self.quantum());
+                (e.vruntime, e.vruntime.wrapping_add(quantum))
+            }
+            Discipline::Credit => (ready, 0),
+            Discipline::RoundRobin => (0, 0),
+        };
+        Key {
+            start,
+            end,
+            place: e.place,
+            ready,
+        }
+    }
+
+    /// The start of those that may be next now is not behind this.
+    pub(super) fn reached(&self) -> u64 {
+        match self.discipline {
+            Discipline::Fair => self.now,
+            Discipline::Credit => self.round,
+            Discipline::RoundRobin => 0,
+        }
     }
 
     /// Where a TSG stands.
@@ -181,24 +206,6 @@ impl Order {
         self.rank(&later)
     }
 
-    /// The next of those for which `wanted` holds.
-    pub(super) fn first<G: RunList>(
-        &self,
-        list: &G,
-        wanted: impl Fn(G::Id, &Entity) -> bool,
-    ) -> Option<(Rank, G::Id)> {
-        let mut first: Option<(Rank, G::Id)> = None;
-        list.each(|id, e| {
-            if wanted(id, e) {
-                let rank = self.rank(e);
-                if first.is_none_or(|(best, _)| rank < best) {
-                    first = Some((rank, id));
-                }
-            }
-        });
-        first
-    }
-
     /// The virtual time by which a TSG is behind its share; negative if it had more.
     fn lag(&self, e: &Entity) -> i64 {
         self.now.wrapping_sub(e.vruntime) as i64
@@ -221,28 +228,37 @@ impl Order {
 
     /// Rounds until a TSG has credit.
     fn rounds_needed(&self, e: &Entity) -> u64 {
-        let credit = self.credit(e);
-        if credit > 0 {
-            return 0;
+        self.ready(e).saturating_sub(self.round)
+    }
+
+    /// The round in which a TSG has credit, or had.
+    pub(super) fn ready(&self, e: &Entity) -> u64 {
+        if e.credit > 0 {
+            return e.round;
         }
-        let debt = credit.unsigned_abs();
         let grant = self.grant(e).unsigned_abs();
-        debt.checked_div(grant).unwrap_or(0).saturating_add(1)
+        let needed = e.credit.unsigned_abs().checked_div(grant).unwrap_or(0);
+        e.round.saturating_add(needed).saturating_add(1)
     }
 }
 
 #[cfg(any(test, zernel_kunit))]
 #[cfg_attr(not(test), kernel::macros::kunit_tests(zernel_policy_rotation_order))]
 mod tests {
-    use super::*;
+    use super::{
+        super::{
+            run_list::RunList,
+            sets::Sets,
+            standing::Set, //
+        },
+        *,
+    };
 
     const MS: Ns = Ns(1_000_000);
 
     struct Pair([Entity; 2]);
 
     impl RunList for Pair {
-        type Id = usize;
-
         fn get(&self, id: usize) -> Option<&Entity> {
             self.0.get(id)
         }
@@ -250,20 +266,25 @@ mod tests {
         fn get_mut(&mut self, id: usize) -> Option<&mut Entity> {
             self.0.get_mut(id)
         }
+    }
 
-        fn each(&self, mut visit: impl FnMut(usize, &Entity)) {
-            for (id, e) in self.0.iter().enumerate() {
-                visit(id, e);
-            }
+    /// The sets of the two, as they are now.
+    fn sets(order: &Order, list: &mut Pair) -> Sets {
+        let mut sets = Sets::default();
+        list.0.iter_mut().for_each(|e| e.standing = None);
+        for id in 0..2 {
+            sets.update(order, list, id);
         }
+        sets
+    }
+
+    fn advance(order: &mut Order, list: &mut Pair) {
+        let sums = sets(order, list).sums(list);
+        order.advance(sums);
     }
 
     fn order(discipline: Discipline) -> Order {
-        let mut order = Order::new(discipline, Quantum::DEFAULT);
-        if let Ok(quantum) = Quantum::new(MS) {
-            order.tune(discipline, quantum);
-        }
-        order
+        Order::new(discipline, Quantum::new(MS).unwrap_or(Quantum::DEFAULT))
     }
 
     fn entity(order: &mut Order, weight: u32) -> Entity {
@@ -279,8 +300,8 @@ mod tests {
 
     /// Lets the first run for a quantum; says who it was.
     fn turn(order: &mut Order, list: &mut Pair) -> Option<usize> {
-        order.advance(list, None);
-        let (_, id) = order.first(list, |_, e| e.contends())?;
+        advance(order, list);
+        let id = sets(order, list).first(order, list, Set::Holding, |_| false)?;
         let e = list.get_mut(id)?;
         order.charge(e, MS);
         order.requeue(e);
@@ -331,7 +352,7 @@ mod tests {
         for _ in 0..1000 {
             assert_eq!(turn(&mut order, &mut list), Some(1));
         }
-        order.advance(&list, None);
+        advance(&mut order, &mut list);
         let [sleeper, _] = &mut list.0;
         order.wake(sleeper);
         sleeper.runnable = true;
@@ -378,7 +399,7 @@ mod tests {
             let [alone, sleeper] = &mut list.0;
             sleeper.runnable = false;
             order.charge(alone, Ns(1_000_000_000));
-            order.advance(&list, None);
+            advance(&mut order, &mut list);
             let [_, sleeper] = &mut list.0;
             order.wake(sleeper);
             sleeper.runnable = true;

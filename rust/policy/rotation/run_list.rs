@@ -5,18 +5,13 @@ use super::entity::Entity;
 
 /// The TSGs of one run list that take turns.
 ///
-/// [`super::turn::Turn::join`] comes before a TSG is added, [`super::turn::Turn::leave`] after it is
-/// removed.
+/// [`super::turn::Turn::join`] comes after a TSG is added, [`super::turn::Turn::leave`] before it is
+/// removed. Meanwhile its id stays the same, and nobody else has it. Nobody but the
+/// [`Turn`](super::turn::Turn) changes the state and the accounts of its TSGs.
 pub(crate) trait RunList {
-    /// The name of a TSG.
-    type Id: Copy + Eq;
-
-    /// The TSG of this name, if it is in the set.
-    fn get(&self, id: Self::Id) -> Option<&Entity>;
+    /// The TSG of this id, if it is in the set.
+    fn get(&self, id: usize) -> Option<&Entity>;
 
     /// The same, to be changed.
-    fn get_mut(&mut self, id: Self::Id) -> Option<&mut Entity>;
-
-    /// Visits every TSG of the set, in any order.
-    fn each(&self, visit: impl FnMut(Self::Id, &Entity));
+    fn get_mut(&mut self, id: usize) -> Option<&mut Entity>;
 }

@@ -8,7 +8,6 @@ mod idleness;
 mod tests {
     use crate::policy::{
         rotation::{
-            entity::Entity,
             run_list::RunList,
             scenarios::fixture::{
                 busy,
@@ -16,6 +15,8 @@ mod tests {
                 failed,
                 five_ms,
                 idle,
+                join,
+                leave,
                 rr,
                 see,
                 MS,
@@ -40,8 +41,7 @@ mod tests {
                 let mut turn = Turn::new(Discipline::Fair, five_ms());
                 let mut list = idle(&mut turn, 2);
                 if members == 1 {
-                    turn.leave(1);
-                    list.0[1] = None;
+                    leave(&mut turn, &mut list, 1);
                 }
                 for burst in 1..=100 {
                     if is_seen {
@@ -51,9 +51,7 @@ mod tests {
                     turn.next(&mut list, Ns(burst * 20 * MS));
                 }
                 if members == 1 {
-                    let mut late = Entity::new(Weight::DEFAULT);
-                    turn.join(&mut late);
-                    list.0[1] = Some(late);
+                    join(&mut turn, &mut list, 1);
                 }
                 see(&mut turn, &mut list, 1, 0, true);
                 see(&mut turn, &mut list, 0, 1000 * MS, true);
@@ -184,9 +182,7 @@ mod tests {
         see(&mut turn, &mut list, 0, 5 * MS, true);
         assert_eq!(turn.next(&mut list, Ns(5 * MS)), Action::Enable(2));
         done(&mut turn, &mut list, 5 * MS);
-        if let Some(e) = list.get_mut(1) {
-            turn.readmit(e);
-        }
+        turn.readmit(&mut list, 1);
         assert_eq!(turn.next(&mut list, Ns(5 * MS)), Action::Disable(1));
     }
 
@@ -237,8 +233,7 @@ mod tests {
     fn the_last_one_is_enabled() {
         let mut turn = rr();
         let mut list = busy(&mut turn, 2);
-        list.0[0] = None;
-        turn.leave(0);
+        leave(&mut turn, &mut list, 0);
         assert_eq!(turn.next(&mut list, Ns(0)), Action::Enable(1));
         done(&mut turn, &mut list, 0);
         assert_eq!(turn.next(&mut list, Ns(0)), Action::Nothing);
@@ -250,19 +245,16 @@ mod tests {
         let mut list = busy(&mut turn, 3);
         see(&mut turn, &mut list, 0, 5 * MS, true);
         assert_eq!(turn.next(&mut list, Ns(0)), Action::Enable(1));
-        list.0[0] = None;
-        turn.leave(0);
+        leave(&mut turn, &mut list, 0);
         assert_eq!(turn.next(&mut list, Ns(0)), Action::Nothing);
         done(&mut turn, &mut list, 0);
         let wait = Action::WaitUntil(Ns(5 * MS));
         assert_eq!(turn.next(&mut list, Ns(0)), wait);
         assert_eq!(turn.current(), Some(1));
-        list.0[1] = None;
-        turn.leave(1);
+        leave(&mut turn, &mut list, 1);
         assert_eq!(turn.next(&mut list, Ns(0)), Action::Enable(2));
         // Even its own answer comes when it is gone.
-        list.0[2] = None;
-        turn.leave(2);
+        leave(&mut turn, &mut list, 2);
         assert_eq!(done(&mut turn, &mut list, 0), None);
         assert_eq!(turn.next(&mut list, Ns(0)), Action::Nothing);
     }
@@ -271,13 +263,27 @@ mod tests {
     fn a_new_one_waits_for_its_turn() {
         let mut turn = rr();
         let mut list = busy(&mut turn, 2);
-        let mut e = Entity::new(Weight::DEFAULT);
-        turn.join(&mut e);
+        join(&mut turn, &mut list, 2);
         if let Ok(heavy) = Weight::new(2_048) {
-            turn.set_weight(&mut e, heavy);
+            turn.set_weight(&mut list, 2, heavy);
         }
-        list.0[2] = Some(e);
         assert_eq!(turn.next(&mut list, Ns(0)), Action::Disable(2));
-        turn.tune(Discipline::Fair, five_ms());
+        done(&mut turn, &mut list, 0);
+        turn.tune(&mut list, Discipline::Fair, five_ms());
+        assert_eq!(turn.next(&mut list, Ns(0)), Action::WaitUntil(Ns(5 * MS)));
+    }
+
+    #[test]
+    fn others_may_enable_and_disable_too() {
+        let mut turn = rr();
+        let mut list = busy(&mut turn, 3);
+        turn.set_enabled(&mut list, 2, true);
+        assert_eq!(turn.next(&mut list, Ns(0)), Action::Disable(2));
+        done(&mut turn, &mut list, 0);
+        turn.set_enabled(&mut list, 0, false);
+        assert_eq!(turn.next(&mut list, Ns(0)), Action::Enable(0));
+        done(&mut turn, &mut list, 0);
+        assert_eq!(turn.next(&mut list, Ns(0)), Action::WaitUntil(Ns(5 * MS)));
+        assert_eq!(turn.current(), Some(0));
     }
 }

@@ -17,6 +17,8 @@
 //!
 //! In every other case all TSGs are enabled, one by one.
 
+#[cfg(test)]
+mod check;
 mod decide;
 mod lc_window;
 
@@ -29,6 +31,8 @@ use super::{
     },
     order::Order,
     run_list::RunList,
+    sets::Sets,
+    standing::Set,
     Discipline,
     Quantum,
     Weight, //
@@ -36,11 +40,11 @@ use super::{
 
 /// The next action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Action<I> {
+pub(crate) enum Action {
     /// Let this TSG be scheduled.
-    Enable(I),
+    Enable(usize),
     /// Do not let this TSG be scheduled.
-    Disable(I),
+    Disable(usize),
     /// Ask again at this time, or when something was observed.
     WaitUntil(Ns),
     /// Ask again when something was observed, or when the call under way has finished.
@@ -80,35 +84,37 @@ enum Thinking {
     Granted,
 }
 
-/// The rotation of one run list. `I` names a TSG.
+/// The rotation of one run list.
 ///
 /// # Invariants
 ///
 /// `successor` is not `current`.
 #[derive(Clone, Debug)]
-pub(crate) struct Turn<I> {
+pub(crate) struct Turn {
     order: Order,
+    /// The TSGs in that order, by their state.
+    sets: Sets,
     on: bool,
     poll: Option<Ns>,
     lc: LcWindow,
     /// The TSG that has its turn: the enabled one.
-    current: Option<I>,
+    current: Option<usize>,
     /// GPU time that the current TSG had in this turn.
     used: Ns,
     /// The think time of the current TSG.
     thinking: Thinking,
     /// The TSG that is enabled beside the current one, or about to be, and the end of the current
     /// one's turn.
-    successor: Option<(I, End)>,
+    successor: Option<(usize, End)>,
     /// GPU time that the successor had so far: of the turn that it is about to begin.
     used_ahead: Ns,
     /// The call that is under way, and when it began.
-    under_way: Option<(Action<I>, Ns)>,
+    under_way: Option<(Action, Ns)>,
     /// The learned time of a call to enable.
     enable_cost: Ns,
 }
 
-impl<I: Copy + Eq> Turn<I> {
+impl Turn {
     /// No look at a turn comes before this, so that one that is nearly over does not wake the
     /// worker twice. A turn may last that much longer. A tenth of the shortest quantum, and a
     /// fraction of a call, by which the end of a burst is foreseen.
@@ -123,6 +129,7 @@ impl<I: Copy + Eq> Turn<I> {
         // INVARIANT: There is no successor.
         Self {
             order: Order::new(discipline, quantum),
+            sets: Sets::default(),
             on: false,
             poll: None,
             lc: LcWindow::new(),
@@ -136,9 +143,16 @@ impl<I: Copy + Eq> Turn<I> {
         }
     }
 
-    /// Changes discipline and quantum, from the next decision on.
-    pub(crate) fn tune(&mut self, discipline: Discipline, quantum: Quantum) {
-        self.order.tune(discipline, quantum);
+    /// Changes discipline and quantum, from the next decision on. Takes a look at each TSG.
+    pub(crate) fn tune(
+        &mut self,
+        list: &mut impl RunList,
+        discipline: Discipline,
+        quantum: Quantum,
+    ) {
+        if self.order.tune(discipline, quantum) {
+            self.sets.rearrange(&self.order, list);
+        }
     }
 
     /// Switches the rotation on or off. Off also if the provider cannot enable and disable.
@@ -168,13 +182,15 @@ impl<I: Copy + Eq> Turn<I> {
         self.lc.announce(trigger);
     }
 
-    /// Takes a TSG in. It gets turns like the others from now on, and is disabled until then.
-    pub(crate) fn join(&mut self, e: &mut Entity) {
-        self.order.join(e);
+    /// Takes a TSG in that was added to the list. It gets turns like the others from now on, and is
+    /// disabled until then.
+    pub(crate) fn join(&mut self, list: &mut impl RunList, id: usize) {
+        self.change(list, id, Order::join);
     }
 
-    /// Forgets a TSG that is no longer in the list.
-    pub(crate) fn leave(&mut self, id: I) {
+    /// Forgets a TSG that is about to be removed from the list.
+    pub(crate) fn leave(&mut self, list: &mut impl RunList, id: usize) {
+        self.sets.remove(list, id);
         if self.current == Some(id) {
             self.become_current(None, Ns::ZERO);
         }
@@ -182,40 +198,79 @@ impl<I: Copy + Eq> Turn<I> {
     }
 
     /// It is another one's turn.
-    fn become_current(&mut self, id: Option<I>, used: Ns) {
+    fn become_current(&mut self, id: Option<usize>, used: Ns) {
         self.current = id;
         self.used = used;
         self.thinking = Thinking::None;
     }
 
+    /// Changes a TSG, and brings it to its place among the others.
+    fn change(
+        &mut self,
+        list: &mut impl RunList,
+        id: usize,
+        change: impl FnOnce(&mut Order, &mut Entity),
+    ) {
+        if let Some(e) = list.get_mut(id) {
+            change(&mut self.order, e);
+            self.sets.update(&self.order, list, id);
+        }
+    }
+
     /// Lets virtual time follow the charged time.
-    fn advance(&mut self, list: &impl RunList<Id = I>) {
-        self.order.advance(
-            list,
-            self.current.filter(|_| self.thinking != Thinking::None),
-        );
+    fn advance(&mut self, list: &impl RunList) {
+        // It takes part though it is idle.
+        let thinking = self.current.filter(|_| self.thinking != Thinking::None);
+        let thinking = thinking
+            .and_then(|id| list.get(id))
+            .filter(|e| !e.contends());
+        let sums = match thinking {
+            Some(e) => self.sets.sums_and(&self.order, list, e),
+            None => self.sets.sums(list),
+        };
+        self.order.advance(sums);
     }
 
     /// Changes a weight.
-    pub(crate) fn set_weight(&mut self, e: &mut Entity, weight: Weight) {
-        self.order.set_weight(e, weight);
+    pub(crate) fn set_weight(&mut self, list: &mut impl RunList, id: usize, weight: Weight) {
+        self.change(list, id, |order, e| order.set_weight(e, weight));
+    }
+
+    /// Says whether a TSG is enabled, where somebody else has enabled or disabled it.
+    pub(crate) fn set_enabled(&mut self, list: &mut impl RunList, id: usize, enabled: bool) {
+        self.change(list, id, |_, e| e.enabled = enabled);
     }
 
     /// Lets a TSG take turns again that was left aside.
-    pub(crate) fn readmit(&mut self, e: &mut Entity) {
-        e.in_slices = false;
-        // Time that it missed, or had beside the turns, is not made up for.
-        e.was_thinking = false;
-        self.order.wake(e);
+    pub(crate) fn readmit(&mut self, list: &mut impl RunList, id: usize) {
+        self.change(list, id, |order, e| {
+            e.in_slices = false;
+            // Time that it missed, or had beside the turns, is not made up for.
+            e.was_thinking = false;
+            order.wake(e);
+        });
     }
 
     /// The TSG whose turn it is.
-    pub(crate) fn current(&self) -> Option<I> {
+    #[allow(dead_code, reason = "the simulation and the tests on the host ask")]
+    pub(crate) fn current(&self) -> Option<usize> {
         self.current
     }
 
+    /// TSGs that can have run since they were looked at last, though nothing was reported: the one in
+    /// its turn, the one that it hands over to, and the first of those that are still enabled.
+    ///
+    /// They are to be looked at before the others, so that those are placed where these are now.
+    #[allow(dead_code, reason = "the simulation looks at all that run")]
+    pub(crate) fn running(&self, list: &impl RunList) -> [Option<usize>; 3] {
+        let successor = self.successor.map(|(id, _)| id);
+        let in_turn = |id| self.current == Some(id) || successor == Some(id);
+        let other = self.sets.first(&self.order, list, Set::Holding, in_turn);
+        [self.current, successor, other]
+    }
+
     /// True if the GPU is about to go from one TSG to another, or goes back and forth between two.
-    pub(crate) fn is_handing_over(&self, list: &impl RunList<Id = I>) -> bool {
+    pub(crate) fn is_handing_over(&self, list: &impl RunList) -> bool {
         let Some((successor, _)) = self.successor else {
             return false;
         };
@@ -225,7 +280,7 @@ impl<I: Copy + Eq> Turn<I> {
     }
 
     /// Takes in an observation of a TSG.
-    pub(crate) fn observe(&mut self, list: &mut impl RunList<Id = I>, id: I, sample: Sample) {
+    pub(crate) fn observe(&mut self, list: &mut impl RunList, id: usize, sample: Sample) {
         if list.get(id).is_some_and(|e| sample.runnable && !e.runnable) {
             // Placed where the others are now, not where they were when somebody last asked.
             self.advance(list);
@@ -244,6 +299,7 @@ impl<I: Copy + Eq> Turn<I> {
         if !sample.runnable && ran > Ns::ZERO {
             // It still takes part until now: alone, it moves virtual time, and owes nothing.
             e.runnable = true;
+            self.sets.update(&self.order, list, id);
             self.advance(list);
         }
         if let Some(e) = list.get_mut(id) {
@@ -257,6 +313,7 @@ impl<I: Copy + Eq> Turn<I> {
             }
             e.runnable = sample.runnable;
         }
+        self.sets.update(&self.order, list, id);
         self.lc.passed(ran);
         if self.current == Some(id) {
             self.used = self.used.saturating_add(ran);
@@ -268,10 +325,10 @@ impl<I: Copy + Eq> Turn<I> {
     /// Takes in the result of the call under way; returns a TSG that takes no more turns for it.
     pub(crate) fn finished(
         &mut self,
-        list: &mut impl RunList<Id = I>,
+        list: &mut impl RunList,
         now: Ns,
         outcome: Outcome,
-    ) -> Option<I> {
+    ) -> Option<usize> {
         let (action, began) = self.under_way.take()?;
         let (id, enabling) = match action {
             Action::Enable(id) => (id, true),
@@ -295,6 +352,7 @@ impl<I: Copy + Eq> Turn<I> {
                 e.retry = now.saturating_add(Ns(u64::from(delay).saturating_mul(1_000_000)));
             }
         }
+        self.sets.update(&self.order, list, id);
         if enabling && outcome == Outcome::Done {
             self.learn(now.saturating_sub(began));
         } else if self.current == Some(id) {
@@ -306,14 +364,14 @@ impl<I: Copy + Eq> Turn<I> {
     }
 
     /// The current TSG is not enabled any more.
-    fn hand_over(&mut self, list: &impl RunList<Id = I>) {
+    fn hand_over(&mut self, list: &impl RunList) {
         // INVARIANT: There is no successor then.
         let next = self.successor.take().map(|(id, _)| id);
         let next = next.filter(|&id| list.get(id).is_some_and(|e| e.enabled));
         self.become_current(next, self.used_ahead);
     }
 
-    fn drop_successor(&mut self, id: I) {
+    fn drop_successor(&mut self, id: usize) {
         if self.successor.is_some_and(|(successor, _)| successor == id) {
             self.successor = None;
         }

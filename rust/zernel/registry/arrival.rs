@@ -4,9 +4,17 @@
 use super::{
     gpu,
     groups,
+    news::{
+        self,
+        News, //
+    },
     queue::{
         self,
         Queue, //
+    },
+    schedule::{
+        self,
+        Schedule, //
     },
     shares::{
         self,
@@ -40,6 +48,8 @@ pub(super) struct Memory {
     pub(super) members: [RBTreeNodeReservation<(Target, tsg::Id), ()>; 3],
     pub(super) share: shares::Reservation,
     pub(super) place: queue::Reservation,
+    pub(super) in_news: news::Reservation,
+    pub(super) in_schedule: schedule::Reservation,
     pub(super) shown: Arc<Shown>,
     pub(super) in_view: ForTsg,
 }
@@ -54,6 +64,8 @@ impl Memory {
             members: [member()?, member()?, member()?],
             share: Shares::reserve()?,
             place: Queue::reserve()?,
+            in_news: News::reserve()?,
+            in_schedule: Schedule::reserve()?,
             shown: Arc::new(Shown::new(owner), GFP_KERNEL_ACCOUNT)?,
             in_view: ForTsg::new()?,
         })

@@ -88,6 +88,8 @@ impl Registry {
             return;
         };
         tsg.recover();
+        // So may taking turns.
+        self.news.add(id, tsg);
         if let (true, Some(gpu)) = (self.queue.remove(tsg), self.gpus.get_mut(&tsg.gpu)) {
             gpu.pending -= 1;
         }

@@ -174,7 +174,7 @@ pub(crate) struct Gpu {
     pub(crate) pending: u32,
     /// True if its worker is at a TSG.
     pub(crate) working: bool,
-    /// Counted up when other TSGs may take turns, or be kept off, than before.
+    /// Counted up when the tunables of turns and budgets change.
     pub(crate) generation: u64,
     /// Levels with a spent budget.
     pub(crate) throttled: level::Set,
@@ -238,12 +238,6 @@ impl Gpu {
         if let Some(worker) = self.open_worker() {
             worker.kick();
         }
-    }
-
-    /// The TSGs that take turns, or are excluded, may have changed: has the worker look.
-    pub(crate) fn changed(&mut self) {
-        self.generation += 1;
-        self.kick();
     }
 
     /// Ends the waiting after `EAGAIN`.

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
-//! A place in the queue of a worker.
+//! Places of TSGs in the trees of the registry, and the memory for them.
 
 use crate::ids::{
     GpuId,
     TsgId, //
 };
-use kernel::rbtree::RBTreeNodeReservation;
+use kernel::rbtree::{
+    RBTree,
+    RBTreeNode,
+    RBTreeNodeReservation, //
+};
 
 /// A place in the queue of a GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -18,3 +22,77 @@ pub(crate) struct Place {
 
 /// Memory for one place.
 pub(crate) type Reservation = RBTreeNodeReservation<Place, TsgId>;
+
+/// A TSG, and the provider's number of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Named {
+    /// The TSG.
+    pub(crate) id: TsgId,
+    /// The provider's number.
+    pub(crate) handle: u64,
+}
+
+/// A place among the news of a GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct InNews {
+    pub(super) gpu: GpuId,
+    pub(super) number: u64,
+}
+
+/// A place among the TSGs of a GPU that are to be scheduled, the most urgent ones first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct InSchedule {
+    pub(super) gpu: GpuId,
+    /// Number of the level that it ranks as.
+    pub(super) level: u32,
+    pub(super) tsg: TsgId,
+}
+
+/// The entry of a TSG in a tree where it has one at most.
+///
+/// # Invariants
+///
+/// Exactly one of `key` and `spare` is set: the node is in the tree or at hand, so that nothing is
+/// ever allocated.
+pub(crate) struct Entry<K> {
+    key: Option<K>,
+    spare: Option<RBTreeNodeReservation<K, Named>>,
+}
+
+impl<K: Copy + Ord> Entry<K> {
+    /// One that is not in the tree.
+    pub(super) fn new(spare: RBTreeNodeReservation<K, Named>) -> Self {
+        // INVARIANT: The node is at hand.
+        Self {
+            key: None,
+            spare: Some(spare),
+        }
+    }
+
+    /// Its key, if it is in the tree.
+    pub(super) fn key(&self) -> Option<K> {
+        self.key
+    }
+
+    /// Puts it in, unless it is there.
+    pub(super) fn put(&mut self, tree: &mut RBTree<K, Named>, key: K, tsg: Named) {
+        if let Some(spare) = self.spare.take() {
+            // INVARIANT: The node is in the tree now.
+            tree.insert(spare.into_node(key, tsg));
+            self.key = Some(key);
+        }
+    }
+
+    /// Takes it out, if it is there.
+    pub(super) fn take_out(&mut self, tree: &mut RBTree<K, Named>) {
+        if let Some(node) = self.key.and_then(|key| tree.remove_node(&key)) {
+            self.take_back(node);
+        }
+    }
+
+    /// Takes back the node that was taken out of the tree.
+    pub(super) fn take_back(&mut self, node: RBTreeNode<K, Named>) {
+        // INVARIANT: The node is at hand again.
+        (self.key, self.spare) = (None, Some(node.into_reservation()));
+    }
+}

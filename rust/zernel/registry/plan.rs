@@ -2,16 +2,44 @@
 //! The TSGs of a GPU that a worker is to look after, as the registry knows them: for turns, budgets
 //! and exclusion.
 
+use super::tsg;
+use crate::policy::{
+    budget::Params,
+    level::{
+        self,
+        Level, //
+    },
+    tunables::turns::Turns, //
+};
+
+/// The part that a TSG has in turns and budgets now; none if it is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Change {
+    /// The TSG.
+    pub(crate) id: tsg::Id,
+    /// The provider's number of it.
+    pub(crate) handle: u64,
+    /// It takes turns.
+    pub(crate) turns: Option<turns::Candidate>,
+    /// Its level has a budget.
+    pub(crate) budget: Option<Level>,
+}
+
+/// The tunables of turns and budgets.
+#[derive(Clone, Copy)]
+pub(crate) struct Terms {
+    /// The way of turns.
+    pub(crate) turns: Turns,
+    /// The budget of each level, if it has one.
+    pub(crate) budgets: [Option<Params>; level::COUNT],
+}
+
 /// TSGs that take turns.
 pub(crate) mod turns {
     use crate::{
-        policy::{
-            rotation::Weight,
-            tunables::turns::Turns, //
-        },
-        registry::tsg,
+        policy::rotation::Weight,
+        registry::tsg, //
     };
-    use kernel::prelude::*;
 
     /// A TSG that takes turns, as the registry knows it.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,51 +50,10 @@ pub(crate) mod turns {
         pub(crate) id: tsg::Id,
         /// The provider's number of it.
         pub(crate) handle: u64,
-        /// True if it is disabled, as far as known.
+        /// True if it is disabled, as far as known, and not for an exclusion.
         pub(crate) disabled: Option<bool>,
         /// Its share.
         pub(crate) weight: Weight,
-    }
-
-    /// The TSGs that take turns, and the way.
-    pub(crate) struct Setup {
-        /// The tunables.
-        pub(crate) turns: Turns,
-        /// By the provider's number.
-        pub(crate) candidates: KVec<Candidate>,
-        /// Tells this from later ones.
-        pub(crate) generation: u64,
-    }
-}
-
-/// TSGs of levels with budgets.
-pub(crate) mod budgets {
-    use crate::policy::{
-        budget::Params,
-        level::{
-            self,
-            Level, //
-        },
-    };
-    use kernel::prelude::*;
-
-    /// A TSG of a level with a budget, as the registry knows it.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub(crate) struct Candidate {
-        /// The provider's number of it.
-        pub(crate) handle: u64,
-        /// The level in force.
-        pub(crate) level: Level,
-    }
-
-    /// The watched TSGs, and the reasons.
-    pub(crate) struct Setup {
-        /// By the provider's number.
-        pub(crate) candidates: KVec<Candidate>,
-        /// The budget of each level, if it has one.
-        pub(crate) budgets: [Option<Params>; level::COUNT],
-        /// Tells this from later ones.
-        pub(crate) generation: u64,
     }
 }
 
@@ -74,26 +61,33 @@ pub(crate) mod budgets {
 pub(crate) mod exclusion {
     use crate::{
         policy::units::Us,
-        registry::tsg, //
+        registry::place::{
+            InSchedule,
+            Named, //
+        },
     };
-    use kernel::prelude::*;
 
-    /// A TSG that is to be kept off the GPU, or is.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub(crate) struct Excluded {
-        /// The TSG.
-        pub(crate) id: tsg::Id,
-        /// The provider's number of it.
-        pub(crate) handle: u64,
-    }
+    /// TSGs that are found with the registry locked once.
+    pub(crate) const PIECE: usize = 8;
 
-    /// The TSGs to keep off.
-    pub(crate) struct Setup {
-        /// The TSGs, but for those that are kept off already.
-        pub(crate) found: KVec<Excluded>,
+    /// Some of the TSGs to keep off.
+    pub(crate) struct Found {
+        /// The TSGs.
+        pub(crate) tsgs: [Option<Named>; PIECE],
+        /// The last one of them; those behind it are next.
+        pub(crate) last: Option<InSchedule>,
         /// The longest time for taking the GPU away from one.
         pub(crate) timeout: Us,
-        /// Tells this from later ones.
-        pub(crate) generation: u64,
+    }
+
+    impl Found {
+        /// None yet; `last`: those behind it are next.
+        pub(crate) fn behind(last: Option<InSchedule>) -> Self {
+            Self {
+                tsgs: [None; PIECE],
+                last,
+                timeout: Us(0),
+            }
+        }
     }
 }

@@ -19,6 +19,8 @@ use super::{
     },
     groups,
     levels,
+    place::Entry,
+    reader,
     told::{
         self,
         Tidings, //
@@ -61,6 +63,7 @@ pub(crate) fn remove_gpu(id: gpu::Id) {
     drop(kept);
     // Dropped without locks: the worker goes with it.
     drop(gpu);
+    reader::forget(id);
 }
 
 /// Tries to add a TSG whose process moves from cgroup to cgroup.
@@ -195,6 +198,7 @@ impl Registry {
         };
         tsg.want = None;
         tsg.disable = false;
+        self.schedule.update(id, tsg);
         if tsg.is_changed() {
             if self.queue.push(id, tsg) {
                 gpu.pending += 1;
@@ -297,6 +301,9 @@ impl Registry {
             meter: Meter::default(),
             queued: None,
             spare: Some(memory.place),
+            in_news: Entry::new(memory.in_news),
+            is_told: false,
+            in_schedule: Entry::new(memory.in_schedule),
             shown: memory.shown.clone(),
         };
         self.tsgs.insert(memory.tsg.into_node(id, new));
@@ -308,7 +315,8 @@ impl Registry {
             trace::tsg_added(gpu_id.0, id.0, tsg.owner.process.global_number());
             gpu.tsgs += 1;
             gpu.levels.count(None, |level| level.tsgs += 1);
-            gpu.changed();
+            self.news.add(id, tsg);
+            self.schedule.update(id, tsg);
             told::tell((&self.groups, &self.writer), Tidings::Added, id, tsg, 0);
         }
         self.track_owner(id);
@@ -340,8 +348,10 @@ impl Registry {
         let has_more = traits.channels > tsg.traits.channels;
         let is_converted = traits.compute != tsg.traits.compute;
         tsg.traits = traits;
-        if let Some(gpu) = self.gpus.get_mut(&tsg.gpu) {
-            gpu.changed();
+        self.news.add(id, tsg);
+        self.schedule.update(id, tsg);
+        if let Some(gpu) = self.gpus.get(&tsg.gpu) {
+            gpu.kick();
         }
         trace::tsg_changed(tsg.gpu.0, id.0, tsg.owner.process.global_number());
         if is_converted {
@@ -398,11 +408,13 @@ impl Registry {
             self.groups.release(tsg.cgroup, view);
         }
         let was_queued = self.queue.remove(tsg);
+        self.news.remove(id, tsg);
+        self.schedule.remove(tsg);
         if let Some(gpu) = self.gpus.get_mut(&gpu_id) {
             gpu.tsgs -= 1;
             let level = tsg.effective.level;
             gpu.levels.count(level, |level| level.tsgs -= 1);
-            gpu.changed();
+            gpu.kick();
             gpu.pending -= u32::from(was_queued);
             if gpu.pending == 0 && !gpu.suspended {
                 // No TSG is left to show that the GPU is back.

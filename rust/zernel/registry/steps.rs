@@ -99,7 +99,7 @@ impl Registry {
         tsg.disabled = outcome.disabled;
         if step.disabled != outcome.disabled && outcome.disabled == Some(false) {
             // The rotation takes one for disabled that it could not enable itself.
-            gpu.generation += 1;
+            self.news.add(id, tsg);
         }
         let slice = tsg.current.map_or(0, |hw| hw.timeslice.0);
         let error = outcome.result.err().map_or(0, Error::to_errno);

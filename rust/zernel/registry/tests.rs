@@ -5,6 +5,7 @@ mod attributes;
 mod control;
 mod descriptions;
 mod fixture;
+mod news;
 mod population;
 mod precedence;
 mod refresh;

@@ -139,6 +139,12 @@ pub(crate) struct Tsg {
     pub(crate) queued: Option<place::Place>,
     /// The node for its next place.
     pub(crate) spare: Option<place::Reservation>,
+    /// There is news of it for its worker.
+    pub(super) in_news: place::Entry<place::InNews>,
+    /// Its worker knows of it.
+    pub(super) is_told: bool,
+    /// It is to be scheduled.
+    pub(super) in_schedule: place::Entry<place::InSchedule>,
     /// As others see it.
     pub(super) shown: Arc<Shown>,
 }

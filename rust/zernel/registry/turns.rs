@@ -7,12 +7,13 @@ use super::{
         Walk, //
     },
     gpu,
+    place::InSchedule,
     plan::{
-        budgets, exclusion,
-        turns::{
-            Candidate,
-            Setup, //
+        exclusion::{
+            self,
+            Found, //
         },
+        turns::Candidate, //
     },
     told::{
         self,
@@ -22,7 +23,6 @@ use super::{
         self,
         Tsg, //
     },
-    Locked,
     Registry, //
 };
 use crate::{
@@ -34,7 +34,10 @@ use crate::{
         },
         preempt::Verdict,
         tunables::Tunables,
-        units::Ms, //
+        units::{
+            Ms,
+            Us, //
+        },
     },
 };
 use kernel::prelude::*;
@@ -49,146 +52,27 @@ fn takes_turns(tunables: &Tunables, tsg: &Tsg) -> bool {
     has_turns(tunables) && tsg.traits.compute && tsg.effective.level == Some(Level::BE)
 }
 
-/// TSGs that are looked at with the registry locked once.
-const PIECE: usize = 4;
-
-/// Collects what `pick` finds among the TSGs of a GPU, in the order of their handles, if they have
-/// changed since `generation`. Returns it with the generation that it is of at least: TSGs that
-/// change meanwhile are seen then or make another one.
-fn collect<T>(
-    registry: &mut impl Locked,
-    id: gpu::Id,
-    generation: u64,
-    pick: impl Fn(&mut Registry, u64, tsg::Id) -> Option<T>,
-) -> Result<Option<(KVec<T>, u64)>> {
-    let now = registry.locked(|r| {
-        let gpu = r.gpus.get(&id).filter(|gpu| !gpu.closing)?;
-        Some(gpu.generation).filter(|&now| now != generation)
-    })?;
-    let Some(now) = now else {
-        return Ok(None);
-    };
-    let mut all = KVec::new();
-    let mut after = None;
-    loop {
-        let mut found = [const { None }; PIECE];
-        let mut count = 0;
-        let next = registry.locked(|r| {
-            for place in &mut found {
-                let (handle, tsg) = r.next_tsg_of(id, after)?;
-                after = Some(handle);
-                *place = pick(r, handle, tsg);
-                count += usize::from(place.is_some());
-            }
-            after
-        })?;
-        all.reserve(count, GFP_KERNEL)?;
-        for found in found.into_iter().flatten() {
-            // There is room.
-            let _ = all.push_within_capacity(found);
-        }
-        if next.is_none() {
-            return Ok(Some((all, now)));
-        }
-    }
-}
-
-/// The TSGs that take turns on a GPU, if they have changed since `generation`. Those that do not any
-/// more are scheduled again.
-///
-/// # Errors
-///
-/// `ENODEV` the module is on its way out, `ENOMEM`.
-pub(crate) fn rotation_setup(
-    registry: &mut impl Locked,
-    id: gpu::Id,
-    generation: u64,
-) -> Result<Option<Setup>> {
-    let found = collect(registry, id, generation, |r, handle, tsg| {
-        r.enable_other(tsg);
-        r.candidate(handle, tsg)
-    })?;
-    let Some((candidates, generation)) = found else {
-        return Ok(None);
-    };
-    Ok(Some(Setup {
-        turns: registry.locked(|r| *r.tunables.turns())?,
-        candidates,
-        generation,
-    }))
-}
-
-/// The TSGs with a budget on a GPU, if they have changed since `generation`.
-///
-/// # Errors
-///
-/// `ENODEV` the module is on its way out, `ENOMEM`.
-pub(crate) fn budget_setup(
-    registry: &mut impl Locked,
-    id: gpu::Id,
-    generation: u64,
-) -> Result<Option<budgets::Setup>> {
-    let found = collect(registry, id, generation, |r, handle, tsg| {
-        r.watched(handle, tsg)
-    })?;
-    let Some((candidates, generation)) = found else {
-        return Ok(None);
-    };
-    Ok(Some(budgets::Setup {
-        candidates,
-        budgets: registry.locked(|r| Level::ALL.map(|level| r.tunables.budget(level)))?,
-        generation,
-    }))
-}
-
-/// The enabled TSGs of a GPU that are less urgent than `level`, if the set has changed since
-/// `generation`. TSGs that take no turns any more are enabled again.
-///
-/// # Errors
-///
-/// `ENODEV` the module is on its way out, `ENOMEM`.
-pub(crate) fn less_urgent(
-    registry: &mut impl Locked,
-    id: gpu::Id,
-    level: Level,
-    generation: u64,
-) -> Result<Option<exclusion::Setup>> {
-    let found = collect(registry, id, generation, |r, handle, id| {
-        r.enable_other(id);
-        let is_disabled = r.tsgs.get(&id).is_none_or(|tsg| tsg.disable);
-        let is_meant = !is_disabled && r.is_less_urgent(id, level);
-        is_meant.then_some(exclusion::Excluded { id, handle })
-    })?;
-    let Some((found, generation)) = found else {
-        return Ok(None);
-    };
-    Ok(Some(exclusion::Setup {
-        found,
-        timeout: registry.locked(|r| r.tunables.requests().preempt_timeout())?,
-        generation,
-    }))
-}
-
 impl Registry {
     /// A TSG as one that takes turns, if it does.
-    fn candidate(&self, handle: u64, id: tsg::Id) -> Option<Candidate> {
+    pub(super) fn candidate(&self, handle: u64, id: tsg::Id) -> Option<Candidate> {
         let tsg = self.tsgs.get(&id)?;
         takes_turns(&self.tunables, tsg).then_some(Candidate {
             runlist: tsg.traits.runlist,
             id,
             handle,
-            disabled: tsg.disabled,
+            // It is let in again before there are turns.
+            disabled: tsg.disabled.filter(|_| !tsg.excluded),
             weight: tsg.effective.weight,
         })
     }
 
-    /// A TSG as one of a level with a budget, if it is.
-    fn watched(&self, handle: u64, id: tsg::Id) -> Option<budgets::Candidate> {
+    /// The level of a TSG, if that has a budget.
+    pub(super) fn watched(&self, id: tsg::Id) -> Option<Level> {
         let tsg = self.tsgs.get(&id).filter(|tsg| tsg.traits.compute)?;
         let level = tsg.effective.level.filter(|&level| level != Level::BE)?;
         let gpu = self.gpus.get(&tsg.gpu)?;
         let counts = self.tunables.enabled() && gpu.abilities.turns;
-        counts.then_some(budgets::Candidate { handle, level })
+        counts.then_some(level)
     }
 
     /// The budgets of these levels are spent on a GPU, and no others'.
@@ -214,12 +98,13 @@ impl Registry {
     /// Has every worker look at the TSGs that take turns.
     pub(super) fn change_turns(&mut self) {
         for (_, gpu) in self.gpus.iter_mut() {
-            gpu.changed();
+            gpu.generation += 1;
+            gpu.kick();
         }
     }
 
     /// Has a TSG scheduled that takes no turns.
-    fn enable_other(&mut self, id: tsg::Id) {
+    pub(super) fn enable_other(&mut self, id: tsg::Id) {
         let concerned = self.tsgs.get(&id).is_some_and(|tsg| {
             let is_disabled = tsg.disable || tsg.disabled != Some(false);
             is_disabled && !tsg.excluded && !takes_turns(&self.tunables, tsg)
@@ -241,6 +126,7 @@ impl Registry {
             return false;
         }
         tsg.disable = disable;
+        self.schedule.update(id, tsg);
         true
     }
 
@@ -249,6 +135,46 @@ impl Registry {
         self.tsgs
             .get(&id)
             .is_some_and(|tsg| tsg.traits.compute && level.is_above(tsg.effective.rank()))
+    }
+
+    /// TSGs of a GPU that are to be scheduled and are less urgent than `level`: the first ones, or
+    /// those behind the last one that was `found`. Returns false if there are none.
+    pub(crate) fn less_urgent(&self, id: gpu::Id, level: Level, found: &mut Found) -> bool {
+        found.tsgs = [None; exclusion::PIECE];
+        let is_open = self.gpus.get(&id).is_some_and(|gpu| !gpu.closing);
+        for place in &mut found.tsgs {
+            let from = match found.last {
+                Some(last) => InSchedule {
+                    tsg: last.tsg.after(),
+                    ..last
+                },
+                None => InSchedule {
+                    gpu: id,
+                    level: level.number() + 1,
+                    tsg: tsg::Id::FIRST,
+                },
+            };
+            let next = self.schedule.0.cursor_lower_bound(&from);
+            let next = next.map(|cursor| (*cursor.current().0, *cursor.current().1));
+            let Some((key, tsg)) = next.filter(|(key, _)| is_open && key.gpu == id) else {
+                break;
+            };
+            *place = Some(tsg);
+            found.last = Some(key);
+        }
+        found.timeout = self.tunables.requests().preempt_timeout();
+        found.tsgs.iter().any(Option::is_some)
+    }
+
+    /// The part of a TSG in an exclusion for requests of `level`: `None` if it is not to be kept off
+    /// the GPU; else the longest time for taking the GPU away from it, unless it is off already.
+    pub(crate) fn exclusion_of(&self, id: tsg::Id, level: Level) -> Option<Option<Us>> {
+        let tsg = self
+            .tsgs
+            .get(&id)
+            .filter(|_| self.is_less_urgent(id, level))?;
+        let timeout = self.tunables.requests().preempt_timeout();
+        Some((!tsg.disable).then_some(timeout))
     }
 
     /// A TSG is about to be kept off the GPU, or let in again. Returns false if that must not be.
@@ -266,6 +192,7 @@ impl Registry {
         // A call that cannot be made now, for want of an answer, is made when the GPU is back.
         tsg.excluded = exclude && !unresponsive;
         tsg.disable = tsg.excluded;
+        self.schedule.update(id, tsg);
         !unresponsive
     }
 
@@ -279,6 +206,7 @@ impl Registry {
         };
         tsg.disable = false;
         tsg.excluded = false;
+        self.schedule.update(id, tsg);
         if tsg.disabled != Some(false) && self.queue.push(id, tsg) {
             gpu.pending += 1;
         }
@@ -339,6 +267,7 @@ impl Registry {
                 // A pass that sets everything once more, meanwhile, must not disable the TSG: no
                 // turn may ever ask for that again.
                 tsg.disable &= !disable || tsg.excluded;
+                self.schedule.update(id, tsg);
             }
             Err(error) => {
                 if error != EINVAL {

@@ -2,10 +2,19 @@
 //! Keeps the levels above best-effort within their budgets, from the worker of a GPU: carries out
 //! decisions of [`policy::budget`](crate::policy::budget).
 
+use super::activity::{
+    behind,
+    key,
+    Activity,
+    Key,
+    Looker,
+    Walk, //
+};
 use crate::{
     glue::time::now_ns,
     policy::{
         budget::{
+            Params,
             Server,
             State, //
         },
@@ -17,48 +26,83 @@ use crate::{
     },
     registry::{
         self,
-        plan::budgets::{
-            Candidate,
-            Setup, //
-        },
-        turns,
-        Global, //
+        gpu,
+        plan::Change, //
     },
-    worker::rotation::Driver, //
+    worker::calls::Calls, //
 };
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    rbtree::{
+        RBTree,
+        RBTreeNodeReservation, //
+    },
+};
 
 /// A TSG of a level with a budget.
+///
+/// # Invariants
+///
+/// Without `spare` it is one of those that have something to run.
 struct Watched {
-    candidate: Candidate,
+    level: Level,
     /// GPU time that it had when it was last looked at.
     ran: Option<Ns>,
+    /// The node for its place among those.
+    spare: Option<RBTreeNodeReservation<Key, ()>>,
 }
 
 /// The budgets of a GPU.
 pub(crate) struct Budgets {
     /// One per level that has a budget.
     servers: KVec<(Level, Server)>,
-    watched: KVec<Watched>,
+    watched: RBTree<Key, Watched>,
+    /// Those that have something to run.
+    running: RBTree<Key, ()>,
+    /// The number of these, by level.
+    counts: [usize; level::COUNT],
     throttled: level::Set,
-    /// Levels that have something to run.
-    runs: level::Set,
     /// The level for which others are kept off the GPU, and since when that is not charged.
     held: Option<(Level, Ns)>,
-    generation: u64,
+    walk: Walk,
+    /// Those that have something to run are looked at from here on.
+    from: Key,
+    /// So many of them are still to be looked at until all of their time is charged.
+    left: usize,
+    /// When all are to be looked at again.
+    due: Option<Ns>,
+    /// GPU time of each level that was seen and is not charged yet.
+    ran: [Ns; level::COUNT],
+}
+
+/// The time of the next look.
+pub(crate) enum Next {
+    /// More TSGs are to be looked at.
+    Again,
+    /// Then; `None`: when a TSG gets something to run.
+    At(Option<Ns>),
 }
 
 impl Budgets {
     /// Nobody is watched.
-    pub(crate) fn new() -> Self {
-        Self {
-            servers: KVec::new(),
-            watched: KVec::new(),
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn new() -> Result<Self> {
+        Ok(Self {
+            servers: KVec::with_capacity(level::COUNT, GFP_KERNEL)?,
+            watched: RBTree::new(),
+            running: RBTree::new(),
+            counts: [0; level::COUNT],
             throttled: level::Set::NONE,
-            runs: level::Set::NONE,
             held: None,
-            generation: 0,
-        }
+            walk: Walk::new(Looker::Budgets),
+            from: (0, 0),
+            left: 0,
+            due: None,
+            ran: [Ns::ZERO; level::COUNT],
+        })
     }
 
     /// True if nobody is watched.
@@ -66,11 +110,21 @@ impl Budgets {
         self.watched.is_empty()
     }
 
+    /// Levels that have something to run.
+    fn runs(&self) -> level::Set {
+        let mut runs = level::Set::NONE;
+        for (level, count) in Level::ALL.into_iter().zip(self.counts) {
+            runs.put(level, count > 0);
+        }
+        runs
+    }
+
     /// True if a TSG that is not treated like best-effort has something to run.
     pub(crate) fn is_busy(&self) -> bool {
+        let runs = self.runs();
         Level::ALL
             .into_iter()
-            .any(|level| self.runs.contains(level) && !self.throttled.contains(level))
+            .any(|level| runs.contains(level) && !self.throttled.contains(level))
     }
 
     /// Levels with a spent budget.
@@ -83,55 +137,168 @@ impl Budgets {
         self.held = None;
     }
 
-    /// Charges GPU time to the budgets. Returns the time of the next look; `None`: when a TSG gets
-    /// something to run.
+    /// Takes over the tunables. Spent budget stays spent.
+    pub(crate) fn set_params(&mut self, budgets: &[Option<Params>; level::COUNT]) {
+        for (level, params) in Level::ALL.into_iter().zip(budgets) {
+            let known = self.servers.iter_mut().find(|(of, _)| *of == level);
+            match (known, params) {
+                (Some((_, server)), Some(params)) => server.set_params(*params),
+                (None, Some(params)) => {
+                    // There is room, and the levels come in their order.
+                    let server = Server::new(*params);
+                    let _ = self.servers.push_within_capacity((level, server));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Takes over a TSG that has come, gone or changed.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`; it is not watched then.
+    pub(crate) fn take(&mut self, change: &Change, activity: &Activity) -> Result {
+        let key = key(change.handle);
+        let known = self.watched.get(&key).map(|watched| watched.level);
+        match (known, change.budget) {
+            (Some(old), Some(new)) => {
+                if let Some(watched) = self.watched.get_mut(&key) {
+                    watched.level = new;
+                    if watched.spare.is_none() {
+                        self.count(old, false);
+                        self.count(new, true);
+                    }
+                }
+            }
+            (Some(_), None) => {
+                self.set_running(key, false);
+                self.watched.remove(&key);
+            }
+            (None, Some(level)) => {
+                let spare = RBTreeNodeReservation::new(GFP_KERNEL)?;
+                // INVARIANT: It is looked at before it counts as one that has something to run.
+                let new = Watched {
+                    level,
+                    ran: None,
+                    spare: Some(spare),
+                };
+                self.watched.try_create_and_insert(key, new, GFP_KERNEL)?;
+                activity.put(Looker::Budgets, change.handle);
+            }
+            (None, None) => {}
+        }
+        Ok(())
+    }
+
+    fn count(&mut self, level: Level, more: bool) {
+        if let Some(count) = self.counts.get_mut(level.number() as usize) {
+            *count = match more {
+                true => count.saturating_add(1),
+                false => count.saturating_sub(1),
+            };
+        }
+    }
+
+    /// A TSG has something to run, or has not any more.
+    fn set_running(&mut self, key: Key, runs: bool) {
+        let Some(watched) = self.watched.get_mut(&key) else {
+            return;
+        };
+        let level = watched.level;
+        match (runs, watched.spare.take()) {
+            (true, Some(spare)) => {
+                // INVARIANT: It is one of them.
+                self.running.insert(spare.into_node(key, ()));
+                self.count(level, true);
+            }
+            (false, None) => {
+                // INVARIANT: It is none of them any more.
+                let node = self.running.remove_node(&key);
+                watched.spare = node.map(|node| node.into_reservation());
+                self.count(level, false);
+            }
+            (_, spare) => watched.spare = spare,
+        }
+    }
+
+    /// Charges GPU time to the budgets, and looks at a few TSGs for that: those that were reported,
+    /// and those that run. Where these are more than a few, it goes through all of them when their
+    /// time may have spent a budget, and charges when it is through.
     ///
     /// `held`: the level for which others are kept off the GPU, since this time or an earlier step.
     pub(crate) fn step(
         &mut self,
-        driver: &Driver<'_>,
+        driver: &impl Calls,
+        gpu: gpu::Id,
+        activity: &Activity,
         held: Option<(Level, Ns)>,
-    ) -> Result<Option<Ns>> {
-        if let Some(setup) = turns::budget_setup(&mut Global, driver.gpu, self.generation)? {
-            self.set_up(setup)?;
+    ) -> Next {
+        self.walk.rest();
+        while let Some(key) = self.walk.next(&self.watched, activity) {
+            self.look_at(driver, key);
         }
-        let mut ran = [Ns::ZERO; level::COUNT];
-        let mut runs = level::Set::NONE;
-        for watched in &mut self.watched {
-            // One that is gone is about to be removed.
-            let Ok(sample) = driver.ops.tsg_load(driver.handle, watched.candidate.handle) else {
-                continue;
-            };
-            let level = watched.candidate.level;
-            let before = watched.ran.replace(sample.ran).unwrap_or(sample.ran);
-            if let Some(ran) = ran.get_mut(level.number() as usize) {
-                // Work like best-effort is not charged.
-                if !self.throttled.contains(level) {
-                    *ran = ran.saturating_add(sample.ran.saturating_sub(before));
-                }
-            }
-            if sample.runnable {
-                runs.put(level, true);
-            }
+        self.look_at_running(driver);
+        if self.left > 0 {
+            return Next::Again;
         }
-        self.runs = runs;
         let now = Ns(now_ns());
         let since = self.held.or(held);
         self.held = held.map(|(level, _)| (level, now));
         let kept = since.map(|(level, since)| (level, now.saturating_sub(since)));
-        Ok(self.charge(driver, now, &ran, kept))
+        self.due = self.charge(gpu, now, kept);
+        match self.walk.is_over(activity) {
+            true => Next::At(self.due),
+            false => Next::Again,
+        }
+    }
+
+    fn look_at_running(&mut self, driver: &impl Calls) {
+        let all = self.counts.iter().sum();
+        let is_due = self.due.is_none_or(|due| due <= Ns(now_ns()));
+        if self.left == 0 && (all <= Walk::LOOKS || is_due) {
+            self.left = all;
+        }
+        for _ in 0..self.left.min(Walk::LOOKS) {
+            let first = |from: &Key| {
+                let cursor = self.running.cursor_lower_bound(from);
+                cursor.map(|cursor| *cursor.current().0)
+            };
+            let Some(key) = first(&self.from).or_else(|| first(&(0, 0))) else {
+                self.left = 0;
+                return;
+            };
+            self.from = behind(key);
+            self.left -= 1;
+            self.look_at(driver, key);
+        }
+    }
+
+    fn look_at(&mut self, driver: &impl Calls, key: Key) {
+        // One that is gone is about to be removed.
+        let Ok(sample) = driver.load(key.1) else {
+            return;
+        };
+        let Some(watched) = self.watched.get_mut(&key) else {
+            return;
+        };
+        let level = watched.level;
+        let before = watched.ran.replace(sample.ran).unwrap_or(sample.ran);
+        if let Some(ran) = self.ran.get_mut(level.number() as usize) {
+            // Work like best-effort is not charged.
+            if !self.throttled.contains(level) {
+                *ran = ran.saturating_add(sample.ran.saturating_sub(before));
+            }
+        }
+        self.set_running(key, sample.runnable);
     }
 
     /// Charges each level for itself and for those that are more urgent, which keep BE waiting too.
     /// `kept`: how long others were kept off the GPU, all of which BE has waited for, whether or not
     /// something ran.
-    fn charge(
-        &mut self,
-        driver: &Driver<'_>,
-        now: Ns,
-        ran: &[Ns; level::COUNT],
-        kept: Option<(Level, Ns)>,
-    ) -> Option<Ns> {
+    fn charge(&mut self, gpu: gpu::Id, now: Ns, kept: Option<(Level, Ns)>) -> Option<Ns> {
+        let ran = core::mem::replace(&mut self.ran, [Ns::ZERO; level::COUNT]);
+        let runs = self.runs();
         let mut throttled = level::Set::NONE;
         let mut next: Option<Ns> = None;
         let mut sum = Ns::ZERO;
@@ -140,9 +307,7 @@ impl Budgets {
         for (level, server) in &mut self.servers {
             while charged <= level.number() as usize {
                 sum = sum.saturating_add(ran.get(charged).copied().unwrap_or_default());
-                busy |= Level::ALL
-                    .get(charged)
-                    .is_some_and(|&l| self.runs.contains(l));
+                busy |= Level::ALL.get(charged).is_some_and(|&l| runs.contains(l));
                 charged += 1;
             }
             if let Some((_, time)) = kept.filter(|(by, _)| by.number() <= level.number()) {
@@ -163,49 +328,9 @@ impl Budgets {
         }
         if throttled != self.throttled {
             // Without a registry there is nothing to change.
-            let _ = registry::with(|r| r.set_throttled(driver.gpu, throttled));
+            let _ = registry::with(|r| r.set_throttled(gpu, throttled));
             self.throttled = throttled;
         }
         next
-    }
-
-    /// Takes over the watched TSGs. Spent budget stays spent.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`; everything is as before then.
-    fn set_up(&mut self, setup: Setup) -> Result {
-        let mut watched = KVec::with_capacity(setup.candidates.len(), GFP_KERNEL)?;
-        for candidate in &setup.candidates {
-            let known = self
-                .watched
-                .binary_search_by_key(&candidate.handle, |old| old.candidate.handle)
-                .ok()
-                .and_then(|at| self.watched.get(at));
-            watched.push(
-                Watched {
-                    candidate: *candidate,
-                    ran: known.and_then(|old| old.ran),
-                },
-                GFP_KERNEL,
-            )?;
-        }
-        if self.servers.is_empty() {
-            let mut servers = KVec::with_capacity(level::COUNT, GFP_KERNEL)?;
-            for (level, params) in Level::ALL.into_iter().zip(setup.budgets) {
-                if let Some(params) = params {
-                    servers.push((level, Server::new(params)), GFP_KERNEL)?;
-                }
-            }
-            self.servers = servers;
-        }
-        for (level, server) in &mut self.servers {
-            if let Some(Some(params)) = setup.budgets.get(level.number() as usize) {
-                server.set_params(*params);
-            }
-        }
-        self.watched = watched;
-        self.generation = setup.generation;
-        Ok(())
     }
 }

@@ -19,6 +19,10 @@ use crate::{
         gpu,
         gpu_time::Done,
         meters::Meters,
+        reader::{
+            Piece,
+            Reader, //
+        },
         step::{
             Outcome,
             Step, //
@@ -27,7 +31,12 @@ use crate::{
         tsg::Hardware, //
     },
     worker::{
-        budget::Budgets,
+        activity::Activity,
+        budget::{
+            self,
+            Budgets, //
+        },
+        calls,
         exclusion::{
             self,
             Exclusion, //
@@ -197,12 +206,16 @@ pub(crate) struct Pass {
     pub(crate) handle: gpu::Handle,
     /// The provider to call.
     ops: Arc<Ops>,
+    /// Its place in the news of the registry.
+    news: Pin<KBox<Mutex<Reader>>>,
     /// The turns.
     rotation: Pin<KBox<Mutex<Rotation>>>,
     /// The TSGs that are kept off the GPU.
     exclusion: Pin<KBox<Mutex<Exclusion>>>,
     /// The GPU time of levels.
     budgets: Pin<KBox<Mutex<Budgets>>>,
+    /// TSGs to look at.
+    activity: Pin<KBox<Activity>>,
     /// Some TSGs take turns, so that the load of TSGs matters.
     listening: Atomic<bool>,
     /// The load of the GPU by programs that have phases.
@@ -263,24 +276,68 @@ impl Pass {
             gpu,
             handle,
             ops,
+            news: KBox::pin_init(new_mutex!(Reader::default()), GFP_KERNEL)?,
             rotation: KBox::pin_init(new_mutex!(Rotation::new()), GFP_KERNEL)?,
             exclusion: KBox::pin_init(new_mutex!(Exclusion::new()), GFP_KERNEL)?,
-            budgets: KBox::pin_init(new_mutex!(Budgets::new()), GFP_KERNEL)?,
+            budgets: KBox::pin_init(new_mutex!(Budgets::new()?), GFP_KERNEL)?,
+            activity: KBox::pin_init(Activity::new(), GFP_KERNEL)?,
             listening: Atomic::new(false),
             meters,
         })
     }
 
-    /// True if the activity of TSGs matters.
-    pub(crate) fn is_listening(&self) -> bool {
-        self.listening.load(Relaxed)
+    /// Takes a report of activity; `None`: of any TSG. Returns false if it does not matter. In any
+    /// context.
+    pub(crate) fn report(&self, tsg: Option<u64>) -> bool {
+        let matters = self.listening.load(Relaxed);
+        if matters {
+            self.activity.report(tsg);
+        }
+        matters
     }
 
-    /// Does one thing about exclusion and, with `turns`, about turns and budgets. Returns the next
-    /// one.
-    fn rotate(&self, turns: bool) -> rotation::Next {
+    /// Takes over some of the news of the registry. Returns true if there are more.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`; what could not be taken over is news again.
+    fn take_news(&self, budgets: &mut Budgets) -> Result<bool> {
+        let mut exclusion = self.exclusion.lock();
+        if !exclusion.has_room() {
+            // It comes back.
+            return Ok(false);
+        }
+        let mut piece = Piece::default();
+        let mut reader = self.news.lock();
+        // Without a registry there are none.
+        let _ = registry::with(|r| r.read_news(self.gpu, &mut reader, &mut piece));
+        for change in piece.changes.iter().flatten() {
+            exclusion.hear(change);
+        }
+        drop((reader, exclusion));
+        let mut rotation = self.rotation.lock();
+        if let Some(terms) = &piece.terms {
+            budgets.set_params(&terms.budgets);
+            rotation.set_turns(&terms.turns);
+        }
+        let mut result = Ok(piece.more);
+        for change in piece.changes.iter().flatten() {
+            let mut taken = budgets.take(change, &self.activity);
+            if self.ops.abilities().turns {
+                taken = taken.and(rotation.take(change, &self.activity));
+            }
+            if let Err(error) = taken {
+                let _ = registry::with(|r| r.add_news(change.id));
+                result = Err(error);
+            }
+        }
+        result
+    }
+
+    /// Does one thing about exclusion, turns and budgets. Returns the next one.
+    fn rotate(&self) -> rotation::Next {
         let abilities = self.ops.abilities();
-        let driver = rotation::Driver {
+        let driver = calls::Driver {
             ops: &self.ops,
             gpu: self.gpu,
             handle: self.handle,
@@ -299,6 +356,7 @@ impl Pass {
             budgets.release();
             return rotation::Next::Idle;
         };
+        let news = self.take_news(&mut budgets);
         let state = self
             .exclusion
             .lock()
@@ -315,10 +373,7 @@ impl Pass {
             // Turns stand still.
             device.set_handing_over(false);
         }
-        if !turns {
-            return rotation::Next::Idle;
-        }
-        let charge = budgets.step(&driver, held);
+        let charge = budgets.step(&driver, self.gpu, &self.activity, held);
         device.set_lc_busy(budgets.is_busy());
         if budgets.throttled() != throttled {
             // Requests of levels with a spent budget exclude no TSG.
@@ -326,22 +381,27 @@ impl Pass {
         }
         let mut rotation = self.rotation.lock();
         let next = match held {
-            None if abilities.turns => rotation.step(&driver, &device),
-            _ => Ok(rotation::Next::Idle),
-        };
-        let (Ok(charge), Ok(next)) = (charge, next) else {
-            // Out of memory: nothing else may ever remind of the changed sets.
-            return rotation::Next::Wait(Self::RETRY);
+            None if abilities.turns => rotation.step(&driver, &device, &self.activity),
+            _ => rotation::Next::Idle,
         };
         let watches = !rotation.is_empty() || !budgets.is_empty();
         if !self.listening.xchg(watches, Relaxed) && watches {
-            // Nobody told of earlier events: it is looked at once more.
+            // Nobody told of earlier events: all are looked at once more.
+            self.activity.report(None);
             return rotation::Next::Again;
         }
-        match (next, charge) {
-            (rotation::Next::At(at), Some(other)) => rotation::Next::At(at.min(other)),
-            (rotation::Next::Idle, Some(at)) => rotation::Next::At(at),
-            (next, _) => next,
+        match (news, next, charge) {
+            (_, rotation::Next::Wait(delay), _) => rotation::Next::Wait(delay),
+            // Out of memory: nothing else may ever remind of them.
+            (Err(_), _, _) => rotation::Next::Wait(Self::RETRY),
+            (Ok(true), _, _) | (_, rotation::Next::Again, _) | (_, _, budget::Next::Again) => {
+                rotation::Next::Again
+            }
+            (_, rotation::Next::At(at), budget::Next::At(Some(other))) => {
+                rotation::Next::At(at.min(other))
+            }
+            (_, rotation::Next::Idle, budget::Next::At(Some(at))) => rotation::Next::At(at),
+            (_, next, _) => next,
         }
     }
 
@@ -405,23 +465,13 @@ impl Job for Pass {
     fn run(worker: &Worker<Self>) {
         worker.meters.look(&worker.ops, worker.handle);
         worker.count_starts();
-        // Turns look at every TSG that takes them. As much time is for steps in between, so that
-        // those of one user with very many TSGs keep nobody's waiting.
-        let mut turns_at = 0;
         loop {
             let steps = worker.run_steps();
             if let Next::Wait(delay) = steps.next {
                 worker.kick_after(delay.0);
                 return;
             }
-            let began = now_ns();
-            let turns = !steps.more || began >= turns_at;
-            let next = worker.rotate(turns);
-            if turns {
-                let now = now_ns();
-                turns_at = now.saturating_add(now.saturating_sub(began));
-            }
-            let at = match next {
+            let at = match worker.rotate() {
                 rotation::Next::Again => continue,
                 rotation::Next::Wait(delay) => {
                     worker.kick_after(delay.0);

@@ -225,10 +225,10 @@ impl Reports for Provider {
         });
     }
 
-    fn activity(&self, gpu: gpu::Handle) {
+    fn activity(&self, gpu: gpu::Handle, tsg: Option<u64>) {
         let listeners = self.listeners.lock();
         if let Some(listener) = listeners.iter().find(|listener| listener.gpu == gpu) {
-            if listener.worker.is_listening() {
+            if listener.worker.report(tsg) {
                 listener.worker.kick();
             }
         }

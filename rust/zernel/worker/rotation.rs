@@ -2,20 +2,22 @@
 //! Best-effort TSGs take turns: carries out decisions of
 //! [`policy::rotation`](crate::policy::rotation), from the worker of a GPU.
 
-use crate::{
-    glue::{
-        provider::Ops,
-        time::now_ns, //
+use super::{
+    activity::{
+        Activity,
+        Looker,
+        Walk, //
     },
+    calls::Calls,
+    members::Members, //
+};
+use crate::{
+    glue::time::now_ns,
     policy::{
-        rotation::{
-            entity::Entity,
-            run_list::RunList,
-            turn::{
-                Action,
-                Outcome,
-                Turn, //
-            },
+        rotation::turn::{
+            Action,
+            Outcome,
+            Turn, //
         },
         tunables::turns::Turns,
         units::{
@@ -25,102 +27,37 @@ use crate::{
     },
     registry::{
         self,
-        gpu,
-        plan::turns::{
-            Candidate,
-            Setup, //
+        plan::{
+            turns::Candidate,
+            Change, //
         },
-        tsg,
-        turns,
-        Global, //
+        tsg, //
     },
     request::group::Device, //
 };
 use kernel::prelude::*;
 
-/// A TSG that takes turns.
-struct Member {
-    id: tsg::Id,
-    handle: u64,
-    /// True if it was disabled, as far as known, at the last look at the TSGs that take turns.
-    disabled: Option<bool>,
-    entity: Entity,
-}
-
-impl Member {
-    fn new(candidate: &Candidate) -> Self {
-        Self {
-            id: candidate.id,
-            handle: candidate.handle,
-            disabled: candidate.disabled,
-            entity: Entity::new(candidate.weight),
-        }
-    }
-
-    /// Takes in the registry's knowledge: it is not only turns that enable and disable.
-    fn see_disabled(&mut self, disabled: Option<bool>) {
-        if let Some(disabled) = disabled {
-            self.entity.set_enabled(!disabled);
-        }
-    }
-}
-
-/// The TSGs of a run list, by the provider's number.
-struct Members(KVec<Member>);
-
-impl Members {
-    fn find(&self, handle: u64) -> Option<usize> {
-        self.0
-            .binary_search_by_key(&handle, |member| member.handle)
-            .ok()
-    }
-}
-
-impl RunList for Members {
-    type Id = u64;
-
-    fn get(&self, handle: u64) -> Option<&Entity> {
-        self.0.get(self.find(handle)?).map(|member| &member.entity)
-    }
-
-    fn get_mut(&mut self, handle: u64) -> Option<&mut Entity> {
-        let at = self.find(handle)?;
-        self.0.get_mut(at).map(|member| &mut member.entity)
-    }
-
-    fn each(&self, mut visit: impl FnMut(u64, &Entity)) {
-        for member in &self.0 {
-            visit(member.handle, &member.entity);
-        }
-    }
-}
-
 /// The rotation of a run list.
 struct List {
     runlist: u32,
-    members: Members,
-    turn: Turn<u64>,
+    /// TSGs in it.
+    count: usize,
+    turn: Turn,
+    /// The TSG that was disabled last: it may have run a little longer than the call took.
+    last: Option<usize>,
 }
 
 /// The rotations of a GPU.
 pub(crate) struct Rotation {
+    members: Members,
     lists: KVec<List>,
-    generation: u64,
-}
-
-/// The GPU, as the rotation needs it.
-pub(crate) struct Driver<'a> {
-    /// The operations.
-    pub(crate) ops: &'a Ops,
-    /// The GPU.
-    pub(crate) gpu: gpu::Id,
-    /// The provider's number of it.
-    pub(crate) handle: gpu::Handle,
+    turns: Turns,
+    walk: Walk,
 }
 
 /// The next step.
 pub(crate) enum Next {
-    /// Something was changed: look again.
+    /// Something was changed, or is still to be looked at: look again.
     Again,
     /// The provider cannot be called now: come back after a delay.
     Wait(Ms),
@@ -134,8 +71,10 @@ impl Rotation {
     /// Nobody takes turns.
     pub(crate) fn new() -> Self {
         Self {
+            members: Members::new(),
             lists: KVec::new(),
-            generation: 0,
+            turns: Turns::new(),
+            walk: Walk::new(Looker::Turns),
         }
     }
 
@@ -144,21 +83,116 @@ impl Rotation {
         self.lists.is_empty()
     }
 
-    /// Does one thing.
-    pub(crate) fn step(&mut self, driver: &Driver<'_>, device: &Device) -> Result<Next> {
-        if let Some(setup) = turns::rotation_setup(&mut Global, driver.gpu, self.generation)? {
-            self.set_up(setup)?;
+    /// Takes over the tunables.
+    pub(crate) fn set_turns(&mut self, turns: &Turns) {
+        self.turns = *turns;
+        for list in &mut self.lists {
+            let discipline = turns.discipline();
+            let (members, quantum) = (&mut self.members, turns.quantum());
+            list.turn
+                .tune(members, discipline.unwrap_or_default(), quantum);
+            list.turn.set_on(discipline.is_some());
         }
+    }
+
+    /// Takes over a TSG that has come, gone or changed. The registry enables one that takes no turns
+    /// any more.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`; it takes no turns then.
+    pub(crate) fn take(&mut self, change: &Change, activity: &Activity) -> Result {
+        let known = self.members.find(change.handle);
+        if let Some((slot, runlist)) = known {
+            if let Some(candidate) = change.turns.filter(|now| now.runlist == runlist) {
+                self.follow(slot, &candidate);
+                return Ok(());
+            }
+            self.leave(slot, runlist);
+        }
+        match change.turns {
+            Some(candidate) => self.join(&candidate, activity),
+            None => Ok(()),
+        }
+    }
+
+    fn join(&mut self, candidate: &Candidate, activity: &Activity) -> Result {
+        let runlist = candidate.runlist;
+        if !self.lists.iter().any(|list| list.runlist == runlist) {
+            self.lists.reserve(1, GFP_KERNEL)?;
+        }
+        let slot = self.members.add(candidate)?;
+        let known = self.lists.iter().position(|list| list.runlist == runlist);
+        if known.is_none() {
+            let discipline = self.turns.discipline();
+            let mut turn = Turn::new(discipline.unwrap_or_default(), self.turns.quantum());
+            turn.set_on(discipline.is_some());
+            // There is room.
+            let _ = self.lists.push_within_capacity(List {
+                runlist,
+                count: 0,
+                turn,
+                last: None,
+            });
+        }
+        let at = known.unwrap_or(self.lists.len() - 1);
+        if let Some(list) = self.lists.get_mut(at) {
+            list.count += 1;
+            list.turn.join(&mut self.members, slot);
+            list.see_disabled(&mut self.members, slot, candidate.disabled);
+        }
+        activity.put(Looker::Turns, candidate.handle);
+        Ok(())
+    }
+
+    fn follow(&mut self, slot: usize, now: &Candidate) {
+        let Some(list) = self
+            .lists
+            .iter_mut()
+            .find(|list| list.runlist == now.runlist)
+        else {
+            return;
+        };
+        list.see_disabled(&mut self.members, slot, now.disabled);
+        list.turn.set_weight(&mut self.members, slot, now.weight);
+        if self.members.is_in_slices(slot) {
+            // Something has changed: it may go better now.
+            list.turn.readmit(&mut self.members, slot);
+        }
+    }
+
+    fn leave(&mut self, slot: usize, runlist: u32) {
+        if let Some(list) = self.lists.iter_mut().find(|list| list.runlist == runlist) {
+            list.turn.leave(&mut self.members, slot);
+            list.last = list.last.filter(|&last| last != slot);
+            list.count -= 1;
+        }
+        self.members.remove(slot);
+        self.lists.retain(|list| list.count > 0);
+    }
+
+    /// Does one thing.
+    pub(crate) fn step(
+        &mut self,
+        driver: &impl Calls,
+        device: &Device,
+        activity: &Activity,
+    ) -> Next {
+        if self.turns.discipline().is_none() {
+            // The registry has everybody enabled.
+            device.set_handing_over(false);
+            return Next::Idle;
+        }
+        self.look(driver, activity);
         let mut next = Next::Idle;
         let mut call = None;
         for (place, list) in self.lists.iter_mut().enumerate() {
-            list.observe(driver);
             let now = Ns(now_ns());
             list.turn.set_lc(device.is_lc_busy(), now);
             list.turn.announce_lc(device.announced());
-            match list.turn.next(&mut list.members, now) {
-                Action::Enable(handle) => call = Some((place, handle, true)),
-                Action::Disable(handle) => call = Some((place, handle, false)),
+            match list.turn.next(&mut self.members, now) {
+                Action::Enable(slot) => call = Some((place, slot, true)),
+                Action::Disable(slot) => call = Some((place, slot, false)),
                 Action::WaitUntil(at) => {
                     next = match next {
                         Next::At(earlier) => Next::At(earlier.min(at)),
@@ -172,140 +206,77 @@ impl Rotation {
             }
         }
         // Before the call: requests that begin during it count on its effect.
-        device.set_handing_over(self.lists.iter().any(List::is_handing_over));
+        let members = &self.members;
+        let is_handing_over = |list: &List| list.turn.is_handing_over(members);
+        device.set_handing_over(self.lists.iter().any(is_handing_over));
         let list = call.and_then(|(place, ..)| self.lists.get_mut(place));
-        Ok(match (list, call) {
-            (Some(list), Some((_, handle, enable))) => list.switch(driver, handle, enable),
-            _ => next,
-        })
+        if let (Some(list), Some((_, slot, enable))) = (list, call) {
+            next = list.switch(&mut self.members, driver, slot, enable);
+        }
+        match next {
+            Next::Idle | Next::At(_) if !self.walk.is_over(activity) => Next::Again,
+            next => next,
+        }
     }
 
-    /// Takes over the TSGs that take turns. The registry enables those that do not any more.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`; everything is as before then.
-    fn set_up(&mut self, setup: Setup) -> Result {
-        let (discipline, quantum) = (setup.turns.discipline(), setup.turns.quantum());
-        let mut lists = KVec::<List>::new();
-        for candidate in &setup.candidates {
-            let known = lists
-                .iter()
-                .position(|list| list.runlist == candidate.runlist);
-            let at = match known {
-                Some(at) => at,
-                None => {
-                    let list = List {
-                        runlist: candidate.runlist,
-                        members: Members(KVec::new()),
-                        turn: Turn::new(discipline.unwrap_or_default(), quantum),
-                    };
-                    lists.push(list, GFP_KERNEL)?;
-                    lists.len() - 1
-                }
+    /// Looks at the TSGs that run, first at those in their turns, and at some that were reported.
+    fn look(&mut self, driver: &impl Calls, activity: &Activity) {
+        for at in 0..self.lists.len() {
+            let Some(list) = self.lists.get(at) else {
+                break;
             };
-            if let Some(list) = lists.get_mut(at) {
-                list.members.0.push(Member::new(candidate), GFP_KERNEL)?;
+            let [first, second, third] = list.turn.running(&self.members);
+            let looks = [first, second, third, list.last];
+            for (n, slot) in looks.iter().enumerate() {
+                let is_new = looks.get(..n).is_some_and(|before| !before.contains(slot));
+                if let Some(slot) = slot.filter(|_| is_new) {
+                    self.look_at(driver, slot);
+                }
             }
         }
-        for list in &mut lists {
-            let old = self
-                .lists
-                .iter_mut()
-                .find(|old| old.runlist == list.runlist);
-            list.inherit(old, &setup.turns);
-            list.turn.set_on(discipline.is_some());
+        self.walk.rest();
+        while let Some((_, handle)) = self.walk.next(self.members.index(), activity) {
+            if let Some((slot, _)) = self.members.find(handle) {
+                self.look_at(driver, slot);
+            }
         }
-        self.lists = lists;
-        self.generation = setup.generation;
-        Ok(())
+    }
+
+    fn look_at(&mut self, driver: &impl Calls, slot: usize) {
+        let Some((handle, runlist)) = self.members.named(slot) else {
+            return;
+        };
+        // One that is gone is about to be removed.
+        let Ok(sample) = driver.load(handle) else {
+            return;
+        };
+        self.members.learn(slot, sample, Ns(now_ns()));
+        if let Some(list) = self.lists.iter_mut().find(|list| list.runlist == runlist) {
+            list.turn.observe(&mut self.members, slot, sample);
+        }
     }
 }
 
 impl List {
-    /// Takes over turn and accounts of the list that this one replaces.
-    fn inherit(&mut self, old: Option<&mut Self>, turns: &Turns) {
-        let Some(old) = old else {
-            for member in &mut self.members.0 {
-                self.turn.join(&mut member.entity);
-                member.see_disabled(member.disabled);
-            }
-            return;
-        };
-        core::mem::swap(&mut self.turn, &mut old.turn);
-        self.turn
-            .tune(turns.discipline().unwrap_or_default(), turns.quantum());
-        for member in &old.members.0 {
-            if self.members.find(member.handle).is_none() {
-                self.turn.leave(member.handle);
-            }
-        }
-        for member in &mut self.members.0 {
-            match old
-                .members
-                .find(member.handle)
-                .and_then(|at| old.members.0.get_mut(at))
-            {
-                Some(known) => {
-                    let (weight, disabled) = (member.entity.weight(), member.disabled);
-                    core::mem::swap(member, known);
-                    member.see_disabled(disabled);
-                    self.turn.set_weight(&mut member.entity, weight);
-                    if member.entity.is_in_slices() {
-                        // Something has changed: it may go better now.
-                        self.turn.readmit(&mut member.entity);
-                    }
-                }
-                None => {
-                    self.turn.join(&mut member.entity);
-                    member.see_disabled(member.disabled);
-                }
-            }
+    /// Takes in the registry's knowledge: it is not only turns that enable and disable.
+    fn see_disabled(&mut self, members: &mut Members, slot: usize, disabled: Option<bool>) {
+        if let Some(disabled) = disabled {
+            self.turn.set_enabled(members, slot, !disabled);
         }
     }
 
-    fn is_handing_over(&self) -> bool {
-        self.turn.is_handing_over(&self.members)
-    }
-
-    /// Looks at every TSG, first at the one in its turn.
-    fn observe(&mut self, driver: &Driver<'_>) {
-        let current = self
-            .turn
-            .current()
-            .and_then(|handle| self.members.find(handle));
-        if let Some(at) = current {
-            self.observe_one(driver, at);
-        }
-        for at in 0..self.members.0.len() {
-            if Some(at) != current {
-                self.observe_one(driver, at);
-            }
-        }
-    }
-
-    fn observe_one(&mut self, driver: &Driver<'_>, at: usize) {
-        let Some(member) = self.members.0.get_mut(at) else {
-            return;
-        };
-        // One that is gone is about to be removed.
-        if let Ok(sample) = driver.ops.tsg_load(driver.handle, member.handle) {
-            member.entity.learn(sample, Ns(now_ns()));
-            let handle = member.handle;
-            self.turn.observe(&mut self.members, handle, sample);
-        }
-    }
-
-    fn switch(&mut self, driver: &Driver<'_>, handle: u64, enable: bool) -> Next {
-        let id = self
-            .members
-            .find(handle)
-            .and_then(|at| self.members.0.get(at))
-            .map(|member| member.id);
+    fn switch(
+        &mut self,
+        members: &mut Members,
+        driver: &impl Calls,
+        slot: usize,
+        enable: bool,
+    ) -> Next {
         let may = |id: &tsg::Id| registry::with(|r| r.will_disable(*id, !enable)).unwrap_or(false);
-        let (outcome, next) = match id.filter(may) {
-            Some(id) => {
-                let result = driver.ops.set_enabled(driver.handle, handle, enable);
+        let id = members.id(slot).filter(may);
+        let (outcome, next) = match id.zip(members.named(slot)) {
+            Some((id, (handle, _))) => {
+                let result = driver.set_enabled(handle, enable);
                 let delay = registry::with(|r| r.was_disabled(id, !enable, result));
                 match (result, delay) {
                     (Ok(()), _) => (Outcome::Done, Next::Again),
@@ -315,10 +286,13 @@ impl List {
                     (Err(_), _) => (Outcome::Failed, Next::Again),
                 }
             }
-            // A change of the TSGs that take turns kicks the worker.
+            // News of the TSG kicks the worker.
             None => (Outcome::Later, Next::Idle),
         };
-        self.turn.finished(&mut self.members, Ns(now_ns()), outcome);
+        if !enable {
+            self.last = Some(slot);
+        }
+        self.turn.finished(members, Ns(now_ns()), outcome);
         next
     }
 }

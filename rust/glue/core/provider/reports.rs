@@ -49,8 +49,9 @@ pub(crate) trait Reports: Send + Sync + Sized {
     fn gpu_suspended(&self, gpu: Handle);
     /// It does not know the driver's settings of a GPU's TSGs any more.
     fn gpu_refresh(&self, gpu: Handle);
-    /// TSGs of a GPU have got something to run, or have run out of it. In any context.
-    fn activity(&self, gpu: Handle);
+    /// A TSG of a GPU has got something to run, or has run out of it; `None`: it does not tell which.
+    /// In any context.
+    fn activity(&self, gpu: Handle, tsg: Option<u64>);
     /// It reports a TSG.
     fn tsg_added(&self, gpu: Handle, description: tsg::Description) -> Result;
     /// It reports that a TSG is gone. `done`: its last load, if the provider tells.
@@ -95,6 +96,7 @@ macro_rules! provider_abi {
             zernel_gpu_refresh(provider: *mut zernel_provider, gpu: u64) -> ();
             zernel_gpu_suspended(provider: *mut zernel_provider, gpu: u64) -> ();
             zernel_gpu_activity(provider: *mut zernel_provider, gpu: u64) -> ();
+            zernel_tsg_activity(provider: *mut zernel_provider, gpu: u64, tsg: u64) -> ();
         }
     };
     ($reports:ty; $($name:ident($($arg:ident: $type:ty),*) -> $ret:ty;)*) => {
@@ -414,7 +416,22 @@ pub(crate) unsafe fn zernel_gpu_activity<P: Reports>(
 ) {
     // SAFETY: By the caller.
     let provider = unsafe { borrow::<P>(provider) };
-    provider.activity(Handle(gpu));
+    provider.activity(Handle(gpu), None);
+}
+
+/// See the header. In any context.
+///
+/// # Safety
+///
+/// `provider` is registered.
+pub(crate) unsafe fn zernel_tsg_activity<P: Reports>(
+    provider: *mut raw::zernel_provider,
+    gpu: u64,
+    tsg: u64,
+) {
+    // SAFETY: By the caller.
+    let provider = unsafe { borrow::<P>(provider) };
+    provider.activity(Handle(gpu), Some(tsg));
 }
 
 fn error_pointer(error: Error) -> *mut raw::zernel_provider {

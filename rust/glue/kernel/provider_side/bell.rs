@@ -16,7 +16,7 @@ use kernel::{
 };
 
 extern "C" {
-    fn zernel_gpu_activity(provider: *mut raw::zernel_provider, gpu: u64);
+    fn zernel_tsg_activity(provider: *mut raw::zernel_provider, gpu: u64, tsg: u64);
     fn zernel_tsg_started(
         provider: *mut raw::zernel_provider,
         gpu: u64,
@@ -82,11 +82,11 @@ impl Bell {
         Self { rope, gpu }
     }
 
-    /// Has `zernel.ko` look.
-    pub(crate) fn ring(&self) {
+    /// Has `zernel.ko` look at a TSG.
+    pub(crate) fn ring(&self, tsg: u64) {
         if let Some(provider) = *self.rope.provider.lock() {
             // SAFETY: Registered by the type invariant, as long as the lock is held.
-            unsafe { zernel_gpu_activity(provider.as_ptr(), self.gpu) };
+            unsafe { zernel_tsg_activity(provider.as_ptr(), self.gpu, tsg) };
         }
     }
 

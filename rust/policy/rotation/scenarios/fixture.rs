@@ -26,8 +26,6 @@ pub(super) const MS: u64 = 1_000_000;
 pub(super) struct Slots(pub(super) [Option<Entity>; 3]);
 
 impl RunList for Slots {
-    type Id = usize;
-
     fn get(&self, id: usize) -> Option<&Entity> {
         self.0.get(id)?.as_ref()
     }
@@ -35,37 +33,41 @@ impl RunList for Slots {
     fn get_mut(&mut self, id: usize) -> Option<&mut Entity> {
         self.0.get_mut(id)?.as_mut()
     }
-
-    fn each(&self, mut visit: impl FnMut(usize, &Entity)) {
-        for (id, e) in self.0.iter().enumerate() {
-            if let Some(e) = e {
-                visit(id, e);
-            }
-        }
-    }
 }
 
-pub(super) fn idle(turn: &mut Turn<usize>, count: usize) -> Slots {
+pub(super) fn idle(turn: &mut Turn, count: usize) -> Slots {
     turn.set_on(true);
     let mut list = Slots([None, None, None]);
-    for slot in list.0.iter_mut().take(count) {
-        let mut e = Entity::new(Weight::DEFAULT);
-        turn.join(&mut e);
-        *slot = Some(e);
+    for id in 0..count {
+        join(turn, &mut list, id);
     }
     list
+}
+
+pub(super) fn join(turn: &mut Turn, list: &mut Slots, id: usize) {
+    if let Some(slot) = list.0.get_mut(id) {
+        *slot = Some(Entity::new(Weight::DEFAULT));
+    }
+    turn.join(list, id);
+}
+
+pub(super) fn leave(turn: &mut Turn, list: &mut Slots, id: usize) {
+    turn.leave(list, id);
+    if let Some(slot) = list.0.get_mut(id) {
+        *slot = None;
+    }
 }
 
 pub(super) fn five_ms() -> Quantum {
     Quantum::new(Ns(5 * MS)).unwrap_or(Quantum::DEFAULT)
 }
 
-pub(super) fn rr() -> Turn<usize> {
+pub(super) fn rr() -> Turn {
     Turn::new(Discipline::RoundRobin, five_ms())
 }
 
 /// Several that are runnable, the first of them enabled.
-pub(super) fn busy(turn: &mut Turn<usize>, count: usize) -> Slots {
+pub(super) fn busy(turn: &mut Turn, count: usize) -> Slots {
     let mut list = idle(turn, count);
     for id in 0..count {
         see(turn, &mut list, id, 0, true);
@@ -78,7 +80,7 @@ pub(super) fn busy(turn: &mut Turn<usize>, count: usize) -> Slots {
     list
 }
 
-pub(super) fn see(turn: &mut Turn<usize>, list: &mut Slots, id: usize, ran: u64, runnable: bool) {
+pub(super) fn see(turn: &mut Turn, list: &mut Slots, id: usize, ran: u64, runnable: bool) {
     let ran = Ns(ran);
     let since = None;
     turn.observe(
@@ -92,10 +94,10 @@ pub(super) fn see(turn: &mut Turn<usize>, list: &mut Slots, id: usize, ran: u64,
     );
 }
 
-pub(super) fn done(turn: &mut Turn<usize>, list: &mut Slots, now: u64) -> Option<usize> {
+pub(super) fn done(turn: &mut Turn, list: &mut Slots, now: u64) -> Option<usize> {
     turn.finished(list, Ns(now), Outcome::Done)
 }
 
-pub(super) fn failed(turn: &mut Turn<usize>, list: &mut Slots, now: u64) -> Option<usize> {
+pub(super) fn failed(turn: &mut Turn, list: &mut Slots, now: u64) -> Option<usize> {
     turn.finished(list, Ns(now), Outcome::Failed)
 }

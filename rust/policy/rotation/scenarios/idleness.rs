@@ -30,7 +30,7 @@ mod tests {
         units::Ns, //
     };
 
-    fn learn(turn: &mut Turn<usize>, list: &mut Slots, now: u64, ran: u64, runnable: bool) {
+    fn learn(turn: &mut Turn, list: &mut Slots, now: u64, ran: u64, runnable: bool) {
         if let Some(e) = list.get_mut(0) {
             let (ran, since) = (Ns(ran), None);
             e.learn(
@@ -46,7 +46,7 @@ mod tests {
     }
 
     /// The first of two runs for 1 ms at a time, with think times of 100 us, as it is known to do.
-    fn thinker(turn: &mut Turn<usize>) -> Slots {
+    fn thinker(turn: &mut Turn) -> Slots {
         let mut list = busy(turn, 2);
         learn(turn, &mut list, 0, 0, true);
         learn(turn, &mut list, MS, MS, false);
@@ -85,10 +85,8 @@ mod tests {
             (10 * MS, Action::WaitUntil(Ns(2_300 * US))),
             (0, Action::Enable(1)),
         ] {
-            let mut turn = Turn::new(Discipline::Fair, Quantum::DEFAULT);
-            if let Ok(quantum) = Quantum::new(Ns(2 * MS)) {
-                turn.tune(Discipline::Fair, quantum);
-            }
+            let quantum = Quantum::new(Ns(2 * MS)).unwrap_or(Quantum::DEFAULT);
+            let mut turn = Turn::new(Discipline::Fair, quantum);
             let mut list = thinker(&mut turn);
             see(&mut turn, &mut list, 1, of_other, true);
             assert_eq!(turn.next(&mut list, Ns(2_100 * US)), next);
@@ -100,7 +98,7 @@ mod tests {
         let mut turn = rr();
         let mut list = busy(&mut turn, 2);
         see(&mut turn, &mut list, 0, 5 * MS - 1, true);
-        let later = Action::WaitUntil(Ns(5 * MS + Turn::<usize>::STEP.0));
+        let later = Action::WaitUntil(Ns(5 * MS + Turn::STEP.0));
         assert_eq!(turn.next(&mut list, Ns(5 * MS)), later);
     }
 

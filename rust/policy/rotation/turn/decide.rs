@@ -5,8 +5,9 @@ use super::{
     super::{
         super::units::Ns,
         entity::Entity,
-        order::Rank, //
+        order::Rank,
         run_list::RunList,
+        standing::Set, //
     },
     Action,
     End,
@@ -14,16 +15,14 @@ use super::{
     Turn, //
 };
 
-impl<I: Copy + Eq> Turn<I> {
+impl Turn {
     /// The action at `now`. A call of it is under way until [`Turn::finished`].
-    pub(crate) fn next(&mut self, list: &mut impl RunList<Id = I>, now: Ns) -> Action<I> {
+    pub(crate) fn next(&mut self, list: &mut impl RunList, now: Ns) -> Action {
         if self.under_way.is_some() {
             return Action::Nothing;
         }
-        let mut taking_part = 0u32;
-        list.each(|_, e| taking_part = taking_part.saturating_add(u32::from(!e.in_slices)));
-        let rotating = self.on && taking_part > 1;
-        let restore = Self::restore(list, rotating);
+        let rotating = self.on && self.sets.taking_part() > 1;
+        let restore = self.restore(list, rotating);
         let action = match restore {
             Some((due, id)) if due <= now => Action::Enable(id),
             _ if rotating => self.rotate(list, now),
@@ -45,20 +44,22 @@ impl<I: Copy + Eq> Turn<I> {
     }
 
     /// The TSG that has to be enabled though it is not its turn, the most urgent, and when.
-    fn restore<G: RunList<Id = I>>(list: &G, rotating: bool) -> Option<(Ns, I)> {
-        let mut first: Option<(Ns, I)> = None;
-        list.each(|id, e| {
-            if !e.enabled && (e.in_slices || !rotating) {
-                let due = if e.in_slices { e.retry } else { Ns::ZERO };
-                if first.is_none_or(|(at, _)| due < at) {
-                    first = Some((due, id));
-                }
+    fn restore(&self, list: &impl RunList, rotating: bool) -> Option<(Ns, usize)> {
+        if !rotating {
+            let one = self.first(list, Set::Waiting);
+            if let Some(id) = one.or_else(|| self.first(list, Set::Idle)) {
+                return Some((Ns::ZERO, id));
             }
-        });
-        first
+        }
+        let id = self.first(list, Set::Aside)?;
+        Some((list.get(id)?.retry, id))
     }
 
-    fn rotate<G: RunList<Id = I>>(&mut self, list: &mut G, now: Ns) -> Action<I> {
+    pub(super) fn first(&self, list: &impl RunList, set: Set) -> Option<usize> {
+        self.sets.first(&self.order, list, set, |_| false)
+    }
+
+    fn rotate(&mut self, list: &mut impl RunList, now: Ns) -> Action {
         self.advance(list);
         if !self.current.is_some_and(|id| takes_turns(list, id)) {
             self.become_current(None, Ns::ZERO);
@@ -70,30 +71,29 @@ impl<I: Copy + Eq> Turn<I> {
             return self.begin(list);
         };
         let successor = self.successor.map(|(id, _)| id);
-        let surplus =
-            |id: I, e: &Entity| e.enabled && !e.in_slices && id != current && Some(id) != successor;
-        if let Some((_, id)) = self.order.first(list, surplus) {
+        let in_turn = |id| id == current || Some(id) == successor;
+        let surplus = |set| self.sets.first(&self.order, list, set, in_turn);
+        if let Some(id) = surplus(Set::Holding).or_else(|| surplus(Set::Open)) {
             return Action::Disable(id);
         }
         match self.successor {
-            Some((id, end)) => self.change(list, now, (current, id, end)),
+            Some((id, end)) => self.hand_on(list, now, (current, id, end)),
             None => self.go_on(list, now, current),
         }
     }
 
     /// The TSG that has its turn: the last one, if it is still enabled and has work, or no other
     /// enabled TSG has; else the first of the others.
-    fn adopt<G: RunList<Id = I>>(&mut self, list: &G) -> Option<I> {
+    fn adopt(&mut self, list: &impl RunList) -> Option<usize> {
         let successor = self.successor.map(|(id, _)| id);
-        let stays = |id: I| list.get(id).is_some_and(|e| e.enabled && e.runnable);
+        let stays = |id: usize| list.get(id).is_some_and(|e| e.enabled && e.runnable);
         let enabled = |e: &Entity| e.enabled && !e.in_slices;
         let current = self.current.filter(|&id| list.get(id).is_some_and(enabled));
         if current.is_some_and(|id| stays(id) || successor.is_some_and(stays)) {
             return current;
         }
-        let next = self.order.first(list, |_, e| enabled(e) && e.runnable);
-        let next = next.map(|(_, id)| id).or(current);
-        let next = next.or_else(|| Some(self.order.first(list, |_, e| enabled(e))?.1));
+        let next = self.first(list, Set::Holding).or(current);
+        let next = next.or_else(|| self.first(list, Set::Open));
         if next != self.current {
             self.become_current(next, Ns::ZERO);
         }
@@ -105,19 +105,19 @@ impl<I: Copy + Eq> Turn<I> {
     }
 
     /// Nobody is enabled: the first that can run is, or the first of all.
-    fn begin<G: RunList<Id = I>>(&mut self, list: &G) -> Action<I> {
-        let runnable = self.order.first(list, |_, e| e.contends());
-        let first = runnable.or_else(|| self.order.first(list, |_, e| !e.in_slices));
-        first.map_or(Action::Nothing, |(_, id)| Action::Enable(id))
+    fn begin(&mut self, list: &impl RunList) -> Action {
+        let first = self.first(list, Set::Waiting);
+        let first = first.or_else(|| self.first(list, Set::Idle));
+        first.map_or(Action::Nothing, Action::Enable)
     }
 
     /// A hand-over has begun.
-    fn change<G: RunList<Id = I>>(
+    fn hand_on(
         &mut self,
-        list: &mut G,
+        list: &mut impl RunList,
         now: Ns,
-        (current, successor, end): (I, I, End),
-    ) -> Action<I> {
+        (current, successor, end): (usize, usize, End),
+    ) -> Action {
         let (Some(from), Some(to)) = (list.get(current), list.get(successor)) else {
             return Action::Nothing;
         };
@@ -150,27 +150,34 @@ impl<I: Copy + Eq> Turn<I> {
     }
 
     /// One is enabled, and no hand-over has begun.
+    fn go_on(&mut self, list: &mut impl RunList, now: Ns, current: usize) -> Action {
+        // No other one that has something to run is enabled.
+        let other = self.first(list, Set::Waiting);
+        let other = other.and_then(|id| Some((self.order.rank(list.get(id)?), id)));
+        let (Some(other), Some(e)) = (other, list.get_mut(current)) else {
+            return match self.poll {
+                Some(interval) if self.lc.is_on() => {
+                    Action::WaitUntil(now.saturating_add(interval.max(self.order.quantum())))
+                }
+                Some(interval) => Action::WaitUntil(now.saturating_add(interval)),
+                None => Action::Nothing,
+            };
+        };
+        let action = self.go_on_beside(e, now, other);
+        self.sets.update(&self.order, list, current);
+        action
+    }
+
+    /// One is enabled, `other` waits, and no hand-over has begun.
     ///
     /// A hand-over costs three switches or so, as both share the GPU in slices until the second of
     /// two calls is done, and none while LC has it. So a turn ends where it costs least: while LC
     /// has the GPU, from half a quantum on; else with the burst that ends nearest to a quantum; in
     /// the middle of a burst only after a quantum, or one and a half, if LC or the end of the burst
     /// is expected by then.
-    fn go_on<G: RunList<Id = I>>(&mut self, list: &mut G, now: Ns, current: I) -> Action<I> {
+    fn go_on_beside(&mut self, e: &mut Entity, now: Ns, (rank, other): (Rank, usize)) -> Action {
         let quantum = self.order.quantum();
         let cost = self.enable_cost;
-        let others = |id: I, e: &Entity| id != current && e.contends();
-        let (Some((rank, other)), Some(e)) =
-            (self.order.first(list, others), list.get_mut(current))
-        else {
-            return match self.poll {
-                Some(interval) if self.lc.is_on() => {
-                    Action::WaitUntil(now.saturating_add(interval.max(quantum)))
-                }
-                Some(interval) => Action::WaitUntil(now.saturating_add(interval)),
-                None => Action::Nothing,
-            };
-        };
         let at = self.beside_lc(e, rank);
         let mut end = at.is_some_and(|at| at <= now).then_some(End::Now);
         if let (Some(back), None) = (self.thinking_ends(e, rank, now), end) {
@@ -223,7 +230,7 @@ impl<I: Copy + Eq> Turn<I> {
             };
         };
         self.order.requeue(e);
-        // INVARIANT: `others` leaves the current one out.
+        // INVARIANT: The current one is enabled, and so does not wait.
         self.successor = Some((other, end));
         self.used_ahead = Ns::ZERO;
         self.thinking = Thinking::None;
@@ -292,7 +299,7 @@ impl<I: Copy + Eq> Turn<I> {
     }
 
     /// When the current TSG can have had `left` more of GPU time.
-    fn look_again(&self, now: Ns, left: Ns) -> Action<I> {
+    fn look_again(&self, now: Ns, left: Ns) -> Action {
         let quantum = self.order.quantum();
         let mut wait = left.max(Self::STEP);
         if self.lc.is_on() {
@@ -304,6 +311,6 @@ impl<I: Copy + Eq> Turn<I> {
     }
 }
 
-fn takes_turns<G: RunList>(list: &G, id: G::Id) -> bool {
+fn takes_turns(list: &impl RunList, id: usize) -> bool {
     list.get(id).is_some_and(|e| !e.in_slices)
 }

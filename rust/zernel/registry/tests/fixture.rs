@@ -161,6 +161,29 @@ pub(super) fn tsg_of(handle: u64, uid: Uid) -> Result<tsg::Description> {
     })
 }
 
+/// A TSG of this handle and run list.
+pub(super) fn add(r: &mut Registry, gpu: gpu::Id, handle: u64, runlist: u32) -> Result<tsg::Id> {
+    let mut description = tsg(handle)?;
+    description.traits.runlist = runlist;
+    r.add_tsg(gpu, description)
+}
+
+/// The same, with a class.
+pub(super) fn add_at(r: &mut Registry, gpu: gpu::Id, handle: u64, level: Level) -> Result<tsg::Id> {
+    let id = add(r, gpu, handle, 0)?;
+    r.change_class(admin(), Named::Tsg(id), level)?;
+    Ok(id)
+}
+
+/// Nobody takes turns.
+pub(super) fn turn_off(r: &mut Registry) -> Result {
+    r.tune(|t| {
+        t.turns_mut().set_discipline(None);
+        Ok(())
+    })
+    .map_err(|_| EINVAL)
+}
+
 /// Root.
 pub(super) fn admin() -> Asker {
     asker(Uid(0), true, false)

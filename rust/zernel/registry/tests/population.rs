@@ -25,6 +25,8 @@ fn is_empty(registry: &Registry) -> bool {
         && registry.shares.is_empty()
         && registry.members.is_empty()
         && registry.groups.is_empty()
+        && registry.news.is_empty()
+        && registry.schedule.is_empty()
         && registry.tsg_count == 0
 }
 

@@ -4,8 +4,11 @@
 
 use super::fixture::{
     self,
+    add,
+    add_at,
     admin,
     slice,
+    turn_off,
     work,
     FakeDriver, //
 };
@@ -23,31 +26,19 @@ use crate::{
         class::Named,
         gpu,
         levels::LevelOf,
-        plan::turns::Candidate,
-        tsg,
-        turns::{
-            budget_setup,
-            less_urgent,
-            rotation_setup, //
+        plan::{
+            exclusion::Found,
+            Change, //
         },
+        tests::news::{
+            all_news,
+            candidates, //
+        },
+        tsg,
         Registry, //
     },
 };
 use kernel::prelude::*;
-
-/// A TSG of this handle and run list.
-fn add(r: &mut Registry, gpu: gpu::Id, handle: u64, runlist: u32) -> Result<tsg::Id> {
-    let mut description = fixture::tsg(handle)?;
-    description.traits.runlist = runlist;
-    r.add_tsg(gpu, description)
-}
-
-/// The same, with a class.
-fn add_at(r: &mut Registry, gpu: gpu::Id, handle: u64, level: Level) -> Result<tsg::Id> {
-    let id = add(r, gpu, handle, 0)?;
-    r.change_class(admin(), Named::Tsg(id), level)?;
-    Ok(id)
-}
 
 /// A TSG of this level that has got its settings.
 fn one(level: Level) -> Result<(KBox<Registry>, gpu::Id, tsg::Id, FakeDriver)> {
@@ -64,29 +55,17 @@ fn was_disabled(r: &mut Registry, id: tsg::Id, d: &FakeDriver) {
     assert_eq!(r.was_disabled(id, true, Ok(())), None);
 }
 
-fn candidates(r: &mut Registry, gpu: gpu::Id) -> Result<KVec<Candidate>> {
-    let setup = rotation_setup(r, gpu, 0)?.ok_or(ENOENT)?;
-    Ok(setup.candidates)
-}
-
-fn handles(r: &mut Registry, gpu: gpu::Id) -> Result<KVec<u64>> {
-    let mut handles = KVec::new();
-    for candidate in &candidates(r, gpu)? {
-        handles.push(candidate.handle, GFP_KERNEL)?;
+/// TSGs that are to be kept off a GPU for requests of a level.
+fn less_urgent(r: &Registry, gpu: gpu::Id, level: Level) -> usize {
+    let (mut found, mut count) = (Found::behind(None), 0);
+    while r.less_urgent(gpu, level, &mut found) {
+        count += found.tsgs.iter().flatten().count();
     }
-    Ok(handles)
+    count
 }
 
 fn disabled(r: &Registry, id: tsg::Id) -> Option<(bool, Option<bool>)> {
     r.tsgs.get(&id).map(|tsg| (tsg.disable, tsg.disabled))
-}
-
-fn turn_off(r: &mut Registry) -> Result {
-    r.tune(|t| {
-        t.turns_mut().set_discipline(None);
-        Ok(())
-    })
-    .map_err(|_| EINVAL)
 }
 
 /// The counters of requests of a level.
@@ -130,33 +109,15 @@ mod cases {
     }
 
     #[test]
-    fn nothing_new_is_not_told_again() -> Result {
-        let (mut r, gpu) = fixture::registry_with_turns()?;
-        let id = add_at(&mut r, gpu, 1, Level::BE)?;
-        let setup = rotation_setup(&mut r, gpu, 0)?.ok_or(ENOENT)?;
-        assert!(rotation_setup(&mut r, gpu, setup.generation)?.is_none());
-        assert!(budget_setup(&mut r, gpu, setup.generation)?.is_none());
-        r.change_class(admin(), Named::Tsg(id), Level::LC)?;
-        assert!(rotation_setup(&mut r, gpu, setup.generation)?.is_some());
-        assert_eq!(handles(&mut r, gpu)?.len(), 0);
-        r.change_class(admin(), Named::Tsg(id), Level::BE)?;
-        assert_eq!(handles(&mut r, gpu)?.len(), 1);
-        let setup = rotation_setup(&mut r, gpu, 0)?.ok_or(ENOENT)?;
-        r.remove_tsg(id);
-        assert!(rotation_setup(&mut r, gpu, setup.generation)?.is_some());
-        Ok(())
-    }
-
-    #[test]
     fn a_gpu_that_closes_has_no_turns() -> Result {
         let (mut r, gpu) = fixture::registry_with_turns()?;
         let id = add_at(&mut r, gpu, 1, Level::BE)?;
         r.close_gpu(gpu);
-        assert!(rotation_setup(&mut r, gpu, 0)?.is_none());
-        assert!(budget_setup(&mut r, gpu, 0)?.is_none());
+        assert!(all_news(&mut r, gpu)?.is_empty());
+        assert_eq!(less_urgent(&r, gpu, Level::LC), 0);
         assert!(!r.will_disable(id, true));
         assert!(!r.will_exclude(id, true));
-        assert!(rotation_setup(&mut r, crate::registry::gpu::Id(1), 0)?.is_none());
+        assert!(all_news(&mut r, gpu::Id(1))?.is_empty());
         Ok(())
     }
 
@@ -230,20 +191,20 @@ mod cases {
         add_at(&mut r, gpu, 2, fixture::level(3))?;
         add_at(&mut r, gpu, 3, Level::LC)?;
         add(&mut r, gpu, 4, 0)?;
-        let setup = budget_setup(&mut r, gpu, 0)?.ok_or(ENOENT)?;
         let mut found = 0;
-        for candidate in &setup.candidates {
-            found = found * 100 + candidate.handle * 10 + u64::from(candidate.level.number());
+        for change in &all_news(&mut r, gpu)? {
+            if let Some(level) = change.budget {
+                found = found * 100 + change.handle * 10 + u64::from(level.number());
+            }
         }
         assert_eq!(found, 23_30);
-        assert!(setup.budgets.iter().take(7).all(Option::is_some));
         r.tune(|t| {
             t.set_enabled(false);
             Ok(())
         })
         .map_err(|_| EINVAL)?;
-        let setup = budget_setup(&mut r, gpu, 0)?.ok_or(ENOENT)?;
-        assert_eq!(setup.candidates.len(), 0);
+        let has_budget = |change: &Change| change.budget.is_some();
+        assert!(!all_news(&mut r, gpu)?.iter().any(has_budget));
         Ok(())
     }
 
@@ -277,38 +238,58 @@ mod cases {
         let best = add_at(&mut r, gpu, 1, Level::BE)?;
         add_at(&mut r, gpu, 2, fixture::level(3))?;
         add_at(&mut r, gpu, 3, Level::LC)?;
-        let count = |r: &mut Registry, level| {
-            let setup = less_urgent(r, gpu, level, 0)?;
-            Ok::<_, Error>(setup.map(|setup| setup.found.len()))
-        };
-        assert_eq!(count(&mut r, Level::LC)?, Some(2));
-        assert_eq!(count(&mut r, fixture::level(3))?, Some(1));
-        assert_eq!(count(&mut r, Level::BE)?, Some(0));
+        assert_eq!(less_urgent(&r, gpu, Level::LC), 2);
+        assert_eq!(less_urgent(&r, gpu, fixture::level(3)), 1);
+        assert_eq!(less_urgent(&r, gpu, Level::BE), 0);
         assert!(r.is_less_urgent(best, fixture::level(3)));
         assert!(!r.is_less_urgent(best, Level::BE));
         // A TSG without a turn is off the GPU already.
         assert!(r.will_disable(best, true));
-        assert_eq!(count(&mut r, Level::LC)?, Some(1));
+        assert_eq!(less_urgent(&r, gpu, Level::LC), 1);
+        assert_eq!(r.exclusion_of(best, Level::LC), Some(None));
+        assert_eq!(r.exclusion_of(best, Level::BE), None);
+        // It has one again, and another level.
+        assert!(r.will_disable(best, false));
+        assert_eq!(less_urgent(&r, gpu, Level::LC), 2);
+        assert!(r
+            .exclusion_of(best, Level::LC)
+            .is_some_and(|timeout| timeout.is_some()));
+        r.change_class(admin(), Named::Tsg(best), fixture::level(2))?;
+        assert_eq!(less_urgent(&r, gpu, fixture::level(3)), 0);
+        assert_eq!(less_urgent(&r, gpu, Level::LC), 2);
+        // It computes no more, or is gone.
+        let mut now = r.tsgs.get(&best).ok_or(ENOENT)?.traits;
+        now.compute = false;
+        r.change_tsg(best, now);
+        assert_eq!(less_urgent(&r, gpu, Level::LC), 1);
+        now.compute = true;
+        r.change_tsg(best, now);
+        assert_eq!(less_urgent(&r, gpu, Level::LC), 2);
+        r.remove_tsg(best);
+        assert_eq!(less_urgent(&r, gpu, Level::LC), 1);
         Ok(())
     }
 
     #[test]
-    fn the_gate_learns_who_comes_and_goes() -> Result {
+    fn the_gate_finds_those_it_has_to_stop_and_no_others() -> Result {
         let (mut r, gpu) = fixture::registry_with_turns()?;
-        let mut seen = 0;
-        let mut is_new = |r: &mut Registry| {
-            let setup = less_urgent(r, gpu, Level::LC, seen)?;
-            seen = setup.as_ref().map_or(seen, |setup| setup.generation);
-            Ok::<_, Error>(setup.is_some())
-        };
-        assert!(is_new(&mut r)?);
-        assert!(!is_new(&mut r)?);
-        // It has no class, so that nothing else tells of it.
-        let id = add(&mut r, gpu, 1, 0)?;
-        assert!(is_new(&mut r)?);
-        r.remove_tsg(id);
-        assert!(is_new(&mut r)?);
-        assert!(!is_new(&mut r)?);
+        for handle in 0..40 {
+            let level = fixture::level(1 + (handle % 4) as u32);
+            add_at(&mut r, gpu, handle, level)?;
+        }
+        let mut found = Found::behind(None);
+        let (mut steps, mut count) = (0, 0);
+        while r.less_urgent(gpu, fixture::level(2), &mut found) {
+            for tsg in found.tsgs.iter().flatten() {
+                assert!(r.is_less_urgent(tsg.id, fixture::level(2)));
+                count += 1;
+                // As when it is kept off.
+                assert!(r.will_exclude(tsg.id, true));
+            }
+            steps += 1;
+        }
+        assert_eq!((steps, count), (3, 20));
+        assert_eq!(less_urgent(&r, gpu, fixture::level(2)), 0);
         Ok(())
     }
 
@@ -318,8 +299,8 @@ mod cases {
         assert!(r.will_disable(id, true));
         was_disabled(&mut r, id, &d);
         r.change_class(admin(), Named::Tsg(id), Level::LC)?;
-        let setup = less_urgent(&mut r, gpu, Level::LC, 0)?.ok_or(ENOENT)?;
-        assert_eq!(setup.found.len(), 0);
+        all_news(&mut r, gpu)?;
+        assert_eq!(less_urgent(&r, gpu, Level::LC), 0);
         work(&mut r, gpu, &d);
         assert!(d.enabled.get());
         Ok(())

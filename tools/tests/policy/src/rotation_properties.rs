@@ -3,6 +3,7 @@
 
 mod bench;
 mod events;
+mod many;
 mod waits;
 
 use crate::policy::{
@@ -18,22 +19,12 @@ const MS: u64 = 1_000 * US;
 struct Members(Vec<Option<Entity>>);
 
 impl RunList for Members {
-    type Id = usize;
-
     fn get(&self, id: usize) -> Option<&Entity> {
         self.0.get(id)?.as_ref()
     }
 
     fn get_mut(&mut self, id: usize) -> Option<&mut Entity> {
         self.0.get_mut(id)?.as_mut()
-    }
-
-    fn each(&self, mut visit: impl FnMut(usize, &Entity)) {
-        for (id, e) in self.0.iter().enumerate() {
-            if let Some(e) = e {
-                visit(id, e);
-            }
-        }
     }
 }
 

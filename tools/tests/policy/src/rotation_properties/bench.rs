@@ -93,10 +93,10 @@ pub(super) struct Bench {
     machine: Machine,
     pub(super) tsgs: Vec<Tsg>,
     members: Members,
-    turn: Turn<usize>,
+    turn: Turn,
     random: Random,
     now: u64,
-    call: Option<(Action<usize>, u64)>,
+    call: Option<(Action, u64)>,
     wait_until: Option<u64>,
     /// The TSG that had the last slice.
     last: usize,
@@ -114,10 +114,11 @@ impl Bench {
         turn.set_on(true);
         turn.set_poll(machine.poll.map(Ns));
         let mut members = Members::default();
-        for &(weight, _) in tsgs {
-            let mut e = Entity::new(Weight::new(weight).unwrap());
-            turn.join(&mut e);
-            members.0.push(Some(e));
+        for (id, &(weight, _)) in tsgs.iter().enumerate() {
+            members
+                .0
+                .push(Some(Entity::new(Weight::new(weight).unwrap())));
+            turn.join(&mut members, id);
         }
         let tsgs = tsgs
             .iter()
@@ -321,7 +322,7 @@ impl Bench {
 pub(super) fn overrun(machine: &Machine) -> u64 {
     machine.quantum.length().0 / 2
         + 5 * CALL
-        + Turn::<usize>::STEP.0
+        + Turn::STEP.0
         + machine.poll.unwrap_or(0)
         + 4 * STEP
         + MS / 10

@@ -5,6 +5,7 @@ use super::{quantum, weight, Members};
 use crate::policy::{
     rotation::{
         entity::{Entity, Sample},
+        run_list::RunList as _,
         turn::{Action, Outcome, Turn},
         Discipline, Quantum,
     },
@@ -56,11 +57,11 @@ fn event() -> impl Strategy<Value = Event> {
 }
 
 struct World {
-    turn: Turn<usize>,
+    turn: Turn,
     members: Members,
     on: bool,
     now: u64,
-    call: Option<Action<usize>>,
+    call: Option<Action>,
 }
 
 impl World {
@@ -80,7 +81,7 @@ impl World {
         self.on && self.taking_part() > 1
     }
 
-    fn ask(&mut self) -> Action<usize> {
+    fn ask(&mut self) -> Action {
         let action = self.turn.next(&mut self.members, Ns(self.now));
         let enabled = self.enabled_in_turn();
         match action {
@@ -107,7 +108,7 @@ impl World {
     }
 
     /// There is nothing to do now.
-    fn check_rest(&self, action: Action<usize>) {
+    fn check_rest(&self, action: Action) {
         let enabled = self.enabled_in_turn();
         if !self.rotates() {
             assert_eq!(enabled.len(), self.taking_part());
@@ -144,15 +145,14 @@ impl World {
         let members = &mut self.members;
         match event {
             Event::Join(w) => {
-                let mut e = Entity::new(weight(w));
-                self.turn.join(&mut e);
-                members.0.push(Some(e));
+                members.0.push(Some(Entity::new(weight(w))));
+                self.turn.join(members, count);
             }
             Event::Leave(id) => {
                 let id = at(id);
+                self.turn.leave(members, id);
                 if let Some(slot) = members.0.get_mut(id) {
                     *slot = None;
-                    self.turn.leave(id);
                 }
             }
             Event::See(id, ran, runnable) => {
@@ -180,8 +180,8 @@ impl World {
             Event::Poll(interval) => self.turn.set_poll(interval.map(Ns)),
             Event::Weight(id, w) => {
                 let id = at(id);
-                if let Some(Some(e)) = members.0.get_mut(id) {
-                    self.turn.set_weight(e, weight(w));
+                self.turn.set_weight(members, id, weight(w));
+                if let Some(e) = members.get(id) {
                     assert_eq!(e.weight(), weight(w));
                 }
             }
@@ -193,11 +193,13 @@ impl World {
             }
             Event::Readmit(id) => {
                 let id = at(id);
-                if let Some(Some(e)) = members.0.get_mut(id).filter(|_| self.call.is_none()) {
-                    self.turn.readmit(e);
+                if self.call.is_none() {
+                    self.turn.readmit(members, id);
                 }
             }
-            Event::Tune(discipline, length) => self.turn.tune(discipline, quantum(length)),
+            Event::Tune(discipline, length) => {
+                self.turn.tune(members, discipline, quantum(length));
+            }
         }
     }
 
@@ -232,6 +234,7 @@ proptest! {
         world.turn.set_on(true);
         for event in events {
             world.apply(event);
+            world.turn.check(&world.members, world.members.0.len());
         }
         world.settle();
         world.on = false;

@@ -14,8 +14,6 @@ use crate::world::{Event, Operation, World};
 struct Members(Vec<(usize, Entity)>);
 
 impl RunList for Members {
-    type Id = usize;
-
     fn get(&self, id: usize) -> Option<&Entity> {
         let found = self.0.iter().find(|(group, _)| *group == id);
         found.map(|(_, entity)| entity)
@@ -25,18 +23,12 @@ impl RunList for Members {
         let found = self.0.iter_mut().find(|(group, _)| *group == id);
         found.map(|(_, entity)| entity)
     }
-
-    fn each(&self, mut visit: impl FnMut(usize, &Entity)) {
-        for (group, entity) in &self.0 {
-            visit(*group, entity);
-        }
-    }
 }
 
 /// The rotation.
 pub(super) struct Rotation {
     members: Members,
-    turn: Turn<usize>,
+    turn: Turn,
     /// Timers set before the last one are stale.
     timer: u64,
 }
@@ -58,11 +50,12 @@ impl Rotation {
             let (lowest, highest) = Weight::RANGE;
             let weight = Weight::DEFAULT.number() * world.groups[group].weight;
             let weight = Weight::new(weight.clamp(lowest, highest)).unwrap_or(Weight::DEFAULT);
-            let mut entity = Entity::new(weight);
-            turn.join(&mut entity);
-            (group, entity)
+            (group, Entity::new(weight))
         });
-        let members = Members(members.collect());
+        let mut members = Members(members.collect());
+        for &group in be {
+            turn.join(&mut members, group);
+        }
         let mut rotation = Self {
             members,
             turn,

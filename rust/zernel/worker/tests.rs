@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: GPL-2.0
+//! KUnit suite of the bounds of a worker's steps: with as many TSGs as a GPU can have, a step asks
+//! the provider about a few of them.
+
+use super::{
+    activity::{
+        Activity,
+        Walk, //
+    },
+    budget::{
+        self,
+        Budgets, //
+    },
+    calls::Calls,
+    rotation::Rotation, //
+};
+use crate::{
+    policy::{
+        budget::Params,
+        level::Level,
+        rotation::{
+            entity::Sample,
+            Weight, //
+        },
+        tunables::turns::Turns,
+        units::Ns, //
+    },
+    registry::{
+        gpu,
+        plan::{
+            turns::Candidate,
+            Change, //
+        },
+        tsg, //
+    },
+    request::group::Device,
+};
+use core::cell::{
+    Cell,
+    RefCell, //
+};
+use kernel::prelude::*;
+
+/// TSGs of the GPU.
+const COUNT: u64 = tsg::MAX_PER_GPU as u64;
+
+/// No GPU: calls that concern the registry find nothing there.
+const NO_GPU: gpu::Id = gpu::Id(0);
+
+/// A provider whose TSGs all have something to run, and that counts questions.
+struct Busy {
+    asked: RefCell<KVec<bool>>,
+    count: Cell<usize>,
+}
+
+impl Busy {
+    fn new() -> Result<Self> {
+        Ok(Self {
+            asked: RefCell::new(KVec::from_elem(false, COUNT as usize, GFP_KERNEL)?),
+            count: Cell::new(0),
+        })
+    }
+
+    /// Questions since this was called last.
+    fn count(&self) -> usize {
+        self.count.replace(0)
+    }
+
+    /// True if every TSG was asked about since this was called last.
+    fn was_asked_about_all(&self) -> bool {
+        let mut asked = self.asked.borrow_mut();
+        let all = asked.iter().all(|asked| *asked);
+        asked.iter_mut().for_each(|asked| *asked = false);
+        all
+    }
+}
+
+impl Calls for Busy {
+    fn load(&self, tsg: u64) -> Result<Sample> {
+        self.count.set(self.count.get() + 1);
+        if let Some(asked) = self.asked.borrow_mut().get_mut(tsg as usize) {
+            *asked = true;
+        }
+        Ok(Sample {
+            ran: Ns(1_000),
+            runnable: true,
+            since: None,
+        })
+    }
+
+    fn set_enabled(&self, _tsg: u64, _enabled: bool) -> Result {
+        Ok(())
+    }
+}
+
+/// News of a TSG that takes turns, or of one whose level has a budget.
+fn change(handle: u64, takes_turns: bool) -> Change {
+    let id = tsg::Id(handle);
+    Change {
+        id,
+        handle,
+        turns: takes_turns.then_some(Candidate {
+            runlist: 0,
+            id,
+            handle,
+            disabled: Some(true),
+            weight: Weight::DEFAULT,
+        }),
+        budget: (!takes_turns).then_some(Level::LC),
+    }
+}
+
+#[kernel::macros::kunit_tests(zernel_worker_bounds)]
+mod cases {
+    use crate::worker::tests::*;
+
+    /// The ones that run, beside those that were reported.
+    const RUNNING: usize = 4;
+
+    #[test]
+    fn a_step_of_turns_asks_about_a_few() -> Result {
+        let activity = KBox::pin_init(Activity::new(), GFP_KERNEL)?;
+        let (mut rotation, device, driver) = (Rotation::new(), Device::new(true)?, Busy::new()?);
+        rotation.set_turns(&Turns::new());
+        for handle in 0..COUNT {
+            rotation.take(&change(handle, true), &activity)?;
+        }
+        // All are new; then any of them may have something to run; then each says so.
+        for round in 0..3 {
+            match round {
+                1 => activity.report(None),
+                2 => (0..COUNT).for_each(|handle| activity.report(Some(handle))),
+                _ => {}
+            }
+            for _ in 0..COUNT as usize / Walk::LOOKS + 1 {
+                rotation.step(&driver, &device, &activity);
+                let asked = driver.count();
+                assert!(asked <= Walk::LOOKS + RUNNING);
+            }
+            assert!(driver.was_asked_about_all());
+            rotation.step(&driver, &device, &activity);
+            assert!(driver.count() <= RUNNING);
+            driver.was_asked_about_all();
+        }
+        for handle in 0..COUNT {
+            let gone = Change {
+                turns: None,
+                ..change(handle, true)
+            };
+            rotation.take(&gone, &activity)?;
+        }
+        assert!(rotation.is_empty());
+        Ok(())
+    }
+
+    #[test]
+    fn a_step_of_budgets_asks_about_a_few() -> Result {
+        let activity = KBox::pin_init(Activity::new(), GFP_KERNEL)?;
+        let (mut budgets, driver) = (Budgets::new()?, Busy::new()?);
+        budgets.set_params(&Level::ALL.map(Params::default_of));
+        for handle in 0..COUNT {
+            budgets.take(&change(handle, false), &activity)?;
+        }
+        let mut steps = 0;
+        while let budget::Next::Again = budgets.step(&driver, NO_GPU, &activity, None) {
+            assert!(driver.count() <= 2 * Walk::LOOKS);
+            steps += 1;
+            assert!(steps < 4 * COUNT);
+        }
+        assert!(driver.was_asked_about_all() && budgets.is_busy());
+        // Until their time may have spent the budget nobody is asked about who says nothing.
+        driver.count();
+        activity.report(Some(7));
+        budgets.step(&driver, NO_GPU, &activity, None);
+        assert_eq!(driver.count(), 1);
+        for handle in 0..COUNT {
+            let gone = Change {
+                budget: None,
+                ..change(handle, false)
+            };
+            budgets.take(&gone, &activity)?;
+        }
+        assert!(budgets.is_empty() && !budgets.is_busy());
+        Ok(())
+    }
+}
