@@ -159,10 +159,11 @@ impl Exclusion {
         // Even if this stops half-way.
         self.begun = Begun::No;
         self.news = [None; news::PIECE];
-        self.refused.clear();
+        self.refused = KVec::new();
         let delay = self.let_in(driver, |_| true);
         if delay.is_none() {
             self.level = None;
+            self.excluded = KVec::new();
         }
         delay
     }
