@@ -25,6 +25,7 @@
 #endif
 
 #include "irqlock.c"
+#include "later.c"
 #include "threads.c"
 #include "members.c"
 #include "nice.c"

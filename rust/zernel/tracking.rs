@@ -47,6 +47,11 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
+use members::{
+    Lack,
+    Newcomer,
+    Room, //
+};
 use process::{
     Kicks,
     Process,
@@ -176,6 +181,38 @@ impl Payer {
             Self::Process => pays(process, || with(|t| f(t, false))?),
         }
     }
+
+    /// Adds a thread by `f`, which is called again with each part that it lacks.
+    fn add<T>(
+        self,
+        process: &Arc<Process>,
+        thread: &Thread,
+        mut f: impl FnMut(&mut Tracking, &mut Newcomer) -> Result<T, Lack>,
+    ) -> Result<T, Failure> {
+        let mut new = Newcomer::default();
+        loop {
+            match with(|t| f(t, &mut new))? {
+                Ok(added) => return Ok(added),
+                Err(lack) => self.make(&mut new, lack, process, thread)?,
+            }
+        }
+    }
+
+    fn make(
+        self,
+        new: &mut Newcomer,
+        lack: Lack,
+        process: &Arc<Process>,
+        thread: &Thread,
+    ) -> Result<(), Failure> {
+        match self {
+            Self::Caller => new.make(lack, process, thread, memory::account_quietly()),
+            Self::Process => {
+                let flags = memory::account_nowait();
+                pays(process.pid(), || new.make(lack, process, thread, flags))
+            }
+        }
+    }
 }
 
 /// The memory that `f` takes is charged to a process.
@@ -230,7 +267,15 @@ pub(crate) fn expire(process: &Pid) {
 /// A record has come to a thread that a tracked one has made. Returns whether it is to take it.
 fn arrived(record: Arc<Record>) -> bool {
     let process = record.process().clone();
-    match with_some_memory(|t, strict| t.born(&record, strict)) {
+    if !process.setting().whole {
+        return false;
+    }
+    let room = Room::new(memory::account_quietly()).map_err(Failure::from);
+    let taken = room.and_then(|room| {
+        let mut room = Some(room);
+        with_some_memory(|t, strict| t.born(&record, &mut room, strict))
+    });
+    match taken {
         Ok(taken) => taken,
         // It is over with the process itself, or with the module.
         Err(Failure::Kernel(ESRCH | ENODEV)) => false,
@@ -297,7 +342,9 @@ pub(crate) fn track(
     let process = &opened.process;
     let result = match target {
         Target::Thread(thread) => payer
-            .with_memory(&pid, |t| t.add_single(process, &thread))
+            .add(process, &thread, |t, new| {
+                t.add_single(process, &thread, new)
+            })
             .map(|_| ()),
         Target::Process { .. } => look(process, payer),
     };
@@ -364,8 +411,8 @@ fn look_once(process: &Arc<Process>, payer: Payer) -> Result<bool, Failure> {
     let (threads, all) = Thread::all_of(process.pid())?;
     let mut came = false;
     for thread in threads {
-        let added = payer.with_memory(process.pid(), |t| match t.is_whole(process) {
-            true => t.add(process, &thread).map(Some),
+        let added = payer.add(process, &thread, |t, new| match t.is_whole(process) {
+            true => t.add(process, &thread, new).map(Some),
             false => Ok(None),
         })?;
         match added {

@@ -46,13 +46,21 @@ impl Writer {
     }
 }
 
+extern "C" {
+    fn zernel_helper_free_later(
+        head: *mut bindings::callback_head,
+        free: unsafe extern "C" fn(*mut bindings::callback_head),
+    );
+    fn zernel_helper_free_wait();
+}
+
 /// Waits until readers have seen that something is gone, and until all that was taken out of tables
 /// is freed. Sleeps.
 pub(crate) fn wait_for_readers() {
     // SAFETY: FFI; in process context.
     unsafe {
         bindings::synchronize_rcu();
-        bindings::rcu_barrier();
+        zernel_helper_free_wait();
     }
 }
 
@@ -168,8 +176,7 @@ impl<K, V> Reservation<K, V> {
     }
 }
 
-/// A hash table. Its values change in place or not at all. Dropping one may happen in a softirq, so
-/// that it must not sleep.
+/// A hash table. Its values change in place or not at all.
 ///
 /// # Invariants
 ///
@@ -275,7 +282,7 @@ impl<K: Key, V: Send + Sync> Hash<K, V> {
                 place.store(node.next.load(Relaxed), Release);
                 // SAFETY: It was taken out: readers alone can still have it. Its memory is from a
                 // `KBox`, and its head comes first.
-                unsafe { bindings::call_rcu(node.rcu.get(), Some(Self::free)) };
+                unsafe { zernel_helper_free_later(node.rcu.get(), Self::free) };
                 return;
             }
             place = &node.next;
@@ -284,7 +291,7 @@ impl<K: Key, V: Send + Sync> Hash<K, V> {
 
     /// # Safety
     ///
-    /// Called by RCU, for a node that was taken out.
+    /// Called once readers are through, for a node that was taken out.
     unsafe extern "C" fn free(head: *mut bindings::callback_head) {
         // SAFETY: By the caller: nobody has it any more.
         drop(unsafe { KBox::from_raw(head.cast::<Node<K, V>>()) });

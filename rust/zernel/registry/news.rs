@@ -24,7 +24,7 @@ use kernel::{
 };
 
 /// TSGs that are told of with the registry locked once.
-pub(crate) const PIECE: usize = 8;
+pub(crate) const PIECE: usize = 4;
 
 /// Memory for one TSG.
 pub(crate) type Reservation = RBTreeNodeReservation<InNews, Named>;

@@ -12,7 +12,6 @@ use super::{
 use crate::{
     error::Failure,
     glue::{
-        memory::account_nowait,
         scheduler_hooks::{
             Change,
             Record, //
@@ -27,10 +26,75 @@ use crate::{
     },
 };
 use kernel::{
+    alloc::Flags,
     prelude::*,
     rbtree::RBTreeNodeReservation,
     sync::Arc, //
 };
+
+/// Memory for one more thread in the table.
+pub(super) struct Room {
+    thread: RBTreeNodeReservation<u64, Member>,
+    member: RBTreeNodeReservation<(usize, usize), u64>,
+}
+
+impl Room {
+    /// Memory that is there before the table is locked.
+    pub(super) fn new(flags: Flags) -> Result<Self> {
+        Ok(Self {
+            thread: RBTreeNodeReservation::new(flags)?,
+            member: RBTreeNodeReservation::new(flags)?,
+        })
+    }
+}
+
+/// The parts of a thread that is to come to the table: made without the table locked, and only once
+/// they are known to be needed.
+#[derive(Default)]
+pub(super) struct Newcomer {
+    room: Option<Room>,
+    record: Option<Arc<Record>>,
+}
+
+/// The part of a [`Newcomer`] without which a thread cannot be added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lack {
+    /// Memory in the table.
+    Room,
+    /// A record.
+    Record,
+    /// Nothing helps.
+    Failed(Failure),
+}
+
+impl Newcomer {
+    /// Makes a part of it.
+    pub(super) fn make(
+        &mut self,
+        lack: Lack,
+        process: &Arc<Process>,
+        thread: &Thread,
+        flags: Flags,
+    ) -> Result<(), Failure> {
+        match lack {
+            Lack::Room => self.room = Some(Room::new(flags)?),
+            Lack::Record => {
+                let record = Record::new(thread.clone(), process.clone(), flags);
+                self.record = Some(record.map_err(Failure::of_record)?);
+            }
+            Lack::Failed(failure) => return Err(failure),
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Newcomer {
+    fn drop(&mut self) {
+        if let Some(record) = self.record.take() {
+            Record::discard(record);
+        }
+    }
+}
 
 impl Tracking {
     /// Tracks a thread that is named itself. Returns whether it was not tracked.
@@ -38,9 +102,10 @@ impl Tracking {
         &mut self,
         process: &Arc<Process>,
         thread: &Thread,
-    ) -> Result<bool, Failure> {
+        new: &mut Newcomer,
+    ) -> Result<bool, Lack> {
         let key = (process.pid().key(), thread.key());
-        let added = self.add(process, thread)?;
+        let added = self.add(process, thread, new)?;
         let id = self.members.get(&key).map_or(0, |&id| id);
         let member = self.threads.get_mut(&id);
         if let Some(member) = member.filter(|member| member.wanted == Wanted::WithOthers) {
@@ -53,28 +118,31 @@ impl Tracking {
     }
 
     /// Tracks a thread, unless it is tracked already, or exits. Returns whether it does.
-    pub(super) fn add(&mut self, process: &Arc<Process>, thread: &Thread) -> Result<bool, Failure> {
+    pub(super) fn add(
+        &mut self,
+        process: &Arc<Process>,
+        thread: &Thread,
+        new: &mut Newcomer,
+    ) -> Result<bool, Lack> {
         let key = (process.pid().key(), thread.key());
-        if let Some(&id) = self.members.get(&key) {
-            if self.threads.get(&id).is_some_and(Member::is_wanted) {
-                return Ok(false);
-            }
-            if self.call_back(id)? {
+        let known = self.members.get(&key).copied();
+        if known.is_some_and(|id| self.threads.get(&id).is_some_and(Member::is_wanted)) {
+            return Ok(false);
+        }
+        if new.room.is_none() {
+            return Err(Lack::Room);
+        }
+        if let Some(id) = known {
+            if self.call_back(id, &mut new.room) {
                 return Ok(true);
             }
             // It is over, and the record reaper has not been told yet.
             self.take(id);
         }
-        let record = Record::new(thread.clone(), process.clone(), account_nowait());
-        let record = record.map_err(Failure::of_record)?;
-        let id = match self.insert(record.clone()) {
-            Ok(id) => id,
-            Err(failure) => {
-                Record::discard(record);
-                return Err(failure);
-            }
-        };
-        if Record::attach(record).is_err() {
+        let record = new.record.clone().ok_or(Lack::Record)?;
+        let id = self.insert(record, &mut new.room).map_err(Lack::Failed)?;
+        let attached = new.record.take().map(Record::attach);
+        if !attached.is_some_and(|attached| attached.is_ok()) {
             // It exits: it is not there any more.
             self.take(id);
             return Ok(false);
@@ -84,7 +152,12 @@ impl Tracking {
 
     /// A record has come to a thread that a tracked one has made. Returns whether it is wanted.
     /// `strict`: as [`Self::refresh`].
-    pub(super) fn born(&mut self, record: &Arc<Record>, strict: bool) -> Result<bool, Failure> {
+    pub(super) fn born(
+        &mut self,
+        record: &Arc<Record>,
+        room: &mut Option<Room>,
+        strict: bool,
+    ) -> Result<bool, Failure> {
         let process = record.process().clone();
         if !process.setting().whole {
             return Ok(false);
@@ -107,7 +180,7 @@ impl Tracking {
         if self.members.get(&(key, record.thread().key())).is_some() {
             return Ok(false);
         }
-        match self.insert(record.clone()) {
+        match self.insert(record.clone(), room) {
             Ok(_) => Ok(true),
             Err(failure) => {
                 self.tidy(key);
@@ -116,11 +189,10 @@ impl Tracking {
         }
     }
 
-    fn insert(&mut self, record: Arc<Record>) -> Result<u64, Failure> {
+    fn insert(&mut self, record: Arc<Record>, room: &mut Option<Room>) -> Result<u64, Failure> {
         let key = (record.process().pid().key(), record.thread().key());
         let entry = self.processes.get_mut(&key.0).ok_or(ESRCH)?;
-        let thread = RBTreeNodeReservation::new(account_nowait())?;
-        let member = RBTreeNodeReservation::new(account_nowait())?;
+        let Room { thread, member } = room.take().ok_or(ENOMEM)?;
         // Nothing fails any more.
         entry.members += 1;
         entry.threads += 1;
@@ -189,16 +261,15 @@ impl Tracking {
 
     /// Tracks a thread again that has still to let its record go, which begins anew. Returns whether
     /// it was in time. It has a new id then.
-    fn call_back(&mut self, id: u64) -> Result<bool> {
-        let node = RBTreeNodeReservation::new(account_nowait())?;
+    fn call_back(&mut self, id: u64, room: &mut Option<Room>) -> bool {
         let in_time = |member: &Member| member.record.call_back();
-        if !self.threads.get(&id).is_some_and(in_time) {
-            return Ok(false);
+        if room.is_none() || !self.threads.get(&id).is_some_and(in_time) {
+            return false;
         }
         // Until it begins anew.
         self.count_in(id, None, Ns(now_ns()));
-        let Some(mut member) = self.threads.remove(&id) else {
-            return Ok(false);
+        let (Some(mut member), Some(room)) = (self.threads.remove(&id), room.take()) else {
+            return false;
         };
         member.wanted = Wanted::WithOthers;
         member.phases = None;
@@ -208,7 +279,7 @@ impl Tracking {
             member.record.process().pid().key(),
             member.record.thread().key(),
         );
-        self.threads.insert(node.into_node(new, member));
+        self.threads.insert(room.thread.into_node(new, member));
         if let Some(id) = self.members.get_mut(&key) {
             *id = new;
         }
@@ -218,7 +289,7 @@ impl Tracking {
             entry.threads += 1;
         }
         self.in_groups(key.0, |group| group.threads += 1);
-        Ok(true)
+        true
     }
 
     /// A thread has changed its record.
