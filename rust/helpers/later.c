@@ -48,7 +48,7 @@ static void free_due(struct work_struct *work)
 		cond_resched();
 	}
 	clear_bit_unlock(0, &busy);
-	/* Whoever let one go before that left it to this. */
+	/* A call that let one go before that has left it to this one. */
 	smp_mb__after_atomic();
 	free_next();
 }

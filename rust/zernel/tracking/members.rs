@@ -142,7 +142,7 @@ impl Tracking {
         let record = new.record.clone().ok_or(Lack::Record)?;
         let id = self.insert(record, &mut new.room).map_err(Lack::Failed)?;
         let attached = new.record.take().map(Record::attach);
-        if !attached.is_some_and(|attached| attached.is_ok()) {
+        if attached.is_none_or(|attached| attached.is_err()) {
             // It exits: it is not there any more.
             self.take(id);
             return Ok(false);

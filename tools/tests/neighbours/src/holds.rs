@@ -15,6 +15,7 @@ use libzernel::sim::{Context, ContextSpec, Item, Sim};
 use libzernel::{EventStream, Level, Target, Timestamp, Tracking, Weight, Zernel};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::process::{setrlimit, Resource, Rlimit};
+use rustix::thread::futex;
 use serde::{Deserialize, Serialize};
 use testkit::child::Child;
 use testkit::{sys, wait_until};
@@ -34,6 +35,9 @@ const TOLD: usize = 6;
 
 /// Time in which the kernel frees what calls before have let go.
 const SETTLES: Duration = Duration::from_millis(400);
+
+/// Time in which as many threads as there are run once.
+const RUN: Duration = Duration::from_secs(2);
 
 /// The word that threads wait for.
 static WORD: AtomicU32 = AtomicU32::new(0);
@@ -225,9 +229,23 @@ impl Bench {
         // Of its own process, as this one's threads are tracked with it.
         let child = Child::idle(|| Ok(()))?;
         let one = Target::Thread(child.pid());
-        for _ in 1..self.size(32_768) {
-            sys::spawn_waiter(&WORD)?;
-        }
+        // Without zernel first: the kernel's own sections.
+        let count = self.size(32_768);
+        delay_dequeue(false)?;
+        self.call("threads started", |_| {
+            for _ in 1..count {
+                sys::spawn_waiter(&WORD)?;
+            }
+            sleep(RUN);
+            Ok(())
+        })?;
+        delay_dequeue(true)?;
+        self.call("threads woken", |_| {
+            futex::wake(&WORD, futex::Flags::PRIVATE, count)?;
+            sleep(RUN);
+            Ok(())
+        })?;
+        delay_dequeue(false)?;
         self.call("TRACK of a process", |z| Ok(z.track(&me, Tracking::ML)?))?;
         self.call("LIST_PROCESSES", |z| Ok(z.processes().count()))?;
         self.call("LIST_THREADS", |z| Ok(z.threads().count()))?;
@@ -256,6 +274,17 @@ impl Bench {
         }
         format!("{table}\n")
     }
+}
+
+/// Threads that went to sleep stay on the run queue until a choice of the scheduler takes them off,
+/// the kernel's default, or are taken off one by one.
+fn delay_dequeue(on: bool) -> Result<()> {
+    const FEATURES: &str = "/sys/kernel/debug/sched/features";
+    let feature = match on {
+        true => "DELAY_DEQUEUE",
+        false => "NO_DELAY_DEQUEUE",
+    };
+    fs::write(FEATURES, feature).context(FEATURES)
 }
 
 fn make(sim: &Sim, count: u32) -> Result<Vec<Context>> {
