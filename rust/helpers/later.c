@@ -32,6 +32,8 @@ static void free_next(void)
 		}
 		/* Another one was faster, and has done them already. */
 		clear_bit_unlock(0, &busy);
+		/* As in free_due(). */
+		smp_mb__after_atomic();
 	}
 }
 

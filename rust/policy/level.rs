@@ -106,6 +106,11 @@ impl Set {
         }
     }
 
+    /// The levels that are in one of the two at least.
+    pub(crate) fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
     /// The levels that are in one of the two only.
     pub(crate) fn difference(self, other: Self) -> Self {
         Self(self.0 ^ other.0)
@@ -192,6 +197,7 @@ mod tests {
         assert!(!set.contains(Level::LC) && set.contains(Level::BE));
         assert!(set.difference(all).contains(Level::LC));
         assert!(!set.difference(all).contains(Level::BE));
+        assert_eq!(set.union(set.difference(all)), all);
     }
 
     #[test]

@@ -22,6 +22,11 @@ impl Rest {
     /// A longer rest is forgiven: a job is not to be lost for long.
     pub(crate) const LONGEST: Ns = Ns(1_000_000_000);
 
+    /// True if a run at `now` is to wait until [`Self::until`].
+    pub(crate) fn lasts(&self, now: Ns) -> bool {
+        self.until.saturating_sub(now) >= Self::SHORTEST
+    }
+
     /// Counts what a run spent that is over `now`. Returns the rest before the next run.
     pub(crate) fn after(&mut self, now: Ns, spent: Ns) -> Option<Ms> {
         let owed = self

@@ -44,6 +44,7 @@ use crate::{
 pub(crate) use keeper::scan_asked;
 
 use kernel::{
+    alloc::Flags,
     prelude::*,
     sync::Arc, //
 };
@@ -61,6 +62,7 @@ use switch::{
     Needed,
     Switch, //
 };
+use table::Arrival;
 pub(crate) use table::Tracking;
 
 /// Threads looked at with the table locked once.
@@ -137,7 +139,24 @@ impl Drop for Installed {
 pub(crate) fn with<T>(f: impl FnOnce(&mut Tracking) -> T) -> Result<T> {
     let mut guard = lock().lock();
     let tracking = guard.as_mut().ok_or(ENODEV)?;
-    Ok(f(tracking))
+    let result = f(tracking);
+    let gone = tracking.take_gone();
+    drop(guard);
+    drop(gone);
+    Ok(result)
+}
+
+/// As [`with`], for a call of which a process may come to the table.
+fn with_arrival<T>(process: &Pid, flags: Flags, f: impl FnOnce(&mut Tracking) -> T) -> Result<T> {
+    let reaper = with(|t| t.awaits(process))?;
+    // Without memory, or when it has exited, it does not come.
+    let mut arrival = reaper.and_then(|reaper| Arrival::new(process.clone(), reaper, flags).ok());
+    with(|t| {
+        t.arrival = arrival.take();
+        let result = f(t);
+        arrival = t.arrival.take();
+        result
+    })
 }
 
 /// As [`with`], once there is memory for it: see [`memory::with_memory`].
@@ -145,40 +164,47 @@ fn with_memory<T>(mut f: impl FnMut(&mut Tracking) -> Result<T, Failure>) -> Res
     memory::with_memory(|| with(&mut f)?)
 }
 
-/// As [`with_memory`], where `f` is to change nothing when it fails. Without memory in the end it
-/// may change a part.
-fn with_some_memory<T>(
-    mut f: impl FnMut(&mut Tracking, bool) -> Result<T, Failure>,
-) -> Result<T, Failure> {
-    match with_memory(|t| f(t, true)) {
-        Err(Failure::Kernel(ENOMEM)) => with(|t| f(t, false))?,
-        result => result,
-    }
-}
-
 impl Payer {
     /// As [`with_memory`], if the caller pays; else `f` gets the memory that is there for the
-    /// process.
+    /// process, which may come to the table.
     fn with_memory<T>(
         self,
         process: &Pid,
         mut f: impl FnMut(&mut Tracking) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         match self {
-            Self::Caller => with_memory(f),
-            Self::Process => pays(process, || with(|t| f(t))?),
+            Self::Caller => {
+                let flags = memory::account_quietly();
+                memory::with_memory(|| with_arrival(process, flags, &mut f)?)
+            }
+            Self::Process => {
+                let flags = memory::account_nowait();
+                pays(process, || with_arrival(process, flags, &mut f)?)
+            }
         }
     }
 
-    /// As [`with_some_memory`], in the same way.
+    /// As [`Self::with_memory`], where `f` is to change nothing when it fails. Without memory in the
+    /// end it may change a part.
     fn with_some_memory<T>(
         self,
         process: &Pid,
         mut f: impl FnMut(&mut Tracking, bool) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        match self {
-            Self::Caller => with_some_memory(f),
-            Self::Process => pays(process, || with(|t| f(t, false))?),
+        let all = match self {
+            Self::Caller => self.with_memory(process, |t| f(t, true)),
+            Self::Process => Err(Failure::Kernel(ENOMEM)),
+        };
+        match all {
+            Err(Failure::Kernel(ENOMEM)) => {
+                let flags = memory::account_nowait();
+                let mut some = || with_arrival(process, flags, |t| f(t, false))?;
+                match self {
+                    Self::Caller => some(),
+                    Self::Process => pays(process, some),
+                }
+            }
+            result => result,
         }
     }
 
@@ -195,6 +221,16 @@ impl Payer {
                 Ok(added) => return Ok(added),
                 Err(lack) => self.make(&mut new, lack, process, thread)?,
             }
+        }
+    }
+
+    /// The threads of a process, and whether those are all.
+    fn all_of(self, process: &Pid) -> Result<(KVVec<Thread>, bool), Failure> {
+        match self {
+            Self::Caller => Ok(Thread::all_of(process, memory::account_quietly())?),
+            Self::Process => pays(process, || {
+                Ok(Thread::all_of(process, memory::account_nowait())?)
+            }),
         }
     }
 
@@ -273,7 +309,9 @@ fn arrived(record: Arc<Record>) -> bool {
     let room = Room::new(memory::account_quietly()).map_err(Failure::from);
     let taken = room.and_then(|room| {
         let mut room = Some(room);
-        with_some_memory(|t, strict| t.born(&record, &mut room, strict))
+        Payer::Caller.with_some_memory(process.pid(), |t, strict| {
+            t.born(&record, &mut room, strict)
+        })
     });
     match taken {
         Ok(taken) => taken,
@@ -408,7 +446,7 @@ fn look(process: &Arc<Process>, payer: Payer) -> Result<(), Failure> {
 
 /// As [`look`], once. Returns whether that was enough.
 fn look_once(process: &Arc<Process>, payer: Payer) -> Result<bool, Failure> {
-    let (threads, all) = Thread::all_of(process.pid())?;
+    let (threads, all) = payer.all_of(process.pid())?;
     let mut came = false;
     for thread in threads {
         let added = payer.add(process, &thread, |t, new| match t.is_whole(process) {

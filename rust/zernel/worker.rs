@@ -5,6 +5,7 @@ pub(crate) mod activity;
 pub(crate) mod budget;
 pub(crate) mod calls;
 pub(crate) mod exclusion;
+mod looks;
 pub(crate) mod members;
 pub(crate) mod pass;
 pub(crate) mod provider;

@@ -81,13 +81,15 @@ impl Sequence {
         result
     }
 
-    fn begin(&self, _writer: &Writer) {
+    /// A change begins that does not fit into a closure. No other one does before its [`Self::end`].
+    pub(crate) fn begin(&self, _writer: &Writer) {
         let at = self.0.load(Relaxed);
         self.0.store(at.wrapping_add(1), Relaxed);
         smp_wmb();
     }
 
-    fn end(&self, _writer: &Writer) {
+    /// The end of a change.
+    pub(crate) fn end(&self, _writer: &Writer) {
         let at = self.0.load(Relaxed);
         self.0.store(at.wrapping_add(1), Release);
     }

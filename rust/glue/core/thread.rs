@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Threads: their identity, and the threads of a process.
 
-use super::{
-    identity::{
-        Pid,
-        Uid,
-        Viewer,
-        COMM_LEN, //
-    },
-    memory::account_quietly, //
+use super::identity::{
+    Pid,
+    Uid,
+    Viewer,
+    COMM_LEN, //
 };
 use crate::{
     glue::time::now_ns,
@@ -16,6 +13,7 @@ use crate::{
 };
 use core::ptr::NonNull;
 use kernel::{
+    alloc::Flags,
     bindings,
     prelude::*, //
 };
@@ -133,20 +131,20 @@ impl Thread {
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(crate) fn all_of(process: &Pid) -> Result<(KVVec<Self>, bool)> {
+    pub(crate) fn all_of(process: &Pid, flags: Flags) -> Result<(KVVec<Self>, bool)> {
         // SAFETY: `process` is valid.
         let count = unsafe { zernel_helper_thread_count(process.as_raw()) };
         // Some may come meanwhile.
         let room = count.saturating_add(count / 8).saturating_add(4);
         let mut found: KVVec<*mut bindings::task_struct> = KVVec::new();
-        found.resize(room, core::ptr::null_mut(), account_quietly())?;
-        let mut threads = KVVec::with_capacity(room, account_quietly())?;
+        found.resize(room, core::ptr::null_mut(), flags)?;
+        let mut threads = KVVec::with_capacity(room, flags)?;
         // SAFETY: `process` is valid, and `found` has that room.
         let count = unsafe { zernel_helper_threads_of(process.as_raw(), found.as_mut_ptr(), room) };
         for &task in found.iter().take(count) {
             if let Some(task) = NonNull::new(task) {
                 // INVARIANT: The helper took a reference. There is room, so nothing is lost.
-                threads.push(Self(task), GFP_KERNEL)?;
+                threads.push(Self(task), flags)?;
             }
         }
         Ok((threads, count <= room))

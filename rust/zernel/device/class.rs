@@ -46,6 +46,7 @@ use crate::{
             Named,
             Told, //
         },
+        requests,
         told as numbers, //
     },
 };
@@ -88,6 +89,8 @@ const _: () = {
 pub(super) fn set(_: &Client, asked: &mut uapi::zernel_class_set) -> Result {
     let change = change(asked)?;
     let (named, asker) = resolve(&asked.target)?;
+    // Waits of requests until now count for the level that they had.
+    requests::count_all_starts()?;
     class::change(asker, named, change)?;
     Ok(())
 }

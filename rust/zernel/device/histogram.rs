@@ -55,19 +55,15 @@ pub(super) fn fill(_: &Client, asked: &mut uapi::zernel_histogram) -> Result {
     let mut sum = KBox::<Latencies>::zeroed(GFP_KERNEL)?;
     match (target, kind) {
         (Target::Gpu(id), _) => {
-            let requests = registry::with(|r| {
-                r.count_starts(id);
-                r.gpu(id).map(|gpu| gpu.requests.clone())
-            })?;
+            registry::requests::count_starts(id)?;
+            let requests = registry::with(|r| r.gpu(id).map(|gpu| gpu.requests.clone()))?;
             requests.ok_or(ENOENT)?.add_switches_to(&mut sum);
         }
         (Target::Tsg(id), Some(kind)) => {
-            let group = registry::with(|r| {
-                if let Some(tsg) = r.tsg(id) {
-                    r.count_starts(tsg.gpu);
-                }
-                r.known_group(id, &viewer)
-            })??;
+            if let Some(gpu) = registry::with(|r| r.tsg(id).map(|tsg| tsg.gpu))? {
+                registry::requests::count_starts(gpu)?;
+            }
+            let group = registry::with(|r| r.known_group(id, &viewer))??;
             if let Some(group) = group {
                 group.poll();
                 match kind {

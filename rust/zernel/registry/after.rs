@@ -21,7 +21,6 @@ use crate::{
         identity::Pid,
         work::Kick, //
     },
-    policy::level,
     request::group::Group,
     tracking::owners::Owners, //
 };
@@ -54,8 +53,6 @@ pub(super) enum OnGpu {
     Doubt,
     /// Its provider leaves.
     Restore,
-    /// Budgets of these levels are spent, or are not any more.
-    Throttle(level::Set),
     /// No request goes on.
     Suspend,
 }

@@ -13,6 +13,7 @@ pub(crate) use crate::{
 };
 use crate::{
     glue::{
+        time::now_ns,
         uapi,
         work::Kick, //
     },
@@ -23,7 +24,11 @@ use crate::{
             Bounds,
             Conditions, //
         },
-        units::Permille, //
+        units::{
+            Ms,
+            Ns,
+            Permille, //
+        },
     },
     registry::meters::Meters,
     request::group::Device,
@@ -194,6 +199,8 @@ pub(crate) struct Gpu {
     pub(crate) requests: Arc<Device>,
     /// Delay before the next call after `EAGAIN`.
     pub(crate) backoff: Backoff,
+    /// The end of the last of them.
+    pub(crate) waits_until: Ns,
     /// Its load.
     pub(crate) load: Load,
     /// Its load by programs that have phases.
@@ -246,10 +253,24 @@ impl Gpu {
         self.suspended = false;
         self.unresponsive = false;
         self.requests.set_suspended(false);
-        self.backoff.reset();
+        self.relent();
         if let Some(worker) = self.open_worker() {
             worker.kick_now();
         }
+    }
+
+    /// The provider answered "not now": its GPU is left alone for the time that is returned.
+    pub(super) fn back_off(&mut self) -> Ms {
+        let pause = self.backoff.next();
+        let ns = u64::from(pause.0).saturating_mul(1_000_000);
+        self.waits_until = Ns(now_ns().saturating_add(ns));
+        pause
+    }
+
+    /// It gave another answer.
+    pub(super) fn relent(&mut self) {
+        self.backoff.reset();
+        self.waits_until = Ns::ZERO;
     }
 
     fn open_worker(&self) -> Option<&Kick> {

@@ -3,6 +3,7 @@
 
 use super::{
     assignments::Target,
+    gpu,
     tsg,
     Registry, //
 };
@@ -71,8 +72,8 @@ impl Registry {
 }
 
 /// Names the compute TSGs of a program to the meters of their GPUs, which are added to those that are
-/// known. Returns how many times it took the registry, and whether that was all: a GPU that has not
-/// answered yet is left out.
+/// known. Returns how many times it took the registry, also where it failed then, and whether that was
+/// all: a GPU that has not answered yet is left out.
 ///
 /// # Errors
 ///
@@ -81,8 +82,19 @@ pub(crate) fn name_program(
     program: usize,
     known: &mut KVec<Arc<Meters>>,
     sampler: &Kick,
-) -> Result<(u64, bool)> {
-    let (mut pieces, mut complete) = (0, true);
+) -> (u64, Result<bool>) {
+    let mut pieces = 0;
+    let named = name_pieces(program, known, sampler, &mut pieces);
+    (pieces, named)
+}
+
+fn name_pieces(
+    program: usize,
+    known: &mut KVec<Arc<Meters>>,
+    sampler: &Kick,
+    pieces: &mut u64,
+) -> Result<bool> {
+    let mut complete = true;
     for meters in known.iter() {
         complete &= meters.begin(program);
     }
@@ -91,7 +103,7 @@ pub(crate) fn name_program(
     while let Some(at) = from {
         let mut found = [const { None }; PIECE];
         from = registry::with(|r| r.metered_from(process, at, &mut found))?;
-        pieces += 1;
+        *pieces += 1;
         for (handle, meters) in found.iter().flatten() {
             if !known.iter().any(|known| Arc::ptr_eq(known, meters)) {
                 known.push(meters.clone(), GFP_KERNEL)?;
@@ -103,7 +115,7 @@ pub(crate) fn name_program(
         meters.end(program);
     }
     known.retain(|meters| !meters.is_empty());
-    Ok((pieces, complete))
+    Ok(complete)
 }
 
 /// Leaves out the meters of GPUs that are gone.
@@ -112,5 +124,14 @@ pub(crate) fn name_program(
 ///
 /// `ENODEV` the module is on its way out.
 pub(crate) fn retain_present(known: &mut KVec<Arc<Meters>>) -> Result {
-    registry::with(|r| known.retain(|meters| r.gpus.get(&meters.gpu()).is_some()))
+    let mut is_gone = [false; gpu::MAX as usize];
+    registry::with(|r| {
+        for (is_gone, meters) in is_gone.iter_mut().zip(known.iter()) {
+            *is_gone = r.gpus.get(&meters.gpu()).is_none();
+        }
+    })?;
+    // Freed without the lock.
+    let mut gone = is_gone.into_iter();
+    known.retain(|_| !gone.next().unwrap_or(false));
+    Ok(())
 }

@@ -85,9 +85,23 @@ pub(crate) struct Meters {
     rests_until: Atomic<u64>,
     #[pin]
     list: Mutex<List>,
+    /// The worker's look; its alone.
+    #[pin]
+    looking: Mutex<Option<Looking>>,
+}
+
+/// A look at TSGs, as far as it has come.
+struct Looking {
+    tsgs: Tsgs,
+    /// Those from this one on are next.
+    from: (usize, u64),
+    spent: Ns,
 }
 
 impl Meters {
+    /// TSGs that a provider is asked about at a time.
+    const LOOKS: usize = 8;
+
     /// None.
     ///
     /// # Errors
@@ -105,6 +119,7 @@ impl Meters {
                 wanted: Atomic::new(false),
                 rests_until: Atomic::new(0),
                 list <- new_mutex!(list),
+                looking <- new_mutex!(None),
             }),
             GFP_KERNEL,
         )
@@ -231,15 +246,33 @@ impl Meters {
     }
 
     /// Looks at each TSG if that was asked for. Called by the worker of the GPU.
-    pub(crate) fn look(&self, ops: &Ops, gpu: Handle) {
-        if self.is_answered() {
-            return;
+    pub(crate) fn look(&self, ops: &Ops, gpu: Handle) -> bool {
+        let mut looking = self.looking.lock();
+        if looking.is_none() {
+            if self.is_answered() {
+                return false;
+            }
+            let tsgs = core::mem::replace(&mut self.list.lock().awake, RBTree::new());
+            *looking = Some(Looking {
+                tsgs,
+                from: (0, 0),
+                spent: Ns::ZERO,
+            });
         }
-        let began = now_ns();
-        let mut tsgs = core::mem::replace(&mut self.list.lock().awake, RBTree::new());
-        let mut cursor = tsgs.cursor_front_mut();
-        while let Some(mut at) = cursor {
-            let (&(_, tsg), metered) = at.current_mut();
+        let Some(Looking { tsgs, from, spent }) = &mut *looking else {
+            return false;
+        };
+        let began = Ns(now_ns());
+        let mut cursor = tsgs.cursor_lower_bound_mut(from);
+        for _ in 0..Self::LOOKS {
+            let Some(mut at) = cursor else {
+                break;
+            };
+            let (&(program, tsg), metered) = at.current_mut();
+            *from = match tsg.checked_add(1) {
+                Some(tsg) => (program, tsg),
+                None => (program.saturating_add(1), 0),
+            };
             let load = ops.tsg_load(gpu, tsg);
             match load {
                 Ok(load) => {
@@ -257,17 +290,25 @@ impl Meters {
                 _ => at.move_next(),
             };
         }
-        let end = now_ns();
-        let pause = end.saturating_sub(began).saturating_mul(Self::PAUSE);
-        self.rests_until.store(end.saturating_add(pause), Relaxed);
+        let more = cursor.is_some();
+        let end = Ns(now_ns());
+        *spent = spent.saturating_add(end.saturating_sub(began));
+        if more {
+            return true;
+        }
+        let pause = Ns(spent.0.saturating_mul(Self::PAUSE));
+        self.rests_until.store(end.saturating_add(pause).0, Relaxed);
         let mut list = self.list.lock();
-        list.awake = tsgs;
+        if let Some(done) = looking.take() {
+            list.awake = done.tsgs;
+        }
         let sampler = list.sampler.clone();
         drop(list);
         self.wanted.store(false, Release);
         if let Some(sampler) = sampler {
             sampler.kick();
         }
+        false
     }
 
     /// Adds the GPU's work for each program to that of others, if the last look is over.

@@ -2,7 +2,10 @@
 //! The TSGs of a GPU that a worker is to look after, as the registry knows them: for turns, budgets
 //! and exclusion.
 
-use super::tsg;
+use super::{
+    gpu,
+    tsg, //
+};
 use crate::policy::{
     budget::Params,
     level::{
@@ -32,6 +35,17 @@ pub(crate) struct Terms {
     pub(crate) turns: Turns,
     /// The budget of each level, if it has one.
     pub(crate) budgets: [Option<Params>; level::COUNT],
+}
+
+/// TSGs of a GPU that follow a change of the levels with a spent budget, and the place that is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Throttle {
+    /// The GPU.
+    pub(crate) gpu: gpu::Id,
+    /// The levels that changed.
+    pub(crate) levels: level::Set,
+    /// TSGs behind this handle are next.
+    pub(crate) after: Option<u64>,
 }
 
 /// TSGs that take turns.

@@ -179,7 +179,7 @@ impl Registry {
     pub(crate) fn close_gpu(&mut self, id: gpu::Id) {
         if let Some(gpu) = self.gpus.get_mut(&id) {
             gpu.closing = true;
-            gpu.backoff.reset();
+            gpu.relent();
         }
     }
 
@@ -216,7 +216,8 @@ impl Registry {
 
     /// Removes a GPU without TSGs. The result is dropped without the lock.
     pub(super) fn take_gpu(&mut self, id: gpu::Id) -> Option<Gpu> {
-        self.count_starts(id);
+        // It has none left but in a race with its provider.
+        while self.count_starts(id) {}
         let gpu = self.gpus.remove(&id)?;
         self.view.remove_gpu(id, &mut self.writer);
         self.gpu_count -= 1;
@@ -420,7 +421,7 @@ impl Registry {
                 // No TSG is left to show that the GPU is back.
                 gpu.retrying = false;
                 gpu.requests.set_suspended(false);
-                gpu.backoff.reset();
+                gpu.relent();
             }
         }
         trace::tsg_removed(gpu_id.0, id.0, tsg.owner.process.global_number());
@@ -457,6 +458,7 @@ impl Registry {
             return;
         };
         let old = core::mem::replace(&mut tsg.cgroup, new);
+        self.view.begin_move(&mut self.writer);
         self.groups
             .hold(chain, nodes, (&*self.view, &mut self.writer));
         self.members
@@ -465,6 +467,10 @@ impl Registry {
             self.members.remove(&(Target::Cgroup(old), id));
             self.groups.release(old, (&*self.view, &mut self.writer));
         }
+        if let Some(tsg) = self.tsgs.get(&id) {
+            tsg.show(&self.writer);
+        }
+        self.view.end_move(&mut self.writer);
         self.reclass(id);
     }
 }

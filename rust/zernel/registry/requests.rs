@@ -28,6 +28,7 @@ use crate::{
             Group, //
         },
         keys::Key,
+        starts::Waiting,
         stats::{
             Levels,
             Part,
@@ -40,6 +41,24 @@ use kernel::{
     sync::Arc, //
 };
 
+/// Starts that are counted with the registry locked once.
+const STARTS: usize = 4;
+
+/// Counts the starts that the provider of a GPU reported.
+///
+/// # Errors
+///
+/// `ENODEV` the module is on its way out.
+pub(crate) fn count_starts(id: gpu::Id) -> Result {
+    // More come meanwhile, no more than there is room for counted.
+    for _ in 0..Waiting::ROOM / STARTS {
+        if !super::with(|r| r.count_starts(id))? {
+            break;
+        }
+    }
+    Ok(())
+}
+
 /// Counts the starts that the providers of all GPUs reported.
 ///
 /// # Errors
@@ -47,11 +66,8 @@ use kernel::{
 /// `ENODEV` the module is on its way out.
 pub(crate) fn count_all_starts() -> Result {
     let mut from = gpu::Id(0);
-    while let Some(id) = super::with(|r| {
-        let id = r.gpu_from(from)?.0;
-        r.count_starts(id);
-        Some(id)
-    })? {
+    while let Some(id) = super::with(|r| Some(r.gpu_from(from)?.0))? {
+        count_starts(id)?;
         from = gpu::Id(id.0.saturating_add(1));
     }
     Ok(())
@@ -186,12 +202,16 @@ impl Registry {
             .ok_or(Failure::NoTsg)
     }
 
-    /// Counts the starts that the provider of a GPU reported.
-    pub(crate) fn count_starts(&mut self, id: gpu::Id) {
+    /// Counts some of the starts that the provider of a GPU reported. Returns whether there may be
+    /// more.
+    pub(crate) fn count_starts(&mut self, id: gpu::Id) -> bool {
         let Some(gpu) = self.gpus.get(&id) else {
-            return;
+            return false;
         };
-        while let Some(start) = gpu.requests.next_start() {
+        for _ in 0..STARTS {
+            let Some(start) = gpu.requests.next_start() else {
+                return false;
+            };
             if start.switch > Ns::ZERO {
                 gpu.requests.count_switch(start.switch);
             }
@@ -203,6 +223,7 @@ impl Registry {
                 group.waited(waited);
             }
         }
+        true
     }
 
     /// The state of the requests on the GPUs of a level. `found` has room for [`gpu::MAX`].

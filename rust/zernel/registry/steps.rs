@@ -35,6 +35,12 @@ pub(crate) enum Next {
 }
 
 impl Registry {
+    /// The time until which a GPU is to be left alone, by any kick of its worker.
+    pub(crate) fn waits_until(&self, id: gpu::Id) -> Option<Ns> {
+        let gpu = self.gpus.get(&id).filter(|gpu| !gpu.closing)?;
+        (gpu.waits_until.0 > now_ns()).then_some(gpu.waits_until)
+    }
+
     /// When the first TSG in the queue of a GPU may be taken.
     pub(crate) fn next_due(&self, id: gpu::Id) -> Option<Ns> {
         self.gpus.get(&id).filter(|gpu| !gpu.unresponsive)?;
@@ -105,7 +111,7 @@ impl Registry {
         let error = outcome.result.err().map_or(0, Error::to_errno);
         match outcome.result {
             Ok(()) => {
-                gpu.backoff.reset();
+                gpu.relent();
                 tsg.recover();
                 if outcome.touched {
                     tsg.applied += 1;
@@ -122,16 +128,16 @@ impl Registry {
                 if self.queue.put_back(step.place, id, tsg) {
                     gpu.pending += 1;
                 }
-                return Next::Wait(gpu.backoff.next());
+                return Next::Wait(gpu.back_off());
             }
             Err(ENOENT) => {
-                gpu.backoff.reset();
+                gpu.relent();
                 self.counters.dead += 1;
                 trace::slice_failed(step.gpu.0, id.0, slice, error);
                 self.remove_tsg(id);
             }
             Err(_) => {
-                gpu.backoff.reset();
+                gpu.relent();
                 tsg.fail(error, now_ns());
                 gpu.errors += 1;
                 self.counters.errors += 1;

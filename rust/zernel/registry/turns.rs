@@ -2,10 +2,6 @@
 //! The TSGs that take turns, and those that are disabled meanwhile.
 
 use super::{
-    after::{
-        OnGpu,
-        Walk, //
-    },
     gpu,
     place::InSchedule,
     plan::{
@@ -13,7 +9,8 @@ use super::{
             self,
             Found, //
         },
-        turns::Candidate, //
+        turns::Candidate,
+        Throttle, //
     },
     told::{
         self,
@@ -23,6 +20,7 @@ use super::{
         self,
         Tsg, //
     },
+    walks,
     Registry, //
 };
 use crate::{
@@ -75,11 +73,10 @@ impl Registry {
         counts.then_some(level)
     }
 
-    /// The budgets of these levels are spent on a GPU, and no others'.
-    pub(crate) fn set_throttled(&mut self, id: gpu::Id, throttled: level::Set) {
-        let Some(gpu) = self.gpus.get_mut(&id) else {
-            return;
-        };
+    /// The budgets of these levels are spent on a GPU, and no others'. Returns the TSGs that are to
+    /// follow, by [`Self::follow_throttle`].
+    pub(crate) fn set_throttled(&mut self, id: gpu::Id, throttled: level::Set) -> Option<Throttle> {
+        let gpu = self.gpus.get_mut(&id)?;
         let changed = throttled.difference(gpu.throttled);
         gpu.throttled = throttled;
         self.view.change_gpu(id, gpu.conditions(), &mut self.writer);
@@ -92,7 +89,24 @@ impl Registry {
                 }
             }
         }
-        self.walk(Walk::Gpu(id, None, OnGpu::Throttle(changed)));
+        Some(Throttle {
+            gpu: id,
+            levels: changed,
+            after: None,
+        })
+    }
+
+    /// Brings some TSGs in line with the levels that have a spent budget. Returns what is left.
+    pub(crate) fn follow_throttle(&mut self, mut throttle: Throttle) -> Option<Throttle> {
+        for _ in 0..walks::at_once() {
+            let (handle, id) = self.next_tsg_of(throttle.gpu, throttle.after)?;
+            let level = self.tsg(id).and_then(|tsg| tsg.effective.level);
+            if level.is_some_and(|level| throttle.levels.contains(level)) {
+                self.refresh(id);
+            }
+            throttle.after = Some(handle);
+        }
+        Some(throttle)
     }
 
     /// Has every worker look at the TSGs that take turns.
@@ -290,10 +304,10 @@ impl Registry {
         match result {
             Err(EAGAIN) => {
                 gpu.retries += 1;
-                Some(gpu.backoff.next())
+                Some(gpu.back_off())
             }
             _ => {
-                gpu.backoff.reset();
+                gpu.relent();
                 gpu.errors += u64::from(!matches!(result, Ok(()) | Err(ENOENT)));
                 None
             }

@@ -231,6 +231,17 @@ impl View {
             .change(writer, |writer| self.assigned.remove(target, writer));
     }
 
+    /// A change of the cgroups of TSGs begins, which classes depend on; no other change of classes is
+    /// shown before its end.
+    pub(super) fn begin_move(&self, writer: &mut Writer) {
+        self.classes.begin(writer);
+    }
+
+    /// Its end.
+    pub(super) fn end_move(&self, writer: &mut Writer) {
+        self.classes.end(writer);
+    }
+
     /// Shows a cgroup.
     pub(super) fn add_cgroup(
         &self,

@@ -20,6 +20,15 @@ use crate::{
 };
 use kernel::sync::Arc;
 
+/// TSGs that are brought in line at once: an event costs as much as one for every stream that may get
+/// it.
+pub(super) fn at_once() -> usize {
+    match stream::count() > FEW_STREAMS {
+        true => 1,
+        false => PIECE,
+    }
+}
+
 impl Registry {
     /// Brings some more TSGs in line. Returns false if none are left.
     pub(super) fn go_on(&mut self, after: &mut After) -> bool {
@@ -75,12 +84,7 @@ impl Registry {
     /// Does a piece of a walk. Returns what is left of it.
     fn piece(&mut self, walk: Walk, suspended: &mut Groups) -> Option<Walk> {
         let mut walk = walk;
-        // An event costs as much as a TSG for every stream that may get it.
-        let most = match stream::count() > FEW_STREAMS {
-            true => 1,
-            false => PIECE,
-        };
-        for place in suspended.iter_mut().take(most) {
+        for place in suspended.iter_mut().take(at_once()) {
             walk = match walk {
                 Walk::Members(target, from) => {
                     let id = self.member_id(target, from)?;
@@ -138,12 +142,6 @@ impl Registry {
         match what {
             OnGpu::Doubt => self.doubt_anew(id),
             OnGpu::Restore => self.restore(id),
-            OnGpu::Throttle(levels) => {
-                let level = self.tsg(id).and_then(|tsg| tsg.effective.level);
-                if level.is_some_and(|level| levels.contains(level)) {
-                    self.refresh(id);
-                }
-            }
             OnGpu::Suspend => *group = self.tsg(id).and_then(|tsg| tsg.requests.clone()),
         }
     }

@@ -37,7 +37,7 @@ use kernel::{
 pub(crate) const MAX: u32 = 65_536;
 
 /// Keys looked at before one is forgotten although it was used since the last look.
-const CHANCES: u32 = 64;
+const CHANCES: u32 = 8;
 
 /// Uses of a key until its place is kept. Making a key takes fewer: a program that makes keys
 /// without end keeps none of them.

@@ -154,17 +154,21 @@ impl Inbox {
         self.letters.get(self.first).filter(|_| self.count > 0)
     }
 
-    /// The first event has got everywhere.
-    pub(super) fn remove_first(&mut self) {
+    /// The first event has got everywhere. Its tasks are to be dropped without a lock: they may be the
+    /// last that name these.
+    pub(super) fn remove_first(&mut self) -> [Option<Pid>; 2] {
         if self.count == 0 {
-            return;
+            return [None, None];
         }
-        if let Some(letter) = self.letters.get_mut(self.first) {
-            (letter.owner, letter.thread) = (None, None);
-        }
+        let letter = self.letters.get_mut(self.first);
+        let tasks = letter.map_or([None, None], |letter| {
+            let owner = letter.owner.take().map(|(process, _)| process);
+            [owner, letter.thread.take()]
+        });
         // INVARIANT: One less.
         self.first = (self.first + 1) % MOST;
         self.count -= 1;
+        tasks
     }
 }
 

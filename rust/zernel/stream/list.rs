@@ -24,7 +24,10 @@ use crate::{
     glue::{
         barrier::smp_mb,
         errno,
-        identity::Uid,
+        identity::{
+            Pid,
+            Uid, //
+        },
         lock,
         time::now_ns,
         work::{
@@ -123,10 +126,9 @@ impl Streams {
         })
     }
 
-    /// Hands events up to a number to [`PIECE`] streams that may see their subjects. Returns how many
-    /// took one, how many lost one for it, and whether there is more.
-    fn deliver(&mut self, last: u64) -> (u64, u64, bool) {
-        let (mut taken, mut lost, mut tells) = (0, 0, false);
+    /// Hands events up to a number to [`PIECE`] streams that may see their subjects.
+    fn deliver(&mut self, last: u64) -> Delivered {
+        let (mut done, mut tells) = (Delivered::default(), false);
         let mut left = PIECE;
         while left > 0 {
             let Some(letter) = self.inbox.first().filter(|letter| letter.number <= last) else {
@@ -140,15 +142,18 @@ impl Streams {
                 // One that was started afterwards does not get it.
                 let entry = entry.filter(|entry| entry.after < letter.number);
                 if let Some(pushed) = entry.and_then(|entry| entry.stream.push(&mut named)) {
-                    taken += 1;
-                    lost += u64::from(pushed.overwrote);
+                    done.taken += 1;
+                    done.lost += u64::from(pushed.overwrote);
                     tells |= pushed.tells;
                 }
                 next = run_from(&self.streams, run.saturating_add(1));
             }
             self.cursor = next.unwrap_or(0);
             if next.is_none() {
-                self.inbox.remove_first();
+                let tasks = self.inbox.remove_first();
+                if let Some(place) = done.tasks.get_mut(left) {
+                    *place = tasks;
+                }
                 PENDING.fetch_sub(1, Relaxed);
                 left = left.saturating_sub(1);
             }
@@ -157,8 +162,22 @@ impl Streams {
             self.waker.kick();
         }
         let is_left = |letter: &Letter| letter.number <= last;
-        (taken, lost, self.inbox.first().is_some_and(is_left))
+        done.more = self.inbox.first().is_some_and(is_left);
+        done
     }
+}
+
+/// Events that streams have got.
+#[derive(Default)]
+struct Delivered {
+    /// Streams that took one.
+    taken: u64,
+    /// Streams that lost one for it.
+    lost: u64,
+    /// There is more.
+    more: bool,
+    /// Tasks of events that have got everywhere, to be dropped without a lock.
+    tasks: [[Option<Pid>; 2]; PIECE + 1],
 }
 
 /// The first run from a number on.
@@ -431,18 +450,18 @@ pub(crate) fn catch_up(stream: &Stream) {
 
 /// Hands events up to a number to the streams of an audience; `None`: those that there are.
 fn hand_on(audience: Audience, mut last: Option<u64>) {
-    let mut more = |list: &mut List| {
+    let mut deliver = |list: &mut List| {
         let Some(streams) = list.audiences.get_mut(&audience) else {
-            return false;
+            return Delivered::default();
         };
         let last = *last.get_or_insert(streams.inbox.sent());
-        let (taken, lost, more) = streams.deliver(last);
-        list.events += taken;
-        list.dropped += lost;
-        more
+        let done = streams.deliver(last);
+        list.events += done.taken;
+        list.dropped += done.lost;
+        done
     };
     // Without a list there is no stream.
-    while with(&mut more).unwrap_or(false) {}
+    while with(&mut deliver).is_ok_and(|done| done.more) {}
 }
 
 /// Wakes the readers of the streams of an audience that got events.
@@ -454,6 +473,14 @@ struct Waker {
 
 impl Job for Waker {
     fn run(worker: &Worker<Self>) {
+        let mut rest = Rest {
+            until: Ns(worker.rest_until.load(Relaxed)),
+        };
+        if rest.lasts(Ns(now_ns())) {
+            // An event of the last run's time has kicked it.
+            worker.kick_at(rest.until);
+            return;
+        }
         hand_on(worker.audience, None);
         let (mut next, mut spent) = (Some(0), Ns::ZERO);
         while let Some(from) = next {
@@ -465,9 +492,6 @@ impl Job for Waker {
             }
             next = after;
         }
-        let mut rest = Rest {
-            until: Ns(worker.rest_until.load(Relaxed)),
-        };
         let pause = rest.after(Ns(now_ns()), spent);
         worker.rest_until.store(rest.until.0, Relaxed);
         if let Some(pause) = pause {

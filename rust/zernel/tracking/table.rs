@@ -13,7 +13,8 @@ use super::{
         Setting, //
     },
     program::Report,
-    switch::Switch, //
+    switch::Switch,
+    BATCH, //
 };
 use crate::{
     error::Failure,
@@ -23,7 +24,6 @@ use crate::{
             Scope,
             Uid, //
         },
-        memory::account_nowait,
         scheduler_hooks::{
             self,
             Record, //
@@ -44,9 +44,11 @@ use crate::{
     },
 };
 use kernel::{
+    alloc::Flags,
     prelude::*,
     rbtree::{
         RBTree,
+        RBTreeNode,
         RBTreeNodeReservation, //
     },
     sync::Arc, //
@@ -109,6 +111,33 @@ pub(crate) struct Changes {
     pub(crate) cgroups: u64,
 }
 
+/// The parts of a process that may come to the table: made without it locked, as somebody may hang as
+/// much on a pid as they like, and a watch takes its lock.
+pub(super) struct Arrival {
+    watch: Armed,
+    entry: RBTreeNodeReservation<usize, Entry>,
+    id: RBTreeNodeReservation<u64, usize>,
+}
+
+impl Arrival {
+    /// Watches a process.
+    ///
+    /// # Errors
+    ///
+    /// `ESRCH` it has exited, `ENOMEM`.
+    pub(super) fn new(pid: Pid, reaper: Kick, flags: Flags) -> Result<Self> {
+        Ok(Self {
+            watch: Armed::with_flags(pid, Scope::Process, reaper, flags)?,
+            entry: RBTreeNodeReservation::new(flags)?,
+            id: RBTreeNodeReservation::new(flags)?,
+        })
+    }
+}
+
+/// Entries that have gone, to be dropped without the table locked.
+#[derive(Default)]
+pub(super) struct Gone([Option<RBTreeNode<usize, Entry>>; BATCH]);
+
 /// The table.
 ///
 /// # Invariants
@@ -143,6 +172,9 @@ pub(crate) struct Tracking {
     pub(super) jobs: Arc<Kicks>,
     reaper: Kick,
     pub(super) switch: Arc<Switch>,
+    /// For a process that comes while the table is locked this time.
+    pub(super) arrival: Option<Arrival>,
+    gone: Gone,
 }
 
 impl Tracking {
@@ -173,7 +205,20 @@ impl Tracking {
             jobs,
             reaper,
             switch,
+            arrival: None,
+            gone: Gone::default(),
         }
+    }
+
+    /// The entries that have gone since this was called last.
+    pub(super) fn take_gone(&mut self) -> Gone {
+        core::mem::take(&mut self.gone)
+    }
+
+    /// The receiver of the exit of a process that has no entry.
+    pub(super) fn awaits(&self, pid: &Pid) -> Option<Kick> {
+        let is_known = self.processes.get(&pid.key()).is_some();
+        (!is_known).then(|| self.reaper.clone())
     }
 
     /// The number of tracked threads.
@@ -302,12 +347,21 @@ impl Tracking {
 
     pub(super) fn enter(&mut self, process: &Arc<Process>) -> Result {
         let pid = process.pid();
-        let (reaper, flags) = (self.reaper.clone(), account_nowait());
-        let watch = Armed::with_flags(pid.clone(), Scope::Process, reaper, flags)?;
-        let id = self.last_id + 1;
-        let entry = Entry {
+        let arrival = self.arrival.take();
+        let Some(Arrival { watch, entry, id }) =
+            arrival.filter(|a| a.watch.pid().key() == pid.key())
+        else {
+            let is_alive = pid.is_alive(Scope::Process);
+            return Err(if is_alive { ENOMEM } else { ESRCH });
+        };
+        // Its exit from now on is seen by the watch, and finds the entry.
+        if !watch.is_alive() {
+            return Err(ESRCH);
+        }
+        self.last_id += 1;
+        let new = Entry {
             process: process.clone(),
-            id,
+            id: self.last_id,
             sums: Running::NONE,
             rests: None,
             report: Report::default(),
@@ -320,12 +374,9 @@ impl Tracking {
             _watch: watch,
         };
         let key = pid.key();
-        let node = RBTreeNodeReservation::new(account_nowait())?;
-        self.processes
-            .try_create_and_insert(key, entry, account_nowait())?;
-        self.ids.insert(node.into_node(id, key));
+        self.ids.insert(id.into_node(self.last_id, key));
+        self.processes.insert(entry.into_node(key, new));
         self.changes.processes += 1;
-        self.last_id = id;
         if process.setting().ml {
             Process::change(process);
         }
@@ -359,12 +410,18 @@ impl Tracking {
             return;
         }
         self.leave_all(key);
-        if let Some(entry) = self.processes.remove(&key) {
-            self.ids.remove(&entry.id);
-            self.changes.processes += 1;
-            if entry.process.setting().ml {
-                Process::change(&entry.process);
-            }
+        let Some(entry) = self.processes.get(&key) else {
+            return;
+        };
+        let (id, is_ml) = (entry.id, process.setting().ml);
+        self.ids.remove(&id);
+        self.changes.processes += 1;
+        if is_ml {
+            Process::change(&process);
+        }
+        let gone = self.processes.remove_node(&key);
+        if let Some(place) = self.gone.0.iter_mut().find(|place| place.is_none()) {
+            *place = gone;
         }
     }
 

@@ -25,9 +25,11 @@ use crate::{
         units::Ns, //
     },
     registry::{
-        self,
-        gpu,
-        plan::Change, //
+        self, gpu,
+        plan::{
+            Change,
+            Throttle, //
+        },
     },
     worker::calls::Calls, //
 };
@@ -38,6 +40,9 @@ use kernel::{
         RBTreeNodeReservation, //
     },
 };
+
+/// Times that TSGs are brought in line in a step.
+const FOLLOWED: usize = 4;
 
 /// A TSG of a level with a budget.
 ///
@@ -62,6 +67,8 @@ pub(crate) struct Budgets {
     /// The number of these, by level.
     counts: [usize; level::COUNT],
     throttled: level::Set,
+    /// TSGs that are still to follow the last change of these.
+    follow: Option<Throttle>,
     /// The level for which others are kept off the GPU, and since when that is not charged.
     held: Option<(Level, Ns)>,
     walk: Walk,
@@ -96,6 +103,7 @@ impl Budgets {
             running: RBTree::new(),
             counts: [0; level::COUNT],
             throttled: level::Set::NONE,
+            follow: None,
             held: None,
             walk: Walk::new(Looker::Budgets),
             from: (0, 0),
@@ -234,6 +242,7 @@ impl Budgets {
         activity: &Activity,
         held: Option<(Level, Ns)>,
     ) -> Next {
+        self.follow();
         self.walk.rest();
         while let Some(key) = self.walk.next(&self.watched, activity) {
             self.look_at(driver, key);
@@ -247,9 +256,20 @@ impl Budgets {
         self.held = held.map(|(level, _)| (level, now));
         let kept = since.map(|(level, since)| (level, now.saturating_sub(since)));
         self.due = self.charge(gpu, now, kept);
-        match self.walk.is_over(activity) {
+        match self.walk.is_over(activity) && self.follow.is_none() {
             true => Next::At(self.due),
             false => Next::Again,
+        }
+    }
+
+    /// Brings some TSGs in line with the levels that have a spent budget.
+    fn follow(&mut self) {
+        for _ in 0..FOLLOWED {
+            let Some(throttle) = self.follow.take() else {
+                return;
+            };
+            // Without a registry there are none.
+            self.follow = registry::with(|r| r.follow_throttle(throttle)).unwrap_or(None);
         }
     }
 
@@ -328,7 +348,12 @@ impl Budgets {
         }
         if throttled != self.throttled {
             // Without a registry there is nothing to change.
-            let _ = registry::with(|r| r.set_throttled(gpu, throttled));
+            let changed = registry::with(|r| r.set_throttled(gpu, throttled)).unwrap_or(None);
+            let levels = self.follow.map_or(level::Set::NONE, |before| before.levels);
+            self.follow = changed.map(|changed| Throttle {
+                levels: changed.levels.union(levels),
+                ..changed
+            });
             self.throttled = throttled;
         }
         next

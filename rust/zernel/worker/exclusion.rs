@@ -29,7 +29,10 @@ use crate::{
             Named, //
         },
         plan::{
-            exclusion::Found,
+            exclusion::{
+                self,
+                Found, //
+            },
             Change, //
         },
         tsg, //
@@ -42,10 +45,10 @@ use kernel::prelude::*;
 /// The TSGs that are excluded from a GPU.
 pub(crate) struct Exclusion {
     /// The TSGs that are kept off, by their ids.
-    excluded: KVec<Named>,
+    excluded: KVVec<Named>,
     /// Those that cannot be, by their ids: they are not tried again until this exclusion is over, as
     /// each try may change the TSGs that there are to try.
-    refused: KVec<tsg::Id>,
+    refused: KVVec<tsg::Id>,
     /// The level of the requests.
     level: Option<Level>,
     /// The TSGs that were there when the exclusion began, as far as it has come with them.
@@ -54,6 +57,21 @@ pub(crate) struct Exclusion {
     news: [Option<Named>; news::PIECE],
     /// It failed for the requests that had come until then.
     failed: Option<u64>,
+    /// The begin of an exclusion that is under way.
+    began: Option<Ns>,
+}
+
+/// TSGs that are excluded or let in, before the worker looks at other things.
+const AT_ONCE: usize = 32;
+
+/// The outcome of a part of an exclusion, or of its end.
+enum Part {
+    /// All is done.
+    All,
+    /// There is more.
+    More,
+    /// The provider cannot be called now.
+    Later(Ms),
 }
 
 /// The progress of an exclusion.
@@ -71,22 +89,25 @@ enum Begun {
 pub(crate) enum State {
     /// Nobody is kept off: TSGs may take turns.
     Nobody,
-    /// The TSGs that are kept off, for requests of this level, stay so for now.
-    Below(Level),
+    /// The TSGs that are kept off, for requests of this level, stay so for now: since then at least.
+    Below(Level, Ns),
     /// The provider cannot be called now: come back after a delay.
     Wait(Ms),
+    /// Come back at once.
+    Again,
 }
 
 impl Exclusion {
     /// Nobody is kept off.
     pub(crate) fn new() -> Self {
         Self {
-            excluded: KVec::new(),
-            refused: KVec::new(),
+            excluded: KVVec::new(),
+            refused: KVVec::new(),
             level: None,
             begun: Begun::No,
             news: [None; news::PIECE],
             failed: None,
+            began: None,
         }
     }
 
@@ -121,68 +142,83 @@ impl Exclusion {
         let wanted = device.holder(throttled);
         let again = self.failed.is_some_and(|then| then != arrivals);
         let stays = wanted == self.level && !again;
-        if stays && self.failed.is_some() {
-            return State::Nobody;
+        if let (true, Some(then), Some(level)) = (stays, self.failed, self.level) {
+            return self.give_up(driver, level, then);
         }
         if !stays {
             // From one level to another: everybody is let in first, in between.
-            if let Some(delay) = self.let_all_in(driver) {
-                return State::Wait(delay);
+            match self.let_all_in(driver) {
+                Part::All => self.failed = None,
+                Part::More => return State::Again,
+                Part::Later(delay) => return State::Wait(delay),
             }
-            self.failed = None;
         }
         let Some(level) = wanted else {
             return State::Nobody;
         };
-        let began = Ns(now_ns());
         let is_wanted = || device.holder(throttled) == Some(level);
         match self.exclude(driver, level, can_preempt, is_wanted) {
-            Ok(None) => {
-                if !stays && matches!(self.begun, Begun::All) {
-                    device.took(Ns(now_ns()).saturating_sub(began));
+            Ok(Part::All) => {
+                let now = Ns(now_ns());
+                let began = self.began.take();
+                if let Some(began) = began {
+                    device.took(now.saturating_sub(began));
                 }
-                State::Below(level)
+                State::Below(level, began.unwrap_or(now))
             }
-            Ok(Some(delay)) => State::Wait(delay),
-            // Everybody is let in again, and nothing is tried again for these requests.
-            Err(()) => {
-                let delay = self.let_all_in(driver);
-                self.level = Some(level);
-                self.failed = Some(arrivals);
-                delay.map_or(State::Nobody, State::Wait)
-            }
+            Ok(Part::More) => State::Again,
+            Ok(Part::Later(delay)) => State::Wait(delay),
+            Err(()) => self.give_up(driver, level, arrivals),
         }
     }
 
-    /// Lets everybody in again. Returns when to come back if the provider cannot do so now.
-    fn let_all_in(&mut self, driver: &Driver<'_>) -> Option<Ms> {
+    /// Everybody is let in again, and nothing is tried again for these requests.
+    fn give_up(&mut self, driver: &Driver<'_>, level: Level, arrivals: u64) -> State {
+        let state = match self.let_all_in(driver) {
+            Part::All => State::Nobody,
+            Part::More => State::Again,
+            Part::Later(delay) => State::Wait(delay),
+        };
+        self.level = Some(level);
+        self.failed = Some(arrivals);
+        state
+    }
+
+    /// Lets everybody in again.
+    fn let_all_in(&mut self, driver: &Driver<'_>) -> Part {
         // Even if this stops half-way.
         self.begun = Begun::No;
+        self.began = None;
         self.news = [None; news::PIECE];
-        self.refused = KVec::new();
-        let delay = self.let_in(driver, |_| true);
-        if delay.is_none() {
+        self.refused = KVVec::new();
+        let part = self.let_in(driver, |_| true);
+        if let Part::All = part {
             self.level = None;
-            self.excluded = KVec::new();
+            self.excluded = KVVec::new();
         }
-        delay
+        part
     }
 
-    /// Lets in the TSGs that `may` names, the newest first. Returns when to come back if the provider
-    /// cannot do so now.
-    fn let_in(&mut self, driver: &Driver<'_>, may: impl Fn(&Named) -> bool) -> Option<Ms> {
-        let mut at = self.excluded.len();
+    /// Lets in some of the TSGs that `may` names, the newest first.
+    fn let_in(&mut self, driver: &Driver<'_>, may: impl Fn(&Named) -> bool) -> Part {
+        let (mut at, mut left) = (self.excluded.len(), AT_ONCE);
         while let Some(before) = at.checked_sub(1) {
             at = before;
-            if self.excluded.get(at).is_some_and(&may) {
-                if let Some(delay) = self.let_in_one(driver, at) {
-                    return Some(delay);
-                }
+            if !self.excluded.get(at).is_some_and(&may) {
+                continue;
+            }
+            if left == 0 {
+                return Part::More;
+            }
+            left -= 1;
+            if let Some(delay) = self.let_in_one(driver, at) {
+                return Part::Later(delay);
             }
         }
-        None
+        Part::All
     }
 
+    /// Lets one in. Returns when to come back if the provider cannot do so now.
     fn let_in_one(&mut self, driver: &Driver<'_>, at: usize) -> Option<Ms> {
         let excluded = *self.excluded.get(at)?;
         let known = registry::with(|r| r.will_exclude(excluded.id, false)).unwrap_or(false);
@@ -209,28 +245,33 @@ impl Exclusion {
             .binary_search_by_key(&id, |excluded| excluded.id)
     }
 
-    /// Excludes all less urgent TSGs, as long as that is wanted. Returns when to come back if the
-    /// provider cannot let one in now that no longer is.
+    /// Excludes some of the less urgent TSGs, as long as that is wanted, and lets in those that no
+    /// longer are.
     fn exclude(
         &mut self,
         driver: &Driver<'_>,
         level: Level,
         can_preempt: bool,
         is_wanted: impl Fn() -> bool,
-    ) -> Result<Option<Ms>, ()> {
+    ) -> Result<Part, ()> {
         if let Begun::No = self.begun {
             // Some are left that could not be let in when the last one was over.
             let rose = |excluded: &Named| {
                 registry::with(|r| !r.is_less_urgent(excluded.id, level)).unwrap_or(false)
             };
-            if let Some(delay) = self.let_in(driver, rose) {
-                return Ok(Some(delay));
+            match self.let_in(driver, rose) {
+                Part::All => {}
+                part => return Ok(part),
             }
             self.begun = Begun::Behind(None);
+            self.began = Some(Ns(now_ns()));
         }
         self.level = Some(level);
         let victim = (level, can_preempt);
-        while let Begun::Behind(last) = self.begun {
+        for _ in 0..AT_ONCE / exclusion::PIECE {
+            let Begun::Behind(last) = self.begun else {
+                break;
+            };
             let mut found = Found::behind(last);
             let is_any = registry::with(|r| r.less_urgent(driver.gpu, level, &mut found));
             if !is_any.map_err(|_| ())? {
@@ -241,23 +282,26 @@ impl Exclusion {
                 if !is_wanted() {
                     // The end of the wish has kicked the worker. Those of this piece that are off
                     // already are not found again.
-                    return Ok(None);
+                    return Ok(Part::More);
                 }
                 self.exclude_one(driver, named, victim, found.timeout)?;
             }
             self.begun = Begun::Behind(found.last);
+        }
+        if let Begun::Behind(_) = self.begun {
+            return Ok(Part::More);
         }
         for at in 0..self.news.len() {
             let Some(named) = self.news.get(at).copied().flatten() else {
                 continue;
             };
             if !is_wanted() {
-                return Ok(None);
+                return Ok(Part::More);
             }
             let now = registry::with(|r| r.exclusion_of(named.id, level)).map_err(|_| ())?;
             if let (None, Ok(at)) = (now, self.find(named.id)) {
                 if let Some(delay) = self.let_in_one(driver, at) {
-                    return Ok(Some(delay));
+                    return Ok(Part::Later(delay));
                 }
             }
             if let Some(Some(timeout)) = now {
@@ -267,7 +311,7 @@ impl Exclusion {
                 *place = None;
             }
         }
-        Ok(None)
+        Ok(Part::All)
     }
 
     /// Excludes a TSG, unless that was refused before.

@@ -4,20 +4,15 @@
 use crate::{
     glue::{
         provider::Ops,
-        time::now_ns,
         work::{
             Job,
             Worker, //
         },
     },
-    policy::units::{
-        Ms,
-        Ns, //
-    },
+    policy::units::Ms,
     registry::{
         self,
         gpu,
-        gpu_time::Done,
         meters::Meters,
         reader::{
             Piece,
@@ -41,6 +36,7 @@ use crate::{
             self,
             Exclusion, //
         },
+        looks::Looks,
         rotation::{
             self,
             Rotation, //
@@ -218,16 +214,13 @@ pub(crate) struct Pass {
     activity: Pin<KBox<Activity>>,
     /// Some TSGs take turns, so that the load of TSGs matters.
     listening: Atomic<bool>,
-    /// The load of the GPU by programs that have phases.
-    meters: Arc<Meters>,
+    /// Looks at the load, for others than requests.
+    looks: Looks,
 }
 
 impl Pass {
     /// Delay before another look after one that ran out of memory.
     const RETRY: Ms = Ms(10);
-
-    /// TSGs that are looked at in between two looks at the registry.
-    const LOOK: usize = 8;
 
     /// Steps that are taken before turns, the gate and budgets are looked at again: calls for one
     /// user's TSGs keep nobody waiting for longer than so many of them.
@@ -250,7 +243,7 @@ impl Pass {
                 return done;
             };
             if step.is_moved {
-                self.look_at(&[step.handle]);
+                self.looks.look_at(&[step.handle]);
             }
             let outcome = step.perform(&driver);
             match registry::with(|r| r.complete(&step, &outcome)) {
@@ -272,6 +265,7 @@ impl Pass {
         ops: Arc<Ops>,
         meters: Arc<Meters>,
     ) -> Result<Self> {
+        let looks = Looks::new(gpu, handle, ops.clone(), meters)?;
         Ok(Self {
             gpu,
             handle,
@@ -282,7 +276,7 @@ impl Pass {
             budgets: KBox::pin_init(new_mutex!(Budgets::new()?), GFP_KERNEL)?,
             activity: KBox::pin_init(Activity::new(), GFP_KERNEL)?,
             listening: Atomic::new(false),
-            meters,
+            looks,
         })
     }
 
@@ -345,7 +339,6 @@ impl Pass {
         if !abilities.enable {
             return rotation::Next::Idle;
         }
-        let began = Ns(now_ns());
         let mut budgets = self.budgets.lock();
         let throttled = budgets.throttled();
         let device = registry::with(|r| {
@@ -363,11 +356,12 @@ impl Pass {
             .step(&driver, &device, abilities.preempt, throttled);
         let held = match state {
             exclusion::State::Nobody => None,
-            exclusion::State::Below(level) => Some((level, began)),
+            exclusion::State::Below(level, since) => Some((level, since)),
             exclusion::State::Wait(delay) => {
                 budgets.release();
                 return rotation::Next::Wait(delay);
             }
+            exclusion::State::Again => return rotation::Next::Again,
         };
         if held.is_some() {
             // Turns stand still.
@@ -404,68 +398,16 @@ impl Pass {
             (_, next, _) => next,
         }
     }
-
-    fn read_load(&self) {
-        if let Ok(true) = registry::with(|r| r.wants_load(self.gpu)) {
-            let load = self.ops.load(self.handle).ok();
-            // Without a registry there is nobody to tell.
-            let _ = registry::with(|r| r.set_load(self.gpu, load));
-        }
-    }
-
-    /// Asks for the load of the GPU's TSGs, if a reader waits for it.
-    fn read_done(&self) {
-        if !registry::with(|r| r.wants_done(self.gpu)).unwrap_or(false) {
-            return;
-        }
-        let began = now_ns();
-        let mut after = None;
-        loop {
-            let mut found = [0; Self::LOOK];
-            let count = registry::with(|r| r.handles_of(self.gpu, after, &mut found));
-            let handles = found.get(..count.unwrap_or(0)).unwrap_or_default();
-            self.look_at(handles);
-            match handles.last() {
-                Some(last) => after = Some(*last),
-                None => break,
-            }
-        }
-        // Without a registry there is nobody to tell.
-        let _ = registry::with(|r| r.was_looked_at(self.gpu, now_ns().saturating_sub(began)));
-    }
-
-    /// Asks for the load of some TSGs, [`Self::LOOK`] at most.
-    fn look_at(&self, handles: &[u64]) {
-        let mut found = [(0, Done::default()); Self::LOOK];
-        let mut count = 0;
-        for &handle in handles {
-            // One that is gone is about to be removed.
-            let done = self.ops.tsg_done(self.handle, handle);
-            if let (Ok(done), Some(place)) = (done, found.get_mut(count)) {
-                *place = (handle, done);
-                count += 1;
-            }
-        }
-        // Without a registry there is nobody to tell.
-        let _ = registry::with(|r| {
-            for (handle, done) in found.iter().take(count) {
-                r.take_done(self.gpu, *handle, *done);
-            }
-        });
-    }
-
-    /// Counts the starts that the provider reported.
-    fn count_starts(&self) {
-        // Without a registry nothing is counted.
-        let _ = registry::with(|r| r.count_starts(self.gpu));
-    }
 }
 
 impl Job for Pass {
     fn run(worker: &Worker<Self>) {
-        worker.meters.look(&worker.ops, worker.handle);
-        worker.count_starts();
+        if let Ok(Some(until)) = registry::with(|r| r.waits_until(worker.gpu)) {
+            worker.kick_at(until);
+            return;
+        }
         loop {
+            let looks = worker.looks.go_on();
             let steps = worker.run_steps();
             if let Next::Wait(delay) = steps.next {
                 worker.kick_after(delay.0);
@@ -477,7 +419,7 @@ impl Job for Pass {
                     worker.kick_after(delay.0);
                     return;
                 }
-                _ if steps.more => continue,
+                _ if steps.more || looks => continue,
                 rotation::Next::At(at) => Some(at),
                 rotation::Next::Idle => None,
             };
@@ -490,9 +432,7 @@ impl Job for Pass {
             if let Some(at) = at {
                 worker.kick_at(at);
             }
-            break;
+            return;
         }
-        worker.read_load();
-        worker.read_done();
     }
 }

@@ -27,7 +27,10 @@ use crate::{
         control::Verdict,
         level,
         tunables::settings::Bounds,
-        units::Us, //
+        units::{
+            Ns,
+            Us, //
+        },
     },
     registry::{
         self,
@@ -41,6 +44,7 @@ use crate::{
         },
         meters::Meters,
         population,
+        requests,
         steps::Next,
         tsg,
         view::ForGpu, //
@@ -157,6 +161,7 @@ fn gpu_added(provider: ArcBorrow<'_, Provider>, description: &gpu::Description<'
         unresponsive: false,
         requests: requests.clone(),
         backoff: Backoff::default(),
+        waits_until: Ns::ZERO,
         load: gpu::Load::default(),
         meters,
         turned_away: false,
@@ -239,7 +244,10 @@ impl Reports for Provider {
     }
 
     fn tsg_removed(&self, gpu: gpu::Handle, tsg: u64, done: Option<Done>) {
-        // Without a registry there is nothing to remove.
+        // Without a registry there is nothing to count or remove.
+        if let Ok(Some(gpu)) = registry::with(|r| r.find_gpu(self.id, gpu)) {
+            let _ = requests::count_starts(gpu);
+        }
         let _ = registry::with(|r| {
             if let Some(id) = r.find(self.id, gpu, tsg) {
                 r.end_tsg(id, done);

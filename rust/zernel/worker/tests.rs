@@ -5,6 +5,7 @@
 use super::{
     activity::{
         Activity,
+        Looker,
         Walk, //
     },
     budget::{
@@ -15,6 +16,13 @@ use super::{
     rotation::Rotation, //
 };
 use crate::{
+    glue::{
+        irqlock::new_raw_lock,
+        work::{
+            Job,
+            Worker, //
+        },
+    },
     policy::{
         budget::Params,
         level::Level,
@@ -33,13 +41,22 @@ use crate::{
         },
         tsg, //
     },
-    request::group::Device,
+    request::{
+        group::Device,
+        starts::{
+            Start,
+            Waiting, //
+        },
+    },
 };
 use core::cell::{
     Cell,
     RefCell, //
 };
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
 
 /// TSGs of the GPU.
 const COUNT: u64 = tsg::MAX_PER_GPU as u64;
@@ -116,6 +133,34 @@ mod cases {
 
     /// The ones that run, beside those that were reported.
     const RUNNING: usize = 4;
+
+    /// Does nothing.
+    struct Nothing;
+
+    impl Job for Nothing {
+        fn run(_worker: &Worker<Self>) {}
+    }
+
+    #[test]
+    fn reports_come_under_a_raw_spinlock() -> Result {
+        let lock = KBox::pin_init(new_raw_lock!((), c"zernel_of_a_driver"), GFP_KERNEL)?;
+        let activity = KBox::pin_init(Activity::new(), GFP_KERNEL)?;
+        let device = Device::new(true)?;
+        let worker = Arc::pin_init(Worker::new(Nothing), GFP_KERNEL)?;
+        let held = lock.lock();
+        activity.report(Some(1));
+        activity.report(None);
+        let mut calls = 0;
+        for _ in 0..Waiting::ROOM {
+            calls += usize::from(device.started(Start::default()));
+        }
+        worker.kick();
+        // Debug kernels tell, and fail the suite, where one of them might have slept.
+        drop(held);
+        assert!(calls == 1 && !Walk::new(Looker::Turns).is_over(&activity));
+        worker.end();
+        Ok(())
+    }
 
     #[test]
     fn a_step_of_turns_asks_about_a_few() -> Result {

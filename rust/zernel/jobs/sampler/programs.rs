@@ -128,9 +128,8 @@ impl Programs {
                 break;
             };
             if self.follow_one(&process).is_err() {
-                // There may be memory at the next tick.
+                // Its cgroup may have memory at the next tick: those of others are not to wait.
                 Process::change(&process);
-                break;
             }
         }
         for process in process::RUNG.take() {
@@ -241,8 +240,9 @@ impl Programs {
             };
             let key = program.key();
             let named = thread.pays(|| metered::name_program(key, meters, &sampler));
-            if let Some(Ok((pieces, complete))) = named {
+            if let Some((pieces, named)) = named {
                 user.used = user.used.saturating_add(pieces);
+                let complete = named.unwrap_or(false);
                 program.set_planned(complete.then_some(population));
             }
         });

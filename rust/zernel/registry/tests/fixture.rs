@@ -15,7 +15,10 @@ use crate::{
         },
         permit::Caller,
         tunables::settings::Bounds,
-        units::Us, //
+        units::{
+            Ns,
+            Us, //
+        }, //
     },
     registry::{
         arrival::Arrival,
@@ -126,6 +129,7 @@ pub(super) fn gpu(handle: u64) -> Result<Gpu> {
         unresponsive: false,
         requests: Device::new(false)?,
         backoff: Backoff::default(),
+        waits_until: Ns::ZERO,
         load: gpu::Load::default(),
         meters: Meters::new(gpu::Id(handle))?,
         turned_away: false,

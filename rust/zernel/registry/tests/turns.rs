@@ -208,6 +208,13 @@ mod cases {
         Ok(())
     }
 
+    fn throttle(r: &mut Registry, gpu: gpu::Id, levels: level::Set) {
+        let mut left = r.set_throttled(gpu, levels);
+        while let Some(throttle) = left {
+            left = r.follow_throttle(throttle);
+        }
+    }
+
     #[test]
     fn a_level_without_budget_runs_like_best_effort() -> Result {
         let (mut r, gpu, id, d) = one(Level::LC)?;
@@ -216,7 +223,7 @@ mod cases {
         spent.put(Level::LC, true);
         for _ in 0..2 {
             // Twice is once.
-            r.set_throttled(gpu, spent);
+            throttle(&mut r, gpu, spent);
         }
         assert_eq!(throttles(&r, Level::LC), 1);
         work(&mut r, gpu, &d);
@@ -224,7 +231,7 @@ mod cases {
         assert!(throttled < 1_000);
         // The level is the same.
         assert_eq!(fixture::in_force(&r, id), Some(Level::LC));
-        r.set_throttled(gpu, level::Set::NONE);
+        throttle(&mut r, gpu, level::Set::NONE);
         work(&mut r, gpu, &d);
         assert_eq!(slice(&r, id), Some(5_000_000));
         assert_eq!(throttles(&r, Level::LC), 1);

@@ -56,6 +56,7 @@ pub const TIMED: Suite = suite(
     &[
         case("sampled_beside_many", timed::beside_many),
         case("sampled_beside_a_storm", timed::beside_a_storm),
+        case("sums_of_many_threads", timed::sums_of_many),
         case("timers_at_one_instant", request::timers_at_one_instant),
         case(
             "readers_do_not_delay_a_trigger",

@@ -5,7 +5,7 @@
 use std::fs;
 use std::process::Command;
 use std::sync::{Arc, Barrier};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{bail, ensure, Context as _, Result};
 use libzernel::phase::Prefetch;
@@ -116,6 +116,34 @@ pub(super) fn beside_many() -> Outcome {
             })
         },
     )
+}
+
+/// The sums of a program do not cost more the more threads it has: a list, which holds up who waits
+/// for the table, takes hardly longer.
+pub(super) fn sums_of_many() -> Outcome {
+    const MANY: usize = 4_000;
+    let zernel = Zernel::open()?;
+    let list = || -> Result<Duration> {
+        let mut least = Duration::MAX;
+        for _ in 0..20 {
+            let begin = Instant::now();
+            ensure!(zernel.processes().count() > 0, "nothing is tracked");
+            least = least.min(begin.elapsed());
+        }
+        Ok(least)
+    };
+    let few = restless(BOB, 1)?;
+    wait_phases(&zernel, few.pid(), 1)?;
+    let before = list()?;
+    let many = restless(ALICE, MANY)?;
+    wait_until("the many are tracked", || {
+        Ok(zernel.stats()?.threads > MANY as u64)
+    })?;
+    let after = list()?;
+    println!("    # {before:?} for 1 thread, {after:?} for {MANY} more");
+    ensure!(after < 4 * before, "{after:?}, and {before:?} before");
+    drop(many);
+    Ok(())
 }
 
 /// A program of a user with so many children that rest, and others that come and go.
