@@ -132,6 +132,11 @@ impl Inbox {
         self.sent
     }
 
+    /// So many events before the next one were lost.
+    pub(super) fn lose(&mut self, count: u64) {
+        self.lost += count;
+    }
+
     /// Puts an event in. Returns false if there is no room: it is lost.
     pub(super) fn put(&mut self, event: &Event, subject: &Subject<'_>) -> bool {
         let at = (self.first + self.count) % MOST;

@@ -6,32 +6,30 @@
 //! worker of the audience wakes their readers. Very many of them hold up those of their user alone.
 
 use super::{
+    audience::{
+        Audience,
+        Delivered,
+        Entry,
+        Streams,
+        PENDING, //
+    },
+    common::Common,
     event::{
         Event,
         Subject, //
     },
     file::Stream,
-    inbox::{
-        Inbox,
-        Letter, //
-    },
-    running::{
-        Named,
-        Running, //
-    }, //
+    running::Running, //
 };
 use crate::{
     glue::{
         barrier::smp_mb,
         errno,
-        identity::{
-            Pid,
-            Uid, //
-        },
         lock,
         time::now_ns,
         work::{
             Job,
+            Kick,
             Worker, //
         }, //
     },
@@ -62,8 +60,8 @@ use kernel::{
 /// Most streams of a user without `CAP_PERFMON`.
 const MAX_PER_USER: usize = 64;
 
-/// Streams that get an event in one hold.
-const PIECE: usize = 8;
+/// Audiences that get the events for everybody in one hold.
+const SPREAD: usize = 8;
 
 /// Streams looked at in one hold, to find one with readers to wake.
 const LOOK: usize = 64;
@@ -71,136 +69,28 @@ const LOOK: usize = 64;
 /// The time that a worker takes for a stream besides that of its waiters, about.
 const PER_STREAM: Ns = Ns(2_000);
 
-/// The objects that a stream shows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Audience {
-    /// Everything.
-    All,
-    /// GPUs, and the objects of a user.
-    User(Uid),
-}
-
-impl Audience {
-    fn of(stream: &Stream) -> Self {
-        match stream.viewer() {
-            viewer if viewer.sees_all() => Self::All,
-            viewer => Self::User(viewer.uid()),
-        }
-    }
-}
-
-/// A stream, and the number of the last event that came before it.
-struct Entry {
-    stream: Arc<Stream>,
-    after: u64,
-}
-
-/// The streams of an audience, one or more.
-///
-/// # Invariants
-///
-/// `count` is the number of `streams`, which have their runs as keys.
-struct Streams {
-    streams: RBTree<u64, Entry>,
-    count: usize,
-    inbox: Inbox,
-    /// The streams before this run have the first event of the inbox.
-    cursor: u64,
-    waker: Arc<Worker<Waker>>,
-}
-
-impl Streams {
-    /// None; one is to follow at once.
-    fn new(audience: Audience) -> Result<Self> {
-        let waker = Worker::ordinary(Waker {
-            audience,
-            rest_until: Atomic::new(0),
-        });
-        // INVARIANT: Both are nothing.
-        Ok(Self {
-            streams: RBTree::new(),
-            count: 0,
-            inbox: Inbox::new()?,
-            cursor: 0,
-            waker: Arc::pin_init(waker, GFP_KERNEL_ACCOUNT)?,
-        })
-    }
-
-    /// Hands events up to a number to [`PIECE`] streams that may see their subjects.
-    fn deliver(&mut self, last: u64) -> Delivered {
-        let (mut done, mut tells) = (Delivered::default(), false);
-        let mut left = PIECE;
-        while left > 0 {
-            let Some(letter) = self.inbox.first().filter(|letter| letter.number <= last) else {
-                break;
-            };
-            let mut named = Named::new(letter);
-            let mut next = run_from(&self.streams, self.cursor);
-            while let Some(run) = next.filter(|_| left > 0) {
-                left -= 1;
-                let entry = self.streams.get(&run);
-                // One that was started afterwards does not get it.
-                let entry = entry.filter(|entry| entry.after < letter.number);
-                if let Some(pushed) = entry.and_then(|entry| entry.stream.push(&mut named)) {
-                    done.taken += 1;
-                    done.lost += u64::from(pushed.overwrote);
-                    tells |= pushed.tells;
-                }
-                next = run_from(&self.streams, run.saturating_add(1));
-            }
-            self.cursor = next.unwrap_or(0);
-            if next.is_none() {
-                let tasks = self.inbox.remove_first();
-                if let Some(place) = done.tasks.get_mut(left) {
-                    *place = tasks;
-                }
-                PENDING.fetch_sub(1, Relaxed);
-                left = left.saturating_sub(1);
-            }
-        }
-        if tells {
-            self.waker.kick();
-        }
-        let is_left = |letter: &Letter| letter.number <= last;
-        done.more = self.inbox.first().is_some_and(is_left);
-        done
-    }
-}
-
-/// Events that streams have got.
-#[derive(Default)]
-struct Delivered {
-    /// Streams that took one.
-    taken: u64,
-    /// Streams that lost one for it.
-    lost: u64,
-    /// There is more.
-    more: bool,
-    /// Tasks of events that have got everywhere, to be dropped without a lock.
-    tasks: [[Option<Pid>; 2]; PIECE + 1],
-}
-
-/// The first run from a number on.
-fn run_from(streams: &RBTree<u64, Entry>, from: u64) -> Option<u64> {
-    let cursor = streams.cursor_lower_bound(&from)?;
-    Some(*cursor.current().0)
-}
-
 /// Events of some audiences that a writer has put in, and has to hand on.
 #[derive(Clone, Copy)]
-pub(crate) struct Tickets([Option<(Audience, u64)>; Self::MOST]);
+pub(crate) struct Tickets {
+    own: [Option<(Audience, u64)>; Self::MOST],
+    /// There are some for everybody.
+    common: bool,
+}
 
 impl Tickets {
     /// Those of a hold, which tells of two TSGs, as a rule. The workers of more audiences do it.
     const MOST: usize = 4;
 
-    const NONE: Self = Self([None; Self::MOST]);
+    const NONE: Self = Self {
+        own: [None; Self::MOST],
+        common: false,
+    };
 
     /// Returns false if there is no room.
     fn add(&mut self, audience: Audience, number: u64) -> bool {
         let is_place =
             |place: &&mut Option<(Audience, u64)>| place.is_none_or(|(known, _)| known == audience);
-        let place = self.0.iter_mut().find(is_place);
+        let place = self.own.iter_mut().find(is_place);
         let found = place.is_some();
         if let Some(place) = place {
             *place = Some((audience, number));
@@ -212,6 +102,10 @@ impl Tickets {
 /// All of them.
 struct List {
     audiences: RBTree<Audience, Streams>,
+    /// Events for all of them.
+    common: Common,
+    /// Those up to this number have got to the audiences before this one.
+    spread: Option<(u64, Audience)>,
     /// Events that were put in since the registry was taken.
     recent: Tickets,
     events: u64,
@@ -243,6 +137,9 @@ impl List {
                 return Ok(false);
             };
             self.audiences.insert(streams);
+            if let Some(streams) = self.audiences.get_mut(&audience) {
+                streams.begin(&self.common);
+            }
         }
         let Some(streams) = self.audiences.get_mut(&audience) else {
             return Ok(false);
@@ -250,6 +147,7 @@ impl List {
         if audience != Audience::All && streams.count >= MAX_PER_USER {
             return Err(errno::over_quota());
         }
+        self.dropped += streams.catch_up(&self.common);
         if let (Some(node), Some(running)) = (spare.0.take(), spare.2.take()) {
             let entry = Entry {
                 stream: stream.clone(),
@@ -263,15 +161,41 @@ impl List {
         }
         Ok(true)
     }
+
+    /// Has some more audiences get the events for everybody. Returns whether there are more.
+    fn spread(&mut self) -> bool {
+        let first = self.audiences.cursor_front();
+        let first = first.map(|cursor| (self.common.sent(), *cursor.current().0));
+        let (number, from) = match self.spread.take().or(first) {
+            Some(at) if !self.common.is_empty() => at,
+            // Nobody is there for them.
+            _ => {
+                PENDING.fetch_sub(self.common.remove_until(self.common.sent()), Relaxed);
+                return false;
+            }
+        };
+        let mut cursor = self.audiences.cursor_lower_bound_mut(&from);
+        for _ in 0..SPREAD {
+            let Some(mut at) = cursor else {
+                break;
+            };
+            let streams = at.current_mut().1;
+            self.dropped += streams.catch_up(&self.common);
+            streams.waker.kick();
+            cursor = at.move_next();
+        }
+        self.spread = cursor.map(|cursor| (number, *cursor.current().0));
+        if self.spread.is_none() {
+            PENDING.fetch_sub(self.common.remove_until(number), Relaxed);
+        }
+        !self.common.is_empty()
+    }
 }
 
 lock::global!(STREAMS: KBox<List>, SpinLock);
 
 /// Streams that run; written with the list locked.
 static COUNT: Atomic<u32> = Atomic::new(0);
-
-/// Events that have still to get to streams; written with the list locked.
-static PENDING: Atomic<u32> = Atomic::new(0);
 
 /// True if there are recent events. The registry is locked for it.
 static RECENT: Atomic<bool> = Atomic::new(false);
@@ -285,6 +209,8 @@ impl Installed {
         let list = KBox::new(
             List {
                 audiences: RBTree::new(),
+                common: Common::new(),
+                spread: None,
                 recent: Tickets::NONE,
                 events: 0,
                 dropped: 0,
@@ -347,8 +273,13 @@ pub(crate) fn start(stream: &Arc<Stream>, running: Running) -> Result {
     let mut spare = (Some(node), None, Some(running));
     // Once more with what a first stream of its audience needs.
     while !with(|list| list.start(stream, audience, &mut spare))?? {
-        let streams = RBTreeNode::new(audience, Streams::new(audience)?, GFP_KERNEL_ACCOUNT)?;
-        spare.1 = Some(streams);
+        let waker = Worker::ordinary(Waker {
+            audience,
+            rest_until: Atomic::new(0),
+        });
+        let waker = Arc::pin_init(waker, GFP_KERNEL_ACCOUNT)?;
+        let streams = Streams::new(Kick::from(waker))?;
+        spare.1 = Some(RBTreeNode::new(audience, streams, GFP_KERNEL_ACCOUNT)?);
     }
     Ok(())
 }
@@ -390,29 +321,23 @@ pub(crate) fn push(mut event: Event, subject: &Subject<'_>) {
     let _ = with(|list| {
         // With the list locked, so that no event of a stream is older than the one before.
         event.header_mut().time_at = now_ns();
-        let (recent, dropped) = (&mut list.recent, &mut list.dropped);
-        let mut put = |audience: Audience, streams: &mut Streams| {
-            if !streams.inbox.put(&event, subject) {
-                *dropped += streams.count as u64;
-            } else {
-                PENDING.fetch_add(1, Relaxed);
-                if recent.add(audience, streams.inbox.sent()) {
-                    return;
-                }
-            }
-            streams.waker.kick();
-        };
         match subject.owner {
-            None => {
-                for (&audience, streams) in list.audiences.iter_mut() {
-                    put(audience, streams);
-                }
+            None if list.common.put(&event, subject.gpu) => {
+                PENDING.fetch_add(1, Relaxed);
+                list.recent.common = true;
             }
+            None => list.dropped += u64::from(count()),
             Some((_, uid)) => {
                 let user = (!subject.is_private).then_some(Audience::User(uid));
                 for audience in [Some(Audience::All), user].into_iter().flatten() {
-                    if let Some(streams) = list.audiences.get_mut(&audience) {
-                        put(audience, streams);
+                    let Some(streams) = list.audiences.get_mut(&audience) else {
+                        continue;
+                    };
+                    list.dropped += streams.catch_up(&list.common);
+                    let (number, dropped) = streams.put(&event, subject);
+                    list.dropped += dropped;
+                    if !number.is_some_and(|number| list.recent.add(audience, number)) {
+                        streams.waker.kick();
                     }
                 }
             }
@@ -436,7 +361,11 @@ pub(crate) fn tickets() -> Tickets {
 /// Hands events to the streams of their audiences, with those that others have put in before. Takes no
 /// lock for long. Does not sleep.
 pub(crate) fn deliver(tickets: Tickets) {
-    for (audience, last) in tickets.0.into_iter().flatten() {
+    if tickets.common {
+        // Without a list there is no stream.
+        while with(List::spread).unwrap_or(false) {}
+    }
+    for (audience, last) in tickets.own.into_iter().flatten() {
         hand_on(audience, Some(last));
     }
 }
@@ -454,6 +383,7 @@ fn hand_on(audience: Audience, mut last: Option<u64>) {
         let Some(streams) = list.audiences.get_mut(&audience) else {
             return Delivered::default();
         };
+        list.dropped += streams.catch_up(&list.common);
         let last = *last.get_or_insert(streams.inbox.sent());
         let done = streams.deliver(last);
         list.events += done.taken;
