@@ -22,9 +22,11 @@ impl Rest {
     /// A longer rest is forgiven: a job is not to be lost for long.
     pub(crate) const LONGEST: Ns = Ns(1_000_000_000);
 
-    /// True if a run at `now` is to wait until [`Self::until`].
-    pub(crate) fn lasts(&self, now: Ns) -> bool {
-        self.until.saturating_sub(now) >= Self::SHORTEST
+    /// The rest that is left at `now`, if it is one to keep.
+    pub(crate) fn left(&self, now: Ns) -> Option<Ms> {
+        let left = self.until.saturating_sub(now);
+        // At most 1,000.
+        (left >= Self::SHORTEST).then_some(Ms(left.0.div_ceil(1_000_000) as u32))
     }
 
     /// Counts what a run spent that is over `now`. Returns the rest before the next run.
@@ -53,6 +55,8 @@ mod tests {
         let mut rest = Rest::default();
         assert_eq!(rest.after(Ns(5 * MS), Ns(2 * MS)), Some(Ms(20)));
         assert_eq!(rest.until, Ns(25 * MS));
+        assert_eq!(rest.left(Ns(23 * MS + 1)), Some(Ms(2)));
+        assert_eq!(rest.left(Ns(24 * MS + 1)), None);
     }
 
     #[test]

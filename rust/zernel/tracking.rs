@@ -147,16 +147,29 @@ pub(crate) fn with<T>(f: impl FnOnce(&mut Tracking) -> T) -> Result<T> {
 }
 
 /// As [`with`], for a call of which a process may come to the table.
-fn with_arrival<T>(process: &Pid, flags: Flags, f: impl FnOnce(&mut Tracking) -> T) -> Result<T> {
-    let reaper = with(|t| t.awaits(process))?;
-    // Without memory, or when it has exited, it does not come.
-    let mut arrival = reaper.and_then(|reaper| Arrival::new(process.clone(), reaper, flags).ok());
-    with(|t| {
-        t.arrival = arrival.take();
-        let result = f(t);
-        arrival = t.arrival.take();
-        result
-    })
+fn with_arrival<T>(
+    process: &Pid,
+    flags: Flags,
+    mut f: impl FnMut(&mut Tracking) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    loop {
+        let reaper = with(|t| t.awaits(process))?;
+        let was_known = reaper.is_none();
+        // Without memory, or when it has exited, it does not come.
+        let mut arrival =
+            reaper.and_then(|reaper| Arrival::new(process.clone(), reaper, flags).ok());
+        let result = with(|t| {
+            t.arrival = arrival.take();
+            let result = f(t);
+            arrival = t.arrival.take();
+            result
+        })?;
+        // The one that was known may have gone in between.
+        let lacks = was_known && matches!(result, Err(Failure::Kernel(ENOMEM)));
+        if !lacks || with(|t| t.awaits(process))?.is_none() {
+            return result;
+        }
+    }
 }
 
 /// As [`with`], once there is memory for it: see [`memory::with_memory`].
@@ -175,11 +188,11 @@ impl Payer {
         match self {
             Self::Caller => {
                 let flags = memory::account_quietly();
-                memory::with_memory(|| with_arrival(process, flags, &mut f)?)
+                memory::with_memory(|| with_arrival(process, flags, &mut f))
             }
             Self::Process => {
                 let flags = memory::account_nowait();
-                pays(process, || with_arrival(process, flags, &mut f)?)
+                pays(process, || with_arrival(process, flags, &mut f))
             }
         }
     }
@@ -198,7 +211,7 @@ impl Payer {
         match all {
             Err(Failure::Kernel(ENOMEM)) => {
                 let flags = memory::account_nowait();
-                let mut some = || with_arrival(process, flags, |t| f(t, false))?;
+                let mut some = || with_arrival(process, flags, |t| f(t, false));
                 match self {
                     Self::Caller => some(),
                     Self::Process => pays(process, some),

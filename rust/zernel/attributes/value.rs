@@ -26,6 +26,8 @@ pub(super) fn read<T>(get: impl FnOnce(&Tunables) -> T) -> Result<T> {
 }
 
 pub(super) fn tune(change: impl FnOnce(&mut Tunables) -> Result<(), Refused>) -> Result {
+    // Waits until now count for the classes that there were.
+    registry::requests::count_all_starts()?;
     registry::with(|r| r.tune(change))?.map_err(refused)
 }
 

@@ -13,6 +13,7 @@ use crate::{
     registry::{
         self,
         population,
+        requests,
         tsg, //
     },
     tracking,
@@ -58,6 +59,8 @@ impl Job for CgroupSync {
 
 /// Looks at everything that has a cgroup. Returns false when it ran out of memory.
 fn look() -> bool {
+    // Waits until now count for the classes that there were. Without a registry there are none.
+    let _ = requests::count_all_starts();
     let mut from = tsg::Id::FIRST;
     loop {
         match population::follow_cgroup(from) {

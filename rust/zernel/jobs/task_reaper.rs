@@ -13,7 +13,8 @@ use crate::{
     },
     registry::{
         self,
-        assignments::Target, //
+        assignments::Target,
+        requests, //
     },
     tracking::{
         self,
@@ -54,6 +55,8 @@ impl TaskReaper {
 impl Job for TaskReaper {
     fn run(worker: &Worker<Self>) {
         worker.track_owners();
+        // Waits until now count for the classes that there were. Without a registry there are none.
+        let _ = requests::count_all_starts();
         watch::take_fired(|pid, scope| {
             let target = match scope {
                 Scope::Process => Target::Process(pid.key()),

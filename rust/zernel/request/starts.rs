@@ -3,11 +3,12 @@
 //! the histograms.
 //!
 //! Providers tell with interrupts off. Their reports wait in a ring, until a reader comes, until it
-//! is about to be full, or until a TSG or its class changes.
+//! is about to be full, or until classes are about to change or TSGs to go.
 
 pub(crate) use crate::glue::provider::tsg::Start;
 use crate::policy::units::Ns;
 use kernel::prelude::*;
+
 impl Start {
     /// The longest time for a GPU to see a trigger. A trigger that is longer ago than that was
     /// another's.
@@ -34,7 +35,15 @@ impl Start {
 }
 
 /// Starts that wait for being counted.
-pub(crate) struct Waiting(KVec<Start>);
+///
+/// # Invariants
+///
+/// `starts` has [`Self::ROOM`] places. `count` of them are in use, from `first` on, round and round.
+pub(crate) struct Waiting {
+    starts: KVec<Start>,
+    first: usize,
+    count: usize,
+}
 
 impl Waiting {
     /// Starts that there is room for.
@@ -46,21 +55,33 @@ impl Waiting {
     ///
     /// `ENOMEM`.
     pub(crate) fn new() -> Result<Self> {
-        Ok(Self(KVec::with_capacity(Self::ROOM, GFP_KERNEL)?))
+        // INVARIANT: None is in use.
+        Ok(Self {
+            starts: KVec::from_elem(Start::default(), Self::ROOM, GFP_KERNEL)?,
+            first: 0,
+            count: 0,
+        })
     }
 
     /// Takes a start, or drops it without room. Returns whether it is time to count.
     pub(crate) fn push(&mut self, start: Start) -> bool {
-        if self.0.len() < Self::ROOM {
-            // There is room.
-            let _ = self.0.push_within_capacity(start);
+        let free = (self.first + self.count) % Self::ROOM;
+        let is_free = self.count < Self::ROOM;
+        if let Some(place) = self.starts.get_mut(free).filter(|_| is_free) {
+            *place = start;
+            // INVARIANT: There was room.
+            self.count += 1;
         }
-        self.0.len() == Self::ROOM / 2
+        is_free && self.count == Self::ROOM / 2
     }
 
-    /// Takes out the last one.
+    /// Takes out the first one.
     pub(crate) fn pop(&mut self) -> Option<Start> {
-        self.0.pop()
+        // INVARIANT: One less.
+        self.count = self.count.checked_sub(1)?;
+        let first = self.starts.get(self.first).copied();
+        self.first = (self.first + 1) % Self::ROOM;
+        first
     }
 }
 
@@ -99,13 +120,17 @@ mod tests {
             calls += usize::from(waiting.push(start(number as u64)));
         }
         assert_eq!(calls, 1);
-        let last = waiting.pop().and_then(|start| start.woken);
-        assert_eq!(last, Some(Ns(Waiting::ROOM as u64 - 1)));
+        for number in 0..Waiting::ROOM as u64 {
+            let first = waiting.pop().and_then(|start| start.woken);
+            assert_eq!(first, Some(Ns(number)));
+            // There is room for another one again.
+            waiting.push(start(Waiting::ROOM as u64 + number));
+        }
         let mut left = 0;
         while waiting.pop().is_some() {
             left += 1;
         }
-        assert_eq!(left, Waiting::ROOM - 1);
+        assert_eq!(left, Waiting::ROOM);
         Ok(())
     }
 }

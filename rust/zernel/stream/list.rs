@@ -406,12 +406,12 @@ impl Job for Waker {
         let mut rest = Rest {
             until: Ns(worker.rest_until.load(Relaxed)),
         };
-        if rest.lasts(Ns(now_ns())) {
+        hand_on(worker.audience, None);
+        if let Some(left) = rest.left(Ns(now_ns())) {
             // An event of the last run's time has kicked it.
-            worker.kick_at(rest.until);
+            worker.kick_after(left.0);
             return;
         }
-        hand_on(worker.audience, None);
         let (mut next, mut spent) = (Some(0), Ns::ZERO);
         while let Some(from) = next {
             let (found, after) = worker.look(from);

@@ -54,6 +54,8 @@ impl Room {
 pub(super) struct Newcomer {
     room: Option<Room>,
     record: Option<Arc<Record>>,
+    /// Not needed after all.
+    spare: Option<RBTreeNodeReservation<(usize, usize), u64>>,
 }
 
 /// The part of a [`Newcomer`] without which a thread cannot be added.
@@ -133,7 +135,7 @@ impl Tracking {
             return Err(Lack::Room);
         }
         if let Some(id) = known {
-            if self.call_back(id, &mut new.room) {
+            if self.call_back(id, new) {
                 return Ok(true);
             }
             // It is over, and the record reaper has not been told yet.
@@ -261,16 +263,20 @@ impl Tracking {
 
     /// Tracks a thread again that has still to let its record go, which begins anew. Returns whether
     /// it was in time. It has a new id then.
-    fn call_back(&mut self, id: u64, room: &mut Option<Room>) -> bool {
+    fn call_back(&mut self, id: u64, memory: &mut Newcomer) -> bool {
         let in_time = |member: &Member| member.record.call_back();
-        if room.is_none() || !self.threads.get(&id).is_some_and(in_time) {
+        if memory.room.is_none() || !self.threads.get(&id).is_some_and(in_time) {
             return false;
         }
         // Until it begins anew.
         self.count_in(id, None, Ns(now_ns()));
-        let (Some(mut member), Some(room)) = (self.threads.remove(&id), room.take()) else {
+        let Some(mut member) = self.threads.remove(&id) else {
             return false;
         };
+        let Some(room) = memory.room.take() else {
+            return false;
+        };
+        memory.spare = Some(room.member);
         member.wanted = Wanted::WithOthers;
         member.phases = None;
         self.last_id += 1;

@@ -347,17 +347,13 @@ impl Tracking {
 
     pub(super) fn enter(&mut self, process: &Arc<Process>) -> Result {
         let pid = process.pid();
-        let arrival = self.arrival.take();
-        let Some(Arrival { watch, entry, id }) =
-            arrival.filter(|a| a.watch.pid().key() == pid.key())
-        else {
-            let is_alive = pid.is_alive(Scope::Process);
-            return Err(if is_alive { ENOMEM } else { ESRCH });
-        };
         // Its exit from now on is seen by the watch, and finds the entry.
-        if !watch.is_alive() {
+        if !pid.is_alive(Scope::Process) {
             return Err(ESRCH);
         }
+        // What is left is dropped without the table locked.
+        let is_its = |arrival: &mut Arrival| arrival.watch.pid().key() == pid.key();
+        let Arrival { watch, entry, id } = self.arrival.take_if(is_its).ok_or(ENOMEM)?;
         self.last_id += 1;
         let new = Entry {
             process: process.clone(),

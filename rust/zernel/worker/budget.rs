@@ -25,7 +25,8 @@ use crate::{
         units::Ns, //
     },
     registry::{
-        self, gpu,
+        self,
+        gpu,
         plan::{
             Change,
             Throttle, //

@@ -59,6 +59,8 @@ pub(crate) struct Exclusion {
     failed: Option<u64>,
     /// The begin of an exclusion that is under way.
     began: Option<Ns>,
+    /// The time that its parts took.
+    took: Ns,
 }
 
 /// TSGs that are excluded or let in, before the worker looks at other things.
@@ -93,8 +95,8 @@ pub(crate) enum State {
     Below(Level, Ns),
     /// The provider cannot be called now: come back after a delay.
     Wait(Ms),
-    /// Come back at once.
-    Again,
+    /// Come back at once; some are kept off for requests of this level, since then at least.
+    Again(Option<(Level, Ns)>),
 }
 
 impl Exclusion {
@@ -108,6 +110,7 @@ impl Exclusion {
             news: [None; news::PIECE],
             failed: None,
             began: None,
+            took: Ns::ZERO,
         }
     }
 
@@ -149,7 +152,7 @@ impl Exclusion {
             // From one level to another: everybody is let in first, in between.
             match self.let_all_in(driver) {
                 Part::All => self.failed = None,
-                Part::More => return State::Again,
+                Part::More => return self.again(),
                 Part::Later(delay) => return State::Wait(delay),
             }
         }
@@ -157,26 +160,41 @@ impl Exclusion {
             return State::Nobody;
         };
         let is_wanted = || device.holder(throttled) == Some(level);
-        match self.exclude(driver, level, can_preempt, is_wanted) {
+        let began = Ns(now_ns());
+        let part = self.exclude(driver, level, can_preempt, is_wanted);
+        let now = Ns(now_ns());
+        self.took = self.took.saturating_add(now.saturating_sub(began));
+        match part {
             Ok(Part::All) => {
-                let now = Ns(now_ns());
                 let began = self.began.take();
-                if let Some(began) = began {
-                    device.took(now.saturating_sub(began));
+                if began.is_some() {
+                    device.took(self.took);
                 }
                 State::Below(level, began.unwrap_or(now))
             }
-            Ok(Part::More) => State::Again,
+            Ok(Part::More) => self.again(),
             Ok(Part::Later(delay)) => State::Wait(delay),
             Err(()) => self.give_up(driver, level, arrivals),
         }
     }
 
+    /// More is to be done; those that are kept off are so for the requests' level meanwhile.
+    fn again(&self) -> State {
+        let since = self.began.unwrap_or_else(|| Ns(now_ns()));
+        State::Again(self.level.map(|level| (level, since)))
+    }
+
     /// Everybody is let in again, and nothing is tried again for these requests.
     fn give_up(&mut self, driver: &Driver<'_>, level: Level, arrivals: u64) -> State {
-        let state = match self.let_all_in(driver) {
+        let waits = registry::with(|r| r.waits_until(driver.gpu)).unwrap_or(None);
+        let part = match waits.map(|until| until.saturating_sub(Ns(now_ns()))) {
+            // The provider has said "not now" to the last call.
+            Some(left) => Part::Later(Ms(left.0.div_ceil(1_000_000) as u32)),
+            None => self.let_all_in(driver),
+        };
+        let state = match part {
             Part::All => State::Nobody,
-            Part::More => State::Again,
+            Part::More => self.again(),
             Part::Later(delay) => State::Wait(delay),
         };
         self.level = Some(level);
@@ -265,6 +283,7 @@ impl Exclusion {
             }
             self.begun = Begun::Behind(None);
             self.began = Some(Ns(now_ns()));
+            self.took = Ns::ZERO;
         }
         self.level = Some(level);
         let victim = (level, can_preempt);

@@ -48,6 +48,9 @@ impl Looks {
     /// TSGs that are looked at in between two looks at the registry.
     const LOOK: usize = 8;
 
+    /// Looks in between two of steps and turns.
+    const PARTS: usize = 4;
+
     /// None yet.
     ///
     /// # Errors
@@ -70,6 +73,10 @@ impl Looks {
 
     /// Does some of what others than requests wait for. Returns whether there is more.
     pub(super) fn go_on(&self) -> bool {
+        (0..Self::PARTS).all(|_| self.some())
+    }
+
+    fn some(&self) -> bool {
         let meters = self.meters.look(&self.ops, self.handle);
         // Without a registry nothing is counted.
         let starts = registry::with(|r| r.count_starts(self.gpu)).unwrap_or(false);

@@ -222,6 +222,9 @@ impl Pass {
     /// Delay before another look after one that ran out of memory.
     const RETRY: Ms = Ms(10);
 
+    /// Rounds of steps and turns before the load is looked at, while there is more of those.
+    const ROUNDS: u64 = 8;
+
     /// Steps that are taken before turns, the gate and budgets are looked at again: calls for one
     /// user's TSGs keep nobody waiting for longer than so many of them.
     const STEPS: usize = 8;
@@ -298,8 +301,8 @@ impl Pass {
     fn take_news(&self, budgets: &mut Budgets) -> Result<bool> {
         let mut exclusion = self.exclusion.lock();
         if !exclusion.has_room() {
-            // It comes back.
-            return Ok(false);
+            // It is through with the others first.
+            return Ok(true);
         }
         let mut piece = Piece::default();
         let mut reader = self.news.lock();
@@ -361,7 +364,11 @@ impl Pass {
                 budgets.release();
                 return rotation::Next::Wait(delay);
             }
-            exclusion::State::Again => return rotation::Next::Again,
+            exclusion::State::Again(held) => {
+                // The time until then is charged.
+                budgets.step(&driver, self.gpu, &self.activity, held);
+                return rotation::Next::Again;
+            }
         };
         if held.is_some() {
             // Turns stand still.
@@ -406,22 +413,28 @@ impl Job for Pass {
             worker.kick_at(until);
             return;
         }
-        loop {
-            let looks = worker.looks.go_on();
+        for round in 1.. {
             let steps = worker.run_steps();
             if let Next::Wait(delay) = steps.next {
                 worker.kick_after(delay.0);
                 return;
             }
-            let at = match worker.rotate() {
-                rotation::Next::Again => continue,
-                rotation::Next::Wait(delay) => {
-                    worker.kick_after(delay.0);
-                    return;
-                }
-                _ if steps.more || looks => continue,
+            let next = worker.rotate();
+            if let rotation::Next::Wait(delay) = next {
+                worker.kick_after(delay.0);
+                return;
+            }
+            let more = steps.more || matches!(next, rotation::Next::Again);
+            // Looks are less urgent, but are not to wait for ever.
+            if more && round % Self::ROUNDS != 0 {
+                continue;
+            }
+            if worker.looks.go_on() || more {
+                continue;
+            }
+            let at = match next {
                 rotation::Next::At(at) => Some(at),
-                rotation::Next::Idle => None,
+                _ => None,
             };
             // A TSG with changes that fail is left alone until then.
             let due = registry::with(|r| r.next_due(worker.gpu)).unwrap_or(None);

@@ -347,6 +347,8 @@ fn close(provider: &Provider, id: gpu::Id) -> Option<Arc<Worker<Pass>>> {
 
 /// Removes a closed GPU with its TSGs.
 fn remove(id: gpu::Id) {
+    // Without a registry nothing is counted.
+    let _ = requests::count_starts(id);
     while let Ok(true) = registry::with(|r| r.remove_any_tsg(id)) {}
     population::remove_gpu(id);
 }

@@ -120,9 +120,12 @@ impl Programs {
 
     /// Sees to some processes that have got phases or lost them, and to all that have rung.
     pub(super) fn follow(&mut self) {
+        // Those that fail come back at the next tick.
+        let mut taken = false;
         for _ in 0..FOLLOWED {
-            if self.changed.is_empty() {
+            if self.changed.is_empty() && !taken {
                 self.changed = process::CHANGED.take();
+                taken = true;
             }
             let Some(process) = self.changed.next() else {
                 break;
