@@ -62,11 +62,11 @@ use switch::{
     Needed,
     Switch, //
 };
-use table::Arrival;
 pub(crate) use table::Tracking;
-
-/// Threads looked at with the table locked once.
-pub(crate) const BATCH: usize = 4;
+use table::{
+    Arrival,
+    BATCH, //
+};
 
 /// A look at the threads of a process begins anew so often if some have come meanwhile.
 const LOOKS: usize = 8;

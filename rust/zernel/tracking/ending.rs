@@ -11,9 +11,9 @@ use super::{
     table::{
         Member,
         Tracking,
-        Wanted, //
-    },
-    BATCH,
+        Wanted,
+        BATCH, //
+    }, //
 };
 use crate::{
     error::Failure,

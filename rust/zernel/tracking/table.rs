@@ -13,8 +13,7 @@ use super::{
         Setting, //
     },
     program::Report,
-    switch::Switch,
-    BATCH, //
+    switch::Switch, //
 };
 use crate::{
     error::Failure,
@@ -53,6 +52,9 @@ use kernel::{
     },
     sync::Arc, //
 };
+
+/// Threads looked at with the table locked once.
+pub(crate) const BATCH: usize = 4;
 
 /// A process with tracked threads, or that is tracked.
 pub(super) struct Entry {
@@ -351,7 +353,7 @@ impl Tracking {
         if !pid.is_alive(Scope::Process) {
             return Err(ESRCH);
         }
-        // What is left is dropped without the table locked.
+        // Another one is dropped without the table locked.
         let is_its = |arrival: &mut Arrival| arrival.watch.pid().key() == pid.key();
         let Arrival { watch, entry, id } = self.arrival.take_if(is_its).ok_or(ENOMEM)?;
         self.last_id += 1;

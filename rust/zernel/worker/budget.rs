@@ -30,7 +30,7 @@ use crate::{
         plan::{
             Change,
             Throttle, //
-        },
+        }, //
     },
     worker::calls::Calls, //
 };
