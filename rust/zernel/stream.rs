@@ -29,7 +29,6 @@ pub(crate) use file::{
 };
 pub(crate) use list::{
     catch_up,
-    count,
     counts,
     deliver,
     forget,

@@ -30,12 +30,8 @@ use kernel::{
     sync::Arc, //
 };
 
-/// TSGs that a piece brings in line at most: so many that the lock is not held for long where
-/// cgroups are nested as deeply as they may be.
-pub(super) const PIECE: usize = 2;
-
-/// Streams up to which the events of a piece are cheap.
-pub(super) const FEW_STREAMS: u32 = 8;
+/// TSGs that a piece brings in line: their cgroups may be nested deeply, and each makes an event.
+pub(super) const PIECE: usize = 1;
 
 /// A TSG that was removed, with all that it held.
 pub(super) struct Gone(#[expect(dead_code, reason = "it is dropped")] RBTreeNode<tsg::Id, Tsg>);

@@ -20,7 +20,6 @@ use super::{
         self,
         Tsg, //
     },
-    walks,
     Registry, //
 };
 use crate::{
@@ -96,16 +95,14 @@ impl Registry {
         })
     }
 
-    /// Brings some TSGs in line with the levels that have a spent budget. Returns what is left.
+    /// Brings a TSG in line with the levels that have a spent budget. Returns what is left.
     pub(crate) fn follow_throttle(&mut self, mut throttle: Throttle) -> Option<Throttle> {
-        for _ in 0..walks::at_once() {
-            let (handle, id) = self.next_tsg_of(throttle.gpu, throttle.after)?;
-            let level = self.tsg(id).and_then(|tsg| tsg.effective.level);
-            if level.is_some_and(|level| throttle.levels.contains(level)) {
-                self.refresh(id);
-            }
-            throttle.after = Some(handle);
+        let (handle, id) = self.next_tsg_of(throttle.gpu, throttle.after)?;
+        let level = self.tsg(id).and_then(|tsg| tsg.effective.level);
+        if level.is_some_and(|level| throttle.levels.contains(level)) {
+            self.refresh(id);
         }
+        throttle.after = Some(handle);
         Some(throttle)
     }
 

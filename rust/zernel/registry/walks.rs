@@ -6,28 +6,14 @@ use super::{
         After,
         Groups,
         OnGpu,
-        Walk,
-        FEW_STREAMS,
-        PIECE, //
+        Walk, //
     },
     target::Target,
     tsg,
     Registry, //
 };
-use crate::{
-    request::group::Group,
-    stream, //
-};
+use crate::request::group::Group;
 use kernel::sync::Arc;
-
-/// TSGs that are brought in line at once: an event costs as much as one for every stream that may get
-/// it.
-pub(super) fn at_once() -> usize {
-    match stream::count() > FEW_STREAMS {
-        true => 1,
-        false => PIECE,
-    }
-}
 
 impl Registry {
     /// Brings some more TSGs in line. Returns false if none are left.
@@ -84,7 +70,7 @@ impl Registry {
     /// Does a piece of a walk. Returns what is left of it.
     fn piece(&mut self, walk: Walk, suspended: &mut Groups) -> Option<Walk> {
         let mut walk = walk;
-        for place in suspended.iter_mut().take(at_once()) {
+        for place in suspended.iter_mut() {
             walk = match walk {
                 Walk::Members(target, from) => {
                     let id = self.member_id(target, from)?;

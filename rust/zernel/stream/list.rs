@@ -249,7 +249,7 @@ pub(crate) fn counts() -> (u32, u64, u64) {
 }
 
 /// The number of streams that run.
-pub(crate) fn count() -> u32 {
+fn count() -> u32 {
     COUNT.load(Relaxed)
 }
 

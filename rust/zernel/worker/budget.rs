@@ -43,7 +43,7 @@ use kernel::{
 };
 
 /// Times that TSGs are brought in line in a step.
-const FOLLOWED: usize = 4;
+const FOLLOWED: usize = 8;
 
 /// A TSG of a level with a budget.
 ///

@@ -46,7 +46,7 @@ pub(super) struct Looks {
 
 impl Looks {
     /// TSGs that are looked at in between two looks at the registry.
-    const LOOK: usize = 8;
+    const LOOK: usize = 4;
 
     /// Looks in between two of steps and turns.
     const PARTS: usize = 4;

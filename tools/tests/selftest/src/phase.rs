@@ -54,9 +54,9 @@ pub const SUITE: Suite = suite(
 pub const TIMED: Suite = suite(
     "timed",
     &[
+        case("sums_of_many_threads", timed::sums_of_many),
         case("sampled_beside_many", timed::beside_many),
         case("sampled_beside_a_storm", timed::beside_a_storm),
-        case("sums_of_many_threads", timed::sums_of_many),
         case("timers_at_one_instant", request::timers_at_one_instant),
         case(
             "readers_do_not_delay_a_trigger",
