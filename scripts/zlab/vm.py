@@ -74,6 +74,9 @@ def main(arguments: list[str]) -> int:
     except (GuestError, OSError) as error:
         print(f"vm: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("vm: interrupted; the same command starts again", file=sys.stderr)
+        return 130
     print(verdict.text(), flush=True)
     if args.result:
         args.result.write_text(json.dumps(verdict.as_dict(), indent=1) + "\n", encoding="utf-8")

@@ -400,7 +400,9 @@ mod tests {
             let uniform = read("uniform: {low: 50, high: 500}");
             let sample = |number| uniform.sample(seed, number, Duration::ZERO);
             prop_assert_eq!(sample(number), sample(number));
-            prop_assert_ne!(sample(number), sample(number.wrapping_add(1)));
+            // Two can be equal by chance.
+            let differs = |n| sample(number) != sample(number.wrapping_add(n));
+            prop_assert!((1..=4).any(differs));
         }
     }
 }
