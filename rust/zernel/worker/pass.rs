@@ -14,6 +14,7 @@ use crate::{
         self,
         gpu,
         meters::Meters,
+        news,
         reader::{
             Piece,
             Reader, //
@@ -381,10 +382,17 @@ impl Pass {
             return rotation::Next::Again;
         }
         let mut rotation = self.rotation.lock();
-        let next = match held {
-            None if abilities.turns => rotation.step(&driver, &device, &self.activity),
-            _ => rotation::Next::Idle,
-        };
+        let mut next = rotation::Next::Idle;
+        if held.is_none() && abilities.turns {
+            // More often than there are news: those who come and are to be disabled first, as fast as
+            // they like, keep nobody from a turn.
+            for _ in 0..=news::PIECE {
+                next = rotation.step(&driver, &device, &self.activity);
+                if !matches!(next, rotation::Next::Again) {
+                    break;
+                }
+            }
+        }
         let watches = !rotation.is_empty() || !budgets.is_empty();
         if !self.listening.xchg(watches, Relaxed) && watches {
             // Nobody told of earlier events: all are looked at once more.
