@@ -4,11 +4,10 @@
 //! # Locking
 //!
 //! Order: registry → the [list of streams](list) → [ring](file::Stream). A writer puts an event into
-//! the [inbox] of its audience, or into the [common] one of all audiences. With the registry given back it hands it to the streams, some at a
-//! time, and marks them; a worker wakes their readers, without a lock.
+//! the [inbox] of its audience, or into the one of all audiences. With the registry given back it hands
+//! it to the streams, some at a time, and marks them; a worker wakes their readers, without a lock.
 
 mod audience;
-mod common;
 mod event;
 mod file;
 mod inbox;

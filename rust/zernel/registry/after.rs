@@ -30,9 +30,6 @@ use kernel::{
     sync::Arc, //
 };
 
-/// TSGs that a piece brings in line: their cgroups may be nested deeply, and each makes an event.
-pub(super) const PIECE: usize = 1;
-
 /// A TSG that was removed, with all that it held.
 pub(super) struct Gone(#[expect(dead_code, reason = "it is dropped")] RBTreeNode<tsg::Id, Tsg>);
 
@@ -91,8 +88,8 @@ impl Walk {
     }
 }
 
-/// Groups of requests that are to end.
-pub(super) type Groups = [Option<Arc<Group>>; PIECE];
+/// The requests of a TSG, which are to end.
+pub(super) type Suspended = Option<Arc<Group>>;
 
 /// Work that is left. Each kind comes at most once in what is done with the registry locked once,
 /// but for walks: those are queued.
@@ -102,7 +99,7 @@ pub(crate) struct After {
     keep: Option<Keep>,
     gone: Option<Gone>,
     ended: Option<Arc<Group>>,
-    suspended: Groups,
+    suspended: Suspended,
     owner: Option<(Pid, Arc<Owners>, Kick)>,
     unresponsive: Option<gpu::Id>,
 }
@@ -113,7 +110,7 @@ impl After {
         self.walks.iter().all(Option::is_none)
             && self.keep.is_none()
             && self.gone.is_none()
-            && self.suspended.iter().all(Option::is_none)
+            && self.suspended.is_none()
             && self.owner.is_none()
             && self.unresponsive.is_none()
     }
@@ -153,10 +150,8 @@ impl After {
             group.end();
         }
         (self.gone, self.keep) = (None, None);
-        for group in &mut self.suspended {
-            if let Some(group) = group.take() {
-                group.suspend();
-            }
+        if let Some(group) = self.suspended.take() {
+            group.suspend();
         }
         if let Some((owner, owners, reaper)) = self.owner.take() {
             owners.add(owner, &reaper);
@@ -174,15 +169,15 @@ impl After {
         self.walks.iter_mut().find(|walk| walk.is_none())
     }
 
-    /// Takes the next walk, and the groups that it fills.
-    pub(super) fn next_walk(&mut self) -> Option<(&mut Option<Walk>, Walk, &mut Groups)> {
+    /// Takes the next walk, and the place for requests that are to end.
+    pub(super) fn next_walk(&mut self) -> Option<(&mut Option<Walk>, Walk, &mut Suspended)> {
         let place = self.walks.iter_mut().find(|walk| walk.is_some())?;
         let walk = (*place)?;
         Some((place, walk, &mut self.suspended))
     }
 
-    /// The groups of requests that are to end.
-    pub(super) fn suspended(&mut self) -> &mut Groups {
+    /// The place for requests that are to end.
+    pub(super) fn suspended(&mut self) -> &mut Suspended {
         &mut self.suspended
     }
 }

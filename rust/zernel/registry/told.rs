@@ -102,13 +102,5 @@ pub(super) fn tell_gpu(kind: u32, id: gpu::Id, state: u32) {
         state,
         ..Default::default()
     };
-    let subject = Subject {
-        gpu: id.0,
-        tsg: 0,
-        owner: None,
-        thread: None,
-        is_private: false,
-        each_cgroup: &|_| (),
-    };
-    stream::push(Event::Gpu(event), &subject);
+    stream::push(Event::Gpu(event), &Subject::of_gpu(id.0));
 }

@@ -4,16 +4,14 @@
 use super::{
     after::{
         After,
-        Groups,
         OnGpu,
+        Suspended,
         Walk, //
     },
     target::Target,
     tsg,
     Registry, //
 };
-use crate::request::group::Group;
-use kernel::sync::Arc;
 
 impl Registry {
     /// Brings some more TSGs in line. Returns false if none are left.
@@ -55,9 +53,9 @@ impl Registry {
         }
     }
 
-    /// Brings the first TSGs of a walk in line; the others follow.
+    /// Brings the first TSG of a walk in line; the others follow.
     pub(super) fn walk(&mut self, walk: Walk) {
-        let mut suspended = core::mem::take(self.after.suspended());
+        let mut suspended = self.after.suspended().take();
         let mut left = self.piece(walk, &mut suspended);
         *self.after.suspended() = suspended;
         if let Some(place) = self.after.free_walk() {
@@ -67,41 +65,38 @@ impl Registry {
         debug_assert!(left.is_none());
     }
 
-    /// Does a piece of a walk. Returns what is left of it.
-    fn piece(&mut self, walk: Walk, suspended: &mut Groups) -> Option<Walk> {
-        let mut walk = walk;
-        for place in suspended.iter_mut() {
-            walk = match walk {
-                Walk::Members(target, from) => {
-                    let id = self.member_id(target, from)?;
-                    self.refresh(id);
-                    Walk::Members(target, id.after())
+    /// Brings one TSG in line: its cgroups may be nested deeply, and it makes an event. Returns what is
+    /// left of the walk.
+    fn piece(&mut self, walk: Walk, suspended: &mut Suspended) -> Option<Walk> {
+        Some(match walk {
+            Walk::Members(target, from) => {
+                let id = self.member_id(target, from)?;
+                self.refresh(id);
+                Walk::Members(target, id.after())
+            }
+            Walk::Cgroup { top, at, from } => self.cgroup_piece(top, at, from)?,
+            Walk::All { from, loose } => {
+                let id = self.tsg_id(from)?;
+                match loose {
+                    true => self.doubt(id, |tsg| tsg.loose && tsg.is_held()),
+                    false => self.refresh(id),
                 }
-                Walk::Cgroup { top, at, from } => self.cgroup_piece(top, at, from)?,
-                Walk::All { from, loose } => {
-                    let id = self.tsg_id(from)?;
-                    match loose {
-                        true => self.doubt(id, |tsg| tsg.loose && tsg.is_held()),
-                        false => self.refresh(id),
-                    }
-                    Walk::All {
-                        from: id.after(),
-                        loose,
-                    }
+                Walk::All {
+                    from: id.after(),
+                    loose,
                 }
-                Walk::Sleep(from) => {
-                    let id = self.tsg_id(from)?;
-                    *place = self.tsg(id).and_then(|tsg| tsg.requests.clone());
-                    Walk::Sleep(id.after())
-                }
-                Walk::Gpu(gpu, after, what) => {
-                    let (handle, id) = self.next_tsg_of(gpu, after)?;
-                    self.follow_gpu(id, what, place);
-                    Walk::Gpu(gpu, Some(handle), what)
-                }
-            };
-        }
-        Some(walk)
+            }
+            Walk::Sleep(from) => {
+                let id = self.tsg_id(from)?;
+                *suspended = self.tsg(id).and_then(|tsg| tsg.requests.clone());
+                Walk::Sleep(id.after())
+            }
+            Walk::Gpu(gpu, after, what) => {
+                let (handle, id) = self.next_tsg_of(gpu, after)?;
+                self.follow_gpu(id, what, suspended);
+                Walk::Gpu(gpu, Some(handle), what)
+            }
+        })
     }
 
     /// One TSG, or the way to the next cgroup.
@@ -124,11 +119,11 @@ impl Registry {
     }
 
     /// A TSG follows a change of its GPU.
-    fn follow_gpu(&mut self, id: tsg::Id, what: OnGpu, group: &mut Option<Arc<Group>>) {
+    fn follow_gpu(&mut self, id: tsg::Id, what: OnGpu, suspended: &mut Suspended) {
         match what {
             OnGpu::Doubt => self.doubt_anew(id),
             OnGpu::Restore => self.restore(id),
-            OnGpu::Suspend => *group = self.tsg(id).and_then(|tsg| tsg.requests.clone()),
+            OnGpu::Suspend => *suspended = self.tsg(id).and_then(|tsg| tsg.requests.clone()),
         }
     }
 

@@ -2,7 +2,6 @@
 //! The streams that show the same objects, and the events on their way to them.
 
 use super::{
-    common::Common,
     event::{
         Event,
         Subject, //
@@ -10,7 +9,8 @@ use super::{
     file::Stream,
     inbox::{
         Inbox,
-        Letter, //
+        Letter,
+        OF_AUDIENCE, //
     },
     running::Named, //
 };
@@ -73,7 +73,7 @@ pub(super) struct Streams {
     pub(super) streams: RBTree<u64, Entry>,
     pub(super) count: usize,
     pub(super) inbox: Inbox,
-    /// The number of the last event of [`Common`] that is in the inbox.
+    /// The number of the last event for everybody that is in the inbox.
     seen: u64,
     /// The streams before this run have the first event of the inbox.
     cursor: u64,
@@ -92,7 +92,7 @@ impl Streams {
         Ok(Self {
             streams: RBTree::new(),
             count: 0,
-            inbox: Inbox::new()?,
+            inbox: Inbox::new(OF_AUDIENCE)?,
             seen: 0,
             cursor: 0,
             waker,
@@ -100,7 +100,7 @@ impl Streams {
     }
 
     /// There are none yet: what everybody has got was before them.
-    pub(super) fn begin(&mut self, common: &Common) {
+    pub(super) fn begin(&mut self, common: &Inbox) {
         self.seen = common.sent();
     }
 
@@ -117,11 +117,11 @@ impl Streams {
     }
 
     /// Takes in the events that everybody gets. Returns how many streams lose one for want of room.
-    pub(super) fn catch_up(&mut self, common: &Common) -> u64 {
+    pub(super) fn catch_up(&mut self, common: &Inbox) -> u64 {
         let mut dropped = 0;
         for letter in common.after(self.seen) {
             self.inbox.lose(letter.lost);
-            dropped += self.put(&letter.event, &letter.subject()).1;
+            dropped += self.put(&letter.event, &Subject::of_gpu(letter.gpu)).1;
             self.seen = letter.number;
         }
         dropped

@@ -94,6 +94,20 @@ pub(crate) struct Subject<'a> {
     pub(crate) each_cgroup: Cgroups<'a>,
 }
 
+impl Subject<'_> {
+    /// A GPU: everybody's.
+    pub(super) fn of_gpu(gpu: u64) -> Self {
+        Self {
+            gpu,
+            tsg: 0,
+            owner: None,
+            thread: None,
+            is_private: false,
+            each_cgroup: &|_| (),
+        }
+    }
+}
+
 /// Events that a stream lets through.
 pub(crate) enum Filter {
     /// All.

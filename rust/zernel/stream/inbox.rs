@@ -20,9 +20,13 @@ use crate::glue::{
 };
 use kernel::prelude::*;
 
-/// Most events on their way. A writer sees to its own before it goes on, so there are as many as
-/// writers are kept from that.
-const MOST: usize = 64;
+/// Events that an audience has room for. A writer sees to its own before it goes on, so there are as
+/// many as writers are kept from that.
+pub(super) const OF_AUDIENCE: usize = 64;
+
+/// Events that there is room for which every audience gets: they are put into the inboxes of audiences
+/// in one hold.
+pub(super) const OF_ALL: usize = 8;
 
 /// An event, and its subject.
 pub(super) struct Letter {
@@ -92,7 +96,7 @@ impl Letter {
 ///
 /// # Invariants
 ///
-/// `letters` has [`MOST`] places. `count` of them are in use, from `first` on, round and round.
+/// `count` of the `letters` are in use, from `first` on, round and round.
 pub(super) struct Inbox {
     letters: KVVec<Letter>,
     first: usize,
@@ -102,14 +106,14 @@ pub(super) struct Inbox {
 }
 
 impl Inbox {
-    /// An empty one.
+    /// An empty one with room for so many.
     ///
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(super) fn new() -> Result<Self> {
-        let mut letters = KVVec::with_capacity(MOST, account_quietly())?;
-        for _ in 0..MOST {
+    pub(super) fn new(room: usize) -> Result<Self> {
+        let mut letters = KVVec::with_capacity(room, account_quietly())?;
+        for _ in 0..room {
             letters.push(Letter::new(), account_quietly())?;
         }
         // INVARIANT: None is in use.
@@ -139,8 +143,8 @@ impl Inbox {
 
     /// Puts an event in. Returns false if there is no room: it is lost.
     pub(super) fn put(&mut self, event: &Event, subject: &Subject<'_>) -> bool {
-        let at = (self.first + self.count) % MOST;
-        let letter = self.letters.get_mut(at).filter(|_| self.count < MOST);
+        let (at, room) = (self.place(self.count), self.letters.len());
+        let letter = self.letters.get_mut(at).filter(|_| self.count < room);
         let Some(letter) = letter else {
             self.lost += 1;
             return false;
@@ -152,6 +156,28 @@ impl Inbox {
         // INVARIANT: There was room.
         self.count += 1;
         true
+    }
+
+    /// The place so far behind the first one.
+    fn place(&self, behind: usize) -> usize {
+        let at = self.first + behind;
+        at.checked_rem(self.letters.len()).unwrap_or(0)
+    }
+
+    /// The events behind a number.
+    pub(super) fn after(&self, number: u64) -> impl Iterator<Item = &Letter> {
+        let used = (0..self.count).filter_map(|behind| self.letters.get(self.place(behind)));
+        used.filter(move |letter| letter.number > number)
+    }
+
+    /// Events up to a number, which no task owns, have got everywhere. Returns how many they were.
+    pub(super) fn remove_until(&mut self, number: u64) -> u32 {
+        let mut gone = 0;
+        while self.first().is_some_and(|letter| letter.number <= number) {
+            self.remove_first();
+            gone += 1;
+        }
+        gone
     }
 
     /// The first event.
@@ -171,7 +197,7 @@ impl Inbox {
             [owner, letter.thread.take()]
         });
         // INVARIANT: One less.
-        self.first = (self.first + 1) % MOST;
+        self.first = self.place(1);
         self.count -= 1;
         tasks
     }
@@ -181,6 +207,8 @@ impl Inbox {
 #[kernel::macros::kunit_tests(zernel_inbox)]
 mod tests {
     use super::*;
+
+    const MOST: usize = 8;
 
     fn put(inbox: &mut Inbox, gpu: u64, cgroups: &[u64]) -> bool {
         let event = Event::Gpu(uapi::zernel_event_gpu {
@@ -207,7 +235,7 @@ mod tests {
 
     #[test]
     fn what_comes_first_goes_first() -> Result {
-        let mut inbox = Inbox::new()?;
+        let mut inbox = Inbox::new(MOST)?;
         for round in 0..3 * MOST as u64 {
             assert!(put(&mut inbox, 2 * round, &[]));
             assert!(put(&mut inbox, 2 * round + 1, &[]));
@@ -223,7 +251,7 @@ mod tests {
 
     #[test]
     fn those_that_are_lost_are_counted_with_the_next() -> Result {
-        let mut inbox = Inbox::new()?;
+        let mut inbox = Inbox::new(MOST)?;
         for gpu in 0..MOST as u64 {
             assert!(put(&mut inbox, gpu, &[]));
         }
@@ -240,8 +268,39 @@ mod tests {
     }
 
     #[test]
+    fn each_is_there_until_it_has_got_everywhere() -> Result {
+        let mut inbox = Inbox::new(MOST)?;
+        let gpus = |inbox: &Inbox, after| {
+            let mut found = inbox.after(after).map(|letter| letter.gpu);
+            [(); 3].map(|()| found.next().unwrap_or(0))
+        };
+        for gpu in 11..14 {
+            assert!(put(&mut inbox, gpu, &[]));
+        }
+        assert_eq!(gpus(&inbox, 0), [11, 12, 13]);
+        assert_eq!(gpus(&inbox, 2), [13, 0, 0]);
+        assert_eq!(inbox.remove_until(2), 2);
+        assert_eq!(gpus(&inbox, 0), [13, 0, 0]);
+        assert!(put(&mut inbox, 14, &[]));
+        assert_eq!(gpus(&inbox, 2), [13, 14, 0]);
+        // Round and round.
+        for gpu in 15..19 {
+            assert!(put(&mut inbox, gpu, &[]));
+        }
+        assert_eq!(inbox.remove_until(inbox.sent()), 6);
+        for gpu in 19..22 {
+            assert!(put(&mut inbox, gpu, &[]));
+        }
+        assert_eq!(gpus(&inbox, 0), [19, 20, 21]);
+        assert_eq!(inbox.remove_until(inbox.sent()), 3);
+        assert_eq!(inbox.count(), 0);
+        assert_eq!(inbox.remove_until(inbox.sent()), 0);
+        Ok(())
+    }
+
+    #[test]
     fn cgroups_are_those_of_the_owner() -> Result {
-        let mut inbox = Inbox::new()?;
+        let mut inbox = Inbox::new(MOST)?;
         let deep = [7u64; LEVELS + 3];
         assert!(put(&mut inbox, 1, &deep));
         // It is nobody's.

@@ -13,12 +13,15 @@ use super::{
         Streams,
         PENDING, //
     },
-    common::Common,
     event::{
         Event,
         Subject, //
     },
     file::Stream,
+    inbox::{
+        Inbox,
+        OF_ALL, //
+    },
     running::Running, //
 };
 use crate::{
@@ -103,7 +106,7 @@ impl Tickets {
 struct List {
     audiences: RBTree<Audience, Streams>,
     /// Events for all of them.
-    common: Common,
+    common: Inbox,
     /// Those up to this number have got to the audiences before this one.
     spread: Option<(u64, Audience)>,
     /// Events that were put in since the registry was taken.
@@ -167,7 +170,7 @@ impl List {
         let first = self.audiences.cursor_front();
         let first = first.map(|cursor| (self.common.sent(), *cursor.current().0));
         let (number, from) = match self.spread.take().or(first) {
-            Some(at) if !self.common.is_empty() => at,
+            Some(at) if self.common.count() > 0 => at,
             // Nobody is there for them.
             _ => {
                 PENDING.fetch_sub(self.common.remove_until(self.common.sent()), Relaxed);
@@ -188,7 +191,7 @@ impl List {
         if self.spread.is_none() {
             PENDING.fetch_sub(self.common.remove_until(number), Relaxed);
         }
-        !self.common.is_empty()
+        self.common.count() > 0
     }
 }
 
@@ -209,7 +212,7 @@ impl Installed {
         let list = KBox::new(
             List {
                 audiences: RBTree::new(),
-                common: Common::new(),
+                common: Inbox::new(OF_ALL)?,
                 spread: None,
                 recent: Tickets::NONE,
                 events: 0,
@@ -322,7 +325,7 @@ pub(crate) fn push(mut event: Event, subject: &Subject<'_>) {
         // With the list locked, so that no event of a stream is older than the one before.
         event.header_mut().time_at = now_ns();
         match subject.owner {
-            None if list.common.put(&event, subject.gpu) => {
+            None if list.common.put(&event, subject) => {
                 PENDING.fetch_add(1, Relaxed);
                 list.recent.common = true;
             }
