@@ -96,7 +96,7 @@ pub(crate) struct Subject<'a> {
 
 impl Subject<'_> {
     /// A GPU: everybody's.
-    pub(super) fn of_gpu(gpu: u64) -> Self {
+    pub(crate) fn of_gpu(gpu: u64) -> Self {
         Self {
             gpu,
             tsg: 0,
