@@ -71,7 +71,7 @@ pub(crate) struct Users {
 impl Users {
     /// Nobody.
     pub(crate) fn new() -> impl PinInit<Self> {
-        pin_init!(Self { users <- new_mutex!(RBTree::new()) })
+        pin_init!(Self { users <- new_mutex!(RBTree::new(), "zernel_sim_users") })
     }
 
     /// The caller opens a file.

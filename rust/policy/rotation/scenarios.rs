@@ -83,6 +83,26 @@ mod tests {
     }
 
     #[test]
+    fn newcomers_keep_nobody_from_a_turn() {
+        let mut turn = rr();
+        let mut list = busy(&mut turn, 2);
+        see(&mut turn, &mut list, 0, MS, false);
+        // An enabled one comes at each decision, in place of the last.
+        let mut decisions = [Action::Nothing; 3];
+        for decision in &mut decisions {
+            if list.get(2).is_some() {
+                leave(&mut turn, &mut list, 2);
+            }
+            join(&mut turn, &mut list, 2);
+            *decision = turn.next(&mut list, Ns(2 * MS));
+            done(&mut turn, &mut list, 2 * MS);
+        }
+        // The one that has its turn is disabled in between, too.
+        let [enable, disable] = [Action::Enable(1), Action::Disable(0)];
+        assert_eq!(decisions, [enable, Action::Disable(2), disable]);
+    }
+
+    #[test]
     fn only_gpu_time_counts() {
         let mut turn = rr();
         let mut list = busy(&mut turn, 2);

@@ -8,8 +8,10 @@
 //!
 //! While the rotation is on and at least two TSGs take part:
 //!
-//! * No TSG is enabled while two are, or while one is and no hand-over has begun. TSGs found
-//!   enabled at the start, or new ones, are disabled one by one.
+//! * No TSG gets its turn while two have theirs, or while one has and no hand-over has begun. TSGs
+//!   found enabled at the start, or new ones, are disabled one by one.
+//! * Calls for TSGs out of turn, to disable them or to enable one for which a call failed, alternate
+//!   with those of the turns as long as there are both: so neither keeps the other waiting.
 //! * The only enabled TSG is not disabled. So some TSG is always enabled, and if the
 //!   one that is has nothing to run while another has, a call to enable that one is under way, or
 //!   the think time of the first is about to be over.
@@ -112,6 +114,8 @@ pub(crate) struct Turn {
     under_way: Option<(Action, Ns)>,
     /// The learned time of a call to enable.
     enable_cost: Ns,
+    /// The last call of the rotation was for a TSG out of turn.
+    was_out_of_turn: bool,
 }
 
 impl Turn {
@@ -140,6 +144,7 @@ impl Turn {
             used_ahead: Ns::ZERO,
             under_way: None,
             enable_cost: Self::ENABLE_COST,
+            was_out_of_turn: false,
         }
     }
 

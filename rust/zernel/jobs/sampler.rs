@@ -2,8 +2,12 @@
 //! Takes samples of the threads of machine-learning programs.
 
 mod programs;
+mod user;
 
-use self::programs::Programs;
+use self::{
+    programs::Programs,
+    user::Visit, //
+};
 use crate::{
     glue::{
         memory::account_nowait,
@@ -88,7 +92,7 @@ impl Sampler {
             rests: true,
         };
         Ok(Self {
-            state: KBox::pin_init(new_mutex!(state), GFP_KERNEL)?,
+            state: KBox::pin_init(new_mutex!(state, "zernel_sampler"), GFP_KERNEL)?,
         })
     }
 
@@ -166,45 +170,31 @@ impl State {
         }
     }
 
-    /// Takes a sample of each thread.
+    /// Takes samples of threads, and gives the signals of their programs.
     fn observe(&mut self, now: Ns, tunables: &Phases) {
-        self.programs.begin_look(now);
-        if tunables.thresholds().collectives() {
-            let libraries = tunables.libraries();
-            self.programs
-                .search(now, |program| look_for_collectives(program, libraries));
-        }
         let sure = self.programs.are_answered();
-        self.programs
-            .each_in_turn(|program, looks| observe_program(program, looks, sure, now, tunables));
-        self.programs.rest();
+        self.programs.look(now, |visit| {
+            if visit.is_searched && tunables.thresholds().collectives() {
+                look_for_collectives(visit.program, tunables.libraries());
+            }
+            let is_through = observe_program(visit, sure, now, tunables);
+            signal_to(visit.program, now);
+            is_through
+        });
         self.rests = self.programs.is_idle() && self.programs.are_followed();
     }
 
     /// Gives the signals that are due. Returns when the next one is.
     fn signal(&mut self, now: Ns) -> Option<Ns> {
-        let mut next: Option<Ns> = None;
         // One whose signal is due does not rest.
-        for program in self.programs.awake() {
-            if let Some(signal) = program.signal(now) {
-                tell(program, &signal);
-            }
-            let due = program.due();
-            next = next.map_or(due, |at| Some(due.map_or(at, |due| at.min(due))));
-        }
-        next
+        self.programs.signal(now, |program| signal_to(program, now))
     }
 }
 
-/// Looks at the threads of a program, as far as its user's share of `looks` goes. `sure`: all GPUs have
-/// answered. Returns false if some are left for the next tick.
-fn observe_program(
-    program: &mut Program,
-    looks: &mut u64,
-    sure: bool,
-    now: Ns,
-    tunables: &Phases,
-) -> bool {
+/// Looks at the threads of a program, as far as its user's share goes. `sure`: all GPUs have answered.
+/// Returns false if some are left for the next tick.
+fn observe_program(visit: &mut Visit<'_>, sure: bool, now: Ns, tunables: &Phases) -> bool {
+    let Visit { program, looks, .. } = visit;
     let mut from = Some(program.cursor);
     while let Some(at) = from.filter(|_| *looks > 0) {
         from = batch(at, |t, from| {
@@ -244,6 +234,13 @@ fn look_for_collectives(program: &mut Program, libraries: &Libraries) {
     let thread = Thread::of(program.process().pid());
     let maps = thread.map_or(Some(false), |thread| thread.maps_any(libraries));
     program.collective = maps.unwrap_or(program.collective);
+}
+
+/// Gives the signal of a program, if it is due.
+fn signal_to(program: &mut Program, now: Ns) {
+    if let Some(signal) = program.signal(now) {
+        tell(program, &signal);
+    }
 }
 
 /// Tells a process that it is time to load its next batch.

@@ -49,7 +49,7 @@ impl Reader {
     ) -> Result<Arc<Detached<Self>>> {
         Detached::new(Self {
             source,
-            ranges: KBox::pin_init(new_mutex!(ranges), GFP_KERNEL_ACCOUNT)?,
+            ranges: KBox::pin_init(new_mutex!(ranges, "zernel_ranges"), GFP_KERNEL_ACCOUNT)?,
             ended: Atomic::new(false),
             _charge: charge,
         })

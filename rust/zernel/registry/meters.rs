@@ -118,8 +118,8 @@ impl Meters {
                 gpu,
                 wanted: Atomic::new(false),
                 rests_until: Atomic::new(0),
-                list <- new_mutex!(list),
-                looking <- new_mutex!(None),
+                list <- new_mutex!(list, "zernel_meters"),
+                looking <- new_mutex!(None, "zernel_meters_look"),
             }),
             GFP_KERNEL,
         )
@@ -286,7 +286,10 @@ impl Meters {
                 Err(_) => metered.meter.lose(),
             }
             cursor = match load {
-                Err(ENOENT) => at.remove_current().0,
+                Err(ENOENT) => {
+                    drop(at.remove_current());
+                    tsgs.cursor_lower_bound_mut(from)
+                }
                 _ => at.move_next(),
             };
         }
@@ -311,17 +314,22 @@ impl Meters {
         false
     }
 
-    /// Adds the GPU's work for each program to that of others, if the last look is over.
-    pub(crate) fn add_to(&self, programs: &mut RBTree<usize, Program>, now: Ns) {
+    /// Adds the GPU's work for a program to that of others, if the last look is over. Returns the
+    /// number of TSGs.
+    pub(crate) fn add_to(&self, program: &mut Program, now: Ns) -> u64 {
         if !self.is_answered() {
-            return;
+            return 0;
         }
-        let list = self.list.lock();
-        for (&(program, _), metered) in list.awake.iter() {
-            let Some(program) = programs.get_mut(&program) else {
-                continue;
-            };
-            let (meter, gpu) = (&metered.meter, &mut program.gpu);
+        let (key, mut count) = (program.key(), 0);
+        let mut list = self.list.lock();
+        let mut cursor = list.awake.cursor_lower_bound_mut(&(key, 0));
+        while let Some(at) = cursor {
+            let (&(owner, _), Metered { meter, .. }) = at.current();
+            if owner != key {
+                break;
+            }
+            count += 1;
+            let gpu = &mut program.gpu;
             gpu.share = gpu.share.max(meter.share());
             gpu.synced = gpu.synced.max(meter.synced());
             gpu.pending = gpu.pending.max(meter.pending());
@@ -330,7 +338,9 @@ impl Meters {
             if let Some(used) = used {
                 program.uses(self.gpu, used);
             }
+            cursor = at.move_next();
         }
+        count
     }
 }
 

@@ -83,10 +83,13 @@ impl Stream {
         Arc::pin_init(
             pin_init!(Self {
                 viewer,
-                ring <- new_spinlock!(Ring {
-                    running: None,
-                    told: false,
-                }),
+                ring <- new_spinlock!(
+                    Ring {
+                        running: None,
+                        told: false,
+                    },
+                    "zernel_ring"
+                ),
                 waiters <- Waiters::new(),
             }),
             GFP_KERNEL_ACCOUNT,

@@ -27,7 +27,7 @@ impl Owners {
     pub(crate) fn new() -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
-                list <- new_mutex!(KVVec::new()),
+                list <- new_mutex!(KVVec::new(), "zernel_owners"),
             }),
             GFP_KERNEL,
         )

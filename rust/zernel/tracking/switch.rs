@@ -79,9 +79,9 @@ impl Switch {
         };
         Arc::pin_init(
             pin_init!(Self {
-                state <- new_spinlock!(state),
+                state <- new_spinlock!(state, "zernel_hook_switch"),
                 tried <- new_condvar!(),
-                hooks <- new_mutex!(Some(owned)),
+                hooks <- new_mutex!(Some(owned), "zernel_hooks"),
                 reaper,
             }),
             GFP_KERNEL,

@@ -67,7 +67,7 @@ impl Looks {
             handle,
             ops,
             meters,
-            looking: KBox::pin_init(new_mutex!(None), GFP_KERNEL)?,
+            looking: KBox::pin_init(new_mutex!(None, "zernel_looks"), GFP_KERNEL)?,
         })
     }
 

@@ -14,7 +14,6 @@ use crate::{
         self,
         gpu,
         meters::Meters,
-        news,
         reader::{
             Piece,
             Reader, //
@@ -274,10 +273,10 @@ impl Pass {
             gpu,
             handle,
             ops,
-            news: KBox::pin_init(new_mutex!(Reader::default()), GFP_KERNEL)?,
-            rotation: KBox::pin_init(new_mutex!(Rotation::new()), GFP_KERNEL)?,
-            exclusion: KBox::pin_init(new_mutex!(Exclusion::new()), GFP_KERNEL)?,
-            budgets: KBox::pin_init(new_mutex!(Budgets::new()?), GFP_KERNEL)?,
+            news: KBox::pin_init(new_mutex!(Reader::default(), "zernel_news"), GFP_KERNEL)?,
+            rotation: KBox::pin_init(new_mutex!(Rotation::new(), "zernel_rotation"), GFP_KERNEL)?,
+            exclusion: KBox::pin_init(new_mutex!(Exclusion::new(), "zernel_excluded"), GFP_KERNEL)?,
+            budgets: KBox::pin_init(new_mutex!(Budgets::new()?, "zernel_budgets"), GFP_KERNEL)?,
             activity: KBox::pin_init(Activity::new(), GFP_KERNEL)?,
             listening: Atomic::new(false),
             looks,
@@ -382,17 +381,10 @@ impl Pass {
             return rotation::Next::Again;
         }
         let mut rotation = self.rotation.lock();
-        let mut next = rotation::Next::Idle;
-        if held.is_none() && abilities.turns {
-            // More often than there are news: those who come and are to be disabled first, as fast as
-            // they like, keep nobody from a turn.
-            for _ in 0..=news::PIECE {
-                next = rotation.step(&driver, &device, &self.activity);
-                if !matches!(next, rotation::Next::Again) {
-                    break;
-                }
-            }
-        }
+        let next = match held {
+            None if abilities.turns => rotation.step(&driver, &device, &self.activity),
+            _ => rotation::Next::Idle,
+        };
         let watches = !rotation.is_empty() || !budgets.is_empty();
         if !self.listening.xchg(watches, Relaxed) && watches {
             // Nobody told of earlier events: all are looked at once more.

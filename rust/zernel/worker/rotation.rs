@@ -51,6 +51,8 @@ struct List {
 pub(crate) struct Rotation {
     members: Members,
     lists: KVec<List>,
+    /// The list that is asked first: calls for one keep no other from its turns.
+    first: usize,
     turns: Turns,
     walk: Walk,
 }
@@ -73,6 +75,7 @@ impl Rotation {
         Self {
             members: Members::new(),
             lists: KVec::new(),
+            first: 0,
             turns: Turns::new(),
             walk: Walk::new(Looker::Turns),
         }
@@ -186,7 +189,12 @@ impl Rotation {
         self.look(driver, activity);
         let mut next = Next::Idle;
         let mut call = None;
-        for (place, list) in self.lists.iter_mut().enumerate() {
+        let count = self.lists.len();
+        let first = self.first.min(count);
+        for place in Iterator::chain(first..count, 0..first) {
+            let Some(list) = self.lists.get_mut(place) else {
+                break;
+            };
             let now = Ns(now_ns());
             list.turn.set_lc(device.is_lc_busy(), now);
             list.turn.announce_lc(device.announced());
@@ -210,7 +218,8 @@ impl Rotation {
         let is_handing_over = |list: &List| list.turn.is_handing_over(members);
         device.set_handing_over(self.lists.iter().any(is_handing_over));
         let list = call.and_then(|(place, ..)| self.lists.get_mut(place));
-        if let (Some(list), Some((_, slot, enable))) = (list, call) {
+        if let (Some(list), Some((place, slot, enable))) = (list, call) {
+            self.first = place + 1;
             next = list.switch(&mut self.members, driver, slot, enable);
         }
         match next {

@@ -23,21 +23,21 @@ impl Turn {
         }
         let rotating = self.on && self.sets.taking_part() > 1;
         let restore = self.restore(list, rotating);
-        let action = match restore {
-            Some((due, id)) if due <= now => Action::Enable(id),
-            _ if rotating => self.rotate(list, now),
-            _ => {
-                self.become_current(None, Ns::ZERO);
-                self.successor = None;
-                Action::Nothing
-            }
+        let due = restore.filter(|&(due, _)| due <= now);
+        let due = due.map(|(_, id)| Action::Enable(id));
+        let action = if rotating {
+            self.rotate(list, now, due)
+        } else {
+            self.become_current(None, Ns::ZERO);
+            self.successor = None;
+            due.unwrap_or(Action::Nothing)
         };
         let action = match (action, restore) {
             (Action::Nothing, Some((due, _))) => Action::WaitUntil(due),
             (Action::WaitUntil(at), Some((due, _))) => Action::WaitUntil(at.min(due)),
             (action, _) => action,
         };
-        if matches!(action, Action::Enable(_) | Action::Disable(_)) {
+        if is_call(action) {
             self.under_way = Some((action, now));
         }
         action
@@ -59,7 +59,8 @@ impl Turn {
         self.sets.first(&self.order, list, set, |_| false)
     }
 
-    fn rotate(&mut self, list: &mut impl RunList, now: Ns) -> Action {
+    /// The action of the rotation; `due` restores a TSG that is left aside.
+    fn rotate(&mut self, list: &mut impl RunList, now: Ns, due: Option<Action>) -> Action {
         self.advance(list);
         if !self.current.is_some_and(|id| takes_turns(list, id)) {
             self.become_current(None, Ns::ZERO);
@@ -67,19 +68,27 @@ impl Turn {
         if !self.successor.is_some_and(|(id, _)| takes_turns(list, id)) {
             self.successor = None;
         }
-        let Some(current) = self.adopt(list) else {
-            return self.begin(list);
+        let current = self.adopt(list);
+        let out_of_turn = due.or_else(|| self.surplus(list, current?).map(Action::Disable));
+        // Others may come out of turn as fast as they are dealt with: the turns go on in between.
+        let is_first = out_of_turn.is_some() && !self.was_out_of_turn;
+        let of_turns = match (current, self.successor) {
+            _ if is_first => Action::Nothing,
+            (None, _) => self.begin(list),
+            (Some(current), Some((id, end))) => self.hand_on(list, now, (current, id, end)),
+            (Some(current), None) => self.go_on(list, now, current),
         };
+        let out_of_turn = out_of_turn.filter(|_| !is_call(of_turns));
+        self.was_out_of_turn = out_of_turn.is_some();
+        out_of_turn.unwrap_or(of_turns)
+    }
+
+    /// The first TSG that is enabled out of turn.
+    fn surplus(&self, list: &impl RunList, current: usize) -> Option<usize> {
         let successor = self.successor.map(|(id, _)| id);
         let in_turn = |id| id == current || Some(id) == successor;
-        let surplus = |set| self.sets.first(&self.order, list, set, in_turn);
-        if let Some(id) = surplus(Set::Holding).or_else(|| surplus(Set::Open)) {
-            return Action::Disable(id);
-        }
-        match self.successor {
-            Some((id, end)) => self.hand_on(list, now, (current, id, end)),
-            None => self.go_on(list, now, current),
-        }
+        let first = |set| self.sets.first(&self.order, list, set, in_turn);
+        first(Set::Holding).or_else(|| first(Set::Open))
     }
 
     /// The TSG that has its turn: the last one, if it is still enabled and has work, or no other
@@ -151,7 +160,6 @@ impl Turn {
 
     /// One is enabled, and no hand-over has begun.
     fn go_on(&mut self, list: &mut impl RunList, now: Ns, current: usize) -> Action {
-        // No other one that has something to run is enabled.
         let other = self.first(list, Set::Waiting);
         let other = other.and_then(|id| Some((self.order.rank(list.get(id)?), id)));
         let (Some(other), Some(e)) = (other, list.get_mut(current)) else {
@@ -309,6 +317,10 @@ impl Turn {
         }
         Action::WaitUntil(now.saturating_add(wait))
     }
+}
+
+fn is_call(action: Action) -> bool {
+    matches!(action, Action::Enable(_) | Action::Disable(_))
 }
 
 fn takes_turns(list: &impl RunList, id: usize) -> bool {

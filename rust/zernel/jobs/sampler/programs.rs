@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The programs of the sampler: those that it looks at and those that rest, by user.
+//! The programs of the sampler, by user.
 //!
-//! Nothing is walked through but the programs that are looked at. A process that gets or loses phases is
-//! on a list, and so is one that rings. TSGs of a program are named to their GPUs when any have come or
-//! gone.
+//! A process that gets or loses phases is on a list, and so is one that rings. TSGs of a program are
+//! named to their GPUs when any have come or gone.
 
+use super::user::{
+    earlier,
+    Share,
+    User,
+    Visit, //
+};
 use crate::{
     glue::{
         identity::Uid,
@@ -50,62 +55,36 @@ const FOLLOWED: usize = 256;
 /// Processes per tick with a look through their memory, the same number of each user's.
 const SEARCHED: u64 = 8;
 
-/// A user of programs with phases.
-#[derive(Clone, Copy, Default)]
-struct User {
-    /// The programs.
-    programs: usize,
-    /// The last tick with one to be looked at.
-    tick: u64,
-    /// Looks in this tick, and those of earlier ones that went beyond a share.
-    used: u64,
-    /// Searches in this tick.
-    searched: u64,
-    /// The key of the process with which the user's turn begins, and with which the next one does.
-    turn: usize,
-    next: Option<usize>,
-}
-
-/// The programs, by their keys.
+/// The programs.
 pub(super) struct Programs {
-    awake: RBTree<usize, Program>,
-    resting: RBTree<usize, Program>,
     users: RBTree<Uid, User>,
+    /// The user of each, by its key.
+    owners: RBTree<usize, Uid>,
     /// Processes that have got phases or lost them.
     changed: Taken,
     /// The GPUs with TSGs of them, as of the last change of GPUs.
     meters: KVec<Arc<Meters>>,
     gpu_changes: Option<u64>,
-    tick: u64,
-    /// Looks and searches of each user in this tick.
-    each: u64,
-    searches: u64,
+    /// The share of each user in this tick.
+    share: Share,
 }
 
 impl Programs {
     /// None.
     pub(super) fn new() -> Self {
         Self {
-            awake: RBTree::new(),
-            resting: RBTree::new(),
             users: RBTree::new(),
+            owners: RBTree::new(),
             changed: Taken::none(),
             meters: KVec::new(),
             gpu_changes: None,
-            tick: 0,
-            each: 0,
-            searches: 0,
+            share: Share::default(),
         }
     }
 
     /// True if none is to be looked at.
     pub(super) fn is_idle(&self) -> bool {
-        self.awake.is_empty()
-    }
-
-    /// Those that are looked at.
-    pub(super) fn awake(&mut self) -> impl Iterator<Item = &mut Program> {
-        self.awake.values_mut()
+        self.users.values().all(User::rests)
     }
 
     /// True if no process is left that has got phases or lost them.
@@ -136,19 +115,12 @@ impl Programs {
             }
         }
         for process in process::RUNG.take() {
-            self.wake(&process);
-        }
-    }
-
-    fn wake(&mut self, process: &Process) {
-        let key = process.pid().key();
-        let rests = self.resting.get(&key).is_some_and(|p| p.is_of(process));
-        if let Some(node) = rests.then(|| self.resting.remove_node(&key)).flatten() {
-            self.awake.insert(node);
-        }
-        // One that is not there yet is awake when it comes.
-        if let Some(program) = self.awake.get_mut(&key).filter(|p| p.is_of(process)) {
-            program.wake();
+            // One that is not there yet is awake when it comes.
+            if let Some(uid) = self.owners.get(&process.pid().key()) {
+                if let Some(user) = self.users.get_mut(uid) {
+                    user.wake(&process);
+                }
+            }
         }
     }
 
@@ -159,64 +131,65 @@ impl Programs {
         let key = process.pid().key();
         // Without a table nobody has phases.
         let id = tracking::with(|t| t.program_id(process)).unwrap_or(None);
-        for programs in [&mut self.awake, &mut self.resting] {
-            let known = programs.get(&key);
-            let is_over = known.is_some_and(|p| match p.is_of(process) {
+        if let Some(&uid) = self.owners.get(&key) {
+            let known = self.users.get(&uid).and_then(|user| user.get(key));
+            let is_over = known.is_none_or(|p| match p.is_of(process) {
                 true => Some(p.id()) != id,
                 false => id.is_some(),
             });
-            if known.is_some() && !is_over {
+            if !is_over {
                 return Ok(());
             }
-            let over = known.map(Program::uid);
-            programs.remove(&key);
-            if let Some(uid) = over {
-                self.meters.iter().for_each(|meters| meters.forget(key));
-                leave(&mut self.users, uid);
-            }
+            self.remove(key, uid);
         }
         let (Some(id), Some(thread)) = (id, Thread::of(process.pid())) else {
             return Ok(());
         };
         let program = Program::new(process.clone(), id);
         let uid = program.uid();
-        let node = thread.pays(|| RBTreeNode::new(key, program, account_nowait()));
-        let Some(node) = node.transpose()? else {
+        let nodes = thread.pays(|| {
+            let owner = RBTreeNode::new(key, uid, account_nowait());
+            (owner, RBTreeNode::new(key, program, account_nowait()))
+        });
+        let Some((owner, program)) = nodes else {
             return Ok(());
         };
-        match self.users.get_mut(&uid) {
-            Some(user) => user.programs += 1,
-            None => {
-                let user = User {
-                    programs: 1,
-                    ..User::default()
-                };
-                self.users
-                    .try_create_and_insert(uid, user, account_nowait())?;
-            }
+        let (owner, program) = (owner?, program?);
+        if self.users.get(&uid).is_none() {
+            self.users
+                .try_create_and_insert(uid, User::new(), account_nowait())?;
         }
-        self.awake.insert(node);
+        if let Some(user) = self.users.get_mut(&uid) {
+            self.owners.insert(owner);
+            user.insert(program);
+        }
         Ok(())
     }
 
-    /// Gives every user with programs to look at a share of the looks of a tick.
-    pub(super) fn share_out(&mut self, tick: Ns) {
-        self.tick += 1;
-        let before = self.each;
-        let mut count = 0;
-        for program in self.awake.values() {
-            let user = self.users.get_mut(&program.uid());
-            if let Some(user) = user.filter(|user| user.tick != self.tick) {
-                count += 1;
-                user.tick = self.tick;
-                user.used = user.used.saturating_sub(before);
-                user.searched = 0;
-                user.turn = user.next.take().unwrap_or(0);
+    fn remove(&mut self, key: usize, uid: Uid) {
+        self.meters.iter().for_each(|meters| meters.forget(key));
+        self.owners.remove(&key);
+        if let Some(user) = self.users.get_mut(&uid) {
+            user.remove(key);
+            if user.is_empty() {
+                self.users.remove(&uid);
             }
+        }
+    }
+
+    /// Gives every user with programs to look at a share of a tick.
+    pub(super) fn share_out(&mut self, tick: Ns) {
+        let mut count = 0;
+        for user in self.users.values_mut().filter(|user| !user.rests()) {
+            count += 1;
+            user.begin_tick(self.share);
         }
         let looks = tick.0.checked_div(LOOK.0).unwrap_or(0).min(MOST);
         let share = |all: u64| all.checked_div(count).unwrap_or(0).max(1);
-        (self.each, self.searches) = (share(looks), share(SEARCHED));
+        self.share = Share {
+            looks: share(looks),
+            searches: share(SEARCHED),
+        };
     }
 
     /// Names the TSGs of programs to their GPUs, where any have come or gone.
@@ -233,22 +206,24 @@ impl Programs {
         }
         let sampler = tracking::with(|t| t.sampler())?;
         let meters = &mut self.meters;
-        let each = self.each;
-        in_turn(&mut self.awake, &mut self.users, |program, user| {
-            if user.used >= each || !program.is_to_plan(population) {
-                return;
-            }
-            let Some(thread) = Thread::of(program.process().pid()) else {
-                return;
-            };
-            let key = program.key();
-            let named = thread.pays(|| metered::name_program(key, meters, &sampler));
-            if let Some((pieces, named)) = named {
-                user.used = user.used.saturating_add(pieces);
+        for user in self.users.values_mut() {
+            user.plan(self.share, |program| {
+                if !program.is_to_plan(population) {
+                    return 0;
+                }
+                let Some(thread) = Thread::of(program.process().pid()) else {
+                    return 0;
+                };
+                let key = program.key();
+                let named = thread.pays(|| metered::name_program(key, meters, &sampler));
+                let Some((pieces, named)) = named else {
+                    return 0;
+                };
                 let complete = named.unwrap_or(false);
                 program.set_planned(complete.then_some(population));
-            }
-        });
+                pieces
+            });
+        }
         Ok(())
     }
 
@@ -257,83 +232,20 @@ impl Programs {
         self.meters.iter().for_each(|meters| meters.want(now));
     }
 
-    /// A look begins: what GPUs have done is there.
-    pub(super) fn begin_look(&mut self, now: Ns) {
-        for program in self.awake.values_mut() {
-            program.begin_look();
-        }
-        for meters in &self.meters {
-            meters.add_to(&mut self.awake, now);
+    /// Calls `f` for some programs of each user. What GPUs have done for one is there then. `f` takes
+    /// looks, and returns false if it is not through with a program.
+    pub(super) fn look(&mut self, now: Ns, mut f: impl FnMut(&mut Visit<'_>) -> bool) {
+        for user in self.users.values_mut() {
+            user.look(self.share, &self.meters, now, &mut f);
         }
     }
 
-    /// Calls `f` for some programs of each user whose memory is to be looked through.
-    pub(super) fn search(&mut self, now: Ns, mut f: impl FnMut(&mut Program)) {
-        for program in self.awake.values_mut() {
-            let user = self.users.get_mut(&program.uid());
-            let Some(user) = user.filter(|user| user.searched < self.searches) else {
-                continue;
-            };
-            if program.is_to_look(now) {
-                user.searched += 1;
-                f(program);
-            }
-        }
-    }
-
-    /// Calls `f` for the programs of each user, with the looks that are left for it, from where its turn
-    /// begins. `f` returns false if it is not through with one.
-    pub(super) fn each_in_turn(&mut self, mut f: impl FnMut(&mut Program, &mut u64) -> bool) {
-        let each = self.each;
-        in_turn(&mut self.awake, &mut self.users, |program, user| {
-            let mut left = each.saturating_sub(user.used);
-            let had = left;
-            if left == 0 || !f(program, &mut left) {
-                user.next = user.next.or(Some(program.key()));
-            }
-            user.used = user.used.saturating_add(had.saturating_sub(left));
-        });
-    }
-
-    /// Leaves those that rest.
-    pub(super) fn rest(&mut self) {
-        let mut cursor = self.awake.cursor_front_mut();
-        while let Some(at) = cursor {
-            let (&key, program) = at.current();
-            if !program.rests() {
-                cursor = at.move_next();
-                continue;
-            }
-            self.meters.iter().for_each(|meters| meters.rest(key));
-            let (next, node) = at.remove_current();
-            self.resting.insert(node);
-            cursor = next;
-        }
-    }
-}
-
-/// Calls `f` for each program with its user: first those from the user's turn on, then those before.
-fn in_turn(
-    programs: &mut RBTree<usize, Program>,
-    users: &mut RBTree<Uid, User>,
-    mut f: impl FnMut(&mut Program, &mut User),
-) {
-    for before in [false, true] {
-        for program in programs.values_mut() {
-            let user = users.get_mut(&program.uid());
-            if let Some(user) = user.filter(|user| (program.key() < user.turn) == before) {
-                f(program, user);
-            }
-        }
-    }
-}
-
-/// A program of a user is gone.
-fn leave(users: &mut RBTree<Uid, User>, uid: Uid) {
-    if let Some(user) = users.get_mut(&uid) {
-        user.programs -= 1;
-        if user.programs == 0 {
-            users.remove(&uid);
-        }
+    /// Calls `f` for the programs of which a signal may be due. Returns when to do so again.
+    pub(super) fn signal(&mut self, now: Ns, mut f: impl FnMut(&mut Program)) -> Option<Ns> {
+        let share = self.share;
+        let users = self.users.values_mut();
+        users.fold(None, |next, user| {
+            earlier(next, user.signal(share, now, &mut f))
+        })
     }
 }

@@ -4,6 +4,7 @@
 mod bench;
 mod events;
 mod many;
+mod newcomers;
 mod waits;
 
 use crate::policy::{

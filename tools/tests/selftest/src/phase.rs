@@ -56,6 +56,7 @@ pub const TIMED: Suite = suite(
     &[
         case("sums_of_many_threads", timed::sums_of_many),
         case("sampled_beside_many", timed::beside_many),
+        case("sampled_beside_many_programs", timed::beside_many_programs),
         case("sampled_beside_a_storm", timed::beside_a_storm),
         case("timers_at_one_instant", request::timers_at_one_instant),
         case(

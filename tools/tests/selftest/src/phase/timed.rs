@@ -168,6 +168,41 @@ fn storm(user: u32, children: usize) -> Result<Child> {
     })
 }
 
+/// A user's programs, so many, none of which rests: each has a hint.
+fn restless_programs(user: u32, count: usize) -> Result<Child> {
+    Child::session(move || {
+        sys::become_user(user, user, &[])?;
+        let zernel = Zernel::open()?;
+        zernel.track(&Target::current_process(), Tracking::ML_CHILDREN)?;
+        for _ in 0..count {
+            if sys::fork()?.is_none() {
+                std::thread::sleep(Duration::from_millis(2));
+                let _ = hint(&zernel, Phase::OptimizerStep, LONG);
+                loop {
+                    std::thread::sleep(LONG);
+                }
+            }
+        }
+        loop {
+            std::thread::sleep(LONG);
+        }
+    })
+}
+
+/// Very many programs of another user.
+pub(super) fn beside_many_programs() -> Outcome {
+    const MANY: usize = 2_000;
+    beside(
+        MANY,
+        || restless_programs(ALICE, MANY),
+        |_, _| {
+            // Each has given its hint, and is followed.
+            std::thread::sleep(Duration::from_millis(500));
+            Ok(())
+        },
+    )
+}
+
 /// Another user's programs that come and go, many of which rest.
 pub(super) fn beside_a_storm() -> Outcome {
     const MANY: usize = 1_000;

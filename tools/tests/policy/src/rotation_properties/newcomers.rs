@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Others that come out of turn as fast as they are dealt with keep nobody from a turn.
+
+use super::{quantum, weight, Members, MS};
+use crate::policy::{
+    rotation::{
+        entity::{Entity, Sample},
+        turn::{Action, Outcome, Turn},
+        Discipline,
+    },
+    units::Ns,
+};
+use proptest::prelude::*;
+
+const QUANTUM: u64 = 5 * MS;
+
+/// The others. There is always one more.
+#[derive(Clone, Copy, Debug)]
+enum Newcomers {
+    /// Enabled, with nothing to run.
+    Idle,
+    /// Enabled, with something to run.
+    Busy,
+    /// Each call for one fails.
+    Failing,
+}
+
+struct World {
+    turn: Turn,
+    members: Members,
+    ran: Vec<u64>,
+}
+
+impl World {
+    fn join(&mut self, runnable: bool) {
+        let id = self.members.0.len();
+        self.members.0.push(Some(Entity::new(weight(1024))));
+        self.ran.push(0);
+        self.turn.join(&mut self.members, id);
+        self.see(id, runnable);
+    }
+
+    fn see(&mut self, id: usize, runnable: bool) {
+        let sample = Sample {
+            ran: Ns(self.ran[id]),
+            runnable,
+            since: None,
+        };
+        self.turn.observe(&mut self.members, id, sample);
+    }
+
+    /// Members from `first` on of which something is true.
+    fn find(&self, first: usize, is: impl Fn(&Entity) -> bool) -> Vec<usize> {
+        let all = self.members.0.iter().enumerate().skip(first);
+        all.filter_map(|(id, e)| e.as_ref().is_some_and(&is).then_some(id))
+            .collect()
+    }
+}
+
+fn takes_part(e: &Entity) -> bool {
+    e.is_enabled() && !e.is_in_slices()
+}
+
+/// Which of `clients` that always have something to run got a turn.
+fn served(clients: usize, newcomers: Newcomers, discipline: Discipline) -> Vec<bool> {
+    let mut world = World {
+        turn: Turn::new(discipline, quantum(QUANTUM)),
+        members: Members::default(),
+        ran: Vec::new(),
+    };
+    world.turn.set_on(true);
+    for _ in 0..clients {
+        world.join(true);
+    }
+    let mut served = vec![false; clients];
+    // A turn takes two calls, each with one beside it, and a newcomer may have one in between.
+    for round in 1..12 * clients as u64 {
+        if world.find(clients, takes_part).is_empty() {
+            world.join(matches!(newcomers, Newcomers::Busy));
+        }
+        for id in world.find(0, |e| e.is_enabled() && e.is_runnable()) {
+            world.ran[id] += QUANTUM;
+            world.see(id, true);
+        }
+        let now = Ns(round * QUANTUM);
+        let action = world.turn.next(&mut world.members, now);
+        let outcome = match (action, newcomers) {
+            (Action::Enable(id) | Action::Disable(id), Newcomers::Failing) if id >= clients => {
+                Outcome::Failed
+            }
+            _ => Outcome::Done,
+        };
+        world.turn.finished(&mut world.members, now, outcome);
+        if let Some(served) = world.turn.current().and_then(|id| served.get_mut(id)) {
+            *served = true;
+        }
+        // They are LC again, and so take no part, as soon as they are dealt with.
+        for id in world.find(clients, |e| !e.is_enabled() && !e.is_in_slices()) {
+            world.turn.leave(&mut world.members, id);
+            world.members.0[id] = None;
+        }
+    }
+    served
+}
+
+proptest! {
+    #[test]
+    fn newcomers_keep_nobody_from_a_turn(
+        clients in 2usize..7,
+        newcomers in prop::sample::select(vec![
+            Newcomers::Idle,
+            Newcomers::Busy,
+            Newcomers::Failing,
+        ]),
+        discipline in prop::sample::select(Discipline::ALL.to_vec()),
+    ) {
+        let served = served(clients, newcomers, discipline);
+        prop_assert!(served.iter().all(|&served| served), "{:?}", served);
+    }
+}
