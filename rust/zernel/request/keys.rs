@@ -283,7 +283,10 @@ impl Keys {
 #[cfg(zernel_kunit)]
 #[kernel::macros::kunit_tests(zernel_request_keys)]
 mod tests {
-    use crate::request::keys::*;
+    use crate::{
+        glue::time::now_ns,
+        request::keys::*, //
+    };
 
     const MOST: u32 = 64;
 
@@ -339,6 +342,35 @@ mod tests {
         assert_eq!(keys.users.iter().count(), MOST as usize);
         let sum: u32 = keys.counts.iter().map(|(&(count, _), ())| count).sum();
         assert_eq!(sum, MOST);
+        Ok(())
+    }
+
+    /// The least time that the first key of a new user takes where there is no room, beside so many
+    /// users with one key and one with the rest.
+    fn time_beside(users: u32) -> Result<u64> {
+        const NEW: u32 = 64;
+        let most = users + 4 * NEW;
+        let mut keys = Keys::with_most(most);
+        for user in 0..users {
+            fill(&mut keys, user, 0..1)?;
+        }
+        fill(&mut keys, users + NEW, 0..u64::from(4 * NEW))?;
+        let mut least = u64::MAX;
+        for user in users..users + NEW {
+            let begin = now_ns();
+            fill(&mut keys, user, 0..1)?;
+            least = least.min(now_ns() - begin);
+        }
+        assert!(keys.count == most && keys.nr_users == users + NEW + 1);
+        Ok(least)
+    }
+
+    #[test]
+    fn a_key_takes_no_longer_beside_many_users() -> Result {
+        let (few, many) = (time_beside(8)?, time_beside(8_192)?);
+        pr_info!("{few} ns beside few users, {many} beside many\n");
+        // A walk through the users would take some hundred times as long.
+        assert!(many < 8 * few);
         Ok(())
     }
 }
