@@ -52,9 +52,10 @@ class Verdict:
         """A few lines for a reader."""
         lines = [f"vm: {self.name}: failed: {test}" for test in self.failed]
         lines += [f"vm: {self.name}: {problem}" for problem in self.problems]
-        count = f"{len(self.passed)} passed, {len(self.failed)} failed"
+        parts = ["ok" if self.ok else "NOT OK"]
+        if self.passed or self.failed:
+            parts += [f"{len(self.passed)} passed", f"{len(self.failed)} failed"]
         if self.skipped:
-            count += f", {len(self.skipped)} skipped"
-        lines.append(f"vm: {self.name}: {'ok' if self.ok else 'NOT OK'}, {count}, "
-                     f"{self.seconds:.1f} s")
+            parts.append(f"{len(self.skipped)} skipped")
+        lines.append(f"vm: {self.name}: {', '.join(parts)}, {self.seconds:.1f} s")
         return "\n".join(lines)

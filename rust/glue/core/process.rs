@@ -14,8 +14,7 @@ use kernel::{
             ordering::{
                 Acquire,
                 Full,
-                Relaxed,
-                Release, //
+                Relaxed, //
             },
             Atomic,
         },
@@ -108,6 +107,25 @@ pub(crate) static RUNG: List = List::new(|process| &process.rung);
 /// Processes that have phases now and had none, or the opposite.
 pub(crate) static CHANGED: List = List::new(|process| &process.changed);
 
+/// No tick of the sampler is due: who puts a process on one of its lists kicks it.
+static SAMPLER_RESTS: Atomic<bool> = Atomic::new(true);
+
+/// The sampler is about to rest. Returns false, and it does not, if a process is on one of its lists.
+pub(crate) fn let_sampler_rest() -> bool {
+    // Fully ordered, as is the change of a list: one of both sides sees what the other has done.
+    SAMPLER_RESTS.xchg(true, Full);
+    let is_quiet = RUNG.is_empty() && CHANGED.is_empty();
+    if !is_quiet {
+        keep_sampler_awake();
+    }
+    is_quiet
+}
+
+/// The sampler does not rest.
+pub(crate) fn keep_sampler_awake() {
+    SAMPLER_RESTS.store(false, Relaxed);
+}
+
 impl List {
     const fn new(link: fn(&Process) -> &Link) -> Self {
         // INVARIANT: It is empty.
@@ -117,19 +135,19 @@ impl List {
         }
     }
 
-    /// Puts a process on it, unless it is there.
-    fn push(&self, process: &Arc<Process>) {
+    /// Puts a process on it, unless it is there. Returns true if it was not.
+    fn push(&self, process: &Arc<Process>) -> bool {
         let link = (self.link)(process);
         if link.is_listed.xchg(true, Full) {
-            return;
+            return false;
         }
         // INVARIANT: One reference more.
         let pointer = Arc::into_raw(process.clone()) as usize;
         let mut head = self.head.load(Relaxed);
         loop {
             link.next.store(head, Relaxed);
-            match self.head.cmpxchg(head, pointer, Release) {
-                Ok(_) => return,
+            match self.head.cmpxchg(head, pointer, Full) {
+                Ok(_) => return true,
                 Err(now) => head = now,
             }
         }
@@ -319,14 +337,20 @@ impl Process {
 
     /// Something happens that its phases may tell: the sampler is to look. From any context.
     pub(crate) fn ring(process: &Arc<Self>) {
-        RUNG.push(process);
-        process.jobs.sampler.kick();
+        Self::tell_sampler(process, &RUNG);
     }
 
     /// It has phases now and had none, or the opposite: the sampler is to know. From any context.
     pub(crate) fn change(process: &Arc<Self>) {
-        CHANGED.push(process);
-        process.jobs.sampler.kick();
+        Self::tell_sampler(process, &CHANGED);
+    }
+
+    /// One that does not rest sees the list in its next tick: who tells it all the time costs it no
+    /// run.
+    fn tell_sampler(process: &Arc<Self>, list: &List) {
+        if list.push(process) && SAMPLER_RESTS.load(Relaxed) {
+            process.jobs.sampler.kick();
+        }
     }
 
     /// True if it has rung, and nobody has taken that.

@@ -104,6 +104,16 @@ impl Sets {
         self.tree(set).first(list, now, skip)
     }
 
+    /// The last TSG of a set, but for those that `skip` names: a few.
+    pub(super) fn last(
+        &self,
+        list: &impl RunList,
+        set: Set,
+        skip: impl Fn(usize) -> bool,
+    ) -> Option<usize> {
+        self.tree(set).last(list, skip)
+    }
+
     /// Brings a TSG into its set, or to its place there, after a change of it.
     pub(super) fn update(&mut self, order: &Order, list: &mut impl RunList, id: usize) {
         let Some(e) = list.get(id) else {

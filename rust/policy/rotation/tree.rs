@@ -72,6 +72,11 @@ impl Tree {
             None => earliest(list, self.root, &skip),
         }
     }
+
+    /// The TSG that starts last, but for those that `skip` names: a few.
+    pub(super) fn last(&self, list: &impl RunList, skip: impl Fn(usize) -> bool) -> Option<usize> {
+        rightmost(list, self.root, &skip)
+    }
 }
 
 fn node(list: &impl RunList, id: usize) -> Node {
@@ -265,4 +270,17 @@ fn earliest(
     earliest(list, here.left, skip)
         .or_else(|| (!skip(at)).then_some(at))
         .or_else(|| earliest(list, here.right, skip))
+}
+
+/// The last TSG of a subtree, but for those that `skip` names.
+fn rightmost(
+    list: &impl RunList,
+    at: Option<usize>,
+    skip: &impl Fn(usize) -> bool,
+) -> Option<usize> {
+    let id = at?;
+    let Node { left, right, .. } = node(list, id);
+    rightmost(list, right, skip)
+        .or_else(|| (!skip(id)).then_some(id))
+        .or_else(|| rightmost(list, left, skip))
 }

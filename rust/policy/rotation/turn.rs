@@ -8,8 +8,8 @@
 //!
 //! While the rotation is on and at least two TSGs take part:
 //!
-//! * No TSG gets its turn while two have theirs, or while one has and no hand-over has begun. TSGs
-//!   found enabled at the start, or new ones, are disabled one by one.
+//! * Two TSGs are *in turn* at most: the current one and, once a hand-over has begun, its successor.
+//!   No other one is enabled. TSGs found enabled at the start, or new ones, are disabled one by one.
 //! * Calls for TSGs out of turn, to disable them or to enable one for which a call failed, alternate
 //!   with those of the turns as long as there are both: so neither keeps the other waiting.
 //! * The only enabled TSG is not disabled. So some TSG is always enabled, and if the
@@ -99,7 +99,7 @@ pub(crate) struct Turn {
     on: bool,
     poll: Option<Ns>,
     lc: LcWindow,
-    /// The TSG that has its turn: the enabled one.
+    /// The TSG that has its turn: the enabled one, or the one that is about to be.
     current: Option<usize>,
     /// GPU time that the current TSG had in this turn.
     used: Ns,
@@ -114,8 +114,10 @@ pub(crate) struct Turn {
     under_way: Option<(Action, Ns)>,
     /// The learned time of a call to enable.
     enable_cost: Ns,
-    /// The last call of the rotation was for a TSG out of turn.
+    /// The last decision of the rotation was a call for a TSG out of turn.
     was_out_of_turn: bool,
+    /// The next TSG that is disabled out of turn is the last of them.
+    takes_last: bool,
 }
 
 impl Turn {
@@ -145,6 +147,7 @@ impl Turn {
             under_way: None,
             enable_cost: Self::ENABLE_COST,
             was_out_of_turn: false,
+            takes_last: false,
         }
     }
 

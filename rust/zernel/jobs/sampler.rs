@@ -132,6 +132,7 @@ impl Job for Sampler {
 impl State {
     fn wake(&mut self, now: Ns) {
         if core::mem::take(&mut self.rests) {
+            process::keep_sampler_awake();
             self.next = self.next.max(now);
         }
     }
@@ -154,10 +155,11 @@ impl State {
         self.next = now.saturating_add(tunables.tick());
         self.programs.follow();
         if self.programs.is_idle() {
-            self.rests = self.programs.are_followed();
+            self.rest();
             return;
         }
-        self.programs.share_out(tunables.tick());
+        let collectives = tunables.thresholds().collectives();
+        self.programs.share_out(tunables.tick(), collectives);
         // Without a registry there are no TSGs.
         let _ = self.programs.name_tsgs();
         self.programs.want(now);
@@ -174,14 +176,20 @@ impl State {
     fn observe(&mut self, now: Ns, tunables: &Phases) {
         let sure = self.programs.are_answered();
         self.programs.look(now, |visit| {
-            if visit.is_searched && tunables.thresholds().collectives() {
+            if visit.is_searched {
                 look_for_collectives(visit.program, tunables.libraries());
             }
             let is_through = observe_program(visit, sure, now, tunables);
             signal_to(visit.program, now);
             is_through
         });
-        self.rests = self.programs.is_idle() && self.programs.are_followed();
+        self.rest();
+    }
+
+    /// Rests if there is nothing to look at, and nobody has rung meanwhile.
+    fn rest(&mut self) {
+        let is_idle = self.programs.is_idle() && self.programs.are_followed();
+        self.rests = is_idle && process::let_sampler_rest();
     }
 
     /// Gives the signals that are due. Returns when the next one is.
@@ -193,7 +201,7 @@ impl State {
 
 /// Looks at the threads of a program, as far as its user's share goes. `sure`: all GPUs have answered.
 /// Returns false if some are left for the next tick.
-fn observe_program(visit: &mut Visit<'_>, sure: bool, now: Ns, tunables: &Phases) -> bool {
+fn observe_program(visit: &mut Visit<'_, Program>, sure: bool, now: Ns, tunables: &Phases) -> bool {
     let Visit { program, looks, .. } = visit;
     let mut from = Some(program.cursor);
     while let Some(at) = from.filter(|_| *looks > 0) {

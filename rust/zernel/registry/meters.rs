@@ -4,10 +4,6 @@
 use crate::{
     glue::{
         memory::account_nowait,
-        provider::{
-            gpu::Handle,
-            Ops, //
-        },
         time::now_ns,
         work::Kick, //
     },
@@ -17,6 +13,7 @@ use crate::{
             Look,
             Meter, //
         },
+        rotation::entity::Sample,
         units::{
             Ns,
             Permille, //
@@ -219,14 +216,17 @@ impl Meters {
     }
 
     /// A program has no phases any more. TSGs that the worker has meanwhile go with their end.
-    pub(crate) fn forget(&self, program: usize) {
-        let mut list = self.list.lock();
+    /// Returns the number of the others.
+    pub(crate) fn forget(&self, program: usize) -> u64 {
+        let (mut list, mut count) = (self.list.lock(), 0);
         let List { awake, resting, .. } = &mut *list;
         for tsgs in [awake, resting] {
             while let Some(tsg) = next(tsgs, (program, None)) {
                 tsgs.remove(&(program, tsg));
+                count += 1;
             }
         }
+        count
     }
 
     /// The pause of the worker after a look, in times of the look.
@@ -246,7 +246,7 @@ impl Meters {
     }
 
     /// Looks at each TSG if that was asked for. Called by the worker of the GPU.
-    pub(crate) fn look(&self, ops: &Ops, gpu: Handle) -> bool {
+    pub(crate) fn look(&self, load: impl Fn(u64) -> Result<Sample>) -> bool {
         let mut looking = self.looking.lock();
         if looking.is_none() {
             if self.is_answered() {
@@ -273,7 +273,7 @@ impl Meters {
                 Some(tsg) => (program, tsg),
                 None => (program.saturating_add(1), 0),
             };
-            let load = ops.tsg_load(gpu, tsg);
+            let load = load(tsg);
             match load {
                 Ok(load) => {
                     let look = Look {
@@ -352,6 +352,7 @@ mod tests {
         Job,
         Worker, //
     };
+    use core::cell::Cell;
 
     struct Nobody;
 
@@ -427,6 +428,30 @@ mod tests {
         meters.end(1);
         meters.rest(1);
         assert_eq!(&awake(&meters)?[..], &[(1, 5)]);
+        Ok(())
+    }
+
+    #[test]
+    fn a_look_asks_about_each_once() -> Result {
+        let (meters, sampler) = (Meters::new(GpuId(1))?, sampler()?);
+        name(&meters, 1, &[5, 6, 7], &sampler)?;
+        meters.want(Ns(1));
+        // The last one is gone.
+        let asked = Cell::new(0u64);
+        let load = |tsg: u64| {
+            asked.set(asked.get() * 10 + tsg);
+            match tsg {
+                7 => Err(ENOENT),
+                _ => Ok(Sample {
+                    ran: Ns(0),
+                    runnable: false,
+                    since: None,
+                }),
+            }
+        };
+        assert!(!meters.look(load));
+        assert_eq!(asked.get(), 567);
+        assert_eq!(&awake(&meters)?[..], &[(1, 5), (1, 6)]);
         Ok(())
     }
 }

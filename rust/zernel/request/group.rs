@@ -122,7 +122,7 @@ impl Device {
                 totals,
                 starts <- new_raw_lock!(starts, c"zernel_starts"),
                 switches <- new_irq_lock!(switches, c"zernel_switches"),
-                worker <- new_irq_lock!(None, c"zernel_exclusion"),
+                worker <- new_irq_lock!(None, c"zernel_excluder"),
             }),
             GFP_KERNEL,
         )

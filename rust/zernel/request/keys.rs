@@ -367,10 +367,10 @@ mod tests {
 
     #[test]
     fn a_key_takes_no_longer_beside_many_users() -> Result {
-        let (few, many) = (time_beside(8)?, time_beside(8_192)?);
+        let (few, many) = (time_beside(256)?, time_beside(8_192)?);
         pr_info!("{few} ns beside few users, {many} beside many\n");
-        // A walk through the users would take some hundred times as long.
-        assert!(many < 8 * few);
+        // A walk through the users would take some 20 times as long.
+        assert!(many < 5 * few);
         Ok(())
     }
 }

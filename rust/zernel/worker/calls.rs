@@ -3,8 +3,15 @@
 
 use crate::{
     glue::provider::Ops,
-    policy::rotation::entity::Sample,
-    registry::gpu, //
+    policy::{
+        rotation::entity::Sample,
+        units::Ms, //
+    },
+    registry::{
+        self,
+        gpu,
+        tsg, //
+    },
 };
 use kernel::prelude::*;
 
@@ -14,6 +21,10 @@ pub(crate) trait Calls {
     fn load(&self, tsg: u64) -> Result<Sample>;
     /// Lets a TSG be scheduled, or not.
     fn set_enabled(&self, tsg: u64, enabled: bool) -> Result;
+    /// Says before a call of a turn that it comes. Returns false if the TSG takes no turns any more.
+    fn will_enable(&self, id: tsg::Id, enabled: bool) -> bool;
+    /// Gives the result of a call of a turn. Returns for how long nothing can be called.
+    fn was_enabled(&self, id: tsg::Id, enabled: bool, result: Result) -> Option<Ms>;
 }
 
 /// The driver behind a provider, for one GPU.
@@ -33,5 +44,13 @@ impl Calls for Driver<'_> {
 
     fn set_enabled(&self, tsg: u64, enabled: bool) -> Result {
         self.ops.set_enabled(self.handle, tsg, enabled)
+    }
+
+    fn will_enable(&self, id: tsg::Id, enabled: bool) -> bool {
+        registry::with(|r| r.will_disable(id, !enabled)).unwrap_or(false)
+    }
+
+    fn was_enabled(&self, id: tsg::Id, enabled: bool, result: Result) -> Option<Ms> {
+        registry::with(|r| r.was_disabled(id, !enabled, result)).unwrap_or(None)
     }
 }

@@ -77,7 +77,10 @@ impl Looks {
     }
 
     fn some(&self) -> bool {
-        let meters = self.meters.look(&self.ops, self.handle);
+        let meters = {
+            let load = |tsg| self.ops.tsg_load(self.handle, tsg);
+            self.meters.look(load)
+        };
         // Without a registry nothing is counted.
         let starts = registry::with(|r| r.count_starts(self.gpu)).unwrap_or(false);
         self.read_load();

@@ -14,6 +14,7 @@ use crate::{
         self,
         gpu,
         meters::Meters,
+        news,
         reader::{
             Piece,
             Reader, //
@@ -275,7 +276,10 @@ impl Pass {
             ops,
             news: KBox::pin_init(new_mutex!(Reader::default(), "zernel_news"), GFP_KERNEL)?,
             rotation: KBox::pin_init(new_mutex!(Rotation::new(), "zernel_rotation"), GFP_KERNEL)?,
-            exclusion: KBox::pin_init(new_mutex!(Exclusion::new(), "zernel_excluded"), GFP_KERNEL)?,
+            exclusion: KBox::pin_init(
+                new_mutex!(Exclusion::new(), "zernel_exclusion"),
+                GFP_KERNEL,
+            )?,
             budgets: KBox::pin_init(new_mutex!(Budgets::new()?, "zernel_budgets"), GFP_KERNEL)?,
             activity: KBox::pin_init(Activity::new(), GFP_KERNEL)?,
             listening: Atomic::new(false),
@@ -381,10 +385,17 @@ impl Pass {
             return rotation::Next::Again;
         }
         let mut rotation = self.rotation.lock();
-        let next = match held {
-            None if abilities.turns => rotation.step(&driver, &device, &self.activity),
-            _ => rotation::Next::Idle,
-        };
+        let mut next = rotation::Next::Idle;
+        if held.is_none() && abilities.turns {
+            // The two calls of a hand-over come in a row, and as many TSGs are disabled that are out
+            // of turn as there are news of at a time.
+            for _ in 0..=news::PIECE {
+                next = rotation.step(&driver, &device, &self.activity);
+                if !matches!(next, rotation::Next::Again) {
+                    break;
+                }
+            }
+        }
         let watches = !rotation.is_empty() || !budgets.is_empty();
         if !self.listening.xchg(watches, Relaxed) && watches {
             // Nobody told of earlier events: all are looked at once more.

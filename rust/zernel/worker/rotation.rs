@@ -25,13 +25,9 @@ use crate::{
             Ns, //
         },
     },
-    registry::{
-        self,
-        plan::{
-            turns::Candidate,
-            Change, //
-        },
-        tsg, //
+    registry::plan::{
+        turns::Candidate,
+        Change, //
     },
     request::group::Device, //
 };
@@ -187,8 +183,7 @@ impl Rotation {
             return Next::Idle;
         }
         self.look(driver, activity);
-        let mut next = Next::Idle;
-        let mut call = None;
+        let mut at: Option<Ns> = None;
         let count = self.lists.len();
         let first = self.first.min(count);
         for place in Iterator::chain(first..count, 0..first) {
@@ -198,34 +193,38 @@ impl Rotation {
             let now = Ns(now_ns());
             list.turn.set_lc(device.is_lc_busy(), now);
             list.turn.announce_lc(device.announced());
-            match list.turn.next(&mut self.members, now) {
-                Action::Enable(slot) => call = Some((place, slot, true)),
-                Action::Disable(slot) => call = Some((place, slot, false)),
-                Action::WaitUntil(at) => {
-                    next = match next {
-                        Next::At(earlier) => Next::At(earlier.min(at)),
-                        _ => Next::At(at),
-                    }
+            let (slot, enable) = match list.turn.next(&mut self.members, now) {
+                Action::Enable(slot) => (slot, true),
+                Action::Disable(slot) => (slot, false),
+                Action::WaitUntil(due) => {
+                    at = Some(at.map_or(due, |at| at.min(due)));
+                    continue;
                 }
-                Action::Nothing => {}
-            }
-            if call.is_some() {
+                Action::Nothing => continue,
+            };
+            // Before the call: requests that begin during it count on its effect.
+            self.tell_hand_overs(device);
+            let Some(list) = self.lists.get_mut(place) else {
                 break;
+            };
+            let next = list.switch(&mut self.members, driver, slot, enable);
+            if !matches!(next, Next::Idle) {
+                self.first = place + 1;
+                return next;
             }
         }
-        // Before the call: requests that begin during it count on its effect.
-        let members = &self.members;
-        let is_handing_over = |list: &List| list.turn.is_handing_over(members);
+        self.tell_hand_overs(device);
+        match at {
+            _ if !self.walk.is_over(activity) => Next::Again,
+            Some(at) => Next::At(at),
+            None => Next::Idle,
+        }
+    }
+
+    /// Says whether the GPU goes from one TSG to another on some list.
+    fn tell_hand_overs(&self, device: &Device) {
+        let is_handing_over = |list: &List| list.turn.is_handing_over(&self.members);
         device.set_handing_over(self.lists.iter().any(is_handing_over));
-        let list = call.and_then(|(place, ..)| self.lists.get_mut(place));
-        if let (Some(list), Some((place, slot, enable))) = (list, call) {
-            self.first = place + 1;
-            next = list.switch(&mut self.members, driver, slot, enable);
-        }
-        match next {
-            Next::Idle | Next::At(_) if !self.walk.is_over(activity) => Next::Again,
-            next => next,
-        }
     }
 
     /// Looks at the TSGs that run, first at those in their turns, and at some that were reported.
@@ -281,15 +280,16 @@ impl List {
         slot: usize,
         enable: bool,
     ) -> Next {
-        let may = |id: &tsg::Id| registry::with(|r| r.will_disable(*id, !enable)).unwrap_or(false);
-        let id = members.id(slot).filter(may);
+        let id = members
+            .id(slot)
+            .filter(|&id| driver.will_enable(id, enable));
         let (outcome, next) = match id.zip(members.named(slot)) {
             Some((id, (handle, _))) => {
                 let result = driver.set_enabled(handle, enable);
-                let delay = registry::with(|r| r.was_disabled(id, !enable, result));
+                let delay = driver.was_enabled(id, enable, result);
                 match (result, delay) {
                     (Ok(()), _) => (Outcome::Done, Next::Again),
-                    (Err(EAGAIN), Ok(Some(delay))) => (Outcome::Later, Next::Wait(delay)),
+                    (Err(EAGAIN), Some(delay)) => (Outcome::Later, Next::Wait(delay)),
                     // Nobody is there any more, or somebody looks when that is known.
                     (Err(EAGAIN | ENOENT), _) => (Outcome::Later, Next::Idle),
                     (Err(_), _) => (Outcome::Failed, Next::Again),

@@ -13,7 +13,10 @@ use super::{
         Budgets, //
     },
     calls::Calls,
-    rotation::Rotation, //
+    rotation::{
+        self,
+        Rotation, //
+    },
 };
 use crate::{
     glue::{
@@ -31,7 +34,10 @@ use crate::{
             Weight, //
         },
         tunables::turns::Turns,
-        units::Ns, //
+        units::{
+            Ms,
+            Ns, //
+        },
     },
     registry::{
         gpu,
@@ -108,19 +114,33 @@ impl Calls for Busy {
     fn set_enabled(&self, _tsg: u64, _enabled: bool) -> Result {
         Ok(())
     }
+
+    /// The first TSG takes no turns any more.
+    fn will_enable(&self, id: tsg::Id, _enabled: bool) -> bool {
+        id != tsg::Id(0)
+    }
+
+    fn was_enabled(&self, _id: tsg::Id, _enabled: bool, _result: Result) -> Option<Ms> {
+        None
+    }
 }
 
 /// News of a TSG that takes turns, or of one whose level has a budget.
 fn change(handle: u64, takes_turns: bool) -> Change {
+    change_on(0, handle, takes_turns, true)
+}
+
+/// The same on a run list.
+fn change_on(runlist: u32, handle: u64, takes_turns: bool, disabled: bool) -> Change {
     let id = tsg::Id(handle);
     Change {
         id,
         handle,
         turns: takes_turns.then_some(Candidate {
-            runlist: 0,
+            runlist,
             id,
             handle,
-            disabled: Some(true),
+            disabled: Some(disabled),
             weight: Weight::DEFAULT,
         }),
         budget: (!takes_turns).then_some(Level::LC),
@@ -195,6 +215,29 @@ mod cases {
             rotation.take(&gone, &activity)?;
         }
         assert!(rotation.is_empty());
+        Ok(())
+    }
+
+    #[test]
+    fn a_list_whose_call_cannot_be_made_keeps_no_other_waiting() -> Result {
+        let activity = KBox::pin_init(Activity::new(), GFP_KERNEL)?;
+        let (mut rotation, device, driver) = (Rotation::new(), Device::new(true)?, Busy::new()?);
+        rotation.set_turns(&Turns::new());
+        // The first TSG of the first list is to be enabled, and cannot be.
+        for handle in 0..6 {
+            let change = change_on(handle as u32 / 2, handle, true, true);
+            rotation.take(&change, &activity)?;
+        }
+        // One of each of the others gets its turn.
+        let mut next = rotation::Next::Again;
+        for _ in 0..8 {
+            if matches!(next, rotation::Next::Again) {
+                next = rotation.step(&driver, &device, &activity);
+            }
+        }
+        let is_due = matches!(next, rotation::Next::At(_));
+        drop(rotation);
+        assert!(is_due);
         Ok(())
     }
 

@@ -30,6 +30,7 @@ impl Turn {
         } else {
             self.become_current(None, Ns::ZERO);
             self.successor = None;
+            self.was_out_of_turn = false;
             due.unwrap_or(Action::Nothing)
         };
         let action = match (action, restore) {
@@ -80,15 +81,20 @@ impl Turn {
         };
         let out_of_turn = out_of_turn.filter(|_| !is_call(of_turns));
         self.was_out_of_turn = out_of_turn.is_some();
+        self.takes_last ^= matches!(out_of_turn, Some(Action::Disable(_)));
         out_of_turn.unwrap_or(of_turns)
     }
 
-    /// The first TSG that is enabled out of turn.
+    /// A TSG that is enabled out of turn. The first and the last by turns: so those that come keep
+    /// none of the others enabled, wherever they are placed.
     fn surplus(&self, list: &impl RunList, current: usize) -> Option<usize> {
         let successor = self.successor.map(|(id, _)| id);
         let in_turn = |id| id == current || Some(id) == successor;
-        let first = |set| self.sets.first(&self.order, list, set, in_turn);
-        first(Set::Holding).or_else(|| first(Set::Open))
+        let find = |set| match self.takes_last {
+            true => self.sets.last(list, set, in_turn),
+            false => self.sets.first(&self.order, list, set, in_turn),
+        };
+        find(Set::Holding).or_else(|| find(Set::Open))
     }
 
     /// The TSG that has its turn: the last one, if it is still enabled and has work, or no other
@@ -101,10 +107,19 @@ impl Turn {
         if current.is_some_and(|id| stays(id) || successor.is_some_and(stays)) {
             return current;
         }
-        let next = self.first(list, Set::Holding).or(current);
-        let next = next.or_else(|| self.first(list, Set::Open));
+        let next = successor.filter(|&id| stays(id));
+        let next = next.or_else(|| self.first(list, Set::Holding));
+        let next = next.or(current).or_else(|| self.first(list, Set::Open));
         if next != self.current {
-            self.become_current(next, Ns::ZERO);
+            let used = if next == successor {
+                self.used_ahead
+            } else if self.first(list, Set::Waiting).is_some() {
+                // One that comes enabled goes before nobody who waits: its turn is over.
+                self.longest()
+            } else {
+                Ns::ZERO
+            };
+            self.become_current(next, used);
         }
         if let Some(id) = next {
             // INVARIANT: The successor is another one.
@@ -117,6 +132,9 @@ impl Turn {
     fn begin(&mut self, list: &impl RunList) -> Action {
         let first = self.first(list, Set::Waiting);
         let first = first.or_else(|| self.first(list, Set::Idle));
+        // INVARIANT: There is no successor.
+        self.successor = None;
+        self.become_current(first, Ns::ZERO);
         first.map_or(Action::Nothing, Action::Enable)
     }
 

@@ -8,7 +8,8 @@ use super::user::{
     earlier,
     Share,
     User,
-    Visit, //
+    Visit,
+    Visited, //
 };
 use crate::{
     glue::{
@@ -49,15 +50,40 @@ const LOOK: Ns = Ns(8_000);
 /// Most threads looked at in a tick.
 const MOST: u64 = 1_024;
 
+/// Each user's looks in a tick, however many users there are: one thread, and the visit of its
+/// program.
+const LEAST: u64 = 2;
+
 /// Processes that are seen to in a tick which have got phases or lost them.
 const FOLLOWED: usize = 256;
 
 /// Processes per tick with a look through their memory, the same number of each user's.
 const SEARCHED: u64 = 8;
 
+impl Visited for Program {
+    fn begin(&mut self, meters: &[Arc<Meters>], now: Ns) -> u64 {
+        self.begin_look();
+        meters.iter().map(|meters| meters.add_to(self, now)).sum()
+    }
+
+    fn is_to_search(&mut self, now: Ns) -> bool {
+        self.is_to_look(now)
+    }
+
+    fn due(&self) -> Option<Ns> {
+        Program::due(self)
+    }
+
+    fn rests(&self) -> bool {
+        Program::rests(self)
+    }
+}
+
 /// The programs.
 pub(super) struct Programs {
-    users: RBTree<Uid, User>,
+    /// Users with programs to look at, and the others.
+    awake: RBTree<Uid, User<Program>>,
+    resting: RBTree<Uid, User<Program>>,
     /// The user of each, by its key.
     owners: RBTree<usize, Uid>,
     /// Processes that have got phases or lost them.
@@ -73,7 +99,8 @@ impl Programs {
     /// None.
     pub(super) fn new() -> Self {
         Self {
-            users: RBTree::new(),
+            awake: RBTree::new(),
+            resting: RBTree::new(),
             owners: RBTree::new(),
             changed: Taken::none(),
             meters: KVec::new(),
@@ -84,7 +111,7 @@ impl Programs {
 
     /// True if none is to be looked at.
     pub(super) fn is_idle(&self) -> bool {
-        self.users.values().all(User::rests)
+        self.awake.is_empty()
     }
 
     /// True if no process is left that has got phases or lost them.
@@ -115,13 +142,32 @@ impl Programs {
             }
         }
         for process in process::RUNG.take() {
-            // One that is not there yet is awake when it comes.
-            if let Some(uid) = self.owners.get(&process.pid().key()) {
-                if let Some(user) = self.users.get_mut(uid) {
-                    user.wake(&process);
-                }
+            self.wake(&process);
+        }
+    }
+
+    /// A process has rung. One that is not there yet is awake when it comes.
+    fn wake(&mut self, process: &Process) {
+        let key = process.pid().key();
+        let Some(&uid) = self.owners.get(&key) else {
+            return;
+        };
+        let Some(user) = self.awake_user(uid) else {
+            return;
+        };
+        if user.get(key).is_some_and(|program| program.is_of(process)) {
+            if let Some(program) = user.wake(key) {
+                program.wake();
             }
         }
+    }
+
+    /// A user, who does not rest now.
+    fn awake_user(&mut self, uid: Uid) -> Option<&mut User<Program>> {
+        if let Some(node) = self.resting.remove_node(&uid) {
+            self.awake.insert(node);
+        }
+        self.awake.get_mut(&uid)
     }
 
     /// # Errors
@@ -132,8 +178,9 @@ impl Programs {
         // Without a table nobody has phases.
         let id = tracking::with(|t| t.program_id(process)).unwrap_or(None);
         if let Some(&uid) = self.owners.get(&key) {
-            let known = self.users.get(&uid).and_then(|user| user.get(key));
-            let is_over = known.is_none_or(|p| match p.is_of(process) {
+            let users = [&self.awake, &self.resting];
+            let mut known = users.iter().filter_map(|users| users.get(&uid)?.get(key));
+            let is_over = known.next().is_none_or(|p| match p.is_of(process) {
                 true => Some(p.id()) != id,
                 false => id.is_some(),
             });
@@ -148,47 +195,68 @@ impl Programs {
         let program = Program::new(process.clone(), id);
         let uid = program.uid();
         let nodes = thread.pays(|| {
+            let user = RBTreeNode::new(uid, User::new(), account_nowait());
             let owner = RBTreeNode::new(key, uid, account_nowait());
-            (owner, RBTreeNode::new(key, program, account_nowait()))
+            let program = RBTreeNode::new(key, program, account_nowait());
+            (user, owner, program)
         });
-        let Some((owner, program)) = nodes else {
+        let Some((user, owner, program)) = nodes else {
             return Ok(());
         };
-        let (owner, program) = (owner?, program?);
-        if self.users.get(&uid).is_none() {
-            self.users
-                .try_create_and_insert(uid, User::new(), account_nowait())?;
+        let (user, owner, program) = (user?, owner?, program?);
+        if self.awake_user(uid).is_none() {
+            self.awake.insert(user);
         }
-        if let Some(user) = self.users.get_mut(&uid) {
-            self.owners.insert(owner);
+        if let Some(user) = self.awake_user(uid) {
             user.insert(program);
+            self.owners.insert(owner);
         }
         Ok(())
     }
 
     fn remove(&mut self, key: usize, uid: Uid) {
-        self.meters.iter().for_each(|meters| meters.forget(key));
+        let tsgs = self.meters.iter().map(|meters| meters.forget(key)).sum();
         self.owners.remove(&key);
-        if let Some(user) = self.users.get_mut(&uid) {
-            user.remove(key);
-            if user.is_empty() {
-                self.users.remove(&uid);
+        if let Some(user) = self.awake_user(uid) {
+            user.remove(key, tsgs);
+        }
+    }
+
+    /// Leaves users that rest, and forgets those without programs.
+    fn rest(&mut self) {
+        let mut cursor = self.awake.cursor_front_mut();
+        while let Some(at) = cursor {
+            let (&uid, user) = at.current();
+            let is_empty = user.is_empty();
+            if !user.rests() {
+                cursor = at.move_next();
+                continue;
             }
+            let (next, node) = at.remove_current();
+            if !is_empty {
+                self.resting.insert(node);
+            }
+            // At the end it is the one before.
+            cursor = next.filter(|at| *at.current().0 > uid);
         }
     }
 
     /// Gives every user with programs to look at a share of a tick.
-    pub(super) fn share_out(&mut self, tick: Ns) {
+    /// Memory is searched where collectives are looked for.
+    pub(super) fn share_out(&mut self, tick: Ns, collectives: bool) {
         let mut count = 0;
-        for user in self.users.values_mut().filter(|user| !user.rests()) {
+        for user in self.awake.values_mut() {
             count += 1;
             user.begin_tick(self.share);
         }
         let looks = tick.0.checked_div(LOOK.0).unwrap_or(0).min(MOST);
-        let share = |all: u64| all.checked_div(count).unwrap_or(0).max(1);
+        let share = |all: u64| all.checked_div(count).unwrap_or(0);
         self.share = Share {
-            looks: share(looks),
-            searches: share(SEARCHED),
+            looks: share(looks).max(LEAST),
+            searches: match collectives {
+                true => share(SEARCHED).max(1),
+                false => 0,
+            },
         };
     }
 
@@ -206,8 +274,8 @@ impl Programs {
         }
         let sampler = tracking::with(|t| t.sampler())?;
         let meters = &mut self.meters;
-        for user in self.users.values_mut() {
-            user.plan(self.share, |program| {
+        for user in self.awake.values_mut() {
+            user.name(self.share, |program| {
                 if !program.is_to_plan(population) {
                     return 0;
                 }
@@ -232,18 +300,19 @@ impl Programs {
         self.meters.iter().for_each(|meters| meters.want(now));
     }
 
-    /// Calls `f` for some programs of each user. What GPUs have done for one is there then. `f` takes
-    /// looks, and returns false if it is not through with a program.
-    pub(super) fn look(&mut self, now: Ns, mut f: impl FnMut(&mut Visit<'_>) -> bool) {
-        for user in self.users.values_mut() {
+    /// Calls `f` for some programs of each user, with the GPUs' work for them. `f` takes looks, and
+    /// returns false if it is not through with a program.
+    pub(super) fn look(&mut self, now: Ns, mut f: impl FnMut(&mut Visit<'_, Program>) -> bool) {
+        for user in self.awake.values_mut() {
             user.look(self.share, &self.meters, now, &mut f);
         }
+        self.rest();
     }
 
     /// Calls `f` for the programs of which a signal may be due. Returns when to do so again.
     pub(super) fn signal(&mut self, now: Ns, mut f: impl FnMut(&mut Program)) -> Option<Ns> {
         let share = self.share;
-        let users = self.users.values_mut();
+        let users = self.awake.values_mut();
         users.fold(None, |next, user| {
             earlier(next, user.signal(share, now, &mut f))
         })

@@ -226,6 +226,9 @@ struct ReportArgs {
     /// Draw no plots.
     #[arg(long)]
     no_plots: bool,
+    /// Print no tables.
+    #[arg(long, conflicts_with = "json")]
+    no_tables: bool,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -434,9 +437,11 @@ fn report(args: &ReportArgs) -> Result<()> {
         "{} holds no results; write some with run --out, demo or train --out",
         args.dir.display()
     );
-    print(&all, args.json)?;
-    if !args.json {
-        print!("{}", loops::tables(&trainings));
+    if !args.no_tables {
+        print(&all, args.json)?;
+        if !args.json {
+            print!("{}", loops::tables(&trainings));
+        }
     }
     if !args.no_plots {
         let mut files = plots::draw(&all, &args.dir)?;

@@ -108,6 +108,10 @@ impl World {
                 // Those beside the one that has its turn are disabled first, and in between.
                 if self.rotates() && !e.is_in_slices() {
                     assert!(enabled.len() < 2 || was_out_of_turn);
+                    let in_turn = self.turn.running(&self.members);
+                    let in_turn = &in_turn[..2];
+                    let others = enabled.iter().filter(|&&id| in_turn.contains(&Some(id)));
+                    assert!(others.count() < 2 && in_turn.contains(&Some(id)));
                 }
                 self.call = Some(action);
             }

@@ -21,6 +21,8 @@ enum Newcomers {
     Idle,
     /// Enabled, with something to run.
     Busy,
+    /// The same, and the one that has its turn goes.
+    Swapping,
     /// Each call for one fails.
     Failing,
 }
@@ -38,6 +40,11 @@ impl World {
         self.ran.push(0);
         self.turn.join(&mut self.members, id);
         self.see(id, runnable);
+    }
+
+    fn leave(&mut self, id: usize) {
+        self.turn.leave(&mut self.members, id);
+        self.members.0[id] = None;
     }
 
     fn see(&mut self, id: usize, runnable: bool) {
@@ -61,8 +68,9 @@ fn takes_part(e: &Entity) -> bool {
     e.is_enabled() && !e.is_in_slices()
 }
 
-/// Which of `clients` that always have something to run got a turn.
-fn served(clients: usize, newcomers: Newcomers, discipline: Discipline) -> Vec<bool> {
+/// For each of `clients`, which always have something to run: true if it was enabled once everybody
+/// had come to know the others, and true if it was disabled then.
+fn states(clients: usize, newcomers: Newcomers, discipline: Discipline) -> Vec<(bool, bool)> {
     let mut world = World {
         turn: Turn::new(discipline, quantum(QUANTUM)),
         members: Members::default(),
@@ -72,11 +80,17 @@ fn served(clients: usize, newcomers: Newcomers, discipline: Discipline) -> Vec<b
     for _ in 0..clients {
         world.join(true);
     }
-    let mut served = vec![false; clients];
+    let mut states = vec![(false, false); clients];
     // A turn takes two calls, each with one beside it, and a newcomer may have one in between.
-    for round in 1..12 * clients as u64 {
-        if world.find(clients, takes_part).is_empty() {
-            world.join(matches!(newcomers, Newcomers::Busy));
+    let rounds = 12 * clients as u64;
+    for round in 1..2 * rounds {
+        let others = world.find(clients, takes_part);
+        let swaps = matches!(newcomers, Newcomers::Swapping);
+        if others.is_empty() || swaps {
+            world.join(!matches!(newcomers, Newcomers::Idle));
+        }
+        for id in others.into_iter().filter(|_| swaps) {
+            world.leave(id);
         }
         for id in world.find(0, |e| e.is_enabled() && e.is_runnable()) {
             world.ran[id] += QUANTUM;
@@ -91,16 +105,17 @@ fn served(clients: usize, newcomers: Newcomers, discipline: Discipline) -> Vec<b
             _ => Outcome::Done,
         };
         world.turn.finished(&mut world.members, now, outcome);
-        if let Some(served) = world.turn.current().and_then(|id| served.get_mut(id)) {
-            *served = true;
+        let enabled = world.find(0, Entity::is_enabled);
+        for (id, (on, off)) in states.iter_mut().enumerate().filter(|_| round > rounds) {
+            let is_on = enabled.contains(&id);
+            (*on, *off) = (*on || is_on, *off || !is_on);
         }
         // They are LC again, and so take no part, as soon as they are dealt with.
         for id in world.find(clients, |e| !e.is_enabled() && !e.is_in_slices()) {
-            world.turn.leave(&mut world.members, id);
-            world.members.0[id] = None;
+            world.leave(id);
         }
     }
-    served
+    states
 }
 
 proptest! {
@@ -110,11 +125,12 @@ proptest! {
         newcomers in prop::sample::select(vec![
             Newcomers::Idle,
             Newcomers::Busy,
+            Newcomers::Swapping,
             Newcomers::Failing,
         ]),
         discipline in prop::sample::select(Discipline::ALL.to_vec()),
     ) {
-        let served = served(clients, newcomers, discipline);
-        prop_assert!(served.iter().all(|&served| served), "{:?}", served);
+        let states = states(clients, newcomers, discipline);
+        prop_assert!(states.iter().all(|&state| state == (true, true)), "{:?}", states);
     }
 }

@@ -3,6 +3,7 @@
 //! without a runtime that spins and of what the signal is good for.
 
 use std::fs;
+use std::io::{Read as _, Write as _};
 use std::process::Command;
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
@@ -168,21 +169,28 @@ fn storm(user: u32, children: usize) -> Result<Child> {
     })
 }
 
-/// A user's programs, so many, none of which rests: each has a hint.
+/// A user's programs, so many, none of which rests: each has a hint. The first one gets its own when
+/// all others have theirs.
 fn restless_programs(user: u32, count: usize) -> Result<Child> {
     Child::session(move || {
         sys::become_user(user, user, &[])?;
         let zernel = Zernel::open()?;
         zernel.track(&Target::current_process(), Tracking::ML_CHILDREN)?;
+        let (mut told, tell) = std::io::pipe()?;
         for _ in 0..count {
             if sys::fork()?.is_none() {
-                std::thread::sleep(Duration::from_millis(2));
-                let _ = hint(&zernel, Phase::OptimizerStep, LONG);
+                // It is tracked once it has been on its way to user space.
+                while hint(&zernel, Phase::OptimizerStep, LONG).is_err() {
+                    std::thread::sleep(Duration::from_millis(2));
+                }
+                (&tell).write_all(&[0])?;
                 loop {
                     std::thread::sleep(LONG);
                 }
             }
         }
+        told.read_exact(&mut vec![0; count])?;
+        hint(&zernel, Phase::OptimizerStep, LONG)?;
         loop {
             std::thread::sleep(LONG);
         }
@@ -195,10 +203,11 @@ pub(super) fn beside_many_programs() -> Outcome {
     beside(
         MANY,
         || restless_programs(ALICE, MANY),
-        |_, _| {
-            // Each has given its hint, and is followed.
-            std::thread::sleep(Duration::from_millis(500));
-            Ok(())
+        |zernel, many| {
+            wait_until("each has its hint", || {
+                let of = phases_in(zernel, many.pid())?;
+                Ok(of.iter().any(|thread| thread.phase == Phase::OptimizerStep))
+            })
         },
     )
 }

@@ -161,7 +161,9 @@ pub(super) fn suspend_and_resume() -> Outcome {
     check_eq!(urgent.stats()?.slice_changes, 0, "changes while suspended");
     drop(suspended);
     lab.wait_slice(&urgent, slice_of(2))?;
-    check_eq!(urgent.stats()?.slice_changes, 1, "changes");
+    // Another one if the first came before the refresh that follows the GPU's resume.
+    let changes = urgent.stats()?.slice_changes;
+    ensure!((1..=2).contains(&changes), "{changes} changes");
     wait_until("the new one runs", || Ok(late.stats()?.busy_ns >= 10 * MS))?;
     drop(late);
     crowd.settle_turns()?;
