@@ -37,8 +37,8 @@ pub(super) struct Rank {
 pub(super) struct Order {
     discipline: Discipline,
     quantum: Quantum,
-    /// Virtual time: the mean of the runnable TSGs, by weight. A TSG behind it is owed GPU time.
-    /// Wraps.
+    /// Virtual time: the mean of the runnable TSGs, by weight, at its latest. A TSG behind it is owed
+    /// GPU time. Wraps.
     now: u64,
     /// Rounds of credit that were granted.
     round: u64,
@@ -68,10 +68,10 @@ impl Order {
         self.quantum.length()
     }
 
-    /// Takes a TSG in as one that is owed nothing, at the end of the queue.
+    /// Takes a TSG in as one that is owed nothing, at the end of the queue, without credit.
     pub(super) fn join(&mut self, e: &mut Entity) {
         e.vruntime = self.now;
-        e.credit = self.grant(e);
+        e.credit = 0;
         e.round = self.round;
         self.requeue(e);
     }
@@ -138,7 +138,8 @@ impl Order {
         let lags = all_now.wrapping_sub(taking_part.vruntimes) as i64;
         // Rounded down, so that somebody is always eligible.
         if let Some(mean) = lags.saturating_neg().checked_div_euclid(weights) {
-            self.now = self.now.wrapping_add_signed(mean);
+            // Never back: else TSGs that come, and go in their first turn, would all be before others.
+            self.now = self.now.wrapping_add_signed(mean.max(0));
         }
         self.round = self.round.max(taking_part.ready.unwrap_or(0));
     }
@@ -470,10 +471,9 @@ mod tests {
     fn credit_is_not_hoarded() {
         let mut order = order(Discipline::Credit);
         let e = entity(&mut order, 2048);
-        assert_eq!(order.credit(&e), 2_000_000);
+        assert_eq!((order.credit(&e), order.rounds_needed(&e)), (0, 1));
         order.round = u64::MAX;
-        assert_eq!(order.credit(&e), 2_000_000);
-        assert_eq!(order.rounds_needed(&e), 0);
+        assert_eq!((order.credit(&e), order.rounds_needed(&e)), (2_000_000, 0));
     }
 
     #[test]

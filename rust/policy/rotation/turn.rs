@@ -269,7 +269,6 @@ impl Turn {
     /// its turn, the one that it hands over to, and the first of those that are still enabled.
     ///
     /// They are to be looked at before the others, so that those are placed where these are now.
-    #[allow(dead_code, reason = "the simulation looks at all that run")]
     pub(crate) fn running(&self, list: &impl RunList) -> [Option<usize>; 3] {
         let successor = self.successor.map(|(id, _)| id);
         let in_turn = |id| self.current == Some(id) || successor == Some(id);
@@ -279,12 +278,14 @@ impl Turn {
 
     /// True if the GPU is about to go from one TSG to another, or goes back and forth between two.
     pub(crate) fn is_handing_over(&self, list: &impl RunList) -> bool {
-        let Some((successor, _)) = self.successor else {
-            return false;
-        };
         let holds = |e: &Entity| e.enabled && e.runnable;
         let current = self.current.and_then(|id| list.get(id));
-        current.is_some_and(holds) || !list.get(successor).is_some_and(holds)
+        match (self.successor, self.running(list)) {
+            (Some((successor, _)), _) => {
+                current.is_some_and(holds) || !list.get(successor).is_some_and(holds)
+            }
+            (None, [_, _, out_of_turn]) => current.is_some_and(holds) && out_of_turn.is_some(),
+        }
     }
 
     /// Takes in an observation of a TSG.

@@ -5,7 +5,11 @@ mod programs;
 mod user;
 
 use self::{
-    programs::Programs,
+    programs::{
+        Entry,
+        Programs,
+        TOOK, //
+    },
     user::Visit, //
 };
 use crate::{
@@ -159,7 +163,7 @@ impl State {
             return;
         }
         let collectives = tunables.thresholds().collectives();
-        self.programs.share_out(tunables.tick(), collectives);
+        self.programs.share_out(now, tunables.tick(), collectives);
         // Without a registry there are no TSGs.
         let _ = self.programs.name_tsgs();
         self.programs.want(now);
@@ -177,10 +181,12 @@ impl State {
         let sure = self.programs.are_answered();
         self.programs.look(now, |visit| {
             if visit.is_searched {
-                look_for_collectives(visit.program, tunables.libraries());
+                let stint = Stint::new();
+                look_for_collectives(&mut visit.program.program, tunables.libraries());
+                visit.extra = stint.length() / TOOK.0;
             }
             let is_through = observe_program(visit, sure, now, tunables);
-            signal_to(visit.program, now);
+            signal_to(&mut visit.program.program, now);
             is_through
         });
         self.rest();
@@ -201,8 +207,9 @@ impl State {
 
 /// Looks at the threads of a program, as far as its user's share goes. `sure`: all GPUs have answered.
 /// Returns false if some are left for the next tick.
-fn observe_program(visit: &mut Visit<'_, Program>, sure: bool, now: Ns, tunables: &Phases) -> bool {
+fn observe_program(visit: &mut Visit<'_, Entry>, sure: bool, now: Ns, tunables: &Phases) -> bool {
     let Visit { program, looks, .. } = visit;
+    let program = &mut program.program;
     let mut from = Some(program.cursor);
     while let Some(at) = from.filter(|_| *looks > 0) {
         from = batch(at, |t, from| {

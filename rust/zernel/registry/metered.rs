@@ -8,7 +8,10 @@ use super::{
     Registry, //
 };
 use crate::{
-    glue::work::Kick,
+    glue::{
+        memory::account_nowait,
+        work::Kick, //
+    },
     registry::{
         self,
         meters::Meters, //
@@ -71,8 +74,8 @@ impl Registry {
     }
 }
 
-/// Names the compute TSGs of a program to the meters of their GPUs, which are added to those that are
-/// known. Returns how many times it took the registry, also where it failed then, and whether that was
+/// Names the compute TSGs of a program to the meters of their GPUs: `own` are those to which some are
+/// named, and `known` those of all programs. Returns how many times it took the registry, also where it failed then, and whether that was
 /// all: a GPU that has not answered yet is left out.
 ///
 /// # Errors
@@ -80,22 +83,24 @@ impl Registry {
 /// `ENODEV` the module is on its way out, `ENOMEM`.
 pub(crate) fn name_program(
     program: usize,
+    own: &mut KVec<Arc<Meters>>,
     known: &mut KVec<Arc<Meters>>,
     sampler: &Kick,
 ) -> (u64, Result<bool>) {
     let mut pieces = 0;
-    let named = name_pieces(program, known, sampler, &mut pieces);
+    let named = name_pieces(program, own, known, sampler, &mut pieces);
     (pieces, named)
 }
 
 fn name_pieces(
     program: usize,
+    own: &mut KVec<Arc<Meters>>,
     known: &mut KVec<Arc<Meters>>,
     sampler: &Kick,
     pieces: &mut u64,
 ) -> Result<bool> {
     let mut complete = true;
-    for meters in known.iter() {
+    for meters in own.iter() {
         complete &= meters.begin(program);
     }
     let process = Target::Process(program);
@@ -105,15 +110,15 @@ fn name_pieces(
         from = registry::with(|r| r.metered_from(process, at, &mut found))?;
         *pieces += 1;
         for (handle, meters) in found.iter().flatten() {
-            if !known.iter().any(|known| Arc::ptr_eq(known, meters)) {
-                known.push(meters.clone(), GFP_KERNEL)?;
+            for list in [&mut *own, &mut *known] {
+                if !list.iter().any(|known| Arc::ptr_eq(known, meters)) {
+                    list.push(meters.clone(), account_nowait())?;
+                }
             }
             complete &= meters.name(program, *handle, sampler)?;
         }
     }
-    for meters in known.iter() {
-        meters.end(program);
-    }
+    own.retain(|meters| !meters.end(program));
     known.retain(|meters| !meters.is_empty());
     Ok(complete)
 }

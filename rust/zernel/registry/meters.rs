@@ -183,10 +183,10 @@ impl Meters {
         Ok(true)
     }
 
-    /// The TSGs of a program were named: there are no others.
-    pub(crate) fn end(&self, program: usize) {
+    /// The TSGs of a program were named: there are no others. Returns true if there is none at all.
+    pub(crate) fn end(&self, program: usize) -> bool {
         if !self.is_answered() {
-            return;
+            return false;
         }
         let mut list = self.list.lock();
         let mut at = (program, None);
@@ -200,6 +200,7 @@ impl Meters {
         while let Some(tsg) = next(&list.resting, (program, None)) {
             list.resting.remove(&(program, tsg));
         }
+        next(&list.awake, (program, None)).is_none()
     }
 
     /// A program rests.
@@ -369,7 +370,7 @@ mod tests {
         for &tsg in tsgs {
             assert!(meters.name(program, tsg, sampler)?);
         }
-        meters.end(program);
+        assert_eq!(meters.end(program), tsgs.is_empty());
         Ok(())
     }
 
@@ -425,7 +426,7 @@ mod tests {
         meters.want(Ns(1));
         assert!(!meters.is_answered());
         assert!(!meters.begin(1) && !meters.name(1, 6, &sampler)?);
-        meters.end(1);
+        assert!(!meters.end(1));
         meters.rest(1);
         assert_eq!(&awake(&meters)?[..], &[(1, 5)]);
         Ok(())
@@ -434,14 +435,14 @@ mod tests {
     #[test]
     fn a_look_asks_about_each_once() -> Result {
         let (meters, sampler) = (Meters::new(GpuId(1))?, sampler()?);
-        name(&meters, 1, &[5, 6, 7], &sampler)?;
+        name(&meters, 1, &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10], &sampler)?;
         meters.want(Ns(1));
-        // The last one is gone.
+        // Three are gone: in the middle, before a pause, and at the end.
         let asked = Cell::new(0u64);
         let load = |tsg: u64| {
-            asked.set(asked.get() * 10 + tsg);
+            asked.set(asked.get() * 16 + tsg);
             match tsg {
-                7 => Err(ENOENT),
+                3 | 8 | 10 => Err(ENOENT),
                 _ => Ok(Sample {
                     ran: Ns(0),
                     runnable: false,
@@ -449,9 +450,11 @@ mod tests {
                 }),
             }
         };
+        assert!(meters.look(load));
         assert!(!meters.look(load));
-        assert_eq!(asked.get(), 567);
-        assert_eq!(&awake(&meters)?[..], &[(1, 5), (1, 6)]);
+        assert_eq!(asked.get(), 0x1_2345_6789_a);
+        let left = [1, 2, 4, 5, 6, 7, 9].map(|tsg| (1, tsg));
+        assert_eq!(&awake(&meters)?[..], &left);
         Ok(())
     }
 }

@@ -14,7 +14,6 @@ use crate::{
         self,
         gpu,
         meters::Meters,
-        news,
         reader::{
             Piece,
             Reader, //
@@ -223,6 +222,9 @@ impl Pass {
     /// Delay before another look after one that ran out of memory.
     const RETRY: Ms = Ms(10);
 
+    /// Calls for turns in a row.
+    const TURNS: u64 = 5;
+
     /// Rounds of steps and turns before the load is looked at, while there is more of those.
     const ROUNDS: u64 = 8;
 
@@ -387,13 +389,16 @@ impl Pass {
         let mut rotation = self.rotation.lock();
         let mut next = rotation::Next::Idle;
         if held.is_none() && abilities.turns {
-            // The two calls of a hand-over come in a row, and as many TSGs are disabled that are out
-            // of turn as there are news of at a time.
-            for _ in 0..=news::PIECE {
+            // The two calls of a hand-over come in a row, and some for TSGs out of turn; but a request
+            // without a holder waits for one.
+            for _ in 0..Self::TURNS {
                 next = rotation.step(&driver, &device, &self.activity);
-                if !matches!(next, rotation::Next::Again) {
+                if !matches!(next, rotation::Next::Called) || device.holder(throttled).is_some() {
                     break;
                 }
+            }
+            if let rotation::Next::Called = next {
+                next = rotation::Next::Again;
             }
         }
         let watches = !rotation.is_empty() || !budgets.is_empty();

@@ -55,7 +55,9 @@ pub(crate) struct Rotation {
 
 /// The next step.
 pub(crate) enum Next {
-    /// Something was changed, or is still to be looked at: look again.
+    /// A TSG was enabled or disabled: look again.
+    Called,
+    /// Something is still to be looked at: look again.
     Again,
     /// The provider cannot be called now: come back after a delay.
     Wait(Ms),
@@ -288,11 +290,11 @@ impl List {
                 let result = driver.set_enabled(handle, enable);
                 let delay = driver.was_enabled(id, enable, result);
                 match (result, delay) {
-                    (Ok(()), _) => (Outcome::Done, Next::Again),
+                    (Ok(()), _) => (Outcome::Done, Next::Called),
                     (Err(EAGAIN), Some(delay)) => (Outcome::Later, Next::Wait(delay)),
                     // Nobody is there any more, or somebody looks when that is known.
                     (Err(EAGAIN | ENOENT), _) => (Outcome::Later, Next::Idle),
-                    (Err(_), _) => (Outcome::Failed, Next::Again),
+                    (Err(_), _) => (Outcome::Failed, Next::Called),
                 }
             }
             // News of the TSG kicks the worker.

@@ -9,7 +9,8 @@ use super::user::{
     Share,
     User,
     Visit,
-    Visited, //
+    Visited,
+    ADDED, //
 };
 use crate::{
     glue::{
@@ -47,6 +48,9 @@ use kernel::{
 /// tenth of this, and with the pause after it as long as this.
 const LOOK: Ns = Ns(8_000);
 
+/// The time that a look takes.
+pub(super) const TOOK: Ns = Ns(LOOK.0 / 10);
+
 /// Most threads looked at in a tick.
 const MOST: u64 = 1_024;
 
@@ -60,30 +64,45 @@ const FOLLOWED: usize = 256;
 /// Processes per tick with a look through their memory, the same number of each user's.
 const SEARCHED: u64 = 8;
 
-impl Visited for Program {
-    fn begin(&mut self, meters: &[Arc<Meters>], now: Ns) -> u64 {
-        self.begin_look();
-        meters.iter().map(|meters| meters.add_to(self, now)).sum()
+/// A program, and the meters of the GPUs to which TSGs of it were named.
+pub(super) struct Entry {
+    pub(super) program: Program,
+    meters: KVec<Arc<Meters>>,
+}
+
+impl Visited for Entry {
+    fn begin(&mut self, now: Ns) -> u64 {
+        self.program.begin_look();
+        let mut added = self.meters.len() as u64;
+        for meters in &self.meters {
+            added += meters.add_to(&mut self.program, now);
+        }
+        added
     }
 
     fn is_to_search(&mut self, now: Ns) -> bool {
-        self.is_to_look(now)
+        self.program.is_to_look(now)
     }
 
     fn due(&self) -> Option<Ns> {
-        Program::due(self)
+        self.program.due()
     }
 
     fn rests(&self) -> bool {
-        Program::rests(self)
+        self.program.rests()
+    }
+
+    fn leave(&mut self) {
+        let key = self.program.key();
+        self.meters.iter().for_each(|meters| meters.rest(key));
     }
 }
 
 /// The programs.
 pub(super) struct Programs {
     /// Users with programs to look at, and the others.
-    awake: RBTree<Uid, User<Program>>,
-    resting: RBTree<Uid, User<Program>>,
+    awake: RBTree<Uid, User<Entry>>,
+    resting: RBTree<Uid, User<Entry>>,
     /// The user of each, by its key.
     owners: RBTree<usize, Uid>,
     /// Processes that have got phases or lost them.
@@ -155,15 +174,15 @@ impl Programs {
         let Some(user) = self.awake_user(uid) else {
             return;
         };
-        if user.get(key).is_some_and(|program| program.is_of(process)) {
-            if let Some(program) = user.wake(key) {
-                program.wake();
+        if user.get(key).is_some_and(|e| e.program.is_of(process)) {
+            if let Some(entry) = user.wake(key) {
+                entry.program.wake();
             }
         }
     }
 
     /// A user, who does not rest now.
-    fn awake_user(&mut self, uid: Uid) -> Option<&mut User<Program>> {
+    fn awake_user(&mut self, uid: Uid) -> Option<&mut User<Entry>> {
         if let Some(node) = self.resting.remove_node(&uid) {
             self.awake.insert(node);
         }
@@ -180,8 +199,8 @@ impl Programs {
         if let Some(&uid) = self.owners.get(&key) {
             let users = [&self.awake, &self.resting];
             let mut known = users.iter().filter_map(|users| users.get(&uid)?.get(key));
-            let is_over = known.next().is_none_or(|p| match p.is_of(process) {
-                true => Some(p.id()) != id,
+            let is_over = known.next().is_none_or(|e| match e.program.is_of(process) {
+                true => Some(e.program.id()) != id,
                 false => id.is_some(),
             });
             if !is_over {
@@ -192,33 +211,40 @@ impl Programs {
         let (Some(id), Some(thread)) = (id, Thread::of(process.pid())) else {
             return Ok(());
         };
-        let program = Program::new(process.clone(), id);
-        let uid = program.uid();
+        let entry = Entry {
+            program: Program::new(process.clone(), id),
+            meters: KVec::new(),
+        };
+        let uid = entry.program.uid();
+        let is_new = self.awake_user(uid).is_none();
         let nodes = thread.pays(|| {
-            let user = RBTreeNode::new(uid, User::new(), account_nowait());
+            let user = is_new.then(|| RBTreeNode::new(uid, User::new(), account_nowait()));
             let owner = RBTreeNode::new(key, uid, account_nowait());
-            let program = RBTreeNode::new(key, program, account_nowait());
-            (user, owner, program)
+            let entry = RBTreeNode::new(key, entry, account_nowait());
+            (user, owner, entry)
         });
-        let Some((user, owner, program)) = nodes else {
+        let Some((user, owner, entry)) = nodes else {
             return Ok(());
         };
-        let (user, owner, program) = (user?, owner?, program?);
-        if self.awake_user(uid).is_none() {
+        let (user, owner, entry) = (user.transpose()?, owner?, entry?);
+        if let Some(user) = user {
             self.awake.insert(user);
         }
         if let Some(user) = self.awake_user(uid) {
-            user.insert(program);
+            user.insert(entry);
             self.owners.insert(owner);
         }
         Ok(())
     }
 
     fn remove(&mut self, key: usize, uid: Uid) {
-        let tsgs = self.meters.iter().map(|meters| meters.forget(key)).sum();
         self.owners.remove(&key);
-        if let Some(user) = self.awake_user(uid) {
-            user.remove(key, tsgs);
+        let Some(user) = self.awake_user(uid) else {
+            return;
+        };
+        if let Some(Entry { meters, .. }) = user.remove(key) {
+            let tsgs: u64 = meters.iter().map(|meters| meters.forget(key)).sum();
+            user.charge(1 + (meters.len() as u64 + tsgs) / ADDED);
         }
     }
 
@@ -235,6 +261,9 @@ impl Programs {
             let (next, node) = at.remove_current();
             if !is_empty {
                 self.resting.insert(node);
+                if let Some(user) = self.resting.get_mut(&uid) {
+                    user.rest();
+                }
             }
             // At the end it is the one before.
             cursor = next.filter(|at| *at.current().0 > uid);
@@ -243,11 +272,11 @@ impl Programs {
 
     /// Gives every user with programs to look at a share of a tick.
     /// Memory is searched where collectives are looked for.
-    pub(super) fn share_out(&mut self, tick: Ns, collectives: bool) {
+    pub(super) fn share_out(&mut self, now: Ns, tick: Ns, collectives: bool) {
         let mut count = 0;
         for user in self.awake.values_mut() {
             count += 1;
-            user.begin_tick(self.share);
+            user.begin_tick(self.share, now, tick);
         }
         let looks = tick.0.checked_div(LOOK.0).unwrap_or(0).min(MOST);
         let share = |all: u64| all.checked_div(count).unwrap_or(0);
@@ -273,9 +302,9 @@ impl Programs {
             self.gpu_changes = Some(gpu_changes);
         }
         let sampler = tracking::with(|t| t.sampler())?;
-        let meters = &mut self.meters;
+        let known = &mut self.meters;
         for user in self.awake.values_mut() {
-            user.name(self.share, |program| {
+            user.name(self.share, |Entry { program, meters }| {
                 if !program.is_to_plan(population) {
                     return 0;
                 }
@@ -283,8 +312,8 @@ impl Programs {
                     return 0;
                 };
                 let key = program.key();
-                let named = thread.pays(|| metered::name_program(key, meters, &sampler));
-                let Some((pieces, named)) = named else {
+                let name = || metered::name_program(key, meters, known, &sampler);
+                let Some((pieces, named)) = thread.pays(name) else {
                     return 0;
                 };
                 let complete = named.unwrap_or(false);
@@ -302,9 +331,9 @@ impl Programs {
 
     /// Calls `f` for some programs of each user, with the GPUs' work for them. `f` takes looks, and
     /// returns false if it is not through with a program.
-    pub(super) fn look(&mut self, now: Ns, mut f: impl FnMut(&mut Visit<'_, Program>) -> bool) {
+    pub(super) fn look(&mut self, now: Ns, mut f: impl FnMut(&mut Visit<'_, Entry>) -> bool) {
         for user in self.awake.values_mut() {
-            user.look(self.share, &self.meters, now, &mut f);
+            user.look(self.share, now, &mut f);
         }
         self.rest();
     }
@@ -314,7 +343,7 @@ impl Programs {
         let share = self.share;
         let users = self.awake.values_mut();
         users.fold(None, |next, user| {
-            earlier(next, user.signal(share, now, &mut f))
+            earlier(next, user.signal(share, now, |entry| f(&mut entry.program)))
         })
     }
 }

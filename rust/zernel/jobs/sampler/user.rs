@@ -4,16 +4,13 @@
 //! In a tick so many of each user's are visited, from where the last tick has stopped: so a user with
 //! many slows down only its own samples and signals.
 
-use crate::{
-    policy::units::Ns,
-    registry::meters::Meters, //
-};
-use kernel::{
-    rbtree::{
-        RBTree,
-        RBTreeNode, //
-    },
-    sync::Arc, //
+#[cfg(zernel_kunit)]
+mod tests;
+
+use crate::policy::units::Ns;
+use kernel::rbtree::{
+    RBTree,
+    RBTreeNode, //
 };
 
 /// Visits for signals in the place of a look, and the number that each user has in any case: they
@@ -25,10 +22,7 @@ const LEAST_GLANCES: u64 = 64;
 const WINDOW: Ns = Ns(1_000_000);
 
 /// TSGs, or GPUs, that are added up in the place of a look.
-const ADDED: u64 = 8;
-
-/// The price of a search of a program's memory, in looks.
-const SEARCH: u64 = 8;
+pub(super) const ADDED: u64 = 8;
 
 /// The share of each user in a tick.
 #[derive(Clone, Copy, Default)]
@@ -39,8 +33,8 @@ pub(super) struct Share {
 
 /// A program of a user.
 pub(super) trait Visited {
-    /// A visit begins: the GPUs' work for it is added up. Returns the number of its TSGs.
-    fn begin(&mut self, meters: &[Arc<Meters>], now: Ns) -> u64;
+    /// A visit begins: the GPUs' work for it is added up. Returns the number of its TSGs and GPUs.
+    fn begin(&mut self, now: Ns) -> u64;
 
     /// True if its memory is to be searched now, which is then done.
     fn is_to_search(&mut self, now: Ns) -> bool;
@@ -50,6 +44,9 @@ pub(super) trait Visited {
 
     /// True if nobody looks at it, as nothing happens.
     fn rests(&self) -> bool;
+
+    /// It is left alone from now on, and so are its TSGs.
+    fn leave(&mut self);
 }
 
 /// A program that is visited.
@@ -57,6 +54,8 @@ pub(super) struct Visit<'a, P> {
     pub(super) program: &'a mut P,
     /// The looks that are left to its user.
     pub(super) looks: u64,
+    /// Other work, in looks.
+    pub(super) extra: u64,
     /// Its memory is to be searched.
     pub(super) is_searched: bool,
 }
@@ -71,6 +70,17 @@ enum Then {
     Stop,
 }
 
+/// When TSGs were named last.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Named {
+    /// In this tick.
+    Now,
+    /// Before, and nobody was visited since.
+    Before,
+    /// Before the last visits.
+    Long,
+}
+
 /// A user of programs with phases.
 pub(super) struct User<P> {
     awake: RBTree<usize, P>,
@@ -79,8 +89,10 @@ pub(super) struct User<P> {
     count: u64,
     /// Looks in this tick, and those of earlier ones that went beyond a share.
     used: u64,
-    /// Nobody was visited since TSGs were named.
-    has_named: bool,
+    /// When the last tick with programs to look at has begun, and whether it rested since.
+    ticked: Ns,
+    has_rested: bool,
+    named: Named,
     /// Searches in this tick.
     searched: u64,
     /// The key of the program that is visited first.
@@ -100,7 +112,9 @@ impl<P: Visited> User<P> {
             resting: RBTree::new(),
             count: 0,
             used: 0,
-            has_named: false,
+            ticked: Ns::ZERO,
+            has_rested: false,
+            named: Named::Long,
             searched: 0,
             next: 0,
             due: None,
@@ -132,13 +146,21 @@ impl<P: Visited> User<P> {
         }
     }
 
-    /// Removes a program, which had so many TSGs.
-    pub(super) fn remove(&mut self, key: usize, tsgs: u64) {
-        if self.awake.remove(&key).is_some() {
-            self.count -= 1;
-        }
-        self.resting.remove(&key);
-        self.used = self.used.saturating_add(tsgs / ADDED);
+    /// Takes a program out.
+    pub(super) fn remove(&mut self, key: usize) -> Option<P> {
+        let awake = self.awake.remove(&key);
+        self.count -= u64::from(awake.is_some());
+        awake.or_else(|| self.resting.remove(&key))
+    }
+
+    /// It has taken so many looks.
+    pub(super) fn charge(&mut self, looks: u64) {
+        self.used = self.used.saturating_add(looks);
+    }
+
+    /// It is left alone from now on.
+    pub(super) fn rest(&mut self) {
+        self.has_rested = true;
     }
 
     /// Has a program looked at again, if it rests. Returns it.
@@ -149,19 +171,27 @@ impl<P: Visited> User<P> {
         self.awake.get_mut(&key)
     }
 
-    /// A tick begins; the share of the last one was `before`.
-    pub(super) fn begin_tick(&mut self, before: Share) {
-        self.used = self.used.saturating_sub(before.looks);
+    /// A tick of this length begins; the share of the last one was `before`. The time of a rest pays
+    /// for looks as ticks do.
+    pub(super) fn begin_tick(&mut self, before: Share, now: Ns, tick: Ns) {
+        let ticks = match core::mem::take(&mut self.has_rested) {
+            true => now.saturating_sub(self.ticked).0.checked_div(tick.0),
+            false => None,
+        };
+        let paid = before.looks.saturating_mul(ticks.unwrap_or(1).max(1));
+        self.used = self.used.saturating_sub(paid);
+        self.ticked = now;
         self.searched = 0;
     }
 
     /// Calls `f`, which names the TSGs of a program and returns what that took in looks, for some of
     /// those that are looked at. However many TSGs come and go, programs are visited in between.
     pub(super) fn name(&mut self, share: Share, mut f: impl FnMut(&mut P) -> u64) {
-        let left = share.looks.saturating_sub(self.used);
-        if self.has_named {
+        if self.named != Named::Long {
+            self.named = Named::Before;
             return;
         }
+        let left = share.looks.saturating_sub(self.used);
         let (mut visits, mut looks) = (0, 0);
         let Self { awake, resting, .. } = self;
         walk(awake, resting, self.next, |_, program| {
@@ -172,8 +202,10 @@ impl<P: Visited> User<P> {
             looks += f(program);
             Then::GoOn
         });
-        self.has_named = looks > 0;
-        self.used = self.used.saturating_add(looks);
+        if looks > 0 {
+            self.named = Named::Now;
+            self.charge(looks);
+        }
     }
 
     /// Calls `f` for those that are looked at, as far as the share goes. `f` takes looks, and returns
@@ -181,39 +213,38 @@ impl<P: Visited> User<P> {
     pub(super) fn look(
         &mut self,
         share: Share,
-        meters: &[Arc<Meters>],
         now: Ns,
         mut f: impl FnMut(&mut Visit<'_, P>) -> bool,
     ) {
         let Self { awake, resting, .. } = self;
-        let stopped = walk(awake, resting, self.next, |key, program| {
+        let stopped = walk(awake, resting, self.next, |_, program| {
             let looks = share.looks.saturating_sub(self.used);
             if looks == 0 {
                 return Then::Stop;
             }
-            self.has_named = false;
-            let added = program
-                .begin(meters, now)
-                .saturating_add(meters.len() as u64);
+            if self.named == Named::Before {
+                self.named = Named::Long;
+            }
+            let added = program.begin(now);
             let is_searched = self.searched < share.searches && program.is_to_search(now);
-            let search = u64::from(is_searched);
             let mut visit = Visit {
                 program,
                 looks,
+                extra: 0,
                 is_searched,
             };
             let is_through = f(&mut visit);
             // The visit itself takes about as long as a look.
-            let took = looks.saturating_sub(visit.looks) + 1 + added / ADDED + search * SEARCH;
-            self.used = self.used.saturating_add(took);
-            self.searched += search;
+            let took = looks.saturating_sub(visit.looks) + 1 + added / ADDED;
+            self.used = self.used.saturating_add(took.saturating_add(visit.extra));
+            self.searched += u64::from(is_searched);
             self.due = earlier(self.due, visit.program.due());
             match (is_through, visit.program.rests()) {
                 (false, _) => Then::Stop,
                 (true, false) => Then::GoOn,
                 (true, true) => {
                     self.count -= 1;
-                    meters.iter().for_each(|meters| meters.rest(key));
+                    visit.program.leave();
                     Then::Rest
                 }
             }
@@ -287,189 +318,4 @@ fn walk<P>(
         }
     }
     None
-}
-
-#[cfg(zernel_kunit)]
-#[kernel::macros::kunit_tests(zernel_sampler_user)]
-mod tests {
-    use super::*;
-    use kernel::prelude::*;
-
-    const SHARE: Share = Share {
-        looks: 8,
-        searches: 1,
-    };
-
-    /// A program with a thread.
-    #[derive(Default)]
-    struct Fake {
-        visits: u32,
-        tsgs: u64,
-        rests: bool,
-        due: Option<Ns>,
-    }
-
-    impl Visited for Fake {
-        fn begin(&mut self, _: &[Arc<Meters>], _: Ns) -> u64 {
-            self.visits += 1;
-            self.tsgs
-        }
-
-        fn is_to_search(&mut self, _: Ns) -> bool {
-            false
-        }
-
-        fn due(&self) -> Option<Ns> {
-            self.due
-        }
-
-        fn rests(&self) -> bool {
-            self.rests
-        }
-    }
-
-    /// A user with so many programs.
-    fn user(count: usize) -> Result<User<Fake>> {
-        let mut user = User::new();
-        for key in 1..=count {
-            user.insert(RBTreeNode::new(key, Fake::default(), GFP_KERNEL)?);
-        }
-        Ok(user)
-    }
-
-    /// A tick, in which naming takes so many looks for each program. Returns the visits.
-    fn tick(user: &mut User<Fake>, share: Share, named: u64) -> u32 {
-        let sum = |user: &User<Fake>| user.awake.values().map(|p| p.visits).sum::<u32>();
-        let before = sum(user);
-        user.begin_tick(share);
-        user.name(share, |_| named);
-        user.look(share, &[], Ns(0), |visit| {
-            visit.looks -= 1;
-            true
-        });
-        sum(user) - before
-    }
-
-    /// Walks through the programs 2, 4, 6 and 8.
-    fn walked(from: usize, then: fn(usize) -> Then) -> Result<(KVec<usize>, Option<usize>, usize)> {
-        let (mut awake, mut resting) = (RBTree::new(), RBTree::new());
-        for key in [2, 4, 6, 8] {
-            awake.try_create_and_insert(key, (), GFP_KERNEL)?;
-        }
-        let mut keys = KVec::with_capacity(4, GFP_KERNEL)?;
-        let stopped = walk(&mut awake, &mut resting, from, |key, ()| {
-            let _ = keys.push_within_capacity(key);
-            then(key)
-        });
-        Ok((keys, stopped, resting.keys().count()))
-    }
-
-    #[test]
-    fn each_once_from_the_turn_on() -> Result {
-        for (from, order) in [
-            (0, [2, 4, 6, 8]),
-            (5, [6, 8, 2, 4]),
-            (6, [6, 8, 2, 4]),
-            (9, [2, 4, 6, 8]),
-        ] {
-            let (keys, stopped, resting) = walked(from, |_| Then::GoOn)?;
-            assert_eq!((&keys[..], stopped, resting), (&order[..], None, 0));
-        }
-        Ok(())
-    }
-
-    #[test]
-    fn until_it_stops() -> Result {
-        let stop = |key| match key {
-            4 => Then::Stop,
-            _ => Then::GoOn,
-        };
-        let (keys, stopped, _) = walked(6, stop)?;
-        assert_eq!((&keys[..], stopped), (&[6, 8, 2, 4][..], Some(4)));
-        Ok(())
-    }
-
-    #[test]
-    fn those_that_rest_leave() -> Result {
-        let rest = |key| match key {
-            6 | 8 => Then::Rest,
-            _ => Then::GoOn,
-        };
-        let (keys, stopped, resting) = walked(5, rest)?;
-        assert_eq!((&keys[..], stopped, resting), (&[6, 8, 2, 4][..], None, 2));
-        Ok(())
-    }
-
-    #[test]
-    fn a_tick_visits_as_many_as_the_share_says() -> Result {
-        for count in [3, 100] {
-            let mut user = user(count)?;
-            for _ in 0..100 {
-                // A visit and a look each.
-                assert!(tick(&mut user, SHARE, 0) <= 4);
-            }
-            let visits = || user.awake.values().map(|p| p.visits);
-            let fewest = 100 * 4 / count as u32;
-            assert!(visits().all(|visits| visits >= fewest.min(100) - 1));
-        }
-        Ok(())
-    }
-
-    #[test]
-    fn naming_leaves_time_for_visits() -> Result {
-        let least = Share { looks: 2, ..SHARE };
-        for (share, took) in [(least, 1), (SHARE, 4), (SHARE, 129)] {
-            let mut user = user(3)?;
-            for _ in 0..1_000 {
-                tick(&mut user, share, took);
-            }
-            assert!(user.awake.values().all(|p| p.visits >= 10));
-        }
-        Ok(())
-    }
-
-    #[test]
-    fn a_debt_is_paid_first() -> Result {
-        let mut user = user(1)?;
-        user.remove(1, 10 * SHARE.looks * ADDED);
-        assert!(user.is_empty() && !user.rests());
-        user.insert(RBTreeNode::new(1, Fake::default(), GFP_KERNEL)?);
-        let mut ticks = 1;
-        while tick(&mut user, SHARE, 0) == 0 {
-            ticks += 1;
-        }
-        assert_eq!(ticks, 10);
-        Ok(())
-    }
-
-    #[test]
-    fn signals_come_in_time() -> Result {
-        let mut user = user(LEAST_GLANCES as usize)?;
-        let due = Ns(5_000_000);
-        if let Some(program) = user.awake.get_mut(&7) {
-            program.due = Some(due);
-        }
-        let least = Share { looks: 2, ..SHARE };
-        // The visit of the program, with a few others.
-        for _ in 0..LEAST_GLANCES {
-            tick(&mut user, least, 0);
-        }
-        let mut given = 0;
-        let mut give = |program: &mut Fake, now| {
-            given += u32::from(program.due.take_if(|due| *due <= now).is_some());
-        };
-        let before = Ns(due.0 - 1);
-        assert_eq!(user.signal(least, before, |p| give(p, before)), Some(due));
-        assert_eq!(user.signal(least, due, |p| give(p, due)), None);
-        // The next one comes when the window is over.
-        if let Some(program) = user.awake.get_mut(&7) {
-            program.due = Some(due);
-        }
-        user.due = Some(due);
-        let end = due.saturating_add(WINDOW);
-        assert_eq!(user.signal(least, due, |p| give(p, due)), Some(end));
-        assert_eq!(user.signal(least, end, |p| give(p, end)), None);
-        assert_eq!(given, 2);
-        Ok(())
-    }
 }

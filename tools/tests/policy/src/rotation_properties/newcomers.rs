@@ -21,8 +21,10 @@ enum Newcomers {
     Idle,
     /// Enabled, with something to run.
     Busy,
-    /// The same, and the one that has its turn goes.
+    /// The same, and each goes when the next one comes.
     Swapping,
+    /// With something to run; each waits for its turn, and goes in it while another one waits.
+    Quitting,
     /// Each call for one fails.
     Failing,
 }
@@ -80,20 +82,40 @@ fn states(clients: usize, newcomers: Newcomers, discipline: Discipline) -> Vec<(
     for _ in 0..clients {
         world.join(true);
     }
-    let mut states = vec![(false, false); clients];
+    let (mut states, mut newcomers_had_turns) = (vec![(false, false); clients], false);
     // A turn takes two calls, each with one beside it, and a newcomer may have one in between.
     let rounds = 12 * clients as u64;
     for round in 1..2 * rounds {
         let others = world.find(clients, takes_part);
-        let swaps = matches!(newcomers, Newcomers::Swapping);
-        if others.is_empty() || swaps {
+        let (swaps, quits) = match newcomers {
+            Newcomers::Swapping => (true, false),
+            Newcomers::Quitting => (false, true),
+            _ => (false, false),
+        };
+        let current = world.turn.current();
+        let is_missed = match quits {
+            true => !world
+                .find(clients, |_| true)
+                .iter()
+                .any(|&id| current != Some(id)),
+            false => others.is_empty() || swaps,
+        };
+        if is_missed {
             world.join(!matches!(newcomers, Newcomers::Idle));
         }
-        for id in others.into_iter().filter(|_| swaps) {
+        let waits = !world.find(clients, |e| !e.is_enabled()).is_empty();
+        let goes = |id: &usize| swaps || quits && waits && current == Some(*id);
+        for id in others.into_iter().filter(goes) {
+            newcomers_had_turns |= quits;
             world.leave(id);
         }
         for id in world.find(0, |e| e.is_enabled() && e.is_runnable()) {
-            world.ran[id] += QUANTUM;
+            // Those that quit are disabled at once when they come, and go before they are to.
+            world.ran[id] += match (quits && id >= clients, current == Some(id)) {
+                (false, _) => QUANTUM,
+                (true, true) => QUANTUM / 2,
+                (true, false) => 0,
+            };
             world.see(id, true);
         }
         let now = Ns(round * QUANTUM);
@@ -111,10 +133,15 @@ fn states(clients: usize, newcomers: Newcomers, discipline: Discipline) -> Vec<(
             (*on, *off) = (*on || is_on, *off || !is_on);
         }
         // They are LC again, and so take no part, as soon as they are dealt with.
-        for id in world.find(clients, |e| !e.is_enabled() && !e.is_in_slices()) {
+        let are_over = |e: &Entity| !quits && !e.is_enabled() && !e.is_in_slices();
+        for id in world.find(clients, are_over) {
             world.leave(id);
         }
     }
+    assert_eq!(
+        newcomers_had_turns,
+        matches!(newcomers, Newcomers::Quitting)
+    );
     states
 }
 
@@ -126,6 +153,7 @@ proptest! {
             Newcomers::Idle,
             Newcomers::Busy,
             Newcomers::Swapping,
+            Newcomers::Quitting,
             Newcomers::Failing,
         ]),
         discipline in prop::sample::select(Discipline::ALL.to_vec()),

@@ -2,8 +2,8 @@
 //! Cases that depend on the time of samples; and `zernel-load train`, whose `--check` tells of loops
 //! without a runtime that spins and of what the signal is good for.
 
-use std::fs;
-use std::io::{Read as _, Write as _};
+use std::fs::{self, File};
+use std::io::Read as _;
 use std::process::Command;
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
@@ -176,20 +176,20 @@ fn restless_programs(user: u32, count: usize) -> Result<Child> {
         sys::become_user(user, user, &[])?;
         let zernel = Zernel::open()?;
         zernel.track(&Target::current_process(), Tracking::ML_CHILDREN)?;
-        let (mut told, tell) = std::io::pipe()?;
+        let (told, tell) = rustix::pipe::pipe()?;
         for _ in 0..count {
             if sys::fork()?.is_none() {
                 // It is tracked once it has been on its way to user space.
                 while hint(&zernel, Phase::OptimizerStep, LONG).is_err() {
                     std::thread::sleep(Duration::from_millis(2));
                 }
-                (&tell).write_all(&[0])?;
+                rustix::io::write(&tell, &[0])?;
                 loop {
                     std::thread::sleep(LONG);
                 }
             }
         }
-        told.read_exact(&mut vec![0; count])?;
+        File::from(told).read_exact(&mut vec![0; count])?;
         hint(&zernel, Phase::OptimizerStep, LONG)?;
         loop {
             std::thread::sleep(LONG);
