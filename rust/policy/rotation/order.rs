@@ -37,10 +37,9 @@ pub(super) struct Rank {
 pub(super) struct Order {
     discipline: Discipline,
     quantum: Quantum,
-    /// Virtual time: the mean of the runnable TSGs, by weight, at its latest. A TSG behind it is owed
-    /// GPU time. Wraps.
+    /// Virtual time: the mean of the runnable TSGs, by weight, or a little later. Wraps.
     now: u64,
-    /// Rounds of credit that were granted.
+    /// Rounds of credit granted.
     round: u64,
     /// The next place in the queue.
     tail: u64,
@@ -136,10 +135,11 @@ impl Order {
         // Lags times weights are small: the sums may wrap, and their difference is right.
         let all_now = taking_part.weights.wrapping_mul(self.now);
         let lags = all_now.wrapping_sub(taking_part.vruntimes) as i64;
-        // Rounded down, so that somebody is always eligible.
+        // Rounded down, so that somebody is always eligible. Two quanta ahead of the mean it stays:
+        // else TSGs that go in their first turn would all be before others.
         if let Some(mean) = lags.saturating_neg().checked_div_euclid(weights) {
-            // Never back: else TSGs that come, and go in their first turn, would all be before others.
-            self.now = self.now.wrapping_add_signed(mean.max(0));
+            let ahead = mean.saturating_add_unsigned(self.quantum().0.saturating_mul(2));
+            self.now = self.now.wrapping_add_signed(mean.max(ahead.min(0)));
         }
         self.round = self.round.max(taking_part.ready.unwrap_or(0));
     }

@@ -100,6 +100,8 @@ fn name_pieces(
     pieces: &mut u64,
 ) -> Result<bool> {
     let mut complete = true;
+    // Those of a GPU that is gone are never answered.
+    own.retain(|own| known.iter().any(|known| Arc::ptr_eq(known, own)));
     for meters in own.iter() {
         complete &= meters.begin(program);
     }

@@ -93,6 +93,8 @@ pub(super) struct User<P> {
     ticked: Ns,
     has_rested: bool,
     named: Named,
+    /// The key of the program whose TSGs are named first.
+    next_named: usize,
     /// Searches in this tick.
     searched: u64,
     /// The key of the program that is visited first.
@@ -115,6 +117,7 @@ impl<P: Visited> User<P> {
             ticked: Ns::ZERO,
             has_rested: false,
             named: Named::Long,
+            next_named: 0,
             searched: 0,
             next: 0,
             due: None,
@@ -194,7 +197,7 @@ impl<P: Visited> User<P> {
         let left = share.looks.saturating_sub(self.used);
         let (mut visits, mut looks) = (0, 0);
         let Self { awake, resting, .. } = self;
-        walk(awake, resting, self.next, |_, program| {
+        let stopped = walk(awake, resting, self.next_named, |_, program| {
             if visits >= share.looks || looks >= left.min(share.looks / 2) {
                 return Then::Stop;
             }
@@ -202,6 +205,7 @@ impl<P: Visited> User<P> {
             looks += f(program);
             Then::GoOn
         });
+        self.next_named = stopped.unwrap_or(0);
         if looks > 0 {
             self.named = Named::Now;
             self.charge(looks);

@@ -17,6 +17,7 @@ mod cases {
     #[derive(Default)]
     struct Fake {
         visits: u32,
+        namings: u32,
         tsgs: u64,
         rests: bool,
         is_to_search: bool,
@@ -58,7 +59,10 @@ mod cases {
         let sum = |user: &User<Fake>| user.awake.values().map(|p| p.visits).sum::<u32>();
         let before = sum(user);
         user.begin_tick(share, user.ticked.saturating_add(TICK), TICK);
-        user.name(share, |_| named);
+        user.name(share, |program| {
+            program.namings += 1;
+            named
+        });
         user.look(share, user.ticked, |visit| {
             visit.looks -= 1;
             visit.extra = if visit.is_searched { 40 } else { 0 };
@@ -140,8 +144,17 @@ mod cases {
             for _ in 0..1_000 {
                 tick(&mut user, share, took);
             }
-            assert!(user.awake.values().all(|p| p.visits >= 10));
+            assert!(user
+                .awake
+                .values()
+                .all(|p| p.visits >= 10 && p.namings >= 2));
         }
+        // Visits go on from another one than naming does.
+        let mut user = user(6)?;
+        for _ in 0..100 {
+            tick(&mut user, SHARE, 1);
+        }
+        assert!(user.awake.values().all(|p| p.namings >= 30));
         Ok(())
     }
 
