@@ -69,13 +69,13 @@ impl Tree {
         started(list, self.root, now, &skip, &mut found);
         match found {
             Some((_, id)) => Some(id),
-            None => earliest(list, self.root, &skip),
+            None => outermost(list, self.root, false, &skip),
         }
     }
 
     /// The TSG that starts last, but for those that `skip` names: a few.
     pub(super) fn last(&self, list: &impl RunList, skip: impl Fn(usize) -> bool) -> Option<usize> {
-        rightmost(list, self.root, &skip)
+        outermost(list, self.root, true, &skip)
     }
 }
 
@@ -259,28 +259,21 @@ fn started(
     }
 }
 
-/// The one with the earliest start.
-fn earliest(
+/// The one with the earliest start, or with the latest.
+fn outermost(
     list: &impl RunList,
     at: Option<usize>,
+    is_last: bool,
     skip: &impl Fn(usize) -> bool,
 ) -> Option<usize> {
     let at = at?;
-    let here = node(list, at);
-    earliest(list, here.left, skip)
+    let Node { left, right, .. } = node(list, at);
+    let (near, far) = if is_last {
+        (right, left)
+    } else {
+        (left, right)
+    };
+    outermost(list, near, is_last, skip)
         .or_else(|| (!skip(at)).then_some(at))
-        .or_else(|| earliest(list, here.right, skip))
-}
-
-/// The last TSG of a subtree, but for those that `skip` names.
-fn rightmost(
-    list: &impl RunList,
-    at: Option<usize>,
-    skip: &impl Fn(usize) -> bool,
-) -> Option<usize> {
-    let id = at?;
-    let Node { left, right, .. } = node(list, id);
-    rightmost(list, right, skip)
-        .or_else(|| (!skip(id)).then_some(id))
-        .or_else(|| rightmost(list, left, skip))
+        .or_else(|| outermost(list, far, is_last, skip))
 }

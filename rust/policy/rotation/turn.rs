@@ -9,7 +9,7 @@
 //! While the rotation is on and at least two TSGs take part:
 //!
 //! * Two TSGs are *in turn* at most: the current one and, once a hand-over has begun, its successor.
-//!   No other one is enabled. TSGs found enabled at the start, or new ones, are disabled one by one.
+//!   No other one gets enabled. TSGs found enabled at the start, or new ones, are disabled one by one.
 //! * Calls for TSGs out of turn, to disable them or to enable one for which a call failed, alternate
 //!   with those of the turns as long as there are both: so neither keeps the other waiting.
 //! * The only enabled TSG is not disabled. So some TSG is always enabled, and if the

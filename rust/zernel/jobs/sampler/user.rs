@@ -290,10 +290,7 @@ impl<P: Visited> User<P> {
 
 /// The earlier of two times.
 pub(super) fn earlier(a: Option<Ns>, b: Option<Ns>) -> Option<Ns> {
-    match (a, b) {
-        (Some(a), Some(b)) => Some(a.min(b)),
-        (a, b) => a.or(b),
-    }
+    [a, b].into_iter().flatten().min()
 }
 
 /// Calls `f` for each that is awake, once, from a key on and then from the first on. Returns the key of
