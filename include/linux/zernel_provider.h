@@ -44,11 +44,13 @@ struct zernel_provider;
 /* Changes that a process asked the driver to make on its own TSG. */
 #define ZERNEL_USER_TIMESLICE		1
 #define ZERNEL_USER_INTERLEAVE		2
+#define ZERNEL_USER_SCHEDULE		3	/* be scheduled or not, or be so sooner */
+#define ZERNEL_USER_START		4	/* be scheduled, as every program asks for a new TSG */
 
 /* The answer of zernel_tsg_user_control(). */
 #define ZERNEL_USER_ALLOW		0	/* the driver does it */
 #define ZERNEL_USER_DENY		1	/* the driver refuses it */
-#define ZERNEL_USER_REAPPLY		2	/* the driver does it, then zernel_tsg_refresh() */
+#define ZERNEL_USER_REAPPLY		2	/* the driver does it, then see zernel_tsg_user_control() */
 
 /**
  * struct zernel_gpu_load - the load of a GPU
@@ -131,7 +133,15 @@ struct zernel_tsg_start {
  * @query_tsg: fill in @load of a TSG; takes microseconds at most. A provider that has
  *             this and @set_enabled calls zernel_tsg_activity(), and best-effort TSGs
  *             take turns on its GPUs. May be NULL. Asked for all TSGs of a GPU only
- *             while somebody reads their counters.
+ *             while somebody reads their counters; with ZERNEL_GPU_DESC_POLLED also
+ *             every activity_poll_us for those with turns or budgets, while there are
+ *             two of the former or any of the latter. -EOPNOTSUPP: nothing can be told
+ *             on this GPU, so there are neither turns nor budgets on it until
+ *             zernel_gpu_refresh().
+ * @kick: end the slice that runs on the run list of the TSG, and have that served from its
+ *        most urgent TSG on. Does not wait for it. After -EOPNOTSUPP, or 16 errors in a row
+ *        other than -ENOENT, -EAGAIN and -EBUSY, not called again for this GPU until
+ *        zernel_gpu_refresh(). May be NULL.
  *
  * @priv is the pointer given at registration; @gpu and @tsg are the provider's
  * handles.
@@ -141,6 +151,8 @@ struct zernel_tsg_start {
  * -ENOENT	the TSG or GPU is gone; zernel drops it and never calls again
  * -EAGAIN	not now (suspended, say); zernel calls again with back-off, and
  *		until then nothing else on that GPU
+ * -EBUSY	not now for this TSG; zernel calls again for it with back-off, and
+ *		goes on with others
  * -EINVAL	the hardware cannot do this value and keeps its own;
  *		reported, not repeated
  * -ETIMEDOUT	the GPU did not answer in time; reported, not repeated
@@ -163,6 +175,7 @@ struct zernel_provider_ops {
 	int (*set_enabled)(void *priv, u64 gpu, u64 tsg, bool enabled);
 	int (*query_load)(void *priv, u64 gpu, struct zernel_gpu_load *load);
 	int (*query_tsg)(void *priv, u64 gpu, u64 tsg, struct zernel_tsg_load *load);
+	int (*kick)(void *priv, u64 gpu, u64 tsg);
 };
 
 /* Flags of struct zernel_gpu_desc. */
@@ -170,6 +183,7 @@ struct zernel_provider_ops {
 #define ZERNEL_GPU_DESC_WAITS		(1U << 1)	/* zernel_gpu_wait_begin() is called */
 #define ZERNEL_GPU_DESC_CONTEXT		(1U << 2)	/* query_tsg tells context_bytes */
 #define ZERNEL_GPU_DESC_NUMA_NODE	(1U << 3)	/* @numa_node is known */
+#define ZERNEL_GPU_DESC_POLLED		(1U << 4)	/* nobody calls zernel_tsg_activity(): query_tsg is asked */
 
 /**
  * struct zernel_gpu_desc - a GPU, as its provider describes it
@@ -330,7 +344,7 @@ int zernel_tsg_changed(struct zernel_provider *provider, u64 gpu,
  * @provider: from zernel_provider_register() or replay
  * @gpu: the provider's handle of the GPU
  * @tsg: the provider's handle of the TSG
- * @what: ZERNEL_USER_TIMESLICE or ZERNEL_USER_INTERLEAVE
+ * @what: ZERNEL_USER_TIMESLICE, _INTERLEAVE, _SCHEDULE or _START
  *
  * An owner may change a TSG that zernel does not know, or has no settings in force
  * on. The tunable user_control decides about the others. Where zernel_tsg_added() has
@@ -338,10 +352,17 @@ int zernel_tsg_changed(struct zernel_provider *provider, u64 gpu,
  * user_control is "allow". Changes that are denied or re-applied are counted and
  * traced.
  *
+ * ZERNEL_USER_START is never denied, and counted where zernel keeps the TSG off the GPU.
+ * With ZERNEL_USER_SCHEDULE, "allow" is as "reapply" for a TSG that takes turns or is kept
+ * off the GPU.
+ *
  * A class may come between the answer and the driver's act. So ZERNEL_USER_REAPPLY
- * is also the answer, uncounted, for an unclassed TSG: zernel_tsg_refresh() then
- * does nothing unless a class has come. ZERNEL_USER_ALLOW is for unknown TSGs and
- * for the tunable's value "allow".
+ * is also the answer, uncounted, for an unclassed TSG: what follows then does nothing
+ * unless a class has come. ZERNEL_USER_ALLOW is for unknown TSGs and for the tunable's
+ * value "allow".
+ *
+ * After the driver's act, with any answer but ZERNEL_USER_DENY and any result, comes
+ * zernel_tsg_refresh(); for _SCHEDULE and _START zernel_tsg_rescheduled().
  *
  * Asked in the context of the process, before the driver acts; takes the time of
  * a few look-ups.
@@ -362,6 +383,20 @@ u32 zernel_tsg_user_control(struct zernel_provider *provider, u64 gpu, u64 tsg, 
  * is ignored.
  */
 void zernel_tsg_refresh(struct zernel_provider *provider, u64 gpu, u64 tsg);
+
+/**
+ * zernel_tsg_rescheduled() - report that somebody may have enabled or disabled a TSG
+ * @provider: from zernel_provider_register() or replay
+ * @gpu: the provider's handle of the GPU
+ * @tsg: the provider's handle of the TSG
+ *
+ * The worker calls set_enabled() for a TSG that takes turns or is kept off the GPU, under any
+ * user_control. All others are left alone, as are all settings. An unknown handle is ignored.
+ *
+ * Asked often for such a TSG between two of its turns, it waits, up to 16 ms or until the thread is
+ * killed: it is called in the context of the process that made the change, after that.
+ */
+void zernel_tsg_rescheduled(struct zernel_provider *provider, u64 gpu, u64 tsg);
 
 /**
  * zernel_gpu_refresh() - report that the settings of all TSGs are unknown

@@ -77,13 +77,46 @@ static inline int nv_zernel_call_resize_4(void *resize, struct pci_dev *dev, int
 #define nv_zernel_maps_resources(ops)	((ops)->map_resource != NULL)
 #endif
 
-/* A header for GPIO numbers, which kernels without them do not have. */
+/* Keeps a device awake that is: it may be asked whether it is used, too, before 6.9. */
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 9, 0)
+#define nv_zernel_get_if_active(dev)	pm_runtime_get_if_active(dev)
+#else
+#define nv_zernel_get_if_active(dev)	pm_runtime_get_if_active(dev, true)
+#endif
+
+/*
+ * Gives the interrupt of a GPU back if @rc says that the GPU cannot be started. A macro, because the
+ * types come later. Returns @rc.
+ */
+#define nv_zernel_release_irq_on(rc, nv, nvl)				\
+({									\
+	if ((rc) != 0 && !((nv)->flags & NV_FLAG_SOC_DISPLAY)) {	\
+		if ((nv)->flags & NV_FLAG_USES_MSIX)			\
+			nv_free_msix_irq(nvl);				\
+		else							\
+			free_irq((nv)->interrupt_line, (nvl));		\
+	}								\
+	(rc);								\
+})
+
+/*
+ * A header for GPIO numbers, which kernels without them do not have. Only the display of a Tegra has
+ * GPIOs, and does without them there.
+ */
 #if defined(__has_include)
 #if __has_include(<linux/of_gpio.h>)
-#include <linux/of_gpio.h>
+#define NV_ZERNEL_GPIO_NUMBERS
 #endif
 #else
+#define NV_ZERNEL_GPIO_NUMBERS
+#endif
+
+#ifdef NV_ZERNEL_GPIO_NUMBERS
 #include <linux/of_gpio.h>
+#define nv_zernel_of_get_named_gpio(node, name, index)	of_get_named_gpio(node, name, index)
+#else
+#include <linux/errno.h>
+#define nv_zernel_of_get_named_gpio(node, name, index)	(-ENOENT)
 #endif
 
 #endif /* NV_ZERNEL_COMPAT_H */

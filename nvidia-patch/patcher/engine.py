@@ -54,7 +54,7 @@ def _select(layer: Layer, patches: list[Patch], notes: list[str]) -> list[tuple[
     """The compatibility patches that this tree needs, each with its expectations."""
     chosen = []
     for patch in patches:
-        if layer.tried and layer.version not in patch.versions:
+        if patch.leaves_out(layer.version, layer.tried):
             continue
         needed, stray = [], False
         for expectation in patch.expectations:

@@ -4,7 +4,8 @@
 A header line is `// Expect: FILE FUNCTIONS COUNTS CHANGE`. FUNCTIONS and COUNTS may name several,
 with `|` between, `-` is outside every function. CHANGE is `+ LINE`, `- LINE` or `OLD => NEW`.
 `// Anchor: CODE` names the code that following `+` expectations go beside; `// Versions:` names the
-drivers that need the patch, where not all do.
+drivers that need the patch, where not all do. Drivers that were not tried get it where it matches,
+unless the names follow `// Only:`.
 """
 
 import re
@@ -14,7 +15,7 @@ from pathlib import Path
 from . import Refused
 from .source import squeezed
 
-HEADER = re.compile(r"//\s*(Expect|Anchor|Versions):\s*(.*\S)\s*$")
+HEADER = re.compile(r"//\s*(Expect|Anchor|Versions|Only):\s*(.*\S)\s*$")
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,11 @@ class Patch:
     text: str
     expectations: tuple[Expectation, ...]
     versions: tuple[str, ...]
+    only: bool
+
+    def leaves_out(self, version: str, tried: bool) -> bool:
+        """True when a driver does without it, even if its code matches."""
+        return (tried or self.only) and version not in self.versions
 
 
 def read(path: Path) -> Patch:
@@ -75,6 +81,7 @@ def read(path: Path) -> Patch:
     name, anchor = f"{path.parent.name}/{path.stem}", ""
     expectations: list[Expectation] = []
     versions: tuple[str, ...] = ()
+    only = False
     for line in text.splitlines():
         match = HEADER.match(line)
         if not match:
@@ -82,13 +89,13 @@ def read(path: Path) -> Patch:
         key, value = match.groups()
         if key == "Anchor":
             anchor = value
-        elif key == "Versions":
-            versions = tuple(value.split())
+        elif key in ("Versions", "Only"):
+            versions, only = tuple(value.split()), key == "Only"
         else:
             expectations.append(_expectation(name, anchor, value))
     if not expectations:
         raise Refused(f"{path} does not say where it must match; restore it")
-    return Patch(name, text, tuple(expectations), versions)
+    return Patch(name, text, tuple(expectations), versions, only)
 
 
 def _expectation(patch: str, anchor: str, value: str) -> Expectation:

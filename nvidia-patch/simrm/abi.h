@@ -48,6 +48,8 @@ enum simrm_status {
 /* Operations that other kernel modules ask for. */
 #define RM_KOP_FREE		0x00
 #define RM_KOP_ALLOC		0x15
+#define RM_KOP_MAP		0x21
+#define RM_KOP_UNMAP		0x22
 #define RM_KOP_CONTROL		0x36
 #define RM_KOP_DUP		0x37
 #define RM_KOP_SHARE		0x3e
@@ -173,11 +175,35 @@ struct rm_register_fd {
 	s32 control;
 };
 
+struct rm_map {			/* of memory, into the kernel */
+	u32 client;
+	u32 device;
+	u32 memory;
+	u32 pad;
+	u64 offset;
+	u64 length;
+	u64 address;
+	u32 status;
+	u32 flags;
+};
+
+struct rm_unmap {
+	u32 client;
+	u32 device;
+	u32 memory;
+	u32 pad;
+	u64 address;
+	u32 status;
+	u32 flags;
+};
+
 struct rm_kernel_op {
 	u32 op;
 	u32 pad;
 	union {
 		struct rm_free free;
+		struct rm_map map;
+		struct rm_unmap unmap;
 		struct rm_alloc_access alloc;
 		struct rm_control control;
 		struct rm_dup dup;
@@ -223,11 +249,71 @@ struct rm_channel_params {
 	u32 id;
 };
 
+struct rm_memory_params {	/* only the size counts */
+	u32 unused[12];
+	u64 range[2];
+	u64 size;
+	u64 unused2[4];
+	u32 unused3[6];
+};
+
+struct rm_event_buffer {
+	u64 header_address;
+	u64 records_address;
+	u32 record_size;
+	u32 record_count;
+	u64 data_address;
+	u32 data_size;
+	u32 records_threshold;
+	u64 notification;
+	u32 data_threshold;
+	u32 subdevice;
+	u32 flags;
+	u32 header;
+	u32 records;
+	u32 data;
+};
+
+/* In the memory of an event buffer. */
+struct rm_event_header {
+	u32 get;
+	u32 put;
+	u64 count;
+	u64 dropped;
+	u64 data_dropped;
+};
+
+struct rm_event_record {
+	u16 type;
+	u16 subtype;
+	u32 data;
+	u8 tag;
+	u8 vm;
+	u16 number;
+	u32 context;
+	u32 process;
+	u16 reserved;
+	u8 mig;
+	u8 compute;
+	u64 at;
+};
+
+#define RM_EVENT_SWITCH		2	/* type of a record: a step of a context switch */
+
+/* Steps of a context switch, in the order in which they come. */
+#define RM_SWITCH_ASKED		0x01
+#define RM_SWITCH_ACKNOWLEDGED	0x0d	/* between two instructions */
+#define RM_SWITCH_SAVED		0x03
+#define RM_SWITCH_RESTORES	0x04
+#define RM_SWITCH_RUNS		0x05
+
 struct rm_mig_params {
 	u64 capability;
 	u32 id;
 	u32 pad;
 };
+
+#define RM_MIG_MAX		8
 
 #define RM_ENGINE_NULL		0
 #define RM_ENGINE_GR0		1
@@ -298,6 +384,40 @@ struct rm_disable_channels {
 	u32 channels[RM_DISABLE_MAX];
 };
 
+#define RM_BASES_ENGINES	0x54
+#define RM_BASES_NONE		0xffffffffU
+#define RM_BASES_ERROR		0xfffffffbU
+
+struct rm_bases {		/* of run lists */
+	u32 engines[RM_BASES_ENGINES];
+	u32 bases[RM_BASES_ENGINES];
+	u32 numbers[RM_BASES_ENGINES];
+};
+
+struct rm_event_bind {
+	u32 buffer;
+	u32 record_size;
+	u32 detail;		/* 0: all of it */
+	u32 filter;
+	u8 all_users;
+	u8 pad[3];
+	u32 reason;
+};
+
+struct rm_event_enable {
+	u8 enable;
+	u8 pad[3];
+	u32 policy;
+};
+
+#define RM_EVENT_KEEP_OLDEST	1
+#define RM_EVENT_KEEP_NEWEST	2
+
+struct rm_event_get {
+	u32 records;
+	u32 data;
+};
+
 struct rm_policy {
 	u32 flags;
 	u32 policy;
@@ -305,6 +425,47 @@ struct rm_policy {
 
 #define RM_POLICY_RESTORE	0x1U
 #define RM_POLICY_MAX		2
+
+struct rm_restart {		/* of a run list */
+	u8 force;		/* also while the channel's TSG has the engine */
+	u8 bypass_wait;
+};
+
+/* One page of the table of engines. */
+#define RM_DEVICE_ENTRIES	32
+#define RM_DEVICE_MAX		256
+
+/* Places in rm_device.data. */
+#define RM_DEVICE_TYPE		2
+#define RM_DEVICE_RUNLIST	3
+#define RM_DEVICE_RUNLIST_BASE	11
+#define RM_DEVICE_HOST_DRIVEN	12
+#define RM_DEVICE_CHRAM_BASE	14
+
+struct rm_device {
+	u32 data[16];
+	u32 pbdmas[2];
+	u32 pbdma_faults[2];
+	u32 nr_pbdmas;
+	char name[16];
+};
+
+struct rm_device_table {
+	u32 base;
+	u32 count;
+	u8 more;
+	u8 pad[3];
+	struct rm_device devices[RM_DEVICE_ENTRIES];
+};
+
+struct rm_channel_list {
+	u32 count;
+	u32 pad;
+	u64 handles;
+	u64 ids;
+};
+
+#define RM_INVALID_CHANNEL	0xffffffffU
 
 static_assert(sizeof(struct rm_free) == 16);
 static_assert(offsetof(struct rm_heap_control, status) == 20);
@@ -318,9 +479,20 @@ static_assert(sizeof(struct rm_share) == 24);
 static_assert(sizeof(struct rm_tsg_params) == 20);
 static_assert(offsetof(struct rm_tsg_params, engine) == 12);
 static_assert(offsetof(struct rm_channel_params, engine) == 128);
+static_assert(offsetof(struct rm_memory_params, size) == 64);
+static_assert(sizeof(struct rm_memory_params) == 128);
+static_assert(sizeof(struct rm_event_buffer) == 72);
+static_assert(sizeof(struct rm_event_header) == 32);
+static_assert(sizeof(struct rm_event_record) == 32);
+static_assert(sizeof(struct rm_event_bind) == 24);
+static_assert(sizeof(struct rm_map) == 48);
 static_assert(sizeof(struct rm_id_info) == 40);
 static_assert(sizeof(struct rm_handle_info) == 16);
 static_assert(sizeof(struct rm_preempt) == 8);
 static_assert(sizeof(struct rm_disable_channels) == 536);
+static_assert(sizeof(struct rm_restart) == 2);
+static_assert(sizeof(struct rm_device) == 100);
+static_assert(sizeof(struct rm_device_table) == 3212);
+static_assert(sizeof(struct rm_channel_list) == 24);
 
 #endif /* SIMRM_ABI_H */

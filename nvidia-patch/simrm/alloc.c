@@ -105,7 +105,7 @@ u32 simrm_alloc(const struct simrm_caller *who, u32 root, u32 parent, u32 *objec
 	struct simrm_class pattern;
 	void *copy = NULL;
 	bool exclusive;
-	u32 status;
+	u32 status, size;
 
 	status = simrm_fault(SIMRM_ON_ALLOC, number, who->kernel);
 	if (status != RM_OK)
@@ -120,11 +120,12 @@ u32 simrm_alloc(const struct simrm_caller *who, u32 root, u32 parent, u32 *objec
 		return RM_VERSION_MISMATCH;
 	if (class->required && !params)
 		return RM_INVALID_ARGUMENT;
-	if (class->params && params) {
-		copy = kzalloc(class->params, GFP_KERNEL);
+	size = who->kernel && class->kernel_params ? class->kernel_params : class->params;
+	if (size && params) {
+		copy = kzalloc(size, GFP_KERNEL);
 		if (!copy)
 			return RM_INSUFFICIENT_RESOURCES;
-		status = copy_in(who, copy, params, class->params);
+		status = copy_in(who, copy, params, size);
 		if (status != RM_OK)
 			goto out;
 	}
@@ -144,7 +145,7 @@ u32 simrm_alloc(const struct simrm_caller *who, u32 root, u32 parent, u32 *objec
 	}
 	simrm_unlock(exclusive);
 	if (status == RM_OK && copy)
-		status = copy_out(who, params, copy, class->params);
+		status = copy_out(who, params, copy, size);
 out:
 	kfree(copy);
 	return status;

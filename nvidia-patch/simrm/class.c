@@ -25,12 +25,13 @@ static const struct simrm_class classes[] = {
 	{ 0xc638, SIMRM_MIG_COMPUTE, ON_MIG_GPU, sizeof(struct rm_mig_params), true, true, true },
 	{ 0x900e, SIMRM_MPS, ON_ROOT, 0, false, true },
 	/* memory */
-	{ 0x003e, SIMRM_PLAIN, ON_DEVICE, 0, true, false, true },
+	{ 0x003e, SIMRM_PLAIN, ON_DEVICE, 0, true, false, true, sizeof(struct rm_memory_params) },
 	{ 0x0040, SIMRM_PLAIN, ON_DEVICE | ON_SUBDEVICE, 0, true, false, true },
 	{ 0x0070, SIMRM_PLAIN, ON_DEVICE, 0, true, false, true },
 	{ 0x50a0, SIMRM_PLAIN, ON_DEVICE, 0, true, false, true },
 	{ 0x0071, SIMRM_PLAIN, ON_DEVICE, 0, true, false, true },
 	/* DMA contexts and events */
+	{ 0x90cd, SIMRM_BUFFER, ON_ROOT, sizeof(struct rm_event_buffer), true },
 	{ 0x0002, SIMRM_PLAIN, ON_DEVICE, 0, true },
 	{ 0x0005, SIMRM_PLAIN, ON_ANY, 0, true },
 	{ 0x0079, SIMRM_PLAIN, ON_ANY, 0, true },
@@ -39,11 +40,14 @@ static const struct simrm_class classes[] = {
 	{ 0x902d, SIMRM_ENGINE, ON_CHANNEL },
 };
 
+#define FAMILY_COMPUTE	0xc0
+#define FAMILY_3D	0x97
+
 /* Families of which each generation of GPUs has its own member, by the low byte. */
 static const struct simrm_class families[] = {
 	{ 0x6f, SIMRM_CHANNEL, ON_DEVICE | ON_TSG, sizeof(struct rm_channel_params), true },
-	{ 0xc0, SIMRM_ENGINE, ON_CHANNEL },	/* compute */
-	{ 0x97, SIMRM_ENGINE, ON_CHANNEL },	/* 3D */
+	{ FAMILY_COMPUTE, SIMRM_ENGINE, ON_CHANNEL },
+	{ FAMILY_3D, SIMRM_ENGINE, ON_CHANNEL },
 	{ 0xb5, SIMRM_ENGINE, ON_CHANNEL },	/* copy */
 	{ 0x61, SIMRM_PLAIN, ON_SUBDEVICE },	/* doorbells */
 };
@@ -143,7 +147,8 @@ static u32 tsg(struct simrm_object *object, const struct rm_tsg_params *params)
 	status = depend_on_vaspace(object, params->vaspace);
 	if (status != RM_OK)
 		return status;
-	object->tsg = simrm_tsg_new(object->gpu, params->engine, false);
+	object->tsg = simrm_tsg_new(object->gpu, params->engine,
+				    simrm_runlist_of(object->parent, params->engine), false);
 	if (!object->tsg)
 		return RM_NO_MEMORY;
 	mutex_lock(&object->tsg->lock);
@@ -162,7 +167,8 @@ static u32 bare_channel(struct simrm_object *object, const struct rm_channel_par
 	status = depend_on_vaspace(object, params->vaspace);
 	if (status != RM_OK)
 		return status;
-	object->tsg = simrm_tsg_new(object->gpu, params->engine, true);
+	object->tsg = simrm_tsg_new(object->gpu, params->engine,
+				    simrm_runlist_of(object->parent, params->engine), true);
 	return object->tsg ? RM_OK : RM_NO_MEMORY;
 }
 
@@ -198,20 +204,51 @@ static u32 group_channel(struct simrm_object *object, const struct rm_channel_pa
 	return RM_OK;
 }
 
+/* A channel ends with the memory of its control page (USERD). @handle: 0 none */
+static u32 depend_on_memory(struct simrm_object *object, u32 handle)
+{
+	struct simrm_object *memory;
+
+	if (!handle)
+		return RM_OK;
+	memory = simrm_object_find(object->client, handle);
+	if (!memory)
+		return RM_OBJECT_NOT_FOUND;
+	if (memory->kind != SIMRM_PLAIN)
+		return RM_INVALID_OBJECT_HANDLE;
+	simrm_object_depend(object, memory);
+	return RM_OK;
+}
+
+/* The driver refuses one on an engine that does not compute; here the TSG only tells of it. */
+static u32 engine_object(struct simrm_object *object)
+{
+	struct simrm_tsg *group = object->parent->tsg;
+	u32 family = object->class & 0xff;
+
+	if (group && (family == FAMILY_COMPUTE || family == FAMILY_3D)) {
+		mutex_lock(&group->lock);
+		group->computes = true;
+		mutex_unlock(&group->lock);
+	}
+	return RM_OK;
+}
+
 static u32 channel(struct simrm_object *object, struct rm_channel_params *params)
 {
-	static atomic_t number;
 	u32 status;
 
+	status = depend_on_memory(object, params->user_memory[0]);
+	if (status != RM_OK)
+		return status;
 	if (object->parent->kind == SIMRM_TSG)
 		status = group_channel(object, params);
 	else
 		status = bare_channel(object, params);
-	if (status != RM_OK)
-		return status;
-	params->id = atomic_inc_return(&number);
-	simrm_tsg_add_channel(object->tsg);
-	return RM_OK;
+	if (status == RM_OK)
+		status = simrm_tsg_add_channel(object);
+	params->id = object->chid;
+	return status;
 }
 
 /* Make the object stand for something new. @params: in kernel memory, also answered in */
@@ -229,10 +266,18 @@ u32 simrm_class_construct(struct simrm_object *object, const struct simrm_class 
 		return depend_on_vaspace(object, ((struct rm_share_params *)params)->vaspace);
 	case SIMRM_CHANNEL:
 		return channel(object, params);
+	case SIMRM_ENGINE:
+		return engine_object(object);
 	case SIMRM_MIG_GPU:
 	case SIMRM_MIG_COMPUTE:
 		object->mig = ((struct rm_mig_params *)params)->id;
-		return RM_OK;
+		return object->mig < RM_MIG_MAX ? RM_OK : RM_INVALID_ARGUMENT;
+	case SIMRM_BUFFER:
+		return object->client->file ? RM_INVALID_ARGUMENT :
+					      simrm_fecs_buffer(object, params);
+	case SIMRM_PLAIN:
+		/* Only of the kernel's memory is anything read. */
+		return params ? simrm_memory(object, params) : RM_OK;
 	default:
 		return RM_OK;
 	}
@@ -284,10 +329,15 @@ void simrm_class_destroy(struct simrm_object *object)
 		object->policy = false;
 		simrm_gpu_policy_drop(object->gpu);
 	}
+	if (object->buffer) {
+		simrm_fecs_buffer_end(object->buffer);
+		object->buffer = NULL;
+	}
+	simrm_memory_end(object);
 	if (group) {
 		object->tsg = NULL;
 		if (object->kind == SIMRM_CHANNEL) {
-			simrm_tsg_drop_channel(group, object->disabled);
+			simrm_tsg_drop_channel(object, group);
 		} else {
 			mutex_lock(&group->lock);
 			list_del_init(&object->alias);

@@ -9,6 +9,7 @@
 
 #define SHARED		0x1U	/* with simrm_api held for read */
 #define PRIVILEGED	0x2U	/* CAP_SYS_NICE or administrator */
+#define KERNEL_ONLY	0x4U
 
 struct command {
 	u32 number;
@@ -49,9 +50,21 @@ static const struct command commands[] = {
 	{ 0x00000214, SIMRM_ROOT, 384, 256, SHARED, simrm_gpu_probed },
 	{ RM_CMD_PIN, SIMRM_ROOT, sizeof(struct rm_pin), 0, PRIVILEGED, simrm_pin },
 	{ 0x00000d02, SIMRM_ROOT, sizeof(struct rm_handle_info), 0, SHARED, handle_info },
+	{ 0x00800289, SIMRM_DEVICE, 8, 4, SHARED, simrm_gpu_virtual_mode },
+	{ 0x0080170d, SIMRM_DEVICE, sizeof(struct rm_channel_list), 0, SHARED | KERNEL_ONLY,
+	  simrm_engine_channels },
 	{ 0x20800142, SIMRM_SUBDEVICE, 4, 0, SHARED, simrm_gpu_id },
+	{ 0x20800179, SIMRM_SUBDEVICE, sizeof(struct rm_bases), 0, SHARED | PRIVILEGED,
+	  simrm_runlist_bases },
+	{ 0x20800403, SIMRM_SUBDEVICE, 8, 0, SHARED, simrm_fecs_time },
+	{ 0x20801238, SIMRM_SUBDEVICE, sizeof(struct rm_event_bind), 0, 0, simrm_fecs_bind },
+	{ 0x90cd0101, SIMRM_BUFFER, sizeof(struct rm_event_enable), 0, 0, simrm_fecs_enable },
+	{ 0x90cd0102, SIMRM_BUFFER, sizeof(struct rm_event_get), 0, 0, simrm_fecs_get },
+	{ 0x90cd0104, SIMRM_BUFFER, 0, 0, 0, simrm_fecs_flush },
 	{ 0x2080110b, SIMRM_SUBDEVICE, sizeof(struct rm_disable_channels), 0, 0,
 	  simrm_gpu_disable_channels },
+	{ 0x20801112, SIMRM_SUBDEVICE, sizeof(struct rm_device_table), 0, SHARED | KERNEL_ONLY,
+	  simrm_engine_table },
 	{ 0x20801115, SIMRM_SUBDEVICE, sizeof(struct rm_policy), 0, PRIVILEGED,
 	  simrm_gpu_policy },
 	{ 0xa06c0101, SIMRM_TSG, 3, 2, 0, simrm_tsg_schedule },
@@ -61,12 +74,20 @@ static const struct command commands[] = {
 	{ 0xa06c0105, SIMRM_TSG, sizeof(struct rm_preempt), 0, 0, simrm_tsg_preempt },
 	{ 0xa06c0106, SIMRM_TSG, 4, 0, SHARED, simrm_tsg_info },
 	{ 0xa06c0107, SIMRM_TSG, 4, 0, PRIVILEGED, simrm_tsg_set_level },
-	{ 0xa06f0103, SIMRM_CHANNEL, 3, 2, 0, simrm_tsg_schedule },
+	{ 0xa06f0103, SIMRM_CHANNEL, 3, 2, 0, simrm_channel_schedule },
+	{ 0xa06f0111, SIMRM_CHANNEL, sizeof(struct rm_restart), 0, PRIVILEGED,
+	  simrm_engine_restart },
+	{ 0xa06f0112, SIMRM_CHANNEL, 1, 0, 0, simrm_channel_stop },
+	{ 0xa06f0113, SIMRM_CHANNEL, 4, 0, SHARED, simrm_fecs_context },
+	{ 0xc36f0103, SIMRM_CHANNEL, 3, 2, 0, simrm_channel_schedule },
 };
 
 /* Calls of each command, by users and by the kernel; the last is for unknown ones. */
 static atomic_t calls[ARRAY_SIZE(commands) + 1][2];
-/* Calls of the kernel for something that was gone. */
+/*
+ * Calls of the kernel for a TSG that was gone. Its own clients may go with their GPU at any time, so
+ * that calls for these do not count.
+ */
 static atomic_t dead_calls;
 
 static const struct command *find(u32 number)
@@ -104,6 +125,8 @@ static u32 run(struct simrm_client *client, const struct simrm_caller *who,
 	if (!command || object->kind != command->kind)
 		return RM_NOT_SUPPORTED;
 	if ((command->flags & PRIVILEGED) && !who->kernel && !who->admin && !who->nice)
+		return RM_INSUFFICIENT_PERMISSIONS;
+	if ((command->flags & KERNEL_ONLY) && !who->kernel)
 		return RM_INSUFFICIENT_PERMISSIONS;
 	/* A slow one is slow with the locks held, as on a GPU. */
 	status = simrm_fault(SIMRM_ON_CONTROL, control->cmd, who->kernel);
@@ -207,10 +230,12 @@ static bool is_gone(u32 status)
 u32 simrm_control(const struct simrm_caller *who, struct rm_control *control)
 {
 	const struct command *command = find(control->cmd);
-	u32 status = carry_out(who, command, control);
+	u32 status;
 
+	/* Counted before its outcome can be seen. */
 	atomic_inc(&calls[command ? command - commands : ARRAY_SIZE(commands)][who->kernel]);
-	if (who->kernel && is_gone(status))
+	status = carry_out(who, command, control);
+	if (who->kernel && command && command->kind == SIMRM_TSG && is_gone(status))
 		atomic_inc(&dead_calls);
 	return status;
 }

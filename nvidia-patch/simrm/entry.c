@@ -4,12 +4,14 @@
  * and files that are closed.
  */
 #include <linux/capability.h>
+#include <linux/ioctl.h>
 #include <linux/kernel.h>
 
 #include "os-interface.h"
 #include "nv.h"
 
 #include "simrm.h"
+#include "versions.h"
 
 static struct simrm_caller user(const nv_file_private_t *file)
 {
@@ -24,24 +26,38 @@ static struct simrm_caller user(const nv_file_private_t *file)
 
 static const struct simrm_caller kernel = { .kernel = true, .admin = true, .nice = true };
 
-static bool right_size(NvU32 cmd, NvU32 size)
+static NV_STATUS fits(bool right)
+{
+	return right ? RM_OK : RM_INVALID_ARGUMENT;
+}
+
+static NV_STATUS check_size(NvU32 cmd, NvU32 size)
 {
 	switch (cmd) {
 	case RM_ESC_FREE:
-		return size == sizeof(struct rm_free);
+		return fits(size == sizeof(struct rm_free));
 	case RM_ESC_CONTROL:
-		return size == sizeof(struct rm_control);
+		return fits(size == sizeof(struct rm_control));
 	case RM_ESC_ALLOC:
-		return size == sizeof(struct rm_alloc) || size == sizeof(struct rm_alloc_access);
+		return fits(size == sizeof(struct rm_alloc) ||
+			    size == sizeof(struct rm_alloc_access));
 	case RM_ESC_DUP:
-		return size == sizeof(struct rm_dup);
+		return fits(size == sizeof(struct rm_dup));
 	case RM_ESC_SHARE:
-		return size == sizeof(struct rm_share);
+		return fits(size == sizeof(struct rm_share));
 	case RM_ESC_HEAP_CONTROL:
-		return size == sizeof(struct rm_heap_control);
+		return fits(size == sizeof(struct rm_heap_control));
+	case RM_ESC_REGISTER_FD:
+		return fits(size == sizeof(struct rm_register_fd));
 	default:
-		return size == sizeof(struct rm_register_fd);
+		return RM_INVALID_COMMAND;
 	}
+}
+
+/* Newer layers ask before they copy the parameters, with the whole number of the ioctl. */
+NV_STATUS NV_API_CALL rm_validate_ioctls(NvU32 cmd, NvU32 size)
+{
+	return check_size(_IOC_NR(cmd), size);
 }
 
 static void alloc_escape(nv_file_private_t *file, void *data, NvU32 size)
@@ -121,25 +137,14 @@ NV_STATUS NV_API_CALL rm_ioctl(nvidia_stack_t *sp, nv_state_t *nv, nv_file_priva
 	struct rm_share *share = data;
 	struct rm_free *free = data;
 	struct rm_dup *dup = data;
+	NV_STATUS status;
 
 	might_sleep();
-	switch (cmd) {
-	case RM_ESC_FREE:
-	case RM_ESC_CONTROL:
-	case RM_ESC_ALLOC:
-	case RM_ESC_DUP:
-	case RM_ESC_SHARE:
-	case RM_ESC_HEAP_CONTROL:
-		if (!(nv->flags & NV_FLAG_CONTROL))
-			return RM_INVALID_ARGUMENT;
-		break;
-	case RM_ESC_REGISTER_FD:
-		break;
-	default:
-		return RM_INVALID_COMMAND;
-	}
-	if (!right_size(cmd, size))
-		return RM_INVALID_ARGUMENT;
+	status = check_size(cmd, size);
+	if (status == RM_OK && cmd != RM_ESC_REGISTER_FD && !(nv->flags & NV_FLAG_CONTROL))
+		status = RM_INVALID_ARGUMENT;
+	if (status != RM_OK)
+		return status;
 	switch (cmd) {
 	case RM_ESC_FREE:
 		free->status = simrm_free(&who, free->root, free->object);
@@ -181,6 +186,12 @@ void NV_API_CALL rm_kernel_rmapi_op(nvidia_stack_t *sp, void *data)
 		break;
 	case RM_KOP_CONTROL:
 		op->control.status = simrm_control(&kernel, &op->control);
+		break;
+	case RM_KOP_MAP:
+		op->map.status = simrm_map(&op->map);
+		break;
+	case RM_KOP_UNMAP:
+		op->unmap.status = simrm_unmap(&op->unmap);
 		break;
 	case RM_KOP_DUP:
 		op->dup.status = simrm_dup(&kernel, &op->dup);

@@ -17,7 +17,7 @@
 
 struct fault {
 	enum simrm_what what;
-	u32 number;		/* of the control or class; all: 0 */
+	u32 number;		/* of the control, class or action; all: 0 */
 	u32 status;
 	u32 delay_us;
 	u32 left;
@@ -27,7 +27,8 @@ struct fault {
 
 static const char * const names[] = {
 	[SIMRM_ON_CONTROL] = "control", [SIMRM_ON_COPY] = "copy", [SIMRM_ON_ALLOC] = "alloc",
-	[SIMRM_ON_FREE] = "free", [SIMRM_ON_DUP] = "dup",
+	[SIMRM_ON_FREE] = "free", [SIMRM_ON_DUP] = "dup", [SIMRM_ON_START] = "start",
+	[SIMRM_ON_POWER] = "power", [SIMRM_ON_MAP] = "map",
 };
 
 static DEFINE_SPINLOCK(lock);
@@ -47,7 +48,8 @@ static void delay(u32 us, unsigned int since)
 
 static void remove(unsigned int i)
 {
-	faults[i] = faults[--count];
+	count--;
+	memmove(&faults[i], &faults[i + 1], (count - i) * sizeof(faults[0]));
 }
 
 /*

@@ -95,6 +95,14 @@ u32 simrm_gpu_info_v2(struct simrm_object *object, const struct simrm_caller *wh
 	return RM_OK;
 }
 
+/* The GPU is no part of another machine's. */
+u32 simrm_gpu_virtual_mode(struct simrm_object *object, const struct simrm_caller *who,
+			   void *params)
+{
+	*(u32 *)params = 0;
+	return RM_OK;
+}
+
 u32 simrm_gpu_id(struct simrm_object *object, const struct simrm_caller *who, void *params)
 {
 	*(u32 *)params = object->gpu->id;
@@ -105,6 +113,7 @@ void simrm_gpu_policy_drop(struct simrm_gpu *gpu)
 {
 	mutex_lock(&simrm_tsgs_lock);
 	gpu->interleaved--;
+	simrm_engine_update_all(gpu);
 	mutex_unlock(&simrm_tsgs_lock);
 }
 
@@ -125,6 +134,7 @@ u32 simrm_gpu_policy(struct simrm_object *object, const struct simrm_caller *who
 	}
 	mutex_lock(&simrm_tsgs_lock);
 	object->gpu->interleaved++;
+	simrm_engine_update_all(object->gpu);
 	mutex_unlock(&simrm_tsgs_lock);
 	return RM_OK;
 }
@@ -159,12 +169,7 @@ u32 simrm_gpu_disable_channels(struct simrm_object *object, const struct simrm_c
 	}
 	for (i = 0; i < list->count; i++) {
 		channel = find_channel(who, list->clients[i], list->channels[i]);
-		if (channel->disabled == !!list->disable)
-			continue;
-		channel->disabled = list->disable;
-		mutex_lock(&channel->tsg->lock);
-		channel->tsg->disabled += channel->disabled ? 1 : -1;
-		mutex_unlock(&channel->tsg->lock);
+		simrm_channel_disable(channel, list->disable);
 	}
 	return RM_OK;
 }

@@ -11,12 +11,21 @@
 #include "os-interface.h"
 #include "nv.h"
 #include "nvlink_export.h"
+#include "nv-gpu-info.h"
 #include "nv-hypervisor.h"
 
 #include "simrm.h"
+#include "versions.h"
+#include "../stock/layout.h"
 
 #define VENDOR_NVIDIA	0x10de
 #define UUID_LENGTH	41
+
+/* zernel_nvidia_stock.ko counts on these, in any version that it takes. */
+static_assert(offsetof(struct nv_file_private_t, ctl_nvfp) == STOCK_FILE_CONTROL_AT);
+static_assert(offsetof(nv_state_t, gpu_id) == STOCK_GPU_ID_AT);
+static_assert(NV_POWER_STATE_RUNNING == STOCK_STATE_RUNNING);
+static_assert(sizeof(nv_gpu_info_t) == STOCK_GPU_INFO_SIZE);
 
 const char *pNVRM_ID = "software resource manager of the zernel tests";
 
@@ -25,9 +34,12 @@ NvBool NV_API_CALL rm_init_rm(nvidia_stack_t *sp)
 	unsigned int gpu, engine;
 
 	for (gpu = 0; gpu < SIMRM_MAX_GPUS; gpu++) {
-		for (engine = 0; engine < RM_ENGINE_COUNT; engine++)
+		for (engine = 0; engine < RM_ENGINE_COUNT; engine++) {
 			ida_init(&simrm_gpus[gpu].tsgs[engine]);
+			ida_init(&simrm_gpus[gpu].channels[engine]);
+		}
 	}
+	simrm_fecs_init();
 	simrm_truth_init();
 	return NV_TRUE;
 }
@@ -39,9 +51,12 @@ void NV_API_CALL rm_shutdown_rm(nvidia_stack_t *sp)
 	simrm_truth_exit();
 	simrm_pin_exit();
 	simrm_clients_exit();
+	simrm_fecs_exit();
 	for (gpu = 0; gpu < SIMRM_MAX_GPUS; gpu++) {
-		for (engine = 0; engine < RM_ENGINE_COUNT; engine++)
+		for (engine = 0; engine < RM_ENGINE_COUNT; engine++) {
 			WARN_ON(!ida_is_empty(&simrm_gpus[gpu].tsgs[engine]));
+			WARN_ON(!ida_is_empty(&simrm_gpus[gpu].channels[engine]));
+		}
 	}
 	WARN_ON(!list_empty(&simrm_tsgs));
 }
@@ -71,6 +86,13 @@ NvBool NV_API_CALL rm_is_supported_pci_device(NvU8 class, NvU8 subclass, NvU16 v
 					      NvBool print)
 {
 	return class == PCI_BASE_CLASS_DISPLAY && vendor == VENDOR_NVIDIA;
+}
+
+/* The fake GPU's registers are there at once. */
+NvBool NV_API_CALL rm_wait_for_bar_firewall(nvidia_stack_t *sp, NvU32 domain, NvU8 bus, NvU8 slot,
+					    NvU8 function, NvU16 device, NvU16 subsystem)
+{
+	return NV_TRUE;
 }
 
 NV_STATUS NV_API_CALL rm_is_supported_device(nvidia_stack_t *sp, nv_state_t *nv)
@@ -110,12 +132,31 @@ void NV_API_CALL rm_free_private_state(nvidia_stack_t *sp, nv_state_t *nv)
 	up_write(&simrm_api);
 }
 
+/* No client waits for the news. */
+void NV_API_CALL rm_notify_gpu_addition(nvidia_stack_t *sp, nv_state_t *nv)
+{
+}
+
+void NV_API_CALL rm_notify_gpu_removal(nvidia_stack_t *sp, nv_state_t *nv)
+{
+}
+
 NvBool NV_API_CALL rm_init_adapter(nvidia_stack_t *sp, nv_state_t *nv)
 {
 	struct simrm_gpu *gpu = simrm_gpu_of(nv);
 
+	if (simrm_fault(SIMRM_ON_START, 0, true) != RM_OK)
+		return NV_FALSE;
+	if (!nv->regs->map)
+		nv->regs->map = os_map_kernel_space(nv->regs->cpu_address, nv->regs->size,
+						    NV_MEMORY_UNCACHED);
+	if (!nv->regs->map)
+		return NV_FALSE;
 	down_write(&simrm_api);
 	gpu->started = true;
+	gpu->regs = nv->regs->map;
+	gpu->regs_size = nv->regs->size;
+	simrm_engine_started(gpu);
 	up_write(&simrm_api);
 	return NV_TRUE;
 }
@@ -128,7 +169,17 @@ void NV_API_CALL rm_disable_adapter(nvidia_stack_t *sp, nv_state_t *nv)
 
 void NV_API_CALL rm_shutdown_adapter(nvidia_stack_t *sp, nv_state_t *nv)
 {
-	simrm_gpu_free_objects(simrm_gpu_of(nv));
+	struct simrm_gpu *gpu = simrm_gpu_of(nv);
+
+	simrm_gpu_free_objects(gpu);
+	down_write(&simrm_api);
+	if (gpu->regs)
+		simrm_engine_stopped(gpu);
+	gpu->regs = NULL;
+	up_write(&simrm_api);
+	if (nv->regs->map)
+		os_unmap_kernel_space(nv->regs->map, nv->regs->size);
+	nv->regs->map = NULL;
 }
 
 NV_STATUS NV_API_CALL rm_get_adapter_status_external(nvidia_stack_t *sp, nv_state_t *nv)
@@ -139,6 +190,15 @@ NV_STATUS NV_API_CALL rm_get_adapter_status_external(nvidia_stack_t *sp, nv_stat
 /* TSGs keep their state while the machine sleeps, as the driver restores it. */
 NV_STATUS NV_API_CALL rm_power_management(nvidia_stack_t *sp, nv_state_t *nv, nv_pm_action_t action)
 {
+	struct simrm_gpu *gpu = simrm_gpu_of(nv);
+	u32 status = simrm_fault(SIMRM_ON_POWER, action, true);
+
+	if (status != RM_OK)
+		return status;
+	down_write(&simrm_api);
+	gpu->suspended = action != NV_PM_ACTION_RESUME;
+	simrm_engine_suspended(gpu);
+	up_write(&simrm_api);
 	return RM_OK;
 }
 

@@ -64,6 +64,7 @@ u32 simrm_object_new(struct simrm_client *client, struct simrm_object *parent, u
 	INIT_LIST_HEAD(&object->dependants);
 	INIT_LIST_HEAD(&object->pending);
 	INIT_LIST_HEAD(&object->alias);
+	INIT_LIST_HEAD(&object->member);
 	for (i = 0; i < ARRAY_SIZE(object->deps); i++)
 		INIT_LIST_HEAD(&object->deps[i].node);
 	if (xa_err(xa_store(&client->objects, *handle, object, GFP_KERNEL))) {

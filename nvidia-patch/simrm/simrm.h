@@ -18,6 +18,7 @@
 #include <linux/xarray.h>
 
 #include "abi.h"
+#include "engine.h"
 
 #define SIMRM_MAX_GPUS		32
 #define SIMRM_DEFAULT_SLICE_US	1024
@@ -37,6 +38,7 @@ enum simrm_kind {
 	SIMRM_MIG_GPU,
 	SIMRM_MIG_COMPUTE,
 	SIMRM_MPS,
+	SIMRM_BUFFER,		/* of events */
 	SIMRM_PLAIN,		/* memory, events and what else only exists */
 	SIMRM_KINDS
 };
@@ -56,6 +58,10 @@ struct simrm_gpu {
 	bool started;
 	unsigned int interleaved;	/* subdevices that set the policy */
 	struct ida tsgs[RM_ENGINE_COUNT];	/* one per run list */
+	struct ida channels[RM_ENGINE_COUNT];
+	void *regs;		/* BAR 0 while it is started, with simrm_api held */
+	u64 regs_size;
+	bool suspended;
 };
 
 /* A TSG, with any number of handles. */
@@ -74,9 +80,13 @@ struct simrm_tsg {
 	u64 slice_us;
 	u32 interleave;
 	bool scheduled;
+	bool computes;		/* a compute or 3D object was made on it */
 	u32 preempts;
 	u32 channels;
 	u32 disabled;		/* channels that are disabled */
+	struct list_head members;	/* simrm_object.member */
+	u32 restarts;		/* of the run list, by its channels */
+	u64 attached;		/* the engine's name of it, 0: the engine has it not */
 };
 
 /* An address space, with any number of handles. */
@@ -85,6 +95,7 @@ struct simrm_vas {
 };
 
 struct simrm_object;
+struct simrm_buffer;
 
 /* That an object goes when another one goes. */
 struct simrm_dep {
@@ -112,7 +123,15 @@ struct simrm_object {
 	struct list_head alias;
 	struct simrm_vas *vas;
 	bool disabled;		/* of a channel */
+	u32 chid;		/* of a channel: number on its run list */
+	struct list_head member;
+	bool attached;		/* of a channel: it was there when the engine got its TSG */
+	u32 context;		/* of a channel: records of switches name it by this */
 	bool policy;		/* of a subdevice: it set the policy of the run lists */
+	void *memory;		/* of an object of memory that the kernel made */
+	u64 memory_size;
+	bool mapped;
+	struct simrm_buffer *buffer;
 	u32 mig;
 };
 
@@ -137,6 +156,7 @@ struct simrm_class {
 	bool required;		/* parameters must be given */
 	bool single;		/* one per parent */
 	bool dup;
+	u16 kernel_params;	/* as params, of the kernel; 0: as many */
 };
 
 extern struct rw_semaphore simrm_api;
@@ -171,11 +191,15 @@ u32 simrm_class_copy(struct simrm_object *object, struct simrm_object *source);
 void simrm_class_destroy(struct simrm_object *object);
 
 /* tsg.c */
-struct simrm_tsg *simrm_tsg_new(struct simrm_gpu *gpu, u32 engine, bool hidden);
+struct simrm_tsg *simrm_tsg_new(struct simrm_gpu *gpu, u32 engine, u32 runlist, bool hidden);
 void simrm_tsg_put(struct simrm_tsg *tsg);
-void simrm_tsg_add_channel(struct simrm_tsg *tsg);
-void simrm_tsg_drop_channel(struct simrm_tsg *tsg, bool disabled);
+u32 simrm_tsg_add_channel(struct simrm_object *channel);
+void simrm_tsg_drop_channel(struct simrm_object *channel, struct simrm_tsg *tsg);
 void simrm_tsg_show(struct seq_file *out);
+void simrm_channel_disable(struct simrm_object *channel, bool disable);
+u32 simrm_channel_stop(struct simrm_object *object, const struct simrm_caller *who, void *params);
+u32 simrm_channel_schedule(struct simrm_object *object, const struct simrm_caller *who,
+			   void *params);
 u32 simrm_tsg_schedule(struct simrm_object *object, const struct simrm_caller *who, void *params);
 u32 simrm_tsg_bind(struct simrm_object *object, const struct simrm_caller *who, void *params);
 u32 simrm_tsg_set_slice(struct simrm_object *object, const struct simrm_caller *who, void *params);
@@ -193,6 +217,11 @@ u32 simrm_share(const struct simrm_caller *who, struct rm_share *share);
 u32 simrm_control(const struct simrm_caller *who, struct rm_control *control);
 int simrm_control_calls(char *buffer, size_t size);
 
+/* runlist.c */
+u32 simrm_runlist_of(const struct simrm_object *device, u32 engine);
+u32 simrm_runlist_base(u32 runlist);
+u32 simrm_runlist_bases(struct simrm_object *object, const struct simrm_caller *who, void *params);
+
 /* gpu.c */
 struct simrm_gpu *simrm_gpu_of(const void *nv);
 struct simrm_gpu *simrm_gpu_by_instance(u32 instance);
@@ -200,6 +229,8 @@ u32 simrm_gpu_ids(struct simrm_object *object, const struct simrm_caller *who, v
 u32 simrm_gpu_probed(struct simrm_object *object, const struct simrm_caller *who, void *params);
 u32 simrm_gpu_info(struct simrm_object *object, const struct simrm_caller *who, void *params);
 u32 simrm_gpu_info_v2(struct simrm_object *object, const struct simrm_caller *who, void *params);
+u32 simrm_gpu_virtual_mode(struct simrm_object *object, const struct simrm_caller *who,
+			   void *params);
 u32 simrm_gpu_id(struct simrm_object *object, const struct simrm_caller *who, void *params);
 u32 simrm_gpu_policy(struct simrm_object *object, const struct simrm_caller *who, void *params);
 u32 simrm_gpu_disable_channels(struct simrm_object *object, const struct simrm_caller *who,
@@ -207,8 +238,55 @@ u32 simrm_gpu_disable_channels(struct simrm_object *object, const struct simrm_c
 void simrm_gpu_policy_drop(struct simrm_gpu *gpu);
 void simrm_gpu_free_objects(struct simrm_gpu *gpu);
 
+/* memory.c */
+u32 simrm_memory(struct simrm_object *object, const struct rm_memory_params *params);
+void simrm_memory_end(struct simrm_object *object);
+u32 simrm_map(struct rm_map *params);
+u32 simrm_unmap(const struct rm_unmap *params);
+unsigned int simrm_memory_objects(void);
+unsigned int simrm_memory_maps(void);
+
+/* fecs.c */
+void simrm_fecs_init(void);
+void simrm_fecs_exit(void);
+u32 simrm_fecs_new_context(void);
+unsigned int simrm_fecs_bound(void);
+u32 simrm_fecs_buffer(struct simrm_object *object, const struct rm_event_buffer *params);
+void simrm_fecs_buffer_end(struct simrm_buffer *buffer);
+u32 simrm_fecs_time(struct simrm_object *object, const struct simrm_caller *who, void *params);
+u32 simrm_fecs_context(struct simrm_object *object, const struct simrm_caller *who, void *params);
+u32 simrm_fecs_bind(struct simrm_object *object, const struct simrm_caller *who, void *params);
+u32 simrm_fecs_enable(struct simrm_object *object, const struct simrm_caller *who, void *params);
+u32 simrm_fecs_get(struct simrm_object *object, const struct simrm_caller *who, void *params);
+u32 simrm_fecs_flush(struct simrm_object *object, const struct simrm_caller *who, void *params);
+
+/* engine.c */
+void simrm_engine_catch_up(struct simrm_gpu *gpu);
+void simrm_engine_update(struct simrm_tsg *tsg);
+void simrm_engine_update_all(struct simrm_gpu *gpu);
+void simrm_engine_lose(struct simrm_tsg *tsg, struct simrm_object *channel);
+void simrm_engine_started(struct simrm_gpu *gpu);
+void simrm_engine_stopped(struct simrm_gpu *gpu);
+void simrm_engine_suspended(struct simrm_gpu *gpu);
+u32 simrm_engine_preempt(struct simrm_tsg *tsg, const struct rm_preempt *preempt);
+u32 simrm_engine_restart(struct simrm_object *object, const struct simrm_caller *who,
+			 void *params);
+u32 simrm_engine_table(struct simrm_object *object, const struct simrm_caller *who, void *params);
+int simrm_engine_show(struct seq_file *out);
+u32 simrm_engine_channels(struct simrm_object *object, const struct simrm_caller *who,
+			  void *params);
+
 /* fault.c */
-enum simrm_what { SIMRM_ON_CONTROL, SIMRM_ON_COPY, SIMRM_ON_ALLOC, SIMRM_ON_FREE, SIMRM_ON_DUP };
+enum simrm_what {
+	SIMRM_ON_CONTROL,
+	SIMRM_ON_COPY,
+	SIMRM_ON_ALLOC,
+	SIMRM_ON_FREE,
+	SIMRM_ON_DUP,
+	SIMRM_ON_START,
+	SIMRM_ON_POWER,
+	SIMRM_ON_MAP,
+};
 u32 simrm_fault(enum simrm_what what, u32 number, bool kernel);
 
 /* truth.c */

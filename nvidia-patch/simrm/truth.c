@@ -92,9 +92,11 @@ static int counts_get(char *buffer, const struct kernel_param *kp)
 	used += scnprintf(buffer + used, PAGE_SIZE - used,
 			  "vaspaces %d\ncontext_shares %d\nengine_objects %d\n"
 			  "kernel_clients %u\ndying_clients %u\nstarted_gpus %u\n"
-			  "stubs_called %u\n",
+			  "stubs_called %u\nkernel_memory %u\nkernel_maps %u\n"
+			  "bound_buffers %u\n",
 			  alive(SIMRM_VASPACE), alive(SIMRM_CTXSHARE), alive(SIMRM_ENGINE),
-			  kernel, dying, started, READ_ONCE(stubs_count));
+			  kernel, dying, started, READ_ONCE(stubs_count), simrm_memory_objects(),
+			  simrm_memory_maps(), simrm_fecs_bound());
 	up_write(&simrm_api);
 	return used;
 }
@@ -136,6 +138,12 @@ static int gpus_show(struct seq_file *out, void *unused)
 }
 DEFINE_SHOW_ATTRIBUTE(gpus);
 
+static int engines_show(struct seq_file *out, void *unused)
+{
+	return simrm_engine_show(out);
+}
+DEFINE_SHOW_ATTRIBUTE(engines);
+
 static int stubs_show(struct seq_file *out, void *unused)
 {
 	unsigned int i;
@@ -151,6 +159,7 @@ void simrm_truth_init(void)
 	folder = debugfs_create_dir("simrm", NULL);
 	debugfs_create_file("tsgs", 0400, folder, NULL, &tsgs_fops);
 	debugfs_create_file("gpus", 0400, folder, NULL, &gpus_fops);
+	debugfs_create_file("engines", 0400, folder, NULL, &engines_fops);
 	debugfs_create_file("stubs", 0400, folder, NULL, &stubs_fops);
 }
 

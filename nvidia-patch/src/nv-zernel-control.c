@@ -21,11 +21,13 @@ struct nvz_disable_channels {
 /**
  * struct nvz_handle - a handle that is pinned
  * @client: pinned
- * @object: handle of the TSG in it
+ * @object: handle of the TSG, or of a channel of it
+ * @gpu_id: of the TSG
  */
 struct nvz_handle {
 	struct nvz_client *client;
 	u32 object;
+	u32 gpu_id;
 };
 
 static u32 nvz_control_size(u32 cmd)
@@ -38,6 +40,8 @@ static u32 nvz_control_size(u32 cmd)
 	case NV_ZERNEL_CTRL_GET_INFO:
 	case NV_ZERNEL_CTRL_SET_INTERLEAVE:
 		return 4;
+	case NV_ZERNEL_CTRL_RESTART_RUNLIST:
+		return 2;
 	}
 	return 0;
 }
@@ -54,27 +58,40 @@ static struct nvz_client *nvz_tsg_freeing(struct nvz_tsg *tsg)
 	return NULL;
 }
 
-/* 0, or -ENOENT. Waits while every handle of the TSG may be about to go. */
-static int nvz_tsg_pin(u64 id, struct nvz_handle *handle)
+/*
+ * Pins a handle of the TSG, or for a control of channels one of these. 0, -ENOENT, or -ENODATA it has
+ * no channel. Waits while every handle of the TSG may be about to go.
+ */
+static int nvz_tsg_pin(u64 id, u32 cmd, struct nvz_handle *handle)
 {
+	bool of_channel = cmd == NV_ZERNEL_CTRL_RESTART_RUNLIST;
 	struct nvz_object *object;
+	struct list_head *list;
 	struct nvz_tsg *tsg;
+	int ret = -ENOENT;
 
 	mutex_lock(&nvz_table_lock);
 	while ((tsg = nvz_tsg_find(id))) {
-		list_for_each_entry(object, &tsg->handles, in_tsg) {
+		list = of_channel ? &tsg->channels : &tsg->handles;
+		if (list_empty(list)) {
+			ret = -ENODATA;
+			break;
+		}
+		list_for_each_entry(object, list, in_tsg) {
 			if (!nvz_pin(object->client))
 				continue;
 			handle->client = object->client;
 			handle->object = object->handle;
+			handle->gpu_id = tsg->gpu_id;
 			mutex_unlock(&nvz_table_lock);
 			nvz_pinned();
 			return 0;
 		}
+		/* A client with a channel of the TSG has a handle of it, too. */
 		nvz_wait_outcome(nvz_tsg_freeing(tsg), false);
 	}
 	mutex_unlock(&nvz_table_lock);
-	return -ENOENT;
+	return ret;
 }
 
 /* @gone: the core has no such handle any more, by a way that the hook does not see. */
@@ -84,7 +101,7 @@ static void nvz_tsg_unpin(u64 id, const struct nvz_handle *handle, bool gone)
 
 	mutex_lock(&nvz_table_lock);
 	object = nvz_object_find(handle->client, handle->object);
-	if (gone && object && object->kind == NVZ_TSG && object->tsg->id == id)
+	if (gone && object && object->tsg && object->tsg->id == id)
 		nvz_object_drop(object);
 	nvz_tell();
 	nvz_unpin(handle->client);
@@ -107,11 +124,16 @@ int nv_zernel_tsg_control(u64 tsg, u32 cmd, void *params, u32 size, u32 *status)
 		return -EINVAL;
 
 	do {
-		ret = nvz_tsg_pin(tsg, &handle);
+		ret = nvz_tsg_pin(tsg, cmd, &handle);
+		if (ret == -ENODATA) {
+			/* Nothing runs on it, nor will before it has a channel. */
+			*status = NV_OK;
+			return 0;
+		}
 		if (ret)
 			return ret;
 		gone = false;
-		ret = nvz_rm_enter(&sp);
+		ret = nvz_rm_enter(&sp, handle.gpu_id);
 		if (!ret) {
 			*status = nvz_rm_control(sp, handle.client->handle, handle.object, cmd,
 						 params, size);
@@ -130,35 +152,17 @@ EXPORT_SYMBOL_GPL(nv_zernel_tsg_control);
 
 /**
  * struct nvz_channels - the channels of a TSG, pinned
- * @client: in which @subdevice is
- * @subdevice: of the TSG's GPU
+ * @gpu_id: of the TSG
  * @count: of channels
  * @room: for channels
  * @of: client and channel of each
  */
 struct nvz_channels {
-	u32 client;
-	u32 subdevice;
+	u32 gpu_id;
 	u32 count;
 	u32 room;
 	struct nvz_handle of[] __counted_by(room);
 };
-
-/* A subdevice beside one of the handles of the TSG, for a control of its GPU. */
-static struct nvz_object *nvz_tsg_subdevice(struct nvz_tsg *tsg)
-{
-	struct nvz_object *handle, *object;
-
-	list_for_each_entry(handle, &tsg->handles, in_tsg) {
-		if (!handle->parent)
-			continue;
-		list_for_each_entry(object, &handle->parent->children, sibling) {
-			if (object->kind == NVZ_SUBDEVICE)
-				return object;
-		}
-	}
-	return NULL;
-}
 
 /*
  * All channels at once or none: a caller that waited for a free with a pin in hand could wait for
@@ -167,8 +171,8 @@ static struct nvz_object *nvz_tsg_subdevice(struct nvz_tsg *tsg)
 static int nvz_channels_pin(u64 id, struct nvz_channels **pinned)
 {
 	struct nvz_channels *channels = NULL;
-	struct nvz_object *object, *subdevice;
 	struct nvz_client *client;
+	struct nvz_object *object;
 	struct nvz_tsg *tsg;
 	u32 room = 0;
 	int ret;
@@ -187,12 +191,8 @@ again:
 	ret = -ENOENT;
 	if (!tsg)
 		goto fail;
-	subdevice = nvz_tsg_subdevice(tsg);
-	ret = -EOPNOTSUPP;
-	if (!subdevice)
-		goto fail;
-	/* One more, for the client of the subdevice. */
-	if (tsg->channel_count + 1 > room) {
+	/* Room for one at least, so that there is a list for a TSG without channels. */
+	if (tsg->channel_count >= room) {
 		room = tsg->channel_count + 1;
 		mutex_unlock(&nvz_table_lock);
 		goto again;
@@ -202,12 +202,10 @@ again:
 		channels->of[channels->count++] = (struct nvz_handle) {
 			.client = object->client,
 			.object = object->handle,
+			.gpu_id = tsg->gpu_id,
 		};
 	}
-	nvz_pin(subdevice->client);
-	channels->of[channels->count].client = subdevice->client;
-	channels->client = subdevice->client->handle;
-	channels->subdevice = subdevice->handle;
+	channels->gpu_id = tsg->gpu_id;
 	mutex_unlock(&nvz_table_lock);
 	nvz_pinned();
 	*pinned = channels;
@@ -224,11 +222,39 @@ static void nvz_channels_unpin(struct nvz_channels *channels)
 	u32 i;
 
 	mutex_lock(&nvz_table_lock);
-	for (i = 0; i <= channels->count; i++)
+	for (i = 0; i < channels->count; i++)
 		nvz_unpin(channels->of[i].client);
 	mutex_unlock(&nvz_table_lock);
 	nvz_unpinned();
 	kvfree(channels);
+}
+
+/*
+ * Drops the channels from the list and the table that the core does not have any more, gone by a way
+ * that the hook does not see: the core refuses a lot with one of them. True if there were any.
+ */
+static bool nvz_channels_clean(nvidia_stack_t *sp, u64 id, struct nvz_channels *channels)
+{
+	u32 count = channels->count, kept = 0, i;
+
+	for (i = 0; i < count; i++) {
+		const struct nvz_handle handle = channels->of[i];
+		struct nvz_object *object;
+
+		if (!nvz_rm_gone(sp, handle.client->handle, handle.object)) {
+			channels->of[kept++] = handle;
+			continue;
+		}
+		mutex_lock(&nvz_table_lock);
+		object = nvz_object_find(handle.client, handle.object);
+		if (object && object->kind == NVZ_CHANNEL && object->tsg && object->tsg->id == id)
+			nvz_object_drop(object);
+		nvz_tell();
+		nvz_unpin(handle.client);
+		mutex_unlock(&nvz_table_lock);
+	}
+	channels->count = kept;
+	return kept < count;
 }
 
 /* Those from @from on, as many as one control takes. Status of the core. */
@@ -244,8 +270,22 @@ static u32 nvz_channels_switch(nvidia_stack_t *sp, const struct nvz_channels *ch
 		params->clients[i] = channels->of[from + i].client->handle;
 		params->channels[i] = channels->of[from + i].object;
 	}
-	return nvz_rm_control(sp, channels->client, channels->subdevice, NVZ_CTRL_DISABLE_CHANNELS,
-			      params, sizeof(*params));
+	return nvz_gpu_control(sp, channels->gpu_id, NV_ZERNEL_CTRL_DISABLE_CHANNELS, params,
+			       sizeof(*params));
+}
+
+/* Lot by lot, until one is refused; @done: the channels before that lot. Status of the core. */
+static u32 nvz_channels_switch_all(nvidia_stack_t *sp, const struct nvz_channels *channels,
+				   bool enable, struct nvz_disable_channels *params, u32 *done)
+{
+	u32 status = NV_OK;
+
+	for (*done = 0; *done < channels->count; *done += NVZ_DISABLE_MAX) {
+		status = nvz_channels_switch(sp, channels, *done, enable, params);
+		if (status != NV_OK)
+			break;
+	}
+	return status;
 }
 
 int nv_zernel_tsg_enable(u64 tsg, bool enable, u32 *status)
@@ -253,7 +293,7 @@ int nv_zernel_tsg_enable(u64 tsg, bool enable, u32 *status)
 	struct nvz_disable_channels *params;
 	struct nvz_channels *channels;
 	nvidia_stack_t *sp;
-	u32 done;
+	u32 done, from;
 	int ret;
 
 	might_sleep();
@@ -263,20 +303,15 @@ int nv_zernel_tsg_enable(u64 tsg, bool enable, u32 *status)
 	ret = nvz_channels_pin(tsg, &channels);
 	if (ret)
 		goto out;
-	ret = nvz_rm_enter(&sp);
+	ret = nvz_rm_enter(&sp, channels->gpu_id);
 	if (ret)
 		goto unpin;
-	*status = NV_OK;
-	for (done = 0; done < channels->count; done += NVZ_DISABLE_MAX) {
-		*status = nvz_channels_switch(sp, channels, done, enable, params);
-		if (*status != NV_OK)
-			break;
-	}
-	/* A TSG must not run in part. */
-	while (*status != NV_OK && done) {
-		done -= NVZ_DISABLE_MAX;
-		nvz_channels_switch(sp, channels, done, !enable, params);
-	}
+	*status = nvz_channels_switch_all(sp, channels, enable, params, &done);
+	if (*status != NV_OK && nvz_channels_clean(sp, tsg, channels))
+		*status = nvz_channels_switch_all(sp, channels, enable, params, &done);
+	/* A TSG must not run in part, and a lot that was refused may have been carried out in part. */
+	for (from = 0; *status != NV_OK && from <= done; from += NVZ_DISABLE_MAX)
+		nvz_channels_switch(sp, channels, from, !enable, params);
 	nvz_rm_leave(sp);
 unpin:
 	nvz_channels_unpin(channels);

@@ -2,7 +2,7 @@
 /*
  * The registered observer, and the GPUs of the driver.
  *
- * The list of GPUs changes under the GPU, policy and table locks, so each of them is enough
+ * The list of GPUs changes under the GPU, own and table locks, so each of them is enough
  * to read it. gpu_added and gpu_removed are called under the GPU lock alone, because the
  * listener may wait there for its own controls, which take the other two.
  */
@@ -11,27 +11,9 @@
 #include <linux/slab.h>
 #include <linux/srcu.h>
 
-/**
- * struct nvz_gpu - a GPU that the driver has
- * @list: in the list of GPUs
- * @nv: the driver's; a GPU that was plugged in anew has the same number, but another one
- * @desc: as told
- * @asleep: how often the PM core has suspended it; GPU lock
- * @started: the core drives it; policy lock
- * @client: of zernel, that holds the run lists' policy; 0: none; policy lock
- */
-struct nvz_gpu {
-	struct list_head list;
-	nv_state_t *nv;
-	struct nv_zernel_gpu desc;
-	u32 asleep;
-	bool started;
-	u32 client;
-};
-
 static DEFINE_MUTEX(nvz_register_lock);
 static DEFINE_MUTEX(nvz_gpu_lock);
-static DEFINE_MUTEX(nvz_policy_lock);
+DEFINE_MUTEX(nvz_own_lock);
 static LIST_HEAD(nvz_gpus);
 
 /*
@@ -43,7 +25,7 @@ static u32 nvz_suspends;	/* why the driver answers no control; GPU lock */
 static struct nvz_listener __rcu *nvz_listening;
 DEFINE_STATIC_SRCU(nvz_srcu);
 
-static struct nvz_gpu *nvz_gpu_find(u32 gpu_id)
+struct nvz_gpu *nvz_gpu_find(u32 gpu_id)
 {
 	struct nvz_gpu *gpu;
 
@@ -52,6 +34,14 @@ static struct nvz_gpu *nvz_gpu_find(u32 gpu_id)
 			return gpu;
 	}
 	return NULL;
+}
+
+/* The next one in the list; of NULL, the first one. NULL: there is none. */
+struct nvz_gpu *nvz_gpu_after(struct nvz_gpu *gpu)
+{
+	gpu = list_prepare_entry(gpu, &nvz_gpus, list);
+	gpu = list_next_entry(gpu, list);
+	return list_entry_is_head(gpu, &nvz_gpus, list) ? NULL : gpu;
 }
 
 static struct nvz_gpu *nvz_gpu_of(const nv_state_t *nv)
@@ -69,6 +59,19 @@ bool nvz_gpu_known(u32 gpu_id)
 {
 	lockdep_assert_held(&nvz_table_lock);
 	return nvz_gpu_find(gpu_id);
+}
+
+/* True if the GPU did not come back from a suspend. The driver is awake, and kept so. */
+bool nvz_gpu_failed(u32 gpu_id)
+{
+	struct nvz_gpu *gpu;
+	bool failed;
+
+	mutex_lock(&nvz_table_lock);
+	gpu = nvz_gpu_find(gpu_id);
+	failed = gpu && READ_ONCE(gpu->nv->flags) & NV_FLAG_SUSPENDED;
+	mutex_unlock(&nvz_table_lock);
+	return failed;
 }
 
 /* Returns the number of GPUs; @ids gets the first @max of them. */
@@ -109,40 +112,44 @@ void nv_zernel_gpu_added(nv_state_t *nv)
 	name = rm_get_device_name(nv->pci_info.device_id, nv->subsystem_vendor, nv->subsystem_id);
 	strscpy(gpu->desc.name, name ? name : "NVIDIA GPU");
 	strscpy(gpu->desc.bus, nvl->dev ? dev_name(nvl->dev) : "");
+	nvz_caller_describe(&gpu->desc);
 	if (nvz_listener.ops)
 		nvz_listener.ops->gpu_added(nvz_listener.priv, &gpu->desc);
-	mutex_lock(&nvz_policy_lock);
+	/* The flag of a GPU that is about to stop is taken back after the hook was told. */
+	down(&nvl->ldata_lock);
+	mutex_lock(&nvz_own_lock);
 	gpu->started = nv->flags & NV_FLAG_INITIALIZED;
 	mutex_lock(&nvz_table_lock);
 	list_add_tail(&gpu->list, &nvz_gpus);
 	nvz_gpu_announce(gpu->desc.gpu_id);
 	mutex_unlock(&nvz_table_lock);
-	mutex_unlock(&nvz_policy_lock);
+	mutex_unlock(&nvz_own_lock);
+	up(&nvl->ldata_lock);
 	mutex_unlock(&nvz_gpu_lock);
 }
 
-/*
- * Frees zernel's client on the GPU; the run lists get their policy back. The
- * caller is in a call of the driver that keeps suspends away as far as that is
- * needed, or holds the power lock.
- */
-static void nvz_policy_drop(struct nvz_gpu *gpu)
+/* Of a GPU; NULL: the core is still to be asked. */
+struct nvz_registers *nvz_gpu_registers(u32 gpu_id, nv_state_t **nv)
 {
-	lockdep_assert_held(&nvz_policy_lock);
-	if (gpu->client)
-		nvz_policy_free(gpu->client);
-	gpu->client = 0;
+	struct nvz_gpu *gpu;
+
+	lockdep_assert_held(&nvz_table_lock);
+	gpu = nvz_gpu_find(gpu_id);
+	if (!gpu)
+		return NULL;
+	*nv = gpu->nv;
+	return gpu->registers;
 }
 
-static void nvz_policy_drop_all(void)
+static void nvz_let_go_of_all(void)
 {
 	struct nvz_gpu *gpu;
 
 	nvz_rm_hold();
-	mutex_lock(&nvz_policy_lock);
+	mutex_lock(&nvz_own_lock);
 	list_for_each_entry(gpu, &nvz_gpus, list)
-		nvz_policy_drop(gpu);
-	mutex_unlock(&nvz_policy_lock);
+		nvz_gpu_let_go(gpu);
+	mutex_unlock(&nvz_own_lock);
 	nvz_rm_release();
 }
 
@@ -150,15 +157,21 @@ static void nvz_policy_drop_all(void)
 static void nvz_tell_suspended(void)
 {
 	lockdep_assert_held(&nvz_gpu_lock);
-	if (!nvz_suspends++ && nvz_listener.ops)
+	if (nvz_suspends++)
+		return;
+	if (nvz_listener.ops)
 		nvz_listener.ops->suspended(nvz_listener.priv);
+	nvz_rings_stop(true);
 }
 
 /* It does again, when the last reason is gone. */
 static void nvz_tell_resumed(void)
 {
 	lockdep_assert_held(&nvz_gpu_lock);
-	if (!--nvz_suspends && nvz_listener.ops)
+	if (--nvz_suspends)
+		return;
+	nvz_rings_stop(false);
+	if (nvz_listener.ops)
 		nvz_listener.ops->resumed(nvz_listener.priv);
 }
 
@@ -182,13 +195,13 @@ void nv_zernel_gpu_removed(nv_state_t *nv)
 	mutex_lock(&nvz_gpu_lock);
 	gpu = nvz_gpu_of(nv);
 	if (gpu) {
-		mutex_lock(&nvz_policy_lock);
-		nvz_policy_drop(gpu);
+		mutex_lock(&nvz_own_lock);
+		nvz_gpu_let_go(gpu);
 		mutex_lock(&nvz_table_lock);
 		list_del(&gpu->list);
 		nvz_gpu_withdraw(nv->gpu_id);
 		mutex_unlock(&nvz_table_lock);
-		mutex_unlock(&nvz_policy_lock);
+		mutex_unlock(&nvz_own_lock);
 		if (nvz_listener.ops)
 			nvz_listener.ops->gpu_removed(nvz_listener.priv, nv->gpu_id);
 		/* One that went while the machine slept will not come back. */
@@ -203,11 +216,11 @@ void nv_zernel_gpu_started(nv_state_t *nv)
 {
 	struct nvz_gpu *gpu;
 
-	mutex_lock(&nvz_policy_lock);
+	mutex_lock(&nvz_own_lock);
 	gpu = nvz_gpu_of(nv);
 	if (gpu)
 		gpu->started = true;
-	mutex_unlock(&nvz_policy_lock);
+	mutex_unlock(&nvz_own_lock);
 }
 
 /*
@@ -224,14 +237,14 @@ void nv_zernel_gpu_stopped(nv_state_t *nv)
 	struct nvz_gpu *gpu;
 	bool replaced;
 
-	mutex_lock(&nvz_policy_lock);
+	mutex_lock(&nvz_own_lock);
 	gpu = nvz_gpu_of(nv);
 	replaced = !gpu && nvz_gpu_find(nv->gpu_id);
 	if (gpu) {
 		gpu->started = false;
-		nvz_policy_drop(gpu);
+		nvz_gpu_let_go(gpu);
 	}
-	mutex_unlock(&nvz_policy_lock);
+	mutex_unlock(&nvz_own_lock);
 	if (replaced)
 		return;
 
@@ -241,49 +254,6 @@ void nv_zernel_gpu_stopped(nv_state_t *nv)
 	mutex_unlock(&nvz_table_lock);
 }
 
-/* The policy is given back for certain, or it would outlive zernel. */
-static int nvz_policy_off(u32 gpu_id, u32 *status)
-{
-	struct nvz_gpu *gpu;
-
-	nvz_rm_hold();
-	mutex_lock(&nvz_policy_lock);
-	gpu = nvz_gpu_find(gpu_id);
-	if (gpu && gpu->started) {
-		nvz_policy_drop(gpu);
-		*status = NV_OK;
-	} else {
-		gpu = NULL;
-	}
-	mutex_unlock(&nvz_policy_lock);
-	nvz_rm_release();
-	return gpu ? 0 : -ENOENT;
-}
-
-int nv_zernel_runlists_interleave(u32 gpu_id, bool on, u32 *status)
-{
-	struct nvz_gpu *gpu;
-	nvidia_stack_t *sp;
-	int ret;
-
-	might_sleep();
-	if (!on)
-		return nvz_policy_off(gpu_id, status);
-	ret = nvz_rm_enter(&sp);
-	if (ret)
-		return ret;
-	mutex_lock(&nvz_policy_lock);
-	gpu = nvz_gpu_find(gpu_id);
-	if (gpu && gpu->started)
-		*status = gpu->client ? NV_OK : nvz_policy_make(sp, gpu_id, &gpu->client);
-	else
-		ret = -ENOENT;
-	mutex_unlock(&nvz_policy_lock);
-	nvz_rm_leave(sp);
-	return ret;
-}
-EXPORT_SYMBOL_GPL(nv_zernel_runlists_interleave);
-
 void nv_zernel_suspended(void)
 {
 	mutex_lock(&nvz_gpu_lock);
@@ -291,9 +261,22 @@ void nv_zernel_suspended(void)
 	mutex_unlock(&nvz_gpu_lock);
 }
 
+/* The core may have mapped the registers of a GPU anew, and may have records for it now. */
+static void nvz_gpu_renew(struct nvz_gpu *gpu)
+{
+	mutex_lock(&nvz_own_lock);
+	nvz_registers_drop(gpu);
+	nvz_ring_drop(gpu);
+	mutex_unlock(&nvz_own_lock);
+}
+
 void nv_zernel_resumed(void)
 {
+	struct nvz_gpu *gpu;
+
 	mutex_lock(&nvz_gpu_lock);
+	list_for_each_entry(gpu, &nvz_gpus, list)
+		nvz_gpu_renew(gpu);
 	nvz_tell_resumed();
 	mutex_unlock(&nvz_gpu_lock);
 }
@@ -336,7 +319,7 @@ NV_STATUS nv_zernel_device_suspend(NV_STATUS (*suspend)(struct device *, nv_pm_a
 	return status;
 }
 
-/* A device with a failed resume stays asleep until it is removed. */
+/* A device with a failed resume may never come back: it alone stays out of reach. */
 NV_STATUS nv_zernel_device_resume(NV_STATUS (*resume)(struct device *, nv_pm_action_t),
 				  struct device *dev, nv_pm_action_t action)
 {
@@ -345,8 +328,11 @@ NV_STATUS nv_zernel_device_resume(NV_STATUS (*resume)(struct device *, nv_pm_act
 
 	mutex_lock(&nvz_gpu_lock);
 	gpu = nvz_gpu_of_device(dev);
-	if (gpu && status == NV_OK)
+	if (gpu) {
+		if (status == NV_OK)
+			nvz_gpu_renew(gpu);
 		nvz_gpu_wake(gpu);
+	}
 	mutex_unlock(&nvz_gpu_lock);
 	return status;
 }
@@ -427,7 +413,8 @@ void nv_zernel_unregister(const struct nv_zernel_ops *ops)
 		nvz_tsg_withdraw_all();
 		mutex_unlock(&nvz_table_lock);
 		mutex_unlock(&nvz_gpu_lock);
-		nvz_policy_drop_all();
+		nvz_let_go_of_all();
+		nvz_rings_end();
 	}
 	mutex_unlock(&nvz_register_lock);
 }

@@ -12,7 +12,8 @@
  *   "freeing" of a client	a free is under way, its outcome is waited for
  *   "busy" of a client		handles in use by a control; a free waits for them
  *   power locks		the driver's, and "awake" for suspends without that one
- *   policy lock		zernel's own client on each GPU
+ *   ldata_lock			the driver's, of a GPU: it starts and stops under it
+ *   own lock			zernel's own clients on each GPU
  *   table lock			everything in the table; tsg_* are called under it
  *
  * A tenant can stop the core for as long as it likes in the middle of an allocation or a control,
@@ -32,112 +33,13 @@
 #include "nv.h"
 #include "os-interface.h"
 #include "nv-zernel.h"
+#include "nv-zernel-core.h"
 
 #include <linux/list.h>
 #include <linux/mutex.h>
+#include <linux/pid.h>
 #include <linux/rbtree.h>
 #include <linux/wait.h>
-
-/* That the GPU is started, as 550 and older drivers name it. */
-#ifndef NV_FLAG_INITIALIZED
-#define NV_FLAG_INITIALIZED	NV_FLAG_OPEN
-#endif
-
-/* Escapes that the hook looks at, with the layouts of their parameters. */
-#define NVZ_ESC_ALLOC_OBJECT		0x28
-#define NVZ_ESC_FREE			0x29
-#define NVZ_ESC_CONTROL			0x2a
-#define NVZ_ESC_ALLOC			0x2b
-#define NVZ_ESC_DUP			0x34
-#define NVZ_ESC_HEAP_CONTROL		0x4a
-#define NVZ_ESC_ALLOC_CONTEXT_DMA	0x54
-#define NVZ_ESC_REGISTER_FD		0xc9
-
-struct nvz_esc_alloc_object {
-	u32 client, parent, object, class, status;
-};
-
-struct nvz_esc_free {
-	u32 client, parent, object, status;
-};
-
-struct nvz_esc_control {
-	u32 client, object, cmd, flags;
-	u64 params;
-	u32 size, status;
-};
-
-struct nvz_esc_alloc {
-	u32 client, parent, object, class;
-	u64 params;
-	u32 size, status;
-};
-
-struct nvz_esc_alloc_rights {
-	u32 client, parent, object, class;
-	u64 params, rights;
-	u32 size, flags, status, pad;
-};
-
-struct nvz_esc_dup {
-	u32 client, parent, object, source_client, source, flags, status;
-};
-
-struct nvz_esc_heap_control {
-	u32 client, parent, function, va_space, heap, status;
-	u64 total, free;
-	union {
-		struct {
-			u32 owner, object, flags;
-		} of_free;
-		struct {
-			u32 object, flags;
-		} of_hw_free;
-	};
-};
-
-struct nvz_esc_alloc_context_dma {
-	u32 client, subdevice, object, class, flags, selector, memory, pad;
-	u64 offset, limit;
-	u32 status, pad2;
-};
-
-#define NVZ_ALLOC_SERIALIZED		0x1	/* flags of nvz_esc_alloc_rights */
-#define NVZ_CONTROL_SERIALIZED		0x4	/* flags of nvz_esc_control */
-
-/* Functions of nvz_esc_heap_control that free an object of any class. */
-#define NVZ_HEAP_FREE			3
-#define NVZ_HEAP_HW_FREE		20
-
-/* Classes that are followed; channels, compute and 3D classes are known by their low byte. */
-#define NVZ_CLASS_ROOT			0x0000
-#define NVZ_CLASS_ROOT_NON_PRIV		0x0001
-#define NVZ_CLASS_ROOT_CLIENT		0x0041
-#define NVZ_CLASS_DEVICE		0x0080
-#define NVZ_CLASS_SUBDEVICE		0x2080
-#define NVZ_CLASS_MPS			0x900e
-#define NVZ_CLASS_CONTEXT_SHARE		0x9067
-#define NVZ_CLASS_VA_SPACE		0x90f1
-#define NVZ_CLASS_TSG			0xa06c
-#define NVZ_CLASS_MIG_INSTANCE		0xc637
-
-/* Controls that the hook uses or looks at, beside those of nv-zernel.h. */
-#define NVZ_CTRL_GPU_ID_INFO		0x00000205U
-#define NVZ_CTRL_HANDLE_INFO		0x00000d02U
-#define NVZ_CTRL_CHANNEL_PROPERTIES	0x0080170fU
-#define NVZ_CTRL_GPU_ID			0x20800142U
-#define NVZ_CTRL_DISABLE_CHANNELS	0x2080110bU
-#define NVZ_CTRL_RUNLIST_POLICY		0x20801115U
-#define NVZ_CTRL_CHANNEL_INTERLEAVE	0xa06f0109U
-#define NVZ_CTRL_MAKE_REALTIME		0xa06c0110U
-
-/* Interleave levels: that of a new TSG in the core, and the highest. */
-#define NVZ_LEVEL_DEFAULT	1
-#define NVZ_LEVEL_MAX		2
-
-/* Engine types of graphics and compute; 1 is the first. */
-#define NVZ_ENGINE_GR_FIRST		1
-#define NVZ_ENGINE_GR_LAST		8
 
 enum nvz_kind {
 	NVZ_OTHER,
@@ -147,9 +49,9 @@ enum nvz_kind {
 	NVZ_TSG,
 	NVZ_CHANNEL,
 	NVZ_SUPPORT,	/* address space or context share: its dependants go with it */
+	NVZ_MIG,	/* instance of a GPU, or compute instance below it */
 	NVZ_COMPUTE,	/* compute or 3D object on a channel; not recorded itself */
 	NVZ_MPS,	/* not recorded itself */
-	NVZ_MIG,	/* not recorded itself */
 	NVZ_KINDS
 };
 
@@ -203,7 +105,7 @@ struct nvz_client {
 };
 
 /**
- * struct nvz_object - a device, subdevice, TSG, channel or support object
+ * struct nvz_object - a device, subdevice, TSG, channel, support object or MIG instance
  * @node: in nvz_client.objects, by @handle
  * @client: to which it belongs
  * @parent: the recorded object it goes away with, or NULL
@@ -216,9 +118,11 @@ struct nvz_client {
  * @class: as the core recorded it
  * @kind: NVZ_*
  * @gpu_id: of a device; NV_ZERNEL_UNKNOWN until it is certain
- * @instance: of a device: the number it was asked for by (a hint)
- * @mig: of a device: instance that was subscribed to (a hint)
+ * @instance: of a device or MIG instance: the number it was asked for by (a hint)
  * @userd: of a channel: memory object it needs (a hint), or 0
+ * @chid: of a channel of a TSG: its number on the run list, or NV_ZERNEL_UNKNOWN
+ * @context_node: of a channel with @context, in the tree of contexts
+ * @context: of a channel of a TSG: the number that records name it by, or NV_ZERNEL_UNKNOWN
  */
 struct nvz_object {
 	struct rb_node node;
@@ -234,8 +138,10 @@ struct nvz_object {
 	u32 kind;
 	u32 gpu_id;
 	u32 instance;
-	u32 mig;
 	u32 userd;
+	u32 chid;
+	struct rb_node context_node;
+	u32 context;
 };
 
 /**
@@ -255,7 +161,10 @@ struct nvz_object {
  * @hw_tsg: see struct nv_zernel_tsg
  * @engine: see struct nv_zernel_tsg
  * @mig: see struct nv_zernel_tsg
+ * @compute: see struct nv_zernel_tsg
+ * @runlist: see struct nv_zernel_tsg
  * @channel_count: length of @channels
+ * @context_count: how many of @channels have a context that is known
  * @level: interleave level that it was last given
  * @announced: the listener knows it
  * @adopted: it may be the same TSG of the core as another one
@@ -275,13 +184,69 @@ struct nvz_tsg {
 	u32 hw_tsg;
 	u32 engine;
 	u32 mig;
+	u32 compute;
+	u32 runlist;
 	u32 channel_count;
+	u32 context_count;
 	u32 level;
 	u32 stray_client;
 	u32 stray_handle;
 	bool announced;
 	bool adopted;
 	bool guessed;
+};
+
+/**
+ * struct nvz_gpu - a GPU that the driver has
+ * @list: in the list of GPUs
+ * @nv: the driver's; a GPU that was plugged in anew has the same number, but another one
+ * @desc: as told
+ * @asleep: how often the PM core has suspended it; GPU lock
+ * @started: the core drives it; own lock
+ * @policy: client of zernel that holds the run lists' policy; 0: none; own lock
+ * @hand: client of zernel for controls of the GPU; 0: none; own lock
+ * @registers: NULL: the core is still to be asked; changes under the own lock and the table lock
+ * @ring: of records; NULL: nobody reads them; own lock
+ * @ringless: the core has no records for it, until it starts anew; own lock
+ */
+struct nvz_gpu {
+	struct list_head list;
+	nv_state_t *nv;
+	struct nv_zernel_gpu desc;
+	u32 asleep;
+	bool started;
+	u32 policy;
+	u32 hand;
+	struct nvz_registers *registers;
+	struct nvz_ring *ring;
+	bool ringless;
+};
+
+/* Run lists of a GPU, over all MIG instances. */
+#define NVZ_RUNLISTS_MAX	64
+
+struct nvz_chip;
+struct nvz_ring;
+
+/**
+ * struct nvz_registers - registers of a GPU that can be read
+ * @map: of the core; NULL: none can be read
+ * @size: of @map
+ * @chip: of the GPU; NULL: none can be read
+ * @own: the GPU is no part of another machine's
+ * @count: of @tables
+ * @tables: of channels, by the address of the run list
+ */
+struct nvz_registers {
+	void __iomem *map;
+	u32 size;
+	const struct nvz_chip *chip;
+	bool own;
+	u32 count;
+	struct nvz_table {
+		u32 runlist;
+		u32 channels;
+	} tables[NVZ_RUNLISTS_MAX];
 };
 
 /**
@@ -335,7 +300,13 @@ struct nvz_made {
 /* True if objects of this kind are in the table. */
 static inline bool nvz_kind_recorded(enum nvz_kind kind)
 {
-	return kind >= NVZ_DEVICE && kind <= NVZ_SUPPORT;
+	return kind >= NVZ_DEVICE && kind <= NVZ_MIG;
+}
+
+/* True if a GPU is being pulled out, or did not come back from a suspend. */
+static inline bool nvz_nv_away(const nv_state_t *nv)
+{
+	return READ_ONCE(nv->flags) & (NV_FLAG_IN_SURPRISE_REMOVAL | NV_FLAG_SUSPENDED);
 }
 
 static inline int nvz_order(u64 a, u64 b)
@@ -349,6 +320,7 @@ extern u32 nvz_forgotten;
 
 enum nvz_kind nvz_kind_of(u32 class);
 struct nvz_file *nvz_file_find(nv_file_private_t *owner);
+nv_file_private_t *nvz_file_any(void);	/* takes the lock */
 void nvz_file_add(struct nvz_file *file);
 void nvz_file_drop(struct nvz_file *file);
 struct nvz_client *nvz_client_find(u32 handle);
@@ -400,35 +372,90 @@ u32 nvz_rm_control(nvidia_stack_t *sp, u32 client, u32 object, u32 cmd, void *pa
 u32 nvz_rm_alloc(nvidia_stack_t *sp, u32 client, u32 parent, u32 *object, u32 class,
 		 void *params);
 void nvz_rm_free(nvidia_stack_t *sp, u32 client, u32 object);
+u32 nvz_rm_map(nvidia_stack_t *sp, u32 client, u32 device, u32 memory, u64 size, void **map);
+void nvz_rm_unmap(nvidia_stack_t *sp, u32 client, u32 device, u32 memory, const void *map);
 u32 nvz_rm_class(nvidia_stack_t *sp, u32 client, u32 object, u32 *class);
 u32 nvz_rm_parent(nvidia_stack_t *sp, u32 client, u32 object, u32 *parent);
 bool nvz_status_dead(u32 status);
+bool nvz_status_final(u32 status);
 bool nvz_rm_gone(nvidia_stack_t *sp, u32 client, u32 object);
 bool nvz_rm_owner(nvidia_stack_t *sp, nv_state_t *nv, nv_file_private_t *nvfp, u32 client);
-int nvz_rm_enter(nvidia_stack_t **sp);
+int nvz_rm_enter(nvidia_stack_t **sp, u32 gpu_id);
 void nvz_rm_leave(nvidia_stack_t *sp);
+int nvz_rm_stay(void);
 void nvz_rm_hold(void);
 void nvz_rm_release(void);
 void nvz_rm_sleep(void);
 void nvz_rm_wake(void);
 
-/* nv-zernel-policy.c: policy lock */
-u32 nvz_policy_make(nvidia_stack_t *sp, u32 gpu_id, u32 *own);
-void nvz_policy_free(u32 client);
+/* nv-zernel-own.c */
+extern struct mutex nvz_own_lock;
+
+/* Handles in a client of nvz_own_make(); the last one is for a ring. */
+#define NVZ_OWN_DEVICE		0x7a650080U
+#define NVZ_OWN_SUBDEVICE	0x7a652080U
+#define NVZ_OWN_RING		0x7a6590cdU
+
+/**
+ * struct nvz_vigil - a time in which a GPU does not go to sleep
+ * @dev: the GPU, referenced
+ * @held: it is kept awake; else nobody manages its power
+ */
+struct nvz_vigil {
+	struct device *dev;
+	bool held;
+};
+
+u32 nvz_own_make(nvidia_stack_t *sp, u32 gpu_id, u32 *own);
+u32 nvz_own_control(nvidia_stack_t *sp, u32 own, u32 cmd, void *params, u32 size);
+int nvz_vigil_begin(struct nvz_vigil *vigil, u32 gpu_id);	/* no lock */
+void nvz_vigil_end(const struct nvz_vigil *vigil);	/* no lock */
+
+void nvz_gpu_let_go(struct nvz_gpu *gpu);	/* own lock */
+void nvz_registers_drop(struct nvz_gpu *gpu);	/* own lock */
+int nvz_gpu_learn(u32 gpu_id);	/* no lock */
+u32 nvz_gpu_control(nvidia_stack_t *sp, u32 gpu_id, u32 cmd, void *params, u32 size);	/* no lock */
+
+/* nv-zernel-fecs.c */
+void nvz_context_add(struct nvz_object *channel, u32 context);	/* table lock */
+void nvz_context_drop(struct nvz_object *channel);	/* table lock */
+void nvz_ring_drop(struct nvz_gpu *gpu);	/* own lock */
+void nvz_rings_stop(bool stop);	/* not under the own lock */
+void nvz_rings_end(void);	/* no lock that a ring is dropped under */
 
 /* nv-zernel-gpu.c */
 extern struct nvz_listener nvz_listener;
 
+struct nvz_gpu *nvz_gpu_find(u32 gpu_id);	/* see nv-zernel-gpu.c */
+struct nvz_gpu *nvz_gpu_after(struct nvz_gpu *gpu);	/* likewise */
 bool nvz_gpu_known(u32 gpu_id);	/* table lock */
+bool nvz_gpu_failed(u32 gpu_id);	/* no lock */
 u32 nvz_gpu_ids(u32 *ids, u32 max);	/* table lock */
+struct nvz_registers *nvz_gpu_registers(u32 gpu_id, nv_state_t **nv);	/* table lock */
 bool nvz_listening_now(void);	/* no lock */
 bool nvz_listener_enter(struct nvz_listener *listener, int *cookie);	/* no lock */
 void nvz_listener_leave(int cookie);	/* no lock */
+
+/* nv-zernel-load.c */
+struct nvz_registers *nvz_registers_learn(nvidia_stack_t *sp, u32 gpu_id);	/* no lock */
+int nvz_registers_open(struct nvz_registers *registers, const nv_state_t *nv);	/* own lock */
+void nvz_registers_free(struct nvz_registers *registers);	/* no table lock */
+
+/* nv-zernel-learn.c: under the file lock, not under the table lock */
+u32 nvz_learn_gpu(nvidia_stack_t *sp, u32 client, u32 device, u32 subdevice);
+void nvz_learn_tsg(nvidia_stack_t *sp, u32 client, u32 parent, u32 handle, struct nvz_tsg *tsg);
+u32 nvz_learn_chid(nvidia_stack_t *sp, u32 client, u32 tsg, u32 channel);
+u32 nvz_learn_context(nvidia_stack_t *sp, u32 client, u32 channel);
+void nvz_learn_compute(nvidia_stack_t *sp, struct nvz_file *file, u32 client, u32 channel);
+void nvz_learn_engine(const struct nvz_alloc *alloc, struct nvz_tsg *tsg);
 
 /* nv-zernel-record.c: under the file lock, not under the table lock */
 int nvz_made_prepare(struct nvz_made *made, bool tsg);
 void nvz_made_discard(struct nvz_made *made);
 void nvz_hints_read(struct nvz_alloc *alloc);	/* no lock */
+u32 nvz_hint(const struct nvz_alloc *alloc, u32 at);	/* no lock */
+u32 nvz_hint_at(enum nvz_kind kind);	/* no lock */
+struct nvz_object *nvz_lookup(u32 client_handle, u32 handle);	/* table lock */
 void nvz_record_alloc(nvidia_stack_t *sp, nv_state_t *nv, nv_file_private_t *nvfp,
 		      struct nvz_file *file, struct nvz_alloc *alloc, struct nvz_made *made);
 void nvz_record_dup(nvidia_stack_t *sp, struct nvz_file *file, const struct nvz_esc_dup *dup,
@@ -437,12 +464,22 @@ void nvz_adopt(nvidia_stack_t *sp, struct nvz_file *file, u32 client, u32 handle
 void nvz_forget(struct nvz_file *file, u32 client, u32 object);
 void nvz_verify(nvidia_stack_t *sp, struct nvz_file *file, u32 client);
 
+/* nv-zernel-caller.c: no lock */
+nv_file_private_t *nvz_owner(nv_file_private_t *nvfp);
+struct pid *nvz_caller_pid(enum pid_type type);
+bool nvz_caller_read(void *to, u64 from, u32 size);
+bool nvz_caller_waits(void);
+bool nvz_caller_ordered(void);
+u32 nvz_caller_unseen(void);
+void nvz_caller_describe(struct nv_zernel_gpu *gpu);
+
 /* nv-zernel-user.c: no lock */
+u32 nvz_user_cmd(u32 cmd);
+u32 nvz_level_size(u32 cmd);
 NV_STATUS nvz_user_control(nvidia_stack_t *sp, nv_state_t *nv, nv_file_private_t *nvfp,
 			   u32 escape, struct nvz_esc_control *control, u32 size);
 
 /* nv-zernel.c: no lock */
-nv_file_private_t *nvz_owner(nv_file_private_t *nvfp);
 struct nvz_file *nvz_file_lock(nv_file_private_t *nvfp);
 NV_STATUS nvz_not_locked(struct nvz_file *file, u32 *status);
 

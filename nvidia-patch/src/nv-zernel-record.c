@@ -11,19 +11,6 @@
 #include "nv-zernel-private.h"
 
 #include <linux/slab.h>
-#include <linux/uaccess.h>
-
-/* Where the hints are in the parameters. */
-#define NVZ_DEVICE_INSTANCE_AT	0
-#define NVZ_MIG_INSTANCE_AT	8
-#define NVZ_TSG_ENGINE_AT	12
-#define NVZ_CHANNEL_USERD_AT	32
-
-#define NVZ_GPUS_MAX		32
-
-struct nvz_gpu_id_info {
-	u32 gpu_id, flags, device_instance, subdevice_instance, sli, board, gpu_instance, numa;
-};
 
 /* Makes room for the records of a call, before the core is asked. */
 int nvz_made_prepare(struct nvz_made *made, bool tsg)
@@ -45,36 +32,39 @@ void nvz_made_discard(struct nvz_made *made)
 	nvz_tsg_discard(made->tsg);
 }
 
-static u32 nvz_hint(const struct nvz_alloc *alloc, u32 at)
+u32 nvz_hint(const struct nvz_alloc *alloc, u32 at)
 {
 	u32 value;
 
 	if (!alloc->params || alloc->serialized ||
-	    copy_from_user(&value, (void __user *)(unsigned long)(alloc->params + at),
-			   sizeof(value)))
+	    !nvz_caller_read(&value, alloc->params + at, sizeof(value)))
 		return NV_ZERNEL_UNKNOWN;
 	return value;
+}
+
+/* Where the hint is in the parameters of an object; NV_ZERNEL_UNKNOWN: there is none. */
+u32 nvz_hint_at(enum nvz_kind kind)
+{
+	switch (kind) {
+	case NVZ_DEVICE:
+		return NVZ_DEVICE_INSTANCE_AT;
+	case NVZ_MIG:
+		return NVZ_MIG_INSTANCE_AT;
+	case NVZ_TSG:
+		return NVZ_TSG_ENGINE_AT;
+	case NVZ_CHANNEL:
+		return NVZ_CHANNEL_USERD_AT;
+	default:
+		return NV_ZERNEL_UNKNOWN;
+	}
 }
 
 /* Before the core reads the parameters; may sleep for as long as the tenant likes. */
 void nvz_hints_read(struct nvz_alloc *alloc)
 {
-	switch (alloc->kind) {
-	case NVZ_DEVICE:
-		alloc->hint = nvz_hint(alloc, NVZ_DEVICE_INSTANCE_AT);
-		break;
-	case NVZ_MIG:
-		alloc->hint = nvz_hint(alloc, NVZ_MIG_INSTANCE_AT);
-		break;
-	case NVZ_TSG:
-		alloc->hint = nvz_hint(alloc, NVZ_TSG_ENGINE_AT);
-		break;
-	case NVZ_CHANNEL:
-		alloc->hint = nvz_hint(alloc, NVZ_CHANNEL_USERD_AT);
-		break;
-	default:
-		alloc->hint = NV_ZERNEL_UNKNOWN;
-	}
+	u32 at = nvz_hint_at(alloc->kind);
+
+	alloc->hint = at == NV_ZERNEL_UNKNOWN ? at : nvz_hint(alloc, at);
 }
 
 /* The client, recorded now if it is not; NULL: it is another file's. */
@@ -90,7 +80,7 @@ static struct nvz_client *nvz_client_of(struct nvz_file *file, u32 handle, struc
 	return client->file == file ? client : NULL;
 }
 
-static struct nvz_object *nvz_lookup(u32 client_handle, u32 handle)
+struct nvz_object *nvz_lookup(u32 client_handle, u32 handle)
 {
 	struct nvz_client *client = nvz_client_find(client_handle);
 
@@ -151,81 +141,6 @@ void nvz_verify(nvidia_stack_t *sp, struct nvz_file *file, u32 client_handle)
 		if (nvz_rm_gone(sp, client_handle, handle))
 			nvz_forget(file, client_handle, handle);
 	}
-}
-
-/* Which GPU a device object is of, learned for certain from a subdevice of it. */
-static void nvz_learn_gpu(nvidia_stack_t *sp, u32 client, u32 device, u32 subdevice)
-{
-	u32 gpu_id = NV_ZERNEL_UNKNOWN;
-	struct nvz_object *object;
-
-	if (nvz_rm_control(sp, client, subdevice, NVZ_CTRL_GPU_ID, &gpu_id, sizeof(gpu_id)) !=
-	    NV_OK)
-		return;
-	mutex_lock(&nvz_table_lock);
-	object = nvz_lookup(client, device);
-	if (object && object->kind == NVZ_DEVICE)
-		object->gpu_id = gpu_id;
-	mutex_unlock(&nvz_table_lock);
-}
-
-/*
- * The GPU of a device that has no subdevice: by the instance it was asked for,
- * else the first one there is. A TSG must not stay out of sight because its
- * client avoids subdevices.
- */
-static u32 nvz_guess_gpu(nvidia_stack_t *sp, u32 client, u32 instance)
-{
-	u32 ids[NVZ_GPUS_MAX], count, i;
-
-	mutex_lock(&nvz_table_lock);
-	count = min_t(u32, nvz_gpu_ids(ids, NVZ_GPUS_MAX), NVZ_GPUS_MAX);
-	mutex_unlock(&nvz_table_lock);
-	for (i = 0; count > 1 && i < count; i++) {
-		struct nvz_gpu_id_info info = { .gpu_id = ids[i] };
-
-		if (nvz_rm_control(sp, client, client, NVZ_CTRL_GPU_ID_INFO, &info,
-				   sizeof(info)) == NV_OK && info.device_instance == instance)
-			return ids[i];
-	}
-	return count ? ids[0] : NV_ZERNEL_UNKNOWN;
-}
-
-/* Fills in the properties of a TSG, except for its engine. */
-static void nvz_learn_tsg(nvidia_stack_t *sp, u32 client, u32 parent, u32 handle,
-			  struct nvz_tsg *tsg)
-{
-	u32 instance = NV_ZERNEL_UNKNOWN, number = NV_ZERNEL_UNKNOWN;
-	struct nvz_object *device;
-
-	mutex_lock(&nvz_table_lock);
-	device = nvz_lookup(client, parent);
-	if (device && device->kind == NVZ_DEVICE) {
-		tsg->gpu_id = device->gpu_id;
-		tsg->mig = device->mig;
-		instance = device->instance;
-	}
-	mutex_unlock(&nvz_table_lock);
-	tsg->guessed = tsg->gpu_id == NV_ZERNEL_UNKNOWN;
-	if (tsg->guessed)
-		tsg->gpu_id = nvz_guess_gpu(sp, client, instance);
-	if (nvz_rm_control(sp, client, handle, NV_ZERNEL_CTRL_GET_INFO, &number,
-			   sizeof(number)) == NV_OK)
-		tsg->hw_tsg = number;
-}
-
-/* The engine is believed only if it read the same before and after the core read it. */
-static void nvz_learn_engine(const struct nvz_alloc *alloc, struct nvz_tsg *tsg)
-{
-	u32 engine = alloc->hint;
-
-	if (engine == NV_ZERNEL_UNKNOWN || nvz_hint(alloc, NVZ_TSG_ENGINE_AT) != engine) {
-		tsg->flags |= NV_ZERNEL_TSG_COMPUTE;
-		return;
-	}
-	tsg->engine = engine;
-	if (engine >= NVZ_ENGINE_GR_FIRST && engine <= NVZ_ENGINE_GR_LAST)
-		tsg->flags |= NV_ZERNEL_TSG_COMPUTE;
 }
 
 /*
@@ -297,8 +212,9 @@ static struct nvz_object *nvz_record_object(struct nvz_file *file, u32 client_ha
 	object->class = class;
 	object->kind = nvz_kind_of(class);
 	object->gpu_id = NV_ZERNEL_UNKNOWN;
-	object->mig = NV_ZERNEL_UNKNOWN;
 	object->instance = hint;
+	object->chid = NV_ZERNEL_UNKNOWN;
+	object->context = NV_ZERNEL_UNKNOWN;
 	if (object->kind == NVZ_CHANNEL && hint != NV_ZERNEL_UNKNOWN)
 		object->userd = hint;
 	nvz_object_add(object, client, parent, tsg);
@@ -324,10 +240,6 @@ static void nvz_record_remark(struct nvz_file *file, const struct nvz_alloc *all
 	case NVZ_MPS:
 		nvz_file_flag_mps(file);
 		break;
-	case NVZ_MIG:
-		if (parent && parent->kind == NVZ_SUBDEVICE && parent->parent)
-			parent->parent->mig = alloc->hint;
-		break;
 	default:
 		break;
 	}
@@ -336,6 +248,9 @@ static void nvz_record_remark(struct nvz_file *file, const struct nvz_alloc *all
 void nvz_record_alloc(nvidia_stack_t *sp, nv_state_t *nv, nv_file_private_t *nvfp,
 		      struct nvz_file *file, struct nvz_alloc *alloc, struct nvz_made *made)
 {
+	struct nvz_object *object;
+	u32 chid = NV_ZERNEL_UNKNOWN, context = NV_ZERNEL_UNKNOWN;
+
 	if (!nvz_was_made(sp, nv, nvfp, file, alloc))
 		return;
 	if (alloc->kind == NVZ_TSG) {
@@ -348,19 +263,28 @@ void nvz_record_alloc(nvidia_stack_t *sp, nv_state_t *nv, nv_file_private_t *nvf
 		nvz_learn_tsg(sp, *alloc->client, *alloc->parent, *alloc->object, made->tsg);
 	} else if (alloc->kind == NVZ_CHANNEL) {
 		nvz_adopt(sp, file, *alloc->client, *alloc->parent);
+		chid = nvz_learn_chid(sp, *alloc->client, *alloc->parent, *alloc->object);
+		context = nvz_learn_context(sp, *alloc->client, *alloc->object);
+	} else if (alloc->kind == NVZ_COMPUTE) {
+		nvz_learn_compute(sp, file, *alloc->client, *alloc->parent);
 	} else if (alloc->kind == NVZ_SUBDEVICE) {
 		nvz_learn_gpu(sp, *alloc->client, *alloc->parent, *alloc->object);
 	}
 
 	mutex_lock(&nvz_table_lock);
-	if (alloc->kind == NVZ_CLIENT)
+	if (alloc->kind == NVZ_CLIENT) {
 		nvz_record_client(file, alloc, made);
-	else if (nvz_kind_recorded(alloc->kind))
-		nvz_record_object(file, *alloc->client, *alloc->parent, *alloc->object,
-				  alloc->class, alloc->hint, made,
-				  alloc->kind == NVZ_TSG ? made->tsg : NULL);
-	else
+	} else if (nvz_kind_recorded(alloc->kind)) {
+		object = nvz_record_object(file, *alloc->client, *alloc->parent, *alloc->object,
+					   alloc->class, alloc->hint, made,
+					   alloc->kind == NVZ_TSG ? made->tsg : NULL);
+		if (object) {
+			object->chid = chid;
+			nvz_context_add(object, context);
+		}
+	} else {
 		nvz_record_remark(file, alloc);
+	}
 	nvz_tell();
 	mutex_unlock(&nvz_table_lock);
 }
@@ -370,7 +294,6 @@ void nvz_record_dup(nvidia_stack_t *sp, struct nvz_file *file, const struct nvz_
 {
 	struct nvz_object like = {
 		.gpu_id = NV_ZERNEL_UNKNOWN,
-		.mig = NV_ZERNEL_UNKNOWN,
 		.instance = NV_ZERNEL_UNKNOWN,
 	};
 	struct nvz_object *source, *object;
@@ -405,10 +328,8 @@ void nvz_record_dup(nvidia_stack_t *sp, struct nvz_file *file, const struct nvz_
 		object = nvz_record_object(file, dup->client, dup->parent, dup->object, class,
 					   like.instance, made,
 					   class == NVZ_CLASS_TSG ? like.tsg : NULL);
-		if (object) {
+		if (object)
 			object->gpu_id = like.gpu_id;
-			object->mig = like.mig;
-		}
 		client = nvz_client_find(dup->source_client);
 		if (object && object->tsg && object->tsg->adopted && !source && client &&
 		    mutex_is_locked(&client->file->lock))

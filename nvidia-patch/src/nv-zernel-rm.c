@@ -14,11 +14,27 @@
 /* Operations of rm_kernel_rmapi_op(). */
 #define NVZ_OP_FREE		0x00
 #define NVZ_OP_ALLOC		0x15
+#define NVZ_OP_MAP		0x21
+#define NVZ_OP_UNMAP		0x22
 #define NVZ_OP_CONTROL		0x36
+
+struct nvz_map {
+	u32 client, device, memory, pad;
+	u64 offset, length, address;
+	u32 status, flags;
+};
+
+struct nvz_unmap {
+	u32 client, device, memory, pad;
+	u64 address;
+	u32 status, flags;
+};
 
 struct nvz_op {
 	u32 op, pad;
 	union {
+		struct nvz_map map;
+		struct nvz_unmap unmap;
 		struct nvz_esc_free free;
 		struct nvz_esc_alloc alloc;
 		struct nvz_esc_alloc_rights alloc_rights;
@@ -49,6 +65,22 @@ bool nvz_status_dead(u32 status)
 	case NV_ERR_INVALID_OBJECT_HANDLE:
 	case NV_ERR_OBJECT_NOT_FOUND:
 	case NV_ERR_RESOURCE_LOST:
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* True if the core does not have a class or control, in these parameters, and will not. */
+bool nvz_status_final(u32 status)
+{
+	switch (status) {
+	case NV_ERR_INSUFFICIENT_PERMISSIONS:
+	case NV_ERR_INVALID_ARGUMENT:
+	case NV_ERR_INVALID_CLASS:
+	case NV_ERR_INVALID_COMMAND:
+	case NV_ERR_INVALID_PARAM_STRUCT:
+	case NV_ERR_NOT_SUPPORTED:
 		return true;
 	default:
 		return false;
@@ -119,6 +151,42 @@ void nvz_rm_free(nvidia_stack_t *sp, u32 client, u32 object)
 	rm_kernel_rmapi_op(sp, &op);
 }
 
+/* Maps an object of memory for the kernel. */
+u32 nvz_rm_map(nvidia_stack_t *sp, u32 client, u32 device, u32 memory, u64 size, void **map)
+{
+	struct nvz_op op = {
+		.op = NVZ_OP_MAP,
+		.map = {
+			.client = client,
+			.device = device,
+			.memory = memory,
+			.length = size,
+			.status = NV_ERR_GENERIC,
+		},
+	};
+
+	might_sleep();
+	rm_kernel_rmapi_op(sp, &op);
+	*map = (void *)(unsigned long)op.map.address;
+	return op.map.status;
+}
+
+void nvz_rm_unmap(nvidia_stack_t *sp, u32 client, u32 device, u32 memory, const void *map)
+{
+	struct nvz_op op = {
+		.op = NVZ_OP_UNMAP,
+		.unmap = {
+			.client = client,
+			.device = device,
+			.memory = memory,
+			.address = (unsigned long)map,
+		},
+	};
+
+	might_sleep();
+	rm_kernel_rmapi_op(sp, &op);
+}
+
 static u32 nvz_rm_info(nvidia_stack_t *sp, u32 client, u32 object, u32 index, u32 *result)
 {
 	struct nvz_handle_info info = { .object = object, .index = index };
@@ -172,17 +240,11 @@ bool nvz_rm_owner(nvidia_stack_t *sp, nv_state_t *nv, nv_file_private_t *nvfp, u
 	       nothing.status == NV_OK;
 }
 
-/*
- * For callers that are in no ioctl: 0, -ENOMEM, or -EAGAIN while the driver is
- * suspended or about to be.
- */
-int nvz_rm_enter(nvidia_stack_t **sp)
+/* Keeps the driver awake until nvz_rm_release(): 0, or -EAGAIN it is suspended or about to be. */
+int nvz_rm_stay(void)
 {
-	might_sleep();
-	if (nv_kmem_cache_alloc_stack(sp))
-		return -ENOMEM;
 	if (!down_read_trylock(&nv_system_pm_lock))
-		goto free;
+		return -EAGAIN;
 	if (!down_read_trylock(&nvz_awake))
 		goto unlock;
 	if (!nvz_asleep)
@@ -190,9 +252,28 @@ int nvz_rm_enter(nvidia_stack_t **sp)
 	up_read(&nvz_awake);
 unlock:
 	up_read(&nv_system_pm_lock);
-free:
-	nv_kmem_cache_free_stack(*sp);
 	return -EAGAIN;
+}
+
+/*
+ * For callers that are in no ioctl: 0, -ENOMEM, as nvz_rm_stay(), or -EIO if the GPU did not come
+ * back from a suspend.
+ */
+int nvz_rm_enter(nvidia_stack_t **sp, u32 gpu_id)
+{
+	int ret;
+
+	might_sleep();
+	if (nv_kmem_cache_alloc_stack(sp))
+		return -ENOMEM;
+	ret = nvz_rm_stay();
+	if (!ret && nvz_gpu_failed(gpu_id)) {
+		nvz_rm_release();
+		ret = -EIO;
+	}
+	if (ret)
+		nv_kmem_cache_free_stack(*sp);
+	return ret;
 }
 
 void nvz_rm_leave(nvidia_stack_t *sp)
@@ -203,8 +284,7 @@ void nvz_rm_leave(nvidia_stack_t *sp)
 
 /*
  * For calls that cannot be put off: waits while the driver is suspended. It does not wait for a
- * device that the PM core has suspended: user space is frozen then and makes no calls, unless the
- * resume failed, and then the wait would be for ever.
+ * device that the PM core has suspended: user space is frozen then and makes no calls.
  */
 void nvz_rm_hold(void)
 {
@@ -226,7 +306,7 @@ void nvz_rm_sleep(void)
 	up_write(&nvz_awake);
 }
 
-/* One that was suspended is back. */
+/* One that was suspended is back, or failed. */
 void nvz_rm_wake(void)
 {
 	down_write(&nvz_awake);

@@ -33,6 +33,7 @@ enum nvz_kind nvz_kind_of(u32 class)
 	case NVZ_CLASS_MPS:
 		return NVZ_MPS;
 	case NVZ_CLASS_MIG_INSTANCE:
+	case NVZ_CLASS_MIG_COMPUTE:
 		return NVZ_MIG;
 	}
 	if (class < 0x5000 || class > 0xffff)
@@ -65,6 +66,17 @@ struct nvz_file *nvz_file_find(nv_file_private_t *owner)
 	struct rb_node *node = rb_find(owner, &nvz_files, nvz_file_order);
 
 	return node ? rb_entry(node, struct nvz_file, node) : NULL;
+}
+
+/* The owner of some file, for who forgets all; NULL: there is none. Takes the lock. */
+nv_file_private_t *nvz_file_any(void)
+{
+	struct rb_node *node;
+
+	mutex_lock(&nvz_table_lock);
+	node = rb_first(&nvz_files);
+	mutex_unlock(&nvz_table_lock);
+	return node ? rb_entry(node, struct nvz_file, node)->owner : NULL;
 }
 
 void nvz_file_add(struct nvz_file *file)
@@ -286,6 +298,7 @@ static void nvz_object_remove(struct nvz_object *object)
 	rb_erase(&object->node, &client->objects);
 	if (object->kind == NVZ_CHANNEL && object->userd)
 		rb_erase(&object->userd_node, &client->userd);
+	nvz_context_drop(object);
 	if (object->tsg) {
 		list_del(&object->in_tsg);
 		if (object->kind == NVZ_CHANNEL)
@@ -385,7 +398,7 @@ void nv_zernel_count(struct nv_zernel_counts *counts)
 		.tsgs = nvz_tsg_count(),
 		.channels = nvz_held[NVZ_CHANNEL],
 		.gpus = nvz_gpu_ids(NULL, 0),
-		.forgotten = nvz_forgotten,
+		.forgotten = nvz_forgotten + nvz_caller_unseen(),
 	};
 	mutex_unlock(&nvz_table_lock);
 }

@@ -8,7 +8,6 @@
 #include "nv-zernel-private.h"
 
 #include <linux/pid.h>
-#include <linux/sched.h>
 #include <linux/slab.h>
 
 static struct rb_root nvz_tsgs = RB_ROOT;
@@ -38,12 +37,13 @@ struct nvz_tsg *nvz_tsg_new(void)
 	INIT_LIST_HEAD(&tsg->channels);
 	INIT_LIST_HEAD(&tsg->changed);
 	INIT_LIST_HEAD(&tsg->stray);
-	tsg->process = get_task_pid(current, PIDTYPE_TGID);
-	tsg->thread = get_task_pid(current, PIDTYPE_PID);
+	tsg->process = nvz_caller_pid(PIDTYPE_TGID);
+	tsg->thread = nvz_caller_pid(PIDTYPE_PID);
 	tsg->gpu_id = NV_ZERNEL_UNKNOWN;
 	tsg->hw_tsg = NV_ZERNEL_UNKNOWN;
 	tsg->engine = NV_ZERNEL_UNKNOWN;
 	tsg->mig = NV_ZERNEL_UNKNOWN;
+	tsg->compute = NV_ZERNEL_UNKNOWN;
 	tsg->level = NVZ_LEVEL_DEFAULT;
 	return tsg;
 }
@@ -162,6 +162,7 @@ void nvz_tsg_gather(struct nvz_tsg *tsg, struct nvz_file *file, u32 client, u32 
 			object->tsg = tsg;
 		list_splice_tail_init(&stray->channels, &tsg->channels);
 		tsg->channel_count += stray->channel_count;
+		tsg->context_count += stray->context_count;
 		tsg->flags |= stray->flags & NV_ZERNEL_TSG_MPS;
 		tsg->level = stray->level;
 		nvz_tsg_touch(stray);
@@ -201,12 +202,16 @@ static void nvz_tsg_tell(struct nvz_tsg *tsg)
 		.engine = tsg->engine,
 		.mig = tsg->mig,
 		.channels = tsg->channel_count,
+		.runlist = tsg->runlist,
 		.process = tsg->process,
 		.thread = tsg->thread,
+		.compute = tsg->compute,
 	};
 
 	if (!nvz_listener.ops || !nvz_gpu_known(tsg->gpu_id))
 		return;
+	if (tsg->context_count && tsg->context_count == tsg->channel_count)
+		desc.flags |= NV_ZERNEL_TSG_TRACED;
 	if (tsg->announced)
 		nvz_listener.ops->tsg_changed(nvz_listener.priv, &desc);
 	else

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 /*
- * A process that changes the time slice or interleave level of its own TSG.
+ * A process that changes its own TSG: time slice, interleave level, or that it is scheduled.
  *
- * The core lets every client set the time slice of its TSGs, so a tenant could undo zernel's
- * settings. The listener decides. All other controls go straight to the core.
+ * The core lets every client set the time slice of its TSGs, and enable what zernel has disabled,
+ * so a tenant could undo both. The listener decides. All other controls go straight to the core.
  *
  * The question, the control and its report are one under the lock of the caller's file,
  * so the handle is the same TSG's all along: handles come and go under that lock. The
@@ -17,8 +17,6 @@
  */
 #include "nv-zernel-private.h"
 
-#include <linux/uaccess.h>
-
 /* Of a control that sets no interleave level. */
 #define NVZ_NO_LEVEL	0xffffffffU
 
@@ -29,21 +27,29 @@
  * struct nvz_target - a TSG of the caller
  * @id: number in the table; 0: none
  * @next: handle from which on the client's objects are yet to be looked at
+ * @client: whose they are, where the control concerns all of the file; NULL: the first one's.
+ *	It stays in the list of the file as long as the lock of that is held.
  * @gpu_id: its GPU
  * @bare: not a TSG, but a channel without one that is known
  */
 struct nvz_target {
 	u64 id;
 	u64 next;
+	struct nvz_client *client;
 	u32 gpu_id;
 	bool bare;
 };
 
 /*
- * As which of the two controls of a TSG a control counts, or 0. Those of channels
- * and devices have the same effect by another way.
+ * As which of four controls a control counts, or 0. Those of channels and devices have the same
+ * effect by another way.
+ *
+ * Every program schedules its TSGs, or their channels, before their first work, and a reset may
+ * leave a channel scheduled. By the words of the driver's headers a disabled channel stays so; no
+ * more is known of it. Stopping a channel, or restarting its run list, is no part of a program's
+ * usual life.
  */
-static u32 nvz_user_cmd(u32 cmd)
+u32 nvz_user_cmd(u32 cmd)
 {
 	switch (cmd) {
 	case NV_ZERNEL_CTRL_SET_TIMESLICE:
@@ -53,6 +59,21 @@ static u32 nvz_user_cmd(u32 cmd)
 	case NVZ_CTRL_CHANNEL_INTERLEAVE:
 	case NVZ_CTRL_MAKE_REALTIME:
 		return NV_ZERNEL_CTRL_SET_INTERLEAVE;
+	case NV_ZERNEL_CTRL_SCHEDULE:
+	case NVZ_CTRL_START_CHANNELS:
+	case NVZ_CTRL_CHANNEL_RESET:
+	case NVZ_CTRL_CHANNEL_RESET_A06F:
+	case NVZ_CTRL_CHANNEL_SCHEDULE:
+	case NVZ_CTRL_CHANNEL_SCHEDULE_A16F:
+	case NVZ_CTRL_CHANNEL_SCHEDULE_A26F:
+	case NVZ_CTRL_CHANNEL_SCHEDULE_B06F:
+	case NVZ_CTRL_CHANNEL_SCHEDULE_C06F:
+	case NVZ_CTRL_CHANNEL_SCHEDULE_C36F:
+		return NV_ZERNEL_CTRL_SCHEDULE;
+	case NV_ZERNEL_CTRL_DISABLE_CHANNELS:
+	case NV_ZERNEL_CTRL_RESTART_RUNLIST:
+	case NVZ_CTRL_STOP_CHANNEL:
+		return NV_ZERNEL_CTRL_DISABLE_CHANNELS;
 	}
 	return 0;
 }
@@ -62,11 +83,17 @@ static enum nvz_kind nvz_user_kind(u32 cmd)
 {
 	switch (cmd) {
 	case NVZ_CTRL_CHANNEL_PROPERTIES:
+	case NVZ_CTRL_START_CHANNELS:
 		return NVZ_DEVICE;
-	case NVZ_CTRL_CHANNEL_INTERLEAVE:
-		return NVZ_CHANNEL;
+	case NV_ZERNEL_CTRL_DISABLE_CHANNELS:
+		return NVZ_SUBDEVICE;
+	case NV_ZERNEL_CTRL_SET_TIMESLICE:
+	case NV_ZERNEL_CTRL_SET_INTERLEAVE:
+	case NV_ZERNEL_CTRL_SCHEDULE:
+	case NVZ_CTRL_MAKE_REALTIME:
+		return NVZ_TSG;
 	}
-	return NVZ_TSG;
+	return NVZ_CHANNEL;
 }
 
 static bool nvz_is_target(const struct nvz_object *object, struct nvz_target *target)
@@ -79,6 +106,24 @@ static bool nvz_is_target(const struct nvz_object *object, struct nvz_target *ta
 	return true;
 }
 
+/* Looks for the next one among some objects of a client. @more: there are others. Table lock. */
+static bool nvz_next_in(struct nvz_client *client, struct nvz_target *target, bool *more)
+{
+	struct nvz_object *object;
+	u32 i;
+
+	for (i = 0; i < NVZ_BATCH; i++) {
+		object = target->next <= U32_MAX ? nvz_object_next(client, target->next) : NULL;
+		*more = object;
+		if (!object)
+			return false;
+		target->next = (u64)object->handle + 1;
+		if (nvz_is_target(object, target))
+			return true;
+	}
+	return false;
+}
+
 /*
  * The next TSG that a control of a device can change. Which channel is meant is said in
  * the tenant's memory, so it may be in any TSG of the client. For a channel below the
@@ -86,25 +131,47 @@ static bool nvz_is_target(const struct nvz_object *object, struct nvz_target *ta
  */
 static bool nvz_next_of_client(struct nvz_file *file, u32 handle, struct nvz_target *target)
 {
-	struct nvz_object *object;
 	struct nvz_client *client;
-	bool found = false;
-	u32 i;
+	bool found, more;
 
 	do {
+		more = false;
 		mutex_lock(&nvz_table_lock);
 		client = nvz_client_find(handle);
-		for (i = 0; i < NVZ_BATCH && !found; i++) {
-			object = NULL;
-			if (client && client->file == file && target->next <= U32_MAX)
-				object = nvz_object_next(client, target->next);
-			if (!object)
-				break;
-			target->next = (u64)object->handle + 1;
-			found = nvz_is_target(object, target);
-		}
+		found = client && client->file == file && nvz_next_in(client, target, &more);
 		mutex_unlock(&nvz_table_lock);
-	} while (object && !found);
+	} while (more && !found);
+	return found;
+}
+
+/*
+ * The next TSG that a control can change whose parameters name channels together with their
+ * clients: any of the file. It is the core that keeps it from those of other files.
+ */
+static bool nvz_next_of_file(struct nvz_file *file, struct nvz_target *target)
+{
+	struct nvz_client *client;
+	bool found, more, end;
+
+	lockdep_assert_held(&file->lock);
+	do {
+		more = false;
+		found = false;
+		mutex_lock(&nvz_table_lock);
+		client = target->client;
+		if (!client)
+			client = list_first_entry(&file->clients, struct nvz_client, in_file);
+		end = list_entry_is_head(client, &file->clients, in_file);
+		if (!end) {
+			found = nvz_next_in(client, target, &more);
+			if (!more) {
+				client = list_next_entry(client, in_file);
+				target->next = 0;
+			}
+		}
+		target->client = client;
+		mutex_unlock(&nvz_table_lock);
+	} while (!end && !found);
 	return found;
 }
 
@@ -122,6 +189,8 @@ static bool nvz_next_target(struct nvz_file *file, const struct nvz_esc_control 
 
 	if (kind == NVZ_DEVICE)
 		return nvz_next_of_client(file, control->client, target);
+	if (kind == NVZ_SUBDEVICE)
+		return nvz_next_of_file(file, target);
 
 	mutex_lock(&nvz_table_lock);
 	client = nvz_client_find(control->client);
@@ -189,6 +258,19 @@ static u32 nvz_ask(const struct nvz_target *target, u32 cmd)
 	return answer;
 }
 
+/* The size of the level in the parameters of a control that sets one; 0: it sets none. */
+u32 nvz_level_size(u32 cmd)
+{
+	switch (cmd) {
+	case NV_ZERNEL_CTRL_SET_INTERLEAVE:
+	case NVZ_CTRL_CHANNEL_INTERLEAVE:
+		return sizeof(u32);
+	case NVZ_CTRL_MAKE_REALTIME:
+		return sizeof(u8);
+	}
+	return 0;
+}
+
 /*
  * The interleave level that a control which went through has set. By now its parameters may say
  * something else; a process that may set any level lies only about its own level after the end of
@@ -196,25 +278,15 @@ static u32 nvz_ask(const struct nvz_target *target, u32 cmd)
  */
 static u32 nvz_level_set(const struct nvz_esc_control *control)
 {
-	void __user *params = (void __user *)(unsigned long)control->params;
-	u32 level;
-	u8 realtime;
+	u32 size = nvz_level_size(control->cmd), level = 0;
 
 	/* In another layout, which is not read. */
-	if (control->flags & NVZ_CONTROL_SERIALIZED)
+	if (!size || control->flags & NVZ_CONTROL_SERIALIZED ||
+	    !nvz_caller_read(&level, control->params, size))
 		return NVZ_NO_LEVEL;
-	switch (control->cmd) {
-	case NV_ZERNEL_CTRL_SET_INTERLEAVE:
-	case NVZ_CTRL_CHANNEL_INTERLEAVE:
-		if (get_user(level, (u32 __user *)params))
-			return NVZ_NO_LEVEL;
-		return min_t(u32, level, NVZ_LEVEL_MAX);
-	case NVZ_CTRL_MAKE_REALTIME:
-		if (get_user(realtime, (u8 __user *)params))
-			return NVZ_NO_LEVEL;
-		return realtime ? NVZ_LEVEL_MAX : NVZ_LEVEL_DEFAULT;
-	}
-	return NVZ_NO_LEVEL;
+	if (control->cmd == NVZ_CTRL_MAKE_REALTIME)
+		return level ? NVZ_LEVEL_MAX : NVZ_LEVEL_DEFAULT;
+	return min_t(u32, level, NVZ_LEVEL_MAX);
 }
 
 static void nvz_tell_controlled(const struct nvz_target *target, u32 cmd)
@@ -233,8 +305,8 @@ static void nvz_tell_controlled(const struct nvz_target *target, u32 cmd)
 }
 
 /*
- * Somebody registered while the core worked on a control that no lock was held for: by
- * now its handle may be another TSG's, so it may have been any.
+ * Somebody registered while the core worked on a control that no lock was held for, or it is seen
+ * only now: its handle may be another TSG's since, so it may have been any.
  */
 static void nvz_tell_all_controlled(u32 cmd)
 {
@@ -268,13 +340,18 @@ static NV_STATUS nvz_control(nvidia_stack_t *sp, nv_state_t *nv, nv_file_private
 {
 	u32 level = NVZ_NO_LEVEL;
 	struct nvz_target target;
-	bool more, unknown;
+	bool more, unknown, deny;
 	NV_STATUS ret;
 
 	if (nvz_listening_now()) {
 		more = nvz_first_target(sp, file, control, &target);
 		for (; more; more = nvz_next_target(file, control, &target, &unknown)) {
-			if (target.bare || nvz_ask(&target, cmd) == NV_ZERNEL_DENY) {
+			/* One that the hook does not see has settings, but is never disabled. */
+			if (target.bare)
+				deny = cmd == NV_ZERNEL_CTRL_SET_TIMESLICE;
+			else
+				deny = nvz_ask(&target, cmd) == NV_ZERNEL_DENY;
+			if (deny && nvz_caller_waits()) {
 				control->status = NV_ERR_INSUFFICIENT_PERMISSIONS;
 				return NV_OK;
 			}
@@ -306,8 +383,8 @@ NV_STATUS nvz_user_control(nvidia_stack_t *sp, nv_state_t *nv, nv_file_private_t
 	if (likely(!cmd))
 		return rm_ioctl(sp, nv, nvfp, escape, control, size);
 
-	/* A time slice is nobody's business then; a level is to be remembered. */
-	if (cmd == NV_ZERNEL_CTRL_SET_TIMESLICE && !nvz_listening_now()) {
+	/* Nobody's business then, but for a level, which is to be remembered. */
+	if (cmd != NV_ZERNEL_CTRL_SET_INTERLEAVE && !nvz_listening_now()) {
 		ret = rm_ioctl(sp, nv, nvfp, escape, control, size);
 		if (nvz_listening_now())
 			nvz_tell_all_controlled(cmd);
@@ -317,6 +394,8 @@ NV_STATUS nvz_user_control(nvidia_stack_t *sp, nv_state_t *nv, nv_file_private_t
 	if (IS_ERR(file))
 		return nvz_not_locked(file, &control->status);
 	ret = nvz_control(sp, nv, nvfp, file, escape, control, size, cmd);
+	if (!nvz_caller_ordered())
+		nvz_tell_all_controlled(cmd);
 	mutex_unlock(&file->lock);
 	return ret;
 }

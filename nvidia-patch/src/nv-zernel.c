@@ -17,14 +17,6 @@ static NV_STATUS nvz_refuse(u32 *status, u32 why)
 	return NV_OK;
 }
 
-/* The file that the core takes a call to come from. */
-nv_file_private_t *nvz_owner(nv_file_private_t *nvfp)
-{
-	nv_file_private_t *ctl = READ_ONCE(nvfp->ctl_nvfp);
-
-	return ctl ? ctl : nvfp;
-}
-
 static struct nvz_file *nvz_file_get(nv_file_private_t *owner)
 {
 	struct nvz_file *file, *fresh;

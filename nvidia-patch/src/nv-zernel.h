@@ -29,6 +29,10 @@ struct pid;
 /* Flags of struct nv_zernel_tsg. */
 #define NV_ZERNEL_TSG_COMPUTE	(1U << 0)	/* a compute or 3D object was made on it, or its engine type says so */
 #define NV_ZERNEL_TSG_MPS	(1U << 1)	/* made through a file that serves MPS clients */
+#define NV_ZERNEL_TSG_TRACED	(1U << 2)	/* records name the contexts of all its channels */
+
+/* Flags of struct nv_zernel_gpu. */
+#define NV_ZERNEL_GPU_OBSERVED	(1U << 0)	/* calls are seen when the driver has answered: none can be denied */
 
 /* The value of fields of a TSG that could not be learned. */
 #define NV_ZERNEL_UNKNOWN	0xffffffffU
@@ -39,6 +43,11 @@ struct pid;
 #define NV_ZERNEL_CTRL_PREEMPT		0xa06c0105U	/* 8 bytes: u8 wait, u8 manual timeout, u16 zero, u32 microseconds */
 #define NV_ZERNEL_CTRL_GET_INFO		0xa06c0106U	/* 4 bytes: u32 number of the TSG */
 #define NV_ZERNEL_CTRL_SET_INTERLEAVE	0xa06c0107U	/* 4 bytes: u32 level, 0 to 2 */
+#define NV_ZERNEL_CTRL_RESTART_RUNLIST	0xa06f0111U	/* 2 bytes: u8 force, u8 bypass the wait */
+
+/* As which controls of a user, beside the two that set something, are reported. */
+#define NV_ZERNEL_CTRL_SCHEDULE		0xa06c0101U	/* that it is scheduled, as programs begin */
+#define NV_ZERNEL_CTRL_DISABLE_CHANNELS	0x2080110bU	/* that it is scheduled or not, or sooner */
 
 /* Answers to a user's control of its own TSG. */
 #define NV_ZERNEL_ALLOW		0	/* hand it to the driver */
@@ -51,12 +60,16 @@ struct pid;
  * @gpu_id: the driver's number of it, as in NV2080_CTRL_CMD_GPU_GET_ID
  * @name: product, for people
  * @bus: PCI address
+ * @driver: version of the driver, for people, and the mode if it has no hooks
+ * @flags: NV_ZERNEL_GPU_*
  */
 struct nv_zernel_gpu {
 	u32 size;
 	u32 gpu_id;
 	char name[64];
 	char bus[20];
+	char driver[32];
+	u32 flags;
 };
 
 /**
@@ -67,12 +80,16 @@ struct nv_zernel_gpu {
  * @flags: NV_ZERNEL_TSG_*
  * @hw_tsg: the driver's number, or NV_ZERNEL_UNKNOWN
  * @engine: NV2080_ENGINE_TYPE_* that it was made for, or NV_ZERNEL_UNKNOWN; local to
- *          the MIG instance if there is one
+ *          the MIG instance if there is one. That of GR0 for a TSG with a compute or 3D
+ *          object that claimed another one
  * @mig: MIG instance (swizzId) that its client subscribed to, or NV_ZERNEL_UNKNOWN
  * @channels: number of channels now
- * @reserved: zero
+ * @runlist: its run list, by the address of that one's registers in BAR 0; 0: the driver does not
+ *           tell, as for GPUs before Ampere
  * @process: its maker, PIDTYPE_TGID; valid during the callback
  * @thread: its maker, PIDTYPE_PID; valid during the callback
+ * @compute: compute instance of @mig that its client subscribed to, or NV_ZERNEL_UNKNOWN
+ * @reserved: zero
  */
 struct nv_zernel_tsg {
 	u32 size;
@@ -83,9 +100,11 @@ struct nv_zernel_tsg {
 	u32 engine;
 	u32 mig;
 	u32 channels;
-	u32 reserved;
+	u32 runlist;
 	struct pid *process;
 	struct pid *thread;
+	u32 compute;
+	u32 reserved;
 };
 
 /**
@@ -122,13 +141,16 @@ struct nv_zernel_counts {
  * @gpu_added: a GPU was bound to the driver
  * @gpu_removed: the driver lets it go
  * @tsg_added: user space made a TSG
- * @tsg_changed: number of channels or flags changed
+ * @tsg_changed: number of channels, flags, engine or run list changed
  * @tsg_removed: the last handle of the TSG is gone
- * @user_control: a process asks to change the time slice or interleave level
- *                of its own TSG; @cmd is the control's number. Returns
+ * @user_control: a process asks to change the time slice or interleave level of its own
+ *                TSG, or that it is scheduled; @cmd is NV_ZERNEL_CTRL_SET_TIMESLICE,
+ *                _SET_INTERLEAVE, _SCHEDULE or _DISABLE_CHANNELS. _DENY to _SCHEDULE
+ *                keeps a program from running at all. Returns
  *                NV_ZERNEL_ALLOW, _DENY or _OBSERVE. Under no mutex of the table,
  *                but under the lock of the caller's control file, which nobody else
- *                waits for.
+ *                waits for. On a GPU with NV_ZERNEL_GPU_OBSERVED the driver has
+ *                done it already, and _DENY is as _OBSERVE.
  * @user_controlled: the driver was asked for such a control, and may have carried it
  *                   out, also if it reported an error; also after NV_ZERNEL_ALLOW,
  *                   because the answer may have been old by then. Called as
@@ -208,23 +230,23 @@ int nv_zernel_tsg_interleave(u64 tsg, u32 *level);
  * @enable: whether they may run
  * @status: NV_STATUS of the driver, when 0 is returned
  *
- * NV2080_CTRL_CMD_FIFO_DISABLE_CHANNELS for all channels that the TSG has now;
- * needs a subdevice of the client that made it. The driver takes 64 channels at once;
- * when it refuses a later lot, the earlier ones are put back.
+ * NV2080_CTRL_CMD_FIFO_DISABLE_CHANNELS for all channels that the TSG has now, by a
+ * subdevice of zernel's own on the GPU. The driver takes 64 channels at once; when it
+ * refuses a lot, it is asked for each channel, and tried once more without those that are gone. If it
+ * still refuses one, that lot and the earlier ones are put back.
  *
- * Return: 0 when the driver answered, -EOPNOTSUPP the client has no subdevice,
- * and as nv_zernel_tsg_control().
+ * Return: 0 when the driver answered, and as nv_zernel_tsg_control().
  */
 int nv_zernel_tsg_enable(u64 tsg, bool enable, u32 *status);
 
 /**
  * nv_zernel_runlists_interleave() - have the run lists of a GPU heed interleave levels
  * @gpu_id: the GPU
- * @on: set the policy with a client of zernel's own, or free that client, which
- *      gives the run lists their policy back
+ * @on: set the policy with a client of zernel's own, or free zernel's clients on the
+ *      GPU, which gives the run lists their policy back
  * @status: NV_STATUS of the driver, when 0 is returned
  *
- * The policy goes with the client that set it. That client is also freed before
+ * The policy goes with the client that set it. zernel's clients are also freed before
  * the GPU is stopped, and when the listener leaves. To free it, this waits
  * while the driver is suspended, so that it cannot outlive the caller.
  *
@@ -232,6 +254,129 @@ int nv_zernel_tsg_enable(u64 tsg, bool enable, u32 *status);
  * @on also -EAGAIN the driver is suspended, -ENOMEM.
  */
 int nv_zernel_runlists_interleave(u32 gpu_id, bool on, u32 *status);
+
+/* Most channels of a TSG in one look. */
+#define NV_ZERNEL_SAMPLE_MAX		15
+
+/* Flags of struct nv_zernel_sample. */
+#define NV_ZERNEL_SAMPLE_ASLEEP		(1U << 0)	/* the GPU sleeps; nothing was read */
+#define NV_ZERNEL_SAMPLE_PCCSR		(1U << 1)	/* @words are NV_PCCSR_CHANNEL, of Turing */
+
+/**
+ * struct nv_zernel_sample - the channels of a TSG at a moment
+ * @size: in: sizeof(struct nv_zernel_sample)
+ * @flags: NV_ZERNEL_SAMPLE_*
+ * @first: in: the number of channels to skip; out: the same, or 0 if there are no more
+ * @channels: of the TSG
+ * @count: of @words
+ * @engine: NV_RUNLIST_ENGINE_STATUS0 of the first engine of its run list; NV_ZERNEL_UNKNOWN:
+ *          not known
+ * @words: NV_CHRAM_CHANNEL of each channel; NV_ZERNEL_UNKNOWN: not known
+ */
+struct nv_zernel_sample {
+	u32 size;
+	u32 flags;
+	u32 first;
+	u32 channels;
+	u32 count;
+	u32 engine;
+	u32 words[NV_ZERNEL_SAMPLE_MAX];
+};
+
+/**
+ * nv_zernel_tsg_sample() - read the state of channels of a TSG from the GPU's registers
+ * @tsg: number in the table
+ * @sample: filled in
+ *
+ * One register for the engine and one for each channel. Asks the driver where they are at the first
+ * call after a start or resume of the GPU. Does not wake a GPU that sleeps.
+ *
+ * Return: 0, -EINVAL the size is too small, -ENOENT no such TSG, -EOPNOTSUPP nothing can be read: a
+ * chip that is not known, a guest's part of a GPU, or confidential computing, -EAGAIN the driver is
+ * suspended or could not tell for now, or the GPU is stopped or does not answer, -EIO the GPU is
+ * being pulled out or did not come back from a suspend, -ENOMEM.
+ */
+int nv_zernel_tsg_sample(u64 tsg, struct nv_zernel_sample *sample);
+
+/**
+ * nv_zernel_engines_sample() - read the state of engines from the GPU's registers
+ * @gpu_id: the GPU
+ * @runlists: run lists, as in struct nv_zernel_tsg
+ * @values: NV_RUNLIST_ENGINE_STATUS0 of the first engine of each; NV_ZERNEL_UNKNOWN: not
+ *          known; 0, idle, for a GPU that sleeps
+ * @count: of both, NV_ZERNEL_SAMPLE_MAX at most
+ *
+ * Return: 0, -EINVAL @count, -ENOENT no such GPU or it is not started, and as
+ * nv_zernel_tsg_sample().
+ */
+int nv_zernel_engines_sample(u32 gpu_id, const u32 *runlists, u32 *values, u32 count);
+
+/* Flags of struct nv_zernel_records. */
+#define NV_ZERNEL_RECORDS_FLUSH	(1U << 0)	/* in: have the driver fetch those that the GPU has */
+
+/**
+ * struct nv_zernel_record - a step of a context switch, as the GPU's own switcher (FECS) tells it
+ * @tsg: whose context it is about; 0: not known for certain
+ * @at_ns: when, by the GPU's clock
+ * @context: the driver's number of the context; each channel has one
+ * @number: sequence number, counted up for records that the driver drops, too
+ * @tag: the step, NV_EVENT_BUFFER_FECS_CTXSWTAG_* of the driver
+ * @reserved: zero
+ */
+struct nv_zernel_record {
+	u64 tsg;
+	u64 at_ns;
+	u32 context;
+	u16 number;
+	u8 tag;
+	u8 reserved;
+};
+
+/**
+ * struct nv_zernel_records - a read of records
+ * @size: sizeof(struct nv_zernel_records)
+ * @flags: NV_ZERNEL_RECORDS_*
+ * @ring: with another number than the last time, records begin anew, with any sequence number
+ * @count: in: room in the list; out: records in it
+ * @left: in the ring of the driver, perhaps with others that are none
+ * @reserved: zero
+ * @dropped: by the driver, as its ring was full, and not told before; 0 while some are left
+ * @gpu_ns: the GPU's clock, before the records were fetched
+ * @cpu_ns: CLOCK_MONOTONIC at that time
+ * @error_ns: the largest error of that; all ones: the driver did not tell the GPU's clock
+ */
+struct nv_zernel_records {
+	u32 size;
+	u32 flags;
+	u32 ring;
+	u32 count;
+	u32 left;
+	u32 reserved;
+	u64 dropped;
+	u64 gpu_ns;
+	u64 cpu_ns;
+	u64 error_ns;
+};
+
+/**
+ * nv_zernel_records_read() - read the records of context switches of a GPU's compute engine
+ * @gpu_id: the GPU
+ * @records: about the read
+ * @list: filled in
+ *
+ * The first read has them written, and two seconds after the last one the driver stops. So it does
+ * in a suspend, when the GPU stops, and when the listener leaves. That first read is done by a kernel
+ * thread, as the driver would hide other users' contexts from a program. Does not wake a GPU that
+ * sleeps.
+ *
+ * Return: 0, -EINVAL the size is too small or there is no room, -ENODEV nobody is registered,
+ * -ENOENT no such GPU or it is not started, -EOPNOTSUPP the driver has none for this GPU,
+ * -EHOSTDOWN it sleeps, -EAGAIN the driver is suspended or could not do it for now, or the current
+ * task is a program and would be the first, -EIO the driver failed, or the GPU is being pulled out
+ * or did not come back from a suspend, -ENOMEM.
+ */
+int nv_zernel_records_read(u32 gpu_id, struct nv_zernel_records *records,
+			   struct nv_zernel_record *list);
 
 /**
  * nv_zernel_count() - count the objects in the table

@@ -52,8 +52,26 @@ nvidia_ctl_close(struct inode *inode, struct file *file)
 
 static int nv_start_device(nv_state_t *nv, nvidia_stack_t *sp)
 {
+    int rc;
+
     if (other_things(2))
         goto failed;
+    rc = os_alloc_mutex(&nvl->isr_bh_unlocked_mutex);
+    if (rc != 0)
+        goto failed;
+    rc = nv_kthread_q_init(&nvl->bottom_half_q, nv_device_name);
+    if (rc != 0)
+        goto failed;
+    rc = nv_kthread_q_init(&nvl->queue.nvk, "nv_queue");
+    if (rc)
+        goto failed;
+    if (other_things(3))
+    {
+        rc = nv_kthread_q_init(&nvl->remove_numa_memory_q,
+                               "nv_remove_numa_memory");
+        if (rc)
+            goto failed;
+    }
     rm_unref_dynamic_power(sp, nv, NV_DYNAMIC_PM_FINE);
     return 0;
 failed:

@@ -128,7 +128,8 @@ class Apply(unittest.TestCase):
     def test_compat_only_has_no_hooks(self):
         self.make()
         self.assert_done("--compat-only")
-        self.assertNotIn("nv_zernel", self.text("nvidia/nv.c"))
+        self.assertNotIn("nv_zernel_rm_ioctl", self.text("nvidia/nv.c"))
+        self.assertNotIn("nv-zernel.h", self.text("nvidia/nv.c"))
         self.assertIn("nv_zernel_in_hardirq()", self.text("nvidia/os-interface.c"))
         self.assertFalse((self.copy / "nvidia/nv-zernel.c").exists())
 
@@ -142,6 +143,22 @@ class Apply(unittest.TestCase):
     def test_compatibility_that_the_tree_has_already(self):
         self.make(path="nvidia/nv-dma.c", old="ops->map_resource != NULL", new="1")
         self.assert_done()
+
+    def test_fix_for_one_version_alone(self):
+        for version, times in (("550.163.01", 4), ("595.45.04", 0), ("560.1", 0)):
+            with self.subTest(version):
+                self.tree, self.copy = self.top / version, self.top / f"{version}-copy"
+                self.make(version)
+                done = self.run_apply()
+                self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+                self.assertNotIn("release-irq", done.stdout)
+                fixed = self.text("nvidia/nv.c").count("nv_zernel_release_irq_on(rc, nv, nvl)")
+                self.assertEqual(fixed, times)
+
+    def test_step_of_a_start_that_is_not_fixed(self):
+        before = self.make(path="nvidia/nv.c", old="rc = nv_kthread_q_init(&nvl->queue",
+                           new="rc = 0;\n    nv_kthread_q_init(&nvl->queue")
+        self.assert_refused(before, "compat/release-irq", "2 time(s) in nv_start_device()")
 
     def test_copy_that_is_there_stays(self):
         self.make()

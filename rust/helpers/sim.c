@@ -9,15 +9,21 @@
 #include <linux/pid.h>
 #include <linux/sched.h>
 #include <linux/sched/mm.h>
+#include <linux/stringify.h>
 
 #include "irqlock.c"
 #include "timer.c"
 #include "user.c"
 #include "sim_helpers.h"
 
-static unsigned int gpus = 1;
+/* The default; the C side of zernel_simrm.ko, which includes this one, has another. */
+#ifndef ZERNEL_SIM_GPUS
+#define ZERNEL_SIM_GPUS 1
+#endif
+
+static unsigned int gpus = ZERNEL_SIM_GPUS;
 module_param(gpus, uint, 0444);
-MODULE_PARM_DESC(gpus, "Number of GPUs, 1 to 64 (default 1)");
+MODULE_PARM_DESC(gpus, "Number of GPUs, 1 to 64 (default " __stringify(ZERNEL_SIM_GPUS) ")");
 
 static char *preset = "a100";
 module_param(preset, charp, 0444);

@@ -52,6 +52,7 @@ EXPORT_SYMBOL_GPL(zernel_tsg_removed);
 EXPORT_SYMBOL_GPL(zernel_tsg_changed);
 EXPORT_SYMBOL_GPL(zernel_tsg_user_control);
 EXPORT_SYMBOL_GPL(zernel_tsg_refresh);
+EXPORT_SYMBOL_GPL(zernel_tsg_rescheduled);
 EXPORT_SYMBOL_GPL(zernel_gpu_refresh);
 EXPORT_SYMBOL_GPL(zernel_gpu_suspended);
 EXPORT_SYMBOL_GPL(zernel_gpu_activity);

@@ -25,7 +25,9 @@
 #define zernel_show_control(what)			\
 	__print_symbolic(what,				\
 			 { 1, "timeslice" },		\
-			 { 2, "interleave" })
+			 { 2, "interleave" },		\
+			 { 3, "schedule" },		\
+			 { 4, "start" })
 
 #define zernel_show_answer(answer)			\
 	__print_symbolic(answer,			\
@@ -203,6 +205,23 @@ TRACE_EVENT(tsg_preempted,
 	),
 	TP_printk("gpu=%llu tsg=%llu verdict=%s", __entry->gpu, __entry->tsg,
 		  zernel_show_verdict(__entry->verdict))
+);
+
+/* The run list of a TSG was to begin anew. */
+TRACE_EVENT(tsg_kicked,
+	TP_PROTO(u64 gpu, u64 tsg, int error),
+	TP_ARGS(gpu, tsg, error),
+	TP_STRUCT__entry(
+		__field(u64, gpu)
+		__field(u64, tsg)
+		__field(int, error)
+	),
+	TP_fast_assign(
+		__entry->gpu = gpu;
+		__entry->tsg = tsg;
+		__entry->error = error;
+	),
+	TP_printk("gpu=%llu tsg=%llu error=%d", __entry->gpu, __entry->tsg, __entry->error)
 );
 
 /* The budget of a level is spent on a GPU, or is back. */

@@ -63,6 +63,10 @@ pub(crate) struct Channel {
     pub(crate) active: bool,
     /// While its TSG leaves the engine: the rest of the first item at its stopping point.
     pub(crate) stop: Ps,
+    /// The next doorbell is lost, if it is rung while the TSG is disabled.
+    pub(crate) deaf: bool,
+    /// It has items that it was not told of.
+    pub(crate) unseen: bool,
     watchers: Links<ChannelIx>,
     pending: Links<ChannelIx>,
 }
@@ -107,6 +111,8 @@ impl Channel {
             head: Head::None,
             active: false,
             stop: Ps::ZERO,
+            deaf: false,
+            unseen: false,
             watchers: Links::new(),
             pending: Links::new(),
         }

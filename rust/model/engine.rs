@@ -84,6 +84,8 @@ pub(crate) struct Engine {
     pub(crate) draining: bool,
     /// When something happens next, if nobody intervenes.
     pub(crate) event: Ns,
+    /// The slice of the TSG that it switches to is over when it begins.
+    pub(crate) cut: bool,
     /// Something has changed: look again before time goes on.
     pub(crate) dirty: bool,
     /// Exact times.
@@ -126,6 +128,7 @@ impl Engine {
             slice: Ns::ZERO,
             draining: false,
             event: Ns::NEVER,
+            cut: false,
             dirty: false,
             account: EngineAccount::new(now),
             nr_tsgs: 0,

@@ -113,6 +113,26 @@ impl<const K: u8, I: Index> List<K, I> {
         self.len = self.len.saturating_sub(1);
     }
 
+    /// Appends all nodes of `other`, in their order.
+    pub(crate) fn append<T, P>(&mut self, arena: &mut Arena<T, P>, other: &mut Self)
+    where
+        T: Linked<K, Ix = I>,
+        P: Pool<T>,
+    {
+        let other = core::mem::replace(other, Self::new());
+        if other.is_empty() {
+            return;
+        }
+        if self.is_empty() {
+            *self = other;
+            return;
+        }
+        arena.get_mut(self.tail).links().next = other.head;
+        arena.get_mut(other.head).links().prev = self.tail;
+        self.tail = other.tail;
+        self.len = self.len.saturating_add(other.len);
+    }
+
     /// Takes the first node out.
     pub(crate) fn pop<T, P>(&mut self, arena: &mut Arena<T, P>) -> Option<I>
     where
@@ -195,6 +215,28 @@ mod tests {
         assert_eq!(list.pop(&mut arena), Some(Ix::new(1)));
         assert_eq!(list.pop(&mut arena), None);
         assert!(list.is_empty());
+    }
+
+    #[test]
+    fn lists_are_joined_in_order() {
+        let mut arena = arena();
+        let (mut first, mut second) = (List::<0, Ix>::new(), List::<0, Ix>::new());
+        first.append(&mut arena, &mut second);
+        assert!(first.is_empty());
+        second.push(&mut arena, Ix::new(2));
+        second.push(&mut arena, Ix::new(0));
+        first.append(&mut arena, &mut second);
+        assert!(second.is_empty());
+        second.push(&mut arena, Ix::new(3));
+        second.push(&mut arena, Ix::new(1));
+        first.append(&mut arena, &mut second);
+        assert_eq!(first.len(), 4);
+        // Across the seam, from both sides.
+        first.remove(&mut arena, Ix::new(0));
+        first.remove(&mut arena, Ix::new(3));
+        assert_eq!(first.pop(&mut arena), Some(Ix::new(2)));
+        assert_eq!(first.pop(&mut arena), Some(Ix::new(1)));
+        assert_eq!(first.pop(&mut arena), None);
     }
 
     #[test]

@@ -20,6 +20,8 @@ pub(crate) mod list;
 pub(crate) mod measures;
 mod operate;
 pub(crate) mod preset;
+#[cfg(any(test, zernel_kunit, zernel_simrm))]
+pub(crate) mod registers;
 mod run;
 pub(crate) mod runlist;
 mod schedule;

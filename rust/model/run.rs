@@ -105,6 +105,11 @@ impl<C: Context, S: Store<C>> Gpu<C, S> {
         self.advance(now, budget, sink)
     }
 
+    /// Lets happen all that is due at this instant, after an operation has changed something.
+    pub(super) fn settle(&mut self, sink: &mut impl Sink<C>) {
+        self.advance(self.clock, OPERATION_BUDGET, sink);
+    }
+
     /// Looks at the words of a TSG and of those that share them.
     pub(crate) fn doorbell(
         &mut self,
@@ -115,8 +120,7 @@ impl<C: Context, S: Store<C>> Gpu<C, S> {
         self.advance(now, OPERATION_BUDGET, sink);
         let ix = self.find(handle)?;
         self.words_changed(ix, sink);
-        let clock = self.clock;
-        self.advance(clock, OPERATION_BUDGET, sink);
+        self.settle(sink);
         Ok(())
     }
 

@@ -50,6 +50,13 @@ impl Level {
         self.pass = self.pass.saturating_add(1);
     }
 
+    /// Starts a pass in which everything is due: first the TSGs that have not been served.
+    /// INVARIANT: none has been served in a pass that has just begun.
+    fn restart<C, P: Pool<Tsg<C>>>(&mut self, tsgs: &mut Arena<Tsg<C>, P>) {
+        self.due.append(tsgs, &mut self.served);
+        self.pass = self.pass.saturating_add(1);
+    }
+
     fn serve<C, P: Pool<Tsg<C>>>(&mut self, tsgs: &mut Arena<Tsg<C>, P>) -> Option<TsgIx> {
         let ix = self.due.pop(tsgs)?;
         tsgs.get_mut(ix).served = self.pass;
@@ -142,6 +149,13 @@ impl Runlist {
         if place == Place::Queued {
             self.push(tsgs, ix);
         }
+    }
+
+    /// Starts anew from the highest level: every TSG is due, also those that have had their turn.
+    pub(crate) fn restart<C, P: Pool<Tsg<C>>>(&mut self, tsgs: &mut Arena<Tsg<C>, P>) {
+        self.high.restart(tsgs);
+        self.medium.restart(tsgs);
+        self.low.restart(tsgs);
     }
 
     /// Takes out the TSG that has its turn.
@@ -279,6 +293,25 @@ mod tests {
         assert!(turns(&mut tsgs, &mut list, &[2, 0, 2, 1, 2, 0]));
         list.set_level(&mut tsgs, TsgIx::new(2), Low, Place::Queued);
         assert!(turns(&mut tsgs, &mut list, &[1, 2, 0, 1, 2, 0]));
+    }
+
+    #[test]
+    fn a_restart_makes_everything_due_from_the_top() {
+        let (mut tsgs, mut list) = runlist(&[Low, Low, Medium, High]);
+        assert!(turns(&mut tsgs, &mut list, &[3, 2, 3, 0]));
+        list.restart(&mut tsgs);
+        assert!(turns(&mut tsgs, &mut list, &[3, 2, 3, 1, 3, 2, 3, 0]));
+        // Again and again: only the top has turns.
+        for _ in 0..3 {
+            list.restart(&mut tsgs);
+            assert!(turns(&mut tsgs, &mut list, &[3]));
+        }
+        // One that is away while the list starts anew is due when it comes back.
+        let (mut tsgs, mut list) = runlist(&[Low, Low]);
+        assert_eq!(list.pick(&mut tsgs), Some(TsgIx::new(0)));
+        list.restart(&mut tsgs);
+        list.push(&mut tsgs, TsgIx::new(0));
+        assert!(turns(&mut tsgs, &mut list, &[1, 0, 1, 0]));
     }
 
     #[test]

@@ -18,7 +18,10 @@ use super::{
         Gpu,
         Store, //
     },
-    measures::Ns,
+    measures::{
+        Ns,
+        Us, //
+    }, //
     tsg::{
         Context,
         Handle,
@@ -131,6 +134,7 @@ impl<C: Context, S: Store<C>> Gpu<C, S> {
             return;
         };
         engine.next = ix;
+        engine.cut = false;
         let loaded = engine.loaded;
         self.tsgs.get_mut(ix).place = Place::Next;
         if loaded == ix {
@@ -210,7 +214,11 @@ impl<C: Context, S: Store<C>> Gpu<C, S> {
         engine.synced = self.clock;
         engine.draining = false;
         engine.dirty = true;
-        engine.start_slice(tsg.timeslice, self.clock);
+        let slice = match core::mem::take(&mut engine.cut) {
+            true => Us(0),
+            false => tsg.timeslice,
+        };
+        engine.start_slice(slice, self.clock);
         let start = Start {
             engine: at.raw(),
             tsg: tsg.handle,

@@ -30,6 +30,13 @@ impl Counter {
         self.0.fetch_add(1, Relaxed) == 0
     }
 
+    /// Counts some more.
+    pub(crate) fn add(&self, more: u64) {
+        if more > 0 {
+            self.0.fetch_add(more, Relaxed);
+        }
+    }
+
     /// The count.
     pub(crate) fn value(&self) -> u64 {
         self.0.load(Relaxed)
@@ -58,6 +65,16 @@ pub(crate) static REFUSED: Counter = Counter::new();
 pub(crate) static TIMED_OUT: Counter = Counter::new();
 /// Controls that failed.
 pub(crate) static FAILED: Counter = Counter::new();
+/// Looks at channels whose registers did not tell.
+pub(crate) static UNREADABLE: Counter = Counter::new();
+/// Looks at TSGs of a GPU that slept.
+pub(crate) static ASLEEP: Counter = Counter::new();
+/// Records of context switches that were read.
+pub(crate) static RECORDS: Counter = Counter::new();
+/// Records that were lost, and others that told nothing for certain.
+pub(crate) static RECORDS_LOST: Counter = Counter::new();
+/// Times that the clock of a GPU was set to another time.
+pub(crate) static CLOCK_JUMPS: Counter = Counter::new();
 /// `NV_STATUS` of the last control that the driver did not carry out.
 pub(crate) static LAST_STATUS: Atomic<u32> = Atomic::new(0);
 /// GPUs with run lists that ignore interleave levels.
@@ -68,7 +85,7 @@ pub(crate) static UNHEEDED: Counter = Counter::new();
 pub(crate) struct Counts;
 
 impl Show for Counts {
-    fn show(out: &mut Text) -> Result {
+    fn show(&self, out: &mut Text) -> Result {
         for (name, value) in control::counts() {
             out.write_fmt(fmt!("{} {}\n", name, value))?;
         }
@@ -85,6 +102,11 @@ impl Show for Counts {
             ("controls_timed_out", &TIMED_OUT),
             ("controls_failed", &FAILED),
             ("interleave_unheeded", &UNHEEDED),
+            ("unreadable", &UNREADABLE),
+            ("asleep", &ASLEEP),
+            ("records", &RECORDS),
+            ("records_lost", &RECORDS_LOST),
+            ("clock_jumps", &CLOCK_JUMPS),
         ] {
             out.write_fmt(fmt!("{} {}\n", name, counter.value()))?;
         }

@@ -16,12 +16,16 @@ use crate::{
             Verdict, //
         },
     },
+    meters,
     operations::{
         Nvidia, //
         MAX_TIMESLICE_US,
         MIN_TIMESLICE_US,
     },
-    runlist,
+    runlist::{
+        self,
+        Place, //
+    },
     shared::Shared, //
 };
 use kernel::{
@@ -61,6 +65,11 @@ impl Events {
 
     fn add_gpu(&self, gpu: &Gpu<'_>) -> Result {
         self.provider.inner().gpus().lock().add(gpu.id)?;
+        let herald = self.provider.herald();
+        let added = self.provider.inner().meters().lock().add_gpu(gpu.id);
+        added
+            .and_then(|()| self.provider.inner().traces().lock().add(gpu.id, herald))
+            .inspect_err(|_| self.forget_gpu(gpu.id))?;
         self.provider
             .gpu_added(&provider_side::Gpu {
                 handle: gpu.id.into(),
@@ -70,12 +79,35 @@ impl Events {
                 bus: gpu.bus,
                 numa_node: None,
                 uuid: None,
-                driver: None,
-                control: true,
+                driver: Some(gpu.driver),
+                control: !gpu.observed,
                 waits: false,
                 context: false,
+                polled: true,
             })
-            .inspect_err(|_| self.provider.inner().gpus().lock().remove(gpu.id))
+            .inspect_err(|_| self.forget_gpu(gpu.id))
+    }
+
+    fn forget_gpu(&self, gpu: u32) {
+        self.provider.inner().gpus().lock().remove(gpu);
+        self.provider.inner().traces().lock().remove(gpu);
+        self.provider.inner().meters().lock().remove_gpu(gpu);
+    }
+
+    fn add_tsg(&self, tsg: &Tsg<'_>) -> Result {
+        let new = meters::Arrival::new(tsg.id, tsg.gpu, tsg.runlist, tsg.compute)?;
+        let mut meters = self.provider.inner().meters().lock();
+        meters.add(new);
+        meters.set_traced(tsg.id, tsg.traced);
+        drop(meters);
+        let added = self.provider.tsg_added(tsg.gpu.into(), &describe(tsg));
+        added.inspect_err(|_| self.forget_tsg(tsg.id))
+    }
+
+    fn forget_tsg(&self, tsg: u64) {
+        let node = self.provider.inner().meters().lock().remove(tsg);
+        // Dropped without the lock.
+        drop(node);
     }
 }
 
@@ -89,7 +121,12 @@ fn describe<'a>(tsg: &Tsg<'a>) -> provider_side::Tsg<'a> {
         shared: tsg.mps,
         place: tsg.hw_tsg.unwrap_or(UNKNOWN),
         engine_type: tsg.engine.unwrap_or(UNKNOWN),
-        runlist: runlist::number(tsg.mig, tsg.engine),
+        runlist: runlist::number(Place {
+            base: tsg.runlist,
+            mig: tsg.mig,
+            compute: tsg.compute_instance,
+            engine: tsg.engine,
+        }),
         channels: tsg.channels,
         process: tsg.process,
         thread: tsg.thread,
@@ -110,11 +147,11 @@ impl Observer for Events {
     fn gpu_removed(&self, gpu: u32) {
         // First, since it waits for operations, which ask for the list.
         self.provider.gpu_removed(gpu.into());
-        self.provider.inner().gpus().lock().remove(gpu);
+        self.forget_gpu(gpu);
     }
 
     fn tsg_added(&self, tsg: &Tsg<'_>) {
-        match self.provider.tsg_added(tsg.gpu.into(), &describe(tsg)) {
+        match self.add_tsg(tsg) {
             Ok(()) => self.note_shared(tsg),
             // Its file lives on in another process; the owner of its work is unknown.
             Err(ESRCH) => {
@@ -132,6 +169,8 @@ impl Observer for Events {
     }
 
     fn tsg_changed(&self, tsg: &Tsg<'_>) {
+        let inner = self.provider.inner();
+        inner.meters().lock().set_traced(tsg.id, tsg.traced);
         // One that zernel did not take is not its to follow.
         if let Ok(()) = self.provider.tsg_changed(tsg.gpu.into(), &describe(tsg)) {
             self.note_shared(tsg);
@@ -140,6 +179,7 @@ impl Observer for Events {
 
     fn tsg_removed(&self, gpu: u32, tsg: u64) {
         self.provider.tsg_removed(gpu.into(), tsg);
+        self.forget_tsg(tsg);
         self.shared.lock().forget(tsg);
     }
 
@@ -153,10 +193,10 @@ impl Observer for Events {
         verdict
     }
 
-    fn user_controlled(&self, gpu: u32, tsg: u64) {
+    fn user_controlled(&self, gpu: u32, tsg: u64, setting: Setting) {
         // After any answer and result: the class may be younger than the answer, and a failed
         // control may have had its effect.
-        self.provider.refresh(gpu.into(), tsg);
+        self.provider.changed(gpu.into(), tsg, setting);
     }
 
     fn suspended(&self) {

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The GPUs of the driver, and which of them heed interleave levels.
 
+use crate::glue::time::now_ns;
 use kernel::prelude::*;
 
 /// A GPU.
 struct Gpu {
     id: u32,
+    /// When it was added, in ns.
+    since: u64,
     /// Its run lists were asked to heed interleave levels and would not.
     unheeding: bool,
 }
@@ -24,6 +27,7 @@ impl Gpus {
         self.0.push(
             Gpu {
                 id,
+                since: now_ns(),
                 unheeding: false,
             },
             GFP_KERNEL,
@@ -39,6 +43,12 @@ impl Gpus {
     /// Their numbers.
     pub(crate) fn ids(&self) -> impl Iterator<Item = u32> + '_ {
         self.0.iter().map(|gpu| gpu.id)
+    }
+
+    /// When a GPU was added, in ns.
+    pub(crate) fn since(&self, id: u32) -> Option<u64> {
+        let mut gpus = self.0.iter();
+        gpus.find(|gpu| gpu.id == id).map(|gpu| gpu.since)
     }
 
     /// True if it makes sense to ask the run lists of a GPU to heed interleave levels.

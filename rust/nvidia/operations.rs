@@ -1,22 +1,39 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The operations that `zernel.ko` can ask of the driver.
 //!
-//! The driver does not say how busy a GPU is in a way that could be handed on. The one control that
-//! comes near, 0x20802096, gives a ring of samples of the last ten seconds in a structure that 550
-//! and 595 lay out differently, and nothing at all with MIG. So there is no `load`.
+//! The load of TSGs and GPUs comes from registers, which are looked at when somebody asks.
 
 use crate::{
     counters,
     glue::{
         errno,
-        nvidia::control,
-        provider_side::Provider, //
+        nvidia::{
+            control,
+            load::{
+                self,
+                Sample,
+                MOST, //
+            },
+            records::{
+                self,
+                Batch,
+                Record, //
+            },
+        },
+        provider_side::{
+            Provider,
+            TsgLoad, //
+        },
+        time::now_ns,
     },
     gpus::Gpus,
+    meters::Meters,
     status::{
         Meaning,
         Status, //
     },
+    traces::Traces,
+    units::Ns,
 };
 use kernel::{
     new_mutex,
@@ -55,8 +72,16 @@ pub(crate) trait Driver: Send + Sync + 'static {
     fn preempt(&self, tsg: u64, timeout_us: u32) -> Result<Status>;
     /// Lets the channels of a TSG run, or not.
     fn enable(&self, tsg: u64, enable: bool) -> Result<Status>;
+    /// Has the run list of a TSG begin anew, without waiting for that.
+    fn restart(&self, tsg: u64) -> Result<Status>;
     /// Has the run lists of a GPU heed interleave levels, or not any more.
     fn heed_interleave(&self, gpu: u32, on: bool) -> Result<Status>;
+    /// Looks at the channels of a TSG, from one on.
+    fn sample(&self, tsg: u64, first: u32) -> Result<Sample>;
+    /// Looks at the engines of run lists.
+    fn engines(&self, gpu: u32, runlists: &[u32]) -> Result<[u32; MOST]>;
+    /// Reads records of context switches of a GPU.
+    fn records(&self, gpu: u32, list: &mut [Record]) -> Result<Batch>;
 }
 
 /// The driver behind the hook.
@@ -87,8 +112,24 @@ impl Driver for Hook {
         control::enable(tsg, enable)
     }
 
+    fn restart(&self, tsg: u64) -> Result<Status> {
+        control::restart(tsg)
+    }
+
     fn heed_interleave(&self, gpu: u32, on: bool) -> Result<Status> {
         control::heed_interleave(gpu, on)
+    }
+
+    fn sample(&self, tsg: u64, first: u32) -> Result<Sample> {
+        load::sample(tsg, first)
+    }
+
+    fn engines(&self, gpu: u32, runlists: &[u32]) -> Result<[u32; MOST]> {
+        load::engines(gpu, runlists)
+    }
+
+    fn records(&self, gpu: u32, list: &mut [Record]) -> Result<Batch> {
+        records::read(gpu, list)
     }
 }
 
@@ -98,15 +139,24 @@ pub(crate) struct Nvidia<D: Driver = Hook> {
     driver: D,
     #[pin]
     gpus: Mutex<Gpus>,
+    /// The administrator wants records of context switches.
+    wants_records: bool,
+    #[pin]
+    traces: Mutex<Traces>,
+    #[pin]
+    meters: Mutex<Meters>,
 }
 
 impl<D: Driver> Nvidia<D> {
     /// The driver, with no GPU yet.
-    pub(crate) fn new(driver: D) -> Result<Arc<Self>> {
+    pub(crate) fn new(driver: D, wants_records: bool) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
                 driver,
                 gpus <- new_mutex!(Gpus::new(), "zernel_nvidia_gpus"),
+                wants_records,
+                traces <- new_mutex!(Traces::new(), "zernel_nvidia_traces"),
+                meters <- new_mutex!(Meters::new(), "zernel_nvidia_meters"),
             }),
             GFP_KERNEL,
         )
@@ -115,6 +165,25 @@ impl<D: Driver> Nvidia<D> {
     /// Its GPUs.
     pub(crate) fn gpus(&self) -> &Mutex<Gpus> {
         &self.gpus
+    }
+
+    /// The work of its TSGs.
+    pub(crate) fn meters(&self) -> &Mutex<Meters> {
+        &self.meters
+    }
+
+    /// The context switches of its GPUs.
+    pub(crate) fn traces(&self) -> &Mutex<Traces> {
+        &self.traces
+    }
+
+    /// Follows the context switches of a GPU, if that is wanted. Its load is about to be told.
+    pub(crate) fn follow(&self, gpu: u32, forced: bool) {
+        if self.wants_records {
+            let read = |list: &mut [Record]| self.driver.records(gpu, list);
+            let mut traces = self.traces.lock();
+            traces.follow(gpu, &self.meters, forced, read);
+        }
     }
 
     /// Has the run lists of a GPU heed interleave levels.
@@ -134,6 +203,7 @@ impl<D: Driver> Nvidia<D> {
             // The hook has no such GPU: the TSG is gone too then, and its own control tells.
             Meaning::Gone if answer.is_err() => Ok(()),
             Meaning::NotNow => Err(EAGAIN),
+            Meaning::Busy => Err(EBUSY),
             // A status that says so is of the hook's client for run lists, not of the TSG.
             Meaning::Gone | Meaning::Refused | Meaning::TimedOut | Meaning::Failed => {
                 if self.gpus.lock().set_unheeding(gpu) {
@@ -170,7 +240,8 @@ fn meaning(answer: Result<Status>) -> Meaning {
             meaning
         }
         Err(ENOENT) => Meaning::Gone,
-        Err(EAGAIN | ENOMEM) => Meaning::NotNow,
+        Err(EAGAIN) => Meaning::NotNow,
+        Err(ENOMEM) => Meaning::Busy,
         Err(e) if e == errno::unsupported() => Meaning::Refused,
         Err(_) => Meaning::Failed,
     }
@@ -182,6 +253,7 @@ fn judge(meaning: Meaning) -> Result {
         Meaning::Done => (&counters::CONTROLS, Ok(())),
         Meaning::Gone => (&counters::GONE, Err(ENOENT)),
         Meaning::NotNow => (&counters::DEFERRED, Err(EAGAIN)),
+        Meaning::Busy => (&counters::DEFERRED, Err(EBUSY)),
         Meaning::Refused => (&counters::REFUSED, Err(EINVAL)),
         Meaning::TimedOut => (&counters::TIMED_OUT, Err(ETIMEDOUT)),
         Meaning::Failed => (&counters::FAILED, Err(EIO)),
@@ -217,7 +289,15 @@ impl<D: Driver> Provider for Nvidia<D> {
 
     fn set_interleave(&self, gpu: u64, tsg: u64, level: u32) -> Result {
         self.heed(gpu)?;
-        judge(meaning(self.driver.set_interleave(tsg, level)))
+        let answer = self.driver.set_interleave(tsg, level);
+        judge(match answer {
+            // With GSP the driver gives this for any error of it.
+            Ok(Status::NOT_SUPPORTED) => {
+                counters::LAST_STATUS.store(Status::NOT_SUPPORTED.0, Relaxed);
+                Meaning::Failed
+            }
+            _ => meaning(answer),
+        })
     }
 
     fn interleave(&self, _gpu: u64, tsg: u64) -> Result<u32> {
@@ -235,11 +315,59 @@ impl<D: Driver> Provider for Nvidia<D> {
 
     fn set_enabled(&self, _gpu: u64, tsg: u64, enabled: bool) -> Result {
         let answer = self.driver.enable(tsg, enabled);
-        judge(match meaning(answer) {
+        let result = judge(match meaning(answer) {
             // It is a channel or the subdevice that the driver does not know; whether the TSG is
             // there, the hook has said.
             Meaning::Gone if answer.is_ok() => Meaning::Failed,
             meaning => meaning,
-        })
+        });
+        if result.is_ok() {
+            let mut meters = self.meters.lock();
+            meters.set_enabled(tsg, enabled, Ns(now_ns()));
+        }
+        result
+    }
+
+    /// A driver that refuses the control for any TSG is not asked again.
+    fn kick(&self, _gpu: u64, tsg: u64) -> Result {
+        let answer = self.driver.restart(tsg);
+        let result = judge(meaning(answer));
+        match answer {
+            Ok(status) if status.lacks_control() => Err(errno::unsupported()),
+            _ => result,
+        }
+    }
+
+    fn tsg_load(&self, gpu: u64, tsg: u64) -> Result<TsgLoad> {
+        self.follow(u32::try_from(gpu).map_err(|_| ENOENT)?, false);
+        let first = self.meters.lock().next_channel(tsg)?;
+        let sample = self.driver.sample(tsg, first).map_err(unread);
+        let sample = sample.inspect_err(|_| self.meters.lock().pause(tsg))?;
+        self.meters.lock().look(tsg, &sample, Ns(now_ns()))
+    }
+
+    /// Of the compute engine that worked longest, as seen whenever it or a TSG on it was looked at.
+    fn load(&self, gpu: u64) -> Result<(u64, u64)> {
+        let gpu = u32::try_from(gpu).map_err(|_| ENOENT)?;
+        let since = self.gpus.lock().since(gpu).ok_or(ENOENT)?;
+        self.follow(gpu, false);
+        let (runlists, count) = self.meters.lock().runlists(gpu);
+        let runlists = runlists.get(..count).unwrap_or(&runlists);
+        let mut busy = Ns::ZERO;
+        if !runlists.is_empty() {
+            let values = self.driver.engines(gpu, runlists).map_err(unread)?;
+            let now = Ns(now_ns());
+            let mut meters = self.meters.lock();
+            busy = meters.look_at_engines(gpu, runlists, &values, now)?;
+        }
+        Ok((busy.0, now_ns().saturating_sub(since)))
+    }
+}
+
+/// The errno of the provider ABI for a refusal of the hook to read registers.
+fn unread(error: Error) -> Error {
+    match error {
+        ENOMEM => EBUSY,
+        other => other,
     }
 }

@@ -15,8 +15,10 @@ pub(crate) enum Meaning {
     Done,
     /// The TSG is gone; asking again would only fill the log.
     Gone,
-    /// Nothing was done, and later it may be.
+    /// Nothing was done for the GPU, and later it may be.
     NotNow,
+    /// Nothing was done for this TSG, and later it may be.
+    Busy,
     /// Nothing was done, and the same will never be.
     Refused,
     /// The GPU did not answer in time; it may be done or not.
@@ -77,6 +79,18 @@ impl Status {
     /// Nothing had to be done.
     pub(crate) const NOTHING_TO_DO: Self = Self(0x1_0006);
 
+    /// True if the driver does not have the control, or not for the kernel, of any object.
+    pub(crate) fn lacks_control(self) -> bool {
+        matches!(
+            self,
+            Self::INSUFFICIENT_PERMISSIONS
+                | Self::INVALID_COMMAND
+                | Self::INVALID_PARAM_STRUCT
+                | Self::NOT_SUPPORTED
+                | Self::FEATURE_NOT_ENABLED
+        )
+    }
+
     /// Its meaning.
     ///
     /// Any other one (a lost GPU, 0x0f, one that must be reset, 0x62, a wrong state, 0x40) may have
@@ -94,8 +108,8 @@ impl Status {
             | Self::INVALID_OBJECT_PARENT
             | Self::OBJECT_NOT_FOUND
             | Self::RESOURCE_LOST => Meaning::Gone,
-            Self::BUSY_RETRY
-            | Self::GPU_IN_FULLCHIP_RESET
+            Self::BUSY_RETRY => Meaning::Busy,
+            Self::GPU_IN_FULLCHIP_RESET
             | Self::GPU_NOT_FULL_POWER
             | Self::KEY_ROTATION_IN_PROGRESS => Meaning::NotNow,
             Self::INSUFFICIENT_PERMISSIONS
@@ -125,7 +139,7 @@ mod tests {
             (0x23, Meaning::Gone),
             (0x33, Meaning::Gone),
             (0x57, Meaning::Gone),
-            (0x03, Meaning::NotNow),
+            (0x03, Meaning::Busy),
             (0x10, Meaning::NotNow),
             (0x11, Meaning::NotNow),
             (0x7d, Meaning::NotNow),

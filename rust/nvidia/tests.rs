@@ -3,11 +3,26 @@
 
 use crate::{
     counters,
-    glue::provider_side::Provider,
+    glue::{
+        nvidia::{
+            load::{
+                Sample,
+                MOST, //
+            },
+            records::{
+                Batch,
+                Record, //
+            },
+        },
+        provider_side::Provider, //
+    },
+    meters::Arrival,
     operations::{
         Driver,
         Nvidia, //
     },
+    status::Status,
+    units::Ns,
 };
 use kernel::{
     new_mutex,
@@ -17,6 +32,8 @@ use kernel::{
         Mutex, //
     }, //
 };
+
+mod records;
 
 /// A GPU and a TSG.
 const GPU: u32 = 0x4200;
@@ -30,6 +47,7 @@ enum Call {
     SetInterleave(u64, u32),
     Interleave(u64),
     Preempt(u64, u32),
+    Restart(u64),
     Enable(u64, bool),
     Heed(u32, bool),
 }
@@ -39,6 +57,9 @@ struct Script {
     answer: Result<Status>,
     heed: Result<Status>,
     value: u64,
+    sample: Result<Sample>,
+    batch: Result<Batch>,
+    records: KVec<Record>,
     calls: KVec<Call>,
 }
 
@@ -55,6 +76,9 @@ impl Fake {
             answer: Ok(Status::OK),
             heed: Ok(Status::OK),
             value: 0,
+            sample: Err(ENOENT),
+            batch: Err(EAGAIN),
+            records: KVec::new(),
             calls: KVec::new(),
         };
         Arc::pin_init(
@@ -115,8 +139,31 @@ impl Driver for Arc<Fake> {
         self.call(Call::Enable(tsg, enable))
     }
 
+    fn restart(&self, tsg: u64) -> Result<Status> {
+        self.call(Call::Restart(tsg))
+    }
+
     fn heed_interleave(&self, gpu: u32, on: bool) -> Result<Status> {
         self.call(Call::Heed(gpu, on))
+    }
+
+    fn sample(&self, _tsg: u64, first: u32) -> Result<Sample> {
+        let sample = self.script.lock().sample?;
+        Ok(Sample { first, ..sample })
+    }
+
+    fn engines(&self, _gpu: u32, _runlists: &[u32]) -> Result<[u32; MOST]> {
+        Ok([self.script.lock().sample?.engine; MOST])
+    }
+
+    fn records(&self, _gpu: u32, list: &mut [Record]) -> Result<Batch> {
+        let mut script = self.script.lock();
+        let batch = script.batch?;
+        let count = script.records.len().min(list.len());
+        for (place, record) in list.iter_mut().zip(script.records.drain_all()) {
+            *place = record;
+        }
+        Ok(Batch { count, ..batch })
     }
 }
 
@@ -126,9 +173,143 @@ type Faked = Nvidia<Arc<Fake>>;
 /// A provider with one GPU, and its driver.
 fn provider() -> Result<(Arc<Faked>, Arc<Fake>)> {
     let fake = Fake::new()?;
-    let nvidia = Nvidia::new(fake.clone())?;
+    let nvidia = Nvidia::new(fake.clone(), true)?;
     nvidia.gpus().lock().add(GPU)?;
     Ok((nvidia, fake))
+}
+
+#[kernel::macros::kunit_tests(zernel_nvidia_load)]
+mod load {
+    use crate::tests::*;
+
+    /// Bits of `NV_CHRAM_CHANNEL`.
+    const PENDING: u32 = 1 << 8;
+    const RUNS: u32 = 1 << 7 | 1 << 11;
+    /// The engine works, in `NV_RUNLIST_ENGINE_STATUS0`.
+    const BUSY: u32 = 1 << 31;
+    const RUNLIST: u32 = 0xb8_0000;
+
+    fn sample(engine: u32, words: &[u32]) -> Sample {
+        let mut sample = Sample {
+            asleep: false,
+            is_pccsr: false,
+            engine,
+            channels: words.len() as u32,
+            first: 0,
+            count: words.len(),
+            words: [0; MOST],
+        };
+        for (place, word) in sample.words.iter_mut().zip(words) {
+            *place = *word;
+        }
+        sample
+    }
+
+    fn metered() -> Result<(Arc<Faked>, Arc<Fake>)> {
+        let (nvidia, fake) = provider()?;
+        let arrival = Arrival::new(TSG, GPU, Some(RUNLIST), true)?;
+        let mut meters = nvidia.meters().lock();
+        meters.add_gpu(GPU)?;
+        meters.add(arrival);
+        drop(meters);
+        Ok((nvidia, fake))
+    }
+
+    fn load(nvidia: &Faked) -> Result<(bool, u64)> {
+        let load = nvidia.tsg_load(GPU.into(), TSG)?;
+        Ok((load.runnable, load.ran))
+    }
+
+    #[test]
+    fn registers_tell_the_load() -> Result {
+        let (nvidia, fake) = metered()?;
+        let look = |words: &[u32]| {
+            fake.script.lock().sample = Ok(sample(BUSY, words));
+            load(&nvidia)
+        };
+        assert_eq!(look(&[0, 0])?, (false, 0));
+        assert_eq!(look(&[0, PENDING])?, (true, 0));
+        look(&[RUNS, 0])?;
+        let (runnable, ran) = look(&[RUNS, 0])?;
+        assert!(runnable);
+        assert!(ran > 0);
+        // The engine was busy for all the time of the looks, which is longer.
+        let (busy, elapsed) = nvidia.load(GPU.into())?;
+        assert!(busy >= ran);
+        assert!(busy <= elapsed);
+        Ok(())
+    }
+
+    #[test]
+    fn a_gpu_without_registers_tells_nothing() -> Result {
+        let (nvidia, fake) = metered()?;
+        let unsupported = crate::glue::errno::unsupported();
+        for (answer, expected) in [
+            (Err(unsupported), unsupported),
+            (Err(ENOENT), ENOENT),
+            (Err(EAGAIN), EAGAIN),
+            (Err(ENOMEM), EBUSY),
+            (Err(EIO), EIO),
+        ] {
+            fake.script.lock().sample = answer;
+            assert_eq!(load(&nvidia), Err(expected));
+            assert_eq!(nvidia.load(GPU.into()), Err(expected));
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn registers_that_tell_nothing_for_long_are_none() -> Result {
+        let (nvidia, _) = metered()?;
+        let unsupported = crate::glue::errno::unsupported();
+        let mut meters = nvidia.meters().lock();
+        let mut look = |engine, words: &[u32], ms: u64| {
+            let now = Ns(ms * 1_000_000);
+            let load = meters.look(TSG, &sample(engine, words), now);
+            load.map(|load| load.runnable)
+        };
+        let nothing = [u32::MAX, 0xbadf_0000];
+        assert_eq!(look(u32::MAX, &nothing, 1_000), Ok(true));
+        assert_eq!(look(u32::MAX, &nothing, 1_499), Ok(false));
+        assert_eq!(look(u32::MAX, &nothing, 1_500), Err(unsupported));
+        // One channel that tells is enough, or the engine.
+        assert_eq!(look(u32::MAX, &[u32::MAX, 0], 1_501), Ok(false));
+        assert_eq!(look(u32::MAX, &nothing, 2_000), Ok(true));
+        assert_eq!(look(BUSY, &nothing, 2_400), Ok(false));
+        assert_eq!(look(u32::MAX, &nothing, 2_500), Ok(false));
+        assert_eq!(look(u32::MAX, &nothing, 2_999), Ok(true));
+        assert_eq!(look(u32::MAX, &nothing, 3_000), Err(unsupported));
+        Ok(())
+    }
+
+    #[test]
+    fn a_gpu_that_sleeps_has_nothing_to_run() -> Result {
+        let (nvidia, fake) = metered()?;
+        fake.script.lock().sample = Ok(sample(BUSY, &[RUNS]));
+        assert_eq!(load(&nvidia)?, (true, 0));
+        let asleep = Sample {
+            asleep: true,
+            ..sample(0, &[])
+        };
+        fake.script.lock().sample = Ok(asleep);
+        let before = counters::ASLEEP.value();
+        assert!(!load(&nvidia)?.0);
+        assert_eq!(counters::ASLEEP.value(), before + 1);
+        Ok(())
+    }
+
+    #[test]
+    fn who_is_gone_has_no_load() -> Result {
+        let (nvidia, fake) = metered()?;
+        fake.script.lock().sample = Ok(sample(0, &[0]));
+        assert_eq!(load(&nvidia)?, (false, 0));
+        drop(nvidia.meters().lock().remove(TSG));
+        assert_eq!(load(&nvidia), Err(ENOENT));
+        nvidia.meters().lock().remove_gpu(GPU);
+        nvidia.gpus().lock().remove(GPU);
+        assert_eq!(nvidia.load(GPU.into()), Err(ENOENT));
+        Ok(())
+    }
 }
 
 #[kernel::macros::kunit_tests(zernel_nvidia_operations)]
@@ -144,7 +325,7 @@ mod operations {
             (Ok(Status::NOTHING_TO_DO), Ok(())),
             (Ok(Status(0x23)), Err(ENOENT)),
             (Ok(Status(0x57)), Err(ENOENT)),
-            (Ok(Status(0x03)), Err(EAGAIN)),
+            (Ok(Status(0x03)), Err(EBUSY)),
             (Ok(Status(0x11)), Err(EAGAIN)),
             (Ok(Status(0x1f)), Err(EINVAL)),
             (Ok(Status(0x56)), Err(EINVAL)),
@@ -155,7 +336,7 @@ mod operations {
             (Ok(Status::NONE), Err(EIO)),
             (Err(ENOENT), Err(ENOENT)),
             (Err(EAGAIN), Err(EAGAIN)),
-            (Err(ENOMEM), Err(EAGAIN)),
+            (Err(ENOMEM), Err(EBUSY)),
             (Err(unsupported), Err(EINVAL)),
             (Err(EINVAL), Err(EIO)),
         ];
@@ -163,7 +344,12 @@ mod operations {
             fake.answer(answer);
             assert_eq!(nvidia.set_timeslice(GPU.into(), TSG, 200), expected);
             assert_eq!(nvidia.timeslice(GPU.into(), TSG).map(|_| ()), expected);
-            assert_eq!(nvidia.set_interleave(GPU.into(), TSG, 2), expected);
+            // The driver gives this one for all errors of GSP.
+            let of_level = match answer {
+                Ok(Status::NOT_SUPPORTED) => Err(EIO),
+                _ => expected,
+            };
+            assert_eq!(nvidia.set_interleave(GPU.into(), TSG, 2), of_level);
             assert_eq!(nvidia.preempt(GPU.into(), TSG, 10), expected);
             // The hook answers this by itself: there is no status.
             let expected = if answer.is_ok() { Ok(()) } else { expected };

@@ -16,12 +16,16 @@ pub(crate) mod histogram;
 pub(crate) mod level;
 pub(crate) mod marks;
 pub(crate) mod nice;
-// Belongs to `zernel_nvidia.ko`; here for its tests, which need no driver.
+// These belong to `zernel_nvidia.ko`; here for their tests, which need no driver.
+#[cfg(any(test, zernel_kunit))]
+#[path = "../nvidia/occupancy.rs"]
+pub(crate) mod nvidia_occupancy;
 #[cfg(any(test, zernel_kunit))]
 #[path = "../nvidia/status.rs"]
 pub(crate) mod nvidia_status;
 pub(crate) mod permit;
 pub(crate) mod phase;
+pub(crate) mod poll;
 pub(crate) mod predict;
 pub(crate) mod preempt;
 pub(crate) mod prefetch;

@@ -161,6 +161,19 @@ impl Slot {
         !self.plan.holder && matches!(self.state, State::Taken { .. })
     }
 
+    /// True if its data is ready, and it is not over.
+    pub(crate) fn runs(&self) -> bool {
+        matches!(self.state, State::Running { .. })
+    }
+
+    /// The end of the lease of a request that [`Self::holds`].
+    pub(crate) fn holds_until(&self) -> Ns {
+        match self.state {
+            State::Taken { trigger } => trigger.saturating_add(self.plan.lease),
+            _ => Ns::ZERO,
+        }
+    }
+
     /// True if its request was triggered, and is neither over nor done as far as the words tell.
     fn is_under_way(&self, seen: &Observed) -> bool {
         let is_done = |number: Number| number.is(seen.done);

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 //! One GPU: the model under a lock, driven by a timer.
 //!
-//! Lock order: `faults` (may sleep) is never held with `state`; `state`, then the locks of
-//! contexts, inboxes and the bell. Nothing is allocated or freed under `state`, and no time slice that ends
+//! Lock order: `state`, then the locks of contexts, inboxes and the listener. Nothing is allocated or freed under `state`, and no time slice that ends
 //! with nobody waiting needs the timer.
 
 use super::{
     context::Context,
     cpu_share::CpuShare,
-    fault::Faults,
     report::{
         Reporter,
         Trace, //
@@ -24,7 +22,6 @@ use super::{
 use crate::{
     glue::{
         errno,
-        provider_side::Bell,
         time::now_ns, //
         timer::{
             new_driven,
@@ -34,6 +31,7 @@ use crate::{
             Timed, //
         },
     },
+    host::Listener,
     model::{
         gpu::{
             Config,
@@ -49,12 +47,10 @@ use crate::{
 };
 use kernel::{
     error::code::ERESTARTSYS,
-    new_mutex,
     prelude::*,
     sync::{
         Arc,
-        CondVarTimeoutResult,
-        Mutex, //
+        CondVarTimeoutResult, //
     },
     time::msecs_to_jiffies, //
 };
@@ -75,9 +71,7 @@ pub(crate) const CHANNEL_ITEMS: u32 = 1024;
 pub(crate) struct State {
     model: Model,
     trace: Option<Trace>,
-    /// Rings when a TSG gets something to run, or runs out of it; there once `zernel.ko` knows the
-    /// GPU.
-    bell: Option<Bell>,
+    listener: Listener,
     /// When the words are to be looked at next, if a channel waits for one. Stays in the past until
     /// the timer has looked.
     poll_at: Option<u64>,
@@ -95,9 +89,6 @@ pub(crate) struct Device {
     pub(crate) preset: &'static Preset,
     /// Interval at which words are looked at, in ns.
     word_poll: u64,
-    /// Faults of the provider's operations.
-    #[pin]
-    pub(crate) faults: Mutex<Faults>,
 }
 
 /// A GPU with its timer.
@@ -120,7 +111,7 @@ impl Device {
         let state = State {
             model: Gpu::new(config, engines, tsgs, channels, items, now),
             trace: None,
-            bell: None,
+            listener: Listener::new(settings.max_tsgs)?,
             poll_at: None,
             not_before: 0,
             cpu_share: CpuShare::new(settings.gpus),
@@ -129,7 +120,6 @@ impl Device {
             number,
             preset,
             word_poll,
-            faults <- new_mutex!(Faults::new(), "zernel_sim_faults"),
         });
         Arc::pin_init(new_driven!(state, c"zernel_sim_gpu", device), GFP_KERNEL)
     }
@@ -142,7 +132,7 @@ impl State {
             &mut self.model,
             Reporter {
                 trace: self.trace.as_mut(),
-                bell: self.bell.as_ref(),
+                listener: &self.listener,
             },
         )
     }
@@ -160,11 +150,9 @@ impl State {
 }
 
 impl Card {
-    /// Reports events to `zernel.ko` from now on.
-    pub(crate) fn set_bell(&self, bell: Bell) {
-        let before = self.lock().bell.replace(bell);
-        // Dropped without the lock.
-        drop(before);
+    /// Calls `f` with the listener.
+    pub(crate) fn listen<R>(&self, f: impl FnOnce(&mut Listener) -> R) -> R {
+        f(&mut self.lock().listener)
     }
 
     /// Calls `f` with the model and its time, and arms the timer for the next event.
@@ -198,11 +186,10 @@ impl Card {
     /// Arms the timer for the next event of the model, or look at words. Only the timer looks at
     /// words, so a look that is due stays due over any number of calls.
     fn arm_next(&self, state: &mut Locked<'_, Device>, now: u64) {
-        while let Some(tsg) = state.model.take_stirred() {
-            if let Some(bell) = &state.bell {
-                bell.ring(tsg.0);
-            }
-        }
+        let State {
+            model, listener, ..
+        } = &mut **state;
+        listener.moved(model);
         let mut next = state.model.next_event().map_or(NEVER, |event| event.0);
         if state.model.watching() {
             let poll_at = *state.poll_at.get_or_insert_with(|| self.next_poll(now));

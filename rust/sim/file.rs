@@ -8,13 +8,12 @@ use super::{
     context::Context,
     device::Card,
     inbox::Inbox,
-    provider::{
-        load_of,
-        Hub, //
-    },
-    user::User,
+    user::User, //
 };
-use crate::model::tsg::Handle;
+use crate::{
+    host::Hub,
+    model::tsg::Handle, //
+};
 use kernel::{
     page::PAGE_SIZE,
     prelude::*,
@@ -37,6 +36,13 @@ pub(crate) struct Owned {
     pub(crate) tsg: Handle,
     /// The owner's side of it.
     pub(crate) context: Arc<Context>,
+}
+
+/// A place for a context of a file.
+pub(crate) struct Place {
+    /// Its id.
+    pub(crate) id: u32,
+    node: RBTreeNodeReservation<u32, Owned>,
 }
 
 /// The contexts of a file.
@@ -78,17 +84,19 @@ impl File {
         self.contexts.lock().tree.get(&id).cloned().ok_or(ENOENT)
     }
 
-    /// Makes a context: `make` gets its id and returns it.
-    pub(crate) fn add(&self, make: impl FnOnce(u32) -> Result<Owned>) -> Result<Owned> {
-        let reservation = RBTreeNodeReservation::new(GFP_KERNEL_ACCOUNT)?;
+    /// A place for a context, whose id is not used again.
+    pub(crate) fn reserve(&self) -> Result<Place> {
+        let node = RBTreeNodeReservation::new(GFP_KERNEL_ACCOUNT)?;
         let mut contexts = self.contexts.lock();
         let id = contexts.last.checked_add(1).ok_or(ENOSPC)?;
-        let owned = make(id)?;
         contexts.last = id;
-        contexts
-            .tree
-            .insert(reservation.into_node(id, owned.clone()));
-        Ok(owned)
+        Ok(Place { id, node })
+    }
+
+    /// Lets a context be found.
+    pub(crate) fn keep(&self, place: Place, owned: Owned) {
+        let node = place.node.into_node(place.id, owned);
+        self.contexts.lock().tree.insert(node);
     }
 
     /// Ends a context.
@@ -102,15 +110,10 @@ impl File {
         Ok(())
     }
 
-    /// Ends a context that nobody can find any more: `zernel.ko` forgets it first.
+    /// Ends a context that nobody can find any more.
     pub(super) fn end(&self, owned: &Owned) {
-        let gpu = u64::from(owned.gpu);
         if let Ok(card) = self.card(owned.gpu) {
-            match load_of(card, owned.tsg) {
-                Ok(load) => self.hub.tsg_ended(gpu, owned.tsg.0, &load),
-                Err(_) => self.hub.tsg_removed(gpu, owned.tsg.0),
-            }
-            card.destroy(owned.tsg);
+            self.hub.end(card, owned.tsg);
         }
         self.user.contexts.release(1);
     }

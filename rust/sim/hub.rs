@@ -3,7 +3,7 @@
 
 use crate::{
     glue::lock,
-    provider::Hub, //
+    host::Hub, //
 };
 use kernel::{
     prelude::*,

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The commands of `/dev/zernel-sim`, by type and number.
 
-mod arg;
+pub(super) mod arg;
 mod context;
-mod control;
 mod query;
 mod submit;
 pub(super) mod trace;
 
 use super::{
     file::File,
+    host::commands,
     uapi::*, //
 };
 use arg::{
@@ -25,7 +25,7 @@ use kernel::{
     prelude::*, //
 };
 
-/// Does a command.
+/// Does a command. Those that only this module has are its host's.
 pub(super) fn dispatch(file: &File, cmd: u32, address: usize) -> Result {
     if _IOC_TYPE(cmd) != ZERNEL_SIM_IOC_TYPE {
         return Err(ENOTTY);
@@ -37,7 +37,6 @@ pub(super) fn dispatch(file: &File, cmd: u32, address: usize) -> Result {
     match _IOC_NR(cmd) {
         ZERNEL_SIM_NR_VERSION => arg.update(|out| query::version(file, out)),
         ZERNEL_SIM_NR_GPU_INFO => arg.update(|io| query::gpu_info(file, io)),
-        ZERNEL_SIM_NR_CONTEXT_CREATE => context::create(file, arg),
         ZERNEL_SIM_NR_CONTEXT_DESTROY => context::destroy(file, &arg.read()?),
         ZERNEL_SIM_NR_SUBMIT => submit::submit(file, arg),
         ZERNEL_SIM_NR_WAIT => arg.update(|io| submit::wait(file, io)),
@@ -48,11 +47,7 @@ pub(super) fn dispatch(file: &File, cmd: u32, address: usize) -> Result {
         ZERNEL_SIM_NR_ENGINE_STATS => arg.update(|io| query::engine_stats(file, io)),
         ZERNEL_SIM_NR_TRACE_START => trace::start(file, &arg.read()?),
         ZERNEL_SIM_NR_TRACE_READ => trace::read(file, arg),
-        ZERNEL_SIM_NR_FAULT => arg.update(|io| control::fault(file, io)),
-        ZERNEL_SIM_NR_SUSPEND => control::suspend(file, &arg.read()?),
-        ZERNEL_SIM_NR_TSG_CONTROL => context::control(file, &arg.read()?),
         ZERNEL_SIM_NR_MEMORY => context::memory(file, &arg.read()?),
-        ZERNEL_SIM_NR_TSG_DESCRIBE => control::describe(file, &arg.read()?),
-        _ => Err(ENOTTY),
+        number => commands::dispatch(file, number, arg),
     }
 }

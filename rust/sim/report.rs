@@ -7,16 +7,13 @@ use super::{
     uapi::*, //
 };
 use crate::{
-    glue::provider_side::{
-        Bell,
-        Start, //
-    },
+    host::Listener,
     model::event::{
-        self,
         Activity,
         Completion,
         Record,
-        Sink, //
+        Sink,
+        Start, //
     }, //
 };
 use kernel::sync::Arc;
@@ -33,12 +30,9 @@ pub(crate) struct Trace {
 pub(crate) struct Reporter<'a> {
     /// The trace, if somebody wants it.
     pub(crate) trace: Option<&'a mut Trace>,
-    /// Tells `zernel.ko`, once it knows the GPU.
-    pub(crate) bell: Option<&'a Bell>,
+    /// Hears of the TSGs that get an engine.
+    pub(crate) listener: &'a Listener,
 }
-
-/// Number of the compute engine.
-const COMPUTE: u32 = 0;
 
 impl Sink<Arc<Context>> for Reporter<'_> {
     fn completed(&mut self, context: &Arc<Context>, completion: &Completion) {
@@ -51,6 +45,7 @@ impl Sink<Arc<Context>> for Reporter<'_> {
     }
 
     fn recorded(&mut self, context: Option<&Arc<Context>>, record: &Record) {
+        self.listener.recorded(record);
         let Some(trace) = self.trace.as_mut() else {
             return;
         };
@@ -70,14 +65,7 @@ impl Sink<Arc<Context>> for Reporter<'_> {
         });
     }
 
-    fn started(&mut self, start: &event::Start) {
-        if let Some(bell) = self.bell.filter(|_| start.engine == COMPUTE) {
-            bell.started(&Start {
-                tsg: start.tsg.0,
-                at: start.at.0,
-                since: start.woken.map(|since| since.0),
-                switch: start.switch.0,
-            });
-        }
+    fn started(&mut self, start: &Start) {
+        self.listener.started(start);
     }
 }

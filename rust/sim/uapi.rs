@@ -38,4 +38,6 @@ abi! {
     zernel_sim_tsg_control = 16;
     zernel_sim_tsg_describe = 16;
     zernel_sim_memory = 24;
+    zernel_sim_context_attach = 48;
+    zernel_sim_registers = 24;
 }

@@ -5,6 +5,7 @@
 
 pub(crate) mod nice;
 mod phases;
+mod turns;
 mod value;
 
 use crate::{
@@ -17,8 +18,8 @@ use crate::{
         level::Level,
         nice::Delta,
         predict::Kind,
-        rotation::Discipline,
         tunables::{
+            requests::NoHolder as Treatment,
             Refused,
             Tunables, //
         },
@@ -296,6 +297,25 @@ impl Attribute for LateCost {
     }
 }
 
+struct NoHolder;
+
+impl Attribute for NoHolder {
+    const NAME: &'static CStr = c"no_holder";
+
+    fn show(out: &mut Formatter<'_>) -> Result {
+        out.write_str(read(|t| t.requests().no_holder())?.name())?;
+        Ok(())
+    }
+
+    fn store(text: &str) -> Result {
+        let no_holder = Treatment::named(text).ok_or(EINVAL)?;
+        tune(|t| {
+            t.requests_mut().set_no_holder(no_holder);
+            Ok(())
+        })
+    }
+}
+
 struct PreemptTimeout;
 
 impl Attribute for PreemptTimeout {
@@ -325,60 +345,6 @@ impl Attribute for RequestNice {
         nice::retune(delta != Delta::NONE, || {
             tune(|t| t.requests_mut().set_nice(delta))
         })
-    }
-}
-
-struct Rotation;
-
-impl Attribute for Rotation {
-    const NAME: &'static CStr = c"rotation";
-
-    fn show(out: &mut Formatter<'_>) -> Result {
-        let discipline = read(|t| t.turns().discipline())?;
-        out.write_str(discipline.map_or(NONE, Discipline::name))?;
-        Ok(())
-    }
-
-    fn store(text: &str) -> Result {
-        let discipline = match text {
-            NONE => None,
-            name => Some(Discipline::named(name).ok_or(EINVAL)?),
-        };
-        tune(|t| {
-            t.turns_mut().set_discipline(discipline);
-            Ok(())
-        })
-    }
-}
-
-struct RotationQuantum;
-
-impl Attribute for RotationQuantum {
-    const NAME: &'static CStr = c"rotation_quantum_us";
-
-    fn show(out: &mut Formatter<'_>) -> Result {
-        let quantum = read(|t| t.turns().quantum().length())?.0 / 1000;
-        show_number(out, u32::try_from(quantum).unwrap_or(u32::MAX))
-    }
-
-    fn store(text: &str) -> Result {
-        let quantum = Us(number(text)?);
-        tune(|t| t.turns_mut().set_quantum(quantum))
-    }
-}
-
-struct RotationTimeslice;
-
-impl Attribute for RotationTimeslice {
-    const NAME: &'static CStr = c"rotation_timeslice_us";
-
-    fn show(out: &mut Formatter<'_>) -> Result {
-        show_number(out, read(|t| t.turns().timeslice())?.0)
-    }
-
-    fn store(text: &str) -> Result {
-        let slice = Us(number(text)?);
-        tune(|t| t.turns_mut().set_timeslice(slice))
     }
 }
 
@@ -455,10 +421,12 @@ sysfs::groups! {
     EarlyCost,
     LateCost,
     PreemptTimeout,
+    NoHolder,
     RequestNice,
-    Rotation,
-    RotationQuantum,
-    RotationTimeslice,
+    turns::Rotation,
+    turns::Quantum,
+    turns::Timeslice,
+    turns::Poll,
     Budget<0, false>,
     Budget<0, true>,
     Budget<1, false>,

@@ -29,7 +29,7 @@ use kernel::{
 pub(crate) struct State;
 
 impl Show for State {
-    fn show(out: &mut Text) -> Result {
+    fn show(&self, out: &mut Text) -> Result {
         head(out)?;
         let mut gpu = gpu::Id(0);
         while let Some(found) = registry::with(|r| gpu_from(r, gpu))? {

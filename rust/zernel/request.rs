@@ -9,8 +9,11 @@
 //! freed or looked up under them.
 
 pub(crate) mod boost;
+pub(crate) mod device;
 pub(crate) mod group;
+mod holds;
 pub(crate) mod keys;
+pub(crate) mod kicks;
 pub(crate) mod share;
 pub(crate) mod sleep;
 pub(crate) mod slot;

@@ -11,7 +11,10 @@ use crate::policy::{
     },
     tunables::{
         phases::Phases,
-        requests::Requests,
+        requests::{
+            NoHolder,
+            Requests, //
+        },
         Tunables, //
     },
     units::Us, //
@@ -33,6 +36,9 @@ static DELTAS: Atomic<u32> = Atomic::new(0);
 
 /// The group whose members may raise classes; [`NO_GROUP`]: none.
 static LC_GID: Atomic<u64> = Atomic::new(NO_GROUP);
+
+/// Less urgent TSGs are kept off the GPU for each request without a holder.
+static EXCLUDES: Atomic<bool> = Atomic::new(false);
 
 const NO_GROUP: u64 = u64::MAX;
 
@@ -73,6 +79,7 @@ fn publish_requests(requests: &Requests) {
     LEASE_AND_PREDICTOR.store(pack(requests.lease().0, predictor), Relaxed);
     COSTS.store(pack(costs.early, costs.late), Relaxed);
     NICE.store(requests.nice().number(), Relaxed);
+    EXCLUDES.store(requests.no_holder() == NoHolder::Exclude, Relaxed);
 }
 
 fn publish_phases(phases: &Phases) {
@@ -100,6 +107,14 @@ pub(crate) fn requested() -> Requested {
         predictor: Kind::new(predictor & !MARGIN).unwrap_or_default(),
         margin: predictor & MARGIN != 0,
         costs: Costs { early, late },
+    }
+}
+
+/// The treatment of less urgent TSGs for requests without a holder.
+pub(crate) fn no_holder() -> NoHolder {
+    match EXCLUDES.load(Relaxed) {
+        true => NoHolder::Exclude,
+        false => NoHolder::Kick,
     }
 }
 

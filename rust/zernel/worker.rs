@@ -8,6 +8,7 @@ pub(crate) mod exclusion;
 mod looks;
 pub(crate) mod members;
 pub(crate) mod pass;
+pub(crate) mod perform;
 pub(crate) mod provider;
 pub(crate) mod rotation;
 #[cfg(zernel_kunit)]

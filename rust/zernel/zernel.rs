@@ -70,7 +70,7 @@ impl lock::Locks for Zernel {
 /// workqueues.
 struct Zernel {
     _device: Pin<KBox<miscdev::Registration<device::Client>>>,
-    _debugfs: debugfs::Directory,
+    _debugfs: debugfs::Directory<debugfs::File<dump::State>>,
     _cgroups: cgroup::Hooks,
     _power: power::Notifier,
     _registry: registry::Installed,
@@ -105,7 +105,8 @@ impl kernel::Module for Zernel {
             )
         })?;
         let power = power::Notifier::new(registry::sleep::system_sleeps)?;
-        let debugfs = debugfs::Directory::new::<dump::State>(c"zernel", c"state");
+        let state = debugfs::File::new(c"state", Arc::new(dump::State, GFP_KERNEL)?);
+        let debugfs = debugfs::Directory::new(c"zernel", state);
         let device = KBox::pin_init(miscdev::Registration::new(), GFP_KERNEL)?;
         pr_info!("ready: no GPU yet, waiting for a provider\n");
         Ok(Self {

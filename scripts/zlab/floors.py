@@ -14,7 +14,7 @@ PAGE = "Documentation/architecture.rst"
 FLOORS = (
     ("policy", "model", "nvidia/status.rs"),
     ("glue/kernel",),
-    ("glue/core", "glue/sim", "glue/nvidia"),
+    ("glue/core", "glue/sim", "glue/simrm", "glue/nvidia"),
     ("zernel/error.rs", "zernel/ids.rs", "zernel/tuned.rs"),
     ("zernel/nice.rs",),
     ("zernel/request.rs", "zernel/tracking.rs"),
@@ -28,6 +28,7 @@ FLOORS = (
 CRATES = (
     ("rust/zernel/zernel.rs", "zernel_core"),
     ("rust/sim/zernel_sim.rs", "zernel_sim"),
+    ("rust/sim/zernel_simrm.rs", "zernel_simrm"),
     ("rust/nvidia/zernel_nvidia.rs", "zernel_nvidia"),
 )
 

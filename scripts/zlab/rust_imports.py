@@ -108,7 +108,7 @@ class Parser:
         cfg = "".join(words[2:-2])
         named = set(re.findall(r"\w+", cfg))
         is_test = bool(named & {"zernel_kunit", "test", "CONFIG_KUNIT"}) and "not" not in named
-        crates = {"zernel_core", "zernel_sim", "zernel_nvidia"}
+        crates = {"zernel_core", "zernel_sim", "zernel_simrm", "zernel_nvidia"}
         left_out = named <= crates | {"any"} and not named & self.flags
         return is_test, left_out
 

@@ -15,8 +15,14 @@ IN_GUEST = SCRIPTS / "zlab/in_guest"
 MODULES = "/lib/modules/zernel"
 KUNIT = f"set -e; for m in zernel zernel_sim; do insmod {MODULES}/$m.ko; done; " \
         "rmmod zernel_sim; rmmod zernel"
+KUNIT_NVIDIA = f"set -e; for m in fakegpu nvidia zernel zernel_nvidia; do " \
+               f"insmod {MODULES}/$m.ko; done; rmmod zernel_nvidia; rmmod zernel"
 # The memory of the fake GPUs' registers.
 NVIDIA_GUEST = ["--mem", "1536", "--append", "memmap=256M$0x20000000"]
+# One case loads the provider without the driver, or on one without hooks.
+NO_DRIVER = "zernel_nvidia: Unknown symbol nv_zernel_"
+# The suites of zernel-nvtest that need no hooks.
+STOCK = ["stock.", "simrm.list", "simrm.class", "simrm.life", "simrm.request", "reapplied_if_tuned"]
 UNITTEST = [sys.executable, "-m", "unittest", "-v"]
 
 # A machine of 5 GB shows a little less.
@@ -37,6 +43,9 @@ QUICK = ("list.", "class.", "events.", "track.every_call", "track.again", "track
          "track.one_that", "request.no_holder", "request.nice_until", "request.trigger_comes",
          "request.every_end", "request.system_sleep", "turns.one_is_enabled", "turns.off_and_on",
          "turns.suspend_and_resume", "phase.nice_without_memory")
+
+# The series of kernels beside the default one.
+OTHER_SERIES = "7.2"
 
 Results = Mapping[str, str]
 
@@ -179,23 +188,56 @@ def nvidia_suites(session: Session) -> list[Job]:
                   nvidia_modules(session, flavour, simrm)]
     found += [
         nvtest(session, "nvidia-simrm-base", 6, "base", "simrm-base",
-               "--operations 1000000 --only simrm.suspend --only simrm.race"),
+               # With lockdep the driver cannot be suspended.
+               "--operations 1000000 --only simrm.suspend --only simrm.race --only simrm.running"),
         nvtest(session, "nvidia-simrm-debug", 8, "debug", "simrm-debug",
                "--operations 100000 --only simrm."),
+        *kunit_nvidia(session, "base", "simrm-base"),
         driver(session),
         nvtest(session, "nvidia-fakegpu-debug", 5, "debug", "nvidia-build", "--only fakegpu.",
-               # One case loads it without the driver.
-               "--allow", "zernel_nvidia: Unknown symbol nv_zernel_"),
+               "--allow", NO_DRIVER),
+        *stock(session),
     ]
+    if not any(os.environ.get(name) for name in ("LAB_KDIR", "KVER", "KSRC")):
+        found += other_series(session)
     return found
 
 
-def nvidia_modules(session: Session, flavour: str, simrm: str) -> Job:
-    """zernel.ko and zernel_nvidia.ko for the driver on a kernel."""
-    name = f"nvidia-modules-{flavour}"
+def other_series(session: Session) -> list[Job]:
+    """NVIDIA's interface layer, all of it, which builds for the other series of kernels, too."""
+    name = f"nvidia-{OTHER_SERIES}"
+
+    def kernel_action(_: Results) -> str:
+        return session.build(f"kernel-{OTHER_SERIES}", "kernel", "base", KVER=OTHER_SERIES)
+
+    def action(results: Results) -> None:
+        session.suite(name, [str(SCRIPTS / "nvidia-simrm"), results[f"kernel-{OTHER_SERIES}"],
+                             "uvm"], count_build)
+
+    return [Job(f"kernel-{OTHER_SERIES}", kernel_action, (), 6, BUILD_MEMORY_MB, "kernel"),
+            Job(name, action, (f"kernel-{OTHER_SERIES}",), 2, BUILD_MEMORY_MB)]
+
+
+def kunit_nvidia(session: Session, flavour: str, simrm: str) -> list[Job]:
+    """The KUnit suites of zernel_nvidia.ko, which is built with them."""
+    built = nvidia_modules(session, flavour, simrm, "nvidia-kunit")
+
+    def add(results: Results) -> list[str]:
+        files = [f"{results[simrm]}/fakegpu.ko", f"{results[simrm]}/nvidia.ko",
+                 f"{results[built.name]}/zernel.ko", f"{results[built.name]}/zernel_nvidia.ko"]
+        return [f"{file}:{MODULES}/" for file in files]
+
+    return [built, guest(session, f"kunit-nvidia-{flavour}", 1,
+                         f"kernel-{flavour} {simrm} {built.name}", add, KUNIT_NVIDIA,
+                         *NVIDIA_GUEST)]
+
+
+def nvidia_modules(session: Session, flavour: str, simrm: str, variant: str = "nvidia") -> Job:
+    """The modules for the driver on a kernel: zernel, its provider, and the engine of simrm."""
+    name = f"{variant}-modules-{flavour}"
 
     def action(results: Results) -> str:
-        return session.build(name, "modules", results[f"kernel-{flavour}"], "nvidia",
+        return session.build(name, "modules", results[f"kernel-{flavour}"], variant,
                              ZERNEL_NVIDIA_SYMVERS=f"{results[simrm]}/Module.symvers")
 
     return Job(name, action, (f"kernel-{flavour}", simrm), 0.5, BUILD_MEMORY_MB)
@@ -208,12 +250,38 @@ def nvtest(session: Session, name: str, minutes: float, flavour: str, nvidia: st
 
     def add(results: Results) -> list[str]:
         files = [f"{results[nvidia]}/nvidia.ko", f"{results[simrm]}/fakegpu.ko",
-                 f"{results[own]}/zernel.ko", f"{results[own]}/zernel_nvidia.ko"]
+                 *(f"{results[own]}/{name}.ko"
+                   for name in ("zernel", "zernel_nvidia", "zernel_simrm"))]
         return [*(f"{file}:{MODULES}/" for file in files),
                 *programs(results["tools"], "zernel-nvtest", "zernelctl")]
 
     return guest(session, name, minutes, f"kernel-{flavour} {simrm} {own} {nvidia} tools", add,
                  f"zernel-nvtest {SHORT} {options}", *NVIDIA_GUEST, *more, mem=1536)
+
+
+def stock(session: Session) -> list[Job]:
+    """A driver without hooks, on simrm, and the module that follows it."""
+    def modules_action(results: Results) -> str:
+        return session.build("stock-modules-debug", "modules", results["kernel-debug"], "nvidia",
+                             ZERNEL_NVIDIA_SYMVERS=f"{results['stock-debug']}/Module.symvers")
+
+    def add(results: Results) -> list[str]:
+        driver_of, own = results["stock-debug"], results["stock-modules-debug"]
+        files = [f"{driver_of}/nvidia.ko", f"{driver_of}/fakegpu.ko",
+                 *(f"{own}/{name}.ko" for name in ("zernel", "zernel_nvidia", "zernel_nvidia_stock"))]
+        return [*(f"{file}:{MODULES}/" for file in files),
+                *programs(results["tools"], "zernel-nvtest", "zernelctl")]
+
+    only = " ".join(f"--only {part}" for part in STOCK)
+    return [
+        build(session, "stock-debug", 1, "nvidia-simrm", "{kernel-debug}", "plain",
+              needs="kernel-debug"),
+        Job("stock-modules-debug", modules_action, ("kernel-debug", "stock-debug"), 0.5,
+            BUILD_MEMORY_MB),
+        guest(session, "nvidia-stock-debug", 2,
+              "kernel-debug stock-debug stock-modules-debug tools", add,
+              f"zernel-nvtest {SHORT} {only}", *NVIDIA_GUEST, "--allow", NO_DRIVER, mem=1536),
+    ]
 
 
 def driver(session: Session) -> Job:

@@ -55,7 +55,7 @@
 #include <linux/ioctl.h>
 #include <linux/types.h>
 
-#define ZERNEL_SIM_ABI_VERSION		3
+#define ZERNEL_SIM_ABI_VERSION		4
 #define ZERNEL_SIM_DEVICE_PATH		"/dev/zernel-sim"
 
 /* ioctl type of all commands. */
@@ -97,6 +97,7 @@ struct zernel_sim_version {
 #define ZERNEL_SIM_CAP_FAULTS		(1ull << 1)	/* fault injection */
 #define ZERNEL_SIM_CAP_PROVIDER		(1ull << 2)	/* provider of zernel.ko */
 #define ZERNEL_SIM_CAP_CONTROL		(1ull << 3)	/* TSG_CONTROL and TSG_DESCRIBE */
+#define ZERNEL_SIM_CAP_ATTACH		(1ull << 4)	/* CONTEXT_ATTACH and REGISTERS */
 
 /*
  * struct zernel_sim_gpu_info - describe one GPU
@@ -159,6 +160,68 @@ struct zernel_sim_context_create {
 	__u32 reserved;			/* in: 0 */
 	__u64 tsg;			/* out: handle, as zernel reports it */
 	__u64 mmap_offset;		/* out: of the semaphore page */
+};
+
+/*
+ * struct zernel_sim_context_attach - make a context of a TSG that the driver has
+ *
+ * ZERNEL_SIM_IOC_CONTEXT_ATTACH. For GPUs that belong to NVIDIA's driver, on which
+ * ZERNEL_SIM_IOC_CONTEXT_CREATE, SUSPEND, FAULT, TSG_CONTROL and TSG_DESCRIBE
+ * fail with -EOPNOTSUPP: the driver does all that. The TSG is one of a client that
+ * the calling process made. Channels of the context are those that the TSG has
+ * now, in the order of their making. It runs while the driver lets it, with the
+ * driver's time slice and interleave level. When one of these channels goes, the
+ * context stays, and its calls fail with -ENOENT; when the context goes first, the
+ * TSG stays and has no work.
+ *
+ * -EOPNOTSUPP  the GPUs belong to nobody else: no ZERNEL_SIM_CAP_ATTACH
+ * -ENOENT      no such client, object or @share_context
+ * -EPERM       another process made the client
+ * -EINVAL      the object is no TSG, or @share_context is on another GPU
+ * -EBUSY       the TSG has a context
+ * -ERANGE      the TSG has no channel, or more than max_channels
+ * -ENODEV      there is nothing behind the TSG's GPU or engine
+ * -EMLINK, -ENOSPC, -EDQUOT, -ENOMEM  as for a context that is created
+ */
+struct zernel_sim_context_attach {
+	__u32 client;			/* in: handle of the driver's client */
+	__u32 object;			/* in: its handle of the TSG */
+	__u32 flags;			/* in: ZERNEL_SIM_CONTEXT_* */
+	__u32 share_context;		/* in: with SHARE_WORDS, else 0 */
+	__u32 gpu;			/* out */
+	__u32 engine;			/* out */
+	__u32 nr_channels;		/* out */
+	__u32 context;			/* out: id, never 0 */
+	__u64 tsg;			/* out: handle */
+	__u64 mmap_offset;		/* out: of the semaphore page */
+};
+
+/* From now on ... */
+#define ZERNEL_SIM_REGISTERS_TRUE	0	/* registers tell the truth, all faults end */
+#define ZERNEL_SIM_REGISTERS_VALUE	1	/* all registers of @gpu read @value */
+#define ZERNEL_SIM_REGISTERS_PENDING	2	/* the channel is pending, with work or without */
+/* The next doorbell of the channel is lost, if it is idle and disabled by then. */
+#define ZERNEL_SIM_REGISTERS_DOORBELL	3
+
+/*
+ * struct zernel_sim_registers - make the registers of a GPU lie
+ *
+ * ZERNEL_SIM_IOC_REGISTERS. Needs CAP_SYS_ADMIN in the initial user namespace.
+ * Items whose doorbell is lost are seen when the TSG is enabled, or when more
+ * items come.
+ *
+ * -EOPNOTSUPP  no ZERNEL_SIM_CAP_ATTACH
+ * -EPERM       no CAP_SYS_ADMIN
+ * -EINVAL      no such @fault, or a field that it does not use is not 0
+ * -ENOENT      no such GPU, context or channel
+ */
+struct zernel_sim_registers {
+	__u32 fault;			/* in: ZERNEL_SIM_REGISTERS_* */
+	__u32 gpu;			/* in: TRUE, VALUE */
+	__u32 value;			/* in: VALUE */
+	__u32 context;			/* in: PENDING, DOORBELL */
+	__u32 channel;			/* in: PENDING, DOORBELL */
+	__u32 reserved;			/* in: 0 */
 };
 
 /*
@@ -483,12 +546,16 @@ struct zernel_sim_trace_read {
 
 #define ZERNEL_SIM_SETTING_TIMESLICE	1	/* value: us, from 1 */
 #define ZERNEL_SIM_SETTING_INTERLEAVE	2	/* value: 0 low, 1 medium, 2 high */
+#define ZERNEL_SIM_SETTING_ENABLED	3	/* value: 0 not scheduled, 1 scheduled */
+#define ZERNEL_SIM_SETTING_START	4	/* value: 1 scheduled, as drivers have programs ask */
 
 /*
  * struct zernel_sim_tsg_control - change a setting of one's own TSG
  *
  * ZERNEL_SIM_IOC_TSG_CONTROL. Needs no privilege, as on real GPUs; it is zernel.ko
- * that keeps a process from undoing its class so (its tunable user_control).
+ * that keeps a process from undoing its class so (its tunable user_control). A new TSG is
+ * scheduled without ZERNEL_SIM_SETTING_START, which does what ENABLED does and is never refused.
+ * Both are unknown (-EINVAL) to a zernel_sim.ko that is older than they are.
  *
  * -EPERM    zernel.ko has settings in force on the TSG and does not allow it
  * -EAGAIN   the GPU is suspended
@@ -532,6 +599,7 @@ struct zernel_sim_tsg_describe {
 #define ZERNEL_SIM_OP_SET_INTERLEAVE	5
 #define ZERNEL_SIM_OP_QUERY_LOAD	6
 #define ZERNEL_SIM_OP_USER_CONTROL	7
+#define ZERNEL_SIM_OP_KICK		8
 
 /* Do not inject: only report @injected. */
 #define ZERNEL_SIM_FAULT_QUERY		(1u << 0)
@@ -601,6 +669,8 @@ struct zernel_sim_suspend {
 #define ZERNEL_SIM_NR_TSG_CONTROL	0x0f
 #define ZERNEL_SIM_NR_TSG_DESCRIBE	0x10
 #define ZERNEL_SIM_NR_MEMORY		0x11
+#define ZERNEL_SIM_NR_CONTEXT_ATTACH	0x12
+#define ZERNEL_SIM_NR_REGISTERS		0x13
 
 #define ZERNEL_SIM_CALL_(dir, nr, name) \
 	_IO##dir(ZERNEL_SIM_IOC_TYPE, ZERNEL_SIM_NR_##nr, struct zernel_sim_##name)
@@ -622,5 +692,7 @@ struct zernel_sim_suspend {
 #define ZERNEL_SIM_IOC_TSG_CONTROL	ZERNEL_SIM_CALL_(W, TSG_CONTROL, tsg_control)
 #define ZERNEL_SIM_IOC_TSG_DESCRIBE	ZERNEL_SIM_CALL_(W, TSG_DESCRIBE, tsg_describe)
 #define ZERNEL_SIM_IOC_MEMORY		ZERNEL_SIM_CALL_(W, MEMORY, memory)
+#define ZERNEL_SIM_IOC_CONTEXT_ATTACH	ZERNEL_SIM_CALL_(WR, CONTEXT_ATTACH, context_attach)
+#define ZERNEL_SIM_IOC_REGISTERS	ZERNEL_SIM_CALL_(W, REGISTERS, registers)
 
 #endif /* _UAPI_LINUX_ZERNEL_SIM_H */

@@ -56,6 +56,16 @@ pub(crate) struct Uid(pub(crate) u32);
 impl Uid {
     /// The superuser.
     pub(crate) const ROOT: Self = Self(0);
+
+    /// The user before this one in a circle of all.
+    pub(crate) fn before(self) -> Self {
+        Self(self.0.wrapping_sub(1))
+    }
+
+    /// The user behind this one in a circle of all.
+    pub(crate) fn after(self) -> Self {
+        Self(self.0.wrapping_add(1))
+    }
 }
 
 /// Length of [`Owner::comm`], `TASK_COMM_LEN`.

@@ -11,6 +11,7 @@ pub(crate) mod power;
 pub(crate) mod probe;
 pub(crate) mod process;
 pub(crate) mod provider;
+pub(crate) mod random;
 pub(crate) mod rcu;
 pub(crate) mod readahead;
 pub(crate) mod scheduler_hooks;

@@ -2,6 +2,7 @@
 //! The C side of the provider ABI: `include/linux/zernel_provider.h`.
 
 pub(crate) mod gpu;
+mod owners;
 mod reports;
 pub(crate) mod tsg;
 
@@ -19,6 +20,7 @@ use crate::{
     },
 };
 use kernel::{error::to_result, prelude::*, str::CStr};
+pub(crate) use owners::*;
 pub(crate) use reports::*;
 
 /// Length of a provider's name with its NUL, as user space sees it.
@@ -62,7 +64,7 @@ impl Ops {
     unsafe fn new(ops: *const raw::zernel_provider_ops, private: *mut c_void) -> Result<Self> {
         // The part of the structure that the first version has.
         const FIRST_SIZE: usize = 88;
-        static_assert!(size_of::<raw::zernel_provider_ops>() == FIRST_SIZE + 8);
+        static_assert!(size_of::<raw::zernel_provider_ops>() == FIRST_SIZE + 16);
         // SAFETY: By the caller. Operations that are missing are null.
         let ops = unsafe { copy(ops, FIRST_SIZE) }?;
         if ops.abi != raw::ZERNEL_PROVIDER_ABI {
@@ -94,6 +96,7 @@ impl Ops {
             load: self.ops.query_load.is_some(),
             tsg_load: self.ops.query_tsg.is_some(),
             turns: self.ops.set_enabled.is_some() && self.ops.query_tsg.is_some(),
+            kick: self.ops.kick.is_some(),
         }
     }
 
@@ -144,6 +147,13 @@ impl Ops {
         let set = self.ops.set_enabled.ok_or_else(errno::unsupported)?;
         // SAFETY: Valid by the type invariant.
         answer(unsafe { set(self.private, gpu.0, tsg, enabled) })
+    }
+
+    /// Has the run list of a TSG begin anew.
+    pub(crate) fn kick(&self, gpu: gpu::Handle, tsg: u64) -> Result {
+        let kick = self.ops.kick.ok_or_else(errno::unsupported)?;
+        // SAFETY: Valid by the type invariant.
+        answer(unsafe { kick(self.private, gpu.0, tsg) })
     }
 
     /// The load of a TSG.

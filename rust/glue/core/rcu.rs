@@ -5,9 +5,12 @@
 //! A reader holds a [`Guard`] and writes nothing that is shared. Writers have a lock of their own,
 //! which they prove with a [`Writer`] that it protects.
 
-use super::barrier::{
-    smp_rmb,
-    smp_wmb, //
+use super::{
+    barrier::{
+        smp_rmb,
+        smp_wmb, //
+    },
+    random, //
 };
 use core::{
     cell::{
@@ -209,8 +212,7 @@ impl<K: Key, V: Send + Sync> Hash<K, V> {
         // INVARIANT: All lists are empty.
         Ok(Self {
             // By chance, so that nobody can choose keys that meet.
-            // SAFETY: FFI.
-            seed: unsafe { bindings::get_random_u64() },
+            seed: random::number(),
             shift: 64 - bits,
             buckets,
         })

@@ -71,6 +71,8 @@ tracepoints! {
     fn slice_retried(gpu: u64, tsg: u64, timeslice_us: u32, error: c_int);
     /// A TSG was to be taken off the GPU for a request.
     fn tsg_preempted(gpu: u64, tsg: u64, verdict: u32);
+    /// The run list of a TSG was to begin anew.
+    fn tsg_kicked(gpu: u64, tsg: u64, error: c_int);
     /// The budget of a level is spent on a GPU, or is back.
     fn level_throttled(gpu: u64, level: u32, on: bool);
     /// A request began.

@@ -124,7 +124,7 @@ fn check_rest(address: usize, size: usize, known: usize) -> Result {
 /// # Errors
 ///
 /// `EINVAL` shorter than the first version, `EFAULT`.
-#[cfg(zernel_sim)]
+#[cfg(any(zernel_sim, zernel_simrm))]
 pub(crate) fn write<T: Abi>(address: usize, size: usize, value: &T) -> Result {
     if size < T::FIRST_SIZE {
         return Err(EINVAL);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! A read-only debugfs file, owned by the module; its text is made when it is opened.
+//! Read-only debugfs files, owned by the module; their text is made when they are opened.
 
 use super::module::this_module;
 use core::marker::PhantomData;
@@ -7,7 +7,8 @@ use kernel::{
     bindings,
     error::from_result,
     fmt,
-    prelude::*, //
+    prelude::*,
+    sync::Arc, //
 };
 
 /// Text that grows.
@@ -22,9 +23,9 @@ impl fmt::Write for Text {
 }
 
 /// The content of a file.
-pub(crate) trait Show {
+pub(crate) trait Show: Send + Sync + 'static {
     /// Writes the text.
-    fn show(out: &mut Text) -> Result;
+    fn show(&self, out: &mut Text) -> Result;
 }
 
 struct VTable<S>(PhantomData<S>);
@@ -41,11 +42,13 @@ impl<S: Show> VTable<S> {
 
     /// # Safety
     ///
-    /// Called by the VFS for a file that is being opened.
-    unsafe extern "C" fn open(_inode: *mut bindings::inode, file: *mut bindings::file) -> c_int {
+    /// Called by the VFS for a file that is being opened, which was made with an `S` that is there
+    /// as long as the file is.
+    unsafe extern "C" fn open(inode: *mut bindings::inode, file: *mut bindings::file) -> c_int {
         from_result(|| {
             let mut text = Text(KVVec::new());
-            S::show(&mut text)?;
+            // SAFETY: By the caller; debugfs waits for this when the file goes.
+            unsafe { &*(*inode).i_private.cast::<S>() }.show(&mut text)?;
             let text = KBox::new(text, GFP_KERNEL)?;
             // SAFETY: `open` owns the private data.
             unsafe { (*file).private_data = KBox::into_raw(text).cast() };
@@ -86,47 +89,90 @@ impl<S: Show> VTable<S> {
     }
 }
 
-/// A directory with one file, for root alone; gone when dropped.
-pub(crate) struct Directory(*mut bindings::dentry);
+/// The data of the files of a directory, kept until they are gone.
+pub(crate) trait Files {
+    /// Creates them.
+    fn create(&self, directory: *mut bindings::dentry);
+}
 
-// SAFETY: debugfs may be changed by any thread.
-unsafe impl Send for Directory {}
-// SAFETY: No `&self` method.
-unsafe impl Sync for Directory {}
+/// A file, and its content.
+pub(crate) struct File<S: Show>(&'static CStr, Arc<S>);
 
-impl Directory {
-    /// Creates `directory/file`. Without debugfs, or when it fails, there is just no file.
-    pub(crate) fn new<S: Show>(directory: &'static CStr, file: &'static CStr) -> Self {
-        // SAFETY: The names are static; debugfs takes error pointers as parents; the file
-        // operations are static.
+impl<S: Show> File<S> {
+    /// A file of this name.
+    pub(crate) fn new(name: &'static CStr, content: Arc<S>) -> Self {
+        Self(name, content)
+    }
+}
+
+impl<S: Show> Files for File<S> {
+    fn create(&self, directory: *mut bindings::dentry) {
+        let content = core::ptr::from_ref::<S>(&self.1).cast_mut().cast();
+        // SAFETY: The name is static; debugfs takes error pointers as parents; the file operations
+        // are static, and find an `S`, which the directory keeps.
         #[cfg(CONFIG_DEBUG_FS)]
         unsafe {
-            let parent =
-                bindings::debugfs_create_dir(directory.as_char_ptr(), core::ptr::null_mut());
             bindings::debugfs_create_file_full(
-                file.as_char_ptr(),
+                self.0.as_char_ptr(),
                 0o400,
-                parent,
-                core::ptr::null_mut(),
+                directory,
+                content,
                 core::ptr::null(),
                 const { &VTable::<S>::FOPS },
             );
-            Self(parent)
         }
         #[cfg(not(CONFIG_DEBUG_FS))]
         {
-            let _ = (directory, file, &VTable::<S>::FOPS);
-            Self(core::ptr::null_mut())
+            let _: (*mut c_void, _, _) = (content, directory, &VTable::<S>::FOPS);
         }
     }
 }
 
-impl Drop for Directory {
+impl<A: Files, B: Files> Files for (A, B) {
+    fn create(&self, directory: *mut bindings::dentry) {
+        self.0.create(directory);
+        self.1.create(directory);
+    }
+}
+
+/// A directory with files for root alone; gone when dropped.
+pub(crate) struct Directory<F: Files> {
+    entry: *mut bindings::dentry,
+    _files: F,
+}
+
+// SAFETY: debugfs may be changed by any thread, and the contents are `Send` and `Sync`.
+unsafe impl<F: Files> Send for Directory<F> {}
+// SAFETY: No `&self` method.
+unsafe impl<F: Files> Sync for Directory<F> {}
+
+impl<F: Files> Directory<F> {
+    /// Creates the directory with its files. Without debugfs, or when it fails, there is just none.
+    pub(crate) fn new(name: &'static CStr, files: F) -> Self {
+        // SAFETY: The name is static.
+        #[cfg(CONFIG_DEBUG_FS)]
+        let entry =
+            unsafe { bindings::debugfs_create_dir(name.as_char_ptr(), core::ptr::null_mut()) };
+        #[cfg(not(CONFIG_DEBUG_FS))]
+        let entry = {
+            let _ = name;
+            core::ptr::null_mut()
+        };
+        files.create(entry);
+        Self {
+            entry,
+            _files: files,
+        }
+    }
+}
+
+impl<F: Files> Drop for Directory<F> {
     fn drop(&mut self) {
         #[cfg(CONFIG_DEBUG_FS)]
-        // SAFETY: From `debugfs_create_dir`; error pointers are ignored.
+        // SAFETY: From `debugfs_create_dir`; error pointers are ignored. Nobody reads the files when
+        // it returns.
         unsafe {
-            bindings::debugfs_remove(self.0)
+            bindings::debugfs_remove(self.entry)
         };
     }
 }

@@ -7,13 +7,13 @@ use kernel::{
 };
 
 /// `EDQUOT`: the user has as much as it may have.
-#[cfg(any(zernel_core, zernel_sim))]
+#[cfg(any(zernel_core, zernel_sim, zernel_simrm))]
 pub(crate) fn over_quota() -> Error {
     Error::from_errno(-(bindings::EDQUOT as c_int))
 }
 
 /// `ETIME`: the deadline has passed.
-#[cfg(zernel_sim)]
+#[cfg(any(zernel_sim, zernel_simrm))]
 pub(crate) fn timed_out() -> Error {
     Error::from_errno(-(bindings::ETIME as c_int))
 }
@@ -37,7 +37,6 @@ pub(crate) fn protocol() -> Error {
 }
 
 /// `EOPNOTSUPP`: the provider or the driver cannot do this.
-#[cfg(any(zernel_core, zernel_nvidia))]
 pub(crate) fn unsupported() -> Error {
     Error::from_errno(-(bindings::EOPNOTSUPP as c_int))
 }

@@ -102,6 +102,7 @@ pub(crate) struct RawBackend;
 
 /// A spinlock that keeps interrupts off while it is held and never sleeps, for callers in any
 /// context. Sections are short, and neither allocate nor free.
+#[cfg(not(zernel_simrm))]
 pub(crate) type RawLock<T> = Lock<T, RawBackend>;
 
 // SAFETY: A spinlock gives mutual exclusion; the default `relock` takes it the same way.
@@ -150,9 +151,11 @@ macro_rules! new_irq_lock {
 pub(crate) use new_irq_lock;
 
 /// Makes a [`RawLock`] with a lock class of its own; `name` is a C string.
+#[cfg(not(zernel_simrm))]
 macro_rules! new_raw_lock {
     ($inner:expr, $name:literal) => {
         $crate::glue::irqlock::RawLock::new($inner, $name, kernel::static_lock_class!())
     };
 }
+#[cfg(not(zernel_simrm))]
 pub(crate) use new_raw_lock;

@@ -4,23 +4,24 @@
 #[cfg(zernel_sim)]
 mod bell;
 mod description;
+#[cfg(zernel_nvidia)]
+mod herald;
 mod ops;
+mod start;
 
 use super::provider_abi as raw;
 #[cfg(zernel_sim)]
+pub(crate) use bell::Bell;
+#[cfg(zernel_sim)]
 use bell::Rope;
-#[cfg(zernel_sim)]
-pub(crate) use bell::{
-    Bell,
-    Start, //
-};
-#[cfg(zernel_sim)]
-pub(crate) use description::TsgLoad;
 pub(crate) use description::{
     Gpu,
     Task,
-    Tsg, //
+    Tsg,
+    TsgLoad, //
 };
+#[cfg(zernel_nvidia)]
+pub(crate) use herald::Herald;
 use kernel::{
     error::{
         from_err_ptr,
@@ -31,6 +32,7 @@ use kernel::{
 };
 pub(crate) use ops::Provider;
 use ops::Table;
+pub(crate) use start::Start;
 
 extern "C" {
     fn zernel_provider_register(
@@ -71,6 +73,7 @@ extern "C" {
         what: u32,
     ) -> u32;
     fn zernel_tsg_refresh(provider: *mut raw::zernel_provider, gpu: u64, tsg: u64);
+    fn zernel_tsg_rescheduled(provider: *mut raw::zernel_provider, gpu: u64, tsg: u64);
     #[cfg(zernel_sim)]
     fn zernel_gpu_wait_begin();
     #[cfg(zernel_sim)]
@@ -98,6 +101,8 @@ pub(crate) struct Registration<P: Provider> {
     inner: Arc<P>,
     #[cfg(zernel_sim)]
     rope: Arc<Rope>,
+    #[cfg(zernel_nvidia)]
+    herald: Arc<Herald>,
 }
 
 // SAFETY: The functions of `zernel.ko` may be called from any thread in process context.
@@ -118,6 +123,8 @@ impl<P: Provider> Registration<P> {
             inner,
             #[cfg(zernel_sim)]
             rope: Rope::new(provider)?,
+            #[cfg(zernel_nvidia)]
+            herald: Herald::new(provider)?,
         })
     }
 
@@ -155,13 +162,17 @@ impl<P: Provider> Registration<P> {
     }
 }
 
-/// A setting that a process asked the driver to change on its own TSG.
+/// A change that a process asked the driver to make on its own TSG.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Setting {
     /// The time slice.
     Timeslice,
     /// The interleave level.
     Interleave,
+    /// That it is scheduled, or when.
+    Schedule,
+    /// That it is scheduled, as every program asks for.
+    Start,
 }
 
 /// The answer to the driver.
@@ -171,7 +182,7 @@ pub(crate) enum Verdict {
     Allow,
     /// It refuses.
     Deny,
-    /// It does it, and then [`Registration::refresh`] is called.
+    /// It does it, and then [`Registration::changed`] is called.
     Reapply,
 }
 
@@ -187,6 +198,12 @@ impl<P: Provider> Registration<P> {
     pub(crate) fn gpu_suspended(&self, gpu: u64) {
         // SAFETY: Registered by the type invariant.
         unsafe { zernel_gpu_suspended(self.provider, gpu) };
+    }
+
+    /// Reports from operations.
+    #[cfg(zernel_nvidia)]
+    pub(crate) fn herald(&self) -> Arc<Herald> {
+        self.herald.clone()
     }
 
     /// A bell to ring when a TSG of a GPU gets something to run, or runs out of it.
@@ -213,6 +230,8 @@ impl<P: Provider> Registration<P> {
         let what = match setting {
             Setting::Timeslice => raw::ZERNEL_USER_TIMESLICE,
             Setting::Interleave => raw::ZERNEL_USER_INTERLEAVE,
+            Setting::Schedule => raw::ZERNEL_USER_SCHEDULE,
+            Setting::Start => raw::ZERNEL_USER_START,
         };
         // SAFETY: Registered by the type invariant.
         match unsafe { zernel_tsg_user_control(self.provider, gpu, tsg, what) } {
@@ -222,10 +241,18 @@ impl<P: Provider> Registration<P> {
         }
     }
 
-    /// Reports that the driver may hold anything for a TSG.
-    pub(crate) fn refresh(&self, gpu: u64, tsg: u64) {
-        // SAFETY: Registered by the type invariant.
-        unsafe { zernel_tsg_refresh(self.provider, gpu, tsg) };
+    /// Reports that a process may have changed its own TSG.
+    pub(crate) fn changed(&self, gpu: u64, tsg: u64, setting: Setting) {
+        match setting {
+            // SAFETY: Registered by the type invariant.
+            Setting::Timeslice | Setting::Interleave => unsafe {
+                zernel_tsg_refresh(self.provider, gpu, tsg)
+            },
+            // SAFETY: As above.
+            Setting::Schedule | Setting::Start => unsafe {
+                zernel_tsg_rescheduled(self.provider, gpu, tsg)
+            },
+        }
     }
 }
 
@@ -233,6 +260,8 @@ impl<P: Provider> Drop for Registration<P> {
     fn drop(&mut self) {
         #[cfg(zernel_sim)]
         self.rope.cut();
+        #[cfg(zernel_nvidia)]
+        self.herald.dismiss();
         // SAFETY: Registered by the type invariant; nobody reports through a registration that
         // is being dropped.
         unsafe { zernel_provider_unregister(self.provider) };

@@ -32,6 +32,13 @@ struct Preempt {
     timeout_us: u32,
 }
 
+/// Parameters of the restart of a run list.
+#[repr(C)]
+struct Restart {
+    force: u8,
+    bypass_wait: u8,
+}
+
 /// A control and its data.
 ///
 /// # Safety
@@ -46,10 +53,13 @@ unsafe impl Parameters for Timeslice {}
 unsafe impl Parameters for Interleave {}
 // SAFETY: 8 bytes, integers without padding.
 unsafe impl Parameters for Preempt {}
+// SAFETY: 2 bytes, integers without padding.
+unsafe impl Parameters for Restart {}
 
 static_assert!(size_of::<Timeslice>() == 8);
 static_assert!(size_of::<Interleave>() == 4);
 static_assert!(size_of::<Preempt>() == 8);
+static_assert!(size_of::<Restart>() == 2);
 
 /// Hands a control to the driver. `Ok` has the driver's answer.
 fn control<P: Parameters>(tsg: u64, cmd: u32, params: &mut P) -> Result<Status> {
@@ -104,6 +114,16 @@ pub(crate) fn preempt(tsg: u64, timeout_us: u32) -> Result<Status> {
         timeout_us,
     };
     control(tsg, raw::NV_ZERNEL_CTRL_PREEMPT, &mut params)
+}
+
+/// Ends the running slice of the run list of a TSG, unless it is that one's, and has the list begin
+/// anew. Does not wait for it.
+pub(crate) fn restart(tsg: u64) -> Result<Status> {
+    let mut params = Restart {
+        force: 0,
+        bypass_wait: 1,
+    };
+    control(tsg, raw::NV_ZERNEL_CTRL_RESTART_RUNLIST, &mut params)
 }
 
 /// Lets the channels of a TSG run, or not.

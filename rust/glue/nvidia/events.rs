@@ -26,6 +26,10 @@ pub(crate) struct Gpu<'a> {
     pub(crate) name: &'a CStr,
     /// PCI address.
     pub(crate) bus: &'a CStr,
+    /// Version of the driver, and the mode if it has no hooks.
+    pub(crate) driver: &'a CStr,
+    /// Calls are seen when the driver has answered: none can be denied.
+    pub(crate) observed: bool,
 }
 
 /// A TSG that user space made.
@@ -38,12 +42,18 @@ pub(crate) struct Tsg<'a> {
     pub(crate) compute: bool,
     /// True if it was made through a file that serves MPS clients.
     pub(crate) mps: bool,
+    /// Records of context switches name all its channels.
+    pub(crate) traced: bool,
     /// The driver's number of it.
     pub(crate) hw_tsg: Option<u32>,
     /// Engine type, local to the MIG instance if there is one.
     pub(crate) engine: Option<u32>,
     /// MIG instance.
     pub(crate) mig: Option<u32>,
+    /// Compute instance of that.
+    pub(crate) compute_instance: Option<u32>,
+    /// Address of the registers of its run list.
+    pub(crate) runlist: Option<u32>,
     /// Channels now.
     pub(crate) channels: u32,
     /// Process that made it.
@@ -68,7 +78,7 @@ pub(crate) trait Observer: Send + Sync + 'static {
     /// A process wants to change its own TSG.
     fn user_control(&self, gpu: u32, tsg: u64, setting: Setting) -> Verdict;
     /// Such a change has come back from the driver, after any answer and with any result.
-    fn user_controlled(&self, gpu: u32, tsg: u64);
+    fn user_controlled(&self, gpu: u32, tsg: u64, setting: Setting);
     /// The driver answers no control from now on.
     fn suspended(&self);
     /// It does again.
@@ -93,6 +103,8 @@ impl Gpu<'_> {
             id: gpu.gpu_id,
             name: text(&gpu.name),
             bus: text(&gpu.bus),
+            driver: text(&gpu.driver),
+            observed: gpu.flags & raw::NV_ZERNEL_GPU_OBSERVED != 0,
         });
     }
 }
@@ -121,9 +133,12 @@ impl Tsg<'_> {
             id: tsg.id,
             compute: tsg.flags & raw::NV_ZERNEL_TSG_COMPUTE != 0,
             mps: tsg.flags & raw::NV_ZERNEL_TSG_MPS != 0,
+            traced: tsg.flags & raw::NV_ZERNEL_TSG_TRACED != 0,
             hw_tsg: known(tsg.hw_tsg),
             engine: known(tsg.engine),
             mig: known(tsg.mig),
+            compute_instance: known(tsg.compute),
+            runlist: Some(tsg.runlist).filter(|&base| base != 0),
             channels: tsg.channels,
             // SAFETY: By the caller; `f` cannot keep it.
             process: unsafe { Task::from_raw(tsg.process.cast()) },
@@ -133,11 +148,13 @@ impl Tsg<'_> {
     }
 }
 
-/// The setting that a control of a process changes; `None` if zernel does not decide about it.
+/// The part of a TSG that a control of a process changes; `None` if zernel does not decide about it.
 fn setting(cmd: u32) -> Option<Setting> {
     match cmd {
         raw::NV_ZERNEL_CTRL_SET_TIMESLICE => Some(Setting::Timeslice),
         raw::NV_ZERNEL_CTRL_SET_INTERLEAVE => Some(Setting::Interleave),
+        raw::NV_ZERNEL_CTRL_DISABLE_CHANNELS => Some(Setting::Schedule),
+        raw::NV_ZERNEL_CTRL_SCHEDULE => Some(Setting::Start),
         _ => None,
     }
 }
@@ -227,9 +244,12 @@ impl<O: Observer> Table<O> {
     /// # Safety
     ///
     /// As [`observer`].
-    unsafe extern "C" fn user_controlled(private: *mut c_void, gpu: u32, tsg: u64, _cmd: u32) {
+    unsafe extern "C" fn user_controlled(private: *mut c_void, gpu: u32, tsg: u64, cmd: u32) {
+        let Some(setting) = setting(cmd) else {
+            return;
+        };
         // SAFETY: By the caller.
-        unsafe { observer::<O>(private) }.user_controlled(gpu, tsg);
+        unsafe { observer::<O>(private) }.user_controlled(gpu, tsg, setting);
     }
 
     /// # Safety

@@ -3,4 +3,6 @@
 
 pub(crate) mod control;
 pub(crate) mod events;
+pub(crate) mod load;
 mod raw;
+pub(crate) mod records;

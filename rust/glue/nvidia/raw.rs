@@ -30,11 +30,26 @@ extern "C" {
     pub(super) fn nv_zernel_tsg_interleave(tsg: u64, level: *mut u32) -> c_int;
     pub(super) fn nv_zernel_tsg_enable(tsg: u64, enable: bool, status: *mut u32) -> c_int;
     pub(super) fn nv_zernel_runlists_interleave(gpu: u32, on: bool, status: *mut u32) -> c_int;
+    pub(super) fn nv_zernel_tsg_sample(tsg: u64, sample: *mut nv_zernel_sample) -> c_int;
+    pub(super) fn nv_zernel_engines_sample(
+        gpu: u32,
+        runlists: *const u32,
+        values: *mut u32,
+        count: u32,
+    ) -> c_int;
+    pub(super) fn nv_zernel_records_read(
+        gpu: u32,
+        records: *mut nv_zernel_records,
+        list: *mut nv_zernel_record,
+    ) -> c_int;
     pub(super) fn nv_zernel_count(counts: *mut nv_zernel_counts);
 }
 
 // The first version of each structure: nvidia.ko may know a longer one, never a shorter one.
-static_assert!(size_of::<nv_zernel_gpu>() == 92);
-static_assert!(size_of::<nv_zernel_tsg>() == 56);
+static_assert!(size_of::<nv_zernel_gpu>() == 128);
+static_assert!(size_of::<nv_zernel_tsg>() == 64);
+static_assert!(size_of::<nv_zernel_sample>() == 84);
+static_assert!(size_of::<nv_zernel_record>() == 24);
+static_assert!(size_of::<nv_zernel_records>() == 56);
 static_assert!(size_of::<nv_zernel_counts>() == 40);
 static_assert!(size_of::<nv_zernel_ops>() == 88);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Wrappers that `zernel_sim.ko` alone needs.
+//! Wrappers that the modules with software GPUs need.
 
 pub(crate) mod params;
 pub(crate) mod task;

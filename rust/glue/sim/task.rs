@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The caller and its rights.
 
+#[cfg(zernel_sim)]
 use crate::glue::provider_side::Task;
 use core::ptr::NonNull;
 use kernel::{
@@ -70,6 +71,7 @@ impl Pid {
     }
 
     /// For a description of a TSG.
+    #[cfg(zernel_sim)]
     pub(crate) fn task(&self) -> Task<'_> {
         // SAFETY: Valid by the type invariant while `self` is borrowed.
         unsafe { Task::from_raw(self.pid.as_ptr()) }

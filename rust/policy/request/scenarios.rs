@@ -356,6 +356,7 @@ mod tests {
         assert!(!slot.holds());
         let actions = slot.poll(Ns(1_200), &NOTHING);
         assert!(slot.holds());
+        assert_eq!(slot.holds_until(), Ns(2_200));
         assert_eq!(actions.alarm, Some(Ns(2_200)));
         assert!(slot.ready(Number::ONE, Ns(1_300), &TRIGGERED).is_ok());
         assert!(!slot.holds());

@@ -73,6 +73,16 @@ impl Succession {
         self.current().holds()
     }
 
+    /// As [`Slot::runs`].
+    pub(crate) fn runs(&self) -> bool {
+        self.current().runs()
+    }
+
+    /// As [`Slot::holds_until`].
+    pub(crate) fn holds_until(&self) -> Ns {
+        self.current().holds_until()
+    }
+
     /// True if a request was triggered, and is neither over nor done as far as the words tell.
     pub(crate) fn is_under_way(&self, seen: &Observed) -> bool {
         self.current().is_under_way(seen)

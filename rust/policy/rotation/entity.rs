@@ -140,8 +140,11 @@ impl Entity {
                 self.was_thinking = idle < Self::SLEEP;
             }
         } else if let Some(began) = self.began.take() {
-            self.bursts.observe(sample.ran.saturating_sub(began));
-            self.set_mean_burst(self.bursts.predict(Costs::default()));
+            // One that only seemed to have something to run teaches nothing.
+            if sample.ran > began {
+                self.bursts.observe(sample.ran.saturating_sub(began));
+                self.set_mean_burst(self.bursts.predict(Costs::default()));
+            }
             self.idle_since = Some(at);
         } else if let (Some(since), Some(newer)) = (&mut self.idle_since, sample.since) {
             // It ran without being seen.
@@ -244,6 +247,22 @@ mod tests {
         assert_eq!(e.mean_burst, Some(Ns(400)));
         e.burst = Ns(100);
         assert_eq!(e.burst_left(Ns(10)), Some(Ns(300)));
+    }
+
+    #[test]
+    fn a_try_is_no_burst() {
+        let mut e = Entity::new(Weight::DEFAULT);
+        let mut at = 0;
+        for (ran, runnable) in [(0, true), (400, false), (400, true), (400, false)] {
+            let sample = Sample {
+                ran: Ns(ran),
+                runnable,
+                since: None,
+            };
+            at += 1_000;
+            e.learn(sample, Ns(at));
+        }
+        assert_eq!(e.mean_burst, Some(Ns(400)));
     }
 
     #[test]

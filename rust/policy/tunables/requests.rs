@@ -25,6 +25,34 @@ pub(crate) struct Requests {
     costs: Costs,
     preempt_timeout: Us,
     nice: Delta,
+    no_holder: NoHolder,
+}
+
+/// The treatment of less urgent TSGs for requests without a holder.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum NoHolder {
+    /// Their slice is ended where the driver can do that; else as [`Self::Exclude`].
+    #[default]
+    Kick,
+    /// They are kept off the GPU.
+    Exclude,
+}
+
+impl NoHolder {
+    const ALL: [Self; 2] = [Self::Kick, Self::Exclude];
+
+    /// The name of the tunable's value.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Kick => "kick",
+            Self::Exclude => "exclude",
+        }
+    }
+
+    /// The value with a name.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|value| value.name() == name)
+    }
 }
 
 impl Requests {
@@ -45,6 +73,7 @@ impl Requests {
             costs: Costs::default(),
             preempt_timeout: Us(1_000),
             nice: Delta::NONE,
+            no_holder: NoHolder::default(),
         }
     }
 
@@ -64,6 +93,16 @@ impl Requests {
         }
         self.nice = delta;
         Ok(())
+    }
+
+    /// The treatment of less urgent TSGs for requests without a holder.
+    pub(crate) fn no_holder(&self) -> NoHolder {
+        self.no_holder
+    }
+
+    /// Changes [`Self::no_holder`].
+    pub(crate) fn set_no_holder(&mut self, no_holder: NoHolder) {
+        self.no_holder = no_holder;
     }
 
     /// Longest time from the trigger to ready.

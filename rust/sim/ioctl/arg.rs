@@ -9,24 +9,24 @@ use kernel::prelude::*;
 
 /// The caller's structure.
 #[derive(Clone, Copy)]
-pub(super) struct Arg {
-    pub(super) address: usize,
-    pub(super) size: usize,
+pub(crate) struct Arg {
+    pub(crate) address: usize,
+    pub(crate) size: usize,
 }
 
 impl Arg {
     /// Reads it.
-    pub(super) fn read<T: Abi>(self) -> Result<T> {
+    pub(crate) fn read<T: Abi>(self) -> Result<T> {
         abi::read(self.address, self.size)
     }
 
     /// Writes it back.
-    pub(super) fn write<T: Abi>(self, value: &T) -> Result {
+    pub(crate) fn write<T: Abi>(self, value: &T) -> Result {
         abi::write(self.address, self.size, value)
     }
 
     /// Reads it, lets `f` change it, writes it back.
-    pub(super) fn update<T: Abi>(self, f: impl FnOnce(&mut T) -> Result) -> Result {
+    pub(crate) fn update<T: Abi>(self, f: impl FnOnce(&mut T) -> Result) -> Result {
         let mut value = self.read()?;
         f(&mut value)?;
         self.write(&value)
@@ -34,7 +34,7 @@ impl Arg {
 }
 
 /// Refuses a value other than zero.
-pub(super) fn must_be_zero(values: &[u32]) -> Result {
+pub(crate) fn must_be_zero(values: &[u32]) -> Result {
     if values.iter().any(|value| *value != 0) {
         return Err(EINVAL);
     }

@@ -16,6 +16,7 @@ use crate::{
         task,
         words::WORDS, //
     },
+    host::commands::CAPABILITIES,
     inbox,
     model::{
         gpu::MAX_CHANNELS,
@@ -35,14 +36,9 @@ pub(super) fn version(file: &File, out: &mut zernel_sim_version) -> Result {
     *out = zernel_sim_version {
         abi_version: ZERNEL_SIM_ABI_VERSION,
         nr_gpus: settings.gpus,
-        capabilities: [
-            ZERNEL_SIM_CAP_TRACE,
-            ZERNEL_SIM_CAP_FAULTS,
-            ZERNEL_SIM_CAP_PROVIDER,
-            ZERNEL_SIM_CAP_CONTROL,
-        ]
-        .iter()
-        .fold(0, |all, cap| all | u64::from(*cap)),
+        capabilities: CAPABILITIES
+            .iter()
+            .fold(u64::from(ZERNEL_SIM_CAP_TRACE), |all, cap| all | cap),
         max_channels: MAX_CHANNELS,
         max_items: CHANNEL_ITEMS,
         max_submit: MAX_SUBMIT,

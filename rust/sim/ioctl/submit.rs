@@ -7,10 +7,8 @@ use super::{
 };
 use crate::{
     file::File,
-    glue::{
-        abi,
-        provider_side, //
-    },
+    glue::abi,
+    host,
     model::{
         measures::{
             Ns,
@@ -168,7 +166,7 @@ pub(super) fn wait(file: &File, io: &mut zernel_sim_wait) -> Result {
             io.deadline_ns,
         )
     };
-    let stats = provider_side::waiting(wait)?;
+    let stats = host::waiting(wait)?;
     io.completed_seq = stats.completed;
     io.completed_ns = stats.completed_at.0;
     Ok(())

@@ -90,12 +90,13 @@ fn bind(slot: &Arc<Slot>, id: tsg::Id, name: Name, holder: bool) -> Result {
         true => Some(Shared::new()?),
         false => None,
     };
-    let (group, owns, known, boosts) = with_memory(|| {
+    let (group, owns, boosts) = with_memory(|| {
         registry::with(|r| -> Result<_, Failure> {
             let group = r.group(id, uid, sees_all, may_all, stats.clone())?;
-            Ok((group, r.owns(id, uid), r.key(uid, key)?, r.boosts()?))
+            Ok((group, r.owns(id, uid), r.boosts()?))
         })?
     })?;
+    let known = registry::requests::key(uid, key)?;
     slot.bind(&group, name, owns, known, boosts, holder)
 }
 

@@ -44,6 +44,8 @@ impl Gone {
 pub(super) enum OnGpu {
     /// Its driver may hold any settings.
     Doubt,
+    /// There are turns and budgets on it, or not any more.
+    Align,
     /// Its provider leaves.
     Restore,
     /// No request goes on.

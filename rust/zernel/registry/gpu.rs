@@ -13,6 +13,7 @@ pub(crate) use crate::{
 };
 use crate::{
     glue::{
+        identity::Uid,
         time::now_ns,
         uapi,
         work::Kick, //
@@ -31,7 +32,7 @@ use crate::{
         },
     },
     registry::meters::Meters,
-    request::group::Device,
+    request::device::Device,
 };
 use kernel::sync::Arc;
 
@@ -173,12 +174,16 @@ pub(crate) struct Gpu {
     pub(crate) bounds: Bounds,
     /// The abilities of its provider.
     pub(crate) abilities: Abilities,
+    /// Its provider could not tell the load of TSGs, and is not asked until it refreshes the GPU.
+    pub(crate) blind: bool,
     /// TSGs on it.
     pub(crate) tsgs: u32,
     /// TSGs in the queue of its worker.
     pub(crate) pending: u32,
     /// True if its worker is at a TSG.
     pub(crate) working: bool,
+    /// The user whose TSG it took last.
+    pub(crate) served: Uid,
     /// Counted up when the tunables of turns and budgets change.
     pub(crate) generation: u64,
     /// Levels with a spent budget.
@@ -217,11 +222,16 @@ pub(crate) struct Gpu {
 }
 
 impl Gpu {
+    /// True if best-effort TSGs can take turns on it, and levels have budgets.
+    pub(crate) fn has_turns(&self) -> bool {
+        self.abilities.turns && !self.blind
+    }
+
     /// The conditions that change the meaning of a class.
     pub(crate) fn conditions(&self) -> Conditions {
         Conditions {
             bounds: self.bounds,
-            turns: self.abilities.turns,
+            turns: self.has_turns(),
             throttled: self.throttled,
         }
     }
@@ -233,7 +243,7 @@ impl Gpu {
             (self.suspended, uapi::ZERNEL_GPU_SUSPENDED),
             (self.retrying, uapi::ZERNEL_GPU_RETRYING),
             (self.unresponsive, uapi::ZERNEL_GPU_UNRESPONSIVE),
-            (self.abilities.turns && has_turns, uapi::ZERNEL_GPU_TURNS),
+            (self.has_turns() && has_turns, uapi::ZERNEL_GPU_TURNS),
             (self.turned_away, uapi::ZERNEL_GPU_OVERFULL),
         ];
         let on = states.iter().filter(|(is_on, _)| *is_on);

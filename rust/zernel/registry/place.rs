@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Places of TSGs in the trees of the registry, and the memory for them.
 
-use crate::ids::{
-    GpuId,
-    TsgId, //
+use crate::{
+    glue::identity::Uid,
+    ids::{
+        GpuId,
+        TsgId, //
+    },
 };
 use kernel::rbtree::{
     RBTree,
@@ -11,13 +14,21 @@ use kernel::rbtree::{
     RBTreeNodeReservation, //
 };
 
-/// A place in the queue of a GPU.
+/// A place in the queue of a GPU: those of each user in order, then those that are left alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Place {
     pub(super) gpu: GpuId,
-    /// When it may be taken, in ns of `CLOCK_MONOTONIC`.
-    pub(super) due: u64,
+    pub(super) stage: Stage,
     pub(super) number: u64,
+}
+
+/// The state of a TSG in the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Stage {
+    /// It may be taken, when its user's turn has come.
+    Ready(Uid),
+    /// It is left alone until then, in ns of `CLOCK_MONOTONIC`.
+    Rests(u64),
 }
 
 /// Memory for one place.

@@ -292,6 +292,7 @@ impl Registry {
             disable: false,
             excluded: false,
             disabled: Some(false),
+            sway: tsg::Sway::default(),
             requests: None,
             failed: false,
             backoff: None,
@@ -320,6 +321,7 @@ impl Registry {
             self.schedule.update(id, tsg);
             told::tell((&self.groups, &self.writer), Tidings::Added, id, tsg, 0);
         }
+        self.see_again(gpu_id);
         self.track_owner(id);
         self.refresh(id);
         if let (Some(tsg), Some(gpu)) = (self.tsgs.get_mut(&id), self.gpus.get_mut(&gpu_id)) {

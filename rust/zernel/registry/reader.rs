@@ -51,7 +51,8 @@ impl Registry {
         }
     }
 
-    /// Reads the next news of a GPU. TSGs that take no turns any more are scheduled again.
+    /// Reads the next news of a GPU. TSGs that take no turns any more are scheduled again,
+    /// and so are those that take turns now and that their owner has stopped.
     ///
     /// A change of the tunables is news of all TSGs: the reader goes through them.
     pub(crate) fn read_news(&mut self, id: gpu::Id, reader: &mut Reader, piece: &mut Piece) {
@@ -63,8 +64,9 @@ impl Registry {
                 generation: gpu.generation,
                 all_behind: Some(None),
             };
+            let turns = *self.tunables.turns();
             piece.terms = Some(Terms {
-                turns: *self.tunables.turns(),
+                turns: if gpu.has_turns() { turns } else { turns.off() },
                 budgets: Level::ALL.map(|level| self.tunables.budget(level)),
             });
         }
@@ -106,6 +108,7 @@ impl Registry {
     /// The part of a TSG now.
     fn change_of(&mut self, named: Named) -> Change {
         self.enable_other(named.id);
+        self.take_over(named.id);
         if let Some(tsg) = self.tsgs.get_mut(&named.id) {
             tsg.is_told = true;
         }

@@ -14,20 +14,28 @@ use super::{
 use crate::{
     error::Failure,
     glue::{
+        errno,
         identity::{
             Uid,
             Viewer, //
         },
-        work::Worker,
+        memory::with_memory,
+        trace,
+        work::Worker, //
     },
-    policy::units::Ns,
+    policy::units::{
+        Ms,
+        Ns, //
+    },
     request::{
         boost::Boosts,
-        group::{
-            Device,
-            Group, //
+        device::Device,
+        group::Group,
+        keys::{
+            Found,
+            Key,
+            Memory, //
         },
-        keys::Key,
         starts::Waiting,
         stats::{
             Levels,
@@ -111,6 +119,23 @@ fn tell_parts(of: LevelOf, devices: &[Arc<Device>], gone: &Levels, mut f: impl F
     }
 }
 
+/// The history of a user's key. Each look has the registry locked for itself, and memory comes and
+/// goes without the lock.
+///
+/// # Errors
+///
+/// `ENOMEM`.
+pub(crate) fn key(user: Uid, name: u64) -> Result<Arc<Key>, Failure> {
+    let mut memory = None;
+    loop {
+        match super::with(|r| r.keys.find(user, name, &mut memory))? {
+            Found::Key(key) => return Ok(key),
+            Found::TakesMemory => memory = Some(with_memory(Memory::new)?),
+            Found::Later => {}
+        }
+    }
+}
+
 impl Registry {
     /// As [`each_part`], for tests without a lock.
     #[cfg(zernel_kunit)]
@@ -119,15 +144,6 @@ impl Registry {
         self.devices_of(of, &mut devices);
         tell_parts(of, &devices, &self.gone_requests.lock(), f);
         Ok(())
-    }
-
-    /// The history of a user's key.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
-    pub(crate) fn key(&mut self, user: Uid, name: u64) -> Result<Arc<Key>, Failure> {
-        Ok(self.keys.get(user, name)?)
     }
 
     /// The worker that prefers threads of requests.
@@ -266,6 +282,38 @@ impl Registry {
             self.set_retrying(id, retrying);
             self.tell_state(id);
         }
+    }
+
+    /// The provider's number of a TSG that is to be served at once.
+    pub(crate) fn urgent(&self, id: tsg::Id) -> Option<u64> {
+        let tsg = self.tsgs.get(&id)?;
+        let gpu = self.gpus.get(&tsg.gpu)?;
+        (!gpu.closing && !gpu.unresponsive).then_some(tsg.handle)
+    }
+
+    /// The run list of a TSG was to begin anew. Returns for how long nothing can be called.
+    pub(crate) fn was_kicked(&mut self, id: gpu::Id, tsg: tsg::Id, result: Result) -> Option<Ms> {
+        let error = result.err().map_or(0, Error::to_errno);
+        trace::tsg_kicked(id.0, tsg.0, error);
+        self.answered(id, result);
+        let gpu = self.gpus.get_mut(&id)?;
+        match result {
+            Ok(()) => {
+                gpu.relent();
+                gpu.requests.kicked(true);
+            }
+            Err(EAGAIN) => {
+                gpu.retries += 1;
+                self.counters.retries += 1;
+                return Some(gpu.back_off());
+            }
+            // It is of the TSG, or of the moment.
+            Err(ENOENT | EBUSY) => {}
+            Err(e) if e == errno::unsupported() => gpu.requests.set_can_kick(false),
+            // So may this be.
+            Err(_) => gpu.requests.kicked(false),
+        }
+        None
     }
 
     /// Calls for a GPU are retried, which ends the requests on it, or are answered again.

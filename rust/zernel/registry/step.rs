@@ -9,6 +9,7 @@ use super::{
         Want, //
     },
 };
+use crate::policy::level::Level;
 use kernel::prelude::*;
 
 /// The work for one TSG.
@@ -38,6 +39,19 @@ pub(crate) struct Step {
     pub(crate) disabled: Option<bool>,
     /// Its class changes from one level to another: its GPU time so far counts for the first.
     pub(crate) is_moved: bool,
+    /// Its level, if that is above best-effort's.
+    pub(crate) urgent: Option<Level>,
+}
+
+impl Step {
+    /// The level for which the TSG is to be served at once, as it was raised.
+    pub(crate) fn raised(&self, outcome: &Outcome) -> Option<Level> {
+        let level = |hardware: Option<Hardware>| hardware.and_then(|held| held.interleave);
+        // One that zernel had no settings of was read first.
+        let before = level(self.current.or(outcome.original));
+        let is_raised = outcome.result.is_ok() && level(outcome.current) > before;
+        self.urgent.filter(|_| is_raised)
+    }
 }
 
 /// The outcome of a step.

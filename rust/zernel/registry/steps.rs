@@ -11,6 +11,7 @@ use super::{
         self,
         Tidings, //
     },
+    turns::is_steered,
     Registry, //
 };
 use crate::{
@@ -18,9 +19,12 @@ use crate::{
         time::now_ns,
         trace, //
     },
-    policy::units::{
-        Ms,
-        Ns, //
+    policy::{
+        level::Level,
+        units::{
+            Ms,
+            Ns, //
+        },
     },
 };
 use kernel::prelude::*;
@@ -35,36 +39,50 @@ pub(crate) enum Next {
 }
 
 impl Registry {
+    /// TSGs at the end of their rest that are made ready before a step.
+    const WAKES: usize = 8;
+
     /// The time until which a GPU is to be left alone, by any kick of its worker.
     pub(crate) fn waits_until(&self, id: gpu::Id) -> Option<Ns> {
         let gpu = self.gpus.get(&id).filter(|gpu| !gpu.closing)?;
         (gpu.waits_until.0 > now_ns()).then_some(gpu.waits_until)
     }
 
-    /// When the first TSG in the queue of a GPU may be taken.
+    /// When the next TSG in the queue of a GPU that is left alone may be taken.
     pub(crate) fn next_due(&self, id: gpu::Id) -> Option<Ns> {
         self.gpus.get(&id).filter(|gpu| !gpu.unresponsive)?;
-        self.queue.first(id).map(|(place, _)| Ns(place.due))
+        self.queue.next_due(id).map(Ns)
     }
 
-    /// Takes the first TSG from the queue of a GPU, unless it is to be left alone for now.
+    /// Takes the next TSG from the queue of a GPU, users in turn.
     pub(crate) fn next_step(&mut self, gpu_id: gpu::Id) -> Option<Step> {
         // A provider that leaves is asked to take back its settings all the same.
         let gpu = self.gpus.get(&gpu_id)?;
         if gpu.unresponsive && !gpu.closing {
             return None;
         }
-        let (place, id) = self.queue.first(gpu_id)?;
-        if place.due > now_ns() && !gpu.closing {
-            return None;
+        let (served, closing) = (gpu.served, gpu.closing);
+        // More of them come than are taken, so that none waits for others that always come.
+        let now = if closing { u64::MAX } else { now_ns() };
+        for _ in 0..Self::WAKES {
+            if !self.queue.wake(gpu_id, now, &mut self.tsgs) {
+                break;
+            }
         }
+        let (place, id) = self.queue.next(gpu_id, served)?;
         let tsg = self.tsgs.get_mut(&id)?;
         self.queue.remove(tsg);
         tsg.busy = true;
         tsg.doubted = false;
+        tsg.sway.fresh = false;
+        if tsg.sway.own && is_steered(&self.tunables, &self.gpus, tsg) {
+            tsg.sway.own = false;
+            tsg.disabled = None;
+        }
         if let Some(gpu) = self.gpus.get_mut(&gpu_id) {
             gpu.pending -= 1;
             gpu.working = true;
+            gpu.served = tsg.owner.uid;
         }
         Some(Step {
             gpu: gpu_id,
@@ -79,6 +97,7 @@ impl Registry {
             disable: tsg.disable,
             disabled: tsg.disabled,
             is_moved: tsg.meter.level != tsg.effective.level,
+            urgent: tsg.effective.level.filter(|l| l.is_above(Level::DEFAULT)),
         })
     }
 
@@ -89,7 +108,12 @@ impl Registry {
             return Next::Go;
         };
         gpu.working = false;
-        self.answered(step.gpu, outcome.result);
+        let result = match outcome.result {
+            // Nothing waits for one that leaves.
+            Err(EBUSY) if gpu.closing => Err(EAGAIN),
+            result => result,
+        };
+        self.answered(step.gpu, result);
         let Some(gpu) = self.gpus.get_mut(&step.gpu) else {
             return Next::Go;
         };
@@ -102,16 +126,20 @@ impl Registry {
         tsg.current = outcome.current;
         tsg.sure = outcome.sure && !tsg.doubted;
         tsg.managed = outcome.managed;
-        tsg.disabled = outcome.disabled;
+        tsg.settle(outcome.disabled);
         if step.disabled != outcome.disabled && outcome.disabled == Some(false) {
             // The rotation takes one for disabled that it could not enable itself.
             self.news.add(id, tsg);
         }
         let slice = tsg.current.map_or(0, |hw| hw.timeslice.0);
-        let error = outcome.result.err().map_or(0, Error::to_errno);
-        match outcome.result {
+        let error = result.err().map_or(0, Error::to_errno);
+        match result {
             Ok(()) => {
                 gpu.relent();
+                if tsg.backoff.is_some() {
+                    // Turns may go better, too.
+                    self.news.add(id, tsg);
+                }
                 tsg.recover();
                 if outcome.touched {
                     tsg.applied += 1;
@@ -128,7 +156,19 @@ impl Registry {
                 if self.queue.put_back(step.place, id, tsg) {
                     gpu.pending += 1;
                 }
+                // Its user is the next one.
+                gpu.served = tsg.owner.uid.before();
                 return Next::Wait(gpu.back_off());
+            }
+            Err(EBUSY) => {
+                gpu.relent();
+                gpu.retries += 1;
+                self.counters.retries += 1;
+                trace::slice_retried(step.gpu.0, id.0, slice, error);
+                tsg.put_off(now_ns());
+                if self.queue.push_anew(id, tsg) {
+                    gpu.pending += 1;
+                }
             }
             Err(ENOENT) => {
                 gpu.relent();
@@ -139,6 +179,10 @@ impl Registry {
             Err(_) => {
                 gpu.relent();
                 tsg.fail(error, now_ns());
+                // A change that came meanwhile waits for the end of the rest, too.
+                if tsg.queued.is_some() {
+                    self.queue.push_anew(id, tsg);
+                }
                 gpu.errors += 1;
                 self.counters.errors += 1;
                 trace::slice_failed(step.gpu.0, id.0, slice, error);

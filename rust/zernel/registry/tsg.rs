@@ -74,6 +74,18 @@ impl Want {
     }
 }
 
+/// Others than zernel that may have enabled or disabled a TSG.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sway {
+    /// Somebody did since the last step was taken, so that no outcome until the next one makes
+    /// anything certain.
+    pub(crate) fresh: bool,
+    /// Its owner did while that was the owner's to decide.
+    pub(crate) own: bool,
+    /// Times that its owner did since it had its last turn.
+    pub(crate) count: u32,
+}
+
 /// A TSG.
 ///
 /// # Invariants
@@ -117,8 +129,10 @@ pub(crate) struct Tsg {
     pub(crate) disable: bool,
     /// It is kept off the GPU for a request.
     pub(crate) excluded: bool,
-    /// True if it is disabled; `None` after a call that failed.
+    /// True if it is disabled; `None` after a call that failed, and after one of others.
     pub(crate) disabled: Option<bool>,
+    /// Others that may have enabled or disabled it.
+    pub(crate) sway: Sway,
     /// The last change failed for good.
     pub(crate) failed: bool,
     /// Delays between changes that fail one after another.
@@ -270,13 +284,28 @@ impl Tsg {
         self.failed = true;
         self.errors += 1;
         self.last_error = error;
-        match &mut self.backoff {
-            Some(backoff) => {
-                let pause = u64::from(backoff.next().0).saturating_mul(1_000_000);
-                self.rests_until = now_ns.saturating_add(pause);
-            }
+        match self.backoff {
+            Some(_) => self.put_off(now_ns),
             None => self.backoff = Some(Backoff::default()),
         }
+    }
+
+    /// A change is to be tried later, after more and more time.
+    pub(crate) fn put_off(&mut self, now_ns: u64) {
+        let backoff = self.backoff.get_or_insert_default();
+        let pause = u64::from(backoff.next().0).saturating_mul(1_000_000);
+        self.rests_until = now_ns.saturating_add(pause);
+    }
+
+    /// Somebody else may have enabled or disabled it.
+    pub(crate) fn was_swayed(&mut self) {
+        self.disabled = None;
+        self.sway.fresh = true;
+    }
+
+    /// Takes in that it is disabled, or not, as far as known from a call.
+    pub(crate) fn settle(&mut self, disabled: Option<bool>) {
+        self.disabled = disabled.filter(|_| !self.sway.fresh);
     }
 
     /// Changes may go better now.

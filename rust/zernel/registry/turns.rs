@@ -2,7 +2,14 @@
 //! The TSGs that take turns, and those that are disabled meanwhile.
 
 use super::{
-    gpu,
+    after::{
+        OnGpu,
+        Walk, //
+    },
+    gpu::{
+        self,
+        Gpu, //
+    },
     place::InSchedule,
     plan::{
         exclusion::{
@@ -23,7 +30,10 @@ use super::{
     Registry, //
 };
 use crate::{
-    glue::trace,
+    glue::{
+        time::now_ns,
+        trace, //
+    },
     policy::{
         level::{
             self,
@@ -37,7 +47,10 @@ use crate::{
         },
     },
 };
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    rbtree::RBTree, //
+};
 
 /// True if anybody takes turns, where that is possible.
 pub(super) fn has_turns(tunables: &Tunables) -> bool {
@@ -45,15 +58,60 @@ pub(super) fn has_turns(tunables: &Tunables) -> bool {
 }
 
 /// True if a TSG takes turns with the others of its run list.
-fn takes_turns(tunables: &Tunables, tsg: &Tsg) -> bool {
-    has_turns(tunables) && tsg.traits.compute && tsg.effective.level == Some(Level::BE)
+fn takes_turns(tunables: &Tunables, gpus: &RBTree<gpu::Id, Gpu>, tsg: &Tsg) -> bool {
+    let is_be = tsg.traits.compute && tsg.effective.level == Some(Level::BE);
+    let gpu = gpus.get(&tsg.gpu).filter(|_| is_be);
+    gpu.is_some_and(|gpu| gpu.has_turns() && has_turns(tunables))
+}
+
+/// True if it is zernel's to let a TSG be scheduled: it takes turns, or is not to be scheduled.
+pub(super) fn is_steered(tunables: &Tunables, gpus: &RBTree<gpu::Id, Gpu>, tsg: &Tsg) -> bool {
+    tsg.disable || takes_turns(tunables, gpus, tsg)
 }
 
 impl Registry {
+    /// True if a TSG takes turns with the others of its run list.
+    fn takes_turns(&self, tsg: &Tsg) -> bool {
+        takes_turns(&self.tunables, &self.gpus, tsg)
+    }
+
+    /// A TSG was added. The first one of a GPU shows that it is started, perhaps anew: its load may be
+    /// told now.
+    pub(super) fn see_again(&mut self, id: gpu::Id) {
+        if self.gpus.get(&id).is_some_and(|gpu| gpu.tsgs == 1) {
+            self.trust_again(id);
+        }
+    }
+
+    /// The driver of a GPU may do again all that its provider says.
+    pub(super) fn trust_again(&mut self, id: gpu::Id) {
+        if let Some(gpu) = self.gpus.get(&id) {
+            gpu.requests.set_can_kick(gpu.abilities.kick);
+        }
+        self.set_blind(id, false);
+    }
+
+    /// The load of TSGs cannot be told on a GPU, or it may be again. There are turns and budgets on
+    /// it accordingly.
+    pub(crate) fn set_blind(&mut self, id: gpu::Id, blind: bool) {
+        let Some(gpu) = self.gpus.get_mut(&id) else {
+            return;
+        };
+        if gpu.blind == blind {
+            return;
+        }
+        gpu.blind = blind;
+        gpu.generation += 1;
+        gpu.kick();
+        self.view.change_gpu(id, gpu.conditions(), &mut self.writer);
+        self.tell_state(id);
+        self.walk(Walk::Gpu(id, None, OnGpu::Align));
+    }
+
     /// A TSG as one that takes turns, if it does.
     pub(super) fn candidate(&self, handle: u64, id: tsg::Id) -> Option<Candidate> {
         let tsg = self.tsgs.get(&id)?;
-        takes_turns(&self.tunables, tsg).then_some(Candidate {
+        self.takes_turns(tsg).then_some(Candidate {
             runlist: tsg.traits.runlist,
             id,
             handle,
@@ -68,7 +126,7 @@ impl Registry {
         let tsg = self.tsgs.get(&id).filter(|tsg| tsg.traits.compute)?;
         let level = tsg.effective.level.filter(|&level| level != Level::BE)?;
         let gpu = self.gpus.get(&tsg.gpu)?;
-        let counts = self.tunables.enabled() && gpu.abilities.turns;
+        let counts = self.tunables.enabled() && gpu.has_turns();
         counts.then_some(level)
     }
 
@@ -118,7 +176,7 @@ impl Registry {
     pub(super) fn enable_other(&mut self, id: tsg::Id) {
         let concerned = self.tsgs.get(&id).is_some_and(|tsg| {
             let is_disabled = tsg.disable || tsg.disabled != Some(false);
-            is_disabled && !tsg.excluded && !takes_turns(&self.tunables, tsg)
+            is_disabled && !tsg.excluded && !self.takes_turns(tsg)
         });
         if concerned {
             self.let_run(id);
@@ -128,14 +186,17 @@ impl Registry {
     /// A TSG is about to be disabled, that is not to be scheduled, or the opposite. Returns false if
     /// that must not be.
     pub(crate) fn will_disable(&mut self, id: tsg::Id, disable: bool) -> bool {
-        let Some(tsg) = self.tsgs.get_mut(&id) else {
+        let Some(tsg) = self.tsgs.get(&id) else {
             return false;
         };
         let gpu = self.gpus.get(&tsg.gpu);
         let closed = gpu.is_none_or(|gpu| gpu.closing || gpu.unresponsive);
-        if closed || (disable && !takes_turns(&self.tunables, tsg)) {
+        if closed || (disable && !self.takes_turns(tsg)) {
             return false;
         }
+        let Some(tsg) = self.tsgs.get_mut(&id) else {
+            return false;
+        };
         tsg.disable = disable;
         self.schedule.update(id, tsg);
         true
@@ -261,7 +322,10 @@ impl Registry {
         let gpu_id = tsg.gpu;
         match result {
             Ok(()) => {
-                tsg.disabled = Some(disable);
+                tsg.settle(Some(disable));
+                if !disable {
+                    tsg.sway.count = 0;
+                }
                 self.counters.turns += u64::from(!disable);
                 if let Some(gpu) = self.gpus.get_mut(&gpu_id) {
                     let level = tsg.effective.level;
@@ -273,12 +337,19 @@ impl Registry {
                 self.counters.dead += 1;
                 self.remove_tsg(id);
             }
-            Err(EAGAIN) => {
+            Err(EAGAIN | EBUSY) => {
                 self.counters.retries += 1;
                 // A pass that sets everything once more, meanwhile, must not disable the TSG: no
                 // turn may ever ask for that again.
                 tsg.disable &= !disable || tsg.excluded;
                 self.schedule.update(id, tsg);
+                if let (Err(EBUSY), Some(gpu)) = (result, self.gpus.get_mut(&gpu_id)) {
+                    // It takes turns again after a step that is done.
+                    tsg.put_off(now_ns());
+                    if self.queue.push_anew(id, tsg) {
+                        gpu.pending += 1;
+                    }
+                }
             }
             Err(error) => {
                 if error != EINVAL {
@@ -302,6 +373,11 @@ impl Registry {
             Err(EAGAIN) => {
                 gpu.retries += 1;
                 Some(gpu.back_off())
+            }
+            Err(EBUSY) => {
+                gpu.relent();
+                gpu.retries += 1;
+                None
             }
             _ => {
                 gpu.relent();

@@ -122,6 +122,7 @@ impl Registry {
     fn follow_gpu(&mut self, id: tsg::Id, what: OnGpu, suspended: &mut Suspended) {
         match what {
             OnGpu::Doubt => self.doubt_anew(id),
+            OnGpu::Align => self.refresh(id),
             OnGpu::Restore => self.restore(id),
             OnGpu::Suspend => *suspended = self.tsg(id).and_then(|tsg| tsg.requests.clone()),
         }

@@ -22,7 +22,8 @@ use kernel::{
     prelude::*,
     rbtree::{
         RBTree,
-        RBTreeNode, //
+        RBTreeNode,
+        RBTreeNodeReservation, //
     },
     sync::{
         atomic::{
@@ -116,6 +117,71 @@ struct Held {
     key: Arc<Key>,
 }
 
+/// The answer to a look for a key.
+pub(crate) enum Found {
+    /// Its history.
+    Key(Arc<Key>),
+    /// It is new, and takes memory.
+    TakesMemory,
+    /// An old key keeps its place: the next look concerns another one.
+    Later,
+}
+
+/// Memory for a new key, and that of the one in whose place it comes: taken and given back without a
+/// lock.
+pub(crate) struct Memory {
+    new: Option<New>,
+    unused: Option<(NewUser, NewCount)>,
+    forgotten: Option<Forgotten>,
+    /// Old keys that may still keep their places.
+    chances: u32,
+}
+
+/// A new key.
+struct New {
+    key: Arc<Key>,
+    held: RBTreeNodeReservation<(Uid, u64), Held>,
+    order: RBTreeNodeReservation<(Uid, u64), u64>,
+    user: NewUser,
+    count: NewCount,
+}
+
+type NewUser = RBTreeNodeReservation<Uid, u32>;
+type NewCount = RBTreeNodeReservation<(u32, Uid), ()>;
+
+/// A key that was forgotten, with its user where that has no other.
+#[derive(Default)]
+#[expect(dead_code, reason = "it is only dropped")]
+struct Forgotten {
+    held: Option<RBTreeNode<(Uid, u64), Held>>,
+    order: Option<RBTreeNode<(Uid, u64), u64>>,
+    user: Option<RBTreeNode<Uid, u32>>,
+    count: Option<RBTreeNode<(u32, Uid), ()>>,
+}
+
+impl Memory {
+    /// For one new key. Does not wait for memory.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn new() -> Result<Self> {
+        let new = New {
+            key: Key::new()?,
+            held: RBTreeNodeReservation::new(account_nowait())?,
+            order: RBTreeNodeReservation::new(account_nowait())?,
+            user: RBTreeNodeReservation::new(account_nowait())?,
+            count: RBTreeNodeReservation::new(account_nowait())?,
+        };
+        Ok(Self {
+            new: Some(new),
+            unused: None,
+            forgotten: None,
+            chances: CHANCES,
+        })
+    }
+}
+
 /// All keys.
 ///
 /// A user loses keys to others only with more than an even share of all, and the one with most
@@ -156,49 +222,52 @@ impl Keys {
         }
     }
 
-    /// The history of a user's key; a new one forgets an old one where there is no room.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`; nothing has changed then.
-    pub(crate) fn get(&mut self, uid: Uid, name: u64) -> Result<Arc<Key>> {
+    /// Looks for the history of a user's key; a new one takes `memory`, and forgets an old one where
+    /// there is no room. Looks at one old key at most, and frees nothing.
+    pub(crate) fn find(&mut self, uid: Uid, name: u64, memory: &mut Option<Memory>) -> Found {
         if let Some(held) = self.held.get(&(uid, name)) {
             held.key.touch();
-            return Ok(held.key.clone());
+            return Found::Key(held.key.clone());
         }
-        let key = Key::new()?;
-        let place = self.last_place + 1;
-        let held = Held {
-            place,
-            key: key.clone(),
+        let Some(memory) = memory.as_mut() else {
+            return Found::TakesMemory;
         };
-        let held = RBTreeNode::new((uid, name), held, account_nowait())?;
-        let order = RBTreeNode::new((uid, place), name, account_nowait())?;
-        let user = RBTreeNode::new(uid, 1, account_nowait())?;
-        let count = RBTreeNode::new((1, uid), (), account_nowait())?;
         if self.count >= self.most {
             if let Some(loser) = self.loser(uid) {
-                self.forget_one(loser);
+                if memory.chances > 0 && self.spare_first(loser) {
+                    memory.chances -= 1;
+                    return Found::Later;
+                }
+                memory.forgotten = self.forget_first(loser);
             }
         }
+        let Some(new) = memory.new.take() else {
+            return Found::TakesMemory;
+        };
         // INVARIANT: One entry each.
-        self.last_place = place;
-        self.held.insert(held);
-        self.order.insert(order);
+        self.last_place += 1;
+        let held = Held {
+            place: self.last_place,
+            key: new.key.clone(),
+        };
+        self.held.insert(new.held.into_node((uid, name), held));
+        self.order
+            .insert(new.order.into_node((uid, self.last_place), name));
         match self.users.get_mut(&uid) {
             Some(before) => {
                 *before += 1;
                 let after = *before;
                 self.recount(uid, after - 1, after);
+                memory.unused = Some((new.user, new.count));
             }
             None => {
-                self.users.insert(user);
-                self.counts.insert(count);
+                self.users.insert(new.user.into_node(uid, 1));
+                self.counts.insert(new.count.into_node((1, uid), ()));
                 self.nr_users += 1;
             }
         }
         self.count += 1;
-        Ok(key)
+        Found::Key(new.key)
     }
 
     /// The count of a user has changed.
@@ -224,18 +293,14 @@ impl Keys {
             .or(known.map(|_| uid))
     }
 
-    /// Forgets the key of a user that was not used for longest.
-    fn forget_one(&mut self, uid: Uid) {
-        for _ in 0..CHANCES {
-            if !self.spare_first(uid) {
-                break;
-            }
-        }
-        let Some((place, name)) = self.first(uid) else {
-            return;
+    /// Forgets the first key of a user.
+    fn forget_first(&mut self, uid: Uid) -> Option<Forgotten> {
+        let (place, name) = self.first(uid)?;
+        let mut forgotten = Forgotten {
+            held: self.held.remove_node(&(uid, name)),
+            order: self.order.remove_node(&(uid, place)),
+            ..Forgotten::default()
         };
-        self.order.remove(&(uid, place));
-        self.held.remove(&(uid, name));
         self.count -= 1;
         // INVARIANT: A count that becomes zero goes.
         let mut left = 0;
@@ -244,12 +309,13 @@ impl Keys {
             left = *count;
         }
         if left == 0 {
-            self.users.remove(&uid);
-            self.counts.remove(&(1, uid));
+            forgotten.user = self.users.remove_node(&uid);
+            forgotten.count = self.counts.remove_node(&(1, uid));
             self.nr_users -= 1;
         } else {
             self.recount(uid, left + 1, left);
         }
+        Some(forgotten)
     }
 
     fn first(&self, uid: Uid) -> Option<(u64, u64)> {
@@ -290,9 +356,22 @@ mod tests {
 
     const MOST: u32 = 64;
 
+    /// A key, and the number of looks for it.
+    fn get(keys: &mut Keys, user: u32, name: u64) -> Result<(Arc<Key>, u32)> {
+        let mut memory = None;
+        for look in 1.. {
+            match keys.find(Uid(user), name, &mut memory) {
+                Found::Key(key) => return Ok((key, look)),
+                Found::TakesMemory => memory = Some(Memory::new()?),
+                Found::Later => {}
+            }
+        }
+        Err(EINVAL)
+    }
+
     fn fill(keys: &mut Keys, user: u32, names: core::ops::Range<u64>) -> Result {
         for name in names {
-            keys.get(Uid(user), name)?;
+            get(keys, user, name)?;
         }
         Ok(())
     }
@@ -303,6 +382,16 @@ mod tests {
             user += 1;
             keys.users.get(&Uid(user)).copied().unwrap_or(0)
         })
+    }
+
+    #[test]
+    fn a_key_is_one_users_own() -> Result {
+        let mut keys = Keys::with_most(MOST);
+        let first = get(&mut keys, 1, 1)?.0;
+        assert!(!Arc::ptr_eq(&first, &get(&mut keys, 1, 2)?.0));
+        assert!(!Arc::ptr_eq(&first, &get(&mut keys, 2, 1)?.0));
+        assert!(Arc::ptr_eq(&first, &get(&mut keys, 1, 1)?.0));
+        Ok(())
     }
 
     #[test]
@@ -329,6 +418,23 @@ mod tests {
         // The oldest ones go.
         assert!(keys.held.get(&(Uid(2), 199)).is_some());
         assert!(keys.held.get(&(Uid(2), 1)).is_none());
+        Ok(())
+    }
+
+    #[test]
+    fn a_look_passes_one_old_key_and_some_are_passed_at_most() -> Result {
+        let mut keys = Keys::with_most(MOST);
+        let all = 0..u64::from(MOST);
+        for _ in 0..=OFTEN {
+            fill(&mut keys, 1, all.clone())?;
+        }
+        // One that tells that it takes memory, and one at the end.
+        assert_eq!(get(&mut keys, 1, 1_000)?.1, CHANCES + 2);
+        assert!(keys.held.get(&(Uid(1), u64::from(CHANCES))).is_none());
+        let mut kept = all.filter(|&name| name != u64::from(CHANCES));
+        assert!(kept.all(|name| keys.held.get(&(Uid(1), name)).is_some()));
+        assert_eq!(get(&mut keys, 1, 1_000)?.1, 1);
+        assert_eq!(keys.count, MOST);
         Ok(())
     }
 

@@ -9,12 +9,14 @@ use crate::{
         identity::Uid,
         lock,
         memory::account_nowait,
+        random,
         slots::PER_PAGE, //
     },
     policy::{
         spread::{
             self,
             Cells,
+            Place,
             CELLS, //
         },
         units::Ns, //
@@ -41,7 +43,6 @@ const PAGES_PER_USER: u32 = 256;
 /// The timers of a user's slots.
 pub(crate) struct Timers {
     cells: KVec<Atomic<u32>>,
-    seeds: Atomic<u32>,
     /// There are so many slots that they are spread.
     many: Atomic<bool>,
 }
@@ -60,15 +61,9 @@ impl Timers {
         }
         let timers = Self {
             cells,
-            seeds: Atomic::new(0),
             many: Atomic::new(false),
         };
         Ok(Arc::new(timers, account_nowait())?)
-    }
-
-    /// A number that tells a slot from others.
-    pub(super) fn seed(&self) -> u32 {
-        self.seeds.fetch_add(1, Relaxed)
     }
 
     /// True if they are to be spread. Those of one page are not: even all at once they take no more
@@ -78,12 +73,14 @@ impl Timers {
         self.many.load(Relaxed)
     }
 
-    /// When a timer expires that is wanted `at` then, so that few of the user's do at a time. `seed`
-    /// is the slot's.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn place(&self, at: Ns, now: Ns, seed: u32) -> Ns {
-        spread::place(&mut &*self, at, now, seed)
+    /// The place of a timer that is wanted `at` then, so that few of the user's expire at a time.
+    pub(super) fn place(&self, at: Ns, now: Ns) -> Place {
+        spread::place(&mut &*self, at, now, random::number)
+    }
+
+    /// Takes back the place of a timer that was counted for this time and does not expire then.
+    pub(super) fn give_back(&self, at: Ns) {
+        spread::give_back(&mut &*self, at);
     }
 }
 
@@ -280,15 +277,15 @@ mod tests {
         let (one, two) = (Charge::new(OWNER, false)?, Charge::new(OWNER, false)?);
         let other = Charge::new(OTHER, false)?;
         let mut at_once = 0;
-        for seed in 0..TIMERS {
-            let timers = &if seed % 2 == 0 { &one } else { &two }.timers;
+        for timer in 0..TIMERS {
+            let timers = &if timer % 2 == 0 { &one } else { &two }.timers;
             assert!(timers.are_many());
-            at_once += u32::from(timers.place(AT, Ns(1), seed) == AT);
+            at_once += u32::from(timers.place(AT, Ns(1)).at == AT);
         }
         assert!(at_once > 0);
         assert!(at_once < TIMERS / 10);
         // Another user's does not wait for them.
-        assert_eq!(other.timers.place(AT, Ns(1), 0), AT);
+        assert_eq!(other.timers.place(AT, Ns(1)).at, AT);
         assert!(!other.timers.are_many());
         drop(two);
         assert!(!one.timers.are_many());

@@ -103,9 +103,11 @@ pub(crate) enum Outcome {
 /// A slot of a page.
 pub(crate) struct Inner {
     words: SlotWords,
-    /// Those of its user, and what tells it from others.
+    /// Those of its user.
     timers: Arc<Timers>,
-    seed: u32,
+    /// The time among those for which its timer was counted last, in ns; 0: none. Changed with the
+    /// state locked.
+    place: Atomic<u64>,
     /// The TSG is another user's.
     foreign: Atomic<bool>,
 }
@@ -121,9 +123,36 @@ impl Inner {
         self.words.get()
     }
 
+    /// The time at which the timer expires that is wanted `at` then, among others of its user.
+    #[cold]
+    #[inline(never)]
+    fn take_place(&self, at: Ns, now: Ns) -> Ns {
+        self.give_place_back(now);
+        let place = self.timers.place(at, now);
+        if place.is_counted {
+            self.place.store(place.at.0, Relaxed);
+        }
+        place.at
+    }
+
+    /// The timer does not expire at the time for which it is counted, unless that has come.
+    fn give_place_back(&self, now: Ns) {
+        let place = self.place.xchg(0, Relaxed);
+        if place > now.0 {
+            self.timers.give_back(Ns(place));
+        }
+    }
+
     #[inline(always)]
     fn observe(&self) -> Observed {
         self.words().map(Words::observe).unwrap_or_default()
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // The timer is off.
+        self.give_place_back(Ns(now_ns()));
     }
 }
 
@@ -133,8 +162,8 @@ impl Slot {
         let state = State::new();
         let inner = Ok(Inner {
             words,
-            seed: timers.seed(),
             timers,
+            place: Atomic::new(0),
             foreign: Atomic::new(false),
         });
         Arc::pin_init(
@@ -376,7 +405,7 @@ impl Slot {
                 guard.is_spread = self.timers.are_many();
             }
             let at = match guard.is_spread {
-                true => self.timers.place(at, now, self.seed),
+                true => self.take_place(at, now),
                 false => at,
             };
             guard.arm(at.0);

@@ -114,6 +114,16 @@ impl Budgets {
         })
     }
 
+    /// True if a look at all TSGs is over.
+    pub(crate) fn has_looked(&self, activity: &Activity) -> bool {
+        self.walk.is_over(activity)
+    }
+
+    /// True if a TSG has something to run.
+    pub(crate) fn has_running(&self) -> bool {
+        !self.running.is_empty()
+    }
+
     /// True if nobody is watched.
     pub(crate) fn is_empty(&self) -> bool {
         self.watched.is_empty()

@@ -2,7 +2,10 @@
 //! The calls of turns and budgets to the provider of a GPU.
 
 use crate::{
-    glue::provider::Ops,
+    glue::{
+        errno,
+        provider::Ops, //
+    },
     policy::{
         rotation::entity::Sample,
         units::Ms, //
@@ -39,7 +42,12 @@ pub(crate) struct Driver<'a> {
 
 impl Calls for Driver<'_> {
     fn load(&self, tsg: u64) -> Result<Sample> {
-        self.ops.tsg_load(self.handle, tsg)
+        let load = self.ops.tsg_load(self.handle, tsg);
+        if load.is_err_and(|error| error == errno::unsupported()) {
+            // Without a registry there is nobody to tell.
+            let _ = registry::with(|r| r.set_blind(self.gpu, true));
+        }
+        load
     }
 
     fn set_enabled(&self, tsg: u64, enabled: bool) -> Result {

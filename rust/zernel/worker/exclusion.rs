@@ -37,7 +37,7 @@ use crate::{
         },
         tsg, //
     },
-    request::group::Device,
+    request::device::Device,
     worker::calls::Driver, //
 };
 use kernel::prelude::*;
@@ -384,7 +384,7 @@ fn exclude_one(driver: &Driver<'_>, victim: Named, timeout: Us, can_preempt: boo
             Ok(()) => Answer::Done,
             Err(ETIMEDOUT) => Answer::TimedOut,
             Err(ENOMEM) => Answer::OutOfMemory,
-            Err(EINVAL) => Answer::Refused,
+            Err(EINVAL | EBUSY) => Answer::Refused,
             Err(EAGAIN) => Answer::InvalidState,
             Err(ENOENT) => Answer::Gone,
             Err(_) => Answer::Failed,

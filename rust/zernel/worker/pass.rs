@@ -4,12 +4,26 @@
 use crate::{
     glue::{
         provider::Ops,
+        time::now_ns,
         work::{
             Job,
             Worker, //
         },
     },
-    policy::units::Ms,
+    policy::{
+        level::{
+            self,
+            Level, //
+        },
+        poll::{
+            self,
+            Poll, //
+        },
+        units::{
+            Ms,
+            Ns, //
+        },
+    },
     registry::{
         self,
         gpu,
@@ -18,12 +32,15 @@ use crate::{
             Piece,
             Reader, //
         },
-        step::{
-            Outcome,
-            Step, //
-        },
         steps::Next,
-        tsg::Hardware, //
+        tsg, //
+    },
+    request::{
+        device::Device,
+        kicks::{
+            self,
+            Urgent, //
+        },
     },
     worker::{
         activity::Activity,
@@ -37,6 +54,7 @@ use crate::{
             Exclusion, //
         },
         looks::Looks,
+        perform::Real,
         rotation::{
             self,
             Rotation, //
@@ -55,134 +73,6 @@ use kernel::{
         Mutex, //
     }, //
 };
-
-/// The calls of a step; a trait so that tests can be the driver.
-pub(crate) trait Driver {
-    /// Reads the driver's settings.
-    fn get(&self, tsg: u64) -> Result<Hardware>;
-    /// Sets the time slice.
-    fn set_timeslice(&self, tsg: u64, hardware: Hardware) -> Result;
-    /// Sets the interleave level.
-    fn set_interleave(&self, tsg: u64, level: u32) -> Result;
-    /// Lets the TSG be scheduled, or not.
-    fn set_enabled(&self, tsg: u64, enabled: bool) -> Result;
-}
-
-/// The driver behind a provider, for one GPU.
-pub(crate) struct Real<'a> {
-    /// Its operations.
-    pub(crate) ops: &'a Ops,
-    /// The GPU.
-    pub(crate) gpu: gpu::Handle,
-}
-
-impl Driver for Real<'_> {
-    fn get(&self, tsg: u64) -> Result<Hardware> {
-        self.ops.get(self.gpu, tsg)
-    }
-
-    fn set_timeslice(&self, tsg: u64, hardware: Hardware) -> Result {
-        self.ops.set_timeslice(self.gpu, tsg, hardware.timeslice)
-    }
-
-    fn set_interleave(&self, tsg: u64, level: u32) -> Result {
-        self.ops.set_interleave(self.gpu, tsg, level)
-    }
-
-    fn set_enabled(&self, tsg: u64, enabled: bool) -> Result {
-        self.ops.set_enabled(self.gpu, tsg, enabled)
-    }
-}
-
-impl Outcome {
-    /// Passes on the answer of a call. A failed call may have had its effect all the same, unless
-    /// its error says otherwise: the driver's settings are unknown then.
-    fn judge(&mut self, result: Result) -> Result {
-        if !matches!(result, Ok(()) | Err(EAGAIN | ENOENT | EINVAL)) {
-            self.sure = false;
-        }
-        result
-    }
-}
-
-impl Step {
-    /// Does it. The driver's settings are read before the first change, and again after a restore
-    /// in between: the owner may have changed them.
-    pub(crate) fn perform(&self, driver: &impl Driver) -> Outcome {
-        let mut outcome = Outcome {
-            original: self.original,
-            current: self.current,
-            sure: self.sure,
-            managed: self.managed,
-            touched: false,
-            disabled: self.disabled,
-            result: Ok(()),
-        };
-        outcome.result = self.try_perform(driver, &mut outcome);
-        outcome
-    }
-
-    fn try_perform(&self, driver: &impl Driver, outcome: &mut Outcome) -> Result {
-        if self.disable {
-            Self::switch(self.handle, driver, outcome, true)?;
-            return self.apply(driver, outcome);
-        }
-        // A TSG that is enabled again runs with its new settings, or with the old ones if those
-        // failed.
-        let applied = self.apply(driver, outcome);
-        let switched = Self::switch(self.handle, driver, outcome, false);
-        applied.and(switched)
-    }
-
-    fn switch(tsg: u64, driver: &impl Driver, outcome: &mut Outcome, disable: bool) -> Result {
-        if outcome.disabled == Some(disable) {
-            return Ok(());
-        }
-        let result = driver.set_enabled(tsg, !disable);
-        outcome.disabled = match result {
-            Ok(()) => Some(disable),
-            // These keep the driver's settings.
-            Err(EAGAIN | ENOENT | EINVAL) => outcome.disabled,
-            Err(_) => None,
-        };
-        result
-    }
-
-    fn apply(&self, driver: &impl Driver, outcome: &mut Outcome) -> Result {
-        if !self.managed {
-            let held = driver.get(self.handle)?;
-            outcome.original = Some(held);
-            outcome.current = Some(held);
-            outcome.sure = true;
-        }
-        let (Some(original), Some(mut held)) = (outcome.original, outcome.current) else {
-            return Ok(());
-        };
-        let goal = self.want.map_or(original, |want| want.over(original));
-        // Even if a call below fails half-way, its effect is undone later.
-        outcome.managed = true;
-        let all = !outcome.sure;
-        if all || held.timeslice != goal.timeslice {
-            let result = driver.set_timeslice(self.handle, goal);
-            outcome.judge(result)?;
-            held.timeslice = goal.timeslice;
-            outcome.current = Some(held);
-            outcome.touched = true;
-        }
-        if let Some(level) = goal
-            .interleave
-            .filter(|_| all || held.interleave != goal.interleave)
-        {
-            let result = driver.set_interleave(self.handle, level);
-            outcome.judge(result)?;
-            outcome.current = Some(goal);
-            outcome.touched = true;
-        }
-        outcome.sure = true;
-        outcome.managed = self.want.is_some();
-        Ok(())
-    }
-}
 
 /// The outcome of some steps.
 pub(crate) struct Steps {
@@ -210,6 +100,8 @@ pub(crate) struct Pass {
     exclusion: Pin<KBox<Mutex<Exclusion>>>,
     /// The GPU time of levels.
     budgets: Pin<KBox<Mutex<Budgets>>>,
+    /// Looks at TSGs, where the provider reports no activity.
+    poll: Option<Pin<KBox<Mutex<Poll>>>>,
     /// TSGs to look at.
     activity: Pin<KBox<Activity>>,
     /// Some TSGs take turns, so that the load of TSGs matters.
@@ -252,6 +144,9 @@ impl Pass {
                 self.looks.look_at(&[step.handle]);
             }
             let outcome = step.perform(&driver);
+            if let Some(level) = step.raised(&outcome) {
+                self.urge(step.tsg, level);
+            }
             match registry::with(|r| r.complete(&step, &outcome)) {
                 Ok(Next::Wait(delay)) => {
                     done.next = Next::Wait(delay);
@@ -264,15 +159,59 @@ impl Pass {
         done
     }
 
+    /// A TSG with a risen level is to be served at once, where that is possible.
+    fn urge(&self, tsg: tsg::Id, level: Level) {
+        if !self.ops.abilities().kick {
+            return;
+        }
+        // Without a registry nobody is served.
+        let device = registry::with(|r| Some(r.gpu(self.gpu)?.requests.clone()));
+        if let Ok(Some(device)) = device {
+            if device.can_kick() {
+                device.urge(Urgent { tsg, level });
+            }
+        }
+    }
+
+    /// Has run lists begin anew for TSGs that are to be served at once. Returns when to come back if
+    /// the provider cannot do so now.
+    fn kick_urgent(&self, device: &Device, throttled: level::Set) -> Option<Ms> {
+        // Those that come meanwhile wake the worker once more: others are not to wait for them.
+        for _ in 0..kicks::ROOM {
+            let Urgent { tsg, level } = device.urgent()?;
+            let handle = registry::with(|r| r.urgent(tsg)).unwrap_or(None);
+            let Some(handle) = handle.filter(|_| !throttled.contains(level)) else {
+                continue;
+            };
+            let began = Ns(now_ns());
+            let result = self.ops.kick(self.handle, handle);
+            device.took(Ns(now_ns()).saturating_sub(began));
+            let delay = registry::with(|r| r.was_kicked(self.gpu, tsg, result));
+            if let Ok(Some(delay)) = delay {
+                return Some(delay);
+            }
+        }
+        None
+    }
+
     /// A worker's job for a GPU.
     pub(crate) fn new(
         gpu: gpu::Id,
         handle: gpu::Handle,
         ops: Arc<Ops>,
         meters: Arc<Meters>,
+        polled: bool,
     ) -> Result<Self> {
         let looks = Looks::new(gpu, handle, ops.clone(), meters)?;
+        let poll = match polled {
+            true => Some(KBox::pin_init(
+                new_mutex!(Poll::default(), "zernel_poll"),
+                GFP_KERNEL,
+            )?),
+            false => None,
+        };
         Ok(Self {
+            poll,
             gpu,
             handle,
             ops,
@@ -337,6 +276,39 @@ impl Pass {
         result
     }
 
+    /// The provider cannot be asked for a while: a look that is under way is over.
+    fn stop_looks(&self) {
+        if let Some(poll) = &self.poll {
+            poll.lock().stop();
+        }
+    }
+
+    /// Where the provider reports no activity, has all TSGs looked at once more when that is due.
+    /// `turns`: they go on.
+    fn next_look(
+        &self,
+        turns: bool,
+        rotation: &mut Rotation,
+        budgets: &Budgets,
+    ) -> Option<poll::Next> {
+        let mut poll = self.poll.as_ref()?.lock();
+        let turns = turns && rotation.has_rivals();
+        let levels = !budgets.is_empty();
+        if !turns && !levels {
+            poll.stop();
+            return None;
+        }
+        let is_over = (!turns || rotation.has_looked(&self.activity))
+            && (!levels || budgets.has_looked(&self.activity));
+        let is_busy = rotation.is_busy() || budgets.has_running();
+        let next = poll.step(Ns(now_ns()), rotation.interval(), is_over, is_busy);
+        if next == poll::Next::Look {
+            rotation.begin_look();
+            self.activity.report(None);
+        }
+        Some(next)
+    }
+
     /// Does one thing about exclusion, turns and budgets. Returns the next one.
     fn rotate(&self) -> rotation::Next {
         let abilities = self.ops.abilities();
@@ -345,9 +317,6 @@ impl Pass {
             gpu: self.gpu,
             handle: self.handle,
         };
-        if !abilities.enable {
-            return rotation::Next::Idle;
-        }
         let mut budgets = self.budgets.lock();
         let throttled = budgets.throttled();
         let device = registry::with(|r| {
@@ -356,8 +325,17 @@ impl Pass {
         });
         let Ok(Some(device)) = device else {
             budgets.release();
+            self.stop_looks();
             return rotation::Next::Idle;
         };
+        if let Some(delay) = self.kick_urgent(&device, throttled) {
+            budgets.release();
+            self.stop_looks();
+            return rotation::Next::Wait(delay);
+        }
+        if !abilities.enable {
+            return rotation::Next::Idle;
+        }
         let news = self.take_news(&mut budgets);
         let state = self
             .exclusion
@@ -368,6 +346,7 @@ impl Pass {
             exclusion::State::Below(level, since) => Some((level, since)),
             exclusion::State::Wait(delay) => {
                 budgets.release();
+                self.stop_looks();
                 return rotation::Next::Wait(delay);
             }
             exclusion::State::Again(held) => {
@@ -407,7 +386,12 @@ impl Pass {
             self.activity.report(None);
             return rotation::Next::Again;
         }
-        match (news, next, charge) {
+        let due = match self.next_look(held.is_none(), &mut rotation, &budgets) {
+            Some(poll::Next::Look) => return rotation::Next::Again,
+            Some(poll::Next::At(due)) => Some(due),
+            Some(poll::Next::Go) | None => None,
+        };
+        let next = match (news, next, charge) {
             (_, rotation::Next::Wait(delay), _) => rotation::Next::Wait(delay),
             // Out of memory: nothing else may ever remind of them.
             (Err(_), _, _) => rotation::Next::Wait(Self::RETRY),
@@ -419,6 +403,21 @@ impl Pass {
             }
             (_, rotation::Next::Idle, budget::Next::At(Some(at))) => rotation::Next::At(at),
             (_, next, _) => next,
+        };
+        let next = match (next, due) {
+            (rotation::Next::Idle, Some(due)) => rotation::Next::At(due),
+            (rotation::Next::At(at), Some(due)) => rotation::Next::At(at.min(due)),
+            (next, _) => next,
+        };
+        match (held, next) {
+            // The requests may not be told of the ends of their leases by then.
+            (Some((level, _)), rotation::Next::Idle) => {
+                rotation::Next::At(device.holds_until(level))
+            }
+            (Some((level, _)), rotation::Next::At(at)) => {
+                rotation::Next::At(at.min(device.holds_until(level)))
+            }
+            (_, next) => next,
         }
     }
 }
@@ -432,6 +431,7 @@ impl Job for Pass {
         for round in 1.. {
             let steps = worker.run_steps();
             if let Next::Wait(delay) = steps.next {
+                worker.stop_looks();
                 worker.kick_after(delay.0);
                 return;
             }

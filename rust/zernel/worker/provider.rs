@@ -3,6 +3,7 @@
 
 use crate::{
     glue::{
+        identity::Uid,
         irqlock::{
             new_raw_lock,
             RawLock, //
@@ -15,7 +16,8 @@ use crate::{
         },
         time::{
             now_ns,
-            sleep_ms, //
+            sleep_ms,
+            wait_killable, //
         },
         work::{
             Kick,
@@ -28,6 +30,7 @@ use crate::{
         level,
         tunables::settings::Bounds,
         units::{
+            Ms,
             Ns,
             Us, //
         },
@@ -50,7 +53,7 @@ use crate::{
         view::ForGpu, //
     },
     request::{
-        group::Device,
+        device::Device,
         starts::Start, //
     },
     worker::pass::Pass, //
@@ -124,10 +127,12 @@ fn gpu_added(provider: ArcBorrow<'_, Provider>, description: &gpu::Description<'
     }
     let id = registry::with(|r| r.reserve_gpu_id())?;
     let meters = Meters::new(id)?;
-    let pass = Pass::new(id, description.handle, provider.ops.clone(), meters.clone())?;
+    let (handle, ops) = (description.handle, provider.ops.clone());
+    let pass = Pass::new(id, handle, ops, meters.clone(), description.polled)?;
     let worker = Arc::pin_init(Worker::new(pass), GFP_KERNEL)?;
     let bell = worker.clone();
-    let requests = Device::new(provider.ops.abilities().enable)?;
+    let abilities = provider.ops.abilities();
+    let requests = Device::new(abilities.enable, abilities.kick)?;
     let gpu = Gpu {
         provider: provider.id,
         handle: description.handle,
@@ -143,7 +148,8 @@ fn gpu_added(provider: ArcBorrow<'_, Provider>, description: &gpu::Description<'
             min: description.min,
             max: description.max,
         },
-        abilities: provider.ops.abilities(),
+        abilities,
+        blind: false,
         added_at: now_ns(),
         tells: description.tells,
         levels: Levels::default(),
@@ -151,6 +157,7 @@ fn gpu_added(provider: ArcBorrow<'_, Provider>, description: &gpu::Description<'
         tsgs: 0,
         pending: 0,
         working: false,
+        served: Uid::ROOT,
         generation: 1,
         throttled: level::Set::NONE,
         applied: 0,
@@ -270,6 +277,17 @@ impl Reports for Provider {
                 r.doubt_tsg(id);
             }
         });
+    }
+
+    fn tsg_rescheduled(&self, gpu: gpu::Handle, tsg: u64) {
+        let pause = registry::with(|r| {
+            let id = r.find(self.id, gpu, tsg)?;
+            Some(r.doubt_schedule(id))
+        });
+        // Without a registry there is nothing to schedule.
+        if let Ok(Some(Ms(pause @ 1..))) = pause {
+            wait_killable(pause);
+        }
     }
 
     fn started(&self, gpu: gpu::Handle, start: Start) {

@@ -29,7 +29,7 @@ use crate::{
         turns::Candidate,
         Change, //
     },
-    request::group::Device, //
+    request::device::Device, //
 };
 use kernel::prelude::*;
 
@@ -51,6 +51,8 @@ pub(crate) struct Rotation {
     first: usize,
     turns: Turns,
     walk: Walk,
+    /// A TSG had something to run, since the last look at all began.
+    is_busy: bool,
 }
 
 /// The next step.
@@ -76,12 +78,38 @@ impl Rotation {
             first: 0,
             turns: Turns::new(),
             walk: Walk::new(Looker::Turns),
+            is_busy: false,
         }
     }
 
     /// True if nobody takes turns.
     pub(crate) fn is_empty(&self) -> bool {
         self.lists.is_empty()
+    }
+
+    /// True if there are TSGs that wait for each other.
+    pub(crate) fn has_rivals(&self) -> bool {
+        self.turns.discipline().is_some() && self.lists.iter().any(|list| list.count > 1)
+    }
+
+    /// From one look at all TSGs to the next, where the provider reports no activity.
+    pub(crate) fn interval(&self) -> Ns {
+        Ns::from(self.turns.poll())
+    }
+
+    /// A look at all TSGs begins.
+    pub(crate) fn begin_look(&mut self) {
+        self.is_busy = false;
+    }
+
+    /// True if it is over.
+    pub(crate) fn has_looked(&self, activity: &Activity) -> bool {
+        self.walk.is_over(activity)
+    }
+
+    /// True if a TSG had something to run, since it began.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.is_busy
     }
 
     /// Takes over the tunables.
@@ -260,6 +288,7 @@ impl Rotation {
         let Ok(sample) = driver.load(handle) else {
             return;
         };
+        self.is_busy |= sample.runnable;
         self.members.learn(slot, sample, Ns(now_ns()));
         if let Some(list) = self.lists.iter_mut().find(|list| list.runlist == runlist) {
             list.turn.observe(&mut self.members, slot, sample);

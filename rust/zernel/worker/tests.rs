@@ -48,7 +48,7 @@ use crate::{
         tsg, //
     },
     request::{
-        group::Device,
+        device::Device,
         starts::{
             Start,
             Waiting, //
@@ -165,7 +165,7 @@ mod cases {
     fn reports_come_under_a_raw_spinlock() -> Result {
         let lock = KBox::pin_init(new_raw_lock!((), c"zernel_of_a_driver"), GFP_KERNEL)?;
         let activity = KBox::pin_init(Activity::new(), GFP_KERNEL)?;
-        let device = Device::new(true)?;
+        let device = Device::new(true, false)?;
         let worker = Arc::pin_init(Worker::new(Nothing), GFP_KERNEL)?;
         let held = lock.lock();
         activity.report(Some(1));
@@ -185,7 +185,8 @@ mod cases {
     #[test]
     fn a_step_of_turns_asks_about_a_few() -> Result {
         let activity = KBox::pin_init(Activity::new(), GFP_KERNEL)?;
-        let (mut rotation, device, driver) = (Rotation::new(), Device::new(true)?, Busy::new()?);
+        let (mut rotation, device, driver) =
+            (Rotation::new(), Device::new(true, false)?, Busy::new()?);
         rotation.set_turns(&Turns::new());
         for handle in 0..COUNT {
             rotation.take(&change(handle, true), &activity)?;
@@ -221,7 +222,8 @@ mod cases {
     #[test]
     fn a_list_whose_call_cannot_be_made_keeps_no_other_waiting() -> Result {
         let activity = KBox::pin_init(Activity::new(), GFP_KERNEL)?;
-        let (mut rotation, device, driver) = (Rotation::new(), Device::new(true)?, Busy::new()?);
+        let (mut rotation, device, driver) =
+            (Rotation::new(), Device::new(true, false)?, Busy::new()?);
         rotation.set_turns(&Turns::new());
         // The first TSG of the first list is to be enabled, and cannot be.
         for handle in 0..6 {

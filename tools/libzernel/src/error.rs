@@ -209,6 +209,10 @@ calls! {
     SimTsgDescribe = "describe TSG",
     /// `ZERNEL_SIM_IOC_MEMORY`.
     SimMemory = "add memory",
+    /// `ZERNEL_SIM_IOC_CONTEXT_ATTACH`.
+    SimContextAttach = "attach to the driver's TSG",
+    /// `ZERNEL_SIM_IOC_REGISTERS`.
+    SimRegisters = "make registers lie",
     /// `mmap()` of the semaphore words.
     SimWords = "map semaphore words",
 }

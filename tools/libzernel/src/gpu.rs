@@ -52,6 +52,8 @@ pub struct Abilities {
     pub waits: bool,
     /// Tell the memory of the context of a TSG.
     pub context: bool,
+    /// Have the run list of a TSG begin anew.
+    pub kick: bool,
 }
 
 /// The UUID of a GPU.
@@ -227,6 +229,7 @@ impl From<&abi::zernel_gpu_info> for Gpu {
                 control: can(abi::ZERNEL_GPU_CAP_CONTROL),
                 waits: can(abi::ZERNEL_GPU_CAP_WAITS),
                 context: can(abi::ZERNEL_GPU_CAP_CONTEXT),
+                kick: can(abi::ZERNEL_GPU_CAP_KICK),
             },
             suspended: state.suspended,
             retrying: state.retrying,

@@ -22,7 +22,9 @@ use crate::device::open_node;
 use crate::sys::{abi, sim as calls};
 use crate::{text, Call, Error, Result};
 
-pub use context::{Context, ContextSpec, Description, EngineChoice, Submission, Waited, Words};
+pub use context::{
+    Attachment, Context, ContextSpec, Description, EngineChoice, Submission, Waited, Words,
+};
 pub use fault::{Fault, Operation};
 pub use item::{Completion, Condition, Item, Status};
 pub use stats::{EngineStats, TsgStats};
@@ -52,6 +54,8 @@ pub struct Version {
     pub provider: bool,
     /// It lets owners change their TSGs, and tests describe them.
     pub control: bool,
+    /// Its GPUs belong to NVIDIA's driver, whose TSGs they run.
+    pub attach: bool,
     /// Channels of a context.
     pub max_channels: u32,
     /// Queued items of a channel.
@@ -138,6 +142,7 @@ impl Sim {
             faults: has(abi::ZERNEL_SIM_CAP_FAULTS),
             provider: has(abi::ZERNEL_SIM_CAP_PROVIDER),
             control: has(abi::ZERNEL_SIM_CAP_CONTROL),
+            attach: has(abi::ZERNEL_SIM_CAP_ATTACH),
             max_channels: raw.max_channels,
             max_items: raw.max_items,
             max_submit: raw.max_submit,
@@ -183,6 +188,31 @@ impl Sim {
     /// Errors: [`Error::Call`] with `ENOENT`, `EINVAL`, `ENOSPC`, `EDQUOT` or `ENOMEM`.
     pub fn create_context(&self, spec: &ContextSpec<'_>) -> Result<Context> {
         Context::create(self.fd.clone(), spec)
+    }
+
+    /// Makes a context of a TSG that NVIDIA's driver has.
+    ///
+    /// Errors: [`Error::Call`] with `EOPNOTSUPP` when the GPUs are not the driver's, `ENOENT`,
+    /// `EPERM` when another process made the client, `EINVAL`, `EBUSY` when the TSG has a context,
+    /// `ERANGE` without channels or with too many, `ENODEV`, `ENOSPC`, `EDQUOT` or `ENOMEM`.
+    pub fn attach(&self, to: &Attachment<'_>) -> Result<Context> {
+        Context::attach(self.fd.clone(), to)
+    }
+
+    /// Has all registers of a GPU of NVIDIA's driver read `value`; none ends all their faults.
+    ///
+    /// Errors: [`Error::Call`] with `EPERM`, `EOPNOTSUPP` or `ENOENT`.
+    pub fn lie(&self, gpu: u32, value: Option<u32>) -> Result<()> {
+        let mut raw = abi::zernel_sim_registers {
+            fault: match value {
+                Some(_) => abi::ZERNEL_SIM_REGISTERS_VALUE,
+                None => abi::ZERNEL_SIM_REGISTERS_TRUE,
+            },
+            gpu,
+            value: value.unwrap_or(0),
+            ..abi::zernel_sim_registers::zeroed()
+        };
+        calls::registers(self.as_fd(), &mut raw).map_err(Error::call(Call::SimRegisters))
     }
 
     /// Takes completions of all contexts of this file; never waits. Returns those taken, and how

@@ -81,6 +81,7 @@ pub fn gpu_table(before: &[Gpu], gpus: &[Gpu]) -> String {
             (can.interleave, "interleave"),
             (can.preempt, "preempt"),
             (can.enable, "enable"),
+            (can.kick, "kick"),
             (can.load, "load"),
             (can.tsg_load, "tsg-load"),
             (can.control, "control"),
@@ -95,6 +96,11 @@ pub fn gpu_table(before: &[Gpu], gpus: &[Gpu]) -> String {
             gpu.name.clone(),
             gpu.bus.clone(),
             gpu.provider.clone(),
+            if gpu.driver.is_empty() {
+                "-".to_owned()
+            } else {
+                gpu.driver.clone()
+            },
             match (gpu.unresponsive, gpu.suspended, gpu.retrying) {
                 (true, _, _) => "unresponsive",
                 (_, true, _) => "suspended",
@@ -115,8 +121,8 @@ pub fn gpu_table(before: &[Gpu], gpus: &[Gpu]) -> String {
     });
     output::table(
         [
-            "ID", "NAME", "BUS", "PROVIDER", "STATE", "TSGS", "PENDING", "BUSY", "ERRORS", "BE",
-            "CAN",
+            "ID", "NAME", "BUS", "PROVIDER", "DRIVER", "STATE", "TSGS", "PENDING", "BUSY",
+            "ERRORS", "BE", "CAN",
         ],
         |name| ["ID", "TSGS", "PENDING", "BUSY", "ERRORS"].contains(&name),
         rows,

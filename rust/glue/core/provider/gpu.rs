@@ -22,6 +22,8 @@ pub(crate) struct Abilities {
     pub(crate) tsg_load: bool,
     /// Enable and disable a TSG, and tell its load: best-effort TSGs can take turns.
     pub(crate) turns: bool,
+    /// Have the run list of a TSG begin anew.
+    pub(crate) kick: bool,
 }
 
 /// Reports that a provider makes by itself.
@@ -55,4 +57,6 @@ pub(crate) struct Description<'a> {
     pub(crate) numa_node: Option<i32>,
     /// Reports that the provider makes by itself.
     pub(crate) tells: Tells,
+    /// It does not report activity of TSGs: they have to be looked at.
+    pub(crate) polled: bool,
 }

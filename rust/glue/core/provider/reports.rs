@@ -2,7 +2,7 @@
 //! Reports of providers: GPUs, TSGs, and requests of owners to the driver.
 
 use super::{
-    copy, done,
+    answer_number, copy, done,
     gpu::{
         self,
         Handle, //
@@ -60,6 +60,8 @@ pub(crate) trait Reports: Send + Sync + Sized {
     fn tsg_changed(&self, gpu: Handle, tsg: u64, traits: tsg::Traits) -> Result;
     /// It does not know the driver's settings of a TSG any more.
     fn tsg_refresh(&self, gpu: Handle, tsg: u64);
+    /// It does not know any more if a TSG is enabled.
+    fn tsg_rescheduled(&self, gpu: Handle, tsg: u64);
     /// A TSG of a GPU has got its engine. In any context.
     fn started(&self, gpu: Handle, start: tsg::Start);
     /// A process asks its driver to change its own TSG.
@@ -93,6 +95,7 @@ macro_rules! provider_abi {
                 provider: *mut zernel_provider, gpu: u64, tsg: u64, what: u32
             ) -> u32;
             zernel_tsg_refresh(provider: *mut zernel_provider, gpu: u64, tsg: u64) -> ();
+            zernel_tsg_rescheduled(provider: *mut zernel_provider, gpu: u64, tsg: u64) -> ();
             zernel_gpu_refresh(provider: *mut zernel_provider, gpu: u64) -> ();
             zernel_gpu_suspended(provider: *mut zernel_provider, gpu: u64) -> ();
             zernel_gpu_activity(provider: *mut zernel_provider, gpu: u64) -> ();
@@ -146,7 +149,8 @@ pub(crate) unsafe fn zernel_gpu_added<P: Reports>(
         const FLAGS: u32 = raw::ZERNEL_GPU_DESC_CONTROL
             | raw::ZERNEL_GPU_DESC_WAITS
             | raw::ZERNEL_GPU_DESC_CONTEXT
-            | raw::ZERNEL_GPU_DESC_NUMA_NODE;
+            | raw::ZERNEL_GPU_DESC_NUMA_NODE
+            | raw::ZERNEL_GPU_DESC_POLLED;
         static_assert!(size_of::<raw::zernel_gpu_desc>() == FIRST_SIZE + 24);
         // SAFETY: By the caller. A missing field is null or zero.
         let desc = unsafe { copy(desc, FIRST_SIZE) }?;
@@ -165,6 +169,7 @@ pub(crate) unsafe fn zernel_gpu_added<P: Reports>(
                 waits: has(raw::ZERNEL_GPU_DESC_WAITS),
                 context: has(raw::ZERNEL_GPU_DESC_CONTEXT),
             },
+            polled: has(raw::ZERNEL_GPU_DESC_POLLED),
             handle: Handle(desc.handle),
             min: Us(desc.min_timeslice_us),
             max: Us(desc.max_timeslice_us),
@@ -340,15 +345,6 @@ pub(crate) unsafe fn zernel_tsg_changed<P: Reports>(
     })
 }
 
-/// The number of an answer in the header.
-pub(crate) fn answer_number(verdict: Verdict) -> u32 {
-    match verdict {
-        Verdict::Allow => raw::ZERNEL_USER_ALLOW,
-        Verdict::Deny => raw::ZERNEL_USER_DENY,
-        Verdict::Watch | Verdict::Reapply => raw::ZERNEL_USER_REAPPLY,
-    }
-}
-
 /// See the header.
 ///
 /// # Safety
@@ -378,6 +374,21 @@ pub(crate) unsafe fn zernel_tsg_refresh<P: Reports>(
     // SAFETY: By the caller.
     let provider = unsafe { borrow::<P>(provider) };
     provider.tsg_refresh(Handle(gpu), tsg);
+}
+
+/// See the header.
+///
+/// # Safety
+///
+/// `provider` is registered.
+pub(crate) unsafe fn zernel_tsg_rescheduled<P: Reports>(
+    provider: *mut raw::zernel_provider,
+    gpu: u64,
+    tsg: u64,
+) {
+    // SAFETY: By the caller.
+    let provider = unsafe { borrow::<P>(provider) };
+    provider.tsg_rescheduled(Handle(gpu), tsg);
 }
 
 /// See the header.

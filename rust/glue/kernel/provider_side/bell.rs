@@ -2,12 +2,15 @@
 //! Reports of a provider to `zernel.ko` with interrupts off: TSGs of a GPU have become busy or
 //! idle.
 
-use super::super::{
-    irqlock::{
-        new_raw_lock,
-        RawLock, //
+use super::{
+    super::{
+        irqlock::{
+            new_raw_lock,
+            RawLock, //
+        },
+        provider_abi as raw, //
     },
-    provider_abi as raw, //
+    start::Start, //
 };
 use core::ptr::NonNull;
 use kernel::{
@@ -17,23 +20,6 @@ use kernel::{
 
 extern "C" {
     fn zernel_tsg_activity(provider: *mut raw::zernel_provider, gpu: u64, tsg: u64);
-    fn zernel_tsg_started(
-        provider: *mut raw::zernel_provider,
-        gpu: u64,
-        start: *const raw::zernel_tsg_start,
-    );
-}
-
-/// A TSG has got its engine.
-pub(crate) struct Start {
-    /// Which one.
-    pub(crate) tsg: u64,
-    /// When, in ns of the kernel's monotonic clock.
-    pub(crate) at: u64,
-    /// When it got something to run, if it had nothing before.
-    pub(crate) since: Option<u64>,
-    /// Time of the context switch before that; 0 without one.
-    pub(crate) switch: u64,
 }
 
 /// The registration that the bells of a provider share.
@@ -92,20 +78,9 @@ impl Bell {
 
     /// Tells `zernel.ko` that a TSG has got its engine.
     pub(crate) fn started(&self, start: &Start) {
-        let desc = raw::zernel_tsg_start {
-            size: size_of::<raw::zernel_tsg_start>() as u32,
-            flags: match start.since {
-                Some(_) => raw::ZERNEL_TSG_START_WOKEN,
-                None => 0,
-            },
-            tsg: start.tsg,
-            at_ns: start.at,
-            since_ns: start.since.unwrap_or(0),
-            switch_ns: start.switch,
-        };
         if let Some(provider) = *self.rope.provider.lock() {
             // SAFETY: As in `ring`.
-            unsafe { zernel_tsg_started(provider.as_ptr(), self.gpu, &desc) };
+            unsafe { start.report(provider, self.gpu) };
         }
     }
 }

@@ -81,6 +81,8 @@ pub(crate) struct Gpu<'a> {
     pub(crate) waits: bool,
     /// It tells [`TsgLoad::context_bytes`].
     pub(crate) context: bool,
+    /// It does not report activity of TSGs: they have to be looked at.
+    pub(crate) polled: bool,
 }
 
 impl Gpu<'_> {
@@ -93,6 +95,7 @@ impl Gpu<'_> {
             flags: flag(self.control, raw::ZERNEL_GPU_DESC_CONTROL)
                 | flag(self.waits, raw::ZERNEL_GPU_DESC_WAITS)
                 | flag(self.context, raw::ZERNEL_GPU_DESC_CONTEXT)
+                | flag(self.polled, raw::ZERNEL_GPU_DESC_POLLED)
                 | flag(self.numa_node.is_some(), raw::ZERNEL_GPU_DESC_NUMA_NODE),
             handle: self.handle,
             name: self.name.as_char_ptr().cast(),

@@ -32,6 +32,8 @@ pub(crate) trait Provider: Send + Sync + 'static {
     fn preempt(&self, gpu: u64, tsg: u64, timeout_us: u32) -> Result;
     /// Lets a TSG run, or not.
     fn set_enabled(&self, gpu: u64, tsg: u64, enabled: bool) -> Result;
+    /// Has the run list of a TSG begin anew, without waiting for that.
+    fn kick(&self, gpu: u64, tsg: u64) -> Result;
     /// For how long the compute engine was busy, and since when the GPU has been there, in ns. Not
     /// every driver can tell.
     fn load(&self, _gpu: u64) -> Result<(u64, u64)> {
@@ -80,6 +82,7 @@ impl<P: Provider> Table<P> {
         } else {
             None
         },
+        kick: Some(Self::kick),
     };
 
     /// # Safety
@@ -175,6 +178,14 @@ impl<P: Provider> Table<P> {
                 provider.set_enabled(gpu, tsg, enabled)
             })
         }
+    }
+
+    /// # Safety
+    ///
+    /// As [`call`].
+    unsafe extern "C" fn kick(private: *mut c_void, gpu: u64, tsg: u64) -> c_int {
+        // SAFETY: By the caller.
+        unsafe { call(private, |provider: &P| provider.kick(gpu, tsg)) }
     }
 
     /// # Safety

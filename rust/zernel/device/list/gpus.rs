@@ -74,8 +74,12 @@ fn caps(gpu: &Gpu) -> u64 {
         (gpu.abilities.interleave, uapi::ZERNEL_GPU_CAP_INTERLEAVE),
         (gpu.abilities.preempt, uapi::ZERNEL_GPU_CAP_PREEMPT),
         (gpu.abilities.enable, uapi::ZERNEL_GPU_CAP_ENABLE),
+        (gpu.requests.can_kick(), uapi::ZERNEL_GPU_CAP_KICK),
         (gpu.abilities.load, uapi::ZERNEL_GPU_CAP_LOAD),
-        (gpu.abilities.tsg_load, uapi::ZERNEL_GPU_CAP_TSG_LOAD),
+        (
+            gpu.abilities.tsg_load && !gpu.blind,
+            uapi::ZERNEL_GPU_CAP_TSG_LOAD,
+        ),
         (gpu.tells.control, uapi::ZERNEL_GPU_CAP_CONTROL),
         (gpu.tells.waits, uapi::ZERNEL_GPU_CAP_WAITS),
         (gpu.tells.context, uapi::ZERNEL_GPU_CAP_CONTEXT),

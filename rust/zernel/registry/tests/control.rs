@@ -42,7 +42,7 @@ pub(super) fn lab() -> Result<(KBox<Registry>, gpu::Id, tsg::Id, FakeDriver)> {
     Ok((r, gpu, id, d))
 }
 
-fn tune(r: &mut Registry, policy: Policy) -> Result {
+pub(super) fn tune(r: &mut Registry, policy: Policy) -> Result {
     r.tune(|t| {
         t.set_user_control(policy);
         Ok(())
@@ -90,6 +90,21 @@ pub(super) fn controls(r: &Registry) -> (u64, u64) {
 #[kernel::macros::kunit_tests(zernel_control)]
 mod cases {
     use crate::registry::tests::control::*;
+
+    #[test]
+    fn what_the_driver_has_done_is_put_right() -> Result {
+        let (mut r, gpu, _, _) = lab()?;
+        r.gpus.get_mut(&gpu).ok_or(ENODEV)?.tells.control = false;
+        r.change_class(admin(), process()?, Level::BE)?;
+        tune(&mut r, Policy::Deny)?;
+        assert_eq!(r.judge_owner(gpu, 1, WHAT), Verdict::Reapply);
+        assert_eq!(controls(&r), (0, 1));
+        // Nobody can put an unknown one right.
+        r.gpus.get_mut(&gpu).ok_or(ENODEV)?.turned_away = true;
+        assert_eq!(r.judge_owner(gpu, 77, WHAT), Verdict::Allow);
+        assert_eq!(controls(&r), (0, 1));
+        Ok(())
+    }
 
     #[test]
     fn an_unknown_tsg_is_its_owners_where_none_was_turned_away() -> Result {

@@ -78,7 +78,7 @@ mod cases {
         let mut now = traits(&r, id)?;
         (now.channels, now.engine, now.runlist) = (3, 9, 4);
         r.change_tsg(id, now);
-        assert!(r.queue.first(gpu).is_none());
+        assert!(r.queue.is_empty(gpu));
         assert_eq!(d.calls.get(), calls);
         // Nobody is there to change.
         r.change_tsg(tsg::Id(1), now);
@@ -195,7 +195,7 @@ mod cases {
         // Nor for a trait that leaves the class as it is.
         now.shared = true;
         r.change_tsg(id, now);
-        assert!(r.queue.first(gpu).is_none());
+        assert!(r.queue.is_empty(gpu));
         assert_eq!(r.tsgs.get(&id).map(|tsg| tsg.failed), Some(true));
         work(&mut r, gpu, &d);
         assert_eq!((d.calls.get(), r.counters().errors), (calls, 1));

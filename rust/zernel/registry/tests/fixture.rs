@@ -43,8 +43,8 @@ use crate::{
         },
         Registry, //
     },
-    request::group::Device,
-    worker::pass::Driver, //
+    request::device::Device,
+    worker::perform::Driver, //
 };
 use core::cell::Cell;
 use kernel::{
@@ -93,7 +93,7 @@ pub(super) fn registry_with_turns() -> Result<(KBox<Registry>, gpu::Id)> {
     let mut description = gpu(7)?;
     description.abilities.enable = true;
     description.abilities.turns = true;
-    description.requests = Device::new(true)?;
+    description.requests = Device::new(true, false)?;
     registry.add_gpu(id, description)?;
     Ok((registry, id))
 }
@@ -105,13 +105,17 @@ pub(super) fn gpu(handle: u64) -> Result<Gpu> {
         handle: gpu::Handle(handle),
         names: gpu::Names::NONE,
         added_at: 0,
-        tells: gpu::Tells::default(),
+        tells: gpu::Tells {
+            control: true,
+            ..gpu::Tells::default()
+        },
         levels: Levels::default(),
         look: gpu::Look::default(),
         bounds: Bounds {
             min: Us(0),
             max: Us(0),
         },
+        blind: false,
         abilities: gpu::Abilities {
             interleave: true,
             ..gpu::Abilities::default()
@@ -119,6 +123,7 @@ pub(super) fn gpu(handle: u64) -> Result<Gpu> {
         tsgs: 0,
         pending: 0,
         working: false,
+        served: Uid::ROOT,
         generation: 1,
         throttled: level::Set::NONE,
         applied: 0,
@@ -127,7 +132,7 @@ pub(super) fn gpu(handle: u64) -> Result<Gpu> {
         retrying: false,
         suspended: false,
         unresponsive: false,
-        requests: Device::new(false)?,
+        requests: Device::new(false, false)?,
         backoff: Backoff::default(),
         waits_until: Ns::ZERO,
         load: gpu::Load::default(),

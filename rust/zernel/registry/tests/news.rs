@@ -30,7 +30,11 @@ use crate::{
 use kernel::prelude::*;
 
 /// The news that are left for a reader, and the pieces that they came in.
-fn news(r: &mut Registry, gpu: gpu::Id, reader: &mut Reader) -> Result<(KVec<Change>, usize)> {
+pub(super) fn news(
+    r: &mut Registry,
+    gpu: gpu::Id,
+    reader: &mut Reader,
+) -> Result<(KVec<Change>, usize)> {
     let (mut all, mut pieces) = (KVec::new(), 0);
     loop {
         let mut piece = Piece::default();

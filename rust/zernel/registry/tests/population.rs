@@ -41,7 +41,7 @@ mod cases {
         assert!(!is_empty(&r));
         assert!(r.remove_tsg(id));
         assert!(is_empty(&r));
-        assert!(r.queue.first(gpu).is_none());
+        assert!(r.queue.is_empty(gpu));
         assert!(!r.remove_tsg(id));
         assert_eq!(r.gpu(gpu).map(|g| (g.tsgs, g.pending)), Some((0, 0)));
         Ok(())

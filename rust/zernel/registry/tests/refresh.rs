@@ -152,7 +152,7 @@ mod cases {
         });
         r.doubt_tsg(id);
         r.doubt_gpu(gpu);
-        assert!(r.queue.first(gpu).is_none());
+        assert!(r.queue.is_empty(gpu));
         r.queue_restore(gpu);
         work(&mut r, gpu, &d);
         assert_eq!(d.held.get(), before);

@@ -47,17 +47,6 @@ mod cases {
     use crate::registry::tests::requests::*;
 
     #[test]
-    fn a_key_is_one_users_own() -> Result {
-        let (mut r, _) = fixture::registry()?;
-        let first = r.key(OWNER, 1)?;
-        assert!(Arc::ptr_eq(&first, &r.key(OWNER, 1)?));
-        assert!(!Arc::ptr_eq(&first, &r.key(OWNER, 2)?));
-        assert!(!Arc::ptr_eq(&first, &r.key(OTHER, 1)?));
-        assert!(Arc::ptr_eq(&first, &r.key(OWNER, 1)?));
-        Ok(())
-    }
-
-    #[test]
     fn a_tsg_has_one_group_for_whom_it_belongs_to() -> Result {
         let (mut r, _, id) = lab()?;
         assert!(r.is_first(id, OWNER, false) && r.is_first(id, OTHER, true));

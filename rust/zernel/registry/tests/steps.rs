@@ -298,7 +298,7 @@ mod cases {
         d.slice_error.set(Some(EAGAIN));
         let outcome = step.perform(&d);
         assert_eq!(r.complete(&step, &outcome), Next::Go);
-        assert!(r.queue.first(gpu).is_none());
+        assert!(r.queue.is_empty(gpu));
         Ok(())
     }
 
@@ -354,7 +354,7 @@ mod cases {
         assert_eq!(d.held.get(), before);
         // Nothing is queued for a closed GPU any more.
         r.change_class(admin(), process()?, Level::BE)?;
-        assert!(r.queue.first(gpu).is_none());
+        assert!(r.queue.is_empty(gpu));
         Ok(())
     }
 

@@ -185,6 +185,34 @@ mod cases {
     }
 
     #[test]
+    fn a_gpu_that_tells_no_load_has_no_turns() -> Result {
+        let (mut r, gpu, id, d) = one(Level::BE)?;
+        add_at(&mut r, gpu, 2, Level::LC)?;
+        work(&mut r, gpu, &d);
+        assert_eq!(slice(&r, id), Some(50));
+        assert!(r.will_disable(id, true));
+        was_disabled(&mut r, id, &d);
+        r.set_blind(gpu, true);
+        r.settle();
+        let watched = |changes: &[Change]| changes.iter().filter(|c| c.budget.is_some()).count();
+        assert!(candidates(&mut r, gpu)?.is_empty());
+        work(&mut r, gpu, &d);
+        assert_eq!(disabled(&r, id), Some((false, Some(false))));
+        assert_eq!(slice(&r, id), Some(200));
+        assert!(!r.will_disable(id, true));
+        assert_eq!(watched(&all_news(&mut r, gpu)?), 0);
+        // Its provider says that it is back.
+        r.doubt_gpu(gpu);
+        r.settle();
+        assert_eq!(candidates(&mut r, gpu)?.len(), 1);
+        assert_eq!(watched(&all_news(&mut r, gpu)?), 1);
+        work(&mut r, gpu, &d);
+        assert_eq!(slice(&r, id), Some(50));
+        assert!(r.will_disable(id, true));
+        Ok(())
+    }
+
+    #[test]
     fn levels_above_best_effort_have_budgets() -> Result {
         let (mut r, gpu) = fixture::registry_with_turns()?;
         add_at(&mut r, gpu, 1, Level::BE)?;

@@ -23,10 +23,9 @@ use crate::{
     },
     request::{
         boost::Ticket,
-        group::{
-            Device,
-            Group, //
-        },
+        device::Device,
+        group::Group,
+        holds::Hold,
         keys::{
             Key,
             Prediction, //
@@ -63,8 +62,8 @@ pub(crate) struct State {
     pub(super) ahead: Option<Prediction>,
     /// Events that the statistics do not have yet.
     pub(super) uncounted: Uncounted,
-    /// The GPU and level that it is counted for as holding it without a holder.
-    pub(super) holds: Option<(Arc<Device>, Level)>,
+    /// The GPU that it took without a holder.
+    pub(super) holds: Option<(Arc<Device>, Hold)>,
     /// Names the thread that bound it, for the preference of that thread.
     pub(super) ticket: Option<Arc<Ticket>>,
 }
@@ -198,12 +197,15 @@ impl State {
         }
     }
 
+    #[cold]
+    #[inline(never)]
     pub(super) fn hold(&mut self) {
         match (self.holds.take(), &self.group, self.level) {
-            (Some((gpu, level)), _, _) => gpu.hold(level, false),
+            (Some((gpu, hold)), _, _) => gpu.let_go(hold, self.requests.runs()),
             (None, Some(group), Some(level)) => {
-                group.gpu.hold(level, true);
-                self.holds = Some((group.gpu.clone(), level));
+                let until = self.requests.holds_until();
+                let hold = group.gpu.hold(group.tsg, level, until);
+                self.holds = Some((group.gpu.clone(), hold));
             }
             _ => {}
         }

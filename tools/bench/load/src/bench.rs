@@ -18,6 +18,7 @@ use comfy_table::{CellAlignment, Table};
 use libzernel::event::Kind;
 use libzernel::sim::{Context, ContextSpec, Item, Sim, COMPUTE_ENGINE};
 use libzernel::{tsg, EventStream, Level, Target, Timestamp, Zernel};
+use nvrm::Program;
 use rustix::process::getpid;
 use rustix::thread::set_current_timer_slack;
 use serde::Serialize;
@@ -69,7 +70,8 @@ pub fn run(repeat: u32, load: Option<&str>) -> Result<Figures> {
     set_current_timer_slack(NonZeroU64::new(1)).context("cannot set the timer slack")?;
     let zernel = Zernel::open()?;
     let sim = Sim::open()?;
-    let context = sim.create_context(&ContextSpec::compute("bench"))?;
+    let program = Program::open(&sim, 0)?;
+    let context = program.context(&ContextSpec::compute("bench"))?;
     let mut events = zernel.events()?;
     let id = own_tsg(&zernel)?;
     let meter = Meter::new(repeat);

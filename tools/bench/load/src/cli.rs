@@ -2,15 +2,17 @@
 //! The command line.
 
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{anyhow, ensure, Context, Result};
 use clap::{Args as ClapArgs, Parser, Subcommand};
 use libzernel::{Level, Timestamp};
+use zernel_report::beside::{Beside, Slack};
 use zernel_report::figures::LEGEND;
 use zernel_report::outcome::{Comparison, Mode};
 use zernel_report::stats::Latencies;
+use zernel_report::suite as results;
 use zernel_report::{page, plots, readme, table, training as loops};
 use zernel_workload::{
     check_rate, check_seconds, Arrival, ClientSpec, Deployment, Network, Preparation, Role,
@@ -87,6 +89,8 @@ enum Command {
     ///
     /// Beside it, DIR can have costs.json (`bench --out`) and replay*.json (`replay run --json`).
     Page(PageArgs),
+    /// Print the results of a suite on two GPUs side by side.
+    Compare(CompareArgs),
     /// Print the tables of results in DIR and draw their plots there, as SVG and PNG.
     Report(ReportArgs),
     /// Write the README's picture and table of a demo's results to DIR.
@@ -217,6 +221,19 @@ struct PageArgs {
 }
 
 #[derive(Debug, ClapArgs)]
+#[command(allow_negative_numbers = true)]
+struct CompareArgs {
+    /// Folder with the results of `suite` on the first GPU; its name stands for that.
+    first: PathBuf,
+    /// The same of the second GPU.
+    second: PathBuf,
+    /// Fail unless LC latency and BE share under zernel are within so many percent of those of the
+    /// first GPU (or added latency within 5 µs), and shares by weight within 2 % of those due.
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    within: Option<f64>,
+}
+
+#[derive(Debug, ClapArgs)]
 struct ReportArgs {
     /// Folder with the results of `demo`, `run --out` or `train --out`.
     dir: PathBuf,
@@ -258,6 +275,15 @@ fn number(text: &str) -> Result<f64> {
         .map_err(|_| anyhow!("'{text}' is not a number"))
 }
 
+fn percent(text: &str) -> Result<f64> {
+    let percent = number(text)?;
+    ensure!(
+        (0.0..=100.0).contains(&percent),
+        "{percent} percent is out of range (0 to 100)"
+    );
+    Ok(percent)
+}
+
 fn seconds(text: &str) -> Result<f64> {
     let seconds = number(text)?;
     check_seconds(seconds).map(|()| seconds)
@@ -290,6 +316,7 @@ pub fn run(args: Args) -> Result<()> {
         Command::Demo(args) => demo::run(&args.out, args.scale),
         Command::Suite(args) => suite::run(&args.out, args.extent, args.scale, &args.only),
         Command::Page(args) => page(&args),
+        Command::Compare(args) => compare(&args),
         Command::Report(args) => report(&args),
         Command::Readme { dir, record } => {
             let files = match record {
@@ -395,6 +422,32 @@ fn workload(args: &RunArgs) -> Result<()> {
         comparison.runs.push(outcome);
     }
     print(&[comparison], args.json)
+}
+
+fn compare(args: &CompareArgs) -> Result<()> {
+    let slack = Slack {
+        percent: args.within.unwrap_or(f64::INFINITY),
+        us: 5.0,
+        weights_percent: args.within.map_or(f64::INFINITY, |_| 2.0),
+    };
+    let label = |dir: &Path| {
+        let name = dir.file_name().unwrap_or(dir.as_os_str());
+        name.to_string_lossy().into_owned()
+    };
+    let labels = [label(&args.first), label(&args.second)];
+    let both = [&args.first, &args.second].map(|dir| results::load(dir));
+    let [first, second] = both;
+    let labels = [labels[0].as_str(), labels[1].as_str()];
+    let beside = Beside::new(labels, &first?, &second?, slack)?;
+    let mut out = io::stdout().lock();
+    write!(out, "{}", beside.render())?;
+    for (dir, label) in [(&args.first, labels[0]), (&args.second, labels[1])] {
+        writeln!(out, "\nTraining loops, {label}")?;
+        write!(out, "{}", loops::tables(&loops::load(dir)?))?;
+    }
+    let apart = beside.apart();
+    ensure!(apart.is_empty(), "too far apart: {}", apart.join("; "));
+    Ok(())
 }
 
 fn page(args: &PageArgs) -> Result<()> {

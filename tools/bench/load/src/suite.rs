@@ -69,6 +69,8 @@ impl From<Mode> for Run {
 pub enum Extent {
     /// A few seconds of three workloads, for `make test`.
     Quick,
+    /// The parts by which two kinds of GPUs are compared.
+    Gpus,
     /// All of it.
     Full,
 }
@@ -96,6 +98,30 @@ fn quick() -> Result<Vec<Part>> {
     let modes = [Mode::Alone, Mode::Default, Mode::Gpreempt, Mode::Zernel];
     let part = |name| Ok(Part::new(Section::Workloads, built_in(name, 3.0)?, &modes));
     ["B1", "C", "Z"].into_iter().map(part).collect()
+}
+
+/// The parts by which GPUs are compared; `scale` makes each longer or shorter.
+fn gpus(scale: f64) -> Result<Vec<Part>> {
+    let modes = [Mode::Alone, Mode::Default, Mode::Zernel];
+    let mut parts = Vec::new();
+    for name in ["B1", "C"] {
+        let workload = built_in(name, 3.0 * scale)?;
+        parts.push(Part::new(Section::Workloads, workload, &modes));
+    }
+    for processes in [1, 4, 16] {
+        let workload = beside_lc("processes", 4.0 * scale, &vec![1; processes])?;
+        parts.push(Part {
+            parameter: Some(processes as f64),
+            ..Part::new(Section::Processes, workload, &modes)
+        });
+    }
+    let workload = beside_lc("weights", 8.0 * scale, &[3, 1])?;
+    parts.push(Part::new(
+        Section::Weights,
+        workload,
+        &[Mode::Alone, Mode::Zernel],
+    ));
+    Ok(parts)
 }
 
 /// The parts of the full suite; `scale` makes each longer or shorter.
@@ -214,6 +240,7 @@ fn beside_lc(name: &str, seconds: f64, weights: &[u32]) -> Result<Workload> {
 pub fn run(dir: &Path, extent: Extent, scale: f64, only: &[String]) -> Result<()> {
     let mut parts = match extent {
         Extent::Quick => quick()?,
+        Extent::Gpus => gpus(scale)?,
         Extent::Full => full(scale)?,
     };
     if !only.is_empty() {
@@ -245,7 +272,7 @@ pub fn run(dir: &Path, extent: Extent, scale: f64, only: &[String]) -> Result<()
         file.write_all(&line)?;
         file.flush()?;
     }
-    if extent == Extent::Full && (only.is_empty() || only.iter().any(|one| one == TRAINING)) {
+    if extent != Extent::Quick && (only.is_empty() || only.iter().any(|one| one == TRAINING)) {
         println!(
             "training loops, {:.0} s so far",
             started.elapsed().as_secs_f64()
@@ -328,7 +355,8 @@ mod tests {
 
     #[test]
     fn every_part_is_sound() {
-        for parts in [quick().unwrap(), full(1.0).unwrap(), full(0.5).unwrap()] {
+        for parts in [quick(), gpus(1.0), full(1.0), full(0.5)] {
+            let parts = parts.unwrap();
             for part in parts {
                 assert_eq!(part.runs[0].mode, Mode::Alone, "to compare with");
                 let text = part.workload.to_yaml().unwrap();

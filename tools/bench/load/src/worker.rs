@@ -14,6 +14,7 @@ use libzernel::class::Attributes;
 use libzernel::request::Number;
 use libzernel::sim::{Condition, Context, ContextSpec, Item, Sim, Words};
 use libzernel::{Level, Target, Timestamp, Weight, Zernel};
+use nvrm::Program;
 use rustix::io::Errno;
 use rustix::thread::{clock_nanosleep_absolute, set_current_timer_slack};
 use rustix::time::ClockId;
@@ -98,6 +99,8 @@ pub struct Gpu {
     sim: Sim,
     compute: Context,
     copy: Context,
+    /// That has both contexts.
+    _program: Program,
     /// Semaphore words of `compute`.
     words: Arc<Words>,
     hints: Option<Hints>,
@@ -122,8 +125,9 @@ impl Gpu {
         }
         let sim = Sim::open()?;
         let spec = |spec| ContextSpec { channels, ..spec };
-        let compute = sim.create_context(&spec(ContextSpec::compute(label)))?;
-        let copy = sim.create_context(&spec(ContextSpec::copy(label)))?;
+        let program = Program::open(&sim, 0)?;
+        let compute = program.context(&spec(ContextSpec::compute(label)))?;
+        let copy = program.context(&spec(ContextSpec::copy(label)))?;
         let words = Arc::new(compute.words(sim.version()?.words)?);
         let hints = hint
             .map(|hint| Hints::open(hint, &compute, &words))
@@ -132,6 +136,7 @@ impl Gpu {
             sim,
             compute,
             copy,
+            _program: program,
             words,
             hints,
             held: Mutex::default(),

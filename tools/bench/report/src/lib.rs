@@ -2,6 +2,7 @@
 //! Results as data, and their views: tables, plots, verdicts, the page of `make bench` and the
 //! picture of the README. `zernel-load` and `replay` make the data.
 
+pub mod beside;
 pub mod chart;
 pub mod figures;
 mod frontier;

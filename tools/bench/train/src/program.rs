@@ -27,6 +27,8 @@ pub struct Program {
     zernel: Zernel,
     sim: Sim,
     context: Context,
+    /// That has the context.
+    _owner: nvrm::Program,
     source: Option<Source>,
     stream: EventStream,
     trainer: u32,
@@ -42,7 +44,8 @@ impl Program {
         let stream = zernel.events()?;
         let trainer = gettid().as_raw_nonzero().get().unsigned_abs();
         zernel.track(&Target::Thread(trainer), Tracking::ML)?;
-        let context = sim.create_context(&ContextSpec {
+        let owner = nvrm::Program::open(&sim, GPU)?;
+        let context = owner.context(&ContextSpec {
             gpu: GPU,
             ..ContextSpec::compute("train")
         })?;
@@ -50,6 +53,7 @@ impl Program {
             zernel,
             sim,
             context,
+            _owner: owner,
             source: None,
             stream,
             trainer,

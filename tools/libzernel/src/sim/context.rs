@@ -60,6 +60,17 @@ impl<'a> ContextSpec<'a> {
     }
 }
 
+/// A TSG that NVIDIA's driver has.
+#[derive(Debug, Clone, Copy)]
+pub struct Attachment<'a> {
+    /// The client's handle, made by this process.
+    pub client: u32,
+    /// The client's handle of the TSG.
+    pub object: u32,
+    /// Use the semaphore words of this context, of the same file.
+    pub share_words: Option<&'a Context>,
+}
+
 /// A context. Dropping it ends it; queued items are then dropped without a completion.
 #[derive(Debug)]
 pub struct Context {
@@ -110,6 +121,52 @@ impl Context {
             tsg: raw.tsg,
             mmap_offset: raw.mmap_offset,
         })
+    }
+
+    pub(super) fn attach(fd: Arc<OwnedFd>, to: &Attachment<'_>) -> Result<Self> {
+        let mut raw = abi::zernel_sim_context_attach {
+            client: to.client,
+            object: to.object,
+            flags: match to.share_words {
+                Some(_) => abi::ZERNEL_SIM_CONTEXT_SHARE_WORDS,
+                None => 0,
+            },
+            share_context: to.share_words.map_or(0, Context::id),
+            ..abi::zernel_sim_context_attach::zeroed()
+        };
+        calls::context_attach(fd.as_fd(), &mut raw).map_err(Error::call(Call::SimContextAttach))?;
+        Ok(Self {
+            fd,
+            id: raw.context,
+            engine: raw.engine,
+            tsg: raw.tsg,
+            mmap_offset: raw.mmap_offset,
+        })
+    }
+
+    /// Shows `channel` as pending from now on, with work or without, until its GPU's registers
+    /// tell the truth again.
+    ///
+    /// Errors: [`Error::Call`] with `EPERM`, `EOPNOTSUPP` or `ENOENT`.
+    pub fn lie_pending(&self, channel: u32) -> Result<()> {
+        self.registers(abi::ZERNEL_SIM_REGISTERS_PENDING, channel)
+    }
+
+    /// Loses the next doorbell of `channel`, if it is idle and its TSG disabled by then.
+    ///
+    /// Errors: as [`Self::lie_pending`].
+    pub fn lose_doorbell(&self, channel: u32) -> Result<()> {
+        self.registers(abi::ZERNEL_SIM_REGISTERS_DOORBELL, channel)
+    }
+
+    fn registers(&self, fault: u32, channel: u32) -> Result<()> {
+        let mut raw = abi::zernel_sim_registers {
+            fault,
+            context: self.id,
+            channel,
+            ..abi::zernel_sim_registers::zeroed()
+        };
+        calls::registers(self.fd(), &mut raw).map_err(Error::call(Call::SimRegisters))
     }
 
     /// Its id, unique within its file.
@@ -221,6 +278,20 @@ impl Context {
     /// Errors: as [`Self::set_timeslice`].
     pub fn set_interleave(&self, level: u32) -> Result<()> {
         self.control(abi::ZERNEL_SIM_SETTING_INTERLEAVE, level)
+    }
+
+    /// Has it scheduled or not, as a program can through a driver.
+    ///
+    /// Errors: as [`Self::set_timeslice`].
+    pub fn set_enabled(&self, enabled: bool) -> Result<()> {
+        self.control(abi::ZERNEL_SIM_SETTING_ENABLED, enabled.into())
+    }
+
+    /// Has it scheduled, as every program does through a driver before its first work.
+    ///
+    /// Errors: as [`Self::set_timeslice`], but never `EPERM`.
+    pub fn start(&self) -> Result<()> {
+        self.control(abi::ZERNEL_SIM_SETTING_START, 1)
     }
 
     fn control(&self, setting: u32, value: u32) -> Result<()> {

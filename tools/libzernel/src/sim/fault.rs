@@ -28,6 +28,8 @@ pub enum Operation {
     QueryLoad,
     /// A change that the owner of a TSG has made after zernel has allowed it.
     UserControl,
+    /// Have a run list begin anew.
+    Kick,
 }
 
 impl Operation {
@@ -40,6 +42,7 @@ impl Operation {
             Self::SetInterleave => abi::ZERNEL_SIM_OP_SET_INTERLEAVE,
             Self::QueryLoad => abi::ZERNEL_SIM_OP_QUERY_LOAD,
             Self::UserControl => abi::ZERNEL_SIM_OP_USER_CONTROL,
+            Self::Kick => abi::ZERNEL_SIM_OP_KICK,
         }
     }
 }

@@ -79,6 +79,15 @@ sim_call!(
     memory, write, ZERNEL_SIM_NR_MEMORY, LIBZERNEL_SIM_IOC_MEMORY, zernel_sim_memory
 );
 sim_call!(
+    /// `ZERNEL_SIM_IOC_CONTEXT_ATTACH`.
+    context_attach, read_write, ZERNEL_SIM_NR_CONTEXT_ATTACH, LIBZERNEL_SIM_IOC_CONTEXT_ATTACH,
+    zernel_sim_context_attach
+);
+sim_call!(
+    /// `ZERNEL_SIM_IOC_REGISTERS`.
+    registers, write, ZERNEL_SIM_NR_REGISTERS, LIBZERNEL_SIM_IOC_REGISTERS, zernel_sim_registers
+);
+sim_call!(
     /// `ZERNEL_SIM_IOC_TSG_DESCRIBE`.
     tsg_describe, write, ZERNEL_SIM_NR_TSG_DESCRIBE, LIBZERNEL_SIM_IOC_TSG_DESCRIBE,
     zernel_sim_tsg_describe

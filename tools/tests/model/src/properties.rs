@@ -42,6 +42,7 @@ enum Op {
     Level(usize, u32),
     Enable(usize, bool),
     Preempt(usize),
+    Restart(usize, bool),
     Word(u16, u32),
 }
 
@@ -96,6 +97,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (tsg(), 0u32..3).prop_map(|(tsg, level)| Op::Level(tsg, level)),
         1 => (tsg(), any::<bool>()).prop_map(|(tsg, on)| Op::Enable(tsg, on)),
         1 => tsg().prop_map(Op::Preempt),
+        1 => (tsg(), any::<bool>()).prop_map(|(tsg, force)| Op::Restart(tsg, force)),
         1 => (0u16..2, 0u32..4).prop_map(|(word, value)| Op::Word(word, value)),
     ]
 }
@@ -150,6 +152,7 @@ fn apply(gpu: &mut TestGpu<'_>, words: &Words, all: &[Handle], at: Ns, op: &Op, 
         }
         Op::Enable(tsg, on) => gpu.set_enabled(at, all[*tsg], *on, log),
         Op::Preempt(tsg) => gpu.preempt(at, all[*tsg], log),
+        Op::Restart(tsg, force) => gpu.restart(at, all[*tsg], *force, log),
         Op::Word(word, value) => {
             // The word changes when the model has come to this time.
             assert!(gpu.advance(at, BUDGET, log));
@@ -436,6 +439,7 @@ proptest! {
                 Op::Level(tsg, level) => reference.set_level(*tsg, *level as usize),
                 Op::Enable(tsg, on) => reference.set_enabled(*tsg, *on),
                 Op::Preempt(tsg) => reference.preempt(*tsg),
+                Op::Restart(tsg, force) => reference.restart(*tsg, *force),
                 Op::Word(word, value) => reference.set_word(*word, *value),
             }
         }

@@ -94,6 +94,8 @@ pub(crate) struct Reference {
     slice_pos: u64,
     slice_len: u64,
     draining: bool,
+    /// The slice that begins after the switch under way is over at once.
+    cut: bool,
     pub(crate) done: Vec<Done>,
     pub(crate) idle: u64,
 }
@@ -118,6 +120,7 @@ impl Reference {
             slice_pos: 0,
             slice_len: 0,
             draining: false,
+            cut: false,
             done: Vec::new(),
             idle: 0,
         }
@@ -190,6 +193,21 @@ impl Reference {
     pub(crate) fn preempt(&mut self, tsg: usize) {
         if self.phase == (Phase::Running { tsg }) && self.others_wait() {
             self.drain(tsg);
+        }
+        self.settle();
+    }
+
+    pub(crate) fn restart(&mut self, tsg: usize, force: bool) {
+        if force || !self.has_engine(tsg) {
+            for level in &mut self.levels {
+                level.due.append(&mut level.later);
+                level.served.clear();
+            }
+            match self.phase {
+                Phase::Running { tsg } if self.others_wait() => self.drain(tsg),
+                Phase::Saving { .. } | Phase::Restoring { .. } => self.cut = true,
+                _ => {}
+            }
         }
         self.settle();
     }
@@ -337,10 +355,12 @@ impl Reference {
         match self.phase {
             Phase::Idle => match self.pick() {
                 Some(next) if self.loaded == Some(next) => {
+                    self.cut = false;
                     self.run(next);
                     true
                 }
                 Some(next) => {
+                    self.cut = false;
                     let end = self.now + self.cost;
                     self.phase = match self.loaded {
                         Some(from) => Phase::Saving { from, next, end },
@@ -375,7 +395,8 @@ impl Reference {
     fn run(&mut self, tsg: usize) {
         self.phase = Phase::Running { tsg };
         self.slice_pos = 0;
-        self.slice_len = self.tsgs[tsg].slice;
+        self.slice_len = if self.cut { 0 } else { self.tsgs[tsg].slice };
+        self.cut = false;
         self.draining = false;
     }
 

@@ -88,6 +88,11 @@ pub const ALL: &[Attack] = &[
         requests::timers,
     ),
     attack(
+        "begins",
+        "256 pages of slots, again and again, with time for their timers",
+        requests::begins,
+    ),
+    attack(
         "keys",
         "requests of ever new keys by four users",
         requests::keys,
@@ -124,7 +129,14 @@ pub const ALL: &[Attack] = &[
         "waits at a probe at full rate, by new threads too",
         probes::waits,
     ),
-    attack("all", "all of these together", together),
+    attack(
+        "all-own",
+        "all of these together but forks, memory and cgroups, see the bare rows",
+        |troop| together(ALL.iter().filter(|one| is_own(one)), troop),
+    ),
+    attack("all", "all of these together", |troop| {
+        together(ALL.iter(), troop)
+    }),
 ];
 
 /// Some of these without zernel: the loss that the kernel itself makes possible.
@@ -144,6 +156,9 @@ pub const BARE: &[Attack] = &[
         "a process moved between cgroups that come and go, without zernel",
         |troop| groups::moved(troop, Zernel::Unused),
     ),
+    attack("bare-all", "all of these together", |troop| {
+        together(BARE.iter(), troop)
+    }),
 ];
 
 /// Use of zernel by an attack.
@@ -167,11 +182,17 @@ pub fn named(name: &str) -> Result<&'static Attack> {
         .with_context(|| format!("there is no attack {name}; `list` prints them"))
 }
 
-/// All the others, of as many users.
-fn together(troop: &mut Troop) -> Result<()> {
-    let (_, others) = ALL.split_last().context("there is no attack")?;
-    others
-        .iter()
+/// True if the kernel's own part in an attack is small: there is no bare row of it.
+fn is_own(attack: &Attack) -> bool {
+    let bare = |other: &Attack| other.name.strip_prefix("bare-") == Some(attack.name);
+    !BARE.iter().any(bare)
+}
+
+/// All of these that are not such a sum themselves, of as many users.
+fn together(attacks: impl Iterator<Item = &'static Attack>, troop: &mut Troop) -> Result<()> {
+    const SUMS: [&str; 3] = ["all-own", "all", "bare-all"];
+    attacks
+        .filter(|one| !SUMS.contains(&one.name))
         .try_for_each(|one| (one.muster)(troop).with_context(|| format!("muster {}", one.name)))
 }
 

@@ -3,6 +3,7 @@
 //! the other, and the kernel's meter is read after each.
 
 use std::fs;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU32;
 use std::thread::sleep;
@@ -12,7 +13,7 @@ use anyhow::{Context as _, Result};
 use libzernel::class::Attributes;
 use libzernel::request::{Begin, Slots};
 use libzernel::sim::{Context, ContextSpec, Item, Sim};
-use libzernel::{EventStream, Level, Target, Timestamp, Tracking, Weight, Zernel};
+use libzernel::{tsg, EventStream, Level, Target, Timestamp, Tracking, Weight, Zernel};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::process::{setrlimit, Resource, Rlimit};
 use rustix::thread::futex;
@@ -38,6 +39,9 @@ const SETTLES: Duration = Duration::from_millis(400);
 
 /// Time in which as many threads as there are run once.
 const RUN: Duration = Duration::from_secs(2);
+
+/// Keys that come where there is no room.
+const NEW_KEYS: u64 = 256;
 
 /// The word that threads wait for.
 static WORD: AtomicU32 = AtomicU32::new(0);
@@ -199,6 +203,7 @@ impl Bench {
         let _contexts = make(&sim, 1)?;
         let me = Target::current_process();
         let tsg = self.zernel.tsgs_of(&me).next().context("no TSG")??.id;
+        self.keys(tsg)?;
         let most = self.zernel.info()?.slots_max;
         let file = Zernel::open()?;
         let slots = self.call("slots mapped", |_| {
@@ -221,6 +226,27 @@ impl Bench {
             drop(slots);
             drop(file);
             Ok(())
+        })
+    }
+
+    /// All keys that there can be, the oldest of them used again, and then new ones.
+    fn keys(&mut self, tsg: tsg::Id) -> Result<()> {
+        let file = Zernel::open()?;
+        let slots = Slots::map(&file, 0..1)?;
+        let slot = slots.slot(0).context("no slot")?;
+        let all = self.size(65_536) as u64;
+        let begin = |keys: Range<u64>| -> Result<()> {
+            for key in keys {
+                slot.begin(&Begin::new(tsg).key(key))?;
+            }
+            Ok(())
+        };
+        begin(0..all)?;
+        for _ in 0..3 {
+            begin(0..NEW_KEYS.min(all))?;
+        }
+        self.call("requests of new keys, where there is no room", |_| {
+            begin(all..all + NEW_KEYS)
         })
     }
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The real resource manager on GPUs that are none: everything up to the allocation of a device.
 
+use crate::modules::{is_loaded, load, try_unload, unload_each, Expedited, STOCK};
 use anyhow::{ensure, Context as _, Result};
 use bytemuck::bytes_of_mut;
 use rustix::io::Errno;
 use testkit::child::{in_child, Child, End};
 use testkit::harness::{case, Outcome, Suite};
-use testkit::module::{is_loaded, load, try_unload, unload_each, Expedited};
 use testkit::random::Random;
 use testkit::{check_eq, passing, sys, wait_until, Repeat};
 
@@ -263,6 +263,7 @@ fn bound_driver_stays() -> Outcome {
     let file = ControlFile::open()?;
     check_eq!(try_unload("nvidia"), Err(Errno::AGAIN), "open");
     drop(file);
+    unload_each(&[STOCK])?;
     wait_until(
         "nobody uses the driver",
         || Ok(try_unload("nvidia").is_ok()),

@@ -4,12 +4,12 @@
 use std::fs;
 use std::path::Path;
 
+use crate::modules::{is_loaded, load, unload_each};
 use anyhow::{bail, ensure, Context as _, Result};
 use libzernel::{Gpu, Level, Stats, Target, Tsg, Zernel};
 use rustix::fs::{makedev, mknodat, FileType, Mode, CWD};
 use rustix::io::Errno;
 use testkit::harness::Surroundings;
-use testkit::module::{is_loaded, load, unload_each};
 use testkit::{check_eq, wait_until};
 
 use crate::rm::truth::{self, Counts};
@@ -26,9 +26,24 @@ pub const ORIGINAL_US: u64 = 1024;
 /// Interleave level that the driver gives by itself.
 pub const ORIGINAL_LEVEL: u32 = 1;
 /// All modules, those that use others first.
-pub const ALL: [&str; 4] = ["zernel_nvidia", "zernel", "nvidia", "fakegpu"];
+pub const ALL: [&str; 5] = [
+    "zernel_simrm",
+    "zernel_nvidia",
+    "zernel",
+    "nvidia",
+    "fakegpu",
+];
 /// Tunables that cases change, and what they are by themselves.
-const TUNABLES: [(&str, &str); 2] = [("user_control", "deny"), ("default_class", "none")];
+const TUNABLES: [(&str, &str); 5] = [
+    ("user_control", "deny"),
+    ("default_class", "none"),
+    ("lease_us", "10000"),
+    ("level0_budget_us", "95000"),
+    ROTATION,
+];
+
+/// Best-effort TSGs do not take turns, but where a case is about that: all of them run in slices.
+const ROTATION: (&str, &str) = ("rotation", "none");
 
 /// Everything is loaded; afterwards nothing is left, on either side.
 pub const LOADED: Surroundings = Surroundings {
@@ -53,6 +68,38 @@ pub const DRIVER: Surroundings = Surroundings {
     },
 };
 
+/// The driver is loaded with an engine for its TSGs, zernel is not.
+pub const ENGINE: Surroundings = Surroundings {
+    prepare: || {
+        (DRIVER.prepare)()?;
+        load_engine()
+    },
+    settle: || {
+        (DRIVER.settle)()?;
+        for tsg in truth::tsgs()? {
+            ensure!(tsg.attached == 0, "the engine has {tsg:?}");
+        }
+        truth::no_stub_was_called()
+    },
+};
+
+/// All of it: the driver, the engine of its TSGs, and zernel.
+pub const TURNS: Surroundings = Surroundings {
+    prepare: || {
+        (ENGINE.prepare)()?;
+        load_zernel()
+    },
+    settle,
+};
+
+/// Loads the engine of the driver's TSGs.
+pub fn load_engine() -> Result<()> {
+    if !is_loaded("zernel_simrm") {
+        load("zernel_simrm", "operation_percent=0")?;
+    }
+    Ok(())
+}
+
 /// Nothing is loaded.
 pub const BARE: Surroundings = Surroundings {
     prepare: || unload_each(&ALL),
@@ -72,12 +119,20 @@ pub fn load_driver() -> Result<()> {
 
 /// Loads zernel and its provider.
 pub fn load_zernel() -> Result<()> {
-    for name in ["zernel", "zernel_nvidia"] {
-        if !is_loaded(name) {
-            load(name, "")?;
-        }
+    if !is_loaded("zernel") {
+        load("zernel", "")?;
+        run_in_slices()?;
+    }
+    if !is_loaded("zernel_nvidia") {
+        load("zernel_nvidia", "")?;
     }
     Ok(())
+}
+
+/// Has best-effort TSGs take no turns.
+pub fn run_in_slices() -> Result<()> {
+    let (name, value) = ROTATION;
+    tune(name, value)
 }
 
 /// Makes the driver's nodes, which on a real machine its own tools make.
@@ -175,7 +230,7 @@ impl Lab {
         let held = truth::tsg(runtime.client, tsg)?;
         let gpu = self.gpu(&runtime.bus())?.id;
         let mut found = self.tsgs()?;
-        found.retain(|t| t.gpu == gpu && t.engine == held.engine && t.hw_tsg == held.number);
+        found.retain(|t| t.gpu == gpu && t.engine == held.seen_engine() && t.hw_tsg == held.number);
         ensure!(found.len() < 2, "zernel lists one TSG twice: {found:?}");
         Ok(found.pop())
     }
@@ -252,7 +307,7 @@ pub fn same_tsgs(zernel: &Zernel, buses: &[(u32, String)]) -> Result<()> {
     }
     let mut held: Vec<_> = truth::tsgs()?
         .iter()
-        .map(|tsg| (tsg.gpu, tsg.engine, tsg.number, tsg.channels))
+        .map(|tsg| (tsg.gpu, tsg.seen_engine(), tsg.number, tsg.channels))
         .collect();
     listed.sort_unstable();
     held.sort_unstable();

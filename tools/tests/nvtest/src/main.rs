@@ -5,9 +5,11 @@
 mod bench;
 mod fakegpu;
 mod lab;
+mod modules;
 mod options;
 mod rm;
 mod simrm;
+mod stock;
 
 use std::process::ExitCode;
 
@@ -22,15 +24,26 @@ const SUITES: &[Suite] = &[
     simrm::class::SUITE,
     simrm::control::SUITE,
     simrm::control::WITHOUT,
+    simrm::schedule::SUITE,
     simrm::failure::SUITE,
+    simrm::request::SUITE,
+    simrm::kick::SUITE,
     simrm::sharing::SUITE,
     simrm::hostile::SUITE,
     simrm::evade::SUITE,
     simrm::life::SUITE,
     simrm::life::ORDERS,
+    simrm::start::SUITE,
     simrm::suspend::SUITE,
     simrm::pin::SUITE,
+    simrm::engine::SUITE,
+    simrm::engine::registers::SUITE,
+    simrm::engine::turns::SUITE,
+    simrm::engine::life::SUITE,
+    simrm::records::SUITE,
     simrm::race::SUITE,
+    stock::SUITE,
+    stock::MODULES,
     fakegpu::SUITE,
 ];
 

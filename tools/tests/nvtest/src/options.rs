@@ -10,7 +10,8 @@ use clap::{Args, Parser, Subcommand};
 /// Test the modules in /lib/modules/zernel. Needs root and a machine to spare.
 ///
 /// Suites that begin with `simrm.` need an nvidia.ko with the software resource manager, those
-/// that begin with `fakegpu.` one with the real one.
+/// that begin with `fakegpu.` one with the real one, and those that begin with `stock.` the former
+/// without hooks, and zernel_nvidia_stock.ko.
 #[derive(Parser)]
 pub struct Options {
     /// Print the names of the cases and do nothing.

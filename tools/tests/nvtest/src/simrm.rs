@@ -3,12 +3,18 @@
 
 pub mod class;
 pub mod control;
+pub mod engine;
 pub mod evade;
 pub mod failure;
 pub mod hostile;
+pub mod kick;
 pub mod life;
 pub mod list;
 pub mod pin;
 pub mod race;
+pub mod records;
+pub mod request;
+pub mod schedule;
 pub mod sharing;
+pub mod start;
 pub mod suspend;

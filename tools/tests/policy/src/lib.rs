@@ -1,11 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The pure decisions of `zernel.ko` on the host: the same files, the same tests, and more of them.
+//! The pure decisions of `zernel.ko` and `zernel_nvidia.ko` on the host: the same files, the same tests, and more of them.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 #![expect(dead_code, reason = "the kernel module is the user of these files")]
 
 #[path = "../../../../rust/policy/mod.rs"]
 pub(crate) mod policy;
+use policy::units;
+
+#[path = "../../../../rust/nvidia/accounts.rs"]
+pub(crate) mod accounts;
+#[path = "../../../../rust/nvidia/clock.rs"]
+pub(crate) mod clock;
+#[path = "../../../../rust/nvidia/switches.rs"]
+pub(crate) mod switches;
 
 #[cfg(test)]
 mod budget_properties;

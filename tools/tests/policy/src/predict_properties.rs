@@ -13,10 +13,11 @@ use crate::policy::{
 use proptest::prelude::*;
 
 /// splitmix64 (S. Vigna): the statistics below must come out the same on every machine.
-struct Random(u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    fn bits(&mut self) -> u64 {
+    /// The next number.
+    pub(crate) fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

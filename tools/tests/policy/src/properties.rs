@@ -14,6 +14,7 @@ use crate::policy::{
     },
     units::{Ns, Permille, Us},
 };
+use crate::predict_properties::Random;
 use proptest::prelude::*;
 use std::collections::VecDeque;
 
@@ -106,26 +107,110 @@ impl Cells for All {
     }
 }
 
-/// All slots of a user at one instant, again before that is over, and as soon as it is.
-#[test]
-fn all_slots_of_a_user_at_one_instant_are_spread() {
-    const SLOTS: u32 = 16_384;
+/// The timers of all slots of a user.
+struct Slots {
+    cells: All,
+    places: Vec<Option<spread::Place>>,
+    windows: std::collections::HashMap<u64, u32>,
+    /// The most timers that a window had.
+    fullest: u32,
+    random: Random,
+}
+
+impl Slots {
+    const COUNT: u32 = 16_384;
     const LAP: u64 = (CELLS as u64) << WINDOW_BITS;
-    let mut cells = All(vec![0; CELLS]);
-    let start = 7 * LAP + 1_234_567;
-    for (at, now, most) in [
-        (start, start - 9, MOST),
-        // Half of the room is taken by those that have not come yet.
-        (start + LAP / 4, start, 4 * MOST),
-        (start + 2 * LAP, start + 2 * LAP, MOST),
-    ] {
-        let mut windows = vec![0; CELLS];
-        for seed in 0..SLOTS {
-            let placed = spread::place(&mut cells, Ns(at), Ns(now), seed);
-            windows[((placed.0 - at) >> WINDOW_BITS) as usize] += 1;
+    const START: u64 = 7 * Self::LAP + 1_234_567;
+    /// The most timers of a window where there is no room for all.
+    const BOUND: u32 = 4 * MOST;
+
+    fn new() -> Self {
+        Self {
+            cells: All(vec![0; CELLS]),
+            places: vec![None; Self::COUNT as usize],
+            windows: Default::default(),
+            fullest: 0,
+            random: Random(1),
         }
-        let fullest = *windows.iter().max().unwrap();
-        assert!(fullest <= most, "{fullest} at {at}");
-        assert_eq!(windows.iter().sum::<u32>(), SLOTS);
     }
+
+    /// Sets a timer, which expires no more when it was to.
+    fn set(&mut self, seed: u32, at: u64, now: u64) {
+        let place = &mut self.places[seed as usize];
+        if let Some(before) = place.filter(|place| place.at.0 > now) {
+            *self.windows.get_mut(&(before.at.0 >> WINDOW_BITS)).unwrap() -= 1;
+            if before.is_counted {
+                spread::give_back(&mut self.cells, before.at);
+            }
+        }
+        let chance = self.random.bits();
+        let new = spread::place(&mut self.cells, Ns(at), Ns(now), || chance);
+        *place = Some(new);
+        assert!((at..at + 5 * Self::LAP / 2).contains(&new.at.0));
+        let count = self.windows.entry(new.at.0 >> WINDOW_BITS).or_default();
+        *count += 1;
+        self.fullest = self.fullest.max(*count);
+    }
+
+    /// Sets these timers one after the other, faster than they could expire, for a time `ahead`.
+    fn turn(&mut self, which: std::ops::Range<u32>, from: u64, ahead: u64) {
+        const PACE: u64 = 1_500;
+        let count = 8 * Self::COUNT as usize;
+        let seeds = which.cycle().take(count);
+        for (seed, step) in seeds.zip(0..) {
+            let now = from + step * PACE;
+            self.set(seed, now + ahead, now);
+        }
+    }
+}
+
+/// All slots of a user, a third more than there is room for: at one instant, anew before that is over
+/// and as soon as it is, and one after the other without end.
+#[test]
+fn all_slots_of_a_user_are_spread() {
+    let (start, lap) = (Slots::START, Slots::LAP);
+    let mut slots = Slots::new();
+    for (at, now) in [
+        (start, start - 9),
+        (start + lap / 4, start),
+        (start + 2 * lap, start + 2 * lap),
+    ] {
+        (0..Slots::COUNT).for_each(|seed| slots.set(seed, at, now));
+        assert!(slots.fullest <= Slots::BOUND, "{} at {at}", slots.fullest);
+    }
+    for ahead in [0, lap / 8, lap * 3 / 4, 2 * lap] {
+        let mut slots = Slots::new();
+        slots.turn(0..Slots::COUNT, start, ahead);
+        assert!(
+            slots.fullest <= Slots::BOUND,
+            "{} at {ahead}",
+            slots.fullest
+        );
+    }
+}
+
+/// Half of them, two thirds of those that there is room for.
+#[test]
+fn half_of_the_slots_of_a_user_meet_no_full_window() {
+    for ahead in [0, Slots::LAP / 8, Slots::LAP * 3 / 4] {
+        let mut slots = Slots::new();
+        slots.turn(0..Slots::COUNT / 2, Slots::START, ahead);
+        assert!(slots.fullest <= MOST, "{} at {ahead}", slots.fullest);
+    }
+}
+
+/// A timer far ahead in each cell keeps all others from being counted.
+#[test]
+fn slots_beside_others_far_ahead_are_spread() {
+    let (start, lap) = (Slots::START, Slots::LAP);
+    let mut slots = Slots::new();
+    let far = CELLS as u32;
+    for seed in 0..far {
+        let at = start + 100 * lap + (u64::from(seed) << WINDOW_BITS);
+        slots.set(seed, at, start);
+    }
+    (far..Slots::COUNT).for_each(|seed| slots.set(seed, start, start));
+    assert!(slots.fullest <= Slots::BOUND, "{}", slots.fullest);
+    slots.turn(far..Slots::COUNT, start, lap / 8);
+    assert!(slots.fullest <= Slots::BOUND, "{}", slots.fullest);
 }

@@ -194,7 +194,7 @@ impl<'a> Broken<'a> {
     }
 
     /// Calls hit so far.
-    fn hits(&self) -> Result<u64> {
+    pub(crate) fn hits(&self) -> Result<u64> {
         Ok(self.sim.injected(0, self.fault.operation)? - self.before)
     }
 

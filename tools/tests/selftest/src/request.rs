@@ -18,6 +18,7 @@ mod fields;
 mod gate;
 mod hammer;
 mod keys;
+mod kick;
 mod leases;
 mod many;
 mod modules;
@@ -35,8 +36,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use libzernel::request::{Begin, Number, Of, RequestStats, Slot, Slots, Word};
-use libzernel::sim::{Condition, Context, Item};
+use libzernel::sim::{Condition, Context, Fault, Item, Operation};
 use libzernel::{tsg, Timestamp, Zernel};
+use rustix::io::Errno;
 
 use crate::check_eq;
 use crate::common::{tune, wait_until_within, Lab, SOON};
@@ -84,6 +86,7 @@ pub const SUITE: Suite = suite(
             gate::comes_between_settings,
         ),
         case("preemption_fails", gate::fails),
+        case("busy_tsg_delays_itself_alone", others::beside_a_busy_tsg),
         case("no_memory_for_the_gate", gate::no_memory),
         case("unresponsive_gpu_is_left_alone", gate::unresponsive),
         case("nice_until_the_end", nice::until_the_end),
@@ -98,8 +101,20 @@ pub const SUITE: Suite = suite(
         case("failures_of_begin", faults::of_begin),
         case("failures_of_the_other_calls", faults::of_the_other_calls),
         case("failures_of_what_is_told", faults::of_what_is_told),
-        case("nobody_starves_beside_holders", || starving::beside(true)),
-        case("nobody_starves_without_holders", || starving::beside(false)),
+        case("kick_at_the_trigger", kick::at_the_trigger),
+        case("kick_when_ready", kick::when_ready),
+        case("kick_of_a_risen_level", kick::of_a_risen_level),
+        case("kick_fails", kick::fails),
+        case("kick_fails_for_now", kick::fails_for_now),
+        case("nobody_starves_beside_holders", || {
+            starving::beside(true, "kick")
+        }),
+        case("nobody_starves_without_holders", || {
+            starving::beside(false, "exclude")
+        }),
+        case("nobody_starves_beside_kicks", || {
+            starving::beside(false, "kick")
+        }),
         case("hostile_contents", hammer::hostile_contents),
         case("racing_calls", hammer::racing_calls),
         case("unload_of_the_provider", modules::provider_goes),
@@ -196,6 +211,19 @@ impl Client {
     fn wait(&self, seq: u64) -> Result<()> {
         wait(&self.context, seq)
     }
+}
+
+/// Has the next calls of an operation fail.
+fn fail_next(lab: &Lab, operation: Operation, error: Errno, count: u32) -> Result<()> {
+    lab.sim.inject(&Fault {
+        gpu: 0,
+        operation,
+        count,
+        error: Some(error),
+        delay: Duration::ZERO,
+        tsg: None,
+    })?;
+    Ok(())
 }
 
 /// Waits for the end of an item of a context.

@@ -46,7 +46,7 @@ const STATE: &str = "/sys/kernel/debug/zernel/state";
 
 /// Every tracepoint.
 const EVENTS: &str = "gpu_added gpu_removed \
-    tsg_added tsg_removed tsg_changed tsg_user_control tsg_preempted \
+    tsg_added tsg_removed tsg_changed tsg_user_control tsg_preempted tsg_kicked \
     class_set class_cleared class_expired class_changed \
     slice_applied slice_retried slice_failed level_throttled \
     request_begin request_trigger request_end phase_changed prefetch_signal";
@@ -185,14 +185,22 @@ fn owners_ask_their_driver() -> Outcome {
     let mut told = Vec::new();
     for policy in ["deny", "reapply", "allow"] {
         tune("user_control", policy)?;
-        for what in ["timeslice", "interleave"] {
+        for what in ["timeslice", "interleave", "schedule"] {
             let answer = match what {
                 "timeslice" => errno(context.set_timeslice(4_000)),
-                _ => errno(context.set_interleave(1)),
+                "interleave" => errno(context.set_interleave(1)),
+                _ => errno(context.set_enabled(true)),
             };
             check_eq!(answer.is_some(), policy == "deny", "{policy} {what}");
-            told.push(format!("{whose} what={what} answer={policy}"));
+            let answer = match (what, policy) {
+                // Of a TSG that takes turns.
+                ("schedule", "allow") => "reapply",
+                _ => policy,
+            };
+            told.push(format!("{whose} what={what} answer={answer}"));
         }
+        // In its turn a start is nothing to tell of.
+        context.start()?;
     }
     tracer.wait(&[("tsg_user_control", &told)])
 }

@@ -43,7 +43,7 @@ type Row = (
 /// Every tunable, its value in a module that was just loaded, and its other values: the numbers from
 /// one to another, as far as other tunables at their defaults allow, and words. They are in an order in
 /// which they can be put back.
-const ROWS: [Row; 58] = [
+const ROWS: [Row; 60] = [
     ("enabled", "1", NONE, &["0", "1"]),
     ("default_class", "none", (0, 7), &["none"]),
     ("level0_timeslice_us", "5000000", (10, 10_000_000), &[]),
@@ -65,10 +65,12 @@ const ROWS: [Row; 58] = [
     ("predictor_margin", "0", NONE, &["0", "1"]),
     ("early_cost", "1", (0, 1_000_000), &[]),
     ("late_cost", "6", (0, 1_000_000), &[]),
+    ("no_holder", "kick", NONE, &["kick", "exclude"]),
     ("preempt_timeout_us", "1000", (1, 1_000_000), &[]),
     ("rotation", "fair", NONE, &["none", "rr", "credit", "fair"]),
     ("rotation_quantum_us", "8000", (500, 1_000_000), &[]),
     ("rotation_timeslice_us", "50", (10, 10_000_000), &[]),
+    ("activity_poll_us", "250", (50, 100_000), &[]),
     ("level0_period_us", "100000", (95_000, 10_000_000), &[]),
     ("level0_budget_us", "95000", (1_000, 100_000), &[]),
     ("level1_period_us", "100000", (95_000, 10_000_000), &[]),

@@ -8,6 +8,7 @@ mod budgets;
 mod changes;
 mod ends;
 mod memory;
+mod owners;
 mod shares;
 mod waits;
 
@@ -40,6 +41,11 @@ pub const SUITE: Suite = suite(
         case("off_and_on", changes::off_and_on),
         case("everybody_gets_everything_back", changes::clearing),
         case("suspend_and_resume", changes::suspend_and_resume),
+        case("who_enables_itself_waits_on", owners::who_enables_itself),
+        case("who_stops_itself_goes_on", owners::who_stops_itself),
+        case("who_stopped_before_its_turns", owners::who_stopped_before),
+        case("a_start_is_never_refused", owners::a_start),
+        case("starts_without_end", owners::starts_without_end),
         case("the_current_one_is_destroyed", ends::destroyed),
         case("the_current_one_is_killed", ends::killed),
         case("one_that_fails", ends::one_that_fails),

@@ -61,6 +61,29 @@ impl Faults {
         Ok(faults)
     }
 
+    /// None in what that function of the module does.
+    pub fn but_not_in(mut self, module: &str, function: &str) -> Result<Self> {
+        let symbols = functions_of(module)?;
+        let place = symbols.iter().find(|(_, name)| name == function);
+        let (start, _) = place.with_context(|| format!("no function {function}"))?;
+        let end = symbols.iter().map(|(address, _)| address);
+        let end = end.filter(|address| *address > start).min();
+        let end = end.with_context(|| format!("nothing is behind {function}"))?;
+        for kind in kinds() {
+            self.set(kind, "reject-start", &start.to_string())?;
+            self.set(kind, "reject-end", &end.to_string())?;
+        }
+        Ok(self)
+    }
+
+    /// None that is more than so many calls away from the module, deep in the kernel.
+    pub fn near(mut self, calls: u32) -> Result<Self> {
+        for kind in kinds() {
+            self.set(kind, "stacktrace-depth", &calls.to_string())?;
+        }
+        Ok(self)
+    }
+
     fn set(&mut self, kind: &str, what: &str, value: &str) -> Result<()> {
         let path = file(kind, what);
         let before = fs::read_to_string(&path)?;
@@ -166,20 +189,24 @@ fn put(path: &Path, value: &str) -> Result<()> {
 
 /// Where the code of a module begins, and where it ends: with the page of its last function.
 fn text_of(name: &str) -> Result<(u64, u64)> {
-    let symbols = fs::read_to_string("/proc/kallsyms")?;
-    let mark = format!("[{name}]");
-    let addresses: Vec<u64> = symbols
-        .lines()
-        .filter_map(|line| {
-            let mut words = line.split_whitespace();
-            let (address, kind) = (words.next()?, words.next()?);
-            let is_code = matches!(kind, "t" | "T") && line.ends_with(&mark);
-            let address = is_code.then(|| u64::from_str_radix(address, 16))?;
-            address.ok()
-        })
-        .collect();
-    let (first, last) = (addresses.iter().min(), addresses.iter().max());
-    let (&first, &last) = first.zip(last).context("a module without code")?;
+    let functions = functions_of(name)?;
+    let addresses = || functions.iter().map(|(address, _)| *address);
+    let (first, last) = (addresses().min(), addresses().max());
+    let (first, last) = first.zip(last).context("a module without code")?;
     ensure!(first > 0, "the kernel hides its addresses");
     Ok((first, (last | 0xfff) + 1))
+}
+
+/// Addresses and names of a module's functions.
+fn functions_of(module: &str) -> Result<Vec<(u64, String)>> {
+    let symbols = fs::read_to_string("/proc/kallsyms")?;
+    let mark = format!("[{module}]");
+    let functions = symbols.lines().filter_map(|line| {
+        let mut words = line.split_whitespace();
+        let (address, kind, name) = (words.next()?, words.next()?, words.next()?);
+        let is_code = matches!(kind, "t" | "T") && line.ends_with(&mark);
+        let address = is_code.then(|| u64::from_str_radix(address, 16))?;
+        Some((address.ok()?, name.to_owned()))
+    });
+    Ok(functions.collect())
 }

@@ -10,6 +10,7 @@ pub mod log;
 pub mod module;
 pub mod own;
 pub mod passing;
+pub mod power;
 pub mod random;
 mod repeat;
 pub mod sys;

@@ -47,27 +47,57 @@ impl Program {
     }
 }
 
+/// Slots of all pages that a user can have, with the files that they belong to.
+fn all_slots(zernel: &Zernel) -> Result<Vec<(Zernel, Slots)>> {
+    let most = zernel.info()?.slots_max;
+    let count = size(SLOTS as usize) as u32;
+    let of_file = |first| {
+        let file = Zernel::open()?;
+        let slots = Slots::map(&file, 0..most.min(count - first))?;
+        Ok((file, slots))
+    };
+    (0..count).step_by(most as usize).map(of_file).collect()
+}
+
+/// Begins a request on each of these slots.
+fn begin_all(
+    program: &Program,
+    files: &[(Zernel, Slots)],
+    expected: impl Fn() -> Duration,
+) -> Result<()> {
+    for slot in files.iter().flat_map(|(_, slots)| slots.slots()) {
+        slot.begin(&Begin::new(program.tsg).expected(expected()).exact())?;
+    }
+    Ok(())
+}
+
 /// All slots of a user, whose requests are triggered at one instant, again and again.
 pub fn timers(troop: &mut Troop) -> Result<()> {
     let user = troop.user();
     troop.tenant(user, |stage| {
         let program = Program::new()?;
-        let most = program.zernel.info()?.slots_max;
-        let mut files = Vec::new();
-        let count = size(SLOTS as usize) as u32;
-        for first in (0..count).step_by(most as usize) {
-            let zernel = Zernel::open()?;
-            let slots = Slots::map(&zernel, 0..most.min(count - first))?;
-            files.push((zernel, slots));
-        }
+        let files = all_slots(&program.zernel)?;
         stage.wait()?;
         loop {
             let at = Timestamp::now() + AHEAD;
-            for slot in files.iter().flat_map(|(_, slots)| slots.slots()) {
-                let left = at.since(Timestamp::now());
-                slot.begin(&Begin::new(program.tsg).expected(left).exact())?;
-            }
+            begin_all(&program, &files, || at.since(Timestamp::now()))?;
             sleep(at.since(Timestamp::now()) + AHEAD / 10);
+        }
+    })
+}
+
+/// All slots of a user, again and again, with pauses in which timers expire and the processor is not
+/// idle.
+pub fn begins(troop: &mut Troop) -> Result<()> {
+    let user = troop.user();
+    troop.tenant(user, |stage| {
+        let program = Program::new()?;
+        let files = all_slots(&program.zernel)?;
+        stage.wait()?;
+        loop {
+            begin_all(&program, &files, || AHEAD / 10)?;
+            let over = Timestamp::now() + AHEAD * 3 / 2;
+            while Timestamp::now() < over {}
         }
     })
 }

@@ -6,6 +6,7 @@ use std::fs;
 
 use anyhow::{bail, ensure, Context as _, Result};
 
+use super::abi::engine;
 use super::Handle;
 
 /// Where the software resource manager tells how many objects there are.
@@ -98,9 +99,9 @@ impl Counts {
 pub struct Tsg {
     /// The driver's number of its GPU.
     pub gpu: u32,
-    /// Its run list.
+    /// Where the registers of its run list are.
     pub runlist: u32,
-    /// Its number there.
+    /// Its number, one of its engine type.
     pub number: u32,
     /// Its engine.
     pub engine: u32,
@@ -108,8 +109,20 @@ pub struct Tsg {
     pub slice_us: u64,
     /// Interleave level.
     pub interleave: u32,
+    /// Preemptions.
+    pub preempts: u32,
+    /// Times that its run list was restarted for it.
+    pub restarts: u32,
+    /// A compute or 3D object was made on it.
+    pub computes: bool,
     /// Channels.
     pub channels: u32,
+    /// Of these, how many are disabled.
+    pub disabled: u32,
+    /// Their numbers on the run list, in the order of their making.
+    pub chids: Vec<u32>,
+    /// The engine's name of it; 0 if that has it not.
+    pub attached: u64,
     /// Clients and their handles of it.
     pub handles: Vec<(Handle, Handle)>,
     /// It has no handle: it was made for a channel.
@@ -117,6 +130,16 @@ pub struct Tsg {
 }
 
 impl Tsg {
+    /// The engine that zernel is to see: what computes is on one that can, whatever it was made
+    /// for.
+    pub fn seen_engine(&self) -> u32 {
+        if self.computes {
+            engine::GR0
+        } else {
+            self.engine
+        }
+    }
+
     fn parse(line: &str) -> Result<Self> {
         let mut fields = BTreeMap::new();
         for word in line.split_whitespace() {
@@ -145,7 +168,17 @@ impl Tsg {
             engine: u32::try_from(field("engine")?)?,
             slice_us: field("slice_us")?,
             interleave: u32::try_from(field("interleave")?)?,
+            preempts: u32::try_from(field("preempts")?)?,
+            restarts: u32::try_from(field("restarts")?)?,
+            computes: field("computes")? != 0,
             channels: u32::try_from(field("channels")?)?,
+            disabled: u32::try_from(field("disabled")?)?,
+            chids: text("chids")?
+                .split(',')
+                .filter(|text| !text.is_empty())
+                .map(|text| Ok(u32::try_from(number(text)?)?))
+                .collect::<Result<_>>()?,
+            attached: field("attached")?,
             handles: if hidden {
                 Vec::new()
             } else {
@@ -184,6 +217,54 @@ pub fn tsg(client: Handle, object: Handle) -> Result<Tsg> {
     }
 }
 
+/// Subdevices that have set the policy of the run lists of their GPU.
+pub fn policies() -> Result<u64> {
+    let path = format!("{RM}/gpus");
+    let text = fs::read_to_string(&path).context(path)?;
+    let words = text.split_whitespace();
+    words
+        .filter_map(|word| word.strip_prefix("interleaved="))
+        .map(number)
+        .sum()
+}
+
+/// The registers of a run list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// The type of its engine.
+    pub engine: u32,
+    /// Its address, by which it is known.
+    pub runlist: u32,
+    /// That of its channels.
+    pub channels: u32,
+}
+
+/// The registers of all run lists.
+pub fn places() -> Result<Vec<Place>> {
+    let path = format!("{RM}/engines");
+    let text = fs::read_to_string(&path).context(path)?;
+    let place = |line: &str| {
+        let mut values = line.split_whitespace().map(|word| {
+            let (_, value) = word.split_once('=').context("a word without a value")?;
+            Ok(u32::try_from(number(value)?)?)
+        });
+        let mut next = || values.next().unwrap_or_else(|| bail!("{line}: too short"));
+        let (engine, _number) = (next()?, next()?);
+        Ok(Place {
+            engine,
+            runlist: next()?,
+            channels: next()?,
+        })
+    };
+    text.lines().map(place).collect()
+}
+
+/// The registers of a run list.
+pub fn registers(runlist: u32) -> Result<Place> {
+    let place = places()?.into_iter().find(|place| place.runlist == runlist);
+    place.with_context(|| format!("no registers are told of run list {runlist:#x}"))
+}
+
 /// Calls of the kernel to the resource manager for something that was gone, since it was loaded.
 pub fn dead_calls() -> Result<u64> {
     let text = fs::read_to_string(CALLS).context(CALLS)?;
@@ -219,15 +300,19 @@ mod tests {
 
     #[test]
     fn a_line_is_read() {
-        let line = "gpu=0x100000 runlist=1 tsg=3 engine=1 slice_us=1024 interleave=1 scheduled=0 \
-                    preempts=0 channels=2 disabled=0 process=77 handles=0xc1d00001:0x5,0x1:0x6";
+        let line = "gpu=0x100000 runlist=1 tsg=3 engine=1 computes=1 slice_us=1024 \
+                    interleave=1 scheduled=0 preempts=0 restarts=4 channels=2 disabled=1 \
+                    process=77 attached=0x40000 chids=0,2 handles=0xc1d00001:0x5,0x1:0x6";
         let tsg = Tsg::parse(line).unwrap();
         assert_eq!((tsg.gpu, tsg.number, tsg.slice_us), (0x10_0000, 3, 1024));
         assert_eq!(
             tsg.handles,
             [(Handle(0xc1d0_0001), Handle(5)), (Handle(1), Handle(6))]
         );
-        assert!(!tsg.hidden);
+        assert_eq!((tsg.restarts, tsg.channels, tsg.disabled), (4, 2, 1));
+        assert!(tsg.computes && !tsg.hidden);
+        assert_eq!((tsg.chids, tsg.restarts), (vec![0, 2], 4));
+        assert_eq!(tsg.attached, 0x4_0000);
     }
 
     #[test]

@@ -4,11 +4,11 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use crate::modules::{load, unload_each};
 use anyhow::{ensure, Context as _, Result};
 use libzernel::{tsg, Level, Target};
 use testkit::child::{Child, End};
 use testkit::harness::{case, Outcome, Suite};
-use testkit::module::{load, unload_each};
 use testkit::random::Random;
 use testkit::{check_eq, sys, wait_until, Repeat, SOON};
 

@@ -3,17 +3,17 @@
 
 use std::time::Duration;
 
+use crate::modules::{is_loaded, load, try_unload, unload_each, Expedited};
 use anyhow::{ensure, Result};
 use libzernel::{Level, Target};
 use rustix::io::Errno;
 use testkit::child::Child;
 use testkit::harness::{case, Outcome, Suite};
-use testkit::module::{is_loaded, load, try_unload, unload_each, Expedited};
 use testkit::{check_eq, passing, Repeat};
 
 use crate::lab::{
-    agree, buses, load_driver, load_zernel, same_tsgs, wait_slice, Lab, ALL, BARE, DRIVER, GPUS,
-    ORIGINAL_LEVEL, ORIGINAL_US,
+    agree, buses, load_driver, load_zernel, run_in_slices, same_tsgs, wait_slice, Lab, ALL, BARE,
+    DRIVER, GPUS, ORIGINAL_LEVEL, ORIGINAL_US,
 };
 use crate::rm::abi::engine;
 use crate::rm::file::open_node;
@@ -230,6 +230,7 @@ fn every_order() -> Outcome {
             load(name, parameters)?;
         }
         load_driver()?;
+        run_in_slices()?;
         let lab = Lab::open()?;
         check_eq!(lab.stats()?.gpus, u64::from(GPUS), "round {round}");
         if round % 2 == 0 {

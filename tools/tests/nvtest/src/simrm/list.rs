@@ -10,10 +10,10 @@ use testkit::child::{in_child, Child, End};
 use testkit::harness::{case, Outcome, Suite};
 use testkit::{check_eq, sys, wait_until, zernelctl};
 
-use crate::lab::{agree, Lab, GPUS, LOADED, ORIGINAL_US};
-use crate::rm::abi::{class, engine};
+use crate::lab::{agree, faults, set_faults, Lab, GPUS, LOADED, ORIGINAL_US};
+use crate::rm::abi::{class, control, engine};
 use crate::rm::truth::{self, Counts};
-use crate::rm::{ControlFile, Form, Handle, Runtime, Spec};
+use crate::rm::{ControlFile, Form, Handle, Runtime, Spec, Status};
 
 /// The suite.
 pub const SUITE: Suite = Suite::new(
@@ -27,6 +27,7 @@ pub const SUITE: Suite = Suite::new(
             "engine_object_makes_it_compute",
             engine_object_makes_it_compute,
         ),
+        case("engine_without_a_runlist", engine_without_a_runlist),
         case("without_a_subdevice", without_a_subdevice),
         case("another_user", another_user),
         case("each_gpu", each_gpu),
@@ -144,16 +145,61 @@ fn engines() -> Outcome {
     Ok(())
 }
 
-/// A TSG for another engine that nevertheless gets a compute object is one for compute.
+/// A TSG for another engine that nevertheless gets a compute object is one for compute, beside the
+/// others.
 fn engine_object_makes_it_compute() -> Outcome {
     let lab = Lab::open()?;
+    for subdevice in [true, false] {
+        let runtime = Runtime::with(Spec {
+            subdevice,
+            ..Spec::USUAL
+        })?;
+        let honest = runtime.compute()?;
+        let runlist = lab.tsg(&runtime, honest)?.runlist;
+        // Numbers count per engine.
+        runtime.free(honest)?;
+        let tsg = runtime.tsg(engine::COPY0)?;
+        let channel = runtime.channel(tsg)?;
+        runtime.make(channel, class::COPY, &mut [])?;
+        let before = lab.tsg(&runtime, tsg)?;
+        ensure!(!before.compute, "copying is not computing");
+        ensure!(
+            before.runlist != runlist,
+            "it is on that of GR0: {before:?}"
+        );
+        runtime.make(channel, class::COMPUTE, &mut [])?;
+        let after = lab.tsg(&runtime, tsg)?;
+        ensure!(after.compute, "it computes");
+        check_eq!(after.id, before.id);
+        check_eq!((after.engine, after.runlist), (engine::GR0, runlist));
+        agree()?;
+    }
+    Ok(())
+}
+
+/// A TSG whose engine has no run list is on that of the first engine that computes.
+fn engine_without_a_runlist() -> Outcome {
+    let lab = Lab::open()?;
     let runtime = Runtime::open()?;
+    let honest = runtime.compute()?;
+    let runlist = lab.tsg(&runtime, honest)?.runlist;
+    set_faults(&format!(
+        "control:{:#x} status={:#x} kernel",
+        control::RUNLIST_BASES,
+        Status::OBJECT_NOT_FOUND.0
+    ))?;
     let tsg = runtime.tsg(engine::COPY0)?;
-    let channel = runtime.channel(tsg)?;
-    runtime.make(channel, class::COPY, &mut [])?;
-    ensure!(!lab.tsg(&runtime, tsg)?.compute, "copying is not computing");
-    runtime.make(channel, class::COMPUTE, &mut [])?;
-    ensure!(lab.tsg(&runtime, tsg)?.compute, "it computes");
+    check_eq!(faults()?, "", "the driver was not asked");
+    check_eq!(lab.tsg(&runtime, tsg)?.runlist, runlist);
+    // Where the driver never tells, nobody knows.
+    set_faults(&format!(
+        "control:{:#x} status={:#x} kernel times=2",
+        control::RUNLIST_BASES,
+        Status::OBJECT_NOT_FOUND.0
+    ))?;
+    let tsg = runtime.tsg(engine::COPY0)?;
+    check_eq!(faults()?, "", "the driver was not asked twice");
+    ensure!(lab.tsg(&runtime, tsg)?.runlist != runlist, "it is known");
     Ok(())
 }
 

@@ -11,11 +11,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Barrier, Mutex, PoisonError};
 use std::time::Duration;
 
+use crate::modules::{load, unload_each};
 use anyhow::{bail, ensure, Context as _, Result};
 use libzernel::{Level, Target};
 use testkit::child::Child;
 use testkit::harness::{case, Outcome, Suite};
-use testkit::module::{load, unload_each};
 use testkit::passing;
 use testkit::random::Random;
 use testkit::{check_eq, wait_until, Repeat};

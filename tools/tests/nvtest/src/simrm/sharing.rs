@@ -11,10 +11,10 @@ use testkit::child::{Child, End};
 use testkit::harness::{case, Outcome, Suite};
 use testkit::{check_eq, passing, wait_until, Repeat};
 
-use crate::lab::{agree, wait_slice, Lab, LOADED, ORIGINAL_US};
+use crate::lab::{agree, set_faults, wait_slice, Lab, LOADED, ORIGINAL_US};
 use crate::rm::abi::{class, engine, MigParams};
 use crate::rm::file::open_node;
-use crate::rm::truth::Counts;
+use crate::rm::truth::{self, Counts};
 use crate::rm::{status_of, ControlFile, Handle, Runtime, Status};
 
 /// The suite.
@@ -263,43 +263,77 @@ fn mps_sheds_no_class() -> Outcome {
     Ok(())
 }
 
+/// A client with a part of the GPU, and perhaps a part of that.
+fn part_of_a_gpu(id: u32, compute: Option<u32>) -> Result<Runtime> {
+    let runtime = Runtime::open()?;
+    let params = |id| MigParams {
+        id,
+        ..MigParams::zeroed()
+    };
+    let subdevice = runtime.subdevice.context("a subdevice")?;
+    let part = runtime
+        .make(subdevice, class::MIG_GPU, bytes_of_mut(&mut params(id)))
+        .context("take part of the GPU")?;
+    if let Some(id) = compute {
+        runtime
+            .make(part, class::MIG_COMPUTE, bytes_of_mut(&mut params(id)))
+            .context("take part of the part")?;
+    }
+    Ok(runtime)
+}
+
+/// The run list of a new TSG, which is given a class.
+fn runlist_of_new(lab: &Lab, runtime: &Runtime, number: u32) -> Result<u32> {
+    let before = lab.tsgs()?;
+    let tsg = runtime.tsg(number)?;
+    let mut listed = lab.tsgs()?;
+    listed.retain(|tsg| before.iter().all(|known| known.id != tsg.id));
+    check_eq!(listed.len(), 1);
+    check_eq!(listed[0].engine, number);
+    check_eq!(listed[0].compute, number == engine::GR0);
+    lab.zernel
+        .set_class(&Target::Tsg(listed[0].id), Level::BE)?;
+    lab.quiet()?;
+    check_eq!(runtime.timeslice(tsg)?, 200);
+    Ok(listed[0].runlist)
+}
+
+/// Graphics engines of instances, also of compute instances of one, have run lists of their own;
+/// copy engines those of the instance. With the driver's word, and without it.
 fn parts_of_a_gpu() -> Outcome {
     let lab = Lab::open()?;
     let whole = Runtime::open()?;
     let whole_tsg = whole.compute()?;
-    let mut lists = vec![lab.tsg(&whole, whole_tsg)?.runlist];
-    let mut runtimes = Vec::new();
-    for id in [3, 5] {
-        let runtime = Runtime::open()?;
-        let mut params = MigParams {
-            id,
-            ..MigParams::zeroed()
-        };
-        let subdevice = runtime.subdevice.context("a subdevice")?;
-        runtime
-            .make(subdevice, class::MIG_GPU, bytes_of_mut(&mut params))
-            .context("take part of the GPU")?;
-        let before = lab.tsgs()?;
-        let tsg = runtime.compute()?;
-        let listed: Vec<_> = lab
-            .tsgs()?
-            .into_iter()
-            .filter(|tsg| !before.contains(tsg))
-            .collect();
-        check_eq!(listed.len(), 1, "instance {id}");
-        check_eq!(listed[0].engine, engine::GR0, "instance {id}");
-        ensure!(listed[0].compute, "instance {id} does not compute");
-        ensure!(
-            !lists.contains(&listed[0].runlist),
-            "instance {id} shares run list {}: {lists:?}",
-            listed[0].runlist
-        );
-        lists.push(listed[0].runlist);
-        lab.zernel
-            .set_class(&Target::Tsg(listed[0].id), Level::BE)?;
-        lab.quiet()?;
-        check_eq!(runtime.timeslice(tsg)?, 200, "instance {id}");
-        runtimes.push(runtime);
+    for told in [true, false] {
+        if !told {
+            set_faults("control:0x20800179 status=0x56 kernel forever")?;
+        }
+        let mut lists = vec![lab.tsg(&whole, whole_tsg)?.runlist];
+        let mut copies = Vec::new();
+        let mut runtimes = Vec::new();
+        for (id, compute) in [(3, None), (5, Some(0)), (5, Some(2)), (7, Some(0))] {
+            let runtime = part_of_a_gpu(id, compute)?;
+            let list = runlist_of_new(&lab, &runtime, engine::GR0)?;
+            ensure!(
+                !lists.contains(&list),
+                "instance {id}, {compute:?} shares run list {list}: {lists:?}"
+            );
+            lists.push(list);
+            copies.push(runlist_of_new(&lab, &runtime, engine::COPY0)?);
+            runtimes.push(runtime);
+        }
+        check_eq!(copies[1], copies[2], "of compute instances of one instance");
+        copies.dedup();
+        copies.extend(lists);
+        let count = copies.len();
+        copies.sort_unstable();
+        copies.dedup();
+        check_eq!(copies.len(), count, "run lists {copies:x?}");
+        if told {
+            for tsg in truth::tsgs()? {
+                ensure!(copies.contains(&tsg.runlist), "{tsg:?}: {copies:x?}");
+            }
+        }
     }
     check_eq!(whole.timeslice(whole_tsg)?, ORIGINAL_US);
     agree()

@@ -5,15 +5,16 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use crate::modules::unload_each;
 use anyhow::{ensure, Context as _, Result};
 use libzernel::event::Kind;
 use libzernel::{Level, Target};
 use testkit::harness::{case, Outcome, Skip, Suite};
 use testkit::log::Mark;
-use testkit::{check_eq, wait_until};
+use testkit::{check_eq, power, wait_until};
 
-use crate::lab::{self, wait_slice, Lab, LOADED, ORIGINAL_US};
-use crate::rm::{truth, Handle, Runtime};
+use crate::lab::{self, set_faults, wait_slice, Lab, LOADED, ORIGINAL_US};
+use crate::rm::{truth, Handle, Runtime, Spec};
 
 /// The suite.
 pub const SUITE: Suite = Suite::new(
@@ -23,17 +24,20 @@ pub const SUITE: Suite = Suite::new(
         case("settings_are_applied_again", settings_are_applied_again),
         case("file_closed_meanwhile", file_closed_meanwhile),
         case("many_rounds", many_rounds),
+        case("machine_sleeps", machine_sleeps),
+        case("failed_resume_is_of_one_gpu", failed_resume),
     ],
     LOADED,
 );
 
 /// The driver, suspended. Dropped, it resumes.
-struct Suspended;
+pub struct Suspended;
 
 impl Suspended {
     const PATH: &'static str = "/proc/driver/nvidia/suspend";
 
-    fn now() -> Result<Self> {
+    /// Suspends it by its own way.
+    pub fn now() -> Result<Self> {
         // The driver itself keeps a lock from one system call to another.
         if Path::new("/proc/lockdep").exists() {
             return Err(Skip("the driver's own way to suspend upsets lockdep").into());
@@ -42,7 +46,8 @@ impl Suspended {
         Ok(Self)
     }
 
-    fn resume(self) {
+    /// Has it resume.
+    pub fn resume(self) {
         drop(self);
     }
 }
@@ -130,6 +135,7 @@ fn file_closed_meanwhile() -> Outcome {
 
 fn many_rounds() -> Outcome {
     let lab = Lab::open()?;
+    let errors = lab.stats()?.errors;
     let runtime = Runtime::open()?;
     let tsg = runtime.compute()?;
     for round in 0..30 {
@@ -142,6 +148,65 @@ fn many_rounds() -> Outcome {
         let slice = if level == Level::BE { 200 } else { 5_000_000 };
         wait_slice(&runtime, tsg, slice).with_context(|| format!("round {round}"))?;
     }
-    check_eq!(lab.stats()?.errors, 0);
+    check_eq!(lab.stats()?.errors, errors);
     Ok(())
+}
+
+/// The kernel's own sleep, which suspends each GPU for itself.
+fn machine_sleeps() -> Outcome {
+    let lab = Lab::open()?;
+    let errors = lab.stats()?.errors;
+    let runtimes = [Runtime::open()?, Runtime::with(Spec::on(1))?];
+    for level in [Level::BE, Level::LC] {
+        power::sleep("devices")?;
+        for runtime in &runtimes {
+            let tsg = runtime.compute()?;
+            lab.class(runtime, tsg, level)?;
+            let slice = if level == Level::BE { 200 } else { 5_000_000 };
+            wait_slice(runtime, tsg, slice)?;
+        }
+    }
+    check_eq!(lab.stats()?.errors, errors);
+    lab::agree()
+}
+
+/// A GPU that does not come back is out of reach; the others are not.
+fn failed_resume() -> Outcome {
+    let lab = Lab::open()?;
+    let lost = Runtime::open()?;
+    let well = Runtime::with(Spec::on(1))?;
+    let (lost_tsg, well_tsg) = (lost.compute()?, well.compute()?);
+    // Of the two GPUs, the one that is resumed first.
+    set_faults("power:2 status=0x0f")?;
+    power::sleep("devices")?;
+    check_eq!(lab::faults()?, "");
+    lab.class(&well, well_tsg, Level::BE)?;
+    lab.class(&lost, lost_tsg, Level::BE)?;
+    lab.quiet()?;
+    let failed = |level: Level| -> Result<[bool; 2]> {
+        let tsgs = [lab.tsg(&well, well_tsg)?, lab.tsg(&lost, lost_tsg)?];
+        check_eq!(tsgs[1].level, Some(level));
+        Ok(tsgs.map(|tsg| tsg.failed))
+    };
+    let first = failed(Level::BE)?;
+    ensure!(first[0] != first[1], "failed: {first:?}");
+    let slices = [slice(&well, well_tsg)?, slice(&lost, lost_tsg)?];
+    ensure!(
+        slices.contains(&200) && slices.contains(&ORIGINAL_US),
+        "slices {slices:?}"
+    );
+    // The driver tries no second time, until it is bound anew.
+    power::sleep("devices")?;
+    let id = lab.tsg(&lost, lost_tsg)?.id;
+    lab.zernel.set_class(&Target::Tsg(id), Level::LC)?;
+    lab.quiet()?;
+    check_eq!(failed(Level::LC)?[1], first[1], "failed");
+    drop((lost, well, lab));
+    unload_each(&lab::ALL)?;
+    lab::load_driver()?;
+    lab::load_zernel()?;
+    let (lab, again) = (Lab::open()?, Runtime::open()?);
+    let tsg = again.compute()?;
+    lab.class(&again, tsg, Level::BE)?;
+    wait_slice(&again, tsg, 200)
 }

@@ -41,9 +41,11 @@ impl Race {
     fn wish(&self, seed: u64) -> Result<(u64, u64)> {
         let (mut refused, mut passed) = (0, 0);
         self.run(seed, |random, context, _| {
-            let answer = match random.below(2) {
+            let answer = match random.below(4) {
                 0 => context.set_timeslice(50_000 + random.below(1_000) as u32),
-                _ => context.set_interleave(random.below(3) as u32),
+                1 => context.set_interleave(random.below(3) as u32),
+                2 => context.set_enabled(random.below(2) == 0),
+                _ => context.start(),
             };
             match errno(answer) {
                 Some(Errno::PERM) => refused += 1,

@@ -32,6 +32,7 @@ impl Stage {
     fn new(others: usize) -> Result<Self> {
         // All of them are scheduled, so that all of them have to be stopped.
         tune("rotation", "none")?;
+        tune("no_holder", "exclude")?;
         // On a slow machine the budget could be spent, which opens the gate.
         tune("level0_budget_us", 100_000)?;
         let (lab, client) = super::lab()?;
@@ -102,15 +103,7 @@ impl Stage {
 
     /// The next such operation fails.
     fn inject(&self, operation: Operation, error: Errno) -> Result<()> {
-        self.lab.sim.inject(&Fault {
-            gpu: 0,
-            operation,
-            count: 1,
-            error: Some(error),
-            delay: Duration::ZERO,
-            tsg: None,
-        })?;
-        Ok(())
+        super::fail_next(&self.lab, operation, error, 1)
     }
 }
 

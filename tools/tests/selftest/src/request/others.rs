@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The TSGs for which requests may be begun, and the visibility of statistics.
+//! The TSGs for which requests may be begun, the visibility of statistics, and TSGs of others that
+//! are busy.
 
 use anyhow::Context as _;
 use libzernel::request::{Durations, Of, Slots};
-use libzernel::{tsg, Level, Zernel};
+use libzernel::sim::Operation;
+use libzernel::{tsg, Level, Target, Zernel};
 use rustix::io::Errno;
 
-use super::{far, slot, Since};
+use super::{far, lab, slot, Since};
 use crate::check_eq;
 use crate::child::in_child;
-use crate::common::{errno, Lab};
+use crate::common::{errno, slice_of, wait_until, Lab};
+use crate::events::{known, Broken};
 use crate::harness::Outcome;
 use crate::list::PERFMON;
 use crate::permit::{owner_process, ALICE, BOB, NICE};
@@ -106,4 +109,31 @@ pub(super) fn of_others() -> Outcome {
     let stats = lab.zernel.request_stats(Of::Tsg(alices.id))?;
     check_eq!((stats.begun, stats.cancelled), (2 * begun, 2 * begun));
     since.expect(ends!(cancelled: 2 * begun))
+}
+
+/// While the provider answers "not now" for one TSG, the requests of others go on, and so do changes
+/// of their settings; its own follow when it can.
+pub(super) fn beside_a_busy_tsg() -> Outcome {
+    let (lab, client) = lab()?;
+    let (busy_context, busy) = known(&lab)?;
+    let (context, other) = known(&lab)?;
+    let slot = client.slot(0);
+    let begun = slot.begin(&far(client.tsg))?;
+    let broken = Broken::new(
+        &lab.sim,
+        Operation::SetTimeslice,
+        Some(&busy_context),
+        Errno::BUSY,
+    )?;
+    lab.zernel.set_class(&Target::Tsg(busy.id), Level::BE)?;
+    wait_until("it is tried again", || Ok(broken.hits()? >= 3))?;
+    lab.zernel.set_class(&Target::Tsg(other.id), Level::BE)?;
+    lab.wait_slice(&context, slice_of(7))?;
+    let now = lab.tsg(busy.id)?;
+    check_eq!((now.pending, now.failed), (true, false), "pending, failed");
+    // It was not ended.
+    slot.ready_call(begun.number)?;
+    slot.done_call(begun.number)?;
+    drop(broken);
+    lab.wait_slice(&busy_context, slice_of(7))
 }

@@ -125,8 +125,9 @@ fn attempt(lab: &Lab, context: &Context, holder: bool) -> Outcome {
 }
 
 /// The turns of best-effort beside them, with the default budget and with a short one.
-pub(super) fn beside(holder: bool) -> Outcome {
+pub(super) fn beside(holder: bool, no_holder: &str) -> Outcome {
     longest_lease()?;
+    tune("no_holder", no_holder)?;
     let lab = Lab::open()?;
     let (context, tsg) = lab.compute()?;
     lab.zernel.set_class(&Target::Tsg(tsg.id), Level::BE)?;

@@ -270,9 +270,17 @@ pub(super) fn addresses() -> Outcome {
 pub(super) fn sizes_and_numbers() -> Outcome {
     const LONGEST: usize = (1 << 14) - 1;
     let stage = Stage::new()?;
-    for nr in abi::ZERNEL_SIM_NR_MEMORY + 1..=0xff {
+    for nr in abi::ZERNEL_SIM_NR_REGISTERS + 1..=0xff {
         let what = format!("call {nr:#x}");
         stage.refused(raw::number(nr, 64), &[0; 64], Errno::NOTTY, &what)?;
+    }
+    // For GPUs that belong to NVIDIA's driver, which these do not.
+    for nr in [
+        abi::ZERNEL_SIM_NR_CONTEXT_ATTACH,
+        abi::ZERNEL_SIM_NR_REGISTERS,
+    ] {
+        let what = format!("call {nr:#x}");
+        stage.refused(raw::number(nr, 64), &[0; 64], Errno::OPNOTSUPP, &what)?;
     }
     for call in stage.calls() {
         let (name, size) = (call.name, call.bytes.len());

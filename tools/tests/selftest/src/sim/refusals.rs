@@ -124,7 +124,7 @@ const LINES: &[Line<Stage>] = lines! { stage: Stage;
     }
     "FAULT" zernel_sim_fault {
         gpu in [2] => NOENT;
-        op in [0, 8, u32::MAX] => INVAL;
+        op in [0, 9, u32::MAX] => INVAL;
         flags in [2, 1 << 31] => INVAL;
         error in [1, -512, -530, -4096, i32::MIN], flags = 0 => INVAL;
         delay_ns in [10_000_000_001u64, u64::MAX], flags = 0 => INVAL;
@@ -135,9 +135,11 @@ const LINES: &[Line<Stage>] = lines! { stage: Stage;
         suspend in [3, u32::MAX] => INVAL;
     }
     "TSG_CONTROL" zernel_sim_tsg_control {
-        setting in [0, 3, u32::MAX] => INVAL;
+        setting in [0, 5, u32::MAX] => INVAL;
         value in [0] => INVAL;
         value in [3, u32::MAX], setting = abi::ZERNEL_SIM_SETTING_INTERLEAVE => INVAL;
+        value in [2, u32::MAX], setting = abi::ZERNEL_SIM_SETTING_ENABLED => INVAL;
+        value in [0, 2, u32::MAX], setting = abi::ZERNEL_SIM_SETTING_START => INVAL;
         reserved in [1, 1 << 31] => INVAL;
     }
     "TSG_DESCRIBE" zernel_sim_tsg_describe {

@@ -108,6 +108,7 @@ pub(super) fn every_end() -> Outcome {
 pub(super) fn preempted() -> Outcome {
     tune("lease_us", 10_000_000)?;
     tune("rotation", "none")?;
+    tune("no_holder", "exclude")?;
     // On a slow machine the budget could be spent, which lets it in again.
     tune("level0_budget_us", 100_000)?;
     let lab = Lab::open()?;
@@ -128,6 +129,14 @@ pub(super) fn preempted() -> Outcome {
         tracer.wait(&[("tsg_preempted", &expected)])?;
         slot.ready_call(begun.number)?;
         wait_until("it is let in again", || Ok(victim.stats()?.enabled))?;
+    }
+    tune("no_holder", "kick")?;
+    let mut expected = tracer.told("tsg_kicked")?;
+    for _ in 0..2 {
+        let begun = slot.begin(&begin(urgent.id, AT_ONCE).without_holder())?;
+        expected.push(format!("gpu={} tsg={} error=0", urgent.gpu, urgent.id));
+        tracer.wait(&[("tsg_kicked", &expected)])?;
+        slot.cancel(begun.number)?;
     }
     Ok(())
 }

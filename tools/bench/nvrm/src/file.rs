@@ -41,7 +41,7 @@ impl Form {
     }
 }
 
-/// An open control file. Clients belong to the file, whatever process uses it.
+/// An open control file. Clients belong to the file, not to the process that uses it.
 #[derive(Debug)]
 pub struct ControlFile {
     fd: OwnedFd,

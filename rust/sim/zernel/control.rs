@@ -1,13 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Control of a GPU by tests: faults of the provider, suspend, TSGs that become others.
+//! Control of a TSG by its owner, and of a GPU by tests: faults of the provider, suspend, TSGs that
+//! become others.
 
 use super::{
-    context::description,
-    must_be_zero, //
+    create::description,
+    provider::Change, //
 };
 use crate::{
     file::File,
-    glue::sim::task,
+    glue::{
+        provider_side::{
+            Setting,
+            Verdict, //
+        },
+        sim::task, //
+    },
+    ioctl::arg::must_be_zero,
+    model::{
+        measures::Us,
+        tsg::Interleave, //
+    },
     uapi::*, //
 };
 use kernel::prelude::*;
@@ -21,8 +33,7 @@ pub(super) fn fault(file: &File, io: &mut zernel_sim_fault) -> Result {
         return Err(EPERM);
     }
     must_be_zero(&[io.flags & !ZERNEL_SIM_FAULT_QUERY, io.reserved])?;
-    let card = file.card(io.gpu)?;
-    let mut faults = card.faults.lock();
+    let mut faults = file.hub.inner().faults(io.gpu)?.lock();
     let fault = faults.of(io.op)?;
     if io.flags & ZERNEL_SIM_FAULT_QUERY == 0 {
         // -512 to -530 are for the kernel alone.
@@ -83,4 +94,32 @@ pub(super) fn describe(file: &File, io: &zernel_sim_tsg_describe) -> Result {
     tsg.compute = io.flags & ZERNEL_SIM_TSG_COMPUTE != 0;
     tsg.shared = io.flags & ZERNEL_SIM_TSG_SHARED != 0;
     file.hub.tsg_changed(u64::from(owned.gpu), &tsg)
+}
+
+/// Changes the caller's own TSG, if `zernel.ko` does not mind.
+pub(super) fn control(file: &File, io: &zernel_sim_tsg_control) -> Result {
+    must_be_zero(&[io.reserved])?;
+    let (setting, change) = match io.setting {
+        ZERNEL_SIM_SETTING_TIMESLICE if io.value != 0 => {
+            (Setting::Timeslice, Change::Timeslice(Us(io.value)))
+        }
+        ZERNEL_SIM_SETTING_INTERLEAVE => {
+            let level = Interleave::new(io.value).ok_or(EINVAL)?;
+            (Setting::Interleave, Change::Interleave(level))
+        }
+        ZERNEL_SIM_SETTING_ENABLED if io.value <= 1 => {
+            (Setting::Schedule, Change::Enabled(io.value == 1))
+        }
+        ZERNEL_SIM_SETTING_START if io.value == 1 => (Setting::Start, Change::Enabled(true)),
+        _ => return Err(EINVAL),
+    };
+    let owned = file.context(io.context)?;
+    let (gpu, tsg) = (u64::from(owned.gpu), owned.tsg.0);
+    if file.hub.user_control(gpu, tsg, setting) == Verdict::Deny {
+        return Err(EPERM);
+    }
+    let changed = file.hub.inner().change(gpu, tsg, change);
+    // After any answer: it may be too old by now.
+    file.hub.changed(gpu, tsg, setting);
+    changed
 }

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The software GPUs as a provider of `zernel.ko`.
 
+use super::{
+    fault::Faults,
+    listener::Listener, //
+};
 use crate::{
     device::Card,
     glue::provider_side::{
@@ -20,18 +24,17 @@ use crate::{
         },
     },
     settings::Settings,
-    uapi::*,
-    user::Users, //
+    sim::Sim,
+    uapi::*, //
 };
+use core::ops::Deref;
 use kernel::{
+    new_mutex,
     prelude::*,
     str::CString,
     sync::{
-        atomic::{
-            ordering::Relaxed,
-            Atomic, //
-        },
-        Arc, //
+        Arc,
+        Mutex, //
     },
     time::{
         delay::fsleep,
@@ -39,67 +42,53 @@ use kernel::{
     }, //
 };
 
-/// A setting that the owner of a TSG wants.
+/// A change that the owner of a TSG wants.
 #[derive(Clone, Copy)]
 pub(crate) enum Change {
     /// Another time slice.
     Timeslice(Us),
     /// Another interleave level.
     Interleave(Interleave),
+    /// To be scheduled, or not.
+    Enabled(bool),
 }
 
-/// All software GPUs.
-#[pin_data]
-pub(crate) struct Sim {
-    /// The module parameters.
-    pub(crate) settings: Settings,
-    cards: KVec<Arc<Card>>,
-    /// The users that have the device open.
-    #[pin]
-    pub(crate) users: Users,
-    serial: Atomic<u64>,
-    files: Atomic<u64>,
+/// The software GPUs, with the faults of the operations on each.
+pub(crate) struct Provided {
+    sim: Arc<Sim>,
+    faults: KVec<Pin<KBox<Mutex<Faults>>>>,
 }
 
 /// The software GPUs, known to `zernel.ko`.
-pub(crate) type Hub = Registration<Sim>;
+pub(crate) type Hub = Registration<Provided>;
 
-impl Sim {
-    /// Makes the GPUs.
-    pub(crate) fn new(settings: Settings) -> Result<Arc<Self>> {
-        let mut cards = KVec::with_capacity(settings.gpus as usize, GFP_KERNEL)?;
-        for number in 0..settings.gpus {
-            cards.push(super::device::Device::new(number, &settings)?, GFP_KERNEL)?;
+impl Deref for Provided {
+    type Target = Sim;
+
+    fn deref(&self) -> &Sim {
+        &self.sim
+    }
+}
+
+impl Provided {
+    /// Without faults.
+    pub(crate) fn new(sim: Arc<Sim>) -> Result<Arc<Self>> {
+        let mut faults = KVec::with_capacity(sim.cards().len(), GFP_KERNEL)?;
+        for _ in sim.cards() {
+            let none = new_mutex!(Faults::new(), "zernel_sim_faults");
+            faults.push(KBox::pin_init(none, GFP_KERNEL)?, GFP_KERNEL)?;
         }
-        Arc::pin_init(
-            pin_init!(Self {
-                settings,
-                cards,
-                users <- Users::new(),
-                serial: Atomic::new(0),
-                files: Atomic::new(0),
-            }),
-            GFP_KERNEL,
-        )
+        Ok(Arc::new(Self { sim, faults }, GFP_KERNEL)?)
     }
 
-    /// The GPU with number `number`.
+    /// Faults of the operations on a GPU.
     ///
     /// # Errors
     ///
     /// `ENOENT`
-    pub(crate) fn card(&self, number: u32) -> Result<&Arc<Card>> {
-        self.cards.get(number as usize).ok_or(ENOENT)
-    }
-
-    /// A serial number for a TSG, from 1.
-    pub(crate) fn next_serial(&self) -> u64 {
-        self.serial.fetch_add(1, Relaxed).wrapping_add(1)
-    }
-
-    /// A number for a file, from 1.
-    pub(crate) fn next_file(&self) -> u64 {
-        self.files.fetch_add(1, Relaxed).wrapping_add(1)
+    pub(crate) fn faults(&self, gpu: u32) -> Result<&Mutex<Faults>> {
+        let faults = self.faults.get(gpu as usize).ok_or(ENOENT)?;
+        Ok(faults)
     }
 
     /// Changes a TSG for its owner, which `zernel.ko` was asked about.
@@ -108,6 +97,7 @@ impl Sim {
         card.with(|model, now, sink| match change {
             Change::Timeslice(slice) => model.set_timeslice(now, tsg, slice, sink),
             Change::Interleave(level) => model.set_interleave(now, tsg, level, sink),
+            Change::Enabled(enabled) => model.set_enabled(now, tsg, enabled, sink),
         })?;
         Ok(())
     }
@@ -129,8 +119,9 @@ impl Sim {
 
     /// The GPU and the TSG of a call, after the faults that were asked for.
     fn begin(&self, op: u32, gpu: u64, tsg: u64) -> Result<(&Arc<Card>, Handle)> {
-        let card = self.card(u32::try_from(gpu).map_err(|_| ENOENT)?)?;
-        let injection = card.faults.lock().take(op, tsg);
+        let number = u32::try_from(gpu).map_err(|_| ENOENT)?;
+        let card = self.card(number)?;
+        let injection = self.faults(number)?.lock().take(op, tsg);
         if let Some(injection) = injection {
             sleep(Ns(injection.delay));
             if injection.error != 0 {
@@ -160,8 +151,9 @@ fn uuid(number: u32) -> [u8; 16] {
 
 /// Makes the GPUs and reports them to `zernel.ko`.
 pub(crate) fn register(settings: Settings) -> Result<Arc<Hub>> {
-    let hub = Arc::new(Registration::new(Sim::new(settings)?)?, GFP_KERNEL)?;
-    for card in &hub.inner().cards {
+    let provided = Provided::new(Sim::new(settings)?)?;
+    let hub = Arc::new(Registration::new(provided)?, GFP_KERNEL)?;
+    for card in hub.inner().cards() {
         let bus = CString::try_from_fmt(fmt!("sim:{}", card.number))?;
         let name = CString::try_from_fmt(fmt!("software {}", card.preset.name))?;
         hub.gpu_added(&provider_side::Gpu {
@@ -176,14 +168,30 @@ pub(crate) fn register(settings: Settings) -> Result<Arc<Hub>> {
             control: true,
             waits: true,
             context: true,
+            polled: false,
         })?;
-        card.set_bell(hub.bell(u64::from(card.number)));
+        let bell = Listener::of(hub.bell(u64::from(card.number)));
+        // The one before goes without the lock.
+        let before = card.listen(|listener| core::mem::replace(listener, bell));
+        drop(before);
     }
     Ok(hub)
 }
 
+impl Hub {
+    /// Ends a TSG that nobody can find any more: `zernel.ko` forgets it first.
+    pub(crate) fn end(&self, card: &Card, tsg: Handle) {
+        let gpu = u64::from(card.number);
+        match load_of(card, tsg) {
+            Ok(load) => self.tsg_ended(gpu, tsg.0, &load),
+            Err(_) => self.tsg_removed(gpu, tsg.0),
+        }
+        card.destroy(tsg);
+    }
+}
+
 /// The work of a TSG so far.
-pub(crate) fn load_of(card: &Card, tsg: Handle) -> Result<TsgLoad> {
+fn load_of(card: &Card, tsg: Handle) -> Result<TsgLoad> {
     let stats = card.at_present(|model| model.tsg_stats(tsg))?;
     Ok(TsgLoad {
         ran: stats.times.busy.0,
@@ -200,7 +208,7 @@ pub(crate) fn load_of(card: &Card, tsg: Handle) -> Result<TsgLoad> {
 }
 
 #[vtable]
-impl provider_side::Provider for Sim {
+impl provider_side::Provider for Provided {
     const NAME: &'static CStr = c"sim";
 
     fn set_timeslice(&self, gpu: u64, tsg: u64, us: u32) -> Result {
@@ -246,6 +254,13 @@ impl provider_side::Provider for Sim {
         let (card, tsg) = self.begin(ZERNEL_SIM_OP_SET_ENABLED, gpu, tsg)?;
         sleep(self.settings.costs.enable);
         card.with(|model, now, sink| model.set_enabled(now, tsg, enabled, sink))?;
+        Ok(())
+    }
+
+    fn kick(&self, gpu: u64, tsg: u64) -> Result {
+        let (card, tsg) = self.begin(ZERNEL_SIM_OP_KICK, gpu, tsg)?;
+        sleep(self.settings.costs.preempt);
+        card.with(|model, now, sink| model.restart(now, tsg, false, sink))?;
         Ok(())
     }
 

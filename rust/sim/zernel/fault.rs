@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Faults that tests put into the operations of the provider.
 
-use super::uapi::*;
+use crate::uapi::*;
 use kernel::prelude::*;
 
 /// Operations, by the numbers of the header.
-const OPERATIONS: usize = ZERNEL_SIM_OP_USER_CONTROL as usize;
+const OPERATIONS: usize = ZERNEL_SIM_OP_KICK as usize;
 
 /// A fault of one operation.
 #[derive(Clone, Copy)]
@@ -76,13 +76,13 @@ impl Faults {
 #[cfg(zernel_kunit)]
 #[kernel::macros::kunit_tests(zernel_sim_fault)]
 mod tests {
-    use crate::fault::*;
+    use crate::host::fault::*;
 
     #[test]
     fn a_fault_hits_its_tsg_and_ends() -> Result {
         let mut faults = Faults::new();
         assert!(faults.of(0).is_err());
-        assert!(faults.of(ZERNEL_SIM_OP_USER_CONTROL + 1).is_err());
+        assert!(faults.of(ZERNEL_SIM_OP_KICK + 1).is_err());
         let fault = faults.of(ZERNEL_SIM_OP_PREEMPT)?;
         fault.count = 2;
         fault.error = -5;

@@ -37,6 +37,8 @@ pub mod class {
     pub const TSG: u32 = 0xa06c;
     /// Part of a TSG with an address space of its own.
     pub const CONTEXT_SHARE: u32 = 0x9067;
+    /// Memory of the GPU.
+    pub const MEMORY: u32 = 0x40;
     /// Channel.
     pub const CHANNEL: u32 = 0xc56f;
     /// Compute engine on a channel.
@@ -47,6 +49,8 @@ pub mod class {
     pub const MPS: u32 = 0x900e;
     /// Part of a GPU.
     pub const MIG_GPU: u32 = 0xc637;
+    /// A compute instance of that.
+    pub const MIG_COMPUTE: u32 = 0xc638;
 }
 
 /// Numbers of controls.
@@ -61,10 +65,42 @@ pub mod control {
     pub const SET_INTERLEAVE: u32 = 0xa06c_0107;
     /// Let it run: one byte and two more.
     pub const SCHEDULE: u32 = 0xa06c_0101;
+    /// Disable channels, or enable them: see [`super::DisableChannels`].
+    pub const DISABLE_CHANNELS: u32 = 0x2080_110b;
+    /// The policy with which levels count: see [`super::Policy`].
+    pub const RUNLIST_POLICY: u32 = 0x2080_1115;
+    /// Run lists of engines, by their registers.
+    pub const RUNLIST_BASES: u32 = 0x2080_0179;
+    /// Engines, their run lists and registers, for the kernel alone.
+    pub const DEVICE_TABLE: u32 = 0x2080_1112;
+    /// Numbers of channels on their run lists, for the kernel alone.
+    pub const CHANNEL_LIST: u32 = 0x0080_170d;
+    /// Take the engine away: see [`super::Preempt`].
+    pub const PREEMPT: u32 = 0xa06c_0105;
+    /// Let a channel run: as [`SCHEDULE`].
+    pub const CHANNEL_SCHEDULE: u32 = 0xa06f_0103;
+    /// The same by another number.
+    pub const CHANNEL_SCHEDULE_VOLTA: u32 = 0xc36f_0103;
+    /// End the running slice, and begin anew with the run list of a channel: two bytes.
+    pub const RESTART_RUNLIST: u32 = 0xa06f_0111;
+    /// Have a channel run no more: one byte.
+    pub const STOP_CHANNEL: u32 = 0xa06f_0112;
     /// GPUs that there are, by number: 32 u32.
     pub const ATTACHED_IDS: u32 = 0x201;
     /// The identity of a GPU: see [`super::IdInfo`].
     pub const ID_INFO: u32 = 0x205;
+    /// The number by which records of context switches name a channel.
+    pub const CONTEXT: u32 = 0xa06f_0113;
+    /// The clock of a GPU.
+    pub const TIME: u32 = 0x2080_0403;
+    /// Have the context switches of a GPU written to an event buffer.
+    pub const BIND_SWITCHES: u32 = 0x2080_1238;
+    /// Have an event buffer take events.
+    pub const RING_ENABLE: u32 = 0x90cd_0101;
+    /// The reader of an event buffer has come to a record.
+    pub const RING_GET: u32 = 0x90cd_0102;
+    /// Have a GPU's records of context switches written now.
+    pub const RING_FLUSH: u32 = 0x90cd_0104;
     /// Memory of the caller, pinned for a GPU: see [`super::Pin`]. simrm has it alone.
     pub const PIN: u32 = 0x7a01;
 
@@ -85,9 +121,15 @@ macro_rules! layouts {
         $(
             $(#[$doc])*
             #[repr(C)]
-            #[derive(Debug, Clone, Copy, Default, Pod, Zeroable)]
+            #[derive(Debug, Clone, Copy, Pod, Zeroable)]
             pub struct $name {
                 $(pub $field: $type,)*
+            }
+
+            impl Default for $name {
+                fn default() -> Self {
+                    Self::zeroed()
+                }
             }
 
             const _: () = assert!(size_of::<$name>() == $size);
@@ -161,6 +203,24 @@ layouts! {
 
     /// Parameters of a MIG instance.
     MigParams = 16 { capability: u64, id: u32, pad: u32, }
+
+    /// Parameters of [`control::DISABLE_CHANNELS`].
+    DisableChannels = 536 {
+        disable: u32, count: u32, only_scheduling: u8, rewind: u8, pad: [u8; 6], event: u64,
+        clients: [u32; 64], channels: [u32; 64],
+    }
+
+    /// Parameters of [`control::RUNLIST_POLICY`].
+    Policy = 8 { flags: u32, policy: u32, }
+
+    /// Parameters of [`control::PREEMPT`].
+    Preempt = 8 { wait: u8, manual: u8, pad: u16, timeout_us: u32, }
+
+    /// Parameters of [`control::DEVICE_TABLE`].
+    DeviceTable = 3212 { base: u32, count: u32, more: u32, entries: [[u32; 25]; 32], }
+
+    /// Parameters of [`control::CHANNEL_LIST`].
+    ChannelList = 24 { count: u32, pad: u32, handles: u64, ids: u64, }
 
     /// [`control::ID_INFO`].
     IdInfo = 32 {

@@ -16,6 +16,7 @@ mod tests {
             },
             time::now_ns, //
         },
+        host::provider::Provided,
         inbox::Inbox,
         model::{
             measures::{
@@ -29,8 +30,8 @@ mod tests {
                 Work, //
             },
         },
-        provider::Sim, //
         settings::Settings,
+        sim::Sim,
         uapi::*,
     };
     use kernel::{
@@ -46,8 +47,8 @@ mod tests {
     const TIMEOUT: u32 = 1_000_000;
 
     /// A GPU whose operations cost `percent` of the published.
-    fn sim(percent: u32) -> Result<Arc<Sim>> {
-        Sim::new(Settings::new(&Params {
+    fn sim(percent: u32) -> Result<Arc<Provided>> {
+        Provided::new(Sim::new(Settings::new(&Params {
             preset: "a100",
             gpus: 1,
             copy_engines: 0,
@@ -56,7 +57,7 @@ mod tests {
             user_contexts: 4,
             user_items: 16,
             operation_percent: percent,
-        })?)
+        })?)?)
     }
 
     /// A TSG of the caller.
@@ -209,7 +210,7 @@ mod tests {
         a.card
             .with(|model, now, sink| model.set_suspended(now, false, sink));
         for op in [ZERNEL_SIM_OP_SET_ENABLED, ZERNEL_SIM_OP_PREEMPT] {
-            let mut faults = a.card.faults.lock();
+            let mut faults = sim.faults(0)?.lock();
             let fault = faults.of(op)?;
             (fault.count, fault.error) = (1, EIO.to_errno());
         }

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+/*
+ * The records of the probes, in the order in which the core answered, and their worker.
+ *
+ * Probes run with preemption disabled, so records are allocated without locks and none is waited for
+ * there. A caller waits on its way back to user space, where it holds nothing.
+ */
+#include "stock.h"
+
+#include <linux/sched/signal.h>
+#include <linux/slab.h>
+#include <linux/wait.h>
+#include <linux/workqueue.h>
+
+/* For how long a caller waits: a tenant with very many objects can keep the worker busy for longer. */
+#define STOCK_PATIENCE	(HZ / 10)
+
+/* Records in the queue, of calls. */
+#define STOCK_QUEUE_MAX	65536
+
+static void stock_work(struct work_struct *work);
+
+static DEFINE_RAW_SPINLOCK(stock_lock);
+static LIST_HEAD(stock_queue);
+static u64 stock_last;
+static u32 stock_length;
+static atomic_t stock_lost;
+static struct workqueue_struct *stock_worker;
+static DECLARE_WORK(stock_worker_work, stock_work);
+static DECLARE_WAIT_QUEUE_HEAD(stock_wait);
+
+/* The number of the last record. */
+u64 stock_queue_last(void)
+{
+	return READ_ONCE(stock_last);
+}
+
+/* Records that could not be made, since load. */
+u32 stock_queue_lost(void)
+{
+	return atomic_read(&stock_lost);
+}
+
+static void stock_put(struct stock_record *record)
+{
+	if (!refcount_dec_and_test(&record->refs))
+		return;
+	put_pid(record->process);
+	put_pid(record->thread);
+	kfree_nolock(record);
+}
+
+static struct stock_record *stock_take(void)
+{
+	struct stock_record *record;
+
+	raw_spin_lock_irq(&stock_lock);
+	record = list_first_entry_or_null(&stock_queue, struct stock_record, list);
+	if (record) {
+		list_del(&record->list);
+		stock_length--;
+	}
+	raw_spin_unlock_irq(&stock_lock);
+	return record;
+}
+
+static void stock_work(struct work_struct *work)
+{
+	struct stock_record *record;
+
+	while ((record = stock_take())) {
+		stock_replay(record);
+		smp_store_release(&record->done, true);
+		wake_up_all(&stock_wait);
+		stock_put(record);
+		cond_resched();
+	}
+}
+
+/* The caller is on its way back to user space. */
+static void stock_wait_for(struct callback_head *work)
+{
+	struct stock_record *record = container_of(work, struct stock_record, work);
+
+	wait_event_timeout(stock_wait, smp_load_acquire(&record->done), STOCK_PATIENCE);
+	stock_put(record);
+	module_put(THIS_MODULE);
+}
+
+/* NULL: it is lost. */
+static struct stock_record *stock_make(enum stock_kind kind)
+{
+	struct stock_record *record = NULL;
+
+	/*
+	 * Not charged to a memory cgroup: at its limit a tenant would make calls that nobody sees. All
+	 * but calls are bounded by files and GPUs, and must not be lost for others' calls.
+	 */
+	if (kind != STOCK_CALL || READ_ONCE(stock_length) < STOCK_QUEUE_MAX)
+		record = kmalloc_nolock(sizeof(*record), __GFP_ZERO, NUMA_NO_NODE);
+	if (!record) {
+		atomic_inc(&stock_lost);
+		return NULL;
+	}
+	record->kind = kind;
+	refcount_set(&record->refs, 1);
+	return record;
+}
+
+static void stock_add(struct stock_record *record)
+{
+	unsigned long flags;
+
+	raw_spin_lock_irqsave(&stock_lock, flags);
+	record->number = stock_last + 1;
+	WRITE_ONCE(stock_last, record->number);
+	list_add_tail(&record->list, &stock_queue);
+	WRITE_ONCE(stock_length, stock_length + 1);
+	raw_spin_unlock_irqrestore(&stock_lock, flags);
+	queue_work(stock_worker, &stock_worker_work);
+}
+
+/*
+ * Has the current process wait for @record, which is not in the queue yet. The module stays until it
+ * has: nvidia.ko may keep it from its return for as long as it likes, in memory of its own.
+ */
+static void stock_let_wait(struct stock_record *record)
+{
+	if (!try_module_get(THIS_MODULE))
+		return;
+	init_task_work(&record->work, stock_wait_for);
+	refcount_inc(&record->refs);
+	if (task_work_add(current, &record->work, TWA_RESUME)) {
+		/* It will not go back to user space. */
+		refcount_dec(&record->refs);
+		module_put(THIS_MODULE);
+	}
+}
+
+/* Something other than a call happened. */
+void stock_queue_tell(enum stock_kind kind, u32 gpu_id, nv_file_private_t *owner)
+{
+	struct stock_record *record = stock_make(kind);
+
+	if (!record)
+		return;
+	record->gpu_id = gpu_id;
+	record->call.owner = owner;
+	if (kind == STOCK_CLOSE && !(current->flags & PF_KTHREAD))
+		stock_let_wait(record);
+	stock_add(record);
+}
+
+/* The core has answered a call of the current process; from a probe. */
+void stock_queue_call(const struct stock_call *call)
+{
+	struct stock_record *record = stock_make(STOCK_CALL);
+
+	if (!record)
+		return;
+	record->call = *call;
+	record->process = get_pid(task_tgid(current));
+	record->thread = get_pid(task_pid(current));
+	stock_let_wait(record);
+	stock_add(record);
+}
+
+/* Returns when all that the probes have seen so far has been replayed. */
+void stock_queue_flush(void)
+{
+	flush_work(&stock_worker_work);
+}
+
+int stock_queue_init(void)
+{
+	/* Suspends of the machine wait for it, while callers wait for nothing else. */
+	stock_worker = alloc_ordered_workqueue("zernel_stock", WQ_FREEZABLE);
+	return stock_worker ? 0 : -ENOMEM;
+}
+
+/* The probes are gone, and no caller waits. The last ones leave this module's code. */
+void stock_queue_exit(void)
+{
+	synchronize_rcu_tasks();
+	destroy_workqueue(stock_worker);
+}

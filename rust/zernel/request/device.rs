@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The requests of a GPU: when they take it, and the cost of that.
+
+use super::{
+    holds::{
+        Hold,
+        Holds, //
+    },
+    kicks::{
+        Kicks,
+        Urgent, //
+    },
+    sleep,
+    starts::{
+        Start,
+        Waiting, //
+    },
+    stats::Totals,
+};
+use crate::{
+    glue::{
+        irqlock::{
+            new_irq_lock,
+            new_raw_lock,
+            IrqLock,
+            RawLock, //
+        },
+        time::now_ns,
+        work::Kick, //
+    },
+    ids::TsgId,
+    policy::{
+        histogram::Latencies,
+        level::{
+            self,
+            Level, //
+        },
+        switch_cost::{
+            Cost,
+            Costs,
+            Phase,
+            Switched, //
+        },
+        tunables::requests::NoHolder,
+        units::Ns, //
+    },
+    tuned,
+};
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::{
+            ordering::Relaxed,
+            Atomic, //
+        },
+        Arc, //
+    }, //
+};
+
+/// State that the requests of a GPU share.
+#[pin_data]
+pub(crate) struct Device {
+    /// The cost of a switch, learned from requests.
+    #[pin]
+    switch: IrqLock<Costs>,
+    /// The present estimates of it, in ns: settled, and while the GPU changes hands.
+    switch_costs: [Atomic<u64>; 2],
+    /// The GPU goes from one best-effort TSG to another.
+    handing_over: Atomic<bool>,
+    /// TSGs above best-effort have something to run.
+    lc_busy: Atomic<bool>,
+    /// When the last request begun above best-effort takes the GPU, in ns.
+    trigger: Atomic<u64>,
+    /// No request begins: the GPU is suspended, or retrying (its provider's last answer was
+    /// `-EAGAIN`).
+    suspended: Atomic<bool>,
+    /// Less urgent TSGs can be kept off it.
+    can_exclude: bool,
+    /// The cost of keeping them off, in ns, learned from the time that it took.
+    gate_cost: Atomic<u64>,
+    /// Requests without a holder that hold the GPU.
+    holds: Holds,
+    /// TSGs that are to be served at once.
+    #[pin]
+    kicks: Kicks,
+    /// Statistics of all requests on it.
+    pub(crate) totals: Totals,
+    /// Reports of its provider that are not counted yet. They come in any context.
+    #[pin]
+    starts: RawLock<Waiting>,
+    /// Context switches, as its provider measured them.
+    #[pin]
+    switches: IrqLock<KBox<Latencies>>,
+    /// Excludes TSGs; `None` in tests, and when the GPU is gone.
+    #[pin]
+    worker: IrqLock<Option<Kick>>,
+}
+
+impl Device {
+    /// The cost of keeping TSGs off the GPU before it was tried: the longest measured call of
+    /// NVIDIA's driver.
+    const GATE_PRIOR: u64 = 356_000;
+
+    /// Of a new GPU. `can_exclude`: less urgent TSGs can be kept off it. `can_kick`: their slice can
+    /// be ended.
+    pub(crate) fn new(can_exclude: bool, can_kick: bool) -> Result<Arc<Self>> {
+        let costs = Costs::new(Cost::IN_TIME);
+        let (totals, starts) = (Totals::new()?, Waiting::new()?);
+        let switches = KBox::zeroed(GFP_KERNEL)?;
+        Arc::pin_init(
+            pin_init!(Self {
+                switch <- new_irq_lock!(costs, c"zernel_switch"),
+                switch_costs: Phase::ALL.map(|phase| Atomic::new(costs.estimate(phase).0)),
+                handing_over: Atomic::new(false),
+                lc_busy: Atomic::new(false),
+                trigger: Atomic::new(0),
+                suspended: Atomic::new(false),
+                can_exclude,
+                gate_cost: Atomic::new(Self::GATE_PRIOR),
+                holds: Holds::new(),
+                kicks <- Kicks::new(can_kick),
+                totals,
+                starts <- new_raw_lock!(starts, c"zernel_starts"),
+                switches <- new_irq_lock!(switches, c"zernel_switches"),
+                worker <- new_irq_lock!(None, c"zernel_excluder"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Sets the worker that excludes TSGs; `None`: none any more.
+    pub(crate) fn set_worker(&self, worker: Option<Kick>) {
+        let old = core::mem::replace(&mut *self.worker.lock(), worker);
+        // Dropped without the lock.
+        drop(old);
+    }
+
+    /// True if a request without a holder can keep less urgent TSGs off the GPU, or end their slice.
+    pub(super) fn can_take(&self) -> bool {
+        self.can_exclude || self.is_kicked()
+    }
+
+    /// True if a run list can begin anew, as far as known.
+    pub(crate) fn can_kick(&self) -> bool {
+        self.kicks.works()
+    }
+
+    /// It turned out that a run list can begin anew, or cannot.
+    pub(crate) fn set_can_kick(&self, can: bool) {
+        self.kicks.set_works(can);
+    }
+
+    /// True if requests without a holder end the slice of others rather than keep them off.
+    fn is_kicked(&self) -> bool {
+        self.can_kick() && tuned::no_holder() == NoHolder::Kick
+    }
+
+    /// A TSG is to be served at once. In any context.
+    pub(crate) fn urge(&self, urgent: Urgent) {
+        self.kicks.add(urgent);
+        self.wake();
+    }
+
+    /// The provider has had a run list begin anew, or failed to.
+    pub(crate) fn kicked(&self, is_good: bool) {
+        self.kicks.done(is_good);
+    }
+
+    /// The TSG that is to be served at once, and waits longest.
+    pub(crate) fn urgent(&self) -> Option<Urgent> {
+        self.kicks.take()
+    }
+
+    fn wake(&self) {
+        if let Some(worker) = &*self.worker.lock() {
+            worker.kick();
+        }
+    }
+
+    /// The state of the GPU.
+    pub(super) fn phase(&self) -> Phase {
+        match self.handing_over.load(Relaxed) {
+            true => Phase::HandingOver,
+            false => Phase::Settled,
+        }
+    }
+
+    /// Says whether the GPU goes from one best-effort TSG to another.
+    pub(crate) fn set_handing_over(&self, handing_over: bool) {
+        self.handing_over.store(handing_over, Relaxed);
+    }
+
+    /// True if TSGs above best-effort have something to run: a request that takes the GPU then
+    /// waits for them, which says nothing of a switch.
+    pub(crate) fn is_lc_busy(&self) -> bool {
+        self.lc_busy.load(Relaxed)
+    }
+
+    /// Says whether they have.
+    pub(crate) fn set_lc_busy(&self, busy: bool) {
+        self.lc_busy.store(busy, Relaxed);
+    }
+
+    /// A request begins that takes the GPU at `trigger`.
+    pub(super) fn announce(&self, trigger: Ns) {
+        self.trigger.store(trigger.0, Relaxed);
+    }
+
+    /// When the last request that began takes the GPU, or took it.
+    pub(crate) fn announced(&self) -> Ns {
+        Ns(self.trigger.load(Relaxed))
+    }
+
+    /// A TSG has got its engine. In any context. Returns whether it is time to count.
+    pub(crate) fn started(&self, start: Start) -> bool {
+        let start = start.since_trigger(self.announced());
+        self.starts.lock().push(start)
+    }
+
+    /// A start that is to be counted.
+    pub(crate) fn next_start(&self) -> Option<Start> {
+        self.starts.lock().pop()
+    }
+
+    /// A context switch took so long.
+    pub(crate) fn count_switch(&self, time: Ns) {
+        self.switches.lock().record(time);
+    }
+
+    /// Adds the context switches to `sum`.
+    pub(crate) fn add_switches_to(&self, sum: &mut Latencies) {
+        sum.merge(&self.switches.lock());
+    }
+
+    /// The cost of a switch.
+    pub(crate) fn switch_cost(&self, phase: Phase) -> Ns {
+        let [settled, handing_over] = &self.switch_costs;
+        Ns(match phase {
+            Phase::Settled => settled.load(Relaxed),
+            Phase::HandingOver => handing_over.load(Relaxed),
+        })
+    }
+
+    /// Learns the cost of a switch from one more, for a request that began in this phase.
+    pub(super) fn switched(&self, phase: Phase, seen: Switched) {
+        let mut switch = self.switch.lock();
+        switch.learn(phase, seen);
+        for (phase, cost) in Phase::ALL.into_iter().zip(&self.switch_costs) {
+            cost.store(switch.estimate(phase).0, Relaxed);
+        }
+    }
+
+    /// The cost of keeping them off.
+    pub(super) fn gate_cost(&self) -> Ns {
+        Ns(self.gate_cost.load(Relaxed))
+    }
+
+    /// Keeping them off took so long: the estimate follows longer ones at once, shorter ones by an
+    /// eighth, so that it is seldom too short.
+    pub(crate) fn took(&self, time: Ns) {
+        let old = self.gate_cost.load(Relaxed);
+        let new = if time.0 > old {
+            time.0
+        } else {
+            old - (old - time.0) / 8
+        };
+        self.gate_cost.store(new, Relaxed);
+    }
+
+    /// Requests without a holder that ever held the GPU.
+    pub(crate) fn arrivals(&self) -> u64 {
+        self.holds.arrivals()
+    }
+
+    /// The level for which TSGs are to be excluded: the least urgent one that holds the GPU, of
+    /// those that are not `throttled`.
+    pub(crate) fn holder(&self, throttled: level::Set) -> Option<Level> {
+        self.holds.level(throttled, Ns(now_ns()))
+    }
+
+    /// The end of the last lease of a level that holds the GPU.
+    pub(crate) fn holds_until(&self, level: Level) -> Ns {
+        self.holds.until(level)
+    }
+
+    /// A request without a holder takes the GPU from now on, `until` then at the latest. In any
+    /// context.
+    pub(super) fn hold(&self, tsg: TsgId, level: Level, until: Ns) -> Hold {
+        if self.is_kicked() {
+            let urgent = Urgent { tsg, level };
+            self.urge(urgent);
+            return Hold::Kick(urgent);
+        }
+        let worker = self.worker.lock();
+        // Only with the lock held.
+        self.holds.add(level, until);
+        if let Some(worker) = &*worker {
+            worker.kick();
+        }
+        Hold::Exclude(level)
+    }
+
+    /// A request that took it lets go. `is_ready`: its TSG has something to run now. In any context.
+    pub(super) fn let_go(&self, hold: Hold, is_ready: bool) {
+        match hold {
+            Hold::Exclude(level) => {
+                self.holds.remove(level);
+                self.wake();
+            }
+            Hold::Kick(urgent) if is_ready => self.urge(urgent),
+            Hold::Kick(_) => {}
+        }
+    }
+
+    /// True if no request can begin.
+    pub(crate) fn is_suspended(&self) -> bool {
+        self.suspended.load(Relaxed) || sleep::is_asleep()
+    }
+
+    /// No request begins from now on, as the GPU is suspended or retrying; or some may again. Returns
+    /// the state before.
+    pub(crate) fn set_suspended(&self, suspended: bool) -> bool {
+        self.suspended.xchg(suspended, Relaxed)
+    }
+}
