@@ -59,16 +59,27 @@ FAULTS = re.compile(
 HARMLESS = re.compile(r"RETBleed: WARNING|Spectre V2 : WARNING|FAULT_INJECTION: forcing a failure")
 
 
+# A report of kmemleak: what it begins with, its program and a line of its backtrace.
+LEAK = re.compile(r"^unreferenced object \S+ \(size \d+\):$")
+COMM = re.compile(r"^  comm (\".*\"), pid ")
+FRAME = re.compile(r"^ {4}(?:\[<\S+>\] )?(\S+)\+0x[0-9a-f]+/0x[0-9a-f]+(?: \[(\w+)\])?$")
+ALLOCATOR = re.compile(r"^(_|rust_helper_)*k(memleak|malloc|vmalloc|realloc|vrealloc|zalloc|mem_cache_alloc)")
+
+
 class Scanner:
     """Collects the faults of a log, with the lines that follow each."""
 
     CONTEXT = 40
+    # Of a leaked object's backtrace.
+    FRAMES = 4
 
     def __init__(self, allow: str | None = None) -> None:
         self.allow = re.compile(allow) if allow else None
         self.faults: list[str] = []
         self.context: list[str] = []
         self.following = 0
+        self.frames: list[str] = []
+        self.in_leak = False
 
     def feed(self, line: str) -> None:
         """Takes one console line."""
@@ -76,6 +87,9 @@ class Scanner:
         if self._is_fault(line):
             self.faults.append(line)
             self.following = self.CONTEXT
+            self.frames, self.in_leak = [], bool(LEAK.search(line))
+        elif self.in_leak:
+            self._leak(line)
         if self.following > 0:
             self.context.append(line)
             self.following -= 1
@@ -84,3 +98,17 @@ class Scanner:
         if not FAULTS.search(line) or HARMLESS.search(line):
             return False
         return not (self.allow and self.allow.search(line))
+
+    def _leak(self, line: str) -> None:
+        """Puts a program and the callers of its allocation in the place of a leak's address, so
+        that a thousand leaks of one place are one fault."""
+        if not line.startswith(" "):
+            self.in_leak = False
+        elif comm := COMM.match(line):
+            self.faults[-1] = re.sub(r" \S+ (\(.*\)):$", lambda size: f" {size[1]} of {comm[1]}:",
+                                     self.faults[-1])
+        elif frame := FRAME.match(line):
+            name = f"{frame[1]} [{frame[2]}]" if frame[2] else frame[1]
+            if len(self.frames) < self.FRAMES and not ALLOCATOR.match(name):
+                self.faults[-1] += f"{' <' if self.frames else ''} {name}"
+                self.frames.append(name)

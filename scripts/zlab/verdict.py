@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """Decides whether a guest's run was good, and says why not."""
 
+from collections import Counter
 from dataclasses import asdict, dataclass, field
 
 from .ktap import Summary
@@ -34,7 +35,8 @@ class Verdict:
             verdict.problems.append(f"the guest ended without a status; last line: {last_line}")
         elif status != 0:
             verdict.problems.append(f"the command exited with status {status}")
-        verdict.problems += [f"in the log: {fault}" for fault in dict.fromkeys(faults)]
+        verdict.problems += [f"in the log{f', {times} times' if times > 1 else ''}: {fault}"
+                             for fault, times in Counter(faults).items()]
         if wants_ktap and not verdict.passed and not verdict.failed:
             verdict.problems.append("no test reported")
         return verdict

@@ -72,6 +72,25 @@ class Console(unittest.TestCase):
         scanner.feed(FAULTS[0])
         self.assertEqual(scanner.faults, [])
 
+    def test_leaks_of_one_place_are_one_fault(self):
+        scanner = Scanner()
+        for address in ("ff1100000758c040", "ff1100000758c240"):
+            for line in (f"unreferenced object 0x{address} (size 64):",
+                         r'  comm "a\d (b)", pid 7, jiffies 42949',
+                         "  hex dump (first 32 bytes):",
+                         "    00 01 02 03 04 05 06 07 08 09 0a 0b 0c 0d 0e 0f  ................",
+                         "  backtrace (crc 5e1f):",
+                         "    __kmalloc_cache_noprof+0x2f/0x40",
+                         "    rust_helper_krealloc_node_align+0x2f/0x40",
+                         "    [<000000001>] make+0x10/0x20 [zernel]",
+                         "    b+0x1/0x2", "    c+0x1/0x2", "    d+0x1/0x2", "    e+0x1/0x2"):
+                scanner.feed(line)
+        scanner.feed("# all done")
+        scanner.feed("    f+0x1/0x2")
+        fault = r'unreferenced object (size 64) of "a\d (b)": make [zernel] < b < c < d'
+        self.assertEqual(scanner.faults, [fault, fault])
+        self.assertIn(f"in the log, 2 times: {fault}", verdict(faults=scanner.faults).problems)
+
     def test_lines_are_cut_across_reads(self):
         stream = Stream("x")
         self.assertEqual(stream.lines(b"one\r\ntw"), ["one"])
