@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 /*
- * The controls of a TSG that zernel may send to the core: a short list, each with the size of its
- * parameters, on any living handle of the TSG.
+ * The controls of a TSG that zernel sends to the core, on any living handle of the TSG.
  */
 #include "nv-zernel-private.h"
 
@@ -18,6 +17,18 @@ struct nvz_disable_channels {
 	u32 channels[NVZ_DISABLE_MAX];
 };
 
+struct nvz_preempt {
+	u8 wait, own_timeout, pad[2];
+	u32 timeout_us;
+};
+
+struct nvz_restart {
+	u8 force, bypass_wait;
+};
+
+#define NVZ_TSG_FIELDS \
+	(NV_ZERNEL_TSG_TIMESLICE | NV_ZERNEL_TSG_INTERLEAVE | NV_ZERNEL_TSG_ENABLED)
+
 /**
  * struct nvz_handle - a handle that is pinned
  * @client: pinned
@@ -29,22 +40,6 @@ struct nvz_handle {
 	u32 object;
 	u32 gpu_id;
 };
-
-static u32 nvz_control_size(u32 cmd)
-{
-	switch (cmd) {
-	case NV_ZERNEL_CTRL_SET_TIMESLICE:
-	case NV_ZERNEL_CTRL_GET_TIMESLICE:
-	case NV_ZERNEL_CTRL_PREEMPT:
-		return 8;
-	case NV_ZERNEL_CTRL_GET_INFO:
-	case NV_ZERNEL_CTRL_SET_INTERLEAVE:
-		return 4;
-	case NV_ZERNEL_CTRL_RESTART_RUNLIST:
-		return 2;
-	}
-	return 0;
-}
 
 /* A client that may be about to lose a handle of the TSG. */
 static struct nvz_client *nvz_tsg_freeing(struct nvz_tsg *tsg)
@@ -64,7 +59,7 @@ static struct nvz_client *nvz_tsg_freeing(struct nvz_tsg *tsg)
  */
 static int nvz_tsg_pin(u64 id, u32 cmd, struct nvz_handle *handle)
 {
-	bool of_channel = cmd == NV_ZERNEL_CTRL_RESTART_RUNLIST;
+	bool of_channel = cmd == NVZ_CTRL_RESTART_RUNLIST;
 	struct nvz_object *object;
 	struct list_head *list;
 	struct nvz_tsg *tsg;
@@ -109,19 +104,13 @@ static void nvz_tsg_unpin(u64 id, const struct nvz_handle *handle, bool gone)
 	nvz_unpinned();
 }
 
-int nv_zernel_tsg_control(u64 tsg, u32 cmd, void *params, u32 size, u32 *status)
+/* 0 when the core answered, or the TSG has no channel for a control of these; -ENOENT, -EAGAIN, -ENOMEM. */
+static int nvz_tsg_control(u64 tsg, u32 cmd, void *params, u32 size, u32 *status)
 {
-	u32 expected = nvz_control_size(cmd);
 	struct nvz_handle handle;
 	nvidia_stack_t *sp;
 	bool gone;
 	int ret;
-
-	might_sleep();
-	if (!expected)
-		return -EOPNOTSUPP;
-	if (size != expected)
-		return -EINVAL;
 
 	do {
 		ret = nvz_tsg_pin(tsg, cmd, &handle);
@@ -144,11 +133,8 @@ int nv_zernel_tsg_control(u64 tsg, u32 cmd, void *params, u32 size, u32 *status)
 		nvz_tsg_unpin(tsg, &handle, gone);
 		/* Never again on a dead handle, but a duplicate may live. */
 	} while (gone);
-	if (!ret && *status == NV_OK && cmd == NV_ZERNEL_CTRL_SET_INTERLEAVE)
-		nvz_tsg_set_level(tsg, *(u32 *)params);
 	return ret;
 }
-EXPORT_SYMBOL_GPL(nv_zernel_tsg_control);
 
 /**
  * struct nvz_channels - the channels of a TSG, pinned
@@ -288,7 +274,8 @@ static u32 nvz_channels_switch_all(nvidia_stack_t *sp, const struct nvz_channels
 	return status;
 }
 
-int nv_zernel_tsg_enable(u64 tsg, bool enable, u32 *status)
+/* As nvz_tsg_control(). */
+static int nvz_tsg_enable(u64 tsg, bool enable, u32 *status)
 {
 	struct nvz_disable_channels *params;
 	struct nvz_channels *channels;
@@ -296,7 +283,6 @@ int nv_zernel_tsg_enable(u64 tsg, bool enable, u32 *status)
 	u32 done, from;
 	int ret;
 
-	might_sleep();
 	params = kzalloc(sizeof(*params), GFP_KERNEL);
 	if (!params)
 		return -ENOMEM;
@@ -319,4 +305,106 @@ out:
 	kfree(params);
 	return ret;
 }
-EXPORT_SYMBOL_GPL(nv_zernel_tsg_enable);
+
+/* Changes one setting. As nvz_tsg_control(). */
+static int nvz_tsg_set(u64 tsg, u32 field, const struct nv_zernel_tsg_settings *settings, u32 *status)
+{
+	u64 timeslice = settings->timeslice_us;
+	u32 level = settings->interleave;
+	int ret;
+
+	switch (field) {
+	case NV_ZERNEL_TSG_TIMESLICE:
+		return nvz_tsg_control(tsg, NV_ZERNEL_CTRL_SET_TIMESLICE, &timeslice,
+				       sizeof(timeslice), status);
+	case NV_ZERNEL_TSG_INTERLEAVE:
+		ret = nvz_tsg_control(tsg, NV_ZERNEL_CTRL_SET_INTERLEAVE, &level, sizeof(level),
+				      status);
+		if (!ret && *status == NV_OK)
+			nvz_tsg_set_level(tsg, level);
+		return ret;
+	}
+	ret = nvz_tsg_enable(tsg, settings->enabled, status);
+	/* A refusal leaves the opposite. */
+	if (!ret)
+		nvz_tsg_set_disabled(tsg, settings->enabled != (*status == NV_OK));
+	return ret;
+}
+
+static bool nvz_settings_name(const struct nv_zernel_tsg_settings *settings)
+{
+	return settings->size >= sizeof(*settings) && settings->fields &&
+	       !(settings->fields & ~NVZ_TSG_FIELDS) && !settings->reserved;
+}
+
+int nv_zernel_tsg_configure(u64 tsg, struct nv_zernel_tsg_settings *settings, u32 *status)
+{
+	u32 wanted = settings->fields, field;
+	int ret;
+
+	might_sleep();
+	if (!nvz_settings_name(settings) ||
+	    (wanted & NV_ZERNEL_TSG_INTERLEAVE && settings->interleave > NVZ_LEVEL_MAX) ||
+	    (wanted & NV_ZERNEL_TSG_ENABLED && settings->enabled > 1))
+		return -EINVAL;
+	settings->fields = 0;
+	for (field = 1; field & NVZ_TSG_FIELDS; field <<= 1) {
+		if (!(wanted & field))
+			continue;
+		ret = nvz_tsg_set(tsg, field, settings, status);
+		if (ret || *status != NV_OK)
+			return ret;
+		settings->fields |= field;
+	}
+	return 0;
+}
+EXPORT_SYMBOL_GPL(nv_zernel_tsg_configure);
+
+int nv_zernel_tsg_query(u64 tsg, struct nv_zernel_tsg_settings *settings, u32 *status)
+{
+	u64 timeslice = 0;
+	int ret;
+
+	might_sleep();
+	if (!nvz_settings_name(settings))
+		return -EINVAL;
+	*status = NV_OK;
+	if (settings->fields & NV_ZERNEL_TSG_TIMESLICE) {
+		ret = nvz_tsg_control(tsg, NVZ_CTRL_GET_TIMESLICE, &timeslice, sizeof(timeslice),
+				      status);
+		if (ret || *status != NV_OK) {
+			settings->fields = 0;
+			return ret;
+		}
+		settings->timeslice_us = timeslice;
+	}
+	ret = nvz_tsg_remembered(tsg, settings);
+	if (ret)
+		settings->fields = 0;
+	return ret;
+}
+EXPORT_SYMBOL_GPL(nv_zernel_tsg_query);
+
+int nv_zernel_tsg_preempt(u64 tsg, u32 timeout_us, u32 *status)
+{
+	struct nvz_preempt params = {
+		.wait = 1,
+		.own_timeout = 1,
+		.timeout_us = timeout_us,
+	};
+
+	might_sleep();
+	return nvz_tsg_control(tsg, NVZ_CTRL_PREEMPT, &params, sizeof(params), status);
+}
+EXPORT_SYMBOL_GPL(nv_zernel_tsg_preempt);
+
+int nv_zernel_tsg_restart(u64 tsg, u32 *status)
+{
+	struct nvz_restart params = {
+		.bypass_wait = 1,
+	};
+
+	might_sleep();
+	return nvz_tsg_control(tsg, NVZ_CTRL_RESTART_RUNLIST, &params, sizeof(params), status);
+}
+EXPORT_SYMBOL_GPL(nv_zernel_tsg_restart);

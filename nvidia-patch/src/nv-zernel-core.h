@@ -96,6 +96,10 @@ struct nvz_esc_alloc_context_dma {
 #define NVZ_CLASS_MIG_COMPUTE		0xc638	/* of an instance of a GPU */
 
 /* Controls that the hook uses or looks at, beside those of nv-zernel.h. */
+#define NVZ_CTRL_GET_TIMESLICE		0xa06c0104U
+#define NVZ_CTRL_PREEMPT		0xa06c0105U
+#define NVZ_CTRL_TSG_INFO		0xa06c0106U
+#define NVZ_CTRL_RESTART_RUNLIST	0xa06f0111U
 #define NVZ_CTRL_GPU_ID_INFO		0x00000205U
 #define NVZ_CTRL_HANDLE_INFO		0x00000d02U
 #define NVZ_CTRL_CHANNEL_PROPERTIES	0x0080170fU

@@ -170,7 +170,7 @@ void nvz_learn_tsg(nvidia_stack_t *sp, u32 client, u32 parent, u32 handle, struc
 	tsg->guessed = tsg->gpu_id == NV_ZERNEL_UNKNOWN;
 	if (tsg->guessed)
 		tsg->gpu_id = nvz_guess_gpu(sp, client, instance);
-	if (nvz_rm_control(sp, client, handle, NV_ZERNEL_CTRL_GET_INFO, &number,
+	if (nvz_rm_control(sp, client, handle, NVZ_CTRL_TSG_INFO, &number,
 			   sizeof(number)) == NV_OK)
 		tsg->hw_tsg = number;
 }

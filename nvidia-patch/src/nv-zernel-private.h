@@ -191,6 +191,7 @@ struct nvz_tsg {
 	u32 level;
 	u32 stray_client;
 	u32 stray_handle;
+	bool disabled;
 	bool announced;
 	bool adopted;
 	bool guessed;
@@ -345,6 +346,8 @@ struct nvz_tsg *nvz_tsg_find(u64 id);
 struct nvz_tsg *nvz_tsg_next(u64 after);
 struct nvz_tsg *nvz_tsg_twin(u64 of, u64 after);
 void nvz_tsg_set_level(u64 id, u32 level);	/* takes the lock */
+void nvz_tsg_set_disabled(u64 id, bool disabled);	/* takes the lock */
+int nvz_tsg_remembered(u64 id, struct nv_zernel_tsg_settings *settings);	/* takes the lock */
 void nvz_tsg_stray(struct nvz_tsg *tsg, struct nvz_file *file, u32 client, u32 handle);
 void nvz_tsg_gather(struct nvz_tsg *tsg, struct nvz_file *file, u32 client, u32 handle);
 void nvz_tsg_settle(struct nvz_file *file);

@@ -219,7 +219,7 @@ bool nvz_rm_gone(nvidia_stack_t *sp, u32 client, u32 object)
 {
 	u32 number = 0;
 
-	return nvz_status_dead(nvz_rm_control(sp, client, object, NV_ZERNEL_CTRL_GET_INFO, &number,
+	return nvz_status_dead(nvz_rm_control(sp, client, object, NVZ_CTRL_TSG_INFO, &number,
 					      sizeof(number)));
 }
 

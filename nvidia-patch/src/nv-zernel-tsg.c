@@ -121,18 +121,31 @@ void nvz_tsg_set_level(u64 id, u32 level)
 	mutex_unlock(&nvz_table_lock);
 }
 
-int nv_zernel_tsg_interleave(u64 id, u32 *level)
+void nvz_tsg_set_disabled(u64 id, bool disabled)
 {
 	struct nvz_tsg *tsg;
 
 	mutex_lock(&nvz_table_lock);
 	tsg = nvz_tsg_find(id);
 	if (tsg)
-		*level = tsg->level;
+		tsg->disabled = disabled;
+	mutex_unlock(&nvz_table_lock);
+}
+
+/* Those settings that the core cannot be asked for. 0 or -ENOENT. */
+int nvz_tsg_remembered(u64 id, struct nv_zernel_tsg_settings *settings)
+{
+	struct nvz_tsg *tsg;
+
+	mutex_lock(&nvz_table_lock);
+	tsg = nvz_tsg_find(id);
+	if (tsg) {
+		settings->interleave = tsg->level;
+		settings->enabled = !tsg->disabled;
+	}
 	mutex_unlock(&nvz_table_lock);
 	return tsg ? 0 : -ENOENT;
 }
-EXPORT_SYMBOL_GPL(nv_zernel_tsg_interleave);
 
 /*
  * @tsg was adopted for a handle of @file that is not in the table. The call of that file that is
@@ -165,6 +178,7 @@ void nvz_tsg_gather(struct nvz_tsg *tsg, struct nvz_file *file, u32 client, u32 
 		tsg->context_count += stray->context_count;
 		tsg->flags |= stray->flags & NV_ZERNEL_TSG_MPS;
 		tsg->level = stray->level;
+		tsg->disabled = stray->disabled;
 		nvz_tsg_touch(stray);
 		nvz_tsg_touch(tsg);
 	}

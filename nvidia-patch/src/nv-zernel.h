@@ -11,10 +11,10 @@
  *
  * Context: every function and every callback runs in process context and may
  * sleep. tsg_added, tsg_changed and tsg_removed come one at a time and in order,
- * under a mutex of the table, which nv_zernel_tsg_control() takes for a moment
- * too: they must not wait for a control that is under way. gpu_added,
+ * under a mutex of the table, which functions for TSGs take for a moment too:
+ * they must not wait for such a function that is under way. gpu_added,
  * gpu_removed, suspended and resumed come one at a time as well, under another
- * mutex that no control takes, so they may wait.
+ * mutex that none of those takes, so they may wait.
  */
 #ifndef NV_ZERNEL_H
 #define NV_ZERNEL_H
@@ -37,15 +37,9 @@ struct pid;
 /* The value of fields of a TSG that could not be learned. */
 #define NV_ZERNEL_UNKNOWN	0xffffffffU
 
-/* Controls of TSGs that nv_zernel_tsg_control() lets through, with the size of their parameters. */
-#define NV_ZERNEL_CTRL_SET_TIMESLICE	0xa06c0103U	/* 8 bytes: u64 microseconds */
-#define NV_ZERNEL_CTRL_GET_TIMESLICE	0xa06c0104U	/* 8 bytes: u64 microseconds */
-#define NV_ZERNEL_CTRL_PREEMPT		0xa06c0105U	/* 8 bytes: u8 wait, u8 manual timeout, u16 zero, u32 microseconds */
-#define NV_ZERNEL_CTRL_GET_INFO		0xa06c0106U	/* 4 bytes: u32 number of the TSG */
-#define NV_ZERNEL_CTRL_SET_INTERLEAVE	0xa06c0107U	/* 4 bytes: u32 level, 0 to 2 */
-#define NV_ZERNEL_CTRL_RESTART_RUNLIST	0xa06f0111U	/* 2 bytes: u8 force, u8 bypass the wait */
-
-/* As which controls of a user, beside the two that set something, are reported. */
+/* As which controls of a user's own TSG are reported. */
+#define NV_ZERNEL_CTRL_SET_TIMESLICE	0xa06c0103U
+#define NV_ZERNEL_CTRL_SET_INTERLEAVE	0xa06c0107U
 #define NV_ZERNEL_CTRL_SCHEDULE		0xa06c0101U	/* that it is scheduled, as programs begin */
 #define NV_ZERNEL_CTRL_DISABLE_CHANNELS	0x2080110bU	/* that it is scheduled or not, or sooner */
 
@@ -196,48 +190,88 @@ int nv_zernel_register(const struct nv_zernel_ops *ops, void *priv);
  */
 void nv_zernel_unregister(const struct nv_zernel_ops *ops);
 
-/**
- * nv_zernel_tsg_control() - control a TSG with the driver's own privilege
- * @tsg: number in the table
- * @cmd: NV_ZERNEL_CTRL_*
- * @params: kernel memory, read and written by the driver
- * @size: the size that belongs to @cmd
- * @status: NV_STATUS of the driver, when 0 is returned
- *
- * Works whether or not anybody is registered. While it runs, the handle that
- * it uses cannot be freed. May wait for the driver's own locks.
- *
- * Return: 0 when the driver answered, -EOPNOTSUPP another @cmd, -EINVAL another
- * @size, -ENOENT no such TSG, -EAGAIN the driver is suspended, -ENOMEM.
- */
-int nv_zernel_tsg_control(u64 tsg, u32 cmd, void *params, u32 size, u32 *status);
+/* Fields of struct nv_zernel_tsg_settings. */
+#define NV_ZERNEL_TSG_TIMESLICE		(1U << 0)
+#define NV_ZERNEL_TSG_INTERLEAVE	(1U << 1)
+#define NV_ZERNEL_TSG_ENABLED		(1U << 2)
 
 /**
- * nv_zernel_tsg_interleave() - the interleave level that was last given to a TSG
- * @tsg: number in the table
- * @level: 0 to 2, when 0 is returned
- *
- * No version of the driver can be asked for it. A level that a privileged process gave its own TSG
- * is as that process said.
- *
- * Return: 0, -ENOENT no such TSG.
+ * struct nv_zernel_tsg_settings - the settings of a TSG
+ * @size: sizeof(struct nv_zernel_tsg_settings)
+ * @fields: NV_ZERNEL_TSG_*, of those that are meant
+ * @timeslice_us: the longest time on the engine at once, in microseconds
+ * @interleave: how often it is in its run list, 0 to 2; counts where the run lists heed it
+ * @enabled: 1, its channels are scheduled, 0, they are not
+ * @reserved: zero
  */
-int nv_zernel_tsg_interleave(u64 tsg, u32 *level);
+struct nv_zernel_tsg_settings {
+	u32 size;
+	u32 fields;
+	u64 timeslice_us;
+	u32 interleave;
+	u32 enabled;
+	u64 reserved;
+};
 
 /**
- * nv_zernel_tsg_enable() - let the channels of a TSG be scheduled, or not
+ * nv_zernel_tsg_configure() - change settings of a TSG with the driver's own privilege
  * @tsg: number in the table
- * @enable: whether they may run
+ * @settings: in: those to change; out: in @fields those that the driver carried out
  * @status: NV_STATUS of the driver, when 0 is returned
  *
- * NV2080_CTRL_CMD_FIFO_DISABLE_CHANNELS for all channels that the TSG has now, by a
- * subdevice of zernel's own on the GPU. The driver takes 64 channels at once; when it
+ * In the order of the fields, until the driver refuses one. Works whether or not anybody is
+ * registered. While it runs, the handles that it uses cannot be freed. May wait for the driver's own
+ * locks.
+ *
+ * NV2080_CTRL_CMD_FIFO_DISABLE_CHANNELS enables and disables all channels that the TSG has
+ * now, by a subdevice of zernel's own on the GPU. The driver takes 64 channels at once; when it
  * refuses a lot, it is asked for each channel, and tried once more without those that are gone. If it
- * still refuses one, that lot and the earlier ones are put back.
+ * still refuses one, that lot and the earlier ones are put to the opposite.
  *
- * Return: 0 when the driver answered, and as nv_zernel_tsg_control().
+ * Calls for one TSG come one at a time: else what is remembered can differ from what is set.
+ *
+ * Return: 0 when the driver answered, and with nothing changed -EINVAL the size is too small, a field
+ * is not known or out of its range, there is none, or @reserved is not zero; else with what @fields tells -ENOENT no such
+ * TSG, -EAGAIN the driver is suspended, -ENOMEM.
  */
-int nv_zernel_tsg_enable(u64 tsg, bool enable, u32 *status);
+int nv_zernel_tsg_configure(u64 tsg, struct nv_zernel_tsg_settings *settings, u32 *status);
+
+/**
+ * nv_zernel_tsg_query() - ask for settings of a TSG
+ * @tsg: number in the table
+ * @settings: in: in @fields those to tell; out: these
+ * @status: NV_STATUS of the driver, when 0 is returned; with an error nothing is told
+ *
+ * The driver is asked for the time slice alone. It cannot be asked for the others: an interleave level
+ * is the last one given to the TSG, that of a privileged process as that process said, and enabled is
+ * as it was last configured here: a change by its process since does not show.
+ *
+ * Return: as nv_zernel_tsg_configure().
+ */
+int nv_zernel_tsg_query(u64 tsg, struct nv_zernel_tsg_settings *settings, u32 *status);
+
+/**
+ * nv_zernel_tsg_preempt() - take the engine away from a TSG, and wait for that
+ * @tsg: number in the table
+ * @timeout_us: for so many microseconds at most
+ * @status: NV_STATUS of the driver, when 0 is returned
+ *
+ * Return: 0 when the driver answered, or the TSG has no channel yet, and as
+ * nv_zernel_tsg_configure().
+ */
+int nv_zernel_tsg_preempt(u64 tsg, u32 timeout_us, u32 *status);
+
+/**
+ * nv_zernel_tsg_restart() - end the running slice of the run list of a TSG
+ * @tsg: number in the table
+ * @status: NV_STATUS of the driver, when 0 is returned
+ *
+ * The list begins anew, with those of the highest level; a slice of that TSG itself goes on. Does not
+ * wait for it.
+ *
+ * Return: as nv_zernel_tsg_preempt().
+ */
+int nv_zernel_tsg_restart(u64 tsg, u32 *status);
 
 /**
  * nv_zernel_runlists_interleave() - have the run lists of a GPU heed interleave levels

@@ -11,135 +11,99 @@ use kernel::{
     prelude::*, //
 };
 
-/// Parameters of the time slice controls.
-#[repr(C)]
-struct Timeslice {
-    us: u64,
-}
-
-/// Parameters of the interleave control.
-#[repr(C)]
-struct Interleave {
-    level: u32,
-}
-
-/// Parameters of the preemption.
-#[repr(C)]
-struct Preempt {
-    wait: u8,
-    manual_timeout: u8,
-    zero: u16,
-    timeout_us: u32,
-}
-
-/// Parameters of the restart of a run list.
-#[repr(C)]
-struct Restart {
-    force: u8,
-    bypass_wait: u8,
-}
-
-/// A control and its data.
-///
-/// # Safety
-///
-/// The type is `repr(C)`, has the size that the header gives for the control, and every bit pattern
-/// is a value of it.
-unsafe trait Parameters {}
-
-// SAFETY: 8 bytes, one integer.
-unsafe impl Parameters for Timeslice {}
-// SAFETY: 4 bytes, one integer.
-unsafe impl Parameters for Interleave {}
-// SAFETY: 8 bytes, integers without padding.
-unsafe impl Parameters for Preempt {}
-// SAFETY: 2 bytes, integers without padding.
-unsafe impl Parameters for Restart {}
-
-static_assert!(size_of::<Timeslice>() == 8);
-static_assert!(size_of::<Interleave>() == 4);
-static_assert!(size_of::<Preempt>() == 8);
-static_assert!(size_of::<Restart>() == 2);
-
-/// Hands a control to the driver. `Ok` has the driver's answer.
-fn control<P: Parameters>(tsg: u64, cmd: u32, params: &mut P) -> Result<Status> {
+/// Calls the driver. `Ok` has its answer.
+fn answer(call: impl FnOnce(*mut u32) -> c_int) -> Result<Status> {
     let mut status = Status::NONE.0;
-    let address = core::ptr::from_mut(params).cast();
-    // SAFETY: The parameters have the size that is told, and may become any bit pattern.
-    to_result(unsafe {
-        raw::nv_zernel_tsg_control(tsg, cmd, address, size_of::<P>() as u32, &mut status)
-    })?;
+    to_result(call(&mut status))?;
     Ok(Status(status))
+}
+
+/// Without any that is meant.
+fn settings() -> raw::nv_zernel_tsg_settings {
+    raw::nv_zernel_tsg_settings {
+        size: size_of::<raw::nv_zernel_tsg_settings>() as u32,
+        ..Default::default()
+    }
+}
+
+fn configure(tsg: u64, mut settings: raw::nv_zernel_tsg_settings) -> Result<Status> {
+    // SAFETY: FFI; both are valid for writes, and the settings as long as they tell.
+    answer(|status| unsafe { raw::nv_zernel_tsg_configure(tsg, &mut settings, status) })
+}
+
+fn query(tsg: u64, field: u32) -> Result<(Status, raw::nv_zernel_tsg_settings)> {
+    let mut settings = settings();
+    settings.fields = field;
+    // SAFETY: FFI; both are valid for writes, and the settings as long as they tell.
+    let status = answer(|status| unsafe { raw::nv_zernel_tsg_query(tsg, &mut settings, status) })?;
+    Ok((status, settings))
 }
 
 /// Gives a TSG a time slice in µs.
 pub(crate) fn set_timeslice(tsg: u64, us: u64) -> Result<Status> {
-    control(
+    configure(
         tsg,
-        raw::NV_ZERNEL_CTRL_SET_TIMESLICE,
-        &mut Timeslice { us },
+        raw::nv_zernel_tsg_settings {
+            fields: raw::NV_ZERNEL_TSG_TIMESLICE,
+            timeslice_us: us,
+            ..settings()
+        },
     )
 }
 
 /// The time slice of a TSG in µs, as it was last asked for.
 pub(crate) fn timeslice(tsg: u64) -> Result<(Status, u64)> {
-    let mut params = Timeslice { us: 0 };
-    let status = control(tsg, raw::NV_ZERNEL_CTRL_GET_TIMESLICE, &mut params)?;
-    Ok((status, params.us))
+    let (status, settings) = query(tsg, raw::NV_ZERNEL_TSG_TIMESLICE)?;
+    Ok((status, settings.timeslice_us))
 }
 
 /// Gives a TSG an interleave level.
 pub(crate) fn set_interleave(tsg: u64, level: u32) -> Result<Status> {
-    control(
+    configure(
         tsg,
-        raw::NV_ZERNEL_CTRL_SET_INTERLEAVE,
-        &mut Interleave { level },
+        raw::nv_zernel_tsg_settings {
+            fields: raw::NV_ZERNEL_TSG_INTERLEAVE,
+            interleave: level,
+            ..settings()
+        },
     )
 }
 
 /// The interleave level that was last given to a TSG.
 pub(crate) fn interleave(tsg: u64) -> Result<u32> {
-    let mut level = 0;
-    // SAFETY: FFI; `level` is valid for writes.
-    to_result(unsafe { raw::nv_zernel_tsg_interleave(tsg, &mut level) })?;
-    Ok(level)
+    let (_, settings) = query(tsg, raw::NV_ZERNEL_TSG_INTERLEAVE)?;
+    Ok(settings.interleave)
+}
+
+/// Lets the channels of a TSG run, or not.
+pub(crate) fn enable(tsg: u64, enable: bool) -> Result<Status> {
+    configure(
+        tsg,
+        raw::nv_zernel_tsg_settings {
+            fields: raw::NV_ZERNEL_TSG_ENABLED,
+            enabled: u32::from(enable),
+            ..settings()
+        },
+    )
 }
 
 /// Takes the engine away from a TSG and waits for that, `timeout_us` µs at most.
 pub(crate) fn preempt(tsg: u64, timeout_us: u32) -> Result<Status> {
-    let mut params = Preempt {
-        wait: 1,
-        manual_timeout: 1,
-        zero: 0,
-        timeout_us,
-    };
-    control(tsg, raw::NV_ZERNEL_CTRL_PREEMPT, &mut params)
+    // SAFETY: FFI; `status` is valid for writes.
+    answer(|status| unsafe { raw::nv_zernel_tsg_preempt(tsg, timeout_us, status) })
 }
 
 /// Ends the running slice of the run list of a TSG, unless it is that one's, and has the list begin
 /// anew. Does not wait for it.
 pub(crate) fn restart(tsg: u64) -> Result<Status> {
-    let mut params = Restart {
-        force: 0,
-        bypass_wait: 1,
-    };
-    control(tsg, raw::NV_ZERNEL_CTRL_RESTART_RUNLIST, &mut params)
-}
-
-/// Lets the channels of a TSG run, or not.
-pub(crate) fn enable(tsg: u64, enable: bool) -> Result<Status> {
-    let mut status = Status::NONE.0;
     // SAFETY: FFI; `status` is valid for writes.
-    to_result(unsafe { raw::nv_zernel_tsg_enable(tsg, enable, &mut status) })?;
-    Ok(Status(status))
+    answer(|status| unsafe { raw::nv_zernel_tsg_restart(tsg, status) })
 }
 
 /// Has the run lists of a GPU heed interleave levels, or gives them their policy back.
 pub(crate) fn heed_interleave(gpu: u32, on: bool) -> Result<Status> {
-    let mut status = Status::NONE.0;
     // SAFETY: FFI; `status` is valid for writes.
-    to_result(unsafe { raw::nv_zernel_runlists_interleave(gpu, on, &mut status) })?;
-    Ok(Status(status))
+    answer(|status| unsafe { raw::nv_zernel_runlists_interleave(gpu, on, status) })
 }
 
 fn count() -> raw::nv_zernel_counts {
@@ -172,4 +136,65 @@ pub(crate) fn counts() -> [(&'static str, u32); 9] {
         ("gpus", counts.gpus),
         ("forgotten", counts.forgotten),
     ]
+}
+
+#[cfg(zernel_kunit)]
+#[kernel::macros::kunit_tests(zernel_nvidia_control)]
+mod tests {
+    use super::*;
+
+    const ALL: u32 =
+        raw::NV_ZERNEL_TSG_TIMESLICE | raw::NV_ZERNEL_TSG_INTERLEAVE | raw::NV_ZERNEL_TSG_ENABLED;
+
+    fn all() -> raw::nv_zernel_tsg_settings {
+        raw::nv_zernel_tsg_settings {
+            fields: ALL,
+            timeslice_us: 1000,
+            interleave: 2,
+            enabled: 1,
+            ..settings()
+        }
+    }
+
+    /// The errors of both functions.
+    fn errors(mut with: raw::nv_zernel_tsg_settings) -> (Option<Error>, Option<Error>) {
+        let mut same = with;
+        // SAFETY: FFI; both are valid for writes, and the settings are never shorter than needed.
+        let configured =
+            answer(|status| unsafe { raw::nv_zernel_tsg_configure(0, &mut with, status) });
+        // SAFETY: As above.
+        let queried = answer(|status| unsafe { raw::nv_zernel_tsg_query(0, &mut same, status) });
+        (configured.err(), queried.err())
+    }
+
+    #[test]
+    fn settings_are_checked_before_the_tsg() {
+        let (good, bad) = (Some(ENOENT), Some(EINVAL));
+        assert_eq!(errors(all()), (good, good));
+        let changed = |change: fn(&mut raw::nv_zernel_tsg_settings)| {
+            let mut with = all();
+            change(&mut with);
+            errors(with)
+        };
+        assert_eq!(changed(|with| with.size -= 1), (bad, bad));
+        assert_eq!(changed(|with| with.fields = 0), (bad, bad));
+        assert_eq!(changed(|with| with.reserved = 1), (bad, bad));
+        assert_eq!(changed(|with| with.fields = ALL + 1), (bad, bad));
+        // A value counts where it is meant.
+        assert_eq!(changed(|with| with.interleave = 3), (bad, good));
+        assert_eq!(changed(|with| with.enabled = 2), (bad, good));
+        let some = |with: &mut raw::nv_zernel_tsg_settings| {
+            with.fields = raw::NV_ZERNEL_TSG_TIMESLICE;
+            with.interleave = 3;
+        };
+        assert_eq!(changed(some), (good, good));
+    }
+
+    #[test]
+    fn a_tsg_that_is_not_there_is_told() {
+        assert_eq!(preempt(0, 1000).err(), Some(ENOENT));
+        assert_eq!(restart(0).err(), Some(ENOENT));
+        assert_eq!(enable(0, false).err(), Some(ENOENT));
+        assert_eq!(interleave(0).err(), Some(ENOENT));
+    }
 }

@@ -20,15 +20,18 @@ pub(super) use mirror::*;
 extern "C" {
     pub(super) fn nv_zernel_register(ops: *const nv_zernel_ops, private: *mut c_void) -> c_int;
     pub(super) fn nv_zernel_unregister(ops: *const nv_zernel_ops);
-    pub(super) fn nv_zernel_tsg_control(
+    pub(super) fn nv_zernel_tsg_configure(
         tsg: u64,
-        cmd: u32,
-        params: *mut c_void,
-        size: u32,
+        settings: *mut nv_zernel_tsg_settings,
         status: *mut u32,
     ) -> c_int;
-    pub(super) fn nv_zernel_tsg_interleave(tsg: u64, level: *mut u32) -> c_int;
-    pub(super) fn nv_zernel_tsg_enable(tsg: u64, enable: bool, status: *mut u32) -> c_int;
+    pub(super) fn nv_zernel_tsg_query(
+        tsg: u64,
+        settings: *mut nv_zernel_tsg_settings,
+        status: *mut u32,
+    ) -> c_int;
+    pub(super) fn nv_zernel_tsg_preempt(tsg: u64, timeout_us: u32, status: *mut u32) -> c_int;
+    pub(super) fn nv_zernel_tsg_restart(tsg: u64, status: *mut u32) -> c_int;
     pub(super) fn nv_zernel_runlists_interleave(gpu: u32, on: bool, status: *mut u32) -> c_int;
     pub(super) fn nv_zernel_tsg_sample(tsg: u64, sample: *mut nv_zernel_sample) -> c_int;
     pub(super) fn nv_zernel_engines_sample(
@@ -48,6 +51,7 @@ extern "C" {
 // The first version of each structure: nvidia.ko may know a longer one, never a shorter one.
 static_assert!(size_of::<nv_zernel_gpu>() == 128);
 static_assert!(size_of::<nv_zernel_tsg>() == 64);
+static_assert!(size_of::<nv_zernel_tsg_settings>() == 32);
 static_assert!(size_of::<nv_zernel_sample>() == 84);
 static_assert!(size_of::<nv_zernel_record>() == 24);
 static_assert!(size_of::<nv_zernel_records>() == 56);
