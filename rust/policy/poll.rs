@@ -13,6 +13,8 @@ pub(crate) struct Poll {
     due: Ns,
     /// Looks in a row that found nothing to run.
     idle: u32,
+    /// The number of the look; wraps.
+    number: usize,
 }
 
 /// The next step.
@@ -37,9 +39,22 @@ impl Poll {
     /// none of that.
     const PATIENCE: u32 = 64;
 
+    /// Each look comes to one of so many of the TSGs that wait for their turns.
+    const ROUND: usize = 8;
+
+    /// True if this look comes to the TSG in a slot. One that `waits` for its turn, disabled and with
+    /// something to run, stays so until it is enabled or its owner gives up: not every look is needed.
+    pub(crate) fn comes_to(&self, slot: usize, waits: bool) -> bool {
+        !waits || self.number.wrapping_add(slot) % Self::ROUND == 0
+    }
+
     /// Nobody needs looks: the next ones begin anew.
     pub(crate) fn stop(&mut self) {
-        *self = Self::default();
+        *self = Self {
+            // The round goes on.
+            number: self.number,
+            ..Self::default()
+        };
     }
 
     /// `interval`: from one look to the next. `is_over`: the look that is under way, if one is, has
@@ -70,6 +85,7 @@ impl Poll {
             return Next::At(self.due);
         }
         self.began = Some(now);
+        self.number = self.number.wrapping_add(1);
         Next::Look
     }
 
@@ -144,10 +160,26 @@ mod tests {
     }
 
     #[test]
+    fn one_that_waits_is_looked_at_in_each_round() {
+        let mut poll = Poll::default();
+        let mut counts = [[0; 20]; 2];
+        for round in 0..Poll::ROUND as u64 * 3 {
+            look(&mut poll, 250_000 * round, 10, true);
+            for (waits, counts) in [false, true].into_iter().zip(&mut counts) {
+                for (slot, count) in counts.iter_mut().enumerate() {
+                    *count += u32::from(poll.comes_to(slot, waits));
+                }
+            }
+        }
+        assert_eq!(counts, [[24; 20], [3; 20]]);
+    }
+
+    #[test]
     fn who_stops_begins_anew() {
         let mut poll = Poll::default();
         look(&mut poll, 1_000, 10, true);
         poll.stop();
         assert_eq!(poll.step(Ns(2_000), INTERVAL, true, true), Next::Look);
+        assert_eq!(poll.number, 2);
     }
 }

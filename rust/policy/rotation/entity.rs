@@ -58,6 +58,8 @@ pub(crate) struct Entity {
     idle_since: Option<Ns>,
     /// The idle times between its bursts.
     think_times: Ema,
+    /// By how much an idle time can seem longer than it is.
+    resolution: Ns,
     /// It was idle for less than [`Self::SLEEP`] before it got something to run the last time.
     pub(super) was_thinking: bool,
     pub(super) runnable: bool,
@@ -75,9 +77,9 @@ pub(crate) struct Entity {
 }
 
 impl Entity {
-    /// Longest think time that is learned, so that a sleep is soon forgotten: twice the longest for
-    /// which the GPU is left to a TSG.
-    const SLEEP: Ns = Ns(500_000);
+    /// The longest think time for which the GPU is left to a TSG: the time that a hand-over costs,
+    /// three switches or so.
+    const THINK: Ns = Ns(250_000);
 
     /// A TSG that is enabled, as a driver makes it, and idle.
     pub(crate) fn new(weight: Weight) -> Self {
@@ -94,6 +96,7 @@ impl Entity {
             mean_burst: None,
             idle_since: None,
             think_times: Ema::new(Ema::ALPHA),
+            resolution: Ns::ZERO,
             was_thinking: false,
             runnable: false,
             enabled: true,
@@ -103,6 +106,11 @@ impl Entity {
             standing: None,
             node: Node::default(),
         }
+    }
+
+    /// Its state is known by looks, from one of which it is so long to the next.
+    pub(crate) fn set_resolution(&mut self, interval: Ns) {
+        self.resolution = interval.min(Self::THINK);
     }
 
     /// Its weight.
@@ -136,8 +144,10 @@ impl Entity {
             self.began.get_or_insert(sample.ran);
             if let Some(since) = self.idle_since.take() {
                 let idle = at.saturating_sub(since);
-                self.think_times.observe(idle.min(Self::SLEEP));
-                self.was_thinking = idle < Self::SLEEP;
+                // So that a sleep is soon forgotten.
+                let longest = Ns(2 * self.longest_think_time().0);
+                self.think_times.observe(idle.min(longest));
+                self.was_thinking = idle < longest;
             }
         } else if let Some(began) = self.began.take() {
             // One that only seemed to have something to run teaches nothing.
@@ -168,27 +178,34 @@ impl Entity {
         (self.burst <= mean.saturating_add(tolerance)).then(|| mean.saturating_sub(self.burst))
     }
 
+    fn longest_think_time(&self) -> Ns {
+        Ns(Self::THINK.0 + self.resolution.0)
+    }
+
     /// The usual think time, if that is so short that the GPU can be left to the TSG meanwhile: no
-    /// more than `most`, a quarter of a millisecond, and an eighth of a burst.
-    pub(super) fn usual_think_time(&self, most: Ns) -> Option<Ns> {
+    /// more than [`Self::THINK`], and an eighth of a burst.
+    pub(super) fn usual_think_time(&self) -> Option<Ns> {
         let (time, burst) = (
             self.think_times.predict(Costs::default())?,
             self.mean_burst?,
         );
-        // Half of the longest recognised sleep; longer ones count as that.
-        let most = most.min(Ns(Self::SLEEP.0 / 2));
-        (time <= most && time.0 <= burst.0 / 8).then_some(time)
+        (time <= self.longest_think_time() && time.0 <= burst.0 / 8).then_some(time)
     }
 
     /// The end of its think time: twice the usual length after it went idle.
-    pub(super) fn thinking_ends(&self, most: Ns) -> Option<Ns> {
-        let time = self.usual_think_time(most)?;
+    pub(super) fn thinking_ends(&self) -> Option<Ns> {
+        let time = self.usual_think_time()?;
         Some(self.idle_since?.saturating_add(time).saturating_add(time))
     }
 
     /// True if it could run in a turn now.
     pub(super) fn contends(&self) -> bool {
         self.runnable && !self.in_slices
+    }
+
+    /// True if it is disabled until its turn, and has something to run.
+    pub(crate) fn waits(&self) -> bool {
+        self.runnable && !self.enabled
     }
 
     /// Takes in a sample's GPU time; returns the increase since the last.
@@ -268,7 +285,6 @@ mod tests {
     #[test]
     fn think_times_come_from_the_provider_where_it_can_tell() {
         let mut e = Entity::new(Weight::DEFAULT);
-        let most = Ns(250_000);
         // Looked at every 2 ms; it thinks for 100 us.
         for n in 0..4 {
             for (since, runnable) in [(0, true), (1_900_000, false)] {
@@ -281,10 +297,9 @@ mod tests {
                 e.learn(sample, Ns(n * 2_000_000 + 1_999_999));
             }
         }
-        assert_eq!(e.usual_think_time(most), Some(Ns(100_000)));
-        assert_eq!(e.usual_think_time(Ns(99_999)), None);
+        assert_eq!(e.usual_think_time(), Some(Ns(100_000)));
         let began = 3 * 2_000_000 + 1_900_000;
-        assert_eq!(e.thinking_ends(most), Some(Ns(began + 200_000)));
+        assert_eq!(e.thinking_ends(), Some(Ns(began + 200_000)));
         // It ran, and thinks anew, between two looks.
         let newer = Sample {
             ran: Ns(9_000_000),
@@ -292,7 +307,7 @@ mod tests {
             since: Some(Ns(began + 2_000_000)),
         };
         e.learn(newer, Ns(began + 2_050_000));
-        assert_eq!(e.thinking_ends(most), Some(Ns(began + 2_200_000)));
+        assert_eq!(e.thinking_ends(), Some(Ns(began + 2_200_000)));
     }
 
     #[test]
@@ -310,9 +325,38 @@ mod tests {
                 now += time;
             }
         }
-        // However long calls take.
-        assert_eq!(e.usual_think_time(Ns(u64::MAX)), None);
+        assert_eq!(e.usual_think_time(), None);
         assert!(!e.was_thinking);
+    }
+
+    /// The usual think time after pauses of this length.
+    fn thinks(resolution: u64, pause: u64) -> Option<u64> {
+        let mut e = Entity::new(Weight::DEFAULT);
+        e.set_resolution(Ns(resolution));
+        let mut now = 0;
+        for n in 0..6 {
+            for (runnable, time) in [(true, 5_000_000), (false, pause)] {
+                let sample = Sample {
+                    ran: Ns(n * 5_000_000 + if runnable { 0 } else { 5_000_000 }),
+                    runnable,
+                    since: None,
+                };
+                e.learn(sample, Ns(now));
+                now += time;
+            }
+        }
+        e.usual_think_time().map(|time| time.0)
+    }
+
+    #[test]
+    fn a_pause_that_is_seen_by_looks_can_seem_longer() {
+        assert_eq!(thinks(0, 250_000), Some(250_000));
+        assert_eq!(thinks(0, 260_000), None);
+        assert_eq!(thinks(100_000, 350_000), Some(350_000));
+        assert_eq!(thinks(100_000, 351_000), None);
+        // Looks that are rare tell little.
+        assert_eq!(thinks(50_000_000, 500_000), Some(500_000));
+        assert_eq!(thinks(50_000_000, 501_000), None);
     }
 
     #[test]

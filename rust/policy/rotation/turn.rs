@@ -313,7 +313,7 @@ impl Turn {
         }
         if let Some(e) = list.get_mut(id) {
             if self.current == Some(id) && sample.runnable != e.runnable {
-                let thinks = !sample.runnable && e.usual_think_time(self.enable_cost).is_some();
+                let thinks = !sample.runnable && e.usual_think_time().is_some();
                 self.thinking = if thinks {
                     Thinking::Begun
                 } else {

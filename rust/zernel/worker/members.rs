@@ -46,6 +46,8 @@ pub(crate) struct Members {
     slots: KVec<Option<KBox<Member>>>,
     free: KVec<usize>,
     index: RBTree<Key, usize>,
+    /// From one look at them to the next, where nobody tells of their activity.
+    resolution: Ns,
 }
 
 impl Members {
@@ -55,6 +57,15 @@ impl Members {
             slots: KVec::new(),
             free: KVec::new(),
             index: RBTree::new(),
+            resolution: Ns::ZERO,
+        }
+    }
+
+    /// Looks tell of their activity, from one of which it is so long to the next.
+    pub(crate) fn set_resolution(&mut self, interval: Ns) {
+        self.resolution = interval;
+        for member in self.slots.iter_mut().flatten() {
+            member.entity.set_resolution(interval);
         }
     }
 
@@ -65,11 +76,13 @@ impl Members {
     /// `ENOMEM`.
     pub(crate) fn add(&mut self, candidate: &Candidate) -> Result<usize> {
         let node = RBTreeNodeReservation::new(GFP_KERNEL)?;
+        let mut entity = Entity::new(candidate.weight);
+        entity.set_resolution(self.resolution);
         let member = Member {
             id: candidate.id,
             handle: candidate.handle,
             runlist: candidate.runlist,
-            entity: Entity::new(candidate.weight),
+            entity,
         };
         let member = KBox::new(member, GFP_KERNEL)?;
         if self.free.is_empty() {
@@ -125,6 +138,11 @@ impl Members {
     /// True if a TSG runs in slices, because a call for it failed.
     pub(crate) fn is_in_slices(&self, slot: usize) -> bool {
         self.get(slot).is_some_and(Entity::is_in_slices)
+    }
+
+    /// True if a TSG is disabled until its turn, and has something to run.
+    pub(crate) fn waits(&self, slot: usize) -> bool {
+        self.get(slot).is_some_and(Entity::waits)
     }
 
     /// Has a TSG learn from a sample that was taken at `now`.

@@ -216,7 +216,10 @@ impl Pass {
             handle,
             ops,
             news: KBox::pin_init(new_mutex!(Reader::default(), "zernel_news"), GFP_KERNEL)?,
-            rotation: KBox::pin_init(new_mutex!(Rotation::new(), "zernel_rotation"), GFP_KERNEL)?,
+            rotation: KBox::pin_init(
+                new_mutex!(Rotation::new(polled), "zernel_rotation"),
+                GFP_KERNEL,
+            )?,
             exclusion: KBox::pin_init(
                 new_mutex!(Exclusion::new(), "zernel_exclusion"),
                 GFP_KERNEL,
@@ -303,7 +306,7 @@ impl Pass {
         let is_busy = rotation.is_busy() || budgets.has_running();
         let next = poll.step(Ns(now_ns()), rotation.interval(), is_over, is_busy);
         if next == poll::Next::Look {
-            rotation.begin_look();
+            rotation.begin_look(*poll);
             self.activity.report(None);
         }
         Some(next)

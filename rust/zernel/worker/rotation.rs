@@ -14,6 +14,7 @@ use super::{
 use crate::{
     glue::time::now_ns,
     policy::{
+        poll::Poll,
         rotation::turn::{
             Action,
             Outcome,
@@ -53,6 +54,10 @@ pub(crate) struct Rotation {
     walk: Walk,
     /// A TSG had something to run, since the last look at all began.
     is_busy: bool,
+    /// The provider does not tell of activity.
+    polled: bool,
+    /// The look at all that is under way, where it does not.
+    look: Option<Poll>,
 }
 
 /// The next step.
@@ -70,15 +75,17 @@ pub(crate) enum Next {
 }
 
 impl Rotation {
-    /// Nobody takes turns.
-    pub(crate) fn new() -> Self {
+    /// Nobody takes turns. `polled`: the provider does not tell of activity.
+    pub(crate) fn new(polled: bool) -> Self {
         Self {
+            polled,
             members: Members::new(),
             lists: KVec::new(),
             first: 0,
             turns: Turns::new(),
             walk: Walk::new(Looker::Turns),
             is_busy: false,
+            look: None,
         }
     }
 
@@ -97,9 +104,10 @@ impl Rotation {
         Ns::from(self.turns.poll())
     }
 
-    /// A look at all TSGs begins.
-    pub(crate) fn begin_look(&mut self) {
+    /// A look at all TSGs begins, but for some that wait for their turns.
+    pub(crate) fn begin_look(&mut self, look: Poll) {
         self.is_busy = false;
+        self.look = Some(look);
     }
 
     /// True if it is over.
@@ -115,6 +123,9 @@ impl Rotation {
     /// Takes over the tunables.
     pub(crate) fn set_turns(&mut self, turns: &Turns) {
         self.turns = *turns;
+        if self.polled {
+            self.members.set_resolution(self.interval());
+        }
         for list in &mut self.lists {
             let discipline = turns.discipline();
             let (members, quantum) = (&mut self.members, turns.quantum());
@@ -274,9 +285,17 @@ impl Rotation {
         }
         self.walk.rest();
         while let Some((_, handle)) = self.walk.next(self.members.index(), activity) {
-            if let Some((slot, _)) = self.members.find(handle) {
-                self.look_at(driver, slot);
+            let Some((slot, _)) = self.members.find(handle) else {
+                continue;
+            };
+            let waits = self.members.waits(slot);
+            match self.look.is_some_and(|look| !look.comes_to(slot, waits)) {
+                true => self.is_busy = true,
+                false => self.look_at(driver, slot),
             }
+        }
+        if self.walk.is_over(activity) {
+            self.look = None;
         }
     }
 

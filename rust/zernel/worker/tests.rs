@@ -29,6 +29,10 @@ use crate::{
     policy::{
         budget::Params,
         level::Level,
+        poll::{
+            self,
+            Poll, //
+        },
         rotation::{
             entity::Sample,
             Weight, //
@@ -185,8 +189,11 @@ mod cases {
     #[test]
     fn a_step_of_turns_asks_about_a_few() -> Result {
         let activity = KBox::pin_init(Activity::new(), GFP_KERNEL)?;
-        let (mut rotation, device, driver) =
-            (Rotation::new(), Device::new(true, false)?, Busy::new()?);
+        let (mut rotation, device, driver) = (
+            Rotation::new(false),
+            Device::new(true, false)?,
+            Busy::new()?,
+        );
         rotation.set_turns(&Turns::new());
         for handle in 0..COUNT {
             rotation.take(&change(handle, true), &activity)?;
@@ -220,10 +227,50 @@ mod cases {
     }
 
     #[test]
-    fn a_list_whose_call_cannot_be_made_keeps_no_other_waiting() -> Result {
+    fn a_look_spares_most_of_those_that_wait() -> Result {
         let activity = KBox::pin_init(Activity::new(), GFP_KERNEL)?;
         let (mut rotation, device, driver) =
-            (Rotation::new(), Device::new(true, false)?, Busy::new()?);
+            (Rotation::new(true), Device::new(true, false)?, Busy::new()?);
+        rotation.set_turns(&Turns::new());
+        for handle in 0..COUNT {
+            rotation.take(&change(handle, true), &activity)?;
+        }
+        let steps = COUNT as usize / Walk::LOOKS + 1;
+        let walk = |rotation: &mut Rotation| {
+            for _ in 0..steps {
+                rotation.step(&driver, &device, &activity);
+            }
+            driver.count()
+        };
+        // All are new.
+        walk(&mut rotation);
+        driver.was_asked_about_all();
+        let (mut poll, mut asked) = (Poll::default(), 0);
+        for at in (1_000..=8_000).step_by(1_000) {
+            assert_eq!(poll.step(Ns(at), Ns(1), true, true), poll::Next::Look);
+            rotation.begin_look(poll);
+            activity.report(None);
+            asked += walk(&mut rotation);
+            assert!(rotation.is_busy() && rotation.has_looked(&activity));
+            assert_ne!(poll.step(Ns(at + 1), Ns(1), true, true), poll::Next::Look);
+        }
+        assert!(driver.was_asked_about_all());
+        assert!(asked <= COUNT as usize + 8 * RUNNING * steps);
+        // A report counts in between.
+        activity.report(Some(COUNT / 2));
+        walk(&mut rotation);
+        assert!(driver.asked.borrow()[COUNT as usize / 2]);
+        Ok(())
+    }
+
+    #[test]
+    fn a_list_whose_call_cannot_be_made_keeps_no_other_waiting() -> Result {
+        let activity = KBox::pin_init(Activity::new(), GFP_KERNEL)?;
+        let (mut rotation, device, driver) = (
+            Rotation::new(false),
+            Device::new(true, false)?,
+            Busy::new()?,
+        );
         rotation.set_turns(&Turns::new());
         // The first TSG of the first list is to be enabled, and cannot be.
         for handle in 0..6 {

@@ -240,7 +240,7 @@ impl Turn {
         }
         let until = if self.used < quantum { quantum } else { most };
         let mut left = until.saturating_sub(self.used);
-        let thinks = e.usual_think_time(cost).is_some();
+        let thinks = e.usual_think_time().is_some();
         let ends = |left: &Ns| !thinks || self.ends_with_burst(e, rank, *left);
         if let Some(burst_left) = burst_left.filter(ends) {
             if burst_left <= cost {
@@ -304,8 +304,7 @@ impl Turn {
     /// The end of the think time for which the GPU is left to the current TSG. Think time is part
     /// of the turn, but not charged: weights share the GPU's work.
     fn thinking_ends(&mut self, e: &mut Entity, rank: Rank, now: Ns) -> Option<Ns> {
-        if let (Thinking::Begun, Some(time)) = (self.thinking, e.usual_think_time(self.enable_cost))
-        {
+        if let (Thinking::Begun, Some(time)) = (self.thinking, e.usual_think_time()) {
             if !self.ends_with_burst(e, rank, Ns::ZERO) {
                 if self.is_used_up(e, Ns::ZERO) {
                     // It is its turn once more.
@@ -316,8 +315,7 @@ impl Turn {
                 self.thinking = Thinking::Granted;
             }
         }
-        let end =
-            (self.thinking == Thinking::Granted).then(|| e.thinking_ends(self.enable_cost))?;
+        let end = (self.thinking == Thinking::Granted).then(|| e.thinking_ends())?;
         if end.is_none_or(|end| end <= now) {
             self.thinking = Thinking::None;
         }

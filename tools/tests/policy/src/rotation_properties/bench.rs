@@ -115,9 +115,9 @@ impl Bench {
         turn.set_poll(machine.poll.map(Ns));
         let mut members = Members::default();
         for (id, &(weight, _)) in tsgs.iter().enumerate() {
-            members
-                .0
-                .push(Some(Entity::new(Weight::new(weight).unwrap())));
+            let mut entity = Entity::new(Weight::new(weight).unwrap());
+            entity.set_resolution(Ns(machine.poll.unwrap_or(0)));
+            members.0.push(Some(entity));
             turn.join(&mut members, id);
         }
         let tsgs = tsgs
@@ -318,10 +318,11 @@ impl Bench {
 }
 
 /// By how much a turn lasts longer than its quantum at most: for half a quantum it waits for LC or
-/// the end of a burst, for twice a call for think time.
+/// the end of a burst, for twice the longest think time.
 pub(super) fn overrun(machine: &Machine) -> u64 {
     machine.quantum.length().0 / 2
-        + 5 * CALL
+        + 3 * CALL
+        + 2 * (250 * US + machine.poll.unwrap_or(0).min(250 * US))
         + Turn::STEP.0
         + machine.poll.unwrap_or(0)
         + 4 * STEP
