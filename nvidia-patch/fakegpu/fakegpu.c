@@ -254,6 +254,22 @@ static int write_registers(ulong memory)
 	return err;
 }
 
+/* 0, or -ENODEV there is no bus: not yet, or not any more. */
+static int scan(void)
+{
+	int err = -ENODEV;
+
+	pci_lock_rescan_remove();
+	if (bus) {
+		pci_scan_child_bus(bus);
+		pci_bus_claim_resources(bus);
+		pci_bus_add_devices(bus);
+		err = 0;
+	}
+	pci_unlock_rescan_remove();
+	return err;
+}
+
 static int add_bus(void)
 {
 	LIST_HEAD(resources);
@@ -270,13 +286,21 @@ static int add_bus(void)
 		release_resource(&window);
 		return -ENODEV;
 	}
-	pci_lock_rescan_remove();
-	pci_scan_child_bus(bus);
-	pci_bus_claim_resources(bus);
-	pci_bus_add_devices(bus);
-	pci_unlock_rescan_remove();
-	return 0;
+	return scan();
 }
+
+/*
+ * GPUs that were taken off the bus come back. A scan by the kernel would place their BARs anew, where
+ * it does not hand out memory.
+ */
+static int rescan_set(const char *value, const struct kernel_param *param)
+{
+	return scan();
+}
+
+static const struct kernel_param_ops rescan_ops = { .set = rescan_set };
+module_param_cb(rescan, &rescan_ops, NULL, 0200);
+MODULE_PARM_DESC(rescan, "written, GPUs that were removed come back");
 
 static int __init fakegpu_init(void)
 {
@@ -300,6 +324,7 @@ static void __exit fakegpu_exit(void)
 	pci_lock_rescan_remove();
 	pci_stop_root_bus(bus);
 	pci_remove_root_bus(bus);
+	bus = NULL;
 	pci_unlock_rescan_remove();
 	/* Its maker's reference is left. */
 	pci_free_host_bridge(bridge);

@@ -309,6 +309,19 @@ impl Meters {
         Ok(())
     }
 
+    /// The youngest TSGs of a GPU, as many as there is room for, and their number.
+    pub(crate) fn some_tsgs<const N: usize>(&self, gpu: u32) -> ([u64; N], usize) {
+        let mut found = [0; N];
+        let mut count = 0;
+        for (id, _) in self.tsgs.iter().filter(|(_, tsg)| tsg.gpu == gpu) {
+            if let Some(place) = found.get_mut(count % N.max(1)) {
+                *place = *id;
+            }
+            count += 1;
+        }
+        (found, count.min(N))
+    }
+
     /// The run lists of a GPU whose engines compute, and their number.
     pub(crate) fn runlists(&self, gpu: u32) -> ([u32; MOST], usize) {
         let mut runlists = [0; MOST];

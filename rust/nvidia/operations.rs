@@ -162,6 +162,11 @@ impl<D: Driver> Nvidia<D> {
         )
     }
 
+    /// The driver.
+    pub(crate) fn driver(&self) -> &D {
+        &self.driver
+    }
+
     /// Its GPUs.
     pub(crate) fn gpus(&self) -> &Mutex<Gpus> {
         &self.gpus

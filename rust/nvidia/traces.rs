@@ -61,6 +61,9 @@ struct Trace {
     reader: Reader,
     clock: Clock,
     costs: KBox<Costs>,
+    /// Time that the driver took for the last read, its fetch of records included, and the longest.
+    took: Ns,
+    took_longest: Ns,
     /// When the driver was asked last.
     asked: Ns,
     /// The GPU's time at the last read.
@@ -115,6 +118,8 @@ impl Traces {
             reader: Reader::default(),
             clock: Clock::default(),
             costs: KBox::new(costs, GFP_KERNEL)?,
+            took: Ns::ZERO,
+            took_longest: Ns::ZERO,
             asked: Ns::ZERO,
             read: None,
             is_torn: false,
@@ -159,7 +164,11 @@ impl Traces {
         trace.is_partial |= trace.ring.is_none();
         let mut time = None;
         for _ in 0..READS {
-            let Ok(batch) = read(list) else {
+            let begin = now_ns();
+            let answer = read(list);
+            trace.took = Ns(now_ns().saturating_sub(begin));
+            trace.took_longest = trace.took_longest.max(trace.took);
+            let Ok(batch) = answer else {
                 // The time until the next read that succeeds is a part of the interval then, with its
                 // losses.
                 return;
@@ -300,7 +309,12 @@ impl Trace {
                 out.write_fmt(fmt!(" {name}_{what}_ns={}", time.unwrap_or_default().0))?;
             }
         }
-        out.write_fmt(fmt!(" clock_jumps={}", self.clock.jumps))?;
+        out.write_fmt(fmt!(
+            " flush_ns={} flush_max_ns={} clock_jumps={}",
+            self.took.0,
+            self.took_longest.0,
+            self.clock.jumps
+        ))?;
         if let Some((offset, error)) = self.clock.offset() {
             out.write_fmt(fmt!(" clock_ns={offset} clock_error_ns={}", error.0))?;
         }

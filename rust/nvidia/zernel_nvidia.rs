@@ -37,6 +37,7 @@ mod histogram;
 mod meters;
 mod occupancy;
 mod operations;
+mod reads;
 mod records;
 mod runlist;
 mod shared;
@@ -76,7 +77,10 @@ module! {
 /// The files of debugfs.
 type Files = (
     debugfs::File<counters::Counts>,
-    debugfs::File<records::Records>,
+    (
+        debugfs::File<records::Records>,
+        debugfs::File<reads::Registers>,
+    ),
 );
 
 /// The module. Dropped in this order: the files of debugfs, the hook with its observer, the
@@ -93,6 +97,7 @@ impl kernel::Module for ZernelNvidia {
         let inner = operations::Nvidia::new(operations::Hook, wants_records)?;
         let counts = Arc::new(counters::Counts, GFP_KERNEL)?;
         let records = Arc::new(records::Records::new(inner.clone()), GFP_KERNEL)?;
+        let registers = Arc::new(reads::Registers::new(inner.clone()), GFP_KERNEL)?;
         let provider = provider_side::Registration::new(inner)?;
         let events = events::Events::new(Arc::new(provider, GFP_KERNEL)?)?;
         let events = nvidia::events::Registration::new(events).inspect_err(|e| {
@@ -108,7 +113,10 @@ impl kernel::Module for ZernelNvidia {
                 c"zernel_nvidia",
                 (
                     debugfs::File::new(c"counts", counts),
-                    debugfs::File::new(c"records", records),
+                    (
+                        debugfs::File::new(c"records", records),
+                        debugfs::File::new(c"registers", registers),
+                    ),
                 ),
             ),
             _events: events,

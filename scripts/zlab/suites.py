@@ -167,7 +167,7 @@ def debug_suites(session: Session) -> list[Job]:
         # Two guests, because one leaves a processor idle most of the time.
         selftest(session, "requests-debug", 12, "debug",
                  " ".join([*(f"--only {part}" for part in REQUESTS), SHORT])),
-        selftest(session, "selftest-debug", 13, "debug",
+        selftest(session, "selftest-debug", 15, "debug",
                  " ".join([*(f"--skip {part}" for part in REQUESTS), SHORT])),
     ]
 
@@ -190,7 +190,7 @@ def nvidia_suites(session: Session) -> list[Job]:
         nvtest(session, "nvidia-simrm-base", 6, "base", "simrm-base",
                # With lockdep the driver cannot be suspended.
                "--operations 1000000 --only simrm.suspend --only simrm.race --only simrm.running"),
-        nvtest(session, "nvidia-simrm-debug", 8, "debug", "simrm-debug",
+        nvtest(session, "nvidia-simrm-debug", 11, "debug", "simrm-debug",
                "--operations 100000 --only simrm."),
         *kunit_nvidia(session, "base", "simrm-base"),
         driver(session),
@@ -250,6 +250,7 @@ def nvtest(session: Session, name: str, minutes: float, flavour: str, nvidia: st
 
     def add(results: Results) -> list[str]:
         files = [f"{results[nvidia]}/nvidia.ko", f"{results[simrm]}/fakegpu.ko",
+                 f"{results[simrm]}/coreprobe.ko",
                  *(f"{results[own]}/{name}.ko"
                    for name in ("zernel", "zernel_nvidia", "zernel_simrm"))]
         return [*(f"{file}:{MODULES}/" for file in files),

@@ -14,7 +14,7 @@ use libzernel::tunable::Tunables;
 use libzernel::{tsg, Level, Phase, Target, Tracking, Zernel};
 
 use crate::{
-    class, exit, list, phases, prefetch, probe, requests, run, status, track, tune, watch,
+    class, exit, list, phases, prefetch, probe, requests, run, status, track, tune, verify, watch,
 };
 
 /// Examples of its use.
@@ -153,6 +153,12 @@ enum Command {
 enum GpuCommand {
     /// List all GPUs.
     List,
+    /// Check on this machine the effects and costs that zernel counts on.
+    ///
+    /// Makes work of its own on one GPU, changes tunables for it and puts them back, also when it is
+    /// interrupted; SIGKILL alone leaves them changed. Takes ten minutes at most. Let nothing else
+    /// run on the GPU. All checks need root; without it those that can be done are done.
+    Verify(verify::Args),
 }
 
 #[derive(Debug, Subcommand)]
@@ -454,6 +460,9 @@ impl Args {
                 requests::show(&zernel()?, &options, json)?;
             }
             Command::Gpu(GpuCommand::List) => list::gpus(&zernel()?, json)?,
+            Command::Gpu(GpuCommand::Verify(args)) => {
+                return args.run(&self.device, &self.sysfs, json);
+            }
             Command::Tsg(TsgCommand::List(args)) => {
                 let filter = list::Filter {
                     pid: args.pid,

@@ -8,13 +8,13 @@ use std::process::ExitCode;
 use libzernel::Cause;
 
 /// A failure without a code of its own.
-const FAILED: u8 = 1;
+pub const FAILED: u8 = 1;
 /// The command line is invalid; clap uses the same number.
 const USAGE: u8 = 2;
-/// There is no such target or tunable.
+/// There is no such GPU, target or tunable.
 const NO_TARGET: u8 = 3;
 /// The caller may not do this.
-const NOT_PERMITTED: u8 = 4;
+pub const NOT_PERMITTED: u8 = 4;
 /// There is no zernel device.
 const NO_DEVICE: u8 = 5;
 /// A quota or a bound is used up.
@@ -23,6 +23,8 @@ const EXHAUSTED: u8 = 6;
 const NOT_CLASSED: u8 = 7;
 /// The TSG carries the work of several processes.
 const SHARED: u8 = 8;
+/// `gpu verify`: the machine is not ready for it.
+const NOT_READY: u8 = 9;
 /// `run`: the command was found but could not be started.
 pub const NOT_EXECUTABLE: u8 = 126;
 /// `run`: there is no such command.
@@ -32,15 +34,17 @@ pub const NOT_FOUND: u8 = 127;
 pub const HELP: &str = "\
 Exit codes:
   0    done
-  1    failed
+  1    failed; gpu verify: a check is outside or failed, a tunable is not put back,
+       or none can be done here, not even by root
   2    the command line or one of its values is invalid
-  3    no such TSG, thread, process, cgroup or tunable
+  3    no such GPU, TSG, thread, process, cgroup or tunable
   4    not permitted
   5    no zernel device: the module is not loaded
   6    a quota, the admission budget or a bound of the module is used up
   7    class clear: the target has no such attribute of its own;
        untrack: the target is not tracked; hint: the thread has no phases
   8    class set: several processes share the TSG (MPS)
+  9    gpu verify: refused, as others are on a GPU, or by the value of a tunable
   126  run: the command cannot be started
   127  run: there is no such command
   run with --cgroup exits with the command's own code, or 128 + the signal that ended it";
@@ -70,6 +74,12 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
 fn code(error: &anyhow::Error) -> u8 {
     if error.is::<Unsound>() {
         return USAGE;
+    }
+    if error.is::<zernel_verify::ready::Refused>() {
+        return NOT_READY;
+    }
+    if error.is::<zernel_verify::NoGpu>() {
+        return NO_TARGET;
     }
     let Some(error) = error.downcast_ref::<libzernel::Error>() else {
         // Making a cgroup, say, is no call of the library.
@@ -136,6 +146,8 @@ mod tests {
         assert_eq!(code(&shared.into()), SHARED);
         assert_eq!(code(&anyhow!("anything")), FAILED);
         assert_eq!(code(&Unsound("too long".to_owned()).into()), USAGE);
+        let refused = zernel_verify::ready::Refused("others".to_owned());
+        assert_eq!(code(&refused.into()), NOT_READY);
     }
 
     #[test]
@@ -162,7 +174,20 @@ mod tests {
 
     #[test]
     fn help_lists_every_code() {
-        for code in [0, 1, 2, 3, 4, 5, 6, 7, 8, NOT_EXECUTABLE, NOT_FOUND] {
+        for code in [
+            0,
+            1,
+            2,
+            3,
+            4,
+            5,
+            6,
+            7,
+            8,
+            NOT_READY,
+            NOT_EXECUTABLE,
+            NOT_FOUND,
+        ] {
             let line = format!("\n  {code} ");
             assert!(HELP.contains(&line), "{code}");
         }

@@ -16,6 +16,7 @@ mod status;
 mod symbols;
 mod track;
 mod tune;
+mod verify;
 mod watch;
 
 use std::process::ExitCode;

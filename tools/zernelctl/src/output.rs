@@ -11,8 +11,12 @@ use serde::Serialize;
 
 /// Prints `value` as JSON.
 pub fn json(value: &impl Serialize) -> Result<()> {
-    let mut out = io::stdout().lock();
-    serde_json::to_writer_pretty(&mut out, value)?;
+    json_to(&mut io::stdout().lock(), value)
+}
+
+/// Writes `value` as JSON.
+pub fn json_to(out: &mut impl Write, value: &impl Serialize) -> Result<()> {
+    serde_json::to_writer_pretty(&mut *out, value)?;
     Ok(writeln!(out)?)
 }
 

@@ -30,6 +30,7 @@ fn every_command_has_help() {
         &["status"][..],
         &["stats"],
         &["gpu", "list"],
+        &["gpu", "verify"],
         &["tsg", "list"],
         &["class", "set"],
         &["class", "get"],
@@ -99,6 +100,11 @@ fn unsound_command_lines_are_usage_errors() {
         &["hint", "--tid", "1", "--duration", "1"],
         &["hint", "--tid", "1", "--duration", "1", "training"],
         &["hint", "--tid", "1", "--duration", "60001", "gpu_compute"],
+        &["gpu", "verify", "--only"],
+        &["gpu", "verify", "--only", "speed"],
+        &["gpu", "verify", "--work", "opencl"],
+        &["gpu", "verify", "--list", "--out", "f"],
+        &["gpu", "verify", "--list", "--beside-others"],
         &["prefetch"],
         &["prefetch", "--pid", "0"],
         &["prefetch", "--pid", "1", "--file", "/etc/passwd"],
@@ -135,6 +141,10 @@ fn bad_numbers_are_told_in_a_sentence() {
             ["class", "get", "--tid", "me"],
             "'me' is not a thread id: it takes a decimal number from 1",
         ),
+        (
+            ["gpu", "verify", "--gpu", "sim:0"],
+            "'sim:0' is not a GPU id: it takes a decimal number",
+        ),
     ] {
         let said = predicate::str::contains(said);
         zernelctl(&args).assert().code(2).stdout("").stderr(said);
@@ -147,6 +157,8 @@ fn without_a_device_every_command_says_so() {
         &["status"][..],
         &["stats"],
         &["gpu", "list"],
+        &["gpu", "verify"],
+        &["gpu", "verify", "--only", "slice", "--json"],
         &["tsg", "list", "--level", "be"],
         &["class", "set", "be", "--tsg", "1"],
         &["class", "set", "be", "--tsg", "1", "--weight", "3000"],
@@ -187,6 +199,16 @@ fn without_a_device_every_command_says_so() {
         let said = predicate::str::contains("load the module first");
         zernelctl(args).assert().code(5).stdout("").stderr(said);
     }
+}
+
+#[test]
+fn checks_are_listed_without_a_device() {
+    let shown = predicate::str::contains("CHECK       AT MOST  ASKS")
+        .and(predicate::str::contains("Together they take "));
+    zernelctl(&["gpu", "verify", "--list"])
+        .assert()
+        .code(0)
+        .stdout(shown);
 }
 
 #[test]

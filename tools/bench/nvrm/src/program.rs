@@ -5,7 +5,7 @@ use anyhow::{bail, Context as _, Result};
 use libzernel::sim::{Attachment, Context, ContextSpec, EngineChoice, Sim};
 
 use crate::abi::{control, engine};
-use crate::{Runtime, Spec};
+use crate::{Handle, Runtime, Spec};
 
 /// A program. Where the GPUs are those of NVIDIA's driver, it is a client of that, which makes the
 /// TSGs; else the software GPU does.
@@ -35,18 +35,31 @@ impl Program {
         })
     }
 
+    /// The client of NVIDIA's driver, if the GPUs are of that.
+    pub fn client(&self) -> Option<&Runtime> {
+        self.client.as_ref()
+    }
+
     /// Makes a context, which lives as long as the program.
     pub fn context(&self, spec: &ContextSpec<'_>) -> Result<Context> {
+        Ok(self.context_with_tsg(spec)?.0)
+    }
+
+    /// Makes a context, and tells the client's handle of its TSG, if there is a client.
+    pub fn context_with_tsg(&self, spec: &ContextSpec<'_>) -> Result<(Context, Option<Handle>)> {
         if spec.gpu != self.gpu {
             bail!("GPU {} of a program that uses GPU {}", spec.gpu, self.gpu);
         }
         match &self.client {
-            None => Ok(self.sim.create_context(spec)?),
-            Some(client) => self.attach(client, spec),
+            None => Ok((self.sim.create_context(spec)?, None)),
+            Some(client) => {
+                let (context, tsg) = self.attach(client, spec)?;
+                Ok((context, Some(tsg)))
+            }
         }
     }
 
-    fn attach(&self, client: &Runtime, spec: &ContextSpec<'_>) -> Result<Context> {
+    fn attach(&self, client: &Runtime, spec: &ContextSpec<'_>) -> Result<(Context, Handle)> {
         let tsg = client.tsg(engine_of(spec.engine)).context("make a TSG")?;
         for _ in 0..spec.channels {
             client.channel(tsg).context("make a channel")?;
@@ -59,7 +72,7 @@ impl Program {
         client
             .control(tsg, control::SCHEDULE, &mut [1u8, 0, 0])
             .context("have it scheduled")?;
-        Ok(context)
+        Ok((context, tsg))
     }
 }
 

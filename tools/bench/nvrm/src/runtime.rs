@@ -7,7 +7,9 @@ use anyhow::{Context as _, Result};
 use bytemuck::{bytes_of_mut, Zeroable};
 
 use super::abi::{class, control, engine, Card};
-use super::abi::{ChannelParams, ContextShareParams, DeviceParams, TsgParams, VaspaceParams};
+use super::abi::{
+    ChannelParams, ContextShareParams, DeviceParams, IdInfo, TsgParams, VaspaceParams,
+};
 use super::file::open_node;
 use super::{ControlFile, Form, Handle};
 
@@ -78,8 +80,14 @@ impl Runtime {
         file.bind(rustix::fd::AsFd::as_fd(&node))
             .context("bind the GPU's file")?;
         let client = file.client().context("make a client")?;
-        let device = device(&file, spec.form, client, Handle::NONE, spec.gpu as u32)
-            .context("make a device")?;
+        let mut info = IdInfo {
+            gpu_id: card.gpu_id,
+            ..IdInfo::default()
+        };
+        file.control(client, client, control::ID_INFO, 0, &mut info)
+            .context("ask for the GPU's number")?;
+        let device =
+            device(&file, spec.form, client, Handle::NONE, info.device).context("make a device")?;
         let mut this = Self {
             file,
             node,

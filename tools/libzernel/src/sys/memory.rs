@@ -116,6 +116,13 @@ impl SharedMemory {
         unsafe { std::slice::from_raw_parts(self.base.as_ptr().cast(), count) }
     }
 
+    /// All of it as words of 64 bits, for memory whose other side has such words too.
+    pub fn long_words(&self) -> &[AtomicU64] {
+        let count = self.length / size_of::<AtomicU64>();
+        // SAFETY: As above.
+        unsafe { std::slice::from_raw_parts(self.base.as_ptr().cast(), count) }
+    }
+
     /// The slots in it. Their times are not to be reached as words meanwhile.
     pub fn slots(&self) -> &[Slot] {
         let count = self.length / size_of::<Slot>();
@@ -161,6 +168,7 @@ mod tests {
             SharedMemory::of_file(fd, 0, 4096),
         );
         let (one, two) = (one.unwrap(), two.unwrap());
+        assert_eq!(one.long_words().len(), 512);
         one.slots()[2].ready_at.store(u64::MAX, Relaxed);
         assert_eq!(two.slots()[2].ready_at.load(Relaxed), u64::MAX);
     }

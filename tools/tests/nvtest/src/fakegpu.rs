@@ -29,6 +29,7 @@ pub const SUITE: Suite = Suite::new(
             "nothing_is_recorded_of_what_fails",
             nothing_is_recorded_of_what_fails,
         ),
+        case("calls_reach_the_core", calls_reach_the_core),
         case("bound_driver_stays", bound_driver_stays),
         case("loads_and_unloads", loads_and_unloads),
     ],
@@ -252,6 +253,57 @@ fn nothing_is_recorded_of_what_fails() -> Outcome {
         ensure!(status_of(tsg)? != Status::OK, "a TSG below nothing");
     }
     check_eq!(table()?, (1, 1));
+    Ok(())
+}
+
+/// The answers of the real core to the kernel, on a GPU that was never started.
+const ANSWERS: [(&str, u32); 20] = [
+    ("client", 0),
+    ("device", 0x40),
+    ("subdevice_of_client", 0x36),
+    ("memory_of_client", 0x36),
+    ("event_buffer", 0x56),
+    ("event_buffer_on_nothing", 0x57),
+    ("bind_switches_of_client", 0x56),
+    ("bind_switches_of_nothing", 0x57),
+    ("enable_of_client", 0x56),
+    ("get_of_client", 0x56),
+    ("flush_of_client", 0x56),
+    ("flush_of_nothing", 0x57),
+    ("time_of_client", 0x56),
+    ("context_of_client", 0x56),
+    ("restart_of_client", 0x56),
+    ("disable_of_client", 0x56),
+    ("tables_of_client", 0x56),
+    ("session_of_uvm", 0),
+    ("retain_without_space", 0x1f),
+    ("retain_of_nobody", 0x31),
+];
+
+fn calls_reach_the_core() -> Outcome {
+    for (with_zernel, gpus) in [(false, 1), (true, 1), (true, 2)] {
+        load("fakegpu", &format!("gpus={gpus}"))?;
+        load("nvidia", "")?;
+        if with_zernel {
+            load("zernel", "")?;
+            load("zernel_nvidia", "")?;
+        }
+        load("coreprobe", "")?;
+        let told = std::fs::read_to_string("/sys/kernel/debug/coreprobe")?;
+        let expected: String = ANSWERS
+            .iter()
+            .map(|(call, status)| format!("{call} {status:#x}\n"))
+            .collect();
+        check_eq!(told, expected, "GPUs: {gpus}, zernel loaded: {with_zernel}");
+        if with_zernel {
+            // The kernel's own clients are none of a program.
+            check_eq!(table()?, (0, 0));
+            unload_each(&["coreprobe", "zernel_nvidia", "zernel"])?;
+        } else {
+            check_eq!(try_unload("nvidia"), Err(Errno::AGAIN), "in use");
+        }
+        unload_each(&["coreprobe", "nvidia", "fakegpu"])?;
+    }
     Ok(())
 }
 

@@ -26,7 +26,8 @@ pub const ORIGINAL_US: u64 = 1024;
 /// Interleave level that the driver gives by itself.
 pub const ORIGINAL_LEVEL: u32 = 1;
 /// All modules, those that use others first.
-pub const ALL: [&str; 5] = [
+pub const ALL: [&str; 6] = [
+    "coreprobe",
     "zernel_simrm",
     "zernel_nvidia",
     "zernel",

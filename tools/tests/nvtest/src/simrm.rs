@@ -18,3 +18,5 @@ pub mod schedule;
 pub mod sharing;
 pub mod start;
 pub mod suspend;
+pub mod unplug;
+pub mod verify;

@@ -26,6 +26,7 @@ mod trace;
 mod track;
 mod tunables;
 mod turns;
+mod verify;
 
 use std::process::ExitCode;
 
@@ -54,6 +55,7 @@ const SUITES: &[Suite] = &[
     phase::TIMED,
     prefetch::SUITE,
     sim::SUITE,
+    verify::SUITE,
     scale::SUITE,
     stress::SUITE,
     life::SUITE,

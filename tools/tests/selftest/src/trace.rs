@@ -388,7 +388,7 @@ fn phases_and_signals() -> Outcome {
         let [signal] = &told[..] else {
             anyhow::bail!("{told:?}");
         };
-        check_eq!(number(signal, "pid")?, std::process::id().into());
+        check_eq!(number(signal, "pid")?, u64::from(std::process::id()));
         let (elapsed, lead) = (number(signal, "elapsed_ns")?, number(signal, "lead_ns")?);
         let predicted = number(signal, "predicted_ns")?;
         ensure!(predicted > 0 && lead == u64::from(u32::MAX), "{signal}");

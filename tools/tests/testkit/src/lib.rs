@@ -14,6 +14,7 @@ pub mod power;
 pub mod random;
 mod repeat;
 pub mod sys;
+pub mod verify;
 mod wait;
 pub mod zernelctl;
 

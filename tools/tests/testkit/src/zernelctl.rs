@@ -19,6 +19,17 @@ fn command(arguments: &[&str]) -> Command {
     command
 }
 
+/// Runs it; returns its code, and what it printed to standard output and to standard error.
+pub fn outcome(arguments: &[&str]) -> Result<(Option<i32>, String, String)> {
+    let output = command(arguments).output().context("start zernelctl")?;
+    let text = |bytes| String::from_utf8(bytes).context("it prints text");
+    Ok((
+        output.status.code(),
+        text(output.stdout)?,
+        text(output.stderr)?,
+    ))
+}
+
 /// Runs it, which goes well; returns what it printed.
 pub fn says(arguments: &[&str]) -> Result<String> {
     let output = command(arguments).output().context("start zernelctl")?;

@@ -44,7 +44,7 @@ pub const SUITE: Suite = Suite::new(
 );
 
 /// All modules, and the provider follows context switches.
-const RECORDS: Surroundings = Surroundings {
+pub const RECORDS: Surroundings = Surroundings {
     prepare: || {
         (TURNS.prepare)()?;
         unload_each(&["zernel_nvidia"])?;

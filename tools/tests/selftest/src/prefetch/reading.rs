@@ -98,7 +98,7 @@ pub(super) fn fill_the_page_cache() -> Outcome {
         data.forget()?;
         let before = zernel.stats()?;
         let subscription = read_ahead(&zernel, &data.file, range)?;
-        check_eq!(data.pages()?, [], "before a signal");
+        check_eq!(data.pages()?, Vec::<u64>::new(), "before a signal");
         let (mut signals, mut bytes) = (0, 0);
         for [from, to] in rounds {
             data.forget()?;
@@ -120,7 +120,7 @@ pub(super) fn fill_the_page_cache() -> Outcome {
         data.forget()?;
         signaller.signal(1)?;
         check_eq!(since(&zernel, &before)?, [signals, bytes, 0, 0]);
-        check_eq!(data.pages()?, [], "nobody has subscribed");
+        check_eq!(data.pages()?, Vec::<u64>::new(), "nobody has subscribed");
     }
     Ok(())
 }

@@ -84,7 +84,7 @@ pub(super) fn every_end() -> Outcome {
         let names = [begin, trigger, end].map(String::as_str);
         check_eq!(names, ["request_begin", "request_trigger", "request_end"]);
         for told in [first, second, last] {
-            check_eq!(number(told, "request")?, begun.number.get().into());
+            check_eq!(number(told, "request")?, u64::from(begun.number.get()));
         }
         let predicted = begun.predicted.unwrap_or_default();
         let told = Duration::from_nanos(number(first, "predicted_ns")?);

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The file `registers` of debugfs: what reads of registers cost, and the words that they give.
+//!
+//! Reads go the way of each look at a TSG, without a lock of this module meanwhile.
+
+use crate::{
+    glue::{
+        debugfs::{
+            Show,
+            Text, //
+        },
+        nvidia::load::MOST,
+        time::now_ns,
+    },
+    occupancy::registers::{
+        self,
+        State, //
+    },
+    operations::{
+        Driver,
+        Hook,
+        Nvidia, //
+    },
+    units::Ns,
+};
+use kernel::{
+    fmt::Write as _,
+    prelude::*,
+    sync::Arc, //
+};
+
+/// Times that the reads of a GPU are repeated: the shortest counts, as an interrupt is none of them.
+const ROUNDS: usize = 16;
+
+/// TSGs of a GPU that are shown.
+pub(crate) const TSGS: usize = 64;
+
+/// A line per GPU, with the time of a call that reads one register, of one that reads [`MOST`], and of
+/// each read; then one per TSG, with a word of each channel.
+pub(crate) struct Registers<D: Driver = Hook>(Arc<Nvidia<D>>);
+
+impl<D: Driver> Registers<D> {
+    /// Those of a provider.
+    pub(crate) fn new(nvidia: Arc<Nvidia<D>>) -> Self {
+        Self(nvidia)
+    }
+
+    /// The shortest time of a call that reads the engine of a run list so many times.
+    fn time(&self, gpu: u32, runlists: &[u32]) -> Result<Ns> {
+        let mut least = u64::MAX;
+        for _ in 0..ROUNDS {
+            let begin = now_ns();
+            self.0.driver().engines(gpu, runlists)?;
+            least = least.min(now_ns().saturating_sub(begin));
+        }
+        Ok(Ns(least))
+    }
+
+    fn show_gpu(&self, gpu: u32, out: &mut Text) -> Result {
+        let (runlists, count) = self.0.meters().lock().runlists(gpu);
+        let Some(&first) = runlists.get(..count).and_then(<[u32]>::first) else {
+            out.write_fmt(fmt!("gpu={gpu:#x} unread={}\n", -ENXIO.to_errno()))?;
+            return Ok(());
+        };
+        let all = [first; MOST];
+        let times = self
+            .time(gpu, &[first])
+            .and_then(|one| Ok((one, self.time(gpu, &all)?)));
+        let values = self.0.driver().engines(gpu, &all);
+        let ((one, many), values) = match (times, values) {
+            (Ok(times), Ok(values)) => (times, values),
+            (Err(e), _) | (_, Err(e)) => {
+                out.write_fmt(fmt!("gpu={gpu:#x} unread={}\n", -e.to_errno()))?;
+                return Ok(());
+            }
+        };
+        let told = values.iter().filter(|&&v| registers::is_busy(v).is_some());
+        let each = many.saturating_sub(one).0 / (MOST as u64 - 1);
+        out.write_fmt(fmt!(
+            "gpu={gpu:#x} reads={MOST} told={} one_ns={} many_ns={} read_ns={each}\n",
+            told.count(),
+            one.0,
+            many.0
+        ))?;
+        Ok(())
+    }
+
+    /// The first channels of a TSG; nothing of one that is gone.
+    fn show_tsg(&self, gpu: u32, tsg: u64, out: &mut Text) -> Result {
+        let begin = now_ns();
+        let Ok(sample) = self.0.driver().sample(tsg, 0) else {
+            return Ok(());
+        };
+        let took = now_ns().saturating_sub(begin);
+        let (kind, read): (_, fn(u32) -> State) = match sample.is_pccsr {
+            true => ("pccsr", registers::of_pccsr),
+            false => ("chram", registers::of_chram),
+        };
+        let words = sample.words();
+        let told = words.iter().filter(|&&word| read(word) != State::Unknown);
+        out.write_fmt(fmt!(
+            "tsg={tsg} gpu={gpu:#x} kind={kind} channels={} reads={} told={} look_ns={took} \
+             asleep={} engine={:#x}",
+            sample.channels,
+            words.len(),
+            told.count(),
+            u8::from(sample.asleep),
+            sample.engine
+        ))?;
+        for (at, word) in words.iter().enumerate() {
+            let lead = if at == 0 { " words=" } else { "," };
+            out.write_fmt(fmt!("{lead}{word:#x}"))?;
+        }
+        out.write_fmt(fmt!("\n"))?;
+        Ok(())
+    }
+}
+
+impl<D: Driver> Show for Registers<D> {
+    fn show(&self, out: &mut Text) -> Result {
+        let mut gpus = KVec::new();
+        for gpu in self.0.gpus().lock().ids() {
+            gpus.push(gpu, GFP_KERNEL)?;
+        }
+        for &gpu in &gpus {
+            self.show_gpu(gpu, out)?;
+            let (tsgs, count) = self.0.meters().lock().some_tsgs::<TSGS>(gpu);
+            for &tsg in tsgs.iter().take(count) {
+                self.show_tsg(gpu, tsg, out)?;
+            }
+        }
+        Ok(())
+    }
+}
