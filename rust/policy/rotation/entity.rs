@@ -310,31 +310,12 @@ mod tests {
         assert_eq!(e.thinking_ends(), Some(Ns(began + 2_200_000)));
     }
 
-    #[test]
-    fn a_sleep_is_no_think_time() {
-        let mut e = Entity::new(Weight::DEFAULT);
-        let mut now = 0;
-        for n in 0..10 {
-            for (runnable, time) in [(true, 5_000_000), (false, 20_000_000)] {
-                let sample = Sample {
-                    ran: Ns(n * 5_000_000 + if runnable { 0 } else { 5_000_000 }),
-                    runnable,
-                    since: None,
-                };
-                e.learn(sample, Ns(now));
-                now += time;
-            }
-        }
-        assert_eq!(e.usual_think_time(), None);
-        assert!(!e.was_thinking);
-    }
-
-    /// The usual think time after pauses of this length.
-    fn thinks(resolution: u64, pause: u64) -> Option<u64> {
+    /// After bursts with pauses of this length in between.
+    fn pausing(resolution: u64, pause: u64) -> Entity {
         let mut e = Entity::new(Weight::DEFAULT);
         e.set_resolution(Ns(resolution));
         let mut now = 0;
-        for n in 0..6 {
+        for n in 0..10 {
             for (runnable, time) in [(true, 5_000_000), (false, pause)] {
                 let sample = Sample {
                     ran: Ns(n * 5_000_000 + if runnable { 0 } else { 5_000_000 }),
@@ -345,18 +326,34 @@ mod tests {
                 now += time;
             }
         }
-        e.usual_think_time().map(|time| time.0)
+        e
+    }
+
+    #[test]
+    fn a_sleep_is_no_think_time() {
+        let e = pausing(0, 20_000_000);
+        assert_eq!(e.usual_think_time(), None);
+        assert!(!e.was_thinking);
     }
 
     #[test]
     fn a_pause_that_is_seen_by_looks_can_seem_longer() {
-        assert_eq!(thinks(0, 250_000), Some(250_000));
-        assert_eq!(thinks(0, 260_000), None);
-        assert_eq!(thinks(100_000, 350_000), Some(350_000));
-        assert_eq!(thinks(100_000, 351_000), None);
-        // Looks that are rare tell little.
-        assert_eq!(thinks(50_000_000, 500_000), Some(500_000));
-        assert_eq!(thinks(50_000_000, 501_000), None);
+        for (resolution, pause, is) in [
+            (0, 250_000, true),
+            (0, 260_000, false),
+            (100_000, 350_000, true),
+            (100_000, 351_000, false),
+            // Looks that are rare tell little.
+            (50_000_000, 500_000, true),
+            (50_000_000, 501_000, false),
+        ] {
+            let time = pausing(resolution, pause).usual_think_time();
+            assert_eq!(time, is.then_some(Ns(pause)));
+        }
+        // It counts as thinking for twice as long, by looks or not.
+        assert!(pausing(0, 499_999).was_thinking && !pausing(0, 500_000).was_thinking);
+        let by_looks = |pause| pausing(100_000, pause).was_thinking;
+        assert!(by_looks(699_999) && !by_looks(700_000));
     }
 
     #[test]
