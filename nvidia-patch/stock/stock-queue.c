@@ -7,13 +7,14 @@
  */
 #include "stock.h"
 
+#include <linux/moduleparam.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/wait.h>
 #include <linux/workqueue.h>
 
-/* For how long a caller waits: a tenant with very many objects can keep the worker busy for longer. */
-#define STOCK_PATIENCE	(HZ / 10)
+/* A caller waits in uninterruptible sleep, by which the kernel's watch for hung tasks goes. */
+#define STOCK_PATIENCE_MAX	60000
 
 /* Records in the queue, of calls. */
 #define STOCK_QUEUE_MAX	65536
@@ -28,6 +29,21 @@ static atomic_t stock_lost;
 static struct workqueue_struct *stock_worker;
 static DECLARE_WORK(stock_worker_work, stock_work);
 static DECLARE_WAIT_QUEUE_HEAD(stock_wait);
+
+static unsigned int stock_patience_ms = 100;
+
+static int stock_set_patience(const char *value, const struct kernel_param *param)
+{
+	return param_set_uint_minmax(value, param, 0, STOCK_PATIENCE_MAX);
+}
+
+static const struct kernel_param_ops stock_patience_ops = {
+	.set = stock_set_patience,
+	.get = param_get_uint,
+};
+
+module_param_cb(patience_ms, &stock_patience_ops, &stock_patience_ms, 0644);
+MODULE_PARM_DESC(patience_ms, "longest time that a call waits for its replay (0 to 60000 ms)");
 
 /* The number of the last record. */
 u64 stock_queue_last(void)
@@ -82,7 +98,8 @@ static void stock_wait_for(struct callback_head *work)
 {
 	struct stock_record *record = container_of(work, struct stock_record, work);
 
-	wait_event_timeout(stock_wait, smp_load_acquire(&record->done), STOCK_PATIENCE);
+	wait_event_timeout(stock_wait, smp_load_acquire(&record->done),
+			   msecs_to_jiffies(READ_ONCE(stock_patience_ms)));
 	stock_put(record);
 	module_put(THIS_MODULE);
 }

@@ -181,6 +181,7 @@ impl<C: Context, S: Store<C>> Gpu<C, S> {
         let before = core::mem::replace(&mut channel.head, head);
         channel.active = false;
         let tsg = self.tsgs.get_mut(channel.tsg);
+        tsg.change();
         if before == Head::Ready {
             tsg.ready = tsg.ready.saturating_sub(1);
         }
@@ -307,6 +308,7 @@ impl<C: Context, S: Store<C>> Gpu<C, S> {
                         if draining && is_block(&work) {
                             item.left = item.left.max(channel.stop);
                             channel.active = item.left > channel.stop;
+                            self.tsgs.get_mut(ix).change();
                         }
                         if item.left == Ps::ZERO {
                             self.complete(ch, Status::Done, sink);
@@ -329,6 +331,7 @@ impl<C: Context, S: Store<C>> Gpu<C, S> {
                 (channel.head, channel.active, channel.first())
             {
                 channel.active = true;
+                self.tsgs.get_mut(ix).change();
                 let item = self.items.get_mut(first);
                 item.started = item.started.min(self.clock);
                 if let Work::Hold { expect, bound, .. } = item.order.work {

@@ -136,7 +136,7 @@ impl<C: Context, S: Store<C>> Gpu<C, S> {
         engine.next = ix;
         engine.cut = false;
         let loaded = engine.loaded;
-        self.tsgs.get_mut(ix).place = Place::Next;
+        self.tsgs.get_mut(ix).put(Place::Next);
         if loaded == ix {
             self.run(at, sink);
         } else if loaded.is_nil() {
@@ -196,7 +196,7 @@ impl<C: Context, S: Store<C>> Gpu<C, S> {
             if tsg.eligible() {
                 return false;
             }
-            tsg.place = Place::Out;
+            tsg.put(Place::Out);
             self.engines.get_mut(at).next = TsgIx::NIL;
             self.account(ix);
         }
@@ -209,7 +209,7 @@ impl<C: Context, S: Store<C>> Gpu<C, S> {
         let engine = self.engines.get_mut(at);
         let ix = core::mem::replace(&mut engine.next, TsgIx::NIL);
         let tsg = self.tsgs.get_mut(ix);
-        tsg.place = Place::On;
+        tsg.put(Place::On);
         engine.loaded = ix;
         engine.synced = self.clock;
         engine.draining = false;
@@ -240,7 +240,9 @@ impl<C: Context, S: Store<C>> Gpu<C, S> {
         }
         engine.draining = true;
         engine.dirty = true;
-        let mut ch = self.tsgs.get(engine.loaded).channels;
+        let tsg = self.tsgs.get_mut(engine.loaded);
+        tsg.change();
+        let mut ch = tsg.channels;
         while !ch.is_nil() {
             let channel = self.channels.get_mut(ch);
             if let (true, Some(first)) = (channel.active, channel.first()) {
@@ -283,7 +285,7 @@ impl<C: Context, S: Store<C>> Gpu<C, S> {
             ch = next;
         }
         let tsg = self.tsgs.get_mut(ix);
-        tsg.place = Place::Out;
+        tsg.put(Place::Out);
         let engine = self.engines.get_mut(at);
         engine.draining = false;
         // Counts the slices that ran on by themselves.
@@ -333,7 +335,7 @@ impl<C: Context, S: Store<C>> Gpu<C, S> {
             }
             self.engines.get_mut(at).next = TsgIx::NIL;
         }
-        self.tsgs.get_mut(ix).enabled = false;
+        self.tsgs.get_mut(ix).set_enabled(false);
         self.place(ix);
     }
 
@@ -354,7 +356,7 @@ impl<C: Context, S: Store<C>> Gpu<C, S> {
         let next = core::mem::replace(&mut engine.next, TsgIx::NIL);
         self.account(from);
         if !next.is_nil() {
-            self.tsgs.get_mut(next).place = Place::Out;
+            self.tsgs.get_mut(next).put(Place::Out);
             self.place(next);
         }
     }

@@ -161,6 +161,9 @@ pub(crate) struct Tsg<C> {
     pub(crate) slice_changes: u64,
     /// When the last one was; zero if there was none.
     pub(crate) slice_changed: Ns,
+    /// What its channels' registers show may be another than when they were taken last.
+    #[cfg(any(test, zernel_kunit, zernel_simrm))]
+    changed: bool,
     runlist: Links<TsgIx>,
     stirred: Links<TsgIx>,
     free: TsgIx,
@@ -217,10 +220,39 @@ impl<C> Tsg<C> {
             queued: 0,
             slice_changes: 0,
             slice_changed: Ns::ZERO,
+            #[cfg(any(test, zernel_kunit, zernel_simrm))]
+            changed: true,
             runlist: Links::new(),
             stirred: Links::new(),
             free: TsgIx::NIL,
         }
+    }
+
+    /// Says that something changes that its channels' registers show.
+    #[inline]
+    pub(super) fn change(&mut self) {
+        #[cfg(any(test, zernel_kunit, zernel_simrm))]
+        {
+            self.changed = true;
+        }
+    }
+
+    /// True if something has changed since the last call.
+    #[cfg(any(test, zernel_kunit, zernel_simrm))]
+    pub(super) fn take_change(&mut self) -> bool {
+        core::mem::take(&mut self.changed)
+    }
+
+    /// Puts it there.
+    pub(super) fn put(&mut self, place: Place) {
+        self.place = place;
+        self.change();
+    }
+
+    /// Lets it run, or not.
+    pub(super) fn set_enabled(&mut self, enabled: bool) {
+        self.enabled = enabled;
+        self.change();
     }
 
     /// True if it could run now, if it had the engine.

@@ -91,6 +91,8 @@ pub(crate) struct Listener {
     tsgs: KVVec<Entry>,
     /// The value of all registers, if they lie.
     lie: Option<u32>,
+    /// Other lies: all channels are shown anew.
+    anew: bool,
 }
 
 /// Writes a register, if it has another value.
@@ -111,6 +113,7 @@ impl Listener {
             engines: [0; RUNLISTS],
             tsgs: KVVec::with_capacity(max_tsgs as usize, GFP_KERNEL)?,
             lie: None,
+            anew: false,
         })
     }
 
@@ -158,6 +161,7 @@ impl Listener {
     /// Has all registers read `value`; none: the truth, and no channel is pending that is not.
     pub(crate) fn lie(&mut self, value: Option<u32>) {
         self.lie = value;
+        self.anew = true;
         if value.is_none() {
             let channels = self.tsgs.iter_mut().flat_map(|entry| &mut entry.channels);
             channels.for_each(|channel| channel.pending = false);
@@ -175,6 +179,7 @@ impl Listener {
         let channels = entry.channels.get_mut(..entry.count).ok_or(ENOENT)?;
         let channel = channels.get_mut(channel as usize).ok_or(ENOENT)?;
         channel.pending = true;
+        self.anew = true;
         Ok(())
     }
 
@@ -203,9 +208,11 @@ impl Listener {
             engines,
             tsgs,
             lie,
+            anew,
             ..
         } = self;
         let registers = registers.as_ref();
+        let anew = core::mem::take(anew);
         let id_of = |tsg| {
             let entry = tsgs.iter().find(|entry| entry.tsg == tsg);
             entry.map_or(0, |entry| entry.id)
@@ -220,14 +227,18 @@ impl Listener {
         let mut at = 0;
         while let Some(entry) = tsgs.get_mut(at) {
             let channels = &mut entry.channels;
-            let alive = gpu.channel_words(entry.tsg, |number, word| {
+            let word_is = |number: u32, word: u32| {
                 let Some(channel) = channels.get_mut(number as usize) else {
                     return;
                 };
                 let more = if channel.pending { chram::PENDING } else { 0 };
                 let Shown { offset, value } = &mut channel.register;
                 show(registers, *offset, value, lie.unwrap_or(word | more));
-            });
+            };
+            let alive = match anew {
+                true => gpu.channel_words(entry.tsg, word_is),
+                false => gpu.changed_channel_words(entry.tsg, word_is),
+            };
             if alive.is_ok() {
                 at = at.saturating_add(1);
                 continue;

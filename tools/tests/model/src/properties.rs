@@ -266,6 +266,14 @@ fn finish(gpu: &mut TestGpu<'_>, words: &Words, all: &[Handle], at: Ns, log: &mu
     panic!("something never ends");
 }
 
+/// The words of a TSG's channels.
+fn channel_words(gpu: &TestGpu<'_>, tsg: Handle) -> [u32; 2] {
+    let mut words = [0; 2];
+    let found = gpu.channel_words(tsg, |number, word| words[number as usize] = word);
+    assert_eq!(found, Ok(()));
+    words
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
@@ -291,6 +299,47 @@ proptest! {
         }).sum();
         prop_assert_eq!(log.done.len(), submitted);
         prop_assert_eq!(gpu.item_room(), 128);
+    }
+
+    /// One who asks for changed words alone knows those of all channels.
+    #[test]
+    fn no_change_of_a_channel_is_missed(
+        ops in ops(1..40),
+        odd in prop::collection::vec(0u32..12, 40),
+        cost in 0u64..2_000,
+    ) {
+        let (words, mut log) = (Words::default(), Log::default());
+        let mut gpu = gpu(Ns(cost)).unwrap();
+        let all = tsgs(&mut gpu, &words, &mut log);
+        let mut known = [[0; 2]; TSGS];
+        let mut look = |gpu: &mut TestGpu<'_>| {
+            for (tsg, known) in all.iter().zip(&mut known) {
+                let seen = gpu.changed_channel_words(*tsg, |number, word| {
+                    known[number as usize] = word;
+                });
+                assert_eq!(seen, Ok(()));
+                assert_eq!(*known, channel_words(gpu, *tsg));
+            }
+        };
+        let mut at = Ns::ZERO;
+        for ((wait, op), odd) in ops.iter().zip(odd) {
+            at = at.plus(Ns(*wait));
+            while let Some(event) = gpu.next_event().filter(|event| *event <= at) {
+                assert!(gpu.advance(event, BUDGET, &mut log));
+                look(&mut gpu);
+            }
+            apply(&mut gpu, &words, &all, at, op, &mut log);
+            look(&mut gpu);
+            match odd {
+                0..4 => {
+                    let tsg = all[odd as usize];
+                    assert_eq!(gpu.lose_doorbell(at, tsg, odd % 2, &mut log), Ok(()));
+                }
+                4..6 => gpu.set_suspended(at, odd == 4, &mut log),
+                _ => {}
+            }
+            look(&mut gpu);
+        }
     }
 
     #[test]

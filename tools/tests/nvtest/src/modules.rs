@@ -12,6 +12,9 @@ pub use testkit::module::{is_loaded, try_unload, unload, unload_soon, Expedited}
 /// The module that follows a driver without hooks.
 pub const STOCK: &str = "zernel_nvidia_stock";
 
+/// A call is replayed before it goes on, however busy the host is.
+const PATIENT: &str = "patience_ms=60000";
+
 /// True if the driver has no hooks, and is followed all the same.
 pub fn is_stock() -> bool {
     Path::new(FOLDER).join(format!("{STOCK}.ko")).exists()
@@ -19,9 +22,12 @@ pub fn is_stock() -> bool {
 
 /// Loads a module with parameters such as `gpus=2`.
 pub fn load(name: &str, parameters: &str) -> Result<()> {
+    if name == STOCK {
+        return module::load(STOCK, &format!("{PATIENT} {parameters}"));
+    }
     module::load(name, parameters)?;
     if name == "nvidia" && is_stock() {
-        module::load(STOCK, "")?;
+        load(STOCK, "")?;
     }
     Ok(())
 }

@@ -32,6 +32,7 @@ pub const SUITE: Suite = Suite::new(
         case("handle_is_used_again", handle_is_used_again),
         case("device_is_used_again", device_is_used_again),
         case("gpu_stops_and_starts", gpu_stops_and_starts),
+        case("patience_has_bounds", patience_has_bounds),
     ],
     LOADED,
 );
@@ -195,6 +196,30 @@ fn gpu_stops_and_starts() -> Outcome {
         check_eq!(lab.tsgs()?, []);
     }
     Ok(())
+}
+
+/// Without patience a call goes on at once, and is replayed all the same.
+fn patience_has_bounds() -> Outcome {
+    const FILE: &str = "/sys/module/zernel_nvidia_stock/parameters/patience_ms";
+    let usual = fs::read_to_string(FILE)?;
+    for odd in ["60001", "-1", "soon"] {
+        let refused = fs::write(FILE, odd).expect_err("a value out of bounds");
+        check_eq!(
+            refused.raw_os_error(),
+            Some(Errno::INVAL.raw_os_error()),
+            "{odd:?}"
+        );
+        check_eq!(fs::read_to_string(FILE)?, usual, "after {odd:?}");
+    }
+    fs::write(FILE, "0")?;
+    let seen = (|| {
+        let lab = Lab::open()?;
+        let runtime = Runtime::open()?;
+        let tsg = runtime.compute()?;
+        wait_until("it is listed", || Ok(lab.find(&runtime, tsg)?.is_some()))
+    })();
+    fs::write(FILE, usual)?;
+    seen
 }
 
 /// One that is older than the probes is listed as soon as its owner makes a channel on it.

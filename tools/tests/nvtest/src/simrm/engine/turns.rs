@@ -153,15 +153,16 @@ fn idle_ones_have_no_turn() -> Outcome {
 }
 
 /// LC work without end leaves BE its part, and without a budget none. In the half of the time in
-/// which its budget is spent, it has slices of 200 µs beside those of 50 µs.
+/// which its budget is spent, it has slices of 200 µs beside those of 50 µs: a tenth for BE. On a
+/// loaded host looks come late, and that half is shorter.
 fn budgets_hold() -> Outcome {
     let mut stage = Stage::new()?;
     let lc = stage.add(Level::LC, true)?;
     let be = stage.add(Level::BE, true)?;
-    for (budget, least, most) in [("50000", 0.05, 0.5), ("100000", 0.0, 0.04)] {
+    for (budget, least, most) in [("50000", 0.01, 0.5), ("100000", 0.0, 0.005)] {
         tune("level0_budget_us", budget)?;
         std::thread::sleep(Duration::from_millis(500));
-        // A loaded host makes looks late: one of some runs has to show it.
+        // One of some runs has to show it.
         let mut seen = Vec::new();
         let holds = |shares: &[f64]| (least..=most).contains(&shares[be]) && shares[lc] > 0.5;
         while seen.len() < 4 && !seen.last().is_some_and(|shares: &Vec<f64>| holds(shares)) {
