@@ -142,6 +142,10 @@ struct zernel_tsg_start {
  *        most urgent TSG on. Does not wait for it. After -EOPNOTSUPP, or 16 errors in a row
  *        other than -ENOENT, -EAGAIN and -EBUSY, not called again for this GPU until
  *        zernel_gpu_refresh(). May be NULL.
+ * @query_tsgs: as @query_tsg for 1 to 16 TSGs of a GPU at once, where that takes less time than a
+ *              call for each. Calls @tell with @to, the place of a TSG in @tsgs, and its load, or
+ *              its error and NULL; not for those that an error of the call itself concerns. @tell
+ *              keeps what it gets, and takes no lock. Needs @query_tsg. May be NULL.
  *
  * @priv is the pointer given at registration; @gpu and @tsg are the provider's
  * handles.
@@ -176,6 +180,10 @@ struct zernel_provider_ops {
 	int (*query_load)(void *priv, u64 gpu, struct zernel_gpu_load *load);
 	int (*query_tsg)(void *priv, u64 gpu, u64 tsg, struct zernel_tsg_load *load);
 	int (*kick)(void *priv, u64 gpu, u64 tsg);
+	int (*query_tsgs)(void *priv, u64 gpu, const u64 *tsgs, u32 count,
+			  void (*tell)(void *to, u32 at, int error,
+				       const struct zernel_tsg_load *load),
+			  void *to);
 };
 
 /* Flags of struct zernel_gpu_desc. */

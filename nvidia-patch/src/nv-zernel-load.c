@@ -241,24 +241,28 @@ static void nvz_reading_end(const struct nvz_reading *reading)
 static void nvz_channels_list(struct nvz_tsg *tsg, struct nv_zernel_sample *sample)
 {
 	struct nvz_object *object;
-	u32 at = 0;
+	u32 skip;
 
 	sample->channels = tsg->channel_count;
 	if (sample->first >= sample->channels)
 		sample->first = 0;
+	skip = sample->first;
 	list_for_each_entry(object, &tsg->channels, in_tsg) {
-		if (at++ < sample->first)
+		if (skip) {
+			skip--;
 			continue;
+		}
 		if (sample->count == NV_ZERNEL_SAMPLE_MAX)
 			return;
 		sample->words[sample->count++] = object->chid;
 	}
 }
 
-/* ENGINE_STATUS0 of the first engine of a run list that the core has told of. */
-static u32 nvz_engine_read(const struct nvz_registers *registers, u32 runlist)
+/* ENGINE_STATUS0 of the first engine of a run list; @channels: address of its channels, or 0. */
+static u32 nvz_engine_read(const struct nvz_registers *registers, u32 runlist, u32 channels)
 {
-	if (!registers->chip->engine || !nvz_channels_at(registers, runlist))
+	/* The core has told of those with channels. */
+	if (!registers->chip->engine || !channels)
 		return NV_ZERNEL_UNKNOWN;
 	return nvz_read(registers, runlist + registers->chip->engine);
 }
@@ -269,11 +273,12 @@ static void nvz_sample_read(const struct nvz_registers *registers, u32 runlist,
 {
 	u32 first = nvz_channels_at(registers, runlist), stride = sizeof(u32), i;
 
+	sample->flags = 0;
 	if (!registers->chip->per_runlist) {
 		stride = NVZ_PCCSR_STRIDE;
-		sample->flags |= NV_ZERNEL_SAMPLE_PCCSR;
+		sample->flags = NV_ZERNEL_SAMPLE_PCCSR;
 	}
-	sample->engine = nvz_engine_read(registers, runlist);
+	sample->engine = nvz_engine_read(registers, runlist, first);
 	for (i = 0; i < sample->count; i++) {
 		u32 chid = sample->words[i];
 
@@ -283,72 +288,85 @@ static void nvz_sample_read(const struct nvz_registers *registers, u32 runlist,
 	}
 }
 
-/* As nv_zernel_tsg_sample(); -ENXIO the core is still to be asked about @gpu_id. */
-static int nvz_tsg_sample(u64 id, struct nv_zernel_sample *sample, u32 *gpu_id)
-{
-	struct nvz_reading reading;
-	struct nvz_tsg *tsg;
-	u32 runlist = 0;
-	int ret;
+typedef void (*nvz_tell_fn)(void *priv, u32 at, const struct nv_zernel_sample *sample);
 
-	sample->flags = 0;
+/* Returns the run list of a TSG and the numbers of its channels in @sample, or -ENOENT. */
+static s64 nvz_look_up(u32 gpu_id, const struct nv_zernel_look *look,
+		       struct nv_zernel_sample *sample)
+{
+	struct nvz_tsg *tsg;
+	s64 runlist = -ENOENT;
+
+	sample->first = look->first;
 	sample->channels = 0;
 	sample->count = 0;
-	sample->engine = 0;
+	mutex_lock(&nvz_table_lock);
+	tsg = nvz_tsg_find(look->tsg);
+	if (tsg && tsg->gpu_id == gpu_id) {
+		nvz_channels_list(tsg, sample);
+		runlist = tsg->runlist;
+	}
+	mutex_unlock(&nvz_table_lock);
+	return runlist;
+}
+
+/*
+ * As nv_zernel_tsgs_sample(); -ENXIO the core is still to be asked. @asleep: it was, and the GPU
+ * sleeps.
+ */
+static int nvz_tsgs_sample(u32 gpu_id, const struct nv_zernel_look *looks, u32 count,
+			   nvz_tell_fn tell, void *priv, bool asleep)
+{
+	struct nv_zernel_sample sample = { .size = sizeof(sample) };
+	struct nvz_reading reading;
+	s64 runlist;
+	u32 i;
+	int ret;
+
 	ret = nvz_rm_stay();
 	if (ret)
 		return ret;
 	reading.cookie = srcu_read_lock(&nvz_registers_srcu);
 	mutex_lock(&nvz_table_lock);
-	tsg = nvz_tsg_find(id);
-	ret = -ENOENT;
-	if (tsg) {
-		*gpu_id = tsg->gpu_id;
-		runlist = tsg->runlist;
-		ret = nvz_reading_begin(&reading, tsg->gpu_id);
-		if (!ret)
-			nvz_channels_list(tsg, sample);
-	}
+	ret = asleep ? -EHOSTDOWN : nvz_reading_begin(&reading, gpu_id);
 	mutex_unlock(&nvz_table_lock);
-	if (!ret) {
-		nvz_sample_read(reading.registers, runlist, sample);
-		nvz_reading_end(&reading);
-	} else if (ret == -EHOSTDOWN) {
-		sample->flags |= NV_ZERNEL_SAMPLE_ASLEEP;
-		ret = 0;
+	if (ret == -EHOSTDOWN)
+		sample.flags = NV_ZERNEL_SAMPLE_ASLEEP;
+	for (i = 0; i < count && (!ret || ret == -EHOSTDOWN); i++) {
+		runlist = nvz_look_up(gpu_id, &looks[i], &sample);
+		if (runlist < 0)
+			continue;
+		if (ret)
+			sample.first = sample.channels = sample.count = 0;
+		else
+			nvz_sample_read(reading.registers, runlist, &sample);
+		tell(priv, i, &sample);
 	}
+	if (!ret)
+		nvz_reading_end(&reading);
 	srcu_read_unlock(&nvz_registers_srcu, reading.cookie);
 	nvz_rm_release();
-	return ret;
+	return ret == -EHOSTDOWN ? 0 : ret;
 }
 
-int nv_zernel_tsg_sample(u64 id, struct nv_zernel_sample *sample)
+int nv_zernel_tsgs_sample(u32 gpu_id, const struct nv_zernel_look *looks, u32 count,
+			  nvz_tell_fn tell, void *priv)
 {
-	u32 gpu_id;
 	int ret;
 
 	might_sleep();
-	if (sample->size < sizeof(*sample))
+	if (count > NV_ZERNEL_LOOKS_MAX)
 		return -EINVAL;
-	ret = nvz_tsg_sample(id, sample, &gpu_id);
+	ret = nvz_tsgs_sample(gpu_id, looks, count, tell, priv, false);
 	if (ret != -ENXIO)
 		return ret;
 	ret = nvz_gpu_learn(gpu_id);
-	switch (ret) {
-	case 0:
-		ret = nvz_tsg_sample(id, sample, &gpu_id);
-		break;
-	case -EHOSTDOWN:
-		sample->flags |= NV_ZERNEL_SAMPLE_ASLEEP;
-		return 0;
-	case -ENOENT:
-		/* The TSG was there; its GPU is stopped. */
-		return -EAGAIN;
-	}
-	/* Stopped in between. */
-	return ret == -ENXIO ? -EAGAIN : ret;
+	if (!ret || ret == -EHOSTDOWN)
+		ret = nvz_tsgs_sample(gpu_id, looks, count, tell, priv, ret == -EHOSTDOWN);
+	/* Stopped, or in between. */
+	return ret == -ENXIO || ret == -ENOENT ? -EAGAIN : ret;
 }
-EXPORT_SYMBOL_GPL(nv_zernel_tsg_sample);
+EXPORT_SYMBOL_GPL(nv_zernel_tsgs_sample);
 
 /* As nv_zernel_engines_sample(); -ENXIO the core is still to be asked. */
 static int nvz_engines_sample(u32 gpu_id, const u32 *runlists, u32 *values, u32 count)
@@ -367,7 +385,8 @@ static int nvz_engines_sample(u32 gpu_id, const u32 *runlists, u32 *values, u32 
 	mutex_unlock(&nvz_table_lock);
 	if (!ret) {
 		for (i = 0; i < count; i++)
-			values[i] = nvz_engine_read(reading.registers, runlists[i]);
+			values[i] = nvz_engine_read(reading.registers, runlists[i],
+						    nvz_channels_at(reading.registers, runlists[i]));
 		nvz_reading_end(&reading);
 	} else if (ret == -EHOSTDOWN) {
 		ret = 0;

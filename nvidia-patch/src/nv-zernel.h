@@ -292,15 +292,30 @@ int nv_zernel_runlists_interleave(u32 gpu_id, bool on, u32 *status);
 /* Most channels of a TSG in one look. */
 #define NV_ZERNEL_SAMPLE_MAX		15
 
+/* Most TSGs in one call. */
+#define NV_ZERNEL_LOOKS_MAX		16
+
 /* Flags of struct nv_zernel_sample. */
 #define NV_ZERNEL_SAMPLE_ASLEEP		(1U << 0)	/* the GPU sleeps; nothing was read */
 #define NV_ZERNEL_SAMPLE_PCCSR		(1U << 1)	/* @words are NV_PCCSR_CHANNEL, of Turing */
 
 /**
+ * struct nv_zernel_look - a TSG to look at
+ * @tsg: number in the table
+ * @first: the number of channels to skip
+ * @reserved: zero
+ */
+struct nv_zernel_look {
+	u64 tsg;
+	u32 first;
+	u32 reserved;
+};
+
+/**
  * struct nv_zernel_sample - the channels of a TSG at a moment
- * @size: in: sizeof(struct nv_zernel_sample)
+ * @size: sizeof(struct nv_zernel_sample)
  * @flags: NV_ZERNEL_SAMPLE_*
- * @first: in: the number of channels to skip; out: the same, or 0 if there are no more
+ * @first: the number of channels that were skipped; 0 if there are no more
  * @channels: of the TSG
  * @count: of @words
  * @engine: NV_RUNLIST_ENGINE_STATUS0 of the first engine of its run list; NV_ZERNEL_UNKNOWN:
@@ -318,19 +333,26 @@ struct nv_zernel_sample {
 };
 
 /**
- * nv_zernel_tsg_sample() - read the state of channels of a TSG from the GPU's registers
- * @tsg: number in the table
- * @sample: filled in
+ * nv_zernel_tsgs_sample() - read the state of channels of TSGs from a GPU's registers
+ * @gpu_id: the GPU
+ * @looks: the TSGs
+ * @count: of them, NV_ZERNEL_LOOKS_MAX at most
+ * @tell: called with @priv, the place in @looks and the sample of each TSG that is on the GPU, while
+ *        the driver cannot be suspended. May take mutexes under which nothing of this interface is
+ *        called.
+ * @priv: for @tell
  *
- * One register for the engine and one for each channel. Asks the driver where they are at the first
- * call after a start or resume of the GPU. Does not wake a GPU that sleeps.
+ * For each TSG one register for the engine and one for each channel. Asks the driver where they are
+ * at the first call after a start or resume of the GPU. Does not wake a GPU that sleeps.
  *
- * Return: 0, -EINVAL the size is too small, -ENOENT no such TSG, -EOPNOTSUPP nothing can be read: a
- * chip that is not known, a guest's part of a GPU, or confidential computing, -EAGAIN the driver is
- * suspended or could not tell for now, or the GPU is stopped or does not answer, -EIO the GPU is
- * being pulled out or did not come back from a suspend, -ENOMEM.
+ * Return: 0, -EINVAL @count, -EOPNOTSUPP nothing can be read: a chip that is not known, a guest's
+ * part of a GPU, or confidential computing, -EAGAIN the driver is suspended or could not tell for
+ * now, or the GPU is stopped or does not answer, -EIO the GPU is being pulled out or did not come
+ * back from a suspend, -ENOMEM.
  */
-int nv_zernel_tsg_sample(u64 tsg, struct nv_zernel_sample *sample);
+int nv_zernel_tsgs_sample(u32 gpu_id, const struct nv_zernel_look *looks, u32 count,
+			  void (*tell)(void *priv, u32 at, const struct nv_zernel_sample *sample),
+			  void *priv);
 
 /**
  * nv_zernel_engines_sample() - read the state of engines from the GPU's registers
@@ -341,7 +363,7 @@ int nv_zernel_tsg_sample(u64 tsg, struct nv_zernel_sample *sample);
  * @count: of both, NV_ZERNEL_SAMPLE_MAX at most
  *
  * Return: 0, -EINVAL @count, -ENOENT no such GPU or it is not started, and as
- * nv_zernel_tsg_sample().
+ * nv_zernel_tsgs_sample().
  */
 int nv_zernel_engines_sample(u32 gpu_id, const u32 *runlists, u32 *values, u32 count);
 

@@ -161,7 +161,7 @@ pub(crate) struct Tsg<C> {
     pub(crate) slice_changes: u64,
     /// When the last one was; zero if there was none.
     pub(crate) slice_changed: Ns,
-    /// What its channels' registers show may be another than when they were taken last.
+    /// The registers of its channels may show something else than when they were taken last.
     #[cfg(any(test, zernel_kunit, zernel_simrm))]
     changed: bool,
     runlist: Links<TsgIx>,

@@ -209,16 +209,19 @@ impl Meters {
         let tsg = self.tsgs.get_mut(&id).ok_or(ENOENT)?;
         let gpu = self.gpus.iter_mut().find(|gpu| gpu.id == tsg.gpu);
         let at = gpu.ok_or(ENOENT)?;
-        let read = match sample.is_pccsr {
-            true => registers::of_pccsr,
-            false => registers::of_chram,
-        };
-        let words = sample.words();
-        let unknown = words.iter().filter(|&&word| read(word) == State::Unknown);
-        let unknown = unknown.count();
+        let (words, is_pccsr) = (sample.words(), sample.is_pccsr());
+        let (mut state, mut unknown) = (State::default(), 0);
+        for &word in words {
+            let channel = match is_pccsr {
+                true => registers::of_pccsr(word),
+                false => registers::of_chram(word),
+            };
+            state = state.max(channel);
+            unknown += usize::from(channel == State::Unknown);
+        }
         counters::UNREADABLE.add(unknown as u64);
-        counters::ASLEEP.add(sample.asleep.into());
-        let is_busy = registers::is_busy(sample.engine);
+        counters::ASLEEP.add(sample.is_asleep().into());
+        let is_busy = registers::is_busy(sample.engine());
         // One TSG whose channels are not known says nothing about the others.
         if is_busy.is_none() && unknown > 0 && unknown == words.len() {
             let since = *at.unreadable.get_or_insert(now);
@@ -228,17 +231,16 @@ impl Meters {
         } else {
             at.unreadable = None;
         }
-        let next = sample.first.saturating_add(words.len() as u32);
-        let is_last = next >= sample.channels;
+        let next = sample.first().saturating_add(words.len() as u32);
+        let is_last = next >= sample.channels();
         tsg.first = if is_last { 0 } else { next };
-        let channels = words.iter().map(|&word| read(word));
         let was_tried = tsg.meter.is_tried();
         tsg.meter.look(
-            channels,
+            state,
             Look {
                 is_last,
                 is_busy,
-                may_try: !sample.asleep && now.saturating_sub(at.tried) >= TRIES,
+                may_try: !sample.is_asleep() && now.saturating_sub(at.tried) >= TRIES,
                 now,
             },
         );

@@ -100,11 +100,11 @@ impl Meter {
         self.looked = None;
     }
 
-    /// Some channels were looked at.
-    pub(crate) fn look(&mut self, channels: impl Iterator<Item = State>, look: Look) {
+    /// Some channels were looked at; `state`: of them all.
+    pub(crate) fn look(&mut self, state: State, look: Look) {
         let was_runnable = self.is_runnable();
         let ran = self.state == State::Runs;
-        self.round = channels.fold(self.round, State::max);
+        self.round = self.round.max(state);
         // A channel that works counts at once; that none does, only when all have been looked at.
         self.state = match look.is_last {
             true => core::mem::take(&mut self.round),
@@ -223,7 +223,7 @@ mod tests {
 
     /// A look at its only channel.
     fn look(meter: &mut Meter, state: State, is_busy: Option<bool>, now: u64) -> bool {
-        meter.look(core::iter::once(state), at(true, is_busy, now));
+        meter.look(state, at(true, is_busy, now));
         meter.is_runnable()
     }
 
@@ -292,7 +292,7 @@ mod tests {
     fn the_unknown_may_have_something_to_run() {
         let mut meter = Meter::default();
         assert!(look(&mut meter, State::Unknown, BUSY, MS));
-        let both = [State::Unknown, State::Idle].into_iter();
+        let both = State::max(State::Unknown, State::Idle);
         meter.look(both, at(true, BUSY, 2 * MS));
         assert!(meter.is_runnable());
         assert_eq!(meter.ran, Ns::ZERO);
@@ -302,7 +302,7 @@ mod tests {
     fn many_channels_are_looked_at_in_a_round() {
         let mut meter = Meter::default();
         let mut part = |state, is_last, now| {
-            meter.look([state].into_iter(), at(is_last, BUSY, now * MS));
+            meter.look(state, at(is_last, BUSY, now * MS));
             (meter.is_runnable(), meter.since)
         };
         assert!(part(State::Ready, false, 1).0);
@@ -349,7 +349,7 @@ mod tests {
             may_try: false,
             ..at(true, BUSY, 5 * Meter::TRY.0)
         };
-        meter.look(core::iter::once(State::Idle), may_not);
+        meter.look(State::Idle, may_not);
         assert!(!meter.is_runnable());
         assert!(look(&mut meter, State::Idle, BUSY, 5 * Meter::TRY.0));
     }

@@ -11,8 +11,10 @@ use crate::{
             control,
             load::{
                 self,
+                Ask,
                 Sample,
-                MOST, //
+                MOST,
+                MOST_LOOKS, //
             },
             records::{
                 self,
@@ -76,8 +78,8 @@ pub(crate) trait Driver: Send + Sync + 'static {
     fn restart(&self, tsg: u64) -> Result<Status>;
     /// Has the run lists of a GPU heed interleave levels, or not any more.
     fn heed_interleave(&self, gpu: u32, on: bool) -> Result<Status>;
-    /// Looks at the channels of a TSG, from one on.
-    fn sample(&self, tsg: u64, first: u32) -> Result<Sample>;
+    /// Looks at channels of TSGs; `tell` gets the place and the sample of each that there is.
+    fn samples(&self, gpu: u32, asks: &[Ask], tell: impl FnMut(usize, &Sample)) -> Result;
     /// Looks at the engines of run lists.
     fn engines(&self, gpu: u32, runlists: &[u32]) -> Result<[u32; MOST]>;
     /// Reads records of context switches of a GPU.
@@ -120,8 +122,8 @@ impl Driver for Hook {
         control::heed_interleave(gpu, on)
     }
 
-    fn sample(&self, tsg: u64, first: u32) -> Result<Sample> {
-        load::sample(tsg, first)
+    fn samples(&self, gpu: u32, asks: &[Ask], tell: impl FnMut(usize, &Sample)) -> Result {
+        load::samples(gpu, asks, tell)
     }
 
     fn engines(&self, gpu: u32, runlists: &[u32]) -> Result<[u32; MOST]> {
@@ -344,11 +346,43 @@ impl<D: Driver> Provider for Nvidia<D> {
     }
 
     fn tsg_load(&self, gpu: u64, tsg: u64) -> Result<TsgLoad> {
-        self.follow(u32::try_from(gpu).map_err(|_| ENOENT)?, false);
-        let first = self.meters.lock().next_channel(tsg)?;
-        let sample = self.driver.sample(tsg, first).map_err(unread);
-        let sample = sample.inspect_err(|_| self.meters.lock().pause(tsg))?;
-        self.meters.lock().look(tsg, &sample, Ns(now_ns()))
+        let mut told = Err(ENOENT);
+        self.tsg_loads(gpu, &[tsg], &mut |_, load| told = load)?;
+        told
+    }
+
+    /// One that is gone is told so before the others.
+    fn tsg_loads(
+        &self,
+        gpu: u64,
+        tsgs: &[u64],
+        tell: &mut dyn FnMut(usize, Result<TsgLoad>),
+    ) -> Result {
+        let gpu = u32::try_from(gpu).map_err(|_| ENOENT)?;
+        self.follow(gpu, false);
+        let mut asks = [Ask::default(); MOST_LOOKS];
+        let tsgs = tsgs.get(..tsgs.len().min(MOST_LOOKS)).unwrap_or(tsgs);
+        {
+            let meters = self.meters.lock();
+            for ((at, &tsg), ask) in tsgs.iter().enumerate().zip(&mut asks) {
+                match meters.next_channel(tsg) {
+                    Ok(first) => *ask = Ask::new(tsg, first),
+                    // The driver knows no TSG 0.
+                    Err(gone) => tell(at, Err(gone)),
+                }
+            }
+        }
+        let asks = asks.get(..tsgs.len()).unwrap_or(&asks);
+        let told = self.driver.samples(gpu, asks, |at, sample| {
+            if let Some(&tsg) = tsgs.get(at) {
+                let load = self.meters.lock().look(tsg, sample, Ns(now_ns()));
+                tell(at, load);
+            }
+        });
+        told.map_err(unread).inspect_err(|_| {
+            let mut meters = self.meters.lock();
+            tsgs.iter().for_each(|&tsg| meters.pause(tsg));
+        })
     }
 
     /// Of the compute engine that worked longest, as seen whenever it or a TSG on it was looked at.

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The file `registers` of debugfs: what reads of registers cost, and the words that they give.
-//!
-//! Reads go the way of each look at a TSG, without a lock of this module meanwhile.
+//! The file `registers` of debugfs: what reads of registers and looks at TSGs cost, and the words that
+//! they give.
 
 use crate::{
     glue::{
@@ -9,7 +8,12 @@ use crate::{
             Show,
             Text, //
         },
-        nvidia::load::MOST,
+        nvidia::load::{
+            Ask,
+            MOST,
+            MOST_LOOKS, //
+        },
+        provider_side::Provider as _,
         time::now_ns,
     },
     occupancy::registers::{
@@ -35,8 +39,8 @@ const ROUNDS: usize = 16;
 /// TSGs of a GPU that are shown.
 pub(crate) const TSGS: usize = 64;
 
-/// A line per GPU, with the time of a call that reads one register, of one that reads [`MOST`], and of
-/// each read; then one per TSG, with a word of each channel.
+/// A line per GPU, with the time of a call that reads one register, of one that reads [`MOST`], of each
+/// read, and of a look at some TSGs; then one per TSG, with a word of each channel.
 pub(crate) struct Registers<D: Driver = Hook>(Arc<Nvidia<D>>);
 
 impl<D: Driver> Registers<D> {
@@ -56,7 +60,24 @@ impl<D: Driver> Registers<D> {
         Ok(Ns(least))
     }
 
-    fn show_gpu(&self, gpu: u32, out: &mut Text) -> Result {
+    /// The shortest time of a look at some TSGs at once; `None`: it tells nothing.
+    fn time_looks(&self, gpu: u32, tsgs: &[u64]) -> Option<u64> {
+        let mut least = None;
+        for _ in 0..ROUNDS {
+            let begin = now_ns();
+            let mut count = 0;
+            let told = &mut |_, load: Result<_>| count += usize::from(load.is_ok());
+            self.0.tsg_loads(gpu.into(), tsgs, told).ok()?;
+            let took = now_ns().saturating_sub(begin);
+            if count < tsgs.len() {
+                return None;
+            }
+            least = Some(least.map_or(took, |least: u64| least.min(took)));
+        }
+        least
+    }
+
+    fn show_gpu(&self, gpu: u32, tsgs: &[u64], out: &mut Text) -> Result {
         let (runlists, count) = self.0.meters().lock().runlists(gpu);
         let Some(&first) = runlists.get(..count).and_then(<[u32]>::first) else {
             out.write_fmt(fmt!("gpu={gpu:#x} unread={}\n", -ENXIO.to_errno()))?;
@@ -77,36 +98,44 @@ impl<D: Driver> Registers<D> {
         let told = values.iter().filter(|&&v| registers::is_busy(v).is_some());
         let each = many.saturating_sub(one).0 / (MOST as u64 - 1);
         out.write_fmt(fmt!(
-            "gpu={gpu:#x} reads={MOST} told={} one_ns={} many_ns={} read_ns={each}\n",
+            "gpu={gpu:#x} reads={MOST} told={} one_ns={} many_ns={} read_ns={each}",
             told.count(),
             one.0,
             many.0
         ))?;
+        let tsgs = tsgs.get(..tsgs.len().min(MOST_LOOKS)).unwrap_or(tsgs);
+        if let Some(took) = self.time_looks(gpu, tsgs).filter(|_| !tsgs.is_empty()) {
+            out.write_fmt(fmt!(" looks={} looks_ns={took}", tsgs.len()))?;
+        }
+        out.write_fmt(fmt!("\n"))?;
         Ok(())
     }
 
     /// The first channels of a TSG; nothing of one that is gone.
     fn show_tsg(&self, gpu: u32, tsg: u64, out: &mut Text) -> Result {
-        let begin = now_ns();
-        let Ok(sample) = self.0.driver().sample(tsg, 0) else {
+        let mut seen = None;
+        let read = self.0.driver();
+        let read = read.samples(gpu, &[Ask::new(tsg, 0)], |_, sample| seen = Some(*sample));
+        let (Ok(()), Some(sample)) = (read, seen) else {
             return Ok(());
         };
-        let took = now_ns().saturating_sub(begin);
-        let (kind, read): (_, fn(u32) -> State) = match sample.is_pccsr {
+        let (kind, read): (_, fn(u32) -> State) = match sample.is_pccsr() {
             true => ("pccsr", registers::of_pccsr),
             false => ("chram", registers::of_chram),
         };
         let words = sample.words();
         let told = words.iter().filter(|&&word| read(word) != State::Unknown);
         out.write_fmt(fmt!(
-            "tsg={tsg} gpu={gpu:#x} kind={kind} channels={} reads={} told={} look_ns={took} \
-             asleep={} engine={:#x}",
-            sample.channels,
+            "tsg={tsg} gpu={gpu:#x} kind={kind} channels={} reads={} told={} asleep={} engine={:#x}",
+            sample.channels(),
             words.len(),
             told.count(),
-            u8::from(sample.asleep),
-            sample.engine
+            u8::from(sample.is_asleep()),
+            sample.engine()
         ))?;
+        if let Some(took) = self.time_looks(gpu, &[tsg]) {
+            out.write_fmt(fmt!(" look_ns={took}"))?;
+        }
         for (at, word) in words.iter().enumerate() {
             let lead = if at == 0 { " words=" } else { "," };
             out.write_fmt(fmt!("{lead}{word:#x}"))?;
@@ -123,9 +152,10 @@ impl<D: Driver> Show for Registers<D> {
             gpus.push(gpu, GFP_KERNEL)?;
         }
         for &gpu in &gpus {
-            self.show_gpu(gpu, out)?;
             let (tsgs, count) = self.0.meters().lock().some_tsgs::<TSGS>(gpu);
-            for &tsg in tsgs.iter().take(count) {
+            let tsgs = tsgs.get(..count).unwrap_or(&tsgs);
+            self.show_gpu(gpu, tsgs, out)?;
+            for &tsg in tsgs {
                 self.show_tsg(gpu, tsg, out)?;
             }
         }

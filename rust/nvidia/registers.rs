@@ -30,12 +30,17 @@ mod chram {
     pub(super) const ACQUIRE_FAIL: u32 = 1 << 12;
     /// The bits above those that mean something.
     pub(super) const FOREIGN: u32 = u32::MAX << 13;
+    /// Without any of them, there is nothing to run.
+    pub(super) const TELLING: u32 =
+        FOREIGN | ON_PBDMA | ON_ENG | PENDING | CTX_RELOAD | ACQUIRE_FAIL;
 }
 
 /// The state of a channel, from `NV_CHRAM_CHANNEL`.
 pub(crate) fn of_chram(word: u32) -> State {
     let has = |bits: u32| word & bits == bits;
     match word {
+        // Most channels, most of the time.
+        _ if word & chram::TELLING == 0 => State::Idle,
         // No register, one that may not be read, or a chip with other bits.
         _ if word & chram::FOREIGN != 0 => State::Unknown,
         _ if has(chram::ON_ENG | chram::ENG_BUSY) => State::Runs,

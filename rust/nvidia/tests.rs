@@ -6,6 +6,7 @@ use crate::{
     glue::{
         nvidia::{
             load::{
+                Ask,
                 Sample,
                 MOST, //
             },
@@ -147,13 +148,19 @@ impl Driver for Arc<Fake> {
         self.call(Call::Heed(gpu, on))
     }
 
-    fn sample(&self, _tsg: u64, first: u32) -> Result<Sample> {
+    /// There is a TSG for each number but 0.
+    fn samples(&self, _gpu: u32, asks: &[Ask], mut tell: impl FnMut(usize, &Sample)) -> Result {
         let sample = self.script.lock().sample?;
-        Ok(Sample { first, ..sample })
+        for (at, ask) in asks.iter().enumerate() {
+            if ask.tsg() != 0 {
+                tell(at, &sample.after(ask.first()));
+            }
+        }
+        Ok(())
     }
 
     fn engines(&self, _gpu: u32, _runlists: &[u32]) -> Result<[u32; MOST]> {
-        Ok([self.script.lock().sample?.engine; MOST])
+        Ok([self.script.lock().sample?.engine(); MOST])
     }
 
     fn records(&self, _gpu: u32, list: &mut [Record]) -> Result<Batch> {
@@ -189,22 +196,6 @@ mod load {
     const BUSY: u32 = 1 << 31;
     const RUNLIST: u32 = 0xb8_0000;
 
-    fn sample(engine: u32, words: &[u32]) -> Sample {
-        let mut sample = Sample {
-            asleep: false,
-            is_pccsr: false,
-            engine,
-            channels: words.len() as u32,
-            first: 0,
-            count: words.len(),
-            words: [0; MOST],
-        };
-        for (place, word) in sample.words.iter_mut().zip(words) {
-            *place = *word;
-        }
-        sample
-    }
-
     fn metered() -> Result<(Arc<Faked>, Arc<Fake>)> {
         let (nvidia, fake) = provider()?;
         let arrival = Arrival::new(TSG, GPU, Some(RUNLIST), true)?;
@@ -224,7 +215,7 @@ mod load {
     fn registers_tell_the_load() -> Result {
         let (nvidia, fake) = metered()?;
         let look = |words: &[u32]| {
-            fake.script.lock().sample = Ok(sample(BUSY, words));
+            fake.script.lock().sample = Ok(Sample::of(BUSY, words));
             load(&nvidia)
         };
         assert_eq!(look(&[0, 0])?, (false, 0));
@@ -237,6 +228,31 @@ mod load {
         let (busy, elapsed) = nvidia.load(GPU.into())?;
         assert!(busy >= ran);
         assert!(busy <= elapsed);
+        Ok(())
+    }
+
+    #[test]
+    fn several_are_told_at_once() -> Result {
+        let (nvidia, fake) = metered()?;
+        let arrival = Arrival::new(TSG + 1, GPU, Some(RUNLIST), true)?;
+        nvidia.meters().lock().add(arrival);
+        fake.script.lock().sample = Ok(Sample::of(BUSY, &[PENDING]));
+        let ask = |tsgs: &[u64]| {
+            let mut told = [None; 3];
+            let result = nvidia.tsg_loads(GPU.into(), tsgs, &mut |at, load| {
+                if let Some(place) = told.get_mut(at) {
+                    assert!(place.is_none());
+                    *place = Some(load.map(|load| load.runnable));
+                }
+            });
+            (result, told)
+        };
+        let gone = TSG + 2;
+        let all = [Some(Ok(true)), Some(Err(ENOENT)), Some(Ok(true))];
+        assert_eq!(ask(&[TSG, gone, TSG + 1]), (Ok(()), all));
+        fake.script.lock().sample = Err(EIO);
+        let none = [None, Some(Err(ENOENT)), None];
+        assert_eq!(ask(&[TSG, gone]), (Err(EIO), none));
         Ok(())
     }
 
@@ -265,7 +281,7 @@ mod load {
         let mut meters = nvidia.meters().lock();
         let mut look = |engine, words: &[u32], ms: u64| {
             let now = Ns(ms * 1_000_000);
-            let load = meters.look(TSG, &sample(engine, words), now);
+            let load = meters.look(TSG, &Sample::of(engine, words), now);
             load.map(|load| load.runnable)
         };
         let nothing = [u32::MAX, 0xbadf_0000];
@@ -285,13 +301,9 @@ mod load {
     #[test]
     fn a_gpu_that_sleeps_has_nothing_to_run() -> Result {
         let (nvidia, fake) = metered()?;
-        fake.script.lock().sample = Ok(sample(BUSY, &[RUNS]));
+        fake.script.lock().sample = Ok(Sample::of(BUSY, &[RUNS]));
         assert_eq!(load(&nvidia)?, (true, 0));
-        let asleep = Sample {
-            asleep: true,
-            ..sample(0, &[])
-        };
-        fake.script.lock().sample = Ok(asleep);
+        fake.script.lock().sample = Ok(Sample::asleep());
         let before = counters::ASLEEP.value();
         assert!(!load(&nvidia)?.0);
         assert_eq!(counters::ASLEEP.value(), before + 1);
@@ -301,7 +313,7 @@ mod load {
     #[test]
     fn who_is_gone_has_no_load() -> Result {
         let (nvidia, fake) = metered()?;
-        fake.script.lock().sample = Ok(sample(0, &[0]));
+        fake.script.lock().sample = Ok(Sample::of(0, &[0]));
         assert_eq!(load(&nvidia)?, (false, 0));
         drop(nvidia.meters().lock().remove(TSG));
         assert_eq!(load(&nvidia), Err(ENOENT));

@@ -64,6 +64,9 @@ struct Trace {
     /// Time that the driver took for the last read, its fetch of records included, and the longest.
     took: Ns,
     took_longest: Ns,
+    /// Time of all reads, of the driver and of this module.
+    fetched: Ns,
+    handled: Ns,
     /// When the driver was asked last.
     asked: Ns,
     /// The GPU's time at the last read.
@@ -120,6 +123,8 @@ impl Traces {
             costs: KBox::new(costs, GFP_KERNEL)?,
             took: Ns::ZERO,
             took_longest: Ns::ZERO,
+            fetched: Ns::ZERO,
+            handled: Ns::ZERO,
             asked: Ns::ZERO,
             read: None,
             is_torn: false,
@@ -168,6 +173,7 @@ impl Traces {
             let answer = read(list);
             trace.took = Ns(now_ns().saturating_sub(begin));
             trace.took_longest = trace.took_longest.max(trace.took);
+            trace.fetched = trace.fetched.saturating_add(trace.took);
             let Ok(batch) = answer else {
                 // The time until the next read that succeeds is a part of the interval then, with its
                 // losses.
@@ -175,7 +181,13 @@ impl Traces {
             };
             trace.is_partial |= !trace.begin(&batch);
             let records = list.get(..batch.count).unwrap_or(list);
-            trace.read(records, batch.time, &mut meters.lock());
+            {
+                let mut meters = meters.lock();
+                let begin = now_ns();
+                trace.read(records, batch.time, &mut meters);
+                let took = Ns(now_ns().saturating_sub(begin));
+                trace.handled = trace.handled.saturating_add(took);
+            }
             trace.reader.overflow(batch.dropped);
             time = batch.time;
             if !batch.is_more {
@@ -310,9 +322,11 @@ impl Trace {
             }
         }
         out.write_fmt(fmt!(
-            " flush_ns={} flush_max_ns={} clock_jumps={}",
+            " flush_ns={} flush_max_ns={} fetched_ns={} handled_ns={} clock_jumps={}",
             self.took.0,
             self.took_longest.0,
+            self.fetched.0,
+            self.handled.0,
             self.clock.jumps
         ))?;
         if let Some((offset, error)) = self.clock.offset() {

@@ -56,6 +56,9 @@ fn answer(errno: c_int) -> Result {
 }
 
 impl Ops {
+    /// TSGs whose load is told at a time.
+    pub(crate) const LOADS: usize = 16;
+
     /// Checks and copies a provider's registration; a shorter structure is zero-extended.
     ///
     /// # Safety
@@ -64,7 +67,7 @@ impl Ops {
     unsafe fn new(ops: *const raw::zernel_provider_ops, private: *mut c_void) -> Result<Self> {
         // The part of the structure that the first version has.
         const FIRST_SIZE: usize = 88;
-        static_assert!(size_of::<raw::zernel_provider_ops>() == FIRST_SIZE + 16);
+        static_assert!(size_of::<raw::zernel_provider_ops>() == FIRST_SIZE + 24);
         // SAFETY: By the caller. Operations that are missing are null.
         let ops = unsafe { copy(ops, FIRST_SIZE) }?;
         if ops.abi != raw::ZERNEL_PROVIDER_ABI {
@@ -165,10 +168,66 @@ impl Ops {
         };
         // SAFETY: Valid by the type invariant.
         answer(unsafe { query(self.private, gpu.0, tsg, &mut load) })?;
-        Ok(Sample {
-            ran: Ns(load.ran_ns),
-            runnable: load.flags & raw::ZERNEL_TSG_LOAD_RUNNABLE != 0,
-            since: (load.since_ns != 0).then_some(Ns(load.since_ns)),
+        Ok(sample(&load))
+    }
+
+    /// Calls `tell` with the load of each of some TSGs, [`Self::LOADS`] at most, or with its error; not
+    /// for those that an error of the call itself concerns.
+    pub(crate) fn tsg_loads(
+        &self,
+        gpu: gpu::Handle,
+        tsgs: &[u64],
+        mut tell: impl FnMut(usize, Result<Sample>),
+    ) -> Result {
+        match self.ops.query_tsgs {
+            None => {
+                for (at, &tsg) in tsgs.iter().enumerate() {
+                    tell(at, self.tsg_load(gpu, tsg));
+                }
+                Ok(())
+            }
+            Some(query) => self.told(query, gpu, tsgs, &mut tell),
+        }
+    }
+
+    fn told<F: FnMut(usize, Result<Sample>)>(
+        &self,
+        query: QueryTsgs,
+        gpu: gpu::Handle,
+        tsgs: &[u64],
+        tell: &mut F,
+    ) -> Result {
+        const FIRST_SIZE: usize = core::mem::offset_of!(raw::zernel_tsg_load, since_ns);
+
+        /// # Safety
+        ///
+        /// `tell` is the caller's; `load` is null, or tells its size.
+        unsafe extern "C" fn told<F: FnMut(usize, Result<Sample>)>(
+            tell: *mut c_void,
+            at: u32,
+            error: c_int,
+            load: *const raw::zernel_tsg_load,
+        ) {
+            // SAFETY: By the caller.
+            let tell = unsafe { &mut *tell.cast::<F>() };
+            let load = answer(error).and_then(|()| {
+                // SAFETY: By the caller.
+                unsafe { copy(load, FIRST_SIZE) }
+            });
+            tell(at as usize, load.map(|load| sample(&load)));
+        }
+
+        let count = tsgs.len().min(Self::LOADS) as u32;
+        // SAFETY: Valid by the type invariant; there are so many handles, and `told` gets `tell`.
+        answer(unsafe {
+            query(
+                self.private,
+                gpu.0,
+                tsgs.as_ptr(),
+                count,
+                Some(told::<F>),
+                core::ptr::from_mut(tell).cast(),
+            )
         })
     }
 
@@ -203,6 +262,24 @@ impl Ops {
             // SAFETY: Valid by the type invariant.
             Some(replay) => answer(unsafe { replay(self.private, provider) }),
         }
+    }
+}
+
+/// [`raw::zernel_provider_ops::query_tsgs`].
+type QueryTsgs = unsafe extern "C" fn(
+    *mut c_void,
+    u64,
+    *const u64,
+    u32,
+    Option<unsafe extern "C" fn(*mut c_void, u32, c_int, *const raw::zernel_tsg_load)>,
+    *mut c_void,
+) -> c_int;
+
+fn sample(load: &raw::zernel_tsg_load) -> Sample {
+    Sample {
+        ran: Ns(load.ran_ns),
+        runnable: load.flags & raw::ZERNEL_TSG_LOAD_RUNNABLE != 0,
+        since: (load.since_ns != 0).then_some(Ns(load.since_ns)),
     }
 }
 

@@ -7,56 +7,143 @@ use kernel::{
     prelude::*, //
 };
 
-/// Channels that are looked at at a time, and run lists.
+/// Channels of a TSG that are looked at at a time, and run lists.
 pub(crate) const MOST: usize = raw::NV_ZERNEL_SAMPLE_MAX as usize;
 
+/// TSGs that are looked at at a time.
+pub(crate) const MOST_LOOKS: usize = raw::NV_ZERNEL_LOOKS_MAX as usize;
+
 /// Some channels of a TSG at a moment.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Sample {
-    /// The GPU sleeps; nothing was read.
-    pub(crate) asleep: bool,
-    /// The words are those of Turing, `NV_PCCSR_CHANNEL`; else they are `NV_CHRAM_CHANNEL`.
-    pub(crate) is_pccsr: bool,
-    /// `NV_RUNLIST_ENGINE_STATUS0` of the engine.
-    pub(crate) engine: u32,
-    /// Channels of the TSG.
-    pub(crate) channels: u32,
-    /// The channels before those that were looked at.
-    pub(crate) first: u32,
-    /// Channels that were looked at.
-    pub(crate) count: usize,
-    /// A word for each.
-    pub(crate) words: [u32; MOST],
-}
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub(crate) struct Sample(raw::nv_zernel_sample);
 
 impl Sample {
     /// A word for each channel that was looked at.
     pub(crate) fn words(&self) -> &[u32] {
-        self.words.get(..self.count).unwrap_or(&self.words)
+        let words = self.0.words.get(..self.0.count as usize);
+        words.unwrap_or(&self.0.words)
+    }
+
+    /// The GPU sleeps; nothing was read.
+    pub(crate) fn is_asleep(&self) -> bool {
+        self.0.flags & raw::NV_ZERNEL_SAMPLE_ASLEEP != 0
+    }
+
+    /// The words are those of Turing, `NV_PCCSR_CHANNEL`; else they are `NV_CHRAM_CHANNEL`.
+    pub(crate) fn is_pccsr(&self) -> bool {
+        self.0.flags & raw::NV_ZERNEL_SAMPLE_PCCSR != 0
+    }
+
+    /// `NV_RUNLIST_ENGINE_STATUS0` of the engine.
+    pub(crate) fn engine(&self) -> u32 {
+        self.0.engine
+    }
+
+    /// Channels of the TSG.
+    pub(crate) fn channels(&self) -> u32 {
+        self.0.channels
+    }
+
+    /// The channels before those that were looked at.
+    pub(crate) fn first(&self) -> u32 {
+        self.0.first
     }
 }
 
-/// Looks at the channels of a TSG from number `first` on.
+#[cfg(zernel_kunit)]
+impl Sample {
+    /// All channels of a TSG, each with a word of `NV_CHRAM_CHANNEL`.
+    pub(crate) fn of(engine: u32, words: &[u32]) -> Self {
+        let mut sample = raw::nv_zernel_sample {
+            size: size_of::<raw::nv_zernel_sample>() as u32,
+            channels: words.len() as u32,
+            count: words.len() as u32,
+            engine,
+            ..Default::default()
+        };
+        for (place, word) in sample.words.iter_mut().zip(words) {
+            *place = *word;
+        }
+        Self(sample)
+    }
+
+    /// A GPU that sleeps.
+    pub(crate) fn asleep() -> Self {
+        Self(raw::nv_zernel_sample {
+            flags: raw::NV_ZERNEL_SAMPLE_ASLEEP,
+            ..Self::of(0, &[]).0
+        })
+    }
+
+    /// The same, with others before.
+    pub(crate) fn after(self, first: u32) -> Self {
+        Self(raw::nv_zernel_sample { first, ..self.0 })
+    }
+}
+
+/// A TSG to look at, and the channels to skip.
+#[derive(Clone, Copy, Default)]
+#[repr(transparent)]
+pub(crate) struct Ask(raw::nv_zernel_look);
+
+impl Ask {
+    /// From number `first` on.
+    pub(crate) fn new(tsg: u64, first: u32) -> Self {
+        Self(raw::nv_zernel_look {
+            tsg,
+            first,
+            reserved: 0,
+        })
+    }
+
+    /// The TSG.
+    #[cfg(zernel_kunit)]
+    pub(crate) fn tsg(&self) -> u64 {
+        self.0.tsg
+    }
+
+    /// The channels to skip.
+    #[cfg(zernel_kunit)]
+    pub(crate) fn first(&self) -> u32 {
+        self.0.first
+    }
+}
+
+/// Looks at TSGs of a GPU, [`MOST_LOOKS`] at most: calls `tell` with the place in `asks` of each that
+/// there is. Nothing of this folder is called under a mutex that `tell` takes.
 ///
 /// # Errors
 ///
 /// As the header says.
-pub(crate) fn sample(tsg: u64, first: u32) -> Result<Sample> {
-    let mut sample = raw::nv_zernel_sample {
-        size: size_of::<raw::nv_zernel_sample>() as u32,
-        first,
-        ..Default::default()
-    };
-    // SAFETY: Valid for reads and writes, and as long as it tells.
-    to_result(unsafe { raw::nv_zernel_tsg_sample(tsg, &mut sample) })?;
-    Ok(Sample {
-        asleep: sample.flags & raw::NV_ZERNEL_SAMPLE_ASLEEP != 0,
-        is_pccsr: sample.flags & raw::NV_ZERNEL_SAMPLE_PCCSR != 0,
-        engine: sample.engine,
-        channels: sample.channels,
-        first: sample.first,
-        count: sample.count as usize,
-        words: sample.words,
+pub(crate) fn samples(gpu: u32, asks: &[Ask], tell: impl FnMut(usize, &Sample)) -> Result {
+    let mut tell = tell;
+    call(gpu, asks, &mut tell)
+}
+
+fn call<F: FnMut(usize, &Sample)>(gpu: u32, asks: &[Ask], tell: &mut F) -> Result {
+    /// # Safety
+    ///
+    /// `tell` is the caller's, and `sample` is valid.
+    unsafe extern "C" fn told<F: FnMut(usize, &Sample)>(
+        tell: *mut c_void,
+        at: u32,
+        sample: *const raw::nv_zernel_sample,
+    ) {
+        // SAFETY: By the caller; the types have one layout.
+        let (tell, sample) = unsafe { (&mut *tell.cast::<F>(), &*sample.cast::<Sample>()) };
+        tell(at as usize, sample);
+    }
+
+    // SAFETY: There are so many asks, with the layout of what they are of; `told` gets `tell`.
+    to_result(unsafe {
+        raw::nv_zernel_tsgs_sample(
+            gpu,
+            asks.as_ptr().cast(),
+            asks.len() as u32,
+            Some(told::<F>),
+            core::ptr::from_mut(tell).cast(),
+        )
     })
 }
 

@@ -33,7 +33,13 @@ extern "C" {
     pub(super) fn nv_zernel_tsg_preempt(tsg: u64, timeout_us: u32, status: *mut u32) -> c_int;
     pub(super) fn nv_zernel_tsg_restart(tsg: u64, status: *mut u32) -> c_int;
     pub(super) fn nv_zernel_runlists_interleave(gpu: u32, on: bool, status: *mut u32) -> c_int;
-    pub(super) fn nv_zernel_tsg_sample(tsg: u64, sample: *mut nv_zernel_sample) -> c_int;
+    pub(super) fn nv_zernel_tsgs_sample(
+        gpu: u32,
+        looks: *const nv_zernel_look,
+        count: u32,
+        tell: Option<unsafe extern "C" fn(*mut c_void, u32, *const nv_zernel_sample)>,
+        private: *mut c_void,
+    ) -> c_int;
     pub(super) fn nv_zernel_engines_sample(
         gpu: u32,
         runlists: *const u32,
@@ -52,6 +58,7 @@ extern "C" {
 static_assert!(size_of::<nv_zernel_gpu>() == 128);
 static_assert!(size_of::<nv_zernel_tsg>() == 64);
 static_assert!(size_of::<nv_zernel_tsg_settings>() == 32);
+static_assert!(size_of::<nv_zernel_look>() == 16);
 static_assert!(size_of::<nv_zernel_sample>() == 84);
 static_assert!(size_of::<nv_zernel_record>() == 24);
 static_assert!(size_of::<nv_zernel_records>() == 56);

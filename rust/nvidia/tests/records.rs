@@ -45,17 +45,8 @@ fn traced() -> Result<(Arc<Faked>, Arc<Fake>)> {
 
 /// Reads these records. Returns the time of the TSG, by the engine that is busy.
 fn read(nvidia: &Faked, fake: &Fake, answer: Result<Batch>, list: &[Record]) -> Result<u64> {
-    let idle = Sample {
-        asleep: false,
-        is_pccsr: false,
-        engine: 1 << 31,
-        channels: 1,
-        first: 0,
-        count: 1,
-        words: [0; MOST],
-    };
     let mut script = fake.script.lock();
-    script.sample = Ok(idle);
+    script.sample = Ok(Sample::of(1 << 31, &[0]));
     script.batch = answer;
     script.records.extend_from_slice(list, GFP_KERNEL)?;
     drop(script);

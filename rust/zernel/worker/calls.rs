@@ -22,6 +22,14 @@ use kernel::prelude::*;
 pub(crate) trait Calls {
     /// Tells the load of a TSG.
     fn load(&self, tsg: u64) -> Result<Sample>;
+    /// Tells the load of some TSGs, [`Ops::LOADS`] at most, with their places.
+    fn loads(&self, tsgs: &[u64], mut tell: impl FnMut(usize, Sample)) {
+        for (at, &tsg) in tsgs.iter().enumerate() {
+            if let Ok(sample) = self.load(tsg) {
+                tell(at, sample);
+            }
+        }
+    }
     /// Lets a TSG be scheduled, or not.
     fn set_enabled(&self, tsg: u64, enabled: bool) -> Result;
     /// Says before a call of a turn that it comes. Returns false if the TSG takes no turns any more.
@@ -40,14 +48,32 @@ pub(crate) struct Driver<'a> {
     pub(crate) handle: gpu::Handle,
 }
 
-impl Calls for Driver<'_> {
-    fn load(&self, tsg: u64) -> Result<Sample> {
-        let load = self.ops.tsg_load(self.handle, tsg);
-        if load.is_err_and(|error| error == errno::unsupported()) {
+impl Driver<'_> {
+    /// Tells the registry if nothing can be told of this GPU.
+    fn is_blind(&self, error: Option<Error>) {
+        if error == Some(errno::unsupported()) {
             // Without a registry there is nobody to tell.
             let _ = registry::with(|r| r.set_blind(self.gpu, true));
         }
+    }
+}
+
+impl Calls for Driver<'_> {
+    fn load(&self, tsg: u64) -> Result<Sample> {
+        let load = self.ops.tsg_load(self.handle, tsg);
+        self.is_blind(load.err());
         load
+    }
+
+    fn loads(&self, tsgs: &[u64], mut tell: impl FnMut(usize, Sample)) {
+        let mut failed = None;
+        let all = self
+            .ops
+            .tsg_loads(self.handle, tsgs, |at, load| match load {
+                Ok(sample) => tell(at, sample),
+                Err(error) => failed = Some(error),
+            });
+        self.is_blind(all.err().or(failed));
     }
 
     fn set_enabled(&self, tsg: u64, enabled: bool) -> Result {

@@ -12,7 +12,10 @@ use super::{
     members::Members, //
 };
 use crate::{
-    glue::time::now_ns,
+    glue::{
+        provider::Ops,
+        time::now_ns, //
+    },
     policy::{
         poll::Poll,
         rotation::turn::{
@@ -58,6 +61,15 @@ pub(crate) struct Rotation {
     polled: bool,
     /// The look at all that is under way, where it does not.
     look: Option<Poll>,
+}
+
+/// TSGs that are looked at together.
+#[derive(Default)]
+struct Batch {
+    handles: [u64; Ops::LOADS],
+    /// Their slots and run lists.
+    places: [(usize, u32); Ops::LOADS],
+    count: usize,
 }
 
 /// The next step.
@@ -270,6 +282,7 @@ impl Rotation {
 
     /// Looks at the TSGs that run, first at those in their turns, and at some that were reported.
     fn look(&mut self, driver: &impl Calls, activity: &Activity) {
+        let mut batch = Batch::default();
         for at in 0..self.lists.len() {
             let Some(list) = self.lists.get(at) else {
                 break;
@@ -279,7 +292,7 @@ impl Rotation {
             for (n, slot) in looks.iter().enumerate() {
                 let is_new = looks.get(..n).is_some_and(|before| !before.contains(slot));
                 if let Some(slot) = slot.filter(|_| is_new) {
-                    self.look_at(driver, slot);
+                    self.look_at(driver, &mut batch, slot);
                 }
             }
         }
@@ -291,27 +304,49 @@ impl Rotation {
             let waits = self.members.waits(slot);
             match self.look.is_some_and(|look| !look.comes_to(slot, waits)) {
                 true => self.is_busy = true,
-                false => self.look_at(driver, slot),
+                false => self.look_at(driver, &mut batch, slot),
             }
         }
+        self.look_at_all(driver, &mut batch);
         if self.walk.is_over(activity) {
             self.look = None;
         }
     }
 
-    fn look_at(&mut self, driver: &impl Calls, slot: usize) {
+    /// Looks at a TSG, soon: together with others.
+    fn look_at(&mut self, driver: &impl Calls, batch: &mut Batch, slot: usize) {
         let Some((handle, runlist)) = self.members.named(slot) else {
             return;
         };
-        // One that is gone is about to be removed.
-        let Ok(sample) = driver.load(handle) else {
-            return;
-        };
-        self.is_busy |= sample.runnable;
-        self.members.learn(slot, sample, Ns(now_ns()));
-        if let Some(list) = self.lists.iter_mut().find(|list| list.runlist == runlist) {
-            list.turn.observe(&mut self.members, slot, sample);
+        if batch.count == Ops::LOADS {
+            self.look_at_all(driver, batch);
         }
+        if let (Some(name), Some(place)) = (
+            batch.handles.get_mut(batch.count),
+            batch.places.get_mut(batch.count),
+        ) {
+            (*name, *place) = (handle, (slot, runlist));
+            batch.count += 1;
+        }
+    }
+
+    /// One that is gone is about to be removed.
+    fn look_at_all(&mut self, driver: &impl Calls, batch: &mut Batch) {
+        let handles = batch.handles.get(..batch.count).unwrap_or_default();
+        if handles.is_empty() {
+            return;
+        }
+        driver.loads(handles, |at, sample| {
+            let Some(&(slot, runlist)) = batch.places.get(at) else {
+                return;
+            };
+            self.is_busy |= sample.runnable;
+            self.members.learn(slot, sample, Ns(now_ns()));
+            if let Some(list) = self.lists.iter_mut().find(|list| list.runlist == runlist) {
+                list.turn.observe(&mut self.members, slot, sample);
+            }
+        });
+        batch.count = 0;
     }
 }
 

@@ -7,7 +7,7 @@
 
 pub mod check;
 pub mod checks;
-mod debugfs;
+pub mod debugfs;
 pub mod figure;
 pub mod keep;
 pub mod lab;

@@ -43,6 +43,16 @@ pub(crate) trait Provider: Send + Sync + 'static {
     fn tsg_load(&self, _gpu: u64, _tsg: u64) -> Result<TsgLoad> {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
+    /// Tells the load of some TSGs with their places, for less than a call for each. Not every driver
+    /// can.
+    fn tsg_loads(
+        &self,
+        _gpu: u64,
+        _tsgs: &[u64],
+        _tell: &mut dyn FnMut(usize, Result<TsgLoad>),
+    ) -> Result {
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
 }
 
 /// The C functions of `P`.
@@ -83,6 +93,11 @@ impl<P: Provider> Table<P> {
             None
         },
         kick: Some(Self::kick),
+        query_tsgs: if P::HAS_TSG_LOADS {
+            Some(Self::query_tsgs)
+        } else {
+            None
+        },
     };
 
     /// # Safety
@@ -237,6 +252,41 @@ impl<P: Provider> Table<P> {
                     known,
                 );
                 Ok(())
+            })
+        }
+    }
+
+    /// # Safety
+    ///
+    /// As [`call`]; there are `count` handles at `tsgs`, and `tell` may be called with `to`.
+    unsafe extern "C" fn query_tsgs(
+        private: *mut c_void,
+        gpu: u64,
+        tsgs: *const u64,
+        count: u32,
+        tell: Option<unsafe extern "C" fn(*mut c_void, u32, c_int, *const raw::zernel_tsg_load)>,
+        to: *mut c_void,
+    ) -> c_int {
+        let Some(tell) = tell else {
+            return EINVAL.to_errno();
+        };
+        let mut told = |at: usize, load: Result<TsgLoad>| {
+            let (error, load) = match load {
+                Ok(load) => (0, load.describe()),
+                Err(error) => (error.to_errno(), Default::default()),
+            };
+            let pointer = match error {
+                0 => core::ptr::from_ref(&load),
+                _ => core::ptr::null(),
+            };
+            // SAFETY: By the caller; the load is valid for the call.
+            unsafe { tell(to, at as u32, error, pointer) };
+        };
+        // SAFETY: By the caller.
+        unsafe {
+            call(private, |provider: &P| {
+                let tsgs = core::slice::from_raw_parts(tsgs, count as usize);
+                provider.tsg_loads(gpu, tsgs, &mut told)
             })
         }
     }

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The costs of calls of the driver; under icount, in instructions of the guest.
+//! The costs of calls of the driver, and of what zernel does beside them; under icount, in instructions
+//! of the guest.
+
+mod observation;
 
 use std::fs;
 use std::hint::black_box;
@@ -20,14 +23,35 @@ use crate::rm::{Handle, Runtime};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Figure {
     name: String,
-    median_ns: u64,
+    ns: u64,
 }
 
 /// All that was measured of one driver.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Measurement {
+    what: What,
     label: String,
     figures: Vec<Figure>,
+}
+
+/// The kind of costs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+enum What {
+    /// The medians of calls.
+    Calls,
+    /// Looks at registers, and records.
+    Observation,
+}
+
+impl What {
+    fn title(self) -> &'static str {
+        match self {
+            Self::Calls => "Cost of the driver's calls in ns (under icount: instructions), median",
+            Self::Observation => {
+                "Cost of looks at TSGs and of records in ns (under icount: instructions)"
+            }
+        }
+    }
 }
 
 struct Meter {
@@ -65,10 +89,10 @@ impl Meter {
     }
 
     fn measure<T>(&mut self, name: &str, call: impl FnMut() -> Result<T>) -> Result<()> {
-        let median_ns = self.median(call).with_context(|| name.to_owned())?;
+        let ns = self.median(call).with_context(|| name.to_owned())?;
         self.figures.push(Figure {
             name: name.to_owned(),
-            median_ns,
+            ns,
         });
         Ok(())
     }
@@ -77,6 +101,23 @@ impl Meter {
 /// Measures everything and writes it as one line of JSON.
 pub fn run(options: &options::Bench) -> Result<()> {
     make_nodes()?;
+    let (what, figures) = match options.observation {
+        true => (What::Observation, observation::figures()?),
+        false => (What::Calls, figures(options)?),
+    };
+    let measurement = Measurement {
+        what,
+        label: options.label.clone(),
+        figures,
+    };
+    println!("{}", serde_json::to_string(&measurement)?);
+    match what {
+        What::Calls => Ok(()),
+        What::Observation => observation::judge(&measurement.figures),
+    }
+}
+
+fn figures(options: &options::Bench) -> Result<Vec<Figure>> {
     let runtime = Runtime::open()?;
     let mut meter = Meter::new(options.repeat)?;
     let tsg = runtime.compute()?;
@@ -96,12 +137,7 @@ pub fn run(options: &options::Bench) -> Result<()> {
         })?;
         zernel.clear_class(&Target::current_process())?;
     }
-    let measurement = Measurement {
-        label: options.label.clone(),
-        figures: meter.figures,
-    };
-    println!("{}", serde_json::to_string(&measurement)?);
-    Ok(())
+    Ok(meter.figures)
 }
 
 fn calls(meter: &mut Meter, runtime: &Runtime, tsg: Handle) -> Result<()> {
@@ -143,7 +179,7 @@ fn calls(meter: &mut Meter, runtime: &Runtime, tsg: Handle) -> Result<()> {
     Ok(())
 }
 
-/// Shows measurements beside each other: the first, and how much more the others cost.
+/// Shows measurements of a kind beside each other: the first, and how much more the others cost.
 pub fn table(options: &options::Table) -> Result<()> {
     let path = options.file.display();
     let text = fs::read_to_string(&options.file).with_context(|| path.to_string())?;
@@ -152,12 +188,18 @@ pub fn table(options: &options::Table) -> Result<()> {
         .filter(|line| line.starts_with('{'))
         .map(|line| serde_json::from_str(line).with_context(|| format!("{path}: {line}")))
         .collect::<Result<Vec<Measurement>>>()?;
-    println!("{}", render(&all)?);
+    ensure!(!all.is_empty(), "{path}: the file has no measurements");
+    for what in [What::Calls, What::Observation] {
+        let mut some = all.iter().filter(|one| one.what == what).peekable();
+        if some.peek().is_some() {
+            println!("{}", render(what, &some.collect::<Vec<_>>())?);
+        }
+    }
     Ok(())
 }
 
-fn render(all: &[Measurement]) -> Result<String> {
-    let (first, others) = all.split_first().context("the file has no measurements")?;
+fn render(what: What, all: &[&Measurement]) -> Result<String> {
+    let (first, others) = all.split_first().context("there are no measurements")?;
     let mut names: Vec<_> = first.figures.iter().map(|f| f.name.clone()).collect();
     for figure in others.iter().flat_map(|other| &other.figures) {
         if !names.contains(&figure.name) {
@@ -166,7 +208,7 @@ fn render(all: &[Measurement]) -> Result<String> {
     }
     let of = |measurement: &Measurement, name: &str| {
         let mut figures = measurement.figures.iter();
-        figures.find(|f| f.name == name).map(|f| f.median_ns)
+        figures.find(|f| f.name == name).map(|f| f.ns)
     };
     let mut table = Table::new();
     let header = ["call".to_owned(), first.label.clone()].into_iter();
@@ -193,9 +235,7 @@ fn render(all: &[Measurement]) -> Result<String> {
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
     }
-    Ok(format!(
-        "Cost of the driver's calls in ns (under icount: instructions), median\n{table}"
-    ))
+    Ok(format!("{}\n{table}", what.title()))
 }
 
 #[cfg(test)]
@@ -204,12 +244,13 @@ mod tests {
 
     fn measurement(label: &str, figures: &[(&str, u64)]) -> Measurement {
         Measurement {
+            what: What::Calls,
             label: label.to_owned(),
             figures: figures
                 .iter()
-                .map(|(name, median_ns)| Figure {
-                    name: (*name).to_owned(),
-                    median_ns: *median_ns,
+                .map(|&(name, ns)| Figure {
+                    name: name.to_owned(),
+                    ns,
                 })
                 .collect(),
         }
@@ -219,7 +260,7 @@ mod tests {
     fn differences_are_to_the_first() {
         let plain = measurement("plain", &[("FREE", 900), ("GET", 500)]);
         let patched = measurement("patched", &[("FREE", 1_000), ("GET", 490), ("NEW", 7)]);
-        let text = render(&[plain, patched]).unwrap();
+        let text = render(What::Calls, &[&plain, &patched]).unwrap();
         assert!(text.contains("+100"), "{text}");
         assert!(text.contains("-10"), "{text}");
         assert!(text.contains("NEW"), "{text}");
@@ -227,6 +268,6 @@ mod tests {
 
     #[test]
     fn nothing_is_an_error() {
-        assert!(render(&[]).is_err());
+        assert!(render(What::Calls, &[]).is_err());
     }
 }

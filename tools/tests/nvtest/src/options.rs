@@ -55,6 +55,10 @@ pub struct Bench {
     /// Give the TSGs of this process a class for some of the calls.
     #[arg(long)]
     pub classed: bool,
+    /// Measure looks at TSGs and records of context switches instead, and fail beyond their bounds.
+    /// Needs all modules, and records=1.
+    #[arg(long, conflicts_with_all = ["classed", "repeat"])]
+    pub observation: bool,
 }
 
 /// Measurements to show; the others are compared with the first.

@@ -211,16 +211,16 @@ impl<'a> Crowd<'a> {
     }
 
     /// Waits until what each has had of the GPU, in a second or more, is within 2 % of what `due`
-    /// says of it, which are parts of any size.
+    /// says of it, which are parts of any size; where that takes 100 s, within 10 % is enough.
     ///
-    /// Whoever had more because the worker came late pays it back, so that this takes longer on a
-    /// slow machine.
+    /// One that had more because the worker came late pays it back, up to a few turns, so that this
+    /// takes longer on a slow machine.
     fn wait_shares(&self, due: &[u32]) -> Outcome {
         let (least, most) = (1_000 * MS, 100_000 * MS);
         let sum = due.iter().map(|&due| u64::from(due)).sum::<u64>();
         let before = self.busy()?;
         let (mut had, mut all) = (Vec::new(), 0);
-        let mut reached = false;
+        let (mut reached, mut nearly) = (false, false);
         wait_until_within(2 * SOON, "the GPU is used", || {
             let now = self.busy()?;
             had = now
@@ -229,15 +229,21 @@ impl<'a> Crowd<'a> {
                 .map(|(now, then)| now - then)
                 .collect();
             all = had.iter().sum();
-            let is_due = |(&had, &due): (&u64, &u32)| {
-                let share = all * u64::from(due) / sum;
-                had.abs_diff(share) * 50 <= share
+            let is_within = |percent: u64| {
+                let mut each = had.iter().zip(due);
+                each.all(|(&had, &due)| {
+                    let share = all * u64::from(due) / sum;
+                    had.abs_diff(share) * 100 <= share * percent
+                })
             };
-            reached = all >= least && had.iter().zip(due).all(is_due);
+            reached = all >= least && is_within(2);
+            nearly = is_within(10);
             Ok(reached || all >= most)
         })?;
-        ensure!(reached, "of {} ms, for shares {due:?}: {had:?}", all / MS);
-        println!("    # shares {due:?} are within 2 % after {} ms", all / MS);
+        let ms = all / MS;
+        ensure!(nearly, "of {ms} ms, for shares {due:?}: {had:?}");
+        let percent = if reached { 2 } else { 10 };
+        println!("    # shares {due:?} are within {percent} % after {ms} ms");
         Ok(())
     }
 }

@@ -3,7 +3,6 @@
 
 mod ends;
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -13,6 +12,7 @@ use libzernel::sim::{Item, Sim};
 use testkit::harness::{case, Outcome, Suite, Surroundings};
 use testkit::module::{load, unload_each};
 use testkit::{check_eq, wait_until};
+use zernel_verify::debugfs::{self, Line};
 
 use super::engine::plan::{Plan, LONG, TICK};
 use crate::lab::{set_faults, Lab, TURNS};
@@ -62,8 +62,6 @@ pub const RECORDS: Surroundings = Surroundings {
 const RUN: Duration = Duration::from_millis(1_500);
 /// The time slice of a TSG that shares the engine, in microseconds.
 const SLICE: u64 = 4_000;
-/// Where the provider shows records.
-const PATH: &str = "/sys/kernel/debug/zernel_nvidia/records";
 
 /// Fails if the kernel has memory, mappings or event buffers of the resource manager.
 fn nothing_is_left() -> Result<()> {
@@ -83,33 +81,9 @@ fn set_clock(ns: i64, ppb: i32) -> Result<()> {
     Ok(())
 }
 
-/// A line of the file.
-#[derive(Debug)]
-struct Line(BTreeMap<String, String>);
-
-impl Line {
-    fn number(&self, name: &str) -> Result<i64> {
-        let text = self.0.get(name);
-        let text = text.with_context(|| format!("nothing is told of {name}: {self:?}"))?;
-        let number = match text.strip_prefix("0x") {
-            Some(digits) => i64::from_str_radix(digits, 16),
-            None => text.parse(),
-        };
-        number.with_context(|| format!("{name}={text}"))
-    }
-}
-
 /// Reads the file, with which the records until now are read.
 fn lines() -> Result<Vec<Line>> {
-    let text = fs::read_to_string(PATH).context(PATH)?;
-    let line = |line: &str| {
-        let words = line.split_whitespace().map(|word| {
-            let (name, value) = word.split_once('=').context("a word without a value")?;
-            Ok((name.to_owned(), value.to_owned()))
-        });
-        Ok(Line(words.collect::<Result<_>>()?))
-    };
-    text.lines().map(line).collect()
+    debugfs::lines("records")
 }
 
 /// The time of a TSG in a run, in ns.
@@ -176,34 +150,31 @@ impl Stage {
 
     /// Waits until records come.
     fn begin(&self) -> Result<()> {
-        let before = self.gpu()?.number("records")?;
+        let before = self.gpu()?.needs("records")?;
         wait_until("records come", || {
             self.ask()?;
-            Ok(self.gpu()?.number("records")? > before)
+            Ok(self.gpu()?.needs("records")? > before)
         })
     }
 
     fn gpu(&self) -> Result<Line> {
         let number = i64::from(truth::tsg(self.plans[0].runtime.client, self.plans[0].tsg)?.gpu);
-        for line in lines()? {
-            if !line.0.contains_key("tsg") && line.number("gpu")? == number {
-                return Ok(line);
-            }
-        }
-        bail!("nothing is told of the GPU")
+        let lines = lines()?;
+        let line = debugfs::of_gpu(&lines, number)?;
+        line.cloned().context("nothing is told of the GPU")
     }
 
     /// The line of each TSG, in the order of their making.
     fn tsgs(&self) -> Result<Vec<Line>> {
         let mut found = lines()?;
-        found.retain(|line| line.0.contains_key("tsg"));
+        found.retain(|line| line.text("tsg").is_some());
         check_eq!(found.len(), self.plans.len());
         Ok(found)
     }
 
     fn told(&self, name: &str) -> Result<Vec<i64>> {
         let tsgs = self.tsgs()?;
-        tsgs.iter().map(|line| line.number(name)).collect()
+        tsgs.iter().map(|line| line.needs(name)).collect()
     }
 
     fn truth(&self) -> Result<Vec<i64>> {
@@ -243,9 +214,9 @@ impl Stage {
     fn agree_on(&self, name: &str, tsgs: &[usize]) -> Result<()> {
         for _ in 0..5 {
             self.is_known(tsgs)?;
-            let lost = self.gpu()?.number("lost")?;
+            let lost = self.gpu()?.needs("lost")?;
             let runs = self.run(name)?;
-            if self.gpu()?.number("lost")? == lost {
+            if self.gpu()?.needs("lost")? == lost {
                 let all = tsgs.iter().all(|&at| runs[at].agrees());
                 ensure!(all, "{name}: {runs:?}: {:?}", self.gpu()?);
                 return Ok(());
@@ -269,7 +240,7 @@ fn times_agree() -> Outcome {
     stage.agrees()?;
     let gpu = stage.gpu()?;
     for name in ["odd", "out_of_time", "clock_jumps"] {
-        check_eq!(gpu.number(name)?, 0, "{name}");
+        check_eq!(gpu.needs(name)?, 0, "{name}");
     }
     Ok(())
 }
@@ -308,7 +279,7 @@ impl Stage {
                 let done = plan.submit(0, &[Item::work(TICK)])?;
                 plan.wait(0, done)?;
             }
-            Ok(self.gpu()?.number("records")? > 0)
+            Ok(self.gpu()?.needs("records")? > 0)
         })
     }
 }
@@ -341,9 +312,9 @@ fn costs_agree() -> Outcome {
     stage.run("ran_ns")?;
     let gpu = stage.gpu()?;
     for half in ["save", "restore"] {
-        ensure!(gpu.number(&format!("{half}s"))? > 50, "{gpu:?}");
+        ensure!(gpu.needs(&format!("{half}s"))? > 50, "{gpu:?}");
         for what in ["min", "max", "mean"] {
-            let told = gpu.number(&format!("{half}_{what}_ns"))?;
+            let told = gpu.needs(&format!("{half}_{what}_ns"))?;
             // The clock of the records has no fractions, nor an error.
             ensure!((told - SWITCH).abs() <= 1, "{half}_{what}_ns={told}");
         }
@@ -363,14 +334,14 @@ fn losses_are_counted() -> Outcome {
     for plan in &stage.plans {
         plan.runtime.set_timeslice(plan.tsg, 20)?;
     }
-    let before = stage.gpu()?.number("records")?;
+    let before = stage.gpu()?.needs("records")?;
     wait_until("records are lost", || {
         sleep(Duration::from_millis(1_500));
-        Ok(stage.gpu()?.number("lost")? > 0)
+        Ok(stage.gpu()?.needs("lost")? > 0)
     })?;
     let gpu = stage.gpu()?;
     println!("    # {gpu:?}");
-    ensure!(gpu.number("records")? > before + 1_000, "{gpu:?}");
+    ensure!(gpu.needs("records")? > before + 1_000, "{gpu:?}");
     for (truth, told) in stage.truth()?.into_iter().zip(stage.told("records_ns")?) {
         ensure!(told <= truth, "{told} ns of {truth} ns");
     }
@@ -415,18 +386,18 @@ fn clock_is_followed() -> Outcome {
     let stage = Stage::busy()?;
     stage.run("ran_ns")?;
     let gpu = stage.gpu()?;
-    let (drift, error) = (gpu.number("drift_ppb")?, gpu.number("drift_error_ppb")?);
+    let (drift, error) = (gpu.needs("drift_ppb")?, gpu.needs("drift_error_ppb")?);
     println!("    # drift {drift} +- {error} ppb, {gpu:?}");
     ensure!((drift - i64::from(DRIFT)).abs() <= error + 100, "{gpu:?}");
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     let expected = AHEAD + (now.tv_sec * i64::from(DRIFT));
-    let (offset, error) = (gpu.number("clock_ns")?, gpu.number("clock_error_ns")?);
+    let (offset, error) = (gpu.needs("clock_ns")?, gpu.needs("clock_error_ns")?);
     // The time since the clock was read counts, too.
     ensure!(
         (offset - expected).abs() <= error + 200_000,
         "{expected}: {gpu:?}"
     );
-    check_eq!(gpu.number("clock_jumps")?, 0);
+    check_eq!(gpu.needs("clock_jumps")?, 0);
     stage.agrees()
 }
 
@@ -436,7 +407,7 @@ fn clock_jumps() -> Outcome {
     for (times, ahead) in [(1, 3_600_000_000_000), (2, -5_000_000_000), (3, 0)] {
         set_clock(ahead, 0)?;
         wait_until("the jump is noticed", || {
-            Ok(stage.gpu()?.number("clock_jumps")? == times)
+            Ok(stage.gpu()?.needs("clock_jumps")? == times)
         })?;
         let bound = stage.truth()?;
         for (told, truth) in stage.told("records_ns")?.into_iter().zip(bound) {

@@ -43,13 +43,13 @@ pub(super) fn refused() -> Outcome {
                 stage.ask()?;
                 sleep(Duration::from_millis(200));
                 let asked = truth::kernel_calls(control::ID_INFO)?;
-                let records = stage.gpu()?.number("records")?;
+                let records = stage.gpu()?.needs("records")?;
                 for _ in 0..10 {
                     stage.ask()?;
                     sleep(Duration::from_millis(40));
                 }
                 check_eq!(truth::kernel_calls(control::ID_INFO)?, asked, "{step}");
-                check_eq!(stage.gpu()?.number("records")?, records, "{step}");
+                check_eq!(stage.gpu()?.needs("records")?, records, "{step}");
                 nothing_is_left()?;
             } else {
                 stage.begin().with_context(|| step.clone())?;
@@ -72,7 +72,7 @@ pub(super) fn refused() -> Outcome {
     // Without a clock there are times, and no moments.
     set_faults(&format!("control:{:#x} status=0x56 forever", control::TIME))?;
     let stage = Stage::busy()?;
-    ensure!(stage.gpu()?.number("clock_ns").is_err(), "there is a clock");
+    ensure!(stage.gpu()?.needs("clock_ns").is_err(), "there is a clock");
     Ok(())
 }
 
