@@ -71,7 +71,8 @@ struct zernel_gpu_load {
 
 /**
  * struct zernel_tsg_load - the load of a TSG
- * @size: sizeof(struct zernel_tsg_load), set by the caller; write nothing beyond it
+ * @size: sizeof(struct zernel_tsg_load), set by the caller; write nothing beyond it. For
+ *        @query_tsgs set by the provider
  * @flags: ZERNEL_TSG_LOAD_*
  * @ran_ns: time that it had the engine and ran, since it was added; never decreases
  * @since_ns: when it got something to run, or ran out of it, the last time, as
@@ -143,9 +144,10 @@ struct zernel_tsg_start {
  *        other than -ENOENT, -EAGAIN and -EBUSY, not called again for this GPU until
  *        zernel_gpu_refresh(). May be NULL.
  * @query_tsgs: as @query_tsg for 1 to 16 TSGs of a GPU at once, where that takes less time than a
- *              call for each. Calls @tell with @to, the place of a TSG in @tsgs, and its load, or
- *              its error and NULL; not for those that an error of the call itself concerns. @tell
- *              keeps what it gets, and takes no lock. Needs @query_tsg. May be NULL.
+ *              call for each. Calls @tell once for each, one after the other and before it returns,
+ *              with @to, the place in @tsgs, and the load, or the error and NULL; not for those
+ *              that an error of the call itself concerns. @tell copies the load, and takes no lock.
+ *              Needs @query_tsg. May be NULL.
  *
  * @priv is the pointer given at registration; @gpu and @tsg are the provider's
  * handles.

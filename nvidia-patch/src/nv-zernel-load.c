@@ -384,9 +384,11 @@ static int nvz_engines_sample(u32 gpu_id, const u32 *runlists, u32 *values, u32 
 	ret = nvz_reading_begin(&reading, gpu_id);
 	mutex_unlock(&nvz_table_lock);
 	if (!ret) {
-		for (i = 0; i < count; i++)
-			values[i] = nvz_engine_read(reading.registers, runlists[i],
-						    nvz_channels_at(reading.registers, runlists[i]));
+		for (i = 0; i < count; i++) {
+			u32 channels = nvz_channels_at(reading.registers, runlists[i]);
+
+			values[i] = nvz_engine_read(reading.registers, runlists[i], channels);
+		}
 		nvz_reading_end(&reading);
 	} else if (ret == -EHOSTDOWN) {
 		ret = 0;

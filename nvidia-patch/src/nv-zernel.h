@@ -300,7 +300,7 @@ int nv_zernel_runlists_interleave(u32 gpu_id, bool on, u32 *status);
 #define NV_ZERNEL_SAMPLE_PCCSR		(1U << 1)	/* @words are NV_PCCSR_CHANNEL, of Turing */
 
 /**
- * struct nv_zernel_look - a TSG to look at
+ * struct nv_zernel_look - a TSG to look at; one of several, which have no size
  * @tsg: number in the table
  * @first: the number of channels to skip
  * @reserved: zero

@@ -13,8 +13,8 @@
 #include <linux/wait.h>
 #include <linux/workqueue.h>
 
-/* A caller waits in uninterruptible sleep, by which the kernel's watch for hung tasks goes. */
-#define STOCK_PATIENCE_MAX	60000
+/* A caller sleeps uninterruptibly, and a suspend gives up after 20 s. */
+#define STOCK_PATIENCE_MAX	10000
 
 /* Records in the queue, of calls. */
 #define STOCK_QUEUE_MAX	65536
@@ -43,7 +43,7 @@ static const struct kernel_param_ops stock_patience_ops = {
 };
 
 module_param_cb(patience_ms, &stock_patience_ops, &stock_patience_ms, 0644);
-MODULE_PARM_DESC(patience_ms, "longest time that a call waits for its replay (0 to 60000 ms)");
+MODULE_PARM_DESC(patience_ms, "longest time that a call waits for its replay (0 to 10000 ms)");
 
 /* The number of the last record. */
 u64 stock_queue_last(void)

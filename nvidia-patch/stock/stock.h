@@ -7,8 +7,8 @@
  * (nvidia-patch/src), which then record it as if they had handed it to the core. They ask the core,
  * and everything else, with the operations that nvidia.ko exports for the kernel.
  *
- * A caller goes back to user space when its call has been replayed, or after the parameter patience_ms: a
- * tenant with very many objects can keep the worker busy for longer.
+ * A caller goes back to user space when its call has been replayed, or after the parameter
+ * patience_ms: a tenant with very many objects can keep the worker busy for longer.
  */
 #ifndef STOCK_H
 #define STOCK_H

@@ -37,6 +37,9 @@ use super::{
     work::Item, //
 };
 
+#[cfg(any(test, zernel_simrm))]
+use super::tsg::CHANGED;
+
 /// Most channels of a TSG. Bounds the work of everything that looks at all channels of a TSG.
 pub(crate) const MAX_CHANNELS: u32 = 16;
 /// Most TSGs that share semaphore words. Bounds the work of a release.
@@ -94,6 +97,12 @@ pub(crate) struct Gpu<C: Context, S: Store<C>> {
     pub(super) suspended: bool,
     /// TSGs on the compute engine that have got something to run, or have run out of it.
     pub(super) stirred: List<STIRRED, TsgIx>,
+    /// TSGs whose channels' registers may show something else.
+    #[cfg(any(test, zernel_simrm))]
+    pub(super) changed: List<CHANGED, TsgIx>,
+    /// A TSG has ended.
+    #[cfg(any(test, zernel_simrm))]
+    ended: bool,
     pub(super) engines: Arena<Engine, S::Engines>,
     pub(super) tsgs: Arena<Tsg<C>, S::Tsgs>,
     pub(super) channels: Arena<Channel, S::Channels>,
@@ -124,6 +133,10 @@ impl<C: Context, S: Store<C>> Gpu<C, S> {
             created: now,
             suspended: false,
             stirred: List::new(),
+            #[cfg(any(test, zernel_simrm))]
+            changed: List::new(),
+            #[cfg(any(test, zernel_simrm))]
+            ended: false,
             engines,
             tsgs: Arena::new(tsgs),
             channels: Arena::new(channels),
@@ -168,6 +181,20 @@ impl<C: Context, S: Store<C>> Gpu<C, S> {
     pub(crate) fn take_stirred(&mut self) -> Option<Handle> {
         let ix = self.stirred.pop(&mut self.tsgs)?;
         Some(self.tsgs.get(ix).handle)
+    }
+
+    /// The next TSG whose [`channel_words`](Self::channel_words) may be others than when it was taken
+    /// last.
+    #[cfg(any(test, zernel_simrm))]
+    pub(crate) fn take_changed(&mut self) -> Option<Handle> {
+        let ix = self.changed.pop(&mut self.tsgs)?;
+        Some(self.tsgs.get(ix).handle)
+    }
+
+    /// True if a TSG has ended since the last call.
+    #[cfg(any(test, zernel_simrm))]
+    pub(crate) fn take_ended(&mut self) -> bool {
+        core::mem::take(&mut self.ended)
     }
 
     /// True if the GPU is suspended.
@@ -272,6 +299,7 @@ impl<C: Context, S: Store<C>> Gpu<C, S> {
             None => ix,
         };
         *self.tsgs.get_mut(ix) = tsg;
+        self.change(ix);
         let engine = self.engines.get_mut(engine_ix);
         engine.nr_tsgs = engine.nr_tsgs.saturating_add(1);
         Ok(handle)
@@ -343,6 +371,11 @@ impl<C: Context, S: Store<C>> Gpu<C, S> {
         tsg.handle = Handle::NONE;
         let context = tsg.context.take();
         self.stirred.remove(&mut self.tsgs, ix);
+        #[cfg(any(test, zernel_simrm))]
+        {
+            self.changed.remove(&mut self.tsgs, ix);
+            self.ended = true;
+        }
         self.tsgs.put(ix);
         self.settle(sink);
         Ok((context, dropped))

@@ -69,7 +69,7 @@ impl<C: Context, S: Store<C>> Gpu<C, S> {
         let last = channel.submitted();
         let tsg = self.tsgs.get_mut(ix);
         tsg.queued = tsg.queued.saturating_add(count);
-        tsg.change();
+        self.change(ix);
         if heard {
             self.pending.push(&mut self.channels, at);
         }
@@ -136,7 +136,8 @@ impl<C: Context, S: Store<C>> Gpu<C, S> {
     ) -> Result<(), Error> {
         self.advance(now, OPERATION_BUDGET, sink);
         let ix = self.find(handle)?;
-        self.tsgs.get_mut(ix).set_enabled(enabled);
+        self.tsgs.get_mut(ix).enabled = enabled;
+        self.change(ix);
         let mut at = self.tsgs.get(ix).channels;
         while enabled && !at.is_nil() {
             let channel = self.channels.get_mut(at);

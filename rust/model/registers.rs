@@ -108,19 +108,6 @@ impl<C: Context, S: Store<C>> Gpu<C, S> {
         Ok(())
     }
 
-    /// As [`Self::channel_words`], of a TSG whose words may be others than at the last call.
-    pub(crate) fn changed_channel_words(
-        &mut self,
-        handle: Handle,
-        f: impl FnMut(u32, u32),
-    ) -> Result<(), Error> {
-        let ix = self.find(handle)?;
-        match self.tsgs.get_mut(ix).take_change() {
-            true => self.channel_words(handle, f),
-            false => Ok(()),
-        }
-    }
-
     fn channel_word(&self, ix: TsgIx, channel: &Channel) -> u32 {
         let tsg = self.tsgs.get(ix);
         let enable = if tsg.enabled { chram::ENABLE } else { 0 };

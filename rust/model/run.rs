@@ -180,8 +180,9 @@ impl<C: Context, S: Store<C>> Gpu<C, S> {
         let channel = self.channels.get_mut(at);
         let before = core::mem::replace(&mut channel.head, head);
         channel.active = false;
-        let tsg = self.tsgs.get_mut(channel.tsg);
-        tsg.change();
+        let ix = channel.tsg;
+        self.change(ix);
+        let tsg = self.tsgs.get_mut(ix);
         if before == Head::Ready {
             tsg.ready = tsg.ready.saturating_sub(1);
         }
@@ -291,6 +292,9 @@ impl<C: Context, S: Store<C>> Gpu<C, S> {
         engine.synced = self.clock;
         let (ix, draining) = (engine.loaded, engine.draining);
         let done = Ps::done_in(passed, self.demand(at));
+        if draining {
+            self.change(ix);
+        }
         let mut ch = self.tsgs.get(ix).channels;
         while !ch.is_nil() {
             let channel = self.channels.get_mut(ch);
@@ -308,7 +312,6 @@ impl<C: Context, S: Store<C>> Gpu<C, S> {
                         if draining && is_block(&work) {
                             item.left = item.left.max(channel.stop);
                             channel.active = item.left > channel.stop;
-                            self.tsgs.get_mut(ix).change();
                         }
                         if item.left == Ps::ZERO {
                             self.complete(ch, Status::Done, sink);
@@ -331,11 +334,12 @@ impl<C: Context, S: Store<C>> Gpu<C, S> {
                 (channel.head, channel.active, channel.first())
             {
                 channel.active = true;
-                self.tsgs.get_mut(ix).change();
                 let item = self.items.get_mut(first);
                 item.started = item.started.min(self.clock);
-                if let Work::Hold { expect, bound, .. } = item.order.work {
-                    let expired = self.clock >= item.started.plus(bound);
+                let (work, started) = (item.order.work, item.started);
+                self.change(ix);
+                if let Work::Hold { expect, bound, .. } = work {
+                    let expired = self.clock >= started.plus(bound);
                     self.watchers.push(&mut self.channels, ch);
                     if self.tsgs.get(ix).met(&expect) {
                         self.complete(ch, Status::Done, sink);

@@ -67,6 +67,19 @@ impl<C: Context, S: Store<C>> Gpu<C, S> {
         self.account(ix);
     }
 
+    /// The registers of a TSG's channels may show something else from now on.
+    #[inline]
+    pub(super) fn change(&mut self, _ix: TsgIx) {
+        #[cfg(any(test, zernel_simrm))]
+        self.changed.push(&mut self.tsgs, _ix);
+    }
+
+    /// Puts a TSG there.
+    fn put(&mut self, ix: TsgIx, place: Place) {
+        self.tsgs.get_mut(ix).place = place;
+        self.change(ix);
+    }
+
     /// Brings the account of a TSG up to date with where it stands.
     fn account(&mut self, ix: TsgIx) {
         if ix.is_nil() {
@@ -136,7 +149,7 @@ impl<C: Context, S: Store<C>> Gpu<C, S> {
         engine.next = ix;
         engine.cut = false;
         let loaded = engine.loaded;
-        self.tsgs.get_mut(ix).put(Place::Next);
+        self.put(ix, Place::Next);
         if loaded == ix {
             self.run(at, sink);
         } else if loaded.is_nil() {
@@ -192,11 +205,10 @@ impl<C: Context, S: Store<C>> Gpu<C, S> {
     /// Forgets the next TSG if it is gone or cannot run any more. Returns whether it did.
     fn drop_next(&mut self, at: EngineIx, ix: TsgIx) -> bool {
         if !ix.is_nil() {
-            let tsg = self.tsgs.get_mut(ix);
-            if tsg.eligible() {
+            if self.tsgs.get(ix).eligible() {
                 return false;
             }
-            tsg.put(Place::Out);
+            self.put(ix, Place::Out);
             self.engines.get_mut(at).next = TsgIx::NIL;
             self.account(ix);
         }
@@ -206,10 +218,10 @@ impl<C: Context, S: Store<C>> Gpu<C, S> {
     /// The next TSG, whose context is loaded, gets the engine and a slice.
     fn run(&mut self, at: EngineIx, sink: &mut impl Sink<C>) {
         self.enter(at, Phase::Running, sink);
+        let ix = core::mem::replace(&mut self.engines.get_mut(at).next, TsgIx::NIL);
+        self.put(ix, Place::On);
         let engine = self.engines.get_mut(at);
-        let ix = core::mem::replace(&mut engine.next, TsgIx::NIL);
         let tsg = self.tsgs.get_mut(ix);
-        tsg.put(Place::On);
         engine.loaded = ix;
         engine.synced = self.clock;
         engine.draining = false;
@@ -240,9 +252,9 @@ impl<C: Context, S: Store<C>> Gpu<C, S> {
         }
         engine.draining = true;
         engine.dirty = true;
-        let tsg = self.tsgs.get_mut(engine.loaded);
-        tsg.change();
-        let mut ch = tsg.channels;
+        let ix = engine.loaded;
+        self.change(ix);
+        let mut ch = self.tsgs.get(ix).channels;
         while !ch.is_nil() {
             let channel = self.channels.get_mut(ch);
             if let (true, Some(first)) = (channel.active, channel.first()) {
@@ -284,8 +296,8 @@ impl<C: Context, S: Store<C>> Gpu<C, S> {
             }
             ch = next;
         }
+        self.put(ix, Place::Out);
         let tsg = self.tsgs.get_mut(ix);
-        tsg.put(Place::Out);
         let engine = self.engines.get_mut(at);
         engine.draining = false;
         // Counts the slices that ran on by themselves.
@@ -335,7 +347,7 @@ impl<C: Context, S: Store<C>> Gpu<C, S> {
             }
             self.engines.get_mut(at).next = TsgIx::NIL;
         }
-        self.tsgs.get_mut(ix).set_enabled(false);
+        self.tsgs.get_mut(ix).enabled = false;
         self.place(ix);
     }
 
@@ -356,7 +368,7 @@ impl<C: Context, S: Store<C>> Gpu<C, S> {
         let next = core::mem::replace(&mut engine.next, TsgIx::NIL);
         self.account(from);
         if !next.is_nil() {
-            self.tsgs.get_mut(next).put(Place::Out);
+            self.put(next, Place::Out);
             self.place(next);
         }
     }

@@ -27,6 +27,9 @@ use super::{
 pub(crate) const RUNLIST: u8 = 0;
 /// List of a GPU that a TSG can be in.
 pub(crate) const STIRRED: u8 = 1;
+/// List of the TSGs whose channels' registers may show something else.
+#[cfg(any(test, zernel_simrm))]
+pub(crate) const CHANGED: u8 = 2;
 
 /// Name of a TSG that is never given to another one: serial number, GPU, place.
 ///
@@ -161,11 +164,10 @@ pub(crate) struct Tsg<C> {
     pub(crate) slice_changes: u64,
     /// When the last one was; zero if there was none.
     pub(crate) slice_changed: Ns,
-    /// The registers of its channels may show something else than when they were taken last.
-    #[cfg(any(test, zernel_kunit, zernel_simrm))]
-    changed: bool,
     runlist: Links<TsgIx>,
     stirred: Links<TsgIx>,
+    #[cfg(any(test, zernel_simrm))]
+    changed: Links<TsgIx>,
     free: TsgIx,
 }
 
@@ -190,6 +192,13 @@ impl<C> Linked<RUNLIST> for Tsg<C> {
 impl<C> Linked<STIRRED> for Tsg<C> {
     fn links(&mut self) -> &mut Links<TsgIx> {
         &mut self.stirred
+    }
+}
+
+#[cfg(any(test, zernel_simrm))]
+impl<C> Linked<CHANGED> for Tsg<C> {
+    fn links(&mut self) -> &mut Links<TsgIx> {
+        &mut self.changed
     }
 }
 
@@ -220,39 +229,12 @@ impl<C> Tsg<C> {
             queued: 0,
             slice_changes: 0,
             slice_changed: Ns::ZERO,
-            #[cfg(any(test, zernel_kunit, zernel_simrm))]
-            changed: true,
+            #[cfg(any(test, zernel_simrm))]
+            changed: Links::new(),
             runlist: Links::new(),
             stirred: Links::new(),
             free: TsgIx::NIL,
         }
-    }
-
-    /// Says that something changes that its channels' registers show.
-    #[inline]
-    pub(super) fn change(&mut self) {
-        #[cfg(any(test, zernel_kunit, zernel_simrm))]
-        {
-            self.changed = true;
-        }
-    }
-
-    /// True if something has changed since the last call.
-    #[cfg(any(test, zernel_kunit, zernel_simrm))]
-    pub(super) fn take_change(&mut self) -> bool {
-        core::mem::take(&mut self.changed)
-    }
-
-    /// Puts it there.
-    pub(super) fn put(&mut self, place: Place) {
-        self.place = place;
-        self.change();
-    }
-
-    /// Lets it run, or not.
-    pub(super) fn set_enabled(&mut self, enabled: bool) {
-        self.enabled = enabled;
-        self.change();
     }
 
     /// True if it could run now, if it had the engine.

@@ -193,6 +193,42 @@ impl<D: Driver> Nvidia<D> {
         }
     }
 
+    /// Looks at some TSGs of a GPU, and tells their load by these meters.
+    pub(crate) fn look(
+        &self,
+        meters: &Mutex<Meters>,
+        gpu: u32,
+        tsgs: &[u64],
+        tell: &mut dyn FnMut(usize, Result<TsgLoad>),
+    ) -> Result {
+        let tsgs = tsgs.get(..tsgs.len().min(MOST_LOOKS)).unwrap_or(tsgs);
+        let mut asks = [Ask::default(); MOST_LOOKS];
+        {
+            let meters = meters.lock();
+            for (ask, &tsg) in asks.iter_mut().zip(tsgs) {
+                // One that is gone is gone for the driver, too.
+                *ask = Ask::new(tsg, meters.next_channel(tsg).unwrap_or(0));
+            }
+        }
+        let asks = asks.get(..tsgs.len()).unwrap_or(&asks);
+        let mut is_told = [false; MOST_LOOKS];
+        let answer = self.driver.samples(gpu, asks, |at, sample| {
+            if let (Some(&tsg), Some(is_told)) = (tsgs.get(at), is_told.get_mut(at)) {
+                *is_told = true;
+                tell(at, meters.lock().look(tsg, sample, Ns(now_ns())));
+            }
+        });
+        for (at, &tsg) in tsgs.iter().enumerate() {
+            if is_told.get(at) == Some(&false) {
+                meters.lock().pause(tsg);
+                if answer.is_ok() {
+                    tell(at, Err(ENOENT));
+                }
+            }
+        }
+        answer.map_err(unread)
+    }
+
     /// Has the run lists of a GPU heed interleave levels.
     ///
     /// Asked each time, since the driver forgets it when the GPU stops; the hook knows when there is
@@ -351,7 +387,6 @@ impl<D: Driver> Provider for Nvidia<D> {
         told
     }
 
-    /// One that is gone is told so before the others.
     fn tsg_loads(
         &self,
         gpu: u64,
@@ -360,29 +395,7 @@ impl<D: Driver> Provider for Nvidia<D> {
     ) -> Result {
         let gpu = u32::try_from(gpu).map_err(|_| ENOENT)?;
         self.follow(gpu, false);
-        let mut asks = [Ask::default(); MOST_LOOKS];
-        let tsgs = tsgs.get(..tsgs.len().min(MOST_LOOKS)).unwrap_or(tsgs);
-        {
-            let meters = self.meters.lock();
-            for ((at, &tsg), ask) in tsgs.iter().enumerate().zip(&mut asks) {
-                match meters.next_channel(tsg) {
-                    Ok(first) => *ask = Ask::new(tsg, first),
-                    // The driver knows no TSG 0.
-                    Err(gone) => tell(at, Err(gone)),
-                }
-            }
-        }
-        let asks = asks.get(..tsgs.len()).unwrap_or(&asks);
-        let told = self.driver.samples(gpu, asks, |at, sample| {
-            if let Some(&tsg) = tsgs.get(at) {
-                let load = self.meters.lock().look(tsg, sample, Ns(now_ns()));
-                tell(at, load);
-            }
-        });
-        told.map_err(unread).inspect_err(|_| {
-            let mut meters = self.meters.lock();
-            tsgs.iter().for_each(|&tsg| meters.pause(tsg));
-        })
+        self.look(&self.meters, gpu, tsgs, tell)
     }
 
     /// Of the compute engine that worked longest, as seen whenever it or a TSG on it was looked at.

@@ -39,6 +39,8 @@ mod records;
 /// A GPU and a TSG.
 const GPU: u32 = 0x4200;
 const TSG: u64 = 5;
+/// One that the driver does not know.
+const GONE: u64 = 7;
 
 /// A call of the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,11 +150,11 @@ impl Driver for Arc<Fake> {
         self.call(Call::Heed(gpu, on))
     }
 
-    /// There is a TSG for each number but 0.
+    /// There is a TSG for each number but [`GONE`].
     fn samples(&self, _gpu: u32, asks: &[Ask], mut tell: impl FnMut(usize, &Sample)) -> Result {
         let sample = self.script.lock().sample?;
         for (at, ask) in asks.iter().enumerate() {
-            if ask.tsg() != 0 {
+            if ask.tsg() != GONE {
                 tell(at, &sample.after(ask.first()));
             }
         }
@@ -247,12 +249,10 @@ mod load {
             });
             (result, told)
         };
-        let gone = TSG + 2;
         let all = [Some(Ok(true)), Some(Err(ENOENT)), Some(Ok(true))];
-        assert_eq!(ask(&[TSG, gone, TSG + 1]), (Ok(()), all));
+        assert_eq!(ask(&[TSG, GONE, TSG + 1]), (Ok(()), all));
         fake.script.lock().sample = Err(EIO);
-        let none = [None, Some(Err(ENOENT)), None];
-        assert_eq!(ask(&[TSG, gone]), (Err(EIO), none));
+        assert_eq!(ask(&[TSG, GONE]), (Err(EIO), [None; 3]));
         Ok(())
     }
 

@@ -266,23 +266,39 @@ def stock(session: Session) -> list[Job]:
         return session.build("stock-modules-debug", "modules", results["kernel-debug"], "nvidia",
                              ZERNEL_NVIDIA_SYMVERS=f"{results['stock-debug']}/Module.symvers")
 
-    def add(results: Results) -> list[str]:
-        driver_of, own = results["stock-debug"], results["stock-modules-debug"]
-        files = [f"{driver_of}/nvidia.ko", f"{driver_of}/fakegpu.ko",
-                 *(f"{own}/{name}.ko" for name in ("zernel", "zernel_nvidia", "zernel_nvidia_stock"))]
-        return [*(f"{file}:{MODULES}/" for file in files),
-                *programs(results["tools"], "zernel-nvtest", "zernelctl")]
+    def suite(name: str, minutes: float, driver_of: str, parts: list[str]) -> Job:
+        def add(results: Results) -> list[str]:
+            fake, own = results["stock-debug"], results["stock-modules-debug"]
+            files = [f"{results[driver_of]}/nvidia.ko",
+                     *(f"{fake}/{name}.ko" for name in ("fakegpu", "coreprobe")),
+                     *(f"{own}/{name}.ko"
+                       for name in ("zernel", "zernel_nvidia", "zernel_nvidia_stock"))]
+            return [*(f"{file}:{MODULES}/" for file in files),
+                    *programs(results["tools"], "zernel-nvtest", "zernelctl")]
 
-    only = " ".join(f"--only {part}" for part in STOCK)
-    return [
+        only = " ".join(f"--only {part}" for part in parts)
+        return guest(session, name, minutes,
+                     f"kernel-debug stock-debug {driver_of} stock-modules-debug tools", add,
+                     f"zernel-nvtest {SHORT} {only}", *NVIDIA_GUEST, "--allow", NO_DRIVER, mem=1536)
+
+    jobs = [
         build(session, "stock-debug", 1, "nvidia-simrm", "{kernel-debug}", "plain",
               needs="kernel-debug"),
         Job("stock-modules-debug", modules_action, ("kernel-debug", "stock-debug"), 0.5,
             BUILD_MEMORY_MB),
-        guest(session, "nvidia-stock-debug", 2,
-              "kernel-debug stock-debug stock-modules-debug tools", add,
-              f"zernel-nvtest {SHORT} {only}", *NVIDIA_GUEST, "--allow", NO_DRIVER, mem=1536),
+        suite("nvidia-stock-debug", 2, "stock-debug", STOCK),
     ]
+
+    def driver_action(results: Results) -> str:
+        return session.build("stock-driver", "nvidia", results["kernel-debug"], STOCK="1")
+
+    # A whole driver more, which a machine that is slow has no time for.
+    if not SHORT:
+        jobs += [
+            Job("stock-driver", driver_action, ("kernel-debug",), 3, BUILD_MEMORY_MB),
+            suite("nvidia-stock-fakegpu-debug", 2, "stock-driver", ["fakegpu."]),
+        ]
+    return jobs
 
 
 def driver(session: Session) -> Job:

@@ -186,7 +186,11 @@ impl Ops {
                 }
                 Ok(())
             }
-            Some(query) => self.told(query, gpu, tsgs, &mut tell),
+            Some(query) => self.told(query, gpu, tsgs, &mut |at, load| {
+                if at < tsgs.len() {
+                    tell(at, load);
+                }
+            }),
         }
     }
 
@@ -201,7 +205,7 @@ impl Ops {
 
         /// # Safety
         ///
-        /// `tell` is the caller's; `load` is null, or tells its size.
+        /// `tell` is the caller's; `load` is null, or valid for as many bytes as its first word tells.
         unsafe extern "C" fn told<F: FnMut(usize, Result<Sample>)>(
             tell: *mut c_void,
             at: u32,

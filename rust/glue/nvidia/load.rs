@@ -124,13 +124,18 @@ pub(crate) fn samples(gpu: u32, asks: &[Ask], tell: impl FnMut(usize, &Sample)) 
 fn call<F: FnMut(usize, &Sample)>(gpu: u32, asks: &[Ask], tell: &mut F) -> Result {
     /// # Safety
     ///
-    /// `tell` is the caller's, and `sample` is valid.
+    /// `tell` is the caller's, and `sample` is valid for as many bytes as its first word tells.
     unsafe extern "C" fn told<F: FnMut(usize, &Sample)>(
         tell: *mut c_void,
         at: u32,
         sample: *const raw::nv_zernel_sample,
     ) {
-        // SAFETY: By the caller; the types have one layout.
+        // SAFETY: By the caller.
+        if (unsafe { (*sample).size } as usize) < size_of::<Sample>() {
+            // An older driver has no room for all of it.
+            return;
+        }
+        // SAFETY: By the caller; the types have one layout, as just checked.
         let (tell, sample) = unsafe { (&mut *tell.cast::<F>(), &*sample.cast::<Sample>()) };
         tell(at as usize, sample);
     }

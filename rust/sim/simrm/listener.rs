@@ -79,6 +79,25 @@ struct Entry {
     count: usize,
 }
 
+impl Entry {
+    /// Shows its channels, if there is such a TSG.
+    fn show<C: Context, S: Store<C>>(
+        &mut self,
+        gpu: &Gpu<C, S>,
+        registers: Option<&Registers>,
+        lie: Option<u32>,
+    ) -> Result {
+        let shown = gpu.channel_words(self.tsg, |number, word| {
+            if let Some(channel) = self.channels.get_mut(number as usize) {
+                let more = if channel.pending { chram::PENDING } else { 0 };
+                let Shown { offset, value } = &mut channel.register;
+                show(registers, *offset, value, lie.unwrap_or(word | more));
+            }
+        });
+        Ok(shown?)
+    }
+}
+
 /// Shows the work of a GPU.
 pub(crate) struct Listener {
     /// Its number, while it is started.
@@ -91,7 +110,7 @@ pub(crate) struct Listener {
     tsgs: KVVec<Entry>,
     /// The value of all registers, if they lie.
     lie: Option<u32>,
-    /// Other lies: all channels are shown anew.
+    /// A TSG is new, or there are other lies: all channels are shown anew.
     anew: bool,
 }
 
@@ -155,6 +174,7 @@ impl Listener {
             channels,
             count: desc.channels.len(),
         };
+        self.anew = true;
         self.tsgs.push_within_capacity(entry).map_err(|_| ENOSPC)
     }
 
@@ -203,16 +223,27 @@ impl Listener {
     pub(crate) fn moved<C: Context, S: Store<C>>(&mut self, gpu: &mut Gpu<C, S>) {
         // Nobody asks for them.
         while gpu.take_stirred().is_some() {}
+        self.show_engines(gpu);
+        if core::mem::take(&mut self.anew) | gpu.take_ended() {
+            self.show_all(gpu);
+        }
+        while let Some(tsg) = gpu.take_changed() {
+            let entry = self.tsgs.iter_mut().find(|entry| entry.tsg == tsg);
+            if let Some(entry) = entry {
+                // It is there: it has just been taken.
+                let _ = entry.show(gpu, self.registers.as_ref(), self.lie);
+            }
+        }
+    }
+
+    fn show_engines<C: Context, S: Store<C>>(&mut self, gpu: &Gpu<C, S>) {
         let Self {
             registers,
             engines,
             tsgs,
             lie,
-            anew,
             ..
         } = self;
-        let registers = registers.as_ref();
-        let anew = core::mem::take(anew);
         let id_of = |tsg| {
             let entry = tsgs.iter().find(|entry| entry.tsg == tsg);
             entry.map_or(0, |entry| entry.id)
@@ -221,35 +252,26 @@ impl Listener {
             let (runlist, status) = (runlist_of(number), gpu.engine_status(number, id_of));
             if let (Some(shown), Ok(status)) = (engines.get_mut(runlist as usize), status) {
                 let offset = runlist_base(runlist).saturating_add(ENGINE_STATUS0);
-                show(registers, offset, shown, lie.unwrap_or(status));
+                show(registers.as_ref(), offset, shown, lie.unwrap_or(status));
             }
         }
+    }
+
+    /// Shows all TSGs, and forgets those that have ended.
+    fn show_all<C: Context, S: Store<C>>(&mut self, gpu: &Gpu<C, S>) {
         let mut at = 0;
-        while let Some(entry) = tsgs.get_mut(at) {
-            let channels = &mut entry.channels;
-            let word_is = |number: u32, word: u32| {
-                let Some(channel) = channels.get_mut(number as usize) else {
-                    return;
-                };
-                let more = if channel.pending { chram::PENDING } else { 0 };
-                let Shown { offset, value } = &mut channel.register;
-                show(registers, *offset, value, lie.unwrap_or(word | more));
-            };
-            let alive = match anew {
-                true => gpu.channel_words(entry.tsg, word_is),
-                false => gpu.changed_channel_words(entry.tsg, word_is),
-            };
-            if alive.is_ok() {
+        while let Some(entry) = self.tsgs.get_mut(at) {
+            if entry.show(gpu, self.registers.as_ref(), self.lie).is_ok() {
                 at = at.saturating_add(1);
                 continue;
             }
-            for channel in channels.iter_mut().take(entry.count) {
+            for channel in entry.channels.iter_mut().take(entry.count) {
                 let Shown { offset, value } = &mut channel.register;
-                show(registers, *offset, value, 0);
+                show(self.registers.as_ref(), *offset, value, 0);
             }
-            let last = tsgs.len().saturating_sub(1);
-            tsgs.swap(at, last);
-            tsgs.truncate(last);
+            let last = self.tsgs.len().saturating_sub(1);
+            self.tsgs.swap(at, last);
+            self.tsgs.truncate(last);
         }
     }
 }

@@ -48,32 +48,38 @@ pub(crate) struct Driver<'a> {
     pub(crate) handle: gpu::Handle,
 }
 
+fn is_unsupported<T>(answer: &Result<T>) -> bool {
+    matches!(answer, Err(error) if *error == errno::unsupported())
+}
+
 impl Driver<'_> {
-    /// Tells the registry if nothing can be told of this GPU.
-    fn is_blind(&self, error: Option<Error>) {
-        if error == Some(errno::unsupported()) {
-            // Without a registry there is nobody to tell.
-            let _ = registry::with(|r| r.set_blind(self.gpu, true));
-        }
+    /// Nothing can be told of this GPU.
+    fn note_blind(&self) {
+        // Without a registry there is nobody to tell.
+        let _ = registry::with(|r| r.set_blind(self.gpu, true));
     }
 }
 
 impl Calls for Driver<'_> {
     fn load(&self, tsg: u64) -> Result<Sample> {
         let load = self.ops.tsg_load(self.handle, tsg);
-        self.is_blind(load.err());
+        if is_unsupported(&load) {
+            self.note_blind();
+        }
         load
     }
 
     fn loads(&self, tsgs: &[u64], mut tell: impl FnMut(usize, Sample)) {
-        let mut failed = None;
-        let all = self
-            .ops
-            .tsg_loads(self.handle, tsgs, |at, load| match load {
-                Ok(sample) => tell(at, sample),
-                Err(error) => failed = Some(error),
-            });
-        self.is_blind(all.err().or(failed));
+        let mut is_blind = false;
+        let all = self.ops.tsg_loads(self.handle, tsgs, |at, load| {
+            is_blind |= is_unsupported(&load);
+            if let Ok(sample) = load {
+                tell(at, sample);
+            }
+        });
+        if is_blind || is_unsupported(&all) {
+            self.note_blind();
+        }
     }
 
     fn set_enabled(&self, tsg: u64, enabled: bool) -> Result {

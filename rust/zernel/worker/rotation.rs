@@ -330,7 +330,7 @@ impl Rotation {
         }
     }
 
-    /// One that is gone is about to be removed.
+    /// Looks at those of a batch. One that is gone is about to be removed.
     fn look_at_all(&mut self, driver: &impl Calls, batch: &mut Batch) {
         let handles = batch.handles.get(..batch.count).unwrap_or_default();
         if handles.is_empty() {

@@ -13,7 +13,7 @@ pub use testkit::module::{is_loaded, try_unload, unload, unload_soon, Expedited}
 pub const STOCK: &str = "zernel_nvidia_stock";
 
 /// A call is replayed before it goes on, however busy the host is.
-const PATIENT: &str = "patience_ms=60000";
+const PATIENT: &str = "patience_ms=10000";
 
 /// True if the driver has no hooks, and is followed all the same.
 pub fn is_stock() -> bool {

@@ -211,7 +211,7 @@ impl<'a> Crowd<'a> {
     }
 
     /// Waits until what each has had of the GPU, in a second or more, is within 2 % of what `due`
-    /// says of it, which are parts of any size; where that takes 100 s, within 10 % is enough.
+    /// says of it, which are parts of any size; in a short run within 10 % is enough after 100 s.
     ///
     /// One that had more because the worker came late pays it back, up to a few turns, so that this
     /// takes longer on a slow machine.
@@ -241,7 +241,8 @@ impl<'a> Crowd<'a> {
             Ok(reached || all >= most)
         })?;
         let ms = all / MS;
-        ensure!(nearly, "of {ms} ms, for shares {due:?}: {had:?}");
+        let enough = reached || nearly && testkit::is_short();
+        ensure!(enough, "of {ms} ms, for shares {due:?}: {had:?}");
         let percent = if reached { 2 } else { 10 };
         println!("    # shares {due:?} are within {percent} % after {ms} ms");
         Ok(())
