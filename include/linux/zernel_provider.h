@@ -144,10 +144,12 @@ struct zernel_tsg_start {
  *        other than -ENOENT, -EAGAIN and -EBUSY, not called again for this GPU until
  *        zernel_gpu_refresh(). May be NULL.
  * @query_tsgs: as @query_tsg for 1 to 16 TSGs of a GPU at once, where that takes less time than a
- *              call for each. Calls @tell once for each, one after the other and before it returns,
- *              with @to, the place in @tsgs, and the load, or the error and NULL; not for those
- *              that an error of the call itself concerns. @tell copies the load, and takes no lock.
- *              Needs @query_tsg. May be NULL.
+ *              call for each. Calls @tell once for each, in any order, one after the other and
+ *              before it returns: with @to, the place in @tsgs, and 0 and the load, or a negative
+ *              errno and NULL. @tell copies the load, and takes no lock. Returns 0, or an error for
+ *              all TSGs that were not told. -EOPNOTSUPP, returned or told of one TSG: as of
+ *              @query_tsg, for the whole GPU. After any other error a TSG keeps its last load; it is
+ *              asked for again at a later look. Needs @query_tsg. May be NULL.
  *
  * @priv is the pointer given at registration; @gpu and @tsg are the provider's
  * handles.

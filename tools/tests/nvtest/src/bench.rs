@@ -111,10 +111,7 @@ pub fn run(options: &options::Bench) -> Result<()> {
         figures,
     };
     println!("{}", serde_json::to_string(&measurement)?);
-    match what {
-        What::Calls => Ok(()),
-        What::Observation => observation::judge(&measurement.figures),
-    }
+    Ok(())
 }
 
 fn figures(options: &options::Bench) -> Result<Vec<Figure>> {
@@ -195,7 +192,8 @@ pub fn table(options: &options::Table) -> Result<()> {
             println!("{}", render(what, &some.collect::<Vec<_>>())?);
         }
     }
-    Ok(())
+    let mut observed = all.iter().filter(|one| one.what == What::Observation);
+    observed.try_for_each(|one| observation::judge(&one.figures))
 }
 
 fn render(what: What, all: &[&Measurement]) -> Result<String> {

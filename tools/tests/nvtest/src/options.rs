@@ -55,13 +55,13 @@ pub struct Bench {
     /// Give the TSGs of this process a class for some of the calls.
     #[arg(long)]
     pub classed: bool,
-    /// Measure looks at TSGs and records of context switches instead, and fail beyond their bounds.
-    /// Needs all modules, and records=1.
+    /// Measure looks at TSGs and records of context switches instead. Needs all modules, and
+    /// records=1.
     #[arg(long, conflicts_with_all = ["classed", "repeat"])]
     pub observation: bool,
 }
 
-/// Measurements to show; the others are compared with the first.
+/// Measurements to show; the others are compared with the first. Fails if one is beyond its bound.
 #[derive(Args)]
 pub struct Table {
     /// A file with a measurement on each line.

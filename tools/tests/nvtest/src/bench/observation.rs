@@ -153,3 +153,23 @@ pub(super) fn judge(figures: &[Figure]) -> Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_hold() {
+        let judged = |look, record| {
+            let figure = |name: &str, ns| Figure {
+                name: name.to_owned(),
+                ns,
+            };
+            judge(&[figure(LOOK, look), figure(RECORD, record)]).is_ok()
+        };
+        assert!(judged(800, 300));
+        assert!(!judged(801, 300));
+        assert!(!judged(800, 301));
+        assert!(judge(&[]).is_err());
+    }
+}
