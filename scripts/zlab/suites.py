@@ -34,7 +34,7 @@ QEMU_MEMORY_MB = 400
 # Of a compiler or linker on each processor.
 BUILD_MEMORY_MB = 1500
 
-# For a slow machine (Documentation/testing.rst): nothing is repeated for more than four minutes.
+# For a slow machine (Documentation/testing.rst): nothing is repeated for more than two minutes.
 SHORT = "--short" if os.environ.get("SHORT", "0") not in ("", "0") else ""
 # About half of zernel-selftest, by time.
 REQUESTS = ("quota.", "request.", "stress.", "turns.")

@@ -20,7 +20,7 @@ pub struct Options {
     /// Run only the cases whose SUITE.CASE contains this; may be given several times.
     #[arg(long, value_name = "PATTERN")]
     pub only: Vec<String>,
-    /// Repeat nothing for more than four minutes, for a slow machine.
+    /// Repeat nothing for more than two minutes, for a slow machine.
     #[arg(long)]
     pub short: bool,
     /// Seed of random numbers; each run prints its own.

@@ -79,7 +79,7 @@ struct Options {
     /// Leave out the cases whose SUITE.CASE contains this; may be given several times.
     #[arg(long, value_name = "PATTERN")]
     skip: Vec<String>,
-    /// Repeat nothing for more than four minutes, for a slow machine.
+    /// Repeat nothing for more than two minutes, for a slow machine.
     #[arg(long)]
     short: bool,
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// In a short run no more is repeated after this long than what must be.
-const ENOUGH: Duration = Duration::from_secs(240);
+const ENOUGH: Duration = Duration::from_secs(120);
 /// The least share of the wanted rounds that must be done.
 const LEAST: u64 = 20;
 
