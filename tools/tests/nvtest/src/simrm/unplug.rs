@@ -36,7 +36,8 @@ const MOST: Duration = Duration::from_millis(40);
 
 /// The GPUs, and what of them can be expected.
 struct Race {
-    /// Counted up when one begins to go and when it is back: odd in between.
+    /// Counted up by one when a GPU begins to go, by two when it is away, and by one when it is back:
+    /// odd in between.
     epochs: Vec<AtomicU32>,
     used: AtomicU64,
     /// Uses in which a TSG had work as a GPU began to go.
@@ -45,19 +46,38 @@ struct Race {
 }
 
 impl Race {
+    fn epochs(&self) -> Vec<u32> {
+        let epochs = self.epochs.iter();
+        epochs.map(|epoch| epoch.load(SeqCst)).collect()
+    }
+
     /// The epochs, if all GPUs are there.
     fn all_are_there(&self) -> Option<Vec<u32>> {
-        let epochs = self.epochs.iter().map(|epoch| epoch.load(SeqCst));
-        let epochs: Vec<_> = epochs.collect();
+        let epochs = self.epochs();
         let there = epochs.iter().all(|epoch| epoch % 2 == 0);
         there.then_some(epochs)
     }
 
+    /// The epochs, if a GPU waits for its users in order to go.
+    fn one_goes(&self) -> Option<Vec<u32>> {
+        let epochs = self.epochs();
+        let goes = epochs.iter().any(|epoch| epoch % 4 == 1);
+        goes.then_some(epochs)
+    }
+
     /// A thread: uses GPUs until it is told to stop. It may fail only while one goes or is away, as
-    /// the driver numbers those that it has.
+    /// the driver numbers those that it has. While one goes, it uses one once: with a user at each
+    /// moment it would never go.
     fn work(&self, seed: u64) -> Result<()> {
         let mut random = Random::new(seed);
+        let mut last = None;
         while !self.stop.load(SeqCst) {
+            let going = self.one_goes();
+            if going.is_some() && going == last {
+                std::thread::sleep(Duration::from_millis(1));
+                continue;
+            }
+            last = going;
             let before = self.all_are_there();
             let left = before.as_ref().map_or(GPUS - 1, |_| GPUS);
             let gpu = random.below(left.into()) as usize;
@@ -180,6 +200,7 @@ fn go_and_come(epoch: &AtomicU32, bus: &str) -> Result<()> {
     epoch.fetch_add(1, SeqCst);
     fs::write(device.join("remove"), "1").with_context(|| format!("remove {bus}"))?;
     ensure!(!device.exists(), "{bus} is still there");
+    epoch.fetch_add(2, SeqCst);
     let lab = Lab::open()?;
     let is_listed = || -> Result<bool> {
         let gpus = lab.zernel.gpus().collect::<libzernel::Result<Vec<_>>>()?;
