@@ -3,7 +3,9 @@
  * The records of the probes, in the order in which the core answered, and their worker.
  *
  * Probes run with preemption disabled, so records are allocated without locks and none is waited for
- * there. A caller waits on its way back to user space, where it holds nothing.
+ * there. Such an allocation fails when another CPU is at the same slabs, however much memory there
+ * is: then a record comes from a reserve, which the worker fills. A caller waits on its way back to
+ * user space, where it holds nothing.
  */
 #include "stock.h"
 
@@ -19,12 +21,18 @@
 /* Records in the queue, of calls. */
 #define STOCK_QUEUE_MAX	65536
 
+/* Records in the reserve: as many allocations may fail before the worker runs. Calls leave some. */
+#define STOCK_RESERVE	64
+#define STOCK_SPARED	16
+
 static void stock_work(struct work_struct *work);
 
 static DEFINE_RAW_SPINLOCK(stock_lock);
 static LIST_HEAD(stock_queue);
+static LIST_HEAD(stock_reserve);
 static u64 stock_last;
 static u32 stock_length;
+static u32 stock_reserved;
 static atomic_t stock_lost;
 static struct workqueue_struct *stock_worker;
 static DECLARE_WORK(stock_worker_work, stock_work);
@@ -63,7 +71,7 @@ static void stock_put(struct stock_record *record)
 		return;
 	put_pid(record->process);
 	put_pid(record->thread);
-	kfree_nolock(record);
+	kfree(record);
 }
 
 static struct stock_record *stock_take(void)
@@ -80,6 +88,38 @@ static struct stock_record *stock_take(void)
 	return record;
 }
 
+/* NULL: there are no more than @spared. */
+static struct stock_record *stock_reserve_take(u32 spared)
+{
+	struct stock_record *record = NULL;
+	unsigned long flags;
+
+	raw_spin_lock_irqsave(&stock_lock, flags);
+	if (stock_reserved > spared) {
+		record = list_first_entry(&stock_reserve, struct stock_record, list);
+		list_del(&record->list);
+		WRITE_ONCE(stock_reserved, stock_reserved - 1);
+	}
+	raw_spin_unlock_irqrestore(&stock_lock, flags);
+	return record;
+}
+
+/* Fills the reserve, as far as there is memory. */
+static void stock_reserve_fill(void)
+{
+	struct stock_record *record;
+
+	while (READ_ONCE(stock_reserved) < STOCK_RESERVE) {
+		record = kzalloc(sizeof(*record), GFP_KERNEL);
+		if (!record)
+			return;
+		raw_spin_lock_irq(&stock_lock);
+		list_add_tail(&record->list, &stock_reserve);
+		WRITE_ONCE(stock_reserved, stock_reserved + 1);
+		raw_spin_unlock_irq(&stock_lock);
+	}
+}
+
 static void stock_work(struct work_struct *work)
 {
 	struct stock_record *record;
@@ -89,6 +129,7 @@ static void stock_work(struct work_struct *work)
 		smp_store_release(&record->done, true);
 		wake_up_all(&stock_wait);
 		stock_put(record);
+		stock_reserve_fill();
 		cond_resched();
 	}
 }
@@ -114,7 +155,8 @@ static struct stock_record *stock_make(enum stock_kind kind)
 	 * but calls are bounded by files and GPUs, and must not be lost for others' calls.
 	 */
 	if (kind != STOCK_CALL || READ_ONCE(stock_length) < STOCK_QUEUE_MAX)
-		record = kmalloc_nolock(sizeof(*record), __GFP_ZERO, NUMA_NO_NODE);
+		record = kmalloc_nolock(sizeof(*record), __GFP_ZERO, NUMA_NO_NODE) ?:
+			 stock_reserve_take(kind == STOCK_CALL ? STOCK_SPARED : 0);
 	if (!record) {
 		atomic_inc(&stock_lost);
 		return NULL;
@@ -192,12 +234,19 @@ int stock_queue_init(void)
 {
 	/* Suspends of the machine wait for it, while callers wait for nothing else. */
 	stock_worker = alloc_ordered_workqueue("zernel_stock", WQ_FREEZABLE);
-	return stock_worker ? 0 : -ENOMEM;
+	if (!stock_worker)
+		return -ENOMEM;
+	stock_reserve_fill();
+	return 0;
 }
 
 /* The probes are gone, and no caller waits. The last ones leave this module's code. */
 void stock_queue_exit(void)
 {
+	struct stock_record *record;
+
 	synchronize_rcu_tasks();
 	destroy_workqueue(stock_worker);
+	while ((record = stock_reserve_take(0)))
+		kfree(record);
 }
