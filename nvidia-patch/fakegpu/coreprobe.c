@@ -71,7 +71,8 @@ struct call {
 	u32 status;
 };
 
-#define NOBODY	0x5c000001U	/* a handle that nobody has */
+/* A handle that nobody has, and whose low bits are of no client: the core of 550 looks by these. */
+#define NOBODY	0x5c0fff01U
 
 static struct call calls[] = {
 	{ "device", true, 0x0080, 0, 56 },

@@ -277,7 +277,7 @@ const ANSWERS: [(&str, u32); 20] = [
     ("tables_of_client", 0x56),
     ("session_of_uvm", 0),
     ("retain_without_space", 0x1f),
-    ("retain_of_nobody", 0x31),
+    ("retain_of_nobody", 0x33),
 ];
 
 fn calls_reach_the_core() -> Outcome {
