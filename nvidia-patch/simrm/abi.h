@@ -299,6 +299,7 @@ struct rm_event_record {
 };
 
 #define RM_EVENT_SWITCH		2	/* type of a record: a step of a context switch */
+#define RM_EVENT_NO_COMPUTE	0xfd	/* of a channel in an instance, and in no compute instance */
 
 /* Steps of a context switch, in the order in which they come. */
 #define RM_SWITCH_ASKED		0x01

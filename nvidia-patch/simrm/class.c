@@ -147,8 +147,7 @@ static u32 tsg(struct simrm_object *object, const struct rm_tsg_params *params)
 	status = depend_on_vaspace(object, params->vaspace);
 	if (status != RM_OK)
 		return status;
-	object->tsg = simrm_tsg_new(object->gpu, params->engine,
-				    simrm_runlist_of(object->parent, params->engine), false);
+	object->tsg = simrm_tsg_new(object->parent, params->engine, false);
 	if (!object->tsg)
 		return RM_NO_MEMORY;
 	mutex_lock(&object->tsg->lock);
@@ -167,8 +166,7 @@ static u32 bare_channel(struct simrm_object *object, const struct rm_channel_par
 	status = depend_on_vaspace(object, params->vaspace);
 	if (status != RM_OK)
 		return status;
-	object->tsg = simrm_tsg_new(object->gpu, params->engine,
-				    simrm_runlist_of(object->parent, params->engine), true);
+	object->tsg = simrm_tsg_new(object->parent, params->engine, true);
 	return object->tsg ? RM_OK : RM_NO_MEMORY;
 }
 
@@ -271,7 +269,13 @@ u32 simrm_class_construct(struct simrm_object *object, const struct simrm_class 
 	case SIMRM_MIG_GPU:
 	case SIMRM_MIG_COMPUTE:
 		object->mig = ((struct rm_mig_params *)params)->id;
-		return object->mig < RM_MIG_MAX ? RM_OK : RM_INVALID_ARGUMENT;
+		if (object->mig >= RM_MIG_MAX)
+			return RM_INVALID_ARGUMENT;
+		/* There is an instance once a program has it. */
+		if (object->client->file && class->kind == SIMRM_MIG_GPU)
+			set_bit(object->mig, &object->gpu->instances);
+		return test_bit(object->mig, &object->gpu->instances) ||
+		       class->kind == SIMRM_MIG_COMPUTE ? RM_OK : RM_INVALID_ARGUMENT;
 	case SIMRM_BUFFER:
 		return object->client->file ? RM_INVALID_ARGUMENT :
 					      simrm_fecs_buffer(object, params);

@@ -18,7 +18,7 @@
 
 /* A step of a switch, as the engine tells it. */
 struct step {
-	u64 tsg;		/* the engine's name of it */
+	u64 tsg;		/* the engine's name of it, or its serial number */
 	u64 at;			/* by the GPU's clock */
 	u8 tag;
 };
@@ -43,6 +43,7 @@ struct simrm_buffer {
 	bool enabled;
 	bool keep_oldest;
 	bool sees_all;		/* the task that bound it is an administrator */
+	u8 mig;			/* gets records of this instance alone, once there are some */
 	u16 number;		/* of the next record */
 };
 
@@ -120,14 +121,25 @@ void simrm_engine_switched(u32 gpu, u64 tsg, bool restore, u64 start_ns, u64 end
 }
 EXPORT_SYMBOL_GPL(simrm_engine_switched);
 
+/* The channel that the driver names for a step, and the instances that it is in. */
+struct named {
+	u32 context;
+	u8 mig, compute;
+};
+
 /* As the driver: by the newest policy old records are written over. */
-static void append(struct simrm_buffer *buffer, const struct step *step, u32 context)
+static void append(struct simrm_buffer *buffer, const struct step *step,
+		   const struct named *channel)
 {
+	bool mig = READ_ONCE(buffer->gpu->instances);
 	struct rm_event_header *header = buffer->header;
 	u32 put = header->put, next = (put + 1) % buffer->record_count;
 	struct rm_event_record *record = (void *)(buffer->records + put * buffer->record_size);
-	u16 number = buffer->number++;
+	u16 number;
 
+	if (mig && buffer->mig != channel->mig)
+		return;
+	number = buffer->number++;
 	if (!buffer->enabled)
 		return;
 	if (buffer->keep_oldest && next == READ_ONCE(header->get)) {
@@ -136,37 +148,41 @@ static void append(struct simrm_buffer *buffer, const struct step *step, u32 con
 	}
 	*record = (struct rm_event_record) {
 		.type = RM_EVENT_SWITCH, .tag = step->tag, .number = number,
-		.context = buffer->sees_all ? context : 0, .at = step->at,
-		.mig = 0xff, .compute = 0xff,
+		.context = buffer->sees_all ? channel->context : 0, .at = step->at,
+		.mig = mig ? channel->mig : SIMRM_NO_MIG,
+		.compute = mig && channel->compute == SIMRM_NO_MIG ? RM_EVENT_NO_COMPUTE :
+								     channel->compute,
 	};
 	/* The reader finds the record whole when it sees that there is one. */
 	smp_store_release(&header->put, next);
 }
 
-/*
- * The context that the driver names for a step: that of a channel of the TSG. 0: the TSG has gone,
- * and the driver forgets the step.
- */
-static u32 context_of(const struct simrm_gpu *gpu, const struct step *step)
+/* False: the TSG or its channels have gone, and the driver forgets the step. */
+static bool channel_of(const struct simrm_gpu *gpu, const struct step *step, struct named *named)
 {
 	const struct simrm_object *channel;
 	struct simrm_tsg *tsg;
-	u32 context = 0;
 
+	*named = (struct named) {};
 	mutex_lock(&simrm_tsgs_lock);
 	list_for_each_entry(tsg, &simrm_tsgs, node) {
-		if (tsg->gpu != gpu || tsg->attached != step->tsg)
+		if (tsg->gpu != gpu || (tsg->attached != step->tsg && tsg->serial != step->tsg))
 			continue;
 		mutex_lock(&tsg->lock);
-		channel = step->tag == RM_SWITCH_RUNS ?
-			  list_last_entry(&tsg->members, struct simrm_object, member) :
-			  list_first_entry(&tsg->members, struct simrm_object, member);
-		context = channel->context;
+		if (!list_empty(&tsg->members)) {
+			channel = step->tag == RM_SWITCH_RUNS ?
+				  list_last_entry(&tsg->members, struct simrm_object, member) :
+				  list_first_entry(&tsg->members, struct simrm_object, member);
+			*named = (struct named) {
+				.context = channel->context, .mig = tsg->mig,
+				.compute = tsg->compute,
+			};
+		}
 		mutex_unlock(&tsg->lock);
 		break;
 	}
 	mutex_unlock(&simrm_tsgs_lock);
-	return context;
+	return named->context;
 }
 
 static bool take(struct recorder *recorder, struct step *step, u64 *lost)
@@ -191,17 +207,18 @@ static bool take(struct recorder *recorder, struct step *step, u64 *lost)
 static void hand_out_of(struct simrm_gpu *gpu)
 {
 	struct simrm_buffer *buffer;
+	struct named channel;
 	struct step step;
-	u32 context;
+	bool there;
 	u64 lost;
 
 	while (take(&recorders[gpu->instance], &step, &lost)) {
-		context = context_of(gpu, &step);
+		there = channel_of(gpu, &step, &channel);
 		list_for_each_entry(buffer, &buffers, node) {
 			if (buffer->gpu != gpu)
 				continue;
-			if (context)
-				append(buffer, &step, context);
+			if (there)
+				append(buffer, &step, &channel);
 			buffer->number += lost;
 		}
 	}
@@ -302,6 +319,7 @@ u32 simrm_fecs_bind(struct simrm_object *object, const struct simrm_caller *who,
 	struct rm_event_bind *bind = params;
 	struct simrm_object *target = simrm_object_find(object->client, bind->buffer);
 	struct simrm_buffer *buffer = target ? target->buffer : NULL;
+	u8 compute;
 
 	bind->reason = 0;
 	if (!buffer)
@@ -310,6 +328,13 @@ u32 simrm_fecs_bind(struct simrm_object *object, const struct simrm_caller *who,
 		return RM_NOT_SUPPORTED;
 	if (buffer->gpu)
 		return RM_OK;
+	simrm_instances_of(object->parent, &buffer->mig, &compute);
+	if (buffer->mig == SIMRM_NO_MIG) {
+		if (READ_ONCE(object->gpu->instances))
+			return RM_OBJECT_NOT_FOUND;
+		/* So the driver has it, should there be instances later. */
+		buffer->mig = 0;
+	}
 	buffer->sees_all = capable(CAP_SYS_ADMIN);
 	buffer->gpu = object->gpu;
 	count_buffer(buffer->gpu, 1);
@@ -319,6 +344,45 @@ u32 simrm_fecs_bind(struct simrm_object *object, const struct simrm_caller *who,
 	schedule_delayed_work(&timer, PERIOD);
 	return RM_OK;
 }
+
+/*
+ * "CLIENT TSG TAG NS" tells of a step of a switch, at a time of CLOCK_MONOTONIC: the engine runs no
+ * instances.
+ */
+static int step_set(const char *value, const struct kernel_param *kp)
+{
+	unsigned int client, object, tag;
+	struct simrm_object *found;
+	struct recorder *recorder;
+	struct simrm_client *of;
+	int err = -ENOENT;
+	bool exclusive;
+	u64 at;
+
+	if (sscanf(value, "%i %i %i %llu", &client, &object, &tag, &at) != 4)
+		return -EINVAL;
+	exclusive = simrm_lock(false);
+	of = simrm_client_find(client);
+	if (of && of->active) {
+		mutex_lock(&of->lock);
+		found = simrm_object_find(of, object);
+		if (found && !found->lost && found->kind == SIMRM_TSG) {
+			recorder = &recorders[found->gpu->instance];
+			raw_spin_lock_irq(&recorder->lock);
+			if (recorder->buffers)
+				add(recorder, found->tsg->serial, tag, at);
+			raw_spin_unlock_irq(&recorder->lock);
+			err = 0;
+		}
+		mutex_unlock(&of->lock);
+	}
+	simrm_unlock(exclusive);
+	return err;
+}
+
+static const struct kernel_param_ops step_ops = { .set = step_set };
+module_param_cb(simrm_step, &step_ops, NULL, 0200);
+MODULE_PARM_DESC(simrm_step, "a step of a context switch, see nvidia-patch/simrm/README");
 
 u32 simrm_fecs_enable(struct simrm_object *object, const struct simrm_caller *who, void *params)
 {

@@ -182,6 +182,7 @@ void simrm_gpu_free_objects(struct simrm_gpu *gpu)
 
 	down_write(&simrm_api);
 	gpu->started = false;
+	WRITE_ONCE(gpu->instances, 0);
 	list_for_each_entry(client, &simrm_clients, node) {
 		mutex_lock(&client->lock);
 		list_for_each_entry_safe(object, next, &client->root->children, sibling) {

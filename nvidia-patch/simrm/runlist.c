@@ -17,34 +17,35 @@ static const struct simrm_object *child(const struct simrm_object *parent, enum 
 	return NULL;
 }
 
-/* The instances that the client of @device has subscribed to; false: none. */
-static bool instances(const struct simrm_object *device, const struct simrm_object **mig,
-		      const struct simrm_object **compute)
+/* The instances that the client of @device has subscribed to, or SIMRM_NO_MIG. */
+void simrm_instances_of(const struct simrm_object *device, u8 *mig, u8 *compute)
 {
-	const struct simrm_object *subdevice;
+	const struct simrm_object *subdevice, *part, *smaller;
 
+	*mig = *compute = SIMRM_NO_MIG;
 	list_for_each_entry(subdevice, &device->children, sibling) {
-		if (subdevice->kind != SIMRM_SUBDEVICE)
+		part = subdevice->kind == SIMRM_SUBDEVICE ? child(subdevice, SIMRM_MIG_GPU) : NULL;
+		if (!part)
 			continue;
-		*mig = child(subdevice, SIMRM_MIG_GPU);
-		if (*mig) {
-			*compute = child(*mig, SIMRM_MIG_COMPUTE);
-			return true;
-		}
+		*mig = part->mig;
+		smaller = child(part, SIMRM_MIG_COMPUTE);
+		if (smaller)
+			*compute = smaller->mig;
+		return;
 	}
-	return false;
 }
 
 u32 simrm_runlist_of(const struct simrm_object *device, u32 engine)
 {
-	const struct simrm_object *mig, *compute;
+	u8 mig, compute;
 	u32 part;
 
-	if (!instances(device, &mig, &compute))
+	simrm_instances_of(device, &mig, &compute);
+	if (mig == SIMRM_NO_MIG)
 		return engine;
-	part = 1 + mig->mig * (RM_MIG_MAX + 1);
-	if (compute && engine <= RM_ENGINE_GR7)
-		part += 1 + compute->mig;
+	part = 1 + mig * (RM_MIG_MAX + 1);
+	if (compute != SIMRM_NO_MIG && engine <= RM_ENGINE_GR7)
+		part += 1 + compute;
 	return part * RM_ENGINE_COUNT + engine;
 }
 

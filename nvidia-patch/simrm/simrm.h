@@ -62,6 +62,7 @@ struct simrm_gpu {
 	void *regs;		/* BAR 0 while it is started, with simrm_api held */
 	u64 regs_size;
 	bool suspended;
+	unsigned long instances;	/* of MIG, that programs have taken since it was started */
 };
 
 /* A TSG, with any number of handles. */
@@ -72,6 +73,7 @@ struct simrm_tsg {
 	u32 id;
 	u32 engine;
 	u32 runlist;
+	u8 mig, compute;	/* the instances of its client; SIMRM_NO_MIG: none */
 	bool hidden;		/* made for a channel without a TSG */
 	bool legacy;		/* channels came without context shares */
 	pid_t process;
@@ -87,6 +89,7 @@ struct simrm_tsg {
 	struct list_head members;	/* simrm_object.member */
 	u32 restarts;		/* of the run list, by its channels */
 	u64 attached;		/* the engine's name of it, 0: the engine has it not */
+	u64 serial;		/* its name in steps that a test tells of */
 };
 
 /* An address space, with any number of handles. */
@@ -191,7 +194,7 @@ u32 simrm_class_copy(struct simrm_object *object, struct simrm_object *source);
 void simrm_class_destroy(struct simrm_object *object);
 
 /* tsg.c */
-struct simrm_tsg *simrm_tsg_new(struct simrm_gpu *gpu, u32 engine, u32 runlist, bool hidden);
+struct simrm_tsg *simrm_tsg_new(const struct simrm_object *device, u32 engine, bool hidden);
 void simrm_tsg_put(struct simrm_tsg *tsg);
 u32 simrm_tsg_add_channel(struct simrm_object *channel);
 void simrm_tsg_drop_channel(struct simrm_object *channel, struct simrm_tsg *tsg);
@@ -218,6 +221,9 @@ u32 simrm_control(const struct simrm_caller *who, struct rm_control *control);
 int simrm_control_calls(char *buffer, size_t size);
 
 /* runlist.c */
+#define SIMRM_NO_MIG	0xff
+
+void simrm_instances_of(const struct simrm_object *device, u8 *mig, u8 *compute);
 u32 simrm_runlist_of(const struct simrm_object *device, u32 engine);
 u32 simrm_runlist_base(u32 runlist);
 u32 simrm_runlist_bases(struct simrm_object *object, const struct simrm_caller *who, void *params);

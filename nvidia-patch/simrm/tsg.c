@@ -14,8 +14,10 @@
 LIST_HEAD(simrm_tsgs);
 DEFINE_MUTEX(simrm_tsgs_lock);
 
-struct simrm_tsg *simrm_tsg_new(struct simrm_gpu *gpu, u32 engine, u32 runlist, bool hidden)
+struct simrm_tsg *simrm_tsg_new(const struct simrm_object *device, u32 engine, bool hidden)
 {
+	static atomic64_t serial;
+	struct simrm_gpu *gpu = device->gpu;
 	struct simrm_tsg *tsg = kzalloc(sizeof(*tsg), GFP_KERNEL);
 	int id;
 
@@ -33,7 +35,10 @@ struct simrm_tsg *simrm_tsg_new(struct simrm_gpu *gpu, u32 engine, u32 runlist, 
 	tsg->gpu = gpu;
 	tsg->id = id;
 	tsg->engine = engine;
-	tsg->runlist = runlist;
+	tsg->runlist = simrm_runlist_of(device, engine);
+	simrm_instances_of(device, &tsg->mig, &tsg->compute);
+	/* The engine's names have not this bit. */
+	tsg->serial = BIT_ULL(63) | atomic64_inc_return(&serial);
 	tsg->hidden = hidden;
 	tsg->process = current->tgid;
 	tsg->slice_us = SIMRM_DEFAULT_SLICE_US;

@@ -3,7 +3,8 @@
  * Records of context switches. The GPU's own switcher (FECS) writes them, and the core formats them
  * into a ring in memory, 30 times a second or when it is asked to, for who has bound an event
  * buffer. That is done here for as long as the listener reads, by a client of zernel for each
- * GPU, and undone two seconds after the last read.
+ * GPU, and undone two seconds after the last read. With MIG the core wants a client that has
+ * subscribed to an instance: then there is one for each.
  *
  * A record names a context, by a number that the core gives each channel. Only the core's own answer
  * to the kernel tells whose that is: the parameters of a channel, where the core writes it too,
@@ -21,6 +22,9 @@
 
 /* In system memory, of any pages, cached. */
 #define NVZ_MEMORY_ATTRIBUTES	(1U << 25 | 1U << 27 | 5U << 29)
+
+/* More MIG instances than a GPU has. Another number means something else to the core. */
+#define NVZ_INSTANCES_MAX	15
 
 /* At most so many records are between two reads, else some are lost; the ring has one more. */
 #define NVZ_RING_COUNT		8192
@@ -58,6 +62,11 @@ struct nvz_enable_params {
 	u32 policy;
 };
 
+struct nvz_instance_params {
+	u64 capability;
+	u32 instance, pad;
+};
+
 struct nvz_get_params {
 	u32 records, data;
 };
@@ -82,11 +91,14 @@ struct nvz_ring_record {
 static_assert(sizeof(struct nvz_memory_params) == 128);
 static_assert(sizeof(struct nvz_event_buffer_params) == 72);
 static_assert(sizeof(struct nvz_bind_params) == 24);
+static_assert(sizeof(struct nvz_instance_params) == 16);
 static_assert(sizeof(struct nvz_ring_header) == 32);
 static_assert(sizeof(struct nvz_ring_record) == 32);
 
 /**
- * struct nvz_ring - the records of a GPU
+ * struct nvz_ring - the records of a GPU, or of a MIG instance of it
+ * @list: in nvz_gpu.rings
+ * @instance: NV_ZERNEL_UNKNOWN: the GPU has none
  * @client: of zernel, with all that belongs to it
  * @number: no other ring has it
  * @header: mapped
@@ -96,6 +108,8 @@ static_assert(sizeof(struct nvz_ring_record) == 32);
  * @read: when it was read last
  */
 struct nvz_ring {
+	struct list_head list;
+	u32 instance;
 	u32 client;
 	u32 number;
 	const struct nvz_ring_header *header;
@@ -105,67 +119,11 @@ struct nvz_ring {
 	unsigned long read;
 };
 
-static struct rb_root nvz_contexts = RB_ROOT;	/* channels, by context; table lock */
 static u32 nvz_rings;		/* that there were; own lock */
 static bool nvz_rings_off;	/* the driver is suspended, or about to be; own lock */
 
 static void nvz_rings_retire(struct work_struct *work);
 static DECLARE_DELAYED_WORK(nvz_retire, nvz_rings_retire);
-
-static int nvz_context_order(const void *context, const struct rb_node *node)
-{
-	return nvz_order(*(const u32 *)context,
-			 rb_entry(node, struct nvz_object, context_node)->context);
-}
-
-static bool nvz_context_less(struct rb_node *a, const struct rb_node *b)
-{
-	return nvz_context_order(&rb_entry(a, struct nvz_object, context_node)->context, b) < 0;
-}
-
-/*
- * The context of a channel of a TSG. The core gives no number twice: one that is there is that of a
- * channel that has gone by a way unseen.
- */
-void nvz_context_add(struct nvz_object *channel, u32 context)
-{
-	struct rb_node *old;
-
-	lockdep_assert_held(&nvz_table_lock);
-	if (context == NV_ZERNEL_UNKNOWN || channel->kind != NVZ_CHANNEL || !channel->tsg)
-		return;
-	old = rb_find(&context, &nvz_contexts, nvz_context_order);
-	if (old)
-		nvz_context_drop(rb_entry(old, struct nvz_object, context_node));
-	channel->context = context;
-	channel->tsg->context_count++;
-	rb_add(&channel->context_node, &nvz_contexts, nvz_context_less);
-	nvz_tsg_touch(channel->tsg);
-}
-
-void nvz_context_drop(struct nvz_object *channel)
-{
-	lockdep_assert_held(&nvz_table_lock);
-	if (channel->context == NV_ZERNEL_UNKNOWN)
-		return;
-	rb_erase(&channel->context_node, &nvz_contexts);
-	channel->context = NV_ZERNEL_UNKNOWN;
-	channel->tsg->context_count--;
-	nvz_tsg_touch(channel->tsg);
-}
-
-/* The TSG of a context on a GPU; 0: not known. */
-static u64 nvz_context_tsg(u32 context, u32 gpu_id)
-{
-	const struct nvz_object *channel;
-	struct rb_node *node;
-
-	node = rb_find(&context, &nvz_contexts, nvz_context_order);
-	if (!node)
-		return 0;
-	channel = rb_entry(node, struct nvz_object, context_node);
-	return channel->tsg->gpu_id == gpu_id ? channel->tsg->id : 0;
-}
 
 /* Memory of the ring, mapped and zero. */
 static u32 nvz_ring_memory(nvidia_stack_t *sp, u32 client, u32 memory, u32 size, const void **map)
@@ -231,28 +189,46 @@ static void nvz_ring_free(nvidia_stack_t *sp, struct nvz_ring *ring)
 	kfree(ring);
 }
 
+/* A client whose event buffers get the records of a MIG instance, or of a GPU without. */
+static u32 nvz_ring_client(nvidia_stack_t *sp, u32 gpu_id, u32 instance, u32 *client)
+{
+	struct nvz_instance_params params = { .instance = instance };
+	u32 object = NVZ_OWN_INSTANCE, status;
+
+	status = nvz_own_make(sp, gpu_id, client);
+	if (status != NV_OK || instance == NV_ZERNEL_UNKNOWN)
+		return status;
+	status = nvz_rm_alloc(sp, *client, NVZ_OWN_SUBDEVICE, &object, NVZ_CLASS_MIG_INSTANCE,
+			      &params);
+	if (status != NV_OK)
+		nvz_rm_free(sp, *client, *client);
+	return status;
+}
+
 /*
  * The core decides by the current task whether other users' records may be seen, so that has to be
- * a kernel thread. 0, -EAGAIN not now, -EOPNOTSUPP never until the next start, -ENOMEM.
+ * a kernel thread. 0, -EAGAIN not now, -EOPNOTSUPP there are none (of a GPU as a whole: until the next
+ * start), -ENOMEM.
  */
-static int nvz_ring_make(nvidia_stack_t *sp, struct nvz_gpu *gpu)
+static int nvz_ring_make(nvidia_stack_t *sp, struct nvz_gpu *gpu, u32 instance)
 {
+	bool whole = instance == NV_ZERNEL_UNKNOWN;
 	struct nvz_ring *ring;
 	const void *map;
 	u32 status;
 
 	lockdep_assert_held(&nvz_own_lock);
-	if (gpu->ringless)
+	if (whole && gpu->ringless)
 		return -EOPNOTSUPP;
 	if (nvz_rings_off || !(current->flags & PF_KTHREAD))
 		return -EAGAIN;
 	ring = kzalloc(sizeof(*ring), GFP_KERNEL);
 	if (!ring)
 		return -ENOMEM;
-	status = nvz_own_make(sp, gpu->desc.gpu_id, &ring->client);
+	status = nvz_ring_client(sp, gpu->desc.gpu_id, instance, &ring->client);
 	if (status != NV_OK) {
 		kfree(ring);
-		return -EAGAIN;
+		return !whole && nvz_status_final(status) ? -EOPNOTSUPP : -EAGAIN;
 	}
 	status = nvz_ring_memory(sp, ring->client, NVZ_RING_HEADER, sizeof(*ring->header), &map);
 	if (status == NV_OK) {
@@ -266,46 +242,61 @@ static int nvz_ring_make(nvidia_stack_t *sp, struct nvz_gpu *gpu)
 	}
 	if (status != NV_OK) {
 		nvz_ring_free(sp, ring);
-		gpu->ringless = nvz_status_final(status);
-		return gpu->ringless ? -EOPNOTSUPP : -EAGAIN;
+		/* Its client has not subscribed to an instance, and the GPU has some. */
+		if (status != NV_ERR_OBJECT_NOT_FOUND && !nvz_status_final(status))
+			return -EAGAIN;
+		gpu->ringless |= whole;
+		return -EOPNOTSUPP;
 	}
+	ring->instance = instance;
 	ring->number = ++nvz_rings;
-	gpu->ring = ring;
+	list_add_tail(&ring->list, &gpu->rings);
 	schedule_delayed_work(&nvz_retire, NVZ_RING_IDLE);
 	return 0;
 }
 
 /* The caller keeps suspends away, as for nvz_gpu_let_go(). */
-void nvz_ring_drop(struct nvz_gpu *gpu)
+static void nvz_ring_drop(struct nvz_ring *ring)
 {
 	nvidia_stack_t *sp = NULL;
 
 	lockdep_assert_held(&nvz_own_lock);
-	gpu->ringless = false;
-	if (!gpu->ring)
-		return;
+	list_del(&ring->list);
 	if (nv_kmem_cache_alloc_stack(&sp)) {
 		nv_printf(NV_DBG_ERRORS, "NVRM: zernel's client 0x%x is left over: no memory\n",
-			  gpu->ring->client);
-		kfree(gpu->ring);
-	} else {
-		nvz_ring_free(sp, gpu->ring);
-		nv_kmem_cache_free_stack(sp);
+			  ring->client);
+		kfree(ring);
+		return;
 	}
-	gpu->ring = NULL;
+	nvz_ring_free(sp, ring);
+	nv_kmem_cache_free_stack(sp);
+}
+
+/* The same of all rings of a GPU, which may have records from now on if it had none. */
+void nvz_rings_drop(struct nvz_gpu *gpu)
+{
+	struct nvz_ring *ring, *next;
+
+	lockdep_assert_held(&nvz_own_lock);
+	gpu->ringless = false;
+	list_for_each_entry_safe(ring, next, &gpu->rings, list)
+		nvz_ring_drop(ring);
 }
 
 /* Drops the rings that nobody has read for a while. Returns whether others are left. */
 static bool nvz_rings_sweep(bool all)
 {
+	struct nvz_ring *ring, *next;
 	struct nvz_gpu *gpu;
 	bool left = false;
 
 	lockdep_assert_held(&nvz_own_lock);
 	for (gpu = nvz_gpu_after(NULL); gpu; gpu = nvz_gpu_after(gpu)) {
-		if (gpu->ring && (all || time_after(jiffies, gpu->ring->read + NVZ_RING_IDLE)))
-			nvz_ring_drop(gpu);
-		left = left || gpu->ring;
+		list_for_each_entry_safe(ring, next, &gpu->rings, list) {
+			if (all || time_after(jiffies, ring->read + NVZ_RING_IDLE))
+				nvz_ring_drop(ring);
+		}
+		left = left || !list_empty(&gpu->rings);
 	}
 	return left;
 }
@@ -376,6 +367,7 @@ static bool nvz_ring_copy(struct nvz_ring *ring, u32 gpu_id, struct nv_zernel_re
 				.context = record->context,
 				.number = record->number,
 				.tag = record->tag,
+				.compute = record->compute,
 			};
 		ring->get = (ring->get + 1) % NVZ_RING_COUNT;
 	}
@@ -408,25 +400,42 @@ static int nvz_ring_read(nvidia_stack_t *sp, struct nvz_ring *ring, u32 gpu_id,
 	return 0;
 }
 
+/* NULL: nobody reads its records. */
+static struct nvz_ring *nvz_ring_find(const struct nvz_gpu *gpu, u32 instance)
+{
+	struct nvz_ring *ring;
+
+	list_for_each_entry(ring, &gpu->rings, list) {
+		if (ring->instance == instance)
+			return ring;
+	}
+	return NULL;
+}
+
 /* On a GPU that is awake, and kept so. */
 static int nvz_records_read(nvidia_stack_t *sp, u32 gpu_id, struct nv_zernel_records *records,
 			    struct nv_zernel_record *list)
 {
+	u32 instance = NV_ZERNEL_UNKNOWN;
+	struct nvz_ring *ring;
 	struct nvz_gpu *gpu;
 	int ret = 0;
 
+	if (records->flags & NV_ZERNEL_RECORDS_INSTANCE)
+		instance = records->instance;
 	mutex_lock(&nvz_own_lock);
 	gpu = nvz_gpu_find(gpu_id);
 	if (!nvz_listening_now())
 		ret = -ENODEV;
 	else if (!gpu || !gpu->started)
 		ret = -ENOENT;
-	else if (!gpu->ring)
-		ret = nvz_ring_make(sp, gpu);
+	else if (!nvz_ring_find(gpu, instance))
+		ret = nvz_ring_make(sp, gpu, instance);
 	if (!ret) {
-		ret = nvz_ring_read(sp, gpu->ring, gpu_id, records, list);
+		ring = nvz_ring_find(gpu, instance);
+		ret = nvz_ring_read(sp, ring, gpu_id, records, list);
 		if (ret)
-			nvz_ring_drop(gpu);
+			nvz_ring_drop(ring);
 	}
 	mutex_unlock(&nvz_own_lock);
 	return ret;
@@ -440,7 +449,9 @@ int nv_zernel_records_read(u32 gpu_id, struct nv_zernel_records *records,
 	int ret;
 
 	might_sleep();
-	if (records->size < sizeof(*records) || !records->count)
+	if (records->size < sizeof(*records) || !records->count ||
+	    (records->flags & NV_ZERNEL_RECORDS_INSTANCE &&
+	     records->instance >= NVZ_INSTANCES_MAX))
 		return -EINVAL;
 	if (os_cc_enabled)
 		return -EOPNOTSUPP;

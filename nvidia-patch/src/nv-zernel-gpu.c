@@ -106,6 +106,7 @@ void nv_zernel_gpu_added(nv_state_t *nv)
 		mutex_unlock(&nvz_gpu_lock);
 		return;
 	}
+	INIT_LIST_HEAD(&gpu->rings);
 	gpu->nv = nv;
 	gpu->desc.size = sizeof(gpu->desc);
 	gpu->desc.gpu_id = nv->gpu_id;
@@ -266,7 +267,7 @@ static void nvz_gpu_renew(struct nvz_gpu *gpu)
 {
 	mutex_lock(&nvz_own_lock);
 	nvz_registers_drop(gpu);
-	nvz_ring_drop(gpu);
+	nvz_rings_drop(gpu);
 	mutex_unlock(&nvz_own_lock);
 }
 

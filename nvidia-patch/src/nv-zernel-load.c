@@ -19,7 +19,10 @@
 
 #define NVZ_CHANNELS_MAX		2048	/* of a run list */
 #define NVZ_PCCSR_CHANNEL		0x800004
-#define NVZ_PCCSR_STRIDE		8
+
+/* Logarithms of the distance from a channel to the next. */
+#define NVZ_CHRAM_SHIFT			2
+#define NVZ_PCCSR_SHIFT			3
 
 /* Modes of virtualization in which the GPU is the machine's own: none, and passed through. */
 #define NVZ_VIRTUAL_NONE		0
@@ -240,22 +243,17 @@ static void nvz_reading_end(const struct nvz_reading *reading)
 /* The numbers of some channels of a TSG; table lock. */
 static void nvz_channels_list(struct nvz_tsg *tsg, struct nv_zernel_sample *sample)
 {
-	struct nvz_object *object;
-	u32 skip;
+	struct list_head *at = tsg->channels.next;
+	u32 i;
 
 	sample->channels = tsg->channel_count;
 	if (sample->first >= sample->channels)
 		sample->first = 0;
-	skip = sample->first;
-	list_for_each_entry(object, &tsg->channels, in_tsg) {
-		if (skip) {
-			skip--;
-			continue;
-		}
-		if (sample->count == NV_ZERNEL_SAMPLE_MAX)
-			return;
-		sample->words[sample->count++] = object->chid;
-	}
+	sample->count = min_t(u32, sample->channels - sample->first, NV_ZERNEL_SAMPLE_MAX);
+	for (i = 0; i < sample->first; i++)
+		at = at->next;
+	for (i = 0; i < sample->count; i++, at = at->next)
+		sample->words[i] = list_entry(at, struct nvz_object, in_tsg)->chid;
 }
 
 /* ENGINE_STATUS0 of the first engine of a run list; @channels: address of its channels, or 0. */
@@ -267,24 +265,32 @@ static u32 nvz_engine_read(const struct nvz_registers *registers, u32 runlist, u
 	return nvz_read(registers, runlist + registers->chip->engine);
 }
 
+/* The channels of a run list whose registers can be read; @first: the address of the first, or 0. */
+static u32 nvz_channels_mapped(const struct nvz_registers *registers, u32 first, u32 shift)
+{
+	if (!first || first >= registers->size)
+		return 0;
+	return min_t(u32, NVZ_CHANNELS_MAX, (registers->size - first) >> shift);
+}
+
 /* Reads what the numbers in @sample stand for. */
 static void nvz_sample_read(const struct nvz_registers *registers, u32 runlist,
 			    struct nv_zernel_sample *sample)
 {
-	u32 first = nvz_channels_at(registers, runlist), stride = sizeof(u32), i;
+	bool per_runlist = registers->chip->per_runlist;
+	u32 shift = per_runlist ? NVZ_CHRAM_SHIFT : NVZ_PCCSR_SHIFT;
+	u32 first = nvz_channels_at(registers, runlist);
+	const void __iomem *channels = registers->map + first;
+	u32 count = sample->count, mapped, i;
 
-	sample->flags = 0;
-	if (!registers->chip->per_runlist) {
-		stride = NVZ_PCCSR_STRIDE;
-		sample->flags = NV_ZERNEL_SAMPLE_PCCSR;
-	}
+	sample->flags = per_runlist ? 0 : NV_ZERNEL_SAMPLE_PCCSR;
 	sample->engine = nvz_engine_read(registers, runlist, first);
-	for (i = 0; i < sample->count; i++) {
+	mapped = nvz_channels_mapped(registers, first, shift);
+	for (i = 0; i < count; i++) {
 		u32 chid = sample->words[i];
 
-		sample->words[i] = NV_ZERNEL_UNKNOWN;
-		if (first && chid < NVZ_CHANNELS_MAX)
-			sample->words[i] = nvz_read(registers, first + chid * stride);
+		sample->words[i] = chid < mapped ? readl(channels + ((size_t)chid << shift)) :
+						   NV_ZERNEL_UNKNOWN;
 	}
 }
 
@@ -298,8 +304,6 @@ static s64 nvz_look_up(u32 gpu_id, const struct nv_zernel_look *look,
 	s64 runlist = -ENOENT;
 
 	sample->first = look->first;
-	sample->channels = 0;
-	sample->count = 0;
 	mutex_lock(&nvz_table_lock);
 	tsg = nvz_tsg_find(look->tsg);
 	if (tsg && tsg->gpu_id == gpu_id) {

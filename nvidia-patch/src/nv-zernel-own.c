@@ -225,7 +225,7 @@ leave:
  */
 void nvz_gpu_let_go(struct nvz_gpu *gpu)
 {
-	nvz_ring_drop(gpu);
+	nvz_rings_drop(gpu);
 	nvz_registers_drop(gpu);
 	nvz_own_drop(&gpu->policy);
 	nvz_own_drop(&gpu->hand);

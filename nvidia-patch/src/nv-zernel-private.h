@@ -207,8 +207,8 @@ struct nvz_tsg {
  * @policy: client of zernel that holds the run lists' policy; 0: none; own lock
  * @hand: client of zernel for controls of the GPU; 0: none; own lock
  * @registers: NULL: the core is still to be asked; changes under the own lock and the table lock
- * @ring: of records; NULL: nobody reads them; own lock
- * @ringless: the core has no records for it, until it starts anew; own lock
+ * @rings: of records, one for each MIG instance or one for the GPU, that somebody reads; own lock
+ * @ringless: the core has no records for it as a whole, until it starts anew; own lock
  */
 struct nvz_gpu {
 	struct list_head list;
@@ -219,7 +219,7 @@ struct nvz_gpu {
 	u32 policy;
 	u32 hand;
 	struct nvz_registers *registers;
-	struct nvz_ring *ring;
+	struct list_head rings;
 	bool ringless;
 };
 
@@ -318,6 +318,9 @@ static inline int nvz_order(u64 a, u64 b)
 /* nv-zernel-table.c: all under the table lock unless said otherwise */
 extern struct mutex nvz_table_lock;
 extern u32 nvz_forgotten;
+void nvz_context_add(struct nvz_object *channel, u32 context);
+void nvz_context_drop(struct nvz_object *channel);
+u64 nvz_context_tsg(u32 context, u32 gpu_id);
 
 enum nvz_kind nvz_kind_of(u32 class);
 struct nvz_file *nvz_file_find(nv_file_private_t *owner);
@@ -394,9 +397,10 @@ void nvz_rm_wake(void);
 /* nv-zernel-own.c */
 extern struct mutex nvz_own_lock;
 
-/* Handles in a client of nvz_own_make(); the last one is for a ring. */
+/* Handles in a client of nvz_own_make(); the last two are for a ring. */
 #define NVZ_OWN_DEVICE		0x7a650080U
 #define NVZ_OWN_SUBDEVICE	0x7a652080U
+#define NVZ_OWN_INSTANCE	0x7a65c637U
 #define NVZ_OWN_RING		0x7a6590cdU
 
 /**
@@ -420,9 +424,7 @@ int nvz_gpu_learn(u32 gpu_id);	/* no lock */
 u32 nvz_gpu_control(nvidia_stack_t *sp, u32 gpu_id, u32 cmd, void *params, u32 size);	/* no lock */
 
 /* nv-zernel-fecs.c */
-void nvz_context_add(struct nvz_object *channel, u32 context);	/* table lock */
-void nvz_context_drop(struct nvz_object *channel);	/* table lock */
-void nvz_ring_drop(struct nvz_gpu *gpu);	/* own lock */
+void nvz_rings_drop(struct nvz_gpu *gpu);	/* own lock */
 void nvz_rings_stop(bool stop);	/* not under the own lock */
 void nvz_rings_end(void);	/* no lock that a ring is dropped under */
 

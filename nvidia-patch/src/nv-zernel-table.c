@@ -12,6 +12,7 @@ u32 nvz_forgotten;
 
 static struct rb_root nvz_files = RB_ROOT;
 static struct rb_root nvz_clients = RB_ROOT;
+static struct rb_root nvz_contexts = RB_ROOT;	/* channels, by context */
 static u32 nvz_held[NVZ_KINDS];	/* how many of each kind; of NVZ_TSG: handles */
 
 enum nvz_kind nvz_kind_of(u32 class)
@@ -378,6 +379,63 @@ static bool nvz_file_lives(const struct nvz_file *file)
 			return true;
 	}
 	return false;
+}
+
+/* Contexts */
+
+static int nvz_context_order(const void *context, const struct rb_node *node)
+{
+	return nvz_order(*(const u32 *)context,
+			 rb_entry(node, struct nvz_object, context_node)->context);
+}
+
+static bool nvz_context_less(struct rb_node *a, const struct rb_node *b)
+{
+	return nvz_context_order(&rb_entry(a, struct nvz_object, context_node)->context, b) < 0;
+}
+
+/*
+ * The context of a channel of a TSG. The core gives no number twice: one that is there is that of a
+ * channel that has gone by a way unseen.
+ */
+void nvz_context_add(struct nvz_object *channel, u32 context)
+{
+	struct rb_node *old;
+
+	lockdep_assert_held(&nvz_table_lock);
+	if (context == NV_ZERNEL_UNKNOWN || channel->kind != NVZ_CHANNEL || !channel->tsg)
+		return;
+	old = rb_find(&context, &nvz_contexts, nvz_context_order);
+	if (old)
+		nvz_context_drop(rb_entry(old, struct nvz_object, context_node));
+	channel->context = context;
+	channel->tsg->context_count++;
+	rb_add(&channel->context_node, &nvz_contexts, nvz_context_less);
+	nvz_tsg_touch(channel->tsg);
+}
+
+void nvz_context_drop(struct nvz_object *channel)
+{
+	lockdep_assert_held(&nvz_table_lock);
+	if (channel->context == NV_ZERNEL_UNKNOWN)
+		return;
+	rb_erase(&channel->context_node, &nvz_contexts);
+	channel->context = NV_ZERNEL_UNKNOWN;
+	channel->tsg->context_count--;
+	nvz_tsg_touch(channel->tsg);
+}
+
+/* The TSG of a context on a GPU; 0: not known. */
+u64 nvz_context_tsg(u32 context, u32 gpu_id)
+{
+	const struct nvz_object *channel;
+	struct rb_node *node;
+
+	node = rb_find(&context, &nvz_contexts, nvz_context_order);
+	if (!node)
+		return 0;
+	channel = rb_entry(node, struct nvz_object, context_node);
+	return channel->tsg->gpu_id == gpu_id ? channel->tsg->id : 0;
 }
 
 void nv_zernel_count(struct nv_zernel_counts *counts)

@@ -368,7 +368,8 @@ int nv_zernel_tsgs_sample(u32 gpu_id, const struct nv_zernel_look *looks, u32 co
 int nv_zernel_engines_sample(u32 gpu_id, const u32 *runlists, u32 *values, u32 count);
 
 /* Flags of struct nv_zernel_records. */
-#define NV_ZERNEL_RECORDS_FLUSH	(1U << 0)	/* in: have the driver fetch those that the GPU has */
+#define NV_ZERNEL_RECORDS_FLUSH	(1U << 0)	/* in: have the driver fetch those that all GPUs have */
+#define NV_ZERNEL_RECORDS_INSTANCE (1U << 1)	/* in: of a MIG instance */
 
 /**
  * struct nv_zernel_record - a step of a context switch, as the GPU's own switcher (FECS) tells it
@@ -377,7 +378,8 @@ int nv_zernel_engines_sample(u32 gpu_id, const u32 *runlists, u32 *values, u32 c
  * @context: the driver's number of the context; each channel has one
  * @number: sequence number, counted up for records that the driver drops, too
  * @tag: the step, NV_EVENT_BUFFER_FECS_CTXSWTAG_* of the driver
- * @reserved: zero
+ * @compute: the compute instance whose engine it is about; NV_ZERNEL_RECORD_WHOLE: there is none,
+ *           or another value: one that the driver does not know
  */
 struct nv_zernel_record {
 	u64 tsg;
@@ -385,8 +387,10 @@ struct nv_zernel_record {
 	u32 context;
 	u16 number;
 	u8 tag;
-	u8 reserved;
+	u8 compute;
 };
+
+#define NV_ZERNEL_RECORD_WHOLE	0xff
 
 /**
  * struct nv_zernel_records - a read of records
@@ -395,7 +399,7 @@ struct nv_zernel_record {
  * @ring: with another number than the last time, records begin anew, with any sequence number
  * @count: in: room in the list; out: records in it
  * @left: in the ring of the driver, perhaps with others that are none
- * @reserved: zero
+ * @instance: with NV_ZERNEL_RECORDS_INSTANCE: the MIG instance, below 15
  * @dropped: by the driver, as its ring was full, and not told before; 0 while some are left
  * @gpu_ns: the GPU's clock, before the records were fetched
  * @cpu_ns: CLOCK_MONOTONIC at that time
@@ -407,7 +411,7 @@ struct nv_zernel_records {
 	u32 ring;
 	u32 count;
 	u32 left;
-	u32 reserved;
+	u32 instance;
 	u64 dropped;
 	u64 gpu_ns;
 	u64 cpu_ns;
@@ -415,7 +419,7 @@ struct nv_zernel_records {
 };
 
 /**
- * nv_zernel_records_read() - read the records of context switches of a GPU's compute engine
+ * nv_zernel_records_read() - read the records of context switches of a GPU's compute engines
  * @gpu_id: the GPU
  * @records: about the read
  * @list: filled in
@@ -425,11 +429,14 @@ struct nv_zernel_records {
  * thread, as the driver would hide other users' contexts from a program. Does not wake a GPU that
  * sleeps.
  *
- * Return: 0, -EINVAL the size is too small or there is no room, -ENODEV nobody is registered,
- * -ENOENT no such GPU or it is not started, -EOPNOTSUPP the driver has none for this GPU,
- * -EHOSTDOWN it sleeps, -EAGAIN the driver is suspended or could not do it for now, or the current
- * task is a program and would be the first, -EIO the driver failed, or the GPU is being pulled out
- * or did not come back from a suspend, -ENOMEM.
+ * A GPU with MIG instances has records for each of them and none as a whole. Those of its compute
+ * instances come in any order among each other.
+ *
+ * Return: 0, -EINVAL the size is too small, there is no room or no such instance can be, -ENODEV
+ * nobody is registered, -ENOENT no such GPU or it is not started, -EOPNOTSUPP the driver has none
+ * for this GPU or instance, -EHOSTDOWN it sleeps, -EAGAIN the driver is suspended or could not do it
+ * for now, or the current task is a program and would be the first, -EIO the driver failed, or the
+ * GPU is being pulled out or did not come back from a suspend, -ENOMEM.
  */
 int nv_zernel_records_read(u32 gpu_id, struct nv_zernel_records *records,
 			   struct nv_zernel_record *list);

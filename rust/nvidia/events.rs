@@ -4,10 +4,13 @@
 use crate::{
     counters,
     glue::{
-        nvidia::events::{
-            Gpu,
-            Observer,
-            Tsg, //
+        nvidia::{
+            events::{
+                Gpu,
+                Observer,
+                Tsg, //
+            },
+            records::INSTANCES, //
         },
         provider_side::{
             self,
@@ -95,7 +98,7 @@ impl Events {
     }
 
     fn add_tsg(&self, tsg: &Tsg<'_>) -> Result {
-        let new = meters::Arrival::new(tsg.id, tsg.gpu, tsg.runlist, tsg.compute)?;
+        let new = meters::Arrival::new(tsg.id, part_of(tsg), tsg.runlist, tsg.compute)?;
         let mut meters = self.provider.inner().meters().lock();
         meters.add(new);
         meters.set_traced(tsg.id, tsg.traced);
@@ -108,6 +111,14 @@ impl Events {
         let node = self.provider.inner().meters().lock().remove(tsg);
         // Dropped without the lock.
         drop(node);
+    }
+}
+
+/// The number of an instance is the tenant's word: one that cannot be is none.
+fn part_of(tsg: &Tsg<'_>) -> meters::Part {
+    meters::Part {
+        gpu: tsg.gpu,
+        mig: tsg.mig.filter(|&mig| (mig as usize) < INSTANCES),
     }
 }
 
@@ -169,8 +180,10 @@ impl Observer for Events {
     }
 
     fn tsg_changed(&self, tsg: &Tsg<'_>) {
-        let inner = self.provider.inner();
-        inner.meters().lock().set_traced(tsg.id, tsg.traced);
+        let mut meters = self.provider.inner().meters().lock();
+        meters.set_traced(tsg.id, tsg.traced);
+        meters.set_place(tsg.id, part_of(tsg), tsg.runlist, tsg.compute);
+        drop(meters);
         // One that zernel did not take is not its to follow.
         if let Ok(()) = self.provider.tsg_changed(tsg.gpu.into(), &describe(tsg)) {
             self.note_shared(tsg);

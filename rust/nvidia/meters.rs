@@ -34,9 +34,16 @@ use kernel::{
     },
 };
 
+/// A GPU without MIG instances, or one of its instances.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Part {
+    pub(crate) gpu: u32,
+    pub(crate) mig: Option<u32>,
+}
+
 /// A TSG.
 pub(crate) struct Tsg {
-    gpu: u32,
+    of: Part,
     /// Address of the registers of its run list.
     runlist: Option<u32>,
     meter: Meter,
@@ -44,6 +51,8 @@ pub(crate) struct Tsg {
     account: Account,
     /// The channel to look at next.
     first: u32,
+    /// Looks that had found its engine idle when the last interval of records ended.
+    idles: Option<u64>,
 }
 
 /// An engine that computes.
@@ -51,6 +60,8 @@ struct On {
     gpu: u32,
     runlist: u32,
     engine: Engine,
+    /// Looks that found it idle, or perhaps.
+    idles: u64,
 }
 
 /// A GPU.
@@ -60,17 +71,16 @@ struct Gpu {
     tried: Ns,
     /// Since when no look has told anything.
     unreadable: Option<Ns>,
-    /// An engine that computes was seen idle since the last interval of records, or perhaps.
-    idle: bool,
 }
 
-/// The time between two reads of records.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Interval {
-    /// All its records were read, and fit each other.
-    pub(crate) is_whole: bool,
-    /// The TSG that has the engine at its end, and for how long it had it as it began.
-    pub(crate) running: Option<(u64, Ns)>,
+impl On {
+    /// Its register was read.
+    fn look(&mut self, is_busy: Option<bool>, now: Ns) {
+        self.engine.look(is_busy, now);
+        if is_busy != Some(true) {
+            self.idles = self.idles.wrapping_add(1);
+        }
+    }
 }
 
 /// From one try on a GPU to the next: each takes two calls of the driver.
@@ -79,9 +89,50 @@ const TRIES: Ns = Ns(20_000_000);
 /// No register of a GPU can be read if none could for so long: a reset is shorter.
 const UNREADABLE: Ns = Ns(500_000_000);
 
+/// Some channels of a TSG, as they were seen.
+#[derive(Clone, Copy)]
+pub(crate) struct Seen {
+    /// Of all of them.
+    state: State,
+    /// The channels before them.
+    first: u32,
+    count: u32,
+    /// Those whose registers do not tell.
+    unknown: u32,
+    /// Channels of the TSG.
+    channels: u32,
+    /// The engine works; `None`: its register does not tell.
+    is_busy: Option<bool>,
+    is_asleep: bool,
+}
+
+impl Seen {
+    /// As registers tell.
+    pub(crate) fn of(sample: &Sample) -> Self {
+        let words = sample.words();
+        let (state, unknown) = registers::of_channels(words, sample.is_pccsr());
+        Self {
+            state,
+            first: sample.first(),
+            count: words.len() as u32,
+            unknown,
+            channels: sample.channels(),
+            is_busy: registers::is_busy(sample.engine()),
+            is_asleep: sample.is_asleep(),
+        }
+    }
+
+    /// Registers that were read, with that of the engine.
+    pub(crate) fn reads(&self) -> u32 {
+        self.count + 1
+    }
+}
+
 /// The work of TSGs and engines.
 pub(crate) struct Meters {
     tsgs: RBTree<u64, Tsg>,
+    /// A TSG has had more channels than are looked at at a time.
+    is_parted: bool,
     engines: KVec<On>,
     gpus: KVec<Gpu>,
 }
@@ -96,13 +147,14 @@ pub(crate) struct Arrival {
 
 impl Arrival {
     /// A TSG; `runlist`: the address of the registers of its run list.
-    pub(crate) fn new(id: u64, gpu: u32, runlist: Option<u32>, compute: bool) -> Result<Self> {
+    pub(crate) fn new(id: u64, of: Part, runlist: Option<u32>, compute: bool) -> Result<Self> {
         let tsg = Tsg {
-            gpu,
+            of,
             runlist,
             meter: Meter::default(),
             account: Account::default(),
             first: 0,
+            idles: None,
         };
         Ok(Self {
             id,
@@ -118,6 +170,7 @@ impl Meters {
     pub(crate) fn new() -> Self {
         Self {
             tsgs: RBTree::new(),
+            is_parted: false,
             engines: KVec::new(),
             gpus: KVec::new(),
         }
@@ -131,7 +184,6 @@ impl Meters {
             id,
             tried: Ns::ZERO,
             unreadable: None,
-            idle: true,
         };
         self.gpus.push(gpu, GFP_KERNEL)?;
         Ok(())
@@ -143,7 +195,7 @@ impl Meters {
         self.gpus.retain(|gpu| gpu.id != id);
         let mut cursor = self.tsgs.cursor_front_mut();
         while let Some(at) = cursor {
-            cursor = match at.current().1.gpu == id {
+            cursor = match at.current().1.of.gpu == id {
                 true => at.remove_current().0,
                 false => at.move_next(),
             };
@@ -152,7 +204,7 @@ impl Meters {
 
     /// A TSG is there.
     pub(crate) fn add(&mut self, new: Arrival) {
-        let (gpu, runlist) = (new.tsg.gpu, new.tsg.runlist);
+        let (gpu, runlist) = (new.tsg.of.gpu, new.tsg.runlist);
         self.tsgs.insert(new.node.into_node(new.id, new.tsg));
         if let Some(runlist) = runlist.filter(|_| new.compute) {
             self.add_engine(gpu, runlist);
@@ -169,6 +221,7 @@ impl Meters {
             gpu,
             runlist,
             engine: Engine::default(),
+            idles: 0,
         });
     }
 
@@ -178,12 +231,12 @@ impl Meters {
     }
 
     /// The channel of a TSG to look at next.
-    ///
-    /// # Errors
-    ///
-    /// `ENOENT` it is gone.
-    pub(crate) fn next_channel(&self, id: u64) -> Result<u32> {
-        self.tsgs.get(&id).map(|tsg| tsg.first).ok_or(ENOENT)
+    pub(crate) fn next_channel(&self, id: u64) -> u32 {
+        if !self.is_parted {
+            return 0;
+        }
+        // One that is gone is gone for the driver, too.
+        self.tsgs.get(&id).map_or(0, |tsg| tsg.first)
     }
 
     /// A TSG is scheduled from now on, or not.
@@ -205,25 +258,14 @@ impl Meters {
     /// # Errors
     ///
     /// `ENOENT` it is gone, `EOPNOTSUPP` no register tells anything.
-    pub(crate) fn look(&mut self, id: u64, sample: &Sample, now: Ns) -> Result<TsgLoad> {
+    pub(crate) fn look(&mut self, id: u64, seen: &Seen, now: Ns) -> Result<TsgLoad> {
         let tsg = self.tsgs.get_mut(&id).ok_or(ENOENT)?;
-        let gpu = self.gpus.iter_mut().find(|gpu| gpu.id == tsg.gpu);
+        let gpu = self.gpus.iter_mut().find(|gpu| gpu.id == tsg.of.gpu);
         let at = gpu.ok_or(ENOENT)?;
-        let (words, is_pccsr) = (sample.words(), sample.is_pccsr());
-        let (mut state, mut unknown) = (State::default(), 0);
-        for &word in words {
-            let channel = match is_pccsr {
-                true => registers::of_pccsr(word),
-                false => registers::of_chram(word),
-            };
-            state = state.max(channel);
-            unknown += usize::from(channel == State::Unknown);
-        }
-        counters::UNREADABLE.add(unknown as u64);
-        counters::ASLEEP.add(sample.is_asleep().into());
-        let is_busy = registers::is_busy(sample.engine());
+        counters::UNREADABLE.add(seen.unknown.into());
+        counters::ASLEEP.add(seen.is_asleep.into());
         // One TSG whose channels are not known says nothing about the others.
-        if is_busy.is_none() && unknown > 0 && unknown == words.len() {
+        if seen.is_busy.is_none() && seen.unknown > 0 && seen.unknown == seen.count {
             let since = *at.unreadable.get_or_insert(now);
             if now.saturating_sub(since) >= UNREADABLE {
                 return Err(errno::unsupported());
@@ -231,23 +273,24 @@ impl Meters {
         } else {
             at.unreadable = None;
         }
-        let next = sample.first().saturating_add(words.len() as u32);
-        let is_last = next >= sample.channels();
+        let next = seen.first.saturating_add(seen.count);
+        let is_last = next >= seen.channels;
         tsg.first = if is_last { 0 } else { next };
+        self.is_parted |= !is_last;
         let was_tried = tsg.meter.is_tried();
         tsg.meter.look(
-            state,
+            seen.state,
             Look {
                 is_last,
-                is_busy,
-                may_try: !sample.is_asleep() && now.saturating_sub(at.tried) >= TRIES,
+                is_busy: seen.is_busy,
+                may_try: !seen.is_asleep && now.saturating_sub(at.tried) >= TRIES,
                 now,
             },
         );
         if tsg.meter.is_tried() && !was_tried {
             at.tried = now;
         }
-        let (gpu, runlist) = (tsg.gpu, tsg.runlist);
+        let (gpu, runlist) = (tsg.of.gpu, tsg.runlist);
         let load = TsgLoad {
             ran: tsg.account.time(tsg.meter.ran).0,
             runnable: tsg.meter.is_runnable(),
@@ -259,10 +302,30 @@ impl Meters {
         let on = self.engines.iter_mut();
         let mut on = on.filter(|on| on.gpu == gpu && Some(on.runlist) == runlist);
         if let Some(on) = on.next() {
-            on.engine.look(is_busy, now);
-            at.idle |= is_busy != Some(true);
+            on.look(seen.is_busy, now);
         }
         Ok(load)
+    }
+
+    /// A TSG is in a MIG instance or in none, and on a run list.
+    pub(crate) fn set_place(&mut self, id: u64, of: Part, runlist: Option<u32>, compute: bool) {
+        let Some(tsg) = self.tsgs.get_mut(&id) else {
+            return;
+        };
+        tsg.of = of;
+        if tsg.runlist != runlist {
+            (tsg.runlist, tsg.idles) = (runlist, None);
+        }
+        if let Some(runlist) = runlist.filter(|_| compute) {
+            self.add_engine(of.gpu, runlist);
+        }
+    }
+
+    /// The MIG instances of a GPU with TSGs, a bit for each.
+    pub(crate) fn instances(&self, gpu: u32) -> u32 {
+        let here = self.tsgs.iter().filter(|(_, tsg)| tsg.of.gpu == gpu);
+        let numbers = here.filter_map(|(_, tsg)| tsg.of.mig);
+        numbers.fold(0, |all, mig| all | 1_u32.checked_shl(mig).unwrap_or(0))
     }
 
     /// Records of context switches name all channels of a TSG, or not.
@@ -272,28 +335,42 @@ impl Meters {
         }
     }
 
-    /// A TSG has had the engine for so long, by records.
-    pub(crate) fn has_run(&mut self, id: u64, ran: Ns) {
-        if let Some(tsg) = self.tsgs.get_mut(&id) {
-            tsg.account.has_run(ran);
-        }
+    /// A TSG has had the engine for so long, by records. Returns false if it says that it is in another
+    /// instance than the records are of: then these tell nothing.
+    pub(crate) fn has_run(&mut self, of: Part, id: u64, ran: Ns) -> bool {
+        let tsg = self.tsgs.get_mut(&id).filter(|tsg| tsg.of == of);
+        tsg.map(|tsg| tsg.account.has_run(ran)).is_some()
     }
 
-    /// The records of an interval have been read: they take the place of looks, as far as they tell.
-    pub(crate) fn settle(&mut self, gpu: u32, interval: Interval) {
-        let Some(at) = self.gpus.iter_mut().find(|at| at.id == gpu) else {
-            return;
-        };
-        let idle = core::mem::take(&mut at.idle);
-        for (id, tsg) in self.tsgs.iter_mut().filter(|(_, tsg)| tsg.gpu == gpu) {
-            let running = interval.running.filter(|(runs, _)| runs == id);
+    /// The records of intervals have been read: they take the place of looks, as far as they tell.
+    /// `interval`: if one of the GPU or instance of a TSG has ended, whether all its records were read
+    /// and fit each other, and if the TSG has an engine at its end, for how long it had it as it began.
+    pub(crate) fn settle(
+        &mut self,
+        gpu: u32,
+        interval: impl Fn(Part, u64) -> Option<(bool, Option<Ns>)>,
+    ) {
+        for (id, tsg) in self.tsgs.iter_mut().filter(|(_, tsg)| tsg.of.gpu == gpu) {
+            let Some((is_whole, running)) = interval(tsg.of, *id) else {
+                continue;
+            };
+            let mut on = self.engines.iter().filter(|on| on.gpu == gpu);
+            let on = on.find(|on| Some(on.runlist) == tsg.runlist);
+            let idles = on.map(|on| on.idles);
+            let idle = idles.is_none() || tsg.idles != idles;
+            tsg.idles = idles;
             if running.is_some() {
                 tsg.account.has_run(Ns::ZERO);
             }
-            let running = running.map_or(Ns::ZERO, |(_, ran)| ran);
-            tsg.account
-                .settle(tsg.meter.ran, running, interval.is_whole, idle);
+            let running = running.unwrap_or(Ns::ZERO);
+            tsg.account.settle(tsg.meter.ran, running, is_whole, idle);
         }
+    }
+
+    /// The time of a TSG by records.
+    #[cfg(zernel_kunit)]
+    pub(crate) fn resident(&self, id: u64) -> Option<Ns> {
+        self.tsgs.get(&id).map(|tsg| tsg.account.resident())
     }
 
     /// Shows the time of each TSG: a line for each.
@@ -301,7 +378,7 @@ impl Meters {
         for (id, tsg) in &self.tsgs {
             out.write_fmt(fmt!(
                 "tsg={id} gpu={:#x} ran_ns={} looks_ns={} records_ns={} known={}\n",
-                tsg.gpu,
+                tsg.of.gpu,
                 tsg.account.time(tsg.meter.ran).0,
                 tsg.meter.ran.0,
                 tsg.account.resident().0,
@@ -315,7 +392,7 @@ impl Meters {
     pub(crate) fn some_tsgs<const N: usize>(&self, gpu: u32) -> ([u64; N], usize) {
         let mut found = [0; N];
         let mut count = 0;
-        for (id, _) in self.tsgs.iter().filter(|(_, tsg)| tsg.gpu == gpu) {
+        for (id, _) in self.tsgs.iter().filter(|(_, tsg)| tsg.of.gpu == gpu) {
             if let Some(place) = found.get_mut(count % N.max(1)) {
                 *place = *id;
             }
@@ -350,20 +427,15 @@ impl Meters {
         now: Ns,
     ) -> Result<Ns> {
         let mut busy = None;
-        let mut idle = false;
         for on in self.engines.iter_mut().filter(|on| on.gpu == gpu) {
             let looked = runlists.iter().zip(values);
             let mut looked = looked.filter(|(&runlist, _)| runlist == on.runlist);
             if let Some((_, &value)) = looked.next() {
-                on.engine.look(registers::is_busy(value), now);
-                idle |= registers::is_busy(value) != Some(true);
+                on.look(registers::is_busy(value), now);
             }
             if on.engine.is_known() {
                 busy = busy.max(Some(on.engine.busy));
             }
-        }
-        if let Some(at) = self.gpus.iter_mut().find(|at| at.id == gpu) {
-            at.idle |= idle;
         }
         busy.ok_or_else(errno::unsupported)
     }

@@ -30,7 +30,7 @@ pub(crate) struct Look {
 }
 
 /// The work of a TSG over time.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Meter {
     /// Time that it ran.
     pub(crate) ran: Ns,
@@ -100,8 +100,27 @@ impl Meter {
         self.looked = None;
     }
 
+    /// True if a look that shows nothing to run changes nothing: nobody waits for anything.
+    fn rests(&self) -> bool {
+        let is_idle = self.state.max(self.round) == State::Idle && !self.trial;
+        is_idle && self.disabled.or(self.waits).or(self.stuck).is_none()
+    }
+
     /// Some channels were looked at; `state`: of them all.
     pub(crate) fn look(&mut self, state: State, look: Look) {
+        if self.looked.is_some_and(|last| look.now < last) {
+            // It was switched since the look began.
+            return;
+        }
+        // Most TSGs, most of the time.
+        if state == State::Idle && self.rests() {
+            self.looked = Some(look.now);
+        } else {
+            self.look_closely(state, look);
+        }
+    }
+
+    fn look_closely(&mut self, state: State, look: Look) {
         let was_runnable = self.is_runnable();
         let ran = self.state == State::Runs;
         self.round = self.round.max(state);
@@ -188,6 +207,9 @@ pub(crate) struct Engine {
 impl Engine {
     /// It was looked at; `None`: its register does not tell.
     pub(crate) fn look(&mut self, is_busy: Option<bool>, now: Ns) {
+        if self.last.is_some_and(|(then, _)| now < then) {
+            return;
+        }
         if let (Some((then, was)), Some(is)) = (self.last, is_busy) {
             let share = u64::from(was) + u64::from(is);
             let passed = now.saturating_sub(then);
@@ -235,12 +257,55 @@ mod tests {
         engine.look(Some(true), Ns(3 * MS));
         engine.look(Some(false), Ns(5 * MS));
         assert_eq!(engine.busy, Ns(3 * MS));
+        // Nor does a look count that began before the last one.
+        engine.look(Some(true), Ns(2 * MS));
+        assert_eq!(engine.busy, Ns(3 * MS));
         // The time in which its register did not tell does not count.
         engine.look(None, Ns(6 * MS));
         assert!(!engine.is_known());
         engine.look(Some(true), Ns(9 * MS));
         assert!(engine.is_known());
         assert_eq!(engine.busy, Ns(3 * MS));
+    }
+
+    #[test]
+    fn a_short_look_is_as_good_as_a_close_one() {
+        let mut random = 0x9e37_79b9_7f4a_7c15_u64;
+        let (mut meter, mut short, mut now) = (Meter::default(), 0, 0);
+        for _ in 0..20_000 {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            now += random >> 40 & 0x3ff_ffff;
+            let state = match random % 16 {
+                0 => State::Unknown,
+                1 => State::Ready,
+                2 | 3 => State::Runs,
+                _ => State::Idle,
+            };
+            let is_busy = [BUSY, IDLE, None][(random >> 8) as usize % 3];
+            let look = at(random & 0x10 == 0, is_busy, now);
+            let mut closely = meter;
+            closely.look_closely(state, look);
+            short += u32::from(state == State::Idle && meter.rests());
+            meter.look(state, look);
+            assert_eq!(meter, closely);
+            if random & 0x1e0 == 0 {
+                meter.set_enabled(random & 0x200 == 0, Ns(now));
+            }
+        }
+        assert!(short > 1_000);
+    }
+
+    #[test]
+    fn a_look_that_began_before_a_switch_tells_nothing() {
+        let mut meter = Meter::default();
+        look(&mut meter, State::Runs, BUSY, MS);
+        meter.set_enabled(false, Ns(3 * MS));
+        look(&mut meter, State::Runs, BUSY, 2 * MS);
+        assert_eq!(meter.ran, Ns(2 * MS));
+        meter.set_enabled(true, Ns(10 * MS));
+        assert_eq!(meter.ran, Ns(2 * MS));
     }
 
     #[test]

@@ -29,7 +29,10 @@ use crate::{
         time::now_ns,
     },
     gpus::Gpus,
-    meters::Meters,
+    meters::{
+        Meters,
+        Seen, //
+    },
     status::{
         Meaning,
         Status, //
@@ -82,8 +85,14 @@ pub(crate) trait Driver: Send + Sync + 'static {
     fn samples(&self, gpu: u32, asks: &[Ask], tell: impl FnMut(usize, &Sample)) -> Result;
     /// Looks at the engines of run lists.
     fn engines(&self, gpu: u32, runlists: &[u32]) -> Result<[u32; MOST]>;
-    /// Reads records of context switches of a GPU.
-    fn records(&self, gpu: u32, list: &mut [Record]) -> Result<Batch>;
+    /// Reads records of context switches of a GPU or of a MIG instance of it.
+    fn records(
+        &self,
+        gpu: u32,
+        mig: Option<u32>,
+        flush: bool,
+        list: &mut [Record],
+    ) -> Result<Batch>;
 }
 
 /// The driver behind the hook.
@@ -130,8 +139,14 @@ impl Driver for Hook {
         load::engines(gpu, runlists)
     }
 
-    fn records(&self, gpu: u32, list: &mut [Record]) -> Result<Batch> {
-        records::read(gpu, list)
+    fn records(
+        &self,
+        gpu: u32,
+        mig: Option<u32>,
+        flush: bool,
+        list: &mut [Record],
+    ) -> Result<Batch> {
+        records::read(gpu, mig, flush, list)
     }
 }
 
@@ -187,7 +202,7 @@ impl<D: Driver> Nvidia<D> {
     /// Follows the context switches of a GPU, if that is wanted. Its load is about to be told.
     pub(crate) fn follow(&self, gpu: u32, forced: bool) {
         if self.wants_records {
-            let read = |list: &mut [Record]| self.driver.records(gpu, list);
+            let read = |mig, flush, list: &mut [Record]| self.driver.records(gpu, mig, flush, list);
             let mut traces = self.traces.lock();
             traces.follow(gpu, &self.meters, forced, read);
         }
@@ -206,21 +221,31 @@ impl<D: Driver> Nvidia<D> {
         {
             let meters = meters.lock();
             for (ask, &tsg) in asks.iter_mut().zip(tsgs) {
-                // One that is gone is gone for the driver, too.
-                *ask = Ask::new(tsg, meters.next_channel(tsg).unwrap_or(0));
+                *ask = Ask::new(tsg, meters.next_channel(tsg));
             }
         }
         let asks = asks.get(..tsgs.len()).unwrap_or(&asks);
-        let mut is_told = [false; MOST_LOOKS];
+        let mut seen = [None; MOST_LOOKS];
+        let mut reads = 0;
+        let begin = now_ns();
         let answer = self.driver.samples(gpu, asks, |at, sample| {
-            if let (Some(&tsg), Some(is_told)) = (tsgs.get(at), is_told.get_mut(at)) {
-                *is_told = true;
-                tell(at, meters.lock().look(tsg, sample, Ns(now_ns())));
+            if let Some(place) = seen.get_mut(at) {
+                let seen = Seen::of(sample);
+                reads += u64::from(seen.reads());
+                *place = Some(seen);
             }
         });
-        for (at, &tsg) in tsgs.iter().enumerate() {
-            if is_told.get(at) == Some(&false) {
-                meters.lock().pause(tsg);
+        let took = now_ns().saturating_sub(begin);
+        // Reads take nearly all of the time, each as much of it as any other.
+        let each = took / reads.max(1);
+        let mut now = begin;
+        let mut meters = meters.lock();
+        for (at, (&tsg, seen)) in tsgs.iter().zip(&seen).enumerate() {
+            if let Some(seen) = seen {
+                now += each * u64::from(seen.reads());
+                tell(at, meters.look(tsg, seen, Ns(now)));
+            } else {
+                meters.pause(tsg);
                 if answer.is_ok() {
                     tell(at, Err(ENOENT));
                 }

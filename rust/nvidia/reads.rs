@@ -17,12 +17,10 @@ use crate::{
     },
     meters::{
         Arrival,
-        Meters, //
+        Meters,
+        Part, //
     },
-    occupancy::registers::{
-        self,
-        State, //
-    },
+    occupancy::registers,
     operations::{
         Driver,
         Hook,
@@ -70,7 +68,7 @@ impl<D: Driver> Registers<D> {
         let mut meters = Meters::new();
         meters.add_gpu(gpu)?;
         for &tsg in tsgs {
-            meters.add(Arrival::new(tsg, gpu, None, false)?);
+            meters.add(Arrival::new(tsg, Part { gpu, mig: None }, None, false)?);
         }
         let meters = KBox::pin_init(new_mutex!(meters, "zernel_nvidia_timed"), GFP_KERNEL)?;
         let mut least = None;
@@ -130,17 +128,17 @@ impl<D: Driver> Registers<D> {
         let (Ok(()), Some(sample)) = (read, seen) else {
             return Ok(());
         };
-        let (kind, read): (_, fn(u32) -> State) = match sample.is_pccsr() {
-            true => ("pccsr", registers::of_pccsr),
-            false => ("chram", registers::of_chram),
+        let kind = match sample.is_pccsr() {
+            true => "pccsr",
+            false => "chram",
         };
         let words = sample.words();
-        let told = words.iter().filter(|&&word| read(word) != State::Unknown);
+        let (_, unknown) = registers::of_channels(words, sample.is_pccsr());
         out.write_fmt(fmt!(
             "tsg={tsg} gpu={gpu:#x} kind={kind} channels={} reads={} told={} asleep={} engine={:#x}",
             sample.channels(),
             words.len(),
-            told.count(),
+            words.len().saturating_sub(unknown as usize),
             u8::from(sample.is_asleep()),
             sample.engine()
         ))?;

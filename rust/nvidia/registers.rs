@@ -35,12 +35,35 @@ mod chram {
         FOREIGN | ON_PBDMA | ON_ENG | PENDING | CTX_RELOAD | ACQUIRE_FAIL;
 }
 
+/// Channels of a TSG, from their words: their state together, and how many do not tell theirs.
+/// `is_pccsr`: the words are those of Turing.
+#[inline]
+pub(crate) fn of_channels(words: &[u32], is_pccsr: bool) -> (State, u32) {
+    let any = words.iter().fold(0, |any, word| any | word);
+    match any & chram::TELLING {
+        // Most TSGs, most of the time.
+        0 if !is_pccsr => (State::Idle, 0),
+        _ => sum(words, is_pccsr),
+    }
+}
+
+fn sum(words: &[u32], is_pccsr: bool) -> (State, u32) {
+    let (mut state, mut unknown) = (State::Idle, 0);
+    for &word in words {
+        let channel = match is_pccsr {
+            true => of_pccsr(word),
+            false => of_chram(word),
+        };
+        state = state.max(channel);
+        unknown += u32::from(channel == State::Unknown);
+    }
+    (state, unknown)
+}
+
 /// The state of a channel, from `NV_CHRAM_CHANNEL`.
-pub(crate) fn of_chram(word: u32) -> State {
+fn of_chram(word: u32) -> State {
     let has = |bits: u32| word & bits == bits;
     match word {
-        // Most channels, most of the time.
-        _ if word & chram::TELLING == 0 => State::Idle,
         // No register, one that may not be read, or a chip with other bits.
         _ if word & chram::FOREIGN != 0 => State::Unknown,
         _ if has(chram::ON_ENG | chram::ENG_BUSY) => State::Runs,
@@ -53,7 +76,7 @@ pub(crate) fn of_chram(word: u32) -> State {
 }
 
 /// The state of a channel, from `NV_PCCSR_CHANNEL`.
-pub(crate) fn of_pccsr(word: u32) -> State {
+fn of_pccsr(word: u32) -> State {
     const BUSY: u32 = 1 << 28;
     match (word >> 24) & 0xf {
         _ if is_error(word) => State::Unknown,
@@ -139,6 +162,27 @@ mod tests {
             (0xbad0_0100, State::Unknown),
         ] {
             assert_eq!(of_pccsr(word), state);
+        }
+    }
+
+    #[test]
+    fn channels_together() {
+        let (ready, runs) = (chram::PENDING, chram::ON_ENG | chram::ENG_BUSY);
+        for (words, state, unknown) in [
+            (&[][..], State::Idle, 0),
+            (&[0, 1 << 1, chram::ENG_BUSY][..], State::Idle, 0),
+            (&[0, ready, 0][..], State::Ready, 0),
+            (&[ready, runs, u32::MAX][..], State::Runs, 1),
+            (&[0, 0xbadf_1100, 1 << 13][..], State::Unknown, 2),
+        ] {
+            assert_eq!(of_channels(words, false), (state, unknown));
+        }
+        for (words, state, unknown) in [
+            (&[0, 3 << 24][..], State::Idle, 0),
+            (&[6 << 24, 1 << 24][..], State::Ready, 0),
+            (&[15 << 24, 6 << 24 | 1 << 28, u32::MAX][..], State::Runs, 2),
+        ] {
+            assert_eq!(of_channels(words, true), (state, unknown));
         }
     }
 

@@ -160,6 +160,10 @@ mod tests {
         for (number, meaning) in expected {
             assert_eq!(Status(number).meaning(), meaning);
         }
+        // Two that any object would get.
+        for (number, is_lacking) in [(0x56, true), (0x1b, true), (0x00, false), (0x57, false)] {
+            assert_eq!(Status(number).lacks_control(), is_lacking);
+        }
     }
 
     #[test]

@@ -9,6 +9,9 @@
 //!
 //! Records may be lost, and the clock may jump: then the state of the engine is unknown until
 //! records tell it anew, and the time in between counts for nobody.
+//!
+//! The compute instances of a MIG instance have an engine each, whose records share a ring and its
+//! sequence numbers, in any order among each other.
 
 use super::units::Ns;
 
@@ -34,6 +37,8 @@ pub(crate) type Owner = Option<u64>;
 pub(crate) struct Record {
     /// The context that it is about.
     pub(crate) owner: Owner,
+    /// Its engine, below [`ENGINES`]; else nobody knows which.
+    pub(crate) engine: usize,
     /// Sequence number.
     pub(crate) number: u16,
     /// The step.
@@ -83,12 +88,22 @@ enum Engine {
     Restores(Owner, Ns, Ns),
 }
 
-/// A reader of the records of an engine.
+/// Engines whose records share a ring: one without compute instances, and one for each of those.
+pub(crate) const ENGINES: usize = 9;
+
+/// An engine, and the time of the last record about it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seat {
+    engine: Engine,
+    last: Ns,
+}
+
+/// A reader of the records of a ring.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Reader {
-    engine: Engine,
-    /// The next sequence number, and the time of the last record.
-    next: Option<(u16, Ns)>,
+    seats: [Seat; ENGINES],
+    /// The next sequence number.
+    next: Option<u16>,
     /// No honest record is older.
     floor: Ns,
     /// Records dropped by the driver since the last one that was read.
@@ -106,24 +121,21 @@ pub(crate) struct Reader {
 impl Reader {
     /// The records begin anew, in another ring. The counts stay.
     pub(crate) fn restart(&mut self) {
-        (self.engine, self.next, self.dropped) = (Engine::Unknown, None, 0);
-        self.floor = Ns::ZERO;
+        self.seats = [Seat::default(); ENGINES];
+        (self.next, self.dropped, self.floor) = (None, 0, Ns::ZERO);
     }
 
     /// The clock was set: times from before mean nothing, and records that are not passed over are no
     /// older than `floor`.
     pub(crate) fn set_floor(&mut self, floor: Ns) {
-        self.engine = Engine::Unknown;
-        if let Some((_, last)) = &mut self.next {
-            *last = Ns::ZERO;
-        }
+        self.seats = [Seat::default(); ENGINES];
         self.floor = floor;
     }
 
     /// The driver had no room for so many records after those that were read.
     pub(crate) fn overflow(&mut self, dropped: u64) {
         if dropped > 0 {
-            self.engine = Engine::Unknown;
+            self.lose();
             self.dropped = self.dropped.saturating_add(dropped);
         }
     }
@@ -135,40 +147,55 @@ impl Reader {
             .saturating_add(self.jumps)
     }
 
-    /// The TSG that has the engine, and since when.
-    pub(crate) fn holder(&self) -> Option<(u64, Ns)> {
-        match self.engine {
+    /// No engine is known.
+    fn lose(&mut self) {
+        for seat in &mut self.seats {
+            seat.engine = Engine::Unknown;
+        }
+    }
+
+    /// The TSGs that have an engine, and since when.
+    pub(crate) fn holders(&self) -> impl Iterator<Item = (u64, Ns)> + '_ {
+        self.seats.iter().filter_map(|seat| match seat.engine {
             Engine::Holds(owner, since) => owner.map(|tsg| (tsg, since)),
             Engine::Asked(owner, since, _) => owner.zip(since),
             _ => None,
-        }
+        })
     }
 
     /// Passes over a record whose time means nothing.
     pub(crate) fn skip(&mut self, number: u16) {
         self.read = self.read.saturating_add(1);
         self.find_loss(number);
-        self.engine = Engine::Unknown;
-        self.next = Some((number.wrapping_add(1), Ns::ZERO));
+        self.seats = [Seat::default(); ENGINES];
     }
 
     /// Reads a record; `now` is no earlier than any that is honest.
     pub(crate) fn read(&mut self, record: &Record, now: Ns) -> News {
         self.read = self.read.saturating_add(1);
         self.find_loss(record.number);
-        let last = self.next.map_or(Ns::ZERO, |(_, last)| last);
-        let jumped = record.at > now || record.at < last.max(self.floor);
+        let mut news = News::default();
+        let Some(seat) = self.seats.get_mut(record.engine) else {
+            // Somebody had one of the engines: who gets it then has not been waiting for the switch alone.
+            for seat in &mut self.seats {
+                if matches!(seat.engine, Engine::Empty(_)) {
+                    seat.engine = Engine::Unknown;
+                }
+            }
+            return news;
+        };
+        let jumped = record.at > now || record.at < seat.last.max(self.floor);
         if jumped {
             self.jumps = self.jumps.saturating_add(1);
-            self.engine = Engine::Unknown;
+            seat.engine = Engine::Unknown;
         }
         // One from the future must not make the honest ones after it look old.
-        self.next = Some((record.number.wrapping_add(1), record.at.min(now)));
-        let mut news = News::default();
+        seat.last = record.at.min(now);
         if record.at > now {
             return news;
         }
-        self.engine = self.step(record, &mut news);
+        let fits = seat.engine.step(record, &mut news);
+        self.odd = self.odd.saturating_add(u64::from(!fits));
         news
     }
 
@@ -177,7 +204,7 @@ impl Reader {
     fn find_loss(&mut self, number: u16) {
         const ROUND: u64 = 1 << 16;
         let dropped = core::mem::take(&mut self.dropped);
-        let Some((next, _)) = self.next else {
+        let Some(next) = self.next.replace(number.wrapping_add(1)) else {
             self.lost = self.lost.saturating_add(dropped);
             return;
         };
@@ -185,30 +212,31 @@ impl Reader {
         let rounds = dropped.saturating_sub(gap) / ROUND * ROUND;
         let lost = gap.saturating_add(rounds);
         if lost > 0 {
-            self.engine = Engine::Unknown;
+            self.lose();
             self.lost = self.lost.saturating_add(lost);
         }
     }
+}
 
-    fn step(&mut self, record: &Record, news: &mut News) -> Engine {
+impl Engine {
+    /// A step was recorded. Returns whether it fits what was before.
+    fn step(&mut self, record: &Record, news: &mut News) -> bool {
         let (owner, at) = (record.owner, record.at);
         let (next, fits) = match record.tag {
-            tag::ASKED => match self.engine {
+            tag::ASKED => match *self {
                 Engine::Holds(held, since) if held == owner => {
                     (Engine::Asked(owner, Some(since), at), true)
                 }
                 before => (Engine::Asked(owner, None, at), before == Engine::Unknown),
             },
-            tag if tag == tag::ACKNOWLEDGED || tag::ACKNOWLEDGED_AS.contains(&tag) => {
-                match self.engine {
-                    Engine::Asked(held, since, asked) if held == owner => {
-                        news.ran = ran(owner, since, at);
-                        (Engine::Saves(owner, asked, at), true)
-                    }
-                    before => (Engine::Unknown, before == Engine::Unknown),
+            tag if tag == tag::ACKNOWLEDGED || tag::ACKNOWLEDGED_AS.contains(&tag) => match *self {
+                Engine::Asked(held, since, asked) if held == owner => {
+                    news.ran = ran(owner, since, at);
+                    (Engine::Saves(owner, asked, at), true)
                 }
-            }
-            tag::SAVED => match self.engine {
+                before => (Engine::Unknown, before == Engine::Unknown),
+            },
+            tag::SAVED => match *self {
                 Engine::Saves(held, asked, since) if held == owner => {
                     news.saved = Some(at.saturating_sub(since));
                     (Engine::Empty(asked), true)
@@ -221,11 +249,11 @@ impl Reader {
                 }
                 before => (Engine::Empty(at), before == Engine::Unknown),
             },
-            tag::RESTORES => match self.engine {
+            tag::RESTORES => match *self {
                 Engine::Empty(asked) => (Engine::Restores(owner, asked, at), true),
                 before => (Engine::Restores(owner, at, at), before == Engine::Unknown),
             },
-            tag::RUNS => match self.engine {
+            tag::RUNS => match *self {
                 Engine::Restores(next, asked, since) if next == owner => {
                     news.restored = Some(at.saturating_sub(since));
                     news.started = owner.map(|tsg| Start {
@@ -239,10 +267,8 @@ impl Reader {
             },
             _ => (Engine::Unknown, false),
         };
-        if !fits {
-            self.odd = self.odd.saturating_add(1);
-        }
-        next
+        *self = next;
+        fits
     }
 }
 

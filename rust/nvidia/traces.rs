@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The context switches of each GPU, followed by its records while somebody asks for the load.
+//! The context switches of each GPU and MIG instance, followed by records while somebody asks for
+//! the load.
 
 use crate::{
     clock::{
@@ -9,10 +10,12 @@ use crate::{
     counters,
     glue::{
         debugfs::Text,
+        errno,
         nvidia::records::{
             self,
             Batch,
-            Time, //
+            Time,
+            INSTANCES, //
         },
         provider_side::{
             Herald,
@@ -22,8 +25,8 @@ use crate::{
     },
     histogram::Histogram,
     meters::{
-        Interval,
-        Meters, //
+        Meters,
+        Part, //
     },
     switches::{
         Reader,
@@ -52,9 +55,9 @@ struct Costs {
     restores: Durations,
 }
 
-/// A GPU.
+/// A GPU, or a MIG instance of one.
 struct Trace {
-    gpu: u32,
+    of: Part,
     herald: Arc<Herald>,
     /// The number of the driver's ring.
     ring: Option<u32>,
@@ -67,23 +70,40 @@ struct Trace {
     /// Time of all reads, of the driver and of this module.
     fetched: Ns,
     handled: Ns,
-    /// When the driver was asked last.
+    /// Of a GPU: when the driver was asked last.
     asked: Ns,
+    /// That ended with the last read, and is to be settled.
+    interval: Option<Interval>,
     /// The GPU's time at the last read.
-    read: Option<Ns>,
+    until: Option<Ns>,
     /// The clock was set since then: records of this read are from before, or from after that.
     is_torn: bool,
     /// Something was lost since the last read that came to its end.
     is_partial: bool,
     /// Faults of the reader by then.
     faults: u64,
+    /// The driver is not asked until then: it has no records for the instance.
+    rests_until: Ns,
 }
 
 /// The context switches of all GPUs.
 pub(crate) struct Traces {
-    gpus: KVec<Trace>,
+    list: KVec<Trace>,
     /// Room for a read; empty without a GPU.
-    list: KVec<records::Record>,
+    room: KVec<records::Record>,
+}
+
+/// From a refusal of the driver to the next question for an instance, which may be there by then; and
+/// from another failure.
+const REST: Ns = Ns(10_000_000_000);
+const SHORT_REST: Ns = Ns(1_000_000_000);
+
+/// The time between two reads.
+struct Interval {
+    /// All records were read, and fit each other.
+    is_whole: bool,
+    /// When it began, by the GPU's clock.
+    begun: Option<Ns>,
 }
 
 /// Reads until there are no more records, but no more often: the driver may write as fast.
@@ -99,23 +119,27 @@ impl Traces {
     /// No GPU is there.
     pub(crate) const fn new() -> Self {
         Self {
-            gpus: KVec::new(),
             list: KVec::new(),
+            room: KVec::new(),
         }
     }
 
     /// A GPU is there.
     pub(crate) fn add(&mut self, gpu: u32, herald: Arc<Herald>) -> Result {
-        if self.list.is_empty() {
-            self.list
+        if self.room.is_empty() {
+            self.room
                 .resize(Self::BATCH, records::Record::default(), GFP_KERNEL)?;
         }
+        self.add_part(Part { gpu, mig: None }, herald)
+    }
+
+    fn add_part(&mut self, of: Part, herald: Arc<Herald>) -> Result {
         let costs = Costs {
             saves: Durations::EMPTY,
             restores: Durations::EMPTY,
         };
         let trace = Trace {
-            gpu,
+            of,
             herald,
             ring: None,
             reader: Reader::default(),
@@ -126,91 +150,105 @@ impl Traces {
             fetched: Ns::ZERO,
             handled: Ns::ZERO,
             asked: Ns::ZERO,
-            read: None,
+            interval: None,
+            until: None,
             is_torn: false,
             is_partial: false,
             faults: 0,
+            rests_until: Ns::ZERO,
         };
-        self.gpus.push(trace, GFP_KERNEL)?;
+        self.list.push(trace, GFP_KERNEL)?;
         Ok(())
     }
 
     /// A GPU is gone.
     pub(crate) fn remove(&mut self, gpu: u32) {
-        self.gpus.retain(|trace| trace.gpu != gpu);
+        self.list.retain(|trace| trace.of.gpu != gpu);
     }
 
     /// The GPUs.
     pub(crate) fn gpus(&self) -> impl Iterator<Item = u32> + '_ {
-        self.gpus.iter().map(|trace| trace.gpu)
+        let all = self.list.iter().filter(|trace| trace.of.mig.is_none());
+        all.map(|trace| trace.of.gpu)
     }
 
-    /// Reads the records of a GPU by `read`, if that was not done for [`Self::INTERVAL`] or it is
-    /// `forced`.
+    /// Reads the records of a GPU and of its MIG instances by `read`, if that was not done for
+    /// [`Self::INTERVAL`] or it is `forced`. The first one that has some has the driver fetch them.
     pub(crate) fn follow(
         &mut self,
         gpu: u32,
         meters: &Mutex<Meters>,
         forced: bool,
-        read: impl Fn(&mut [records::Record]) -> Result<Batch>,
+        read: impl Fn(Option<u32>, bool, &mut [records::Record]) -> Result<Batch>,
     ) {
-        let Self { gpus, list } = self;
-        let Some(trace) = gpus.iter_mut().find(|trace| trace.gpu == gpu) else {
+        let now = Ns(now_ns());
+        let whole = Part { gpu, mig: None };
+        let Some(trace) = self.list.iter_mut().find(|trace| trace.of == whole) else {
             return;
         };
-        let now = Ns(now_ns());
         if !forced && now.saturating_sub(trace.asked) < Self::INTERVAL {
             return;
         }
-        // A program that asks may not be the first: its failure does not put off the worker's read.
+        // A program that asks may not be the first, on any instance: then it puts off no read of the
+        // worker.
         if !forced {
             trace.asked = now;
         }
-        trace.is_partial |= trace.ring.is_none();
-        let mut time = None;
-        for _ in 0..READS {
-            let begin = now_ns();
-            let answer = read(list);
-            trace.took = Ns(now_ns().saturating_sub(begin));
-            trace.took_longest = trace.took_longest.max(trace.took);
-            trace.fetched = trace.fetched.saturating_add(trace.took);
-            let Ok(batch) = answer else {
-                // The time until the next read that succeeds is a part of the interval then, with its
-                // losses.
-                return;
+        let herald = trace.herald.clone();
+        let instances = meters.lock().instances(gpu);
+        // Of the whole there are none then, and a bind that fails takes others' timer away.
+        let there = |of: Part| {
+            let is_read = of
+                .mig
+                .map_or(instances == 0, |mig| instances >> mig & 1 != 0);
+            of.gpu == gpu && is_read
+        };
+        for mig in (0..INSTANCES as u32).filter(|mig| instances >> mig & 1 != 0) {
+            let of = Part {
+                gpu,
+                mig: Some(mig),
             };
-            trace.is_partial |= !trace.begin(&batch);
-            let records = list.get(..batch.count).unwrap_or(list);
-            {
-                let mut meters = meters.lock();
-                let begin = now_ns();
-                trace.read(records, batch.time, &mut meters);
-                let took = Ns(now_ns().saturating_sub(begin));
-                trace.handled = trace.handled.saturating_add(took);
-            }
-            trace.reader.overflow(batch.dropped);
-            time = batch.time;
-            if !batch.is_more {
-                trace.is_torn = false;
-                break;
+            if self.list.iter().all(|trace| trace.of != of) {
+                // Without memory, looks tell the time of its TSGs.
+                let _ = self.add_part(of, herald.clone());
             }
         }
-        trace.asked = now;
-        let faults = trace.reader.faults();
-        let lost = faults.saturating_sub(core::mem::replace(&mut trace.faults, faults));
-        let is_whole = !core::mem::take(&mut trace.is_partial) && lost == 0;
-        // The GPU may have lost the end of a run, and tells only with a later record. So a run that
-        // goes on counts up to the last read: nothing has come since then that does not fit.
-        let until = core::mem::replace(&mut trace.read, time.map(|time| Ns(time.gpu)));
-        let holder = trace.reader.holder().zip(until.filter(|_| is_whole));
-        let running = holder.map(|((tsg, since), until)| (tsg, until.saturating_sub(since)));
-        meters.lock().settle(gpu, Interval { is_whole, running });
-        counters::RECORDS_LOST.add(lost);
+        let (mut is_fetched, mut has_failed) = (false, false);
+        let Self { list, room } = self;
+        for trace in list.iter_mut().filter(|trace| there(trace.of)) {
+            let mig = trace.of.mig;
+            trace.follow(room, meters, now, forced, |list| {
+                let answer = read(mig, !is_fetched, list);
+                is_fetched |= answer.is_ok();
+                has_failed |= answer.is_err_and(|error| error != errno::unsupported());
+                answer
+            });
+        }
+        if !is_fetched {
+            return;
+        }
+        self.settle(gpu, meters);
+        let whole = self.list.iter_mut().find(|trace| trace.of == whole);
+        if let Some(trace) = whole.filter(|_| !has_failed) {
+            trace.asked = now;
+        }
     }
 
-    /// Shows what was learned: a line per GPU.
+    /// The records of a GPU and of its instances have been read.
+    fn settle(&mut self, gpu: u32, meters: &Mutex<Meters>) {
+        meters.lock().settle(gpu, |of, tsg| {
+            let trace = self.list.iter().find(|trace| trace.of == of)?;
+            let interval = trace.interval.as_ref()?;
+            Some((interval.is_whole, trace.running(interval, tsg)))
+        });
+        for trace in self.list.iter_mut().filter(|trace| trace.of.gpu == gpu) {
+            trace.interval = None;
+        }
+    }
+
+    /// Shows what was learned: a line per GPU, and per MIG instance.
     pub(crate) fn show(&self, out: &mut Text) -> Result {
-        for trace in &self.gpus {
+        for trace in &self.list {
             trace.show(out)?;
         }
         Ok(())
@@ -220,6 +258,86 @@ impl Traces {
 impl Trace {
     /// A switch may have begun so long before it is told.
     const LATE: Ns = Ns(100_000_000);
+
+    /// Reads records into `room`, as [`Traces::follow`].
+    fn follow(
+        &mut self,
+        room: &mut [records::Record],
+        meters: &Mutex<Meters>,
+        now: Ns,
+        forced: bool,
+        mut read: impl FnMut(&mut [records::Record]) -> Result<Batch>,
+    ) {
+        if now < self.rests_until {
+            return;
+        }
+        self.is_partial |= self.ring.is_none();
+        let mut time = None;
+        for _ in 0..READS {
+            let begin = now_ns();
+            let answer = read(room);
+            self.took = Ns(now_ns().saturating_sub(begin));
+            self.took_longest = self.took_longest.max(self.took);
+            self.fetched = self.fetched.saturating_add(self.took);
+            let batch = match answer {
+                Ok(batch) => batch,
+                // The time until the next read that succeeds is a part of the interval then, with its
+                // losses.
+                Err(error) => {
+                    self.rest(error, now, forced);
+                    return;
+                }
+            };
+            self.rests_until = Ns::ZERO;
+            self.is_partial |= !self.begin(&batch);
+            let records = room.get(..batch.count).unwrap_or(room);
+            {
+                let mut meters = meters.lock();
+                let begin = now_ns();
+                self.read(records, batch.time, &mut meters);
+                let took = Ns(now_ns().saturating_sub(begin));
+                self.handled = self.handled.saturating_add(took);
+            }
+            self.reader.overflow(batch.dropped);
+            time = batch.time;
+            if !batch.is_more {
+                self.is_torn = false;
+                break;
+            }
+        }
+        let faults = self.reader.faults();
+        let lost = faults.saturating_sub(core::mem::replace(&mut self.faults, faults));
+        counters::RECORDS_LOST.add(lost);
+        self.interval = Some(Interval {
+            is_whole: !core::mem::take(&mut self.is_partial) && lost == 0,
+            begun: core::mem::replace(&mut self.until, time.map(|time| Ns(time.gpu))),
+        });
+    }
+
+    /// The time until the interval began of a TSG that has an engine as it ends.
+    ///
+    /// The GPU may have lost the end of a run, and tells only with a later record. So a run that goes on
+    /// counts up to the last read: nothing has come since then that does not fit.
+    fn running(&self, interval: &Interval, tsg: u64) -> Option<Ns> {
+        let begun = interval.begun.filter(|_| interval.is_whole)?;
+        let mut holders = self.reader.holders();
+        let (_, since) = holders.find(|(holder, _)| *holder == tsg)?;
+        Some(begun.saturating_sub(since))
+    }
+
+    /// An instance whose records could not be read is left alone for a while: it may not be there, and
+    /// each try takes the driver's locks.
+    fn rest(&mut self, error: Error, now: Ns, forced: bool) {
+        let pause = match error == errno::unsupported() {
+            true => REST,
+            // A program is refused that would be the first.
+            false if forced => return,
+            false => SHORT_REST,
+        };
+        if self.of.mig.is_some() {
+            self.rests_until = now.saturating_add(pause);
+        }
+    }
 
     /// Takes the clock of a read. Returns whether its records follow those of the last one.
     fn begin(&mut self, batch: &Batch) -> bool {
@@ -264,13 +382,16 @@ impl Trace {
             }
             let record = Record {
                 owner: record.tsg(),
+                engine: record
+                    .compute()
+                    .map_or(0, |compute| usize::from(compute) + 1),
                 number: record.number(),
                 tag: record.tag(),
                 at: Ns(record.at()),
             };
             let news = self.reader.read(&record, latest);
             if let Some((tsg, ran)) = news.ran {
-                meters.has_run(tsg, ran);
+                let _ = meters.has_run(self.of, tsg, ran);
             }
             if let Some(saved) = news.saved {
                 self.costs.saves.record(saved);
@@ -281,15 +402,15 @@ impl Trace {
             let Some(start) = news.started else {
                 continue;
             };
-            meters.has_run(start.tsg, Ns::ZERO);
-            if let Some(at) = self.clock.cpu(start.at) {
+            let is_here = meters.has_run(self.of, start.tsg, Ns::ZERO);
+            if let Some(at) = self.clock.cpu(start.at).filter(|_| is_here) {
                 let start = Start {
                     tsg: start.tsg,
                     at: at.0,
                     since: None,
                     switch: start.switch.0,
                 };
-                self.herald.started(self.gpu.into(), &start);
+                self.herald.started(self.of.gpu.into(), &start);
             }
         }
     }
@@ -302,9 +423,12 @@ impl Trace {
             jumps,
             ..
         } = self.reader;
+        out.write_fmt(fmt!("gpu={:#x}", self.of.gpu))?;
+        if let Some(mig) = self.of.mig {
+            out.write_fmt(fmt!(" mig={mig}"))?;
+        }
         out.write_fmt(fmt!(
-            "gpu={:#x} records={read} lost={lost} odd={odd} out_of_time={jumps}",
-            self.gpu
+            " records={read} lost={lost} odd={odd} out_of_time={jumps}"
         ))?;
         for (name, times) in [
             ("save", &self.costs.saves),

@@ -33,7 +33,12 @@ impl Record {
         self.0.at_ns
     }
 
-    /// One as the driver tells it.
+    /// The compute instance, where there is one.
+    pub(crate) fn compute(&self) -> Option<u8> {
+        Some(self.0.compute).filter(|&compute| u32::from(compute) != raw::NV_ZERNEL_RECORD_WHOLE)
+    }
+
+    /// One as the driver tells it, of a GPU without instances.
     #[cfg(zernel_kunit)]
     pub(crate) fn new(tsg: u64, number: u16, tag: u8, at_ns: u64) -> Self {
         Self(raw::nv_zernel_record {
@@ -42,8 +47,14 @@ impl Record {
             context: tsg as u32,
             number,
             tag,
-            reserved: 0,
+            compute: raw::NV_ZERNEL_RECORD_WHOLE as u8,
         })
+    }
+
+    /// The same, of a compute instance.
+    #[cfg(zernel_kunit)]
+    pub(crate) fn of_compute(self, compute: u8) -> Self {
+        Self(raw::nv_zernel_record { compute, ..self.0 })
     }
 }
 
@@ -73,17 +84,28 @@ pub(crate) struct Batch {
     pub(crate) time: Option<Time>,
 }
 
-/// Reads records of a GPU, as many as `list` has room for; the driver fetches those that the GPU has
-/// first.
+/// MIG instances that a GPU can have.
+pub(crate) const INSTANCES: usize = 15;
+
+/// Reads records of a GPU or of a MIG instance of it, as many as `list` has room for. `flush`: the driver
+/// fetches those that all GPUs have first.
 ///
 /// # Errors
 ///
 /// As the header says.
-pub(crate) fn read(gpu: u32, list: &mut [Record]) -> Result<Batch> {
+pub(crate) fn read(gpu: u32, mig: Option<u32>, flush: bool, list: &mut [Record]) -> Result<Batch> {
+    let mut flags = 0;
+    if flush {
+        flags |= raw::NV_ZERNEL_RECORDS_FLUSH;
+    }
+    if mig.is_some() {
+        flags |= raw::NV_ZERNEL_RECORDS_INSTANCE;
+    }
     let mut records = raw::nv_zernel_records {
         size: size_of::<raw::nv_zernel_records>() as u32,
-        flags: raw::NV_ZERNEL_RECORDS_FLUSH,
+        flags,
         count: list.len().try_into().map_err(|_| EINVAL)?,
+        instance: mig.unwrap_or(0),
         ..Default::default()
     };
     let place = list.as_mut_ptr().cast();

@@ -11,6 +11,8 @@ const ACK: u8 = 0x0d;
 struct Log {
     reader: Reader,
     number: u16,
+    /// That the records are about.
+    engine: usize,
 }
 
 impl Log {
@@ -18,12 +20,19 @@ impl Log {
         Self {
             reader: Reader::default(),
             number: 65_530,
+            engine: 0,
         }
+    }
+
+    /// Of the first engine that has one.
+    fn holder(&self) -> Option<(u64, Ns)> {
+        self.reader.holders().next()
     }
 
     fn of(&mut self, tag: u8, owner: Owner, at: u64) -> News {
         let record = Record {
             owner,
+            engine: self.engine,
             number: self.number,
             tag,
             at: Ns(at),
@@ -62,13 +71,13 @@ mod tests {
     fn a_switch_tells_run_time_and_costs() {
         let mut log = Log::new();
         assert_eq!(log.tell(tag::RUNS, 1, 100), News::default());
-        assert_eq!(log.reader.holder(), Some((1, Ns(100))));
+        assert_eq!(log.holder(), Some((1, Ns(100))));
         assert_eq!(log.tell(tag::ASKED, 1, 1_100), News::default());
-        assert_eq!(log.reader.holder(), Some((1, Ns(100))));
+        assert_eq!(log.holder(), Some((1, Ns(100))));
         // It runs until the engine lets go of it.
         let news = log.tell(ACK, 1, 1_150);
         assert_eq!(news.ran, Some((1, Ns(1_050))));
-        assert_eq!(log.reader.holder(), None);
+        assert_eq!(log.holder(), None);
         assert_eq!(log.tell(tag::SAVED, 1, 1_200).saved, Some(Ns(50)));
         assert_eq!(log.tell(tag::RESTORES, 2, 1_210), News::default());
         let news = log.tell(tag::RUNS, 2, 1_280);
@@ -79,7 +88,7 @@ mod tests {
             switch: Ns(180),
         };
         assert_eq!((news.started, news.ran), (Some(start), None));
-        assert_eq!(log.reader.holder(), Some((2, Ns(1_280))));
+        assert_eq!(log.holder(), Some((2, Ns(1_280))));
         let Reader {
             read,
             lost,
@@ -114,7 +123,7 @@ mod tests {
     fn unknown_contexts_cost_and_count_for_nobody() {
         let mut log = Log::new();
         log.of(tag::RUNS, None, 0);
-        assert_eq!(log.reader.holder(), None);
+        assert_eq!(log.holder(), None);
         log.of(tag::ASKED, None, 100);
         assert_eq!(log.of(ACK, None, 100).ran, None);
         assert_eq!(log.of(tag::SAVED, None, 140).saved, Some(Ns(40)));
@@ -141,7 +150,7 @@ mod tests {
         log.tell(tag::RUNS, 1, 200);
         log.tell(tag::RUNS, 2, 300);
         assert_eq!(log.reader.odd, 3);
-        assert_eq!(log.reader.holder(), Some((2, Ns(300))));
+        assert_eq!(log.holder(), Some((2, Ns(300))));
         log.tell(tag::RESTORES, 1, 400);
         assert_eq!(log.tell(tag::RUNS, 2, 500).restored, None);
         assert_eq!(log.reader.odd, 5);
@@ -170,7 +179,7 @@ mod tests {
         let mut log = Log::new();
         log.tell(tag::RUNS, 1, 0);
         log.reader.overflow(7);
-        assert_eq!(log.reader.holder(), None);
+        assert_eq!(log.holder(), None);
         log.lose(7);
         assert_eq!(log.tell(tag::ASKED, 1, 100), News::default());
         assert_eq!(log.reader.lost, 7);
@@ -180,7 +189,7 @@ mod tests {
         log.tell(tag::RUNS, 1, 200);
         assert_eq!(log.reader.lost, 7 + 0x1_0004);
         log.reader.overflow(0);
-        assert_eq!(log.reader.holder(), Some((1, Ns(200))));
+        assert_eq!(log.holder(), Some((1, Ns(200))));
         // Before the first record of a ring.
         log.reader.restart();
         log.reader.overflow(3);
@@ -200,12 +209,13 @@ mod tests {
         // Nor one that is ahead of now, which is not believed.
         let record = Record {
             owner: Some(2),
+            engine: 0,
             number: log.number,
             tag: tag::ASKED,
             at: Ns(9_000),
         };
         assert_eq!(log.reader.read(&record, Ns(8_000)), News::default());
-        assert_eq!((log.reader.jumps, log.reader.holder()), (2, None));
+        assert_eq!((log.reader.jumps, log.holder()), (2, None));
         log.number = log.number.wrapping_add(1);
         log.tell(tag::RUNS, 2, 8_001);
         assert_eq!(log.reader.jumps, 2);
@@ -217,7 +227,7 @@ mod tests {
         log.tell(tag::RUNS, 1, 5_000);
         log.reader.skip(log.number);
         log.number = log.number.wrapping_add(1);
-        assert_eq!(log.reader.holder(), None);
+        assert_eq!(log.holder(), None);
         log.tell(tag::RUNS, 1, 100);
         assert_eq!(log.switch(1, 2, 200), Some((1, Ns(105))));
         assert_eq!(log.reader.faults(), 0);
@@ -243,10 +253,10 @@ mod tests {
     fn a_run_from_before_the_clock_was_set_has_no_holder() {
         let mut log = Log::new();
         log.tell(tag::RUNS, 1, 9_000);
-        assert_eq!(log.reader.holder(), Some((1, Ns(9_000))));
+        assert_eq!(log.holder(), Some((1, Ns(9_000))));
         // Back, with no record until then.
         log.reader.set_floor(Ns(5_000));
-        assert_eq!(log.reader.holder(), None);
+        assert_eq!(log.holder(), None);
         assert_eq!(log.switch(1, 2, 6_000), None);
         assert_eq!(log.switch(2, 1, 7_000), Some((2, Ns(949))));
         assert_eq!(log.reader.faults(), 0);
@@ -258,7 +268,7 @@ mod tests {
             let mut log = Log::new();
             log.tell(tag::RUNS, 1, 0);
             assert_eq!(log.tell(tag, 1, 100), News::default());
-            assert_eq!((log.reader.odd, log.reader.holder()), (1, None));
+            assert_eq!((log.reader.odd, log.holder()), (1, None));
         }
     }
 
@@ -267,11 +277,67 @@ mod tests {
         let mut log = Log::new();
         log.tell(tag::RUNS, 1, 5_000);
         log.reader.restart();
-        assert_eq!(log.reader.holder(), None);
+        assert_eq!(log.holder(), None);
         log.number = 0;
         log.tell(tag::RUNS, 1, 100);
         assert_eq!((log.reader.lost, log.reader.jumps), (0, 0));
         assert_eq!(log.switch(1, 2, 200), Some((1, Ns(105))));
+    }
+
+    #[test]
+    fn engines_of_a_ring_do_not_mix() {
+        let mut log = Log::new();
+        log.tell(tag::RUNS, 1, 5_000);
+        // Another one's records come later, and are older.
+        log.engine = 8;
+        log.tell(tag::RUNS, 2, 1_000);
+        let expected = [(1, Ns(5_000)), (2, Ns(1_000))];
+        assert!(log.reader.holders().eq(expected));
+        assert_eq!(log.switch(2, 3, 2_000), Some((2, Ns(1_005))));
+        log.engine = 0;
+        assert_eq!(log.switch(1, 2, 6_000), Some((1, Ns(1_005))));
+        assert_eq!((log.reader.odd, log.reader.jumps), (0, 0));
+        // Nobody knows whose this is; its number counts.
+        log.engine = ENGINES;
+        assert_eq!(log.tell(tag::ASKED, 2, 7_000), News::default());
+        assert_eq!(log.reader.holders().count(), 2);
+        // Its time is none of a switch that it comes between.
+        log.engine = 0;
+        log.tell(tag::ASKED, 2, 8_000);
+        log.tell(tag::SAVED, 2, 8_010);
+        log.engine = ENGINES;
+        log.tell(tag::RUNS, 2, 8_020);
+        log.engine = 0;
+        log.tell(tag::RESTORES, 4, 9_000);
+        let start = log.tell(tag::RUNS, 4, 9_030).started;
+        assert_eq!(start.map(|start| start.switch), Some(Ns(30)));
+        assert_eq!((log.reader.odd, log.reader.jumps), (0, 0));
+        // A loss may be of any.
+        log.lose(1);
+        log.engine = 8;
+        log.tell(tag::ASKED, 3, 10_000);
+        assert_eq!((log.reader.lost, log.reader.holders().count()), (1, 0));
+        // So may what the driver drops, and a clock that is set.
+        let faults: [fn(&mut Reader); 2] = [
+            |reader| reader.overflow(1),
+            |reader| reader.set_floor(Ns::ZERO),
+        ];
+        for fault in faults {
+            let mut reader = Reader::default();
+            for engine in 0..ENGINES {
+                let record = Record {
+                    owner: Some(1),
+                    engine,
+                    number: engine as u16,
+                    tag: tag::RUNS,
+                    at: Ns(100),
+                };
+                reader.read(&record, NOW);
+            }
+            assert_eq!(reader.holders().count(), ENGINES);
+            fault(&mut reader);
+            assert_eq!(reader.holders().count(), 0);
+        }
     }
 
     #[test]

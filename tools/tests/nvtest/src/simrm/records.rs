@@ -2,6 +2,7 @@
 //! GPU time and switch costs from the GPU's own records of context switches.
 
 mod ends;
+mod instances;
 
 use std::fs;
 use std::thread::sleep;
@@ -39,6 +40,8 @@ pub const SUITE: Suite = Suite::new(
         case("driver_is_suspended", ends::driver_is_suspended),
         case("machine_sleeps", ends::machine_sleeps),
         case("process_is_killed", ends::process_is_killed),
+        case("mig_instances", instances::records),
+        case("mig_instance_without_records", instances::refused),
     ],
     RECORDS,
 );
@@ -286,23 +289,29 @@ impl Stage {
 
 /// However often the load is asked for, the driver is asked 30 times a second.
 fn reads_are_rare() -> Outcome {
+    const TRIES: usize = 20;
     let stage = Stage::busy()?;
-    let before = truth::kernel_calls(control::RING_FLUSH)?;
-    let begun = Instant::now();
-    let mut asked = 0;
-    while begun.elapsed() < RUN {
-        stage.ask()?;
-        asked += 1;
+    for _ in 0..TRIES {
+        let before = truth::kernel_calls(control::RING_FLUSH)?;
+        let begun = Instant::now();
+        let mut asked = 0;
+        while begun.elapsed() < RUN {
+            stage.ask()?;
+            asked += 1;
+        }
+        let most = begun.elapsed().as_millis() / 33 + 1;
+        let reads = truth::kernel_calls(control::RING_FLUSH)? - before;
+        ensure!(
+            (5..=most).contains(&u128::from(reads)),
+            "{reads} reads in {:?}",
+            begun.elapsed()
+        );
+        // On a busy host, questions may be as rare as reads.
+        if asked > 2 * most {
+            return Ok(());
+        }
     }
-    let most = begun.elapsed().as_millis() / 33 + 1;
-    let reads = truth::kernel_calls(control::RING_FLUSH)? - before;
-    ensure!(asked > 2 * most, "asked {asked} times only");
-    ensure!(
-        (5..=most).contains(&u128::from(reads)),
-        "{reads} reads in {:?}",
-        begun.elapsed()
-    );
-    Ok(())
+    bail!("this host asks too seldom");
 }
 
 /// Saves and restores take what the engine needs for them, and zernel shows the sum.

@@ -264,7 +264,7 @@ fn mps_sheds_no_class() -> Outcome {
 }
 
 /// A client with a part of the GPU, and perhaps a part of that.
-fn part_of_a_gpu(id: u32, compute: Option<u32>) -> Result<Runtime> {
+pub(super) fn part_of_a_gpu(id: u32, compute: Option<u32>) -> Result<Runtime> {
     let runtime = Runtime::open()?;
     let params = |id| MigParams {
         id,
