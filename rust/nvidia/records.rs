@@ -17,7 +17,7 @@ use kernel::{
     sync::Arc, //
 };
 
-/// A line per GPU, with its counts, the durations of saves and restores, and its clock beside the
+/// A line per GPU and per MIG instance, with its counts, the durations of saves and restores, and its clock beside the
 /// kernel's; then one per TSG, with its time as told, by looks, and by records.
 pub(crate) struct Records<D: Driver = Hook>(Arc<Nvidia<D>>);
 
