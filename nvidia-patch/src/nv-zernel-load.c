@@ -250,81 +250,143 @@ static void nvz_channels_list(struct nvz_tsg *tsg, struct nv_zernel_sample *samp
 	if (sample->first >= sample->channels)
 		sample->first = 0;
 	sample->count = min_t(u32, sample->channels - sample->first, NV_ZERNEL_SAMPLE_MAX);
+	if (!sample->first) {
+		/* By the compiler: NVIDIA's build would call a function. */
+		__builtin_memcpy(sample->words, tsg->chids, sizeof(tsg->chids));
+		return;
+	}
 	for (i = 0; i < sample->first; i++)
 		at = at->next;
 	for (i = 0; i < sample->count; i++, at = at->next)
 		sample->words[i] = list_entry(at, struct nvz_object, in_tsg)->chid;
 }
 
-/* ENGINE_STATUS0 of the first engine of a run list; @channels: address of its channels, or 0. */
-static u32 nvz_engine_read(const struct nvz_registers *registers, u32 runlist, u32 channels)
+/*
+ * Puts the run lists of TSGs in place of the engines, and the numbers of channels in place of the
+ * words. Table lock, which is given back for a while before a long walk.
+ */
+static void nvz_samples_list(u32 gpu_id, struct nv_zernel_sample *samples, u32 count)
 {
-	/* The core has told of those with channels. */
-	if (!registers->chip->engine || !channels)
-		return NV_ZERNEL_UNKNOWN;
-	return nvz_read(registers, runlist + registers->chip->engine);
-}
-
-/* The channels of a run list whose registers can be read; @first: the address of the first, or 0. */
-static u32 nvz_channels_mapped(const struct nvz_registers *registers, u32 first, u32 shift)
-{
-	if (!first || first >= registers->size)
-		return 0;
-	return min_t(u32, NVZ_CHANNELS_MAX, (registers->size - first) >> shift);
-}
-
-/* Reads what the numbers in @sample stand for. */
-static void nvz_sample_read(const struct nvz_registers *registers, u32 runlist,
-			    struct nv_zernel_sample *sample)
-{
-	bool per_runlist = registers->chip->per_runlist;
-	u32 shift = per_runlist ? NVZ_CHRAM_SHIFT : NVZ_PCCSR_SHIFT;
-	u32 first = nvz_channels_at(registers, runlist);
-	const void __iomem *channels = registers->map + first;
-	u32 count = sample->count, mapped, i;
-
-	sample->flags = per_runlist ? 0 : NV_ZERNEL_SAMPLE_PCCSR;
-	sample->engine = nvz_engine_read(registers, runlist, first);
-	mapped = nvz_channels_mapped(registers, first, shift);
-	for (i = 0; i < count; i++) {
-		u32 chid = sample->words[i];
-
-		sample->words[i] = chid < mapped ? readl(channels + ((size_t)chid << shift)) :
-						   NV_ZERNEL_UNKNOWN;
-	}
-}
-
-typedef void (*nvz_tell_fn)(void *priv, u32 at, const struct nv_zernel_sample *sample);
-
-/* Returns the run list of a TSG and the numbers of its channels in @sample, or -ENOENT. */
-static s64 nvz_look_up(u32 gpu_id, const struct nv_zernel_look *look,
-		       struct nv_zernel_sample *sample)
-{
+	struct nv_zernel_sample *sample;
 	struct nvz_tsg *tsg;
-	s64 runlist = -ENOENT;
 
-	sample->first = look->first;
-	mutex_lock(&nvz_table_lock);
-	tsg = nvz_tsg_find(look->tsg);
-	if (tsg && tsg->gpu_id == gpu_id) {
+	for (sample = samples; sample < samples + count; sample++) {
+		if (sample->first) {
+			mutex_unlock(&nvz_table_lock);
+			mutex_lock(&nvz_table_lock);
+		}
+		tsg = nvz_tsg_find(sample->tsg);
+		if (!tsg || tsg->gpu_id != gpu_id) {
+			sample->flags = NV_ZERNEL_SAMPLE_GONE;
+			continue;
+		}
 		nvz_channels_list(tsg, sample);
-		runlist = tsg->runlist;
+		sample->engine = tsg->runlist;
 	}
-	mutex_unlock(&nvz_table_lock);
-	return runlist;
+}
+
+/* The GPU sleeps: its TSGs are there, and nothing of them is read. */
+static void nvz_samples_asleep(struct nv_zernel_sample *samples, u32 count)
+{
+	struct nv_zernel_sample *sample;
+
+	for (sample = samples; sample < samples + count; sample++) {
+		sample->first = sample->channels = sample->count = sample->engine = 0;
+		sample->flags |= NV_ZERNEL_SAMPLE_ASLEEP;
+	}
+}
+
+/* ENGINE_STATUS0 of the first engine of a run list; @channels: address of its channels, or 0. */
+static const void __iomem *nvz_engine_at(const struct nvz_registers *registers, u32 runlist,
+					 u32 channels)
+{
+	u32 at = runlist + registers->chip->engine;
+
+	/* The core has told of those with channels. */
+	if (!registers->chip->engine || !channels || at > registers->size - sizeof(u32))
+		return NULL;
+	return registers->map + at;
+}
+
+static u32 nvz_engine_read(const void __iomem *engine)
+{
+	return engine ? readl(engine) : NV_ZERNEL_UNKNOWN;
+}
+
+/**
+ * struct nvz_place - the registers of a run list
+ * @runlist: its address
+ * @count: channels that can be read
+ * @first: of them
+ * @engine: ENGINE_STATUS0 of the first engine, or NULL
+ */
+struct nvz_place {
+	u32 runlist;
+	u32 count;
+	const void __iomem *first;
+	const void __iomem *engine;
+};
+
+static void nvz_place_find(const struct nvz_registers *registers, u32 runlist,
+			   struct nvz_place *place)
+{
+	u32 shift = registers->chip->per_runlist ? NVZ_CHRAM_SHIFT : NVZ_PCCSR_SHIFT;
+	u32 first = nvz_channels_at(registers, runlist);
+
+	place->runlist = runlist;
+	place->first = registers->map + first;
+	place->engine = nvz_engine_at(registers, runlist, first);
+	place->count = 0;
+	if (first && first < registers->size)
+		place->count = min_t(u32, NVZ_CHANNELS_MAX, (registers->size - first) >> shift);
+}
+
+/* Reads what the numbers in @sample stand for; @shift: a constant. */
+static __always_inline void nvz_sample_read(const struct nvz_place *place,
+					    struct nv_zernel_sample *sample, u32 shift)
+{
+	u32 *word = sample->words, *end = word + sample->count, count = place->count;
+	const void __iomem *first = place->first;
+
+	sample->engine = nvz_engine_read(place->engine);
+	for (; word < end; word++)
+		*word = *word < count ? readl(first + ((size_t)*word << shift)) :
+					NV_ZERNEL_UNKNOWN;
+}
+
+/* Reads for each sample of a TSG that there is. Returns the number of registers. */
+static int nvz_samples_read(const struct nvz_registers *registers,
+			     struct nv_zernel_sample *samples, u32 count)
+{
+	struct nv_zernel_sample *sample;
+	struct nvz_place place;
+	int reads = 0;
+
+	nvz_place_find(registers, samples->engine, &place);
+	for (sample = samples; sample < samples + count; sample++) {
+		if (sample->flags & NV_ZERNEL_SAMPLE_GONE)
+			continue;
+		/* Most TSGs are on the run list of the one before. */
+		if (sample->engine != place.runlist)
+			nvz_place_find(registers, sample->engine, &place);
+		if (registers->chip->per_runlist) {
+			nvz_sample_read(&place, sample, NVZ_CHRAM_SHIFT);
+		} else {
+			nvz_sample_read(&place, sample, NVZ_PCCSR_SHIFT);
+			sample->flags = NV_ZERNEL_SAMPLE_PCCSR;
+		}
+		reads += 1 + sample->count;
+	}
+	return reads;
 }
 
 /*
  * As nv_zernel_tsgs_sample(); -ENXIO the core is still to be asked. @asleep: it was, and the GPU
  * sleeps.
  */
-static int nvz_tsgs_sample(u32 gpu_id, const struct nv_zernel_look *looks, u32 count,
-			   nvz_tell_fn tell, void *priv, bool asleep)
+static int nvz_tsgs_sample(u32 gpu_id, struct nv_zernel_sample *samples, u32 count, bool asleep)
 {
-	struct nv_zernel_sample sample = { .size = sizeof(sample) };
 	struct nvz_reading reading;
-	s64 runlist;
-	u32 i;
 	int ret;
 
 	ret = nvz_rm_stay();
@@ -333,40 +395,34 @@ static int nvz_tsgs_sample(u32 gpu_id, const struct nv_zernel_look *looks, u32 c
 	reading.cookie = srcu_read_lock(&nvz_registers_srcu);
 	mutex_lock(&nvz_table_lock);
 	ret = asleep ? -EHOSTDOWN : nvz_reading_begin(&reading, gpu_id);
+	if (!ret || ret == -EHOSTDOWN)
+		nvz_samples_list(gpu_id, samples, count);
 	mutex_unlock(&nvz_table_lock);
-	if (ret == -EHOSTDOWN)
-		sample.flags = NV_ZERNEL_SAMPLE_ASLEEP;
-	for (i = 0; i < count && (!ret || ret == -EHOSTDOWN); i++) {
-		runlist = nvz_look_up(gpu_id, &looks[i], &sample);
-		if (runlist < 0)
-			continue;
-		if (ret)
-			sample.first = sample.channels = sample.count = 0;
-		else
-			nvz_sample_read(reading.registers, runlist, &sample);
-		tell(priv, i, &sample);
-	}
-	if (!ret)
+	if (!ret) {
+		ret = nvz_samples_read(reading.registers, samples, count);
 		nvz_reading_end(&reading);
+	} else if (ret == -EHOSTDOWN) {
+		nvz_samples_asleep(samples, count);
+		ret = 0;
+	}
 	srcu_read_unlock(&nvz_registers_srcu, reading.cookie);
 	nvz_rm_release();
-	return ret == -EHOSTDOWN ? 0 : ret;
+	return ret;
 }
 
-int nv_zernel_tsgs_sample(u32 gpu_id, const struct nv_zernel_look *looks, u32 count,
-			  nvz_tell_fn tell, void *priv)
+int nv_zernel_tsgs_sample(u32 gpu_id, struct nv_zernel_sample *samples, u32 count)
 {
 	int ret;
 
 	might_sleep();
-	if (count > NV_ZERNEL_LOOKS_MAX)
+	if (!count || count > NV_ZERNEL_LOOKS_MAX)
 		return -EINVAL;
-	ret = nvz_tsgs_sample(gpu_id, looks, count, tell, priv, false);
+	ret = nvz_tsgs_sample(gpu_id, samples, count, false);
 	if (ret != -ENXIO)
 		return ret;
 	ret = nvz_gpu_learn(gpu_id);
 	if (!ret || ret == -EHOSTDOWN)
-		ret = nvz_tsgs_sample(gpu_id, looks, count, tell, priv, ret == -EHOSTDOWN);
+		ret = nvz_tsgs_sample(gpu_id, samples, count, ret == -EHOSTDOWN);
 	/* Stopped, or in between. */
 	return ret == -ENXIO || ret == -ENOENT ? -EAGAIN : ret;
 }
@@ -391,7 +447,8 @@ static int nvz_engines_sample(u32 gpu_id, const u32 *runlists, u32 *values, u32 
 		for (i = 0; i < count; i++) {
 			u32 channels = nvz_channels_at(reading.registers, runlists[i]);
 
-			values[i] = nvz_engine_read(reading.registers, runlists[i], channels);
+			values[i] = nvz_engine_read(nvz_engine_at(reading.registers, runlists[i],
+								  channels));
 		}
 		nvz_reading_end(&reading);
 	} else if (ret == -EHOSTDOWN) {

@@ -147,6 +147,7 @@ struct nvz_object {
 /**
  * struct nvz_tsg - a TSG, shared by the handles that were duplicated from one another
  * @node: in the tree of TSGs, by @id
+ * @numbered: in the table of TSGs, by @id
  * @handles: objects that are handles of it, oldest first; never empty outside the table lock
  * @channels: objects that are channels of it
  * @changed: in the list of TSGs to report
@@ -165,6 +166,7 @@ struct nvz_object {
  * @runlist: see struct nv_zernel_tsg
  * @channel_count: length of @channels
  * @context_count: how many of @channels have a context that is known
+ * @chids: numbers of the first of @channels, as of the last nvz_tell()
  * @level: interleave level that it was last given
  * @announced: the listener knows it
  * @adopted: it may be the same TSG of the core as another one
@@ -172,6 +174,7 @@ struct nvz_object {
  */
 struct nvz_tsg {
 	struct rb_node node;
+	struct hlist_node numbered;
 	struct list_head handles;
 	struct list_head channels;
 	struct list_head changed;
@@ -188,6 +191,7 @@ struct nvz_tsg {
 	u32 runlist;
 	u32 channel_count;
 	u32 context_count;
+	u32 chids[NV_ZERNEL_SAMPLE_MAX];
 	u32 level;
 	u32 stray_client;
 	u32 stray_handle;

@@ -7,23 +7,20 @@
  */
 #include "nv-zernel-private.h"
 
+#include <linux/hashtable.h>
 #include <linux/pid.h>
 #include <linux/slab.h>
 
 static struct rb_root nvz_tsgs = RB_ROOT;
+static DEFINE_HASHTABLE(nvz_numbers, 8);	/* the same TSGs, for who looks at many of them */
 static LIST_HEAD(nvz_changed);
 static u64 nvz_last_tsg;
 static u32 nvz_tsgs_held;
 static u32 nvz_adoptions;	/* TSGs that were adopted */
 
-static int nvz_tsg_order(const void *id, const struct rb_node *node)
-{
-	return nvz_order(*(const u64 *)id, rb_entry(node, struct nvz_tsg, node)->id);
-}
-
 static bool nvz_tsg_less(struct rb_node *a, const struct rb_node *b)
 {
-	return nvz_tsg_order(&rb_entry(a, struct nvz_tsg, node)->id, b) < 0;
+	return rb_entry(a, struct nvz_tsg, node)->id < rb_entry(b, struct nvz_tsg, node)->id;
 }
 
 /* A TSG that belongs to the caller's process; in the table when it gets a handle. */
@@ -60,9 +57,13 @@ void nvz_tsg_discard(struct nvz_tsg *tsg)
 
 struct nvz_tsg *nvz_tsg_find(u64 id)
 {
-	struct rb_node *node = rb_find(&id, &nvz_tsgs, nvz_tsg_order);
+	struct nvz_tsg *tsg;
 
-	return node ? rb_entry(node, struct nvz_tsg, node) : NULL;
+	hash_for_each_possible(nvz_numbers, tsg, numbered, id) {
+		if (tsg->id == id)
+			return tsg;
+	}
+	return NULL;
 }
 
 /* The first TSG numbered above @after. */
@@ -233,6 +234,19 @@ static void nvz_tsg_tell(struct nvz_tsg *tsg)
 	tsg->announced = true;
 }
 
+/* Who looks at a TSG finds the numbers of its first channels without a walk. */
+static void nvz_tsg_number(struct nvz_tsg *tsg)
+{
+	struct nvz_object *channel;
+	u32 count = 0;
+
+	list_for_each_entry(channel, &tsg->channels, in_tsg) {
+		if (count == ARRAY_SIZE(tsg->chids))
+			break;
+		tsg->chids[count++] = channel->chid;
+	}
+}
+
 /*
  * Tells of every TSG that changed since the table lock was taken: once each,
  * however much of it changed. Must come before the lock is given back.
@@ -245,9 +259,11 @@ void nvz_tell(void)
 	list_for_each_entry_safe(tsg, next, &nvz_changed, changed) {
 		list_del_init(&tsg->changed);
 		if (!list_empty(&tsg->handles)) {
+			nvz_tsg_number(tsg);
 			if (!tsg->id) {
 				tsg->id = ++nvz_last_tsg;
 				rb_add(&tsg->node, &nvz_tsgs, nvz_tsg_less);
+				hash_add(nvz_numbers, &tsg->numbered, tsg->id);
 				nvz_tsgs_held++;
 				nvz_adoptions += tsg->adopted;
 			}
@@ -260,6 +276,7 @@ void nvz_tell(void)
 			nvz_listener.ops->tsg_removed(nvz_listener.priv, tsg->gpu_id, tsg->id);
 		if (tsg->id) {
 			rb_erase(&tsg->node, &nvz_tsgs);
+			hash_del(&tsg->numbered);
 			nvz_tsgs_held--;
 			nvz_adoptions -= tsg->adopted;
 		}

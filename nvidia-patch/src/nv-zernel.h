@@ -298,34 +298,23 @@ int nv_zernel_runlists_interleave(u32 gpu_id, bool on, u32 *status);
 /* Flags of struct nv_zernel_sample. */
 #define NV_ZERNEL_SAMPLE_ASLEEP		(1U << 0)	/* the GPU sleeps; nothing was read */
 #define NV_ZERNEL_SAMPLE_PCCSR		(1U << 1)	/* @words are NV_PCCSR_CHANNEL, of Turing */
+#define NV_ZERNEL_SAMPLE_GONE		(1U << 2)	/* no such TSG on the GPU; nothing was read */
 
 /**
- * struct nv_zernel_look - a TSG to look at; one of several, which have no size
- * @tsg: number in the table
- * @first: the number of channels to skip
- * @reserved: zero
- */
-struct nv_zernel_look {
-	u64 tsg;
-	u32 first;
-	u32 reserved;
-};
-
-/**
- * struct nv_zernel_sample - the channels of a TSG at a moment
- * @size: sizeof(struct nv_zernel_sample)
- * @flags: NV_ZERNEL_SAMPLE_*
- * @first: the number of channels that were skipped; 0 if there are no more
+ * struct nv_zernel_sample - the channels of a TSG at a moment; one of several, which have no size
+ * @tsg: in: number in the table
+ * @first: in: the number of channels to skip; out: that were skipped, 0 if there are no more
+ * @flags: in: 0; out: NV_ZERNEL_SAMPLE_*
  * @channels: of the TSG
- * @count: of @words
+ * @count: in: 0; out: of @words
  * @engine: NV_RUNLIST_ENGINE_STATUS0 of the first engine of its run list; NV_ZERNEL_UNKNOWN:
  *          not known
  * @words: NV_CHRAM_CHANNEL of each channel; NV_ZERNEL_UNKNOWN: not known
  */
 struct nv_zernel_sample {
-	u32 size;
-	u32 flags;
+	u64 tsg;
 	u32 first;
+	u32 flags;
 	u32 channels;
 	u32 count;
 	u32 engine;
@@ -335,24 +324,18 @@ struct nv_zernel_sample {
 /**
  * nv_zernel_tsgs_sample() - read the state of channels of TSGs from a GPU's registers
  * @gpu_id: the GPU
- * @looks: the TSGs
- * @count: of them, NV_ZERNEL_LOOKS_MAX at most
- * @tell: called with @priv, the place in @looks and the sample of each TSG that is on the GPU, while
- *        the driver cannot be suspended. May take mutexes under which nothing of this interface is
- *        called.
- * @priv: for @tell
+ * @samples: the TSGs; what was read of them, unless there is an error
+ * @count: of them, from 1 to NV_ZERNEL_LOOKS_MAX
  *
  * For each TSG one register for the engine and one for each channel. Asks the driver where they are
  * at the first call after a start or resume of the GPU. Does not wake a GPU that sleeps.
  *
- * Return: 0, -EINVAL @count, -EOPNOTSUPP nothing can be read: a chip that is not known, a guest's
- * part of a GPU, or confidential computing, -EAGAIN the driver is suspended or could not tell for
- * now, or the GPU is stopped or does not answer, -EIO the GPU is being pulled out or did not come
- * back from a suspend, -ENOMEM.
+ * Return: the number of registers that were read, -EINVAL @count, -EOPNOTSUPP nothing can be read: a
+ * chip that is not known, a guest's part of a GPU, or confidential computing, -EAGAIN the driver is
+ * suspended or could not tell for now, or the GPU is stopped or does not answer, -EIO the GPU is being
+ * pulled out or did not come back from a suspend, -ENOMEM.
  */
-int nv_zernel_tsgs_sample(u32 gpu_id, const struct nv_zernel_look *looks, u32 count,
-			  void (*tell)(void *priv, u32 at, const struct nv_zernel_sample *sample),
-			  void *priv);
+int nv_zernel_tsgs_sample(u32 gpu_id, struct nv_zernel_sample *samples, u32 count);
 
 /**
  * nv_zernel_engines_sample() - read the state of engines from the GPU's registers
@@ -362,7 +345,7 @@ int nv_zernel_tsgs_sample(u32 gpu_id, const struct nv_zernel_look *looks, u32 co
  *          known; 0, idle, for a GPU that sleeps
  * @count: of both, NV_ZERNEL_SAMPLE_MAX at most
  *
- * Return: 0, -EINVAL @count, -ENOENT no such GPU or it is not started, and as
+ * Return: 0, -EINVAL @count, -ENOENT no such GPU or it is not started, and the other errors of
  * nv_zernel_tsgs_sample().
  */
 int nv_zernel_engines_sample(u32 gpu_id, const u32 *runlists, u32 *values, u32 count);

@@ -14,10 +14,7 @@ use crate::{
         provider_side::TsgLoad,
     },
     occupancy::{
-        registers::{
-            self,
-            State, //
-        },
+        registers,
         Engine,
         Look,
         Meter, //
@@ -73,6 +70,78 @@ struct Gpu {
     unreadable: Option<Ns>,
 }
 
+impl Tsg {
+    /// Some of its channels were looked at; `at`: its GPU.
+    ///
+    /// # Errors
+    ///
+    /// `EOPNOTSUPP` no register tells anything.
+    #[inline]
+    fn look(&mut self, at: &mut Gpu, sample: &Sample, is_busy: Option<bool>, now: Ns) -> Result {
+        let words = sample.words();
+        let next = sample.first().saturating_add(words.len() as u32);
+        let is_last = next >= sample.channels();
+        self.first = if is_last { 0 } else { next };
+        let is_idle = !sample.is_asleep() && registers::are_idle(words, sample.is_pccsr());
+        if is_idle && self.meter.rest(now) {
+            // Most TSGs, most of the time.
+            at.unreadable = None;
+            return Ok(());
+        }
+        self.look_closely(at, sample, is_last, is_busy, now)
+    }
+
+    #[inline(never)]
+    fn look_closely(
+        &mut self,
+        at: &mut Gpu,
+        sample: &Sample,
+        is_last: bool,
+        is_busy: Option<bool>,
+        now: Ns,
+    ) -> Result {
+        let words = sample.words();
+        let (state, unknown) = registers::of_channels(words, sample.is_pccsr());
+        counters::UNREADABLE.add(unknown.into());
+        counters::ASLEEP.add(sample.is_asleep().into());
+        // One TSG whose channels are not known says nothing about the others.
+        if is_busy.is_none() && unknown > 0 && unknown as usize == words.len() {
+            let since = *at.unreadable.get_or_insert(now);
+            if now.saturating_sub(since) >= UNREADABLE {
+                return Err(errno::unsupported());
+            }
+        } else {
+            at.unreadable = None;
+        }
+        let was_tried = self.meter.is_tried();
+        self.meter.look(
+            state,
+            Look {
+                is_last,
+                is_busy,
+                may_try: !sample.is_asleep() && now.saturating_sub(at.tried) >= TRIES,
+                now,
+            },
+        );
+        if self.meter.is_tried() && !was_tried {
+            at.tried = now;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn load(&self) -> TsgLoad {
+        TsgLoad {
+            ran: self.account.time(self.meter.ran).0,
+            runnable: self.meter.is_runnable(),
+            since: self.meter.since.0,
+            preemptions: 0,
+            preempted: 0,
+            context_bytes: 0,
+        }
+    }
+}
+
 impl On {
     /// Its register was read.
     fn look(&mut self, is_busy: Option<bool>, now: Ns) {
@@ -88,45 +157,6 @@ const TRIES: Ns = Ns(20_000_000);
 
 /// No register of a GPU can be read if none could for so long: a reset is shorter.
 const UNREADABLE: Ns = Ns(500_000_000);
-
-/// Some channels of a TSG, as they were seen.
-#[derive(Clone, Copy)]
-pub(crate) struct Seen {
-    /// Of all of them.
-    state: State,
-    /// The channels before them.
-    first: u32,
-    count: u32,
-    /// Those whose registers do not tell.
-    unknown: u32,
-    /// Channels of the TSG.
-    channels: u32,
-    /// The engine works; `None`: its register does not tell.
-    is_busy: Option<bool>,
-    is_asleep: bool,
-}
-
-impl Seen {
-    /// As registers tell.
-    pub(crate) fn of(sample: &Sample) -> Self {
-        let words = sample.words();
-        let (state, unknown) = registers::of_channels(words, sample.is_pccsr());
-        Self {
-            state,
-            first: sample.first(),
-            count: words.len() as u32,
-            unknown,
-            channels: sample.channels(),
-            is_busy: registers::is_busy(sample.engine()),
-            is_asleep: sample.is_asleep(),
-        }
-    }
-
-    /// Registers that were read, with that of the engine.
-    pub(crate) fn reads(&self) -> u32 {
-        self.count + 1
-    }
-}
 
 /// The work of TSGs and engines.
 pub(crate) struct Meters {
@@ -253,58 +283,57 @@ impl Meters {
         }
     }
 
-    /// Some channels of a TSG were looked at. Returns its load.
-    ///
-    /// # Errors
-    ///
-    /// `ENOENT` it is gone, `EOPNOTSUPP` no register tells anything.
-    pub(crate) fn look(&mut self, id: u64, seen: &Seen, now: Ns) -> Result<TsgLoad> {
-        let tsg = self.tsgs.get_mut(&id).ok_or(ENOENT)?;
-        let gpu = self.gpus.iter_mut().find(|gpu| gpu.id == tsg.of.gpu);
-        let at = gpu.ok_or(ENOENT)?;
-        counters::UNREADABLE.add(seen.unknown.into());
-        counters::ASLEEP.add(seen.is_asleep.into());
-        // One TSG whose channels are not known says nothing about the others.
-        if seen.is_busy.is_none() && seen.unknown > 0 && seen.unknown == seen.count {
-            let since = *at.unreadable.get_or_insert(now);
-            if now.saturating_sub(since) >= UNREADABLE {
-                return Err(errno::unsupported());
+    /// TSGs of a GPU were looked at, one after the other, from a moment on and in so long a time for each
+    /// read. Tells of each the load, `ENOENT` if it is gone, or `EOPNOTSUPP` if no register tells
+    /// anything.
+    pub(crate) fn look(
+        &mut self,
+        gpu: u32,
+        samples: &[Sample],
+        begin: Ns,
+        each: Ns,
+        tell: &mut dyn FnMut(usize, Result<TsgLoad>),
+    ) {
+        let mut now = begin;
+        let mut at = self.gpus.iter_mut().find(|at| at.id == gpu);
+        // The engine of the TSG before, what its register told, and when it told that last.
+        let mut on: Option<(&mut On, Option<bool>, Ns)> = None;
+        for (place, sample) in samples.iter().enumerate() {
+            now = Ns(now.0.wrapping_add(each.0.wrapping_mul(sample.reads())));
+            let tsg = self.tsgs.get_mut(&sample.tsg());
+            let (Some(tsg), Some(at)) = (tsg.filter(|tsg| tsg.of.gpu == gpu), &mut at) else {
+                tell(place, Err(ENOENT));
+                continue;
+            };
+            if sample.is_gone() {
+                tsg.meter.pause();
+                tell(place, Err(ENOENT));
+                continue;
             }
-        } else {
-            at.unreadable = None;
+            let is_busy = registers::is_busy(sample.engine());
+            if let Err(e) = tsg.look(at, sample, is_busy, now) {
+                tell(place, Err(e));
+                continue;
+            }
+            self.is_parted |= tsg.first > 0;
+            let is_its = |on: &On| on.gpu == gpu && Some(on.runlist) == tsg.runlist;
+            match &mut on {
+                Some((on, seen, last)) if *seen == is_busy && is_its(on) => *last = now,
+                _ => {
+                    if let Some((on, seen, last)) = on.take() {
+                        on.look(seen, last);
+                    }
+                    on = self.engines.iter_mut().find(|on| is_its(on)).map(|on| {
+                        on.look(is_busy, now);
+                        (on, is_busy, now)
+                    });
+                }
+            }
+            tell(place, Ok(tsg.load()));
         }
-        let next = seen.first.saturating_add(seen.count);
-        let is_last = next >= seen.channels;
-        tsg.first = if is_last { 0 } else { next };
-        self.is_parted |= !is_last;
-        let was_tried = tsg.meter.is_tried();
-        tsg.meter.look(
-            seen.state,
-            Look {
-                is_last,
-                is_busy: seen.is_busy,
-                may_try: !seen.is_asleep && now.saturating_sub(at.tried) >= TRIES,
-                now,
-            },
-        );
-        if tsg.meter.is_tried() && !was_tried {
-            at.tried = now;
+        if let Some((on, seen, last)) = on {
+            on.look(seen, last);
         }
-        let (gpu, runlist) = (tsg.of.gpu, tsg.runlist);
-        let load = TsgLoad {
-            ran: tsg.account.time(tsg.meter.ran).0,
-            runnable: tsg.meter.is_runnable(),
-            since: tsg.meter.since.0,
-            preemptions: 0,
-            preempted: 0,
-            context_bytes: 0,
-        };
-        let on = self.engines.iter_mut();
-        let mut on = on.filter(|on| on.gpu == gpu && Some(on.runlist) == runlist);
-        if let Some(on) = on.next() {
-            on.look(seen.is_busy, now);
-        }
-        Ok(load)
     }
 
     /// A TSG is in a MIG instance or in none, and on a run list.

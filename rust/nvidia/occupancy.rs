@@ -100,10 +100,15 @@ impl Meter {
         self.looked = None;
     }
 
-    /// True if a look that shows nothing to run changes nothing: nobody waits for anything.
-    fn rests(&self) -> bool {
+    /// A look showed nothing to run in some channels. Returns false if that changes something: then it
+    /// is to be told to [`Self::look`].
+    pub(crate) fn rest(&mut self, now: Ns) -> bool {
         let is_idle = self.state.max(self.round) == State::Idle && !self.trial;
-        is_idle && self.disabled.or(self.waits).or(self.stuck).is_none()
+        let rests = is_idle && self.disabled.or(self.waits).or(self.stuck).is_none();
+        if rests && self.looked.is_none_or(|last| now >= last) {
+            self.looked = Some(now);
+        }
+        rests
     }
 
     /// Some channels were looked at; `state`: of them all.
@@ -112,15 +117,6 @@ impl Meter {
             // It was switched since the look began.
             return;
         }
-        // Most TSGs, most of the time.
-        if state == State::Idle && self.rests() {
-            self.looked = Some(look.now);
-        } else {
-            self.look_closely(state, look);
-        }
-    }
-
-    fn look_closely(&mut self, state: State, look: Look) {
         let was_runnable = self.is_runnable();
         let ran = self.state == State::Runs;
         self.round = self.round.max(state);
@@ -286,9 +282,12 @@ mod tests {
             let is_busy = [BUSY, IDLE, None][(random >> 8) as usize % 3];
             let look = at(random & 0x10 == 0, is_busy, now);
             let mut closely = meter;
-            closely.look_closely(state, look);
-            short += u32::from(state == State::Idle && meter.rests());
-            meter.look(state, look);
+            closely.look(state, look);
+            if state == State::Idle && meter.rest(Ns(now)) {
+                short += 1;
+            } else {
+                meter.look(state, look);
+            }
             assert_eq!(meter, closely);
             if random & 0x1e0 == 0 {
                 meter.set_enabled(random & 0x200 == 0, Ns(now));

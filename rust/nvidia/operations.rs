@@ -11,10 +11,8 @@ use crate::{
             control,
             load::{
                 self,
-                Ask,
-                Sample,
-                MOST,
-                MOST_LOOKS, //
+                Samples,
+                MOST, //
             },
             records::{
                 self,
@@ -29,10 +27,7 @@ use crate::{
         time::now_ns,
     },
     gpus::Gpus,
-    meters::{
-        Meters,
-        Seen, //
-    },
+    meters::Meters,
     status::{
         Meaning,
         Status, //
@@ -81,8 +76,8 @@ pub(crate) trait Driver: Send + Sync + 'static {
     fn restart(&self, tsg: u64) -> Result<Status>;
     /// Has the run lists of a GPU heed interleave levels, or not any more.
     fn heed_interleave(&self, gpu: u32, on: bool) -> Result<Status>;
-    /// Looks at channels of TSGs; `tell` gets the place and the sample of each that there is.
-    fn samples(&self, gpu: u32, asks: &[Ask], tell: impl FnMut(usize, &Sample)) -> Result;
+    /// Looks at channels of TSGs. Returns the number of registers that were read.
+    fn take(&self, gpu: u32, samples: &mut Samples) -> Result<u32>;
     /// Looks at the engines of run lists.
     fn engines(&self, gpu: u32, runlists: &[u32]) -> Result<[u32; MOST]>;
     /// Reads records of context switches of a GPU or of a MIG instance of it.
@@ -131,8 +126,8 @@ impl Driver for Hook {
         control::heed_interleave(gpu, on)
     }
 
-    fn samples(&self, gpu: u32, asks: &[Ask], tell: impl FnMut(usize, &Sample)) -> Result {
-        load::samples(gpu, asks, tell)
+    fn take(&self, gpu: u32, samples: &mut Samples) -> Result<u32> {
+        samples.take(gpu)
     }
 
     fn engines(&self, gpu: u32, runlists: &[u32]) -> Result<[u32; MOST]> {
@@ -216,42 +211,32 @@ impl<D: Driver> Nvidia<D> {
         tsgs: &[u64],
         tell: &mut dyn FnMut(usize, Result<TsgLoad>),
     ) -> Result {
-        let tsgs = tsgs.get(..tsgs.len().min(MOST_LOOKS)).unwrap_or(tsgs);
-        let mut asks = [Ask::default(); MOST_LOOKS];
+        if tsgs.is_empty() {
+            return Ok(());
+        }
+        let mut samples = Samples::new();
         {
             let meters = meters.lock();
-            for (ask, &tsg) in asks.iter_mut().zip(tsgs) {
-                *ask = Ask::new(tsg, meters.next_channel(tsg));
+            for &tsg in tsgs {
+                samples.push(tsg, meters.next_channel(tsg));
             }
         }
-        let asks = asks.get(..tsgs.len()).unwrap_or(&asks);
-        let mut seen = [None; MOST_LOOKS];
-        let mut reads = 0;
         let begin = now_ns();
-        let answer = self.driver.samples(gpu, asks, |at, sample| {
-            if let Some(place) = seen.get_mut(at) {
-                let seen = Seen::of(sample);
-                reads += u64::from(seen.reads());
-                *place = Some(seen);
-            }
-        });
+        let answer = self.driver.take(gpu, &mut samples);
         let took = now_ns().saturating_sub(begin);
-        // Reads take nearly all of the time, each as much of it as any other.
-        let each = took / reads.max(1);
-        let mut now = begin;
         let mut meters = meters.lock();
-        for (at, (&tsg, seen)) in tsgs.iter().zip(&seen).enumerate() {
-            if let Some(seen) = seen {
-                now += each * u64::from(seen.reads());
-                tell(at, meters.look(tsg, seen, Ns(now)));
-            } else {
-                meters.pause(tsg);
-                if answer.is_ok() {
-                    tell(at, Err(ENOENT));
-                }
+        match answer {
+            Ok(reads) => {
+                // They take nearly all of the time, each as much of it as any other.
+                let each = took / u64::from(reads.max(1));
+                meters.look(gpu, samples.list(), Ns(begin), Ns(each), tell);
+                Ok(())
+            }
+            Err(e) => {
+                samples.list().iter().for_each(|of| meters.pause(of.tsg()));
+                Err(unread(e))
             }
         }
-        answer.map_err(unread)
     }
 
     /// Has the run lists of a GPU heed interleave levels.

@@ -9,7 +9,7 @@ use crate::{
             Text, //
         },
         nvidia::load::{
-            Ask,
+            Samples,
             MOST,
             MOST_LOOKS, //
         },
@@ -65,10 +65,12 @@ impl<D: Driver> Registers<D> {
     /// The shortest time of a look at some TSGs at once; `None`: it tells nothing, or there are none.
     /// The looks are nobody's: zernel's own meters do not hear of them.
     fn time_looks(&self, gpu: u32, tsgs: &[u64]) -> Result<Option<u64>> {
+        let (runlists, count) = self.0.meters().lock().runlists(gpu);
+        let runlist = runlists.get(..count).and_then(|all| all.first().copied());
         let mut meters = Meters::new();
         meters.add_gpu(gpu)?;
         for &tsg in tsgs {
-            meters.add(Arrival::new(tsg, Part { gpu, mig: None }, None, false)?);
+            meters.add(Arrival::new(tsg, Part { gpu, mig: None }, runlist, true)?);
         }
         let meters = KBox::pin_init(new_mutex!(meters, "zernel_nvidia_timed"), GFP_KERNEL)?;
         let mut least = None;
@@ -122,10 +124,11 @@ impl<D: Driver> Registers<D> {
 
     /// The first channels of a TSG; nothing of one that is gone.
     fn show_tsg(&self, gpu: u32, tsg: u64, out: &mut Text) -> Result {
-        let mut seen = None;
-        let read = self.0.driver();
-        let read = read.samples(gpu, &[Ask::new(tsg, 0)], |_, sample| seen = Some(*sample));
-        let (Ok(()), Some(sample)) = (read, seen) else {
+        let mut samples = Samples::new();
+        samples.push(tsg, 0);
+        let read = self.0.driver().take(gpu, &mut samples);
+        let mut there = samples.list().iter().filter(|sample| !sample.is_gone());
+        let (Ok(_), Some(sample)) = (read, there.next()) else {
             return Ok(());
         };
         let kind = match sample.is_pccsr() {

@@ -35,21 +35,22 @@ mod chram {
         FOREIGN | ON_PBDMA | ON_ENG | PENDING | CTX_RELOAD | ACQUIRE_FAIL;
 }
 
-/// Channels of a TSG, from their words: their state together, and how many do not tell theirs.
-/// `is_pccsr`: the words are those of Turing.
+/// True if some channels have nothing to run, by a look at all of them together that costs little. It
+/// may be false for some that have nothing, either. `is_pccsr`: the words are those of Turing.
 #[inline]
-pub(crate) fn of_channels(words: &[u32], is_pccsr: bool) -> (State, u32) {
+pub(crate) fn are_idle(words: &[u32], is_pccsr: bool) -> bool {
     let any = words.iter().fold(0, |any, word| any | word);
-    match any & chram::TELLING {
-        // Most TSGs, most of the time.
-        0 if !is_pccsr => (State::Idle, 0),
-        _ => sum(words, is_pccsr),
-    }
+    !is_pccsr && any & chram::TELLING == 0
 }
 
-fn sum(words: &[u32], is_pccsr: bool) -> (State, u32) {
+/// Channels of a TSG, from their words: their state together, and how many do not tell theirs.
+/// `is_pccsr`: the words are those of Turing.
+pub(crate) fn of_channels(words: &[u32], is_pccsr: bool) -> (State, u32) {
     let (mut state, mut unknown) = (State::Idle, 0);
     for &word in words {
+        if are_idle(&[word], is_pccsr) {
+            continue;
+        }
         let channel = match is_pccsr {
             true => of_pccsr(word),
             false => of_chram(word),

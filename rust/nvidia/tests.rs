@@ -6,8 +6,8 @@ use crate::{
     glue::{
         nvidia::{
             load::{
-                Ask,
                 Sample,
+                Samples,
                 MOST, //
             },
             records::{
@@ -15,12 +15,14 @@ use crate::{
                 Record, //
             },
         },
-        provider_side::Provider, //
+        provider_side::{
+            Provider,
+            TsgLoad, //
+        }, //
     },
     meters::{
         Arrival,
-        Part,
-        Seen, //
+        Part, //
     },
     operations::{
         Driver,
@@ -170,14 +172,18 @@ impl Driver for Arc<Fake> {
     }
 
     /// There is a TSG for each number but [`GONE`].
-    fn samples(&self, _gpu: u32, asks: &[Ask], mut tell: impl FnMut(usize, &Sample)) -> Result {
+    fn take(&self, _gpu: u32, samples: &mut Samples) -> Result<u32> {
         let sample = self.script.lock().sample?;
-        for (at, ask) in asks.iter().enumerate() {
-            if ask.tsg() != GONE {
-                tell(at, &sample.after(ask.first()));
-            }
+        let mut reads = 0;
+        for place in samples.list_mut() {
+            let sample = match place.tsg() {
+                GONE => Sample::gone(),
+                _ => sample,
+            };
+            *place = sample.instead_of(place);
+            reads += place.reads() as u32;
         }
-        Ok(())
+        Ok(reads)
     }
 
     fn engines(&self, _gpu: u32, _runlists: &[u32]) -> Result<[u32; MOST]> {

@@ -35,10 +35,8 @@ extern "C" {
     pub(super) fn nv_zernel_runlists_interleave(gpu: u32, on: bool, status: *mut u32) -> c_int;
     pub(super) fn nv_zernel_tsgs_sample(
         gpu: u32,
-        looks: *const nv_zernel_look,
+        samples: *mut nv_zernel_sample,
         count: u32,
-        tell: Option<unsafe extern "C" fn(*mut c_void, u32, *const nv_zernel_sample)>,
-        private: *mut c_void,
     ) -> c_int;
     pub(super) fn nv_zernel_engines_sample(
         gpu: u32,
@@ -58,8 +56,7 @@ extern "C" {
 static_assert!(size_of::<nv_zernel_gpu>() == 128);
 static_assert!(size_of::<nv_zernel_tsg>() == 64);
 static_assert!(size_of::<nv_zernel_tsg_settings>() == 32);
-static_assert!(size_of::<nv_zernel_look>() == 16);
-static_assert!(size_of::<nv_zernel_sample>() == 84);
+static_assert!(size_of::<nv_zernel_sample>() == 88);
 static_assert!(size_of::<nv_zernel_record>() == 24);
 static_assert!(size_of::<nv_zernel_records>() == 56);
 static_assert!(size_of::<nv_zernel_counts>() == 40);

@@ -97,8 +97,15 @@ mod suite {
         let mut meters = nvidia.meters().lock();
         let mut look = |engine, words: &[u32], ms: u64| {
             let now = Ns(ms * 1_000_000);
-            let load = meters.look(TSG, &Seen::of(&Sample::of(engine, words)), now);
-            load.map(|load| load.runnable)
+            let mut samples = Samples::new();
+            samples.push(TSG, 0);
+            for place in samples.list_mut() {
+                *place = Sample::of(engine, words).instead_of(place);
+            }
+            let mut told = Err(EIO);
+            let tell = &mut |_, load: Result<TsgLoad>| told = load.map(|load| load.runnable);
+            meters.look(GPU, samples.list(), now, Ns::ZERO, tell);
+            told
         };
         let nothing = [u32::MAX, 0xbadf_0000];
         assert_eq!(look(u32::MAX, &nothing, 1_000), Ok(true));
@@ -111,6 +118,44 @@ mod suite {
         assert_eq!(look(u32::MAX, &nothing, 2_500), Ok(false));
         assert_eq!(look(u32::MAX, &nothing, 2_999), Ok(true));
         assert_eq!(look(u32::MAX, &nothing, 3_000), Err(unsupported));
+        Ok(())
+    }
+
+    #[test]
+    fn an_engine_counts_each_look() -> Result {
+        const ENGINES: [[u32; 3]; 4] = [
+            [BUSY, BUSY, BUSY],
+            [BUSY, 0, BUSY],
+            [0, 0, BUSY],
+            [u32::MAX, BUSY, BUSY],
+        ];
+        let (nvidia, _) = metered()?;
+        for tsg in 1..3 {
+            let arrival = Arrival::new(TSG + tsg, WHOLE, Some(RUNLIST), true)?;
+            nvidia.meters().lock().add(arrival);
+        }
+        let (mut begin, each) = (1_000, 100);
+        let mut expected = crate::occupancy::Engine::default();
+        let mut meters = nvidia.meters().lock();
+        for engines in ENGINES {
+            let mut samples = Samples::new();
+            (0..3).for_each(|tsg| samples.push(TSG + tsg, 0));
+            for (place, engine) in samples.list_mut().iter_mut().zip(engines) {
+                *place = Sample::of(engine, &[0]).instead_of(place);
+            }
+            let mut told = 0;
+            let tell = &mut |_, load: Result<TsgLoad>| told += u32::from(load.is_ok());
+            meters.look(GPU, samples.list(), Ns(begin), Ns(each), tell);
+            assert_eq!(told, 3);
+            for (at, engine) in (1..).zip(engines) {
+                let is_busy = (engine != u32::MAX).then_some(engine == BUSY);
+                expected.look(is_busy, Ns(begin + at * 2 * each));
+            }
+            begin += 10_000;
+            let busy = meters.look_at_engines(GPU, &[], &[], Ns::ZERO)?;
+            assert_eq!(busy, expected.busy);
+        }
+        assert!(expected.busy > Ns::ZERO);
         Ok(())
     }
 

@@ -28,7 +28,7 @@ const LOOK: &str = "look at a TSG of 8 channels, one of 16, with its 9 reads";
 const RECORD: &str = "record of a context switch";
 
 /// The most instructions of each.
-const BOUNDS: [(&str, u64); 2] = [(LOOK, 760), (RECORD, 300)];
+const BOUNDS: [(&str, u64); 2] = [(LOOK, 490), (RECORD, 300)];
 
 /// The lines of a file that are of the GPU of a TSG.
 struct View {
@@ -164,9 +164,9 @@ mod tests {
             };
             judge(&[figure(LOOK, look), figure(RECORD, record)]).is_ok()
         };
-        assert!(judged(760, 300));
-        assert!(!judged(761, 300));
-        assert!(!judged(760, 301));
+        assert!(judged(490, 300));
+        assert!(!judged(491, 300));
+        assert!(!judged(490, 301));
         assert!(judge(&[]).is_err());
     }
 }
