@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR MIT
 // Linux 7.3 keeps dma_buf_attachment_is_dynamic() to itself. The driver's test for it passes all the
 // same, since it is compiled with implicit declarations allowed.
 //

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR MIT
 // The functions in place of those that are gone, where every file of the interface layer finds
 // them.
 //

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR MIT
 // One operation maps memory and other resources.
 //
 // Versions: 550.163.01

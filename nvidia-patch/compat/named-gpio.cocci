@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR MIT
 // Linux 7.2 has no of_get_named_gpio().
 //
 // Versions: 595.45.04

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR MIT
 // Linux 7.2 has no <linux/of_gpio.h>; where there is one, the compatibility header includes it.
 //
 // Versions: 595.45.04

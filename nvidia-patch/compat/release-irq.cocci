@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR MIT
 // A task that is killed while it starts a GPU is refused the threads for it. The driver then forgets
 // the GPU's interrupt, whose handler outlives the GPU, and the driver's code.
 //

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR MIT
 // pci_resize_resource() has got a parameter.
 //
 // Versions: 550.163.01

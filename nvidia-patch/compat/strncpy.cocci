@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR MIT
 // Linux 7.2 has no strncpy().
 //
 // Versions: 550.163.01 595.45.04

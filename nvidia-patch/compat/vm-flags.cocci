@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR MIT
 // The driver looks for functions that change the flags of a mapping by a member of struct
 // vm_area_struct that newer kernels name otherwise.
 //

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR MIT
 // The driver has a copy of __vma_start_write() of one kernel, for flavours that may not call it. The
 // open flavour may.
 //

@@ -234,7 +234,7 @@ static void nvz_tsg_tell(struct nvz_tsg *tsg)
 	tsg->announced = true;
 }
 
-/* Who looks at a TSG finds the numbers of its first channels without a walk. */
+/* The numbers of the first channels, so that a look at a TSG needs no walk. */
 static void nvz_tsg_number(struct nvz_tsg *tsg)
 {
 	struct nvz_object *channel;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR MIT
 //! Exact accounts: every nanosecond since the start belongs to one state.
 
 use super::measures::Ns;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR MIT
 //! Storage: pools of nodes handed in by the owner, and the free lists over them.
 
 /// Number of a node in its pool.

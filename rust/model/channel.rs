@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR MIT
 //! A channel: a queue of items. It works on the first one.
 
 pub(crate) use super::index::ChannelIx;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR MIT
 //! The refusals of the model, and their causes.
 
 /// Why an operation on the model was refused. Nothing has changed then.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR MIT
 //! The fixture of the model's tests: storage, semaphore words and a log, on the host and in the
 //! kernel.
 

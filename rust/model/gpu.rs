@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR MIT
 //! A GPU: its engines, TSGs and channels, and the operations on them.
 //!
 //! Time goes on only through [`Gpu::advance`], which every operation does first. Between two

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR MIT
 //! The names of channels and TSGs within their arenas; channels and TSGs name each other.
 
 use super::arena::index;

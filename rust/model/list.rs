@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR MIT
 //! Intrusive lists of arena nodes: every operation takes the same time for any length.
 
 use super::arena::{

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR MIT
 //! Units of the model: nanoseconds, picoseconds of work, microseconds and permille.
 
 /// A point in time or a duration, in nanoseconds.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR MIT
 //! A GPU that time-slices, as integer arithmetic: runlists, TSGs, channels, context switches.
 //!
 //! Pure: no clock, no memory of its own, no threads. The caller hands in the storage and the time,

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR MIT
 //! Operations on existing TSGs: submit, time slice, interleave level, enable, preempt, restart,
 //! suspend.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR MIT
 //! The registers in which an NVIDIA GPU shows the work of an engine and of a channel.
 //!
 //! Fields are those of `NV_RUNLIST_ENGINE_STATUS0` and `NV_CHRAM_CHANNEL` in NVIDIA's

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR MIT
 //! The order in which an engine serves its TSGs.
 //!
 //! Between two TSGs of a level, every runnable TSG of each higher level has its turn, as with the

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR MIT
 //! Tests of the whole model, by hand: each one is a small story with times that can be checked on
 //! paper.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR MIT
 //! A TSG: channels that run side by side and take turns with other TSGs.
 
 pub(crate) use super::index::TsgIx;

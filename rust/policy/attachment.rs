@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR MIT
 //! Where the record of a tracked thread is on its way to the thread and back, and the side that
 //! gives it up.
 //!

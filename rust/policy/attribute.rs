@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR MIT
 //! One attribute of a class: which of several assignments decides its value.
 //!
 //! Assignments lie in layers, the least specific beneath. A privileged one replaces all layers

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR MIT
 //! Which bucket a duration falls into when every octave is cut into equal parts.
 //!
 //! Buckets that widen with the value bound the *relative* error with few of them. Below the first

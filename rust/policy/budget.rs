@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR MIT
 //! The bound on the GPU time of the levels above best-effort: a runtime budget per period.
 //!
 //! One [`Server`] per level and run list is a sporadic server (Sprunt, Sha and Lehoczky, 1989; the

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR MIT
 //! The class of a target: all attributes, as its assignments decide them.
 
 pub(crate) use super::attribute::Source;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR MIT
 //! May a process change its own TSG through its driver: its settings, or that it is scheduled?
 //!
 //! Drivers let it, without any privilege, so that a class would last only as long as its owner

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR MIT
 //! Counters of requests: ends, latencies, and the cost of early and late triggers.
 
 use super::{

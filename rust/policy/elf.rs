@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR MIT
 //! Functions of ELF files: a probe is taken at the first instruction of one alone.
 //!
 //! A probe replaces an instruction by a trap. Within another instruction it would be a part of that,

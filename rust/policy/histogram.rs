@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR MIT
 //! Histograms of durations: exact counts, quantiles with a bounded relative error.
 
 use super::{

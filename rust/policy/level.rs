@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR MIT
 //! Levels: the urgency of a target's work, and its settings of the GPU.
 
 use super::units::Us;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR MIT
 //! TSGs that were reported and have not been looked at yet: any number of them in a fixed place.
 
 /// Marks of TSGs, by the remainder of their handles.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR MIT
 //! Pure decisions of zernel: no kernel types, no allocation, no floats, nothing but `core`.
 //!
 //! The same files are compiled into `zernel.ko` and into the host crate `zernel-policy`.

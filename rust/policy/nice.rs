@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR MIT
 //! The nice value of a thread that is preferred or held back, and the one that it gets back.
 //!
 //! A thread has a *base*: the value that it would have without zernel. Every addition counts from

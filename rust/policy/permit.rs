@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR MIT
 //! Permission to set and clear attributes.
 
 #[cfg(any(test, zernel_kunit))]

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR MIT
 //! The phase of a task of a machine-learning program, told from the kernel's view of it.
 //!
 //! * [`Sample`] has the observations since the last one; [`Phase::of`] tells the phase of one

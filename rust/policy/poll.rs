@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR MIT
 //! Looks at the TSGs of a GPU whose driver does not tell when one gets something to run, or runs out
 //! of it.
 

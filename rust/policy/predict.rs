@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR MIT
 //! When the data of a request will be ready: the moment at which the GPU shall be free for it.
 //!
 //! A request's preparation takes a random time X. We choose a time t, counted from the request's

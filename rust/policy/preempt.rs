@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR MIT
 //! The steps to take the GPU away from a TSG that has no reason to give it back, and their outcome.
 //!
 //! The engine is taken away first, and the TSG is kept from it then. Where the first times out or

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR MIT
 //! When a program is to be told to load its next batch, so that the data is there when the GPU has
 //! computed the last one.
 //!

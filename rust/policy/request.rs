@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR MIT
 //! One request for the GPU: when it is taken from best-effort work, and when it is given back.
 //!
 //! The stream of request `n` waits on the GPU until the trigger word has reached `n`, holds the GPU

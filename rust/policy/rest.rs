@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR MIT
 //! Rests of a job, so that a program that gives it work without end takes a bounded share of a CPU.
 
 use super::units::{

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR MIT
 //! Positions in a ring that overwrites its oldest element.
 
 /// Read and write position of a ring, with an exact count of losses.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR MIT
 //! Turns: one of several best-effort TSGs of a run list is enabled at a time.
 //!
 //! A GPU that slices time between *k* runnable TSGs pays a save and a restore, about 80 µs, for

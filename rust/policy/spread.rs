@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR MIT
 //! Spreads the timers of a user, so that few of them expire together.
 //!
 //! Time is cut into *windows*. A timer is counted in the window in which it expires, and one that

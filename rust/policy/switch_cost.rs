@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR MIT
 //! The time from a trigger until the GPU runs the TSG, learned from one bit per request.
 
 use super::units::{

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR MIT
 //! The tunables, and the settings of a TSG that follow from them.
 
 pub(crate) mod phases;

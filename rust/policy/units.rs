@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR MIT
 //! Units as types, so that a signature never takes a bare integer.
 
 /// A duration in nanoseconds, or a point in time as nanoseconds since an origin that its user names.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR MIT
 //! The weight of a TSG among those that take turns.
 
 use super::{refused::Refused, units::Ns};

@@ -18,6 +18,16 @@ GENERATED = {"Cargo.lock"}
 # Programs need nothing else, so each holds the whole ABI of a device.
 ANY_LENGTH = {"include/uapi/linux/zernel.h", "include/uapi/linux/zernel_sim.h",
               "tools/tests/selftest/record/v1/linux/zernel.h"}
+# Of folders; elsewhere it is GPL-2.0.
+LICENCES = {
+    "tools/": "MIT OR Apache-2.0",
+    "rust/policy/": "GPL-2.0 OR MIT",
+    "rust/model/": "GPL-2.0 OR MIT",
+    "nvidia-patch/src/": "GPL-2.0 OR MIT",
+    "nvidia-patch/compat/": "GPL-2.0 OR MIT",
+    "nvidia-patch/stock/": "GPL-2.0 OR MIT",
+}
+SPDX = re.compile(r"SPDX-License-Identifier: (.*?)(?: \*/| -->)?$", re.MULTILINE)
 # Code that a Rust test module holds may unwrap, and so may what only tests compile.
 TEST_CFG = r"#\[cfg\([^\]]*\b(?:test|zernel_kunit|kunit)\b[^\]]*\)\]\s*"
 TEST_FILE = re.compile(TEST_CFG + r"(?:#\[[^\]]*\]\s*)*(?:pub(?:\([a-z]+\))? )?mod (\w+);")
@@ -93,12 +103,26 @@ def lines_matching(code: str, pattern: re.Pattern) -> Iterator[tuple[int, str]]:
             yield number, line.strip()
 
 
+def licence(name: str) -> str:
+    """The licence of a file of the repository (Documentation/contributing.rst)."""
+    if name in ANY_LENGTH:
+        return "GPL-2.0 WITH Linux-syscall-note"
+    for folder, found in LICENCES.items():
+        if name.startswith(folder):
+            return found
+    return "GPL-2.0"
+
+
 def check_spdx(files: list[Path]) -> Iterator[str]:
-    """Every source has its licence in the first two lines."""
+    """Every source has its licence in the first three lines, and it is that of its folder."""
     for path in filter(is_source, files):
-        head = path.read_text(encoding="utf-8").splitlines()[:3]
-        if not any("SPDX-License-Identifier:" in line for line in head):
-            yield f"{path.relative_to(ROOT)}: no SPDX-License-Identifier line at the top"
+        name = str(path.relative_to(ROOT))
+        head = "\n".join(path.read_text(encoding="utf-8").splitlines()[:3])
+        found = SPDX.search(head)
+        if not found:
+            yield f"{name}: no SPDX-License-Identifier line at the top"
+        elif found[1] != licence(name):
+            yield f"{name}: {found[1]} is not the licence of its folder, {licence(name)}"
 
 
 def check_purpose(files: list[Path]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0 */
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The input of libzernel's build: both interfaces, and the numbers of their calls as constants that
  * the C compiler works out.

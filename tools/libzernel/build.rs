@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Generates the raw layouts from the C headers, so that they have one truth.
 
 use std::env;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR MIT
 //! Tests of owners, managers, members and strangers, each of whom asks for what it may and may not.
 
 #[cfg_attr(not(test), kernel::macros::kunit_tests(zernel_policy_permit))]

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR MIT
 //! The use of a task's time: it had a CPU, waited for one, or slept for a cause.
 //!
 //! The scheduler tells when a task leaves its CPU and when it has one again. That it was woken up in

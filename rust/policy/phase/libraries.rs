@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR MIT
 //! Names of libraries of collectives, by which these are seen to be active.
 
 /// Beginnings of the names of objects that libraries of collectives make in shared memory.

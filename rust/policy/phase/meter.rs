@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR MIT
 //! The share of time for which a GPU is busy for one TSG, from one look to the next.
 
 use super::super::units::{

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR MIT
 //! The time of many tasks in each phase, told without a look at any of them.
 //!
 //! Each task that is in a phase adds to its time as the clock does. So the time in a phase is a

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR MIT
 //! Waits of a thread for the GPU: from a provider's reports, and from probes of a runtime.
 //!
 //! A wait is from the first begin to the end of that one; nested ones are a part of it. A provider

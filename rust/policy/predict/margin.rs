@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR MIT
 //! The margin by which the GPU shall be free earlier than a point estimate: the classic rule, for
 //! comparison.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR MIT
 //! The task of a predictor: its observations, and the costs of its errors.
 
 use crate::policy::units::{Ns, Ppm};

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR MIT
 //! The next preparation is one more draw from those observed lately: the critical fractile of them.
 //!
 //! # Memory

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR MIT
 //! The share of a user in subscriptions to the prefetch signal.
 
 /// The subscriptions of one user.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR MIT
 //! The outcome of a request, for the statistics and for the next prediction.
 
 use super::words::Number;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR MIT
 //! Tests of one slot, by hand: each one is the story of a request.
 
 #[cfg_attr(not(test), kernel::macros::kunit_tests(zernel_policy_request))]

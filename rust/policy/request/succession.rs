@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR MIT
 //! The late outcome of a request: worked out after the begin of the next one, if it can wait.
 //!
 //! A request made ready by stores alone needs nothing more for its stream, and zernel learns of it

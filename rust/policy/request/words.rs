@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR MIT
 //! The words by which a process, its stream on the GPU and zernel speak about a request.
 
 use core::num::NonZeroU32;

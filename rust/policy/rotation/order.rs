@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR MIT
 //! The order of turns: the accounts of the TSGs of a run list, and their comparison.
 
 use super::{

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR MIT
 //! The best-effort TSGs of a run list, in a container of the caller's.
 
 use super::entity::Entity;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR MIT
 //! Tests of the whole rotation, by hand: each one is a small story of one run list.
 
 mod fixture;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR MIT
 //! The TSGs of a run list by their state, each set in the order of turns: so a decision looks at a
 //! few of them, however many there are.
 

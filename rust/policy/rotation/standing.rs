@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR MIT
 //! Where a TSG stands among the others of its run list: plain data, which it carries itself.
 
 /// Where a TSG stands among others.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR MIT
 //! A set of TSGs in the order of their turns, linked through the TSGs themselves.
 //!
 //! An AVL tree: everything takes as many steps as the tree is deep. Each node knows the best of

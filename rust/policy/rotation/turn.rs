@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR MIT
 //! The next action for the best-effort TSGs of a run list: a TSG to enable or disable, or a time to
 //! look again.
 //!

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR MIT
 //! The settings that follow from a class for a TSG, and the reasons for its time slice.
 
 use super::Tunables;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR MIT
 //! The time slices that can be tuned.
 
 use super::super::{refused::Refused, units::Us};

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR MIT
 //! The tunables of best-effort TSGs that take turns.
 
 use super::{slice, Refused};

@@ -44,6 +44,15 @@ class Sources(unittest.TestCase):
 
     def test_missing_spdx(self):
         self.assertTrue(self.found(sources.check_spdx, {"rust/a.rs": "fn f() {}\n"}))
+        for name, licence, right in (
+                ("rust/zernel/a.rs", "GPL-2.0", True),
+                ("rust/policy/a.rs", "GPL-2.0", False),
+                ("rust/policy/a.rs", "GPL-2.0 OR MIT", True),
+                ("tools/a.rs", "MIT OR Apache-2.0", True),
+                ("tools/a.rs", "GPL-2.0", False)):
+            files = {name: f"// SPDX-License-Identifier: {licence}\n"}
+            with self.subTest(name=name, licence=licence):
+                self.assertEqual(not self.found(sources.check_spdx, files), right)
 
     def test_missing_purpose(self):
         self.assertTrue(self.found(sources.check_purpose, {"rust/a.rs": "fn f() {}\n"}))

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Lowers the calling process, and prints the events of its TSGs: the example of
 //! Documentation/uapi.rst.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Errors in words: every error number of every call has a cause and a sentence.
 
 use std::path::PathBuf;

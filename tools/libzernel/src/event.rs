@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The event stream: zernel's actions in order, with a count of lost ones.
 
 use std::fmt;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The version of the loaded module, and the parts that work in this kernel.
 
 use std::os::fd::AsFd;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Safe wrapper of zernel's two interfaces: `/dev/zernel`, which classes the work of GPUs, and
 //! `/dev/zernel-sim`, the software GPU.
 //!

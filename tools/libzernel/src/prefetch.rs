@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Subscriptions: actions at the prefetch signals of a process.
 //!
 //! ```no_run

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Probes of functions in which threads wait for the GPU.
 
 use std::os::fd::{AsFd, AsRawFd};

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Requests: a process tells when it begins to prepare data, and the GPU is free when that is
 //! ready.
 //!

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The software GPU, `/dev/zernel-sim`.
 //!
 //! A [`Sim`] is an open file; its [`Context`]s are TSGs with channels that work is submitted to.

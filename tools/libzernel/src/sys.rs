@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The only unsafe code of the crate: raw layouts and the calls that take them.
 
 pub mod memory;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Names in fixed-size, NUL-terminated or NUL-padded fields.
 
 use std::ffi::c_char;

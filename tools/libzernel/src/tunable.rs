@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tunables: the attributes under `/sys/class/misc/zernel`, one value per file.
 
 use std::fs;

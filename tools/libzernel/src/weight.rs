@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Weights: how much a best-effort TSG gets of the GPU, where they take turns.
 
 use std::fmt;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A check: its name, its question, the time that it has, and its run to a verdict.
 
 use std::time::{Duration, Instant};

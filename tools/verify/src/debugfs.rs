@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Files of debugfs with a line of `name=value` words for each thing.
 
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The report as it grows, so that a run that is cut short has one, too.
 
 use std::fs::{self, File, OpenOptions};

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The lab of a check: zernel, one GPU, work for it, tunables, and the time that is left.
 
 use std::cell::Cell;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Checks on a real machine of the effects and costs that zernel counts on: `zernelctl gpu verify`.
 //!
 //! A [`check::Check`] makes an effect through zernel's public interface, with work on the GPU

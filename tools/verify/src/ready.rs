@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The machine before a run. Tunables hold for all of its GPUs, so checks are felt on each.
 
 use std::fmt;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The report: a verdict for each check, its figures, tables for people and JSON for programs.
 
 use std::fmt::Write as _;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The times at which TSGs had the GPU.
 
 use libzernel::{tsg, Timestamp};

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tunables that checks set, and that are put back on every way out but SIGKILL.
 //!
 //! Each set is remembered before the next one begins. To put back is to undo them in reverse order,

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A trace of zernel's tracepoints by the monotonic clock, in an instance of its own.
 
 use std::fs;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! GPU work that checks submit: contexts that spin, short items, holders of requests.
 //!
 //! All times are of `CLOCK_MONOTONIC`: where the GPU has a clock of its own, it is compared with that.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A cgroup v2 of our own, below the one that we are in.
 
 use std::collections::BTreeMap;

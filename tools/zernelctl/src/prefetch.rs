@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `prefetch`: the signals to load the next batch, and reading ahead for programs that do not know
 //! of them.
 

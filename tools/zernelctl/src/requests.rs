@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `requests`: the outcomes of requests, and their times.
 
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Where functions begin in an ELF file.
 
 use anyhow::{bail, ensure, Context as _, Result};

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `gpu verify`: checks of a real GPU and its driver.
 
 use std::io::{self, Write};

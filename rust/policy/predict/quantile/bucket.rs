@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR MIT
 //! The memory of the preparations in one bucket, finer than the bucket is wide.
 
 use crate::policy::{

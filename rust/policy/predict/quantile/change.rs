@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR MIT
 //! Changes: the newest preparations against the known distribution.
 //!
 //! Two tests on ranks, so that no distribution need be assumed:

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR MIT
 //! The sets of a [`Turn`] against a look at each TSG, for the tests on the host.
 
 use super::{

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR MIT
 //! When LC has the GPU, and so a hand-over between two others costs nothing.
 
 use super::super::super::{

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Costs of calls, and the time of a class change from its beginning to its end.
 
 mod bounds;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The client loop: begin, prepare, copy in, infer, copy out; one request at a time.
 
 use std::time::Duration;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The demo: three workloads, each alone, with default slices and with zernel; and training loops
 //! without the prefetch signal and with it.
 

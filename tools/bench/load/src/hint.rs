@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Hints of a client that it will need the GPU: the items in its stream before the kernels, and the
 //! stores to the words that the stream waits for.
 //!

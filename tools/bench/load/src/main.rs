@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Load generator for zernel's software GPU: latency-critical and best-effort clients, each a
 //! process of its own, and the figures, tables and plots of their results.
 

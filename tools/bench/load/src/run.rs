@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Runs a workload: a process per client, one common start, figures of the GPU beside theirs.
 
 mod plan;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The suite of `make bench`: which workloads run how.
 
 use std::fs::{self, File};

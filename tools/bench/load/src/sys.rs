@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The one thing that this program needs of the kernel and that no safe crate has.
 #![allow(unsafe_code)]
 

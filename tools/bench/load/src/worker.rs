@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A client process on the software GPU, and how it talks with the one that started it.
 //!
 //! It says [`Ready`] on a line, is told the start time on a line, runs, and says its [`Report`].

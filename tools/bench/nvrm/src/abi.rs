@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Numbers and layouts of the driver's interface, as far as a compute runtime uses them.
 
 use bytemuck::{Pod, Zeroable};

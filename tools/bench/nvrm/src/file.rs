@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! An open control file: the calls that reach the resource manager.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A client of the driver's resource manager, as a compute runtime is one.
 
 pub mod abi;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A program with contexts on the software GPU, be it one of zernel or of NVIDIA's driver.
 
 use anyhow::{bail, Context as _, Result};

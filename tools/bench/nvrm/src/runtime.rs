@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The objects of a compute runtime: a client, one GPU, its address space, TSGs.
 
 use std::os::fd::OwnedFd;

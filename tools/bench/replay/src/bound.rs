@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Queueing theory of latency-critical requests that preempt best-effort work, to be drawn beside
 //! the simulation.
 //!

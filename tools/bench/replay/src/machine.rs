@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The model of the GPU with its surroundings on the host: storage, semaphore words, reports.
 
 use std::cell::Cell;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Replays workloads on the model of a GPU, under one policy or another, in simulated time: the
 //! files of `rust/model/` and `rust/policy/` themselves, without a kernel and without a clock.
 

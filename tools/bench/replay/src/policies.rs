@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Policies: changes of the GPU when requests begin, are ready and are done.
 
 mod gpreempt;

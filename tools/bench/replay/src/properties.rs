@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Properties of every simulation, and results that can be computed by hand.
 
 use proptest::prelude::*;

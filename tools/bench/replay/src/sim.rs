@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The simulation: clients, the GPU and a policy, from event to event. Nothing happens in between,
 //! so that idle time costs nothing.
 

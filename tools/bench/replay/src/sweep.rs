@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Several simulations beside each other: policies of a workload, and the effect of a parameter.
 
 use anyhow::{Context, Result};

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The figures of simulations, as a table and for JSON.
 
 use serde::Serialize;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! One kind of plot: points and lines over two axes, with a key below that hides none of them.
 
 mod axis;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The figures of a run as the cells of a table, and the style of all tables.
 
 use std::fmt;

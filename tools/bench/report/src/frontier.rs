@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The dominance of one way of taking the GPU ahead over another with any setting: both wait for it
 //! less and keep it idle less.
 //!

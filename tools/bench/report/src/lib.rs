@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Results as data, and their views: tables, plots, verdicts, the page of `make bench` and the
 //! picture of the README. `zernel-load` and `replay` make the data.
 

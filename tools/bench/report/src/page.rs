@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The output of `make bench`: a table, a page that needs no other file, and all figures as JSON.
 
 mod charts;

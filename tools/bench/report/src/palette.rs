@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Colours and font of all plots: Okabe and Ito's palette, whose colours stay apart for
 //! colour-blind readers.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Plots of results: latency distributions, the holder of the GPU, and the steps of training loops.
 
 mod lanes;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The demo's result at one look, for the README: a picture, and a table of four rows.
 
 use std::fs;

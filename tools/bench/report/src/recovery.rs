@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The number of requests from a change of the preparation until latencies are back at their level.
 //!
 //! The level is that of the last [`STEADY`] requests of the run. It is reached at the first request

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Figures from latencies: exact mean, percentiles from an HDR histogram.
 
 use std::time::Duration;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Results of the suite of `make bench`, as its file has them: a line of JSON per part, so that
 //! nothing that was measured is lost when the rest fails.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Made-up outcomes for tests of tables and plots.
 
 use libzernel::phase::Prefetch;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Results of a training loop, without zernel's prefetch signal and with it.
 
 mod figures;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The agreement of the phases that were told with those that a loop reports itself.
 
 use std::fmt;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A slow block device: the kernel's null_blk, with requests that end by a timer.
 
 use std::fs;

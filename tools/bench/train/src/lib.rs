@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A training loop that reads, computes and steps, and logs the time of each step: zernel's phases
 //! and the use of its prefetch signal are measured against that.
 

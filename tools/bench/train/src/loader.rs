@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The thread that loads: at the signal, and without one when the computation is over.
 
 use std::os::fd::OwnedFd;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A machine-learning program: loads and computes one after the other, or with a loader that waits
 //! for the signal.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The source of batches: a file or a block device, never the page cache.
 
 use std::fmt;

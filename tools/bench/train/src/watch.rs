@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The phases that zernel tells of the threads of this process, and their begins, while they work.
 
 use std::sync::atomic::{AtomicBool, Ordering};

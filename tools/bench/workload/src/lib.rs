@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Workloads: clients, their networks, the arrival of their requests and the times of preparation.
 //! No GPU: `zernel-load` runs them on one, `replay` on a model of one.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The services of clients: the time of a request on the GPU, and its kernels.
 
 use std::fmt;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The time for which a client prepares the data of a request on the CPU.
 
 use std::fmt;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Published results of others for a workload, to be shown beside the measured ones.
 
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! When a client starts its next request.
 //!
 //! A client has room for one request that waits: one that arrives while another waits takes its

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Workloads: which clients run, how often and for how long.
 
 use std::collections::HashMap;

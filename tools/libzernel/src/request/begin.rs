@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The description of a request when it begins, and zernel's answer.
 
 use std::time::Duration;

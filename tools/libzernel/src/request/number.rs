@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Numbers of requests: they count up, wrap, and are never 0.
 
 use std::fmt;

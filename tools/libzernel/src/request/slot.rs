@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Slots: one request at a time, told to zernel by stores or by calls.
 
 use std::sync::atomic::AtomicU32;

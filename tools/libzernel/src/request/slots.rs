@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Mapped slots: memory of zernel's, shared with the program and its GPU.
 
 use std::ops::Range;

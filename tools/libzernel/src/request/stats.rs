@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Statistics of requests: their outcomes and times.
 
 use std::os::fd::AsFd;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Contexts of the software GPU: a TSG, its channels and its semaphore words.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Faults: provider operations of the software GPU that fail or take longer.
 
 use std::os::fd::BorrowedFd;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Statistics of TSGs and engines, exact at the moment they were taken.
 
 use std::os::fd::BorrowedFd;

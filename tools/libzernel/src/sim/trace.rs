@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The execution trace: the TSG on each engine, with begin and end.
 
 use std::os::fd::{AsFd, OwnedFd};

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Memory that others store to as well: semaphore words, slots of requests.
 #![allow(unsafe_code)]
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A part of a file that is mapped while it is probed.
 #![allow(unsafe_code)]
 

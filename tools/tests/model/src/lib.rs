@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Host crate over the files of `rust/model/`: the same tests, and properties over random input.
 #![cfg_attr(not(test), no_std)]
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The same GPU, written so that it is easy to believe: one engine, one nanosecond at a time, no
 //! cached events, every list a `Vec`.
 

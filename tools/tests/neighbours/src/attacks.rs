@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The attacks: what tenants do that is theirs to do, as much as they can.
 
 mod classes;

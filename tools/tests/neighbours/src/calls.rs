@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Other calls of the victim's user: a second process of alice's, with the same real-time
 //! priority, that makes each call now and then.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Small attacks for every run of the tests: judged by their outcomes, not by times.
 
 use std::time::Instant;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The longest holds: one process with as much of everything as there can be makes one call after
 //! the other, and the kernel's meter is read after each.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The remains of tenants that are gone: objects that the module counts, and memory.
 
 use std::fs;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Hostile tenants beside a latency-critical one: its loss under each attack, the loss of other
 //! calls of its user, the longest holds of locks, and the remains when the tenants are gone.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The kernel's own meters: the tracer of sections without interrupts or preemption, and the
 //! statistics of locks. Where the guest counts instructions, a nanosecond is one.
 

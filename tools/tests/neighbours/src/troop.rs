@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The tenants of an attack: processes that make ready, begin at one time, and are killed.
 
 use std::cell::Cell;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The victim: workload B1 of alice's, with what an operator gives a latency-critical service.
 //!
 //! Its process has the lowest real-time priority (`RLIMIT_RTPRIO`, as of a service unit), so that

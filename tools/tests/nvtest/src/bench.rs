@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The costs of calls of the driver, and of what zernel does beside them; under icount, in instructions
 //! of the guest.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The real resource manager on GPUs that are none: everything up to the allocation of a device.
 
 use crate::modules::{is_loaded, load, try_unload, unload_each, Expedited, STOCK};

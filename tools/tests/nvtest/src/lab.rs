@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The lab of the cases: the modules, the driver's nodes, and zernel's view of a runtime's TSGs.
 
 use std::fs;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The modules of the guest. A driver without hooks comes and goes together with the module that
 //! follows it, if there is one.
 

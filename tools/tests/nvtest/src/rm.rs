@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The driver's resource manager, from both sides: clients of it, and its true state.
 
 pub mod truth;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The driver's interface layer, our hooks and zernel, on the software resource manager.
 
 pub mod class;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A driver without hooks, on the software resource manager: what zernel sees of it, what it can do,
 //! and what it cannot.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Properties of a budget server, compared with a search through every window.
 
 use crate::policy::{

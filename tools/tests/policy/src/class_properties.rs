@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Invariants of classes, for all orders in which anybody sets and clears attributes.
 
 use crate::policy::{

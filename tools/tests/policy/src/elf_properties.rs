@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Functions of ELF files, good and hostile: a checker that reads no more than it may, never fails
 //! otherwise than by an error, and finds exactly the functions of a file.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Every order of events around requests, tried on the slots of `zernel.ko` itself.
 //!
 //! [`Honest`] is one page of one process, with a few slots. A state is: the real [`Slot`]s, their

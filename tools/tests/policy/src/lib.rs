@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The pure decisions of `zernel.ko` and `zernel_nvidia.ko` on the host: the same files, the same tests, and more of them.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Properties of nice values, whatever is asked for and whatever others set.
 
 use crate::policy::nice::{base, next, Ask, Delta, Held, Lowest, Nice, Seen};

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Histograms and predictors against exact arithmetic, on random and on published distributions.
 
 use crate::policy::{

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Published reference figures as literals, each with its source. A change of the policy that moves
 //! one of them fails here; no constant of the policy is used as an expectation.
 //!

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Properties of a slot and a learned cost for any numbers: times that jump anywhere, plans for
 //! ever, words full of rubbish.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Properties of the rotation of best-effort TSGs: on a simulated GPU, and for any order of events.
 
 mod bench;

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0 */
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * A program that was built for a recorded header: it reads, classes, follows, and tracks, with the structures that it knows. It needs no C library, so that it can be built for
  * 32 bits, too.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Calls of `/dev/zernel` that are taken or refused: memory, sizes, numbers, fields; and programs
 //! that were built for another version of the header.
 //!

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A block device that takes its time, where the kernel has what it is made of.
 
 use std::time::Duration;

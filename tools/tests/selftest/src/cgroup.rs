@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Classes of cgroups: their reach, processes that move in and out, and their end.
 
 use std::fs::{self, File};

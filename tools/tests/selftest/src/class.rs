@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Classes of TSGs, threads, processes and cgroups: the one in force, and its effect.
 
 use anyhow::{Context as _, Result};

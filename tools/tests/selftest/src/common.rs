@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The common part of the suites: the modules, the devices, contexts, waiting for a condition.
 
 use std::fs;

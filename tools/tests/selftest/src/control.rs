@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Other changes of a TSG: by its owner, through the driver, and by the driver itself.
 
 mod racing;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The event stream, and what happens when a provider fails: each event and each counter.
 
 mod failures;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Waits for the GPU: what providers and probes tell, and who may probe what.
 
 mod counted;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Enumerations: the contents of entries, parts, the entries that a user sees, and churn.
 
 use std::collections::BTreeSet;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A kernel that is locked down; it stays so until the machine starts anew.
 
 use std::fs;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tests of the loaded modules, from user space: runs the cases and reports them as KTAP.
 
 mod abi;

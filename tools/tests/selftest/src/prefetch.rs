@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Subscriptions of prefetch signals: eventfds, words, files that are read ahead.
 
 mod permissions;

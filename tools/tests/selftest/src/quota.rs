@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The quotas of assignments: the admission budget of `lc_gid` and the quota of a user.
 
 use anyhow::{Context as _, Result};

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Requests: the announcements of a process, the time at which the GPU is taken for it, and its
 //! return in every case.
 //!

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! As many GPUs, TSGs and assignments as there can be, and the cost of each operation then; and as
 //! many tracked threads and cgroups.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `/dev/zernel-sim`: its calls, good and bad, and what the software GPU makes of them.
 
 mod accounts;

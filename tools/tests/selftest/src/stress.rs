@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Hostile clients for a minute: afterwards everything works, and nothing was lost or leaked.
 
 mod hostile;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The life and the reach of an assignment: fork, exec, exit, signals, passed files.
 
 use std::fs;

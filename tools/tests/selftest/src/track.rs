@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tracked threads: what is recorded of them, who is followed, who may, and how it ends.
 
 mod calls;

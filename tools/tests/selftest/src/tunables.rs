@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The files under `/sys/class/misc/zernel`: values, errors, modes and what they change at once.
 
 use std::fs;

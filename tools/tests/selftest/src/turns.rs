@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Time beyond slices: best-effort TSGs take turns, the levels above them have budgets.
 //!
 //! Figures are times of the software GPU's model and ratios of them; what depends on how late the

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `zernelctl gpu verify` on the software GPU: verdicts, faults, and tunables that are put back.
 
 use std::fs;

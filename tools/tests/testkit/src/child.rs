@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Processes that a test forks: each runs a closure and hands back what came of it.
 
 use std::fs::File;

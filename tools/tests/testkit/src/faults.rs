@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Failures that the kernel makes up: of memory that a module asks for, and of copies between it
 //! and processes. The kernel's fault injection does it, and its filter of call chains keeps it to
 //! the module.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Runs suites of cases, each case in a process of its own, and reports them as KTAP.
 
 use std::io::Write;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The common part of test programs for a guest: cases in processes of their own, KTAP, modules
 //! that come and go, raw calls, zernelctl.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Functions of the running program as places in its file, which is where probes are.
 
 use std::fs::{self, File};

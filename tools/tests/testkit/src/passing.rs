@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Descriptors and numbers that one process passes to another through a socket.
 
 use std::io::{IoSlice, IoSliceMut};

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Numbers that look random and are the same for the same seed.
 
 /// A generator (xorshift64*).

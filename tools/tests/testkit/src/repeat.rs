@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Repeating something often, and less often where that was asked for.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The only unsafe code of the crate: forking, credentials and raw calls.
 #![allow(unsafe_code)]
 

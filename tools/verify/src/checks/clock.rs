@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The GPU's clock beside the kernel's: error, step, drift; and as zernel_nvidia.ko knows it.
 
 use std::time::Duration;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Exclusion for a request without a holder: the calls that preempt and disable, and their effect.
 
 use anyhow::Result;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Work that is submitted while its TSG is disabled: seen by registers, and begun without another
 //! doorbell.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The load of the GPU as zernel is told it, beside work that is known, and beside FECS records.
 
 use std::time::Duration;

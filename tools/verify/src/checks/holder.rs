@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Requests with a holder: from the trigger to the holder, from ready to its end, to the work behind it.
 
 use std::time::Duration;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Latency of LC items: alone, and beside a spinning BE TSG by slices, classes and requests.
 
 use std::time::Duration;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Records of context switches: the cost of a read with its FLUSH, for others too, and their content.
 
 use std::sync::atomic::{AtomicBool, Ordering};

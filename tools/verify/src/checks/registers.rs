@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Registers: what a read costs, and if they tell.
 
 use anyhow::{Context as _, Result};

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A kick: RESTART_RUNLIST ends the slice that runs, and LC has the GPU.
 
 use std::time::Duration;

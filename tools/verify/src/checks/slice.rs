@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Time slices: two TSGs without end alternate after as long as they were told.
 
 use std::time::Duration;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A latency-critical context beside a best-effort one, and the requests of the former.
 
 use std::time::Duration;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A program that changes the time slice of its own TSG: refused, or put right.
 
 use anyhow::Result;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Work by CUDA's driver API.
 //!
 //! Kernels write times of the GPU's clock to memory of the host. A spinning kernel also answers

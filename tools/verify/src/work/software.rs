@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Work on the software GPU, be it one of zernel or of NVIDIA's driver on simrm.
 
 use std::cell::{Cell, RefCell};

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Bounds of costs, in a guest that counts instructions.
 
 use anyhow::{Context as _, Result};

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Costs of requests: their calls, their stores, and the timer that triggers them.
 
 use std::fs::{self, File};

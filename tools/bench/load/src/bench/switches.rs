@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Costs of a context switch: without zernel, with it, beside tracked threads, and of tracked
 //! threads.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Costs of waits for the GPU: of one that a provider tells of, and of a call of a function with a
 //! probe.
 

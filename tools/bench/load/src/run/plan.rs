@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Work beside the clients of a run: progress is told, and a window of it traced.
 
 use std::time::Duration;

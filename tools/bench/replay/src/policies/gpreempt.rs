@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Hints with two constants, as in GPreempt (USENIX ATC'25).
 
 use zernel_workload::Role;

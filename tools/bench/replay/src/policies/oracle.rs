@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A policy that knows the future, to within an error: the worth of prediction.
 
 use rand_chacha::rand_core::SeedableRng;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Best-effort kernels are killed for latency-critical ones and start again, as in REEF (OSDI'22).
 
 use anyhow::{bail, Result};

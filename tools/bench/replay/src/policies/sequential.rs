@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! One request after the other, as a server without preemption has it.
 
 use std::collections::VecDeque;

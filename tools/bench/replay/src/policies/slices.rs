@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Policies that set slices once and leave the rest to the GPU.
 
 use zernel_workload::Role;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! zernel: the decisions of `rust/policy/`, called as `zernel.ko` calls them.
 //!
 //! A request's words are stored by the process where it can (ready and done need no system call),

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The parts of a simulation: settings, clients, their TSGs, and events.
 
 use zernel_workload::{ClientSpec, Deployment, Role, Schedule};

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Where values lie on an axis, and which of them it names.
 
 use std::ops::Range;

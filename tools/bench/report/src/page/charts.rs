@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which plots the page has, and in which section.
 
 use plotters::style::RGBColor;

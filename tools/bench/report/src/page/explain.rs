@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Why figures differ from the published ones: texts that people wrote, in a file of their own.
 
 use anyhow::{Context, Result};

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The page as HTML: a template that needs no other file, and what is filled into it.
 
 use std::ops::Range;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A line of the page: the measured figure, beside the published one and the replay's.
 
 use std::fs;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Figures of other systems, beside zernel's where there is one to compare.
 
 use zernel_workload::Deployment;

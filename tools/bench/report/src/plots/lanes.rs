@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Lanes over a time axis: the frame that all time lines share.
 
 use std::ops::Range;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Distribution of LC latencies: a panel per workload, a curve per mode.
 
 use plotters::prelude::*;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Holders of the GPU around some LC requests: the same moments with and without classes.
 
 use libzernel::sim::Activity;

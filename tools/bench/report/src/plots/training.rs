@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A training loop and the phases told of it: some steps without the signal and with it.
 
 use libzernel::{Phase, Timestamp};

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The table that compares a loop without the signal and with it.
 
 use super::{Trained, Training};

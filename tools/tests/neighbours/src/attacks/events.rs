@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Streams of events: many, watched by many, read by nobody.
 
 use anyhow::{Context as _, Result};

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A tenant whose TSG's driver calls fail, over and over.
 //!
 //! `EAGAIN` is not among their answers: by it a driver says that the GPU sleeps, which a tenant

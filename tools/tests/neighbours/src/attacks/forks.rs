@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tracked processes that make processes and threads all the time.
 
 use anyhow::{Context as _, Result};

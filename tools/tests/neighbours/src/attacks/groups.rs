@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Cgroups: processes with TSGs and tracked threads that move, cgroups that go, memory that is
 //! used up.
 

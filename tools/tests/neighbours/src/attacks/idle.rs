@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Callers that the scheduler lets run last, with a lock in their hands, beside busy threads.
 
 use anyhow::Result;

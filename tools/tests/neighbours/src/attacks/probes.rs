@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A program with a probe of waits, as an administrator sets one, that waits all the time.
 
 use anyhow::Result;

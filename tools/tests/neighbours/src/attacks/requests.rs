@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Requests: as many slots, keys and calls as there can be.
 
 use std::ops::Range;

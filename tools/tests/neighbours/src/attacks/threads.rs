@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tracked threads: very many, that are listed.
 
 use std::sync::atomic::AtomicU32;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The costs of a look at a TSG and of a record of a context switch.
 
 use std::thread::sleep;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The true state: as the software resource manager tells it, and as the hook's table has it.
 
 use std::collections::BTreeMap;

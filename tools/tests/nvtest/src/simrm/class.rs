@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Classes of a runtime's TSGs, and the time slices that the resource manager then holds.
 
 use std::time::Duration;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A tenant's own controls of its TSGs: what a class takes from it, and what the driver's own
 //! checks still refuse.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! TSGs of the driver that run: work, slices, and the controls that change both.
 
 pub mod life;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tenants that try to get a TSG out of sight, or a control past zernel.
 
 use std::os::fd::AsFd as _;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Controls that fail: what the user is told, and what is tried again.
 
 use std::fs;

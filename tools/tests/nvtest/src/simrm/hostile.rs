@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tenants that stop in the middle, lie, send garbage or are killed at any moment.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};

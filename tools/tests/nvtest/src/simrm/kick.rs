@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Run lists that begin anew for a TSG that is to be served at once, without a call for others.
 
 use anyhow::{ensure, Result};

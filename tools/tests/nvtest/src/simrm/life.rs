@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! zernel and its provider come after the runtimes and go before them.
 
 use std::time::Duration;

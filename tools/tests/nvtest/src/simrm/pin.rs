@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Slots that a GPU is given, as by `cuMemHostRegister()`: pinned by the driver's own
 //! `os_lock_user_pages()`.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Eight threads make, duplicate, control and free at random; whenever they pause, the resource
 //! manager, the hook's table, zernel's list and what the threads themselves know must agree.
 

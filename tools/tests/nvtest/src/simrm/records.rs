@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! GPU time and switch costs from the GPU's own records of context switches.
 
 mod ends;

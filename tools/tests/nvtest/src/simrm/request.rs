@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Requests end to end: which TSGs the driver preempts, disables and enables for them.
 
 use std::mem::offset_of;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A tenant's own controls that have its TSGs scheduled, or not, or sooner.
 
 use std::os::fd::AsFd as _;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! TSGs that outlive or exceed their maker: passed files, forks, MPS servers, parts of a GPU.
 
 use std::os::fd::AsFd;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! GPUs that are started: by a task that is killed half-way, or with a step that fails.
 
 use std::fs;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! GPUs are taken off the bus, and come back, while programs use them, zernel looks at their
 //! registers and their TSGs take turns.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `zernelctl gpu verify` on NVIDIA's driver over simrm: registers, records, and faults in both.
 
 use std::path::Path;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A process that keeps to the protocol, if not always to its order, and its streams on the GPU.
 
 use super::watched::{at, Coverage, Event, Watched, USED};

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A process that stores anything at any time.
 
 use super::watched::{Coverage, Event, Watched, TICK, USED};

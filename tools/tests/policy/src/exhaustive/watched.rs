@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A slot that is watched: what must hold for each event, whatever the process does.
 
 use crate::policy::{

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A run list, a worker and a provider in steps of [`STEP`].
 
 use super::{Members, MS, US};

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Any order of events, on a provider that fails at will.
 
 use super::{quantum, weight, Members};

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! As many TSGs as a GPU can have: a decision looks at a few of them.
 
 use super::{bench::Random, quantum, weight, Members, MS, US};

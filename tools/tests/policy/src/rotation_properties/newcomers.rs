@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Others that come out of turn as fast as they are dealt with keep nobody from a turn.
 
 use super::{quantum, weight, Members, MS};

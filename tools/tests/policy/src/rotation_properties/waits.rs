@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Shares, waits and idle time on a simulated GPU.
 
 use super::bench::{overrun, Bench, Load, Machine, CALL, STEP};

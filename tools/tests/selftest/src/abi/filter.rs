@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A seccomp filter on the number of an ioctl.
 #![allow(unsafe_code)]
 

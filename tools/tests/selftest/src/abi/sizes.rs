@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Properties of all calls: memory, sizes, direction, numbers, files.
 
 use std::fs::File;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The thirteen calls, each with a structure that it takes, and what it needs to be taken.
 
 use std::fs::File;

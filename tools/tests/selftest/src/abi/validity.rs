@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The validity of every field of every call, as one table: what is refused, and by which errno.
 //!
 //! A line changes a structure that the call takes. The driver makes the call, expects the errno, and

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Owners that change their TSGs at the very moment that a class comes or goes.
 
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reactions of zernel to a provider that says "not now", "never" or "gone", and to TSGs and owners
 //! that go away while it is called.
 

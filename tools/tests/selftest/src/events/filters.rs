@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The events that a stream is asked for: filters, kinds, changes, ends; and events of GPUs.
 
 use std::os::fd::AsFd;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `read()`, `poll()` and epoll of a stream: sizes, waiting, signals, addresses.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

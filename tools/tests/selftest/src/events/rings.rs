@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Rings that overflow, and several readers and writers: nothing is lost without being counted.
 
 use std::time::Duration;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The visibility of events, and the quota of streams.
 
 use std::os::fd::{AsFd, OwnedFd};

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Very many who wait for one stream: all of them are told, and nobody else pays for it.
 
 use std::os::fd::{AsFd, OwnedFd};

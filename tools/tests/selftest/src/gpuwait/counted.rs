@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Waits that are counted, and their times; waits whose end is not seen, or of other threads; and probes
 //! that go.
 

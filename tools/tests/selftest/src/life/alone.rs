@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! zernel.ko on a machine without any GPU, and modules that cannot be loaded.
 
 use std::path::Path;

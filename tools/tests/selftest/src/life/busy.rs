@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Modules in use: what keeps them, and what happens to what they hold when they go.
 
 use std::fs::File;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Two hundred rounds of loading and unloading while other processes use what is there.
 
 use std::os::fd::OwnedFd;

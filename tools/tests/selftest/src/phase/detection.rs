@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The phase of a thread with one activity, and the immediate effect of tunables on it.
 
 use std::fs::{remove_file, File};

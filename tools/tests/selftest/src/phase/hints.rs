@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Hints, the counting of phases to the nanosecond, and races of both.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};

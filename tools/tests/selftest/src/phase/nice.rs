@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Nice values of phases: the value in each, its limits, and the return of the thread's own.
 
 use std::time::Duration;

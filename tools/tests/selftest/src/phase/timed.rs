@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Cases that depend on the time of samples; and `zernel-load train`, whose `--check` tells of loops
 //! without a runtime that spins and of what the signal is good for.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The programs that have phases: machine-learning programs, those that follow them, and no others;
 //! and the users who see them and give hints.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Permission to subscribe to signals, at the call and when they come; who sees them; quotas.
 
 use std::fs::File;

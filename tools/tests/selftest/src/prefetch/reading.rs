@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Files that are read ahead: what of them, at whose expense, and by `zernelctl`.
 
 use std::fs::{self, File};

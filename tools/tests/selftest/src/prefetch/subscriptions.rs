@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Subscriptions: an eventfd rings, a word counts, a stream tells, until it ends; and refusals.
 
 use std::fs::File;

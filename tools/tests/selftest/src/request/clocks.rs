@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The clock on the wall is set, and clocks that are not the system's: requests go by
 //! `CLOCK_MONOTONIC` as the kernel knows it.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! All that ends a request: what it then counts as, and that the GPU is given back.
 
 use anyhow::{ensure, Result};

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Every step of a call that can fail, one after the other: no memory, or a copy that comes to
 //! nothing. The call says so and has changed nothing, and goes well the next time.
 

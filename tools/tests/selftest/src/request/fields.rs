@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Histograms: those that each kind of target has, and the room that there is for their buckets.
 
 use std::os::fd::AsFd;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Requests without a holder: less urgent TSGs are kept off the GPU, and what comes of that when the
 //! GPU does not do it.
 

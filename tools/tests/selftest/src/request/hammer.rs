@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Slots that change all the time, by calls of several threads and by stores: nothing is believed
 //! that need not be.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Keys: each user has its own, and loses them to no other user.
 
 use anyhow::{ensure, Result};

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Requests without a holder, and risen levels, on a GPU whose run lists can begin anew: the slice of
 //! others ends, and nobody is kept off.
 

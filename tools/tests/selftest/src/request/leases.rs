@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Leases: a request that is not ready in time gives the GPU back.
 
 use std::time::Duration;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The thread of an LC request is preferred from the trigger to the end, and not for longer.
 
 use std::time::Duration;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The TSGs for which requests may be begun, the visibility of statistics, and TSGs of others that
 //! are busy.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The whole system sleeps: no timer may trigger into a GPU that sleeps, too.
 
 use std::time::Duration;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Predictions: what is learned of a key, and who is asked.
 
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Slots: memory of zernel's, by number, for as long as the file or a mapping is there.
 
 use std::os::fd::AsFd;

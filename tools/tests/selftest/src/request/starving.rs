@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Eight processes of the most urgent level do what they can to keep best-effort off the GPU: it
 //! runs again after each of their budgets. A time would depend on how busy the machine is.
 

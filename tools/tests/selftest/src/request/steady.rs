@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Requests as they should be: begun, triggered, ready, run, done; and what is counted of them.
 
 use std::time::Duration;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A hundred thousand tracked threads: what they take, and that all of it is given back. And more,
 //! until no more can be tracked, of a user and in all.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Time of engines and TSGs: every nanosecond is somebody's, in statistics and in traces.
 
 use anyhow::{ensure, Context as _, Result};

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The calls of the software GPU, each with a structure that it takes: addresses, sizes, numbers.
 
 use std::fs::File;

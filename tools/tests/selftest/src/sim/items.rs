@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Items: how long they take, in which order, and who is told.
 
 use std::os::fd::AsFd;

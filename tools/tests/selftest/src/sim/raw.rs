@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Calls of the software GPU and mappings of devices that no safe wrapper offers.
 #![allow(unsafe_code)]
 

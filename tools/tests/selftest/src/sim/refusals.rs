@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The refusals of the software GPU, and their errno; an error changes nothing.
 
 use std::os::fd::{AsFd, AsRawFd};

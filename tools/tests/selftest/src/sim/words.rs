@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Semaphore words: waits, releases, holds, stores by the program, mappings.
 
 use std::os::fd::AsFd;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A hostile client: short-lived processes that do whatever comes to mind, and are killed.
 
 use std::fs;

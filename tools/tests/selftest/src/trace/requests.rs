@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The trace of requests, of TSGs that are kept off the GPU for them, and of budgets.
 
 use std::time::Duration;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Every cause of a sleep, by everything that counts as it: each system call, and a disk; bursts, waits
 //! for a CPU; and that all of them add up.
 

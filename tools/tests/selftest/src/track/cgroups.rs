@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Cgroups as what is tracked: who comes, goes, is made there, and was named besides; and lists of all
 //! that is tracked, by filters.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reach and end of tracking: threads that come later, other programs, ends, and never beyond the
 //! module. The suite `phase` tells of children.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Too little memory: who is in a limited cgroup waits for it, and nobody else does; where there is none
 //! nothing has changed, or what was missed is counted.
 

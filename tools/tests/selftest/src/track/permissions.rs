@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Permission to track, the visibility of cgroups and the quota of a user. The suite `phase` tells who
 //! sees threads and processes.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The output and actions of zernelctl about tracked threads, their phases, and probes.
 
 use anyhow::{ensure, Context as _};

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Threads and processes that come and go, move, stop, are traced and become other programs while they
 //! are tracked; and that no time is lost.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Levels above best-effort have a budget, so that they cannot keep it off the GPU.
 
 use std::time::Duration;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! TSGs end or fail while it is their turn, and the provider goes while it is called.
 
 use std::time::Duration;

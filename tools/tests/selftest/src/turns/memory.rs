@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Out of memory: classes and weights stay what they were, and turns and budgets go on by themselves
 //! as soon as there is memory again.
 

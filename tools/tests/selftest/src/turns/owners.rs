@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Owners that have their driver enable or disable a TSG that takes turns.
 
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The enabled TSGs, their shares, and the permission to give weights.
 
 use anyhow::{ensure, Context as _, Result};

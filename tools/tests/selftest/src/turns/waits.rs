@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The waits of LC for the TSGs that take turns, of these, and of the GPU.
 
 use std::time::Duration;

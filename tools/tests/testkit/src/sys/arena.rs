@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Memory that another thread takes away, for calls with anything for an argument.
 
 use std::os::fd::BorrowedFd;

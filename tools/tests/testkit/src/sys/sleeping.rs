@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! System calls that a thread sleeps in, each by its own number: libraries choose among them.
 
 use std::io;

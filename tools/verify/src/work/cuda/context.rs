@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A context of CUDA: its TSGs as zernel lists them, spinning work, items, holders.
 
 use std::cell::{Cell, RefCell};

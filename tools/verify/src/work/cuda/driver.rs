@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! CUDA's driver API: the functions that are needed, found in libcuda.so.1 when the program runs, and
 //! safe calls of them. The only unsafe code of the crate.
 #![allow(unsafe_code)]

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The memory that a context shares with its kernels, in words of 64 bits.
 //!
 //! ============  ==========================================================================

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The budget of the latency-critical level: when it is spent, its slice drops to that of BE.
 
 use zernel_workload::Role;

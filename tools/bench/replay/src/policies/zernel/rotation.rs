@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The rotation of best-effort TSGs, driven as by the GPU's worker.
 
 use super::ROTATION;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! TSGs on the engine end, in any order: with their channels, clients, files, GPUs and modules.
 
 use std::fs;

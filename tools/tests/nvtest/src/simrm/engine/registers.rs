@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The registers of run lists and channels show what the engine does.
 
 use std::fs::OpenOptions;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Turns and budgets on NVIDIA's driver: zernel sees the work of TSGs in registers alone.
 
 use std::time::{Duration, Instant};

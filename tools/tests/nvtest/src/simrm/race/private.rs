@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Random calls on clients that one thread alone uses: each answer is known beforehand.
 
 use anyhow::{bail, Context as _, Result};

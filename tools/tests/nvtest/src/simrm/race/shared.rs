@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Random calls on clients that all threads use at once, by handles that are used again and again.
 
 use std::sync::{Arc, Mutex, PoisonError, RwLock};

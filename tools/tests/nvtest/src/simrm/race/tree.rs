@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The state of the resource manager after each call, as far as one thread alone decides it.
 
 use std::collections::{BTreeMap, BTreeSet};

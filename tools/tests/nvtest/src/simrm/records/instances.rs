@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Records of context switches in MIG instances, whose steps these tests tell.
 
 use std::fs;
