@@ -278,8 +278,10 @@ static void nvz_samples_list(u32 gpu_id, struct nv_zernel_sample *samples, u32 c
 		tsg = nvz_tsg_find(sample->tsg);
 		if (!tsg || tsg->gpu_id != gpu_id) {
 			sample->flags = NV_ZERNEL_SAMPLE_GONE;
+			sample->channels = sample->count = sample->engine = 0;
 			continue;
 		}
+		sample->flags = 0;
 		nvz_channels_list(tsg, sample);
 		sample->engine = tsg->runlist;
 	}
@@ -354,7 +356,7 @@ static __always_inline void nvz_sample_read(const struct nvz_place *place,
 					NV_ZERNEL_UNKNOWN;
 }
 
-/* Reads for each sample of a TSG that there is. Returns the number of registers. */
+/* Reads for each sample of a TSG that there is. Returns the number of values. */
 static int nvz_samples_read(const struct nvz_registers *registers,
 			     struct nv_zernel_sample *samples, u32 count)
 {

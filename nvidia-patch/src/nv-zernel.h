@@ -24,7 +24,7 @@
 struct module;
 struct pid;
 
-#define NV_ZERNEL_ABI		1
+#define NV_ZERNEL_ABI		2
 
 /* Flags of struct nv_zernel_tsg. */
 #define NV_ZERNEL_TSG_COMPUTE	(1U << 0)	/* a compute or 3D object was made on it, or its engine type says so */
@@ -304,12 +304,12 @@ int nv_zernel_runlists_interleave(u32 gpu_id, bool on, u32 *status);
  * struct nv_zernel_sample - the channels of a TSG at a moment; one of several, which have no size
  * @tsg: in: number in the table
  * @first: in: the number of channels to skip; out: that were skipped, 0 if there are no more
- * @flags: in: 0; out: NV_ZERNEL_SAMPLE_*
- * @channels: of the TSG
- * @count: in: 0; out: of @words
- * @engine: NV_RUNLIST_ENGINE_STATUS0 of the first engine of its run list; NV_ZERNEL_UNKNOWN:
+ * @flags: out: NV_ZERNEL_SAMPLE_*
+ * @channels: out: of the TSG
+ * @count: out: of @words
+ * @engine: out: NV_RUNLIST_ENGINE_STATUS0 of the first engine of its run list; NV_ZERNEL_UNKNOWN:
  *          not known
- * @words: NV_CHRAM_CHANNEL of each channel; NV_ZERNEL_UNKNOWN: not known
+ * @words: out: NV_CHRAM_CHANNEL of each channel; NV_ZERNEL_UNKNOWN: not known
  */
 struct nv_zernel_sample {
 	u64 tsg;
@@ -330,7 +330,8 @@ struct nv_zernel_sample {
  * For each TSG one register for the engine and one for each channel. Asks the driver where they are
  * at the first call after a start or resume of the GPU. Does not wake a GPU that sleeps.
  *
- * Return: the number of registers that were read, -EINVAL @count, -EOPNOTSUPP nothing can be read: a
+ * Return: the number of values, one for the engine and one for each word of samples that are neither
+ * GONE nor ASLEEP, -EINVAL @count, -EOPNOTSUPP nothing can be read: a
  * chip that is not known, a guest's part of a GPU, or confidential computing, -EAGAIN the driver is
  * suspended or could not tell for now, or the GPU is stopped or does not answer, -EIO the GPU is being
  * pulled out or did not come back from a suspend, -ENOMEM.

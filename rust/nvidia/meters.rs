@@ -81,14 +81,15 @@ impl Tsg {
         let words = sample.words();
         let next = sample.first().saturating_add(words.len() as u32);
         let is_last = next >= sample.channels();
-        self.first = if is_last { 0 } else { next };
         let is_idle = !sample.is_asleep() && registers::are_idle(words, sample.is_pccsr());
         if is_idle && self.meter.rest(now) {
             // Most TSGs, most of the time.
             at.unreadable = None;
-            return Ok(());
+        } else {
+            self.look_closely(at, sample, is_last, is_busy, now)?;
         }
-        self.look_closely(at, sample, is_last, is_busy, now)
+        self.first = if is_last { 0 } else { next };
+        Ok(())
     }
 
     #[inline(never)]

@@ -265,6 +265,18 @@ mod tests {
     }
 
     #[test]
+    fn a_short_look_from_before_a_switch_changes_nothing() {
+        let mut meter = Meter::default();
+        assert!(meter.rest(Ns(2 * MS)));
+        meter.set_enabled(true, Ns(4 * MS));
+        let before = meter;
+        assert!(meter.rest(Ns(3 * MS)));
+        assert_eq!(meter, before);
+        meter.set_enabled(false, Ns(5 * MS));
+        assert!(!meter.rest(Ns(6 * MS)));
+    }
+
+    #[test]
     fn a_short_look_is_as_good_as_a_close_one() {
         let mut random = 0x9e37_79b9_7f4a_7c15_u64;
         let (mut meter, mut short, mut now) = (Meter::default(), 0, 0);

@@ -22,6 +22,7 @@ use crate::{
     },
     meters::{
         Arrival,
+        Meters,
         Part, //
     },
     operations::{

@@ -18,6 +18,10 @@ pub(crate) const MOST: usize = raw::NV_ZERNEL_SAMPLE_MAX as usize;
 pub(crate) const MOST_LOOKS: usize = raw::NV_ZERNEL_LOOKS_MAX as usize;
 
 /// Some channels of a TSG at a moment: `nv_zernel_sample`, with words that are there only in part.
+///
+/// # Invariants
+///
+/// The first `count` of `words` have been written, or all of them if it is more than there are.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct Sample {
@@ -25,7 +29,6 @@ pub(crate) struct Sample {
     first: u32,
     flags: u32,
     channels: u32,
-    /// Words that are there; the driver writes them all.
     count: u32,
     engine: u32,
     words: [MaybeUninit<u32>; MOST],
@@ -42,6 +45,7 @@ static_assert!(offset_of!(Sample, words) == offset_of!(raw::nv_zernel_sample, wo
 impl Sample {
     /// One that is to be taken; `first`: the channels to skip.
     fn ask(tsg: u64, first: u32) -> Self {
+        // INVARIANT: No word is there.
         Self {
             tsg,
             first,
@@ -56,13 +60,17 @@ impl Sample {
     /// A word for each channel that was looked at.
     pub(crate) fn words(&self) -> &[u32] {
         let count = (self.count as usize).min(MOST);
-        // SAFETY: By the invariant of `count`, and there is room for no more.
+        // SAFETY: By the invariants.
         unsafe { core::slice::from_raw_parts(self.words.as_ptr().cast(), count) }
     }
 
     /// Registers that were read, with that of the engine.
     pub(crate) fn reads(&self) -> u64 {
-        u64::from(self.count) + 1
+        const NOTHING: u32 = raw::NV_ZERNEL_SAMPLE_GONE | raw::NV_ZERNEL_SAMPLE_ASLEEP;
+        match self.flags & NOTHING {
+            0 => u64::from(self.count) + 1,
+            _ => 0,
+        }
     }
 
     /// The TSG.
@@ -189,7 +197,8 @@ impl Samples {
     /// As the header says.
     pub(crate) fn take(&mut self, gpu: u32) -> Result<u32> {
         let count = self.count as u32;
-        // SAFETY: There are so many, with the layout of what they are of.
+        // SAFETY: There are so many, with the layout of `nv_zernel_sample`.
+        // INVARIANT: The driver writes as many words as it counts.
         let read = unsafe { raw::nv_zernel_tsgs_sample(gpu, self.list.as_mut_ptr().cast(), count) };
         to_result(read)?;
         Ok(read as u32)

@@ -121,6 +121,75 @@ mod suite {
         Ok(())
     }
 
+    /// Looks of a GPU at a moment, each read of which takes so long. Returns the TSGs with work.
+    fn looked(meters: &mut Meters, samples: &[Sample], begin: u64, each: u64) -> [Option<bool>; 4] {
+        let mut asked = Samples::new();
+        (0..)
+            .zip(samples)
+            .for_each(|(tsg, _)| asked.push(TSG + tsg, 0));
+        for (place, sample) in asked.list_mut().iter_mut().zip(samples) {
+            *place = sample.instead_of(place);
+        }
+        let mut told = [None; 4];
+        let tell = &mut |at: usize, load: Result<TsgLoad>| {
+            if let Some(place) = told.get_mut(at) {
+                *place = load.ok().map(|load| load.runnable);
+            }
+        };
+        meters.look(GPU, asked.list(), Ns(begin), Ns(each), tell);
+        told
+    }
+
+    #[test]
+    fn nothing_takes_no_time() -> Result {
+        let (nvidia, _) = metered()?;
+        for tsg in 1..4 {
+            let arrival = Arrival::new(TSG + tsg, WHOLE, Some(RUNLIST), true)?;
+            nvidia.meters().lock().add(arrival);
+        }
+        let mut meters = nvidia.meters().lock();
+        let asleep = [Sample::asleep(); 4];
+        assert_eq!(
+            looked(&mut meters, &asleep, 1_000, 1_000_000),
+            [Some(false); 4]
+        );
+        // The looks after that are not before it.
+        let runs = [Sample::of(BUSY, &[RUNS]); 4];
+        assert_eq!(looked(&mut meters, &runs, 2_000, 1), [Some(true); 4]);
+        let gone = [
+            Sample::gone(),
+            Sample::gone(),
+            Sample::gone(),
+            Sample::of(BUSY, &[0]),
+        ];
+        let told = [None, None, None, Some(false)];
+        assert_eq!(looked(&mut meters, &gone, 3_000, 1_000), told);
+        assert_eq!(looked(&mut meters, &runs, 5_500, 1), [Some(true); 4]);
+        Ok(())
+    }
+
+    #[test]
+    fn run_lists_in_turn_keep_their_own_accounts() -> Result {
+        let (nvidia, _) = metered()?;
+        for tsg in 1..4 {
+            let runlist = RUNLIST + 0x400 * (tsg as u32 % 2);
+            let arrival = Arrival::new(TSG + tsg, WHOLE, Some(runlist), true)?;
+            nvidia.meters().lock().add(arrival);
+        }
+        let mut meters = nvidia.meters().lock();
+        let mixed = [Sample::of(BUSY, &[0]), Sample::of(0, &[0])];
+        let [busy, idle] = mixed;
+        for begin in [1_000, 11_000, 21_000] {
+            looked(&mut meters, &[busy, idle, busy, idle], begin, 7);
+        }
+        // The one that works longest; the other one does not.
+        assert_eq!(meters.look_at_engines(GPU, &[], &[], Ns::ZERO)?, Ns(20_028));
+        looked(&mut meters, &[idle, busy, idle, busy], 22_000, 7);
+        let longest = meters.look_at_engines(GPU, &[], &[], Ns::ZERO)?;
+        assert!(longest < Ns(20_028 + 1_000));
+        Ok(())
+    }
+
     #[test]
     fn an_engine_counts_each_look() -> Result {
         const ENGINES: [[u32; 3]; 4] = [
@@ -138,15 +207,9 @@ mod suite {
         let mut expected = crate::occupancy::Engine::default();
         let mut meters = nvidia.meters().lock();
         for engines in ENGINES {
-            let mut samples = Samples::new();
-            (0..3).for_each(|tsg| samples.push(TSG + tsg, 0));
-            for (place, engine) in samples.list_mut().iter_mut().zip(engines) {
-                *place = Sample::of(engine, &[0]).instead_of(place);
-            }
-            let mut told = 0;
-            let tell = &mut |_, load: Result<TsgLoad>| told += u32::from(load.is_ok());
-            meters.look(GPU, samples.list(), Ns(begin), Ns(each), tell);
-            assert_eq!(told, 3);
+            let samples = engines.map(|engine| Sample::of(engine, &[0]));
+            let told = [Some(false), Some(false), Some(false), None];
+            assert_eq!(looked(&mut meters, &samples, begin, each), told);
             for (at, engine) in (1..).zip(engines) {
                 let is_busy = (engine != u32::MAX).then_some(engine == BUSY);
                 expected.look(is_busy, Ns(begin + at * 2 * each));
