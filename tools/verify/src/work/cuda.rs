@@ -5,19 +5,20 @@
 //! questions for its time, which tell the offset of that clock from the kernel's.
 
 mod context;
-mod driver;
+mod device;
 mod page;
 
 use std::cell::{Cell, RefCell};
 use std::path::Path;
 use std::rc::{Rc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{bail, Result};
+use cuda::{Attribute, Device, Driver, LIBRARY};
 use libzernel::{gpu, Gpu, Timestamp, Zernel};
 
 use self::context::{Plan, Spinner};
-use self::driver::{Attribute, Driver, LIBRARY};
 use super::{not_here, Clocks, Context, Work};
 use crate::runs::{Run, Runs};
 
@@ -32,10 +33,10 @@ pub struct Cuda {
 }
 
 struct Shared {
-    driver: Rc<Driver>,
+    driver: Arc<Driver>,
     zernel: Zernel,
     gpu: gpu::Id,
-    device: i32,
+    device: Device,
     /// Blocks of a spinning kernel: one for each multiprocessor.
     blocks: u32,
     spinners: RefCell<Vec<Weak<Spinner>>>,
@@ -54,7 +55,10 @@ impl Cuda {
                  scripts/tools --shared zernelctl",
             );
         }
-        let driver = Driver::open(Path::new(LIBRARY))?;
+        let driver = match Driver::open(Path::new(LIBRARY)) {
+            Err(cuda::Error::NotHere(why)) => return not_here(why),
+            other => other?,
+        };
         let device = driver.device(&gpu.bus)?;
         let attribute = |attribute| driver.attribute(device, attribute);
         if attribute(Attribute::Major)? < VOLTA {

@@ -9,13 +9,14 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{bail, Context as _, Result};
+use cuda::Grid;
 use libzernel::request::{Number, Slot, Slots, Word};
 use libzernel::sys::abi::ZERNEL_SIM_MEMORY_WORD;
 use libzernel::sys::memory::SharedMemory;
 use libzernel::{tsg, Target, Timestamp};
 use rustix::fs::{ftruncate, memfd_create, MemfdFlags};
 
-use super::driver::{Gpu, Kernel, Stream};
+use super::device::{Gpu, Kernel, Stream};
 use super::page::{self, Mark, Page};
 use super::Shared;
 use crate::work::{not_here, Answer, Context, Ran, Ticket, HOLDER_BOUND};
@@ -29,6 +30,12 @@ const KERNELS: &CStr =
 
 /// A spinning kernel ends by itself after so long: longer than any check.
 const SPIN_BOUND: Duration = Duration::from_secs(150);
+
+/// One thread.
+const ONE: Grid = Grid {
+    blocks: 1,
+    threads: 1,
+};
 
 /// Threads of a block of a spinning kernel.
 const SPIN_THREADS: u32 = 256;
@@ -97,7 +104,7 @@ impl Plan {
         let memory = SharedMemory::of_file(std::os::fd::AsFd::as_fd(&file), 0, page::BYTES)
             .context("cannot map memory")?;
         let last = newest(&shared)?;
-        let gpu = Gpu::new(shared.driver.clone(), shared.device, KERNELS)?;
+        let mut gpu = Gpu::new(shared.driver.clone(), shared.device, KERNELS)?;
         let base = gpu.register(memory.address(), memory.length())?;
         let spinner = Spinner {
             memory,
@@ -203,10 +210,13 @@ impl Context for Plan {
 
     fn spin(&self) -> Result<()> {
         self.spinner.page().start();
-        let mut arguments = [self.base, ns(GAP), ns(SPIN_BOUND)];
-        let (stream, blocks) = (Stream::Spin, self.shared.blocks);
+        let arguments = [self.base, ns(GAP), ns(SPIN_BOUND)];
+        let grid = Grid {
+            blocks: self.shared.blocks,
+            threads: SPIN_THREADS,
+        };
         self.gpu
-            .launch(Kernel::Spin, stream, blocks, SPIN_THREADS, &mut arguments)?;
+            .launch(Kernel::Spin, Stream::Spin, grid, arguments)?;
         self.spinner.spins.set(true);
         Ok(())
     }
@@ -217,9 +227,9 @@ impl Context for Plan {
 
     fn item(&self, length: Duration) -> Result<Ticket> {
         let (number, stamps) = self.next_item();
-        let mut arguments = [stamps, ns(length)];
+        let arguments = [stamps, ns(length)];
         self.gpu
-            .launch(Kernel::Item, Stream::Items, 1, 1, &mut arguments)?;
+            .launch(Kernel::Item, Stream::Items, ONE, arguments)?;
         Ok(Ticket(number))
     }
 
@@ -237,9 +247,9 @@ impl Context for Plan {
         self.gpu
             .wait_word(Stream::Items, address(Word::Trigger), number)?;
         let (held, release) = (address(Word::Held), address(Word::Release));
-        let mut arguments = [stamps, held, release, number.into(), ns(HOLDER_BOUND)];
+        let arguments = [stamps, held, release, number.into(), ns(HOLDER_BOUND)];
         self.gpu
-            .launch(Kernel::Holder, Stream::Items, 1, 1, &mut arguments)?;
+            .launch(Kernel::Holder, Stream::Items, ONE, arguments)?;
         Ok(Ticket(item))
     }
 

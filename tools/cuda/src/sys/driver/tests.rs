@@ -5,7 +5,7 @@ use super::*;
 use std::fs;
 use std::process::Command;
 
-use crate::work::NotHere;
+use crate::sys::table::Functions;
 
 /// A library that is compiled from C.
 struct Fake {
@@ -26,8 +26,10 @@ fn fake(source: &str) -> Fake {
 }
 
 fn refusal(source: &str) -> String {
-    let error = Driver::open(&fake(source).path).err().unwrap();
-    error.downcast_ref::<NotHere>().unwrap().0.clone()
+    match Driver::open(&fake(source).path).unwrap_err() {
+        Error::NotHere(why) => why,
+        other => panic!("{other}"),
+    }
 }
 
 /// A library with these functions, of an interface of this version. `cuInit` returns `init`.
@@ -58,29 +60,12 @@ fn with(names: &[&str], version: i32, init: i32) -> String {
     )
 }
 
-const ALL: [&str; 16] = [
-    "cuInit",
-    "cuDeviceGetByPCIBusId",
-    "cuDeviceGetAttribute",
-    "cuCtxCreate",
-    "cuCtxDestroy",
-    "cuCtxSetCurrent",
-    "cuModuleLoadData",
-    "cuModuleGetFunction",
-    "cuStreamCreate",
-    "cuStreamQuery",
-    "cuStreamWaitValue32",
-    "cuMemHostRegister",
-    "cuMemHostGetDevicePointer",
-    "cuMemGetInfo",
-    "cuLaunchKernel",
-    "cuGetErrorName",
-];
+const ALL: &[&str] = Functions::NAMES;
 
 #[test]
 fn no_library_is_one_sentence() {
-    let error = Driver::open(Path::new("/nonexistent/libcuda.so.1")).err();
-    let why = error.unwrap().downcast_ref::<NotHere>().unwrap().0.clone();
+    let error = Driver::open(Path::new("/nonexistent/libcuda.so.1"));
+    let why = error.unwrap_err().to_string();
     assert!(
         why.starts_with("no CUDA: /nonexistent/libcuda.so.1 cannot be loaded: "),
         "{why}"
@@ -91,8 +76,14 @@ fn no_library_is_one_sentence() {
 #[test]
 fn absent_functions_are_named() {
     let why = refusal(&with(&["cuInit", "cuGetErrorName"], 12_040, 0));
-    assert!(why.contains("lacks cuDeviceGetByPCIBusId, "), "{why}");
-    assert!(why.ends_with("cuMemGetInfo, cuLaunchKernel"), "{why}");
+    assert!(
+        why.contains("lacks cuDeviceGetCount, cuDeviceGetByPCIBusId, "),
+        "{why}"
+    );
+    assert!(
+        why.ends_with("cuMemHostGetDevicePointer, cuMemGetInfo"),
+        "{why}"
+    );
     assert!(!why.contains("cuInit"), "{why}");
     let without = ALL.iter().filter(|name| **name != "cuStreamWaitValue32");
     let without: Vec<_> = without.copied().collect();
@@ -105,24 +96,26 @@ fn absent_functions_are_named() {
 
 #[test]
 fn an_old_interface_is_refused() {
-    let why = refusal(&with(&ALL, 11_080, 0));
+    let why = refusal(&with(ALL, 11_080, 0));
     assert!(why.ends_with("is of CUDA 11.8; it takes 12.0"), "{why}");
 }
 
 #[test]
 fn calls_reach_the_library_and_errors_have_names() {
-    let library = fake(&with(&ALL, 13_000, 0));
+    let library = fake(&with(ALL, 13_000, 0));
     let driver = Driver::open(&library.path).unwrap();
+    assert_eq!(driver.version(), 13_000);
     let error = driver.device("0000:01:00.0").unwrap_err();
     assert_eq!(
         error.to_string(),
         "cuDeviceGetByPCIBusId: CUDA_ERROR_FAKE (999)"
     );
-    assert!(driver.attribute(0, Attribute::Major).is_err());
-    let error = Gpu::new(driver, 0, c"").err().unwrap().to_string();
-    assert_eq!(error, "cuCtxCreate: CUDA_ERROR_FAKE (999)");
-    let failing = fake(&with(&ALL, 13_000, 100));
-    let error = Driver::open(&failing.path).err().unwrap();
+    assert!(driver.attribute(Device(0), Attribute::Major).is_err());
+    assert_eq!(driver.device("a\0b"), Err(Error::Zero("a\0b".to_owned())));
+    let error = driver.create_context(Device(0)).unwrap_err();
+    assert_eq!(error.to_string(), "cuCtxCreate: CUDA_ERROR_FAKE (999)");
+    let failing = fake(&with(ALL, 13_000, 100));
+    let error = Driver::open(&failing.path).unwrap_err();
     assert_eq!(error.to_string(), "cuInit: CUDA_ERROR_FAKE (100)");
-    assert!(error.downcast_ref::<NotHere>().is_none());
+    assert_eq!(error.status(), Some(Status::NO_DEVICE));
 }
