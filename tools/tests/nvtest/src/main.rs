@@ -38,6 +38,7 @@ const SUITES: &[Suite] = &[
     simrm::pin::SUITE,
     simrm::engine::SUITE,
     simrm::engine::registers::SUITE,
+    simrm::engine::sampling::SUITE,
     simrm::engine::turns::SUITE,
     simrm::engine::life::SUITE,
     simrm::records::SUITE,

@@ -4,6 +4,7 @@
 pub mod life;
 pub mod plan;
 pub mod registers;
+pub mod sampling;
 pub mod turns;
 
 use std::thread::sleep;

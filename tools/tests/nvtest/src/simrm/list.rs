@@ -9,10 +9,9 @@ use libzernel::Tsg;
 use testkit::child::{in_child, Child, End};
 use testkit::harness::{case, Outcome, Suite};
 use testkit::{check_eq, sys, wait_until, zernelctl};
-use zernel_verify::debugfs;
 
 use crate::lab::{agree, faults, set_faults, Lab, GPUS, LOADED, ORIGINAL_US};
-use crate::rm::abi::{class, control, engine, DisableChannels};
+use crate::rm::abi::{class, control, engine};
 use crate::rm::truth::{self, Counts};
 use crate::rm::{ControlFile, Form, Handle, Runtime, Spec, Status};
 
@@ -23,10 +22,6 @@ pub const SUITE: Suite = Suite::new(
         case("tsg_is_described", tsg_is_described),
         case("every_form_of_alloc", every_form_of_alloc),
         case("channels_follow", channels_follow),
-        case(
-            "zernel_reads_the_channels_that_are_left",
-            zernel_reads_the_channels_that_are_left,
-        ),
         case("engines", engines),
         case(
             "engine_object_makes_it_compute",
@@ -123,62 +118,6 @@ fn channels_follow() -> Outcome {
     runtime.free(share)?;
     check_eq!(lab.tsg(&runtime, other)?.channels, 0, "after the share");
     agree()
-}
-
-/// Words of the first channels of the only TSG, as zernel reads them.
-fn words() -> Result<Vec<u32>> {
-    let lines = debugfs::lines("registers")?;
-    let mut tsgs = lines.iter().filter(|line| line.text("tsg").is_some());
-    let tsg = tsgs.next().context("zernel reads of no TSG")?;
-    let words = tsg.text("words").context("zernel reads no channel")?;
-    let number = |word: &str| u32::from_str_radix(word.trim_start_matches("0x"), 16);
-    Ok(words.split(',').map(number).collect::<Result<_, _>>()?)
-}
-
-/// One of 18 channels is disabled, and so has another word than the others.
-fn zernel_reads_the_channels_that_are_left() -> Outcome {
-    const MOST: usize = 15;
-    let runtime = Runtime::open()?;
-    let tsg = runtime.compute()?;
-    let mut channels = Vec::new();
-    for _ in 0..18 {
-        channels.push(runtime.channel(tsg)?);
-    }
-    let mut params = DisableChannels {
-        disable: 1,
-        count: 1,
-        ..DisableChannels::default()
-    };
-    params.clients[0] = runtime.client.0;
-    params.channels[0] = channels[16].0;
-    let subdevice = runtime.subdevice.context("a subdevice")?;
-    runtime.control(subdevice, control::DISABLE_CHANNELS, &mut params)?;
-    let enabled = words()?;
-    check_eq!(enabled.len(), MOST);
-    ensure!(
-        enabled.iter().all(|&word| word == enabled[0]),
-        "{enabled:?}"
-    );
-    let other = |at: Option<usize>, count: usize| -> Outcome {
-        let words = words()?;
-        check_eq!(words.len(), count);
-        for (place, &word) in words.iter().enumerate() {
-            check_eq!(word != enabled[0], Some(place) == at, "channel {place}");
-        }
-        Ok(())
-    };
-    runtime.free(channels[0])?;
-    other(None, MOST)?;
-    runtime.free(channels[5])?;
-    other(Some(14), MOST)?;
-    runtime.channel(tsg)?;
-    other(Some(14), MOST)?;
-    for channel in channels.drain(1..5) {
-        runtime.free(channel)?;
-    }
-    other(Some(10), 13)?;
-    runtime.free(channels[12])?;
-    other(None, 12)
 }
 
 fn engines() -> Outcome {
