@@ -70,6 +70,11 @@ impl Zernel {
         }
     }
 
+    /// False if it is open for reading alone.
+    pub fn is_writable(&self) -> bool {
+        self.writable
+    }
+
     /// Makes the error of `call`, which changes something, from the kernel's answer.
     pub(crate) fn failed(&self, call: Call) -> impl Fn(Errno) -> Error {
         let writable = self.writable;

@@ -113,25 +113,22 @@ impl Driver {
             handle: handle as usize,
         })
     }
-
-    /// The context of a stream.
-    ///
-    /// # Safety
-    ///
-    /// As [`Stream::from_raw`].
-    pub unsafe fn context_of(&self, stream: Stream) -> Result<Option<Context>> {
-        let mut context = ptr::null_mut();
-        // SAFETY: `context` is valid for writes; the rest by the caller.
-        let status = unsafe { (self.functions.stream_context)(stream.raw(), &mut context) };
-        self.check("cuStreamGetCtx", status)?;
-        // SAFETY: The driver says so.
-        Ok(unsafe { Context::from_raw(context) })
-    }
 }
 
 /// Calls on streams of the context of this thread's calls. Each stream is there, as
 /// [`Stream::from_raw`] demands.
 impl Entered<'_> {
+    /// The context of a stream; of a default stream, this one.
+    pub fn context_of(&self, stream: Stream) -> Result<Option<Context>> {
+        let mut context = ptr::null_mut();
+        // SAFETY: The stream is there, `context` is valid for writes.
+        let status =
+            unsafe { (self.driver().functions.stream_context)(stream.raw(), &mut context) };
+        self.driver().check("cuStreamGetCtx", status)?;
+        // SAFETY: The driver says so.
+        Ok(unsafe { Context::from_raw(context) })
+    }
+
     /// True if nothing is left to do.
     pub fn is_idle(&self, stream: Stream) -> Result<bool> {
         // SAFETY: The stream is there.

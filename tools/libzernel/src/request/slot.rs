@@ -107,6 +107,12 @@ impl<'a> Slot<'a> {
         self.words.done.store(request.get(), Release);
     }
 
+    /// The GPU is about to store that a request is done. The time that counts is that at which zernel
+    /// sees the word, which is at the slot's next begin at the latest.
+    pub fn done_when_seen(&self) {
+        self.words.done_at.store(u64::MAX, Relaxed);
+    }
+
     /// As [`Self::ready`], by a call.
     ///
     /// Errors: [`Error::Call`] with `ESTALE` when the request is over.

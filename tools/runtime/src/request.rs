@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A request, from begin to done.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cuda::Stream;
+use libzernel::request::{Begin, Begun, Number, Slot};
+use libzernel::tsg;
+
+use crate::active::Active;
+
+/// A kind of requests.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Spec {
+    key: u64,
+    expected: Duration,
+    slo: Duration,
+    exact: bool,
+    pub(crate) stream: Option<Stream>,
+}
+
+impl Spec {
+    /// Of which nothing is known.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The key of its preparation time: any number that stands for the causes of it, such as model
+    /// and batch size.
+    #[must_use]
+    pub fn key(self, key: u64) -> Self {
+        Self { key, ..self }
+    }
+
+    /// The expected time of its preparation, used while the key has no history; zero: not known.
+    #[must_use]
+    pub fn expected(self, expected: Duration) -> Self {
+        Self { expected, ..self }
+    }
+
+    /// The longest time from begin to done that is no violation; zero: any.
+    #[must_use]
+    pub fn slo(self, slo: Duration) -> Self {
+        Self { slo, ..self }
+    }
+
+    /// Its preparation takes as long as expected: history is not asked.
+    #[must_use]
+    pub fn exact(self) -> Self {
+        Self {
+            exact: true,
+            ..self
+        }
+    }
+
+    /// Wait and holder go into this stream of the program, before its work, in place of one of the
+    /// runtime's own.
+    ///
+    /// Work that is put into it before the data is ready runs when the request is released, which an
+    /// expired lease does, too.
+    #[must_use]
+    pub fn inline(self, stream: Stream) -> Self {
+        Self {
+            stream: Some(stream),
+            ..self
+        }
+    }
+
+    pub(crate) fn begin(&self, tsg: tsg::Id) -> Begin {
+        let begin = Begin::new(tsg)
+            .key(self.key)
+            .expected(self.expected)
+            .slo(self.slo);
+        match self.exact {
+            true => begin.exact(),
+            false => begin,
+        }
+    }
+}
+
+/// The reason for which a request does nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Idle {
+    /// The runtime is inert.
+    Inert,
+    /// All lanes are in use.
+    NoLane,
+    /// zernel or CUDA refused it.
+    Refused,
+    /// The context is lost.
+    Lost,
+    /// This is a child of `fork()`.
+    Forked,
+}
+
+#[derive(Debug)]
+pub(crate) struct Held {
+    active: Arc<Active>,
+    lane: u32,
+    begun: Begun,
+    is_ready: bool,
+}
+
+/// A request. It may do nothing: see [`Request::idle`].
+///
+/// One that is dropped before its data is ready is cancelled; one that is dropped later is done.
+#[derive(Debug)]
+#[must_use = "a request that is dropped is cancelled"]
+pub struct Request(Result<Held, Idle>);
+
+impl Held {
+    pub(crate) fn new(active: Arc<Active>, lane: u32, begun: Begun) -> Self {
+        Self {
+            active,
+            lane,
+            begun,
+            is_ready: false,
+        }
+    }
+
+    fn slot(&self) -> Option<Slot<'_>> {
+        self.active.slot(self.lane)
+    }
+
+    fn ready(&mut self) {
+        if self.is_ready || crate::sys::is_child() {
+            return;
+        }
+        self.is_ready = true;
+        if let Some(slot) = self.slot() {
+            slot.ready(self.begun.number);
+        }
+    }
+
+    fn done(&mut self) {
+        self.ready();
+        if let Some(slot) = self.slot() {
+            slot.done(self.begun.number);
+        }
+        self.active.linger(self.lane, self.begun.number);
+        self.active.give_lane(self.lane);
+    }
+
+    fn cancel(&mut self) {
+        if let Some(slot) = self.slot() {
+            // It may be over: its lease has expired, or its TSG is gone.
+            let _ = slot.cancel(self.begun.number);
+        }
+        self.active.give_lane(self.lane);
+    }
+
+    fn done_in(&mut self, stream: Stream) {
+        self.ready();
+        let number = self.begun.number;
+        if let Some(slot) = self.slot() {
+            slot.done_when_seen();
+        }
+        if self.active.done_in(self.lane, stream, number).is_none() {
+            return self.done();
+        }
+        self.active.linger(self.lane, number);
+        self.active.give_lane_after(self.lane, number);
+    }
+}
+
+impl Request {
+    pub(crate) fn new(held: Held) -> Self {
+        Self(Ok(held))
+    }
+
+    pub(crate) fn nothing(why: Idle) -> Self {
+        Self(Err(why))
+    }
+
+    /// Why it does nothing, if it does nothing. The program goes on in either case.
+    pub fn idle(&self) -> Option<Idle> {
+        self.0.as_ref().err().copied()
+    }
+
+    /// Its number in its slot.
+    pub fn number(&self) -> Option<Number> {
+        self.0.as_ref().ok().map(|held| held.begun.number)
+    }
+
+    /// The time that its preparation will take, as far as zernel can tell.
+    pub fn predicted(&self) -> Option<Duration> {
+        self.0.as_ref().ok().and_then(|held| held.begun.predicted)
+    }
+
+    /// Its data is ready, and its work is about to be launched or has been. A second time changes
+    /// nothing.
+    pub fn ready(&mut self) {
+        if let Ok(held) = &mut self.0 {
+            held.ready();
+        }
+    }
+
+    /// Its result is there.
+    pub fn done(mut self) {
+        self.end(Held::done);
+    }
+
+    /// Its result is there when all that is in a stream now is over. The stream is of the context of
+    /// the runtime.
+    pub fn done_in(mut self, stream: Stream) {
+        self.end(|held| held.done_in(stream));
+    }
+
+    /// It is given up.
+    pub fn cancel(mut self) {
+        self.end(Held::cancel);
+    }
+
+    fn end(&mut self, how: impl FnOnce(&mut Held)) {
+        let held = std::mem::replace(&mut self.0, Err(Idle::Inert));
+        if let Some(mut held) = held.ok().filter(|_| !crate::sys::is_child()) {
+            how(&mut held);
+        }
+    }
+}
+
+impl Drop for Request {
+    fn drop(&mut self) {
+        self.end(|held| match held.is_ready {
+            true => held.done(),
+            false => held.cancel(),
+        });
+    }
+}
