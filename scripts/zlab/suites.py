@@ -172,6 +172,16 @@ def debug_suites(session: Session) -> list[Job]:
     ]
 
 
+def cuda_suites(session: Session) -> list[Job]:
+    """The runtime of programs of CUDA, on the stand-in for CUDA's driver library."""
+    def add(results: Results) -> list[str]:
+        return [*modules(results["modules-debug"]), f"{results['cuda']}:/"]
+
+    return [build(session, "cuda", 3, "cuda", needs="tools"),
+            guest(session, "cuda-debug", 2, "kernel-debug modules-debug cuda", add,
+                  "zernel-cudatest")]
+
+
 def rt_suites(session: Session) -> list[Job]:
     """On the real-time kernel, which has the checks of the debug kernel, too."""
     return [*kernel(session, "rt", 7), kunit(session, "rt", 2),
@@ -320,7 +330,8 @@ def driver(session: Session) -> Job:
 def plan(session: Session) -> list[Job]:
     """All builds and suites."""
     jobs = [*host_suites(session), *kernel(session, "base", 6), *kernel(session, "debug", 7),
-            *base_suites(session), *debug_suites(session), *nvidia_suites(session)]
+            *base_suites(session), *debug_suites(session), *cuda_suites(session),
+            *nvidia_suites(session)]
     if not os.environ.get("LAB_KDIR"):
         jobs += rt_suites(session)
     return jobs

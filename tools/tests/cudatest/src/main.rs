@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Tests of the runtime and of the stand-in for CUDA: runs the cases and reports them as KTAP.
+
+mod lab;
+mod runtime;
+mod standin;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use testkit::harness::{self, Suite};
+
+/// Every suite, in the order in which they run.
+const SUITES: &[Suite] = &[standin::SUITE, runtime::SUITE];
+
+/// Tests of the runtime and of the stand-in for CUDA, to be run in a guest.
+#[derive(Debug, Parser)]
+struct Options {
+    /// Run only cases whose names contain one of these texts.
+    #[arg(long)]
+    only: Vec<String>,
+    /// Print the names of the cases.
+    #[arg(long)]
+    list: bool,
+}
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    let chosen = |name: &str| {
+        options.only.is_empty() || options.only.iter().any(|pattern| name.contains(pattern))
+    };
+    if options.list {
+        harness::list(SUITES, chosen);
+        return ExitCode::SUCCESS;
+    }
+    match harness::run(SUITES, chosen) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("zernel-cudatest: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
