@@ -7,15 +7,16 @@
  * kernel takes the GPU for its context, so that its kernels start without waiting for the slice of
  * another program.
  *
- * Requests are advice. Where zernel, its permission, a GPU or a usable driver is missing, the runtime
- * is inert: it says once why, and every call succeeds and does nothing.
+ * Requests are advice. Where zernel, its permission, a GPU or a usable driver is missing, the
+ * runtime is inert: it says once why, and every call succeeds and does nothing.
  *
- * Calls return 0 or a negative errno. The name and a sentence for the last error of the calling thread
- * are those of zernel_error_name() and zernel_error(). An error changes nothing.
+ * Calls return 0 or a negative errno. The name and a sentence for the last error of the calling
+ * thread are those of zernel_error_name() and zernel_error(). An error changes nothing.
  *
- * -EINVAL     ZERNEL_BAD_ARGUMENT  a null pointer, a structure that is too short, an unknown flag or
- *                                  mode, or a level above 7
- * -E2BIG      ZERNEL_BAD_SIZE      a structure that is longer than is known, with something in that part
+ * -EINVAL     ZERNEL_BAD_ARGUMENT  a null pointer, a structure that is too short, an unknown flag
+ *                                  or mode, or a level above 7
+ * -E2BIG      ZERNEL_BAD_SIZE      a structure that is longer than is known, with something in
+ *                                  that part
  * -EINVAL     ZERNEL_BAD_LANES, ZERNEL_BAD_BOUND, ZERNEL_BAD_MODE (of the environment)
  * -ESTALE     ZERNEL_REQUEST_OVER  the request is over, or is none
  * -EBADF      ZERNEL_NO_CONTEXT    no CUDA context is current
@@ -49,10 +50,7 @@ extern "C" {
 #define ZERNEL_RUNTIME_VERSION	1
 
 /* The runtime of a context. Threads share it. */
-typedef struct zernel_runtime zernel_runtime;
-
-/* A request of a runtime. 0 does nothing; each number is used once. */
-typedef uint64_t zernel_request;
+struct zernel_runtime;
 
 /* The answer to a machine without requests. */
 enum zernel_mode {
@@ -68,8 +66,8 @@ enum zernel_mode {
  * @mode: enum zernel_mode
  * @lanes: requests that can be under way at once, 1 to 64; usually 4
  * @reserved: 0
- * @bound_ns: longest time that a holder keeps the GPU if nobody ends it, 1 us to 10 s; usually 1.5 times
- *            the lease
+ * @bound_ns: longest time that a holder keeps the GPU if nobody ends it, 1 us to 10 s; usually
+ *            1.5 times the lease
  * @linger_ns: time for which a holder stays for the next request of its lane, up to 10 s; usually 0
  * @tsg: zernel's id of the TSG of the context, where a process has several
  */
@@ -133,47 +131,47 @@ uint32_t zernel_version(void);
  * The runtime of the context that is current in this thread. @options: NULL for the usual ones. The
  * context must live until zernel_detach().
  */
-int zernel_attach(const struct zernel_options *options, zernel_runtime **runtime);
+int zernel_attach(const struct zernel_options *options, struct zernel_runtime **runtime);
 
 /*
- * Ends a runtime and its requests; NULL is none. No other call on it may be under way. In a child of
- * fork() it ends nothing of its parent's.
+ * Ends a runtime and its requests; NULL is none. No other call on it may be under way. In a child
+ * of fork() it ends nothing of its parent's.
  */
-void zernel_detach(zernel_runtime *runtime);
+void zernel_detach(struct zernel_runtime *runtime);
 
 /* 1 if its requests do nothing, as zernel_error() then tells; 0 if they work. */
-int zernel_is_inert(zernel_runtime *runtime);
+int zernel_is_inert(struct zernel_runtime *runtime);
 
 /* The id of the TSG of the context; 0 where it is inert. */
-int zernel_tsg(zernel_runtime *runtime, uint64_t *tsg);
+int zernel_tsg(struct zernel_runtime *runtime, uint64_t *tsg);
 
 /*
  * Begins a request: its data is prepared from now on. Never waits. @spec: NULL for one of which
- * nothing is known. @request is 0 for one that does nothing: the runtime is inert, or the request has no
- * lane or was refused, which is counted.
+ * nothing is known. @request: its number, used once; 0 for one that does nothing: the runtime is
+ * inert, or the request has no lane or was refused, which is counted.
  */
-int zernel_begin(zernel_runtime *runtime, const struct zernel_spec *spec, zernel_request *request);
+int zernel_begin(struct zernel_runtime *runtime, const struct zernel_spec *spec, uint64_t *request);
 
 /* The time that its preparation will take, in nanoseconds; 0: zernel cannot tell. */
-int zernel_predicted(zernel_runtime *runtime, zernel_request request, uint64_t *ns);
+int zernel_predicted(struct zernel_runtime *runtime, uint64_t request, uint64_t *ns);
 
 /* Its data is ready, and its work is about to be launched or has been. Twice is as good as once. */
-int zernel_ready(zernel_runtime *runtime, zernel_request request);
+int zernel_ready(struct zernel_runtime *runtime, uint64_t request);
 
 /* Its result is there. */
-int zernel_done(zernel_runtime *runtime, zernel_request request);
+int zernel_done(struct zernel_runtime *runtime, uint64_t request);
 
 /* Its result is there when all that is in @stream, of the context, now is over. */
-int zernel_done_in(zernel_runtime *runtime, zernel_request request, void *stream);
+int zernel_done_in(struct zernel_runtime *runtime, uint64_t request, void *stream);
 
 /* It is given up. */
-int zernel_cancel(zernel_runtime *runtime, zernel_request request);
+int zernel_cancel(struct zernel_runtime *runtime, uint64_t request);
 
 /* Gives the TSG of the context a level, 0 (most urgent) to 7. */
-int zernel_set_level(zernel_runtime *runtime, uint32_t level);
+int zernel_set_level(struct zernel_runtime *runtime, uint32_t level);
 
 /* Its counters. */
-int zernel_get_counters(zernel_runtime *runtime, struct zernel_counters *counters);
+int zernel_get_counters(struct zernel_runtime *runtime, struct zernel_counters *counters);
 
 /* The last error of this thread: a name, and a sentence. Both are valid until its next call. */
 const char *zernel_error_name(void);
