@@ -173,7 +173,10 @@ int zernel_set_level(struct zernel_runtime *runtime, uint32_t level);
 /* Its counters. */
 int zernel_get_counters(struct zernel_runtime *runtime, struct zernel_counters *counters);
 
-/* The last error of this thread: a name, and a sentence. Both are valid until its next call. */
+/*
+ * The last error of this thread: a name, and a sentence of 511 bytes at most. The addresses are good
+ * as long as the thread; its next error writes over what is there.
+ */
 const char *zernel_error_name(void);
 const char *zernel_error(void);
 

@@ -3,10 +3,12 @@
 
 use std::env;
 use std::error::Error;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use bindgen::callbacks::{DeriveInfo, ParseCallbacks, TypeKind};
+
+#[path = "libclang.rs"]
+mod libclang;
 
 const HEADERS: [&str; 2] = ["linux/zernel.h", "linux/zernel_sim.h"];
 
@@ -29,16 +31,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     let uapi = root.join("../../include/uapi").canonicalize()?;
     let out = PathBuf::from(env::var("OUT_DIR")?).join("abi.rs");
 
-    println!("cargo::rerun-if-env-changed=LIBCLANG_PATH");
     println!("cargo::rerun-if-changed={}", wrapper.display());
     for header in HEADERS {
         println!("cargo::rerun-if-changed={}", uapi.join(header).display());
     }
-    if env::var_os("LIBCLANG_PATH").is_none() {
-        if let Some(dir) = newest_libclang(Path::new("/usr/lib")) {
-            env::set_var("LIBCLANG_PATH", dir);
-        }
-    }
+    libclang::find();
 
     bindgen::builder()
         .header(wrapper.to_string_lossy())
@@ -54,27 +51,4 @@ fn main() -> Result<(), Box<dyn Error>> {
         .generate()?
         .write_to_file(out)?;
     Ok(())
-}
-
-/// Debian keeps libclang in a folder per version, out of the loader's path.
-fn newest_libclang(lib: &Path) -> Option<PathBuf> {
-    fs::read_dir(lib)
-        .ok()?
-        .flatten()
-        .filter_map(|entry| {
-            let name = entry.file_name();
-            let version: u32 = name.to_str()?.strip_prefix("llvm-")?.parse().ok()?;
-            let dir = entry.path().join("lib");
-            let found = fs::read_dir(&dir).ok()?.flatten().any(|file| {
-                let name = file.file_name();
-                let name = name.to_string_lossy();
-                name.starts_with("libclang.so")
-                    || (name.starts_with("libclang-")
-                        && name.contains(".so")
-                        && !name.contains("cpp"))
-            });
-            found.then_some((version, dir))
-        })
-        .max()
-        .map(|(_, dir)| dir)
 }

@@ -101,11 +101,16 @@ impl Kicks {
         }
     }
 
-    /// The one that waits longest.
+    /// The one that waits longest. Once the provider cannot do it, nobody waits any more.
     pub(super) fn take(&self) -> Option<Urgent> {
         let mut waiting = self.waiting.lock();
-        let slot = waiting.ring.pop()?;
-        waiting.places.get_mut(slot)?.take()
+        loop {
+            let slot = waiting.ring.pop()?;
+            let urgent = waiting.places.get_mut(slot)?.take();
+            if self.works() {
+                return urgent;
+            }
+        }
     }
 }
 
@@ -146,6 +151,21 @@ mod tests {
             assert_eq!(kicks.take(), Some(urgent(tsg)));
         }
         assert_eq!(kicks.take(), None);
+        Ok(())
+    }
+
+    #[test]
+    fn nobody_waits_for_what_does_not_work() -> Result {
+        let kicks = KBox::pin_init(Kicks::new(true), GFP_KERNEL)?;
+        (0..3).for_each(|tsg| kicks.add(urgent(tsg)));
+        assert_eq!(kicks.take(), Some(urgent(0)));
+        kicks.set_works(false);
+        assert_eq!(kicks.take(), None);
+        // Nor later, when it works again.
+        kicks.set_works(true);
+        assert_eq!(kicks.take(), None);
+        kicks.add(urgent(1));
+        assert_eq!(kicks.take(), Some(urgent(1)));
         Ok(())
     }
 

@@ -338,12 +338,12 @@ unsafe extern "C" fn zernel_get_counters(
 
 #[no_mangle]
 extern "C" fn zernel_error_name() -> *const c_char {
-    fault::last(|told| told.name.as_ptr())
+    fault::last(|told| told.name.as_ptr().cast())
 }
 
 #[no_mangle]
 extern "C" fn zernel_error() -> *const c_char {
-    fault::last(|told| told.text.as_ptr())
+    fault::last(|told| told.text.as_ptr().cast())
 }
 
 /// The functions have the types that the header declares.

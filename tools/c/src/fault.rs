@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Errors at the border, and the last one of each thread.
 
-use std::cell::RefCell;
-use std::ffi::CString;
+use std::cell::Cell;
 
 use rustix::io::Errno;
 
@@ -48,61 +47,95 @@ impl Fault {
     }
 }
 
+/// Bytes of a text with its zero. It is written over in place and never moved, so that a program that
+/// keeps its address too long reads another text, and nothing worse.
+type Text = [Cell<u8>; 512];
+
 /// A name and a sentence.
-#[derive(Debug, Default)]
 pub(crate) struct Told {
-    pub(crate) name: CString,
-    pub(crate) text: CString,
+    pub(crate) name: Text,
+    pub(crate) text: Text,
 }
 
 thread_local! {
-    static LAST: RefCell<Told> = RefCell::default();
+    static LAST: Told = const {
+        Told {
+            name: [const { Cell::new(0) }; 512],
+            text: [const { Cell::new(0) }; 512],
+        }
+    };
 }
 
-fn c_string(text: &str) -> CString {
-    CString::new(text.replace('\0', " ")).unwrap_or_default()
+/// Writes a text, cut to fit, before a zero.
+fn set(place: &Text, text: &str) {
+    let most = text.len().min(place.len() - 1);
+    let most = (0..=most).rev().find(|&at| text.is_char_boundary(at));
+    let most = most.unwrap_or(0);
+    let bytes = text.as_bytes()[..most].iter().copied();
+    let bytes = bytes.map(|byte| if byte == 0 { b' ' } else { byte });
+    for (cell, byte) in place.iter().zip(bytes.chain([0])) {
+        cell.set(byte);
+    }
 }
 
 /// Remembers an error of this thread. Returns the number for it.
 #[cold]
 pub(crate) fn remember(fault: &Fault) -> i32 {
-    LAST.with_borrow_mut(|last| {
-        *last = Told {
-            name: c_string(fault.name()),
-            text: c_string(&fault.to_string()),
-        };
+    LAST.with(|last| {
+        set(&last.name, fault.name());
+        set(&last.text, &fault.to_string());
     });
     -fault.errno()
 }
 
 /// Reads the last error of this thread.
 pub(crate) fn last<T>(read: impl FnOnce(&Told) -> T) -> T {
-    LAST.with_borrow(read)
+    LAST.with(read)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn read(place: &Text) -> String {
+        let bytes = place.iter().map(Cell::get).take_while(|&byte| byte != 0);
+        String::from_utf8(bytes.collect()).unwrap()
+    }
+
+    fn name() -> String {
+        last(|told| read(&told.name))
+    }
+
+    fn text() -> String {
+        last(|told| read(&told.text))
+    }
+
     #[test]
     fn the_last_error_is_that_of_the_thread() {
         assert_eq!(remember(&Fault::Over), -Errno::STALE.raw_os_error());
-        let other = std::thread::spawn(|| last(|told| told.name.clone()));
-        assert_eq!(other.join().unwrap(), CString::default());
-        last(|told| assert_eq!(told.name.to_str(), Ok("ZERNEL_REQUEST_OVER")));
+        assert_eq!(std::thread::spawn(name).join().unwrap(), "");
+        assert_eq!(name(), "ZERNEL_REQUEST_OVER");
         let forked = Fault::from(zernel_runtime::Error::Forked);
         assert_eq!(remember(&forked), -Errno::CHILD.raw_os_error());
-        last(|told| {
-            assert_eq!(told.name.to_str(), Ok("ZERNEL_FORKED"));
-            assert!(told.text.to_str().unwrap().contains("child of fork()"));
-        });
+        assert_eq!(name(), "ZERNEL_FORKED");
+        assert!(text().contains("child of fork()"));
         assert_eq!(remember(&Fault::Size(99)), -Errno::TOOBIG.raw_os_error());
         assert_eq!(
             remember(&Fault::Argument("x")),
             -Errno::INVAL.raw_os_error()
         );
+        assert_eq!(text(), "x");
         let internal = Fault::Internal("a\0b".to_owned());
         assert_eq!(remember(&internal), -Errno::PROTO.raw_os_error());
-        last(|told| assert!(told.text.to_str().unwrap().ends_with("a b")));
+        assert!(text().ends_with("a b"));
+    }
+
+    #[test]
+    fn a_long_text_is_cut_between_letters() {
+        for letters in 240..260 {
+            remember(&Fault::Internal("ä".repeat(letters)));
+            assert!(text().len() <= 511);
+            assert!(text().ends_with('ä'));
+        }
     }
 }

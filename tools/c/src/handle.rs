@@ -14,31 +14,21 @@ const LANES: usize = 64;
 /// A runtime with the request that each lane has.
 pub(crate) struct Handle {
     runtime: Runtime,
-    requests: [Mutex<Place>; LANES],
+    requests: [Mutex<Option<Request>>; LANES],
 }
 
-/// The request of a lane, and how many it has had.
-#[derive(Default)]
-struct Place {
-    request: Option<Request>,
-    count: u64,
-}
-
-/// Number of a request: how many its lane has had by then, and above 0 the number of the lane.
-fn name(lane: usize, count: u64) -> u64 {
-    count << 7 | (lane as u64 + 1)
+/// The name of a request: its number in its slot, and above 0 the number of its lane. `None`: it does
+/// nothing.
+fn name(request: &Request) -> Option<u64> {
+    let number = request.number()?.get();
+    Some(u64::from(number) << 7 | (u64::from(request.lane()?) + 1))
 }
 
 impl Handle {
     pub(crate) fn attach(options: &Options) -> Result<Self, Fault> {
         Ok(Self {
             runtime: Runtime::attach(options)?,
-            requests: [const {
-                Mutex::new(Place {
-                    request: None,
-                    count: 0,
-                })
-            }; LANES],
+            requests: [const { Mutex::new(None) }; LANES],
         })
     }
 
@@ -46,7 +36,7 @@ impl Handle {
         &self.runtime
     }
 
-    fn place(&self, lane: usize) -> Result<MutexGuard<'_, Place>, Fault> {
+    fn place(&self, lane: usize) -> Result<MutexGuard<'_, Option<Request>>, Fault> {
         let place = self.requests.get(lane).ok_or(Fault::Over)?;
         Ok(place.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -54,26 +44,21 @@ impl Handle {
     /// Begins a request; 0 for one that does nothing.
     pub(crate) fn begin(&self, spec: &Spec) -> Result<u64, Fault> {
         let request = self.runtime.begin(spec)?;
-        let Some(lane) = request.lane() else {
+        let (Some(name), Some(lane)) = (name(&request), request.lane()) else {
             return Ok(0);
         };
-        let lane = lane as usize;
-        let mut place = self.place(lane)?;
-        place.count += 1;
-        place.request = Some(request);
-        Ok(name(lane, place.count))
+        *self.place(lane as usize)? = Some(request);
+        Ok(name)
     }
 
     /// The place of a request; `None` for one that does nothing.
-    fn find(&self, number: u64) -> Result<Option<MutexGuard<'_, Place>>, Fault> {
-        let Some(lane) = (number & 0x7f).checked_sub(1) else {
-            return match number {
-                0 => Ok(None),
-                _ => Err(Fault::Over),
-            };
-        };
+    fn find(&self, named: u64) -> Result<Option<MutexGuard<'_, Option<Request>>>, Fault> {
+        if named == 0 {
+            return Ok(None);
+        }
+        let lane = (named & 0x7f).checked_sub(1).ok_or(Fault::Over)?;
         let place = self.place(lane as usize)?;
-        match place.request.is_some() && place.count == number >> 7 {
+        match place.as_ref().and_then(name) == Some(named) {
             true => Ok(Some(place)),
             false => Err(Fault::Over),
         }
@@ -82,30 +67,30 @@ impl Handle {
     /// Has a look at a request that may do nothing.
     pub(crate) fn with<T: Default>(
         &self,
-        number: u64,
+        named: u64,
         look: impl FnOnce(&mut Request) -> T,
     ) -> Result<T, Fault> {
-        let Some(mut place) = self.find(number)? else {
+        let Some(mut place) = self.find(named)? else {
             return Ok(T::default());
         };
-        place.request.as_mut().map(look).ok_or(Fault::Over)
+        place.as_mut().map(look).ok_or(Fault::Over)
     }
 
     /// Ends a request.
-    pub(crate) fn end(&self, number: u64, how: impl FnOnce(Request)) -> Result<(), Fault> {
-        let Some(mut place) = self.find(number)? else {
+    pub(crate) fn end(&self, named: u64, how: impl FnOnce(Request)) -> Result<(), Fault> {
+        let Some(mut place) = self.find(named)? else {
             return Ok(());
         };
         // Its lane has another one as soon as it is over, which waits for the lock.
-        place.request.take().map(how).ok_or(Fault::Over)
+        place.take().map(how).ok_or(Fault::Over)
     }
 
     /// Ends a request when a stream has come so far.
-    pub(crate) fn end_in(&self, number: u64, stream: Stream) -> Result<(), Fault> {
-        if number != 0 {
+    pub(crate) fn end_in(&self, named: u64, stream: Stream) -> Result<(), Fault> {
+        if named != 0 {
             self.runtime.check_stream(stream)?;
         }
-        self.end(number, |request| request.done_in(stream))
+        self.end(named, |request| request.done_in(stream))
     }
 }
 
@@ -120,7 +105,7 @@ mod tests {
         assert_eq!(handle.begin(&Spec::new()), Ok(0));
         assert_eq!(handle.end(0, Request::done), Ok(()));
         assert_eq!(handle.with(0, |_| 7), Ok(0));
-        for number in [1, 64, 65, 127, 128, name(0, 1), name(63, 9), u64::MAX] {
+        for number in [1, 64, 65, 127, 128, 129, 9 << 7 | 64, u64::MAX] {
             assert_eq!(
                 handle.end(number, Request::done),
                 Err(Fault::Over),
