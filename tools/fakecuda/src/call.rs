@@ -124,13 +124,18 @@ fn of_range(range: &Range, address: u64) -> Resolved {
 /// Bytes from the first to the last one of rows.
 fn span(pitch: u64, width: u64, height: u64) -> Result<u64> {
     let rows = pitch.checked_mul(height.saturating_sub(1));
-    rows.and_then(|rows| rows.checked_add(width)).ok_or(Status::INVALID_VALUE)
+    rows.and_then(|rows| rows.checked_add(width))
+        .ok_or(Status::INVALID_VALUE)
 }
 
 impl End {
     fn resolve(self, length: u64) -> Result<Resolved> {
         let space = driver::space();
-        let seen = |address| space.find(address, length).map(|range| of_range(&range, address));
+        let seen = |address| {
+            space
+                .find(address, length)
+                .map(|range| of_range(&range, address))
+        };
         let pageable = |host: u64| {
             let registered = space.find_host(host).ok();
             let inside = registered.filter(|range| host + length <= range.host + range.length);
@@ -174,7 +179,10 @@ pub(crate) struct Copying {
 
 impl Transfer {
     pub(crate) fn resolve(&self, gpu: &Gpu) -> Result<Copying> {
-        let bytes = self.width.checked_mul(self.height).ok_or(Status::INVALID_VALUE)?;
+        let bytes = self
+            .width
+            .checked_mul(self.height)
+            .ok_or(Status::INVALID_VALUE)?;
         if bytes == 0 {
             return Ok(Copying {
                 command: None,
@@ -186,8 +194,12 @@ impl Transfer {
         if self.height > 1 && self.to_pitch.min(self.from_pitch) < self.width {
             return Err(Status::INVALID_VALUE);
         }
-        let to = self.to.resolve(span(self.to_pitch, self.width, self.height)?)?;
-        let from = self.from.resolve(span(self.from_pitch, self.width, self.height)?)?;
+        let to = self
+            .to
+            .resolve(span(self.to_pitch, self.width, self.height)?)?;
+        let from = self
+            .from
+            .resolve(span(self.from_pitch, self.width, self.height)?)?;
         let rows = Rows {
             to: to.host,
             to_pitch: self.to_pitch,
@@ -219,7 +231,10 @@ impl Rows {
         let width = usize::try_from(self.width).map_err(|_| Status::INVALID_VALUE)?;
         let mut bytes = Vec::with_capacity(width * self.height as usize);
         for row in 0..self.height {
-            bytes.extend(memory::read::<u8>(self.from + row * self.from_pitch, width)?);
+            bytes.extend(memory::read::<u8>(
+                self.from + row * self.from_pitch,
+                width,
+            )?);
         }
         Ok(bytes.into())
     }
@@ -227,8 +242,13 @@ impl Rows {
 
 impl Filling {
     fn command(&self, gpu: &Gpu) -> Result<Option<Command>> {
-        let width = self.width.checked_mul(self.unit).ok_or(Status::INVALID_VALUE)?;
-        let bytes = width.checked_mul(self.height).ok_or(Status::INVALID_VALUE)?;
+        let width = self
+            .width
+            .checked_mul(self.unit)
+            .ok_or(Status::INVALID_VALUE)?;
+        let bytes = width
+            .checked_mul(self.height)
+            .ok_or(Status::INVALID_VALUE)?;
         if self.to % self.unit != 0 {
             return Err(Status::INVALID_VALUE);
         }
@@ -387,7 +407,9 @@ pub(crate) fn run_all<'a>(
         call.commands(&target.context, &mut commands)?;
         let records = call.records();
         if !records.is_empty() {
-            target.context.queue(target.number, std::mem::take(&mut commands))?;
+            target
+                .context
+                .queue(target.number, std::mem::take(&mut commands))?;
         }
         for event in records {
             event.record(target)?;
@@ -415,7 +437,9 @@ pub(crate) fn copy(target: &Target, transfer: Transfer, is_synchronous: bool) ->
     let copying = transfer.resolve(&target.context.gpu)?;
     if capture::is_any(&target.context) {
         if is_synchronous {
-            return Err(capture::refuse(target).err().unwrap_or(Status::CAPTURE_IMPLICIT));
+            return Err(capture::refuse(target)
+                .err()
+                .unwrap_or(Status::CAPTURE_IMPLICIT));
         }
         return run(target, Call::Copy(transfer));
     }
@@ -423,7 +447,9 @@ pub(crate) fn copy(target: &Target, transfer: Transfer, is_synchronous: bool) ->
         target.context.synchronize()?;
     }
     let is_waited_for = copying.is_waited_for || is_synchronous && copying.is_of_host;
-    target.context.queue(target.number, copying.command.into_iter().collect())?;
+    target
+        .context
+        .queue(target.number, copying.command.into_iter().collect())?;
     match is_waited_for {
         true => target.context.wait(&target.context.point(target.number)?),
         false => Ok(()),

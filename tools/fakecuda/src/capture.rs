@@ -100,7 +100,9 @@ pub(crate) fn begin(target: &Target, graph: Arc<Graph>, nodes: Vec<u64>) -> Resu
         is_valid: true,
     };
     captures.sessions.insert(id, session);
-    captures.streams.insert(key(target), Mark { session: id, nodes });
+    captures
+        .streams
+        .insert(key(target), Mark { session: id, nodes });
     target.context.captures.fetch_add(1, Ordering::AcqRel);
     Ok(())
 }
@@ -141,14 +143,20 @@ pub(crate) fn wait(target: &Target, event: &Event) -> Result<bool> {
     if target.number == LEGACY {
         return Err(Status::CAPTURE_IMPLICIT);
     }
-    let is_alive = captures.sessions.get(&other.session).is_some_and(|session| session.is_valid);
+    let is_alive = captures
+        .sessions
+        .get(&other.session)
+        .is_some_and(|session| session.is_valid);
     if !is_alive {
         return Err(Status::CAPTURED_EVENT);
     }
     let joined = match own {
         Some(own) if own.session != other.session => return Err(Status::CAPTURE_MERGE),
         Some(mut own) => {
-            let new = other.nodes.into_iter().filter(|node| !own.nodes.contains(node));
+            let new = other
+                .nodes
+                .into_iter()
+                .filter(|node| !own.nodes.contains(node));
             let new: Vec<u64> = new.collect();
             own.nodes.extend(new);
             own
@@ -162,7 +170,11 @@ pub(crate) fn wait(target: &Target, event: &Event) -> Result<bool> {
 /// Ends the capture that began in a stream. Returns its graph.
 pub(crate) fn end(target: &Target) -> Result<Arc<Graph>> {
     let mut captures = captures();
-    let mark = captures.streams.get(&key(target)).cloned().ok_or(Status::ILLEGAL_STATE)?;
+    let mark = captures
+        .streams
+        .get(&key(target))
+        .cloned()
+        .ok_or(Status::ILLEGAL_STATE)?;
     let is_origin = captures
         .sessions
         .get(&mark.session)
@@ -170,7 +182,10 @@ pub(crate) fn end(target: &Target) -> Result<Arc<Graph>> {
     if !is_origin {
         return Err(Status::CAPTURE_UNMATCHED);
     }
-    let tails = captures.streams.iter().filter(|(_, other)| other.session == mark.session);
+    let tails = captures
+        .streams
+        .iter()
+        .filter(|(_, other)| other.session == mark.session);
     let tails: Vec<u64> = tails.flat_map(|(_, other)| other.nodes.clone()).collect();
     let session = captures.end(mark.session).ok_or(Status::ILLEGAL_STATE)?;
     if !session.is_valid {
@@ -203,7 +218,11 @@ pub(crate) fn update(target: &Target, nodes: &[u64], replaces: bool) -> Result<(
     if replaces {
         mark.nodes.clear();
     }
-    let new: Vec<u64> = nodes.iter().copied().filter(|node| !mark.nodes.contains(node)).collect();
+    let new: Vec<u64> = nodes
+        .iter()
+        .copied()
+        .filter(|node| !mark.nodes.contains(node))
+        .collect();
     mark.nodes.extend(new);
     Ok(())
 }

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::kernel::Compute;
 use crate::gpu::{Gate, Gpu, Place};
+use crate::kernel::Compute;
 use crate::sys::process::Callback;
 
 /// A condition on a word of 4 or 8 bytes.
@@ -24,7 +24,11 @@ pub(crate) enum Condition {
 impl Condition {
     /// True if a word meets it.
     pub(crate) fn is_met(self, word: u64, value: u64, is_wide: bool) -> bool {
-        let mask = if is_wide { u64::MAX } else { u64::from(u32::MAX) };
+        let mask = if is_wide {
+            u64::MAX
+        } else {
+            u64::from(u32::MAX)
+        };
         let (word, value) = (word & mask, value & mask);
         match self {
             Self::AtLeast if is_wide => word.wrapping_sub(value) as i64 >= 0,

@@ -78,7 +78,8 @@ impl Context {
     /// Makes an error that stays. The GPU drops the work of the context.
     pub(crate) fn fail(&self, status: Status) {
         let swapped =
-            self.failed.compare_exchange(0, status.0, Ordering::AcqRel, Ordering::Acquire);
+            self.failed
+                .compare_exchange(0, status.0, Ordering::AcqRel, Ordering::Acquire);
         if swapped.is_ok() {
             self.gpu.end();
             lock(&self.queue).clear();
@@ -243,7 +244,8 @@ impl Context {
     pub(crate) fn end(self: &Arc<Self>) {
         // A context that has failed has no work.
         let _ = self.synchronize();
-        self.failed.store(Status::CONTEXT_IS_DESTROYED.0, Ordering::Release);
+        self.failed
+            .store(Status::CONTEXT_IS_DESTROYED.0, Ordering::Release);
         self.gpu.end();
         self.helpers.stop();
     }

@@ -53,7 +53,10 @@ impl Costs {
 
     /// The share of the GPU that a launch uses, in permille.
     pub(crate) fn demand(&self, size: Size) -> u32 {
-        let share = size.blocks.saturating_mul(1_000).div_ceil(self.at_once(size.threads));
+        let share = size
+            .blocks
+            .saturating_mul(1_000)
+            .div_ceil(self.at_once(size.threads));
         share.clamp(1, 1_000) as u32
     }
 

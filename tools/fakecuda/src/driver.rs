@@ -131,10 +131,14 @@ pub(crate) fn init() -> Result<()> {
     }
     let sim = Sim::open().map_err(|_| Status::NO_DEVICE)?;
     let count = sim.version().map_err(|_| Status::NO_DEVICE)?.gpus;
-    let listed: Vec<_> = Zernel::open().map_or(Vec::new(), |zernel| zernel.gpus().flatten().collect());
+    let listed: Vec<_> =
+        Zernel::open().map_or(Vec::new(), |zernel| zernel.gpus().flatten().collect());
     let devices = (0..count).map(|number| {
         let bus = format!("sim:{number}");
-        let uuid = listed.iter().find(|gpu| gpu.bus == bus).and_then(|gpu| gpu.uuid);
+        let uuid = listed
+            .iter()
+            .find(|gpu| gpu.bus == bus)
+            .and_then(|gpu| gpu.uuid);
         Ok(Device {
             number,
             info: sim.gpu_info(number)?,

@@ -52,7 +52,9 @@ impl Event {
         let clock = (self.flags & DISABLE_TIMING == 0).then(Arc::<Clock>::default);
         if let Some(clock) = &clock {
             let time = Command::Then(Effect::Time(clock.clone()));
-            target.context.queue(target.number, VecDeque::from([time]))?;
+            target
+                .context
+                .queue(target.number, VecDeque::from([time]))?;
         }
         let point = target.context.point(target.number)?;
         *self.state() = State::Recorded(point, clock);

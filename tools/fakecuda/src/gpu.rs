@@ -117,7 +117,9 @@ impl Gpu {
 
     /// Takes up to `most` completions, in their order.
     pub(crate) fn completions(&self, most: usize) -> Vec<Completion> {
-        self.sim.completions(most).map_or(Vec::new(), |(taken, _)| taken)
+        self.sim
+            .completions(most)
+            .map_or(Vec::new(), |(taken, _)| taken)
     }
 
     /// The value of a word of the page.

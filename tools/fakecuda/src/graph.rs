@@ -130,7 +130,9 @@ impl Graph {
             .collect();
         for (handle, call) in self.order()? {
             let after = after.get(&handle).into_iter().flatten();
-            let after: Vec<u64> = after.filter_map(|node| handles.get(node).copied()).collect();
+            let after: Vec<u64> = after
+                .filter_map(|node| handles.get(node).copied())
+                .collect();
             handles.insert(handle, copy.add(call, &after)?);
         }
         Ok(copy)
@@ -262,7 +264,10 @@ impl Exec {
         let new = graph.order()?;
         let mut steps = self.steps();
         let same = new.len() == steps.len()
-            && steps.iter().zip(&new).all(|(old, (_, call))| kind(&old.call) == kind(call));
+            && steps
+                .iter()
+                .zip(&new)
+                .all(|(old, (_, call))| kind(&old.call) == kind(call));
         if same {
             for (old, (_, call)) in steps.iter_mut().zip(new) {
                 old.call = call;

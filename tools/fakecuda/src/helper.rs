@@ -152,7 +152,10 @@ impl Helpers {
         drop(list);
         let threads = std::mem::take(&mut *lock(&self.threads));
         let own = std::thread::current().id();
-        for thread in threads.into_iter().filter(|thread| thread.thread().id() != own) {
+        for thread in threads
+            .into_iter()
+            .filter(|thread| thread.thread().id() != own)
+        {
             // One that panicked has ended, too.
             let _ = thread.join();
         }

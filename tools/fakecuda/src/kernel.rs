@@ -52,7 +52,9 @@ fn plain(name: &str) -> &str {
     };
     let digits = mangled.bytes().take_while(u8::is_ascii_digit).count();
     let length = mangled[..digits].parse::<usize>().ok();
-    length.and_then(|length| mangled.get(digits..digits + length)).unwrap_or(name)
+    length
+        .and_then(|length| mangled.get(digits..digits + length))
+        .unwrap_or(name)
 }
 
 /// Arguments by their place.
@@ -79,7 +81,11 @@ impl Arguments<'_> {
 
 /// The launch of a kernel; `arguments` are the bytes of its parameters.
 pub(crate) fn launch(entry: &Entry, arguments: &[u8], size: Size, costs: &Costs) -> Launch {
-    let sizes: Vec<usize> = entry.parameters.iter().map(|parameter| parameter.size).collect();
+    let sizes: Vec<usize> = entry
+        .parameters
+        .iter()
+        .map(|parameter| parameter.size)
+        .collect();
     let get = Arguments(&entry.parameters, arguments);
     let share = costs.demand(size);
     match (plain(&entry.name), sizes.as_slice()) {
@@ -141,14 +147,18 @@ impl Compute {
                 let (a, b, c) = (at(a, n)?, at(b, n)?, at(c, n)?);
                 let mut sums: Vec<f32> = memory::read(a, n as usize).map_err(illegal)?;
                 let others: Vec<f32> = memory::read(b, n as usize).map_err(illegal)?;
-                sums.iter_mut().zip(&others).for_each(|(sum, other)| *sum += other);
+                sums.iter_mut()
+                    .zip(&others)
+                    .for_each(|(sum, other)| *sum += other);
                 memory::write(c, &sums).map_err(illegal)
             }
             Self::Saxpy { n, a, x, y } => {
                 let (x, y) = (at(x, n)?, at(y, n)?);
                 let factors: Vec<f32> = memory::read(x, n as usize).map_err(illegal)?;
                 let mut sums: Vec<f32> = memory::read(y, n as usize).map_err(illegal)?;
-                sums.iter_mut().zip(&factors).for_each(|(sum, x)| *sum += a * x);
+                sums.iter_mut()
+                    .zip(&factors)
+                    .for_each(|(sum, x)| *sum += a * x);
                 memory::write(y, &sums).map_err(illegal)
             }
             Self::Mac {
@@ -189,14 +199,22 @@ mod tests {
     }
 
     fn bytes(values: &[u64]) -> Vec<u8> {
-        values.iter().flat_map(|value| value.to_le_bytes()).collect()
+        values
+            .iter()
+            .flat_map(|value| value.to_le_bytes())
+            .collect()
     }
 
     #[test]
     fn the_holder_is_known_by_name_and_parameters() {
         let list = "(.param .u64 a, .param .u64 b, .param .u32 c, .param .u64 d)";
         let arguments = bytes(&[1, 2, 3, 4]);
-        let launched = launch(&entry(&format!("zernel_holder{list}")), &arguments, ONE, &COSTS);
+        let launched = launch(
+            &entry(&format!("zernel_holder{list}")),
+            &arguments,
+            ONE,
+            &COSTS,
+        );
         let hold = Launch::Hold {
             held: 1,
             release: 2,
@@ -204,19 +222,39 @@ mod tests {
             bound: Duration::from_nanos(4),
         };
         assert_eq!(launched, hold);
-        let other = launch(&entry("zernel_holder(.param .u64 a)"), &arguments, ONE, &COSTS);
+        let other = launch(
+            &entry("zernel_holder(.param .u64 a)"),
+            &arguments,
+            ONE,
+            &COSTS,
+        );
         assert!(matches!(other, Launch::Work(_, 1, None)));
     }
 
     #[test]
     fn others_take_a_time() {
-        let spin = launch(&entry("zernel_spin(.param .u64 a)"), &bytes(&[500]), ONE, &COSTS);
+        let spin = launch(
+            &entry("zernel_spin(.param .u64 a)"),
+            &bytes(&[500]),
+            ONE,
+            &COSTS,
+        );
         assert_eq!(spin, Launch::Work(Duration::from_nanos(500), 1, None));
-        assert_eq!(launch(&entry("zernel_fault"), &[], ONE, &COSTS), Launch::Fault);
+        assert_eq!(
+            launch(&entry("zernel_fault"), &[], ONE, &COSTS),
+            Launch::Fault
+        );
         let list = "(.param .u64 a, .param .u64 b, .param .u64 c, .param .u32 n)";
         let add = entry(&format!("_Z10vector_addPKfS0_Pfi{list}"));
         let launched = launch(&add, &bytes(&[1, 2, 3, 4]), ONE, &COSTS);
-        let Launch::Work(_, _, Some(Compute::VectorAdd { a: 1, c: 3, n: 4, .. })) = launched else {
+        let Launch::Work(
+            _,
+            _,
+            Some(Compute::VectorAdd {
+                a: 1, c: 3, n: 4, ..
+            }),
+        ) = launched
+        else {
             panic!("{launched:?}");
         };
     }
@@ -243,7 +281,10 @@ mod tests {
         assert_eq!(memory::read::<f32>(range.host + 16, 2).unwrap(), [4.0, 6.0]);
         let (x, y) = (a, c);
         Compute::Saxpy { n: 2, a: 2.0, x, y }.run(&space).unwrap();
-        assert_eq!(memory::read::<f32>(range.host + 16, 2).unwrap(), [6.0, 10.0]);
+        assert_eq!(
+            memory::read::<f32>(range.host + 16, 2).unwrap(),
+            [6.0, 10.0]
+        );
         let mac = |out, n| Compute::Mac {
             out,
             n,
@@ -253,8 +294,16 @@ mod tests {
         mac(c, 2).run(&space).unwrap();
         let first = 7u32.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         let results = memory::read::<u32>(range.host + 16, 2).unwrap();
-        assert_eq!((results[0], results[1]), (first, first.wrapping_add(1_664_525)));
-        for (out, n) in [(range.host, 1), (range.base + 1, 1), (range.base, 17), (0, 1)] {
+        assert_eq!(
+            (results[0], results[1]),
+            (first, first.wrapping_add(1_664_525))
+        );
+        for (out, n) in [
+            (range.host, 1),
+            (range.base + 1, 1),
+            (range.base, 17),
+            (0, 1),
+        ] {
             assert_eq!(mac(out, n).run(&space), Err(Status::ILLEGAL_ADDRESS));
         }
         assert_eq!(mac(0, 0).run(&space), Ok(()));

@@ -97,7 +97,10 @@ impl Module {
         name: &str,
         add: impl FnOnce(Arc<Function>) -> u64,
     ) -> Result<u64> {
-        let mut functions = self.functions.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut functions = self
+            .functions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if let Some(handle) = functions.get(name) {
             return Ok(*handle);
         }

@@ -69,8 +69,13 @@ pub(crate) fn find(name: &str, version: i32, is_per_thread: bool) -> Found {
         at => format!("_v{}", at + 1),
     };
     // The forms that were there before have none, but for the last one.
-    let is_last = known.forms.get(at + 1).is_none_or(|&next| next > PER_THREAD);
-    let kind = known.per_thread.filter(|_| is_per_thread && version >= PER_THREAD && is_last);
+    let is_last = known
+        .forms
+        .get(at + 1)
+        .is_none_or(|&next| next > PER_THREAD);
+    let kind = known
+        .per_thread
+        .filter(|_| is_per_thread && version >= PER_THREAD && is_last);
     Found::Symbol(format!("{name}{form}{}", kind.unwrap_or("")))
 }
 
@@ -94,7 +99,11 @@ mod tests {
             ("cuStreamWaitValue32", 11_070, "cuStreamWaitValue32_v2"),
             ("cuGraphInstantiate", 11_080, "cuGraphInstantiate_v2"),
             ("cuGraphInstantiate", 12_000, "cuGraphInstantiateWithFlags"),
-            ("cuStreamGetCaptureInfo", 11_040, "cuStreamGetCaptureInfo_v2"),
+            (
+                "cuStreamGetCaptureInfo",
+                11_040,
+                "cuStreamGetCaptureInfo_v2",
+            ),
             ("cuInit", 12_080, "cuInit"),
         ] {
             assert_eq!(find(name, version, false), symbol(found));

@@ -92,7 +92,9 @@ fn is_of_name(letter: char) -> bool {
 /// A name at the begin of a text, and the text behind it.
 fn name(text: &str) -> Option<(&str, &str)> {
     let text = text.trim_start();
-    let end = text.find(|letter| !is_of_name(letter)).unwrap_or(text.len());
+    let end = text
+        .find(|letter| !is_of_name(letter))
+        .unwrap_or(text.len());
     (end > 0).then(|| text.split_at(end))
 }
 
@@ -115,7 +117,11 @@ fn entry(text: &str) -> Option<(Entry, &str)> {
 fn parameters(list: &str) -> Option<Vec<Parameter>> {
     let mut found = Vec::new();
     let mut end = 0_usize;
-    for text in list.split(',').map(str::trim).filter(|text| !text.is_empty()) {
+    for text in list
+        .split(',')
+        .map(str::trim)
+        .filter(|text| !text.is_empty())
+    {
         let (size, align) = size_and_alignment(text)?;
         let offset = end.checked_next_multiple_of(align)?;
         end = offset.checked_add(size)?;
@@ -156,13 +162,18 @@ fn variables(text: &str) -> impl Iterator<Item = Variable> + '_ {
     let declared = text.split(['{', '}', ';']).filter_map(|part| {
         let at = part.find(".global")?;
         // In code it is a part of an instruction such as ld.global.
-        let is_alone = part[..at].chars().next_back().is_none_or(char::is_whitespace);
+        let is_alone = part[..at]
+            .chars()
+            .next_back()
+            .is_none_or(char::is_whitespace);
         is_alone.then(|| &part[at + ".global".len()..])
     });
     declared.filter_map(|part| {
         let part = part.split('=').next()?;
         let (size, _) = size_and_alignment(part)?;
-        let word = part.split_whitespace().rfind(|word| !word.starts_with(['.', '[']))?;
+        let word = part
+            .split_whitespace()
+            .rfind(|word| !word.starts_with(['.', '[']))?;
         let (name, _) = name(word)?;
         Some(Variable {
             name: name.to_owned(),
@@ -185,12 +196,24 @@ mod tests {
     #[test]
     fn kernels_parameters_and_variables_are_found() {
         let found = Text::parse(TEXT).unwrap();
-        let names: Vec<_> = found.entries.iter().map(|entry| entry.name.as_str()).collect();
+        let names: Vec<_> = found
+            .entries
+            .iter()
+            .map(|entry| entry.name.as_str())
+            .collect();
         assert_eq!(names, ["one", "two", "three"]);
-        let at: Vec<_> = found.entries[0].parameters.iter().map(|p| (p.offset, p.size)).collect();
+        let at: Vec<_> = found.entries[0]
+            .parameters
+            .iter()
+            .map(|p| (p.offset, p.size))
+            .collect();
         assert_eq!(at, [(0, 8), (8, 4), (16, 12), (32, 8)]);
         assert!(found.entries[1].parameters.is_empty() && found.entries[2].parameters.is_empty());
-        let variables: Vec<_> = found.variables.iter().map(|v| (v.name.as_str(), v.size)).collect();
+        let variables: Vec<_> = found
+            .variables
+            .iter()
+            .map(|v| (v.name.as_str(), v.size))
+            .collect();
         assert_eq!(variables, [("count", 12), ("scale", 8)]);
     }
 
@@ -201,7 +224,12 @@ mod tests {
         assert_eq!(Text::parse("\u{7f}ELF"), Err(Status::INVALID_IMAGE));
         assert_eq!(Text::parse(""), Err(Status::INVALID_IMAGE));
         assert_eq!(Text::parse(".version 6.4"), Err(Status::INVALID_PTX));
-        for text in [".entry", ".entry a(", ".entry a()", ".entry a(.param a) { }"] {
+        for text in [
+            ".entry",
+            ".entry a(",
+            ".entry a()",
+            ".entry a(.param a) { }",
+        ] {
             assert_eq!(with(text), Err(Status::INVALID_PTX), "{text}");
         }
         let huge = format!(".entry a(.param .b64 x[{}]) {{ }}", usize::MAX);

@@ -115,7 +115,11 @@ impl Queue {
         if self.free.len() < 2 {
             self.sweep(gpu);
         }
-        let words = self.free.len().checked_sub(2).map(|left| self.free.split_off(left));
+        let words = self
+            .free
+            .len()
+            .checked_sub(2)
+            .map(|left| self.free.split_off(left));
         let words = words.ok_or(Status::OUT_OF_MEMORY)?;
         let line = Line {
             word: words[0],
@@ -295,17 +299,22 @@ impl Queue {
             draft.commands += 1;
         }
         draft.line.ticket = draft.line.ticket.wrapping_add(1);
-        draft.items.push(Item::release(draft.line.word, draft.line.ticket));
+        draft
+            .items
+            .push(Item::release(draft.line.word, draft.line.ticket));
         Ok(draft)
     }
 
     /// The legacy default stream begins when the blocking streams have come so far, and they go on
     /// when it has.
     fn order(&self, gpu: &Gpu, number: u64, line: &Line, draft: &mut Draft) {
-        let others = self.lines.iter().filter(|(&other, other_line)| match number {
-            LEGACY => other_line.is_blocking,
-            _ => line.is_blocking && other == LEGACY,
-        });
+        let others = self
+            .lines
+            .iter()
+            .filter(|(&other, other_line)| match number {
+                LEGACY => other_line.is_blocking,
+                _ => line.is_blocking && other == LEGACY,
+            });
         // The last one of a channel is behind all others there.
         let mut last: BTreeMap<usize, Line> = BTreeMap::new();
         for (_, other) in others.filter(|(_, other)| !Self::is_idle(gpu, other)) {
@@ -314,7 +323,9 @@ impl Queue {
                 *known = *other;
             }
         }
-        draft.items.extend(last.values().map(|other| wait(other.word, other.ticket)));
+        draft
+            .items
+            .extend(last.values().map(|other| wait(other.word, other.ticket)));
     }
 }
 
@@ -343,7 +354,8 @@ impl Draft {
         while left > LONGEST {
             // What is left is never too short.
             let part = (left - LONGEST).max(BEFORE);
-            self.items.push(Item::work(LONGEST.min(part)).demand_permille(permille));
+            self.items
+                .push(Item::work(LONGEST.min(part)).demand_permille(permille));
             left -= LONGEST.min(part);
         }
         let last = Item::work(left).demand_permille(permille);
@@ -432,7 +444,8 @@ impl Draft {
 
     fn hold(&mut self, held: Word, release: Word, number: u32, bound: Duration) {
         let bound = bound.clamp(Duration::from_nanos(1), LONGEST_HOLD);
-        self.items.push(Item::work(BEFORE).demand_permille(HOLDER_PERMILLE));
+        self.items
+            .push(Item::work(BEFORE).demand_permille(HOLDER_PERMILLE));
         match held.number {
             Some(word) => self.items.push(Item::release(word, number)),
             None => {

@@ -91,10 +91,14 @@ impl Space {
         let rounded = length.checked_next_multiple_of(ALIGN);
         let rounded = rounded.ok_or(Status::OUT_OF_MEMORY)?;
         let used = self.used(owner.device).checked_add(rounded);
-        let used = used.filter(|&used| used <= total).ok_or(Status::OUT_OF_MEMORY)?;
+        let used = used
+            .filter(|&used| used <= total)
+            .ok_or(Status::OUT_OF_MEMORY)?;
         let base = DEVICE + self.next;
         let next = self.next.checked_add(rounded.next_multiple_of(PAGE) + PAGE);
-        let next = next.filter(|&next| next < ALIAS - DEVICE).ok_or(Status::OUT_OF_MEMORY)?;
+        let next = next
+            .filter(|&next| next < ALIAS - DEVICE)
+            .ok_or(Status::OUT_OF_MEMORY)?;
         let pages = Pages::map(rounded)?;
         (self.next, _) = (next, self.used.insert(owner.device, used));
         let range = self.add(Range {
@@ -141,7 +145,9 @@ impl Space {
         flags: u32,
     ) -> Result<Range> {
         let end = host.checked_add(length).filter(|&end| end < 1 << 47);
-        let end = end.filter(|_| host > 0 && length > 0).ok_or(Status::INVALID_VALUE)?;
+        let end = end
+            .filter(|_| host > 0 && length > 0)
+            .ok_or(Status::INVALID_VALUE)?;
         let overlaps = |range: &Range| range.host < end && host < range.host + range.length;
         let is_host = |range: &&Range| range.kind != Kind::Device;
         if self.ranges.values().filter(is_host).any(overlaps) {
@@ -184,7 +190,10 @@ impl Space {
 
     /// Ends all ranges of a context.
     pub(crate) fn remove_all(&mut self, context: u64) {
-        let owned = self.ranges.values().filter(|range| range.context == context);
+        let owned = self
+            .ranges
+            .values()
+            .filter(|range| range.context == context);
         let owned: Vec<_> = owned.map(|range| (range.base, range.kind)).collect();
         for (base, kind) in owned {
             // They were there just now.
@@ -196,9 +205,8 @@ impl Space {
     pub(crate) fn find(&self, address: u64, length: u64) -> Result<Range> {
         let found = self.ranges.range(..=address).next_back();
         let end = address.checked_add(length);
-        let holds = |range: &&Range| {
-            address < range.end() && end.is_some_and(|end| end <= range.end())
-        };
+        let holds =
+            |range: &&Range| address < range.end() && end.is_some_and(|end| end <= range.end());
         let found = found.map(|(_, range)| range).filter(holds);
         found.copied().ok_or(Status::INVALID_VALUE)
     }
@@ -256,10 +264,16 @@ mod tests {
         assert_eq!(space.find_host(one.host), Err(Status::INVALID_VALUE));
         assert_eq!(space.find(u64::MAX, 1), Err(Status::INVALID_VALUE));
         assert_eq!(space.used(0), 1_024);
-        assert_eq!(space.remove(one.base + 1, Kind::Device), Err(Status::INVALID_VALUE));
+        assert_eq!(
+            space.remove(one.base + 1, Kind::Device),
+            Err(Status::INVALID_VALUE)
+        );
         space.remove(one.base, Kind::Device).unwrap();
         assert_eq!(space.find(one.base, 1), Err(Status::INVALID_VALUE));
-        assert_eq!(space.remove(one.base, Kind::Device), Err(Status::INVALID_VALUE));
+        assert_eq!(
+            space.remove(one.base, Kind::Device),
+            Err(Status::INVALID_VALUE)
+        );
         let three = space.allocate(OWNER, 100, 4_096).unwrap();
         assert!(three.base > two.base, "no address is used twice");
     }
@@ -268,8 +282,14 @@ mod tests {
     fn a_device_has_an_end() {
         let mut space = Space::default();
         assert_eq!(space.allocate(OWNER, 0, 4_096), Err(Status::INVALID_VALUE));
-        assert_eq!(space.allocate(OWNER, 4_097, 4_096), Err(Status::OUT_OF_MEMORY));
-        assert_eq!(space.allocate(OWNER, u64::MAX, u64::MAX), Err(Status::OUT_OF_MEMORY));
+        assert_eq!(
+            space.allocate(OWNER, 4_097, 4_096),
+            Err(Status::OUT_OF_MEMORY)
+        );
+        assert_eq!(
+            space.allocate(OWNER, u64::MAX, u64::MAX),
+            Err(Status::OUT_OF_MEMORY)
+        );
         let all = space.allocate(OWNER, 4_096, 4_096).unwrap();
         assert_eq!(space.allocate(OWNER, 1, 4_096), Err(Status::OUT_OF_MEMORY));
         let other = Owner { device: 1, ..OWNER };
@@ -296,7 +316,10 @@ mod tests {
         space.remove(range.base, Kind::Registered).unwrap();
         space.register(OWNER, base, PAGE, 0).unwrap();
         for (host, length) in [(0, 8), (64, 8), (base, 0), (1 << 47, 8), (u64::MAX, 8)] {
-            assert_eq!(space.register(OWNER, host, length, 0), Err(Status::INVALID_VALUE));
+            assert_eq!(
+                space.register(OWNER, host, length, 0),
+                Err(Status::INVALID_VALUE)
+            );
         }
     }
 
@@ -308,7 +331,10 @@ mod tests {
         assert_eq!(space.find_host(range.host + 9), Ok(range));
         let registered = space.register(OWNER, range.host, 4, 0);
         assert_eq!(registered, Err(Status::ALREADY_REGISTERED));
-        assert_eq!(space.remove(range.base, Kind::Device), Err(Status::INVALID_VALUE));
+        assert_eq!(
+            space.remove(range.base, Kind::Device),
+            Err(Status::INVALID_VALUE)
+        );
         space.remove(range.base, Kind::Pinned).unwrap();
     }
 }

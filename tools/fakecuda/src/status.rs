@@ -120,8 +120,13 @@ mod tests {
         assert_eq!(Status(0).name(), Some(c"CUDA_SUCCESS"));
         assert_eq!(Status(700).name(), Some(c"CUDA_ERROR_ILLEGAL_ADDRESS"));
         let registered = Status::ALREADY_REGISTERED.name();
-        assert_eq!(registered, Some(c"CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED"));
-        assert!(KNOWN.iter().all(|(_, name, _)| name.to_bytes().starts_with(b"CUDA_")));
+        assert_eq!(
+            registered,
+            Some(c"CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED")
+        );
+        assert!(KNOWN
+            .iter()
+            .all(|(_, name, _)| name.to_bytes().starts_with(b"CUDA_")));
         assert_eq!((Status(12345).name(), Status(-1).text()), (None, None));
     }
 }

@@ -114,7 +114,9 @@ impl<T: Copy> In<T> {
             return Err(Status::INVALID_VALUE);
         }
         // SAFETY: By the invariants, which hold for each place of the list.
-        Ok((0..count).map(|at| unsafe { self.0.add(at).read_unaligned() }).collect())
+        Ok((0..count)
+            .map(|at| unsafe { self.0.add(at).read_unaligned() })
+            .collect())
     }
 
     /// The same for a place within a structure.
@@ -139,7 +141,9 @@ impl Text {
         }
         // SAFETY: By the invariants.
         let text = unsafe { CStr::from_ptr(self.0) };
-        text.to_str().map(str::to_owned).map_err(|_| Status::INVALID_VALUE)
+        text.to_str()
+            .map(str::to_owned)
+            .map_err(|_| Status::INVALID_VALUE)
     }
 }
 
@@ -151,8 +155,11 @@ pub(crate) struct Code(*const c_void);
 impl Code {
     pub(crate) fn get(self) -> Result<Image> {
         /// ELF, a container of images, and the pointer to one that compilers make.
-        const BINARIES: [[u8; 4]; 3] =
-            [*b"\x7fELF", 0xba55_ed50_u32.to_le_bytes(), 0x4662_43b1_u32.to_le_bytes()];
+        const BINARIES: [[u8; 4]; 3] = [
+            *b"\x7fELF",
+            0xba55_ed50_u32.to_le_bytes(),
+            0x4662_43b1_u32.to_le_bytes(),
+        ];
         let bytes = In(self.0.cast::<u8>());
         // A text is as long as its first word, or ends earlier.
         let mut head = [0; 4];
@@ -351,7 +358,11 @@ mod tests {
     fn arguments_come_in_two_ways() {
         let parameters = [(0, 8), (8, 4), (16, 8)].map(|(offset, size)| Parameter { offset, size });
         let (a, b, c) = (1_u64, 2_u32, 3_u64);
-        let places = [&a as *const u64 as u64, &b as *const u32 as u64, &c as *const u64 as u64];
+        let places = [
+            &a as *const u64 as u64,
+            &b as *const u32 as u64,
+            &c as *const u64 as u64,
+        ];
         let none = In(std::ptr::null());
         let arguments = Arguments {
             places: In(places.as_ptr()),
@@ -368,7 +379,13 @@ mod tests {
         };
         assert_eq!(arguments.read(&parameters).unwrap(), bytes);
         let short = 20_usize;
-        let extra = [1, bytes.as_ptr() as u64, 2, &short as *const usize as u64, 0];
+        let extra = [
+            1,
+            bytes.as_ptr() as u64,
+            2,
+            &short as *const usize as u64,
+            0,
+        ];
         arguments.extra = In(extra.as_ptr());
         assert_eq!(arguments.read(&parameters), Err(Status::INVALID_VALUE));
         arguments.extra = In([7, 0].as_ptr());

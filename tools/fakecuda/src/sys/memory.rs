@@ -53,7 +53,11 @@ pub(crate) fn write<T: Pod>(to: u64, values: &[T]) -> Result<()> {
 /// Reads one value.
 pub(crate) fn read_one<T: Pod>(from: u64) -> Result<T> {
     let mut value = T::zeroed();
-    copy(ptr::from_mut(&mut value) as u64, from, size_of::<T>() as u64)?;
+    copy(
+        ptr::from_mut(&mut value) as u64,
+        from,
+        size_of::<T>() as u64,
+    )?;
     Ok(value)
 }
 
@@ -160,7 +164,11 @@ mod tests {
         assert_eq!(read::<u32>(pages.base(), 3).unwrap(), [0, 5, 0]);
         store_word(pages.base() + 8, 7 << 32 | 5, true).unwrap();
         assert_eq!(read::<u32>(pages.base() + 8, 2).unwrap(), [5, 7]);
-        for (address, is_wide) in [(pages.base() + 4, true), (pages.base() + 2, false), (0, false)] {
+        for (address, is_wide) in [
+            (pages.base() + 4, true),
+            (pages.base() + 2, false),
+            (0, false),
+        ] {
             let refused = store_word(address, 1, is_wide);
             assert_eq!(refused, Err(Status::INVALID_VALUE));
         }

@@ -65,7 +65,11 @@ pub(crate) enum Callback {
     /// `CUhostFn`.
     Host(unsafe extern "C" fn(*mut c_void), usize),
     /// `CUstreamCallback`, with its stream.
-    Stream(unsafe extern "C" fn(*mut c_void, i32, *mut c_void), u64, usize),
+    Stream(
+        unsafe extern "C" fn(*mut c_void, i32, *mut c_void),
+        u64,
+        usize,
+    ),
 }
 
 impl Callback {

@@ -40,7 +40,10 @@ fn a_context_is_a_tsg() -> Outcome {
 fn each_device_has_its_own() -> Outcome {
     let program = Program::new()?;
     let (mut second, mut device) = (0, -1);
-    program.cuda.context_create_4(&mut second, None, 0, 1).ok()?;
+    program
+        .cuda
+        .context_create_4(&mut second, None, 0, 1)
+        .ok()?;
     program.cuda.context_device(&mut device).ok()?;
     check_eq!(device, 1);
     let found = tsgs()?;
@@ -53,7 +56,10 @@ fn each_device_has_its_own() -> Outcome {
     program.cuda.context_create(&mut 0, 0x100, 0).is(1)?;
     program.cuda.context_create(&mut 0, 3, 0).is(1)?;
     let affinity = [1, 1, 0];
-    program.cuda.context_create_4(&mut 0, Some(&affinity), 0, 0).is(801)?;
+    program
+        .cuda
+        .context_create_4(&mut 0, Some(&affinity), 0, 0)
+        .is(801)?;
     check_eq!(tsgs()?.len(), 2);
     Ok(())
 }
@@ -164,18 +170,24 @@ fn modules_are_texts() -> Outcome {
     let mut module = 0;
     cuda.module_load(&mut module, c"\x7fELF".as_ptr()).is(209)?;
     cuda.module_load(&mut module, c"hello".as_ptr()).is(200)?;
-    cuda.module_load(&mut module, c".version 6.4\n.entry x".as_ptr()).is(218)?;
+    cuda.module_load(&mut module, c".version 6.4\n.entry x".as_ptr())
+        .is(218)?;
     cuda.module_load(&mut module, std::ptr::null()).is(1)?;
     check_eq!(module, 0);
     let (mut function, mut again) = (0, 0);
-    cuda.module_function(&mut function, program.module, c"unknown".as_ptr()).ok()?;
-    cuda.module_function(&mut again, program.module, c"unknown".as_ptr()).ok()?;
+    cuda.module_function(&mut function, program.module, c"unknown".as_ptr())
+        .ok()?;
+    cuda.module_function(&mut again, program.module, c"unknown".as_ptr())
+        .ok()?;
     check_eq!(function, again);
-    cuda.module_function(&mut again, program.module, c"absent".as_ptr()).is(500)?;
-    cuda.module_function(&mut again, 16, c"unknown".as_ptr()).is(400)?;
+    cuda.module_function(&mut again, program.module, c"absent".as_ptr())
+        .is(500)?;
+    cuda.module_function(&mut again, 16, c"unknown".as_ptr())
+        .is(400)?;
     let (mut address, mut bytes) = (0, 0);
     let table = c"table".as_ptr();
-    cuda.module_global(&mut address, &mut bytes, program.module, table).ok()?;
+    cuda.module_global(&mut address, &mut bytes, program.module, table)
+        .ok()?;
     check_eq!(bytes, 64);
     program.put(address + 60, &[7])?;
     check_eq!(program.values(address + 60, 1)?, [7]);

@@ -57,13 +57,15 @@ fn devices_are_those_of_zernel() -> Outcome {
         let gpu = gpu.with_context(|| format!("zernel has no GPU at {bus}"))?;
         check_eq!(gpu.uuid.map(|uuid| *uuid.as_bytes()), Some(uuid));
         ensure!(text(&name)?.starts_with("software GPU "));
-        cuda.device_by_bus(&mut found, CString::new(bus)?.as_ptr()).ok()?;
+        cuda.device_by_bus(&mut found, CString::new(bus)?.as_ptr())
+            .ok()?;
         check_eq!(found, device);
     }
     let mut device = -1;
     cuda.device_get(&mut device, count).is(101)?;
     cuda.device_get(&mut device, -1).is(101)?;
-    cuda.device_by_bus(&mut device, c"0000:99:00.0".as_ptr()).is(101)?;
+    cuda.device_by_bus(&mut device, c"0000:99:00.0".as_ptr())
+        .is(101)?;
     cuda.device_bus(&mut [0; 64], 0, 0).is(1)?;
     check_eq!(device, -1);
     Ok(())
@@ -130,10 +132,18 @@ fn functions() -> Outcome {
 fn a_symbol_can_be_absent() -> Outcome {
     std::env::set_var("FAKECUDA_ABSENT", "cuStreamQuery,cuMemAlloc");
     let cuda = Cuda::open()?;
-    for (name, expected) in [(c"cuStreamQuery", 500), (c"cuMemAlloc", 500), (c"cuMemFree", 0)] {
+    for (name, expected) in [
+        (c"cuStreamQuery", 500),
+        (c"cuMemAlloc", 500),
+        (c"cuMemFree", 0),
+    ] {
         let (mut found, mut status) = (1, -1);
-        cuda.proc_address(name.as_ptr(), &mut found, 12_080, 0, &mut status).is(expected)?;
-        check_eq!((found == 0, status), (expected != 0, i32::from(expected != 0)));
+        cuda.proc_address(name.as_ptr(), &mut found, 12_080, 0, &mut status)
+            .is(expected)?;
+        check_eq!(
+            (found == 0, status),
+            (expected != 0, i32::from(expected != 0))
+        );
     }
     Ok(())
 }
@@ -145,7 +155,8 @@ fn the_version_can_be_older() -> Outcome {
     cuda.driver_version(&mut version).ok()?;
     check_eq!(version, 11_040);
     let name = c"cuStreamGetId".as_ptr();
-    cuda.proc_address(name, &mut found, 12_080, 0, &mut status).is(500)?;
+    cuda.proc_address(name, &mut found, 12_080, 0, &mut status)
+        .is(500)?;
     check_eq!((found, status), (0, 2));
     Ok(())
 }

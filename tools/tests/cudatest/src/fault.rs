@@ -68,7 +68,10 @@ fn an_error_stays() -> Outcome {
 fn a_bad_address() -> Outcome {
     let program = Program::new()?;
     let (mac, own) = (program.kernel("zernel_mac")?, Words::new());
-    program.cuda.launch(mac, 1, 1, LEGACY, &[own.address(), 1, 1, 1]).ok()?;
+    program
+        .cuda
+        .launch(mac, 1, 1, LEGACY, &[own.address(), 1, 1, 1])
+        .ok()?;
     program.cuda.stream_synchronize(LEGACY).is(700)?;
     check_eq!(own.load(0), 0);
     check(&program, LEGACY)

@@ -57,13 +57,19 @@ impl<'a> Graph<'a> {
         let parameters = kernel(function, &places);
         let (program, graph) = (self.program, self.graph);
         self.add(|node, after, count| {
-            program.cuda.graph_kernel(node, graph, after, count, &parameters).ok()
+            program
+                .cuda
+                .graph_kernel(node, graph, after, count, &parameters)
+                .ok()
         })
     }
 
     fn instantiate(&self) -> Result<u64> {
         let mut exec = 0;
-        self.program.cuda.graph_instantiate(&mut exec, self.graph, 0).ok()?;
+        self.program
+            .cuda
+            .graph_instantiate(&mut exec, self.graph, 0)
+            .ok()?;
         Ok(exec)
     }
 }
@@ -99,17 +105,20 @@ fn nodes_run_in_order() -> Outcome {
     graph.add(|node, after, count| cuda.graph_empty(node, handle, after, count).ok())?;
     graph.add(|node, after, count| {
         let set = [memory, 0, 4 << 32 | 5, 16, 1];
-        cuda.graph_set(node, handle, after, count, &set, context).ok()
+        cuda.graph_set(node, handle, after, count, &set, context)
+            .ok()
     })?;
     graph.kernel(mac, &[memory, 2, 9, 1])?;
     graph.add(|node, after, count| {
         let mut copy = [0; 25];
         (copy[4], copy[6], copy[15], copy[16]) = (2, memory, 1, result);
         (copy[22], copy[23], copy[24]) = (64, 1, 1);
-        cuda.graph_copy(node, handle, after, count, &copy, context).ok()
+        cuda.graph_copy(node, handle, after, count, &copy, context)
+            .ok()
     })?;
     let host = graph.add(|node, after, at| {
-        cuda.graph_host(node, handle, after, at, &[count as *const () as usize, 1]).ok()
+        cuda.graph_host(node, handle, after, at, &[count as *const () as usize, 1])
+            .ok()
     })?;
     let (mut nodes, mut kind) = (0, -1);
     cuda.graph_nodes(handle, 0, &mut nodes).ok()?;
@@ -122,7 +131,10 @@ fn nodes_run_in_order() -> Outcome {
     for launches in 1..=3 {
         cuda.graph_launch(exec, stream).ok()?;
         cuda.stream_synchronize(stream).ok()?;
-        check_eq!((load(result), load(result + 4), load(result + 8)), (step(9), step(10), 5));
+        check_eq!(
+            (load(result), load(result + 4), load(result + 8)),
+            (step(9), step(10), 5)
+        );
         check_eq!(counted() - before, launches);
     }
     cuda.graph_exec_destroy(exec).ok()?;
@@ -132,7 +144,10 @@ fn nodes_run_in_order() -> Outcome {
 fn kernels_are_changed() -> Outcome {
     let program = Program::new()?;
     let (cuda, memory) = (&program.cuda, program.alloc(64)?);
-    let (mac, spin) = (program.kernel("zernel_mac")?, program.kernel("zernel_spin")?);
+    let (mac, spin) = (
+        program.kernel("zernel_mac")?,
+        program.kernel("zernel_spin")?,
+    );
     let mut graph = Graph::new(&program)?;
     let node = graph.kernel(mac, &[memory, 1, 5, 1])?;
     let exec = graph.instantiate()?;
@@ -140,11 +155,14 @@ fn kernels_are_changed() -> Outcome {
     check_eq!(program.values(memory, 1)?, [step(5)]);
     let arguments = [memory, 1, 6, 1];
     let places: Vec<u64> = arguments.iter().map(address_of).collect();
-    cuda.graph_set_kernel(exec, node, &kernel(mac, &places)).ok()?;
+    cuda.graph_set_kernel(exec, node, &kernel(mac, &places))
+        .ok()?;
     cuda.graph_launch(exec, LEGACY).ok()?;
     check_eq!(program.values(memory, 1)?, [step(6)]);
-    cuda.graph_set_kernel(exec, node + 16, &kernel(spin, &places)).is(1)?;
-    cuda.graph_set_kernel(exec, node, &kernel(12_345, &places)).is(400)?;
+    cuda.graph_set_kernel(exec, node + 16, &kernel(spin, &places))
+        .is(1)?;
+    cuda.graph_set_kernel(exec, node, &kernel(12_345, &places))
+        .is(400)?;
     cuda.graph_launch(exec, LEGACY).ok()?;
     check_eq!(program.values(memory, 1)?, [step(6)]);
     Ok(())
@@ -154,7 +172,11 @@ fn words_are_used_again() -> Outcome {
     let program = Program::new()?;
     let (cuda, words) = (&program.cuda, Words::new());
     let base = program.register(words.address(), 4_096)?;
-    let list = [[1, base, 1, 0, 0, 0], [2, base, 0, 0, 0, 0], [2, base + 4, 7, 0, 0, 0]];
+    let list = [
+        [1, base, 1, 0, 0, 0],
+        [2, base, 0, 0, 0, 0],
+        [2, base + 4, 7, 0, 0, 0],
+    ];
     let mut graph = Graph::new(&program)?;
     let handle = graph.graph;
     let node = graph.add(|node, after, count| {
@@ -282,7 +304,15 @@ fn bad_graphs() -> Outcome {
     cuda.graph_empty(&mut node, handle, &12_345, 1).is(1)?;
     cuda.graph_empty(&mut node, handle, none, 1).is(1)?;
     cuda.graph_empty(&mut node, 12_345, none, 0).is(1)?;
-    cuda.graph_set(&mut node, handle, none, 0, &[0, 0, 3 << 32, 1, 1], program.context).is(1)?;
+    cuda.graph_set(
+        &mut node,
+        handle,
+        none,
+        0,
+        &[0, 0, 3 << 32, 1, 1],
+        program.context,
+    )
+    .is(1)?;
     cuda.graph_host(&mut node, handle, none, 0, &[0, 0]).is(1)?;
     check_eq!(node, 0);
     cuda.graph_instantiate(&mut exec, handle, 16).is(1)?;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use libzernel::request::{Of, Slots};
+use libzernel::tunable::Tunables;
 use libzernel::{Target, Tsg, Zernel};
 use testkit::harness::Surroundings;
 use testkit::module::{is_loaded, load, unload_each};
@@ -22,7 +23,8 @@ pub const LOADED: Surroundings = Surroundings {
         if !is_loaded("zernel_sim") {
             load("zernel_sim", "gpus=2")?;
         }
-        Ok(())
+        // On a busy host the default is over before a case has looked.
+        Ok(Tunables::open()?.set("lease_us", "10000000")?)
     },
     settle: || {
         let zernel = Zernel::open()?;
@@ -94,7 +96,9 @@ impl Program {
     /// A kernel of the module.
     pub fn kernel(&self, name: &str) -> Result<u64> {
         let (mut function, name) = (0, CString::new(name)?);
-        self.cuda.module_function(&mut function, self.module, name.as_ptr()).ok()?;
+        self.cuda
+            .module_function(&mut function, self.module, name.as_ptr())
+            .ok()?;
         Ok(function)
     }
 
@@ -108,7 +112,9 @@ impl Program {
     /// Works in a stream for a time.
     pub fn work(&self, stream: u64, time: Duration) -> Result<()> {
         let spin = self.kernel("zernel_spin")?;
-        self.cuda.launch(spin, 1, 32, stream, &[time.as_nanos() as u64]).ok()
+        self.cuda
+            .launch(spin, 1, 32, stream, &[time.as_nanos() as u64])
+            .ok()
     }
 
     /// Puts a holder into a stream; addresses are the GPU's.
@@ -159,13 +165,17 @@ impl Program {
     /// Values of memory of the device.
     pub fn values(&self, address: u64, count: usize) -> Result<Vec<u32>> {
         let values = vec![0_u32; count];
-        self.cuda.copy_out(values.as_ptr() as u64, address, 4 * count).ok()?;
+        self.cuda
+            .copy_out(values.as_ptr() as u64, address, 4 * count)
+            .ok()?;
         Ok(values)
     }
 
     /// Sets memory of the device.
     pub fn put(&self, address: u64, values: &[u32]) -> Result<()> {
-        self.cuda.copy_in(address, values.as_ptr() as u64, size_of_val(values)).ok()
+        self.cuda
+            .copy_in(address, values.as_ptr() as u64, size_of_val(values))
+            .ok()
     }
 }
 
@@ -179,8 +189,9 @@ pub fn slots() -> Result<(Zernel, Slots)> {
 /// The compute TSGs of this process.
 pub fn tsgs() -> Result<Vec<Tsg>> {
     let zernel = Zernel::open()?;
-    let own: Vec<Tsg> =
-        zernel.tsgs_of(&Target::current_process()).collect::<libzernel::Result<_>>()?;
+    let own: Vec<Tsg> = zernel
+        .tsgs_of(&Target::current_process())
+        .collect::<libzernel::Result<_>>()?;
     Ok(own.into_iter().filter(|tsg| tsg.compute).collect())
 }
 

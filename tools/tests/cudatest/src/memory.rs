@@ -53,19 +53,26 @@ fn kernels_compute() -> Outcome {
     let program = Program::new()?;
     let cuda = &program.cuda;
     let length = 4 * N as usize;
-    let (a, b, c) = (program.alloc(length)?, program.alloc(length)?, program.alloc(length)?);
+    let (a, b, c) = (
+        program.alloc(length)?,
+        program.alloc(length)?,
+        program.alloc(length)?,
+    );
     let floats = |value: fn(u32) -> f32| (0..N).map(|i| value(i).to_bits()).collect::<Vec<_>>();
     program.put(a, &floats(|i| i as f32))?;
     program.put(b, &floats(|i| 2.0 * i as f32))?;
     let stream = program.stream(0)?;
     let (add, saxpy) = (program.kernel("vector_add")?, program.kernel("saxpy")?);
-    cuda.launch(add, 8, 128, stream, &[a, b, c, N.into()]).ok()?;
+    cuda.launch(add, 8, 128, stream, &[a, b, c, N.into()])
+        .ok()?;
     let factor = 0.5_f32.to_bits();
-    cuda.launch(saxpy, 8, 128, stream, &[N.into(), factor.into(), a, c]).ok()?;
+    cuda.launch(saxpy, 8, 128, stream, &[N.into(), factor.into(), a, c])
+        .ok()?;
     cuda.stream_synchronize(stream).ok()?;
     check_eq!(program.values(c, N as usize)?, floats(|i| 3.5 * i as f32));
     let mac = program.kernel("zernel_mac")?;
-    cuda.launch(mac, 8, 128, stream, &[c, N.into(), 7, 100]).ok()?;
+    cuda.launch(mac, 8, 128, stream, &[c, N.into(), 7, 100])
+        .ok()?;
     let step = |x: u32, _| x.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
     let expected: Vec<u32> = (0..N).map(|i| (0..100).fold(7 + i, step)).collect();
     check_eq!(program.values(c, N as usize)?, expected);
@@ -201,7 +208,8 @@ fn freed_in_order() -> Outcome {
     cuda.free_async(memory, stream).ok()?;
     cuda.free_async(page.address(), stream).is(1)?;
     let (mut base, mut length) = (0, 0);
-    cuda.address_range(&mut base, &mut length, memory + 63).ok()?;
+    cuda.address_range(&mut base, &mut length, memory + 63)
+        .ok()?;
     check_eq!((base, length), (memory, 64));
     page.store(0, 1);
     cuda.stream_synchronize(stream).ok()?;
@@ -215,14 +223,21 @@ fn kinds() -> Outcome {
     let alias = program.register(own.address(), 4_096)?;
     let get = |attribute, address| -> Result<u64> {
         let mut value = 0;
-        cuda.pointer_attribute(&mut value, attribute, address).ok()?;
+        cuda.pointer_attribute(&mut value, attribute, address)
+            .ok()?;
         Ok(value)
     };
-    check_eq!((get(2, memory)?, get(2, pinned)?, get(2, alias)?), (2, 1, 1));
+    check_eq!(
+        (get(2, memory)?, get(2, pinned)?, get(2, alias)?),
+        (2, 1, 1)
+    );
     check_eq!(get(2, own.address() + 8)?, 1);
     check_eq!(get(3, own.address() + 8)?, alias + 8);
     check_eq!(get(4, alias + 8)?, own.address() + 8);
-    check_eq!((get(1, memory)?, get(12, memory + 5)?), (program.context, 64));
+    check_eq!(
+        (get(1, memory)?, get(12, memory + 5)?),
+        (program.context, 64)
+    );
     ensure!(get(7, memory)? != get(7, pinned)?);
     cuda.pointer_attribute(&mut 0, 2, 64).is(1)?;
     cuda.pointer_attribute(&mut 0, 4, memory).is(1)?;

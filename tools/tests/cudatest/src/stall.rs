@@ -69,9 +69,15 @@ fn calls_that_wait() -> Outcome {
     ];
     for (name, call) in calls {
         held.hold(&program, SHORT)?;
-        ensure!(!program.is_idle(held.stream)?, "{name}: the holder is over already");
+        ensure!(
+            !program.is_idle(held.stream)?,
+            "{name}: the holder is over already"
+        );
         call()?;
-        ensure!(program.is_idle(held.stream)?, "{name} did not wait for the holder");
+        ensure!(
+            program.is_idle(held.stream)?,
+            "{name} did not wait for the holder"
+        );
         check_eq!(held.words.load(0), held.number);
     }
     Ok(())
@@ -102,7 +108,8 @@ fn calls_that_do_not_wait() -> Outcome {
     cuda.set_32(memory, 6, 1).ok()?;
     cuda.stream_synchronize(LEGACY).ok()?;
     let mut module = 0;
-    cuda.module_load(&mut module, crate::lab::KERNELS.as_ptr()).ok()?;
+    cuda.module_load(&mut module, crate::lab::KERNELS.as_ptr())
+        .ok()?;
     let stream = program.stream(0)?;
     program.work(stream, Duration::from_micros(10))?;
     cuda.stream_synchronize(stream).ok()?;

@@ -16,7 +16,10 @@ pub const SUITE: Suite = Suite::new(
     &[
         case("streams_run_side_by_side", side_by_side),
         case("events_order_streams", events_order_streams),
-        case("the_legacy_stream_and_blocking_ones_wait", the_legacy_stream),
+        case(
+            "the_legacy_stream_and_blocking_ones_wait",
+            the_legacy_stream,
+        ),
         case("each_thread_has_a_default_stream", each_thread),
         case("there_are_more_streams_than_channels", more_than_channels),
         case("more_work_than_fits_waits_for_room", more_than_fits),
@@ -45,7 +48,10 @@ impl Page {
 
     /// Has a stream wait for a word.
     fn block(&self, program: &Program, stream: u64, at: usize) -> Result<()> {
-        program.cuda.wait_32(stream, self.address + 4 * at as u64, 1, 0).ok()
+        program
+            .cuda
+            .wait_32(stream, self.address + 4 * at as u64, 1, 0)
+            .ok()
     }
 
     fn unblock(&self, at: usize) {
@@ -71,7 +77,10 @@ fn side_by_side() -> Outcome {
     program.cuda.stream_context(one, &mut context).ok()?;
     check_eq!(context, program.context);
     let (mut urgent, mut flags, mut priority) = (0, 9, 9);
-    program.cuda.stream_create_urgent(&mut urgent, NON_BLOCKING, -99).ok()?;
+    program
+        .cuda
+        .stream_create_urgent(&mut urgent, NON_BLOCKING, -99)
+        .ok()?;
     program.cuda.stream_flags(urgent, &mut flags).ok()?;
     program.cuda.stream_priority(urgent, &mut priority).ok()?;
     check_eq!((flags, priority), (NON_BLOCKING, -5));
@@ -116,7 +125,10 @@ fn the_legacy_stream() -> Outcome {
     page.block(&program, other, 0)?;
     program.work(0, TICK)?;
     cuda.stream_synchronize(0).ok()?;
-    ensure!(!program.is_idle(other)?, "one that does not block is not waited for");
+    ensure!(
+        !program.is_idle(other)?,
+        "one that does not block is not waited for"
+    );
     page.block(&program, blocking, 1)?;
     program.work(LEGACY, TICK)?;
     program.work(blocking, TICK)?;
@@ -217,13 +229,15 @@ fn host_functions() -> Outcome {
     let before = counted();
     cuda.set_32_async(memory, 5, 1, stream).ok()?;
     cuda.copy_out_async(word, memory, 4, stream).ok()?;
-    cuda.host_function(stream, wait_for_word, word as usize).ok()?;
+    cuda.host_function(stream, wait_for_word, word as usize)
+        .ok()?;
     cuda.host_function(stream, count, 3).ok()?;
     program.work(stream, TICK)?;
     cuda.stream_synchronize(stream).ok()?;
     check_eq!((crate::sys::load(word), counted() - before), (5, 3));
     // A function that waits holds up its own stream alone.
-    cuda.host_function(stream, wait_for_word, page.words.address() as usize).ok()?;
+    cuda.host_function(stream, wait_for_word, page.words.address() as usize)
+        .ok()?;
     cuda.set_32_async(memory, 6, 1, other).ok()?;
     cuda.stream_synchronize(other).ok()?;
     check_eq!(program.values(memory, 1)?, [6]);
@@ -236,8 +250,14 @@ fn no_calls_inside() -> Outcome {
     let program = Program::new()?;
     let (mut address, mut status) = (0, 0);
     let name = c"cuStreamQuery".as_ptr();
-    program.cuda.proc_address(name, &mut address, 12_080, 0, &mut status).ok()?;
-    program.cuda.host_function(LEGACY, query_inside, address).ok()?;
+    program
+        .cuda
+        .proc_address(name, &mut address, 12_080, 0, &mut status)
+        .ok()?;
+    program
+        .cuda
+        .host_function(LEGACY, query_inside, address)
+        .ok()?;
     program.cuda.synchronize().ok()?;
     check_eq!(inner_status(), 800);
     Ok(())
@@ -320,6 +340,7 @@ fn bad_handles() -> Outcome {
     cuda.launch(spin, 0, 1, LEGACY, &[1]).is(1)?;
     cuda.launch(spin, 1, 1_025, LEGACY, &[1]).is(1)?;
     let none = std::ptr::null();
-    cuda.launch_raw(spin, 1, 1, 1, 1, 1, 1, 0, LEGACY, none, none).is(1)?;
+    cuda.launch_raw(spin, 1, 1, 1, 1, 1, 1, 0, LEGACY, none, none)
+        .is(1)?;
     cuda.synchronize().ok()
 }

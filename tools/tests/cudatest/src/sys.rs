@@ -26,7 +26,12 @@ impl Outcome {
 
     /// Fails unless it is this one.
     pub fn is(self, status: c_int) -> Result<()> {
-        ensure!(self.status == status, "{}: {}, expected {status}", self.name, self.status);
+        ensure!(
+            self.status == status,
+            "{}: {}, expected {status}",
+            self.name,
+            self.status
+        );
         Ok(())
     }
 }
@@ -227,7 +232,10 @@ impl Cuda {
         stream: u64,
         arguments: &[u64],
     ) -> Outcome {
-        let places: Vec<u64> = arguments.iter().map(|argument| address_of(argument)).collect();
+        let places: Vec<u64> = arguments
+            .iter()
+            .map(|argument| address_of(argument))
+            .collect();
         let none = std::ptr::null();
         let (x, a) = (blocks, threads);
         self.launch_raw(function, x, 1, 1, a, 1, 1, 0, stream, places.as_ptr(), none)
@@ -331,9 +339,8 @@ static INNER: AtomicU32 = AtomicU32::new(u32::MAX);
 /// A host function: calls `cuStreamQuery`, which has this address.
 pub extern "C" fn query_inside(address: *mut c_void) {
     // SAFETY: The caller has the address from the library, for a function of this type.
-    let status = unsafe {
-        transmute::<*mut c_void, unsafe extern "C" fn(u64) -> c_int>(address)(0)
-    };
+    let status =
+        unsafe { transmute::<*mut c_void, unsafe extern "C" fn(u64) -> c_int>(address)(0) };
     INNER.store(status as u32, Ordering::Release);
 }
 

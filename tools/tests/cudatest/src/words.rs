@@ -17,7 +17,10 @@ pub const SUITE: Suite = Suite::new(
     "fakecuda.words",
     &[
         case("a_request_takes_the_gpu", a_request_takes_the_gpu),
-        case("a_request_takes_the_gpu_by_the_helper", a_request_by_the_helper),
+        case(
+            "a_request_takes_the_gpu_by_the_helper",
+            a_request_by_the_helper,
+        ),
         case("a_holder_ends_by_its_bound", a_holder_ends_by_its_bound),
         case("conditions_are_met", conditions_are_met),
         case("words_of_eight_bytes_are_met", wide_words),
@@ -58,7 +61,9 @@ fn request(program: &Program) -> Outcome {
         program.cuda.stream_synchronize(stream).ok()?;
         check_eq!(slot.load(Word::Done), n);
     }
-    wait_until("zernel has seen all", || Ok(zernel.request_stats(Of::All)?.in_flight == 0))?;
+    wait_until("zernel has seen all", || {
+        Ok(zernel.request_stats(Of::All)?.in_flight == 0)
+    })?;
     let stats = zernel.request_stats(Of::Tsg(tsg.id))?;
     check_eq!((stats.begun, stats.done), (3, 3));
     Ok(())
@@ -193,7 +198,8 @@ fn results_before_a_word() -> Outcome {
     let (memory, mac) = (program.alloc(4_096)?, program.kernel("zernel_mac")?);
     let result = program.alloc_host(4_096)?;
     for round in 1..=200_u32 {
-        cuda.launch(mac, 8, 128, stream, &[memory, 1_024, round.into(), 0]).ok()?;
+        cuda.launch(mac, 8, 128, stream, &[memory, 1_024, round.into(), 0])
+            .ok()?;
         cuda.copy_out_async(result, memory, 4_096, stream).ok()?;
         cuda.write_32(stream, base, round, 0).ok()?;
         wait_until("the word is stored", || Ok(words.load(0) == round))?;

@@ -36,7 +36,9 @@ fn begin(stream: StreamOf, mode: c_int) -> Result<()> {
 /// The state of a stream. Without a capture only that is set.
 fn info(stream: StreamOf, state: Out<c_int>, id: Out<u64>) -> Result<Option<Info>> {
     let info = capture::info(&stream.target()?);
-    let value = info.as_ref().map_or(0, |info| if info.is_valid { 1 } else { 2 });
+    let value = info
+        .as_ref()
+        .map_or(0, |info| if info.is_valid { 1 } else { 2 });
     state.set(value)?;
     let valid = info.filter(|info| info.is_valid);
     if let Some(info) = &valid {

@@ -73,7 +73,9 @@ fn release(device: c_int, is_reset: bool) -> Result<()> {
         _ if is_reset => primary.count = 0,
         _ => primary.count -= 1,
     }
-    let last = (primary.count == 0).then(|| primary.context.take()).flatten();
+    let last = (primary.count == 0)
+        .then(|| primary.context.take())
+        .flatten();
     drop(primaries);
     if let Some(context) = last {
         driver.destroy_context(&context);

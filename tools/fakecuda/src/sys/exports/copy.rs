@@ -9,7 +9,11 @@ use crate::sys::args::{functions, In, StreamOf};
 
 fn copy(to: End, from: End, length: usize, stream: StreamOf, is_synchronous: bool) -> Result<()> {
     let target = stream.target()?;
-    call::copy(&target, Transfer::plain(to, from, length as u64), is_synchronous)
+    call::copy(
+        &target,
+        Transfer::plain(to, from, length as u64),
+        is_synchronous,
+    )
 }
 
 /// `CUDA_MEMCPY2D`.
@@ -136,7 +140,14 @@ fn copy_2d(parameters: In<Copy2d>, stream: StreamOf, is_synchronous: bool) -> Re
 
 /// Fills `width` values of `unit` bytes.
 fn fill(to: u64, value: u32, unit: u64, width: usize, stream: StreamOf) -> Result<()> {
-    fill_rows(to, (width as u64).saturating_mul(unit), value, unit, [width, 1], stream)
+    fill_rows(
+        to,
+        (width as u64).saturating_mul(unit),
+        value,
+        unit,
+        [width, 1],
+        stream,
+    )
 }
 
 fn fill_rows(

@@ -46,16 +46,13 @@ pub(super) fn list(handles: &[u64], places: Out<Handle>, count: Out<usize>) -> R
 fn edges(graph: Handle) -> Result<Vec<(u64, u64)>> {
     let graph = driver()?.graph(graph)?;
     let nodes = graph.nodes();
-    let all = nodes.iter().flat_map(|(&to, node)| node.after.iter().map(move |&from| (from, to)));
+    let all = nodes
+        .iter()
+        .flat_map(|(&to, node)| node.after.iter().map(move |&from| (from, to)));
     Ok(all.collect())
 }
 
-fn list_edges(
-    graph: Handle,
-    from: Out<Handle>,
-    to: Out<Handle>,
-    count: Out<usize>,
-) -> Result<()> {
+fn list_edges(graph: Handle, from: Out<Handle>, to: Out<Handle>, count: Out<usize>) -> Result<()> {
     let edges = edges(graph)?;
     let (before, after): (Vec<u64>, Vec<u64>) = edges.into_iter().unzip();
     let room = count.get()?;
@@ -66,14 +63,22 @@ fn list_edges(
 
 fn dependencies(node: Handle, places: Out<Handle>, count: Out<usize>) -> Result<()> {
     let node = driver()?.node(node)?;
-    let after = node.graph.nodes().get(&node.handle).map(|node| node.after.clone());
+    let after = node
+        .graph
+        .nodes()
+        .get(&node.handle)
+        .map(|node| node.after.clone());
     list(&after.ok_or(Status::INVALID_VALUE)?, places, count)
 }
 
 fn dependents(node: Handle, places: Out<Handle>, count: Out<usize>) -> Result<()> {
     let graph = driver()?.node(node)?.graph;
     let edges = edges(graph.handle)?;
-    let behind: Vec<u64> = edges.iter().filter(|edge| edge.0 == node).map(|edge| edge.1).collect();
+    let behind: Vec<u64> = edges
+        .iter()
+        .filter(|edge| edge.0 == node)
+        .map(|edge| edge.1)
+        .collect();
     list(&behind, places, count)
 }
 
@@ -89,8 +94,11 @@ fn change_edges(
     let mut nodes = graph.nodes();
     let pairs = || from.iter().copied().zip(to.iter().copied());
     for (from, to) in pairs() {
-        let is_there = nodes.get(&to).is_some_and(|node| node.after.contains(&from));
-        if !nodes.contains_key(&from) || !nodes.contains_key(&to) || from == to || is_there == adds {
+        let is_there = nodes
+            .get(&to)
+            .is_some_and(|node| node.after.contains(&from));
+        if !nodes.contains_key(&from) || !nodes.contains_key(&to) || from == to || is_there == adds
+        {
             return Err(Status::INVALID_VALUE);
         }
     }

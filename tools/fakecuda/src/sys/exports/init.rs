@@ -80,7 +80,11 @@ fn look_up(
         Found::No => (None, 1),
         Found::Newer => (None, 2),
     };
-    let value = if address.is_none() && value == 0 { 1 } else { value };
+    let value = if address.is_none() && value == 0 {
+        1
+    } else {
+        value
+    };
     tell(value);
     function.set(address.unwrap_or(std::ptr::null()))?;
     address.map(|_| ()).ok_or(Status::NOT_FOUND)

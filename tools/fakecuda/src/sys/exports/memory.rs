@@ -87,8 +87,14 @@ fn unregister(host: u64) -> Result<()> {
 /// The range of an address of either side.
 fn range_of(address: u64) -> Result<(Range, u64)> {
     let space = driver::space();
-    let seen = space.find(address, 1).map(|range| (range, address - range.base));
-    seen.or_else(|_| space.find_host(address).map(|range| (range, address - range.host)))
+    let seen = space
+        .find(address, 1)
+        .map(|range| (range, address - range.base));
+    seen.or_else(|_| {
+        space
+            .find_host(address)
+            .map(|range| (range, address - range.host))
+    })
 }
 
 /// Stores an attribute of an address at `place`; which type that is follows from the attribute.

@@ -125,7 +125,10 @@ fn launch_ex(
 }
 
 fn attribute(function: &Function, attribute: c_int) -> Result<c_int> {
-    let set = function.attributes.lock().unwrap_or_else(PoisonError::into_inner);
+    let set = function
+        .attributes
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
     Ok(match attribute {
         0 => MOST_THREADS as c_int,
         4 => 16,
@@ -143,14 +146,19 @@ fn set_attribute(function: &Function, attribute: c_int, value: c_int) -> Result<
     if !SETTABLE.contains(&attribute) || (attribute == 8 && bytes > SHARED) {
         return Err(Status::INVALID_VALUE);
     }
-    let mut set = function.attributes.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut set = function
+        .attributes
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
     set.insert(attribute, value);
     Ok(())
 }
 
 /// Blocks of a kernel that a multiprocessor has at once.
 fn occupancy(threads: c_int, shared: usize) -> Result<u64> {
-    let threads = u64::try_from(threads).ok().filter(|threads| (1..=MOST_THREADS).contains(threads));
+    let threads = u64::try_from(threads)
+        .ok()
+        .filter(|threads| (1..=MOST_THREADS).contains(threads));
     let threads = threads.ok_or(Status::INVALID_VALUE)?;
     let by_threads = (THREADS / threads.next_multiple_of(32)).min(BLOCKS);
     match shared as u64 {
@@ -160,7 +168,11 @@ fn occupancy(threads: c_int, shared: usize) -> Result<u64> {
 }
 
 fn parameter(function: &Function, at: usize, offset: Out<usize>, size: Out<usize>) -> Result<()> {
-    let parameter = function.entry.parameters.get(at).ok_or(Status::INVALID_VALUE)?;
+    let parameter = function
+        .entry
+        .parameters
+        .get(at)
+        .ok_or(Status::INVALID_VALUE)?;
     offset.set(parameter.offset)?;
     size.set_if_wanted(parameter.size);
     Ok(())

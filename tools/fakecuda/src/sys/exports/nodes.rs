@@ -112,7 +112,9 @@ impl Host {
 impl Batch {
     fn call(&self) -> Result<Call> {
         match self.flags {
-            0 => Ok(Call::MemoryOperations(words::operations(self.list, self.count)?.into())),
+            0 => Ok(Call::MemoryOperations(
+                words::operations(self.list, self.count)?.into(),
+            )),
             _ => Err(Status::INVALID_VALUE),
         }
     }
@@ -143,7 +145,9 @@ fn set_node(node: Handle, call: impl FnOnce() -> Result<Call>) -> Result<()> {
 
 fn child(graph: Handle) -> Result<Call> {
     let calls = driver()?.graph(graph)?.order()?;
-    Ok(Call::Graph(calls.into_iter().map(|(_, call)| call).collect()))
+    Ok(Call::Graph(
+        calls.into_iter().map(|(_, call)| call).collect(),
+    ))
 }
 
 functions! {
@@ -284,6 +288,9 @@ mod tests {
     #[test]
     fn structures_are_those_of_the_header() {
         assert_eq!((size_of::<Kernel>(), size_of::<Kernel2>()), (56, 72));
-        assert_eq!((size_of::<Set>(), size_of::<Host>(), size_of::<Batch>()), (40, 16, 32));
+        assert_eq!(
+            (size_of::<Set>(), size_of::<Host>(), size_of::<Batch>()),
+            (40, 16, 32)
+        );
     }
 }

@@ -28,7 +28,9 @@ fn form(stream: StreamOf) -> Result<(c_uint, c_int)> {
     stream.target()?;
     match stream.0 {
         0..=PER_THREAD_HANDLE => Ok((0, 0)),
-        handle => driver()?.stream(handle).map(|stream| (stream.flags, stream.priority)),
+        handle => driver()?
+            .stream(handle)
+            .map(|stream| (stream.flags, stream.priority)),
     }
 }
 

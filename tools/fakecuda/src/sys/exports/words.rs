@@ -56,7 +56,10 @@ pub(super) fn operations(list: In<[u64; 6]>, count: c_uint) -> Result<Vec<Operat
             _ => Err(Status::INVALID_VALUE),
         }
     };
-    list.list(count as usize)?.into_iter().map(operation).collect()
+    list.list(count as usize)?
+        .into_iter()
+        .map(operation)
+        .collect()
 }
 
 fn run(stream: StreamOf, operation: Result<Operation>) -> Result<()> {
@@ -152,7 +155,10 @@ mod tests {
     use super::*;
 
     fn read(words: &[[u64; 6]]) -> Result<Vec<Operation>> {
-        operations(In::from_address(words.as_ptr() as u64), words.len() as c_uint)
+        operations(
+            In::from_address(words.as_ptr() as u64),
+            words.len() as c_uint,
+        )
     }
 
     #[test]
@@ -186,7 +192,13 @@ mod tests {
         ] {
             assert_eq!(read(&[words]), Err(error), "{words:?}");
         }
-        assert_eq!(operations(In::from_address(0), 1), Err(Status::INVALID_VALUE));
-        assert_eq!(operations(In::from_address(0), 257), Err(Status::INVALID_VALUE));
+        assert_eq!(
+            operations(In::from_address(0), 1),
+            Err(Status::INVALID_VALUE)
+        );
+        assert_eq!(
+            operations(In::from_address(0), 257),
+            Err(Status::INVALID_VALUE)
+        );
     }
 }
