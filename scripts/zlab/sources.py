@@ -21,6 +21,7 @@ ANY_LENGTH = {"include/uapi/linux/zernel.h", "include/uapi/linux/zernel_sim.h",
 # Of folders; elsewhere it is GPL-2.0.
 LICENCES = {
     "tools/": "MIT OR Apache-2.0",
+    "include/zernel/": "MIT OR Apache-2.0",
     "rust/policy/": "GPL-2.0 OR MIT",
     "rust/model/": "GPL-2.0 OR MIT",
     "nvidia-patch/src/": "GPL-2.0 OR MIT",

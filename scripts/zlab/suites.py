@@ -60,6 +60,12 @@ def programs(folder: str, *names: str) -> list[str]:
     return [f"{folder}/{name}:/zernel/bin/" for name in names]
 
 
+def linked(folder: str) -> list[str]:
+    """The stand-in for CUDA and its tests, as arguments for a guest, which gets their libraries."""
+    return ["--link", f"{folder}/zernel-cudatest:/zernel/bin/",
+            "--link", f"{folder}/libcuda.so.1:/lib/x86_64-linux-gnu/"]
+
+
 def build(session: Session, name: str, minutes: float, *command: str, needs: str = "",
           holds: str = "") -> Job:
     """A script of scripts/; in the command, {NAME} is the result of a job that is needed."""
@@ -104,12 +110,14 @@ def kernel(session: Session, flavour: str, minutes: float) -> list[Job]:
 
 
 def guest(session: Session, name: str, minutes: float, needs: str, add, command: str, *more: str,
-          mem: int = 1024) -> Job:
-    """A suite in a guest. `needs` begins with the kernel; `add` makes its files of the results."""
+          mem: int = 1024, options=lambda _: []) -> Job:
+    """A suite in a guest. `needs` begins with the kernel; `add` makes its files of the results, and
+    `options` further options of scripts/vm."""
     needed = tuple(needs.split())
 
     def action(results: Results) -> None:
-        session.guest(name, results[needed[0]], add(results), command, "--mem", str(mem), *more)
+        session.guest(name, results[needed[0]], add(results), command, "--mem", str(mem), *more,
+                      *options(results))
 
     return Job(name, action, needed, minutes, mem + QEMU_MEMORY_MB)
 
@@ -170,6 +178,17 @@ def debug_suites(session: Session) -> list[Job]:
         selftest(session, "selftest-debug", 15, "debug",
                  " ".join([*(f"--skip {part}" for part in REQUESTS), SHORT])),
     ]
+
+
+def cuda_suites(session: Session) -> list[Job]:
+    """The stand-in for CUDA's driver library, and the runtime of programs of CUDA on it."""
+    def on(flavour: str, minutes: float) -> Job:
+        built = f"modules-{flavour}"
+        return guest(session, f"cuda-{flavour}", minutes, f"kernel-{flavour} {built} cuda",
+                     lambda results: modules(results[built]), "zernel-cudatest", mem=2048,
+                     options=lambda results: linked(results["cuda"]))
+
+    return [build(session, "cuda", 3, "cuda", needs="tools"), on("base", 1), on("debug", 2)]
 
 
 def rt_suites(session: Session) -> list[Job]:
@@ -320,7 +339,8 @@ def driver(session: Session) -> Job:
 def plan(session: Session) -> list[Job]:
     """All builds and suites."""
     jobs = [*host_suites(session), *kernel(session, "base", 6), *kernel(session, "debug", 7),
-            *base_suites(session), *debug_suites(session), *nvidia_suites(session)]
+            *base_suites(session), *debug_suites(session), *cuda_suites(session),
+            *nvidia_suites(session)]
     if not os.environ.get("LAB_KDIR"):
         jobs += rt_suites(session)
     return jobs

@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use libzernel::Timestamp;
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 
 use crate::command::{has_come, Command, Effect, Point};
@@ -21,6 +20,8 @@ use crate::sys::memory;
 
 /// Longest wait for room between two tries.
 const RETRY: Duration = Duration::from_millis(20);
+/// Time between two looks at the state of the context, during a long wait.
+const LOOK: Duration = Duration::from_millis(100);
 /// Completions taken at once.
 const BATCH: usize = 64;
 
@@ -75,13 +76,13 @@ impl Context {
         }
     }
 
-    /// Makes an error that stays. The GPU drops the work of the context.
+    /// Makes an error that stays. The work of the context is of no use any more.
     pub(crate) fn fail(&self, status: Status) {
         let swapped =
             self.failed
                 .compare_exchange(0, status.0, Ordering::AcqRel, Ordering::Acquire);
         if swapped.is_ok() {
-            self.gpu.end();
+            self.gpu.stop();
             lock(&self.queue).clear();
             self.helpers.forget();
         }
@@ -120,8 +121,7 @@ impl Context {
     fn wait_for_room(&self, full: Full) -> Result<()> {
         match full {
             Full::Channel(place, item) => {
-                let until = Timestamp::now() + RETRY;
-                let wait = self.gpu.wait(place, item, until);
+                let wait = self.gpu.wait(place, item, RETRY);
                 wait.map_err(|status| self.error(status))?;
             }
             Full::Completions => {
@@ -166,8 +166,14 @@ impl Context {
     fn wait_items(self: &Arc<Self>, items: &[(crate::gpu::Place, u64)]) -> Result<()> {
         self.status()?;
         for &(place, item) in items.iter().filter(|(_, item)| *item > 0) {
-            let wait = self.gpu.wait(place, item, Timestamp::NEVER);
-            wait.map_err(|status| self.error(status))?;
+            while !self
+                .gpu
+                .wait(place, item, LOOK)
+                .map_err(|status| self.error(status))?
+            {
+                // Work of a context that has failed has no end.
+                self.status()?;
+            }
         }
         self.settle()
     }

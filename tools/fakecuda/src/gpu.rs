@@ -3,6 +3,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use bytemuck::Zeroable;
 use libzernel::sim::{self, Completion, ContextSpec, EngineChoice, Item, Sim, Words};
@@ -104,7 +105,8 @@ impl Gpu {
     }
 
     /// Waits for an item. False: not within the time.
-    pub(crate) fn wait(&self, place: Place, item: u64, until: Timestamp) -> Result<bool> {
+    pub(crate) fn wait(&self, place: Place, item: u64, time: Duration) -> Result<bool> {
+        let until = Timestamp::now() + time;
         loop {
             match self.context(place.is_copy).wait(place.channel, item, until) {
                 Ok(_) => return Ok(true),
@@ -130,7 +132,7 @@ impl Gpu {
     /// Opens a gate, and those before it.
     pub(crate) fn open(&self, gate: Gate) {
         let opening = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
-        // A holder that ended by its bound leaves its gate to whoever opens a later one.
+        // A holder that ended by its bound leaves its gate behind, perhaps until a later one is open.
         if !has_come(self.words.load(gate.word), gate.value) {
             self.words.store(gate.word, gate.value);
         }
@@ -189,6 +191,14 @@ impl Gpu {
         if matches!(*memory, Memory::Given(first, length) if base >= first && base - first < length)
         {
             *memory = Memory::Past;
+        }
+    }
+
+    /// Takes both TSGs off the GPU, where zernel lets the program do so. They stay.
+    pub(crate) fn stop(&self) {
+        for context in [&self.compute, &self.copy] {
+            // Else what they have in their queues comes to its end.
+            let _ = context.set_enabled(false);
         }
     }
 

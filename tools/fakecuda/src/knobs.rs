@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The environment variables that change the library, for tests. They are read once.
+//! The environment variables that change the library, for tests.
 
-use std::collections::BTreeSet;
 use std::sync::OnceLock;
 
 /// The version of the driver's interface: CUDA 12.8.
@@ -13,11 +12,9 @@ const MEMORY: u64 = 80 << 30;
 /// Nanoseconds of a wave of a kernel that is not known.
 const KERNEL_NS: u64 = 2_000;
 
-/// The settings.
+/// The settings, which are read once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Knobs {
-    /// `FAKECUDA_ABSENT`: symbols that `cuGetProcAddress` does not find.
-    pub absent: BTreeSet<String>,
     /// `FAKECUDA_NO_MEMOPS`: no stream memory operations.
     pub no_memops: bool,
     /// `FAKECUDA_DRIVER`: version of the interface, 1000 * major + 10 * minor.
@@ -38,14 +35,8 @@ impl Knobs {
     fn read(get: impl Fn(&str) -> Option<String>) -> Self {
         let number = |name: &str| get(name).and_then(|text| text.trim().parse::<u64>().ok());
         let is_on = |name: &str| get(name).is_some_and(|text| !matches!(text.trim(), "" | "0"));
-        let absent = get("FAKECUDA_ABSENT").unwrap_or_default();
         let version = number("FAKECUDA_DRIVER").and_then(|version| i32::try_from(version).ok());
         Self {
-            absent: absent
-                .split(',')
-                .map(|name| name.trim().to_owned())
-                .filter(|name| !name.is_empty())
-                .collect(),
             no_memops: is_on("FAKECUDA_NO_MEMOPS"),
             version: version.unwrap_or(VERSION),
             memory: number("FAKECUDA_MEMORY").unwrap_or(MEMORY),
@@ -62,6 +53,16 @@ pub fn knobs() -> &'static Knobs {
     KNOBS.get_or_init(|| Knobs::read(|name| std::env::var(name).ok()))
 }
 
+/// True if `cuGetProcAddress` is not to find a function: `FAKECUDA_ABSENT` has its name, among others
+/// with commas between them. It is read each time.
+pub fn is_absent(name: &str) -> bool {
+    is_listed(&std::env::var("FAKECUDA_ABSENT").unwrap_or_default(), name)
+}
+
+fn is_listed(list: &str, name: &str) -> bool {
+    list.split(',').any(|other| other.trim() == name)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -70,14 +71,13 @@ mod tests {
     fn nothing_set_is_the_default() {
         let knobs = Knobs::read(|_| None);
         assert_eq!((knobs.version, knobs.memory), (12_080, 80 << 30));
-        assert!(knobs.absent.is_empty() && !knobs.no_memops && !knobs.relay);
+        assert!(!knobs.no_memops && !knobs.relay && !knobs.stall_copies);
     }
 
     #[test]
     fn each_is_read() {
         let knobs = Knobs::read(|name| {
             let value = match name {
-                "FAKECUDA_ABSENT" => "cuInit, cuMemAlloc,,",
                 "FAKECUDA_NO_MEMOPS" | "FAKECUDA_STALL_COPIES" => "1",
                 "FAKECUDA_RELAY" => "0",
                 "FAKECUDA_DRIVER" => "11040",
@@ -87,10 +87,15 @@ mod tests {
             };
             Some(value.to_owned())
         });
-        assert_eq!(knobs.absent.len(), 2);
-        assert!(knobs.absent.contains("cuInit") && knobs.absent.contains("cuMemAlloc"));
         assert!(knobs.no_memops && knobs.stall_copies && !knobs.relay);
         assert_eq!((knobs.version, knobs.memory), (11_040, 1024));
         assert_eq!(knobs.kernel_ns, KERNEL_NS);
+    }
+
+    #[test]
+    fn names_are_listed_with_commas() {
+        assert!(is_listed("cuInit, cuMemAlloc,", "cuMemAlloc"));
+        assert!(!is_listed("cuInit,cuMemAlloc", "cuMem"));
+        assert!(!is_listed("", "cuInit"));
     }
 }

@@ -2,8 +2,8 @@
 //! The order of commands: which channel they go into, and which words order streams and engines.
 //!
 //! Each stream has a word that counts its submissions: the last item of each stores a ticket there.
-//! A stream has come to a point when its word has reached the ticket of the point. Whoever is to
-//! come later, on any engine, waits for that, so that the GPU never waits for the CPU between two
+//! A stream has come to a point when its word has reached the ticket of the point. Work that is
+//! to come later, on any engine, waits for that, so that the GPU never waits for the CPU between two
 //! commands. A second word of the stream, its gate, is stored to by the CPU: the stream waits there
 //! for functions of the program, and for effects that the next command needs.
 
@@ -330,7 +330,7 @@ impl Queue {
 }
 
 impl Command {
-    /// Whether it takes a copy engine, or the compute engine. `None`: any.
+    /// True if it takes a copy engine, false if it takes the compute engine. `None`: any.
     fn is_copy(&self) -> Option<bool> {
         match self {
             Self::Work { .. } | Self::Hold { .. } => Some(false),
@@ -352,7 +352,7 @@ impl Draft {
     fn work(&mut self, time: Duration, permille: u32, effect: Option<Effect>) {
         let mut left = time.max(BEFORE);
         while left > LONGEST {
-            // What is left is never too short.
+            // The rest is never too short.
             let part = (left - LONGEST).max(BEFORE);
             self.items
                 .push(Item::work(LONGEST.min(part)).demand_permille(permille));
@@ -405,7 +405,7 @@ impl Draft {
             Command::Write { word, value } => match word.number.filter(|_| !word.is_wide) {
                 Some(number) => {
                     if has_data || self.of_data > 0 {
-                        // Who sees the word sees the results before it.
+                        // A reader of the word sees the results before it.
                         self.gate(Effect::Open);
                     }
                     self.items.push(Item::release(number, value as u32));

@@ -94,7 +94,7 @@ impl Active {
             tsg,
             lanes: Lanes::new(options.lanes),
             under_way: (0..options.lanes).map(|_| AtomicU32::new(0)).collect(),
-            bound: options.bound,
+            bound: options.bound_of_holders(),
             linger: options.linger,
             lost: OnceLock::new(),
             counting: Counting::default(),

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use libzernel::tsg;
+use libzernel::tunable::Tunables;
 
 use crate::{Error, Result, TsgsBefore};
 
@@ -39,7 +40,7 @@ impl FromStr for Mode {
 pub struct Options {
     pub(crate) mode: Mode,
     pub(crate) lanes: u32,
-    pub(crate) bound: Duration,
+    pub(crate) bound: Option<Duration>,
     pub(crate) linger: Duration,
     pub(crate) tsg: Option<tsg::Id>,
     pub(crate) before: Option<TsgsBefore>,
@@ -52,7 +53,7 @@ impl Default for Options {
         Self {
             mode: Mode::Auto,
             lanes: 4,
-            bound: Duration::from_millis(150),
+            bound: None,
             linger: Duration::ZERO,
             tsg: None,
             before: None,
@@ -92,11 +93,15 @@ impl Options {
         Self { lanes, ..self }
     }
 
-    /// Longest time that a holder keeps the GPU if nobody ends it, 1 µs to 10 s of the GPU's time.
-    /// It is to be a little more than the lease (`lease_us`); 150 ms otherwise.
+    /// Longest time that a holder keeps the GPU if nobody ends it, 1 µs to 10 s of the GPU's time;
+    /// otherwise half as much again as the lease (`lease_us`) when the runtime is attached. zernel ends
+    /// a holder when the lease is over; this is for when it cannot.
     #[must_use]
     pub fn bound(self, bound: Duration) -> Self {
-        Self { bound, ..self }
+        Self {
+            bound: Some(bound),
+            ..self
+        }
     }
 
     /// Time for which a holder stays behind a request for the next one of its lane, up to 10 s; zero,
@@ -142,6 +147,14 @@ impl Options {
         }
     }
 
+    /// The bound of holders.
+    pub(crate) fn bound_of_holders(&self) -> Duration {
+        self.bound.unwrap_or_else(|| {
+            let lease = lease().unwrap_or(Duration::from_millis(100));
+            (lease + lease / 2).clamp(*Self::BOUNDS.start(), *Self::BOUNDS.end())
+        })
+    }
+
     /// # Errors
     ///
     /// [`Error::Lanes`], [`Error::Bound`].
@@ -149,13 +162,20 @@ impl Options {
         if !Self::LANES.contains(&self.lanes) {
             return Err(Error::Lanes(self.lanes));
         }
-        for bound in [self.bound, self.linger.max(*Self::BOUNDS.start())] {
+        let least = *Self::BOUNDS.start();
+        for bound in [self.bound.unwrap_or(least), self.linger.max(least)] {
             if !Self::BOUNDS.contains(&bound) {
                 return Err(Error::Bound(bound.as_nanos()));
             }
         }
         Ok(())
     }
+}
+
+/// The lease of requests now, if its file can be read.
+fn lease() -> Option<Duration> {
+    let lease = Tunables::open().ok()?.get("lease_us").ok()?;
+    lease.value.parse().ok().map(Duration::from_micros)
 }
 
 #[cfg(test)]

@@ -184,6 +184,11 @@ impl Request {
         self.0.as_ref().ok().map(|held| held.begun.number)
     }
 
+    /// Its lane, which no other request has meanwhile.
+    pub fn lane(&self) -> Option<u32> {
+        self.0.as_ref().ok().map(|held| held.lane)
+    }
+
     /// The time that its preparation will take, as far as zernel can tell.
     pub fn predicted(&self) -> Option<Duration> {
         self.0.as_ref().ok().and_then(|held| held.begun.predicted)

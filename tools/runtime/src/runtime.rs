@@ -106,6 +106,19 @@ impl Runtime {
         }
     }
 
+    /// Fails for a stream that requests cannot be put into; for none where it is inert.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ForeignStream`], [`Error::Capturing`], those of CUDA; [`Error::Forked`].
+    pub fn check_stream(&self, stream: cuda::Stream) -> Result<()> {
+        match self.active() {
+            Some(_) if sys::is_child() => Err(Error::Forked),
+            Some(active) => active.check_stream(stream),
+            None => Ok(()),
+        }
+    }
+
     /// Gives the TSG of its context a level; nothing where it is inert.
     ///
     /// # Errors

@@ -1,17 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tests of the stand-in for `libcuda.so.1` on the software GPU: runs the cases and reports them as
-//! KTAP. They load the library as programs of CUDA do, and know nothing of its inside.
+//! Tests of the runtime and of the stand-in for CUDA: runs the cases and reports them as KTAP.
 
-mod context;
-mod device;
-mod fault;
-mod graph;
+mod fakecuda;
 mod lab;
-mod memory;
-mod stall;
-mod stream;
+mod runtime;
+mod standin;
 mod sys;
-mod words;
 
 use std::process::ExitCode;
 
@@ -20,30 +14,28 @@ use testkit::harness::{self, Suite};
 
 /// Every suite, in the order in which they run.
 const SUITES: &[Suite] = &[
-    device::SUITE,
-    device::WITHOUT,
-    context::SUITE,
-    stream::SUITE,
-    memory::SUITE,
-    words::SUITE,
-    stall::SUITE,
-    graph::SUITE,
-    fault::SUITE,
+    fakecuda::device::SUITE,
+    fakecuda::context::SUITE,
+    fakecuda::stream::SUITE,
+    fakecuda::memory::SUITE,
+    fakecuda::words::SUITE,
+    fakecuda::stall::SUITE,
+    fakecuda::graph::SUITE,
+    fakecuda::fault::SUITE,
+    standin::SUITE,
+    runtime::SUITE,
+    fakecuda::device::WITHOUT,
 ];
 
-/// Test libcuda.so.1, which is to be the stand-in. Needs root, the modules in /lib/modules/zernel and
-/// a machine to spare.
-#[derive(Parser)]
+/// Tests of the runtime and of the stand-in for CUDA, to be run in a guest.
+#[derive(Debug, Parser)]
 struct Options {
-    /// Print the names of the cases and do nothing.
+    /// Run only cases whose names contain one of these texts.
+    #[arg(long)]
+    only: Vec<String>,
+    /// Print the names of the cases.
     #[arg(long)]
     list: bool,
-    /// Run only the cases whose SUITE.CASE contains this; may be given several times.
-    #[arg(long, value_name = "PATTERN")]
-    only: Vec<String>,
-    /// Repeat nothing for more than two minutes, for a slow machine.
-    #[arg(long)]
-    short: bool,
 }
 
 fn main() -> ExitCode {
@@ -54,9 +46,6 @@ fn main() -> ExitCode {
     if options.list {
         harness::list(SUITES, chosen);
         return ExitCode::SUCCESS;
-    }
-    if options.short {
-        testkit::run_short();
     }
     match harness::run(SUITES, chosen) {
         Ok(true) => ExitCode::SUCCESS,

@@ -61,7 +61,7 @@ fn push(context: Handle) -> Result<()> {
     Ok(())
 }
 
-/// Gives a primary context back; `is_reset`: whatever the count.
+/// Gives a primary context back once; `is_reset`: as often as it was retained.
 fn release(device: c_int, is_reset: bool) -> Result<()> {
     let driver = driver()?;
     let device = driver.device(device)?.number;

@@ -4,7 +4,7 @@
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
 use crate::driver;
-use crate::knobs::knobs;
+use crate::knobs::{is_absent, knobs};
 use crate::names::{self, Found};
 use crate::status::Status;
 use crate::sys::args::{functions, Out, Text};
@@ -71,7 +71,7 @@ fn look_up(
         return Err(Status::INVALID_VALUE);
     }
     let tell = |value| status.map(|status| status.set_if_wanted(value));
-    let found = match knobs().absent.contains(&name) {
+    let found = match is_absent(&name) {
         true => Found::No,
         false => names::find(&name, version.min(knobs().version), flags == PER_THREAD),
     };

@@ -188,7 +188,7 @@ fn lasting(name: &str) -> Result<*const c_char> {
         return Ok(known.as_ptr());
     }
     let text = CString::new(name).map_err(|_| Status::UNKNOWN)?;
-    // What it points to does not move with it.
+    // The text does not move with it.
     let known = names.entry(name.to_owned()).or_insert(text);
     Ok(known.as_ptr())
 }

@@ -43,7 +43,7 @@ pub(super) fn operations(list: In<[u64; 6]>, count: c_uint) -> Result<Vec<Operat
     }
     let operation = |words: [u64; 6]| {
         let [kind, address, value, flags, ..] = words;
-        // What has no address has its flags beside the kind.
+        // One without an address has its flags beside the kind.
         let (kind, own_flags, flags) = (kind as u32, (kind >> 32) as u32, flags as u32);
         match kind {
             1 => wait(address, value & u64::from(u32::MAX), flags, false),

@@ -7,7 +7,7 @@ use anyhow::{ensure, Result};
 use testkit::check_eq;
 use testkit::harness::{case, Outcome, Suite};
 
-use crate::lab::{Program, LEGACY, LOADED, NON_BLOCKING};
+use super::lab::{Program, LEGACY, LOADED, NON_BLOCKING};
 use crate::sys::{address_of, count, counted, load, Words};
 
 /// The suite.

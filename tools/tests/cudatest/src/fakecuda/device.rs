@@ -9,7 +9,7 @@ use libzernel::Zernel;
 use testkit::check_eq;
 use testkit::harness::{case, Outcome, Suite};
 
-use crate::lab::{LOADED, UNLOADED};
+use super::lab::{LOADED, UNLOADED};
 use crate::sys::Cuda;
 
 /// With the software GPU.

@@ -5,7 +5,7 @@ use anyhow::{ensure, Result};
 use testkit::check_eq;
 use testkit::harness::{case, Outcome, Suite};
 
-use crate::lab::{Program, LEGACY, LOADED, NON_BLOCKING};
+use super::lab::{Program, LEGACY, LOADED, NON_BLOCKING};
 use crate::sys::{self, Words};
 
 /// The suite.

@@ -4,10 +4,12 @@
 use std::time::Duration;
 
 use anyhow::Result;
+use libzernel::sim::{Sim, COMPUTE_ENGINE};
 use testkit::check_eq;
 use testkit::harness::{case, Outcome, Suite};
+use testkit::wait_until;
 
-use crate::lab::{tsgs, Program, LEGACY, LOADED, NON_BLOCKING};
+use super::lab::{tsgs, Program, LEGACY, LOADED, NON_BLOCKING};
 use crate::sys::Words;
 
 /// The suite.
@@ -36,11 +38,16 @@ fn check(program: &Program, stream: u64) -> Result<()> {
         cuda.alloc(&mut 0, 64).is(700)?;
         cuda.stream_create(&mut 0, 0).is(700)?;
     }
-    check_eq!(tsgs()?.len(), 0);
+    check_eq!(
+        tsgs()?.len(),
+        1,
+        "the TSG is there until the context is gone"
+    );
     let mut current = 0;
     cuda.context_get(&mut current).ok()?;
     check_eq!(current, program.context);
     cuda.context_destroy(program.context).ok()?;
+    check_eq!(tsgs()?.len(), 0);
     cuda.synchronize().is(201)?;
     let mut new = 0;
     cuda.context_create(&mut new, 0, 0).ok()?;
@@ -95,8 +102,11 @@ fn the_gpu_is_given_back() -> Outcome {
     program.cuda.wait_32(waiting, base + 8, 1, 0).ok()?;
     let fault = program.kernel("zernel_fault")?;
     program.cuda.launch(fault, 1, 1, LEGACY, &[]).ok()?;
-    // Holder and wait are gone with the context's work.
     program.cuda.stream_synchronize(stream).is(700)?;
     program.cuda.stream_synchronize(waiting).is(700)?;
+    // The holder holds no more, although nobody has released it.
+    let sim = Sim::open()?;
+    let idle = || -> Result<u32> { Ok(sim.engine_stats(0, COMPUTE_ENGINE)?.runnable) };
+    wait_until("nothing runs", || Ok(idle()? == 0))?;
     check(&program, stream)
 }

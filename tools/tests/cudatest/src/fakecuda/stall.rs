@@ -7,7 +7,7 @@ use anyhow::{ensure, Result};
 use testkit::check_eq;
 use testkit::harness::{case, Outcome, Suite};
 
-use crate::lab::{Program, LEGACY, LOADED, NON_BLOCKING};
+use super::lab::{Program, LEGACY, LOADED, NON_BLOCKING};
 use crate::sys::Words;
 
 /// The suite.
@@ -108,7 +108,7 @@ fn calls_that_do_not_wait() -> Outcome {
     cuda.set_32(memory, 6, 1).ok()?;
     cuda.stream_synchronize(LEGACY).ok()?;
     let mut module = 0;
-    cuda.module_load(&mut module, crate::lab::KERNELS.as_ptr())
+    cuda.module_load(&mut module, super::lab::KERNELS.as_ptr())
         .ok()?;
     let stream = program.stream(0)?;
     program.work(stream, Duration::from_micros(10))?;

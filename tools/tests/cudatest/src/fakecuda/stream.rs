@@ -7,7 +7,7 @@ use anyhow::{ensure, Result};
 use testkit::check_eq;
 use testkit::harness::{case, Outcome, Suite};
 
-use crate::lab::{Program, LEGACY, LOADED, NON_BLOCKING, PER_THREAD};
+use super::lab::{Program, LEGACY, LOADED, NON_BLOCKING, PER_THREAD};
 use crate::sys::{count, counted, inner_status, query_inside, wait_for_word, Words};
 
 /// The suite.

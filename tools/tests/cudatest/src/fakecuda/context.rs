@@ -8,7 +8,7 @@ use testkit::check_eq;
 use testkit::child::Child;
 use testkit::harness::{case, Outcome, Suite};
 
-use crate::lab::{tsgs, Program, KERNELS, LEGACY, LOADED};
+use super::lab::{tsgs, Program, KERNELS, LEGACY, LOADED};
 use crate::sys::Cuda;
 
 /// The suite.

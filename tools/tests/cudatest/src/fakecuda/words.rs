@@ -9,7 +9,7 @@ use testkit::check_eq;
 use testkit::harness::{case, Outcome, Suite};
 use testkit::wait_until;
 
-use crate::lab::{slots, tsg, Program, LEGACY, LOADED, NON_BLOCKING};
+use super::lab::{slots, tsg, Program, LEGACY, LOADED, NON_BLOCKING};
 use crate::sys::{self, Words};
 
 /// The suite.

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * Requests of CUDA programs, for C.
+ *
+ * A program says that it begins to prepare data (zernel_begin()), that the data is ready
+ * (zernel_ready()), and that the result is there (zernel_done()). While it prepares, a small holder
+ * kernel takes the GPU for its context, so that its kernels start without waiting for the slice of
+ * another program.
+ *
+ * Requests are advice. Where zernel, its permission, a GPU or a usable driver is missing, the
+ * runtime is inert: it says once why, and every call succeeds and does nothing.
+ *
+ * Calls return 0 or a negative errno. The name and a sentence for the last error of the calling
+ * thread are those of zernel_error_name() and zernel_error(). An error changes nothing.
+ *
+ * -EINVAL     ZERNEL_BAD_ARGUMENT  a null pointer, a structure that is too short, an unknown flag
+ *                                  or mode, or a level above 7
+ * -E2BIG      ZERNEL_BAD_SIZE      a structure that is longer than is known, with something in
+ *                                  that part
+ * -EINVAL     ZERNEL_BAD_LANES, ZERNEL_BAD_BOUND, ZERNEL_BAD_MODE (of the environment)
+ * -ESTALE     ZERNEL_REQUEST_OVER  the request is over, or is none
+ * -EBADF      ZERNEL_NO_CONTEXT    no CUDA context is current
+ * -ENOTUNIQ   ZERNEL_AMBIGUOUS_TSG the process has several TSGs on the GPU
+ * -EXDEV      ZERNEL_WRONG_TSG     the TSG is none of the process's on the GPU
+ * -EREMOTE    ZERNEL_FOREIGN_STREAM  the stream is of another context
+ * -EINPROGRESS ZERNEL_CAPTURING    calls on the stream are captured for a graph
+ * -ECHILD     ZERNEL_FORKED        a child of fork()
+ * -EOWNERDEAD ZERNEL_CONTEXT_LOST  the context is lost
+ * -EIO        ZERNEL_CUDA_FAILED   a call of CUDA failed
+ * -EPROTO     ZERNEL_INTERNAL      a fault of the library itself
+ * other       ZERNEL_CALL_FAILED   a call of /dev/zernel failed, with its errno
+ *
+ * With ZERNEL_MODE_REQUIRE also, from zernel_attach():
+ *
+ * -ENOENT     ZERNEL_NO_MODULE, ZERNEL_NO_TSG
+ * -EACCES     ZERNEL_READ_ONLY     /dev/zernel is open for reading alone
+ * -ELIBACC    ZERNEL_NO_CUDA       libcuda.so.1 is missing, too old or lacks a function
+ * -ENODEV     ZERNEL_NO_GPU        zernel knows no such GPU
+ */
+#ifndef ZERNEL_RUNTIME_H
+#define ZERNEL_RUNTIME_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define ZERNEL_RUNTIME_VERSION	1
+
+/* The runtime of a context. Threads share it. */
+struct zernel_runtime;
+
+/* The answer to a machine without requests. */
+enum zernel_mode {
+	ZERNEL_MODE_ENVIRONMENT = 0,	/* as the variable ZERNEL says: auto, off or require */
+	ZERNEL_MODE_AUTO = 1,		/* inert, with one line on the standard error */
+	ZERNEL_MODE_OFF = 2,		/* inert anyway */
+	ZERNEL_MODE_REQUIRE = 3,	/* an error */
+};
+
+/**
+ * struct zernel_options - options of a runtime; 0 is the usual of each
+ * @size: sizeof(struct zernel_options)
+ * @mode: enum zernel_mode
+ * @lanes: requests that can be under way at once, 1 to 64; usually 4
+ * @reserved: 0
+ * @bound_ns: longest time that a holder keeps the GPU if nobody ends it, 1 us to 10 s; usually
+ *            1.5 times the lease
+ * @linger_ns: time for which a holder stays for the next request of its lane, up to 10 s; usually 0
+ * @tsg: zernel's id of the TSG of the context, where a process has several
+ */
+struct zernel_options {
+	uint32_t size;
+	uint32_t mode;
+	uint32_t lanes;
+	uint32_t reserved;
+	uint64_t bound_ns;
+	uint64_t linger_ns;
+	uint64_t tsg;
+};
+
+#define ZERNEL_SPEC_EXACT	(1u << 0)	/* @expected_ns is exact: history is not asked */
+#define ZERNEL_SPEC_INLINE	(1u << 1)	/* wait and holder go into @stream */
+
+/**
+ * struct zernel_spec - a kind of requests
+ * @size: sizeof(struct zernel_spec)
+ * @flags: ZERNEL_SPEC_*
+ * @key: stands for the causes of the preparation time, such as model and batch size
+ * @expected_ns: expected preparation time, used while the key has no history; 0: not known
+ * @slo_ns: longest time from begin to done that is no violation; 0: any
+ * @stream: with ZERNEL_SPEC_INLINE, a CUstream or cudaStream_t of the context; else NULL
+ */
+struct zernel_spec {
+	uint32_t size;
+	uint32_t flags;
+	uint64_t key;
+	uint64_t expected_ns;
+	uint64_t slo_ns;
+	void *stream;
+};
+
+/**
+ * struct zernel_counters - counters of a runtime; each request is in one of the first five
+ * @size: in: sizeof(struct zernel_counters)
+ * @reserved: 0
+ * @begun: requests that zernel took
+ * @no_lane: requests without one, as all lanes were in use
+ * @refused: requests that zernel refused
+ * @lost: requests after the context was lost
+ * @forked: requests in a child of fork()
+ * @failed_calls: calls of CUDA that failed
+ */
+struct zernel_counters {
+	uint32_t size;
+	uint32_t reserved;
+	uint64_t begun;
+	uint64_t no_lane;
+	uint64_t refused;
+	uint64_t lost;
+	uint64_t forked;
+	uint64_t failed_calls;
+};
+
+/* The version of the library: ZERNEL_RUNTIME_VERSION of its header. */
+uint32_t zernel_version(void);
+
+/*
+ * The runtime of the context that is current in this thread. @options: NULL for the usual ones. The
+ * context must live until zernel_detach().
+ */
+int zernel_attach(const struct zernel_options *options, struct zernel_runtime **runtime);
+
+/*
+ * Ends a runtime and its requests; NULL is none. No other call on it may be under way. In a child
+ * of fork() it ends nothing of its parent's.
+ */
+void zernel_detach(struct zernel_runtime *runtime);
+
+/* 1 if its requests do nothing, as zernel_error() then tells; 0 if they work. */
+int zernel_is_inert(struct zernel_runtime *runtime);
+
+/* The id of the TSG of the context; 0 where it is inert. */
+int zernel_tsg(struct zernel_runtime *runtime, uint64_t *tsg);
+
+/*
+ * Begins a request: its data is prepared from now on. Never waits. @spec: NULL for one of which
+ * nothing is known. @request: its number, used once; 0 for one that does nothing: the runtime is
+ * inert, or the request has no lane or was refused, which is counted.
+ */
+int zernel_begin(struct zernel_runtime *runtime, const struct zernel_spec *spec, uint64_t *request);
+
+/* The time that its preparation will take, in nanoseconds; 0: zernel cannot tell. */
+int zernel_predicted(struct zernel_runtime *runtime, uint64_t request, uint64_t *ns);
+
+/* Its data is ready, and its work is about to be launched or has been. Twice is as good as once. */
+int zernel_ready(struct zernel_runtime *runtime, uint64_t request);
+
+/* Its result is there. */
+int zernel_done(struct zernel_runtime *runtime, uint64_t request);
+
+/* Its result is there when all that is in @stream, of the context, now is over. */
+int zernel_done_in(struct zernel_runtime *runtime, uint64_t request, void *stream);
+
+/* It is given up. */
+int zernel_cancel(struct zernel_runtime *runtime, uint64_t request);
+
+/* Gives the TSG of the context a level, 0 (most urgent) to 7. */
+int zernel_set_level(struct zernel_runtime *runtime, uint32_t level);
+
+/* Its counters. */
+int zernel_get_counters(struct zernel_runtime *runtime, struct zernel_counters *counters);
+
+/* The last error of this thread: a name, and a sentence. Both are valid until its next call. */
+const char *zernel_error_name(void);
+const char *zernel_error(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* ZERNEL_RUNTIME_H */

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Tests of the functions on a machine without requests, with pointers and structures of all kinds.
+
+use super::*;
+use std::ffi::CStr;
+use std::ptr;
+
+const INVAL: c_int = -22;
+const STALE: c_int = -116;
+const TOO_BIG: c_int = -7;
+
+fn last_name() -> &'static str {
+    // SAFETY: It is valid until the next call of this thread; the tests copy it before.
+    let name = unsafe { CStr::from_ptr(zernel_error_name()) };
+    match name.to_str().unwrap() {
+        "ZERNEL_BAD_ARGUMENT" => "ZERNEL_BAD_ARGUMENT",
+        "ZERNEL_BAD_SIZE" => "ZERNEL_BAD_SIZE",
+        "ZERNEL_REQUEST_OVER" => "ZERNEL_REQUEST_OVER",
+        "ZERNEL_BAD_LANES" => "ZERNEL_BAD_LANES",
+        "ZERNEL_BAD_BOUND" => "ZERNEL_BAD_BOUND",
+        "ZERNEL_OFF" => "ZERNEL_OFF",
+        other => panic!("{other}"),
+    }
+}
+
+fn off() -> abi::zernel_options {
+    abi::zernel_options {
+        size: size_of::<abi::zernel_options>() as u32,
+        mode: abi::ZERNEL_MODE_OFF,
+        ..Default::default()
+    }
+}
+
+fn attach(options: &abi::zernel_options) -> Result<*mut abi::zernel_runtime, c_int> {
+    let mut runtime = ptr::null_mut();
+    // SAFETY: Both are valid.
+    match unsafe { zernel_attach(options, &mut runtime) } {
+        0 => Ok(runtime),
+        error => {
+            assert!(runtime.is_null(), "an error changes nothing");
+            Err(error)
+        }
+    }
+}
+
+#[test]
+fn sizes_are_those_of_the_first_version() {
+    assert_eq!(size_of::<abi::zernel_options>(), OPTIONS);
+    assert_eq!(size_of::<abi::zernel_spec>(), SPEC);
+    assert_eq!(size_of::<abi::zernel_counters>(), COUNTERS);
+}
+
+#[test]
+fn options_out_of_range_are_refused() {
+    for (options, error, name) in [
+        (
+            abi::zernel_options { size: 39, ..off() },
+            INVAL,
+            "ZERNEL_BAD_ARGUMENT",
+        ),
+        (
+            abi::zernel_options { size: 0, ..off() },
+            INVAL,
+            "ZERNEL_BAD_ARGUMENT",
+        ),
+        (
+            abi::zernel_options { mode: 4, ..off() },
+            INVAL,
+            "ZERNEL_BAD_ARGUMENT",
+        ),
+        (
+            abi::zernel_options {
+                reserved: 1,
+                ..off()
+            },
+            INVAL,
+            "ZERNEL_BAD_ARGUMENT",
+        ),
+        (
+            abi::zernel_options { lanes: 65, ..off() },
+            INVAL,
+            "ZERNEL_BAD_LANES",
+        ),
+        (
+            abi::zernel_options {
+                bound_ns: 999,
+                ..off()
+            },
+            INVAL,
+            "ZERNEL_BAD_BOUND",
+        ),
+        (
+            abi::zernel_options {
+                linger_ns: u64::MAX,
+                ..off()
+            },
+            INVAL,
+            "ZERNEL_BAD_BOUND",
+        ),
+    ] {
+        assert_eq!(attach(&options), Err(error), "{options:?}");
+        assert_eq!(last_name(), name);
+    }
+    // SAFETY: A null pointer is refused.
+    assert_eq!(unsafe { zernel_attach(&off(), ptr::null_mut()) }, INVAL);
+}
+
+#[test]
+fn a_longer_structure_holds_zeroes() {
+    #[repr(C)]
+    struct Longer(abi::zernel_options, u64);
+    let mut longer = Longer(off(), 1);
+    longer.0.size = size_of::<Longer>() as u32;
+    let attach = |longer: &Longer| {
+        let mut runtime = ptr::null_mut();
+        // SAFETY: It is as long as it says.
+        let result = unsafe { zernel_attach(ptr::from_ref(longer).cast(), &mut runtime) };
+        // SAFETY: Null, or made here.
+        unsafe { zernel_detach(runtime) };
+        result
+    };
+    assert_eq!(attach(&longer), TOO_BIG);
+    assert_eq!(last_name(), "ZERNEL_BAD_SIZE");
+    longer.1 = 0;
+    assert_eq!(attach(&longer), 0);
+}
+
+#[test]
+fn null_is_refused_everywhere() {
+    let none = ptr::null_mut();
+    // SAFETY: Null pointers are refused.
+    unsafe {
+        zernel_detach(none);
+        let mut word = 7;
+        for result in [
+            zernel_is_inert(none),
+            zernel_tsg(none, &mut word),
+            zernel_begin(none, ptr::null(), &mut word),
+            zernel_predicted(none, 0, &mut word),
+            zernel_ready(none, 0),
+            zernel_done(none, 0),
+            zernel_done_in(none, 0, none.cast()),
+            zernel_cancel(none, 0),
+            zernel_set_level(none, 0),
+            zernel_get_counters(none, ptr::null_mut()),
+        ] {
+            assert_eq!(result, INVAL);
+            assert_eq!(last_name(), "ZERNEL_BAD_ARGUMENT");
+        }
+        assert_eq!(word, 7);
+        let runtime = attach(&off()).unwrap();
+        for result in [
+            zernel_tsg(runtime, ptr::null_mut()),
+            zernel_begin(runtime, ptr::null(), ptr::null_mut()),
+            zernel_predicted(runtime, 0, ptr::null_mut()),
+            zernel_get_counters(runtime, ptr::null_mut()),
+            zernel_set_level(runtime, 8),
+            zernel_set_level(runtime, 256),
+        ] {
+            assert_eq!(result, INVAL);
+        }
+        zernel_detach(runtime);
+    }
+}
+
+#[test]
+fn an_inert_runtime_takes_everything() {
+    let runtime = attach(&off()).unwrap();
+    let (mut request, mut word) = (7, 7);
+    let spec = abi::zernel_spec {
+        size: SPEC as u32,
+        key: 1,
+        ..Default::default()
+    };
+    let mut counters = abi::zernel_counters {
+        size: COUNTERS as u32,
+        begun: 9,
+        ..Default::default()
+    };
+    // SAFETY: All are valid.
+    unsafe {
+        assert_eq!(zernel_is_inert(runtime), 1);
+        assert_eq!(last_name(), "ZERNEL_OFF");
+        assert_eq!(zernel_begin(runtime, &spec, &mut request), 0);
+        assert_eq!(request, 0);
+        assert_eq!(zernel_begin(runtime, ptr::null(), &mut request), 0);
+        assert_eq!(zernel_predicted(runtime, request, &mut word), 0);
+        assert_eq!(word, 0);
+        assert_eq!(zernel_ready(runtime, request), 0);
+        assert_eq!(zernel_done_in(runtime, request, ptr::null_mut()), 0);
+        assert_eq!(zernel_done(runtime, request), 0);
+        assert_eq!(zernel_cancel(runtime, request), 0);
+        for number in [1, 129, u64::MAX] {
+            assert_eq!(zernel_ready(runtime, number), STALE);
+            assert_eq!(last_name(), "ZERNEL_REQUEST_OVER");
+            assert_eq!(zernel_done(runtime, number), STALE);
+            assert_eq!(zernel_cancel(runtime, number), STALE);
+            assert_eq!(zernel_predicted(runtime, number, &mut word), STALE);
+        }
+        assert_eq!(zernel_tsg(runtime, &mut word), 0);
+        assert_eq!(word, 0);
+        assert_eq!(zernel_set_level(runtime, 0), 0);
+        assert_eq!(zernel_get_counters(runtime, &mut counters), 0);
+        assert_eq!((counters.begun, counters.size), (0, COUNTERS as u32));
+        zernel_detach(runtime);
+    }
+    assert_eq!(zernel_version(), 1);
+}
+
+#[test]
+fn kinds_of_requests_that_are_none_are_refused() {
+    let runtime = attach(&off()).unwrap();
+    let usual = abi::zernel_spec {
+        size: SPEC as u32,
+        ..Default::default()
+    };
+    let mut request = 7;
+    for spec in [
+        abi::zernel_spec { size: 8, ..usual },
+        abi::zernel_spec { flags: 4, ..usual },
+        abi::zernel_spec {
+            stream: ptr::without_provenance_mut(8),
+            ..usual
+        },
+    ] {
+        // SAFETY: All are valid.
+        let result = unsafe { zernel_begin(runtime, &spec, &mut request) };
+        assert_eq!((result, request), (INVAL, 7), "{spec:?}");
+    }
+    // SAFETY: It was made here.
+    unsafe { zernel_detach(runtime) };
+}
+
+#[test]
+fn a_panic_stays_inside() {
+    let result = call(|| panic!("on purpose: {}", 7));
+    assert_eq!(result, -71);
+    fault::last(|told| {
+        assert_eq!(told.name.to_str(), Ok("ZERNEL_INTERNAL"));
+        assert!(told.text.to_str().unwrap().ends_with("on purpose: 7"));
+    });
+}
