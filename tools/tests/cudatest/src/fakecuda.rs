@@ -8,6 +8,7 @@ pub mod fault;
 pub mod graph;
 mod lab;
 pub mod memory;
+pub mod orders;
 pub mod stall;
 pub mod stream;
 pub mod words;

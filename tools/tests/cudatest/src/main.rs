@@ -18,6 +18,7 @@ const SUITES: &[Suite] = &[
     fakecuda::context::SUITE,
     fakecuda::stream::SUITE,
     fakecuda::memory::SUITE,
+    fakecuda::orders::SUITE,
     fakecuda::words::SUITE,
     fakecuda::stall::SUITE,
     fakecuda::graph::SUITE,

@@ -232,10 +232,7 @@ impl Cuda {
         stream: u64,
         arguments: &[u64],
     ) -> Outcome {
-        let places: Vec<u64> = arguments
-            .iter()
-            .map(|argument| address_of(argument))
-            .collect();
+        let places: Vec<u64> = arguments.iter().map(address_of).collect();
         let none = std::ptr::null();
         let (x, a) = (blocks, threads);
         self.launch_raw(function, x, 1, 1, a, 1, 1, 0, stream, places.as_ptr(), none)

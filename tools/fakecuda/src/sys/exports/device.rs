@@ -81,7 +81,7 @@ fn attribute(device: &Device, attribute: c_int) -> Result<c_int> {
     const LAST: c_int = 161;
     let has_memory_operations = c_int::from(!knobs().no_memops);
     Ok(match attribute {
-        1 | 2 | 3 => 1_024,
+        1..=3 => 1_024,
         4 => 64,
         5 => c_int::MAX,
         6 | 7 => 65_535,
