@@ -186,7 +186,7 @@ class Pack(unittest.TestCase):
             Initramfs(self.top).link(self.top / "absent", "/")
         with self.ldd("\tlibx.so.1 => not found\n\tliby.so => not found\n"), \
                 self.assertRaisesRegex(InitramfsError, "needs libx.so.1, liby.so, which the host"):
-            Initramfs(self.top).link(script, "/")
+            libraries(script)
 
     def ldd(self, output: str):
         """An ldd that says this."""
