@@ -180,7 +180,9 @@ impl Pass {
         for _ in 0..kicks::ROOM {
             let Urgent { tsg, level } = device.urgent()?;
             let handle = registry::with(|r| r.urgent(tsg)).unwrap_or(None);
-            let Some(handle) = handle.filter(|_| !throttled.contains(level)) else {
+            // The one before may have shown that the provider cannot do it.
+            let may_kick = device.can_kick() && !throttled.contains(level);
+            let Some(handle) = handle.filter(|_| may_kick) else {
                 continue;
             };
             let began = Ns(now_ns());
