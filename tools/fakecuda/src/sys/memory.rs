@@ -153,8 +153,7 @@ mod tests {
         assert_eq!(copy(8, base, 4), Err(Status::INVALID_VALUE));
         assert!(read::<u8>(64, 2).is_err());
         copy(8, 8, 0).unwrap();
-        drop(pages);
-        assert_eq!(read_one::<u8>(base), Err(Status::INVALID_VALUE));
+        assert_eq!(read_one::<u8>(64), Err(Status::INVALID_VALUE));
     }
 
     #[test]
@@ -180,8 +179,6 @@ mod tests {
         let pages = Pages::map(4096).unwrap();
         pin(pages.base(), 4096).unwrap();
         unpin(pages.base(), 4096);
-        let base = pages.base();
-        drop(pages);
-        assert_eq!(pin(base, 4096), Err(Status::INVALID_VALUE));
+        assert_eq!(pin(4096, 4096), Err(Status::INVALID_VALUE));
     }
 }
