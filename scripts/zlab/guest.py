@@ -30,6 +30,7 @@ class Guest:
     deadline: float = 300
     out: Path | None = None
     add: list[str] = field(default_factory=list)
+    link: list[str] = field(default_factory=list)
     append: str = ""
     interactive: bool = False
     hostroot: bool = False
@@ -76,6 +77,9 @@ class Guest:
             for entry in self.add:
                 host, _, guest = entry.partition(":")
                 image.add(Path(host), guest or "/")
+            for entry in self.link:
+                host, _, guest = entry.partition(":")
+                image.link(Path(host), guest or "/")
             image.write(path, generator(self.kernel))
         except InitramfsError as error:
             raise GuestError(str(error)) from error

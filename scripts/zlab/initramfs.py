@@ -3,6 +3,7 @@
 
 import hashlib
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -46,6 +47,21 @@ def _compile(source: Path, cache: Path) -> Path:
         raise InitramfsError(f"{source} cannot be compiled: {done.stderr.strip()}")
     new.rename(program)
     return program
+
+
+def libraries(program: Path) -> list[Path]:
+    """The shared libraries of a program or a library, its loader among them, as ldd finds them."""
+    try:
+        done = subprocess.run(["ldd", str(program)], capture_output=True, text=True, check=False)
+    except FileNotFoundError as error:
+        raise InitramfsError("ldd is missing; run scripts/setup") from error
+    if done.returncode != 0:
+        raise InitramfsError(f"{program} is not linked dynamically: {done.stderr.strip()}")
+    missing = re.findall(r"^\s*(\S+) => not found", done.stdout, re.MULTILINE)
+    if missing:
+        raise InitramfsError(f"{program} needs {', '.join(missing)}, which the host does not have")
+    found = re.findall(r"^\s*(?:\S+ => )?(/\S+) \(0x", done.stdout, re.MULTILINE)
+    return [Path(path) for path in found]
 
 
 class Initramfs:
@@ -98,6 +114,16 @@ class Initramfs:
         else:
             raise InitramfsError(f"cannot add {host} to the guest: it is neither a file nor a "
                                  "directory")
+
+    def link(self, host: Path, guest: str) -> None:
+        """A program or library that is linked dynamically, and all that it is linked with, which
+        has the paths of the host."""
+        if not host.is_file():
+            raise InitramfsError(f"cannot add {host} to the guest: it is not a file")
+        self.add(host, guest)
+        for library in libraries(host):
+            if str(library).strip("/") not in self.known:
+                self.file(str(library), library, 0o755)
 
     def write(self, path: Path, program: Path) -> None:
         """Writes the archive. Times are 0: guests that count instructions must not differ."""

@@ -60,6 +60,12 @@ def programs(folder: str, *names: str) -> list[str]:
     return [f"{folder}/{name}:/zernel/bin/" for name in names]
 
 
+def linked(folder: str) -> list[str]:
+    """The stand-in for CUDA and its tests, as arguments for a guest, which gets their libraries."""
+    return ["--link", f"{folder}/zernel-cudatest:/zernel/bin/",
+            "--link", f"{folder}/libcuda.so.1:/lib/x86_64-linux-gnu/"]
+
+
 def build(session: Session, name: str, minutes: float, *command: str, needs: str = "",
           holds: str = "") -> Job:
     """A script of scripts/; in the command, {NAME} is the result of a job that is needed."""
@@ -104,12 +110,14 @@ def kernel(session: Session, flavour: str, minutes: float) -> list[Job]:
 
 
 def guest(session: Session, name: str, minutes: float, needs: str, add, command: str, *more: str,
-          mem: int = 1024) -> Job:
-    """A suite in a guest. `needs` begins with the kernel; `add` makes its files of the results."""
+          mem: int = 1024, options=lambda _: []) -> Job:
+    """A suite in a guest. `needs` begins with the kernel; `add` makes its files of the results, and
+    `options` further options of scripts/vm."""
     needed = tuple(needs.split())
 
     def action(results: Results) -> None:
-        session.guest(name, results[needed[0]], add(results), command, "--mem", str(mem), *more)
+        session.guest(name, results[needed[0]], add(results), command, "--mem", str(mem), *more,
+                      *options(results))
 
     return Job(name, action, needed, minutes, mem + QEMU_MEMORY_MB)
 
@@ -173,13 +181,14 @@ def debug_suites(session: Session) -> list[Job]:
 
 
 def cuda_suites(session: Session) -> list[Job]:
-    """The runtime of programs of CUDA, on the stand-in for CUDA's driver library."""
-    def add(results: Results) -> list[str]:
-        return [*modules(results["modules-debug"]), f"{results['cuda']}:/"]
+    """The stand-in for CUDA's driver library, and the runtime of programs of CUDA on it."""
+    def on(flavour: str, minutes: float) -> Job:
+        built = f"modules-{flavour}"
+        return guest(session, f"cuda-{flavour}", minutes, f"kernel-{flavour} {built} cuda",
+                     lambda results: modules(results[built]), "zernel-cudatest", mem=2048,
+                     options=lambda results: linked(results["cuda"]))
 
-    return [build(session, "cuda", 3, "cuda", needs="tools"),
-            guest(session, "cuda-debug", 2, "kernel-debug modules-debug cuda", add,
-                  "zernel-cudatest")]
+    return [build(session, "cuda", 3, "cuda", needs="tools"), on("base", 1), on("debug", 2)]
 
 
 def rt_suites(session: Session) -> list[Job]:

@@ -29,6 +29,8 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     add("--out", type=Path, help="directory that the guest may write to, its /out")
     add("--add", action="append", default=[], metavar="HOST:GUEST",
         help="file or directory to put into the guest")
+    add("--link", action="append", default=[], metavar="HOST:GUEST",
+        help="program or library to put into the guest with the shared libraries that it needs")
     add("--append", default="", help="more words for the kernel's command line")
     add("--ktap", metavar="NAME", help="the run must report KTAP tests; their name in the result")
     add("--allow", metavar="REGEX", help="log lines that are no fault")
@@ -49,7 +51,8 @@ def main(arguments: list[str]) -> int:
     guest = Guest(
         kernel=args.kernel.resolve(), command=" ".join(args.command), mode=args.mode,
         smp=args.smp, mem=args.mem, deadline=args.deadline,
-        out=args.out.resolve() if args.out else None, add=args.add, append=args.append,
+        out=args.out.resolve() if args.out else None, add=args.add, link=args.link,
+        append=args.append,
         interactive=args.interactive, hostroot=args.hostroot,
     )
     try:

@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0
 """Tests of the log scanner, the initramfs and the verdict, without QEMU."""
 
+import os
 import subprocess
+import sys
 import tempfile
 import unittest
 from pathlib import Path
+from unittest import mock
 
 from zlab.console import Scanner
 from zlab.guest import Guest, GuestError
-from zlab.initramfs import Initramfs, InitramfsError, generator
+from zlab.initramfs import Initramfs, InitramfsError, generator, libraries
 from zlab.ktap import Summary
 from zlab.run import Stream, clean
 from zlab.verdict import Verdict
@@ -154,6 +157,45 @@ class Pack(unittest.TestCase):
         image.add(self.top / "from", "/zernel/")
         self.assertEqual(image.lines, ["dir /zernel 755 0 0", "dir /zernel/sub 755 0 0",
                                        "file /zernel/sub/run 1 755 0 0"])
+
+    def test_linked_programs_bring_each_library_once(self):
+        (self.top / "fake").write_text("#!/bin/sh\n", encoding="utf-8")
+        loader, libc = self.top / "ld-linux.so.2", self.top / "libc.so.6"
+        for library in (loader, libc):
+            library.write_text("", encoding="utf-8")
+        found = f"\tlinux-vdso.so.1 (0x0001)\n\tlibc.so.6 => {libc} (0x0002)\n\t{loader} (0x0003)\n"
+        image = Initramfs(self.top)
+        with self.ldd(found):
+            image.link(self.top / "fake", "/zernel/bin/")
+            image.link(self.top / "fake", "/lib/libcuda.so.1")
+        names = [line.split()[1] for line in image.lines if line.startswith("file")]
+        self.assertEqual(names, ["/zernel/bin/fake", str(libc), str(loader), "/lib/libcuda.so.1"])
+
+    def test_libraries_of_this_machine_are_found(self):
+        found = libraries(Path(sys.executable))
+        self.assertTrue(any(path.name.startswith("libc.so") for path in found))
+        self.assertTrue(any(path.name.startswith("ld-") for path in found))
+        self.assertTrue(all(path.is_file() for path in found))
+
+    def test_programs_that_cannot_be_linked_are_sentences(self):
+        script = self.top / "script"
+        script.write_text("#!/bin/sh\n", encoding="utf-8")
+        with self.assertRaisesRegex(InitramfsError, "script is not linked dynamically: "):
+            Initramfs(self.top).link(script, "/")
+        with self.assertRaisesRegex(InitramfsError, "absent to the guest: it is not a file"):
+            Initramfs(self.top).link(self.top / "absent", "/")
+        with self.ldd("\tlibx.so.1 => not found\n\tliby.so => not found\n"), \
+                self.assertRaisesRegex(InitramfsError, "needs libx.so.1, liby.so, which the host"):
+            libraries(script)
+
+    def ldd(self, output: str):
+        """An ldd that says this."""
+        folder = self.top / "bin"
+        folder.mkdir(exist_ok=True)
+        (folder / "output").write_text(output, encoding="utf-8")
+        (folder / "ldd").write_text(f"#!/bin/sh\ncat {folder}/output\n", encoding="utf-8")
+        (folder / "ldd").chmod(0o755)
+        return mock.patch.dict(os.environ, {"PATH": f"{folder}:{os.environ['PATH']}"})
 
     def test_blank_in_a_name_is_a_sentence(self):
         with self.assertRaisesRegex(InitramfsError, "'lib/a b': .* no blanks"):

@@ -1,347 +1,336 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A context: a TSG of the software GPU, with a channel for each stream.
+//! A context: its streams on the GPU, and the effects of their work on memory.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::AsFd;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bytemuck::Zeroable;
-use libzernel::sim::{self, Condition, ContextSpec, Item, Sim, Words};
-use libzernel::sys::{abi, sim as calls};
-use libzernel::{Call, Error, Timestamp};
+use rustix::event::{poll, PollFd, PollFlags, Timespec};
 
-use crate::module::Launch;
+use crate::command::{has_come, Command, Effect, Point};
+use crate::driver;
+use crate::gpu::Gpu;
+use crate::helper::Helpers;
+use crate::queue::{Full, Queue, LEGACY};
+use crate::space::{Kind, Space};
 use crate::status::{Result, Status};
+use crate::sys::memory;
 
-/// Channels: one for the legacy default stream, one for those of threads, others for streams in turn.
-const CHANNELS: u32 = 16;
-/// Channel of the legacy default stream.
-const LEGACY: u32 = 0;
-/// Channel of the default streams of threads.
-const PER_THREAD: u32 = 1;
-/// Share of the GPU that a holder uses: one of about a hundred SMs.
-const HOLDER_PERMILLE: u32 = 10;
-/// The part of a holder before it stores its word.
-const BEFORE: Duration = Duration::from_micros(1);
-/// Words for streams: those of the page.
-const WORDS: u32 = 1024;
-
-/// Memory of the host that is the GPU's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Region {
-    /// Its address here, and there.
-    pub(crate) host: u64,
-    pub(crate) device: u64,
-    pub(crate) length: u64,
-}
-
-/// A stream of a context.
-#[derive(Debug, Clone, Copy)]
-struct Stream {
-    channel: u32,
-    /// Its word counts its tickets.
-    word: u32,
-    ticket: u32,
-    /// The last item.
-    item: u64,
-    /// It waits for the legacy default stream, and that for it.
-    blocks: bool,
-}
-
-/// A point in a stream.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Mark {
-    word: u32,
-    ticket: u32,
-    channel: u32,
-    item: u64,
-}
-
-/// The part of a context that waits need: no lock is held meanwhile.
-#[derive(Debug, Clone)]
-pub(crate) struct Gpu {
-    context: Arc<sim::Context>,
-    words: Arc<Words>,
-}
-
-impl Gpu {
-    /// Waits for items of channels.
-    pub(crate) fn wait(&self, items: &[(u32, u64)]) -> Result<()> {
-        for &(channel, item) in items {
-            let forever = Timestamp::from_ns(u64::MAX);
-            loop {
-                match self.context.wait(channel, item, forever) {
-                    Err(error) if error.errno() == Some(rustix::io::Errno::INTR) => {}
-                    other => break other.map(|_| ()),
-                }
-            }?;
-        }
-        Ok(())
-    }
-
-    fn is_over(&self, channel: u32, item: u64) -> Result<bool> {
-        match self.context.wait(channel, item, Timestamp::from_ns(0)) {
-            Ok(_) => Ok(true),
-            Err(error) if error.errno() == Some(rustix::io::Errno::TIME) => Ok(false),
-            Err(error) => Err(error.into()),
-        }
-    }
-}
+/// Longest wait for room between two tries.
+const RETRY: Duration = Duration::from_millis(20);
+/// Time between two looks at the state of the context, during a long wait.
+const LOOK: Duration = Duration::from_millis(100);
+/// Completions taken at once.
+const BATCH: usize = 64;
 
 /// A context.
 #[derive(Debug)]
 pub(crate) struct Context {
-    gpu: Gpu,
+    pub(crate) handle: u64,
     pub(crate) device: u32,
-    /// By handle; 1 and 2 are the default streams.
-    streams: BTreeMap<u64, Stream>,
-    next_channel: u32,
-    free_words: Vec<u32>,
-    /// Memory that its items can name.
-    memory: Option<Region>,
-    /// A kernel of it has failed.
-    pub(crate) failed: Option<Status>,
+    pub(crate) flags: AtomicU32,
+    pub(crate) limits: Mutex<BTreeMap<u32, u64>>,
+    pub(crate) gpu: Arc<Gpu>,
+    pub(crate) helpers: Helpers,
+    queue: Mutex<Queue>,
+    /// Of who takes completions: effects come one after the other.
+    taking: Mutex<()>,
+    /// The error that stays, or 0.
+    failed: AtomicI32,
+    /// Streams that are captured.
+    pub(crate) captures: AtomicU32,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Context {
-    pub(crate) const LEGACY: u64 = 1;
-    pub(crate) const PER_THREAD: u64 = 2;
-
-    /// A new one on a device.
-    pub(crate) fn new(sim: &Sim, device: u32) -> Result<Self> {
-        let context = sim.create_context(&ContextSpec {
-            gpu: device,
-            channels: CHANNELS,
-            ..ContextSpec::compute("cuda")
-        })?;
-        let words = context.words(WORDS)?;
-        let mut new = Self {
-            gpu: Gpu {
-                context: Arc::new(context),
-                words: Arc::new(words),
-            },
+    pub(crate) fn new(handle: u64, device: u32, flags: u32) -> Result<Arc<Self>> {
+        let gpu = Arc::new(Gpu::new(device)?);
+        let mut queue = Queue::new();
+        queue.add(LEGACY, false, &gpu)?;
+        let context = Arc::new(Self {
+            handle,
             device,
-            streams: BTreeMap::new(),
-            next_channel: 0,
-            free_words: (0..WORDS).rev().collect(),
-            memory: None,
-            failed: None,
-        };
-        new.add(Self::LEGACY, LEGACY, false)?;
-        new.add(Self::PER_THREAD, PER_THREAD, true)?;
-        Ok(new)
+            flags: AtomicU32::new(flags),
+            limits: Mutex::default(),
+            gpu,
+            helpers: Helpers::new()?,
+            queue: Mutex::new(queue),
+            taking: Mutex::new(()),
+            failed: AtomicI32::new(0),
+            captures: AtomicU32::new(0),
+        });
+        context.helpers.start(&context)?;
+        Ok(context)
     }
 
-    fn add(&mut self, handle: u64, channel: u32, blocks: bool) -> Result<()> {
-        let word = self.free_words.pop().ok_or(Status::OutOfMemory)?;
-        let stream = Stream {
-            channel,
-            word,
-            ticket: self.gpu.words.load(word),
-            item: 0,
-            blocks,
-        };
-        self.streams.insert(handle, stream);
-        Ok(())
-    }
-
-    /// Adds a stream. Those beyond the channels share them, as they do on a GPU.
-    pub(crate) fn add_stream(&mut self, handle: u64, blocks: bool) -> Result<()> {
-        let first = PER_THREAD + 1;
-        let channel = first + self.next_channel % (CHANNELS - first);
-        self.add(handle, channel, blocks)?;
-        self.next_channel += 1;
-        Ok(())
-    }
-
-    /// Ends a stream; its work goes on.
-    pub(crate) fn remove_stream(&mut self, handle: u64) -> Result<()> {
-        if [Self::LEGACY, Self::PER_THREAD].contains(&handle) {
-            return Err(Status::InvalidHandle);
+    /// Fails with the error that stays, if there is one.
+    pub(crate) fn status(&self) -> Result<()> {
+        match self.failed.load(Ordering::Acquire) {
+            0 => Ok(()),
+            failed => Err(Status(failed)),
         }
-        let stream = self.streams.remove(&handle);
-        // Its word goes on counting; who takes it begins behind.
-        let stream = stream.ok_or(Status::InvalidHandle)?;
-        if self.gpu.is_over(stream.channel, stream.item)? {
-            self.free_words.push(stream.word);
+    }
+
+    /// Makes an error that stays. The work of the context is of no use any more.
+    pub(crate) fn fail(&self, status: Status) {
+        let swapped =
+            self.failed
+                .compare_exchange(0, status.0, Ordering::AcqRel, Ordering::Acquire);
+        if swapped.is_ok() {
+            self.gpu.stop();
+            lock(&self.queue).clear();
+            self.helpers.forget();
+        }
+    }
+
+    /// The error of a wait: that which stays, if there is one.
+    fn error(&self, status: Status) -> Status {
+        self.status().err().unwrap_or(status)
+    }
+
+    pub(crate) fn add_stream(&self, number: u64, is_blocking: bool) -> Result<()> {
+        lock(&self.queue).add(number, is_blocking, &self.gpu)
+    }
+
+    pub(crate) fn remove_stream(&self, number: u64) {
+        lock(&self.queue).remove(number, &self.gpu);
+    }
+
+    pub(crate) fn has_stream(&self, number: u64) -> bool {
+        lock(&self.queue).has(number)
+    }
+
+    /// Queues commands of a stream. Waits while the GPU has no room for them.
+    pub(crate) fn queue(&self, stream: u64, mut commands: VecDeque<Command>) -> Result<()> {
+        while !commands.is_empty() {
+            self.status()?;
+            let submitted = lock(&self.queue).submit(&self.gpu, stream, &commands);
+            match submitted.map_err(|status| self.error(status))? {
+                Ok(count) => drop(commands.drain(..count)),
+                Err(full) => self.wait_for_room(full)?,
+            }
         }
         Ok(())
     }
 
-    /// True if it has this stream.
-    pub(crate) fn has_stream(&self, handle: u64) -> bool {
-        self.streams.contains_key(&handle)
+    fn wait_for_room(&self, full: Full) -> Result<()> {
+        match full {
+            Full::Channel(place, item) => {
+                let wait = self.gpu.wait(place, item, RETRY);
+                wait.map_err(|status| self.error(status))?;
+            }
+            Full::Completions => {
+                let mut fds = [PollFd::from_borrowed_fd(self.gpu.as_fd(), PollFlags::IN)];
+                let time = Timespec {
+                    tv_sec: 0,
+                    tv_nsec: RETRY.subsec_nanos().into(),
+                };
+                // It is tried again anyway.
+                let _ = poll(&mut fds, Some(&time));
+            }
+        }
+        self.status()
     }
 
-    /// The part that waits need.
-    pub(crate) fn gpu(&self) -> Gpu {
-        self.gpu.clone()
+    /// The point where a stream is now.
+    pub(crate) fn point(&self, stream: u64) -> Result<Point> {
+        lock(&self.queue).point(stream, self.handle)
     }
 
-    fn stream(&mut self, handle: u64) -> Result<&mut Stream> {
-        self.streams.get_mut(&handle).ok_or(Status::InvalidHandle)
+    /// True if the GPU has come to a point, and all effects before it are there.
+    pub(crate) fn has_passed(self: &Arc<Self>, point: &Point) -> Result<bool> {
+        self.status()?;
+        let is_over = has_come(self.gpu.load(point.word), point.ticket);
+        if is_over {
+            self.settle()?;
+        }
+        Ok(is_over)
     }
 
-    fn submit(&mut self, handle: u64, items: &[Item]) -> Result<()> {
-        let gpu = self.gpu.clone();
-        let stream = self.stream(handle)?;
-        stream.item = gpu.context.submit(stream.channel, items)?.last_seq;
-        Ok(())
+    /// Waits for a point.
+    pub(crate) fn wait(self: &Arc<Self>, point: &Point) -> Result<()> {
+        self.wait_items(&[(point.place, point.item)])
     }
 
-    /// Marks the point where a stream is now.
-    pub(crate) fn mark(&mut self, handle: u64) -> Result<Mark> {
-        let (word, ticket) = {
-            let stream = self.stream(handle)?;
-            (stream.word, stream.ticket.wrapping_add(1))
-        };
-        self.submit(handle, &[Item::release(word, ticket)])?;
-        let stream = self.stream(handle)?;
-        stream.ticket = ticket;
-        Ok(Mark {
-            word,
-            ticket,
-            channel: stream.channel,
-            item: stream.item,
-        })
+    /// Waits for all work of all streams.
+    pub(crate) fn synchronize(self: &Arc<Self>) -> Result<()> {
+        let items = lock(&self.queue).last_items();
+        self.wait_items(&items)
     }
 
-    /// Has a stream wait for a mark.
-    pub(crate) fn wait_mark(&mut self, handle: u64, mark: &Mark) -> Result<()> {
-        let wait = Item::wait(mark.word, Condition::AtLeast, mark.ticket);
-        self.submit(handle, &[wait])
+    fn wait_items(self: &Arc<Self>, items: &[(crate::gpu::Place, u64)]) -> Result<()> {
+        self.status()?;
+        for &(place, item) in items.iter().filter(|(_, item)| *item > 0) {
+            while !self
+                .gpu
+                .wait(place, item, LOOK)
+                .map_err(|status| self.error(status))?
+            {
+                // Work of a context that has failed has no end.
+                self.status()?;
+            }
+        }
+        self.settle()
     }
 
-    /// True if the GPU has come to a mark.
-    pub(crate) fn has_passed(&self, mark: &Mark) -> Result<bool> {
-        self.gpu.is_over(mark.channel, mark.item)
+    /// Applies what is complete.
+    fn settle(self: &Arc<Self>) -> Result<()> {
+        let is_outstanding = lock(&self.queue).is_outstanding();
+        if is_outstanding {
+            self.apply();
+        }
+        self.status()
     }
 
-    /// The item of a mark, to wait for.
-    pub(crate) fn item_of(mark: &Mark) -> (u32, u64) {
-        (mark.channel, mark.item)
-    }
-
-    /// The order of the legacy default stream: it begins when blocking streams have come so far, and
-    /// they go on when it has.
-    fn order(&mut self, handle: u64) -> Result<()> {
-        if handle == Self::LEGACY {
-            let blocking: Vec<u64> = self.blocking().collect();
-            for other in blocking {
-                if !self.is_idle(other)? {
-                    let mark = self.mark(other)?;
-                    self.wait_mark(Self::LEGACY, &mark)?;
+    /// Applies the effects of all items that are complete, in their order.
+    pub(crate) fn apply(self: &Arc<Self>) {
+        let _taking = lock(&self.taking);
+        loop {
+            let taken = self.gpu.completions(BATCH);
+            for completion in &taken {
+                let effect = lock(&self.queue).take(completion.tag);
+                if let Some(effect) = effect {
+                    self.apply_one(effect, completion.end.as_ns());
                 }
             }
-        } else if self.stream(handle)?.blocks && !self.is_idle(Self::LEGACY)? {
-            let mark = self.mark(Self::LEGACY)?;
-            self.wait_mark(handle, &mark)?;
+            if taken.len() < BATCH {
+                return;
+            }
         }
-        Ok(())
     }
 
-    fn blocking(&self) -> impl Iterator<Item = u64> + '_ {
-        let blocking = self.streams.iter().filter(|(_, stream)| stream.blocks);
-        blocking.map(|(&handle, _)| handle)
-    }
-
-    /// True if a stream has nothing left to do.
-    pub(crate) fn is_idle(&mut self, handle: u64) -> Result<bool> {
-        let stream = *self.stream(handle)?;
-        self.gpu.is_over(stream.channel, stream.item)
-    }
-
-    /// The items that are to be over for a stream to be idle.
-    pub(crate) fn last_items(&mut self, handle: u64) -> Result<Vec<(u32, u64)>> {
-        let stream = *self.stream(handle)?;
-        Ok(vec![(stream.channel, stream.item)])
-    }
-
-    /// The same for all its streams.
-    pub(crate) fn all_items(&self) -> Vec<(u32, u64)> {
-        let all = self.streams.values();
-        all.map(|stream| (stream.channel, stream.item)).collect()
-    }
-
-    /// Has a stream wait until a word has met a condition.
-    pub(crate) fn wait_word(
-        &mut self,
-        handle: u64,
-        address: u64,
-        condition: Condition,
-        value: u32,
-    ) -> Result<()> {
-        let word = self.word(address)?;
-        self.order(handle)?;
-        self.submit(handle, &[Item::wait(word, condition, value)])
-    }
-
-    /// Has a stream store to a word.
-    pub(crate) fn write_word(&mut self, handle: u64, address: u64, value: u32) -> Result<()> {
-        let word = self.word(address)?;
-        self.order(handle)?;
-        self.submit(handle, &[Item::release(word, value)])
-    }
-
-    /// Launches a kernel.
-    pub(crate) fn launch(&mut self, handle: u64, launch: Launch) -> Result<()> {
-        match launch {
-            Launch::Work(time) => {
-                self.order(handle)?;
-                self.submit(handle, &[Item::work(time)])
-            }
-            Launch::Hold {
-                held,
-                release,
-                number,
-                bound,
-            } => {
-                let (held, release) = (self.word(held)?, self.word(release)?);
-                self.order(handle)?;
-                let hold = Item::hold(release, Condition::AtLeast, number, bound);
-                let items = [
-                    Item::work(BEFORE).demand_permille(HOLDER_PERMILLE),
-                    Item::release(held, number),
-                    hold.demand_permille(HOLDER_PERMILLE),
-                ];
-                self.submit(handle, &items)
-            }
-            Launch::Fault => {
-                self.failed = Some(Status::IllegalAddress);
+    fn apply_one(self: &Arc<Self>, effect: Effect, end_ns: u64) {
+        let is_of_data = effect.is_of_data();
+        let space = || driver::space();
+        let outcome = match effect {
+            Effect::Copy(rows) => rows.copy(),
+            Effect::Put(rows, bytes) => rows.put(&bytes),
+            Effect::Fill {
+                to,
+                value,
+                unit,
+                pitch,
+                width,
+                height,
+            } => fill(to, value, unit, pitch, width, height),
+            Effect::Compute(compute) => compute.run(&space()),
+            Effect::Fault => Err(Status::ILLEGAL_ADDRESS),
+            Effect::Free(base) => free(&mut space(), base),
+            Effect::Store { word, value } => memory::store_word(word.host, value, word.is_wide),
+            Effect::Time(clock) => {
+                clock.set(end_ns);
                 Ok(())
             }
-        }
-    }
-
-    /// The number of a word, by its address as the GPU sees it.
-    fn word(&self, address: u64) -> Result<u32> {
-        const SIZE: u64 = 4;
-        if address % SIZE != 0 {
-            return Err(Status::InvalidValue);
-        }
-        let region = self.memory.ok_or(Status::NotSupported)?;
-        let offset = address.checked_sub(region.device);
-        let offset = offset.filter(|&offset| offset < region.length);
-        let word = offset.ok_or(Status::InvalidValue)? / SIZE;
-        Ok(abi::ZERNEL_SIM_MEMORY_WORD + word as u32)
-    }
-
-    /// True if its items can name memory of the host.
-    pub(crate) fn has_memory(&self) -> bool {
-        self.memory.is_some()
-    }
-
-    /// Gives it memory of the host, once.
-    pub(crate) fn add_memory(&mut self, sim: &Sim, region: Region) -> Result<()> {
-        let mut raw = abi::zernel_sim_memory {
-            context: self.gpu.context.id(),
-            address: region.host,
-            length: region.length,
-            ..abi::zernel_sim_memory::zeroed()
+            Effect::Open(gate) => {
+                self.gpu.open(gate);
+                Ok(())
+            }
+            Effect::Call(callback, gate) => {
+                self.helpers.call(self, callback, gate);
+                Ok(())
+            }
+            Effect::Watch(check, gate) => {
+                self.helpers.watch(self, check, gate);
+                Ok(())
+            }
         };
-        calls::memory(sim.as_fd(), &mut raw).map_err(Error::call(Call::SimMemory))?;
-        self.memory = Some(region);
+        lock(&self.queue).is_done(is_of_data);
+        if outcome.is_err() {
+            // On a GPU such an access is a fault.
+            self.fail(Status::ILLEGAL_ADDRESS);
+        }
+    }
+
+    /// Ends it when its work is over.
+    pub(crate) fn end(self: &Arc<Self>) {
+        // A context that has failed has no work.
+        let _ = self.synchronize();
+        self.failed
+            .store(Status::CONTEXT_IS_DESTROYED.0, Ordering::Release);
+        self.gpu.end();
+        self.helpers.stop();
+    }
+}
+
+/// Memory that was freed in stream order.
+fn free(space: &mut Space, base: u64) -> Result<()> {
+    space.remove(base, Kind::Device).map(|_| ())
+}
+
+impl crate::command::Rows {
+    /// Writes bytes that are in rows without gaps.
+    fn put(&self, bytes: &[u8]) -> Result<()> {
+        for (row, bytes) in (0..).zip(bytes.chunks(self.width.max(1) as usize)) {
+            memory::write(self.to + row * self.to_pitch, bytes)?;
+        }
         Ok(())
+    }
+
+    fn copy(&self) -> Result<()> {
+        let rows = 0..self.height;
+        let is_plain = self.to_pitch == self.width && self.from_pitch == self.width;
+        if is_plain {
+            return memory::copy(self.to, self.from, self.width * self.height);
+        }
+        for row in rows {
+            let (to, from) = (row * self.to_pitch, row * self.from_pitch);
+            memory::copy(self.to + to, self.from + from, self.width)?;
+        }
+        Ok(())
+    }
+}
+
+/// Fills rows. `width`: units of a row; `pitch`: bytes from row to row.
+fn fill(to: u64, value: u32, unit: u64, pitch: u64, width: u64, height: u64) -> Result<()> {
+    /// Bytes that are written at once.
+    const MOST: u64 = 1 << 20;
+    let bytes = value.to_le_bytes();
+    let unit_bytes = bytes.get(..unit as usize).ok_or(Status::INVALID_VALUE)?;
+    let length = width * unit;
+    let part = unit_bytes.repeat((length.min(MOST) / unit) as usize);
+    for row in 0..height {
+        let mut done = 0;
+        while done < length {
+            let count = (length - done).min(part.len() as u64);
+            memory::write(to + row * pitch + done, &part[..count as usize])?;
+            done += count;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::Rows;
+    use crate::sys::memory::Pages;
+
+    #[test]
+    fn rows_are_copied_and_filled() {
+        let pages = Pages::map(4_096).unwrap();
+        let base = pages.base();
+        fill(base, 0x0201, 2, 8, 3, 2).unwrap();
+        let filled = [1, 2, 1, 2, 1, 2, 0, 0, 1, 2, 1, 2, 1, 2, 0, 0, 0];
+        assert_eq!(memory::read::<u8>(base, 17).unwrap(), filled);
+        let rows = Rows {
+            to: base + 100,
+            to_pitch: 4,
+            from: base,
+            from_pitch: 8,
+            width: 3,
+            height: 2,
+        };
+        rows.copy().unwrap();
+        let copied = [1, 2, 1, 0, 1, 2, 1, 0];
+        assert_eq!(memory::read::<u8>(base + 100, 8).unwrap(), copied);
+        let outside = Rows { to: 8, ..rows };
+        assert_eq!(outside.copy(), Err(Status::INVALID_VALUE));
+        fill(base, 7, 1, 0, 3 << 10, 1).unwrap();
+        assert_eq!(memory::read::<u8>(base + 3_071, 2).unwrap(), [7, 0]);
     }
 }

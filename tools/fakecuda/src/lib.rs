@@ -1,14 +1,29 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A stand-in for CUDA's driver library, `libcuda.so.1`, on the software GPU.
+//! A stand-in for NVIDIA's `libcuda.so.1` over the software GPU, `/dev/zernel-sim`.
 //!
-//! A context is a TSG of the software GPU and a stream one of its channels, so that zernel schedules
-//! programs of CUDA as it does on a GPU. Kernels are known by name and take time; they compute
-//! nothing. Documentation/fakecuda.rst tells which functions there are.
+//! A context is a TSG of the software GPU, with another one for its copies, and streams are spread
+//! over channels, so that zernel schedules programs of CUDA as it does on a GPU. Kernels are known by
+//! name: some compute, all take time. Documentation/fakecuda.rst tells what there is.
 
-mod border;
+mod call;
+mod capture;
+mod command;
 mod context;
+mod cost;
 mod driver;
+mod event;
+mod gpu;
+mod graph;
+mod helper;
+mod kernel;
+mod knobs;
 mod module;
+mod names;
+mod ptx;
+mod queue;
+mod space;
 mod status;
+mod stream;
+mod sys;
 
 pub use status::Status;

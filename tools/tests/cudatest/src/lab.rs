@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{ensure, Result};
 use cuda::{Context, Device, Driver, Function, Grid, Own, Stream, LIBRARY};
 use libzernel::request::Of;
 use libzernel::tunable::Tunables;
@@ -106,11 +106,13 @@ impl Program {
         unsafe { self.spin.launch(ONE, stream, [time.as_nanos() as u64]) }
     }
 
-    /// Makes an error that stays with the context.
-    pub fn fail(&self) -> cuda::Result<()> {
-        let _entered = self.driver.enter(self.context())?;
+    /// Makes an error that stays with the context, and waits until it is there.
+    pub fn fail(&self) -> Result<()> {
+        let entered = self.driver.enter(self.context())?;
         // SAFETY: As above.
-        unsafe { self.fault.launch(ONE, Stream::LEGACY, []) }
+        unsafe { self.fault.launch(ONE, Stream::LEGACY, []) }?;
+        ensure!(entered.wait_idle(Stream::LEGACY).is_err());
+        Ok(())
     }
 
     /// Waits for a stream.
@@ -127,10 +129,11 @@ pub fn device(driver: &Driver, number: usize) -> Result<Device> {
         .ok_or_else(|| anyhow::anyhow!("no device {number}"))
 }
 
-/// The TSGs of this process, as zernel lists them.
+/// The compute TSGs of this process, as zernel lists them.
 pub fn tsgs() -> Result<Vec<tsg::Id>> {
     let zernel = Zernel::open()?;
     let own = zernel.tsgs_of(&Target::current_process());
     let own: Vec<_> = own.collect::<libzernel::Result<_>>()?;
-    Ok(own.iter().map(|tsg| tsg.id).collect())
+    let compute = own.iter().filter(|tsg| tsg.compute);
+    Ok(compute.map(|tsg| tsg.id).collect())
 }

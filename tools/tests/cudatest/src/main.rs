@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tests of the runtime and of the stand-in for CUDA: runs the cases and reports them as KTAP.
 
+mod fakecuda;
 mod lab;
 mod runtime;
 mod standin;
+mod sys;
 
 use std::process::ExitCode;
 
@@ -11,7 +13,20 @@ use clap::Parser;
 use testkit::harness::{self, Suite};
 
 /// Every suite, in the order in which they run.
-const SUITES: &[Suite] = &[standin::SUITE, runtime::SUITE];
+const SUITES: &[Suite] = &[
+    fakecuda::device::SUITE,
+    fakecuda::context::SUITE,
+    fakecuda::stream::SUITE,
+    fakecuda::memory::SUITE,
+    fakecuda::orders::SUITE,
+    fakecuda::words::SUITE,
+    fakecuda::stall::SUITE,
+    fakecuda::graph::SUITE,
+    fakecuda::fault::SUITE,
+    standin::SUITE,
+    runtime::SUITE,
+    fakecuda::device::WITHOUT,
+];
 
 /// Tests of the runtime and of the stand-in for CUDA, to be run in a guest.
 #[derive(Debug, Parser)]
