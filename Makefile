@@ -13,7 +13,7 @@ LAB_KDIR := $(if $(filter command line environment,$(origin KDIR)),$(KDIR))
 export KVER KSRC LAB_KDIR
 
 .DEFAULT_GOAL := modules
-.PHONY: modules nvidia tools install demo test check format bench mutants shell setup kernels update clean distclean help
+.PHONY: modules nvidia tools install demo test check format bench mutants gputest shell setup kernels update clean distclean help
 
 modules: ## build the modules against KDIR (default: the running kernel's build folder)
 	@scripts/modules "$(KDIR)"
@@ -44,6 +44,9 @@ bench: ## costs in guest instructions, the suite of workloads, NVIDIA's driver w
 
 mutants: ## hours: what the tests catch of faults in the modules, and of mutants of policy and model
 	@scripts/mutants
+
+gputest: ## what the GPU of this machine does, as zernel needs it: twelve programs with verdicts
+	@scripts/gputest
 
 shell: ## a shell in QEMU with the modules loaded and the tools on PATH
 	@scripts/shell

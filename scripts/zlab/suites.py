@@ -63,6 +63,7 @@ def programs(folder: str, *names: str) -> list[str]:
 def linked(folder: str) -> list[str]:
     """The stand-in for CUDA and its tests, as arguments for a guest, which gets their libraries."""
     return ["--link", f"{folder}/zernel-cudatest:/zernel/bin/",
+            "--link", f"{folder}/zernel-gputest:/zernel/bin/",
             "--link", f"{folder}/libcuda.so.1:/lib/x86_64-linux-gnu/"]
 
 
@@ -182,13 +183,18 @@ def debug_suites(session: Session) -> list[Job]:
 
 def cuda_suites(session: Session) -> list[Job]:
     """The stand-in for CUDA's driver library, and the runtime of programs of CUDA on it."""
-    def on(flavour: str, minutes: float) -> Job:
+    def on(flavour: str, name: str, minutes: float, command: str) -> Job:
         built = f"modules-{flavour}"
-        return guest(session, f"cuda-{flavour}", minutes, f"kernel-{flavour} {built} cuda",
-                     lambda results: modules(results[built]), "zernel-cudatest", mem=2048,
+        return guest(session, f"{name}-{flavour}", minutes, f"kernel-{flavour} {built} cuda",
+                     lambda results: modules(results[built]), command, mem=2048,
                      options=lambda results: linked(results["cuda"]))
 
-    return [build(session, "cuda", 3, "cuda", needs="tools"), on("base", 1), on("debug", 2)]
+    # All that a GPU must still confirm, on the software GPU.
+    gputest = f"cd {MODULES} && insmod zernel.ko && insmod zernel_sim.ko && " \
+              "zernel-gputest --short --ktap"
+    return [build(session, "cuda", 3, "cuda", needs="tools"),
+            on("base", "cuda", 1, "zernel-cudatest"), on("debug", "cuda", 2, "zernel-cudatest"),
+            on("base", "gputest", 1.5, gputest)]
 
 
 def rt_suites(session: Session) -> list[Job]:

@@ -12,6 +12,9 @@ use crate::sys::memory;
 /// Share of the GPU that a holder uses: one multiprocessor of about a hundred.
 pub(crate) const HOLDER_PERMILLE: u32 = 10;
 
+/// Time of a round of the kernels of zernel-gputest whose results are compared.
+const LOST_ROUND: Duration = Duration::from_micros(10);
+
 /// The results that a kernel leaves in memory. Addresses are the GPU's.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Compute {
@@ -26,6 +29,8 @@ pub(crate) enum Compute {
         seed: u32,
         rounds: u32,
     },
+    /// Stores a number to a word.
+    Mark { word: u64, number: u32 },
 }
 
 /// A launch as the software GPU does it.
@@ -109,6 +114,24 @@ pub(crate) fn launch(entry: &Entry, arguments: &[u8], size: Size, costs: &Costs)
             let time = costs.streaming(12 * u64::from(n));
             Launch::Work(time, share, Some(Compute::Saxpy { n, a, x, y }))
         }
+        ("zernel_mark", [8, 4]) => {
+            let (word, number) = (get.get(0), get.word(1));
+            let time = costs.arithmetic(1);
+            Launch::Work(time, share, Some(Compute::Mark { word, number }))
+        }
+        // Those of zernel-gputest whose results are compared, with a time that is long enough to be
+        // preempted. The scratch is not used.
+        (name, [8, 4, 4, 4, 8]) if name.starts_with("zernel_lost_") => {
+            let (out, n, seed, rounds) = (get.get(0), get.word(1), get.word(2), get.word(3));
+            let time = LOST_ROUND * rounds;
+            let compute = Compute::Mac {
+                out,
+                n,
+                seed,
+                rounds,
+            };
+            Launch::Work(time, share, Some(compute))
+        }
         ("zernel_mac", [8, 4, 4, 4]) => {
             let (out, n, seed, rounds) = (get.get(0), get.word(1), get.word(2), get.word(3));
             let time = costs.arithmetic(u64::from(n) * u64::from(rounds));
@@ -143,6 +166,7 @@ impl Compute {
             Self::VectorAdd { n: 0, .. } | Self::Saxpy { n: 0, .. } | Self::Mac { n: 0, .. } => {
                 Ok(())
             }
+            Self::Mark { word, number } => memory::write(at(word, 1)?, &[number]).map_err(illegal),
             Self::VectorAdd { a, b, c, n } => {
                 let (a, b, c) = (at(a, n)?, at(b, n)?, at(c, n)?);
                 let mut sums: Vec<f32> = memory::read(a, n as usize).map_err(illegal)?;

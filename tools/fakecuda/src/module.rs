@@ -2,6 +2,7 @@
 //! Modules, and the functions in them.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::context::Context;
@@ -21,6 +22,8 @@ pub(crate) struct Module {
     variables: BTreeMap<String, (u64, u64)>,
     /// Handles of its functions, by name.
     functions: Mutex<BTreeMap<String, u64>>,
+    /// Of a library: it is not on the GPU yet.
+    pub(crate) is_late: AtomicBool,
 }
 
 /// A kernel of a module.
@@ -59,6 +62,7 @@ impl Module {
             entries: text.entries,
             variables: BTreeMap::new(),
             functions: Mutex::default(),
+            is_late: AtomicBool::new(false),
         };
         for variable in text.variables {
             let length = variable.size.max(1);

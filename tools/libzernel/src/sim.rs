@@ -23,7 +23,8 @@ use crate::sys::{abi, sim as calls};
 use crate::{text, Call, Error, Result};
 
 pub use context::{
-    Attachment, Context, ContextSpec, Description, EngineChoice, Submission, Waited, Words,
+    set_timeslice, Attachment, Context, ContextSpec, Description, EngineChoice, Submission, Waited,
+    Words,
 };
 pub use fault::{Fault, Operation};
 pub use item::{Completion, Condition, Item, Status};

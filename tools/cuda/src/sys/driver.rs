@@ -32,8 +32,12 @@ pub enum Attribute {
     Minor = 76,
     /// It can give the engine away between two instructions of a kernel.
     Preemption = 90,
+    /// Memory that is registered has one address for CPU and GPU.
+    SameHostAddress = 91,
     /// Stream memory operations of the first form work; current drivers have them off.
     MemoryOperations1 = 92,
+    /// Kernels whose blocks are all on the GPU at once.
+    Cooperative = 95,
     /// 64-bit stream memory operations work.
     MemoryOperations64 = 122,
     /// Contexts are shared with other processes by MPS.

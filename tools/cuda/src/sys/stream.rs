@@ -39,6 +39,11 @@ impl Stream {
     pub unsafe fn from_raw(handle: *mut c_void) -> Self {
         Self(handle as usize)
     }
+
+    /// Its handle, for calls of the driver that this crate has not.
+    pub fn handle(self) -> *mut c_void {
+        self.raw()
+    }
 }
 
 /// A stream that was made here.

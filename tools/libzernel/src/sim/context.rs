@@ -295,13 +295,7 @@ impl Context {
     }
 
     fn control(&self, setting: u32, value: u32) -> Result<()> {
-        let mut raw = abi::zernel_sim_tsg_control {
-            context: self.id,
-            setting,
-            value,
-            reserved: 0,
-        };
-        calls::tsg_control(self.fd(), &mut raw).map_err(Error::call(Call::SimTsgControl))
+        control(self.fd(), self.id, setting, value)
     }
 
     /// Tells zernel that its TSG has become another one.
@@ -347,6 +341,23 @@ impl Drop for Context {
         // After destroy() there is none of this id any more, and ids are never used again.
         let _ = self.end();
     }
+}
+
+fn control(fd: BorrowedFd<'_>, context: u32, setting: u32, value: u32) -> Result<()> {
+    let mut raw = abi::zernel_sim_tsg_control {
+        context,
+        setting,
+        value,
+        reserved: 0,
+    };
+    calls::tsg_control(fd, &mut raw).map_err(Error::call(Call::SimTsgControl))
+}
+
+/// Changes the time slice of a context of a file that somebody else has opened, in microseconds.
+///
+/// Errors: as [`Context::set_timeslice`].
+pub fn set_timeslice(file: impl AsFd, context: u32, us: u32) -> Result<()> {
+    control(file.as_fd(), context, abi::ZERNEL_SIM_SETTING_TIMESLICE, us)
 }
 
 /// The semaphore words of a context, shared with the engine.

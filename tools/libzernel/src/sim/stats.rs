@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Statistics of TSGs and engines, exact at the moment they were taken.
 
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use bytemuck::Zeroable;
 use serde::Serialize;
@@ -61,6 +61,13 @@ pub struct TsgStats {
 }
 
 impl TsgStats {
+    /// Of a context of a file that somebody else has opened.
+    ///
+    /// Errors: [`Error::Call`] with `ENOENT` when there is none of this number.
+    pub fn of_file(file: impl AsFd, context: u32) -> Result<Self> {
+        Self::read(file.as_fd(), context, 0)
+    }
+
     pub(super) fn read(fd: BorrowedFd<'_>, context: u32, tsg: u64) -> Result<Self> {
         let mut raw = abi::zernel_sim_tsg_stats::zeroed();
         (raw.context, raw.tsg) = (context, tsg);

@@ -2,6 +2,7 @@
 //! Modules and libraries, functions, launches.
 
 use std::ffi::{c_char, c_int, c_uint, c_void, CString};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use crate::call::{self, Call};
@@ -19,10 +20,17 @@ const SHARED: u64 = 100 << 10;
 /// `CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES`, and the next one.
 const SETTABLE: [c_int; 2] = [8, 9];
 
-fn load(module: Out<Handle>, image: &Image) -> Result<()> {
+/// A module is on the GPU at once, which waits for all work of the context; a library when one of its
+/// kernels is first launched.
+fn load(module: Out<Handle>, image: &Image, is_library: bool) -> Result<()> {
     let context = driver::current()?;
     module.check()?;
     let loaded = Module::load(&context, image)?;
+    if is_library {
+        loaded.is_late.store(true, Ordering::Relaxed);
+    } else {
+        context.synchronize()?;
+    }
     let driver = driver()?;
     let handle = driver.new_handle();
     driver.insert(handle, Object::Module(Arc::new(loaded)));
@@ -95,6 +103,10 @@ fn launch(
     let function = driver()?.function(function)?;
     if function.context != target.context.handle {
         return Err(Status::INVALID_HANDLE);
+    }
+    let module = driver()?.module(function.module)?;
+    if module.is_late.swap(false, Ordering::Relaxed) {
+        target.context.synchronize()?;
     }
     call::run(&target, kernel(&function, sizes, arguments)?)
 }
@@ -196,12 +208,12 @@ fn lasting(name: &str) -> Result<*const c_char> {
 functions! {
     cuModuleLoad(module: Out<Handle>, name: Text) {
         driver()?;
-        load(module, &read_file(name)?)
+        load(module, &read_file(name)?, false)
     }
 
     cuModuleLoadData(module: Out<Handle>, image: Code) {
         driver()?;
-        load(module, &image.get()?)
+        load(module, &image.get()?, false)
     }
 
     cuModuleLoadDataEx(
@@ -209,7 +221,7 @@ functions! {
     ) {
         let _ = (count, options, values);
         driver()?;
-        load(module, &image.get()?)
+        load(module, &image.get()?, false)
     }
 
     cuModuleLoadFatBinary(module: Out<Handle>, image: Code) {
@@ -250,7 +262,7 @@ functions! {
     ) {
         let _ = (options, values, count, library_options, library_values, library_count);
         driver()?;
-        load(library, &image.get()?)
+        load(library, &image.get()?, true)
     }
 
     cuLibraryLoadFromFile(
@@ -259,7 +271,7 @@ functions! {
     ) {
         let _ = (options, values, count, library_options, library_values, library_count);
         driver()?;
-        load(library, &read_file(name)?)
+        load(library, &read_file(name)?, true)
     }
 
     cuLibraryUnload(library: Handle) {

@@ -60,7 +60,13 @@ fn calls_that_wait() -> Outcome {
     let (memory, pinned) = (program.alloc(64)?, program.alloc_host(64)?);
     let other = Words::new();
     program.register(other.address(), 4_096)?;
-    let calls: [(&str, &dyn Fn() -> Result<()>); 5] = [
+    let load = || {
+        let mut module = 0;
+        cuda.module_load(&mut module, super::lab::KERNELS.as_ptr())
+            .ok()
+    };
+    let calls: [(&str, &dyn Fn() -> Result<()>); 6] = [
+        ("module_load", &load),
         ("synchronize", &|| cuda.synchronize().ok()),
         ("free", &|| cuda.free(memory).ok()),
         ("free_host", &|| cuda.free_host(pinned).ok()),
@@ -103,9 +109,6 @@ fn calls_that_do_not_wait() -> Outcome {
     check_eq!(program.values(memory, 1)?, [5]);
     cuda.set_32(memory, 6, 1).ok()?;
     cuda.stream_synchronize(LEGACY).ok()?;
-    let mut module = 0;
-    cuda.module_load(&mut module, super::lab::KERNELS.as_ptr())
-        .ok()?;
     let stream = program.stream(0)?;
     program.work(stream, Duration::from_micros(10))?;
     cuda.stream_synchronize(stream).ok()?;
