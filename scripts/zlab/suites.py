@@ -87,6 +87,7 @@ def host_suites(session: Session) -> list[Job]:
         # Clippy works on the modules, too.
         suite(session, "check", 4, [str(SCRIPTS / "check")], count_checks, needs="kernel-base"),
         suite(session, "tools-test", 6, [str(SCRIPTS / "tools-test")], count_libtest),
+        suite(session, "holder", 4, [str(SCRIPTS / "holder")], count_libtest),
         suite(session, "nvidia-apply", 1, UNITTEST, count_unittest, ROOT / "nvidia-patch/tests"),
     ]
 
