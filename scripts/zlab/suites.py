@@ -88,7 +88,12 @@ def suite(session: Session, name: str, minutes: float, command: list[str], count
 
 def host_suites(session: Session) -> list[Job]:
     """Those that need no guest."""
+    # It downloads 140 MB of assemblers.
+    more = [] if SHORT else [
+        suite(session, "holder", 4, [str(SCRIPTS / "holder")], count_libtest),
+    ]
     return [
+        *more,
         build(session, "tools", 7, "tools"),
         suite(session, "lab", 0.2, UNITTEST, count_unittest, SCRIPTS),
         # Clippy works on the modules, too.
