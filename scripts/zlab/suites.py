@@ -223,14 +223,17 @@ def nvidia_suites(session: Session) -> list[Job]:
         nvtest(session, "nvidia-simrm-debug", 11, "debug", "simrm-debug",
                "--operations 100000 --only simrm."),
         *kunit_nvidia(session, "base", "simrm-base"),
-        driver(session),
-        nvtest(session, "nvidia-fakegpu-debug", 5, "debug", "nvidia-build", "--only fakegpu.",
-               "--allow", NO_DRIVER),
         *stock(session),
     ]
-    # A whole kernel more, which a machine that is slow has no time for.
-    if not SHORT and not any(os.environ.get(name) for name in ("LAB_KDIR", "KVER", "KSRC")):
-        found += other_series(session)
+    # A whole driver, and a whole kernel more, which a machine that is slow has no time for.
+    if not SHORT:
+        found += [
+            driver(session),
+            nvtest(session, "nvidia-fakegpu-debug", 5, "debug", "nvidia-build", "--only fakegpu.",
+                   "--allow", NO_DRIVER),
+        ]
+        if not any(os.environ.get(name) for name in ("LAB_KDIR", "KVER", "KSRC")):
+            found += other_series(session)
     return found
 
 
@@ -352,7 +355,8 @@ def plan(session: Session) -> list[Job]:
     jobs = [*host_suites(session), *kernel(session, "base", 6), *kernel(session, "debug", 7),
             *base_suites(session), *debug_suites(session), *cuda_suites(session),
             *nvidia_suites(session)]
-    if not os.environ.get("LAB_KDIR"):
+    # A third kernel, likewise.
+    if not SHORT and not os.environ.get("LAB_KDIR"):
         jobs += rt_suites(session)
     return jobs
 
