@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * A context of CUDA and its streams, for libraries that build upon requests (runtime.hpp) and link no
- * CUDA. A program that has CUDA's own interface does not need them.
+ * A context of CUDA and its streams, for libraries that build upon requests (runtime.hpp) and link
+ * no CUDA. A program that has CUDA's own interface does not need them.
  *
  * Calls return 0 or a negative errno, as those of runtime.h, and have its errors. Also:
  *
@@ -23,8 +23,8 @@ extern "C" {
 struct zernel_gpu;
 
 /*
- * The context that is current in this thread, if it is on the device of this number; else the primary
- * context of the device, which is retained until zernel_gpu_close().
+ * The context that is current in this thread, if it is on the device of this number; else the
+ * primary context of the device, which is retained until zernel_gpu_close().
  */
 int zernel_gpu_open(uint32_t device, struct zernel_gpu **gpu);
 
@@ -38,8 +38,8 @@ void zernel_gpu_close(struct zernel_gpu *gpu);
 int zernel_gpu_enter(struct zernel_gpu *gpu);
 
 /*
- * A new stream of it, apart from the default stream; a CUstream or cudaStream_t. @is_urgent: 1 for the
- * highest priority that streams have, 0 for the usual one.
+ * A new stream of it, apart from the default stream; a CUstream or cudaStream_t. @is_urgent: 1 for
+ * the highest priority that streams have, 0 for the usual one.
  */
 int zernel_stream_create(struct zernel_gpu *gpu, int is_urgent, void **stream);
 

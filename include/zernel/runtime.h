@@ -125,11 +125,10 @@ struct zernel_counters {
 };
 
 /**
- * struct zernel_stats - the requests of the TSG as zernel counts them; @begun is the sum of the next
- *                       five and @in_flight
+ * struct zernel_stats - the requests of the TSG as zernel counts them
  * @size: in: sizeof(struct zernel_stats)
  * @reserved: 0
- * @begun: begun
+ * @begun: begun; the sum of the next five
  * @done: done
  * @cancelled: given up, or replaced before they were ready
  * @expired: over because their lease was, before the data was ready

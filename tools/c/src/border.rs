@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The functions of `runtime.h`, and the common part of those of the other headers. The only unsafe code of the crate.
+//! The functions of `runtime.h`, and the common part of those of the other headers. The only unsafe
+//! code of the crate.
 #![allow(unsafe_code)]
 
 use std::ffi::{c_char, c_int, c_void};

@@ -26,7 +26,7 @@ pub(crate) struct Gpu {
 }
 
 impl Gpu {
-    /// The context of this thread's calls, if it is of this device, or the primary one of the device.
+    /// The context of this thread's calls, if it is of this device, or the device's primary one.
     pub(crate) fn open(number: u32) -> Result<Self, Fault> {
         let driver = driver()?;
         let device = driver.devices()?.nth(number as usize);

@@ -57,10 +57,11 @@ unsafe extern "C" fn zernel_config_read(
         let size = unsafe { size_of_result(config, CONFIG, |_| 0)? };
         let read = match path.is_null() {
             true => Config::default(),
-            // SAFETY: By the caller, it ends with a zero.
-            false => Config::from_file(OsStr::from_bytes(
-                unsafe { CStr::from_ptr(path) }.to_bytes(),
-            ))?,
+            false => {
+                // SAFETY: By the caller, it ends with a zero.
+                let path = unsafe { CStr::from_ptr(path) };
+                Config::from_file(OsStr::from_bytes(path.to_bytes()))?
+            }
         };
         // SAFETY: By the caller, for so many bytes, which this structure is not shorter than.
         unsafe { write(config, told(&read, size)) }
@@ -135,9 +136,7 @@ mod tests {
             assert_eq!((result, config.bound_ns), (error, 7_000), "{text}");
         }
         // SAFETY: A null pointer is refused.
-        assert_eq!(
-            unsafe { zernel_config_read(path.as_ptr(), ptr::null_mut()) },
-            -22
-        );
+        let result = unsafe { zernel_config_read(path.as_ptr(), ptr::null_mut()) };
+        assert_eq!(result, -22);
     }
 }
