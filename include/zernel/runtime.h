@@ -172,8 +172,9 @@ uint32_t zernel_version(void);
 int zernel_attach(const struct zernel_options *options, struct zernel_runtime **runtime);
 
 /*
- * Ends a runtime and its requests; NULL is none. No other call on it may be under way. In a child
- * of fork() it ends nothing of its parent's.
+ * Ends a runtime and its requests; NULL is none. No other call on it may be under way. It waits for
+ * all work of the context, and so for holders of other runtimes. In a child of fork() it ends
+ * nothing of its parent's.
  */
 void zernel_detach(struct zernel_runtime *runtime);
 

@@ -62,7 +62,8 @@ def programs(folder: str, *names: str) -> list[str]:
 
 def linked(folder: str) -> list[str]:
     """The stand-in for CUDA and its tests, as arguments for a guest, which gets their libraries."""
-    return ["--link", f"{folder}/zernel-cudatest:/zernel/bin/",
+    linked = [*sorted(Path(folder).glob("zernel-*")), Path(folder) / "libzernel.so.1"]
+    return [*(word for path in linked for word in ("--link", f"{path}:/zernel/bin/")),
             "--link", f"{folder}/libcuda.so.1:/lib/x86_64-linux-gnu/"]
 
 
