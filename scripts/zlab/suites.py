@@ -189,7 +189,7 @@ def cuda_suites(session: Session) -> list[Job]:
                      lambda results: modules(results[built]), "zernel-cudatest", mem=2048,
                      options=lambda results: linked(results["cuda"]))
 
-    return [build(session, "cuda", 3, "cuda", needs="tools"), on("base", 1), on("debug", 2)]
+    return [build(session, "cuda", 3, "cuda", needs="tools"), on("base", 2), on("debug", 5)]
 
 
 def rt_suites(session: Session) -> list[Job]:

@@ -299,6 +299,37 @@ fn values_that_are_named_again_are_bounded() {
 }
 
 #[test]
+fn the_page_has_each_field_with_its_default() {
+    let page = include_str!("../../../Documentation/runtime-config.rst");
+    let block = page.split_once(":caption: zernel.yaml\n\n").unwrap().1;
+    let lines = block.lines().map_while(|line| match line {
+        "" => Some(""),
+        line => line.strip_prefix("    "),
+    });
+    let text: String = lines.flat_map(|line| [line, "\n"]).collect();
+    let mut config = read(&text).unwrap();
+    // The usual values of these are the machine's.
+    assert_eq!(config.slices.latency_critical_us.take(), Some(5_000_000));
+    assert_eq!(config.slices.best_effort_us.take(), Some(200));
+    assert!(config.preemption.bound.take().is_some());
+    assert_eq!(config, Config::default());
+    let fields: serde_yaml_ng::Mapping = serde_yaml_ng::from_str(&text).unwrap();
+    for (section, fields) in fields {
+        for (field, _) in fields.as_mapping().unwrap() {
+            let row = format!(
+                "``{}.{}``",
+                section.as_str().unwrap(),
+                field.as_str().unwrap()
+            );
+            assert!(page.contains(&row), "{row} is not in the table");
+        }
+    }
+    for (_, name, _) in BAD {
+        assert!(page.contains(&format!("``ZERNEL_CONFIG_{name}``")));
+    }
+}
+
+#[test]
 fn files_that_cannot_be_read_say_why() {
     let folder = tempfile::tempdir().unwrap();
     let none = folder.path().join("none.yaml");
