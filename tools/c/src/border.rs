@@ -130,6 +130,12 @@ unsafe fn handle<'a>(runtime: *mut abi::zernel_runtime) -> Result<&'a Handle, Fa
     handle.ok_or(Fault::Argument("the runtime is a null pointer"))
 }
 
+/// True for a request that does nothing. Programs without zernel have no others.
+#[inline]
+fn is_nothing(runtime: *mut abi::zernel_runtime, request: u64) -> bool {
+    request == 0 && !runtime.is_null()
+}
+
 /// Stores a result.
 ///
 /// # Safety
@@ -296,12 +302,18 @@ unsafe extern "C" fn zernel_predicted(
 
 #[no_mangle]
 unsafe extern "C" fn zernel_ready(runtime: *mut abi::zernel_runtime, request: u64) -> c_int {
+    if is_nothing(runtime, request) {
+        return 0;
+    }
     // SAFETY: By the caller.
     call(|| unsafe { handle(runtime)? }.with(request, Request::ready))
 }
 
 #[no_mangle]
 unsafe extern "C" fn zernel_done(runtime: *mut abi::zernel_runtime, request: u64) -> c_int {
+    if is_nothing(runtime, request) {
+        return 0;
+    }
     // SAFETY: By the caller.
     call(|| unsafe { handle(runtime)? }.end(request, Request::done))
 }

@@ -1,99 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 // Tests of runtime.hpp in C++17: runs the case that its argument names.
-#include <cerrno>
-#include <cstring>
-#include <fstream>
-#include <functional>
-#include <memory>
-#include <string>
-#include <vector>
-
+#include <linux/capability.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
-#include <zernel/runtime.hpp>
-
-#include "program.h"
-
-using namespace std::chrono_literals;
-using zernel::Config;
-using zernel::Error;
-using zernel::Metrics;
-using zernel::Mode;
-using zernel::Options;
-using zernel::Pending;
-using zernel::Request;
-using zernel::Runtime;
-using zernel::Scheduler;
-using zernel::Spec;
-using zernel::Stream;
-using zernel::TaskType;
+#include "test.hpp"
 
 namespace {
-
-Options required()
-{
-	Options options;
-	options.mode = Mode::Require;
-	return options;
-}
-
-// Triggered when the data is ready.
-Spec later()
-{
-	Spec spec;
-	spec.key = 1;
-	spec.expected = 5s;
-	spec.is_exact = true;
-	return spec;
-}
-
-// Triggered at once.
-Spec now()
-{
-	Spec spec = later();
-	spec.expected = 0s;
-	return spec;
-}
-
-// Ends the program unless the call throws this error.
-void expect(const char *what, int code, const std::string &name, const std::function<void()> &call)
-{
-	try {
-		call();
-	} catch (const Error &error) {
-		if (error.code() == code && error.name() == name && *error.what() != 0)
-			return;
-		std::fprintf(stderr, "%s: %d %s: %s\n", what, error.code(), error.name().c_str(),
-			     error.what());
-		std::exit(1);
-	}
-	std::fprintf(stderr, "%s: no error\n", what);
-	std::exit(1);
-}
-
-// Ends a context after all that uses it.
-struct Program {
-	program raw = program_new();
-
-	Program() = default;
-	Program(const Program &) = delete;
-	Program &operator=(const Program &) = delete;
-	~Program() { CHECK(cuCtxDestroy(raw.context) == 0); }
-
-	void work(Stream stream, std::chrono::nanoseconds time) const
-	{
-		auto ns = static_cast<std::uint64_t>(time.count());
-		CHECK(program_work(&raw, stream, ns) == 0);
-	}
-};
-
-Stream stream_new()
-{
-	Stream stream = nullptr;
-	CHECK(cuStreamCreate(&stream, 1) == 0);
-	return stream;
-}
 
 void requests()
 {
@@ -153,28 +66,6 @@ void lifetimes()
 	request.ready();
 	request.done();
 	request.cancel();
-}
-
-std::string file_with(const std::string &text)
-{
-	char name[] = "/tmp/zernel-XXXXXX";
-	int fd = mkstemp(name);
-	CHECK(fd >= 0 && close(fd) == 0);
-	std::ofstream(name) << text;
-	return name;
-}
-
-Config config_of(const std::string &text)
-{
-	std::string name = file_with(text);
-	try {
-		Config config = Config::from_file(name);
-		unlink(name.c_str());
-		return config;
-	} catch (...) {
-		unlink(name.c_str());
-		throw;
-	}
 }
 
 void scheduler()
@@ -249,17 +140,6 @@ void scheduler_inline()
 	CHECK(metrics.completed == 1000 && metrics.failures == 0);
 	CHECK(metrics.requests == 1000 && metrics.no_lane == 0);
 }
-
-// A gate that functions of tasks wait at.
-class Gate {
-public:
-	void open() { promise_.set_value(); }
-	void pass() const { future_.wait(); }
-
-private:
-	std::promise<void> promise_;
-	std::shared_future<void> future_ = promise_.get_future().share();
-};
 
 void shutdown()
 {
@@ -364,6 +244,50 @@ void inert()
 	CHECK(task.submit().get() == 3);
 	Metrics metrics = scheduler.get_metrics();
 	CHECK(metrics.completed == 1 && metrics.requests == 0 && metrics.total_preemptions == 0);
+}
+
+// A driver that is too old is as good as none: functions get no stream.
+void no_cuda()
+{
+	CHECK(setenv("FAKECUDA_DRIVER", "11000", 1) == 0);
+	Options any;
+	any.mode = Mode::Auto;
+	Scheduler scheduler(Config(), any);
+	auto why = scheduler.runtime().inert();
+	CHECK(why && why->name() == "ZERNEL_NO_CUDA");
+	auto task = scheduler.create_task(TaskType::LatencyCritical,
+					  [](Stream stream) { return stream == nullptr; });
+	CHECK(task.submit().get());
+	expect("required", ELIBACC, "ZERNEL_NO_CUDA", [] { Scheduler made(Config(), required()); });
+}
+
+// Without the privilege for its level a task runs, unless zernel is required.
+void privilege()
+{
+	Program program;
+	__user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+	__user_cap_data_struct data[2]{};
+	CHECK(syscall(SYS_capget, &header, data) == 0);
+	data[0].effective &= ~(1u << CAP_SYS_NICE);
+	CHECK(syscall(SYS_capset, &header, data) == 0);
+	{
+		Scheduler scheduler(Config(), required());
+		auto be = scheduler.create_task(TaskType::BestEffort, [](Stream) { return 1; });
+		expect("a level", EPERM, "ZERNEL_CALL_FAILED", [&] {
+			scheduler.create_task(TaskType::LatencyCritical, [](Stream) {});
+		});
+		expect("a higher level", EPERM, "ZERNEL_CALL_FAILED", [&] { be.set_priority(0); });
+		CHECK(be.submit().get() == 1);
+		CHECK(scheduler.get_metrics().class_refused == 0);
+	}
+	Options any;
+	any.mode = Mode::Auto;
+	Scheduler scheduler(Config(), any);
+	CHECK(!scheduler.runtime().inert());
+	auto lc = scheduler.create_task(TaskType::LatencyCritical, [](Stream) { return 2; });
+	CHECK(lc.submit().get() == 2);
+	Metrics metrics = scheduler.get_metrics();
+	CHECK(metrics.class_refused == 1 && metrics.requests == 1);
 }
 
 Config with(const std::function<void(Config &)> &change)
@@ -536,6 +460,7 @@ int main(int argc, char **argv)
 		{"scheduler", scheduler}, {"scheduler_inline", scheduler_inline},
 		{"shutdown", shutdown},	  {"fork", fork_with_a_scheduler},
 		{"lost", lost_context},	  {"inert", inert},
+		{"no_cuda", no_cuda},	  {"privilege", privilege},
 		{"bad_input", bad_input},
 	};
 

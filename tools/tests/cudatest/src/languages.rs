@@ -35,6 +35,8 @@ pub const SUITE: Suite = Suite::new(
         case("cpp_fork", || cpp("fork")),
         case("cpp_lost", || cpp("lost")),
         case("cpp_inert", || cpp("inert")),
+        case("cpp_no_cuda", || cpp("no_cuda")),
+        case("cpp_privilege", || cpp("privilege")),
         case("cpp_bad_input", || cpp("bad_input")),
     ],
     LOADED,
