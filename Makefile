@@ -13,7 +13,7 @@ LAB_KDIR := $(if $(filter command line environment,$(origin KDIR)),$(KDIR))
 export KVER KSRC LAB_KDIR
 
 .DEFAULT_GOAL := modules
-.PHONY: modules nvidia tools install demo test check format bench mutants gputest shell setup kernels update clean distclean help
+.PHONY: modules nvidia tools runtime install demo test check format bench mutants gputest shell setup kernels update clean distclean help
 
 modules: ## build the modules against KDIR (default: the running kernel's build folder)
 	@scripts/modules "$(KDIR)"
@@ -24,7 +24,10 @@ nvidia: ## build NVIDIA's driver with zernel's hooks, and zernel_nvidia.ko, for 
 tools: ## build zernelctl, zernel-load, replay and the test programs
 	@scripts/tools
 
-install: ## install the modules for KDIR's kernel, and the tools below PREFIX
+runtime: ## build the runtime's libraries for C and C++ into build/lib
+	@scripts/libzernel
+
+install: ## install the modules for KDIR's kernel; tools, runtime and headers below PREFIX
 	@scripts/install "$(KDIR)" "$(DESTDIR)" "$(PREFIX)"
 
 demo: ## boot a kernel in QEMU and show what zernel does for programs that share a GPU

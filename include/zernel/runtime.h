@@ -14,7 +14,7 @@
  * thread are those of zernel_error_name() and zernel_error(). An error changes nothing.
  *
  * -EINVAL     ZERNEL_BAD_ARGUMENT  a null pointer, a structure that is too short, an unknown flag
- *                                  or mode, or a level above 7
+ *                                  or mode, a level above 7, or a time slice out of range
  * -E2BIG      ZERNEL_BAD_SIZE      a structure that is longer than is known, with something in
  *                                  that part
  * -EINVAL     ZERNEL_BAD_LANES, ZERNEL_BAD_BOUND, ZERNEL_BAD_MODE (of the environment)
@@ -124,6 +124,44 @@ struct zernel_counters {
 	uint64_t failed_calls;
 };
 
+/**
+ * struct zernel_stats - the requests of the TSG as zernel counts them
+ * @size: in: sizeof(struct zernel_stats)
+ * @reserved: 0
+ * @begun: begun; the sum of the next five
+ * @done: done
+ * @cancelled: given up, or replaced before they were ready
+ * @expired: over because their lease was, before the data was ready
+ * @ended: over in another way: with their process, TSG or GPU
+ * @in_flight: begun and not over
+ * @triggers: times that the GPU was switched for one
+ * @early: those whose data was ready after the GPU was
+ * @late: those whose data was ready before the GPU was
+ * @lost_ns: GPU time that other work lost to them, beyond their kernels
+ * @violations: those done that took longer than their slo_ns
+ * @latency_p50_ns: median from begin to done, exact to 1.6 %
+ * @latency_p99_ns: its 99th percentile, likewise
+ *
+ * A request that is done is counted at the next begin of its lane, or at the end of the runtime.
+ */
+struct zernel_stats {
+	uint32_t size;
+	uint32_t reserved;
+	uint64_t begun;
+	uint64_t done;
+	uint64_t cancelled;
+	uint64_t expired;
+	uint64_t ended;
+	uint64_t in_flight;
+	uint64_t triggers;
+	uint64_t early;
+	uint64_t late;
+	uint64_t lost_ns;
+	uint64_t violations;
+	uint64_t latency_p50_ns;
+	uint64_t latency_p99_ns;
+};
+
 /* The version of the library: ZERNEL_RUNTIME_VERSION of its header. */
 uint32_t zernel_version(void);
 
@@ -134,8 +172,9 @@ uint32_t zernel_version(void);
 int zernel_attach(const struct zernel_options *options, struct zernel_runtime **runtime);
 
 /*
- * Ends a runtime and its requests; NULL is none. No other call on it may be under way. In a child
- * of fork() it ends nothing of its parent's.
+ * Ends a runtime and its requests; NULL is none. No other call on it may be under way. It waits for
+ * all work of the context, and so for holders of other runtimes. In a child of fork() it ends
+ * nothing of its parent's.
  */
 void zernel_detach(struct zernel_runtime *runtime);
 
@@ -170,8 +209,14 @@ int zernel_cancel(struct zernel_runtime *runtime, uint64_t request);
 /* Gives the TSG of the context a level, 0 (most urgent) to 7. */
 int zernel_set_level(struct zernel_runtime *runtime, uint32_t level);
 
+/* Gives it a time slice in place of that of its level, 10 to 10,000,000 us. */
+int zernel_set_timeslice(struct zernel_runtime *runtime, uint32_t us);
+
 /* Its counters. */
 int zernel_get_counters(struct zernel_runtime *runtime, struct zernel_counters *counters);
+
+/* The counters of its TSG, which zernel keeps; all 0 where it is inert. */
+int zernel_get_stats(struct zernel_runtime *runtime, struct zernel_stats *stats);
 
 /*
  * The last error of this thread: a name, and a sentence of 511 bytes at most. The addresses are good

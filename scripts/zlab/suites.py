@@ -62,8 +62,8 @@ def programs(folder: str, *names: str) -> list[str]:
 
 def linked(folder: str) -> list[str]:
     """The stand-in for CUDA and its tests, as arguments for a guest, which gets their libraries."""
-    return ["--link", f"{folder}/zernel-cudatest:/zernel/bin/",
-            "--link", f"{folder}/zernel-gputest:/zernel/bin/",
+    linked = [*sorted(Path(folder).glob("zernel-*")), Path(folder) / "libzernel.so.1"]
+    return [*(word for path in linked for word in ("--link", f"{path}:/zernel/bin/")),
             "--link", f"{folder}/libcuda.so.1:/lib/x86_64-linux-gnu/"]
 
 
@@ -198,7 +198,7 @@ def cuda_suites(session: Session) -> list[Job]:
     gputest = f"cd {MODULES} && insmod zernel.ko && insmod zernel_sim.ko && " \
               "zernel-gputest --short --ktap"
     return [build(session, "cuda", 3, "cuda", needs="tools"),
-            on("base", "cuda", 1, "zernel-cudatest"), on("debug", "cuda", 2, "zernel-cudatest"),
+            on("base", "cuda", 2, "zernel-cudatest"), on("debug", "cuda", 5, "zernel-cudatest"),
             on("base", "gputest", 1.5, gputest)]
 
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Generates the types of the header, so that they have one truth.
+//! Generates the types of the headers, so that they have one truth.
 
 use std::env;
 use std::error::Error;
@@ -10,12 +10,16 @@ mod libclang;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let root = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?);
-    let header = root.join("../../include/zernel/runtime.h").canonicalize()?;
+    let folder = root.join("../../include/zernel").canonicalize()?;
     let out = PathBuf::from(env::var("OUT_DIR")?).join("abi.rs");
-    println!("cargo::rerun-if-changed={}", header.display());
     libclang::find();
-    bindgen::builder()
-        .header(header.to_string_lossy())
+    let mut builder = bindgen::builder();
+    for name in ["runtime.h", "gpu.h", "config.h"] {
+        let header = folder.join(name);
+        println!("cargo::rerun-if-changed={}", header.display());
+        builder = builder.header(header.to_string_lossy());
+    }
+    builder
         .allowlist_type("zernel_.*")
         .allowlist_var("ZERNEL_.*")
         .allowlist_function("zernel_.*")

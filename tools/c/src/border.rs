@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The functions of the header. The only unsafe code of the crate.
+//! The functions of `runtime.h`, and the common part of those of the other headers. The only unsafe
+//! code of the crate.
 #![allow(unsafe_code)]
 
 use std::ffi::{c_char, c_int, c_void};
@@ -8,11 +9,15 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::time::Duration;
 
 use cuda::Stream;
+use libzernel::class::Attributes;
 use libzernel::{tsg, Level};
 use zernel_runtime::{Mode, Options, Request, Spec};
 
 use crate::fault::{self, Fault};
 use crate::handle::Handle;
+
+mod config;
+mod gpu;
 
 /// Types and functions as the header declares them.
 #[allow(
@@ -54,6 +59,8 @@ unsafe impl Sized32 for abi::zernel_options {}
 unsafe impl Sized32 for abi::zernel_spec {}
 // SAFETY: Integers.
 unsafe impl Sized32 for abi::zernel_counters {}
+// SAFETY: Integers.
+unsafe impl Sized32 for abi::zernel_stats {}
 
 /// Copies a structure of any size.
 ///
@@ -89,6 +96,29 @@ unsafe fn read<T: Sized32>(from: *const T, least: usize) -> Result<T, Fault> {
     Ok(copy)
 }
 
+/// The size that the caller gave to a structure for a result, whose first version has `least` bytes
+/// and a reserved field.
+///
+/// # Safety
+///
+/// As [`read`].
+unsafe fn size_of_result<T: Sized32>(
+    to: *mut T,
+    least: usize,
+    reserved: impl FnOnce(&T) -> u32,
+) -> Result<u32, Fault> {
+    if to.is_null() {
+        return Err(Fault::Argument("a result has a null pointer for its place"));
+    }
+    // SAFETY: By the caller.
+    let asked = unsafe { read(to.cast_const(), least)? };
+    match reserved(&asked) {
+        // SAFETY: By the caller.
+        0 => Ok(unsafe { to.cast::<u32>().read_unaligned() }),
+        _ => Err(Fault::Argument("a reserved field is not zero")),
+    }
+}
+
 /// The runtime behind a pointer.
 ///
 /// # Safety
@@ -98,6 +128,12 @@ unsafe fn handle<'a>(runtime: *mut abi::zernel_runtime) -> Result<&'a Handle, Fa
     // SAFETY: By the caller.
     let handle = unsafe { runtime.cast::<Handle>().as_ref() };
     handle.ok_or(Fault::Argument("the runtime is a null pointer"))
+}
+
+/// True for a request that does nothing. Programs without zernel have no others.
+#[inline]
+fn is_nothing(runtime: *mut abi::zernel_runtime, request: u64) -> bool {
+    request == 0 && !runtime.is_null()
 }
 
 /// Stores a result.
@@ -163,6 +199,7 @@ fn spec(raw: &abi::zernel_spec) -> Result<Spec, Fault> {
 const OPTIONS: usize = 40;
 const SPEC: usize = 40;
 const COUNTERS: usize = 56;
+const STATS: usize = 112;
 
 #[no_mangle]
 extern "C" fn zernel_version() -> u32 {
@@ -265,12 +302,18 @@ unsafe extern "C" fn zernel_predicted(
 
 #[no_mangle]
 unsafe extern "C" fn zernel_ready(runtime: *mut abi::zernel_runtime, request: u64) -> c_int {
+    if is_nothing(runtime, request) {
+        return 0;
+    }
     // SAFETY: By the caller.
     call(|| unsafe { handle(runtime)? }.with(request, Request::ready))
 }
 
 #[no_mangle]
 unsafe extern "C" fn zernel_done(runtime: *mut abi::zernel_runtime, request: u64) -> c_int {
+    if is_nothing(runtime, request) {
+        return 0;
+    }
     // SAFETY: By the caller.
     call(|| unsafe { handle(runtime)? }.end(request, Request::done))
 }
@@ -306,6 +349,53 @@ unsafe extern "C" fn zernel_set_level(runtime: *mut abi::zernel_runtime, level: 
 }
 
 #[no_mangle]
+unsafe extern "C" fn zernel_set_timeslice(runtime: *mut abi::zernel_runtime, us: u32) -> c_int {
+    call(|| {
+        // SAFETY: By the caller.
+        let handle = unsafe { handle(runtime)? };
+        if !(10..=10_000_000).contains(&us) {
+            return Err(Fault::Argument("a time slice has 10 to 10,000,000 us"));
+        }
+        Ok(handle
+            .runtime()
+            .set_class(Attributes::default().timeslice_us(us))?)
+    })
+}
+
+#[no_mangle]
+unsafe extern "C" fn zernel_get_stats(
+    runtime: *mut abi::zernel_runtime,
+    stats: *mut abi::zernel_stats,
+) -> c_int {
+    call(|| {
+        // SAFETY: By the caller.
+        let handle = unsafe { handle(runtime)? };
+        // SAFETY: By the caller.
+        let size = unsafe { size_of_result(stats, STATS, |stats| stats.reserved)? };
+        let read_from = handle.runtime().stats()?.unwrap_or_default();
+        let told = abi::zernel_stats {
+            size,
+            reserved: 0,
+            begun: read_from.begun,
+            done: read_from.done,
+            cancelled: read_from.cancelled,
+            expired: read_from.expired,
+            ended: read_from.over() - read_from.done - read_from.cancelled - read_from.expired,
+            in_flight: read_from.in_flight,
+            triggers: read_from.triggers,
+            early: read_from.early,
+            late: read_from.late,
+            lost_ns: read_from.lost_ns,
+            violations: read_from.violations,
+            latency_p50_ns: read_from.latency_p50_ns,
+            latency_p99_ns: read_from.latency_p99_ns,
+        };
+        // SAFETY: By the caller, for so many bytes, which this structure is not shorter than.
+        unsafe { write(stats, told) }
+    })
+}
+
+#[no_mangle]
 unsafe extern "C" fn zernel_get_counters(
     runtime: *mut abi::zernel_runtime,
     counters: *mut abi::zernel_counters,
@@ -313,16 +403,10 @@ unsafe extern "C" fn zernel_get_counters(
     call(|| {
         // SAFETY: By the caller.
         let read_from = unsafe { handle(runtime)? }.runtime().counters();
-        if counters.is_null() {
-            return Err(Fault::Argument("a result has a null pointer for its place"));
-        }
         // SAFETY: By the caller.
-        let asked = unsafe { read(counters.cast_const(), COUNTERS)? };
-        if asked.reserved != 0 {
-            return Err(Fault::Argument("a reserved field is not zero"));
-        }
+        let size = unsafe { size_of_result(counters, COUNTERS, |counters| counters.reserved)? };
         let told = abi::zernel_counters {
-            size: asked.size,
+            size,
             reserved: 0,
             begun: read_from.begun,
             no_lane: read_from.no_lane,
@@ -361,7 +445,9 @@ const _: () = {
     let _: [unsafe extern "C" fn(_, _, _) -> _; 2] = [abi::zernel_done_in, zernel_done_in];
     let _: [unsafe extern "C" fn(_, _) -> _; 2] = [abi::zernel_cancel, zernel_cancel];
     let _: [unsafe extern "C" fn(_, _) -> _; 2] = [abi::zernel_set_level, zernel_set_level];
+    let _: [unsafe extern "C" fn(_, _) -> _; 2] = [abi::zernel_set_timeslice, zernel_set_timeslice];
     let _: [unsafe extern "C" fn(_, _) -> _; 2] = [abi::zernel_get_counters, zernel_get_counters];
+    let _: [unsafe extern "C" fn(_, _) -> _; 2] = [abi::zernel_get_stats, zernel_get_stats];
     let _: [unsafe extern "C" fn() -> *const c_char; 4] = [
         abi::zernel_error_name,
         zernel_error_name,

@@ -17,6 +17,15 @@ pub(crate) enum Fault {
     /// The request is over, or is none.
     #[error("the request is over, or is none of this runtime's")]
     Over,
+    /// The stream was not made for this GPU, or has been destroyed.
+    #[error("the stream was not made by zernel_stream_create() for this GPU, or is destroyed")]
+    Stream,
+    /// CUDA has no such device.
+    #[error("CUDA has no device {0}")]
+    Device(u32),
+    /// An error of a configuration file.
+    #[error(transparent)]
+    Config(#[from] zernel_config::Error),
     /// A panic.
     #[error("a fault of the library: {0}")]
     Internal(String),
@@ -25,12 +34,21 @@ pub(crate) enum Fault {
     Runtime(#[from] zernel_runtime::Error),
 }
 
+impl From<cuda::Error> for Fault {
+    fn from(error: cuda::Error) -> Self {
+        Self::Runtime(error.into())
+    }
+}
+
 impl Fault {
     fn name(&self) -> &'static str {
         match self {
             Self::Argument(_) => "ZERNEL_BAD_ARGUMENT",
             Self::Size(_) => "ZERNEL_BAD_SIZE",
             Self::Over => "ZERNEL_REQUEST_OVER",
+            Self::Stream => "ZERNEL_UNKNOWN_STREAM",
+            Self::Device(_) => "ZERNEL_NO_DEVICE",
+            Self::Config(error) => error.name(),
             Self::Internal(_) => "ZERNEL_INTERNAL",
             Self::Runtime(error) => error.name(),
         }
@@ -41,6 +59,9 @@ impl Fault {
             Self::Argument(_) => Errno::INVAL.raw_os_error(),
             Self::Size(_) => Errno::TOOBIG.raw_os_error(),
             Self::Over => Errno::STALE.raw_os_error(),
+            Self::Stream => Errno::BADSLT.raw_os_error(),
+            Self::Device(_) => Errno::NXIO.raw_os_error(),
+            Self::Config(error) => error.errno(),
             Self::Internal(_) => Errno::PROTO.raw_os_error(),
             Self::Runtime(error) => error.errno(),
         }

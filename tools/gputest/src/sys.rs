@@ -181,7 +181,7 @@ impl Api {
     pub fn copy(&self, to: u64, from: u64, length: usize, stream: Stream) -> Result<()> {
         check(
             "cuMemcpyDtoDAsync",
-            self.copy_in(to, from, length, stream.handle()),
+            self.copy_in(to, from, length, stream.as_raw()),
         )
     }
 
@@ -214,7 +214,7 @@ impl Api {
 
     /// Waits for a word in the first form of the call; the status.
     pub fn wait_in_first_form(&self, stream: Stream, word: u64, value: u32) -> c_int {
-        self.first_wait(stream.handle(), word, value, 0)
+        self.first_wait(stream.as_raw(), word, value, 0)
     }
 
     /// The launch of a kernel whose blocks are all on the GPU at once.
@@ -233,7 +233,7 @@ impl Api {
             .map(|argument| ptr::from_mut(argument).cast::<c_void>());
         let (blocks, threads) = (grid.blocks, grid.threads);
         let at = places.as_mut_ptr();
-        let raw = stream.handle();
+        let raw = stream.as_raw();
         let status = self.cooperative(function, blocks, 1, 1, threads, 1, 1, 0, raw, at);
         check("cuLaunchCooperativeKernel", status)
     }
@@ -256,7 +256,7 @@ impl Api {
     pub fn launch_lazy(&self, kernel: usize, stream: Stream, mut argument: u64) -> Result<()> {
         let mut places = [ptr::from_mut(&mut argument).cast::<c_void>()];
         let (at, null) = (places.as_mut_ptr(), ptr::null_mut());
-        let raw = stream.handle();
+        let raw = stream.as_raw();
         let status = self.plain_launch(kernel as Raw, 1, 1, 1, 1, 1, 1, 0, raw, at, null);
         check("cuLaunchKernel", status)
     }
@@ -265,11 +265,11 @@ impl Api {
     pub fn graph(&self, stream: Stream, work: impl FnOnce() -> Result<()>) -> Result<Graph<'_>> {
         check(
             "cuStreamBeginCapture",
-            self.begin_capture(stream.handle(), RELAXED),
+            self.begin_capture(stream.as_raw(), RELAXED),
         )?;
         let done = work();
         let mut graph = ptr::null_mut();
-        let ended = self.end_capture(stream.handle(), &mut graph);
+        let ended = self.end_capture(stream.as_raw(), &mut graph);
         done?;
         check("cuStreamEndCapture", ended)?;
         let mut made = ptr::null_mut();
@@ -283,7 +283,7 @@ impl Api {
     pub fn launch(&self, graph: &Graph<'_>, stream: Stream) -> Result<()> {
         check(
             "cuGraphLaunch",
-            self.graph_launch(graph.made, stream.handle()),
+            self.graph_launch(graph.made, stream.as_raw()),
         )
     }
 }

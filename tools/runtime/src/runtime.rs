@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use libzernel::class::Attributes;
 use libzernel::request::{Of, RequestStats};
 use libzernel::{tsg, Level, Target};
 
@@ -123,13 +124,22 @@ impl Runtime {
     ///
     /// # Errors
     ///
-    /// [`Error::Zernel`], such as `EPERM` for a level that takes privilege; [`Error::Forked`].
+    /// As [`Self::set_class`].
     pub fn set_level(&self, level: Level) -> Result<()> {
+        self.set_class(level)
+    }
+
+    /// Gives the TSG of its context attributes of a class; nothing where it is inert.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Zernel`], such as `EPERM` for a level that takes privilege; [`Error::Forked`].
+    pub fn set_class(&self, class: impl Into<Attributes>) -> Result<()> {
         match self.active() {
             Some(_) if sys::is_child() => Err(Error::Forked),
             Some(active) => {
                 let target = Target::Tsg(active.tsg());
-                Ok(active.zernel().set_class(&target, level)?)
+                Ok(active.zernel().set_class(&target, class)?)
             }
             None => Ok(()),
         }

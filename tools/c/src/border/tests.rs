@@ -48,6 +48,7 @@ fn sizes_are_those_of_the_first_version() {
     assert_eq!(size_of::<abi::zernel_options>(), OPTIONS);
     assert_eq!(size_of::<abi::zernel_spec>(), SPEC);
     assert_eq!(size_of::<abi::zernel_counters>(), COUNTERS);
+    assert_eq!(size_of::<abi::zernel_stats>(), STATS);
 }
 
 #[test]
@@ -142,7 +143,9 @@ fn null_is_refused_everywhere() {
             zernel_done_in(none, 0, none.cast()),
             zernel_cancel(none, 0),
             zernel_set_level(none, 0),
+            zernel_set_timeslice(none, 200),
             zernel_get_counters(none, ptr::null_mut()),
+            zernel_get_stats(none, ptr::null_mut()),
         ] {
             assert_eq!(result, INVAL);
             assert_eq!(last_name(), "ZERNEL_BAD_ARGUMENT");
@@ -154,6 +157,9 @@ fn null_is_refused_everywhere() {
             zernel_begin(runtime, ptr::null(), ptr::null_mut()),
             zernel_predicted(runtime, 0, ptr::null_mut()),
             zernel_get_counters(runtime, ptr::null_mut()),
+            zernel_get_stats(runtime, ptr::null_mut()),
+            zernel_set_timeslice(runtime, 9),
+            zernel_set_timeslice(runtime, 10_000_001),
             zernel_set_level(runtime, 8),
             zernel_set_level(runtime, 256),
         ] {
@@ -202,6 +208,18 @@ fn an_inert_runtime_takes_everything() {
         assert_eq!(zernel_set_level(runtime, 0), 0);
         assert_eq!(zernel_get_counters(runtime, &mut counters), 0);
         assert_eq!((counters.begun, counters.size), (0, COUNTERS as u32));
+        assert_eq!(zernel_set_timeslice(runtime, 10), 0);
+        let mut stats = abi::zernel_stats {
+            size: STATS as u32,
+            reserved: 1,
+            begun: 9,
+            ..Default::default()
+        };
+        assert_eq!(zernel_get_stats(runtime, &mut stats), INVAL);
+        assert_eq!(stats.begun, 9);
+        stats.reserved = 0;
+        assert_eq!(zernel_get_stats(runtime, &mut stats), 0);
+        assert_eq!((stats.begun, stats.size), (0, STATS as u32));
         zernel_detach(runtime);
     }
     assert_eq!(zernel_version(), 1);

@@ -40,8 +40,8 @@ impl Stream {
         Self(handle as usize)
     }
 
-    /// Its handle, for calls of the driver that this crate has not.
-    pub fn handle(self) -> *mut c_void {
+    /// Its handle (`CUstream`, `cudaStream_t`).
+    pub fn as_raw(self) -> *mut c_void {
         self.raw()
     }
 }
@@ -91,8 +91,17 @@ impl Drop for Event {
 impl Driver {
     /// A new stream of a context, apart from its default stream and more urgent than others.
     pub fn create_stream(self: &Arc<Self>, context: Context) -> Result<OwnStream> {
+        let priority = self.enter(context)?.highest_priority()?;
+        self.create_stream_of(context, priority)
+    }
+
+    /// A new stream of a context, apart from its default stream, and as urgent as usual.
+    pub fn create_usual_stream(self: &Arc<Self>, context: Context) -> Result<OwnStream> {
+        self.create_stream_of(context, 0)
+    }
+
+    fn create_stream_of(self: &Arc<Self>, context: Context, priority: i32) -> Result<OwnStream> {
         let entered = self.enter(context)?;
-        let priority = entered.highest_priority()?;
         let mut handle = ptr::null_mut();
         // SAFETY: `handle` is valid for writes.
         let status = unsafe { (self.functions.stream_create)(&mut handle, NON_BLOCKING, priority) };

@@ -3,6 +3,7 @@
 
 mod fakecuda;
 mod lab;
+mod languages;
 mod runtime;
 mod standin;
 mod sys;
@@ -25,6 +26,7 @@ const SUITES: &[Suite] = &[
     fakecuda::fault::SUITE,
     standin::SUITE,
     runtime::SUITE,
+    languages::SUITE,
     fakecuda::device::WITHOUT,
 ];
 

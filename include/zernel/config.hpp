@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+// The configuration of a scheduler for C++17, and what it counts.
+#ifndef ZERNEL_CONFIG_HPP
+#define ZERNEL_CONFIG_HPP
+
+#include <zernel/config.h>
+#include <zernel/request.hpp>
+
+namespace zernel {
+
+// A configuration: of a file, or the defaults. The fields are those of the file (config.h).
+struct Config {
+	std::uint32_t gpu = 0;
+	std::uint32_t latency_critical_level = 0;
+	std::uint32_t best_effort_level = 7;
+	std::optional<std::chrono::microseconds> latency_critical_slice = {};
+	std::optional<std::chrono::microseconds> best_effort_slice = {};
+	bool preemption = true;
+	std::uint32_t lanes = 4;
+	std::chrono::nanoseconds linger{0};
+	std::chrono::nanoseconds bound{0};
+	bool is_inline = false;
+	std::uint32_t workers = 2;
+	std::uint32_t queue = 1024;
+	std::uint32_t window = 4096;
+	std::string policy = "fair";
+
+	static Config from_file(const std::string &path)
+	{
+		zernel_config raw{};
+		raw.size = sizeof(raw);
+		detail::check(zernel_config_read(path.c_str(), &raw));
+		auto slice = [](std::uint32_t us) -> std::optional<std::chrono::microseconds> {
+			if (us == 0)
+				return std::nullopt;
+			return std::chrono::microseconds(us);
+		};
+		Config config;
+		config.gpu = raw.gpu;
+		config.latency_critical_level = raw.lc_level;
+		config.best_effort_level = raw.be_level;
+		config.latency_critical_slice = slice(raw.lc_slice_us);
+		config.best_effort_slice = slice(raw.be_slice_us);
+		config.preemption = raw.preemption != 0;
+		config.lanes = raw.lanes;
+		config.linger = std::chrono::nanoseconds(raw.linger_ns);
+		config.bound = std::chrono::nanoseconds(raw.bound_ns);
+		config.is_inline = raw.is_inline != 0;
+		config.workers = raw.workers;
+		config.queue = raw.queue;
+		config.window = raw.window;
+		config.policy = raw.policy;
+		return config;
+	}
+
+	// Fails for a field that no file could have.
+	void check() const
+	{
+		auto within = [](std::uint32_t value, std::uint32_t most) {
+			return value >= 1 && value <= most;
+		};
+		if (!within(workers, 256))
+			detail::bad_argument("workers are 1 to 256");
+		if (!within(queue, 1048576) || !within(window, 1048576))
+			detail::bad_argument("queue and window are 1 to 1,048,576");
+		if (!within(lanes, 64))
+			detail::bad_argument("lanes are 1 to 64");
+		if (best_effort_level < latency_critical_level)
+			detail::bad_argument("best-effort work would be the more urgent");
+		Class(latency_critical_level, latency_critical_slice);
+		Class(best_effort_level, best_effort_slice);
+	}
+};
+
+enum class TaskType { LatencyCritical, BestEffort };
+
+// The calls that wait when a scheduler is shut down.
+enum class Pending { Run, Drop };
+
+// Counters of the tasks of a type. `submitted` is the sum of completed, failed, dropped and
+// waiting.
+struct TaskMetrics {
+	std::uint64_t submitted = 0; // taken
+	std::uint64_t rejected = 0;  // refused, as the queue was full
+	std::uint64_t completed = 0; // with a result
+	std::uint64_t failed = 0;    // with an exception
+	std::uint64_t dropped = 0;   // by a shutdown
+	std::uint64_t waiting = 0;   // not over
+	std::uint64_t slo_violations = 0;
+	// From submit to the result, of the latest that are completed, as many as monitoring.window
+	// says; 0: none is. In microseconds.
+	double p50_latency_us = 0;
+	double p99_latency_us = 0;
+};
+
+// Counters of a scheduler.
+struct Metrics {
+	TaskMetrics latency_critical;
+	TaskMetrics best_effort;
+	std::uint64_t submitted = 0; // of both types, as the next two
+	std::uint64_t completed = 0;
+	std::uint64_t failures = 0;
+	// Of latency-critical tasks.
+	double p50_latency_us = 0;
+	double p99_latency_us = 0;
+	// Times that zernel switched the GPU for a request of the TSG, and those requests that it
+	// took.
+	std::uint64_t total_preemptions = 0;
+	std::uint64_t requests = 0;
+	// Calls without a request, as all lanes were in use.
+	std::uint64_t no_lane = 0;
+	// Times that zernel refused the level or slice of a task.
+	std::uint64_t class_refused = 0;
+};
+
+} // namespace zernel
+
+#endif // ZERNEL_CONFIG_HPP

@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+// Requests for C++17. Errors are exceptions, zernel::Error; no exception crosses the functions of
+// C.
+#ifndef ZERNEL_REQUEST_HPP
+#define ZERNEL_REQUEST_HPP
+
+#include <cerrno>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include <zernel/runtime.h>
+
+// The type behind CUstream and cudaStream_t.
+struct CUstream_st;
+
+namespace zernel {
+
+// A CUstream, or a cudaStream_t.
+using Stream = CUstream_st *;
+
+// An error: errno, its documented name, and a sentence.
+class Error : public std::runtime_error {
+public:
+	Error(int code, std::string name, const std::string &text)
+		: std::runtime_error(text), code_(code), name_(std::move(name))
+	{
+	}
+
+	// The errno, positive.
+	int code() const noexcept { return code_; }
+
+	// Its name, such as ZERNEL_NO_MODULE.
+	const std::string &name() const noexcept { return name_; }
+
+private:
+	int code_;
+	std::string name_;
+};
+
+namespace detail {
+
+[[noreturn]] inline void fail(int result)
+{
+	throw Error(-result, zernel_error_name(), zernel_error());
+}
+
+// The result of a function of C that is not negative.
+inline int check(int result)
+{
+	if (result < 0)
+		fail(result);
+	return result;
+}
+
+[[noreturn]] inline void bad_argument(const char *text)
+{
+	throw Error(EINVAL, "ZERNEL_BAD_ARGUMENT", text);
+}
+
+inline std::uint64_t count_ns(std::chrono::nanoseconds time)
+{
+	if (time.count() < 0)
+		bad_argument("a time is negative");
+	return static_cast<std::uint64_t>(time.count());
+}
+
+} // namespace detail
+
+// The answer to a machine without requests; see the variable ZERNEL in runtime.rst.
+enum class Mode : std::uint32_t {
+	Environment = ZERNEL_MODE_ENVIRONMENT,
+	Auto = ZERNEL_MODE_AUTO,
+	Off = ZERNEL_MODE_OFF,
+	Require = ZERNEL_MODE_REQUIRE,
+};
+
+// Options of a runtime; 0 is the usual of each. Their ranges are those of struct zernel_options.
+struct Options {
+	Mode mode = Mode::Environment;
+	std::uint32_t lanes = 0;
+	std::chrono::nanoseconds bound{0};
+	std::chrono::nanoseconds linger{0};
+	std::uint64_t tsg = 0;
+};
+
+// A class: level 0 (most urgent) to 7, and a time slice of 10 to 10,000,000 us, or that of the
+// level.
+class Class {
+public:
+	explicit Class(std::uint32_t level, std::optional<std::chrono::microseconds> slice = {})
+		: level_(level), slice_(slice)
+	{
+		if (level > 7)
+			detail::bad_argument("the level is above 7");
+		if (slice && (slice->count() < 10 || slice->count() > 10000000))
+			detail::bad_argument("a time slice has 10 to 10,000,000 us");
+	}
+
+	// Latency-critical and best-effort.
+	static Class lc() { return Class(0); }
+	static Class be() { return Class(7); }
+
+	std::uint32_t level() const noexcept { return level_; }
+	std::optional<std::chrono::microseconds> slice() const noexcept { return slice_; }
+
+private:
+	std::uint32_t level_;
+	std::optional<std::chrono::microseconds> slice_;
+};
+
+// A kind of requests; see struct zernel_spec. `inline_in`: the stream that wait and holder go into,
+// in place of one of the runtime's own. Null is the default stream.
+struct Spec {
+	std::uint64_t key = 0;
+	std::chrono::nanoseconds expected{0};
+	std::chrono::nanoseconds slo{0};
+	bool is_exact = false;
+	std::optional<Stream> inline_in = {};
+};
+
+// A request, for one thread at a time. One that is destroyed before it is ready is cancelled; one
+// that is destroyed later is done. It keeps its runtime.
+class Request {
+public:
+	// One that does nothing.
+	Request() noexcept = default;
+	Request(Request &&other) noexcept
+		: runtime_(std::move(other.runtime_)), number_(std::exchange(other.number_, 0)),
+		  is_ready_(other.is_ready_)
+	{
+	}
+	Request &operator=(Request &&other) noexcept
+	{
+		if (this != &other) {
+			end();
+			runtime_ = std::move(other.runtime_);
+			number_ = std::exchange(other.number_, 0);
+			is_ready_ = other.is_ready_;
+		}
+		return *this;
+	}
+	Request(const Request &) = delete;
+	Request &operator=(const Request &) = delete;
+	~Request() { end(); }
+
+	// True if it does nothing: the runtime is inert, the request has no lane or was refused, or
+	// it is over.
+	bool does_nothing() const noexcept { return number_ == 0; }
+
+	// The time that its preparation will take, as far as zernel can tell.
+	std::optional<std::chrono::nanoseconds> predicted() const
+	{
+		std::uint64_t ns = 0;
+		if (number_ != 0)
+			detail::check(zernel_predicted(runtime_.get(), number_, &ns));
+		if (ns == 0)
+			return std::nullopt;
+		return std::chrono::nanoseconds(ns);
+	}
+
+	// Its data is ready, and its work is about to be launched or has been. Twice is as good as
+	// once.
+	void ready()
+	{
+		if (number_ != 0)
+			detail::check(zernel_ready(runtime_.get(), number_));
+		is_ready_ = true;
+	}
+
+	// Its result is there.
+	void done()
+	{
+		if (number_ != 0)
+			finish(zernel_done(runtime_.get(), number_));
+	}
+
+	// Its result is there when all that is in a stream of the context now is over. An error
+	// leaves the request as it was.
+	void done_in(Stream stream)
+	{
+		if (number_ == 0)
+			return;
+		finish(zernel_done_in(runtime_.get(), number_, stream));
+	}
+
+	// It is given up.
+	void cancel()
+	{
+		if (number_ != 0)
+			finish(zernel_cancel(runtime_.get(), number_));
+	}
+
+private:
+	friend class Runtime;
+
+	Request(std::shared_ptr<zernel_runtime> runtime, std::uint64_t number) noexcept
+		: runtime_(std::move(runtime)), number_(number)
+	{
+	}
+
+	void finish(int result)
+	{
+		detail::check(result);
+		number_ = 0;
+		runtime_.reset();
+	}
+
+	void end() noexcept
+	{
+		// Nothing is left to do for one that is over.
+		if (number_ != 0 && is_ready_)
+			zernel_done(runtime_.get(), number_);
+		else if (number_ != 0)
+			zernel_cancel(runtime_.get(), number_);
+		number_ = 0;
+	}
+
+	std::shared_ptr<zernel_runtime> runtime_;
+	std::uint64_t number_ = 0;
+	bool is_ready_ = false;
+};
+
+// Counters of a runtime, and those that zernel keeps of its TSG.
+using Counters = ::zernel_counters;
+using Stats = ::zernel_stats;
+
+// The runtime of a context. Threads share it, and so do copies. It ends with its last copy and
+// request; the context must live until then.
+class Runtime {
+public:
+	// For the context that is current in this thread.
+	explicit Runtime(const Options &options = {})
+	{
+		zernel_options raw{};
+		raw.size = sizeof(raw);
+		raw.mode = static_cast<std::uint32_t>(options.mode);
+		raw.lanes = options.lanes;
+		raw.bound_ns = detail::count_ns(options.bound);
+		raw.linger_ns = detail::count_ns(options.linger);
+		raw.tsg = options.tsg;
+		zernel_runtime *runtime = nullptr;
+		detail::check(zernel_attach(&raw, &runtime));
+		runtime_ = std::shared_ptr<zernel_runtime>(runtime, zernel_detach);
+	}
+
+	// The reason for which its requests do nothing, if they do nothing.
+	std::optional<Error> inert() const
+	{
+		if (detail::check(zernel_is_inert(runtime_.get())) == 0)
+			return std::nullopt;
+		return Error(0, zernel_error_name(), zernel_error());
+	}
+
+	// The id of the TSG of the context; 0 where it is inert.
+	std::uint64_t tsg() const
+	{
+		std::uint64_t id = 0;
+		detail::check(zernel_tsg(runtime_.get(), &id));
+		return id;
+	}
+
+	// Begins a request: its data is prepared from now on. It never waits.
+	Request begin(const Spec &spec = {}) const
+	{
+		zernel_spec raw{};
+		raw.size = sizeof(raw);
+		raw.key = spec.key;
+		raw.expected_ns = detail::count_ns(spec.expected);
+		raw.slo_ns = detail::count_ns(spec.slo);
+		raw.flags = spec.is_exact ? ZERNEL_SPEC_EXACT : 0;
+		if (spec.inline_in) {
+			raw.flags |= ZERNEL_SPEC_INLINE;
+			raw.stream = *spec.inline_in;
+		}
+		std::uint64_t number = 0;
+		detail::check(zernel_begin(runtime_.get(), &raw, &number));
+		return number == 0 ? Request() : Request(runtime_, number);
+	}
+
+	// Gives the TSG of the context a class.
+	void set_class(const Class &wanted) const
+	{
+		detail::check(zernel_set_level(runtime_.get(), wanted.level()));
+		if (wanted.slice()) {
+			auto us = static_cast<std::uint32_t>(wanted.slice()->count());
+			detail::check(zernel_set_timeslice(runtime_.get(), us));
+		}
+	}
+
+	Counters counters() const
+	{
+		Counters counters{};
+		counters.size = sizeof(counters);
+		detail::check(zernel_get_counters(runtime_.get(), &counters));
+		return counters;
+	}
+
+	Stats stats() const
+	{
+		Stats stats{};
+		stats.size = sizeof(stats);
+		detail::check(zernel_get_stats(runtime_.get(), &stats));
+		return stats;
+	}
+
+private:
+	std::shared_ptr<zernel_runtime> runtime_;
+};
+
+} // namespace zernel
+
+#endif // ZERNEL_REQUEST_HPP

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The runtime in other languages: programs with cases, beside this one, that end with 0 if all is
+//! well. Each is linked with the shared library and with the static one, which runs all but the long
+//! cases.
+
+use std::process::{Command, Stdio};
+
+use anyhow::{ensure, Context as _, Result};
+use testkit::check_eq;
+use testkit::harness::{case, Outcome, Suite};
+
+use crate::lab::{lease, LOADED};
+
+/// The suite.
+pub const SUITE: Suite = Suite::new(
+    "languages",
+    &[
+        case("example_request_c", || {
+            example("zernel-example-c", &[], "100 requests, 0 without a lane\n")
+        }),
+        case("example_request_cpp", || {
+            example("zernel-example-request", &[], "100 requests\n")
+        }),
+        case("example_server_cpp", example_server),
+        case("c_requests", || run("zernel-test-c", &["requests"])),
+        case("c_bad_input", || c("bad_input")),
+        case("c_two_runtimes", || c("two_runtimes")),
+        case("c_fork", || c("fork")),
+        case("c_inert", || c("inert")),
+        case("cpp_requests", || run("zernel-test-cpp", &["requests"])),
+        case("cpp_lifetimes", || cpp("lifetimes")),
+        case("cpp_scheduler", || cpp("scheduler")),
+        case("cpp_scheduler_inline", || cpp("scheduler_inline")),
+        case("cpp_shutdown", || cpp("shutdown")),
+        case("cpp_fork", || cpp("fork")),
+        case("cpp_lost", || cpp("lost")),
+        case("cpp_inert", || cpp("inert")),
+        case("cpp_no_cuda", || cpp("no_cuda")),
+        case("cpp_privilege", || cpp("privilege")),
+        case("cpp_bad_input", || cpp("bad_input")),
+    ],
+    LOADED,
+);
+
+/// Runs a program.
+fn run(program: &str, arguments: &[&str]) -> Result<()> {
+    let status = command(program, arguments)?.status();
+    let status = status.with_context(|| format!("{program} cannot be run"))?;
+    ensure!(status.success(), "{program} {arguments:?}: {status}");
+    Ok(())
+}
+
+/// The documented configuration.
+const PAGE: &str = include_str!("../../../../Documentation/runtime-config.rst");
+
+/// A program beside this one, with a lease that no pause of a loaded host ends.
+fn command(program: &str, arguments: &[&str]) -> Result<Command> {
+    lease("5000000")?;
+    let own = std::env::current_exe()?;
+    let folder = own.parent().context("this program has a folder")?;
+    let mut command = Command::new(folder.join(program));
+    command.args(arguments);
+    Ok(command)
+}
+
+/// Runs an example of the documentation, which prints this.
+fn example(program: &str, arguments: &[&str], printed: &str) -> Outcome {
+    let done = command(program, arguments)?
+        .stderr(Stdio::inherit())
+        .output();
+    let done = done.with_context(|| format!("{program} cannot be run"))?;
+    ensure!(done.status.success(), "{program}: {}", done.status);
+    check_eq!(String::from_utf8_lossy(&done.stdout), printed);
+    Ok(())
+}
+
+fn example_server() -> Outcome {
+    let block = PAGE
+        .split_once(":caption: zernel.yaml\n\n")
+        .context("a file")?
+        .1;
+    let lines = block.lines().map_while(|line| line.strip_prefix("    "));
+    let text: String = lines.flat_map(|line| [line, "\n"]).collect();
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("zernel.yaml");
+    std::fs::write(&file, text)?;
+    let file = file.to_str().context("a name of UTF-8")?;
+    let printed = "answer: 42\n2 completed, 0 failed\n";
+    example("zernel-example-server", &[file], printed)
+}
+
+fn c(name: &str) -> Outcome {
+    run("zernel-test-c", &[name])?;
+    run("zernel-test-c-static", &[name])
+}
+
+fn cpp(name: &str) -> Outcome {
+    run("zernel-test-cpp", &[name])?;
+    run("zernel-test-cpp-static", &[name])
+}
