@@ -68,9 +68,9 @@ private:
 // The latest latencies.
 class Window {
 public:
-	explicit Window(std::size_t most) : most_(most) {}
+	explicit Window(std::size_t most) : most_(most) { kept_.reserve(most); }
 
-	void add(std::chrono::nanoseconds latency)
+	void add(std::chrono::nanoseconds latency) noexcept
 	{
 		if (kept_.size() < most_)
 			kept_.push_back(latency);
@@ -142,7 +142,8 @@ public:
 	void check_process() const
 	{
 		if (is_child())
-			throw Error(ECHILD, "ZERNEL_FORKED", "the scheduler stayed with the parent");
+			throw Error(ECHILD, "ZERNEL_FORKED",
+				    "the scheduler stayed with the parent");
 	}
 
 	std::shared_ptr<Kind> create(TaskType type)
@@ -442,7 +443,7 @@ private:
 		return error;
 	}
 
-	void finish(Queue &queue, const Call &call, bool has_failed)
+	void finish(Queue &queue, const Call &call, bool has_failed) noexcept
 	{
 		auto latency = std::chrono::steady_clock::now() - call.submitted;
 		auto slo = call.kind->slo_ns.load();

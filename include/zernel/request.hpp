@@ -248,7 +248,7 @@ public:
 		runtime_ = std::shared_ptr<zernel_runtime>(runtime, zernel_detach);
 	}
 
-	// The reason for which its requests do nothing, if they do nothing.
+	// The reason for which its requests do nothing, if they do nothing. Its code is 0.
 	std::optional<Error> inert() const
 	{
 		if (detail::check(zernel_is_inert(runtime_.get())) == 0)

@@ -73,7 +73,9 @@ private:
 // primary one. It has one TSG, and so one level for all tasks: use a scheduler and a context for
 // each level that must be told apart.
 //
-// Without CUDA, and unless the mode is Require, functions get a null stream.
+// Without CUDA, and unless the mode is Require, functions get a null stream. Of the options, mode
+// and tsg count; the others are those of the configuration. One that was moved from can be assigned
+// to or destroyed, and nothing else.
 class Scheduler {
 public:
 	explicit Scheduler(const Config &config = {}, const Options &options = {})

@@ -12,7 +12,8 @@ MAX_LINES = 600
 # Below these folders, the modules.
 MAX_MODULE_LINES = 500
 MODULES = ("rust/", "nvidia-patch/src/")
-SOURCE_SUFFIXES = {".rs", ".c", ".h", ".cc", ".hpp", ".py", ".sh", ".toml", ".config", ".rst", ".md", ".cocci"}
+SOURCE_SUFFIXES = {".rs", ".c", ".h", ".cc", ".hpp", ".py", ".sh", ".toml", ".config", ".rst", ".md",
+                   ".cocci"}
 SOURCE_NAMES = {"Makefile", "Kbuild", "init", "run", ".gitignore"}
 GENERATED = {"Cargo.lock"}
 # Programs need nothing else, so each holds the whole ABI of a device.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * The part of CUDA's driver API that the tests and examples in C and C++ call, where CUDA's own header
- * is not installed.
+ * The part of CUDA's driver API that the tests and examples in C and C++ call, where CUDA's own
+ * header is not installed.
  */
 #ifndef LANGUAGES_CUDA_H
 #define LANGUAGES_CUDA_H

@@ -12,10 +12,16 @@
 
 #include "program.h"
 
-static const struct zernel_options required = { sizeof(required), ZERNEL_MODE_REQUIRE, 0, 0, 0, 0, 0 };
+static const struct zernel_options required = { .size = sizeof(required),
+						.mode = ZERNEL_MODE_REQUIRE };
 /* Triggered when the data is ready. */
-static const struct zernel_spec later = { sizeof(later), ZERNEL_SPEC_EXACT, 1, 5000000000, 0, NULL };
-static const struct zernel_spec now = { sizeof(now), ZERNEL_SPEC_EXACT, 1, 0, 0, NULL };
+static const struct zernel_spec later = { .size = sizeof(later),
+					  .flags = ZERNEL_SPEC_EXACT,
+					  .key = 1,
+					  .expected_ns = 5000000000 };
+static const struct zernel_spec now = { .size = sizeof(now),
+					.flags = ZERNEL_SPEC_EXACT,
+					.key = 1 };
 
 static struct zernel_counters counters_of(struct zernel_runtime *runtime)
 {
@@ -410,6 +416,49 @@ static void fork_in_a_request(void)
 	CHECK(cuCtxDestroy(program.context) == 0);
 }
 
+/* The words of a request are the program's own, which can store anything to them. */
+static void hostile_words(void)
+{
+	enum { ROUNDS = 200, SLOTS = 5, WORDS = 16 };
+	struct program program = program_new();
+	struct zernel_runtime *runtime;
+	unsigned long from = 0, to = 0;
+	uint64_t request, last = 0;
+	uint32_t random = 7;
+	char line[512];
+	FILE *maps;
+
+	CHECK(zernel_attach(&required, &runtime) == 0);
+	maps = fopen("/proc/self/maps", "r");
+	CHECK(maps != NULL);
+	while (fgets(line, sizeof(line), maps) != NULL) {
+		if (strstr(line, "/dev/zernel\n") != NULL)
+			CHECK(sscanf(line, "%lx-%lx", &from, &to) == 2);
+	}
+	CHECK(fclose(maps) == 0 && to - from >= SLOTS * WORDS * sizeof(uint32_t));
+	for (int round = 0; round < ROUNDS; round++) {
+		volatile uint32_t *words = (volatile uint32_t *)from;
+
+		CHECK(zernel_begin(runtime, round % 2 ? &later : &now, &request) == 0);
+		CHECK(request == 0 || request != last);
+		last = request;
+		for (int word = 0; word < SLOTS * WORDS; word++) {
+			random = random * 1664525 + 1013904223;
+			words[word] = random;
+		}
+		CHECK(zernel_ready(runtime, request) == 0);
+		if (round % 3 == 0)
+			CHECK(zernel_cancel(runtime, request) == 0);
+		else
+			CHECK(zernel_done(runtime, request) == 0);
+	}
+	/* All of them are counted, and nothing is left. */
+	CHECK(counters_of(runtime).begun + counters_of(runtime).refused == ROUNDS);
+	CHECK(stats_of(runtime).begun == counters_of(runtime).begun);
+	zernel_detach(runtime);
+	CHECK(cuCtxDestroy(program.context) == 0);
+}
+
 /* Off, everything succeeds and does nothing. */
 static void inert(void)
 {
@@ -436,6 +485,7 @@ int main(int argc, char **argv)
 		{ "bad_input", bad_input },
 		{ "two_runtimes", two_runtimes },
 		{ "fork", fork_in_a_request },
+		{ "hostile_words", hostile_words },
 		{ "inert", inert },
 	};
 

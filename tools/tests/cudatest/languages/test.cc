@@ -89,7 +89,8 @@ void scheduler()
 		return text + "!";
 	});
 	auto by_hand = scheduler.create_task(
-		TaskType::LatencyCritical, [&](Stream stream, Request &request, std::unique_ptr<int> value) {
+		TaskType::LatencyCritical,
+		[&](Stream stream, Request &request, std::unique_ptr<int> value) {
 			request.ready();
 			program.work(stream, 50us);
 			return *value;
@@ -199,7 +200,7 @@ void fork_with_a_scheduler()
 		expect("a child's task", ECHILD, "ZERNEL_FORKED", [&] {
 			scheduler.create_task(TaskType::BestEffort, [](Stream) {});
 		});
-		expect("a child's shutdown", ECHILD, "ZERNEL_FORKED", [&] { scheduler.shutdown(); });
+		expect("a child's end", ECHILD, "ZERNEL_FORKED", [&] { scheduler.shutdown(); });
 		// Its end does not wait for threads that it has not.
 		Scheduler copy(std::move(scheduler));
 		{
@@ -319,7 +320,7 @@ void bad_input()
 	CHECK(cuCtxSetCurrent(program.raw.context) == 0);
 	Request alive = runtime.begin(later());
 	CHECK(!alive.does_nothing());
-	Scheduler scheduler(with([](Config &config) { config.workers = config.queue = 1; }), second);
+	Scheduler scheduler(with([](Config &c) { c.workers = c.queue = 1; }), second);
 	Gate gate, entered;
 	auto task = scheduler.create_task(TaskType::BestEffort, [&](Stream, bool is_first) {
 		if (is_first)
@@ -343,7 +344,7 @@ void bad_input()
 	auto attach = [](auto change) { Runtime made(options_with(change)); };
 	auto make = [&](auto change) { Scheduler made(with(change), second); };
 	int rows = 0;
-	Row row = [&](const char *what, int code, const char *name, const std::function<void()> &call) {
+	Row row = [&](const char *what, int code, const char *name, auto call) {
 		expect(what, code, name, call);
 		auto counters = runtime.counters();
 		auto told = runtime.stats();
@@ -354,8 +355,10 @@ void bad_input()
 	const char *const bad = "ZERNEL_BAD_ARGUMENT";
 	row("a mode", EINVAL, bad, [&] { attach([](Options &o) { o.mode = Mode(9); }); });
 	row("lanes", EINVAL, "ZERNEL_BAD_LANES", [&] { attach([](Options &o) { o.lanes = 65; }); });
-	row("a bound", EINVAL, "ZERNEL_BAD_BOUND", [&] { attach([](Options &o) { o.bound = 1ns; }); });
-	row("a linger", EINVAL, "ZERNEL_BAD_BOUND", [&] { attach([](Options &o) { o.linger = 1h; }); });
+	row("a bound", EINVAL, "ZERNEL_BAD_BOUND",
+	    [&] { attach([](Options &o) { o.bound = 1ns; }); });
+	row("a linger", EINVAL, "ZERNEL_BAD_BOUND",
+	    [&] { attach([](Options &o) { o.linger = 1h; }); });
 	row("negative", EINVAL, bad, [&] { attach([](Options &o) { o.bound = -1ns; }); });
 	row("several TSGs", ENOTUNIQ, "ZERNEL_AMBIGUOUS_TSG", [&] { attach([](Options &) {}); });
 	row("a TSG", EXDEV, "ZERNEL_WRONG_TSG", [&] { attach([](Options &o) { o.tsg = ~0ull; }); });
@@ -398,7 +401,8 @@ void bad_input()
 	});
 	row("done in a foreign stream", EREMOTE, "ZERNEL_FOREIGN_STREAM",
 	    [&] { alive.done_in(foreign); });
-	row("done in a destroyed one", EIO, "ZERNEL_CUDA_FAILED", [&] { alive.done_in(destroyed); });
+	row("done in a destroyed one", EIO, "ZERNEL_CUDA_FAILED",
+	    [&] { alive.done_in(destroyed); });
 	row("a negative time", EINVAL, bad, [&] {
 		Spec spec = later();
 		spec.slo = -1ns;
@@ -410,7 +414,8 @@ void bad_input()
 	row("a queue", EINVAL, bad, [&] { make([](Config &c) { c.queue = 0; }); });
 	row("a window", EINVAL, bad, [&] { make([](Config &c) { c.window = 0; }); });
 	row("no lanes", EINVAL, bad, [&] { make([](Config &c) { c.lanes = 0; }); });
-	row("an order", EINVAL, bad, [&] { make([](Config &c) { c.latency_critical_level = 8; }); });
+	row("an order", EINVAL, bad,
+	    [&] { make([](Config &c) { c.latency_critical_level = 8; }); });
 	row("a device", ENXIO, "ZERNEL_NO_DEVICE", [&] { make([](Config &c) { c.gpu = 99; }); });
 	row("a task's level", EINVAL, bad, [&] { task.set_priority(8); });
 	row("a task's time", EINVAL, bad, [&] { task.set_slo(-1s); });
@@ -418,11 +423,13 @@ void bad_input()
 	row("no file", ENOENT, "ZERNEL_CONFIG_UNREADABLE",
 	    [] { Config::from_file("/nonexistent/zernel.yaml"); });
 	row("no YAML", EBADMSG, "ZERNEL_CONFIG_NOT_YAML", [] { config_of("a: ["); });
-	row("a field", ENOKEY, "ZERNEL_CONFIG_UNKNOWN_FIELD", [] { config_of("policy: {nam: x}"); });
+	row("a field", ENOKEY, "ZERNEL_CONFIG_UNKNOWN_FIELD",
+	    [] { config_of("policy: {nam: x}"); });
 	row("a type", EPROTOTYPE, "ZERNEL_CONFIG_WRONG_TYPE", [] { config_of("policy: x"); });
 	row("a range", ERANGE, "ZERNEL_CONFIG_OUT_OF_RANGE",
 	    [] { config_of("preemption: {lanes: 65}"); });
-	row("no level", EDOM, "ZERNEL_CONFIG_NO_LEVEL", [] { config_of("priorities: {best_effort: x}"); });
+	row("no level", EDOM, "ZERNEL_CONFIG_NO_LEVEL",
+	    [] { config_of("priorities: {best_effort: x}"); });
 	row("a word", ENOSTR, "ZERNEL_CONFIG_UNKNOWN_WORD", [] { config_of("policy: {name: x}"); });
 	CHECK(rows >= 25);
 	CHECK(scheduler.get_metrics().best_effort.rejected == 1);

@@ -57,7 +57,8 @@ inline Spec now()
 }
 
 // Ends the program unless the call throws this error.
-inline void expect(const char *what, int code, const std::string &name, const std::function<void()> &call)
+inline void expect(const char *what, int code, const std::string &name,
+		   const std::function<void()> &call)
 {
 	try {
 		call();

@@ -26,6 +26,7 @@ pub const SUITE: Suite = Suite::new(
         case("c_bad_input", || c("bad_input")),
         case("c_two_runtimes", || c("two_runtimes")),
         case("c_fork", || c("fork")),
+        case("c_hostile_words", || c("hostile_words")),
         case("c_inert", || c("inert")),
         case("cpp_requests", || run("zernel-test-cpp", &["requests"])),
         case("cpp_lifetimes", || cpp("lifetimes")),
