@@ -10,7 +10,9 @@ mod capture;
 mod command;
 mod context;
 mod cost;
+mod draft;
 mod driver;
+mod effect;
 mod event;
 mod gpu;
 mod graph;
@@ -25,5 +27,6 @@ mod space;
 mod status;
 mod stream;
 mod sys;
+mod transfer;
 
 pub use status::Status;

@@ -62,7 +62,9 @@ impl Module {
         };
         for variable in text.variables {
             let length = variable.size.max(1);
-            match driver::space().allocate(owner, length, knobs().memory) {
+            // The lock of the space is not held below.
+            let range = driver::space().allocate(owner, length, knobs().memory);
+            match range {
                 Ok(range) => {
                     let place = (range.base, variable.size);
                     module.variables.insert(variable.name, place);

@@ -3,9 +3,10 @@
 
 use std::ffi::c_uint;
 
-use crate::call::{self, Call, End, Filling, Transfer};
+use crate::call::{self, Call};
 use crate::status::{Result, Status};
 use crate::sys::args::{functions, In, StreamOf};
+use crate::transfer::{End, Filling, Transfer};
 
 fn copy(to: End, from: End, length: usize, stream: StreamOf, is_synchronous: bool) -> Result<()> {
     let target = stream.target()?;

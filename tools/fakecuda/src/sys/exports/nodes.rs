@@ -5,11 +5,12 @@ use std::ffi::{c_uint, c_void};
 
 use super::copy::Copy3d;
 use super::{module, words};
-use crate::call::{Call, Filling};
+use crate::call::Call;
 use crate::driver::driver;
 use crate::status::{Result, Status};
 use crate::sys::args::{functions, Arguments, Handle, In, Out};
 use crate::sys::process::Callback;
+use crate::transfer::Filling;
 
 /// `CUDA_KERNEL_NODE_PARAMS`, first form.
 #[derive(Debug, Clone, Copy)]
