@@ -35,7 +35,9 @@ impl Effect {
                 let held = At::Gpu(to).hold(span(pitch, width * unit, height)?)?;
                 fill(held.host, value, unit, pitch, width, height)
             }
-            Self::Compute(compute) => compute.run(&driver::space()),
+            Self::Compute(compute) => {
+                compute.run(|address, length| driver::space().hold_at(address, length))
+            }
             Self::Fault => Err(Status::ILLEGAL_ADDRESS),
             // Memory that was freed in the order of a stream.
             Self::Free(base) => driver::space().remove(base, Kind::Device).map(|_| ()),

@@ -2,10 +2,10 @@
 //! Modules, and the functions in them.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use crate::context::Context;
-use crate::driver;
+use crate::driver::{self, lock};
 use crate::knobs::knobs;
 use crate::ptx::{Entry, Text};
 use crate::space::{Kind, Owner};
@@ -99,10 +99,7 @@ impl Module {
         name: &str,
         add: impl FnOnce(Arc<Function>) -> u64,
     ) -> Result<u64> {
-        let mut functions = self
-            .functions
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut functions = lock(&self.functions);
         if let Some(handle) = functions.get(name) {
             return Ok(*handle);
         }

@@ -260,10 +260,20 @@ impl Space {
         let found = self.find(spot.address, length).ok();
         let range = found.filter(|range| range.id == spot.range);
         let range = range.ok_or(Status::INVALID_VALUE)?;
-        Ok(Held {
-            host: range.host + (spot.address - range.base),
+        Ok(self.hold_in(&range, spot.address))
+    }
+
+    /// The memory that the GPU sees at an address, `length` bytes.
+    pub(crate) fn hold_at(&self, address: u64, length: u64) -> Result<Held> {
+        let range = self.find(address, length)?;
+        Ok(self.hold_in(&range, address))
+    }
+
+    fn hold_in(&self, range: &Range, address: u64) -> Held {
+        Held {
+            host: range.host + (address - range.base),
             _pages: self.pages.get(&range.base).cloned(),
-        })
+        }
     }
 
     /// The value of a word of 4 or 8 bytes.
@@ -279,12 +289,6 @@ impl Space {
     pub(crate) fn store(&mut self, spot: Spot, value: u64, is_wide: bool) -> Result<()> {
         let held = self.hold(spot, if is_wide { 8 } else { 4 })?;
         memory::store_word(held.host, value, is_wide)
-    }
-
-    /// The address for the CPU of `length` bytes that the GPU sees at `address`.
-    pub(crate) fn resolve(&self, address: u64, length: u64) -> Result<u64> {
-        let range = self.find(address, length)?;
-        Ok(range.host + (address - range.base))
     }
 
     /// Bytes in use of a device.
@@ -314,8 +318,8 @@ mod tests {
         let one = space.allocate(OWNER, 100, 4_096).unwrap();
         let two = space.allocate(OWNER, 100, 4_096).unwrap();
         assert!(one.base >= DEVICE && one.base % ALIGN == 0 && two.base > one.base + 100);
-        assert_eq!(space.resolve(one.base + 5, 95), Ok(one.host + 5));
-        assert_eq!(space.resolve(one.base + 5, 96), Err(Status::INVALID_VALUE));
+        assert_eq!(space.hold_at(one.base + 5, 95).unwrap().host, one.host + 5);
+        assert!(space.hold_at(one.base + 5, 96).is_err());
         assert_eq!(space.find(one.base + 100, 0), Err(Status::INVALID_VALUE));
         assert_eq!(space.find(one.host, 1), Err(Status::INVALID_VALUE));
         assert_eq!(space.find_host(one.host), Err(Status::INVALID_VALUE));
@@ -386,7 +390,7 @@ mod tests {
         assert_eq!((range.base, range.host), (base + 8 + ALIAS, base + 8));
         assert_eq!(space.find_host(base + 107), Ok(range));
         assert_eq!(space.find_host(base + 108), Err(Status::INVALID_VALUE));
-        assert_eq!(space.resolve(range.base + 4, 4), Ok(base + 12));
+        assert_eq!(space.hold_at(range.base + 4, 4).unwrap().host, base + 12);
         let again = space.register(OWNER, base + 107, 8, 0);
         assert_eq!(again, Err(Status::ALREADY_REGISTERED));
         space.register(OWNER, base + PAGE, 8, 0).unwrap();

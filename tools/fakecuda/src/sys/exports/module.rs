@@ -2,12 +2,12 @@
 //! Modules and libraries, functions, launches.
 
 use std::ffi::{c_char, c_int, c_uint, c_void, CString};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use crate::call::{self, Call};
 use crate::capture;
 use crate::cost::{Size, BLOCKS, THREADS};
-use crate::driver::{self, driver, Object};
+use crate::driver::{self, driver, lock, Object};
 use crate::module::{Function, Image, Module};
 use crate::status::{Result, Status};
 use crate::sys::args::{functions, Arguments, Code, Handle, In, Out, StreamOf, Text};
@@ -156,10 +156,7 @@ fn launch_ex(
 }
 
 fn attribute(function: &Function, attribute: c_int) -> Result<c_int> {
-    let set = function
-        .attributes
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner);
+    let set = lock(&function.attributes);
     Ok(match attribute {
         0 => MOST_THREADS as c_int,
         4 => 16,
@@ -177,10 +174,7 @@ fn set_attribute(function: &Function, attribute: c_int, value: c_int) -> Result<
     if !SETTABLE.contains(&attribute) || (attribute == DYNAMIC && bytes > SHARED) {
         return Err(Status::INVALID_VALUE);
     }
-    let mut set = function
-        .attributes
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner);
+    let mut set = lock(&function.attributes);
     set.insert(attribute, value);
     Ok(())
 }
@@ -214,7 +208,7 @@ fn lasting(name: &str) -> Result<*const c_char> {
     use std::collections::BTreeMap;
     use std::sync::Mutex;
     static NAMES: Mutex<BTreeMap<String, CString>> = Mutex::new(BTreeMap::new());
-    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut names = lock(&NAMES);
     if let Some(known) = names.get(name) {
         return Ok(known.as_ptr());
     }

@@ -195,6 +195,9 @@ static FIXED: [u8; 16_384] = [1; 16_384];
 fn memory_must_be_writable() -> Outcome {
     let program = Program::new()?;
     let middle = sys::address_of(&FIXED) + 8_192;
+    // The GPU itself has other memory.
+    let first = Words::new();
+    program.register(first.address(), 4_096)?;
     program.cuda.register(middle, 4, 3).is(1)?;
     program.cuda.unregister(middle).is(713)?;
     program.cuda.synchronize().ok()

@@ -287,11 +287,13 @@ fn a_late_release() -> Outcome {
     // The next stream has its words.
     let (next, last) = (program.stream(NON_BLOCKING)?, program.stream(NON_BLOCKING)?);
     cuda.wait_32(next, base + 8, 1, 0).ok()?;
-    cuda.wait_32(last, base + 12, 1, 0).ok()?;
     words.store(1, 1);
-    words.store(3, 1);
-    // The helper thread has seen the first word before the second one.
-    cuda.stream_synchronize(last).ok()?;
+    // The helper thread has seen that word when it has seen two more, one after the other.
+    for at in [3, 4] {
+        cuda.wait_32(last, base + 4 * at, 1, 0).ok()?;
+        words.store(at as usize, 1);
+        cuda.stream_synchronize(last).ok()?;
+    }
     ensure!(!program.is_idle(next)?, "the late release let it on");
     words.store(2, 1);
     cuda.stream_synchronize(next).ok()
