@@ -138,7 +138,8 @@ impl Gpu {
     /// Opens a gate, and those before it.
     pub(crate) fn open(&self, gate: Gate) {
         let opening = lock(&self.opening);
-        // A holder that ended by its bound leaves its gate behind, perhaps until a later one is open.
+        // A holder that ended by its bound leaves its gate behind, perhaps until a later one is
+        // open.
         if !self.is_open(gate) {
             self.words.store(gate.word, gate.value);
         }

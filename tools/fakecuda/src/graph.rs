@@ -227,8 +227,8 @@ impl Exec {
         enabled.map(|step| step.call.clone()).collect()
     }
 
-    /// Launches it in a stream; in a captured one it becomes a node. Launches come one after the other
-    /// in whatever streams they are.
+    /// Launches it in a stream; in a captured one it becomes a node. Launches come one after the
+    /// other in whatever streams they are.
     pub(crate) fn launch(&self, target: &Target) -> Result<()> {
         let calls = self.calls();
         let call = Call::Graph(calls.into());

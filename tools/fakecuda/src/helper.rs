@@ -119,8 +119,8 @@ impl Helpers {
         self.watches.changed.notify_all();
     }
 
-    /// Calls a function of the program, then opens a gate. In a context that has failed, callbacks of
-    /// streams alone are called.
+    /// Calls a function of the program, then opens a gate. In a context that has failed, callbacks
+    /// of streams alone are called.
     pub(crate) fn call(&self, context: &Arc<Context>, callback: Callback, gate: Gate) {
         let mut sender = lock(&self.callbacks);
         let send = sender.get_or_insert_with(|| {
@@ -212,8 +212,8 @@ impl Watches {
     }
 }
 
-/// A word that is not there any more meets every condition, so that no stream waits for ever. So does
-/// a point of a context that has failed or is gone.
+/// A word that is not there any more meets every condition, so that no stream waits for ever. So
+/// does a point of a context that has failed or is gone.
 fn is_true(check: &Check) -> bool {
     match check {
         Check::Word(word, condition, value) => {

@@ -3,9 +3,9 @@
 //!
 //! Each stream has a word that counts its submissions: the last item of each stores a ticket there.
 //! A stream has come to a point when its word has reached the ticket of the point. Work that is
-//! to come later, on any engine, waits for that, so that the GPU never waits for the CPU between two
-//! commands. A second word of the stream, its gate, is stored to by the CPU: the stream waits there
-//! for functions of the program, and for effects that the next command needs.
+//! to come later, on any engine, waits for that, so that the GPU never waits for the CPU between
+//! two commands. A second word of the stream, its gate, is stored to by the CPU: the stream waits
+//! there for functions of the program, and for effects that the next command needs.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -230,8 +230,8 @@ impl Queue {
         (place.channel + if place.is_copy { CHANNELS } else { 0 }) as usize
     }
 
-    /// The channel for the next work of a stream on an engine: its own as long as no other stream has
-    /// come behind it there, else one without work, if there is any.
+    /// The channel for the next work of a stream on an engine: its own as long as no other stream
+    /// has come behind it there, else one without work, if there is any.
     fn choose(&self, gpu: &Gpu, number: u64, line: &Line, is_copy: bool) -> Place {
         let place = |channel| Place { is_copy, channel };
         if number == LEGACY {
@@ -252,7 +252,8 @@ impl Queue {
         free.unwrap_or_else(|| place(1 + (number % u64::from(CHANNELS - 1)) as u32))
     }
 
-    /// Submits the first commands of a stream. Returns how many, or why they have to be tried again.
+    /// Submits the first commands of a stream. Returns how many, or why they have to be tried
+    /// again.
     pub(crate) fn submit(
         &mut self,
         gpu: &Gpu,
@@ -336,8 +337,8 @@ impl Queue {
         Ok(draft)
     }
 
-    /// The streams with work that the next command of a stream waits for: blocking ones for the legacy
-    /// default stream, and that for them.
+    /// The streams with work that the next command of a stream waits for: blocking ones for the
+    /// legacy default stream, and that for them.
     fn others<'a>(
         &'a self,
         gpu: &'a Gpu,

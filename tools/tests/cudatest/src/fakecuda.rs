@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The stand-in for `libcuda.so.1`, loaded as programs of CUDA load it: these suites know nothing of
-//! its inside, nor of the crate `cuda`.
+//! The stand-in for `libcuda.so.1`, loaded as programs of CUDA load it: these suites know nothing
+//! of its inside, nor of the crate `cuda`.
 
 pub mod capture;
 pub mod context;

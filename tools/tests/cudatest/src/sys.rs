@@ -48,8 +48,8 @@ extern "C" {
     fn _exit(status: c_int) -> !;
 }
 
-/// Declares functions: the name of the symbol, and the types as C has them. A reference is a pointer,
-/// `None` a null pointer.
+/// Declares functions: the name of the symbol, and the types as C has them. A reference is a
+/// pointer, `None` a null pointer.
 macro_rules! functions {
     ($($name:ident = $symbol:literal ($($argument:ident: $type:ty),* $(,)?);)*) => {
         /// The library.
@@ -63,8 +63,8 @@ macro_rules! functions {
                 #[allow(clippy::too_many_arguments)]
                 pub fn $name(&self, $($argument: $type),*) -> Outcome {
                     type Function = unsafe extern "C" fn($($type),*) -> c_int;
-                    // SAFETY: The symbol has this type in cuda.h. References are valid for the call,
-                    // and addresses are numbers that the library checks.
+                    // SAFETY: The symbol has this type in cuda.h. References are valid for the
+                    // call, and addresses are numbers that the library checks.
                     let status = unsafe {
                         match self.library.get::<Function>($symbol) {
                             Ok(function) => function($($argument),*),

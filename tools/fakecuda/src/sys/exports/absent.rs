@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The functions that this library lacks. Each is there, so that programs find it, and says so once.
+//! The functions that this library lacks. Each is there, so that programs find it, and says so
+//! once.
 
 use std::collections::BTreeSet;
 use std::ffi::{c_int, c_void};

@@ -139,7 +139,8 @@ fn change_edges(
     Ok(())
 }
 
-/// Takes the calls of a graph into one that can be launched. The second result is that of the update.
+/// Takes the calls of a graph into one that can be launched. The second result is that of the
+/// update.
 fn update(exec: Handle, graph: Handle) -> Result<(Result<()>, c_int)> {
     let driver = driver()?;
     let (exec, graph) = (driver.exec(exec)?, driver.graph(graph)?);
