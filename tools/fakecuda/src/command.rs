@@ -2,11 +2,13 @@
 //! Commands of a stream, with all addresses known, and their effects on memory.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use crate::gpu::{Gate, Gpu, Place};
+use crate::context::Context;
+use crate::gpu::{Gate, Place};
 use crate::kernel::Compute;
+use crate::space::Spot;
 use crate::sys::process::Callback;
 
 /// A condition on a word of 4 or 8 bytes.
@@ -43,8 +45,7 @@ impl Condition {
 /// A word of memory that the program has given to the GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Word {
-    /// Its address for the CPU.
-    pub(crate) host: u64,
+    pub(crate) spot: Spot,
     /// Its number, if the GPU itself sees it.
     pub(crate) number: Option<u32>,
     /// It has 8 bytes.
@@ -54,8 +55,6 @@ pub(crate) struct Word {
 /// A point in a stream: all that was given to it so far is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Point {
-    /// Handle of its context.
-    pub(crate) context: u64,
     /// The word of its stream, and the value that it has then.
     pub(crate) word: u32,
     pub(crate) ticket: u32,
@@ -111,25 +110,47 @@ pub(crate) enum Command {
     Write { word: Word, value: u64 },
     /// Calls a function of the program; the stream goes on after it.
     Call(Callback),
-    /// Waits for a point of a stream.
-    After(Point, Option<Arc<Gpu>>),
+    /// Waits for a point of a stream, perhaps of another context.
+    After(Point, Option<Weak<Context>>),
     /// Changes something when all before is over.
     Then(Effect),
 }
 
-/// A change when a command is over.
+impl Command {
+    /// True if it takes a copy engine, false if it takes the compute engine. `None`: any.
+    pub(crate) fn is_copy(&self) -> Option<bool> {
+        match self {
+            Self::Work { .. } | Self::Hold { .. } => Some(false),
+            Self::Copy { .. } => Some(true),
+            _ => None,
+        }
+    }
+
+    /// The most effects that it has.
+    pub(crate) fn most_effects(&self) -> usize {
+        match self {
+            Self::Work { effect: None, .. } | Self::After(_, None) => 0,
+            Self::Hold { .. } => 2,
+            _ => 1,
+        }
+    }
+}
+
+/// A change when a command is over. Memory is found by its addresses then, so that none is touched
+/// that has come in the place of another.
 #[derive(Debug, Clone)]
 pub(crate) enum Effect {
-    /// Copies rows. Addresses are the CPU's.
+    /// Copies rows.
     Copy(Rows),
     /// The same from bytes that were read when the call was made.
     Put(Rows, Arc<[u8]>),
     /// Fills rows with a value of `unit` bytes.
     Fill {
-        to: u64,
+        to: Spot,
         value: u32,
         unit: u64,
         pitch: u64,
+        /// Units of a row.
         width: u64,
         height: u64,
     },
@@ -151,12 +172,21 @@ pub(crate) enum Effect {
     Watch(Check, Gate),
 }
 
-/// Rows to copy.
+/// An end of a copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum At {
+    /// Memory that the GPU sees.
+    Gpu(Spot),
+    /// Memory of the program that is not registered, by its address.
+    Program(u64),
+}
+
+/// Rows to copy. Lengths are in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Rows {
-    pub(crate) to: u64,
+    pub(crate) to: At,
     pub(crate) to_pitch: u64,
-    pub(crate) from: u64,
+    pub(crate) from: At,
     pub(crate) from_pitch: u64,
     pub(crate) width: u64,
     pub(crate) height: u64,
@@ -167,8 +197,8 @@ pub(crate) struct Rows {
 pub(crate) enum Check {
     /// A word of the program.
     Word(Word, Condition, u64),
-    /// A point in a stream of another context.
-    Point(Arc<Gpu>, u32, u32),
+    /// A point in a stream of another context: a word, and the ticket that it comes to.
+    Point(Weak<Context>, u32, u32),
 }
 
 impl Effect {

@@ -4,19 +4,17 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 
-use crate::command::{has_come, Command, Effect, Point};
-use crate::driver;
-use crate::gpu::Gpu;
+use crate::command::{has_come, Command, Point};
+use crate::driver::lock;
+use crate::gpu::{Gpu, Place};
 use crate::helper::Helpers;
 use crate::queue::{Full, Queue, LEGACY};
-use crate::space::{Kind, Space};
 use crate::status::{Result, Status};
-use crate::sys::memory;
 
 /// Longest wait for room between two tries.
 const RETRY: Duration = Duration::from_millis(20);
@@ -39,12 +37,6 @@ pub(crate) struct Context {
     taking: Mutex<()>,
     /// The error that stays, or 0.
     failed: AtomicI32,
-    /// Streams that are captured.
-    pub(crate) captures: AtomicU32,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Context {
@@ -62,7 +54,6 @@ impl Context {
             queue: Mutex::new(queue),
             taking: Mutex::new(()),
             failed: AtomicI32::new(0),
-            captures: AtomicU32::new(0),
         });
         context.helpers.start(&context)?;
         Ok(context)
@@ -76,15 +67,19 @@ impl Context {
         }
     }
 
-    /// Makes an error that stays. The work of the context is of no use any more.
-    pub(crate) fn fail(&self, status: Status) {
+    /// Makes an error that stays. The work of the context is of no use any more, but callbacks of
+    /// streams get the error.
+    pub(crate) fn fail(self: &Arc<Self>, status: Status) {
         let swapped =
             self.failed
                 .compare_exchange(0, status.0, Ordering::AcqRel, Ordering::Acquire);
         if swapped.is_ok() {
             self.gpu.stop();
-            lock(&self.queue).clear();
+            let functions = lock(&self.queue).clear();
             self.helpers.forget();
+            for (callback, gate) in functions {
+                self.helpers.call(self, callback, gate);
+            }
         }
     }
 
@@ -101,6 +96,11 @@ impl Context {
         lock(&self.queue).remove(number, &self.gpu);
     }
 
+    /// True if a stream waits for the legacy default stream.
+    pub(crate) fn is_blocking(&self, number: u64) -> bool {
+        lock(&self.queue).is_blocking(number)
+    }
+
     pub(crate) fn has_stream(&self, number: u64) -> bool {
         lock(&self.queue).has(number)
     }
@@ -108,8 +108,11 @@ impl Context {
     /// Queues commands of a stream. Waits while the GPU has no room for them.
     pub(crate) fn queue(&self, stream: u64, mut commands: VecDeque<Command>) -> Result<()> {
         while !commands.is_empty() {
+            let mut queue = lock(&self.queue);
+            // A context that fails drops what is in the queue then.
             self.status()?;
-            let submitted = lock(&self.queue).submit(&self.gpu, stream, &commands);
+            let submitted = queue.submit(&self.gpu, stream, &commands);
+            drop(queue);
             match submitted.map_err(|status| self.error(status))? {
                 Ok(count) => drop(commands.drain(..count)),
                 Err(full) => self.wait_for_room(full)?,
@@ -137,15 +140,40 @@ impl Context {
         self.status()
     }
 
-    /// The point where a stream is now.
+    /// The point where a stream is now: that of the legacy default stream is behind the work of
+    /// blocking streams.
     pub(crate) fn point(&self, stream: u64) -> Result<Point> {
-        lock(&self.queue).point(stream, self.handle)
+        match stream {
+            LEGACY => self.record(stream),
+            _ => lock(&self.queue).point(stream),
+        }
+    }
+
+    /// A point behind all that the next command of a stream would wait for.
+    pub(crate) fn record(&self, stream: u64) -> Result<Point> {
+        loop {
+            let mut queue = lock(&self.queue);
+            self.status()?;
+            if !queue.is_behind(&self.gpu, stream) {
+                return queue.point(stream);
+            }
+            let submitted = queue.submit(&self.gpu, stream, &VecDeque::new());
+            if let Err(full) = submitted.map_err(|status| self.error(status))? {
+                drop(queue);
+                self.wait_for_room(full)?;
+            }
+        }
     }
 
     /// True if the GPU has come to a point, and all effects before it are there.
     pub(crate) fn has_passed(self: &Arc<Self>, point: &Point) -> Result<bool> {
+        self.has_come_to((point.word, point.ticket))
+    }
+
+    /// The same of the word of a stream, and the ticket that it has there.
+    pub(crate) fn has_come_to(self: &Arc<Self>, (word, ticket): (u32, u32)) -> Result<bool> {
         self.status()?;
-        let is_over = has_come(self.gpu.load(point.word), point.ticket);
+        let is_over = has_come(self.gpu.load(word), ticket);
         if is_over {
             self.settle()?;
         }
@@ -163,7 +191,7 @@ impl Context {
         self.wait_items(&items)
     }
 
-    fn wait_items(self: &Arc<Self>, items: &[(crate::gpu::Place, u64)]) -> Result<()> {
+    fn wait_items(self: &Arc<Self>, items: &[(Place, u64)]) -> Result<()> {
         self.status()?;
         for &(place, item) in items.iter().filter(|(_, item)| *item > 0) {
             while !self
@@ -193,56 +221,21 @@ impl Context {
         loop {
             let taken = self.gpu.completions(BATCH);
             for completion in &taken {
-                let effect = lock(&self.queue).take(completion.tag);
-                if let Some(effect) = effect {
-                    self.apply_one(effect, completion.end.as_ns());
+                let taken = lock(&self.queue).take(completion.tag);
+                let Some((stream, effect)) = taken else {
+                    continue;
+                };
+                let is_of_data = effect.is_of_data();
+                let outcome = effect.apply(self, completion.end.as_ns());
+                lock(&self.queue).is_done(stream, is_of_data);
+                if outcome.is_err() {
+                    // On a GPU such an access is a fault.
+                    self.fail(Status::ILLEGAL_ADDRESS);
                 }
             }
             if taken.len() < BATCH {
                 return;
             }
-        }
-    }
-
-    fn apply_one(self: &Arc<Self>, effect: Effect, end_ns: u64) {
-        let is_of_data = effect.is_of_data();
-        let space = || driver::space();
-        let outcome = match effect {
-            Effect::Copy(rows) => rows.copy(),
-            Effect::Put(rows, bytes) => rows.put(&bytes),
-            Effect::Fill {
-                to,
-                value,
-                unit,
-                pitch,
-                width,
-                height,
-            } => fill(to, value, unit, pitch, width, height),
-            Effect::Compute(compute) => compute.run(&space()),
-            Effect::Fault => Err(Status::ILLEGAL_ADDRESS),
-            Effect::Free(base) => free(&mut space(), base),
-            Effect::Store { word, value } => memory::store_word(word.host, value, word.is_wide),
-            Effect::Time(clock) => {
-                clock.set(end_ns);
-                Ok(())
-            }
-            Effect::Open(gate) => {
-                self.gpu.open(gate);
-                Ok(())
-            }
-            Effect::Call(callback, gate) => {
-                self.helpers.call(self, callback, gate);
-                Ok(())
-            }
-            Effect::Watch(check, gate) => {
-                self.helpers.watch(self, check, gate);
-                Ok(())
-            }
-        };
-        lock(&self.queue).is_done(is_of_data);
-        if outcome.is_err() {
-            // On a GPU such an access is a fault.
-            self.fail(Status::ILLEGAL_ADDRESS);
         }
     }
 
@@ -254,83 +247,5 @@ impl Context {
             .store(Status::CONTEXT_IS_DESTROYED.0, Ordering::Release);
         self.gpu.end();
         self.helpers.stop();
-    }
-}
-
-/// Memory that was freed in stream order.
-fn free(space: &mut Space, base: u64) -> Result<()> {
-    space.remove(base, Kind::Device).map(|_| ())
-}
-
-impl crate::command::Rows {
-    /// Writes bytes that are in rows without gaps.
-    fn put(&self, bytes: &[u8]) -> Result<()> {
-        for (row, bytes) in (0..).zip(bytes.chunks(self.width.max(1) as usize)) {
-            memory::write(self.to + row * self.to_pitch, bytes)?;
-        }
-        Ok(())
-    }
-
-    fn copy(&self) -> Result<()> {
-        let rows = 0..self.height;
-        let is_plain = self.to_pitch == self.width && self.from_pitch == self.width;
-        if is_plain {
-            return memory::copy(self.to, self.from, self.width * self.height);
-        }
-        for row in rows {
-            let (to, from) = (row * self.to_pitch, row * self.from_pitch);
-            memory::copy(self.to + to, self.from + from, self.width)?;
-        }
-        Ok(())
-    }
-}
-
-/// Fills rows. `width`: units of a row; `pitch`: bytes from row to row.
-fn fill(to: u64, value: u32, unit: u64, pitch: u64, width: u64, height: u64) -> Result<()> {
-    /// Bytes that are written at once.
-    const MOST: u64 = 1 << 20;
-    let bytes = value.to_le_bytes();
-    let unit_bytes = bytes.get(..unit as usize).ok_or(Status::INVALID_VALUE)?;
-    let length = width * unit;
-    let part = unit_bytes.repeat((length.min(MOST) / unit) as usize);
-    for row in 0..height {
-        let mut done = 0;
-        while done < length {
-            let count = (length - done).min(part.len() as u64);
-            memory::write(to + row * pitch + done, &part[..count as usize])?;
-            done += count;
-        }
-    }
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::command::Rows;
-    use crate::sys::memory::Pages;
-
-    #[test]
-    fn rows_are_copied_and_filled() {
-        let pages = Pages::map(4_096).unwrap();
-        let base = pages.base();
-        fill(base, 0x0201, 2, 8, 3, 2).unwrap();
-        let filled = [1, 2, 1, 2, 1, 2, 0, 0, 1, 2, 1, 2, 1, 2, 0, 0, 0];
-        assert_eq!(memory::read::<u8>(base, 17).unwrap(), filled);
-        let rows = Rows {
-            to: base + 100,
-            to_pitch: 4,
-            from: base,
-            from_pitch: 8,
-            width: 3,
-            height: 2,
-        };
-        rows.copy().unwrap();
-        let copied = [1, 2, 1, 0, 1, 2, 1, 0];
-        assert_eq!(memory::read::<u8>(base + 100, 8).unwrap(), copied);
-        let outside = Rows { to: 8, ..rows };
-        assert_eq!(outside.copy(), Err(Status::INVALID_VALUE));
-        fill(base, 7, 1, 0, 3 << 10, 1).unwrap();
-        assert_eq!(memory::read::<u8>(base + 3_071, 2).unwrap(), [7, 0]);
     }
 }

@@ -3,12 +3,14 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
+use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use libzernel::sim::{GpuInfo, Sim};
 use libzernel::Zernel;
 
+use crate::capture;
 use crate::context::Context;
 use crate::event::Event;
 use crate::graph::{Exec, Graph, NodeOf};
@@ -18,7 +20,7 @@ use crate::queue::LEGACY;
 use crate::space::Space;
 use crate::status::{Result, Status};
 use crate::stream::Stream;
-use crate::sys::process::{Mark, MARK};
+use crate::sys::process::{is_main_thread, Mark, MARK};
 
 /// The first handle. Those of the header for default streams are below.
 const FIRST: u64 = 1 << 20;
@@ -91,7 +93,7 @@ pub(crate) struct Driver {
 static DRIVER: OnceLock<Driver> = OnceLock::new();
 static SPACE: OnceLock<Mutex<Space>> = OnceLock::new();
 
-/// The thread of a default stream.
+/// A thread with a default stream.
 struct Thread(u64);
 
 impl Drop for Thread {
@@ -101,18 +103,26 @@ impl Drop for Thread {
                 context.remove_stream(self.0);
             }
         }
+        // The main thread makes its last calls later, in functions for the end of the process.
+        if !is_main_thread() {
+            let stack = STACK.with_borrow_mut(|stack| std::mem::take(&mut **stack));
+            drop(stack);
+        }
     }
 }
 
 thread_local! {
-    static STACK: RefCell<Vec<Arc<Context>>> = const { RefCell::new(Vec::new()) };
+    // Nothing drops it, so that it is there for the last calls of the process.
+    static STACK: RefCell<ManuallyDrop<Vec<Arc<Context>>>> =
+        const { RefCell::new(ManuallyDrop::new(Vec::new())) };
     static THREAD: Thread = {
         static LAST: AtomicU64 = AtomicU64::new(THREADS);
         Thread(LAST.fetch_add(1, Ordering::Relaxed))
     };
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+/// Locks a mutex, after a panic, too.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -194,12 +204,14 @@ pub(crate) fn top() -> Option<Arc<Context>> {
 
 /// Makes a context that of this thread, on top of the one before.
 pub(crate) fn push(context: Arc<Context>) {
+    // A thread that ends takes its contexts off.
+    let _ = THREAD.try_with(|_| ());
     STACK.with_borrow_mut(|stack| stack.push(context));
 }
 
 /// Takes the context of this thread off.
 pub(crate) fn pop() -> Option<Arc<Context>> {
-    STACK.with_borrow_mut(Vec::pop)
+    STACK.with_borrow_mut(|stack| stack.pop())
 }
 
 /// Number of the default stream of this thread.
@@ -257,6 +269,13 @@ impl Driver {
         contexts.collect()
     }
 
+    /// Tells all contexts that a range has ended.
+    pub(crate) fn take_back(&self, id: u64) {
+        for context in self.contexts() {
+            context.gpu.take_back(id);
+        }
+    }
+
     pub(crate) fn device(&self, number: i32) -> Result<&Device> {
         let number = usize::try_from(number).ok();
         let device = number.and_then(|number| self.devices.get(number));
@@ -279,8 +298,12 @@ impl Driver {
     pub(crate) fn destroy_context(&self, context: &Arc<Context>) {
         let handle = context.handle;
         self.remove(handle);
+        capture::forget(handle);
         context.end();
-        space().remove_all(handle);
+        let gone = space().remove_all(handle);
+        for id in gone {
+            self.take_back(id);
+        }
         self.retain(|object| match object {
             Object::Stream(stream) => stream.context.handle != handle,
             Object::Event(event) => event.context.handle != handle,

@@ -2,12 +2,12 @@
 //! Events: points in streams, and their times.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::capture;
 use crate::command::{Clock, Command, Effect, Point};
 use crate::context::Context;
-use crate::driver::{driver, Target};
+use crate::driver::{driver, lock, Target};
 use crate::status::{Result, Status};
 
 /// It keeps no time.
@@ -41,14 +41,20 @@ impl Event {
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
+    }
+
+    /// Fails for a context that is not its own.
+    pub(crate) fn check_context(&self, context: &Context) -> Result<()> {
+        match context.handle == self.context.handle {
+            true => Ok(()),
+            false => Err(Status::INVALID_HANDLE),
+        }
     }
 
     /// Records it in a stream of its context.
     pub(crate) fn record(&self, target: &Target) -> Result<()> {
-        if target.context.handle != self.context.handle {
-            return Err(Status::INVALID_HANDLE);
-        }
+        self.check_context(&target.context)?;
         let clock = (self.flags & DISABLE_TIMING == 0).then(Arc::<Clock>::default);
         if let Some(clock) = &clock {
             let time = Command::Then(Effect::Time(clock.clone()));
@@ -56,7 +62,7 @@ impl Event {
                 .context
                 .queue(target.number, VecDeque::from([time]))?;
         }
-        let point = target.context.point(target.number)?;
+        let point = target.context.record(target.number)?;
         *self.state() = State::Recorded(point, clock);
         Ok(())
     }
@@ -68,6 +74,11 @@ impl Event {
             State::Recorded(point, _) => Ok(Some(*point)),
             State::Captured(_) => Err(Status::CAPTURED_EVENT),
         }
+    }
+
+    /// Fails if a stream cannot wait for it.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.point().map(|_| ())
     }
 
     pub(crate) fn has_passed(&self) -> Result<bool> {
@@ -91,11 +102,12 @@ impl Event {
         let Some(point) = self.point()? else {
             return Ok(None);
         };
-        // One of a context that is gone is over.
-        if self.context.status().is_err() || self.context.has_passed(&point)? {
+        // One of a context that has failed or is gone is over.
+        if self.context.has_passed(&point).unwrap_or(true) {
             return Ok(None);
         }
-        let other = (context.handle != self.context.handle).then(|| self.context.gpu.clone());
+        let is_other = context.handle != self.context.handle;
+        let other = is_other.then(|| Arc::downgrade(&self.context));
         Ok(Some(Command::After(point, other)))
     }
 

@@ -2,7 +2,7 @@
 //! The software GPU's side of a context: a compute TSG, a TSG for copies, and the words of both.
 
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use bytemuck::Zeroable;
@@ -13,8 +13,9 @@ use rustix::io::Errno;
 
 use crate::command::has_come;
 use crate::cost::Costs;
+use crate::driver::lock;
 use crate::knobs::knobs;
-use crate::space::whole_pages;
+use crate::space::{whole_pages, Range};
 use crate::status::Result;
 
 /// Channels of each TSG: as many as a context of the software GPU can have.
@@ -36,8 +37,8 @@ pub(crate) struct Place {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Memory {
     None,
-    /// First address and length, in whole pages.
-    Given(u64, u64),
+    /// Number of the range; first address and length, in whole pages.
+    Given(u64, u64, u64),
     /// The program has taken it back. The GPU keeps it, and takes no other.
     Past,
 }
@@ -129,11 +130,17 @@ impl Gpu {
         self.words.load(word)
     }
 
+    /// True if a gate is open, or one behind it.
+    pub(crate) fn is_open(&self, gate: Gate) -> bool {
+        has_come(self.words.load(gate.word), gate.value)
+    }
+
     /// Opens a gate, and those before it.
     pub(crate) fn open(&self, gate: Gate) {
-        let opening = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
-        // A holder that ended by its bound leaves its gate behind, perhaps until a later one is open.
-        if !has_come(self.words.load(gate.word), gate.value) {
+        let opening = lock(&self.opening);
+        // A holder that ended by its bound leaves its gate behind, perhaps until a later one is
+        // open.
+        if !self.is_open(gate) {
             self.words.store(gate.word, gate.value);
         }
         drop(opening);
@@ -143,33 +150,34 @@ impl Gpu {
 
     /// The number of a word of the program's memory, if the GPU has that. `range`: the memory that
     /// the word is in, which is given to the GPU if it has none yet.
-    pub(crate) fn word(&self, host: u64, range: (u64, u64)) -> Option<u32> {
+    pub(crate) fn word(&self, host: u64, range: &Range) -> Option<u32> {
         if host % WORD != 0 || knobs().relay {
             return None;
         }
-        let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut memory = lock(&self.memory);
         if *memory == Memory::None {
             // When it cannot be pinned the helper thread looks at it.
             let _ = self.give(&mut memory, range);
         }
-        let Memory::Given(first, length) = *memory else {
+        let Memory::Given(id, first, length) = *memory else {
             return None;
         };
-        let offset = host.checked_sub(first).filter(|&offset| offset < length)?;
+        let offset = host.checked_sub(first);
+        let offset = offset.filter(|&offset| id == range.id && offset < length)?;
         u32::try_from(offset / WORD).ok()?.checked_add(WORDS)
     }
 
     /// Gives memory of the program to the GPU, if it has none yet and can take so much.
-    pub(crate) fn offer(&self, base: u64, length: u64) -> Result<()> {
-        let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(crate) fn offer(&self, range: &Range) -> Result<()> {
+        let mut memory = lock(&self.memory);
         match *memory {
-            Memory::None if !knobs().relay => self.give(&mut memory, (base, length)),
+            Memory::None if !knobs().relay => self.give(&mut memory, range),
             _ => Ok(()),
         }
     }
 
-    fn give(&self, memory: &mut Memory, (base, length): (u64, u64)) -> Result<()> {
-        let (address, length) = whole_pages(base, length);
+    fn give(&self, memory: &mut Memory, range: &Range) -> Result<()> {
+        let (address, length) = whole_pages(range.host, range.length);
         if length > u64::from(abi::ZERNEL_SIM_MEMORY_MAX) {
             return Ok(());
         }
@@ -181,15 +189,14 @@ impl Gpu {
         };
         let given = calls::memory(self.sim.as_fd(), &mut raw);
         given.map_err(libzernel::Error::call(libzernel::Call::SimMemory))?;
-        *memory = Memory::Given(address, length);
+        *memory = Memory::Given(range.id, address, length);
         Ok(())
     }
 
-    /// The program has taken memory back.
-    pub(crate) fn take_back(&self, base: u64) {
-        let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
-        if matches!(*memory, Memory::Given(first, length) if base >= first && base - first < length)
-        {
+    /// A range has ended.
+    pub(crate) fn take_back(&self, id: u64) {
+        let mut memory = lock(&self.memory);
+        if matches!(*memory, Memory::Given(given, ..) if given == id) {
             *memory = Memory::Past;
         }
     }

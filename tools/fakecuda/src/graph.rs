@@ -3,11 +3,12 @@
 //! that keeps to the dependencies.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
-use crate::call::{self, Call};
+use crate::call::{Call, Plan};
 use crate::capture;
-use crate::driver::{driver, Object, Target};
+use crate::driver::{driver, lock, Object, Target};
+use crate::event::{Event, DISABLE_TIMING};
 use crate::status::{Result, Status};
 
 /// A node.
@@ -37,12 +38,16 @@ pub(crate) struct Graph {
 #[derive(Debug)]
 pub(crate) struct Exec {
     steps: Mutex<Vec<Step>>,
+    /// The end of the last launch: the next one comes after it.
+    last: Mutex<Option<Arc<Event>>>,
 }
 
 #[derive(Debug, Clone)]
 struct Step {
     node: u64,
     call: Call,
+    /// Places of the steps that it depends on, in their order.
+    after: Vec<usize>,
     is_enabled: bool,
 }
 
@@ -59,7 +64,7 @@ impl Graph {
     }
 
     pub(crate) fn nodes(&self) -> MutexGuard<'_, BTreeMap<u64, Node>> {
-        self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.nodes)
     }
 
     /// Adds a node; returns its handle.
@@ -205,18 +210,14 @@ pub(crate) fn kind(call: &Call) -> i32 {
 impl Exec {
     /// Of a graph as it is now; later changes of the graph are not seen.
     pub(crate) fn new(graph: &Graph) -> Result<Self> {
-        let steps = graph.order()?.into_iter().map(|(node, call)| Step {
-            node,
-            call,
-            is_enabled: true,
-        });
         Ok(Self {
-            steps: Mutex::new(steps.collect()),
+            steps: Mutex::new(in_order(graph)?),
+            last: Mutex::default(),
         })
     }
 
     fn steps(&self) -> MutexGuard<'_, Vec<Step>> {
-        self.steps.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.steps)
     }
 
     /// The calls that a launch makes.
@@ -226,13 +227,25 @@ impl Exec {
         enabled.map(|step| step.call.clone()).collect()
     }
 
-    /// Launches it in a stream; in a captured one it becomes a node.
+    /// Launches it in a stream; in a captured one it becomes a node. Launches come one after the
+    /// other in whatever streams they are.
     pub(crate) fn launch(&self, target: &Target) -> Result<()> {
         let calls = self.calls();
-        match capture::is_any(&target.context) {
-            true => call::run(target, Call::Graph(calls.into())),
-            false => call::run_all(target, &calls),
+        let call = Call::Graph(calls.into());
+        if capture::add(target, &call)? {
+            return Ok(());
         }
+        let mut last = lock(&self.last);
+        let mut plan = Plan::new(&target.context);
+        if let Some(last) = &*last {
+            plan.add(&Call::Await(last.clone()), true)?;
+        }
+        plan.add(&call, true)?;
+        plan.run(target)?;
+        let end = Event::new(target.context.clone(), DISABLE_TIMING);
+        end.record(target)?;
+        *last = Some(Arc::new(end));
+        Ok(())
     }
 
     fn step<T>(&self, node: u64, change: impl FnOnce(&mut Step) -> Result<T>) -> Result<T> {
@@ -259,20 +272,48 @@ impl Exec {
         self.step(node, |step| Ok(step.is_enabled))
     }
 
-    /// Takes the calls of a graph with the same nodes in the same order.
-    pub(crate) fn update(&self, graph: &Graph) -> Result<bool> {
-        let new = graph.order()?;
+    /// Takes the calls of a graph with the same nodes and edges, in the same order.
+    pub(crate) fn update(&self, graph: &Graph) -> Result<Update> {
+        let new = in_order(graph)?;
         let mut steps = self.steps();
-        let same = new.len() == steps.len()
-            && steps
-                .iter()
-                .zip(&new)
-                .all(|(old, (_, call))| kind(&old.call) == kind(call));
-        if same {
-            for (old, (_, call)) in steps.iter_mut().zip(new) {
-                old.call = call;
-            }
+        let mut pairs = steps.iter().zip(&new);
+        if new.len() != steps.len() || pairs.any(|(old, new)| old.after != new.after) {
+            return Ok(Update::TopologyChanged);
         }
-        Ok(same)
+        let mut pairs = steps.iter().zip(&new);
+        if pairs.any(|(old, new)| kind(&old.call) != kind(&new.call)) {
+            return Ok(Update::NodeTypeChanged);
+        }
+        for (old, new) in steps.iter_mut().zip(new) {
+            old.call = new.call;
+        }
+        Ok(Update::Success)
     }
+}
+
+/// The outcome of an update, with its number in cuda.h.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Update {
+    Success = 0,
+    TopologyChanged = 2,
+    NodeTypeChanged = 3,
+}
+
+/// The steps of a launch of a graph.
+fn in_order(graph: &Graph) -> Result<Vec<Step>> {
+    let order = graph.order()?;
+    let places = order.iter().map(|(node, _)| *node).zip(0..);
+    let places: BTreeMap<u64, usize> = places.collect();
+    let nodes = graph.nodes();
+    let steps = order.into_iter().map(|(node, call)| {
+        let after = nodes.get(&node).into_iter().flat_map(|node| &node.after);
+        let after = after.filter_map(|after| places.get(after).copied());
+        Step {
+            node,
+            call,
+            after: BTreeSet::from_iter(after).into_iter().collect(),
+            is_enabled: true,
+        }
+    });
+    Ok(steps.collect())
 }

@@ -5,18 +5,18 @@
 use std::num::NonZeroU64;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::mpsc::{channel, Sender};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rustix::event::{eventfd, poll, EventfdFlags, PollFd, PollFlags};
 use rustix::thread::set_current_timer_slack;
 
-use crate::command::{has_come, Check};
+use crate::command::Check;
 use crate::context::Context;
+use crate::driver::{self, lock};
 use crate::gpu::Gate;
 use crate::status::{Result, Status};
-use crate::sys::memory;
 use crate::sys::process::{self, Callback};
 
 /// Time between two looks at a word.
@@ -31,10 +31,6 @@ pub(crate) fn is_callback() -> bool {
     IS_CALLBACK.get()
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// The threads.
 #[derive(Debug)]
 pub(crate) struct Helpers {
@@ -46,8 +42,16 @@ pub(crate) struct Helpers {
 
 #[derive(Debug, Default)]
 struct Watches {
-    list: Mutex<(Vec<(Check, Gate)>, State)>,
+    list: Mutex<List>,
     changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct List {
+    watches: Vec<(Check, Gate)>,
+    state: State,
+    /// Rises when all are forgotten.
+    round: u64,
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -99,22 +103,24 @@ impl Helpers {
 
     /// Opens a gate when something is true.
     pub(crate) fn watch(&self, context: &Arc<Context>, check: Check, gate: Gate) {
-        if is_true(&check) {
+        // A look at another context takes the locks of that: the thread does it, which has none.
+        if !matches!(check, Check::Point(..)) && is_true(&check) {
             return context.gpu.open(gate);
         }
         let mut list = lock(&self.watches.list);
-        list.0.push((check, gate));
-        if list.1 == State::Idle {
-            list.1 = State::Runs;
+        list.watches.push((check, gate));
+        if list.state == State::Idle {
+            list.state = State::Runs;
             let (watches, own) = (self.watches.clone(), context.clone());
             if !self.spawn(move || watches.run(&own)) {
-                list.1 = State::Idle;
+                list.state = State::Idle;
             }
         }
         self.watches.changed.notify_all();
     }
 
-    /// Calls a function of the program, then opens a gate.
+    /// Calls a function of the program, then opens a gate. In a context that has failed, callbacks
+    /// of streams alone are called.
     pub(crate) fn call(&self, context: &Arc<Context>, callback: Callback, gate: Gate) {
         let mut sender = lock(&self.callbacks);
         let send = sender.get_or_insert_with(|| {
@@ -137,7 +143,7 @@ impl Helpers {
 
     /// Forgets all words.
     pub(crate) fn forget(&self) {
-        lock(&self.watches.list).0.clear();
+        lock(&self.watches.list).forget();
     }
 
     /// Ends the threads.
@@ -146,8 +152,8 @@ impl Helpers {
         let _ = rustix::io::write(&self.stop, &1_u64.to_ne_bytes());
         *lock(&self.callbacks) = None;
         let mut list = lock(&self.watches.list);
-        list.0.clear();
-        list.1 = State::Stops;
+        list.forget();
+        list.state = State::Stops;
         self.watches.changed.notify_all();
         drop(list);
         let threads = std::mem::take(&mut *lock(&self.threads));
@@ -162,22 +168,43 @@ impl Helpers {
     }
 }
 
+impl List {
+    fn forget(&mut self) {
+        self.watches.clear();
+        self.round += 1;
+    }
+}
+
 impl Watches {
     fn run(&self, context: &Arc<Context>) {
         // Without it looks come later.
         let _ = set_current_timer_slack(NonZeroU64::new(1));
         let mut list = lock(&self.list);
-        while list.1 != State::Stops {
-            list.0.retain(|(check, gate)| {
-                let is_over = is_true(check);
-                if is_over {
-                    context.gpu.open(*gate);
-                }
-                !is_over
-            });
-            let wait = match list.0.is_empty() {
-                true => Duration::from_secs(3_600),
-                false => LOOK,
+        loop {
+            let (watches, round) = (std::mem::take(&mut list.watches), list.round);
+            drop(list);
+            let left: Vec<_> = watches
+                .into_iter()
+                .filter(|(check, gate)| {
+                    // That of a holder that ended by its bound is passed by a later one.
+                    if context.gpu.is_open(*gate) {
+                        return false;
+                    }
+                    let is_over = is_true(check);
+                    if is_over {
+                        context.gpu.open(*gate);
+                    }
+                    !is_over
+                })
+                .collect();
+            list = lock(&self.list);
+            if list.round == round {
+                list.watches.splice(0..0, left);
+            }
+            let wait = match (&list.state, list.watches.is_empty()) {
+                (State::Stops, _) => return,
+                (_, true) => Duration::from_secs(3_600),
+                (_, false) => LOOK,
             };
             let woken = self.changed.wait_timeout(list, wait);
             (list, _) = woken.unwrap_or_else(PoisonError::into_inner);
@@ -185,16 +212,21 @@ impl Watches {
     }
 }
 
-/// A word that is not there any more meets every condition, so that no stream waits for ever.
+/// A word that is not there any more meets every condition, so that no stream waits for ever. So
+/// does a point of a context that has failed or is gone.
 fn is_true(check: &Check) -> bool {
     match check {
         Check::Word(word, condition, value) => {
-            let read = match word.is_wide {
-                true => memory::read_one::<u64>(word.host),
-                false => memory::read_one::<u32>(word.host).map(u64::from),
-            };
-            read.map_or(true, |now| condition.is_met(now, *value, word.is_wide))
+            let now = driver::space().load(word.spot, word.is_wide);
+            now.map_or(true, |now| condition.is_met(now, *value, word.is_wide))
         }
-        Check::Point(gpu, word, ticket) => has_come(gpu.load(*word), *ticket),
+        Check::Point(other, word, ticket) => {
+            let Some(other) = other.upgrade() else {
+                return true;
+            };
+            // All effects before the point are there then.
+            let point = (*word, *ticket);
+            other.status().is_err() || other.has_come_to(point).unwrap_or(true)
+        }
     }
 }

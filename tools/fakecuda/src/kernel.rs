@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::cost::{Costs, Size};
 use crate::ptx::{Entry, Parameter};
-use crate::space::Space;
+use crate::space::Held;
 use crate::status::{Result, Status};
 use crate::sys::memory;
 
@@ -148,18 +148,18 @@ pub(crate) fn launch(entry: &Entry, arguments: &[u8], size: Size, costs: &Costs)
 }
 
 impl Compute {
-    /// Does it.
+    /// Does it. `hold` finds memory of the GPU, by address and length, and keeps it there.
     ///
     /// # Errors
     ///
     /// [`Status::ILLEGAL_ADDRESS`] if memory is not the GPU's. Nothing has changed then.
-    pub(crate) fn run(&self, space: &Space) -> Result<()> {
+    pub(crate) fn run(&self, hold: impl Fn(u64, u64) -> Result<Held>) -> Result<()> {
         const FLOAT: u64 = 4;
         let at = |address: u64, n: u32| {
             let length = FLOAT * u64::from(n);
             let is_aligned = address % FLOAT == 0;
-            let host = space.resolve(address, length).ok().filter(|_| is_aligned);
-            host.ok_or(Status::ILLEGAL_ADDRESS)
+            let held = hold(address, length).ok().filter(|_| is_aligned);
+            held.ok_or(Status::ILLEGAL_ADDRESS)
         };
         let illegal = |_| Status::ILLEGAL_ADDRESS;
         match *self {
@@ -169,21 +169,21 @@ impl Compute {
             Self::Mark { word, number } => memory::write(at(word, 1)?, &[number]).map_err(illegal),
             Self::VectorAdd { a, b, c, n } => {
                 let (a, b, c) = (at(a, n)?, at(b, n)?, at(c, n)?);
-                let mut sums: Vec<f32> = memory::read(a, n as usize).map_err(illegal)?;
-                let others: Vec<f32> = memory::read(b, n as usize).map_err(illegal)?;
+                let mut sums: Vec<f32> = memory::read(a.host, n as usize).map_err(illegal)?;
+                let others: Vec<f32> = memory::read(b.host, n as usize).map_err(illegal)?;
                 sums.iter_mut()
                     .zip(&others)
                     .for_each(|(sum, other)| *sum += other);
-                memory::write(c, &sums).map_err(illegal)
+                memory::write(c.host, &sums).map_err(illegal)
             }
             Self::Saxpy { n, a, x, y } => {
                 let (x, y) = (at(x, n)?, at(y, n)?);
-                let factors: Vec<f32> = memory::read(x, n as usize).map_err(illegal)?;
-                let mut sums: Vec<f32> = memory::read(y, n as usize).map_err(illegal)?;
+                let factors: Vec<f32> = memory::read(x.host, n as usize).map_err(illegal)?;
+                let mut sums: Vec<f32> = memory::read(y.host, n as usize).map_err(illegal)?;
                 sums.iter_mut()
                     .zip(&factors)
                     .for_each(|(sum, x)| *sum += a * x);
-                memory::write(y, &sums).map_err(illegal)
+                memory::write(y.host, &sums).map_err(illegal)
             }
             Self::Mac {
                 out,
@@ -195,7 +195,7 @@ impl Compute {
                 let step = |x: u32, _| x.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
                 let result = |i| (0..rounds).fold(seed.wrapping_add(i), step);
                 let results: Vec<u32> = (0..n).map(result).collect();
-                memory::write(out, &results).map_err(illegal)
+                memory::write(out.host, &results).map_err(illegal)
             }
         }
     }
@@ -205,7 +205,7 @@ impl Compute {
 mod tests {
     use super::*;
     use crate::ptx::Text;
-    use crate::space::Owner;
+    use crate::space::{Owner, Space};
 
     const COSTS: Costs = Costs {
         sms: 100,
@@ -299,12 +299,13 @@ mod tests {
             device: 0,
         };
         let range = space.allocate(owner, 64, 1 << 20).unwrap();
+        let hold = |address, length| space.hold_at(address, length);
         memory::write(range.host, &[1.0f32, 2.0, 3.0, 4.0]).unwrap();
         let (a, b, c) = (range.base, range.base + 8, range.base + 16);
-        Compute::VectorAdd { a, b, c, n: 2 }.run(&space).unwrap();
+        Compute::VectorAdd { a, b, c, n: 2 }.run(hold).unwrap();
         assert_eq!(memory::read::<f32>(range.host + 16, 2).unwrap(), [4.0, 6.0]);
         let (x, y) = (a, c);
-        Compute::Saxpy { n: 2, a: 2.0, x, y }.run(&space).unwrap();
+        Compute::Saxpy { n: 2, a: 2.0, x, y }.run(hold).unwrap();
         assert_eq!(
             memory::read::<f32>(range.host + 16, 2).unwrap(),
             [6.0, 10.0]
@@ -315,7 +316,7 @@ mod tests {
             seed: 7,
             rounds: 1,
         };
-        mac(c, 2).run(&space).unwrap();
+        mac(c, 2).run(hold).unwrap();
         let first = 7u32.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         let results = memory::read::<u32>(range.host + 16, 2).unwrap();
         assert_eq!(
@@ -328,8 +329,8 @@ mod tests {
             (range.base, 17),
             (0, 1),
         ] {
-            assert_eq!(mac(out, n).run(&space), Err(Status::ILLEGAL_ADDRESS));
+            assert_eq!(mac(out, n).run(hold), Err(Status::ILLEGAL_ADDRESS));
         }
-        assert_eq!(mac(0, 0).run(&space), Ok(()));
+        assert_eq!(mac(0, 0).run(hold), Ok(()));
     }
 }

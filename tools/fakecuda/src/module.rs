@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use crate::context::Context;
-use crate::driver;
+use crate::driver::{self, lock};
 use crate::knobs::knobs;
 use crate::ptx::{Entry, Text};
 use crate::space::{Kind, Owner};
@@ -66,7 +66,9 @@ impl Module {
         };
         for variable in text.variables {
             let length = variable.size.max(1);
-            match driver::space().allocate(owner, length, knobs().memory) {
+            // The lock of the space is not held below.
+            let range = driver::space().allocate(owner, length, knobs().memory);
+            match range {
                 Ok(range) => {
                     let place = (range.base, variable.size);
                     module.variables.insert(variable.name, place);
@@ -101,10 +103,7 @@ impl Module {
         name: &str,
         add: impl FnOnce(Arc<Function>) -> u64,
     ) -> Result<u64> {
-        let mut functions = self
-            .functions
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut functions = lock(&self.functions);
         if let Some(handle) = functions.get(name) {
             return Ok(*handle);
         }

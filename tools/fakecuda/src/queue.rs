@@ -3,45 +3,50 @@
 //!
 //! Each stream has a word that counts its submissions: the last item of each stores a ticket there.
 //! A stream has come to a point when its word has reached the ticket of the point. Work that is
-//! to come later, on any engine, waits for that, so that the GPU never waits for the CPU between two
-//! commands. A second word of the stream, its gate, is stored to by the CPU: the stream waits there
-//! for functions of the program, and for effects that the next command needs.
+//! to come later, on any engine, waits for that, so that the GPU never waits for the CPU between
+//! two commands. A second word of the stream, its gate, is stored to by the CPU: the stream waits
+//! there for functions of the program, and for effects that the next command needs.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::time::Duration;
 
-use libzernel::sim::{self, Item};
+use libzernel::sim::Item;
 
-use crate::command::{has_come, Check, Command, Condition, Effect, Point, Word};
+use crate::command::{has_come, Command, Effect, Point};
+use crate::draft::{wait, Draft};
 use crate::gpu::{Gate, Gpu, Place, CHANNELS, WORDS};
-use crate::kernel::HOLDER_PERMILLE;
 use crate::status::{Result, Status};
+use crate::sys::process::Callback;
 
 /// Number of the legacy default stream.
 pub(crate) const LEGACY: u64 = 1;
-/// The part of a holder before it stores its word: the shortest work.
-const BEFORE: Duration = Duration::from_micros(1);
-/// The longest work of one item.
-const LONGEST: Duration = Duration::from_secs(60);
-/// The longest hold.
-const LONGEST_HOLD: Duration = LONGEST;
 /// Items of a submission, with room for those of one command more.
-const MOST_ITEMS: usize = 192;
-/// Completions that may be outstanding: the file keeps 1,024.
-const MOST_NOTIFIES: usize = 800;
+const MOST_ITEMS: usize = 160;
+/// Effects that streams may have outstanding as they like.
+const SHARED: usize = 800;
+/// Those that each stream may have beyond, so that none keeps others from letting it on.
+const RESERVED: usize = 2;
+/// All together: the file keeps 1,024 completions.
+const MOST: usize = 1_000;
 
 /// The state of a stream.
 #[derive(Debug, Clone, Copy)]
-struct Line {
+pub(crate) struct Line {
     /// Its words.
-    word: u32,
-    gate: u32,
+    pub(crate) word: u32,
+    pub(crate) gate: u32,
     /// The last values that will be stored to them.
-    ticket: u32,
-    gates: u32,
+    pub(crate) ticket: u32,
+    pub(crate) gates: u32,
     /// The last item.
-    place: Place,
+    pub(crate) place: Place,
     item: u64,
+    /// Its channel on the compute engine and on the copy engine; 0: none, or that of the legacy
+    /// default stream.
+    channels: [u32; 2],
+    /// The number of its last submission among those of all streams.
+    turn: u64,
+    /// Its effects that are outstanding.
+    outstanding: usize,
     /// It waits for the legacy default stream, and that for it.
     is_blocking: bool,
     /// It is gone once its work is over.
@@ -51,24 +56,12 @@ struct Line {
 /// The last submission to a channel.
 #[derive(Debug, Clone, Copy, Default)]
 struct Channel {
+    /// The stream that it is of.
+    owner: u64,
     word: u32,
     ticket: u32,
     item: u64,
     is_used: bool,
-}
-
-/// Items that are to be submitted.
-#[derive(Debug)]
-struct Draft {
-    line: Line,
-    items: Vec<Item>,
-    effects: Vec<(u64, Effect)>,
-    /// Commands that they stand for.
-    commands: usize,
-    /// The last tag.
-    tag: u64,
-    /// Effects on memory.
-    of_data: usize,
 }
 
 /// Why a submission has to be tried again.
@@ -86,15 +79,13 @@ pub(crate) struct Queue {
     lines: BTreeMap<u64, Line>,
     free: Vec<u32>,
     channels: [Channel; 2 * CHANNELS as usize],
-    effects: HashMap<u64, Effect>,
+    /// By tag, with the stream.
+    effects: HashMap<u64, (u64, Effect)>,
     tag: u64,
+    turn: u64,
     /// Effects that are outstanding, and those of them on memory.
     outstanding: usize,
     of_data: usize,
-}
-
-fn wait(word: u32, value: u32) -> Item {
-    Item::wait(word, sim::Condition::AtLeast, value)
 }
 
 impl Queue {
@@ -105,6 +96,7 @@ impl Queue {
             channels: Default::default(),
             effects: HashMap::new(),
             tag: 0,
+            turn: 0,
             outstanding: 0,
             of_data: 0,
         }
@@ -131,6 +123,9 @@ impl Queue {
                 channel: 0,
             },
             item: 0,
+            channels: [0; 2],
+            turn: 0,
+            outstanding: 0,
             is_blocking,
             is_ending: false,
         };
@@ -146,13 +141,19 @@ impl Queue {
         self.sweep(gpu);
     }
 
-    /// Takes the words of streams back that are gone.
+    /// Takes the words of streams back that are gone. Each is used again for the same: whatever
+    /// opens a gate late then finds it open.
     fn sweep(&mut self, gpu: &Gpu) {
         let free = &mut self.free;
         self.lines.retain(|_, line| {
             let is_over = line.is_ending && has_come(gpu.load(line.word), line.ticket);
             if is_over {
-                free.extend([line.gate, line.word]);
+                gpu.open(Gate {
+                    word: line.gate,
+                    value: line.gates,
+                    is_copy: line.place.is_copy,
+                });
+                free.extend([line.word, line.gate]);
             }
             !is_over
         });
@@ -163,10 +164,9 @@ impl Queue {
     }
 
     /// The point where a stream is now.
-    pub(crate) fn point(&self, number: u64, context: u64) -> Result<Point> {
+    pub(crate) fn point(&self, number: u64) -> Result<Point> {
         let line = self.lines.get(&number).ok_or(Status::INVALID_HANDLE)?;
         Ok(Point {
-            context,
             word: line.word,
             ticket: line.ticket,
             place: line.place,
@@ -185,21 +185,41 @@ impl Queue {
         self.outstanding > 0
     }
 
-    /// Takes the effect of a completed item.
-    pub(crate) fn take(&mut self, tag: u64) -> Option<Effect> {
+    /// Takes the effect of a completed item, and its stream.
+    pub(crate) fn take(&mut self, tag: u64) -> Option<(u64, Effect)> {
         self.effects.remove(&tag)
     }
 
-    /// An effect is there.
-    pub(crate) fn is_done(&mut self, is_of_data: bool) {
+    /// An effect of a stream is there.
+    pub(crate) fn is_done(&mut self, number: u64, is_of_data: bool) {
         self.outstanding = self.outstanding.saturating_sub(1);
         self.of_data = self.of_data.saturating_sub(usize::from(is_of_data));
+        if let Some(line) = self.lines.get_mut(&number) {
+            line.outstanding = line.outstanding.saturating_sub(1);
+        }
     }
 
-    /// Drops all that is outstanding.
-    pub(crate) fn clear(&mut self) {
-        self.effects.clear();
+    /// Drops all that is outstanding. Returns the functions among it, in their order.
+    pub(crate) fn clear(&mut self) -> Vec<(Callback, Gate)> {
+        let mut dropped: Vec<_> = self.effects.drain().collect();
         (self.outstanding, self.of_data) = (0, 0);
+        dropped.sort_unstable_by_key(|(tag, _)| *tag);
+        let functions = dropped
+            .into_iter()
+            .filter_map(|(_, (_, effect))| match effect {
+                Effect::Call(callback, gate) => Some((callback, gate)),
+                _ => None,
+            });
+        functions.collect()
+    }
+
+    /// The effects that a stream may have more.
+    fn room(&self, line: &Line) -> usize {
+        let shared = SHARED.saturating_sub(self.outstanding);
+        match line.outstanding == 0 && self.outstanding < MOST {
+            true => shared.max(RESERVED),
+            false => shared,
+        }
     }
 
     fn is_idle(gpu: &Gpu, line: &Line) -> bool {
@@ -210,33 +230,40 @@ impl Queue {
         (place.channel + if place.is_copy { CHANNELS } else { 0 }) as usize
     }
 
-    /// The channel for a stream without work on an engine: one without work, its own if it can be.
+    /// The channel for the next work of a stream on an engine: its own as long as no other stream
+    /// has come behind it there, else one without work, if there is any.
     fn choose(&self, gpu: &Gpu, number: u64, line: &Line, is_copy: bool) -> Place {
         let place = |channel| Place { is_copy, channel };
         if number == LEGACY {
             return place(0);
         }
+        let channel = |place: &Place| &self.channels[Self::index(*place)];
+        let own = place(line.channels[usize::from(is_copy)]);
+        if own.channel > 0 && channel(&own).owner == number {
+            return own;
+        }
         let is_free = |place: &Place| {
-            let channel = &self.channels[Self::index(*place)];
+            let channel = channel(place);
             !channel.is_used || has_come(gpu.load(channel.word), channel.ticket)
         };
-        let own = Some(line.place).filter(|own| own.is_copy == is_copy && own.channel > 0);
-        let all = (1..CHANNELS).map(place);
-        let free = own.into_iter().chain(all).find(is_free);
+        let is_there = line.place.is_copy == is_copy && !Self::is_idle(gpu, line);
+        let last = Some(line.place).filter(|_| is_there);
+        let free = (1..CHANNELS).map(place).find(is_free).or(last);
         free.unwrap_or_else(|| place(1 + (number % u64::from(CHANNELS - 1)) as u32))
     }
 
-    /// Submits the first commands of a stream. Returns how many, or why they have to be tried again.
+    /// Submits the first commands of a stream. Returns how many, or why they have to be tried
+    /// again.
     pub(crate) fn submit(
         &mut self,
         gpu: &Gpu,
         number: u64,
         commands: &VecDeque<Command>,
     ) -> Result<Result<usize, Full>> {
-        if self.outstanding >= MOST_NOTIFIES {
+        let draft = self.draft(gpu, number, commands)?;
+        if draft.commands == 0 && !commands.is_empty() {
             return Ok(Err(Full::Completions));
         }
-        let draft = self.draft(gpu, number, commands)?;
         let place = draft.line.place;
         let item = match gpu.submit(place, &draft.items) {
             Ok(item) => item,
@@ -254,17 +281,27 @@ impl Queue {
                 };
             }
         };
+        self.turn += 1;
+        let mut line = Line {
+            item,
+            turn: self.turn,
+            ..draft.line
+        };
+        line.outstanding += draft.effects.len();
+        line.channels[usize::from(place.is_copy)] = place.channel;
         self.channels[Self::index(place)] = Channel {
+            owner: number,
             word: draft.line.word,
             ticket: draft.line.ticket,
             item,
             is_used: true,
         };
         self.outstanding += draft.effects.len();
-        self.effects.extend(draft.effects);
+        let effects = draft.effects.into_iter();
+        self.effects
+            .extend(effects.map(|(tag, effect)| (tag, (number, effect))));
         self.tag = draft.tag;
         self.of_data += draft.of_data;
-        let line = Line { item, ..draft.line };
         self.lines.insert(number, line);
         Ok(Ok(draft.commands))
     }
@@ -274,25 +311,20 @@ impl Queue {
         let is_idle = Self::is_idle(gpu, &line);
         let is_copy = commands.iter().find_map(Command::is_copy);
         let is_copy = is_copy.unwrap_or(!is_idle && line.place.is_copy);
-        let place = match is_idle || line.place.is_copy != is_copy {
-            true => self.choose(gpu, number, &line, is_copy),
-            false => line.place,
-        };
-        let mut draft = Draft {
-            line: Line { place, ..line },
-            items: Vec::new(),
-            effects: Vec::new(),
-            commands: 0,
-            tag: self.tag,
-            of_data: 0,
-        };
+        let place = self.choose(gpu, number, &line, is_copy);
+        let mut draft = Draft::new(Line { place, ..line }, self.tag);
         if place != line.place && !is_idle {
             draft.items.push(wait(line.word, line.ticket));
         }
         self.order(gpu, number, &line, &mut draft);
+        let room = self.room(&line);
         for command in commands {
-            let fits = command.is_copy().is_none_or(|other| other == is_copy);
-            if !fits || draft.items.len() > MOST_ITEMS {
+            let is_same = command.is_copy().is_none_or(|other| other == is_copy);
+            let effects = match command.most_effects() {
+                0 => 0,
+                more => draft.effects.len() + more,
+            };
+            if !is_same || effects > room || draft.items.len() > MOST_ITEMS {
                 break;
             }
             draft.add(command, self.of_data > 0);
@@ -305,19 +337,44 @@ impl Queue {
         Ok(draft)
     }
 
+    /// The streams with work that the next command of a stream waits for: blocking ones for the
+    /// legacy default stream, and that for them.
+    fn others<'a>(
+        &'a self,
+        gpu: &'a Gpu,
+        number: u64,
+        line: &'a Line,
+    ) -> impl Iterator<Item = &'a Line> {
+        let others = self.lines.iter().filter(move |(&other, other_line)| {
+            let is_before = match number {
+                LEGACY => other_line.is_blocking,
+                _ => line.is_blocking && other == LEGACY,
+            };
+            is_before && !Self::is_idle(gpu, other_line)
+        });
+        others.map(|(_, other)| other)
+    }
+
+    /// True if such work has come since the last submission of a stream.
+    pub(crate) fn is_behind(&self, gpu: &Gpu, number: u64) -> bool {
+        let line = self.lines.get(&number);
+        line.is_some_and(|line| {
+            let mut others = self.others(gpu, number, line);
+            others.any(|other| other.turn > line.turn)
+        })
+    }
+
+    /// True if a stream waits for the legacy default stream.
+    pub(crate) fn is_blocking(&self, number: u64) -> bool {
+        self.lines.get(&number).is_some_and(|line| line.is_blocking)
+    }
+
     /// The legacy default stream begins when the blocking streams have come so far, and they go on
     /// when it has.
     fn order(&self, gpu: &Gpu, number: u64, line: &Line, draft: &mut Draft) {
-        let others = self
-            .lines
-            .iter()
-            .filter(|(&other, other_line)| match number {
-                LEGACY => other_line.is_blocking,
-                _ => line.is_blocking && other == LEGACY,
-            });
         // The last one of a channel is behind all others there.
         let mut last: BTreeMap<usize, Line> = BTreeMap::new();
-        for (_, other) in others.filter(|(_, other)| !Self::is_idle(gpu, other)) {
+        for other in self.others(gpu, number, line) {
             let known = last.entry(Self::index(other.place)).or_insert(*other);
             if other.item > known.item {
                 *known = *other;
@@ -326,145 +383,5 @@ impl Queue {
         draft
             .items
             .extend(last.values().map(|other| wait(other.word, other.ticket)));
-    }
-}
-
-impl Command {
-    /// True if it takes a copy engine, false if it takes the compute engine. `None`: any.
-    fn is_copy(&self) -> Option<bool> {
-        match self {
-            Self::Work { .. } | Self::Hold { .. } => Some(false),
-            Self::Copy { .. } => Some(true),
-            _ => None,
-        }
-    }
-}
-
-impl Draft {
-    fn tag(&mut self, effect: Effect) -> u64 {
-        self.tag += 1;
-        self.of_data += usize::from(effect.is_of_data());
-        self.effects.push((self.tag, effect));
-        self.tag
-    }
-
-    /// Work of any length; the effect comes with its last item.
-    fn work(&mut self, time: Duration, permille: u32, effect: Option<Effect>) {
-        let mut left = time.max(BEFORE);
-        while left > LONGEST {
-            // The rest is never too short.
-            let part = (left - LONGEST).max(BEFORE);
-            self.items
-                .push(Item::work(LONGEST.min(part)).demand_permille(permille));
-            left -= LONGEST.min(part);
-        }
-        let last = Item::work(left).demand_permille(permille);
-        let last = match effect {
-            Some(effect) => last.notify().tag(self.tag(effect)),
-            None => last,
-        };
-        self.items.push(last);
-    }
-
-    /// The CPU does something, which opens a gate in the end.
-    fn gate(&mut self, effect: impl FnOnce(Gate) -> Effect) {
-        let gate = self.next_gate();
-        let tag = self.tag(effect(gate));
-        self.items.push(Item::fence().notify().tag(tag));
-        self.items.push(wait(gate.word, gate.value));
-    }
-
-    fn next_gate(&mut self) -> Gate {
-        self.line.gates = self.line.gates.wrapping_add(1);
-        Gate {
-            word: self.line.gate,
-            value: self.line.gates,
-            is_copy: self.line.place.is_copy,
-        }
-    }
-
-    fn add(&mut self, command: &Command, has_data: bool) {
-        match command.clone() {
-            Command::Work {
-                time,
-                permille,
-                effect,
-            } => self.work(time, permille, effect),
-            Command::Copy { time, effect } => self.work(time, 1_000, Some(effect)),
-            Command::Hold {
-                held,
-                release,
-                number,
-                bound,
-            } => self.hold(held, release, number, bound),
-            Command::Wait {
-                word,
-                condition,
-                value,
-            } => self.wait(word, condition, value),
-            Command::Write { word, value } => match word.number.filter(|_| !word.is_wide) {
-                Some(number) => {
-                    if has_data || self.of_data > 0 {
-                        // A reader of the word sees the results before it.
-                        self.gate(Effect::Open);
-                    }
-                    self.items.push(Item::release(number, value as u32));
-                }
-                None => {
-                    let tag = self.tag(Effect::Store { word, value });
-                    self.items.push(Item::fence().notify().tag(tag));
-                }
-            },
-            Command::Call(callback) => self.gate(|gate| Effect::Call(callback, gate)),
-            Command::After(point, None) => self.items.push(wait(point.word, point.ticket)),
-            Command::After(point, Some(other)) => {
-                let check = Check::Point(other, point.word, point.ticket);
-                self.gate(|gate| Effect::Watch(check, gate));
-            }
-            Command::Then(effect) => {
-                let tag = self.tag(effect);
-                self.items.push(Item::fence().notify().tag(tag));
-            }
-        }
-    }
-
-    fn wait(&mut self, word: Word, condition: Condition, value: u64) {
-        let same = match condition {
-            Condition::AtLeast => Some(sim::Condition::AtLeast),
-            Condition::Equal => Some(sim::Condition::Equal),
-            Condition::And | Condition::Nor => None,
-        };
-        match (word.number, same) {
-            (Some(number), Some(same)) if !word.is_wide => {
-                self.items.push(Item::wait(number, same, value as u32));
-            }
-            _ => self.gate(|gate| Effect::Watch(Check::Word(word, condition, value), gate)),
-        }
-    }
-
-    fn hold(&mut self, held: Word, release: Word, number: u32, bound: Duration) {
-        let bound = bound.clamp(Duration::from_nanos(1), LONGEST_HOLD);
-        self.items
-            .push(Item::work(BEFORE).demand_permille(HOLDER_PERMILLE));
-        match held.number {
-            Some(word) => self.items.push(Item::release(word, number)),
-            None => {
-                let value = number.into();
-                let tag = self.tag(Effect::Store { word: held, value });
-                self.items.push(Item::fence().notify().tag(tag));
-            }
-        }
-        let (word, value) = match release.number {
-            Some(word) => (word, number),
-            None => {
-                let gate = self.next_gate();
-                let check = Check::Word(release, Condition::AtLeast, number.into());
-                let tag = self.tag(Effect::Watch(check, gate));
-                self.items.push(Item::fence().notify().tag(tag));
-                (gate.word, gate.value)
-            }
-        };
-        let hold = Item::hold(word, sim::Condition::AtLeast, value, bound);
-        self.items.push(hold.demand_permille(HOLDER_PERMILLE));
     }
 }

@@ -6,6 +6,7 @@
 //! Memory of `cuMemHostAlloc` has one address for both.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::status::{Result, Status};
 use crate::sys::memory::{self, Pages};
@@ -54,6 +55,12 @@ impl Range {
     fn end(&self) -> u64 {
         self.base.saturating_add(self.length)
     }
+
+    /// An address in it.
+    pub(crate) fn spot(&self, address: u64) -> Spot {
+        let range = self.id;
+        Spot { address, range }
+    }
 }
 
 /// The owner of a new range.
@@ -63,11 +70,34 @@ pub(crate) struct Owner {
     pub(crate) device: u32,
 }
 
+/// An address as the GPU sees it, in a range that is told from a later one there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Spot {
+    pub(crate) address: u64,
+    /// Number of the range.
+    pub(crate) range: u64,
+}
+
+/// Memory that stays mapped while this is there, if it was allocated here.
+#[derive(Debug)]
+pub(crate) struct Held {
+    /// As the CPU sees it.
+    pub(crate) host: u64,
+    _pages: Option<Arc<Pages>>,
+}
+
+impl Held {
+    /// Memory of the program, which keeps it mapped itself.
+    pub(crate) fn of_program(host: u64) -> Self {
+        Self { host, _pages: None }
+    }
+}
+
 /// All ranges of the process.
 #[derive(Debug, Default)]
 pub(crate) struct Space {
     ranges: BTreeMap<u64, Range>,
-    pages: BTreeMap<u64, Pages>,
+    pages: BTreeMap<u64, Arc<Pages>>,
     /// Where the next allocation begins: no address is used twice.
     next: u64,
     /// Bytes of each device.
@@ -111,7 +141,7 @@ impl Space {
             id: 0,
             flags: 0,
         });
-        self.pages.insert(base, pages);
+        self.pages.insert(base, Arc::new(pages));
         Ok(range)
     }
 
@@ -132,7 +162,7 @@ impl Space {
             id: 0,
             flags,
         });
-        self.pages.insert(base, pages);
+        self.pages.insert(base, Arc::new(pages));
         Ok(range)
     }
 
@@ -188,17 +218,18 @@ impl Space {
         Ok(range)
     }
 
-    /// Ends all ranges of a context.
-    pub(crate) fn remove_all(&mut self, context: u64) {
+    /// Ends all ranges of a context. Returns their numbers.
+    pub(crate) fn remove_all(&mut self, context: u64) -> Vec<u64> {
         let owned = self
             .ranges
             .values()
             .filter(|range| range.context == context);
-        let owned: Vec<_> = owned.map(|range| (range.base, range.kind)).collect();
-        for (base, kind) in owned {
+        let owned: Vec<Range> = owned.copied().collect();
+        for range in &owned {
             // They were there just now.
-            let _ = self.remove(base, kind);
+            let _ = self.remove(range.base, range.kind);
         }
+        owned.iter().map(|range| range.id).collect()
     }
 
     /// The range that has `length` bytes from an address on, as the GPU sees it.
@@ -224,10 +255,40 @@ impl Space {
         })
     }
 
-    /// The address for the CPU of `length` bytes that the GPU sees at `address`.
-    pub(crate) fn resolve(&self, address: u64, length: u64) -> Result<u64> {
+    /// The memory of a spot, `length` bytes, if its range is still there.
+    pub(crate) fn hold(&self, spot: Spot, length: u64) -> Result<Held> {
+        let found = self.find(spot.address, length).ok();
+        let range = found.filter(|range| range.id == spot.range);
+        let range = range.ok_or(Status::INVALID_VALUE)?;
+        Ok(self.hold_in(&range, spot.address))
+    }
+
+    /// The memory that the GPU sees at an address, `length` bytes.
+    pub(crate) fn hold_at(&self, address: u64, length: u64) -> Result<Held> {
         let range = self.find(address, length)?;
-        Ok(range.host + (address - range.base))
+        Ok(self.hold_in(&range, address))
+    }
+
+    fn hold_in(&self, range: &Range, address: u64) -> Held {
+        Held {
+            host: range.host + (address - range.base),
+            _pages: self.pages.get(&range.base).cloned(),
+        }
+    }
+
+    /// The value of a word of 4 or 8 bytes.
+    pub(crate) fn load(&self, spot: Spot, is_wide: bool) -> Result<u64> {
+        let held = self.hold(spot, if is_wide { 8 } else { 4 })?;
+        match is_wide {
+            true => memory::read_one::<u64>(held.host),
+            false => memory::read_one::<u32>(held.host).map(u64::from),
+        }
+    }
+
+    /// Stores to such a word. The range does not end meanwhile, which takes this space for itself.
+    pub(crate) fn store(&mut self, spot: Spot, value: u64, is_wide: bool) -> Result<()> {
+        let held = self.hold(spot, if is_wide { 8 } else { 4 })?;
+        memory::store_word(held.host, value, is_wide)
     }
 
     /// Bytes in use of a device.
@@ -257,8 +318,8 @@ mod tests {
         let one = space.allocate(OWNER, 100, 4_096).unwrap();
         let two = space.allocate(OWNER, 100, 4_096).unwrap();
         assert!(one.base >= DEVICE && one.base % ALIGN == 0 && two.base > one.base + 100);
-        assert_eq!(space.resolve(one.base + 5, 95), Ok(one.host + 5));
-        assert_eq!(space.resolve(one.base + 5, 96), Err(Status::INVALID_VALUE));
+        assert_eq!(space.hold_at(one.base + 5, 95).unwrap().host, one.host + 5);
+        assert!(space.hold_at(one.base + 5, 96).is_err());
         assert_eq!(space.find(one.base + 100, 0), Err(Status::INVALID_VALUE));
         assert_eq!(space.find(one.host, 1), Err(Status::INVALID_VALUE));
         assert_eq!(space.find_host(one.host), Err(Status::INVALID_VALUE));
@@ -276,6 +337,26 @@ mod tests {
         );
         let three = space.allocate(OWNER, 100, 4_096).unwrap();
         assert!(three.base > two.base, "no address is used twice");
+    }
+
+    #[test]
+    fn memory_that_is_held_stays() {
+        let mut space = Space::default();
+        let range = space.allocate_host(OWNER, 8, 0).unwrap();
+        let spot = range.spot(range.base + 4);
+        space.store(spot, 7, false).unwrap();
+        assert_eq!(space.load(spot, false), Ok(7));
+        assert_eq!(space.load(spot, true), Err(Status::INVALID_VALUE));
+        let held = space.hold(spot, 4).unwrap();
+        space.remove(range.base, Kind::Pinned).unwrap();
+        assert_eq!(memory::read_one::<u32>(held.host), Ok(7));
+        assert!(space.hold(spot, 4).is_err());
+        drop(held);
+        assert!(memory::read_one::<u32>(spot.address).is_err());
+        // A later range in the same place is another one.
+        let other = Range { id: 99, ..range };
+        space.ranges.insert(other.base, other);
+        assert_eq!(space.store(spot, 1, false), Err(Status::INVALID_VALUE));
     }
 
     #[test]
@@ -309,7 +390,7 @@ mod tests {
         assert_eq!((range.base, range.host), (base + 8 + ALIAS, base + 8));
         assert_eq!(space.find_host(base + 107), Ok(range));
         assert_eq!(space.find_host(base + 108), Err(Status::INVALID_VALUE));
-        assert_eq!(space.resolve(range.base + 4, 4), Ok(base + 12));
+        assert_eq!(space.hold_at(range.base + 4, 4).unwrap().host, base + 12);
         let again = space.register(OWNER, base + 107, 8, 0);
         assert_eq!(again, Err(Status::ALREADY_REGISTERED));
         space.register(OWNER, base + PAGE, 8, 0).unwrap();

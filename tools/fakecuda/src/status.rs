@@ -73,6 +73,10 @@ statuses! {
     906 CAPTURE_IMPLICIT c"CUDA_ERROR_STREAM_CAPTURE_IMPLICIT"
         c"the legacy stream cannot be captured";
     907 CAPTURED_EVENT c"CUDA_ERROR_CAPTURED_EVENT" c"the event was last recorded in a capture";
+    908 CAPTURE_WRONG_THREAD c"CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD"
+        c"the capture was begun by another thread";
+    910 GRAPH_EXEC_UPDATE_FAILURE c"CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE"
+        c"the graph has other nodes or edges";
     999 UNKNOWN c"CUDA_ERROR_UNKNOWN" c"unknown error";
 }
 

@@ -36,6 +36,11 @@ impl<T> Clone for Out<T> {
 impl<T> Copy for Out<T> {}
 
 impl<T> Out<T> {
+    /// No place.
+    pub(crate) fn nowhere() -> Self {
+        Self(std::ptr::null_mut())
+    }
+
     /// The same place for a value of another type.
     pub(crate) fn cast<U>(self) -> Out<U> {
         Out(self.0.cast())
@@ -117,6 +122,20 @@ impl<T: Copy> In<T> {
         Ok((0..count)
             .map(|at| unsafe { self.0.add(at).read_unaligned() })
             .collect())
+    }
+
+    /// Fails where values are given, and not all of them are 0: what they ask for is not here.
+    pub(crate) fn refuse_all_but_zero(self, count: usize) -> Result<()>
+    where
+        T: bytemuck::Zeroable + PartialEq,
+    {
+        if self.0.is_null() {
+            return Ok(());
+        }
+        match self.list(count)?.iter().all(|value| *value == T::zeroed()) {
+            true => Ok(()),
+            false => Err(Status::NOT_SUPPORTED),
+        }
     }
 
     /// The same for a place within a structure.
@@ -234,8 +253,10 @@ impl Arguments {
     /// The bytes of the arguments.
     pub(crate) fn read(self, parameters: &[Parameter]) -> Result<Vec<u8>> {
         let end = parameters.last().map_or(0, |last| last.offset + last.size);
-        if !self.extra.0.is_null() && self.places.0.is_null() {
-            return self.read_extra(end);
+        match (self.places.0.is_null(), self.extra.0.is_null()) {
+            (true, false) => return self.read_extra(end),
+            (false, false) => return Err(Status::INVALID_VALUE),
+            (_, true) => {}
         }
         let mut bytes = vec![0; end];
         let places = self.places.list(parameters.len())?;
@@ -335,6 +356,16 @@ mod tests {
     }
 
     #[test]
+    fn values_that_ask_for_nothing_are_taken() {
+        let none = In::<u64>(std::ptr::null());
+        none.refuse_all_but_zero(2).unwrap();
+        let values = [0, 0, 1_u64];
+        let all = In(values.as_ptr());
+        all.refuse_all_but_zero(2).unwrap();
+        assert_eq!(all.refuse_all_but_zero(3), Err(Status::NOT_SUPPORTED));
+    }
+
+    #[test]
     fn texts_are_cut() {
         let mut room = [1; 8];
         let out = Out(room.as_mut_ptr());
@@ -378,6 +409,9 @@ mod tests {
             extra: In(extra.as_ptr()),
         };
         assert_eq!(arguments.read(&parameters).unwrap(), bytes);
+        arguments.places = In(places.as_ptr());
+        assert_eq!(arguments.read(&parameters), Err(Status::INVALID_VALUE));
+        arguments.places = none;
         let short = 20_usize;
         let extra = [
             1,

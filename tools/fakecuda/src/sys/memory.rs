@@ -10,7 +10,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use bytemuck::Pod;
-use rustix::mm::{mlock, mmap_anonymous, munlock, munmap, MapFlags, ProtFlags};
+use rustix::mm::{madvise, mlock, mmap_anonymous, munlock, munmap, Advice, MapFlags, ProtFlags};
 
 use crate::status::{Result, Status};
 
@@ -70,7 +70,8 @@ pub(crate) fn store_word(to: u64, value: u64, is_wide: bool) -> Result<()> {
     // There is memory.
     read_one::<u32>(to)?;
     if is_wide {
-        // SAFETY: Aligned; the program has given the word for this, and it was there just now.
+        // SAFETY: Aligned; it was there just now. It is writable: so were all pages of the program
+        // that were pinned, and those that were mapped here.
         unsafe { &*(to as *const AtomicU64) }.store(value, Ordering::Release);
     } else {
         // SAFETY: As above.
@@ -118,10 +119,14 @@ impl Drop for Pages {
     }
 }
 
-/// Pins whole pages of the program.
+/// Pins whole pages of the program. [`Status::INVALID_VALUE`]: they are not there, or cannot be
+/// written to.
 pub(crate) fn pin(base: u64, length: u64) -> Result<()> {
     let length = usize::try_from(length).map_err(|_| Status::INVALID_VALUE)?;
     // SAFETY: The content stays as it is.
+    unsafe { madvise(base as *mut _, length, Advice::LinuxPopulateWrite) }
+        .map_err(|_| Status::INVALID_VALUE)?;
+    // SAFETY: As above.
     match unsafe { mlock(base as *mut _, length) } {
         Ok(()) => Ok(()),
         // More than RLIMIT_MEMLOCK allows.
@@ -180,5 +185,13 @@ mod tests {
         pin(pages.base(), 4096).unwrap();
         unpin(pages.base(), 4096);
         assert_eq!(pin(4096, 4096), Err(Status::INVALID_VALUE));
+        let length = rustix::param::page_size();
+        // SAFETY: A new mapping at an address that the kernel chooses replaces no other.
+        let fixed =
+            unsafe { mmap_anonymous(ptr::null_mut(), length, ProtFlags::READ, MapFlags::PRIVATE) };
+        let fixed = fixed.unwrap();
+        assert_eq!(pin(fixed as u64, 1), Err(Status::INVALID_VALUE));
+        // SAFETY: It was mapped above, and nobody else knows it.
+        unsafe { munmap(fixed, length) }.unwrap();
     }
 }

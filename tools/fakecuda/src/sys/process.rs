@@ -42,6 +42,12 @@ impl Mark {
     }
 }
 
+/// True in the thread that the process began with.
+pub(crate) fn is_main_thread() -> bool {
+    let thread = rustix::thread::gettid().as_raw_nonzero().get();
+    u32::try_from(thread) == Ok(std::process::id())
+}
+
 /// Starts a thread that leaves all signals to those of the program. False: there is none.
 pub(crate) fn spawn(run: impl FnOnce() + Send + 'static) -> Option<std::thread::JoinHandle<()>> {
     let mut all = MaybeUninit::<libc::sigset_t>::uninit();
@@ -73,11 +79,12 @@ pub(crate) enum Callback {
 }
 
 impl Callback {
-    /// Calls it. `status`: of the context.
+    /// Calls it, with the status of the context. After an error a host function is not called.
     pub(crate) fn call(self, status: i32) {
         // SAFETY: The program has given function and value for this call.
         unsafe {
             match self {
+                Self::Host(..) if status != 0 => {}
                 Self::Host(function, value) => function(value as *mut c_void),
                 Self::Stream(function, stream, value) => {
                     function(stream as *mut c_void, status, value as *mut c_void)
@@ -113,7 +120,28 @@ mod tests {
     }
 
     #[test]
+    fn a_host_function_is_not_called_after_an_error() {
+        extern "C" fn count(value: *mut c_void) {
+            // SAFETY: It is the word below.
+            unsafe { &*value.cast::<AtomicU32>() }.fetch_add(1, Ordering::Relaxed);
+        }
+        extern "C" fn keep(_: *mut c_void, status: i32, value: *mut c_void) {
+            // SAFETY: As above.
+            unsafe { &*value.cast::<AtomicU32>() }.store(status as u32, Ordering::Relaxed);
+        }
+        let word = AtomicU32::new(0);
+        let value = ptr::from_ref(&word) as usize;
+        Callback::Host(count, value).call(700);
+        assert_eq!(word.load(Ordering::Relaxed), 0);
+        Callback::Host(count, value).call(0);
+        assert_eq!(word.load(Ordering::Relaxed), 1);
+        Callback::Stream(keep, 0, value).call(700);
+        assert_eq!(word.load(Ordering::Relaxed), 700);
+    }
+
+    #[test]
     fn a_thread_runs_and_ends() {
+        assert!(!std::thread::spawn(is_main_thread).join().unwrap());
         let (say, hear) = std::sync::mpsc::channel();
         let thread = spawn(move || say.send(7).unwrap()).unwrap();
         assert_eq!(hear.recv(), Ok(7));

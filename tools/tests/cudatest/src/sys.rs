@@ -39,8 +39,17 @@ impl Outcome {
 /// A function that a stream calls.
 pub type HostFunction = extern "C" fn(*mut c_void);
 
-/// Declares functions: the name of the symbol, and the types as C has them. A reference is a pointer,
-/// `None` a null pointer.
+/// A callback of a stream.
+pub type StreamFunction = extern "C" fn(*mut c_void, c_int, *mut c_void);
+
+extern "C" {
+    fn dup2(old: c_int, new: c_int) -> c_int;
+    fn atexit(function: extern "C" fn()) -> c_int;
+    fn _exit(status: c_int) -> !;
+}
+
+/// Declares functions: the name of the symbol, and the types as C has them. A reference is a
+/// pointer, `None` a null pointer.
 macro_rules! functions {
     ($($name:ident = $symbol:literal ($($argument:ident: $type:ty),* $(,)?);)*) => {
         /// The library.
@@ -54,8 +63,8 @@ macro_rules! functions {
                 #[allow(clippy::too_many_arguments)]
                 pub fn $name(&self, $($argument: $type),*) -> Outcome {
                     type Function = unsafe extern "C" fn($($type),*) -> c_int;
-                    // SAFETY: The symbol has this type in cuda.h. References are valid for the call,
-                    // and addresses are numbers that the library checks.
+                    // SAFETY: The symbol has this type in cuda.h. References are valid for the
+                    // call, and addresses are numbers that the library checks.
                     let status = unsafe {
                         match self.library.get::<Function>($symbol) {
                             Ok(function) => function($($argument),*),
@@ -113,6 +122,9 @@ functions! {
     launch_raw = b"cuLaunchKernel\0" (
         function: u64, x: c_uint, y: c_uint, z: c_uint, a: c_uint, b: c_uint, c: c_uint,
         shared: c_uint, stream: u64, arguments: *const u64, extra: *const u64);
+    launch_ex = b"cuLaunchKernelEx\0" (
+        config: &[u64; 7], function: u64, arguments: *const u64, extra: *const u64);
+    function_set = b"cuFuncSetAttribute\0" (function: u64, attribute: c_int, value: c_int);
     function_attribute = b"cuFuncGetAttribute\0" (
         value: &mut c_int, attribute: c_int, function: u64);
     occupancy = b"cuOccupancyMaxActiveBlocksPerMultiprocessor\0" (
@@ -128,6 +140,8 @@ functions! {
     stream_context = b"cuStreamGetCtx\0" (stream: u64, context: &mut u64);
     stream_flags = b"cuStreamGetFlags\0" (stream: u64, flags: &mut c_uint);
     stream_priority = b"cuStreamGetPriority\0" (stream: u64, priority: &mut c_int);
+    stream_callback = b"cuStreamAddCallback\0" (
+        stream: u64, function: StreamFunction, value: usize, flags: c_uint);
     host_function = b"cuLaunchHostFunc\0" (stream: u64, function: HostFunction, value: usize);
     event_create = b"cuEventCreate\0" (event: &mut u64, flags: c_uint);
     event_destroy = b"cuEventDestroy_v2\0" (event: u64);
@@ -189,6 +203,18 @@ functions! {
         node: &mut u64, graph: u64, after: *const u64, count: usize);
     graph_words = b"cuGraphAddBatchMemOpNode\0" (
         node: &mut u64, graph: u64, after: *const u64, count: usize, parameters: &[u64; 4]);
+    graph_child = b"cuGraphAddChildGraphNode\0" (
+        node: &mut u64, graph: u64, after: *const u64, count: usize, child: u64);
+    graph_record = b"cuGraphAddEventRecordNode\0" (
+        node: &mut u64, graph: u64, after: *const u64, count: usize, event: u64);
+    graph_await = b"cuGraphAddEventWaitNode\0" (
+        node: &mut u64, graph: u64, after: *const u64, count: usize, event: u64);
+    graph_edges = b"cuGraphGetEdges_v2\0" (
+        graph: u64, from: &mut [u64; 4], to: &mut [u64; 4], data: &mut [u64; 4],
+        count: &mut usize);
+    graph_edges_add_with = b"cuGraphAddDependencies_v2\0" (
+        graph: u64, from: &u64, to: &u64, data: &u64, count: usize);
+    graph_update = b"cuGraphExecUpdate_v2\0" (exec: u64, graph: u64, result: &mut [u64; 3]);
     graph_edges_add = b"cuGraphAddDependencies\0" (
         graph: u64, from: &u64, to: &u64, count: usize);
     graph_kind = b"cuGraphNodeGetType\0" (node: u64, kind: &mut c_int);
@@ -200,6 +226,8 @@ functions! {
     capture_begin = b"cuStreamBeginCapture_v2\0" (stream: u64, mode: c_int);
     capture_end = b"cuStreamEndCapture\0" (stream: u64, graph: &mut u64);
     capture_state = b"cuStreamIsCapturing\0" (stream: u64, state: &mut c_int);
+    capture_mode = b"cuThreadExchangeStreamCaptureMode\0" (mode: &mut c_int);
+    array_destroy = b"cuArrayDestroy\0" (array: u64);
     array_create = b"cuArrayCreate_v2\0" (array: &mut u64, description: usize);
 }
 
@@ -344,4 +372,42 @@ pub extern "C" fn query_inside(address: *mut c_void) {
 /// Its outcome.
 pub fn inner_status() -> c_int {
     INNER.load(Ordering::Acquire) as c_int
+}
+
+/// The status that [`keep_status`] got last, and how often it was called.
+static KEPT: [AtomicU32; 2] = [const { AtomicU32::new(0) }; 2];
+
+/// A callback of a stream: keeps its status.
+pub extern "C" fn keep_status(_: *mut c_void, status: c_int, _: *mut c_void) {
+    KEPT[0].store(status as u32, Ordering::Release);
+    KEPT[1].fetch_add(1, Ordering::AcqRel);
+}
+
+/// What it got, and how often it was called.
+pub fn kept() -> (c_int, u32) {
+    let [status, calls] = &KEPT;
+    (
+        status.load(Ordering::Acquire) as c_int,
+        calls.load(Ordering::Acquire),
+    )
+}
+
+/// Has the standard error of this process go to a file.
+pub fn redirect_errors(file: &impl std::os::fd::AsRawFd) -> Result<()> {
+    // SAFETY: Both are numbers of files.
+    ensure!(unsafe { dup2(file.as_raw_fd(), 2) } == 2, "dup2");
+    Ok(())
+}
+
+/// Calls a function when the process ends by itself.
+pub fn at_exit(function: extern "C" fn()) -> Result<()> {
+    // SAFETY: The function stays.
+    ensure!(unsafe { atexit(function) } == 0, "atexit");
+    Ok(())
+}
+
+/// Ends the process at once.
+pub fn end(status: c_int) -> ! {
+    // SAFETY: It does not come back.
+    unsafe { _exit(status) }
 }

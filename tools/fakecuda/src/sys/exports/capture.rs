@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Captures of streams.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::ffi::{c_int, c_uint};
 
 use crate::capture::{self, Info};
@@ -11,7 +11,6 @@ use crate::status::{Result, Status};
 use crate::sys::args::{functions, Handle, In, Out, StreamOf};
 
 thread_local! {
-    static MODE: Cell<c_int> = const { Cell::new(0) };
     /// Nodes of the last answer to this thread, which has their address.
     static NODES: RefCell<Vec<Handle>> = const { RefCell::new(Vec::new()) };
 }
@@ -27,7 +26,7 @@ fn begin(stream: StreamOf, mode: c_int) -> Result<()> {
     let target = stream.target()?;
     check_mode(mode)?;
     let graph = Graph::create()?;
-    capture::begin(&target, graph.clone(), Vec::new()).inspect_err(|_| {
+    capture::begin(&target, mode, graph.clone(), Vec::new()).inspect_err(|_| {
         // It was made just now.
         let _ = graph.destroy();
     })
@@ -58,10 +57,12 @@ fn whole_info(
     if let Some(info) = info(stream, state, id)? {
         graph.set_if_wanted(info.graph.handle);
         count.set_if_wanted(info.nodes.len());
-        NODES.with_borrow_mut(|shown| {
-            *shown = info.nodes;
-            nodes.set_if_wanted(shown.as_ptr() as u64);
-        });
+        let show = |shown: &RefCell<Vec<Handle>>| {
+            nodes.set_if_wanted(info.nodes.as_ptr() as u64);
+            shown.replace(info.nodes);
+        };
+        // A thread that ends keeps none.
+        NODES.try_with(show).map_err(|_| Status::ILLEGAL_STATE)?;
     }
     Ok(())
 }
@@ -86,14 +87,14 @@ functions! {
     [cuStreamBeginCaptureToGraph cuStreamBeginCaptureToGraph_ptsz](
         stream: StreamOf, graph: Handle, after: In<Handle>, data: In<u64>, count: usize, mode: c_int
     ) {
-        let _ = data;
+        data.refuse_all_but_zero(count)?;
         let target = stream.target()?;
         check_mode(mode)?;
         let (graph, after) = (driver()?.graph(graph)?, after.list(count)?);
         if !after.iter().all(|node| graph.nodes().contains_key(node)) {
             return Err(Status::INVALID_VALUE);
         }
-        capture::begin(&target, graph, after)
+        capture::begin(&target, mode, graph, after)
     }
 
     [cuStreamEndCapture cuStreamEndCapture_ptsz](stream: StreamOf, graph: Out<Handle>) {
@@ -133,7 +134,7 @@ functions! {
     [cuStreamUpdateCaptureDependencies_v2 cuStreamUpdateCaptureDependencies_v2_ptsz](
         stream: StreamOf, nodes: In<Handle>, data: In<u64>, count: usize, flags: c_uint
     ) {
-        let _ = data;
+        data.refuse_all_but_zero(count)?;
         update(stream, nodes, count, flags)
     }
 
@@ -141,6 +142,6 @@ functions! {
         driver()?;
         let new = mode.get()?;
         check_mode(new)?;
-        mode.set(MODE.replace(new))
+        mode.set(capture::exchange_mode(new))
     }
 }

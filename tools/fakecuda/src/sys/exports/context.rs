@@ -61,21 +61,20 @@ fn push(context: Handle) -> Result<()> {
     Ok(())
 }
 
-/// Gives a primary context back once; `is_reset`: as often as it was retained.
+/// Gives a primary context back once, and ends it the last time. `is_reset`: ends it at once, and
+/// gives nothing back.
 fn release(device: c_int, is_reset: bool) -> Result<()> {
     let driver = driver()?;
     let device = driver.device(device)?.number;
     let mut primaries = driver.primaries();
     let primary = primaries.entry(device).or_default();
     match primary.count {
-        0 if is_reset => return Ok(()),
+        _ if is_reset => {}
         0 => return Err(Status::INVALID_CONTEXT),
-        _ if is_reset => primary.count = 0,
         _ => primary.count -= 1,
     }
-    let last = (primary.count == 0)
-        .then(|| primary.context.take())
-        .flatten();
+    let is_over = is_reset || primary.count == 0;
+    let last = is_over.then(|| primary.context.take()).flatten();
     drop(primaries);
     if let Some(context) = last {
         driver.destroy_context(&context);
@@ -211,7 +210,7 @@ functions! {
             6 => 0,
             _ => return Err(Status::UNSUPPORTED_LIMIT),
         };
-        let limits = context.limits.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let limits = driver::lock(&context.limits);
         value.set(limits.get(&limit).copied().unwrap_or(default) as usize)
     }
 
@@ -220,7 +219,7 @@ functions! {
         if limit > 6 {
             return Err(Status::UNSUPPORTED_LIMIT);
         }
-        let mut limits = context.limits.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut limits = driver::lock(&context.limits);
         limits.insert(limit, value as u64);
         Ok(())
     }
@@ -291,6 +290,6 @@ functions! {
         let primaries = driver.primaries();
         let primary = primaries.get(&device);
         flags.set(primary.map_or(0, |primary| primary.flags))?;
-        active.set(primary.is_some_and(|primary| primary.count > 0).into())
+        active.set(primary.is_some_and(|primary| primary.context.is_some()).into())
     }
 }

@@ -3,9 +3,10 @@
 
 use std::ffi::c_uint;
 
-use crate::call::{self, Call, End, Filling, Transfer};
+use crate::call::{self, Call};
 use crate::status::{Result, Status};
 use crate::sys::args::{functions, In, StreamOf};
+use crate::transfer::{End, Filling, Transfer};
 
 fn copy(to: End, from: End, length: usize, stream: StreamOf, is_synchronous: bool) -> Result<()> {
     let target = stream.target()?;
@@ -279,11 +280,34 @@ copies! {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::mem::size_of;
+    use std::mem::{offset_of, size_of};
+
+    /// Places of fields.
+    macro_rules! offsets {
+        ($type:ty: $($field:ident)*) => { [$(offset_of!($type, $field)),*] };
+    }
 
     #[test]
     fn structures_are_those_of_the_header() {
         assert_eq!((size_of::<Copy2d>(), size_of::<Copy3d>()), (128, 200));
+        assert_eq!(
+            offsets!(Copy2d: from_x from_y from_kind from_host from_device from_array from_pitch),
+            [0, 8, 16, 24, 32, 40, 48]
+        );
+        assert_eq!(
+            offsets!(Copy2d: to_x to_y to_kind to_host to_device to_array to_pitch width height),
+            [56, 64, 72, 80, 88, 96, 104, 112, 120]
+        );
+        assert_eq!(
+            offsets!(Copy3d: from from_kind from_host from_device from_array from_reserved
+                from_pitch from_height),
+            [0, 32, 40, 48, 56, 64, 72, 80]
+        );
+        assert_eq!(
+            offsets!(Copy3d: to to_kind to_host to_device to_array to_reserved to_pitch to_height
+                width height depth),
+            [88, 120, 128, 136, 144, 152, 160, 168, 176, 184, 192]
+        );
     }
 
     #[test]

@@ -95,8 +95,7 @@ fn attribute(device: &Device, attribute: c_int) -> Result<c_int> {
         // A copy runs beside a kernel.
         15 => c_int::from(device.info.copy_engines > 0),
         16 => device.info.sms as c_int,
-        19 | 31 | 35 | 41 | 78 | 90 | 98 | 99 | 115 => 1,
-        23 => 32,
+        19 | 31 | 41 | 78 | 90 | 95 | 98 | 99 => 1,
         34 => device.number as c_int,
         36 => 2_000_000,
         37 => 5_120,

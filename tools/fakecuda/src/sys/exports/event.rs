@@ -19,11 +19,10 @@ const FLAGS: c_uint = 7;
 fn record(event: Handle, stream: StreamOf, is_external: bool) -> Result<()> {
     let target = stream.target()?;
     let event = driver()?.event(event)?;
-    let is_captured = capture::info(&target).is_some();
-    if is_external && is_captured {
+    if is_external && capture::info(&target).is_some() {
         return call::run(&target, Call::Record(event));
     }
-    match is_captured && capture::record(&target, &event)? {
+    match capture::record(&target, &event)? {
         true => Ok(()),
         false => event.record(&target),
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::capture;
 use crate::driver::{self, driver, Object};
-use crate::graph::{self, Exec, Graph};
+use crate::graph::{self, Exec, Graph, Update};
 use crate::status::{Result, Status};
 use crate::sys::args::{functions, Handle, In, Out, StreamOf};
 
@@ -35,12 +35,27 @@ fn instantiate(exec: Out<Handle>, graph: Handle, flags: u64) -> Result<()> {
 pub(super) fn list(handles: &[u64], places: Out<Handle>, count: Out<usize>) -> Result<()> {
     let room = count.get()?;
     if places.check().is_ok() {
-        places.set_list(handles.iter().copied(), room)?;
         // Places beyond the last handle are null.
+        let all = handles.iter().copied().chain(std::iter::repeat(0));
+        places.set_list(all, room)?;
         count.set(handles.len().min(room))
     } else {
         count.set(handles.len())
     }
+}
+
+/// The same with the data of the edges, which is 0 for all of them.
+fn list_with_data(
+    handles: &[u64],
+    places: Out<Handle>,
+    data: Out<u64>,
+    count: Out<usize>,
+) -> Result<()> {
+    let room = count.get()?;
+    if places.check().is_ok() && data.check().is_ok() {
+        data.set_list(std::iter::repeat(0), room)?;
+    }
+    list(handles, places, count)
 }
 
 fn edges(graph: Handle) -> Result<Vec<(u64, u64)>> {
@@ -52,26 +67,37 @@ fn edges(graph: Handle) -> Result<Vec<(u64, u64)>> {
     Ok(all.collect())
 }
 
-fn list_edges(graph: Handle, from: Out<Handle>, to: Out<Handle>, count: Out<usize>) -> Result<()> {
+fn list_edges(
+    graph: Handle,
+    from: Out<Handle>,
+    to: Out<Handle>,
+    data: Out<u64>,
+    count: Out<usize>,
+) -> Result<()> {
     let edges = edges(graph)?;
     let (before, after): (Vec<u64>, Vec<u64>) = edges.into_iter().unzip();
     let room = count.get()?;
-    list(&before, from, count)?;
+    list_with_data(&before, from, data, count)?;
     count.set(room)?;
     list(&after, to, count)
 }
 
-fn dependencies(node: Handle, places: Out<Handle>, count: Out<usize>) -> Result<()> {
+fn dependencies(
+    node: Handle,
+    places: Out<Handle>,
+    data: Out<u64>,
+    count: Out<usize>,
+) -> Result<()> {
     let node = driver()?.node(node)?;
     let after = node
         .graph
         .nodes()
         .get(&node.handle)
         .map(|node| node.after.clone());
-    list(&after.ok_or(Status::INVALID_VALUE)?, places, count)
+    list_with_data(&after.ok_or(Status::INVALID_VALUE)?, places, data, count)
 }
 
-fn dependents(node: Handle, places: Out<Handle>, count: Out<usize>) -> Result<()> {
+fn dependents(node: Handle, places: Out<Handle>, data: Out<u64>, count: Out<usize>) -> Result<()> {
     let graph = driver()?.node(node)?.graph;
     let edges = edges(graph.handle)?;
     let behind: Vec<u64> = edges
@@ -79,7 +105,7 @@ fn dependents(node: Handle, places: Out<Handle>, count: Out<usize>) -> Result<()
         .filter(|edge| edge.0 == node)
         .map(|edge| edge.1)
         .collect();
-    list(&behind, places, count)
+    list_with_data(&behind, places, data, count)
 }
 
 fn change_edges(
@@ -113,15 +139,17 @@ fn change_edges(
     Ok(())
 }
 
-/// Takes the calls of a graph into one that can be launched. The result is 0, or 2: other nodes.
+/// Takes the calls of a graph into one that can be launched. The second result is that of the
+/// update.
 fn update(exec: Handle, graph: Handle) -> Result<(Result<()>, c_int)> {
     let driver = driver()?;
     let (exec, graph) = (driver.exec(exec)?, driver.graph(graph)?);
-    Ok(match exec.update(&graph)? {
-        true => (Ok(()), 0),
-        // CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE.
-        false => (Err(Status(910)), 2),
-    })
+    let result = exec.update(&graph)?;
+    let outcome = match result {
+        Update::Success => Ok(()),
+        _ => Err(Status::GRAPH_EXEC_UPDATE_FAILURE),
+    };
+    Ok((outcome, result as c_int))
 }
 
 functions! {
@@ -157,36 +185,33 @@ functions! {
     }
 
     cuGraphGetEdges(graph: Handle, from: Out<Handle>, to: Out<Handle>, count: Out<usize>) {
-        list_edges(graph, from, to, count)
+        list_edges(graph, from, to, Out::nowhere(), count)
     }
 
     cuGraphGetEdges_v2(
         graph: Handle, from: Out<Handle>, to: Out<Handle>, data: Out<u64>, count: Out<usize>
     ) {
-        let _ = data;
-        list_edges(graph, from, to, count)
+        list_edges(graph, from, to, data, count)
     }
 
     cuGraphNodeGetDependencies(node: Handle, places: Out<Handle>, count: Out<usize>) {
-        dependencies(node, places, count)
+        dependencies(node, places, Out::nowhere(), count)
     }
 
     cuGraphNodeGetDependencies_v2(
         node: Handle, places: Out<Handle>, data: Out<u64>, count: Out<usize>
     ) {
-        let _ = data;
-        dependencies(node, places, count)
+        dependencies(node, places, data, count)
     }
 
     cuGraphNodeGetDependentNodes(node: Handle, places: Out<Handle>, count: Out<usize>) {
-        dependents(node, places, count)
+        dependents(node, places, Out::nowhere(), count)
     }
 
     cuGraphNodeGetDependentNodes_v2(
         node: Handle, places: Out<Handle>, data: Out<u64>, count: Out<usize>
     ) {
-        let _ = data;
-        dependents(node, places, count)
+        dependents(node, places, data, count)
     }
 
     cuGraphAddDependencies(graph: Handle, from: In<Handle>, to: In<Handle>, count: usize) {
@@ -196,7 +221,7 @@ functions! {
     cuGraphAddDependencies_v2(
         graph: Handle, from: In<Handle>, to: In<Handle>, data: In<u64>, count: usize
     ) {
-        let _ = data;
+        data.refuse_all_but_zero(count)?;
         change_edges(graph, from, to, count, true)
     }
 
@@ -207,7 +232,7 @@ functions! {
     cuGraphRemoveDependencies_v2(
         graph: Handle, from: In<Handle>, to: In<Handle>, data: In<u64>, count: usize
     ) {
-        let _ = data;
+        data.refuse_all_but_zero(count)?;
         change_edges(graph, from, to, count, false)
     }
 

@@ -67,13 +67,13 @@ fn look_up(
 ) -> crate::status::Result<()> {
     let name = name.get()?;
     function.check()?;
-    if flags & !FLAGS != 0 || flags == FLAGS {
+    if flags & !FLAGS != 0 || flags == FLAGS || version > knobs().version {
         return Err(Status::INVALID_VALUE);
     }
     let tell = |value| status.map(|status| status.set_if_wanted(value));
     let found = match is_absent(&name) {
         true => Found::No,
-        false => names::find(&name, version.min(knobs().version), flags == PER_THREAD),
+        false => names::find(&name, version, flags == PER_THREAD),
     };
     let (address, value) = match found {
         Found::Symbol(symbol) => (exports::find(&symbol), 0),
@@ -87,5 +87,9 @@ fn look_up(
     };
     tell(value);
     function.set(address.unwrap_or(std::ptr::null()))?;
-    address.map(|_| ()).ok_or(Status::NOT_FOUND)
+    match address.is_none() && status.is_none() {
+        // The first form has no other way to say so.
+        true => Err(Status::NOT_FOUND),
+        false => Ok(()),
+    }
 }

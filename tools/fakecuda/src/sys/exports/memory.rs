@@ -29,6 +29,7 @@ fn owner(context: &Context) -> Owner {
 fn allocate_host(address: Out<u64>, length: usize, flags: c_uint) -> Result<()> {
     let context = driver::current()?;
     address.check()?;
+    capture::refuse_unsafe()?;
     if flags & !ALLOC_FLAGS != 0 {
         return Err(Status::INVALID_VALUE);
     }
@@ -52,7 +53,9 @@ fn free(base: u64, kind: Kind) -> Result<()> {
         return Err(Status::INVALID_VALUE);
     }
     stall(&range)?;
-    driver::space().remove(base, kind).map(|_| ())
+    driver::space().remove(base, kind)?;
+    driver()?.take_back(range.id);
+    Ok(())
 }
 
 fn register(host: u64, length: usize, flags: c_uint) -> Result<()> {
@@ -64,7 +67,7 @@ fn register(host: u64, length: usize, flags: c_uint) -> Result<()> {
         return Err(Status::NOT_SUPPORTED);
     }
     let range = driver::space().register(owner(&context), host, length as u64, flags)?;
-    let offered = context.gpu.offer(range.host, range.length);
+    let offered = context.gpu.offer(&range);
     if offered.is_err() {
         driver::space().remove(range.base, Kind::Registered)?;
     }
@@ -78,9 +81,7 @@ fn unregister(host: u64) -> Result<()> {
     let range = range.ok().filter(is_it).ok_or(Status::NOT_REGISTERED)?;
     stall(&range)?;
     driver::space().remove(range.base, Kind::Registered)?;
-    if let Ok(context) = driver()?.context(range.context) {
-        context.gpu.take_back(range.host);
-    }
+    driver()?.take_back(range.id);
     Ok(())
 }
 
@@ -142,6 +143,7 @@ functions! {
     cuMemAlloc_v2(address: Out<u64>, length: usize) {
         let context = driver::current()?;
         address.check()?;
+        capture::refuse_unsafe()?;
         let length = length as u64;
         let range = driver::space().allocate(owner(&context), length, knobs().memory)?;
         address.set(range.base)
@@ -153,6 +155,7 @@ functions! {
         let context = driver::current()?;
         address.check()?;
         pitch.check()?;
+        capture::refuse_unsafe()?;
         if ![4, 8, 16].contains(&unit) {
             return Err(Status::INVALID_VALUE);
         }

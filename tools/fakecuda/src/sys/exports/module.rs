@@ -3,28 +3,33 @@
 
 use std::ffi::{c_char, c_int, c_uint, c_void, CString};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use crate::call::{self, Call};
 use crate::capture;
 use crate::cost::{Size, BLOCKS, THREADS};
-use crate::driver::{self, driver, Object};
+use crate::driver::{self, driver, lock, Object};
 use crate::module::{Function, Image, Module};
 use crate::status::{Result, Status};
 use crate::sys::args::{functions, Arguments, Code, Handle, In, Out, StreamOf, Text};
 
 /// The most that a block can have.
 const MOST_THREADS: u64 = 1_024;
+/// The most blocks of a grid in its first dimension.
+const MOST_BLOCKS: u64 = i32::MAX as u64;
 /// Shared memory of a block that asks for more than usual, and of a multiprocessor, in bytes.
 const SHARED: u64 = 100 << 10;
-/// `CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES`, and the next one.
-const SETTABLE: [c_int; 2] = [8, 9];
+/// `CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES`.
+const DYNAMIC: c_int = 8;
+/// That, and the share of shared memory in the cache.
+const SETTABLE: [c_int; 2] = [DYNAMIC, 9];
 
 /// A module is on the GPU at once, which waits for all work of the context; a library when one of its
 /// kernels is first launched.
 fn load(module: Out<Handle>, image: &Image, is_library: bool) -> Result<()> {
     let context = driver::current()?;
     module.check()?;
+    capture::refuse_unsafe()?;
     let loaded = Module::load(&context, image)?;
     if is_library {
         loaded.is_late.store(true, Ordering::Relaxed);
@@ -85,8 +90,10 @@ pub(super) fn kernel(
         blocks: x.saturating_mul(y).saturating_mul(z),
         threads: a.saturating_mul(b).saturating_mul(c),
     };
-    let fits = y <= 65_535 && z <= 65_535 && c <= 64 && size.threads <= MOST_THREADS;
-    if size.blocks == 0 || size.threads == 0 || !fits || shared > SHARED {
+    let is_grid = x <= MOST_BLOCKS && y <= 65_535 && z <= 65_535;
+    let is_block = c <= 64 && size.threads <= MOST_THREADS;
+    let most = u64::try_from(attribute(function, DYNAMIC)?).unwrap_or(0);
+    if size.blocks == 0 || size.threads == 0 || !is_grid || !is_block || shared > most {
         return Err(Status::INVALID_VALUE);
     }
     let bytes = arguments.read(&function.entry.parameters)?;
@@ -111,14 +118,36 @@ fn launch(
     call::run(&target, kernel(&function, sizes, arguments)?)
 }
 
-/// `CUlaunchConfig` up to the stream. Attributes are not looked at.
+/// `CUlaunchConfig`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 struct Config {
     sizes: [c_uint; 7],
     stream: StreamOf,
-    attributes: u64,
+    attributes: In<Attribute>,
     count: c_uint,
+}
+
+/// `CUlaunchAttribute`.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+struct Attribute {
+    id: c_uint,
+    padding: c_uint,
+    value: [u64; 8],
+}
+
+impl Attribute {
+    /// Those that change nothing here: none at all, windows of the cache, cooperation, order beside
+    /// the kernel before, priority, domains of memory, the share of shared memory.
+    const WITHOUT_EFFECT: [c_uint; 8] = [0, 1, 2, 6, 8, 9, 10, 14];
+
+    fn check(self) -> Result<()> {
+        match Self::WITHOUT_EFFECT.contains(&self.id) {
+            true => Ok(()),
+            false => Err(Status::NOT_SUPPORTED),
+        }
+    }
 }
 
 fn launch_ex(
@@ -129,6 +158,8 @@ fn launch_ex(
 ) -> Result<()> {
     use crate::sys::args::Argument;
     let config = config.get()?;
+    let attributes = config.attributes.list(config.count as usize)?;
+    attributes.into_iter().try_for_each(Attribute::check)?;
     let stream = match is_per_thread {
         true => config.stream.per_thread(),
         false => config.stream,
@@ -137,16 +168,13 @@ fn launch_ex(
 }
 
 fn attribute(function: &Function, attribute: c_int) -> Result<c_int> {
-    let set = function
-        .attributes
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner);
+    let set = lock(&function.attributes);
     Ok(match attribute {
         0 => MOST_THREADS as c_int,
         4 => 16,
         5 => 64,
         6 => 90,
-        8 => set.get(&attribute).copied().unwrap_or(48 << 10),
+        DYNAMIC => set.get(&attribute).copied().unwrap_or(48 << 10),
         9 => set.get(&attribute).copied().unwrap_or(-1),
         1 | 2 | 3 | 7 | 10..=17 => 0,
         _ => return Err(Status::INVALID_VALUE),
@@ -155,13 +183,10 @@ fn attribute(function: &Function, attribute: c_int) -> Result<c_int> {
 
 fn set_attribute(function: &Function, attribute: c_int, value: c_int) -> Result<()> {
     let bytes = u64::try_from(value).unwrap_or(0);
-    if !SETTABLE.contains(&attribute) || (attribute == 8 && bytes > SHARED) {
+    if !SETTABLE.contains(&attribute) || (attribute == DYNAMIC && bytes > SHARED) {
         return Err(Status::INVALID_VALUE);
     }
-    let mut set = function
-        .attributes
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner);
+    let mut set = lock(&function.attributes);
     set.insert(attribute, value);
     Ok(())
 }
@@ -195,7 +220,7 @@ fn lasting(name: &str) -> Result<*const c_char> {
     use std::collections::BTreeMap;
     use std::sync::Mutex;
     static NAMES: Mutex<BTreeMap<String, CString>> = Mutex::new(BTreeMap::new());
-    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut names = lock(&NAMES);
     if let Some(known) = names.get(name) {
         return Ok(known.as_ptr());
     }
@@ -429,6 +454,10 @@ mod tests {
     fn the_configuration_is_that_of_the_header() {
         use std::mem::{offset_of, size_of};
         assert_eq!((offset_of!(Config, stream), size_of::<Config>()), (32, 56));
+        let places = (offset_of!(Config, attributes), offset_of!(Config, count));
+        assert_eq!(places, (40, 48));
+        let value = offset_of!(Attribute, value);
+        assert_eq!((value, size_of::<Attribute>()), (8, 72));
     }
 
     #[test]

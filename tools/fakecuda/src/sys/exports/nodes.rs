@@ -5,11 +5,12 @@ use std::ffi::{c_uint, c_void};
 
 use super::copy::Copy3d;
 use super::{module, words};
-use crate::call::{Call, Filling};
+use crate::call::Call;
 use crate::driver::driver;
 use crate::status::{Result, Status};
 use crate::sys::args::{functions, Arguments, Handle, In, Out};
 use crate::sys::process::Callback;
+use crate::transfer::Filling;
 
 /// `CUDA_KERNEL_NODE_PARAMS`, first form.
 #[derive(Debug, Clone, Copy)]
@@ -283,7 +284,7 @@ functions! {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::mem::size_of;
+    use std::mem::{offset_of, size_of};
 
     #[test]
     fn structures_are_those_of_the_header() {
@@ -292,5 +293,30 @@ mod tests {
             (size_of::<Set>(), size_of::<Host>(), size_of::<Batch>()),
             (40, 16, 32)
         );
+        let kernel = [
+            offset_of!(Kernel, function),
+            offset_of!(Kernel, sizes),
+            offset_of!(Kernel, places),
+            offset_of!(Kernel, extra),
+            offset_of!(Kernel2, kernel),
+            offset_of!(Kernel2, context),
+        ];
+        assert_eq!(kernel, [0, 8, 40, 48, 56, 64]);
+        let set = [
+            offset_of!(Set, to),
+            offset_of!(Set, pitch),
+            offset_of!(Set, value),
+            offset_of!(Set, unit),
+            offset_of!(Set, width),
+            offset_of!(Set, height),
+        ];
+        assert_eq!(set, [0, 8, 16, 20, 24, 32]);
+        let others = [
+            offset_of!(Host, value),
+            offset_of!(Batch, count),
+            offset_of!(Batch, list),
+            offset_of!(Batch, flags),
+        ];
+        assert_eq!(others, [8, 8, 16, 24]);
     }
 }

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Contexts: TSGs of zernel, current ones, primary ones, modules in them, processes that fork.
 
+use std::sync::OnceLock;
 use std::time::Duration;
 
-use anyhow::{ensure, Result};
+use anyhow::{ensure, Context as _, Result};
 use testkit::check_eq;
-use testkit::child::Child;
+use testkit::child::{Child, End};
 use testkit::harness::{case, Outcome, Suite};
 
-use super::lab::{tsgs, Program, KERNELS, LEGACY, LOADED};
-use crate::sys::Cuda;
+use super::lab::{tsgs, Program, KERNELS, LEGACY, LOADED, PER_THREAD};
+use crate::sys::{at_exit, end, Cuda};
 
 /// The suite.
 pub const SUITE: Suite = Suite::new(
@@ -23,6 +24,7 @@ pub const SUITE: Suite = Suite::new(
         case("flags_and_limits_are_kept", flags_and_limits),
         case("modules_are_texts", modules_are_texts),
         case("a_child_has_no_driver", a_child_has_no_driver),
+        case("the_last_calls_of_a_process_work", the_last_calls),
     ],
     LOADED,
 );
@@ -143,9 +145,18 @@ fn primary_contexts_are_counted() -> Outcome {
     cuda.primary_release(0).is(201)?;
     cuda.primary_retain(&mut one, 0).ok()?;
     cuda.primary_retain(&mut two, 0).ok()?;
+    // A reset ends the context and gives no reference back.
     cuda.primary_reset(0).ok()?;
     check_eq!(tsgs()?.len(), 0);
-    Ok(())
+    cuda.primary_state(0, &mut flags, &mut active).ok()?;
+    check_eq!(active, 0);
+    cuda.primary_retain(&mut one, 0).ok()?;
+    for left in [1, 1, 0] {
+        cuda.primary_release(0).ok()?;
+        check_eq!(tsgs()?.len(), left);
+    }
+    cuda.primary_release(0).is(201)?;
+    cuda.primary_reset(0).ok()
 }
 
 fn flags_and_limits() -> Outcome {
@@ -207,6 +218,7 @@ fn a_child_has_no_driver() -> Outcome {
     let cuda = &program.cuda;
     let child = Child::spawn(|| {
         cuda.context_get(&mut 0).is(3)?;
+        cuda.array_create(&mut 0, 0).is(3)?;
         cuda.stream_query(LEGACY).is(3)?;
         cuda.device_count(&mut 0).is(3)?;
         cuda.init(0).is(3)?;
@@ -215,4 +227,39 @@ fn a_child_has_no_driver() -> Outcome {
     child.join()?;
     program.work(LEGACY, Duration::from_millis(1))?;
     cuda.synchronize().ok()
+}
+
+/// What the function below uses.
+static LAST: OnceLock<Program> = OnceLock::new();
+
+/// The last calls of a process, as destructors of C++ make them.
+extern "C" fn last_calls() {
+    let calls = || -> Result<()> {
+        let program = LAST.get().context("no program")?;
+        let memory = program.alloc(64)?;
+        program.put(memory, &[7])?;
+        check_eq!(program.values(memory, 1)?, [7]);
+        program.cuda.free(memory).ok()?;
+        program.work(PER_THREAD, Duration::from_micros(10))?;
+        program.cuda.synchronize().ok()?;
+        check_eq!(current(&program.cuda)?, program.context);
+        program.cuda.context_destroy(program.context).ok()
+    };
+    if let Err(error) = calls() {
+        eprintln!("{error:#}");
+        end(7);
+    }
+    end(5);
+}
+
+fn the_last_calls() -> Outcome {
+    let child = Child::spawn(|| {
+        at_exit(last_calls)?;
+        let program = Program::new()?;
+        program.work(PER_THREAD, Duration::from_micros(10))?;
+        LAST.get_or_init(|| program);
+        std::process::exit(0);
+    })?;
+    check_eq!(child.end()?, End::Exit(5));
+    Ok(())
 }

@@ -9,8 +9,8 @@ use testkit::check_eq;
 use testkit::harness::{case, Outcome, Suite};
 use testkit::wait_until;
 
-use super::lab::{tsgs, Program, LEGACY, LOADED, NON_BLOCKING};
-use crate::sys::Words;
+use super::lab::{finishes, tsgs, Program, LEGACY, LOADED, NON_BLOCKING};
+use crate::sys::{count, counted, keep_status, kept, Words};
 
 /// The suite.
 pub const SUITE: Suite = Suite::new(
@@ -20,6 +20,8 @@ pub const SUITE: Suite = Suite::new(
         case("a_kernel_with_a_bad_address_is_one", a_bad_address),
         case("a_holder_with_a_bad_address_is_one", a_bad_holder),
         case("the_gpu_is_given_back", the_gpu_is_given_back),
+        case("callbacks_get_the_error_once", callbacks_get_the_error),
+        case("another_context_does_not_wait_for_it", another_context),
     ],
     LOADED,
 );
@@ -109,4 +111,57 @@ fn the_gpu_is_given_back() -> Outcome {
     let idle = || -> Result<u32> { Ok(sim.engine_stats(0, COMPUTE_ENGINE)?.runnable) };
     wait_until("nothing runs", || Ok(idle()? == 0))?;
     check(&program, stream)
+}
+
+fn callbacks_get_the_error() -> Outcome {
+    let program = Program::new()?;
+    let (cuda, words) = (&program.cuda, Words::new());
+    let (stream, other) = (program.stream(NON_BLOCKING)?, program.stream(NON_BLOCKING)?);
+    let base = program.register(words.address(), 4_096)?;
+    cuda.stream_callback(stream, keep_status, 0, 1).is(1)?;
+    cuda.stream_callback(stream, keep_status, 0, 0).ok()?;
+    cuda.stream_synchronize(stream).ok()?;
+    check_eq!(kept(), (0, 1));
+    let before = counted();
+    cuda.wait_32(stream, base, 1, 0).ok()?;
+    for _ in 0..3 {
+        cuda.stream_callback(stream, keep_status, 0, 0).ok()?;
+        cuda.host_function(stream, count, 1).ok()?;
+    }
+    let fault = program.kernel("zernel_fault")?;
+    cuda.launch(fault, 1, 1, other, &[]).ok()?;
+    cuda.stream_synchronize(other).is(700)?;
+    wait_until("the callbacks are over", || Ok(kept().1 == 4))?;
+    cuda.stream_callback(stream, keep_status, 0, 0).is(700)?;
+    words.store(0, 1);
+    cuda.context_destroy(program.context).ok()?;
+    check_eq!((kept(), counted()), ((700, 4), before));
+    Ok(())
+}
+
+fn another_context() -> Outcome {
+    let program = Program::new()?;
+    let (cuda, words) = (&program.cuda, Words::new());
+    let stream = program.stream(NON_BLOCKING)?;
+    let base = program.register(words.address(), 4_096)?;
+    let fault = program.kernel("zernel_fault")?;
+    let (mut event, mut other) = (0, 0);
+    cuda.event_create(&mut event, 2).ok()?;
+    cuda.wait_32(stream, base, 1, 0).ok()?;
+    cuda.event_record(event, stream).ok()?;
+    cuda.context_create(&mut other, 0, 0).ok()?;
+    let waiting = program.stream(NON_BLOCKING)?;
+    cuda.stream_wait(waiting, event, 0).ok()?;
+    cuda.host_function(waiting, count, 1).ok()?;
+    cuda.context_set(program.context).ok()?;
+    let before = counted();
+    cuda.launch(fault, 1, 1, LEGACY, &[]).ok()?;
+    cuda.stream_synchronize(stream).is(700)?;
+    finishes(&program, "the other context goes on", || {
+        cuda.stream_synchronize(waiting).ok()
+    })?;
+    check_eq!(counted() - before, 1);
+    // An event of a context that has failed is over for others.
+    cuda.stream_wait(waiting, event, 0).ok()?;
+    cuda.stream_synchronize(waiting).ok()
 }

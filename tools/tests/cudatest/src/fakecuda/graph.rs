@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{ensure, Result};
 use testkit::check_eq;
 use testkit::harness::{case, Outcome, Suite};
+use testkit::wait_until;
 
 use super::lab::{Program, LEGACY, LOADED, NON_BLOCKING};
 use crate::sys::{address_of, count, counted, load, Words};
@@ -17,9 +18,14 @@ pub const SUITE: Suite = Suite::new(
         case("nodes_run_in_order", nodes_run_in_order),
         case("kernels_are_changed_between_launches", kernels_are_changed),
         case("words_are_used_again_by_a_launch", words_are_used_again),
-        case("a_stream_is_captured", a_stream_is_captured),
-        case("captures_fork_and_join", captures_fork_and_join),
-        case("bad_captures_are_refused", bad_captures),
+        case("sources_are_read_when_a_node_runs", sources_are_read_late),
+        case(
+            "events_keep_their_place_in_a_graph",
+            events_keep_their_place,
+        ),
+        case("launches_of_a_graph_come_in_order", launches_in_order),
+        case("graphs_are_updated_by_others_alike", graphs_are_updated),
+        case("lists_are_filled_up", lists_are_filled_up),
         case("bad_graphs_are_refused", bad_graphs),
     ],
     LOADED,
@@ -198,97 +204,198 @@ fn words_are_used_again() -> Outcome {
     Ok(())
 }
 
-fn a_stream_is_captured() -> Outcome {
+/// A page of words, and its address as the GPU sees it.
+fn page(program: &Program) -> Result<(Box<Words>, u64)> {
+    let words = Words::new();
+    let base = program.register(words.address(), 4_096)?;
+    Ok((words, base))
+}
+
+impl Graph<'_> {
+    /// A wait for a word to be 1.
+    fn wait(&mut self, word: u64) -> Result<u64> {
+        let (list, graph, program) = ([[1, word, 1, 0, 0, 0]], self.graph, self.program);
+        self.add(|node, after, count| {
+            let batch = [program.context, 1, list.as_ptr() as u64, 0];
+            program
+                .cuda
+                .graph_words(node, graph, after, count, &batch)
+                .ok()
+        })
+    }
+
+    fn count(&mut self) -> Result<u64> {
+        let (graph, program) = (self.graph, self.program);
+        self.add(|node, after, at| {
+            let parameters = [count as *const () as usize, 1];
+            program
+                .cuda
+                .graph_host(node, graph, after, at, &parameters)
+                .ok()
+        })
+    }
+}
+
+fn sources_are_read_late() -> Outcome {
     let program = Program::new()?;
     let cuda = &program.cuda;
-    let (memory, stream) = (program.alloc(64)?, program.stream(NON_BLOCKING)?);
-    let pinned = program.alloc_host(4)?;
-    let (mut graph, mut state, mut nodes) = (0, -1, 0);
-    cuda.capture_begin(stream, 0).ok()?;
-    cuda.capture_state(stream, &mut state).ok()?;
-    check_eq!(state, 1);
-    cuda.set_32_async(memory, 5, 1, stream).ok()?;
-    program.work(stream, Duration::from_micros(10))?;
-    cuda.copy_out_async(pinned, memory, 4, stream).ok()?;
-    cuda.host_function(stream, count, 1).ok()?;
-    cuda.capture_end(stream, &mut graph).ok()?;
-    cuda.capture_state(stream, &mut state).ok()?;
-    cuda.graph_nodes(graph, 0, &mut nodes).ok()?;
-    check_eq!((state, nodes), (0, 4));
-    let before = counted();
-    check_eq!(program.values(memory, 1)?, [0], "nothing has run");
-    let mut exec = 0;
-    cuda.graph_instantiate(&mut exec, graph, 0).ok()?;
+    let (words, base) = page(&program)?;
+    let (own, memory) = (Words::new(), program.alloc(64)?);
+    own.store(0, 1);
+    let mut graph = Graph::new(&program)?;
+    graph.wait(base)?;
+    let handle = graph.graph;
+    graph.add(|node, after, count| {
+        let mut copy = [0; 25];
+        (copy[4], copy[5], copy[15], copy[17]) = (1, own.address(), 2, memory);
+        (copy[22], copy[23], copy[24]) = (4, 1, 1);
+        cuda.graph_copy(node, handle, after, count, &copy, program.context)
+            .ok()
+    })?;
+    let (exec, stream) = (graph.instantiate()?, program.stream(NON_BLOCKING)?);
+    own.store(0, 2);
     cuda.graph_launch(exec, stream).ok()?;
+    own.store(0, 3);
+    words.store(0, 1);
     cuda.stream_synchronize(stream).ok()?;
-    check_eq!((load(pinned), counted() - before), (5, 1));
+    check_eq!(program.values(memory, 1)?, [3]);
     Ok(())
 }
 
-fn captures_fork_and_join() -> Outcome {
+fn events_keep_their_place() -> Outcome {
     let program = Program::new()?;
     let cuda = &program.cuda;
+    let (words, base) = page(&program)?;
+    let mut event = 0;
+    cuda.event_create(&mut event, 0).ok()?;
+    let mut child = Graph::new(&program)?;
+    let inner = child.graph;
+    child.wait(base)?;
+    child.add(|node, after, count| cuda.graph_record(node, inner, after, count, event).ok())?;
+    child.wait(base + 4)?;
+    let mut graph = Graph::new(&program)?;
+    let handle = graph.graph;
+    graph.add(|node, after, count| cuda.graph_child(node, handle, after, count, inner).ok())?;
+    // The record of this launch.
+    graph.add(|node, after, count| cuda.graph_await(node, handle, after, count, event).ok())?;
+    let (exec, stream) = (graph.instantiate()?, program.stream(NON_BLOCKING)?);
+    cuda.graph_launch(exec, stream).ok()?;
+    cuda.event_query(event).is(600)?;
+    words.store(0, 1);
+    wait_until("the event is over", || {
+        Ok(cuda.event_query(event).status == 0)
+    })?;
+    ensure!(!program.is_idle(stream)?);
+    words.store(1, 1);
+    cuda.stream_synchronize(stream).ok()?;
+    // Nothing is done by a launch with a call that is refused.
+    let other = program.stream(NON_BLOCKING)?;
+    let mut bad = Graph::new(&program)?;
+    let (handle, memory) = (bad.graph, program.alloc(64)?);
+    let set = [memory, 0, 4 << 32 | 5, 1, 1];
+    bad.count()?;
+    bad.add(|node, after, count| cuda.graph_record(node, handle, after, count, event).ok())?;
+    bad.add(|node, after, count| {
+        cuda.graph_set(node, handle, after, count, &set, program.context)
+            .ok()
+    })?;
+    let (exec, before) = (bad.instantiate()?, counted());
+    cuda.free(memory).ok()?;
+    cuda.graph_launch(exec, other).is(1)?;
+    cuda.synchronize().ok()?;
+    check_eq!(counted(), before);
+    Ok(())
+}
+
+fn launches_in_order() -> Outcome {
+    let program = Program::new()?;
+    let cuda = &program.cuda;
+    let (words, base) = page(&program)?;
+    let (one, two) = (program.stream(NON_BLOCKING)?, program.stream(NON_BLOCKING)?);
+    let mut graph = Graph::new(&program)?;
+    graph.count()?;
+    let (exec, before) = (graph.instantiate()?, counted());
+    cuda.wait_32(one, base, 1, 0).ok()?;
+    cuda.graph_launch(exec, one).ok()?;
+    cuda.graph_launch(exec, two).ok()?;
+    // Another stream does as much meanwhile, and more.
+    for _ in 0..100 {
+        let stream = program.stream(NON_BLOCKING)?;
+        program.work(stream, Duration::from_micros(10))?;
+        cuda.stream_synchronize(stream).ok()?;
+        cuda.stream_destroy(stream).ok()?;
+    }
+    ensure!(!program.is_idle(two)?, "it waits for the launch before");
+    check_eq!(counted(), before);
+    words.store(0, 1);
+    cuda.stream_synchronize(two).ok()?;
+    ensure!(program.is_idle(one)?);
+    check_eq!(counted() - before, 2);
+    Ok(())
+}
+
+fn graphs_are_updated() -> Outcome {
+    let program = Program::new()?;
+    let cuda = &program.cuda;
+    let mac = program.kernel("zernel_mac")?;
     let memory = program.alloc(64)?;
-    let (one, two) = (program.stream(NON_BLOCKING)?, program.stream(NON_BLOCKING)?);
-    let (mut fork, mut join) = (0, 0);
-    cuda.event_create(&mut fork, 2).ok()?;
-    cuda.event_create(&mut join, 2).ok()?;
-    let begin = |joined: bool| -> Result<i32> {
-        cuda.capture_begin(one, 0).ok()?;
-        cuda.set_32_async(memory, 1, 4, one).ok()?;
-        cuda.event_record(fork, one).ok()?;
-        cuda.stream_wait(two, fork, 0).ok()?;
-        cuda.set_32_async(memory + 4, 2, 1, two).ok()?;
-        cuda.set_32_async(memory + 8, 3, 1, one).ok()?;
-        cuda.event_record(join, two).ok()?;
-        if joined {
-            cuda.stream_wait(one, join, 0).ok()?;
+    let chain = |seeds: [u64; 2]| -> Result<Graph<'_>> {
+        let mut graph = Graph::new(&program)?;
+        for seed in seeds {
+            graph.kernel(mac, &[memory + 4 * (seed % 2), 1, seed, 1])?;
         }
-        let mut graph = 0;
-        let status = cuda.capture_end(one, &mut graph).status;
-        if status == 0 {
-            let mut exec = 0;
-            cuda.graph_instantiate(&mut exec, graph, 0).ok()?;
-            cuda.graph_launch(exec, LEGACY).ok()?;
-        }
-        Ok(status)
+        Ok(graph)
     };
-    check_eq!(begin(false)?, 904);
-    cuda.event_query(join).is(907)?;
-    check_eq!(begin(true)?, 0);
-    check_eq!(program.values(memory, 4)?, [1, 2, 3, 1]);
+    let (first, second) = (chain([2, 3])?, chain([4, 5])?);
+    let exec = first.instantiate()?;
+    let mut result = [9; 3];
+    cuda.graph_update(exec, second.graph, &mut result).ok()?;
+    check_eq!(result[0], 0);
+    cuda.graph_launch(exec, LEGACY).ok()?;
+    check_eq!(program.values(memory, 2)?, [step(4), step(5)]);
+    // Without the edge, with another kind, with one more.
+    let mut loose = Graph::new(&program)?;
+    loose.kernel(mac, &[memory, 1, 6, 1])?;
+    loose.last = None;
+    loose.kernel(mac, &[memory, 1, 7, 1])?;
+    let mut other = Graph::new(&program)?;
+    other.kernel(mac, &[memory, 1, 8, 1])?;
+    other.count()?;
+    let mut longer = chain([6, 7])?;
+    longer.count()?;
+    for (graph, expected) in [(&loose, 2), (&other, 3), (&longer, 2)] {
+        cuda.graph_update(exec, graph.graph, &mut result).is(910)?;
+        check_eq!(result[0], expected);
+    }
+    cuda.graph_launch(exec, LEGACY).ok()?;
+    check_eq!(program.values(memory, 2)?, [step(4), step(5)]);
     Ok(())
 }
 
-fn bad_captures() -> Outcome {
+fn lists_are_filled_up() -> Outcome {
     let program = Program::new()?;
     let cuda = &program.cuda;
-    let (one, two) = (program.stream(NON_BLOCKING)?, program.stream(NON_BLOCKING)?);
-    let (mut graph, mut state, mut event) = (1, 0, 0);
-    cuda.event_create(&mut event, 2).ok()?;
-    cuda.capture_begin(LEGACY, 0).is(900)?;
-    cuda.capture_begin(one, 3).is(1)?;
-    cuda.capture_end(one, &mut graph).is(401)?;
-    cuda.event_record(event, two).ok()?;
-    cuda.capture_begin(one, 0).ok()?;
-    cuda.capture_begin(one, 0).is(401)?;
-    cuda.stream_wait(one, event, 0).is(905)?;
-    program.work(two, Duration::from_micros(10))?;
-    let spin = program.kernel("zernel_spin")?;
-    cuda.launch(spin, 1, 1, LEGACY, &[1]).is(906)?;
-    // A call that waits for it makes the capture useless.
-    cuda.stream_synchronize(one).is(900)?;
-    cuda.capture_state(one, &mut state).ok()?;
-    check_eq!(state, 2);
-    cuda.launch(spin, 1, 1, one, &[1]).is(901)?;
-    cuda.capture_end(one, &mut graph).is(901)?;
-    check_eq!(graph, 0);
-    program.work(one, Duration::from_micros(10))?;
-    // So does one that waits for all streams.
-    cuda.capture_begin(one, 0).ok()?;
-    cuda.synchronize().is(900)?;
-    cuda.capture_end(one, &mut graph).is(901)?;
-    cuda.synchronize().ok()
+    let mut graph = Graph::new(&program)?;
+    let handle = graph.graph;
+    let (first, second) = (graph.count()?, graph.count()?);
+    let (nodes, mut count) = ([9_u64; 4], 4);
+    cuda.graph_nodes(handle, nodes.as_ptr() as usize, &mut count)
+        .ok()?;
+    check_eq!((count, nodes.to_vec()), (2, vec![first, second, 0, 0]));
+    let (mut from, mut to, mut data) = ([9; 4], [9; 4], [9; 4]);
+    count = 3;
+    cuda.graph_edges(handle, &mut from, &mut to, &mut data, &mut count)
+        .ok()?;
+    check_eq!(
+        (count, from, to, data),
+        (1, [first, 0, 0, 9], [second, 0, 0, 9], [0, 0, 0, 9])
+    );
+    let third = graph.count()?;
+    // An edge that asks for more than order.
+    cuda.graph_edges_add_with(handle, &first, &third, &1, 1)
+        .is(801)?;
+    cuda.graph_edges_add_with(handle, &first, &third, &0, 1)
+        .ok()
 }
 
 fn bad_graphs() -> Outcome {

@@ -199,3 +199,23 @@ pub fn tsgs() -> Result<Vec<Tsg>> {
 pub fn tsg() -> Result<Tsg> {
     tsgs()?.into_iter().next().context("no TSG")
 }
+
+/// Runs something that is not to hang, in a thread that has the context. If it does, the case fails
+/// at once: nothing could end it.
+pub fn finishes(
+    program: &Program,
+    what: &str,
+    run: impl FnOnce() -> Result<()> + Send,
+) -> Result<()> {
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            program.cuda.context_set(program.context).ok()?;
+            run()
+        });
+        if let Err(error) = wait_until(what, || Ok(thread.is_finished())) {
+            eprintln!("{error:#}");
+            std::process::abort();
+        }
+        thread.join().map_err(|_| anyhow::anyhow!("panicked"))?
+    })
+}

@@ -5,8 +5,8 @@ use anyhow::{ensure, Result};
 use testkit::check_eq;
 use testkit::harness::{case, Outcome, Suite};
 
-use super::lab::{Program, LEGACY, LOADED, NON_BLOCKING};
-use crate::sys::{self, Words};
+use super::lab::{finishes, Program, LEGACY, LOADED, NON_BLOCKING};
+use crate::sys::{self, Cuda, Words};
 
 /// The suite.
 pub const SUITE: Suite = Suite::new(
@@ -17,6 +17,9 @@ pub const SUITE: Suite = Suite::new(
         case("rows_are_copied_and_set", rows),
         case("addresses_of_the_wrong_kind_are_refused", wrong_addresses),
         case("a_device_has_an_end", a_device_has_an_end),
+        case("a_module_may_not_fit", a_module_may_not_fit),
+        case("memory_that_was_freed_is_left_alone", freed_is_left_alone),
+        case("memory_must_be_writable", memory_must_be_writable),
         case("registered_memory_has_an_alias", registered_memory),
         case("sources_are_read_when_cuda_reads_them", sources),
         case("memory_is_freed_in_order", freed_in_order),
@@ -142,6 +145,62 @@ fn a_device_has_an_end() -> Outcome {
     cuda.alloc(&mut address, 4_096).is(2)?;
     cuda.free(memory).ok()?;
     cuda.alloc(&mut address, 4_096).ok()
+}
+
+fn a_module_may_not_fit() -> Outcome {
+    std::env::set_var("FAKECUDA_MEMORY", "1024");
+    let cuda = Cuda::open()?;
+    let (mut context, mut module) = (0, 0);
+    cuda.context_create(&mut context, 0, 0).ok()?;
+    let text = c".version 6.4
+.target sm_70
+.global .u32 one[4];
+.global .u32 two[256];
+";
+    let program = Program {
+        cuda,
+        context,
+        module,
+    };
+    finishes(&program, "the call ends", || {
+        program.cuda.module_load(&mut module, text.as_ptr()).is(2)
+    })?;
+    let (mut free, mut total) = (0, 0);
+    program.cuda.memory_info(&mut free, &mut total).ok()?;
+    check_eq!((module, free, total), (0, 1_024, 1_024));
+    Ok(())
+}
+
+fn freed_is_left_alone() -> Outcome {
+    let program = Program::new()?;
+    let (cuda, page) = (&program.cuda, Words::new());
+    let wait = program.register(page.address(), 4_096)?;
+    let (stream, other) = (program.stream(NON_BLOCKING)?, program.stream(NON_BLOCKING)?);
+    let memory = program.alloc(4_096)?;
+    cuda.wait_32(stream, wait, 1, 0).ok()?;
+    cuda.set_32_async(memory, 7, 1_024, stream).ok()?;
+    cuda.free_async(memory, other).ok()?;
+    cuda.stream_synchronize(other).ok()?;
+    // New memory, perhaps in its place.
+    let new = program.alloc(4_096)?;
+    ensure!(new != memory, "no address is used twice");
+    page.store(0, 1);
+    // An access to memory that is gone is a fault.
+    cuda.stream_synchronize(stream).is(700)
+}
+
+/// Memory that a program cannot write to: it holds more than zeroes, so that it is in its file.
+static FIXED: [u8; 16_384] = [1; 16_384];
+
+fn memory_must_be_writable() -> Outcome {
+    let program = Program::new()?;
+    let middle = sys::address_of(&FIXED) + 8_192;
+    // The GPU itself has other memory.
+    let first = Words::new();
+    program.register(first.address(), 4_096)?;
+    program.cuda.register(middle, 4, 3).is(1)?;
+    program.cuda.unregister(middle).is(713)?;
+    program.cuda.synchronize().ok()
 }
 
 fn registered_memory() -> Outcome {

@@ -188,23 +188,36 @@ fn random_work() -> Outcome {
 fn random_work_in_a_graph() -> Outcome {
     let program = Program::new()?;
     let cuda = &program.cuda;
-    let stream = program.stream(NON_BLOCKING)?;
-    let line = Line {
-        stream,
-        blocks: false,
-    };
+    let lines = (0..4).map(|at| {
+        let stream = program.stream(if at % 2 == 0 { NON_BLOCKING } else { 0 })?;
+        let blocks = false;
+        Ok(Line { stream, blocks })
+    });
+    let lines: Vec<Line> = lines.collect::<Result<_>>()?;
+    let (first, others) = (lines[0].stream, &lines[1..]);
     let (mut work, mut random) = (Work::new(&program)?, Random::new(3));
-    let (mut graph, mut exec, before) = (0, 0, counted());
-    cuda.capture_begin(stream, 2).ok()?;
+    let (mut graph, mut exec, mut event, before) = (0, 0, 0, counted());
+    cuda.event_create(&mut event, 2).ok()?;
+    cuda.capture_begin(first, 2).ok()?;
+    // All streams are a part of the capture, and come together in the end.
+    cuda.event_record(event, first).ok()?;
+    for line in others {
+        cuda.stream_wait(line.stream, event, 0).ok()?;
+    }
     for _ in 0..5 * STEPS {
+        let line = lines[random.below(lines.len() as u64) as usize];
         work.step(line, &mut random)?;
     }
-    cuda.capture_end(stream, &mut graph).ok()?;
+    for line in others {
+        cuda.event_record(event, line.stream).ok()?;
+        cuda.stream_wait(first, event, 0).ok()?;
+    }
+    cuda.capture_end(first, &mut graph).ok()?;
     cuda.graph_instantiate(&mut exec, graph, 0).ok()?;
     let result = program.alloc_host(4)?;
-    cuda.graph_launch(exec, stream).ok()?;
-    cuda.copy_out_async(result, work.cell(0), 4, stream).ok()?;
-    cuda.stream_synchronize(stream).ok()?;
+    cuda.graph_launch(exec, first).ok()?;
+    cuda.copy_out_async(result, work.cell(0), 4, first).ok()?;
+    cuda.stream_synchronize(first).ok()?;
     check_eq!(sys::load(result), work.expected[0]);
     check_eq!(counted() - before, work.called);
     work.check()

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Calls that wait for the whole context, holders included, and calls that do not.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{ensure, Result};
 use testkit::check_eq;
 use testkit::harness::{case, Outcome, Suite};
+use testkit::wait_until;
 
 use super::lab::{Program, LEGACY, LOADED, NON_BLOCKING};
-use crate::sys::Words;
+use crate::sys::{count, Words};
 
 /// The suite.
 pub const SUITE: Suite = Suite::new(
@@ -50,6 +52,47 @@ impl Held {
     }
 }
 
+/// A call waits for the holder: it is over after that was released, and not before.
+fn waits(
+    program: &Program,
+    held: &mut Held,
+    name: &str,
+    call: impl FnOnce() -> Result<()> + Send,
+) -> Result<()> {
+    held.hold(program, LONG)?;
+    let (words, number) = (&held.words, held.number);
+    wait_until("the holder runs", || Ok(words.load(0) == number))?;
+    let [is_begun, is_released] = [const { AtomicBool::new(false) }; 2];
+    std::thread::scope(|scope| {
+        let caller = scope.spawn(|| {
+            program.cuda.context_set(program.context).ok()?;
+            is_begun.store(true, Ordering::Release);
+            call()?;
+            ensure!(
+                is_released.load(Ordering::Acquire),
+                "{name} did not wait for the holder"
+            );
+            Ok(())
+        });
+        let begun = wait_until("the call begins", || Ok(is_begun.load(Ordering::Acquire)));
+        // Other streams work meanwhile.
+        let worked = (0..20).try_for_each(|_| {
+            let stream = program.stream(NON_BLOCKING)?;
+            program.cuda.host_function(stream, count, 1).ok()?;
+            program.cuda.stream_synchronize(stream).ok()?;
+            program.cuda.stream_destroy(stream).ok()
+        });
+        is_released.store(true, Ordering::Release);
+        words.store(1, number);
+        let outcome = caller.join();
+        begun?;
+        worked?;
+        outcome.map_err(|_| anyhow::anyhow!("panicked"))?
+    })?;
+    ensure!(program.is_idle(held.stream)?, "{name}: the holder is left");
+    Ok(())
+}
+
 const SHORT: Duration = Duration::from_millis(30);
 const LONG: Duration = Duration::from_secs(50);
 
@@ -65,7 +108,7 @@ fn calls_that_wait() -> Outcome {
         cuda.module_load(&mut module, super::lab::KERNELS.as_ptr())
             .ok()
     };
-    let calls: [(&str, &dyn Fn() -> Result<()>); 6] = [
+    let calls: [(&str, &(dyn Fn() -> Result<()> + Sync)); 6] = [
         ("module_load", &load),
         ("synchronize", &|| cuda.synchronize().ok()),
         ("free", &|| cuda.free(memory).ok()),
@@ -74,13 +117,7 @@ fn calls_that_wait() -> Outcome {
         ("module_unload", &|| cuda.module_unload(program.module).ok()),
     ];
     for (name, call) in calls {
-        held.hold(&program, SHORT)?;
-        call()?;
-        ensure!(
-            program.is_idle(held.stream)?,
-            "{name} did not wait for the holder"
-        );
-        check_eq!(held.words.load(0), held.number);
+        waits(&program, &mut held, name, call)?;
     }
     Ok(())
 }
@@ -122,9 +159,9 @@ fn copies_can_wait() -> Outcome {
     let program = Program::with("FAKECUDA_STALL_COPIES", "1")?;
     let mut held = Held::new(&program)?;
     let memory = program.alloc(64)?;
-    held.hold(&program, SHORT)?;
-    program.put(memory, &[5])?;
-    ensure!(program.is_idle(held.stream)?, "the copy did not wait");
+    waits(&program, &mut held, "the copy", || {
+        program.put(memory, &[5])
+    })?;
     // One of pinned memory does not.
     let pinned = program.alloc_host(64)?;
     held.hold(&program, LONG)?;

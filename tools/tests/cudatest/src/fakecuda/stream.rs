@@ -7,7 +7,7 @@ use anyhow::{ensure, Result};
 use testkit::check_eq;
 use testkit::harness::{case, Outcome, Suite};
 
-use super::lab::{Program, LEGACY, LOADED, NON_BLOCKING, PER_THREAD};
+use super::lab::{finishes, Program, LEGACY, LOADED, NON_BLOCKING, PER_THREAD};
 use crate::sys::{count, counted, inner_status, query_inside, wait_for_word, Words};
 
 /// The suite.
@@ -20,6 +20,7 @@ pub const SUITE: Suite = Suite::new(
             "the_legacy_stream_and_blocking_ones_wait",
             the_legacy_stream,
         ),
+        case("the_legacy_stream_has_points_behind_others", legacy_points),
         case("each_thread_has_a_default_stream", each_thread),
         case("there_are_more_streams_than_channels", more_than_channels),
         case("more_work_than_fits_waits_for_room", more_than_fits),
@@ -27,6 +28,10 @@ pub const SUITE: Suite = Suite::new(
         case("a_host_function_makes_no_calls", no_calls_inside),
         case("events_tell_the_time", events_tell_the_time),
         case("contexts_wait_for_each_other", contexts_wait),
+        case(
+            "results_come_before_a_wait_of_another_context",
+            results_before,
+        ),
         case("a_destroyed_stream_works_on", a_destroyed_stream),
         case("bad_handles_are_refused", bad_handles),
     ],
@@ -147,6 +152,40 @@ fn the_legacy_stream() -> Outcome {
     cuda.synchronize().ok()?;
     ensure!(program.is_idle(blocking)? && program.is_idle(0)?);
     Ok(())
+}
+
+fn legacy_points() -> Outcome {
+    let program = Program::new()?;
+    let (cuda, page) = (&program.cuda, Page::new(&program)?);
+    let (blocking, other) = (program.stream(0)?, program.stream(NON_BLOCKING)?);
+    let (first, second) = (event(&program, 2)?, event(&program, 2)?);
+    page.block(&program, blocking, 0)?;
+    cuda.event_record(first, LEGACY).ok()?;
+    cuda.event_query(first).is(600)?;
+    cuda.stream_wait(other, first, 0).ok()?;
+    // More looks than the channel has items.
+    for _ in 0..2_000 {
+        ensure!(!program.is_idle(0)? && !program.is_idle(other)?);
+    }
+    page.unblock(0);
+    cuda.stream_synchronize(0).ok()?;
+    ensure!(program.is_idle(blocking)?, "it was waited for");
+    cuda.event_query(first).ok()?;
+    cuda.stream_synchronize(other).ok()?;
+    // So it is in the other direction.
+    page.block(&program, LEGACY, 1)?;
+    cuda.event_record(second, blocking).ok()?;
+    cuda.event_query(second).is(600)?;
+    page.unblock(1);
+    cuda.event_synchronize(second).ok()?;
+    // A wait for what is over is a point, too.
+    let more = program.stream(0)?;
+    page.block(&program, blocking, 2)?;
+    cuda.stream_wait(LEGACY, second, 0).ok()?;
+    program.work(more, TICK)?;
+    ensure!(!program.is_idle(more)?);
+    page.unblock(2);
+    cuda.synchronize().ok()
 }
 
 fn each_thread() -> Outcome {
@@ -305,6 +344,82 @@ fn contexts_wait() -> Outcome {
     page.unblock(0);
     cuda.stream_synchronize(second).ok()?;
     check_eq!(counted(), before + 1);
+    Ok(())
+}
+
+/// Two contexts that wait for each other in turn, each for results of the other.
+fn results_before() -> Outcome {
+    const ROUNDS: u32 = 150;
+    const COUNT: u32 = 1_024;
+    let programs = [Program::new()?, Program::new()?];
+    let cuda = &programs[0].cuda;
+    let enter = |side: usize| cuda.context_set(programs[side].context).ok();
+    let (mut streams, mut memory, mut results, mut kernels) = ([0; 2], [0; 2], [0; 2], [0; 2]);
+    for (side, program) in programs.iter().enumerate() {
+        enter(side)?;
+        streams[side] = program.stream(NON_BLOCKING)?;
+        memory[side] = program.alloc(4 * COUNT as usize)?;
+        results[side] = program.alloc_host(4 * COUNT as usize)?;
+        kernels[side] = program.kernel("zernel_mac")?;
+    }
+    let before = counted();
+    for round in 1..=ROUNDS {
+        for side in 0..2 {
+            enter(side)?;
+            let (stream, seed) = (streams[side], u64::from(round));
+            cuda.launch(
+                kernels[side],
+                8,
+                128,
+                stream,
+                &[memory[side], COUNT.into(), seed, 0],
+            )
+            .ok()?;
+            cuda.copy_out_async(results[side], memory[side], 4 * COUNT as usize, stream)
+                .ok()?;
+            let event = event(&programs[side], 2)?;
+            cuda.event_record(event, stream).ok()?;
+            enter(1 - side)?;
+            let (other, mine) = (streams[1 - side], results[1 - side] + 4);
+            cuda.stream_wait(other, event, 0).ok()?;
+            // It reads what the other context has left.
+            cuda.copy_in_async(memory[1 - side] + 4, results[side] + 4, 4, other)
+                .ok()?;
+            cuda.copy_out_async(mine, memory[1 - side] + 4, 4, other)
+                .ok()?;
+            cuda.host_function(other, count, 1).ok()?;
+            cuda.stream_synchronize(other).ok()?;
+            check_eq!(crate::sys::load(mine), round + 1, "round {round}");
+            cuda.event_destroy(event).ok()?;
+        }
+    }
+    check_eq!(counted() - before, 2 * ROUNDS);
+    both_ways(&programs, streams)
+}
+
+/// Waits in both directions, none of which can be over before all are there.
+fn both_ways(programs: &[Program; 2], streams: [u64; 2]) -> Outcome {
+    const CHAINS: usize = 12;
+    let cuda = &programs[0].cuda;
+    let before = counted();
+    cuda.context_set(programs[0].context).ok()?;
+    let page = Page::new(&programs[0])?;
+    page.block(&programs[0], streams[0], 0)?;
+    for turn in 0..2 * CHAINS {
+        let (from, to) = (turn % 2, 1 - turn % 2);
+        cuda.context_set(programs[from].context).ok()?;
+        let event = event(&programs[from], 2)?;
+        cuda.host_function(streams[from], count, 1).ok()?;
+        cuda.event_record(event, streams[from]).ok()?;
+        cuda.stream_wait(streams[to], event, 0).ok()?;
+    }
+    check_eq!(counted(), before);
+    page.unblock(0);
+    finishes(&programs[0], "all waits end", || {
+        cuda.stream_synchronize(streams[1]).ok()?;
+        cuda.stream_synchronize(streams[0]).ok()
+    })?;
+    check_eq!(counted() - before, 2 * CHAINS as u32);
     Ok(())
 }
 

@@ -27,6 +27,10 @@ pub const SUITE: Suite = Suite::new(
         case("words_of_the_device_are_met", words_of_the_device),
         case("operations_come_in_batches", batches),
         case("results_are_there_before_a_word", results_before_a_word),
+        case("results_are_there_before_a_holder", results_before_a_holder),
+        case("a_region_ends_with_its_memory", a_region_ends),
+        case("other_memory_leaves_a_region", other_memory_leaves_a_region),
+        case("a_late_release_opens_nothing_else", a_late_release),
         case("bad_operations_are_refused", bad_operations),
         case("there_may_be_no_operations", no_operations),
     ],
@@ -206,6 +210,93 @@ fn results_before_a_word() -> Outcome {
         check_eq!(sys::load(result + 4_092), round + 1_023);
     }
     Ok(())
+}
+
+fn results_before_a_holder() -> Outcome {
+    let program = Program::new()?;
+    let cuda = &program.cuda;
+    let (stream, words) = (program.stream(NON_BLOCKING)?, Words::new());
+    let base = program.register(words.address(), 4_096)?;
+    let (memory, mac) = (program.alloc(4_096)?, program.kernel("zernel_mac")?);
+    let result = program.alloc_host(4_096)?;
+    for round in 1..=100_u32 {
+        cuda.launch(mac, 8, 128, stream, &[memory, 1_024, round.into(), 0])
+            .ok()?;
+        cuda.copy_out_async(result, memory, 4_096, stream).ok()?;
+        program.hold(stream, base, base + 4, round, LONG)?;
+        wait_until("the holder runs", || Ok(words.load(0) == round))?;
+        check_eq!(sys::load(result + 4_092), round + 1_023);
+        words.store(1, round);
+    }
+    Ok(())
+}
+
+/// The threads of this process.
+fn threads() -> Result<usize> {
+    Ok(std::fs::read_dir("/proc/self/task")?.count())
+}
+
+fn a_region_ends() -> Outcome {
+    let program = Program::new()?;
+    let (cuda, stream) = (&program.cuda, program.stream(NON_BLOCKING)?);
+    let first = program.alloc_host(4_096)?;
+    cuda.write_32(stream, first, 5, 0).ok()?;
+    cuda.stream_synchronize(stream).ok()?;
+    check_eq!(sys::load(first), 5);
+    cuda.free_host(first).ok()?;
+    // Other memory comes in its place, sooner or later.
+    let mut again = 0;
+    wait_until("memory is in the same place", || {
+        again = program.alloc_host(4_096)?;
+        Ok(again == first)
+    })?;
+    cuda.write_32(stream, again, 6, 0).ok()?;
+    cuda.wait_32(stream, again + 4, 7, 0).ok()?;
+    cuda.write_32(stream, again + 8, 8, 0).ok()?;
+    wait_until("the word is stored", || Ok(sys::load(again) == 6))?;
+    sys::store(again + 4, 7);
+    cuda.stream_synchronize(stream).ok()?;
+    check_eq!(sys::load(again + 8), 8);
+    Ok(())
+}
+
+fn other_memory_leaves_a_region() -> Outcome {
+    let program = Program::new()?;
+    let (cuda, words) = (&program.cuda, Words::new());
+    let stream = program.stream(NON_BLOCKING)?;
+    let base = program.register(words.address(), 64)?;
+    cuda.register(words.address() + 128, 64, 3).ok()?;
+    cuda.unregister(words.address() + 128).ok()?;
+    let before = threads()?;
+    cuda.wait_32(stream, base, 1, 0).ok()?;
+    ensure!(!program.is_idle(stream)?);
+    words.store(0, 1);
+    cuda.stream_synchronize(stream).ok()?;
+    check_eq!(threads()?, before, "no helper thread looks at the word");
+    Ok(())
+}
+
+fn a_late_release() -> Outcome {
+    let program = Program::with("FAKECUDA_RELAY", "1")?;
+    let (cuda, words) = (&program.cuda, Words::new());
+    let base = program.register(words.address(), 4_096)?;
+    let first = program.stream(NON_BLOCKING)?;
+    program.hold(first, base, base + 4, 1, Duration::from_millis(1))?;
+    cuda.stream_synchronize(first).ok()?;
+    cuda.stream_destroy(first).ok()?;
+    // The next stream has its words.
+    let (next, last) = (program.stream(NON_BLOCKING)?, program.stream(NON_BLOCKING)?);
+    cuda.wait_32(next, base + 8, 1, 0).ok()?;
+    words.store(1, 1);
+    // The helper thread has seen that word when it has seen two more, one after the other.
+    for at in [3, 4] {
+        cuda.wait_32(last, base + 4 * at, 1, 0).ok()?;
+        words.store(at as usize, 1);
+        cuda.stream_synchronize(last).ok()?;
+    }
+    ensure!(!program.is_idle(next)?, "the late release let it on");
+    words.store(2, 1);
+    cuda.stream_synchronize(next).ok()
 }
 
 fn bad_operations() -> Outcome {
