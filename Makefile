@@ -13,7 +13,7 @@ LAB_KDIR := $(if $(filter command line environment,$(origin KDIR)),$(KDIR))
 export KVER KSRC LAB_KDIR
 
 .DEFAULT_GOAL := modules
-.PHONY: modules nvidia tools install demo test check format bench mutants shell setup kernels update clean distclean help
+.PHONY: modules nvidia tools wheel install demo test check format bench mutants shell setup kernels update clean distclean help
 
 modules: ## build the modules against KDIR (default: the running kernel's build folder)
 	@scripts/modules "$(KDIR)"
@@ -23,6 +23,9 @@ nvidia: ## build NVIDIA's driver with zernel's hooks, and zernel_nvidia.ko, for 
 
 tools: ## build zernelctl, zernel-load, replay and the test programs
 	@scripts/tools
+
+wheel: ## build the Python package into build/wheel, and import it in a clean environment
+	@scripts/wheel
 
 install: ## install the modules for KDIR's kernel, and the tools below PREFIX
 	@scripts/install "$(KDIR)" "$(DESTDIR)" "$(PREFIX)"
