@@ -22,5 +22,6 @@ fn _zernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<runtime::TsgsBefore>()?;
     module.add_class::<signal::PrefetchSignal>()?;
     module.add_function(wrap_pyfunction!(config::load_config, module)?)?;
+    module.add_function(wrap_pyfunction!(runtime::stats, module)?)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))
 }

@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use libzernel::class::Attributes;
-use libzernel::{tsg, Target};
+use libzernel::{tsg, Cause, Target, Zernel};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use zernel_runtime::{Options, Spec};
@@ -325,6 +325,24 @@ impl Drop for Runtime {
             drop_detached(attached);
         }
     }
+}
+
+/// The module's counters; `None` without it.
+#[pyfunction]
+pub(crate) fn stats(py: Python<'_>) -> PyResult<Option<Bound<'_, PyDict>>> {
+    let stats = call(py, || match Zernel::open() {
+        Ok(zernel) => Ok(Some(zernel.stats()?)),
+        Err(error) if error.cause() == Cause::NoDevice => Ok(None),
+        Err(error) => Err(Fault::from(error)),
+    })?;
+    let Some(stats) = stats else {
+        return Ok(None);
+    };
+    let found = PyDict::new(py);
+    for (name, value) in stats.entries() {
+        found.set_item(name, value)?;
+    }
+    Ok(Some(found))
 }
 
 /// Drops something whose end may wait.

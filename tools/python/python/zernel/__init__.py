@@ -28,7 +28,7 @@ from ._errors import (
 from ._metrics import Metrics
 from ._scheduler import Scheduler
 from ._task import Priority, Task, current_request, ready
-from ._zernel import PrefetchSignal, Request, Runtime, TsgsBefore, __version__
+from ._zernel import PrefetchSignal, Request, Runtime, TsgsBefore, __version__, stats
 
 __all__ = [
     "ClosedError",
@@ -51,7 +51,13 @@ __all__ = [
     "attach",
     "current_request",
     "ready",
+    "stats",
 ]
+
+for _error in (ClosedError, ConfigError, Error, ForkedError, LostError, MisuseError, QueueFullError,
+               UnavailableError):
+    _error.__module__ = __name__
+del _error
 
 
 def attach(**options) -> Runtime:
