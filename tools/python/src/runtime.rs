@@ -26,6 +26,9 @@ impl TsgsBefore {
     }
 }
 
+/// See [`Runtime::_gpu`].
+type Load = (u64, Option<u64>, u64, u64);
+
 /// Requests of a CUDA context.
 #[pyclass(frozen, weakref, module = "zernel", name = "Runtime")]
 pub(crate) struct Runtime {
@@ -33,22 +36,20 @@ pub(crate) struct Runtime {
 }
 
 /// Options of Python as those of the runtime.
-#[derive(FromPyObject)]
-#[pyo3(from_item_all)]
-struct Given<'py> {
-    mode: Option<String>,
-    lanes: Bound<'py, PyAny>,
+struct Given<'a, 'py> {
+    mode: Option<&'a str>,
+    lanes: Option<&'a Bound<'py, PyAny>>,
     bound_us: Option<f64>,
     linger_us: f64,
-    tsg: Option<Bound<'py, PyAny>>,
-    before: Option<Bound<'py, TsgsBefore>>,
+    tsg: Option<&'a Bound<'py, PyAny>>,
+    before: Option<&'a Bound<'py, TsgsBefore>>,
     library: Option<String>,
     device: Option<String>,
 }
 
-impl Given<'_> {
+impl Given<'_, '_> {
     fn options(&self) -> PyResult<(Options, zernel_runtime::Mode, Files)> {
-        let mode = match &self.mode {
+        let mode = match self.mode {
             Some(mode) => mode.parse(),
             None => {
                 let mode = std::env::var_os(Options::VARIABLE).unwrap_or_default();
@@ -57,15 +58,17 @@ impl Given<'_> {
         };
         let mode = mode.map_err(Fault::Runtime)?;
         let linger = argument::us("linger_us", self.linger_us)?;
-        let lanes = argument::lanes(&self.lanes)?;
-        let mut options = Options::default().mode(mode).lanes(lanes).linger(linger);
+        let mut options = Options::default().mode(mode).linger(linger);
+        if let Some(lanes) = self.lanes {
+            options = options.lanes(argument::lanes(lanes)?);
+        }
         if let Some(bound) = self.bound_us {
             options = options.bound(argument::us("bound_us", bound)?);
         }
-        if let Some(tsg) = &self.tsg {
+        if let Some(tsg) = self.tsg {
             options = options.tsg(tsg::Id::new(argument::tsg(tsg)?));
         }
-        if let Some(before) = &self.before {
+        if let Some(before) = self.before {
             options = options.before(before.get().0.clone());
         }
         let usual = Files::default();
@@ -101,22 +104,67 @@ impl Runtime {
 impl Runtime {
     /// For the context that is current in this thread.
     #[new]
-    #[pyo3(signature = (**options))]
-    fn new(py: Python<'_>, options: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
-        let (options, _, files) = given(py, options)?.options()?;
+    #[pyo3(signature = (
+        *, mode = None, lanes = None, bound_us = None, linger_us = 0.0, tsg = None, before = None,
+        library = None, device = None
+    ))]
+    #[expect(clippy::too_many_arguments, reason = "Python has them by name")]
+    fn new(
+        py: Python<'_>,
+        mode: Option<&str>,
+        lanes: Option<&Bound<'_, PyAny>>,
+        bound_us: Option<f64>,
+        linger_us: f64,
+        tsg: Option<&Bound<'_, PyAny>>,
+        before: Option<&Bound<'_, TsgsBefore>>,
+        library: Option<String>,
+        device: Option<String>,
+    ) -> PyResult<Self> {
+        let given = Given {
+            mode,
+            lanes,
+            bound_us,
+            linger_us,
+            tsg,
+            before,
+            library,
+            device,
+        };
+        let (options, _, files) = given.options()?;
         call(py, || Attached::current(&options, files)).map(Self::of)
     }
 
     /// For a device.
     #[staticmethod]
-    #[pyo3(signature = (gpu_id, **options))]
+    #[pyo3(signature = (
+        gpu_id, *, mode = None, lanes = None, bound_us = None, linger_us = 0.0, tsg = None,
+        before = None, library = None, device = None
+    ))]
+    #[expect(clippy::too_many_arguments, reason = "Python has them by name")]
     fn on_device(
         py: Python<'_>,
         gpu_id: &Bound<'_, PyAny>,
-        options: Option<&Bound<'_, PyDict>>,
+        mode: Option<&str>,
+        lanes: Option<&Bound<'_, PyAny>>,
+        bound_us: Option<f64>,
+        linger_us: f64,
+        tsg: Option<&Bound<'_, PyAny>>,
+        before: Option<&Bound<'_, TsgsBefore>>,
+        library: Option<String>,
+        device: Option<String>,
     ) -> PyResult<Self> {
+        let given = Given {
+            mode,
+            lanes,
+            bound_us,
+            linger_us,
+            tsg,
+            before,
+            library,
+            device,
+        };
         let number = argument::gpu(gpu_id)?;
-        let (options, mode, files) = given(py, options)?.options()?;
+        let (options, mode, files) = given.options()?;
         call(py, || Attached::on_device(number, mode, &options, files)).map(Self::of)
     }
 
@@ -125,7 +173,7 @@ impl Runtime {
         stream = None, *, key = None, expected_us = 0.0, slo_ms = 0.0, exact = false,
         inline = false
     ))]
-    #[allow(clippy::too_many_arguments)]
+    #[expect(clippy::too_many_arguments, reason = "Python has them by name")]
     fn request(
         &self,
         py: Python<'_>,
@@ -263,7 +311,7 @@ impl Runtime {
 
     /// Busy time of its GPU in nanoseconds, the time up to which that is known, the time at which
     /// the GPU was added, and the times that its TSG was taken off the GPU with work.
-    fn _gpu(&self, py: Python<'_>) -> PyResult<Option<(u64, Option<u64>, u64, u64)>> {
+    fn _gpu(&self, py: Python<'_>) -> PyResult<Option<Load>> {
         let attached = self.attached()?;
         call(py, || {
             let Some((zernel, id)) = attached.zernel()? else {
@@ -353,23 +401,4 @@ pub(crate) fn drop_detached(value: impl Send) {
         // The interpreter ends: nobody else runs.
         drop(value);
     }
-}
-
-/// The arguments of an attach, with those that are left out.
-fn given<'py>(py: Python<'py>, options: Option<&Bound<'py, PyDict>>) -> PyResult<Given<'py>> {
-    let none = py.None();
-    let all = PyDict::new(py);
-    for name in ["mode", "bound_us", "tsg", "before", "library", "device"] {
-        all.set_item(name, &none)?;
-    }
-    all.set_item("lanes", 4)?;
-    all.set_item("linger_us", 0.0)?;
-    for (name, value) in options.into_iter().flatten() {
-        if !all.contains(&name)? {
-            let text = format!("a runtime has no option {name}");
-            return Err(pyo3::exceptions::PyTypeError::new_err(text));
-        }
-        all.set_item(name, value)?;
-    }
-    all.extract()
 }

@@ -8,6 +8,7 @@ import threading
 from pathlib import Path
 
 import zernel
+from cuda import Context
 from harness import wait_until
 from lab import LATE_US, TICK_NS, Case
 
@@ -178,14 +179,25 @@ class Schedulers(Case):
         self.assertTrue(name.startswith("zernel-lc-"))
         self.assertEqual(scheduler.runtime.counters()["begun"], 6)
 
-    def test_a_level_that_takes_privilege(self) -> None:
-        # The device is its group's, and levels above the rank of no class are privileged.
-        Path("/dev/zernel").chmod(0o666)
+
+class Privileges(Case):
+    """Of an ordinary user, who may use the devices."""
+
+    def make_context(self) -> Context:
+        """As that user."""
+        for name in ("zernel", "zernel-sim"):
+            Path("/dev", name).chmod(0o666)
+        os.setgroups([])
+        os.setgid(1000)
         os.setuid(1000)
+        return super().make_context()
+
+    def test_a_level_that_takes_privilege(self) -> None:
         path = "/tmp/zernel-of-a-user.yaml"
         Path(path).write_text("preemption:\n  lanes: 2\n", encoding="utf-8")
         scheduler = zernel.Scheduler(path, mode="auto")
         self.addCleanup(scheduler.close)
+        self.assertIsNone(scheduler.runtime.inert)
         with self.assertWarnsRegex(RuntimeWarning, "no class of level 0"):
             @scheduler.latency_critical
             def answer() -> str | None:
