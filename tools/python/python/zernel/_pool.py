@@ -96,12 +96,14 @@ class Pool:
         if not future.cancelled():
             return
         with self._changed:
-            if call.queued:
-                call.queued = False
-                self._waiting -= 1
+            was_queued, call.queued = call.queued, False
+            self._waiting -= was_queued
             if len(self._calls) > 2 * self._waiting + 64:
                 self._calls = [entry for entry in self._calls if entry[2].queued]
                 heapq.heapify(self._calls)
+        if was_queued:
+            # No thread comes to it, and tells those that wait for several.
+            future.set_running_or_notify_cancel()
         self._cancelled()
 
     def _next(self) -> _Call | None:
