@@ -66,7 +66,7 @@ impl Fault {
                 (class, error.name(), error.errno(), error.to_string())
             }
             Self::Argument(text) => of("MisuseError", "ZERNEL_BAD_ARGUMENT", Errno::INVAL, text),
-            Self::Closed(text) => of("ClosedError", "ZERNEL_CLOSED", Errno::SHUTDOWN, text),
+            Self::Closed(text) => of("ClosedError", "ZERNEL_SHUT_DOWN", Errno::SHUTDOWN, text),
             Self::Over => of(
                 "MisuseError",
                 "ZERNEL_REQUEST_OVER",

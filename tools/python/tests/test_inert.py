@@ -162,7 +162,7 @@ class Requests(unittest.TestCase):
                      lambda: self.runtime.inert, lambda: self.runtime.tsg):
             with self.assertRaises(zernel.ClosedError) as caught:
                 call()
-            self.assertEqual(caught.exception.name, "ZERNEL_CLOSED")
+            self.assertEqual(caught.exception.name, "ZERNEL_SHUT_DOWN")
         self.assertEqual(repr(self.runtime), "<zernel.Runtime closed>")
         request.ready()
         request.done()

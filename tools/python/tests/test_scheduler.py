@@ -406,10 +406,10 @@ class Numbers(unittest.TestCase):
         self.assertEqual(len(dict(metrics)), len(metrics))
         with self.assertRaises(KeyError):
             metrics["__init__"]
-        for name in ("p50_latency_us", "p99_latency_us", "gpu_utilization", "total_preemptions",
+        for name in ("request_p50_us", "request_p99_us", "gpu_utilization", "total_preemptions",
                      "times_preempted", "slo_violations", "best_effort_p99_us"):
             self.assertIsNone(metrics[name], name)
-        self.assertGreater(metrics.call_p50_us, 0)
+        self.assertGreater(metrics.p50_latency_us, 0)
 
     def test_percentiles(self) -> None:
         self.assertIsNone(percentile([], 0.5))

@@ -54,12 +54,10 @@ __all__ = [
     "stats",
 ]
 
+#: The runtime of the CUDA context that is current in this thread.
+attach = Runtime
+
 for _error in (ClosedError, ConfigError, Error, ForkedError, LostError, MisuseError, QueueFullError,
                UnavailableError):
     _error.__module__ = __name__
 del _error
-
-
-def attach(**options) -> Runtime:
-    """The runtime of the CUDA context that is current in this thread, as ``Runtime(**options)``."""
-    return Runtime(**options)

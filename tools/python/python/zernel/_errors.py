@@ -62,7 +62,7 @@ def forked() -> ForkedError:
 
 def closed(thing: str) -> ClosedError:
     """For something that is closed."""
-    return ClosedError(numbers.ESHUTDOWN, f"{thing} is closed", "ZERNEL_CLOSED")
+    return ClosedError(numbers.ESHUTDOWN, f"{thing} is closed", "ZERNEL_SHUT_DOWN")
 
 
 def full(bound: int) -> QueueFullError:

@@ -25,19 +25,19 @@ class Metrics(Mapping):
     running: int
     #: Calls that wait for a worker now.
     waiting: int
-    #: Median latency of the requests that are done, from begin to done, as zernel counts it.
+    #: Median time of the latest latency-critical calls that returned, from ``submit()`` or the
+    #: direct call to the end of the function.
     p50_latency_us: float | None
     #: Their 99th percentile.
     p99_latency_us: float | None
-    #: Median time of the latest latency-critical calls that returned, from ``submit()`` or the
-    #: direct call to the end of the function.
-    call_p50_us: float | None
-    #: Their 99th percentile.
-    call_p99_us: float | None
     #: Median time of the latest best-effort calls that returned.
     best_effort_p50_us: float | None
     #: Their 99th percentile.
     best_effort_p99_us: float | None
+    #: Median latency of the requests that are done, from begin to done, as zernel counts it.
+    request_p50_us: float | None
+    #: Their 99th percentile.
+    request_p99_us: float | None
     #: Share of the time since the last metrics in which the GPU worked, for any program: 0 to 1.
     gpu_utilization: float | None
     #: Times that zernel switched the GPU to this program for a request.

@@ -7,12 +7,14 @@ import itertools
 import os
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from . import _errors
 
+T = TypeVar("T")
 
-class Future(concurrent.futures.Future):
+
+class Future(concurrent.futures.Future[T]):
     """The outcome of a call. In a child of ``fork()`` it is an error to wait for one."""
 
     def __init__(self) -> None:
@@ -23,7 +25,7 @@ class Future(concurrent.futures.Future):
         if self._process != os.getpid() and not self.done():
             raise _errors.forked()
 
-    def result(self, timeout: float | None = None) -> Any:
+    def result(self, timeout: float | None = None) -> T:
         """The result of the call, or its exception; ``TimeoutError`` after so many seconds."""
         self._check()
         return super().result(timeout)
@@ -40,7 +42,7 @@ class _Call:
     __slots__ = ("future", "queued", "run")
 
     def __init__(self, run: Callable[[], Any]) -> None:
-        self.future = Future()
+        self.future: Future[Any] = Future()
         self.queued = True
         self.run = run
 
@@ -68,7 +70,7 @@ class Pool:
         """Calls that wait."""
         return self._waiting
 
-    def submit(self, level: int, run: Callable[[], Any]) -> Future:
+    def submit(self, level: int, run: Callable[[], T]) -> Future[T]:
         """Makes a call once a thread is free. It never waits."""
         call = _Call(run)
         with self._changed:
@@ -81,7 +83,7 @@ class Pool:
             heapq.heappush(self._calls, (level, next(self._numbers), call))
             self._waiting += 1
             self._changed.notify()
-        call.future.add_done_callback(lambda future: self._drop(call, future))
+        call.future.add_done_callback(lambda _: self._drop(call))
         return call.future
 
     def _start(self) -> None:
@@ -91,9 +93,9 @@ class Pool:
         thread.start()
         self._threads.append(thread)
 
-    def _drop(self, call: _Call, future: Future) -> None:
+    def _drop(self, call: _Call) -> None:
         """A call that is cancelled makes room at once."""
-        if not future.cancelled():
+        if not call.future.cancelled():
             return
         with self._changed:
             was_queued, call.queued = call.queued, False
@@ -103,7 +105,7 @@ class Pool:
                 heapq.heapify(self._calls)
         if was_queued:
             # No thread comes to it, and tells those that wait for several.
-            future.set_running_or_notify_cancel()
+            call.future.set_running_or_notify_cancel()
         self._cancelled()
 
     def _next(self) -> _Call | None:

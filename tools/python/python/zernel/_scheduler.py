@@ -4,9 +4,9 @@
 import asyncio
 import os
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal, ParamSpec, TypeVar, overload
 
 from . import _errors
 from ._core import Core
@@ -15,12 +15,16 @@ from ._pool import Future
 from ._task import Task, check_ms, level_of, plain
 from ._zernel import Request, Runtime, load_config
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
 
 class ARequest:
     """A request for ``async with``: it begins at the begin of the block."""
 
     def __init__(self, begin: Callable[[], Request]) -> None:
-        self._begin, self._request = begin, None
+        self._begin = begin
+        self._request: Request | None = None
 
     async def __aenter__(self) -> Request:
         if self._request is not None:
@@ -30,19 +34,20 @@ class ARequest:
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None,
                         trace: TracebackType | None) -> None:
-        self._request.__exit__(kind, error, trace)
+        if self._request is not None:
+            self._request.__exit__(kind, error, trace)
 
 
 class Scheduler:
     """Latency-critical and best-effort functions of this program, on one GPU.
 
-    ``config_file``: a path (Documentation/configuration.rst), or ``None`` for the usual values.
+    ``config_file``: a path (Documentation/runtime-config.rst), or ``None`` for the usual values.
     ``gpu_id``: the number of the device as CUDA counts them; ``None``: that of the file, usually 0.
     ``mode``: ``auto``, ``off`` or ``require`` in place of the variable ``ZERNEL``.
     """
 
     def __init__(self, config_file: str | os.PathLike | None = None, gpu_id: int | None = None, *,
-                 mode: str | None = None) -> None:
+                 mode: Literal["auto", "off", "require"] | None = None) -> None:
         path = None if config_file is None else os.fspath(config_file)
         config = load_config(path)
         gpu = config["gpu_id"] if gpu_id is None else gpu_id
@@ -66,6 +71,14 @@ class Scheduler:
         """The values of its configuration."""
         return dict(self._core.config)
 
+    @overload
+    def latency_critical(self, function: Callable[P, R]) -> Task[P, R]: ...
+
+    @overload
+    def latency_critical(self, *, priority: int | None = None, slo_ms: float | None = None,
+                         key: int | str | None = None, expected_us: float = 0.0, stream: Any = None,
+                         ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
+
     def latency_critical(self, function: Callable | None = None, *, priority: int | None = None,
                          slo_ms: float | None = None, key: int | str | None = None,
                          expected_us: float = 0.0, stream: Any = None) -> Any:
@@ -88,6 +101,13 @@ class Scheduler:
 
         return make if function is None else make(function)
 
+    @overload
+    def best_effort(self, function: Callable[P, R]) -> Task[P, R]: ...
+
+    @overload
+    def best_effort(self, *, priority: int | None = None,
+                    ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
+
     def best_effort(self, function: Callable | None = None, *,
                     priority: int | None = None) -> Any:
         """Makes a function a best-effort task: its calls are no requests."""
@@ -100,25 +120,25 @@ class Scheduler:
 
         return make if function is None else make(function)
 
-    def submit(self, function: Callable, args: tuple = (),
-               kwargs: dict[str, Any] | None = None) -> Future:
+    def submit(self, function: Callable[..., R], args: Iterable = (),
+               kwargs: dict[str, Any] | None = None) -> Future[R]:
         """Has a thread call a task, or another function as a best-effort one. It never waits."""
         task = self._task(function)
         if task.is_coroutine:
             raise TypeError(f"{function!r} is a coroutine function: use asubmit()")
-        args, kwargs = tuple(args), dict(kwargs or {})
+        values, named = tuple(args), dict(kwargs or {})
         core = self._core
         if core.is_child():
             raise _errors.forked()
         start = core.counts.begin()
         pool = core.pools[task.is_latency_critical]
         try:
-            return pool.submit(task.level, lambda: task.run(start, args, kwargs))
+            return pool.submit(task.level, lambda: task.run(start, values, named))
         except BaseException:
             core.counts.refuse()
             raise
 
-    async def asubmit(self, function: Callable, args: tuple = (),
+    async def asubmit(self, function: Callable, args: Iterable = (),
                       kwargs: dict[str, Any] | None = None) -> Any:
         """Calls a task and waits for its result, while the event loop goes on.
 
@@ -129,7 +149,7 @@ class Scheduler:
             return await task(*args, **(kwargs or {}))
         return await asyncio.wrap_future(self.submit(task, args, kwargs))
 
-    def _task(self, function: Callable) -> Task:
+    def _task(self, function: Callable[..., R]) -> Task[..., R]:
         if not isinstance(function, Task):
             return plain(self._core, function, self._core.config["be_level"])
         if function._core is not self._core:
@@ -167,16 +187,16 @@ class Scheduler:
             share = busy.share_since(core.before)
         if share is not None:
             core.before = busy
-        done = stats is not None and stats["done"] > 0
+        done = stats if stats is not None and stats["done"] > 0 else None
         critical, other = counts.latest_us(True), counts.latest_us(False)
         return Metrics(
             submitted=counts.submitted, completed=counts.completed, failed=counts.failed,
             cancelled=counts.cancelled, running=counts.running,
             waiting=sum(pool.waiting for pool in core.pools.values()),
-            p50_latency_us=stats["latency_p50_ns"] / 1e3 if done else None,
-            p99_latency_us=stats["latency_p99_ns"] / 1e3 if done else None,
-            call_p50_us=percentile(critical, 0.5), call_p99_us=percentile(critical, 0.99),
+            p50_latency_us=percentile(critical, 0.5), p99_latency_us=percentile(critical, 0.99),
             best_effort_p50_us=percentile(other, 0.5), best_effort_p99_us=percentile(other, 0.99),
+            request_p50_us=done["latency_p50_ns"] / 1e3 if done else None,
+            request_p99_us=done["latency_p99_ns"] / 1e3 if done else None,
             gpu_utilization=share,
             total_preemptions=stats["triggers"] if stats else None,
             times_preempted=told[3] if told else None,

@@ -6,13 +6,16 @@ import enum
 import functools
 import inspect
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 from . import _errors
 from ._zernel import Request
 
 if TYPE_CHECKING:
     from ._core import Core
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 #: The request of the latency-critical call that runs.
 _current: contextvars.ContextVar[Request | None] = contextvars.ContextVar("zernel", default=None)
@@ -64,13 +67,16 @@ def check_ms(name: str, value: float | None) -> float:
     return float(value)
 
 
-class Task:
+class Task(Generic[P, R]):
     """A function with a type and a priority. It is called as the function is.
 
     ``level``: its level, 0 (most urgent) to 7; ``is_latency_critical``: its type.
     """
 
-    def __init__(self, core: "Core", function: Callable, *, latency_critical: bool, level: int,
+    __name__: str
+    __qualname__: str
+
+    def __init__(self, core: "Core", function: Callable[P, R], *, latency_critical: bool, level: int,
                  slo_ms: float = 0.0, key: int | str | None = None, expected_us: float = 0.0,
                  stream: Any = None) -> None:
         if not callable(function):
@@ -94,12 +100,12 @@ class Task:
         """Methods can be tasks, too."""
         return self if instance is None else functools.partial(self, instance)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if self.is_coroutine:
-            return self._await(args, kwargs)
+            return self._await(args, kwargs)  # type: ignore[return-value]
         return self.run(self._core.counts.begin(), args, kwargs)
 
-    def run(self, start: float, args: tuple, kwargs: dict) -> Any:
+    def run(self, start: float, args: tuple, kwargs: dict) -> R:
         """Makes a call, which was asked for at a time."""
         with self._core.counts.call(self.is_latency_critical, start):
             request = self._request()
@@ -112,16 +118,19 @@ class Task:
             finally:
                 _current.reset(token)
 
+    def _call(self, args: tuple, kwargs: dict) -> Any:
+        return self._function(*args, **kwargs)
+
     async def _await(self, args: tuple, kwargs: dict) -> Any:
         start = self._core.counts.begin()
         with self._core.counts.call(self.is_latency_critical, start):
             request = self._request()
             if request is None:
-                return await self._function(*args, **kwargs)
+                return await self._call(args, kwargs)
             token = _current.set(request)
             try:
                 with request:
-                    return await self._function(*args, **kwargs)
+                    return await self._call(args, kwargs)
             finally:
                 _current.reset(token)
 
@@ -138,6 +147,6 @@ class Task:
         return f"<zernel.Task {self.__qualname__}, {kind}, level {self.level}>"
 
 
-def plain(core: "Core", function: Callable, level: int) -> Task:
+def plain(core: "Core", function: Callable[P, R], level: int) -> Task[P, R]:
     """A function that is no task, as a best-effort one."""
     return Task(core, function, latency_critical=False, level=level)

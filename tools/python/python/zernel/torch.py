@@ -64,8 +64,7 @@ class PrefetchLoader:
 
     def __init__(self, loader: Iterable, *, track: bool = True,
                  signal: Callable[[], PrefetchSignal] | None = None) -> None:
-        iter_of = getattr(type(loader), "__iter__", None) or getattr(type(loader), "__getitem__", None)
-        if iter_of is None:
+        if not any(hasattr(type(loader), name) for name in ("__iter__", "__getitem__")):
             raise TypeError(f"{type(loader).__name__} is no loader: it cannot be iterated over")
         self._loader, self._track = loader, track
         self._make = signal
@@ -100,7 +99,7 @@ class PrefetchLoader:
         return batches if signal is None else Batches(batches, signal)
 
     def __len__(self) -> int:
-        return len(self._loader)
+        return len(self._loader)  # type: ignore[arg-type]
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -200,8 +199,8 @@ def _raiser(error: BaseException) -> Callable[[], Any]:
 
 def _grad_mode() -> bool | None:
     """PyTorch's mode of this thread, which a loader may depend on."""
-    torch = sys.modules.get("torch")
-    return torch.is_grad_enabled() if hasattr(torch, "is_grad_enabled") else None
+    enabled = getattr(sys.modules.get("torch"), "is_grad_enabled", None)
+    return None if enabled is None else enabled()
 
 
 def _load_at_signals(batches: "weakref.ref[Batches]", signal: PrefetchSignal,

@@ -123,10 +123,10 @@ class BadInput(Case):
             (over.done, misuse, "ZERNEL_REQUEST_OVER"),
             (over.cancel, misuse, "ZERNEL_REQUEST_OVER"),
             (lambda: over.done_in(0), misuse, "ZERNEL_REQUEST_OVER"),
-            (closed.request, gone, "ZERNEL_CLOSED"),
-            (closed.counters, gone, "ZERNEL_CLOSED"),
-            (lambda: closed.inert, gone, "ZERNEL_CLOSED"),
-            (closed.make_current, gone, "ZERNEL_CLOSED"),
+            (closed.request, gone, "ZERNEL_SHUT_DOWN"),
+            (closed.counters, gone, "ZERNEL_SHUT_DOWN"),
+            (lambda: closed.inert, gone, "ZERNEL_SHUT_DOWN"),
+            (closed.make_current, gone, "ZERNEL_SHUT_DOWN"),
             (lambda: zernel.Request(), TypeError, "cannot create"),
         ])
         closed.close()

@@ -204,8 +204,8 @@ class Ends(Case):
         runtime = self.attach()
         request = runtime.request(expected_us=LATE_US, exact=True)
         runtime.close()
-        self.fails(zernel.ClosedError, "ZERNEL_CLOSED", runtime.request)
-        self.fails(zernel.ClosedError, "ZERNEL_CLOSED", runtime.stats)
+        self.fails(zernel.ClosedError, "ZERNEL_SHUT_DOWN", runtime.request)
+        self.fails(zernel.ClosedError, "ZERNEL_SHUT_DOWN", runtime.stats)
         # The request keeps what it needs.
         request.ready()
         request.done()

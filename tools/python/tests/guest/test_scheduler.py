@@ -70,8 +70,8 @@ class Schedulers(Case):
         self.assertEqual(metrics.submitted, CALLS + CALLS // 10 + 1)
         self.assertEqual((metrics.completed, metrics.failed), (metrics.submitted, 0))
         self.assertEqual((metrics.requests_begun, metrics.requests_idle), (CALLS + 1, 0))
-        self.assertLessEqual(0, metrics.p50_latency_us)
-        self.assertLessEqual(metrics.p50_latency_us, metrics.p99_latency_us)
+        self.assertLessEqual(0, metrics.request_p50_us)
+        self.assertLessEqual(metrics.request_p50_us, metrics.request_p99_us)
         self.assertGreater(metrics.total_preemptions, 0)
         self.assertGreaterEqual(metrics.times_preempted, 0)
         self.assertEqual(metrics.slo_violations, 0)
@@ -86,7 +86,7 @@ class Schedulers(Case):
         scheduler.close()
         wait_until("the class has ended", lambda: zernel.stats()["classes"] == 0)
         # Its requests have ended, too; a task can still be called.
-        self.assertEqual(scheduler.get_metrics().p50_latency_us, None)
+        self.assertEqual(scheduler.get_metrics().request_p50_us, None)
 
     def test_results_with_and_without_time_out(self) -> None:
         scheduler = self.scheduler()

@@ -73,7 +73,7 @@ class Signals(Case):
         signal.close()
         self.assertTrue(signal.closed)
         self.assertEqual(zernel.stats()["subscriptions"], 0)
-        self.fails(zernel.ClosedError, "ZERNEL_CLOSED", signal.wait)
+        self.fails(zernel.ClosedError, "ZERNEL_SHUT_DOWN", signal.wait)
 
     def test_its_end_wakes_a_thread_that_waits(self) -> None:
         signal = zernel.PrefetchSignal(track=False)
