@@ -7,6 +7,8 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent.parent)]
+# Last, as names of tests are there, too.
+sys.path.append(str(HERE.parent))
 
 import harness  # noqa: E402
 

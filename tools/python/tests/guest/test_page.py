@@ -4,20 +4,15 @@
 import contextlib
 import io
 import os
-import sys
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent))
+import page
+import standin
+import zernel.torch
+from harness import wait_until
+from lab import TICK_NS, Case
 
-import page  # noqa: E402
-import standin  # noqa: E402
-import zernel  # noqa: E402
-import zernel.torch  # noqa: E402
-from harness import wait_until  # noqa: E402
-from lab import TICK_NS, Case  # noqa: E402
-
-PAGE = HERE.parent.parent / "runtime-python.rst"
+PAGE = Path(__file__).resolve().parents[2] / "runtime-python.rst"
 
 
 class Page(Case):
