@@ -237,8 +237,9 @@ impl Request {
 /// The end of the last request of a runtime that is closed may wait.
 impl Drop for Request {
     fn drop(&mut self) {
-        let held = self.locked().held.take();
-        match held {
+        // Without the lock, which a child of `fork()` may have got in use.
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        match state.held.take() {
             Some(held) if held.request.idle().is_none() => drop_detached(held),
             Some(held) if Arc::strong_count(&held.attached) == 1 => drop_detached(held),
             _ => {}

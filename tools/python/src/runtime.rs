@@ -369,7 +369,9 @@ impl Runtime {
 /// The end of a context may wait for its work, with other threads running.
 impl Drop for Runtime {
     fn drop(&mut self) {
-        if let Some(attached) = self.take() {
+        let attached = self.attached.get_mut();
+        let attached = attached.unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(attached) = attached {
             drop_detached(attached);
         }
     }

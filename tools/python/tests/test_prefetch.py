@@ -247,6 +247,26 @@ class Ends(unittest.TestCase):
         self.assertEqual(list(batches), [])
 
 
+    def test_a_child_of_fork(self) -> None:
+        batches, _ = batches_of(Loader(3))
+        self.assertEqual(next(batches), [0] * 4)
+        reader, writer = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                next(batches)
+            except zernel.ForkedError as error:
+                batches.close()
+                os.write(writer, error.name.encode())
+            finally:
+                os._exit(0)
+        os.waitpid(child, 0)
+        os.close(writer)
+        with open(reader, "rb") as said:
+            self.assertEqual(said.read(), b"ZERNEL_FORKED")
+        self.assertEqual(list(batches), [[1] * 4, [2] * 4])
+
+
 class Without(unittest.TestCase):
     """Without zernel it is the loader itself."""
 

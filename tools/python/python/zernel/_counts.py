@@ -4,8 +4,6 @@
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 
 class Counts:
@@ -38,18 +36,19 @@ class Counts:
         with self._lock:
             self.cancelled += 1
 
-    @contextmanager
-    def call(self, latency_critical: bool, start: float) -> Iterator[None]:
-        """The time in which a call runs."""
+    def enter(self) -> None:
+        """A call runs."""
         with self._lock:
             self.running += 1
-        try:
-            yield
-        except BaseException:
-            with self._lock:
-                self.running -= 1
-                self.failed += 1
-            raise
+
+    def fail(self) -> None:
+        """It has raised an exception."""
+        with self._lock:
+            self.running -= 1
+            self.failed += 1
+
+    def succeed(self, latency_critical: bool, start: float) -> None:
+        """It has returned."""
         took_us = (time.monotonic() - start) * 1e6
         with self._lock:
             self.running -= 1

@@ -56,7 +56,7 @@ def misuse(text: str) -> MisuseError:
 
 def forked() -> ForkedError:
     """For a child of `fork()`."""
-    text = "this process is a child of fork(): its parent has the scheduler"
+    text = "this process is a child of fork(): requests and threads stayed with its parent"
     return ForkedError(numbers.ECHILD, text, "ZERNEL_FORKED")
 
 

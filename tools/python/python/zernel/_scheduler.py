@@ -175,13 +175,20 @@ class Scheduler:
         busy_ns, at_ns, added_ns, _ = told
         return Busy(0, added_ns) if at_ns is None else Busy(busy_ns, at_ns)
 
+    @staticmethod
+    def _ask(question: Callable[[], R]) -> R | None:
+        """The answer of a runtime; `None` of one that is closed, lost or the parent's."""
+        try:
+            return question()
+        except _errors.Error:
+            return None
+
     def get_metrics(self) -> Metrics:
         """Its metrics now."""
         core = self._core
-        counts, open_ = core.counts, not core.closed and not core.is_child()
-        stats = core.runtime.stats() if open_ else None
-        told = core.runtime._gpu() if open_ else None
-        counters = core.runtime.counters() if open_ else {}
+        counts, runtime = core.counts, core.runtime
+        stats, told = self._ask(runtime.stats), self._ask(runtime._gpu)
+        counters = self._ask(runtime.counters) or {}
         busy, share = self._busy(told), None
         if busy is not None and core.before is not None:
             share = busy.share_since(core.before)

@@ -107,32 +107,48 @@ class Task(Generic[P, R]):
 
     def run(self, start: float, args: tuple, kwargs: dict) -> R:
         """Makes a call, which was asked for at a time."""
-        with self._core.counts.call(self.is_latency_critical, start):
+        counts = self._core.counts
+        counts.enter()
+        try:
             request = self._request()
             if request is None:
-                return self._function(*args, **kwargs)
-            token = _current.set(request)
-            try:
-                with request:
-                    return self._function(*args, **kwargs)
-            finally:
-                _current.reset(token)
+                result = self._function(*args, **kwargs)
+            else:
+                token = _current.set(request)
+                try:
+                    with request:
+                        result = self._function(*args, **kwargs)
+                finally:
+                    _current.reset(token)
+        except BaseException:
+            counts.fail()
+            raise
+        counts.succeed(self.is_latency_critical, start)
+        return result
 
     def _call(self, args: tuple, kwargs: dict) -> Any:
         return self._function(*args, **kwargs)
 
     async def _await(self, args: tuple, kwargs: dict) -> Any:
-        start = self._core.counts.begin()
-        with self._core.counts.call(self.is_latency_critical, start):
+        counts = self._core.counts
+        start = counts.begin()
+        counts.enter()
+        try:
             request = self._request()
             if request is None:
-                return await self._call(args, kwargs)
-            token = _current.set(request)
-            try:
-                with request:
-                    return await self._call(args, kwargs)
-            finally:
-                _current.reset(token)
+                result = await self._call(args, kwargs)
+            else:
+                token = _current.set(request)
+                try:
+                    with request:
+                        result = await self._call(args, kwargs)
+                finally:
+                    _current.reset(token)
+        except BaseException:
+            counts.fail()
+            raise
+        counts.succeed(self.is_latency_critical, start)
+        return result
 
     def _request(self) -> Request | None:
         """The request of a call; `None` if it has none of its own."""

@@ -17,6 +17,15 @@ _lock = threading.Lock()
 _runtimes: dict[int, Runtime] = {}
 
 
+def _forget_lock() -> None:
+    """A child of `fork()` may have got the lock in use."""
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forget_lock)
+
+
 def runtime(device: int | None = None) -> Runtime:
     """The runtime of a device's primary context, which PyTorch uses; made at its first use.
 
@@ -37,6 +46,9 @@ def runtime(device: int | None = None) -> Runtime:
         return _runtimes[number]
 
 
+_usual = runtime
+
+
 def request(*, key: int | str = 0, runtime: Runtime | None = None, **spec: Any) -> Request:
     """Begins a request whose work is in PyTorch's current stream.
 
@@ -45,7 +57,7 @@ def request(*, key: int | str = 0, runtime: Runtime | None = None, **spec: Any) 
     """
     import torch
 
-    found = globals()["runtime"]() if runtime is None else runtime
+    found = _usual() if runtime is None else runtime
     stream = torch.cuda.current_stream() if torch.cuda.is_available() else None
     return found.request(stream, key=key, **spec)
 
@@ -111,7 +123,7 @@ class Batches:
     """One pass over the batches of a loader. It ends when it is closed or forgotten."""
 
     def __init__(self, batches: Iterator, signal: PrefetchSignal) -> None:
-        self._batches, self._signal = batches, signal
+        self._batches, self._signal, self._process = batches, signal, os.getpid()
         self._changed = threading.Condition()
         self._ahead: Callable[[], Any] | None = None
         self._loading = self._ended = self._closed = False
@@ -126,6 +138,8 @@ class Batches:
         return self
 
     def __next__(self) -> Any:
+        if self._process != os.getpid():
+            raise _errors.forked()
         with self._changed:
             while self._loading:
                 self._changed.wait()
@@ -166,6 +180,9 @@ class Batches:
 
     def close(self) -> None:
         """Ends the pass. A batch that is being loaded is waited for and dropped."""
+        if self._process != os.getpid():
+            # Thread and lock are the parent's.
+            return
         with self._changed:
             self._closed = True
         self._signal.close()

@@ -150,6 +150,23 @@ class Schedulers(Case):
         self.assertEqual(scheduler.get_metrics().requests_idle, 1)
         self.context.wait(stream)
 
+    def test_a_lost_context(self) -> None:
+        scheduler = self.scheduler()
+
+        @scheduler.latency_critical
+        def answer() -> str | None:
+            return zernel.current_request().idle
+
+        self.assertIsNone(answer())
+        self.context.fault()
+        wait_until("a request sees it", lambda: answer() == "lost")
+        # Functions and metrics go on.
+        self.assertEqual(scheduler.submit(answer).result(120), "lost")
+        metrics = scheduler.get_metrics()
+        self.assertEqual((metrics.failed, metrics.running), (0, 0))
+        self.assertGreater(metrics.requests_idle, 1)
+        scheduler.close()
+
     def test_asyncio(self) -> None:
         scheduler = self.scheduler()
 
