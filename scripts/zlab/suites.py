@@ -208,7 +208,7 @@ def python_suites(session: Session) -> list[Job]:
     return [build(session, "wheel", 3, "wheel", needs="cuda"),
             Job("python", host, ("wheel",), 0.5, BUILD_MEMORY_MB),
             build(session, "python-guest", 0.2, "python-guest", "{wheel}", needs="wheel"),
-            on("base", 1.5), on("debug", 4)]
+            on("base", 1.5), on("debug", 6)]
 
 
 def rt_suites(session: Session) -> list[Job]:
