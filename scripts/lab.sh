@@ -8,6 +8,8 @@ ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 CACHE=${XDG_CACHE_HOME:-$HOME/.cache}/zernel
 SUPPORTED_SERIES=(7.3 7.2)
 BINDGEN_VERSION=0.72.1
+# The same as in tools/python/pyproject.toml.
+MATURIN_VERSION=1.16.0
 MAKE_JOBS=${MAKE_JOBS:-$(nproc)}
 # Where time is measured the software GPU sees stores to its words after this. A doorbell, which
 # some of what is compared has and zernel's timer has not, makes it look at once.
@@ -106,8 +108,16 @@ kernel_id() {
 # for one checkout is not compiled again for the next. While it runs, others may use the copy, but
 # not change it. Sets tools_target to where the results are.
 on_tools() {
-	local program=$1 subcommand=$2 key
+	local program=$1 subcommand=$2
 	shift 2
+	share_tools || return 1
+	LIBCLANG_PATH=$(libclang_path) "$program" "$subcommand" --target-dir "$tools_target" --locked \
+		--manifest-path "$tools_target/workspace/tools/Cargo.toml" "$@"
+}
+
+# Sets tools_target, makes the copy, and keeps others from changing it until this script ends.
+share_tools() {
+	local key
 	[ -f "$ROOT/tools/Cargo.toml" ] || die "tools/Cargo.toml is missing; check out the whole repository"
 	key=$({
 		"$RUSTC" --version --verbose
@@ -118,8 +128,6 @@ on_tools() {
 		say "the sources of the tools could not be copied to $tools_target"
 		return 1
 	}
-	LIBCLANG_PATH=$(libclang_path) "$program" "$subcommand" --target-dir "$tools_target" --locked \
-		--manifest-path "$tools_target/workspace/tools/Cargo.toml" "$@"
 }
 
 # Makes the copy and shares it. Another checkout can change it between the two locks.

@@ -17,6 +17,8 @@ KUNIT = f"set -e; for m in zernel zernel_sim; do insmod {MODULES}/$m.ko; done; "
         "rmmod zernel_sim; rmmod zernel"
 KUNIT_NVIDIA = f"set -e; for m in fakegpu nvidia zernel zernel_nvidia; do " \
                f"insmod {MODULES}/$m.ko; done; rmmod zernel_nvidia; rmmod zernel"
+PYTHON = f"set -e; insmod {MODULES}/zernel.ko; insmod {MODULES}/zernel_sim.ko gpus=2; " \
+         "python3 /zernel/python/tests/guest"
 # The memory of the fake GPUs' registers.
 NVIDIA_GUEST = ["--mem", "1536", "--append", "memmap=256M$0x20000000"]
 # One case loads the provider without the driver, or on one without hooks.
@@ -202,6 +204,24 @@ def cuda_suites(session: Session) -> list[Job]:
             on("base", "gputest", 1.5, gputest)]
 
 
+def python_suites(session: Session) -> list[Job]:
+    """The Python package: its wheel in a clean environment, and in a guest on the stand-in."""
+    def host(results: Results) -> None:
+        session.suite("python", [str(SCRIPTS / "python-test"), results["wheel"]], count_unittest)
+
+    def on(flavour: str, minutes: float) -> Job:
+        built = f"modules-{flavour}"
+        return guest(session, f"python-{flavour}", minutes,
+                     f"kernel-{flavour} {built} cuda python-guest",
+                     lambda results: [*modules(results[built]), f"{results['python-guest']}:/"],
+                     PYTHON, mem=2048, options=lambda results: linked(results["cuda"]))
+
+    return [build(session, "wheel", 3, "wheel", needs="cuda"),
+            Job("python", host, ("wheel",), 0.5, BUILD_MEMORY_MB),
+            build(session, "python-guest", 0.2, "python-guest", "{wheel}", needs="wheel"),
+            on("base", 1.5), *([] if SHORT else [on("debug", 6)])]
+
+
 def rt_suites(session: Session) -> list[Job]:
     """On the real-time kernel, which has the checks of the debug kernel, too."""
     return [*kernel(session, "rt", 7), kunit(session, "rt", 2),
@@ -354,7 +374,7 @@ def plan(session: Session) -> list[Job]:
     """All builds and suites."""
     jobs = [*host_suites(session), *kernel(session, "base", 6), *kernel(session, "debug", 7),
             *base_suites(session), *debug_suites(session), *cuda_suites(session),
-            *nvidia_suites(session)]
+            *python_suites(session), *nvidia_suites(session)]
     # A third kernel, likewise.
     if not SHORT and not os.environ.get("LAB_KDIR"):
         jobs += rt_suites(session)

@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""Tasks: functions whose calls are requests of zernel, or work that waits for such."""
+
+import contextvars
+import enum
+import functools
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+
+from . import _errors
+from ._zernel import Request
+
+if TYPE_CHECKING:
+    from ._core import Core
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+#: The request of the latency-critical call that runs.
+_current: contextvars.ContextVar[Request | None] = contextvars.ContextVar("zernel", default=None)
+
+
+class Priority(enum.IntEnum):
+    """Levels of zernel, by name. Each number from 0 (most urgent) to 7 is one, too."""
+
+    CRITICAL = 0
+    HIGH = 1
+    MEDIUM = 3
+    #: The rank of programs without a class.
+    NORMAL = 6
+    LOW = 7
+    LATENCY_CRITICAL = 0
+    BEST_EFFORT = 7
+
+
+def current_request() -> Request | None:
+    """The request of the latency-critical call that this is part of, or `None`."""
+    return _current.get()
+
+
+def ready() -> None:
+    """Says that the data of the latency-critical call that this is part of is ready.
+
+    A second time changes nothing. Outside of such a call it does nothing.
+    """
+    request = _current.get()
+    if request is not None and not request.is_over:
+        request.ready()
+
+
+def level_of(priority: int) -> int:
+    """The level of a priority."""
+    if isinstance(priority, bool) or not isinstance(priority, int):
+        raise TypeError(f"priority={priority!r} is no zernel.Priority and no int")
+    if not 0 <= priority <= 7:
+        raise _errors.misuse(f"priority={int(priority)}: levels are 0 (most urgent) to 7")
+    return int(priority)
+
+
+def check_ms(name: str, value: float | None) -> float:
+    """A time as a float; 0 without one."""
+    if value is None:
+        return 0.0
+    if not 0 <= value <= 4e12:
+        raise _errors.misuse(f"{name}={value} is no time")
+    return float(value)
+
+
+class Task(Generic[P, R]):
+    """A function with a type and a priority. It is called as the function is.
+
+    ``level``: its level, 0 (most urgent) to 7; ``is_latency_critical``: its type.
+    """
+
+    __name__: str
+    __qualname__: str
+
+    def __init__(self, core: "Core", function: Callable[P, R], *, latency_critical: bool, level: int,
+                 slo_ms: float = 0.0, key: int | str | None = None, expected_us: float = 0.0,
+                 stream: Any = None) -> None:
+        if not callable(function):
+            raise TypeError(f"{function!r} is no function")
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise TypeError(f"{function!r} is a generator: its call returns before it works")
+        functools.update_wrapper(self, function)
+        self._core, self._function = core, function
+        self.is_latency_critical, self.level = latency_critical, level
+        self.is_coroutine = inspect.iscoroutinefunction(function)
+        module = getattr(function, "__module__", None)
+        name = getattr(function, "__qualname__", type(function).__qualname__)
+        self._stream = stream
+        self._spec = {
+            "key": f"{module}.{name}" if key is None else key,
+            "expected_us": check_ms("expected_us", expected_us),
+            "slo_ms": slo_ms,
+        }
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        """Methods can be tasks, too."""
+        return self if instance is None else functools.partial(self, instance)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        if self.is_coroutine:
+            return self._await(args, kwargs)  # type: ignore[return-value]
+        return self.run(self._core.counts.begin(), args, kwargs)
+
+    def run(self, start: float, args: tuple, kwargs: dict) -> R:
+        """Makes a call, which was asked for at a time."""
+        counts = self._core.counts
+        counts.enter()
+        try:
+            request = self._request()
+            if request is None:
+                result = self._function(*args, **kwargs)
+            else:
+                token = _current.set(request)
+                try:
+                    with request:
+                        result = self._function(*args, **kwargs)
+                finally:
+                    _current.reset(token)
+        except BaseException:
+            counts.fail()
+            raise
+        counts.succeed(self.is_latency_critical, start)
+        return result
+
+    def _call(self, args: tuple, kwargs: dict) -> Any:
+        return self._function(*args, **kwargs)
+
+    async def _await(self, args: tuple, kwargs: dict) -> Any:
+        counts = self._core.counts
+        start = counts.begin()
+        counts.enter()
+        try:
+            request = self._request()
+            if request is None:
+                result = await self._call(args, kwargs)
+            else:
+                token = _current.set(request)
+                try:
+                    with request:
+                        result = await self._call(args, kwargs)
+                finally:
+                    _current.reset(token)
+        except BaseException:
+            counts.fail()
+            raise
+        counts.succeed(self.is_latency_critical, start)
+        return result
+
+    def _request(self) -> Request | None:
+        """The request of a call; `None` if it has none of its own."""
+        outer = _current.get()
+        if not self.is_latency_critical or (outer is not None and not outer.is_over):
+            return None
+        stream = self._stream() if callable(self._stream) else self._stream
+        return self._core.request(stream, **self._spec)
+
+    def __repr__(self) -> str:
+        kind = "latency-critical" if self.is_latency_critical else "best-effort"
+        return f"<zernel.Task {self.__qualname__}, {kind}, level {self.level}>"
+
+
+def plain(core: "Core", function: Callable[P, R], level: int) -> Task[P, R]:
+    """A function that is no task, as a best-effort one."""
+    return Task(core, function, latency_critical=False, level=level)

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""The examples of the page, and requests on PyTorch's stream, with zernel."""
+
+import contextlib
+import io
+import os
+from pathlib import Path
+
+import page
+import standin
+import zernel.torch
+from harness import wait_until
+from lab import TICK_NS, Case
+
+PAGE = Path(__file__).resolve().parents[2] / "runtime-python.rst"
+
+
+class Page(Case):
+    """Documentation/runtime-python.rst."""
+
+    def test_examples(self) -> None:
+        os.environ["ZERNEL"] = "require"
+        standin.install(self.context.stream)
+        found = page.examples(PAGE)
+        os.chdir("/tmp")
+        for name, text in found["yaml"]:
+            Path(name).write_text(text, encoding="utf-8")
+        self.assertGreater(len(found["python"]), 4)
+        for name, text in found["python"]:
+            said = io.StringIO()
+            with self.subTest(name), contextlib.redirect_stdout(said):
+                exec(compile(text, name, "exec"), {"__name__": "__main__"})
+            if name == "serve.py":
+                self.assertRegex(said.getvalue(), r"^4\n499500\n4\n[0-9.]+ [12] ([0-9.]+|None)\n$")
+        zernel.torch.runtime().close()
+
+
+class Torch(Case):
+    """`zernel.torch`, with a stand-in for PyTorch."""
+
+    def test_a_request_is_done_when_the_current_stream_is(self) -> None:
+        stream = self.context.stream()
+        standin.install(lambda: stream)
+        runtime = zernel.torch.runtime()
+        self.assertIs(zernel.torch.runtime(0), runtime)
+        self.assertIsNone(runtime.inert)
+        with zernel.torch.request(key="model", exact=True) as request:
+            self.assertIsNone(request.idle)
+            request.ready()
+            self.context.work(100 * TICK_NS, stream)
+        self.assertFalse(self.context.is_idle(stream), "the block has not waited")
+        self.context.wait(stream)
+        # The done word is seen at the next begin of the slot, or when zernel looks.
+        wait_until("it is done", lambda: runtime.request(exact=True).idle is None and
+                   runtime.stats()["done"] == 1)
+        runtime.close()

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""The examples of the page run as they are, and it has the names of the package."""
+
+import contextlib
+import importlib.util
+import io
+import os
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+from unittest import mock
+
+import page
+import standin
+import zernel
+from zernel._metrics import Metrics
+
+PAGE = Path(__file__).resolve().parents[3] / "Documentation/runtime-python.rst"
+#: The output of each example without zernel.
+SAID = {
+    "serve.py": r"4\n499500\n4\n[0-9.]+ None None\n",
+    "request.py": r"1\n2\nZERNEL_OFF: it is switched off\n",
+    "stream.py": "",
+    "server.py": r"IN A THREAD\n4\n",
+    "train.py": r"4\n4\n2\n",
+}
+
+
+class Page(unittest.TestCase):
+    """Documentation/runtime-python.rst."""
+
+    def test_examples(self) -> None:
+        found = page.examples(PAGE)
+        self.assertEqual([name for name, _ in found["python"]], list(SAID))
+        if importlib.util.find_spec("torch") is None:
+            modules = mock.patch.dict(sys.modules)
+            modules.start()
+            self.addCleanup(modules.stop)
+            standin.install()
+        with tempfile.TemporaryDirectory() as folder:
+            for name, text in found["yaml"]:
+                Path(folder, name).write_text(text, encoding="utf-8")
+            before = os.getcwd()
+            os.chdir(folder)
+            self.addCleanup(os.chdir, before)
+            for name, text in found["python"]:
+                said = io.StringIO()
+                with self.subTest(name), contextlib.redirect_stdout(said):
+                    exec(compile(text, name, "exec"), {"__name__": "__main__"})
+                self.assertRegex(said.getvalue(), f"^{SAID[name]}$")
+            os.chdir(before)
+
+    def test_names(self) -> None:
+        text = PAGE.read_text(encoding="utf-8")
+        names = {*zernel.__all__, *Metrics.__dataclass_fields__, *zernel.Priority.__members__}
+        for kind in (zernel.Runtime, zernel.Request, zernel.Scheduler, zernel.PrefetchSignal):
+            names |= {name for name in vars(kind) if not name.startswith("_")}
+        names -= {"__version__", "best_effort_p99_us"}
+        missing = sorted(name for name in names if name not in text)
+        self.assertEqual(missing, [])
+
+
+if __name__ == "__main__":
+    unittest.main()
