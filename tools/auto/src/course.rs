@@ -72,16 +72,15 @@ impl Course {
     /// A copy to a device. For a thread whose synchronisations are not seen, one of many counts as
     /// the end of the request before it.
     pub fn copy(&mut self) -> Step {
-        match self.stage {
-            Stage::Armed => return Step::Begin,
-            _ if !self.count(MOST_COPIES) => return Step::Nothing,
-            _ => {}
-        }
         let step = match self.stage {
+            Stage::Armed => return Step::Begin,
             Stage::Begun => Step::Cancel,
             Stage::Launched => Step::Done,
-            Stage::Armed | Stage::LeftOut => Step::Nothing,
+            Stage::LeftOut => Step::Nothing,
         };
+        if !self.count(MOST_COPIES) {
+            return Step::Nothing;
+        }
         *self = Self::NEW;
         step
     }
@@ -99,23 +98,17 @@ impl Course {
 
     /// The thread has waited for work of the device.
     pub fn synchronize(&mut self) -> Step {
-        match self.stage {
-            // Data of several copies is often waited for in between.
-            Stage::Begun if !self.count(MOST_WAITS) => Step::Nothing,
-            Stage::Begun => {
-                *self = Self::NEW;
-                Step::Cancel
-            }
-            Stage::Launched => {
-                *self = Self::NEW;
-                Step::Done
-            }
-            Stage::LeftOut => {
-                *self = Self::NEW;
-                Step::Nothing
-            }
-            Stage::Armed => Step::Nothing,
+        let step = match self.stage {
+            Stage::Armed | Stage::LeftOut => Step::Nothing,
+            Stage::Begun => Step::Cancel,
+            Stage::Launched => Step::Done,
+        };
+        // Data of several copies is often waited for in between.
+        if step == Step::Cancel && !self.count(MOST_WAITS) {
+            return Step::Nothing;
         }
+        *self = Self::NEW;
+        step
     }
 
     /// The request was ended by another thread.

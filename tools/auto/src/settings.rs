@@ -48,10 +48,13 @@ impl Settings {
                 ("begin", "socket") => settings.begin = Begin::Socket,
                 ("lanes", value) => {
                     let lanes = value.parse().ok().filter(|lanes| (1..=64).contains(lanes));
-                    settings.lanes =
-                        lanes.ok_or_else(|| format!("'{word}': lanes are 1 to 64"))?;
+                    settings.lanes = lanes.ok_or_else(|| format!("'{word}': lanes are 1 to 64"))?;
                 }
-                _ => return Err(format!("'{word}': it takes begin=copy|socket and lanes=1..64")),
+                _ => {
+                    return Err(format!(
+                        "'{word}': it takes begin=copy|socket and lanes=1..64"
+                    ))
+                }
             }
         }
         Ok(settings)
@@ -91,7 +94,14 @@ mod tests {
     #[test]
     fn what_there_is_not_is_refused() {
         for text in [
-            "begin", "begin=", "begin=never", "lanes=0", "lanes=65", "lanes=many", "lanes", "speed=1",
+            "begin",
+            "begin=",
+            "begin=never",
+            "lanes=0",
+            "lanes=65",
+            "lanes=many",
+            "lanes",
+            "speed=1",
             "begin=copy=socket",
         ] {
             let refused = Settings::read(text).unwrap_err();

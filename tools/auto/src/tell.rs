@@ -2,7 +2,6 @@
 //! Sentences on the standard error.
 
 use std::io::Write;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
 /// Different sentences that a process says at most.
@@ -16,26 +15,9 @@ pub fn aside(why: &str) {
         return;
     }
     told.push(why.to_owned());
-    say(&format!("{why}; this program runs without requests"));
-}
-
-fn say(sentence: &str) {
     // A program may have closed it.
-    let _ = writeln!(std::io::stderr(), "zernel: {sentence}");
-}
-
-/// A counter of calls that may be anything but slow.
-#[derive(Debug)]
-pub struct Count(AtomicUsize);
-
-impl Count {
-    /// At 0.
-    pub const fn new() -> Self {
-        Self(AtomicUsize::new(0))
-    }
-
-    /// One more; the number before.
-    pub fn next(&self) -> usize {
-        self.0.fetch_add(1, Relaxed)
-    }
+    let _ = writeln!(
+        std::io::stderr(),
+        "zernel: {why}; this program runs without requests"
+    );
 }
