@@ -61,9 +61,17 @@ def programs(folder: str, *names: str) -> list[str]:
 
 
 def linked(folder: str) -> list[str]:
-    """The stand-in for CUDA and its tests, as arguments for a guest, which gets their libraries."""
+    """The stand-in for CUDA, libzernel-auto.so and their tests, as arguments for a guest, which gets
+    their libraries."""
     return ["--link", f"{folder}/zernel-cudatest:/zernel/bin/",
-            "--link", f"{folder}/libcuda.so.1:/lib/x86_64-linux-gnu/"]
+            "--link", f"{folder}/libcuda.so.1:/lib/x86_64-linux-gnu/",
+            "--link", f"{folder}/libzernel-auto.so:/zernel/lib/zernel/"]
+
+
+def unknowing(folder: str) -> list[str]:
+    """Programs that know nothing of zernel, as files for a guest. All that they need is there."""
+    return programs(folder, *(f"auto-{way}{streams}" for way in ("program", "linked")
+                              for streams in ("", "-thread")))
 
 
 def build(session: Session, name: str, minutes: float, *command: str, needs: str = "",
@@ -184,11 +192,16 @@ def cuda_suites(session: Session) -> list[Job]:
     """The stand-in for CUDA's driver library, and the runtime of programs of CUDA on it."""
     def on(flavour: str, minutes: float) -> Job:
         built = f"modules-{flavour}"
-        return guest(session, f"cuda-{flavour}", minutes, f"kernel-{flavour} {built} cuda",
-                     lambda results: modules(results[built]), "zernel-cudatest", mem=2048,
+
+        def add(results: Results) -> list[str]:
+            return [*modules(results[built]), *programs(results["tools"], "zernelctl"),
+                    *unknowing(results["cuda"])]
+
+        return guest(session, f"cuda-{flavour}", minutes, f"kernel-{flavour} {built} cuda tools",
+                     add, "zernel-cudatest", mem=2048,
                      options=lambda results: linked(results["cuda"]))
 
-    return [build(session, "cuda", 3, "cuda", needs="tools"), on("base", 1), on("debug", 2)]
+    return [build(session, "cuda", 3, "cuda", needs="tools"), on("base", 4), on("debug", 6)]
 
 
 def rt_suites(session: Session) -> list[Job]:

@@ -4,31 +4,16 @@
 /// The variable that has them.
 pub const VARIABLE: &str = "ZERNEL_AUTO";
 
-/// The start of a request.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Begin {
-    /// The first copy from the host to a device after a synchronisation.
-    #[default]
-    Copy,
-    /// The first data from a socket after a synchronisation.
-    Socket,
-}
-
 /// The wishes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
-    /// The start of requests.
-    pub begin: Begin,
     /// Requests of a context that can be under way at once.
     pub lanes: u32,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self {
-            begin: Begin::Copy,
-            lanes: 8,
-        }
+        Self { lanes: 8 }
     }
 }
 
@@ -43,19 +28,11 @@ impl Settings {
         let words = text.split(',').map(str::trim);
         for word in words.filter(|word| !word.is_empty()) {
             let (name, value) = word.split_once('=').unwrap_or((word, ""));
-            match (name, value) {
-                ("begin", "copy") => settings.begin = Begin::Copy,
-                ("begin", "socket") => settings.begin = Begin::Socket,
-                ("lanes", value) => {
-                    let lanes = value.parse().ok().filter(|lanes| (1..=64).contains(lanes));
-                    settings.lanes = lanes.ok_or_else(|| format!("'{word}': lanes are 1 to 64"))?;
-                }
-                _ => {
-                    return Err(format!(
-                        "'{word}': it takes begin=copy|socket and lanes=1..64"
-                    ))
-                }
+            if name != "lanes" {
+                return Err(format!("'{word}': it takes lanes=1 to lanes=64"));
             }
+            let lanes = value.parse().ok().filter(|lanes| (1..=64).contains(lanes));
+            settings.lanes = lanes.ok_or_else(|| format!("'{word}': lanes are 1 to 64"))?;
         }
         Ok(settings)
     }
@@ -67,25 +44,12 @@ mod tests {
 
     #[test]
     fn settings_are_read() {
-        let usual = Settings::default();
+        let lanes = |lanes| Settings { lanes };
         for (text, settings) in [
-            ("", usual),
-            (" , ", usual),
-            ("begin=copy", usual),
-            (
-                "begin=socket",
-                Settings {
-                    begin: Begin::Socket,
-                    ..usual
-                },
-            ),
-            (
-                "lanes=64, begin=socket",
-                Settings {
-                    begin: Begin::Socket,
-                    lanes: 64,
-                },
-            ),
+            ("", lanes(8)),
+            (" , ", lanes(8)),
+            ("lanes=1", lanes(1)),
+            ("lanes=1, lanes=64", lanes(64)),
         ] {
             assert_eq!(Settings::read(text), Ok(settings), "{text}");
         }
@@ -94,15 +58,12 @@ mod tests {
     #[test]
     fn what_there_is_not_is_refused() {
         for text in [
-            "begin",
-            "begin=",
-            "begin=never",
+            "lanes",
+            "lanes=",
             "lanes=0",
             "lanes=65",
             "lanes=many",
-            "lanes",
             "speed=1",
-            "begin=copy=socket",
         ] {
             let refused = Settings::read(text).unwrap_err();
             assert!(refused.starts_with(&format!("'{text}': ")), "{refused}");

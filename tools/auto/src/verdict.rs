@@ -31,7 +31,7 @@ pub enum Outcome {
 /// Requests of a site since its last verdict.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Window {
-    /// Those with work, and of these the ones that had a trigger before it.
+    /// Those with work.
     pub launched: u32,
     /// Of these, those whose trigger came before the data.
     pub early: u32,
@@ -39,10 +39,9 @@ pub struct Window {
     pub expired: u32,
     /// Those without work.
     pub unused: u32,
-    /// Time of the preparations of those with work.
-    pub preparation: Duration,
-    /// Time that the program's threads spent on the begins of all.
-    pub cost: Duration,
+    /// Of those with work, those whose preparation was no longer than the begin. Numbers, not times,
+    /// as a thread that loses its CPU takes any time.
+    pub short: u32,
 }
 
 impl Window {
@@ -51,7 +50,6 @@ impl Window {
     }
 
     fn add(&mut self, outcome: Outcome, cost: Duration) {
-        self.cost += cost;
         match outcome {
             Outcome::Launched {
                 preparation,
@@ -59,7 +57,7 @@ impl Window {
             } => {
                 self.launched += 1;
                 self.early += u32::from(is_early);
-                self.preparation += preparation;
+                self.short += u32::from(preparation <= cost);
             }
             Outcome::Expired => self.expired += 1,
             Outcome::Unused => self.unused += 1,
@@ -85,7 +83,7 @@ pub enum Reason {
     Unused,
     /// Fewer than an eighth had a trigger before their data: nothing was gained.
     Late,
-    /// The preparation, which bounds the gain, is no longer than the begin itself takes.
+    /// More than half had a preparation, which bounds the gain, no longer than the begin itself took.
     Short,
 }
 
@@ -104,11 +102,9 @@ pub fn judge(window: &Window) -> Verdict {
     if window.early * 8 < window.launched {
         return Verdict::Classes(Reason::Late);
     }
-    // Means, as the numbers of both differ.
-    let preparation = window.preparation / window.launched.max(1);
-    match preparation > window.cost / requests {
-        true => Verdict::Requests,
-        false => Verdict::Classes(Reason::Short),
+    match window.short * 2 > window.launched {
+        true => Verdict::Classes(Reason::Short),
+        false => Verdict::Requests,
     }
 }
 
@@ -130,8 +126,7 @@ impl Site {
             early: 0,
             expired: 0,
             unused: 0,
-            preparation: Duration::ZERO,
-            cost: Duration::ZERO,
+            short: 0,
         },
         pause: 0,
         last_pause: 0,
@@ -193,6 +188,13 @@ mod tests {
         window
     }
 
+    /// A window with so many long and short preparations.
+    fn mixed(long: u32, short: u32) -> Window {
+        let mut window = window(long, 100, 0, 0, 0);
+        (0..short).for_each(|_| window.add(launched(5, true), COST));
+        window
+    }
+
     #[test]
     fn a_window_is_judged() {
         use Reason::{Expired, Late, Short, Unused};
@@ -205,6 +207,8 @@ mod tests {
             (window(0, 100, 32, 0, 0), Classes(Late)),
             (window(4, 100, 28, 0, 0), Requests),
             (window(3, 100, 29, 0, 0), Classes(Late)),
+            (mixed(16, 16), Requests),
+            (mixed(15, 17), Classes(Short)),
             (window(24, 100, 0, 8, 0), Requests),
             (window(23, 100, 0, 9, 0), Classes(Expired)),
             (window(24, 100, 0, 0, 8), Requests),

@@ -12,7 +12,7 @@ use zernel_runtime::{Spec, TsgsBefore};
 
 use crate::course::{Course, Step};
 use crate::requests::{End, Requests, Ticket, Underway};
-use crate::settings::{Begin, Settings};
+use crate::settings::Settings;
 use crate::sites::Sites;
 use crate::{contexts, key, sys};
 
@@ -197,7 +197,7 @@ pub fn copying(copy: &Copy, caller: usize) {
     THREAD.with(|own| {
         own.look();
         match own.step(Course::copy) {
-            Step::Begin if settings().begin == Begin::Copy && is_into_device(copy) => {
+            Step::Begin if is_into_device(copy) => {
                 own.begin(Origin {
                     caller,
                     bytes: copy.bytes,

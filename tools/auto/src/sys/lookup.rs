@@ -66,8 +66,7 @@ unsafe extern "C" fn answer(handle: *mut c_void, name: *const c_char) -> Answer 
         address: dlsym as usize,
         is_result: 0,
     };
-    // An object that asks for the next one means that behind itself.
-    if name.is_null() || handle == libc::RTLD_NEXT {
+    if name.is_null() {
         return others;
     }
     // SAFETY: The caller gives a text that ends with a zero.
@@ -85,6 +84,12 @@ unsafe extern "C" fn answer(handle: *mut c_void, name: *const c_char) -> Answer 
 #[cold]
 fn answer_form(dlsym: Dlsym, handle: *mut c_void, form: usize) -> Option<Answer> {
     let name = forms::FORMS.get(form)?.symbol.as_ptr();
+    // An object that asks for the next one means that behind itself: the C library finds it. Without
+    // CUDA that would be one of this library.
+    if handle == libc::RTLD_NEXT {
+        // SAFETY: The name ends with a zero. There is none, and the C library keeps the reason.
+        return (!find::is_loaded()).then(|| Answer::result(unsafe { dlsym(handle, name) }));
+    }
     // SAFETY: The name ends with a zero; the handle is as good as the caller's.
     let of_handle = unsafe { dlsym(handle, name) };
     if of_handle.is_null() {

@@ -174,7 +174,8 @@ static void *by_name(const char *way, const char *name, int version)
 	}
 	/* With the newest version, as libcudart asks. */
 	if (is_old)
-		CHECK(first(name, &found, 11080, IS_PER_THREAD ? 2 : 0));
+		CHECK(first(name, &found, strcmp(name, "cuCtxCreate") ? 11080 : version,
+			    IS_PER_THREAD ? 2 : 0));
 	else
 		CHECK(second(name, &found, strcmp(name, "cuCtxCreate") ? 12080 : version,
 			     IS_PER_THREAD ? 2 : 1, &status));

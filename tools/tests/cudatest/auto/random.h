@@ -282,6 +282,21 @@ static long long instructions(int counter)
 		printf("cost %s %lld %lld\n", what, least / 2000, code_ / 2000); \
 	} while (0)
 
+/* On a machine without a device, the way to the driver alone: its calls fail at once. */
+static void bare(void)
+{
+	const int counter = open_counter();
+	static char host[64];
+	handle current;
+
+	COST("launch", cuda.launch(NULL, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
+	COST("copy", cuda.in_later(1, host, 4, NULL));
+	COST("query", cuda.event_query(NULL));
+	COST("wait", cuda.stream_wait(NULL));
+	COST("free", cuda.free(0));
+	COST("unseen", cuda.context_current(&current));
+}
+
 static void bench(int count)
 {
 	const int counter = open_counter();

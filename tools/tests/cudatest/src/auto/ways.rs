@@ -22,9 +22,9 @@ pub fn each_way() -> Outcome {
     lease("5000000")?;
     for way in WAYS {
         for kind in ["0", "1", "2", "3"] {
-            let counts = added(|| serves(way, &["serve", "20", kind]).map(|_| ()))?;
-            check_eq!(counts["begun"], 20, "{way:?} {kind}: {counts:?}");
-            check_eq!(counts["done"], 20, "{way:?} {kind}: {counts:?}");
+            let counts = added(|| serves(way, &["serve", "8", kind]).map(|_| ()))?;
+            check_eq!(counts["begun"], 8, "{way:?} {kind}: {counts:?}");
+            check_eq!(counts["done"], 8, "{way:?} {kind}: {counts:?}");
         }
     }
     Ok(())
@@ -95,8 +95,8 @@ fn stay(way: Way, options: &[&str]) -> Result<Running> {
 /// The requests of the only TSG of a process, and its level.
 fn of_process(running: &Running) -> Result<(libzernel::request::RequestStats, Option<Level>)> {
     let zernel = Zernel::open()?;
-    let pid = running.pid();
-    let own = zernel.tsgs_of(&Target::pidfd(pid)?);
+    let process = Target::pidfd(running.pid())?;
+    let own = zernel.tsgs_of(&process);
     let own: Vec<_> = own.collect::<libzernel::Result<_>>()?;
     let compute = own.iter().find(|tsg| tsg.compute);
     let tsg = compute.context("it has no compute TSG")?;
@@ -172,7 +172,7 @@ pub fn nothing() -> Outcome {
 }
 
 pub fn threads() -> Outcome {
-    const EACH: u64 = 50;
+    const EACH: u64 = 30;
     lease("5000000")?;
     let variables = [("ZERNEL_AUTO", "lanes=16")];
     for way in [USUAL, WAYS[5]] {
@@ -183,9 +183,9 @@ pub fn threads() -> Outcome {
             ensure!(went_well, "{outcome:?}");
             Ok(())
         })?;
-        // Calls of another thread that stall end a request before its work; and the sites of 16
-        // threads are the same four.
-        ensure!(counts["begun"] > 4 * EACH, "{counts:?}");
+        // Calls of other threads that stall cancel some; of a site with many of those, more are left
+        // out.
+        ensure!(counts["begun"] > 2 * EACH, "{counts:?}");
         let over = counts["done"] + counts["cancelled"] + counts["closed"] + counts["gone"];
         check_eq!(over, counts["begun"], "{counts:?}");
     }
