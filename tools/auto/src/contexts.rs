@@ -148,6 +148,15 @@ pub fn end_primary(device: i32) {
     take(|known| known.device == Some(device));
 }
 
+/// The only context that is known, if there is one alone.
+pub fn only() -> Option<Context> {
+    let all = KNOWN.try_read().ok()?;
+    match all[..] {
+        [ref known] => Some(known.context),
+        _ => None,
+    }
+}
+
 /// The primary context of a device, if it is known.
 pub fn primary(device: i32) -> Option<Context> {
     let all = KNOWN.read().unwrap_or_else(PoisonError::into_inner);

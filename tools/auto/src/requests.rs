@@ -91,6 +91,8 @@ pub struct Requests {
     begun: AtomicU64,
     /// Bits of those whose work is under way.
     launched: AtomicU64,
+    /// Bits of those without work that any thread may launch.
+    offered: AtomicU64,
 }
 
 /// The places of the bits of a mask.
@@ -106,6 +108,7 @@ impl Requests {
             used: AtomicU64::new(0),
             begun: AtomicU64::new(0),
             launched: AtomicU64::new(0),
+            offered: AtomicU64::new(0),
         }
     }
 
@@ -146,6 +149,32 @@ impl Requests {
         self.launched.load(Relaxed) != 0
     }
 
+    /// Lets any thread launch the work of a request.
+    pub fn offer(&self, ticket: Ticket) {
+        if self.is_live(ticket) {
+            self.offered.fetch_or(1 << ticket.place, AcqRel);
+        }
+    }
+
+    /// True if there are requests whose work any thread may launch.
+    pub fn has_offered(&self) -> bool {
+        self.offered.load(Relaxed) != 0
+    }
+
+    /// Takes such a request of a context over.
+    pub fn adopt(&self, context: usize) -> Option<Ticket> {
+        places(self.offered.load(Acquire)).find_map(|place| {
+            let entry = &self.entries[place];
+            let generation = entry.generation.load(Acquire);
+            let bit = 1 << place;
+            let is_mine = entry.is_of(context) && self.offered.fetch_and(!bit, AcqRel) & bit != 0;
+            is_mine.then_some(Ticket {
+                place: place as u8,
+                generation,
+            })
+        })
+    }
+
     /// True if there are requests without work.
     pub fn has_begun(&self) -> bool {
         self.begun.load(Acquire) != 0
@@ -173,6 +202,7 @@ impl Requests {
         entry.stream.store(stream, Release);
         let bit = 1 << ticket.place;
         self.begun.fetch_and(!bit, AcqRel);
+        self.offered.fetch_and(!bit, AcqRel);
         self.launched.fetch_or(bit, AcqRel);
         true
     }
@@ -219,6 +249,7 @@ impl Requests {
         }
         let bit = 1_u64 << ticket.place;
         self.begun.fetch_and(!bit, AcqRel);
+        self.offered.fetch_and(!bit, AcqRel);
         self.launched.fetch_and(!bit, AcqRel);
         entry.generation.fetch_add(1, AcqRel);
         self.used.fetch_and(!bit, AcqRel);
@@ -373,6 +404,22 @@ mod tests {
         assert_eq!(live(), [false, false, true]);
         requests.context_is_idle(2);
         assert_eq!(live(), [false; 3]);
+    }
+
+    #[test]
+    fn one_that_is_offered_is_adopted_once() {
+        let requests = Requests::new();
+        let [first, second] = [1, 2].map(|context| requests.put(underway(), context).unwrap());
+        assert!(!requests.has_offered());
+        requests.offer(first);
+        requests.offer(second);
+        assert_eq!(requests.adopt(1), Some(first));
+        assert_eq!(requests.adopt(1), None);
+        requests.end(second, End::Cancelled);
+        requests.offer(second);
+        assert!(!requests.has_offered());
+        assert_eq!(requests.adopt(2), None);
+        assert!(requests.ready(first, 0));
     }
 
     #[test]

@@ -4,16 +4,31 @@
 /// The variable that has them.
 pub const VARIABLE: &str = "ZERNEL_AUTO";
 
+/// The start of a request.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Begin {
+    /// The first copy from the host to a device after a synchronisation.
+    #[default]
+    Copy,
+    /// The first data from a socket.
+    Socket,
+}
+
 /// The wishes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
+    /// The start of requests.
+    pub begin: Begin,
     /// Requests of a context that can be under way at once.
     pub lanes: u32,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { lanes: 8 }
+        Self {
+            begin: Begin::Copy,
+            lanes: 8,
+        }
     }
 }
 
@@ -28,11 +43,19 @@ impl Settings {
         let words = text.split(',').map(str::trim);
         for word in words.filter(|word| !word.is_empty()) {
             let (name, value) = word.split_once('=').unwrap_or((word, ""));
-            if name != "lanes" {
-                return Err(format!("'{word}': it takes lanes=1 to lanes=64"));
+            match (name, value) {
+                ("begin", "copy") => settings.begin = Begin::Copy,
+                ("begin", "socket") => settings.begin = Begin::Socket,
+                ("lanes", value) => {
+                    let lanes = value.parse().ok().filter(|lanes| (1..=64).contains(lanes));
+                    settings.lanes = lanes.ok_or_else(|| format!("'{word}': lanes are 1 to 64"))?;
+                }
+                _ => {
+                    return Err(format!(
+                        "'{word}': it takes begin=copy or socket, and lanes="
+                    ))
+                }
             }
-            let lanes = value.parse().ok().filter(|lanes| (1..=64).contains(lanes));
-            settings.lanes = lanes.ok_or_else(|| format!("'{word}': lanes are 1 to 64"))?;
         }
         Ok(settings)
     }
@@ -44,11 +67,19 @@ mod tests {
 
     #[test]
     fn settings_are_read() {
-        let lanes = |lanes| Settings { lanes };
+        let lanes = |lanes| Settings {
+            begin: Begin::Copy,
+            lanes,
+        };
+        let socket = Settings {
+            begin: Begin::Socket,
+            lanes: 4,
+        };
         for (text, settings) in [
             ("", lanes(8)),
             (" , ", lanes(8)),
-            ("lanes=1", lanes(1)),
+            ("lanes=1,begin=copy", lanes(1)),
+            ("begin=socket,lanes=4", socket),
             ("lanes=1, lanes=64", lanes(64)),
         ] {
             assert_eq!(Settings::read(text), Ok(settings), "{text}");
@@ -64,6 +95,8 @@ mod tests {
             "lanes=65",
             "lanes=many",
             "speed=1",
+            "begin",
+            "begin=never",
         ] {
             let refused = Settings::read(text).unwrap_err();
             assert!(refused.starts_with(&format!("'{text}': ")), "{refused}");

@@ -9,6 +9,7 @@ mod find;
 mod forms;
 mod guard;
 mod lookup;
+mod sockets;
 
 pub use driver::{current, is_capturing, is_of_device, number, place, Quiet};
 pub use guard::aside;

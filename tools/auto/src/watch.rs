@@ -12,7 +12,7 @@ use zernel_runtime::{Spec, TsgsBefore};
 
 use crate::course::{Course, Step};
 use crate::requests::{End, Requests, Ticket, Underway};
-use crate::settings::Settings;
+use crate::settings::{Begin, Settings};
 use crate::sites::Sites;
 use crate::{contexts, key, sys};
 
@@ -77,11 +77,15 @@ impl Thread {
         let course = self.course.get();
         let has = course.is_begun() || course.is_launched();
         if has && !REQUESTS.is_live(self.ticket.get()) {
-            self.step(|course| {
-                course.ended();
-                Step::Nothing
-            });
+            self.forget();
         }
+    }
+
+    fn forget(&self) {
+        self.step(|course| {
+            course.ended();
+            Step::Nothing
+        });
     }
 
     fn end(&self, end: End) {
@@ -100,6 +104,24 @@ impl Thread {
         self.ticket.set(begun.unwrap_or(Ticket::NONE));
         if begun.is_some() {
             // From now on something is to be done at its end.
+            let _ = LEAVING.try_with(|_| ());
+        }
+    }
+
+    /// Takes over a request that began with data from a socket in another thread.
+    #[cold]
+    fn adopt(&self, stream: u64) {
+        let adopted = sys::aside(|| {
+            let context = sys::current()?;
+            let ticket = REQUESTS.adopt(sys::number(context))?;
+            REQUESTS.ready(ticket, stream).then_some(ticket)
+        });
+        if let Some(ticket) = adopted.flatten() {
+            self.ticket.set(ticket);
+            self.step(|course| {
+                course.began(true);
+                course.launch()
+            });
             let _ = LEAVING.try_with(|_| ());
         }
     }
@@ -124,8 +146,12 @@ fn begin(origin: Origin) -> Option<Ticket> {
     if !site.begins() {
         return None;
     }
-    let context = sys::current()?;
     let settings = settings();
+    let context = match settings.begin {
+        Begin::Copy => sys::current()?,
+        // A thread that reads has none, perhaps.
+        Begin::Socket => sys::current().or_else(contexts::only)?,
+    };
     let key = site.key(|| {
         let (file, offset) = sys::place(origin.caller);
         key::of_place(file, offset, origin.bytes)
@@ -197,7 +223,7 @@ pub fn copying(copy: &Copy, caller: usize) {
     THREAD.with(|own| {
         own.look();
         match own.step(Course::copy) {
-            Step::Begin if is_into_device(copy) => {
+            Step::Begin if settings().begin == Begin::Copy && is_into_device(copy) => {
                 own.begin(Origin {
                     caller,
                     bytes: copy.bytes,
@@ -240,7 +266,36 @@ pub fn launching(stream: u64) {
     THREAD.with(|own| match own.step(Course::launch) {
         Step::Ready => own.ready(stream),
         _ if own.course.get().is_launched() => REQUESTS.launched_in(own.ticket.get(), stream),
+        _ if REQUESTS.has_offered() => own.adopt(stream),
         _ => {}
+    });
+}
+
+/// Data has come from a socket, if that begins requests: `site` is the function that got it.
+#[inline]
+pub fn received(site: usize, bytes: u64, is_socket: impl FnOnce() -> bool) {
+    if settings().begin != Begin::Socket {
+        return;
+    }
+    THREAD.with(|own| {
+        own.look();
+        match own.step(Course::copy) {
+            Step::Begin if sys::aside(is_socket) == Some(true) => {
+                own.begin(Origin {
+                    caller: site,
+                    bytes,
+                });
+                // Another thread may launch, and synchronise.
+                REQUESTS.offer(own.ticket.get());
+                if !own.course.get().is_begun() {
+                    // This one may never synchronise: the next data may begin.
+                    own.forget();
+                }
+            }
+            Step::Done => own.end(End::Done),
+            Step::Cancel => own.end(End::Cancelled),
+            _ => {}
+        }
     });
 }
 

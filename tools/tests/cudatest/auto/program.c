@@ -7,6 +7,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -241,6 +242,64 @@ static void two(int count)
 	tear_down(&shared);
 }
 
+/* Data comes from a socket, for this thread or through another one. */
+static int feed[2], inner[2], answers[2];
+
+static void *feed_thread(void *argument)
+{
+	char byte = 1;
+
+	(void)argument;
+	/* One after the other: the next one when there is an answer. */
+	for (int number = 0; number < many; number++) {
+		if (write(feed[0], &byte, 1) != 1 || read(answers[0], &byte, 1) != 1)
+			fail("a socket", number);
+	}
+	return NULL;
+}
+
+static void *read_thread(void *argument)
+{
+	char byte;
+
+	(void)argument;
+	for (int number = 0; number < many; number++)
+		if (recv(feed[1], &byte, 1, 0) != 1 || write(inner[1], &byte, 1) != 1)
+			fail("a socket", number);
+	return NULL;
+}
+
+static void sockets(int count, int is_apart, int has_no_copy)
+{
+	struct server own = { 0 };
+	pthread_t feeder, reader;
+	char byte;
+
+	many = count;
+	set_up(&own);
+	CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, feed));
+	CHECK(pipe(inner));
+	CHECK(pipe(answers));
+	CHECK(pthread_create(&feeder, NULL, feed_thread, NULL));
+	if (is_apart)
+		CHECK(pthread_create(&reader, NULL, read_thread, NULL));
+	for (int number = 0; number < count; number++) {
+		if (read(is_apart ? inner[0] : feed[1], &byte, 1) != 1)
+			fail("a socket", number);
+		prepare();
+		if (!has_no_copy)
+			CHECK(cuda.in(own.x, own.host, 4 * WORDS));
+		launch(&own, NULL, number % 3);
+		CHECK(cuda.stream_wait(NULL));
+		if (write(answers[1], &byte, 1) != 1)
+			fail("a socket", number);
+	}
+	CHECK(pthread_join(feeder, NULL));
+	if (is_apart)
+		CHECK(pthread_join(reader, NULL));
+	tear_down(&own);
+}
+
 /* Calls that wait for the whole context, with a request that has begun: they are not to wait for it. */
 static void stalls(int count)
 {
@@ -407,6 +466,8 @@ int main(int count, char **arguments)
 		threads(kind, number);
 	else if (!strcmp(work, "two"))
 		two(number);
+	else if (!strcmp(work, "socket") || !strcmp(work, "sockets"))
+		sockets(number, !strcmp(work, "sockets"), kind == 1);
 	else if (!strcmp(work, "stalls"))
 		stalls(number);
 	else if (!strcmp(work, "copies"))

@@ -24,6 +24,7 @@ pub const SUITE: Suite = Suite::new(
         case("one_that_never_uses_cuda_opens_nothing", ways::nothing),
         case("threads_have_requests_each", ways::threads),
         case("another_thread_may_wait", ways::two_threads),
+        case("data_from_a_socket_may_begin", ways::sockets),
         case("contexts_come_and_go", ways::contexts),
         case("a_program_that_execs", ways::exec),
         case("a_child_uses_cuda_or_does_not", ways::forks),

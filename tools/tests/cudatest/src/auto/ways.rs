@@ -38,6 +38,18 @@ pub fn look_up() -> Outcome {
     Ok(())
 }
 
+/// Names beside those of the driver.
+const OTHERS: [&str; 8] = [
+    "__read_chk",
+    "__recv_chk",
+    "__recvfrom_chk",
+    "dlsym",
+    "read",
+    "recv",
+    "recvfrom",
+    "recvmsg",
+];
+
 /// Names in the file: functions that are seen, and `dlsym`.
 pub fn the_file() -> Outcome {
     let data = fs::read(LIBRARY).context(LIBRARY)?;
@@ -48,7 +60,7 @@ pub fn the_file() -> Outcome {
     let shown: BTreeSet<_> = shown.filter_map(|symbol| symbol.name().ok()).collect();
     let strange: Vec<_> = shown
         .iter()
-        .filter(|name| **name != "dlsym" && !name.starts_with("cu"))
+        .filter(|name| !OTHERS.contains(name) && !name.starts_with("cu"))
         .collect();
     ensure!(strange.is_empty(), "it shows {strange:?}");
     for name in ["dlsym", "cuLaunchKernel_ptsz", "cuGetProcAddress_v2"] {
@@ -112,7 +124,7 @@ pub fn requests() -> Outcome {
     // The last one's word is seen at the end of its slot.
     ensure!(told.done >= 92, "{told:?}");
     // Held: the GPU was there before the data.
-    ensure!(told.early > 50, "{told:?}");
+    ensure!(told.early > 10, "{told:?}");
     running.signal(Signal::KILL)?;
     running.end().map(|_| ())
 }
@@ -196,6 +208,39 @@ pub fn two_threads() -> Outcome {
     lease("5000000")?;
     let counts = added(|| serves(USUAL, &["two", "60"]).map(|_| ()))?;
     check_eq!((counts["begun"], counts["done"]), (60, 60), "{counts:?}");
+    Ok(())
+}
+
+/// Data from a socket, of this thread or another one, begins a request.
+pub fn sockets() -> Outcome {
+    lease("5000000")?;
+    for (variable, begun) in [("begin=socket", 20), ("lanes=4,begin=copy", 20), ("", 20)] {
+        for work in ["sockets", "socket"] {
+            let arguments = USUAL.with_requests(&[work, "20"]);
+            let counts = added(|| {
+                let outcome = zernelctl(&arguments, &[("ZERNEL_AUTO", variable)])?;
+                let expected = (
+                    outcome.code,
+                    outcome.output.as_str(),
+                    outcome.errors.as_str(),
+                );
+                check_eq!(expected, (Some(0), "served\n", ""));
+                Ok(())
+            })?;
+            let told = (counts["begun"], counts["done"], counts["expired"]);
+            check_eq!(told, (begun, begun, 0), "{variable} {work}: {counts:?}");
+        }
+    }
+    // The socket brings data before the copy does: without copies there are requests all the same.
+    let arguments = USUAL.with_requests(&["socket", "20", "1"]);
+    for (variable, begun) in [("begin=socket", 20), ("begin=copy", 0)] {
+        let counts = added(|| {
+            let outcome = zernelctl(&arguments, &[("ZERNEL_AUTO", variable)])?;
+            check_eq!(outcome.code, Some(0));
+            Ok(())
+        })?;
+        check_eq!(counts["begun"], begun, "{variable}: {counts:?}");
+    }
     Ok(())
 }
 
