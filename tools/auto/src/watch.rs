@@ -45,11 +45,17 @@ pub fn is_used() -> bool {
 struct Thread {
     course: Cell<Course>,
     ticket: Cell<Ticket>,
+    /// The request ends with the thread: no other one may launch its work.
+    is_owner: Cell<bool>,
 }
 
 thread_local! {
     static THREAD: Thread = const {
-        Thread { course: Cell::new(Course::NEW), ticket: Cell::new(Ticket::NONE) }
+        Thread {
+            course: Cell::new(Course::NEW),
+            ticket: Cell::new(Ticket::NONE),
+            is_owner: Cell::new(true),
+        }
     };
     static LEAVING: Leaving = const { Leaving };
 }
@@ -59,7 +65,11 @@ struct Leaving;
 
 impl Drop for Leaving {
     fn drop(&mut self) {
-        THREAD.with(|own| sys::aside(|| REQUESTS.end(own.ticket.get(), End::Dropped)));
+        THREAD.with(|own| {
+            if own.is_owner.get() {
+                sys::aside(|| REQUESTS.end(own.ticket.get(), End::Dropped));
+            }
+        });
     }
 }
 
@@ -102,6 +112,7 @@ impl Thread {
             Step::Nothing
         });
         self.ticket.set(begun.unwrap_or(Ticket::NONE));
+        self.is_owner.set(true);
         if begun.is_some() {
             // From now on something is to be done at its end.
             let _ = LEAVING.try_with(|_| ());
@@ -118,6 +129,7 @@ impl Thread {
         });
         if let Some(ticket) = adopted.flatten() {
             self.ticket.set(ticket);
+            self.is_owner.set(true);
             self.step(|course| {
                 course.began(true);
                 course.launch()
@@ -129,6 +141,7 @@ impl Thread {
     #[cold]
     fn ready(&self, stream: u64) {
         let ticket = self.ticket.get();
+        self.is_owner.set(true);
         sys::aside(|| REQUESTS.ready(ticket, stream));
     }
 }
@@ -287,6 +300,7 @@ pub fn received(site: usize, bytes: u64, is_socket: impl FnOnce() -> bool) {
                 });
                 // Another thread may launch, and synchronise.
                 REQUESTS.offer(own.ticket.get());
+                own.is_owner.set(false);
                 if !own.course.get().is_begun() {
                     // This one may never synchronise: the next data may begin.
                     own.forget();

@@ -97,7 +97,7 @@ fn needed(file: &ElfFile64<'_, object::Endianness>) -> Result<BTreeSet<String>> 
 
 /// Starts work that stays when it is over.
 fn stay(way: Way, options: &[&str]) -> Result<Running> {
-    let arguments = way.run(options, &["stay", "100", "1"]);
+    let arguments = way.run(options, &["stay", "30", "1"]);
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let running = Running::start(&arguments)?;
     running.wait_text("served")?;
@@ -120,11 +120,11 @@ pub fn requests() -> Outcome {
     let running = stay(USUAL, &["--requests", "auto"])?;
     let (told, level) = of_process(&running)?;
     check_eq!(level, Some(Level::LC));
-    check_eq!((told.begun, told.expired), (100, 0), "{told:?}");
+    check_eq!((told.begun, told.expired), (30, 0), "{told:?}");
     // The last one's word is seen at the end of its slot.
-    ensure!(told.done >= 92, "{told:?}");
-    // Held: the GPU was there before the data.
-    ensure!(told.early > 10, "{told:?}");
+    ensure!(told.done >= 22, "{told:?}");
+    // The GPU was there before the data, of the first one at least: it has no history.
+    ensure!(told.early >= 1 && told.triggers >= told.early, "{told:?}");
     running.signal(Signal::KILL)?;
     running.end().map(|_| ())
 }
