@@ -29,8 +29,8 @@ fn write() -> RwLockWriteGuard<'static, Vec<Known>> {
     KNOWN.write().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Uses the runtime of a context, if it has one. It never waits for a thread that makes or ends one.
-/// A context that is not known is looked at first, once.
+/// Uses the runtime of a context, if it has one. It never waits for a thread that makes or ends
+/// one. A context that is not known is looked at first, once.
 pub fn with_runtime<T>(
     context: Context,
     settings: &Settings,

@@ -20,8 +20,8 @@ pub fn size_class(bytes: u64) -> u32 {
     bytes.checked_ilog2().map_or(0, |power| power + 1)
 }
 
-/// The number of a site in this process, never 0: the address that a call returns to, and the size of
-/// the copy.
+/// The number of a site in this process, never 0: the address that a call returns to, and the size
+/// of the copy.
 pub fn of_call(caller: usize, bytes: u64) -> u64 {
     // Addresses have 48 bits.
     let number = (caller as u64) ^ u64::from(size_class(bytes)) << 56;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The only unsafe code of the crate: functions of the same names as the driver's, and the driver's own.
+//! The only unsafe code of the crate: functions of the same names as the driver's, and the driver's
+//! own.
 #![allow(unsafe_code)]
 
 mod copies;

@@ -39,8 +39,8 @@ pub struct Window {
     pub expired: u32,
     /// Those without work.
     pub unused: u32,
-    /// Of those with work, those whose preparation was no longer than the begin. Numbers, not times,
-    /// as a thread that loses its CPU takes any time.
+    /// Of those with work, those whose preparation was no longer than the begin. Numbers, not
+    /// times, as a thread that loses its CPU takes any time.
     pub short: u32,
 }
 
@@ -83,7 +83,8 @@ pub enum Reason {
     Unused,
     /// Fewer than an eighth had a trigger before their data: nothing was gained.
     Late,
-    /// More than half had a preparation, which bounds the gain, no longer than the begin itself took.
+    /// More than half had a preparation, which bounds the gain, no longer than the begin itself
+    /// took.
     Short,
 }
 

@@ -350,8 +350,8 @@ pub fn synchronized(wait: Wait) {
     }
 }
 
-/// A thread has asked, and work is over. It may be anybody's: that of its own request is known by the
-/// stream or the event.
+/// A thread has asked, and work is over. It may be anybody's: that of its own request is known by
+/// the stream or the event.
 #[inline]
 pub fn queried(wait: Wait) {
     if !is_waited_for() {

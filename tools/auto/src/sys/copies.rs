@@ -164,8 +164,8 @@ fn pick(kind: u32, host: u64, device: u64) -> u64 {
     }
 }
 
-/// A copy of the program: `FORM` is its function, `KIND` its kind in [`KINDS`]; `caller` is the address
-/// that it returns to.
+/// A copy of the program: `FORM` is its function, `KIND` its kind in [`KINDS`]; `caller` is the
+/// address that it returns to.
 unsafe extern "C-unwind" fn copy<const FORM: usize, const KIND: usize, const LATER: bool>(
     a: u64,
     b: u64,
@@ -178,8 +178,8 @@ unsafe extern "C-unwind" fn copy<const FORM: usize, const KIND: usize, const LAT
     if real == 0 {
         return NOT_INITIALIZED;
     }
-    // SAFETY: The driver's functions of these forms have no more arguments, each of an integer; those
-    // beyond its own are not read.
+    // SAFETY: The driver's functions of these forms have no more arguments, each of an integer;
+    // those beyond its own are not read.
     let real = unsafe { std::mem::transmute::<usize, Real>(real) };
     if !guard::is_watching() {
         // SAFETY: The arguments are the program's.
@@ -217,8 +217,8 @@ const KINDS: [Kind; 7] = [
     Kind::Layers,
 ];
 
-/// Declares functions: the number of their kind, and the text that makes them return before the copy
-/// is over.
+/// Declares functions: the number of their kind, and the text that makes them return before the
+/// copy is over.
 macro_rules! copies {
     ($($kind:literal $is_later:literal: $($name:ident)*;)*) => {
         $($(

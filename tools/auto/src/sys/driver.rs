@@ -70,8 +70,8 @@ pub fn is_of_device(address: u64) -> bool {
         return false;
     }
     let mut kind = 0_u32;
-    // SAFETY: The driver's function of this name has this type; `kind` is valid for writes. An address
-    // that the driver does not know is an error.
+    // SAFETY: The driver's function of this name has this type; `kind` is valid for writes. An
+    // address that the driver does not know is an error.
     let status = unsafe {
         transmute::<usize, unsafe extern "C" fn(*mut u32, c_int, u64) -> c_int>(function)(
             &mut kind,
@@ -90,8 +90,8 @@ pub fn is_capturing(stream: u64) -> bool {
         return true;
     }
     let mut state = 0;
-    // SAFETY: The driver's function of this name has this type; the stream is that of a call that the
-    // program makes, `state` is valid for writes.
+    // SAFETY: The driver's function of this name has this type; the stream is that of a call that
+    // the program makes, `state` is valid for writes.
     let status = unsafe {
         transmute::<usize, unsafe extern "C" fn(u64, *mut c_int) -> c_int>(function)(
             stream, &mut state,
@@ -111,7 +111,8 @@ fn exchange(mut mode: c_int) -> Option<c_int> {
     if function == 0 {
         return None;
     }
-    // SAFETY: The driver's function of this name has this type; `mode` is valid for reads and writes.
+    // SAFETY: The driver's function of this name has this type; `mode` is valid for reads and
+    // writes.
     let status = unsafe {
         transmute::<usize, unsafe extern "C" fn(*mut c_int) -> c_int>(function)(&mut mode)
     };
@@ -135,8 +136,8 @@ impl Drop for Quiet {
     }
 }
 
-/// The file that holds an address, and the place in it. The file stays loaded meanwhile: it has made
-/// the call.
+/// The file that holds an address, and the place in it. The file stays loaded meanwhile: it has
+/// made the call.
 pub fn place(address: usize) -> (&'static [u8], u64) {
     let mut found = MaybeUninit::<libc::Dl_info>::zeroed();
     // SAFETY: `found` is valid for writes, and zeroes make a valid value.

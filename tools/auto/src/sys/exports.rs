@@ -17,8 +17,8 @@ pub const NOT_INITIALIZED: c_int = 3;
 
 type Raw = *mut c_void;
 
-/// Declares functions in the place of the driver's: something before the call, and something after one
-/// that succeeds, which gets the value of what was before.
+/// Declares functions in the place of the driver's: something before the call, and something after
+/// one that succeeds, which gets the value of what was before.
 macro_rules! functions {
     ($($name:ident($($argument:ident: $type:ty),* $(,)?)
         { $before:expr } then |$handed:pat_param| { $after:expr })*) => {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The functions of the driver that are seen: each form that a program can get, by its symbol, and by
-//! the name, the version and the kind of default stream that `cuGetProcAddress` takes.
+//! The functions of the driver that are seen: each form that a program can get, by its symbol, and
+//! by the name, the version and the kind of default stream that `cuGetProcAddress` takes.
 
 use std::ffi::CStr;
 

@@ -63,15 +63,16 @@ pub fn set_up() {
     });
 }
 
-/// A child of a program that has used CUDA has none: its calls fail, and nothing is to be done for them.
+/// A child of a program that has used CUDA has none: its calls fail, and nothing is to be done for
+/// them.
 extern "C" fn in_child() {
     if watch::is_used() {
         STATE.store(OFF, Release);
     }
 }
 
-/// Runs something of this library in a call of the program. What it does to `errno`, and a panic, stay
-/// here; calls of the driver that it makes are not looked at.
+/// Runs something of this library in a call of the program. What it does to `errno`, and a panic,
+/// stay here; calls of the driver that it makes are not looked at.
 pub fn aside<T>(run: impl FnOnce() -> T) -> Option<T> {
     // SAFETY: It is this thread's, and valid as long as the thread is.
     let errno = unsafe { libc::__errno_location() };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Functions by name: `dlsym()` and `cuGetProcAddress()`. A program that asks for a function that is
-//! seen gets the one of this library.
+//! Functions by name: `dlsym()` and `cuGetProcAddress()`. A program that asks for a function that
+//! is seen gets the one of this library.
 
 use std::arch::naked_asm;
 use std::ffi::{c_char, c_int, c_void, CStr};
@@ -84,8 +84,8 @@ unsafe extern "C" fn answer(handle: *mut c_void, name: *const c_char) -> Answer 
 #[cold]
 fn answer_form(dlsym: Dlsym, handle: *mut c_void, form: usize) -> Option<Answer> {
     let name = forms::FORMS.get(form)?.symbol.as_ptr();
-    // An object that asks for the next one means that behind itself: the C library finds it. Without
-    // CUDA that would be one of this library.
+    // An object that asks for the next one means that behind itself: the C library finds it.
+    // Without CUDA that would be one of this library.
     if handle == libc::RTLD_NEXT {
         // SAFETY: The name ends with a zero. There is none, and the C library keeps the reason.
         return (!find::is_loaded()).then(|| Answer::result(unsafe { dlsym(handle, name) }));
@@ -97,8 +97,8 @@ fn answer_form(dlsym: Dlsym, handle: *mut c_void, form: usize) -> Option<Answer>
     }
     let own = forms::wrapper(form);
     if of_handle as usize == own {
-        // That of this library is found as it is preloaded. A program that looks for CUDA in this way
-        // finds it where CUDA is loaded, as it would without.
+        // That of this library is found as it is preloaded. A program that looks for CUDA in this
+        // way finds it where CUDA is loaded, as it would without.
         return Some(match find::is_loaded() {
             true => Answer::result(of_handle),
             // SAFETY: As above. There is none, and the C library keeps the reason.
@@ -123,8 +123,8 @@ unsafe fn replace(found: *mut *mut c_void) {
     }
     // SAFETY: By the caller.
     let address = unsafe { *found } as usize;
-    // The driver's functions are known by their addresses alone: a newer form, with other arguments,
-    // has another one and stays as it is.
+    // The driver's functions are known by their addresses alone: a newer form, with other
+    // arguments, has another one and stays as it is.
     if let Some(form) = find::form_of(address) {
         // SAFETY: By the caller.
         unsafe { *found = forms::wrapper(form) as *mut c_void };

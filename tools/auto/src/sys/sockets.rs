@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Data from sockets: functions of the C library. They are its own, with a look at what they return.
+//! Data from sockets: functions of the C library. They are its own, with a look at what they
+//! return.
 
 use std::ffi::{c_int, c_void, CStr};
 use std::mem::transmute;
@@ -53,7 +54,9 @@ macro_rules! functions {
                 }
                 // SAFETY: The C library's function of this name has this type.
                 let real = unsafe {
-                    transmute::<usize, unsafe extern "C-unwind" fn(c_int $(, $type)*) -> isize>(real)
+                    transmute::<usize, unsafe extern "C-unwind" fn(c_int $(, $type)*) -> isize>(
+                        real,
+                    )
                 };
                 // SAFETY: The arguments are the program's.
                 let length = unsafe { real($file $(, $argument)*) };

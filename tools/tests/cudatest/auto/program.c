@@ -25,7 +25,7 @@ static long long now(void)
 	return time.tv_sec * 1000000000LL + time.tv_nsec;
 }
 
-/* What a thread needs to serve, in its current context. */
+/* The things that a thread serves with, in its current context. */
 struct server {
 	handle module, mac, saxpy, spin, stream, event, exec;
 	address x, y;
@@ -300,7 +300,7 @@ static void sockets(int count, int is_apart, int has_no_copy)
 	tear_down(&own);
 }
 
-/* Calls that wait for the whole context, with a request that has begun: they are not to wait for it. */
+/* Calls that wait for the whole context do not wait for a request that has begun. */
 static void stalls(int count)
 {
 	struct server own = { 0 };

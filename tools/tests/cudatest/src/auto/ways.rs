@@ -195,8 +195,8 @@ pub fn threads() -> Outcome {
             ensure!(went_well, "{outcome:?}");
             Ok(())
         })?;
-        // Calls of other threads that stall cancel some; of a site with many of those, more are left
-        // out.
+        // Calls of other threads that stall cancel some; of a site with many of those, more are
+        // left out.
         ensure!(counts["begun"] > 2 * EACH, "{counts:?}");
         let over = counts["done"] + counts["cancelled"] + counts["closed"] + counts["gone"];
         check_eq!(over, counts["begun"], "{counts:?}");
