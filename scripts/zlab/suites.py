@@ -63,10 +63,18 @@ def programs(folder: str, *names: str) -> list[str]:
 
 
 def linked(folder: str) -> list[str]:
-    """The stand-in for CUDA and its tests, as arguments for a guest, which gets their libraries."""
+    """The stand-in for CUDA, libzernel-auto.so and their tests, as arguments for a guest, which gets
+    their libraries."""
     linked = [*sorted(Path(folder).glob("zernel-*")), Path(folder) / "libzernel.so.1"]
     return [*(word for path in linked for word in ("--link", f"{path}:/zernel/bin/")),
-            "--link", f"{folder}/libcuda.so.1:/lib/x86_64-linux-gnu/"]
+            "--link", f"{folder}/libcuda.so.1:/lib/x86_64-linux-gnu/",
+            "--link", f"{folder}/libzernel-auto.so:/zernel/lib/zernel/"]
+
+
+def unknowing(folder: str) -> list[str]:
+    """Programs that know nothing of zernel, as files for a guest. All that they need is there."""
+    return programs(folder, *(f"auto-{way}{streams}" for way in ("program", "linked")
+                              for streams in ("", "-thread")))
 
 
 def build(session: Session, name: str, minutes: float, *command: str, needs: str = "",
@@ -192,16 +200,20 @@ def cuda_suites(session: Session) -> list[Job]:
     """The stand-in for CUDA's driver library, and the runtime of programs of CUDA on it."""
     def on(flavour: str, name: str, minutes: float, command: str) -> Job:
         built = f"modules-{flavour}"
-        return guest(session, f"{name}-{flavour}", minutes, f"kernel-{flavour} {built} cuda",
-                     lambda results: modules(results[built]), command, mem=2048,
-                     options=lambda results: linked(results["cuda"]))
+
+        def add(results: Results) -> list[str]:
+            return [*modules(results[built]), *programs(results["tools"], "zernelctl"),
+                    *unknowing(results["cuda"])]
+
+        return guest(session, f"{name}-{flavour}", minutes, f"kernel-{flavour} {built} cuda tools",
+                     add, command, mem=2048, options=lambda results: linked(results["cuda"]))
 
     # All that a GPU must still confirm, on the software GPU.
     gputest = f"cd {MODULES} && insmod zernel.ko && insmod zernel_sim.ko && " \
               "zernel-gputest --short --ktap"
     return [build(session, "cuda", 3, "cuda", needs="tools"),
-            on("base", "cuda", 2, "zernel-cudatest"), on("debug", "cuda", 5, "zernel-cudatest"),
-            on("base", "gputest", 1.5, gputest)]
+            *([] if SHORT else [on("base", "cuda", 5, "zernel-cudatest")]),
+            on("debug", "cuda", 9, "zernel-cudatest"), on("base", "gputest", 1.5, gputest)]
 
 
 def python_suites(session: Session) -> list[Job]:

@@ -21,6 +21,8 @@ pub struct Knobs {
     pub version: i32,
     /// `FAKECUDA_MEMORY`: bytes of each device.
     pub memory: u64,
+    /// `FAKECUDA_MPS`: devices say that MPS shares their contexts.
+    pub mps: bool,
     /// `FAKECUDA_KERNEL_NS`: nanoseconds of a wave of a kernel that is not known.
     pub kernel_ns: u64,
     /// `FAKECUDA_STALL_COPIES`: synchronous copies of pageable memory wait for the whole context.
@@ -41,6 +43,7 @@ impl Knobs {
             version: version.unwrap_or(VERSION),
             memory: number("FAKECUDA_MEMORY").unwrap_or(MEMORY),
             kernel_ns: number("FAKECUDA_KERNEL_NS").unwrap_or(KERNEL_NS),
+            mps: is_on("FAKECUDA_MPS"),
             stall_copies: is_on("FAKECUDA_STALL_COPIES"),
             relay: is_on("FAKECUDA_RELAY"),
         }
@@ -71,14 +74,14 @@ mod tests {
     fn nothing_set_is_the_default() {
         let knobs = Knobs::read(|_| None);
         assert_eq!((knobs.version, knobs.memory), (12_080, 80 << 30));
-        assert!(!knobs.no_memops && !knobs.relay && !knobs.stall_copies);
+        assert!(!knobs.no_memops && !knobs.relay && !knobs.stall_copies && !knobs.mps);
     }
 
     #[test]
     fn each_is_read() {
         let knobs = Knobs::read(|name| {
             let value = match name {
-                "FAKECUDA_NO_MEMOPS" | "FAKECUDA_STALL_COPIES" => "1",
+                "FAKECUDA_NO_MEMOPS" | "FAKECUDA_STALL_COPIES" | "FAKECUDA_MPS" => "1",
                 "FAKECUDA_RELAY" => "0",
                 "FAKECUDA_DRIVER" => "11040",
                 "FAKECUDA_MEMORY" => "1024",
@@ -87,7 +90,7 @@ mod tests {
             };
             Some(value.to_owned())
         });
-        assert!(knobs.no_memops && knobs.stall_copies && !knobs.relay);
+        assert!(knobs.no_memops && knobs.stall_copies && knobs.mps && !knobs.relay);
         assert_eq!((knobs.version, knobs.memory), (11_040, 1024));
         assert_eq!(knobs.kernel_ns, KERNEL_NS);
     }

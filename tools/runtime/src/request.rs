@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cuda::Stream;
-use libzernel::request::{Begin, Begun, Number, Slot};
+use libzernel::request::{Begin, Begun, Number, Slot, Word};
 use libzernel::tsg;
 
 use crate::active::Active;
@@ -192,6 +192,24 @@ impl Request {
     /// The time that its preparation will take, as far as zernel can tell.
     pub fn predicted(&self) -> Option<Duration> {
         self.0.as_ref().ok().and_then(|held| held.begun.predicted)
+    }
+
+    /// zernel has made, or makes, the GPU switch to it.
+    pub fn is_triggered(&self) -> bool {
+        self.has_reached(Word::Trigger)
+    }
+
+    /// The GPU was given back before its data was ready: its lease is over, or its TSG gone.
+    pub fn is_expired(&self) -> bool {
+        let is_waiting = self.0.as_ref().is_ok_and(|held| !held.is_ready);
+        is_waiting && self.has_reached(Word::Release)
+    }
+
+    fn has_reached(&self, word: Word) -> bool {
+        self.0.as_ref().is_ok_and(|held| {
+            let value = held.slot().map(|slot| slot.load(word));
+            value.is_some_and(|value| held.begun.number.is_reached_by(value))
+        })
     }
 
     /// Its data is ready, and its work is about to be launched or has been. A second time changes

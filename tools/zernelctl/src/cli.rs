@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The command line.
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -70,7 +69,7 @@ enum Command {
     /// Run a command with a class.
     ///
     /// The class is the command's alone. With --cgroup its children have it, too.
-    Run(RunArgs),
+    Run(run::Args),
     /// Print events as they happen, until interrupted.
     ///
     /// Shows your own TSGs, or all with CAP_PERFMON. Lost events, not read in time, are counted on
@@ -219,20 +218,6 @@ struct ProbeArgs {
     /// hexadecimal.
     #[arg(long, value_name = "OFFSET", num_args = 1.., value_parser = offset)]
     offset: Vec<u64>,
-}
-
-#[derive(Debug, ClapArgs)]
-struct RunArgs {
-    /// The level: lc, be or a number from 0 (most urgent) to 7.
-    #[arg(long, value_name = "LEVEL")]
-    class: Level,
-    /// Run the command in a cgroup of its own with the class, so that its children have it, too. The
-    /// cgroup is removed at the end.
-    #[arg(long)]
-    cgroup: bool,
-    /// The command and its arguments.
-    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
-    command: Vec<OsString>,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -472,12 +457,7 @@ impl Args {
                 list::tsgs(&zernel()?, &filter, json)?;
             }
             Command::Class(command) => command.run(&zernel()?, json)?,
-            Command::Run(args) if args.cgroup => {
-                return run::in_cgroup(&zernel()?, args.class, &args.command);
-            }
-            Command::Run(args) => {
-                return run::become_command(&zernel()?, args.class, &args.command)
-            }
+            Command::Run(args) => return args.run(&zernel()?),
             Command::Watch(args) => {
                 let options = watch::Options {
                     count: args.count,

@@ -9,6 +9,7 @@ mod list;
 mod output;
 mod phases;
 mod prefetch;
+mod preload;
 mod probe;
 mod requests;
 mod run;

@@ -4,34 +4,83 @@
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
 use std::process::{Child as Process, Command, ExitCode, ExitStatus};
 use std::thread;
 
 use anyhow::{Context, Result};
+use clap::Args as ClapArgs;
 use libzernel::{Level, Target, Zernel};
 use rustix::process::{kill_process, Pid, Signal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use crate::preload::{self, Preload};
 use crate::{cgroup, exit};
 
-/// Gives this process the class and becomes the command.
-pub fn become_command(zernel: &Zernel, level: Level, command: &[OsString]) -> Result<ExitCode> {
+/// The command line of `run`.
+#[derive(Debug, ClapArgs)]
+pub struct Args {
+    /// The level: lc, be or a number from 0 (most urgent) to 7.
+    #[arg(long, value_name = "LEVEL")]
+    class: Level,
+    /// Run the command in a cgroup of its own with the class, so that its children have it, too. The
+    /// cgroup is removed at the end.
+    #[arg(long)]
+    cgroup: bool,
+    /// Requests of the command: auto preloads libzernel-auto.so, which takes them from its calls of
+    /// CUDA.
+    #[arg(long, value_enum, default_value_t, value_name = "HOW")]
+    requests: preload::Requests,
+    /// The library for --requests auto. Otherwise it is that of ZERNEL_AUTO_LIBRARY, or
+    /// ../lib/zernel/libzernel-auto.so beside this program.
+    #[arg(long, value_name = "FILE")]
+    auto_library: Option<PathBuf>,
+    /// The command and its arguments.
+    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+impl Args {
+    /// Runs the command.
+    pub fn run(self, zernel: &Zernel) -> Result<ExitCode> {
+        let preload = self.requests.preload(self.auto_library)?;
+        let run = match self.cgroup {
+            true => in_cgroup,
+            false => become_command,
+        };
+        run(zernel, self.class, &self.command, preload.as_ref())
+    }
+}
+
+/// Gives this process the class and becomes the command, with a library preloaded if there is one.
+fn become_command(
+    zernel: &Zernel,
+    level: Level,
+    command: &[OsString],
+    preload: Option<&Preload>,
+) -> Result<ExitCode> {
     zernel.set_class(&Target::current_process(), level)?;
     // Returns only when it fails.
-    let error = to_command(command)?.exec();
+    let error = to_command(command, preload)?.exec();
     Ok(cannot_start(command, &error))
 }
 
-/// Runs the command in a cgroup that has the class; returns the code it exits with.
-pub fn in_cgroup(zernel: &Zernel, level: Level, command: &[OsString]) -> Result<ExitCode> {
+/// Runs the command in a cgroup that has the class, with a library preloaded if there is one; returns
+/// the code it exits with.
+fn in_cgroup(
+    zernel: &Zernel,
+    level: Level,
+    command: &[OsString],
+    preload: Option<&Preload>,
+) -> Result<ExitCode> {
     let group = cgroup::Child::create()?;
     zernel.set_class(&Target::cgroup(group.path())?, level)?;
     let mut signals = Signals::new([SIGINT, SIGQUIT, SIGTERM, SIGHUP])
         .context("cannot set up signal handling")?;
 
     group.enter()?;
-    let started = to_command(command)?.spawn();
+    let started = to_command(command, preload)?.spawn();
     group.leave()?;
     let mut process = match started {
         Ok(process) => process,
@@ -54,10 +103,13 @@ pub fn in_cgroup(zernel: &Zernel, level: Level, command: &[OsString]) -> Result<
     )))
 }
 
-fn to_command(command: &[OsString]) -> Result<Command> {
+fn to_command(command: &[OsString], preload: Option<&Preload>) -> Result<Command> {
     let (program, args) = command.split_first().context("the command is missing")?;
     let mut command = Command::new(program);
     command.args(args);
+    if let Some(preload) = preload {
+        command.env(preload::VARIABLE, preload.value());
+    }
     Ok(command)
 }
 

@@ -77,6 +77,8 @@ fn unsound_command_lines_are_usage_errors() {
         &["class", "clear", "speed", "--pid", "1"],
         &["run", "--class", "lc"],
         &["run", "true"],
+        &["run", "--class", "lc", "--requests", "maybe", "true"],
+        &["run", "--class", "lc", "--requests", "true"],
         &["watch", "--timeout", "never"],
         &["tune", "set", "enabled"],
         &["requests", "--tsg", "1", "--level", "lc"],

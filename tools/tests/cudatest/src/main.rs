@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tests of the runtime and of the stand-in for CUDA: runs the cases and reports them as KTAP.
 
+mod auto;
 mod fakecuda;
 mod lab;
 mod languages;
@@ -28,6 +29,7 @@ const SUITES: &[Suite] = &[
     fakecuda::fault::SUITE,
     standin::SUITE,
     runtime::SUITE,
+    auto::SUITE,
     languages::SUITE,
     fakecuda::device::WITHOUT,
 ];

@@ -112,6 +112,7 @@ fn attribute(device: &Device, attribute: c_int) -> Result<c_int> {
         122 | 123 => has_memory_operations,
         // No NUMA node of the host is known.
         131 | 134 => -1,
+        133 => c_int::from(knobs().mps),
         other if (1..=LAST).contains(&other) => 0,
         _ => return Err(Status::INVALID_VALUE),
     })

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The wishes of the user, in the environment.
+
+/// The variable that has them.
+pub const VARIABLE: &str = "ZERNEL_AUTO";
+
+/// The start of a request.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Begin {
+    /// The first copy from the host to a device after a synchronisation.
+    #[default]
+    Copy,
+    /// The first data from a socket.
+    Socket,
+}
+
+/// The wishes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settings {
+    /// The start of requests.
+    pub begin: Begin,
+    /// Requests of a context that can be under way at once.
+    pub lanes: u32,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            begin: Begin::Copy,
+            lanes: 8,
+        }
+    }
+}
+
+impl Settings {
+    /// Reads them: settings with commas between them.
+    ///
+    /// # Errors
+    ///
+    /// A sentence, for a setting that there is not or a value that it does not take.
+    pub fn read(text: &str) -> Result<Self, String> {
+        let mut settings = Self::default();
+        let words = text.split(',').map(str::trim);
+        for word in words.filter(|word| !word.is_empty()) {
+            let (name, value) = word.split_once('=').unwrap_or((word, ""));
+            match (name, value) {
+                ("begin", "copy") => settings.begin = Begin::Copy,
+                ("begin", "socket") => settings.begin = Begin::Socket,
+                ("lanes", value) => {
+                    let lanes = value.parse().ok().filter(|lanes| (1..=64).contains(lanes));
+                    settings.lanes = lanes.ok_or_else(|| format!("'{word}': lanes are 1 to 64"))?;
+                }
+                _ => {
+                    return Err(format!(
+                        "'{word}': it takes begin=copy or socket, and lanes="
+                    ))
+                }
+            }
+        }
+        Ok(settings)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_read() {
+        let lanes = |lanes| Settings {
+            begin: Begin::Copy,
+            lanes,
+        };
+        let socket = Settings {
+            begin: Begin::Socket,
+            lanes: 4,
+        };
+        for (text, settings) in [
+            ("", lanes(8)),
+            (" , ", lanes(8)),
+            ("lanes=1,begin=copy", lanes(1)),
+            ("begin=socket,lanes=4", socket),
+            ("lanes=1, lanes=64", lanes(64)),
+        ] {
+            assert_eq!(Settings::read(text), Ok(settings), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_there_is_not_is_refused() {
+        for text in [
+            "lanes",
+            "lanes=",
+            "lanes=0",
+            "lanes=65",
+            "lanes=many",
+            "speed=1",
+            "begin",
+            "begin=never",
+        ] {
+            let refused = Settings::read(text).unwrap_err();
+            assert!(refused.starts_with(&format!("'{text}': ")), "{refused}");
+        }
+    }
+}

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The table of call sites. It has a fixed size and never forgets.
+
+use std::sync::atomic::{AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Release};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::verdict::{Outcome, Site};
+
+/// Sites that are told apart; all others are one.
+const SIZE: usize = 256;
+/// Places where a site may be.
+const TRIES: usize = 16;
+
+/// A place of the table.
+#[derive(Debug)]
+pub struct Place {
+    /// The number of its site; 0: it is free.
+    number: AtomicU64,
+    /// Its key for zernel; 0 until that is known.
+    key: AtomicU64,
+    site: Mutex<Site>,
+}
+
+impl Place {
+    const FREE: Self = Self {
+        number: AtomicU64::new(0),
+        key: AtomicU64::new(0),
+        site: Mutex::new(Site::NEW),
+    };
+
+    /// True if a request is to begin there.
+    pub fn begins(&self) -> bool {
+        self.site().begins()
+    }
+
+    /// A request of it is over.
+    pub fn add(&self, outcome: Outcome, cost: Duration) {
+        // Its next begins know.
+        let _ = self.site().add(outcome, cost);
+    }
+
+    /// Its key, made once.
+    pub fn key(&self, make: impl FnOnce() -> u64) -> u64 {
+        match self.key.load(Acquire) {
+            0 => {
+                let key = make();
+                self.key.store(key, Release);
+                key
+            }
+            key => key,
+        }
+    }
+
+    fn site(&self) -> std::sync::MutexGuard<'_, Site> {
+        self.site.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The table.
+#[derive(Debug)]
+pub struct Sites {
+    places: [Place; SIZE],
+    rest: Place,
+}
+
+impl Sites {
+    /// Without any.
+    pub const fn new() -> Self {
+        Self {
+            places: [const { Place::FREE }; SIZE],
+            rest: Place::FREE,
+        }
+    }
+
+    /// The place of a site by its number, which is not 0.
+    pub fn find(&self, number: u64) -> &Place {
+        let start = (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as usize;
+        for at in (0..TRIES).map(|step| (start + step) % SIZE) {
+            let place = &self.places[at];
+            match place.number.load(Acquire) {
+                0 => match place.number.compare_exchange(0, number, AcqRel, Acquire) {
+                    Ok(_) => return place,
+                    Err(other) if other == number => return place,
+                    Err(_) => {}
+                },
+                other if other == number => return place,
+                _ => {}
+            }
+        }
+        &self.rest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_site_has_one_place() {
+        let sites = Box::new(Sites::new());
+        let first = sites.find(7) as *const Place;
+        assert!(!std::ptr::eq(first, sites.find(8)));
+        assert!(std::ptr::eq(first, sites.find(7)));
+    }
+
+    #[test]
+    fn more_than_there_is_room_for_are_one() {
+        let sites = Box::new(Sites::new());
+        let numbers = || (1..=4 * SIZE as u64).map(|number| number << 12);
+        let apart = numbers().filter(|&number| !std::ptr::eq(sites.find(number), &sites.rest));
+        let apart = apart.count();
+        assert!((SIZE / 2..=SIZE).contains(&apart), "{apart}");
+        let again = numbers().filter(|&number| !std::ptr::eq(sites.find(number), &sites.rest));
+        assert_eq!(again.count(), apart);
+    }
+
+    #[test]
+    fn a_key_is_made_once() {
+        let sites = Box::new(Sites::new());
+        assert_eq!(sites.find(7).key(|| 70), 70);
+        assert_eq!(sites.find(7).key(|| unreachable!("it is known")), 70);
+    }
+}
