@@ -224,6 +224,17 @@ class Tasks(Case):
                 """Repeats it."""
                 return f"{self.name}: {question}"
 
+            @scheduler.latency_critical
+            def where(self) -> str:
+                """The thread."""
+                return threading.current_thread().name
+
+            @classmethod
+            @scheduler.latency_critical
+            def kind(cls, suffix: str) -> str:
+                """The thread and the class."""
+                return threading.current_thread().name + cls.__name__ + suffix
+
             name = "server"
 
         server = Server()
@@ -231,6 +242,11 @@ class Tasks(Case):
         self.assertEqual(scheduler.submit(Server.answer, (server, "!")).result(PATIENCE),
                          "server: !")
         self.assertIsInstance(Server.answer, zernel.Task)
+        # A method of an object is the task that it is, not another function.
+        self.assertEqual(server.where(), threading.current_thread().name)
+        self.assertRegex(scheduler.submit(server.where).result(PATIENCE), "^zernel-lc-")
+        self.assertRegex(scheduler.submit(Server.kind, ("!",)).result(PATIENCE),
+                         "^zernel-lc-.*Server!$")
 
     def test_best_effort_has_no_request(self) -> None:
         self.assertIsNone(self.scheduler.best_effort(zernel.current_request)())

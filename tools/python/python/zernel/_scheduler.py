@@ -123,10 +123,10 @@ class Scheduler:
     def submit(self, function: Callable[..., R], args: Iterable = (),
                kwargs: dict[str, Any] | None = None) -> Future[R]:
         """Has a thread call a task, or another function as a best-effort one. It never waits."""
-        task = self._task(function)
+        task, values = self._task(function, args)
         if task.is_coroutine:
             raise TypeError(f"{function!r} is a coroutine function: use asubmit()")
-        values, named = tuple(args), dict(kwargs or {})
+        named = dict(kwargs or {})
         core = self._core
         if core.is_child():
             raise _errors.forked()
@@ -144,17 +144,22 @@ class Scheduler:
 
         A coroutine function runs in the event loop, any other in a thread of the scheduler.
         """
-        task = self._task(function)
+        task, values = self._task(function, args)
         if task.is_coroutine:
-            return await task(*args, **(kwargs or {}))
-        return await asyncio.wrap_future(self.submit(task, args, kwargs))
+            return await task(*values, **(kwargs or {}))
+        return await asyncio.wrap_future(self.submit(task, values, kwargs))
 
-    def _task(self, function: Callable[..., R]) -> Task[..., R]:
-        if not isinstance(function, Task):
-            return plain(self._core, function, self._core.config["be_level"])
-        if function._core is not self._core:
-            raise _errors.misuse(f"{function!r} is a task of another scheduler")
-        return function
+    def _task(self, function: Callable[..., R], args: Iterable) -> tuple[Task[..., R], tuple]:
+        """The task of a function or method, and all of its arguments."""
+        values = tuple(args)
+        task = getattr(function, "__func__", function)
+        if not isinstance(task, Task):
+            return plain(self._core, function, self._core.config["be_level"]), values
+        if task._core is not self._core:
+            raise _errors.misuse(f"{task!r} is a task of another scheduler")
+        if task is not function:
+            values = (function.__self__, *values)  # type: ignore[attr-defined]
+        return task, values
 
     def request(self, stream: Any = None, *, key: int | str = 0, expected_us: float = 0.0,
                 slo_ms: float = 0.0, exact: bool = False, inline: bool | None = None) -> Request:

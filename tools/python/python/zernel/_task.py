@@ -5,6 +5,7 @@ import contextvars
 import enum
 import functools
 import inspect
+import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
@@ -98,7 +99,7 @@ class Task(Generic[P, R]):
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         """Methods can be tasks, too."""
-        return self if instance is None else functools.partial(self, instance)
+        return self if instance is None else types.MethodType(self, instance)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if self.is_coroutine:
