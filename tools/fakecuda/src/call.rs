@@ -225,7 +225,7 @@ impl<'a> Plan<'a> {
             }
         }
         match ready.is_empty() {
-            // What comes next in other streams waits for those that this one would wait for.
+            // Later work of other streams waits for those that this one would wait for.
             true if number == LEGACY => context.record(number).map(|_| ()),
             true => Ok(()),
             false => context.queue(number, ready),

@@ -228,7 +228,7 @@ impl Exec {
     }
 
     /// Launches it in a stream; in a captured one it becomes a node. Launches come one after the
-    /// other in whatever streams they are.
+    /// other also in different streams.
     pub(crate) fn launch(&self, target: &Target) -> Result<()> {
         let calls = self.calls();
         let call = Call::Graph(calls.into());

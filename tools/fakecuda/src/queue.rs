@@ -141,8 +141,8 @@ impl Queue {
         self.sweep(gpu);
     }
 
-    /// Takes the words of streams back that are gone. Each is used again for the same: whatever
-    /// opens a gate late then finds it open.
+    /// Takes the words of streams back that are gone. Each is used again for the same: a late
+    /// opener of a gate then finds it open.
     fn sweep(&mut self, gpu: &Gpu) {
         let free = &mut self.free;
         self.lines.retain(|_, line| {

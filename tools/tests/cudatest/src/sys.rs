@@ -383,7 +383,7 @@ pub extern "C" fn keep_status(_: *mut c_void, status: c_int, _: *mut c_void) {
     KEPT[1].fetch_add(1, Ordering::AcqRel);
 }
 
-/// What it got, and how often it was called.
+/// The status that it got, and the number of its calls.
 pub fn kept() -> (c_int, u32) {
     let [status, calls] = &KEPT;
     (

@@ -229,7 +229,7 @@ fn a_child_has_no_driver() -> Outcome {
     cuda.synchronize().ok()
 }
 
-/// What the function below uses.
+/// The program of the function below.
 static LAST: OnceLock<Program> = OnceLock::new();
 
 /// The last calls of a process, as destructors of C++ make them.
