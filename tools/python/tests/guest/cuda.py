@@ -2,7 +2,8 @@
 """The driver API through ctypes: contexts, streams, kernels that take time."""
 
 import ctypes
-from ctypes import POINTER, byref, c_char_p, c_int, c_uint, c_uint64, c_void_p
+from collections.abc import Callable
+from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_uint, c_uint64, c_void_p
 
 KERNELS = b"""
 .version 6.4
@@ -76,6 +77,20 @@ class Context:
         time = c_uint64(ns)
         arguments = (c_void_p * 1)(ctypes.cast(byref(time), c_void_p))
         self._launch(self.spin, stream, arguments)
+
+    def hold(self, stream: int) -> Callable[[], None]:
+        """Has a stream wait until the function that is returned is called."""
+        word = c_void_p()
+        self.cuda.call("cuMemHostAlloc", byref(word), c_size_t(4096), c_uint(0))
+        number = ctypes.c_uint32.from_address(word.value)
+        number.value = 0
+        self.cuda.call("cuStreamWaitValue32_v2", c_void_p(stream), c_uint64(word.value),
+                       ctypes.c_uint32(1), c_uint(0))
+
+        def release() -> None:
+            number.value = 1
+
+        return release
 
     def fault(self) -> None:
         """Makes an error that stays with the context."""

@@ -44,11 +44,13 @@ class Torch(Case):
         runtime = zernel.torch.runtime()
         self.assertIs(zernel.torch.runtime(0), runtime)
         self.assertIsNone(runtime.inert)
+        release = self.context.hold(stream)
         with zernel.torch.request(key="model", exact=True) as request:
             self.assertIsNone(request.idle)
             request.ready()
-            self.context.work(100 * TICK_NS, stream)
+            self.context.work(TICK_NS, stream)
         self.assertFalse(self.context.is_idle(stream), "the block has not waited")
+        release()
         self.context.wait(stream)
         # The done word is seen at the next begin of the slot, or when zernel looks.
         wait_until("it is done", lambda: runtime.request(exact=True).idle is None and

@@ -74,14 +74,16 @@ class Requests(Case):
     def test_done_in_a_stream(self) -> None:
         runtime = self.attach(lanes=1)
         stream = self.context.stream()
+        release = self.context.hold(stream)
         with runtime.request(stream, exact=True) as request:
             request.ready()
-            self.context.work(100 * TICK_NS, stream)
+            self.context.work(TICK_NS, stream)
         # Its lane is not free before.
         other = runtime.request(exact=True)
         self.assertEqual(other.idle, "no_lane")
         other.ready()
         other.done()
+        release()
         self.context.wait(stream)
         with runtime.request(exact=True) as following:
             self.assertIsNone(following.idle)

@@ -140,11 +140,13 @@ class Schedulers(Case):
         @scheduler.latency_critical(stream=lambda: stream)
         def launch() -> str | None:
             zernel.ready()
-            self.context.work(100 * TICK_NS, stream)
+            self.context.work(TICK_NS, stream)
             return zernel.current_request().idle
 
+        release = self.context.hold(stream)
         self.assertIsNone(launch())
         self.assertEqual(launch(), "no_lane")
+        release()
         self.context.wait(stream)
         self.assertIsNone(launch())
         self.assertEqual(scheduler.get_metrics().requests_idle, 1)
