@@ -56,14 +56,16 @@ struct Entry {
 }
 
 impl Entry {
-    const EMPTY: Self = Self {
-        underway: Mutex::new(None),
-        generation: AtomicU32::new(0),
-        context: AtomicUsize::new(0),
-        stream: AtomicU64::new(0),
-        events: [const { AtomicU64::new(0) }; EVENTS],
-        next_event: AtomicUsize::new(0),
-    };
+    const fn empty() -> Self {
+        Self {
+            underway: Mutex::new(None),
+            generation: AtomicU32::new(0),
+            context: AtomicUsize::new(0),
+            stream: AtomicU64::new(0),
+            events: [const { AtomicU64::new(0) }; EVENTS],
+            next_event: AtomicUsize::new(0),
+        }
+    }
 
     fn underway(&self) -> MutexGuard<'_, Option<Underway>> {
         self.underway.lock().unwrap_or_else(PoisonError::into_inner)
@@ -104,7 +106,7 @@ impl Requests {
     /// Without any.
     pub const fn new() -> Self {
         Self {
-            entries: [const { Entry::EMPTY }; SIZE],
+            entries: [const { Entry::empty() }; SIZE],
             used: AtomicU64::new(0),
             begun: AtomicU64::new(0),
             launched: AtomicU64::new(0),

@@ -23,11 +23,13 @@ pub struct Place {
 }
 
 impl Place {
-    const FREE: Self = Self {
-        number: AtomicU64::new(0),
-        key: AtomicU64::new(0),
-        site: Mutex::new(Site::NEW),
-    };
+    const fn free() -> Self {
+        Self {
+            number: AtomicU64::new(0),
+            key: AtomicU64::new(0),
+            site: Mutex::new(Site::NEW),
+        }
+    }
 
     /// True if a request is to begin there.
     pub fn begins(&self) -> bool {
@@ -68,8 +70,8 @@ impl Sites {
     /// Without any.
     pub const fn new() -> Self {
         Self {
-            places: [const { Place::FREE }; SIZE],
-            rest: Place::FREE,
+            places: [const { Place::free() }; SIZE],
+            rest: Place::free(),
         }
     }
 

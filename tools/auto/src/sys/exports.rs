@@ -55,6 +55,9 @@ macro_rules! functions {
     };
 }
 
+/// A call with nothing before it, or after it.
+const fn nothing() {}
+
 /// A context of the program.
 fn context(handle: Raw) -> Option<Context> {
     // SAFETY: The program gives it to the driver as one, and the driver has made it.
@@ -92,71 +95,71 @@ functions! {
     cuLaunchKernel(
         function: Raw, x: c_uint, y: c_uint, z: c_uint, block_x: c_uint, block_y: c_uint,
         block_z: c_uint, shared: c_uint, stream: u64, arguments: Arguments, extra: Arguments,
-    ) { watch::launching(stream_of(stream, false)) } then |()| { () }
+    ) { watch::launching(stream_of(stream, false)) } then |()| { nothing() }
 
     cuLaunchKernel_ptsz(
         function: Raw, x: c_uint, y: c_uint, z: c_uint, block_x: c_uint, block_y: c_uint,
         block_z: c_uint, shared: c_uint, stream: u64, arguments: Arguments, extra: Arguments,
-    ) { watch::launching(stream_of(stream, true)) } then |()| { () }
+    ) { watch::launching(stream_of(stream, true)) } then |()| { nothing() }
 
     cuLaunchCooperativeKernel(
         function: Raw, x: c_uint, y: c_uint, z: c_uint, block_x: c_uint, block_y: c_uint,
         block_z: c_uint, shared: c_uint, stream: u64, arguments: Arguments,
-    ) { watch::launching(stream_of(stream, false)) } then |()| { () }
+    ) { watch::launching(stream_of(stream, false)) } then |()| { nothing() }
 
     cuLaunchCooperativeKernel_ptsz(
         function: Raw, x: c_uint, y: c_uint, z: c_uint, block_x: c_uint, block_y: c_uint,
         block_z: c_uint, shared: c_uint, stream: u64, arguments: Arguments,
-    ) { watch::launching(stream_of(stream, true)) } then |()| { () }
+    ) { watch::launching(stream_of(stream, true)) } then |()| { nothing() }
 
     cuLaunchKernelEx(config: *const c_void, function: Raw, arguments: Arguments, extra: Arguments)
     {
         // SAFETY: The program's configuration.
         watch::launching(unsafe { stream_of_config(config, false) })
-    } then |()| { () }
+    } then |()| { nothing() }
 
     cuLaunchKernelEx_ptsz(
         config: *const c_void, function: Raw, arguments: Arguments, extra: Arguments,
     ) {
         // SAFETY: The program's configuration.
         watch::launching(unsafe { stream_of_config(config, true) })
-    } then |()| { () }
+    } then |()| { nothing() }
 
     cuGraphLaunch(graph: Raw, stream: u64)
-    { watch::launching(stream_of(stream, false)) } then |()| { () }
+    { watch::launching(stream_of(stream, false)) } then |()| { nothing() }
 
     cuGraphLaunch_ptsz(graph: Raw, stream: u64)
-    { watch::launching(stream_of(stream, true)) } then |()| { () }
+    { watch::launching(stream_of(stream, true)) } then |()| { nothing() }
 
     cuStreamSynchronize(stream: u64)
-    { () } then |()| { watch::synchronized(Wait::Stream(stream_of(stream, false))) }
+    { nothing() } then |()| { watch::synchronized(Wait::Stream(stream_of(stream, false))) }
 
     cuStreamSynchronize_ptsz(stream: u64)
-    { () } then |()| { watch::synchronized(Wait::Stream(stream_of(stream, true))) }
+    { nothing() } then |()| { watch::synchronized(Wait::Stream(stream_of(stream, true))) }
 
     cuStreamQuery(stream: u64)
-    { () } then |()| { watch::queried(Wait::Stream(stream_of(stream, false))) }
+    { nothing() } then |()| { watch::queried(Wait::Stream(stream_of(stream, false))) }
 
     cuStreamQuery_ptsz(stream: u64)
-    { () } then |()| { watch::queried(Wait::Stream(stream_of(stream, true))) }
+    { nothing() } then |()| { watch::queried(Wait::Stream(stream_of(stream, true))) }
 
     cuEventSynchronize(event: u64)
-    { () } then |()| { watch::synchronized(Wait::Event(event)) }
+    { nothing() } then |()| { watch::synchronized(Wait::Event(event)) }
 
     cuEventQuery(event: u64)
-    { () } then |()| { watch::queried(Wait::Event(event)) }
+    { nothing() } then |()| { watch::queried(Wait::Event(event)) }
 
     cuEventRecord(event: u64, stream: u64)
-    { () } then |()| { watch::recorded(event, stream_of(stream, false)) }
+    { nothing() } then |()| { watch::recorded(event, stream_of(stream, false)) }
 
     cuEventRecord_ptsz(event: u64, stream: u64)
-    { () } then |()| { watch::recorded(event, stream_of(stream, true)) }
+    { nothing() } then |()| { watch::recorded(event, stream_of(stream, true)) }
 
     cuEventRecordWithFlags(event: u64, stream: u64, flags: c_uint)
-    { () } then |()| { watch::recorded(event, stream_of(stream, false)) }
+    { nothing() } then |()| { watch::recorded(event, stream_of(stream, false)) }
 
     cuEventRecordWithFlags_ptsz(event: u64, stream: u64, flags: c_uint)
-    { () } then |()| { watch::recorded(event, stream_of(stream, true)) }
+    { nothing() } then |()| { watch::recorded(event, stream_of(stream, true)) }
 
     cuCtxSynchronize()
     { watch::stalling(None) } then |()| { watch::synchronized(Wait::Context(None)) }
@@ -165,15 +168,15 @@ functions! {
     { watch::stalling(context(own)) }
     then |()| { watch::synchronized(Wait::Context(context(own))) }
 
-    cuMemFree_v2(address: u64) { watch::stalling(None) } then |()| { () }
+    cuMemFree_v2(address: u64) { watch::stalling(None) } then |()| { nothing() }
 
-    cuMemFreeHost(address: Raw) { watch::stalling(None) } then |()| { () }
+    cuMemFreeHost(address: Raw) { watch::stalling(None) } then |()| { nothing() }
 
-    cuMemHostUnregister(address: Raw) { watch::stalling(None) } then |()| { () }
+    cuMemHostUnregister(address: Raw) { watch::stalling(None) } then |()| { nothing() }
 
-    cuModuleUnload(module: Raw) { watch::stalling(None) } then |()| { () }
+    cuModuleUnload(module: Raw) { watch::stalling(None) } then |()| { nothing() }
 
-    cuLibraryUnload(library: Raw) { watch::stalling(None) } then |()| { () }
+    cuLibraryUnload(library: Raw) { watch::stalling(None) } then |()| { nothing() }
 
     cuCtxCreate_v2(made: *mut Raw, flags: c_uint, device: c_int)
     { watch::making() } then |before| {
@@ -193,11 +196,11 @@ functions! {
         watch::made(unsafe { stored(made) }, before)
     }
 
-    cuCtxDestroy(own: Raw) { watch::destroying(context(own)) } then |()| { () }
+    cuCtxDestroy(own: Raw) { watch::destroying(context(own)) } then |()| { nothing() }
 
-    cuCtxDestroy_v2(own: Raw) { watch::destroying(context(own)) } then |()| { () }
+    cuCtxDestroy_v2(own: Raw) { watch::destroying(context(own)) } then |()| { nothing() }
 
-    cuCtxDetach(own: Raw) { watch::destroying(context(own)) } then |()| { () }
+    cuCtxDetach(own: Raw) { watch::destroying(context(own)) } then |()| { nothing() }
 
     cuDevicePrimaryCtxRetain(made: *mut Raw, device: c_int)
     { watch::retaining(device) } then |before| {
@@ -212,10 +215,10 @@ functions! {
     { watch::releasing(device, false) } then |()| { watch::released(device) }
 
     cuDevicePrimaryCtxReset(device: c_int)
-    { watch::releasing(device, true) } then |()| { () }
+    { watch::releasing(device, true) } then |()| { nothing() }
 
     cuDevicePrimaryCtxReset_v2(device: c_int)
-    { watch::releasing(device, true) } then |()| { () }
+    { watch::releasing(device, true) } then |()| { nothing() }
 }
 
 #[cfg(test)]
