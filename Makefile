@@ -13,7 +13,7 @@ LAB_KDIR := $(if $(filter command line environment,$(origin KDIR)),$(KDIR))
 export KVER KSRC LAB_KDIR
 
 .DEFAULT_GOAL := modules
-.PHONY: modules nvidia tools runtime wheel install demo test check format bench mutants gputest shell setup kernels update clean distclean help
+.PHONY: modules nvidia tools runtime wheel install install-runtime demo test check format bench mutants gputest shell setup kernels update clean distclean help
 
 modules: ## build the modules against KDIR (default: the running kernel's build folder)
 	@scripts/modules "$(KDIR)"
@@ -32,6 +32,9 @@ wheel: ## build the Python package into build/wheel, and import it in a clean en
 
 install: ## install the modules for KDIR's kernel; tools, runtime and headers below PREFIX
 	@scripts/install "$(KDIR)" "$(DESTDIR)" "$(PREFIX)"
+
+install-runtime: ## install tools, runtime and headers below PREFIX, without modules
+	@scripts/install "" "$(DESTDIR)" "$(PREFIX)"
 
 demo: ## boot a kernel in QEMU and show what zernel does for programs that share a GPU
 	@scripts/demo
@@ -77,7 +80,7 @@ distclean: clean ## remove the cache of kernels and sources too; packages and ca
 help: ## this list
 	@echo 'zernel: one GPU for latency-critical and best-effort work together'
 	@echo
-	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1	\2/p' Makefile | expand -t 20
+	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1	\2/p' Makefile | expand -t 20
 	@echo
 	@echo 'Variables:'
 	@echo '  KVER=7.3|7.2     kernel series of the lab (default: the newest that can be had)'

@@ -30,7 +30,8 @@ public:
 	{
 		zernel_gpu *gpu = nullptr;
 		int result = zernel_gpu_open(device, &gpu);
-		if (result == -ELIBACC && !is_required)
+		// No CUDA, or none that finds a GPU.
+		if ((result == -ELIBACC || result == -EIO) && !is_required)
 			return;
 		check(result);
 		gpu_.reset(gpu);

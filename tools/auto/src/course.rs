@@ -22,8 +22,10 @@ enum Stage {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Course {
     stage: Stage,
-    /// Copies or synchronisations since then that moved it no further.
-    count: u8,
+    /// Copies since then that moved it no further.
+    copies: u8,
+    /// Synchronisations, likewise.
+    waits: u8,
 }
 
 /// The step that a call means.
@@ -46,12 +48,11 @@ impl Course {
     pub const NEW: Self = Self::at(Stage::Armed);
 
     const fn at(stage: Stage) -> Self {
-        Self { stage, count: 0 }
-    }
-
-    fn count(&mut self, most: u8) -> bool {
-        self.count += 1;
-        self.count >= most
+        Self {
+            stage,
+            copies: 0,
+            waits: 0,
+        }
     }
 
     /// True if the next launch makes a request ready.
@@ -78,7 +79,8 @@ impl Course {
             Stage::Launched => Step::Done,
             Stage::LeftOut => Step::Nothing,
         };
-        if !self.count(MOST_COPIES) {
+        self.copies += 1;
+        if self.copies < MOST_COPIES {
             return Step::Nothing;
         }
         *self = Self::NEW;
@@ -104,8 +106,11 @@ impl Course {
             Stage::Launched => Step::Done,
         };
         // Data of several copies is often waited for in between.
-        if step == Step::Cancel && !self.count(MOST_WAITS) {
-            return Step::Nothing;
+        if step == Step::Cancel {
+            self.waits += 1;
+            if self.waits < MOST_WAITS {
+                return Step::Nothing;
+            }
         }
         *self = Self::NEW;
         step
@@ -159,6 +164,16 @@ mod tests {
         }
         assert_eq!(course.synchronize(), Step::Cancel);
         assert_eq!(course, Course::NEW);
+    }
+
+    #[test]
+    fn copies_are_no_waits() {
+        let mut course = begun();
+        for _ in 0..MOST_WAITS {
+            assert_eq!(course.copy(), Step::Nothing);
+        }
+        assert_eq!(course.synchronize(), Step::Nothing);
+        assert_eq!(course.launch(), Step::Ready);
     }
 
     #[test]

@@ -27,7 +27,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             begin: Begin::Copy,
-            lanes: 8,
+            lanes: 4,
         }
     }
 }
@@ -76,8 +76,8 @@ mod tests {
             lanes: 4,
         };
         for (text, settings) in [
-            ("", lanes(8)),
-            (" , ", lanes(8)),
+            ("", lanes(4)),
+            (" , ", lanes(4)),
             ("lanes=1,begin=copy", lanes(1)),
             ("begin=socket,lanes=4", socket),
             ("lanes=1, lanes=64", lanes(64)),

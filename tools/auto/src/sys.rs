@@ -13,7 +13,7 @@ mod lookup;
 mod sockets;
 
 pub use driver::{current, is_capturing, is_of_device, number, place, Quiet};
-pub use guard::aside;
+pub use guard::{aside, is_watching};
 
 /// All functions in the place of the driver's.
 mod functions {

@@ -66,7 +66,8 @@ struct Leaving;
 impl Drop for Leaving {
     fn drop(&mut self) {
         THREAD.with(|own| {
-            if own.is_owner.get() {
+            // A child of fork() has none of the requests of its parent.
+            if own.is_owner.get() && sys::is_watching() {
                 sys::aside(|| REQUESTS.end(own.ticket.get(), End::Dropped));
             }
         });

@@ -13,7 +13,7 @@
 //!   latency_critical: lc
 //!   best_effort: 6
 //! preemption:
-//!   lanes: 8
+//!   lanes: 4
 //! ";
 //! let config = Config::from_text("here.yaml", text)?;
 //! assert_eq!(config.preemption.lanes, 8);

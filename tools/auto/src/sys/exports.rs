@@ -176,6 +176,16 @@ functions! {
 
     cuModuleUnload(module: Raw) { watch::stalling(None) } then |()| { nothing() }
 
+    cuModuleLoad(module: Raw, name: Raw) { watch::stalling(None) } then |()| { nothing() }
+
+    cuModuleLoadData(module: Raw, image: Raw) { watch::stalling(None) } then |()| { nothing() }
+
+    cuModuleLoadDataEx(module: Raw, image: Raw, count: c_uint, options: Raw, values: Raw)
+    { watch::stalling(None) } then |()| { nothing() }
+
+    cuModuleLoadFatBinary(module: Raw, image: Raw) { watch::stalling(None) }
+    then |()| { nothing() }
+
     cuLibraryUnload(library: Raw) { watch::stalling(None) } then |()| { nothing() }
 
     cuCtxCreate_v2(made: *mut Raw, flags: c_uint, device: c_int)

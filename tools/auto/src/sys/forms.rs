@@ -124,6 +124,10 @@ forms! {
     cuMemFree_v2 = "cuMemFree" 3020 false;
     cuMemFreeHost = "cuMemFreeHost" 2000 false;
     cuMemHostUnregister = "cuMemHostUnregister" 4000 false;
+    cuModuleLoad = "cuModuleLoad" 2000 false;
+    cuModuleLoadData = "cuModuleLoadData" 2000 false;
+    cuModuleLoadDataEx = "cuModuleLoadDataEx" 2010 false;
+    cuModuleLoadFatBinary = "cuModuleLoadFatBinary" 2000 false;
     cuModuleUnload = "cuModuleUnload" 2000 false;
     cuLibraryUnload = "cuLibraryUnload" 12000 false;
 }

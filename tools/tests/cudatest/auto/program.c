@@ -384,11 +384,12 @@ static void forks(int count)
 	serve(&own, 0, 1);
 	CHECK(cuda.in(own.x, own.host, 4 * WORDS));
 	child = fork();
+	/* By exit(), which ends what a thread has. */
 	if (!child)
-		_exit(cuda.in(own.x, own.host, 4) == 3 && cuda.context_wait() == 3 &&
-				      cuda.stream_wait(NULL) == 3 && cuda.context_destroy(context) == 3 ?
-			      0 :
-			      1);
+		exit(cuda.in(own.x, own.host, 4) == 3 && cuda.context_wait() == 3 &&
+				     cuda.stream_wait(NULL) == 3 && cuda.context_destroy(context) == 3 ?
+			     0 :
+			     1);
 	CHECK(waitpid(child, &status, 0) != child || status);
 	for (int number = 0; number < count; number++)
 		serve(&own, number % 4, number);
