@@ -166,7 +166,9 @@ impl Compute {
             Self::VectorAdd { n: 0, .. } | Self::Saxpy { n: 0, .. } | Self::Mac { n: 0, .. } => {
                 Ok(())
             }
-            Self::Mark { word, number } => memory::write(at(word, 1)?, &[number]).map_err(illegal),
+            Self::Mark { word, number } => {
+                memory::write(at(word, 1)?.host, &[number]).map_err(illegal)
+            }
             Self::VectorAdd { a, b, c, n } => {
                 let (a, b, c) = (at(a, n)?, at(b, n)?, at(c, n)?);
                 let mut sums: Vec<f32> = memory::read(a.host, n as usize).map_err(illegal)?;
