@@ -211,9 +211,13 @@ def cuda_suites(session: Session) -> list[Job]:
     # All that a GPU must still confirm, on the software GPU.
     gputest = f"cd {MODULES} && insmod zernel.ko && insmod zernel_sim.ko && " \
               "zernel-gputest --short --ktap"
-    return [build(session, "cuda", 3, "cuda", needs="tools"),
-            *([] if SHORT else [on("base", "cuda", 5, "zernel-cudatest")]),
-            on("debug", "cuda", 9, "zernel-cudatest"), on("base", "gputest", 1.5, gputest)]
+    # Programs that know nothing take long on the debug kernel.
+    known, unknown = "zernel-cudatest --skip auto.", "zernel-cudatest --only auto."
+    more = [on("base", "auto", 3, unknown)] if SHORT else \
+        [on("base", "cuda", 2, known), on("base", "auto", 3, unknown),
+         on("debug", "auto", 8, unknown)]
+    return [build(session, "cuda", 3, "cuda", needs="tools"), *more,
+            on("debug", "cuda", 6, known), on("base", "gputest", 1.5, gputest)]
 
 
 def python_suites(session: Session) -> list[Job]:

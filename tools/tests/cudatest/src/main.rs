@@ -40,6 +40,9 @@ struct Options {
     /// Run only cases whose names contain one of these texts.
     #[arg(long)]
     only: Vec<String>,
+    /// Leave out cases whose names contain one of these texts.
+    #[arg(long)]
+    skip: Vec<String>,
     /// Print the names of the cases.
     #[arg(long)]
     list: bool,
@@ -47,8 +50,10 @@ struct Options {
 
 fn main() -> ExitCode {
     let options = Options::parse();
+    let any = |patterns: &[String], name: &str| patterns.iter().any(|part| name.contains(part));
     let chosen = |name: &str| {
-        options.only.is_empty() || options.only.iter().any(|pattern| name.contains(pattern))
+        let is_meant = options.only.is_empty() || any(&options.only, name);
+        is_meant && !any(&options.skip, name)
     };
     if options.list {
         harness::list(SUITES, chosen);
