@@ -163,22 +163,29 @@ static void *by_name(const char *way, const char *name, int version)
 	static result (*second)(const char *, void **, int, address, int *);
 	void *found = NULL;
 	int status = 0;
+	static int newest;
 
 	if (!second) {
 		first = (result(*)(const char *, void **, int, address))by_symbol("cuGetProcAddress");
 		second = (result(*)(const char *, void **, int, address, int *))
 			by_symbol("cuGetProcAddress_v2");
+		CHECK(((result(*)(int *))by_symbol("cuDriverGetVersion"))(&newest));
 		/* As libcudart does: the function is asked for itself. */
-		CHECK(second("cuGetProcAddress", &found, 12000, 0, &status));
-		second = (result(*)(const char *, void **, int, address, int *))found;
+		if (newest >= 12000) {
+			CHECK(second("cuGetProcAddress", &found, 12000, 0, &status));
+			second = (result(*)(const char *, void **, int, address, int *))found;
+		}
 	}
-	/* With the newest version, as libcudart asks. */
+	/* With the newest version that the driver has, as libcudart asks; newer ones are refused. */
+	if (strcmp(name, "cuCtxCreate")) {
+		version = is_old ? 11080 : 12080;
+		if (version > newest)
+			version = newest;
+	}
 	if (is_old)
-		CHECK(first(name, &found, strcmp(name, "cuCtxCreate") ? 11080 : version,
-			    IS_PER_THREAD ? 2 : 0));
+		CHECK(first(name, &found, version, IS_PER_THREAD ? 2 : 0));
 	else
-		CHECK(second(name, &found, strcmp(name, "cuCtxCreate") ? 12080 : version,
-			     IS_PER_THREAD ? 2 : 1, &status));
+		CHECK(second(name, &found, version, IS_PER_THREAD ? 2 : 1, &status));
 	if (!found || status)
 		fail(name, status);
 	return found;

@@ -359,8 +359,10 @@ static void two_runtimes(void)
 	uint64_t requests[2][2], more;
 
 	options.lanes = 2;
-	for (int at = 0; at < 2; at++) {
+	/* Before any holder: a module that is loaded waits for those of its context. */
+	for (int at = 0; at < 2; at++)
 		CHECK(zernel_attach(&options, &runtimes[at]) == 0);
+	for (int at = 0; at < 2; at++) {
 		for (int lane = 0; lane < 2; lane++)
 			CHECK(zernel_begin(runtimes[at], &later, &requests[at][lane]) == 0);
 		/* Nested begins beyond the lanes do nothing, and are counted. */
