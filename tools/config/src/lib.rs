@@ -16,7 +16,7 @@
 //!   lanes: 4
 //! ";
 //! let config = Config::from_text("here.yaml", text)?;
-//! assert_eq!(config.preemption.lanes, 8);
+//! assert_eq!(config.preemption.lanes, 4);
 //! assert_eq!(config.priorities.best_effort.number(), 6);
 //! assert_eq!(config.resources.workers, 2);
 //! # Ok::<(), zernel_config::Error>(())
