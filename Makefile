@@ -80,7 +80,7 @@ distclean: clean ## remove the cache of kernels and sources too; packages and ca
 help: ## this list
 	@echo 'zernel: one GPU for latency-critical and best-effort work together'
 	@echo
-	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1	\2/p' Makefile | expand -t 20
+	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1	\2/p' Makefile | expand -t 24
 	@echo
 	@echo 'Variables:'
 	@echo '  KVER=7.3|7.2     kernel series of the lab (default: the newest that can be had)'
