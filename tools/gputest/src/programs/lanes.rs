@@ -179,6 +179,5 @@ pub fn run(gpu: &Gpu) -> Result<Findings> {
             findings.expect(format!("{count} lanes hold at once"), held == count);
         }
     }
-    findings.expect("every lane came to its end", true);
     Ok(findings)
 }

@@ -129,7 +129,8 @@ pub fn run(gpu: &Gpu) -> Result<Findings> {
     findings.value("a preemption of oneself", told(last));
     findings.figure("a preemption, alone, us", times);
     if let Ok(usual) = usual {
-        findings.expect("the time slice is as it was", set(&tsg, usual).is_ok());
+        let is_back = set(&tsg, usual).is_ok() && get(&tsg) == Ok(usual);
+        findings.expect("the time slice is as it was", is_back);
     }
     Ok(findings)
 }
