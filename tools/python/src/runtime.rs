@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use libzernel::class::Attributes;
+use libzernel::class::{Attributes, Set};
 use libzernel::{tsg, Cause, Target, Zernel};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -28,6 +28,9 @@ impl TsgsBefore {
 
 /// See [`Runtime::_gpu`].
 type Load = (u64, Option<u64>, u64, u64);
+
+/// See [`Runtime::_own_class`].
+type OwnClass = (Option<u8>, Option<u32>);
 
 /// Requests of a CUDA context.
 #[pyclass(frozen, weakref, module = "zernel", name = "Runtime")]
@@ -250,6 +253,43 @@ impl Runtime {
                 Some(_) => Ok(zernel.clear_class(&target)?),
                 None => Ok(()),
             }
+        })
+    }
+
+    /// The level and the time slice that its TSG has of its own.
+    fn _own_class(&self, py: Python<'_>) -> PyResult<OwnClass> {
+        let attached = self.attached()?;
+        call(py, || {
+            let Some((zernel, tsg)) = attached.zernel()? else {
+                return Ok::<_, Fault>((None, None));
+            };
+            let own = zernel.class_of(&Target::Tsg(tsg))?.map(|class| class.own);
+            let own = own.unwrap_or_default();
+            Ok((own.level.map(u8::from), own.timeslice_us))
+        })
+    }
+
+    /// Gives its TSG a level and a time slice of its own, in one call; `None` takes one away.
+    #[pyo3(signature = (level, timeslice_us))]
+    fn _set_own_class(
+        &self,
+        py: Python<'_>,
+        level: Option<&Bound<'_, PyAny>>,
+        timeslice_us: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        let mut class = Attributes::default();
+        class.level = level.map(argument::level).transpose()?;
+        class.timeslice_us = argument::timeslice(timeslice_us)?;
+        let attached = self.attached()?;
+        call(py, || {
+            let Some((zernel, tsg)) = attached.zernel()? else {
+                return Ok::<_, Fault>(());
+            };
+            let target = Target::Tsg(tsg);
+            if class.names().is_empty() && zernel.class_of(&target)?.is_none() {
+                return Ok(());
+            }
+            Ok(zernel.change_class(&target, Set::LEVEL | Set::TIMESLICE, class)?)
         })
     }
 

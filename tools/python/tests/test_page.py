@@ -5,6 +5,7 @@ import contextlib
 import importlib.util
 import io
 import os
+import re
 import sys
 import tempfile
 import unittest
@@ -52,13 +53,21 @@ class Page(unittest.TestCase):
             os.chdir(before)
 
     def test_names(self) -> None:
-        text = PAGE.read_text(encoding="utf-8")
+        text = "".join(page.read_text(encoding="utf-8")
+                       for page in (PAGE, PAGE.with_name("runtime.rst")))
         names = {*zernel.__all__, *Metrics.__dataclass_fields__, *zernel.Priority.__members__}
         for kind in (zernel.Runtime, zernel.Request, zernel.Scheduler, zernel.PrefetchSignal):
             names |= {name for name in vars(kind) if not name.startswith("_")}
-        names -= {"__version__", "best_effort_p99_us"}
+        names -= {"__version__"}
         missing = sorted(name for name in names if name not in text)
         self.assertEqual(missing, [])
+
+    def test_names_of_metrics(self) -> None:
+        text = PAGE.with_name("runtime.rst").read_text(encoding="utf-8")
+        table = text.split("\nMetrics\n=======\n")[1].split("\nErrors\n")[0]
+        rows = [line for line in table.splitlines() if line.startswith("``")]
+        names = [name for row in rows[1:] for name in re.findall("``(\\w+)``", row[:30])]
+        self.assertEqual(sorted(names), sorted(Metrics.__dataclass_fields__))
 
 
 if __name__ == "__main__":

@@ -10,11 +10,12 @@ import sys
 import tempfile
 import threading
 import unittest
-import weakref
 from pathlib import Path
+from unittest import mock
 
 import zernel
 from zernel._metrics import Busy, percentile
+from zernel._task import LEAST_SLO_MS
 
 #: The longest wait for another thread, in seconds.
 PATIENCE = 60
@@ -133,19 +134,30 @@ class Calls(Case):
         self.assertLess(len(self.scheduler._core.pools[True]._calls), 100)
         self.assertEqual(self.scheduler.get_metrics().waiting, 0)
 
-    def test_nothing_of_a_call_is_kept(self) -> None:
-        class Thing:
-            pass
+    def test_latency_begins_with_submit(self) -> None:
+        waits_ms = 30
+        go, asked = self.block(), []
+        core = self.scheduler._core
 
-        thing = Thing()
-        gone = weakref.ref(thing)
-        future = self.scheduler.submit(lambda value: value, (thing,))
-        self.assertIs(future.result(PATIENCE), thing)
-        # The thread has let go of it when it makes another call.
-        self.scheduler.submit(int).result(PATIENCE)
-        del thing, future
-        gc.collect()
-        self.assertIsNone(gone())
+        def begin(stream: object, **spec: object) -> None:
+            asked.append(spec["slo_ms"])
+
+        with mock.patch.object(core, "request", begin):
+            late = self.scheduler.latency_critical(slo_ms=waits_ms / 2)(int)
+            soon = self.scheduler.latency_critical(slo_ms=PATIENCE * 1e3)(int)
+            future = self.scheduler.submit(late)
+            threading.Event().wait(waits_ms / 1e3)
+            go.set()
+            future.result(PATIENCE)
+            self.scheduler.submit(soon).result(PATIENCE)
+            soon()
+            self.scheduler.latency_critical(int)()
+        metrics = self.scheduler.get_metrics()
+        self.assertGreater(max(self.scheduler._core.counts.latest_us(True)), waits_ms * 1e3)
+        self.assertEqual(metrics.slo_violations, 1)
+        # The wait for a thread is a part of it: the request has what is left.
+        self.assertEqual((asked[0], asked[3]), (LEAST_SLO_MS, 0))
+        self.assertTrue(all(0 < slo_ms < PATIENCE * 1e3 for slo_ms in asked[1:3]))
 
     def test_faults_of_a_submit(self) -> None:
         other = scheduler_of()
@@ -424,9 +436,10 @@ class Numbers(unittest.TestCase):
         with self.assertRaises(KeyError):
             metrics["__init__"]
         for name in ("request_p50_us", "request_p99_us", "gpu_utilization", "total_preemptions",
-                     "times_preempted", "slo_violations", "best_effort_p99_us"):
+                     "times_preempted", "best_effort_p99_us"):
             self.assertIsNone(metrics[name], name)
         self.assertGreater(metrics.p50_latency_us, 0)
+        self.assertEqual(metrics.slo_violations, 0)
 
     def test_percentiles(self) -> None:
         self.assertIsNone(percentile([], 0.5))

@@ -1,13 +1,18 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """The parts of a scheduler that its threads and tasks use; none of them keeps the scheduler."""
 
+import _thread
 import atexit
+import concurrent.futures
 import os
+import sys
+import threading
 import warnings
 import weakref
 from typing import Any
 
-from . import _errors
+from . import _classes, _counts, _errors, _pool
+from ._classes import CLASSES, Want
 from ._counts import Counts
 from ._metrics import Busy
 from ._pool import Pool
@@ -21,11 +26,15 @@ class Core:
         self.config, self.runtime, self._strict = config, runtime, strict
         self.counts = Counts(config["window"])
         self.process, self.closed = os.getpid(), False
-        self._level: int | None = None
-        self._told = False
+        self._ending = threading.Lock()
+        self._told: set[str] = set()
         self.before: Busy | None = None
-        pool = (config["workers"], config["queue"], self._prepare, self.counts.cancel)
+        pool = (config["workers"], config["queue"], self._prepare, self.counts.cancel,
+                self.counts.drop)
         self.pools = {True: Pool("lc", *pool), False: Pool("be", *pool)}
+        self._owner = object()
+        self._forgotten = weakref.finalize(self, _end_later, self._owner, runtime, os.getpid())
+        self._forgotten.atexit = False
         _all.add(self)
 
     def _prepare(self) -> None:
@@ -33,12 +42,14 @@ class Core:
         try:
             self.runtime.make_current()
         except _errors.Error as error:
+            if self._strict:
+                raise
             self.tell(f"a thread has no CUDA context: {error}")
 
     def tell(self, text: str) -> None:
-        """A warning, once."""
-        if not self._told:
-            self._told = True
+        """A warning, once for each text."""
+        if text not in self._told:
+            self._told.add(text)
             warnings.warn(f"zernel: {text}", RuntimeWarning, stacklevel=4)
 
     def is_child(self) -> bool:
@@ -47,17 +58,15 @@ class Core:
 
     def want(self, level: int, latency_critical: bool) -> None:
         """A task of a level is there: the context gets the class of its most urgent task."""
-        if self.closed or self.is_child() or (self._level is not None and self._level <= level):
+        if self.closed or self.is_child():
             return
         slice_us = self.config["lc_slice_us" if latency_critical else "be_slice_us"]
         try:
-            self.runtime.set_level(level, timeslice_us=slice_us)
+            CLASSES.want(self._owner, self.runtime, Want(level, slice_us), strict=self._strict)
         except _errors.Error as error:
             if self._strict:
                 raise
             self.tell(f"no class of level {level}: {error}")
-            return
-        self._level = level
 
     def request(self, stream: Any, **spec: Any) -> Request | None:
         """The request of a call; `None` where requests are off, or after the end."""
@@ -71,27 +80,36 @@ class Core:
             return None
 
     def close(self, cancel: bool) -> None:
-        """Ends all of it. What runs and, unless they are cancelled, what waits comes to its end."""
+        """Ends all of it. What runs and, unless they are cancelled, what waits comes to its end.
+
+        One that interrupts a call with a lock that a thread may want begins the end alone.
+        """
         if any(pool.is_own_thread() for pool in self.pools.values()):
             raise _errors.deadlock()
-        self.stop(cancel)
         if self.is_child():
-            return
+            self.stop(cancel)
+        elif _interrupts():
+            for pool in self.pools.values():
+                pool.closing = True
+            _thread.start_new_thread(self._end, (cancel,))
+        else:
+            self._end(cancel)
+
+    def _end(self, cancel: bool) -> None:
+        self.stop(cancel)
         for pool in self.pools.values():
             pool.join()
-        if not self.closed:
+        with self._ending:
+            if self.closed:
+                return
             self.closed = True
-            self._end_class()
-            self.runtime.close()
-
-    def _end_class(self) -> None:
-        if self._level is None:
-            return
-        self._level = None
-        try:
-            self.runtime.clear_level()
-        except _errors.Error as error:
-            self.tell(f"the class of the context stays: {error}")
+            self._forgotten.detach()
+            try:
+                CLASSES.leave(self._owner, self.runtime)
+            except _errors.Error as error:
+                self.tell(f"the class of the context stays: {error}")
+            finally:
+                self.runtime.close()
 
     def stop(self, cancel: bool) -> None:
         """Takes no more calls."""
@@ -100,6 +118,7 @@ class Core:
 
     def forget(self) -> None:
         """In a child of `fork()`: threads and their locks are the parent's."""
+        self._ending = threading.Lock()
         self.counts.forget()
         for pool in self.pools.values():
             pool.forget()
@@ -107,6 +126,44 @@ class Core:
 
 #: Those that are there, for the end of the program and for its children.
 _all: "weakref.WeakSet[Core]" = weakref.WeakSet()
+
+#: Files with functions that have locks which threads of a scheduler want, too.
+_LOCKING = {module.__file__ for module in (_classes, _counts, _pool, concurrent.futures._base)}
+
+
+def _interrupts() -> bool:
+    """True if this thread is in a function with a lock: a signal handler interrupted it, or it
+    calls a callback of a future."""
+    frame = sys._getframe(2)
+    while frame is not None:
+        code = frame.f_code
+        if code is Core._end.__code__:
+            return True
+        # A thread of another scheduler has no lock while it makes a call.
+        if code.co_filename in _LOCKING and code is not Pool._work.__code__:
+            return True
+        frame = frame.f_back  # type: ignore[assignment]
+    return False
+
+
+def _end_later(owner: object, runtime: Runtime, process: int) -> None:
+    """One that is forgotten ends in a thread of its own, as a collection may interrupt anything."""
+    if process != os.getpid():
+        return
+
+    def end() -> None:
+        try:
+            CLASSES.leave(owner, runtime)
+            runtime.close()
+        except _errors.Error:
+            # Its TSG is gone.
+            pass
+
+    try:
+        _thread.start_new_thread(end, ())
+    except RuntimeError:
+        # The program ends, and with it its TSGs.
+        pass
 
 
 @atexit.register
@@ -117,6 +174,7 @@ def _close_all() -> None:
 
 
 def _forget_all() -> None:
+    CLASSES.forget()
     for core in list(_all):
         core.forget()
 

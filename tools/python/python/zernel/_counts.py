@@ -15,8 +15,10 @@ class Counts:
 
     def forget(self) -> None:
         """Begins anew."""
-        self._lock = threading.Lock()
+        # A signal handler that calls the scheduler may interrupt one that has it.
+        self._lock = threading.RLock()
         self.submitted = self.completed = self.failed = self.cancelled = self.running = 0
+        self.violations = 0
         self._latest: dict[bool, deque[float]] = {
             True: deque(maxlen=self._window), False: deque(maxlen=self._window)}
 
@@ -47,12 +49,18 @@ class Counts:
             self.running -= 1
             self.failed += 1
 
-    def succeed(self, latency_critical: bool, start: float) -> None:
-        """It has returned."""
+    def drop(self) -> None:
+        """A call failed before it ran."""
+        with self._lock:
+            self.failed += 1
+
+    def succeed(self, latency_critical: bool, start: float, slo_ms: float) -> None:
+        """It has returned; an objective of 0 is none."""
         took_us = (time.monotonic() - start) * 1e6
         with self._lock:
             self.running -= 1
             self.completed += 1
+            self.violations += 0 < slo_ms * 1e3 < took_us
             self._latest[latency_critical].append(took_us)
 
     def latest_us(self, latency_critical: bool) -> list[float]:

@@ -44,8 +44,9 @@ class Metrics(Mapping):
     total_preemptions: int | None
     #: Times that this program was taken off the GPU while it had work there.
     times_preempted: int | None
-    #: Requests that took longer than their ``slo_ms``.
-    slo_violations: int | None
+    #: Latency-critical calls that returned later than their ``slo_ms`` says, from ``submit()`` or
+    #: the direct call on.
+    slo_violations: int
     #: Requests that began.
     requests_begun: int
     #: Requests that did nothing: no lane was free, or they were refused, lost or forked.

@@ -28,7 +28,11 @@ class Future(concurrent.futures.Future[T]):
     def result(self, timeout: float | None = None) -> T:
         """The result of the call, or its exception; ``TimeoutError`` after so many seconds."""
         self._check()
-        return super().result(timeout)
+        try:
+            return super().result(timeout)
+        finally:
+            # An exception has this frame in its traceback, which must not have the exception.
+            del self
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """The exception of the call; ``TimeoutError`` after so many seconds."""
@@ -36,55 +40,67 @@ class Future(concurrent.futures.Future[T]):
         return super().exception(timeout)
 
 
-class _Call:
-    """A call that waits."""
+class _Waiting(Future[T]):
+    """That of a call that may wait. It has the call until that is taken, or is cancelled."""
 
-    __slots__ = ("future", "queued", "run")
+    def __init__(self, call: Callable[[], T]) -> None:
+        super().__init__()
+        self._call: Callable[[], T] | None = call
 
-    def __init__(self, run: Callable[[], Any]) -> None:
-        self.future: Future[Any] = Future()
-        self.queued = True
-        self.run = run
+    @property
+    def waits(self) -> bool:
+        """True if nobody has taken the call."""
+        return self._call is not None
+
+    def take(self) -> Callable[[], T] | None:
+        """The call; `None` a second time."""
+        call, self._call = self._call, None
+        return call
 
 
 class Pool:
-    """Up to `workers` threads, and up to `bound` calls that wait for one."""
+    """Up to `workers` threads, and up to `bound` calls that wait for one.
+
+    `prepare` is called by a thread at its begin, and ends it by an exception. `cancelled` is told of
+    a call that was cancelled, `dropped` of one that got such an exception.
+    """
 
     def __init__(self, name: str, workers: int, bound: int, prepare: Callable[[], None],
-                 cancelled: Callable[[], None]) -> None:
+                 cancelled: Callable[[], None], dropped: Callable[[], None]) -> None:
         self._name, self._workers, self._bound = name, workers, bound
-        self._prepare, self._cancelled = prepare, cancelled
+        self._prepare, self._cancelled, self._dropped = prepare, cancelled, dropped
         self.forget()
 
     def forget(self) -> None:
         """Begins anew, without threads and calls: those of a parent are not in its child."""
         self._changed = threading.Condition()
-        self._calls: list[tuple[int, int, _Call]] = []
+        self._calls: list[tuple[int, int, _Waiting[Any]]] = []
         self._numbers = itertools.count()
         self._threads: list[threading.Thread] = []
         self._waiting = self._idle = 0
-        self._closing = False
+        self.closing = False
 
     @property
     def waiting(self) -> int:
         """Calls that wait."""
         return self._waiting
 
-    def submit(self, level: int, run: Callable[[], T]) -> Future[T]:
+    def submit(self, level: int, call: Callable[[], T]) -> Future[T]:
         """Makes a call once a thread is free. It never waits."""
-        call = _Call(run)
+        future = _Waiting(call)
         with self._changed:
-            if self._closing:
+            if self.closing:
                 raise _errors.closed("the scheduler")
             if self._waiting >= self._bound:
                 raise _errors.full(self._bound)
             if self._idle <= self._waiting and len(self._threads) < self._workers:
                 self._start()
-            heapq.heappush(self._calls, (level, next(self._numbers), call))
+            heapq.heappush(self._calls, (level, next(self._numbers), future))
             self._waiting += 1
             self._changed.notify()
-        call.future.add_done_callback(lambda _: self._drop(call))
-        return call.future
+        # Not a function of this call: a future that has itself is there until a collection.
+        future.add_done_callback(self._drop)
+        return future
 
     def _start(self) -> None:
         name = f"zernel-{self._name}-{len(self._threads)}"
@@ -93,50 +109,74 @@ class Pool:
         thread.start()
         self._threads.append(thread)
 
-    def _drop(self, call: _Call) -> None:
+    def _drop(self, future: concurrent.futures.Future) -> None:
         """A call that is cancelled makes room at once."""
-        if not call.future.cancelled():
+        if not future.cancelled() or not isinstance(future, _Waiting):
             return
         with self._changed:
-            was_queued, call.queued = call.queued, False
-            self._waiting -= was_queued
+            call = future.take()
+            self._waiting -= call is not None
             if len(self._calls) > 2 * self._waiting + 64:
-                self._calls = [entry for entry in self._calls if entry[2].queued]
+                self._calls = [entry for entry in self._calls if entry[2].waits]
                 heapq.heapify(self._calls)
-        if was_queued:
+        if call is not None:
             # No thread comes to it, and tells those that wait for several.
-            call.future.set_running_or_notify_cancel()
+            future.set_running_or_notify_cancel()
         self._cancelled()
 
-    def _next(self) -> _Call | None:
+    def _pop(self) -> tuple[_Waiting[Any], Callable[[], Any]] | None:
+        """The most urgent call that waits, which is taken. The lock is held."""
+        while self._calls:
+            future = heapq.heappop(self._calls)[2]
+            call = future.take()
+            if call is not None:
+                self._waiting -= 1
+                return future, call
+        return None
+
+    def _next(self) -> tuple[_Waiting[Any], Callable[[], Any]] | None:
         with self._changed:
-            while True:
-                while self._calls:
-                    call = heapq.heappop(self._calls)[2]
-                    if call.queued:
-                        call.queued = False
-                        self._waiting -= 1
-                        return call
-                if self._closing:
-                    return None
+            while (found := self._pop()) is None and not self.closing:
                 self._idle += 1
                 self._changed.wait()
                 self._idle -= 1
+            return found
 
     def _work(self) -> None:
-        self._prepare()
-        while (call := self._next()) is not None:
-            if not call.future.set_running_or_notify_cancel():
+        try:
+            self._prepare()
+        except BaseException as error:
+            self._give_up(error)
+            return
+        while (found := self._next()) is not None:
+            future, call = found
+            del found
+            if not future.set_running_or_notify_cancel():
                 continue
             try:
-                result = call.run()
+                result = call()
             except BaseException as error:  # It is the waiter's.
-                call.future.set_exception(error)
+                del call
+                future.set_exception(error)
             else:
-                call.future.set_result(result)
+                # Arguments end before the result is there.
+                del call
+                future.set_result(result)
                 del result
             # Nothing of a call lives as long as the thread waits for the next.
-            del call
+            del future
+
+    def _give_up(self, error: BaseException) -> None:
+        """This thread makes no calls. If it was the only one, those that wait get the exception."""
+        left = []
+        with self._changed:
+            self._threads.remove(threading.current_thread())
+            while not self._threads and (found := self._pop()) is not None:
+                left.append(found[0])
+        for future in left:
+            if future.set_running_or_notify_cancel():
+                self._dropped()
+                future.set_exception(error)
 
     def is_own_thread(self) -> bool:
         """True in one of its threads."""
@@ -145,13 +185,13 @@ class Pool:
     def stop(self, cancel: bool) -> None:
         """Takes no more calls. Those that wait are cancelled, or are still made."""
         with self._changed:
-            self._closing = True
-            left = [call for _, _, call in self._calls if call.queued] if cancel else []
+            self.closing = True
+            left = [future for _, _, future in self._calls if future.waits] if cancel else []
             self._changed.notify_all()
-        for call in left:
-            call.future.cancel()
+        for future in left:
+            future.cancel()
 
     def join(self) -> None:
         """Waits for its threads."""
-        for thread in self._threads:
+        for thread in list(self._threads):
             thread.join()

@@ -85,7 +85,7 @@ class Scheduler:
         """Makes a function a latency-critical task: each call of it is a request.
 
         ``priority``: a level, usually that of the configuration. ``slo_ms``: the longest time from
-        begin to done that is no violation. ``key``: stands for the causes of the preparation time,
+        ``submit()`` or the call to the result that is no violation. ``key``: stands for the causes of the preparation time,
         usually the name of the function. ``expected_us``: that time, while there is no history.
         ``stream``: the stream of its work, or a function that tells it: a call is done when the
         work that it put there is over.
@@ -212,7 +212,7 @@ class Scheduler:
             gpu_utilization=share,
             total_preemptions=stats["triggers"] if stats else None,
             times_preempted=told[3] if told else None,
-            slo_violations=stats["violations"] if stats else None,
+            slo_violations=counts.violations,
             requests_begun=counters.get("begun", 0),
             requests_idle=sum(counters.get(name, 0)
                               for name in ("no_lane", "refused", "lost", "forked")),
@@ -221,7 +221,9 @@ class Scheduler:
     def close(self, *, cancel: bool = False) -> None:
         """Waits for the calls that run and wait, and ends its threads and its runtime.
 
-        ``cancel``: calls that wait are cancelled in place of being made.
+        ``cancel``: calls that wait are cancelled in place of being made. In a signal handler that
+        interrupts a call of the scheduler or of a future, and in a callback of a future, it does
+        not wait: another thread comes to the end.
         """
         self._core.close(cancel)
 

@@ -5,6 +5,7 @@ import contextvars
 import enum
 import functools
 import inspect
+import time
 import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+#: The least objective that is one: a nanosecond.
+LEAST_SLO_MS = 1e-6
 
 #: The request of the latency-critical call that runs.
 _current: contextvars.ContextVar[Request | None] = contextvars.ContextVar("zernel", default=None)
@@ -94,8 +98,8 @@ class Task(Generic[P, R]):
         self._spec = {
             "key": f"{module}.{name}" if key is None else key,
             "expected_us": check_ms("expected_us", expected_us),
-            "slo_ms": slo_ms,
         }
+        self._slo_ms = slo_ms
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         """Methods can be tasks, too."""
@@ -111,7 +115,7 @@ class Task(Generic[P, R]):
         counts = self._core.counts
         counts.enter()
         try:
-            request = self._request()
+            request = self._request(start)
             if request is None:
                 result = self._function(*args, **kwargs)
             else:
@@ -124,7 +128,7 @@ class Task(Generic[P, R]):
         except BaseException:
             counts.fail()
             raise
-        counts.succeed(self.is_latency_critical, start)
+        counts.succeed(self.is_latency_critical, start, self._slo_ms)
         return result
 
     def _call(self, args: tuple, kwargs: dict) -> Any:
@@ -135,7 +139,7 @@ class Task(Generic[P, R]):
         start = counts.begin()
         counts.enter()
         try:
-            request = self._request()
+            request = self._request(start)
             if request is None:
                 result = await self._call(args, kwargs)
             else:
@@ -148,16 +152,23 @@ class Task(Generic[P, R]):
         except BaseException:
             counts.fail()
             raise
-        counts.succeed(self.is_latency_critical, start)
+        counts.succeed(self.is_latency_critical, start, self._slo_ms)
         return result
 
-    def _request(self) -> Request | None:
-        """The request of a call; `None` if it has none of its own."""
+    def _request(self, start: float) -> Request | None:
+        """The request of a call that was asked for at a time; `None` if it has none of its own."""
         outer = _current.get()
         if not self.is_latency_critical or (outer is not None and not outer.is_over):
             return None
         stream = self._stream() if callable(self._stream) else self._stream
-        return self._core.request(stream, **self._spec)
+        return self._core.request(stream, slo_ms=self._slo_left(start), **self._spec)
+
+    def _slo_left(self, start: float) -> float:
+        """The objective of the request, in ms: what the wait for a thread has left of that of the
+        call. 0 would be none."""
+        if self._slo_ms == 0:
+            return 0.0
+        return max(self._slo_ms - (time.monotonic() - start) * 1e3, LEAST_SLO_MS)
 
     def __repr__(self) -> str:
         kind = "latency-critical" if self.is_latency_critical else "best-effort"

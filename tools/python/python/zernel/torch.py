@@ -29,7 +29,8 @@ os.register_at_fork(after_in_child=_forget_lock)
 def runtime(device: int | None = None) -> Runtime:
     """The runtime of a device's primary context, which PyTorch uses; made at its first use.
 
-    ``device``: usually PyTorch's current device. Without CUDA it is inert.
+    It is made anew when it is closed, or its context lost. ``device``: usually PyTorch's current
+    device. Without CUDA it is inert.
     """
     import torch
 
@@ -38,12 +39,38 @@ def runtime(device: int | None = None) -> Runtime:
     else:
         number = torch.cuda.current_device() if device is None else device
     with _lock:
-        if number not in _runtimes:
-            if torch.cuda.is_available():
-                # The context is there before its TSG is looked for.
-                torch.cuda.synchronize(number)
-            _runtimes[number] = Runtime.on_device(number)
-        return _runtimes[number]
+        found = _runtimes.get(number)
+        if found is None or _is_over(found):
+            found = _runtimes[number] = _made(number, found)
+        return found
+
+
+def _made(number: int, before: Runtime | None) -> Runtime:
+    """A new runtime; the one from before where the loss of its context leaves no other."""
+    import torch
+
+    try:
+        if torch.cuda.is_available():
+            # The context is there before its TSG is looked for.
+            torch.cuda.synchronize(number)
+        return Runtime.on_device(number)
+    except Exception:
+        if before is None or _is_closed(before):
+            raise
+        return before
+
+
+def _is_closed(runtime: Runtime) -> bool:
+    try:
+        runtime.inert
+    except _errors.ClosedError:
+        return True
+    return False
+
+
+def _is_over(runtime: Runtime) -> bool:
+    """True if it is closed, or its context lost."""
+    return _is_closed(runtime) or isinstance(runtime.inert, _errors.LostError)
 
 
 _usual = runtime

@@ -9,6 +9,7 @@ from pathlib import Path
 import page
 import standin
 import zernel.torch
+from cuda import Context
 from harness import wait_until
 from lab import TICK_NS, Case
 
@@ -56,3 +57,14 @@ class Torch(Case):
         wait_until("it is done", lambda: runtime.request(exact=True).idle is None and
                    runtime.stats()["done"] == 1)
         runtime.close()
+        following = zernel.torch.runtime()
+        self.assertIsNot(following, runtime)
+        self.assertIsNone(following.request(exact=True).idle)
+        # A context that is lost has no requests; PyTorch has made another one since.
+        self.context.fault()
+        wait_until("the runtime sees it", lambda: following.request().idle in ("lost", "refused")
+                   and following.inert is not None)
+        self.context.destroy()
+        self.context = Context(self.cuda)
+        self.assertIsNone(zernel.torch.runtime().inert)
+        zernel.torch.runtime().close()

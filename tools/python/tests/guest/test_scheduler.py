@@ -88,6 +88,32 @@ class Schedulers(Case):
         # Its requests have ended, too; a task can still be called.
         self.assertEqual(scheduler.get_metrics().request_p50_us, None)
 
+    def test_two_schedulers_of_one_context(self) -> None:
+        before = zernel.attach(mode="require")
+        before.set_level(5, timeslice_us=300)
+        first, second = self.scheduler(), self.scheduler()
+        first.latency_critical(int)
+        self.assertEqual((first.runtime.level, before._own_class()), (1, (1, 300)))
+        second.best_effort(int)
+        self.assertEqual(first.runtime.level, 1)
+        second.latency_critical(int, priority=0)
+        self.assertEqual(first.runtime.level, 0)
+        second.close()
+        self.assertEqual(first.runtime.level, 1)
+        first.close()
+        # That of the program itself is back.
+        self.assertEqual((before.level, before._own_class()), (5, (5, 300)))
+        before.clear_level()
+        self.assertEqual(before._own_class(), (None, None))
+
+    def test_a_class_that_a_program_has_set_meanwhile(self) -> None:
+        scheduler, own = self.scheduler(), zernel.attach(mode="require")
+        scheduler.latency_critical(int)
+        own.set_level(3)
+        scheduler.close()
+        self.assertEqual(own.level, 3)
+        own.clear_level()
+
     def test_results_with_and_without_time_out(self) -> None:
         scheduler = self.scheduler()
         go = threading.Event()
@@ -224,6 +250,7 @@ class Privileges(Case):
 
         # Requests need no class.
         self.assertIsNone(answer())
+        scheduler.close()
         strict = zernel.Scheduler(path, mode="require")
         self.addCleanup(strict.close)
         with self.assertRaises(zernel.Error) as caught:
