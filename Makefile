@@ -24,10 +24,10 @@ nvidia: ## build NVIDIA's driver with zernel's hooks, and zernel_nvidia.ko, for 
 tools: ## build zernelctl, zernel-load, replay and the test programs
 	@scripts/tools
 
-runtime: ## build the runtime's libraries for C and C++ into build/lib
+runtime: setup ## build the runtime's libraries for C and C++ into build/lib
 	@scripts/libzernel
 
-wheel: ## build the Python package into build/wheel, and import it in a clean environment
+wheel: setup ## build the Python package into build/wheel, and import it in a clean environment
 	@scripts/wheel
 
 install: ## install the modules for KDIR's kernel; tools, runtime and headers below PREFIX

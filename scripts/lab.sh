@@ -8,7 +8,7 @@ ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 CACHE=${XDG_CACHE_HOME:-$HOME/.cache}/zernel
 SUPPORTED_SERIES=(7.3 7.2)
 BINDGEN_VERSION=0.72.1
-# The same as in tools/python/pyproject.toml.
+# The same as in tools/python/pyproject.toml and scripts/python/maturin.txt.
 MATURIN_VERSION=1.16.0
 MAKE_JOBS=${MAKE_JOBS:-$(nproc)}
 # Where time is measured the software GPU sees stores to its words after this. A doorbell, which
@@ -103,6 +103,33 @@ kernel_id() {
 	stat -L -c '%s %Y' "$1/vmlinux" 2>/dev/null || true
 }
 
+# wheels NAME: the packages that scripts/python/NAME.txt names with their hashes, and nothing else, in
+# a folder of the cache, which is printed. They are downloaded once.
+wheels() {
+	local list=$ROOT/scripts/python/$1.txt folder work
+	folder=$CACHE/wheels/$1-$({ python3 --version && cat "$list"; } | sha256sum | cut -c1-12)
+	work=$folder.partial-$$
+	if [ ! -d "$folder" ]; then
+		mkdir -p "$CACHE/wheels" "$CACHE/tools"
+		if ! python3 -m pip --disable-pip-version-check download --quiet --no-deps --only-binary :all: \
+			--require-hashes --requirement "$list" --dest "$work" >"$CACHE/tools/wheels-$1.log" 2>&1; then
+			discard "$work"
+			say "the packages of scripts/python/$1.txt could not be had; see $CACHE/tools/wheels-$1.log"
+			return 1
+		fi
+		mv -T "$work" "$folder" 2>/dev/null || discard "$work"
+	fi
+	echo "$folder"
+}
+
+# environment FOLDER NAME: a virtual environment with those packages, which are checked again.
+environment() {
+	local from
+	from=$(wheels "$2") || return 1
+	python3 -m venv "$1" && "$1/bin/pip" --quiet --disable-pip-version-check install --no-index \
+		--no-deps --require-hashes --find-links "$from" --requirement "$ROOT/scripts/python/$2.txt" >&2
+}
+
 # on_tools PROGRAM SUBCOMMAND [ARGUMENT...]: runs cargo, or what calls it, on the tools. It builds in
 # the cache, and from a copy there in which only files that differ are written: what was compiled
 # for one checkout is not compiled again for the next. While it runs, others may use the copy, but
@@ -118,6 +145,7 @@ on_tools() {
 # Sets tools_target, makes the copy, and keeps others from changing it until this script ends.
 share_tools() {
 	local key
+	[ -x "$CARGO" ] || die "$CARGO is missing; run scripts/setup"
 	[ -f "$ROOT/tools/Cargo.toml" ] || die "tools/Cargo.toml is missing; check out the whole repository"
 	key=$({
 		"$RUSTC" --version --verbose

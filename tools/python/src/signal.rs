@@ -97,7 +97,8 @@ impl PrefetchSignal {
 #[pymethods]
 impl PrefetchSignal {
     #[new]
-    #[pyo3(signature = (*, track = true, device = Zernel::PATH))]
+    // A literal, which Python shows: it is that of Zernel::PATH.
+    #[pyo3(signature = (*, track = true, device = "/dev/zernel"))]
     fn new(py: Python<'_>, track: bool, device: &str) -> PyResult<Self> {
         let open = call(py, || Open::new(device, track))?;
         Ok(Self {

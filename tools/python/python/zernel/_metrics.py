@@ -4,10 +4,11 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from typing import Any
 
 
 @dataclass(frozen=True)
-class Metrics(Mapping):
+class Metrics(Mapping[str, Any]):
     """Metrics of a scheduler: attributes, and items of the same names.
 
     Times are in microseconds. What zernel cannot tell here is ``None``.
@@ -52,7 +53,7 @@ class Metrics(Mapping):
     #: Requests that did nothing: no lane was free, or they were refused, lost or forked.
     requests_idle: int
 
-    def __getitem__(self, name: str):
+    def __getitem__(self, name: str) -> Any:
         if name in self.__dataclass_fields__:
             return getattr(self, name)
         raise KeyError(name)

@@ -5,6 +5,16 @@ from typing import Any, Literal, Protocol, final
 
 from ._errors import Error
 
+__all__ = [
+    "PrefetchSignal",
+    "Request",
+    "Runtime",
+    "TsgsBefore",
+    "__version__",
+    "load_config",
+    "stats",
+]
+
 __version__: str
 
 class _CudaStream(Protocol):
@@ -27,12 +37,12 @@ _Mode = Literal["auto", "off", "require"]
 
 @final
 class TsgsBefore:
-    def __init__(self) -> None: ...
+    def __new__(cls) -> TsgsBefore: ...
 
 @final
 class Runtime:
-    def __init__(
-        self,
+    def __new__(
+        cls,
         *,
         mode: _Mode | None = None,
         lanes: int | None = None,
@@ -42,7 +52,7 @@ class Runtime:
         before: TsgsBefore | None = None,
         library: str | None = None,
         device: str | None = None,
-    ) -> None: ...
+    ) -> Runtime: ...
     @staticmethod
     def on_device(
         gpu_id: int,
@@ -118,7 +128,9 @@ class Request:
 
 @final
 class PrefetchSignal:
-    def __init__(self, *, track: bool = True, device: str = "/dev/zernel") -> None: ...
+    def __new__(
+        cls, *, track: bool = True, device: str = "/dev/zernel"
+    ) -> PrefetchSignal: ...
     def wait(self, timeout: float | None = None) -> bool: ...
     def close(self) -> None: ...
     @property
