@@ -92,5 +92,13 @@ pub(crate) fn level(value: &Bound<'_, PyAny>) -> PyResult<Level> {
 
 /// The time slice of a TSG in microseconds.
 pub(crate) fn timeslice(value: Option<&Bound<'_, PyAny>>) -> PyResult<Option<u32>> {
-    value.map(|value| whole("timeslice_us", value)).transpose()
+    let Some(value) = value else {
+        return Ok(None);
+    };
+    let us: u32 = whole("timeslice_us", value)?;
+    if !(10..=10_000_000).contains(&us) {
+        let text = format!("timeslice_us={us}: time slices are 10 us to 10 s");
+        return Err(Fault::Argument(text).into());
+    }
+    Ok(Some(us))
 }

@@ -18,6 +18,9 @@ import zernel
 from zernel._metrics import Metrics
 
 PAGE = Path(__file__).resolve().parents[3] / "Documentation/runtime-python.rst"
+RUNTIME = PAGE.with_name("runtime.rst")
+#: A case of bad input in C.
+C_CASE = re.compile(r'\{ "([^"]+)", \w+, E\w+, "ZERNEL_(\w+)" \}')
 #: The output of each example without zernel.
 SAID = {
     "serve.py": r"4\n499500\n4\n[0-9.]+ None None\n",
@@ -53,8 +56,7 @@ class Page(unittest.TestCase):
             os.chdir(before)
 
     def test_names(self) -> None:
-        text = "".join(page.read_text(encoding="utf-8")
-                       for page in (PAGE, PAGE.with_name("runtime.rst")))
+        text = PAGE.read_text(encoding="utf-8") + RUNTIME.read_text(encoding="utf-8")
         names = {*zernel.__all__, *Metrics.__dataclass_fields__, *zernel.Priority.__members__}
         for kind in (zernel.Runtime, zernel.Request, zernel.Scheduler, zernel.PrefetchSignal):
             names |= {name for name in vars(kind) if not name.startswith("_")}
@@ -63,11 +65,20 @@ class Page(unittest.TestCase):
         self.assertEqual(missing, [])
 
     def test_names_of_metrics(self) -> None:
-        text = PAGE.with_name("runtime.rst").read_text(encoding="utf-8")
-        table = text.split("\nMetrics\n=======\n")[1].split("\nErrors\n")[0]
-        rows = [line for line in table.splitlines() if line.startswith("``")]
-        names = [name for row in rows[1:] for name in re.findall("``(\\w+)``", row[:30])]
+        rows = page.table(RUNTIME.read_text(encoding="utf-8"), "Metrics")
+        names = [name for row in rows for name in re.findall(r"``(\w+)``", row[0])]
         self.assertEqual(sorted(names), sorted(Metrics.__dataclass_fields__))
+
+    def test_bad_input_is_that_of_c(self) -> None:
+        told = page.bad_input(RUNTIME)
+        self.assertGreater(sum(1 for _, python in told.values() if python), 25)
+        folder = PAGE.parents[1] / "tools/tests/cudatest/languages"
+        found = {}
+        for source in folder.glob("*.c"):
+            found |= dict(C_CASE.findall(source.read_text(encoding="utf-8")))
+        self.assertGreater(len(found), 25)
+        # The page has those of C, each with its name.
+        self.assertEqual({name: told.get(name, [None])[0] for name in found}, found)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 """The common part of the cases: a context, a runtime, and their errors."""
 
 import unittest
+from pathlib import Path
 
 import zernel
 from cuda import Context, Cuda
@@ -10,6 +11,15 @@ from harness import tune
 #: A prediction that never comes true in a test, in microseconds.
 LATE_US = 5_000_000
 TICK_NS = 200_000
+
+
+def slots() -> tuple[int, int]:
+    """The addresses of the slots of this process."""
+    for line in Path("/proc/self/maps").read_text(encoding="utf-8").splitlines():
+        if line.endswith("/dev/zernel"):
+            start, end = line.split()[0].split("-")
+            return int(start, 16), int(end, 16)
+    raise AssertionError("there are none")
 
 
 class Case(unittest.TestCase):
