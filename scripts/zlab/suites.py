@@ -225,17 +225,19 @@ def python_suites(session: Session) -> list[Job]:
     def host(results: Results) -> None:
         session.suite("python", [str(SCRIPTS / "python-test"), results["wheel"]], count_unittest)
 
-    def on(flavour: str, minutes: float) -> Job:
+    def on(flavour: str, minutes: float, name: str = "", command: str = PYTHON, *more: str) -> Job:
         built = f"modules-{flavour}"
-        return guest(session, f"python-{flavour}", minutes,
+        return guest(session, name or f"python-{flavour}", minutes,
                      f"kernel-{flavour} {built} cuda python-guest",
                      lambda results: [*modules(results[built]), f"{results['python-guest']}:/"],
-                     PYTHON, mem=2048, options=lambda results: linked(results["cuda"]))
+                     command, *more, mem=2048, options=lambda results: linked(results["cuda"]))
 
     return [build(session, "wheel", 3, "wheel", needs="cuda"),
             Job("python", host, ("wheel",), 0.5, BUILD_MEMORY_MB),
             build(session, "python-guest", 0.2, "python-guest", "{wheel}", needs="wheel"),
-            on("base", 1.5), *([] if SHORT else [on("debug", 6)])]
+            on("base", 2.5), *([] if SHORT else [on("debug", 8)]),
+            # A clock that counts instructions.
+            on("base", 0.5, "python-cost", f"{PYTHON} test_cost", "--mode", "icount")]
 
 
 def rt_suites(session: Session) -> list[Job]:

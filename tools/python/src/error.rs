@@ -114,7 +114,15 @@ pub(crate) fn call<T: Send, E: Into<Fault> + Send>(
     py: Python<'_>,
     call: impl FnOnce() -> Result<T, E> + Send,
 ) -> PyResult<T> {
-    let called = py.detach(|| catch_unwind(AssertUnwindSafe(call)));
+    outcome(py.detach(|| catch_unwind(AssertUnwindSafe(call))))
+}
+
+/// Makes a call that never waits, which costs less.
+pub(crate) fn call_at_once<T, E: Into<Fault>>(call: impl FnOnce() -> Result<T, E>) -> PyResult<T> {
+    outcome(catch_unwind(AssertUnwindSafe(call)))
+}
+
+fn outcome<T, E: Into<Fault>>(called: std::thread::Result<Result<T, E>>) -> PyResult<T> {
     match called {
         Ok(Ok(value)) => Ok(value),
         Ok(Err(error)) => Err(error.into().into()),

@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use zernel_runtime::{Idle, Spec};
 
 use crate::context::Attached;
-use crate::error::{call, Fault};
+use crate::error::{call, call_at_once, Fault};
 use crate::runtime::drop_detached;
 use crate::stream::stream_of;
 
@@ -36,6 +36,16 @@ struct Held {
     attached: Arc<Attached>,
 }
 
+impl State {
+    /// Ends a request that does nothing, if no end of its runtime comes with it. True if it did.
+    fn end_idle(&mut self) -> bool {
+        let ends = |held: &mut Held| {
+            held.request.idle().is_some() && Arc::strong_count(&held.attached) > 1
+        };
+        self.held.take_if(ends).is_some()
+    }
+}
+
 /// The way in which a request ends.
 #[derive(Debug, Clone, Copy)]
 enum End {
@@ -52,13 +62,15 @@ impl Request {
         spec: &Spec,
         stream: Option<Stream>,
     ) -> PyResult<Self> {
-        let begin = || {
-            if let Some(stream) = stream.filter(|_| attached.runtime.inert().is_none()) {
-                attached.runtime.check_stream(stream)?;
-            }
-            attached.runtime.begin(spec)
-        };
-        let request = call(py, begin)?;
+        let request = match attached.runtime.inert() {
+            Some(_) => call_at_once(|| attached.runtime.begin(spec)),
+            None => call(py, || {
+                if let Some(stream) = stream {
+                    attached.runtime.check_stream(stream)?;
+                }
+                attached.runtime.begin(spec)
+            }),
+        }?;
         Ok(Self {
             idle: request.idle(),
             number: request.number().map(|number| number.get()),
@@ -87,6 +99,9 @@ impl Request {
 
     /// Ends it. Without a fault it is over.
     fn end(&self, py: Python<'_>, end: End) -> PyResult<()> {
+        if self.with(py, |state| state.end_idle()) {
+            return Ok(());
+        }
         call(py, || {
             let mut state = self.locked();
             let Some(held) = &state.held else {

@@ -36,6 +36,9 @@ class Tsg:
     def make_current(self) -> None:
         """Does nothing."""
 
+    def request(self) -> None:
+        """Is not called."""
+
     def close(self) -> None:
         """As that of a runtime."""
         self.closed.set()

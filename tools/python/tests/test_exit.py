@@ -190,13 +190,27 @@ class Exits(unittest.TestCase):
     def test_a_call_that_makes_a_scheduler(self) -> None:
         said = self.run_program("""
             s = scheduler()
+            main = threading.main_thread()
             def nested():
+                # The end of the program has begun to wait for this call.
+                main.join()
                 inner = scheduler()
                 inner.submit(work, (1,))
                 return work(0)
             s.submit(nested)
         """)
         self.assertEqual(sorted(said), self.calls(2))
+
+    def test_one_that_fails_to_end_does_not_keep_the_others(self) -> None:
+        said = self.run_program("""
+            first, second = scheduler(), scheduler()
+            for s in (first, second):
+                s.submit(work, (0,))
+            from unittest import mock
+            first._core.runtime = mock.Mock(**{"close.side_effect": LookupError("of the end")})
+            second._core.runtime = mock.Mock(**{"close.side_effect": lambda: say("closed")})
+        """, error="LookupError: of the end")
+        self.assertEqual(sorted(said), ["call 0", "call 0", "closed"])
 
     def test_a_child_of_fork_ends_alone(self) -> None:
         said = self.run_program("""

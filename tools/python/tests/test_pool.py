@@ -209,7 +209,7 @@ class Interrupts(Case):
 
         task = self.scheduler.latency_critical(int)
         self.scheduler.submit(int).result(PATIENCE)
-        self.scheduler._core.counts._latest[True] = Times()
+        self.scheduler._core.counts._critical = Times()
         self.assertEqual(task(), 0)
         self.assertEqual(self.closed, [False])
         self.ends()

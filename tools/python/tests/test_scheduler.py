@@ -142,7 +142,7 @@ class Calls(Case):
         def begin(stream: object, **spec: object) -> None:
             asked.append(spec["slo_ms"])
 
-        with mock.patch.object(core, "request", begin):
+        with mock.patch.object(core, "begin", begin):
             late = self.scheduler.latency_critical(slo_ms=waits_ms / 2)(int)
             soon = self.scheduler.latency_critical(slo_ms=PATIENCE * 1e3)(int)
             future = self.scheduler.submit(late)
@@ -156,8 +156,9 @@ class Calls(Case):
         self.assertGreater(max(self.scheduler._core.counts.latest_us(True)), waits_ms * 1e3)
         self.assertEqual(metrics.slo_violations, 1)
         # The wait for a thread is a part of it: the request has what is left.
-        self.assertEqual((asked[0], asked[3]), (LEAST_SLO_MS, 0))
-        self.assertTrue(all(0 < slo_ms < PATIENCE * 1e3 for slo_ms in asked[1:3]))
+        self.assertEqual(asked[0], LEAST_SLO_MS)
+        self.assertLess(asked[1], PATIENCE * 1e3)
+        self.assertEqual(asked[2:], [PATIENCE * 1e3, 0])
 
     def test_faults_of_a_submit(self) -> None:
         other = scheduler_of()

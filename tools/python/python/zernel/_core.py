@@ -16,7 +16,7 @@ from ._classes import CLASSES, Want
 from ._counts import Counts
 from ._metrics import Busy
 from ._pool import Pool
-from ._zernel import Request, Runtime
+from ._zernel import Runtime
 
 
 class Core:
@@ -28,6 +28,8 @@ class Core:
         self.process, self.closed = os.getpid(), False
         self._ending = threading.Lock()
         self._told: set[str] = set()
+        self.takes_requests, self.is_inline = config["requests"], config["inline"]
+        self.begin = runtime.request
         self.before: Busy | None = None
         pool = (config["workers"], config["queue"], self._prepare, self.counts.cancel,
                 self.counts.drop)
@@ -67,17 +69,6 @@ class Core:
             if self._strict:
                 raise
             self.tell(f"no class of level {level}: {error}")
-
-    def request(self, stream: Any, **spec: Any) -> Request | None:
-        """The request of a call; `None` where requests are off, or after the end."""
-        if self.closed or not self.config["requests"]:
-            return None
-        inline = self.config["inline"] and stream is not None
-        try:
-            return self.runtime.request(stream, inline=inline, **spec)
-        except _errors.ClosedError:
-            # Closed meanwhile.
-            return None
 
     def close(self, cancel: bool) -> None:
         """Ends all of it. What runs and, unless they are cancelled, what waits comes to its end.
@@ -168,9 +159,16 @@ def _end_later(owner: object, runtime: Runtime, process: int) -> None:
 
 @atexit.register
 def _close_all() -> None:
-    for core in list(_all):
-        if not core.is_child():
-            core.close(cancel=False)
+    fault = None
+    # A call that is waited for may make one more.
+    while left := [core for core in list(_all) if not core.closed and not core.is_child()]:
+        for core in left:
+            try:
+                core.close(cancel=False)
+            except Exception as error:
+                fault = error
+    if fault is not None:
+        raise fault
 
 
 def _forget_all() -> None:

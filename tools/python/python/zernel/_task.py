@@ -50,8 +50,12 @@ def ready() -> None:
     A second time changes nothing. Outside of such a call it does nothing.
     """
     request = _current.get()
-    if request is not None and not request.is_over:
-        request.ready()
+    if request is not None:
+        try:
+            request.ready()
+        except _errors.MisuseError:
+            # It is over.
+            pass
 
 
 def level_of(priority: int) -> int:
@@ -95,11 +99,8 @@ class Task(Generic[P, R]):
         module = getattr(function, "__module__", None)
         name = getattr(function, "__qualname__", type(function).__qualname__)
         self._stream = stream
-        self._spec = {
-            "key": f"{module}.{name}" if key is None else key,
-            "expected_us": check_ms("expected_us", expected_us),
-        }
-        self._slo_ms = slo_ms
+        self._key = f"{module}.{name}" if key is None else key
+        self._expected_us, self._slo_ms = check_ms("expected_us", expected_us), slo_ms
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         """Methods can be tasks, too."""
@@ -108,21 +109,26 @@ class Task(Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if self.is_coroutine:
             return self._await(args, kwargs)  # type: ignore[return-value]
-        return self.run(self._core.counts.begin(), args, kwargs)
+        return self.run(None, args, kwargs)
 
-    def run(self, start: float, args: tuple, kwargs: dict) -> R:
-        """Makes a call, which was asked for at a time."""
+    def run(self, asked: float | None, args: tuple, kwargs: dict) -> R:
+        """Makes a call, which was asked for at a time, or is now."""
         counts = self._core.counts
-        counts.enter()
+        start = counts.begin_now() if asked is None else counts.enter(asked)
         try:
-            request = self._request(start)
+            request = self._request(asked) if self.is_latency_critical else None
             if request is None:
                 result = self._function(*args, **kwargs)
             else:
                 token = _current.set(request)
                 try:
-                    with request:
-                        result = self._function(*args, **kwargs)
+                    # A block, without the cost of its begin.
+                    result = self._function(*args, **kwargs)
+                except BaseException as error:
+                    request.__exit__(type(error), error, None)
+                    raise
+                else:
+                    request.__exit__(None, None, None)
                 finally:
                     _current.reset(token)
         except BaseException:
@@ -136,10 +142,9 @@ class Task(Generic[P, R]):
 
     async def _await(self, args: tuple, kwargs: dict) -> Any:
         counts = self._core.counts
-        start = counts.begin()
-        counts.enter()
+        start = counts.begin_now()
         try:
-            request = self._request(start)
+            request = self._request(None) if self.is_latency_critical else None
             if request is None:
                 result = await self._call(args, kwargs)
             else:
@@ -155,20 +160,23 @@ class Task(Generic[P, R]):
         counts.succeed(self.is_latency_critical, start, self._slo_ms)
         return result
 
-    def _request(self, start: float) -> Request | None:
-        """The request of a call that was asked for at a time; `None` if it has none of its own."""
-        outer = _current.get()
-        if not self.is_latency_critical or (outer is not None and not outer.is_over):
+    def _request(self, asked: float | None) -> Request | None:
+        """The request of a call; `None` if it has none of its own, or where requests are off."""
+        outer, core = _current.get(), self._core
+        if not core.takes_requests or (outer is not None and not outer.is_over):
             return None
-        stream = self._stream() if callable(self._stream) else self._stream
-        return self._core.request(stream, slo_ms=self._slo_left(start), **self._spec)
-
-    def _slo_left(self, start: float) -> float:
-        """The objective of the request, in ms: what the wait for a thread has left of that of the
-        call. 0 would be none."""
-        if self._slo_ms == 0:
-            return 0.0
-        return max(self._slo_ms - (time.monotonic() - start) * 1e3, LEAST_SLO_MS)
+        stream = self._stream
+        if stream is not None and callable(stream):
+            stream = stream()
+        slo_ms = self._slo_ms
+        if slo_ms and asked is not None:
+            # The wait for a thread was a part of it.
+            slo_ms = max(slo_ms - (time.monotonic() - asked) * 1e3, LEAST_SLO_MS)
+        try:
+            return core.begin(stream, key=self._key, expected_us=self._expected_us, slo_ms=slo_ms,
+                              inline=core.is_inline and stream is not None)
+        except _errors.ClosedError:
+            return None
 
     def __repr__(self) -> str:
         kind = "latency-critical" if self.is_latency_critical else "best-effort"
