@@ -339,7 +339,7 @@ request.ready()
 print("it went on")
 """], capture_output=True, text=True, timeout=PATIENCE_S, check=False)
             self.assertEqual((done.returncode, done.stdout), (-wanted, ""), done.stderr)
-            # What this process has is left alone.
+            # That of this process is left alone.
             wait_until("the GPU is given back", lambda: zernel.stats()["tsgs"] == before)
             self.assertEqual(zernel.stats()["slots"], 0)
 

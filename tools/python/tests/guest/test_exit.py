@@ -84,7 +84,7 @@ class Exits(Case):
         return lines
 
     def test_the_end_of_the_main_module(self) -> None:
-        # What waits is still made.
+        # Calls that wait are still made.
         self.assertEqual(self.run_program("", 0), ["answer"] * 8)
 
     def test_sys_exit(self) -> None:
