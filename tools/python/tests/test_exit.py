@@ -195,7 +195,8 @@ class Exits(unittest.TestCase):
                 # The end of the program has begun to wait for this call.
                 main.join()
                 inner = scheduler()
-                inner.submit(work, (1,))
+                # It works for longer than the one that is waited for.
+                inner.submit(lambda: (time.sleep(0.5), work(1)))
                 return work(0)
             s.submit(nested)
         """)
