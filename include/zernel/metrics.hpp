@@ -46,7 +46,7 @@ struct Metrics {
 	double request_p50_us = 0;
 	double request_p99_us = 0;
 	// Share of the time since the metrics before in which the GPU worked, for any program: 0 to
-	// 1.
+	// 1. zernel reads that ten times a second at the most; 0 where it has not since.
 	double gpu_utilization = 0;
 	// Times that zernel switched the GPU for a request of the TSG.
 	std::uint64_t total_preemptions = 0;

@@ -144,8 +144,9 @@ public:
 			lc_times = queues_[0].window.kept();
 			be_times = queues_[1].window.kept();
 			told.class_refused = kinds_.refused();
-			told.gpu_utilization = utilization();
-			told.times_preempted = usage_.times_preempted;
+			auto usage = ask([this] { return runtime_->usage(); });
+			told.gpu_utilization = utilization(usage);
+			told.times_preempted = usage.times_preempted;
 		}
 		auto set = [](TaskMetrics &metrics, std::array<double, 2> percentiles) {
 			metrics.p50_latency_us = percentiles[0];
@@ -298,15 +299,17 @@ private:
 			kinds_.remove(*runtime_, kind);
 	}
 
-	// The share of the time since the last question in which the GPU worked. The lock is held.
-	double utilization()
+	// The share of the time since the last figure in which the GPU worked; 0 as long as zernel
+	// has no later one. The lock is held.
+	double utilization(const Usage &now)
 	{
-		auto now = ask([this] { return runtime_->usage(); });
-		auto before = std::exchange(usage_, now);
-		if (before.at_ns == 0 || usage_.at_ns <= before.at_ns)
+		if (now.at_ns <= usage_.at_ns)
 			return 0;
-		auto busy = static_cast<double>(usage_.busy_ns - before.busy_ns);
-		return std::min(busy / static_cast<double>(usage_.at_ns - before.at_ns), 1.0);
+		auto before = std::exchange(usage_, now);
+		if (before.at_ns == 0)
+			return 0;
+		auto busy = static_cast<double>(now.busy_ns - before.busy_ns);
+		return std::min(busy / static_cast<double>(now.at_ns - before.at_ns), 1.0);
 	}
 
 	// In a thread, so that the context of the caller's stays what it is.

@@ -236,7 +236,10 @@ int zernel_set_level(struct zernel_runtime *runtime, uint32_t level);
 /* Gives it a time slice in place of that of its level, 10 to 10,000,000 us. */
 int zernel_set_timeslice(struct zernel_runtime *runtime, uint32_t us);
 
-/* Takes level and time slice of the TSG away. One that has none is no error. */
+/*
+ * Takes level and time slice of the TSG away. One that has none is no error. Without privilege a level
+ * that holds the TSG down cannot be taken away.
+ */
 int zernel_clear_level(struct zernel_runtime *runtime);
 
 /*
@@ -245,7 +248,7 @@ int zernel_clear_level(struct zernel_runtime *runtime);
  * that share a context want what each needs: the most urgent level holds, and of two wants the older.
  * When the last want of a TSG is over, also one of another runtime of the process, the TSG has the level
  * and the time slice again that it had before the first, unless somebody has given it another class
- * meanwhile.
+ * meanwhile, or it takes privilege that the program lacks.
  */
 int zernel_want_class(struct zernel_runtime *runtime, uint32_t level, uint32_t us, uint64_t *want);
 
