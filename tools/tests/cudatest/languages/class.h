@@ -3,6 +3,7 @@
 #ifndef LANGUAGES_CLASS_H
 #define LANGUAGES_CLASS_H
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <stdint.h>
 #include <string.h>
@@ -81,6 +82,19 @@ static inline unsigned int count_mappings(void)
 	while (fgets(line, sizeof(line), maps) != NULL)
 		count += strstr(line, "/dev/zernel\n") != NULL;
 	CHECK(fclose(maps) == 0);
+	return count;
+}
+
+/* Open files. */
+static inline unsigned int count_files(void)
+{
+	DIR *folder = opendir("/proc/self/fd");
+	unsigned int count = 0;
+
+	CHECK(folder != NULL);
+	while (readdir(folder) != NULL)
+		count++;
+	CHECK(closedir(folder) == 0);
 	return count;
 }
 

@@ -12,7 +12,12 @@ static void requests(void)
 	struct zernel_stats stats;
 	CUstream stream;
 	uint64_t request, id;
+	unsigned int files;
 
+	/* The library of CUDA is open from the first time on. */
+	CHECK(zernel_attach(&required, &runtime) == 0);
+	zernel_detach(runtime);
+	files = count_files();
 	CHECK(zernel_version() == ZERNEL_RUNTIME_VERSION);
 	CHECK(zernel_attach(&required, &runtime) == 0);
 	CHECK(zernel_is_inert(runtime) == 0);
@@ -45,6 +50,7 @@ static void requests(void)
 	CHECK(stats.begun == COUNT + 1 && stats.cancelled == 1);
 	CHECK(stats.expired == 0 && stats.ended == 0 && stats.in_flight <= 3);
 	zernel_detach(runtime);
+	CHECK(count_mappings() == 0 && count_files() == files);
 	CHECK(cuCtxDestroy(program.context) == 0);
 }
 

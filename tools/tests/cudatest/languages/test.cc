@@ -12,7 +12,13 @@ void requests()
 {
 	constexpr unsigned COUNT = 10000;
 	Program program;
-	Runtime runtime(required());
+	{
+		// The library of CUDA is open from the first time on.
+		Runtime first(required());
+	}
+	unsigned files = count_files();
+	std::optional<Runtime> kept(std::in_place, required());
+	Runtime &runtime = *kept;
 	CHECK(!runtime.inert() && runtime.tsg() != 0);
 	runtime.set_class(zernel::Class(0, 5000us));
 	Stream stream = stream_new();
@@ -47,6 +53,8 @@ void requests()
 	auto stats = runtime.stats();
 	CHECK(stats.begun == COUNT + 1 && stats.cancelled == 1);
 	CHECK(stats.expired == 0 && stats.ended == 0 && stats.in_flight <= 3);
+	kept.reset();
+	CHECK(count_mappings() == 0 && count_files() == files);
 }
 
 // A request keeps its runtime.
