@@ -18,7 +18,8 @@ namespace detail {
 // A task without its function.
 struct Kind {
 	TaskType type = TaskType::BestEffort;
-	std::uint32_t level = 7; // under the pool's lock
+	std::uint32_t level = 7; // under the pool's lock, as the next
+	bool is_counted = false;
 	std::atomic<std::uint64_t> slo_ns{0};
 	std::atomic<std::uint64_t> key{0};
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// The configuration of a scheduler for C++17, and what it counts.
+// The configuration of a scheduler for C++17.
 #ifndef ZERNEL_CONFIG_HPP
 #define ZERNEL_CONFIG_HPP
 
@@ -76,42 +76,6 @@ enum class TaskType { LatencyCritical, BestEffort };
 
 // The calls that wait when a scheduler is shut down.
 enum class Pending { Run, Drop };
-
-// Counters of the tasks of a type. `submitted` is the sum of completed, failed, dropped and
-// waiting.
-struct TaskMetrics {
-	std::uint64_t submitted = 0; // taken
-	std::uint64_t rejected = 0;  // refused, as the queue was full
-	std::uint64_t completed = 0; // with a result
-	std::uint64_t failed = 0;    // with an exception
-	std::uint64_t dropped = 0;   // by a shutdown
-	std::uint64_t waiting = 0;   // not over
-	std::uint64_t slo_violations = 0;
-	// From submit to the result, of the latest that are completed, as many as monitoring.window
-	// says; 0: none is. In microseconds.
-	double p50_latency_us = 0;
-	double p99_latency_us = 0;
-};
-
-// Counters of a scheduler.
-struct Metrics {
-	TaskMetrics latency_critical;
-	TaskMetrics best_effort;
-	std::uint64_t submitted = 0; // of both types, as the next two
-	std::uint64_t completed = 0;
-	std::uint64_t failures = 0;
-	// Of latency-critical tasks.
-	double p50_latency_us = 0;
-	double p99_latency_us = 0;
-	// Times that zernel switched the GPU for a request of the TSG, and those requests that it
-	// took.
-	std::uint64_t total_preemptions = 0;
-	std::uint64_t requests = 0;
-	// Calls without a request, as all lanes were in use.
-	std::uint64_t no_lane = 0;
-	// Times that zernel refused the level or slice of a task.
-	std::uint64_t class_refused = 0;
-};
 
 } // namespace zernel
 

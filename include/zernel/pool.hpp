@@ -3,136 +3,38 @@
 #ifndef ZERNEL_POOL_HPP
 #define ZERNEL_POOL_HPP
 
-#include <algorithm>
-#include <array>
-#include <condition_variable>
-#include <cstdio>
 #include <cstdlib>
-#include <deque>
 #include <mutex>
 #include <thread>
-#include <vector>
 
 #include <errno.h>
 #include <unistd.h>
 
-#include <zernel/call.hpp>
-#include <zernel/config.hpp>
-#include <zernel/gpu.h>
+#include <zernel/kinds.hpp>
+#include <zernel/queue.hpp>
 
 namespace zernel {
 namespace detail {
 
-// A context with streams; none without CUDA.
-class Gpu {
-public:
-	Gpu(std::uint32_t device, bool is_required)
-	{
-		zernel_gpu *gpu = nullptr;
-		int result = zernel_gpu_open(device, &gpu);
-		// No CUDA, or none that finds a GPU.
-		if ((result == -ELIBACC || result == -EIO) && !is_required)
-			return;
-		check(result);
-		gpu_.reset(gpu);
-	}
-
-	// Makes it the context of this thread's calls.
-	void enter() const
-	{
-		if (gpu_)
-			check(zernel_gpu_enter(gpu_.get()));
-	}
-
-	// It ends with the context.
-	Stream create_stream(bool is_urgent) const
-	{
-		void *stream = nullptr;
-		if (gpu_)
-			check(zernel_stream_create(gpu_.get(), is_urgent, &stream));
-		return static_cast<Stream>(stream);
-	}
-
-	void wait_for(Stream stream) const
-	{
-		if (gpu_)
-			check(zernel_stream_synchronize(gpu_.get(), stream));
-	}
-
-private:
-	struct Close {
-		void operator()(zernel_gpu *gpu) const { zernel_gpu_close(gpu); }
-	};
-	std::unique_ptr<zernel_gpu, Close> gpu_;
-};
-
-// The latest latencies.
-class Window {
-public:
-	explicit Window(std::size_t most) : most_(most) { kept_.reserve(most); }
-
-	void add(std::chrono::nanoseconds latency) noexcept
-	{
-		if (kept_.size() < most_)
-			kept_.push_back(latency);
-		else
-			kept_[next_] = latency;
-		next_ = (next_ + 1) % most_;
-	}
-
-	// The percentiles 50 and 99 by the nearest rank, in microseconds.
-	static std::array<double, 2> percentiles(std::vector<std::chrono::nanoseconds> sorted)
-	{
-		if (sorted.empty())
-			return {0, 0};
-		std::sort(sorted.begin(), sorted.end());
-		auto at = [&](std::size_t percent) {
-			std::size_t rank = (sorted.size() * percent + 99) / 100;
-			return std::chrono::duration<double, std::micro>(sorted[rank - 1]).count();
-		};
-		return {at(50), at(99)};
-	}
-
-	const std::vector<std::chrono::nanoseconds> &kept() const { return kept_; }
-
-private:
-	std::size_t most_;
-	std::size_t next_ = 0;
-	std::vector<std::chrono::nanoseconds> kept_;
-};
-
-// The calls of the tasks of a type that wait, the most urgent first.
-struct Queue {
-	explicit Queue(const Config &config) : window(config.window) {}
-
-	std::array<std::deque<std::unique_ptr<Call>>, 8> calls;
-	// Calls that are in it, or about to be.
-	std::size_t taken = 0;
-	TaskMetrics metrics;
-	Window window;
-	std::condition_variable filled;
-};
-
 class Pool {
 public:
-	Pool(const Config &config, const Options &options)
-		: config_(checked(config)), is_required_(requires_zernel(options)),
-		  gpu_(std::in_place, config.gpu, is_required_), runtime_(attach(options)),
-		  queues_{Queue(config_), Queue(config_)}
+	static std::shared_ptr<Pool> make(const Config &config, const Options &options)
 	{
+		std::shared_ptr<Pool> pool(new Pool(config, options));
 		try {
-			for (std::uint32_t count = 0; count < config_.workers; count++) {
-				start(TaskType::LatencyCritical);
-				start(TaskType::BestEffort);
+			for (std::uint32_t count = 0; count < config.workers; count++) {
+				start(pool, TaskType::LatencyCritical);
+				start(pool, TaskType::BestEffort);
 			}
 		} catch (...) {
-			close(Pending::Drop);
+			pool->close(Pending::Drop);
 			throw;
 		}
+		return pool;
 	}
 	Pool(const Pool &) = delete;
 	Pool &operator=(const Pool &) = delete;
-	// Its threads are over: the scheduler has closed it.
+	// Its threads are over, or have it.
 	~Pool() = default;
 
 	const Runtime &runtime() const { return *runtime_; }
@@ -147,23 +49,40 @@ public:
 				    "the scheduler stayed with the parent");
 	}
 
-	std::shared_ptr<Kind> create(TaskType type)
+	// For what waits for all threads: one of them never would come back.
+	void check_thread()
 	{
-		check_process();
-		auto kind = std::make_shared<Kind>();
-		bool is_lc = type == TaskType::LatencyCritical;
-		kind->type = type;
-		kind->level = is_lc ? config_.latency_critical_level : config_.best_effort_level;
+		if (is_worker())
+			throw Error(EDEADLK, "ZERNEL_WOULD_DEADLOCK",
+				    "a function of a task waits for its own scheduler");
+	}
+
+	// True in one of its threads.
+	bool is_worker()
+	{
 		std::unique_lock lock(mutex_);
-		check_open();
-		kind->key = key_of(++tasks_);
-		kinds_.push_back(kind);
-		try {
-			set_class();
-		} catch (...) {
-			kinds_.pop_back();
-			throw;
-		}
+		auto own = std::this_thread::get_id();
+		return std::find(workers_.begin(), workers_.end(), own) != workers_.end();
+	}
+
+	// A kind is counted as long as it is there, and no longer.
+	static std::shared_ptr<Kind> create(const std::shared_ptr<Pool> &pool, TaskType type)
+	{
+		pool->check_process();
+		std::weak_ptr<Pool> weak = pool;
+		std::shared_ptr<Kind> kind(new Kind, [weak](Kind *kind) {
+			if (auto pool = weak.lock())
+				pool->retire(*kind);
+			delete kind;
+		});
+		bool is_lc = type == TaskType::LatencyCritical;
+		auto &config = pool->config_;
+		kind->type = type;
+		kind->level = is_lc ? config.latency_critical_level : config.best_effort_level;
+		std::unique_lock lock(pool->mutex_);
+		pool->check_open();
+		kind->key = key_of(++pool->tasks_);
+		pool->kinds_.add(*pool->runtime_, *kind);
 		return kind;
 	}
 
@@ -173,13 +92,7 @@ public:
 		Class wanted(level);
 		std::unique_lock lock(mutex_);
 		check_open();
-		auto old = std::exchange(kind.level, wanted.level());
-		try {
-			set_class();
-		} catch (...) {
-			kind.level = old;
-			throw;
-		}
+		kinds_.move(*runtime_, kind, wanted.level());
 	}
 
 	void submit(const std::shared_ptr<Kind> &kind, std::unique_ptr<Call> call)
@@ -206,7 +119,7 @@ public:
 			if (!config_.is_inline)
 				call->request = begin(*kind, std::nullopt);
 			lock.lock();
-			queue.calls[kind->level].push_back(std::move(call));
+			queue.add(std::move(call), kind->level);
 		} catch (...) {
 			if (!lock.owns_lock())
 				lock.lock();
@@ -216,72 +129,107 @@ public:
 			throw;
 		}
 		beginning_--;
-		queue.metrics.submitted++;
-		queue.metrics.waiting++;
-		queue.filled.notify_one();
 		settled_.notify_all();
 	}
 
-	Metrics metrics() const
+	Metrics metrics()
 	{
 		Metrics told;
-		std::vector<std::chrono::nanoseconds> lc, be;
+		auto &lc = told.latency_critical, &be = told.best_effort;
+		std::vector<std::chrono::nanoseconds> lc_times, be_times;
 		{
 			std::unique_lock lock(mutex_);
-			told.latency_critical = queues_[0].metrics;
-			told.best_effort = queues_[1].metrics;
-			lc = queues_[0].window.kept();
-			be = queues_[1].window.kept();
-			told.class_refused = class_refused_;
+			lc = queues_[0].metrics;
+			be = queues_[1].metrics;
+			lc_times = queues_[0].window.kept();
+			be_times = queues_[1].window.kept();
+			told.class_refused = kinds_.refused();
+			auto usage = ask([this] { return runtime_->usage(); });
+			told.gpu_utilization = utilization(usage);
+			told.times_preempted = usage.times_preempted;
 		}
 		auto set = [](TaskMetrics &metrics, std::array<double, 2> percentiles) {
 			metrics.p50_latency_us = percentiles[0];
 			metrics.p99_latency_us = percentiles[1];
 		};
-		set(told.latency_critical, Window::percentiles(std::move(lc)));
-		set(told.best_effort, Window::percentiles(std::move(be)));
-		told.submitted = told.latency_critical.submitted + told.best_effort.submitted;
-		told.completed = told.latency_critical.completed + told.best_effort.completed;
-		told.failures = told.latency_critical.failed + told.best_effort.failed;
-		told.p50_latency_us = told.latency_critical.p50_latency_us;
-		told.p99_latency_us = told.latency_critical.p99_latency_us;
-		told.total_preemptions = runtime_->stats().triggers;
+		set(lc, Window::percentiles(std::move(lc_times)));
+		set(be, Window::percentiles(std::move(be_times)));
+		told.submitted = lc.submitted + be.submitted;
+		told.completed = lc.completed + be.completed;
+		told.failed = lc.failed + be.failed;
+		told.cancelled = lc.cancelled + be.cancelled;
+		told.running = lc.running + be.running;
+		told.waiting = lc.waiting + be.waiting;
+		told.rejected = lc.rejected + be.rejected;
+		told.slo_violations = lc.slo_violations;
+		told.p50_latency_us = lc.p50_latency_us;
+		told.p99_latency_us = lc.p99_latency_us;
+		told.best_effort_p50_us = be.p50_latency_us;
+		told.best_effort_p99_us = be.p99_latency_us;
+		auto stats = ask([this] { return runtime_->stats(); });
+		told.request_p50_us = static_cast<double>(stats.latency_p50_ns) / 1e3;
+		told.request_p99_us = static_cast<double>(stats.latency_p99_ns) / 1e3;
+		told.total_preemptions = stats.triggers;
 		auto counters = runtime_->counters();
-		told.requests = counters.begun;
-		told.no_lane = counters.no_lane;
+		told.requests_begun = counters.begun;
+		told.requests_idle =
+			counters.no_lane + counters.refused + counters.lost + counters.forked;
 		return told;
 	}
 
-	// Ends the threads. A second time does nothing.
+	// Ends the threads, and takes the class back. A second time, also at once, waits for that.
 	void close(Pending pending) noexcept
 	{
 		std::vector<std::unique_ptr<Call>> dropped;
 		std::vector<std::thread> threads;
-		{
-			std::unique_lock lock(mutex_);
-			is_closed_ = true;
-			settled_.wait(lock, [this] { return beginning_ == 0; });
-			for (auto &queue : queues_) {
-				if (pending == Pending::Drop)
-					drop(queue, dropped);
-				queue.filled.notify_all();
-			}
-			threads.swap(threads_);
+		std::unique_lock lock(mutex_);
+		refuse(lock);
+		if (pending == Pending::Drop) {
+			for (auto &queue : queues_)
+				queue.drop(dropped);
 		}
+		bool is_first = !std::exchange(is_ending_, true);
+		threads.swap(threads_);
+		lock.unlock();
 		for (auto &call : dropped) {
 			call->request = Request();
 			call->fail(std::make_exception_ptr(
 				Error(ECANCELED, "ZERNEL_DROPPED", "the scheduler was shut down")));
 		}
+		// Their functions and arguments may use the scheduler.
+		dropped.clear();
 		for (auto &thread : threads)
 			thread.join();
+		lock.lock();
+		if (is_first) {
+			kinds_.end();
+			is_ended_ = true;
+			settled_.notify_all();
+		}
+		settled_.wait(lock, [this] { return is_ended_; });
 	}
 
 	// Gives all back, for tasks may outlive it. It has been closed.
 	void end() noexcept
 	{
-		runtime_.reset();
-		gpu_.reset();
+		// The runtime ends before the context, and both without the lock.
+		std::optional<Gpu> gpu;
+		std::optional<Runtime> runtime;
+		std::unique_lock lock(mutex_);
+		gpu.swap(gpu_);
+		runtime.swap(runtime_);
+		lock.unlock();
+	}
+
+	// Leaves all to its threads: they run what has been submitted, and the last gives all back.
+	void leave() noexcept
+	{
+		std::unique_lock lock(mutex_);
+		refuse(lock);
+		is_left_ = true;
+		for (auto &thread : threads_)
+			thread.detach();
+		threads_.clear();
 	}
 
 private:
@@ -299,11 +247,69 @@ private:
 		       (options.mode == Mode::Environment && by_environment);
 	}
 
-	// Starts a worker.
-	void start(TaskType type)
+	Pool(const Config &config, const Options &options)
+		: config_(checked(config)), is_required_(requires_zernel(options)),
+		  gpu_(std::in_place, config.gpu, is_required_), runtime_(attach(options)),
+		  queues_{Queue(config_), Queue(config_)}, kinds_(config_, is_required_)
 	{
-		Stream stream = gpu_->create_stream(type == TaskType::LatencyCritical);
-		threads_.emplace_back([this, type, stream] { work(type, stream); });
+		usage_ = ask([this] { return runtime_->usage(); });
+	}
+
+	// Starts a worker.
+	static void start(const std::shared_ptr<Pool> &pool, TaskType type)
+	{
+		Stream stream = pool->gpu_->create_stream(type == TaskType::LatencyCritical);
+		std::unique_lock lock(pool->mutex_);
+		pool->workers_.reserve(pool->workers_.size() + 1);
+		pool->threads_.reserve(pool->threads_.size() + 1);
+		// It keeps the pool, for the scheduler may end in it.
+		std::thread thread([pool, type, stream] { pool->work(type, stream); });
+		pool->workers_.push_back(thread.get_id());
+		pool->threads_.push_back(std::move(thread));
+	}
+
+	// The answer of the runtime; zeroes where its TSG is gone.
+	template <typename Question>
+	static auto ask(Question question) -> decltype(question())
+	{
+		try {
+			return question();
+		} catch (const Error &) {
+			return {};
+		}
+	}
+
+	// No calls come any more.
+	void refuse(std::unique_lock<std::mutex> &lock)
+	{
+		is_closed_ = true;
+		settled_.wait(lock, [this] { return beginning_ == 0; });
+		for (auto &queue : queues_)
+			queue.filled.notify_all();
+	}
+
+	// The last handle of a kind is gone.
+	void retire(Kind &kind) noexcept
+	{
+		if (is_child())
+			return;
+		std::unique_lock lock(mutex_);
+		// After the end there is no class any more.
+		if (runtime_)
+			kinds_.remove(*runtime_, kind);
+	}
+
+	// The share of the time since the last figure in which the GPU worked; 0 as long as zernel
+	// has no later one. The lock is held.
+	double utilization(const Usage &now)
+	{
+		if (now.at_ns <= usage_.at_ns)
+			return 0;
+		auto before = std::exchange(usage_, now);
+		if (before.at_ns == 0)
+			return 0;
+		auto busy = static_cast<double>(now.busy_ns - before.busy_ns);
+		return std::min(busy / static_cast<double>(now.at_ns - before.at_ns), 1.0);
 	}
 
 	// In a thread, so that the context of the caller's stays what it is.
@@ -350,26 +356,6 @@ private:
 		return hash;
 	}
 
-	// Gives the TSG the class of the most urgent task. The lock is held.
-	void set_class()
-	{
-		auto less = [](const auto &one, const auto &other) {
-			return one->level < other->level;
-		};
-		auto &first = **std::min_element(kinds_.begin(), kinds_.end(), less);
-		bool is_lc = first.type == TaskType::LatencyCritical;
-		auto &slice = is_lc ? config_.latency_critical_slice : config_.best_effort_slice;
-		try {
-			runtime_->set_class(Class(first.level, slice));
-		} catch (const Error &error) {
-			if (is_required_)
-				throw;
-			if (class_refused_++ == 0)
-				std::fprintf(stderr, "zernel: %s; tasks run without their class\n",
-					     error.what());
-		}
-	}
-
 	Request begin(const Kind &kind, std::optional<Stream> inline_in) const
 	{
 		if (!config_.preemption || kind.type != TaskType::LatencyCritical)
@@ -385,14 +371,8 @@ private:
 	{
 		std::unique_lock lock(mutex_);
 		for (;;) {
-			for (auto &calls : queue.calls) {
-				if (calls.empty())
-					continue;
-				auto call = std::move(calls.front());
-				calls.pop_front();
-				queue.taken--;
+			if (auto call = queue.take())
 				return call;
-			}
 			// One that begins comes yet.
 			if (is_closed_ && beginning_ == 0)
 				return nullptr;
@@ -412,12 +392,25 @@ private:
 		}
 		while (auto call = next(queue)) {
 			auto error = broken ? broken : run(*call, stream);
-			finish(queue, *call, error != nullptr);
+			{
+				std::unique_lock lock(mutex_);
+				queue.finish(*call, error != nullptr);
+			}
 			if (error)
 				call->fail(error);
 			else
 				call->succeed();
+			// What it kept may be the last that knows the scheduler.
+			call.reset();
 		}
+		std::unique_lock lock(mutex_);
+		auto own = std::this_thread::get_id();
+		workers_.erase(std::find(workers_.begin(), workers_.end(), own));
+		if (!is_left_ || !workers_.empty())
+			return;
+		kinds_.end();
+		lock.unlock();
+		end();
 	}
 
 	std::exception_ptr run(Call &call, Stream stream) noexcept
@@ -444,35 +437,6 @@ private:
 		return error;
 	}
 
-	void finish(Queue &queue, const Call &call, bool has_failed) noexcept
-	{
-		auto latency = std::chrono::steady_clock::now() - call.submitted;
-		auto slo = call.kind->slo_ns.load();
-		std::unique_lock lock(mutex_);
-		queue.metrics.waiting--;
-		if (has_failed) {
-			queue.metrics.failed++;
-			return;
-		}
-		queue.metrics.completed++;
-		if (slo != 0 && latency > std::chrono::nanoseconds(slo))
-			queue.metrics.slo_violations++;
-		queue.window.add(latency);
-	}
-
-	static void drop(Queue &queue, std::vector<std::unique_ptr<Call>> &dropped)
-	{
-		for (auto &calls : queue.calls) {
-			for (auto &call : calls) {
-				dropped.push_back(std::move(call));
-				queue.taken--;
-				queue.metrics.waiting--;
-				queue.metrics.dropped++;
-			}
-			calls.clear();
-		}
-	}
-
 	const Config config_;
 	const bool is_required_;
 	const pid_t process_ = getpid();
@@ -482,11 +446,17 @@ private:
 	mutable std::mutex mutex_;
 	std::condition_variable settled_;
 	std::array<Queue, 2> queues_;
-	std::vector<std::shared_ptr<Kind>> kinds_;
+	Kinds kinds_;
+	Usage usage_{};
 	std::uint32_t tasks_ = 0;
-	std::uint64_t class_refused_ = 0;
 	std::size_t beginning_ = 0;
 	bool is_closed_ = false;
+	// Somebody waits for the threads; they are over.
+	bool is_ending_ = false, is_ended_ = false;
+	// The last thread gives all back.
+	bool is_left_ = false;
+	// The threads that are not over.
+	std::vector<std::thread::id> workers_;
 	std::vector<std::thread> threads_;
 };
 

@@ -228,6 +228,50 @@ private:
 // Counters of a runtime, and those that zernel keeps of its TSG.
 using Counters = ::zernel_counters;
 using Stats = ::zernel_stats;
+using Usage = ::zernel_usage;
+
+class Runtime;
+
+// A class that a part of a program wants for the TSG of a context, as long as this is there. Of several
+// in a process the most urgent level holds, and of two the older; when the last is over, the TSG has
+// the class again that it had before the first. It keeps its runtime.
+class Want {
+public:
+	// None.
+	Want() noexcept = default;
+	Want(const Runtime &runtime, const Class &wanted) { change(runtime, wanted); }
+	Want(Want &&other) noexcept
+		: runtime_(std::move(other.runtime_)), number_(std::exchange(other.number_, 0))
+	{
+	}
+	Want &operator=(Want &&other) noexcept
+	{
+		if (this != &other) {
+			end();
+			runtime_ = std::move(other.runtime_);
+			number_ = std::exchange(other.number_, 0);
+		}
+		return *this;
+	}
+	Want(const Want &) = delete;
+	Want &operator=(const Want &) = delete;
+	~Want() { end(); }
+
+	// Wants another class from now on; none wants its first. An error changes nothing.
+	inline void change(const Runtime &runtime, const Class &wanted);
+
+private:
+	void end() noexcept
+	{
+		if (number_ != 0)
+			zernel_drop_class(runtime_.get(), number_);
+		number_ = 0;
+		runtime_.reset();
+	}
+
+	std::shared_ptr<zernel_runtime> runtime_;
+	std::uint64_t number_ = 0;
+};
 
 // The runtime of a context. Threads share it, and so do copies. It ends with its last copy and
 // request; the context must live until then.
@@ -282,7 +326,7 @@ public:
 		return number == 0 ? Request() : Request(runtime_, number);
 	}
 
-	// Gives the TSG of the context a class.
+	// Gives the TSG of the context a class, which stays as long as the TSG.
 	void set_class(const Class &wanted) const
 	{
 		detail::check(zernel_set_level(runtime_.get(), wanted.level()));
@@ -291,6 +335,9 @@ public:
 			detail::check(zernel_set_timeslice(runtime_.get(), us));
 		}
 	}
+
+	// Takes level and time slice of the TSG away. One that has none is no error.
+	void clear_level() const { detail::check(zernel_clear_level(runtime_.get())); }
 
 	Counters counters() const
 	{
@@ -308,9 +355,30 @@ public:
 		return stats;
 	}
 
+	// The use of the GPU.
+	Usage usage() const
+	{
+		Usage usage{};
+		usage.size = sizeof(usage);
+		detail::check(zernel_get_usage(runtime_.get(), &usage));
+		return usage;
+	}
+
 private:
+	friend class Want;
+
 	std::shared_ptr<zernel_runtime> runtime_;
 };
+
+inline void Want::change(const Runtime &runtime, const Class &wanted)
+{
+	if (number_ != 0 && runtime_ != runtime.runtime_)
+		detail::bad_argument("the want is one of another runtime");
+	auto us = wanted.slice().value_or(std::chrono::microseconds(0)).count();
+	detail::check(zernel_want_class(runtime.runtime_.get(), wanted.level(),
+					static_cast<std::uint32_t>(us), &number_));
+	runtime_ = runtime.runtime_;
+}
 
 } // namespace zernel
 

@@ -13,12 +13,17 @@
  * Calls return 0 or a negative errno. The name and a sentence for the last error of the calling
  * thread are those of zernel_error_name() and zernel_error(). An error changes nothing.
  *
+ * Structures begin with their size, as the caller knows them. Of a longer one than the library knows
+ * the rest is zero, and stays so; of a shorter one the missing input is zero, and the missing output is
+ * not written. One that is shorter than its first version is refused.
+ *
  * -EINVAL     ZERNEL_BAD_ARGUMENT  a null pointer, a structure that is too short, an unknown flag
  *                                  or mode, a level above 7, or a time slice out of range
  * -E2BIG      ZERNEL_BAD_SIZE      a structure that is longer than is known, with something in
  *                                  that part
  * -EINVAL     ZERNEL_BAD_LANES, ZERNEL_BAD_BOUND, ZERNEL_BAD_MODE (of the environment)
  * -ESTALE     ZERNEL_REQUEST_OVER  the request is over, or is none
+ * -EIDRM      ZERNEL_UNKNOWN_WANT  the want is over, or is none
  * -EBADF      ZERNEL_NO_CONTEXT    no CUDA context is current
  * -ENOTUNIQ   ZERNEL_AMBIGUOUS_TSG the process has several TSGs on the GPU
  * -EXDEV      ZERNEL_WRONG_TSG     the TSG is none of the process's on the GPU
@@ -162,6 +167,22 @@ struct zernel_stats {
 	uint64_t latency_p99_ns;
 };
 
+/**
+ * struct zernel_usage - the use of the GPU that the context is on
+ * @size: in: sizeof(struct zernel_usage)
+ * @reserved: 0
+ * @busy_ns: time for which the GPU has worked, for any program, up to @at_ns
+ * @at_ns: the time of that figure, by CLOCK_MONOTONIC
+ * @times_preempted: times that the TSG of the context was taken off the GPU with work left
+ */
+struct zernel_usage {
+	uint32_t size;
+	uint32_t reserved;
+	uint64_t busy_ns;
+	uint64_t at_ns;
+	uint64_t times_preempted;
+};
+
 /* The version of the library: ZERNEL_RUNTIME_VERSION of its header. */
 uint32_t zernel_version(void);
 
@@ -206,17 +227,42 @@ int zernel_done_in(struct zernel_runtime *runtime, uint64_t request, void *strea
 /* It is given up. */
 int zernel_cancel(struct zernel_runtime *runtime, uint64_t request);
 
-/* Gives the TSG of the context a level, 0 (most urgent) to 7. */
+/*
+ * Gives the TSG of the context a level, 0 (most urgent) to 7. It stays after zernel_detach(), as long
+ * as the TSG.
+ */
 int zernel_set_level(struct zernel_runtime *runtime, uint32_t level);
 
 /* Gives it a time slice in place of that of its level, 10 to 10,000,000 us. */
 int zernel_set_timeslice(struct zernel_runtime *runtime, uint32_t us);
+
+/*
+ * Takes level and time slice of the TSG away. One that has none is no error. Without privilege a level
+ * that holds the TSG down cannot be taken away.
+ */
+int zernel_clear_level(struct zernel_runtime *runtime);
+
+/*
+ * Wants a level for the TSG, and a time slice in place of that of the level; @us: 0 for none, or 10 to
+ * 10,000,000. @want: in: 0 for another want, or the one to change; out: its number. Parts of a program
+ * that share a context want what each needs: the most urgent level holds, and of two wants the older.
+ * When the last want of a TSG is over, also one of another runtime of the process, the TSG has the level
+ * and the time slice again that it had before the first, unless somebody has given it another class
+ * meanwhile, or it takes privilege that the program lacks.
+ */
+int zernel_want_class(struct zernel_runtime *runtime, uint32_t level, uint32_t us, uint64_t *want);
+
+/* Ends a want; zernel_detach() ends those of its runtime. It is over with an error, too. */
+int zernel_drop_class(struct zernel_runtime *runtime, uint64_t want);
 
 /* Its counters. */
 int zernel_get_counters(struct zernel_runtime *runtime, struct zernel_counters *counters);
 
 /* The counters of its TSG, which zernel keeps; all 0 where it is inert. */
 int zernel_get_stats(struct zernel_runtime *runtime, struct zernel_stats *stats);
+
+/* The use of its GPU; all 0 where it is inert, and where GPU or TSG are gone. */
+int zernel_get_usage(struct zernel_runtime *runtime, struct zernel_usage *usage);
 
 /*
  * The last error of this thread: a name, and a sentence of 511 bytes at most. The addresses are good

@@ -21,7 +21,8 @@ public:
 	}
 
 	// Its level, 0 (most urgent) to 7. Calls of more urgent tasks of a type go first. The TSG
-	// of the context has the level of the most urgent task.
+	// of the context has the level of the most urgent task that is there: one whose last copy
+	// and last call are gone is not.
 	Task &set_priority(std::uint32_t level)
 	{
 		pool_->set_level(*kind_, level);
@@ -79,7 +80,7 @@ private:
 class Scheduler {
 public:
 	explicit Scheduler(const Config &config = {}, const Options &options = {})
-		: pool_(std::make_shared<detail::Pool>(config, options))
+		: pool_(detail::Pool::make(config, options))
 	{
 	}
 	Scheduler(Scheduler &&) noexcept = default;
@@ -94,8 +95,10 @@ public:
 	Scheduler(const Scheduler &) = delete;
 	Scheduler &operator=(const Scheduler &) = delete;
 
-	// Waits until all calls have run. In a child of fork() it leaves everything to the parent.
-	// Not to be destroyed by a function of a task.
+	// Waits until all calls have run, and takes the class of the context back. In a child of
+	// fork() it leaves everything to the parent. In a thread of its own, as the end of a function
+	// or of its captures, it does not wait: calls that were made still run, and then the last
+	// thread ends what is left. The context must live until then.
 	~Scheduler() { end(); }
 
 	// A task for a function, which several threads may call at the same time.
@@ -107,7 +110,7 @@ public:
 	auto create_task(TaskType type, Function &&function)
 	{
 		using Own = std::decay_t<Function>;
-		return Task<Own>(pool_, pool_->create(type), Own(std::forward<Function>(function)));
+		return Task<Own>(pool_, detail::Pool::create(pool_, type), Own(std::forward<Function>(function)));
 	}
 
 	// task.submit(arguments...).
@@ -128,11 +131,18 @@ public:
 	const Runtime &runtime() const { return pool_->runtime(); }
 
 	// Refuses calls from now on, and ends when those that were made are over: run, or, with
-	// Pending::Drop, those that wait fail with ECANCELED, ZERNEL_DROPPED.
+	// Pending::Drop, those that wait fail with ECANCELED, ZERNEL_DROPPED. The class of the
+	// context is taken back. Several threads may call it, and each waits.
+	//
+	// Errors: EDEADLK ZERNEL_WOULD_DEADLOCK in a function of a task, ECHILD ZERNEL_FORKED;
+	// nothing has changed then.
 	void shutdown(Pending pending = Pending::Run)
 	{
-		pool_->check_process();
-		pool_->close(pending);
+		// It may be moved meanwhile.
+		auto pool = pool_;
+		pool->check_process();
+		pool->check_thread();
+		pool->close(pending);
 	}
 
 private:
@@ -143,6 +153,8 @@ private:
 			// never ended.
 			static auto *const kept = new std::vector<std::shared_ptr<detail::Pool>>;
 			kept->push_back(std::move(pool_));
+		} else if (pool_ && pool_->is_worker()) {
+			pool_->leave();
 		} else if (pool_) {
 			pool_->close(Pending::Run);
 			pool_->end();

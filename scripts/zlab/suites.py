@@ -212,12 +212,17 @@ def cuda_suites(session: Session) -> list[Job]:
     gputest = f"cd {MODULES} && insmod zernel.ko && insmod zernel_sim.ko && " \
               "zernel-gputest --short --ktap"
     # Programs that know nothing take long on the debug kernel.
-    known, unknown = "zernel-cudatest --skip auto.", "zernel-cudatest --only auto."
+    known, unknown = f"zernel-cudatest --skip auto. {SHORT}", "zernel-cudatest --only auto."
     more = [on("base", "auto", 3, unknown)] if SHORT else \
-        [on("base", "cuda", 2, known), on("base", "auto", 3, unknown),
+        [on("base", "cuda", 4, known), on("base", "auto", 3, unknown),
          on("debug", "auto", 8, unknown)]
+    def host(results: Results) -> None:
+        session.suite("languages", [str(SCRIPTS / "languages-test"), results["cuda"]],
+                      count_checks)
+
     return [build(session, "cuda", 3, "cuda", needs="tools"), *more,
-            on("debug", "cuda", 6, known), on("base", "gputest", 1.5, gputest)]
+            Job("languages", host, ("cuda",), 1, BUILD_MEMORY_MB),
+            on("debug", "cuda", 12, known), on("base", "gputest", 1.5, gputest)]
 
 
 def python_suites(session: Session) -> list[Job]:

@@ -9,15 +9,16 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::time::Duration;
 
 use cuda::Stream;
-use libzernel::class::Attributes;
-use libzernel::{tsg, Level};
+use libzernel::tsg;
 use zernel_runtime::{Mode, Options, Request, Spec};
 
 use crate::fault::{self, Fault};
 use crate::handle::Handle;
 
+mod class;
 mod config;
 mod gpu;
+mod told;
 
 /// Types and functions as the header declares them.
 #[allow(
@@ -57,10 +58,6 @@ unsafe trait Sized32: Default {}
 unsafe impl Sized32 for abi::zernel_options {}
 // SAFETY: Integers and an address that is not followed here.
 unsafe impl Sized32 for abi::zernel_spec {}
-// SAFETY: Integers.
-unsafe impl Sized32 for abi::zernel_counters {}
-// SAFETY: Integers.
-unsafe impl Sized32 for abi::zernel_stats {}
 
 /// Copies a structure of any size.
 ///
@@ -96,26 +93,49 @@ unsafe fn read<T: Sized32>(from: *const T, least: usize) -> Result<T, Fault> {
     Ok(copy)
 }
 
-/// The size that the caller gave to a structure for a result, whose first version has `least` bytes
-/// and a reserved field.
-///
-/// # Safety
-///
-/// As [`read`].
-unsafe fn size_of_result<T: Sized32>(
+/// A structure for a result, as long as its caller says.
+struct Place<T> {
     to: *mut T,
-    least: usize,
-    reserved: impl FnOnce(&T) -> u32,
-) -> Result<u32, Fault> {
-    if to.is_null() {
-        return Err(Fault::Argument("a result has a null pointer for its place"));
-    }
-    // SAFETY: By the caller.
-    let asked = unsafe { read(to.cast_const(), least)? };
-    match reserved(&asked) {
+    size: u32,
+}
+
+impl<T: Sized32> Place<T> {
+    /// The place at a pointer. The first version of the structure has `least` bytes; `reserved` tells
+    /// the fields that are zero.
+    ///
+    /// # Safety
+    ///
+    /// As [`read`], and it stays valid for writes of as many bytes.
+    unsafe fn at(
+        to: *mut T,
+        least: usize,
+        reserved: impl FnOnce(&T) -> u32,
+    ) -> Result<Self, Fault> {
+        if to.is_null() {
+            return Err(Fault::Argument("a result has a null pointer for its place"));
+        }
         // SAFETY: By the caller.
-        0 => Ok(unsafe { to.cast::<u32>().read_unaligned() }),
-        _ => Err(Fault::Argument("a reserved field is not zero")),
+        let asked = unsafe { read(to.cast_const(), least)? };
+        if reserved(&asked) != 0 {
+            return Err(Fault::Argument("a reserved field is not zero"));
+        }
+        // SAFETY: By the caller.
+        let size = unsafe { to.cast::<u32>().read_unaligned() };
+        Ok(Self { to, size })
+    }
+
+    /// Stores a result, as far as there is place for it.
+    fn store(&self, result: &T) {
+        let most = size_of::<T>().min(self.size as usize);
+        // SAFETY: By the caller of `at()` the place is valid for `size` bytes; the result has as many
+        // as its type.
+        unsafe {
+            std::ptr::copy_nonoverlapping(
+                std::ptr::from_ref(result).cast::<u8>(),
+                self.to.cast::<u8>(),
+                most,
+            );
+        }
     }
 }
 
@@ -198,8 +218,6 @@ fn spec(raw: &abi::zernel_spec) -> Result<Spec, Fault> {
 /// Bytes of the first version of each structure.
 const OPTIONS: usize = 40;
 const SPEC: usize = 40;
-const COUNTERS: usize = 56;
-const STATS: usize = 112;
 
 #[no_mangle]
 extern "C" fn zernel_version() -> u32 {
@@ -338,89 +356,6 @@ unsafe extern "C" fn zernel_cancel(runtime: *mut abi::zernel_runtime, request: u
 }
 
 #[no_mangle]
-unsafe extern "C" fn zernel_set_level(runtime: *mut abi::zernel_runtime, level: u32) -> c_int {
-    call(|| {
-        // SAFETY: By the caller.
-        let handle = unsafe { handle(runtime)? };
-        let level = u8::try_from(level).ok().and_then(Level::new);
-        let level = level.ok_or(Fault::Argument("the level is above 7"))?;
-        Ok(handle.runtime().set_level(level)?)
-    })
-}
-
-#[no_mangle]
-unsafe extern "C" fn zernel_set_timeslice(runtime: *mut abi::zernel_runtime, us: u32) -> c_int {
-    call(|| {
-        // SAFETY: By the caller.
-        let handle = unsafe { handle(runtime)? };
-        if !(10..=10_000_000).contains(&us) {
-            return Err(Fault::Argument("a time slice has 10 to 10,000,000 us"));
-        }
-        Ok(handle
-            .runtime()
-            .set_class(Attributes::default().timeslice_us(us))?)
-    })
-}
-
-#[no_mangle]
-unsafe extern "C" fn zernel_get_stats(
-    runtime: *mut abi::zernel_runtime,
-    stats: *mut abi::zernel_stats,
-) -> c_int {
-    call(|| {
-        // SAFETY: By the caller.
-        let handle = unsafe { handle(runtime)? };
-        // SAFETY: By the caller.
-        let size = unsafe { size_of_result(stats, STATS, |stats| stats.reserved)? };
-        let read_from = handle.runtime().stats()?.unwrap_or_default();
-        let told = abi::zernel_stats {
-            size,
-            reserved: 0,
-            begun: read_from.begun,
-            done: read_from.done,
-            cancelled: read_from.cancelled,
-            expired: read_from.expired,
-            ended: read_from.over() - read_from.done - read_from.cancelled - read_from.expired,
-            in_flight: read_from.in_flight,
-            triggers: read_from.triggers,
-            early: read_from.early,
-            late: read_from.late,
-            lost_ns: read_from.lost_ns,
-            violations: read_from.violations,
-            latency_p50_ns: read_from.latency_p50_ns,
-            latency_p99_ns: read_from.latency_p99_ns,
-        };
-        // SAFETY: By the caller, for so many bytes, which this structure is not shorter than.
-        unsafe { write(stats, told) }
-    })
-}
-
-#[no_mangle]
-unsafe extern "C" fn zernel_get_counters(
-    runtime: *mut abi::zernel_runtime,
-    counters: *mut abi::zernel_counters,
-) -> c_int {
-    call(|| {
-        // SAFETY: By the caller.
-        let read_from = unsafe { handle(runtime)? }.runtime().counters();
-        // SAFETY: By the caller.
-        let size = unsafe { size_of_result(counters, COUNTERS, |counters| counters.reserved)? };
-        let told = abi::zernel_counters {
-            size,
-            reserved: 0,
-            begun: read_from.begun,
-            no_lane: read_from.no_lane,
-            refused: read_from.refused,
-            lost: read_from.lost,
-            forked: read_from.forked,
-            failed_calls: read_from.failed_calls,
-        };
-        // SAFETY: By the caller, for so many bytes, which this structure is not shorter than.
-        unsafe { write(counters, told) }
-    })
-}
-
-#[no_mangle]
 extern "C" fn zernel_error_name() -> *const c_char {
     fault::last(|told| told.name.as_ptr().cast())
 }
@@ -444,10 +379,6 @@ const _: () = {
     let _: [unsafe extern "C" fn(_, _) -> _; 2] = [abi::zernel_done, zernel_done];
     let _: [unsafe extern "C" fn(_, _, _) -> _; 2] = [abi::zernel_done_in, zernel_done_in];
     let _: [unsafe extern "C" fn(_, _) -> _; 2] = [abi::zernel_cancel, zernel_cancel];
-    let _: [unsafe extern "C" fn(_, _) -> _; 2] = [abi::zernel_set_level, zernel_set_level];
-    let _: [unsafe extern "C" fn(_, _) -> _; 2] = [abi::zernel_set_timeslice, zernel_set_timeslice];
-    let _: [unsafe extern "C" fn(_, _) -> _; 2] = [abi::zernel_get_counters, zernel_get_counters];
-    let _: [unsafe extern "C" fn(_, _) -> _; 2] = [abi::zernel_get_stats, zernel_get_stats];
     let _: [unsafe extern "C" fn() -> *const c_char; 4] = [
         abi::zernel_error_name,
         zernel_error_name,

@@ -17,6 +17,9 @@ pub(crate) enum Fault {
     /// The request is over, or is none.
     #[error("the request is over, or is none of this runtime's")]
     Over,
+    /// The want of a class is over, or is none.
+    #[error("the want is over, or is none of this runtime's")]
+    NoWant,
     /// The stream was not made for this GPU, or has been destroyed.
     #[error("the stream was not made by zernel_stream_create() for this GPU, or is destroyed")]
     Stream,
@@ -46,6 +49,7 @@ impl Fault {
             Self::Argument(_) => "ZERNEL_BAD_ARGUMENT",
             Self::Size(_) => "ZERNEL_BAD_SIZE",
             Self::Over => "ZERNEL_REQUEST_OVER",
+            Self::NoWant => "ZERNEL_UNKNOWN_WANT",
             Self::Stream => "ZERNEL_UNKNOWN_STREAM",
             Self::Device(_) => "ZERNEL_NO_DEVICE",
             Self::Config(error) => error.name(),
@@ -59,6 +63,7 @@ impl Fault {
             Self::Argument(_) => Errno::INVAL.raw_os_error(),
             Self::Size(_) => Errno::TOOBIG.raw_os_error(),
             Self::Over => Errno::STALE.raw_os_error(),
+            Self::NoWant => Errno::IDRM.raw_os_error(),
             Self::Stream => Errno::BADSLT.raw_os_error(),
             Self::Device(_) => Errno::NXIO.raw_os_error(),
             Self::Config(error) => error.errno(),

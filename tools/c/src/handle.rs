@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A runtime with its requests, which C names by numbers.
 
+use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cuda::Stream;
-use zernel_runtime::{Options, Request, Runtime, Spec};
+use libzernel::Level;
+use zernel_runtime::{Options, Request, Runtime, Spec, Want};
 
 use crate::fault::Fault;
 
@@ -17,6 +19,8 @@ pub(crate) struct Handle {
     /// Its requests have never done anything, and never will.
     never: bool,
     requests: [Mutex<Option<Request>>; LANES],
+    /// The classes that are wanted of it, by their numbers.
+    wants: Mutex<BTreeMap<u64, Want>>,
 }
 
 /// The name of a request: its number in its slot, and above 0 the number of its lane. `None`: it does
@@ -33,6 +37,7 @@ impl Handle {
             never: runtime.tsg().is_none(),
             runtime,
             requests: [const { Mutex::new(None) }; LANES],
+            wants: Mutex::default(),
         })
     }
 
@@ -90,6 +95,40 @@ impl Handle {
         };
         // Its lane has another one as soon as it is over, which waits for the lock.
         place.take().map(how).ok_or(Fault::Over)
+    }
+
+    /// A child of `fork()` takes no lock that a thread of its parent may have had.
+    fn check_process(&self) -> Result<(), Fault> {
+        match self.runtime.inert() {
+            Some(forked @ zernel_runtime::Error::Forked) => Err(forked.into()),
+            _ => Ok(()),
+        }
+    }
+
+    fn wants(&self) -> MutexGuard<'_, BTreeMap<u64, Want>> {
+        self.wants.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes a want, or makes one in place of 0. Returns its number.
+    pub(crate) fn want(&self, number: u64, level: Level, us: Option<u32>) -> Result<u64, Fault> {
+        self.check_process()?;
+        let mut wants = self.wants();
+        if number != 0 {
+            let want = wants.get_mut(&number).ok_or(Fault::NoWant)?;
+            want.change(level, us)?;
+            return Ok(number);
+        }
+        let want = self.runtime.want_class(level, us)?;
+        let number = want.number();
+        wants.insert(number, want);
+        Ok(number)
+    }
+
+    /// Ends a want.
+    pub(crate) fn end_want(&self, number: u64) -> Result<(), Fault> {
+        self.check_process()?;
+        let want = self.wants().remove(&number).ok_or(Fault::NoWant)?;
+        Ok(want.end()?)
     }
 
     /// Ends a request when a stream has come so far.

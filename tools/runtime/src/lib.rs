@@ -39,6 +39,8 @@ mod place;
 mod request;
 mod runtime;
 mod sys;
+mod usage;
+mod want;
 
 pub use counters::Counters;
 pub use error::{Error, Result};
@@ -46,3 +48,5 @@ pub use options::{Mode, Options};
 pub use place::TsgsBefore;
 pub use request::{Idle, Request, Spec};
 pub use runtime::Runtime;
+pub use usage::Usage;
+pub use want::Want;

@@ -50,7 +50,7 @@ impl Runtime {
         Ok(Self(Inner::Inert(Arc::new(why))))
     }
 
-    fn active(&self) -> Option<&Arc<Active>> {
+    pub(crate) fn active(&self) -> Option<&Arc<Active>> {
         match &self.0 {
             Inner::Active(active) => Some(active),
             Inner::Inert(_) => None,

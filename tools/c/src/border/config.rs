@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use zernel_config::Config;
 
-use super::{abi, c_char, c_int, call, size_of_result, write, Sized32};
+use super::{abi, c_char, c_int, call, Place, Sized32};
 
 // SAFETY: Integers.
 unsafe impl Sized32 for abi::zernel_config {}
@@ -54,7 +54,7 @@ unsafe extern "C" fn zernel_config_read(
 ) -> c_int {
     call(|| {
         // SAFETY: By the caller.
-        let size = unsafe { size_of_result(config, CONFIG, |_| 0)? };
+        let place = unsafe { Place::at(config, CONFIG, |_| 0)? };
         let read = match path.is_null() {
             true => Config::default(),
             false => {
@@ -63,8 +63,8 @@ unsafe extern "C" fn zernel_config_read(
                 Config::from_file(OsStr::from_bytes(path.to_bytes()))?
             }
         };
-        // SAFETY: By the caller, for so many bytes, which this structure is not shorter than.
-        unsafe { write(config, told(&read, size)) }
+        place.store(&told(&read, place.size));
+        Ok(())
     })
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tests of the functions on a machine without requests, with pointers and structures of all kinds.
 
+use super::class::*;
+use super::told::*;
 use super::*;
 use std::ffi::CStr;
 use std::ptr;
@@ -18,6 +20,7 @@ fn last_name() -> &'static str {
         "ZERNEL_REQUEST_OVER" => "ZERNEL_REQUEST_OVER",
         "ZERNEL_BAD_LANES" => "ZERNEL_BAD_LANES",
         "ZERNEL_BAD_BOUND" => "ZERNEL_BAD_BOUND",
+        "ZERNEL_UNKNOWN_WANT" => "ZERNEL_UNKNOWN_WANT",
         "ZERNEL_OFF" => "ZERNEL_OFF",
         other => panic!("{other}"),
     }
@@ -49,6 +52,7 @@ fn sizes_are_those_of_the_first_version() {
     assert_eq!(size_of::<abi::zernel_spec>(), SPEC);
     assert_eq!(size_of::<abi::zernel_counters>(), COUNTERS);
     assert_eq!(size_of::<abi::zernel_stats>(), STATS);
+    assert_eq!(size_of::<abi::zernel_usage>(), USAGE);
 }
 
 #[test]
@@ -146,6 +150,10 @@ fn null_is_refused_everywhere() {
             zernel_set_timeslice(none, 200),
             zernel_get_counters(none, ptr::null_mut()),
             zernel_get_stats(none, ptr::null_mut()),
+            zernel_get_usage(none, ptr::null_mut()),
+            zernel_clear_level(none),
+            zernel_want_class(none, 0, 0, &mut word),
+            zernel_drop_class(none, 0),
         ] {
             assert_eq!(result, INVAL);
             assert_eq!(last_name(), "ZERNEL_BAD_ARGUMENT");
@@ -158,6 +166,10 @@ fn null_is_refused_everywhere() {
             zernel_predicted(runtime, 0, ptr::null_mut()),
             zernel_get_counters(runtime, ptr::null_mut()),
             zernel_get_stats(runtime, ptr::null_mut()),
+            zernel_get_usage(runtime, ptr::null_mut()),
+            zernel_want_class(runtime, 0, 0, ptr::null_mut()),
+            zernel_want_class(runtime, 8, 0, &mut word),
+            zernel_want_class(runtime, 0, 9, &mut word),
             zernel_set_timeslice(runtime, 9),
             zernel_set_timeslice(runtime, 10_000_001),
             zernel_set_level(runtime, 8),
@@ -165,6 +177,7 @@ fn null_is_refused_everywhere() {
         ] {
             assert_eq!(result, INVAL);
         }
+        assert_eq!(word, 7);
         zernel_detach(runtime);
     }
 }
@@ -223,6 +236,120 @@ fn an_inert_runtime_takes_everything() {
         zernel_detach(runtime);
     }
     assert_eq!(zernel_version(), 1);
+}
+
+#[test]
+fn wants_have_numbers_until_they_are_over() {
+    let runtime = attach(&off()).unwrap();
+    let other = attach(&off()).unwrap();
+    let (mut one, mut two, mut gone) = (0, 0, 99);
+    // SAFETY: All are valid.
+    unsafe {
+        assert_eq!(zernel_want_class(runtime, 0, 0, &mut one), 0);
+        assert_eq!(zernel_want_class(runtime, 7, 200, &mut two), 0);
+        assert!(one != 0 && two != 0 && one != two);
+        let before = one;
+        assert_eq!(zernel_want_class(runtime, 3, 0, &mut one), 0);
+        assert_eq!(one, before);
+        assert_eq!(zernel_drop_class(runtime, one), 0);
+        for result in [
+            zernel_drop_class(runtime, one),
+            zernel_drop_class(runtime, 0),
+            zernel_drop_class(other, two),
+            zernel_want_class(runtime, 0, 0, &mut one),
+            zernel_want_class(other, 0, 0, &mut gone),
+        ] {
+            assert_eq!(result, -43);
+            assert_eq!(last_name(), "ZERNEL_UNKNOWN_WANT");
+        }
+        assert_eq!((one, gone), (before, 99));
+        assert_eq!(zernel_clear_level(runtime), 0);
+        zernel_detach(other);
+        // Its other want is over with it.
+        zernel_detach(runtime);
+    }
+}
+
+/// A structure as a later version of the library will have it.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+struct Grown {
+    size: u32,
+    reserved: u32,
+    first: u64,
+    later: [u64; 2],
+}
+
+// SAFETY: Integers.
+unsafe impl Sized32 for Grown {}
+
+/// Stores a result at the begin of eight words whose first says a size. Returns the words.
+fn stored(size: u32, words: [u64; 8]) -> Result<[u64; 8], Fault> {
+    let mut words = words;
+    words[0] = size.into();
+    // SAFETY: The words are longer than any size that is tried, and valid for reads and writes.
+    let place =
+        unsafe { Place::<Grown>::at(words.as_mut_ptr().cast(), 16, |asked| asked.reserved) };
+    place?.store(&Grown {
+        size,
+        reserved: 0,
+        first: 1,
+        later: [2, 3],
+    });
+    Ok(words)
+}
+
+#[test]
+fn a_result_goes_no_further_than_its_place() {
+    const OTHERS: u64 = 0x5a5a_5a5a_5a5a_5a5a;
+    // Programs of the first version, of one between, and of this one: what is behind is others'.
+    for (size, parts) in [(16, 2), (24, 3), (32, 4)] {
+        let words = [OTHERS; 8];
+        let told = [u64::from(size), 1, 2, 3];
+        let all = stored(size, words).unwrap();
+        assert_eq!(all[..parts], told[..parts], "{size} bytes");
+        assert_eq!(all[parts..], words[parts..], "{size} bytes");
+    }
+    // A program of a later one: the rest is zero, or it is refused.
+    let later = [0, 0, 0, 0, 0, 0, OTHERS, OTHERS];
+    assert_eq!(stored(48, later), Ok([48, 1, 2, 3, 0, 0, OTHERS, OTHERS]));
+    let unknown = [0, 0, 0, 0, 0, 1, OTHERS, OTHERS];
+    assert_eq!(stored(48, unknown), Err(Fault::Size(48)));
+    assert!(matches!(stored(15, later), Err(Fault::Argument(_))));
+}
+
+#[test]
+fn results_of_other_sizes() {
+    let runtime = attach(&off()).unwrap();
+    let mut words = [0_u64; 32];
+    type Get<'a> = &'a dyn Fn(*mut u64) -> c_int;
+    // SAFETY: The words are longer than any size that is tried.
+    let gets: [(usize, Get<'_>); 3] = unsafe {
+        [
+            (COUNTERS, &|to| zernel_get_counters(runtime, to.cast())),
+            (STATS, &|to| zernel_get_stats(runtime, to.cast())),
+            (USAGE, &|to| zernel_get_usage(runtime, to.cast())),
+        ]
+    };
+    for (size, get) in gets {
+        let (own, longer) = (size as u64, size as u64 + 16);
+        words.fill(0);
+        words[0] = longer;
+        assert_eq!(get(words.as_mut_ptr()), 0);
+        assert_eq!(words[0], longer, "the size is the caller's");
+        words[size / 8 + 1] = 1;
+        assert_eq!(get(words.as_mut_ptr()), TOO_BIG);
+        assert_eq!((last_name(), words[size / 8 + 1]), ("ZERNEL_BAD_SIZE", 1));
+        // That part is not the structure's.
+        words[0] = own;
+        assert_eq!(get(words.as_mut_ptr()), 0);
+        assert_eq!(words[size / 8 + 1], 1);
+        words[0] = own - 1;
+        assert_eq!(get(words.as_mut_ptr()), INVAL);
+        assert_eq!(words[0], own - 1);
+    }
+    // SAFETY: It was made here.
+    unsafe { zernel_detach(runtime) };
 }
 
 #[test]

@@ -15,6 +15,7 @@
 
 #include <zernel/runtime.hpp>
 
+#include "class.h"
 #include "program.h"
 
 using namespace std::chrono_literals;
@@ -128,5 +129,19 @@ private:
 	std::promise<void> promise_;
 	std::shared_future<void> future_ = promise_.get_future().share();
 };
+
+// Cases of bad.cc, ends.cc and class.cc.
+void bad_input();
+void page_unmapped();
+void hostile_words();
+void two_runtimes();
+void shutdown_all();
+void shutdown_in_a_task();
+void shutdown_twice();
+void end_in_a_task();
+void many_tasks();
+void classes();
+void two_schedulers();
+void metrics_of();
 
 #endif // LANGUAGES_TEST_HPP

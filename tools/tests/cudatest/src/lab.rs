@@ -137,3 +137,25 @@ pub fn tsgs() -> Result<Vec<tsg::Id>> {
     let compute = own.iter().filter(|tsg| tsg.compute);
     Ok(compute.map(|tsg| tsg.id).collect())
 }
+
+/// A stream by its handle, of this or of no driver.
+pub fn stream_of(handle: u64) -> Stream {
+    // SAFETY: The stand-in refuses handles that are none, which is what tests give it.
+    unsafe { Stream::from_raw(std::ptr::without_provenance_mut(handle as usize)) }
+}
+
+/// The addresses of the slots of this process, which has one runtime.
+pub fn slots() -> Result<std::ops::Range<usize>> {
+    let maps = std::fs::read_to_string("/proc/self/maps")?;
+    let line = maps.lines().find(|line| line.ends_with("/dev/zernel"));
+    let range = line.and_then(|line| line.split(' ').next()?.split_once('-'));
+    let (from, to) = range.ok_or_else(|| anyhow::anyhow!("no slots"))?;
+    Ok(usize::from_str_radix(from, 16)?..usize::from_str_radix(to, 16)?)
+}
+
+/// Takes memory of this process away: what uses it then ends the process.
+pub fn unmap(range: std::ops::Range<usize>) -> Result<()> {
+    let from = std::ptr::without_provenance_mut(range.start);
+    // SAFETY: The process is a child that a test has made to end of it.
+    Ok(unsafe { rustix::mm::munmap(from, range.len()) }?)
+}

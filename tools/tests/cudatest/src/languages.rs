@@ -15,29 +15,50 @@ pub const SUITE: Suite = Suite::new(
     "languages",
     &[
         case("example_request_c", || {
-            example("zernel-example-c", &[], "100 requests, 0 without a lane\n")
+            example(
+                "zernel-example-request-c",
+                &[],
+                "100 requests, 0 without a lane\n",
+            )
         }),
         case("example_request_cpp", || {
             example("zernel-example-request", &[], "100 requests\n")
         }),
         case("example_server_cpp", example_server),
+        case("example_readme_cpp", || {
+            example("zernel-example-readme1", &[], "42\n")
+        }),
         case("c_requests", || c("requests")),
         case("c_bad_input", || c("bad_input")),
         case("c_two_runtimes", || c("two_runtimes")),
         case("c_fork", || c("fork")),
         case("c_hostile_words", || c("hostile_words")),
         case("c_inert", || c("inert")),
+        case("c_page_unmapped", || c("page_unmapped")),
+        case("c_classes", || c("classes")),
+        case("c_wants", || c("wants")),
+        case("c_sizes", || c("sizes")),
         case("cpp_requests", || cpp("requests")),
         case("cpp_lifetimes", || cpp("lifetimes")),
         case("cpp_scheduler", || cpp("scheduler")),
         case("cpp_scheduler_inline", || cpp("scheduler_inline")),
         case("cpp_shutdown", || cpp("shutdown")),
+        case("cpp_shutdown_in_a_task", || cpp("shutdown_in_a_task")),
+        case("cpp_shutdown_twice", || cpp("shutdown_twice")),
+        case("cpp_end_in_a_task", || cpp("end_in_a_task")),
+        case("cpp_many_tasks", || cpp("many_tasks")),
+        case("cpp_classes", || cpp("classes")),
+        case("cpp_two_schedulers", || cpp("two_schedulers")),
+        case("cpp_metrics", || cpp("metrics")),
         case("cpp_fork", || cpp("fork")),
         case("cpp_lost", || cpp("lost")),
         case("cpp_inert", || cpp("inert")),
         case("cpp_no_cuda", || cpp("no_cuda")),
         case("cpp_privilege", || cpp("privilege")),
         case("cpp_bad_input", || cpp("bad_input")),
+        case("cpp_page_unmapped", || cpp("page_unmapped")),
+        case("cpp_hostile_words", || cpp("hostile_words")),
+        case("cpp_two_runtimes", || cpp("two_runtimes")),
         case("linked_statically", linked_statically),
     ],
     LOADED,

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Requests of programs of CUDA, on the software GPU.
 
+mod bad_input;
+mod class;
+mod many;
+
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
@@ -23,7 +27,8 @@ pub const SUITE: Suite = Suite::new(
     "runtime",
     &[
         case("a_request_goes_through", a_request_goes_through),
-        case("none_of_many_is_lost", none_of_many_is_lost),
+        case("none_of_many_is_lost", many::one_thread),
+        case("none_of_many_threads_is_lost", many::threads),
         case("threads_share_lanes", threads_share_lanes),
         case("without_a_lane_work_goes_on", without_a_lane_work_goes_on),
         case("done_in_a_stream", done_in_a_stream),
@@ -41,6 +46,14 @@ pub const SUITE: Suite = Suite::new(
         case("the_tsg_is_found_or_asked_for", the_tsg_is_found),
         case("machines_without_requests", machines_without_requests),
         case("a_stream_of_another_context", a_stream_of_another_context),
+        case("bad_input", bad_input::table),
+        case("a_page_that_is_unmapped", bad_input::unmapped),
+        case("hostile_words", bad_input::hostile_words),
+        case("two_runtimes", bad_input::two_runtimes),
+        case("a_class_that_is_wanted", class::wanted),
+        case("a_level_is_taken_away", class::cleared),
+        case("wants_without_privilege", class::unprivileged),
+        case("the_use_of_the_gpu", class::usage),
     ],
     LOADED,
 );
@@ -121,23 +134,6 @@ fn serve(program: &Program, runtime: &Runtime, stream: Stream, count: u64) -> Re
     }
     program.wait(stream)?;
     Ok(begun)
-}
-
-fn none_of_many_is_lost() -> Outcome {
-    const COUNT: u64 = 10_000;
-    let program = Program::new()?;
-    let runtime = attach(Options::default())?;
-    let own = program.driver.create_stream(program.context())?;
-    let begun = serve(&program, &runtime, own.stream(), COUNT)?;
-    check_eq!(begun, COUNT);
-    // The done words of the last ones are seen when their slots begin again, or end.
-    drop(runtime.begin(&later())?);
-    let told = stats(&runtime)?;
-    check_eq!(told.begun, COUNT + 1);
-    ensure!(told.in_flight <= 3, "{told:?}");
-    check_eq!((told.expired, told.cancelled), (0, 1));
-    check_eq!(runtime.counters().failed_calls, 0);
-    Ok(())
 }
 
 fn threads_share_lanes() -> Outcome {
