@@ -212,7 +212,7 @@ def cuda_suites(session: Session) -> list[Job]:
     gputest = f"cd {MODULES} && insmod zernel.ko && insmod zernel_sim.ko && " \
               "zernel-gputest --short --ktap"
     # Programs that know nothing take long on the debug kernel.
-    known, unknown = "zernel-cudatest --skip auto.", "zernel-cudatest --only auto."
+    known, unknown = f"zernel-cudatest --skip auto. {SHORT}", "zernel-cudatest --only auto."
     more = [on("base", "auto", 3, unknown)] if SHORT else \
         [on("base", "cuda", 2, known), on("base", "auto", 3, unknown),
          on("debug", "auto", 8, unknown)]

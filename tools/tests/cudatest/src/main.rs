@@ -29,6 +29,7 @@ const SUITES: &[Suite] = &[
     fakecuda::fault::SUITE,
     standin::SUITE,
     runtime::SUITE,
+    runtime::killed::SUITE,
     auto::SUITE,
     languages::SUITE,
     fakecuda::device::WITHOUT,
@@ -43,6 +44,9 @@ struct Options {
     /// Leave out cases whose names contain one of these texts.
     #[arg(long)]
     skip: Vec<String>,
+    /// Repeat nothing for more than two minutes, for a slow machine.
+    #[arg(long)]
+    short: bool,
     /// Print the names of the cases.
     #[arg(long)]
     list: bool,
@@ -58,6 +62,9 @@ fn main() -> ExitCode {
     if options.list {
         harness::list(SUITES, chosen);
         return ExitCode::SUCCESS;
+    }
+    if options.short {
+        testkit::run_short();
     }
     match harness::run(SUITES, chosen) {
         Ok(true) => ExitCode::SUCCESS,
