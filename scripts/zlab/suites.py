@@ -98,9 +98,10 @@ def suite(session: Session, name: str, minutes: float, command: list[str], count
 
 def host_suites(session: Session) -> list[Job]:
     """Those that need no guest."""
-    # It downloads 140 MB of assemblers.
+    # They download 140 MB of assemblers, and a compiler of 400 MB.
     more = [] if SHORT else [
         suite(session, "holder", 4, [str(SCRIPTS / "holder")], count_libtest),
+        suite(session, "sanitizers", 6, [str(SCRIPTS / "sanitizers")], count_checks),
     ]
     return [
         *more,
@@ -198,7 +199,7 @@ def debug_suites(session: Session) -> list[Job]:
 
 def cuda_suites(session: Session) -> list[Job]:
     """The stand-in for CUDA's driver library, and the runtime of programs of CUDA on it."""
-    def on(flavour: str, name: str, minutes: float, command: str) -> Job:
+    def on(flavour: str, name: str, minutes: float, command: str, *options: str) -> Job:
         built = f"modules-{flavour}"
 
         def add(results: Results) -> list[str]:
@@ -206,13 +207,20 @@ def cuda_suites(session: Session) -> list[Job]:
                     *unknowing(results["cuda"])]
 
         return guest(session, f"{name}-{flavour}", minutes, f"kernel-{flavour} {built} cuda tools",
-                     add, command, mem=2048, options=lambda results: linked(results["cuda"]))
+                     add, command, *options, mem=2048,
+                     options=lambda results: linked(results["cuda"]))
 
     # All that a GPU must still confirm, on the software GPU.
     gputest = f"cd {MODULES} && insmod zernel.ko && insmod zernel_sim.ko && " \
               "zernel-gputest --short --ktap"
+    # Requests of the runtime beside those of the load generator. Each look of the software GPU at a
+    # word takes time of the only CPU.
+    beside = f"cd {MODULES} && insmod zernel.ko && insmod zernel_sim.ko word_poll_us=50 && " \
+             "zernel-load runtime --ktap"
     # Programs that know nothing take long on the debug kernel.
-    known, unknown = f"zernel-cudatest --skip auto. {SHORT}", "zernel-cudatest --only auto."
+    known, unknown = f"zernel-cudatest --skip auto. --skip killed. {SHORT}", \
+        "zernel-cudatest --only auto."
+    killed = f"zernel-cudatest --only killed. {SHORT}"
     more = [on("base", "auto", 3, unknown)] if SHORT else \
         [on("base", "cuda", 4, known), on("base", "auto", 3, unknown),
          on("debug", "auto", 8, unknown)]
@@ -222,7 +230,9 @@ def cuda_suites(session: Session) -> list[Job]:
 
     return [build(session, "cuda", 3, "cuda", needs="tools"), *more,
             Job("languages", host, ("cuda",), 1, BUILD_MEMORY_MB),
-            on("debug", "cuda", 12, known), on("base", "gputest", 1.5, gputest)]
+            on("debug", "cuda", 12, known), on("debug", "killed", 4 if SHORT else 26, killed),
+            on("base", "gputest", 1.5, gputest),
+            on("base", "runtime", 1, beside, "--mode", "icount")]
 
 
 def python_suites(session: Session) -> list[Job]:

@@ -3,6 +3,8 @@
 
 pub mod memory;
 pub mod probe;
+#[cfg(test)]
+mod shared;
 pub mod sim;
 pub mod zernel;
 

@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn threads_never_share_one() {
-        const ROUNDS: usize = 2_000;
+        const ROUNDS: usize = if cfg!(miri) { 10 } else { 2_000 };
         let lanes = Lanes::new(3);
         let used = Mutex::new(BTreeSet::new());
         let ended = |_: u32, _: u32| true;

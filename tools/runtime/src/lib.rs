@@ -9,15 +9,17 @@
 //! use zernel_runtime::{Options, Request, Runtime, Spec};
 //!
 //! # fn decode() {}
-//! # fn launch_and_wait() {}
+//! # fn launch_first() {}
+//! # fn launch_others_and_wait() {}
 //! // With the context current that the program computes in.
 //! let runtime = Runtime::attach(&Options::from_environment()?)?;
 //! let spec = Spec::new().key(7);
 //! loop {
 //!     let mut request: Request = runtime.begin(&spec)?;
 //!     decode();
+//!     launch_first();
 //!     request.ready();
-//!     launch_and_wait();
+//!     launch_others_and_wait();
 //!     request.done();
 //! #   break;
 //! }

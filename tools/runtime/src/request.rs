@@ -216,8 +216,9 @@ impl Request {
         })
     }
 
-    /// Its data is ready, and its work is about to be launched or has been. A second time changes
-    /// nothing.
+    /// Its data is ready, and its work is about to be launched or has been: best right behind the
+    /// first launch, as the GPU goes to others when the holder ends and there is no work. A second
+    /// time changes nothing.
     pub fn ready(&mut self) {
         if let Ok(held) = &mut self.0 {
             held.ready();

@@ -3,6 +3,9 @@
 //! as the kernel that it is.
 #![allow(unsafe_code)]
 
+#[cfg(test)]
+mod shared;
+
 use std::ffi::CStr;
 use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -23,7 +23,7 @@ use crate::run::{Constants, Options};
 use crate::suite::Extent;
 use crate::training::TrainArgs;
 use crate::worker::{Device, Gpu, Order};
-use crate::{bench, demo, run, suite, worker};
+use crate::{bench, demo, run, runtime, suite, worker};
 
 /// The codes as help text.
 const EXIT_CODES: &str = "\
@@ -72,6 +72,11 @@ enum Command {
     /// {drift: {from: 100, to: 400, seconds: 10}}, {step: {before: 150, after: 400, seconds: 15}}.
     #[command(verbatim_doc_comment)]
     Run(RunArgs),
+    /// Run workload B1 with the requests of this program, and with those of the runtime of CUDA.
+    ///
+    /// Prints the latency that each adds to that of its client alone, and fails if the runtime adds more
+    /// than it may. It takes the stand-in for CUDA, and this program linked dynamically (scripts/cuda).
+    Runtime(RuntimeArgs),
     /// Run a training loop without zernel's prefetch signal and with it.
     ///
     /// The loop reads batches, computes on the software GPU and works on the CPU, and logs the time of
@@ -176,9 +181,22 @@ struct RunArgs {
     /// Record no window of the execution, which takes CAP_PERFMON, for these files.
     #[arg(long)]
     no_trace: bool,
+    /// Latency-critical clients are programs of CUDA, whose requests are those of its runtime.
+    #[arg(long)]
+    runtime: bool,
     /// Print the figures as JSON.
     #[arg(long)]
     json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+struct RuntimeArgs {
+    /// Duration of each run in seconds.
+    #[arg(long, default_value_t = 5.0, value_parser = seconds)]
+    seconds: f64,
+    /// Print them as the results of a test.
+    #[arg(long)]
+    ktap: bool,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -312,6 +330,7 @@ pub fn run(args: Args) -> Result<()> {
     match args.command {
         Command::Client(args) => client(&args),
         Command::Run(args) => workload(&args),
+        Command::Runtime(args) => runtime::run(args.seconds, args.ktap),
         Command::Train(args) => args.run(),
         Command::Demo(args) => demo::run(&args.out, args.scale),
         Command::Suite(args) => suite::run(&args.out, args.extent, args.scale, &args.only),
@@ -414,6 +433,7 @@ fn workload(args: &RunArgs) -> Result<()> {
             costs: None,
             seed: args.seed,
             trace: args.out.is_some() && !args.no_trace,
+            cuda: args.runtime,
         };
         let outcome = run::run(&workload, options, &mut |_| {})?;
         if let Some(dir) = &args.out {

@@ -52,6 +52,7 @@ pub fn run(dir: &Path, scale: f64) -> Result<()> {
                 costs: None,
                 seed: SEED,
                 trace: true,
+                cuda: false,
             };
             let outcome = run::run(&workload, options, &mut |passed| {
                 line.show(passed, workload.duration());

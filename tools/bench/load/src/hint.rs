@@ -89,18 +89,23 @@ impl Hints {
         let Kind::Request { zernel, tsg, .. } = &self.kind else {
             return Ok(HintUse::default());
         };
-        let stats = zernel.request_stats(Of::Tsg(*tsg))?;
-        Ok(HintUse {
-            requests: stats.begun,
-            triggers: stats.triggers,
-            early: stats.early,
-            early_ns: stats.early_ns,
-            late: stats.late,
-            late_ns: stats.late_ns,
-            expired: stats.expired,
-            switch_ns: switch_ns(zernel, *tsg)?,
-        })
+        used(zernel, *tsg)
     }
+}
+
+/// Counters of the requests of a TSG.
+pub fn used(zernel: &Zernel, tsg: tsg::Id) -> Result<HintUse> {
+    let stats = zernel.request_stats(Of::Tsg(tsg))?;
+    Ok(HintUse {
+        requests: stats.begun,
+        triggers: stats.triggers,
+        early: stats.early,
+        early_ns: stats.early_ns,
+        late: stats.late,
+        late_ns: stats.late_ns,
+        expired: stats.expired,
+        switch_ns: switch_ns(zernel, tsg)?,
+    })
 }
 
 /// Time of a switch of the GPU of a TSG, as learned by zernel, in nanoseconds.

@@ -5,9 +5,11 @@
 mod bench;
 mod cli;
 mod client;
+mod cuda;
 mod demo;
 mod hint;
 mod run;
+mod runtime;
 mod suite;
 mod sys;
 mod training;

@@ -43,6 +43,8 @@ pub struct Options {
     pub seed: u64,
     /// Record a window of the execution.
     pub trace: bool,
+    /// Latency-critical clients are programs of CUDA, whose requests are those of the runtime.
+    pub cuda: bool,
 }
 
 impl Options {
@@ -311,6 +313,7 @@ fn orders(workload: &Workload, options: Options) -> Vec<(Vec<usize>, Order)> {
                 .then(|| Weight::new(WEIGHT * spec.weight))
                 .flatten(),
             hint: (spec.role == Role::Lc).then(|| hint(options)).flatten(),
+            cuda: options.cuda && spec.role == Role::Lc,
         };
         orders.push((spec.role, vec![number], order));
     }
@@ -358,6 +361,7 @@ mod tests {
             costs: None,
             seed: 1,
             trace: true,
+            cuda: false,
         }
     }
 
@@ -378,6 +382,15 @@ mod tests {
             .all(|(_, order)| (order.class, order.hint) == (Some(Level::BE), None)));
         assert_eq!(of(Mode::Gpreempt)[0].1.hint, Some(Hint::Constant(100_000)));
         assert_eq!(of(Mode::Classes)[0].1.hint, None);
+        let cuda = Options {
+            cuda: true,
+            ..options(Mode::Zernel)
+        };
+        let is_cuda: Vec<bool> = orders(&c, cuda)
+            .iter()
+            .map(|(_, order)| order.cuda)
+            .collect();
+        assert!(is_cuda[0] && !is_cuda[1..].contains(&true));
         let phase = |orders: &[(Vec<usize>, Order)], at: usize| orders[at].1.clients[0].phase_ns;
         assert_eq!(phase(&zernel, 0), phase(&alone, 0));
         assert_eq!(phase(&zernel, 3), phase(&default, 3));

@@ -304,6 +304,7 @@ fn one(part: &Part) -> Result<Done> {
             costs,
             seed: SEED,
             trace: false,
+            cuda: false,
         };
         comparison
             .runs

@@ -25,13 +25,13 @@ use zernel_workload::{ClientSpec, Role, Schedule};
 
 use crate::client::{self, Machine};
 use crate::hint::{Held, Hint, Hints, Stream, DATA, WORDS};
-use crate::sys;
+use crate::{cuda, sys};
 
 /// Longest time that one step of a request may take before the run is given up.
 const STUCK: Duration = Duration::from_secs(30);
 
 /// Time after a run in which no client writes its report, so that the last ones are not disturbed.
-const SETTLE: Duration = Duration::from_millis(100);
+pub const SETTLE: Duration = Duration::from_millis(100);
 
 /// Requests of a run for which there is room at its start.
 const EACH: usize = 8_192;
@@ -56,6 +56,9 @@ pub struct Order {
     pub weight: Option<Weight>,
     /// Its hint that it will need the GPU.
     pub hint: Option<Hint>,
+    /// It is a program of CUDA, whose requests are those of the runtime.
+    #[serde(default)]
+    pub cuda: bool,
 }
 
 /// Order to a client.
@@ -93,6 +96,18 @@ pub struct Report {
     pub hints: Option<HintUse>,
 }
 
+/// Gives this process its class, if any, and exact wake-ups.
+pub fn take_class(class: Option<Level>, weight: Option<Weight>) -> Result<()> {
+    // Without slack the kernel may not delay the wake-ups of a request.
+    set_current_timer_slack(NonZeroU64::new(1)).context("cannot set the timer slack")?;
+    if let Some(level) = class {
+        let mut class = Attributes::from(level);
+        class.weight = weight;
+        Zernel::open()?.set_class(&Target::current_process(), class)?;
+    }
+    Ok(())
+}
+
 /// Objects of a process on the software GPU.
 #[derive(Debug)]
 pub struct Gpu {
@@ -116,13 +131,7 @@ impl Gpu {
         weight: Option<Weight>,
         hint: Option<Hint>,
     ) -> Result<Self> {
-        // Without slack the kernel may not delay the wake-ups of a request.
-        set_current_timer_slack(NonZeroU64::new(1)).context("cannot set the timer slack")?;
-        if let Some(level) = class {
-            let mut class = Attributes::from(level);
-            class.weight = weight;
-            Zernel::open()?.set_class(&Target::current_process(), class)?;
-        }
+        take_class(class, weight)?;
         let sim = Sim::open()?;
         let spec = |spec| ContextSpec { channels, ..spec };
         let program = Program::open(&sim, 0)?;
@@ -353,6 +362,9 @@ pub fn run(order: &Order) -> Result<()> {
             eprintln!("zernel-load: no real-time priority for the LC client: {error}");
         }
     }
+    if order.cuda {
+        return cuda::run(order);
+    }
     let channels = order.clients.len() as u32;
     let gpu = Gpu::open(label, channels, order.class, order.weight, order.hint)?;
     let mut devices: Vec<Device<'_>> = (0..)
@@ -372,9 +384,7 @@ pub fn run(order: &Order) -> Result<()> {
         tsg: gpu.compute.tsg(),
     })?;
 
-    let mut line = String::new();
-    io::stdin().lock().read_line(&mut line)?;
-    let start = Timestamp::from_ns(line.trim().parse().context("the start time is missing")?);
+    let start = hear_start()?;
     let duration = Duration::from_nanos(order.duration_ns);
     let serve = |device: &mut Device<'_>, client: &ClientOrder| {
         let (spec, seed) = (&client.spec, client.seed);
@@ -416,7 +426,16 @@ pub fn run(order: &Order) -> Result<()> {
     })
 }
 
-fn say(what: &impl Serialize) -> Result<()> {
+/// The time at which all clients start.
+pub fn hear_start() -> Result<Timestamp> {
+    let mut line = String::new();
+    io::stdin().lock().read_line(&mut line)?;
+    let start = line.trim().parse().context("the start time is missing")?;
+    Ok(Timestamp::from_ns(start))
+}
+
+/// Tells the one that started this process.
+pub fn say(what: &impl Serialize) -> Result<()> {
     let mut line = serde_json::to_vec(what)?;
     line.push(b'\n');
     let mut out = io::stdout().lock();

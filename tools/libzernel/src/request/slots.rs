@@ -79,6 +79,19 @@ impl Slots {
         &self.file
     }
 
+    /// Slots of a page that no file has: calls fail.
+    #[cfg(test)]
+    pub(crate) fn of_memory(memory: SharedMemory) -> Self {
+        let file = std::fs::File::open("/dev/null").unwrap();
+        let count = memory.slots().len() as u32;
+        Self {
+            file: Arc::new(file.into()),
+            memory,
+            base: 0,
+            numbers: 0..count,
+        }
+    }
+
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }

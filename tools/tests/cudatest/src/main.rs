@@ -29,6 +29,7 @@ const SUITES: &[Suite] = &[
     fakecuda::fault::SUITE,
     standin::SUITE,
     runtime::SUITE,
+    runtime::killed::SUITE,
     auto::SUITE,
     languages::SUITE,
     fakecuda::device::WITHOUT,

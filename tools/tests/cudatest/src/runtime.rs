@@ -3,6 +3,7 @@
 
 mod bad_input;
 mod class;
+pub mod killed;
 mod many;
 
 use std::cell::RefCell;
@@ -15,7 +16,7 @@ use cuda::Stream;
 use libzernel::request::{Of, RequestStats};
 use libzernel::{tsg, Level, Zernel};
 use testkit::check_eq;
-use testkit::child::{in_child, Child, End};
+use testkit::child::in_child;
 use testkit::harness::{case, Outcome, Suite};
 use testkit::wait_until;
 use zernel_runtime::{Counters, Error, Idle, Mode, Options, Request, Runtime, Spec, TsgsBefore};
@@ -42,7 +43,6 @@ pub const SUITE: Suite = Suite::new(
             a_destroyed_context,
         ),
         case("a_child_does_nothing", a_child_does_nothing),
-        case("a_killed_process_leaves_nothing", a_killed_process),
         case("the_tsg_is_found_or_asked_for", the_tsg_is_found),
         case("machines_without_requests", machines_without_requests),
         case("a_stream_of_another_context", a_stream_of_another_context),
@@ -321,33 +321,6 @@ fn a_child_does_nothing() -> Outcome {
     request.ready();
     request.done();
     check_eq!(runtime.counters().begun, 1);
-    Ok(())
-}
-
-fn a_killed_process() -> Outcome {
-    let zernel = Zernel::open()?;
-    for is_ready in [false, true] {
-        let child = Child::spawn(|| {
-            let _program = Program::new()?;
-            let runtime = attach(Options::default())?;
-            let mut request = runtime.begin(&now())?;
-            if is_ready {
-                request.ready();
-            }
-            loop {
-                thread::park();
-            }
-        })?;
-        wait_until("a request is under way", || {
-            Ok(zernel.request_stats(Of::All)?.in_flight > 0)
-        })?;
-        child.kill()?;
-        check_eq!(child.end()?, End::Signal(9));
-        wait_until("nothing is left", || {
-            let requests = zernel.request_stats(Of::All)?.in_flight;
-            Ok((zernel.stats()?.tsgs, requests) == (0, 0))
-        })?;
-    }
     Ok(())
 }
 
