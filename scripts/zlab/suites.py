@@ -198,7 +198,7 @@ def debug_suites(session: Session) -> list[Job]:
 
 def cuda_suites(session: Session) -> list[Job]:
     """The stand-in for CUDA's driver library, and the runtime of programs of CUDA on it."""
-    def on(flavour: str, name: str, minutes: float, command: str) -> Job:
+    def on(flavour: str, name: str, minutes: float, command: str, *more: str) -> Job:
         built = f"modules-{flavour}"
 
         def add(results: Results) -> list[str]:
@@ -206,7 +206,7 @@ def cuda_suites(session: Session) -> list[Job]:
                     *unknowing(results["cuda"])]
 
         return guest(session, f"{name}-{flavour}", minutes, f"kernel-{flavour} {built} cuda tools",
-                     add, command, mem=2048, options=lambda results: linked(results["cuda"]))
+                     add, command, *more, mem=2048, options=lambda results: linked(results["cuda"]))
 
     # All that a GPU must still confirm, on the software GPU.
     gputest = f"cd {MODULES} && insmod zernel.ko && insmod zernel_sim.ko && " \
@@ -217,7 +217,8 @@ def cuda_suites(session: Session) -> list[Job]:
         [on("base", "cuda", 2, known), on("base", "auto", 3, unknown),
          on("debug", "auto", 8, unknown)]
     return [build(session, "cuda", 3, "cuda", needs="tools"), *more,
-            on("debug", "cuda", 6, known), on("base", "gputest", 1.5, gputest)]
+            on("debug", "cuda", 6, known), on("base", "gputest", 1.5, gputest),
+            on("base", "timed-auto", 3, "zernel-cudatest --only timed.", "--mode", "icount")]
 
 
 def python_suites(session: Session) -> list[Job]:
