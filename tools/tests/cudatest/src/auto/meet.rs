@@ -31,11 +31,8 @@ pub fn late_kernels() -> Outcome {
         Ok(())
     })?;
     // A site that had lost all of them would have paused.
-    check_eq!(
-        (counts["begun"], counts["cancelled"]),
-        (48, 48),
-        "{counts:?}"
-    );
+    ensure!(counts["begun"] >= 48, "{counts:?}");
+    check_eq!(counts["cancelled"], counts["begun"], "{counts:?}");
     Ok(())
 }
 
