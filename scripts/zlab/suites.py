@@ -224,6 +224,7 @@ def cuda_suites(session: Session) -> list[Job]:
     more = [on("base", "auto", 3, unknown)] if SHORT else \
         [on("base", "cuda", 4, known), on("base", "auto", 3, unknown),
          on("debug", "auto", 8, unknown)]
+
     def host(results: Results) -> None:
         session.suite("languages", [str(SCRIPTS / "languages-test"), results["cuda"]],
                       count_checks)
@@ -232,7 +233,8 @@ def cuda_suites(session: Session) -> list[Job]:
             Job("languages", host, ("cuda",), 1, BUILD_MEMORY_MB),
             on("debug", "cuda", 12, known), on("debug", "killed", 4 if SHORT else 26, killed),
             on("base", "gputest", 1.5, gputest),
-            on("base", "runtime", 1, beside, "--mode", "icount")]
+            on("base", "runtime", 1, beside, "--mode", "icount"),
+            on("base", "timed-auto", 3, "zernel-cudatest --only timed.", "--mode", "icount")]
 
 
 def python_suites(session: Session) -> list[Job]:

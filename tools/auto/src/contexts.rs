@@ -2,6 +2,7 @@
 //! The contexts of the program, each with a runtime or with none.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{PoisonError, RwLock, RwLockWriteGuard, TryLockError};
 
 use cuda::{Attribute, Context, Device, Driver, LIBRARY};
@@ -24,6 +25,15 @@ struct Known {
 
 /// All contexts that are known. Readers use a runtime as long as they hold it.
 static KNOWN: RwLock<Vec<Known>> = RwLock::new(Vec::new());
+
+/// There were several contexts at once.
+static ARE_SEVERAL: AtomicBool = AtomicBool::new(false);
+
+/// True if there were several contexts at once.
+#[inline]
+pub fn are_several() -> bool {
+    ARE_SEVERAL.load(Relaxed)
+}
 
 fn write() -> RwLockWriteGuard<'static, Vec<Known>> {
     KNOWN.write().unwrap_or_else(PoisonError::into_inner)
@@ -77,6 +87,9 @@ fn claim(context: Context, device: Option<i32>, is_new: bool) -> bool {
         device,
         runtime: None,
     });
+    if all.len() > 1 {
+        ARE_SEVERAL.store(true, Relaxed);
+    }
     true
 }
 

@@ -9,11 +9,14 @@
 
 mod contexts;
 mod course;
+mod kernels;
 mod key;
 mod requests;
 mod settings;
 mod sites;
 mod sys;
 mod tell;
+mod thread;
+mod turn;
 mod verdict;
 mod watch;

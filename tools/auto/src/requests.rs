@@ -16,6 +16,10 @@ const SIZE: usize = 64;
 /// Events that are known to come after the work of a request.
 const EVENTS: usize = 4;
 
+/// The longest time from a begin to its trigger. A call that waits for the whole context and is not
+/// seen waits so long for it, and for its lease.
+pub const LONGEST: Duration = Duration::from_millis(20);
+
 /// A request, and what its site is to learn of it.
 #[derive(Debug)]
 pub struct Underway {
@@ -192,12 +196,14 @@ impl Requests {
         let Some(underway) = underway.as_mut().filter(|_| self.is_live(ticket)) else {
             return false;
         };
-        let is_early = underway.request.is_triggered();
+        let is_held = underway.request.is_held();
+        let preparation = underway.begun.elapsed();
+        underway.site.set_slow(preparation > LONGEST);
         underway.outcome = Some(match underway.request.is_expired() {
             true => Outcome::Expired,
             false => Outcome::Launched {
-                preparation: underway.begun.elapsed(),
-                is_early,
+                preparation,
+                is_held,
             },
         });
         underway.request.ready();
@@ -293,10 +299,30 @@ impl Requests {
     }
 
     /// Gives up the requests of a context that have no work: nothing of theirs is on the GPU then.
-    pub fn cancel_begun(&self, context: usize) {
-        self.end_each(self.begun.load(Acquire), End::Cancelled, |entry| {
-            entry.is_of(context)
-        });
+    pub fn end_begun(&self, context: usize, end: End) {
+        self.end_each(self.begun.load(Acquire), end, |entry| entry.is_of(context));
+    }
+
+    /// True if the lease of a request was over before it had work.
+    pub fn is_expired(&self, ticket: Ticket) -> bool {
+        self.entry(ticket).is_some_and(Entry::is_expired)
+    }
+
+    /// Gives up the requests of a context whose leases are over; true if there were any.
+    pub fn reap(&self, context: usize) -> bool {
+        let mut has_some = false;
+        for place in places(self.begun.load(Acquire)) {
+            let entry = &self.entries[place];
+            let ticket = Ticket {
+                place: place as u8,
+                generation: entry.generation.load(Acquire),
+            };
+            if entry.is_of(context) && entry.is_expired() {
+                self.end(ticket, End::Cancelled);
+                has_some = true;
+            }
+        }
+        has_some
     }
 
     /// Gives up all requests of a context, which is about to end.
@@ -310,6 +336,12 @@ impl Requests {
 impl Entry {
     fn is_of(&self, context: usize) -> bool {
         self.context.load(Relaxed) == context
+    }
+
+    fn is_expired(&self) -> bool {
+        let underway = self.underway();
+        let request = underway.as_ref().map(|underway| &underway.request);
+        request.is_some_and(Request::is_expired)
     }
 
     fn has(&self, event: u64) -> bool {
@@ -431,7 +463,7 @@ mod tests {
         let other = requests.put(underway(), 2).unwrap();
         let launched = requests.put(underway(), 1).unwrap();
         assert!(requests.ready(launched, 0));
-        requests.cancel_begun(1);
+        requests.end_begun(1, End::Cancelled);
         assert!(!requests.is_live(begun));
         assert!(requests.is_live(launched) && requests.is_live(other));
         requests.drop_all(1);

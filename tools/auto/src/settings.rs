@@ -4,6 +4,9 @@
 /// The variable that has them.
 pub const VARIABLE: &str = "ZERNEL_AUTO";
 
+/// The variable of CUDA that has the connections of a context to the GPU.
+pub const CONNECTIONS: &str = "CUDA_DEVICE_MAX_CONNECTIONS";
+
 /// The start of a request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Begin {
@@ -33,12 +36,13 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Reads them: settings with commas between them.
+    /// Reads them: settings with commas between them. `connections`: the value of [`CONNECTIONS`],
+    /// of which lanes take a half at most: the streams of the program share the others.
     ///
     /// # Errors
     ///
     /// A sentence, for a setting that there is not or a value that it does not take.
-    pub fn read(text: &str) -> Result<Self, String> {
+    pub fn read(text: &str, connections: &str) -> Result<Self, String> {
         let mut settings = Self::default();
         let words = text.split(',').map(str::trim);
         for word in words.filter(|word| !word.is_empty()) {
@@ -57,8 +61,18 @@ impl Settings {
                 }
             }
         }
+        let most = self::connections(connections) / 2;
+        settings.lanes = settings.lanes.min(most.max(1));
         Ok(settings)
     }
+}
+
+/// The connections that CUDA makes with a value: 1 to 32, and 8 for one that is no number.
+fn connections(text: &str) -> u32 {
+    const USUAL: u32 = 8;
+    text.trim()
+        .parse()
+        .map_or(USUAL, |count: u32| count.clamp(1, 32))
 }
 
 #[cfg(test)]
@@ -80,9 +94,29 @@ mod tests {
             (" , ", lanes(4)),
             ("lanes=1,begin=copy", lanes(1)),
             ("begin=socket,lanes=4", socket),
-            ("lanes=1, lanes=64", lanes(64)),
+            ("lanes=1, lanes=16", lanes(16)),
         ] {
-            assert_eq!(Settings::read(text), Ok(settings), "{text}");
+            assert_eq!(Settings::read(text, "32"), Ok(settings), "{text}");
+        }
+    }
+
+    #[test]
+    fn lanes_take_half_of_the_connections() {
+        for (text, connections, lanes) in [
+            ("", "", 4),
+            ("", "8", 4),
+            ("lanes=64", "", 4),
+            ("lanes=64", "32", 16),
+            ("lanes=64", "1000", 16),
+            ("lanes=3", "32", 3),
+            ("", "4", 2),
+            ("", "3", 1),
+            ("", "1", 1),
+            ("", "0", 1),
+            ("", "many", 4),
+        ] {
+            let settings = Settings::read(text, connections).unwrap();
+            assert_eq!(settings.lanes, lanes, "{text} {connections}");
         }
     }
 
@@ -98,7 +132,7 @@ mod tests {
             "begin",
             "begin=never",
         ] {
-            let refused = Settings::read(text).unwrap_err();
+            let refused = Settings::read(text, "32").unwrap_err();
             assert!(refused.starts_with(&format!("'{text}': ")), "{refused}");
         }
     }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The table of call sites. It has a fixed size and never forgets.
 
-use std::sync::atomic::{AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Release};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -19,6 +20,8 @@ pub struct Place {
     number: AtomicU64,
     /// Its key for zernel; 0 until that is known.
     key: AtomicU64,
+    /// The data of its last request took longer than a trigger may wait.
+    is_slow: AtomicBool,
     site: Mutex<Site>,
 }
 
@@ -27,6 +30,7 @@ impl Place {
         Self {
             number: AtomicU64::new(0),
             key: AtomicU64::new(0),
+            is_slow: AtomicBool::new(false),
             site: Mutex::new(Site::NEW),
         }
     }
@@ -40,6 +44,16 @@ impl Place {
     pub fn add(&self, outcome: Outcome, cost: Duration) {
         // Its next begins know.
         let _ = self.site().add(outcome, cost);
+    }
+
+    /// True if the data of its last request took longer than a trigger may wait.
+    pub fn is_slow(&self) -> bool {
+        self.is_slow.load(Relaxed)
+    }
+
+    /// Says so.
+    pub fn set_slow(&self, is_slow: bool) {
+        self.is_slow.store(is_slow, Relaxed);
     }
 
     /// Its key, made once.

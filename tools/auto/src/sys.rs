@@ -11,6 +11,7 @@ mod forms;
 mod guard;
 mod lookup;
 mod sockets;
+mod streams;
 
 pub use driver::{current, is_capturing, is_of_device, number, place, Quiet};
 pub use guard::{aside, is_watching};

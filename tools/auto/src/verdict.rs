@@ -19,13 +19,15 @@ pub enum Outcome {
     Launched {
         /// From begin to ready.
         preparation: Duration,
-        /// The GPU was on its way before the data was ready.
-        is_early: bool,
+        /// The GPU was there when the data was ready: the holder ran.
+        is_held: bool,
     },
     /// Its lease was over before work was launched.
     Expired,
     /// No work was launched.
     Unused,
+    /// There was none: no lane was free, or zernel or CUDA refused it.
+    Refused,
 }
 
 /// Requests of a site since its last verdict.
@@ -33,12 +35,14 @@ pub enum Outcome {
 pub struct Window {
     /// Those with work.
     pub launched: u32,
-    /// Of these, those whose trigger came before the data.
-    pub early: u32,
+    /// Of these, those whose holder ran when the data was ready.
+    pub held: u32,
     /// Those whose lease was over before.
     pub expired: u32,
     /// Those without work.
     pub unused: u32,
+    /// Those that there were not.
+    pub refused: u32,
     /// Of those with work, those whose preparation was no longer than the begin. Numbers, not
     /// times, as a thread that loses its CPU takes any time.
     pub short: u32,
@@ -46,21 +50,22 @@ pub struct Window {
 
 impl Window {
     fn requests(&self) -> u32 {
-        self.launched + self.expired + self.unused
+        self.launched + self.expired + self.unused + self.refused
     }
 
     fn add(&mut self, outcome: Outcome, cost: Duration) {
         match outcome {
             Outcome::Launched {
                 preparation,
-                is_early,
+                is_held,
             } => {
                 self.launched += 1;
-                self.early += u32::from(is_early);
+                self.held += u32::from(is_held);
                 self.short += u32::from(preparation <= cost);
             }
             Outcome::Expired => self.expired += 1,
             Outcome::Unused => self.unused += 1,
+            Outcome::Refused => self.refused += 1,
         }
     }
 }
@@ -81,7 +86,10 @@ pub enum Reason {
     Expired,
     /// More than a quarter had no work.
     Unused,
-    /// Fewer than an eighth had a trigger before their data: nothing was gained.
+    /// Fewer than an eighth were requests at all.
+    Refused,
+    /// Fewer than an eighth of those with work were held when their data was ready: nothing was
+    /// gained.
     Late,
     /// More than half had a preparation, which bounds the gain, no longer than the begin itself
     /// took.
@@ -100,7 +108,10 @@ pub fn judge(window: &Window) -> Verdict {
     if window.unused * 4 > requests {
         return Verdict::Classes(Reason::Unused);
     }
-    if window.early * 8 < window.launched {
+    if (requests - window.refused) * 8 < requests {
+        return Verdict::Classes(Reason::Refused);
+    }
+    if window.held * 8 < window.launched {
         return Verdict::Classes(Reason::Late);
     }
     match window.short * 2 > window.launched {
@@ -124,9 +135,10 @@ impl Site {
     pub const NEW: Self = Self {
         window: Window {
             launched: 0,
-            early: 0,
+            held: 0,
             expired: 0,
             unused: 0,
+            refused: 0,
             short: 0,
         },
         pause: 0,
@@ -166,19 +178,19 @@ mod tests {
 
     const COST: Duration = Duration::from_micros(5);
 
-    fn launched(us: u64, is_early: bool) -> Outcome {
+    fn launched(us: u64, is_held: bool) -> Outcome {
         Outcome::Launched {
             preparation: Duration::from_micros(us),
-            is_early,
+            is_held,
         }
     }
 
-    /// A window with so many of each: early with this preparation in microseconds, late, expired,
+    /// A window with so many of each: held with this preparation in microseconds, late, expired,
     /// unused.
-    fn window(early: u32, us: u64, late: u32, expired: u32, unused: u32) -> Window {
+    fn window(held: u32, us: u64, late: u32, expired: u32, unused: u32) -> Window {
         let mut window = Window::default();
         let all = [
-            (early, launched(us, true)),
+            (held, launched(us, true)),
             (late, launched(us, false)),
             (expired, Outcome::Expired),
             (unused, Outcome::Unused),
@@ -196,9 +208,16 @@ mod tests {
         window
     }
 
+    /// A window with so many that were held, and so many others.
+    fn with(held: u32, others: u32, outcome: Outcome) -> Window {
+        let mut window = window(held, 100, 0, 0, 0);
+        (0..others).for_each(|_| window.add(outcome, COST));
+        window
+    }
+
     #[test]
     fn a_window_is_judged() {
-        use Reason::{Expired, Late, Short, Unused};
+        use Reason::{Expired, Late, Refused, Short, Unused};
         use Verdict::{Classes, Requests};
         for (counts, verdict) in [
             (window(0, 0, 0, 0, 0), Requests),
@@ -216,6 +235,9 @@ mod tests {
             (window(23, 100, 0, 0, 9), Classes(Unused)),
             (window(0, 0, 0, 32, 0), Classes(Expired)),
             (window(0, 0, 0, 0, 32), Classes(Unused)),
+            (with(4, 28, Outcome::Refused), Requests),
+            (with(3, 29, Outcome::Refused), Classes(Refused)),
+            (with(0, 32, Outcome::Refused), Classes(Refused)),
         ] {
             assert_eq!(judge(&counts), verdict, "{counts:?}");
         }

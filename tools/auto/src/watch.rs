@@ -1,26 +1,27 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The calls of the program, as far as they concern requests.
 
-use std::cell::Cell;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicBool, AtomicU32};
+mod contexts;
+
+use std::sync::atomic::{AtomicBool, Ordering::Acquire};
 use std::sync::OnceLock;
-use std::time::Instant;
 
 use cuda::Context;
-use zernel_runtime::{Spec, TsgsBefore};
 
 use crate::course::{Course, Step};
-use crate::requests::{End, Requests, Ticket, Underway};
+use crate::kernels::Kernels;
+use crate::requests::{End, Requests};
 use crate::settings::{Begin, Settings};
-use crate::sites::Sites;
-use crate::{contexts, key, sys};
+use crate::sys;
+use crate::thread::{Origin, THREAD};
+
+pub use contexts::{destroying, made, making, released, releasing, retained, retaining};
 
 /// The requests of this process.
-static REQUESTS: Requests = Requests::new();
+pub static REQUESTS: Requests = Requests::new();
 
-/// Its call sites.
-static SITES: Sites = Sites::new();
+/// Its kernels.
+static KERNELS: Kernels = Kernels::new();
 
 /// A context was made: a child of `fork()` cannot use CUDA from then on.
 static IS_USED: AtomicBool = AtomicBool::new(false);
@@ -32,160 +33,14 @@ pub fn set_up(settings: Settings) {
     SETTINGS.get_or_init(|| settings);
 }
 
-fn settings() -> Settings {
+/// The wishes of the user.
+pub fn settings() -> Settings {
     SETTINGS.get().copied().unwrap_or_default()
 }
 
 /// True if a child of `fork()` has nothing to do.
 pub fn is_used() -> bool {
     IS_USED.load(Acquire)
-}
-
-/// The state of a thread.
-struct Thread {
-    course: Cell<Course>,
-    ticket: Cell<Ticket>,
-    /// The request ends with the thread: no other one may launch its work.
-    is_owner: Cell<bool>,
-}
-
-thread_local! {
-    static THREAD: Thread = const {
-        Thread {
-            course: Cell::new(Course::NEW),
-            ticket: Cell::new(Ticket::NONE),
-            is_owner: Cell::new(true),
-        }
-    };
-    static LEAVING: Leaving = const { Leaving };
-}
-
-/// Ends the request of a thread that ends.
-struct Leaving;
-
-impl Drop for Leaving {
-    fn drop(&mut self) {
-        THREAD.with(|own| {
-            // A child of fork() has none of the requests of its parent.
-            if own.is_owner.get() && sys::is_watching() {
-                sys::aside(|| REQUESTS.end(own.ticket.get(), End::Dropped));
-            }
-        });
-    }
-}
-
-impl Thread {
-    /// Moves it on.
-    fn step(&self, step: impl FnOnce(&mut Course) -> Step) -> Step {
-        let mut course = self.course.get();
-        let step = step(&mut course);
-        self.course.set(course);
-        step
-    }
-
-    /// Learns that another thread has ended its request.
-    fn look(&self) {
-        let course = self.course.get();
-        let has = course.is_begun() || course.is_launched();
-        if has && !REQUESTS.is_live(self.ticket.get()) {
-            self.forget();
-        }
-    }
-
-    fn forget(&self) {
-        self.step(|course| {
-            course.ended();
-            Step::Nothing
-        });
-    }
-
-    fn end(&self, end: End) {
-        let ticket = self.ticket.replace(Ticket::NONE);
-        sys::aside(|| REQUESTS.end(ticket, end));
-    }
-
-    /// Begins a request, if its site is to have one.
-    #[cold]
-    fn begin(&self, origin: Origin) {
-        let begun = sys::aside(|| begin(origin)).flatten();
-        self.step(|course| {
-            course.began(begun.is_some());
-            Step::Nothing
-        });
-        self.ticket.set(begun.unwrap_or(Ticket::NONE));
-        self.is_owner.set(true);
-        if begun.is_some() {
-            // From now on something is to be done at its end.
-            let _ = LEAVING.try_with(|_| ());
-        }
-    }
-
-    /// Takes over a request that began with data from a socket in another thread.
-    #[cold]
-    fn adopt(&self, stream: u64) {
-        let adopted = sys::aside(|| {
-            let context = sys::current()?;
-            let ticket = REQUESTS.adopt(sys::number(context))?;
-            REQUESTS.ready(ticket, stream).then_some(ticket)
-        });
-        if let Some(ticket) = adopted.flatten() {
-            self.ticket.set(ticket);
-            self.is_owner.set(true);
-            self.step(|course| {
-                course.began(true);
-                course.launch()
-            });
-            let _ = LEAVING.try_with(|_| ());
-        }
-    }
-
-    #[cold]
-    fn ready(&self, stream: u64) {
-        let ticket = self.ticket.get();
-        self.is_owner.set(true);
-        sys::aside(|| REQUESTS.ready(ticket, stream));
-    }
-}
-
-/// The call that may begin a request: the address that it returns to, and its bytes.
-#[derive(Debug, Clone, Copy)]
-struct Origin {
-    caller: usize,
-    bytes: u64,
-}
-
-fn begin(origin: Origin) -> Option<Ticket> {
-    let start = Instant::now();
-    let site = SITES.find(key::of_call(origin.caller, origin.bytes));
-    if !site.begins() {
-        return None;
-    }
-    let settings = settings();
-    let context = match settings.begin {
-        Begin::Copy => sys::current()?,
-        // A thread that reads has none, perhaps.
-        Begin::Socket => sys::current().or_else(contexts::only)?,
-    };
-    let key = site.key(|| {
-        let (file, offset) = sys::place(origin.caller);
-        key::of_place(file, offset, origin.bytes)
-    });
-    contexts::with_runtime(context, &settings, |runtime| {
-        let request = runtime.begin(&Spec::new().key(key)).ok()?;
-        if request.idle().is_some() {
-            return None;
-        }
-        let begun = Instant::now();
-        let underway = Underway {
-            request,
-            site,
-            begun,
-            cost: begun - start,
-            outcome: None,
-        };
-        // Without room it is given up at once.
-        REQUESTS.put(underway, sys::number(context)).ok()
-    })?
 }
 
 /// The ends of a copy.
@@ -274,15 +129,39 @@ fn is_waited_for() -> bool {
     REQUESTS.has_launched() || THREAD.with(|own| own.course.get() != Course::NEW)
 }
 
-/// The program launches work.
+/// The program launches work. `kernel`: its handle, or 0.
 #[inline]
-pub fn launching(stream: u64) {
+pub fn launching(stream: u64, kernel: u64) {
     THREAD.with(|own| match own.step(Course::launch) {
         Step::Ready => own.ready(stream),
         _ if own.course.get().is_launched() => REQUESTS.launched_in(own.ticket.get(), stream),
         _ if REQUESTS.has_offered() => own.adopt(stream),
         _ => {}
     });
+    if KERNELS.is_first(kernel_of(kernel)) && REQUESTS.has_begun() {
+        stop_holding(None, End::Dropped);
+    }
+}
+
+/// A number for a kernel of the current context. The handle of a kernel of a library is that of all
+/// contexts, and each loads it.
+#[inline]
+fn kernel_of(handle: u64) -> u64 {
+    match handle != 0 && crate::contexts::are_several() {
+        true => in_context(handle),
+        false => handle,
+    }
+}
+
+#[cold]
+fn in_context(handle: u64) -> u64 {
+    let context = sys::aside(sys::current).flatten().map_or(0, sys::number);
+    handle ^ (context as u64).rotate_left(32)
+}
+
+/// The program has unloaded kernels.
+pub fn unloaded() {
+    KERNELS.forget();
 }
 
 /// Data has come from a socket, if that begins requests: `site` is the function that got it.
@@ -291,10 +170,13 @@ pub fn received(site: usize, bytes: u64, is_socket: impl FnOnce() -> bool) {
     if settings().begin != Begin::Socket {
         return;
     }
+    if sys::aside(is_socket) != Some(true) {
+        return;
+    }
     THREAD.with(|own| {
         own.look();
         match own.step(Course::copy) {
-            Step::Begin if sys::aside(is_socket) == Some(true) => {
+            Step::Begin => {
                 own.begin(Origin {
                     caller: site,
                     bytes,
@@ -399,85 +281,15 @@ fn passed(wait: Wait) {
 #[inline]
 pub fn stalling(context: Option<Context>) {
     if REQUESTS.has_begun() {
-        stop_holding(context);
+        stop_holding(context, End::Cancelled);
     }
 }
 
 #[cold]
-fn stop_holding(context: Option<Context>) {
+fn stop_holding(context: Option<Context>, end: End) {
     sys::aside(|| {
         if let Some(context) = context.or_else(sys::current) {
-            REQUESTS.cancel_begun(sys::number(context));
+            REQUESTS.end_begun(sys::number(context), end);
         }
-    });
-}
-
-/// The TSGs of this process before it makes a context.
-pub fn making() -> Option<TsgsBefore> {
-    IS_USED.store(true, Release);
-    sys::aside(TsgsBefore::now)
-}
-
-/// The program has made a context.
-pub fn made(context: Option<Context>, before: Option<TsgsBefore>) {
-    if let Some(context) = context {
-        sys::aside(|| contexts::made(context, before.unwrap_or_default(), &settings()));
-    }
-}
-
-/// Seen references to primary contexts, by device.
-static PRIMARIES: [AtomicU32; 64] = [const { AtomicU32::new(0) }; 64];
-
-fn references(device: i32) -> Option<&'static AtomicU32> {
-    PRIMARIES.get(usize::try_from(device).ok()?)
-}
-
-/// The program is about to retain the primary context of a device: the TSGs before it, unless it is
-/// there.
-pub fn retaining(device: i32) -> Option<TsgsBefore> {
-    IS_USED.store(true, Release);
-    sys::aside(|| contexts::primary(device).is_none().then(TsgsBefore::now)).flatten()
-}
-
-/// It has retained it.
-pub fn retained(context: Option<Context>, device: i32, before: Option<TsgsBefore>) {
-    if let Some(references) = references(device) {
-        references.fetch_add(1, Relaxed);
-    }
-    if let Some((context, before)) = context.zip(before) {
-        sys::aside(|| contexts::retained(context, device, before, &settings()));
-    }
-}
-
-/// The program is about to give the primary context of a device back, or to reset it.
-pub fn releasing(device: i32, is_reset: bool) {
-    let left = references(device).map_or(0, |references| references.load(Relaxed));
-    if is_reset || left <= 1 {
-        sys::aside(|| {
-            if let Some(context) = contexts::primary(device) {
-                REQUESTS.drop_all(sys::number(context));
-            }
-            contexts::end_primary(device);
-        });
-    }
-}
-
-/// It has given it back.
-pub fn released(device: i32) {
-    let one_less = |left: u32| left.checked_sub(1);
-    if let Some(references) = references(device) {
-        // None for a reference that was not seen.
-        let _ = references.fetch_update(Relaxed, Relaxed, one_less);
-    }
-}
-
-/// The program is about to destroy a context.
-pub fn destroying(context: Option<Context>) {
-    let Some(context) = context else {
-        return;
-    };
-    sys::aside(|| {
-        REQUESTS.drop_all(sys::number(context));
-        contexts::end(context);
     });
 }

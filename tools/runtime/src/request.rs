@@ -199,6 +199,11 @@ impl Request {
         self.has_reached(Word::Trigger)
     }
 
+    /// The holder runs, or has run: zernel has made the GPU switch to it.
+    pub fn is_held(&self) -> bool {
+        self.has_reached(Word::Held)
+    }
+
     /// The GPU was given back before its data was ready: its lease is over, or its TSG gone.
     pub fn is_expired(&self) -> bool {
         let is_waiting = self.0.as_ref().is_ok_and(|held| !held.is_ready);

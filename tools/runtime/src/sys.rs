@@ -24,9 +24,9 @@ fn make_mark() -> Option<&'static AtomicU32> {
     MAKER.store(std::process::id(), Ordering::Relaxed);
     let length = rustix::param::page_size();
     let access = ProtFlags::READ | ProtFlags::WRITE;
+    let place = ptr::null_mut();
     // SAFETY: A new mapping at an address that the kernel chooses replaces no other.
-    let page =
-        unsafe { mmap_anonymous(ptr::null_mut(), length, access, MapFlags::PRIVATE) }.ok()?;
+    let page = unsafe { mmap_anonymous(place, length, access, MapFlags::PRIVATE) }.ok()?;
     // SAFETY: It was just mapped, and nobody else knows it.
     unsafe { madvise(page, length, Advice::LinuxWipeOnFork) }.ok()?;
     // SAFETY: The mapping is never ended; it is aligned, and zeroes make a valid word.

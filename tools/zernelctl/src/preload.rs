@@ -16,6 +16,9 @@ pub const VARIABLE: &str = "LD_PRELOAD";
 /// The variable that names the library.
 const LIBRARY_VARIABLE: &str = "ZERNEL_AUTO_LIBRARY";
 
+/// Why a library is refused without requests.
+const NEEDLESS: &str = "--auto-library is for --requests auto";
+
 /// Where it is, beside the folder of this program.
 const PLACE: &str = "lib/zernel/libzernel-auto.so";
 
@@ -35,12 +38,16 @@ pub struct Preload(OsString);
 
 impl Requests {
     /// The library that is to be preloaded, if one is: `named`, or the one of the environment, or that
-    /// beside this program.
+    /// beside this program. Without requests none may be `named`.
     pub fn preload(self, named: Option<PathBuf>) -> Result<Option<Preload>> {
         if self == Self::Off {
-            return Ok(None);
+            return match named {
+                Some(_) => Err(Unsound(NEEDLESS.to_owned()).into()),
+                None => Ok(None),
+            };
         }
-        let named = named.or_else(|| std::env::var_os(LIBRARY_VARIABLE).map(PathBuf::from));
+        let of_environment = std::env::var_os(LIBRARY_VARIABLE).filter(|text| !text.is_empty());
+        let named = named.or_else(|| of_environment.map(PathBuf::from));
         let library = match named {
             Some(named) => named,
             None => beside(&std::env::current_exe().context("cannot find this program")?),
@@ -65,9 +72,10 @@ impl Preload {
                  --auto-library or {LIBRARY_VARIABLE}"
             )
         })?;
-        let splits = |byte: &u8| matches!(byte, b':' | b' ' | b'\t' | b'\n');
-        if found.as_os_str().as_bytes().iter().any(splits) {
-            let why = "the loader takes no path with spaces or colons for --requests auto";
+        // Names end with some, and `$ORIGIN` and others stand for paths.
+        let is_special = |byte: &u8| matches!(byte, b':' | b'$' | b' ' | b'\t' | b'\n');
+        if found.as_os_str().as_bytes().iter().any(is_special) {
+            let why = "the loader takes no path with spaces, colons or $ for --requests auto";
             return Err(Unsound(format!("{}: {why}", found.display())).into());
         }
         let mut value = found.into_os_string();
@@ -126,9 +134,25 @@ mod tests {
             "{text}"
         );
         let folder = tempfile::tempdir().unwrap();
-        let library = folder.path().join("a b.so");
-        std::fs::write(&library, "").unwrap();
-        let error = Preload::of(&library, None).unwrap_err();
-        assert!(error.is::<Unsound>(), "{error}");
+        for name in ["a b.so", "a:b.so", "$ORIGIN.so", "a\tb.so"] {
+            let library = folder.path().join(name);
+            std::fs::write(&library, "").unwrap();
+            let error = Preload::of(&library, None).unwrap_err();
+            assert!(error.is::<Unsound>(), "{error}");
+            assert!(
+                error.to_string().contains(" spaces, colons or $ "),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_library_without_requests_is_an_error() {
+        assert_eq!(Requests::Off.preload(None).unwrap(), None);
+        let error = Requests::Off
+            .preload(Some(PathBuf::from("/lib.so")))
+            .unwrap_err();
+        assert!(error.is::<Unsound>());
+        assert_eq!(error.to_string(), NEEDLESS);
     }
 }

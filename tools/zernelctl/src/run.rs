@@ -32,7 +32,7 @@ pub struct Args {
     /// CUDA.
     #[arg(long, value_enum, default_value_t, value_name = "HOW")]
     requests: preload::Requests,
-    /// The library for --requests auto. Otherwise it is that of ZERNEL_AUTO_LIBRARY, or
+    /// The library for --requests auto. Otherwise it is that of ZERNEL_AUTO_LIBRARY, if not empty, or
     /// ../lib/zernel/libzernel-auto.so beside this program.
     #[arg(long, value_name = "FILE")]
     auto_library: Option<PathBuf>,

@@ -1,35 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Copies. A call site is the address that a call returns to, which only the first instruction of a
-//! function finds: it passes it on as a further argument.
+//! function finds: it passes it on as a further argument. Rust has no function without a frame on all compilers
+//! that this library is for, so these are of the assembler.
 
-use std::arch::naked_asm;
+use std::arch::global_asm;
 use std::ffi::c_int;
 
 use super::exports::NOT_INITIALIZED;
 use super::find;
 use super::forms::{Form, FORMS};
 use super::guard;
+use super::streams::{default_stream, stream_of};
 use crate::watch::{self, Copy, Ends};
 
 /// A function of the driver with up to five arguments, all of them in registers.
 type Real = unsafe extern "C-unwind" fn(u64, u64, u64, u64, u64) -> c_int;
-
-/// The handle of a default stream.
-pub const fn default_stream(is_per_thread: bool) -> u64 {
-    match is_per_thread {
-        false => 1,
-        true => 2,
-    }
-}
-
-/// The stream of an argument: null is a default stream.
-#[inline]
-pub fn stream_of(stream: u64, is_per_thread: bool) -> u64 {
-    match stream {
-        0 => default_stream(is_per_thread),
-        stream => stream,
-    }
-}
 
 /// The arguments of a copy, by their places.
 #[derive(Debug, Clone, Copy)]
@@ -222,21 +207,25 @@ const KINDS: [Kind; 7] = [
 macro_rules! copies {
     ($($kind:literal $is_later:literal: $($name:ident)*;)*) => {
         $($(
-            /// A copy, as the driver's function of this name makes it.
-            ///
-            /// # Safety
-            ///
-            /// As the driver's.
-            #[unsafe(naked)]
-            #[unsafe(no_mangle)]
-            pub unsafe extern "C-unwind" fn $name() -> c_int {
-                naked_asm!(
-                    "mov r9, [rsp]",
-                    "jmp {copy}",
-                    copy = sym copy::<{ Form::$name as usize }, $kind, $is_later>,
-                )
-            }
+            global_asm!(
+                concat!(".pushsection .text.", stringify!($name), ",\"ax\",@progbits"),
+                concat!(".globl ", stringify!($name)),
+                concat!(".type ", stringify!($name), ",@function"),
+                concat!(stringify!($name), ":"),
+                "mov r9, [rsp]",
+                "jmp {copy}",
+                concat!(".size ", stringify!($name), ", . - ", stringify!($name)),
+                ".popsection",
+                copy = sym copy::<{ Form::$name as usize }, $kind, $is_later>,
+            );
         )*)*
+
+        extern "C-unwind" {
+            $($(
+                /// A copy, as the driver's function of this name makes it.
+                pub fn $name() -> c_int;
+            )*)*
+        }
     };
 }
 
@@ -316,11 +305,5 @@ mod tests {
         assert_eq!(read(Kind::Unified), (Ends::Unified(1, 2), 3, 4));
         assert_eq!(read(Kind::ToArray), (Ends::In, 4, 5));
         assert_eq!(read(Kind::FromArray), (Ends::Out, 4, 5));
-    }
-
-    #[test]
-    fn default_streams_have_handles() {
-        assert_eq!((stream_of(0, false), stream_of(0, true)), (1, 2));
-        assert_eq!((stream_of(1, true), stream_of(77, true)), (1, 77));
     }
 }

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use cuda::Context;
 
 use super::find;
+use super::streams::handle_of;
 
 /// A function of the driver that is not seen, found once; 0: it has none.
 struct Other {
@@ -91,10 +92,11 @@ pub fn is_capturing(stream: u64) -> bool {
     }
     let mut state = 0;
     // SAFETY: The driver's function of this name has this type; the stream is that of a call that
-    // the program makes, `state` is valid for writes.
+    // this thread makes, `state` is valid for writes.
     let status = unsafe {
         transmute::<usize, unsafe extern "C" fn(u64, *mut c_int) -> c_int>(function)(
-            stream, &mut state,
+            handle_of(stream),
+            &mut state,
         )
     };
     status != 0 || state != 0

@@ -6,10 +6,10 @@ use std::mem::transmute;
 
 use cuda::Context;
 
-use super::copies::{default_stream, stream_of};
 use super::find;
 use super::forms::Form;
 use super::guard;
+use super::streams::{default_stream, stream_of};
 use crate::watch::{self, Wait};
 
 /// `CUDA_ERROR_NOT_INITIALIZED`: the driver is not there.
@@ -58,6 +58,9 @@ macro_rules! functions {
 /// A call with nothing before it, or after it.
 const fn nothing() {}
 
+/// The launch of a graph: its kernels are on the GPU since it was instantiated.
+const NO_KERNEL: u64 = 0;
+
 /// A context of the program.
 fn context(handle: Raw) -> Option<Context> {
     // SAFETY: The program gives it to the driver as one, and the driver has made it.
@@ -93,43 +96,43 @@ type Arguments = *mut *mut c_void;
 
 functions! {
     cuLaunchKernel(
-        function: Raw, x: c_uint, y: c_uint, z: c_uint, block_x: c_uint, block_y: c_uint,
+        function: u64, x: c_uint, y: c_uint, z: c_uint, block_x: c_uint, block_y: c_uint,
         block_z: c_uint, shared: c_uint, stream: u64, arguments: Arguments, extra: Arguments,
-    ) { watch::launching(stream_of(stream, false)) } then |()| { nothing() }
+    ) { watch::launching(stream_of(stream, false), function) } then |()| { nothing() }
 
     cuLaunchKernel_ptsz(
-        function: Raw, x: c_uint, y: c_uint, z: c_uint, block_x: c_uint, block_y: c_uint,
+        function: u64, x: c_uint, y: c_uint, z: c_uint, block_x: c_uint, block_y: c_uint,
         block_z: c_uint, shared: c_uint, stream: u64, arguments: Arguments, extra: Arguments,
-    ) { watch::launching(stream_of(stream, true)) } then |()| { nothing() }
+    ) { watch::launching(stream_of(stream, true), function) } then |()| { nothing() }
 
     cuLaunchCooperativeKernel(
-        function: Raw, x: c_uint, y: c_uint, z: c_uint, block_x: c_uint, block_y: c_uint,
+        function: u64, x: c_uint, y: c_uint, z: c_uint, block_x: c_uint, block_y: c_uint,
         block_z: c_uint, shared: c_uint, stream: u64, arguments: Arguments,
-    ) { watch::launching(stream_of(stream, false)) } then |()| { nothing() }
+    ) { watch::launching(stream_of(stream, false), function) } then |()| { nothing() }
 
     cuLaunchCooperativeKernel_ptsz(
-        function: Raw, x: c_uint, y: c_uint, z: c_uint, block_x: c_uint, block_y: c_uint,
+        function: u64, x: c_uint, y: c_uint, z: c_uint, block_x: c_uint, block_y: c_uint,
         block_z: c_uint, shared: c_uint, stream: u64, arguments: Arguments,
-    ) { watch::launching(stream_of(stream, true)) } then |()| { nothing() }
+    ) { watch::launching(stream_of(stream, true), function) } then |()| { nothing() }
 
-    cuLaunchKernelEx(config: *const c_void, function: Raw, arguments: Arguments, extra: Arguments)
+    cuLaunchKernelEx(config: *const c_void, function: u64, arguments: Arguments, extra: Arguments)
     {
         // SAFETY: The program's configuration.
-        watch::launching(unsafe { stream_of_config(config, false) })
+        watch::launching(unsafe { stream_of_config(config, false) }, function)
     } then |()| { nothing() }
 
     cuLaunchKernelEx_ptsz(
-        config: *const c_void, function: Raw, arguments: Arguments, extra: Arguments,
+        config: *const c_void, function: u64, arguments: Arguments, extra: Arguments,
     ) {
         // SAFETY: The program's configuration.
-        watch::launching(unsafe { stream_of_config(config, true) })
+        watch::launching(unsafe { stream_of_config(config, true) }, function)
     } then |()| { nothing() }
 
     cuGraphLaunch(graph: Raw, stream: u64)
-    { watch::launching(stream_of(stream, false)) } then |()| { nothing() }
+    { watch::launching(stream_of(stream, false), NO_KERNEL) } then |()| { nothing() }
 
     cuGraphLaunch_ptsz(graph: Raw, stream: u64)
-    { watch::launching(stream_of(stream, true)) } then |()| { nothing() }
+    { watch::launching(stream_of(stream, true), NO_KERNEL) } then |()| { nothing() }
 
     cuStreamSynchronize(stream: u64)
     { nothing() } then |()| { watch::synchronized(Wait::Stream(stream_of(stream, false))) }
@@ -174,7 +177,7 @@ functions! {
 
     cuMemHostUnregister(address: Raw) { watch::stalling(None) } then |()| { nothing() }
 
-    cuModuleUnload(module: Raw) { watch::stalling(None) } then |()| { nothing() }
+    cuModuleUnload(module: Raw) { watch::stalling(None) } then |()| { watch::unloaded() }
 
     cuModuleLoad(module: Raw, name: Raw) { watch::stalling(None) } then |()| { nothing() }
 
@@ -186,7 +189,7 @@ functions! {
     cuModuleLoadFatBinary(module: Raw, image: Raw) { watch::stalling(None) }
     then |()| { nothing() }
 
-    cuLibraryUnload(library: Raw) { watch::stalling(None) } then |()| { nothing() }
+    cuLibraryUnload(library: Raw) { watch::stalling(None) } then |()| { watch::unloaded() }
 
     cuCtxCreate_v2(made: *mut Raw, flags: c_uint, device: c_int)
     { watch::making() } then |before| {
@@ -260,9 +263,10 @@ mod tests {
         };
         assert_eq!(read(&config, false), 77);
         config.stream = 0;
-        assert_eq!((read(&config, false), read(&config, true)), (1, 2));
+        let own = default_stream(true);
+        assert_eq!((read(&config, false), read(&config, true)), (1, own));
         // SAFETY: It is null.
-        assert_eq!(unsafe { stream_of_config(std::ptr::null(), true) }, 2);
+        assert_eq!(unsafe { stream_of_config(std::ptr::null(), true) }, own);
     }
 
     #[test]

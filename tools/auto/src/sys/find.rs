@@ -77,7 +77,7 @@ fn load() -> bool {
     if by_name != 0 {
         // SAFETY: The driver's function of this name has this type.
         let by_name = unsafe { std::mem::transmute::<usize, ByName>(by_name) };
-        for (place, known) in NAMED.iter().zip(FORMS) {
+        for (form, known) in FORMS.iter().enumerate() {
             let (mut address, mut status) = (ptr::null_mut(), 0);
             let flags = if known.is_per_thread {
                 PER_THREAD
@@ -87,11 +87,23 @@ fn load() -> bool {
             let (name, version) = (known.name.as_ptr(), known.version);
             // SAFETY: The name ends with a zero, both places are valid for writes.
             let failed = unsafe { by_name(name, &mut address, version, flags, &mut status) };
-            place.store(if failed == 0 { address as usize } else { 0 }, Relaxed);
+            let is_own = failed == 0 && !is_older(form, address as usize);
+            NAMED[form].store(if is_own { address as usize } else { 0 }, Relaxed);
         }
     }
     LIBRARY.store(library as usize, Release);
     true
+}
+
+/// True if an address that the driver gives out for a form is that of an older one, or of one with
+/// another default stream: it has no such form, and takes other arguments.
+fn is_older(form: usize, address: usize) -> bool {
+    let is_same = |other: usize| FORMS[other].name == FORMS[form].name;
+    let others = (0..FORMS.len()).filter(|&other| other != form && is_same(other));
+    let of = |places: &[AtomicUsize], other: usize| places[other].load(Relaxed) == address;
+    // Those behind it were not asked for yet.
+    let mut others = others.map(|other| of(&EXPORTED, other) || other < form && of(&NAMED, other));
+    others.any(|is_it| is_it)
 }
 
 fn cuda_library() -> &'static CStr {
@@ -141,4 +153,28 @@ pub fn is_of(form: usize, address: usize) -> bool {
 /// The form of a function of the driver, by its address.
 pub fn form_of(address: usize) -> Option<usize> {
     (0..FORMS.len()).find(|&form| is_of(form, address))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_older_form_is_no_newer_one() {
+        let [first, second, last] = [
+            Form::cuCtxCreate_v2,
+            Form::cuCtxCreate_v3,
+            Form::cuCtxCreate_v4,
+        ];
+        EXPORTED[first as usize].store(100, Relaxed);
+        NAMED[second as usize].store(200, Relaxed);
+        let is_older = |form: Form, address| is_older(form as usize, address);
+        assert!(is_older(last, 100) && is_older(last, 200));
+        assert!(!is_older(last, 300) && !is_older(first, 100));
+        assert!(is_older(second, 100) && !is_older(second, 200));
+        // A function with another name may have the same address.
+        assert!(!is_older(Form::cuCtxDestroy, 100));
+        EXPORTED[first as usize].store(0, Relaxed);
+        NAMED[second as usize].store(0, Relaxed);
+    }
 }

@@ -153,6 +153,16 @@ mod tests {
     }
 
     #[test]
+    fn the_library_shows_each() {
+        let map = include_str!("../../libzernel-auto.map");
+        let shown = map.lines().filter_map(|line| line.strip_prefix('\t'));
+        let shown = shown.filter_map(|line| line.strip_suffix(';'));
+        let shown: BTreeSet<_> = shown.filter(|name| name.starts_with("cu")).collect();
+        let known = FORMS.iter().map(|known| known.symbol.to_str().unwrap());
+        assert_eq!(shown, known.collect());
+    }
+
+    #[test]
     fn symbols_are_names_with_a_form() {
         for (at, known) in FORMS.iter().enumerate() {
             let [symbol, name] = [known.symbol, known.name].map(|text| text.to_str().unwrap());

@@ -2,8 +2,9 @@
 //! Functions by name: `dlsym()` and `cuGetProcAddress()`. A program that asks for a function that
 //! is seen gets the one of this library.
 
-use std::arch::naked_asm;
+use std::arch::global_asm;
 use std::ffi::{c_char, c_int, c_void, CStr};
+use std::mem::MaybeUninit;
 
 use super::find::{self, Dlsym};
 use super::forms::{self, Form};
@@ -27,37 +28,41 @@ impl Answer {
     }
 }
 
-/// Looks a name up: the C library does, but for functions that are seen.
-///
-/// `RTLD_NEXT` and `RTLD_DEFAULT` depend on the caller, by the address that the call returns to. So
-/// nothing stands between the caller and the C library's function: it is jumped to.
-///
-/// # Safety
-///
-/// As `dlsym(3)`.
-#[unsafe(naked)]
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void {
-    naked_asm!(
-        "push rdi",
-        "push rsi",
-        // Calls are made with a multiple of 16.
-        "sub rsp, 8",
-        "call {answer}",
-        "add rsp, 8",
-        "pop rsi",
-        "pop rdi",
-        "test rdx, rdx",
-        "jnz 2f",
-        "jmp rax",
-        "2:",
-        "ret",
-        answer = sym answer,
-    )
-}
+// Looks a name up: the C library does, but for functions that are seen.
+//
+// `RTLD_NEXT` and `RTLD_DEFAULT` depend on the caller, by the address that the call returns to. So
+// nothing stands between the caller and the C library's function: it is jumped to.
+global_asm!(
+    ".pushsection .text.dlsym,\"ax\",@progbits",
+    ".globl dlsym",
+    ".type dlsym,@function",
+    "dlsym:",
+    // The address that the call returns to.
+    "mov rdx, [rsp]",
+    "push rdi",
+    "push rsi",
+    // Calls are made with a multiple of 16.
+    "sub rsp, 8",
+    "call {answer}",
+    "add rsp, 8",
+    "pop rsi",
+    "pop rdi",
+    "test rdx, rdx",
+    "jnz 2f",
+    "jmp rax",
+    "2:",
+    "ret",
+    ".size dlsym, . - dlsym",
+    ".popsection",
+    answer = sym answer,
+);
 
-/// The answer for a name and a handle.
-unsafe extern "C" fn answer(handle: *mut c_void, name: *const c_char) -> Answer {
+/// The answer for a name and a handle. `caller`: an address in the object that asks.
+unsafe extern "C" fn answer(
+    handle: *mut c_void,
+    name: *const c_char,
+    caller: *const c_void,
+) -> Answer {
     let Some(dlsym) = find::dlsym() else {
         // There is none in any library: the failure is all that can be told.
         return Answer::result(std::ptr::null_mut());
@@ -75,41 +80,80 @@ unsafe extern "C" fn answer(handle: *mut c_void, name: *const c_char) -> Answer 
         return others;
     }
     match forms::by_symbol(name) {
-        Some(form) => answer_form(dlsym, handle, form).unwrap_or(others),
+        Some(form) => answer_form(dlsym, handle, form, caller).unwrap_or(others),
         None => others,
     }
 }
 
 /// `None`: the C library's answer is right.
 #[cold]
-fn answer_form(dlsym: Dlsym, handle: *mut c_void, form: usize) -> Option<Answer> {
+fn answer_form(
+    dlsym: Dlsym,
+    handle: *mut c_void,
+    form: usize,
+    caller: *const c_void,
+) -> Option<Answer> {
     let name = forms::FORMS.get(form)?.symbol.as_ptr();
-    // An object that asks for the next one means that behind itself: the C library finds it.
-    // Without CUDA that would be one of this library.
-    if handle == libc::RTLD_NEXT {
-        // SAFETY: The name ends with a zero. There is none, and the C library keeps the reason.
-        return (!find::is_loaded()).then(|| Answer::result(unsafe { dlsym(handle, name) }));
-    }
-    // SAFETY: The name ends with a zero; the handle is as good as the caller's.
-    let of_handle = unsafe { dlsym(handle, name) };
-    if of_handle.is_null() {
-        return Some(Answer::result(of_handle));
-    }
     let own = forms::wrapper(form);
-    if of_handle as usize == own {
-        // That of this library is found as it is preloaded. A program that looks for CUDA in this
-        // way finds it where CUDA is loaded, as it would without.
-        return Some(match find::is_loaded() {
-            true => Answer::result(of_handle),
-            // SAFETY: As above. There is none, and the C library keeps the reason.
-            false => Answer::result(unsafe { dlsym(libc::RTLD_NEXT, name) }),
-        });
+    // SAFETY: The name ends with a zero; the handle is as good as the caller's.
+    let find = |handle| unsafe { dlsym(handle, name) };
+    // An object that asks for the next one means that behind itself: the C library finds it. Where
+    // none comes behind this library it would be one of this library.
+    if handle == libc::RTLD_NEXT {
+        let next = find(libc::RTLD_NEXT);
+        return next.is_null().then(|| Answer::result(next));
     }
-    let is_drivers = find::is_loaded() && find::is_of(form, of_handle as usize);
+    let mut found = find(handle);
+    if found as usize == own {
+        // That of this library is found first, as it is preloaded. Without it there would be the
+        // next one, or one among the libraries of the object that asks.
+        found = find(libc::RTLD_NEXT);
+        if found.is_null() && handle == libc::RTLD_DEFAULT {
+            // SAFETY: The object has made the call, and stays loaded meanwhile.
+            let object = unsafe { object_of(caller) };
+            let among = object.map(find).filter(|among| *among as usize != own);
+            found = among.unwrap_or_else(|| find(libc::RTLD_NEXT));
+        }
+    }
+    let is_drivers = !found.is_null() && find::is_loaded() && find::is_of(form, found as usize);
     Some(Answer::result(match is_drivers {
         true => own as *mut c_void,
-        false => of_handle,
+        false => found,
     }))
+}
+
+/// A handle of the object that an address is in, by which its libraries are searched; none for the
+/// program itself, whose libraries are those of all.
+///
+/// # Safety
+///
+/// It stays loaded while the handle is used.
+unsafe fn object_of(address: *const c_void) -> Option<*mut c_void> {
+    /// `RTLD_DL_LINKMAP`.
+    const LINK_MAP: c_int = 2;
+    /// `struct link_map`, which handles of `dlopen(3)` are addresses of.
+    #[repr(C)]
+    struct LinkMap {
+        offset: usize,
+        name: *const c_char,
+    }
+    extern "C" {
+        fn dladdr1(
+            address: *const c_void,
+            found: *mut libc::Dl_info,
+            map: *mut *mut LinkMap,
+            flags: c_int,
+        ) -> c_int;
+    }
+    let mut found = MaybeUninit::uninit();
+    let mut map: *mut LinkMap = std::ptr::null_mut();
+    // SAFETY: Both places are valid for writes, the second one for an address of a map.
+    let known = unsafe { dladdr1(address, found.as_mut_ptr(), &mut map, LINK_MAP) };
+    // SAFETY: By the caller.
+    let read = unsafe { map.as_ref() }.filter(|_| known != 0)?;
+    // SAFETY: The loader's name of an object ends with a zero.
+    let is_program = read.name.is_null() || unsafe { *read.name } == 0;
+    (!is_program).then_some(map.cast())
 }
 
 /// Puts the function of this library in the place of one that the driver has given.

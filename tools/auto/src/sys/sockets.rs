@@ -14,10 +14,11 @@ use crate::watch;
 fn next(found: &AtomicUsize, symbol: &CStr) -> usize {
     match found.load(Relaxed) {
         0 => {
-            // SAFETY: The name ends with a zero.
-            let next =
-                find::dlsym().map(|dlsym| unsafe { dlsym(libc::RTLD_NEXT, symbol.as_ptr()) });
-            let address = next.map_or(0, |next| next as usize);
+            let next = |dlsym: find::Dlsym| {
+                // SAFETY: The name ends with a zero.
+                unsafe { dlsym(libc::RTLD_NEXT, symbol.as_ptr()) as usize }
+            };
+            let address = find::dlsym().map_or(0, next);
             found.store(address, Relaxed);
             address
         }
@@ -34,9 +35,10 @@ fn is_socket(file: c_int) -> bool {
     unsafe { libc::getsockopt(file, libc::SOL_SOCKET, libc::SO_TYPE, place, &mut length) == 0 }
 }
 
-/// Declares functions in the place of the C library's. They may be ended by a cancellation.
+/// Declares functions in the place of the C library's. They may be ended by a cancellation. `may`:
+/// the file may be another one than a socket.
 macro_rules! functions {
-    ($($name:ident($file:ident: c_int $(, $argument:ident: $type:ty)* $(,)?);)*) => {
+    ($($may:literal $name:ident($file:ident: c_int $(, $argument:ident: $type:ty)* $(,)?);)*) => {
         $(
             /// As the C library's function of this name.
             ///
@@ -62,7 +64,7 @@ macro_rules! functions {
                 let length = unsafe { real($file $(, $argument)*) };
                 if length > 0 && guard::is_watching() {
                     let site = $name as *const () as usize;
-                    watch::received(site, length as u64, || is_socket($file));
+                    watch::received(site, length as u64, || !$may || is_socket($file));
                 }
                 length
             }
@@ -71,16 +73,16 @@ macro_rules! functions {
 }
 
 functions! {
-    read(file: c_int, to: *mut c_void, length: usize);
-    recv(file: c_int, to: *mut c_void, length: usize, flags: c_int);
-    recvfrom(
+    true read(file: c_int, to: *mut c_void, length: usize);
+    false recv(file: c_int, to: *mut c_void, length: usize, flags: c_int);
+    false recvfrom(
         file: c_int, to: *mut c_void, length: usize, flags: c_int, from: *mut c_void,
         from_length: *mut c_void,
     );
-    recvmsg(file: c_int, message: *mut c_void, flags: c_int);
-    __read_chk(file: c_int, to: *mut c_void, length: usize, room: usize);
-    __recv_chk(file: c_int, to: *mut c_void, length: usize, room: usize, flags: c_int);
-    __recvfrom_chk(
+    false recvmsg(file: c_int, message: *mut c_void, flags: c_int);
+    true __read_chk(file: c_int, to: *mut c_void, length: usize, room: usize);
+    false __recv_chk(file: c_int, to: *mut c_void, length: usize, room: usize, flags: c_int);
+    false __recvfrom_chk(
         file: c_int, to: *mut c_void, length: usize, room: usize, flags: c_int, from: *mut c_void,
         from_length: *mut c_void,
     );

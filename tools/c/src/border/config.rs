@@ -116,10 +116,8 @@ mod tests {
             std::fs::write(&file, text).unwrap();
             config.size = size;
             // SAFETY: Both are valid, and the structure is not shorter than it says.
-            (
-                unsafe { zernel_config_read(path.as_ptr(), &mut config) },
-                config,
-            )
+            let result = unsafe { zernel_config_read(path.as_ptr(), &mut config) };
+            (result, config)
         };
         let (result, config) = read("preemption: {bound_us: 7, linger_us: 3}", 80);
         assert_eq!(

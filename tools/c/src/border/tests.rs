@@ -380,9 +380,10 @@ fn kinds_of_requests_that_are_none_are_refused() {
 fn a_panic_stays_inside() {
     let result = call(|| panic!("on purpose: {}", 7));
     assert_eq!(result, -71);
-    // SAFETY: Both end with a zero.
-    let [name, text] =
-        [zernel_error_name(), zernel_error()].map(|text| unsafe { CStr::from_ptr(text) });
+    let [name, text] = [zernel_error_name(), zernel_error()].map(|text| {
+        // SAFETY: Both end with a zero.
+        unsafe { CStr::from_ptr(text) }
+    });
     assert_eq!(name, c"ZERNEL_INTERNAL");
     assert!(text.to_str().unwrap().ends_with("on purpose: 7"));
 }

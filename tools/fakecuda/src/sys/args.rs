@@ -118,10 +118,11 @@ impl<T: Copy> In<T> {
         if count > 0 && self.0.is_null() {
             return Err(Status::INVALID_VALUE);
         }
-        // SAFETY: By the invariants, which hold for each place of the list.
-        Ok((0..count)
-            .map(|at| unsafe { self.0.add(at).read_unaligned() })
-            .collect())
+        let read = |at| {
+            // SAFETY: By the invariants, which hold for each place of the list.
+            unsafe { self.0.add(at).read_unaligned() }
+        };
+        Ok((0..count).map(read).collect())
     }
 
     /// Fails where values are given, and not all of them are 0: what they ask for is not here.

@@ -21,9 +21,9 @@ pub struct Page(&'static [AtomicU32]);
 impl Page {
     fn map(file: impl AsFd) -> Result<Self> {
         let access = ProtFlags::READ | ProtFlags::WRITE;
+        let (any, shared) = (ptr::null_mut(), MapFlags::SHARED);
         // SAFETY: A new mapping at an address that the kernel chooses replaces no other.
-        let place =
-            unsafe { rustix::mm::mmap(ptr::null_mut(), PAGE, access, MapFlags::SHARED, file, 0) }?;
+        let place = unsafe { rustix::mm::mmap(any, PAGE, access, shared, file, 0) }?;
         // SAFETY: It was just mapped, with so many words, and is never ended; zeroes are valid.
         Ok(Self(unsafe {
             std::slice::from_raw_parts(place.cast(), PAGE / size_of::<AtomicU32>())

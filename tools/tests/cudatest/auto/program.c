@@ -396,34 +396,10 @@ static void forks(int count)
 	tear_down(&own);
 }
 
-#ifndef LINKED
-/* Names that are looked up in other ways give what they give without the library. */
-static void look_up(void)
-{
-	void *next = dlsym(RTLD_NEXT, "getpid"), *usual = dlsym(RTLD_DEFAULT, "getpid"), *all;
-
-	if (!next || next != usual)
-		fail("getpid", 0);
-	if (dlsym(RTLD_DEFAULT, "cuLaunchKernel") || !dlerror())
-		fail("a function of CUDA without CUDA", 0);
-	if (dlsym(RTLD_NEXT, "cuLaunchKernel") || dlsym(RTLD_DEFAULT, "cuInit"))
-		fail("a function of CUDA without CUDA", 1);
-	all = dlopen(NULL, RTLD_NOW);
-	if (!all || dlsym(all, "cuLaunchKernel"))
-		fail("a function of CUDA without CUDA", 2);
-	library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
-	if (!library || !dlsym(RTLD_DEFAULT, "cuLaunchKernel") || !dlsym(all, "cuLaunchKernel"))
-		fail("a function of CUDA", 0);
-	if (dlsym(RTLD_DEFAULT, "cuLaunchKernel") != dlsym(library, "cuLaunchKernel"))
-		fail("a function of CUDA", 1);
-	if (dlsym(library, "cuNothing") || !strstr(dlerror(), "cuNothing"))
-		fail("no function of CUDA", 0);
-	errno = 0;
-	printf("looked up\n");
-}
-#endif
-
+#include "look_up.h"
 #include "random.h"
+#include "threads.h"
+#include "timed.h"
 
 int main(int count, char **arguments)
 {
@@ -440,8 +416,8 @@ int main(int count, char **arguments)
 		pause();
 	}
 #ifndef LINKED
-	if (!strcmp(work, "look-up")) {
-		look_up();
+	if (!strcmp(work, "look-up") || !strcmp(work, "look-up-all")) {
+		work[7] ? look_up_all() : look_up();
 		return 0;
 	}
 #endif
@@ -481,7 +457,11 @@ int main(int count, char **arguments)
 		random_calls(number, kind);
 	else if (!strcmp(work, "bench"))
 		bench(number);
-	else
+	else if (!strcmp(work, "latency"))
+		latency(number, kind);
+	else if (!strcmp(work, "busy"))
+		busy();
+	else if (!meeting(work, number, kind))
 		fail(work, 0);
 	printf("served\n");
 	if (!strcmp(work, "stay"))

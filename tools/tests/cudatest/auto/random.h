@@ -201,6 +201,7 @@ static long allocations;
 extern void *__libc_malloc(size_t size);
 extern void *__libc_calloc(size_t count, size_t size);
 extern void *__libc_realloc(void *memory, size_t size);
+extern void *__libc_memalign(size_t alignment, size_t size);
 
 static void count_allocation(char *caller)
 {
@@ -224,6 +225,13 @@ void *realloc(void *memory, size_t size)
 {
 	count_allocation(__builtin_return_address(0));
 	return __libc_realloc(memory, size);
+}
+
+int posix_memalign(void **memory, size_t alignment, size_t size)
+{
+	count_allocation(__builtin_return_address(0));
+	*memory = __libc_memalign(alignment, size);
+	return *memory ? 0 : ENOMEM;
 }
 
 static int find_code(struct dl_phdr_info *file, size_t size, void *data)
@@ -324,6 +332,13 @@ static void bench(int count)
 	before = __atomic_load_n(&allocations, __ATOMIC_RELAXED);
 	for (int number = 0; number < count; number++)
 		serve(&own, number % 4, number);
+	/* 10,000 calls without the results. */
+	for (int number = 0; number < 2500; number++) {
+		CHECK(cuda.in_later(own.x, own.host, 4 * WORDS, own.stream));
+		launch(&own, own.stream, number % 3);
+		CHECK(cuda.event_record(own.event, own.stream));
+		CHECK(number % 2 ? cuda.event_wait(own.event) : cuda.stream_wait(own.stream));
+	}
 	printf("allocations %ld of %d\n", __atomic_load_n(&allocations, __ATOMIC_RELAXED) - before,
 	       code ? count : -1);
 	tear_down(&own);

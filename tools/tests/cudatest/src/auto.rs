@@ -4,7 +4,9 @@
 mod costs;
 mod ends;
 mod lab;
+mod meet;
 mod same;
+mod timed;
 mod ways;
 
 use testkit::harness::{case, Suite};
@@ -30,13 +32,32 @@ pub const SUITE: Suite = Suite::new(
         case("a_child_uses_cuda_or_does_not", ways::forks),
         case("random_calls_give_the_same", same::random_calls),
         case("calls_that_stall_wait_for_no_request", ends::stalls),
+        case(
+            "a_kernel_that_is_loaded_late_waits_for_no_request",
+            meet::late_kernels,
+        ),
+        case("a_trigger_does_not_wait_long", meet::slow_data),
+        case(
+            "lanes_of_requests_that_are_over_are_free",
+            meet::lanes_of_others,
+        ),
+        case("default_streams_are_of_threads", meet::default_streams),
+        case("contexts_are_made_at_once", meet::makers),
+        case("data_from_files_is_none_from_a_socket", meet::files),
         case("copies_without_work_lose_their_requests", ends::copies),
         case("a_killed_program_leaves_nothing", ends::killed),
         case("it_steps_aside_with_a_sentence", ends::sentences),
-        case(
-            "calls_cost_little_and_allocate_nothing",
-            costs::costs_of_calls,
-        ),
+        case("calls_and_requests_allocate_nothing", costs::allocations),
+    ],
+    LOADED,
+);
+
+/// Those for a machine whose clock counts instructions.
+pub const TIMED: Suite = Suite::new(
+    "timed",
+    &[
+        case("calls_cost_little", timed::costs_of_calls),
+        case("requests_that_cannot_pay_cost_nothing", timed::no_loss),
     ],
     LOADED,
 );

@@ -69,8 +69,8 @@ fn run(lab: &Lab<'_>, figures: &mut Figures) -> Result<()> {
         }
         held += 1;
         let runs = lab.work.runs()?;
-        let meanwhile = |run: &&Run| run.from > holder.started && run.until < item.started;
-        alone += usize::from(runs.of(be.tsg()).find(meanwhile).is_none());
+        let meanwhile = |run: &Run| run.from > holder.started && run.until < item.started;
+        alone += usize::from(!runs.of(be.tsg()).any(meanwhile));
         to_holder.push(us(begun.trigger_at, holder.started));
         to_end.push(us(ready, holder.ended));
         to_item.push(us(holder.ended, item.started));

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{ensure, Context as _, Result};
+use anyhow::{ensure, Result};
 use rustix::process::Signal;
 use testkit::harness::Outcome;
 use testkit::random::Random;
@@ -11,6 +11,7 @@ use testkit::zernelctl::Running;
 use testkit::{check_eq, wait_until};
 
 use super::lab::{added, serves, stats, zernelctl, USUAL, WAYS};
+use super::meet::longest;
 use crate::lab::lease;
 
 /// A lease that nobody waits out.
@@ -19,14 +20,8 @@ const LONG: Duration = Duration::from_secs(5);
 pub fn stalls() -> Outcome {
     lease(&LONG.as_micros().to_string())?;
     let output = serves(USUAL, &["stalls", "40"])?;
-    let longest = output
-        .strip_prefix("longest ")
-        .and_then(|rest| rest.split_once(' '));
-    let longest: u64 = longest.context("no time")?.0.parse()?;
-    ensure!(
-        Duration::from_micros(longest) < LONG / 2,
-        "a call waited {longest} us"
-    );
+    let longest = longest(&output)?;
+    ensure!(longest < LONG / 2, "a call waited {longest:?}");
     Ok(())
 }
 

@@ -113,3 +113,9 @@ pub fn added(run: impl FnOnce() -> Result<()>) -> Result<BTreeMap<&'static str, 
     let added = pairs.map(|((name, before), (_, after))| (name, after.wrapping_sub(before)));
     Ok(added.collect())
 }
+
+/// Begins, without those of requests that were begun anew, and results. One whose trigger would
+/// have waited too long is cancelled and begins once more.
+pub fn kept(counts: &BTreeMap<&'static str, u64>) -> (u64, u64) {
+    (counts["begun"] - counts["cancelled"], counts["done"])
+}

@@ -14,7 +14,7 @@ use testkit::harness::Outcome;
 use testkit::zernelctl::{outcome, Running};
 use testkit::{check_eq, wait_until};
 
-use super::lab::{added, alone, serves, zernelctl, Way, LIBRARY, USUAL, WAYS};
+use super::lab::{added, alone, kept, serves, zernelctl, Way, LIBRARY, USUAL, WAYS};
 use crate::lab::lease;
 
 /// A request for each time that a program serves, but for those in a pause.
@@ -23,8 +23,7 @@ pub fn each_way() -> Outcome {
     for way in WAYS {
         for kind in ["0", "1", "2", "3"] {
             let counts = added(|| serves(way, &["serve", "8", kind]).map(|_| ()))?;
-            check_eq!(counts["begun"], 8, "{way:?} {kind}: {counts:?}");
-            check_eq!(counts["done"], 8, "{way:?} {kind}: {counts:?}");
+            check_eq!(kept(&counts), (8, 8), "{way:?} {kind}: {counts:?}");
         }
     }
     Ok(())
@@ -35,6 +34,21 @@ pub fn look_up() -> Outcome {
     for way in [WAYS[2], WAYS[3]] {
         check_eq!(serves(way, &work)?, alone(way, &work)?.output);
     }
+    // A driver that lacks forms, and the libraries of a program alone.
+    let all = ["look-up-all"];
+    let (without, with) = (alone(USUAL, &all)?.output, serves(USUAL, &all)?);
+    let lines = |output: &str| output.lines().map(str::to_owned).collect::<Vec<_>>();
+    check_eq!(lines(&with).len(), lines(&without).len(), "{with}");
+    for (line, expected) in lines(&with).iter().zip(lines(&without)) {
+        check_eq!(*line, expected);
+    }
+    ensure!(without.contains("2 cuLaunchKernel 1 1 1 1\n"), "{without}");
+    ensure!(without.contains("1 cuLaunchKernel 1 0 0 0\n"), "{without}");
+    ensure!(without.contains("0 cuLaunchKernel 0 0 0 0\n"), "{without}");
+    ensure!(
+        without.contains("2 cuCtxSynchronize_v2 0 0 0 0\n"),
+        "{without}"
+    );
     Ok(())
 }
 
@@ -120,7 +134,11 @@ pub fn requests() -> Outcome {
     let running = stay(USUAL, &["--requests", "auto"])?;
     let (told, level) = of_process(&running)?;
     check_eq!(level, Some(Level::LC));
-    check_eq!((told.begun, told.expired), (30, 0), "{told:?}");
+    check_eq!(
+        (told.begun - told.cancelled, told.expired),
+        (30, 0),
+        "{told:?}"
+    );
     // The last one's word is seen at the end of its slot.
     ensure!(told.done >= 22, "{told:?}");
     // The GPU was there before the data, of the first one at least: it has no history.
@@ -152,6 +170,24 @@ pub fn no_library() -> Outcome {
     check_eq!((code, output.as_str()), (Some(1), ""));
     let sentence = "zernelctl: no library for --requests auto at /nonexistent.so: ";
     ensure!(errors.starts_with(sentence), "{errors}");
+    for options in [
+        &["--auto-library", LIBRARY][..],
+        &["--requests", "off", "--auto-library", LIBRARY],
+    ] {
+        let (code, output, errors) = run(options)?;
+        check_eq!((code, output.as_str()), (Some(2), ""), "{options:?}");
+        ensure!(
+            errors.contains("--auto-library is for --requests auto"),
+            "{errors}"
+        );
+    }
+    // A variable without a value is none.
+    let arguments = USUAL.run(&["--requests", "auto"], &["serve", "1"]);
+    let empty = zernelctl(&arguments, &[("ZERNEL_AUTO_LIBRARY", "")])?;
+    check_eq!(
+        (empty.code, empty.output.as_str(), empty.errors.as_str()),
+        (Some(0), "served\n", "")
+    );
     let (code, output, errors) = run(&["--requests", "auto", "--auto-library", LIBRARY])?;
     check_eq!(
         (code, output.as_str(), errors.as_str()),
@@ -186,7 +222,10 @@ pub fn nothing() -> Outcome {
 pub fn threads() -> Outcome {
     const EACH: u64 = 30;
     lease("5000000")?;
-    let variables = [("ZERNEL_AUTO", "lanes=16")];
+    let variables = [
+        ("ZERNEL_AUTO", "lanes=16"),
+        ("CUDA_DEVICE_MAX_CONNECTIONS", "32"),
+    ];
     for way in [USUAL, WAYS[5]] {
         let arguments = way.with_requests(&["threads", &EACH.to_string(), "16"]);
         let counts = added(|| {
@@ -207,7 +246,7 @@ pub fn threads() -> Outcome {
 pub fn two_threads() -> Outcome {
     lease("5000000")?;
     let counts = added(|| serves(USUAL, &["two", "60"]).map(|_| ()))?;
-    check_eq!((counts["begun"], counts["done"]), (60, 60), "{counts:?}");
+    check_eq!(kept(&counts), (60, 60), "{counts:?}");
     Ok(())
 }
 
@@ -227,8 +266,12 @@ pub fn sockets() -> Outcome {
                 check_eq!(expected, (Some(0), "served\n", ""));
                 Ok(())
             })?;
-            let told = (counts["begun"], counts["done"], counts["expired"]);
-            check_eq!(told, (begun, begun, 0), "{variable} {work}: {counts:?}");
+            check_eq!(
+                kept(&counts),
+                (begun, begun),
+                "{variable} {work}: {counts:?}"
+            );
+            check_eq!(counts["expired"], 0, "{variable} {work}: {counts:?}");
         }
     }
     // The socket brings data before the copy does: without copies there are requests all the same.
@@ -239,7 +282,7 @@ pub fn sockets() -> Outcome {
             check_eq!(outcome.code, Some(0));
             Ok(())
         })?;
-        check_eq!(counts["begun"], begun, "{variable}: {counts:?}");
+        check_eq!(kept(&counts).0, begun, "{variable}: {counts:?}");
     }
     Ok(())
 }
@@ -249,8 +292,7 @@ pub fn contexts() -> Outcome {
     for way in [WAYS[0], USUAL] {
         let counts = added(|| serves(way, &["contexts", "8"]).map(|_| ()))?;
         // Twice in two contexts, and two times twice in the primary one.
-        check_eq!(counts["begun"], 64, "{counts:?}");
-        check_eq!(counts["done"], 64, "{counts:?}");
+        check_eq!(kept(&counts), (64, 64), "{counts:?}");
     }
     Ok(())
 }
@@ -262,7 +304,7 @@ pub fn exec() -> Outcome {
             check_eq!(serves(way, &["exec", "20"])?.as_str(), "served\nserved\n");
             Ok(())
         })?;
-        check_eq!(counts["begun"], 40, "{counts:?}");
+        check_eq!(kept(&counts).0, 40, "{counts:?}");
     }
     Ok(())
 }
@@ -272,13 +314,14 @@ pub fn forks() -> Outcome {
     for way in [WAYS[0], USUAL] {
         let counts = added(|| serves(way, &["forks", "20"]).map(|_| ()))?;
         // The first copy after the first result has no launch of its own before the next one.
-        ensure!((20..=22).contains(&counts["begun"]), "{counts:?}");
-        check_eq!(counts["done"], counts["begun"], "{counts:?}");
+        let (begun, done) = kept(&counts);
+        ensure!((20..=22).contains(&begun), "{counts:?}");
+        check_eq!(done, begun, "{counts:?}");
     }
     // One that is linked has used nothing of CUDA before it forks, either.
     for way in [WAYS[0], USUAL] {
         let counts = added(|| serves(way, &["child", "20"]).map(|_| ()))?;
-        check_eq!(counts["begun"], 20, "{counts:?}");
+        check_eq!(kept(&counts).0, 20, "{counts:?}");
     }
     wait_until("nothing is left", || {
         Ok(Zernel::open()?.request_stats(Of::All)?.in_flight == 0)

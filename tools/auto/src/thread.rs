@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The place of each thread of the program in its course, and its request.
+
+use std::cell::Cell;
+use std::time::Instant;
+
+use zernel_runtime::{Idle, Request, Runtime, Spec};
+
+use crate::course::{Course, Step};
+use crate::requests::{End, Ticket, Underway, LONGEST};
+use crate::settings::Begin;
+use crate::sites::{Place, Sites};
+use crate::verdict::Outcome;
+use crate::watch::{settings, REQUESTS};
+use crate::{contexts, key, sys};
+
+/// The call sites of this process.
+static SITES: Sites = Sites::new();
+
+/// The state of a thread.
+pub struct Thread {
+    pub course: Cell<Course>,
+    pub ticket: Cell<Ticket>,
+    /// The request ends with the thread: no other one may launch its work.
+    pub is_owner: Cell<bool>,
+}
+
+thread_local! {
+    pub static THREAD: Thread = const {
+        Thread {
+            course: Cell::new(Course::NEW),
+            ticket: Cell::new(Ticket::NONE),
+            is_owner: Cell::new(true),
+        }
+    };
+    static LEAVING: Leaving = const { Leaving };
+}
+
+/// Ends the request of a thread that ends.
+struct Leaving;
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        THREAD.with(|own| {
+            // A child of fork() has none of the requests of its parent.
+            if own.is_owner.get() && sys::is_watching() {
+                sys::aside(|| REQUESTS.end(own.ticket.get(), End::Dropped));
+            }
+        });
+    }
+}
+
+impl Thread {
+    /// Moves it on.
+    pub fn step(&self, step: impl FnOnce(&mut Course) -> Step) -> Step {
+        let mut course = self.course.get();
+        let step = step(&mut course);
+        self.course.set(course);
+        step
+    }
+
+    /// Learns that another thread has ended its request, or that its lease is over.
+    pub fn look(&self) {
+        let course = self.course.get();
+        let has = course.is_begun() || course.is_launched();
+        if has && !REQUESTS.is_live(self.ticket.get()) {
+            self.forget();
+        } else if course.is_begun() {
+            self.look_at_lease();
+        }
+    }
+
+    /// Gives a request up whose lease is over: its lane is for others. There is none until the
+    /// thread has waited, as after one that was left out.
+    #[cold]
+    fn look_at_lease(&self) {
+        let ticket = self.ticket.get();
+        if sys::aside(|| REQUESTS.is_expired(ticket)) == Some(true) {
+            self.end(End::Cancelled);
+            self.step(|course| {
+                course.began(false);
+                Step::Nothing
+            });
+        }
+    }
+
+    /// Its request is over: it starts anew.
+    pub fn forget(&self) {
+        self.step(|course| {
+            course.ended();
+            Step::Nothing
+        });
+    }
+
+    /// Ends its request.
+    pub fn end(&self, end: End) {
+        let ticket = self.ticket.replace(Ticket::NONE);
+        sys::aside(|| REQUESTS.end(ticket, end));
+    }
+
+    /// Begins a request, if its site is to have one.
+    #[cold]
+    pub fn begin(&self, origin: Origin) {
+        let begun = sys::aside(|| begin(origin)).flatten();
+        self.step(|course| {
+            course.began(begun.is_some());
+            Step::Nothing
+        });
+        self.ticket.set(begun.unwrap_or(Ticket::NONE));
+        self.is_owner.set(true);
+        if begun.is_some() {
+            // From now on something is to be done at its end.
+            let _ = LEAVING.try_with(|_| ());
+        }
+    }
+
+    /// Takes over a request that began with data from a socket in another thread.
+    #[cold]
+    pub fn adopt(&self, stream: u64) {
+        let adopted = sys::aside(|| {
+            let context = sys::current()?;
+            let ticket = REQUESTS.adopt(sys::number(context))?;
+            REQUESTS.ready(ticket, stream).then_some(ticket)
+        });
+        if let Some(ticket) = adopted.flatten() {
+            self.ticket.set(ticket);
+            self.is_owner.set(true);
+            self.step(|course| {
+                course.began(true);
+                course.launch()
+            });
+            let _ = LEAVING.try_with(|_| ());
+        }
+    }
+
+    /// The data of its request is ready, for work in a stream.
+    #[cold]
+    pub fn ready(&self, stream: u64) {
+        let ticket = self.ticket.get();
+        self.is_owner.set(true);
+        sys::aside(|| REQUESTS.ready(ticket, stream));
+    }
+}
+
+/// The call that may begin a request: the address that it returns to, and its bytes.
+#[derive(Debug, Clone, Copy)]
+pub struct Origin {
+    pub caller: usize,
+    pub bytes: u64,
+}
+
+fn begin(origin: Origin) -> Option<Ticket> {
+    let start = Instant::now();
+    let site = SITES.find(key::of_call(origin.caller, origin.bytes));
+    if !site.begins() {
+        return None;
+    }
+    let settings = settings();
+    let context = match settings.begin {
+        Begin::Copy => sys::current()?,
+        // A thread that reads has none, perhaps.
+        Begin::Socket => sys::current().or_else(contexts::only)?,
+    };
+    let key = site.key(|| {
+        let (file, offset) = sys::place(origin.caller);
+        key::of_place(file, offset, origin.bytes)
+    });
+    contexts::with_runtime(context, &settings, |runtime| {
+        let number = sys::number(context);
+        let mut request = begin_in(runtime, key, site)?;
+        if request.idle() == Some(Idle::NoLane) && REQUESTS.reap(number) {
+            request = begin_in(runtime, key, site)?;
+        }
+        let begun = Instant::now();
+        let cost = begun - start;
+        match request.idle() {
+            None => {}
+            Some(Idle::NoLane | Idle::Refused) => {
+                site.add(Outcome::Refused, cost);
+                return None;
+            }
+            // It says nothing of the site.
+            Some(_) => return None,
+        }
+        let underway = Underway {
+            request,
+            site,
+            begun,
+            cost,
+            outcome: None,
+        };
+        // Without room it is given up at once.
+        REQUESTS.put(underway, number).ok()
+    })?
+}
+
+/// Begins a request, whose trigger waits no longer than it may.
+fn begin_in(runtime: &Runtime, key: u64, site: &Place) -> Option<Request> {
+    let usual = Spec::new().key(key);
+    let short = usual.expected(LONGEST).exact();
+    if !site.is_slow() {
+        let request = runtime.begin(&usual).ok()?;
+        if request.predicted() <= Some(LONGEST) {
+            return Some(request);
+        }
+        request.cancel();
+    }
+    runtime.begin(&short).ok()
+}
