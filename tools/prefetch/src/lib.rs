@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Metadata of sharded arrays, read before a loader asks for it.
+//!
+//! - [`cache`]: entries of one stage, kept for the batches that asked for them.
+//! - [`budget`]: bytes that the stages share.
+//! - [`batch`]: what is in flight for a batch, and the one word that says that nothing is.
+
+#![warn(missing_docs)]
+
+pub mod batch;
+pub mod budget;
+pub mod cache;
+mod fault;
+pub mod gate;
+mod sync;
+
+pub use fault::{Fault, Kind};
