@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 
 use event_listener::{Event, EventListener};
 
-use crate::sync::{lock, Mutex};
+use crate::sync::{lock, AtomicU64, Mutex, Ordering};
 
 /// A stage of a budget: the right to take bytes.
 #[derive(Debug)]
@@ -64,6 +64,8 @@ pub struct Budget {
     shares: Mutex<Shares>,
     /// It is notified when there may be room again.
     freed: Event,
+    /// Not 0: somebody waits for that.
+    is_awaited: AtomicU64,
 }
 
 impl std::fmt::Debug for Budget {
@@ -107,6 +109,7 @@ impl Budget {
             total,
             shares: Mutex::new(shares),
             freed: Event::new(),
+            is_awaited: AtomicU64::new(0),
         });
         Ok(std::array::from_fn(|at| Stage {
             budget: Arc::clone(&budget),
@@ -185,11 +188,20 @@ impl Stage {
         freed > 0
     }
 
+    /// Tells those who wait for room that there may be some.
     pub(crate) fn notify(&self) {
-        self.budget.freed.notify(usize::MAX);
+        let budget = &self.budget;
+        if budget.is_awaited.swap(0, Ordering::SeqCst) != 0 {
+            budget.freed.notify(usize::MAX);
+        }
     }
 
+    /// Waits for room, from now on. One who finds none after this is told of some: a lock that was
+    /// held to look for it was taken again to make it.
     pub(crate) fn listen(&self) -> EventListener {
-        self.budget.freed.listen()
+        let listener = self.budget.freed.listen();
+        // Not a mere store: it comes behind what the last one who told has read.
+        self.budget.is_awaited.swap(1, Ordering::SeqCst);
+        listener
     }
 }

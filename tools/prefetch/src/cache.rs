@@ -12,11 +12,13 @@ mod flight;
 mod index;
 mod lists;
 
+use std::cmp::Ordering;
 use std::hash::Hash;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use event_listener::Event;
+use smallvec::SmallVec;
 
 use crate::budget::{Reclaim, Stage};
 use crate::sync::{lock, Mutex, MutexGuard};
@@ -30,10 +32,10 @@ pub trait Key: Clone + Hash + Eq + Send + 'static {}
 
 impl<T: Clone + Hash + Eq + Send + 'static> Key for T {}
 
-/// A value of a cache.
-pub trait Value: Send + Sync + 'static {}
+/// A value of a cache. Each look has a copy: what is large is behind an [`Arc`].
+pub trait Value: Clone + Send + 'static {}
 
-impl<T: Send + Sync + 'static> Value for T {}
+impl<T: Clone + Send + 'static> Value for T {}
 
 /// Names an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -48,24 +50,14 @@ pub struct Handle {
 pub struct Stale;
 
 /// The state of an entry.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub enum Look<V> {
     /// Its value is on its way.
     Pending,
     /// Its value.
-    Ready(Arc<V>),
+    Ready(V),
     /// The first fault on the way.
     Failed(Fault),
-}
-
-impl<V> Clone for Look<V> {
-    fn clone(&self) -> Self {
-        match self {
-            Self::Pending => Self::Pending,
-            Self::Ready(value) => Self::Ready(Arc::clone(value)),
-            Self::Failed(fault) => Self::Failed(fault.clone()),
-        }
-    }
 }
 
 /// The answer to a batch that asks for a key.
@@ -92,10 +84,24 @@ pub struct Limits {
 struct Entry<V> {
     /// 0: none.
     generation: u64,
+    /// Somebody waits for its end.
+    is_awaited: bool,
     look: Look<V>,
 }
 
+impl<V> Entry<V> {
+    fn pending(generation: u64) -> Self {
+        Self {
+            generation,
+            is_awaited: false,
+            look: Look::Pending,
+        }
+    }
+}
+
+/// A look touches one line of memory, if the value is small.
 #[derive(Debug)]
+#[repr(align(64))]
 struct Slot<V> {
     entry: Mutex<Entry<V>>,
     /// It is notified when the entry is pending no more.
@@ -116,10 +122,7 @@ impl<K: Key, V: Value> Cache<K, V> {
     /// A cache whose bytes are those of a stage of a budget.
     pub fn new(limits: Limits, stage: Stage) -> Arc<Self> {
         let slot = |_| Slot {
-            entry: Mutex::new(Entry {
-                generation: 0,
-                look: Look::Pending,
-            }),
+            entry: Mutex::new(Entry::pending(0)),
             settled: Event::new(),
         };
         let cache = Arc::new_cyclic(|own: &Weak<Self>| Self {
@@ -204,10 +207,11 @@ impl<K: Key, V: Value> Cache<K, V> {
         bytes: u64,
     ) -> Result<Admission<K, V>, Refused> {
         // What is evicted ends when no lock is held.
-        let mut gone = Vec::new();
+        let mut gone = SmallVec::<[_; 1]>::new();
         let mut index = lock(&self.index);
         index.check(stream, batch)?;
-        if let Some(slot) = index.find(key) {
+        let hash = index.hash(key);
+        if let Some(slot) = index.find(key, hash) {
             let node = index
                 .node(slot)
                 .map(|node| (node.generation, node.stale_at));
@@ -225,11 +229,8 @@ impl<K: Key, V: Value> Cache<K, V> {
                 None => return Ok(Admission::Again),
             }
         }
-        let (slot, generation) = index.insert(key.clone(), bytes, stream, batch);
-        *lock(&self.slots[slot as usize].entry) = Entry {
-            generation,
-            look: Look::Pending,
-        };
+        let (slot, generation) = index.insert((key.clone(), hash), bytes, stream, batch);
+        *lock(&self.slots[slot as usize].entry) = Entry::pending(generation);
         drop(index);
         let handle = Handle { slot, generation };
         Ok(Admission::New(handle, Flight::new(self.own(), handle)))
@@ -292,11 +293,15 @@ impl<K: Key, V: Value> Cache<K, V> {
     pub async fn settled(&self, handle: Handle) -> Result<Look<V>, Stale> {
         let slot = self.slots.get(handle.slot as usize).ok_or(Stale)?;
         loop {
-            let listener = slot.settled.listen();
-            match self.try_get(handle)? {
-                Look::Pending => listener.await,
-                settled => return Ok(settled),
-            }
+            let listener = {
+                let mut entry = self.entry(handle)?;
+                if !matches!(entry.look, Look::Pending) {
+                    return Ok(entry.look.clone());
+                }
+                entry.is_awaited = true;
+                slot.settled.listen()
+            };
+            listener.await;
         }
     }
 
@@ -348,16 +353,22 @@ impl<K: Key, V: Value> Cache<K, V> {
             };
             node.stale_at = Instant::now().checked_add(keep);
         }
-        if bytes > taken {
-            self.stage.force(bytes - taken);
-        } else {
-            self.stage.give(taken - bytes);
+        match bytes.cmp(&taken) {
+            Ordering::Greater => self.stage.force(bytes - taken),
+            Ordering::Less => self.stage.give(taken - bytes),
+            Ordering::Equal => {}
         }
         let is_free = index.bring_back(handle.slot);
         let slot = &self.slots[handle.slot as usize];
-        lock(&slot.entry).look = look;
+        let is_awaited = {
+            let mut entry = lock(&slot.entry);
+            entry.look = look;
+            std::mem::take(&mut entry.is_awaited)
+        };
         drop(index);
-        slot.settled.notify(usize::MAX);
+        if is_awaited {
+            slot.settled.notify(usize::MAX);
+        }
         if is_free || bytes < taken {
             self.stage.notify();
         }

@@ -45,7 +45,7 @@ fn made(
 
 fn value(cache: &Words, handle: Handle) -> Result<String, Stale> {
     Ok(match cache.try_get(handle)? {
-        Look::Ready(value) => value.to_string(),
+        Look::Ready(value) => value,
         other => panic!("{other:?}"),
     })
 }
@@ -301,7 +301,7 @@ fn one_gets_the_value_and_others_wait() {
         flight.ready("one".to_owned(), 1);
         for waiter in waiters {
             let look = waiter.join().expect("no panic").expect("it stays");
-            assert!(matches!(look, Look::Ready(value) if *value == "one"));
+            assert!(matches!(look, Look::Ready(value) if value == "one"));
         }
         // One who waits for room gets it with the next batch.
         let waiter = scope.spawn(|| block_on(cache.admitted(&2, stream, 1, 1)));

@@ -160,7 +160,7 @@ fn one_of_two_gets_the_value() {
                         }
                         Admission::Found(handle) => {
                             let look = block_on(cache.settled(handle)).expect("it is needed");
-                            assert!(matches!(look, Look::Ready(value) if *value == 70));
+                            assert!(matches!(look, Look::Ready(value) if value == 70));
                             0
                         }
                         Admission::Again => panic!("there is room"),
@@ -210,7 +210,7 @@ fn a_handle_names_its_entry_while_others_go() {
             other => panic!("{other:?}"),
         });
         if let Ok(look) = cache.try_get(handle) {
-            assert!(matches!(look, Look::Ready(value) if *value == 1));
+            assert!(matches!(look, Look::Ready(value) if value == 1));
         }
         next.join().expect("no panic");
         assert!(cache.try_get(handle).is_err());
@@ -231,7 +231,7 @@ fn a_pin_keeps_its_entry() {
             block_on(other.admitted(&2, stream, 1, 1)).expect("an open stream");
         });
         if let Ok(pin) = cache.pin(handle) {
-            assert!(matches!(cache.try_get(handle), Ok(Look::Ready(value)) if *value == 1));
+            assert!(matches!(cache.try_get(handle), Ok(Look::Ready(value)) if value == 1));
             drop(pin);
         }
         next.join().expect("no panic");

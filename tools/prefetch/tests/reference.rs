@@ -321,7 +321,7 @@ impl Run {
             let seen = match self.cache.try_get(entry.handle) {
                 Err(Stale) => None,
                 Ok(Look::Pending) => Some(State::Pending),
-                Ok(Look::Ready(value)) => Some(State::Ready(*value)),
+                Ok(Look::Ready(value)) => Some(State::Ready(value)),
                 Ok(Look::Failed(fault)) => Some(State::Failed(fault.kind())),
             };
             let expected = (!entry.is_gone).then(|| entry.state.clone());

@@ -23,7 +23,7 @@ impl<K: Key, V: Value> Flight<K, V> {
 
     /// The value is there. It takes so many bytes.
     pub fn ready(self, value: V, bytes: u64) {
-        self.settle(Look::Ready(Arc::new(value)), bytes);
+        self.settle(Look::Ready(value), bytes);
     }
 
     /// There is none.

@@ -78,6 +78,7 @@ struct Stream {
 #[derive(Debug)]
 pub struct Node<K> {
     key: K,
+    hash: u64,
     pub generation: u64,
     needs: SmallVec<[Need; 1]>,
     pub bytes: u64,
@@ -216,9 +217,16 @@ impl<K: Hash + Eq> Index<K> {
         stream.is_some_and(|stream| need.batch >= stream.watermark)
     }
 
-    pub fn find(&self, key: &K) -> Option<u32> {
-        let hash = self.hasher.hash_one(key);
-        let is_it = |slot: &u32| self.node(*slot).is_some_and(|node| node.key == *key);
+    pub fn hash(&self, key: &K) -> u64 {
+        self.hasher.hash_one(key)
+    }
+
+    /// The entry of a key with this hash.
+    pub fn find(&self, key: &K, hash: u64) -> Option<u32> {
+        let is_it = |slot: &u32| {
+            let node = self.node(*slot);
+            node.is_some_and(|node| node.hash == hash && node.key == *key)
+        };
         self.table.find(hash, is_it).copied()
     }
 
@@ -264,13 +272,15 @@ impl<K: Hash + Eq> Index<K> {
         !self.free.is_empty() || self.nodes.len() < self.entries as usize
     }
 
-    /// Makes an entry, pending, for a batch that may ask. There is room, and none of this key.
-    pub fn insert(&mut self, key: K, bytes: u64, id: StreamId, batch: u64) -> (u32, u64) {
+    /// Makes an entry, pending, for a batch that may ask. There is room, and none of this key and
+    /// hash.
+    pub fn insert(&mut self, key: (K, u64), bytes: u64, id: StreamId, batch: u64) -> (u32, u64) {
         self.generations += 1;
         let generation = self.generations;
-        let hash = self.hasher.hash_one(&key);
+        let (key, hash) = key;
         let node = Some(Node {
             key,
+            hash,
             generation,
             needs: SmallVec::new(),
             bytes,
@@ -290,12 +300,9 @@ impl<K: Hash + Eq> Index<K> {
                 self.nodes.len() as u32 - 1
             }
         };
-        let (nodes, hasher) = (&self.nodes, &self.hasher);
-        self.table
-            .insert_unique(hash, slot, |slot| match &nodes[*slot as usize] {
-                Some(node) => hasher.hash_one(&node.key),
-                None => 0,
-            });
+        let nodes = &self.nodes;
+        let hash_of = |slot: &u32| nodes[*slot as usize].as_ref().map_or(0, |node| node.hash);
+        self.table.insert_unique(hash, slot, hash_of);
         self.ask(slot, id, batch);
         (slot, generation)
     }
@@ -308,7 +315,7 @@ impl<K: Hash + Eq> Index<K> {
         if !std::mem::take(&mut node.is_listed) {
             return;
         }
-        let hash = self.hasher.hash_one(&node.key);
+        let hash = node.hash;
         if let Ok(found) = self.table.find_entry(hash, |other| *other == slot) {
             found.remove();
         }
