@@ -12,6 +12,7 @@ pub mod budget;
 pub mod cache;
 mod fault;
 pub mod gate;
+pub mod region;
 mod sync;
 
 pub use fault::{Fault, Kind};
