@@ -14,5 +14,6 @@ mod fault;
 pub mod gate;
 pub mod region;
 mod sync;
+pub mod turnstile;
 
 pub use fault::{Fault, Kind};
