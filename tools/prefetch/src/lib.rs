@@ -13,6 +13,8 @@ pub mod cache;
 mod fault;
 pub mod gate;
 pub mod region;
+#[cfg(not(loom))]
+pub mod source;
 mod sync;
 pub mod turnstile;
 
