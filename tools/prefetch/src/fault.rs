@@ -17,6 +17,8 @@ pub enum Kind {
     Missing,
     /// The bytes are none of the format's.
     Corrupt,
+    /// The format allows it; this crate does not read it.
+    Unsupported,
     /// It is larger than values may be.
     TooLarge,
     /// The store's object changed while it was read.
@@ -40,6 +42,7 @@ impl Kind {
             Self::Denied => "denied",
             Self::Missing => "missing",
             Self::Corrupt => "corrupt",
+            Self::Unsupported => "unsupported",
             Self::TooLarge => "too large",
             Self::Changed => "changed",
             Self::Saturated => "no room",

@@ -7,11 +7,15 @@
 
 #![warn(missing_docs)]
 
+#[cfg(not(loom))]
+pub mod array;
 pub mod batch;
 pub mod budget;
 pub mod cache;
 mod fault;
 pub mod gate;
+#[cfg(not(loom))]
+pub mod plan;
 pub mod region;
 #[cfg(not(loom))]
 pub mod source;
