@@ -211,16 +211,11 @@ impl<K: Key, V: Value> Cache<K, V> {
         let mut index = lock(&self.index);
         index.check(stream, batch)?;
         let hash = index.hash(key);
+        if let Some((slot, generation)) = index.fresh(key, hash) {
+            index.ask(slot, stream, batch);
+            return Ok(Admission::Found(Handle { slot, generation }));
+        }
         if let Some(slot) = index.find(key, hash) {
-            let node = index
-                .node(slot)
-                .map(|node| (node.generation, node.stale_at));
-            if let Some((generation, stale_at)) = node {
-                if stale_at.is_none_or(|at| Instant::now() < at) {
-                    index.ask(slot, stream, batch);
-                    return Ok(Admission::Found(Handle { slot, generation }));
-                }
-            }
             index.unlist(slot);
         }
         while !index.has_room() || !self.stage.take(bytes) {
@@ -234,6 +229,21 @@ impl<K: Key, V: Value> Cache<K, V> {
         drop(index);
         let handle = Handle { slot, generation };
         Ok(Admission::New(handle, Flight::new(self.own(), handle)))
+    }
+
+    /// Asks for a key that is there, for a batch. `None`: it is not, and nothing is changed.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Self::admit`].
+    pub fn ask(&self, key: &K, stream: StreamId, batch: u64) -> Result<Option<Handle>, Refused> {
+        let mut index = lock(&self.index);
+        index.check(stream, batch)?;
+        let hash = index.hash(key);
+        Ok(index.fresh(key, hash).map(|(slot, generation)| {
+            index.ask(slot, stream, batch);
+            Handle { slot, generation }
+        }))
     }
 
     /// As [`Self::admit`], but waits for room.

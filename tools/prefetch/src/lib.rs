@@ -16,6 +16,8 @@ mod fault;
 pub mod gate;
 #[cfg(not(loom))]
 pub mod plan;
+#[cfg(not(loom))]
+pub mod prefetcher;
 pub mod region;
 #[cfg(not(loom))]
 pub mod source;

@@ -106,6 +106,18 @@ pub struct Tiles<'a> {
 }
 
 impl Tiles<'_> {
+    /// The number of tiles, if it is `most` at the most.
+    pub fn count_within(&self, most: u64) -> Option<u64> {
+        if self.next.is_none() {
+            return Some(0);
+        }
+        (0..self.tile.len()).try_fold(1_u64, |all, dimension| {
+            let first = self.region.start[dimension] / self.tile[dimension];
+            let count = (self.last_of(dimension) - first).checked_add(1)?;
+            all.checked_mul(count).filter(|all| *all <= most)
+        })
+    }
+
     fn last_of(&self, dimension: usize) -> u64 {
         let (start, size) = (self.region.start[dimension], self.region.shape[dimension]);
         (start + size - 1) / self.tile[dimension]
@@ -213,6 +225,12 @@ mod tests {
                 let from: Vec<_> = first.iter().zip(&region.start).map(|(a, b)| a - b).collect();
                 prop_assert_eq!(&at[..], &from[..]);
                 order.push(index.to_vec());
+            }
+            let count = order.len() as u64;
+            let tiles = region.tiles(&tile);
+            prop_assert_eq!(tiles.count_within(count), Some(count));
+            if count > 0 && !tile.is_empty() {
+                prop_assert_eq!(tiles.count_within(count - 1), None);
             }
             prop_assert_eq!(order, expected.into_keys().collect::<Vec<_>>());
         }

@@ -230,6 +230,14 @@ impl<K: Hash + Eq> Index<K> {
         self.table.find(hash, is_it).copied()
     }
 
+    /// The entry of a key with this hash, unless it is a fault whose time is over.
+    pub fn fresh(&self, key: &K, hash: u64) -> Option<(u32, u64)> {
+        let slot = self.find(key, hash)?;
+        let node = self.node(slot)?;
+        let is_fresh = node.stale_at.is_none_or(|at| Instant::now() < at);
+        is_fresh.then_some((slot, node.generation))
+    }
+
     pub fn node(&self, slot: u32) -> Option<&Node<K>> {
         self.nodes.get(slot as usize)?.as_ref()
     }
