@@ -285,6 +285,14 @@ impl<K: Key, V: Value> Cache<K, V> {
         }
     }
 
+    /// Has the key of an entry be asked for anew by those who come. Handles keep the entry.
+    pub fn forget(&self, handle: Handle) {
+        let mut index = lock(&self.index);
+        if index.entry(handle.slot, handle.generation).is_some() {
+            index.unlist(handle.slot);
+        }
+    }
+
     /// The state of an entry.
     ///
     /// # Errors

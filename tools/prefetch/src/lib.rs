@@ -15,9 +15,15 @@ pub mod cache;
 mod fault;
 pub mod gate;
 #[cfg(not(loom))]
+pub mod loader;
+#[cfg(not(loom))]
+pub mod order;
+#[cfg(not(loom))]
 pub mod plan;
 #[cfg(not(loom))]
 pub mod prefetcher;
+#[cfg(not(loom))]
+pub mod read;
 pub mod region;
 #[cfg(not(loom))]
 pub mod source;

@@ -46,6 +46,8 @@ pub struct Plan {
     pub objects: Vec<Object>,
     /// Chunks that are not there: all fill value. Each with its array.
     pub absent: Vec<(Arc<ArrayMeta>, Piece)>,
+    /// Bytes of an element, for each sample.
+    pub(crate) elements: Vec<Option<u64>>,
 }
 
 impl Plan {
@@ -53,6 +55,11 @@ impl Plan {
     pub fn bytes(&self) -> u64 {
         let ranges = self.objects.iter().flat_map(|object| &object.ranges);
         ranges.filter_map(|range| Some(range.bytes?.1)).sum()
+    }
+
+    /// Bytes of an element of a sample; `None`: it has none.
+    pub fn element_bytes(&self, sample: usize) -> Option<u64> {
+        self.elements.get(sample).copied().flatten()
     }
 
     /// Requests.

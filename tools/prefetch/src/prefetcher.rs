@@ -152,6 +152,16 @@ impl Prefetcher {
         }
     }
 
+    /// The store.
+    pub fn source(&self) -> &Source {
+        &self.0.source
+    }
+
+    /// The runtime that its work runs on.
+    pub fn runtime(&self) -> &Runtime {
+        &self.0.runtime
+    }
+
     /// Bytes of metadata in memory.
     pub fn used(&self) -> u64 {
         self.0.budget.used()
@@ -338,6 +348,8 @@ impl Work {
                     "a gate opened before its walk was over",
                 ));
             };
+            plan.elements
+                .push(Some(walk.array.fill_value().len() as u64));
             for (tile, handle) in &walk.tiles {
                 let Some(handle) = handle else {
                     plan.add_whole(&walk.array, sample, tile.clone());
@@ -382,6 +394,22 @@ impl Ahead {
     /// The batch's gate.
     pub fn batch(&self) -> &Batch {
         &self.batch
+    }
+
+    /// Its number in its stream.
+    pub fn number(&self) -> u64 {
+        self.work.number
+    }
+
+    /// Has the next batch read anew what this one has read: its objects changed.
+    pub fn forget(&self) {
+        for walk in self.work.walks.iter().filter_map(OnceLock::get) {
+            for (_, handle) in &walk.tiles {
+                if let Some(handle) = handle {
+                    self.work.shared.shards.forget(*handle);
+                }
+            }
+        }
     }
 
     /// Its samples.

@@ -173,6 +173,119 @@ pub fn number(index: &[u64], shape: &[u64]) -> Option<u64> {
         })
 }
 
+/// Rows of a box: the first bytes of each in two arrays, and its length.
+fn rows(
+    part: &Region,
+    from: &[u64],
+    to: (&[u64], &[u64]),
+    element: usize,
+    mut row: impl FnMut(usize, usize, usize),
+) {
+    let (to, at) = to;
+    let dimensions = part.shape.len();
+    if part.is_empty() {
+        return;
+    }
+    // Elements of the innermost dimension are side by side in both.
+    let outer = dimensions.saturating_sub(1);
+    let length = part.shape.last().map_or(1, |size| *size as usize) * element;
+    let mut within: Numbers = SmallVec::from_elem(0, dimensions);
+    loop {
+        let place = |shape: &[u64], start: &[u64]| {
+            let places = within.iter().zip(start).map(|(at, start)| at + start);
+            let number = shape
+                .iter()
+                .zip(places)
+                .fold(0, |all, (size, at)| all * size + at);
+            number as usize * element
+        };
+        row(place(from, &part.start), place(to, at), length);
+        let next = (0..outer).rev().find(|dimension| {
+            within[*dimension] += 1;
+            let is_within = within[*dimension] < part.shape[*dimension];
+            if !is_within {
+                within[*dimension] = 0;
+            }
+            is_within
+        });
+        if next.is_none() {
+            return;
+        }
+    }
+}
+
+/// An array of elements in memory, in C order.
+#[derive(Debug)]
+pub struct Place<'a> {
+    /// Its bytes.
+    pub bytes: &'a mut [u8],
+    /// Its elements, for each dimension.
+    pub shape: &'a [u64],
+}
+
+impl Place<'_> {
+    /// Copies a part of a chunk to `at`. The part is within the chunk, and its copy within the place.
+    ///
+    /// # Errors
+    ///
+    /// [`Kind::Misuse`]: bytes are missing, of the chunk or of the place.
+    pub fn copy(
+        &mut self,
+        (chunk, shape): (&[u8], &[u64]),
+        part: &Region,
+        at: &[u64],
+        element: usize,
+    ) -> Result<(), Fault> {
+        let mut fits = true;
+        rows(
+            part,
+            shape,
+            (self.shape, at),
+            element,
+            |from, to, length| {
+                let (source, target) = (
+                    chunk.get(from..from + length),
+                    self.bytes.get_mut(to..to + length),
+                );
+                match (source, target) {
+                    (Some(source), Some(target)) => target.copy_from_slice(source),
+                    _ => fits = false,
+                }
+            },
+        );
+        fits.then_some(()).ok_or_else(too_short)
+    }
+
+    /// Puts an element everywhere in a box at `at`, of the shape of `part`.
+    ///
+    /// # Errors
+    ///
+    /// [`Kind::Misuse`]: bytes of the place are missing.
+    pub fn fill(&mut self, element: &[u8], part: &Region, at: &[u64]) -> Result<(), Fault> {
+        let mut fits = true;
+        rows(
+            part,
+            self.shape,
+            (self.shape, at),
+            element.len(),
+            |_, to, length| match self.bytes.get_mut(to..to + length) {
+                Some(row) => row
+                    .chunks_exact_mut(element.len())
+                    .for_each(|place| place.copy_from_slice(element)),
+                None => fits = false,
+            },
+        );
+        fits.then_some(()).ok_or_else(too_short)
+    }
+}
+
+fn too_short() -> Fault {
+    Fault::new(
+        Kind::Misuse,
+        "memory for a sample, or a chunk, is too short",
+    )
+}
+
 #[cfg(all(test, not(loom)))]
 mod tests {
     use std::collections::{BTreeMap, BTreeSet};
@@ -234,6 +347,61 @@ mod tests {
             }
             prop_assert_eq!(order, expected.into_keys().collect::<Vec<_>>());
         }
+    }
+
+    proptest! {
+        #[test]
+        fn tiles_copied_are_the_region(
+            sides in prop::collection::vec((1_u64..6, 1_u64..4, 0_u64..4, 0_u64..6), 0..4),
+        ) {
+            let shape: Vec<_> = sides.iter().map(|(size, ..)| *size).collect();
+            let tile: Vec<_> = sides.iter().map(|(_, side, ..)| *side).collect();
+            let start: Vec<_> = sides.iter().map(|(size, _, at, _)| *at.min(size)).collect();
+            let size: Vec<_> =
+                sides.iter().map(|(size, _, at, more)| (size - at.min(size)).min(*more)).collect();
+            let region = Region::new(&start, &size);
+            // An element says where it is in the array.
+            let value = |at: &[u64]| number(at, &shape).expect("small") as u16;
+            let count = region.elements().expect("small") as usize;
+            let mut bytes = vec![0xff; 2 * count];
+            let mut place = Place { bytes: &mut bytes, shape: &size };
+            for Tile { index, part, at } in region.tiles(&tile) {
+                let chunk: Vec<u8> = elements(&Region::whole(&tile))
+                    .iter()
+                    .map(|within| {
+                        let places = within.iter().zip(&index).zip(&tile);
+                        places.map(|((at, index), side)| index * side + at).collect::<Vec<_>>()
+                    })
+                    .flat_map(|at| value(&at).to_ne_bytes())
+                    .collect();
+                place.copy((&chunk, &tile), &part, &at, 2).expect("it fits");
+            }
+            let expected: Vec<u8> =
+                elements(&region).iter().flat_map(|at| value(at).to_ne_bytes()).collect();
+            prop_assert_eq!(&bytes, &expected);
+            let mut place = Place { bytes: &mut bytes, shape: &size };
+            place.fill(&[1, 2], &Region::whole(&size), &vec![0; size.len()]).expect("it fits");
+            prop_assert_eq!(&bytes, &[1, 2].repeat(count));
+        }
+    }
+
+    #[test]
+    fn memory_that_is_too_short_is_told() {
+        let part = Region::whole(&[2, 2]);
+        let mut bytes = [0; 3];
+        let mut place = Place {
+            bytes: &mut bytes,
+            shape: &[2, 2],
+        };
+        assert!(place.copy((&[0; 4], &[2, 2]), &part, &[0, 0], 1).is_err());
+        assert!(place.fill(&[9], &part, &[0, 0]).is_err());
+        let mut bytes = [0; 4];
+        let mut place = Place {
+            bytes: &mut bytes,
+            shape: &[2, 2],
+        };
+        assert!(place.copy((&[0; 3], &[2, 2]), &part, &[0, 0], 1).is_err());
+        assert!(place.copy((&[0; 4], &[2, 2]), &part, &[0, 0], 1).is_ok());
     }
 
     #[test]

@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The prefetcher, on a store whose round trip is counted in simulated time.
-#![cfg(not(loom))]
-
-mod lab;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use lab::{prefetcher, sample, Ill, Store, ROUND_TRIP};
+use crate::lab::{prefetcher, sample, Ill, Store, ROUND_TRIP};
 use object_store::path::Path;
 use object_store::ObjectStoreExt as _;
 use tokio::time::Instant;
