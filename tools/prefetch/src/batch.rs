@@ -45,7 +45,7 @@ impl Shared {
     }
 }
 
-/// What a batch still waits for.
+/// The work that a batch still waits for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Progress {
     /// This many pieces are in flight.
@@ -87,7 +87,7 @@ impl Batch {
         self.0.gate.is_ready()
     }
 
-    /// What it waits for, by one look at the gate.
+    /// The work that it waits for, by one look at the gate.
     pub fn progress(&self) -> Progress {
         match self.0.gate.state() {
             State::Ready => Progress::Ready,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The cache of one stage.
 //!
-//! - A [`Handle`] names its entry until that is evicted, whatever else is evicted or comes. A handle
+//! - A [`Handle`] names its entry until that is evicted, also when others are, or come. A handle
 //!   of an entry that is gone is [`Stale`], never another entry.
 //! - An entry is pending, ready, or a fault, which it keeps.
 //! - A batch of a stream asks for a key. The entry stays until all batches that asked are over; then
@@ -206,7 +206,7 @@ impl<K: Key, V: Value> Cache<K, V> {
         batch: u64,
         bytes: u64,
     ) -> Result<Admission<K, V>, Refused> {
-        // What is evicted ends when no lock is held.
+        // Values that are evicted end when no lock is held.
         let mut gone = SmallVec::<[_; 1]>::new();
         let mut index = lock(&self.index);
         index.check(stream, batch)?;

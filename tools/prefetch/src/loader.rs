@@ -63,7 +63,7 @@ struct Driver {
 }
 
 type Load = JoinHandle<Result<Loaded, Fault>>;
-/// What a batch takes of depth and bytes.
+/// The depth and the bytes that a batch takes.
 type Permits = (OwnedSemaphorePermit, OwnedSemaphorePermit);
 
 /// Batches of data, in their order.
@@ -203,7 +203,7 @@ impl Driver {
                 if fault.kind() != Kind::Changed || changes > settings.changes {
                     return Err(fault);
                 }
-                // What is known of its objects is no more.
+                // Its objects are no more as they are known.
                 batch.forget();
                 let samples = batch.samples().to_vec();
                 batch = stream.submit(samples);

@@ -15,16 +15,10 @@ use crate::source::Source;
 use crate::{Fault, Kind};
 
 /// Bounds of decoding.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Waves {
     /// The most chunks that are decoded, or wait to be copied, at once. 0 stands for 512.
     pub max_chunks: u32,
-}
-
-impl Default for Waves {
-    fn default() -> Self {
-        Self { max_chunks: 0 }
-    }
 }
 
 /// The default of [`Waves::max_chunks`].

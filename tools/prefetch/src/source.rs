@@ -17,7 +17,7 @@ use crate::{Fault, Kind};
 pub use http::{Busy, Connector};
 pub use retry::Retries;
 
-/// What is read of an object.
+/// Bytes read of an object.
 #[derive(Debug, Clone)]
 pub struct Read {
     /// The bytes.
@@ -55,7 +55,7 @@ pub struct Source {
     counters: Counters,
 }
 
-/// What one trial gave.
+/// The result of one trial.
 enum Trial {
     Read(Read),
     Absent,
