@@ -1,0 +1,484 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Arrays: what their metadata says of shards, chunks and codecs, and the indexes of shards. The
+//! format is read by `zarrs`; no storage of that is used.
+
+use std::borrow::Cow;
+use std::num::NonZeroU64;
+use std::sync::Arc;
+
+use object_store::GetRange;
+use zarrs::array::codec::{
+    ArrayToBytesCodecTraits, CodecChain, CodecOptions, ShardingCodecConfiguration,
+    ShardingIndexLocation,
+};
+use zarrs::array::{
+    Array, ArrayMetadata, ArrayShardedExt, BytesRepresentation, ChunkRepresentation, DataType,
+    FillValue,
+};
+use zarrs::metadata::ConfigurationSerialize;
+
+use crate::region::{number, Numbers};
+use crate::source::Read;
+use crate::{Fault, Kind};
+
+/// The number of an index that stands for a chunk that is not there.
+const ABSENT: u64 = u64::MAX;
+
+/// The most chunks of a shard: their index has 16 bytes each.
+const MOST_CHUNKS: u64 = 1 << 24;
+
+/// An array.
+#[derive(Debug)]
+pub struct ArrayMeta {
+    path: String,
+    array: Array<()>,
+    tile: Numbers,
+    sharding: Option<Sharding>,
+}
+
+/// The shards of an array.
+#[derive(Debug)]
+pub struct Sharding {
+    chunk: Numbers,
+    chunks: Numbers,
+    codecs: Arc<CodecChain>,
+    index: CodecChain,
+    index_shape: ChunkRepresentation,
+    index_bytes: u64,
+    is_at_end: bool,
+}
+
+fn corrupt(path: &str, error: impl std::fmt::Display) -> Fault {
+    Fault::new(Kind::Corrupt, format!("{path}: {error}"))
+}
+
+fn lacking(path: &str, text: &str) -> Fault {
+    Fault::new(Kind::Unsupported, format!("{path}: {text}"))
+}
+
+impl ArrayMeta {
+    /// An array by the contents of its `zarr.json`.
+    ///
+    /// # Errors
+    ///
+    /// [`Kind::Corrupt`]; [`Kind::Unsupported`]: a grid, codec or data type that cannot be read.
+    pub fn parse_v3(path: &str, json: &[u8]) -> Result<Self, Fault> {
+        let metadata = serde_json::from_slice(json).map_err(|error| corrupt(path, error))?;
+        Self::new(path, ArrayMetadata::V3(metadata))
+    }
+
+    /// An array by the contents of its `.zarray`. Attributes are not needed.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Self::parse_v3`].
+    pub fn parse_v2(path: &str, json: &[u8]) -> Result<Self, Fault> {
+        let metadata = serde_json::from_slice(json).map_err(|error| corrupt(path, error))?;
+        Self::new(path, ArrayMetadata::V2(metadata))
+    }
+
+    fn new(path: &str, metadata: ArrayMetadata) -> Result<Self, Fault> {
+        let place = match path.trim_matches('/') {
+            "" => "/".to_owned(),
+            path => format!("/{path}"),
+        };
+        let array = Array::new_with_metadata(Arc::new(()), &place, metadata)
+            .map_err(|error| lacking(path, &error.to_string()))?;
+        // All grids of version 2 are.
+        if let ArrayMetadata::V3(v3) = array.metadata() {
+            if v3.chunk_grid.name() != "regular" {
+                return Err(lacking(path, "its chunks are not all of one shape"));
+            }
+            if !v3.storage_transformers.is_empty() {
+                return Err(lacking(path, "it has storage transformers"));
+            }
+        }
+        let first = vec![0; array.dimensionality()];
+        let tile = array.chunk_shape(&first);
+        let tile = tile.map_err(|error| corrupt(path, error))?;
+        let tile: Numbers = tile.iter().map(|side| side.get()).collect();
+        let sharding = match array.is_exclusively_sharded() {
+            true => Some(Sharding::new(path, &array, &tile)?),
+            false => None,
+        };
+        Ok(Self {
+            path: path.to_owned(),
+            array,
+            tile,
+            sharding,
+        })
+    }
+
+    /// Its place in the store.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Elements, for each dimension.
+    pub fn shape(&self) -> &[u64] {
+        self.array.shape()
+    }
+
+    /// The shape of its shards, or of its chunks if it has none.
+    pub fn tile(&self) -> &[u64] {
+        &self.tile
+    }
+
+    /// Its shards, unless each chunk is an object.
+    pub fn sharding(&self) -> Option<&Sharding> {
+        self.sharding.as_ref()
+    }
+
+    /// The type of its elements.
+    pub fn data_type(&self) -> &DataType {
+        self.array.data_type()
+    }
+
+    /// Bytes of an element that stands for all that are not there.
+    pub fn fill_value(&self) -> &[u8] {
+        self.array.fill_value().as_ne_bytes()
+    }
+
+    /// The object of a shard, or of a chunk.
+    pub fn key(&self, tile: &[u64]) -> String {
+        self.array.chunk_key(tile).to_string()
+    }
+
+    /// Decodes an object that is one chunk.
+    ///
+    /// # Errors
+    ///
+    /// [`Kind::Corrupt`].
+    pub fn decode(&self, key: &str, bytes: &[u8]) -> Result<Vec<u8>, Fault> {
+        self.decode_by(&self.array.codecs(), &self.tile, key, bytes)
+    }
+
+    /// Decodes a chunk of a shard.
+    ///
+    /// # Errors
+    ///
+    /// [`Kind::Corrupt`].
+    pub fn decode_inner(&self, key: &str, bytes: &[u8]) -> Result<Vec<u8>, Fault> {
+        match &self.sharding {
+            Some(sharding) => self.decode_by(&sharding.codecs, &sharding.chunk, key, bytes),
+            None => self.decode(key, bytes),
+        }
+    }
+
+    fn decode_by(
+        &self,
+        codecs: &CodecChain,
+        shape: &[u64],
+        key: &str,
+        bytes: &[u8],
+    ) -> Result<Vec<u8>, Fault> {
+        let sides = sides(&self.path, shape)?;
+        let fill = self.array.fill_value().clone();
+        let form = ChunkRepresentation::new(sides, self.data_type().clone(), fill)
+            .map_err(|error| corrupt(key, error))?;
+        codecs
+            .decode(Cow::Borrowed(bytes), &form, &CodecOptions::default())
+            .and_then(|decoded| decoded.into_fixed())
+            .map(Cow::into_owned)
+            .map_err(|error| corrupt(key, error))
+    }
+}
+
+fn sides(path: &str, shape: &[u64]) -> Result<Vec<NonZeroU64>, Fault> {
+    let sides: Option<_> = shape.iter().map(|side| NonZeroU64::new(*side)).collect();
+    sides.ok_or_else(|| corrupt(path, "a chunk has a side of 0"))
+}
+
+impl Sharding {
+    fn new(path: &str, array: &Array<()>, tile: &[u64]) -> Result<Self, Fault> {
+        let codecs = array.codecs();
+        let configuration = codecs.array_to_bytes_codec().configuration();
+        let configuration = configuration.ok_or_else(|| corrupt(path, "shards of no kind"))?;
+        let configuration = ShardingCodecConfiguration::try_from_configuration(configuration)
+            .map_err(|error| corrupt(path, error))?;
+        let ShardingCodecConfiguration::V1(configuration) = configuration else {
+            return Err(lacking(path, "shards of another version"));
+        };
+        let chunk: Numbers = configuration
+            .chunk_shape
+            .iter()
+            .map(|side| side.get())
+            .collect();
+        if chunk.len() != tile.len() || tile.iter().zip(&chunk).any(|(side, part)| side % part > 0)
+        {
+            return Err(corrupt(path, "a shard is not a number of whole chunks"));
+        }
+        let chunks: Numbers = tile
+            .iter()
+            .zip(&chunk)
+            .map(|(side, part)| side / part)
+            .collect();
+        let count = chunks
+            .iter()
+            .try_fold(1_u64, |all, part| all.checked_mul(*part));
+        if count.is_none_or(|count| count > MOST_CHUNKS) {
+            return Err(lacking(path, "a shard has more than 16,777,216 chunks"));
+        }
+        let error = |error: &dyn std::fmt::Display| corrupt(path, error);
+        let inner = CodecChain::from_metadata(&configuration.codecs);
+        let index = CodecChain::from_metadata(&configuration.index_codecs);
+        let index = index.map_err(|found| error(&found))?;
+        let mut index_shape = chunks.clone();
+        index_shape.push(2);
+        let fill = FillValue::from(ABSENT);
+        let form = ChunkRepresentation::new(sides(path, &index_shape)?, DataType::UInt64, fill);
+        let index_shape = form.map_err(|found| error(&found))?;
+        let encoded = index.encoded_representation(&index_shape);
+        let BytesRepresentation::FixedSize(index_bytes) = encoded.map_err(|found| error(&found))?
+        else {
+            return Err(corrupt(path, "an index of shards has no fixed size"));
+        };
+        Ok(Self {
+            chunk,
+            chunks,
+            codecs: Arc::new(inner.map_err(|found| error(&found))?),
+            index,
+            index_shape,
+            index_bytes,
+            is_at_end: configuration.index_location == ShardingIndexLocation::End,
+        })
+    }
+
+    /// The shape of a chunk.
+    pub fn chunk(&self) -> &[u64] {
+        &self.chunk
+    }
+
+    /// The chunks of a shard, for each dimension.
+    pub fn chunks(&self) -> &[u64] {
+        &self.chunks
+    }
+
+    /// Bytes of an index, as it is in the store.
+    pub fn index_bytes(&self) -> u64 {
+        self.index_bytes
+    }
+
+    /// The place of the index in a shard.
+    pub fn index_range(&self) -> GetRange {
+        match self.is_at_end {
+            true => GetRange::Suffix(self.index_bytes),
+            false => GetRange::Bounded(0..self.index_bytes),
+        }
+    }
+
+    /// Decodes an index.
+    ///
+    /// # Errors
+    ///
+    /// [`Kind::Corrupt`]: its checksum is wrong, or a chunk is not within the shard.
+    pub fn decode_index(&self, key: &str, read: Read) -> Result<ShardIndex, Fault> {
+        if read.bytes.len() as u64 != self.index_bytes {
+            let (there, expected) = (read.bytes.len(), self.index_bytes);
+            return Err(corrupt(
+                key,
+                format!("an index of {there} bytes, not {expected}"),
+            ));
+        }
+        let bytes = Cow::Borrowed(&read.bytes[..]);
+        let decoded = self
+            .index
+            .decode(bytes, &self.index_shape, &CodecOptions::default())
+            .and_then(|decoded| decoded.into_fixed())
+            .map_err(|error| corrupt(key, error))?;
+        let mut ranges = Vec::with_capacity(decoded.len() / 16);
+        let number = |bytes: &[u8]| bytes.try_into().map_or(ABSENT, u64::from_ne_bytes);
+        for (at, pair) in decoded.chunks_exact(16).enumerate() {
+            let (start, size) = (number(&pair[..8]), number(&pair[8..]));
+            let is_absent = start == ABSENT && size == ABSENT;
+            if !is_absent && start.checked_add(size).is_none_or(|end| end > read.size) {
+                let text = format!("chunk {at} at {start} + {size} of {} bytes", read.size);
+                return Err(corrupt(key, text));
+            }
+            ranges.push((start, size));
+        }
+        Ok(ShardIndex {
+            version: read.version,
+            chunks: self.chunks.clone(),
+            ranges: ranges.into(),
+        })
+    }
+}
+
+/// The chunks of a shard that are there.
+#[derive(Debug)]
+pub struct ShardIndex {
+    version: Option<String>,
+    chunks: Numbers,
+    ranges: Box<[(u64, u64)]>,
+}
+
+impl ShardIndex {
+    /// The version of the shard that the index is of.
+    pub fn version(&self) -> Option<&str> {
+        self.version.as_deref()
+    }
+
+    /// First byte and bytes of a chunk; `None`: it is not there, and is all fill value.
+    pub fn range(&self, chunk: &[u64]) -> Option<(u64, u64)> {
+        let at = number(chunk, &self.chunks)?;
+        let range = *self.ranges.get(usize::try_from(at).ok()?)?;
+        (range != (ABSENT, ABSENT)).then_some(range)
+    }
+
+    /// Bytes of it in memory.
+    pub fn bytes(&self) -> u64 {
+        size_of_val(&*self.ranges) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{json, Value};
+
+    use super::*;
+
+    fn metadata() -> Value {
+        json!({
+            "zarr_format": 3,
+            "node_type": "array",
+            "shape": [20, 10],
+            "data_type": "uint16",
+            "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [8, 4]}},
+            "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+            "fill_value": 7,
+            "codecs": [{"name": "sharding_indexed", "configuration": {
+                "chunk_shape": [4, 2],
+                "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
+                "index_codecs": [
+                    {"name": "bytes", "configuration": {"endian": "little"}},
+                    {"name": "crc32c"},
+                ],
+                "index_location": "end",
+            }}],
+        })
+    }
+
+    fn parse(json: &Value) -> Result<ArrayMeta, Fault> {
+        ArrayMeta::parse_v3("a/b", json.to_string().as_bytes())
+    }
+
+    /// An index with these numbers, and its checksum.
+    fn index(numbers: &[u64], size: u64) -> Read {
+        let mut bytes: Vec<u8> = numbers
+            .iter()
+            .flat_map(|number| number.to_le_bytes())
+            .collect();
+        let sum = crc32c(&bytes);
+        bytes.extend(sum.to_le_bytes());
+        Read {
+            bytes: bytes.into(),
+            version: Some("v".to_owned()),
+            size,
+        }
+    }
+
+    /// The checksum of Castagnoli, bit by bit.
+    fn crc32c(bytes: &[u8]) -> u32 {
+        !bytes.iter().fold(u32::MAX, |sum, byte| {
+            (0..8).fold(sum ^ u32::from(*byte), |sum, _| {
+                (sum >> 1) ^ if sum & 1 == 1 { 0x82f6_3b78 } else { 0 }
+            })
+        })
+    }
+
+    #[test]
+    fn shards_and_chunks_are_found() {
+        let array = parse(&metadata()).expect("it is an array");
+        assert_eq!((array.shape(), array.tile()), (&[20, 10][..], &[8, 4][..]));
+        assert_eq!(array.fill_value(), 7_u16.to_ne_bytes());
+        assert_eq!(array.key(&[2, 1]), "a/b/c/2/1");
+        let sharding = array.sharding().expect("it has shards");
+        assert_eq!(
+            (sharding.chunk(), sharding.chunks()),
+            (&[4, 2][..], &[2, 2][..])
+        );
+        assert_eq!(sharding.index_bytes(), 4 * 16 + 4);
+        assert_eq!(sharding.index_range(), GetRange::Suffix(68));
+        let read = index(&[0, 16, ABSENT, ABSENT, 16, 16, 32, 16], 116);
+        let index = sharding.decode_index("k", read).expect("it is whole");
+        assert_eq!(index.range(&[0, 0]), Some((0, 16)));
+        assert_eq!(index.range(&[0, 1]), None);
+        assert_eq!(index.range(&[1, 1]), Some((32, 16)));
+        assert_eq!((index.version(), index.bytes()), (Some("v"), 64));
+        let elements: Vec<u8> = (0..8_u16).flat_map(u16::to_le_bytes).collect();
+        assert_eq!(array.decode_inner("k", &elements), Ok(elements.clone()));
+    }
+
+    #[test]
+    fn an_index_that_lies_is_a_fault() {
+        let array = parse(&metadata()).expect("it is an array");
+        let sharding = array.sharding().expect("it has shards");
+        let good = [0, 16, ABSENT, ABSENT, 16, 16, 32, 16];
+        let mut broken = index(&good, 116);
+        broken.bytes = [&[1], &broken.bytes[1..]].concat().into();
+        let mut short = index(&good, 116);
+        short.bytes = short.bytes.slice(1..);
+        let mut beyond = good;
+        beyond[7] = 85;
+        let mut around = good;
+        around[6] = ABSENT - 1;
+        let wholes = [broken, short, index(&beyond, 116), index(&around, 116)];
+        for (at, read) in wholes.into_iter().enumerate() {
+            let fault = sharding.decode_index("k", read).expect_err("it lies");
+            assert_eq!(fault.kind(), Kind::Corrupt, "{at}: {fault}");
+            assert!(fault.text().starts_with("k: "), "{fault}");
+        }
+    }
+
+    #[test]
+    fn arrays_that_are_none_are_told() {
+        let change = |pointer: &str, value: Value| {
+            let mut json = metadata();
+            *json.pointer_mut(pointer).expect("a place of the metadata") = value;
+            parse(&json).expect_err(pointer).kind()
+        };
+        assert_eq!(
+            parse(&json!("no array")).expect_err("a text").kind(),
+            Kind::Corrupt
+        );
+        assert_eq!(change("/data_type", json!("uint17")), Kind::Unsupported);
+        assert_eq!(change("/node_type", json!("group")), Kind::Corrupt);
+        let inner = "/codecs/0/configuration/chunk_shape";
+        assert_eq!(change(inner, json!([3, 2])), Kind::Corrupt);
+        assert_eq!(change(inner, json!([4])), Kind::Corrupt);
+        let tile = "/chunk_grid/configuration/chunk_shape";
+        assert_eq!(change(tile, json!([1 << 30, 1 << 30])), Kind::Unsupported);
+        let codecs = "/codecs/0/configuration/index_codecs";
+        let gzip = json!([{"name": "bytes", "configuration": {"endian": "little"}},
+            {"name": "gzip", "configuration": {"level": 1}}]);
+        assert_eq!(change(codecs, gzip), Kind::Corrupt);
+    }
+
+    #[test]
+    fn shards_within_other_codecs_are_whole_objects() {
+        let mut json = metadata();
+        let codecs = json["codecs"].as_array_mut().expect("a list");
+        codecs.push(json!({"name": "gzip", "configuration": {"level": 1}}));
+        assert!(parse(&json).expect("it is an array").sharding().is_none());
+    }
+
+    #[test]
+    fn version_2_is_read() {
+        let json = json!({
+            "zarr_format": 2, "shape": [5], "chunks": [2], "dtype": ">i4", "order": "C",
+            "fill_value": -1, "filters": null, "compressor": null, "dimension_separator": ".",
+        });
+        let array = ArrayMeta::parse_v2("", json.to_string().as_bytes()).expect("an array");
+        assert_eq!((array.shape(), array.tile()), (&[5][..], &[2][..]));
+        assert_eq!(array.key(&[2]), "2");
+        assert_eq!(array.fill_value(), (-1_i32).to_ne_bytes());
+        let elements = [1_i32, -2].map(i32::to_be_bytes).concat();
+        let decoded = array.decode("2", &elements).expect("whole");
+        assert_eq!(decoded, [1_i32, -2].map(i32::to_ne_bytes).concat());
+        assert_eq!(
+            array.decode("2", &elements[1..]).expect_err("short").kind(),
+            Kind::Corrupt
+        );
+    }
+}

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Metadata of sharded arrays, read before a loader asks for it.
+//!
+//! - [`cache`]: entries of one stage, kept for the batches that asked for them.
+//! - [`budget`]: bytes that the stages share.
+//! - [`batch`]: what is in flight for a batch, and the one word that says that nothing is.
+
+#![warn(missing_docs)]
+
+#[cfg(not(loom))]
+pub mod array;
+pub mod batch;
+pub mod budget;
+pub mod cache;
+mod fault;
+pub mod gate;
+#[cfg(not(loom))]
+pub mod loader;
+#[cfg(not(loom))]
+pub mod order;
+#[cfg(not(loom))]
+pub mod plan;
+#[cfg(not(loom))]
+pub mod prefetcher;
+#[cfg(not(loom))]
+pub mod read;
+pub mod region;
+#[cfg(not(loom))]
+pub mod source;
+mod sync;
+pub mod turnstile;
+
+pub use fault::{Fault, Kind};

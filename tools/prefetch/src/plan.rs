@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The reads of a batch: ranges of objects, joined where the gap between them is small.
+
+use std::sync::Arc;
+
+use crate::array::{ArrayMeta, ShardIndex};
+use crate::region::Tile;
+
+/// A chunk, or a part of one, of a sample.
+#[derive(Debug, Clone)]
+pub struct Piece {
+    /// The number of the sample in its batch.
+    pub sample: usize,
+    /// First byte and bytes within the range that is read; `None`: it is not there, all is fill value.
+    pub bytes: Option<(u64, u64)>,
+    /// The part of the chunk, and its place in the sample.
+    pub tile: Tile,
+}
+
+/// A range of an object, and the chunks in it.
+#[derive(Debug, Clone)]
+pub struct Range {
+    /// The first byte, and the number of bytes; `None`: the whole object.
+    pub bytes: Option<(u64, u64)>,
+    /// The chunks.
+    pub pieces: Vec<Piece>,
+}
+
+/// The reads of an object.
+#[derive(Debug, Clone)]
+pub struct Object {
+    /// The array.
+    pub array: Arc<ArrayMeta>,
+    /// The object's name in the store.
+    pub key: String,
+    /// The version that the ranges are of, if the store has versions.
+    pub version: Option<String>,
+    /// In the order of their first bytes.
+    pub ranges: Vec<Range>,
+}
+
+/// The reads of a batch.
+#[derive(Debug, Clone, Default)]
+pub struct Plan {
+    /// Objects that are read.
+    pub objects: Vec<Object>,
+    /// Chunks that are not there: all fill value. Each with its array.
+    pub absent: Vec<(Arc<ArrayMeta>, Piece)>,
+    /// Bytes of an element, for each sample.
+    pub(crate) elements: Vec<Option<u64>>,
+}
+
+impl Plan {
+    /// Bytes that are read of objects whose ranges are known.
+    pub fn bytes(&self) -> u64 {
+        let ranges = self.objects.iter().flat_map(|object| &object.ranges);
+        ranges.filter_map(|range| Some(range.bytes?.1)).sum()
+    }
+
+    /// Bytes of an element of a sample; `None`: it has none.
+    pub fn element_bytes(&self, sample: usize) -> Option<u64> {
+        self.elements.get(sample).copied().flatten()
+    }
+
+    /// Requests.
+    pub fn requests(&self) -> usize {
+        self.objects.iter().map(|object| object.ranges.len()).sum()
+    }
+
+    /// Adds an object that is one chunk.
+    pub(crate) fn add_whole(&mut self, array: &Arc<ArrayMeta>, sample: usize, tile: Tile) {
+        let piece = Piece {
+            sample,
+            bytes: None,
+            tile,
+        };
+        self.objects.push(Object {
+            array: Arc::clone(array),
+            key: array.key(&piece.tile.index),
+            version: None,
+            ranges: vec![Range {
+                bytes: None,
+                pieces: vec![piece],
+            }],
+        });
+    }
+
+    /// Adds the chunks of a shard that a sample touches. `None`: there is no such shard.
+    pub(crate) fn add_shard(
+        &mut self,
+        array: &Arc<ArrayMeta>,
+        sample: usize,
+        shard: &Tile,
+        index: Option<&ShardIndex>,
+        gap: u64,
+    ) {
+        let Some(sharding) = array.sharding() else {
+            return;
+        };
+        let mut found = Vec::new();
+        for mut tile in shard.part.tiles(sharding.chunk()) {
+            let range = index.and_then(|index| index.range(&tile.index));
+            for (at, first) in tile.at.iter_mut().zip(&shard.at) {
+                *at += first;
+            }
+            let piece = Piece {
+                sample,
+                bytes: range,
+                tile,
+            };
+            match range {
+                Some(range) => found.push((range, piece)),
+                None => self.absent.push((Arc::clone(array), piece)),
+            }
+        }
+        if found.is_empty() {
+            return;
+        }
+        self.objects.push(Object {
+            array: Arc::clone(array),
+            key: array.key(&shard.index),
+            version: index.and_then(|index| index.version().map(str::to_owned)),
+            ranges: join(found, gap),
+        });
+    }
+}
+
+/// Joins ranges whose gap is `gap` bytes at the most. Those of pieces are from the first byte of
+/// their range on, then.
+fn join(mut found: Vec<((u64, u64), Piece)>, gap: u64) -> Vec<Range> {
+    found.sort_by_key(|(range, _)| *range);
+    let mut joined: Vec<Range> = Vec::new();
+    for ((start, size), mut piece) in found {
+        let last = joined.last_mut();
+        let near = last.and_then(|range| {
+            let (first, bytes) = range.bytes?;
+            (start <= (first + bytes).saturating_add(gap)).then_some((range, first, bytes))
+        });
+        match near {
+            Some((range, first, bytes)) => {
+                piece.bytes = Some((start - first, size));
+                range.bytes = Some((first, bytes.max(start + size - first)));
+                range.pieces.push(piece);
+            }
+            None => {
+                piece.bytes = Some((0, size));
+                joined.push(Range {
+                    bytes: Some((start, size)),
+                    pieces: vec![piece],
+                });
+            }
+        }
+    }
+    joined
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::region::Region;
+
+    fn piece(at: usize) -> Piece {
+        Piece {
+            sample: at,
+            bytes: None,
+            tile: Tile {
+                index: [0].as_slice().into(),
+                part: Region::new(&[0], &[1]),
+                at: [0].as_slice().into(),
+            },
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn joined_ranges_hold_all_and_little_more(
+            ranges in prop::collection::vec((0_u64..500, 0_u64..20), 1..20),
+            gap in 0_u64..30,
+        ) {
+            let found = ranges.iter().enumerate().map(|(at, range)| (*range, piece(at))).collect();
+            let joined = join(found, gap);
+            let mut seen = vec![0; ranges.len()];
+            for range in &joined {
+                let (first, bytes) = range.bytes.expect("a range");
+                let mut end = first;
+                for piece in &range.pieces {
+                    let (start, size) = piece.bytes.expect("a range");
+                    prop_assert_eq!((first + start, size), ranges[piece.sample]);
+                    prop_assert!(start + size <= bytes);
+                    prop_assert!(first + start <= end + gap, "a large gap is read");
+                    end = end.max(first + start + size);
+                    seen[piece.sample] += 1;
+                }
+                prop_assert_eq!(end, first + bytes);
+            }
+            prop_assert_eq!(seen, vec![1; ranges.len()]);
+            for pair in joined.windows(2) {
+                let (first, bytes) = pair[0].bytes.expect("a range");
+                prop_assert!(pair[1].bytes.expect("a range").0 > first + bytes + gap);
+            }
+        }
+    }
+}

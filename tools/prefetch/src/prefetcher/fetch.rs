@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The reads of each stage. They belong to the caches: a batch that is given up ends its wait, not
+//! what others may wait for.
+
+use std::sync::Arc;
+
+use super::{Format, Shard, ShardKey, Shared, Work};
+use crate::array::ArrayMeta;
+use crate::batch::Ticket;
+use crate::cache::{Admission, Flight, Handle, Look};
+use crate::region::Tile;
+use crate::{Fault, Kind};
+
+/// Bytes that are taken for an array before it is read.
+const ARRAY_BYTES: u64 = 4 << 10;
+
+/// A description of an array that is larger is none.
+const LARGEST_ARRAY: u64 = 16 << 20;
+
+impl Work {
+    /// The array of a sample, waited for.
+    pub(super) async fn array(&self, at: usize, ticket: &Ticket) -> Result<Arc<ArrayMeta>, Fault> {
+        let shared = &self.shared;
+        let path = &self.samples[at].array;
+        let admitted = shared
+            .arrays
+            .admitted(path, self.ids.arrays, self.number, ARRAY_BYTES);
+        let (handle, flight) = self.in_time(admitted, ticket).await?;
+        if let Some(flight) = flight {
+            let (own, path, number) = (Arc::clone(shared), Arc::clone(path), self.number);
+            shared.runtime.spawn(async move {
+                match own.read_array(&path, number).await {
+                    Ok((array, bytes)) => flight.ready(Arc::new(array), bytes),
+                    Err(fault) => flight.fail(fault),
+                }
+            });
+        }
+        let settled = tokio::select! {
+            biased;
+            () = ticket.cancelled() => return Err(given_up()),
+            settled = shared.arrays.settled(handle) => settled,
+        };
+        match settled {
+            Ok(Look::Ready(array)) => Ok(array),
+            Ok(Look::Failed(fault)) => Err(fault),
+            Ok(Look::Pending) | Err(_) => Err(given_up()),
+        }
+    }
+
+    /// The index of a shard: known, or on its way with a ticket of its own. `None`: there is no room.
+    pub(super) fn known_shard(
+        &self,
+        array: &Arc<ArrayMeta>,
+        tile: &Tile,
+        ticket: &Ticket,
+    ) -> Result<Option<Handle>, Fault> {
+        let (key, bytes) = shard(array, tile);
+        let shards = &self.shared.shards;
+        match shards.admit(&key, self.ids.shards, self.number, bytes)? {
+            Admission::Found(handle) => self.follow(handle, ticket).map(Some),
+            Admission::New(handle, flight) => {
+                self.fetch_shard(array, key, handle, flight, ticket);
+                Ok(Some(handle))
+            }
+            Admission::Again => Ok(None),
+        }
+    }
+
+    /// As [`Self::known_shard`], waiting for room.
+    pub(super) async fn shard_in_time(
+        &self,
+        array: &Arc<ArrayMeta>,
+        tile: &Tile,
+        ticket: &Ticket,
+    ) -> Result<Handle, Fault> {
+        let (key, bytes) = shard(array, tile);
+        let shards = &self.shared.shards;
+        let admitted = shards.admitted(&key, self.ids.shards, self.number, bytes);
+        let (handle, flight) = self.in_time(admitted, ticket).await?;
+        match flight {
+            Some(flight) => self.fetch_shard(array, Arc::clone(&key), handle, flight, ticket),
+            None => drop(self.follow(handle, ticket)?),
+        }
+        Ok(handle)
+    }
+
+    /// Waits for room, for as long as a batch may.
+    async fn in_time<T>(
+        &self,
+        admitted: impl std::future::Future<Output = Result<T, crate::cache::Refused>>,
+        ticket: &Ticket,
+    ) -> Result<T, Fault> {
+        let longest = self.shared.options.longest_wait;
+        tokio::select! {
+            biased;
+            () = ticket.cancelled() => Err(given_up()),
+            admitted = tokio::time::timeout(longest, admitted) => match admitted {
+                Ok(admitted) => Ok(admitted?),
+                Err(_) => {
+                    let text = format!("no room for metadata within {longest:?}");
+                    Err(Fault::new(Kind::Saturated, text))
+                }
+            },
+        }
+    }
+
+    fn fetch_shard(
+        &self,
+        array: &Arc<ArrayMeta>,
+        key: ShardKey,
+        handle: Handle,
+        flight: Flight<ShardKey, Shard>,
+        ticket: &Ticket,
+    ) {
+        let (own, array, number) = (Arc::clone(&self.shared), Arc::clone(array), self.number);
+        self.shared.runtime.spawn(async move {
+            match own.read_shard(&array, &key, number).await {
+                Ok(index) => {
+                    let bytes = index.as_ref().map_or(0, |index| index.bytes());
+                    flight.ready(index.map(Arc::new), bytes);
+                }
+                Err(fault) => flight.fail(fault),
+            }
+        });
+        self.wait_for(handle, ticket.split());
+    }
+
+    /// Has the batch wait for an entry that others read, unless it is there.
+    fn follow(&self, handle: Handle, ticket: &Ticket) -> Result<Handle, Fault> {
+        match self.shared.shards.try_get(handle) {
+            Ok(Look::Ready(_)) => {}
+            Ok(Look::Failed(fault)) => return Err(fault),
+            Ok(Look::Pending) => self.wait_for(handle, ticket.split()),
+            Err(_) => return Err(given_up()),
+        }
+        Ok(handle)
+    }
+
+    fn wait_for(&self, handle: Handle, ticket: Ticket) {
+        let shards = Arc::clone(&self.shared.shards);
+        self.shared.runtime.spawn(async move {
+            let settled = tokio::select! {
+                biased;
+                () = ticket.cancelled() => return ticket.fail(given_up()),
+                settled = shards.settled(handle) => settled,
+            };
+            match settled {
+                Ok(Look::Ready(_)) => ticket.done(),
+                Ok(Look::Failed(fault)) => ticket.fail(fault),
+                Ok(Look::Pending) | Err(_) => ticket.fail(given_up()),
+            }
+        });
+    }
+}
+
+fn given_up() -> Fault {
+    Fault::new(Kind::Cancelled, "the batch was given up")
+}
+
+/// The name of a shard, and the bytes of its index.
+fn shard(array: &ArrayMeta, tile: &Tile) -> (ShardKey, u64) {
+    let bytes = array
+        .sharding()
+        .map_or(0, |sharding| sharding.index_bytes());
+    (array.key(&tile.index).into(), bytes)
+}
+
+impl Shared {
+    async fn read_array(&self, path: &str, batch: u64) -> Result<(ArrayMeta, u64), Fault> {
+        let missing = || Fault::new(Kind::Missing, format!("{path}: there is no such array"));
+        let format = self.options.format;
+        if format != Format::V2 {
+            if let Some(json) = self.read_description(path, "zarr.json", batch).await? {
+                let bytes = json.len() as u64;
+                return Ok((ArrayMeta::parse_v3(path, &json)?, bytes));
+            }
+        }
+        if format == Format::V3 {
+            return Err(missing());
+        }
+        let json = self.read_description(path, ".zarray", batch).await?;
+        let json = json.ok_or_else(missing)?;
+        let bytes = json.len() as u64;
+        Ok((ArrayMeta::parse_v2(path, &json)?, bytes))
+    }
+
+    async fn read_description(
+        &self,
+        path: &str,
+        name: &str,
+        batch: u64,
+    ) -> Result<Option<bytes::Bytes>, Fault> {
+        let place = match path.trim_matches('/') {
+            "" => name.to_owned(),
+            path => format!("{path}/{name}"),
+        };
+        let read = self.source.read(&place, None, None, batch, None).await?;
+        match read {
+            Some(read) if read.size > LARGEST_ARRAY => {
+                let text = format!("{place}: {} bytes, more than {LARGEST_ARRAY}", read.size);
+                Err(Fault::new(Kind::TooLarge, text))
+            }
+            read => Ok(read.map(|read| read.bytes)),
+        }
+    }
+
+    /// The index of a shard. `None`: there is no such shard.
+    async fn read_shard(
+        &self,
+        array: &ArrayMeta,
+        key: &str,
+        batch: u64,
+    ) -> Result<Option<crate::array::ShardIndex>, Fault> {
+        let Some(sharding) = array.sharding() else {
+            return Err(Fault::new(Kind::Misuse, format!("{key}: it has no shards")));
+        };
+        let range = Some(sharding.index_range());
+        let read = self.source.read(key, range, None, batch, None).await?;
+        read.map(|read| sharding.decode_index(key, read))
+            .transpose()
+    }
+}

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A store in memory that takes its time, keeps a log and fails when it is told to; and arrays in it.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures_util::stream::BoxStream;
+use object_store::memory::InMemory;
+use object_store::path::Path;
+use object_store::{
+    CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta,
+    ObjectStore, ObjectStoreExt, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
+};
+use tokio::runtime::Handle;
+use zarrs::array::codec::array_to_bytes::sharding::ShardingCodecBuilder;
+use zarrs::array::{ArrayBuilder, DataType, FillValue};
+use zarrs::array_subset::ArraySubset;
+use zarrs::storage::store::MemoryStore;
+use zarrs::storage::{ListableStorageTraits, ReadableStorageTraits};
+use zernel_prefetch::prefetcher::{Options, Prefetcher, Sample};
+use zernel_prefetch::region::Region;
+use zernel_prefetch::source::{Retries, Source};
+
+/// The time of a request.
+pub const ROUND_TRIP: Duration = Duration::from_millis(50);
+
+/// A fault of an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ill {
+    Denied,
+    /// It is there, but shorter than it says.
+    Shorter,
+    /// Its bytes are others.
+    Other,
+}
+
+#[derive(Debug, Default)]
+pub struct Store {
+    pub inner: InMemory,
+    log: Mutex<Vec<String>>,
+    ill: Mutex<HashMap<String, Ill>>,
+}
+
+impl std::fmt::Display for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a slow store")
+    }
+}
+
+impl Store {
+    pub fn log(&self) -> Vec<String> {
+        std::mem::take(&mut *self.log.lock().expect("a log"))
+    }
+
+    pub fn fails(&self, path: &str, ill: Ill) {
+        self.ill
+            .lock()
+            .expect("faults")
+            .insert(path.to_owned(), ill);
+    }
+
+    /// Writes an array of consecutive numbers with shards, at a path.
+    pub async fn write(&self, path: &str, shape: &[u64], shard: &[u64], chunk: &[u64]) {
+        let memory = Arc::new(MemoryStore::new());
+        let sides = |shape: &[u64]| shape.to_vec().try_into().expect("no side of 0");
+        let mut builder = ArrayBuilder::new(
+            shape.to_vec(),
+            shard.to_vec(),
+            DataType::UInt32,
+            FillValue::from(7_u32),
+        );
+        if chunk != shard {
+            let codec = ShardingCodecBuilder::new(sides(chunk)).build_arc();
+            builder.array_to_bytes_codec(codec);
+        }
+        let array = builder
+            .build(Arc::clone(&memory), &format!("/{path}"))
+            .expect("an array");
+        array.store_metadata().expect("memory");
+        let count: u64 = shape.iter().product();
+        let numbers: Vec<u32> = (1..=count as u32).collect();
+        let whole = ArraySubset::new_with_shape(shape.to_vec());
+        array
+            .store_array_subset_elements(&whole, &numbers)
+            .expect("memory");
+        for key in memory.list().expect("memory") {
+            let bytes = memory.get(&key).expect("memory").expect("a key of it");
+            let place = Path::from(key.as_str());
+            self.inner.put(&place, bytes.into()).await.expect("memory");
+        }
+    }
+}
+
+#[async_trait::async_trait]
+impl ObjectStore for Store {
+    async fn put_opts(&self, _: &Path, _: PutPayload, _: PutOptions) -> Result<PutResult> {
+        unimplemented!("nothing is written")
+    }
+
+    async fn put_multipart_opts(
+        &self,
+        _: &Path,
+        _: PutMultipartOptions,
+    ) -> Result<Box<dyn MultipartUpload>> {
+        unimplemented!("nothing is written")
+    }
+
+    async fn get_opts(&self, place: &Path, options: GetOptions) -> Result<GetResult> {
+        self.log.lock().expect("a log").push(place.to_string());
+        tokio::time::sleep(ROUND_TRIP).await;
+        let ill = self
+            .ill
+            .lock()
+            .expect("faults")
+            .get(place.as_ref())
+            .copied();
+        match ill {
+            None => self.inner.get_opts(place, options).await,
+            Some(Ill::Denied) => Err(Error::PermissionDenied {
+                path: place.to_string(),
+                source: "denied".into(),
+            }),
+            Some(Ill::Shorter) => {
+                let mut result = self.inner.get_opts(place, options).await?;
+                result.range.end += 1;
+                Ok(result)
+            }
+            Some(Ill::Other) => {
+                let result = self.inner.get_opts(place, options).await?;
+                let (meta, range) = (result.meta.clone(), result.range.clone());
+                let mut bytes = result.bytes().await?.to_vec();
+                bytes[0] ^= 1;
+                let store = InMemory::new();
+                store.put(place, bytes.into()).await?;
+                let other = store.get(place).await?;
+                Ok(GetResult {
+                    meta,
+                    range,
+                    ..other
+                })
+            }
+        }
+    }
+
+    fn delete_stream(
+        &self,
+        _: BoxStream<'static, Result<Path>>,
+    ) -> BoxStream<'static, Result<Path>> {
+        unimplemented!("nothing is written")
+    }
+
+    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
+        self.inner.list(prefix)
+    }
+
+    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
+        self.inner.list_with_delimiter(prefix).await
+    }
+
+    async fn copy_opts(&self, _: &Path, _: &Path, _: CopyOptions) -> Result<()> {
+        unimplemented!("nothing is written")
+    }
+}
+
+/// A prefetcher for a store, on the runtime of the test.
+pub fn prefetcher(store: &Arc<Store>, in_flight: usize, options: Options) -> Prefetcher {
+    let store: Arc<dyn ObjectStore> = Arc::<Store>::clone(store);
+    let source = Source::new(store, in_flight, Retries::default());
+    Prefetcher::new(source, options, Handle::current()).expect("floors that fit")
+}
+
+pub fn sample(array: &str, start: &[u64], shape: &[u64]) -> Sample {
+    Sample {
+        array: array.into(),
+        region: Region::new(start, shape),
+    }
+}

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The loader: order, bounds, faults of one batch, and objects that change.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use zernel_prefetch::loader::{Loader, Settings};
+use zernel_prefetch::prefetcher::{Options, Sample};
+use zernel_prefetch::Kind;
+
+use crate::lab::{prefetcher, sample, Ill, Store, ROUND_TRIP};
+
+/// A store with an array of 64 rows of 8 numbers: 8 shards of 8 rows, each row a chunk.
+async fn store() -> Arc<Store> {
+    let store = Arc::new(Store::default());
+    store.write("a", &[64, 8], &[8, 8], &[1, 8]).await;
+    store
+}
+
+fn row(at: u64) -> Vec<Sample> {
+    vec![sample("a", &[at, 0], &[1, 8])]
+}
+
+fn numbers(at: u64) -> Vec<u8> {
+    (1..=8)
+        .flat_map(|column| (8 * at as u32 + column).to_ne_bytes())
+        .collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn batches_come_in_order_and_hide_their_round_trips() {
+    let store = store().await;
+    let prefetcher = prefetcher(&store, 64, Options::default());
+    let rows = || (0..64).map(|at| at * 37 % 64);
+    let mut loader =
+        Loader::new(&prefetcher, Settings::default(), rows().map(row)).expect("a stream");
+    let begin = Instant::now();
+    for (number, at) in rows().enumerate() {
+        let asked = Instant::now();
+        let loaded = loader.next().await.expect("one more").expect("no fault");
+        assert_eq!(loaded.data, [numbers(at)]);
+        // A program that takes as long as a round trip waits for the first batch alone.
+        if number > 0 {
+            assert_eq!(asked.elapsed(), Duration::ZERO, "batch {number}");
+        }
+        tokio::time::sleep(ROUND_TRIP).await;
+    }
+    assert!(loader.next().await.is_none());
+    assert_eq!(begin.elapsed(), (3 + 64) * ROUND_TRIP);
+}
+
+#[tokio::test(start_paused = true)]
+async fn reading_ahead_is_bounded() {
+    let row_bytes = 32;
+    for (settings, expected) in [
+        (
+            Settings {
+                depth: 3,
+                ..Settings::default()
+            },
+            3,
+        ),
+        (
+            Settings {
+                bytes: 2 * 4_096,
+                ..Settings::default()
+            },
+            2,
+        ),
+        (
+            Settings {
+                depth: 0,
+                ..Settings::default()
+            },
+            1,
+        ),
+    ] {
+        let store = store().await;
+        let prefetcher = prefetcher(&store, 64, Options::default());
+        let submitted = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&submitted);
+        let count = move |_: &Vec<Sample>| {
+            counted.fetch_add(1, Ordering::Relaxed);
+        };
+        let lookahead = 5;
+        let settings = Settings {
+            lookahead,
+            ..settings
+        };
+        let all = (0..64).map(row).inspect(count);
+        let mut loader = Loader::new(&prefetcher, settings, all).expect("a stream");
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        let data = || prefetcher.source().counts().bytes;
+        let before = data();
+        // One more waits for room, and has left the lookahead.
+        assert_eq!(submitted.load(Ordering::Relaxed), expected + lookahead);
+        loader.next().await.expect("one more").expect("no fault");
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        assert_eq!(submitted.load(Ordering::Relaxed), expected + lookahead + 1);
+        assert!(data() >= before + row_bytes, "no more was read");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fault_is_that_of_its_batch() {
+    let store = store().await;
+    store.fails("a/c/1/0", Ill::Denied);
+    let prefetcher = prefetcher(&store, 64, Options::default());
+    let mut loader =
+        Loader::new(&prefetcher, Settings::default(), (0..24).map(row)).expect("a stream");
+    for at in 0..24 {
+        let loaded = loader.next().await.expect("one more");
+        match at / 8 {
+            1 => assert_eq!(loaded.expect_err("denied").kind(), Kind::Denied),
+            _ => assert_eq!(loaded.expect("no fault").data, [numbers(at)]),
+        }
+    }
+    assert!(loader.next().await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_that_change_are_read_anew() {
+    let store = store().await;
+    let prefetcher = prefetcher(&store, 64, Options::default());
+    let keep = prefetcher.stream().expect("one");
+    let known = keep.submit(row(0));
+    known.planned().await.expect("no fault");
+    store.write("a", &[64, 8], &[8, 8], &[1, 8]).await;
+    let load = |settings| Loader::new(&prefetcher, settings, std::iter::once(row(0)));
+    let never = Settings {
+        changes: 0,
+        ..Settings::default()
+    };
+    let loaded = load(never).expect("a stream").next().await.expect("one");
+    assert_eq!(loaded.expect_err("it changed").kind(), Kind::Changed);
+    let loaded = load(Settings::default())
+        .expect("a stream")
+        .next()
+        .await
+        .expect("one");
+    assert_eq!(loaded.expect("no fault").data, [numbers(0)]);
+    // Those who have the old index see what they had.
+    assert!(known.plan().is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_loader_that_is_dropped_ends_its_work() {
+    let store = store().await;
+    let prefetcher = prefetcher(&store, 1, Options::default());
+    let loader = Loader::new(&prefetcher, Settings::default(), (0..64).map(row)).expect("a stream");
+    tokio::time::sleep(3 * ROUND_TRIP).await;
+    drop(loader);
+    tokio::time::sleep(10 * ROUND_TRIP).await;
+    let requests = prefetcher.source().counts().requests;
+    tokio::time::sleep(100 * ROUND_TRIP).await;
+    assert_eq!(prefetcher.source().counts().requests, requests);
+}

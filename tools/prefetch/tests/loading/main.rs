@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Prefetcher and loader on a store whose round trip is counted in simulated time.
+#![cfg(not(loom))]
+
+mod lab;
+mod loader;
+mod prefetcher;
+mod read;
