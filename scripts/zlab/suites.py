@@ -199,7 +199,8 @@ def debug_suites(session: Session) -> list[Job]:
 
 def cuda_suites(session: Session) -> list[Job]:
     """The stand-in for CUDA's driver library, and the runtime of programs of CUDA on it."""
-    def on(flavour: str, name: str, minutes: float, command: str, *options: str) -> Job:
+    def on(flavour: str, name: str, minutes: float, command: str, *options: str,
+           mem: int = 2048) -> Job:
         built = f"modules-{flavour}"
 
         def add(results: Results) -> list[str]:
@@ -207,7 +208,7 @@ def cuda_suites(session: Session) -> list[Job]:
                     *unknowing(results["cuda"])]
 
         return guest(session, f"{name}-{flavour}", minutes, f"kernel-{flavour} {built} cuda tools",
-                     add, command, *options, mem=2048,
+                     add, command, *options, mem=mem,
                      options=lambda results: linked(results["cuda"]))
 
     # All that a GPU must still confirm, on the software GPU.
@@ -231,10 +232,11 @@ def cuda_suites(session: Session) -> list[Job]:
 
     return [build(session, "cuda", 3, "cuda", needs="tools"), *more,
             Job("languages", host, ("cuda",), 1, BUILD_MEMORY_MB),
-            on("debug", "cuda", 12, known), on("debug", "killed", 4 if SHORT else 26, killed),
+            on("debug", "cuda", 12, known), on("debug", "killed", 4 if SHORT else 26, killed, mem=1280),
             on("base", "gputest", 1.5, gputest),
-            on("base", "runtime", 1, beside, "--mode", "icount"),
-            on("base", "timed-auto", 3, "zernel-cudatest --only timed.", "--mode", "icount")]
+            on("base", "runtime", 1, beside, "--mode", "icount", mem=1280),
+            on("base", "timed-auto", 3, "zernel-cudatest --only timed.", "--mode", "icount",
+               mem=1280)]
 
 
 def python_suites(session: Session) -> list[Job]:

@@ -114,23 +114,22 @@ impl Thread {
         }
     }
 
-    /// Takes over a request that began with data from a socket in another thread.
+    /// Takes over a request that began with data from a socket in another thread, and whose work
+    /// this one launches. False: there is none.
     #[cold]
-    pub fn adopt(&self, stream: u64) {
-        let adopted = sys::aside(|| {
-            let context = sys::current()?;
-            let ticket = REQUESTS.adopt(sys::number(context))?;
-            REQUESTS.ready(ticket, stream).then_some(ticket)
+    pub fn adopt(&self) -> bool {
+        let adopted = sys::aside(|| REQUESTS.adopt(sys::number(sys::current()?)));
+        let Some(ticket) = adopted.flatten() else {
+            return false;
+        };
+        self.ticket.set(ticket);
+        self.is_owner.set(true);
+        self.step(|course| {
+            course.began(true);
+            course.launch()
         });
-        if let Some(ticket) = adopted.flatten() {
-            self.ticket.set(ticket);
-            self.is_owner.set(true);
-            self.step(|course| {
-                course.began(true);
-                course.launch()
-            });
-            let _ = LEAVING.try_with(|_| ());
-        }
+        let _ = LEAVING.try_with(|_| ());
+        true
     }
 
     /// The data of its request is ready, for work in a stream.

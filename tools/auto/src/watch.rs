@@ -129,17 +129,40 @@ fn is_waited_for() -> bool {
     REQUESTS.has_launched() || THREAD.with(|own| own.course.get() != Course::NEW)
 }
 
+/// A launch of the program. At its end the data of a request is ready, if this is its first work.
+#[derive(Debug)]
+#[must_use = "the data is ready behind the launch"]
+pub struct Launch {
+    ready_in: Option<u64>,
+}
+
+impl Drop for Launch {
+    /// Not before the call: without work behind its holder a TSG would leave the GPU. Also if it
+    /// fails: there will be no work then.
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(stream) = self.ready_in {
+            let _ = THREAD.try_with(|own| own.ready(stream));
+        }
+    }
+}
+
 /// The program launches work. `kernel`: its handle, or 0.
 #[inline]
-pub fn launching(stream: u64, kernel: u64) {
-    THREAD.with(|own| match own.step(Course::launch) {
-        Step::Ready => own.ready(stream),
-        _ if own.course.get().is_launched() => REQUESTS.launched_in(own.ticket.get(), stream),
-        _ if REQUESTS.has_offered() => own.adopt(stream),
-        _ => {}
+pub fn launching(stream: u64, kernel: u64) -> Launch {
+    let is_ready = THREAD.with(|own| match own.step(Course::launch) {
+        Step::Ready => true,
+        _ if own.course.get().is_launched() => {
+            REQUESTS.launched_in(own.ticket.get(), stream);
+            false
+        }
+        _ => REQUESTS.has_offered() && own.adopt(),
     });
     if KERNELS.is_first(kernel_of(kernel)) && REQUESTS.has_begun() {
         stop_holding(None, End::Dropped);
+    }
+    Launch {
+        ready_in: is_ready.then_some(stream),
     }
 }
 

@@ -98,41 +98,41 @@ functions! {
     cuLaunchKernel(
         function: u64, x: c_uint, y: c_uint, z: c_uint, block_x: c_uint, block_y: c_uint,
         block_z: c_uint, shared: c_uint, stream: u64, arguments: Arguments, extra: Arguments,
-    ) { watch::launching(stream_of(stream, false), function) } then |()| { nothing() }
+    ) { watch::launching(stream_of(stream, false), function) } then |_launch| { nothing() }
 
     cuLaunchKernel_ptsz(
         function: u64, x: c_uint, y: c_uint, z: c_uint, block_x: c_uint, block_y: c_uint,
         block_z: c_uint, shared: c_uint, stream: u64, arguments: Arguments, extra: Arguments,
-    ) { watch::launching(stream_of(stream, true), function) } then |()| { nothing() }
+    ) { watch::launching(stream_of(stream, true), function) } then |_launch| { nothing() }
 
     cuLaunchCooperativeKernel(
         function: u64, x: c_uint, y: c_uint, z: c_uint, block_x: c_uint, block_y: c_uint,
         block_z: c_uint, shared: c_uint, stream: u64, arguments: Arguments,
-    ) { watch::launching(stream_of(stream, false), function) } then |()| { nothing() }
+    ) { watch::launching(stream_of(stream, false), function) } then |_launch| { nothing() }
 
     cuLaunchCooperativeKernel_ptsz(
         function: u64, x: c_uint, y: c_uint, z: c_uint, block_x: c_uint, block_y: c_uint,
         block_z: c_uint, shared: c_uint, stream: u64, arguments: Arguments,
-    ) { watch::launching(stream_of(stream, true), function) } then |()| { nothing() }
+    ) { watch::launching(stream_of(stream, true), function) } then |_launch| { nothing() }
 
     cuLaunchKernelEx(config: *const c_void, function: u64, arguments: Arguments, extra: Arguments)
     {
         // SAFETY: The program's configuration.
         watch::launching(unsafe { stream_of_config(config, false) }, function)
-    } then |()| { nothing() }
+    } then |_launch| { nothing() }
 
     cuLaunchKernelEx_ptsz(
         config: *const c_void, function: u64, arguments: Arguments, extra: Arguments,
     ) {
         // SAFETY: The program's configuration.
         watch::launching(unsafe { stream_of_config(config, true) }, function)
-    } then |()| { nothing() }
+    } then |_launch| { nothing() }
 
     cuGraphLaunch(graph: Raw, stream: u64)
-    { watch::launching(stream_of(stream, false), NO_KERNEL) } then |()| { nothing() }
+    { watch::launching(stream_of(stream, false), NO_KERNEL) } then |_launch| { nothing() }
 
     cuGraphLaunch_ptsz(graph: Raw, stream: u64)
-    { watch::launching(stream_of(stream, true), NO_KERNEL) } then |()| { nothing() }
+    { watch::launching(stream_of(stream, true), NO_KERNEL) } then |_launch| { nothing() }
 
     cuStreamSynchronize(stream: u64)
     { nothing() } then |()| { watch::synchronized(Wait::Stream(stream_of(stream, false))) }
