@@ -163,8 +163,8 @@ public:
 		return std::chrono::nanoseconds(ns);
 	}
 
-	// Its data is ready, and its work is about to be launched or has been. Twice is as good as
-	// once.
+	// Its data is ready, and its work is about to be launched or has been; best right behind the
+	// first launch. Twice is as good as once.
 	void ready()
 	{
 		if (number_ != 0)

@@ -215,7 +215,10 @@ int zernel_begin(struct zernel_runtime *runtime, const struct zernel_spec *spec,
 /* The time that its preparation will take, in nanoseconds; 0: zernel cannot tell. */
 int zernel_predicted(struct zernel_runtime *runtime, uint64_t request, uint64_t *ns);
 
-/* Its data is ready, and its work is about to be launched or has been. Twice is as good as once. */
+/*
+ * Its data is ready, and its work is about to be launched or has been; best right behind the first
+ * launch. Twice is as good as once.
+ */
 int zernel_ready(struct zernel_runtime *runtime, uint64_t request);
 
 /* Its result is there. */
