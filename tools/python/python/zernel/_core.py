@@ -145,10 +145,10 @@ def _end_later(owner: object, runtime: Runtime, process: int) -> None:
     def end() -> None:
         try:
             CLASSES.leave(owner, runtime)
-            runtime.close()
         except _errors.Error:
             # Its TSG is gone.
             pass
+        runtime.close()
 
     try:
         _thread.start_new_thread(end, ())
