@@ -21,6 +21,8 @@ PAGE = Path(__file__).resolve().parents[3] / "Documentation/runtime-python.rst"
 RUNTIME = PAGE.with_name("runtime.rst")
 #: A case of bad input in C.
 C_CASE = re.compile(r'\{ "([^"]+)", \w+, E\w+, "ZERNEL_(\w+)" \}')
+#: The same in C++, where `bad` is `ZERNEL_BAD_ARGUMENT`.
+CPP_CASE = re.compile(r'(?:row|expect)\("([^"]+)",\s+E\w+,\s+(?:"ZERNEL_(\w+)"|bad),')
 #: The output of each example without zernel.
 SAID = {
     "serve.py": r"4\n499500\n4\n[0-9.]+ None None\n",
@@ -79,6 +81,15 @@ class Page(unittest.TestCase):
         self.assertGreater(len(found), 25)
         # The page has those of C, each with its name.
         self.assertEqual({name: told.get(name, [None])[0] for name in found}, found)
+        cpp = {}
+        for source in folder.glob("*.cc"):
+            for name, error in CPP_CASE.findall(source.read_text(encoding="utf-8")):
+                cpp[name] = error or "BAD_ARGUMENT"
+        of_both = {name: error for name, (error, _) in told.items() if name in cpp}
+        self.assertEqual({name: cpp[name] for name in of_both}, of_both)
+        # Each that the page tells is tried in C or C++.
+        of_page = {name for name, (error, _) in told.items() if error}
+        self.assertEqual(of_page - {*found, *cpp}, set())
 
 
 if __name__ == "__main__":
