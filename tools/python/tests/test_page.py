@@ -18,6 +18,7 @@ import zernel
 from zernel._metrics import Metrics
 
 PAGE = Path(__file__).resolve().parents[3] / "Documentation/runtime-python.rst"
+README = PAGE.parents[1] / "README.md"
 RUNTIME = PAGE.with_name("runtime.rst")
 #: A case of bad input in C.
 C_CASE = re.compile(r'\{ "([^"]+)", \w+, E\w+, "ZERNEL_(\w+)" \}')
@@ -56,6 +57,15 @@ class Page(unittest.TestCase):
                     exec(compile(text, name, "exec"), {"__name__": "__main__"})
                 self.assertRegex(said.getvalue(), f"^{SAID[name]}$")
             os.chdir(before)
+
+    def test_example_of_the_readme(self) -> None:
+        blocks = re.findall(r"^```python\n(.*?)^```$", README.read_text(encoding="utf-8"),
+                            re.MULTILINE | re.DOTALL)
+        self.assertEqual(len(blocks), 1)
+        names = {"question": "a b", "decode": str.split, "first_layer": len, "other_layers": float}
+        exec(compile(blocks[0], "README.md", "exec"), names)
+        self.assertEqual(names["answer"], 2)
+        self.assertTrue(names["request"].is_ready and names["request"].is_over)
 
     def test_names(self) -> None:
         text = PAGE.read_text(encoding="utf-8") + RUNTIME.read_text(encoding="utf-8")
