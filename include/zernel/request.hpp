@@ -232,9 +232,9 @@ using Usage = ::zernel_usage;
 
 class Runtime;
 
-// A class that a part of a program wants for the TSG of a context, as long as this is there. Of several
-// in a process the most urgent level holds, and of two the older; when the last is over, the TSG has
-// the class again that it had before the first. It keeps its runtime.
+// A class that a part of a program wants for the TSG of a context, as long as this is there. Of
+// several in a process the most urgent level holds, and of two the older; when the last is over, the
+// TSG has the class again that it had before the first. It keeps its runtime.
 class Want {
 public:
 	// None.

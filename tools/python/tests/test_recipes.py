@@ -212,7 +212,8 @@ class Recipes(unittest.TestCase):
             output = types.SimpleNamespace(total_num_scheduled_tokens=tokens)
             self.assertEqual(Worker().execute_model(output, more=1), "tokens")
         self.assertEqual(notes, [("begin", "step/8"), "ready", (8, 1), "done", (0, 1)])
-        self.assertIn(' = "zernel_vllm:register"', dict(page.examples(PAGE)["toml"])["pyproject.toml"])
+        project = dict(page.examples(PAGE)["toml"])["pyproject.toml"]
+        self.assertIn(' = "zernel_vllm:register"', project)
 
 
 if __name__ == "__main__":

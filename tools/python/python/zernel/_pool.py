@@ -61,8 +61,8 @@ class _Waiting(Future[T]):
 class Pool:
     """Up to `workers` threads, and up to `bound` calls that wait for one.
 
-    `prepare` is called by a thread at its begin, and ends it by an exception. `cancelled` is told of
-    a call that was cancelled, `dropped` of one that got such an exception.
+    `prepare` is called by a thread at its begin, and ends it by an exception. `cancelled` is told
+    of a call that was cancelled, `dropped` of one that got such an exception.
     """
 
     def __init__(self, name: str, workers: int, bound: int, prepare: Callable[[], None],

@@ -87,9 +87,9 @@ class Task(Generic[P, R]):
     __name__: str
     __qualname__: str
 
-    def __init__(self, core: "Core", function: Callable[P, R], *, latency_critical: bool, level: int,
-                 slo_ms: float = 0.0, key: int | str | None = None, expected_us: float = 0.0,
-                 stream: Any = None) -> None:
+    def __init__(self, core: "Core", function: Callable[P, R], *, latency_critical: bool,
+                 level: int, slo_ms: float = 0.0, key: int | str | None = None,
+                 expected_us: float = 0.0, stream: Any = None) -> None:
         if not callable(function):
             raise TypeError(f"{function!r} is no function")
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
