@@ -250,9 +250,9 @@ int zernel_clear_level(struct zernel_runtime *runtime);
  * to 10,000,000. @want: in: 0 for another want, or the one to change; out: its number. Parts of a
  * program that share a context want what each needs: the most urgent level holds, and of two wants
  * the older. When the last want of a TSG is over, also one of another runtime of the process, the
- * TSG has the level and the time slice again that it had before the first, unless somebody has given
- * it another class meanwhile, or it takes privilege that the program lacks. Each copy of the runtime
- * in a process knows its own wants alone.
+ * TSG has the level and the time slice again that it had before the first, unless somebody has
+ * given it another class meanwhile, or it takes privilege that the program lacks. Each copy of the
+ * runtime in a process knows its own wants alone.
  */
 int zernel_want_class(struct zernel_runtime *runtime, uint32_t level, uint32_t us, uint64_t *want);
 
@@ -269,8 +269,8 @@ int zernel_get_stats(struct zernel_runtime *runtime, struct zernel_stats *stats)
 int zernel_get_usage(struct zernel_runtime *runtime, struct zernel_usage *usage);
 
 /*
- * The last error of this thread: a name, and a sentence of 511 bytes at most. The addresses are good
- * as long as the thread; its next error writes over what is there.
+ * The last error of this thread: a name, and a sentence of 511 bytes at most. The addresses are
+ * good as long as the thread; its next error writes over what is there.
  */
 const char *zernel_error_name(void);
 const char *zernel_error(void);
