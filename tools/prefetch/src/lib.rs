@@ -12,6 +12,8 @@ pub mod array;
 pub mod batch;
 pub mod budget;
 pub mod cache;
+#[cfg(not(loom))]
+pub mod decode;
 mod fault;
 pub mod gate;
 #[cfg(not(loom))]

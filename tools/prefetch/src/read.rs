@@ -9,6 +9,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use tokio::sync::oneshot;
 
 use crate::array::ArrayMeta;
+use crate::decode::guarded;
 use crate::plan::{Object, Piece, Plan, Range};
 use crate::region::Place;
 use crate::source::Source;
@@ -123,10 +124,11 @@ fn decode(object: &Object, piece: &Piece, bytes: &Bytes) -> Result<Decoding, Fau
         piece.bytes.is_some(),
     );
     rayon::spawn(move || {
-        let decoded = match is_inner {
+        // A panic that left this closure would end the process.
+        let decoded = guarded(&key, || match is_inner {
             true => own.decode_inner(&key, &encoded),
             false => own.decode(&key, &encoded),
-        };
+        });
         // One who went away needs none.
         let _needed = send.send(decoded);
     });
