@@ -17,6 +17,8 @@ pub mod decode;
 mod fault;
 pub mod gate;
 #[cfg(not(loom))]
+mod line;
+#[cfg(not(loom))]
 pub mod loader;
 #[cfg(not(loom))]
 pub mod order;

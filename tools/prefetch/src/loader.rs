@@ -273,9 +273,11 @@ impl Driver {
     }
 
     fn load(&self, mut batch: Ahead, behind: Option<Position>) -> Load {
+        // It closes when all its batches have gone.
         let (stream, settings) = (Arc::clone(&self.stream), self.settings);
         let prefetcher = self.prefetcher.clone();
         Load(self.prefetcher.runtime().spawn(async move {
+            let _stream = stream;
             let mut changes = 0;
             loop {
                 let fault = match once(&prefetcher, &batch, settings.waves).await {
@@ -294,9 +296,7 @@ impl Driver {
                     return Err(fault);
                 }
                 // Its objects are no more as they are known.
-                batch.forget();
-                let samples = batch.samples().to_vec();
-                batch = stream.submit(samples);
+                batch.again();
             }
         }))
     }
@@ -319,14 +319,7 @@ async fn once(prefetcher: &Prefetcher, batch: &Ahead, waves: Waves) -> Result<Ve
             shape: &sample.region.shape,
         })
         .collect();
-    read(
-        prefetcher.source(),
-        &plan,
-        batch.number(),
-        waves,
-        &mut places,
-    )
-    .await?;
+    read(prefetcher.source(), &plan, batch.turn(), waves, &mut places).await?;
     Ok(data)
 }
 

@@ -8,6 +8,7 @@ use super::{Format, Shard, ShardKey, Shared, Work};
 use crate::array::ArrayMeta;
 use crate::batch::Ticket;
 use crate::cache::{Admission, Flight, Handle, Look};
+use crate::line::Spot;
 use crate::region::Tile;
 use crate::{Fault, Kind};
 
@@ -19,15 +20,26 @@ const LARGEST_ARRAY: u64 = 16 << 20;
 
 impl Work {
     /// The array of a sample, waited for.
-    pub(super) async fn array(&self, at: usize, ticket: &Ticket) -> Result<Arc<ArrayMeta>, Fault> {
+    pub(super) async fn array(
+        &self,
+        at: usize,
+        ticket: &Ticket,
+        spot: Spot,
+    ) -> Result<Arc<ArrayMeta>, Fault> {
         let shared = &self.shared;
+        tokio::select! {
+            biased;
+            () = ticket.cancelled() => return Err(given_up()),
+            () = spot.turn() => {}
+        }
         let path = &self.samples[at].array;
         let admitted = shared
             .arrays
             .admitted(path, self.ids.arrays, self.number, ARRAY_BYTES);
         let (handle, flight) = self.in_time(admitted, ticket).await?;
+        drop(spot);
         if let Some(flight) = flight {
-            let (own, path, number) = (Arc::clone(shared), Arc::clone(path), self.number);
+            let (own, path, number) = (Arc::clone(shared), Arc::clone(path), self.turn);
             shared.runtime.spawn(async move {
                 match own.read_array(&path, number).await {
                     Ok((array, bytes)) => flight.ready(Arc::new(array), bytes),
@@ -84,23 +96,26 @@ impl Work {
         Ok(handle)
     }
 
-    /// Waits for room, for as long as a batch may.
+    /// Waits for room, for as long as a batch may. The end of a batch before it can be as far away as
+    /// its consumer likes, and makes room.
     async fn in_time<T>(
         &self,
         admitted: impl std::future::Future<Output = Result<T, crate::cache::Refused>>,
         ticket: &Ticket,
     ) -> Result<T, Fault> {
         let longest = self.shared.options.longest_wait;
+        let over = async {
+            self.batches.is_first(self.number).await;
+            tokio::time::sleep(longest).await;
+        };
         tokio::select! {
             biased;
             () = ticket.cancelled() => Err(given_up()),
-            admitted = tokio::time::timeout(longest, admitted) => match admitted {
-                Ok(admitted) => Ok(admitted?),
-                Err(_) => {
-                    let text = format!("no room for metadata within {longest:?}");
-                    Err(Fault::new(Kind::Saturated, text))
-                }
-            },
+            admitted = admitted => Ok(admitted?),
+            () = over => {
+                let text = format!("no room for metadata within {longest:?}");
+                Err(Fault::new(Kind::Saturated, text))
+            }
         }
     }
 
@@ -112,7 +127,7 @@ impl Work {
         flight: Flight<ShardKey, Shard>,
         ticket: &Ticket,
     ) {
-        let (own, array, number) = (Arc::clone(&self.shared), Arc::clone(array), self.number);
+        let (own, array, number) = (Arc::clone(&self.shared), Arc::clone(array), self.turn);
         self.shared.runtime.spawn(async move {
             match own.read_shard(&array, &key, number).await {
                 Ok(index) => {
@@ -153,7 +168,7 @@ impl Work {
     }
 }
 
-fn given_up() -> Fault {
+pub(super) fn given_up() -> Fault {
     Fault::new(Kind::Cancelled, "the batch was given up")
 }
 
